@@ -1,0 +1,74 @@
+package v1
+
+import metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+// Endpoint is one active gateway of a cluster: where its cable ends and what is
+// behind it. A cluster with several active gateways has several.
+//
+// +kubebuilder:object:root=true
+// +kubebuilder:resource:path=endpoints,singular=endpoint
+// +kubebuilder:printcolumn:name="Cluster",type=string,JSONPath=`.spec.cluster_id`
+// +kubebuilder:printcolumn:name="Host",type=string,JSONPath=`.spec.hostname`
+// +kubebuilder:printcolumn:name="Cable",type=string,JSONPath=`.spec.backend`
+// +kubebuilder:printcolumn:name="Private IP",type=string,JSONPath=`.spec.private_ip`
+type Endpoint struct {
+	metav1.TypeMeta   `json:",inline"`
+	metav1.ObjectMeta `json:"metadata,omitempty"`
+
+	Spec EndpointSpec `json:"spec"`
+}
+
+// EndpointSpec describes an active gateway.
+type EndpointSpec struct {
+	// ClusterID is the cluster whose gateway this is.
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=63
+	ClusterID string `json:"cluster_id"`
+	// CableName is submariner-cable-<cluster ID>-<private IP with - for .>.
+	// +kubebuilder:validation:MaxLength=253
+	CableName string `json:"cable_name"`
+	// HealthCheckIP answers pings sent through the cable: an address of the
+	// gateway inside its pod network. Empty: the cable is not probed.
+	// +optional
+	// +kubebuilder:validation:MaxLength=64
+	HealthCheckIP string `json:"healthCheckIP,omitempty"`
+	// Hostname is the gateway's node name.
+	// +kubebuilder:validation:MaxLength=253
+	Hostname string `json:"hostname"`
+	// Subnets lists what is behind the gateway: Service networks, then pod
+	// networks; with globalnet the global networks alone.
+	// +kubebuilder:validation:MaxItems=128
+	// +kubebuilder:validation:items:MaxLength=64
+	Subnets []string `json:"subnets"`
+	// PrivateIP is the gateway node's address in its own network.
+	// +kubebuilder:validation:MaxLength=64
+	PrivateIP string `json:"private_ip"`
+	// PublicIP is the address the gateway has on the outside; empty if unknown.
+	// +kubebuilder:validation:MaxLength=64
+	PublicIP string `json:"public_ip"`
+	// NATEnabled says that the gateway expects address translation on the way.
+	NATEnabled bool `json:"nat_enabled"`
+	// Backend is the cable driver the gateway offers first.
+	// +kubebuilder:validation:MaxLength=63
+	Backend string `json:"backend"`
+	// BackendConfig is what a peer must know about the drivers: ports, keys.
+	// Never a secret.
+	// +optional
+	// +kubebuilder:validation:MaxProperties=64
+	BackendConfig map[string]string `json:"backend_config,omitempty"`
+	// AllocatedIPs lists addresses that replies must find their way back to at
+	// this very gateway (seed 002).
+	// +optional
+	// +kubebuilder:validation:MaxItems=64
+	// +kubebuilder:validation:items:MaxLength=64
+	AllocatedIPs []string `json:"allocated_ips,omitempty"`
+}
+
+// EndpointList is a list of Endpoints.
+//
+// +kubebuilder:object:root=true
+type EndpointList struct {
+	metav1.TypeMeta `json:",inline"`
+	metav1.ListMeta `json:"metadata,omitempty"`
+	Items           []Endpoint `json:"items"`
+}

@@ -1,0 +1,41 @@
+package v1
+
+// Names that Submariner's tools look for (reference: upstream 0.18, section 2.4).
+const (
+	// ClusterIDLabel is on every object that was synced between clusters and
+	// names the cluster that owns it. An object without it is local.
+	ClusterIDLabel = "submariner-io/clusterID"
+	// OriginNamespaceLabel is the namespace an object had in the cluster that owns it.
+	OriginNamespaceLabel = "submariner-io/originatingNamespace"
+	// ClusterSetLabel is on every broker namespace and names its clusterset.
+	ClusterSetLabel = "submariner.io/clusterset"
+	// GatewayNodeLabel with value "true" makes a node a gateway.
+	GatewayNodeLabel = "submariner.io/gateway"
+	// GatewayStatusLabel is on gateway pods: "active" or "passive".
+	GatewayStatusLabel = "gateway.submariner.io/status"
+	// GatewayPodNodeLabel is on gateway pods and names their node.
+	GatewayPodNodeLabel = "gateway.submariner.io/node"
+	// GatewayConfigPrefix starts node labels and annotations that configure the
+	// gateway on that node, for example gateway.submariner.io/udp-port.
+	GatewayConfigPrefix = "gateway.submariner.io/"
+
+	// OperatorNamespace is where everything of a joined cluster lives.
+	OperatorNamespace = "submariner-operator"
+	// BrokerNamespace is the broker's namespace of the clusterset "default".
+	BrokerNamespace = "submariner-k8s-broker"
+	// DefaultClusterSet is the clusterset of clusters that name none.
+	DefaultClusterSet = "default"
+
+	// GatewayLease is the lease that the one active gateway holds.
+	GatewayLease = "submariner-gateway-lock"
+)
+
+// Keys of Endpoint.spec.backend_config.
+const (
+	BackendUDPPort           = "udp-port"
+	BackendNATDiscoveryPort  = "natt-discovery-port"
+	BackendWireGuardKey      = "publicKey"
+	BackendWireGuardDevice   = "interface-name"
+	BackendPreferredServer   = "preferred-server"
+	BackendUsingLoadBalancer = "using-loadbalancer"
+)

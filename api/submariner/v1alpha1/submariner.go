@@ -1,0 +1,178 @@
+package v1alpha1
+
+import (
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// Submariner says that a cluster is joined, and how. Everything else that join
+// installs is computed from it, and the agents watch it. Deleting it while it
+// carries UninstallFinalizer makes every agent clean its node.
+//
+// +kubebuilder:object:root=true
+// +kubebuilder:subresource:status
+// +kubebuilder:resource:path=submariners,singular=submariner
+type Submariner struct {
+	metav1.TypeMeta   `json:",inline"`
+	metav1.ObjectMeta `json:"metadata,omitempty"`
+
+	Spec   SubmarinerSpec   `json:"spec"`
+	Status SubmarinerStatus `json:"status,omitempty"`
+}
+
+// UninstallFinalizer keeps a Submariner that is being deleted until every node is clean.
+const UninstallFinalizer = "submariner.io/clean-nodes"
+
+// SubmarinerSpec is how a cluster is joined.
+type SubmarinerSpec struct {
+	// Broker is unused; upstream requires it to be present.
+	Broker string `json:"broker"`
+	// BrokerK8sApiServer is the broker's API server: host:port, without scheme.
+	BrokerK8sApiServer string `json:"brokerK8sApiServer"` //nolint:revive // upstream's name
+	// BrokerK8sApiServerToken is never written by us: the token is in BrokerK8sSecret.
+	// +optional
+	BrokerK8sApiServerToken string `json:"brokerK8sApiServerToken,omitempty"`
+	// BrokerK8sCA is the base64 of the broker's CA certificate.
+	// +optional
+	BrokerK8sCA string `json:"brokerK8sCA,omitempty"`
+	// BrokerK8sInsecure turns off the check of the broker's certificate.
+	// +optional
+	BrokerK8sInsecure bool `json:"brokerK8sInsecure,omitempty"`
+	// BrokerK8sSecret names the Secret with this cluster's token for the broker.
+	// +optional
+	BrokerK8sSecret string `json:"brokerK8sSecret,omitempty"`
+	// BrokerK8sRemoteNamespace is the broker's namespace of the clusterset "default".
+	BrokerK8sRemoteNamespace string `json:"brokerK8sRemoteNamespace"`
+
+	CeIPSecDebug bool `json:"ceIPSecDebug"`
+	// +optional
+	CeIPSecForceUDPEncaps bool `json:"ceIPSecForceUDPEncaps,omitempty"`
+	// +optional
+	CeIPSecIKEPort int `json:"ceIPSecIKEPort,omitempty"`
+	// CeIPSecNATTPort is the UDP port of the cable; 0 means 4500.
+	// +optional
+	// +kubebuilder:validation:Minimum=0
+	// +kubebuilder:validation:Maximum=65535
+	CeIPSecNATTPort int `json:"ceIPSecNATTPort,omitempty"`
+	// CeIPSecPSK is never written by us: the key is in CeIPSecPSKSecret.
+	// +optional
+	CeIPSecPSK string `json:"ceIPSecPSK,omitempty"`
+	// CeIPSecPSKSecret names the Secret with the clusterset's pre-shared key.
+	// +optional
+	CeIPSecPSKSecret string `json:"ceIPSecPSKSecret,omitempty"`
+	// +optional
+	CeIPSecPreferredServer bool `json:"ceIPSecPreferredServer,omitempty"`
+
+	// CableDriver is the cluster's default driver, and the fallback where no policy decides.
+	// +optional
+	CableDriver string `json:"cableDriver,omitempty"`
+	// CableDrivers lists the drivers to offer as separate cables (seed 000).
+	// +optional
+	CableDrivers []string `json:"cableDrivers,omitempty"`
+	// CombinedCableDrivers lists the drivers of one combined cable, such as vxlan and ipsec.
+	// +optional
+	CombinedCableDrivers []string `json:"combinedCableDrivers,omitempty"`
+	// CableDriverCustomConfig names a ConfigMap with options of the drivers.
+	// +optional
+	CableDriverCustomConfig *ConfigMapRef `json:"cableDriverCustomConfig,omitempty"`
+	// CableDriverCustomConfigPath is where that ConfigMap is mounted.
+	// +optional
+	CableDriverCustomConfigPath string `json:"cableDriverCustomConfigPath,omitempty"`
+
+	// ClusterCIDR lists the pod networks, separated by commas.
+	ClusterCIDR string `json:"clusterCIDR"`
+	// ClusterID is the cluster's name among all clusters of the broker.
+	ClusterID string `json:"clusterID"`
+	// ClusterSets lists the clustersets the cluster is in; empty means "default".
+	// +optional
+	ClusterSets []string `json:"clusterSets,omitempty"`
+	// +optional
+	ClustersetIPCIDR string `json:"clustersetIPCIDR,omitempty"`
+	// +optional
+	ClustersetIPEnabled bool `json:"clustersetIPEnabled,omitempty"`
+	// +optional
+	ColorCodes string `json:"colorCodes,omitempty"`
+	// +optional
+	ConnectionHealthCheck *HealthCheckSpec `json:"connectionHealthCheck,omitempty"`
+	// +optional
+	CoreDNSCustomConfig *ConfigMapRef `json:"coreDNSCustomConfig,omitempty"`
+	// +optional
+	CustomDomains []string `json:"customDomains,omitempty"`
+	Debug         bool     `json:"debug"`
+	// GlobalCIDR lists the networks of globally unique addresses; empty without globalnet.
+	// +optional
+	GlobalCIDR string `json:"globalCIDR,omitempty"`
+	// +optional
+	HaltOnCertificateError bool `json:"haltOnCertificateError,omitempty"`
+	// ImageOverrides replaces images by component, for example submariner-gateway.
+	// +optional
+	ImageOverrides map[string]string `json:"imageOverrides,omitempty"`
+	// +optional
+	AirGappedDeployment bool `json:"airGappedDeployment,omitempty"`
+	// +optional
+	LoadBalancerEnabled bool `json:"loadBalancerEnabled,omitempty"`
+	// MultiActiveGatewayEnabled lets every gateway node carry traffic (seed 002).
+	// +optional
+	MultiActiveGatewayEnabled bool `json:"multiActiveGatewayEnabled,omitempty"`
+	// Namespace is where everything of this cluster is installed.
+	Namespace  string `json:"namespace"`
+	NatEnabled bool   `json:"natEnabled"` //nolint:revive // upstream's name
+	// +optional
+	NodeSelector map[string]string `json:"nodeSelector,omitempty"`
+	// +optional
+	Repository string `json:"repository,omitempty"`
+	// ServiceCIDR lists the Service networks, separated by commas.
+	ServiceCIDR string `json:"serviceCIDR"`
+	// +optional
+	ServiceDiscoveryEnabled bool `json:"serviceDiscoveryEnabled,omitempty"`
+	// +optional
+	Tolerations []corev1.Toleration `json:"tolerations,omitempty"`
+	// +optional
+	Version string `json:"version,omitempty"`
+}
+
+// ConfigMapRef names a ConfigMap.
+type ConfigMapRef struct {
+	ConfigMapName string `json:"configMapName,omitempty"`
+	Namespace     string `json:"namespace,omitempty"`
+}
+
+// HealthCheckSpec says how cables are probed.
+type HealthCheckSpec struct {
+	Enabled bool `json:"enabled,omitempty"`
+	// IntervalSeconds between pings; 0 means 1.
+	IntervalSeconds uint64 `json:"intervalSeconds,omitempty"`
+	// MaxPacketLossCount is how many pings in a row may be lost; 0 means 5.
+	MaxPacketLossCount uint64 `json:"maxPacketLossCount,omitempty"`
+}
+
+// SubmarinerStatus is what became of it.
+type SubmarinerStatus struct {
+	// +optional
+	ClusterID string `json:"clusterID,omitempty"`
+	// +optional
+	ClusterCIDR string `json:"clusterCIDR,omitempty"`
+	// +optional
+	ServiceCIDR string `json:"serviceCIDR,omitempty"`
+	// +optional
+	GlobalCIDR string `json:"globalCIDR,omitempty"`
+	// +optional
+	NetworkPlugin string `json:"networkPlugin,omitempty"`
+	// +optional
+	NatEnabled bool `json:"natEnabled,omitempty"` //nolint:revive // upstream's name
+	// +optional
+	Version string `json:"version,omitempty"`
+	// +optional
+	// +listType=map
+	// +listMapKey=type
+	Conditions []metav1.Condition `json:"conditions,omitempty"`
+}
+
+// SubmarinerList is a list of Submariners.
+//
+// +kubebuilder:object:root=true
+type SubmarinerList struct {
+	metav1.TypeMeta `json:",inline"`
+	metav1.ListMeta `json:"metadata,omitempty"`
+	Items           []Submariner `json:"items"`
+}

@@ -1,0 +1,95 @@
+package dataplane
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"net/netip"
+	"slices"
+	"strings"
+)
+
+// Set is an ipset of type hash:net, matched on by chains. Members are masked and
+// sorted; there is none of length 0, which the kernel refuses.
+type Set struct {
+	Name    string // at most 31 bytes
+	Members []netip.Prefix
+}
+
+// Key implements Object.
+func (s Set) Key() Key { return Key{KindSet, s.Name} }
+
+// Needs implements Object.
+func (Set) Needs() []Key { return nil }
+
+// Equal implements Object.
+func (s Set) Equal(o Object) bool {
+	other, ok := o.(Set)
+	return ok && s.Name == other.Name && slices.Equal(s.Members, other.Members)
+}
+
+// String implements Object.
+func (s Set) String() string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "ipset create %s hash:net", s.Name)
+	for _, m := range s.Members {
+		fmt.Fprintf(&b, "\nipset add %s %v", s.Name, m)
+	}
+	return b.String()
+}
+
+// Chain is a whole netfilter chain: it is replaced in one step or not at all.
+// Hook is the built-in chain whose first rule jumps to it; empty for none.
+// Rules are in iptables' notation, without "-A <chain>". Sets names the sets
+// they match on.
+//
+// iptables spells rules its own way when it lists them, so a chain in the kernel
+// is told from its plan by a fingerprint, which its first rule carries as a
+// comment. Seen is that fingerprint in a chain that was observed ("damaged" if
+// rules were added or removed, or the hook is not the first rule any more), and
+// empty in a plan.
+type Chain struct {
+	Table, Name, Hook string
+	Rules             []string
+	Sets              []string
+	Seen              string
+}
+
+// Fingerprint is 16 hexadecimal digits of the SHA-256 of all that was planned.
+func (c Chain) Fingerprint() string {
+	if c.Seen != "" {
+		return c.Seen
+	}
+	h := sha256.New()
+	fmt.Fprintf(h, "%q %q %q %q %q", c.Table, c.Name, c.Hook, c.Rules, c.Sets)
+	return hex.EncodeToString(h.Sum(nil)[:8])
+}
+
+// Key implements Object.
+func (c Chain) Key() Key { return Key{KindChain, c.Table + " " + c.Name} }
+
+// Needs implements Object.
+func (c Chain) Needs() (ks []Key) {
+	for _, s := range c.Sets {
+		ks = append(ks, Key{KindSet, s})
+	}
+	return ks
+}
+
+// Equal implements Object.
+func (c Chain) Equal(o Object) bool {
+	other, ok := o.(Chain)
+	return ok && c.Key() == other.Key() && c.Fingerprint() == other.Fingerprint()
+}
+
+// String implements Object.
+func (c Chain) String() string {
+	lines := []string{fmt.Sprintf("iptables -t %s -N %s", c.Table, c.Name)}
+	for _, r := range c.Rules {
+		lines = append(lines, fmt.Sprintf("iptables -t %s -A %s %s", c.Table, c.Name, r))
+	}
+	if c.Hook != "" {
+		lines = append(lines, fmt.Sprintf("iptables -t %s -I %s 1 -j %s", c.Table, c.Hook, c.Name))
+	}
+	return strings.Join(lines, "\n")
+}

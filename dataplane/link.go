@@ -1,0 +1,107 @@
+package dataplane
+
+import (
+	"fmt"
+	"net/netip"
+)
+
+// VXLAN is a vxlan device. MAC is planned, not random: a device that is made
+// again must answer to the address its peers remember. It neither learns nor
+// floods: every peer is an FDB entry and a Neigh entry.
+type VXLAN struct {
+	Name  string
+	MAC   string // lower case, separated by colons
+	VNI   int
+	Local netip.Addr // source of the outer packets
+	Port  int        // UDP, both source of listening and destination
+	MTU   int        // bytes, of the inner packets
+	Conf  Conf
+}
+
+// Conf is net.ipv4.conf.<device>.
+type Conf struct {
+	// RPFilter is rp_filter: 2 (loose) accepts packets whose source is reached
+	// another way, which is the rule where several gateways lead to one network.
+	// The kernel takes the greater of this and conf.all.rp_filter.
+	RPFilter int
+	// Forwarding is forwarding: 1 lets packets pass through the node.
+	Forwarding int
+}
+
+// Key implements Object.
+func (l VXLAN) Key() Key { return Key{KindLink, l.Name} }
+
+// Needs implements Object.
+func (VXLAN) Needs() []Key { return nil }
+
+// Equal implements Object.
+func (l VXLAN) Equal(o Object) bool { return o == l }
+
+// String implements Object.
+func (l VXLAN) String() string {
+	return fmt.Sprintf("ip link add %[1]s address %[2]s mtu %[3]d up type vxlan id %[4]d local %[5]v dstport %[6]d nolearning\n"+
+		"sysctl -w net.ipv4.conf.%[1]s.rp_filter=%[7]d net.ipv4.conf.%[1]s.forwarding=%[8]d",
+		l.Name, l.MAC, l.MTU, l.VNI, l.Local, l.Port, l.Conf.RPFilter, l.Conf.Forwarding)
+}
+
+// Addr is an address on a device.
+type Addr struct {
+	Dev    string
+	Prefix netip.Prefix
+}
+
+// Key implements Object.
+func (a Addr) Key() Key { return Key{KindAddr, a.Dev + " " + a.Prefix.String()} }
+
+// Needs implements Object.
+func (a Addr) Needs() []Key { return onDev(a.Dev) }
+
+// Equal implements Object.
+func (a Addr) Equal(o Object) bool { return o == a }
+
+// String implements Object.
+func (a Addr) String() string { return fmt.Sprintf("ip addr add %v dev %s", a.Prefix, a.Dev) }
+
+// FDB tells a vxlan device to which host it sends frames for MAC.
+type FDB struct {
+	Dev string
+	MAC string
+	Dst netip.Addr
+}
+
+// Key implements Object.
+func (f FDB) Key() Key { return Key{KindNeigh, "fdb " + f.Dev + " " + f.MAC} }
+
+// Needs implements Object.
+func (f FDB) Needs() []Key { return onDev(f.Dev) }
+
+// Equal implements Object.
+func (f FDB) Equal(o Object) bool { return o == f }
+
+// String implements Object.
+func (f FDB) String() string {
+	return fmt.Sprintf("bridge fdb replace %s dev %s dst %v self permanent", f.MAC, f.Dev, f.Dst)
+}
+
+// Neigh is a permanent ARP entry, so that nobody has to ask.
+type Neigh struct {
+	Dev string
+	IP  netip.Addr
+	MAC string
+}
+
+// Key implements Object.
+func (n Neigh) Key() Key { return Key{KindNeigh, "ip " + n.Dev + " " + n.IP.String()} }
+
+// Needs implements Object.
+func (n Neigh) Needs() []Key { return onDev(n.Dev) }
+
+// Equal implements Object.
+func (n Neigh) Equal(o Object) bool { return o == n }
+
+// String implements Object.
+func (n Neigh) String() string {
+	return fmt.Sprintf("ip neigh replace %v lladdr %s dev %s nud permanent", n.IP, n.MAC, n.Dev)
+}
+
+func onDev(name string) []Key { return []Key{{KindLink, name}} }

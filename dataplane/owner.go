@@ -1,0 +1,123 @@
+package dataplane
+
+import (
+	"slices"
+	"strings"
+)
+
+// This file is the one list of numbers and names that subctl takes for itself on
+// a node and on the wire; docs/numbers.md is generated from it.
+
+// UDP ports, devices and VNIs. Those of Submariner are kept, so that firewalls
+// opened for it serve us (reference: upstream, section 12.1).
+const (
+	// CablePort is the UDP port of the cable between gateways.
+	CablePort = 4500
+	// NATDiscoveryPort is the UDP port on which gateways find out about address translation.
+	NATDiscoveryPort = 4490
+	// IntraPort is the UDP port of the VXLAN between the nodes of one cluster.
+	IntraPort = 4800
+
+	// CableDevice is the VXLAN device between gateways.
+	CableDevice = "vxlan-tunnel"
+	// CableVNI is its network identifier.
+	CableVNI = 1000
+	// IntraDevice is the VXLAN device between the nodes of one cluster.
+	IntraDevice = "vx-submariner"
+	// IntraVNI is its network identifier.
+	IntraVNI = 100
+
+	// CableVTEPNet is the first octet of addresses on CableDevice; the other three
+	// are the gateway's own, which is why two gateways that differ only in the
+	// first octet cannot both be connected. 240/4 is reserved (RFC 1112) and so
+	// collides with nothing.
+	CableVTEPNet = 241
+	// IntraVTEPNet is the first octet of addresses on IntraDevice.
+	IntraVTEPNet = 240
+
+	// CableTable is the routing table of the gateways: what is behind the cables.
+	CableTable = 100
+	// IntraTable is the routing table between the nodes of one cluster: on a worker
+	// what is behind the gateways, on a gateway which node has which pods.
+	IntraTable = 150
+
+	// CablePriority and IntraPriority are the rules that look the tables up: after
+	// "local" (0), before "main" (32766).
+	CablePriority = 100
+	IntraPriority = 150
+
+	// VXLANOverhead is what VXLAN over IPv4 takes of the MTU, in bytes: outer IPv4
+	// header 20, UDP 8, VXLAN 8, inner Ethernet header 14 (RFC 7348, section 5).
+	VXLANOverhead = 50
+
+	// KubeMasqueradeMark is the bit with which kube-proxy marks packets that it
+	// will masquerade (its --iptables-masquerade-bit, 14 by default, in iptables
+	// and nftables mode). We clear it for packets from other clusters, so that
+	// Services see the real source.
+	KubeMasqueradeMark = 0x4000
+
+	// GatewayMetricsPort and RouteMetricsPort serve /metrics, /healthz and /readyz.
+	GatewayMetricsPort = 32780
+	RouteMetricsPort   = 32782
+)
+
+// Range is an inclusive range of numbers.
+type Range struct{ Min, Max uint32 }
+
+// Has reports whether n is in r.
+func (r Range) Has(n uint32) bool { return r.Min <= n && n <= r.Max }
+
+// Owner says whose an object is, and so who may remove it. The agents of one
+// node share its kernel: each sees its own objects only, so one that leaves does
+// not hurt the others, and nobody hurts what is not ours.
+type Owner struct {
+	Name       string
+	Devices    []string // exact names
+	Chains     string   // prefix of chains and sets; the longest prefix decides
+	Tables     Range    // routing tables
+	IDs        Range    // next hops and groups
+	Priorities Range    // rules that look up one of Tables
+	Protocol   uint8    // of routes: shown by "ip route" as "proto N"
+}
+
+// The owners. Next hop IDs say in their first octet what they are of and in the
+// other three which, so that no list of given-out numbers is needed.
+var (
+	GatewayOwner = Owner{
+		Name: "gateway", Devices: []string{CableDevice}, Chains: "SUBMARINER-GW-",
+		Tables: Range{100, 109}, Priorities: Range{100, 109},
+		IDs: Range{0x10000000, 0x1fffffff}, Protocol: 170,
+	}
+	RouteOwner = Owner{
+		Name: "route", Devices: []string{IntraDevice}, Chains: "SUBMARINER-",
+		Tables: Range{150, 159}, Priorities: Range{150, 159},
+		IDs: Range{0x20000000, 0x2fffffff}, Protocol: 171,
+	}
+)
+
+// Owners returns every owner there is.
+func Owners() []Owner { return []Owner{GatewayOwner, RouteOwner} }
+
+// The first octets of next hop and group IDs.
+const (
+	CableNexthopID = 0x10 // one per remote gateway, over VXLAN
+	CableGroupID   = 0x1f // one per remote cluster
+	IntraNexthopID = 0x20 // one per node of this cluster
+	IntraGroupID   = 0x2f // the gateways of this cluster, or one node
+)
+
+// OwnsDevice reports whether the device is o's.
+func (o Owner) OwnsDevice(name string) bool { return slices.Contains(o.Devices, name) }
+
+// OwnsChain reports whether the chain or set is o's.
+func (o Owner) OwnsChain(name string) bool {
+	if !strings.HasPrefix(name, o.Chains) {
+		return false
+	}
+	for _, other := range Owners() {
+		if len(other.Chains) > len(o.Chains) && strings.HasPrefix(name, other.Chains) {
+			return false
+		}
+	}
+	return true
+}
