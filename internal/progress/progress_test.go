@@ -1,0 +1,44 @@
+package progress_test
+
+import (
+	"errors"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"subctl/internal/progress"
+)
+
+func TestLines(t *testing.T) {
+	var out strings.Builder
+	p := progress.New(&out)
+	p.Step("deploying the broker in %s", "submariner-k8s-broker")
+	p.Done("deployed the broker")
+	p.Warn("%d nodes are gateways", 0)
+	p.Fail("waiting: %v", errors.Join(errors.New("one"), errors.New("two")))
+	require.Equal(t, ` • deploying the broker in submariner-k8s-broker …
+ ✓ deployed the broker
+ ⚠ 0 nodes are gateways
+ ✗ waiting: one
+   two
+`, out.String())
+}
+
+func TestOneWriteALine(t *testing.T) {
+	var w countingWriter
+	p := progress.New(&w)
+	p.Step("a")
+	p.Done("b")
+	require.Equal(t, 2, int(w))
+}
+
+func TestZeroReporterIsSilent(t *testing.T) {
+	var p progress.Reporter
+	p.Done("nobody hears this")
+}
+
+// countingWriter counts writes.
+type countingWriter int
+
+func (c *countingWriter) Write(b []byte) (int, error) { *c++; return len(b), nil }
