@@ -1,0 +1,34 @@
+// Package drivers lists the cable drivers there are.
+package drivers
+
+import (
+	"strings"
+
+	"subctl/cable"
+	"subctl/cable/vxlan"
+)
+
+// All returns every driver, in the order in which users are told of them.
+func All() []cable.Driver { return []cable.Driver{vxlan.Driver{}} }
+
+// Default is the driver of who names none.
+const Default = vxlan.Name
+
+// Names returns the names of all drivers, separated by commas.
+func Names() string {
+	var names []string
+	for _, d := range All() {
+		names = append(names, d.Name())
+	}
+	return strings.Join(names, ", ")
+}
+
+// Find returns the driver of a name, or nil.
+func Find(name string) cable.Driver {
+	for _, d := range All() {
+		if d.Name() == name {
+			return d
+		}
+	}
+	return nil
+}

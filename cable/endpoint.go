@@ -1,0 +1,148 @@
+package cable
+
+import (
+	"errors"
+	"fmt"
+	"net/netip"
+	"slices"
+
+	"k8s.io/apimachinery/pkg/util/validation"
+
+	submarinerv1 "subctl/api/submariner/v1"
+)
+
+// MaxSubnets is how many networks one endpoint may announce. A cluster has one or
+// two of each family; the bound keeps a hostile one from filling our tables.
+const MaxSubnets = 128
+
+// reserved are networks that no cluster can consist of, with the reason.
+var reserved = []struct {
+	net netip.Prefix
+	why string
+}{
+	{netip.MustParsePrefix("0.0.0.0/8"), `"this network" (RFC 1122)`},
+	{netip.MustParsePrefix("127.0.0.0/8"), "loopback (RFC 1122)"},
+	{netip.MustParsePrefix("169.254.0.0/16"), "link-local (RFC 3927)"},
+	{netip.MustParsePrefix("224.0.0.0/4"), "multicast (RFC 5771)"},
+	{netip.MustParsePrefix("240.0.0.0/8"), "the addresses of our VXLAN devices between nodes"},
+	{netip.MustParsePrefix("241.0.0.0/8"), "the addresses of our VXLAN devices between gateways"},
+	{netip.MustParsePrefix("255.255.255.255/32"), "broadcast (RFC 919)"},
+}
+
+// Parse makes a Gateway of what another cluster, or our own, says about its
+// endpoint. It reports everything that is wrong, joined. It does not know our
+// networks: see Check.
+func Parse(s submarinerv1.EndpointSpec) (Gateway, error) {
+	g := Gateway{Cluster: s.ClusterID, Name: s.CableName, Host: s.Hostname, NAT: s.NATEnabled, Driver: s.Backend}
+	var errs []error
+	if msgs := validation.IsDNS1123Label(s.ClusterID); len(msgs) > 0 {
+		errs = append(errs, fmt.Errorf("cluster ID %.80q is not a DNS-1123 label", s.ClusterID))
+	}
+	if s.CableName == "" {
+		errs = append(errs, errors.New("it has no cable name"))
+	}
+	var err error
+	if g.PrivateIP, err = parseHost(s.PrivateIP); err != nil {
+		errs = append(errs, fmt.Errorf("private IP %.80q: %w", s.PrivateIP, err))
+	}
+	if s.HealthCheckIP != "" {
+		if g.HealthIP, err = parseHost(s.HealthCheckIP); err != nil {
+			errs = append(errs, fmt.Errorf("health check IP %.80q: %w", s.HealthCheckIP, err))
+		}
+	}
+	if len(s.Subnets) == 0 {
+		errs = append(errs, errors.New("it announces no subnet"))
+	}
+	if len(s.Subnets) > MaxSubnets {
+		errs = append(errs, fmt.Errorf("it announces %d subnets: at most %d are accepted", len(s.Subnets), MaxSubnets))
+		return g, errors.Join(errs...)
+	}
+	for _, text := range s.Subnets {
+		p, err := ParseCIDR(text)
+		if err != nil {
+			errs = append(errs, fmt.Errorf("subnet %w", err))
+			continue
+		}
+		g.Subnets = append(g.Subnets, p)
+	}
+	slices.SortFunc(g.Subnets, netip.Prefix.Compare)
+	g.Subnets = slices.Compact(g.Subnets)
+	return g, errors.Join(errs...)
+}
+
+// ParseCIDR parses an IPv4 network in CIDR notation, such as 10.1.0.0/16. It
+// refuses host bits and networks that no cluster can consist of.
+func ParseCIDR(text string) (netip.Prefix, error) {
+	p, err := netip.ParsePrefix(text)
+	switch {
+	case err != nil:
+		return p, fmt.Errorf("%.80q is not a network in CIDR notation, such as 10.1.0.0/16", text)
+	case !p.Addr().Is4():
+		return p, fmt.Errorf("%s is not an IPv4 network", text)
+	case p != p.Masked():
+		return p, fmt.Errorf("%s has host bits set: did you mean %v?", text, p.Masked())
+	}
+	for _, r := range reserved {
+		if p.Overlaps(r.net) {
+			return p, fmt.Errorf("%s overlaps %v, %s", text, r.net, r.why)
+		}
+	}
+	return p, nil
+}
+
+func parseHost(text string) (netip.Addr, error) {
+	a, err := netip.ParseAddr(text)
+	if err != nil {
+		return a, errors.New("not an IP address")
+	}
+	if !a.Is4() {
+		return netip.Addr{}, errors.New("not an IPv4 address")
+	}
+	for _, r := range reserved {
+		if r.net.Contains(a) {
+			return netip.Addr{}, fmt.Errorf("in %v, %s", r.net, r.why)
+		}
+	}
+	return a, nil
+}
+
+// CheckRemote says what forbids us to route to a remote gateway: everything it
+// announces must be apart from our own networks and from every address that
+// traffic between nodes and gateways needs. underlay lists the addresses of all
+// gateways: a network that contains one would catch the cables' own packets.
+func CheckRemote(g Gateway, own Networks, underlay []netip.Addr) error {
+	var errs []error
+	for _, s := range g.Subnets {
+		for _, p := range own.Pods {
+			if s.Overlaps(p) {
+				errs = append(errs, fmt.Errorf("subnet %v overlaps this cluster's pod network %v", s, p))
+			}
+		}
+		for _, p := range own.Services {
+			if s.Overlaps(p) {
+				errs = append(errs, fmt.Errorf("subnet %v overlaps this cluster's Service network %v", s, p))
+			}
+		}
+		for _, n := range own.Nodes {
+			if s.Contains(n) {
+				errs = append(errs, fmt.Errorf("subnet %v contains %v, a node of this cluster", s, n))
+				break
+			}
+		}
+		for _, u := range underlay {
+			if s.Contains(u) {
+				errs = append(errs, fmt.Errorf("subnet %v contains %v, the address of a gateway", s, u))
+				break
+			}
+		}
+	}
+	for _, n := range own.Nodes {
+		if n == g.PrivateIP {
+			errs = append(errs, fmt.Errorf("private IP %v is that of a node of this cluster", g.PrivateIP))
+		}
+	}
+	if g.HealthIP.IsValid() && !slices.ContainsFunc(g.Subnets, func(p netip.Prefix) bool { return p.Contains(g.HealthIP) }) {
+		errs = append(errs, fmt.Errorf("health check IP %v is in none of its subnets", g.HealthIP))
+	}
+	return errors.Join(errs...)
+}

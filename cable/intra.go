@@ -1,0 +1,202 @@
+package cable
+
+import (
+	"fmt"
+	"net/netip"
+
+	"subctl/dataplane"
+)
+
+// Names of the sets that every node has.
+const (
+	setLocalCIDRs  = "SUBMARINER-LOCALCIDRS"
+	setRemoteCIDRs = "SUBMARINER-REMOTECIDRS"
+	setNodes       = "SUBMARINER-NODES"
+)
+
+// Node is a node of this cluster.
+type Node struct {
+	Name string
+	IP   netip.Addr // where its VXLAN packets come from and go to
+	// Pods is the network of its own pods; the zero Prefix if the CNI does not give
+	// each node one. A gateway then leaves the way to a pod to the CNI.
+	Pods netip.Prefix
+}
+
+// Intra is one node and its way to the gateways of its cluster.
+type Intra struct {
+	Self     Node
+	MTU      int          // of the node's default device, in bytes
+	PodIP    netip.Addr   // source of what its processes send to other clusters
+	OwnPodIP bool         // no device of the CNI holds PodIP, so ours does
+	Gateways []Node       // the active ones
+	Workers  []Node       // all other nodes
+	Local    Networks     // of this cluster
+	Remote   []Gateway    // of the clusters we are connected to
+	CableIn  []string     // devices on which packets from other clusters arrive
+	Underlay []netip.Addr // addresses of all nodes
+}
+
+func (n Intra) isGateway() bool {
+	for _, g := range n.Gateways {
+		if g.Name == n.Self.Name {
+			return true
+		}
+	}
+	return false
+}
+
+// PlanIntra returns what the route agent's part of a node's kernel holds.
+//
+// On a worker all that is behind other clusters' gateways is routed, over a VXLAN
+// between the nodes, to the gateways of this cluster. On an active gateway it is
+// the other way round: what comes in from another cluster for a pod of a worker
+// goes to that worker over the same VXLAN, so that both directions of a
+// connection cross the same devices of the same nodes; a network that drops
+// packets with foreign source addresses (most clouds) never sees one, and
+// connection tracking sees both directions.
+//
+// On every node, TCP is clamped to the path's MTU both ways, and sources stay
+// what they are: the CNI's masquerading of pods and kube-proxy's of Services are
+// kept off what goes between clusters.
+func PlanIntra(n Intra) (dataplane.State, error) {
+	own, mac := VTEP(dataplane.IntraVTEPNet, n.Self.IP)
+	const dev = dataplane.IntraDevice
+	s, err := dataplane.Of(
+		dataplane.VXLAN{
+			Name: dev, MAC: mac, VNI: dataplane.IntraVNI, Local: n.Self.IP, Port: dataplane.IntraPort,
+			MTU: n.MTU - dataplane.VXLANOverhead, Conf: dataplane.Conf{RPFilter: 2, Forwarding: 1},
+		},
+		dataplane.Addr{Dev: dev, Prefix: netip.PrefixFrom(own, 8)},
+	)
+	if err != nil {
+		return nil, err
+	}
+	if n.OwnPodIP && n.PodIP.IsValid() {
+		if err := s.Add(dataplane.Addr{Dev: dev, Prefix: netip.PrefixFrom(n.PodIP, 32)}); err != nil {
+			return nil, err
+		}
+	}
+	if err := s.Add(n.chains()...); err != nil {
+		return nil, err
+	}
+	if n.isGateway() {
+		return s, n.toWorkers(s)
+	}
+	return s, n.toGateways(s)
+}
+
+// toGateways routes the other clusters' networks to our gateways.
+func (n Intra) toGateways(s dataplane.State) error {
+	if len(n.Gateways) == 0 {
+		return nil
+	}
+	var hops []uint32
+	for _, g := range n.Gateways {
+		hop, err := addNode(s, g)
+		if err != nil {
+			return err
+		}
+		hops = append(hops, hop)
+	}
+	all := group(dataplane.IntraGroupID<<24, hops)
+	if err := s.Add(all, dataplane.Rule{Priority: dataplane.IntraPriority, Table: dataplane.IntraTable}); err != nil {
+		return err
+	}
+	for _, r := range n.Remote {
+		for _, net := range r.Subnets {
+			if err := s.Add(dataplane.Route{Table: dataplane.IntraTable, Dst: net, Group: all.ID, Src: n.PodIP}); err != nil {
+				return fmt.Errorf("planning routes to %s: %w", r.Cluster, err)
+			}
+		}
+	}
+	return nil
+}
+
+// toWorkers routes what arrives from other clusters to the node that has the pod.
+func (n Intra) toWorkers(s dataplane.State) error {
+	for _, w := range n.Workers {
+		hop, err := addNode(s, w)
+		if err != nil {
+			return err
+		}
+		if !w.Pods.IsValid() {
+			continue
+		}
+		g := group(NexthopID(dataplane.IntraGroupID, vtep(dataplane.IntraVTEPNet, w.IP)), []uint32{hop})
+		if err := s.Add(g, dataplane.Route{Table: dataplane.IntraTable, Dst: w.Pods, Group: g.ID}); err != nil {
+			return fmt.Errorf("planning route to the pods of node %s: %w", w.Name, err)
+		}
+	}
+	for _, dev := range n.CableIn {
+		if err := s.Add(dataplane.Rule{Priority: dataplane.IntraPriority, IIF: dev, Table: dataplane.IntraTable}); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// addNode makes another node reachable over the VXLAN and returns its next hop.
+func addNode(s dataplane.State, other Node) (uint32, error) {
+	ip, mac := VTEP(dataplane.IntraVTEPNet, other.IP)
+	id := NexthopID(dataplane.IntraNexthopID, ip)
+	if err := s.Add(
+		dataplane.FDB{Dev: dataplane.IntraDevice, MAC: mac, Dst: other.IP},
+		dataplane.Neigh{Dev: dataplane.IntraDevice, IP: ip, MAC: mac},
+		dataplane.Nexthop{ID: id, Via: ip, Dev: dataplane.IntraDevice},
+	); err != nil {
+		return 0, fmt.Errorf("planning the way to node %s: %w", other.Name, err)
+	}
+	return id, nil
+}
+
+func (n Intra) chains() []dataplane.Object {
+	var remote, nodes []netip.Prefix
+	for _, r := range n.Remote {
+		remote = append(remote, r.Subnets...)
+	}
+	for _, a := range n.Underlay {
+		nodes = append(nodes, netip.PrefixFrom(a, 32))
+	}
+	const (
+		out = "-m set --match-set " + setLocalCIDRs + " src -m set --match-set " + setRemoteCIDRs + " dst "
+		in  = "-m set --match-set " + setRemoteCIDRs + " src -m set --match-set " + setLocalCIDRs + " dst "
+		syn = "-p tcp -m tcp --tcp-flags SYN,RST SYN -j TCPMSS --clamp-mss-to-pmtu"
+		dev = dataplane.IntraDevice
+	)
+	both := []string{setLocalCIDRs, setRemoteCIDRs}
+	// A connection that has its source "translated" to itself cannot be translated
+	// again, also not by chains of nftables that come later in the hook; ACCEPT
+	// would only end the chains of iptables.
+	var keep []string
+	for _, p := range n.Local.Pods {
+		keep = append(keep, fmt.Sprintf("-s %[1]v -m set --match-set %[2]s dst -j NETMAP --to %[1]v", p, setRemoteCIDRs))
+	}
+	return []dataplane.Object{
+		set(setLocalCIDRs, n.Local.All()), set(setRemoteCIDRs, remote), set(setNodes, nodes),
+		dataplane.Chain{
+			Table: "nat", Name: "SUBMARINER-POSTROUTING", Hook: "POSTROUTING", Sets: both,
+			Rules: append(keep, in+"-j ACCEPT"),
+		},
+		dataplane.Chain{
+			Table: "mangle", Name: "SUBMARINER-POSTROUTING", Hook: "POSTROUTING", Sets: both,
+			Rules: []string{out + syn, in + syn, in + fmt.Sprintf("-j MARK --set-xmark 0x0/%#x", dataplane.KubeMasqueradeMark)},
+		},
+		dataplane.Chain{
+			Table: "filter", Name: "SUBMARINER-INPUT", Hook: "INPUT", Sets: []string{setNodes},
+			Rules: []string{
+				fmt.Sprintf("-p udp -m udp --dport %d -m set --match-set %s src -j ACCEPT", dataplane.IntraPort, setNodes),
+				fmt.Sprintf("-p udp -m udp --dport %d -j DROP", dataplane.IntraPort),
+			},
+		},
+		dataplane.Chain{
+			Table: "filter", Name: "SUBMARINER-FORWARD", Hook: "FORWARD", Sets: both,
+			Rules: []string{
+				fmt.Sprintf("-i %s ", dev) + out + "-j ACCEPT",
+				fmt.Sprintf("-i %s ", dev) + in + "-j ACCEPT",
+				fmt.Sprintf("-o %s ", dev) + out + "-j ACCEPT",
+				fmt.Sprintf("-o %s ", dev) + in + "-j ACCEPT",
+			},
+		},
+	}
+}

@@ -1,0 +1,176 @@
+package cable
+
+import (
+	"cmp"
+	"fmt"
+	"hash/fnv"
+	"net/netip"
+	"slices"
+
+	"subctl/dataplane"
+)
+
+// Names of the gateway's sets and chains.
+const (
+	setPeers  = "SUBMARINER-GW-PEERS"  // addresses of the remote gateways
+	setLocal  = "SUBMARINER-GW-LOCAL"  // this cluster's networks
+	setRemote = "SUBMARINER-GW-REMOTE" // the networks behind the cables
+)
+
+// Cabling is the cables of one gateway: each peer with the driver that joins it.
+type Cabling struct {
+	Local Local
+	Peers []Cable
+}
+
+// Cable is one peer and how it is joined.
+type Cable struct {
+	Gateway
+	Driver Driver
+}
+
+// Plan returns what an active gateway's kernel holds: the drivers' devices and
+// next hops; a next hop group for each remote cluster (even of one member: when
+// gateways come and go only the group changes, never the routes); the routes to
+// what is behind them; and the rules of who may pass:
+//
+//   - from cable to cable nobody: clustersets have no transit;
+//   - from a cable only sources that are behind a cable, to this cluster's pods
+//     and Services (or to where kube-proxy sent them: a Service may be backed by
+//     a node);
+//   - cable packets themselves only from known gateways.
+func Plan(c Cabling) (dataplane.State, error) {
+	s := dataplane.State{}
+	byDriver := map[string][]Gateway{}
+	drivers := map[string]Driver{}
+	for _, p := range c.Peers {
+		byDriver[p.Driver.Name()] = append(byDriver[p.Driver.Name()], p.Gateway)
+		drivers[p.Driver.Name()] = p.Driver
+	}
+	if own := c.Local.Driver; own != "" && len(byDriver) == 0 {
+		return s, nil // a gateway without peers has no device that somebody could send to
+	}
+	hops := map[string][]uint32{} // by cluster
+	nets := map[string][]netip.Prefix{}
+	for _, name := range sortedKeys(byDriver) {
+		state, ids, err := drivers[name].Plan(c.Local, byDriver[name])
+		if err != nil {
+			return nil, err
+		}
+		if err := s.Merge(state); err != nil {
+			return nil, err
+		}
+		for i, g := range byDriver[name] {
+			hops[g.Cluster] = append(hops[g.Cluster], ids[i])
+			nets[g.Cluster] = append(nets[g.Cluster], g.Subnets...)
+		}
+	}
+	groups := groupIDs(sortedKeys(hops))
+	for cluster, ids := range hops {
+		if err := s.Add(group(groups[cluster], ids)); err != nil {
+			return nil, err
+		}
+		for _, n := range nets[cluster] {
+			r := dataplane.Route{Table: dataplane.CableTable, Dst: n, Group: groups[cluster], Src: c.Local.PodIP}
+			if err := s.Add(r); err != nil {
+				return nil, fmt.Errorf("planning routes to %s: %w", cluster, err)
+			}
+		}
+	}
+	if err := s.Add(dataplane.Rule{Priority: dataplane.CablePriority, Table: dataplane.CableTable}); err != nil {
+		return nil, err
+	}
+	return s, s.Add(gatewayFilter(c, nets)...)
+}
+
+func gatewayFilter(c Cabling, nets map[string][]netip.Prefix) []dataplane.Object {
+	var peers, remote []netip.Prefix
+	for _, p := range c.Peers {
+		peers = append(peers, netip.PrefixFrom(p.PrivateIP, 32))
+	}
+	for _, n := range nets {
+		remote = append(remote, n...)
+	}
+	local := append(slices.Clone(c.Local.Svcs), c.Local.Pods...)
+	const dev = dataplane.CableDevice
+	return []dataplane.Object{
+		set(setPeers, peers), set(setLocal, local), set(setRemote, remote),
+		dataplane.Chain{
+			Table: "filter", Name: "SUBMARINER-GW-INPUT", Hook: "INPUT",
+			Sets: []string{setLocal, setPeers, setRemote},
+			Rules: []string{
+				fmt.Sprintf("-p udp -m udp --dport %d -m set --match-set %s src -j ACCEPT", dataplane.CablePort, setPeers),
+				fmt.Sprintf("-p udp -m udp --dport %d -j DROP", dataplane.CablePort),
+				fmt.Sprintf("-i %s -m set --match-set %s src -m set --match-set %s dst -j ACCEPT", dev, setRemote, setLocal),
+				fmt.Sprintf("-i %s -j DROP", dev),
+			},
+		},
+		dataplane.Chain{
+			Table: "filter", Name: "SUBMARINER-GW-FORWARD", Hook: "FORWARD",
+			Sets: []string{setLocal, setRemote},
+			Rules: []string{
+				fmt.Sprintf("-i %[1]s -o %[1]s -j DROP", dev),
+				fmt.Sprintf("-i %s -m set --match-set %s src -m set --match-set %s dst -j ACCEPT", dev, setRemote, setLocal),
+				fmt.Sprintf("-i %s -m set --match-set %s src -m conntrack --ctstate DNAT -j ACCEPT", dev, setRemote),
+				fmt.Sprintf("-i %s -j DROP", dev),
+				fmt.Sprintf("-o %s -m set --match-set %s src -m set --match-set %s dst -j ACCEPT", dev, setLocal, setRemote),
+				fmt.Sprintf("-o %s -m conntrack --ctstate ESTABLISHED -j ACCEPT", dev),
+			},
+		},
+	}
+}
+
+// group lists next hops with equal weight, sorted.
+func group(id uint32, hops []uint32) dataplane.Group {
+	slices.Sort(hops)
+	g := dataplane.Group{ID: id}
+	for _, h := range slices.Compact(hops) {
+		g.Members = append(g.Members, dataplane.Member{ID: h, Weight: 1})
+	}
+	return g
+}
+
+// groupIDs gives each cluster a next hop group: 24 bits of a hash of its ID,
+// counted up where two clusters would share one. A cluster keeps its group
+// whatever happens to its gateways and, but for collisions (one pair in 16
+// million), to other clusters.
+func groupIDs(clusters []string) map[string]uint32 {
+	const mask = 1<<24 - 1
+	ids, taken := map[string]uint32{}, map[uint32]bool{}
+	for _, c := range clusters {
+		h := fnv.New32a()
+		h.Write([]byte(c)) // never fails
+		id := h.Sum32() & mask
+		for taken[id] {
+			id = (id + 1) & mask
+		}
+		taken[id] = true
+		ids[c] = dataplane.CableGroupID<<24 | id
+	}
+	return ids
+}
+
+// set masks, sorts and merges members: a network inside another is left out.
+func set(name string, members []netip.Prefix) dataplane.Set {
+	ms := slices.Clone(members)
+	slices.SortFunc(ms, func(a, b netip.Prefix) int {
+		return cmp.Or(a.Addr().Compare(b.Addr()), cmp.Compare(a.Bits(), b.Bits()))
+	})
+	var out []netip.Prefix
+	for _, m := range ms {
+		if n := len(out); n > 0 && out[n-1].Overlaps(m) {
+			continue // sorted, so the wider one came first
+		}
+		out = append(out, m)
+	}
+	return dataplane.Set{Name: name, Members: out}
+}
+
+func sortedKeys[V any](m map[string]V) []string {
+	keys := make([]string, 0, len(m))
+	for k := range m {
+		keys = append(keys, k)
+	}
+	slices.Sort(keys)
+	return keys
+}
