@@ -11,15 +11,32 @@ import (
 	"syscall"
 
 	"github.com/spf13/cobra"
-	"k8s.io/cli-runtime/pkg/genericclioptions"
 	"k8s.io/cli-runtime/pkg/genericiooptions"
 )
 
-// globals is what every command shares. There are no package variables.
-type globals struct {
-	genericiooptions.IOStreams
-	kube *genericclioptions.ConfigFlags
-}
+// The groups under which commands are listed in the help.
+const (
+	groupJoin = "join"
+	groupLook = "look"
+)
+
+const rootLong = `subctl joins Kubernetes clusters into one network: pods and services of one cluster
+reach those of another, through cables between gateway nodes.
+
+One cluster becomes the broker, where the clusters meet; every cluster joins with the
+file that deploy-broker writes.
+
+Data goes to stdout and everything else to stderr. The exit code is 0 when the command
+did its work, 1 when it failed, 2 when the command line is wrong, and 3 when it looked
+and found trouble, such as a connection that is down.`
+
+const rootExample = `  # make the cluster of context "hub" the broker, and join two clusters
+  subctl deploy-broker --context hub
+  subctl join broker-info.subm --context west --clusterid west
+  subctl join broker-info.subm --context east --clusterid east
+
+  # see how they are connected
+  subctl show connections`
 
 // Main runs subctl and returns its exit code: 0 done, 1 failed, 2 usage, 3 looked
 // and found trouble.
@@ -32,32 +49,57 @@ func Main() int {
 
 // Run runs subctl with args on the given streams and returns its exit code.
 func Run(ctx context.Context, io genericiooptions.IOStreams, args []string) int {
-	root := NewRoot(io)
+	return run(ctx, newGlobals(io), args)
+}
+
+func run(ctx context.Context, g *globals, args []string) int {
+	root := newRoot(g)
 	root.SetArgs(args)
 	err := root.ExecuteContext(ctx)
-	if err == nil {
-		return exitDone
+	if err != nil && !g.started { // refused before it did anything
+		err = usageError(err)
 	}
 	var quiet *exitError
-	if !errors.As(err, &quiet) || quiet.err != nil {
-		fmt.Fprintf(io.ErrOut, "Error: %v\n", err)
+	if err != nil && (!errors.As(err, &quiet) || quiet.err != nil) {
+		fmt.Fprintf(g.ErrOut, "Error: %v\n", err)
 	}
 	return exitCode(err)
 }
 
 // NewRoot returns a fresh command tree.
-func NewRoot(io genericiooptions.IOStreams) *cobra.Command {
-	g := &globals{IOStreams: io, kube: genericclioptions.NewConfigFlags(true)}
+func NewRoot(io genericiooptions.IOStreams) *cobra.Command { return newRoot(newGlobals(io)) }
+
+func newRoot(g *globals) *cobra.Command {
 	root := &cobra.Command{
-		Use:           "subctl",
-		Short:         "Join Kubernetes clusters into one network",
-		SilenceUsage:  true,
-		SilenceErrors: true,
+		Use:               "subctl",
+		Short:             "Join Kubernetes clusters into one network",
+		Long:              rootLong,
+		Example:           rootExample,
+		SilenceUsage:      true,
+		SilenceErrors:     true,
+		DisableAutoGenTag: true,
 	}
-	root.SetOut(io.Out)
-	root.SetErr(io.ErrOut)
-	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return usageError(err) })
-	g.kube.AddFlags(root.PersistentFlags())
-	root.AddCommand(newVersion(g))
+	root.SetIn(g.In)
+	root.SetOut(g.Out)
+	root.SetErr(g.ErrOut)
+	root.AddGroup(
+		&cobra.Group{ID: groupJoin, Title: "Joining clusters:"},
+		&cobra.Group{ID: groupLook, Title: "Looking at them:"},
+	)
+
+	add(root, groupJoin)
+	add(root, groupLook)
+	add(root, "", newVersion(g), newOptions(g))
+
+	g.addFlags(root)
+	g.prepare(root)
 	return root
+}
+
+// add puts commands into a group of the root command's help.
+func add(root *cobra.Command, group string, commands ...*cobra.Command) {
+	for _, c := range commands {
+		c.GroupID = group
+		root.AddCommand(c)
+	}
 }

@@ -1,0 +1,84 @@
+package cmd
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
+	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
+)
+
+// errNoKubeconfig is for those who have none.
+var errNoKubeconfig = errors.New("no kubeconfig found: name one with --kubeconfig FILE or $KUBECONFIG, or put it at ~/.kube/config")
+
+// kubeconfig returns the merged kubeconfig files.
+func (g *globals) kubeconfig() (clientcmdapi.Config, error) {
+	raw, err := g.kube.ToRawKubeConfigLoader().RawConfig()
+	if err != nil && !clientcmd.IsEmptyConfig(err) {
+		return raw, fmt.Errorf("reading the kubeconfig: %w", err)
+	}
+	return raw, nil
+}
+
+// contexts returns the names of all contexts, sorted.
+func (g *globals) contexts() ([]string, error) {
+	raw, err := g.kubeconfig()
+	return slices.Sorted(maps.Keys(raw.Contexts)), err
+}
+
+// contextName returns the context in use: that of --context, or the current one.
+// It is empty in a pod, and with --server and no kubeconfig.
+func (g *globals) contextName() (string, error) {
+	raw, err := g.kubeconfig()
+	return cmp.Or(*g.kube.Context, raw.CurrentContext), err
+}
+
+// restConfig returns how to reach the cluster of the context in use.
+func (g *globals) restConfig() (*rest.Config, error) { return g.restConfigFor(*g.kube.Context) }
+
+// restConfigFor returns how to reach the cluster of a context; "" is the current
+// one. It is for one goroutine.
+func (g *globals) restConfigFor(context string) (*rest.Config, error) {
+	raw, err := g.kubeconfig()
+	if err != nil {
+		return nil, err
+	}
+	if err := g.check(raw, cmp.Or(context, raw.CurrentContext)); err != nil {
+		return nil, err
+	}
+	old := *g.kube.Context
+	*g.kube.Context = context
+	defer func() { *g.kube.Context = old }()
+	cfg, err := g.kube.ToRESTConfig()
+	if err != nil {
+		return nil, fmt.Errorf("reading the kubeconfig: %w", err)
+	}
+	cfg.WarningHandler = apiWarnings{g.progress()}
+	return cfg, nil
+}
+
+// check says what is wrong with a kubeconfig, before client-go falls back to
+// localhost:8080.
+func (g *globals) check(raw clientcmdapi.Config, context string) error {
+	known := slices.Sorted(maps.Keys(raw.Contexts))
+	switch {
+	case context != "" && len(known) == 0 && *g.kube.APIServer == "":
+		return fmt.Errorf("there is no context %q: %w", context, errNoKubeconfig)
+	case context != "" && raw.Contexts[context] == nil:
+		err := fmt.Errorf("there is no context %q in the kubeconfig: it has %s", context, strings.Join(known, ", "))
+		return usageError(err)
+	case context != "" || *g.kube.APIServer != "" || *g.kube.ClusterName != "":
+		return nil
+	case len(known) > 0:
+		return fmt.Errorf("the kubeconfig has no current context: choose one with --context (%s)", strings.Join(known, ", "))
+	}
+	if _, err := rest.InClusterConfig(); err != nil {
+		return errNoKubeconfig
+	}
+	return nil
+}
