@@ -1,0 +1,91 @@
+package broker
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	utilnet "k8s.io/apimachinery/pkg/util/net"
+	"k8s.io/client-go/rest"
+)
+
+// RESTConfig returns how an agent talks to the broker: server is host:port, with
+// or without scheme, and secretDir is where the Secret with token and ca.crt is
+// mounted. Both files are read again as time goes by, so they may be rotated.
+// insecure turns off the check of the broker's certificate.
+func RESTConfig(secretDir, server string, insecure bool) (*rest.Config, error) {
+	token, ca := filepath.Join(secretDir, "token"), filepath.Join(secretDir, "ca.crt")
+	for _, file := range []string{token, ca} {
+		if _, err := os.Stat(file); err != nil {
+			return nil, fmt.Errorf("reading the credentials for the broker: %w: "+
+				"does the Secret of this cluster exist, and is it mounted?", err)
+		}
+	}
+	return restConfig(server, insecure, func() ([]byte, error) { return os.ReadFile(ca) },
+		func(c *rest.Config) { c.BearerTokenFile = token }), nil
+}
+
+// restConfig returns a configuration that trusts the system's certificate
+// authorities and those that ca returns. rest.Config itself can only replace the
+// former by the latter, and a broker behind a public load balancer has a
+// certificate of the former.
+func restConfig(server string, insecure bool, ca func() ([]byte, error), auth func(*rest.Config)) *rest.Config {
+	if !strings.Contains(server, "://") {
+		server = "https://" + server
+	}
+	c := &rest.Config{
+		Host: server,
+		// The default of 5 requests a second is for people, not for a sync of 1,000 clusters.
+		QPS: 200, Burst: 400,
+	}
+	auth(c)
+	if insecure {
+		c.Insecure = true
+		return c
+	}
+	dialer := &tlsDialer{ca: ca}
+	c.Transport = utilnet.SetTransportDefaults(&http.Transport{
+		DialTLSContext:      dialer.dial,
+		ForceAttemptHTTP2:   true,
+		TLSHandshakeTimeout: handshakeTimeout,
+		MaxIdleConnsPerHost: 25,
+	})
+	return c
+}
+
+// handshakeTimeout bounds connecting: long for a slow link, short for a dead one.
+const handshakeTimeout = 10 * time.Second
+
+// tlsDialer connects with the certificate authorities as they are now.
+type tlsDialer struct {
+	ca func() ([]byte, error)
+}
+
+func (d *tlsDialer) dial(ctx context.Context, network, addr string) (net.Conn, error) {
+	pem, err := d.ca()
+	if err != nil {
+		return nil, fmt.Errorf("reading the broker's certificate authority: %w", err)
+	}
+	pool, err := x509.SystemCertPool()
+	if err != nil {
+		pool = x509.NewCertPool()
+	}
+	if !pool.AppendCertsFromPEM(pem) {
+		return nil, errors.New("the broker's certificate authority (ca.crt) holds no certificate")
+	}
+	ctx, cancel := context.WithTimeout(ctx, handshakeTimeout)
+	defer cancel()
+	dialer := tls.Dialer{
+		NetDialer: &net.Dialer{Timeout: handshakeTimeout, KeepAlive: 30 * time.Second},
+		Config:    &tls.Config{RootCAs: pool, NextProtos: []string{"h2", "http/1.1"}, MinVersion: tls.VersionTLS12},
+	}
+	return dialer.DialContext(ctx, network, addr)
+}
