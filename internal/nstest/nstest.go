@@ -1,0 +1,186 @@
+//go:build linux
+
+// Package nstest gives tests network namespaces of their own, so that they work
+// on a real kernel without touching the host's network.
+//
+// A namespace is a goroutine locked to its thread: Do runs code on it, Run and
+// Start run commands in it. The goroutine never unlocks its thread, so the
+// runtime ends the thread together with the goroutine and no other goroutine
+// ever wakes up in a test's namespace. The kernel frees the namespace with the
+// last thread or process in it.
+//
+// It is not for production code, and it knows nothing of what is tested.
+package nstest
+
+import (
+	"fmt"
+	"os"
+	"os/exec"
+	"runtime"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/vishvananda/netns"
+	"golang.org/x/sys/unix"
+)
+
+// RequireRoot is the environment variable that, set to 1, makes tests fail that
+// would be skipped for want of root: on a build server they must not vanish.
+const RequireRoot = "SUBCTL_REQUIRE_ROOT"
+
+// Root skips the test unless it may make network namespaces.
+func Root(t testing.TB) {
+	t.Helper()
+	if os.Geteuid() == 0 {
+		return
+	}
+	const why = "needs root, to make network namespaces"
+	if os.Getenv(RequireRoot) == "1" {
+		t.Fatalf("%s: %s, and %s=1 forbids skipping", t.Name(), why, RequireRoot)
+	}
+	t.Skip(why)
+}
+
+// NS is a network namespace with one locked thread inside it.
+type NS struct {
+	Name string
+	t    testing.TB
+	tid  int
+	work chan func()
+	dead chan struct{} // closed when the goroutine has ended
+}
+
+// New makes an empty namespace, in which only lo is up. It ends with the test.
+func New(t testing.TB, name string) *NS {
+	t.Helper()
+	Root(t)
+	n := &NS{Name: name, t: t, work: make(chan func()), dead: make(chan struct{})}
+	ready := make(chan error, 1)
+	go n.live(ready)
+	if err := <-ready; err != nil {
+		t.Fatalf("making network namespace %s: %v", name, err)
+	}
+	t.Cleanup(func() {
+		close(n.work)
+		<-n.dead
+	})
+	n.Run("ip link set lo up")
+	return n
+}
+
+// live is the goroutine of the namespace.
+func (n *NS) live(ready chan<- error) {
+	runtime.LockOSThread() // never unlocked: the thread dies with its namespace
+	if unix.Gettid() == unix.Getpid() {
+		// The main thread never dies, and /proc/self speaks of it. Hold it while
+		// another goroutine takes a thread of its own, then give it back.
+		started := make(chan error, 1)
+		go n.live(started)
+		err := <-started
+		runtime.UnlockOSThread()
+		ready <- err
+		return
+	}
+	defer close(n.dead)
+	n.tid = unix.Gettid()
+	ns, err := netns.New()
+	ready <- err
+	if err != nil {
+		return
+	}
+	defer ns.Close()
+	for f := range n.work {
+		f()
+	}
+}
+
+// Do runs f inside the namespace. If f ends its goroutine, as t.FailNow does,
+// the test ends.
+func (n *NS) Do(f func()) {
+	n.t.Helper()
+	done, returned := make(chan struct{}), false
+	job := func() {
+		defer close(done)
+		f()
+		returned = true
+	}
+	select {
+	case n.work <- job:
+		<-done
+	case <-n.dead:
+	}
+	if !returned {
+		n.t.FailNow()
+	}
+}
+
+// Tid is the thread inside the namespace: "ip link set DEV netns TID" moves a
+// device to it.
+func (n *NS) Tid() int { return n.tid }
+
+// Try runs a shell command inside the namespace and returns what it said.
+func (n *NS) Try(command string) (out string, err error) {
+	n.t.Helper()
+	n.Do(func() {
+		var b []byte
+		b, err = exec.Command("sh", "-c", command).CombinedOutput()
+		out = string(b)
+	})
+	return out, err
+}
+
+// Run is Try that must succeed.
+func (n *NS) Run(command string) string {
+	n.t.Helper()
+	out, err := n.Try(command)
+	if err != nil {
+		n.t.Fatalf("%s: %s: %v\n%s", n.Name, command, err, out)
+	}
+	return out
+}
+
+// Start runs a shell command in the background until stop is called or the test
+// ends, whichever is first. Its output goes to the test's log.
+func (n *NS) Start(command string) (stop func()) {
+	n.t.Helper()
+	var out lockedBuffer
+	cmd := exec.Command("sh", "-c", command)
+	cmd.Stdout, cmd.Stderr = &out, &out
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // so that the shell's children can be ended too
+	cmd.WaitDelay = time.Second                           // for what the shell left behind
+	var err error
+	n.Do(func() { err = cmd.Start() })
+	if err != nil {
+		n.t.Fatalf("%s: starting %s: %v", n.Name, command, err)
+	}
+	stop = sync.OnceFunc(func() {
+		_ = syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) // it may have ended by itself
+		_ = cmd.Wait()
+		if s := out.String(); s != "" {
+			n.t.Logf("%s: %s:\n%s", n.Name, command, s)
+		}
+	})
+	n.t.Cleanup(stop)
+	return stop
+}
+
+// End is one end of a cable between two namespaces: a device and its address.
+type End struct {
+	NS   *NS
+	Dev  string
+	Addr string // with prefix length; empty for none
+}
+
+// Join connects two namespaces by a pair of veth devices, which are up.
+func Join(a, b End) {
+	a.NS.t.Helper()
+	a.NS.Run(fmt.Sprintf("ip link add %s type veth peer name %s netns %d", a.Dev, b.Dev, b.NS.Tid()))
+	for _, e := range []End{a, b} {
+		if e.Addr != "" {
+			e.NS.Run(fmt.Sprintf("ip addr add %s dev %s", e.Addr, e.Dev))
+		}
+		e.NS.Run(fmt.Sprintf("ip link set %s up", e.Dev))
+	}
+}
