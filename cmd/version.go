@@ -2,20 +2,37 @@ package cmd
 
 import (
 	"fmt"
+	"runtime"
 
 	"github.com/spf13/cobra"
 
+	"subctl/internal/printer"
 	"subctl/internal/version"
 )
 
+// versionInfo is what "subctl version -o json" prints; its JSON is a promise.
+type versionInfo struct {
+	Version   string `json:"version"`
+	GoVersion string `json:"goVersion"`
+	Platform  string `json:"platform"`
+}
+
 func newVersion(g *globals) *cobra.Command {
-	return &cobra.Command{
+	c := &cobra.Command{
 		Use:   "version",
 		Short: "Print the version of subctl",
+		Long:  "Print the version of subctl. No cluster is asked for anything: see \"subctl show versions\".",
 		Args:  cobra.NoArgs,
-		RunE: func(*cobra.Command, []string) error {
+	}
+	format := output(c, printer.Table, printer.JSON, printer.YAML)
+	c.RunE = func(*cobra.Command, []string) error {
+		if format.Format() == printer.Table {
 			_, err := fmt.Fprintf(g.Out, "subctl version: %s\n", version.Version)
 			return err
-		},
+		}
+		return printer.Encode(g.Out, format.Format(), versionInfo{
+			Version: version.Version, GoVersion: runtime.Version(), Platform: runtime.GOOS + "/" + runtime.GOARCH,
+		})
 	}
+	return c
 }

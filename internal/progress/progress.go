@@ -1,9 +1,9 @@
 // Package progress tells a person what a command is doing, one line a step:
 //
-//	• deploying the broker …
-//	✓ deployed the broker
-//	⚠ no node is labelled as gateway
-//	✗ waiting for the gateway: timed out
+//   - deploying the broker …
+//     ✓ deployed the broker
+//     ⚠ no node is labelled as gateway
+//     ✗ waiting for the gateway: timed out
 //
 // It belongs on stderr. What a command was asked for is data, goes to stdout and
 // is the business of package printer; why a command failed is its error, and is
@@ -24,7 +24,9 @@ type Reporter struct{ w io.Writer }
 func New(w io.Writer) *Reporter { return &Reporter{w: w} }
 
 // Step says that something begins which may take a while.
-func (r *Reporter) Step(format string, args ...any) { r.line("•", fmt.Sprintf(format, args...)+" …") }
+func (r *Reporter) Step(format string, args ...any) {
+	r.line("•", fmt.Sprintf(format, args...)+" …")
+}
 
 // Done says that something is done.
 func (r *Reporter) Done(format string, args ...any) { r.line("✓", fmt.Sprintf(format, args...)) }

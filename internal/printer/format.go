@@ -1,0 +1,67 @@
+package printer
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+)
+
+// Format is how data is printed.
+type Format string
+
+// The formats.
+const (
+	Table Format = "table" // for people
+	Wide  Format = "wide"  // a table with all columns and nothing cut off
+	JSON  Format = "json"
+	YAML  Format = "yaml"
+)
+
+// Flag is the value of a flag that chooses a format. It implements pflag.Value,
+// so that a wrong format is refused when the command line is parsed.
+type Flag struct {
+	format  Format
+	choices []Format
+}
+
+// NewFlag returns a flag value for choices, the first of which is the default.
+func NewFlag(choices ...Format) *Flag { return &Flag{choices[0], choices} }
+
+// Format returns what was chosen.
+func (f *Flag) Format() Format { return f.format }
+
+// Set chooses a format by its name.
+func (f *Flag) Set(name string) error {
+	if !slices.Contains(f.choices, Format(name)) {
+		return fmt.Errorf("want %s", list(f.Choices(), " or "))
+	}
+	f.format = Format(name)
+	return nil
+}
+
+// String returns the name of the chosen format.
+func (f *Flag) String() string { return string(f.format) }
+
+// Type is what the help shows as the flag's value.
+func (f *Flag) Type() string { return "format" }
+
+// Choices returns the names one may choose from.
+func (f *Flag) Choices() []string {
+	names := make([]string, len(f.choices))
+	for i, c := range f.choices {
+		names[i] = string(c)
+	}
+	return names
+}
+
+// Usage is the help text of the flag.
+func (f *Flag) Usage() string { return "how to print: " + list(f.Choices(), " or ") }
+
+// list joins names with commas, and the last one with a word.
+func list(names []string, last string) string {
+	if len(names) < 2 {
+		return strings.Join(names, "")
+	}
+	n := len(names) - 1
+	return strings.Join(names[:n], ", ") + last + names[n]
+}

@@ -1,0 +1,112 @@
+package printer_test
+
+import (
+	"bytes"
+	"strings"
+	"testing"
+
+	"github.com/spf13/pflag"
+	"github.com/stretchr/testify/require"
+
+	"subctl/internal/printer"
+)
+
+type cable struct {
+	Cluster string   `json:"cluster"`
+	Subnets []string `json:"subnets"`
+	RTT     string   `json:"rtt,omitempty"`
+}
+
+var (
+	cables = []cable{
+		{"west", []string{"10.0.0.0/16", "100.64.0.0/16"}, "1.2ms"},
+		{"north-east", []string{"<none> & more"}, ""},
+		{"", nil, "404µs"},
+	}
+	columns = []printer.Column[cable]{
+		{Head: "CLUSTER", Cell: func(c cable) string { return c.Cluster }},
+		{Head: "RTT avg.", Wide: true, Cell: func(c cable) string { return c.RTT }},
+		{Head: "SUBNETS", Max: 16, Cell: func(c cable) string { return strings.Join(c.Subnets, ", ") }},
+	}
+)
+
+func TestPrint(t *testing.T) {
+	for format, want := range map[printer.Format]string{
+		printer.Table: `CLUSTER      SUBNETS
+west         10.0.0.0/16, 10…
+north-east   <none> & more
+
+`,
+		printer.Wide: `CLUSTER      RTT avg.   SUBNETS
+west         1.2ms      10.0.0.0/16, 100.64.0.0/16
+north-east              <none> & more
+             404µs
+`,
+		printer.JSON: `[
+  {
+    "cluster": "west",
+    "subnets": [
+      "10.0.0.0/16",
+      "100.64.0.0/16"
+    ],
+    "rtt": "1.2ms"
+  },
+  {
+    "cluster": "north-east",
+    "subnets": [
+      "<none> & more"
+    ]
+  },
+  {
+    "cluster": "",
+    "subnets": null,
+    "rtt": "404µs"
+  }
+]
+`,
+		printer.YAML: `- cluster: west
+  rtt: 1.2ms
+  subnets:
+  - 10.0.0.0/16
+  - 100.64.0.0/16
+- cluster: north-east
+  subnets:
+  - <none> & more
+- cluster: ""
+  rtt: 404µs
+  subnets: null
+`,
+	} {
+		t.Run(string(format), func(t *testing.T) {
+			var out bytes.Buffer
+			require.NoError(t, printer.Print(&out, format, cables, columns))
+			require.Equal(t, want, out.String())
+		})
+	}
+}
+
+func TestNoRows(t *testing.T) {
+	for format, want := range map[printer.Format]string{
+		printer.Table: "", printer.Wide: "", printer.JSON: "[]\n", printer.YAML: "[]\n",
+	} {
+		var out bytes.Buffer
+		require.NoError(t, printer.Print(&out, format, nil, columns))
+		require.Equal(t, want, out.String(), format)
+	}
+}
+
+func TestEncodeIsNoTable(t *testing.T) {
+	require.ErrorContains(t, printer.Encode(&bytes.Buffer{}, printer.Table, cables), `cannot be encoded as "table"`)
+}
+
+func TestFlag(t *testing.T) {
+	output := printer.NewFlag(printer.Table, printer.JSON, printer.YAML)
+	flags := pflag.NewFlagSet("test", pflag.ContinueOnError)
+	flags.VarP(output, "output", "o", output.Usage())
+
+	require.Equal(t, printer.Table, output.Format())
+	require.Contains(t, flags.FlagUsages(), `-o, --output format   how to print: table, json or yaml (default table)`)
+	require.EqualError(t, flags.Parse([]string{"-o", "xml"}), `invalid argument "xml" for "-o, --output" flag: want table, json or yaml`)
+	require.NoError(t, flags.Parse([]string{"-o", "yaml"}))
+	require.Equal(t, printer.YAML, output.Format())
+}

@@ -1,0 +1,84 @@
+package printer
+
+import (
+	"bytes"
+	"fmt"
+	"io"
+
+	"github.com/olekukonko/tablewriter"
+	"github.com/olekukonko/tablewriter/renderer"
+	"github.com/olekukonko/tablewriter/tw"
+)
+
+// Column is one column of a table.
+type Column[T any] struct {
+	Head string
+	// Wide columns show in wide tables only.
+	Wide bool
+	// Max is how many characters of a cell a table that is not wide shows; 0 means all.
+	Max  int
+	Cell func(T) string
+}
+
+// table prints rows in aligned columns: three spaces between them, none at the
+// end of a line.
+func table[T any](w io.Writer, wide bool, rows []T, columns []Column[T]) error {
+	if len(rows) == 0 {
+		return nil
+	}
+	var b bytes.Buffer
+	t := tablewriter.NewTable(&b,
+		tablewriter.WithRenderer(renderer.NewBlueprint(tw.Rendition{
+			Borders:  tw.BorderNone,
+			Settings: tw.Settings{Separators: tw.SeparatorsNone, Lines: tw.LinesNone},
+		})),
+		tablewriter.WithAlignment(tw.Alignment{tw.AlignLeft}),
+		tablewriter.WithHeaderAlignment(tw.AlignLeft),
+		tablewriter.WithHeaderAutoFormat(tw.Off),
+		tablewriter.WithPadding(tw.Padding{Right: "   ", Overwrite: true}),
+		tablewriter.WithRowAutoWrap(tw.WrapNone),
+		tablewriter.WithHeaderAutoWrap(tw.WrapNone),
+	)
+	var head []string
+	for _, c := range columns {
+		if wide || !c.Wide {
+			head = append(head, c.Head)
+		}
+	}
+	t.Header(head)
+	for _, r := range rows {
+		var line []string
+		for _, c := range columns {
+			if wide || !c.Wide {
+				line = append(line, cut(c.Cell(r), c.Max, wide))
+			}
+		}
+		if err := t.Append(line); err != nil {
+			return fmt.Errorf("printing a table: %w", err)
+		}
+	}
+	if err := t.Render(); err != nil {
+		return fmt.Errorf("printing a table: %w", err)
+	}
+	_, err := w.Write(trim(b.Bytes()))
+	return err
+}
+
+// cut shortens a cell to limit characters.
+func cut(cell string, limit int, wide bool) string {
+	runes := []rune(cell)
+	if wide || limit == 0 || len(runes) <= limit {
+		return cell
+	}
+	return string(runes[:limit-1]) + "…"
+}
+
+// trim removes the spaces at the end of each line, which would be copied along
+// with the last cell.
+func trim(text []byte) []byte {
+	var out []byte
+	for line := range bytes.Lines(text) {
+		out = append(append(out, bytes.TrimRight(line, " \n")...), '\n')
+	}
+	return out
+}
