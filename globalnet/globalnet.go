@@ -1,0 +1,122 @@
+// Package globalnet says which address a flow wears where clusters use the same
+// networks: every cluster gets a network of its own, cut from one range, that is
+// unique among all clusters of a broker.
+//
+// It is pure: it reads and writes nothing, and knows neither Kubernetes clients
+// nor the kernel.
+package globalnet
+
+import (
+	"errors"
+	"fmt"
+	"math/bits"
+	"net/netip"
+	"strings"
+)
+
+// Upstream's defaults: 256 clusters of 65,536 addresses.
+const (
+	DefaultRange       = "242.0.0.0/8"
+	DefaultClusterSize = 65536
+)
+
+// The ConfigMap on the broker that says who has which network, and its keys
+// (upstream 0.18). The range is a JSON string, quotes and all; the clusters are
+// a JSON array of ClusterInfo.
+const (
+	ConfigMapName  = "submariner-globalnet-info"
+	EnabledKey     = "globalnetEnabled"
+	RangeKey       = "globalnetCidrRange"
+	ClusterSizeKey = "globalnetClusterSize"
+	ClusterInfoKey = "clusterinfo"
+)
+
+// ClusterInfo is the networks of one cluster.
+type ClusterInfo struct {
+	ClusterID  string   `json:"cluster_id"`
+	GlobalCIDR []string `json:"global_cidr"`
+}
+
+// Info is how globalnet is set up on a broker.
+type Info struct {
+	Enabled bool
+	Range   netip.Prefix
+	// ClusterSize is how many addresses a cluster gets unless it asks for
+	// another number: a power of two.
+	ClusterSize uint
+}
+
+// Parse checks what a person asked for. Every mistake is reported. size is
+// rounded up to a power of two.
+func Parse(cidr string, size uint) (Info, error) {
+	p, err := parseRange(cidr)
+	if err != nil {
+		return Info{}, errors.Join(err, checkSize(size))
+	}
+	if err := checkSize(size); err != nil {
+		return Info{}, err
+	}
+	rounded := uint(1) << bits.Len(size-1)
+	if half := uint(1) << (p.Addr().BitLen() - p.Bits() - 1); rounded > half {
+		return Info{}, fmt.Errorf("globalnet cluster size %d%s is more than half of %s (%d addresses): "+
+			"use at most %d, or a larger range", size, roundedTo(size, rounded), p, 2*half, half)
+	}
+	return Info{Enabled: true, Range: p, ClusterSize: rounded}, nil
+}
+
+func roundedTo(size, rounded uint) string {
+	if size == rounded {
+		return ""
+	}
+	return fmt.Sprintf(" (rounded up to %d)", rounded)
+}
+
+// maxSize is the largest size that can be rounded up within IPv4.
+const maxSize = 1 << 31
+
+func checkSize(size uint) error {
+	switch {
+	case size == 0:
+		return errors.New("globalnet cluster size 0 leaves no address: use a power of two, such as 65536")
+	case size > maxSize:
+		return fmt.Errorf("globalnet cluster size %d is more than half of all addresses: use a power of two, such as 65536", size)
+	}
+	return nil
+}
+
+// parseRange refuses what no host outside a machine or a link can be reached by.
+func parseRange(cidr string) (netip.Prefix, error) {
+	p, err := netip.ParsePrefix(strings.TrimSpace(cidr))
+	if err != nil {
+		return netip.Prefix{}, fmt.Errorf("globalnet range %q is not a network: write it like %s", cidr, DefaultRange)
+	}
+	if !p.Addr().Is4() {
+		return netip.Prefix{}, fmt.Errorf("globalnet range %s is not IPv4: write it like %s", p, DefaultRange)
+	}
+	if p.Masked() != p {
+		return netip.Prefix{}, fmt.Errorf("globalnet range %s has bits set behind the mask: did you mean %s?", p, p.Masked())
+	}
+	if p.Bits() > 30 {
+		return netip.Prefix{}, fmt.Errorf("globalnet range %s is too small for two clusters: use a /30 or larger", p)
+	}
+	for _, no := range unusable {
+		if no.net.Overlaps(p) {
+			return netip.Prefix{}, fmt.Errorf("globalnet range %s overlaps the %s addresses %s: use another range, such as %s",
+				p, no.what, no.net, DefaultRange)
+		}
+	}
+	return p, nil
+}
+
+var unusable = []struct {
+	what string
+	net  netip.Prefix
+}{
+	{"unspecified", netip.MustParsePrefix("0.0.0.0/8")},
+	{"loopback", netip.MustParsePrefix("127.0.0.0/8")},
+	{"link-local", netip.MustParsePrefix("169.254.0.0/16")},
+	{"multicast", netip.MustParsePrefix("224.0.0.0/4")},
+	// The fabrics between our own nodes: what wears them is never another cluster.
+	{"intra-cluster VXLAN", netip.MustParsePrefix("240.0.0.0/8")},
+	{"cable VXLAN", netip.MustParsePrefix("241.0.0.0/8")},
+}
