@@ -1,0 +1,59 @@
+package agent
+
+import (
+	"fmt"
+	"net/netip"
+	"slices"
+
+	"subctl/cable"
+	"subctl/dataplane"
+)
+
+// claims remembers which cluster holds which network and VTEP, so that a later
+// one cannot take it over. Networks are disjoint and sorted, which makes a look-up
+// a binary search: thousands of clusters are checked at every plan.
+type claims struct {
+	nets  []claim
+	vteps map[netip.Addr]string // who has the VTEP
+}
+
+type claim struct {
+	net     netip.Prefix
+	cluster string
+}
+
+// add claims everything of a gateway, or nothing.
+func (c *claims) add(g cable.Gateway) error {
+	for _, n := range g.Subnets {
+		from, to := c.overlapping(n)
+		for _, other := range c.nets[from:to] {
+			if other.cluster != g.Cluster {
+				return fmt.Errorf("subnet %v overlaps %v of cluster %s, which was here first", n, other.net, other.cluster)
+			}
+		}
+	}
+	vtep, _ := cable.VTEP(dataplane.CableVTEPNet, g.PrivateIP)
+	if who, ok := c.vteps[vtep]; ok {
+		return fmt.Errorf("its private IP %v and that of %s have the same last three octets: both would be %v between the gateways; make another node the gateway", g.PrivateIP, who, vtep)
+	}
+	c.vteps[vtep] = fmt.Sprintf("gateway %s of cluster %s", g.Host, g.Cluster)
+	for _, n := range g.Subnets {
+		from, to := c.overlapping(n)
+		if to > from && c.nets[from].net.Bits() <= n.Bits() {
+			continue // inside what the cluster has claimed already
+		}
+		c.nets = slices.Replace(c.nets, from, to, claim{n, g.Cluster})
+	}
+	return nil
+}
+
+// overlapping returns the range of claimed networks that overlap n.
+func (c *claims) overlapping(n netip.Prefix) (from, to int) {
+	from, _ = slices.BinarySearchFunc(c.nets, n.Addr(), func(x claim, a netip.Addr) int { return x.net.Addr().Compare(a) })
+	if from > 0 && c.nets[from-1].net.Overlaps(n) {
+		from-- // a wider one that starts before n
+	}
+	for to = from; to < len(c.nets) && c.nets[to].net.Overlaps(n); to++ {
+	}
+	return from, to
+}

@@ -1,0 +1,289 @@
+package agent
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"reflect"
+	"strconv"
+	"strings"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	submarinerv1 "subctl/api/submariner/v1"
+	"subctl/cable"
+	"subctl/dataplane"
+	"subctl/internal/version"
+)
+
+// Annotations of the Submariner object by which join hands on what belongs on
+// the Cluster object.
+const (
+	// ClusterLabelsAnnotation holds labels for the Cluster: k=v,k=v.
+	ClusterLabelsAnnotation = "submariner.io/cluster-labels"
+	// PublicKeyAnnotation holds the base64 of the cluster's public key.
+	PublicKeyAnnotation = "submariner.io/public-key"
+)
+
+const (
+	heartbeat = 5 * time.Second  // how often a Gateway is written at least (upstream)
+	deadAfter = 15 * time.Second // a Gateway not written for so long is dead (upstream)
+)
+
+// Gateway is the role of a gateway pod: the cables, if it is the active one, and
+// the cluster's Cluster and Endpoint objects.
+type Gateway struct{}
+
+// Name implements Role.
+func (Gateway) Name() string { return "gateway" }
+
+// Owner implements Role.
+func (Gateway) Owner() dataplane.Owner { return dataplane.GatewayOwner }
+
+// Plan implements Role.
+func (Gateway) Plan(s Snapshot) (Plan, error) {
+	v, err := newView(s)
+	if err != nil {
+		return Plan{}, err
+	}
+	p := Plan{State: dataplane.State{}, view: v}
+	if !s.Leader || v.leaving() {
+		return p, nil
+	}
+	if p.State, err = cable.Plan(cable.Cabling{Local: v.local(), Peers: v.peers}); err != nil {
+		return Plan{}, err
+	}
+	p.Probes = v.probes()
+	return p, nil
+}
+
+// probes says which addresses to ping how often.
+func (v *view) probes() Probes {
+	hc := v.sub.Spec.ConnectionHealthCheck
+	if hc != nil && !hc.Enabled {
+		return Probes{}
+	}
+	p := Probes{Interval: time.Second, MaxLost: 5, Targets: map[string]Target{}}
+	if hc != nil && hc.IntervalSeconds > 0 {
+		p.Interval = time.Duration(hc.IntervalSeconds) * time.Second
+	}
+	if hc != nil && hc.MaxPacketLossCount > 0 {
+		p.MaxLost = int(hc.MaxPacketLossCount)
+	}
+	from := v.local().PodIP
+	for _, c := range v.peers {
+		if c.HealthIP.IsValid() && from.IsValid() {
+			p.Targets[c.Name] = Target{IP: c.HealthIP, From: from}
+		}
+	}
+	return p
+}
+
+// Report implements Role.
+func (Gateway) Report(s Snapshot, p Plan, o Outcome) Report {
+	var r Report
+	old := find[*submarinerv1.Gateway](s, s.Node)
+	g := &submarinerv1.Gateway{
+		ObjectMeta: metav1.ObjectMeta{Name: s.Node, Namespace: submarinerv1.OperatorNamespace},
+		Status: submarinerv1.GatewayStatus{
+			Version: version.Version, HAStatus: submarinerv1.HAStatusPassive, Connections: []submarinerv1.Connection{},
+			LocalEndpoint: submarinerv1.EndpointSpec{Hostname: s.Node, Subnets: []string{}},
+		},
+	}
+	if s.Leader {
+		g.Status.HAStatus = submarinerv1.HAStatusActive
+	}
+	if o.Err != nil {
+		g.Status.StatusFailure = clip(o.Err.Error())
+	}
+	var was []metav1.Condition
+	if old != nil {
+		was = old.Status.Conditions
+	}
+	g.Status.Conditions = conditions(was, p, o)
+	if v := p.view; v != nil {
+		g.Status.LocalEndpoint = v.endpoint().Spec
+		if s.Leader && !v.leaving() {
+			g.Status.Connections = v.connections(p, o)
+			r.publish(s, v)
+		}
+		r.prune(s, v, o.Now)
+	}
+	if old == nil || gatewayChanged(old.Status, g.Status) || o.Now.Sub(written(old)) >= heartbeat {
+		g.Annotations = map[string]string{submarinerv1.TimestampAnnotation: strconv.FormatInt(o.Now.Unix(), 10)}
+		r.Apply = append(r.Apply, g)
+	}
+	return r
+}
+
+// gatewayChanged compares without what changes all the time: round trip times.
+func gatewayChanged(a, b submarinerv1.GatewayStatus) bool {
+	a.Connections, b.Connections = withoutRTT(a.Connections), withoutRTT(b.Connections)
+	return !reflect.DeepEqual(a, b)
+}
+
+func withoutRTT(cs []submarinerv1.Connection) []submarinerv1.Connection {
+	out := make([]submarinerv1.Connection, len(cs))
+	for i, c := range cs {
+		c.LatencyRTT = nil
+		out[i] = c
+	}
+	return out
+}
+
+// written is when a Gateway was last written; long ago if it does not say.
+func written(g *submarinerv1.Gateway) time.Time {
+	sec, err := strconv.ParseInt(g.Annotations[submarinerv1.TimestampAnnotation], 10, 64)
+	if err != nil {
+		return time.Time{}
+	}
+	return time.Unix(sec, 0)
+}
+
+// endpoint is the Endpoint of this node as a gateway.
+func (v *view) endpoint() *submarinerv1.Endpoint {
+	l := v.local()
+	e := &submarinerv1.Endpoint{
+		ObjectMeta: metav1.ObjectMeta{Name: l.Cluster + "-" + l.Name, Namespace: submarinerv1.OperatorNamespace},
+		Spec: submarinerv1.EndpointSpec{
+			ClusterID: l.Cluster, CableName: l.Name, Hostname: l.Host, PrivateIP: l.PrivateIP.String(),
+			NATEnabled: l.NAT, Backend: l.Driver, Subnets: []string{},
+			BackendConfig: map[string]string{
+				submarinerv1.BackendUDPPort:          strconv.Itoa(cmp.Or(v.sub.Spec.CeIPSecNATTPort, dataplane.CablePort)),
+				submarinerv1.BackendNATDiscoveryPort: strconv.Itoa(dataplane.NATDiscoveryPort),
+			},
+		},
+	}
+	maps.Copy(e.Spec.BackendConfig, v.driver.Advertise(l))
+	for _, n := range l.Subnets {
+		e.Spec.Subnets = append(e.Spec.Subnets, n.String())
+	}
+	if l.HealthIP.IsValid() {
+		e.Spec.HealthCheckIP = l.HealthIP.String()
+	}
+	return e
+}
+
+// publish makes the cluster and its active gateway known.
+func (r *Report) publish(s Snapshot, v *view) {
+	e := v.endpoint()
+	if old := find[*submarinerv1.Endpoint](s, e.Name); old == nil || !reflect.DeepEqual(old.Spec, e.Spec) {
+		r.Apply = append(r.Apply, e)
+	}
+	c := v.cluster()
+	if old := find[*submarinerv1.Cluster](s, c.Name); old == nil || !reflect.DeepEqual(old.Spec, c.Spec) || !holds(old.Labels, c.Labels) {
+		r.Apply = append(r.Apply, c)
+	}
+}
+
+// cluster is the Cluster of this cluster.
+func (v *view) cluster() *submarinerv1.Cluster {
+	c := &submarinerv1.Cluster{
+		ObjectMeta: metav1.ObjectMeta{Name: v.sub.Spec.ClusterID, Namespace: submarinerv1.OperatorNamespace, Labels: map[string]string{}},
+		Spec: submarinerv1.ClusterSpec{
+			ClusterID: v.sub.Spec.ClusterID, ColorCodes: []string{"blue"}, ClusterSets: v.sub.Spec.ClusterSets,
+			ServiceCIDR: []string{}, ClusterCIDR: []string{}, GlobalCIDR: []string{}, PublicKey: v.sub.Annotations[PublicKeyAnnotation],
+		},
+	}
+	for _, n := range v.own.Services {
+		c.Spec.ServiceCIDR = append(c.Spec.ServiceCIDR, n.String())
+	}
+	for _, n := range v.own.Pods {
+		c.Spec.ClusterCIDR = append(c.Spec.ClusterCIDR, n.String())
+	}
+	for pair := range strings.SplitSeq(v.sub.Annotations[ClusterLabelsAnnotation], ",") {
+		if k, val, ok := strings.Cut(pair, "="); ok {
+			c.Labels[strings.TrimSpace(k)] = strings.TrimSpace(val)
+		}
+	}
+	return c
+}
+
+// prune removes what dead gateways of this cluster left: the endpoints of others,
+// since one gateway is active at a time, and Gateways that nobody writes any more.
+func (r *Report) prune(s Snapshot, v *view, now time.Time) {
+	if !s.Leader {
+		return
+	}
+	own := v.endpoint().Name
+	for _, e := range List[*submarinerv1.Endpoint](s) {
+		mine := e.Spec.ClusterID == v.sub.Spec.ClusterID && e.Labels[submarinerv1.ClusterIDLabel] == ""
+		if mine && (e.Name != own || v.leaving()) {
+			r.Delete = append(r.Delete, e)
+		}
+	}
+	if v.leaving() {
+		if c := find[*submarinerv1.Cluster](s, v.sub.Spec.ClusterID); c != nil {
+			r.Delete = append(r.Delete, c)
+		}
+		return
+	}
+	for _, g := range List[*submarinerv1.Gateway](s) {
+		if g.Name != s.Node && now.Sub(written(g)) >= deadAfter {
+			r.Delete = append(r.Delete, g)
+		}
+	}
+}
+
+// connections says how the cable to each remote gateway is.
+func (v *view) connections(p Plan, o Outcome) []submarinerv1.Connection {
+	specs := map[string]submarinerv1.EndpointSpec{}
+	for _, e := range List[*submarinerv1.Endpoint](v.snap) {
+		specs[e.Spec.CableName] = e.Spec
+	}
+	out := []submarinerv1.Connection{}
+	for _, c := range v.peers {
+		conn := submarinerv1.Connection{
+			Status: submarinerv1.Connected, Endpoint: specs[c.Name], UsingIP: c.PrivateIP.String(), Driver: c.Driver.Name(),
+		}
+		_, probed := p.Probes.Targets[c.Name]
+		h, answered := o.Health[c.Name]
+		switch {
+		case o.Err != nil:
+			conn.Status, conn.StatusMessage = submarinerv1.ConnectionError, clip(o.Err.Error())
+		case !probed:
+			conn.StatusMessage = "not probed: the health check is off, or one of the gateways has no address in its pod network"
+		case !answered:
+			conn.Status, conn.StatusMessage = submarinerv1.Connecting, "waiting for the first answer to a ping"
+		default:
+			conn.Status, conn.StatusMessage, conn.LatencyRTT = h.Status, h.Message, h.RTT.strings()
+		}
+		out = append(out, conn)
+	}
+	for _, f := range v.refused {
+		out = append(out, submarinerv1.Connection{
+			Status: submarinerv1.ConnectionError, StatusMessage: clip("refused: " + f.err.Error()), Endpoint: bounded(f.spec),
+		})
+	}
+	return out
+}
+
+// bounded cuts a refused endpoint down to what a report may repeat.
+func bounded(s submarinerv1.EndpointSpec) submarinerv1.EndpointSpec {
+	if len(s.Subnets) > cable.MaxSubnets {
+		s.Subnets = s.Subnets[:cable.MaxSubnets]
+	}
+	if s.Subnets == nil {
+		s.Subnets = []string{}
+	}
+	return s
+}
+
+func refusalText(f refusal, more int) string {
+	text := fmt.Sprintf("endpoint %q of cluster %q is not connected to: %v", f.spec.CableName, f.spec.ClusterID, f.err)
+	if more > 0 {
+		text += fmt.Sprintf(" (and %d more)", more)
+	}
+	return text
+}
+
+// holds says whether labels has all of want.
+func holds(labels, want map[string]string) bool {
+	for k, v := range want {
+		if labels[k] != v {
+			return false
+		}
+	}
+	return true
+}

@@ -1,0 +1,89 @@
+package agent
+
+import (
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"sigs.k8s.io/controller-runtime/pkg/metrics"
+
+	submarinerv1 "subctl/api/submariner/v1"
+)
+
+// meters are the metrics of one agent. Names and labels of connections are those
+// of Submariner (reference: upstream, section 5.8).
+type meters struct {
+	connections *prometheus.GaugeVec
+	latency     *prometheus.GaugeVec
+	established *prometheus.GaugeVec
+	iterations  prometheus.Counter
+	syncSeconds prometheus.Histogram
+	syncErrors  prometheus.Counter
+	objects     prometheus.Gauge
+	operations  prometheus.Counter
+	refused     prometheus.Gauge
+
+	since map[string]time.Time // when a connection came up, by cable
+}
+
+func newMeters(role string, reg prometheus.Registerer) *meters {
+	conn := []string{"cable_driver", "local_cluster", "local_hostname", "local_endpoint_ip", "remote_cluster", "remote_hostname", "remote_endpoint_ip"}
+	own := prometheus.Labels{"role": role}
+	m := &meters{
+		connections: prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: "submariner_connections", Help: "1 for each connection, with its status."}, append(conn, "status")),
+		latency:     prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: "submariner_connection_latency_seconds", Help: "Average round trip time through the cable."}, conn),
+		established: prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: "submariner_connection_established_timestamp", Help: "When the connection came up, in seconds since 1970."}, conn),
+		iterations:  prometheus.NewCounter(prometheus.CounterOpts{Name: "submariner_gateway_sync_iterations", Help: "How often the agent looked at cluster and node.", ConstLabels: own}),
+		syncSeconds: prometheus.NewHistogram(prometheus.HistogramOpts{Name: "submariner_sync_duration_seconds", Help: "How long planning and syncing the node took.", ConstLabels: own, Buckets: prometheus.ExponentialBuckets(0.001, 4, 7)}),
+		syncErrors:  prometheus.NewCounter(prometheus.CounterOpts{Name: "submariner_sync_errors_total", Help: "How often the node could not be brought to hold the plan.", ConstLabels: own}),
+		objects:     prometheus.NewGauge(prometheus.GaugeOpts{Name: "submariner_planned_objects", Help: "How many kernel objects the node should hold.", ConstLabels: own}),
+		operations:  prometheus.NewCounter(prometheus.CounterOpts{Name: "submariner_sync_operations_total", Help: "How many changes were made to the kernel.", ConstLabels: own}),
+		refused:     prometheus.NewGauge(prometheus.GaugeOpts{Name: "submariner_refused_endpoints", Help: "How many endpoints of other clusters are not connected to.", ConstLabels: own}),
+		since:       map[string]time.Time{},
+	}
+	reg.MustRegister(m.connections, m.latency, m.established, m.iterations, m.syncSeconds, m.syncErrors, m.objects, m.operations, m.refused)
+	return m
+}
+
+// registry is where controller-runtime serves /metrics from.
+func registry() prometheus.Registerer { return metrics.Registry }
+
+func (m *meters) observe(p Plan, ops int, took time.Duration, err error) {
+	m.iterations.Inc()
+	m.syncSeconds.Observe(took.Seconds())
+	m.operations.Add(float64(ops))
+	if err != nil {
+		m.syncErrors.Inc()
+		return
+	}
+	m.objects.Set(float64(len(p.State)))
+	if p.view != nil {
+		m.refused.Set(float64(len(p.view.refused)))
+	}
+}
+
+// report counts the connections of a Gateway.
+func (m *meters) report(s submarinerv1.GatewayStatus, health map[string]Health, now time.Time) {
+	m.connections.Reset()
+	m.latency.Reset()
+	m.established.Reset()
+	up := map[string]time.Time{}
+	for _, c := range s.Connections {
+		l := []string{
+			c.Driver, s.LocalEndpoint.ClusterID, s.LocalEndpoint.Hostname, s.LocalEndpoint.PrivateIP,
+			c.Endpoint.ClusterID, c.Endpoint.Hostname, c.UsingIP,
+		}
+		m.connections.WithLabelValues(append(l, string(c.Status))...).Set(1)
+		if c.Status != submarinerv1.Connected {
+			continue
+		}
+		name := c.Endpoint.CableName
+		if up[name] = m.since[name]; up[name].IsZero() {
+			up[name] = now
+		}
+		m.established.WithLabelValues(l...).Set(float64(up[name].Unix()))
+		if h, ok := health[name]; ok && h.RTT.n > 0 {
+			m.latency.WithLabelValues(l...).Set(h.RTT.mean / float64(time.Second))
+		}
+	}
+	m.since = up
+}

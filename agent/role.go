@@ -1,0 +1,122 @@
+package agent
+
+import (
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	submarinerv1 "subctl/api/submariner/v1"
+	"subctl/dataplane"
+)
+
+// Role is one pod's worth of duties. Both its methods are pure functions.
+type Role interface {
+	// Name is the subcommand of "subctl agent", the name in logs and in field owners.
+	Name() string
+	// Owner says what of the kernel is this role's.
+	Owner() dataplane.Owner
+	// Plan returns what the node's kernel should hold.
+	Plan(Snapshot) (Plan, error)
+	// Report returns what the API server should be told.
+	Report(Snapshot, Plan, Outcome) Report
+}
+
+// Plan is what a role makes of a Snapshot.
+type Plan struct {
+	State dataplane.State
+	// Sweep lists owners whose agent does not run on this node any more and whose
+	// objects have to go.
+	Sweep []dataplane.Owner
+	// Probes are the addresses to ping, by cable name.
+	Probes Probes
+
+	view *view // nil if the snapshot could not be understood
+}
+
+// Outcome is what came of a plan.
+type Outcome struct {
+	// Err is why the node does not hold the plan; nil if it was seen to.
+	Err error
+	// Health is the result of the probes, by cable name.
+	Health map[string]Health
+	Now    time.Time
+}
+
+// Report is what the API server should hold.
+type Report struct {
+	Apply  []client.Object
+	Delete []client.Object
+}
+
+// PlanNode returns everything that a node's kernel should hold, of all roles: what
+// "subctl show plan" prints.
+func PlanNode(s Snapshot) (dataplane.State, error) {
+	all := dataplane.State{}
+	for _, r := range []Role{Gateway{}, Route{}} {
+		p, err := r.Plan(s)
+		if err != nil {
+			return nil, err
+		}
+		if err := all.Merge(p.State); err != nil {
+			return nil, err
+		}
+	}
+	return all, nil
+}
+
+// Condition types of Gateway.status and RouteAgent.status.
+const (
+	// ConditionSynced: the node was seen to hold the plan.
+	ConditionSynced = "Synced"
+	// ConditionRefused: some endpoints of other clusters are not connected to.
+	ConditionRefused = "Refused"
+	// ConditionClean: the cluster is being uninstalled, and this agent's part of the
+	// node is clean.
+	ConditionClean = "Clean"
+)
+
+// conditions says how it went. old keeps the times of what did not change.
+func conditions(old []metav1.Condition, p Plan, o Outcome) []metav1.Condition {
+	var cs []metav1.Condition
+	add := func(kind string, is bool, reason, message string) {
+		c := metav1.Condition{Type: kind, Status: metav1.ConditionFalse, Reason: reason, Message: message, LastTransitionTime: metav1.NewTime(o.Now.Truncate(time.Second))}
+		if is {
+			c.Status = metav1.ConditionTrue
+		}
+		for _, was := range old {
+			if was.Type == kind && was.Status == c.Status {
+				c.LastTransitionTime = was.LastTransitionTime
+			}
+		}
+		cs = append(cs, c)
+	}
+	if o.Err != nil {
+		add(ConditionSynced, false, "Failed", clip(o.Err.Error()))
+	} else {
+		add(ConditionSynced, true, "Seen", "the node holds what was planned")
+	}
+	if p.view == nil {
+		return cs
+	}
+	if n := len(p.view.refused); n > 0 {
+		first := p.view.refused[0]
+		add(ConditionRefused, true, "EndpointRefused", clip(refusalText(first, n-1)))
+	}
+	if p.view.leaving() && o.Err == nil {
+		add(ConditionClean, true, "Uninstalled", "the node holds nothing of this agent any more")
+	}
+	return cs
+}
+
+// clip keeps a message within what conditions may hold (32768 bytes), far below it.
+func clip(s string) string {
+	const most = 2000
+	if len(s) > most {
+		return s[:most] + " …"
+	}
+	return s
+}
+
+func isGatewayNode(n *corev1.Node) bool { return n.Labels[submarinerv1.GatewayNodeLabel] == "true" }

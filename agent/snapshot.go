@@ -1,0 +1,97 @@
+package agent
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"reflect"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	submarinerv1 "subctl/api/submariner/v1"
+	"subctl/api/submariner/v1alpha1"
+)
+
+// Snapshot is all a plan may look at, read once: what the API server says, sorted
+// by name, and what the node says.
+type Snapshot struct {
+	// Node is the node's name.
+	Node string
+	// Leader says that the gateway on this node is the active one.
+	Leader bool
+	// Facts is what is known of the node's own network.
+	Facts submarinerv1.NodeFacts
+
+	objects map[reflect.Type][]client.Object
+}
+
+// watches lists the kinds a Snapshot holds: what the agents watch.
+func watches() []client.Object {
+	return []client.Object{
+		&v1alpha1.Submariner{}, &submarinerv1.Cluster{}, &submarinerv1.Endpoint{},
+		&submarinerv1.Gateway{}, &submarinerv1.RouteAgent{}, &corev1.Node{},
+	}
+}
+
+// List returns the snapshot's objects of one kind, sorted. They are shared: do
+// not change them.
+func List[T client.Object](s Snapshot) []T {
+	objs := s.objects[reflect.TypeFor[T]()]
+	out := make([]T, len(objs))
+	for i, o := range objs {
+		out[i] = o.(T)
+	}
+	return out
+}
+
+// NewSnapshot makes a Snapshot of objects, as ReadSnapshot does of a cluster's.
+func NewSnapshot(node string, facts submarinerv1.NodeFacts, leader bool, objs ...client.Object) Snapshot {
+	s := Snapshot{Node: node, Facts: facts, Leader: leader, objects: map[reflect.Type][]client.Object{}}
+	for _, o := range objs {
+		t := reflect.TypeOf(o)
+		s.objects[t] = append(s.objects[t], o)
+	}
+	for _, objs := range s.objects {
+		slices.SortFunc(objs, func(x, y client.Object) int {
+			return cmp.Or(strings.Compare(x.GetNamespace(), y.GetNamespace()), strings.Compare(x.GetName(), y.GetName()))
+		})
+	}
+	return s
+}
+
+// readObjects lists everything a Snapshot holds.
+func readObjects(ctx context.Context, r client.Reader, s *runtime.Scheme, namespace string) ([]client.Object, error) {
+	var objs []client.Object
+	for _, kind := range watches() {
+		gvks, _, err := s.ObjectKinds(kind)
+		if err != nil {
+			return nil, err
+		}
+		made, err := s.New(gvks[0].GroupVersion().WithKind(gvks[0].Kind + "List"))
+		if err != nil {
+			return nil, err
+		}
+		list := made.(client.ObjectList)
+		var opts []client.ListOption
+		if gvks[0].Group == submarinerv1.GroupVersion.Group {
+			opts = append(opts, client.InNamespace(namespace))
+		}
+		// What a cache returns is shared, not copied: plans only read.
+		opts = append(opts, client.UnsafeDisableDeepCopy)
+		if err := r.List(ctx, list, opts...); err != nil {
+			return nil, fmt.Errorf("listing %s: %w", gvks[0].Kind, err)
+		}
+		if err := meta.EachListItem(list, func(o runtime.Object) error {
+			objs = append(objs, o.(client.Object))
+			return nil
+		}); err != nil {
+			return nil, err
+		}
+	}
+	return objs, nil
+}

@@ -1,0 +1,247 @@
+package agent
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"net/netip"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+
+	submarinerv1 "subctl/api/submariner/v1"
+	"subctl/api/submariner/v1alpha1"
+	"subctl/cable"
+	"subctl/cable/drivers"
+	"subctl/dataplane"
+	"subctl/policy"
+)
+
+// view is a Snapshot understood: whose node this is, what its cluster consists of
+// and which of the other clusters' gateways it may talk to.
+type view struct {
+	snap   Snapshot
+	sub    *v1alpha1.Submariner
+	driver cable.Driver // what this cluster offers
+	self   cable.Node
+	own    cable.Networks
+	nodes  []cable.Node // of this cluster, sorted by name
+	active []cable.Node // those with an Endpoint
+	peers  []cable.Cable
+	// refused lists the endpoints that are not programmed, and why.
+	refused []refusal
+}
+
+// refusal is an endpoint of another cluster that we do not connect to.
+type refusal struct {
+	spec submarinerv1.EndpointSpec
+	err  error
+}
+
+// errNotJoined means there is no Submariner: the agent has nothing to do.
+var errNotJoined = errors.New("there is no Submariner object in this cluster: run subctl join")
+
+// newView understands a Snapshot. An error is a mistake in this cluster's own
+// objects; mistakes of others are refusals.
+func newView(s Snapshot) (*view, error) {
+	subs := List[*v1alpha1.Submariner](s)
+	if len(subs) == 0 {
+		return nil, errNotJoined
+	}
+	v := &view{snap: s, sub: subs[0]}
+	name := cmp.Or(v.sub.Spec.CableDriver, drivers.Default)
+	if v.driver = drivers.Find(name); v.driver == nil {
+		return nil, fmt.Errorf("Submariner.spec.cableDriver %q is unknown: use one of %s", name, drivers.Names())
+	}
+	var err error
+	if v.own.Pods, err = parseCIDRs("clusterCIDR", v.sub.Spec.ClusterCIDR); err != nil {
+		return nil, err
+	}
+	if v.own.Services, err = parseCIDRs("serviceCIDR", v.sub.Spec.ServiceCIDR); err != nil {
+		return nil, err
+	}
+	if err := v.readNodes(); err != nil {
+		return nil, err
+	}
+	v.readEndpoints()
+	return v, nil
+}
+
+// leaving says that the cluster is being uninstalled.
+func (v *view) leaving() bool { return !v.sub.DeletionTimestamp.IsZero() }
+
+func parseCIDRs(field, text string) ([]netip.Prefix, error) {
+	var out []netip.Prefix
+	for part := range strings.SplitSeq(text, ",") {
+		if part = strings.TrimSpace(part); part == "" {
+			continue
+		}
+		p, err := cable.ParseCIDR(part)
+		if err != nil {
+			return nil, fmt.Errorf("Submariner.spec.%s: %w", field, err)
+		}
+		out = append(out, p)
+	}
+	if len(out) == 0 {
+		return nil, fmt.Errorf("Submariner.spec.%s is empty: run subctl join again", field)
+	}
+	slices.SortFunc(out, netip.Prefix.Compare)
+	return slices.Compact(out), nil
+}
+
+// readNodes fills in self and nodes. What a node's own agent found out about it
+// counts more than what the API server thinks.
+func (v *view) readNodes() error {
+	reported := map[string]submarinerv1.NodeFacts{v.snap.Node: v.snap.Facts}
+	for _, ra := range List[*submarinerv1.RouteAgent](v.snap) {
+		if f := ra.Status.Node; f != nil && ra.Name != v.snap.Node {
+			reported[ra.Name] = *f
+		}
+	}
+	for _, n := range List[*corev1.Node](v.snap) {
+		node := cable.Node{Name: n.Name}
+		for _, a := range n.Status.Addresses {
+			if ip, err := netip.ParseAddr(a.Address); err == nil && ip.Is4() && a.Type == corev1.NodeInternalIP {
+				v.own.Nodes = append(v.own.Nodes, ip)
+				if !node.IP.IsValid() {
+					node.IP = ip
+				}
+			}
+		}
+		facts, known := reported[n.Name]
+		if ip, err := netip.ParseAddr(facts.PrivateIP); known && err == nil && ip.Is4() {
+			if node.IP != ip {
+				v.own.Nodes = append(v.own.Nodes, ip)
+			}
+			node.IP = ip
+		}
+		podIP, err := netip.ParseAddr(facts.PodIP)
+		if pods := podCIDR(n); err == nil && pods.IsValid() && pods.Contains(podIP) {
+			node.Pods = pods // the CNI does use the node's podCIDR
+		}
+		if n.Name == v.snap.Node {
+			v.self = node
+		}
+		if node.IP.IsValid() {
+			v.nodes = append(v.nodes, node)
+		}
+	}
+	if v.self.Name == "" {
+		return fmt.Errorf("the cluster has no node %q", v.snap.Node)
+	}
+	if !v.self.IP.IsValid() {
+		return fmt.Errorf("node %s has no IPv4 address", v.self.Name)
+	}
+	return nil
+}
+
+// podCIDR is the node's first IPv4 pod network; the zero Prefix if it has none.
+func podCIDR(n *corev1.Node) netip.Prefix {
+	for _, c := range append([]string{n.Spec.PodCIDR}, n.Spec.PodCIDRs...) {
+		if p, err := netip.ParsePrefix(c); err == nil && p.Addr().Is4() {
+			return p.Masked()
+		}
+	}
+	return netip.Prefix{}
+}
+
+// readEndpoints sorts the endpoints into our own and those of others, and these
+// into peers and refusals. Where two clusters claim one network, the cluster that
+// has been here longer keeps it.
+func (v *view) readEndpoints() {
+	since := map[string]int64{}
+	for _, c := range List[*submarinerv1.Cluster](v.snap) {
+		since[c.Spec.ClusterID] = c.CreationTimestamp.Unix()
+	}
+	var remote []*submarinerv1.Endpoint
+	var underlay []netip.Addr
+	active := map[string]bool{}
+	for _, e := range List[*submarinerv1.Endpoint](v.snap) {
+		if e.Spec.ClusterID == v.sub.Spec.ClusterID && e.Labels[submarinerv1.ClusterIDLabel] == "" {
+			active[e.Spec.Hostname] = true
+			continue
+		}
+		remote = append(remote, e)
+		if ip, err := netip.ParseAddr(e.Spec.PrivateIP); err == nil {
+			underlay = append(underlay, ip)
+		}
+	}
+	for _, n := range v.nodes {
+		if active[n.Name] {
+			v.active = append(v.active, n)
+		}
+	}
+	slices.SortStableFunc(remote, func(a, b *submarinerv1.Endpoint) int {
+		return cmp.Or(cmp.Compare(since[a.Spec.ClusterID], since[b.Spec.ClusterID]), strings.Compare(a.Spec.ClusterID, b.Spec.ClusterID))
+	})
+	underlay = sortedAddrs(underlay)
+	held := &claims{vteps: map[netip.Addr]string{}}
+	for _, n := range v.nodes {
+		ip, _ := cable.VTEP(dataplane.CableVTEPNet, n.IP)
+		held.vteps[ip] = "node " + n.Name + " of this cluster"
+	}
+	for _, e := range remote {
+		c, err := v.accept(e, underlay)
+		if err == nil {
+			err = held.add(c.Gateway)
+		}
+		if err != nil {
+			v.refused = append(v.refused, refusal{e.Spec, err})
+			continue
+		}
+		v.peers = append(v.peers, c)
+	}
+	slices.SortFunc(v.peers, func(a, b cable.Cable) int { return strings.Compare(a.Name, b.Name) })
+}
+
+// accept makes a cable of another cluster's endpoint, or says why not.
+func (v *view) accept(e *submarinerv1.Endpoint, underlay []netip.Addr) (cable.Cable, error) {
+	g, err := cable.Parse(e.Spec)
+	if err != nil {
+		return cable.Cable{}, err
+	}
+	if owner := e.Labels[submarinerv1.ClusterIDLabel]; owner != g.Cluster {
+		return cable.Cable{}, fmt.Errorf("it says it is of cluster %q, but cluster %q published it", g.Cluster, owner)
+	}
+	if g.Cluster == v.sub.Spec.ClusterID {
+		return cable.Cable{}, errors.New("it claims this cluster's own ID")
+	}
+	if err := cable.CheckRemote(g, v.own, underlay); err != nil {
+		return cable.Cable{}, err
+	}
+	name, err := policy.Resolve(
+		policy.Side{Cluster: v.sub.Spec.ClusterID, Driver: v.driver.Name()},
+		policy.Side{Cluster: g.Cluster, Driver: g.Driver})
+	if err != nil {
+		return cable.Cable{}, err
+	}
+	d := drivers.Find(name)
+	if err := d.Refuses(v.local(), g); err != nil {
+		return cable.Cable{}, err
+	}
+	return cable.Cable{Gateway: g, Driver: d}, nil
+}
+
+// local is this node as a gateway.
+func (v *view) local() cable.Local {
+	podIP, _ := netip.ParseAddr(v.snap.Facts.PodIP)
+	return cable.Local{
+		Gateway: cable.Gateway{
+			Cluster: v.sub.Spec.ClusterID, Host: v.self.Name, PrivateIP: v.self.IP, HealthIP: podIP,
+			Subnets: v.own.All(), NAT: v.sub.Spec.NatEnabled, Driver: v.driver.Name(),
+			Name: cableName(v.sub.Spec.ClusterID, v.self.IP),
+		},
+		MTU: v.snap.Facts.MTU, PodIP: podIP, Pods: v.own.Pods, Svcs: v.own.Services,
+	}
+}
+
+// cableName names a cable by where it ends (reference: upstream, section 2.4).
+func cableName(cluster string, ip netip.Addr) string {
+	return "submariner-cable-" + cluster + "-" + strings.ReplaceAll(ip.String(), ".", "-")
+}
+
+func sortedAddrs(as []netip.Addr) []netip.Addr {
+	slices.SortFunc(as, netip.Addr.Compare)
+	return slices.Compact(as)
+}
