@@ -9,11 +9,12 @@ import (
 	"subctl/dataplane"
 )
 
-// claims remembers which cluster holds which network and VTEP, so that a later
-// one cannot take it over. Networks are disjoint and sorted, which makes a look-up
+// claims remembers which cluster holds which network, gateway address and VTEP, so
+// that a later one cannot take it over or lead its packets astray. Networks are disjoint and sorted, which makes a look-up
 // a binary search: thousands of clusters are checked at every plan.
 type claims struct {
 	nets  []claim
+	hosts []netip.Addr          // addresses of gateways, sorted
 	vteps map[netip.Addr]string // who has the VTEP
 }
 
@@ -31,12 +32,22 @@ func (c *claims) add(g cable.Gateway) error {
 				return fmt.Errorf("subnet %v overlaps %v of cluster %s, which was here first", n, other.net, other.cluster)
 			}
 		}
+		if i, _ := slices.BinarySearchFunc(c.hosts, n.Addr(), netip.Addr.Compare); i < len(c.hosts) && n.Contains(c.hosts[i]) {
+			return fmt.Errorf("subnet %v contains %v, the address of another gateway", n, c.hosts[i])
+		}
+	}
+	self := netip.PrefixFrom(g.PrivateIP, 32)
+	if from, to := c.overlapping(self); to > from {
+		return fmt.Errorf("its private IP %v is in %v of cluster %s", g.PrivateIP, c.nets[from].net, c.nets[from].cluster)
 	}
 	vtep, _ := cable.VTEP(dataplane.CableVTEPNet, g.PrivateIP)
 	if who, ok := c.vteps[vtep]; ok {
 		return fmt.Errorf("its private IP %v and that of %s have the same last three octets: both would be %v between the gateways; make another node the gateway", g.PrivateIP, who, vtep)
 	}
 	c.vteps[vtep] = fmt.Sprintf("gateway %s of cluster %s", g.Host, g.Cluster)
+	if i, found := slices.BinarySearchFunc(c.hosts, g.PrivateIP, netip.Addr.Compare); !found {
+		c.hosts = slices.Insert(c.hosts, i, g.PrivateIP)
+	}
 	for _, n := range g.Subnets {
 		from, to := c.overlapping(n)
 		if to > from && c.nets[from].net.Bits() <= n.Bits() {

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"math"
 	"net/netip"
 	"slices"
 	"strings"
@@ -155,7 +156,6 @@ func (v *view) readEndpoints() {
 		since[c.Spec.ClusterID] = c.CreationTimestamp.Unix()
 	}
 	var remote []*submarinerv1.Endpoint
-	var underlay []netip.Addr
 	active := map[string]bool{}
 	for _, e := range List[*submarinerv1.Endpoint](v.snap) {
 		if e.Spec.ClusterID == v.sub.Spec.ClusterID && e.Labels[submarinerv1.ClusterIDLabel] == "" {
@@ -163,9 +163,6 @@ func (v *view) readEndpoints() {
 			continue
 		}
 		remote = append(remote, e)
-		if ip, err := netip.ParseAddr(e.Spec.PrivateIP); err == nil {
-			underlay = append(underlay, ip)
-		}
 	}
 	for _, n := range v.nodes {
 		if active[n.Name] {
@@ -173,16 +170,15 @@ func (v *view) readEndpoints() {
 		}
 	}
 	slices.SortStableFunc(remote, func(a, b *submarinerv1.Endpoint) int {
-		return cmp.Or(cmp.Compare(since[a.Spec.ClusterID], since[b.Spec.ClusterID]), strings.Compare(a.Spec.ClusterID, b.Spec.ClusterID))
+		return cmp.Or(cmp.Compare(age(since, a), age(since, b)), strings.Compare(a.Spec.ClusterID, b.Spec.ClusterID))
 	})
-	underlay = sortedAddrs(underlay)
 	held := &claims{vteps: map[netip.Addr]string{}}
 	for _, n := range v.nodes {
 		ip, _ := cable.VTEP(dataplane.CableVTEPNet, n.IP)
 		held.vteps[ip] = "node " + n.Name + " of this cluster"
 	}
 	for _, e := range remote {
-		c, err := v.accept(e, underlay)
+		c, err := v.accept(e)
 		if err == nil {
 			err = held.add(c.Gateway)
 		}
@@ -195,8 +191,17 @@ func (v *view) readEndpoints() {
 	slices.SortFunc(v.peers, func(a, b cable.Cable) int { return strings.Compare(a.Name, b.Name) })
 }
 
+// age is since when an endpoint's cluster is known here, in seconds since 1970; one
+// that has not introduced itself is the youngest.
+func age(since map[string]int64, e *submarinerv1.Endpoint) int64 {
+	if t, ok := since[e.Spec.ClusterID]; ok {
+		return t
+	}
+	return math.MaxInt64
+}
+
 // accept makes a cable of another cluster's endpoint, or says why not.
-func (v *view) accept(e *submarinerv1.Endpoint, underlay []netip.Addr) (cable.Cable, error) {
+func (v *view) accept(e *submarinerv1.Endpoint) (cable.Cable, error) {
 	g, err := cable.Parse(e.Spec)
 	if err != nil {
 		return cable.Cable{}, err
@@ -207,7 +212,7 @@ func (v *view) accept(e *submarinerv1.Endpoint, underlay []netip.Addr) (cable.Ca
 	if g.Cluster == v.sub.Spec.ClusterID {
 		return cable.Cable{}, errors.New("it claims this cluster's own ID")
 	}
-	if err := cable.CheckRemote(g, v.own, underlay); err != nil {
+	if err := cable.CheckRemote(g, v.own); err != nil {
 		return cable.Cable{}, err
 	}
 	name, err := policy.Resolve(

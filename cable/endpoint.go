@@ -106,11 +106,11 @@ func parseHost(text string) (netip.Addr, error) {
 	return a, nil
 }
 
-// CheckRemote says what forbids us to route to a remote gateway: everything it
-// announces must be apart from our own networks and from every address that
-// traffic between nodes and gateways needs. underlay lists the addresses of all
-// gateways: a network that contains one would catch the cables' own packets.
-func CheckRemote(g Gateway, own Networks, underlay []netip.Addr) error {
+// CheckRemote says what forbids us to route to a remote gateway, whatever other
+// clusters there are: everything it announces must be apart from our own networks
+// and nodes, and from the address its cable goes to, or the cable's own packets
+// would be routed into it.
+func CheckRemote(g Gateway, own Networks) error {
 	var errs []error
 	for _, s := range g.Subnets {
 		for _, p := range own.Pods {
@@ -129,11 +129,8 @@ func CheckRemote(g Gateway, own Networks, underlay []netip.Addr) error {
 				break
 			}
 		}
-		for _, u := range underlay {
-			if s.Contains(u) {
-				errs = append(errs, fmt.Errorf("subnet %v contains %v, the address of a gateway", s, u))
-				break
-			}
+		if s.Contains(g.PrivateIP) {
+			errs = append(errs, fmt.Errorf("subnet %v contains its own private IP %v", s, g.PrivateIP))
 		}
 	}
 	for _, n := range own.Nodes {

@@ -1,0 +1,95 @@
+package agent
+
+import (
+	"flag"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	"golang.org/x/tools/txtar"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/serializer"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+
+	"subctl/internal/kube"
+)
+
+var update = flag.Bool("update", false, "rewrite the node sections of testdata/scenarios")
+
+// A scenario is one file: the objects of a cluster in, what each node then holds
+// out, as the commands a person would type. What a node's kernel says is in its
+// RouteAgent, as for "subctl show plan".
+func TestScenarios(t *testing.T) {
+	files, err := filepath.Glob("../testdata/scenarios/*.txtar")
+	require.NoError(t, err)
+	require.NotEmpty(t, files)
+	for _, file := range files {
+		t.Run(strings.TrimSuffix(filepath.Base(file), ".txtar"), func(t *testing.T) {
+			a, err := txtar.ParseFile(file)
+			require.NoError(t, err)
+			c := fake.NewClientBuilder().WithScheme(scheme(t)).WithObjects(decode(t, a)...).Build()
+			for i, f := range a.Files {
+				node, ok := strings.CutPrefix(f.Name, "node ")
+				if !ok {
+					continue
+				}
+				got := planText(t, c, node)
+				if *update {
+					a.Files[i].Data = []byte(got)
+					continue
+				}
+				require.Equal(t, string(f.Data), got, "node %s (go test ./agent -update rewrites it)", node)
+			}
+			if *update {
+				require.NoError(t, os.WriteFile(file, txtar.Format(a), 0o644))
+			}
+		})
+	}
+}
+
+func planText(t *testing.T, c client.Client, node string) string {
+	t.Helper()
+	s, err := ReadSnapshot(t.Context(), c, node)
+	require.NoError(t, err)
+	state, err := PlanNode(s)
+	if err != nil {
+		return "error: " + err.Error() + "\n"
+	}
+	var refused strings.Builder
+	if v, err := newView(s); err == nil {
+		for _, r := range v.refused {
+			fmt.Fprintf(&refused, "# refused %s: %v\n", r.spec.CableName, strings.ReplaceAll(r.err.Error(), "\n", "; "))
+		}
+	}
+	return refused.String() + state.String()
+}
+
+// decode reads the objects of a scenario: every file whose name ends in .yaml may
+// hold several documents.
+func decode(t *testing.T, a *txtar.Archive) []client.Object {
+	t.Helper()
+	d := serializer.NewCodecFactory(scheme(t), serializer.EnableStrict).UniversalDeserializer()
+	var out []client.Object
+	for _, f := range a.Files {
+		if !strings.HasSuffix(f.Name, ".yaml") {
+			continue
+		}
+		for doc := range strings.SplitSeq(string(f.Data), "\n---\n") {
+			o, _, err := d.Decode([]byte(doc), nil, nil)
+			require.NoError(t, err, "%s:\n%s", f.Name, doc)
+			out = append(out, o.(client.Object))
+		}
+	}
+	return out
+}
+
+func scheme(t *testing.T) *runtime.Scheme {
+	t.Helper()
+	s, err := kube.NewScheme()
+	require.NoError(t, err)
+	return s
+}
