@@ -1,0 +1,124 @@
+// Package kubetest gives tests a real API server: etcd, kube-apiserver and the
+// controllers, without nodes, as the lab's binary runs them. What RBAC, admission
+// policies, token and garbage collectors really do cannot be learned from a fake.
+//
+// A test binary shares one server and gives every test a namespace:
+//
+//	func TestMain(m *testing.M) { os.Exit(kubetest.Main(m)) }
+//	func TestX(t *testing.T)    { s := kubetest.Shared(t); ns := s.Namespace(t, "x"); … }
+//
+// Without the lab's binary the tests are skipped, and fail when
+// SUBCTL_REQUIRE_ROOT=1. It is not for production code.
+package kubetest
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"sync"
+	"testing"
+)
+
+const (
+	// LabBin is the environment variable with the path of the lab's binary, where
+	// it is not scripts/lab/bin/lab.
+	LabBin = "SUBCTL_LAB_BIN"
+	// Require is the environment variable that, set to 1, makes tests fail that
+	// would be skipped.
+	Require = "SUBCTL_REQUIRE_ROOT"
+)
+
+// shared is the server that the tests of one binary share, started by the first
+// test that asks for it.
+var shared struct {
+	sync.Mutex
+	server *Server
+	err    error
+}
+
+// Main runs the tests of a package, stops the shared server and returns the exit
+// code.
+func Main(m *testing.M) int {
+	code := m.Run()
+	shared.Lock()
+	defer shared.Unlock()
+	if shared.server != nil {
+		shared.server.remove()
+	}
+	return code
+}
+
+// Shared returns the server that all tests of this binary share. The package
+// must have a TestMain that calls Main.
+func Shared(t testing.TB) *Server {
+	t.Helper()
+	lab := binary(t)
+	shared.Lock()
+	defer shared.Unlock()
+	if shared.server == nil && shared.err == nil {
+		shared.server, shared.err = start(lab)
+	}
+	if shared.err != nil {
+		t.Fatal(shared.err)
+	}
+	return shared.server
+}
+
+// Start returns a server of the test's own, which ends with it.
+func Start(t testing.TB) *Server {
+	t.Helper()
+	s, err := start(binary(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(s.remove)
+	return s
+}
+
+// binary returns the path of the lab's binary.
+func binary(t testing.TB) string {
+	t.Helper()
+	path, err := find()
+	if err == nil {
+		return path
+	}
+	if os.Getenv(Require) == "1" {
+		t.Fatalf("%v, and %s=1 forbids skipping", err, Require)
+	}
+	t.Skip(err)
+	return ""
+}
+
+var errNoLab = errors.New("needs the lab for a real API server: build it with make -C scripts/lab, or name it in " + LabBin)
+
+func find() (string, error) {
+	path := os.Getenv(LabBin)
+	if path == "" {
+		root, err := moduleRoot()
+		if err != nil {
+			return "", err
+		}
+		path = filepath.Join(root, "scripts", "lab", "bin", "lab")
+	}
+	if _, err := os.Stat(path); err != nil {
+		return "", errNoLab
+	}
+	return path, nil
+}
+
+// moduleRoot is where go.mod is: tests run in the directory of their package.
+func moduleRoot() (string, error) {
+	dir, err := os.Getwd()
+	if err != nil {
+		return "", err
+	}
+	for {
+		if _, err := os.Stat(filepath.Join(dir, "go.mod")); err == nil {
+			return dir, nil
+		}
+		if dir == filepath.Dir(dir) {
+			return "", errNoLab
+		}
+		dir = filepath.Dir(dir)
+	}
+}
