@@ -88,7 +88,7 @@ func newRoot(g *globals) *cobra.Command {
 	)
 
 	add(root, groupJoin)
-	add(root, groupLook)
+	add(root, groupLook, newShow(g))
 	add(root, "", newVersion(g), newOptions(g))
 
 	g.addFlags(root)

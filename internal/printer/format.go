@@ -17,6 +17,9 @@ const (
 	YAML  Format = "yaml"
 )
 
+// Structured reports whether f is for programs rather than people.
+func (f Format) Structured() bool { return f == JSON || f == YAML }
+
 // Flag is the value of a flag that chooses a format. It implements pflag.Value,
 // so that a wrong format is refused when the command line is parsed.
 type Flag struct {

@@ -1,0 +1,56 @@
+package cmd
+
+import (
+	"cmp"
+	"slices"
+	"strconv"
+	"strings"
+
+	"subctl/internal/printer"
+)
+
+const brokersLong = `Shown are the brokers that clusters host, not those they have joined. A cluster without
+a broker is no trouble.`
+
+// brokerRow is a broker on a cluster; its JSON is a promise.
+type brokerRow struct {
+	Cluster              string   `json:"cluster"`
+	Namespace            string   `json:"namespace"`
+	Name                 string   `json:"name"`
+	Components           []string `json:"components"`
+	Globalnet            bool     `json:"globalnet"`
+	GlobalnetCIDR        string   `json:"globalnetCIDR"`
+	DefaultGlobalnetSize uint     `json:"defaultGlobalnetSize"`
+	DefaultDomains       []string `json:"defaultDomains"`
+}
+
+func brokersView() view[brokerRow] {
+	return view[brokerRow]{
+		noun: "brokers", short: "Show the brokers", reads: []read{readBrokers},
+		rows: brokerRows, none: "no brokers found",
+		columns: []printer.Column[brokerRow]{
+			{Head: "NAMESPACE", Cell: func(r brokerRow) string { return r.Namespace }},
+			{Head: "NAME", Cell: func(r brokerRow) string { return r.Name }},
+			{Head: "COMPONENTS", Cell: func(r brokerRow) string { return strings.Join(r.Components, ", ") }},
+			{Head: "GLOBALNET", Cell: func(r brokerRow) string { return yesNo(r.Globalnet) }},
+			{Head: "GLOBALNET CIDR", Cell: func(r brokerRow) string { return r.GlobalnetCIDR }},
+			{Head: "DEFAULT GLOBALNET SIZE", Cell: func(r brokerRow) string { return strconv.FormatUint(uint64(r.DefaultGlobalnetSize), 10) }},
+			{Head: "DEFAULT DOMAINS", Max: 40, Cell: func(r brokerRow) string { return strings.Join(r.DefaultDomains, ", ") }},
+		},
+	}
+}
+
+func brokerRows(s site) []brokerRow {
+	var rows []brokerRow
+	for _, b := range s.brokers {
+		rows = append(rows, brokerRow{
+			Cluster: s.name, Namespace: b.Namespace, Name: b.Name, Components: append([]string{}, b.Spec.Components...),
+			Globalnet: b.Spec.GlobalnetEnabled, GlobalnetCIDR: b.Spec.GlobalnetCIDRRange,
+			DefaultGlobalnetSize: b.Spec.DefaultGlobalnetClusterSize, DefaultDomains: append([]string{}, b.Spec.DefaultCustomDomains...),
+		})
+	}
+	slices.SortFunc(rows, func(a, b brokerRow) int {
+		return cmp.Or(strings.Compare(a.Namespace, b.Namespace), strings.Compare(a.Name, b.Name))
+	})
+	return rows
+}

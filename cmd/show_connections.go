@@ -1,0 +1,115 @@
+package cmd
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"subctl/agent"
+	submarinerv1 "subctl/api/submariner/v1"
+	"subctl/internal/printer"
+)
+
+const connectionsLong = `Every active gateway has one connection to each active gateway of every other cluster.
+GATEWAY, CLUSTER and REMOTE IP are those of the other end; -o wide also shows our own
+gateway and what is wrong. What a gateway last reported more than 15 s ago is shown as
+an error.
+
+It is trouble (exit code 3) when a connection is not connected, or there is none.`
+
+// connectionRow is a connection as one end sees it; its JSON is a promise.
+type connectionRow struct {
+	Cluster       string   `json:"cluster"`
+	Gateway       string   `json:"gateway"`
+	RemoteCluster string   `json:"remoteCluster"`
+	RemoteGateway string   `json:"remoteGateway"`
+	RemoteIP      string   `json:"remoteIP"`
+	NAT           bool     `json:"nat"`
+	CableDriver   string   `json:"cableDriver"`
+	Subnets       []string `json:"subnets"`
+	Status        string   `json:"status"`
+	StatusMessage string   `json:"statusMessage"`
+	RTTAverage    string   `json:"rttAverage"`
+}
+
+func connectionsView() view[connectionRow] {
+	return view[connectionRow]{
+		noun: "connections", short: "Show the connections between gateways", reads: []read{readGateways}, joined: true,
+		rows: connectionRows, trouble: connectionTrouble,
+		columns: []printer.Column[connectionRow]{
+			{Head: "LOCAL GATEWAY", Wide: true, Cell: func(r connectionRow) string { return r.Gateway }},
+			{Head: "GATEWAY", Cell: func(r connectionRow) string { return r.RemoteGateway }},
+			{Head: "CLUSTER", Cell: func(r connectionRow) string { return r.RemoteCluster }},
+			{Head: "REMOTE IP", Cell: func(r connectionRow) string { return r.RemoteIP }},
+			{Head: "NAT", Cell: func(r connectionRow) string { return yesNo(r.NAT) }},
+			{Head: "CABLE DRIVER", Cell: func(r connectionRow) string { return r.CableDriver }},
+			{Head: "SUBNETS", Max: 40, Cell: func(r connectionRow) string { return strings.Join(r.Subnets, ", ") }},
+			{Head: "STATUS", Cell: func(r connectionRow) string { return r.Status }},
+			{Head: "RTT avg.", Cell: func(r connectionRow) string { return r.RTTAverage }},
+			{Head: "MESSAGE", Wide: true, Cell: func(r connectionRow) string { return r.StatusMessage }},
+		},
+	}
+}
+
+func connectionRows(s site) []connectionRow {
+	var rows []connectionRow
+	for _, gw := range s.gateways {
+		old := stale(gw, s.now)
+		for _, c := range gw.Status.Connections {
+			r := connectionRow{
+				Cluster: s.name, Gateway: gw.Name,
+				RemoteCluster: c.Endpoint.ClusterID, RemoteGateway: c.Endpoint.Hostname, RemoteIP: remoteIP(c), NAT: c.UsingNAT,
+				CableDriver: cmp.Or(c.Driver, c.Endpoint.Backend), Subnets: append([]string{}, c.Endpoint.Subnets...),
+				Status: string(c.Status), StatusMessage: c.StatusMessage,
+			}
+			if c.LatencyRTT != nil {
+				r.RTTAverage = c.LatencyRTT.Average
+			}
+			if old != "" {
+				r.Status, r.StatusMessage = string(submarinerv1.ConnectionError), old
+			}
+			rows = append(rows, r)
+		}
+	}
+	slices.SortFunc(rows, func(a, b connectionRow) int {
+		return cmp.Or(
+			strings.Compare(a.Gateway, b.Gateway), strings.Compare(a.RemoteCluster, b.RemoteCluster),
+			strings.Compare(a.RemoteGateway, b.RemoteGateway), strings.Compare(a.RemoteIP, b.RemoteIP),
+			strings.Compare(a.CableDriver, b.CableDriver))
+	})
+	return rows
+}
+
+// remoteIP returns the address a cable goes to; a report that does not tell leaves
+// us to guess as upstream does.
+func remoteIP(c submarinerv1.Connection) string {
+	if c.UsingIP == "" && c.Endpoint.NATEnabled {
+		return cmp.Or(c.Endpoint.PublicIP, c.Endpoint.PrivateIP)
+	}
+	return cmp.Or(c.UsingIP, c.Endpoint.PrivateIP)
+}
+
+func connectionTrouble(s site, rows []connectionRow) []string {
+	if len(s.gateways) == 0 {
+		return []string{noGateways}
+	}
+	var out []string
+	if len(rows) == 0 {
+		out = append(out, "no connections found")
+	}
+	for _, r := range rows {
+		if r.Status != string(submarinerv1.Connected) {
+			out = append(out, strings.TrimSuffix(fmt.Sprintf("gateway %s to %s of cluster %q: %s: %s",
+				r.Gateway, r.RemoteGateway, r.RemoteCluster, r.Status, r.StatusMessage), ": "))
+		}
+	}
+	for _, gw := range sortedGateways(s) {
+		if refused := condition(gw, agent.ConditionRefused, metav1.ConditionTrue); refused != "" {
+			out = append(out, fmt.Sprintf("gateway %s: %s", gw.Name, refused))
+		}
+	}
+	return out
+}

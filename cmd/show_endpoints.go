@@ -1,0 +1,77 @@
+package cmd
+
+import (
+	"cmp"
+	"slices"
+	"strings"
+
+	submarinerv1 "subctl/api/submariner/v1"
+	"subctl/internal/printer"
+)
+
+const endpointsLong = `An endpoint is where the cables of an active gateway end. Shown are the cluster's own
+("local") and those of other clusters that its gateways connect to ("remote").
+
+It is trouble (exit code 3) when the cluster has no gateway.`
+
+// endpointRow is an endpoint as a cluster knows it; its JSON is a promise.
+type endpointRow struct {
+	Cluster         string   `json:"cluster"`
+	EndpointCluster string   `json:"endpointCluster"`
+	EndpointGateway string   `json:"endpointGateway"`
+	EndpointIP      string   `json:"endpointIP"`
+	PublicIP        string   `json:"publicIP"`
+	CableDriver     string   `json:"cableDriver"`
+	Type            string   `json:"type"`
+	Subnets         []string `json:"subnets"`
+}
+
+func endpointsView() view[endpointRow] {
+	return view[endpointRow]{
+		noun: "endpoints", short: "Show where cables end", reads: []read{readGateways}, joined: true,
+		rows: endpointRows,
+		trouble: func(s site, _ []endpointRow) []string {
+			if len(s.gateways) == 0 {
+				return []string{noGateways}
+			}
+			return nil
+		},
+		columns: []printer.Column[endpointRow]{
+			{Head: "CLUSTER", Cell: func(r endpointRow) string { return r.EndpointCluster }},
+			{Head: "GATEWAY", Wide: true, Cell: func(r endpointRow) string { return r.EndpointGateway }},
+			{Head: "ENDPOINT IP", Cell: func(r endpointRow) string { return r.EndpointIP }},
+			{Head: "PUBLIC IP", Cell: func(r endpointRow) string { return r.PublicIP }},
+			{Head: "CABLE DRIVER", Cell: func(r endpointRow) string { return r.CableDriver }},
+			{Head: "TYPE", Cell: func(r endpointRow) string { return r.Type }},
+			{Head: "SUBNETS", Wide: true, Cell: func(r endpointRow) string { return strings.Join(r.Subnets, ", ") }},
+		},
+	}
+}
+
+func endpointRows(s site) []endpointRow {
+	var rows []endpointRow
+	add := func(e submarinerv1.EndpointSpec, driver, kind string) {
+		rows = append(rows, endpointRow{
+			Cluster: s.name, EndpointCluster: e.ClusterID, EndpointGateway: e.Hostname, EndpointIP: e.PrivateIP, PublicIP: e.PublicIP,
+			CableDriver: cmp.Or(driver, e.Backend), Type: kind, Subnets: append([]string{}, e.Subnets...),
+		})
+	}
+	for _, gw := range s.gateways {
+		if gw.Status.HAStatus != submarinerv1.HAStatusActive {
+			continue // one that stands by has no endpoint
+		}
+		add(gw.Status.LocalEndpoint, "", "local")
+		for _, c := range gw.Status.Connections {
+			add(c.Endpoint, c.Driver, "remote")
+		}
+	}
+	order := func(a, b endpointRow) int {
+		return cmp.Or(
+			strings.Compare(a.Type, b.Type), strings.Compare(a.EndpointCluster, b.EndpointCluster),
+			strings.Compare(a.EndpointGateway, b.EndpointGateway), strings.Compare(a.EndpointIP, b.EndpointIP),
+			strings.Compare(a.CableDriver, b.CableDriver))
+	}
+	slices.SortStableFunc(rows, order)
+	// Every gateway of ours knows the same remote ones.
+	return slices.CompactFunc(rows, func(a, b endpointRow) bool { return order(a, b) == 0 })
+}

@@ -1,0 +1,107 @@
+package cmd
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+	corev1 "k8s.io/api/core/v1"
+
+	"subctl/agent"
+	"subctl/dataplane"
+	"subctl/internal/printer"
+)
+
+const showPlanLong = `Show what the kernel of a node should hold, as the commands a person would type.
+
+The plan is made here, by the same function the agents use, from what the API server
+knows; the node itself is not asked, so compare with "ip route show table all" and the
+like on the node to see whether it holds.`
+
+// planStep is an object of a plan; its JSON is a promise.
+type planStep struct {
+	Kind    string `json:"kind"`
+	Command string `json:"command"`
+}
+
+func newShowPlan(g *globals) *cobra.Command {
+	var node string
+	c := &cobra.Command{
+		Use:     "plan --node NAME",
+		Short:   "Show what a node's kernel should hold",
+		Long:    showPlanLong,
+		Example: "  subctl show plan --context west --node gw-1",
+		Args:    cobra.NoArgs,
+	}
+	format := output(c, printer.Table, printer.JSON, printer.YAML)
+	c.Flags().StringVar(&node, "node", "", "name of the node")
+	if err := c.MarkFlagRequired("node"); err != nil {
+		panic(err) // the flag was declared above
+	}
+	complete(c, "node", g.nodes)
+	c.RunE = func(c *cobra.Command, _ []string) error {
+		state, err := g.plan(c.Context(), node)
+		if err != nil {
+			return err
+		}
+		if format.Format() == printer.Table {
+			_, err := fmt.Fprint(g.Out, state)
+			return err
+		}
+		return printer.Encode(g.Out, format.Format(), planSteps(state))
+	}
+	return c
+}
+
+// plan returns what a node should hold.
+func (g *globals) plan(ctx context.Context, node string) (dataplane.State, error) {
+	c, err := g.client(ctx)
+	if err != nil {
+		return nil, err
+	}
+	snapshot, err := agent.ReadSnapshot(ctx, c, node)
+	if err != nil {
+		return nil, err
+	}
+	state, err := agent.PlanNode(snapshot)
+	if err != nil {
+		return nil, fmt.Errorf("planning node %s: %w", node, err)
+	}
+	return state, nil
+}
+
+// kindNames is how JSON names the kinds of kernel objects.
+var kindNames = map[dataplane.Kind]string{
+	dataplane.KindSet: "set", dataplane.KindChain: "chain", dataplane.KindLink: "link", dataplane.KindAddr: "address",
+	dataplane.KindNeigh: "neighbour", dataplane.KindNexthop: "nexthop", dataplane.KindGroup: "nexthop-group",
+	dataplane.KindRoute: "route", dataplane.KindRule: "rule",
+}
+
+// planSteps returns the objects of a plan in the order in which they are made.
+func planSteps(state dataplane.State) []planStep {
+	steps := []planStep{}
+	for _, o := range state.Sorted() {
+		steps = append(steps, planStep{kindNames[o.Key().Kind], o.String()})
+	}
+	return steps
+}
+
+// nodes returns the names of the nodes of the cluster in use, sorted.
+func (g *globals) nodes(ctx context.Context) ([]string, error) {
+	c, err := g.client(ctx)
+	if err != nil {
+		return nil, err
+	}
+	var list corev1.NodeList
+	if err := c.List(ctx, &list); err != nil {
+		return nil, fmt.Errorf("reading the nodes: %w", err)
+	}
+	names := make([]string, len(list.Items))
+	for i, n := range list.Items {
+		names[i] = n.Name
+	}
+	slices.SortFunc(names, strings.Compare)
+	return names, nil
+}
