@@ -1,0 +1,206 @@
+package cluster
+
+import (
+	"strconv"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/intstr"
+
+	submarinerv1 "subctl/api/submariner/v1"
+	"subctl/api/submariner/v1alpha1"
+	"subctl/dataplane"
+)
+
+// graceSeconds is how long a pod may take to stop: the gateway gives its lease
+// back, so that another takes over at once and not when the lease runs out.
+const graceSeconds = 10
+
+// gateway returns the DaemonSet of the gateway nodes. A person labelled those
+// nodes, so by default it runs on them whatever their taints.
+func gateway(sub *v1alpha1.Submariner) *appsv1.DaemonSet {
+	ds := daemonSet(GatewayName, Image(sub, gatewayComponent), dataplane.GatewayMetricsPort)
+	pod := &ds.Spec.Template.Spec
+	pod.NodeSelector = map[string]string{submarinerv1.GatewayNodeLabel: "true"}
+	if len(sub.Spec.Tolerations) > 0 {
+		pod.Tolerations = sub.Spec.Tolerations
+	}
+	pod.Containers[0].Args = []string{"agent", "gateway", "--node", "$(NODE_NAME)", "--pod", "$(POD_NAME)", "--namespace", Namespace}
+	pod.Containers[0].Env = append(pod.Containers[0].Env, gatewayEnv(sub)...)
+	mountSecret(pod, brokerSecretName(sub), "/run/secrets/submariner.io/", false)
+	mountSecret(pod, pskSecretName(sub), "/var/run/secrets/submariner.io/", true)
+	mountSecret(pod, ClusterKeySecret, "/var/run/secrets/submariner.io/", true)
+	return ds
+}
+
+// routeAgent returns the DaemonSet of all nodes. It sees no Secret.
+func routeAgent(sub *v1alpha1.Submariner) *appsv1.DaemonSet {
+	ds := daemonSet(RouteAgentName, Image(sub, routeAgentComponent), dataplane.RouteMetricsPort)
+	c := &ds.Spec.Template.Spec.Containers[0]
+	c.Args = []string{"agent", "route", "--node", "$(NODE_NAME)", "--namespace", Namespace}
+	c.Env = append(c.Env, commonEnv(sub)...)
+	return ds
+}
+
+// daemonSet returns what both have in common. Agents program the network of their
+// node: for that they need the capabilities NET_ADMIN and NET_RAW (iptables and
+// ping), and root because a capability that is added in Kubernetes is not ambient;
+// they need nothing else of the node. Liveness is lenient: a restarted agent
+// forwards no better, as traffic does not go through it.
+func daemonSet(name, image string, port int32) *appsv1.DaemonSet {
+	one := intstr.FromInt32(1)
+	probe := func(path string, period, failures int32) *corev1.Probe {
+		return &corev1.Probe{
+			ProbeHandler:  corev1.ProbeHandler{HTTPGet: &corev1.HTTPGetAction{Path: path, Port: intstr.FromInt32(port)}},
+			PeriodSeconds: period, FailureThreshold: failures, TimeoutSeconds: 3,
+		}
+	}
+	return &appsv1.DaemonSet{
+		ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: Namespace, Labels: ours(name)},
+		Spec: appsv1.DaemonSetSpec{
+			Selector: &metav1.LabelSelector{MatchLabels: map[string]string{"app": name}},
+			UpdateStrategy: appsv1.DaemonSetUpdateStrategy{
+				Type:          appsv1.RollingUpdateDaemonSetStrategyType,
+				RollingUpdate: &appsv1.RollingUpdateDaemonSet{MaxUnavailable: &one},
+			},
+			Template: corev1.PodTemplateSpec{
+				ObjectMeta: metav1.ObjectMeta{Labels: ours(name)},
+				Spec: corev1.PodSpec{
+					ServiceAccountName:            name,
+					AutomountServiceAccountToken:  new(true),
+					HostNetwork:                   true,
+					DNSPolicy:                     corev1.DNSClusterFirstWithHostNet,
+					PriorityClassName:             "system-node-critical",
+					TerminationGracePeriodSeconds: new(int64(graceSeconds)),
+					Tolerations:                   []corev1.Toleration{{Operator: corev1.TolerationOpExists}},
+					SecurityContext: &corev1.PodSecurityContext{
+						SeccompProfile: &corev1.SeccompProfile{Type: corev1.SeccompProfileTypeRuntimeDefault},
+					},
+					Containers: []corev1.Container{{
+						Name: name, Image: image, ImagePullPolicy: corev1.PullIfNotPresent,
+						Command: []string{"subctl"},
+						Env:     []corev1.EnvVar{fromField("NODE_NAME", "spec.nodeName"), fromField("POD_NAME", "metadata.name")},
+						Ports: []corev1.ContainerPort{{
+							Name: "metrics", ContainerPort: port, HostPort: port, Protocol: corev1.ProtocolTCP,
+						}},
+						Resources: corev1.ResourceRequirements{Requests: corev1.ResourceList{
+							corev1.ResourceCPU:    resource.MustParse("10m"),
+							corev1.ResourceMemory: resource.MustParse("32Mi"),
+						}},
+						LivenessProbe:  probe("/healthz", 10, 6),
+						ReadinessProbe: probe("/readyz", 3, 3),
+						SecurityContext: &corev1.SecurityContext{
+							RunAsUser:                new(int64(0)),
+							AllowPrivilegeEscalation: new(false),
+							ReadOnlyRootFilesystem:   new(true),
+							Capabilities: &corev1.Capabilities{
+								Drop: []corev1.Capability{"ALL"}, Add: []corev1.Capability{"NET_ADMIN", "NET_RAW"},
+							},
+						},
+						VolumeMounts: []corev1.VolumeMount{
+							{Name: "tmp", MountPath: "/tmp"},
+							{Name: "xtables-lock", MountPath: xtablesLock},
+						},
+					}},
+					Volumes: []corev1.Volume{
+						{Name: "tmp", VolumeSource: corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{}}},
+						{Name: "xtables-lock", VolumeSource: corev1.VolumeSource{HostPath: &corev1.HostPathVolumeSource{
+							Path: xtablesLock, Type: new(corev1.HostPathFileOrCreate),
+						}}},
+					},
+				},
+			},
+		},
+	}
+}
+
+// xtablesLock keeps two writers of iptables rules on one node apart.
+const xtablesLock = "/run/xtables.lock"
+
+// mountSecret mounts a Secret below dir, under its name, readable by root only.
+// Files follow a change of the Secret without a restart, and unlike environment
+// variables are not inherited, dumped or listed.
+func mountSecret(pod *corev1.PodSpec, name, dir string, optional bool) {
+	source := &corev1.SecretVolumeSource{SecretName: name, DefaultMode: new(int32(0o400))}
+	if optional {
+		source.Optional = &optional
+	}
+	pod.Volumes = append(pod.Volumes, corev1.Volume{Name: name, VolumeSource: corev1.VolumeSource{Secret: source}})
+	pod.Containers[0].VolumeMounts = append(pod.Containers[0].VolumeMounts,
+		corev1.VolumeMount{Name: name, MountPath: dir + name, ReadOnly: true})
+}
+
+func brokerSecretName(sub *v1alpha1.Submariner) string {
+	if sub.Spec.BrokerK8sSecret != "" {
+		return sub.Spec.BrokerK8sSecret
+	}
+	return BrokerSecret
+}
+
+func pskSecretName(sub *v1alpha1.Submariner) string {
+	if sub.Spec.CeIPSecPSKSecret != "" {
+		return sub.Spec.CeIPSecPSKSecret
+	}
+	return PSKSecret
+}
+
+// commonEnv is upstream's environment of every component, less what is secret.
+// Our agents read the Submariner object instead; this is what people and upstream's
+// tools look at (reference: upstream 0.18, sections 3.6 and 13).
+func commonEnv(sub *v1alpha1.Submariner) []corev1.EnvVar {
+	return []corev1.EnvVar{
+		{Name: "SUBMARINER_NAMESPACE", Value: Namespace},
+		{Name: "SUBMARINER_CLUSTERID", Value: sub.Spec.ClusterID},
+		{Name: "SUBMARINER_CLUSTERCIDR", Value: sub.Spec.ClusterCIDR},
+		{Name: "SUBMARINER_SERVICECIDR", Value: sub.Spec.ServiceCIDR},
+		{Name: "SUBMARINER_GLOBALCIDR", Value: sub.Spec.GlobalCIDR},
+		{Name: "SUBMARINER_DEBUG", Value: strconv.FormatBool(sub.Spec.Debug)},
+		{Name: "SUBMARINER_HEALTHCHECKENABLED", Value: strconv.FormatBool(healthCheck(sub).Enabled)},
+		{Name: "SUBMARINER_HEALTHCHECKINTERVAL", Value: strconv.FormatUint(healthCheck(sub).IntervalSeconds, 10)},
+		{Name: "SUBMARINER_HEALTHCHECKMAXPACKETLOSSCOUNT", Value: strconv.FormatUint(healthCheck(sub).MaxPacketLossCount, 10)},
+	}
+}
+
+// gatewayEnv adds what concerns broker and cables.
+func gatewayEnv(sub *v1alpha1.Submariner) []corev1.EnvVar {
+	return append(commonEnv(sub),
+		corev1.EnvVar{Name: "SUBMARINER_COLORCODES", Value: sub.Spec.ColorCodes},
+		corev1.EnvVar{Name: "SUBMARINER_NATENABLED", Value: strconv.FormatBool(sub.Spec.NatEnabled)},
+		corev1.EnvVar{Name: "SUBMARINER_CABLEDRIVER", Value: sub.Spec.CableDriver},
+		corev1.EnvVar{Name: "BROKER_K8S_APISERVER", Value: sub.Spec.BrokerK8sApiServer},
+		corev1.EnvVar{Name: "BROKER_K8S_REMOTENAMESPACE", Value: sub.Spec.BrokerK8sRemoteNamespace},
+		corev1.EnvVar{Name: "BROKER_K8S_INSECURE", Value: strconv.FormatBool(sub.Spec.BrokerK8sInsecure)},
+		corev1.EnvVar{Name: "BROKER_K8S_SECRET", Value: brokerSecretName(sub)},
+		corev1.EnvVar{Name: "CE_IPSEC_PSKSECRET", Value: pskSecretName(sub)},
+		corev1.EnvVar{Name: "CE_IPSEC_NATTPORT", Value: strconv.Itoa(nattPort(sub))},
+	)
+}
+
+// healthCheck returns how cables are probed, with upstream's defaults filled in:
+// every second, given up after five lost replies.
+func healthCheck(sub *v1alpha1.Submariner) v1alpha1.HealthCheckSpec {
+	hc := v1alpha1.HealthCheckSpec{Enabled: true}
+	if sub.Spec.ConnectionHealthCheck != nil {
+		hc = *sub.Spec.ConnectionHealthCheck
+	}
+	if hc.IntervalSeconds == 0 {
+		hc.IntervalSeconds = 1
+	}
+	if hc.MaxPacketLossCount == 0 {
+		hc.MaxPacketLossCount = 5
+	}
+	return hc
+}
+
+func nattPort(sub *v1alpha1.Submariner) int {
+	if sub.Spec.CeIPSecNATTPort != 0 {
+		return sub.Spec.CeIPSecNATTPort
+	}
+	return dataplane.CablePort
+}
+
+func fromField(name, path string) corev1.EnvVar {
+	return corev1.EnvVar{Name: name, ValueFrom: &corev1.EnvVarSource{FieldRef: &corev1.ObjectFieldSelector{FieldPath: path}}}
+}

@@ -1,0 +1,67 @@
+package cluster
+
+import (
+	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+)
+
+// Verbs, in sets.
+var (
+	read  = []string{"get", "list", "watch"}
+	write = []string{"create", "delete", "get", "list", "patch", "update", "watch"}
+)
+
+// eventRules allows reporting events; both API groups store the same objects, and
+// which one a library uses depends on its age.
+var eventRules = []rbacv1.PolicyRule{
+	rule([]string{"", "events.k8s.io"}, []string{"events"}, "create", "patch"),
+}
+
+// gatewayRules is what the gateway may do in Namespace: write what it copies from
+// the broker, report, and hold the lease.
+var gatewayRules = append([]rbacv1.PolicyRule{
+	rule([]string{""}, []string{"pods"}, "get", "list", "watch", "patch"), // its own status label
+	rule([]string{"submariner.io"}, []string{"clusters", "endpoints", "gateways"}, write...),
+	rule([]string{"submariner.io"}, []string{"routeagents", "submariners"}, read...),
+	rule([]string{"submariner.io"}, []string{"submariners/status"}, "patch"),
+	rule([]string{"coordination.k8s.io"}, []string{"leases"}, write...),
+}, eventRules...)
+
+// routeAgentRules is what the route agent may do in Namespace: read what the
+// gateways found out, and report.
+var routeAgentRules = append([]rbacv1.PolicyRule{
+	rule([]string{"submariner.io"}, []string{"clusters", "endpoints", "gateways", "submariners"}, read...),
+	rule([]string{"submariner.io"}, []string{"routeagents"}, write...),
+}, eventRules...)
+
+// nodeRules is what both may do in the whole cluster: node addresses, pod
+// networks and the gateway label are on nodes.
+var nodeRules = []rbacv1.PolicyRule{rule([]string{""}, []string{"nodes"}, read...)}
+
+func rule(groups, resources []string, verbs ...string) rbacv1.PolicyRule {
+	return rbacv1.PolicyRule{APIGroups: groups, Resources: resources, Verbs: verbs}
+}
+
+// account returns the ServiceAccount of a component with its rights. The token is
+// mounted by the pods that ask for it, not by whoever runs under the account.
+func account(name string, rules []rbacv1.PolicyRule) []client.Object {
+	noToken := false
+	subjects := []rbacv1.Subject{{Kind: rbacv1.ServiceAccountKind, Name: name, Namespace: Namespace}}
+	local := metav1.ObjectMeta{Name: name, Namespace: Namespace, Labels: ours(name)}
+	global := metav1.ObjectMeta{Name: name, Labels: ours(name)}
+	return []client.Object{
+		&corev1.ServiceAccount{ObjectMeta: local, AutomountServiceAccountToken: &noToken},
+		&rbacv1.Role{ObjectMeta: local, Rules: rules},
+		&rbacv1.RoleBinding{
+			ObjectMeta: local, Subjects: subjects,
+			RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role", Name: name},
+		},
+		&rbacv1.ClusterRole{ObjectMeta: global, Rules: nodeRules},
+		&rbacv1.ClusterRoleBinding{
+			ObjectMeta: global, Subjects: subjects,
+			RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: name},
+		},
+	}
+}
