@@ -1,0 +1,124 @@
+package cmd
+
+import (
+	"testing"
+
+	"github.com/spf13/cobra"
+	"github.com/stretchr/testify/require"
+)
+
+func TestCommandLines(t *testing.T) {
+	for name, test := range map[string]struct {
+		args     []string
+		contexts []string
+		code     int
+		stdout   string // a part of it
+		stderr   string // all of it
+	}{
+		"nothing":           {code: 0, stdout: "Joining clusters:"},
+		"help":              {args: []string{"help", "show"}, code: 0, stdout: "subctl show [command]"},
+		"help of a group":   {args: []string{"show"}, code: 0, stdout: "subctl show [command]"},
+		"version":           {args: []string{"version"}, code: 0, stdout: "subctl version: "},
+		"version, JSON":     {args: []string{"version", "-o", "json"}, code: 0, stdout: "\"goVersion\": \"go"},
+		"options":           {args: []string{"options"}, code: 0, stdout: "--kubeconfig string"},
+		"bash completion":   {args: []string{"completion", "bash"}, code: 0, stdout: "__start_subctl"},
+		"context completes": {args: []string{"__complete", "version", "--context", ""}, contexts: []string{"west", "east"}, code: 0, stdout: "east\nwest\n:4\n", stderr: "Completion ended with directive: ShellCompDirectiveNoFileComp\n"},
+		"contexts complete": {args: []string{"__complete", "show", "all", "--contexts", "west,"}, contexts: []string{"west", "east"}, code: 0, stdout: "west,east\nwest,west\n:4\n", stderr: "Completion ended with directive: ShellCompDirectiveNoFileComp\n"},
+		"format completes":  {args: []string{"__complete", "version", "-o", ""}, code: 0, stdout: "table\njson\nyaml\n:4\n", stderr: "Completion ended with directive: ShellCompDirectiveNoFileComp\n"},
+
+		"no such command": {
+			args: []string{"shwo"}, code: 2,
+			stderr: "Error: there is no command \"subctl shwo\": did you mean \"subctl show\"?\n",
+		},
+		"no such command at all": {
+			args: []string{"frobnicate"}, code: 2,
+			stderr: "Error: there is no command \"subctl frobnicate\": see \"subctl --help\"\n",
+		},
+		"no such subcommand": {
+			args: []string{"show", "conections"}, code: 2,
+			stderr: "Error: there is no command \"subctl show conections\": did you mean \"subctl show connections\"?\n",
+		},
+		"no such flag": {
+			args: []string{"show", "all", "--contxt", "west"}, code: 2,
+			stderr: "Error: unknown flag: --contxt: did you mean --context?\n",
+		},
+		"no such flag at all": {
+			args: []string{"version", "--frobnicate"}, code: 2,
+			stderr: "Error: unknown flag: --frobnicate: see \"subctl version --help\"\n",
+		},
+		"no such short flag": {
+			args: []string{"version", "-q"}, code: 2,
+			stderr: "Error: unknown shorthand flag: 'q' in -q: see \"subctl version --help\"\n",
+		},
+		"wrong value": {
+			args: []string{"version", "-o", "wide"}, code: 2,
+			stderr: "Error: invalid argument \"wide\" for \"-o, --output\" flag: want table, json or yaml: see \"subctl version --help\"\n",
+		},
+		"missing flag": {
+			args: []string{"show", "plan"}, code: 2,
+			stderr: "Error: required flag(s) \"node\" not set\n",
+		},
+		"argument too many": {
+			args: []string{"version", "please"}, code: 2,
+			stderr: "Error: unknown command \"please\" for \"subctl version\"\n",
+		},
+		"no kubeconfig": {
+			args: []string{"show", "connections"}, code: 1,
+			stderr: "Error: no kubeconfig found: name one with --kubeconfig FILE or $KUBECONFIG, or put it at ~/.kube/config\n",
+		},
+		"kubeconfig not there": {
+			args: []string{"show", "connections", "--kubeconfig", "not-there"}, code: 1,
+			stderr: "Error: reading the kubeconfig: stat not-there: no such file or directory\n",
+		},
+		"no such context": {
+			args: []string{"show", "connections", "--context", "north"}, contexts: []string{"west", "east"}, code: 2,
+			stderr: "Error: there is no context \"north\" in the kubeconfig: it has east, west\n",
+		},
+		"no such context in a list": {
+			args: []string{"show", "connections", "--contexts", "west,north"}, contexts: []string{"west", "east"}, code: 2,
+			stderr: "Error: there is no context \"north\" in the kubeconfig: it has east, west\n",
+		},
+		"cluster out of reach": {
+			args: []string{"show", "connections", "--context", "east"}, contexts: []string{"west", "east"}, code: 1,
+			stderr: "Error: reaching the API server at https://east.test:6443 (context \"east\"): connection refused: is the cluster up, and the context right?\n",
+		},
+		"current cluster out of reach": {
+			args: []string{"show", "plan", "--node", "gw-1"}, contexts: []string{"west", "east"}, code: 1,
+			stderr: "Error: reaching the API server at https://west.test:6443 (context \"west\"): connection refused: is the cluster up, and the context right?\n",
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			got := runIn(t, nil, test.contexts, test.args...)
+			require.Equal(t, test.stderr, got.stderr)
+			require.Equal(t, test.code, got.code)
+			if test.stdout == "" {
+				require.Empty(t, got.stdout)
+			}
+			require.Contains(t, got.stdout, test.stdout)
+		})
+	}
+}
+
+// TestManners holds what all commands have in common.
+func TestManners(t *testing.T) {
+	g, _, _ := testGlobals(t, nil)
+	each(newRoot(g), func(c *cobra.Command) {
+		require.NotEmpty(t, c.Short, c.CommandPath())
+		require.NotNil(t, c.RunE, "%s must return its errors", c.CommandPath())
+		require.Nil(t, c.Run, c.CommandPath())
+		require.NotNil(t, c.Args, "%s must say which arguments it takes", c.CommandPath())
+		if c.HasParent() {
+			require.Nil(t, c.PersistentPreRunE, "%s would not read the configuration", c.CommandPath())
+		}
+	})
+}
+
+func TestNearest(t *testing.T) {
+	names := []string{"context", "contexts", "node", "output"}
+	for name, want := range map[string]string{
+		"contxt": "context", "context": "context", "contextss": "contexts", "nod": "node", "out": "output",
+		"x": "", "frobnicate": "", "": "",
+	} {
+		require.Equal(t, want, nearest(name, names), name)
+	}
+}
