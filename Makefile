@@ -1,17 +1,67 @@
-# One set of Go build flags everywhere: every other combination compiles
+# subctl. "make help" lists the targets.
+
+# One set of Go build flags everywhere: every other combination compiles all of
 # Kubernetes again.
 export CGO_ENABLED := 0
 export GOFLAGS     := -trimpath -buildvcs=false
-VERSION            := $(shell git describe --tags --always --dirty 2>/dev/null || echo devel)
-LDFLAGS            := -s -w -X subctl/internal/version.Version=$(VERSION)
+export PATH        := $(PATH):/usr/local/go/bin:/usr/sbin:/sbin
+
+VERSION := $(shell git describe --tags --always --dirty 2>/dev/null || echo devel)
+LDFLAGS := -s -w -X subctl/internal/version.Version=$(VERSION)
+IMAGE   := localhost/subctl:$(VERSION)
+LAB     := scripts/lab/bin/lab
 
 build: ## build bin/subctl
 	go build -ldflags '$(LDFLAGS)' -o bin/subctl .
 
-generate: ## deepcopy functions and CRDs from api/
+demo: prereqs build lab image ## three real clusters, joined, carrying traffic (root)
+	IMAGE=$(IMAGE) scripts/demo.sh
+
+demo-down: ## take the demo, or any lab, down
+	if [ -x $(LAB) ]; then $(LAB) down; fi
+
+test: prereqs build lab image vet generated unit e2e ## everything that proves it works (root)
+
+unit: lab ## tests up to a real kernel and a real API server (root)
+	SUBCTL_REQUIRE_ROOT=1 go test -count=1 -timeout 20m ./...
+	cd scripts/lab && go test -count=1 ./...
+
+e2e: build lab image ## tests in the lab, with real pods (root)
+	SUBCTL_REQUIRE_ROOT=1 IMAGE=$(IMAGE) go test -count=1 -timeout 45m -tags e2e -v ./scripts/e2e
+
+bench: prereqs build lab image ## measure; writes docs/benchmarks.md and docs/benchmarks.json (root)
+	SUBCTL_REQUIRE_ROOT=1 IMAGE=$(IMAGE) go run -tags e2e ./scripts/bench
+
+vet: ## go vet, and builds for Linux, macOS and Windows
+	test -z "$$(gofmt -l . | tee /dev/stderr)"
+	go vet ./... && go vet -tags e2e ./scripts/...
+	for os in darwin windows; do GOOS=$$os go build -o /dev/null . && GOOS=$$os go vet . ./cmd || exit 1; done
+
+generate: ## deepcopy functions, CRDs, docs/cli and docs/numbers.md
 	go tool controller-gen object crd:crdVersions=v1,maxDescLen=0 paths=./api/submariner/... output:crd:dir=api/crds
+	go run ./scripts/gendocs
+
+generated: generate ## fail if what is generated was not committed
+	git diff --exit-code -- api docs
+
+golden: ## rewrite the golden files; read the diff
+	go test ./agent ./cluster ./cmd ./broker ./cable/... -update
+
+lab: ## build the lab
+	$(MAKE) -C scripts/lab
+
+lab-up: prereqs lab ## three clusters without subctl (root)
+	$(LAB) up --clusters 3 --nodes 2
+
+lab-down: demo-down ## take the lab down
+
+image: build lab ## the agents' image, as an OCI archive: dist/subctl.tar
+	scripts/image/build.sh bin/subctl $(IMAGE) dist/subctl.tar
+
+prereqs: ## install the Debian packages that the lab and the tests need (root)
+	scripts/prereqs.sh
 
 help: ## list the targets
-	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 16
+	@grep -hE '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 12
 
-.PHONY: build generate help
+.PHONY: build demo demo-down test unit e2e bench vet generate generated golden lab lab-up lab-down image prereqs help
