@@ -6,9 +6,6 @@ import (
 	"slices"
 	"strings"
 
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-
-	"subctl/agent"
 	submarinerv1 "subctl/api/submariner/v1"
 	"subctl/internal/printer"
 )
@@ -18,7 +15,8 @@ GATEWAY, CLUSTER and REMOTE IP are those of the other end; -o wide also shows ou
 gateway and what is wrong. What a gateway last reported more than 15 s ago is shown as
 an error.
 
-It is trouble (exit code 3) when a connection is not connected, or there is none.`
+It is trouble (exit code 3) when a connection is not connected, there is none, or a
+gateway reports a failure or refuses an endpoint.`
 
 // connectionRow is a connection as one end sees it; its JSON is a promise.
 type connectionRow struct {
@@ -107,8 +105,11 @@ func connectionTrouble(s site, rows []connectionRow) []string {
 		}
 	}
 	for _, gw := range sortedGateways(s) {
-		if refused := condition(gw, agent.ConditionRefused, metav1.ConditionTrue); refused != "" {
-			out = append(out, fmt.Sprintf("gateway %s: %s", gw.Name, refused))
+		if stale(gw, s.now) != "" && len(gw.Status.Connections) > 0 {
+			continue // that was said of each connection
+		}
+		if fault := gatewayFault(gw, s.now); fault != "" {
+			out = append(out, fmt.Sprintf("gateway %s: %s", gw.Name, fault))
 		}
 	}
 	return out

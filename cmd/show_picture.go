@@ -88,28 +88,40 @@ func (p panel) draw(sites []site, heads bool, format printer.Format) (string, er
 		err := printer.Encode(&b, format, p.data(sites))
 		return b.String(), err
 	}
-	for i, s := range sites {
+	for _, s := range sites {
+		text, err := p.drawSite(s, format)
+		if err != nil {
+			return "", err
+		}
+		if text == "" {
+			continue
+		}
+		if b.Len() > 0 {
+			fmt.Fprintln(&b)
+		}
 		if heads {
-			if i > 0 {
-				fmt.Fprintln(&b)
-			}
 			fmt.Fprintf(&b, "Cluster %q\n", s.name)
 		}
-		first := true
-		for _, v := range p.sections {
-			if v.joined && !s.joined() {
-				continue
-			}
-			var table bytes.Buffer
-			if err := v.table(&table, format, s); err != nil {
-				return "", err
-			}
-			if table.Len() > 0 && !first {
-				fmt.Fprintln(&b)
-			}
-			first = first && table.Len() == 0
-			b.Write(table.Bytes())
+		b.WriteString(text)
+	}
+	return b.String(), nil
+}
+
+// drawSite renders one cluster for people, with a blank line between sections.
+func (p panel) drawSite(s site, format printer.Format) (string, error) {
+	var b bytes.Buffer
+	for _, v := range p.sections {
+		if v.joined && !s.joined() {
+			continue
 		}
+		var table bytes.Buffer
+		if err := v.table(&table, format, s); err != nil {
+			return "", err
+		}
+		if table.Len() > 0 && b.Len() > 0 {
+			fmt.Fprintln(&b)
+		}
+		b.Write(table.Bytes())
 	}
 	return b.String(), nil
 }
@@ -131,7 +143,7 @@ func (p panel) judge(sites []site, say *progress.Reporter) error {
 				say.Warn("cluster %q: %s", s.name, text)
 				ill = trouble()
 			}
-			if text := v.remark(s); text != "" {
+			if text := v.remark(s); text != "" && len(p.sections) == 1 {
 				say.Warn("cluster %q: %s", s.name, text)
 			}
 		}

@@ -1,0 +1,64 @@
+package cmd
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+// TestConfig sees which cluster "show connections" tries to reach.
+func TestConfig(t *testing.T) {
+	reached := func(context string) string {
+		return "Error: reaching the API server at https://" + context + ".test:6443 (context \"" + context + "\"): connection refused: is the cluster up, and the context right?\n"
+	}
+	for name, test := range map[string]struct {
+		file   string
+		env    map[string]string
+		args   []string
+		code   int
+		stderr string // with FILE for the configuration file
+	}{
+		"file":               {file: "context: east", code: 1, stderr: reached("east")},
+		"environment wins":   {file: "context: east", env: map[string]string{"SUBCTL_CONTEXT": "south"}, code: 1, stderr: reached("south")},
+		"flag wins":          {file: "context: east", env: map[string]string{"SUBCTL_CONTEXT": "south"}, args: []string{"--context", "west"}, code: 1, stderr: reached("west")},
+		"list":               {file: "contexts: [south]", code: 1, stderr: reached("south")},
+		"other commands too": {file: "context: east\nnode: gw-1", code: 1, stderr: reached("east")},
+		"misspelt":           {file: "contxt: east\nfrobnicate: 1", code: 2, stderr: "Error: FILE: there is no setting \"contxt\": did you mean \"context\"?\nFILE: there is no setting \"frobnicate\"\n"},
+		"no secrets":         {file: "token: sesame", code: 2, stderr: "Error: FILE: there is no setting \"token\"\n"},
+		"wrong value":        {file: "output: xml", code: 2, stderr: "Error: FILE: output: invalid argument \"xml\" for \"-o, --output\" flag: want table, wide, json or yaml\n"},
+		"wrong variable":     {env: map[string]string{"SUBCTL_OUTPUT": "xml"}, code: 2, stderr: "Error: SUBCTL_OUTPUT: invalid argument \"xml\" for \"-o, --output\" flag: want table, wide, json or yaml\n"},
+		"file not there":     {env: map[string]string{"SUBCTL_CONFIG": "not-there"}, code: 2, stderr: "Error: reading the configuration file: open not-there: no such file or directory\n"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			g, stdout, stderr := testGlobals(t, nil, "west", "east", "south")
+			file := filepath.Join(t.TempDir(), "config.yaml")
+			if test.file != "" {
+				require.NoError(t, os.WriteFile(file, []byte(test.file), 0o600))
+				t.Setenv("SUBCTL_CONFIG", file)
+			}
+			for k, v := range test.env {
+				t.Setenv(k, v)
+			}
+			code := run(t.Context(), g, append([]string{"show", "connections"}, test.args...))
+			require.Equal(t, test.stderr, strings.ReplaceAll(stderr.String(), file, "FILE"))
+			require.Equal(t, test.code, code)
+			if test.code == exitUsage {
+				require.Empty(t, stdout.String())
+			}
+		})
+	}
+}
+
+func TestConfigInHome(t *testing.T) {
+	g, _, stderr := testGlobals(t, nil, "west", "east")
+	home, err := os.UserHomeDir()
+	require.NoError(t, err)
+	dir := filepath.Join(home, ".config", "subctl")
+	require.NoError(t, os.MkdirAll(dir, 0o700))
+	require.NoError(t, os.WriteFile(filepath.Join(dir, "config.yaml"), []byte("context: east"), 0o600))
+	require.Equal(t, exitFailed, run(t.Context(), g, []string{"show", "connections"}))
+	require.Contains(t, stderr.String(), "https://east.test:6443")
+}

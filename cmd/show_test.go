@@ -1,0 +1,142 @@
+package cmd
+
+import (
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"subctl/agent"
+	submarinerv1 "subctl/api/submariner/v1"
+	"subctl/api/submariner/v1alpha1"
+)
+
+func named(name string) metav1.ObjectMeta {
+	return metav1.ObjectMeta{Name: name, Namespace: submarinerv1.OperatorNamespace}
+}
+
+func submariner(id string) *v1alpha1.Submariner {
+	return &v1alpha1.Submariner{
+		ObjectMeta: named("submariner"),
+		Spec: v1alpha1.SubmarinerSpec{
+			ClusterID: id, ServiceCIDR: "100.64.0.0/16", ClusterCIDR: "10.0.0.0/16,10.1.0.0/16", GlobalCIDR: "242.0.0.0/16",
+		},
+		Status: v1alpha1.SubmarinerStatus{NetworkPlugin: "flannel"},
+	}
+}
+
+func endpoint(cluster, host, ip string) submarinerv1.EndpointSpec {
+	return submarinerv1.EndpointSpec{
+		ClusterID: cluster, Hostname: host, PrivateIP: ip, CableName: "submariner-cable-" + cluster + "-" + strings.ReplaceAll(ip, ".", "-"),
+		Subnets: []string{"100.65.0.0/16", "10.2.0.0/16", "10.3.0.0/16", "10.4.0.0/16"}, Backend: "vxlan",
+	}
+}
+
+func connection(status submarinerv1.ConnectionStatus, remote submarinerv1.EndpointSpec) submarinerv1.Connection {
+	return submarinerv1.Connection{Status: status, Endpoint: remote, UsingIP: remote.PrivateIP}
+}
+
+// gateway returns an active gateway that reported some seconds ago.
+func gateway(cluster, node string, ago time.Duration, connections ...submarinerv1.Connection) *submarinerv1.Gateway {
+	gw := &submarinerv1.Gateway{ObjectMeta: named(node)}
+	gw.Annotations = map[string]string{submarinerv1.TimestampAnnotation: strconv.FormatInt(now.Add(-ago).Unix(), 10)}
+	gw.Status = submarinerv1.GatewayStatus{
+		Version: "v0.1.0", HAStatus: submarinerv1.HAStatusActive, LocalEndpoint: endpoint(cluster, node, "172.18.0.2"), Connections: connections,
+	}
+	return gw
+}
+
+// passive makes a gateway stand by.
+func passive(gw *submarinerv1.Gateway) *submarinerv1.Gateway {
+	gw.Status.HAStatus = submarinerv1.HAStatusPassive
+	return gw
+}
+
+// workloads returns what join installs on a node.
+func workloads(image string) []client.Object {
+	labels := map[string]string{"app": "submariner-gateway"}
+	pod := &corev1.Pod{ObjectMeta: named("submariner-gateway-x7k2p"), Spec: corev1.PodSpec{NodeName: "gw-1"}}
+	pod.Labels = labels
+	template := corev1.PodTemplateSpec{ObjectMeta: metav1.ObjectMeta{Labels: labels}, Spec: corev1.PodSpec{Containers: []corev1.Container{{Image: image}}}}
+	return []client.Object{
+		&appsv1.DaemonSet{ObjectMeta: named("submariner-gateway"), Spec: appsv1.DaemonSetSpec{Template: template}},
+		&appsv1.Deployment{ObjectMeta: named("extra"), Spec: appsv1.DeploymentSpec{Template: corev1.PodTemplateSpec{ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{"app": "extra"}}, Spec: corev1.PodSpec{Containers: []corev1.Container{{Image: "registry.test:5000/a/b"}}}}}},
+		pod,
+		&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "gw-1", Labels: map[string]string{corev1.LabelArchStable: "arm64"}}},
+	}
+}
+
+// worlds are the situations in which the clusters are shown.
+func worlds() map[string]world {
+	toEast := connection(submarinerv1.Connected, endpoint("east", "gw-e", "172.18.0.9"))
+	toEast.LatencyRTT = &submarinerv1.LatencyRTT{Average: "404.351µs"}
+	toEast.Driver = "wireguard"
+	toNorth := connection(submarinerv1.Connecting, endpoint("north", "gw-n", "172.18.0.7"))
+	toNorth.UsingIP, toNorth.UsingNAT, toNorth.StatusMessage = "", true, "no handshake yet"
+	toNorth.Endpoint.PublicIP, toNorth.Endpoint.NATEnabled = "203.0.113.7", true
+	toWest := connection(submarinerv1.Connected, endpoint("west", "gw-1", "172.18.0.2"))
+
+	refusing := gateway("west", "gw-1", time.Second, toEast)
+	refusing.Status.Conditions = []metav1.Condition{{Type: agent.ConditionRefused, Status: metav1.ConditionTrue, Reason: "EndpointRefused", Message: "endpoint south: its subnets overlap ours"}}
+	failing := gateway("west", "gw-1", time.Second)
+	failing.Status.StatusFailure = "port 4500 is taken"
+
+	broker := &v1alpha1.Broker{
+		ObjectMeta: metav1.ObjectMeta{Name: "submariner-broker", Namespace: submarinerv1.BrokerNamespace},
+		Spec: v1alpha1.BrokerSpec{
+			Components: []string{"connectivity", "service-discovery"}, GlobalnetEnabled: true,
+			GlobalnetCIDRRange: "242.0.0.0/8", DefaultGlobalnetClusterSize: 65536,
+		},
+	}
+	west := append(workloads("quay.io/submariner/subctl:v0.1.0"), submariner("west"), gateway("west", "gw-1", time.Second, toEast), passive(gateway("west", "gw-2", 3*time.Second)), broker)
+	return map[string]world{
+		"well":     {"west": west},
+		"two":      {"west": west, "east": {submariner("east"), gateway("east", "gw-e", time.Second, toWest)}},
+		"down":     {"west": {submariner("west"), gateway("west", "gw-1", time.Second, toEast, toNorth)}},
+		"stale":    {"west": {submariner("west"), gateway("west", "gw-1", 16*time.Second, toEast)}},
+		"refusing": {"west": {submariner("west"), refusing}},
+		"failing":  {"west": {submariner("west"), failing}},
+		"alone":    {"west": {submariner("west")}},
+		"empty":    {"west": nil},
+		"hub":      {"west": {broker}},
+		"mixed":    {"west": west, "east": nil},
+		"gone":     {"west": west, "east": nil, "lost": nil},
+	}
+}
+
+// TestShow prints each situation; "lost" is a context whose cluster cannot be reached.
+func TestShow(t *testing.T) {
+	for _, line := range []string{
+		"well show connections", "well show connections -o wide", "well show connections -o json", "well show connections -o yaml",
+		"well show gateways", "well show gateways -o json", "well show endpoints", "well show endpoints -o wide", "well show endpoints -o json",
+		"well show networks", "well show networks -o json", "well show versions", "well show versions -o json",
+		"well show brokers", "well show brokers -o json", "well show all", "well show all -o json",
+		"two show connections", "two show connections -o json", "two show connections --contexts east,west", "two show connections --context east",
+		"down show connections", "down show connections -o wide", "down show connections -o json", "down show gateways", "down show endpoints",
+		"stale show connections", "stale show connections -o json", "stale show gateways", "stale show gateways -o json",
+		"stale show all", "refusing show connections", "refusing show gateways", "failing show gateways", "failing show connections",
+		"alone show connections", "alone show gateways", "alone show endpoints", "alone show versions", "alone show brokers",
+		"empty show connections", "empty show connections -o json", "empty show brokers", "empty show brokers -o json", "empty show all",
+		"hub show all", "hub show connections", "mixed show connections", "mixed show all", "gone show connections", "gone show connections -o json",
+	} {
+		t.Run(line, func(t *testing.T) {
+			words := strings.Fields(line)
+			w := worlds()[words[0]]
+			contexts := []string{"west"}
+			for _, other := range []string{"east", "lost"} {
+				if _, ok := w[other]; ok {
+					contexts = append(contexts, other)
+				}
+			}
+			if words[0] == "gone" {
+				delete(w, "lost")
+			}
+			golden(t, "show/"+strings.Join(append([]string{words[0]}, words[2:]...), "_"), runIn(t, w, contexts, words[1:]...))
+		})
+	}
+}

@@ -1,0 +1,54 @@
+package cmd
+
+import (
+	"context"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"k8s.io/client-go/rest"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	submarinerv1 "subctl/api/submariner/v1"
+)
+
+// TestWatch lets a connection fail, the cluster vanish and come back, and
+// interrupts in the end.
+func TestWatch(t *testing.T) {
+	g, stdout, stderr := testGlobals(t, worlds()["well"], "west")
+	synctest.Test(t, func(t *testing.T) {
+		cfg, err := g.restConfig()
+		require.NoError(t, err)
+		c, err := g.connect(t.Context(), cfg)
+		require.NoError(t, err)
+		connect, lost := g.connect, true
+		g.connect = func(ctx context.Context, cfg *rest.Config) (client.Client, error) {
+			if lost {
+				return nil, context.DeadlineExceeded
+			}
+			return connect(ctx, cfg)
+		}
+
+		ctx, interrupt := context.WithCancel(t.Context())
+		code := make(chan int)
+		go func() { code <- run(ctx, g, []string{"show", "connections", "--watch"}) }()
+		time.Sleep(3 * watchPeriod) // it cannot be reached, and that is said once
+		lost = false
+		time.Sleep(3 * watchPeriod) // seen well, and nothing changes
+		var gw submarinerv1.Gateway
+		require.NoError(t, c.Get(t.Context(), client.ObjectKey{Namespace: submarinerv1.OperatorNamespace, Name: "gw-1"}, &gw))
+		gw.Status.Connections[0].Status = submarinerv1.ConnectionError
+		require.NoError(t, c.Update(t.Context(), &gw))
+		time.Sleep(3 * watchPeriod)
+		interrupt()
+		require.Equal(t, exitDone, <-code)
+	})
+	const head = "GATEWAY   CLUSTER   REMOTE IP    NAT   CABLE DRIVER   SUBNETS                                    STATUS      RTT avg.\n"
+	require.Equal(t, head+
+		"gw-e      east      172.18.0.9   no    wireguard      100.65.0.0/16, 10.2.0.0/16, 10.3.0.0/16…   connected   404.351µs\n\n"+
+		"GATEWAY   CLUSTER   REMOTE IP    NAT   CABLE DRIVER   SUBNETS                                    STATUS   RTT avg.\n"+
+		"gw-e      east      172.18.0.9   no    wireguard      100.65.0.0/16, 10.2.0.0/16, 10.3.0.0/16…   error    404.351µs\n", stdout.String())
+	require.Equal(t, " ✗ asking the API server at https://west.test:6443 (context \"west\"): context deadline exceeded\n"+
+		" ⚠ cluster \"west\": gateway gw-1 to gw-e of cluster \"east\": error\n", stderr.String())
+}
