@@ -1,0 +1,88 @@
+//go:build linux
+
+package kernel
+
+import (
+	"fmt"
+	"net/netip"
+
+	"subctl/dataplane"
+
+	"github.com/vishvananda/netlink/nl"
+	"golang.org/x/sys/unix"
+)
+
+// addrs are the IPv4 addresses of our devices, all of them. (The kernel gives
+// each device an IPv6 address by itself, which is nobody's plan.)
+type addrs struct{ *Host }
+
+func (s addrs) list() (out []dataplane.Object, err error) {
+	devs, err := s.devices()
+	if err != nil {
+		return nil, err
+	}
+	for name, index := range devs {
+		ps, err := s.prefixes(index)
+		if gone(err) {
+			continue // between two looks
+		}
+		if err != nil {
+			return nil, fmt.Errorf("listing addresses of %s: %w", name, err)
+		}
+		for _, p := range ps {
+			out = append(out, dataplane.Addr{Dev: name, Prefix: p})
+		}
+	}
+	return out, nil
+}
+
+// prefixes returns the IPv4 addresses of a device.
+func (s addrs) prefixes(index int) (out []netip.Prefix, err error) {
+	msgs, err := s.conn.dump(unix.NETLINK_ROUTE, unix.RTM_GETADDR, ifAddrmsg(unix.AF_INET, 0, index))
+	if err != nil {
+		return nil, err
+	}
+	for _, m := range msgs {
+		msg := nl.DeserializeIfAddrmsg(m)
+		if int(msg.Index) != index {
+			continue // a kernel that does not filter
+		}
+		for t, v := range attrs(m[msg.Len():]) {
+			if t == unix.IFA_LOCAL {
+				out = append(out, netip.PrefixFrom(addr(v), int(msg.Prefixlen)))
+			}
+		}
+	}
+	return out, nil
+}
+
+func (s addrs) put(_, want dataplane.Object) error {
+	if err := s.do(unix.RTM_NEWADDR, replace, want.(dataplane.Addr)); err != nil {
+		return fmt.Errorf("adding address %v: %w", want.(dataplane.Addr).Prefix, err)
+	}
+	return nil
+}
+
+func (s addrs) del(old dataplane.Object) error {
+	if err := orGone(s.do(unix.RTM_DELADDR, 0, old.(dataplane.Addr))); err != nil {
+		return fmt.Errorf("removing address %v: %w", old.(dataplane.Addr).Prefix, err)
+	}
+	return nil
+}
+
+func (s addrs) do(typ, flags int, a dataplane.Addr) error {
+	i, err := s.index(a.Dev)
+	if err != nil {
+		return err
+	}
+	ip := a.Prefix.Addr()
+	b := ifAddrmsg(family(ip), a.Prefix.Bits(), i)
+	b = putAttr(b, unix.IFA_LOCAL, ip.AsSlice())
+	return s.conn.route(typ, flags, putAttr(b, unix.IFA_ADDRESS, ip.AsSlice()))
+}
+
+func ifAddrmsg(family uint8, bits, index int) []byte {
+	msg := nl.NewIfAddrmsg(int(family))
+	msg.Prefixlen, msg.Index = uint8(bits), uint32(index)
+	return msg.Serialize()
+}

@@ -1,0 +1,174 @@
+//go:build linux
+
+package kernel
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"subctl/dataplane"
+)
+
+// chains are iptables chains whose names are the owner's, with the jumps to them.
+//
+// The first rule of each has no target, and a comment from which the plan is
+// known again: "subctl:FINGERPRINT:RULES:HOOK". The chain is as planned if it has
+// that many rules more, and if exactly one jump leads to it, from the hook, and
+// before all rules that are not jumps to chains of subctl's owners. (Each owner
+// wants to be first; if they minded each other, they would push each other
+// aside for ever.)
+type chains struct{ *Host }
+
+const (
+	commentStart = "subctl:"
+	damaged      = "damaged"
+)
+
+func (s chains) list() (out []dataplane.Object, err error) {
+	saved, err := s.ipt.save()
+	if err != nil {
+		return nil, err
+	}
+	for _, c := range saved {
+		if c.rule == "" && s.owner.OwnsChain(c.chain) {
+			out = append(out, readChain(saved, c.table, c.chain))
+		}
+	}
+	return out, nil
+}
+
+// readChain reads one chain out of all.
+func readChain(saved []savedRule, table, name string) dataplane.Chain {
+	c := dataplane.Chain{Table: table, Name: name, Seen: damaged}
+	var rules []savedRule
+	for _, r := range saved {
+		if r.table == table && r.chain == name && r.rule != "" {
+			rules = append(rules, r)
+			c.Sets = append(c.Sets, matchedSets(r.rule)...)
+		}
+	}
+	slices.Sort(c.Sets)
+	c.Sets = slices.Compact(c.Sets)
+	jumps := jumpsTo(saved, table, name)
+	if len(jumps) > 0 {
+		c.Hook = jumps[0].chain
+	}
+	if len(rules) == 0 {
+		return c
+	}
+	fp, count, hook := parseComment(rules[0].rule)
+	if fp == "" || count != fmt.Sprint(len(rules)-1) || len(jumps) > 1 || c.Hook != hook {
+		return c
+	}
+	if hook != "" && (jumps[0].rule != "-j "+name || !first(saved, jumps[0])) {
+		return c
+	}
+	c.Seen = fp
+	return c
+}
+
+// jumpsTo returns the rules that lead to a chain.
+func jumpsTo(saved []savedRule, table, name string) (out []savedRule) {
+	for _, r := range saved {
+		if r.table == table && r.target() == name {
+			out = append(out, r)
+		}
+	}
+	return out
+}
+
+// first reports whether only jumps to chains of subctl come before a jump.
+func first(saved []savedRule, jump savedRule) bool {
+	for _, r := range saved {
+		switch {
+		case r == jump:
+			return true
+		case r.table == jump.table && r.chain == jump.chain && r.rule != "" && !anyOwner(r.target()):
+			return false
+		}
+	}
+	return false
+}
+
+func anyOwner(chain string) bool {
+	return slices.ContainsFunc(dataplane.Owners(), func(o dataplane.Owner) bool { return o.OwnsChain(chain) })
+}
+
+func comment(c dataplane.Chain) string {
+	return fmt.Sprintf(`-m comment --comment "%s%s:%d:%s"`, commentStart, c.Fingerprint(), len(c.Rules), c.Hook)
+}
+
+// parseComment takes the first rule of a chain apart.
+func parseComment(rule string) (fingerprint, count, hook string) {
+	text, ok := strings.CutPrefix(rule, "-m comment --comment ")
+	if !ok {
+		return "", "", ""
+	}
+	text, ok = strings.CutPrefix(strings.Trim(text, `"`), commentStart)
+	if f := strings.Split(text, ":"); ok && len(f) == 3 {
+		return f[0], f[1], f[2]
+	}
+	return "", "", ""
+}
+
+// matchedSets returns the sets that a rule matches on.
+func matchedSets(rule string) (out []string) {
+	f := strings.Fields(rule)
+	for i, word := range f {
+		if word == "--match-set" && i+1 < len(f) {
+			out = append(out, f[i+1])
+		}
+	}
+	return out
+}
+
+// put swaps the whole chain, and the jump to it, in one transaction.
+func (s chains) put(_, want dataplane.Object) error {
+	c := want.(dataplane.Chain)
+	saved, err := s.ipt.save()
+	if err != nil {
+		return fmt.Errorf("adding chain %s %s: %w", c.Table, c.Name, err)
+	}
+	var b strings.Builder
+	fmt.Fprintf(&b, "*%s\n:%s - [0:0]\n-A %[2]s %s\n", c.Table, c.Name, comment(c)) // makes or empties it
+	for _, r := range c.Rules {
+		fmt.Fprintf(&b, "-A %s %s\n", c.Name, r)
+	}
+	dropJumps(&b, saved, c)
+	if c.Hook != "" {
+		fmt.Fprintf(&b, "-I %s 1 -j %s\n", c.Hook, c.Name)
+	}
+	b.WriteString("COMMIT\n")
+	if err := s.ipt.restore(b.String()); err != nil {
+		return fmt.Errorf("adding chain %s %s: %w", c.Table, c.Name, err)
+	}
+	return nil
+}
+
+func (s chains) del(old dataplane.Object) error {
+	c := old.(dataplane.Chain)
+	saved, err := s.ipt.save()
+	if err != nil {
+		return fmt.Errorf("removing chain %s %s: %w", c.Table, c.Name, err)
+	}
+	if !slices.Contains(saved, savedRule{table: c.Table, chain: c.Name}) {
+		return nil
+	}
+	var b strings.Builder
+	fmt.Fprintf(&b, "*%s\n", c.Table)
+	dropJumps(&b, saved, c)
+	fmt.Fprintf(&b, "-F %s\n-X %[1]s\nCOMMIT\n", c.Name)
+	if err := s.ipt.restore(b.String()); err != nil {
+		return fmt.Errorf("removing chain %s %s: %w", c.Table, c.Name, err)
+	}
+	return nil
+}
+
+// dropJumps removes the jumps to a chain, whoever made them: each would keep the
+// chain from being removed, or lead to it twice.
+func dropJumps(b *strings.Builder, saved []savedRule, c dataplane.Chain) {
+	for _, j := range jumpsTo(saved, c.Table, c.Name) {
+		fmt.Fprintf(b, "-D %s %s\n", j.chain, j.rule)
+	}
+}

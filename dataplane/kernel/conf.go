@@ -1,0 +1,51 @@
+//go:build linux
+
+package kernel
+
+import (
+	"subctl/dataplane"
+
+	"golang.org/x/sys/unix"
+)
+
+// net.ipv4.conf.DEVICE is read and written by netlink rather than in /proc/sys,
+// which containers have mounted read-only: CAP_NET_ADMIN is then enough, and one
+// message reads it along with the device. In RTM_GETLINK's answer,
+// IFLA_AF_SPEC/AF_INET/IFLA_INET_CONF is an array of 32-bit numbers; to set some,
+// it is a list of attributes, each of them one number (inet_fill_link_af and
+// inet_set_link_af in the kernel's net/ipv4/devinet.c).
+const (
+	inetConf = 1 // IFLA_INET_CONF, linux/if_link.h
+
+	confForwarding = 1 // IPV4_DEVCONF_FORWARDING, linux/ip.h; the array starts with this one
+	confRPFilter   = 8 // IPV4_DEVCONF_RP_FILTER
+)
+
+// readConf finds the settings in the attributes of a device.
+func readConf(link []byte) (c dataplane.Conf) {
+	for t, spec := range attrs(link) {
+		if t != unix.IFLA_AF_SPEC {
+			continue
+		}
+		for family, inet := range attrs(spec) {
+			if family != unix.AF_INET {
+				continue
+			}
+			for t, conf := range attrs(inet) {
+				if at := func(i int) int { return int(u32(conf[4*(i-1):])) }; t == inetConf && len(conf) >= 4*confRPFilter {
+					c.Forwarding, c.RPFilter = at(confForwarding), at(confRPFilter)
+				}
+			}
+		}
+	}
+	return c
+}
+
+// putConf appends the settings to a message that sets a device.
+func putConf(b []byte, c dataplane.Conf) []byte {
+	conf := putU32(nil, confForwarding, uint32(c.Forwarding))
+	conf = putU32(conf, confRPFilter, uint32(c.RPFilter))
+	inet := putAttr(nil, inetConf|unix.NLA_F_NESTED, conf)
+	spec := putAttr(nil, unix.AF_INET|unix.NLA_F_NESTED, inet)
+	return putAttr(b, unix.IFLA_AF_SPEC|unix.NLA_F_NESTED, spec)
+}

@@ -1,0 +1,112 @@
+//go:build linux
+
+package kernel
+
+import (
+	"cmp"
+	"fmt"
+	"net/netip"
+	"slices"
+
+	"subctl/dataplane"
+
+	"github.com/vishvananda/netlink"
+	"golang.org/x/sys/unix"
+)
+
+// ReadFacts reads what plans start from, in the calling thread's network
+// namespace. A node without a default route has no Device, MTU and PrivateIP.
+func ReadFacts() (f dataplane.Facts, err error) {
+	h, err := netlink.NewHandle(unix.NETLINK_ROUTE)
+	if err != nil {
+		return f, fmt.Errorf("opening netlink socket: %w", err)
+	}
+	defer h.Close()
+	links, err := h.LinkList()
+	if err != nil {
+		return f, fmt.Errorf("listing devices: %w", err)
+	}
+	addrs, err := h.AddrList(nil, netlink.FAMILY_V4)
+	if err != nil {
+		return f, fmt.Errorf("listing addresses: %w", err)
+	}
+	byIndex := map[int]netlink.Link{}
+	for _, l := range links {
+		if l.Attrs().RawFlags&unix.IFF_LOOPBACK == 0 && !ours(l.Attrs().Name) {
+			byIndex[l.Attrs().Index] = l
+		}
+	}
+	for _, a := range addrs {
+		if l := byIndex[a.LinkIndex]; l != nil {
+			f.Addrs = append(f.Addrs, dataplane.HostAddr{Dev: l.Attrs().Name, Prefix: prefix(a)})
+		}
+	}
+	slices.SortFunc(f.Addrs, func(a, b dataplane.HostAddr) int {
+		return cmp.Or(cmp.Compare(a.Dev, b.Dev), a.Prefix.Compare(b.Prefix))
+	})
+
+	def, err := defaultRoute(h)
+	if err != nil || def == nil {
+		return f, err
+	}
+	if l := byIndex[def.LinkIndex]; l != nil {
+		f.Device, f.MTU = l.Attrs().Name, l.Attrs().MTU
+		f.PrivateIP = source(*def, addrs)
+	}
+	return f, nil
+}
+
+// ours reports whether a device is that of an agent of this node, whichever.
+func ours(device string) bool {
+	return slices.ContainsFunc(dataplane.Owners(), func(o dataplane.Owner) bool { return o.OwnsDevice(device) })
+}
+
+// defaultRoute returns the default route of the main table that the kernel
+// prefers, nil if there is none. Of several next hops, the first counts.
+func defaultRoute(h *netlink.Handle) (*netlink.Route, error) {
+	all, err := h.RouteListFiltered(netlink.FAMILY_V4, &netlink.Route{Table: unix.RT_TABLE_MAIN}, netlink.RT_FILTER_TABLE)
+	if err != nil {
+		return nil, fmt.Errorf("listing routes: %w", err)
+	}
+	var best *netlink.Route
+	for _, r := range all {
+		if r.Dst != nil {
+			if ones, _ := r.Dst.Mask.Size(); ones > 0 {
+				continue
+			}
+		}
+		if r.Type == unix.RTN_UNICAST && (best == nil || r.Priority < best.Priority) {
+			best = &r
+		}
+	}
+	if best != nil && best.LinkIndex == 0 && len(best.MultiPath) > 0 {
+		best.LinkIndex, best.Gw = best.MultiPath[0].LinkIndex, best.MultiPath[0].Gw
+	}
+	return best, nil
+}
+
+// source is the address that packets take which leave by a route: its own, else
+// the first one of the device in the network of its gateway, else the first of
+// the device (inet_select_addr in the kernel's net/ipv4/devinet.c).
+func source(r netlink.Route, addrs []netlink.Addr) (ip netip.Addr) {
+	if r.Src != nil {
+		return addr(r.Src)
+	}
+	for _, a := range addrs {
+		if a.LinkIndex != r.LinkIndex || a.Flags&unix.IFA_F_SECONDARY != 0 || a.Scope > unix.RT_SCOPE_UNIVERSE {
+			continue
+		}
+		if a.IPNet.Contains(r.Gw) {
+			return prefix(a).Addr()
+		}
+		if !ip.IsValid() {
+			ip = prefix(a).Addr()
+		}
+	}
+	return ip
+}
+
+func prefix(a netlink.Addr) netip.Prefix {
+	ones, _ := a.Mask.Size()
+	return netip.PrefixFrom(addr(a.IP), ones)
+}

@@ -1,0 +1,192 @@
+//go:build linux
+
+// Package kernel applies a dataplane.State to Linux. It is the only package that
+// speaks netlink or runs iptables.
+//
+// It holds no policy, and it remembers nothing that a look at the kernel would
+// not tell: what is ours is told by name, table, priority or ID range, so an
+// agent that starts anew adopts what it finds. Where several kernel objects share
+// the key of one of ours, or one has settings that a dataplane object cannot
+// express, it is reported with its settings blank: equal to no plan, and so put
+// right or removed by the next Sync.
+package kernel
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+
+	"subctl/dataplane"
+
+	"github.com/vishvananda/netlink"
+	"golang.org/x/sys/unix"
+)
+
+// store reads and writes the objects of one or two kinds.
+type store interface {
+	// list returns the objects we own.
+	list() ([]dataplane.Object, error)
+	// put creates want, or puts it in place of old (nil if there is none). It must
+	// not mind if the kernel differs from old by now.
+	put(old, want dataplane.Object) error
+	// del removes old. Gone already is fine.
+	del(old dataplane.Object) error
+}
+
+// Host is the kernel of one network namespace, as far as one owner goes.
+//
+// Its netlink sockets belong to the namespace in which New was called, whatever
+// thread uses them later. iptables is a program, and programs run in the
+// namespace of the thread that starts them: call Observe and Apply from a thread
+// in the same namespace (in tests: inside nstest's Do); from any other they
+// refuse to start it.
+type Host struct {
+	owner  dataplane.Owner
+	nl     *netlink.Handle
+	conn   conn
+	ipt    *iptables
+	stores []store // one of each, in order of kinds
+	byKind map[dataplane.Kind]store
+
+	mu      sync.Mutex
+	indexOf map[string]int // devices by name and by index, since the last Observe
+	nameOf  map[int]string
+}
+
+var _ dataplane.Target = (*Host)(nil)
+
+// New returns the kernel of the calling thread's network namespace, as far as
+// owner goes. It changes nothing.
+func New(owner dataplane.Owner) (*Host, error) {
+	c, err := dial()
+	if err != nil {
+		return nil, err
+	}
+	h, err := netlink.NewHandle(unix.NETLINK_ROUTE)
+	if err != nil {
+		c.close()
+		return nil, fmt.Errorf("opening netlink socket: %w", err)
+	}
+	ipt, err := newIPTables(c)
+	if err != nil {
+		c.close()
+		h.Close()
+		return nil, err
+	}
+	host := &Host{owner: owner, nl: h, conn: c, ipt: ipt}
+	host.forget()
+	nh := nexthops{host}
+	host.stores = []store{sets{host}, chains{host}, links{host}, addrs{host}, neighs{host}, nh, routes{host}, rules{host}}
+	host.byKind = map[dataplane.Kind]store{
+		dataplane.KindSet:     sets{host},
+		dataplane.KindChain:   chains{host},
+		dataplane.KindLink:    links{host},
+		dataplane.KindAddr:    addrs{host},
+		dataplane.KindNeigh:   neighs{host},
+		dataplane.KindNexthop: nh,
+		dataplane.KindGroup:   nh,
+		dataplane.KindRoute:   routes{host},
+		dataplane.KindRule:    rules{host},
+	}
+	return host, nil
+}
+
+// Close closes the netlink sockets. What is in the kernel stays.
+func (h *Host) Close() {
+	h.nl.Close()
+	h.conn.close()
+}
+
+// Observe implements dataplane.Target.
+func (h *Host) Observe(ctx context.Context) (dataplane.State, error) {
+	h.forget()
+	s := dataplane.State{}
+	var errs []error
+	for _, st := range h.stores {
+		if err := ctx.Err(); err != nil {
+			return nil, err
+		}
+		objs, err := st.list()
+		errs = append(errs, err, s.Add(objs...))
+	}
+	if err := errors.Join(errs...); err != nil {
+		return nil, err // half a picture would have Sync make what is there already
+	}
+	return s, nil
+}
+
+// Apply implements dataplane.Target.
+func (h *Host) Apply(ctx context.Context, op dataplane.Op) error {
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	if op.New != nil {
+		return h.byKind[op.New.Key().Kind].put(op.Old, op.New)
+	}
+	return h.byKind[op.Old.Key().Kind].del(op.Old)
+}
+
+// forget drops what is known of devices: anybody may have made them anew.
+func (h *Host) forget() {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.indexOf, h.nameOf = map[string]int{}, map[int]string{}
+}
+
+func (h *Host) learn(name string, index int) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.indexOf[name], h.nameOf[index] = index, name
+}
+
+func (h *Host) unlearn(name string) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	delete(h.nameOf, h.indexOf[name])
+	delete(h.indexOf, name)
+}
+
+// index returns the index of a device.
+func (h *Host) index(name string) (int, error) {
+	h.mu.Lock()
+	i, ok := h.indexOf[name]
+	h.mu.Unlock()
+	if ok {
+		return i, nil
+	}
+	l, err := h.getLink(name, 0)
+	if err != nil {
+		return 0, fmt.Errorf("finding device %s: %w", name, err)
+	}
+	return l.index, nil
+}
+
+// name returns the name of a device, or "" if there is none of that index.
+func (h *Host) name(index int) (string, error) {
+	h.mu.Lock()
+	n, ok := h.nameOf[index]
+	h.mu.Unlock()
+	if ok {
+		return n, nil
+	}
+	l, err := h.getLink("", index)
+	if err != nil {
+		return "", orGone(err)
+	}
+	return l.name, nil
+}
+
+// devices returns the owner's devices that exist, by name.
+func (h *Host) devices() (map[string]int, error) {
+	out := map[string]int{}
+	for _, name := range h.owner.Devices {
+		switch i, err := h.index(name); {
+		case err == nil:
+			out[name] = i
+		case !gone(err):
+			return nil, err
+		}
+	}
+	return out, nil
+}

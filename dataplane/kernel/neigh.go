@@ -1,0 +1,165 @@
+//go:build linux
+
+package kernel
+
+import (
+	"bytes"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"net"
+	"net/netip"
+
+	"subctl/dataplane"
+
+	"github.com/vishvananda/netlink"
+	"golang.org/x/sys/unix"
+)
+
+// neighs are the permanent entries of our devices in the ARP and forwarding
+// tables, whoever made them. What the kernel makes or learns by itself
+// (multicast, incomplete, stale) is not permanent, and nobody's plan.
+type neighs struct{ *Host }
+
+const sizeofNdmsg = 12 // struct ndmsg, linux/neighbour.h
+
+func (s neighs) list() (out []dataplane.Object, err error) {
+	devs, err := s.devices()
+	if err != nil {
+		return nil, err
+	}
+	for name, index := range devs {
+		fdb, err := s.entries(unix.AF_BRIDGE, index, ndmsg(unix.AF_BRIDGE, index, 0, 0))
+		if err != nil {
+			return nil, fmt.Errorf("listing fdb of %s: %w", name, err)
+		}
+		// Only here does the kernel want the index in an attribute (neigh_valid_dump_req).
+		arp, err := s.entries(unix.AF_INET, index, putU32(ndmsg(unix.AF_INET, 0, 0, 0), netlink.NDA_IFINDEX, uint32(index)))
+		if err != nil {
+			return nil, fmt.Errorf("listing neighbours of %s: %w", name, err)
+		}
+		seen := make(map[string]int, len(fdb))
+		for _, e := range fdb {
+			if i, twice := seen[string(e.mac)]; twice {
+				out[i] = dataplane.FDB{Dev: name, MAC: e.mac.String()} // a frame would go to both
+				continue
+			}
+			seen[string(e.mac)] = len(out)
+			f := dataplane.FDB{Dev: name, MAC: e.mac.String(), Dst: e.ip}
+			if e.odd {
+				f.Dst = netip.Addr{}
+			}
+			out = append(out, f)
+		}
+		for _, e := range arp {
+			out = append(out, dataplane.Neigh{Dev: name, IP: e.ip, MAC: e.mac.String()})
+		}
+	}
+	return out, nil
+}
+
+// entry is one permanent entry; odd if it has more to it than a plan can say.
+type entry struct {
+	ip  netip.Addr
+	mac net.HardwareAddr
+	odd bool
+}
+
+func (s neighs) entries(family uint8, index int, query []byte) (out []entry, err error) {
+	msgs, err := s.conn.dump(unix.NETLINK_ROUTE, unix.RTM_GETNEIGH, query)
+	if gone(err) {
+		return nil, nil // between two looks
+	}
+	if err != nil {
+		return nil, err
+	}
+	for _, m := range msgs {
+		state := binary.NativeEndian.Uint16(m[8:])
+		if m[0] != family || int(u32(m[4:])) != index || state&netlink.NUD_PERMANENT == 0 {
+			continue
+		}
+		var e entry
+		for t, v := range attrs(m[sizeofNdmsg:]) {
+			switch t {
+			case netlink.NDA_DST:
+				e.ip = addr(v)
+			case netlink.NDA_LLADDR:
+				e.mac = bytes.Clone(v)
+			case netlink.NDA_PORT, netlink.NDA_VNI, netlink.NDA_IFINDEX, netlink.NDA_NH_ID, netlink.NDA_SRC_VNI:
+				e.odd = e.odd || family == unix.AF_BRIDGE
+			}
+		}
+		out = append(out, e)
+	}
+	return out, nil
+}
+
+func (s neighs) put(_, want dataplane.Object) error {
+	switch w := want.(type) {
+	case dataplane.FDB:
+		return s.putFDB(w)
+	case dataplane.Neigh:
+		if err := s.do(unix.RTM_NEWNEIGH, replace, unix.AF_INET, w.Dev, w.MAC, w.IP); err != nil {
+			return fmt.Errorf("adding neighbour %v on %s: %w", w.IP, w.Dev, err)
+		}
+	}
+	return nil
+}
+
+// putFDB replaces what there is for a MAC. The kernel refuses to replace an entry
+// that may have several destinations, as that of the zero MAC (EOPNOTSUPP,
+// vxlan_fdb_update), or one that uses a next hop: those go first.
+func (s neighs) putFDB(f dataplane.FDB) error {
+	err := s.do(unix.RTM_NEWNEIGH, replace, unix.AF_BRIDGE, f.Dev, f.MAC, f.Dst)
+	if errors.Is(err, unix.EOPNOTSUPP) {
+		if err = s.del(f); err == nil {
+			err = s.do(unix.RTM_NEWNEIGH, create, unix.AF_BRIDGE, f.Dev, f.MAC, f.Dst)
+		}
+	}
+	if err != nil {
+		return fmt.Errorf("adding fdb entry %s to %v on %s: %w", f.MAC, f.Dst, f.Dev, err)
+	}
+	return nil
+}
+
+func (s neighs) del(old dataplane.Object) (err error) {
+	switch o := old.(type) {
+	case dataplane.FDB: // without a destination, all of that MAC
+		if err := orGone(s.do(unix.RTM_DELNEIGH, 0, unix.AF_BRIDGE, o.Dev, o.MAC, netip.Addr{})); err != nil {
+			return fmt.Errorf("removing fdb entry %s of %s: %w", o.MAC, o.Dev, err)
+		}
+	case dataplane.Neigh:
+		if err := orGone(s.do(unix.RTM_DELNEIGH, 0, unix.AF_INET, o.Dev, "", o.IP)); err != nil {
+			return fmt.Errorf("removing neighbour %v of %s: %w", o.IP, o.Dev, err)
+		}
+	}
+	return nil
+}
+
+func (s neighs) do(typ, flags int, family uint8, dev, mac string, ip netip.Addr) error {
+	i, err := s.index(dev)
+	if err != nil {
+		return err
+	}
+	self := uint8(0)
+	if family == unix.AF_BRIDGE {
+		self = netlink.NTF_SELF // the device's own table, not that of a bridge above it
+	}
+	b := ndmsg(family, i, netlink.NUD_PERMANENT, self)
+	if ip.IsValid() {
+		b = putAttr(b, netlink.NDA_DST, ip.AsSlice())
+	}
+	if mac != "" {
+		hw, err := net.ParseMAC(mac)
+		if err != nil {
+			return err
+		}
+		b = putAttr(b, netlink.NDA_LLADDR, hw)
+	}
+	return s.conn.route(typ, flags, b)
+}
+
+func ndmsg(family uint8, index int, state uint16, flags uint8) []byte {
+	b := binary.NativeEndian.AppendUint32([]byte{family, 0, 0, 0}, uint32(index))
+	return append(binary.NativeEndian.AppendUint16(b, state), flags, 0)
+}

@@ -1,0 +1,212 @@
+//go:build linux
+
+package kernel
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"subctl/dataplane"
+
+	"golang.org/x/sys/unix"
+)
+
+// nexthops are next hops and groups of them, which share their IDs. They are
+// spoken of by hand: netlink v1.3.1 knows neither.
+type nexthops struct{ *Host }
+
+// From linux/nexthop.h, where x/sys/unix has no name for them.
+const (
+	nhaFDB      = 11 // NHA_FDB
+	nhaResGroup = 12 // NHA_RES_GROUP
+
+	resBuckets         = 1 // NHA_RES_GROUP_BUCKETS, 16 bits
+	resIdleTimer       = 2 // NHA_RES_GROUP_IDLE_TIMER, in clock ticks
+	resUnbalancedTimer = 3 // NHA_RES_GROUP_UNBALANCED_TIMER, in clock ticks
+
+	typeResilient = 1 // NEXTHOP_GRP_TYPE_RES
+)
+
+// tick is the unit of timers that the kernel shows to programs: USER_HZ is 100 on
+// every architecture that Go knows (include/asm-generic/param.h).
+const tick = 10 * time.Millisecond
+
+func (s nexthops) list() (out []dataplane.Object, err error) {
+	msgs, err := s.conn.dump(unix.NETLINK_ROUTE, unix.RTM_GETNEXTHOP, nhmsg(unix.AF_UNSPEC, 0))
+	if errors.Is(err, unix.EOPNOTSUPP) {
+		return nil, nil // Linux before 5.3: none
+	}
+	if err != nil {
+		return nil, fmt.Errorf("listing next hops: %w", err)
+	}
+	for _, m := range msgs {
+		n := parseNexthop(m)
+		if !s.owner.IDs.Has(n.id) {
+			continue
+		}
+		if n.group {
+			out = append(out, n.asGroup())
+			continue
+		}
+		hop := dataplane.Nexthop{ID: n.id}
+		if !n.odd {
+			if hop.Dev, err = s.name(n.oif); err != nil {
+				return nil, fmt.Errorf("finding device of next hop %d: %w", n.id, err)
+			}
+			hop.Via = addr(n.via)
+		}
+		out = append(out, hop)
+	}
+	return out, nil
+}
+
+// hop is a next hop or group as the kernel tells it; odd if it has more to it
+// than a plan can say.
+type hop struct {
+	id        uint32
+	oif       int
+	via       []byte
+	group     bool
+	members   []dataplane.Member
+	resilient bool
+	buckets   int
+	idle      time.Duration
+	odd       bool
+}
+
+func parseNexthop(m []byte) (n hop) {
+	for t, v := range attrs(m[unix.SizeofNhmsg:]) {
+		switch t {
+		case unix.NHA_ID:
+			n.id = u32(v)
+		case unix.NHA_OIF:
+			n.oif = int(u32(v))
+		case unix.NHA_GATEWAY:
+			n.via = v
+		case unix.NHA_GROUP:
+			n.group = true
+			for e := range slices.Chunk(v, unix.SizeofNexthopGrp) {
+				// struct nexthop_grp: id, weight-1, and since Linux 6.12 its upper 8 bits.
+				n.members = append(n.members, dataplane.Member{ID: u32(e), Weight: (int(e[4]) | int(e[5])<<8) + 1})
+			}
+		case unix.NHA_GROUP_TYPE:
+			n.resilient = binary.NativeEndian.Uint16(v) == typeResilient
+		case nhaResGroup:
+			n.parseResilience(v)
+		case unix.NHA_BLACKHOLE, nhaFDB, unix.NHA_ENCAP:
+			n.odd = true
+		}
+	}
+	return n
+}
+
+func (n *hop) parseResilience(b []byte) {
+	for t, v := range attrs(b) {
+		switch t {
+		case resBuckets:
+			n.buckets = int(binary.NativeEndian.Uint16(v))
+		case resIdleTimer:
+			n.idle = time.Duration(u32(v)) * tick
+		case resUnbalancedTimer:
+			n.odd = n.odd || u32(v) != 0
+		}
+	}
+}
+
+func (n hop) asGroup() dataplane.Group {
+	if n.odd {
+		return dataplane.Group{ID: n.id}
+	}
+	slices.SortFunc(n.members, func(a, b dataplane.Member) int { return int(int64(a.ID) - int64(b.ID)) })
+	return dataplane.Group{ID: n.id, Members: n.members, Buckets: n.buckets, Idle: n.idle}
+}
+
+func (s nexthops) put(_, want dataplane.Object) error {
+	var b []byte
+	var id uint32
+	switch w := want.(type) {
+	case dataplane.Nexthop:
+		i, err := s.index(w.Dev)
+		if err != nil {
+			return fmt.Errorf("adding next hop %d: %w", w.ID, err)
+		}
+		id = w.ID
+		b = putU32(nhmsg(family(w.Via), s.owner.Protocol), unix.NHA_ID, id)
+		b = putU32(b, unix.NHA_OIF, uint32(i))
+		b = putAttr(b, unix.NHA_GATEWAY, w.Via.AsSlice())
+	case dataplane.Group:
+		if w.Idle%tick != 0 {
+			return fmt.Errorf("adding group %d: idle time %v is no multiple of %v", w.ID, w.Idle, tick)
+		}
+		id = w.ID
+		b = s.group(w)
+	}
+	err := s.conn.route(unix.RTM_NEWNEXTHOP, replace, b)
+	if errors.Is(err, unix.EINVAL) && s.otherType(id, want) {
+		// The kernel replaces like by like only: neither a group by a next hop, nor
+		// one type of group by another, nor a resilient group by one of another
+		// number of buckets. The routes that used it are looked after by the next pass.
+		if err = s.delID(id); err == nil {
+			err = s.conn.route(unix.RTM_NEWNEXTHOP, replace, b)
+		}
+	}
+	if err != nil {
+		return fmt.Errorf("adding next hop or group %d: %w", id, err)
+	}
+	return nil
+}
+
+// group is the message that makes g.
+func (s nexthops) group(g dataplane.Group) []byte {
+	var ms []byte
+	for _, m := range g.Members {
+		ms = binary.NativeEndian.AppendUint32(ms, m.ID)
+		ms = append(ms, byte(m.Weight-1), byte((m.Weight-1)>>8), 0, 0)
+	}
+	b := putU32(nhmsg(unix.AF_UNSPEC, s.owner.Protocol), unix.NHA_ID, g.ID)
+	b = putAttr(b, unix.NHA_GROUP, ms)
+	if g.Buckets > 0 {
+		b = putAttr(b, unix.NHA_GROUP_TYPE, binary.NativeEndian.AppendUint16(nil, typeResilient))
+		res := putAttr(nil, resBuckets, binary.NativeEndian.AppendUint16(nil, uint16(g.Buckets)))
+		res = putU32(res, resIdleTimer, uint32(g.Idle/tick))
+		res = putU32(res, resUnbalancedTimer, 0)
+		b = putAttr(b, nhaResGroup|unix.NLA_F_NESTED, res)
+	}
+	return b
+}
+
+// otherType reports whether what the kernel has under id cannot become want.
+func (s nexthops) otherType(id uint32, want dataplane.Object) bool {
+	msgs, err := s.conn.request(unix.NETLINK_ROUTE, unix.RTM_GETNEXTHOP, 0, putU32(nhmsg(unix.AF_UNSPEC, 0), unix.NHA_ID, id))
+	if err != nil || len(msgs) != 1 {
+		return false
+	}
+	n := parseNexthop(msgs[0])
+	g, isGroup := want.(dataplane.Group)
+	return n.odd || n.group != isGroup || n.resilient != (g.Buckets > 0) || n.buckets != g.Buckets
+}
+
+func (s nexthops) del(old dataplane.Object) error {
+	switch o := old.(type) {
+	case dataplane.Nexthop:
+		return s.delID(o.ID)
+	case dataplane.Group:
+		return s.delID(o.ID)
+	}
+	return nil
+}
+
+func (s nexthops) delID(id uint32) error {
+	err := s.conn.route(unix.RTM_DELNEXTHOP, 0, putU32(nhmsg(unix.AF_UNSPEC, 0), unix.NHA_ID, id))
+	if err := orGone(err); err != nil {
+		return fmt.Errorf("removing next hop or group %d: %w", id, err)
+	}
+	return nil
+}
+
+func nhmsg(family, protocol uint8) []byte {
+	return []byte{family, 0, protocol, 0, 0, 0, 0, 0} // family, scope, protocol, reserved, flags
+}

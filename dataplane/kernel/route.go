@@ -1,0 +1,161 @@
+//go:build linux
+
+package kernel
+
+import (
+	"errors"
+	"fmt"
+	"net/netip"
+	"slices"
+
+	"subctl/dataplane"
+
+	"github.com/vishvananda/netlink/nl"
+	"golang.org/x/sys/unix"
+)
+
+// routes are the IPv4 routes in the owner's tables that carry the owner's
+// protocol number. A route of another protocol in such a table is somebody
+// else's: it is neither seen nor removed, and if it holds a destination that we
+// want too, put says so instead of taking it over.
+type routes struct{ *Host }
+
+const rtaNHID = 30 // RTA_NH_ID, linux/rtnetlink.h
+
+func (s routes) list() ([]dataplane.Object, error) {
+	byKey := map[dataplane.Key]dataplane.Object{}
+	for table := s.owner.Tables.Min; table <= s.owner.Tables.Max; table++ {
+		err := s.each(table, func(m []byte, r dataplane.Route) {
+			k := r.Key()
+			if _, twice := byKey[k]; twice {
+				r.Group = 0
+			}
+			byKey[k] = r
+		})
+		if err != nil {
+			return nil, err
+		}
+	}
+	out := make([]dataplane.Object, 0, len(byKey))
+	for _, r := range byKey {
+		out = append(out, r)
+	}
+	return out, nil
+}
+
+// each calls f for each route of ours in a table. A route that is more than a
+// plan can say (a metric, a device instead of a group) has group 0.
+func (s routes) each(table uint32, f func(msg []byte, r dataplane.Route)) error {
+	q := rtmsg(unix.AF_INET)
+	q.Protocol = s.owner.Protocol
+	msgs, err := s.conn.dump(unix.NETLINK_ROUTE, unix.RTM_GETROUTE, putU32(q.Serialize(), unix.RTA_TABLE, table))
+	if gone(err) {
+		return nil // a table without routes does not exist
+	}
+	if err != nil {
+		return fmt.Errorf("listing routes of table %d: %w", table, err)
+	}
+	for _, m := range msgs {
+		msg := nl.DeserializeRtMsg(m)
+		r := dataplane.Route{Table: int(msg.Table)}
+		dst, odd := netip.IPv4Unspecified(), msg.Type != unix.RTN_UNICAST || msg.Tos != 0
+		for t, v := range attrs(m[msg.Len():]) {
+			switch t {
+			case unix.RTA_TABLE:
+				r.Table = int(u32(v))
+			case unix.RTA_DST:
+				dst = addr(v)
+			case unix.RTA_PREFSRC:
+				r.Src = addr(v)
+			case unix.RTA_PRIORITY:
+				odd = true
+			case rtaNHID:
+				r.Group = u32(v)
+			}
+		}
+		if uint32(r.Table) != table || msg.Protocol != s.owner.Protocol || msg.Flags&unix.RTM_F_CLONED != 0 {
+			continue // a kernel that does not filter
+		}
+		if odd {
+			r.Group = 0
+		}
+		r.Dst = netip.PrefixFrom(dst, int(msg.Dst_len))
+		f(m, r)
+	}
+	return nil
+}
+
+func (s routes) put(old, want dataplane.Object) error {
+	r := want.(dataplane.Route)
+	flags := create
+	if o, ok := old.(dataplane.Route); ok && o.Group != 0 {
+		flags = replace
+	} else if ok {
+		if err := s.clear(o); err != nil {
+			return err
+		}
+	}
+	err := s.conn.route(unix.RTM_NEWROUTE, flags, s.message(r))
+	if errors.Is(err, unix.EEXIST) {
+		err = fmt.Errorf("somebody else's route is in the way: %w", err)
+	}
+	if err != nil {
+		return fmt.Errorf("adding route %v table %d: %w", r.Dst, r.Table, err)
+	}
+	return nil
+}
+
+func (s routes) del(old dataplane.Object) error {
+	r := old.(dataplane.Route)
+	if r.Group == 0 {
+		return s.clear(r)
+	}
+	// The kernel does not look for a route whose group is gone: leave the group out.
+	if err := orGone(s.conn.route(unix.RTM_DELROUTE, 0, identity(s.message(r)))); err != nil {
+		return fmt.Errorf("removing route %v table %d: %w", r.Dst, r.Table, err)
+	}
+	return nil
+}
+
+// clear removes all routes of ours to one destination, whatever their settings.
+func (s routes) clear(r dataplane.Route) error {
+	var errs []error
+	err := s.each(uint32(r.Table), func(m []byte, have dataplane.Route) {
+		if have.Dst == r.Dst {
+			errs = append(errs, orGone(s.conn.route(unix.RTM_DELROUTE, 0, identity(m))))
+		}
+	})
+	if err := errors.Join(append(errs, err)...); err != nil {
+		return fmt.Errorf("removing routes %v table %d: %w", r.Dst, r.Table, err)
+	}
+	return nil
+}
+
+// identity is what tells a route from all others: its message without the next
+// hops, of which the kernel tells more than it takes back.
+func identity(m []byte) []byte {
+	b := slices.Clone(m[:unix.SizeofRtMsg])
+	for t, v := range attrs(m[unix.SizeofRtMsg:]) {
+		switch t {
+		case unix.RTA_TABLE, unix.RTA_DST, unix.RTA_PRIORITY:
+			b = putAttr(b, t, v)
+		}
+	}
+	return b
+}
+
+func (s routes) message(r dataplane.Route) []byte {
+	msg := rtmsg(family(r.Dst.Addr()))
+	msg.Dst_len, msg.Protocol, msg.Type = uint8(r.Dst.Bits()), s.owner.Protocol, unix.RTN_UNICAST
+	b := putU32(msg.Serialize(), unix.RTA_TABLE, uint32(r.Table)) // the header has room for 8 bits
+	b = putAttr(b, unix.RTA_DST, r.Dst.Addr().AsSlice())
+	b = putU32(b, rtaNHID, r.Group)
+	if r.Src.IsValid() {
+		b = putAttr(b, unix.RTA_PREFSRC, r.Src.AsSlice())
+	}
+	return b
+}
+
+func rtmsg(family uint8) *nl.RtMsg {
+	return &nl.RtMsg{RtMsg: unix.RtMsg{Family: family}}
+}

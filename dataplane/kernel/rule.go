@@ -1,0 +1,126 @@
+//go:build linux
+
+package kernel
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+
+	"subctl/dataplane"
+
+	"github.com/vishvananda/netlink/nl"
+	"golang.org/x/sys/unix"
+)
+
+// rules are the IPv4 policy rules whose priority and table are both the owner's.
+type rules struct{ *Host }
+
+// rule is a rule as the kernel tells it; odd if it has more to it than a plan
+// can say.
+type rule struct {
+	dataplane.Rule
+	odd bool
+	msg []byte
+}
+
+// each returns the rules of ours.
+func (s rules) all() (out []rule, err error) {
+	msgs, err := s.conn.dump(unix.NETLINK_ROUTE, unix.RTM_GETRULE, rtmsg(unix.AF_INET).Serialize())
+	if err != nil {
+		return nil, fmt.Errorf("listing rules: %w", err)
+	}
+	for _, m := range msgs {
+		msg := nl.DeserializeRtMsg(m) // struct fib_rule_hdr has the same layout; its action is Type
+		r := rule{msg: m}
+		r.Table = int(msg.Table)
+		r.odd = msg.Type != nl.FR_ACT_TO_TBL || msg.Flags&invert != 0 || msg.Src_len != 0 || msg.Dst_len != 0 || msg.Tos != 0
+		for t, v := range attrs(m[msg.Len():]) {
+			switch t {
+			case nl.FRA_PRIORITY:
+				r.Priority = int(u32(v))
+			case nl.FRA_TABLE:
+				r.Table = int(u32(v))
+			case nl.FRA_IIFNAME:
+				r.IIF = text(v)
+			case nl.FRA_SUPPRESS_PREFIXLEN, nl.FRA_SUPPRESS_IFGROUP:
+				r.odd = r.odd || int32(u32(v)) != -1 // -1 is "off"
+			case nl.FRA_PROTOCOL, nl.FRA_PAD:
+			default:
+				r.odd = true
+			}
+		}
+		if s.owner.Priorities.Has(uint32(r.Priority)) && s.owner.Tables.Has(uint32(r.Table)) {
+			out = append(out, r)
+		}
+	}
+	return out, nil
+}
+
+const invert = 2 // FIB_RULE_INVERT, linux/fib_rules.h
+
+func (s rules) list() (out []dataplane.Object, err error) {
+	all, err := s.all()
+	if err != nil {
+		return nil, err
+	}
+	at := map[dataplane.Key]int{}
+	for _, r := range all {
+		i, twice := at[r.Key()]
+		if r.odd || twice {
+			r.Table = 0
+		}
+		if twice {
+			out[i] = r.Rule
+			continue
+		}
+		at[r.Key()] = len(out)
+		out = append(out, r.Rule)
+	}
+	return out, nil
+}
+
+// put adds the rule before it removes what it stands in for, so that no packet
+// goes astray meanwhile.
+func (s rules) put(old, want dataplane.Object) error {
+	w := want.(dataplane.Rule)
+	b := rtmsg(unix.AF_INET)
+	b.Type = nl.FR_ACT_TO_TBL
+	m := putU32(b.Serialize(), nl.FRA_PRIORITY, uint32(w.Priority))
+	m = putU32(m, nl.FRA_TABLE, uint32(w.Table))
+	m = putAttr(m, nl.FRA_PROTOCOL, []byte{s.owner.Protocol})
+	if w.IIF != "" {
+		m = putString(m, nl.FRA_IIFNAME, w.IIF)
+	}
+	// EEXIST: what is there is exactly what is wanted.
+	if err := s.conn.route(unix.RTM_NEWRULE, create, m); err != nil && !errors.Is(err, unix.EEXIST) {
+		return fmt.Errorf("adding rule %d to table %d: %w", w.Priority, w.Table, err)
+	}
+	if old == nil {
+		return nil
+	}
+	return s.keepOne(w.Key(), &w)
+}
+
+func (s rules) del(old dataplane.Object) error { return s.keepOne(old.Key(), nil) }
+
+// keepOne removes all rules of ours that have a key, but one that is keep.
+func (s rules) keepOne(key dataplane.Key, keep *dataplane.Rule) error {
+	all, err := s.all()
+	if err != nil {
+		return err
+	}
+	all = slices.DeleteFunc(all, func(r rule) bool { return r.Key() != key })
+	if keep != nil {
+		if i := slices.IndexFunc(all, func(r rule) bool { return !r.odd && r.Rule == *keep }); i >= 0 {
+			all = slices.Delete(all, i, i+1)
+		}
+	}
+	var errs []error
+	for _, r := range all { // sent back as they came, for the kernel removes what matches in all points
+		if err := orGone(s.conn.route(unix.RTM_DELRULE, 0, r.msg)); err != nil {
+			errs = append(errs, fmt.Errorf("removing rule %d to table %d: %w", r.Priority, r.Table, err))
+		}
+	}
+	return errors.Join(errs...)
+}

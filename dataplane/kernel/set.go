@@ -1,0 +1,236 @@
+//go:build linux
+
+package kernel
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"net/netip"
+	"slices"
+
+	"subctl/dataplane"
+
+	"github.com/vishvananda/netlink/nl"
+	"golang.org/x/sys/unix"
+)
+
+// sets are ipsets. They are spoken of with the netlink library's constants but
+// not its functions: those list all sets with all members (other people's have
+// hundreds of thousands), log what they do not know, and send one message for
+// each member.
+type sets struct{ *Host }
+
+const (
+	setType = "hash:net"
+	// setMax is the most members a set may have. The kernel's own limit of 65,536
+	// is less than 1,000 clusters may bring along; memory is taken as it is needed.
+	setMax = 1 << 20
+	// setBatch is how many members go into one message: 24 bytes each, and the
+	// kernel holds its lock for the whole message.
+	setBatch = 1000
+)
+
+func (s sets) list() (out []dataplane.Object, err error) {
+	names, err := s.names()
+	if err != nil {
+		return nil, err
+	}
+	for _, name := range names {
+		set, err := s.read(name)
+		if gone(err) {
+			continue // between two looks
+		}
+		if err != nil {
+			return nil, fmt.Errorf("listing set %s: %w", name, err)
+		}
+		out = append(out, set)
+	}
+	return out, nil
+}
+
+// names returns the names of our sets.
+func (s sets) names() (out []string, err error) {
+	q := putAttr(setmsg(""), nl.IPSET_ATTR_FLAGS|unix.NLA_F_NET_BYTEORDER, binary.BigEndian.AppendUint32(nil, listNames))
+	msgs, err := s.send(nl.IPSET_CMD_LIST, q)
+	if err != nil {
+		return nil, fmt.Errorf("listing sets: %w", err)
+	}
+	for _, m := range msgs {
+		for t, v := range attrs(m[nl.SizeofNfgenmsg:]) {
+			if t == nl.IPSET_ATTR_SETNAME && s.owner.OwnsChain(text(v)) {
+				out = append(out, text(v))
+			}
+		}
+	}
+	return out, nil
+}
+
+// From linux/netfilter/ipset/ip_set.h.
+const (
+	listNames  = 1 << 1 // IPSET_FLAG_LIST_SETNAME
+	listHeader = 1 << 2 // IPSET_FLAG_LIST_HEADER
+)
+
+// read returns a set with its members, sorted. A set of another type has one
+// member that no plan has: the zero Prefix.
+func (s sets) read(name string) (dataplane.Set, error) {
+	set := dataplane.Set{Name: name}
+	msgs, err := s.send(nl.IPSET_CMD_LIST, setmsg(name)) // a big set comes in several messages
+	if err != nil {
+		return set, err
+	}
+	for _, m := range msgs {
+		for t, v := range attrs(m[nl.SizeofNfgenmsg:]) {
+			switch t {
+			case nl.IPSET_ATTR_TYPENAME:
+				if text(v) != setType {
+					set.Members = []netip.Prefix{{}}
+					return set, nil
+				}
+			case nl.IPSET_ATTR_ADT:
+				for _, entry := range attrs(v) {
+					set.Members = append(set.Members, member(entry))
+				}
+			}
+		}
+	}
+	slices.SortFunc(set.Members, netip.Prefix.Compare)
+	return set, nil
+}
+
+// member reads one entry. One that is more than an address (nomatch, or about to expire) is the zero
+// Prefix.
+func member(entry []byte) netip.Prefix {
+	var ip netip.Addr
+	bits := -1
+	for t, v := range attrs(entry) {
+		switch t {
+		case nl.IPSET_ATTR_IP:
+			for _, a := range attrs(v) {
+				ip = addr(a)
+			}
+		case nl.IPSET_ATTR_CIDR:
+			bits = int(v[0])
+		case nl.IPSET_ATTR_CADT_FLAGS, nl.IPSET_ATTR_TIMEOUT:
+			return netip.Prefix{}
+		}
+	}
+	if bits < 0 {
+		bits = ip.BitLen()
+	}
+	return netip.PrefixFrom(ip, bits)
+}
+
+// put changes members one by one: whoever is in both stays in all along, so a
+// rule that matches on the set never misses it.
+func (s sets) put(old, want dataplane.Object) error {
+	w := want.(dataplane.Set)
+	var had []netip.Prefix
+	if o, ok := old.(dataplane.Set); ok {
+		had = o.Members
+	}
+	if slices.Contains(had, netip.Prefix{}) { // another type, or settings we have no words for
+		if err := s.del(old); err != nil {
+			return err
+		}
+		had = nil
+	}
+	fam := uint8(unix.AF_INET)
+	if len(w.Members) > 0 {
+		fam = family(w.Members[0].Addr())
+	}
+	if err := s.make(w.Name, fam); err != nil {
+		return fmt.Errorf("adding set %s: %w", w.Name, err)
+	}
+	if err := s.change(nl.IPSET_CMD_ADD, w.Name, without(w.Members, had)); err != nil {
+		return fmt.Errorf("adding members to set %s: %w", w.Name, err)
+	}
+	if err := s.change(nl.IPSET_CMD_DEL, w.Name, without(had, w.Members)); err != nil {
+		return fmt.Errorf("removing members of set %s: %w", w.Name, err)
+	}
+	return nil
+}
+
+// make makes an empty set, if there is none of this name and type.
+func (s sets) make(name string, family uint8) error {
+	b := putString(setmsg(name), nl.IPSET_ATTR_TYPENAME, setType)
+	b = putAttr(b, nl.IPSET_ATTR_REVISION, []byte{0})
+	b = putAttr(b, nl.IPSET_ATTR_FAMILY, []byte{family})
+	limit := putAttr(nil, nl.IPSET_ATTR_MAXELEM|unix.NLA_F_NET_BYTEORDER, binary.BigEndian.AppendUint32(nil, setMax))
+	_, err := s.send(nl.IPSET_CMD_CREATE, putAttr(b, nl.IPSET_ATTR_DATA|unix.NLA_F_NESTED, limit))
+	if errors.Is(err, unix.EEXIST) {
+		return nil // with other limits than ours: it serves as well
+	}
+	return err
+}
+
+// change adds or removes members. Those that are there, or gone, already are fine.
+func (s sets) change(cmd int, name string, members []netip.Prefix) error {
+	for batch := range slices.Chunk(members, setBatch) {
+		var entries []byte
+		for i, m := range batch {
+			// ip_set_core.c: IPADDR_IPV4 is 1, IPADDR_IPV6 is 2.
+			kind := uint16(nl.IPSET_ATTR_IPADDR_IPV4)
+			if !m.Addr().Is4() {
+				kind = nl.IPSET_ATTR_IPADDR_IPV6
+			}
+			ip := putAttr(nil, kind|unix.NLA_F_NET_BYTEORDER, m.Addr().AsSlice())
+			e := putAttr(nil, nl.IPSET_ATTR_IP|unix.NLA_F_NESTED, ip)
+			e = putAttr(e, nl.IPSET_ATTR_CIDR, []byte{byte(m.Bits())})
+			// Of several entries each must have a number, by which the kernel names the bad one.
+			e = putAttr(e, nl.IPSET_ATTR_LINENO|unix.NLA_F_NET_BYTEORDER, binary.BigEndian.AppendUint32(nil, uint32(i+1)))
+			entries = putAttr(entries, nl.IPSET_ATTR_DATA|unix.NLA_F_NESTED, e)
+		}
+		b := putAttr(setmsg(name), nl.IPSET_ATTR_LINENO|unix.NLA_F_NET_BYTEORDER, make([]byte, 4))
+		if _, err := s.send(cmd, putAttr(b, nl.IPSET_ATTR_ADT|unix.NLA_F_NESTED, entries)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (s sets) del(old dataplane.Object) error {
+	name := old.(dataplane.Set).Name
+	if _, err := s.send(nl.IPSET_CMD_DESTROY, setmsg(name)); err != nil && !gone(err) {
+		return fmt.Errorf("removing set %s: %w", name, err)
+	}
+	return nil
+}
+
+// send sends a message without NLM_F_EXCL, so that to add what is there, or
+// remove what is not, is no error.
+func (s sets) send(cmd int, b []byte) ([][]byte, error) {
+	flags := nl.GetIpsetFlags(cmd) &^ unix.NLM_F_EXCL
+	msgs, err := s.conn.request(unix.NETLINK_NETFILTER, unix.NFNL_SUBSYS_IPSET<<8|cmd, flags, b)
+	var errno unix.Errno
+	switch {
+	case !errors.As(err, &errno) || errno < nl.IPSET_ERR_PRIVATE:
+		return msgs, err
+	case errno == nl.IPSET_ERR_TYPE_SPECIFIC: // IPSET_ERR_HASH_FULL, linux/netfilter/ipset/ip_set_hash.h
+		return nil, fmt.Errorf("ipset: set is full, at %d members", setMax)
+	}
+	return nil, fmt.Errorf("ipset: %w", nl.IPSetError(errno))
+}
+
+// setmsg starts a message on a set, or on all of them.
+func setmsg(name string) []byte {
+	b := putAttr(nfgenmsg(unix.AF_INET), nl.IPSET_ATTR_PROTOCOL, []byte{nl.IPSET_PROTOCOL})
+	if name != "" {
+		b = putString(b, nl.IPSET_ATTR_SETNAME, name)
+	}
+	return b
+}
+
+// nfgenmsg is the header of all messages of NETLINK_NETFILTER.
+func nfgenmsg(family uint8) []byte { return []byte{family, unix.NFNETLINK_V0, 0, 0} }
+
+// without returns the members of a that are not in b; both are sorted.
+func without(a, b []netip.Prefix) (out []netip.Prefix) {
+	for _, m := range a {
+		if _, found := slices.BinarySearchFunc(b, m, netip.Prefix.Compare); !found {
+			out = append(out, m)
+		}
+	}
+	return out
+}
