@@ -3,37 +3,218 @@ package broker
 import (
 	"context"
 	"errors"
+	"fmt"
+	"strings"
+	"time"
 
+	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	submarinerv1 "subctl/api/submariner/v1"
+	"subctl/internal/kube"
 )
 
 // Credentials are what a member talks to the broker with.
 type Credentials struct {
 	Token Secret
-	CA    []byte // PEM
+	// CA is the certificate authority of the broker's own certificate, in PEM. That
+	// of the join file holds it too, and may hold another for the broker's URL.
+	CA []byte
 }
+
+// memberTimeout bounds the wait for the broker's controllers, which take well
+// under a second unless they are down.
+const memberTimeout = 30 * time.Second
 
 // AddMember claims clusterID on the broker whose base namespace is ns for the
 // cluster with the given UID (that of its kube-system namespace) and returns the
 // member's credentials. It may be repeated by the same cluster; a claim of an ID
 // that another cluster holds is a *TakenError.
+//
+// The claim is the creation of the member's service account, of which the API
+// server lets only one succeed. The account owns everything else the member has
+// there, so that whoever deletes it deletes all.
 func AddMember(ctx context.Context, c client.Client, ns, clusterID, clusterUID string) (*Credentials, error) {
-	return nil, errors.ErrUnsupported
+	if err := CheckClusterID(clusterID); err != nil {
+		return nil, err
+	}
+	if clusterUID == "" {
+		return nil, errors.New("adding a member: the cluster's UID is empty")
+	}
+	ctx, cancel := context.WithTimeoutCause(ctx, memberTimeout, fmt.Errorf("the broker's controllers did nothing for %s", memberTimeout))
+	defer cancel()
+	sa, err := claim(ctx, c, ns, clusterID, clusterUID)
+	if err != nil {
+		return nil, err
+	}
+	for _, obj := range memberObjects(sa, clusterID) {
+		if err := createOwned(ctx, c, obj, sa.UID); err != nil {
+			return nil, err
+		}
+	}
+	return waitForToken(ctx, c, ns, clusterID)
 }
+
+// claim creates the member's service account, or finds it claimed by the same
+// cluster.
+func claim(ctx context.Context, c client.Client, ns, clusterID, clusterUID string) (*corev1.ServiceAccount, error) {
+	sa := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{
+		Name: MemberName(clusterID), Namespace: ns,
+		Annotations: map[string]string{ClusterUIDAnnotation: clusterUID},
+	}}
+	err := c.Create(ctx, sa, client.FieldOwner(kube.FieldOwner))
+	if err == nil {
+		return sa, nil
+	}
+	if !apierrors.IsAlreadyExists(err) {
+		return nil, fmt.Errorf("claiming cluster ID %q on the broker: %w", clusterID, err)
+	}
+	if err := c.Get(ctx, client.ObjectKeyFromObject(sa), sa); err != nil {
+		return nil, fmt.Errorf("looking who has cluster ID %q on the broker: %w", clusterID, err)
+	}
+	if sa.Annotations[ClusterUIDAnnotation] != clusterUID {
+		return nil, &TakenError{ClusterID: clusterID, Namespace: ns, Since: sa.CreationTimestamp.Time}
+	}
+	return sa, nil
+}
+
+// memberObjects returns what a member has in the base namespace besides its
+// service account.
+func memberObjects(sa *corev1.ServiceAccount, clusterID string) []client.Object {
+	owner := []metav1.OwnerReference{{APIVersion: "v1", Kind: "ServiceAccount", Name: sa.Name, UID: sa.UID}}
+	meta := func(name string) metav1.ObjectMeta {
+		return metav1.ObjectMeta{Name: name, Namespace: sa.Namespace, OwnerReferences: owner}
+	}
+	bind := func(name, role string) client.Object {
+		return &rbacv1.RoleBinding{
+			ObjectMeta: meta(name),
+			RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role", Name: role},
+			Subjects:   []rbacv1.Subject{{Kind: rbacv1.ServiceAccountKind, Name: sa.Name, Namespace: sa.Namespace}},
+		}
+	}
+	role := selfRole(sa.Namespace, clusterID)
+	role.OwnerReferences = owner
+	token := &corev1.Secret{ObjectMeta: meta(memberTokenName(clusterID)), Type: corev1.SecretTypeServiceAccountToken}
+	token.Annotations = map[string]string{corev1.ServiceAccountNameKey: sa.Name, "kubernetes.io/created-by": "subctl"}
+	return []client.Object{role, bind(role.Name, role.Name), bind(memberBindingName(clusterID), MemberRoleName), token}
+}
+
+// createOwned creates obj unless it exists. One that an earlier service account
+// of the same name has left is about to be collected; it waits for that.
+func createOwned(ctx context.Context, c client.Client, obj client.Object, owner types.UID) error {
+	there := obj.DeepCopyObject().(client.Object)
+	for {
+		err := c.Create(ctx, obj, client.FieldOwner(kube.FieldOwner))
+		if err == nil {
+			return nil
+		}
+		if apierrors.IsAlreadyExists(err) {
+			err = c.Get(ctx, client.ObjectKeyFromObject(obj), there)
+		}
+		switch {
+		case apierrors.IsNotFound(err):
+		case err != nil:
+			return fmt.Errorf("creating %s on the broker: %w", obj.GetName(), err)
+		case ownedBy(there, owner):
+			return nil
+		}
+		if err := sleep(ctx, 100*time.Millisecond); err != nil {
+			return fmt.Errorf("waiting for the broker to remove %s, left by an earlier member: %w", obj.GetName(), err)
+		}
+	}
+}
+
+func ownedBy(obj client.Object, owner types.UID) bool {
+	for _, o := range obj.GetOwnerReferences() {
+		if o.UID == owner {
+			return true
+		}
+	}
+	return false
+}
+
+// waitForToken returns the member's credentials when the token controller has
+// made them.
+func waitForToken(ctx context.Context, c client.Client, ns, clusterID string) (*Credentials, error) {
+	secret := &corev1.Secret{}
+	for {
+		err := c.Get(ctx, client.ObjectKey{Namespace: ns, Name: memberTokenName(clusterID)}, secret)
+		if err != nil {
+			return nil, fmt.Errorf("reading the token of cluster %s on the broker: %w", clusterID, err)
+		}
+		token, ca := secret.Data[corev1.ServiceAccountTokenKey], secret.Data[corev1.ServiceAccountRootCAKey]
+		if len(token) > 0 && len(ca) > 0 {
+			return &Credentials{Token: token, CA: ca}, nil
+		}
+		if err := sleep(ctx, 20*time.Millisecond); err != nil {
+			return nil, fmt.Errorf("waiting for the token of cluster %s on the broker: %w", clusterID, err)
+		}
+	}
+}
+
+func sleep(ctx context.Context, d time.Duration) error {
+	select {
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	case <-time.After(d):
+		return nil
+	}
+}
+
+// ErrNotMember says that the broker does not accept a cluster's credentials: the
+// cluster was removed there, or the broker was.
+var ErrNotMember = errors.New("the broker does not know this cluster any more")
 
 // RemoveMember deletes everything of clusterID from the broker, the member's
 // identity last. namespaces are those of the clustersets it is in, the base
-// namespace first. c may be the member itself.
+// namespace first. c may be the member itself. What is gone already is fine.
 func RemoveMember(ctx context.Context, c client.Client, namespaces []string, clusterID string) error {
-	return errors.ErrUnsupported
+	if err := CheckClusterID(clusterID); err != nil {
+		return err
+	}
+	var objects []error
+	for _, ns := range namespaces {
+		err := c.DeleteAllOf(ctx, &submarinerv1.Endpoint{}, client.InNamespace(ns),
+			client.MatchingLabels{submarinerv1.ClusterIDLabel: clusterID})
+		if apierrors.IsUnauthorized(err) {
+			return ErrNotMember
+		}
+		objects = append(objects, client.IgnoreNotFound(err),
+			client.IgnoreNotFound(c.Delete(ctx, &submarinerv1.Cluster{ObjectMeta: metav1.ObjectMeta{Name: clusterID, Namespace: ns}})))
+	}
+	if err := errors.Join(objects...); err != nil {
+		return fmt.Errorf("removing cluster %s from the broker: %w", clusterID, err)
+	}
+	if len(namespaces) == 0 {
+		return nil
+	}
+	sa := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: MemberName(clusterID), Namespace: namespaces[0]}}
+	if err := client.IgnoreNotFound(c.Delete(ctx, sa)); err != nil {
+		return fmt.Errorf("removing the identity of cluster %s from the broker: %w", clusterID, err)
+	}
+	return nil
 }
 
 // TakenError says that another cluster holds a cluster ID.
 type TakenError struct {
 	ClusterID string
-	Namespace string
+	Namespace string // on the broker
+	Since     time.Time
 }
 
 func (e *TakenError) Error() string {
-	return "cluster ID \"" + e.ClusterID + "\" is taken by another cluster"
+	return fmt.Sprintf("cluster ID %q is taken: another cluster joined with it at %s; choose another ID, or, "+
+		"if that cluster is gone for good, free it on the broker with: %s", e.ClusterID, e.Since.UTC().Format(time.RFC3339), e.free())
+}
+
+func (e *TakenError) free() string {
+	return strings.Join([]string{
+		fmt.Sprintf("kubectl --namespace %s delete serviceaccount %s", e.Namespace, MemberName(e.ClusterID)),
+		fmt.Sprintf("kubectl --namespace %s delete endpoints.submariner.io,clusters.submariner.io --selector %s=%s",
+			e.Namespace, submarinerv1.ClusterIDLabel, e.ClusterID),
+	}, "; ")
 }

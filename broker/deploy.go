@@ -1,0 +1,106 @@
+package broker
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"subctl/globalnet"
+	"subctl/internal/kube"
+)
+
+// applyTimeout bounds the wait for an API server to serve what was applied.
+const applyTimeout = 30 * time.Second
+
+// Apply makes the API server hold objects, as Render returned them, and waits
+// until their kinds are served. It may be repeated and interrupted.
+func Apply(ctx context.Context, c client.Client, objects []client.Object) error {
+	ctx, cancel := context.WithTimeoutCause(ctx, applyTimeout,
+		fmt.Errorf("the API server did not serve what was applied within %s", applyTimeout))
+	defer cancel()
+	var definitions []*apiextensionsv1.CustomResourceDefinition
+	for _, obj := range objects {
+		crd, ok := obj.(*apiextensionsv1.CustomResourceDefinition)
+		if !ok {
+			continue
+		}
+		if err := kube.Apply(ctx, c, kube.FieldOwner, crd); err != nil {
+			return err
+		}
+		definitions = append(definitions, crd)
+	}
+	for _, crd := range definitions {
+		if err := waitEstablished(ctx, c, crd.Name); err != nil {
+			return err
+		}
+	}
+	for _, obj := range objects {
+		switch obj := obj.(type) {
+		case *apiextensionsv1.CustomResourceDefinition:
+			continue
+		case *corev1.ConfigMap:
+			if err := applyGlobalnetInfo(ctx, c, obj); err != nil {
+				return err
+			}
+			continue
+		}
+		if err := applyServed(ctx, c, obj); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// applyServed applies obj, whose kind or namespace may be a moment old.
+func applyServed(ctx context.Context, c client.Client, obj client.Object) error {
+	for {
+		err := kube.Apply(ctx, c, kube.FieldOwner, obj)
+		if err == nil || !(meta.IsNoMatchError(err) || apierrors.IsNotFound(err)) {
+			return err
+		}
+		if sleep(ctx, 100*time.Millisecond) != nil {
+			return err
+		}
+	}
+}
+
+func waitEstablished(ctx context.Context, c client.Client, name string) error {
+	for {
+		crd := &apiextensionsv1.CustomResourceDefinition{}
+		if err := c.Get(ctx, client.ObjectKey{Name: name}, crd); err != nil {
+			return fmt.Errorf("waiting for the CRD %s: %w", name, err)
+		}
+		for _, cond := range crd.Status.Conditions {
+			if cond.Type == apiextensionsv1.Established && cond.Status == apiextensionsv1.ConditionTrue {
+				return nil
+			}
+			if cond.Type == apiextensionsv1.NamesAccepted && cond.Status == apiextensionsv1.ConditionFalse {
+				return fmt.Errorf("the CRD %s is refused: %s", name, cond.Message)
+			}
+		}
+		if err := sleep(ctx, 50*time.Millisecond); err != nil {
+			return fmt.Errorf("waiting for the CRD %s: %w", name, err)
+		}
+	}
+}
+
+// applyGlobalnetInfo creates the account of global networks whole, and applies
+// all but the clusters' entries when it exists: joining clusters write those.
+func applyGlobalnetInfo(ctx context.Context, c client.Client, info *corev1.ConfigMap) error {
+	err := c.Create(ctx, info.DeepCopy(), client.FieldOwner(kube.FieldOwner))
+	if !apierrors.IsAlreadyExists(err) {
+		if err != nil {
+			return fmt.Errorf("creating ConfigMap %s: %w", client.ObjectKeyFromObject(info), err)
+		}
+		return nil
+	}
+	settings := info.DeepCopy()
+	delete(settings.Data, globalnet.ClusterInfoKey)
+	return kube.Apply(ctx, c, kube.FieldOwner, settings)
+}

@@ -1,0 +1,91 @@
+package broker
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	authenticationv1 "k8s.io/api/authentication/v1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"subctl/api/submariner/v1alpha1"
+)
+
+// MinTokenTTL and MaxTokenTTL bound the life of a join file's token: the API
+// server refuses less than 10 minutes, and nobody should have to remember an
+// invitation after a year.
+const (
+	MinTokenTTL = 10 * time.Minute
+	MaxTokenTTL = 365 * 24 * time.Hour
+)
+
+// rootCA is the ConfigMap that every namespace has, with the certificate
+// authority of the API server under corev1.ServiceAccountRootCAKey.
+const rootCA = "kube-root-ca.crt"
+
+// Invitation is what a join file is made of, besides what the broker says.
+type Invitation struct {
+	URL string // of the broker, with scheme
+	// CA in PEM that the deployer trusts the broker by, besides the cluster's own;
+	// empty if none.
+	CA  []byte
+	PSK Secret
+	TTL time.Duration
+}
+
+// Invite returns a join file for a broker that is deployed, with a new token of
+// the joiner. API servers may give the token a shorter life than asked for: see
+// JoinFile.Expires.
+func Invite(ctx context.Context, c client.Client, b *v1alpha1.Broker, i Invitation) (*JoinFile, error) {
+	ca, err := clusterCA(ctx, c, b.Namespace)
+	if err != nil {
+		return nil, err
+	}
+	if len(i.CA) > 0 && !bytes.Contains(ca, bytes.TrimSpace(i.CA)) {
+		ca = slices.Concat(bytes.TrimSpace(ca), []byte("\n"), i.CA)
+	}
+	seconds := int64(i.TTL / time.Second)
+	request := &authenticationv1.TokenRequest{Spec: authenticationv1.TokenRequestSpec{ExpirationSeconds: &seconds}}
+	sa := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: JoinerName, Namespace: b.Namespace}}
+	if err := c.SubResource("token").Create(ctx, sa, request); err != nil {
+		return nil, fmt.Errorf("getting a token for %s/%s: %w", b.Namespace, JoinerName, err)
+	}
+	f := &JoinFile{
+		BrokerURL: i.URL, CA: ca, Namespace: b.Namespace,
+		Token: Secret(request.Status.Token), PSK: i.PSK,
+		ServiceDiscovery: slices.Contains(b.Spec.Components, ServiceDiscovery),
+		Components:       b.Spec.Components, CustomDomains: b.Spec.DefaultCustomDomains,
+	}
+	return f, f.check()
+}
+
+// Components of a deployment.
+const (
+	Connectivity     = "connectivity"
+	ServiceDiscovery = "service-discovery"
+)
+
+// clusterCA waits for the controller that gives every namespace the certificate
+// authority, which takes a moment in a new one.
+func clusterCA(ctx context.Context, c client.Client, ns string) ([]byte, error) {
+	ctx, cancel := context.WithTimeoutCause(ctx, memberTimeout, fmt.Errorf("it was not there after %s", memberTimeout))
+	defer cancel()
+	for {
+		cm := &corev1.ConfigMap{}
+		err := c.Get(ctx, client.ObjectKey{Namespace: ns, Name: rootCA}, cm)
+		if err != nil && !apierrors.IsNotFound(err) {
+			return nil, fmt.Errorf("reading ConfigMap %s/%s: %w", ns, rootCA, err)
+		}
+		if ca := cm.Data[corev1.ServiceAccountRootCAKey]; ca != "" {
+			return []byte(ca), nil
+		}
+		if err := sleep(ctx, 50*time.Millisecond); err != nil {
+			return nil, fmt.Errorf("waiting for ConfigMap %s/%s with the cluster's certificate authority: %w", ns, rootCA, err)
+		}
+	}
+}

@@ -1,0 +1,113 @@
+package broker
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	admissionv1 "k8s.io/api/admissionregistration/v1"
+	authorizationv1 "k8s.io/api/authorization/v1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/apiutil"
+)
+
+// Preflight says everything that would keep objects, as Render returned them,
+// from being applied. It changes nothing.
+func Preflight(ctx context.Context, c client.Client, objects []client.Object) error {
+	policies := schema.GroupKind{Group: admissionv1.GroupName, Kind: "ValidatingAdmissionPolicy"}
+	if _, err := c.RESTMapper().RESTMapping(policies, "v1"); meta.IsNoMatchError(err) {
+		return fmt.Errorf("the API server has no admission policies (%s/v1), which keep clusters apart on a broker: "+
+			"use Kubernetes 1.%d or later", admissionv1.GroupName, MinKubernetes)
+	} else if err != nil {
+		return fmt.Errorf("asking the API server what it serves: %w", err)
+	}
+	missing, err := missingRights(ctx, c, objects)
+	if err != nil {
+		return err
+	}
+	var errs []error
+	if len(missing) > 0 {
+		errs = append(errs, fmt.Errorf("the user of this context may not %s: use a context with an administrator's rights",
+			strings.Join(missing, ", ")))
+	}
+	for _, obj := range objects {
+		if ns, ok := obj.(*corev1.Namespace); ok && len(missing) == 0 {
+			errs = append(errs, checkNamespace(ctx, c, ns.Name))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// checkNamespace refuses a namespace that is being deleted: what is applied to it
+// would be deleted too, or denied.
+func checkNamespace(ctx context.Context, c client.Client, name string) error {
+	ns := &corev1.Namespace{}
+	err := client.IgnoreNotFound(c.Get(ctx, client.ObjectKey{Name: name}, ns))
+	if err != nil {
+		return fmt.Errorf("reading namespace %s: %w", name, err)
+	}
+	if ns.DeletionTimestamp != nil {
+		return fmt.Errorf("namespace %s is being deleted: wait until it is gone, then try again", name)
+	}
+	return nil
+}
+
+// right is something a user may or may not do.
+type right struct {
+	verb, group, resource, sub, namespace string
+}
+
+func (r right) String() string {
+	s := r.verb + " " + r.resource
+	if r.sub != "" {
+		s += "/" + r.sub
+	}
+	if r.group != "" {
+		s += "." + r.group
+	}
+	if r.namespace != "" {
+		s += " in " + r.namespace
+	}
+	return s
+}
+
+// missingRights asks the API server for every right that applying objects and
+// inviting clusters takes.
+func missingRights(ctx context.Context, c client.Client, objects []client.Object) ([]string, error) {
+	rights := map[right]bool{}
+	for _, obj := range objects {
+		gvk, err := apiutil.GVKForObject(obj, c.Scheme())
+		if err != nil {
+			return nil, err
+		}
+		resource, _ := meta.UnsafeGuessKindToResource(gvk)
+		for _, verb := range []string{"get", "create", "patch"} {
+			rights[right{verb, gvk.Group, resource.Resource, "", obj.GetNamespace()}] = true
+		}
+		if sa, ok := obj.(*corev1.ServiceAccount); ok {
+			rights[right{"create", "", "serviceaccounts", "token", sa.Namespace}] = true
+			rights[right{"list", "", "serviceaccounts", "", sa.Namespace}] = true
+		}
+	}
+	var missing []string
+	for r := range rights {
+		review := &authorizationv1.SelfSubjectAccessReview{Spec: authorizationv1.SelfSubjectAccessReviewSpec{
+			ResourceAttributes: &authorizationv1.ResourceAttributes{
+				Verb: r.verb, Group: r.group, Resource: r.resource, Subresource: r.sub, Namespace: r.namespace,
+			},
+		}}
+		if err := c.Create(ctx, review); err != nil {
+			return nil, fmt.Errorf("asking the API server for this user's rights: %w", err)
+		}
+		if !review.Status.Allowed {
+			missing = append(missing, r.String())
+		}
+	}
+	slices.Sort(missing)
+	return missing, nil
+}

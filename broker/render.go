@@ -1,0 +1,110 @@
+package broker
+
+import (
+	"encoding/json"
+	"fmt"
+	"maps"
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"subctl/api/crds"
+	submarinerv1 "subctl/api/submariner/v1"
+	"subctl/api/submariner/v1alpha1"
+	"subctl/globalnet"
+)
+
+// Options say what a broker is like.
+type Options struct {
+	// Namespace of the clusterset "default" (the base namespace).
+	Namespace string
+	// Sets lists the clustersets besides "default".
+	Sets []string
+	// Components is what clusters install.
+	Components []string
+	// CableDriver is the driver of clusters that name none.
+	CableDriver string
+	// Globalnet is the range global addresses come from; zero without globalnet.
+	Globalnet globalnet.Info
+	// PSKFingerprint is the Fingerprint of the pre-shared key.
+	PSKFingerprint string
+}
+
+// Render returns everything a broker consists of, in the order it can be
+// applied. There is no secret in it.
+func Render(o Options) ([]client.Object, error) {
+	definitions, err := crds.All()
+	if err != nil {
+		return nil, err
+	}
+	var out []client.Object
+	for _, crd := range definitions {
+		out = append(out, crd)
+	}
+	// The policies come before the first right to write.
+	out = append(out, memberPolicy(o.Namespace)...)
+	out = append(out, joinerPolicy(o.Namespace)...)
+	out = append(out, clusterSet(o, submarinerv1.DefaultClusterSet)...)
+	for _, set := range o.Sets {
+		out = append(out, clusterSet(o, set)...)
+	}
+	info, err := globalnetInfo(o)
+	if err != nil {
+		return nil, err
+	}
+	return append(out, info, brokerObject(o)), nil
+}
+
+// clusterSet returns the namespace of a clusterset and who may do what in it.
+// Service accounts are in the base namespace only: a cluster has one identity.
+func clusterSet(o Options, set string) []client.Object {
+	ns := NamespaceIn(o.Namespace, set)
+	out := []client.Object{&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{
+		Name: ns, Labels: map[string]string{submarinerv1.ClusterSetLabel: set},
+	}}}
+	if ns == o.Namespace {
+		out = append(out, &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: JoinerName, Namespace: ns}})
+	}
+	return append(out, memberRole(ns), joinerRole(ns, o.Namespace), joinerBinding(ns, o.Namespace))
+}
+
+func brokerObject(o Options) client.Object {
+	b := &v1alpha1.Broker{
+		ObjectMeta: metav1.ObjectMeta{Name: v1alpha1.BrokerName, Namespace: o.Namespace},
+		Spec:       v1alpha1.BrokerSpec{Components: slices.Sorted(slices.Values(o.Components)), CableDriver: o.CableDriver},
+	}
+	if o.PSKFingerprint != "" {
+		b.Annotations = map[string]string{PSKFingerprintAnnotation: o.PSKFingerprint}
+	}
+	if o.Globalnet.Enabled {
+		b.Spec.GlobalnetEnabled = true
+		b.Spec.GlobalnetCIDRRange = o.Globalnet.Range.String()
+		b.Spec.DefaultGlobalnetClusterSize = o.Globalnet.ClusterSize
+	}
+	return b
+}
+
+// globalnetInfo is how upstream keeps account of global networks. The key with
+// what clusters have is written once: see applyGlobalnetInfo.
+func globalnetInfo(o Options) (client.Object, error) {
+	data := map[string]string{globalnet.EnabledKey: fmt.Sprint(o.Globalnet.Enabled), globalnet.ClusterInfoKey: "[]"}
+	if o.Globalnet.Enabled {
+		quoted, err := json.Marshal(o.Globalnet.Range.String())
+		if err != nil {
+			return nil, err
+		}
+		maps.Copy(data, map[string]string{
+			globalnet.RangeKey:       string(quoted),
+			globalnet.ClusterSizeKey: fmt.Sprint(o.Globalnet.ClusterSize),
+		})
+	}
+	return &corev1.ConfigMap{
+		ObjectMeta: metav1.ObjectMeta{
+			Name: globalnet.ConfigMapName, Namespace: o.Namespace,
+			Labels: map[string]string{"component": "submariner-globalnet"},
+		},
+		Data: data,
+	}, nil
+}

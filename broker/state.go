@@ -1,0 +1,107 @@
+package broker
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	submarinerv1 "subctl/api/submariner/v1"
+	"subctl/api/submariner/v1alpha1"
+	"subctl/globalnet"
+)
+
+// State is what a broker is found to be. The zero State is no broker.
+type State struct {
+	Broker *v1alpha1.Broker
+	// Members lists the cluster IDs that are claimed, sorted.
+	Members []string
+}
+
+// Look reads the state of the broker with the base namespace ns.
+func Look(ctx context.Context, c client.Client, ns string) (State, error) {
+	var s State
+	b := &v1alpha1.Broker{}
+	err := c.Get(ctx, client.ObjectKey{Namespace: ns, Name: v1alpha1.BrokerName}, b)
+	switch {
+	case meta.IsNoMatchError(err) || apierrors.IsNotFound(err):
+	case err != nil:
+		return s, fmt.Errorf("reading Broker %s/%s: %w", ns, v1alpha1.BrokerName, err)
+	default:
+		s.Broker = b
+	}
+	accounts := &corev1.ServiceAccountList{}
+	if err := c.List(ctx, accounts, client.InNamespace(ns)); err != nil {
+		return s, fmt.Errorf("listing the members in namespace %s: %w", ns, err)
+	}
+	for _, sa := range accounts.Items {
+		if id, ok := strings.CutPrefix(sa.Name, memberPrefix); ok {
+			s.Members = append(s.Members, id)
+		}
+	}
+	clusters := &submarinerv1.ClusterList{}
+	err = c.List(ctx, clusters, client.InNamespace(ns))
+	if err != nil && !meta.IsNoMatchError(err) && !apierrors.IsNotFound(err) {
+		return s, fmt.Errorf("listing the Clusters in namespace %s: %w", ns, err)
+	}
+	for _, cluster := range clusters.Items {
+		s.Members = append(s.Members, cluster.Name)
+	}
+	slices.Sort(s.Members)
+	s.Members = slices.Compact(s.Members)
+	return s, nil
+}
+
+// fingerprint is that of the pre-shared key the broker was deployed with; empty
+// if it does not say.
+func (s State) fingerprint() string {
+	if s.Broker == nil {
+		return ""
+	}
+	return s.Broker.Annotations[PSKFingerprintAnnotation]
+}
+
+// CheckChange says why a broker cannot be made like o while it has the members
+// it has.
+func (s State) CheckChange(o Options) error {
+	if s.Broker == nil || len(s.Members) == 0 {
+		return nil
+	}
+	was, will := "off", "off"
+	if s.Broker.Spec.GlobalnetEnabled {
+		was = "on, with " + s.Broker.Spec.GlobalnetCIDRRange
+	}
+	if o.Globalnet.Enabled {
+		will = "on, with " + o.Globalnet.Range.String()
+	}
+	if was != will {
+		return fmt.Errorf("globalnet is %s, and cannot be %s while clusters are joined (%s): give the flags that it was "+
+			"deployed with, or uninstall the clusters first", was, will, strings.Join(s.Members, ", "))
+	}
+	return nil
+}
+
+// CheckPSK says that a pre-shared key is not the one of a broker, as that of a
+// join file from before the broker was made anew.
+func CheckPSK(b *v1alpha1.Broker, psk Secret) error {
+	want := b.Annotations[PSKFingerprintAnnotation]
+	if want != "" && want != Fingerprint(psk) {
+		return errors.New("the pre-shared key of the join file is not the broker's: the broker was deployed again since; " +
+			"use the newest " + JoinFileName)
+	}
+	return nil
+}
+
+// Globalnet returns the settings that a Broker was deployed with.
+func Globalnet(b *v1alpha1.Broker) (globalnet.Info, error) {
+	if !b.Spec.GlobalnetEnabled {
+		return globalnet.Info{}, nil
+	}
+	return globalnet.Parse(b.Spec.GlobalnetCIDRRange, b.Spec.DefaultGlobalnetClusterSize)
+}
