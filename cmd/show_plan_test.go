@@ -1,0 +1,78 @@
+package cmd
+
+import (
+	"encoding/json"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	"golang.org/x/tools/txtar"
+	"k8s.io/apimachinery/pkg/runtime/serializer"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"subctl/internal/kube"
+)
+
+// scenario returns the cluster of a scenario of the agents, and what it says that
+// each node holds.
+func scenario(t *testing.T, name string) (objs []client.Object, nodes map[string]string) {
+	t.Helper()
+	archive, err := txtar.ParseFile("../testdata/scenarios/" + name + ".txtar")
+	require.NoError(t, err)
+	scheme, err := kube.NewScheme()
+	require.NoError(t, err)
+	decoder := serializer.NewCodecFactory(scheme).UniversalDeserializer()
+	nodes = map[string]string{}
+	for _, f := range archive.Files {
+		if node, ok := strings.CutPrefix(f.Name, "node "); ok {
+			nodes[node] = string(f.Data)
+			continue
+		}
+		for document := range strings.SplitSeq(string(f.Data), "\n---\n") {
+			obj, _, err := decoder.Decode([]byte(document), nil, nil)
+			require.NoError(t, err)
+			objs = append(objs, obj.(client.Object))
+		}
+	}
+	return objs, nodes
+}
+
+// TestShowPlan prints what the agents of the same cluster are tested to plan.
+func TestShowPlan(t *testing.T) {
+	objs, nodes := scenario(t, "two-clusters")
+	require.NotEmpty(t, nodes)
+	w, contexts := world{"east": objs}, []string{"west", "east"}
+	for node, want := range nodes {
+		got := runIn(t, w, contexts, "show", "plan", "--context", "east", "--node", node)
+		require.Equal(t, result{stdout: want}, got)
+
+		got = runIn(t, w, contexts, "show", "plan", "--context", "east", "--node", node, "-o", "json")
+		require.Equal(t, exitDone, got.code)
+		var steps []map[string]string
+		require.NoError(t, json.Unmarshal([]byte(got.stdout), &steps))
+		var lines strings.Builder
+		for _, step := range steps {
+			require.Len(t, step, 2)
+			require.NotEmpty(t, step["kind"], "a kind without a name: %s", step["command"])
+			lines.WriteString(step["command"] + "\n")
+		}
+		require.Equal(t, want, lines.String())
+	}
+}
+
+func TestShowPlanMistakes(t *testing.T) {
+	objs, _ := scenario(t, "alone")
+	got := runIn(t, world{"east": objs}, []string{"east"}, "show", "plan", "--node", "gw-9")
+	require.Equal(t, result{code: exitFailed, stderr: "Error: the cluster has no node \"gw-9\": it has [gw worker]\n"}, got)
+
+	got = runIn(t, world{"east": nil}, []string{"east"}, "show", "plan", "--node", "gw")
+	require.Equal(t, exitFailed, got.code)
+	require.Contains(t, got.stderr, "subctl join")
+	require.Empty(t, got.stdout)
+}
+
+func TestNodesComplete(t *testing.T) {
+	objs, _ := scenario(t, "alone")
+	got := runIn(t, world{"east": objs}, []string{"east"}, "__complete", "show", "plan", "--node", "")
+	require.Equal(t, "gw\nworker\n:4\n", got.stdout)
+}
