@@ -1,0 +1,222 @@
+package main
+
+import (
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"io/fs"
+	"os"
+	"path"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+// may says which of our packages each part may import, itself apart. What is not
+// listed is forbidden, and so is a part that is not listed.
+var may = map[string]string{
+	".":                       "cmd",
+	"cmd":                     "agent api broker cable cluster dataplane dataplane/kernel globalnet internal/kube internal/printer internal/progress internal/version policy sdewan",
+	"agent":                   "api broker cable cluster dataplane globalnet internal/kube internal/version policy sdewan",
+	"cluster":                 "api broker cable dataplane globalnet internal/kube internal/progress internal/version policy",
+	"broker":                  "api cable globalnet internal/kube internal/progress",
+	"sdewan":                  "api cable dataplane internal/kube policy",
+	"policy":                  "api cable dataplane",
+	"globalnet":               "api dataplane",
+	"cable":                   "api dataplane",
+	"dataplane":               "",
+	"dataplane/dataplanetest": "dataplane",
+	"dataplane/kernel":        "dataplane",
+	"api":                     "",
+	"internal/kube":           "api",
+	"internal/printer":        "",
+	"internal/progress":       "",
+	"internal/version":        "",
+	"internal/nstest":         "",
+	"internal/kubetest":       "api internal/kube",
+}
+
+// guarded says where alone something may be imported or called: in a folder, or in
+// a file. Keys are import paths, with everything under them, and functions.
+var guarded = map[string][]string{
+	"github.com/vishvananda/":         {"dataplane/kernel/"},
+	"github.com/coreos/go-iptables/":  {"dataplane/kernel/"},
+	"golang.zx2c4.com/wireguard/":     {"dataplane/kernel/"},
+	"os/exec":                         {"dataplane/kernel/"},
+	"subctl/dataplane/kernel":         {"cmd/agent_linux.go"},
+	"github.com/spf13/viper":          {"cmd/config.go"},
+	"github.com/spf13/cobra":          {"cmd/"},
+	"k8s.io/cli-runtime/":             {"cmd/"},
+	"github.com/olekukonko/":          {"internal/printer/"},
+	"sigs.k8s.io/controller-runtime/": {"agent/", "broker/", "cluster/", "cmd/", "internal/kube/", "sdewan/", "api/"},
+	"k8s.io/client-go/":               {"agent/", "broker/", "cluster/", "cmd/", "internal/kube/", "sdewan/"},
+	"os.Getenv":                       {"cmd/config.go"},
+	"os.LookupEnv":                    {"cmd/config.go"},
+	"os.Exit":                         {"main.go"},
+	"context.TODO":                    {},
+	"context.Background":              {"cmd/root.go"},
+	"sigs.k8s.io/controller-runtime":  {"agent/", "cmd/", "sdewan/"},
+	"golang.org/x/sys/":               {"dataplane/kernel/"},
+}
+
+// helpers are folders that are not part of the program: nothing that is may import
+// them, and they may do what it takes.
+var helpers = []string{"internal/nstest/", "internal/kubetest/", "scripts/"}
+
+// vague names say nothing of what is inside, and so attract everything.
+var vague = []string{"common", "helpers", "misc", "pkg", "shared", "types", "util", "utils"}
+
+func TestArchitecture(t *testing.T) {
+	for _, s := range sources(t) {
+		for _, v := range s.violations() {
+			t.Error(v)
+		}
+	}
+}
+
+// TestArchitectureBites shows the rules a few sources that break them.
+func TestArchitectureBites(t *testing.T) {
+	for _, test := range []struct{ path, code, want string }{
+		{"cable/vxlan/vxlan.go", `import "subctl/agent"`, "cable/vxlan/vxlan.go: cable may not import agent"},
+		{"cable/vxlan/vxlan.go", `import "github.com/vishvananda/netlink"`, "cable/vxlan/vxlan.go: github.com/vishvananda/netlink belongs in dataplane/kernel/"},
+		{"dataplane/link.go", `import "sigs.k8s.io/yaml"`, "dataplane/link.go: dataplane uses the standard library alone, not sigs.k8s.io/yaml"},
+		{"cmd/join.go", `import "github.com/spf13/viper"`, "cmd/join.go: github.com/spf13/viper belongs in cmd/config.go"},
+		{"cmd/join.go", `import "subctl/internal/nstest"`, "cmd/join.go: cmd may not import internal/nstest"},
+		{"agent/run.go", `import "context"; func Run() { f(context.Background()) }`, "agent/run.go: context.Background belongs in cmd/root.go"},
+		{"cmd/root.go", `import "context"; func Run() { f(context.Background()) }`, "cmd/root.go: context.Background belongs in Main"},
+		{"cmd/root.go", `import "context"; func Main() { f(context.Background()) }`, ""},
+		{"agent/run.go", `import "context"; func Run() { f(context.TODO()) }`, "agent/run.go: context.TODO belongs nowhere"},
+		{"internal/utils/x.go", ``, "internal/utils/x.go: a package named utils says nothing"},
+		{"wires/x.go", ``, "wires/x.go: wires is not in the list of parts"},
+		{"internal/nstest/x.go", `import "os/exec"`, ""},
+	} {
+		file, err := parser.ParseFile(token.NewFileSet(), test.path, "package x\n"+test.code, parser.ParseComments)
+		require.NoError(t, err)
+		require.Equal(t, test.want, strings.Join(source{test.path, file}.violations(), "\n"))
+	}
+}
+
+// source is a Go file of this module that is no test, with its path in it.
+type source struct {
+	path string
+	file *ast.File
+}
+
+// sources parses all of them, whatever system they are for.
+func sources(t *testing.T) []source {
+	t.Helper()
+	var out []source
+	err := filepath.WalkDir(".", func(p string, d fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		if d.IsDir() {
+			if _, err := os.Stat(filepath.Join(p, "go.mod")); p != "." && (err == nil || strings.HasPrefix(d.Name(), ".") || d.Name() == "testdata") {
+				return filepath.SkipDir // another module, or no code of ours
+			}
+			return nil
+		}
+		if !strings.HasSuffix(p, ".go") || strings.HasSuffix(p, "_test.go") {
+			return nil
+		}
+		file, err := parser.ParseFile(token.NewFileSet(), p, nil, parser.ParseComments)
+		if err != nil {
+			return err
+		}
+		out = append(out, source{filepath.ToSlash(p), file})
+		return nil
+	})
+	require.NoError(t, err)
+	require.NotEmpty(t, out)
+	return out
+}
+
+// violations says which rules the source breaks.
+func (s source) violations() []string {
+	var out []string
+	say := func(text string) { out = append(out, s.path+": "+text) }
+	for _, name := range strings.Split(path.Dir(s.path), "/") {
+		if slices.Contains(vague, name) {
+			return append(out, s.path+": a package named "+name+" says nothing")
+		}
+	}
+	if strings.HasPrefix(s.path, "scripts/") {
+		return nil
+	}
+	from := part(path.Dir(s.path))
+	if from == "" {
+		say(path.Dir(s.path) + " is not in the list of parts")
+	}
+	for _, spec := range s.file.Imports {
+		imported, _ := strconv.Unquote(spec.Path.Value) // the parser has checked it
+		if ours, ok := strings.CutPrefix(imported, "subctl/"); ok {
+			if to := part(ours); to != from && !slices.Contains(strings.Fields(may[from]), to) {
+				say(from + " may not import " + ours)
+			}
+		} else if from == "dataplane" && strings.Contains(imported, ".") {
+			say("dataplane uses the standard library alone, not " + imported)
+		}
+		if where, ok := s.guard(imported); !ok {
+			say(imported + " belongs " + where)
+		}
+	}
+	for _, declaration := range s.file.Decls {
+		ast.Inspect(declaration, func(n ast.Node) bool {
+			call, ok := n.(*ast.SelectorExpr)
+			if !ok {
+				return true
+			}
+			if pkg, ok := call.X.(*ast.Ident); ok {
+				name := pkg.Name + "." + call.Sel.Name
+				where, ok := s.guard(name)
+				if f, isFunc := declaration.(*ast.FuncDecl); ok && name == "context.Background" && (!isFunc || f.Name.Name != "Main") && !s.helps() {
+					where, ok = "in Main", false
+				}
+				if !ok {
+					say(name + " belongs " + where)
+				}
+			}
+			return true
+		})
+	}
+	return out
+}
+
+// helps reports whether the source is of a helper.
+func (s source) helps() bool {
+	return slices.ContainsFunc(helpers, func(h string) bool { return strings.HasPrefix(s.path, h) })
+}
+
+// guard reports whether the source may use something, and if not, who may.
+func (s source) guard(thing string) (where string, ok bool) {
+	if s.helps() {
+		return "", true
+	}
+	for guard, places := range guarded {
+		if thing != guard && (!strings.HasSuffix(guard, "/") || !strings.HasPrefix(thing, guard)) {
+			continue
+		}
+		if !slices.ContainsFunc(places, func(p string) bool { return s.path == p || strings.HasSuffix(p, "/") && strings.HasPrefix(s.path, p) }) {
+			if len(places) == 0 {
+				return "nowhere", false
+			}
+			return "in " + strings.Join(places, ", "), false
+		}
+	}
+	return "", true
+}
+
+// part returns the listed part that a folder belongs to.
+func part(dir string) string {
+	best := ""
+	for p := range may {
+		if (dir == p || strings.HasPrefix(dir, p+"/")) && len(p) > len(best) {
+			best = p
+		}
+	}
+	return best
+}
