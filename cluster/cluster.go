@@ -26,8 +26,8 @@ const (
 	BrokerSecret = "submariner-broker-secret"
 	// PSKSecret holds psk, the key that all clusters of the broker share.
 	PSKSecret = "submariner-ipsec-psk"
-	// ClusterKeySecret holds this cluster's X25519 key pair (files KeyPrivate and
-	// KeyPublic, both base64). It is made once and survives every later join.
+	// ClusterKeySecret holds this cluster's X25519 key pair, under KeyPrivate and
+	// KeyPublic. It is made once and survives every later join.
 	ClusterKeySecret = "submariner-cluster-key"
 )
 
@@ -49,6 +49,10 @@ const (
 	// ManagedBy uninstall takes the label off again.
 	LabelledByAnnotation = "submariner.io/labelled-by"
 )
+
+// cleanCondition with status True on a Gateway or RouteAgent says that the
+// cluster is being uninstalled and that nothing of the agent is left on its node.
+const cleanCondition = "Clean"
 
 // Components of Submariner.spec.imageOverrides.
 const (

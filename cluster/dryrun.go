@@ -1,0 +1,124 @@
+package cluster
+
+import (
+	"context"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"subctl/broker"
+	"subctl/internal/kube"
+)
+
+// Redacted stands for what is secret, and for what is made when joining.
+const Redacted = "redacted"
+
+// DryRun is what a join would write, as it would be sent, without secrets.
+type DryRun struct {
+	// Broker is created there, unless it exists.
+	Broker []*unstructured.Unstructured `json:"broker"`
+	// Cluster is applied to the joining cluster, but for nodes, which are patched.
+	Cluster []*unstructured.Unstructured `json:"cluster"`
+}
+
+// DryRun finds out what Run would write. It writes nothing.
+func (j *Join) DryRun(ctx context.Context) (*DryRun, error) {
+	spec := j.Plan.Submariner.Spec
+	rec := &recorder{Client: j.Broker.Client}
+	if _, err := broker.AddMember(ctx, rec, j.File.BaseNamespace(), spec.ClusterID, j.Plan.UID); err != nil {
+		return nil, err
+	}
+	out := &DryRun{Broker: []*unstructured.Unstructured{}}
+	for _, obj := range rec.made {
+		u, err := kube.Unstructured(j.Broker.Scheme(), obj)
+		if err != nil {
+			return nil, err
+		}
+		for _, field := range []string{"data", "stringData"} {
+			unstructured.RemoveNestedField(u.Object, field)
+		}
+		out.Broker = append(out.Broker, u)
+	}
+	key, err := optional(ctx, j.Member, &corev1.Secret{}, client.ObjectKey{Namespace: Namespace, Name: ClusterKeySecret})
+	if err != nil {
+		return nil, err
+	}
+	public := Redacted
+	if key != nil {
+		public = string(key.Data[KeyPublic])
+	}
+	objs, err := j.Plan.Objects(redactedSecrets(), public)
+	if err != nil {
+		return nil, err
+	}
+	for _, obj := range append(objs, j.Plan.GatewayNodes()...) {
+		u, err := kube.Unstructured(j.Member.Scheme(), obj)
+		if err != nil {
+			return nil, err
+		}
+		if u.GetKind() == "Node" {
+			unstructured.RemoveNestedField(u.Object, "spec")
+		}
+		out.Cluster = append(out.Cluster, u)
+	}
+	return out, nil
+}
+
+// redactedSecrets returns the Secrets of a member with nothing in them.
+func redactedSecrets() []client.Object {
+	var out []client.Object
+	for name, keys := range map[string][]string{
+		BrokerSecret:     {corev1.ServiceAccountTokenKey, corev1.ServiceAccountRootCAKey},
+		PSKSecret:        {broker.PSKKey},
+		ClusterKeySecret: {KeyPrivate, KeyPublic},
+	} {
+		s := secret(name, nil)
+		s.StringData = map[string]string{}
+		for _, key := range keys {
+			s.StringData[key] = Redacted
+		}
+		out = append(out, s)
+	}
+	sortByName(out)
+	return out
+}
+
+// recorder is a client that keeps what would be created to itself.
+type recorder struct {
+	client.Client
+	made []client.Object
+}
+
+// Create implements client.Client. As the API server, it refuses what exists.
+func (r *recorder) Create(ctx context.Context, obj client.Object, _ ...client.CreateOption) error {
+	there := obj.DeepCopyObject().(client.Object)
+	err := r.Client.Get(ctx, client.ObjectKeyFromObject(obj), there)
+	if err == nil {
+		return apierrors.NewAlreadyExists(schema.GroupResource{}, obj.GetName())
+	}
+	if !apierrors.IsNotFound(err) {
+		return err
+	}
+	r.made = append(r.made, obj.DeepCopyObject().(client.Object))
+	return nil
+}
+
+// Get implements client.Client: a Secret that would be created has by then been
+// filled by the broker's token controller.
+func (r *recorder) Get(ctx context.Context, key client.ObjectKey, obj client.Object, opts ...client.GetOption) error {
+	if s, ok := obj.(*corev1.Secret); ok {
+		for _, made := range r.made {
+			if m, ok := made.(*corev1.Secret); ok && client.ObjectKeyFromObject(m) == key {
+				m.DeepCopyInto(s)
+				s.Data = map[string][]byte{
+					corev1.ServiceAccountTokenKey: []byte(Redacted), corev1.ServiceAccountRootCAKey: []byte(Redacted),
+				}
+				return nil
+			}
+		}
+	}
+	return r.Client.Get(ctx, key, obj, opts...)
+}

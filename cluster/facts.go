@@ -1,0 +1,168 @@
+package cluster
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	submarinerv1 "subctl/api/submariner/v1"
+	"subctl/api/submariner/v1alpha1"
+	"subctl/broker"
+)
+
+// Side is one of the two API servers of a join.
+type Side struct {
+	client.Client
+	URL     string // for people
+	Version string // such as "v1.36.3"
+}
+
+// Facts is everything of a cluster that joining it depends on.
+type Facts struct {
+	URL     string
+	Version string
+	// UID is that of namespace kube-system: it tells this cluster from all others.
+	UID     string
+	Denied  []Right // what the user may not do; if any, nothing below is known
+	Nodes   []corev1.Node
+	Network Network
+	// Submariner is how the cluster is joined; nil if it is not.
+	Submariner *v1alpha1.Submariner
+	// Namespace is the namespace everything goes into; nil if there is none yet.
+	Namespace *corev1.Namespace
+}
+
+// ReadFacts asks a cluster everything about itself.
+func ReadFacts(ctx context.Context, s Side) (*Facts, error) {
+	f := &Facts{URL: s.URL, Version: s.Version}
+	needed, err := joinRights(s.Client)
+	if err != nil {
+		return nil, err
+	}
+	if f.Denied, err = denied(ctx, s, needed); err != nil || len(f.Denied) > 0 {
+		return f, err
+	}
+	system := &corev1.Namespace{}
+	if err := s.Get(ctx, client.ObjectKey{Name: metav1.NamespaceSystem}, system); err != nil {
+		return nil, fmt.Errorf("reading the cluster's identity: %w", err)
+	}
+	f.UID = string(system.UID)
+	nodes := &corev1.NodeList{}
+	if err := s.List(ctx, nodes); err != nil {
+		return nil, fmt.Errorf("listing nodes: %w", err)
+	}
+	f.Nodes = nodes.Items
+	network, err := Discover(ctx, s.Client)
+	if err != nil {
+		return nil, err
+	}
+	f.Network = *network
+	if f.Submariner, err = optional(ctx, s, &v1alpha1.Submariner{}, client.ObjectKey{Namespace: Namespace, Name: v1alpha1.SubmarinerName}); err != nil {
+		return nil, err
+	}
+	f.Namespace, err = optional(ctx, s, &corev1.Namespace{}, client.ObjectKey{Name: Namespace})
+	return f, err
+}
+
+// joinRights returns what join does to a cluster.
+func joinRights(c client.Client) ([]Right, error) {
+	objs, err := Render(&v1alpha1.Submariner{})
+	if err != nil {
+		return nil, err
+	}
+	out, err := rights(c, append(objs, secret(BrokerSecret, nil)))
+	return append(out,
+		Right{Verb: "get", Resource: "namespaces"}, Right{Verb: "get", Resource: "secrets", Namespace: Namespace},
+		Right{Verb: "list", Resource: "nodes"}, Right{Verb: "patch", Resource: "nodes"},
+		Right{Verb: "get", Group: "submariner.io", Resource: "submariners", Namespace: Namespace},
+		Right{Verb: "list", Group: "submariner.io", Resource: "gateways", Namespace: Namespace},
+		Right{Verb: "get", Group: "apps", Resource: "daemonsets", Namespace: Namespace},
+		Right{Verb: "list", Resource: "pods", Namespace: Namespace},
+	), err
+}
+
+// BrokerFacts is everything of a broker that joining it depends on.
+type BrokerFacts struct {
+	URL       string
+	Version   string
+	Namespace string  // of the clusterset "default"
+	Denied    []Right // if any, nothing below is known
+	// Broker is how the broker was set up; nil if it is none.
+	Broker *v1alpha1.Broker
+	// Sets are the clustersets there are, sorted, as far as the user may know.
+	Sets []string
+	// Holder is the identity of the cluster that has claimed the cluster ID; nil if
+	// none has.
+	Holder    *corev1.ServiceAccount
+	Clusters  []submarinerv1.Cluster
+	Endpoints []submarinerv1.Endpoint
+}
+
+// ReadBrokerFacts asks the broker whose base namespace is ns everything that
+// concerns a cluster that wants to be clusterID in sets.
+func ReadBrokerFacts(ctx context.Context, s Side, ns, clusterID string, sets []string) (*BrokerFacts, error) {
+	f := &BrokerFacts{URL: s.URL, Version: s.Version, Namespace: ns}
+	var err error
+	if f.Denied, err = denied(ctx, s, claimRights(ns)); err != nil || len(f.Denied) > 0 {
+		return f, err
+	}
+	f.Broker, err = optional(ctx, s, &v1alpha1.Broker{}, client.ObjectKey{Namespace: ns, Name: v1alpha1.BrokerName})
+	if err != nil || f.Broker == nil {
+		return f, err
+	}
+	if f.Sets, err = clustersets(ctx, s, ns, sets); err != nil {
+		return nil, err
+	}
+	f.Holder, err = optional(ctx, s, &corev1.ServiceAccount{}, client.ObjectKey{Namespace: ns, Name: broker.MemberName(clusterID)})
+	if err != nil {
+		return nil, err
+	}
+	for _, set := range sets {
+		in := client.InNamespace(broker.NamespaceIn(ns, set))
+		clusters, endpoints := &submarinerv1.ClusterList{}, &submarinerv1.EndpointList{}
+		if err := errors.Join(s.List(ctx, clusters, in), s.List(ctx, endpoints, in)); err != nil {
+			if absent(err) {
+				continue // Sets says what is wrong with it
+			}
+			return nil, fmt.Errorf("listing the members of clusterset %q: %w", set, err)
+		}
+		f.Clusters = append(f.Clusters, clusters.Items...)
+		f.Endpoints = append(f.Endpoints, endpoints.Items...)
+	}
+	return f, nil
+}
+
+// holds reports whether the cluster with the given UID has claimed the cluster ID.
+func (f *BrokerFacts) holds(uid string) bool {
+	return f.Holder != nil && f.Holder.Annotations[broker.ClusterUIDAnnotation] == uid
+}
+
+// claimRights returns what it takes to make a cluster a member.
+func claimRights(ns string) []Right {
+	return []Right{
+		{"create", "", "serviceaccounts", ns}, {"get", "", "serviceaccounts", ns},
+		{"create", "", "secrets", ns}, {"get", "", "secrets", ns},
+		{"create", "rbac.authorization.k8s.io", "roles", ns}, {"create", "rbac.authorization.k8s.io", "rolebindings", ns},
+		{"get", "submariner.io", "brokers", ns},
+		{"list", "submariner.io", "clusters", ns}, {"list", "submariner.io", "endpoints", ns},
+	}
+}
+
+// optional gets an object that may not exist, or whose kind may not: then it is nil.
+func optional[T client.Object](ctx context.Context, c client.Reader, into T, key client.ObjectKey) (T, error) {
+	var none T
+	err := c.Get(ctx, key, into)
+	if apierrors.IsNotFound(err) || meta.IsNoMatchError(err) {
+		return none, nil
+	}
+	if err != nil {
+		return none, fmt.Errorf("reading %T %s: %w", into, key, err)
+	}
+	return into, nil
+}

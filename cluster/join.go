@@ -1,0 +1,159 @@
+package cluster
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	submarinerv1 "subctl/api/submariner/v1"
+	"subctl/api/submariner/v1alpha1"
+	"subctl/broker"
+	"subctl/internal/kube"
+	"subctl/internal/progress"
+)
+
+// Join carries a Plan out. Every step may be repeated, so a join that stopped half
+// way is finished by running it again.
+type Join struct {
+	Member, Broker Side
+	File           *broker.JoinFile
+	Plan           *Plan
+	Report         *progress.Reporter
+}
+
+// Run claims the membership on the broker, installs the agents, and labels the
+// gateway nodes.
+func (j *Join) Run(ctx context.Context) error {
+	err := j.run(ctx)
+	if err != nil && ctx.Err() != nil {
+		return fmt.Errorf("%w: what was done so far does no harm; run the same command again to finish, or subctl uninstall to undo it", interrupted(ctx))
+	}
+	return err
+}
+
+// interrupted says in a word why ctx is done.
+func interrupted(ctx context.Context) error {
+	if errors.Is(ctx.Err(), context.DeadlineExceeded) {
+		return errors.New("out of time")
+	}
+	return errors.New("interrupted")
+}
+
+func (j *Join) run(ctx context.Context) error {
+	spec := j.Plan.Submariner.Spec
+	j.Report.Step("claiming cluster ID %q on the broker at %s", spec.ClusterID, j.Broker.URL)
+	creds, err := broker.AddMember(ctx, j.Broker.Client, j.File.BaseNamespace(), spec.ClusterID, j.Plan.UID)
+	if err != nil {
+		return err
+	}
+	j.Report.Done("the broker knows this cluster as %q", spec.ClusterID)
+
+	j.Report.Step("installing the agents in namespace %s at %s", Namespace, j.Member.URL)
+	key, err := clusterKey(ctx, j.Member)
+	if err != nil {
+		return err
+	}
+	// The join file's authorities are those of the member and of the broker's URL.
+	creds.CA = j.File.CA
+	objs, err := j.Plan.Objects(Secrets(creds, j.File.PSK, key), key.Public().String())
+	if err != nil {
+		return err
+	}
+	if err := broker.Apply(ctx, j.Member.Client, objs); err != nil {
+		return err
+	}
+	if err := j.status(ctx); err != nil {
+		return err
+	}
+	j.Report.Done("installed the agents")
+
+	for _, node := range j.Plan.Gateways {
+		if err := labelGateway(ctx, j.Member, node); err != nil {
+			return err
+		}
+		j.Report.Done("node %s is a gateway", node)
+	}
+	return nil
+}
+
+// Objects returns what the plan installs in the cluster, in order, with Secrets
+// and the cluster's public key in base64.
+func (p *Plan) Objects(secrets []client.Object, public string) ([]client.Object, error) {
+	sub := p.Submariner.DeepCopy()
+	sub.Annotations = merged(sub.Annotations, map[string]string{PublicKeyAnnotation: public})
+	objs, err := Render(sub)
+	if err != nil {
+		return nil, err
+	}
+	var out []client.Object
+	for _, obj := range objs {
+		if ns, ok := obj.(*corev1.Namespace); ok && p.OthersNamespace {
+			delete(ns.Labels, ManagedByLabel) // it stays when we go
+		}
+		if _, ok := obj.(*v1alpha1.Submariner); ok {
+			out = append(out, secrets...) // before the agents that want them
+		}
+		out = append(out, obj)
+	}
+	return out, nil
+}
+
+// GatewayNodes returns the nodes as labelling them changes them.
+func (p *Plan) GatewayNodes() []client.Object {
+	var out []client.Object
+	for _, name := range p.Gateways {
+		out = append(out, gatewayNode(name))
+	}
+	return out
+}
+
+func gatewayNode(name string) *corev1.Node {
+	return &corev1.Node{ObjectMeta: metav1.ObjectMeta{
+		Name:        name,
+		Labels:      map[string]string{submarinerv1.GatewayNodeLabel: "true"},
+		Annotations: map[string]string{LabelledByAnnotation: ManagedBy},
+	}}
+}
+
+// labelGateway makes a node a gateway. It is a merge patch: an apply would make
+// the node, should it be gone by now.
+func labelGateway(ctx context.Context, c client.Client, name string) error {
+	was := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name}}
+	if err := c.Patch(ctx, gatewayNode(name), client.MergeFrom(was), client.FieldOwner(kube.FieldOwner)); err != nil {
+		return fmt.Errorf("labelling node %s as gateway: %w", name, err)
+	}
+	return nil
+}
+
+// sleep waits, and reports whether ctx is still good.
+func sleep(ctx context.Context, d time.Duration) bool {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-ctx.Done():
+		return false
+	case <-t.C:
+		return true
+	}
+}
+
+// status writes down what is known of the cluster, for upstream's tools.
+func (j *Join) status(ctx context.Context) error {
+	sub := &v1alpha1.Submariner{}
+	if err := j.Member.Get(ctx, client.ObjectKeyFromObject(j.Plan.Submariner), sub); err != nil {
+		return fmt.Errorf("reading the Submariner object: %w", err)
+	}
+	was := sub.DeepCopy()
+	sub.Status.ClusterID, sub.Status.Version = sub.Spec.ClusterID, sub.Spec.Version
+	sub.Status.ClusterCIDR, sub.Status.ServiceCIDR = sub.Spec.ClusterCIDR, sub.Spec.ServiceCIDR
+	sub.Status.NatEnabled, sub.Status.NetworkPlugin = sub.Spec.NatEnabled, j.Plan.Found.Plugin
+	if err := j.Member.Status().Patch(ctx, sub, client.MergeFrom(was), client.FieldOwner(kube.FieldOwner)); err != nil {
+		return fmt.Errorf("writing the status of the Submariner object: %w", err)
+	}
+	return nil
+}

@@ -1,0 +1,136 @@
+package cluster
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"net/netip"
+	"slices"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/util/validation"
+
+	submarinerv1 "subctl/api/submariner/v1"
+	"subctl/broker"
+	"subctl/cable/drivers"
+	"subctl/cable/vxlan"
+	"subctl/dataplane"
+)
+
+// Options is what a user may say about a join. The zero value of a field leaves
+// the choice to us, but for those that DefaultOptions sets.
+type Options struct {
+	ClusterID    string
+	ClusterCIDRs []string // pod networks; empty: discovered
+	ServiceCIDRs []string // Service networks; empty: discovered
+	CableDriver  string   // empty: the broker's, else drivers.Default
+	// Labels go on the Cluster object, where cable policies select by them.
+	Labels      map[string]string
+	ClusterSets []string // empty: "default"
+	NATTPort    int      // UDP port of the cable
+	NAT         bool     // an address translation lies between the gateways
+	// LabelGateway lets join label a node as gateway where there is none.
+	LabelGateway bool
+	GatewayNodes []string // nodes to label; empty: one is chosen if none is labelled
+	HealthCheck  bool
+	// HealthCheckInterval is in seconds, HealthCheckMaxLoss in pings in a row.
+	HealthCheckInterval uint64
+	HealthCheckMaxLoss  uint64
+	Image               string // of all components; empty: see Image
+	InsecureBroker      bool   // the broker's certificate is not checked
+	MultiActiveGateway  bool
+}
+
+// DefaultOptions returns upstream's defaults, with one difference: NAT is off,
+// because the cable driver there is cannot pass an address translation.
+func DefaultOptions() Options {
+	return Options{
+		NATTPort: dataplane.CablePort, LabelGateway: true,
+		HealthCheck: true, HealthCheckInterval: 1, HealthCheckMaxLoss: 5,
+	}
+}
+
+// Validate says everything that is wrong with o by itself.
+func (o Options) Validate() error {
+	errs := []error{broker.CheckClusterID(o.ClusterID)}
+	for what, list := range map[string][]string{"--clustercidr": o.ClusterCIDRs, "--servicecidr": o.ServiceCIDRs} {
+		_, err := ParseCIDRs(what, list)
+		errs = append(errs, err)
+	}
+	if o.CableDriver != "" && drivers.Find(o.CableDriver) == nil {
+		errs = append(errs, fmt.Errorf("there is no cable driver %q: choose one of %s", o.CableDriver, drivers.Names()))
+	}
+	for _, set := range o.ClusterSets {
+		errs = append(errs, broker.CheckClusterSet(set))
+	}
+	if o.NATTPort < 1 || o.NATTPort > 65535 {
+		errs = append(errs, fmt.Errorf("--nattport %d is not a UDP port: choose one from 1 to 65535", o.NATTPort))
+	}
+	if o.NATTPort == dataplane.IntraPort || o.NATTPort == dataplane.NATDiscoveryPort {
+		errs = append(errs, fmt.Errorf("--nattport %d is taken by Submariner itself: %d and %d are", o.NATTPort, dataplane.NATDiscoveryPort, dataplane.IntraPort))
+	}
+	if o.HealthCheck && (o.HealthCheckInterval == 0 || o.HealthCheckMaxLoss == 0) {
+		errs = append(errs, errors.New("--health-check-interval and --health-check-max-packet-loss-count must be at least 1: "+
+			"turn health checks off with --health-check=false"))
+	}
+	if o.MultiActiveGateway {
+		errs = append(errs, errors.New("--multi-active-gateway is not there yet: this version runs one active gateway, and the others stand by"))
+	}
+	errs = append(errs, checkLabels(o.Labels))
+	slices.SortStableFunc(errs, byText)
+	return errors.Join(errs...)
+}
+
+// byText orders errors whose order is otherwise that of a map; nil comes first.
+func byText(a, b error) int {
+	if a == nil || b == nil {
+		return 0
+	}
+	return strings.Compare(a.Error(), b.Error())
+}
+
+func checkLabels(labels map[string]string) error {
+	var errs []error
+	for _, k := range slices.Sorted(maps.Keys(labels)) {
+		for _, text := range validation.IsQualifiedName(k) {
+			errs = append(errs, fmt.Errorf("--cluster-labels: %q cannot be the name of a label: %s", k, text))
+		}
+		for _, text := range validation.IsValidLabelValue(labels[k]) {
+			errs = append(errs, fmt.Errorf("--cluster-labels: %q cannot be the value of label %q: %s", labels[k], k, text))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// natRefusal says that driver cannot do what o asks.
+func (o Options) natRefusal(driver string) error {
+	if o.NAT && driver == vxlan.Name {
+		return fmt.Errorf("the cable driver %q cannot pass an address translation: leave --natt off, and let gateways reach each other's node addresses", driver)
+	}
+	return nil
+}
+
+// sets returns the clustersets to be in, sorted.
+func (o Options) sets() []string {
+	if len(o.ClusterSets) == 0 {
+		return []string{submarinerv1.DefaultClusterSet}
+	}
+	return slices.Compact(slices.Sorted(slices.Values(o.ClusterSets)))
+}
+
+// choose returns the networks a flag says, or those that were found.
+func choose(flag string, said []string, found Found, what string) (list []netip.Prefix, warning string, err error) {
+	if list, err = ParseCIDRs(flag, said); err != nil {
+		return nil, "", err
+	}
+	switch {
+	case len(list) == 0 && len(found.CIDRs) == 0:
+		return nil, "", fmt.Errorf("the %s network could not be discovered: say it with %s", what, flag)
+	case len(list) == 0:
+		return found.CIDRs, "", nil
+	case len(found.CIDRs) > 0 && !slices.Equal(list, found.CIDRs):
+		warning = fmt.Sprintf("%s %s is taken, although the %s network seems to be %s (%s)",
+			flag, joinPrefixes(list), what, joinPrefixes(found.CIDRs), found.From)
+	}
+	return list, warning, nil
+}

@@ -1,0 +1,166 @@
+package cluster
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	submarinerv1 "subctl/api/submariner/v1"
+)
+
+// readyPoll is how often Wait looks. It is a handful of small requests.
+const readyPoll = time.Second
+
+// Wait waits until the agents run and the cluster is connected to every member
+// that has a gateway. When ctx is done before, the error says what is not up
+// and why.
+func (j *Join) Wait(ctx context.Context) error {
+	goal := "the agents to run"
+	if len(j.Plan.Present) > 0 {
+		goal = "connections to " + shortList(j.Plan.Present)
+	}
+	j.Report.Step("waiting for %s", goal)
+	var missing []string
+	for {
+		seen, err := unready(ctx, j.Member, j.Plan.Present)
+		switch {
+		case err == nil && len(seen) == 0:
+			j.Report.Done("the agents run%s", connectedTo(j.Plan.Present))
+			return nil
+		case err == nil:
+			missing = seen
+		case ctx.Err() == nil:
+			missing = []string{err.Error()}
+		}
+		if !sleep(ctx, readyPoll) {
+			return fmt.Errorf("waiting for %s: %w:\n  %s", goal, interrupted(ctx), strings.Join(missing, "\n  "))
+		}
+	}
+}
+
+func connectedTo(members []string) string {
+	if len(members) == 0 {
+		return ""
+	}
+	return ", connected to " + shortList(members)
+}
+
+// unready says what is not up, one line each; nothing if all is well.
+func unready(ctx context.Context, c client.Client, members []string) ([]string, error) {
+	var out []string
+	for _, name := range []string{RouteAgentName, GatewayName} {
+		ds := &appsv1.DaemonSet{}
+		if err := c.Get(ctx, client.ObjectKey{Namespace: Namespace, Name: name}, ds); err != nil {
+			return nil, fmt.Errorf("reading DaemonSet %s: %w", name, err)
+		}
+		if text := unreadyDaemonSet(ds); text != "" {
+			out = append(out, text)
+			pods := &corev1.PodList{}
+			if err := c.List(ctx, pods, client.InNamespace(Namespace), client.MatchingLabels{"app": name}); err != nil {
+				return nil, fmt.Errorf("listing pods of %s: %w", name, err)
+			}
+			for _, pod := range pods.Items {
+				if text := unreadyPod(&pod); text != "" {
+					out = append(out, "  "+text)
+				}
+			}
+		}
+	}
+	gateways := &submarinerv1.GatewayList{}
+	if err := c.List(ctx, gateways, client.InNamespace(Namespace)); err != nil {
+		return nil, fmt.Errorf("listing gateways: %w", err)
+	}
+	return append(out, unconnected(gateways.Items, members)...), nil
+}
+
+// unreadyDaemonSet says what a DaemonSet lacks; ready means for this generation.
+func unreadyDaemonSet(ds *appsv1.DaemonSet) string {
+	s := ds.Status
+	switch {
+	case s.ObservedGeneration < ds.Generation:
+		return fmt.Sprintf("DaemonSet %s: not looked at yet", ds.Name)
+	case s.DesiredNumberScheduled == 0:
+		return fmt.Sprintf("DaemonSet %s: no node for it", ds.Name)
+	case s.UpdatedNumberScheduled < s.DesiredNumberScheduled:
+		return fmt.Sprintf("DaemonSet %s: %d of %d pods are of this version", ds.Name, s.UpdatedNumberScheduled, s.DesiredNumberScheduled)
+	case s.NumberReady < s.DesiredNumberScheduled:
+		return fmt.Sprintf("DaemonSet %s: %d of %d pods are ready", ds.Name, s.NumberReady, s.DesiredNumberScheduled)
+	}
+	return ""
+}
+
+// unreadyPod says why a pod is not ready, as far as Kubernetes knows.
+func unreadyPod(pod *corev1.Pod) string {
+	where := "pod " + pod.Name
+	if pod.Spec.NodeName != "" {
+		where += " on node " + pod.Spec.NodeName
+	}
+	for _, c := range pod.Status.ContainerStatuses {
+		switch {
+		case c.Ready:
+			return ""
+		case c.State.Waiting != nil && c.LastTerminationState.Terminated != nil:
+			t := c.LastTerminationState.Terminated
+			return fmt.Sprintf("%s: %s, ended %d times, last with code %d: see kubectl logs -n %s --previous %s",
+				where, c.State.Waiting.Reason, c.RestartCount, t.ExitCode, pod.Namespace, pod.Name)
+		case c.State.Waiting != nil:
+			return strings.TrimSuffix(fmt.Sprintf("%s: %s: %s", where, c.State.Waiting.Reason, c.State.Waiting.Message), ": ")
+		}
+	}
+	for _, c := range pod.Status.Conditions {
+		if c.Type == corev1.PodScheduled && c.Status != corev1.ConditionTrue {
+			return fmt.Sprintf("%s: not scheduled: %s", where, c.Message)
+		}
+	}
+	return fmt.Sprintf("%s: running, but not ready: see kubectl logs -n %s %s", where, pod.Namespace, pod.Name)
+}
+
+// unconnected says to which of members no active gateway is connected.
+func unconnected(gateways []submarinerv1.Gateway, members []string) []string {
+	state := map[string]string{} // by cluster; empty: connected
+	active := false
+	var failures []string
+	for _, g := range gateways {
+		if g.Status.HAStatus != submarinerv1.HAStatusActive {
+			continue
+		}
+		active = true
+		if g.Status.StatusFailure != "" {
+			failures = append(failures, fmt.Sprintf("gateway %s: %s", g.Name, g.Status.StatusFailure))
+		}
+		for _, c := range g.Status.Connections {
+			was, known := state[c.Endpoint.ClusterID]
+			if known && was == "" {
+				continue
+			}
+			text := ""
+			if c.Status != submarinerv1.Connected {
+				text = strings.TrimSuffix(fmt.Sprintf("%s: %s", c.Status, c.StatusMessage), ": ")
+			}
+			state[c.Endpoint.ClusterID] = text
+		}
+	}
+	var out []string
+	for _, m := range members {
+		text, known := state[m]
+		switch {
+		case !active:
+			return []string{"no gateway is active yet"}
+		case !known:
+			out = append(out, fmt.Sprintf("cluster %q: not connected: the gateway does not know it yet", m))
+		case text != "":
+			out = append(out, fmt.Sprintf("cluster %q: %s", m, text))
+		}
+	}
+	if len(out) == 0 {
+		return nil
+	}
+	slices.Sort(failures)
+	return append(out, failures...)
+}

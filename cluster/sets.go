@@ -1,0 +1,43 @@
+package cluster
+
+import (
+	"context"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	submarinerv1 "subctl/api/submariner/v1"
+	"subctl/broker"
+)
+
+// clustersets returns the clustersets of a broker, sorted. Who may not list
+// namespaces, as the bearer of a join file, learns only of those of wanted in
+// which it may look around.
+func clustersets(ctx context.Context, c client.Client, base string, wanted []string) ([]string, error) {
+	list := &corev1.NamespaceList{}
+	err := c.List(ctx, list, client.HasLabels{submarinerv1.ClusterSetLabel})
+	if err != nil && !absent(err) {
+		return nil, err
+	}
+	sets := []string{submarinerv1.DefaultClusterSet}
+	for _, ns := range list.Items {
+		if set := ns.Labels[submarinerv1.ClusterSetLabel]; ns.Name == broker.NamespaceIn(base, set) {
+			sets = append(sets, set)
+		}
+	}
+	if err != nil {
+		for _, set := range wanted {
+			ok, err := allowed(ctx, c, Right{"list", submarinerv1.GroupVersion.Group, "clusters", broker.NamespaceIn(base, set)})
+			if err != nil {
+				return nil, err
+			}
+			if ok {
+				sets = append(sets, set)
+			}
+		}
+	}
+	slices.SortFunc(sets, strings.Compare)
+	return slices.Compact(sets), nil
+}
