@@ -5,6 +5,7 @@ package kernel
 import (
 	"context"
 	"net/netip"
+	"slices"
 	"testing"
 	"time"
 
@@ -134,4 +135,10 @@ func fingerprints(s dataplane.State) (out []string) {
 		out = append(out, o.String())
 	}
 	return out
+}
+
+// set is a Set with its members in order, as a plan has them.
+func set(name string, members ...netip.Prefix) dataplane.Set {
+	slices.SortFunc(members, netip.Prefix.Compare)
+	return dataplane.Set{Name: name, Members: members}
 }

@@ -3,6 +3,7 @@
 package kernel
 
 import (
+	"bytes"
 	"fmt"
 	"net"
 
@@ -112,8 +113,10 @@ func (s links) put(_, want dataplane.Object) error {
 	}
 	msg := nl.NewIfInfomsg(unix.AF_UNSPEC)
 	msg.Index, msg.Flags, msg.Change = int32(d.index), unix.IFF_UP, unix.IFF_UP
-	b := putAttr(msg.Serialize(), unix.IFLA_ADDRESS, mac)
-	b = putU32(b, unix.IFLA_MTU, uint32(v.MTU))
+	b := putU32(msg.Serialize(), unix.IFLA_MTU, uint32(v.MTU))
+	if !bytes.Equal(mac, d.link.Attrs().HardwareAddr) { // even to set the same one clears the ARP table
+		b = putAttr(b, unix.IFLA_ADDRESS, mac)
+	}
 	if err := s.conn.route(unix.RTM_SETLINK, 0, putConf(b, v.Conf)); err != nil {
 		return fmt.Errorf("setting up device %s: %w", v.Name, err)
 	}

@@ -51,8 +51,7 @@ func (s sets) list() (out []dataplane.Object, err error) {
 
 // names returns the names of our sets.
 func (s sets) names() (out []string, err error) {
-	q := putAttr(setmsg(""), nl.IPSET_ATTR_FLAGS|unix.NLA_F_NET_BYTEORDER, binary.BigEndian.AppendUint32(nil, listNames))
-	msgs, err := s.send(nl.IPSET_CMD_LIST, q)
+	msgs, err := s.send(nl.IPSET_CMD_LIST, askNames())
 	if err != nil {
 		return nil, fmt.Errorf("listing sets: %w", err)
 	}
@@ -71,6 +70,34 @@ const (
 	listNames  = 1 << 1 // IPSET_FLAG_LIST_SETNAME
 	listHeader = 1 << 2 // IPSET_FLAG_LIST_HEADER
 )
+
+// askNames asks for the names of all sets, without their members.
+func askNames() []byte { return putFlags(setmsg(""), listNames) }
+
+func putFlags(b []byte, flags uint32) []byte {
+	return putAttr(b, nl.IPSET_ATTR_FLAGS|unix.NLA_F_NET_BYTEORDER, binary.BigEndian.AppendUint32(nil, flags))
+}
+
+// count returns how many members a set has.
+func (s sets) count(name string) (n uint32, err error) {
+	msgs, err := s.send(nl.IPSET_CMD_LIST, putFlags(setmsg(name), listHeader))
+	if err != nil {
+		return 0, fmt.Errorf("counting members of set %s: %w", name, err)
+	}
+	for _, m := range msgs {
+		for t, v := range attrs(m[nl.SizeofNfgenmsg:]) {
+			if t != nl.IPSET_ATTR_DATA {
+				continue
+			}
+			for t, v := range attrs(v) {
+				if t == nl.IPSET_ATTR_ELEMENTS && len(v) == 4 {
+					n = binary.BigEndian.Uint32(v)
+				}
+			}
+		}
+	}
+	return n, nil
+}
 
 // read returns a set with its members, sorted. A set of another type has one
 // member that no plan has: the zero Prefix.

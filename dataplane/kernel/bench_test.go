@@ -1,0 +1,98 @@
+//go:build linux
+
+package kernel
+
+import (
+	"context"
+	"fmt"
+	"net/netip"
+	"testing"
+
+	"subctl/dataplane"
+	"subctl/internal/nstest"
+
+	"github.com/stretchr/testify/require"
+)
+
+// thousand is what a gateway holds that is connected to 1,000 clusters of 2 CIDRs
+// each.
+func thousand(t testing.TB, moved int) dataplane.State {
+	const dev = dataplane.CableDevice
+	members := make([]netip.Prefix, 0, 2000)
+	s := state(t, dataplane.VXLAN{
+		Name: dev, MAC: "0a:58:ac:12:00:02", VNI: dataplane.CableVNI, Local: ip("172.18.0.2"), Port: dataplane.CablePort, MTU: 1450,
+		Conf: dataplane.Conf{RPFilter: 2, Forwarding: 1},
+	}, dataplane.Addr{Dev: dev, Prefix: cidr("241.18.0.2/8")},
+		dataplane.Rule{Priority: dataplane.CablePriority, Table: dataplane.CableTable})
+	for i := range 1000 {
+		a, b := byte(i>>8), byte(i)
+		mac := fmt.Sprintf("0a:58:ac:13:%02x:%02x", a, b)
+		vtep, nh, group := netip.AddrFrom4([4]byte{241, 19, a, b}), uint32(dataplane.CableNexthopID<<24+i+1), uint32(dataplane.CableGroupID<<24+i+1)
+		dst := netip.AddrFrom4([4]byte{172, 19, a, b})
+		if i == moved {
+			dst = netip.AddrFrom4([4]byte{172, 20, a, b})
+			mac = fmt.Sprintf("0a:58:ac:14:%02x:%02x", a, b)
+		}
+		require.NoError(t, s.Add(
+			dataplane.FDB{Dev: dev, MAC: mac, Dst: dst},
+			dataplane.Neigh{Dev: dev, IP: vtep, MAC: mac},
+			dataplane.Nexthop{ID: nh, Via: vtep, Dev: dev},
+			dataplane.Group{ID: group, Members: []dataplane.Member{{ID: nh, Weight: 1}}},
+		))
+		for j := range 2 {
+			p := netip.PrefixFrom(netip.AddrFrom4([4]byte{10 + byte(j), a, b, 0}), 24)
+			members = append(members, p)
+			require.NoError(t, s.Add(dataplane.Route{Table: dataplane.CableTable, Dst: p, Group: group, Src: ip("172.18.0.2")}))
+		}
+	}
+	require.NoError(t, s.Add(set("SUBMARINER-GW-REMOTE", members...)))
+	for _, hook := range []string{"FORWARD", "POSTROUTING"} {
+		require.NoError(t, s.Add(dataplane.Chain{
+			Table: "mangle", Name: "SUBMARINER-GW-" + hook, Hook: hook, Sets: []string{"SUBMARINER-GW-REMOTE"},
+			Rules: []string{"-m set --match-set SUBMARINER-GW-REMOTE src -j MARK --set-xmark 0x0/0x4000"},
+		}))
+	}
+	return s
+}
+
+// bench times f, which runs in a node of its own.
+func bench(b *testing.B, prepare, f func(*nstest.NS, *Host)) {
+	ns, h := node(b, dataplane.GatewayOwner)
+	b.ResetTimer()
+	for b.Loop() {
+		b.StopTimer()
+		prepare(ns, h)
+		b.StartTimer()
+		f(ns, h)
+	}
+}
+
+func must(b *testing.B, h *Host, want dataplane.State, steps int) {
+	ops, err := dataplane.Sync(context.Background(), h, want)
+	require.NoError(b, err)
+	require.Len(b, ops, steps)
+}
+
+func BenchmarkSync1000FromEmpty(b *testing.B) {
+	want := thousand(b, -1)
+	bench(b, func(ns *nstest.NS, h *Host) { settle(b, ns, h, nil) },
+		func(ns *nstest.NS, h *Host) { ns.Do(func() { must(b, h, want, len(want)) }) })
+}
+
+func BenchmarkSync1000Nothing(b *testing.B) {
+	want := thousand(b, -1)
+	bench(b, func(ns *nstest.NS, h *Host) { settle(b, ns, h, want) },
+		func(ns *nstest.NS, h *Host) { ns.Do(func() { must(b, h, want, 0) }) })
+}
+
+func BenchmarkSync1000OneChanged(b *testing.B) {
+	before, after := thousand(b, -1), thousand(b, 500)
+	bench(b, func(ns *nstest.NS, h *Host) { settle(b, ns, h, before) },
+		func(ns *nstest.NS, h *Host) { ns.Do(func() { must(b, h, after, 3) }) })
+}
+
+func BenchmarkSync1000ToEmpty(b *testing.B) {
+	want := thousand(b, -1)
+	bench(b, func(ns *nstest.NS, h *Host) { settle(b, ns, h, want) },
+		func(ns *nstest.NS, h *Host) { ns.Do(func() { must(b, h, nil, len(want)) }) })
+}

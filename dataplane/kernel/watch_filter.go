@@ -1,0 +1,148 @@
+//go:build linux
+
+package kernel
+
+import (
+	"encoding/binary"
+	"slices"
+	"syscall"
+
+	"subctl/dataplane"
+
+	"github.com/vishvananda/netlink"
+	"github.com/vishvananda/netlink/nl"
+	"golang.org/x/sys/unix"
+)
+
+// filter tells the news that matters from what goes on in a node all the time:
+// containers that come and go, and other people's routes and rules.
+type filter struct {
+	devices map[int]bool // the owners' devices, by index
+}
+
+func newFilter(c conn) (*filter, error) {
+	f := &filter{devices: map[int]bool{}}
+	for _, o := range dataplane.Owners() {
+		h := &Host{owner: o, conn: c}
+		h.forget()
+		devs, err := h.devices()
+		if err != nil {
+			return nil, err
+		}
+		for _, index := range devs {
+			f.devices[index] = true
+		}
+	}
+	return f, nil
+}
+
+// route judges a message of rtnetlink.
+func (f *filter) route(m syscall.NetlinkMessage) bool {
+	switch m.Header.Type {
+	case unix.RTM_NEWLINK, unix.RTM_DELLINK:
+		return f.link(m)
+	case unix.RTM_NEWADDR, unix.RTM_DELADDR:
+		return true // ours, or one of dataplane.Facts
+	case unix.RTM_NEWNEIGH, unix.RTM_DELNEIGH:
+		return f.neigh(m)
+	case unix.RTM_NEWROUTE, unix.RTM_DELROUTE:
+		return routeMatters(m.Data)
+	case unix.RTM_NEWRULE, unix.RTM_DELRULE:
+		n, ok := number(m.Data, unix.SizeofRtMsg, nl.FRA_PRIORITY)
+		return ok && anybodys(func(o dataplane.Owner) bool { return o.Priorities.Has(n) })
+	case unix.RTM_NEWNEXTHOP, unix.RTM_DELNEXTHOP: // but not those of single buckets
+		n, ok := number(m.Data, unix.SizeofNhmsg, unix.NHA_ID)
+		return ok && anybodys(func(o dataplane.Owner) bool { return o.IDs.Has(n) })
+	case unix.RTM_NEWNETCONF:
+		n, ok := number(m.Data, 4, netconfIndex) // struct netconfmsg is one byte, padded
+		return ok && f.devices[int(n)]
+	}
+	return false
+}
+
+const netconfIndex = 1 // NETCONFA_IFINDEX, linux/netconf.h
+
+// link judges a message on a device, and keeps book of the owners' devices.
+func (f *filter) link(m syscall.NetlinkMessage) bool {
+	if len(m.Data) < unix.SizeofIfInfomsg {
+		return false
+	}
+	index := int(nl.DeserializeIfInfomsg(m.Data).Index)
+	was, name := f.devices[index], ""
+	for t, v := range attrs(m.Data[unix.SizeofIfInfomsg:]) {
+		if t == unix.IFLA_IFNAME {
+			name = text(v)
+		}
+	}
+	delete(f.devices, index)
+	if m.Header.Type == unix.RTM_NEWLINK && ours(name) {
+		f.devices[index] = true
+	}
+	return was || f.devices[index]
+}
+
+// neigh judges a message on an ARP or FDB entry. That a peer was looked for, and
+// not found, is no change of ours.
+func (f *filter) neigh(m syscall.NetlinkMessage) bool {
+	if len(m.Data) < sizeofNdmsg || !f.devices[int(u32(m.Data[4:]))] {
+		return false
+	}
+	const looking = netlink.NUD_INCOMPLETE | netlink.NUD_FAILED
+	return m.Header.Type == unix.RTM_DELNEIGH || binary.NativeEndian.Uint16(m.Data[8:])&looking == 0
+}
+
+// routeMatters reports whether a route is in an owner's table, or is the default
+// route, of which dataplane.Facts tells.
+func routeMatters(b []byte) bool {
+	if len(b) < unix.SizeofRtMsg {
+		return false
+	}
+	msg := nl.DeserializeRtMsg(b)
+	table, ok := number(b, unix.SizeofRtMsg, unix.RTA_TABLE)
+	if !ok {
+		table = uint32(msg.Table)
+	}
+	return table == unix.RT_TABLE_MAIN && msg.Dst_len == 0 ||
+		anybodys(func(o dataplane.Owner) bool { return o.Tables.Has(table) })
+}
+
+// hooks are the chains that ours may be jumped to from.
+var hooks = []string{"PREROUTING", "INPUT", "FORWARD", "OUTPUT", "POSTROUTING"}
+
+// nftables judges a message of nftables, in which iptables keeps its rules.
+func nftables(m syscall.NetlinkMessage) bool {
+	if len(m.Data) < nl.SizeofNfgenmsg || m.Data[0] != unix.AF_INET || m.Header.Type>>8 != unix.NFNL_SUBSYS_NFTABLES {
+		return false
+	}
+	var name uint16
+	switch m.Header.Type & 0xff {
+	case unix.NFT_MSG_DELTABLE:
+		return true
+	case unix.NFT_MSG_NEWCHAIN, unix.NFT_MSG_DELCHAIN:
+		name = unix.NFTA_CHAIN_NAME
+	case unix.NFT_MSG_NEWRULE, unix.NFT_MSG_DELRULE:
+		name = unix.NFTA_RULE_CHAIN
+	default:
+		return false
+	}
+	for t, v := range attrs(m.Data[nl.SizeofNfgenmsg:]) {
+		if t == name {
+			return slices.Contains(hooks, text(v)) || anyOwner(text(v))
+		}
+	}
+	return false
+}
+
+// number finds an attribute behind a header.
+func number(b []byte, header int, attr uint16) (uint32, bool) {
+	for t, v := range attrs(b[min(header, len(b)):]) {
+		if t == attr {
+			return u32(v), true
+		}
+	}
+	return 0, false
+}
+
+func anybodys(has func(dataplane.Owner) bool) bool {
+	return slices.ContainsFunc(dataplane.Owners(), has)
+}
