@@ -154,11 +154,7 @@ func (p *prober) sendAll(conn *icmp.PacketConn, id int, next *uint16) time.Durat
 	for name, g := range p.pings {
 		if !g.sent.IsZero() {
 			g.lost++
-			if g.lost > p.probes.MaxLost && g.health.Status != submarinerv1.ConnectionError {
-				g.health.Status = submarinerv1.ConnectionError
-				g.health.Message = fmt.Sprintf("Failed to successfully ping the remote endpoint IP %q", g.target.IP)
-				changed = true
-			}
+			changed = p.judge(g) || changed
 		}
 		*next++
 		g.seq, g.sent, g.started = *next, time.Now(), true
@@ -174,6 +170,17 @@ func (p *prober) sendAll(conn *icmp.PacketConn, id int, next *uint16) time.Durat
 		return p.probes.Interval
 	}
 	return time.Second
+}
+
+// judge declares a cable broken when too many pings in a row stayed unanswered,
+// and says whether that is news.
+func (p *prober) judge(g *pinged) bool {
+	if g.lost <= p.probes.MaxLost || g.health.Status == submarinerv1.ConnectionError {
+		return false
+	}
+	g.health.Status = submarinerv1.ConnectionError
+	g.health.Message = fmt.Sprintf("Failed to successfully ping the remote endpoint IP %q", g.target.IP)
+	return true
 }
 
 func ping(conn *icmp.PacketConn, id int, g *pinged) error {

@@ -1,0 +1,41 @@
+package agent
+
+import (
+	"net/netip"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	corev1 "k8s.io/api/core/v1"
+
+	"subctl/dataplane"
+)
+
+func TestNodeFacts(t *testing.T) {
+	pods := []netip.Prefix{netip.MustParsePrefix("10.111.0.0/16")}
+	eth := dataplane.HostAddr{Dev: "eth0", Prefix: netip.MustParsePrefix("10.89.1.11/24")}
+	addr := func(dev, p string) dataplane.HostAddr {
+		return dataplane.HostAddr{Dev: dev, Prefix: netip.MustParsePrefix(p)}
+	}
+	for name, tc := range map[string]struct {
+		podCIDR string
+		addrs   []dataplane.HostAddr
+		want    string
+		planned bool
+	}{
+		"no address of the CNI":              {"10.111.1.0/24", nil, "10.111.1.1", true},
+		"bridge":                             {"10.111.1.0/24", []dataplane.HostAddr{addr("cni0", "10.111.1.1/24")}, "10.111.1.1", false},
+		"a /32 on each pod's veth":           {"10.111.1.0/24", []dataplane.HostAddr{addr("veth1", "10.111.1.1/32"), addr("veth2", "10.111.1.1/32")}, "10.111.1.1", true},
+		"tunnel device with its own address": {"10.111.1.0/24", []dataplane.HostAddr{addr("tunl0", "10.111.1.77/32")}, "10.111.1.77", false},
+		"prefers the node's own network":     {"10.111.1.0/24", []dataplane.HostAddr{addr("tunl0", "10.111.0.9/32"), addr("cni0", "10.111.1.1/24")}, "10.111.1.1", false},
+		"CNI without podCIDR":                {"", []dataplane.HostAddr{addr("cilium_host", "10.111.7.3/32")}, "10.111.7.3", false},
+		"nothing to go by":                   {"", nil, "", false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			n := &corev1.Node{Spec: corev1.NodeSpec{PodCIDR: tc.podCIDR}}
+			f := nodeFacts(dataplane.Facts{Device: "eth0", MTU: 1500, PrivateIP: eth.Prefix.Addr(), Addrs: append([]dataplane.HostAddr{eth}, tc.addrs...)}, n, pods)
+			require.Equal(t, tc.want, f.PodIP)
+			require.Equal(t, tc.planned, f.PodIPPlanned)
+			require.Equal(t, "10.89.1.11", f.PrivateIP)
+		})
+	}
+}

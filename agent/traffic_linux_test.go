@@ -1,0 +1,256 @@
+package agent
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"net"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	submarinerv1 "subctl/api/submariner/v1"
+	"subctl/api/submariner/v1alpha1"
+	"subctl/dataplane"
+	"subctl/dataplane/kernel"
+	"subctl/internal/nstest"
+)
+
+// side is a cluster of two nodes, gw and worker, each with a pod, made of network
+// namespaces: what a lab is to the end-to-end tests, in 100 ms.
+type side struct {
+	n     int    // 1, 2, …: pods 10.11n.0.0/16, Services 10.10n.0.0/16, nodes 172.18.n.0/24
+	id    string // cluster ID
+	nodes map[string]*nstest.NS
+	pods  map[string]*nstest.NS
+}
+
+var nodeNames = []string{"gw", "worker"}
+
+func newSide(t *testing.T, fabric *nstest.NS, n int, id string) *side {
+	t.Helper()
+	s := &side{n: n, id: id, nodes: map[string]*nstest.NS{}, pods: map[string]*nstest.NS{}}
+	fabric.Run(fmt.Sprintf("ip link add br%[1]d type bridge && ip addr add 172.18.%[1]d.254/24 dev br%[1]d && ip link set br%[1]d up", n))
+	for i, name := range nodeNames {
+		i++
+		node, pod := nstest.New(t, id+"-"+name), nstest.New(t, id+"-"+name+"-pod")
+		s.nodes[name], s.pods[name] = node, pod
+		nstest.Join(nstest.End{NS: node, Dev: "eth0", Addr: fmt.Sprintf("172.18.%d.%d/24", n, 10+i)}, nstest.End{NS: fabric, Dev: fmt.Sprintf("v%d%d", n, i)})
+		fabric.Run(fmt.Sprintf("ip link set v%d%d master br%d", n, i, n))
+		node.Run(fmt.Sprintf("ip route add default via 172.18.%d.254", n))
+		// as strict as a distribution may be: our devices have to say what they need
+		node.Run("sysctl -qw net.ipv4.ip_forward=1 net.ipv4.conf.all.rp_filter=1 net.ipv4.conf.default.rp_filter=1")
+		node.Run("iptables -P FORWARD DROP && iptables -A FORWARD -i cni0 -j ACCEPT && iptables -A FORWARD -o cni0 -j ACCEPT")
+		// a CNI that masquerades what leaves the cluster
+		node.Run(fmt.Sprintf("iptables -t nat -A POSTROUTING -s 10.11%[1]d.0.0/16 ! -d 10.11%[1]d.0.0/16 -j MASQUERADE", n))
+		nstest.Join(nstest.End{NS: node, Dev: "cni0", Addr: fmt.Sprintf("10.11%d.%d.1/24", n, i)},
+			nstest.End{NS: pod, Dev: "eth0", Addr: s.podIP(name) + "/24"})
+		pod.Run(fmt.Sprintf("ip route add default via 10.11%d.%d.1", n, i))
+	}
+	for i, name := range nodeNames { // host-gw, as simple CNIs do
+		s.nodes[name].Run(fmt.Sprintf("ip route add 10.11%d.%d.0/24 via 172.18.%d.%d", n, 2-i, n, 12-i))
+	}
+	return s
+}
+
+func (s *side) podIP(node string) string {
+	return fmt.Sprintf("10.11%d.%d.5", s.n, map[string]int{"gw": 1, "worker": 2}[node])
+}
+
+// objects is what the cluster's API server holds about itself.
+func (s *side) objects() []client.Object {
+	objs := []client.Object{&v1alpha1.Submariner{
+		ObjectMeta: metav1.ObjectMeta{Name: v1alpha1.SubmarinerName},
+		Spec: v1alpha1.SubmarinerSpec{
+			ClusterID: s.id, ClusterCIDR: fmt.Sprintf("10.11%d.0.0/16", s.n), ServiceCIDR: fmt.Sprintf("10.10%d.0.0/16", s.n),
+		},
+	}}
+	for i, name := range nodeNames {
+		n := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: corev1.NodeSpec{PodCIDR: fmt.Sprintf("10.11%d.%d.0/24", s.n, i+1)}}
+		n.Status.Addresses = []corev1.NodeAddress{{Type: corev1.NodeInternalIP, Address: fmt.Sprintf("172.18.%d.%d", s.n, 11+i)}}
+		if name == "gw" {
+			n.Labels = map[string]string{submarinerv1.GatewayNodeLabel: "true"}
+		}
+		objs = append(objs, n, &submarinerv1.RouteAgent{ObjectMeta: metav1.ObjectMeta{Name: name}, Status: submarinerv1.RouteAgentStatus{
+			Node: &submarinerv1.NodeFacts{PrivateIP: n.Status.Addresses[0].Address, Device: "eth0", MTU: 1500, PodIP: fmt.Sprintf("10.11%d.%d.1", s.n, i+1)},
+		}})
+	}
+	return append(objs, s.endpoint())
+}
+
+func (s *side) endpoint() *submarinerv1.Endpoint {
+	return &submarinerv1.Endpoint{
+		ObjectMeta: metav1.ObjectMeta{Name: s.id},
+		Spec: submarinerv1.EndpointSpec{
+			ClusterID: s.id, CableName: "submariner-cable-" + s.id, Hostname: "gw", Backend: "vxlan",
+			PrivateIP: fmt.Sprintf("172.18.%d.11", s.n), HealthCheckIP: fmt.Sprintf("10.11%d.1.1", s.n),
+			Subnets: []string{fmt.Sprintf("10.10%d.0.0/16", s.n), fmt.Sprintf("10.11%d.0.0/16", s.n)},
+		},
+	}
+}
+
+// sync does what the agents of every node do, knowing the given other clusters.
+func (s *side) sync(t *testing.T, others ...*side) (changes int) {
+	t.Helper()
+	objs := s.objects()
+	for _, o := range others {
+		e := o.endpoint()
+		e.Labels = map[string]string{submarinerv1.ClusterIDLabel: o.id}
+		objs = append(objs, e)
+	}
+	for name, ns := range s.nodes {
+		ns.Do(func() {
+			k, err := kernel.ReadFacts()
+			require.NoError(t, err)
+			snap := NewSnapshot(name, submarinerv1.NodeFacts{}, name == "gw", objs...)
+			snap.Facts = nodeFacts(k, find[*corev1.Node](snap, name), snap.podNetworks())
+			for _, r := range []Role{Gateway{}, Route{}} {
+				p, err := r.Plan(snap)
+				require.NoError(t, err)
+				changes += syncNode(t, r.Owner(), p.State)
+			}
+		})
+	}
+	return changes
+}
+
+// leave syncs the empty State on every node.
+func (s *side) leave(t *testing.T) {
+	t.Helper()
+	for _, ns := range s.nodes {
+		ns.Do(func() {
+			for _, o := range dataplane.Owners() {
+				syncNode(t, o, dataplane.State{})
+			}
+		})
+	}
+}
+
+func syncNode(t *testing.T, o dataplane.Owner, want dataplane.State) int {
+	t.Helper()
+	h, err := kernel.New(o)
+	require.NoError(t, err)
+	defer h.Close()
+	ops, err := dataplane.Sync(context.Background(), h, want)
+	require.NoError(t, err)
+	return len(ops)
+}
+
+func newFabric(t *testing.T) *nstest.NS {
+	t.Helper()
+	f := nstest.New(t, "fabric")
+	f.Run("sysctl -qw net.ipv4.ip_forward=1 net.ipv4.conf.all.rp_filter=0")
+	return f
+}
+
+// Pods of two clusters reach each other from every node to every node, with their
+// own addresses, packets of every size; the second sync does nothing; leaving
+// leaves the nodes as they were.
+func TestTraffic(t *testing.T) {
+	fabric := newFabric(t)
+	east, west := newSide(t, fabric, 1, "east"), newSide(t, fabric, 2, "west")
+	before := map[*nstest.NS]string{}
+	for _, s := range []*side{east, west} {
+		for _, ns := range s.nodes {
+			before[ns] = holdings(ns)
+		}
+	}
+	_, err := east.pods["worker"].Try("ping -c1 -W1 " + west.podIP("worker"))
+	require.Error(t, err, "nothing connects them yet")
+
+	east.sync(t, west)
+	west.sync(t, east)
+	require.Zero(t, east.sync(t, west)+west.sync(t, east), "the second sync must find nothing to do")
+
+	for _, from := range nodeNames {
+		for _, to := range nodeNames {
+			t.Run(from+" to "+to, func(t *testing.T) {
+				reach(t, east.pods[from], east.podIP(from), west.pods[to], west.podIP(to))
+				reach(t, west.pods[from], west.podIP(from), east.pods[to], east.podIP(to))
+			})
+		}
+	}
+	t.Run("from a node's own processes", func(t *testing.T) {
+		for i, name := range nodeNames {
+			capture := west.pods["worker"].Start("timeout 10 tcpdump -lnc1 -i eth0 icmp and src 10.111." + fmt.Sprint(i+1) + ".1")
+			east.nodes[name].Run("ping -c3 -i0.3 -W2 " + west.podIP("worker"))
+			capture()
+		}
+	})
+	t.Run("no transit", func(t *testing.T) {
+		north := newSide(t, fabric, 3, "north")
+		east.sync(t, west, north)
+		west.sync(t, east)
+		north.sync(t, east)
+		reach(t, north.pods["worker"], north.podIP("worker"), east.pods["worker"], east.podIP("worker"))
+		// north's gateway is misled to send west's traffic to east
+		north.nodes["gw"].Run("ip route add 10.112.0.0/16 via 241.18.1.11 dev vxlan-tunnel table 100")
+		_, err := north.pods["gw"].Try("ping -c2 -W1 " + west.podIP("worker"))
+		require.Error(t, err)
+		dropped := strings.Fields(east.nodes["gw"].Run("iptables -nvxL SUBMARINER-GW-FORWARD | grep 'vxlan-tunnel vxlan-tunnel'"))
+		require.Equal(t, "2", dropped[0], "the packets did get to east's gateway, and ended there: %v", dropped)
+		// nor may a cluster reach the gateway's own network through the cable
+		north.nodes["gw"].Run("ip route add 172.18.1.12/32 via 241.18.1.11 dev vxlan-tunnel table 100")
+		_, err = north.nodes["gw"].Try("ping -c2 -W1 -I 10.113.1.1 172.18.1.12")
+		require.Error(t, err)
+	})
+	t.Run("device deleted by hand", func(t *testing.T) {
+		east.nodes["gw"].Run("ip link del vxlan-tunnel")
+		east.nodes["worker"].Run("ip link del vx-submariner; iptables -t mangle -F SUBMARINER-POSTROUTING; ip rule del pref 150")
+		require.NotZero(t, east.sync(t, west))
+		reach(t, east.pods["worker"], east.podIP("worker"), west.pods["worker"], west.podIP("worker"))
+	})
+	east.leave(t)
+	west.leave(t)
+	for ns, was := range before {
+		require.Equal(t, was, holdings(ns), "node %s", ns.Name)
+	}
+}
+
+// reach sends ICMP, UDP and TCP of awkward sizes from one pod to another, which
+// must see the sender's own address.
+func reach(t *testing.T, from *nstest.NS, fromIP string, to *nstest.NS, toIP string) {
+	t.Helper()
+	for _, size := range []int{56, 1372, 1373, 1422, 1423, 1472, 4000, 30000} {
+		from.Run(fmt.Sprintf("ping -Mdont -c1 -W2 -s%d %s", size, toIP))
+	}
+	const megabyte = 1 << 20
+	var l net.Listener
+	to.Do(func() {
+		var err error
+		l, err = net.Listen("tcp4", toIP+":0")
+		require.NoError(t, err)
+	})
+	defer l.Close()
+	seen := make(chan string, 1)
+	go func() {
+		c, err := l.Accept()
+		if err != nil {
+			seen <- err.Error()
+			return
+		}
+		defer c.Close()
+		n, err := io.CopyN(io.Discard, c, megabyte)
+		host, _, _ := net.SplitHostPort(c.RemoteAddr().String())
+		seen <- fmt.Sprintf("%d bytes from %s, %v", n, host, err)
+	}()
+	from.Do(func() {
+		c, err := net.DialTimeout("tcp4", l.Addr().String(), 5*time.Second)
+		require.NoError(t, err)
+		defer c.Close()
+		require.NoError(t, c.SetDeadline(time.Now().Add(20*time.Second)))
+		_, err = c.Write(make([]byte, megabyte))
+		require.NoError(t, err)
+		require.Equal(t, fmt.Sprintf("%d bytes from %s, <nil>", megabyte, fromIP), <-seen)
+	})
+}
+
+// holdings is all that the kernel of a node holds, without counters.
+func holdings(ns *nstest.NS) string {
+	return ns.Run("ip -d link; ip -4 addr; ip -4 route show table all; ip rule; ip nexthop; iptables-save | grep ^-; ipset list; bridge fdb; sysctl -a 2>/dev/null | grep -E 'ipv4.conf.*(rp_filter|forwarding)'")
+}
