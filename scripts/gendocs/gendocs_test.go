@@ -1,0 +1,56 @@
+package main
+
+import (
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+const root = "../.."
+
+// TestUpToDate compares the files with what would be generated now.
+func TestUpToDate(t *testing.T) {
+	files, err := generate(root)
+	require.NoError(t, err)
+	for name, want := range files {
+		got, err := os.ReadFile(filepath.Join(root, name))
+		require.NoError(t, err, "run \"make generate\"")
+		require.Equal(t, want, string(got), "%s is not up to date: run \"make generate\"", name)
+	}
+	old, err := written(root)
+	require.NoError(t, err)
+	for _, name := range old {
+		require.Contains(t, files, name, "%s is of a command that is no more: run \"make generate\"", name)
+	}
+}
+
+// TestEverywhereTheSame generates in another home.
+func TestEverywhereTheSame(t *testing.T) {
+	here, err := generate(root)
+	require.NoError(t, err)
+	t.Setenv("HOME", t.TempDir())
+	t.Setenv("KUBECONFIG", "elsewhere")
+	there, err := generate(root)
+	require.NoError(t, err)
+	require.Equal(t, here, there)
+}
+
+func TestWriteTidiesUp(t *testing.T) {
+	dir := t.TempDir()
+	source, err := os.ReadFile(filepath.Join(root, "dataplane", "owner.go"))
+	require.NoError(t, err)
+	require.NoError(t, os.MkdirAll(filepath.Join(dir, "dataplane"), 0o755))
+	require.NoError(t, os.WriteFile(filepath.Join(dir, "dataplane", "owner.go"), source, 0o600))
+	require.NoError(t, os.MkdirAll(filepath.Join(dir, "docs", "cli"), 0o755))
+	gone := filepath.Join(dir, "docs", "cli", "subctl_frobnicate.md")
+	require.NoError(t, os.WriteFile(gone, nil, 0o600))
+
+	require.NoError(t, write(dir))
+	require.NoFileExists(t, gone)
+	require.FileExists(t, filepath.Join(dir, "docs", "cli", "subctl_show_connections.md"))
+	numbers, err := os.ReadFile(filepath.Join(dir, "docs", "numbers.md"))
+	require.NoError(t, err)
+	require.Contains(t, string(numbers), "| `CablePort` | `4500` | CablePort is the UDP port of the cable between gateways. |")
+}

@@ -1,0 +1,68 @@
+// Command gendocs writes what of the documentation is generated: docs/cli from the
+// commands, and docs/numbers.md from dataplane/owner.go. It is run at the root of the
+// module, and writes the same wherever and whenever that is.
+package main
+
+import (
+	"fmt"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+)
+
+func main() {
+	if err := write("."); err != nil {
+		fmt.Fprintln(os.Stderr, "gendocs:", err)
+		os.Exit(1)
+	}
+}
+
+// generate returns the files, by their path in the module at root.
+func generate(root string) (map[string]string, error) {
+	files := pages()
+	numbers, err := numbers(filepath.Join(root, "dataplane", "owner.go"))
+	if err != nil {
+		return nil, err
+	}
+	files["docs/numbers.md"] = numbers
+	return files, nil
+}
+
+// write writes the files, and removes the pages of commands that are no more.
+func write(root string) error {
+	files, err := generate(root)
+	if err != nil {
+		return err
+	}
+	old, err := written(root)
+	if err != nil {
+		return err
+	}
+	for _, name := range old {
+		if _, keep := files[name]; !keep {
+			if err := os.Remove(filepath.Join(root, name)); err != nil {
+				return err
+			}
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(files)) {
+		file := filepath.Join(root, name)
+		if err := os.MkdirAll(filepath.Dir(file), 0o755); err != nil {
+			return err
+		}
+		if err := os.WriteFile(file, []byte(files[name]), 0o644); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// written returns the pages there are, by their path in the module at root.
+func written(root string) ([]string, error) {
+	found, err := filepath.Glob(filepath.Join(root, "docs", "cli", "*.md"))
+	for i := range found {
+		found[i] = "docs/cli/" + filepath.Base(found[i])
+	}
+	return found, err
+}
