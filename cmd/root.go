@@ -89,7 +89,7 @@ func newRoot(g *globals) *cobra.Command {
 
 	add(root, groupJoin)
 	add(root, groupLook, newShow(g))
-	add(root, "", newVersion(g), newOptions(g))
+	add(root, "", newVersion(g), newOptions(g), newAgent(g))
 
 	g.addFlags(root)
 	g.prepare(root)
