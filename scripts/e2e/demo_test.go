@@ -1,0 +1,96 @@
+//go:build e2e
+
+package e2e
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+// The README's path: a broker, three members, and pods of each reaching pods and
+// Services of the others.
+func TestA1Demo(t *testing.T) {
+	dry := must(t, "subctl", "deploy-broker", "--context", "cluster1", "--broker-info", brokerFile, "--dry-run", "-o", "yaml")
+	require.Contains(t, dry, "ValidatingAdmissionPolicy")
+	must(t, "subctl", "deploy-broker", "--context", "cluster1", "--broker-info", brokerFile)
+	info, err := os.Stat(brokerFile)
+	require.NoError(t, err)
+	require.Equal(t, os.FileMode(0o600), info.Mode().Perm())
+	for _, c := range clusters {
+		join(t, c)
+	}
+	connected(t)
+	for _, c := range clusters {
+		deploy(t, c)
+	}
+	for _, a := range clusters {
+		for _, b := range clusters {
+			if a != b {
+				t.Run(a+" to "+b, func(t *testing.T) { flows(t, a, b) })
+			}
+		}
+	}
+}
+
+func TestA2EverySizeOfPacket(t *testing.T) {
+	far := podOn(t, "cluster2", "web", worker(t, "cluster2"))
+	for _, from := range []pod{
+		podOn(t, "cluster1", "web", worker(t, "cluster1")), podOn(t, "cluster1", "web", gateway(t, "cluster1")),
+		podOn(t, "cluster1", "host", worker(t, "cluster1")), podOn(t, "cluster1", "host", gateway(t, "cluster1")),
+	} {
+		t.Run(from.name+" on "+from.node, func(t *testing.T) { sizes(t, from, far.ip) })
+	}
+	t.Run("the other way", func(t *testing.T) {
+		sizes(t, far, podOn(t, "cluster1", "web", worker(t, "cluster1")).ip)
+	})
+	t.Run("through a Service", func(t *testing.T) {
+		from, svc := podOn(t, "cluster1", "web", worker(t, "cluster1")), serviceIP(t, "cluster2", "web")
+		from.exec(t, "udp", svc+":7", "1400")
+		from.exec(t, "tcp", svc+":7", "100000")
+	})
+}
+
+// Joining again changes nothing and is no error; so is deploying the broker again.
+func TestA3Again(t *testing.T) {
+	before := gateway(t, "cluster2")
+	must(t, "subctl", "deploy-broker", "--context", "cluster1", "--broker-info", brokerFile)
+	backups, err := filepath.Glob(brokerFile + ".*")
+	require.NoError(t, err)
+	require.Len(t, backups, 1, "the older file is kept")
+	join(t, "cluster2")
+	connected(t)
+	require.Equal(t, before, gateway(t, "cluster2"))
+}
+
+// What "show plan" says from afar is what the node holds.
+func TestA4ShowPlan(t *testing.T) {
+	for _, node := range []string{gateway(t, "cluster1"), worker(t, "cluster1")} {
+		plan := must(t, "subctl", "show", "plan", "--context", "cluster1", "--node", node)
+		held := on(t, node, "ip -4 route show table 100 2>/dev/null; ip -4 route show table 150 2>/dev/null")
+		planned := 0
+		for line := range strings.Lines(plan) {
+			if f := strings.Fields(line); strings.HasPrefix(line, "ip route replace ") {
+				planned++
+				require.Contains(t, held, f[3]+" nhid "+f[7], "%s: %s", node, line)
+			}
+		}
+		require.Equal(t, strings.Count(held, "nhid"), planned, "%s holds\n%s\nplanned\n%s", node, held, plan)
+		require.NotZero(t, planned)
+	}
+}
+
+func TestA5Show(t *testing.T) {
+	for _, what := range []string{"connections", "gateways", "endpoints", "networks", "versions", "brokers", "all"} {
+		out, code := stdout(t, "subctl", "show", what)
+		require.Zero(t, code, "show %s\n%s", what, out)
+		require.NotEmpty(t, out)
+		t.Logf("show %s\n%s", what, out)
+	}
+	out, code := stdout(t, "subctl", "show", "connections", "--context", "cluster1")
+	require.Zero(t, code)
+	require.NotContains(t, out, "cluster3-node1 ", out)
+}

@@ -1,0 +1,194 @@
+//go:build e2e
+
+package e2e
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+// stream is UDP traffic of 100 packets a second from one pod to another, which
+// echoes them.
+type stream struct {
+	out  strings.Builder
+	done chan error
+}
+
+type lost struct {
+	Sent, Received int
+	LongestGapMs   float64 `json:"longestGapMs"`
+}
+
+func startStream(t *testing.T, from pod, ip string, seconds int) *stream {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), time.Duration(seconds+60)*time.Second)
+	t.Cleanup(cancel)
+	s := &stream{done: make(chan error, 1)}
+	cmd := command(ctx, "kubectl", "--context", from.cluster, "exec", from.name, "--", "/labapp", "stream", ip+":7",
+		"--rate", "100", "--seconds", fmt.Sprint(seconds))
+	cmd.Stdout, cmd.Stderr = &s.out, &s.out
+	require.NoError(t, cmd.Start())
+	go func() { s.done <- cmd.Wait() }()
+	return s
+}
+
+// wait returns what was lost.
+func (s *stream) wait(t *testing.T) (l lost) {
+	t.Helper()
+	require.NoError(t, <-s.done, s.out.String())
+	require.NoError(t, json.Unmarshal([]byte(s.out.String()), &l), s.out.String())
+	t.Logf("%+v", l)
+	return l
+}
+
+// workers are pods on the workers of cluster1 and cluster2.
+func workers(t *testing.T) (from, to pod) {
+	t.Helper()
+	return podOn(t, "cluster1", "web", worker(t, "cluster1")), podOn(t, "cluster2", "web", worker(t, "cluster2"))
+}
+
+// Killing every agent of a cluster costs no packet, and the next agents change
+// nothing.
+func TestB1AgentsKilled(t *testing.T) {
+	from, to := workers(t)
+	s := startStream(t, from, to.ip, 12)
+	for _, n := range nodes("cluster1") {
+		on(t, n, "pkill -9 -x subctl")
+	}
+	require.Zero(t, func() int { l := s.wait(t); return l.Sent - l.Received }())
+	connected(t)
+}
+
+// Somebody deletes what is ours: it is back within seconds.
+func TestB2DeletedByHand(t *testing.T) {
+	from, to := workers(t)
+	gw := gateway(t, "cluster1")
+	for _, damage := range []struct{ node, script string }{
+		{gw, "ip link del vxlan-tunnel"},
+		{gw, "ip rule del pref 100"},
+		{from.node, "ip link del vx-submariner"},
+		{from.node, "ip route flush table 150"},
+		{from.node, "iptables -t mangle -F SUBMARINER-POSTROUTING"},
+		{from.node, "ip rule del pref 150; ip nexthop flush"},
+	} {
+		on(t, damage.node, damage.script)
+		took := eventually(t, 20*time.Second, func() error {
+			out, err := from.try("get", "http://"+to.ip+":8080/", "--timeout", "1s")
+			if err != nil {
+				return fmt.Errorf("%w: %s", err, out)
+			}
+			return nil
+		})
+		t.Logf("%s: traffic again after %.1f s", damage.script, took.Seconds())
+	}
+}
+
+// The broker cannot be reached for a minute: the traffic does not care, and what
+// happened meanwhile is made up for.
+func TestB3BrokerUnreachable(t *testing.T) {
+	if testing.Short() {
+		t.Skip("takes a minute")
+	}
+	from := podOn(t, "cluster3", "web", worker(t, "cluster3"))
+	to := podOn(t, "cluster2", "web", worker(t, "cluster2"))
+	for _, c := range []string{"cluster2", "cluster3"} {
+		must(t, "lab", "cut", c, "cluster1-api")
+	}
+	s := startStream(t, from, to.ip, 60)
+	// cluster2 grows a label while nobody can hear of it
+	kubectl(t, "cluster2", "-n", "submariner-operator", "label", "clusters.submariner.io", "cluster2", "while=unreachable", "--overwrite")
+	l := s.wait(t)
+	require.Equal(t, l.Sent, l.Received)
+	for _, c := range []string{"cluster2", "cluster3"} {
+		must(t, "lab", "heal", c, "cluster1-api")
+	}
+	took := eventually(t, 90*time.Second, func() error {
+		out, err := sh("kubectl", "--context", "cluster3", "-n", "submariner-operator", "get", "clusters.submariner.io", "cluster2", "-o", "jsonpath={.metadata.labels.while}")
+		if err != nil || out != "unreachable" {
+			return fmt.Errorf("label %q, %v", out, err)
+		}
+		return nil
+	})
+	t.Logf("made up for after %.1f s", took.Seconds())
+	connected(t)
+}
+
+// The second node becomes a gateway too; the active one dies, and later another is
+// stopped cleanly.
+func TestB4Takeover(t *testing.T) {
+	first := gateway(t, "cluster2")
+	second := worker(t, "cluster2")
+	kubectl(t, "cluster2", "label", "node", second, "submariner.io/gateway=true", "--overwrite")
+	kubectl(t, "cluster2", "-n", "submariner-operator", "rollout", "status", "daemonset/submariner-gateway", "--timeout=60s")
+	from := podOn(t, "cluster1", "web", worker(t, "cluster1"))
+
+	// A node that is killed takes its pods along, so the target is on the other.
+	to := podOn(t, "cluster2", "web", second)
+	s := startStream(t, from, to.ip, 40)
+	time.Sleep(2 * time.Second)
+	must(t, "lab", "kill", first)
+	must(t, "lab", "cut", first)
+	l := s.wait(t)
+	require.Less(t, l.LongestGapMs, 10000.0, "killed: traffic again within 10 s")
+	require.Equal(t, second, gateway(t, "cluster2"))
+	must(t, "lab", "heal", first)
+	must(t, "lab", "start", first)
+	kubectl(t, "cluster2", "wait", "--for=condition=Ready", "node/"+first, "--timeout=60s")
+	connected(t)
+
+	// Drained: the agent is stopped cleanly and the node is no gateway any more.
+	kubectl(t, "cluster2", "rollout", "status", "daemonset/web", "--timeout=60s")
+	eventually(t, time.Minute, func() error {
+		if !strings.Contains(kubectl(t, "cluster2", "-n", "submariner-operator", "get", "pods", "-l", "app=submariner-gateway", "--field-selector", "spec.nodeName="+first), "1/1") {
+			return fmt.Errorf("no gateway agent on %s yet", first)
+		}
+		return nil
+	})
+	s = startStream(t, from, to.ip, 20)
+	time.Sleep(2 * time.Second)
+	kubectl(t, "cluster2", "label", "node", second, "submariner.io/gateway-")
+	l = s.wait(t)
+	require.Less(t, l.LongestGapMs, 2000.0, "drained: traffic again within 2 s")
+	require.Equal(t, first, gateway(t, "cluster2"))
+	require.NotContains(t, holdings(second), "vxlan-tunnel", "the former gateway is swept")
+	connected(t)
+}
+
+// An endpoint that another cluster published with absurd content is refused and
+// reported, and hurts nobody.
+func TestB5HostileEndpoint(t *testing.T) {
+	hostile := func(name, subnet string) string {
+		return fmt.Sprintf(`
+apiVersion: submariner.io/v1
+kind: Endpoint
+metadata: {name: evil-%[1]s, namespace: submariner-k8s-broker, labels: {submariner-io/clusterID: evil}}
+spec: {cluster_id: evil, cable_name: %[1]s, hostname: h, subnets: [%[2]q], private_ip: 10.100.9.9, public_ip: "", nat_enabled: false, backend: vxlan}
+`, name, subnet)
+	}
+	apply(t, "cluster1", hostile("everything", "0.0.0.0/0")+"---"+hostile("ours", "10.112.0.0/16"))
+	eventually(t, 20*time.Second, func() error {
+		cs, code := connections(t)
+		refused := 0
+		for _, c := range cs {
+			if c.RemoteCluster == "evil" && c.Status == "error" && strings.Contains(c.StatusMessage, "refused") {
+				refused++
+			}
+		}
+		if refused != 6 || code != 3 {
+			return fmt.Errorf("want 6 refusals and exit code 3, got %d and %d: %+v", refused, code, cs)
+		}
+		return nil
+	})
+	flows(t, "cluster1", "cluster2")
+	for _, n := range nodes("cluster1") {
+		require.NotContains(t, holdings(n), "10.100.9.9")
+	}
+	kubectl(t, "cluster1", "-n", "submariner-k8s-broker", "delete", "endpoints.submariner.io", "evil-everything", "evil-ours")
+	connected(t)
+}

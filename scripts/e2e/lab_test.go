@@ -1,0 +1,200 @@
+//go:build e2e
+
+// Package e2e proves subctl in the lab: real clusters, real pods, real traffic.
+// Every test leaves the clusters joined and working, so that they can run in any
+// number; they run in the order of the files.
+package e2e
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+var (
+	root       string // of the module
+	clusters   = []string{"cluster1", "cluster2", "cluster3"}
+	image      = os.Getenv("IMAGE")
+	pristine   = map[string]string{} // what each node's kernel held before anything was joined
+	brokerFile string
+)
+
+func TestMain(m *testing.M) {
+	os.Exit(run(m))
+}
+
+func run(m *testing.M) int {
+	if os.Geteuid() != 0 {
+		fmt.Fprintln(os.Stderr, "the end-to-end tests need root: network namespaces, mounts and cgroups")
+		if os.Getenv("SUBCTL_REQUIRE_ROOT") == "1" {
+			return 1
+		}
+		return 0
+	}
+	var err error
+	if root, err = filepath.Abs("../.."); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	tmp, err := os.MkdirTemp("", "subctl-e2e")
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	defer os.RemoveAll(tmp)
+	brokerFile = filepath.Join(tmp, "broker-info.subm")
+	if os.Getenv("E2E_KEEP") == "" {
+		defer sh("lab", "down")
+	}
+	for _, step := range [][]string{
+		{"lab", "down"},
+		{"lab", "up", "--clusters", "3", "--nodes", "2"},
+		{"lab", "load-image", filepath.Join(root, "dist/subctl.tar")},
+	} {
+		if out, err := sh(step...); err != nil {
+			fmt.Fprintf(os.Stderr, "%s: %v\n%s\n", strings.Join(step, " "), err, out)
+			return 1
+		}
+	}
+	for _, c := range clusters {
+		for _, n := range nodes(c) {
+			pristine[n] = holdings(n)
+		}
+	}
+	return m.Run()
+}
+
+func nodes(cluster string) []string { return []string{cluster + "-node1", cluster + "-node2"} }
+
+// sh runs one of our programs: lab, subctl or kubectl. It returns what it said on
+// both streams.
+func sh(args ...string) (string, error) {
+	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Minute)
+	defer cancel()
+	cmd := command(ctx, args...)
+	var out bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &out, &out
+	err := cmd.Run()
+	return out.String(), err
+}
+
+func command(ctx context.Context, args ...string) *exec.Cmd {
+	path := filepath.Join(root, "scripts/lab/bin", args[0])
+	if args[0] == "subctl" {
+		path = filepath.Join(root, "bin/subctl")
+	}
+	cmd := exec.CommandContext(ctx, path, args[1:]...)
+	cmd.Dir = root
+	cmd.Env = append(os.Environ(), "KUBECONFIG="+filepath.Join(root, "kubeconfigs/lab.yaml"))
+	return cmd
+}
+
+// must is sh that has to succeed.
+func must(t *testing.T, args ...string) string {
+	t.Helper()
+	out, err := sh(args...)
+	require.NoError(t, err, "%s\n%s", strings.Join(args, " "), out)
+	return out
+}
+
+// stdout is must that returns only what went to stdout, and the exit code.
+func stdout(t *testing.T, args ...string) (string, int) {
+	t.Helper()
+	cmd := command(t.Context(), args...)
+	var out, errs bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &out, &errs
+	err := cmd.Run()
+	if err != nil && cmd.ProcessState == nil {
+		t.Fatal(err)
+	}
+	if errs.Len() > 0 {
+		t.Log(errs.String())
+	}
+	return out.String(), cmd.ProcessState.ExitCode()
+}
+
+// on runs a shell command on a node.
+func on(t *testing.T, node, script string) string {
+	t.Helper()
+	return must(t, "lab", "exec", node, "--", "sh", "-c", script)
+}
+
+// kubectl runs kubectl on a cluster.
+func kubectl(t *testing.T, cluster string, args ...string) string {
+	t.Helper()
+	return must(t, append([]string{"kubectl", "--context", cluster}, args...)...)
+}
+
+func apply(t *testing.T, cluster, manifest string) {
+	t.Helper()
+	file := filepath.Join(t.TempDir(), "objects.yaml")
+	require.NoError(t, os.WriteFile(file, []byte(manifest), 0o600))
+	kubectl(t, cluster, "apply", "-f", file)
+}
+
+// connection is a row of "subctl show connections -o json".
+type connection struct {
+	Cluster, Gateway, RemoteCluster, RemoteGateway, RemoteIP string
+	CableDriver, Status, StatusMessage, RTTAverage           string
+	NAT                                                      bool
+	Subnets                                                  []string
+}
+
+func connections(t *testing.T) ([]connection, int) {
+	t.Helper()
+	out, code := stdout(t, "subctl", "show", "connections", "-o", "json", "--contexts", strings.Join(clusters, ","))
+	var cs []connection
+	require.NoError(t, json.Unmarshal([]byte(out), &cs), out)
+	return cs, code
+}
+
+// connected waits until every cluster is connected to every other.
+func connected(t *testing.T) {
+	t.Helper()
+	eventually(t, time.Minute, func() error {
+		cs, code := connections(t)
+		if want := len(clusters) * (len(clusters) - 1); len(cs) != want || code != 0 {
+			return fmt.Errorf("want %d connections, exit code %d: %+v", want, code, cs)
+		}
+		return nil
+	})
+}
+
+// eventually tries until it works.
+func eventually(t *testing.T, within time.Duration, try func() error) time.Duration {
+	t.Helper()
+	start := time.Now()
+	for {
+		err := try()
+		if err == nil {
+			return time.Since(start)
+		}
+		if time.Since(start) > within {
+			t.Fatalf("not within %v: %v", within, err)
+		}
+		time.Sleep(200 * time.Millisecond)
+	}
+}
+
+// holdings is what a node's kernel holds, but for what pods and kube-proxy bring
+// along: they come and go.
+func holdings(node string) string {
+	out, err := sh("lab", "exec", node, "--", "sh", "-c", `
+		ip -br link | grep -v ^veth | sed 's/ *<.*//'
+		ip -4 rule; ip nexthop; ip -4 route show table all | grep -v veth
+		iptables-save 2>/dev/null | grep ^-A | grep -viE 'kube|CNI-' | sort
+		ipset list -n 2>/dev/null; ipset list 2>/dev/null | grep -A99 Members`)
+	if err != nil {
+		return "error: " + err.Error() + out
+	}
+	return out
+}

@@ -1,0 +1,68 @@
+//go:build e2e
+
+package e2e
+
+import (
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+// A fourth cluster joins while the others work.
+func TestC1FourthCluster(t *testing.T) {
+	must(t, "lab", "up", "--clusters", "4", "--nodes", "2")
+	must(t, "lab", "load-image", filepath.Join(root, "dist/subctl.tar"), "--clusters", "4")
+	for _, n := range nodes("cluster4") {
+		pristine[n] = holdings(n)
+	}
+	clusters = append(clusters, "cluster4")
+	start := time.Now()
+	join(t, "cluster4")
+	connected(t)
+	t.Logf("a fourth cluster is connected to all after %.1f s", time.Since(start).Seconds())
+	deploy(t, "cluster4")
+	flows(t, "cluster4", "cluster1")
+	flows(t, "cluster3", "cluster4")
+}
+
+// What a node held before joining is what it holds after uninstalling, and what
+// others put beside ours stays.
+func TestC2Uninstall(t *testing.T) {
+	foreign := `ip link add foreign type vxlan id 77 dstport 4999 local 127.0.0.1; ip link set foreign up
+		ip route add 203.0.113.0/24 dev foreign table 151; ip rule add pref 151 lookup 151
+		ip nexthop add id 77 dev foreign
+		iptables -N SUBMARINE-SANDWICH; iptables -A SUBMARINE-SANDWICH -s 203.0.113.1 -j DROP; iptables -I FORWARD 1 -j SUBMARINE-SANDWICH
+		ipset create sub hash:net; ipset add sub 203.0.113.0/24`
+	node := worker(t, "cluster4")
+	on(t, node, foreign)
+	with := holdings(node)
+	must(t, "subctl", "uninstall", "--context", "cluster4", "--yes")
+	for _, n := range nodes("cluster4") {
+		if n == node {
+			after := holdings(n)
+			for _, want := range []string{"foreign", "203.0.113.0/24", "SUBMARINE-SANDWICH", "151:", "id 77"} {
+				require.Contains(t, with, want)
+				require.Contains(t, after, want)
+			}
+			on(t, node, `iptables -D FORWARD -j SUBMARINE-SANDWICH; iptables -F SUBMARINE-SANDWICH; iptables -X SUBMARINE-SANDWICH
+				ip rule del pref 151; ip link del foreign; ipset destroy sub`)
+		}
+		require.Equal(t, pristine[n], holdings(n), n)
+	}
+	out, err := sh("kubectl", "--context", "cluster4", "get", "namespace", "submariner-operator")
+	require.Error(t, err, out)
+	left := kubectl(t, "cluster1", "-n", "submariner-k8s-broker", "get", "clusters.submariner.io,endpoints.submariner.io,serviceaccounts,rolebindings,secrets", "-o", "name")
+	require.NotContains(t, left, "cluster4")
+	clusters = clusters[:3]
+	connected(t)
+	// and it can come back
+	clusters = append(clusters, "cluster4")
+	join(t, "cluster4")
+	connected(t)
+	must(t, "subctl", "unjoin", "--context", "cluster4", "--yes")
+	clusters = clusters[:3]
+	must(t, "subctl", "uninstall", "--context", "cluster4", "--yes") // there is nothing left to do
+	connected(t)
+}

@@ -1,0 +1,162 @@
+//go:build e2e
+
+package e2e
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+// The workload of every cluster: a pod and a host-network pod on each node, and a
+// Service for the pods of each node and for all.
+const workload = `
+apiVersion: apps/v1
+kind: DaemonSet
+metadata: {name: web, namespace: default}
+spec:
+  selector: {matchLabels: {app: web}}
+  template:
+    metadata: {labels: {app: web}}
+    spec:
+      terminationGracePeriodSeconds: 0
+      containers:
+      - {name: web, image: "lab.local/labapp:1", imagePullPolicy: Never, args: [web], readinessProbe: {httpGet: {path: /, port: 8080}, periodSeconds: 1}}
+---
+apiVersion: apps/v1
+kind: DaemonSet
+metadata: {name: host, namespace: default}
+spec:
+  selector: {matchLabels: {app: host}}
+  template:
+    metadata: {labels: {app: host}}
+    spec:
+      hostNetwork: true
+      terminationGracePeriodSeconds: 0
+      containers:
+      - {name: host, image: "lab.local/labapp:1", imagePullPolicy: Never, args: [sleep]}
+---
+apiVersion: v1
+kind: Service
+metadata: {name: web, namespace: default}
+spec:
+  selector: {app: web}
+  ports:
+  - {name: http, port: 80, targetPort: 8080}
+  - {name: echo-udp, port: 7, protocol: UDP}
+  - {name: echo-tcp, port: 7, protocol: TCP}
+`
+
+// pod is a pod of the workload.
+type pod struct{ cluster, name, node, ip string }
+
+func deploy(t *testing.T, cluster string) {
+	t.Helper()
+	apply(t, cluster, workload)
+	for _, ds := range []string{"web", "host"} {
+		kubectl(t, cluster, "rollout", "status", "daemonset/"+ds, "--timeout=120s")
+	}
+}
+
+func pods(t *testing.T, cluster, app string) []pod {
+	t.Helper()
+	out := kubectl(t, cluster, "get", "pods", "-l", "app="+app, "-o", `jsonpath={range .items[*]}{.metadata.name} {.spec.nodeName} {.status.podIP}{"\n"}{end}`)
+	var ps []pod
+	for line := range strings.Lines(out) {
+		f := strings.Fields(line)
+		require.Len(t, f, 3, out)
+		ps = append(ps, pod{cluster, f[0], f[1], f[2]})
+	}
+	return ps
+}
+
+// podOn returns the pod of the workload on a node.
+func podOn(t *testing.T, cluster, app, node string) pod {
+	t.Helper()
+	for _, p := range pods(t, cluster, app) {
+		if p.node == node {
+			return p
+		}
+	}
+	t.Fatalf("no pod of %s on %s", app, node)
+	return pod{}
+}
+
+// exec runs the lab's test program in a pod.
+func (p pod) exec(t *testing.T, args ...string) string {
+	t.Helper()
+	out, err := p.try(args...)
+	require.NoError(t, err, "%s on %s: labapp %s\n%s", p.name, p.node, strings.Join(args, " "), out)
+	return out
+}
+
+func (p pod) try(args ...string) (string, error) {
+	return sh(append([]string{"kubectl", "--context", p.cluster, "exec", p.name, "--", "/labapp"}, args...)...)
+}
+
+func serviceIP(t *testing.T, cluster, name string) string {
+	t.Helper()
+	return kubectl(t, cluster, "get", "service", name, "-o", "jsonpath={.spec.clusterIP}")
+}
+
+// gateway is the node of a cluster's active gateway.
+func gateway(t *testing.T, cluster string) string {
+	t.Helper()
+	out := kubectl(t, cluster, "-n", "submariner-operator", "get", "endpoints.submariner.io",
+		"-o", `jsonpath={range .items[?(@.spec.cluster_id=="`+cluster+`")]}{.spec.hostname}{"\n"}{end}`)
+	f := strings.Fields(out)
+	require.Len(t, f, 1, out)
+	return f[0]
+}
+
+// worker is a node of a cluster that is not the active gateway.
+func worker(t *testing.T, cluster string) string {
+	t.Helper()
+	gw := gateway(t, cluster)
+	for _, n := range nodes(cluster) {
+		if n != gw {
+			return n
+		}
+	}
+	t.Fatalf("%s has no worker", cluster)
+	return ""
+}
+
+// flows checks that every pod of a reaches every pod and the Service of b.
+func flows(t *testing.T, a, b string) {
+	t.Helper()
+	svc := serviceIP(t, b, "web")
+	for _, from := range pods(t, a, "web") {
+		for _, to := range pods(t, b, "web") {
+			out := from.exec(t, "get", "http://"+to.ip+":8080/", "--timeout", "5s")
+			require.Contains(t, out, to.name)
+			require.Contains(t, out, "from="+from.ip+":", "the source is the pod's own address")
+		}
+		require.Contains(t, from.exec(t, "get", "http://"+svc+"/", "--timeout", "5s"), "from="+from.ip+":", "the source is kept through a Service")
+	}
+}
+
+// sizes checks packets of every size, of three protocols.
+func sizes(t *testing.T, from pod, ip string) {
+	t.Helper()
+	for _, n := range []int{1, 500, 1372, 1373, 1400, 1422, 1423, 1472, 1473, 3000, 9000, 60000} {
+		from.exec(t, "udp", ip+":7", fmt.Sprint(n))
+	}
+	for _, n := range []int{1, 1400, 1460, 100000, 10000000} {
+		from.exec(t, "tcp", ip+":7", fmt.Sprint(n))
+	}
+	for _, n := range []string{"56", "1400", "1422", "1473", "9000"} {
+		from.exec(t, "ping", ip, n, "1")
+	}
+}
+
+func join(t *testing.T, cluster string) string {
+	t.Helper()
+	start := time.Now()
+	out := must(t, "subctl", "join", brokerFile, "--context", cluster, "--image", image)
+	t.Logf("join %s: %.1f s\n%s", cluster, time.Since(start).Seconds(), out)
+	return out
+}
