@@ -132,7 +132,7 @@ func joinerPolicy(base string) []client.Object {
 				Expression: "object == null || variables.resource != 'rolebindings' || (" +
 					"has(object.subjects) && size(object.subjects) == 1 && object.subjects[0].kind == 'ServiceAccount' && " +
 					"object.subjects[0].namespace == '" + base + "' && object.subjects[0].name.matches('" + sa + "') && " +
-					"object.roleRef.kind == 'Role' && object.roleRef.name in [object.subjects[0].name, '" + MemberRoleName + "'])",
+					"object.roleRef.kind == 'Role' && (object.roleRef.name == object.subjects[0].name || object.roleRef.name == '" + MemberRoleName + "'))",
 				Message: "who joins may bind clusters only, to the Role " + MemberRoleName + " or their own",
 			},
 		},

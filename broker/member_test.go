@@ -1,0 +1,175 @@
+package broker_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	admissionv1 "k8s.io/api/admissionregistration/v1"
+	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	submarinerv1 "subctl/api/submariner/v1"
+	"subctl/api/submariner/v1alpha1"
+	"subctl/broker"
+	"subctl/internal/kubetest"
+)
+
+// removeClusterScoped removes what deleting the broker's namespace leaves.
+func removeClusterScoped(t *testing.T, d *deployed) {
+	for _, name := range []string{d.ns + "-member", d.ns + "-joiner"} {
+		meta := metav1.ObjectMeta{Name: name}
+		ctx := context.WithoutCancel(t.Context())
+		_ = d.admin.Delete(ctx, &admissionv1.ValidatingAdmissionPolicyBinding{ObjectMeta: meta})
+		_ = d.admin.Delete(ctx, &admissionv1.ValidatingAdmissionPolicy{ObjectMeta: meta})
+	}
+}
+
+// joiner returns a client with the rights of a join file.
+func (d *deployed) joiner(t *testing.T) (client.Client, *broker.JoinFile) {
+	t.Helper()
+	b := &v1alpha1.Broker{}
+	require.NoError(t, d.admin.Get(t.Context(), client.ObjectKey{Namespace: d.ns, Name: v1alpha1.BrokerName}, b))
+	f, err := broker.Invite(t.Context(), d.admin, b, broker.Invitation{
+		URL: d.server.Config().Host, PSK: make(broker.Secret, 48), TTL: broker.MinTokenTTL,
+	})
+	require.NoError(t, err)
+	return kubetest.Client(t, f.RESTConfig(false)), f
+}
+
+func TestJoinAndLeave(t *testing.T) {
+	d := deploy(t, kubetest.Shared(t))
+	joiner, file := d.joiner(t)
+	at, ok := file.Expires()
+	require.True(t, ok)
+	require.WithinDuration(t, time.Now().Add(broker.MinTokenTTL), at, time.Minute)
+
+	cred, err := broker.AddMember(t.Context(), joiner, d.ns, "east", "uid-1")
+	require.NoError(t, err)
+	again, err := broker.AddMember(t.Context(), joiner, d.ns, "east", "uid-1")
+	require.NoError(t, err)
+	require.Equal(t, cred, again)
+
+	_, err = broker.AddMember(t.Context(), joiner, d.ns, "east", "uid-2")
+	var taken *broker.TakenError
+	require.ErrorAs(t, err, &taken)
+	require.ErrorContains(t, err, `cluster ID "east" is taken: another cluster joined with it at`)
+	require.ErrorContains(t, err, "kubectl --namespace "+d.ns+" delete serviceaccount cluster-east")
+
+	member := kubetest.Client(t, d.server.As(string([]byte(cred.Token))))
+	require.NoError(t, member.Create(t.Context(), cluster(d.ns, "east")))
+	require.NoError(t, member.Create(t.Context(), endpoint(d.ns, "east", "192-0-2-1")))
+	require.NoError(t, broker.RemoveMember(t.Context(), member, []string{d.ns}, "east"))
+	d.nothingLeft(t, "east")
+	require.Eventually(t, func() bool {
+		return errors.Is(broker.RemoveMember(t.Context(), member, []string{d.ns}, "east"), broker.ErrNotMember)
+	}, patience, 100*time.Millisecond)
+
+	// At once, while the broker may still be collecting what the old member had.
+	cred, err = broker.AddMember(t.Context(), joiner, d.ns, "east", "uid-2")
+	require.NoError(t, err)
+	time.Sleep(time.Second) // long enough for a collection that must not happen
+	member = kubetest.Client(t, d.server.As(string([]byte(cred.Token))))
+	require.NoError(t, member.Create(t.Context(), cluster(d.ns, "east")))
+	require.NoError(t, broker.RemoveMember(t.Context(), member, []string{d.ns}, "east"))
+}
+
+// nothingLeft waits until the broker holds nothing of a cluster.
+func (d *deployed) nothingLeft(t *testing.T, id string) {
+	t.Helper()
+	require.Eventually(t, func() bool {
+		var found int
+		for _, list := range []client.ObjectList{
+			&corev1.ServiceAccountList{}, &corev1.SecretList{}, &rbacv1.RoleList{}, &rbacv1.RoleBindingList{},
+			&submarinerv1.ClusterList{}, &submarinerv1.EndpointList{},
+		} {
+			require.NoError(t, d.admin.List(t.Context(), list, client.InNamespace(d.ns)))
+			found += countNamed(t, list, id)
+		}
+		return found == 0
+	}, patience, 50*time.Millisecond)
+}
+
+func TestTwoClustersClaimOneID(t *testing.T) {
+	d := deploy(t, kubetest.Shared(t))
+	joiner, _ := d.joiner(t)
+	const claims = 8
+	errs := make([]error, claims)
+	var wg sync.WaitGroup
+	for i := range claims {
+		wg.Go(func() {
+			_, errs[i] = broker.AddMember(t.Context(), joiner, d.ns, "west", fmt.Sprintf("uid-%d", i))
+		})
+	}
+	wg.Wait()
+	won := 0
+	for _, err := range errs {
+		var taken *broker.TakenError
+		if err == nil {
+			won++
+		} else {
+			require.ErrorAs(t, err, &taken)
+		}
+	}
+	require.Equal(t, 1, won)
+}
+
+func TestBadClusterIDs(t *testing.T) {
+	for _, id := range []string{"", "Prod_1", "-a", "a-", "a.b", "a:b", string(make([]byte, 64))} {
+		_, err := broker.AddMember(t.Context(), nil, "ns", id, "uid")
+		require.ErrorContains(t, err, fmt.Sprintf("cluster ID %q is not a DNS-1123 label", id))
+		require.Error(t, broker.RemoveMember(t.Context(), nil, []string{"ns"}, id))
+	}
+}
+
+// The token of a join file can make members, and nothing else.
+func TestJoinerCanOnlyJoin(t *testing.T) {
+	d := deploy(t, kubetest.Shared(t))
+	joiner, _ := d.joiner(t)
+	_, err := broker.AddMember(t.Context(), joiner, d.ns, "east", "uid-1")
+	require.NoError(t, err)
+	meta := func(name string) metav1.ObjectMeta { return metav1.ObjectMeta{Name: name, Namespace: d.ns} }
+	token := func(name, sa string) *corev1.Secret {
+		s := &corev1.Secret{ObjectMeta: meta(name), Type: corev1.SecretTypeServiceAccountToken}
+		s.Annotations = map[string]string{corev1.ServiceAccountNameKey: sa}
+		return s
+	}
+	bind := func(role, sa string) *rbacv1.RoleBinding {
+		return &rbacv1.RoleBinding{
+			ObjectMeta: meta("b-" + role), RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role", Name: role},
+			Subjects: []rbacv1.Subject{{Kind: "ServiceAccount", Name: sa, Namespace: d.ns}},
+		}
+	}
+	role := func(name, of string, verbs ...string) *rbacv1.Role {
+		return &rbacv1.Role{ObjectMeta: meta(name), Rules: []rbacv1.PolicyRule{
+			{APIGroups: []string{""}, Resources: []string{"serviceaccounts"}, ResourceNames: []string{of}, Verbs: verbs},
+		}}
+	}
+	for name, obj := range map[string]client.Object{
+		"a token of its own":             token(broker.JoinerName+"-token", broker.JoinerName),
+		"a second token of a member":     token("more", "cluster-east"),
+		"a token of the default account": token("default-token", "default"),
+		"a secret":                       &corev1.Secret{ObjectMeta: meta("s")},
+		"another account":                &corev1.ServiceAccount{ObjectMeta: meta("x")},
+		"an account of no cluster":       &corev1.ServiceAccount{ObjectMeta: meta("cluster-x.y")},
+		"rights of its own":              bind(broker.JoinerName, "cluster-east"),
+		"rights for another account":     bind(broker.MemberRoleName, "default"),
+		"a role over another":            role("cluster-west", "cluster-east", "delete"),
+		"a role to make accounts":        role("cluster-west", "cluster-west", "create"),
+		"a cluster":                      cluster(d.ns, "east"),
+	} {
+		require.True(t, apierrors.IsForbidden(joiner.Create(t.Context(), obj)), name)
+	}
+	sa := &corev1.ServiceAccount{ObjectMeta: meta("cluster-east")}
+	require.True(t, apierrors.IsForbidden(joiner.Delete(t.Context(), sa)))
+	require.True(t, apierrors.IsForbidden(joiner.Update(t.Context(), sa)))
+	require.True(t, apierrors.IsForbidden(joiner.List(t.Context(), &corev1.SecretList{}, client.InNamespace(d.ns))))
+	require.NoError(t, joiner.Create(t.Context(), role("cluster-west", "cluster-west", "delete")))
+}
