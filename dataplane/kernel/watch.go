@@ -19,7 +19,7 @@ import (
 
 // setInterval is how often Watch counts the members of our sets: of ipsets, the
 // kernel tells no news.
-const setInterval = 500 * time.Millisecond
+const setInterval = 250 * time.Millisecond
 
 // watchBuffer holds the news of some thousand changes at once, as a first Sync
 // makes. If there are more, Watch takes that as a change, too.
