@@ -1,7 +1,6 @@
 package agent
 
 import (
-	"cmp"
 	"fmt"
 	"maps"
 	"reflect"
@@ -150,7 +149,7 @@ func (v *view) endpoint() *submarinerv1.Endpoint {
 			ClusterID: l.Cluster, CableName: l.Name, Hostname: l.Host, PrivateIP: l.PrivateIP.String(),
 			NATEnabled: l.NAT, Backend: l.Driver, Subnets: []string{},
 			BackendConfig: map[string]string{
-				submarinerv1.BackendUDPPort:          strconv.Itoa(cmp.Or(v.sub.Spec.CeIPSecNATTPort, dataplane.CablePort)),
+				submarinerv1.BackendUDPPort:          strconv.Itoa(l.Port),
 				submarinerv1.BackendNATDiscoveryPort: strconv.Itoa(dataplane.NATDiscoveryPort),
 			},
 		},

@@ -235,6 +235,7 @@ func (v *view) local() cable.Local {
 		Gateway: cable.Gateway{
 			Cluster: v.sub.Spec.ClusterID, Host: v.self.Name, PrivateIP: v.self.IP, HealthIP: podIP,
 			Subnets: v.own.All(), NAT: v.sub.Spec.NatEnabled, Driver: v.driver.Name(),
+			Port: cmp.Or(v.sub.Spec.CeIPSecNATTPort, dataplane.CablePort),
 			Name: cableName(v.sub.Spec.ClusterID, v.self.IP),
 		},
 		MTU: v.snap.Facts.MTU, PodIP: podIP, Pods: v.own.Pods, Svcs: v.own.Services,

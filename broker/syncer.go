@@ -3,10 +3,19 @@ package broker
 import (
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
+	"slices"
+	"strings"
+	"sync"
 	"time"
 
+	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/client-go/rest"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	submarinerv1 "subctl/api/submariner/v1"
+	"subctl/internal/kube"
 )
 
 // Set is a clusterset on a broker.
@@ -26,30 +35,252 @@ type SyncerConfig struct {
 }
 
 // Syncer keeps Clusters and Endpoints the same here and on the broker: ours go
-// there, those of other clusters come here.
+// there, those of other clusters come here. What is written is decided by
+// PlanSync, on what the watches of both sides have shown.
 type Syncer struct {
 	config SyncerConfig
+	kick   chan struct{} // something changed; holds one
+
+	mu     sync.Mutex
+	status SyncStatus
 }
 
+// Times of the loop.
+const (
+	// coalesce is how long changes are collected before they are acted on: little
+	// of the 300 ms that a change may take, and enough for a burst.
+	coalesce = 20 * time.Millisecond
+	// retryMin and retryMax bound the wait after a failed write, which doubles.
+	retryMin = 100 * time.Millisecond
+	retryMax = 5 * time.Second
+	// lookAgain is how often both sides are compared although nothing happened.
+	lookAgain = 10 * time.Second
+)
+
 // NewSyncer returns a Syncer that does nothing until Run.
-func NewSyncer(c SyncerConfig) *Syncer { return &Syncer{config: c} }
+func NewSyncer(c SyncerConfig) *Syncer {
+	return &Syncer{config: c, kick: make(chan struct{}, 1), status: SyncStatus{Errors: []string{"not started"}}}
+}
+
+// side is one namespace of one API server.
+type side struct {
+	set     Set // zero: this cluster
+	client  client.WithWatch
+	mirrors []*mirror
+}
+
+func (s side) String() string {
+	if s.set.Name == "" {
+		return "this cluster"
+	}
+	return "clusterset " + s.set.Name + " on the broker"
+}
 
 // Run syncs until ctx is done, which is no error. A broker that cannot be
 // reached changes nothing here and is waited for.
-func (s *Syncer) Run(ctx context.Context) error { return errors.ErrUnsupported }
+func (s *Syncer) Run(ctx context.Context) error {
+	local, sets, err := s.sides()
+	if err != nil {
+		return err
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	var watches sync.WaitGroup
+	defer watches.Wait()
+	defer cancel()
+	for _, side := range append([]side{local}, sets...) {
+		for _, m := range side.mirrors {
+			watches.Go(func() { m.run(ctx) })
+		}
+	}
+	var retry time.Duration
+	for {
+		wait := lookAgain
+		if retry > 0 {
+			wait = retry
+		}
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-s.kick:
+		case <-time.After(wait):
+		}
+		if sleep(ctx, coalesce) != nil {
+			return nil
+		}
+		select { // what changed since is seen by this pass
+		case <-s.kick:
+		default:
+		}
+		if s.pass(ctx, local, sets) {
+			retry = 0
+		} else {
+			retry = min(max(2*retry, retryMin), retryMax)
+		}
+	}
+}
+
+// sides makes the clients and mirrors. It contacts nobody.
+func (s *Syncer) sides() (local side, sets []side, err error) {
+	here, err := watchClient(s.config.Local)
+	if err != nil {
+		return side{}, nil, fmt.Errorf("making a client for this cluster: %w", err)
+	}
+	there, err := watchClient(s.config.Broker)
+	if err != nil {
+		return side{}, nil, fmt.Errorf("making a client for the broker: %w", err)
+	}
+	for _, set := range s.config.Sets {
+		sets = append(sets, s.side(set, there, set.Namespace))
+	}
+	return s.side(Set{}, here, s.config.Namespace), sets, nil
+}
+
+func (s *Syncer) side(set Set, c client.WithWatch, namespace string) side {
+	m := func(o client.Object, list func() client.ObjectList) *mirror {
+		return &mirror{client: c, namespace: namespace, object: o, newList: list, changed: s.changed, objects: map[string]client.Object{}}
+	}
+	return side{set: set, client: c, mirrors: []*mirror{
+		m(&submarinerv1.Cluster{}, func() client.ObjectList { return &submarinerv1.ClusterList{} }),
+		m(&submarinerv1.Endpoint{}, func() client.ObjectList { return &submarinerv1.EndpointList{} }),
+	}}
+}
+
+// watchClient returns a client that needs no discovery, so that it can be made
+// while the API server is away.
+func watchClient(config *rest.Config) (client.WithWatch, error) {
+	scheme, err := kube.NewScheme()
+	if err != nil {
+		return nil, err
+	}
+	mapper := meta.NewDefaultRESTMapper(nil)
+	for _, kind := range []string{"Cluster", "Endpoint"} {
+		mapper.Add(submarinerv1.GroupVersion.WithKind(kind), meta.RESTScopeNamespace)
+	}
+	return client.NewWithWatch(config, client.Options{Scheme: scheme, Mapper: mapper})
+}
+
+// changed asks for a pass. It never blocks.
+func (s *Syncer) changed() {
+	select {
+	case s.kick <- struct{}{}:
+	default:
+	}
+}
+
+// pass compares both sides and writes the difference. It returns false if it
+// should be tried again soon.
+func (s *Syncer) pass(ctx context.Context, local side, sets []side) bool {
+	snap := Snapshot{ClusterID: s.config.ClusterID, Namespace: s.config.Namespace}
+	status := SyncStatus{Connected: true}
+	note := func(from side, err error) {
+		if err != nil {
+			status.Errors = append(status.Errors, fmt.Sprintf("watching %s: %v", from, err))
+			status.Connected = status.Connected && from.set.Name == ""
+		}
+	}
+	objects, known, err := local.read()
+	note(local, err)
+	snap.Local = objects
+	all := known
+	for _, set := range sets {
+		objects, known, err := set.read()
+		note(set, err)
+		snap.Sets = append(snap.Sets, SetSnapshot{Set: set.set, Known: known, Objects: objects})
+		all = all && known
+		status.Connected = status.Connected && known
+	}
+	var stale bool
+	var writes []Write
+	if known { // without knowing what is here, everything would look new
+		writes, status.Refused = PlanSync(snap)
+		n, again, errs := s.write(ctx, writes, local, sets)
+		stale = again
+		status.Writes = n
+		for _, err := range errs {
+			status.Errors = append(status.Errors, err.Error())
+		}
+	}
+	if !all && len(status.Errors) == 0 {
+		status.Errors = []string{"still reading both sides"}
+	}
+	if ctx.Err() != nil {
+		return true
+	}
+	if len(writes) == 0 && len(status.Errors) == 0 {
+		status.LastSync = time.Now()
+	}
+	s.report(status)
+	return !stale && (len(writes) == 0 || len(status.Errors) == 0)
+}
+
+// read returns what the side holds, whether all of it was read, and why it is
+// not watched now.
+func (s side) read() (objects []client.Object, known bool, err error) {
+	known = true
+	for _, m := range s.mirrors {
+		o, k, e := m.read()
+		objects = append(objects, o...)
+		known = known && k
+		if err == nil {
+			err = e
+		}
+	}
+	return objects, known, err
+}
+
+// report stores the status and logs what is new in it.
+func (s *Syncer) report(now SyncStatus) {
+	slices.SortFunc(now.Refused, func(a, b Refusal) int { return strings.Compare(a.String(), b.String()) })
+	slices.Sort(now.Errors)
+	now.Errors = slices.Compact(now.Errors)
+	s.mu.Lock()
+	was := s.status
+	now.Writes += was.Writes
+	if now.LastSync.IsZero() {
+		now.LastSync = was.LastSync
+	}
+	s.status = now
+	s.mu.Unlock()
+	for _, r := range now.Refused {
+		if !slices.Contains(was.Refused, r) {
+			s.config.Log.Warn("not synced", "object", r.String())
+		}
+	}
+	for _, e := range now.Errors {
+		if !slices.Contains(was.Errors, e) {
+			s.config.Log.Warn("syncing with the broker", "err", e)
+		}
+	}
+	if len(was.Errors) > 0 && len(now.Errors) == 0 {
+		s.config.Log.Info("in sync with the broker")
+	}
+}
 
 // Healthy returns nil while both sides are watched and the last sync left
 // nothing undone, and what is wrong otherwise.
-func (s *Syncer) Healthy() error { return errors.ErrUnsupported }
+func (s *Syncer) Healthy() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if len(s.status.Errors) == 0 {
+		return nil
+	}
+	return errors.New(strings.Join(s.status.Errors, "; "))
+}
 
 // Status returns what the sync is doing. It is safe for concurrent use.
-func (s *Syncer) Status() SyncStatus { return SyncStatus{} }
+func (s *Syncer) Status() SyncStatus {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	status := s.status
+	status.Refused, status.Errors = slices.Clone(status.Refused), slices.Clone(status.Errors)
+	return status
+}
 
 // SyncStatus is the state of a Syncer, for status and metrics.
 type SyncStatus struct {
 	// Connected says that every clusterset on the broker is being watched.
 	Connected bool
-	// LastSync is when both sides were last the same, zero if never.
+	// LastSync is when both sides were last seen to be the same, zero if never.
 	LastSync time.Time
 	// Writes counts the objects written or deleted on either side.
 	Writes uint64
@@ -66,4 +297,12 @@ type Refusal struct {
 	Name      string
 	Local     bool // found in this cluster, not on the broker
 	Reason    string
+}
+
+func (r Refusal) String() string {
+	where := "on the broker"
+	if r.Local {
+		where = "in this cluster"
+	}
+	return fmt.Sprintf("%s %s/%s %s: %s", r.Kind, r.Namespace, r.Name, where, r.Reason)
 }

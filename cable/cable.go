@@ -27,6 +27,7 @@ type Gateway struct {
 	Subnets   []netip.Prefix // sorted, without host bits
 	NAT       bool           // expects an address translation on the way
 	Driver    string         // what it offers
+	Port      int            // UDP port of its cable
 }
 
 // Networks is what a cluster is made of, and no other cluster may claim.

@@ -5,10 +5,12 @@ import (
 	"fmt"
 	"net/netip"
 	"slices"
+	"strconv"
 
 	"k8s.io/apimachinery/pkg/util/validation"
 
 	submarinerv1 "subctl/api/submariner/v1"
+	"subctl/dataplane"
 )
 
 // MaxSubnets is how many networks one endpoint may announce. A cluster has one or
@@ -44,6 +46,12 @@ func Parse(s submarinerv1.EndpointSpec) (Gateway, error) {
 	var err error
 	if g.PrivateIP, err = parseHost(s.PrivateIP); err != nil {
 		errs = append(errs, fmt.Errorf("private IP %.80q: %w", s.PrivateIP, err))
+	}
+	g.Port = dataplane.CablePort
+	if text, ok := s.BackendConfig[submarinerv1.BackendUDPPort]; ok {
+		if g.Port, err = strconv.Atoi(text); err != nil || g.Port < 1 || g.Port > 65535 {
+			errs = append(errs, fmt.Errorf("UDP port %.80q is not a number from 1 to 65535", text))
+		}
 	}
 	if s.HealthCheckIP != "" {
 		if g.HealthIP, err = parseHost(s.HealthCheckIP); err != nil {

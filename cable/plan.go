@@ -99,8 +99,8 @@ func gatewayFilter(c Cabling, nets map[string][]netip.Prefix) []dataplane.Object
 			Table: "filter", Name: "SUBMARINER-GW-INPUT", Hook: "INPUT",
 			Sets: []string{setLocal, setPeers, setRemote},
 			Rules: []string{
-				fmt.Sprintf("-p udp -m udp --dport %d -m set --match-set %s src -j ACCEPT", dataplane.CablePort, setPeers),
-				fmt.Sprintf("-p udp -m udp --dport %d -j DROP", dataplane.CablePort),
+				fmt.Sprintf("-p udp -m udp --dport %d -m set --match-set %s src -j ACCEPT", c.Local.Port, setPeers),
+				fmt.Sprintf("-p udp -m udp --dport %d -j DROP", c.Local.Port),
 				fmt.Sprintf("-i %s -m set --match-set %s src -m set --match-set %s dst -j ACCEPT", dev, setRemote, setLocal),
 				fmt.Sprintf("-i %s -j DROP", dev),
 			},

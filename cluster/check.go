@@ -72,7 +72,7 @@ func checkIdentity(o Options, file *broker.JoinFile, f *Facts, b *BrokerFacts) e
 // checkSets says which clustersets there are not.
 func checkSets(o Options, b *BrokerFacts) error {
 	var errs []error
-	for _, set := range o.sets() {
+	for _, set := range o.Sets() {
 		if !slices.Contains(b.Sets, set) {
 			errs = append(errs, fmt.Errorf("the broker has no clusterset %q, or the join file is not for it: there is %s",
 				set, strings.Join(b.Sets, ", ")))

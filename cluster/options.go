@@ -110,8 +110,8 @@ func (o Options) natRefusal(driver string) error {
 	return nil
 }
 
-// sets returns the clustersets to be in, sorted.
-func (o Options) sets() []string {
+// Sets returns the clustersets to be in, sorted.
+func (o Options) Sets() []string {
 	if len(o.ClusterSets) == 0 {
 		return []string{submarinerv1.DefaultClusterSet}
 	}

@@ -114,7 +114,7 @@ func newSubmariner(o Options, file *broker.JoinFile, driver string, pods, servic
 			ClusterCIDR:              joinPrefixes(pods),
 			ServiceCIDR:              joinPrefixes(services),
 			ClusterID:                o.ClusterID,
-			ClusterSets:              o.sets(),
+			ClusterSets:              o.Sets(),
 			ColorCodes:               "blue", // upstream's tools expect it
 			ConnectionHealthCheck: &v1alpha1.HealthCheckSpec{
 				Enabled: o.HealthCheck, IntervalSeconds: o.HealthCheckInterval, MaxPacketLossCount: o.HealthCheckMaxLoss,

@@ -43,6 +43,8 @@ func (Driver) Refuses(local cable.Local, peer cable.Gateway) error {
 		return fmt.Errorf("cluster %s is behind address translation (joined with --natt), which a vxlan cable does not get through: use an encrypted driver, or join it with --natt=false if there is none", peer.Cluster)
 	case local.NAT:
 		return fmt.Errorf("this cluster is behind address translation (joined with --natt), which a vxlan cable does not get through: use an encrypted driver, or join with --natt=false if there is none")
+	case peer.Port != local.Port:
+		return fmt.Errorf("cluster %s has its cable on UDP port %d and this cluster on %d, but a vxlan device sends to the port that it listens on: join both with the same --nattport", peer.Cluster, peer.Port, local.Port)
 	}
 	return nil
 }
@@ -53,7 +55,7 @@ func (Driver) Plan(local cable.Local, peers []cable.Gateway) (dataplane.State, [
 	s, err := dataplane.Of(
 		dataplane.VXLAN{
 			Name: dataplane.CableDevice, MAC: mac, VNI: dataplane.CableVNI, Local: local.PrivateIP,
-			Port: dataplane.CablePort, MTU: local.MTU - dataplane.VXLANOverhead,
+			Port: local.Port, MTU: local.MTU - dataplane.VXLANOverhead,
 			Conf: dataplane.Conf{RPFilter: 2, Forwarding: 1},
 		},
 		dataplane.Addr{Dev: dataplane.CableDevice, Prefix: netip.PrefixFrom(own, 8)},
