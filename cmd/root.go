@@ -87,7 +87,7 @@ func newRoot(g *globals) *cobra.Command {
 		&cobra.Group{ID: groupLook, Title: "Looking at them:"},
 	)
 
-	add(root, groupJoin)
+	add(root, groupJoin, newJoin(g), newUninstall(g))
 	add(root, groupLook, newShow(g))
 	add(root, "", newVersion(g), newOptions(g), newAgent(g))
 

@@ -1,0 +1,219 @@
+package cluster
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	coordinationv1 "k8s.io/api/coordination/v1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/rest"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	submarinerv1 "subctl/api/submariner/v1"
+	"subctl/api/submariner/v1alpha1"
+	"subctl/broker"
+	"subctl/internal/kube"
+	"subctl/internal/progress"
+)
+
+// Uninstall takes a cluster out of its clustersets and everything that join made
+// out of the cluster. Deleting the Submariner object makes the agents clean their
+// nodes; only when they have said so are they deleted themselves. Every step may
+// be repeated.
+type Uninstall struct {
+	Cluster Side
+	Report  *progress.Reporter
+	// Connect makes a client for the broker.
+	Connect func(context.Context, *rest.Config) (client.Client, error)
+	// Force goes on where nodes do not get clean or the broker cannot be reached.
+	Force bool
+	// Timeout bounds the wait for the nodes, and that for the namespace.
+	Timeout time.Duration
+}
+
+// Run removes r.
+func (u *Uninstall) Run(ctx context.Context, r *Remains) error {
+	dirty, err := u.run(ctx, r)
+	if err != nil && ctx.Err() != nil {
+		return fmt.Errorf("%w: run the same command again to finish", interrupted(ctx))
+	}
+	if err != nil {
+		return err
+	}
+	if len(dirty) > 0 && !u.Force {
+		return fmt.Errorf("nodes that were not Ready may still hold devices, routes and rules of this cluster's agents: "+
+			"restart %s", strings.Join(dirty, ", "))
+	}
+	return nil
+}
+
+func (u *Uninstall) run(ctx context.Context, r *Remains) (dirty []string, err error) {
+	if sub := r.Submariner; sub != nil {
+		hub, err := u.broker(ctx, sub)
+		if err != nil {
+			return nil, err
+		}
+		u.Report.Step("waiting for the agents to clean the nodes")
+		if err := client.IgnoreNotFound(u.Cluster.Delete(ctx, sub)); err != nil {
+			return nil, fmt.Errorf("deleting the Submariner object: %w", err)
+		}
+		if dirty, err = u.clean(ctx); err != nil {
+			return nil, err
+		}
+		if err := u.leave(ctx, hub, sub); err != nil {
+			return nil, err
+		}
+	}
+	return dirty, u.remove(ctx, r)
+}
+
+// broker connects to the broker with the cluster's own credentials, before
+// anything is changed. It is nil if the broker does not know us any more, or
+// cannot be asked and Force is set.
+func (u *Uninstall) broker(ctx context.Context, sub *v1alpha1.Submariner) (client.Client, error) {
+	where := sub.Spec.BrokerK8sApiServer
+	c, err := u.connect(ctx, sub)
+	switch {
+	case err == nil:
+		return c, nil
+	case ctx.Err() != nil:
+		return nil, err
+	case apierrors.IsUnauthorized(err):
+		u.Report.Warn("the broker at %s does not know this cluster any more", where)
+		return nil, nil
+	case u.Force:
+		u.Report.Warn("the broker at %s keeps what it knows of cluster %q: %v", where, sub.Spec.ClusterID, err)
+		return nil, nil
+	default:
+		return nil, fmt.Errorf("asking the broker at %s to forget this cluster: %w: nothing was changed; "+
+			"try again when the broker is there, or leave this cluster's traces on it with --force", where, err)
+	}
+}
+
+func (u *Uninstall) connect(ctx context.Context, sub *v1alpha1.Submariner) (client.Client, error) {
+	creds := &corev1.Secret{}
+	if err := u.Cluster.Get(ctx, client.ObjectKey{Namespace: Namespace, Name: brokerSecretName(sub)}, creds); err != nil {
+		return nil, fmt.Errorf("reading the credentials for it: %w", err)
+	}
+	file := &broker.JoinFile{
+		BrokerURL: "https://" + sub.Spec.BrokerK8sApiServer,
+		CA:        creds.Data[corev1.ServiceAccountRootCAKey], Token: creds.Data[corev1.ServiceAccountTokenKey],
+	}
+	return u.Connect(ctx, file.RESTConfig(sub.Spec.BrokerK8sInsecure))
+}
+
+// leave removes the cluster from the broker, and then lets the Submariner object go.
+func (u *Uninstall) leave(ctx context.Context, hub client.Client, sub *v1alpha1.Submariner) error {
+	if hub != nil {
+		var namespaces []string
+		for _, set := range (Options{ClusterSets: sub.Spec.ClusterSets}).Sets() {
+			namespaces = append(namespaces, broker.NamespaceIn(sub.Spec.BrokerK8sRemoteNamespace, set))
+		}
+		err := broker.RemoveMember(ctx, hub, namespaces, sub.Spec.ClusterID)
+		switch {
+		case err == nil || errors.Is(err, broker.ErrNotMember):
+			u.Report.Done("the broker has forgotten cluster %q", sub.Spec.ClusterID)
+		case u.Force && ctx.Err() == nil:
+			u.Report.Warn("the broker keeps what it knows of cluster %q: %v", sub.Spec.ClusterID, err)
+		default:
+			return err
+		}
+	}
+	free := []byte(`{"metadata":{"finalizers":null}}`)
+	obj := &v1alpha1.Submariner{ObjectMeta: metav1.ObjectMeta{Name: sub.Name, Namespace: sub.Namespace}}
+	if err := u.Cluster.Patch(ctx, obj, client.RawPatch("application/merge-patch+json", free), client.FieldOwner(kube.FieldOwner)); client.IgnoreNotFound(err) != nil {
+		return fmt.Errorf("letting the Submariner object go: %w", err)
+	}
+	return nil
+}
+
+// remove deletes what is left when the nodes are clean.
+func (u *Uninstall) remove(ctx context.Context, r *Remains) error {
+	u.Report.Step("removing what is left")
+	for _, obj := range append(r.Namespaced, &coordinationv1.Lease{
+		ObjectMeta: metav1.ObjectMeta{Name: submarinerv1.GatewayLease, Namespace: Namespace},
+	}) {
+		if err := u.delete(ctx, obj); err != nil {
+			return err
+		}
+	}
+	for _, kind := range []client.Object{&submarinerv1.Cluster{}, &submarinerv1.Endpoint{}, &submarinerv1.Gateway{}, &submarinerv1.RouteAgent{}} {
+		if err := u.Cluster.DeleteAllOf(ctx, kind, client.InNamespace(Namespace)); err != nil && !absent(err) {
+			return fmt.Errorf("deleting what the agents reported: %w", err)
+		}
+	}
+	if err := u.removeNamespace(ctx, r); err != nil {
+		return err
+	}
+	for _, obj := range r.Global {
+		if err := u.delete(ctx, obj); err != nil {
+			return err
+		}
+	}
+	for _, node := range r.Nodes {
+		if err := unlabelGateway(ctx, u.Cluster, node); err != nil {
+			return err
+		}
+	}
+	for _, def := range r.Definitions {
+		if err := u.delete(ctx, def); err != nil {
+			return err
+		}
+	}
+	if r.Kept != "" {
+		u.Report.Warn("the CustomResourceDefinitions stay: %s", r.Kept)
+	}
+	u.Report.Done("nothing of subctl is left in this cluster")
+	return nil
+}
+
+func (u *Uninstall) delete(ctx context.Context, obj client.Object) error {
+	if err := u.Cluster.Delete(ctx, obj, client.PropagationPolicy(metav1.DeletePropagationBackground)); err != nil && !absent(err) {
+		return fmt.Errorf("deleting %T %s: %w", obj, obj.GetName(), err)
+	}
+	return nil
+}
+
+// removeNamespace deletes the namespace if it is ours and holds nothing else, and
+// waits until it is gone, so that the cluster can be joined again at once.
+func (u *Uninstall) removeNamespace(ctx context.Context, r *Remains) error {
+	ns := r.Namespace
+	if ns == nil {
+		return nil
+	}
+	if len(r.OthersIn) > 0 {
+		u.Report.Warn("namespace %s stays: it holds %s", Namespace, shortList(r.OthersIn))
+		patch := []byte(`{"metadata":{"labels":{"` + ManagedByLabel + `":null}}}`)
+		return client.IgnoreNotFound(u.Cluster.Patch(ctx, ns, client.RawPatch("application/merge-patch+json", patch), client.FieldOwner(kube.FieldOwner)))
+	}
+	if err := u.delete(ctx, ns); err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(ctx, u.Timeout)
+	defer cancel()
+	for {
+		seen := &corev1.Namespace{}
+		err := u.Cluster.Get(ctx, client.ObjectKeyFromObject(ns), seen)
+		if apierrors.IsNotFound(err) {
+			return nil
+		}
+		if !sleep(ctx, readyPoll) {
+			return fmt.Errorf("waiting for namespace %s to go: %w: %s", Namespace, interrupted(ctx), whyNotGone(seen))
+		}
+	}
+}
+
+// whyNotGone says what keeps a namespace.
+func whyNotGone(ns *corev1.Namespace) string {
+	for _, c := range ns.Status.Conditions {
+		if c.Status == corev1.ConditionTrue && c.Message != "" {
+			return c.Message
+		}
+	}
+	return "Kubernetes does not say what keeps it"
+}
