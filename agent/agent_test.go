@@ -1,0 +1,207 @@
+package agent
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"net/netip"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/stretchr/testify/require"
+	"golang.org/x/tools/txtar"
+	"k8s.io/apimachinery/pkg/api/meta"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+
+	submarinerv1 "subctl/api/submariner/v1"
+	"subctl/api/submariner/v1alpha1"
+	"subctl/dataplane"
+	"subctl/dataplane/dataplanetest"
+)
+
+// world is an agent on node gw of a scenario, with a fake API server and a fake
+// kernel.
+type world struct {
+	*Agent
+	kernels map[string]*dataplanetest.Fake
+	active  bool
+}
+
+func newWorld(t *testing.T, role Role, scenario string) *world {
+	t.Helper()
+	a, err := txtar.ParseFile(filepath.Join("../testdata/scenarios", scenario+".txtar"))
+	require.NoError(t, err)
+	w := &world{kernels: map[string]*dataplanetest.Fake{}, active: true}
+	w.Agent = &Agent{
+		Role: role, Name: "gw", Resync: time.Second, Log: slog.New(slog.DiscardHandler), meters: newMeters(role.Name(), prometheus.NewRegistry()),
+		Client: fake.NewClientBuilder().WithScheme(scheme(t)).WithObjects(decode(t, a)...).Build(),
+		Facts: func() (dataplane.Facts, error) {
+			return dataplane.Facts{Device: "eth0", MTU: 1500, PrivateIP: netip.MustParseAddr("10.89.1.11")}, nil
+		},
+		Target: func(o dataplane.Owner) (dataplane.Target, error) {
+			if w.kernels[o.Name] == nil {
+				w.kernels[o.Name] = &dataplanetest.Fake{}
+			}
+			return w.kernels[o.Name], nil
+		},
+		leader: func() bool { return w.active },
+		prober: newProber(slog.New(slog.DiscardHandler), func() {}),
+	}
+	return w
+}
+
+func workerFacts() (dataplane.Facts, error) {
+	return dataplane.Facts{Device: "eth0", MTU: 1500, PrivateIP: netip.MustParseAddr("10.89.1.12")}, nil
+}
+
+func (w *world) run(t *testing.T) {
+	t.Helper()
+	_, err := w.Reconcile(t.Context(), everything)
+	require.NoError(t, err)
+}
+
+func (w *world) holds(t *testing.T, o dataplane.Owner) string {
+	t.Helper()
+	if w.kernels[o.Name] == nil {
+		return ""
+	}
+	s, err := w.kernels[o.Name].Observe(t.Context())
+	require.NoError(t, err)
+	return s.String()
+}
+
+func get[T client.Object](t *testing.T, w *world, o T, name string) T {
+	t.Helper()
+	require.NoError(t, w.Client.Get(t.Context(), client.ObjectKey{Namespace: submarinerv1.OperatorNamespace, Name: name}, o))
+	return o
+}
+
+func TestActiveGatewayPublishesAndConnects(t *testing.T) {
+	w := newWorld(t, Gateway{}, "two-clusters")
+	w.run(t)
+	require.Contains(t, w.holds(t, dataplane.GatewayOwner), "ip route replace 10.112.0.0/16 table 100")
+	require.NoError(t, w.Ready(nil))
+
+	e := get(t, w, &submarinerv1.Endpoint{}, "east-submariner-cable-east-10-89-1-11")
+	require.Equal(t, []string{"10.101.0.0/16", "10.111.0.0/16"}, e.Spec.Subnets, "Services first")
+	require.Equal(t, "10.111.1.1", e.Spec.HealthCheckIP)
+	require.Equal(t, "4500", e.Spec.BackendConfig[submarinerv1.BackendUDPPort])
+	c := get(t, w, &submarinerv1.Cluster{}, "east")
+	require.Equal(t, []string{"10.111.0.0/16"}, c.Spec.ClusterCIDR)
+
+	g := get(t, w, &submarinerv1.Gateway{}, "gw")
+	require.Equal(t, submarinerv1.HAStatusActive, g.Status.HAStatus)
+	require.Len(t, g.Status.Connections, 1)
+	require.Equal(t, submarinerv1.Connecting, g.Status.Connections[0].Status, "no ping was answered yet")
+
+	w.prober.lose(1)
+	w.prober.answered(w.prober.pings["submariner-cable-west-10-89-2-11"].seq, netip.MustParseAddr("10.112.1.1"), time.Now())
+	w.run(t)
+	g = get(t, w, &submarinerv1.Gateway{}, "gw")
+	require.Equal(t, submarinerv1.Connected, g.Status.Connections[0].Status)
+	require.NotNil(t, g.Status.Connections[0].LatencyRTT)
+}
+
+func TestGatewayLosesTheElection(t *testing.T) {
+	w := newWorld(t, Gateway{}, "two-clusters")
+	w.run(t)
+	w.active = false
+	w.run(t)
+	require.Empty(t, w.holds(t, dataplane.GatewayOwner))
+	require.Equal(t, submarinerv1.HAStatusPassive, get(t, w, &submarinerv1.Gateway{}, "gw").Status.HAStatus)
+	get(t, w, &submarinerv1.Endpoint{}, "east-submariner-cable-east-10-89-1-11") // the winner removes it
+}
+
+func TestNewActiveGatewayReplacesTheOld(t *testing.T) {
+	w := newWorld(t, Gateway{}, "two-clusters")
+	w.Name, w.Facts = "worker", workerFacts
+	w.run(t)
+	var list submarinerv1.EndpointList
+	require.NoError(t, w.Client.List(t.Context(), &list))
+	var names []string
+	for _, e := range list.Items {
+		names = append(names, e.Name)
+	}
+	require.ElementsMatch(t, []string{"east-submariner-cable-east-10-89-1-12", "west-submariner-cable-west-10-89-2-11"}, names)
+}
+
+func TestUninstallCleansAndSaysSo(t *testing.T) {
+	for _, role := range []Role{Gateway{}, Route{}} {
+		w := newWorld(t, role, "two-clusters")
+		w.run(t)
+		require.NotEmpty(t, w.holds(t, role.Owner()))
+		sub := get(t, w, &v1alpha1.Submariner{}, v1alpha1.SubmarinerName)
+		sub.Finalizers = []string{v1alpha1.UninstallFinalizer}
+		require.NoError(t, w.Client.Update(t.Context(), sub))
+		require.NoError(t, w.Client.Delete(t.Context(), sub))
+		w.run(t)
+		require.Empty(t, w.holds(t, role.Owner()))
+		conds := get(t, w, &submarinerv1.RouteAgent{}, "gw").Status.Conditions
+		if role == (Gateway{}) {
+			conds = get(t, w, &submarinerv1.Gateway{}, "gw").Status.Conditions
+			err := w.Client.Get(t.Context(), client.ObjectKey{Namespace: submarinerv1.OperatorNamespace, Name: "east"}, &submarinerv1.Cluster{})
+			require.Error(t, err, "the cluster is no member any more")
+		}
+		require.True(t, meta.IsStatusConditionTrue(conds, ConditionClean))
+	}
+}
+
+func TestRouteAgentSweepsAfterAGateway(t *testing.T) {
+	w := newWorld(t, Gateway{}, "two-clusters")
+	w.run(t)
+	require.NotEmpty(t, w.holds(t, dataplane.GatewayOwner))
+	w.Role = Route{}
+	w.run(t)
+	require.NotEmpty(t, w.holds(t, dataplane.GatewayOwner), "gw is a gateway node")
+	w.Name = "worker" // the same kernel, of a node without the label
+	w.Facts = workerFacts
+	w.run(t)
+	require.Empty(t, w.holds(t, dataplane.GatewayOwner))
+}
+
+func TestMistakeOfOursLeavesTheNodeAlone(t *testing.T) {
+	w := newWorld(t, Gateway{}, "two-clusters")
+	w.run(t)
+	before := w.holds(t, dataplane.GatewayOwner)
+	sub := get(t, w, &v1alpha1.Submariner{}, v1alpha1.SubmarinerName)
+	sub.Spec.CableDriver = "carrier-pigeon"
+	require.NoError(t, w.Client.Update(t.Context(), sub))
+	_, err := w.Reconcile(t.Context(), everything)
+	require.ErrorContains(t, err, `"carrier-pigeon" is unknown: use one of vxlan`)
+	require.Equal(t, before, w.holds(t, dataplane.GatewayOwner))
+	require.Contains(t, get(t, w, &submarinerv1.Gateway{}, "gw").Status.StatusFailure, "carrier-pigeon")
+	require.Error(t, w.Ready(nil))
+}
+
+func TestRefusedEndpointIsReported(t *testing.T) {
+	w := newWorld(t, Gateway{}, "hostile-endpoints")
+	w.run(t)
+	g := get(t, w, &submarinerv1.Gateway{}, "gw")
+	byStatus := map[submarinerv1.ConnectionStatus]int{}
+	for _, c := range g.Status.Connections {
+		byStatus[c.Status]++
+	}
+	require.Equal(t, map[submarinerv1.ConnectionStatus]int{submarinerv1.Connecting: 1, submarinerv1.ConnectionError: 14}, byStatus)
+	require.True(t, meta.IsStatusConditionTrue(g.Status.Conditions, ConditionRefused))
+}
+
+func TestFailingKernelIsReportedAndRetried(t *testing.T) {
+	w := newWorld(t, Route{}, "two-clusters")
+	broken := true
+	real := w.Target
+	w.Target = func(o dataplane.Owner) (dataplane.Target, error) {
+		if broken {
+			return nil, errors.New("out of memory")
+		}
+		return real(o)
+	}
+	_, err := w.Reconcile(context.Background(), everything)
+	require.ErrorContains(t, err, "out of memory")
+	require.Contains(t, get(t, w, &submarinerv1.RouteAgent{}, "gw").Status.StatusFailure, "out of memory")
+	broken = false
+	w.run(t)
+	require.Empty(t, get(t, w, &submarinerv1.RouteAgent{}, "gw").Status.StatusFailure)
+}
