@@ -34,6 +34,11 @@ const (
 // every architecture that Go knows (include/asm-generic/param.h).
 const tick = 10 * time.Millisecond
 
+// idleStep is what idle times must be multiples of. The kernel counts in jiffies
+// of its own (4 ms where CONFIG_HZ is 250), so that not every number of ticks
+// comes back as it went in; these do with every CONFIG_HZ there is.
+const idleStep = 100 * time.Millisecond
+
 func (s nexthops) list() (out []dataplane.Object, err error) {
 	msgs, err := s.conn.dump(unix.NETLINK_ROUTE, unix.RTM_GETNEXTHOP, nhmsg(unix.AF_UNSPEC, 0))
 	if errors.Is(err, unix.EOPNOTSUPP) {
@@ -138,8 +143,8 @@ func (s nexthops) put(_, want dataplane.Object) error {
 		b = putU32(b, unix.NHA_OIF, uint32(i))
 		b = putAttr(b, unix.NHA_GATEWAY, w.Via.AsSlice())
 	case dataplane.Group:
-		if w.Idle%tick != 0 {
-			return fmt.Errorf("adding group %d: idle time %v is no multiple of %v", w.ID, w.Idle, tick)
+		if w.Idle%idleStep != 0 {
+			return fmt.Errorf("adding group %d: idle time %v is no multiple of %v", w.ID, w.Idle, idleStep)
 		}
 		id = w.ID
 		b = s.group(w)

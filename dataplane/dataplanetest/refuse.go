@@ -1,0 +1,128 @@
+package dataplanetest
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"time"
+
+	"subctl/dataplane"
+)
+
+// Limits of the kernel.
+const (
+	maxDevice = 15 // IFNAMSIZ, less the zero byte
+	maxSet    = 31 // IPSET_MAXNAMELEN, less the zero byte
+	maxChain  = 28 // XT_EXTENSION_MAXNAMELEN, less the zero byte
+	maxVNI    = 1<<24 - 1
+	minMTU    = 68 // below, a device has no IPv4
+)
+
+// refuse returns what a kernel would say against an object.
+func (f *Fake) refuse(o dataplane.Object) error {
+	for _, need := range o.Needs() {
+		if _, ok := f.state[need]; !ok && !f.foreign(need) {
+			return fmt.Errorf("no such object: %v", need)
+		}
+	}
+	switch o := o.(type) {
+	case dataplane.Set:
+		return refuseSet(o)
+	case dataplane.Chain:
+		return refuseIf(len(o.Name) > maxChain, "name is too long")
+	case dataplane.VXLAN:
+		return f.refuseVXLAN(o)
+	case dataplane.Addr:
+		return refuseIf(!o.Prefix.IsValid(), "no such address")
+	case dataplane.FDB:
+		return errors.Join(refuseMAC(o.MAC), refuseIf(!o.Dst.IsValid(), "no destination"))
+	case dataplane.Neigh:
+		return errors.Join(refuseMAC(o.MAC), refuseIf(!o.IP.IsValid(), "no address"))
+	case dataplane.Nexthop:
+		return errors.Join(refuseIf(o.ID == 0, "id 0"), f.refuseVia(o))
+	case dataplane.Group:
+		return refuseGroup(o)
+	case dataplane.Route:
+		return refuseIf(o.Dst != o.Dst.Masked() || !o.Dst.IsValid(), "destination has bits beyond its prefix")
+	case dataplane.Rule:
+		return refuseIf(o.Table == 0 || len(o.IIF) > maxDevice, "no such table or device")
+	}
+	return fmt.Errorf("no such kind of object: %T", o)
+}
+
+func refuseIf(bad bool, why string) error {
+	if bad {
+		return errors.New(why)
+	}
+	return nil
+}
+
+// foreign reports whether a device belongs to nobody of ours, such as eth0: those
+// are there.
+func (f *Fake) foreign(k dataplane.Key) bool {
+	if k.Kind != dataplane.KindLink {
+		return false
+	}
+	for _, o := range dataplane.Owners() {
+		if o.OwnsDevice(k.Name) {
+			return false
+		}
+	}
+	return true
+}
+
+func refuseMAC(mac string) error {
+	_, err := net.ParseMAC(mac)
+	return err
+}
+
+func refuseSet(s dataplane.Set) error {
+	if len(s.Name) > maxSet {
+		return errors.New("name is too long")
+	}
+	for _, m := range s.Members {
+		if m.Bits() < 1 || m != m.Masked() {
+			return fmt.Errorf("bad member %v", m)
+		}
+	}
+	return nil
+}
+
+func (f *Fake) refuseVXLAN(v dataplane.VXLAN) error {
+	if v.Name == "" || len(v.Name) > maxDevice || v.VNI < 0 || v.VNI > maxVNI || v.MTU < minMTU {
+		return errors.New("bad name, VNI or MTU")
+	}
+	for _, o := range f.state {
+		if other, ok := o.(dataplane.VXLAN); ok && other.Name != v.Name && other.VNI == v.VNI && other.Port == v.Port {
+			return fmt.Errorf("VNI %d and port %d are taken by %s", v.VNI, v.Port, other.Name)
+		}
+	}
+	return refuseMAC(v.MAC)
+}
+
+// refuseVia wants the gateway to be in a network of the device.
+func (f *Fake) refuseVia(n dataplane.Nexthop) error {
+	if f.foreign(dataplane.Key{Kind: dataplane.KindLink, Name: n.Dev}) {
+		return nil
+	}
+	for _, o := range f.state {
+		if a, ok := o.(dataplane.Addr); ok && a.Dev == n.Dev && a.Prefix.Contains(n.Via) && a.Prefix.Addr() != n.Via {
+			return nil
+		}
+	}
+	return fmt.Errorf("gateway %v is in no network of %s", n.Via, n.Dev)
+}
+
+func refuseGroup(g dataplane.Group) error {
+	if g.ID == 0 || len(g.Members) == 0 || g.Idle%(100*time.Millisecond) != 0 {
+		return errors.New("no id, no members, or an idle time that is no multiple of 100 ms")
+	}
+	seen := map[uint32]bool{}
+	for _, m := range g.Members {
+		if m.Weight < 1 || m.Weight > 256 || seen[m.ID] {
+			return fmt.Errorf("member %d: twice, or of weight %d", m.ID, m.Weight)
+		}
+		seen[m.ID] = true
+	}
+	return nil
+}

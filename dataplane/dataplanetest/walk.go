@@ -1,0 +1,142 @@
+package dataplanetest
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"net/netip"
+	"slices"
+	"testing"
+	"time"
+
+	"subctl/dataplane"
+
+	"github.com/stretchr/testify/require"
+)
+
+// NodeIP is the address that the node of Walk has on a device of its own.
+const NodeIP = "172.18.0.2"
+
+// Walk makes target hold random states of dataplane.GatewayOwner, one after the
+// other, in an order that seed decides: any plan may follow any other. Each must
+// be reached, and a second Sync must find nothing to do. In the end nothing is
+// left. On a real kernel the node has NodeIP, and is alone.
+func Walk(t testing.TB, target dataplane.Target, seed uint64, steps int) {
+	t.Helper()
+	ctx, r := context.Background(), rand.New(rand.NewPCG(seed, 0))
+	before := dataplane.State{}
+	for step := range steps {
+		want := randomState(r)
+		if r.IntN(8) == 0 {
+			want = dataplane.State{}
+		}
+		say := func() string { return fmt.Sprintf("seed %d, step %d\nfrom\n%vto\n%v", seed, step, before, want) }
+		if _, err := dataplane.Sync(ctx, target, want); err != nil {
+			require.NoError(t, err, say())
+		}
+		ops, err := dataplane.Sync(ctx, target, want)
+		if err != nil || len(ops) > 0 {
+			require.NoError(t, err, say())
+			require.Empty(t, ops, "a second sync had something to do: %s", say())
+		}
+		got, err := target.Observe(ctx)
+		require.NoError(t, err)
+		if len(got) != len(want) {
+			require.Len(t, got, len(want), say())
+		}
+		before = want
+	}
+	_, err := dataplane.Sync(ctx, target, dataplane.State{})
+	require.NoError(t, err)
+	left, err := target.Observe(ctx)
+	require.NoError(t, err)
+	require.Empty(t, left, "the empty state must leave nothing")
+}
+
+// randomState is a plan as a gateway might have it, made of independent choices.
+func randomState(r *rand.Rand) dataplane.State {
+	s := dataplane.State{}
+	add := func(objs ...dataplane.Object) {
+		if err := s.Add(objs...); err != nil {
+			panic(err) // a mistake of this function
+		}
+	}
+	add(randomFilter(r)...)
+	for i := range pick(r, 0, 1, 2) {
+		add(dataplane.Rule{Priority: 100 + i, Table: pick(r, 100, 101), IIF: pick(r, "", "eth0", "vx-submariner")})
+	}
+	if r.IntN(4) > 0 {
+		add(randomCables(r)...)
+	}
+	return s
+}
+
+// randomCables is a device, and what leads over it.
+func randomCables(r *rand.Rand) (out []dataplane.Object) {
+	const dev = dataplane.CableDevice
+	local := pick(r, NodeIP, "172.18.0.9")
+	vtep := netip.MustParsePrefix(pick(r, "241.18.0.2/8", "241.18.0.9/8", "241.18.0.9/16"))
+	out = append(out, dataplane.VXLAN{
+		Name: dev, MAC: pick(r, "0a:58:ac:12:00:02", "0a:58:ac:12:00:09"), VNI: pick(r, 1000, 1001), Local: netip.MustParseAddr(local),
+		Port: pick(r, 4500, 4501), MTU: pick(r, 1400, 1450), Conf: dataplane.Conf{RPFilter: pick(r, 0, 2), Forwarding: pick(r, 0, 1)},
+	}, dataplane.Addr{Dev: dev, Prefix: vtep})
+	var hops []uint32
+	for i := range pick(r, 0, 1, 2, 5) {
+		n := byte(20 + i)
+		mac, ip := fmt.Sprintf("0a:58:ac:12:%02x:%02x", pick(r, 0, 1), n), netip.AddrFrom4([4]byte{241, 18, 0, n})
+		id := uint32(dataplane.CableNexthopID<<24) + uint32(n)
+		hops = append(hops, id)
+		out = append(out, dataplane.FDB{Dev: dev, MAC: mac, Dst: netip.AddrFrom4([4]byte{172, 18, pick[byte](r, 0, 1), n})},
+			dataplane.Neigh{Dev: dev, IP: ip, MAC: mac})
+		if r.IntN(5) == 0 { // a next hop of the node's own network
+			out = append(out, dataplane.Nexthop{ID: id, Via: netip.AddrFrom4([4]byte{172, 18, 0, n}), Dev: "eth0"})
+			continue
+		}
+		out = append(out, dataplane.Nexthop{ID: id, Via: ip, Dev: dev})
+	}
+	if len(hops) == 0 {
+		return out
+	}
+	for i := range pick(r, 1, 2, 3) {
+		g := dataplane.Group{ID: uint32(dataplane.CableGroupID<<24) + uint32(i)}
+		for _, h := range hops[r.IntN(len(hops)):] {
+			g.Members = append(g.Members, dataplane.Member{ID: h, Weight: pick(r, 1, 2, 256)})
+		}
+		if r.IntN(2) == 0 {
+			g.Buckets, g.Idle = pick(r, 16, 32), pick(r, time.Second, 1500*time.Millisecond)
+		}
+		route := dataplane.Route{Table: pick(r, 100, 101), Dst: netip.PrefixFrom(netip.AddrFrom4([4]byte{10, byte(i), 0, 0}), 16), Group: g.ID}
+		route.Src = pick(r, netip.Addr{}, netip.MustParseAddr(NodeIP), vtep.Addr())
+		out = append(out, g, route)
+	}
+	return out
+}
+
+// randomFilter is sets and chains.
+func randomFilter(r *rand.Rand) (out []dataplane.Object) {
+	const name = "SUBMARINER-GW-REMOTE"
+	if r.IntN(2) == 0 {
+		return nil
+	}
+	var members []netip.Prefix
+	for i := range pick(r, 0, 1, 3) {
+		members = append(members, netip.PrefixFrom(netip.AddrFrom4([4]byte{10, byte(i + r.IntN(3)*8), 0, 0}), pick(r, 13, 16)).Masked())
+	}
+	slices.SortFunc(members, netip.Prefix.Compare)
+	out = append(out, dataplane.Set{Name: name, Members: slices.Compact(members)})
+	for range pick(r, 0, 1, 2) {
+		c := dataplane.Chain{Table: pick(r, "nat", "mangle"), Name: "SUBMARINER-GW-" + pick(r, "A", "B"), Hook: pick(r, "", "POSTROUTING", "OUTPUT")}
+		if r.IntN(2) == 0 {
+			c.Rules, c.Sets = append(c.Rules, "-m set --match-set "+name+" src -j RETURN"), []string{name}
+		}
+		if r.IntN(2) == 0 {
+			c.Rules = append(c.Rules, "-s 10.0.0.1 -j ACCEPT")
+		}
+		if !slices.ContainsFunc(out, func(o dataplane.Object) bool { return o.Key() == c.Key() }) {
+			out = append(out, c)
+		}
+	}
+	return out
+}
+
+func pick[T any](r *rand.Rand, from ...T) T { return from[r.IntN(len(from))] }
