@@ -68,17 +68,19 @@ func noAnswer(cfg *rest.Config, name string, err error) error {
 	if name != "" {
 		where = fmt.Sprintf("%s (context %q)", cfg.Host, name)
 	}
+	var refused apierrors.APIStatus
 	var request *url.Error
 	switch {
 	case errors.Is(err, context.Canceled):
 		return err
 	case apierrors.IsUnauthorized(err):
 		return fmt.Errorf("the API server at %s does not accept the credentials of the kubeconfig: log in again, or choose another user or context", where)
-	case errors.As(err, &request):
-		return fmt.Errorf("reaching the API server at %s: %w: is the cluster up, and the context right?", where, request.Err)
-	default:
+	case errors.As(err, &refused):
 		return fmt.Errorf("asking the API server at %s: %w", where, err)
+	case errors.As(err, &request):
+		err = request.Err // without the URL, which is said already
 	}
+	return fmt.Errorf("reaching the API server at %s: %w: is the cluster up, and the context right?", where, err)
 }
 
 // apiWarnings prints the warnings that API servers send along, but for those
