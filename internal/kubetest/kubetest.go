@@ -17,6 +17,9 @@ import (
 	"path/filepath"
 	"sync"
 	"testing"
+
+	"github.com/go-logr/logr"
+	"sigs.k8s.io/controller-runtime/pkg/log"
 )
 
 const (
@@ -39,6 +42,7 @@ var shared struct {
 // Main runs the tests of a package, stops the shared server and returns the exit
 // code.
 func Main(m *testing.M) int {
+	log.SetLogger(logr.Discard()) // controller-runtime complains if nobody does
 	code := m.Run()
 	shared.Lock()
 	defer shared.Unlock()

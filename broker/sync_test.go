@@ -1,0 +1,360 @@
+package broker_test
+
+import (
+	"fmt"
+	"maps"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	corev1 "k8s.io/api/core/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	submarinerv1 "subctl/api/submariner/v1"
+	"subctl/broker"
+)
+
+const here = "submariner-operator"
+
+// unlabelled returns o as its own cluster has it.
+func unlabelled(o client.Object) client.Object {
+	o.SetNamespace(here)
+	o.SetLabels(nil)
+	return o
+}
+
+// copied returns o as a cluster has it that is in the given sets with its owner.
+func copied(o client.Object, sets string) client.Object {
+	o.SetNamespace(here)
+	o.SetAnnotations(map[string]string{broker.ClusterSetsAnnotation: sets})
+	return o
+}
+
+func set(name string, objects ...client.Object) broker.SetSnapshot {
+	ns := broker.Namespace(name)
+	for _, o := range objects {
+		o.SetNamespace(ns)
+	}
+	return broker.SetSnapshot{Set: broker.Set{Name: name, Namespace: ns}, Known: true, Objects: objects}
+}
+
+func unread(name string) broker.SetSnapshot {
+	s := set(name)
+	s.Known = false
+	return s
+}
+
+func with(o client.Object, change func(client.Object)) client.Object {
+	change(o)
+	return o
+}
+
+func TestPlanSync(t *testing.T) {
+	east, west := func() client.Object { return cluster("x", "east") }, func() client.Object { return cluster("x", "west") }
+	gateway := func(id string) client.Object { return endpoint("x", id, "192-0-2-1") }
+	for name, tc := range map[string]struct {
+		local   []client.Object
+		sets    []broker.SetSnapshot
+		writes  []string
+		refused []string
+	}{
+		"nothing":       {sets: []broker.SetSnapshot{set("default")}},
+		"ours go there": {local: []client.Object{unlabelled(east()), unlabelled(gateway("east"))}, sets: []broker.SetSnapshot{set("default"), set("lab")}, writes: []string{"create Cluster east on the broker in clusterset default", "create Endpoint east-submariner-cable-east-192-0-2-1 on the broker in clusterset default", "create Cluster east on the broker in clusterset lab", "create Endpoint east-submariner-cable-east-192-0-2-1 on the broker in clusterset lab"}},
+		"ours are there": {
+			local: []client.Object{unlabelled(east())},
+			sets:  []broker.SetSnapshot{set("default", east())},
+		},
+		"ours are gone": {
+			sets:   []broker.SetSnapshot{set("default", east())},
+			writes: []string{"delete Cluster east on the broker in clusterset default"},
+		},
+		"ours were relabelled there": {
+			local:  []client.Object{unlabelled(east())},
+			sets:   []broker.SetSnapshot{set("default", with(east(), func(o client.Object) { o.SetLabels(map[string]string{submarinerv1.ClusterIDLabel: "west"}) }))},
+			writes: []string{"update Cluster east on the broker in clusterset default"},
+		},
+		"theirs come here": {
+			sets:   []broker.SetSnapshot{set("default", west(), gateway("west"))},
+			writes: []string{"create Cluster west here", "create Endpoint west-submariner-cable-west-192-0-2-1 here"},
+		},
+		"theirs are here": {
+			local: []client.Object{copied(west(), "default")},
+			sets:  []broker.SetSnapshot{set("default", west())},
+		},
+		"theirs are gone": {
+			local:  []client.Object{copied(west(), "default")},
+			sets:   []broker.SetSnapshot{set("default")},
+			writes: []string{"delete Cluster west here"},
+		},
+		"one copy of two": {
+			local: []client.Object{copied(west(), "default,lab")},
+			sets:  []broker.SetSnapshot{set("lab", west()), set("default", west())},
+		},
+		"gone from one set of two": {
+			local:  []client.Object{copied(west(), "default,lab")},
+			sets:   []broker.SetSnapshot{set("default", west()), set("lab")},
+			writes: []string{"update Cluster west here"},
+		},
+		"nothing is deleted that an unread set may hold": {
+			local: []client.Object{copied(west(), "default,lab"), copied(cluster("x", "north"), "lab"), copied(cluster("x", "south"), "")},
+			sets:  []broker.SetSnapshot{set("default", west()), unread("lab")},
+		},
+		"an unread set does not hold up another": {
+			local:  []client.Object{copied(west(), "default")},
+			sets:   []broker.SetSnapshot{set("default", cluster("x", "north")), unread("lab")},
+			writes: []string{"create Cluster north here", "delete Cluster west here"},
+		},
+		"we left a set": {
+			local:  []client.Object{copied(west(), "lab")},
+			sets:   []broker.SetSnapshot{set("default")},
+			writes: []string{"delete Cluster west here"},
+		},
+		"nothing is written to an unread set": {
+			local: []client.Object{unlabelled(east())},
+			sets:  []broker.SetSnapshot{unread("default")},
+		},
+		"a copy was changed by hand": {
+			local:  []client.Object{with(copied(west(), "default"), func(o client.Object) { o.(*submarinerv1.Cluster).Spec.ClusterCIDR = nil })},
+			sets:   []broker.SetSnapshot{set("default", west())},
+			writes: []string{"update Cluster west here"},
+		},
+		"another cluster says it is us": {
+			sets:    []broker.SetSnapshot{set("default", with(west(), func(o client.Object) { o.(*submarinerv1.Cluster).Spec.ClusterID = "east" }))},
+			refused: []string{"Cluster submariner-k8s-broker/west on the broker: it claims to be of this cluster, and is not named so"},
+		},
+		"our label on the object of another": {
+			sets:    []broker.SetSnapshot{set("default", with(west(), func(o client.Object) { o.SetLabels(map[string]string{submarinerv1.ClusterIDLabel: "east"}) }))},
+			refused: []string{"Cluster submariner-k8s-broker/west on the broker: it claims to be of this cluster, and is not named so"},
+		},
+		"no label": {
+			sets:    []broker.SetSnapshot{set("default", with(west(), func(o client.Object) { o.SetLabels(nil) }))},
+			refused: []string{"Cluster submariner-k8s-broker/west on the broker: it has no label submariner-io/clusterID"},
+		},
+		"a label that is no cluster ID": {
+			sets:    []broker.SetSnapshot{set("default", with(west(), func(o client.Object) { o.SetLabels(map[string]string{submarinerv1.ClusterIDLabel: "We.st"}) }))},
+			refused: []string{`Cluster submariner-k8s-broker/west on the broker: "We.st" is not a cluster ID`},
+		},
+		"label and spec disagree": {
+			sets:    []broker.SetSnapshot{set("default", with(west(), func(o client.Object) { o.(*submarinerv1.Cluster).Spec.ClusterID = "north" }))},
+			refused: []string{`Cluster submariner-k8s-broker/west on the broker: spec.cluster_id is "north", not "west"`},
+		},
+		"an endpoint of another name": {
+			sets:    []broker.SetSnapshot{set("default", with(gateway("west"), func(o client.Object) { o.SetName("north-submariner-cable-north-1") }))},
+			refused: []string{`Endpoint submariner-k8s-broker/north-submariner-cable-north-1 on the broker: it is not named like a Endpoint of cluster "west"`},
+		},
+		"an endpoint of another cable": {
+			sets:    []broker.SetSnapshot{set("default", with(gateway("west"), func(o client.Object) { o.(*submarinerv1.Endpoint).Spec.CableName = "x" }))},
+			refused: []string{`Endpoint submariner-k8s-broker/west-submariner-cable-west-192-0-2-1 on the broker: spec.cable_name is "x", which is not what it is named after`},
+		},
+		"too large": {
+			sets: []broker.SetSnapshot{set("default", with(gateway("west"), func(o client.Object) {
+				o.SetAnnotations(map[string]string{"a": strings.Repeat("x", 70_000)})
+			}))},
+			refused: []string{"Endpoint submariner-k8s-broker/west-submariner-cable-west-192-0-2-1 on the broker: it has 70271 bytes, more than 65536"},
+		},
+		"in the way": {
+			local:   []client.Object{unlabelled(west())},
+			sets:    []broker.SetSnapshot{set("default", west())},
+			refused: []string{"Cluster submariner-operator/west in this cluster: spec.cluster_id is \"west\", not \"east\"", "Cluster submariner-k8s-broker/west on the broker: an object of this cluster has its name"},
+		},
+		"ours with a label": {
+			local:   []client.Object{with(east(), func(o client.Object) { o.SetNamespace(here) })},
+			sets:    []broker.SetSnapshot{set("default")},
+			refused: []string{"Cluster submariner-operator/east in this cluster: label submariner-io/clusterID is this cluster's own ID, but only copies from other clusters carry it"},
+		},
+		"names that start alike": { // cluster east-b may not be taken for east
+			sets:   []broker.SetSnapshot{set("default", cluster("x", "east-b"), endpoint("x", "east-b", "192-0-2-1"))},
+			writes: []string{"create Cluster east-b here", "create Endpoint east-b-submariner-cable-east-b-192-0-2-1 here"},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			writes, refused := broker.PlanSync(broker.Snapshot{ClusterID: "east", Namespace: here, Local: tc.local, Sets: tc.sets})
+			require.Equal(t, tc.writes, texts(writes))
+			require.Equal(t, tc.refused, texts(refused))
+		})
+	}
+}
+
+func texts[T fmt.Stringer](list []T) (out []string) {
+	for _, x := range list {
+		out = append(out, x.String())
+	}
+	return out
+}
+
+func TestManyObjectsOfOneCluster(t *testing.T) {
+	var objects []client.Object
+	for i := range 300 {
+		objects = append(objects, endpoint("x", "west", fmt.Sprintf("10-0-0-%x", i)))
+	}
+	writes, refused := broker.PlanSync(broker.Snapshot{ClusterID: "east", Namespace: here, Sets: []broker.SetSnapshot{set("default", objects...)}})
+	require.Len(t, writes, 256)
+	require.Len(t, refused, 44)
+}
+
+// What is copied, exactly.
+func TestFederatedFields(t *testing.T) {
+	o := cluster("x", "east")
+	o.Labels, o.Annotations = map[string]string{"a": "b"}, map[string]string{
+		"c": "d", corev1.LastAppliedConfigAnnotation: "{}", broker.ClusterSetsAnnotation: "forged",
+	}
+	o.Namespace, o.UID, o.ResourceVersion, o.Finalizers = here, "uid", "7", []string{"f"}
+	writes, _ := broker.PlanSync(broker.Snapshot{ClusterID: "east", Namespace: here, Local: []client.Object{o}, Sets: []broker.SetSnapshot{set("default")}})
+	want := cluster("submariner-k8s-broker", "east")
+	want.Labels, want.Annotations = map[string]string{"a": "b", submarinerv1.ClusterIDLabel: "east"}, map[string]string{"c": "d"}
+	require.Equal(t, want, writes[0].Object)
+
+	writes, _ = broker.PlanSync(broker.Snapshot{ClusterID: "west", Namespace: here, Sets: []broker.SetSnapshot{set("lab", want.DeepCopy()), set("default", want.DeepCopy())}})
+	want.Namespace, want.Annotations[broker.ClusterSetsAnnotation] = here, "default,lab"
+	require.Equal(t, want, writes[0].Object)
+}
+
+// world is two sides that random things happen to.
+type world struct {
+	local map[string]client.Object
+	sets  map[string]map[string]client.Object
+}
+
+func id(o client.Object) string { return fmt.Sprintf("%T/%s", o, o.GetName()) }
+
+func (w *world) snapshot(own string) broker.Snapshot {
+	s := broker.Snapshot{ClusterID: own, Namespace: here, Local: slices.Collect(maps.Values(w.local))}
+	for name, objects := range w.sets {
+		s.Sets = append(s.Sets, set(name, slices.Collect(maps.Values(objects))...))
+	}
+	return s
+}
+
+func (w *world) apply(t *testing.T, writes []broker.Write) {
+	for _, write := range writes {
+		side := w.local
+		if write.Set != "" {
+			side = w.sets[write.Set]
+		}
+		_, exists := side[id(write.Object)]
+		require.Equal(t, write.Op != broker.Create, exists, "%s", write)
+		if write.Op == broker.Delete {
+			delete(side, id(write.Object))
+		} else {
+			side[id(write.Object)] = write.Object.DeepCopyObject().(client.Object)
+		}
+	}
+}
+
+// Whatever happened on either side: one sync makes them the same, a second has
+// nothing to do, what is of others there and of nobody here is untouched.
+func TestSyncConverges(t *testing.T) {
+	r := rand.New(rand.NewPCG(1, 2))
+	ids := []string{"east", "east-b", "west", "e"}
+	for range 2000 {
+		w := &world{local: map[string]client.Object{}, sets: map[string]map[string]client.Object{"default": {}, "lab": {}}}
+		for range 4 {
+			for range r.IntN(8) {
+				o := mischief(r, ids)
+				side := []map[string]client.Object{w.local, w.sets["default"], w.sets["lab"]}[r.IntN(3)]
+				if r.IntN(4) == 0 {
+					delete(side, id(o))
+				} else {
+					side[id(o)] = o
+				}
+			}
+			snapshot := w.snapshot("east")
+			before := foreign(w)
+			writes, _ := broker.PlanSync(snapshot)
+			w.apply(t, writes)
+			require.Equal(t, before, foreign(w))
+			again, _ := broker.PlanSync(w.snapshot("east"))
+			require.Empty(t, texts(again))
+			for name, objects := range w.sets {
+				for _, o := range objects {
+					if valid(o, o.GetLabels()[submarinerv1.ClusterIDLabel]) && o.GetLabels()[submarinerv1.ClusterIDLabel] != "east" {
+						have := w.local[id(o)]
+						require.NotNil(t, have)
+						if have.GetLabels()[submarinerv1.ClusterIDLabel] != "" && have.GetLabels()[submarinerv1.ClusterIDLabel] != "east" {
+							require.Contains(t, have.GetAnnotations()[broker.ClusterSetsAnnotation], name)
+						}
+					}
+				}
+			}
+			for _, o := range w.local {
+				if o.GetLabels()[submarinerv1.ClusterIDLabel] == "" && valid(o, "east") {
+					for _, objects := range w.sets {
+						require.Equal(t, "east", objects[id(o)].GetLabels()[submarinerv1.ClusterIDLabel])
+					}
+				}
+			}
+		}
+	}
+}
+
+// mischief returns an object that may or may not be what it says.
+func mischief(r *rand.Rand, ids []string) client.Object {
+	pick := func() string { return ids[r.IntN(len(ids))] }
+	owner := pick()
+	var o client.Object = cluster("x", owner)
+	if r.IntN(2) == 0 {
+		e := endpoint("x", owner, fmt.Sprint(r.IntN(3)))
+		e.Spec.Hostname = fmt.Sprint(r.IntN(2))
+		if r.IntN(9) == 0 {
+			e.Spec.ClusterID = pick()
+		}
+		o = e
+	}
+	switch r.IntN(6) {
+	case 0:
+		o.SetLabels(map[string]string{submarinerv1.ClusterIDLabel: pick()})
+	case 1, 2:
+		o.SetLabels(nil)
+	}
+	if r.IntN(4) == 0 {
+		o.SetAnnotations(map[string]string{broker.ClusterSetsAnnotation: []string{"", "lab", "gone", "default,lab"}[r.IntN(4)]})
+	}
+	return o
+}
+
+// valid says that o is an object of cluster id, from its fields alone.
+func valid(o client.Object, id string) bool {
+	switch o := o.(type) {
+	case *submarinerv1.Cluster:
+		return o.Name == id && o.Spec.ClusterID == id
+	case *submarinerv1.Endpoint:
+		return o.Spec.ClusterID == id && o.Name == id+"-"+o.Spec.CableName && strings.HasPrefix(o.Spec.CableName, "submariner-cable-"+id+"-")
+	}
+	return false
+}
+
+// foreign is what a sync must never write, as text: here what is not a copy, and
+// there what is not named like ours.
+func foreign(w *world) (out []string) {
+	for _, o := range w.local {
+		if l := o.GetLabels()[submarinerv1.ClusterIDLabel]; l == "" || l == "east" {
+			out = append(out, fmt.Sprintf("%+v", o))
+		}
+	}
+	for name, objects := range w.sets {
+		for _, o := range objects {
+			if o.GetName() != "east" && !strings.HasPrefix(o.GetName(), "east-submariner-cable-east-") {
+				out = append(out, name+fmt.Sprintf("%+v", o))
+			}
+		}
+	}
+	slices.Sort(out)
+	return out
+}
+
+func BenchmarkPlanSync1000Clusters(b *testing.B) {
+	var remote, local []client.Object
+	for i := range 1000 {
+		id := fmt.Sprintf("c%d", i)
+		remote = append(remote, cluster("x", id), endpoint("x", id, "192-0-2-1"))
+		local = append(local, copied(cluster("x", id), "default"), copied(endpoint("x", id, "192-0-2-1"), "default"))
+	}
+	s := broker.Snapshot{ClusterID: "east", Namespace: here, Local: local, Sets: []broker.SetSnapshot{set("default", remote...)}}
+	for b.Loop() {
+		if writes, _ := broker.PlanSync(s); len(writes) > 0 {
+			b.Fatal(writes[0])
+		}
+	}
+}
