@@ -155,14 +155,14 @@ func Diff(have, want State) []Op {
 	return ops
 }
 
-// survivors returns what is left of have once every device whose settings
-// change has been made again. A device cannot be altered in place, and the
-// kernel takes along all that stands on the old one.
+// survivors returns what is left of have once every device that cannot be
+// altered in place has been made again: the kernel takes along all that stands
+// on the old one.
 func survivors(have, want State) State {
 	remade := map[Key]bool{}
 	for k, w := range want {
 		if k.Kind == KindLink {
-			if old, ok := have[k]; ok && !old.Equal(w) {
+			if old, ok := have[k]; ok && !old.Equal(w) && !inPlace(old, w) {
 				remade[k] = true
 			}
 		}

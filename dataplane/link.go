@@ -44,6 +44,15 @@ func (l VXLAN) String() string {
 		l.Name, l.MAC, l.MTU, l.VNI, l.Local, l.Port, l.Conf.RPFilter, l.Conf.Forwarding)
 }
 
+// inPlace reports whether a device can be made another without being made anew,
+// and without losing what stands on it. (A new MAC clears the ARP table.)
+func inPlace(old, new Object) bool {
+	a, ok := old.(VXLAN)
+	b, alike := new.(VXLAN)
+	a.MTU, a.Conf = b.MTU, b.Conf
+	return ok && alike && a == b
+}
+
 // Addr is an address on a device.
 type Addr struct {
 	Dev    string

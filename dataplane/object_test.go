@@ -1,0 +1,135 @@
+package dataplane_test
+
+import (
+	"fmt"
+	"net/netip"
+	"reflect"
+	"testing"
+	"time"
+
+	"subctl/dataplane"
+
+	"github.com/stretchr/testify/require"
+)
+
+// objects is one of every type there is, with no field left zero.
+func objects() []dataplane.Object {
+	ip, p := netip.MustParseAddr("192.0.2.1"), netip.MustParsePrefix("10.1.0.0/16")
+	return []dataplane.Object{
+		dataplane.Set{Name: "s", Members: []netip.Prefix{p}},
+		dataplane.Chain{Table: "nat", Name: "c", Hook: "OUTPUT", Rules: []string{"-j DROP"}, Sets: []string{"s"}},
+		dataplane.VXLAN{Name: "d", MAC: "m", VNI: 1, Local: ip, Port: 2, MTU: 3, Conf: dataplane.Conf{RPFilter: 2, Forwarding: 1}},
+		dataplane.Addr{Dev: "d", Prefix: p},
+		dataplane.FDB{Dev: "d", MAC: "m", Dst: ip},
+		dataplane.Neigh{Dev: "d", IP: ip, MAC: "m"},
+		dataplane.Nexthop{ID: 1, Via: ip, Dev: "d"},
+		dataplane.Group{ID: 1, Members: []dataplane.Member{{ID: 2, Weight: 3}}, Buckets: 8, Idle: time.Second},
+		dataplane.Route{Table: 1, Dst: p, Group: 2, Src: ip},
+		dataplane.Rule{Priority: 1, IIF: "d", Table: 2},
+	}
+}
+
+// every calls f for each settable value within v that has no parts, by its path.
+func every(t *testing.T, path string, v reflect.Value, f func(path string, leaf reflect.Value)) {
+	switch v.Type() {
+	case reflect.TypeFor[netip.Addr](), reflect.TypeFor[netip.Prefix](): // values, whatever they are made of
+		f(path, v)
+		return
+	}
+	switch v.Kind() {
+	case reflect.Struct:
+		for i := range v.NumField() {
+			if path == "dataplane.Chain" && v.Type().Field(i).Name == "Seen" {
+				continue // it tells of the kernel, and is no part of a plan
+			}
+			require.True(t, v.Type().Field(i).IsExported(), "%s has a field that no plan can set", path)
+			every(t, path+"."+v.Type().Field(i).Name, v.Field(i), f)
+		}
+	case reflect.Slice:
+		require.NotZero(t, v.Len(), "%s is empty in the test's example", path)
+		for i := range v.Len() {
+			every(t, fmt.Sprintf("%s[%d]", path, i), v.Index(i), f)
+		}
+	case reflect.String, reflect.Int, reflect.Int64, reflect.Uint8, reflect.Uint16, reflect.Uint32:
+		require.False(t, v.IsZero(), "%s is zero in the test's example", path)
+		f(path, v)
+	default:
+		require.Fail(t, "not plain data", "%s is a %v", path, v.Type())
+	}
+}
+
+// Objects are plain values: no pointers, maps, channels, functions or interfaces.
+func TestObjectsArePlainData(t *testing.T) {
+	kinds := map[dataplane.Kind]bool{}
+	for _, o := range objects() {
+		every(t, fmt.Sprintf("%T", o), reflect.ValueOf(o), func(string, reflect.Value) {})
+		kinds[o.Key().Kind] = true
+	}
+	for k := dataplane.KindSet; k <= dataplane.KindRule; k++ {
+		require.True(t, kinds[k], "kind %d has no example", k)
+	}
+}
+
+// change gives a leaf another value.
+func change(v reflect.Value) {
+	switch x := v.Addr().Interface().(type) {
+	case *netip.Addr:
+		*x = x.Next()
+	case *netip.Prefix:
+		*x = netip.PrefixFrom(x.Addr(), x.Bits()-1).Masked()
+	default:
+		switch v.Kind() {
+		case reflect.String:
+			v.SetString(v.String() + "x")
+		case reflect.Uint8, reflect.Uint16, reflect.Uint32:
+			v.SetUint(v.Uint() + 1)
+		default:
+			v.SetInt(v.Int() + 1)
+		}
+	}
+}
+
+// Whatever differs shows: an object with any field changed is not Equal, and
+// prints otherwise. Else a plan could differ and nobody would know.
+func TestEveryFieldShows(t *testing.T) {
+	silent := map[string]bool{"dataplane.Chain.Sets[0]": true} // the rules name them
+	for i, o := range objects() {
+		leaves := 0
+		every(t, fmt.Sprintf("%T", o), reflect.ValueOf(o), func(string, reflect.Value) { leaves++ })
+		for n := range leaves {
+			changed := reflect.New(reflect.TypeOf(o)).Elem()
+			changed.Set(reflect.ValueOf(objects()[i])) // with slices of its own
+			at, path := 0, ""
+			every(t, fmt.Sprintf("%T", o), changed, func(p string, leaf reflect.Value) {
+				if at == n {
+					path = p
+					change(leaf)
+				}
+				at++
+			})
+			other := changed.Interface().(dataplane.Object)
+			require.False(t, o.Equal(other), "%s does not count", path)
+			if !silent[path] {
+				require.NotEqual(t, o.String(), other.String(), "%s does not show", path)
+			}
+		}
+	}
+}
+
+// Different types, or the same one under another key, are never Equal.
+func TestEqualKeys(t *testing.T) {
+	for i, a := range objects() {
+		for j, b := range objects() {
+			require.Equal(t, i == j, a.Equal(b), "%v\n%v", a, b)
+		}
+	}
+}
+
+// Needs points at kinds that are created before.
+func TestNeedsPointBack(t *testing.T) {
+	for _, o := range objects() {
+		for _, k := range o.Needs() {
+			require.Less(t, k.Kind, o.Key().Kind, "%v", o)
+		}
+	}
+}
