@@ -1,0 +1,178 @@
+package fabric
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/vishvananda/netlink"
+	"golang.org/x/sys/unix"
+
+	"subctl/lab/plan"
+)
+
+// Ensure makes the router and its link to the root namespace.
+func Ensure() error {
+	if err := checkHostRoutes(); err != nil {
+		return err
+	}
+	if _, err := ensureNetns(plan.FabricNetns); err != nil {
+		return err
+	}
+	if err := In(plan.FabricNetns, func() error { return errors.Join(up("lo"), forward()) }); err != nil {
+		return fmt.Errorf("setting up the fabric: %w", err)
+	}
+	if err := plug(plan.HostLink, "", plan.HostAddr, plan.FabricUplink); err != nil {
+		return fmt.Errorf("linking the machine to the fabric: %w", err)
+	}
+	if err := In(plan.FabricNetns, func() error { return address(plan.FabricUplink, plan.FabricAddr) }); err != nil {
+		return err
+	}
+	if err := route(plan.FabricCIDR, plan.FabricAddr.Addr()); err != nil {
+		return err
+	}
+	return ensureRules()
+}
+
+// EnsureCluster makes the switch of a cluster, the namespaces of its control plane and nodes, their cables, and the routes
+// to each node's pods.
+func EnsureCluster(c plan.Cluster) error {
+	if err := In(plan.FabricNetns, func() error { return bridge(c.Bridge(), c.Gateway()) }); err != nil {
+		return fmt.Errorf("making the switch of %s: %w", c.Name(), err)
+	}
+	for _, p := range c.Ports() {
+		if err := ensurePort(c, p); err != nil {
+			return fmt.Errorf("plugging %s into the fabric: %w", p.Name, err)
+		}
+	}
+	return nil
+}
+
+// ensurePort makes a namespace, its cable and its routes.
+func ensurePort(c plan.Cluster, p plan.Port) error {
+	if _, err := ensureNetns(p.Netns); err != nil {
+		return err
+	}
+	if err := plug("eth0", p.Netns, p.Addr, p.Link); err != nil {
+		return err
+	}
+	if err := In(plan.FabricNetns, func() error { return join(p.Link, c.Bridge()) }); err != nil {
+		return err
+	}
+	err := In(p.Netns, func() error {
+		errs := []error{up("lo"), route(netip.MustParsePrefix("0.0.0.0/0"), c.Gateway().Addr())}
+		if p != c.API() {
+			errs = append(errs, forward())
+		}
+		// Pods of other nodes by way of their node; the control plane too needs to reach pods (webhooks, aggregated APIs).
+		for _, n := range c.Members() {
+			if n.Port() != p {
+				errs = append(errs, route(n.Pods(), n.Addr().Addr()))
+			}
+		}
+		return errors.Join(errs...)
+	})
+	if err != nil {
+		return err
+	}
+	return ensurePortRules(p)
+}
+
+// Unplug takes away a node's cable and namespace, as a power cut would: nothing of its network state is there afterwards.
+func Unplug(p plan.Port) error {
+	err := In(plan.FabricNetns, func() error { return deleteLink(p.Link) })
+	if errors.Is(err, os.ErrNotExist) {
+		err = nil // no fabric, no cable
+	}
+	return errors.Join(err, DeleteNetns(p.Netns))
+}
+
+// Remove takes everything away: all namespaces of the lab and, with it, its links and routes.
+func Remove() error {
+	errs := []error{deleteLink(plan.HostLink)}
+	names, err := Namespaces()
+	errs = append(errs, err)
+	for _, name := range names {
+		// Links first: a namespace is torn down whenever the kernel gets to it, and its cables would be seen until then.
+		errs = append(errs, In(name, deleteLinks), DeleteNetns(name))
+	}
+	return errors.Join(errs...)
+}
+
+// plug makes a cable from a link in a namespace ("" is the root namespace) to a link in the fabric, and gives it its address.
+func plug(link, ns string, addr netip.Prefix, fabricLink string) error {
+	enter := func(f func() error) error {
+		if ns == "" {
+			return f()
+		}
+		return In(ns, f)
+	}
+	missing := false
+	if err := enter(func() (err error) { missing, err = noLink(link); return err }); err != nil {
+		return err
+	}
+	if missing {
+		peer, err := openNetns(ns)
+		if err != nil {
+			return fmt.Errorf("opening network namespace %q: %w", ns, err)
+		}
+		defer peer.Close()
+		err = In(plan.FabricNetns, func() error {
+			if err := deleteLink(fabricLink); err != nil { // the other half of a cable that lost one end
+				return err
+			}
+			return netlink.LinkAdd(&netlink.Veth{
+				LinkAttrs: netlink.LinkAttrs{Name: fabricLink},
+				PeerName:  link, PeerNamespace: netlink.NsFd(peer.Fd()),
+			})
+		})
+		if err != nil {
+			return fmt.Errorf("making link %s: %w", fabricLink, err)
+		}
+	}
+	if err := In(plan.FabricNetns, func() error { return up(fabricLink) }); err != nil {
+		return err
+	}
+	return enter(func() error { return errors.Join(address(link, addr), up(link)) })
+}
+
+func openNetns(name string) (*os.File, error) {
+	if name == "" {
+		return os.Open("/proc/thread-self/ns/net")
+	}
+	return os.Open(filepath.Join(netnsDir, name))
+}
+
+// forward makes a router of the namespace this thread is in. Return paths are not checked: with several gateways they differ.
+func forward() error {
+	var errs []error
+	for key, value := range map[string]string{"ip_forward": "1", "conf/all/rp_filter": "0", "conf/default/rp_filter": "0"} {
+		errs = append(errs, os.WriteFile("/proc/sys/net/ipv4/"+key, []byte(value), 0o644))
+	}
+	return errors.Join(errs...)
+}
+
+// checkHostRoutes refuses to start where the lab's addresses are somebody else's.
+func checkHostRoutes() error {
+	routes, err := netlink.RouteListFiltered(netlink.FAMILY_V4, &netlink.Route{Table: unix.RT_TABLE_UNSPEC}, netlink.RT_FILTER_TABLE)
+	if err != nil {
+		return fmt.Errorf("reading the machine's routes: %w", err)
+	}
+	ours := net.IPNet{IP: plan.FabricCIDR.Addr().AsSlice(), Mask: net.CIDRMask(plan.FabricCIDR.Bits(), 32)}
+	for _, r := range routes {
+		if r.Dst == nil || r.Dst.IP.IsUnspecified() || !(ours.Contains(r.Dst.IP) || r.Dst.Contains(ours.IP)) {
+			continue
+		}
+		link, err := netlink.LinkByIndex(r.LinkIndex)
+		if err != nil || link.Attrs().Name == plan.HostLink {
+			continue
+		}
+		return fmt.Errorf("the lab uses %s, but this machine has a route to %s through %s: take that away first",
+			plan.FabricCIDR, strings.TrimSpace(r.Dst.String()), link.Attrs().Name)
+	}
+	return nil
+}

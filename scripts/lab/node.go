@@ -1,0 +1,146 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"subctl/lab/cgroup"
+	"subctl/lab/fabric"
+	"subctl/lab/kubeapi"
+	"subctl/lab/node"
+	"subctl/lab/plan"
+)
+
+func newKill(l *lab) *cobra.Command {
+	return &cobra.Command{
+		Use:   "kill NODE",
+		Short: "Cut the power of a node",
+		Long:  `Ends all processes of a node at once and takes its network away, as a power cut would. Its disk stays: lab start boots it again.`,
+		Args:  cobra.ExactArgs(1),
+		RunE: func(_ *cobra.Command, args []string) error {
+			n, tree, err := l.node(args[0])
+			if err != nil {
+				return err
+			}
+			return node.Kill(n, tree)
+		},
+	}
+}
+
+func newStart(l *lab) *cobra.Command {
+	return &cobra.Command{
+		Use:   "start NODE",
+		Short: "Boot a node that was killed, and wait until it is Ready",
+		Args:  cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			n, tree, err := l.node(args[0])
+			if err != nil {
+				return err
+			}
+			if _, alive, err := node.Find(n, tree); err != nil || alive {
+				return err
+			}
+			client, err := kubeapi.New(l.clusterDir(n.Cluster), n.Cluster.Server())
+			if err != nil {
+				return err
+			}
+			started := time.Now()
+			if err := clearDead(n, tree); err != nil {
+				return err
+			}
+			if err := fabric.EnsureCluster(n.Cluster); err != nil {
+				return err
+			}
+			if err := l.boot(cmd.Context(), n, client, tree); err != nil {
+				return err
+			}
+			ctx, cancel := context.WithTimeout(cmd.Context(), 2*time.Minute)
+			defer cancel()
+			if err := l.waitReady(ctx, n, client, started); err != nil {
+				return err
+			}
+			say(started, "%s Ready", n.Name())
+			return nil
+		},
+	}
+}
+
+// newNodeInit is not for users: it is what a node's first process runs.
+func newNodeInit() *cobra.Command {
+	return &cobra.Command{
+		Use: "node-init NAME DIR BIN", Hidden: true, Args: cobra.ExactArgs(3),
+		RunE: func(_ *cobra.Command, args []string) error { return node.Init(args[0], args[1], args[2]) },
+	}
+}
+
+// node finds a node of the lab by its name.
+func (l *lab) node(name string) (plan.Node, cgroup.Tree, error) {
+	if err := needRoot(); err != nil {
+		return plan.Node{}, cgroup.Tree{}, err
+	}
+	clusters, err := l.running()
+	if err != nil {
+		return plan.Node{}, cgroup.Tree{}, err
+	}
+	n, err := plan.FindNode(clusters, name)
+	if err != nil {
+		return plan.Node{}, cgroup.Tree{}, err
+	}
+	tree, err := cgroup.Find()
+	return n, tree, err
+}
+
+// clearDead takes away what a node that does not run has left.
+func clearDead(n plan.Node, tree cgroup.Tree) error {
+	if _, alive, err := node.Find(n, tree); err != nil || alive {
+		return err
+	}
+	return node.Kill(n, tree)
+}
+
+func (l *lab) boot(ctx context.Context, n plan.Node, client *kubeapi.Client, tree cgroup.Tree) error {
+	place, err := l.place(n)
+	if err != nil {
+		return err
+	}
+	if err := os.MkdirAll(place.Dir, 0o700); err != nil {
+		return err
+	}
+	if err := client.EnsureNode(ctx, n); err != nil {
+		return fmt.Errorf("creating the Node object of %s: %w", n.Name(), err)
+	}
+	return node.Start(n, place, tree)
+}
+
+// waitReady waits until a node's kubelet has reported it Ready, not before since.
+func (l *lab) waitReady(ctx context.Context, n plan.Node, client *kubeapi.Client, since time.Time) error {
+	for {
+		ready, err := client.NodeReady(ctx, n.Name(), since)
+		if ready {
+			return nil
+		}
+		if err := pause(ctx, err); err != nil {
+			dir := filepath.Join(l.dir, n.Name())
+			return fmt.Errorf("waiting for %s to be Ready: %w: see %s and %s", n.Name(), err,
+				filepath.Join(dir, "init.log"), filepath.Join(dir, "var/log/kubelet.log"))
+		}
+	}
+}
+
+// pause waits a little before the next look, and gives up with the last error when the time is over.
+func pause(ctx context.Context, last error) error {
+	select {
+	case <-ctx.Done():
+		if last != nil {
+			return fmt.Errorf("%w (%w)", ctx.Err(), last)
+		}
+		return ctx.Err()
+	case <-time.After(200 * time.Millisecond):
+		return nil
+	}
+}
