@@ -36,6 +36,7 @@ var may = map[string]string{
 	"internal/printer":        "",
 	"internal/progress":       "",
 	"internal/version":        "",
+	"internal/measure":        "",
 	"internal/nstest":         "",
 	"internal/kubetest":       "api internal/kube",
 }
@@ -65,7 +66,7 @@ var guarded = map[string][]string{
 
 // helpers are folders that are not part of the program: nothing that is may import
 // them, and they may do what it takes.
-var helpers = []string{"internal/nstest/", "internal/kubetest/", "scripts/"}
+var helpers = []string{"dataplane/dataplanetest/", "internal/kubetest/", "internal/measure/", "internal/nstest/", "scripts/"}
 
 // vague names say nothing of what is inside, and so attract everything.
 var vague = []string{"common", "helpers", "misc", "pkg", "shared", "types", "util", "utils"}

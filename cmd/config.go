@@ -17,7 +17,8 @@ import (
 const configHelp = `What is not said by a flag is taken from the environment and then from a file. The flag
 --request-timeout, for example, is SUBCTL_REQUEST_TIMEOUT in the environment and the
 key request-timeout in the file, which holds for all commands that have the flag. The
-file is $SUBCTL_CONFIG or ~/.config/subctl/config.yaml, which need not exist.`
+file is $SUBCTL_CONFIG or ~/.config/subctl/config.yaml, which need not exist. Only
+--output is always said by a flag.`
 
 // config is the environment and the configuration file. It fills in flags that
 // the command line leaves open, so that commands know of flags only; nothing
@@ -109,7 +110,11 @@ func source(v *viper.Viper, name string) string {
 }
 
 // configurable reports whether a flag may come from the environment or the file.
-func configurable(flag *pflag.Flag) bool { return flag.Name != "help" && !flag.Hidden }
+// How to print may not: it is another matter for each command, and for each script
+// that reads it.
+func configurable(flag *pflag.Flag) bool {
+	return flag.Name != "help" && flag.Name != "output" && !flag.Hidden
+}
 
 // allFlags returns the names of the flags of root and all its commands, sorted.
 func allFlags(root *cobra.Command) []string {

@@ -27,9 +27,11 @@ func TestConfig(t *testing.T) {
 		"list":               {file: "contexts: [south]", code: 1, stderr: reached("south")},
 		"other commands too": {file: "context: east\nnode: gw-1", code: 1, stderr: reached("east")},
 		"misspelt":           {file: "contxt: east\nfrobnicate: 1", code: 2, stderr: "Error: FILE: there is no setting \"contxt\": did you mean \"context\"?\nFILE: there is no setting \"frobnicate\"\n"},
+		"no format":          {file: "output: json", code: 2, stderr: "Error: FILE: there is no setting \"output\"\n"},
+		"format stays":       {env: map[string]string{"SUBCTL_OUTPUT": "xml"}, code: 1, stderr: reached("west"), args: []string{"--context", "west"}},
 		"no secrets":         {file: "token: sesame", code: 2, stderr: "Error: FILE: there is no setting \"token\"\n"},
-		"wrong value":        {file: "output: xml", code: 2, stderr: "Error: FILE: output: invalid argument \"xml\" for \"-o, --output\" flag: want table, wide, json or yaml\n"},
-		"wrong variable":     {env: map[string]string{"SUBCTL_OUTPUT": "xml"}, code: 2, stderr: "Error: SUBCTL_OUTPUT: invalid argument \"xml\" for \"-o, --output\" flag: want table, wide, json or yaml\n"},
+		"wrong value":        {file: "watch: perhaps", code: 2, stderr: "Error: FILE: watch: invalid argument \"perhaps\" for \"-w, --watch\" flag: strconv.ParseBool: parsing \"perhaps\": invalid syntax\n"},
+		"wrong variable":     {env: map[string]string{"SUBCTL_WATCH": "perhaps"}, code: 2, stderr: "Error: SUBCTL_WATCH: invalid argument \"perhaps\" for \"-w, --watch\" flag: strconv.ParseBool: parsing \"perhaps\": invalid syntax\n"},
 		"file not there":     {env: map[string]string{"SUBCTL_CONFIG": "not-there"}, code: 2, stderr: "Error: reading the configuration file: open not-there: no such file or directory\n"},
 	} {
 		t.Run(name, func(t *testing.T) {
