@@ -57,15 +57,17 @@ func (s addrs) prefixes(index int) (out []netip.Prefix, err error) {
 }
 
 func (s addrs) put(_, want dataplane.Object) error {
-	if err := s.do(unix.RTM_NEWADDR, replace, want.(dataplane.Addr)); err != nil {
-		return fmt.Errorf("adding address %v: %w", want.(dataplane.Addr).Prefix, err)
+	a := want.(dataplane.Addr)
+	if err := s.do(unix.RTM_NEWADDR, replace, a); err != nil {
+		return fmt.Errorf("adding address %v on %s: %w", a.Prefix, a.Dev, err)
 	}
 	return nil
 }
 
 func (s addrs) del(old dataplane.Object) error {
-	if err := orGone(s.do(unix.RTM_DELADDR, 0, old.(dataplane.Addr))); err != nil {
-		return fmt.Errorf("removing address %v: %w", old.(dataplane.Addr).Prefix, err)
+	a := old.(dataplane.Addr)
+	if err := orGone(s.do(unix.RTM_DELADDR, 0, a)); err != nil {
+		return fmt.Errorf("removing address %v of %s: %w", a.Prefix, a.Dev, err)
 	}
 	return nil
 }

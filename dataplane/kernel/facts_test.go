@@ -1,0 +1,84 @@
+//go:build linux
+
+package kernel
+
+import (
+	"testing"
+
+	"subctl/dataplane"
+	"subctl/internal/nstest"
+
+	"github.com/stretchr/testify/require"
+)
+
+func readFacts(t *testing.T, ns *nstest.NS) (f dataplane.Facts) {
+	t.Helper()
+	ns.Do(func() {
+		var err error
+		f, err = ReadFacts()
+		require.NoError(t, err)
+	})
+	return f
+}
+
+func TestFacts(t *testing.T) {
+	ns, h := node(t, dataplane.GatewayOwner)
+	settle(t, ns, h, state(t, one()...)) // our own device is no fact
+	ns.Run("ip link set eth0 mtu 1400")
+	want := dataplane.Facts{
+		Device: "eth0", MTU: 1400, PrivateIP: ip("172.18.0.2"),
+		Addrs: []dataplane.HostAddr{{Dev: "eth0", Prefix: cidr("172.18.0.2/24")}},
+	}
+	require.Equal(t, want, readFacts(t, ns))
+
+	ns.Run("ip addr add 192.0.2.9/24 dev eth1 && ip addr add 10.99.0.1/32 dev lo")
+	ns.Run("ip route add default via 192.0.2.1 dev eth1 metric 50") // the other one has metric 0
+	want.Addrs = append(want.Addrs, dataplane.HostAddr{Dev: "eth1", Prefix: cidr("192.0.2.9/24")})
+	require.Equal(t, want, readFacts(t, ns))
+
+	ns.Run("ip route del default via 172.18.0.1")
+	want.Device, want.MTU, want.PrivateIP = "eth1", 1500, ip("192.0.2.9")
+	require.Equal(t, want, readFacts(t, ns))
+
+	ns.Run("ip route flush default")
+	require.Equal(t, dataplane.Facts{Addrs: want.Addrs}, readFacts(t, ns), "no default route")
+}
+
+// Of several addresses on the device, the one that packets are sent from counts.
+func TestFactsPrivateIP(t *testing.T) {
+	for name, c := range map[string]struct{ setup, want string }{
+		"the gateway's network": {"ip addr add 10.5.0.1/24 dev eth0 && ip addr add 172.18.0.2/24 dev eth0 && ip route add default via 172.18.0.1", "172.18.0.2"},
+		"the route's source":    {"ip addr add 172.18.0.2/24 dev eth0 && ip addr add 172.18.0.7/24 dev eth0 && ip route add default via 172.18.0.1 src 172.18.0.7", "172.18.0.7"},
+		"the first":             {"ip addr add 172.18.0.7/24 dev eth0 && ip addr add 172.18.0.2/24 dev eth0 && ip route add default dev eth0", "172.18.0.7"},
+		"multipath": {"ip addr add 172.18.0.2/24 dev eth0 && ip addr add 192.0.2.1/24 dev eth1 && " +
+			"ip route add default nexthop via 172.18.0.1 dev eth0 nexthop via 192.0.2.9 dev eth1", "172.18.0.2"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			ns := nstest.New(t, "node")
+			ns.Run("ip link add eth0 type veth peer name eth1 && ip link set eth1 up && ip link set eth0 up && " + c.setup)
+			f := readFacts(t, ns)
+			require.Equal(t, ip(c.want), f.PrivateIP)
+			require.Equal(t, "eth0", f.Device)
+			if name != "multipath" { // there the kernel throws dice
+				require.Contains(t, ns.Run("ip route get 203.0.113.1"), " src "+c.want+" ", "the kernel must agree")
+			}
+		})
+	}
+}
+
+func TestFeatures(t *testing.T) {
+	ns := nstest.New(t, "node")
+	var f FeatureSet
+	ns.Do(func() {
+		var err error
+		f, err = Features()
+		require.NoError(t, err)
+	})
+	_, err := ns.Try("ip link add eth0 type veth peer name eth1 && ip link set eth0 up && ip link set eth1 up && ip addr add 10.0.0.1/24 dev eth0 && " +
+		"ip nexthop add id 1 via 10.0.0.2 dev eth0 && ip nexthop add id 2 group 1 type resilient buckets 8")
+	require.Equal(t, err == nil, f.ResilientGroups)
+	_, err = ns.Try("ip nexthop list")
+	require.Equal(t, err == nil, f.Nexthops)
+	_, err = ns.Try("ipset list -n")
+	require.Equal(t, err == nil, f.Sets)
+}

@@ -1,0 +1,168 @@
+//go:build linux
+
+package kernel
+
+import (
+	"context"
+	"net/netip"
+	"testing"
+
+	"subctl/dataplane"
+	"subctl/internal/nstest"
+
+	goiptables "github.com/coreos/go-iptables/iptables"
+	"github.com/stretchr/testify/require"
+	"golang.org/x/sys/unix"
+)
+
+// The settings that go in by netlink are those that sysctl shows.
+func TestConf(t *testing.T) {
+	ns, h := node(t, dataplane.GatewayOwner)
+	for _, c := range []dataplane.Conf{{RPFilter: 2, Forwarding: 1}, {RPFilter: 1}, {Forwarding: 1}, {}} {
+		v := dataplane.VXLAN{Name: dataplane.CableDevice, MAC: "0a:58:ac:12:00:02", VNI: 1000, Local: ip("172.18.0.2"), Port: 4500, MTU: 1450, Conf: c}
+		settle(t, ns, h, state(t, v))
+		got := ns.Run("cat /proc/sys/net/ipv4/conf/vxlan-tunnel/rp_filter /proc/sys/net/ipv4/conf/vxlan-tunnel/forwarding")
+		require.Equal(t, []byte{byte('0' + c.RPFilter), '\n', byte('0' + c.Forwarding), '\n'}, []byte(got))
+	}
+	require.Equal(t, "0\n", ns.Run("cat /proc/sys/net/ipv4/conf/all/rp_filter"), "other devices are left alone")
+}
+
+// What can be altered without losing the device is: it keeps its index.
+func TestAlterInPlace(t *testing.T) {
+	ns, h := node(t, dataplane.GatewayOwner)
+	want := state(t, one()...)
+	settle(t, ns, h, want)
+	index := ns.Run("cat /proc/net/dev | grep -c vxlan; ip -o link show vxlan-tunnel | cut -d: -f1")
+	key := dataplane.Key{Kind: dataplane.KindLink, Name: dataplane.CableDevice}
+	v := want[key].(dataplane.VXLAN)
+	v.MTU, v.Conf.RPFilter = 1400, 1
+	want[key] = v
+	require.Len(t, settle(t, ns, h, want), 1)
+	v.MAC = "0a:58:ac:12:00:99" // takes the ARP table along
+	want[key] = v
+	settle(t, ns, h, want)
+	require.Equal(t, index, ns.Run("cat /proc/net/dev | grep -c vxlan; ip -o link show vxlan-tunnel | cut -d: -f1"))
+}
+
+// A rule that matches on a set goes on matching while members come and go: the
+// set is neither emptied nor swapped.
+func TestSetKeepsMatching(t *testing.T) {
+	ns, h := node(t, dataplane.GatewayOwner)
+	const name = "SUBMARINER-GW-REMOTE"
+	var many []netip.Prefix
+	for i := range 3000 { // more than one message
+		many = append(many, netip.PrefixFrom(netip.AddrFrom4([4]byte{10, byte(i >> 8), byte(i), 0}), 24))
+	}
+	settle(t, ns, h, state(t, set(name, many...)))
+	require.Equal(t, "3000\n", ns.Run("ipset list "+name+" | grep -c ^10"))
+	require.Empty(t, settle(t, ns, h, state(t, set(name, many...))))
+	ns.Run("iptables -A OUTPUT -m set --match-set " + name + " dst -j DROP")
+	ns.Run("ipset test " + name + " 10.0.5.1")
+	for n := 3000; n > 5; n -= 999 {
+		require.Len(t, settle(t, ns, h, state(t, set(name, many[5:n+5-5]...))), 1)
+	}
+	ns.Run("ipset test " + name + " 10.0.5.1")
+
+	// In use, it cannot go, and the error says which.
+	var err error
+	ns.Do(func() { _, err = dataplane.Sync(context.Background(), h, nil) })
+	require.ErrorContains(t, err, name)
+	require.ErrorContains(t, err, "busy")
+}
+
+// What the chain looks like to iptables itself, and to go-iptables.
+func TestChainInIPTables(t *testing.T) {
+	ns, h := node(t, dataplane.GatewayOwner)
+	settle(t, ns, h, state(t, one()...))
+	save := ns.Run("iptables-save -t mangle")
+	require.Contains(t, save, "-A FORWARD -j SUBMARINER-GW-FORWARD\n")
+	require.Contains(t, save, "-A SUBMARINER-GW-FORWARD -s 10.0.0.1/32 -m set --match-set SUBMARINER-GW-REMOTE dst -j MARK --set-xmark 0x5/0xffffffff\n")
+	ns.Do(func() {
+		ipt, err := goiptables.New()
+		require.NoError(t, err)
+		ok, err := ipt.Exists("mangle", "FORWARD", "-j", "SUBMARINER-GW-FORWARD")
+		require.NoError(t, err)
+		require.True(t, ok)
+	})
+}
+
+// A chain that iptables refuses leaves no half of it, and the error shows the rule.
+func TestChainAtomic(t *testing.T) {
+	ns, h := node(t, dataplane.GatewayOwner)
+	bad := dataplane.Chain{Table: "filter", Name: "SUBMARINER-GW-X", Hook: "FORWARD", Rules: []string{"-j ACCEPT", "-j NOSUCHTARGET"}}
+	var err error
+	ns.Do(func() { _, err = dataplane.Sync(context.Background(), h, state(t, bad)) })
+	require.ErrorContains(t, err, "NOSUCHTARGET")
+	require.Empty(t, look(t, ns, h))
+}
+
+// iptables runs in the namespace of the thread, so a Host refuses to run it from
+// another: it would change somebody else's rules.
+func TestWrongNamespace(t *testing.T) {
+	_, h := node(t, dataplane.GatewayOwner)
+	elsewhere := nstest.New(t, "elsewhere")
+	elsewhere.Do(func() {
+		_, err := h.Observe(context.Background())
+		require.ErrorContains(t, err, "network namespace")
+		err = h.Apply(context.Background(), dataplane.Op{New: dataplane.Chain{Table: "filter", Name: "SUBMARINER-GW-X"}})
+		require.ErrorContains(t, err, "network namespace")
+	})
+	require.Empty(t, elsewhere.Run("iptables-save"))
+	// Netlink is no matter of threads.
+	require.NoError(t, h.Apply(context.Background(), dataplane.Op{New: dataplane.Rule{Priority: 100, Table: 100}}))
+}
+
+// cut stops the agent after some steps.
+type cut struct {
+	*Host
+	left int
+	stop func()
+}
+
+func (c *cut) Apply(ctx context.Context, op dataplane.Op) error {
+	if c.left--; c.left <= 0 {
+		c.stop()
+	}
+	return c.Host.Apply(ctx, op)
+}
+
+// An agent that is stopped anywhere, going up or down, leaves what the next one
+// completes.
+func TestStoppedAnywhere(t *testing.T) {
+	ns, h := node(t, dataplane.GatewayOwner)
+	want := state(t, one()...)
+	for n := 1; n < len(want); n++ {
+		for _, target := range []dataplane.State{want, nil} {
+			ctx, stop := context.WithCancel(context.Background())
+			ns.Do(func() {
+				_, err := dataplane.Sync(ctx, &cut{h, n, stop}, target)
+				require.ErrorIs(t, err, context.Canceled)
+			})
+			anew := host(t, ns, dataplane.GatewayOwner)
+			settle(t, ns, anew, target)
+			require.Equal(t, fingerprints(target), fingerprints(look(t, ns, anew)))
+		}
+	}
+}
+
+// Errors say what, where, and what the kernel has to say on it.
+func TestErrors(t *testing.T) {
+	_, h := node(t, dataplane.GatewayOwner)
+	for _, c := range []struct {
+		o    dataplane.Object
+		is   error
+		says string
+	}{
+		{dataplane.Addr{Dev: "vxlan-tunnel", Prefix: cidr("241.0.0.1/8")}, unix.ENODEV, "adding address 241.0.0.1/8 on vxlan-tunnel"},
+		{dataplane.Route{Table: 100, Dst: cidr("10.0.0.0/8"), Group: 7}, unix.EINVAL, "adding route 10.0.0.0/8 table 100: invalid argument: Nexthop id does not exist"},
+		{dataplane.Group{ID: 0x1f000001, Members: []dataplane.Member{{ID: 5, Weight: 1}}}, unix.EINVAL, "adding next hop or group 520093697: invalid argument: Invalid nexthop id"},
+		{dataplane.Nexthop{ID: 0x10000001, Via: ip("203.0.113.1"), Dev: "eth0"}, unix.ENETUNREACH, "Nexthop has invalid gateway"},
+		{dataplane.Group{ID: 0x1f000001, Idle: 1}, nil, "multiple of 100ms"},
+	} {
+		err := h.Apply(context.Background(), dataplane.Op{New: c.o})
+		require.ErrorContains(t, err, c.says)
+		if c.is != nil {
+			require.ErrorIs(t, err, c.is)
+		}
+	}
+}
