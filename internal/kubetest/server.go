@@ -4,11 +4,11 @@ import (
 	"bytes"
 	"context"
 	"fmt"
+	"net/url"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
-	"syscall"
 	"testing"
 	"time"
 
@@ -23,15 +23,13 @@ import (
 	"subctl/internal/kube"
 )
 
-// stopTimeout is short: a graceful end waits for watches that tests keep open.
-const stopTimeout = time.Second
-
 // startTimeout is ten times what a start takes on two idle cores.
 const startTimeout = 60 * time.Second
 
 // Server is an API server with its etcd and controllers.
 type Server struct {
 	lab, dir string
+	port     string // 0 until it is known
 	process  *exec.Cmd
 	exited   chan struct{}
 	config   *rest.Config
@@ -42,7 +40,7 @@ func start(lab string) (*Server, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &Server{lab: lab, dir: dir}
+	s := &Server{lab: lab, dir: dir, port: "0"}
 	if err := s.run(); err != nil {
 		s.remove()
 		return nil, err
@@ -59,7 +57,7 @@ func (s *Server) run() error {
 		return err
 	}
 	defer output.Close()
-	s.process = exec.Command(s.lab, "apiserver", "--dir", s.dir)
+	s.process = exec.Command(s.lab, "apiserver", "--dir", s.dir, "--port", s.port)
 	s.process.Stdout, s.process.Stderr = output, output
 	if err := s.process.Start(); err != nil {
 		return fmt.Errorf("starting an API server: %w", err)
@@ -87,6 +85,11 @@ func (s *Server) run() error {
 		return fmt.Errorf("reading the API server's kubeconfig: %w", err)
 	}
 	s.config.QPS = -1 // tests wait for nothing
+	u, err := url.Parse(s.config.Host)
+	if err != nil {
+		return fmt.Errorf("reading the API server's kubeconfig: %w", err)
+	}
+	s.port = u.Port()
 	return nil
 }
 
@@ -99,7 +102,7 @@ func (s *Server) logTail() string {
 }
 
 // Kubeconfig returns the path of the administrator's kubeconfig.
-func (s *Server) Kubeconfig() string { return filepath.Join(s.dir, "admin.kubeconfig") }
+func (s *Server) Kubeconfig() string { return filepath.Join(s.dir, "kubeconfig") }
 
 // Config returns how to talk to the server as its administrator.
 func (s *Server) Config() *rest.Config { return rest.CopyConfig(s.config) }
@@ -178,22 +181,18 @@ func established(crd *apiextensionsv1.CustomResourceDefinition) bool {
 	return false
 }
 
-// Stop ends the server, as an outage would. What it stored stays for Restart.
+// Stop kills the server, as an outage would. What it stored stays for Restart;
+// a signal that it can handle would make it clean up.
 func (s *Server) Stop() {
 	if s.process == nil {
 		return
 	}
-	_ = s.process.Process.Signal(syscall.SIGTERM)
-	select {
-	case <-s.exited:
-	case <-time.After(stopTimeout):
-		_ = s.process.Process.Kill()
-		<-s.exited
-	}
+	_ = s.process.Process.Kill()
+	<-s.exited
 	s.process = nil
 }
 
-// Restart starts a stopped server again. Its address may be another.
+// Restart starts a stopped server again, at the same address.
 func (s *Server) Restart(t testing.TB) {
 	t.Helper()
 	if err := s.run(); err != nil {
