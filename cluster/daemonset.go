@@ -71,7 +71,7 @@ func daemonSet(name, image string, port int32) *appsv1.DaemonSet {
 					ServiceAccountName:            name,
 					AutomountServiceAccountToken:  new(true),
 					HostNetwork:                   true,
-					DNSPolicy:                     corev1.DNSClusterFirstWithHostNet,
+					DNSPolicy:                     corev1.DNSDefault, // the node's: pods' DNS may be what is broken
 					PriorityClassName:             "system-node-critical",
 					TerminationGracePeriodSeconds: new(int64(graceSeconds)),
 					Tolerations:                   []corev1.Toleration{{Operator: corev1.TolerationOpExists}},

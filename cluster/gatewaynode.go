@@ -57,7 +57,7 @@ func namedGateways(nodes []corev1.Node, named []string) (choice, notes []string,
 			for _, n := range nodes {
 				all = append(all, n.Name)
 			}
-			errs = append(errs, fmt.Errorf("--gateway-nodes: there is no node %q: choose of %s", name, shortList(all)))
+			errs = append(errs, fmt.Errorf("--gateway-nodes: there is no node %q: the cluster has %s", name, shortList(all)))
 		case !isGateway(nodes[i]):
 			choice = append(choice, name)
 		}

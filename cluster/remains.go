@@ -75,7 +75,7 @@ func (r *Remains) readObjects(ctx context.Context, c client.Client) error {
 	if err != nil {
 		return err
 	}
-	objs = append(objs, redactedSecrets()...)
+	objs = append(redactedSecrets(), objs...)
 	for i := len(objs) - 1; i >= 0; i-- { // agents go before what they need
 		switch objs[i].(type) {
 		case *apiextensionsv1.CustomResourceDefinition, *v1alpha1.Submariner:

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -124,9 +125,19 @@ func (u *Uninstall) leave(ctx context.Context, hub client.Client, sub *v1alpha1.
 			return err
 		}
 	}
-	free := []byte(`{"metadata":{"finalizers":null}}`)
-	obj := &v1alpha1.Submariner{ObjectMeta: metav1.ObjectMeta{Name: sub.Name, Namespace: sub.Namespace}}
-	if err := u.Cluster.Patch(ctx, obj, client.RawPatch("application/merge-patch+json", free), client.FieldOwner(kube.FieldOwner)); client.IgnoreNotFound(err) != nil {
+	return u.free(ctx)
+}
+
+// free takes our finalizer off the Submariner object.
+func (u *Uninstall) free(ctx context.Context) error {
+	key := client.ObjectKey{Namespace: Namespace, Name: v1alpha1.SubmarinerName}
+	sub, err := optional(ctx, u.Cluster, &v1alpha1.Submariner{}, key)
+	if err != nil || sub == nil {
+		return err
+	}
+	was := sub.DeepCopy()
+	sub.Finalizers = slices.DeleteFunc(sub.Finalizers, func(f string) bool { return f == v1alpha1.UninstallFinalizer })
+	if err := u.Cluster.Patch(ctx, sub, client.MergeFrom(was), client.FieldOwner(kube.FieldOwner)); client.IgnoreNotFound(err) != nil {
 		return fmt.Errorf("letting the Submariner object go: %w", err)
 	}
 	return nil
