@@ -106,7 +106,7 @@ func (f *Fake) refuseVia(n dataplane.Nexthop) error {
 		return nil
 	}
 	for _, o := range f.state {
-		if a, ok := o.(dataplane.Addr); ok && a.Dev == n.Dev && a.Prefix.Contains(n.Via) && a.Prefix.Addr() != n.Via {
+		if a, ok := o.(dataplane.Addr); ok && a.Dev == n.Dev && a.Prefix.Contains(n.Via) {
 			return nil
 		}
 	}

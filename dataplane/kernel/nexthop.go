@@ -143,8 +143,8 @@ func (s nexthops) put(_, want dataplane.Object) error {
 		b = putU32(b, unix.NHA_OIF, uint32(i))
 		b = putAttr(b, unix.NHA_GATEWAY, w.Via.AsSlice())
 	case dataplane.Group:
-		if w.Idle%idleStep != 0 {
-			return fmt.Errorf("adding group %d: idle time %v is no multiple of %v", w.ID, w.Idle, idleStep)
+		if err := check(w); err != nil {
+			return fmt.Errorf("adding group %d: %w", w.ID, err)
 		}
 		id = w.ID
 		b = s.group(w)
@@ -164,12 +164,28 @@ func (s nexthops) put(_, want dataplane.Object) error {
 	return nil
 }
 
+// check refuses what the kernel would take for something else.
+func check(g dataplane.Group) error {
+	if g.Idle%idleStep != 0 {
+		return fmt.Errorf("idle time %v is no multiple of %v", g.Idle, idleStep)
+	}
+	for _, m := range g.Members {
+		if m.Weight < 1 || m.Weight > maxWeight {
+			return fmt.Errorf("weight %d of member %d is not in 1 to %d", m.Weight, m.ID, maxWeight)
+		}
+	}
+	return nil
+}
+
+// maxWeight is what fits in 8 bits, less one: kernels before 6.12 have no more.
+const maxWeight = 256
+
 // group is the message that makes g.
 func (s nexthops) group(g dataplane.Group) []byte {
 	var ms []byte
 	for _, m := range g.Members {
 		ms = binary.NativeEndian.AppendUint32(ms, m.ID)
-		ms = append(ms, byte(m.Weight-1), byte((m.Weight-1)>>8), 0, 0)
+		ms = append(ms, byte(m.Weight-1), 0, 0, 0)
 	}
 	b := putU32(nhmsg(unix.AF_UNSPEC, s.owner.Protocol), unix.NHA_ID, g.ID)
 	b = putAttr(b, unix.NHA_GROUP, ms)
