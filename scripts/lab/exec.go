@@ -6,6 +6,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"sync"
 
 	"github.com/spf13/cobra"
@@ -50,7 +51,7 @@ Never or IfNotPresent. A node that is added later has it only when it is loaded 
 			return l.loadImage(args[0], only)
 		},
 	}
-	cmd.Flags().StringSliceVar(&only, "clusters", nil, "only into these clusters (cluster1,cluster2)")
+	cmd.Flags().StringSliceVar(&only, "clusters", nil, "only into these clusters (1,2 or cluster1,cluster2)")
 	return cmd
 }
 
@@ -62,7 +63,11 @@ func (l *lab) loadImage(file string, only []string) error {
 	if err != nil {
 		return err
 	}
-	for _, name := range only {
+	for i, name := range only {
+		if _, err := strconv.Atoi(name); err == nil {
+			only[i] = "cluster" + name
+			name = only[i]
+		}
 		if !slices.ContainsFunc(clusters, func(c plan.Cluster) bool { return c.Name() == name }) {
 			return fmt.Errorf("no cluster is called %q", name)
 		}

@@ -125,13 +125,6 @@ func lock() (unlock func(), err error) {
 	return func() { file.Close() }, nil
 }
 
-func needRoot() error {
-	if os.Geteuid() != 0 {
-		return errors.New("root is needed, for namespaces, mounts and cgroups")
-	}
-	return nil
-}
-
 // say tells the user, on stderr, what happened when.
 func say(started time.Time, format string, args ...any) {
 	fmt.Fprintf(os.Stderr, "%5.1fs %s\n", time.Since(started).Seconds(), fmt.Sprintf(format, args...))

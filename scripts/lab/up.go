@@ -76,6 +76,9 @@ func (l *lab) up(ctx context.Context, o upOptions) error {
 	if err != nil {
 		return err
 	}
+	if err := checkInotify(wanted, tree); err != nil {
+		return err
+	}
 	if err := fabric.Ensure(); err != nil {
 		return err
 	}
@@ -256,13 +259,3 @@ func (l *lab) startControlPlane(c plan.Cluster, tree cgroup.Tree, ended chan<- e
 	return tree.Enter(c.Name(), cmd.Process.Pid)
 }
 
-// needTools names every program that is missing at once.
-func needTools() error {
-	missing := []error{}
-	for _, tool := range []string{"nft", "iptables"} {
-		if _, err := exec.LookPath(tool); err != nil {
-			missing = append(missing, fmt.Errorf("%s is missing: install the packages nftables and iptables", tool))
-		}
-	}
-	return errors.Join(missing...)
-}

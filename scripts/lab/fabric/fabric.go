@@ -3,6 +3,7 @@ package fabric
 import (
 	"errors"
 	"fmt"
+	"io/fs"
 	"net"
 	"net/netip"
 	"os"
@@ -23,7 +24,7 @@ func Ensure() error {
 	if _, err := ensureNetns(plan.FabricNetns); err != nil {
 		return err
 	}
-	if err := In(plan.FabricNetns, func() error { return errors.Join(up("lo"), forward()) }); err != nil {
+	if err := In(plan.FabricNetns, func() error { return errors.Join(up("lo"), forward(), switchOnly()) }); err != nil {
 		return fmt.Errorf("setting up the fabric: %w", err)
 	}
 	if err := plug(plan.HostLink, "", plan.HostAddr, plan.FabricUplink); err != nil {
@@ -85,7 +86,7 @@ func ensurePort(c plan.Cluster, p plan.Port) error {
 // Unplug takes away a node's cable and namespace, as a power cut would: nothing of its network state is there afterwards.
 func Unplug(p plan.Port) error {
 	err := In(plan.FabricNetns, func() error { return deleteLink(p.Link) })
-	if errors.Is(err, os.ErrNotExist) {
+	if errors.Is(err, fs.ErrNotExist) {
 		err = nil // no fabric, no cable
 	}
 	return errors.Join(err, DeleteNetns(p.Netns))
@@ -154,6 +155,16 @@ func forward() error {
 		errs = append(errs, os.WriteFile("/proc/sys/net/ipv4/"+key, []byte(value), 0o644))
 	}
 	return errors.Join(errs...)
+}
+
+// switchOnly keeps packets between neighbours on a switch away from the masquerading meant for what is routed. Where br_netfilter is
+// loaded it shows them to iptables, in each network namespace unless told otherwise.
+func switchOnly() error {
+	err := os.WriteFile("/proc/sys/net/bridge/bridge-nf-call-iptables", []byte("0"), 0o644)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	return err
 }
 
 // checkHostRoutes refuses to start where the lab's addresses are somebody else's.

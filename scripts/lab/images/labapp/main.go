@@ -19,7 +19,7 @@ const usage = `usage:
   labapp tcp HOST:PORT SIZE [--timeout D]            send SIZE bytes to a TCP echo and check what comes back
   labapp udp HOST:PORT SIZE [--timeout D]            the same in one datagram
   labapp ping HOST [SIZE] [COUNT]                    ICMP echo
-  labapp stream HOST:PORT [--rate 100] [--seconds N] datagrams to a UDP echo: how many are lost, and the longest gap
+  labapp stream HOST:PORT [--rate 100] [--seconds N] datagrams to a UDP echo: losses and the longest gap, as JSON
   labapp serve-bench [:5201]                         the other end of bench
   labapp bench HOST:PORT [--seconds N] [--streams K] throughput (both ways) and round trip time, as JSON
   labapp ip                                          name and addresses

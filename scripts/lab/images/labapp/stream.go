@@ -5,7 +5,6 @@ import (
 	"encoding/binary"
 	"encoding/json"
 	"errors"
-	"fmt"
 	"net"
 	"os"
 	"time"
@@ -44,7 +43,7 @@ func stream(ctx context.Context, args []string) error {
 		arrivals = receive(conn, back)
 	}()
 	started := time.Now()
-	sent := sendAll(ctx, conn, total, time.Second/time.Duration(rate))
+	sent, refused := sendAll(ctx, conn, total, time.Second/time.Duration(rate))
 	ended := time.Now()
 	// What is on its way may arrive: a second is plenty.
 	if err := conn.SetReadDeadline(ended.Add(time.Second)); err != nil {
@@ -56,11 +55,12 @@ func stream(ctx context.Context, args []string) error {
 		Sent       int     `json:"sent"`
 		Received   int     `json:"received"`
 		Lost       int     `json:"lost"`
-		LongestGap float64 `json:"longestGapSeconds"` // without an answer, also at the beginning and the end
+		LongestGap float64 `json:"longestGapMs"` // without an answer, also at the beginning and the end
 		LostInARow int     `json:"mostLostInARow"`
+		NotSent    int     `json:"notSent"` // by the kernel, for want of a route for instance; counted as lost
 		From       string  `json:"from"`
 		To         string  `json:"to"`
-	}{Sent: sent, From: conn.LocalAddr().String(), To: conn.RemoteAddr().String()}
+	}{Sent: sent, NotSent: refused, From: conn.LocalAddr().String(), To: conn.RemoteAddr().String()}
 	row := 0
 	for _, ok := range back[:sent] {
 		if ok {
@@ -74,7 +74,7 @@ func stream(ctx context.Context, args []string) error {
 	result.Lost = sent - result.Received
 	last := started
 	for _, at := range append(arrivals, ended) {
-		result.LongestGap = max(result.LongestGap, at.Sub(last).Seconds())
+		result.LongestGap = max(result.LongestGap, float64(at.Sub(last).Microseconds())/1000)
 		last = at
 	}
 	if err := json.NewEncoder(os.Stdout).Encode(result); err != nil {
@@ -87,21 +87,21 @@ func stream(ctx context.Context, args []string) error {
 }
 
 // sendAll keeps to the clock, not to the pause: a machine that was busy catches up. Errors (unreachable, for a while) are losses.
-func sendAll(ctx context.Context, conn net.Conn, total int, every time.Duration) (sent int) {
+func sendAll(ctx context.Context, conn net.Conn, total int, every time.Duration) (sent, refused int) {
 	started := time.Now()
 	for i := range total {
 		select {
 		case <-ctx.Done():
-			return i
+			return i, refused
 		case <-time.After(time.Until(started.Add(time.Duration(i) * every))):
 		}
 		var packet [64]byte
 		binary.BigEndian.PutUint32(packet[:], uint32(i))
 		if _, err := conn.Write(packet[:]); err != nil {
-			fmt.Fprintln(os.Stderr, err)
+			refused++
 		}
 	}
-	return total
+	return total, refused
 }
 
 // receive notes what comes back until the deadline.
