@@ -32,7 +32,7 @@ type side struct {
 
 var nodeNames = []string{"gw", "worker"}
 
-func newSide(t *testing.T, fabric *nstest.NS, n int, id string) *side {
+func newSide(t testing.TB, fabric *nstest.NS, n int, id string) *side {
 	t.Helper()
 	s := &side{n: n, id: id, nodes: map[string]*nstest.NS{}, pods: map[string]*nstest.NS{}}
 	fabric.Run(fmt.Sprintf("ip link add br%[1]d type bridge && ip addr add 172.18.%[1]d.254/24 dev br%[1]d && ip link set br%[1]d up", n))
@@ -95,7 +95,7 @@ func (s *side) endpoint() *submarinerv1.Endpoint {
 }
 
 // sync does what the agents of every node do, knowing the given other clusters.
-func (s *side) sync(t *testing.T, others ...*side) (changes int) {
+func (s *side) sync(t testing.TB, others ...*side) (changes int) {
 	t.Helper()
 	objs := s.objects()
 	for _, o := range others {
@@ -120,7 +120,7 @@ func (s *side) sync(t *testing.T, others ...*side) (changes int) {
 }
 
 // leave syncs the empty State on every node.
-func (s *side) leave(t *testing.T) {
+func (s *side) leave(t testing.TB) {
 	t.Helper()
 	for _, ns := range s.nodes {
 		ns.Do(func() {
@@ -131,7 +131,7 @@ func (s *side) leave(t *testing.T) {
 	}
 }
 
-func syncNode(t *testing.T, o dataplane.Owner, want dataplane.State) int {
+func syncNode(t testing.TB, o dataplane.Owner, want dataplane.State) int {
 	t.Helper()
 	h, err := kernel.New(o)
 	require.NoError(t, err)
@@ -141,7 +141,7 @@ func syncNode(t *testing.T, o dataplane.Owner, want dataplane.State) int {
 	return len(ops)
 }
 
-func newFabric(t *testing.T) *nstest.NS {
+func newFabric(t testing.TB) *nstest.NS {
 	t.Helper()
 	f := nstest.New(t, "fabric")
 	f.Run("sysctl -qw net.ipv4.ip_forward=1 net.ipv4.conf.all.rp_filter=0")

@@ -161,7 +161,8 @@ func (n Intra) chains() []dataplane.Object {
 	const (
 		out = "-m set --match-set " + setLocalCIDRs + " src -m set --match-set " + setRemoteCIDRs + " dst "
 		in  = "-m set --match-set " + setRemoteCIDRs + " src -m set --match-set " + setLocalCIDRs + " dst "
-		syn = "-p tcp -m tcp --tcp-flags SYN,RST SYN -j TCPMSS --clamp-mss-to-pmtu"
+		syn = "-p tcp -m tcp --tcp-flags SYN,RST SYN "
+		mss = "-j TCPMSS --clamp-mss-to-pmtu"
 		dev = dataplane.IntraDevice
 	)
 	both := []string{setLocalCIDRs, setRemoteCIDRs}
@@ -172,7 +173,7 @@ func (n Intra) chains() []dataplane.Object {
 	for _, p := range n.Local.Pods {
 		keep = append(keep, fmt.Sprintf("-s %[1]v -m set --match-set %[2]s dst -j NETMAP --to %[1]v", p, setRemoteCIDRs))
 	}
-	return []dataplane.Object{
+	return append(untracked("SUBMARINER", dataplane.IntraPort),
 		set(setLocalCIDRs, n.Local.All()), set(setRemoteCIDRs, remote), set(setNodes, nodes),
 		dataplane.Chain{
 			Table: "nat", Name: "SUBMARINER-POSTROUTING", Hook: "POSTROUTING", Sets: both,
@@ -180,7 +181,11 @@ func (n Intra) chains() []dataplane.Object {
 		},
 		dataplane.Chain{
 			Table: "mangle", Name: "SUBMARINER-POSTROUTING", Hook: "POSTROUTING", Sets: both,
-			Rules: []string{out + syn, in + syn, in + fmt.Sprintf("-j MARK --set-xmark 0x0/%#x", dataplane.KubeMasqueradeMark)},
+			// What most packets fail comes first: these rules see every packet of the node.
+			Rules: []string{
+				syn + out + mss, syn + in + mss,
+				fmt.Sprintf("-m mark --mark %#[1]x/%#[1]x %[2]s-j MARK --set-xmark 0x0/%#[1]x", dataplane.KubeMasqueradeMark, in),
+			},
 		},
 		dataplane.Chain{
 			Table: "filter", Name: "SUBMARINER-INPUT", Hook: "INPUT", Sets: []string{setNodes},
@@ -198,5 +203,16 @@ func (n Intra) chains() []dataplane.Object {
 				fmt.Sprintf("-o %s ", dev) + in + "-j ACCEPT",
 			},
 		},
+	)
+}
+
+// untracked keeps the VXLAN's own packets out of connection tracking: what is
+// inside them is tracked already, and every flow would be another entry, since
+// the outer source port is made of a hash of the inner flow.
+func untracked(prefix string, port int) []dataplane.Object {
+	rule := fmt.Sprintf("-p udp -m udp --dport %d -j CT --notrack", port)
+	return []dataplane.Object{
+		dataplane.Chain{Table: "raw", Name: prefix + "-PREROUTING", Hook: "PREROUTING", Rules: []string{rule}},
+		dataplane.Chain{Table: "raw", Name: prefix + "-OUTPUT", Hook: "OUTPUT", Rules: []string{rule}},
 	}
 }

@@ -93,7 +93,7 @@ func gatewayFilter(c Cabling, nets map[string][]netip.Prefix) []dataplane.Object
 	}
 	local := append(slices.Clone(c.Local.Svcs), c.Local.Pods...)
 	const dev = dataplane.CableDevice
-	return []dataplane.Object{
+	return append(untracked("SUBMARINER-GW", c.Local.Port),
 		set(setPeers, peers), set(setLocal, local), set(setRemote, remote),
 		dataplane.Chain{
 			Table: "filter", Name: "SUBMARINER-GW-INPUT", Hook: "INPUT",
@@ -117,7 +117,7 @@ func gatewayFilter(c Cabling, nets map[string][]netip.Prefix) []dataplane.Object
 				fmt.Sprintf("-o %s -m conntrack --ctstate ESTABLISHED -j ACCEPT", dev),
 			},
 		},
-	}
+	)
 }
 
 // group lists next hops with equal weight, sorted.

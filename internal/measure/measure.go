@@ -1,0 +1,95 @@
+// Package measure keeps what benchmarks found: one row a figure, with the target
+// it is held against. "make bench" collects the rows in docs/benchmarks.json.
+package measure
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// File is the environment variable that names the file rows are kept in.
+const File = "SUBCTL_BENCH"
+
+// Row is one figure.
+type Row struct {
+	Name   string  `json:"name"`
+	Value  float64 `json:"value"`
+	Unit   string  `json:"unit"`
+	Target string  `json:"target"` // such as "at most 50"
+	Holds  bool    `json:"holds"`
+}
+
+// AtMost makes a row whose value must not exceed a limit.
+func AtMost(name string, value, limit float64, unit string) Row {
+	return Row{Name: name, Value: round(value), Unit: unit, Target: fmt.Sprintf("at most %g", limit), Holds: value <= limit}
+}
+
+// AtLeast makes a row whose value must reach a limit.
+func AtLeast(name string, value, limit float64, unit string) Row {
+	return Row{Name: name, Value: round(value), Unit: unit, Target: fmt.Sprintf("at least %g", limit), Holds: value >= limit}
+}
+
+// Info makes a row that is held against nothing.
+func Info(name string, value float64, unit string) Row {
+	return Row{Name: name, Value: round(value), Unit: unit, Holds: true}
+}
+
+func round(v float64) float64 {
+	var r float64
+	fmt.Sscanf(fmt.Sprintf("%.4g", v), "%g", &r)
+	return r
+}
+
+// Record keeps rows, in place of older ones of the same names.
+func Record(t testing.TB, rows ...Row) {
+	t.Helper()
+	for _, r := range rows {
+		t.Logf("%s: %g %s (%s: %v)", r.Name, r.Value, r.Unit, r.Target, r.Holds)
+	}
+	file := os.Getenv(File)
+	if file == "" {
+		return
+	}
+	all, err := Read(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, r := range rows {
+		i := slices.IndexFunc(all, func(o Row) bool { return o.Name == r.Name })
+		if i < 0 {
+			all = append(all, r)
+		} else {
+			all[i] = r
+		}
+	}
+	slices.SortFunc(all, func(a, b Row) int { return strings.Compare(a.Name, b.Name) })
+	b, err := json.MarshalIndent(all, "", "  ")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(file, append(b, '\n'), 0o644); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// Read returns the rows of a file; none if there is no file.
+func Read(file string) ([]Row, error) {
+	b, err := os.ReadFile(file)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	var rows []Row
+	if err := json.Unmarshal(b, &rows); err != nil {
+		return nil, fmt.Errorf("reading %s: %w", file, err)
+	}
+	return rows, nil
+}
