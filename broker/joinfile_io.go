@@ -11,7 +11,7 @@ import (
 // ReadJoinFile reads a join file that is good at now. Every error names the
 // file, what is wrong with it and what to do.
 func ReadJoinFile(path string, now time.Time) (*JoinFile, error) {
-	f, err := readJoinFile(path)
+	f, err := ReadOldJoinFile(path)
 	if err != nil {
 		return nil, err
 	}
@@ -21,8 +21,9 @@ func ReadJoinFile(path string, now time.Time) (*JoinFile, error) {
 	return f, nil
 }
 
-// readJoinFile reads a join file whose token may have expired.
-func readJoinFile(path string) (*JoinFile, error) {
+// ReadOldJoinFile reads a join file whose token may have expired, for the sake of
+// its pre-shared key.
+func ReadOldJoinFile(path string) (*JoinFile, error) {
 	b, err := os.ReadFile(path)
 	if err != nil {
 		return nil, fmt.Errorf("reading join file: %w", err)

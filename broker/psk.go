@@ -7,6 +7,9 @@ import (
 	"strings"
 )
 
+// NewPSK is the origin of a pre-shared key that was made just now.
+const NewPSK = "new"
+
 // PSKSources are the places a pre-shared key may come from.
 type PSKSources struct {
 	// From is the file that the user named, nil if none.
@@ -40,7 +43,7 @@ func (s State) ChoosePSK(from PSKSources) (psk Secret, origin string, err error)
 	if _, err := rand.Read(psk); err != nil {
 		return nil, "", fmt.Errorf("making a pre-shared key: %w", err)
 	}
-	return psk, "new", nil
+	return psk, NewPSK, nil
 }
 
 // belongs says that the existing file is one of this broker. A broker that does

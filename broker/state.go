@@ -58,6 +58,22 @@ func Look(ctx context.Context, c client.Client, ns string) (State, error) {
 	return s, nil
 }
 
+// MemberPSK reads the pre-shared key that a joined cluster keeps in namespace ns.
+func MemberPSK(ctx context.Context, c client.Client, ns string) (Secret, error) {
+	secret := &corev1.Secret{}
+	err := c.Get(ctx, client.ObjectKey{Namespace: ns, Name: PSKSecretName}, secret)
+	if apierrors.IsNotFound(err) {
+		return nil, errors.New("it is not joined")
+	}
+	if err != nil {
+		return nil, fmt.Errorf("reading Secret %s/%s: %w", ns, PSKSecretName, err)
+	}
+	if len(secret.Data[PSKKey]) == 0 {
+		return nil, fmt.Errorf("Secret %s/%s has no key %s", ns, PSKSecretName, PSKKey)
+	}
+	return secret.Data[PSKKey], nil
+}
+
 // fingerprint is that of the pre-shared key the broker was deployed with; empty
 // if it does not say.
 func (s State) fingerprint() string {
@@ -90,8 +106,7 @@ func (s State) CheckChange(o Options) error {
 // CheckPSK says that a pre-shared key is not the one of a broker, as that of a
 // join file from before the broker was made anew.
 func CheckPSK(b *v1alpha1.Broker, psk Secret) error {
-	want := b.Annotations[PSKFingerprintAnnotation]
-	if want != "" && want != Fingerprint(psk) {
+	if want := b.Annotations[PSKFingerprintAnnotation]; want != "" && want != Fingerprint(psk) {
 		return errors.New("the pre-shared key of the join file is not the broker's: the broker was deployed again since; " +
 			"use the newest " + JoinFileName)
 	}

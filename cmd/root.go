@@ -56,8 +56,11 @@ func run(ctx context.Context, g *globals, args []string) int {
 	root := newRoot(g)
 	root.SetArgs(args)
 	err := root.ExecuteContext(ctx)
-	if err != nil && !g.started { // refused before it did anything
+	switch {
+	case err != nil && !g.started: // refused before it did anything
 		err = usageError(err)
+	case errors.Is(err, context.Canceled) && ctx.Err() != nil:
+		err = errors.New("interrupted")
 	}
 	var quiet *exitError
 	if err != nil && (!errors.As(err, &quiet) || quiet.err != nil) {
@@ -87,7 +90,7 @@ func newRoot(g *globals) *cobra.Command {
 		&cobra.Group{ID: groupLook, Title: "Looking at them:"},
 	)
 
-	add(root, groupJoin, newJoin(g), newUninstall(g))
+	add(root, groupJoin, newDeployBroker(g), newRecoverBrokerInfo(g), newJoin(g), newUninstall(g))
 	add(root, groupLook, newShow(g))
 	add(root, "", newVersion(g), newOptions(g), newAgent(g))
 
