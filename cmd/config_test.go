@@ -29,7 +29,7 @@ func TestConfig(t *testing.T) {
 		"misspelt":           {file: "contxt: east\nfrobnicate: 1", code: 2, stderr: "Error: FILE: there is no setting \"contxt\": did you mean \"context\"?\nFILE: there is no setting \"frobnicate\"\n"},
 		"no format":          {file: "output: json", code: 2, stderr: "Error: FILE: there is no setting \"output\"\n"},
 		"format stays":       {env: map[string]string{"SUBCTL_OUTPUT": "xml"}, code: 1, stderr: reached("west"), args: []string{"--context", "west"}},
-		"no secrets":         {file: "token: sesame", code: 2, stderr: "Error: FILE: there is no setting \"token\"\n"},
+		"no secrets":         {file: "password: sesame", code: 2, stderr: "Error: FILE: there is no setting \"password\"\n"},
 		"wrong value":        {file: "watch: perhaps", code: 2, stderr: "Error: FILE: watch: invalid argument \"perhaps\" for \"-w, --watch\" flag: strconv.ParseBool: parsing \"perhaps\": invalid syntax\n"},
 		"wrong variable":     {env: map[string]string{"SUBCTL_WATCH": "perhaps"}, code: 2, stderr: "Error: SUBCTL_WATCH: invalid argument \"perhaps\" for \"-w, --watch\" flag: strconv.ParseBool: parsing \"perhaps\": invalid syntax\n"},
 		"file not there":     {env: map[string]string{"SUBCTL_CONFIG": "not-there"}, code: 2, stderr: "Error: reading the configuration file: open not-there: no such file or directory\n"},

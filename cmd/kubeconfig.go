@@ -72,7 +72,12 @@ func (g *globals) check(raw clientcmdapi.Config, context string) error {
 	case context != "" && raw.Contexts[context] == nil:
 		err := fmt.Errorf("there is no context %q in the kubeconfig: it has %s", context, strings.Join(known, ", "))
 		return usageError(err)
-	case context != "" || *g.kube.APIServer != "" || *g.kube.ClusterName != "":
+	case *g.kube.APIServer != "" || *g.kube.ClusterName != "":
+		return nil
+	case context != "":
+		if name := raw.Contexts[context].Cluster; raw.Clusters[name] == nil {
+			return fmt.Errorf("the kubeconfig has no cluster %q, which its context %q names", name, context)
+		}
 		return nil
 	case len(known) > 0:
 		return fmt.Errorf("the kubeconfig has no current context: choose one with --context (%s)", strings.Join(known, ", "))

@@ -1,10 +1,13 @@
 package cmd
 
 import (
+	"context"
 	"testing"
 
 	"github.com/spf13/cobra"
 	"github.com/stretchr/testify/require"
+	"k8s.io/client-go/rest"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
 func TestCommandLines(t *testing.T) {
@@ -97,6 +100,16 @@ func TestCommandLines(t *testing.T) {
 			require.Contains(t, got.stdout, test.stdout)
 		})
 	}
+}
+
+func TestInterrupted(t *testing.T) {
+	g, stdout, stderr := testGlobals(t, nil, "west")
+	g.connect = func(ctx context.Context, _ *rest.Config) (client.Client, error) { return nil, ctx.Err() }
+	ctx, interrupt := context.WithCancel(t.Context())
+	interrupt()
+	require.Equal(t, exitFailed, run(ctx, g, []string{"show", "connections"}))
+	require.Equal(t, "Error: interrupted\n", stderr.String())
+	require.Empty(t, stdout.String())
 }
 
 // TestManners holds what all commands have in common.
