@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"os"
@@ -112,11 +113,16 @@ func loadInto(n plan.Node, tree cgroup.Tree, file string) error {
 		return err
 	}
 	defer image.Close()
+	var said bytes.Buffer
 	// By descriptor: the file need not be visible inside.
-	return node.Run(pid, node.Command{
+	err = node.Run(pid, node.Command{
 		Args:  []string{"labkube", "ctr", "-n", "k8s.io", "images", "import", "-"},
-		Stdin: image, Stderr: os.Stderr,
+		Stdin: image, Stdout: &said, Stderr: &said,
 	})
+	if err != nil {
+		return fmt.Errorf("%w: %s", err, said.String())
+	}
+	return nil
 }
 
 // alive finds the first process of a node that has to run.

@@ -258,4 +258,3 @@ func (l *lab) startControlPlane(c plan.Cluster, tree cgroup.Tree, ended chan<- e
 	go func() { ended <- cmd.Wait() }()
 	return tree.Enter(c.Name(), cmd.Process.Pid)
 }
-

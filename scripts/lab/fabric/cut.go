@@ -14,24 +14,18 @@ import (
 // Cuts are elements of an nftables set in the fabric: (link a packet came in by, address it goes to). Packets are dropped where
 // they enter the fabric, before it switches or routes them, so that one rule serves neighbours on a switch and clusters alike.
 // The ends notice nothing but silence, as with a broken line elsewhere: links stay up. What goes the other way is another element.
-//
-// What pods send to the fabric's addresses without a cable (to an API server of another cluster, say) is masqueraded, as a
-// real cluster would; where a cable carries it, the fabric sees the addresses of gateways only and changes nothing.
 const table = "subctl_lab"
 
-// ensureRules makes the table. Its parts are added, never flushed: cuts survive another `up`.
-func ensureRules() error {
-	return nft(fmt.Sprintf(`
+// ensureCutRules makes the table. Its parts are added, never flushed: cuts survive another `up`.
+func ensureCutRules() error {
+	return nft(plan.FabricNetns, fmt.Sprintf(`
 add table netdev %[1]s
 add set netdev %[1]s cut { type ifname . ipv4_addr; }
-add table ip %[1]s
-add chain ip %[1]s leave { type nat hook postrouting priority srcnat; }
-flush chain ip %[1]s leave
-add rule ip %[1]s leave ip saddr != %[2]s masquerade
-`, table, plan.FabricCIDR) + portRules(plan.Host))
+`, table)+portRules(plan.Host))
 }
 
-func ensurePortRules(p plan.Port) error { return nft(portRules(p)) }
+// ensureCuttable lets a port be cut.
+func ensureCuttable(p plan.Port) error { return nft(plan.FabricNetns, portRules(p)) }
 
 func portRules(p plan.Port) string {
 	return fmt.Sprintf(`
@@ -86,18 +80,19 @@ func SetCuts(cuts []plan.Cut) error {
 		}
 		script += fmt.Sprintf("add element netdev %s cut { %s }\n", table, strings.Join(elements, ", "))
 	}
-	return nft(script)
+	return nft(plan.FabricNetns, script)
 }
 
-func nft(script string) error {
-	err := In(plan.FabricNetns, func() error {
+// nft runs a script in a network namespace: all of it or nothing.
+func nft(ns, script string) error {
+	err := In(ns, func() error {
 		cmd := exec.Command("nft", "-f", "-")
 		cmd.Stdin = bytes.NewBufferString(script)
 		_, err := cmd.Output()
 		return err
 	})
 	if err != nil {
-		return fmt.Errorf("writing nftables rules in the fabric: %w", withStderr(err))
+		return fmt.Errorf("writing nftables rules in %s: %w", ns, withStderr(err))
 	}
 	return nil
 }

@@ -24,7 +24,7 @@ func Ensure() error {
 	if _, err := ensureNetns(plan.FabricNetns); err != nil {
 		return err
 	}
-	if err := In(plan.FabricNetns, func() error { return errors.Join(up("lo"), forward(), switchOnly()) }); err != nil {
+	if err := In(plan.FabricNetns, func() error { return errors.Join(up("lo"), forward()) }); err != nil {
 		return fmt.Errorf("setting up the fabric: %w", err)
 	}
 	if err := plug(plan.HostLink, "", plan.HostAddr, plan.FabricUplink); err != nil {
@@ -36,7 +36,7 @@ func Ensure() error {
 	if err := route(plan.FabricCIDR, plan.FabricAddr.Addr()); err != nil {
 		return err
 	}
-	return ensureRules()
+	return ensureCutRules()
 }
 
 // EnsureCluster makes the switch of a cluster, the namespaces of its control plane and nodes, their cables, and the routes
@@ -48,6 +48,11 @@ func EnsureCluster(c plan.Cluster) error {
 	for _, p := range c.Ports() {
 		if err := ensurePort(c, p); err != nil {
 			return fmt.Errorf("plugging %s into the fabric: %w", p.Name, err)
+		}
+	}
+	for _, n := range c.Members() {
+		if err := masquerade(n); err != nil {
+			return err
 		}
 	}
 	return nil
@@ -80,7 +85,7 @@ func ensurePort(c plan.Cluster, p plan.Port) error {
 	if err != nil {
 		return err
 	}
-	return ensurePortRules(p)
+	return ensureCuttable(p)
 }
 
 // Unplug takes away a node's cable and namespace, as a power cut would: nothing of its network state is there afterwards.
@@ -157,14 +162,16 @@ func forward() error {
 	return errors.Join(errs...)
 }
 
-// switchOnly keeps packets between neighbours on a switch away from the masquerading meant for what is routed. Where br_netfilter is
-// loaded it shows them to iptables, in each network namespace unless told otherwise.
-func switchOnly() error {
-	err := os.WriteFile("/proc/sys/net/bridge/bridge-nf-call-iptables", []byte("0"), 0o644)
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil
-	}
-	return err
+// masquerade lets a node's pods speak with the fabric beyond their own cluster, as API servers of others: out there nobody knows
+// where pods are. Real clusters do so too. What a cable carries does not leave the node with a pod's address on it, and what pods
+// send to foreign pods without one is not for the fabric's addresses: both stay as they are.
+func masquerade(n plan.Node) error {
+	return nft(n.Netns(), fmt.Sprintf(`
+add table ip %[1]s
+add chain ip %[1]s leave { type nat hook postrouting priority srcnat; }
+flush chain ip %[1]s leave
+add rule ip %[1]s leave oifname "eth0" ip saddr %[2]s ip daddr %[3]s ip daddr != %[4]s masquerade
+`, table, n.Pods(), plan.FabricCIDR, n.Addr().Masked()))
 }
 
 // checkHostRoutes refuses to start where the lab's addresses are somebody else's.
