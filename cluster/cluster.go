@@ -50,9 +50,9 @@ const (
 	LabelledByAnnotation = "submariner.io/labelled-by"
 )
 
-// cleanCondition with status True on a Gateway or RouteAgent says that the
+// CleanCondition with status True on a Gateway or RouteAgent says that the
 // cluster is being uninstalled and that nothing of the agent is left on its node.
-const cleanCondition = "Clean"
+const CleanCondition = "Clean"
 
 // Components of Submariner.spec.imageOverrides.
 const (

@@ -127,7 +127,7 @@ func fromNodes(nodes []corev1.Node) Found {
 	if len(shown) > 4 {
 		shown = shown[:4]
 	}
-	from := fmt.Sprintf("podCIDRs of %d nodes (%s", len(all), joinPrefixes(shown))
+	from := fmt.Sprintf("podCIDRs of the nodes (%s", joinPrefixes(shown))
 	if len(all) > len(shown) {
 		from += ",…"
 	}

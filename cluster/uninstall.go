@@ -205,6 +205,7 @@ func (u *Uninstall) removeNamespace(ctx context.Context, r *Remains) error {
 	if err := u.delete(ctx, ns); err != nil {
 		return err
 	}
+	u.Report.Step("waiting for namespace %s to go", Namespace)
 	ctx, cancel := context.WithTimeout(ctx, u.Timeout)
 	defer cancel()
 	for {

@@ -10,10 +10,12 @@ import (
 	"fmt"
 	"net/url"
 
+	"github.com/go-logr/logr"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/version"
 	"k8s.io/client-go/discovery"
 	"k8s.io/client-go/rest"
+	ctrllog "sigs.k8s.io/controller-runtime/pkg/log"
 
 	"subctl/cluster"
 )
@@ -59,6 +61,7 @@ func (g *globals) brokerSide(ctx context.Context, cfg *rest.Config) (cluster.Sid
 }
 
 func (g *globals) side(ctx context.Context, cfg *rest.Config) (cluster.Side, error) {
+	ctrllog.SetLogger(logr.Discard()) // else it complains after 30 s: what there is to say, we say
 	c, err := g.connect(ctx, cfg)
 	if err != nil {
 		return cluster.Side{}, err
