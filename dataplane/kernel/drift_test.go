@@ -61,7 +61,8 @@ func TestDrift(t *testing.T) {
 		"device of another VNI": "ip link del vxlan-tunnel && ip link add vxlan-tunnel address 0a:58:ac:12:00:02 mtu 1450 " +
 			"type vxlan id 7 local 172.18.0.2 dstport 4500 nolearning && ip link set vxlan-tunnel up",
 		"device that learns": "ip link del vxlan-tunnel && ip link add vxlan-tunnel address 0a:58:ac:12:00:02 mtu 1450 " +
-			"type vxlan id 1000 local 172.18.0.2 dstport 4500 && ip link set vxlan-tunnel up",
+			"type vxlan id 1000 local 172.18.0.2 dstport 4500 && ip link set vxlan-tunnel up && " +
+			"echo 2 >/proc/sys/net/ipv4/conf/vxlan-tunnel/rp_filter && echo 1 >/proc/sys/net/ipv4/conf/vxlan-tunnel/forwarding",
 		"MTU changed":             "ip link set vxlan-tunnel mtu 1300",
 		"MAC changed":             "ip link set vxlan-tunnel address 0a:58:ac:12:00:99",
 		"rp_filter changed":       "echo 1 >/proc/sys/net/ipv4/conf/vxlan-tunnel/rp_filter",
@@ -94,6 +95,7 @@ func TestDrift(t *testing.T) {
 		"route without source":   "ip route replace 10.1.0.0/16 table 100 nhid 0x1f000001 proto 170",
 		"route to device":        "ip route replace 10.1.0.0/16 table 100 dev eth0 proto 170",
 		"route twice":            "ip route add 10.1.0.0/16 table 100 nhid 0x1f000001 proto 170 metric 5",
+		"route with a metric":    "ip route del 10.1.0.0/16 table 100 && ip route add 10.1.0.0/16 table 100 nhid 0x1f000001 src 172.18.0.2 proto 170 metric 5",
 		"route added":            "ip route add 10.77.0.0/16 table 100 nhid 0x1f000001 proto 170",
 		"rule deleted":           "ip rule del pref 100",
 		"rule changed":           "ip rule del pref 100 && ip rule add pref 100 lookup 101",
@@ -136,6 +138,7 @@ func TestDrift(t *testing.T) {
 			require.NotEmpty(t, settle(t, ns, h, want))
 			require.Equal(t, clean, fingerprints(look(t, ns, h)))
 			require.Empty(t, settle(t, ns, h, want))
+			require.Contains(t, ns.Run("ip -d link show vxlan-tunnel"), "nolearning", "which Observe does not tell")
 		})
 	}
 	settle(t, ns, h, nil)
