@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -22,6 +23,9 @@ func TestMain(m *testing.M) { os.Exit(kubetest.Main(m)) }
 // patience is how long tests wait for what takes well under a second on an idle
 // machine.
 const patience = 30 * time.Second
+
+// tick is how often they look.
+const tick = 20 * time.Millisecond
 
 // deployed is a broker in a namespace of the test's own.
 type deployed struct {
@@ -39,19 +43,24 @@ func deploy(t *testing.T, server *kubetest.Server, sets ...string) *deployed {
 	require.NoError(t, broker.Preflight(t.Context(), d.admin, objects))
 	require.NoError(t, broker.Apply(t.Context(), d.admin, objects))
 	t.Cleanup(func() { removeClusterScoped(t, d) })
-	d.awaitPolicy(t)
+	d.awaitPolicies(t)
 	return d
 }
 
-// awaitPolicy waits until the API server has read the new policy.
-func (d *deployed) awaitPolicy(t *testing.T) {
+// awaitPolicies waits until the API server has read the new policies.
+func (d *deployed) awaitPolicies(t *testing.T) {
 	t.Helper()
 	probe := d.join(t, "probe", "uid-probe")
 	require.Eventually(t, func() bool {
 		err := probe.Create(t.Context(), cluster(d.ns, "foreign"), client.DryRunAll)
 		return err != nil
-	}, patience, 20*time.Millisecond)
+	}, patience, tick)
 	require.NoError(t, broker.RemoveMember(t.Context(), d.admin, []string{d.ns}, "probe"))
+	joiner, _ := d.joiner(t)
+	require.Eventually(t, func() bool {
+		sa := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: "probe", Namespace: d.ns}}
+		return joiner.Create(t.Context(), sa, client.DryRunAll) != nil
+	}, patience, tick)
 }
 
 // join makes a member and returns its client.

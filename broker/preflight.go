@@ -62,8 +62,9 @@ type right struct {
 	verb, group, resource, sub, namespace string
 }
 
-func (r right) String() string {
-	s := r.verb + " " + r.resource
+// object names what the right is about.
+func (r right) object() string {
+	s := r.resource
 	if r.sub != "" {
 		s += "/" + r.sub
 	}
@@ -77,8 +78,11 @@ func (r right) String() string {
 }
 
 // missingRights asks the API server for every right that applying objects and
-// inviting clusters takes.
+// inviting clusters takes. It asks an administrator for one only.
 func missingRights(ctx context.Context, c client.Client, objects []client.Object) ([]string, error) {
+	if all, err := allowed(ctx, c, right{verb: "*", group: "*", resource: "*"}); all || err != nil {
+		return nil, err
+	}
 	rights := map[right]bool{}
 	for _, obj := range objects {
 		gvk, err := apiutil.GVKForObject(obj, c.Scheme())
@@ -94,20 +98,33 @@ func missingRights(ctx context.Context, c client.Client, objects []client.Object
 			rights[right{"list", "", "serviceaccounts", "", sa.Namespace}] = true
 		}
 	}
-	var missing []string
+	missing := map[string][]string{}
 	for r := range rights {
-		review := &authorizationv1.SelfSubjectAccessReview{Spec: authorizationv1.SelfSubjectAccessReviewSpec{
-			ResourceAttributes: &authorizationv1.ResourceAttributes{
-				Verb: r.verb, Group: r.group, Resource: r.resource, Subresource: r.sub, Namespace: r.namespace,
-			},
-		}}
-		if err := c.Create(ctx, review); err != nil {
-			return nil, fmt.Errorf("asking the API server for this user's rights: %w", err)
+		ok, err := allowed(ctx, c, r)
+		if err != nil {
+			return nil, err
 		}
-		if !review.Status.Allowed {
-			missing = append(missing, r.String())
+		if !ok {
+			missing[r.object()] = append(missing[r.object()], r.verb)
 		}
 	}
-	slices.Sort(missing)
-	return missing, nil
+	var out []string
+	for object, verbs := range missing {
+		slices.Sort(verbs)
+		out = append(out, strings.Join(verbs, "/")+" "+object)
+	}
+	slices.Sort(out)
+	return out, nil
+}
+
+func allowed(ctx context.Context, c client.Client, r right) (bool, error) {
+	review := &authorizationv1.SelfSubjectAccessReview{Spec: authorizationv1.SelfSubjectAccessReviewSpec{
+		ResourceAttributes: &authorizationv1.ResourceAttributes{
+			Verb: r.verb, Group: r.group, Resource: r.resource, Subresource: r.sub, Namespace: r.namespace,
+		},
+	}}
+	if err := c.Create(ctx, review); err != nil {
+		return false, fmt.Errorf("asking the API server for this user's rights: %w", err)
+	}
+	return review.Status.Allowed, nil
 }

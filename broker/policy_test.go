@@ -1,0 +1,212 @@
+package broker_test
+
+import (
+	"context"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	admissionv1 "k8s.io/api/admissionregistration/v1"
+	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	submarinerv1 "subctl/api/submariner/v1"
+	"subctl/api/submariner/v1alpha1"
+	"subctl/broker"
+	"subctl/internal/kube"
+	"subctl/internal/kubetest"
+)
+
+// attack is something a member tries. Each leaves what it found when denied.
+type attack struct {
+	name string
+	do   func(ctx context.Context, member client.Client) error
+}
+
+// foreignWrites is every way to write the object of another member, which
+// exists, and to make one in its name, which does not.
+func foreignWrites(victim, missing client.Object) []attack {
+	fresh := func(o client.Object) client.Object { return o.DeepCopyObject().(client.Object) }
+	get := func(ctx context.Context, c client.Client) (client.Object, error) {
+		o := fresh(victim)
+		return o, c.Get(ctx, client.ObjectKeyFromObject(victim), o)
+	}
+	update := func(change func(client.Object)) func(context.Context, client.Client) error {
+		return func(ctx context.Context, c client.Client) error {
+			o, err := get(ctx, c)
+			if err != nil {
+				return nil // to be able to read it is part of the attack
+			}
+			change(o)
+			return c.Update(ctx, o)
+		}
+	}
+	patch := func(data string) func(context.Context, client.Client) error {
+		return func(ctx context.Context, c client.Client) error {
+			return c.Patch(ctx, fresh(victim), client.RawPatch(types.MergePatchType, []byte(data)))
+		}
+	}
+	relabelled := func(o client.Object) { o.SetLabels(map[string]string{submarinerv1.ClusterIDLabel: "east"}) }
+	return []attack{
+		{"create", func(ctx context.Context, c client.Client) error { return c.Create(ctx, fresh(missing)) }},
+		{"create with our label", func(ctx context.Context, c client.Client) error {
+			o := fresh(missing)
+			relabelled(o)
+			return c.Create(ctx, o)
+		}},
+		{"update", update(func(o client.Object) { o.SetAnnotations(map[string]string{"a": "b"}) })},
+		{"patch", patch(`{"metadata":{"annotations":{"a":"b"}}}`)},
+		{"apply", func(ctx context.Context, c client.Client) error {
+			o := fresh(victim)
+			o.SetResourceVersion("")
+			return kube.Apply(ctx, c, "attacker", o)
+		}},
+		{"relabel", update(relabelled)},
+		{"relabel by patch", patch(`{"metadata":{"labels":{"submariner-io/clusterID":"east"}}}`)},
+		{"steal", patch(`{"metadata":{"labels":{"submariner-io/clusterID":"east"}},"spec":{"cluster_id":"east"}}`)},
+		{"unlabel", patch(`{"metadata":{"labels":null}}`)},
+		{"add a finalizer", patch(`{"metadata":{"finalizers":["x.io/y"]}}`)},
+		{"delete", func(ctx context.Context, c client.Client) error { return c.Delete(ctx, fresh(victim)) }},
+		{"delete all", func(ctx context.Context, c client.Client) error {
+			return c.DeleteAllOf(ctx, fresh(victim), client.InNamespace(victim.GetNamespace()))
+		}},
+		{"delete by label", func(ctx context.Context, c client.Client) error {
+			return c.DeleteAllOf(ctx, fresh(victim), client.InNamespace(victim.GetNamespace()), client.MatchingLabels{submarinerv1.ClusterIDLabel: "west"})
+		}},
+	}
+}
+
+// rename returns o under another name and with another cluster ID in its label,
+// so that every field but one may be right.
+func rename(o client.Object, name, label string) client.Object {
+	o.SetName(name)
+	o.SetLabels(map[string]string{submarinerv1.ClusterIDLabel: label})
+	return o
+}
+
+// misnamed is every object that says different things of whose it is.
+func misnamed(ns string) map[string]client.Object {
+	lying := func(id, spec string) client.Object {
+		c := cluster(ns, id)
+		c.Spec.ClusterID = spec
+		return c
+	}
+	cable := func(name string) client.Object {
+		e := endpoint(ns, "east", "10-0-0-7")
+		e.Name = name
+		return e
+	}
+	far := endpoint(ns, "east", "10-0-0-8")
+	far.Spec.ClusterID = "west"
+	prefix := endpoint(ns, "east-b", "10-0-0-9")
+	prefix.Labels[submarinerv1.ClusterIDLabel], prefix.Spec.ClusterID = "east", "east"
+	return map[string]client.Object{
+		"own Cluster, foreign ID":             lying("east", "west"),
+		"own Cluster, foreign label":          rename(cluster(ns, "east"), "east", "west"),
+		"own Cluster, no label":               rename(cluster(ns, "east"), "east", ""),
+		"own Cluster, foreign name":           rename(cluster(ns, "east"), "north", "east"),
+		"own Endpoint, foreign ID":            far,
+		"own Endpoint, foreign label":         rename(endpoint(ns, "east", "10-0-0-8"), endpoint(ns, "east", "10-0-0-8").Name, "west"),
+		"own Endpoint, other cable":           cable("east-submariner-cable-east-10-0-0-8"),
+		"own Endpoint, any name":              cable("east"),
+		"Endpoint of a name that starts so":   prefix,
+		"Endpoint whose name reads two ways":  cable("east-submariner-cable-east-x-submariner-cable-east-submariner-cable-east-x-1"),
+		"Cluster of a name that starts alike": lying("east-b", "east-b"),
+	}
+}
+
+func TestMemberWritesOnlyItsOwn(t *testing.T) {
+	d := deploy(t, kubetest.Shared(t))
+	east, west := d.join(t, "east", "uid-east"), d.join(t, "west", "uid-west")
+	d.join(t, "east-b", "uid-b")
+	ctx := t.Context()
+
+	t.Log("what is its own")
+	own := []client.Object{cluster(d.ns, "east"), endpoint(d.ns, "east", "10-0-0-1"), endpoint(d.ns, "east", "fd00--1")}
+	for _, o := range own {
+		require.NoError(t, east.Create(ctx, o))
+		o.SetAnnotations(map[string]string{"a": "b"})
+		require.NoError(t, east.Update(ctx, o))
+		require.NoError(t, east.Patch(ctx, o, client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"annotations":{"c":"d"}}}`))))
+		require.NoError(t, kube.Apply(ctx, east, "east", o))
+	}
+	require.NoError(t, east.DeleteAllOf(ctx, &submarinerv1.Endpoint{}, client.InNamespace(d.ns), client.MatchingLabels{submarinerv1.ClusterIDLabel: "east"}))
+	require.NoError(t, east.Delete(ctx, own[0]))
+
+	t.Log("what is of another, and what is nobody's")
+	victims := []client.Object{cluster(d.ns, "west"), endpoint(d.ns, "west", "10-0-0-1")}
+	for _, o := range victims {
+		require.NoError(t, west.Create(ctx, o))
+	}
+	missing := []client.Object{cluster(d.ns, "north"), endpoint(d.ns, "west", "10-0-0-2")}
+	for i, victim := range victims {
+		for _, a := range foreignWrites(victim, missing[i]) {
+			err := a.do(ctx, east)
+			require.True(t, apierrors.IsForbidden(err), "%s of %s: %v", a.name, victim.GetName(), err)
+		}
+		after := victim.DeepCopyObject().(client.Object)
+		require.NoError(t, west.Get(ctx, client.ObjectKeyFromObject(victim), after))
+		require.Equal(t, victim.GetResourceVersion(), after.GetResourceVersion(), "it was changed")
+	}
+	for name, o := range misnamed(d.ns) {
+		err := east.Create(ctx, o)
+		require.True(t, apierrors.IsForbidden(err), "%s: %v", name, err)
+	}
+
+	t.Log("what is the broker's")
+	meta := func(name string) metav1.ObjectMeta { return metav1.ObjectMeta{Name: name, Namespace: d.ns} }
+	for _, o := range []client.Object{
+		&corev1.Secret{ObjectMeta: meta("cluster-west-token")},
+		&corev1.ServiceAccount{ObjectMeta: meta("cluster-west")},
+		&corev1.ServiceAccount{ObjectMeta: meta(broker.JoinerName)},
+		&rbacv1.Role{ObjectMeta: meta("cluster-west")},
+		&rbacv1.RoleBinding{ObjectMeta: meta("cluster-west")},
+		&v1alpha1.Broker{ObjectMeta: meta(v1alpha1.BrokerName)},
+		&corev1.ConfigMap{ObjectMeta: meta("submariner-globalnet-info")},
+	} {
+		for _, a := range foreignWrites(o, func() client.Object { m := o.DeepCopyObject().(client.Object); m.SetName("more"); return m }()) {
+			err := a.do(ctx, east)
+			if a.name == "update" || a.name == "relabel" {
+				continue // needs to read it first, which is tried below
+			}
+			require.True(t, apierrors.IsForbidden(err), "%s of %T %s: %v", a.name, o, o.GetName(), err)
+		}
+	}
+	for _, o := range []client.Object{&corev1.Secret{ObjectMeta: meta("cluster-west-token")}, &corev1.Secret{ObjectMeta: meta("cluster-east-token")}} {
+		require.True(t, apierrors.IsForbidden(east.Get(ctx, client.ObjectKeyFromObject(o), o)))
+	}
+	require.True(t, apierrors.IsForbidden(east.List(ctx, &corev1.SecretList{}, client.InNamespace(d.ns))))
+	require.True(t, apierrors.IsForbidden(east.List(ctx, &submarinerv1.ClusterList{})), "it sees other namespaces")
+	require.NoError(t, east.List(ctx, &submarinerv1.ClusterList{}, client.InNamespace(d.ns)))
+	require.NoError(t, east.Get(ctx, client.ObjectKey{Namespace: d.ns, Name: v1alpha1.BrokerName}, &v1alpha1.Broker{}))
+
+	t.Log("an administrator's change to its own can be mended")
+	mine := cluster(d.ns, "east")
+	require.NoError(t, east.Create(ctx, mine))
+	require.NoError(t, d.admin.Patch(ctx, mine, client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"labels":{"submariner-io/clusterID":"west"}},"spec":{"cluster_id":"west"}}`))))
+	require.True(t, apierrors.IsForbidden(west.Delete(ctx, mine)), "relabelling gave it away")
+	mine.Labels, mine.Spec.ClusterID = map[string]string{submarinerv1.ClusterIDLabel: "east"}, "east"
+	require.NoError(t, east.Update(ctx, mine))
+	require.NoError(t, broker.RemoveMember(ctx, east, []string{d.ns}, "east"))
+}
+
+// The matrix can fail: without the policy the same attacks succeed.
+func TestWithoutPolicyAttacksSucceed(t *testing.T) {
+	d := deploy(t, kubetest.Shared(t))
+	east, west := d.join(t, "east", "uid-east"), d.join(t, "west", "uid-west")
+	require.NoError(t, d.admin.Delete(t.Context(), &admissionv1.ValidatingAdmissionPolicyBinding{ObjectMeta: metav1.ObjectMeta{Name: d.ns + "-member"}}))
+	probe := func() bool { return east.Create(t.Context(), cluster(d.ns, "foreign"), client.DryRunAll) == nil }
+	require.Eventually(t, probe, patience, tick)
+	for i := range foreignWrites(cluster(d.ns, "x"), cluster(d.ns, "x")) {
+		victim := cluster(d.ns, "west")
+		require.NoError(t, client.IgnoreAlreadyExists(west.Create(t.Context(), victim)))
+		missing := cluster(d.ns, "north")
+		a := foreignWrites(victim, missing)[i]
+		require.NoError(t, a.do(t.Context(), east), a.name)
+		require.NoError(t, client.IgnoreNotFound(d.admin.Patch(t.Context(), victim, client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"finalizers":null}}`)))))
+		require.NoError(t, d.admin.DeleteAllOf(t.Context(), &submarinerv1.Cluster{}, client.InNamespace(d.ns)))
+	}
+}
