@@ -21,9 +21,7 @@ func newCut(l *lab) *cobra.Command {
   lab cut cluster1-node1 cluster2            # ... from cluster2 only
   lab cut cluster2 cluster1-api              # cluster2 loses the broker on cluster1, and nothing else`,
 		Args: cobra.RangeArgs(1, 2),
-		RunE: func(_ *cobra.Command, args []string) error {
-			return l.changeCuts(args, func(now, named []plan.Cut) []plan.Cut { return plan.SortCuts(append(now, named...)) })
-		},
+		RunE: func(_ *cobra.Command, args []string) error { return l.changeCuts(args, severed) },
 	}
 }
 
@@ -34,18 +32,12 @@ func newHeal(l *lab) *cobra.Command {
 		Long: `Heals the path between A and B; without B, all paths of A; without A, everything.
 ` + cutNames,
 		Args: cobra.MaximumNArgs(2),
-		RunE: func(_ *cobra.Command, args []string) error {
-			return l.changeCuts(args, func(now, named []plan.Cut) []plan.Cut {
-				if len(args) == 0 {
-					return nil
-				}
-				return plan.Without(now, named)
-			})
-		},
+		RunE: func(_ *cobra.Command, args []string) error { return l.changeCuts(args, healed) },
 	}
 }
 
-func (l *lab) changeCuts(args []string, change func(now, named []plan.Cut) []plan.Cut) error {
+// changeCuts hands what is severed and the groups the user named to change, and makes what it returns so.
+func (l *lab) changeCuts(args []string, change func(clusters []plan.Cluster, now []plan.Cut, named [][]plan.Port) []plan.Cut) error {
 	if err := needRoot(); err != nil {
 		return err
 	}
@@ -53,35 +45,37 @@ func (l *lab) changeCuts(args []string, change func(now, named []plan.Cut) []pla
 	if err != nil {
 		return err
 	}
-	named, err := namedCuts(clusters, args)
-	if err != nil {
-		return err
+	var named [][]plan.Port
+	for _, arg := range args {
+		ports, err := plan.Resolve(clusters, arg)
+		if err != nil {
+			return err
+		}
+		named = append(named, ports)
+	}
+	if len(named) == 2 && len(plan.Between(named[0], named[1])) == 0 {
+		return fmt.Errorf("there is no path between %s and itself", args[0])
 	}
 	now, err := fabric.Cuts()
 	if err != nil {
 		return err
 	}
-	return fabric.SetCuts(change(now, named))
+	return fabric.SetCuts(change(clusters, now, named))
 }
 
-func namedCuts(clusters []plan.Cluster, args []string) ([]plan.Cut, error) {
-	if len(args) == 0 {
-		return nil, nil
+func severed(clusters []plan.Cluster, now []plan.Cut, named [][]plan.Port) []plan.Cut {
+	if len(named) == 1 {
+		return plan.SortCuts(append(now, plan.Alone(clusters, named[0])...))
 	}
-	a, err := plan.Resolve(clusters, args[0])
-	if err != nil {
-		return nil, err
+	return plan.SortCuts(append(now, plan.Between(named[0], named[1])...))
+}
+
+func healed(_ []plan.Cluster, now []plan.Cut, named [][]plan.Port) []plan.Cut {
+	switch len(named) {
+	case 0:
+		return nil
+	case 1:
+		return plan.Heal(now, named[0])
 	}
-	if len(args) == 1 {
-		return plan.Alone(clusters, a), nil
-	}
-	b, err := plan.Resolve(clusters, args[1])
-	if err != nil {
-		return nil, err
-	}
-	cuts := plan.Between(a, b)
-	if len(cuts) == 0 {
-		return nil, fmt.Errorf("there is no path between %s and itself", args[0])
-	}
-	return cuts, nil
+	return plan.Without(now, plan.Between(named[0], named[1]))
 }

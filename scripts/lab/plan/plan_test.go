@@ -91,6 +91,9 @@ func TestCuts(t *testing.T) {
 	if left := Without(Alone(clusters, resolve("cluster1-node1")), got); len(left) != 8 {
 		t.Errorf("%d cuts left", len(left))
 	}
+	if left := Heal(Between(resolve("cluster1"), resolve("cluster1")), resolve("cluster1-node1")); len(left) != 2 {
+		t.Errorf("%v left when all of a node's paths are healed, want those between the API server and the other node", left)
+	}
 	if _, err := Resolve(clusters, "cluster3"); err == nil {
 		t.Error("cluster3 resolved")
 	}

@@ -83,3 +83,10 @@ func SortCuts(cuts []Cut) []Cut {
 func Without(cuts, healed []Cut) []Cut {
 	return slices.DeleteFunc(slices.Clone(cuts), func(c Cut) bool { return slices.Contains(healed, c) })
 }
+
+// Heal is the cuts that remain when a group has all its paths back.
+func Heal(cuts []Cut, group []Port) []Cut {
+	return slices.DeleteFunc(slices.Clone(cuts), func(c Cut) bool {
+		return slices.ContainsFunc(group, func(p Port) bool { return c.Link == p.Link || c.Addr == p.Addr.Addr().String() })
+	})
+}
