@@ -94,7 +94,8 @@ func DecodeJoinFile(content []byte) (*JoinFile, error) {
 	}
 	var w wireFile
 	if err := json.Unmarshal(b, &w); err != nil {
-		if err := (*json.SyntaxError)(nil); errors.As(err, &err) {
+		var syntax *json.SyntaxError
+		if errors.As(err, &syntax) && bytes.HasPrefix(b, []byte("{")) {
 			return nil, errTruncated
 		}
 		return nil, errForeign

@@ -59,7 +59,7 @@ func (f *JoinFile) WriteFile(path string, now time.Time) (kept string, err error
 		return "", fmt.Errorf("writing join file: %w", err)
 	}
 	if _, err := os.Lstat(path); err == nil {
-		kept = path + "." + strings.ReplaceAll(now.Format(time.RFC3339), ":", "_")
+		kept = spareName(path, now)
 		if err := os.Rename(path, kept); err != nil {
 			return "", fmt.Errorf("keeping the old join file: %w", err)
 		}
@@ -68,4 +68,15 @@ func (f *JoinFile) WriteFile(path string, now time.Time) (kept string, err error
 		return kept, fmt.Errorf("writing join file: %w", err)
 	}
 	return kept, nil
+}
+
+// spareName returns upstream's name for an older file, or the next that is free.
+func spareName(path string, now time.Time) string {
+	name := path + "." + strings.ReplaceAll(now.Format(time.RFC3339), ":", "_")
+	for i, spare := 2, name; ; i++ {
+		if _, err := os.Lstat(spare); err != nil {
+			return spare
+		}
+		spare = fmt.Sprintf("%s.%d", name, i)
+	}
 }

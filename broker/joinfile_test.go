@@ -1,0 +1,170 @@
+package broker_test
+
+import (
+	"bytes"
+	"encoding/base64"
+	"encoding/json"
+	"fmt"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"subctl/broker"
+)
+
+var noon = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
+
+// jwt returns a token that expires at exp, as API servers make them.
+func jwt(exp time.Time) broker.Secret {
+	part := base64.RawURLEncoding.EncodeToString
+	return broker.Secret(part([]byte(`{"alg":"RS256"}`)) + "." + part(fmt.Appendf(nil, `{"exp":%d}`, exp.Unix())) + "." + part([]byte("signature")))
+}
+
+func joinFile() *broker.JoinFile {
+	return &broker.JoinFile{
+		BrokerURL: "https://hub.example.com:6443", CA: []byte("PEM"), Namespace: "submariner-k8s-broker",
+		Token: jwt(noon), PSK: broker.Secret(strings.Repeat("0123456789abcdef", 3)),
+		Components: []string{"service-discovery", "connectivity"},
+	}
+}
+
+// The keys are a promise: upstream's subctl reads and writes them.
+func TestWireFormat(t *testing.T) {
+	f := joinFile()
+	f.Token = broker.Secret("TOKEN")
+	b, err := f.Encode()
+	require.NoError(t, err)
+	require.NotContains(t, string(b), "\n")
+	plain, err := base64.URLEncoding.DecodeString(string(b))
+	require.NoError(t, err)
+	require.JSONEq(t, `{
+		"brokerURL": "https://hub.example.com:6443",
+		"ClientToken": {
+			"metadata": {"name": "submariner-k8s-broker-admin-token", "namespace": "submariner-k8s-broker"},
+			"type": "kubernetes.io/service-account-token",
+			"data": {"ca.crt": "UEVN", "namespace": "c3VibWFyaW5lci1rOHMtYnJva2Vy", "token": "VE9LRU4="}
+		},
+		"IPSecPSK": {
+			"metadata": {"name": "submariner-ipsec-psk"},
+			"data": {"psk": "MDEyMzQ1Njc4OWFiY2RlZjAxMjM0NTY3ODlhYmNkZWYwMTIzNDU2Nzg5YWJjZGVm"}
+		},
+		"ServiceDiscovery": false,
+		"Components": ["connectivity", "service-discovery"],
+		"CustomDomains": null
+	}`, string(plain))
+}
+
+func TestDecodeIgnoresCase(t *testing.T) {
+	f := joinFile()
+	b, err := f.Encode()
+	require.NoError(t, err)
+	plain, err := base64.URLEncoding.DecodeString(string(b))
+	require.NoError(t, err)
+	odd := strings.NewReplacer("brokerURL", "BROKERurl", "ClientToken", "clientToken", "IPSecPSK", "ipsecPsk", "Components", "components").Replace(string(plain))
+	got, err := broker.DecodeJoinFile([]byte(base64.URLEncoding.EncodeToString([]byte(odd))))
+	require.NoError(t, err)
+	f.Components = []string{"connectivity", "service-discovery"}
+	require.Equal(t, f, got)
+}
+
+func TestReadJoinFile(t *testing.T) {
+	good, err := joinFile().Encode()
+	require.NoError(t, err)
+	wire := func(change func(map[string]any)) []byte {
+		plain, _ := base64.URLEncoding.DecodeString(string(good))
+		var m map[string]any
+		require.NoError(t, json.Unmarshal(plain, &m))
+		change(m)
+		plain, err := json.Marshal(m)
+		require.NoError(t, err)
+		return []byte(base64.URLEncoding.EncodeToString(plain))
+	}
+	file := filepath.Join(t.TempDir(), "f")
+	foreign := "join file " + file + " is not a join file: subctl deploy-broker writes those"
+	cut := "join file " + file + " is cut off or damaged: copy it again, whole"
+	for name, tc := range map[string]struct {
+		content []byte
+		now     time.Time
+		want    string
+	}{
+		"good":                 {good, noon.Add(-time.Second), ""},
+		"a newline at the end": {append(bytes.Clone(good), '\n'), noon.Add(-time.Second), ""},
+		"expired":              {good, noon, "join file " + file + " expired at 2026-03-01T12:00:00Z: run subctl deploy-broker again where it was made, or subctl recover-broker-info"},
+		"empty":                {nil, noon, "join file " + file + " is empty: copy it again"},
+		"cut":                  {good[:len(good)/2], noon, cut},
+		"cut anywhere":         {good[:len(good)-5], noon, cut},
+		"damaged":              {bytes.Replace(good, good[40:44], []byte("\x00!!!"), 1), noon, cut},
+		"text":                 {[]byte("apiVersion: v1\n"), noon, foreign},
+		"base64 of text":       {[]byte(base64.URLEncoding.EncodeToString([]byte("hello, world"))), noon, foreign},
+		"JSON of others":       {[]byte(base64.URLEncoding.EncodeToString([]byte(`{"kind":"Pod"}`))), noon, foreign},
+		"JSON of other type":   {[]byte(base64.URLEncoding.EncodeToString([]byte(`[1]`))), noon, foreign},
+		"binary":               {[]byte{0, 1, 2, 255}, noon, foreign},
+		"no key":               {wire(func(m map[string]any) { delete(m, "IPSecPSK") }), noon, "join file " + file + " lacks psk: make a new one with subctl deploy-broker or recover-broker-info"},
+		"no token":             {wire(func(m map[string]any) { delete(m, "ClientToken") }), noon, "join file " + file + " lacks ca.crt, namespace, token: make a new one with subctl deploy-broker or recover-broker-info"},
+		"bad URL":              {wire(func(m map[string]any) { m["brokerURL"] = "hub" }), noon, "join file " + file + ` has the broker URL "hub", which is not https://host:port: make a new one with subctl deploy-broker --broker-url`},
+	} {
+		t.Run(name, func(t *testing.T) {
+			require.NoError(t, os.WriteFile(file, tc.content, 0o600))
+			f, err := broker.ReadJoinFile(file, tc.now)
+			if tc.want == "" {
+				require.NoError(t, err)
+				require.Equal(t, "submariner-k8s-broker", f.Namespace)
+				return
+			}
+			require.EqualError(t, err, tc.want)
+		})
+	}
+	_, err = broker.ReadJoinFile(filepath.Join(filepath.Dir(file), "none"), noon)
+	require.ErrorContains(t, err, "none: no such file or directory")
+}
+
+func TestWriteFileKeepsTheOld(t *testing.T) {
+	path := filepath.Join(t.TempDir(), broker.JoinFileName)
+	f := joinFile()
+	kept, err := f.WriteFile(path, noon)
+	require.NoError(t, err)
+	require.Empty(t, kept)
+	for i := range 3 { // also twice in a second
+		f.BrokerURL = fmt.Sprintf("https://hub-%d", i)
+		kept, err = f.WriteFile(path, noon)
+		require.NoError(t, err)
+		if i == 0 {
+			require.Equal(t, path+".2026-03-01T12_00_00Z", kept)
+		}
+		info, err := os.Stat(path)
+		require.NoError(t, err)
+		require.Equal(t, os.FileMode(0o600), info.Mode())
+	}
+	files, err := os.ReadDir(filepath.Dir(path))
+	require.NoError(t, err)
+	require.Len(t, files, 4, "every older file is kept, and nothing else left")
+	_, err = f.WriteFile(filepath.Join(path, "x"), noon)
+	require.Error(t, err)
+}
+
+func TestSecretsDoNotShow(t *testing.T) {
+	f := joinFile()
+	f.Token = broker.Secret("sesame-open")
+	f.PSK = broker.Secret("sesame-shut")
+	asJSON, err := json.Marshal(f)
+	require.NoError(t, err)
+	var log bytes.Buffer
+	slog.New(slog.NewJSONHandler(&log, nil)).Info("x", "file", f, "psk", f.PSK)
+	slog.New(slog.NewTextHandler(&log, nil)).Info("x", "file", f, "psk", f.PSK)
+	all := fmt.Sprintf("%v %+v %#v %s %q %x %d", f, *f, f, f.PSK, f.PSK, f.PSK, f.PSK) + string(asJSON) + log.String()
+	for _, secret := range []string{"sesame", fmt.Sprintf("%x", "sesame"), base64.StdEncoding.EncodeToString([]byte("sesame"))[:6], "115 101 115", "0x73, 0x65"} {
+		require.NotContains(t, all, secret)
+	}
+	require.Contains(t, all, "redacted")
+}
+
+func TestFingerprint(t *testing.T) {
+	require.Equal(t, broker.Fingerprint(broker.Secret("a")), broker.Fingerprint(broker.Secret("a")))
+	require.NotEqual(t, broker.Fingerprint(broker.Secret("a")), broker.Fingerprint(broker.Secret("b")))
+	require.Len(t, broker.Fingerprint(nil), 32)
+}

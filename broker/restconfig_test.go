@@ -1,0 +1,78 @@
+package broker_test
+
+import (
+	"encoding/pem"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	"k8s.io/client-go/rest"
+
+	"subctl/broker"
+)
+
+// tlsServer answers with the bearer token it is sent.
+func tlsServer(t *testing.T) (address string, ca []byte) {
+	s := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		_, _ = w.Write([]byte(r.Proto + " " + r.Header.Get("Authorization")))
+	}))
+	s.EnableHTTP2 = true
+	s.StartTLS()
+	t.Cleanup(s.Close)
+	return s.Listener.Addr().String(), pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: s.Certificate().Raw})
+}
+
+func get(t *testing.T, c *rest.Config) (string, error) {
+	t.Helper()
+	client, err := rest.HTTPClientFor(c)
+	require.NoError(t, err)
+	r, err := client.Get(c.Host)
+	if err != nil {
+		return "", err
+	}
+	defer r.Body.Close()
+	var b strings.Builder
+	require.NoError(t, r.Write(&b))
+	return b.String()[strings.LastIndex(b.String(), "\n")+1:], nil
+}
+
+func TestRESTConfig(t *testing.T) {
+	address, ca := tlsServer(t)
+	dir := t.TempDir()
+	write := func(name string, content []byte) {
+		require.NoError(t, os.WriteFile(filepath.Join(dir, name), content, 0o600))
+	}
+	_, err := broker.RESTConfig(dir, address, false)
+	require.ErrorContains(t, err, "does the Secret of this cluster exist, and is it mounted?")
+
+	write("token", []byte("open-sesame"))
+	write("ca.crt", ca)
+	c, err := broker.RESTConfig(dir, address, false)
+	require.NoError(t, err)
+	body, err := get(t, c)
+	require.NoError(t, err)
+	require.Contains(t, body, "Bearer open-sesame")
+	require.Contains(t, body, "HTTP/2.0")
+	require.NotContains(t, c.String(), "sesame")
+
+	t.Log("a file that holds no certificate authority is refused, and mended without a new client")
+	write("ca.crt", []byte("nothing"))
+	c, err = broker.RESTConfig(dir, address, false)
+	require.NoError(t, err)
+	_, err = get(t, c)
+	require.ErrorContains(t, err, "holds no certificate")
+	write("ca.crt", ca)
+	_, err = get(t, c)
+	require.NoError(t, err)
+
+	t.Log("without a check, any will do")
+	write("ca.crt", []byte("nothing"))
+	c, err = broker.RESTConfig(dir, "https://"+address, true)
+	require.NoError(t, err)
+	_, err = get(t, c)
+	require.NoError(t, err)
+}
