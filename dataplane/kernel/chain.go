@@ -26,7 +26,7 @@ const (
 )
 
 func (s chains) list() (out []dataplane.Object, err error) {
-	saved, err := s.ipt.save()
+	saved, err := s.ipt.look()
 	if err != nil {
 		return nil, err
 	}
@@ -126,7 +126,7 @@ func matchedSets(rule string) (out []string) {
 // put swaps the whole chain, and the jump to it, in one transaction.
 func (s chains) put(_, want dataplane.Object) error {
 	c := want.(dataplane.Chain)
-	saved, err := s.ipt.save()
+	saved, err := s.ipt.fresh()
 	if err != nil {
 		return fmt.Errorf("adding chain %s %s: %w", c.Table, c.Name, err)
 	}
@@ -148,7 +148,7 @@ func (s chains) put(_, want dataplane.Object) error {
 
 func (s chains) del(old dataplane.Object) error {
 	c := old.(dataplane.Chain)
-	saved, err := s.ipt.save()
+	saved, err := s.ipt.fresh()
 	if err != nil {
 		return fmt.Errorf("removing chain %s %s: %w", c.Table, c.Name, err)
 	}

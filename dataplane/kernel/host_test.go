@@ -5,6 +5,7 @@ package kernel
 import (
 	"context"
 	"net/netip"
+	"os"
 	"testing"
 
 	"subctl/dataplane"
@@ -165,4 +166,38 @@ func TestErrors(t *testing.T) {
 			require.ErrorIs(t, err, c.is)
 		}
 	}
+}
+
+// iptables-save is slow where others have many rules, and is not run for theirs.
+func TestChainsCached(t *testing.T) {
+	ns, h := node(t, dataplane.GatewayOwner)
+	want := state(t, one()...)
+	settle(t, ns, h, want)
+	settle(t, ns, h, want)
+	ns.Do(func() {
+		if !h.ipt.nft {
+			t.Skip("the old iptables does not tell of changes")
+		}
+	})
+	path := os.Getenv("PATH")
+	seeing := func() (err error) {
+		t.Setenv("PATH", "") // nothing can be run
+		defer t.Setenv("PATH", path)
+		ns.Do(func() { _, err = h.Observe(context.Background()) })
+		return err
+	}
+	require.NoError(t, seeing())
+	ns.Run("iptables -t mangle -N KUBE-X && iptables -t mangle -A KUBE-X -j RETURN")
+	require.NoError(t, seeing(), "chains of others")
+	ns.Run("iptables -t mangle -R FORWARD 1 -j KUBE-X")
+	require.Error(t, seeing(), "a rule that took the place of ours")
+	settle(t, ns, h, want)
+	settle(t, ns, h, want)
+	require.NoError(t, seeing())
+
+	// A jump to our chain in a chain of others is not seen, but does not keep the chain.
+	ns.Run("iptables -t mangle -A KUBE-X -j SUBMARINER-GW-FORWARD")
+	settle(t, ns, h, nil)
+	require.NotContains(t, ns.Run("iptables-save"), "SUBMARINER")
+	require.Contains(t, ns.Run("iptables-save"), "-A KUBE-X -j RETURN")
 }

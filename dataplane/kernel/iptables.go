@@ -11,7 +11,6 @@ import (
 	"sync"
 
 	goiptables "github.com/coreos/go-iptables/iptables"
-	"golang.org/x/sys/unix"
 )
 
 // iptables runs iptables-save and iptables-restore. go-iptables finds the program
@@ -22,10 +21,12 @@ type iptables struct {
 	netns string // the namespace New was called in
 
 	mu   sync.Mutex
-	nft  bool   // the iptables that keeps its rules in nftables; known after the first look
-	seen bool   // whether the first look was taken
-	gen  []byte // generation of last
-	last []savedRule
+	seen bool // whether nft is known
+	nft  bool // the iptables that keeps its rules in nftables
+
+	last []savedRule // what was saved last, and nftables' generation and signature then
+	gen  uint32
+	sig  string
 }
 
 func newIPTables(c conn) (*iptables, error) {
@@ -62,25 +63,36 @@ func (r savedRule) target() string {
 	return ""
 }
 
-// save returns all chains and rules, in order. Nothing is run if the kernel says
-// that nothing has changed since the last time.
-func (t *iptables) save() ([]savedRule, error) {
+// look returns chains and rules, in order: all that chains observes, for sure,
+// and others as they were some time ago. Nothing is run if nothing has changed.
+func (t *iptables) look() ([]savedRule, error) { return t.save(false) }
+
+// fresh returns all chains and rules, in order.
+func (t *iptables) fresh() ([]savedRule, error) { return t.save(true) }
+
+func (t *iptables) save(fresh bool) ([]savedRule, error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if err := t.probe(); err != nil {
 		return nil, err
 	}
-	gen := t.generation()
-	if gen != nil && bytes.Equal(gen, t.gen) {
-		return t.last, nil
+	var gen uint32
+	var sig string
+	if t.nft {
+		if gen = t.conn.generation(); gen != 0 && gen == t.gen {
+			return t.last, nil
+		}
+		if sig = t.conn.signature(); !fresh && sig != "" && sig == t.sig {
+			return t.last, nil
+		}
 	}
 	out, err := t.run("iptables-save", "")
 	if err != nil {
 		return nil, err
 	}
-	t.last, t.gen = parseSave(out), nil
-	if bytes.Equal(gen, t.generation()) { // else it changed while we were reading
-		t.gen = gen
+	t.last, t.gen, t.sig = parseSave(out), 0, ""
+	if t.nft && gen == t.conn.generation() { // else it changed while we were reading
+		t.gen, t.sig = gen, sig
 	}
 	return t.last, nil
 }
@@ -102,24 +114,6 @@ func (t *iptables) probe() error {
 		return err
 	}
 	t.nft, t.seen = strings.Contains(out, "nf_tables"), true
-	return nil
-}
-
-// generation is a number that changes with every change to nftables in this
-// network namespace; nil if it does not tell of iptables, or is not known.
-func (t *iptables) generation() []byte {
-	if !t.nft {
-		return nil
-	}
-	msgs, err := t.conn.request(unix.NETLINK_NETFILTER, unix.NFNL_SUBSYS_NFTABLES<<8|unix.NFT_MSG_GETGEN, 0, nfgenmsg(unix.AF_UNSPEC))
-	if err != nil || len(msgs) != 1 {
-		return nil
-	}
-	for a, v := range attrs(msgs[0][4:]) {
-		if a == unix.NFTA_GEN_ID {
-			return bytes.Clone(v)
-		}
-	}
 	return nil
 }
 
