@@ -27,7 +27,7 @@ func gateway(sub *v1alpha1.Submariner) *appsv1.DaemonSet {
 	if len(sub.Spec.Tolerations) > 0 {
 		pod.Tolerations = sub.Spec.Tolerations
 	}
-	pod.Containers[0].Args = []string{"agent", "gateway", "--node", "$(NODE_NAME)", "--pod", "$(POD_NAME)", "--namespace", Namespace}
+	pod.Containers[0].Args = []string{"agent", "gateway", "--node", "$(NODE_NAME)", "--pod", "$(POD_NAME)"}
 	pod.Containers[0].Env = append(pod.Containers[0].Env, gatewayEnv(sub)...)
 	mountSecret(pod, brokerSecretName(sub), "/run/secrets/submariner.io/", false)
 	mountSecret(pod, pskSecretName(sub), "/var/run/secrets/submariner.io/", true)
@@ -39,7 +39,7 @@ func gateway(sub *v1alpha1.Submariner) *appsv1.DaemonSet {
 func routeAgent(sub *v1alpha1.Submariner) *appsv1.DaemonSet {
 	ds := daemonSet(RouteAgentName, Image(sub, routeAgentComponent), dataplane.RouteMetricsPort)
 	c := &ds.Spec.Template.Spec.Containers[0]
-	c.Args = []string{"agent", "route", "--node", "$(NODE_NAME)", "--namespace", Namespace}
+	c.Args = []string{"agent", "route", "--node", "$(NODE_NAME)"}
 	c.Env = append(c.Env, commonEnv(sub)...)
 	return ds
 }
