@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"maps"
 	"net/netip"
+	"net/url"
 	"slices"
 	"strings"
 
@@ -86,6 +87,7 @@ func MakePlan(o Options, file *broker.JoinFile, f *Facts, b *BrokerFacts) (*Plan
 	if err := errors.Join(errs...); err != nil {
 		return nil, err
 	}
+	p.warn(loopback(file.BrokerURL))
 	p.OthersNamespace = f.Namespace != nil && !isOurs(f.Namespace.Labels)
 	p.Present = present(o.ClusterID, b)
 	p.Submariner = newSubmariner(o, file, driver, pods, services)
@@ -137,10 +139,10 @@ func newSubmariner(o Options, file *broker.JoinFile, driver string, pods, servic
 	return sub
 }
 
-func withoutScheme(url string) string {
-	_, rest, ok := strings.Cut(url, "://")
+func withoutScheme(address string) string {
+	_, rest, ok := strings.Cut(address, "://")
 	if !ok {
-		rest = url
+		rest = address
 	}
 	return strings.TrimRight(rest, "/")
 }
@@ -155,6 +157,20 @@ func present(self string, b *BrokerFacts) []string {
 	}
 	slices.Sort(out)
 	return slices.Compact(out)
+}
+
+// loopback warns of an address that means another machine on every machine.
+func loopback(brokerURL string) string {
+	u, err := url.Parse(brokerURL)
+	if err != nil {
+		return ""
+	}
+	ip, err := netip.ParseAddr(u.Hostname())
+	if u.Hostname() != "localhost" && (err != nil || !ip.IsLoopback()) {
+		return ""
+	}
+	return fmt.Sprintf("the broker's address, %s, is one of this machine alone: gateways elsewhere cannot reach it; say another with --broker-url",
+		withoutScheme(brokerURL))
 }
 
 func firstOf(values ...string) string {

@@ -17,9 +17,9 @@ import (
 // readyPoll is how often Wait looks. It is a handful of small requests.
 const readyPoll = time.Second
 
-// Wait waits until the agents run and the cluster is connected to every member
-// that has a gateway. When ctx is done before, the error says what is not up
-// and why.
+// Wait waits until the agents run, the other clusters can see this one's gateway
+// on the broker, and it is connected to every member that has one. When ctx is
+// done before, the error says what is not up and why.
 func (j *Join) Wait(ctx context.Context) error {
 	goal := "the agents to run"
 	if len(j.Plan.Present) > 0 {
@@ -28,7 +28,7 @@ func (j *Join) Wait(ctx context.Context) error {
 	j.Report.Step("waiting for %s", goal)
 	var missing []string
 	for {
-		seen, err := unready(ctx, j.Member, j.Plan.Present)
+		seen, err := j.unready(ctx)
 		switch {
 		case err == nil && len(seen) == 0:
 			j.Report.Done("the agents run%s", connectedTo(j.Plan.Present))
@@ -52,7 +52,32 @@ func connectedTo(members []string) string {
 }
 
 // unready says what is not up, one line each; nothing if all is well.
-func unready(ctx context.Context, c client.Client, members []string) ([]string, error) {
+func (j *Join) unready(ctx context.Context) ([]string, error) {
+	out, err := unreadyAgents(ctx, j.Member)
+	if err != nil {
+		return nil, err
+	}
+	gateways := &submarinerv1.GatewayList{}
+	if err := j.Member.List(ctx, gateways, client.InNamespace(Namespace)); err != nil {
+		return nil, fmt.Errorf("listing gateways: %w", err)
+	}
+	out = append(out, unconnected(gateways.Items, j.Plan.Present)...)
+	if len(out) > 0 {
+		return out, nil
+	}
+	endpoints := &submarinerv1.EndpointList{}
+	if err := j.Broker.List(ctx, endpoints, client.InNamespace(j.Plan.Submariner.Spec.BrokerK8sRemoteNamespace)); err != nil {
+		return nil, fmt.Errorf("listing endpoints on the broker: %w", err)
+	}
+	self := j.Plan.Submariner.Spec.ClusterID
+	if !slices.ContainsFunc(endpoints.Items, func(e submarinerv1.Endpoint) bool { return e.Spec.ClusterID == self }) {
+		return []string{fmt.Sprintf("the gateway has not told the broker of its endpoint yet: see kubectl logs -n %s -l app=%s", Namespace, GatewayName)}, nil
+	}
+	return nil, nil
+}
+
+// unreadyAgents says which pods are not up.
+func unreadyAgents(ctx context.Context, c client.Client) ([]string, error) {
 	var out []string
 	for _, name := range []string{RouteAgentName, GatewayName} {
 		ds := &appsv1.DaemonSet{}
@@ -72,11 +97,7 @@ func unready(ctx context.Context, c client.Client, members []string) ([]string, 
 			}
 		}
 	}
-	gateways := &submarinerv1.GatewayList{}
-	if err := c.List(ctx, gateways, client.InNamespace(Namespace)); err != nil {
-		return nil, fmt.Errorf("listing gateways: %w", err)
-	}
-	return append(out, unconnected(gateways.Items, members)...), nil
+	return out, nil
 }
 
 // unreadyDaemonSet says what a DaemonSet lacks; ready means for this generation.
@@ -146,15 +167,14 @@ func unconnected(gateways []submarinerv1.Gateway, members []string) []string {
 			state[c.Endpoint.ClusterID] = text
 		}
 	}
+	if !active {
+		return []string{"no gateway is active yet"}
+	}
 	var out []string
 	for _, m := range members {
-		text, known := state[m]
-		switch {
-		case !active:
-			return []string{"no gateway is active yet"}
-		case !known:
+		if text, known := state[m]; !known {
 			out = append(out, fmt.Sprintf("cluster %q: not connected: the gateway does not know it yet", m))
-		case text != "":
+		} else if text != "" {
 			out = append(out, fmt.Sprintf("cluster %q: %s", m, text))
 		}
 	}

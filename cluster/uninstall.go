@@ -176,6 +176,11 @@ func (u *Uninstall) remove(ctx context.Context, r *Remains) error {
 			return err
 		}
 	}
+	for _, def := range r.Definitions {
+		if err := u.gone(ctx, def); err != nil {
+			return err
+		}
+	}
 	if r.Kept != "" {
 		u.Report.Warn("the CustomResourceDefinitions stay: %s", r.Kept)
 	}
@@ -206,26 +211,39 @@ func (u *Uninstall) removeNamespace(ctx context.Context, r *Remains) error {
 		return err
 	}
 	u.Report.Step("waiting for namespace %s to go", Namespace)
+	return u.gone(ctx, ns)
+}
+
+// gonePoll is how often gone looks.
+const gonePoll = 200 * time.Millisecond
+
+// gone waits until what was deleted is gone, so that the cluster can be joined
+// again at once: what is applied to a thing that is being deleted goes with it.
+func (u *Uninstall) gone(ctx context.Context, obj client.Object) error {
 	ctx, cancel := context.WithTimeout(ctx, u.Timeout)
 	defer cancel()
 	for {
-		seen := &corev1.Namespace{}
-		err := u.Cluster.Get(ctx, client.ObjectKeyFromObject(ns), seen)
-		if apierrors.IsNotFound(err) {
+		err := u.Cluster.Get(ctx, client.ObjectKeyFromObject(obj), obj)
+		if err != nil && absent(err) {
 			return nil
 		}
-		if !sleep(ctx, readyPoll) {
-			return fmt.Errorf("waiting for namespace %s to go: %w: %s", Namespace, interrupted(ctx), whyNotGone(seen))
+		if !sleep(ctx, gonePoll) {
+			return fmt.Errorf("waiting for %s to go: %w%s", obj.GetName(), interrupted(ctx), whatHolds(obj))
 		}
 	}
 }
 
-// whyNotGone says what keeps a namespace.
-func whyNotGone(ns *corev1.Namespace) string {
-	for _, c := range ns.Status.Conditions {
-		if c.Status == corev1.ConditionTrue && c.Message != "" {
-			return c.Message
+// whatHolds says what keeps an object, as far as Kubernetes says.
+func whatHolds(obj client.Object) string {
+	if ns, ok := obj.(*corev1.Namespace); ok {
+		for _, c := range ns.Status.Conditions {
+			if c.Status == corev1.ConditionTrue && c.Message != "" {
+				return ": " + c.Message
+			}
 		}
 	}
-	return "Kubernetes does not say what keeps it"
+	if f := obj.GetFinalizers(); len(f) > 0 {
+		return ": it has the finalizers " + strings.Join(f, ", ")
+	}
+	return ""
 }
