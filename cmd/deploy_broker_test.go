@@ -1,0 +1,286 @@
+package cmd
+
+import (
+	"bytes"
+	"context"
+	"encoding/base64"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/cli-runtime/pkg/genericiooptions"
+	"k8s.io/client-go/rest"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/yaml"
+
+	submarinerv1 "subctl/api/submariner/v1"
+	"subctl/api/submariner/v1alpha1"
+	"subctl/broker"
+	"subctl/internal/kubetest"
+)
+
+// What is wrong with the command line is said at once, all of it, before any
+// cluster is asked: the world of this test has none.
+func TestDeployBrokerRefuses(t *testing.T) {
+	dir := t.TempDir()
+	t.Chdir(dir)
+	require.NoError(t, os.WriteFile("foreign", []byte("hello"), 0o600))
+	for name, tc := range map[string]struct{ args, want string }{
+		"namespace":          {"-n Bad_", `--namespace "Bad_" cannot be a namespace: use lower case letters, digits and '-'`},
+		"URL":                {"--broker-url http://hub:6443", `--broker-url "http://hub:6443" is not https://host:port`},
+		"URL without host":   {"--broker-url https://:6443", `--broker-url "https://:6443" is not https://host:port`},
+		"URL with password":  {"--broker-url https://a:b@hub", `--broker-url "https://a:b@hub" is not https://host:port`},
+		"token, short":       {"--token-ttl 1s", "--token-ttl 1s is out of range: use 10m0s to 8760h0m0s"},
+		"token, long":        {"--token-ttl 10000h", "--token-ttl 10000h0m0s is out of range: use 10m0s to 8760h0m0s"},
+		"no directory":       {"--broker-info none/f", `--broker-info "none/f" is in a directory that does not exist: create it first`},
+		"a directory":        {"--broker-info .", `--broker-info "." is a directory: name a file in it, such as broker-info.subm`},
+		"component":          {"--components connectivity,foo", `there is no component "foo": use connectivity`},
+		"service discovery":  {"--components service-discovery,connectivity", "component service-discovery is not in this version: leave it out"},
+		"no component":       {"--components=", "no component is left: use connectivity"},
+		"range":              {"--globalnet --globalnet-cidr-range 127.0.0.0/8", "globalnet range 127.0.0.0/8 overlaps the loopback addresses 127.0.0.0/8: use another range, such as 242.0.0.0/8"},
+		"size":               {"--globalnet --globalnet-cidr-range 10.0.0.0/24 --globalnet-cluster-size 200", "globalnet cluster size 200 (rounded up to 256) is more than half of 10.0.0.0/24 (256 addresses): use at most 128, or a larger range"},
+		"range without":      {"--globalnet-cidr-range 10.0.0.0/8", "--globalnet-cidr-range says how globalnet is, which is off: add --globalnet"},
+		"cable driver":       {"--cable-driver carrier-pigeon", `there is no cable driver "carrier-pigeon": use one of vxlan`},
+		"key from nowhere":   {"--ipsec-psk-from none", "reading join file: open none: no such file or directory"},
+		"key from elsewhere": {"--ipsec-psk-from foreign", "join file foreign is not a join file: subctl deploy-broker writes those"},
+		"format":             {"-o json", "--output is the format of --dry-run: add that"},
+		"two mistakes":       {"-n Bad_ --cable-driver x", "--namespace \"Bad_\" cannot be a namespace: use lower case letters, digits and '-'\nthere is no cable driver \"x\": use one of vxlan"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			got := runIn(t, nil, []string{"hub"}, append([]string{"deploy-broker"}, strings.Fields(tc.args)...)...)
+			require.Equal(t, result{code: exitUsage, stderr: "Error: " + tc.want + "\n"}, got)
+			files, err := os.ReadDir(dir)
+			require.NoError(t, err)
+			require.Len(t, files, 1)
+		})
+	}
+}
+
+// hub is an API server to become a broker, and the directory of its user.
+type hub struct {
+	server *kubetest.Server
+	client client.Client
+}
+
+func newHub(t *testing.T) *hub {
+	s := kubetest.Start(t)
+	t.Chdir(t.TempDir())
+	t.Setenv("HOME", t.TempDir())
+	t.Setenv("KUBECONFIG", s.Kubeconfig())
+	return &hub{s, s.Client(t)}
+}
+
+// run runs subctl; change may replace how it connects.
+func (h *hub) run(t *testing.T, change func(*globals), args ...string) result {
+	t.Helper()
+	var stdout, stderr bytes.Buffer
+	g := newGlobals(genericiooptions.IOStreams{In: strings.NewReader(""), Out: &stdout, ErrOut: &stderr})
+	if change != nil {
+		change(g)
+	}
+	code := run(t.Context(), g, args)
+	r := result{code, stdout.String(), stderr.String()}
+	if f, err := broker.ReadOldJoinFile(broker.JoinFileName); err == nil {
+		for _, secret := range []broker.Secret{f.Token, f.PSK} {
+			require.NotContains(t, r.stdout+r.stderr, string([]byte(secret)))
+			require.NotContains(t, r.stdout+r.stderr, base64.StdEncoding.EncodeToString(secret))
+		}
+	}
+	return r
+}
+
+func (h *hub) done(t *testing.T, args ...string) result {
+	t.Helper()
+	r := h.run(t, nil, args...)
+	require.Equal(t, exitDone, r.code, r.stderr)
+	return r
+}
+
+// versions returns the resource versions of objects on the hub.
+func (h *hub) versions(t *testing.T, objects []*unstructured.Unstructured) map[string]string {
+	t.Helper()
+	out := map[string]string{}
+	for _, o := range objects {
+		there := &unstructured.Unstructured{}
+		there.SetGroupVersionKind(o.GroupVersionKind())
+		require.NoError(t, h.client.Get(t.Context(), client.ObjectKeyFromObject(o), there), o.GetName())
+		out[o.GetKind()+"/"+o.GetName()] = there.GetResourceVersion()
+	}
+	return out
+}
+
+func TestDeployBroker(t *testing.T) {
+	h := newHub(t)
+
+	t.Log("a dry run changes nothing")
+	dry := h.done(t, "deploy-broker", "--dry-run", "--globalnet")
+	var objects []*unstructured.Unstructured
+	for _, doc := range strings.Split(dry.stdout, "---\n")[1:] {
+		u := &unstructured.Unstructured{}
+		require.NoError(t, yaml.Unmarshal([]byte(doc), &u.Object))
+		objects = append(objects, u)
+	}
+	require.True(t, apierrors.IsNotFound(h.client.Get(t.Context(), client.ObjectKey{Name: submarinerv1.BrokerNamespace}, &corev1.Namespace{})))
+	require.NoFileExists(t, broker.JoinFileName)
+	require.NotContains(t, dry.stdout, "kind: Secret")
+	require.Contains(t, h.done(t, "deploy-broker", "--dry-run", "-o", "json").stdout, `"kind": "ValidatingAdmissionPolicy"`)
+
+	t.Log("who may not, is told what")
+	r := h.run(t, nil, "deploy-broker", "--as", "nobody")
+	require.Equal(t, exitFailed, r.code)
+	require.Contains(t, r.stderr, ", create/get/patch brokers.submariner.io in submariner-k8s-broker, ")
+	require.Contains(t, r.stderr, "Error: the user of this context may not create serviceaccounts/token in submariner-k8s-broker, ")
+	require.NoFileExists(t, broker.JoinFileName)
+
+	t.Log("interrupted anywhere, and finished by doing it again")
+	for calls := 1; ; calls += 5 {
+		r := h.run(t, interruptAfter(t, calls), "deploy-broker", "--globalnet")
+		if r.code == exitDone {
+			break
+		}
+		require.Equal(t, exitFailed, r.code)
+		require.NoFileExists(t, broker.JoinFileName)
+	}
+	file, err := broker.ReadJoinFile(broker.JoinFileName, time.Now())
+	require.NoError(t, err)
+	require.Equal(t, h.server.Config().Host, file.BrokerURL)
+
+	t.Log("what the dry run printed is what is there, and doing it again changes nothing")
+	before := h.versions(t, objects)
+	again := h.done(t, "deploy-broker", "--globalnet", "--broker-url", "hub.example.com:443", "--token-ttl", "1h")
+	require.Equal(t, before, h.versions(t, objects))
+	require.Contains(t, again.stderr, " ✓ it can be a broker; the pre-shared key is kept from the existing join file\n")
+	require.Contains(t, again.stderr, " ✓ kept the older join file as broker-info.subm.")
+	require.Contains(t, again.stderr, " ✓ wrote broker-info.subm: clusters can join with it until ")
+	newer, err := broker.ReadJoinFile(broker.JoinFileName, time.Now())
+	require.NoError(t, err)
+	require.Equal(t, file.PSK, newer.PSK)
+	require.Equal(t, "https://hub.example.com:443", newer.BrokerURL)
+	expires, _ := newer.Expires()
+	require.WithinDuration(t, time.Now().Add(time.Hour), expires, time.Minute)
+
+	h.withMember(t, file)
+}
+
+// withMember continues with a cluster joined.
+func (h *hub) withMember(t *testing.T, file *broker.JoinFile) {
+	_, err := broker.AddMember(t.Context(), h.client, submarinerv1.BrokerNamespace, "east", "uid")
+	require.NoError(t, err)
+	account := &corev1.ConfigMap{}
+	key := client.ObjectKey{Namespace: submarinerv1.BrokerNamespace, Name: "submariner-globalnet-info"}
+	require.NoError(t, h.client.Get(t.Context(), key, account))
+	account.Data["clusterinfo"] = `[{"cluster_id":"east","global_cidr":["242.0.0.0/16"]}]`
+	require.NoError(t, h.client.Update(t.Context(), account))
+
+	t.Log("globalnet cannot change any more, and what clusters were given stays")
+	r := h.run(t, nil, "deploy-broker")
+	require.Equal(t, exitFailed, r.code)
+	require.Contains(t, r.stderr, "Error: globalnet is on, with 242.0.0.0/8, and cannot be off while clusters are joined (east)")
+	h.done(t, "deploy-broker", "--globalnet")
+	require.NoError(t, h.client.Get(t.Context(), key, account))
+	require.Contains(t, account.Data["clusterinfo"], "242.0.0.0/16")
+
+	t.Log("without the file, the key of the joined clusters must come from one of them")
+	require.NoError(t, os.Rename(broker.JoinFileName, "old.subm"))
+	r = h.run(t, nil, "deploy-broker", "--globalnet")
+	require.Equal(t, exitFailed, r.code)
+	require.Contains(t, r.stderr, "get the key back from a joined cluster with subctl recover-broker-info")
+	r = h.run(t, nil, "recover-broker-info")
+	require.Equal(t, exitFailed, r.code)
+	require.Contains(t, r.stderr, ": it is not joined\n")
+
+	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: broker.PSKSecretName, Namespace: submarinerv1.OperatorNamespace}}
+	secret.Data = map[string][]byte{broker.PSKKey: []byte("another key, of another broker.")}
+	require.NoError(t, h.client.Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: submarinerv1.OperatorNamespace}}))
+	require.NoError(t, h.client.Create(t.Context(), secret))
+	r = h.run(t, nil, "recover-broker-info")
+	require.Equal(t, exitFailed, r.code)
+	require.Contains(t, r.stderr, ": it is joined to another broker, or was joined before this one was made anew\n")
+	require.NoFileExists(t, broker.JoinFileName)
+
+	secret.Data[broker.PSKKey] = file.PSK
+	require.NoError(t, h.client.Update(t.Context(), secret))
+	h.done(t, "recover-broker-info")
+	got, err := broker.ReadJoinFile(broker.JoinFileName, time.Now())
+	require.NoError(t, err)
+	require.Equal(t, file.PSK, got.PSK)
+	require.NoError(t, os.Remove(broker.JoinFileName))
+	h.done(t, "deploy-broker", "--globalnet", "--ipsec-psk-from", "old.subm", "--broker-info", filepath.Join(t.TempDir(), "f"))
+
+	t.Log("what is not there, and what is going away")
+	r = h.run(t, nil, "recover-broker-info", "-n", "elsewhere")
+	require.Equal(t, exitFailed, r.code)
+	require.Contains(t, r.stderr, "Error: there is no broker in namespace elsewhere of the cluster at "+h.server.Config().Host)
+	going := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "going"}}
+	require.NoError(t, h.client.Create(t.Context(), going))
+	stays := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "x", Namespace: "going", Finalizers: []string{"x.io/y"}}}
+	require.NoError(t, h.client.Create(t.Context(), stays))
+	require.NoError(t, h.client.Delete(t.Context(), going))
+	r = h.run(t, nil, "deploy-broker", "-n", "going")
+	require.Equal(t, exitFailed, r.code)
+	require.Contains(t, r.stderr, "Error: namespace going is being deleted: wait until it is gone, then try again\n")
+}
+
+// interruptAfter cancels the command at its n-th request that writes or reads.
+func interruptAfter(t *testing.T, n int) func(*globals) {
+	return func(g *globals) {
+		dial := g.connect
+		g.connect = func(ctx context.Context, cfg *rest.Config) (client.Client, error) {
+			c, err := dial(ctx, cfg)
+			return &interrupted{Client: c, left: n}, err
+		}
+	}
+}
+
+// interrupted is a client of which only some requests are answered.
+type interrupted struct {
+	client.Client
+	left int
+}
+
+func (c *interrupted) next() error {
+	if c.left--; c.left < 0 {
+		return context.Canceled
+	}
+	return nil
+}
+
+func (c *interrupted) Get(ctx context.Context, key client.ObjectKey, obj client.Object, opts ...client.GetOption) error {
+	if err := c.next(); err != nil {
+		return err
+	}
+	return c.Client.Get(ctx, key, obj, opts...)
+}
+
+func (c *interrupted) Create(ctx context.Context, obj client.Object, opts ...client.CreateOption) error {
+	if err := c.next(); err != nil {
+		return err
+	}
+	return c.Client.Create(ctx, obj, opts...)
+}
+
+func (c *interrupted) Apply(ctx context.Context, obj runtime.ApplyConfiguration, opts ...client.ApplyOption) error {
+	if err := c.next(); err != nil {
+		return err
+	}
+	return c.Client.Apply(ctx, obj, opts...)
+}
+
+// An upstream broker says nothing of its key: the cluster to ask must be named.
+func TestRecoverBrokerInfoWithoutFingerprint(t *testing.T) {
+	hub := &v1alpha1.Broker{ObjectMeta: metav1.ObjectMeta{Name: v1alpha1.BrokerName, Namespace: submarinerv1.BrokerNamespace}}
+	t.Chdir(t.TempDir())
+	got := runIn(t, world{"hub": {hub}, "west": nil}, []string{"hub", "west"}, "recover-broker-info")
+	require.Equal(t, exitFailed, got.code)
+	require.Contains(t, got.stderr, "Error: the broker has no fingerprint of its pre-shared key to tell it by: name a cluster that is joined to it with --member-context\n")
+	got = runIn(t, world{"hub": {hub}, "west": nil}, []string{"hub", "west"}, "recover-broker-info", "--member-context", "north")
+	require.Equal(t, result{exitUsage, "", " • looking for the broker at https://hub.test:6443 …\n ✓ found the broker, with 0 members\nError: there is no context \"north\" in the kubeconfig: it has hub, west\n"}, got)
+}
