@@ -1,0 +1,63 @@
+#!/bin/bash
+# demo.sh: three real clusters, joined by the commands of the README, carrying
+# traffic. Run by "make demo", which builds what it needs; taken down by
+# "make demo-down". Runs again on a demo that is up.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+lab=scripts/lab/bin/lab
+kubectl=scripts/lab/bin/kubectl
+export KUBECONFIG=$PWD/kubeconfigs/lab.yaml
+start=$SECONDS
+
+say() { printf '\n\033[1m%s\033[0m\n' "$*"; }
+show() { # print a command as one would type it, and run it
+	printf '\n$ %s\n' "$*"
+	"$@"
+}
+
+[ "$(id -u)" = 0 ] || { echo "make demo needs root: the lab's nodes are made of network namespaces, mounts and cgroups" >&2; exit 1; }
+
+say "Three real clusters (each: a control plane and two nodes)"
+$lab up --clusters 3 --nodes 2
+$lab load-image dist/subctl.tar
+
+say "A broker, where clusters meet"
+show bin/subctl deploy-broker --context cluster1
+
+say "Three members"
+for c in cluster1 cluster2 cluster3; do
+	show bin/subctl join broker-info.subm --context $c --image "$IMAGE"
+done
+for try in $(seq 30); do # the first to join hears of the last a moment later
+	bin/subctl show connections >/dev/null 2>&1 && break
+	sleep 1
+done
+show bin/subctl show connections
+
+say "A web server in cluster2 and cluster3, a client on a node of cluster1 that is no gateway"
+for c in cluster2 cluster3; do
+	$kubectl --context $c apply -f scripts/demo/web.yaml >/dev/null
+done
+gateway=$($kubectl --context cluster1 -n submariner-operator get endpoints.submariner.io \
+	-o jsonpath='{.items[?(@.spec.cluster_id=="cluster1")].spec.hostname}')
+node=$($kubectl --context cluster1 get nodes -o name | sed s,node/,, | grep -vx "$gateway" | head -n 1)
+sed "s/NODE/$node/" scripts/demo/client.yaml | $kubectl --context cluster1 apply -f - >/dev/null
+for c in cluster2 cluster3; do
+	$kubectl --context $c rollout status deployment/web --timeout=120s >/dev/null
+done
+$kubectl --context cluster1 wait --for=condition=Ready pod/client --timeout=120s >/dev/null
+for c in cluster2 cluster3; do
+	ip=$($kubectl --context $c get service web -o jsonpath='{.spec.clusterIP}')
+	printf '\nthe pod "client" on %s fetches http://%s/, a Service of %s:\n' "$node" "$ip" "$c"
+	$kubectl --context cluster1 exec client -- /labapp get "http://$ip/" --timeout 10s
+done
+
+say "It works ($((SECONDS - start)) s). Go on with"
+cat <<END
+  export KUBECONFIG=$PWD/kubeconfigs/lab.yaml      # contexts cluster1, cluster2, cluster3
+  bin/subctl show all --context cluster1
+  bin/subctl show plan --context cluster1 --node $node
+  $kubectl --context cluster1 exec client -- /labapp get http://$ip/
+and take it down, leaving nothing behind, with
+  make demo-down
+END
