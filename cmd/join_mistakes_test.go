@@ -163,7 +163,7 @@ func (w *joinWorld) east(t *testing.T, cidr string) func() {
 // interrupted presses Ctrl-C in the middle of a join: on the broker's side, then
 // on the cluster's, and once more before the end. The next join finishes it.
 func (w *joinWorld) interrupted(t *testing.T) {
-	for _, n := range []int{3, 12, 30} {
+	for _, n := range []int{3, 12, 25} {
 		ctx, cancel := context.WithCancel(t.Context())
 		writes := 0
 		count := func() {
