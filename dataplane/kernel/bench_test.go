@@ -96,3 +96,19 @@ func BenchmarkSync1000ToEmpty(b *testing.B) {
 	bench(b, func(ns *nstest.NS, h *Host) { settle(b, ns, h, want) },
 		func(ns *nstest.NS, h *Host) { ns.Do(func() { must(b, h, nil, len(want)) }) })
 }
+
+// Beside kube-proxy, which has 9,000 rules and has just changed one of them.
+func BenchmarkObserveBusyNode(b *testing.B) {
+	ns, h := node(b, dataplane.GatewayOwner)
+	settle(b, ns, h, state(b, one()...))
+	ns.Run(`( echo "*nat"; for i in $(seq 3000); do echo ":KUBE-SVC-$i - [0:0]"; done
+		for i in $(seq 3000); do for p in 80 443 8080; do echo "-A KUBE-SVC-$i -p tcp -m tcp --dport $p -j RETURN"; done; done
+		echo COMMIT ) | iptables-restore --noflush`)
+	look(b, ns, h)
+	for b.Loop() {
+		b.StopTimer()
+		ns.Run("iptables -t nat -R KUBE-SVC-1 1 -j RETURN")
+		b.StartTimer()
+		look(b, ns, h)
+	}
+}

@@ -106,7 +106,7 @@ func attrs(b []byte) iter.Seq2[uint16, []byte] {
 	}
 }
 
-// u32 reads a number; the kernel sends short ones only in messages it never sends.
+// u32 reads a number, 0 if there is none.
 func u32(b []byte) uint32 {
 	if len(b) < 4 {
 		return 0

@@ -4,6 +4,7 @@ package kernel
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
 	"net/netip"
 	"slices"
@@ -22,11 +23,11 @@ func ReadFacts() (f dataplane.Facts, err error) {
 		return f, fmt.Errorf("opening netlink socket: %w", err)
 	}
 	defer h.Close()
-	links, err := h.LinkList()
+	links, err := whole(h.LinkList)
 	if err != nil {
 		return f, fmt.Errorf("listing devices: %w", err)
 	}
-	addrs, err := h.AddrList(nil, netlink.FAMILY_V4)
+	addrs, err := whole(func() ([]netlink.Addr, error) { return h.AddrList(nil, netlink.FAMILY_V4) })
 	if err != nil {
 		return f, fmt.Errorf("listing addresses: %w", err)
 	}
@@ -56,6 +57,17 @@ func ReadFacts() (f dataplane.Facts, err error) {
 	return f, nil
 }
 
+// whole repeats a dump that a change interrupted: where containers come and go,
+// that happens.
+func whole[T any](list func() ([]T, error)) (out []T, err error) {
+	for range dumpTries {
+		if out, err = list(); !errors.Is(err, netlink.ErrDumpInterrupted) {
+			break
+		}
+	}
+	return out, err
+}
+
 // ours reports whether a device is that of an agent of this node, whichever.
 func ours(device string) bool {
 	return slices.ContainsFunc(dataplane.Owners(), func(o dataplane.Owner) bool { return o.OwnsDevice(device) })
@@ -64,7 +76,9 @@ func ours(device string) bool {
 // defaultRoute returns the default route of the main table that the kernel
 // prefers, nil if there is none. Of several next hops, the first counts.
 func defaultRoute(h *netlink.Handle) (*netlink.Route, error) {
-	all, err := h.RouteListFiltered(netlink.FAMILY_V4, &netlink.Route{Table: unix.RT_TABLE_MAIN}, netlink.RT_FILTER_TABLE)
+	all, err := whole(func() ([]netlink.Route, error) {
+		return h.RouteListFiltered(netlink.FAMILY_V4, &netlink.Route{Table: unix.RT_TABLE_MAIN}, netlink.RT_FILTER_TABLE)
+	})
 	if err != nil {
 		return nil, fmt.Errorf("listing routes: %w", err)
 	}

@@ -122,7 +122,7 @@ func (s neighs) putFDB(f dataplane.FDB) error {
 	return nil
 }
 
-func (s neighs) del(old dataplane.Object) (err error) {
+func (s neighs) del(old dataplane.Object) error {
 	switch o := old.(type) {
 	case dataplane.FDB: // without a destination, all of that MAC
 		if err := orGone(s.do(unix.RTM_DELNEIGH, 0, unix.AF_BRIDGE, o.Dev, o.MAC, netip.Addr{})); err != nil {

@@ -24,7 +24,7 @@ type rule struct {
 	msg []byte
 }
 
-// each returns the rules of ours.
+// all returns the rules that are ours.
 func (s rules) all() (out []rule, err error) {
 	msgs, err := s.conn.dump(unix.NETLINK_ROUTE, unix.RTM_GETRULE, rtmsg(unix.AF_INET).Serialize())
 	if err != nil {

@@ -167,7 +167,7 @@ func (s sets) put(old, want dataplane.Object) error {
 	if len(w.Members) > 0 {
 		fam = family(w.Members[0].Addr())
 	}
-	if err := s.make(w.Name, fam); err != nil {
+	if err := s.ensure(w.Name, fam); err != nil {
 		return fmt.Errorf("adding set %s: %w", w.Name, err)
 	}
 	if err := s.change(nl.IPSET_CMD_ADD, w.Name, without(w.Members, had)); err != nil {
@@ -179,8 +179,8 @@ func (s sets) put(old, want dataplane.Object) error {
 	return nil
 }
 
-// make makes an empty set, if there is none of this name and type.
-func (s sets) make(name string, family uint8) error {
+// ensure makes an empty set, if there is none of this name and type.
+func (s sets) ensure(name string, family uint8) error {
 	b := putString(setmsg(name), nl.IPSET_ATTR_TYPENAME, setType)
 	b = putAttr(b, nl.IPSET_ATTR_REVISION, []byte{0})
 	b = putAttr(b, nl.IPSET_ATTR_FAMILY, []byte{family})

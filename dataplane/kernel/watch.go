@@ -35,9 +35,9 @@ const watchBuffer = 1 << 20
 // their own devices, tables, chains and next hops is passed over.
 //
 // A signal is a reason to look, no more; that none came does not mean that all
-// is well. Not told are: rules that replaced ours within a set-up of the old
-// (legacy) iptables, members of sets swapped for as many others, and entries of
-// a chain's rules that nftables did not announce. So look now and then, too.
+// is well. Of the old (legacy) iptables the kernel tells no news, and members of
+// a set that were swapped for as many others are not noticed. So look now and
+// then, too.
 func Watch(ctx context.Context, quiet time.Duration) (<-chan struct{}, error) {
 	conn, err := dial()
 	if err != nil {

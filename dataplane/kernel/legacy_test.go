@@ -1,0 +1,49 @@
+//go:build linux
+
+package kernel
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"testing"
+
+	"subctl/dataplane"
+
+	"github.com/stretchr/testify/require"
+)
+
+// The old iptables, which knows nothing of nftables, serves as well.
+func TestLegacyIPTables(t *testing.T) {
+	bin := t.TempDir()
+	for _, program := range []string{"", "-save", "-restore"} {
+		path, err := exec.LookPath("iptables-legacy" + program)
+		if err != nil {
+			t.Skipf("the old iptables is not installed: %v", err)
+		}
+		require.NoError(t, os.Symlink(path, filepath.Join(bin, "iptables"+program)))
+	}
+	t.Setenv("PATH", bin+":"+os.Getenv("PATH"))
+	ns, h := node(t, dataplane.GatewayOwner)
+	if out, err := ns.Try("iptables -t mangle -L"); err != nil {
+		t.Skipf("the kernel has no old iptables: %s", out)
+	}
+	want := state(t, one()...)
+	settle(t, ns, h, want)
+	require.Equal(t, fingerprints(want), fingerprints(look(t, ns, h)))
+	require.Empty(t, settle(t, ns, h, want))
+	require.Contains(t, ns.Run("iptables-legacy-save"), "SUBMARINER-GW-FORWARD")
+	require.NotContains(t, ns.Run("iptables-nft-save"), "SUBMARINER-GW-FORWARD")
+	for _, damage := range []string{
+		"iptables -t mangle -F SUBMARINER-GW-FORWARD",
+		"iptables -t mangle -I FORWARD 1 -s 192.0.2.1 -j ACCEPT",
+		"iptables -t mangle -D FORWARD -j SUBMARINER-GW-FORWARD",
+		"iptables -t mangle -A INPUT -j SUBMARINER-GW-FORWARD",
+	} {
+		ns.Run(damage)
+		require.Len(t, settle(t, ns, h, want), 1, damage)
+		require.Empty(t, settle(t, ns, h, want))
+	}
+	settle(t, ns, h, nil)
+	require.NotContains(t, ns.Run("iptables-legacy-save"), "SUBMARINER")
+}
