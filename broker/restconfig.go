@@ -41,11 +41,7 @@ func restConfig(server string, insecure bool, ca func() ([]byte, error), auth fu
 	if !strings.Contains(server, "://") {
 		server = "https://" + server
 	}
-	c := &rest.Config{
-		Host: server,
-		// The default of 5 requests a second is for people, not for a sync of 1,000 clusters.
-		QPS: 200, Burst: 400,
-	}
+	c := &rest.Config{Host: server}
 	auth(c)
 	if insecure {
 		c.Insecure = true

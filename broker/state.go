@@ -14,7 +14,6 @@ import (
 
 	submarinerv1 "subctl/api/submariner/v1"
 	"subctl/api/submariner/v1alpha1"
-	"subctl/globalnet"
 )
 
 // State is what a broker is found to be. The zero State is no broker.
@@ -111,12 +110,4 @@ func CheckPSK(b *v1alpha1.Broker, psk Secret) error {
 			"use the newest " + JoinFileName)
 	}
 	return nil
-}
-
-// Globalnet returns the settings that a Broker was deployed with.
-func Globalnet(b *v1alpha1.Broker) (globalnet.Info, error) {
-	if !b.Spec.GlobalnetEnabled {
-		return globalnet.Info{}, nil
-	}
-	return globalnet.Parse(b.Spec.GlobalnetCIDRRange, b.Spec.DefaultGlobalnetClusterSize)
 }

@@ -156,6 +156,8 @@ func watchClient(config *rest.Config) (client.WithWatch, error) {
 	for _, kind := range []string{"Cluster", "Endpoint"} {
 		mapper.Add(submarinerv1.GroupVersion.WithKind(kind), meta.RESTScopeNamespace)
 	}
+	config = rest.CopyConfig(config)
+	config.QPS = -1 // the number of writers is the limit; the default of 20 a second would take minutes with 1,000 clusters
 	return client.NewWithWatch(config, client.Options{Scheme: scheme, Mapper: mapper})
 }
 

@@ -102,6 +102,9 @@ func (o *deployBrokerOptions) run(ctx context.Context, g *globals) error {
 	}
 	report.Done("it can be a broker; the pre-shared key is %s", origin)
 	if o.dryRun {
+		if origin == broker.NewPSK {
+			report.Warn("not printed is the annotation %s, of the key that is made then", broker.PSKFingerprintAnnotation)
+		}
 		return o.print(g, c, origin)
 	}
 	objects, err := broker.Render(o.render)
