@@ -59,13 +59,17 @@ func TestJoin(t *testing.T) {
 	require.Error(t, err)
 }
 
+// A command in the background ends when it is told to, with all its children.
 func TestStart(t *testing.T) {
 	a := New(t, "a")
-	stop := a.Start("sleep 1234 & sleep 1234")
-	running := func() string { return a.Run("pgrep -f 'sleep 123[4]' || true") }
-	require.Eventually(t, func() bool { return running() != "" }, 5*time.Second, 10*time.Millisecond)
+	here := a.Run("readlink /proc/self/ns/net")
+	sleepers := func() string { // those in this namespace
+		return a.Run("for p in $(pgrep -x sleep); do readlink /proc/$p/ns/net; done | grep -cxF '" + strings.TrimSpace(here) + "' || true")
+	}
+	stop := a.Start("sleep 600 & sleep 600")
+	require.Eventually(t, func() bool { return sleepers() == "2\n" }, 5*time.Second, 10*time.Millisecond)
 	stop()
-	require.Eventually(t, func() bool { return running() == "" }, 5*time.Second, 10*time.Millisecond)
+	require.Eventually(t, func() bool { return sleepers() == "0\n" }, 5*time.Second, 10*time.Millisecond)
 }
 
 // recorder is a testing.TB that remembers how it was ended.
