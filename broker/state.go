@@ -102,12 +102,9 @@ func (s State) CheckChange(o Options) error {
 	return nil
 }
 
-// CheckPSK says that a pre-shared key is not the one of a broker, as that of a
-// join file from before the broker was made anew.
-func CheckPSK(b *v1alpha1.Broker, psk Secret) error {
-	if want := b.Annotations[PSKFingerprintAnnotation]; want != "" && want != Fingerprint(psk) {
-		return errors.New("the pre-shared key of the join file is not the broker's: the broker was deployed again since; " +
-			"use the newest " + JoinFileName)
-	}
-	return nil
+// MayHavePSK says whether psk is the pre-shared key of a broker, or the broker
+// does not say which one it has.
+func MayHavePSK(b *v1alpha1.Broker, psk Secret) bool {
+	want := b.Annotations[PSKFingerprintAnnotation]
+	return want == "" || want == Fingerprint(psk)
 }

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/base64"
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -104,7 +105,8 @@ func (h *hub) done(t *testing.T, args ...string) result {
 	return r
 }
 
-// versions returns the resource versions of objects on the hub.
+// versions returns the generations of objects on the hub, which controllers that
+// report status leave alone, and the resource versions of those without.
 func (h *hub) versions(t *testing.T, objects []*unstructured.Unstructured) map[string]string {
 	t.Helper()
 	out := map[string]string{}
@@ -112,7 +114,11 @@ func (h *hub) versions(t *testing.T, objects []*unstructured.Unstructured) map[s
 		there := &unstructured.Unstructured{}
 		there.SetGroupVersionKind(o.GroupVersionKind())
 		require.NoError(t, h.client.Get(t.Context(), client.ObjectKeyFromObject(o), there), o.GetName())
-		out[o.GetKind()+"/"+o.GetName()] = there.GetResourceVersion()
+		version := there.GetResourceVersion()
+		if n := there.GetGeneration(); n > 0 {
+			version = fmt.Sprint("generation ", n)
+		}
+		out[o.GetKind()+"/"+o.GetName()] = version
 	}
 	return out
 }

@@ -135,7 +135,7 @@ func ask(ctx context.Context, g *globals, cfg *rest.Config, hub *v1alpha1.Broker
 	if err != nil {
 		return nil, err
 	}
-	if broker.CheckPSK(hub, psk) != nil {
+	if !broker.MayHavePSK(hub, psk) {
 		return nil, errors.New("it is joined to another broker, or was joined before this one was made anew")
 	}
 	return psk, nil
