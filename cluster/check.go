@@ -46,6 +46,9 @@ func checkIdentity(o Options, file *broker.JoinFile, f *Facts, b *BrokerFacts) e
 	if b.Holder != nil && !b.holds(f.UID) {
 		errs = append(errs, &broker.TakenError{ClusterID: o.ClusterID, Namespace: b.Namespace, Since: b.Holder.CreationTimestamp.Time})
 	}
+	if want := b.Broker.Annotations[broker.PSKFingerprintAnnotation]; want != "" && want != broker.Fingerprint(file.PSK) {
+		errs = append(errs, errors.New("the pre-shared key in the join file is not the one of the broker's other clusters: the file is old; make a new one with subctl deploy-broker"))
+	}
 	if ns := f.Namespace; ns != nil && ns.DeletionTimestamp != nil {
 		errs = append(errs, fmt.Errorf("namespace %s is being deleted: wait until it is gone", ns.Name))
 	}

@@ -19,7 +19,9 @@ type Network struct {
 	// Plugin is the network plugin, in upstream's spelling; "generic" if none that
 	// we know was recognised.
 	Plugin string
-	// Warnings are what to know before relying on it.
+	// Guess says why Pods is not to be relied on; empty if it is.
+	Guess string
+	// Warnings are what else to know.
 	Warnings []string
 }
 
@@ -53,7 +55,7 @@ func Discover(ctx context.Context, c client.Client) (*Network, error) {
 		}
 		n.Pods = fromNodes(nodes.Items)
 		if len(n.Pods.CIDRs) > 0 {
-			n.warn("the pod network is a guess, %s, from the %s: nodes that come later may lie outside it; say it with --clustercidr",
+			n.Guess = fmt.Sprintf("the pod network is a guess, %s, from the %s: nodes that come later may lie outside it; say it with --clustercidr",
 				joinPrefixes(n.Pods.CIDRs), n.Pods.From)
 		}
 	}

@@ -58,7 +58,7 @@ func TestDiscover(t *testing.T) {
 		name           string
 		objs           []client.Object
 		pods, services string
-		plugin         string
+		plugin, guess  string
 		warnings       []string
 	}{
 		{name: "nothing", pods: nothing, services: nothing},
@@ -80,8 +80,8 @@ func TestDiscover(t *testing.T) {
 			warnings: []string{"the IPv6 Service network fd00::/112 is not connected: this version connects IPv4 networks only"}},
 		{name: "nodes", objs: []client.Object{withPods("n1", "10.111.1.0/24"), withPods("n2", "fd00::/64", "10.111.2.0/24")}, services: nothing,
 			pods: "[10.111.0.0/22] from podCIDRs of the nodes (10.111.1.0/24,10.111.2.0/24)",
-			warnings: []string{"the pod network is a guess, 10.111.0.0/22, from the podCIDRs of the nodes (10.111.1.0/24,10.111.2.0/24): " +
-				"nodes that come later may lie outside it; say it with --clustercidr"}},
+			guess: "the pod network is a guess, 10.111.0.0/22, from the podCIDRs of the nodes (10.111.1.0/24,10.111.2.0/24): " +
+				"nodes that come later may lie outside it; say it with --clustercidr"},
 		{name: "a node without", objs: []client.Object{withPods("n1", "10.111.1.0/24"), withPods("n2")}, pods: nothing, services: nothing},
 	} {
 		t.Run(test.name, func(t *testing.T) {
@@ -90,6 +90,7 @@ func TestDiscover(t *testing.T) {
 			require.Equal(t, test.pods, fmt.Sprintf("%v from %s", n.Pods.CIDRs, n.Pods.From))
 			require.Equal(t, test.services, fmt.Sprintf("%v from %s", n.Services.CIDRs, n.Services.From))
 			require.Equal(t, test.warnings, n.Warnings)
+			require.Equal(t, test.guess, n.Guess)
 			if test.plugin == "" {
 				test.plugin = "generic"
 			}

@@ -6,7 +6,6 @@ import (
 	"maps"
 	"net/netip"
 	"slices"
-	"strings"
 
 	"k8s.io/apimachinery/pkg/util/validation"
 
@@ -52,11 +51,9 @@ func DefaultOptions() Options {
 
 // Validate says everything that is wrong with o by itself.
 func (o Options) Validate() error {
-	errs := []error{broker.CheckClusterID(o.ClusterID)}
-	for what, list := range map[string][]string{"--clustercidr": o.ClusterCIDRs, "--servicecidr": o.ServiceCIDRs} {
-		_, err := ParseCIDRs(what, list)
-		errs = append(errs, err)
-	}
+	_, pods := ParseCIDRs("--clustercidr", o.ClusterCIDRs)
+	_, services := ParseCIDRs("--servicecidr", o.ServiceCIDRs)
+	errs := []error{broker.CheckClusterID(o.ClusterID), pods, services}
 	if o.CableDriver != "" && drivers.Find(o.CableDriver) == nil {
 		errs = append(errs, fmt.Errorf("there is no cable driver %q: choose one of %s", o.CableDriver, drivers.Names()))
 	}
@@ -77,16 +74,7 @@ func (o Options) Validate() error {
 		errs = append(errs, errors.New("--multi-active-gateway is not there yet: this version runs one active gateway, and the others stand by"))
 	}
 	errs = append(errs, checkLabels(o.Labels))
-	slices.SortStableFunc(errs, byText)
 	return errors.Join(errs...)
-}
-
-// byText orders errors whose order is otherwise that of a map; nil comes first.
-func byText(a, b error) int {
-	if a == nil || b == nil {
-		return 0
-	}
-	return strings.Compare(a.Error(), b.Error())
 }
 
 func checkLabels(labels map[string]string) error {

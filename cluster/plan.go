@@ -1,6 +1,7 @@
 package cluster
 
 import (
+	"cmp"
 	"encoding/base64"
 	"errors"
 	"fmt"
@@ -42,7 +43,8 @@ type Plan struct {
 // file. The error says everything that is in the way. It changes nothing and asks
 // nobody.
 func MakePlan(o Options, file *broker.JoinFile, f *Facts, b *BrokerFacts) (*Plan, error) {
-	errs := []error{o.Validate(), checkVersions(f, b)}
+	said := o.Validate()
+	errs := []error{said, checkVersions(f, b)}
 	errs = append(errs,
 		deniedError("the cluster at "+f.URL, f.Denied, "join as a cluster administrator"),
 		deniedError("the broker at "+b.URL, b.Denied, "use a join file made by this version of subctl deploy-broker"))
@@ -54,8 +56,8 @@ func MakePlan(o Options, file *broker.JoinFile, f *Facts, b *BrokerFacts) (*Plan
 		return nil, errors.Join(errs...)
 	}
 	p := &Plan{UID: f.UID, Found: f.Network, Warnings: slices.Clone(f.Network.Warnings)}
-	if len(o.ClusterCIDRs) > 0 { // what is said needs no guess
-		p.Warnings = slices.DeleteFunc(p.Warnings, func(w string) bool { return strings.Contains(w, "is a guess") })
+	if len(o.ClusterCIDRs) == 0 {
+		p.warn(f.Network.Guess)
 	}
 	errs = append(errs, checkIdentity(o, file, f, b), checkSets(o, b))
 
@@ -63,12 +65,12 @@ func MakePlan(o Options, file *broker.JoinFile, f *Facts, b *BrokerFacts) (*Plan
 	p.warn(warning)
 	services, warning, err2 := choose("--servicecidr", o.ServiceCIDRs, f.Network.Services, "Service")
 	p.warn(warning)
-	if o.Validate() == nil { // else it has said the same
+	if said == nil { // else it has said the same
 		errs = append(errs, err, err2)
 	}
 	errs = append(errs, checkNetworks(o.ClusterID, pods, services, f.Nodes, b))
 
-	driver := firstOf(o.CableDriver, b.Broker.Spec.CableDriver, drivers.Default)
+	driver := cmp.Or(o.CableDriver, b.Broker.Spec.CableDriver, drivers.Default)
 	if o.CableDriver == "" && drivers.Find(driver) == nil {
 		errs = append(errs, fmt.Errorf("the broker's cable driver is %q, which this version does not have: choose one of %s with --cable-driver",
 			driver, drivers.Names()))
@@ -171,15 +173,6 @@ func loopback(brokerURL string) string {
 	}
 	return fmt.Sprintf("the broker's address, %s, is one of this machine alone: gateways elsewhere cannot reach it; say another with --broker-url",
 		withoutScheme(brokerURL))
-}
-
-func firstOf(values ...string) string {
-	for _, v := range values {
-		if v != "" {
-			return v
-		}
-	}
-	return ""
 }
 
 // internalIPs returns the IPv4 addresses of nodes in their own network, by "node <name>".

@@ -128,6 +128,9 @@ func TestPlanRefuses(t *testing.T) {
 		{"foreign Submariner", func(s *situation) {
 			s.f.Submariner = &v1alpha1.Submariner{ObjectMeta: metav1.ObjectMeta{Name: "submariner", Namespace: "submariner-operator"}}
 		}, "this cluster was joined by something else than this subctl (Submariner submariner-operator/submariner lacks label app.kubernetes.io/managed-by=subctl): uninstall that first"},
+		{"old key", func(s *situation) {
+			s.b.Broker.Annotations = map[string]string{broker.PSKFingerprintAnnotation: broker.Fingerprint(broker.Secret("another"))}
+		}, "the pre-shared key in the join file is not the one of the broker's other clusters: the file is old; make a new one with subctl deploy-broker"},
 		{"being uninstalled", func(s *situation) {
 			s.f.Submariner = joined("west", "hub:6443")
 			s.f.Submariner.DeletionTimestamp = &metav1.Time{}
@@ -164,7 +167,7 @@ func TestPlanKnowsItsBrokerAgain(t *testing.T) {
 
 func TestPlanWarns(t *testing.T) {
 	s := normal()
-	s.f.Network.Warnings = []string{"the pod network is a guess"}
+	s.f.Network.Guess = "the pod network is a guess"
 	s.ClusterCIDRs = []string{"10.111.0.0/17"}
 	s.b.Broker.Spec.GlobalnetEnabled, s.b.Broker.Spec.GlobalnetCIDRRange = true, "242.0.0.0/8"
 	s.f.Nodes[0].Labels[submarinerv1.GatewayNodeLabel] = "true"

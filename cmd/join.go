@@ -25,7 +25,9 @@ and a node is labelled as gateway if none is. What is done already is left alone
 same command finishes a join that was interrupted, and repairs one that was damaged.
 
 Pod and Service networks are discovered; where that is a guess, subctl says so. Two
-clusters that use the same addresses cannot be connected.`
+clusters that use the same addresses cannot be connected.
+
+The cluster needs Kubernetes 1.25 or later, the broker 1.30.`
 
 const joinExample = `  # join the cluster of context "west"
   subctl join broker-info.subm --context west --clusterid west
