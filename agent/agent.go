@@ -55,6 +55,7 @@ type Agent struct {
 
 	leader  func() bool
 	prober  *prober
+	broker  *brokerSync
 	meters  *meters
 	targets map[string]dataplane.Target
 	done    atomic.Int64 // when the last loop ended, Unix nanoseconds
@@ -90,6 +91,9 @@ func (a *Agent) Reconcile(ctx context.Context, _ reconcile.Request) (reconcile.R
 			a.prober.set(plan.Probes)
 		}
 		out.Health = a.prober.health()
+	}
+	if a.broker != nil {
+		out.Broker = a.broker.status()
 	}
 	reportErr := a.report(ctx, a.Role.Report(snap, plan, out), out)
 	a.finished(err == nil)

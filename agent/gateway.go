@@ -1,7 +1,6 @@
 package agent
 
 import (
-	"fmt"
 	"maps"
 	"reflect"
 	"strconv"
@@ -267,14 +266,6 @@ func bounded(s submarinerv1.EndpointSpec) submarinerv1.EndpointSpec {
 		s.Subnets = []string{}
 	}
 	return s
-}
-
-func refusalText(f refusal, more int) string {
-	text := fmt.Sprintf("endpoint %q of cluster %q is not connected to: %v", f.spec.CableName, f.spec.ClusterID, f.err)
-	if more > 0 {
-		text += fmt.Sprintf(" (and %d more)", more)
-	}
-	return text
 }
 
 // holds says whether labels has all of want.

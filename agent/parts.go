@@ -8,6 +8,7 @@ import (
 	"net"
 	"net/http"
 	"net/netip"
+	"sync/atomic"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus/promhttp"
@@ -76,47 +77,65 @@ type brokerSync struct {
 	elector *elector
 	config  *rest.Config
 	dir     string
+
+	running atomic.Pointer[broker.Syncer]
+	failed  atomic.Pointer[string] // why it does not run
+}
+
+// status is nil on a gateway that does not take part.
+func (b *brokerSync) status() *broker.SyncStatus {
+	if s := b.running.Load(); s != nil {
+		st := s.Status()
+		return &st
+	}
+	if why := b.failed.Load(); why != nil && b.elector.isLeader() {
+		return &broker.SyncStatus{Errors: []string{*why}}
+	}
+	return nil
 }
 
 // Start implements manager.Runnable. What goes wrong here is tried again: the
 // traffic does not need the broker.
 func (b *brokerSync) Start(ctx context.Context) error {
-	tick := time.NewTicker(200 * time.Millisecond)
-	defer tick.Stop()
-	var stop context.CancelFunc
-	var ended chan error
-	for {
-		select {
-		case <-ctx.Done():
-			if stop != nil {
-				stop()
-				<-ended
-			}
-			return nil
-		case err := <-ended:
-			b.agent.Log.Error("exchange with the broker", "err", err)
-			stop()
-			stop, ended = nil, nil
-			time.Sleep(time.Second)
-		case <-tick.C:
-			switch active := b.elector.isLeader(); {
-			case active && stop == nil:
-				s, err := b.syncer(ctx)
-				if err != nil {
-					b.agent.Log.Warn("exchange with the broker", "err", err)
-					time.Sleep(time.Second)
-					continue
-				}
-				var run context.Context
-				run, stop = context.WithCancel(ctx)
-				ended = make(chan error, 1)
-				go func() { ended <- s.Run(run) }()
-			case !active && stop != nil:
-				stop()
-				<-ended
-				stop, ended = nil, nil
-			}
+	for ctx.Err() == nil {
+		if !b.elector.isLeader() {
+			sleep(ctx, 200*time.Millisecond)
+			continue
 		}
+		if err := b.run(ctx); err != nil && ctx.Err() == nil {
+			why := err.Error()
+			b.failed.Store(&why)
+			b.agent.Log.Warn("exchange with the broker", "err", err)
+			sleep(ctx, time.Second)
+		}
+	}
+	return nil
+}
+
+// run syncs for as long as this is the active gateway.
+func (b *brokerSync) run(ctx context.Context) error {
+	s, err := b.syncer(ctx)
+	if err != nil {
+		return err
+	}
+	ctx, stop := context.WithCancel(ctx)
+	defer stop()
+	go func() {
+		for ctx.Err() == nil && b.elector.isLeader() {
+			sleep(ctx, 200*time.Millisecond)
+		}
+		stop()
+	}()
+	b.running.Store(s)
+	defer b.running.Store(nil)
+	return s.Run(ctx)
+}
+
+// sleep waits, or until ctx is done.
+func sleep(ctx context.Context, d time.Duration) {
+	select {
+	case <-ctx.Done():
+	case <-time.After(d):
 	}
 }
 

@@ -1,6 +1,8 @@
 package agent
 
 import (
+	"fmt"
+	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -8,6 +10,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	submarinerv1 "subctl/api/submariner/v1"
+	"subctl/broker"
 	"subctl/dataplane"
 )
 
@@ -41,6 +44,9 @@ type Outcome struct {
 	Err error
 	// Health is the result of the probes, by cable name.
 	Health map[string]Health
+	// Broker is the state of the exchange with the broker; nil if this agent does
+	// not take part in it.
+	Broker *broker.SyncStatus
 	Now    time.Time
 }
 
@@ -72,6 +78,8 @@ const (
 	ConditionSynced = "Synced"
 	// ConditionRefused: some endpoints of other clusters are not connected to.
 	ConditionRefused = "Refused"
+	// ConditionBrokerSynced: this cluster and the broker hold the same.
+	ConditionBrokerSynced = "BrokerSynced"
 	// ConditionClean: the cluster is being uninstalled, and this agent's part of the
 	// node is clean.
 	ConditionClean = "Clean"
@@ -100,14 +108,36 @@ func conditions(old []metav1.Condition, p Plan, o Outcome) []metav1.Condition {
 	if p.view == nil {
 		return cs
 	}
-	if n := len(p.view.refused); n > 0 {
-		first := p.view.refused[0]
-		add(ConditionRefused, true, "EndpointRefused", clip(refusalText(first, n-1)))
+	if texts := refusals(p.view, o.Broker); len(texts) > 0 {
+		add(ConditionRefused, true, "EndpointRefused", clip(strings.Join(texts, "\n")))
+	}
+	switch b := o.Broker; {
+	case b == nil:
+	case len(b.Errors) > 0:
+		add(ConditionBrokerSynced, false, "Failed", clip(strings.Join(b.Errors, "\n")))
+	case b.LastSync.IsZero():
+		add(ConditionBrokerSynced, false, "Waiting", "the broker was not heard of yet")
+	default:
+		add(ConditionBrokerSynced, true, "Synced", "this cluster and the broker hold the same")
 	}
 	if p.view.leaving() && o.Err == nil {
 		add(ConditionClean, true, "Uninstalled", "the node holds nothing of this agent any more")
 	}
 	return cs
+}
+
+// refusals says which objects of other clusters are not used, and why.
+func refusals(v *view, b *broker.SyncStatus) []string {
+	var texts []string
+	for _, r := range v.refused {
+		texts = append(texts, fmt.Sprintf("endpoint %q of cluster %q is not connected to: %v", r.spec.CableName, r.spec.ClusterID, r.err))
+	}
+	if b != nil {
+		for _, r := range b.Refused {
+			texts = append(texts, fmt.Sprintf("%s %q is not copied from the broker: %s", r.Kind, r.Name, r.Reason))
+		}
+	}
+	return texts
 }
 
 // clip keeps a message within what conditions may hold (32768 bytes), far below it.

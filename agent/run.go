@@ -109,7 +109,8 @@ func Run(ctx context.Context, o Options) error {
 			return err
 		}
 		a.leader, a.prober = e.isLeader, newProber(o.Log, nudge)
-		parts = append(parts, e, a.prober, &brokerSync{agent: a, elector: e, config: o.Config, dir: o.BrokerDir}, &podLabel{agent: a, elector: e, pod: o.Pod})
+		a.broker = &brokerSync{agent: a, elector: e, config: o.Config, dir: o.BrokerDir}
+		parts = append(parts, e, a.prober, a.broker, &podLabel{agent: a, elector: e, pod: o.Pod})
 	}
 	for _, p := range parts {
 		if err := mgr.Add(p); err != nil {

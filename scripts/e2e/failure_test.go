@@ -73,7 +73,7 @@ func TestB2DeletedByHand(t *testing.T) {
 		{gw, "ip link del vxlan-tunnel"},
 		{gw, "ip rule del pref 100"},
 		{from.node, "ip link del vx-submariner"},
-		{from.node, "ip route flush table 150"},
+		{from.node, "for r in $(ip route show table 150 | cut -d' ' -f1); do ip route del $r table 150; done"},
 		{from.node, "iptables -t mangle -F SUBMARINER-POSTROUTING"},
 		{from.node, "ip rule del pref 150; ip nexthop flush"},
 	} {
@@ -167,8 +167,8 @@ func TestB5HostileEndpoint(t *testing.T) {
 		return fmt.Sprintf(`
 apiVersion: submariner.io/v1
 kind: Endpoint
-metadata: {name: evil-%[1]s, namespace: submariner-k8s-broker, labels: {submariner-io/clusterID: evil}}
-spec: {cluster_id: evil, cable_name: %[1]s, hostname: h, subnets: [%[2]q], private_ip: 10.100.9.9, public_ip: "", nat_enabled: false, backend: vxlan}
+metadata: {name: evil-submariner-cable-evil-%[1]s, namespace: submariner-k8s-broker, labels: {submariner-io/clusterID: evil}}
+spec: {cluster_id: evil, cable_name: submariner-cable-evil-%[1]s, hostname: h, subnets: [%[2]q], private_ip: 10.100.9.9, public_ip: "", nat_enabled: false, backend: vxlan}
 `, name, subnet)
 	}
 	apply(t, "cluster1", hostile("everything", "0.0.0.0/0")+"---"+hostile("ours", "10.112.0.0/16"))
@@ -189,6 +189,6 @@ spec: {cluster_id: evil, cable_name: %[1]s, hostname: h, subnets: [%[2]q], priva
 	for _, n := range nodes("cluster1") {
 		require.NotContains(t, holdings(n), "10.100.9.9")
 	}
-	kubectl(t, "cluster1", "-n", "submariner-k8s-broker", "delete", "endpoints.submariner.io", "evil-everything", "evil-ours")
+	kubectl(t, "cluster1", "-n", "submariner-k8s-broker", "delete", "endpoints.submariner.io", "evil-submariner-cable-evil-everything", "evil-submariner-cable-evil-ours")
 	connected(t)
 }

@@ -52,14 +52,17 @@ func run(m *testing.M) int {
 	}
 	defer os.RemoveAll(tmp)
 	brokerFile = filepath.Join(tmp, "broker-info.subm")
-	if os.Getenv("E2E_KEEP") == "" {
-		defer sh("lab", "down")
-	}
-	for _, step := range [][]string{
-		{"lab", "down"},
+	steps := [][]string{
 		{"lab", "up", "--clusters", "3", "--nodes", "2"},
 		{"lab", "load-image", filepath.Join(root, "dist/subctl.tar")},
-	} {
+	}
+	if os.Getenv("E2E_KEEP") == "" { // set while working on one test: uses the lab that is up, and leaves it
+		defer sh("lab", "down")
+		steps = append([][]string{{"lab", "down"}}, steps...)
+	} else {
+		brokerFile = filepath.Join(root, "broker-info.subm")
+	}
+	for _, step := range steps {
 		if out, err := sh(step...); err != nil {
 			fmt.Fprintf(os.Stderr, "%s: %v\n%s\n", strings.Join(step, " "), err, out)
 			return 1
