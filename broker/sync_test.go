@@ -142,7 +142,7 @@ func TestPlanSync(t *testing.T) {
 		},
 		"an endpoint of another name": {
 			sets:    []broker.SetSnapshot{set("default", with(gateway("west"), func(o client.Object) { o.SetName("north-submariner-cable-north-1") }))},
-			refused: []string{`Endpoint submariner-k8s-broker/north-submariner-cable-north-1 on the broker: it is not named like a Endpoint of cluster "west"`},
+			refused: []string{`Endpoint submariner-k8s-broker/north-submariner-cable-north-1 on the broker: it is not named like one of the Endpoints of cluster "west"`},
 		},
 		"an endpoint of another cable": {
 			sets:    []broker.SetSnapshot{set("default", with(gateway("west"), func(o client.Object) { o.(*submarinerv1.Endpoint).Spec.CableName = "x" }))},

@@ -36,7 +36,7 @@ func flaw(o client.Object, id string) string {
 	case clusterID(o) != id:
 		return fmt.Sprintf("spec.cluster_id is %.70q, not %q", clusterID(o), id)
 	case !owns(id, kindOf(o), o.GetName()):
-		return fmt.Sprintf("it is not named like a %s of cluster %q", kindOf(o), id)
+		return fmt.Sprintf("it is not named like one of the %ss of cluster %q", kindOf(o), id)
 	}
 	if e, ok := o.(*submarinerv1.Endpoint); ok && e.Name != id+"-"+e.Spec.CableName {
 		return fmt.Sprintf("spec.cable_name is %.200q, which is not what it is named after", e.Spec.CableName)

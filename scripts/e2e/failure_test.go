@@ -171,7 +171,7 @@ metadata: {name: evil-submariner-cable-evil-%[1]s, namespace: submariner-k8s-bro
 spec: {cluster_id: evil, cable_name: submariner-cable-evil-%[1]s, hostname: h, subnets: [%[2]q], private_ip: 10.100.9.9, public_ip: "", nat_enabled: false, backend: vxlan}
 `, name, subnet)
 	}
-	apply(t, "cluster1", hostile("everything", "0.0.0.0/0")+"---"+hostile("ours", "10.112.0.0/16"))
+	apply(t, "cluster1", hostile("e0", "0.0.0.0/0")+"---"+hostile("e1", "10.112.0.0/16"))
 	eventually(t, 20*time.Second, func() error {
 		cs, code := connections(t)
 		refused := 0
@@ -189,6 +189,6 @@ spec: {cluster_id: evil, cable_name: submariner-cable-evil-%[1]s, hostname: h, s
 	for _, n := range nodes("cluster1") {
 		require.NotContains(t, holdings(n), "10.100.9.9")
 	}
-	kubectl(t, "cluster1", "-n", "submariner-k8s-broker", "delete", "endpoints.submariner.io", "evil-submariner-cable-evil-everything", "evil-submariner-cable-evil-ours")
+	kubectl(t, "cluster1", "-n", "submariner-k8s-broker", "delete", "endpoints.submariner.io", "evil-submariner-cable-evil-e0", "evil-submariner-cable-evil-e1")
 	connected(t)
 }

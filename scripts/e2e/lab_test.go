@@ -195,7 +195,7 @@ func holdings(node string) string {
 		ip -br link | grep -v ^veth | sed 's/ *<.*//'
 		ip -4 rule; ip nexthop; ip -4 route show table all | grep -v veth
 		iptables-save 2>/dev/null | grep ^-A | grep -viE 'kube|CNI-' | sort
-		ipset list -n 2>/dev/null; ipset list 2>/dev/null | grep -A99 Members`)
+		ipset list -n 2>/dev/null; ipset list 2>/dev/null | grep -A99 Members; true`)
 	if err != nil {
 		return "error: " + err.Error() + out
 	}

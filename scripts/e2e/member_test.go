@@ -10,9 +10,9 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// A fourth cluster joins while the others work.
+// A fourth cluster joins while the others work. Its kube-proxy is in nftables mode.
 func TestC1FourthCluster(t *testing.T) {
-	must(t, "lab", "up", "--clusters", "4", "--nodes", "2")
+	must(t, "lab", "up", "--first", "4", "--clusters", "1", "--nodes", "2", "--proxy-mode", "nftables")
 	must(t, "lab", "load-image", filepath.Join(root, "dist/subctl.tar"), "--clusters", "4")
 	for _, n := range nodes("cluster4") {
 		pristine[n] = holdings(n)
@@ -31,7 +31,7 @@ func TestC1FourthCluster(t *testing.T) {
 // others put beside ours stays.
 func TestC2Uninstall(t *testing.T) {
 	foreign := `ip link add foreign type vxlan id 77 dstport 4999 local 127.0.0.1; ip link set foreign up
-		ip route add 203.0.113.0/24 dev foreign table 151; ip rule add pref 151 lookup 151
+		ip route add 203.0.113.0/24 dev foreign table 160; ip rule add pref 160 lookup 160
 		ip nexthop add id 77 dev foreign
 		iptables -N SUBMARINE-SANDWICH; iptables -A SUBMARINE-SANDWICH -s 203.0.113.1 -j DROP; iptables -I FORWARD 1 -j SUBMARINE-SANDWICH
 		ipset create sub hash:net; ipset add sub 203.0.113.0/24`
@@ -42,12 +42,12 @@ func TestC2Uninstall(t *testing.T) {
 	for _, n := range nodes("cluster4") {
 		if n == node {
 			after := holdings(n)
-			for _, want := range []string{"foreign", "203.0.113.0/24", "SUBMARINE-SANDWICH", "151:", "id 77"} {
+			for _, want := range []string{"foreign", "203.0.113.0/24", "SUBMARINE-SANDWICH", "160:", "id 77"} {
 				require.Contains(t, with, want)
 				require.Contains(t, after, want)
 			}
 			on(t, node, `iptables -D FORWARD -j SUBMARINE-SANDWICH; iptables -F SUBMARINE-SANDWICH; iptables -X SUBMARINE-SANDWICH
-				ip rule del pref 151; ip link del foreign; ipset destroy sub`)
+				ip rule del pref 160; ip link del foreign; ipset destroy sub`)
 		}
 		require.Equal(t, pristine[n], holdings(n), n)
 	}
