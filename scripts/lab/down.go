@@ -35,16 +35,24 @@ func (l *lab) down() error {
 	if err := needRoot(); err != nil {
 		return err
 	}
-	unlock, err := lock()
+	locked, err := lock()
 	if err != nil {
 		return err
 	}
-	defer unlock()
+	defer locked.Close()
 	tree, err := cgroup.Find()
 	if err != nil {
 		return err
 	}
-	if err := errors.Join(removeRunning(tree), l.removeFiles()); err != nil {
+	err = errors.Join(removeRunning(tree), l.removeFiles())
+	// There is one lab: were another directory named than its own, its own would be left without it.
+	if p, ok := recall(); ok && p != (place{l.dir, l.kubeconfigs}) {
+		err = errors.Join(err, (&lab{dir: p.Dir, kubeconfigs: p.Kubeconfigs}).removeFiles())
+	}
+	if err == nil {
+		err = os.Remove(lockFile)
+	}
+	if err != nil {
 		return fmt.Errorf("taking the lab down, which may be tried again: %w", err)
 	}
 	say(started, "down")
@@ -125,16 +133,12 @@ func (l *lab) removeKubeconfigs() error {
 
 // unmount detaches what is mounted below the directory. Nodes mount in namespaces of their own, so there should be nothing.
 func (l *lab) unmount() error {
-	dir, err := filepath.Abs(l.dir)
-	if err != nil {
-		return err
-	}
 	b, err := os.ReadFile("/proc/self/mountinfo")
 	if err != nil {
 		return err
 	}
 	for _, line := range slices.Backward(strings.Split(strings.TrimSpace(string(b)), "\n")) {
-		if at := strings.Fields(line)[4]; strings.HasPrefix(at, dir+"/") {
+		if at := strings.Fields(line)[4]; strings.HasPrefix(at, l.dir+"/") {
 			if err := unix.Unmount(at, unix.MNT_DETACH); err != nil {
 				return fmt.Errorf("unmounting %s: %w", at, err)
 			}

@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"context"
 	"errors"
 	"fmt"
 	"os"
@@ -23,7 +24,7 @@ func newExec(l *lab) *cobra.Command {
 		Use:   "exec NODE -- COMMAND [ARG]...",
 		Short: "Run a command in a node's namespaces",
 		Args:  cobra.MinimumNArgs(2),
-		RunE: func(_ *cobra.Command, args []string) error {
+		RunE: func(cmd *cobra.Command, args []string) error {
 			n, tree, err := l.node(args[0])
 			if err != nil {
 				return err
@@ -32,7 +33,7 @@ func newExec(l *lab) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			return node.Run(pid, node.Command{Args: args[1:], Stdin: os.Stdin, Stdout: os.Stdout, Stderr: os.Stderr})
+			return node.Run(cmd.Context(), pid, node.Command{Args: args[1:], Stdin: os.Stdin, Stdout: os.Stdout, Stderr: os.Stderr})
 		},
 	}
 }
@@ -45,18 +46,18 @@ func newLoadImage(l *lab) *cobra.Command {
 		Long: `Loads an image (an OCI layout or docker archive in a tar file) into every node that runs. Pods that use it want imagePullPolicy
 Never or IfNotPresent. A node that is added later has it only when it is loaded again; one that was killed keeps it.`,
 		Args: cobra.ExactArgs(1),
-		RunE: func(_ *cobra.Command, args []string) error {
+		RunE: func(cmd *cobra.Command, args []string) error {
 			if err := needRoot(); err != nil {
 				return err
 			}
-			return l.loadImage(args[0], only)
+			return l.loadImage(cmd.Context(), args[0], only)
 		},
 	}
 	cmd.Flags().StringSliceVar(&only, "clusters", nil, "only into these clusters (1,2 or cluster1,cluster2)")
 	return cmd
 }
 
-func (l *lab) loadImage(file string, only []string) error {
+func (l *lab) loadImage(ctx context.Context, file string, only []string) error {
 	if _, err := os.Stat(file); err != nil {
 		return err
 	}
@@ -91,7 +92,7 @@ func (l *lab) loadImage(file string, only []string) error {
 			wg.Go(func() {
 				slots <- struct{}{}
 				defer func() { <-slots }()
-				if err := loadInto(n, tree, file); err != nil {
+				if err := loadInto(ctx, n, tree, file); err != nil {
 					mu.Lock()
 					defer mu.Unlock()
 					errs = append(errs, fmt.Errorf("loading %s into %s: %w", filepath.Base(file), n.Name(), err))
@@ -103,7 +104,7 @@ func (l *lab) loadImage(file string, only []string) error {
 	return errors.Join(errs...)
 }
 
-func loadInto(n plan.Node, tree cgroup.Tree, file string) error {
+func loadInto(ctx context.Context, n plan.Node, tree cgroup.Tree, file string) error {
 	pid, ok, err := node.Find(n, tree)
 	if err != nil || !ok {
 		return err
@@ -115,7 +116,7 @@ func loadInto(n plan.Node, tree cgroup.Tree, file string) error {
 	defer image.Close()
 	var said bytes.Buffer
 	// By descriptor: the file need not be visible inside.
-	err = node.Run(pid, node.Command{
+	err = node.Run(ctx, pid, node.Command{
 		Args:  []string{"labkube", "ctr", "-n", "k8s.io", "images", "import", "-"},
 		Stdin: image, Stdout: &said, Stderr: &said,
 	})

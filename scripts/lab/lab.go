@@ -10,8 +10,6 @@ import (
 	"slices"
 	"time"
 
-	"golang.org/x/sys/unix"
-
 	"subctl/lab/node"
 	"subctl/lab/pki"
 	"subctl/lab/plan"
@@ -111,18 +109,6 @@ func (l *lab) writeKubeconfigs(clusters []plan.Cluster) error {
 		}
 	}
 	return pki.Merge(filepath.Join(l.kubeconfigs, "lab.yaml"), names, servers, dirs)
-}
-
-// lock keeps two commands from building and tearing down at once. The file stays: removing it would let a third one lock another.
-func lock() (unlock func(), err error) {
-	file, err := os.OpenFile("/run/"+plan.Prefix+".lock", os.O_CREATE|os.O_RDWR, 0o600)
-	if err != nil {
-		return nil, err
-	}
-	if err := unix.Flock(int(file.Fd()), unix.LOCK_EX|unix.LOCK_NB); err != nil {
-		return nil, errors.Join(fmt.Errorf("another lab command is at work (%s is locked): wait for it: %w", file.Name(), err), file.Close())
-	}
-	return func() { file.Close() }, nil
 }
 
 // say tells the user, on stderr, what happened when.

@@ -39,6 +39,9 @@ func newRoot() *cobra.Command {
 		Short:         "Real Kubernetes clusters on this machine",
 		SilenceUsage:  true,
 		SilenceErrors: true,
+		PersistentPreRunE: func(cmd *cobra.Command, _ []string) error {
+			return l.resolve(cmd.Flags().Changed("dir"), cmd.Flags().Changed("kubeconfigs"))
+		},
 	}
 	root.PersistentFlags().StringVar(&l.dir, "dir", "/var/lib/subctl-lab", "where the lab keeps everything; gone after down")
 	root.PersistentFlags().StringVar(&l.kubeconfigs, "kubeconfigs", defaultKubeconfigs(), "where kubeconfigs are written")

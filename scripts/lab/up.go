@@ -54,11 +54,14 @@ func (l *lab) up(ctx context.Context, o upOptions) error {
 	if err := errors.Join(needRoot(), needTools()); err != nil {
 		return err
 	}
-	unlock, err := lock()
+	locked, err := lock()
 	if err != nil {
 		return err
 	}
-	defer unlock()
+	defer locked.Close()
+	if err := l.remember(locked); err != nil {
+		return err
+	}
 	ctx, cancel := context.WithTimeout(ctx, o.timeout)
 	defer cancel()
 	tree, err := cgroup.Find()
@@ -169,20 +172,20 @@ func (l *lab) upCluster(ctx context.Context, started time.Time, c plan.Cluster, 
 		return fmt.Errorf("control plane of %s: %w", c.Name(), err)
 	}
 	say(started, "%s: control plane", c.Name())
-	for _, n := range c.Members() {
-		if _, alive, err := node.Find(n, tree); err != nil || alive {
-			if err != nil {
-				return err
-			}
-			continue
+	// A node that runs has reported: any report will do. One that is booted may have done so in its life before.
+	since := make([]time.Time, c.Nodes)
+	for i, n := range c.Members() {
+		_, alive, err := node.Find(n, tree)
+		if err == nil && !alive {
+			since[i] = time.Now()
+			err = l.boot(ctx, n, client, tree)
 		}
-		if err := l.boot(ctx, n, client, tree); err != nil {
+		if err != nil {
 			return err
 		}
 	}
-	// A node that ran before has reported before: any report will do.
-	for _, n := range c.Members() {
-		if err := l.waitReady(ctx, n, client, time.Time{}); err != nil {
+	for i, n := range c.Members() {
+		if err := l.waitReady(ctx, n, client, since[i]); err != nil {
 			return err
 		}
 	}

@@ -68,7 +68,10 @@ func runControlPlane(args []string) error {
 	if c.removesItsData {
 		defer c.remove()
 	}
-	return c.run(ctx)
+	if err := c.run(ctx); ctx.Err() == nil {
+		return err
+	}
+	return nil // stopped, whatever that broke off
 }
 
 func (c *controlPlane) run(ctx context.Context) error {

@@ -1,6 +1,7 @@
 package node
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -118,16 +119,16 @@ type Command struct {
 }
 
 // Run runs a program in all namespaces of the node whose first process is given.
-func Run(pid int, c Command) error {
+func Run(ctx context.Context, pid int, c Command) error {
 	done := make(chan error)
 	go func() {
 		runtime.LockOSThread() // this thread will be in the node, and end with it
-		done <- runInside(pid, c)
+		done <- runInside(ctx, pid, c)
 	}()
 	return <-done
 }
 
-func runInside(pid int, c Command) error {
+func runInside(ctx context.Context, pid int, c Command) error {
 	handle, err := unix.PidfdOpen(pid, 0)
 	if err != nil {
 		return fmt.Errorf("finding the node's first process: %w", err)
@@ -143,7 +144,7 @@ func runInside(pid int, c Command) error {
 	}
 	env := append(os.Environ(), "PATH="+binDir+":/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin")
 	// Looked up by a shell's rules, but inside: what is in PATH out here may not be there.
-	cmd := exec.Command("/usr/bin/env", c.Args...)
+	cmd := exec.CommandContext(ctx, "/usr/bin/env", c.Args...)
 	cmd.Env, cmd.Dir = env, "/"
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = c.Stdin, c.Stdout, c.Stderr
 	return cmd.Run()
