@@ -6,11 +6,13 @@ import (
 	"io"
 	"net"
 	"net/netip"
+	"runtime"
 	"slices"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
+	"golang.org/x/sys/unix"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -64,19 +66,20 @@ func (s *samples) take(b *testing.B, from, to *nstest.NS, ip string) {
 			if err != nil {
 				return
 			}
-			go echoOrDiscard(c)
+			go echoOrDiscard(b, c)
 		}
 	}()
 	from.Do(func() {
 		c := dial(b, l, 'e')
 		defer c.Close()
+		fd := blocking(b, c, 0)
 		var rtts []float64
 		buf := make([]byte, 1)
-		for range 3000 {
+		for range 5000 {
 			start := time.Now()
-			_, err := c.Write(buf)
+			_, err := unix.Write(fd, buf)
 			require.NoError(b, err)
-			_, err = io.ReadFull(c, buf)
+			_, err = unix.Read(fd, buf)
 			require.NoError(b, err)
 			rtts = append(rtts, time.Since(start).Seconds())
 		}
@@ -112,17 +115,37 @@ func dial(b *testing.B, l net.Listener, mode byte) net.Conn {
 	return c
 }
 
-func echoOrDiscard(c net.Conn) {
+func echoOrDiscard(b *testing.B, c net.Conn) {
 	defer c.Close()
 	mode := make([]byte, 1)
 	if _, err := io.ReadFull(c, mode); err != nil {
 		return
 	}
-	if mode[0] == 'e' {
-		_, _ = io.Copy(c, c)
+	if mode[0] == 'd' {
+		_, _ = io.Copy(io.Discard, c)
 		return
 	}
-	_, _ = io.Copy(io.Discard, c)
+	runtime.LockOSThread() // never unlocked: a thread that is bound to a CPU is of no use to others
+	fd := blocking(b, c, 1)
+	for {
+		if n, err := unix.Read(fd, mode); n == 0 || err != nil {
+			return
+		}
+		_, _ = unix.Write(fd, mode)
+	}
+}
+
+// blocking returns a connection's file descriptor for blocking use on the calling
+// thread, which is bound to a CPU: a round trip of microseconds would otherwise
+// measure the moods of two schedulers.
+func blocking(b *testing.B, c net.Conn, cpu int) int {
+	f, err := c.(*net.TCPConn).File()
+	require.NoError(b, err)
+	b.Cleanup(func() { f.Close() })
+	var set unix.CPUSet
+	set.Set(cpu % runtime.NumCPU())
+	require.NoError(b, unix.SchedSetaffinity(0, &set))
+	return int(f.Fd())
 }
 
 func median(xs []float64) float64 {

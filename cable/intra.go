@@ -3,6 +3,7 @@ package cable
 import (
 	"fmt"
 	"net/netip"
+	"slices"
 
 	"subctl/dataplane"
 )
@@ -26,15 +27,14 @@ type Node struct {
 // Intra is one node and its way to the gateways of its cluster.
 type Intra struct {
 	Self     Node
-	MTU      int          // of the node's default device, in bytes
-	PodIP    netip.Addr   // source of what its processes send to other clusters
-	OwnPodIP bool         // no device of the CNI holds PodIP, so ours does
-	Gateways []Node       // the active ones
-	Workers  []Node       // all other nodes
-	Local    Networks     // of this cluster
-	Remote   []Gateway    // of the clusters we are connected to
-	CableIn  []string     // devices on which packets from other clusters arrive
-	Underlay []netip.Addr // addresses of all nodes
+	MTU      int        // of the node's default device, in bytes
+	PodIP    netip.Addr // source of what its processes send to other clusters
+	OwnPodIP bool       // no device of the CNI holds PodIP, so ours does
+	Gateways []Node     // the active ones
+	Workers  []Node     // all other nodes
+	Local    Networks   // of this cluster
+	Remote   []Gateway  // of the clusters we are connected to
+	CableIn  []string   // devices on which packets from other clusters arrive
 }
 
 func (n Intra) isGateway() bool {
@@ -151,19 +151,15 @@ func addNode(s dataplane.State, other Node) (uint32, error) {
 }
 
 func (n Intra) chains() []dataplane.Object {
-	var remote, nodes []netip.Prefix
+	var remote []netip.Prefix
 	for _, r := range n.Remote {
 		remote = append(remote, r.Subnets...)
-	}
-	for _, a := range n.Underlay {
-		nodes = append(nodes, netip.PrefixFrom(a, 32))
 	}
 	const (
 		out = "-m set --match-set " + setLocalCIDRs + " src -m set --match-set " + setRemoteCIDRs + " dst "
 		in  = "-m set --match-set " + setRemoteCIDRs + " src -m set --match-set " + setLocalCIDRs + " dst "
 		syn = "-p tcp -m tcp --tcp-flags SYN,RST SYN "
 		mss = "-j TCPMSS --clamp-mss-to-pmtu"
-		dev = dataplane.IntraDevice
 	)
 	both := []string{setLocalCIDRs, setRemoteCIDRs}
 	// A connection that has its source "translated" to itself cannot be translated
@@ -173,8 +169,11 @@ func (n Intra) chains() []dataplane.Object {
 	for _, p := range n.Local.Pods {
 		keep = append(keep, fmt.Sprintf("-s %[1]v -m set --match-set %[2]s dst -j NETMAP --to %[1]v", p, setRemoteCIDRs))
 	}
-	return append(untracked("SUBMARINER", dataplane.IntraPort),
-		set(setLocalCIDRs, n.Local.All()), set(setRemoteCIDRs, remote), set(setNodes, nodes),
+	input, objs := onlyFrom(n.senders(), setNodes, dataplane.IntraPort)
+	input.Name = "SUBMARINER-INPUT"
+	objs = append(objs, untracked("SUBMARINER", dataplane.IntraPort)...)
+	return append(objs,
+		set(setLocalCIDRs, n.Local.All()), set(setRemoteCIDRs, remote), input,
 		dataplane.Chain{
 			Table: "nat", Name: "SUBMARINER-POSTROUTING", Hook: "POSTROUTING", Sets: both,
 			Rules: append(keep, in+"-j ACCEPT"),
@@ -187,23 +186,48 @@ func (n Intra) chains() []dataplane.Object {
 				fmt.Sprintf("-m mark --mark %#[1]x/%#[1]x %[2]s-j MARK --set-xmark 0x0/%#[1]x", dataplane.KubeMasqueradeMark, in),
 			},
 		},
-		dataplane.Chain{
-			Table: "filter", Name: "SUBMARINER-INPUT", Hook: "INPUT", Sets: []string{setNodes},
-			Rules: []string{
-				fmt.Sprintf("-p udp -m udp --dport %d -m set --match-set %s src -j ACCEPT", dataplane.IntraPort, setNodes),
-				fmt.Sprintf("-p udp -m udp --dport %d -j DROP", dataplane.IntraPort),
-			},
-		},
-		dataplane.Chain{
-			Table: "filter", Name: "SUBMARINER-FORWARD", Hook: "FORWARD", Sets: both,
-			Rules: []string{
-				fmt.Sprintf("-i %s ", dev) + out + "-j ACCEPT",
-				fmt.Sprintf("-i %s ", dev) + in + "-j ACCEPT",
-				fmt.Sprintf("-o %s ", dev) + out + "-j ACCEPT",
-				fmt.Sprintf("-o %s ", dev) + in + "-j ACCEPT",
-			},
-		},
 	)
+}
+
+// senders are the nodes that may send to this one: gateways to workers and workers
+// to gateways.
+func (n Intra) senders() []netip.Addr {
+	nodes := n.Gateways
+	if n.isGateway() {
+		nodes = n.Workers
+	}
+	var ips []netip.Addr
+	for _, node := range nodes {
+		ips = append(ips, node.IP)
+	}
+	return ips
+}
+
+// fewPeers is up to how many peers are matched by a rule each. A look-up in a set
+// costs as much as about eight comparisons, for every packet of a cable.
+const fewPeers = 8
+
+// onlyFrom returns a chain for INPUT that accepts UDP to a port from peers and
+// drops it from anybody else, and the set it needs if there are many peers.
+func onlyFrom(peers []netip.Addr, setName string, port int) (dataplane.Chain, []dataplane.Object) {
+	c := dataplane.Chain{Table: "filter", Hook: "INPUT"}
+	var objs []dataplane.Object
+	udp := fmt.Sprintf("-p udp -m udp --dport %d ", port)
+	if len(peers) > fewPeers {
+		var nets []netip.Prefix
+		for _, p := range peers {
+			nets = append(nets, netip.PrefixFrom(p, 32))
+		}
+		objs = append(objs, set(setName, nets))
+		c.Sets = []string{setName}
+		c.Rules = append(c.Rules, udp+"-m set --match-set "+setName+" src -j ACCEPT")
+	} else {
+		for _, p := range slices.SortedFunc(slices.Values(peers), netip.Addr.Compare) {
+			c.Rules = append(c.Rules, fmt.Sprintf("-s %v/32 %s-j ACCEPT", p, udp))
+		}
+	}
+	c.Rules = append(c.Rules, udp+"-j DROP")
+	return c, objs
 }
 
 // untracked keeps the VXLAN's own packets out of connection tracking: what is

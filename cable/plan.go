@@ -39,6 +39,9 @@ type Cable struct {
 //     and Services (or to where kube-proxy sent them: a Service may be backed by
 //     a node);
 //   - cable packets themselves only from known gateways.
+//
+// What goes to and from pods of the gateway node itself is returned, not accepted:
+// chains of the CNI come next, and with them network policies.
 func Plan(c Cabling) (dataplane.State, error) {
 	s := dataplane.State{}
 	byDriver := map[string][]Gateway{}
@@ -84,40 +87,42 @@ func Plan(c Cabling) (dataplane.State, error) {
 }
 
 func gatewayFilter(c Cabling, nets map[string][]netip.Prefix) []dataplane.Object {
-	var peers, remote []netip.Prefix
+	var peers []netip.Addr
+	var remote []netip.Prefix
 	for _, p := range c.Peers {
-		peers = append(peers, netip.PrefixFrom(p.PrivateIP, 32))
+		peers = append(peers, p.PrivateIP)
 	}
 	for _, n := range nets {
 		remote = append(remote, n...)
 	}
 	local := append(slices.Clone(c.Local.Svcs), c.Local.Pods...)
 	const dev = dataplane.CableDevice
-	return append(untracked("SUBMARINER-GW", c.Local.Port),
-		set(setPeers, peers), set(setLocal, local), set(setRemote, remote),
-		dataplane.Chain{
-			Table: "filter", Name: "SUBMARINER-GW-INPUT", Hook: "INPUT",
-			Sets: []string{setLocal, setPeers, setRemote},
-			Rules: []string{
-				fmt.Sprintf("-p udp -m udp --dport %d -m set --match-set %s src -j ACCEPT", c.Local.Port, setPeers),
-				fmt.Sprintf("-p udp -m udp --dport %d -j DROP", c.Local.Port),
-				fmt.Sprintf("-i %s -m set --match-set %s src -m set --match-set %s dst -j ACCEPT", dev, setRemote, setLocal),
-				fmt.Sprintf("-i %s -j DROP", dev),
-			},
-		},
-		dataplane.Chain{
-			Table: "filter", Name: "SUBMARINER-GW-FORWARD", Hook: "FORWARD",
-			Sets: []string{setLocal, setRemote},
-			Rules: []string{
-				fmt.Sprintf("-i %[1]s -o %[1]s -j DROP", dev),
-				fmt.Sprintf("-i %s -m set --match-set %s src -m set --match-set %s dst -j ACCEPT", dev, setRemote, setLocal),
-				fmt.Sprintf("-i %s -m set --match-set %s src -m conntrack --ctstate DNAT -j ACCEPT", dev, setRemote),
-				fmt.Sprintf("-i %s -j DROP", dev),
-				fmt.Sprintf("-o %s -m set --match-set %s src -m set --match-set %s dst -j ACCEPT", dev, setLocal, setRemote),
-				fmt.Sprintf("-o %s -m conntrack --ctstate ESTABLISHED -j ACCEPT", dev),
-			},
-		},
-	)
+	input, objs := onlyFrom(peers, setPeers, c.Local.Port)
+	input.Name = "SUBMARINER-GW-INPUT"
+	input.Sets = append(input.Sets, setLocal, setRemote)
+	input.Rules = append(input.Rules,
+		fmt.Sprintf("-i %s -m set --match-set %s src -m set --match-set %s dst -j ACCEPT", dev, setRemote, setLocal),
+		fmt.Sprintf("-i %s -j DROP", dev))
+	objs = append(objs, untracked("SUBMARINER-GW", c.Local.Port)...)
+	return append(objs, set(setLocal, local), set(setRemote, remote), input, c.forward())
+}
+
+// forward says what may pass through the gateway. Every packet between workers
+// and other clusters comes through here, so what most of them match is first and
+// looked up in as few sets as will do.
+func (c Cabling) forward() dataplane.Chain {
+	const cable, intra = dataplane.CableDevice, dataplane.IntraDevice
+	f := dataplane.Chain{Table: "filter", Name: "SUBMARINER-GW-FORWARD", Hook: "FORWARD", Sets: []string{setLocal, setRemote}}
+	rule := func(format string, args ...any) { f.Rules = append(f.Rules, fmt.Sprintf(format, args...)) }
+	rule("-i %s -o %s -j ACCEPT", intra, cable) // from our own nodes; the other side checks the source
+	for _, p := range c.Local.Pods {
+		rule("-d %v -i %s -o %s -m set --match-set %s src -j ACCEPT", p, cable, intra, setRemote)
+	}
+	rule("-i %[1]s -o %[1]s -j DROP", cable)
+	rule("-i %s -m set --match-set %s src -m set --match-set %s dst -j RETURN", cable, setRemote, setLocal)
+	rule("-i %s -m set --match-set %s src -m conntrack --ctstate DNAT -j RETURN", cable, setRemote)
+	rule("-i %s -j DROP", cable)
+	return f
 }
 
 // group lists next hops with equal weight, sorted.
