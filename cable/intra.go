@@ -35,6 +35,7 @@ type Intra struct {
 	Local    Networks   // of this cluster
 	Remote   []Gateway  // of the clusters we are connected to
 	CableIn  []string   // devices on which packets from other clusters arrive
+	Cable    int        // UDP port of the cables
 }
 
 func (n Intra) isGateway() bool {
@@ -155,13 +156,14 @@ func (n Intra) chains() []dataplane.Object {
 	for _, r := range n.Remote {
 		remote = append(remote, r.Subnets...)
 	}
-	const (
-		out = "-m set --match-set " + setLocalCIDRs + " src -m set --match-set " + setRemoteCIDRs + " dst "
-		in  = "-m set --match-set " + setRemoteCIDRs + " src -m set --match-set " + setLocalCIDRs + " dst "
-		syn = "-p tcp -m tcp --tcp-flags SYN,RST SYN "
-		mss = "-j TCPMSS --clamp-mss-to-pmtu"
-	)
+	const in = "-m set --match-set " + setRemoteCIDRs + " src -m set --match-set " + setLocalCIDRs + " dst "
 	both := []string{setLocalCIDRs, setRemoteCIDRs}
+	// Both ends' SYN leave by one of our devices on their way: each is clamped to the
+	// smaller of the MTUs of that device and of the way back.
+	var clamp []string
+	for _, dev := range append([]string{dataplane.IntraDevice}, n.CableIn...) {
+		clamp = append(clamp, fmt.Sprintf("-o %s -p tcp -m tcp --tcp-flags SYN,RST SYN -j TCPMSS --clamp-mss-to-pmtu", dev))
+	}
 	// A connection that has its source "translated" to itself cannot be translated
 	// again, also not by chains of nftables that come later in the hook; ACCEPT
 	// would only end the chains of iptables.
@@ -171,7 +173,7 @@ func (n Intra) chains() []dataplane.Object {
 	}
 	input, objs := onlyFrom(n.senders(), setNodes, dataplane.IntraPort)
 	input.Name = "SUBMARINER-INPUT"
-	objs = append(objs, untracked("SUBMARINER", dataplane.IntraPort)...)
+	objs = append(objs, n.untracked()...)
 	return append(objs,
 		set(setLocalCIDRs, n.Local.All()), set(setRemoteCIDRs, remote), input,
 		dataplane.Chain{
@@ -181,10 +183,8 @@ func (n Intra) chains() []dataplane.Object {
 		dataplane.Chain{
 			Table: "mangle", Name: "SUBMARINER-POSTROUTING", Hook: "POSTROUTING", Sets: both,
 			// What most packets fail comes first: these rules see every packet of the node.
-			Rules: []string{
-				syn + out + mss, syn + in + mss,
-				fmt.Sprintf("-m mark --mark %#[1]x/%#[1]x %[2]s-j MARK --set-xmark 0x0/%#[1]x", dataplane.KubeMasqueradeMark, in),
-			},
+			Rules: append(clamp,
+				fmt.Sprintf("-m mark --mark %#[1]x/%#[1]x %[2]s-j MARK --set-xmark 0x0/%#[1]x", dataplane.KubeMasqueradeMark, in)),
 		},
 	)
 }
@@ -230,13 +230,20 @@ func onlyFrom(peers []netip.Addr, setName string, port int) (dataplane.Chain, []
 	return c, objs
 }
 
-// untracked keeps the VXLAN's own packets out of connection tracking: what is
+// untracked keeps the outer packets of VXLANs out of connection tracking: what is
 // inside them is tracked already, and every flow would be another entry, since
 // the outer source port is made of a hash of the inner flow.
-func untracked(prefix string, port int) []dataplane.Object {
-	rule := fmt.Sprintf("-p udp -m udp --dport %d -j CT --notrack", port)
+func (n Intra) untracked() []dataplane.Object {
+	ports := []int{dataplane.IntraPort}
+	if n.isGateway() {
+		ports = append(ports, n.Cable)
+	}
+	var rules []string
+	for _, p := range ports {
+		rules = append(rules, fmt.Sprintf("-p udp -m udp --dport %d -j CT --notrack", p))
+	}
 	return []dataplane.Object{
-		dataplane.Chain{Table: "raw", Name: prefix + "-PREROUTING", Hook: "PREROUTING", Rules: []string{rule}},
-		dataplane.Chain{Table: "raw", Name: prefix + "-OUTPUT", Hook: "OUTPUT", Rules: []string{rule}},
+		dataplane.Chain{Table: "raw", Name: "SUBMARINER-PREROUTING", Hook: "PREROUTING", Rules: rules},
+		dataplane.Chain{Table: "raw", Name: "SUBMARINER-OUTPUT", Hook: "OUTPUT", Rules: rules},
 	}
 }

@@ -103,7 +103,6 @@ func gatewayFilter(c Cabling, nets map[string][]netip.Prefix) []dataplane.Object
 	input.Rules = append(input.Rules,
 		fmt.Sprintf("-i %s -m set --match-set %s src -m set --match-set %s dst -j ACCEPT", dev, setRemote, setLocal),
 		fmt.Sprintf("-i %s -j DROP", dev))
-	objs = append(objs, untracked("SUBMARINER-GW", c.Local.Port)...)
 	return append(objs, set(setLocal, local), set(setRemote, remote), input, c.forward())
 }
 
@@ -112,14 +111,16 @@ func gatewayFilter(c Cabling, nets map[string][]netip.Prefix) []dataplane.Object
 // looked up in as few sets as will do.
 func (c Cabling) forward() dataplane.Chain {
 	const cable, intra = dataplane.CableDevice, dataplane.IntraDevice
-	f := dataplane.Chain{Table: "filter", Name: "SUBMARINER-GW-FORWARD", Hook: "FORWARD", Sets: []string{setLocal, setRemote}}
+	f := dataplane.Chain{Table: "filter", Name: "SUBMARINER-GW-FORWARD", Hook: "FORWARD", Sets: []string{setRemote}}
 	rule := func(format string, args ...any) { f.Rules = append(f.Rules, fmt.Sprintf(format, args...)) }
 	rule("-i %s -o %s -j ACCEPT", intra, cable) // from our own nodes; the other side checks the source
 	for _, p := range c.Local.Pods {
 		rule("-d %v -i %s -o %s -m set --match-set %s src -j ACCEPT", p, cable, intra, setRemote)
 	}
-	rule("-i %[1]s -o %[1]s -j DROP", cable)
-	rule("-i %s -m set --match-set %s src -m set --match-set %s dst -j RETURN", cable, setRemote, setLocal)
+	for _, n := range append(slices.Clone(c.Local.Pods), c.Local.Svcs...) {
+		rule("-d %v -i %s -m set --match-set %s src -j RETURN", n, cable, setRemote)
+	}
+	rule("-i %[1]s -o %[1]s -j DROP", cable) // not even if kube-proxy sends it there
 	rule("-i %s -m set --match-set %s src -m conntrack --ctstate DNAT -j RETURN", cable, setRemote)
 	rule("-i %s -j DROP", cable)
 	return f
