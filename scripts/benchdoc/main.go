@@ -17,7 +17,7 @@ func main() {
 	fmt.Print(`# Benchmarks
 
 Made by ` + "`make bench`" + ` (root). Figures are of one machine on one day; ratios are taken within one run, against the same thing made by
-hand in the same namespaces. What every row measures is in the benchmark of that name (` + "`agent/bench_linux_test.go`, `scripts/e2e/bench_test.go`" + `).
+hand in the same namespaces. What every row measures is in the benchmark of that name (` + "`agent/bench_linux_test.go`, `scripts/e2e`" + `).
 
 | what | value | unit | target | holds |
 | --- | ---: | --- | --- | --- |

@@ -3,12 +3,16 @@
 package e2e
 
 import (
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"subctl/internal/measure"
 )
 
 // The README's path: a broker, three members, and pods of each reaching pods and
@@ -21,12 +25,16 @@ func TestA1Demo(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, os.FileMode(0o600), info.Mode().Perm())
 	for _, c := range clusters {
-		join(t, c)
-	}
-	connected(t)
-	for _, c := range clusters {
 		deploy(t, c)
 	}
+	for _, c := range clusters {
+		join(t, c)
+	}
+	start, last := time.Now(), len(clusters)-1
+	connected(t)
+	from, to := pods(t, clusters[last], "web")[0], pods(t, clusters[0], "web")[0]
+	from.exec(t, "get", "http://"+to.ip+":8080/", "--timeout", "5s")
+	measure.Record(t, measure.AtMost("join returned: all connections up and a first packet through after", time.Since(start).Seconds(), 5, "s"))
 	for _, a := range clusters {
 		for _, b := range clusters {
 			if a != b {
@@ -81,6 +89,42 @@ func TestA4ShowPlan(t *testing.T) {
 		require.Equal(t, strings.Count(held, "nhid"), planned, "%s holds\n%s\nplanned\n%s", node, held, plan)
 		require.NotZero(t, planned)
 	}
+}
+
+// An agent that has nothing to do takes next to nothing.
+func TestA6Idle(t *testing.T) {
+	const seconds = 15
+	ticks := func() map[string]float64 {
+		used := map[string]float64{}
+		for _, c := range clusters {
+			for _, n := range nodes(c) {
+				for line := range strings.Lines(on(t, n, `for p in $(pgrep -x subctl); do echo $(tr '\0' ' ' </proc/$p/cmdline | cut -d' ' -f3) $(cut -d' ' -f14,15 /proc/$p/stat) $(awk '/VmRSS/{print $2}' /proc/$p/status); done`)) {
+					var role string
+					var user, sys, kib float64
+					_, err := fmt.Sscan(line, &role, &user, &sys, &kib)
+					require.NoError(t, err, line)
+					used[n+" "+role] = user + sys
+					used["RSS "+n+" "+role] = kib / 1024
+				}
+			}
+		}
+		return used
+	}
+	before := ticks()
+	time.Sleep(seconds * time.Second)
+	var cpu, rss float64
+	for k, v := range ticks() {
+		if strings.HasPrefix(k, "RSS ") {
+			rss = max(rss, v)
+			continue
+		}
+		require.Contains(t, before, k, "an agent was restarted")
+		cpu = max(cpu, v-before[k]) // hundredths of a second
+	}
+	require.NotZero(t, rss)
+	measure.Record(t,
+		measure.AtMost("idle agent, the largest: resident", rss, 64, "MiB"),
+		measure.AtMost("idle agent, the busiest: CPU, of a core", cpu/seconds, 1, "%"))
 }
 
 func TestA5Show(t *testing.T) {

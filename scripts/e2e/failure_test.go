@@ -11,6 +11,8 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"subctl/internal/measure"
 )
 
 // stream is UDP traffic of 100 packets a second from one pod to another, which
@@ -135,7 +137,8 @@ func TestB4Takeover(t *testing.T) {
 	must(t, "lab", "kill", first)
 	must(t, "lab", "cut", first)
 	l := s.wait(t)
-	require.Less(t, l.LongestGapMs, 10000.0, "killed: traffic again within 10 s")
+	measure.Record(t, measure.AtMost("active gateway killed: traffic again after", l.LongestGapMs/1000, 10, "s"))
+	require.Less(t, l.LongestGapMs, 30000.0, "killed: the other gateway takes over")
 	require.Equal(t, second, gateway(t, "cluster2"))
 	must(t, "lab", "heal", first)
 	must(t, "lab", "start", first)
@@ -154,7 +157,8 @@ func TestB4Takeover(t *testing.T) {
 	time.Sleep(2 * time.Second)
 	kubectl(t, "cluster2", "label", "node", second, "submariner.io/gateway-")
 	l = s.wait(t)
-	require.Less(t, l.LongestGapMs, 2000.0, "drained: traffic again within 2 s")
+	measure.Record(t, measure.AtMost("active gateway drained: traffic again after", l.LongestGapMs/1000, 2, "s"))
+	require.Less(t, l.LongestGapMs, 10000.0, "drained: the other gateway takes over")
 	require.Equal(t, first, gateway(t, "cluster2"))
 	require.NotContains(t, holdings(second), "vxlan-tunnel", "the former gateway is swept")
 	connected(t)
