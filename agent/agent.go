@@ -53,7 +53,7 @@ type Agent struct {
 	Log    *slog.Logger
 	Resync time.Duration // looks again after so long, whatever happens
 
-	leader  func() bool
+	elector *elector // nil for roles of which there is one on every node
 	prober  *prober
 	broker  *brokerSync
 	meters  *meters
@@ -67,6 +67,9 @@ var everything = reconcile.Request{NamespacedName: types.NamespacedName{Name: "n
 
 // Reconcile implements reconcile.Reconciler.
 func (a *Agent) Reconcile(ctx context.Context, _ reconcile.Request) (reconcile.Result, error) {
+	if a.elector != nil && !a.elector.isKnown() {
+		return reconcile.Result{}, nil // the election will wake us
+	}
 	snap, err := a.snapshot(ctx)
 	if err != nil {
 		return reconcile.Result{}, fmt.Errorf("reading the cluster: %w", err)
@@ -95,8 +98,8 @@ func (a *Agent) Reconcile(ctx context.Context, _ reconcile.Request) (reconcile.R
 	if a.broker != nil {
 		out.Broker = a.broker.status()
 	}
-	reportErr := a.report(ctx, a.Role.Report(snap, plan, out), out)
 	a.finished(err == nil)
+	reportErr := a.report(ctx, a.Role.Report(snap, plan, out), out)
 	if err := errors.Join(err, reportErr); err != nil {
 		return reconcile.Result{}, err
 	}
@@ -113,7 +116,7 @@ func (a *Agent) snapshot(ctx context.Context) (Snapshot, error) {
 	if err != nil {
 		return Snapshot{}, err
 	}
-	snap := NewSnapshot(a.Name, submarinerv1.NodeFacts{}, a.leader != nil && a.leader(), objs...)
+	snap := NewSnapshot(a.Name, submarinerv1.NodeFacts{}, a.elector != nil && a.elector.isLeader(), objs...)
 	facts, err := a.Facts()
 	if err != nil {
 		return Snapshot{}, fmt.Errorf("reading the node's network: %w", err)
@@ -149,8 +152,14 @@ func (a *Agent) syncOwner(ctx context.Context, o dataplane.Owner, want dataplane
 	return dataplane.Sync(ctx, t, want)
 }
 
+// reportTimeout bounds telling the API server, which may not answer: the loop has a
+// node to look after.
+const reportTimeout = 5 * time.Second
+
 // report tells the API server.
 func (a *Agent) report(ctx context.Context, r Report, out Outcome) error {
+	ctx, cancel := context.WithTimeout(ctx, reportTimeout)
+	defer cancel()
 	var errs []error
 	for _, o := range r.Apply {
 		if err := kube.Apply(ctx, a.Client, kube.FieldOwner+"-"+a.Role.Name(), o); err != nil {

@@ -27,14 +27,13 @@ import (
 type world struct {
 	*Agent
 	kernels map[string]*dataplanetest.Fake
-	active  bool
 }
 
 func newWorld(t *testing.T, role Role, scenario string) *world {
 	t.Helper()
 	a, err := txtar.ParseFile(filepath.Join("../testdata/scenarios", scenario+".txtar"))
 	require.NoError(t, err)
-	w := &world{kernels: map[string]*dataplanetest.Fake{}, active: true}
+	w := &world{kernels: map[string]*dataplanetest.Fake{}}
 	w.Agent = &Agent{
 		Role: role, Name: "gw", Resync: time.Second, Log: slog.New(slog.DiscardHandler), meters: newMeters(role.Name(), prometheus.NewRegistry()),
 		Client: fake.NewClientBuilder().WithScheme(scheme(t)).WithObjects(decode(t, a)...).Build(),
@@ -47,8 +46,11 @@ func newWorld(t *testing.T, role Role, scenario string) *world {
 			}
 			return w.kernels[o.Name], nil
 		},
-		leader: func() bool { return w.active },
 		prober: newProber(slog.New(slog.DiscardHandler), func() {}),
+	}
+	if role == (Gateway{}) {
+		w.elector = &elector{log: w.Log, changed: func() {}}
+		w.elector.set(leading)
 	}
 	return w
 }
@@ -105,10 +107,21 @@ func TestActiveGatewayPublishesAndConnects(t *testing.T) {
 	require.NotNil(t, g.Status.Connections[0].LatencyRTT)
 }
 
+// A gateway that was restarted adopts what it finds until it knows whether it is
+// still the active one.
+func TestGatewayWaitsForTheElection(t *testing.T) {
+	w := newWorld(t, Gateway{}, "two-clusters")
+	w.run(t)
+	before := w.holds(t, dataplane.GatewayOwner)
+	w.elector.role.Store(unknown)
+	w.run(t)
+	require.Equal(t, before, w.holds(t, dataplane.GatewayOwner))
+}
+
 func TestGatewayLosesTheElection(t *testing.T) {
 	w := newWorld(t, Gateway{}, "two-clusters")
 	w.run(t)
-	w.active = false
+	w.elector.set(following)
 	w.run(t)
 	require.Empty(t, w.holds(t, dataplane.GatewayOwner))
 	require.Equal(t, submarinerv1.HAStatusPassive, get(t, w, &submarinerv1.Gateway{}, "gw").Status.HAStatus)
@@ -184,7 +197,7 @@ func TestRefusedEndpointIsReported(t *testing.T) {
 	for _, c := range g.Status.Connections {
 		byStatus[c.Status]++
 	}
-	require.Equal(t, map[submarinerv1.ConnectionStatus]int{submarinerv1.Connecting: 1, submarinerv1.ConnectionError: 14}, byStatus)
+	require.Equal(t, map[submarinerv1.ConnectionStatus]int{submarinerv1.Connecting: 1, submarinerv1.ConnectionError: 17}, byStatus)
 	require.True(t, meta.IsStatusConditionTrue(g.Status.Conditions, ConditionRefused))
 }
 

@@ -22,6 +22,11 @@ func nodeFacts(k dataplane.Facts, node *corev1.Node, pods []netip.Prefix) submar
 	if k.PrivateIP.IsValid() {
 		f.PrivateIP = k.PrivateIP.String()
 	}
+	for _, a := range k.Addrs {
+		if a.Dev == k.Device && a.Prefix.Addr() == k.PrivateIP && a.Prefix.Bits() < 32 {
+			f.Network = a.Prefix.Masked().String()
+		}
+	}
 	own := podCIDR(node)
 	var first netip.Addr
 	if own.IsValid() && own.Bits() < 31 {

@@ -233,7 +233,7 @@ func (v *view) connections(p Plan, o Outcome) []submarinerv1.Connection {
 	out := []submarinerv1.Connection{}
 	for _, c := range v.peers {
 		conn := submarinerv1.Connection{
-			Status: submarinerv1.Connected, Endpoint: specs[c.Name], UsingIP: c.PrivateIP.String(), Driver: c.Driver.Name(),
+			Status: submarinerv1.Connected, Endpoint: bounded(specs[c.Name]), UsingIP: c.PrivateIP.String(), Driver: c.Driver.Name(),
 		}
 		_, probed := p.Probes.Targets[c.Name]
 		h, answered := o.Health[c.Name]
@@ -249,7 +249,7 @@ func (v *view) connections(p Plan, o Outcome) []submarinerv1.Connection {
 		}
 		out = append(out, conn)
 	}
-	for _, f := range v.refused {
+	for _, f := range v.refused[:min(len(v.refused), maxRefused)] {
 		out = append(out, submarinerv1.Connection{
 			Status: submarinerv1.ConnectionError, StatusMessage: clip("refused: " + f.err.Error()), Endpoint: bounded(f.spec),
 		})
@@ -257,8 +257,21 @@ func (v *view) connections(p Plan, o Outcome) []submarinerv1.Connection {
 	return out
 }
 
-// bounded cuts a refused endpoint down to what a report may repeat.
+// maxRefused is how many refused endpoints a report lists; the condition Refused
+// counts all.
+const maxRefused = 50
+
+// bounded cuts what another cluster says about its endpoint down to what a report
+// may repeat: a Gateway must stay small enough to be written, whoever wants it not
+// to be.
 func bounded(s submarinerv1.EndpointSpec) submarinerv1.EndpointSpec {
+	config := map[string]string{}
+	for _, k := range []string{submarinerv1.BackendUDPPort, submarinerv1.BackendNATDiscoveryPort} {
+		if v, ok := s.BackendConfig[k]; ok && len(v) <= len("65535") {
+			config[k] = v
+		}
+	}
+	s.BackendConfig = config
 	if len(s.Subnets) > cable.MaxSubnets {
 		s.Subnets = s.Subnets[:cable.MaxSubnets]
 	}

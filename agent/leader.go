@@ -31,15 +31,22 @@ var DefaultLease = Lease{Duration: 5 * time.Second, Renew: 3 * time.Second, Retr
 // A gateway is deposed by being replaced, not by silence: if the API server
 // cannot be reached nobody can renew the lease, and tearing the cables down would
 // make an outage of the control plane one of the network. So a leader stays one
-// until it sees another's name on the lease.
+// until it sees another's name on the lease. Until it has seen any name it is
+// neither leader nor follower, and its agent leaves the node as it finds it.
 type elector struct {
 	identity string
 	lease    Lease
 	client   kubernetes.Interface
 	log      *slog.Logger
 	changed  func()
-	leader   atomic.Bool
+	role     atomic.Int32
 }
+
+const (
+	unknown int32 = iota
+	leading
+	following
+)
 
 func newElector(cfg *rest.Config, node string, lease Lease, log *slog.Logger, changed func()) (*elector, error) {
 	cfg = rest.CopyConfig(cfg)
@@ -51,11 +58,13 @@ func newElector(cfg *rest.Config, node string, lease Lease, log *slog.Logger, ch
 	return &elector{identity: node + "-submariner-gateway", lease: lease, client: c, log: log, changed: changed}, nil
 }
 
-func (e *elector) isLeader() bool { return e.leader.Load() }
+func (e *elector) isLeader() bool { return e.role.Load() == leading }
 
-func (e *elector) set(leader bool) {
-	if e.leader.Swap(leader) != leader {
-		e.log.Info("election", "active", leader)
+func (e *elector) isKnown() bool { return e.role.Load() != unknown }
+
+func (e *elector) set(role int32) {
+	if e.role.Swap(role) != role {
+		e.log.Info("election", "active", role == leading)
 		e.changed()
 	}
 }
@@ -68,15 +77,18 @@ func (e *elector) Start(ctx context.Context) error {
 		LockConfig: resourcelock.ResourceLockConfig{Identity: e.identity},
 	}
 	for ctx.Err() == nil {
-		le, err := leaderelection.NewLeaderElector(leaderelection.LeaderElectionConfig{
+		var le *leaderelection.LeaderElector
+		var err error
+		le, err = leaderelection.NewLeaderElector(leaderelection.LeaderElectionConfig{
 			Lock: lock, LeaseDuration: e.lease.Duration, RenewDeadline: e.lease.Renew, RetryPeriod: e.lease.Retry,
 			ReleaseOnCancel: true,
 			Callbacks: leaderelection.LeaderCallbacks{
-				OnStartedLeading: func(context.Context) { e.set(true) },
+				OnStartedLeading: func(context.Context) { e.set(leading) },
 				OnStoppedLeading: func() {}, // see the type's comment
 				OnNewLeader: func(who string) {
-					if who != e.identity && who != "" {
-						e.set(false)
+					// Callbacks come on goroutines of their own, in any order.
+					if who != e.identity && who != "" && !le.IsLeader() {
+						e.set(following)
 					}
 				},
 			},

@@ -144,7 +144,7 @@ func refusals(v *view, b *broker.SyncStatus) []string {
 func clip(s string) string {
 	const most = 2000
 	if len(s) > most {
-		return s[:most] + " …"
+		return strings.ToValidUTF8(s[:most], "") + " …"
 	}
 	return s
 }

@@ -79,6 +79,9 @@ func (Route) Report(s Snapshot, p Plan, o Outcome) Report {
 			Version: version.Version, RemoteEndpoints: []submarinerv1.RemoteEndpoint{}, Node: &facts,
 		},
 	}
+	if n := find[*corev1.Node](s, s.Node); n != nil { // goes with its node
+		ra.OwnerReferences = []metav1.OwnerReference{{APIVersion: "v1", Kind: "Node", Name: n.Name, UID: n.UID}}
+	}
 	if o.Err != nil {
 		ra.Status.StatusFailure = clip(o.Err.Error())
 	}

@@ -86,7 +86,7 @@ func Run(ctx context.Context, o Options) error {
 		default: // one is waiting already
 		}
 	}
-	if err := a.watch(ctx, mgr, nudges); err != nil {
+	if err := a.watch(mgr, nudges); err != nil {
 		return err
 	}
 	changed, err := o.Kernel.Watch(ctx, quiet)
@@ -108,7 +108,7 @@ func Run(ctx context.Context, o Options) error {
 		if err != nil {
 			return err
 		}
-		a.leader, a.prober = e.isLeader, newProber(o.Log, nudge)
+		a.elector, a.prober = e, newProber(o.Log, nudge)
 		a.broker = &brokerSync{agent: a, elector: e, config: o.Config, dir: o.BrokerDir}
 		parts = append(parts, e, a.prober, a.broker, &podLabel{agent: a, elector: e, pod: o.Pod})
 	}
@@ -124,7 +124,7 @@ func Run(ctx context.Context, o Options) error {
 }
 
 // watch makes every change lead to the one request.
-func (a *Agent) watch(_ context.Context, mgr manager.Manager, nudges <-chan event.GenericEvent) error {
+func (a *Agent) watch(mgr manager.Manager, nudges <-chan event.GenericEvent) error {
 	one := handler.EnqueueRequestsFromMapFunc(func(context.Context, client.Object) []reconcile.Request {
 		return []reconcile.Request{everything}
 	})

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"net"
 	"net/netip"
 	"slices"
 	"strings"
@@ -62,6 +63,10 @@ func newView(s Snapshot) (*view, error) {
 	if v.own.Services, err = parseCIDRs("serviceCIDR", v.sub.Spec.ServiceCIDR); err != nil {
 		return nil, err
 	}
+	host, _, _ := net.SplitHostPort(v.sub.Spec.BrokerK8sApiServer)
+	if ip, err := netip.ParseAddr(host); err == nil && ip.Is4() {
+		v.own.Needed = append(v.own.Needed, netip.PrefixFrom(ip, 32))
+	}
 	if err := v.readNodes(); err != nil {
 		return nil, err
 	}
@@ -116,6 +121,9 @@ func (v *view) readNodes() error {
 				v.own.Nodes = append(v.own.Nodes, ip)
 			}
 			node.IP = ip
+		}
+		if own, err := netip.ParsePrefix(facts.Network); err == nil && !slices.Contains(v.own.Needed, own.Masked()) {
+			v.own.Needed = append(v.own.Needed, own.Masked())
 		}
 		podIP, err := netip.ParseAddr(facts.PodIP)
 		if pods := podCIDR(n); err == nil && pods.IsValid() && pods.Contains(podIP) {
@@ -245,9 +253,4 @@ func (v *view) local() cable.Local {
 // cableName names a cable by where it ends (reference: upstream, section 2.4).
 func cableName(cluster string, ip netip.Addr) string {
 	return "submariner-cable-" + cluster + "-" + strings.ReplaceAll(ip.String(), ".", "-")
-}
-
-func sortedAddrs(as []netip.Addr) []netip.Addr {
-	slices.SortFunc(as, netip.Addr.Compare)
-	return slices.Compact(as)
 }

@@ -35,6 +35,9 @@ type Networks struct {
 	Pods     []netip.Prefix
 	Services []netip.Prefix
 	Nodes    []netip.Addr
+	// Needed are networks and addresses that the nodes themselves cannot do without:
+	// their own networks, and where the API server of the broker is.
+	Needed []netip.Prefix
 }
 
 // All returns pod and Service networks, in the order of Endpoint.spec.subnets:

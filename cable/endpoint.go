@@ -78,6 +78,10 @@ func Parse(s submarinerv1.EndpointSpec) (Gateway, error) {
 	return g, errors.Join(errs...)
 }
 
+// minBits is the length of the largest network a cluster may have: a /8, which is
+// what private use has at most (RFC 1918).
+const minBits = 8
+
 // ParseCIDR parses an IPv4 network in CIDR notation, such as 10.1.0.0/16. It
 // refuses host bits and networks that no cluster can consist of.
 func ParseCIDR(text string) (netip.Prefix, error) {
@@ -89,6 +93,9 @@ func ParseCIDR(text string) (netip.Prefix, error) {
 		return p, fmt.Errorf("%s is not an IPv4 network", text)
 	case p != p.Masked():
 		return p, fmt.Errorf("%s has host bits set: did you mean %v?", text, p.Masked())
+	}
+	if p.Bits() < minBits {
+		return p, fmt.Errorf("%s is larger than any cluster: at most a /%d is accepted", text, minBits)
 	}
 	for _, r := range reserved {
 		if p.Overlaps(r.net) {
@@ -135,6 +142,11 @@ func CheckRemote(g Gateway, own Networks) error {
 			if s.Contains(n) {
 				errs = append(errs, fmt.Errorf("subnet %v contains %v, a node of this cluster", s, n))
 				break
+			}
+		}
+		for _, p := range own.Needed {
+			if s.Overlaps(p) {
+				errs = append(errs, fmt.Errorf("subnet %v overlaps %v, which the nodes of this cluster need to reach", s, p))
 			}
 		}
 		if s.Contains(g.PrivateIP) {

@@ -238,12 +238,13 @@ func (n Intra) untracked() []dataplane.Object {
 	if n.isGateway() {
 		ports = append(ports, n.Cable)
 	}
-	var rules []string
-	for _, p := range ports {
-		rules = append(rules, fmt.Sprintf("-p udp -m udp --dport %d -j CT --notrack", p))
+	var in, out []string
+	for _, p := range ports { // of this node: what passes through it is somebody else's
+		in = append(in, fmt.Sprintf("-d %v/32 -p udp -m udp --dport %d -j CT --notrack", n.Self.IP, p))
+		out = append(out, fmt.Sprintf("-s %v/32 -p udp -m udp --dport %d -j CT --notrack", n.Self.IP, p))
 	}
 	return []dataplane.Object{
-		dataplane.Chain{Table: "raw", Name: "SUBMARINER-PREROUTING", Hook: "PREROUTING", Rules: rules},
-		dataplane.Chain{Table: "raw", Name: "SUBMARINER-OUTPUT", Hook: "OUTPUT", Rules: rules},
+		dataplane.Chain{Table: "raw", Name: "SUBMARINER-PREROUTING", Hook: "PREROUTING", Rules: in},
+		dataplane.Chain{Table: "raw", Name: "SUBMARINER-OUTPUT", Hook: "OUTPUT", Rules: out},
 	}
 }

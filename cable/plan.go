@@ -40,8 +40,9 @@ type Cable struct {
 //     a node);
 //   - cable packets themselves only from known gateways.
 //
-// What goes to and from pods of the gateway node itself is returned, not accepted:
-// chains of the CNI come next, and with them network policies.
+// What goes to and from pods of the gateway node itself, and to the node, is
+// returned, not accepted: chains of the CNI and of the host's own firewall come
+// next, and with them network policies. Health checks alone are accepted.
 func Plan(c Cabling) (dataplane.State, error) {
 	s := dataplane.State{}
 	byDriver := map[string][]Gateway{}
@@ -101,7 +102,8 @@ func gatewayFilter(c Cabling, nets map[string][]netip.Prefix) []dataplane.Object
 	input.Name = "SUBMARINER-GW-INPUT"
 	input.Sets = append(input.Sets, setLocal, setRemote)
 	input.Rules = append(input.Rules,
-		fmt.Sprintf("-i %s -m set --match-set %s src -m set --match-set %s dst -j ACCEPT", dev, setRemote, setLocal),
+		fmt.Sprintf("-i %s -p icmp -m icmp --icmp-type 8 -m set --match-set %s src -m set --match-set %s dst -j ACCEPT", dev, setRemote, setLocal),
+		fmt.Sprintf("-i %s -m set --match-set %s src -m set --match-set %s dst -j RETURN", dev, setRemote, setLocal),
 		fmt.Sprintf("-i %s -j DROP", dev))
 	return append(objs, set(setLocal, local), set(setRemote, remote), input, c.forward())
 }

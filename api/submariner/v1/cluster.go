@@ -35,7 +35,7 @@ type ClusterSpec struct {
 	// without globalnet.
 	// +kubebuilder:validation:MaxItems=64
 	GlobalCIDR []string `json:"global_cidr"`
-	// ClusterSets lists the clustersets the cluster is in (seed 001); empty means
+	// ClusterSets lists the clustersets the cluster is in; empty means
 	// "default".
 	// +optional
 	// +kubebuilder:validation:MaxItems=1024

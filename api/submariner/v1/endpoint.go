@@ -57,7 +57,7 @@ type EndpointSpec struct {
 	// +kubebuilder:validation:MaxProperties=64
 	BackendConfig map[string]string `json:"backend_config,omitempty"`
 	// AllocatedIPs lists addresses that replies must find their way back to at
-	// this very gateway (seed 002).
+	// this very gateway.
 	// +optional
 	// +kubebuilder:validation:MaxItems=64
 	// +kubebuilder:validation:items:MaxLength=64

@@ -40,6 +40,10 @@ type NodeFacts struct {
 	Device string `json:"device"`
 	// MTU of that device, in bytes.
 	MTU int `json:"mtu"`
+	// Network is what PrivateIP is in, in CIDR notation: the node's own network,
+	// with its router and neighbours, which no other cluster may claim.
+	// +optional
+	Network string `json:"network,omitempty"`
 	// PodIP is an address of the node inside the cluster's pod network: the source
 	// of what host-network processes send to other clusters, and what answers
 	// health checks.

@@ -66,7 +66,7 @@ type SubmarinerSpec struct {
 	// CableDriver is the cluster's default driver, and the fallback where no policy decides.
 	// +optional
 	CableDriver string `json:"cableDriver,omitempty"`
-	// CableDrivers lists the drivers to offer as separate cables (seed 000).
+	// CableDrivers lists the drivers to offer as separate cables.
 	// +optional
 	CableDrivers []string `json:"cableDrivers,omitempty"`
 	// CombinedCableDrivers lists the drivers of one combined cable, such as vxlan and ipsec.
@@ -111,7 +111,7 @@ type SubmarinerSpec struct {
 	AirGappedDeployment bool `json:"airGappedDeployment,omitempty"`
 	// +optional
 	LoadBalancerEnabled bool `json:"loadBalancerEnabled,omitempty"`
-	// MultiActiveGatewayEnabled lets every gateway node carry traffic (seed 002).
+	// MultiActiveGatewayEnabled lets every gateway node carry traffic.
 	// +optional
 	MultiActiveGatewayEnabled bool `json:"multiActiveGatewayEnabled,omitempty"`
 	// Namespace is where everything of this cluster is installed.
