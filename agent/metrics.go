@@ -10,7 +10,7 @@ import (
 )
 
 // meters are the metrics of one agent. Names and labels of connections are those
-// of Submariner (reference: upstream, section 5.8).
+// of Submariner 0.18.
 type meters struct {
 	connections *prometheus.GaugeVec
 	latency     *prometheus.GaugeVec

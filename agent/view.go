@@ -250,7 +250,7 @@ func (v *view) local() cable.Local {
 	}
 }
 
-// cableName names a cable by where it ends (reference: upstream, section 2.4).
+// cableName names a cable by where it ends, as Submariner does.
 func cableName(cluster string, ip netip.Addr) string {
 	return "submariner-cable-" + cluster + "-" + strings.ReplaceAll(ip.String(), ".", "-")
 }

@@ -10,8 +10,8 @@ import (
 	submarinerv1 "subctl/api/submariner/v1"
 )
 
-// Names of what is installed. Upstream's tools look for them (reference: upstream
-// 0.18, sections 2.4, 3.6 and 13).
+// Names of what is installed. Upstream's tools look for them
+// (Submariner 0.18).
 const (
 	// Namespace holds everything that is not cluster-scoped.
 	Namespace = submarinerv1.OperatorNamespace

@@ -148,7 +148,7 @@ func pskSecretName(sub *v1alpha1.Submariner) string {
 
 // commonEnv is upstream's environment of every component, less what is secret.
 // Our agents read the Submariner object instead; this is what people and upstream's
-// tools look at (reference: upstream 0.18, sections 3.6 and 13).
+// tools look at.
 func commonEnv(sub *v1alpha1.Submariner) []corev1.EnvVar {
 	return []corev1.EnvVar{
 		{Name: "SUBMARINER_NAMESPACE", Value: Namespace},

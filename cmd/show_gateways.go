@@ -23,7 +23,6 @@ It is trouble (exit code 3) when no gateway is active, one is dead, reports a fa
 refuses an endpoint, or has a connection that is not connected.`
 
 // gatewayTimeout is how old a gateway's report may be: it is written every 5 s
-// (reference: upstream, section 5.5).
 const gatewayTimeout = 15 * time.Second
 
 // gatewayRow is a gateway node of a cluster; its JSON is a promise.

@@ -9,7 +9,7 @@ import (
 // a node and on the wire; docs/numbers.md is generated from it.
 
 // UDP ports, devices and VNIs. Those of Submariner are kept, so that firewalls
-// opened for it serve us (reference: upstream, section 12.1).
+// opened for it serve us.
 const (
 	// CablePort is the UDP port of the cable between gateways.
 	CablePort = 4500

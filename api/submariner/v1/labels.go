@@ -1,6 +1,6 @@
 package v1
 
-// Names that Submariner's tools look for (reference: upstream 0.18, section 2.4).
+// Names that Submariner's tools look for.
 const (
 	// ClusterIDLabel is on every object that was synced between clusters and
 	// names the cluster that owns it. An object without it is local.
