@@ -14,6 +14,9 @@ import (
 	submarinerv1 "subctl/api/submariner/v1"
 )
 
+// gatewayAgent is what people call the agent that writes Gateways.
+const gatewayAgent = "gateway"
+
 // agentReport is what an agent says of its node.
 type agentReport struct {
 	agent, node string
@@ -72,7 +75,7 @@ func readReports(ctx context.Context, c client.Client) ([]corev1.Node, []agentRe
 		return nil, nil, fmt.Errorf("listing gateways: %w", err)
 	}
 	for _, g := range gateways.Items {
-		reports = append(reports, agentReport{"gateway", g.Name, g.Status.StatusFailure, g.Status.Conditions})
+		reports = append(reports, agentReport{gatewayAgent, g.Name, g.Status.StatusFailure, g.Status.Conditions})
 	}
 	return nodes.Items, reports, nil
 }
@@ -80,10 +83,15 @@ func readReports(ctx context.Context, c client.Client) ([]corev1.Node, []agentRe
 // unclean says for which agents there is reason to wait, one line each, and which
 // nodes cannot be waited for. A node without report never had an agent that did
 // anything; a report without node is of a node that is gone, and its state with it.
+// A node that is no gateway any more has no gateway agent that could say anything:
+// its route agent sweeps what that left, and says so.
 func unclean(nodes []corev1.Node, reports []agentReport) (waiting, dirty []string) {
 	for _, r := range reports {
 		i := slices.IndexFunc(nodes, func(n corev1.Node) bool { return n.Name == r.node })
 		if i < 0 || meta.IsStatusConditionTrue(r.conditions, CleanCondition) {
+			continue
+		}
+		if r.agent == gatewayAgent && !isGateway(nodes[i]) {
 			continue
 		}
 		if !isReady(nodes[i]) {

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"slices"
 	"testing"
 	"time"
 
@@ -26,7 +27,8 @@ import (
 // joinedCluster is a cluster as join and agents leave it, on a fake API server.
 type joinedCluster struct {
 	c, hub  client.WithWatch
-	agents  bool // agents clean their nodes when the Submariner object is deleted
+	agents  bool     // agents clean their nodes when the Submariner object is deleted
+	deaf    []string // nodes whose Gateway nobody writes
 	connect error
 	said    bytes.Buffer
 }
@@ -80,6 +82,9 @@ func (j *joinedCluster) clean(t *testing.T, c client.Client) {
 	gateways := &submarinerv1.GatewayList{}
 	require.NoError(t, c.List(t.Context(), gateways))
 	for _, g := range gateways.Items {
+		if slices.Contains(j.deaf, g.Name) {
+			continue
+		}
 		g.Status.Conditions = done
 		require.NoError(t, c.Update(t.Context(), &g))
 	}
@@ -197,4 +202,22 @@ func TestUninstallLeavesUpstreamAlone(t *testing.T) {
 	_, err := cluster.ReadRemains(t.Context(), c)
 	require.EqualError(t, err, "this cluster was joined by something else than this subctl "+
 		"(Submariner submariner-operator/submariner lacks label app.kubernetes.io/managed-by=subctl): uninstall it with that")
+}
+
+// Nobody writes the Gateway of a node that is no gateway any more, or is gone.
+func TestUninstallAfterAGatewayWasUnlabelled(t *testing.T) {
+	stale := func(name string) client.Object {
+		g := gatewayCR("passive", "")
+		g.SetName(name)
+		return g
+	}
+	n3 := node("n3", "10.89.1.3")
+	j := newJoined(t, stale("n3"), stale("long-gone"), &n3, &submarinerv1.RouteAgent{ObjectMeta: in("n3")})
+	j.deaf = []string{"n3", "long-gone"}
+	require.NoError(t, j.uninstall(t, false), j.said.String())
+	require.True(t, j.remains(t).Empty(), j.remains(t).Lines(j.c))
+
+	again := newJoined(t)
+	again.deaf = []string{"n1"} // n1 is labelled: its gateway must say so
+	require.ErrorContains(t, again.uninstall(t, false), "node n1: the gateway has not reported it clean")
 }
