@@ -96,7 +96,7 @@ func checkNetworks(self string, pods, services []netip.Prefix, nodes []corev1.No
 		sayBehind = "what is in a node's own network cannot be reached through a cable as well"
 	)
 	errs := []error{
-		overlaps(own, reserved, "Submariner uses it itself; such networks cannot be connected"),
+		impossible(own, sayRight),
 		overlaps(own, members, sayOther),
 		inside(internalIPs(nodes), own, sayRight),
 		inside(internalIPs(nodes), members, sayBehind),

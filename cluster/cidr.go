@@ -7,7 +7,7 @@ import (
 	"slices"
 	"strings"
 
-	"subctl/dataplane"
+	"subctl/cable"
 )
 
 // network is an address range and whose it is, as a sentence goes on: "the pod
@@ -17,21 +17,15 @@ type network struct {
 	of     string
 }
 
-// reserved are the ranges from which nodes get addresses on our own devices.
-var reserved = []network{
-	{netip.PrefixFrom(netip.AddrFrom4([4]byte{dataplane.IntraVTEPNet}), 8), "the range of addresses between the nodes of a cluster"},
-	{netip.PrefixFrom(netip.AddrFrom4([4]byte{dataplane.CableVTEPNet}), 8), "the range of addresses on cables"},
-}
-
 // ParseCIDRs reads a list of IPv4 networks; what names the list in errors, such
-// as "--clustercidr". Every mistake is in the error.
+// as "--clustercidr". Every mistake is in the error. Agents read them the same way.
 func ParseCIDRs(what string, list []string) ([]netip.Prefix, error) {
 	var out []netip.Prefix
 	var errs []error
 	for _, s := range list {
-		p, err := parseCIDR(strings.TrimSpace(s))
+		p, err := cable.ParseCIDR(strings.TrimSpace(s))
 		if err != nil {
-			errs = append(errs, fmt.Errorf("%s %q %w", what, s, err))
+			errs = append(errs, fmt.Errorf("%s: %w", what, err))
 			continue
 		}
 		out = append(out, p)
@@ -39,28 +33,24 @@ func ParseCIDRs(what string, list []string) ([]netip.Prefix, error) {
 	return out, errors.Join(errs...)
 }
 
-func parseCIDR(s string) (netip.Prefix, error) {
-	p, err := netip.ParsePrefix(s)
-	switch {
-	case err != nil:
-		return p, errors.New("is not a network in CIDR notation: write it like 10.244.0.0/16")
-	case !p.Addr().Is4():
-		return p, errors.New("is an IPv6 network: this version connects IPv4 networks only")
-	case p.Masked() != p:
-		return p, fmt.Errorf("has bits set beyond its length: did you mean %s?", p.Masked())
-	case p.Bits() == 0:
-		return p, errors.New("is the whole Internet: name the cluster's own network")
-	}
-	return p, nil
-}
-
-// prefixStrings writes networks as Submariner.spec does: separated by commas.
+// joinPrefixes writes networks as Submariner.spec does: separated by commas.
 func joinPrefixes(list []netip.Prefix) string {
 	var out []string
 	for _, p := range list {
 		out = append(out, p.String())
 	}
 	return strings.Join(out, ",")
+}
+
+// impossible says which of list no agent takes for a cluster's network.
+func impossible(list []network, remedy string) error {
+	var errs []error
+	for _, n := range list {
+		if _, err := cable.ParseCIDR(n.prefix.String()); err != nil {
+			errs = append(errs, fmt.Errorf("%s cannot be connected: %w: %s", n.of, err, remedy))
+		}
+	}
+	return errors.Join(errs...)
 }
 
 // overlaps says which of mine have addresses in common with others.

@@ -7,34 +7,25 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// Verbs, in sets.
-var (
-	read  = []string{"get", "list", "watch"}
-	write = []string{"create", "delete", "get", "list", "patch", "update", "watch"}
-)
-
-// eventRules allows reporting events; both API groups store the same objects, and
-// which one a library uses depends on its age.
-var eventRules = []rbacv1.PolicyRule{
-	rule([]string{"", "events.k8s.io"}, []string{"events"}, "create", "patch"),
-}
+// read is what a cache needs.
+var read = []string{"get", "list", "watch"}
 
 // gatewayRules is what the gateway may do in Namespace: write what it copies from
-// the broker, report, and hold the lease.
-var gatewayRules = append([]rbacv1.PolicyRule{
-	rule([]string{""}, []string{"pods"}, "get", "list", "watch", "patch"), // its own status label
-	rule([]string{"submariner.io"}, []string{"clusters", "endpoints", "gateways"}, write...),
+// the broker, report, and hold the lease. Server-side apply is a patch, and a
+// create where there is nothing yet.
+var gatewayRules = []rbacv1.PolicyRule{
+	rule([]string{""}, []string{"pods"}, "get", "patch"), // its own status label
+	rule([]string{"submariner.io"}, []string{"clusters", "endpoints", "gateways"}, "create", "delete", "get", "list", "patch", "update", "watch"),
 	rule([]string{"submariner.io"}, []string{"routeagents", "submariners"}, read...),
-	rule([]string{"submariner.io"}, []string{"submariners/status"}, "patch"),
-	rule([]string{"coordination.k8s.io"}, []string{"leases"}, write...),
-}, eventRules...)
+	rule([]string{"coordination.k8s.io"}, []string{"leases"}, "create", "get", "update"),
+}
 
 // routeAgentRules is what the route agent may do in Namespace: read what the
 // gateways found out, and report.
-var routeAgentRules = append([]rbacv1.PolicyRule{
+var routeAgentRules = []rbacv1.PolicyRule{
 	rule([]string{"submariner.io"}, []string{"clusters", "endpoints", "gateways", "submariners"}, read...),
-	rule([]string{"submariner.io"}, []string{"routeagents"}, write...),
-}, eventRules...)
+	rule([]string{"submariner.io"}, []string{"routeagents"}, "create", "get", "list", "patch", "update", "watch"),
+}
 
 // nodeRules is what both may do in the whole cluster: node addresses, pod
 // networks and the gateway label are on nodes.

@@ -69,6 +69,7 @@ func (w *joinWorld) mistakes(t *testing.T) {
 		{name: "CIDR overlaps its own", args: []string{"--clustercidr", "10.96.0.0/12"}},
 		{name: "CIDR holds nodes", args: []string{"--clustercidr", "10.89.0.0/16"}},
 		{name: "CIDR reserved", args: []string{"--clustercidr", "240.1.0.0/16"}},
+		{name: "CIDR link-local", args: []string{"--clustercidr", "169.254.0.0/16"}},
 		{name: "member's CIDR holds nodes", before: func() func() { return w.east(t, "10.89.0.0/16") }},
 		{name: "no gateway", args: []string{"--label-gateway=false"}},
 		{name: "gateway node unknown", args: []string{"--gateway-nodes", "n1,n9"}},
