@@ -89,8 +89,9 @@ func memberPolicy(base string) []client.Object {
 }
 
 // joinerPolicy keeps the holder of a join file to what joining is: new members,
-// each with the rights of one. So it cannot make itself a token that outlives
-// the file's, nor throw a member out.
+// each with the rights of one. So it cannot make itself a token of the joiner that
+// outlives the file's, nor throw a member out. It cannot be kept from making a
+// token of a member that exists: see joinerRole.
 func joinerPolicy(base string) []client.Object {
 	const sa = "^" + memberPrefix + "[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?$"
 	return policy(base+"-joiner", &admissionv1.ValidatingAdmissionPolicySpec{
@@ -119,8 +120,9 @@ func joinerPolicy(base string) []client.Object {
 				Expression: "object == null || variables.resource != 'secrets' || (object.type == 'kubernetes.io/service-account-token' && " +
 					"has(object.metadata.annotations) && 'kubernetes.io/service-account.name' in object.metadata.annotations && " +
 					"object.metadata.annotations['kubernetes.io/service-account.name'].matches('" + sa + "') && " +
-					"variables.name == object.metadata.annotations['kubernetes.io/service-account.name'] + '-token')",
-				Message: "who joins may make tokens of clusters only: " + memberPrefix + "<cluster ID>-token",
+					"variables.name.startsWith(object.metadata.annotations['kubernetes.io/service-account.name'] + '-token-') && " +
+					"variables.name.substring(size(object.metadata.annotations['kubernetes.io/service-account.name'] + '-token-')).matches('^[0-9a-f]{32}$'))",
+				Message: "who joins may make tokens of clusters only: " + memberPrefix + "<cluster ID>-token-<32 random hexadecimal digits>",
 			},
 			{
 				Expression: "object == null || variables.resource != 'roles' || (variables.name.matches('" + sa + "') && " +

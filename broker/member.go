@@ -38,6 +38,11 @@ const memberTimeout = 30 * time.Second
 // The claim is the creation of the member's service account, of which the API
 // server lets only one succeed. The account owns everything else the member has
 // there, so that whoever deletes it deletes all.
+//
+// Every call makes a new token, in a Secret whose name only the caller knows: a
+// name that could be found again could be found by everyone with a join file. So
+// a cluster that joins again leaves its older tokens behind; they are good until
+// the service account is deleted, and go with it.
 func AddMember(ctx context.Context, c client.Client, ns, clusterID, clusterUID string) (*Credentials, error) {
 	if err := CheckClusterID(clusterID); err != nil {
 		return nil, err
@@ -51,12 +56,13 @@ func AddMember(ctx context.Context, c client.Client, ns, clusterID, clusterUID s
 	if err != nil {
 		return nil, err
 	}
-	for _, obj := range memberObjects(sa, clusterID) {
+	token := newMemberTokenName(clusterID)
+	for _, obj := range memberObjects(sa, clusterID, token) {
 		if err := createOwned(ctx, c, obj, sa.UID); err != nil {
 			return nil, err
 		}
 	}
-	return waitForToken(ctx, c, ns, clusterID)
+	return waitForToken(ctx, c, client.ObjectKey{Namespace: ns, Name: token}, clusterID)
 }
 
 // claim creates the member's service account, or finds it claimed by the same
@@ -83,8 +89,8 @@ func claim(ctx context.Context, c client.Client, ns, clusterID, clusterUID strin
 }
 
 // memberObjects returns what a member has in the base namespace besides its
-// service account.
-func memberObjects(sa *corev1.ServiceAccount, clusterID string) []client.Object {
+// service account. token is the name of the Secret.
+func memberObjects(sa *corev1.ServiceAccount, clusterID, token string) []client.Object {
 	owner := []metav1.OwnerReference{{APIVersion: "v1", Kind: "ServiceAccount", Name: sa.Name, UID: sa.UID}}
 	meta := func(name string) metav1.ObjectMeta {
 		return metav1.ObjectMeta{Name: name, Namespace: sa.Namespace, OwnerReferences: owner}
@@ -98,9 +104,9 @@ func memberObjects(sa *corev1.ServiceAccount, clusterID string) []client.Object 
 	}
 	role := selfRole(sa.Namespace, clusterID)
 	role.OwnerReferences = owner
-	token := &corev1.Secret{ObjectMeta: meta(memberTokenName(clusterID)), Type: corev1.SecretTypeServiceAccountToken}
-	token.Annotations = map[string]string{corev1.ServiceAccountNameKey: sa.Name, "kubernetes.io/created-by": "subctl"}
-	return []client.Object{role, bind(role.Name, role.Name), bind(memberBindingName(clusterID), MemberRoleName), token}
+	secret := &corev1.Secret{ObjectMeta: meta(token), Type: corev1.SecretTypeServiceAccountToken}
+	secret.Annotations = map[string]string{corev1.ServiceAccountNameKey: sa.Name, "kubernetes.io/created-by": "subctl"}
+	return []client.Object{role, bind(role.Name, role.Name), bind(memberBindingName(clusterID), MemberRoleName), secret}
 }
 
 // createOwned creates obj unless it exists. One that an earlier service account
@@ -139,10 +145,10 @@ func ownedBy(obj client.Object, owner types.UID) bool {
 
 // waitForToken returns the member's credentials when the token controller has
 // made them.
-func waitForToken(ctx context.Context, c client.Client, ns, clusterID string) (*Credentials, error) {
+func waitForToken(ctx context.Context, c client.Client, key client.ObjectKey, clusterID string) (*Credentials, error) {
 	secret := &corev1.Secret{}
 	for {
-		err := c.Get(ctx, client.ObjectKey{Namespace: ns, Name: memberTokenName(clusterID)}, secret)
+		err := c.Get(ctx, key, secret)
 		if err != nil {
 			return nil, fmt.Errorf("reading the token of cluster %s on the broker: %w", clusterID, err)
 		}

@@ -14,6 +14,7 @@ import (
 	rbacv1 "k8s.io/api/rbac/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	submarinerv1 "subctl/api/submariner/v1"
@@ -55,7 +56,11 @@ func TestJoinAndLeave(t *testing.T) {
 	require.NoError(t, err)
 	again, err := broker.AddMember(t.Context(), joiner, d.ns, "east", "uid-1")
 	require.NoError(t, err)
-	require.Equal(t, cred, again)
+	require.NotEqual(t, cred.Token, again.Token, "it read what the first join left")
+	for _, c := range []*broker.Credentials{cred, again} {
+		member := kubetest.Client(t, d.server.As(string([]byte(c.Token))))
+		require.NoError(t, member.List(t.Context(), &submarinerv1.ClusterList{}, client.InNamespace(d.ns)))
+	}
 
 	_, err = broker.AddMember(t.Context(), joiner, d.ns, "east", "uid-2")
 	var taken *broker.TakenError
@@ -147,6 +152,7 @@ func TestJoinerCanOnlyJoin(t *testing.T) {
 			Subjects: []rbacv1.Subject{{Kind: "ServiceAccount", Name: sa, Namespace: d.ns}},
 		}
 	}
+	const hex32 = "0123456789abcdef0123456789abcdef"
 	role := func(name, of string, verbs ...string) *rbacv1.Role {
 		return &rbacv1.Role{ObjectMeta: meta(name), Rules: []rbacv1.PolicyRule{
 			{APIGroups: []string{""}, Resources: []string{"serviceaccounts"}, ResourceNames: []string{of}, Verbs: verbs},
@@ -154,7 +160,11 @@ func TestJoinerCanOnlyJoin(t *testing.T) {
 	}
 	for name, obj := range map[string]client.Object{
 		"a token of its own":             token(broker.JoinerName+"-token", broker.JoinerName),
-		"a second token of a member":     token("more", "cluster-east"),
+		"a token by another name":        token("more", "cluster-east"),
+		"a token by a name to guess":     token("cluster-east-token", "cluster-east"),
+		"a token by a short name":        token("cluster-east-token-"+hex32[1:], "cluster-east"),
+		"a token by a long name":         token("cluster-east-token-"+hex32+"0", "cluster-east"),
+		"a token named after another":    token("cluster-west-token-"+hex32, "cluster-east"),
 		"a token of the default account": token("default-token", "default"),
 		"a secret":                       &corev1.Secret{ObjectMeta: meta("s")},
 		"another account":                &corev1.ServiceAccount{ObjectMeta: meta("x")},
@@ -170,6 +180,58 @@ func TestJoinerCanOnlyJoin(t *testing.T) {
 	sa := &corev1.ServiceAccount{ObjectMeta: meta("cluster-east")}
 	require.True(t, apierrors.IsForbidden(joiner.Delete(t.Context(), sa)))
 	require.True(t, apierrors.IsForbidden(joiner.Update(t.Context(), sa)))
-	require.True(t, apierrors.IsForbidden(joiner.List(t.Context(), &corev1.SecretList{}, client.InNamespace(d.ns))))
+	d.joinerFindsNoToken(t, joiner, "east")
 	require.NoError(t, joiner.Create(t.Context(), role("cluster-west", "cluster-west", "delete")))
+}
+
+// joinerFindsNoToken has the joiner look for the token of a member.
+func (d *deployed) joinerFindsNoToken(t *testing.T, joiner client.Client, id string) {
+	t.Helper()
+	name := d.token(t, id).Name
+	require.Regexp(t, "^cluster-"+id+"-token-[0-9a-f]{32}$", name)
+	for _, guess := range []string{"cluster-" + id + "-token", "cluster-" + id, "cluster-" + id + "-token-"} {
+		err := joiner.Get(t.Context(), client.ObjectKey{Namespace: d.ns, Name: guess}, &corev1.Secret{})
+		require.True(t, apierrors.IsNotFound(err), "%s: %v", guess, err)
+	}
+	require.True(t, apierrors.IsForbidden(joiner.List(t.Context(), &corev1.SecretList{}, client.InNamespace(d.ns))))
+	watcher, err := client.NewWithWatch(d.joinerConfig(t), client.Options{})
+	require.NoError(t, err)
+	_, err = watcher.Watch(t.Context(), &corev1.SecretList{}, client.InNamespace(d.ns))
+	require.True(t, apierrors.IsForbidden(err), "%v", err)
+
+	// Whatever else it may read does not say the name.
+	for _, o := range []client.Object{
+		&corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: "cluster-" + id}},
+		&rbacv1.Role{ObjectMeta: metav1.ObjectMeta{Name: "cluster-" + id}},
+		&rbacv1.RoleBinding{ObjectMeta: metav1.ObjectMeta{Name: "cluster-" + id}},
+		&rbacv1.RoleBinding{ObjectMeta: metav1.ObjectMeta{Name: "cluster-" + id + "-" + broker.MemberRoleName}},
+	} {
+		require.NoError(t, joiner.Get(t.Context(), client.ObjectKey{Namespace: d.ns, Name: o.GetName()}, o))
+		require.NotContains(t, fmt.Sprintf("%+v", o), name)
+	}
+	err = joiner.Get(t.Context(), client.ObjectKey{Namespace: d.ns, Name: "submariner-globalnet-info"}, &corev1.ConfigMap{})
+	require.True(t, apierrors.IsForbidden(err), "%v", err)
+}
+
+// joinerConfig is how to connect with a join file.
+func (d *deployed) joinerConfig(t *testing.T) *rest.Config {
+	t.Helper()
+	_, f := d.joiner(t)
+	return f.RESTConfig(false)
+}
+
+// token returns the Secret with the token of a member, as an administrator finds
+// it. There must be one.
+func (d *deployed) token(t *testing.T, id string) *corev1.Secret {
+	t.Helper()
+	var found []*corev1.Secret
+	list := &corev1.SecretList{}
+	require.NoError(t, d.admin.List(t.Context(), list, client.InNamespace(d.ns)))
+	for i := range list.Items {
+		if list.Items[i].Annotations[corev1.ServiceAccountNameKey] == "cluster-"+id {
+			found = append(found, &list.Items[i])
+		}
+	}
+	require.Len(t, found, 1)
+	return found[0]
 }

@@ -1,6 +1,7 @@
 package broker
 
 import (
+	"crypto/rand"
 	"fmt"
 
 	"k8s.io/apimachinery/pkg/util/validation"
@@ -52,8 +53,13 @@ func memberBindingName(clusterID string) string {
 	return MemberName(clusterID) + "-" + MemberRoleName
 }
 
-// memberTokenName is the name of the Secret with a member's token.
-func memberTokenName(clusterID string) string { return MemberName(clusterID) + "-token" }
+// newMemberTokenName names the Secret with a token of a member. Whoever has a
+// join file may read Secrets whose name it knows: nobody can guess this one.
+func newMemberTokenName(clusterID string) string {
+	var random [16]byte
+	rand.Read(random[:]) // never fails
+	return fmt.Sprintf("%s-token-%x", MemberName(clusterID), random)
+}
 
 // CheckClusterID says what is wrong with a cluster ID, if anything.
 func CheckClusterID(id string) error {

@@ -175,7 +175,8 @@ func TestMemberWritesOnlyItsOwn(t *testing.T) {
 			require.True(t, apierrors.IsForbidden(err), "%s of %T %s: %v", a.name, o, o.GetName(), err)
 		}
 	}
-	for _, o := range []client.Object{&corev1.Secret{ObjectMeta: meta("cluster-west-token")}, &corev1.Secret{ObjectMeta: meta("cluster-east-token")}} {
+	for _, id := range []string{"west", "east"} {
+		o := d.token(t, id)
 		require.True(t, apierrors.IsForbidden(east.Get(ctx, client.ObjectKeyFromObject(o), o)))
 	}
 	require.True(t, apierrors.IsForbidden(east.List(ctx, &corev1.SecretList{}, client.InNamespace(d.ns))))

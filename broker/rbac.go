@@ -6,7 +6,6 @@ import (
 
 	submarinerv1 "subctl/api/submariner/v1"
 	"subctl/api/submariner/v1alpha1"
-	"subctl/globalnet"
 )
 
 // Members share one Role per clusterset. It lets them write; the admission
@@ -48,6 +47,13 @@ func selfRole(ns, clusterID string) *rbacv1.Role {
 //
 // It may not give away what it does not have, hence the right to delete service
 // accounts; the admission policy of the joiner keeps it from using that.
+//
+// It may get Secrets, to read the token it has made, and not list or watch them:
+// those of members have names that cannot be guessed. What is left is that it may
+// make another token for a member that exists, and so act as that member: joining
+// again takes the same request, and an admission policy sees the Secret only, not
+// whose service account it is for. A UID in the Secret would prove nothing, as the
+// joiner reads that on the account.
 func joinerRole(ns, base string) *rbacv1.Role {
 	rules := []rbacv1.PolicyRule{
 		{
@@ -67,10 +73,6 @@ func joinerRole(ns, base string) *rbacv1.Role {
 			rbacv1.PolicyRule{APIGroups: []string{""}, Resources: []string{"serviceaccounts"}, Verbs: []string{"create", "get", "delete"}},
 			rbacv1.PolicyRule{APIGroups: []string{""}, Resources: []string{"secrets"}, Verbs: []string{"create", "get"}},
 			rbacv1.PolicyRule{APIGroups: []string{rbacv1.GroupName}, Resources: []string{"roles"}, Verbs: []string{"create", "get"}},
-			rbacv1.PolicyRule{
-				APIGroups: []string{""}, Resources: []string{"configmaps"},
-				ResourceNames: []string{globalnet.ConfigMapName}, Verbs: []string{"get", "update", "patch"},
-			},
 		)
 	}
 	return &rbacv1.Role{ObjectMeta: metav1.ObjectMeta{Name: JoinerName, Namespace: ns}, Rules: rules}

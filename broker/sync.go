@@ -23,8 +23,8 @@ import (
 // Limits on what another cluster can make this one store. A real Endpoint has
 // about 1 KiB, and a cluster as many as it has active gateways.
 const (
-	maxObjectSize = 64 << 10 // bytes of JSON
-	maxPerCluster = 256      // objects of one kind, in one clusterset
+	maxObjectSize = 16 << 10 // bytes of JSON
+	maxPerCluster = 16       // objects of one kind, in one clusterset
 )
 
 // Snapshot is what both sides hold.

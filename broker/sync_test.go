@@ -150,9 +150,9 @@ func TestPlanSync(t *testing.T) {
 		},
 		"too large": {
 			sets: []broker.SetSnapshot{set("default", with(gateway("west"), func(o client.Object) {
-				o.SetAnnotations(map[string]string{"a": strings.Repeat("x", 70_000)})
+				o.SetAnnotations(map[string]string{"a": strings.Repeat("x", 16_114)})
 			}))},
-			refused: []string{"Endpoint submariner-k8s-broker/west-submariner-cable-west-192-0-2-1 on the broker: it has 70271 bytes, more than 65536"},
+			refused: []string{"Endpoint submariner-k8s-broker/west-submariner-cable-west-192-0-2-1 on the broker: it has 16385 bytes, more than 16384"},
 		},
 		"in the way": {
 			local:   []client.Object{unlabelled(west())},
@@ -186,12 +186,12 @@ func texts[T fmt.Stringer](list []T) (out []string) {
 
 func TestManyObjectsOfOneCluster(t *testing.T) {
 	var objects []client.Object
-	for i := range 300 {
+	for i := range 20 {
 		objects = append(objects, endpoint("x", "west", fmt.Sprintf("10-0-0-%x", i)))
 	}
 	writes, refused := broker.PlanSync(broker.Snapshot{ClusterID: "east", Namespace: here, Sets: []broker.SetSnapshot{set("default", objects...)}})
-	require.Len(t, writes, 256)
-	require.Len(t, refused, 44)
+	require.Len(t, writes, 16)
+	require.Len(t, refused, 4)
 }
 
 // What is copied, exactly.
