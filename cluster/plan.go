@@ -90,6 +90,7 @@ func MakePlan(o Options, file *broker.JoinFile, f *Facts, b *BrokerFacts) (*Plan
 		return nil, err
 	}
 	p.warn(loopback(file.BrokerURL))
+	p.warn(unpullable(o.Image))
 	p.OthersNamespace = f.Namespace != nil && !isOurs(f.Namespace.Labels)
 	p.Present = present(o.ClusterID, b)
 	p.Submariner = newSubmariner(o, file, driver, pods, services)

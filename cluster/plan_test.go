@@ -2,6 +2,7 @@ package cluster_test
 
 import (
 	"net/netip"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -186,7 +187,14 @@ func TestPlanWarns(t *testing.T) {
 		"--clustercidr 10.111.0.0/17 is taken, although the pod network seems to be 10.111.0.0/16 (kubeadm)",
 		"gateway node n1 is not Ready",
 		"the broker has globalnet enabled, which this version does not do: clusters are connected only if their networks are distinct",
+		"the image of the agents, localhost/subctl:devel, is in no registry: nodes that do not have it cannot pull it; push it to one and say it with --image",
 	}, p.Warnings)
+
+	s = normal()
+	s.Image = "localhost/subctl:mine" // whoever says so has it there
+	p, err = s.plan()
+	require.NoError(t, err)
+	require.NotContains(t, strings.Join(p.Warnings, "\n"), "image")
 }
 
 func TestGatewayNodes(t *testing.T) {

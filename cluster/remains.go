@@ -3,6 +3,7 @@ package cluster
 import (
 	"context"
 	"fmt"
+	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
@@ -210,6 +211,21 @@ func (r *Remains) Lines(c client.Client) []string {
 		out = append(out, "keep the CustomResourceDefinitions: "+r.Kept)
 	}
 	return out
+}
+
+// outcome says what the cluster holds of subctl when r is removed.
+func (r *Remains) outcome() string {
+	var stays []string
+	if r.Namespace != nil && len(r.OthersIn) > 0 {
+		stays = append(stays, "namespace "+Namespace)
+	}
+	if r.Kept != "" {
+		stays = append(stays, "the CustomResourceDefinitions")
+	}
+	if len(stays) == 0 {
+		return "nothing of subctl is left in this cluster"
+	}
+	return "nothing of subctl is left in this cluster but " + strings.Join(stays, " and ")
 }
 
 // unlabelGateway takes back what join did to a node.

@@ -184,7 +184,7 @@ func (u *Uninstall) remove(ctx context.Context, r *Remains) error {
 	if r.Kept != "" {
 		u.Report.Warn("the CustomResourceDefinitions stay: %s", r.Kept)
 	}
-	u.Report.Done("nothing of subctl is left in this cluster")
+	u.Report.Done("%s", r.outcome())
 	return nil
 }
 

@@ -145,6 +145,7 @@ func TestUninstallKeepsWhatIsOfOthers(t *testing.T) {
 	}
 	require.Contains(t, j.said.String(), "namespace submariner-operator stays: it holds ConfigMap notes")
 	require.Contains(t, j.said.String(), "the CustomResourceDefinitions stay: Broker submariner-k8s-broker/submariner-broker exists")
+	require.Contains(t, j.said.String(), "nothing of subctl is left in this cluster but namespace submariner-operator and the CustomResourceDefinitions\n")
 	require.True(t, j.remains(t).Empty(), "what stays is not ours")
 }
 

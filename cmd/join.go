@@ -30,7 +30,7 @@ clusters that use the same addresses cannot be connected.
 The cluster needs Kubernetes 1.25 or later, the broker 1.30.`
 
 const joinExample = `  # join the cluster of context "west"
-  subctl join broker-info.subm --context west --clusterid west
+  subctl join broker-info.subm --context west --clusterid west --image registry.example/subctl:v1
 
   # say what cannot be discovered, and which nodes are gateways
   subctl join broker-info.subm --clustercidr 10.244.0.0/16 --servicecidr 10.96.0.0/12 --gateway-nodes gw-1,gw-2

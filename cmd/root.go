@@ -32,8 +32,8 @@ and found trouble, such as a connection that is down.`
 
 const rootExample = `  # make the cluster of context "hub" the broker, and join two clusters
   subctl deploy-broker --context hub
-  subctl join broker-info.subm --context west --clusterid west
-  subctl join broker-info.subm --context east --clusterid east
+  subctl join broker-info.subm --context west --clusterid west --image registry.example/subctl:v1
+  subctl join broker-info.subm --context east --clusterid east --image registry.example/subctl:v1
 
   # see how they are connected
   subctl show connections`
