@@ -65,7 +65,7 @@ func (s *show) look(ctx context.Context, targets []*target, p panel) picture {
 		}
 		failed = err
 		if len(targets) > 1 {
-			say.Fail("cluster %q: %v", sites[i].name, err)
+			say.Fail("cluster %q: %s", sites[i].name, printer.CleanLines(err.Error()))
 		}
 	}
 	if n := len(targets) - len(good); n > 0 && len(targets) > 1 {
@@ -140,11 +140,11 @@ func (p panel) judge(sites []site, say *progress.Reporter) error {
 				continue
 			}
 			for _, text := range v.trouble(s) {
-				say.Warn("cluster %q: %s", s.name, text)
+				say.Warn("cluster %q: %s", s.name, printer.CleanLines(text))
 				ill = trouble()
 			}
 			if text := v.remark(s); text != "" && len(p.sections) == 1 {
-				say.Warn("cluster %q: %s", s.name, text)
+				say.Warn("cluster %q: %s", s.name, printer.CleanLines(text))
 			}
 		}
 		if left {

@@ -56,7 +56,7 @@ func (v view[T]) section() section {
 				return printer.Print(w, format, v.rows(s), v.columns)
 			}
 			for _, row := range v.rows(s) {
-				if _, err := io.WriteString(w, v.text(row)); err != nil {
+				if _, err := io.WriteString(w, printer.CleanLines(v.text(row))); err != nil {
 					return err
 				}
 			}

@@ -85,6 +85,24 @@ north-east              <none> & more
 	}
 }
 
+// A terminal obeys what another cluster says unless it is cleaned; programs get
+// what was said.
+func TestHostileCells(t *testing.T) {
+	rows := []cable{{Cluster: "ea\x1b[2Jst\n\r\u202e\u009b\x7f\xff é日", Subnets: []string{"10.0.0.0/16"}}}
+	for format, want := range map[printer.Format]string{
+		printer.Table: "CLUSTER           SUBNETS\nea?[2Jst?????? é日   10.0.0.0/16\n",
+		printer.Wide:  "CLUSTER           RTT avg.   SUBNETS\nea?[2Jst?????? é日              10.0.0.0/16\n",
+	} {
+		var out bytes.Buffer
+		require.NoError(t, printer.Print(&out, format, rows, columns))
+		require.Equal(t, strings.Join(strings.Fields(want), " "), strings.Join(strings.Fields(out.String()), " "), format)
+	}
+	var out bytes.Buffer
+	require.NoError(t, printer.Print(&out, printer.JSON, rows, columns))
+	require.Contains(t, out.String(), `ea\u001b[2Jst\n\r`)
+	require.Equal(t, "a?\nb?", printer.CleanLines("a\r\nb\x07"))
+}
+
 func TestNoRows(t *testing.T) {
 	for format, want := range map[printer.Format]string{
 		printer.Table: "", printer.Wide: "", printer.JSON: "[]\n", printer.YAML: "[]\n",

@@ -4,6 +4,9 @@ import (
 	"bytes"
 	"fmt"
 	"io"
+	"strings"
+	"unicode"
+	"unicode/utf8"
 
 	"github.com/olekukonko/tablewriter"
 	"github.com/olekukonko/tablewriter/renderer"
@@ -50,7 +53,7 @@ func table[T any](w io.Writer, wide bool, rows []T, columns []Column[T]) error {
 		var line []string
 		for _, c := range columns {
 			if wide || !c.Wide {
-				line = append(line, cut(c.Cell(r), c.Max, wide))
+				line = append(line, cut(Clean(c.Cell(r)), c.Max, wide))
 			}
 		}
 		if err := t.Append(line); err != nil {
@@ -62,6 +65,26 @@ func table[T any](w io.Writer, wide bool, rows []T, columns []Column[T]) error {
 	}
 	_, err := w.Write(trim(b.Bytes()))
 	return err
+}
+
+// Clean replaces by '?' what a terminal would not print but obey, or print in
+// another place: what other clusters say is in tables.
+func Clean(text string) string {
+	return strings.Map(func(r rune) rune {
+		if !unicode.IsPrint(r) || r == utf8.RuneError {
+			return '?'
+		}
+		return r
+	}, text)
+}
+
+// CleanLines is Clean for text of several lines.
+func CleanLines(text string) string {
+	lines := strings.Split(text, "\n")
+	for i := range lines {
+		lines[i] = Clean(lines[i])
+	}
+	return strings.Join(lines, "\n")
 }
 
 // cut shortens a cell to limit characters.
