@@ -33,8 +33,8 @@ pre-shared key of the cables: whoever has it can join. Keep it like a password.`
 const deployBrokerExample = `  # make the cluster of context "hub" the broker
   subctl deploy-broker --context hub
 
-  # clusters reach its API server at another address than we do, and use the same networks
-  subctl deploy-broker --context hub --broker-url https://hub.example.com:6443 --globalnet
+  # clusters reach its API server at another address than we do
+  subctl deploy-broker --context hub --broker-url https://hub.example.com:6443
 
   # see what would be applied
   subctl deploy-broker --context hub --dry-run`
@@ -71,7 +71,7 @@ func newDeployBroker(g *globals) *cobra.Command {
 	o.invite.addFlags(o.flags)
 	f := o.flags
 	f.StringSliceVar(&o.components, "components", []string{broker.Connectivity}, "what clusters install: "+broker.Connectivity)
-	f.BoolVar(&o.globalnet, "globalnet", false, "give every cluster addresses of its own, for clusters that use the same networks")
+	f.BoolVar(&o.globalnet, "globalnet", false, "record that clusters get addresses of their own; this version does not program them, and refuses clusters that use the same networks")
 	f.StringVar(&o.globalnetCIDR, "globalnet-cidr-range", globalnet.DefaultRange, "network that those addresses are cut from")
 	f.UintVar(&o.globalnetSize, "globalnet-cluster-size", globalnet.DefaultClusterSize, "how many of them a cluster gets; rounded up to a power of two")
 	f.StringVar(&o.cableDriver, "cable-driver", drivers.Default, "how gateways of clusters that say nothing else are joined: "+drivers.Names())
@@ -91,6 +91,9 @@ func (o *deployBrokerOptions) run(ctx context.Context, g *globals) error {
 		return err
 	}
 	report := g.progress()
+	if o.globalnet {
+		report.Warn("this version records the globalnet setting, but does not program globalnet yet: clusters can join only if their networks are distinct")
+	}
 	report.Step("looking at the cluster at %s", cfg.Host)
 	c, err := g.client(ctx)
 	if err != nil {
