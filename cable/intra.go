@@ -161,7 +161,11 @@ func (n Intra) chains() []dataplane.Object {
 	// Both ends' SYN leave by one of our devices on their way: each is clamped to the
 	// smaller of the MTUs of that device and of the way back.
 	var clamp []string
-	for _, dev := range append([]string{dataplane.IntraDevice}, n.CableIn...) {
+	devices := []string{dataplane.IntraDevice}
+	if n.isGateway() {
+		devices = append(devices, n.CableIn...)
+	}
+	for _, dev := range devices {
 		clamp = append(clamp, fmt.Sprintf("-o %s -p tcp -m tcp --tcp-flags SYN,RST SYN -j TCPMSS --clamp-mss-to-pmtu", dev))
 	}
 	// A connection that has its source "translated" to itself cannot be translated
