@@ -31,8 +31,8 @@ func (r Right) String() string {
 	return s
 }
 
-// rights returns what it takes to apply objs. Who binds a Role must hold what is
-// in it, which the API server says itself.
+// rights returns what it takes to apply objs. Who makes or binds a Role must
+// hold what is in it besides: see grants.
 func rights(c client.Client, objs []client.Object) ([]Right, error) {
 	var out []Right
 	for _, obj := range objs {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -41,12 +42,23 @@ type Facts struct {
 // ReadFacts asks a cluster everything about itself.
 func ReadFacts(ctx context.Context, s Side) (*Facts, error) {
 	f := &Facts{URL: s.URL, Version: s.Version}
-	needed, err := joinRights(s.Client)
+	objs, err := Render(&v1alpha1.Submariner{})
 	if err != nil {
 		return nil, err
 	}
-	if f.Denied, err = denied(ctx, s, needed); err != nil || len(f.Denied) > 0 {
-		return f, err
+	needed, err := joinRights(s.Client, objs)
+	if err != nil {
+		return nil, err
+	}
+	if f.Denied, err = denied(ctx, s, needed); err != nil {
+		return nil, err
+	}
+	exceeding, err := deniedGrants(ctx, s, grants(objs))
+	if err != nil {
+		return nil, err
+	}
+	if f.Denied = append(f.Denied, exceeding...); len(f.Denied) > 0 {
+		return f, nil
 	}
 	system := &corev1.Namespace{}
 	if err := s.Get(ctx, client.ObjectKey{Name: metav1.NamespaceSystem}, system); err != nil {
@@ -70,13 +82,9 @@ func ReadFacts(ctx context.Context, s Side) (*Facts, error) {
 	return f, err
 }
 
-// joinRights returns what join does to a cluster.
-func joinRights(c client.Client) ([]Right, error) {
-	objs, err := Render(&v1alpha1.Submariner{})
-	if err != nil {
-		return nil, err
-	}
-	out, err := rights(c, append(objs, secret(BrokerSecret, nil)))
+// joinRights returns what join does to a cluster to install objs there.
+func joinRights(c client.Client, objs []client.Object) ([]Right, error) {
+	out, err := rights(c, append(slices.Clone(objs), secret(BrokerSecret, nil)))
 	return append(out,
 		Right{Verb: "get", Resource: "namespaces"}, Right{Verb: "get", Resource: "secrets", Namespace: Namespace},
 		Right{Verb: "list", Resource: "nodes"}, Right{Verb: "patch", Resource: "nodes"},

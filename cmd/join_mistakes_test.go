@@ -55,6 +55,7 @@ func (w *joinWorld) mistakes(t *testing.T) {
 		{name: "unknown context", args: []string{"--context", "nirvana"}},
 		{name: "API server unreachable", args: []string{"--kubeconfig", nowhere}},
 		{name: "rights missing", args: []string{"--kubeconfig", nobody}},
+		{name: "rights exceeded", args: []string{"--kubeconfig", nobody}, before: func() func() { return w.operator(t, "get", "list", "create", "patch") }},
 		{name: "broker unreachable", args: []string{"--broker-url", "127.0.0.1:1"}},
 		{name: "broker URL is none", args: []string{"--broker-url", "http://hub"}},
 		{name: "broker certificate untrusted", args: []string{"--broker-url", member}},
