@@ -22,7 +22,7 @@ its work. A gateway that has not reported for 15 s is taken for dead.
 It is trouble (exit code 3) when no gateway is active, one is dead, reports a failure,
 refuses an endpoint, or has a connection that is not connected.`
 
-// gatewayTimeout is how old a gateway's report may be: it is written every 5 s
+// gatewayTimeout is how old a gateway's report may be: it is written every 5 s.
 const gatewayTimeout = 15 * time.Second
 
 // gatewayRow is a gateway node of a cluster; its JSON is a promise.
