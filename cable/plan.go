@@ -51,7 +51,7 @@ func Plan(c Cabling) (dataplane.State, error) {
 		byDriver[p.Driver.Name()] = append(byDriver[p.Driver.Name()], p.Gateway)
 		drivers[p.Driver.Name()] = p.Driver
 	}
-	if own := c.Local.Driver; own != "" && len(byDriver) == 0 {
+	if len(byDriver) == 0 {
 		return s, nil // a gateway without peers has no device that somebody could send to
 	}
 	hops := map[string][]uint32{} // by cluster
@@ -97,14 +97,14 @@ func gatewayFilter(c Cabling, nets map[string][]netip.Prefix) []dataplane.Object
 		remote = append(remote, n...)
 	}
 	local := append(slices.Clone(c.Local.Svcs), c.Local.Pods...)
-	const dev = dataplane.CableDevice
 	input, objs := onlyFrom(peers, setPeers, c.Local.Port)
 	input.Name = "SUBMARINER-GW-INPUT"
 	input.Sets = append(input.Sets, setLocal, setRemote)
 	input.Rules = append(input.Rules,
-		fmt.Sprintf("-i %s -p icmp -m icmp --icmp-type 8 -m set --match-set %s src -m set --match-set %s dst -j ACCEPT", dev, setRemote, setLocal),
-		fmt.Sprintf("-i %s -m set --match-set %s src -m set --match-set %s dst -j RETURN", dev, setRemote, setLocal),
-		fmt.Sprintf("-i %s -j DROP", dev))
+		fmt.Sprintf("! -i %s -j RETURN", dataplane.CableDevice),
+		fmt.Sprintf("-p icmp -m icmp --icmp-type 8 -m set --match-set %s src -m set --match-set %s dst -j ACCEPT", setRemote, setLocal),
+		fmt.Sprintf("-m set --match-set %s src -m set --match-set %s dst -j RETURN", setRemote, setLocal),
+		"-j DROP")
 	return append(objs, set(setLocal, local), set(setRemote, remote), input, c.forward())
 }
 
@@ -116,15 +116,16 @@ func (c Cabling) forward() dataplane.Chain {
 	f := dataplane.Chain{Table: "filter", Name: "SUBMARINER-GW-FORWARD", Hook: "FORWARD", Sets: []string{setRemote}}
 	rule := func(format string, args ...any) { f.Rules = append(f.Rules, fmt.Sprintf(format, args...)) }
 	rule("-i %s -o %s -j ACCEPT", intra, cable) // from our own nodes; the other side checks the source
+	rule("! -i %s -j RETURN", cable)
 	for _, p := range c.Local.Pods {
-		rule("-d %v -i %s -o %s -m set --match-set %s src -j ACCEPT", p, cable, intra, setRemote)
+		rule("-d %v -o %s -m set --match-set %s src -j ACCEPT", p, intra, setRemote)
 	}
 	for _, n := range append(slices.Clone(c.Local.Pods), c.Local.Svcs...) {
-		rule("-d %v -i %s -m set --match-set %s src -j RETURN", n, cable, setRemote)
+		rule("-d %v -m set --match-set %s src -j RETURN", n, setRemote)
 	}
-	rule("-i %[1]s -o %[1]s -j DROP", cable) // not even if kube-proxy sends it there
-	rule("-i %s -m set --match-set %s src -m conntrack --ctstate DNAT -j RETURN", cable, setRemote)
-	rule("-i %s -j DROP", cable)
+	rule("-o %s -j DROP", cable) // not even if kube-proxy sends it there
+	rule("-m set --match-set %s src -m conntrack --ctstate DNAT -j RETURN", setRemote)
+	rule("-j DROP")
 	return f
 }
 
