@@ -41,7 +41,7 @@ func (Route) Plan(s Snapshot) (Plan, error) {
 	}
 	in := cable.Intra{
 		Self: v.self, MTU: s.Facts.MTU, PodIP: v.local().PodIP, OwnPodIP: s.Facts.PodIPPlanned,
-		Gateways: v.active, Local: v.own, Cable: v.local().Port,
+		Gateways: v.active, Local: v.own,
 	}
 	for _, n := range v.nodes {
 		if !contains(v.active, n) {

@@ -35,7 +35,6 @@ type Intra struct {
 	Local    Networks   // of this cluster
 	Remote   []Gateway  // of the clusters we are connected to
 	CableIn  []string   // devices on which packets from other clusters arrive
-	Cable    int        // UDP port of the cables
 }
 
 func (n Intra) isGateway() bool {
@@ -177,7 +176,6 @@ func (n Intra) chains() []dataplane.Object {
 	}
 	input, objs := onlyFrom(n.senders(), setNodes, dataplane.IntraPort)
 	input.Name = "SUBMARINER-INPUT"
-	objs = append(objs, n.untracked()...)
 	return append(objs,
 		set(setLocalCIDRs, n.Local.All()), set(setRemoteCIDRs, remote), input,
 		dataplane.Chain{
@@ -232,23 +230,4 @@ func onlyFrom(peers []netip.Addr, setName string, port int) (dataplane.Chain, []
 	}
 	c.Rules = append(c.Rules, udp+"-j DROP")
 	return c, objs
-}
-
-// untracked keeps the outer packets of VXLANs out of connection tracking: what is
-// inside them is tracked already, and every flow would be another entry, since
-// the outer source port is made of a hash of the inner flow.
-func (n Intra) untracked() []dataplane.Object {
-	ports := []int{dataplane.IntraPort}
-	if n.isGateway() {
-		ports = append(ports, n.Cable)
-	}
-	var in, out []string
-	for _, p := range ports { // of this node: what passes through it is somebody else's
-		in = append(in, fmt.Sprintf("-d %v/32 -p udp -m udp --dport %d -j CT --notrack", n.Self.IP, p))
-		out = append(out, fmt.Sprintf("-s %v/32 -p udp -m udp --dport %d -j CT --notrack", n.Self.IP, p))
-	}
-	return []dataplane.Object{
-		dataplane.Chain{Table: "raw", Name: "SUBMARINER-PREROUTING", Hook: "PREROUTING", Rules: in},
-		dataplane.Chain{Table: "raw", Name: "SUBMARINER-OUTPUT", Hook: "OUTPUT", Rules: out},
-	}
 }
