@@ -158,7 +158,7 @@ func TestUninstallCleansAndSaysSo(t *testing.T) {
 			err := w.Client.Get(t.Context(), client.ObjectKey{Namespace: submarinerv1.OperatorNamespace, Name: "east"}, &submarinerv1.Cluster{})
 			require.Error(t, err, "the cluster is no member any more")
 		}
-		require.True(t, meta.IsStatusConditionTrue(conds, ConditionClean))
+		require.True(t, meta.IsStatusConditionTrue(conds, submarinerv1.ConditionClean))
 	}
 }
 

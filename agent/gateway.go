@@ -10,18 +10,10 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	submarinerv1 "subctl/api/submariner/v1"
+	"subctl/api/submariner/v1alpha1"
 	"subctl/cable"
 	"subctl/dataplane"
 	"subctl/internal/version"
-)
-
-// Annotations of the Submariner object by which join hands on what belongs on
-// the Cluster object.
-const (
-	// ClusterLabelsAnnotation holds labels for the Cluster: k=v,k=v.
-	ClusterLabelsAnnotation = "submariner.io/cluster-labels"
-	// PublicKeyAnnotation holds the base64 of the cluster's public key.
-	PublicKeyAnnotation = "submariner.io/public-key"
 )
 
 const (
@@ -181,7 +173,7 @@ func (v *view) cluster() *submarinerv1.Cluster {
 		ObjectMeta: metav1.ObjectMeta{Name: v.sub.Spec.ClusterID, Namespace: submarinerv1.OperatorNamespace, Labels: map[string]string{}},
 		Spec: submarinerv1.ClusterSpec{
 			ClusterID: v.sub.Spec.ClusterID, ColorCodes: []string{"blue"}, ClusterSets: v.sub.Spec.ClusterSets,
-			ServiceCIDR: []string{}, ClusterCIDR: []string{}, GlobalCIDR: []string{}, PublicKey: v.sub.Annotations[PublicKeyAnnotation],
+			ServiceCIDR: []string{}, ClusterCIDR: []string{}, GlobalCIDR: []string{}, PublicKey: v.sub.Annotations[v1alpha1.PublicKeyAnnotation],
 		},
 	}
 	for _, n := range v.own.Services {
@@ -190,7 +182,7 @@ func (v *view) cluster() *submarinerv1.Cluster {
 	for _, n := range v.own.Pods {
 		c.Spec.ClusterCIDR = append(c.Spec.ClusterCIDR, n.String())
 	}
-	for pair := range strings.SplitSeq(v.sub.Annotations[ClusterLabelsAnnotation], ",") {
+	for pair := range strings.SplitSeq(v.sub.Annotations[v1alpha1.ClusterLabelsAnnotation], ",") {
 		if k, val, ok := strings.Cut(pair, "="); ok {
 			c.Labels[strings.TrimSpace(k)] = strings.TrimSpace(val)
 		}

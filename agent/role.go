@@ -80,9 +80,6 @@ const (
 	ConditionRefused = "Refused"
 	// ConditionBrokerSynced: this cluster and the broker hold the same.
 	ConditionBrokerSynced = "BrokerSynced"
-	// ConditionClean: the cluster is being uninstalled, and this agent's part of the
-	// node is clean.
-	ConditionClean = "Clean"
 )
 
 // conditions says how it went. old keeps the times of what did not change.
@@ -121,7 +118,7 @@ func conditions(old []metav1.Condition, p Plan, o Outcome) []metav1.Condition {
 		add(ConditionBrokerSynced, true, "Synced", "this cluster and the broker hold the same")
 	}
 	if p.view.leaving() && o.Err == nil {
-		add(ConditionClean, true, "Uninstalled", "the node holds nothing of this agent any more")
+		add(submarinerv1.ConditionClean, true, "Uninstalled", "the node holds nothing of this agent any more")
 	}
 	return cs
 }

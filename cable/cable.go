@@ -6,7 +6,7 @@
 // Everything here is a pure function of its input: no clock, no kernel, no API
 // server. What a plan returns is a dataplane.State.
 //
-// What arrives from other clusters is hostile until Parse and Check have looked
+// What arrives from other clusters is hostile until Parse and CheckRemote have looked
 // at it; a Gateway is an Endpoint that Parse accepted.
 package cable
 

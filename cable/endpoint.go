@@ -33,7 +33,7 @@ var reserved = []struct {
 
 // Parse makes a Gateway of what another cluster, or our own, says about its
 // endpoint. It reports everything that is wrong, joined. It does not know our
-// networks: see Check.
+// networks: see CheckRemote.
 func Parse(s submarinerv1.EndpointSpec) (Gateway, error) {
 	g := Gateway{Cluster: s.ClusterID, Name: s.CableName, Host: s.Hostname, NAT: s.NATEnabled, Driver: s.Backend}
 	var errs []error

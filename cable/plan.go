@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"hash/fnv"
+	"maps"
 	"net/netip"
 	"slices"
 
@@ -56,7 +57,7 @@ func Plan(c Cabling) (dataplane.State, error) {
 	}
 	hops := map[string][]uint32{} // by cluster
 	nets := map[string][]netip.Prefix{}
-	for _, name := range sortedKeys(byDriver) {
+	for _, name := range slices.Sorted(maps.Keys(byDriver)) {
 		state, ids, err := drivers[name].Plan(c.Local, byDriver[name])
 		if err != nil {
 			return nil, err
@@ -69,7 +70,7 @@ func Plan(c Cabling) (dataplane.State, error) {
 			nets[g.Cluster] = append(nets[g.Cluster], g.Subnets...)
 		}
 	}
-	groups := groupIDs(sortedKeys(hops))
+	groups := groupIDs(slices.Sorted(maps.Keys(hops)))
 	for cluster, ids := range hops {
 		if err := s.Add(group(groups[cluster], ids)); err != nil {
 			return nil, err
@@ -173,13 +174,4 @@ func set(name string, members []netip.Prefix) dataplane.Set {
 		out = append(out, m)
 	}
 	return dataplane.Set{Name: name, Members: out}
-}
-
-func sortedKeys[V any](m map[string]V) []string {
-	keys := make([]string, 0, len(m))
-	for k := range m {
-		keys = append(keys, k)
-	}
-	slices.Sort(keys)
-	return keys
 }

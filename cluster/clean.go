@@ -88,7 +88,7 @@ func readReports(ctx context.Context, c client.Client) ([]corev1.Node, []agentRe
 func unclean(nodes []corev1.Node, reports []agentReport) (waiting, dirty []string) {
 	for _, r := range reports {
 		i := slices.IndexFunc(nodes, func(n corev1.Node) bool { return n.Name == r.node })
-		if i < 0 || meta.IsStatusConditionTrue(r.conditions, CleanCondition) {
+		if i < 0 || meta.IsStatusConditionTrue(r.conditions, submarinerv1.ConditionClean) {
 			continue
 		}
 		if r.agent == gatewayAgent && !isGateway(nodes[i]) {

@@ -39,20 +39,10 @@ const (
 	// ManagedBy is its value.
 	ManagedBy = "subctl"
 
-	// PublicKeyAnnotation is on the Submariner object: the base64 of the cluster's
-	// X25519 public key, which the gateway copies to Cluster.spec.public_key.
-	PublicKeyAnnotation = "submariner.io/public-key"
-	// ClusterLabelsAnnotation is on the Submariner object: "k=v,k=v", the labels
-	// that the gateway puts on its Cluster object, for cable policies to select by.
-	ClusterLabelsAnnotation = "submariner.io/cluster-labels"
 	// LabelledByAnnotation on a node says who made it a gateway; with value
 	// ManagedBy uninstall takes the label off again.
 	LabelledByAnnotation = "submariner.io/labelled-by"
 )
-
-// CleanCondition with status True on a Gateway or RouteAgent says that the
-// cluster is being uninstalled and that nothing of the agent is left on its node.
-const CleanCondition = "Clean"
 
 // Components of Submariner.spec.imageOverrides.
 const (

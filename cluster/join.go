@@ -85,7 +85,7 @@ func (j *Join) run(ctx context.Context) error {
 // and the cluster's public key in base64.
 func (p *Plan) Objects(secrets []client.Object, public string) ([]client.Object, error) {
 	sub := p.Submariner.DeepCopy()
-	sub.Annotations = merged(sub.Annotations, map[string]string{PublicKeyAnnotation: public})
+	sub.Annotations = merged(sub.Annotations, map[string]string{v1alpha1.PublicKeyAnnotation: public})
 	objs, err := Render(sub)
 	if err != nil {
 		return nil, err

@@ -137,7 +137,7 @@ func newSubmariner(o Options, file *broker.JoinFile, driver string, pods, servic
 		labels = append(labels, k+"="+o.Labels[k])
 	}
 	if len(labels) > 0 {
-		sub.Annotations[ClusterLabelsAnnotation] = strings.Join(labels, ",")
+		sub.Annotations[v1alpha1.ClusterLabelsAnnotation] = strings.Join(labels, ",")
 	}
 	return sub
 }

@@ -16,7 +16,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/yaml"
 
-	"subctl/agent"
 	"subctl/api/submariner/v1alpha1"
 	"subctl/broker"
 	"subctl/cable/keys"
@@ -40,7 +39,7 @@ func golden(t *testing.T, name, got string) {
 
 func west() *v1alpha1.Submariner {
 	return &v1alpha1.Submariner{
-		ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{cluster.PublicKeyAnnotation: "cHVibGlj"}},
+		ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{v1alpha1.PublicKeyAnnotation: "cHVibGlj"}},
 		Spec: v1alpha1.SubmarinerSpec{
 			ClusterID: "west", ClusterCIDR: "10.111.0.0/16", ServiceCIDR: "10.101.0.0/16", CableDriver: "vxlan",
 			BrokerK8sApiServer: "hub.example.org:6443", BrokerK8sRemoteNamespace: "submariner-k8s-broker", Version: "v0.1.0",
@@ -141,13 +140,6 @@ func TestSecretsHoldWhatTheGatewayReads(t *testing.T) {
 	require.ElementsMatch(t, []string{"token", "ca.crt"}, found[cluster.BrokerSecret])
 	require.ElementsMatch(t, []string{"psk"}, found[cluster.PSKSecret])
 	require.ElementsMatch(t, []string{"private", "public"}, found[cluster.ClusterKeySecret])
-}
-
-// Join and agents must mean the same by the same name.
-func TestAgreesWithTheAgents(t *testing.T) {
-	require.Equal(t, agent.PublicKeyAnnotation, cluster.PublicKeyAnnotation)
-	require.Equal(t, agent.ClusterLabelsAnnotation, cluster.ClusterLabelsAnnotation)
-	require.Equal(t, agent.ConditionClean, cluster.CleanCondition)
 }
 
 func TestSuggestID(t *testing.T) {

@@ -16,7 +16,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
-	"subctl/agent"
 	submarinerv1 "subctl/api/submariner/v1"
 	"subctl/api/submariner/v1alpha1"
 	"subctl/broker"
@@ -70,7 +69,7 @@ func secretsOf(t *testing.T) []client.Object {
 
 // clean does what the agents of n1 and n2 do.
 func (j *joinedCluster) clean(t *testing.T, c client.Client) {
-	done := []metav1.Condition{{Type: agent.ConditionClean, Status: metav1.ConditionTrue, Reason: "Uninstalled"}}
+	done := []metav1.Condition{{Type: submarinerv1.ConditionClean, Status: metav1.ConditionTrue, Reason: "Uninstalled"}}
 	agents := &submarinerv1.RouteAgentList{}
 	require.NoError(t, c.List(t.Context(), agents))
 	for _, a := range agents.Items {

@@ -189,7 +189,7 @@ func TestJoinAndUninstall(t *testing.T) {
 	sub := &v1alpha1.Submariner{}
 	require.NoError(t, w.memberC.Get(t.Context(), client.ObjectKey{Namespace: cluster.Namespace, Name: "submariner"}, sub))
 	require.Equal(t, "10.111.0.0/22", sub.Spec.ClusterCIDR)
-	require.Equal(t, string(key.Data[cluster.KeyPublic]), sub.Annotations[cluster.PublicKeyAnnotation])
+	require.Equal(t, string(key.Data[cluster.KeyPublic]), sub.Annotations[v1alpha1.PublicKeyAnnotation])
 	require.Equal(t, "generic", sub.Status.NetworkPlugin)
 
 	t.Run("join again", func(t *testing.T) {

@@ -16,11 +16,15 @@ type ConnectionStatus string
 
 // The values of ConnectionStatus.
 const (
-	ConnectionNone  ConnectionStatus = "none"
 	Connected       ConnectionStatus = "connected"
 	Connecting      ConnectionStatus = "connecting"
 	ConnectionError ConnectionStatus = "error"
 )
+
+// ConditionClean is the condition of Gateways and RouteAgents by which an agent
+// says, while its cluster is being uninstalled, that the node holds nothing of it
+// any more.
+const ConditionClean = "Clean"
 
 // TimestampAnnotation is on every Gateway: when it was last written, in seconds
 // since 1970. A Gateway not written for 15 s is of a dead gateway (upstream).

@@ -5,8 +5,6 @@ const (
 	// ClusterIDLabel is on every object that was synced between clusters and
 	// names the cluster that owns it. An object without it is local.
 	ClusterIDLabel = "submariner-io/clusterID"
-	// OriginNamespaceLabel is the namespace an object had in the cluster that owns it.
-	OriginNamespaceLabel = "submariner-io/originatingNamespace"
 	// ClusterSetLabel is on every broker namespace and names its clusterset.
 	ClusterSetLabel = "submariner.io/clusterset"
 	// GatewayNodeLabel with value "true" makes a node a gateway.
@@ -15,9 +13,6 @@ const (
 	GatewayStatusLabel = "gateway.submariner.io/status"
 	// GatewayPodNodeLabel is on gateway pods and names their node.
 	GatewayPodNodeLabel = "gateway.submariner.io/node"
-	// GatewayConfigPrefix starts node labels and annotations that configure the
-	// gateway on that node, for example gateway.submariner.io/udp-port.
-	GatewayConfigPrefix = "gateway.submariner.io/"
 
 	// OperatorNamespace is where everything of a joined cluster lives.
 	OperatorNamespace = "submariner-operator"
@@ -32,10 +27,6 @@ const (
 
 // Keys of Endpoint.spec.backend_config.
 const (
-	BackendUDPPort           = "udp-port"
-	BackendNATDiscoveryPort  = "natt-discovery-port"
-	BackendWireGuardKey      = "publicKey"
-	BackendWireGuardDevice   = "interface-name"
-	BackendPreferredServer   = "preferred-server"
-	BackendUsingLoadBalancer = "using-loadbalancer"
+	BackendUDPPort          = "udp-port"
+	BackendNATDiscoveryPort = "natt-discovery-port"
 )

@@ -23,6 +23,15 @@ type Submariner struct {
 // UninstallFinalizer keeps a Submariner that is being deleted until every node is clean.
 const UninstallFinalizer = "submariner.io/clean-nodes"
 
+// Annotations of a Submariner by which join hands on what belongs on the Cluster
+// object, which the active gateway writes.
+const (
+	// ClusterLabelsAnnotation holds the Cluster's labels: k=v,k=v.
+	ClusterLabelsAnnotation = "submariner.io/cluster-labels"
+	// PublicKeyAnnotation holds the base64 of the cluster's X25519 public key.
+	PublicKeyAnnotation = "submariner.io/public-key"
+)
+
 // SubmarinerSpec is how a cluster is joined.
 type SubmarinerSpec struct {
 	// Broker is unused; upstream requires it to be present.
