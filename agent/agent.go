@@ -29,6 +29,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	submarinerv1 "subctl/api/submariner/v1"
+	"subctl/cable/keys"
 	"subctl/dataplane"
 	"subctl/internal/kube"
 )
@@ -56,6 +57,9 @@ type Agent struct {
 	elector *elector // nil for roles of which there is one on every node
 	prober  *prober
 	broker  *brokerSync
+	keyring func() *keys.Ring // nil for roles that need no keys
+	paths   func() map[string]Path
+	using   map[string]Using
 	meters  *meters
 	targets map[string]dataplane.Target
 	done    atomic.Int64 // when the last loop ended, Unix nanoseconds
@@ -88,10 +92,11 @@ func (a *Agent) Reconcile(ctx context.Context, _ reconcile.Request) (reconcile.R
 		a.finished(false)
 		return reconcile.Result{RequeueAfter: a.Resync}, nil
 	}
-	out := Outcome{Err: err, Now: time.Now()}
+	out := Outcome{Err: err, Now: snap.Now}
 	if a.prober != nil {
 		if err == nil {
 			a.prober.set(plan.Probes)
+			a.using = plan.Using
 		}
 		out.Health = a.prober.health()
 	}
@@ -117,6 +122,20 @@ func (a *Agent) snapshot(ctx context.Context) (Snapshot, error) {
 		return Snapshot{}, err
 	}
 	snap := NewSnapshot(a.Name, submarinerv1.NodeFacts{}, a.elector != nil && a.elector.isLeader(), objs...)
+	snap.Now = time.Now()
+	if a.prober != nil {
+		snap.Health = a.prober.health()
+	}
+	if a.paths != nil {
+		snap.Paths = a.paths()
+	}
+	if a.keyring != nil {
+		snap.Keys = a.keyring()
+		if a.using == nil {
+			a.using = usingFromReport(find[*submarinerv1.Gateway](snap, a.Name))
+		}
+		snap.Using = a.using
+	}
 	facts, err := a.Facts()
 	if err != nil {
 		return Snapshot{}, fmt.Errorf("reading the node's network: %w", err)

@@ -40,7 +40,7 @@ func (c *claims) add(g cable.Gateway) error {
 	if from, to := c.overlapping(self); to > from {
 		return fmt.Errorf("its private IP %v is in %v of cluster %s", g.PrivateIP, c.nets[from].net, c.nets[from].cluster)
 	}
-	vtep, _ := cable.VTEP(dataplane.CableVTEPNet, g.PrivateIP)
+	vtep, _ := cable.VTEP(dataplane.VXLANNet, g.PrivateIP)
 	if who, ok := c.vteps[vtep]; ok {
 		return fmt.Errorf("its private IP %v and that of %s have the same last three octets: both would be %v between the gateways; make another node the gateway", g.PrivateIP, who, vtep)
 	}

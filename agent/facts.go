@@ -18,7 +18,11 @@ import (
 // address of the node's podCIDR, which host-local IPAM reserves for the gateway
 // and gives to no pod, and our own device holds it.
 func nodeFacts(k dataplane.Facts, node *corev1.Node, pods []netip.Prefix) submarinerv1.NodeFacts {
-	f := submarinerv1.NodeFacts{Device: k.Device, MTU: k.MTU}
+	f := submarinerv1.NodeFacts{
+		Device: k.Device, MTU: k.MTU,
+		WireGuard: submarinerv1.EngineFact{Name: k.WireGuard.Name, Missing: k.WireGuard.Missing},
+		IPsec:     submarinerv1.EngineFact{Name: k.IPsec.Name, Missing: k.IPsec.Missing},
+	}
 	if k.PrivateIP.IsValid() {
 		f.PrivateIP = k.PrivateIP.String()
 	}

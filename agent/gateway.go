@@ -1,8 +1,10 @@
 package agent
 
 import (
+	"fmt"
 	"maps"
 	"reflect"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -41,19 +43,18 @@ func (Gateway) Plan(s Snapshot) (Plan, error) {
 	if !s.Leader || v.leaving() {
 		return p, nil
 	}
-	if p.State, err = cable.Plan(cable.Cabling{Local: v.local(), Peers: v.peers}); err != nil {
+	p.cables, p.Using = v.cablings()
+	if p.State, p.links, err = cable.Plan(cable.Cabling{Local: v.local(), Peers: p.cables}); err != nil {
 		return Plan{}, err
 	}
-	p.Probes = v.probes()
+	p.Probes = v.probes(p)
 	return p, nil
 }
 
-// probes says which addresses to ping how often.
-func (v *view) probes() Probes {
+// probes says which addresses to ping how often: of every pair that is changing its
+// cable the far end of either cable, and of every gateway its health check IP.
+func (v *view) probes(plan Plan) Probes {
 	hc := v.sub.Spec.ConnectionHealthCheck
-	if hc != nil && !hc.Enabled {
-		return Probes{}
-	}
 	p := Probes{Interval: time.Second, MaxLost: 5, Targets: map[string]Target{}}
 	if hc != nil && hc.IntervalSeconds > 0 {
 		p.Interval = time.Duration(hc.IntervalSeconds) * time.Second
@@ -62,8 +63,12 @@ func (v *view) probes() Probes {
 		p.MaxLost = int(hc.MaxPacketLossCount)
 	}
 	from := v.local().PodIP
-	for _, c := range v.peers {
-		if c.HealthIP.IsValid() && from.IsValid() {
+	for i, c := range plan.cables {
+		if c.Idle {
+			p.Targets[probeName(c.Name, c.Device())] = Target{IP: plan.links[i].IP, From: plan.links[i].From}
+			continue
+		}
+		if c.HealthIP.IsValid() && from.IsValid() && (hc == nil || hc.Enabled) {
 			p.Targets[c.Name] = Target{IP: c.HealthIP, From: from}
 		}
 	}
@@ -138,14 +143,22 @@ func (v *view) endpoint() *submarinerv1.Endpoint {
 		ObjectMeta: metav1.ObjectMeta{Name: l.Cluster + "-" + l.Name, Namespace: submarinerv1.OperatorNamespace},
 		Spec: submarinerv1.EndpointSpec{
 			ClusterID: l.Cluster, CableName: l.Name, Hostname: l.Host, PrivateIP: l.PrivateIP.String(),
-			NATEnabled: l.NAT, Backend: l.Driver, Subnets: []string{},
+			NATEnabled: l.NAT, Backend: v.driver.Name(), Subnets: []string{},
 			BackendConfig: map[string]string{
-				submarinerv1.BackendUDPPort:          strconv.Itoa(l.Port),
 				submarinerv1.BackendNATDiscoveryPort: strconv.Itoa(dataplane.NATDiscoveryPort),
 			},
 		},
 	}
-	maps.Copy(e.Spec.BackendConfig, v.driver.Advertise(l))
+	var offered []string
+	for _, d := range v.offer {
+		config, err := d.Advertise(l)
+		if err != nil {
+			continue // Lacks says why, and this cluster's own connections do
+		}
+		offered = append(offered, d.Name())
+		maps.Copy(e.Spec.BackendConfig, config)
+	}
+	e.Spec.BackendConfig[submarinerv1.BackendDrivers] = strings.Join(offered, ",")
 	for _, n := range l.Subnets {
 		e.Spec.Subnets = append(e.Spec.Subnets, n.String())
 	}
@@ -222,10 +235,21 @@ func (v *view) connections(p Plan, o Outcome) []submarinerv1.Connection {
 	for _, e := range List[*submarinerv1.Endpoint](v.snap) {
 		specs[e.Spec.CableName] = e.Spec
 	}
+	coming := map[string]cable.Cable{} // what a pair is changing to
+	for _, c := range p.cables {
+		if c.Idle && p.Using[c.Name].Driver != "" && c.Device() != deviceOf(p.Using[c.Name]) && p.Using[c.Name].Since.IsZero() {
+			coming[c.Name] = c
+		}
+	}
 	out := []submarinerv1.Connection{}
-	for _, c := range v.peers {
+	for _, c := range p.cables {
+		if c.Idle {
+			continue
+		}
+		path := v.snap.Paths[c.Name]
 		conn := submarinerv1.Connection{
-			Status: submarinerv1.Connected, Endpoint: bounded(specs[c.Name]), UsingIP: c.PrivateIP.String(), Driver: c.Driver.Name(),
+			Status: submarinerv1.Connected, Endpoint: bounded(specs[c.Name]), UsingIP: c.Address.String(), UsingNAT: c.NATed,
+			Driver: c.Driver.Name(), Policy: c.Policy, MTU: c.MTU(v.local()), Attempts: path.Attempts,
 		}
 		_, probed := p.Probes.Targets[c.Name]
 		h, answered := o.Health[c.Name]
@@ -238,6 +262,10 @@ func (v *view) connections(p Plan, o Outcome) []submarinerv1.Connection {
 			conn.Status, conn.StatusMessage = submarinerv1.Connecting, "waiting for the first answer to a ping"
 		default:
 			conn.Status, conn.StatusMessage, conn.LatencyRTT = h.Status, h.Message, h.RTT.strings()
+		}
+		if next, ok := coming[c.Name]; ok && conn.Status == submarinerv1.Connected {
+			conn.Status = submarinerv1.Connecting
+			conn.StatusMessage = fmt.Sprintf("changing from %s to %s, which does not answer yet: traffic stays with %[1]s until it does", describe(c), describe(next))
 		}
 		out = append(out, conn)
 	}
@@ -253,13 +281,19 @@ func (v *view) connections(p Plan, o Outcome) []submarinerv1.Connection {
 // counts all.
 const maxRefused = 50
 
+// How much of an endpoint's backend_config a report repeats.
+const (
+	maxConfig  = 100 // bytes of a key or a value
+	maxConfigs = 20
+)
+
 // bounded cuts what another cluster says about its endpoint down to what a report
 // may repeat: a Gateway must stay small enough to be written, whoever wants it not
 // to be.
 func bounded(s submarinerv1.EndpointSpec) submarinerv1.EndpointSpec {
 	config := map[string]string{}
-	for _, k := range []string{submarinerv1.BackendUDPPort, submarinerv1.BackendNATDiscoveryPort} {
-		if v, ok := s.BackendConfig[k]; ok && len(v) <= len("65535") {
+	for _, k := range slices.Sorted(maps.Keys(s.BackendConfig)) {
+		if v := s.BackendConfig[k]; len(k) <= maxConfig && len(v) <= maxConfig && len(config) < maxConfigs {
 			config[k] = v
 		}
 	}

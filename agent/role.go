@@ -11,6 +11,7 @@ import (
 
 	submarinerv1 "subctl/api/submariner/v1"
 	"subctl/broker"
+	"subctl/cable"
 	"subctl/dataplane"
 )
 
@@ -32,17 +33,22 @@ type Plan struct {
 	// Sweep lists owners whose agent does not run on this node any more and whose
 	// objects have to go.
 	Sweep []dataplane.Owner
-	// Probes are the addresses to ping, by cable name.
+	// Probes are the addresses to ping.
 	Probes Probes
+	// Using is what carries the traffic to each remote gateway once the node holds
+	// State, by cable name.
+	Using map[string]Using
 
-	view *view // nil if the snapshot could not be understood
+	view   *view         // nil if the snapshot could not be understood
+	cables []cable.Cable // what State joins, in the order of links
+	links  []cable.Link
 }
 
 // Outcome is what came of a plan.
 type Outcome struct {
 	// Err is why the node does not hold the plan; nil if it was seen to.
 	Err error
-	// Health is the result of the probes, by cable name.
+	// Health is the result of the probes, by name of the probe.
 	Health map[string]Health
 	// Broker is the state of the exchange with the broker; nil if this agent does
 	// not take part in it.

@@ -2,6 +2,7 @@ package agent
 
 import (
 	"reflect"
+	"slices"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -48,16 +49,30 @@ func (Route) Plan(s Snapshot) (Plan, error) {
 			in.Workers = append(in.Workers, n)
 		}
 	}
+	local := v.local()
 	for _, c := range v.peers {
-		in.Remote = append(in.Remote, c.Gateway)
+		in.Remote = append(in.Remote, cable.Reached{Cluster: c.Cluster, Subnets: c.Subnets, MTU: c.MTU(local)})
 	}
-	for _, d := range drivers.All() {
-		in.CableIn = append(in.CableIn, d.Device())
-	}
+	in.CableIn = v.cableDevices()
 	if p.State, err = cable.PlanIntra(in); err != nil {
 		return Plan{}, err
 	}
 	return p, nil
+}
+
+// cableDevices are the devices on which packets of other clusters can come in: those
+// of all drivers, as a pair that changes its cable has two, and those that policies
+// make for some pairs.
+func (v *view) cableDevices() []string {
+	var devices []string
+	for _, d := range drivers.All() {
+		devices = append(devices, d.Device(nil))
+	}
+	for _, c := range v.peers {
+		devices = append(devices, c.Device())
+	}
+	slices.Sort(devices)
+	return slices.Compact(devices)
 }
 
 func contains(nodes []cable.Node, n cable.Node) bool {

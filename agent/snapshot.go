@@ -4,9 +4,11 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"net/netip"
 	"reflect"
 	"slices"
 	"strings"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -15,6 +17,7 @@ import (
 
 	submarinerv1 "subctl/api/submariner/v1"
 	"subctl/api/submariner/v1alpha1"
+	"subctl/cable/keys"
 )
 
 // Snapshot is all a plan may look at, read once: what the API server says, sorted
@@ -26,15 +29,40 @@ type Snapshot struct {
 	Leader bool
 	// Facts is what is known of the node's own network.
 	Facts submarinerv1.NodeFacts
+	// Now is when it was taken.
+	Now time.Time
+	// Keys is what the cables of a gateway are encrypted with; nil if a plan is only to
+	// be shown.
+	Keys *keys.Ring
+	// Using is what carries the traffic to each remote gateway, by cable name.
+	Using map[string]Using
+	// Health is the result of the probes so far, by name of the probe.
+	Health map[string]Health
+	// Paths is what is known of the way to each remote gateway, by cable name.
+	Paths map[string]Path
 
 	objects map[reflect.Type][]client.Object
+}
+
+// Path is what path discovery found out about the way to a remote gateway.
+type Path struct {
+	// Address is where the gateway was reached; the zero Addr if it was not, or not yet.
+	Address netip.Addr
+	// NAT says that there is an address translation on the way.
+	NAT bool
+	// MTU of the way, in bytes; 0 if it is not known.
+	MTU int
+	// Done says that the discovery has ended, one way or the other.
+	Done bool
+	// Attempts says what was tried and what came of it, a line each.
+	Attempts []string
 }
 
 // watches lists the kinds a Snapshot holds: what the agents watch.
 func watches() []client.Object {
 	return []client.Object{
 		&v1alpha1.Submariner{}, &submarinerv1.Cluster{}, &submarinerv1.Endpoint{},
-		&submarinerv1.Gateway{}, &submarinerv1.RouteAgent{}, &corev1.Node{},
+		&submarinerv1.Gateway{}, &submarinerv1.RouteAgent{}, &corev1.Node{}, &v1alpha1.CablePolicies{},
 	}
 }
 

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"maps"
 	"math"
 	"net"
 	"net/netip"
@@ -16,6 +17,7 @@ import (
 	"subctl/api/submariner/v1alpha1"
 	"subctl/cable"
 	"subctl/cable/drivers"
+	"subctl/cable/keys"
 	"subctl/dataplane"
 	"subctl/policy"
 )
@@ -23,14 +25,18 @@ import (
 // view is a Snapshot understood: whose node this is, what its cluster consists of
 // and which of the other clusters' gateways it may talk to.
 type view struct {
-	snap   Snapshot
-	sub    *v1alpha1.Submariner
-	driver cable.Driver // what this cluster offers
-	self   cable.Node
-	own    cable.Networks
-	nodes  []cable.Node // of this cluster, sorted by name
-	active []cable.Node // those with an Endpoint
-	peers  []cable.Cable
+	snap     Snapshot
+	sub      *v1alpha1.Submariner
+	driver   cable.Driver   // this cluster's default
+	offer    []cable.Driver // what it offers, the default first
+	book     *policy.Book
+	clusters map[string]*submarinerv1.Cluster // of other clusters, by ID
+	engines  submarinerv1.NodeFacts           // of the gateway: this node if it may be one, else the active one
+	self     cable.Node
+	own      cable.Networks
+	nodes    []cable.Node  // of this cluster, sorted by name
+	active   []cable.Node  // those with an Endpoint
+	peers    []cable.Cable // as policy wants them
 	// refused lists the endpoints that are not programmed, and why.
 	refused []refusal
 }
@@ -52,10 +58,6 @@ func newView(s Snapshot) (*view, error) {
 		return nil, errNotJoined
 	}
 	v := &view{snap: s, sub: subs[0]}
-	name := cmp.Or(v.sub.Spec.CableDriver, drivers.Default)
-	if v.driver = drivers.Find(name); v.driver == nil {
-		return nil, fmt.Errorf("Submariner.spec.cableDriver %q is unknown: use one of %s", name, drivers.Names())
-	}
 	var err error
 	if v.own.Pods, err = parseCIDRs("clusterCIDR", v.sub.Spec.ClusterCIDR); err != nil {
 		return nil, err
@@ -70,6 +72,10 @@ func newView(s Snapshot) (*view, error) {
 	if err := v.readNodes(); err != nil {
 		return nil, err
 	}
+	if err := v.readDrivers(); err != nil {
+		return nil, err
+	}
+	v.readClusters()
 	v.readEndpoints()
 	return v, nil
 }
@@ -139,10 +145,31 @@ func (v *view) readNodes() error {
 	if v.self.Name == "" {
 		return fmt.Errorf("the cluster has no node %q", v.snap.Node)
 	}
+	v.readEngines(reported)
 	if !v.self.IP.IsValid() {
 		return fmt.Errorf("node %s has no IPv4 address", v.self.Name)
 	}
 	return nil
+}
+
+// readEngines fills in engines: what a cable can be made of is up to the gateway,
+// and the other nodes must come to the same conclusion.
+func (v *view) readEngines(reported map[string]submarinerv1.NodeFacts) {
+	v.engines = v.snap.Facts
+	if n := find[*corev1.Node](v.snap, v.snap.Node); n != nil && isGatewayNode(n) {
+		return
+	}
+	for _, e := range List[*submarinerv1.Endpoint](v.snap) {
+		if f, ok := reported[e.Spec.Hostname]; ok && v.isOwn(e) {
+			v.engines = f
+			return
+		}
+	}
+}
+
+// isOwn says whether an Endpoint is of this cluster.
+func (v *view) isOwn(e *submarinerv1.Endpoint) bool {
+	return e.Spec.ClusterID == v.sub.Spec.ClusterID && e.Labels[submarinerv1.ClusterIDLabel] == ""
 }
 
 // podCIDR is the node's first IPv4 pod network; the zero Prefix if it has none.
@@ -166,7 +193,7 @@ func (v *view) readEndpoints() {
 	var remote []*submarinerv1.Endpoint
 	active := map[string]bool{}
 	for _, e := range List[*submarinerv1.Endpoint](v.snap) {
-		if e.Spec.ClusterID == v.sub.Spec.ClusterID && e.Labels[submarinerv1.ClusterIDLabel] == "" {
+		if v.isOwn(e) {
 			active[e.Spec.Hostname] = true
 			continue
 		}
@@ -182,7 +209,7 @@ func (v *view) readEndpoints() {
 	})
 	held := &claims{vteps: map[netip.Addr]string{}}
 	for _, n := range v.nodes {
-		ip, _ := cable.VTEP(dataplane.CableVTEPNet, n.IP)
+		ip, _ := cable.VTEP(dataplane.VXLANNet, n.IP)
 		held.vteps[ip] = "node " + n.Name + " of this cluster"
 	}
 	for _, e := range remote {
@@ -223,17 +250,136 @@ func (v *view) accept(e *submarinerv1.Endpoint) (cable.Cable, error) {
 	if err := cable.CheckRemote(g, v.own); err != nil {
 		return cable.Cable{}, err
 	}
-	name, err := policy.Resolve(
-		policy.Side{Cluster: v.sub.Spec.ClusterID, Driver: v.driver.Name()},
-		policy.Side{Cluster: g.Cluster, Driver: g.Driver})
+	p := v.peer(g)
+	d, err := v.resolve(&p)
 	if err != nil {
 		return cable.Cable{}, err
 	}
-	d := drivers.Find(name)
-	if err := d.Refuses(v.local(), g); err != nil {
+	if err := d.Refuses(v.local(), p); err != nil {
 		return cable.Cable{}, err
 	}
-	return cable.Cable{Gateway: g, Driver: d}, nil
+	return cable.Cable{Peer: p, Driver: d}, nil
+}
+
+// peer is a remote gateway with what is known of the way to it.
+func (v *view) peer(g cable.Gateway) cable.Peer {
+	path := v.snap.Paths[g.Name]
+	p := cable.Peer{Gateway: g, Address: g.PrivateIP, NATed: path.NAT, MTU: path.MTU}
+	if path.Address.IsValid() {
+		p.Address = path.Address
+	}
+	if c := v.clusters[g.Cluster]; c != nil {
+		p.PublicKey, _ = keys.ParsePublic(c.Spec.PublicKey) // drivers that need one refuse the zero key
+	}
+	return p
+}
+
+// resolve finds the driver for a peer, and fills in what its policy says.
+func (v *view) resolve(p *cable.Peer) (cable.Driver, error) {
+	own := policy.Cluster{ID: v.sub.Spec.ClusterID, Labels: v.ownLabels(), Sets: v.ownSets(), Driver: v.driver.Name()}
+	other := policy.Cluster{ID: p.Cluster, Driver: p.Drivers[0], Sets: own.Sets}
+	if c := v.clusters[p.Cluster]; c != nil {
+		other.Labels = c.Labels
+		if len(c.Spec.ClusterSets) > 0 {
+			other.Sets = c.Spec.ClusterSets
+		}
+	}
+	dec := v.book.Decide(own, other)
+	if dec.Err != nil {
+		return nil, dec.Err
+	}
+	p.Policy = dec.Policy
+	d := drivers.Find(dec.Driver)
+	switch {
+	case d == nil:
+		return nil, fmt.Errorf("cable policy %s wants the driver %.63q, which is unknown here: use one of %s", dec.Policy, dec.Driver, drivers.Names())
+	case !v.offers(d.Name()):
+		return nil, fmt.Errorf("%s this cluster does not offer %s%s", wants(dec), d.Name(), v.whyNot(d))
+	case !p.Offers(d.Name()):
+		return nil, fmt.Errorf("%s cluster %s does not offer %s", wants(dec), p.Cluster, d.Name())
+	}
+	p.Config = v.local().Settings[d.Name()]
+	return d, nil
+}
+
+// wants begins a complaint about a policy's choice.
+func wants(d policy.Decision) string {
+	if d.Policy == "" {
+		return ""
+	}
+	return fmt.Sprintf("cable policy %s wants %s:", d.Policy, d.Driver)
+}
+
+// whyNot says what the node lacks for a driver; nothing if the user did not list it.
+func (v *view) whyNot(d cable.Driver) string {
+	if err := d.Lacks(v.local()); err != nil {
+		return ": " + err.Error()
+	}
+	return ": it is not in Submariner.spec.cableDrivers"
+}
+
+// offers says whether this cluster offers a driver.
+func (v *view) offers(name string) bool {
+	return slices.ContainsFunc(v.offer, func(d cable.Driver) bool { return d.Name() == name })
+}
+
+// readDrivers fills in what this cluster offers: what the Submariner lists, and
+// everything the node has the means for if it lists nothing.
+func (v *view) readDrivers() error {
+	spec := v.sub.Spec
+	name := cmp.Or(spec.CableDriver, drivers.Default)
+	if v.driver = drivers.Find(name); v.driver == nil {
+		return fmt.Errorf("Submariner.spec.cableDriver %q is unknown: use one of %s", name, drivers.Names())
+	}
+	names := []string{name}
+	if len(spec.CombinedCableDrivers) > 0 {
+		names = append(names, strings.Join(spec.CombinedCableDrivers, "+"))
+	}
+	names = append(names, spec.CableDrivers...)
+	if len(names) == 1 {
+		for _, d := range drivers.All() {
+			names = append(names, d.Name())
+		}
+	}
+	for _, name := range names {
+		d := drivers.Find(name)
+		if d == nil {
+			return fmt.Errorf("Submariner.spec: cable driver %q is unknown: use one of %s", name, drivers.Names())
+		}
+		if !v.offers(d.Name()) && d.Lacks(v.local()) == nil {
+			v.offer = append(v.offer, d)
+		}
+	}
+	return nil
+}
+
+// readClusters fills in policies and the other clusters.
+func (v *view) readClusters() {
+	v.book = policy.Compile(List[*v1alpha1.CablePolicies](v.snap))
+	v.clusters = map[string]*submarinerv1.Cluster{}
+	for _, c := range List[*submarinerv1.Cluster](v.snap) {
+		if c.Labels[submarinerv1.ClusterIDLabel] == c.Spec.ClusterID {
+			v.clusters[c.Spec.ClusterID] = c
+		}
+	}
+}
+
+// ownSets are the clustersets this cluster is in.
+func (v *view) ownSets() []string {
+	if len(v.sub.Spec.ClusterSets) == 0 {
+		return []string{submarinerv1.DefaultClusterSet}
+	}
+	return v.sub.Spec.ClusterSets
+}
+
+// ownLabels are the labels of this cluster: those on its Cluster object, and until
+// there is one those it was joined with.
+func (v *view) ownLabels() map[string]string {
+	labels := v.cluster().Labels
+	if c := find[*submarinerv1.Cluster](v.snap, v.sub.Spec.ClusterID); c != nil {
+		maps.Copy(labels, c.Labels)
+	}
+	return labels
 }
 
 // local is this node as a gateway.
@@ -242,15 +388,19 @@ func (v *view) local() cable.Local {
 	return cable.Local{
 		Gateway: cable.Gateway{
 			Cluster: v.sub.Spec.ClusterID, Host: v.self.Name, PrivateIP: v.self.IP, HealthIP: podIP,
-			Subnets: v.own.All(), NAT: v.sub.Spec.NatEnabled, Driver: v.driver.Name(),
-			Port: cmp.Or(v.sub.Spec.CeIPSecNATTPort, dataplane.CablePort),
+			Subnets: v.own.All(), NAT: v.sub.Spec.NatEnabled,
 			Name: cableName(v.sub.Spec.ClusterID, v.self.IP),
 		},
-		MTU: v.snap.Facts.MTU, PodIP: podIP, Pods: v.own.Pods, Svcs: v.own.Services,
+		MTU: v.snap.Facts.MTU, PodIP: podIP, Pods: v.own.Pods, Svcs: v.own.Services, Keys: v.snap.Keys,
+		WireGuard: engine(v.engines.WireGuard), IPsec: engine(v.engines.IPsec),
 	}
 }
 
 // cableName names a cable by where it ends, as Submariner does.
 func cableName(cluster string, ip netip.Addr) string {
 	return "submariner-cable-" + cluster + "-" + strings.ReplaceAll(ip.String(), ".", "-")
+}
+
+func engine(f submarinerv1.EngineFact) dataplane.Engine {
+	return dataplane.Engine{Name: f.Name, Missing: f.Missing}
 }

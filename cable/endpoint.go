@@ -6,11 +6,11 @@ import (
 	"net/netip"
 	"slices"
 	"strconv"
+	"strings"
 
 	"k8s.io/apimachinery/pkg/util/validation"
 
 	submarinerv1 "subctl/api/submariner/v1"
-	"subctl/dataplane"
 )
 
 // MaxSubnets is how many networks one endpoint may announce. A cluster has one or
@@ -28,6 +28,7 @@ var reserved = []struct {
 	{netip.MustParsePrefix("224.0.0.0/4"), "multicast (RFC 5771)"},
 	{netip.MustParsePrefix("240.0.0.0/8"), "the addresses of our VXLAN devices between nodes"},
 	{netip.MustParsePrefix("241.0.0.0/8"), "the addresses of our VXLAN devices between gateways"},
+	{netip.MustParsePrefix("244.0.0.0/6"), "the addresses of our encrypted devices between gateways"},
 	{netip.MustParsePrefix("255.255.255.255/32"), "broadcast (RFC 919)"},
 }
 
@@ -35,7 +36,7 @@ var reserved = []struct {
 // endpoint. It reports everything that is wrong, joined. It does not know our
 // networks: see CheckRemote.
 func Parse(s submarinerv1.EndpointSpec) (Gateway, error) {
-	g := Gateway{Cluster: s.ClusterID, Name: s.CableName, Host: s.Hostname, NAT: s.NATEnabled, Driver: s.Backend}
+	g := Gateway{Cluster: s.ClusterID, Name: s.CableName, Host: s.Hostname, NAT: s.NATEnabled, Config: s.BackendConfig}
 	var errs []error
 	if msgs := validation.IsDNS1123Label(s.ClusterID); len(msgs) > 0 {
 		errs = append(errs, fmt.Errorf("cluster ID %.80q is not a DNS-1123 label", s.ClusterID))
@@ -47,12 +48,12 @@ func Parse(s submarinerv1.EndpointSpec) (Gateway, error) {
 	if g.PrivateIP, err = parseHost(s.PrivateIP); err != nil {
 		errs = append(errs, fmt.Errorf("private IP %.80q: %w", s.PrivateIP, err))
 	}
-	g.Port = dataplane.CablePort
-	if text, ok := s.BackendConfig[submarinerv1.BackendUDPPort]; ok {
-		if g.Port, err = strconv.Atoi(text); err != nil || g.Port < 1 || g.Port > 65535 {
-			errs = append(errs, fmt.Errorf("UDP port %.80q is not a number from 1 to 65535", text))
+	if s.PublicIP != "" {
+		if g.PublicIP, err = parseHost(s.PublicIP); err != nil {
+			errs = append(errs, fmt.Errorf("public IP %.80q: %w", s.PublicIP, err))
 		}
 	}
+	g.Drivers = offered(s)
 	if s.HealthCheckIP != "" {
 		if g.HealthIP, err = parseHost(s.HealthCheckIP); err != nil {
 			errs = append(errs, fmt.Errorf("health check IP %.80q: %w", s.HealthCheckIP, err))
@@ -76,6 +77,34 @@ func Parse(s submarinerv1.EndpointSpec) (Gateway, error) {
 	slices.SortFunc(g.Subnets, netip.Prefix.Compare)
 	g.Subnets = slices.Compact(g.Subnets)
 	return g, errors.Join(errs...)
+}
+
+// maxDrivers bounds the list of drivers that an endpoint may offer.
+const maxDrivers = 16
+
+// offered are the drivers that an endpoint offers, its default first.
+func offered(s submarinerv1.EndpointSpec) []string {
+	all := strings.Split(s.BackendConfig[submarinerv1.BackendDrivers], ",")
+	var out []string
+	for _, name := range append([]string{s.Backend}, all[:min(len(all), maxDrivers)]...) {
+		if name = Canonical(name); name != "" && !slices.Contains(out, name) {
+			out = append(out, name)
+		}
+	}
+	return out
+}
+
+// Port reads a UDP port that a gateway announces; missing means def.
+func (g Gateway) Port(key string, def int) (int, error) {
+	text, ok := g.Config[key]
+	if !ok {
+		return def, nil
+	}
+	n, err := strconv.Atoi(text)
+	if err != nil || n < 1 || n > 65535 {
+		return 0, fmt.Errorf("its %s %.80q is not a UDP port from 1 to 65535", key, text)
+	}
+	return n, nil
 }
 
 // minBits is the length of the largest network a cluster may have: a /8, which is

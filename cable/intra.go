@@ -3,7 +3,6 @@ package cable
 import (
 	"fmt"
 	"net/netip"
-	"slices"
 
 	"subctl/dataplane"
 )
@@ -33,8 +32,15 @@ type Intra struct {
 	Gateways []Node     // the active ones
 	Workers  []Node     // all other nodes
 	Local    Networks   // of this cluster
-	Remote   []Gateway  // of the clusters we are connected to
+	Remote   []Reached  // the clusters we are connected to
 	CableIn  []string   // devices on which packets from other clusters arrive
+}
+
+// Reached is what is behind one cable.
+type Reached struct {
+	Cluster string
+	Subnets []netip.Prefix
+	MTU     int // of the cable, in bytes
 }
 
 func (n Intra) isGateway() bool {
@@ -103,9 +109,18 @@ func (n Intra) toGateways(s dataplane.State) error {
 	if err := s.Add(all, dataplane.Rule{Priority: dataplane.IntraPriority, Table: dataplane.IntraTable}); err != nil {
 		return err
 	}
+	// The narrowest cable of a cluster counts: a packet may take any of them.
+	narrowest := map[string]int{}
+	for _, r := range n.Remote {
+		mtu := min(r.MTU, n.MTU-dataplane.VXLANOverhead)
+		if old, ok := narrowest[r.Cluster]; !ok || mtu < old {
+			narrowest[r.Cluster] = mtu
+		}
+	}
 	for _, r := range n.Remote {
 		for _, net := range r.Subnets {
-			if err := s.Add(dataplane.Route{Table: dataplane.IntraTable, Dst: net, Group: all.ID, Src: n.PodIP}); err != nil {
+			route := dataplane.Route{Table: dataplane.IntraTable, Dst: net, Group: all.ID, Src: n.PodIP, MTU: narrowest[r.Cluster]}
+			if err := s.Add(route); err != nil {
 				return fmt.Errorf("planning routes to %s: %w", r.Cluster, err)
 			}
 		}
@@ -123,7 +138,7 @@ func (n Intra) toWorkers(s dataplane.State) error {
 		if !w.Pods.IsValid() {
 			continue
 		}
-		g := group(NexthopID(dataplane.IntraGroupID, vtep(dataplane.IntraVTEPNet, w.IP)), []uint32{hop})
+		g := group(NexthopID(dataplane.IntraGroupID, VTEPOf(dataplane.IntraVTEPNet, w.IP)), []uint32{hop})
 		if err := s.Add(g, dataplane.Route{Table: dataplane.IntraTable, Dst: w.Pods, Group: g.ID}); err != nil {
 			return fmt.Errorf("planning route to the pods of node %s: %w", w.Name, err)
 		}
@@ -174,8 +189,8 @@ func (n Intra) chains() []dataplane.Object {
 	for _, p := range n.Local.Pods {
 		keep = append(keep, fmt.Sprintf("-s %[1]v -m set --match-set %[2]s dst -j NETMAP --to %[1]v", p, setRemoteCIDRs))
 	}
-	input, objs := onlyFrom(n.senders(), setNodes, dataplane.IntraPort)
-	input.Name = "SUBMARINER-INPUT"
+	input, objs := onlyFrom(Listen{Proto: "udp", Port: dataplane.IntraPort, From: n.senders()}, setNodes)
+	input.Table, input.Name, input.Hook = "filter", "SUBMARINER-INPUT", "INPUT"
 	return append(objs,
 		set(setLocalCIDRs, n.Local.All()), set(setRemoteCIDRs, remote), input,
 		dataplane.Chain{
@@ -198,36 +213,9 @@ func (n Intra) senders() []netip.Addr {
 	if n.isGateway() {
 		nodes = n.Workers
 	}
-	var ips []netip.Addr
+	ips := []netip.Addr{} // nobody, not anybody
 	for _, node := range nodes {
 		ips = append(ips, node.IP)
 	}
 	return ips
-}
-
-// fewPeers is up to how many peers are matched by a rule each. A look-up in a set
-// costs as much as about eight comparisons, for every packet of a cable.
-const fewPeers = 8
-
-// onlyFrom returns a chain for INPUT that accepts UDP to a port from peers and
-// drops it from anybody else, and the set it needs if there are many peers.
-func onlyFrom(peers []netip.Addr, setName string, port int) (dataplane.Chain, []dataplane.Object) {
-	c := dataplane.Chain{Table: "filter", Hook: "INPUT"}
-	var objs []dataplane.Object
-	udp := fmt.Sprintf("-p udp -m udp --dport %d ", port)
-	if len(peers) > fewPeers {
-		var nets []netip.Prefix
-		for _, p := range peers {
-			nets = append(nets, netip.PrefixFrom(p, 32))
-		}
-		objs = append(objs, set(setName, nets))
-		c.Sets = []string{setName}
-		c.Rules = append(c.Rules, udp+"-m set --match-set "+setName+" src -j ACCEPT")
-	} else {
-		for _, p := range slices.SortedFunc(slices.Values(peers), netip.Addr.Compare) {
-			c.Rules = append(c.Rules, fmt.Sprintf("-s %v/32 %s-j ACCEPT", p, udp))
-		}
-	}
-	c.Rules = append(c.Rules, udp+"-j DROP")
-	return c, objs
 }

@@ -11,23 +11,32 @@ import (
 	"subctl/dataplane"
 )
 
-// Names of the gateway's sets and chains.
-const (
-	setPeers  = "SUBMARINER-GW-PEERS"  // addresses of the remote gateways
-	setLocal  = "SUBMARINER-GW-LOCAL"  // this cluster's networks
-	setRemote = "SUBMARINER-GW-REMOTE" // the networks behind the cables
-)
-
 // Cabling is the cables of one gateway: each peer with the driver that joins it.
 type Cabling struct {
 	Local Local
 	Peers []Cable
 }
 
-// Cable is one peer and how it is joined.
+// Cable is one peer and how it is joined. While a pair changes its cable, a peer
+// has two.
 type Cable struct {
-	Gateway
+	Peer
 	Driver Driver
+	// Idle says that the cable is up but carries no traffic: it has yet to be seen
+	// working, or is kept for what the other side still sends.
+	Idle bool
+}
+
+// Device is the device of the cable.
+func (c Cable) Device() string { return c.Driver.Device(c.Config) }
+
+// MTU is the size of the largest packet that fits into the cable, in bytes.
+func (c Cable) MTU(l Local) int {
+	most := cmp.Or(c.Peer.MTU, l.MTU) - c.Driver.Overhead(l, c.Peer)
+	if set := c.Config.Number(OptionMTU); set != 0 {
+		return min(set, most)
+	}
+	return most
 }
 
 // Plan returns what an active gateway's kernel holds: the drivers' devices and
@@ -44,90 +53,88 @@ type Cable struct {
 // What goes to and from pods of the gateway node itself, and to the node, is
 // returned, not accepted: chains of the CNI and of the host's own firewall come
 // next, and with them network policies. Health checks alone are accepted.
-func Plan(c Cabling) (dataplane.State, error) {
+//
+// The links are those of the cables, in the same order.
+func Plan(c Cabling) (dataplane.State, []Link, error) {
 	s := dataplane.State{}
-	byDriver := map[string][]Gateway{}
-	drivers := map[string]Driver{}
-	for _, p := range c.Peers {
-		byDriver[p.Driver.Name()] = append(byDriver[p.Driver.Name()], p.Gateway)
-		drivers[p.Driver.Name()] = p.Driver
+	if len(c.Peers) == 0 {
+		return s, nil, nil // a gateway without peers has no device that somebody could send to
 	}
-	if len(byDriver) == 0 {
-		return s, nil // a gateway without peers has no device that somebody could send to
+	links, listens, err := c.wire(s)
+	if err != nil {
+		return nil, nil, err
 	}
-	hops := map[string][]uint32{} // by cluster
-	nets := map[string][]netip.Prefix{}
-	for _, name := range slices.Sorted(maps.Keys(byDriver)) {
-		state, ids, err := drivers[name].Plan(c.Local, byDriver[name])
-		if err != nil {
-			return nil, err
+	byCluster := map[string]*remote{}
+	for i, p := range c.Peers {
+		if p.Idle {
+			continue
 		}
-		if err := s.Merge(state); err != nil {
-			return nil, err
+		r := byCluster[p.Cluster]
+		if r == nil {
+			r = &remote{}
+			byCluster[p.Cluster] = r
 		}
-		for i, g := range byDriver[name] {
-			hops[g.Cluster] = append(hops[g.Cluster], ids[i])
-			nets[g.Cluster] = append(nets[g.Cluster], g.Subnets...)
-		}
+		r.add(links[i].Hop, p.Subnets, p.MTU(c.Local))
 	}
-	groups := groupIDs(slices.Sorted(maps.Keys(hops)))
-	for cluster, ids := range hops {
-		if err := s.Add(group(groups[cluster], ids)); err != nil {
-			return nil, err
+	groups := groupIDs(slices.Sorted(maps.Keys(byCluster)))
+	for cluster, r := range byCluster {
+		if err := s.Add(group(groups[cluster], r.hops)); err != nil {
+			return nil, nil, err
 		}
-		for _, n := range nets[cluster] {
-			r := dataplane.Route{Table: dataplane.CableTable, Dst: n, Group: groups[cluster], Src: c.Local.PodIP}
-			if err := s.Add(r); err != nil {
-				return nil, fmt.Errorf("planning routes to %s: %w", cluster, err)
+		for _, n := range r.nets {
+			route := dataplane.Route{Table: dataplane.CableTable, Dst: n, Group: groups[cluster], Src: c.Local.PodIP, MTU: r.mtu}
+			if err := s.Add(route); err != nil {
+				return nil, nil, fmt.Errorf("planning routes to %s: %w", cluster, err)
 			}
 		}
 	}
 	if err := s.Add(dataplane.Rule{Priority: dataplane.CablePriority, Table: dataplane.CableTable}); err != nil {
-		return nil, err
+		return nil, nil, err
 	}
-	return s, s.Add(gatewayFilter(c, nets)...)
+	return s, links, s.Add(gatewayFilter(c, links, listens)...)
 }
 
-func gatewayFilter(c Cabling, nets map[string][]netip.Prefix) []dataplane.Object {
-	var peers []netip.Addr
-	var remote []netip.Prefix
-	for _, p := range c.Peers {
-		peers = append(peers, p.PrivateIP)
+// wire has every driver plan its cables, and puts what they plan in s.
+func (c Cabling) wire(s dataplane.State) ([]Link, []Listen, error) {
+	byDriver := map[string][]int{}
+	for i, p := range c.Peers {
+		byDriver[p.Driver.Name()] = append(byDriver[p.Driver.Name()], i)
 	}
-	for _, n := range nets {
-		remote = append(remote, n...)
+	links := make([]Link, len(c.Peers))
+	var listens []Listen
+	for _, name := range slices.Sorted(maps.Keys(byDriver)) {
+		var peers []Peer
+		for _, i := range byDriver[name] {
+			peers = append(peers, c.Peers[i].Peer)
+		}
+		w, err := c.Peers[byDriver[name][0]].Driver.Plan(c.Local, peers)
+		if err != nil {
+			return nil, nil, err
+		}
+		if err := s.Merge(w.State); err != nil {
+			return nil, nil, err
+		}
+		for k, i := range byDriver[name] {
+			links[i] = w.Links[k]
+		}
+		listens = append(listens, w.Listens...)
 	}
-	local := append(slices.Clone(c.Local.Svcs), c.Local.Pods...)
-	input, objs := onlyFrom(peers, setPeers, c.Local.Port)
-	input.Name = "SUBMARINER-GW-INPUT"
-	input.Sets = append(input.Sets, setLocal, setRemote)
-	input.Rules = append(input.Rules,
-		fmt.Sprintf("! -i %s -j RETURN", dataplane.CableDevice),
-		fmt.Sprintf("-p icmp -m icmp --icmp-type 8 -m set --match-set %s src -m set --match-set %s dst -j ACCEPT", setRemote, setLocal),
-		fmt.Sprintf("-m set --match-set %s src -m set --match-set %s dst -j RETURN", setRemote, setLocal),
-		"-j DROP")
-	return append(objs, set(setLocal, local), set(setRemote, remote), input, c.forward())
+	return links, listens, nil
 }
 
-// forward says what may pass through the gateway. Every packet between workers
-// and other clusters comes through here, so what most of them match is first and
-// looked up in as few sets as will do.
-func (c Cabling) forward() dataplane.Chain {
-	const cable, intra = dataplane.CableDevice, dataplane.IntraDevice
-	f := dataplane.Chain{Table: "filter", Name: "SUBMARINER-GW-FORWARD", Hook: "FORWARD", Sets: []string{setRemote}}
-	rule := func(format string, args ...any) { f.Rules = append(f.Rules, fmt.Sprintf(format, args...)) }
-	rule("-i %s -o %s -j ACCEPT", intra, cable) // from our own nodes; the other side checks the source
-	rule("! -i %s -j RETURN", cable)
-	for _, p := range c.Local.Pods {
-		rule("-d %v -o %s -m set --match-set %s src -j ACCEPT", p, intra, setRemote)
+// remote is what is behind the cables to one cluster.
+type remote struct {
+	hops []uint32
+	nets []netip.Prefix
+	mtu  int // of the narrowest cable
+}
+
+func (r *remote) add(hop uint32, nets []netip.Prefix, mtu int) {
+	r.hops = append(r.hops, hop)
+	r.nets = append(r.nets, nets...)
+	if r.mtu == 0 || mtu < r.mtu {
+		r.mtu = mtu
 	}
-	for _, n := range append(slices.Clone(c.Local.Pods), c.Local.Svcs...) {
-		rule("-d %v -m set --match-set %s src -j RETURN", n, setRemote)
-	}
-	rule("-o %s -j DROP", cable) // not even if kube-proxy sends it there
-	rule("-m set --match-set %s src -m conntrack --ctstate DNAT -j RETURN", setRemote)
-	rule("-j DROP")
-	return f
 }
 
 // group lists next hops with equal weight, sorted.
@@ -158,20 +165,4 @@ func groupIDs(clusters []string) map[string]uint32 {
 		ids[c] = dataplane.CableGroupID<<24 | id
 	}
 	return ids
-}
-
-// set masks, sorts and merges members: a network inside another is left out.
-func set(name string, members []netip.Prefix) dataplane.Set {
-	ms := slices.Clone(members)
-	slices.SortFunc(ms, func(a, b netip.Prefix) int {
-		return cmp.Or(a.Addr().Compare(b.Addr()), cmp.Compare(a.Bits(), b.Bits()))
-	})
-	var out []netip.Prefix
-	for _, m := range ms {
-		if n := len(out); n > 0 && out[n-1].Overlaps(m) {
-			continue // sorted, so the wider one came first
-		}
-		out = append(out, m)
-	}
-	return dataplane.Set{Name: name, Members: out}
 }

@@ -5,11 +5,11 @@ import (
 	"net/netip"
 )
 
-// vtep is the address of a node on one of our VXLAN devices: the device's first
+// VTEPOf is the address of a node on one of our VXLAN devices: the device's first
 // octet and three octets of the node's own address (upstream's scheme, kept so
 // that its tools find their way). Nodes that differ only in the first octet
 // collide; plans refuse the second.
-func vtep(net byte, node netip.Addr) netip.Addr {
+func VTEPOf(net byte, node netip.Addr) netip.Addr {
 	b := node.As4()
 	b[0] = net
 	return netip.AddrFrom4(b)
@@ -20,7 +20,7 @@ func vtep(net byte, node netip.Addr) netip.Addr {
 // rather than random so that nobody has to ask for it: peers hold it as a
 // permanent neighbour, and a device that is made again answers to it.
 func VTEP(net byte, node netip.Addr) (netip.Addr, string) {
-	ip := vtep(net, node)
+	ip := VTEPOf(net, node)
 	b := ip.As4()
 	// 0x02 in the first octet: locally administered, unicast (IEEE 802, section 8.4).
 	return ip, fmt.Sprintf("02:73:%02x:%02x:%02x:%02x", b[0], b[1], b[2], b[3])

@@ -198,7 +198,7 @@ func nattPort(sub *v1alpha1.Submariner) int {
 	if sub.Spec.CeIPSecNATTPort != 0 {
 		return sub.Spec.CeIPSecNATTPort
 	}
-	return dataplane.CablePort
+	return dataplane.VXLANPort
 }
 
 func fromField(name, path string) corev1.EnvVar {

@@ -44,7 +44,7 @@ type Options struct {
 // because the cable driver there is cannot pass an address translation.
 func DefaultOptions() Options {
 	return Options{
-		NATTPort: dataplane.CablePort, LabelGateway: true,
+		NATTPort: dataplane.VXLANPort, LabelGateway: true,
 		HealthCheck: true, HealthCheckInterval: 1, HealthCheckMaxLoss: 5,
 	}
 }

@@ -15,7 +15,7 @@ var read = []string{"get", "list", "watch"}
 // create where there is nothing yet.
 var gatewayRules = []rbacv1.PolicyRule{
 	rule([]string{""}, []string{"pods"}, "get", "patch"), // its own status label
-	rule([]string{"submariner.io"}, []string{"clusters", "endpoints", "gateways"}, "create", "delete", "get", "list", "patch", "update", "watch"),
+	rule([]string{"submariner.io"}, []string{"cablepolicies", "clusters", "endpoints", "gateways"}, "create", "delete", "get", "list", "patch", "update", "watch"),
 	rule([]string{"submariner.io"}, []string{"routeagents", "submariners"}, read...),
 	rule([]string{"coordination.k8s.io"}, []string{"leases"}, "create", "get", "update"),
 }
@@ -23,7 +23,7 @@ var gatewayRules = []rbacv1.PolicyRule{
 // routeAgentRules is what the route agent may do in Namespace: read what the
 // gateways found out, and report.
 var routeAgentRules = []rbacv1.PolicyRule{
-	rule([]string{"submariner.io"}, []string{"clusters", "endpoints", "gateways", "submariners"}, read...),
+	rule([]string{"submariner.io"}, []string{"cablepolicies", "clusters", "endpoints", "gateways", "submariners"}, read...),
 	rule([]string{"submariner.io"}, []string{"routeagents"}, "create", "get", "list", "patch", "update", "watch"),
 }
 

@@ -31,6 +31,8 @@ const (
 	KindChain               // netfilter chains
 	KindLink                // network devices
 	KindAddr                // addresses on devices
+	KindPeer                // peers of WireGuard devices
+	KindTunnel              // IPsec tunnels
 	KindNeigh               // ARP and FDB entries
 	KindNexthop             // single next hops
 	KindGroup               // next hop groups

@@ -13,7 +13,21 @@ type Facts struct {
 	PrivateIP netip.Addr
 	// Addrs are the IPv4 addresses of all devices but our own and loopback, sorted.
 	Addrs []HostAddr
+	// WireGuard and IPsec say what handles such packets on this node.
+	WireGuard, IPsec Engine
 }
+
+// Engine is what handles the packets of encrypted cables on a node.
+type Engine struct {
+	// Name is "kernel", or the program or plugin that does it in userspace; empty if
+	// there is nothing.
+	Name string
+	// Missing is what there would have to be, if Name is empty.
+	Missing string
+}
+
+// EngineKernel is the Name of the kernel as an Engine.
+const EngineKernel = "kernel"
 
 // HostAddr is an address that somebody else put on a device of the node.
 type HostAddr struct {

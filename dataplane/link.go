@@ -14,8 +14,10 @@ type VXLAN struct {
 	VNI   int
 	Local netip.Addr // source of the outer packets
 	Port  int        // UDP, both source of listening and destination
-	MTU   int        // bytes, of the inner packets
-	Conf  Conf
+	// SourcePort is that of the outer packets; 0 has the kernel vary it by flow.
+	SourcePort int
+	MTU        int // bytes, of the inner packets
+	Conf       Conf
 }
 
 // Conf is net.ipv4.conf.<device>.
@@ -26,6 +28,11 @@ type Conf struct {
 	RPFilter int
 	// Forwarding is forwarding: 1 lets packets pass through the node.
 	Forwarding int
+}
+
+// command is what a person would type.
+func (c Conf) command(dev string) string {
+	return fmt.Sprintf("sysctl -w net.ipv4.conf.%[1]s.rp_filter=%[2]d net.ipv4.conf.%[1]s.forwarding=%[3]d", dev, c.RPFilter, c.Forwarding)
 }
 
 // Key implements Object.
@@ -39,9 +46,12 @@ func (l VXLAN) Equal(o Object) bool { return o == l }
 
 // String implements Object.
 func (l VXLAN) String() string {
-	return fmt.Sprintf("ip link add %[1]s address %[2]s mtu %[3]d up type vxlan id %[4]d local %[5]v dstport %[6]d nolearning\n"+
-		"sysctl -w net.ipv4.conf.%[1]s.rp_filter=%[7]d net.ipv4.conf.%[1]s.forwarding=%[8]d",
-		l.Name, l.MAC, l.MTU, l.VNI, l.Local, l.Port, l.Conf.RPFilter, l.Conf.Forwarding)
+	s := fmt.Sprintf("ip link add %s address %s mtu %d up type vxlan id %d local %v dstport %d nolearning",
+		l.Name, l.MAC, l.MTU, l.VNI, l.Local, l.Port)
+	if l.SourcePort != 0 {
+		s += fmt.Sprintf(" srcport %[1]d %[1]d", l.SourcePort)
+	}
+	return s + "\n" + l.Conf.command(l.Name)
 }
 
 // inPlace reports whether a device can be made another without being made anew,

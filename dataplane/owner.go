@@ -11,27 +11,57 @@ import (
 // UDP ports, devices and VNIs. Those of Submariner are kept, so that firewalls
 // opened for it serve us.
 const (
-	// CablePort is the UDP port of the cable between gateways.
-	CablePort = 4500
+	// IPsecPort is the UDP port of IPsec, for IKE and for ESP in UDP: the port of NAT
+	// traversal (RFC 3948, section 2.1), which firewalls and translators know.
+	IPsecPort = 4500
+	// WireGuardPort is the UDP port of WireGuard: a socket cannot serve two protocols,
+	// so it is the next one.
+	WireGuardPort = 4501
+	// VXLANPort is the UDP port of plain VXLAN between gateways, the next one again.
+	VXLANPort = 4502
+	// VXLANWireGuardPort is the UDP port of VXLAN inside WireGuard. It is never seen on
+	// the wire, but a VXLAN device listens on all addresses: a port of its own lets the
+	// firewall tell encrypted packets from plain ones.
+	VXLANWireGuardPort = 4503
+	// VXLANIPsecPort is the UDP port of VXLAN inside IPsec in transport mode: what the
+	// IPsec policy selects, and never seen on the wire.
+	VXLANIPsecPort = 4504
 	// NATDiscoveryPort is the UDP port on which gateways find out about address translation.
 	NATDiscoveryPort = 4490
 	// IntraPort is the UDP port of the VXLAN between the nodes of one cluster.
 	IntraPort = 4800
 
-	// CableDevice is the VXLAN device between gateways.
-	CableDevice = "vxlan-tunnel"
-	// CableVNI is its network identifier.
+	// VXLANDevice is the device of plain VXLAN between gateways.
+	VXLANDevice = "vxlan-tunnel"
+	// VXLANDevicePrefix is the prefix of the device of another VNI than CableVNI, which
+	// follows it in decimal.
+	VXLANDevicePrefix = "subvx-"
+	// WireGuardDevice is the WireGuard device.
+	WireGuardDevice = "submariner"
+	// IPsecDevice is where packets enter and leave IPsec tunnels: an XFRM interface, or
+	// the TUN device of userspace ESP.
+	IPsecDevice = "ipsec-tunnel"
+	// VXLANWireGuardDevice is the VXLAN device over WireGuardDevice.
+	VXLANWireGuardDevice = "vxlan-wireguard"
+	// VXLANIPsecDevice is the VXLAN device over IPsec in transport mode.
+	VXLANIPsecDevice = "vxlan-ipsec"
+	// CableVNI is the network identifier of the VXLAN devices between gateways.
 	CableVNI = 1000
 	// IntraDevice is the VXLAN device between the nodes of one cluster.
 	IntraDevice = "vx-submariner"
 	// IntraVNI is its network identifier.
 	IntraVNI = 100
 
-	// CableVTEPNet is the first octet of addresses on CableDevice; the other three
-	// are the gateway's own, which is why two gateways that differ only in the
-	// first octet cannot both be connected. 240/4 is reserved (RFC 1112) and so
-	// collides with nothing.
-	CableVTEPNet = 241
+	// Every gateway has an address on every cable device, by which its peers probe it:
+	// a first octet for each device, and three octets of the gateway's own address,
+	// which is why two gateways that differ only in the first octet cannot both be
+	// connected. 240/4 is reserved (RFC 1112) and so collides with nothing; 242 and 243
+	// are those of globalnet and of clusterset IPs.
+	VXLANNet          = 241
+	WireGuardNet      = 244
+	IPsecNet          = 245
+	VXLANWireGuardNet = 246
+	VXLANIPsecNet     = 247
 	// IntraVTEPNet is the first octet of addresses on IntraDevice.
 	IntraVTEPNet = 240
 
@@ -49,6 +79,9 @@ const (
 	// VXLANOverhead is what VXLAN over IPv4 takes of the MTU, in bytes: outer IPv4
 	// header 20, UDP 8, VXLAN 8, inner Ethernet header 14 (RFC 7348, section 5).
 	VXLANOverhead = 50
+	// WireGuardOverhead is what WireGuard over IPv4 takes: outer IPv4 header 20, UDP 8,
+	// header 16, tag 16 (WireGuard paper, section 5.4.6).
+	WireGuardOverhead = 60
 
 	// KubeMasqueradeMark is the bit with which kube-proxy marks packets that it
 	// will masquerade (its --iptables-masquerade-bit, 14 by default, in iptables
@@ -73,6 +106,7 @@ func (r Range) Has(n uint32) bool { return r.Min <= n && n <= r.Max }
 type Owner struct {
 	Name       string
 	Devices    []string // exact names
+	Prefixes   []string // of names of devices of kind vxlan
 	Chains     string   // prefix of chains and sets; the longest prefix decides
 	Tables     Range    // routing tables
 	IDs        Range    // next hops and groups
@@ -84,7 +118,8 @@ type Owner struct {
 // other three which, so that no list of given-out numbers is needed.
 var (
 	GatewayOwner = Owner{
-		Name: "gateway", Devices: []string{CableDevice}, Chains: "SUBMARINER-GW-",
+		Name: "gateway", Devices: []string{VXLANDevice, WireGuardDevice, IPsecDevice, VXLANWireGuardDevice, VXLANIPsecDevice},
+		Prefixes: []string{VXLANDevicePrefix}, Chains: "SUBMARINER-GW-",
 		Tables: Range{100, 109}, Priorities: Range{100, 109},
 		IDs: Range{0x10000000, 0x1fffffff}, Protocol: 170,
 	}
@@ -100,14 +135,21 @@ func Owners() []Owner { return []Owner{GatewayOwner, RouteOwner} }
 
 // The first octets of next hop and group IDs.
 const (
-	CableNexthopID = 0x10 // one per remote gateway, over VXLAN
-	CableGroupID   = 0x1f // one per remote cluster
-	IntraNexthopID = 0x20 // one per node of this cluster
-	IntraGroupID   = 0x2f // the gateways of this cluster, or one node
+	VXLANNexthopID          = 0x10 // one per remote gateway, over VXLAN
+	WireGuardNexthopID      = 0x11 // over WireGuard
+	IPsecNexthopID          = 0x12 // over IPsec
+	VXLANWireGuardNexthopID = 0x13 // over VXLAN inside WireGuard
+	VXLANIPsecNexthopID     = 0x14 // over VXLAN inside IPsec
+	OtherVNINexthopID       = 0x15 // over VXLAN with another VNI than CableVNI
+	CableGroupID            = 0x1f // one per remote cluster
+	IntraNexthopID          = 0x20 // one per node of this cluster
+	IntraGroupID            = 0x2f // the gateways of this cluster, or one node
 )
 
 // OwnsDevice reports whether the device is o's.
-func (o Owner) OwnsDevice(name string) bool { return slices.Contains(o.Devices, name) }
+func (o Owner) OwnsDevice(name string) bool {
+	return slices.Contains(o.Devices, name) || slices.ContainsFunc(o.Prefixes, func(p string) bool { return strings.HasPrefix(name, p) })
+}
 
 // OwnsChain reports whether the chain or set is o's.
 func (o Owner) OwnsChain(name string) bool {

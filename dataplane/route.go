@@ -8,7 +8,8 @@ import (
 	"time"
 )
 
-// Nexthop is a single next hop.
+// Nexthop is a single next hop. Via is the zero Addr on devices that know by
+// themselves whom a packet is for.
 type Nexthop struct {
 	ID  uint32
 	Via netip.Addr
@@ -26,6 +27,9 @@ func (n Nexthop) Equal(o Object) bool { return o == n }
 
 // String implements Object.
 func (n Nexthop) String() string {
+	if !n.Via.IsValid() {
+		return fmt.Sprintf("ip nexthop replace id %d dev %s", n.ID, n.Dev)
+	}
 	return fmt.Sprintf("ip nexthop replace id %d via %v dev %s", n.ID, n.Via, n.Dev)
 }
 
@@ -77,11 +81,13 @@ func (g Group) String() string {
 
 // Route sends Dst, looked up in Table, to a next hop group. Src is the address
 // that the node's own processes send from; the zero Addr leaves it to the kernel.
+// MTU is that of the way, in bytes; 0 leaves it to the device.
 type Route struct {
 	Table int
 	Dst   netip.Prefix
 	Group uint32
 	Src   netip.Addr
+	MTU   int
 }
 
 // Key implements Object.
@@ -98,6 +104,9 @@ func (r Route) String() string {
 	s := fmt.Sprintf("ip route replace %v table %d nhid %d", r.Dst, r.Table, r.Group)
 	if r.Src.IsValid() {
 		s += " src " + r.Src.String()
+	}
+	if r.MTU != 0 {
+		s += fmt.Sprintf(" mtu %d", r.MTU)
 	}
 	return s
 }

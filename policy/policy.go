@@ -2,22 +2,46 @@
 // it from the same objects, so both come to the same answer.
 package policy
 
-import "fmt"
+import (
+	"fmt"
 
-// Side is one end of a pair: a cluster and the cable driver it offers.
-type Side struct {
-	Cluster string
-	Driver  string
+	"subctl/api/submariner/v1alpha1"
+)
+
+// Cluster is one end of a pair.
+type Cluster struct {
+	ID     string
+	Labels map[string]string // of its Cluster object
+	Sets   []string          // the clustersets it is in, sorted
+	Driver string            // its own default, which counts where no policy does
 }
 
-// Resolve returns the driver that joins two clusters. Both must offer it: there
-// is no silent downgrade to something else, so the error says who offers what.
-func Resolve(a, b Side) (string, error) {
-	if a.Driver == b.Driver {
-		return a.Driver, nil
+// Decision is the cable of a pair.
+type Decision struct {
+	// Driver is the canonical name of the cable driver; empty if Err is not nil.
+	Driver string
+	// Policy is the name of the policy that decided; empty if none did.
+	Policy string
+	// Options are the policy's settings for the driver: the YAML under the key
+	// CableCustomConfig of its options.
+	Options string
+	// Err says why the pair has no cable.
+	Err error
+}
+
+// Book is a set of policies, ready to be looked up.
+type Book struct{}
+
+// Compile reads policies.
+func Compile([]*v1alpha1.CablePolicies) *Book { return &Book{} }
+
+// Decide returns the cable of two clusters, in either order.
+func (b *Book) Decide(x, y Cluster) Decision {
+	if x.Driver == y.Driver {
+		return Decision{Driver: x.Driver}
 	}
-	if b.Cluster < a.Cluster {
-		a, b = b, a
+	if y.ID < x.ID {
+		x, y = y, x
 	}
-	return "", fmt.Errorf("cluster %s offers only %s, cluster %s only %s: join both with one --cable-driver", a.Cluster, a.Driver, b.Cluster, b.Driver)
+	return Decision{Err: fmt.Errorf("no cable policy decides, and cluster %s uses %s by default, cluster %s %s: make a policy (subctl cable-policy add --name default), or join both with one --cable-driver", x.ID, x.Driver, y.ID, y.Driver)}
 }

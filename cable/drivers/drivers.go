@@ -23,8 +23,9 @@ func Names() string {
 	return strings.Join(names, ", ")
 }
 
-// Find returns the driver of a name, or nil.
+// Find returns the driver of a name, or of an alias of it; nil if there is none.
 func Find(name string) cable.Driver {
+	name = cable.Canonical(name)
 	for _, d := range All() {
 		if d.Name() == name {
 			return d

@@ -1,5 +1,6 @@
-// Package vxlan joins gateways with a plain VXLAN tunnel: no encryption, for
-// networks that are private already.
+// Package vxlan joins gateways with VXLAN tunnels: plain ones, without encryption,
+// for networks that are private already, and ones inside another cable's
+// encryption (package cable/combined says how).
 //
 // A VXLAN device usually learns: it floods ARP requests to every peer and
 // remembers who answered. With n clusters that is n copies of every broadcast and
@@ -15,65 +16,132 @@ package vxlan
 
 import (
 	"fmt"
+	"hash/fnv"
 	"net/netip"
+	"slices"
+	"strconv"
 
 	"subctl/cable"
 	"subctl/dataplane"
 )
 
 // Name is the driver's name.
-const Name = "vxlan"
+const Name = cable.VXLAN
+
+// Keys of backend_config.
+const (
+	portKey = "vxlan-port"
+	vniKey  = "vxlan-id"
+)
+
+// The settings.
+var (
+	optVNI = cable.Option{
+		Key: "vxlanID", Kind: cable.OptionNumber, Default: strconv.Itoa(dataplane.CableVNI), Min: 1, Max: 1<<24 - 1, PerPair: true,
+		Doc: "VXLAN network identifier (RFC 7348, section 5); both ends need the same",
+	}
+	optPort = cable.Option{
+		Key: "vxlanPort", Kind: cable.OptionNumber, Default: strconv.Itoa(dataplane.VXLANPort), Min: 1, Max: 65535,
+		Doc: "UDP port of plain VXLAN; both ends need the same",
+	}
+)
 
 // Driver implements cable.Driver.
 type Driver struct{}
 
+var _ cable.Driver = Driver{}
+
 // Name implements cable.Driver.
 func (Driver) Name() string { return Name }
 
-// Device implements cable.Driver.
-func (Driver) Device() string { return dataplane.CableDevice }
+// Options implements cable.Driver.
+func (Driver) Options() []cable.Option { return []cable.Option{optVNI, optPort, cable.OptionMTU} }
 
-// Advertise implements cable.Driver: there is nothing a peer could not derive.
-func (Driver) Advertise(cable.Local) map[string]string { return nil }
+// Lacks implements cable.Driver: every kernel has VXLAN.
+func (Driver) Lacks(cable.Local) error { return nil }
+
+// Advertise implements cable.Driver.
+func (Driver) Advertise(l cable.Local) (map[string]string, error) {
+	own := l.Settings[Name]
+	return map[string]string{
+		portKey: strconv.Itoa(own.Number(optPort)),
+		vniKey:  strconv.Itoa(own.Number(optVNI)),
+	}, nil
+}
 
 // Refuses implements cable.Driver.
-func (Driver) Refuses(local cable.Local, peer cable.Gateway) error {
-	switch {
-	case peer.NAT:
-		return fmt.Errorf("cluster %s is behind address translation (joined with --natt), which a vxlan cable does not get through: use an encrypted driver, or join it with --natt=false if there is none", peer.Cluster)
+func (Driver) Refuses(local cable.Local, peer cable.Peer) error {
+	own := local.Settings[Name]
+	port, err := peer.Port(portKey, dataplane.VXLANPort)
+	if err != nil {
+		return err
+	}
+	switch ours := own.Number(optPort); {
+	case peer.NAT || peer.NATed:
+		return fmt.Errorf("cluster %s is behind address translation, which a vxlan cable does not get through: use an encrypted driver, or join it with --natt=false if there is none", peer.Cluster)
 	case local.NAT:
 		return fmt.Errorf("this cluster is behind address translation (joined with --natt), which a vxlan cable does not get through: use an encrypted driver, or join with --natt=false if there is none")
-	case peer.Port != local.Port:
-		return fmt.Errorf("cluster %s has its cable on UDP port %d and this cluster on %d, but a vxlan device sends to the port that it listens on: join both with the same --nattport", peer.Cluster, peer.Port, local.Port)
+	case port != ours:
+		return fmt.Errorf("cluster %s has its vxlan cable on UDP port %d and this cluster on %d, but a vxlan device sends to the port that it listens on: set the same vxlanPort in both", peer.Cluster, port, ours)
+	}
+	theirs := peer.Gateway.Config[vniKey]
+	_, shared := peer.Shared[optVNI.Key]
+	if ours := strconv.Itoa(own.Number(optVNI)); !shared && theirs != "" && theirs != ours {
+		return fmt.Errorf("cluster %s has its vxlan cable on VNI %.20s and this cluster on %s: set the same vxlanID in both", peer.Cluster, theirs, ours)
 	}
 	return nil
 }
 
-// Plan implements cable.Driver. It refuses two gateways of one VTEP.
-func (Driver) Plan(local cable.Local, peers []cable.Gateway) (dataplane.State, []uint32, error) {
-	own, mac := cable.VTEP(dataplane.CableVTEPNet, local.PrivateIP)
-	s, err := dataplane.Of(
-		dataplane.VXLAN{
-			Name: dataplane.CableDevice, MAC: mac, VNI: dataplane.CableVNI, Local: local.PrivateIP,
-			Port: local.Port, MTU: local.MTU - dataplane.VXLANOverhead,
-			Conf: dataplane.Conf{RPFilter: 2, Forwarding: 1},
-		},
-		dataplane.Addr{Dev: dataplane.CableDevice, Prefix: netip.PrefixFrom(own, 8)},
-	)
-	if err != nil {
-		return nil, nil, err
+// Device implements cable.Driver.
+func (Driver) Device(c cable.Config) string {
+	if vni := c.Number(optVNI); vni != dataplane.CableVNI {
+		return dataplane.VXLANDevicePrefix + strconv.Itoa(vni)
 	}
-	hops := make([]uint32, len(peers))
-	for i, p := range peers {
-		ip, mac := cable.VTEP(dataplane.CableVTEPNet, p.PrivateIP)
-		hops[i] = cable.NexthopID(dataplane.CableNexthopID, ip)
-		if err := s.Add(
-			dataplane.FDB{Dev: dataplane.CableDevice, MAC: mac, Dst: p.PrivateIP},
-			dataplane.Neigh{Dev: dataplane.CableDevice, IP: ip, MAC: mac},
-			dataplane.Nexthop{ID: hops[i], Via: ip, Dev: dataplane.CableDevice},
-		); err != nil {
-			return nil, nil, fmt.Errorf("planning vxlan cable to %s: %w", p.Name, err)
+	return dataplane.VXLANDevice
+}
+
+// Overhead implements cable.Driver.
+func (Driver) Overhead(cable.Local, cable.Peer) int { return dataplane.VXLANOverhead }
+
+// Plan implements cable.Driver. It refuses two gateways of one VTEP.
+func (d Driver) Plan(local cable.Local, peers []cable.Peer) (cable.Wiring, error) {
+	w := cable.Wiring{State: dataplane.State{}}
+	port := local.Settings[Name].Number(optPort)
+	senders := cable.Listen{Proto: "udp", Port: port}
+	others := map[uint32]bool{}
+	for _, p := range peers {
+		vni := p.Config.Number(optVNI)
+		t := Tunnel{
+			Device: d.Device(p.Config), VNI: vni, Port: port, Net: dataplane.VXLANNet, Hops: dataplane.VXLANNexthopID,
+			Self: local.PrivateIP, Local: local.PrivateIP, MTU: local.MTU - dataplane.VXLANOverhead,
+		}
+		hop := cable.NexthopID(t.Hops, cable.VTEPOf(t.Net, p.PrivateIP))
+		if vni != dataplane.CableVNI {
+			hop = otherVNI(others, vni, p.PrivateIP)
+		}
+		link, err := t.To(w.State, p.PrivateIP, p.Address, hop)
+		if err != nil {
+			return w, fmt.Errorf("planning vxlan cable to %s: %w", p.Name, err)
+		}
+		w.Links = append(w.Links, link)
+		if !slices.Contains(senders.From, p.Address) {
+			senders.From = append(senders.From, p.Address)
 		}
 	}
-	return s, hops, nil
+	w.Listens = []cable.Listen{senders}
+	return w, nil
+}
+
+// otherVNI is the next hop's ID where VNI and VTEP do not both fit into one: 24 bits
+// of a hash of them, counted up where two would share one.
+func otherVNI(taken map[uint32]bool, vni int, peer netip.Addr) uint32 {
+	const mask = 1<<24 - 1
+	h := fnv.New32a()
+	fmt.Fprintf(h, "%d %v", vni, peer) // never fails
+	id := h.Sum32() & mask
+	for taken[id] {
+		id = (id + 1) & mask
+	}
+	taken[id] = true
+	return dataplane.OtherVNINexthopID<<24 | id
 }

@@ -73,7 +73,7 @@ func randomState(r *rand.Rand) dataplane.State {
 
 // randomCables is a device, and what leads over it.
 func randomCables(r *rand.Rand) (out []dataplane.Object) {
-	const dev = dataplane.CableDevice
+	const dev = dataplane.VXLANDevice
 	local := pick(r, NodeIP, "172.18.0.9")
 	vtep := netip.MustParsePrefix(pick(r, "241.18.0.2/8", "241.18.0.9/8", "241.18.0.9/16"))
 	out = append(out, dataplane.VXLAN{
@@ -84,7 +84,7 @@ func randomCables(r *rand.Rand) (out []dataplane.Object) {
 	for i := range pick(r, 0, 1, 2, 5) {
 		n := byte(20 + i)
 		mac, ip := fmt.Sprintf("0a:58:ac:12:%02x:%02x", pick(r, 0, 1), n), netip.AddrFrom4([4]byte{241, 18, 0, n})
-		id := uint32(dataplane.CableNexthopID<<24) + uint32(n)
+		id := uint32(dataplane.VXLANNexthopID<<24) + uint32(n)
 		hops = append(hops, id)
 		out = append(out, dataplane.FDB{Dev: dev, MAC: mac, Dst: netip.AddrFrom4([4]byte{172, 18, pick[byte](r, 0, 1), n})},
 			dataplane.Neigh{Dev: dev, IP: ip, MAC: mac})

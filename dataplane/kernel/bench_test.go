@@ -17,17 +17,17 @@ import (
 // thousand is what a gateway holds that is connected to 1,000 clusters of 2 CIDRs
 // each.
 func thousand(t testing.TB, moved int) dataplane.State {
-	const dev = dataplane.CableDevice
+	const dev = dataplane.VXLANDevice
 	members := make([]netip.Prefix, 0, 2000)
 	s := state(t, dataplane.VXLAN{
-		Name: dev, MAC: "0a:58:ac:12:00:02", VNI: dataplane.CableVNI, Local: ip("172.18.0.2"), Port: dataplane.CablePort, MTU: 1450,
+		Name: dev, MAC: "0a:58:ac:12:00:02", VNI: dataplane.CableVNI, Local: ip("172.18.0.2"), Port: dataplane.VXLANPort, MTU: 1450,
 		Conf: dataplane.Conf{RPFilter: 2, Forwarding: 1},
 	}, dataplane.Addr{Dev: dev, Prefix: cidr("241.18.0.2/8")},
 		dataplane.Rule{Priority: dataplane.CablePriority, Table: dataplane.CableTable})
 	for i := range 1000 {
 		a, b := byte(i>>8), byte(i)
 		mac := fmt.Sprintf("0a:58:ac:13:%02x:%02x", a, b)
-		vtep, nh, group := netip.AddrFrom4([4]byte{241, 19, a, b}), uint32(dataplane.CableNexthopID<<24+i+1), uint32(dataplane.CableGroupID<<24+i+1)
+		vtep, nh, group := netip.AddrFrom4([4]byte{241, 19, a, b}), uint32(dataplane.VXLANNexthopID<<24+i+1), uint32(dataplane.CableGroupID<<24+i+1)
 		dst := netip.AddrFrom4([4]byte{172, 19, a, b})
 		if i == moved {
 			dst = netip.AddrFrom4([4]byte{172, 20, a, b})

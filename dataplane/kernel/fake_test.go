@@ -16,7 +16,7 @@ import (
 
 // The fake refuses what the kernel refuses, and takes along what it takes along.
 func TestFakeAgrees(t *testing.T) {
-	const dev, mac, peer = dataplane.CableDevice, "0a:58:ac:12:00:02", "0a:58:ac:12:00:03"
+	const dev, mac, peer = dataplane.VXLANDevice, "0a:58:ac:12:00:02", "0a:58:ac:12:00:03"
 	base := state(t, one()...)
 	get := func(kind dataplane.Kind, name string) dataplane.Object {
 		o := base[dataplane.Key{Kind: kind, Name: name}]

@@ -180,7 +180,11 @@ func (h *Host) name(index int) (string, error) {
 // devices returns the owner's devices that exist, by name.
 func (h *Host) devices() (map[string]int, error) {
 	out := map[string]int{}
-	for _, name := range h.owner.Devices {
+	names, err := h.names()
+	if err != nil {
+		return nil, err
+	}
+	for _, name := range names {
 		switch i, err := h.index(name); {
 		case err == nil:
 			out[name] = i

@@ -20,7 +20,7 @@ import (
 func TestConf(t *testing.T) {
 	ns, h := node(t, dataplane.GatewayOwner)
 	for _, c := range []dataplane.Conf{{RPFilter: 2, Forwarding: 1}, {RPFilter: 1}, {Forwarding: 1}, {}} {
-		v := dataplane.VXLAN{Name: dataplane.CableDevice, MAC: "0a:58:ac:12:00:02", VNI: 1000, Local: ip("172.18.0.2"), Port: 4500, MTU: 1450, Conf: c}
+		v := dataplane.VXLAN{Name: dataplane.VXLANDevice, MAC: "0a:58:ac:12:00:02", VNI: 1000, Local: ip("172.18.0.2"), Port: 4500, MTU: 1450, Conf: c}
 		settle(t, ns, h, state(t, v))
 		got := ns.Run("cat /proc/sys/net/ipv4/conf/vxlan-tunnel/rp_filter /proc/sys/net/ipv4/conf/vxlan-tunnel/forwarding")
 		require.Equal(t, []byte{byte('0' + c.RPFilter), '\n', byte('0' + c.Forwarding), '\n'}, []byte(got))
@@ -34,7 +34,7 @@ func TestAlterInPlace(t *testing.T) {
 	want := state(t, one()...)
 	settle(t, ns, h, want)
 	index := ns.Run("cat /proc/net/dev | grep -c vxlan; ip -o link show vxlan-tunnel | cut -d: -f1")
-	key := dataplane.Key{Kind: dataplane.KindLink, Name: dataplane.CableDevice}
+	key := dataplane.Key{Kind: dataplane.KindLink, Name: dataplane.VXLANDevice}
 	v := want[key].(dataplane.VXLAN)
 	v.MTU, v.Conf.RPFilter = 1400, 1
 	want[key] = v

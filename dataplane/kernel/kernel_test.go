@@ -69,7 +69,7 @@ func cidr(s string) netip.Prefix { return netip.MustParsePrefix(s) }
 
 // one returns an object of every kind that a gateway may hold.
 func one() []dataplane.Object {
-	const dev, mac, peer = dataplane.CableDevice, "0a:58:ac:12:00:02", "0a:58:ac:12:00:03"
+	const dev, mac, peer = dataplane.VXLANDevice, "0a:58:ac:12:00:02", "0a:58:ac:12:00:03"
 	return []dataplane.Object{
 		dataplane.Set{Name: "SUBMARINER-GW-REMOTE", Members: []netip.Prefix{cidr("10.1.0.0/16"), cidr("10.2.0.0/16")}},
 		dataplane.Chain{
@@ -81,7 +81,7 @@ func one() []dataplane.Object {
 		},
 		dataplane.Chain{Table: "filter", Name: "SUBMARINER-GW-NOHOOK", Rules: []string{"-j DROP"}},
 		dataplane.VXLAN{
-			Name: dev, MAC: mac, VNI: dataplane.CableVNI, Local: ip("172.18.0.2"), Port: dataplane.CablePort, MTU: 1450,
+			Name: dev, MAC: mac, VNI: dataplane.CableVNI, Local: ip("172.18.0.2"), Port: dataplane.VXLANPort, MTU: 1450,
 			Conf: dataplane.Conf{RPFilter: 2, Forwarding: 1},
 		},
 		dataplane.Addr{Dev: dev, Prefix: cidr("241.18.0.2/8")},

@@ -3,9 +3,8 @@
 package kernel
 
 import (
-	"bytes"
 	"fmt"
-	"net"
+	"slices"
 
 	"subctl/dataplane"
 
@@ -54,14 +53,18 @@ func (h *Host) getLink(name string, index int) (*device, error) {
 	}, nil
 }
 
-// links are vxlan devices.
+// links are the owner's devices.
 type links struct{ *Host }
 
 func (s links) list() (out []dataplane.Object, err error) {
-	for _, name := range s.owner.Devices {
+	names, err := s.names()
+	if err != nil {
+		return nil, err
+	}
+	for _, name := range names {
 		switch d, err := s.getLink(name, 0); {
 		case err == nil:
-			out = append(out, d.vxlan())
+			out = append(out, s.observe(d))
 		case !gone(err):
 			return nil, fmt.Errorf("looking for device %s: %w", name, err)
 		}
@@ -69,70 +72,37 @@ func (s links) list() (out []dataplane.Object, err error) {
 	return out, nil
 }
 
-// vxlan is d as a plan would have it. A device of another type, or set up in a
-// way that no plan asks for, is blank but for its name; so is one that is down,
-// for the kernel has taken all routes and next hops off it.
-func (d *device) vxlan() dataplane.VXLAN {
-	v, ok := d.link.(*netlink.Vxlan)
-	if !ok || !d.up || v.Learning || v.FlowBased || v.VtepDevIndex != 0 || len(v.Group) > 0 {
-		return dataplane.VXLAN{Name: d.name}
-	}
-	return dataplane.VXLAN{
-		Name: d.name, MAC: v.HardwareAddr.String(), VNI: v.VxlanId, Local: addr(v.SrcAddr), Port: v.Port, MTU: v.MTU, Conf: d.conf,
-	}
-}
-
-// put alters the device in place if it can: a new one loses all that stands on it.
-func (s links) put(_, want dataplane.Object) error {
-	v := want.(dataplane.VXLAN)
-	mac, err := net.ParseMAC(v.MAC)
-	if err != nil {
-		return fmt.Errorf("adding device %s: %w", v.Name, err)
-	}
-	d, err := s.getLink(v.Name, 0)
-	if err != nil && !gone(err) {
-		return fmt.Errorf("looking for device %s: %w", v.Name, err)
-	}
-	if d != nil && !d.fits(v) {
-		if err := s.del(want); err != nil {
-			return err
-		}
-		d = nil
-	}
-	if d == nil {
-		err := s.nl.LinkAdd(&netlink.Vxlan{
-			LinkAttrs: netlink.LinkAttrs{Name: v.Name, MTU: v.MTU, HardwareAddr: mac},
-			VxlanId:   v.VNI, SrcAddr: v.Local.AsSlice(), Port: v.Port, // Learning is off unless asked for
-		})
-		if err != nil {
-			return fmt.Errorf("adding device %s: %w", v.Name, err)
-		}
-		if d, err = s.getLink(v.Name, 0); err != nil {
-			return fmt.Errorf("looking for device %s just added: %w", v.Name, err)
-		}
+// names returns those that the owner's devices have or could have.
+func (h *Host) names() ([]string, error) {
+	names := slices.Clone(h.owner.Devices)
+	if len(h.owner.Prefixes) == 0 {
+		return names, nil
 	}
 	msg := nl.NewIfInfomsg(unix.AF_UNSPEC)
-	msg.Index, msg.Flags, msg.Change = int32(d.index), unix.IFF_UP, unix.IFF_UP
-	b := putU32(msg.Serialize(), unix.IFLA_MTU, uint32(v.MTU))
-	if !bytes.Equal(mac, d.link.Attrs().HardwareAddr) { // even to set the same one clears the ARP table
-		b = putAttr(b, unix.IFLA_ADDRESS, mac)
+	b := putU32(msg.Serialize(), unix.IFLA_EXT_MASK, skipStats)
+	b = putAttr(b, unix.IFLA_LINKINFO|unix.NLA_F_NESTED, putString(nil, nl.IFLA_INFO_KIND, "vxlan")) // or all would be told of
+	msgs, err := h.conn.dump(unix.NETLINK_ROUTE, unix.RTM_GETLINK, b)
+	if err != nil {
+		return nil, fmt.Errorf("listing vxlan devices: %w", err)
 	}
-	if err := s.conn.route(unix.RTM_SETLINK, 0, putConf(b, v.Conf)); err != nil {
-		return fmt.Errorf("setting up device %s: %w", v.Name, err)
+	for _, m := range msgs {
+		for t, v := range attrs(m[msg.Len():]) {
+			if name := text(v); t == unix.IFLA_IFNAME && h.owner.OwnsDevice(name) && !slices.Contains(names, name) {
+				names = append(names, name)
+			}
+		}
 	}
-	return nil
+	return names, nil
 }
 
-// fits reports whether d can be made v without being made anew.
-func (d *device) fits(v dataplane.VXLAN) bool {
-	up := *d
-	up.up = true
-	have := up.vxlan()
-	return have.VNI == v.VNI && have.Local == v.Local && have.Port == v.Port
-}
+// observe returns what a plan would have to hold for the device to be as it is.
+func (s links) observe(d *device) dataplane.Object { return d.vxlan() }
+
+// put makes the device, or puts it right.
+func (s links) put(_, want dataplane.Object) error { return s.putVXLAN(want.(dataplane.VXLAN)) }
 
 func (s links) del(old dataplane.Object) error {
-	name := old.(dataplane.VXLAN).Name
+	name := old.Key().Name
 	i, err := s.index(name)
 	if err == nil {
 		s.unlearn(name)

@@ -141,7 +141,9 @@ func (s nexthops) put(_, want dataplane.Object) error {
 		id = w.ID
 		b = putU32(nhmsg(family(w.Via), s.owner.Protocol), unix.NHA_ID, id)
 		b = putU32(b, unix.NHA_OIF, uint32(i))
-		b = putAttr(b, unix.NHA_GATEWAY, w.Via.AsSlice())
+		if w.Via.IsValid() {
+			b = putAttr(b, unix.NHA_GATEWAY, w.Via.AsSlice())
+		}
 	case dataplane.Group:
 		if err := check(w); err != nil {
 			return fmt.Errorf("adding group %d: %w", w.ID, err)

@@ -69,6 +69,12 @@ func (s routes) each(table uint32, f func(msg []byte, r dataplane.Route)) error 
 				r.Src = addr(v)
 			case unix.RTA_PRIORITY:
 				odd = true
+			case unix.RTA_METRICS:
+				for metric, v := range attrs(v) {
+					if metric == unix.RTAX_MTU {
+						r.MTU = int(u32(v))
+					}
+				}
 			case rtaNHID:
 				r.Group = u32(v)
 			}
@@ -152,6 +158,9 @@ func (s routes) message(r dataplane.Route) []byte {
 	b = putU32(b, rtaNHID, r.Group)
 	if r.Src.IsValid() {
 		b = putAttr(b, unix.RTA_PREFSRC, r.Src.AsSlice())
+	}
+	if r.MTU != 0 {
+		b = putAttr(b, unix.RTA_METRICS|unix.NLA_F_NESTED, putU32(nil, unix.RTAX_MTU, uint32(r.MTU)))
 	}
 	return b
 }

@@ -73,6 +73,19 @@ type Connection struct {
 	// Driver is the cable driver in use (ours; upstream has only endpoint.backend).
 	// +optional
 	Driver string `json:"driver,omitempty"`
+	// Policy is the cable policy that chose the driver; empty if none did.
+	// +optional
+	Policy string `json:"policy,omitempty"`
+	// Implementation says where the cable's packets are handled: "kernel", or the
+	// program that does it in userspace.
+	// +optional
+	Implementation string `json:"implementation,omitempty"`
+	// MTU is the largest packet that fits into the cable, in bytes.
+	// +optional
+	MTU int `json:"mtu,omitempty"`
+	// Attempts says what was tried to reach the remote gateway and what came of it.
+	// +optional
+	Attempts []string `json:"attempts,omitempty"`
 	// LatencyRTT is the round trip through the cable.
 	// +optional
 	LatencyRTT *LatencyRTT `json:"latencyRTT,omitempty"`

@@ -25,8 +25,12 @@ const (
 	GatewayLease = "submariner-gateway-lock"
 )
 
-// Keys of Endpoint.spec.backend_config.
+// Keys of Endpoint.spec.backend_config. Drivers have keys of their own.
 const (
+	// BackendUDPPort is the UDP port of IPsec (upstream: of the one cable).
 	BackendUDPPort          = "udp-port"
 	BackendNATDiscoveryPort = "natt-discovery-port"
+	// BackendDrivers lists the drivers that the gateway offers, separated by commas.
+	// Without it, it offers Endpoint.spec.backend alone.
+	BackendDrivers = "cable-drivers"
 )

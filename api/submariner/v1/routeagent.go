@@ -53,6 +53,22 @@ type NodeFacts struct {
 	// agent puts PodIP on its own device.
 	// +optional
 	PodIPPlanned bool `json:"podIPPlanned,omitempty"`
+	// WireGuard and IPsec say what handles such packets on the node.
+	// +optional
+	WireGuard EngineFact `json:"wireguard,omitempty"`
+	// +optional
+	IPsec EngineFact `json:"ipsec,omitempty"`
+}
+
+// EngineFact is what handles the packets of encrypted cables on a node.
+type EngineFact struct {
+	// Name is "kernel", or the program or plugin that does it in userspace; empty if
+	// there is nothing.
+	// +optional
+	Name string `json:"name,omitempty"`
+	// Missing is what there would have to be, if Name is empty.
+	// +optional
+	Missing string `json:"missing,omitempty"`
 }
 
 // RemoteEndpoint is the state of the path from a node to one remote endpoint.

@@ -20,6 +20,7 @@ func AddToScheme(s *runtime.Scheme) error {
 	s.AddKnownTypes(GroupVersion,
 		&Submariner{}, &SubmarinerList{},
 		&Broker{}, &BrokerList{},
+		&CablePolicies{}, &CablePoliciesList{},
 	)
 	metav1.AddToGroupVersion(s, GroupVersion)
 	return nil

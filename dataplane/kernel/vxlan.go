@@ -1,0 +1,86 @@
+//go:build linux
+
+package kernel
+
+import (
+	"bytes"
+	"fmt"
+	"net"
+
+	"subctl/dataplane"
+
+	"github.com/vishvananda/netlink"
+	"github.com/vishvananda/netlink/nl"
+	"golang.org/x/sys/unix"
+)
+
+// vxlan is d as a plan would have it. A device of another type, or set up in a
+// way that no plan asks for, is blank but for its name; so is one that is down,
+// for the kernel has taken all routes and next hops off it.
+func (d *device) vxlan() dataplane.VXLAN {
+	v, ok := d.link.(*netlink.Vxlan)
+	if !ok || !d.up || v.Learning || v.FlowBased || v.VtepDevIndex != 0 || len(v.Group) > 0 {
+		return dataplane.VXLAN{Name: d.name}
+	}
+	return dataplane.VXLAN{
+		Name: d.name, MAC: v.HardwareAddr.String(), VNI: v.VxlanId, Local: addr(v.SrcAddr), Port: v.Port,
+		SourcePort: sourcePort(v), MTU: v.MTU, Conf: d.conf,
+	}
+}
+
+// putVXLAN alters the device in place if it can: a new one loses all that stands on it.
+func (s links) putVXLAN(v dataplane.VXLAN) error {
+	mac, err := net.ParseMAC(v.MAC)
+	if err != nil {
+		return fmt.Errorf("adding device %s: %w", v.Name, err)
+	}
+	d, err := s.getLink(v.Name, 0)
+	if err != nil && !gone(err) {
+		return fmt.Errorf("looking for device %s: %w", v.Name, err)
+	}
+	if d != nil && !d.fits(v) {
+		if err := s.del(v); err != nil {
+			return err
+		}
+		d = nil
+	}
+	if d == nil {
+		err := s.nl.LinkAdd(&netlink.Vxlan{
+			LinkAttrs: netlink.LinkAttrs{Name: v.Name, MTU: v.MTU, HardwareAddr: mac},
+			VxlanId:   v.VNI, SrcAddr: v.Local.AsSlice(), Port: v.Port, // Learning is off unless asked for
+			PortLow: v.SourcePort, PortHigh: v.SourcePort,
+		})
+		if err != nil {
+			return fmt.Errorf("adding device %s: %w", v.Name, err)
+		}
+		if d, err = s.getLink(v.Name, 0); err != nil {
+			return fmt.Errorf("looking for device %s just added: %w", v.Name, err)
+		}
+	}
+	msg := nl.NewIfInfomsg(unix.AF_UNSPEC)
+	msg.Index, msg.Flags, msg.Change = int32(d.index), unix.IFF_UP, unix.IFF_UP
+	b := putU32(msg.Serialize(), unix.IFLA_MTU, uint32(v.MTU))
+	if !bytes.Equal(mac, d.link.Attrs().HardwareAddr) { // even to set the same one clears the ARP table
+		b = putAttr(b, unix.IFLA_ADDRESS, mac)
+	}
+	if err := s.conn.route(unix.RTM_SETLINK, 0, putConf(b, v.Conf)); err != nil {
+		return fmt.Errorf("setting up device %s: %w", v.Name, err)
+	}
+	return nil
+}
+
+// fits reports whether d can be made v without being made anew.
+func (d *device) fits(v dataplane.VXLAN) bool {
+	up := *d
+	up.up = true
+	have := up.vxlan()
+	return have.VNI == v.VNI && have.Local == v.Local && have.Port == v.Port && have.SourcePort == v.SourcePort
+}
+
+// sourcePort is that of the outer packets; 0 if it varies.
+func sourcePort(v *netlink.Vxlan) int {
+	if v.PortLow != v.PortHigh {
+		return 0
+	}
+	return v.PortLow
+}
