@@ -127,6 +127,9 @@ type Link struct {
 	Device string     // Driver.Device
 	IP     netip.Addr // the peer's address on the device: answers pings from From
 	From   netip.Addr // our address on the device
+	// State is the dataplane.CableState.Peer of the cable, on the device StateDevice;
+	// empty for drivers without state.
+	State, StateDevice string
 }
 
 // Listen is a kind of packet that gateways send each other, and from whom it is
