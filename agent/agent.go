@@ -29,7 +29,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	submarinerv1 "subctl/api/submariner/v1"
-	"subctl/cable/keys"
+	"subctl/api/submariner/v1alpha1"
 	"subctl/dataplane"
 	"subctl/internal/kube"
 )
@@ -57,7 +57,7 @@ type Agent struct {
 	elector *elector // nil for roles of which there is one on every node
 	prober  *prober
 	broker  *brokerSync
-	keyring func() *keys.Ring // nil for roles that need no keys
+	secrets string // directory of the mounted Secrets; empty for roles that see none
 	paths   func() map[string]Path
 	using   map[string]Using
 	meters  *meters
@@ -129,12 +129,17 @@ func (a *Agent) snapshot(ctx context.Context) (Snapshot, error) {
 	if a.paths != nil {
 		snap.Paths = a.paths()
 	}
-	if a.keyring != nil {
-		snap.Keys = a.keyring()
+	if subs := List[*v1alpha1.Submariner](snap); a.secrets != "" && len(subs) > 0 {
+		snap.Keys = readRing(a.secrets, subs[0])
 		if a.using == nil {
 			a.using = usingFromReport(find[*submarinerv1.Gateway](snap, a.Name))
 		}
 		snap.Using = a.using
+	}
+	if t, ok := a.targets[dataplane.GatewayOwner.Name].(dataplane.Cabler); ok && snap.Leader {
+		if snap.Cables, err = t.CableStates(); err != nil {
+			a.Log.Warn("looking at the cables", "err", err) // pings tell too
+		}
 	}
 	facts, err := a.Facts()
 	if err != nil {

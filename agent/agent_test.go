@@ -90,7 +90,7 @@ func TestActiveGatewayPublishesAndConnects(t *testing.T) {
 	e := get(t, w, &submarinerv1.Endpoint{}, "east-submariner-cable-east-10-89-1-11")
 	require.Equal(t, []string{"10.101.0.0/16", "10.111.0.0/16"}, e.Spec.Subnets, "Services first")
 	require.Equal(t, "10.111.1.1", e.Spec.HealthCheckIP)
-	require.Equal(t, "4500", e.Spec.BackendConfig[submarinerv1.BackendUDPPort])
+	require.Contains(t, e.Spec.BackendConfig[submarinerv1.BackendDrivers], "vxlan")
 	c := get(t, w, &submarinerv1.Cluster{}, "east")
 	require.Equal(t, []string{"10.111.0.0/16"}, c.Spec.ClusterCIDR)
 

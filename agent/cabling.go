@@ -108,15 +108,15 @@ func usingFromReport(g *submarinerv1.Gateway) map[string]Using {
 	return out
 }
 
-// describe names a cable for people.
-func describe(c cable.Cable) string {
-	return c.Driver.Name() + " (" + c.Device() + ")"
-}
-
-// deviceOf is the device of what is in use; empty if its driver is unknown.
-func deviceOf(u Using) string {
-	if d := drivers.Find(u.Driver); d != nil {
-		return d.Device(u.Config)
+// next is the cable that a pair is changing to from c; nil if it stays.
+func (p Plan) next(c cable.Cable) *cable.Cable {
+	if p.Using[c.Name].Before != nil {
+		return nil // the idle one is what came before
 	}
-	return ""
+	for i, other := range p.cables {
+		if other.Idle && other.Name == c.Name {
+			return &p.cables[i]
+		}
+	}
+	return nil
 }

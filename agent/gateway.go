@@ -1,6 +1,7 @@
 package agent
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"reflect"
@@ -65,7 +66,7 @@ func (v *view) probes(plan Plan) Probes {
 	from := v.local().PodIP
 	for i, c := range plan.cables {
 		if c.Idle {
-			p.Targets[probeName(c.Name, c.Device())] = Target{IP: plan.links[i].IP, From: plan.links[i].From}
+			p.Targets[probeName(c.Name, c.Device())] = Target{IP: plan.links[i].IP, From: plan.links[i].From, Eager: true}
 			continue
 		}
 		if c.HealthIP.IsValid() && from.IsValid() && (hc == nil || hc.Enabled) {
@@ -186,7 +187,7 @@ func (v *view) cluster() *submarinerv1.Cluster {
 		ObjectMeta: metav1.ObjectMeta{Name: v.sub.Spec.ClusterID, Namespace: submarinerv1.OperatorNamespace, Labels: map[string]string{}},
 		Spec: submarinerv1.ClusterSpec{
 			ClusterID: v.sub.Spec.ClusterID, ColorCodes: []string{"blue"}, ClusterSets: v.sub.Spec.ClusterSets,
-			ServiceCIDR: []string{}, ClusterCIDR: []string{}, GlobalCIDR: []string{}, PublicKey: v.sub.Annotations[v1alpha1.PublicKeyAnnotation],
+			ServiceCIDR: []string{}, ClusterCIDR: []string{}, GlobalCIDR: []string{}, PublicKey: v.publicKey(),
 		},
 	}
 	for _, n := range v.own.Services {
@@ -201,6 +202,16 @@ func (v *view) cluster() *submarinerv1.Cluster {
 		}
 	}
 	return c
+}
+
+// publicKey is the cluster's: the other half of the private key that this gateway
+// works with, so that others never hear of a key before it is in use; what join says
+// where there is none.
+func (v *view) publicKey() string {
+	if r := v.snap.Keys; r != nil && len(r.Private.Bytes()) > 0 {
+		return r.Private.Public().String()
+	}
+	return v.sub.Annotations[v1alpha1.PublicKeyAnnotation]
 }
 
 // prune removes what dead gateways of this cluster left: the endpoints of others,
@@ -235,37 +246,20 @@ func (v *view) connections(p Plan, o Outcome) []submarinerv1.Connection {
 	for _, e := range List[*submarinerv1.Endpoint](v.snap) {
 		specs[e.Spec.CableName] = e.Spec
 	}
-	coming := map[string]cable.Cable{} // what a pair is changing to
-	for _, c := range p.cables {
-		if c.Idle && p.Using[c.Name].Driver != "" && c.Device() != deviceOf(p.Using[c.Name]) && p.Using[c.Name].Since.IsZero() {
-			coming[c.Name] = c
-		}
-	}
 	out := []submarinerv1.Connection{}
-	for _, c := range p.cables {
+	for i, c := range p.cables {
 		if c.Idle {
 			continue
 		}
-		path := v.snap.Paths[c.Name]
 		conn := submarinerv1.Connection{
-			Status: submarinerv1.Connected, Endpoint: bounded(specs[c.Name]), UsingIP: c.Address.String(), UsingNAT: c.NATed,
-			Driver: c.Driver.Name(), Policy: c.Policy, MTU: c.MTU(v.local()), Attempts: path.Attempts,
+			Endpoint: bounded(specs[c.Name]), UsingIP: c.Address.String(), UsingNAT: c.NATed,
+			Driver: c.Driver.Name(), Policy: c.Policy, Implementation: v.engineOf(p.links[i]), MTU: c.MTU(v.local()),
+			Attempts: v.snap.Paths[c.Name].Attempts,
 		}
-		_, probed := p.Probes.Targets[c.Name]
-		h, answered := o.Health[c.Name]
-		switch {
-		case o.Err != nil:
-			conn.Status, conn.StatusMessage = submarinerv1.ConnectionError, clip(o.Err.Error())
-		case !probed:
-			conn.StatusMessage = "not probed: the health check is off, or one of the gateways has no address in its pod network"
-		case !answered:
-			conn.Status, conn.StatusMessage = submarinerv1.Connecting, "waiting for the first answer to a ping"
-		default:
-			conn.Status, conn.StatusMessage, conn.LatencyRTT = h.Status, h.Message, h.RTT.strings()
-		}
-		if next, ok := coming[c.Name]; ok && conn.Status == submarinerv1.Connected {
+		conn.Status, conn.StatusMessage, conn.LatencyRTT = v.status(p, o, c, p.links[i])
+		if next := p.next(c); next != nil && conn.Status == submarinerv1.Connected {
 			conn.Status = submarinerv1.Connecting
-			conn.StatusMessage = fmt.Sprintf("changing from %s to %s, which does not answer yet: traffic stays with %[1]s until it does", describe(c), describe(next))
+			conn.StatusMessage = fmt.Sprintf("changing to %s, which does not answer yet: traffic stays with %s until it does", next.Driver.Name(), c.Driver.Name())
 		}
 		out = append(out, conn)
 	}
@@ -275,6 +269,52 @@ func (v *view) connections(p Plan, o Outcome) []submarinerv1.Connection {
 		})
 	}
 	return out
+}
+
+// status says how one cable is. What a ping says counts most: it goes the way of the
+// traffic. Where none is answered, the cable's own state tells why.
+func (v *view) status(p Plan, o Outcome, c cable.Cable, l cable.Link) (submarinerv1.ConnectionStatus, string, *submarinerv1.LatencyRTT) {
+	state, stateful := v.stateOf(l)
+	_, probed := p.Probes.Targets[c.Name]
+	h, answered := o.Health[c.Name]
+	switch {
+	case o.Err != nil:
+		return submarinerv1.ConnectionError, clip(o.Err.Error()), nil
+	case probed && answered && h.Status == submarinerv1.Connected:
+		return h.Status, h.Message, h.RTT.strings()
+	case stateful && !state.Up:
+		status := submarinerv1.Connecting
+		if answered && h.Status == submarinerv1.ConnectionError {
+			status = submarinerv1.ConnectionError
+		}
+		return status, clip(cmp.Or(state.Message, "no keys were agreed on with the other side yet")), h.RTT.strings()
+	case !probed:
+		return submarinerv1.Connected, "not probed: the health check is off, or one of the gateways has no address in its pod network", nil
+	case !answered:
+		return submarinerv1.Connecting, "waiting for the first answer to a ping", nil
+	}
+	return h.Status, h.Message, h.RTT.strings()
+}
+
+// stateOf is what the kernel says of a cable; false if its driver keeps no state.
+func (v *view) stateOf(l cable.Link) (dataplane.CableState, bool) {
+	for _, s := range v.snap.Cables {
+		if s.Device == l.StateDevice && s.Peer == l.State {
+			return s, true
+		}
+	}
+	return dataplane.CableState{}, l.State != ""
+}
+
+// engineOf says what handles a cable's packets.
+func (v *view) engineOf(l cable.Link) string {
+	switch l.StateDevice {
+	case dataplane.WireGuardDevice:
+		return v.engines.WireGuard.Name
+	case "":
+		return dataplane.EngineKernel
+	}
+	return v.engines.IPsec.Name
 }
 
 // maxRefused is how many refused endpoints a report lists; the condition Refused

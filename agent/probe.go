@@ -20,13 +20,19 @@ import (
 
 // Probes says whom to ping.
 type Probes struct {
-	Interval time.Duration // between pings of one target; 0 means no probing
+	Interval time.Duration // between pings of one target
 	MaxLost  int           // so many pings in a row may stay unanswered
 	Targets  map[string]Target
 }
 
 // Target is an address to ping and the address to ping it from.
-type Target struct{ IP, From netip.Addr }
+type Target struct {
+	IP, From netip.Addr
+	// Eager has it pinged every eagerly: somebody waits for the answer.
+	Eager bool
+}
+
+const eagerly = 200 * time.Millisecond
 
 // Health is what the pings say about one cable.
 type Health struct {
@@ -72,6 +78,7 @@ func (r RTT) strings() *submarinerv1.LatencyRTT {
 type prober struct {
 	log     *slog.Logger
 	changed func() // told when a status changed
+	wake    chan struct{}
 
 	mu      sync.Mutex
 	probes  Probes
@@ -84,12 +91,13 @@ type pinged struct {
 	lost    int       // in a row
 	seq     uint16    // of the last ping
 	sent    time.Time // when it was sent; zero if it was answered
+	due     time.Time // when to ping next
 	health  Health
 	started bool
 }
 
 func newProber(log *slog.Logger, changed func()) *prober {
-	return &prober{log: log, changed: changed, pings: map[string]*pinged{}, byOrder: map[uint16]string{}}
+	return &prober{log: log, changed: changed, wake: make(chan struct{}, 1), pings: map[string]*pinged{}, byOrder: map[uint16]string{}}
 }
 
 // set replaces the targets. What is known of those that stay is kept.
@@ -99,12 +107,17 @@ func (p *prober) set(probes Probes) {
 	p.probes = probes
 	for name, old := range p.pings {
 		if t, ok := probes.Targets[name]; !ok || t != old.target {
+			delete(p.byOrder, old.seq)
 			delete(p.pings, name)
 		}
 	}
 	for name, t := range probes.Targets {
 		if p.pings[name] == nil {
 			p.pings[name] = &pinged{target: t, health: Health{Status: submarinerv1.Connecting, Message: "waiting for the first answer to a ping"}}
+			select {
+			case p.wake <- struct{}{}:
+			default: // awake already
+			}
 		}
 	}
 }
@@ -140,25 +153,35 @@ func (p *prober) Start(ctx context.Context) error {
 		case <-ctx.Done():
 			return nil
 		case <-timer.C:
+		case <-p.wake:
 		}
-		timer.Reset(p.sendAll(conn, int(binary.BigEndian.Uint16(id[:])), &next))
+		timer.Reset(p.sendDue(conn, int(binary.BigEndian.Uint16(id[:])), &next))
 	}
 }
 
-// sendAll pings every target and returns when to do so again.
-func (p *prober) sendAll(conn *icmp.PacketConn, id int, next *uint16) time.Duration {
+// sendDue pings every target whose time has come, and returns when to do so again.
+func (p *prober) sendDue(conn *icmp.PacketConn, id int, next *uint16) time.Duration {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	changed := false
-	clear(p.byOrder)
+	changed, now, wait := false, time.Now(), time.Second
 	for name, g := range p.pings {
+		if left := g.due.Sub(now); left > 0 {
+			wait = min(wait, left)
+			continue
+		}
 		if !g.sent.IsZero() {
 			g.lost++
 			changed = p.judge(g) || changed
 		}
+		delete(p.byOrder, g.seq)
 		*next++
-		g.seq, g.sent, g.started = *next, time.Now(), true
+		g.seq, g.sent, g.started = *next, now, true
 		p.byOrder[g.seq] = name
+		interval := p.probes.Interval
+		if g.target.Eager {
+			interval = eagerly
+		}
+		g.due, wait = now.Add(interval), min(wait, interval)
 		if err := ping(conn, id, g); err != nil {
 			p.log.Debug("ping", "cable", name, "err", err)
 		}
@@ -166,10 +189,7 @@ func (p *prober) sendAll(conn *icmp.PacketConn, id int, next *uint16) time.Durat
 	if changed {
 		p.changed()
 	}
-	if p.probes.Interval > 0 {
-		return p.probes.Interval
-	}
-	return time.Second
+	return wait
 }
 
 // judge declares a cable broken when too many pings in a row stayed unanswered,

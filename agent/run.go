@@ -34,6 +34,7 @@ type Options struct {
 	Pod       string // name of the agent's own pod; gateway only
 	Addr      string // where /metrics, /healthz and /readyz are served, such as ":32780"
 	BrokerDir string // where the Secret with the broker's credentials is mounted; gateway only
+	Secrets   string // where the Secrets with the keys of the cables are mounted, each under its name; gateway only
 	Lease     Lease  // gateway only
 	Kernel    Node
 	Config    *rest.Config
@@ -108,7 +109,7 @@ func Run(ctx context.Context, o Options) error {
 		if err != nil {
 			return err
 		}
-		a.elector, a.prober = e, newProber(o.Log, nudge)
+		a.elector, a.prober, a.secrets = e, newProber(o.Log, nudge), o.Secrets
 		a.broker = &brokerSync{agent: a, elector: e, config: o.Config, dir: o.BrokerDir}
 		parts = append(parts, e, a.prober, a.broker, &podLabel{agent: a, elector: e, pod: o.Pod})
 	}

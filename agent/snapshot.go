@@ -18,6 +18,7 @@ import (
 	submarinerv1 "subctl/api/submariner/v1"
 	"subctl/api/submariner/v1alpha1"
 	"subctl/cable/keys"
+	"subctl/dataplane"
 )
 
 // Snapshot is all a plan may look at, read once: what the API server says, sorted
@@ -40,6 +41,8 @@ type Snapshot struct {
 	Health map[string]Health
 	// Paths is what is known of the way to each remote gateway, by cable name.
 	Paths map[string]Path
+	// Cables is what the kernel says of the gateway's encrypted cables.
+	Cables []dataplane.CableState
 
 	objects map[reflect.Type][]client.Object
 }

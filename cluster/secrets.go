@@ -19,6 +19,8 @@ const (
 	KeyPrivate = "private"
 	// KeyPublic is the public key in base64, as in Cluster.spec.public_key.
 	KeyPublic = "public"
+	// KeySeed is what the gateways' WireGuard keys are derived from, 32 random bytes.
+	KeySeed = "seed"
 )
 
 // Secrets returns the Secrets of a member, which only its gateways mount: the

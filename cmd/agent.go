@@ -48,6 +48,7 @@ func newAgentRole(g *globals, role agent.Role, port int) *cobra.Command {
 	if isGateway {
 		f.StringVar(&o.options.Pod, "pod", "", "name of the agent's pod, which is labelled active or passive")
 		f.StringVar(&o.options.BrokerDir, "broker-secret", "/run/secrets/submariner.io/submariner-broker-secret", "directory with the token and ca.crt of the broker")
+		f.StringVar(&o.options.Secrets, "secrets", "/var/run/secrets/submariner.io", "directory with the Secrets of the cables' keys, each in a directory of its name")
 		f.DurationVar(&o.options.Lease.Duration, "lease-duration", o.options.Lease.Duration, "an active gateway not heard of for so long is replaced")
 		f.DurationVar(&o.options.Lease.Renew, "renew-deadline", o.options.Lease.Renew, "an active gateway gives up renewing its lease after so long")
 		f.DurationVar(&o.options.Lease.Retry, "retry-period", o.options.Lease.Retry, "time between tries to get or renew the lease")

@@ -18,13 +18,13 @@ func objects() []dataplane.Object {
 	return []dataplane.Object{
 		dataplane.Set{Name: "s", Members: []netip.Prefix{p}},
 		dataplane.Chain{Table: "nat", Name: "c", Hook: "OUTPUT", Rules: []string{"-j DROP"}, Sets: []string{"s"}},
-		dataplane.VXLAN{Name: "d", MAC: "m", VNI: 1, Local: ip, Port: 2, MTU: 3, Conf: dataplane.Conf{RPFilter: 2, Forwarding: 1}},
+		dataplane.VXLAN{Name: "d", MAC: "m", VNI: 1, Local: ip, Port: 2, SourcePort: 4, MTU: 3, Conf: dataplane.Conf{RPFilter: 2, Forwarding: 1}},
 		dataplane.Addr{Dev: "d", Prefix: p},
 		dataplane.FDB{Dev: "d", MAC: "m", Dst: ip},
 		dataplane.Neigh{Dev: "d", IP: ip, MAC: "m"},
 		dataplane.Nexthop{ID: 1, Via: ip, Dev: "d"},
 		dataplane.Group{ID: 1, Members: []dataplane.Member{{ID: 2, Weight: 3}}, Buckets: 8, Idle: time.Second},
-		dataplane.Route{Table: 1, Dst: p, Group: 2, Src: ip},
+		dataplane.Route{Table: 1, Dst: p, Group: 2, Src: ip, MTU: 3},
 		dataplane.Rule{Priority: 1, IIF: "d", Table: 2},
 	}
 }
