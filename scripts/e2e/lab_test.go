@@ -147,7 +147,7 @@ func apply(t *testing.T, cluster, manifest string) {
 // connection is a row of "subctl show connections -o json".
 type connection struct {
 	Cluster, Gateway, RemoteCluster, RemoteGateway, RemoteIP string
-	CableDriver, Status, StatusMessage, RTTAverage           string
+	CableDriver, Policy, Status, StatusMessage, RTTAverage   string
 	NAT                                                      bool
 	Subnets                                                  []string
 }
