@@ -34,8 +34,8 @@ import (
 	"subctl/internal/kube"
 )
 
-// Node is the kernel an agent works on. cmd hands in the real one.
-type Node struct {
+// Kernel is what an agent needs of the kernel of its node. cmd hands in the real one.
+type Kernel struct {
 	// Facts reads what the kernel says about the node.
 	Facts func() (dataplane.Facts, error)
 	// Target returns the part of the kernel that is an owner's.
@@ -117,7 +117,7 @@ func (a *Agent) finished(well bool) {
 }
 
 func (a *Agent) snapshot(ctx context.Context) (Snapshot, error) {
-	objs, err := readObjects(ctx, a.Client, a.Client.Scheme(), submarinerv1.OperatorNamespace)
+	objs, err := readObjects(ctx, a.Client, a.Client.Scheme(), submarinerv1.OperatorNamespace, a.Role.Watches())
 	if err != nil {
 		return Snapshot{}, err
 	}

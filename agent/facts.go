@@ -11,6 +11,10 @@ import (
 
 // nodeFacts chooses from what the kernel says what a plan must know.
 //
+// The node's address is its InternalIP, if one of its devices holds it: a node may be
+// in several networks, and the one Kubernetes uses need not be that of the default
+// route.
+//
 // PodIP is an address of the node inside the cluster's pod network. Most CNIs
 // give the node one (cni0, cilium_host, …): preferably we take that. Some have it
 // only while a pod runs (one veth per pod, each with the gateway address of the
@@ -23,11 +27,18 @@ func nodeFacts(k dataplane.Facts, node *corev1.Node, pods []netip.Prefix) submar
 		WireGuard: submarinerv1.EngineFact{Name: k.WireGuard.Name, Missing: k.WireGuard.Missing},
 		IPsec:     submarinerv1.EngineFact{Name: k.IPsec.Name, Missing: k.IPsec.Missing},
 	}
-	if k.PrivateIP.IsValid() {
-		f.PrivateIP = k.PrivateIP.String()
+	private := k.PrivateIP
+	for _, a := range k.Addrs {
+		if a.Prefix.Addr() == internalIP(node) {
+			private, f.Device, f.MTU = a.Prefix.Addr(), a.Dev, a.MTU
+			break
+		}
+	}
+	if private.IsValid() {
+		f.PrivateIP = private.String()
 	}
 	for _, a := range k.Addrs {
-		if a.Dev == k.Device && a.Prefix.Addr() == k.PrivateIP && a.Prefix.Bits() < 32 {
+		if a.Dev == f.Device && a.Prefix.Addr() == private && a.Prefix.Bits() < 32 {
 			f.Network = a.Prefix.Masked().String()
 		}
 	}
@@ -58,4 +69,14 @@ func nodeFacts(k dataplane.Facts, node *corev1.Node, pods []netip.Prefix) submar
 		f.PodIP, f.PodIPPlanned = first.String(), true
 	}
 	return f
+}
+
+// internalIP is the node's first IPv4 address of that type; the zero Addr if it has none.
+func internalIP(n *corev1.Node) netip.Addr {
+	for _, a := range n.Status.Addresses {
+		if ip, err := netip.ParseAddr(a.Address); err == nil && ip.Is4() && a.Type == corev1.NodeInternalIP {
+			return ip
+		}
+	}
+	return netip.Addr{}
 }

@@ -39,3 +39,21 @@ func TestNodeFacts(t *testing.T) {
 		})
 	}
 }
+
+// A node with a network of its own for Kubernetes: the default route leads elsewhere.
+func TestNodeFactsOfTheInternalIP(t *testing.T) {
+	addrs := []dataplane.HostAddr{
+		{Dev: "eth0", MTU: 1500, Prefix: netip.MustParsePrefix("192.0.2.7/24")},
+		{Dev: "eth1", MTU: 9000, Prefix: netip.MustParsePrefix("10.89.1.11/24")},
+	}
+	n := &corev1.Node{Status: corev1.NodeStatus{Addresses: []corev1.NodeAddress{{Type: corev1.NodeInternalIP, Address: "10.89.1.11"}}}}
+	f := nodeFacts(dataplane.Facts{Device: "eth0", MTU: 1500, PrivateIP: netip.MustParseAddr("192.0.2.7"), Addrs: addrs}, n, nil)
+	require.Equal(t, "eth1", f.Device)
+	require.Equal(t, 9000, f.MTU)
+	require.Equal(t, "10.89.1.11", f.PrivateIP)
+	require.Equal(t, "10.89.1.0/24", f.Network)
+	n.Status.Addresses[0].Address = "203.0.113.1" // of a cloud's load balancer: no device holds it
+	f = nodeFacts(dataplane.Facts{Device: "eth0", MTU: 1500, PrivateIP: netip.MustParseAddr("192.0.2.7"), Addrs: addrs}, n, nil)
+	require.Equal(t, "192.0.2.7", f.PrivateIP)
+	require.Equal(t, "eth0", f.Device)
+}

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	submarinerv1 "subctl/api/submariner/v1"
 	"subctl/api/submariner/v1alpha1"
@@ -33,6 +34,9 @@ func (Gateway) Name() string { return "gateway" }
 
 // Owner implements Role.
 func (Gateway) Owner() dataplane.Owner { return dataplane.GatewayOwner }
+
+// Watches implements Role.
+func (Gateway) Watches() []client.Object { return kinds() }
 
 // Plan implements Role.
 func (Gateway) Plan(s Snapshot) (Plan, error) {

@@ -15,12 +15,14 @@ import (
 	"subctl/dataplane"
 )
 
-// Role is one pod's worth of duties. Both its methods are pure functions.
+// Role is one pod's worth of duties. Its methods are pure functions.
 type Role interface {
 	// Name is the subcommand of "subctl agent", the name in logs and in field owners.
 	Name() string
 	// Owner says what of the kernel is this role's.
 	Owner() dataplane.Owner
+	// Watches lists the kinds of objects that the role looks at.
+	Watches() []client.Object
 	// Plan returns what the node's kernel should hold.
 	Plan(Snapshot) (Plan, error)
 	// Report returns what the API server should be told.

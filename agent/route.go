@@ -25,6 +25,11 @@ func (Route) Name() string { return "route" }
 // Owner implements Role.
 func (Route) Owner() dataplane.Owner { return dataplane.RouteOwner }
 
+// Watches implements Role: not Gateways, each of which is written every few seconds.
+func (Route) Watches() []client.Object {
+	return slices.DeleteFunc(kinds(), func(o client.Object) bool { _, is := o.(*submarinerv1.Gateway); return is })
+}
+
 // Plan implements Role.
 func (Route) Plan(s Snapshot) (Plan, error) {
 	v, err := newView(s)

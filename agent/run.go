@@ -36,7 +36,7 @@ type Options struct {
 	BrokerDir string // where the Secret with the broker's credentials is mounted; gateway only
 	Secrets   string // where the Secrets with the keys of the cables are mounted, each under its name; gateway only
 	Lease     Lease  // gateway only
-	Kernel    Node
+	Kernel    Kernel
 	Config    *rest.Config
 	Log       *slog.Logger
 }
@@ -58,7 +58,7 @@ func Run(ctx context.Context, o Options) error {
 	}
 	ours := cache.ByObject{Namespaces: map[string]cache.Config{submarinerv1.OperatorNamespace: {}}}
 	byObject := map[client.Object]cache.ByObject{}
-	for _, kind := range watches() {
+	for _, kind := range o.Role.Watches() {
 		byObject[kind] = ours
 		if _, ok := kind.(*corev1.Node); ok {
 			byObject[kind] = cache.ByObject{Transform: slimNode}
@@ -132,7 +132,7 @@ func (a *Agent) watch(mgr manager.Manager, nudges <-chan event.GenericEvent) err
 	b := ctrl.NewControllerManagedBy(mgr).Named(a.Role.Name()).
 		WithOptions(controller.Options{RateLimiter: backoff()}).
 		WatchesRawSource(source.Channel(nudges, one))
-	for _, kind := range watches() {
+	for _, kind := range a.Role.Watches() {
 		b = b.Watches(kind, one)
 	}
 	return b.Complete(a)
@@ -155,7 +155,7 @@ func slimNode(obj any) (any, error) {
 // ReadSnapshot reads what the plan of a node looks at through the API server, from
 // anywhere: what the node's own agents reported about it stands in for its kernel.
 func ReadSnapshot(ctx context.Context, c client.Client, node string) (Snapshot, error) {
-	objs, err := readObjects(ctx, c, c.Scheme(), submarinerv1.OperatorNamespace)
+	objs, err := readObjects(ctx, c, c.Scheme(), submarinerv1.OperatorNamespace, kinds())
 	if err != nil {
 		return Snapshot{}, err
 	}

@@ -61,8 +61,8 @@ type Path struct {
 	Attempts []string
 }
 
-// watches lists the kinds a Snapshot holds: what the agents watch.
-func watches() []client.Object {
+// kinds lists what a Snapshot may hold: what agents watch.
+func kinds() []client.Object {
 	return []client.Object{
 		&v1alpha1.Submariner{}, &submarinerv1.Cluster{}, &submarinerv1.Endpoint{},
 		&submarinerv1.Gateway{}, &submarinerv1.RouteAgent{}, &corev1.Node{}, &v1alpha1.CablePolicies{},
@@ -95,10 +95,10 @@ func NewSnapshot(node string, facts submarinerv1.NodeFacts, leader bool, objs ..
 	return s
 }
 
-// readObjects lists everything a Snapshot holds.
-func readObjects(ctx context.Context, r client.Reader, s *runtime.Scheme, namespace string) ([]client.Object, error) {
+// readObjects lists all objects of some kinds.
+func readObjects(ctx context.Context, r client.Reader, s *runtime.Scheme, namespace string, kinds []client.Object) ([]client.Object, error) {
 	var objs []client.Object
-	for _, kind := range watches() {
+	for _, kind := range kinds {
 		gvks, _, err := s.ObjectKinds(kind)
 		if err != nil {
 			return nil, err

@@ -145,6 +145,9 @@ func (v *view) readNodes() error {
 	if v.self.Name == "" {
 		return fmt.Errorf("the cluster has no node %q", v.snap.Node)
 	}
+	if v.snap.Facts.MTU == 0 {
+		return fmt.Errorf("node %s has no default route, and none of its devices holds its InternalIP: give it either, so that packets find the other nodes", v.self.Name)
+	}
 	v.readEngines(reported)
 	if !v.self.IP.IsValid() {
 		return fmt.Errorf("node %s has no IPv4 address", v.self.Name)

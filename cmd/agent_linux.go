@@ -2,6 +2,7 @@ package cmd
 
 import (
 	"context"
+	"errors"
 	"time"
 
 	"subctl/agent"
@@ -10,8 +11,15 @@ import (
 )
 
 // newKernel hands the agent the real kernel: the only place that does.
-func newKernel() (agent.Node, error) {
-	return agent.Node{
+func newKernel() (agent.Kernel, error) {
+	f, err := kernel.Features()
+	if err != nil {
+		return agent.Kernel{}, err
+	}
+	if !f.Nexthops {
+		return agent.Kernel{}, errors.New("this node's kernel has no next hop objects: Linux 5.3 or newer is needed")
+	}
+	return agent.Kernel{
 		Facts:  kernel.ReadFacts,
 		Target: func(o dataplane.Owner) (dataplane.Target, error) { return kernel.New(o) },
 		Watch: func(ctx context.Context, quiet time.Duration) (<-chan struct{}, error) {

@@ -9,6 +9,6 @@ import (
 	"subctl/agent"
 )
 
-func newKernel() (agent.Node, error) {
-	return agent.Node{}, errors.New("agents run on Linux nodes only, not on " + runtime.GOOS)
+func newKernel() (agent.Kernel, error) {
+	return agent.Kernel{}, errors.New("agents run on Linux nodes only, not on " + runtime.GOOS)
 }

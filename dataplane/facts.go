@@ -32,5 +32,6 @@ const EngineKernel = "kernel"
 // HostAddr is an address that somebody else put on a device of the node.
 type HostAddr struct {
 	Dev    string
+	MTU    int // of Dev, in bytes
 	Prefix netip.Prefix
 }

@@ -39,7 +39,7 @@ func ReadFacts() (f dataplane.Facts, err error) {
 	}
 	for _, a := range addrs {
 		if l := byIndex[a.LinkIndex]; l != nil {
-			f.Addrs = append(f.Addrs, dataplane.HostAddr{Dev: l.Attrs().Name, Prefix: prefix(a)})
+			f.Addrs = append(f.Addrs, dataplane.HostAddr{Dev: l.Attrs().Name, MTU: l.Attrs().MTU, Prefix: prefix(a)})
 		}
 	}
 	slices.SortFunc(f.Addrs, func(a, b dataplane.HostAddr) int {
