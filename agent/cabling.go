@@ -1,6 +1,7 @@
 package agent
 
 import (
+	"net/netip"
 	"time"
 
 	submarinerv1 "subctl/api/submariner/v1"
@@ -103,6 +104,18 @@ func usingFromReport(g *submarinerv1.Gateway) map[string]Using {
 	for _, c := range g.Status.Connections {
 		if c.Driver != "" && c.Status == submarinerv1.Connected {
 			out[c.Endpoint.CableName] = Using{Driver: c.Driver, Policy: c.Policy}
+		}
+	}
+	return out
+}
+
+// pathsFromReport is what a gateway found out about the ways to others, for those who
+// look from afar.
+func pathsFromReport(g *submarinerv1.Gateway) map[string]Path {
+	out := map[string]Path{}
+	for _, c := range g.Status.Connections {
+		if ip, err := netip.ParseAddr(c.UsingIP); err == nil {
+			out[c.Endpoint.CableName] = Path{Address: ip, NAT: c.UsingNAT, MTU: c.PathMTU, Done: true, Attempts: c.Attempts}
 		}
 	}
 	return out

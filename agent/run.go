@@ -176,6 +176,9 @@ func ReadSnapshot(ctx context.Context, c client.Client, node string) (Snapshot, 
 			s.Leader = true
 		}
 	}
+	if g := find[*submarinerv1.Gateway](s, node); s.Leader && g != nil {
+		s.Using, s.Paths = usingFromReport(g), pathsFromReport(g)
+	}
 	return s, nil
 }
 

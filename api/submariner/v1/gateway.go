@@ -83,6 +83,9 @@ type Connection struct {
 	// MTU is the largest packet that fits into the cable, in bytes.
 	// +optional
 	MTU int `json:"mtu,omitempty"`
+	// PathMTU is the MTU of the way to UsingIP, in bytes; 0 if it is not known.
+	// +optional
+	PathMTU int `json:"pathMTU,omitempty"`
 	// Attempts says what was tried to reach the remote gateway and what came of it.
 	// +optional
 	Attempts []string `json:"attempts,omitempty"`
