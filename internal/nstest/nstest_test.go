@@ -81,6 +81,7 @@ type recorder struct {
 func (r *recorder) Helper()                   {}
 func (r *recorder) Name() string              { return "recorder" }
 func (r *recorder) Skip(...any)               { r.how = "skipped"; panic(r) }
+func (r *recorder) Skipf(string, ...any)      { r.how = "skipped"; panic(r) }
 func (r *recorder) Fatalf(f string, _ ...any) { r.how = "failed"; panic(r) }
 
 // Without root a test is skipped, or fails if that is forbidden. The effective
