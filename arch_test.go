@@ -46,6 +46,7 @@ var may = map[string]string{
 var guarded = map[string][]string{
 	"github.com/vishvananda/":         {"dataplane/kernel/"},
 	"github.com/coreos/go-iptables/":  {"dataplane/kernel/"},
+	"github.com/strongswan/":          {"dataplane/kernel/"},
 	"golang.zx2c4.com/wireguard/":     {"dataplane/kernel/"},
 	"os/exec":                         {"dataplane/kernel/"},
 	"subctl/dataplane/kernel":         {"cmd/agent_linux.go"},

@@ -74,8 +74,8 @@ func (g *globals) plan(ctx context.Context, node string) (dataplane.State, error
 
 // kindNames is how JSON names the kinds of kernel objects.
 var kindNames = map[dataplane.Kind]string{
-	dataplane.KindSet: "set", dataplane.KindChain: "chain", dataplane.KindLink: "link", dataplane.KindAddr: "address",
-	dataplane.KindNeigh: "neighbour", dataplane.KindNexthop: "nexthop", dataplane.KindGroup: "nexthop-group",
+	dataplane.KindSet: "set", dataplane.KindChain: "chain", dataplane.KindDaemon: "daemon", dataplane.KindLink: "link",
+	dataplane.KindAddr: "address", dataplane.KindPeer: "peer", dataplane.KindTunnel: "tunnel", dataplane.KindNeigh: "neighbour", dataplane.KindNexthop: "nexthop", dataplane.KindGroup: "nexthop-group",
 	dataplane.KindRoute: "route", dataplane.KindRule: "rule",
 }
 

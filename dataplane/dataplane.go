@@ -29,6 +29,7 @@ type Kind uint8
 const (
 	KindSet     Kind = iota // ipsets, which chains match on
 	KindChain               // netfilter chains
+	KindDaemon              // programs that devices and tunnels depend on
 	KindLink                // network devices
 	KindAddr                // addresses on devices
 	KindPeer                // peers of WireGuard devices
@@ -157,13 +158,13 @@ func Diff(have, want State) []Op {
 	return ops
 }
 
-// survivors returns what is left of have once every device that cannot be
-// altered in place has been made again: the kernel takes along all that stands
-// on the old one.
+// survivors returns what is left of have once every device or daemon that cannot
+// be altered in place has been made again: all that stands on the old one goes
+// along.
 func survivors(have, want State) State {
 	remade := map[Key]bool{}
 	for k, w := range want {
-		if k.Kind == KindLink {
+		if k.Kind == KindLink || k.Kind == KindDaemon {
 			if old, ok := have[k]; ok && !old.Equal(w) && !inPlace(old, w) {
 				remade[k] = true
 			}

@@ -57,10 +57,16 @@ func (l VXLAN) String() string {
 // inPlace reports whether a device can be made another without being made anew,
 // and without losing what stands on it. (A new MAC clears the ARP table.)
 func inPlace(old, new Object) bool {
-	a, ok := old.(VXLAN)
-	b, alike := new.(VXLAN)
-	a.MTU, a.Conf = b.MTU, b.Conf
-	return ok && alike && a == b
+	switch b := new.(type) {
+	case VXLAN:
+		a, ok := old.(VXLAN)
+		a.MTU, a.Conf = b.MTU, b.Conf
+		return ok && a == b
+	case IPsecInterface:
+		a, ok := old.(IPsecInterface)
+		return ok && a.Conf != (Conf{}) // blank: it is something else
+	}
+	return false
 }
 
 // Addr is an address on a device.

@@ -100,6 +100,10 @@ func (f *Fake) put(o dataplane.Object) error {
 		if h, ok := old.(dataplane.VXLAN); ok {
 			f.alter(h, w)
 		}
+	case dataplane.IKEDaemon:
+		if old != nil && !old.Equal(o) {
+			f.drop(o.Key()) // and starts again
+		}
 	case dataplane.Group:
 		if h, ok := old.(dataplane.Group); ok && h.Buckets != w.Buckets {
 			f.drop(h.Key()) // like is replaced by like only

@@ -15,6 +15,7 @@ const (
 	maxSet    = 31 // IPSET_MAXNAMELEN, less the zero byte
 	maxChain  = 28 // XT_EXTENSION_MAXNAMELEN, less the zero byte
 	maxVNI    = 1<<24 - 1
+	maxPort   = 1<<16 - 1
 	minMTU    = 68 // below, a device has no IPv4
 )
 
@@ -32,6 +33,14 @@ func (f *Fake) refuse(o dataplane.Object) error {
 		return refuseIf(len(o.Name) > maxChain, "name is too long")
 	case dataplane.VXLAN:
 		return f.refuseVXLAN(o)
+	case dataplane.IKEDaemon:
+		return refuseIf(o.Port < 1 || o.Port > maxPort, "no such port")
+	case dataplane.IPsecInterface:
+		return refuseIf(o.Name == "" || len(o.Name) > maxDevice || o.MTU < minMTU, "bad name or MTU")
+	case dataplane.Tunnel:
+		return refuseIf(!o.Local.IsValid() || o.LocalID == "" || o.RemoteID == "" || o.ReqID == 0, "no address, identity or reqid")
+	case dataplane.IPsecBlock:
+		return refuseIf(o.Port < 1 || o.Port > maxPort, "no such port")
 	case dataplane.Addr:
 		return refuseIf(!o.Prefix.IsValid(), "no such address")
 	case dataplane.FDB:

@@ -1,0 +1,227 @@
+package dataplane
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"net/netip"
+	"strings"
+	"time"
+)
+
+const (
+	// IPsecIfID is the if_id of the XFRM interface and of the policies and security
+	// associations behind it: it keeps them apart from those of anybody else on the
+	// node, whose packets never match ours. ("ipsc" in ASCII: a number that nobody
+	// picks by chance.)
+	IPsecIfID = 0x69707363
+	// IPsecBlockPriority is the priority of XFRM policies that block what must leave
+	// encrypted. The kernel asks the policy of the lowest number first, and those of
+	// strongSwan have less than a million.
+	IPsecBlockPriority = 0x69707363
+)
+
+// IKEDaemon is a strongSwan of our own, which negotiates the Tunnels of the node. In
+// userspace ESP it handles their packets, too, and the IPsecInterface is its own.
+type IKEDaemon struct {
+	Port  int  // UDP, of IKE and of ESP in UDP
+	Debug bool // has it log more, though never a key
+}
+
+// daemonKey is that of the only daemon there is.
+var daemonKey = Key{KindDaemon, "charon"}
+
+// Key implements Object.
+func (IKEDaemon) Key() Key { return daemonKey }
+
+// Needs implements Object.
+func (IKEDaemon) Needs() []Key { return nil }
+
+// Equal implements Object.
+func (d IKEDaemon) Equal(o Object) bool { return o == d }
+
+// String implements Object.
+func (d IKEDaemon) String() string {
+	level := 1
+	if d.Debug {
+		level = 2
+	}
+	return fmt.Sprintf("charon-systemd # strongswan.conf: port = 0, port_nat_t = %d, filelog.stderr.default = %d", d.Port, level)
+}
+
+// IPsecInterface is where packets enter and leave IPsec tunnels: an XFRM interface, or
+// the TUN device of userspace ESP. Which of them, the kernel decides.
+type IPsecInterface struct {
+	Name string
+	MTU  int // bytes, of the inner packets
+	Conf Conf
+}
+
+// Key implements Object.
+func (d IPsecInterface) Key() Key { return Key{KindLink, d.Name} }
+
+// Needs implements Object.
+func (IPsecInterface) Needs() []Key { return []Key{daemonKey} }
+
+// Equal implements Object.
+func (d IPsecInterface) Equal(o Object) bool { return o == d }
+
+// String implements Object.
+func (d IPsecInterface) String() string {
+	return fmt.Sprintf("ip link add %s mtu %d up type xfrm if_id %#x\n%s", d.Name, d.MTU, IPsecIfID, d.Conf.command(d.Name))
+}
+
+// Modes of a Tunnel (RFC 4301, section 4.1).
+const (
+	TunnelMode    = "tunnel"    // whole packets, through the IPsecInterface
+	TransportMode = "transport" // what the two ends themselves send each other
+)
+
+// Initiative is which end of a Tunnel begins.
+type Initiative string
+
+// The initiatives. If both ends began at once, each would end up with two IKE
+// security associations and drop one of them, not always the same.
+const (
+	InitiateFirst  Initiative = "first"  // this end, at once
+	InitiateSecond Initiative = "second" // this end, if the other has not for some time
+	InitiateNever  Initiative = "never"  // the other end comes to us
+)
+
+// Tunnel is an IKEv2 connection to one gateway, with one child security association,
+// as a section of swanctl.conf would describe it.
+//
+// A daemon does not tell the secrets that it was given, so a tunnel is told from its
+// plan by a fingerprint, which is the name of the child. Seen is that fingerprint in
+// a tunnel that was observed, and empty in a plan.
+type Tunnel struct {
+	Name       string
+	Local      netip.Addr
+	Remote     netip.Addr // where the other end is; the zero Addr if it comes to us
+	LocalPort  int        // UDP: that of the IKEDaemon
+	RemotePort int        // UDP
+	LocalID    string     // IKE identities, as fully qualified domain names (RFC 7296, section 3.5)
+	RemoteID   string
+	PSK        Secret // known to these two identities only
+	Mode       string
+	LocalTS    []netip.Prefix // what may go through, on our side
+	RemoteTS   []netip.Prefix
+	Port       int    // restricts the selectors to UDP from and to this port; 0 for everything
+	ReqID      uint32 // tells our policies and security associations from those of others: one of Owner.IDs
+	IKE        string // proposals, as swanctl.conf has them, separated by commas
+	ESP        string
+	IKELife    time.Duration // after which keys are renewed
+	ESPLife    time.Duration
+	DPDDelay   time.Duration // without a sign of life, after which the other end is asked for one
+	Encap      bool          // has ESP in UDP even where no address translation is seen
+	Initiative Initiative
+	Seen       string
+}
+
+// Key implements Object.
+func (t Tunnel) Key() Key { return Key{KindTunnel, t.Name} }
+
+// Needs implements Object.
+func (Tunnel) Needs() []Key { return []Key{daemonKey} }
+
+// Equal implements Object.
+func (t Tunnel) Equal(o Object) bool {
+	other, ok := o.(Tunnel)
+	return ok && t.Name == other.Name && t.Fingerprint() == other.Fingerprint()
+}
+
+// Fingerprint is the initiative and 16 hexadecimal digits of the SHA-256 of all that
+// was planned, the key included: of 32 random bytes a hash tells nothing.
+func (t Tunnel) Fingerprint() string {
+	if t.Seen != "" {
+		return t.Seen
+	}
+	h := sha256.New()
+	h.Write([]byte(t.String()))
+	h.Write(t.PSK[:])
+	return string(t.Initiative) + "-" + hex.EncodeToString(h.Sum(nil)[:8])
+}
+
+// Selectors returns traffic selectors in the notation of swanctl.conf, such as
+// "10.1.0.0/16" or "192.0.2.1/32[udp/4504]".
+func (t Tunnel) Selectors(nets []netip.Prefix) []string {
+	var out []string
+	for _, n := range nets {
+		s := n.String()
+		if t.Port != 0 {
+			s += fmt.Sprintf("[udp/%d]", t.Port)
+		}
+		out = append(out, s)
+	}
+	return out
+}
+
+// RemoteAddrs returns where the other end is looked for, and where it may come from:
+// anywhere, since it proves who it is, and may be behind an address translation that
+// nobody knows of.
+func (t Tunnel) RemoteAddrs() []string {
+	if !t.Remote.IsValid() {
+		return []string{"%any"}
+	}
+	return []string{t.Remote.String(), "%any"}
+}
+
+// String implements Object.
+func (t Tunnel) String() string {
+	if t.Seen != "" {
+		return fmt.Sprintf("swanctl --load-conns # %s, as child %s", t.Name, t.Seen)
+	}
+	var b strings.Builder
+	line := func(depth int, format string, args ...any) {
+		fmt.Fprintf(&b, strings.Repeat("  ", depth)+format+"\n", args...)
+	}
+	line(0, "swanctl --load-all # %s: initiates %s, with this in swanctl.conf:", t.Name, t.Initiative)
+	line(0, "connections.%s {", t.Name)
+	line(1, "local_addrs = %v", t.Local)
+	line(1, "remote_addrs = %s", strings.Join(t.RemoteAddrs(), ", "))
+	line(1, "local_port = %d", t.LocalPort)
+	line(1, "remote_port = %d", t.RemotePort)
+	line(1, "proposals = %s", t.IKE)
+	line(1, "rekey_time = %v", t.IKELife)
+	line(1, "dpd_delay = %v", t.DPDDelay)
+	line(1, "encap = %s", yes(t.Encap))
+	line(1, "local.id = %s", t.LocalID)
+	line(1, "remote.id = %s", t.RemoteID)
+	line(1, "children.esp {")
+	line(2, "mode = %s", t.Mode)
+	line(2, "local_ts = %s", strings.Join(t.Selectors(t.LocalTS), ", "))
+	line(2, "remote_ts = %s", strings.Join(t.Selectors(t.RemoteTS), ", "))
+	line(2, "esp_proposals = %s", t.ESP)
+	line(2, "rekey_time = %v", t.ESPLife)
+	line(2, "reqid = %#x", t.ReqID)
+	line(1, "}")
+	line(0, "}")
+	fmt.Fprintf(&b, "secrets.ike.secret = %v", t.PSK)
+	return b.String()
+}
+
+func yes(b bool) string {
+	if b {
+		return "yes"
+	}
+	return "no"
+}
+
+// IPsecBlock keeps UDP packets to a port from leaving the node unless an IPsec policy
+// takes them: between the start of a tunnel and its end they would otherwise go out
+// in clear.
+type IPsecBlock struct{ Port int }
+
+// Key implements Object.
+func (b IPsecBlock) Key() Key { return Key{KindTunnel, fmt.Sprintf("block %d", b.Port)} }
+
+// Needs implements Object.
+func (IPsecBlock) Needs() []Key { return nil }
+
+// Equal implements Object.
+func (b IPsecBlock) Equal(o Object) bool { return o == b }
+
+// String implements Object.
+func (b IPsecBlock) String() string {
+	return fmt.Sprintf("ip xfrm policy add dir out proto udp dport %d action block priority %d", b.Port, IPsecBlockPriority)
+}
