@@ -55,6 +55,7 @@ type EndpointSpec struct {
 	// Never a secret.
 	// +optional
 	// +kubebuilder:validation:MaxProperties=64
+	// +kubebuilder:validation:XValidation:rule="self.all(k, size(k) <= 63 && size(self[k]) <= 1024)",message="keys have at most 63 characters, values 1024"
 	BackendConfig map[string]string `json:"backend_config,omitempty"`
 	// AllocatedIPs lists addresses that replies must find their way back to at
 	// this very gateway.

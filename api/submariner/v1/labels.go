@@ -5,7 +5,11 @@ const (
 	// ClusterIDLabel is on every object that was synced between clusters and
 	// names the cluster that owns it. An object without it is local.
 	ClusterIDLabel = "submariner-io/clusterID"
-	// ClusterSetLabel is on every broker namespace and names its clusterset.
+	// BrokerID is the ClusterIDLabel of copies of what was made on the broker itself.
+	// No cluster can be called so: a cluster ID has no capital letters.
+	BrokerID = "BROKER"
+	// ClusterSetLabel is on every broker namespace and names its clusterset. On a cable
+	// policy it says for which clusterset alone that is.
 	ClusterSetLabel = "submariner.io/clusterset"
 	// GatewayNodeLabel with value "true" makes a node a gateway.
 	GatewayNodeLabel = "submariner.io/gateway"

@@ -1,12 +1,21 @@
 package v1alpha1
 
 import (
+	"strings"
+
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	submarinerv1 "subctl/api/submariner/v1"
 )
 
 // CablePolicies says which cable driver joins which pairs of clusters. It is made
-// on the broker or on any member, and shared with every cluster of the clusterset.
-// The policy named "default" decides where no other does; package policy says how.
+// on the broker or on any member, and shared with every cluster of the clusterset,
+// or, with the label submarinerv1.ClusterSetLabel, of that one clusterset. The policy
+// named "default" decides where no other does; package policy says how.
+//
+// What counts is what the broker holds, so that all clusters work from the same: see
+// ClusterSets and SharedName. A copy in a member carries the labels ClusterIDLabel
+// (which cluster made it; BrokerID: it was made on the broker) and ClusterSetLabel.
 //
 // +kubebuilder:object:root=true
 // +kubebuilder:subresource:status
@@ -18,7 +27,8 @@ type CablePolicies struct {
 	// +kubebuilder:validation:MinItems=1
 	// +kubebuilder:validation:MaxItems=64
 	ConnectionPolicies []CablePolicySpec `json:"spec"`
-	// Status is written by the cluster that made the policy.
+	// Status is written by the active gateway of the cluster that made the policy.
+	// Copies have none.
 	// +optional
 	Status CablePoliciesStatus `json:"status,omitempty"`
 }
@@ -74,8 +84,12 @@ const CableCustomConfig = "CableCustomConfig"
 
 // CablePoliciesStatus is what became of a policy.
 type CablePoliciesStatus struct {
+	// ClusterSets lists the clustersets on whose broker the policy is, sorted.
+	// +optional
+	// +kubebuilder:validation:MaxItems=1024
+	ClusterSets []string `json:"clusterSets,omitempty"`
 	// Conditions: Accepted, false with a reason where the policy is not understood;
-	// Shared, false where the broker refuses it, for example as its name is taken.
+	// Shared, false where it is not on the broker, for example as its name is taken.
 	// +optional
 	// +listType=map
 	// +listMapKey=type
@@ -85,8 +99,29 @@ type CablePoliciesStatus struct {
 // Conditions of CablePolicies.
 const (
 	ConditionAccepted = "Accepted"
-	ConditionShared   = "Shared"
+	// ConditionShared is true for a generation that the broker holds as it is here.
+	ConditionShared = "Shared"
 )
+
+// ClusterSets returns the clustersets in which the policy counts, sorted: those on
+// whose broker it is. One that was made here counts in none before it is there.
+func (p *CablePolicies) ClusterSets() []string {
+	if _, copied := p.Labels[submarinerv1.ClusterIDLabel]; copied {
+		return []string{p.Labels[submarinerv1.ClusterSetLabel]}
+	}
+	return p.Status.ClusterSets
+}
+
+// SharedName returns the name that the policy has on the broker, which is the same
+// for all clusters. The copy of a clusterset other than "default", and one whose name
+// is that of another policy here, is called <name>.<clusterset>.
+func (p *CablePolicies) SharedName() string {
+	if _, copied := p.Labels[submarinerv1.ClusterIDLabel]; copied {
+		name, _, _ := strings.Cut(p.Name, ".")
+		return name
+	}
+	return p.Name
+}
 
 // CablePoliciesList is a list of CablePolicies.
 //
