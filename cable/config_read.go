@@ -1,0 +1,160 @@
+package cable
+
+import (
+	"bytes"
+	"cmp"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+
+	"go.yaml.in/yaml/v3"
+)
+
+// Far more than all options of all drivers take; who writes more wants to keep us busy.
+const (
+	maxConfig   = 64 << 10 // bytes
+	maxSettings = 256
+)
+
+// configReader is a text of settings, taken apart.
+type configReader struct {
+	known   []Driver
+	entries []setting
+	errs    []error
+}
+
+// setting is one line of it.
+type setting struct {
+	driver string // under whose name it stands; empty if under none
+	key    string
+	text   string // its value
+	line   int    // counted from 1
+}
+
+// name is how a user would say which setting it is.
+func (s setting) name() string {
+	if s.driver == "" {
+		return clip(s.key)
+	}
+	return s.driver + "." + clip(s.key)
+}
+
+// readConfig takes a text apart. An error means that there is no making sense of it at
+// all.
+func readConfig(text string, known []Driver) (*configReader, error) {
+	r := &configReader{known: known}
+	if len(text) > maxConfig {
+		return nil, fmt.Errorf("the settings of cable drivers are %d bytes: at most %d are read", len(text), maxConfig)
+	}
+	decoder := yaml.NewDecoder(bytes.NewBufferString(text))
+	var doc, more yaml.Node
+	switch err := decoder.Decode(&doc); {
+	case errors.Is(err, io.EOF):
+		return r, nil // empty, or comments only
+	case err != nil:
+		return nil, notYAML(err)
+	}
+	switch err := decoder.Decode(&more); {
+	case err == nil:
+		return nil, fmt.Errorf("line %d: a second YAML document begins: write all settings into one", more.Line)
+	case !errors.Is(err, io.EOF):
+		return nil, notYAML(err)
+	}
+	root := doc.Content[0]
+	if root.Kind == yaml.ScalarNode && root.Tag == "!!null" {
+		return r, nil
+	}
+	if root.Kind != yaml.MappingNode {
+		return nil, fmt.Errorf("line %d: settings of cable drivers are KEY: VALUE, each on a line of its own, but this is %s", root.Line, kindOf(root))
+	}
+	if r.section("", root); len(r.entries)+len(r.errs) > maxSettings {
+		return nil, fmt.Errorf("there are more than %d settings of cable drivers", maxSettings)
+	}
+	return r, nil
+}
+
+// section notes the settings under the name of a driver; empty for those under none.
+func (r *configReader) section(driver string, m *yaml.Node) {
+	lines := map[string]int{}
+	for i := 0; i+1 < len(m.Content) && len(r.entries)+len(r.errs) <= maxSettings; i += 2 {
+		k, v := m.Content[i], m.Content[i+1]
+		s := setting{driver: driver, key: k.Value, text: v.Value, line: k.Line}
+		if k.Kind != yaml.ScalarNode || k.Value == "" || k.Tag == "!!merge" {
+			r.mistake(k.Line, "a key has to be the name of a setting or of a cable driver")
+			continue
+		}
+		named := r.driver(k.Value)
+		name := cmp.Or(named, k.Value)
+		if first, twice := lines[name]; twice {
+			r.mistake(k.Line, "%s is on line %d already", s.name(), first)
+			continue
+		}
+		lines[name] = k.Line
+		switch {
+		case driver == "" && named != "" && v.Kind == yaml.MappingNode:
+			r.section(named, v)
+		case driver == "" && named != "" && v.Tag == "!!null": // everything below it is commented out
+		case driver == "" && named != "":
+			r.mistake(k.Line, "%s is a cable driver: its settings go below it, indented, each on a line of its own", s.name())
+		case driver == "" && v.Kind == yaml.MappingNode:
+			r.mistake(k.Line, "there is no cable driver %s: %s", quoted(k.Value), r.which(k.Value))
+		case v.Kind != yaml.ScalarNode:
+			r.mistake(k.Line, "%s wants one value, but this is %s", s.name(), kindOf(v))
+		case v.Tag == "!!null":
+			r.mistake(k.Line, "%s has no value: write one, or leave the line out for the default", s.name())
+		default:
+			r.entries = append(r.entries, s)
+		}
+	}
+}
+
+// driver returns the name of the driver that a user calls name; empty if there is none.
+func (r *configReader) driver(name string) string {
+	canonical := Canonical(name)
+	if slices.Contains(r.names(), canonical) {
+		return canonical
+	}
+	return ""
+}
+
+func (r *configReader) names() []string {
+	var names []string
+	for _, d := range r.known {
+		names = append(names, d.Name())
+	}
+	return names
+}
+
+// which says what drivers there are, for one who wrote another name.
+func (r *configReader) which(name string) string {
+	if near := nearest(name, r.names()); near != "" {
+		return fmt.Sprintf("did you mean %s?", near)
+	}
+	return "there are " + list(r.names())
+}
+
+// mistake notes what is wrong on a line.
+func (r *configReader) mistake(line int, format string, args ...any) {
+	r.errs = append(r.errs, fmt.Errorf("line %d: %s", line, fmt.Sprintf(format, args...)))
+}
+
+// err is all mistakes together.
+func (r *configReader) err() error { return errors.Join(r.errs...) }
+
+func notYAML(err error) error {
+	return fmt.Errorf("not YAML: %s", clip(strings.TrimPrefix(err.Error(), "yaml: ")))
+}
+
+func kindOf(n *yaml.Node) string {
+	switch n.Kind {
+	case yaml.MappingNode:
+		return "a map"
+	case yaml.SequenceNode:
+		return "a list"
+	case yaml.AliasNode:
+		return "an alias, which is not followed"
+	}
+	return "one value"
+}

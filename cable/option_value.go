@@ -1,0 +1,157 @@
+package cable
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// maxText is how long the value of an OptionText may be, in bytes.
+const maxText = 256
+
+// Values says what an option can be, as one would say it to a user.
+func (o Option) Values() string {
+	switch o.Kind {
+	case OptionNumber:
+		return fmt.Sprintf("a whole number from %d to %d", o.Min, o.Max)
+	case OptionDuration:
+		return fmt.Sprintf("whole seconds from %s to %s, such as %s", seconds(o.Min), seconds(o.Max), o.Default)
+	case OptionBool:
+		return "true or false"
+	}
+	if len(o.Allowed) > 0 {
+		return "one of " + strings.Join(o.Allowed, ", ")
+	}
+	return fmt.Sprintf("text such as %s", o.Default)
+}
+
+// parse checks a value that a user wrote, and returns it in the form that a Config
+// holds. The error says what it could be.
+func (o Option) parse(text string) (string, error) {
+	text = strings.TrimSpace(text)
+	switch o.Kind {
+	case OptionNumber:
+		if n, err := strconv.Atoi(text); err == nil && o.Min <= n && n <= o.Max {
+			return strconv.Itoa(n), nil
+		}
+	case OptionDuration:
+		if d, err := parseDuration(text); err == nil && d%time.Second == 0 && o.within(d) {
+			return seconds(int(d / time.Second)), nil
+		}
+	case OptionBool:
+		if text == "true" || text == "false" {
+			return text, nil
+		}
+	case OptionText:
+		return text, o.checkText(text)
+	}
+	return "", fmt.Errorf("it has to be %s", o.Values())
+}
+
+func (o Option) within(d time.Duration) bool {
+	return time.Duration(o.Min)*time.Second <= d && d <= time.Duration(o.Max)*time.Second
+}
+
+func (o Option) checkText(text string) error {
+	switch {
+	case o.Allowed != nil && !slices.Contains(o.Allowed, text):
+		return fmt.Errorf("it has to be %s", o.Values())
+	case len(text) > maxText:
+		return fmt.Errorf("it has to be at most %d bytes", maxText)
+	case strings.ContainsFunc(text, func(r rune) bool { return r < ' ' || r > '~' }):
+		return errors.New("it has to be of printable ASCII characters, on one line")
+	case o.Check != nil:
+		return o.Check(text)
+	}
+	return nil
+}
+
+// parseDuration reads "25s", "1h30m", or a bare number of seconds.
+func parseDuration(text string) (time.Duration, error) {
+	if n, err := strconv.ParseInt(text, 10, 32); err == nil {
+		return time.Duration(n) * time.Second, nil
+	}
+	return time.ParseDuration(text)
+}
+
+// seconds writes a number of them as a user would: in hours or minutes where that
+// is exact.
+func seconds(n int) string {
+	switch {
+	case n != 0 && n%3600 == 0:
+		return strconv.Itoa(n/3600) + "h"
+	case n != 0 && n%60 == 0:
+		return strconv.Itoa(n/60) + "m"
+	}
+	return strconv.Itoa(n) + "s"
+}
+
+// quoted is a value in a message: bounded, and harmless to a terminal.
+func quoted(text string) string { return strconv.Quote(clip(text)) }
+
+// clip bounds what is repeated of a text that somebody else wrote, and leaves out what
+// could steer a terminal.
+func clip(text string) string {
+	const most = 80
+	text = strings.Map(func(r rune) rune {
+		if strconv.IsPrint(r) {
+			return r
+		}
+		return '?'
+	}, text)
+	if len(text) > most {
+		return strings.ToValidUTF8(text[:most], "") + "…"
+	}
+	return text
+}
+
+// list enumerates names in a message: bounded, and harmless to a terminal.
+func list(names []string) string {
+	const most = 40
+	var out []string
+	for _, n := range names[:min(len(names), most)] {
+		out = append(out, clip(n))
+	}
+	if len(names) > most {
+		out = append(out, "…")
+	}
+	return strings.Join(out, ", ")
+}
+
+// nearest returns the name that a user most likely meant; empty if none is near.
+func nearest(name string, names []string) string {
+	if len(name) > 64 {
+		return "" // no option is that long
+	}
+	best, least := "", 3
+	for _, n := range names {
+		if d := distance(strings.ToLower(name), strings.ToLower(n)); d < least && d < len(n)/2+1 {
+			best, least = n, d
+		}
+	}
+	return best
+}
+
+// distance is how many bytes have to be changed, put in or left out to make b of a
+// (Levenshtein).
+func distance(a, b string) int {
+	row := make([]int, len(b)+1)
+	for j := range row {
+		row[j] = j
+	}
+	for i := range len(a) {
+		diagonal := row[0]
+		row[0] = i + 1
+		for j := range len(b) {
+			cost := diagonal
+			if a[i] != b[j] {
+				cost = 1 + min(diagonal, row[j], row[j+1])
+			}
+			diagonal, row[j+1] = row[j+1], cost
+		}
+	}
+	return row[len(b)]
+}
