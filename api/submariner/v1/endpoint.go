@@ -15,6 +15,7 @@ type Endpoint struct {
 	metav1.TypeMeta   `json:",inline"`
 	metav1.ObjectMeta `json:"metadata,omitempty"`
 
+	// +kubebuilder:validation:XValidation:rule="!has(self.backend_config) || self.backend_config.all(k, size(k) <= 63 && size(self.backend_config[k]) <= 1024)",message="backend_config: keys have at most 63 characters, values 1024"
 	Spec EndpointSpec `json:"spec"`
 }
 
@@ -55,7 +56,6 @@ type EndpointSpec struct {
 	// Never a secret.
 	// +optional
 	// +kubebuilder:validation:MaxProperties=64
-	// +kubebuilder:validation:XValidation:rule="self.all(k, size(k) <= 63 && size(self[k]) <= 1024)",message="keys have at most 63 characters, values 1024"
 	BackendConfig map[string]string `json:"backend_config,omitempty"`
 	// AllocatedIPs lists addresses that replies must find their way back to at
 	// this very gateway.
