@@ -68,6 +68,21 @@ func ParsePolicyConfig(text string, d Driver, known []Driver) (Config, error) {
 	return c, nil
 }
 
+// FormatConfig writes settings by driver in the form that ParseConfig reads; empty if
+// there are none.
+func FormatConfig(settings map[string]Config) string {
+	var b strings.Builder
+	for _, name := range slices.Sorted(maps.Keys(settings)) {
+		for i, key := range slices.Sorted(maps.Keys(settings[name])) {
+			if i == 0 {
+				fmt.Fprintf(&b, "%s:\n", name)
+			}
+			fmt.Fprintf(&b, "  %s: %q\n", key, settings[name][key])
+		}
+	}
+	return b.String()
+}
+
 // With returns the settings with others over them.
 func (c Config) With(over Config) Config {
 	out := Config{}

@@ -2,6 +2,10 @@ package v1
 
 import metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+// CableConfigAnnotation is on a cluster's own Cluster: its settings of the cable
+// drivers that are in force, as YAML. It does not leave the cluster.
+const CableConfigAnnotation = "submariner.io/cable-config"
+
 // Cluster is one member of a clusterset. Its name is its cluster ID. Every
 // cluster writes its own; the copies in the other clusters carry ClusterIDLabel.
 //
