@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+	"golang.org/x/sys/unix"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -201,7 +202,7 @@ func TestTraffic(t *testing.T) {
 	})
 	t.Run("device deleted by hand", func(t *testing.T) {
 		east.nodes["gw"].Run("ip link del vxlan-tunnel")
-		east.nodes["worker"].Run("ip link del vx-submariner; iptables -t mangle -F SUBMARINER-POSTROUTING; ip rule del pref 150")
+		east.nodes["worker"].Run("ip link del vx-submariner; iptables -F SUBMARINER-FORWARD; ip rule del pref 150")
 		require.NotZero(t, east.sync(t, west))
 		reach(t, east.pods["worker"], east.podIP("worker"), west.pods["worker"], west.podIP("worker"))
 	})
@@ -248,6 +249,102 @@ func reach(t *testing.T, from *nstest.NS, fromIP string, to *nstest.NS, toIP str
 		require.NoError(t, err)
 		require.Equal(t, fmt.Sprintf("%d bytes from %s, <nil>", megabyte, fromIP), <-seen)
 	})
+}
+
+// Both ends of a connection are told what fits the cable, whatever they would like.
+func TestSegmentSize(t *testing.T) {
+	fabric := newFabric(t)
+	east, west := newSide(t, fabric, 1, "east"), newSide(t, fabric, 2, "west")
+	east.sync(t, west)
+	west.sync(t, east)
+	for _, name := range nodeNames {
+		t.Run(name, func(t *testing.T) {
+			connect(t, east.pods[name], west.podIP(name)+":8080", west.pods[name], west.podIP(name)+":8080", func(client, server *net.TCPConn) {
+				// 1450 bytes, less the headers of IPv4 and TCP, less time stamps
+				require.Equal(t, 1398, segment(t, client))
+				require.Equal(t, 1398, segment(t, server))
+			})
+		})
+	}
+}
+
+// A pod behind a Service sees the pod that called, and a pod that calls keeps its
+// source, although kube-proxy and the CNI translate addresses, by iptables or by
+// nftables.
+func TestSourcesAreKept(t *testing.T) {
+	const service = "10.102.0.10"
+	for mode, script := range map[string]string{
+		"iptables": `iptables -t nat -N KUBE-SVC
+			iptables -t nat -A PREROUTING -j KUBE-SVC
+			iptables -t nat -A KUBE-SVC -d ` + service + `/32 -p tcp --dport 80 -j MARK --set-xmark 0x4000/0x4000
+			iptables -t nat -A KUBE-SVC -d ` + service + `/32 -p tcp --dport 80 -j DNAT --to-destination %s:8080
+			iptables -t nat -I POSTROUTING 1 -m mark --mark 0x4000/0x4000 -j MASQUERADE`,
+		"nftables": `nft -f - <<X
+			table ip kube-proxy {
+				chain services { type nat hook prerouting priority -100
+					ip daddr ` + service + ` tcp dport 80 meta mark set meta mark or 0x4000 dnat to %s:8080
+				}
+				chain masquerading { type nat hook postrouting priority 100
+					meta mark & 0x4000 != 0 masquerade
+				}
+			}
+			X`,
+	} {
+		for _, first := range []string{"kube-proxy first", "subctl first"} {
+			t.Run(mode+", "+first, func(t *testing.T) {
+				fabric := newFabric(t)
+				east, west := newSide(t, fabric, 1, "east"), newSide(t, fabric, 2, "west")
+				east.sync(t, west)
+				if first == "subctl first" {
+					west.sync(t, east)
+				}
+				for _, name := range nodeNames {
+					gw := west.nodes["gw"]
+					gw.Run(strings.ReplaceAll(fmt.Sprintf(script, west.podIP(name)), "\n\t\t\t", "\n"))
+					west.sync(t, east)
+					for _, from := range nodeNames {
+						connect(t, east.pods[from], service+":80", west.pods[name], west.podIP(name)+":8080", func(_, server *net.TCPConn) {
+							require.Equal(t, east.podIP(from), server.RemoteAddr().(*net.TCPAddr).IP.String(), "from %s to %s", from, name)
+						})
+					}
+					gw.Run("iptables -t nat -F KUBE-SVC 2>/dev/null; nft delete table ip kube-proxy 2>/dev/null; true")
+				}
+			})
+		}
+	}
+}
+
+// connect opens a connection to an address, and gives both ends of it to f.
+func connect(t *testing.T, from *nstest.NS, to string, server *nstest.NS, listen string, f func(client, server *net.TCPConn)) {
+	t.Helper()
+	var l net.Listener
+	server.Do(func() {
+		var err error
+		l, err = net.Listen("tcp4", listen)
+		require.NoError(t, err)
+	})
+	defer l.Close()
+	from.Do(func() {
+		c, err := net.DialTimeout("tcp4", to, 5*time.Second)
+		require.NoError(t, err)
+		defer c.Close()
+		s, err := l.Accept()
+		require.NoError(t, err)
+		defer s.Close()
+		f(c.(*net.TCPConn), s.(*net.TCPConn))
+	})
+}
+
+// segment is how many bytes a connection sends at once, at most.
+func segment(t *testing.T, c *net.TCPConn) (n int) {
+	t.Helper()
+	raw, err := c.SyscallConn()
+	require.NoError(t, err)
+	require.NoError(t, raw.Control(func(fd uintptr) {
+		n, err = unix.GetsockoptInt(int(fd), unix.IPPROTO_TCP, unix.TCP_MAXSEG)
+	}))
+	require.NoError(t, err)
+	return n
 }
 
 // holdings is all that the kernel of a node holds, without counters.

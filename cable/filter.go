@@ -48,30 +48,74 @@ func gatewayFilter(c Cabling, links []Link, listens []Listen) []dataplane.Object
 	return append(objs, set(setLocal, local), set(setRemote, remote), input, c.forward(devices))
 }
 
-// forward says what may pass through the gateway. Every packet between workers
-// and other clusters comes through here, so what most of them match is first and
-// looked up in as few sets as will do.
+// forward says what may pass through the gateway. Every packet between pods and
+// other clusters comes through here, so rules begin with what most packets fail,
+// devices, and addresses are compared where there are few.
+//
+// Both ends' SYN pass here: each is clamped to the smaller of the MTUs of the
+// device by which it leaves and of the way back.
+//
+// kube-proxy's mark is cleared here because it is set before, in nat PREROUTING, and
+// read after, in nat POSTROUTING. See docs/adr/0006-kube-proxy-mark.md.
 func (c Cabling) forward(devices []string) dataplane.Chain {
 	const intra = dataplane.IntraDevice
 	f := dataplane.Chain{Table: "filter", Name: "SUBMARINER-GW-FORWARD", Hook: "FORWARD", Sets: []string{setRemote}}
 	rule := func(format string, args ...any) { f.Rules = append(f.Rules, fmt.Sprintf(format, args...)) }
+	for _, dev := range append([]string{intra}, devices...) {
+		rule("%s", clamp(dev))
+	}
 	for _, cable := range devices {
 		rule("-i %s -o %s -j ACCEPT", intra, cable) // from our own nodes; the other side checks the source
 	}
+	in := func(cable string) string { return "-i " + cable + " " }
+	if len(devices) == 1 {
+		rule("! -i %s -j RETURN", devices[0])
+		in = func(string) string { return "" }
+	}
+	remote := "-m set --match-set " + setRemote + " src "
+	sources := c.sources(remote)
 	for _, cable := range devices {
+		from := in(cable)
 		for _, p := range c.Local.Pods {
-			rule("-i %s -d %v -o %s -m set --match-set %s src -j ACCEPT", cable, p, intra, setRemote)
+			rule("%s-d %v -m mark --mark %#[3]x/%#[3]x -j MARK --set-xmark 0x0/%#[3]x", from, p, dataplane.KubeMasqueradeMark)
+			for _, s := range sources {
+				rule("%s%s-d %v -o %s -j ACCEPT", from, s, p, intra)
+			}
 		}
 		for _, n := range append(slices.Clone(c.Local.Pods), c.Local.Svcs...) {
-			rule("-i %s -d %v -m set --match-set %s src -j RETURN", cable, n, setRemote)
+			for _, s := range sources {
+				rule("%s%s-d %v -j RETURN", from, s, n)
+			}
 		}
 		for _, out := range devices {
-			rule("-i %s -o %s -j DROP", cable, out) // not even if kube-proxy sends it there
+			rule("%s-o %s -j DROP", from, out) // not even if kube-proxy sends it there
 		}
-		rule("-i %s -m set --match-set %s src -m conntrack --ctstate DNAT -j RETURN", cable, setRemote)
-		rule("-i %s -j DROP", cable)
+		rule("%s%s-m conntrack --ctstate DNAT -j RETURN", from, remote)
+		rule("%s-j DROP", from)
 	}
 	return f
+}
+
+// sources matches what is behind the cables: by a rule for each network if there
+// are few, and by their set if not.
+func (c Cabling) sources(remote string) (matches []string) {
+	var nets []netip.Prefix
+	for _, p := range c.Peers {
+		nets = append(nets, p.Subnets...)
+	}
+	nets = set("", nets).Members
+	if len(nets) > fewNets {
+		return []string{remote}
+	}
+	for _, n := range nets {
+		matches = append(matches, fmt.Sprintf("-s %v ", n))
+	}
+	return matches
+}
+
+// clamp returns a rule for FORWARD that makes TCP fit what leaves by a device.
+func clamp(dev string) string {
+	return fmt.Sprintf("-o %s -p tcp -m tcp --tcp-flags SYN,RST SYN -j TCPMSS --clamp-mss-to-pmtu", dev)
 }
 
 // set masks, sorts and merges members: a network inside another is left out.
@@ -89,6 +133,10 @@ func set(name string, members []netip.Prefix) dataplane.Set {
 	}
 	return dataplane.Set{Name: name, Members: out}
 }
+
+// fewNets is up to how many networks behind cables are matched by a rule each, for
+// every network of this cluster.
+const fewNets = 4
 
 // fewPeers is up to how many peers are matched by a rule each. A look-up in a set
 // costs as much as about eight comparisons, for every packet of a cable.

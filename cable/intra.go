@@ -62,7 +62,7 @@ func (n Intra) isGateway() bool {
 // packets with foreign source addresses (most clouds) never sees one, and
 // connection tracking sees both directions.
 //
-// On every node, TCP is clamped to the path's MTU both ways, and sources stay
+// On every node, TCP is clamped to the path's MTU both ways (on a gateway by Plan), and sources stay
 // what they are: the CNI's masquerading of pods and kube-proxy's of Services are
 // kept off what goes between clusters.
 func PlanIntra(n Intra) (dataplane.State, error) {
@@ -172,16 +172,6 @@ func (n Intra) chains() []dataplane.Object {
 	}
 	const in = "-m set --match-set " + setRemoteCIDRs + " src -m set --match-set " + setLocalCIDRs + " dst "
 	both := []string{setLocalCIDRs, setRemoteCIDRs}
-	// Both ends' SYN leave by one of our devices on their way: each is clamped to the
-	// smaller of the MTUs of that device and of the way back.
-	var clamp []string
-	devices := []string{dataplane.IntraDevice}
-	if n.isGateway() {
-		devices = append(devices, n.CableIn...)
-	}
-	for _, dev := range devices {
-		clamp = append(clamp, fmt.Sprintf("-o %s -p tcp -m tcp --tcp-flags SYN,RST SYN -j TCPMSS --clamp-mss-to-pmtu", dev))
-	}
 	// A connection that has its source "translated" to itself cannot be translated
 	// again, also not by chains of nftables that come later in the hook; ACCEPT
 	// would only end the chains of iptables.
@@ -191,19 +181,19 @@ func (n Intra) chains() []dataplane.Object {
 	}
 	input, objs := onlyFrom(Listen{Proto: "udp", Port: dataplane.IntraPort, From: n.senders()}, setNodes)
 	input.Table, input.Name, input.Hook = "filter", "SUBMARINER-INPUT", "INPUT"
-	return append(objs,
+	objs = append(objs,
 		set(setLocalCIDRs, n.Local.All()), set(setRemoteCIDRs, remote), input,
 		dataplane.Chain{
 			Table: "nat", Name: "SUBMARINER-POSTROUTING", Hook: "POSTROUTING", Sets: both,
 			Rules: append(keep, in+"-j ACCEPT"),
 		},
-		dataplane.Chain{
-			Table: "mangle", Name: "SUBMARINER-POSTROUTING", Hook: "POSTROUTING", Sets: both,
-			// What most packets fail comes first: these rules see every packet of the node.
-			Rules: append(clamp,
-				fmt.Sprintf("-m mark --mark %#[1]x/%#[1]x %[2]s-j MARK --set-xmark 0x0/%#[1]x", dataplane.KubeMasqueradeMark, in)),
-		},
 	)
+	if !n.isGateway() { // where all that passes is clamped by the gateway's own chain
+		objs = append(objs, dataplane.Chain{
+			Table: "filter", Name: "SUBMARINER-FORWARD", Hook: "FORWARD", Rules: []string{clamp(dataplane.IntraDevice)},
+		})
+	}
+	return objs
 }
 
 // senders are the nodes that may send to this one: gateways to workers and workers

@@ -44,7 +44,7 @@ func (s Set) String() string {
 // they match on.
 //
 // iptables spells rules its own way when it lists them, so a chain in the kernel
-// is told from its plan by a fingerprint, which its first rule carries as a
+// is told from its plan by a fingerprint, which its last rule carries as a
 // comment. Seen is that fingerprint in a chain that was observed ("damaged" if
 // rules were added or removed, or the hook is not the first rule any more), and
 // empty in a plan.

@@ -12,7 +12,7 @@ import (
 
 // chains are iptables chains whose names are the owner's, with the jumps to them.
 //
-// The first rule of each has no target, and a comment from which the plan is
+// The last rule of each has no target, and a comment from which the plan is
 // known again: "subctl:FINGERPRINT:RULES:HOOK". It is for packets from the
 // broadcast address, of which there are none: iptables calls a comment's match
 // and counts for every packet that gets so far, which over ten chains cost a
@@ -61,7 +61,7 @@ func readChain(saved []savedRule, table, name string) dataplane.Chain {
 	if len(rules) == 0 {
 		return c
 	}
-	fp, count, hook := parseComment(rules[0].rule)
+	fp, count, hook := parseComment(rules[len(rules)-1].rule)
 	if fp == "" || count != fmt.Sprint(len(rules)-1) || len(jumps) > 1 || c.Hook != hook {
 		return c
 	}
@@ -103,7 +103,7 @@ func comment(c dataplane.Chain) string {
 	return fmt.Sprintf(`%s"%s%s:%d:%s"`, commentRule, commentStart, c.Fingerprint(), len(c.Rules), c.Hook)
 }
 
-// parseComment takes the first rule of a chain apart.
+// parseComment takes the last rule of a chain apart.
 func parseComment(rule string) (fingerprint, count, hook string) {
 	text, ok := strings.CutPrefix(rule, commentRule)
 	if !ok {
@@ -135,10 +135,11 @@ func (s chains) put(_, want dataplane.Object) error {
 		return fmt.Errorf("adding chain %s %s: %w", c.Table, c.Name, err)
 	}
 	var b strings.Builder
-	fmt.Fprintf(&b, "*%s\n:%s - [0:0]\n-A %[2]s %s\n", c.Table, c.Name, comment(c)) // makes or empties it
+	fmt.Fprintf(&b, "*%s\n:%s - [0:0]\n", c.Table, c.Name) // makes or empties it
 	for _, r := range c.Rules {
 		fmt.Fprintf(&b, "-A %s %s\n", c.Name, r)
 	}
+	fmt.Fprintf(&b, "-A %s %s\n", c.Name, comment(c))
 	dropJumps(&b, saved, c)
 	if c.Hook != "" {
 		fmt.Fprintf(&b, "-I %s 1 -j %s\n", c.Hook, c.Name)
