@@ -69,12 +69,30 @@ func Of(objs ...Object) (State, error) {
 	return s, s.Add(objs...)
 }
 
-// Add puts objs in s. It refuses a second, different object under a key.
+// joiner is an Object that several plans may have a part in.
+type joiner interface {
+	// join returns what does for both; false if nothing does.
+	join(Object) (Object, bool)
+}
+
+func joined(a, b Object) (Object, bool) {
+	if j, ok := a.(joiner); ok {
+		return j.join(b)
+	}
+	return nil, false
+}
+
+// Add puts objs in s. It refuses a second, different object under a key, unless there
+// is one that does for both.
 func (s State) Add(objs ...Object) error {
 	for _, o := range objs {
 		k := o.Key()
 		if old, ok := s[k]; ok && !old.Equal(o) {
-			return fmt.Errorf("two plans for one object:\n\t%v\n\t%v", old, o)
+			both, ok := joined(old, o)
+			if !ok {
+				return fmt.Errorf("two plans for one object:\n\t%v\n\t%v", old, o)
+			}
+			o = both
 		}
 		s[k] = o
 	}

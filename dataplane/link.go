@@ -62,6 +62,9 @@ func inPlace(old, new Object) bool {
 		a, ok := old.(VXLAN)
 		a.MTU, a.Conf = b.MTU, b.Conf
 		return ok && a == b
+	case WireGuard:
+		a, ok := old.(WireGuard)
+		return ok && a != WireGuard{Name: a.Name} // blank: it is something else
 	case IPsecInterface:
 		a, ok := old.(IPsecInterface)
 		return ok && a.Conf != (Conf{}) // blank: it is something else

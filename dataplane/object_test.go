@@ -21,6 +21,11 @@ func objects() []dataplane.Object {
 		dataplane.VXLAN{Name: "d", MAC: "m", VNI: 1, Local: ip, Port: 2, SourcePort: 4, MTU: 3, Conf: dataplane.Conf{RPFilter: 2, Forwarding: 1}},
 		dataplane.IKEDaemon{Port: 1, Debug: true},
 		dataplane.IPsecInterface{Name: "i", MTU: 3, Conf: dataplane.Conf{RPFilter: 2, Forwarding: 1}},
+		dataplane.WireGuard{Name: "w", Private: dataplane.Secret{1}, Port: 2, MTU: 3, Conf: dataplane.Conf{RPFilter: 2, Forwarding: 1}},
+		dataplane.WireGuardPeer{
+			Dev: "w", Public: dataplane.PublicKey{1}, Preshared: dataplane.Secret{2}, Endpoint: netip.AddrPortFrom(ip, 3),
+			Allowed: []netip.Prefix{p}, Keepalive: 4,
+		},
 		dataplane.Addr{Dev: "d", Prefix: p},
 		dataplane.Tunnel{
 			Name: "t", Local: ip, Remote: ip, LocalPort: 1, RemotePort: 2, LocalID: "a", RemoteID: "b", PSK: dataplane.Secret{1},
@@ -40,7 +45,8 @@ func objects() []dataplane.Object {
 // every calls f for each settable value within v that has no parts, by its path.
 func every(t *testing.T, path string, v reflect.Value, f func(path string, leaf reflect.Value)) {
 	switch v.Type() {
-	case reflect.TypeFor[netip.Addr](), reflect.TypeFor[netip.Prefix](), reflect.TypeFor[dataplane.Secret](): // values, whatever they are made of
+	case reflect.TypeFor[netip.Addr](), reflect.TypeFor[netip.AddrPort](), reflect.TypeFor[netip.Prefix](),
+		reflect.TypeFor[dataplane.Secret](), reflect.TypeFor[dataplane.PublicKey](): // values, whatever they are made of
 		f(path, v)
 		return
 	}
@@ -83,7 +89,11 @@ func change(v reflect.Value) {
 	switch x := v.Addr().Interface().(type) {
 	case *netip.Addr:
 		*x = x.Next()
+	case *netip.AddrPort:
+		*x = netip.AddrPortFrom(x.Addr(), x.Port()+1)
 	case *dataplane.Secret:
+		x[0]++
+	case *dataplane.PublicKey:
 		x[0]++
 	case *netip.Prefix:
 		*x = netip.PrefixFrom(x.Addr(), x.Bits()-1).Masked()
@@ -105,8 +115,10 @@ func change(v reflect.Value) {
 // prints otherwise. Else a plan could differ and nobody would know.
 func TestEveryFieldShows(t *testing.T) {
 	silent := map[string]bool{
-		"dataplane.Chain.Sets[0]": true, // the rules name them
-		"dataplane.Tunnel.PSK":    true, // nobody may see it
+		"dataplane.Chain.Sets[0]":           true, // the rules name them
+		"dataplane.Tunnel.PSK":              true, // nobody may see it
+		"dataplane.WireGuard.Private":       true, // nor these
+		"dataplane.WireGuardPeer.Preshared": true,
 	}
 	for i, o := range objects() {
 		leaves := 0

@@ -11,6 +11,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"net/netip"
 	"slices"
 	"sync"
 
@@ -100,6 +101,8 @@ func (f *Fake) put(o dataplane.Object) error {
 		if h, ok := old.(dataplane.VXLAN); ok {
 			f.alter(h, w)
 		}
+	case dataplane.WireGuardPeer:
+		f.takeAllowed(w)
 	case dataplane.IKEDaemon:
 		if old != nil && !old.Equal(o) {
 			f.drop(o.Key()) // and starts again
@@ -119,6 +122,19 @@ func (f *Fake) alter(old, want dataplane.VXLAN) {
 		f.drop(old.Key())
 	} else if old.MAC != want.MAC {
 		f.clearARP(old.Name)
+	}
+}
+
+// takeAllowed takes from the other peers of a device what a new one allows: a network
+// leads to one of them only.
+func (f *Fake) takeAllowed(p dataplane.WireGuardPeer) {
+	for k, o := range f.state {
+		other, ok := o.(dataplane.WireGuardPeer)
+		if !ok || other.Dev != p.Dev || other.Public == p.Public {
+			continue
+		}
+		other.Allowed = slices.DeleteFunc(slices.Clone(other.Allowed), func(n netip.Prefix) bool { return slices.Contains(p.Allowed, n) })
+		f.state[k] = other
 	}
 }
 

@@ -33,6 +33,10 @@ func (f *Fake) refuse(o dataplane.Object) error {
 		return refuseIf(len(o.Name) > maxChain, "name is too long")
 	case dataplane.VXLAN:
 		return f.refuseVXLAN(o)
+	case dataplane.WireGuard:
+		return refuseWireGuard(o)
+	case dataplane.WireGuardPeer:
+		return refusePeer(o)
 	case dataplane.IKEDaemon:
 		return refuseIf(o.Port < 1 || o.Port > maxPort, "no such port")
 	case dataplane.IPsecInterface:
@@ -109,9 +113,30 @@ func (f *Fake) refuseVXLAN(v dataplane.VXLAN) error {
 	return refuseMAC(v.MAC)
 }
 
+func refuseWireGuard(w dataplane.WireGuard) error {
+	if w.Name == "" || len(w.Name) > maxDevice || w.MTU < minMTU || w.Port < 1 || w.Port > maxPort {
+		return errors.New("bad name, MTU or port")
+	}
+	return errors.Join(refuseIf(w.Private == (dataplane.Secret{}), "no private key"),
+		refuseIf(w.Private != w.Private.Clamp(), "the private key would be clamped"))
+}
+
+func refusePeer(p dataplane.WireGuardPeer) error {
+	for _, n := range p.Allowed {
+		if n != n.Masked() {
+			return fmt.Errorf("bad network %v", n)
+		}
+	}
+	return errors.Join(refuseIf(p.Preshared == (dataplane.Secret{}), "no preshared key"),
+		refuseIf(p.Keepalive < 0 || p.Keepalive > maxPort, "no such keepalive"))
+}
+
 // refuseVia wants the gateway to be in a network of the device.
 func (f *Fake) refuseVia(n dataplane.Nexthop) error {
 	if f.foreign(dataplane.Key{Kind: dataplane.KindLink, Name: n.Dev}) {
+		return nil
+	}
+	if !n.Via.IsValid() {
 		return nil
 	}
 	for _, o := range f.state {

@@ -68,6 +68,9 @@ func randomState(r *rand.Rand) dataplane.State {
 	if r.IntN(4) > 0 {
 		add(randomCables(r)...)
 	}
+	if r.IntN(4) > 0 {
+		add(randomWireGuard(r)...)
+	}
 	return s
 }
 
@@ -108,6 +111,33 @@ func randomCables(r *rand.Rand) (out []dataplane.Object) {
 		route := dataplane.Route{Table: pick(r, 100, 101), Dst: netip.PrefixFrom(netip.AddrFrom4([4]byte{10, byte(i), 0, 0}), 16), Group: g.ID}
 		route.Src = pick(r, netip.Addr{}, netip.MustParseAddr(NodeIP), vtep.Addr())
 		out = append(out, g, route)
+	}
+	return out
+}
+
+// randomWireGuard is a WireGuard device with peers, between whom networks move.
+func randomWireGuard(r *rand.Rand) (out []dataplane.Object) {
+	const dev = dataplane.WireGuardDevice
+	out = append(out, dataplane.WireGuard{
+		Name: dev, Private: dataplane.Secret{pick[byte](r, 8, 16)}.Clamp(), Port: pick(r, 4501, 4511), MTU: pick(r, 1400, 1440),
+		Conf: dataplane.Conf{RPFilter: pick(r, 0, 2), Forwarding: pick(r, 0, 1)},
+	}, dataplane.Addr{Dev: dev, Prefix: netip.MustParsePrefix(pick(r, "244.18.0.2/8", "244.18.0.9/8"))})
+	peers := make([]dataplane.WireGuardPeer, pick(r, 0, 1, 2, 4))
+	for i := range peers {
+		n := byte(20 + i)
+		peers[i] = dataplane.WireGuardPeer{
+			Dev: dev, Public: dataplane.PublicKey{n}, Preshared: dataplane.Secret{n, pick[byte](r, 1, 2)}, Keepalive: pick(r, 0, 25),
+			Endpoint: netip.AddrPortFrom(netip.AddrFrom4([4]byte{172, 18, pick[byte](r, 0, 1), n}), 4501),
+		}
+		id := uint32(dataplane.WireGuardNexthopID<<24) + uint32(n)
+		out = append(out, dataplane.Nexthop{ID: id, Dev: dev})
+	}
+	for i := range pick(r, 0, 4) * min(len(peers), 1) {
+		p := &peers[r.IntN(len(peers))]
+		p.Allowed = append(p.Allowed, netip.PrefixFrom(netip.AddrFrom4([4]byte{20, byte(i), 0, 0}), 16))
+	}
+	for _, p := range peers {
+		out = append(out, p)
 	}
 	return out
 }
