@@ -1,18 +1,49 @@
-// Package policy decides which cable a pair of clusters gets. Both ends compute
-// it from the same objects, so both come to the same answer.
+// Package policy decides which cable a pair of clusters gets. It is a pure function
+// of the clusters and of the CablePolicies: both ends of a pair compute it from the
+// same objects, and come to the same answer.
+//
+// A policy is a list of rules. A rule matches a pair if one of its selectors selects
+// one cluster and the other the other, either way round. Only policies of clustersets
+// that both clusters are in count. Of the rules that match
+//
+//   - the most specific one decides: that with the most requirements in both of its
+//     selectors together;
+//   - among those, the one of the policy whose name comes first, and within a policy
+//     the earlier rule;
+//   - those of the policy named "default" only if no other matches.
+//
+// Where no rule matches, the clusters' own default driver decides, if they have the
+// same.
+//
+// # What cannot be understood
+//
+// No mistake in a policy may lead to a weaker cable than somebody asked for:
+//
+//   - A rule that names an unknown driver decides all the same: its pairs are not
+//     connected, and both ends say why. The next best rule does not step in.
+//   - A rule with a mistake in a selector decides nothing, for nobody knows which pairs
+//     it is about; and to let it match everything would cut a whole clusterset off for
+//     the sake of a typing mistake. But if the cable it asks for is encrypted, the pairs
+//     that its other requirements match get no cable that is not: they stay
+//     unconnected until the policy is mended, or removed.
+//   - Where settings for the driver are wrong, the driver stands, and the Decision says
+//     that its settings could not be read.
+//
+// What is not on the broker, or not yet, does not count: the other clusters do not
+// know it.
 package policy
 
 import (
 	"fmt"
 
-	"subctl/api/submariner/v1alpha1"
+	"subctl/cable"
 )
 
 // Cluster is one end of a pair.
 type Cluster struct {
 	ID     string
 	Labels map[string]string // of its Cluster object
-	Sets   []string          // the clustersets it is in, sorted
+	Sets   []string          // the clustersets it is in
 	Driver string            // its own default, which counts where no policy does
 }
 
@@ -22,26 +53,76 @@ type Decision struct {
 	Driver string
 	// Policy is the name of the policy that decided; empty if none did.
 	Policy string
-	// Options are the policy's settings for the driver: the YAML under the key
-	// CableCustomConfig of its options.
-	Options string
+	// Rule is the number of the rule in that policy, counted from 0.
+	Rule int
+	// Config is what the policy sets for the driver; nil if nothing.
+	Config cable.Config
+	// ConfigErr says why what the policy sets cannot be used; Config is nil then.
+	ConfigErr error
 	// Err says why the pair has no cable.
 	Err error
 }
 
-// Book is a set of policies, ready to be looked up.
-type Book struct{}
+// Same says whether a pair would notice no difference between two decisions, whoever
+// made them.
+func (d Decision) Same(other Decision) bool {
+	return d.Driver == other.Driver && equal(d.Config, other.Config) && text(d.Err) == text(other.Err)
+}
 
-// Compile reads policies.
-func Compile([]*v1alpha1.CablePolicies) *Book { return &Book{} }
+// undecided is the decision where no rule makes one.
+func undecided(x, y Cluster) Decision {
+	dx, dy := cable.Canonical(x.Driver), cable.Canonical(y.Driver)
+	if dx != dy {
+		return Decision{Err: defaultsDiffer{ordered(x.ID, dx, y.ID, dy)}}
+	}
+	return Decision{Driver: dx}
+}
 
-// Decide returns the cable of two clusters, in either order.
-func (b *Book) Decide(x, y Cluster) Decision {
-	if x.Driver == y.Driver {
-		return Decision{Driver: x.Driver}
+// Errors of pairs name both clusters, the lower ID first, so that both ends say the
+// same. They are put into words only when somebody reads them: there may be half a
+// million.
+
+type ends struct{ id1, what1, id2, what2 string }
+
+func ordered(x, whatX, y, whatY string) ends {
+	if y < x {
+		return ends{y, whatY, x, whatX}
 	}
-	if y.ID < x.ID {
-		x, y = y, x
+	return ends{x, whatX, y, whatY}
+}
+
+type defaultsDiffer struct{ ends }
+
+func (e defaultsDiffer) Error() string {
+	return fmt.Sprintf("no cable policy decides, and cluster %s uses %s by default, cluster %s %s: make a policy (subctl cable-policy add --name default), or join both with one --cable-driver",
+		e.id1, e.what1, e.id2, e.what2)
+}
+
+type nothingShared struct{ ends }
+
+func (e nothingShared) Error() string {
+	return fmt.Sprintf("clusters %s and %s have no clusterset in common", e.id1, e.id2)
+}
+
+// held is the error of a pair that would get an unencrypted cable instead of the
+// encrypted one of a rule with a mistake.
+type held struct {
+	rule   *rule
+	driver string
+}
+
+func (e held) Error() string {
+	return fmt.Sprintf("%s asks for %s, and may mean this pair, but has a mistake: %v: until that is put right there is no %s cable instead, which is not encrypted",
+		e.rule.name(), e.rule.driver, e.rule.mistake, e.driver)
+}
+
+// encrypts says whether a driver's cables are encrypted. What is unknown counts as
+// encrypted: somebody may have asked for that.
+func encrypts(driver string) bool { return driver != cable.VXLAN }
+
+func text(err error) string {
+	if err == nil {
+		return ""
 	}
-	return Decision{Err: fmt.Errorf("no cable policy decides, and cluster %s uses %s by default, cluster %s %s: make a policy (subctl cable-policy add --name default), or join both with one --cable-driver", x.ID, x.Driver, y.ID, y.Driver)}
+	return err.Error()
 }

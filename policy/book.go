@@ -1,0 +1,210 @@
+package policy
+
+import (
+	"cmp"
+	"iter"
+	"maps"
+	"math/bits"
+	"slices"
+	"strings"
+
+	submarinerv1 "subctl/api/submariner/v1"
+	"subctl/api/submariner/v1alpha1"
+	"subctl/cable"
+	"subctl/cable/drivers"
+)
+
+// Book is a set of policies, ready to be looked up: its rules in the order in which
+// they count, so that the first one that matches a pair decides.
+//
+// A cluster's labels are looked up in an index from labels to the requirements they
+// meet, or break. The result is a bit for each rule, of its left selector and of its
+// right one, and then a pair's rules are four words of bits for every 64 rules. A
+// Book does not change, and can be used by several goroutines.
+type Book struct {
+	rules []*rule
+	// met counts, for each selector (2i is the left one of rule i, 2i+1 its right one),
+	// the labels that it requires.
+	met []int
+	// index lists the selectors that care for a label, by key and value; with anyValue
+	// for its key alone.
+	index map[label][]effect
+	// setLists are the different lists of clustersets of rules.
+	setLists [][]string
+}
+
+type label struct{ key, value string }
+
+// anyValue is no value that a label can have.
+const anyValue = "*"
+
+// effect is what a label does to a selector: meet a requirement, or break one.
+type effect struct {
+	selector int
+	breaks   bool
+}
+
+// broken is more than there can be requirements in a selector.
+const broken = 1 << 20
+
+// Compile reads policies. What is wrong with one of them Check says.
+func Compile(policies []*v1alpha1.CablePolicies) *Book { return compile(policies, drivers.All()) }
+
+func compile(policies []*v1alpha1.CablePolicies, known []cable.Driver) *Book {
+	b := &Book{index: map[label][]effect{}}
+	for _, p := range policies {
+		if len(p.ClusterSets()) == 0 {
+			continue // the other clusters do not know it
+		}
+		for i := range p.ConnectionPolicies {
+			r, _ := readRule(p, i, known)
+			b.rules = append(b.rules, r)
+		}
+	}
+	slices.SortStableFunc(b.rules, (*rule).compare)
+	b.met = make([]int, 2*len(b.rules))
+	lists := map[string]int{}
+	for i, r := range b.rules {
+		b.add(2*i, r.left)
+		b.add(2*i+1, r.right)
+		list := strings.Join(r.sets, ",")
+		if _, ok := lists[list]; !ok {
+			lists[list] = len(b.setLists)
+			b.setLists = append(b.setLists, r.sets)
+		}
+		r.setList = lists[list]
+	}
+	return b
+}
+
+// add indexes a selector's requirements.
+func (b *Book) add(selector int, requirements []requirement) {
+	for _, q := range requirements {
+		if !q.not {
+			b.met[selector]++
+		}
+		for _, v := range q.values {
+			l := label{q.key, v}
+			b.index[l] = append(b.index[l], effect{selector, q.not})
+		}
+	}
+}
+
+// matches is how the rules of a Book see one cluster.
+type matches struct {
+	Cluster
+	left, right []uint64 // a bit for each rule
+}
+
+// match looks a cluster up.
+func (b *Book) match(c Cluster) matches {
+	met := make([]int32, len(b.met))
+	apply := func(l label) {
+		for _, e := range b.index[l] {
+			if e.breaks {
+				met[e.selector] += broken
+			} else {
+				met[e.selector]++
+			}
+		}
+	}
+	for k, v := range c.Labels {
+		if k != submarinerv1.ClusterIDLabel {
+			apply(label{k, v})
+			apply(label{k, anyValue})
+		}
+	}
+	// Copies of a Cluster carry its ID as a label, its own object does not: for
+	// policies, every cluster does.
+	apply(label{submarinerv1.ClusterIDLabel, c.ID})
+	apply(label{submarinerv1.ClusterIDLabel, anyValue})
+
+	in := make([]bool, len(b.setLists))
+	for i, l := range b.setLists {
+		in[i] = common(l, c.Sets)
+	}
+	words := (len(b.rules) + 63) / 64
+	m := matches{c, make([]uint64, words), make([]uint64, words)}
+	for i, r := range b.rules {
+		if !in[r.setList] {
+			continue
+		}
+		if int(met[2*i]) == b.met[2*i] {
+			m.left[i/64] |= 1 << (i % 64)
+		}
+		if int(met[2*i+1]) == b.met[2*i+1] {
+			m.right[i/64] |= 1 << (i % 64)
+		}
+	}
+	return m
+}
+
+// matching yields the rules that match a pair, in the order in which they count.
+func (b *Book) matching(x, y matches) iter.Seq[*rule] {
+	return func(yield func(*rule) bool) {
+		for w := range x.left {
+			for hit := x.left[w]&y.right[w] | x.right[w]&y.left[w]; hit != 0; hit &= hit - 1 {
+				r := b.rules[w*64+bits.TrailingZeros64(hit)]
+				if r.counts(x.Sets, y.Sets) && !yield(r) {
+					return
+				}
+			}
+		}
+	}
+}
+
+// Decide returns the cable of two clusters, in either order.
+func (b *Book) Decide(x, y Cluster) Decision { return b.decide(b.match(x), b.match(y)) }
+
+func (b *Book) decide(x, y matches) Decision {
+	if !common(x.Sets, y.Sets) {
+		return Decision{Err: nothingShared{ordered(x.ID, "", y.ID, "")}}
+	}
+	var wary *rule // the first that may have meant the pair, and wants it encrypted
+	for r := range b.matching(x, y) {
+		if r.mistake == nil {
+			return r.decision().unless(wary)
+		}
+		if wary == nil && encrypts(r.driver) {
+			wary = r
+		}
+	}
+	return undecided(x.Cluster, y.Cluster).unless(wary)
+}
+
+// unless keeps a pair from an unencrypted cable if a rule that nobody understands
+// asks for an encrypted one.
+func (d Decision) unless(wary *rule) Decision {
+	if wary == nil || d.Err != nil || encrypts(d.Driver) {
+		return d
+	}
+	return Decision{Policy: wary.policy, Rule: wary.index, Err: held{wary, d.Driver}}
+}
+
+// Pair is two clusters, the lower ID first.
+type Pair struct{ X, Y Cluster }
+
+// Pairs yields every pair of the clusters with its cable, by cluster ID.
+func (b *Book) Pairs(clusters []Cluster) iter.Seq2[Pair, Decision] {
+	return func(yield func(Pair, Decision) bool) {
+		all := make([]matches, len(clusters))
+		for i, c := range clusters {
+			all[i] = b.match(c)
+		}
+		slices.SortFunc(all, func(x, y matches) int { return cmp.Compare(x.ID, y.ID) })
+		for i, x := range all {
+			for _, y := range all[i+1:] {
+				if !yield(Pair{x.Cluster, y.Cluster}, b.decide(x, y)) {
+					return
+				}
+			}
+		}
+	}
+}
+
+// common says whether two lists have an entry in common. They are short.
+func common(a, b []string) bool {
+	return slices.ContainsFunc(a, func(s string) bool { return slices.Contains(b, s) })
+}
+
+func equal(a, b cable.Config) bool { return maps.Equal(a, b) }

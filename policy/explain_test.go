@@ -1,0 +1,49 @@
+package policy
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"subctl/api/submariner/v1alpha1"
+	"subctl/cable"
+)
+
+func TestExplain(t *testing.T) {
+	const vxlan, wireguard, ipsec = cable.VXLAN, cable.WireGuard, cable.IPsec
+	for _, test := range []struct {
+		name     string
+		policies []*v1alpha1.CablePolicies
+		why      string
+		beaten   []Beaten
+	}{
+		{"nothing", nil, "no policy matches, so the clusters' own default counts", nil},
+		{"default", []*v1alpha1.CablePolicies{made("default", between("", "", vxlan))}, "no other policy matches", nil},
+		{"the only one", []*v1alpha1.CablePolicies{made("a", between("", "", vxlan)), made("b", between("env=none", "", ipsec))}, "it is the only one that matches", nil},
+		{"several", []*v1alpha1.CablePolicies{
+			made("default", between("", "", vxlan)), made("z", between("env", "tier=core", wireguard), between("env", "tier=edge", "libreswan")),
+			made("zz", between("env", "tier", ipsec)), made("a", between("env", "", ipsec)),
+		}, "no other that matches has more requirements than its 2, and its name comes first", []Beaten{
+			{"z", 1, ipsec, "it has as many requirements, and comes later in the policy"},
+			{"zz", 0, ipsec, "it has as many requirements, and its name comes later"},
+			{"a", 0, ipsec, "it has 1 requirement, z has 2"},
+			{"default", 0, vxlan, "default counts only where no other matches"},
+		}},
+		{"most", []*v1alpha1.CablePolicies{made("a", between("", "", vxlan)), made("b", between("env", "", ipsec))}, "it has the most requirements, 1", []Beaten{
+			{"a", 0, vxlan, "it has 0 requirements, b has 1"},
+		}},
+		{"mistake", []*v1alpha1.CablePolicies{made("a", garbled(between("", "", ipsec))), made("default", between("", "", vxlan))},
+			"it asks for encryption, and nobody knows whether it means this pair", []Beaten{{"default", 0, vxlan, "its cable is not encrypted, which a asks for"}}},
+		{"mistake that does no harm", []*v1alpha1.CablePolicies{made("a", garbled(between("", "", vxlan))), made("default", between("", "", vxlan))},
+			"no other policy matches", []Beaten{{"a", 0, vxlan, `it has a mistake: spec[0].leftClusterSelector.matchExpressions[0]: there is no operator "Equals": use In, NotIn, Exists or DoesNotExist`}}},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			e := compile(test.policies, known).Explain(west, east)
+			require.Equal(t, test.why, e.Why)
+			require.Equal(t, test.beaten, e.Beaten)
+		})
+	}
+	e := compile(nil, known).Explain(east, other)
+	require.Error(t, e.Err)
+	require.Equal(t, "policies are for clusters of one clusterset", e.Why)
+}

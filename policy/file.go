@@ -1,0 +1,202 @@
+package policy
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+
+	"go.yaml.in/yaml/v3"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"subctl/api/submariner/v1alpha1"
+)
+
+// ReadFile reads policies written as YAML or JSON, one or more documents, in either of
+// two forms. That of the API:
+//
+//	kind: CablePolicies
+//	metadata: {name: lab}
+//	spec:
+//	- leftClusterSelector: {matchLabels: {env: lab}}
+//	  name: wireguard
+//
+// and a short one, of one rule, whose selectors are written like labels; a value that
+// begins with "!" is one that a cluster must not have:
+//
+//	kind: CablePolicies
+//	metadata: {name: lab}
+//	spec:
+//	  leftClusterSelector:
+//	    env: lab
+//	    tier: !edge
+//	  cableDriver: {name: wireguard}
+//
+// The error is about the documents' form; what they say is for Check. Statuses are
+// left out.
+func ReadFile(data []byte) ([]*v1alpha1.CablePolicies, error) {
+	var out []*v1alpha1.CablePolicies
+	decoder := yaml.NewDecoder(bytes.NewReader(data))
+	for {
+		var doc yaml.Node
+		err := decoder.Decode(&doc)
+		switch {
+		case errors.Is(err, io.EOF) && len(out) == 0:
+			return nil, errors.New("there is no policy in it")
+		case errors.Is(err, io.EOF):
+			return out, nil
+		case err != nil:
+			return nil, fmt.Errorf("not YAML: %s", strings.TrimPrefix(err.Error(), "yaml: "))
+		}
+		root := doc.Content[0]
+		if root.Tag == "!!null" {
+			continue
+		}
+		p, err := readDocument(root)
+		if err != nil {
+			return nil, fmt.Errorf("the policy at line %d: %w", root.Line, err)
+		}
+		out = append(out, p)
+	}
+}
+
+// document is a policy in either form.
+type document struct {
+	APIVersion string            `json:"apiVersion"`
+	Kind       string            `json:"kind"`
+	Metadata   metav1.ObjectMeta `json:"metadata"`
+	Spec       json.RawMessage   `json:"spec"`
+	Status     json.RawMessage   `json:"status"`
+}
+
+// shortSpec is the spec of the short form.
+type shortSpec struct {
+	LeftClusterSelector  shortSelector `json:"leftClusterSelector"`
+	RightClusterSelector shortSelector `json:"rightClusterSelector"`
+	CableDriver          struct {
+		Name    string                 `json:"name"`
+		Options *v1alpha1.CableOptions `json:"options"`
+	} `json:"cableDriver"`
+}
+
+func readDocument(root *yaml.Node) (*v1alpha1.CablePolicies, error) {
+	if root.Kind != yaml.MappingNode {
+		return nil, errors.New("an object is KEY: VALUE, each on a line of its own")
+	}
+	text, err := toJSON(root)
+	if err != nil {
+		return nil, err
+	}
+	var d document
+	if err := strict(text, &d, ""); err != nil {
+		return nil, err
+	}
+	want := v1alpha1.GroupVersion.String()
+	switch {
+	case d.Kind != "CablePolicies":
+		return nil, fmt.Errorf("kind is %s, not CablePolicies", quote(d.Kind))
+	case d.APIVersion != "" && d.APIVersion != want:
+		return nil, fmt.Errorf("apiVersion is %s, not %s", quote(d.APIVersion), want)
+	}
+	p := &v1alpha1.CablePolicies{ObjectMeta: d.Metadata}
+	switch spec := bytes.TrimSpace(d.Spec); {
+	case bytes.HasPrefix(spec, []byte("[")):
+		if err := strict(spec, &p.ConnectionPolicies, "spec"); err != nil {
+			return nil, err
+		}
+	case bytes.HasPrefix(spec, []byte("{")):
+		var short shortSpec
+		if err := strict(spec, &short, "spec"); err != nil {
+			return nil, err
+		}
+		p.ConnectionPolicies = []v1alpha1.CablePolicySpec{{
+			LeftClusterSelector:  metav1.LabelSelector(short.LeftClusterSelector),
+			RightClusterSelector: metav1.LabelSelector(short.RightClusterSelector),
+			CableDriver:          short.CableDriver.Name, CableOptions: short.CableDriver.Options,
+		}}
+	default:
+		return nil, errors.New("spec is missing: it is a list of rules, or one rule")
+	}
+	for i := range p.ConnectionPolicies {
+		spellOut(&p.ConnectionPolicies[i].LeftClusterSelector)
+		spellOut(&p.ConnectionPolicies[i].RightClusterSelector)
+	}
+	return p, nil
+}
+
+// toJSON returns a YAML document as JSON. What YAML takes for a tag, the "!production"
+// in "env: !production", stays the text that was meant.
+func toJSON(root *yaml.Node) ([]byte, error) {
+	untag(root)
+	var v map[string]any
+	if err := root.Decode(&v); err != nil {
+		return nil, fmt.Errorf("not YAML: %s", strings.TrimPrefix(err.Error(), "yaml: "))
+	}
+	text, err := json.Marshal(v)
+	if err != nil {
+		return nil, fmt.Errorf("it has a key that is no text: %w", err)
+	}
+	return text, nil
+}
+
+func untag(n *yaml.Node) {
+	if n.Kind == yaml.ScalarNode && strings.HasPrefix(n.Tag, "!") && !strings.HasPrefix(n.Tag, "!!") {
+		n.Value, n.Tag, n.Style = strings.TrimSpace(n.Tag+" "+n.Value), "!!str", yaml.DoubleQuotedStyle
+	}
+	for _, c := range n.Content {
+		untag(c)
+	}
+}
+
+// strict decodes JSON that must not have unknown fields; field is where it stands.
+func strict(text []byte, into any, field string) error {
+	d := json.NewDecoder(bytes.NewReader(text))
+	d.DisallowUnknownFields()
+	err := d.Decode(into)
+	var wrong *json.UnmarshalTypeError
+	switch {
+	case err == nil:
+		return nil
+	case errors.As(err, &wrong):
+		at := strings.Trim(field+"."+wrong.Field, ".")
+		return fmt.Errorf("%s is a %s, which it cannot be: if it is a text, quote it", at, wrong.Value)
+	case field != "":
+		return fmt.Errorf("%s: %s", field, strings.TrimPrefix(err.Error(), "json: "))
+	}
+	return errors.New(strings.TrimPrefix(err.Error(), "json: "))
+}
+
+// shortSelector is a selector, or labels that stand for one.
+type shortSelector metav1.LabelSelector
+
+// UnmarshalJSON implements json.Unmarshaler.
+func (s *shortSelector) UnmarshalJSON(text []byte) error {
+	var fields map[string]json.RawMessage
+	if err := json.Unmarshal(text, &fields); err != nil {
+		return err
+	}
+	_, labels := fields["matchLabels"]
+	_, expressions := fields["matchExpressions"]
+	if labels || expressions {
+		return strict(text, (*metav1.LabelSelector)(s), "")
+	}
+	return json.Unmarshal(text, &s.MatchLabels)
+}
+
+// spellOut makes expressions of labels with "!", as every client of Kubernetes reads
+// them.
+func spellOut(s *metav1.LabelSelector) {
+	for _, k := range sortedKeys(s.MatchLabels) {
+		if v, not := strings.CutPrefix(s.MatchLabels[k], "!"); not {
+			delete(s.MatchLabels, k)
+			s.MatchExpressions = append(s.MatchExpressions, metav1.LabelSelectorRequirement{
+				Key: k, Operator: metav1.LabelSelectorOpNotIn, Values: []string{v},
+			})
+		}
+	}
+	if len(s.MatchLabels) == 0 {
+		s.MatchLabels = nil
+	}
+}

@@ -1,0 +1,212 @@
+package policy
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"unicode/utf8"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// ParseSelector reads a selector as one would type it: requirements separated by
+// commas, all of which have to be met.
+//
+//	env=production   env==production   env: production
+//	env!=production  env=!production   env: !production
+//	tier in (a,b)    tier notin (a,b)  tier              !tier
+//
+// It is kubectl's notation and that of the seed's examples. An empty text selects
+// every cluster. The error says at which character, counted from 1, it stopped.
+func ParseSelector(text string) (metav1.LabelSelector, error) {
+	p := &parser{text: text}
+	p.next()
+	s := metav1.LabelSelector{}
+	for p.token != "" || len(p.text) > p.at {
+		if err := p.requirement(&s); err != nil {
+			return metav1.LabelSelector{}, err
+		}
+		if p.token == "" {
+			return s, nil
+		}
+		if p.token != "," {
+			return metav1.LabelSelector{}, p.expected(`","`)
+		}
+		if p.next(); p.token == "" {
+			return metav1.LabelSelector{}, p.expected("another requirement")
+		}
+	}
+	return s, nil
+}
+
+// parser reads a selector token by token.
+type parser struct {
+	text  string
+	token string // the current one; empty at the end
+	start int    // where it begins, in bytes
+	at    int    // where it ends
+}
+
+// marks are the tokens that are not words.
+var marks = []string{"==", "!=", "=", "!", "(", ")", ",", ":", "<", ">"}
+
+const space = " \t\r\n"
+
+// next goes to the next token.
+func (p *parser) next() {
+	p.at += len(p.text[p.at:]) - len(strings.TrimLeft(p.text[p.at:], space))
+	p.start = p.at
+	rest := p.text[p.at:]
+	for _, m := range marks {
+		if strings.HasPrefix(rest, m) {
+			p.take(len(m))
+			return
+		}
+	}
+	if end := strings.IndexAny(rest, "=!(),:<>"+space); end >= 0 {
+		p.take(end)
+		return
+	}
+	p.take(len(rest))
+}
+
+func (p *parser) take(n int) {
+	p.token = p.text[p.at : p.at+n]
+	p.at += n
+}
+
+// word says whether the current token is one.
+func (p *parser) word() bool { return p.token != "" && !slices.Contains(marks, p.token) }
+
+// requirement reads one, and adds it to s.
+func (p *parser) requirement(s *metav1.LabelSelector) error {
+	if p.token == "!" {
+		p.next()
+		key, err := p.key()
+		s.MatchExpressions = append(s.MatchExpressions, metav1.LabelSelectorRequirement{Key: key, Operator: metav1.LabelSelectorOpDoesNotExist})
+		return err
+	}
+	key, err := p.key()
+	if err != nil {
+		return err
+	}
+	e := metav1.LabelSelectorRequirement{Key: key}
+	switch p.token {
+	case "", ",":
+		e.Operator = metav1.LabelSelectorOpExists
+	case "=", "==", ":":
+		return p.equality(s, e)
+	case "!=":
+		e.Operator = metav1.LabelSelectorOpNotIn
+		p.next()
+		value, err := p.value()
+		if err != nil {
+			return err
+		}
+		e.Values = []string{value}
+	case "in", "notin":
+		e.Operator = metav1.LabelSelectorOpIn
+		if p.token == "notin" {
+			e.Operator = metav1.LabelSelectorOpNotIn
+		}
+		if e.Values, err = p.values(); err != nil {
+			return err
+		}
+	case "<", ">":
+		return p.fail("labels are text, and not compared by size: use in or notin")
+	default:
+		return p.expected(`"=", "!=", "in", "notin" or ","`)
+	}
+	s.MatchExpressions = append(s.MatchExpressions, e)
+	return nil
+}
+
+// equality reads what follows a key and "=": a value, or "!" and a value.
+func (p *parser) equality(s *metav1.LabelSelector, e metav1.LabelSelectorRequirement) error {
+	p.next()
+	e.Operator = metav1.LabelSelectorOpIn
+	if p.token == "!" {
+		p.next()
+		if !p.word() {
+			return p.expected("a value")
+		}
+		e.Operator = metav1.LabelSelectorOpNotIn
+	}
+	value, err := p.value()
+	if err != nil {
+		return err
+	}
+	_, taken := s.MatchLabels[e.Key]
+	if e.Operator == metav1.LabelSelectorOpNotIn || taken {
+		e.Values = []string{value}
+		s.MatchExpressions = append(s.MatchExpressions, e)
+		return nil
+	}
+	metav1.AddLabelToSelector(s, e.Key, value)
+	return nil
+}
+
+// key reads the key of a label.
+func (p *parser) key() (string, error) {
+	if !p.word() {
+		return "", p.expected("the key of a label")
+	}
+	return p.label(requirement{key: p.token})
+}
+
+// value reads the value of a label, which may be empty.
+func (p *parser) value() (string, error) {
+	if p.token == "" || p.token == "," || p.token == ")" {
+		return "", nil
+	}
+	if !p.word() {
+		return "", p.expected("a value")
+	}
+	return p.label(requirement{key: "any", values: []string{p.token}})
+}
+
+// label takes a token, if it can be part of a label.
+func (p *parser) label(q requirement) (string, error) {
+	if flaw := q.flaw(); flaw != "" {
+		return "", p.fail(flaw)
+	}
+	token := p.token
+	p.next()
+	return token, nil
+}
+
+// values reads "(a,b)" after in or notin.
+func (p *parser) values() ([]string, error) {
+	if p.next(); p.token != "(" {
+		return nil, p.expected(`"("`)
+	}
+	var out []string
+	for {
+		p.next()
+		value, err := p.value()
+		if err != nil {
+			return nil, err
+		}
+		out = append(out, value)
+		switch p.token {
+		case ")":
+			p.next()
+			return out, nil
+		case ",":
+		default:
+			return nil, p.expected(`"," or ")"`)
+		}
+	}
+}
+
+func (p *parser) expected(what string) error {
+	if p.token == "" {
+		return p.fail("it ends where there should be " + what)
+	}
+	return p.fail(fmt.Sprintf("there is %s where there should be %s", quote(p.token), what))
+}
+
+// fail says what is wrong with the current token, and where it is.
+func (p *parser) fail(what string) error {
+	return fmt.Errorf("character %d of %s: %s", utf8.RuneCountInString(p.text[:p.start])+1, quote(p.text), what)
+}

@@ -1,0 +1,132 @@
+package policy
+
+import (
+	"math/rand/v2"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+)
+
+func TestParseSelector(t *testing.T) {
+	for in, want := range map[string]string{
+		"":                                   "any",
+		"  ":                                 "any",
+		"env=production":                     "env=production",
+		"env==production":                    "env=production",
+		"env: production":                    "env=production",
+		" env =production , tier":            "env=production,tier",
+		"env!=production":                    "env!=production",
+		"env: !production":                   "env!=production",
+		"env=!production":                    "env!=production",
+		"!env":                               "!env",
+		"env=":                               "env=",
+		"env!=":                              "env!=",
+		"tier in (a, b)":                     "tier in (a,b)",
+		"tier notin(a,b)":                    "tier notin (a,b)",
+		"tier in (a)":                        "tier=a",
+		"env=a,env=b":                        "env=a,env=b",
+		"example.com/env=a,in,notin in (in)": "example.com/env=a,in,notin=in",
+	} {
+		s, err := ParseSelector(in)
+		require.NoError(t, err, in)
+		require.Equal(t, want, SelectorText(s), in)
+		_, err = ParseSelector(strings.TrimPrefix(want, "any"))
+		require.NoError(t, err, want)
+	}
+}
+
+func TestParseSelectorMistakes(t *testing.T) {
+	for in, want := range map[string]string{
+		"env=production tier=x": `character 16 of "env=production tier=x": there is "tier" where there should be ","`,
+		"env=a,":                `character 7 of "env=a,": it ends where there should be another requirement`,
+		",env":                  `character 1 of ",env": there is "," where there should be the key of a label`,
+		"env in a":              `character 8 of "env in a": there is "a" where there should be "("`,
+		"env in (a,b":           `character 12 of "env in (a,b": it ends where there should be "," or ")"`,
+		"env in (a b)":          `character 11 of "env in (a b)": there is "b" where there should be "," or ")"`,
+		"env = (":               `character 7 of "env = (": there is "(" where there should be a value`,
+		"env: !":                `character 7 of "env: !": it ends where there should be a value`,
+		"!":                     `character 2 of "!": it ends where there should be the key of a label`,
+		"env > 5":               `character 5 of "env > 5": labels are text, and not compared by size: use in or notin`,
+		"env ! a":               `character 5 of "env ! a": there is "!" where there should be "=", "!=", "in", "notin" or ","`,
+		"é=1":                   `character 1 of "é=1": "é" cannot be the key of a label: use letters, digits, '-', '_' and '.', with a DNS name and '/' before it if need be`,
+		"a=1,b=é\x1b":           `character 7 of "a=1,b=é\x1b": "é\x1b" cannot be the value of a label: use at most 63 letters, digits, '-', '_' and '.', with a letter or digit at both ends`,
+	} {
+		_, err := ParseSelector(in)
+		require.EqualError(t, err, want)
+	}
+}
+
+// What kubectl's selectors mean, ours mean too.
+func TestParseSelectorAgrees(t *testing.T) {
+	pieces := []string{"a", "b", "in", "notin", "=", "==", "!=", "!", "(", ")", ",", " ", "a=b", "b in (a,b)", "!a"}
+	var both int
+	for range 200_000 {
+		var text string
+		for range 1 + rand.IntN(7) {
+			text += pieces[rand.IntN(len(pieces))]
+		}
+		theirs, err := labels.Parse(text)
+		if err != nil {
+			continue
+		}
+		s, err := ParseSelector(text)
+		require.NoError(t, err, "%q", text)
+		ours, err := metav1.LabelSelectorAsSelector(&s)
+		require.NoError(t, err, "%q", text)
+		for _, set := range []labels.Set{{}, {"a": "a"}, {"a": "b"}, {"b": "a", "in": "b"}, {"a": "", "b": "b"}} {
+			require.Equal(t, theirs.Matches(set), ours.Matches(set), "%q of %v", text, set)
+		}
+		both++
+	}
+	require.Greater(t, both, 10_000)
+}
+
+func TestReadFile(t *testing.T) {
+	for _, test := range []struct{ name, text, want string }{
+		{"the seed's default", "kind: CablePolicies\nmetadata:\n  name: default\nspec:\n  cableDriver:\n    name: \"ipsec\"\n", "default: any | any | ipsec"},
+		{"the seed's selectors", "kind: CablePolicies\nmetadata: {name: a}\nspec:\n  leftClusterSelector:\n    env: production\n  rightClusterSelector:\n    env: !production\n  cableDriver:\n    name: ipsec\n", "a: env=production | env!=production | ipsec"},
+		{"quoted, and JSON", `{"kind":"CablePolicies","metadata":{"name":"a"},"spec":{"leftClusterSelector":{"env":"!production"},"cableDriver":{"name":"ipsec"}}}`, "a: env!=production | any | ipsec"},
+		{"the API's", "apiVersion: submariner.io/v1alpha1\nkind: CablePolicies\nmetadata: {name: a}\nspec:\n- name: ipsec\n  leftClusterSelector: {matchLabels: {env: lab, tier: \"!edge\"}}\n- name: vxlan\nstatus: {}\n", "a: env=lab,tier!=edge | any | ipsec; any | any | vxlan"},
+		{"short, with expressions", "kind: CablePolicies\nmetadata: {name: a}\nspec:\n  rightClusterSelector: {matchExpressions: [{key: env, operator: Exists}]}\n  cableDriver: {name: ipsec}\n", "a: any | env | ipsec"},
+		{"two", "---\n# nothing\n---\nkind: CablePolicies\nmetadata: {name: a}\nspec: [{name: vxlan}]\n---\nkind: CablePolicies\nmetadata: {name: b}\nspec: [{name: ipsec}]\n", "a: any | any | vxlan\nb: any | any | ipsec"},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			policies, err := ReadFile([]byte(test.text))
+			require.NoError(t, err)
+			var got []string
+			for _, p := range policies {
+				var rules []string
+				for _, r := range p.ConnectionPolicies {
+					rules = append(rules, SelectorText(r.LeftClusterSelector)+" | "+SelectorText(r.RightClusterSelector)+" | "+r.CableDriver)
+				}
+				got = append(got, p.Name+": "+strings.Join(rules, "; "))
+				require.NoError(t, check(p, known))
+			}
+			require.Equal(t, test.want, strings.Join(got, "\n"))
+		})
+	}
+}
+
+func TestReadFileMistakes(t *testing.T) {
+	for text, want := range map[string]string{
+		"":                    "there is no policy in it",
+		"# nothing":           "there is no policy in it",
+		"a: b: c":             "not YAML: mapping values are not allowed in this context",
+		"- a":                 "the policy at line 1: an object is KEY: VALUE, each on a line of its own",
+		"\nkind: ConfigMap":   `the policy at line 2: kind is "ConfigMap", not CablePolicies`,
+		"kind: CablePolicies": "the policy at line 1: spec is missing: it is a list of rules, or one rule",
+		"kind: CablePolicies\napiVersion: v1\nspec: []":                                   `the policy at line 1: apiVersion is "v1", not submariner.io/v1alpha1`,
+		"kind: CablePolicies\nspec: {cableDriver: ipsec}":                                 "the policy at line 1: spec.cableDriver is a string, which it cannot be: if it is a text, quote it",
+		"kind: CablePolicies\nspec: {cableDriver: {name: ipsec}, leftSelector: {env: x}}": `the policy at line 1: spec: unknown field "leftSelector"`,
+		"kind: CablePolicies\nspec: [{name: ipsec, lefClusterSelector: {}}]":              `the policy at line 1: spec: unknown field "lefClusterSelector"`,
+		"kind: CablePolicies\nspec: {leftClusterSelector: {env: true}}":                   "the policy at line 1: spec.leftClusterSelector is a bool, which it cannot be: if it is a text, quote it",
+		"kind: CablePolicies\nspec: {leftClusterSelector: {matchLabels: {}, env: x}}":     `the policy at line 1: spec: unknown field "env"`,
+		"kind: CablePolicies\nspec: [{name: ipsec}]\nmetadata: {nmae: x}":                 `the policy at line 1: unknown field "nmae"`,
+	} {
+		_, err := ReadFile([]byte(text))
+		require.EqualError(t, err, want, text)
+	}
+}
