@@ -4,15 +4,16 @@
 # Kubernetes again.
 export CGO_ENABLED := 0
 export GOFLAGS     := -trimpath -buildvcs=false
-export PATH        := $(PATH):/usr/local/go/bin:/usr/sbin:/sbin
+export PATH        := $(CURDIR)/bin:$(PATH):/usr/local/go/bin:/usr/sbin:/sbin
 
 VERSION := $(shell git describe --tags --always --dirty 2>/dev/null || echo devel)
 LDFLAGS := -s -w -X subctl/internal/version.Version=$(VERSION)
 IMAGE   := localhost/subctl:$(VERSION)
 LAB     := scripts/lab/bin/lab
 
-build: ## build bin/subctl
+build: ## build bin/subctl, and bin/wireguard-go, which agents run where the kernel has no WireGuard
 	go build -ldflags '$(LDFLAGS)' -o bin/subctl .
+	go build -ldflags '-s -w' -o bin/wireguard-go golang.zx2c4.com/wireguard
 
 demo: prereqs build lab image ## three real clusters, joined, carrying traffic (root)
 	IMAGE=$(IMAGE) scripts/demo.sh
@@ -20,17 +21,22 @@ demo: prereqs build lab image ## three real clusters, joined, carrying traffic (
 demo-down: ## take the demo, or any lab, down
 	if [ -x $(LAB) ]; then $(LAB) down; fi
 
-test: prereqs build lab image vet generated unit e2e ## everything that proves it works (root)
+STAGES := prereqs build lab image vet generated unit test-kernel e2e
+test: ## everything that proves it works (root)
+	for stage in $(STAGES); do begin=$$(date +%s); $(MAKE) $$stage || exit 1; echo "make $$stage took $$(($$(date +%s) - begin)) s"; done
 
-unit: lab ## tests up to a real kernel and a real API server (root)
+unit: build lab ## tests up to a real kernel and a real API server (root)
 	SUBCTL_REQUIRE_ROOT=1 go test -count=1 -timeout 20m ./...
 	$(MAKE) -C scripts/lab test
+
+test-kernel: build ## tests on a kernel with WireGuard and ESP: Debian's, in QEMU
+	go run ./scripts/testkernel
 
 e2e: build lab image ## tests in the lab, with real pods (root)
 	SUBCTL_REQUIRE_ROOT=1 IMAGE=$(IMAGE) go test -count=1 -timeout 45m -tags e2e -v ./scripts/e2e
 
-bench: prereqs ## measure; writes docs/benchmarks.md and docs/benchmarks.json (root)
-	SUBCTL_BENCH=$(CURDIR)/docs/benchmarks.json go test ./agent -run '^$$' -bench . -benchtime 1x -timeout 20m
+bench: prereqs build ## measure; writes docs/benchmarks.md and docs/benchmarks.json (root)
+	SUBCTL_BENCH=$(CURDIR)/docs/benchmarks.json go test -p 1 ./agent ./policy ./cable/... -run '^$$' -bench . -benchtime 1x -timeout 20m
 	SUBCTL_BENCH=$(CURDIR)/docs/benchmarks.json $(MAKE) e2e
 	go run ./scripts/benchdoc > docs/benchmarks.md
 
@@ -58,7 +64,7 @@ lab-up: prereqs lab ## three clusters without subctl (root)
 lab-down: demo-down ## take the lab down
 
 image: build lab ## the agents' image, as an OCI archive: dist/subctl.tar
-	scripts/image/build.sh bin/subctl $(IMAGE) dist/subctl.tar
+	scripts/image/build.sh bin/subctl bin/wireguard-go $(IMAGE) dist/subctl.tar
 
 prereqs: ## install the Debian packages that the lab and the tests need (root)
 	scripts/prereqs.sh
@@ -66,4 +72,4 @@ prereqs: ## install the Debian packages that the lab and the tests need (root)
 help: ## list the targets
 	@grep -hE '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 12
 
-.PHONY: build demo demo-down test unit e2e bench vet generate generated golden lab lab-up lab-down image prereqs help
+.PHONY: build demo demo-down test unit test-kernel e2e bench vet generate generated golden lab lab-up lab-down image prereqs help

@@ -1,21 +1,22 @@
 #!/bin/sh
-# rootfs.sh OUT [SUBCTL]: collect into the new directory OUT what the image of subctl holds: iptables (both variants) and ipset as
-# Debian built them, the shared libraries and plugins they load, a minimal /etc, and, if its path is given, the static
-# binary SUBCTL. Without it, the directory makes a layer that does not change from build to build, and subctl another on top.
-# Runs on Debian and its like, with the packages iptables and ipset, without root. The Dockerfile and the lab both use it.
+# rootfs.sh OUT [PROGRAM...]: collect into the new directory OUT what the image of subctl holds beneath subctl itself: iptables (both
+# variants), ipset and strongSwan as Debian built them, the shared libraries and plugins they load, a minimal /etc, and, in /usr/local/bin,
+# the static PROGRAMs. subctl is not among them: it is a layer on top, so that this one stays the same from build to build.
+# Runs on Debian and its like, with the packages of scripts/prereqs.sh, without root. The Dockerfile, scripts/image/build.sh
+# and scripts/testkernel use it.
 set -eu
+PATH=/usr/sbin:/sbin:$PATH
 
 die() { echo "rootfs.sh: $*" >&2; exit 1; }
 
-[ $# -ge 1 ] && [ $# -le 2 ] || die "usage: rootfs.sh OUT [SUBCTL]"
-out=$1 subctl=${2:-}
+[ $# -ge 1 ] || die "usage: rootfs.sh OUT [PROGRAM...]"
+out=$1
+shift
 [ ! -e "$out" ] || [ -z "$(ls -A "$out")" ] || die "$out is not empty: give a new directory"
-[ -z "$subctl" ] || [ -x "$subctl" ] || die "$subctl is not a program: build it first"
-plugins=$(dpkg-query -L iptables 2>/dev/null | grep '/xtables$') || die "package iptables is not installed: apt-get install iptables ipset"
-PATH=/usr/sbin:/sbin:$PATH
-for tool in xtables-nft-multi xtables-legacy-multi ipset; do
-	command -v $tool >/dev/null || die "$tool is missing: apt-get install iptables ipset"
-done
+
+# What of strongSwan is in the image: for IKEv2 with pair keys, negotiated over vici, and nothing else. Cryptography is OpenSSL's.
+ike=/usr/lib/ipsec/plugins
+ike_plugins="kernel-libipsec kernel-netlink kdf nonce openssl random socket-default vici"
 
 umask 022
 mkdir -p "$out/usr/bin" "$out/usr/sbin" "$out/usr/lib" "$out/usr/lib64" "$out/usr/local/bin" "$out/etc" "$out/run" "$out/tmp" "$out/var" "$out/root"
@@ -28,18 +29,30 @@ ln -s /run "$out/var/run"
 # put FILE: the file itself, whatever links lead to it, under the name that was asked for.
 put() { mkdir -p "$out$(dirname "$1")" && cp -L "$1" "$out$1"; }
 
-for tool in xtables-nft-multi xtables-legacy-multi ipset; do put "$(command -v $tool)"; done
-for plugin in "$plugins"/libxt_*.so "$plugins"/libipt_*.so "$plugins"/libip6t_*.so; do
+for program in xtables-nft-multi:iptables xtables-legacy-multi:iptables ipset:ipset charon-systemd:charon-systemd; do
+	file=$(command -v "${program%:*}") || die "${program%:*} is missing: apt-get install ${program#*:}"
+	put "$file"
+done
+for plugin in $ike_plugins; do
+	file=$ike/libstrongswan-$plugin.so
+	[ -e "$file" ] || die "$file is missing: run scripts/prereqs.sh"
+	put "$file"
+done
+xtables=$(dpkg-query -L iptables | grep '/xtables$') || die "package iptables has no folder xtables"
+for plugin in "$xtables"/libxt_*.so "$xtables"/libipt_*.so "$xtables"/libip6t_*.so; do
 	if [ -h "$plugin" ]; then # another name for a plugin; a copy would be twice the size
-		mkdir -p "$out$plugins" && cp -P "$plugin" "$out$plugins/"
+		mkdir -p "$out$xtables" && cp -P "$plugin" "$out$xtables/"
 	else
 		put "$plugin"
 	fi
 done
 
 # Everything they are linked with, by ldd's own transitive answer. Libraries of /usr/local would be this machine's, not Debian's.
-find "$out/usr/sbin" "$out$plugins" -type f | while read -r file; do ldd "$file" 2>/dev/null || true; done |
+find "$out/usr/sbin" "$out$xtables" "$out$ike" -type f | while read -r file; do LD_LIBRARY_PATH=/usr/lib/ipsec ldd "$file" 2>/dev/null || true; done |
 	awk '/=> \//{print $3} /^[ \t]*\//{print $1}' | sort -u | while read -r library; do put "$library"; done
+
+# glibc opens this one by itself, to end threads: charon dies of it at SIGTERM if it is not there.
+put "$(ldd "$(command -v charon-systemd)" | awk '/libc\.so\.6/{print $3}' | sed 's|/libc\.so\.6$|/libgcc_s.so.1|')"
 
 # A multi-call binary goes by the name it is called. The plain names are the nft variant, as in Debian; subctl asks for the other
 # one by name on nodes whose kube-proxy uses it.
@@ -53,7 +66,8 @@ done
 
 printf 'root:x:0:0:root:/root:/nologin\nnobody:x:65534:65534:nobody:/:/nologin\n' >"$out/etc/passwd"
 printf 'root:x:0:\nnogroup:x:65534:\n' >"$out/etc/group"
-if [ -n "$subctl" ]; then
-	cp -L "$subctl" "$out/usr/local/bin/subctl"
-	chmod 755 "$out/usr/local/bin/subctl"
-fi
+for program; do
+	[ -x "$program" ] || die "$program is not a program: build it first"
+	cp -L "$program" "$out/usr/local/bin/"
+	chmod 755 "$out/usr/local/bin/$(basename "$program")"
+done

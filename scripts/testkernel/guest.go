@@ -1,0 +1,99 @@
+package main
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"time"
+)
+
+// qemu starts a machine without disks and networks. It ends with the first reset. The files are those that boot hands over.
+const qemu = `qemu-system-x86_64 -nodefaults -no-user-config -display none -no-reboot
+	-machine q35 -accel tcg -cpu max -smp 2 -m 1536
+	-initrd /proc/self/fd/3 -serial file:/proc/self/fd/4 -serial stdio`
+
+// commandLine is the kernel's. A bug or a panic resets the machine; the first serial port is the console.
+const commandLine = "console=ttyS0 loglevel=5 oops=panic panic=-1"
+
+// boot runs the suites in a guest that has the file system, and says what went wrong.
+func boot(ctx context.Context, k kernel, image *os.File, suites []suite, verbose bool) error {
+	console, err := os.CreateTemp("", "testkernel-console-")
+	if err != nil {
+		return err
+	}
+	defer console.Close()
+	if err := os.Remove(console.Name()); err != nil {
+		return err
+	}
+	args := append(strings.Fields(qemu), "-kernel", filepath.Join(k.dir, "vmlinuz"), "-append", commandLine)
+	cmd := exec.CommandContext(ctx, args[0], args[1:]...)
+	cmd.Stderr = os.Stderr
+	cmd.ExtraFiles = []*os.File{image, console}
+	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL} // whatever ends this process ends the guest
+	tests, err := cmd.StdoutPipe()
+	if err != nil {
+		return err
+	}
+	started := time.Now()
+	if err := cmd.Start(); err != nil {
+		return fmt.Errorf("starting QEMU: %w", err)
+	}
+	exits, readErr := follow(tests, os.Stdout)
+	err = errors.Join(readErr, cmd.Wait())
+	if ctx.Err() != nil {
+		err = context.Cause(ctx)
+	}
+	if err == nil && len(exits) < len(suites) {
+		err = fmt.Errorf("the guest ended in the tests of %s", suites[len(exits)].pkg)
+	}
+	if verbose || err != nil {
+		err = errors.Join(err, show(console))
+	}
+	for i, exit := range exits {
+		if exit != "0" {
+			err = errors.Join(err, fmt.Errorf("the tests of %s fail on %s", suites[i].pkg, k.name))
+		}
+	}
+	if err == nil {
+		fmt.Printf("testkernel: %d packages passed in %s\n", len(suites), time.Since(started).Round(time.Second))
+	}
+	return err
+}
+
+// follow copies what the guest prints and returns the exit status of each suite that ended.
+func follow(guest io.Reader, to io.Writer) (exits []string, err error) {
+	lines := bufio.NewReader(guest)
+	for {
+		line, err := lines.ReadString('\n')
+		if _, err := io.WriteString(to, line); err != nil {
+			return exits, err
+		}
+		if status, ok := strings.CutPrefix(line, "testkernel: exit "); ok {
+			status, _, _ = strings.Cut(status, " ")
+			exits = append(exits, status)
+		}
+		if errors.Is(err, io.EOF) {
+			return exits, nil
+		}
+		if err != nil {
+			return exits, err
+		}
+	}
+}
+
+// show prints what the kernel said.
+func show(console *os.File) error {
+	if _, err := console.Seek(0, io.SeekStart); err != nil {
+		return err
+	}
+	fmt.Println("testkernel: the kernel said:")
+	_, err := io.Copy(os.Stdout, console)
+	return err
+}

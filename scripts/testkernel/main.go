@@ -1,0 +1,96 @@
+// Command testkernel runs tests on a kernel with WireGuard and ESP, which the machine's own may lack: Debian's cloud kernel, in QEMU.
+//
+//	testkernel [-v] [-run REGEXP] [PACKAGE...]
+//
+// It wants Debian or its like on amd64, with what scripts/prereqs.sh installs, but neither root nor KVM. It runs in the
+// root of the repository. The kernel package is never installed: it is fetched with apt and unpacked into the user's cache, once for each version.
+//
+// The guest's file system is that of the agents' image (scripts/image/rootfs.sh), so what is tested is what ships, with the commands that
+// tests type and the test binaries on top. It is made anew each time and is never a file that could be left behind. Modules are
+// loaded by the kernel itself, through modprobe, when somebody asks for them: as on a node.
+//
+// In the guest nothing may be skipped: see nstest.RequireRoot and nstest.RequireKernel. Output and exit status are those of the tests; what the
+// kernel said is shown with -v, and if the guest ends before its tests do.
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"os"
+	"os/signal"
+	"runtime"
+	"syscall"
+	"time"
+)
+
+// suite is a package whose tests run in the guest.
+type suite struct {
+	pkg string // as for "go test"
+	run string // which of its tests, a regular expression; empty for all
+}
+
+// suites is what "make test-kernel" runs.
+var suites = []suite{
+	{pkg: "./internal/nstest", run: "^TestKernel$"}, // says what the kernel has
+	{pkg: "./dataplane/kernel"},
+	{pkg: "./agent", run: "^TestTraffic"},
+}
+
+// environment is what the tests find in theirs.
+var environment = []string{
+	"SUBCTL_REQUIRE_ROOT=1",
+	"SUBCTL_REQUIRE_KERNEL=wireguard,esp,xfrm-interface",
+}
+
+func main() {
+	runtime.LockOSThread() // QEMU dies with the thread that started it, see boot
+	run := flag.String("run", "", "only tests that match, in all packages, as for go test")
+	verbose := flag.Bool("v", false, "show what the kernel says")
+	timeout := flag.Duration("timeout", 15*time.Minute, "how long the guest may take")
+	flag.Parse()
+	chosen := suites
+	if flag.NArg() > 0 {
+		chosen = nil
+		for _, pkg := range flag.Args() {
+			chosen = append(chosen, suite{pkg: pkg})
+		}
+	}
+	if *run != "" {
+		for i := range chosen {
+			chosen[i].run = *run
+		}
+	}
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	if err := test(ctx, chosen, *timeout, *verbose); err != nil {
+		fmt.Fprintln(os.Stderr, "testkernel:", err)
+		os.Exit(1)
+	}
+}
+
+// test builds the suites and runs them in a guest.
+func test(ctx context.Context, suites []suite, timeout time.Duration, verbose bool) error {
+	if runtime.GOOS != "linux" || runtime.GOARCH != "amd64" {
+		return errors.New("only on Linux on amd64: its kernel and its binaries are the guest's")
+	}
+	k, err := fetch(ctx)
+	if err != nil {
+		return err
+	}
+	started := time.Now()
+	image, err := initramfs(ctx, k, suites)
+	if err != nil {
+		return fmt.Errorf("making the guest's file system: %w", err)
+	}
+	defer image.Close()
+	size, err := image.Stat()
+	if err != nil {
+		return err
+	}
+	fmt.Printf("testkernel: %s, a file system of %d MB made in %s\n", k.name, size.Size()>>20, time.Since(started).Round(time.Second))
+	ctx, cancel := context.WithTimeoutCause(ctx, timeout, fmt.Errorf("the guest took more than %s", timeout))
+	defer cancel()
+	return boot(ctx, k, image, suites, verbose)
+}
