@@ -25,6 +25,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/tools/events"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
@@ -60,6 +61,7 @@ type Agent struct {
 	secrets string // directory of the mounted Secrets; empty for roles that see none
 	paths   func() map[string]Path
 	using   map[string]Using
+	events  events.EventRecorder // nil: none are written
 	meters  *meters
 	targets map[string]dataplane.Target
 	done    atomic.Int64 // when the last loop ended, Unix nanoseconds
@@ -104,7 +106,9 @@ func (a *Agent) Reconcile(ctx context.Context, _ reconcile.Request) (reconcile.R
 		out.Broker = a.broker.status()
 	}
 	a.finished(err == nil)
-	reportErr := a.report(ctx, a.Role.Report(snap, plan, out), out)
+	report := a.Role.Report(snap, plan, out)
+	reportErr := a.report(ctx, report, out)
+	a.tell(snap, report.Apply)
 	if err := errors.Join(err, reportErr); err != nil {
 		return reconcile.Result{}, err
 	}

@@ -103,6 +103,7 @@ func (Gateway) Report(s Snapshot, p Plan, o Outcome) Report {
 	}
 	g.Status.Conditions = conditions(was, p, o)
 	if v := p.view; v != nil {
+		g.Status.Conditions = append(g.Status.Conditions, v.configCondition(was, o.Now))
 		g.Status.LocalEndpoint = v.endpoint().Spec
 		if s.Leader && !v.leaving() {
 			g.Status.Connections = v.connections(p, o)
@@ -180,7 +181,8 @@ func (r *Report) publish(s Snapshot, v *view) {
 		r.Apply = append(r.Apply, e)
 	}
 	c := v.cluster()
-	if old := find[*submarinerv1.Cluster](s, c.Name); old == nil || !reflect.DeepEqual(old.Spec, c.Spec) || !holds(old.Labels, c.Labels) {
+	if old := find[*submarinerv1.Cluster](s, c.Name); old == nil || !reflect.DeepEqual(old.Spec, c.Spec) || !holds(old.Labels, c.Labels) ||
+		old.Annotations[submarinerv1.CableConfigAnnotation] != c.Annotations[submarinerv1.CableConfigAnnotation] {
 		r.Apply = append(r.Apply, c)
 	}
 }
@@ -199,6 +201,9 @@ func (v *view) cluster() *submarinerv1.Cluster {
 	}
 	for _, n := range v.own.Pods {
 		c.Spec.ClusterCIDR = append(c.Spec.ClusterCIDR, n.String())
+	}
+	if text := cable.FormatConfig(v.settings); text != "" {
+		c.Annotations = map[string]string{submarinerv1.CableConfigAnnotation: text}
 	}
 	for pair := range strings.SplitSeq(v.sub.Annotations[v1alpha1.ClusterLabelsAnnotation], ",") {
 		if k, val, ok := strings.Cut(pair, "="); ok {

@@ -90,20 +90,15 @@ const (
 	ConditionBrokerSynced = "BrokerSynced"
 )
 
+// reasonWaiting is the reason of a condition that is False because it is too early to
+// say more.
+const reasonWaiting = "Waiting"
+
 // conditions says how it went. old keeps the times of what did not change.
 func conditions(old []metav1.Condition, p Plan, o Outcome) []metav1.Condition {
 	var cs []metav1.Condition
 	add := func(kind string, is bool, reason, message string) {
-		c := metav1.Condition{Type: kind, Status: metav1.ConditionFalse, Reason: reason, Message: message, LastTransitionTime: metav1.NewTime(o.Now.Truncate(time.Second))}
-		if is {
-			c.Status = metav1.ConditionTrue
-		}
-		for _, was := range old {
-			if was.Type == kind && was.Status == c.Status {
-				c.LastTransitionTime = was.LastTransitionTime
-			}
-		}
-		cs = append(cs, c)
+		cs = append(cs, condition(old, kind, is, reason, message, o.Now))
 	}
 	if o.Err != nil {
 		add(ConditionSynced, false, "Failed", clip(o.Err.Error()))
@@ -121,7 +116,7 @@ func conditions(old []metav1.Condition, p Plan, o Outcome) []metav1.Condition {
 	case len(b.Errors) > 0:
 		add(ConditionBrokerSynced, false, "Failed", clip(strings.Join(b.Errors, "\n")))
 	case b.LastSync.IsZero():
-		add(ConditionBrokerSynced, false, "Waiting", "the broker was not heard of yet")
+		add(ConditionBrokerSynced, false, reasonWaiting, "the broker was not heard of yet")
 	default:
 		add(ConditionBrokerSynced, true, "Synced", "this cluster and the broker hold the same")
 	}
@@ -129,6 +124,20 @@ func conditions(old []metav1.Condition, p Plan, o Outcome) []metav1.Condition {
 		add(submarinerv1.ConditionClean, true, "Uninstalled", "the node holds nothing of this agent any more")
 	}
 	return cs
+}
+
+// condition makes a condition as of now. old keeps the time of what did not change.
+func condition(old []metav1.Condition, kind string, is bool, reason, message string, now time.Time) metav1.Condition {
+	c := metav1.Condition{Type: kind, Status: metav1.ConditionFalse, Reason: reason, Message: message, LastTransitionTime: metav1.NewTime(now.Truncate(time.Second))}
+	if is {
+		c.Status = metav1.ConditionTrue
+	}
+	for _, was := range old {
+		if was.Type == kind && was.Status == c.Status {
+			c.LastTransitionTime = was.LastTransitionTime
+		}
+	}
+	return c
 }
 
 // refusals says which objects of other clusters are not used, and why.

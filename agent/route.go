@@ -25,9 +25,16 @@ func (Route) Name() string { return "route" }
 // Owner implements Role.
 func (Route) Owner() dataplane.Owner { return dataplane.RouteOwner }
 
-// Watches implements Role: not Gateways, each of which is written every few seconds.
+// Watches implements Role: not Gateways, each of which is written every few seconds,
+// and not ConfigMaps, of which the gateway notes on the Cluster what is in force.
 func (Route) Watches() []client.Object {
-	return slices.DeleteFunc(kinds(), func(o client.Object) bool { _, is := o.(*submarinerv1.Gateway); return is })
+	return slices.DeleteFunc(kinds(), func(o client.Object) bool {
+		switch o.(type) {
+		case *submarinerv1.Gateway, *corev1.ConfigMap:
+			return true
+		}
+		return false
+	})
 }
 
 // Plan implements Role.

@@ -60,8 +60,11 @@ func Run(ctx context.Context, o Options) error {
 	byObject := map[client.Object]cache.ByObject{}
 	for _, kind := range o.Role.Watches() {
 		byObject[kind] = ours
-		if _, ok := kind.(*corev1.Node); ok {
+		switch kind.(type) {
+		case *corev1.Node:
 			byObject[kind] = cache.ByObject{Transform: slimNode}
+		case *corev1.ConfigMap:
+			byObject[kind] = cache.ByObject{Namespaces: ours.Namespaces, Transform: slimConfigMap}
 		}
 	}
 	o.Config.QPS, o.Config.Burst = 50, 100
@@ -78,7 +81,7 @@ func Run(ctx context.Context, o Options) error {
 	}
 	a := &Agent{
 		Role: o.Role, Name: o.Node, Client: mgr.GetClient(), Facts: o.Kernel.Facts, Target: o.Kernel.Target,
-		Log: o.Log, Resync: resync, meters: newMeters(o.Role.Name(), registry()),
+		Log: o.Log, Resync: resync, events: mgr.GetEventRecorder("subctl-" + o.Role.Name()), meters: newMeters(o.Role.Name(), registry()),
 	}
 	nudges := make(chan event.GenericEvent, 1)
 	nudge := func() {

@@ -66,6 +66,7 @@ func kinds() []client.Object {
 	return []client.Object{
 		&v1alpha1.Submariner{}, &submarinerv1.Cluster{}, &submarinerv1.Endpoint{},
 		&submarinerv1.Gateway{}, &submarinerv1.RouteAgent{}, &corev1.Node{}, &v1alpha1.CablePolicies{},
+		&corev1.ConfigMap{},
 	}
 }
 
@@ -109,7 +110,7 @@ func readObjects(ctx context.Context, r client.Reader, s *runtime.Scheme, namesp
 		}
 		list := made.(client.ObjectList)
 		var opts []client.ListOption
-		if gvks[0].Group == submarinerv1.GroupVersion.Group {
+		if _, global := kind.(*corev1.Node); !global {
 			opts = append(opts, client.InNamespace(namespace))
 		}
 		// What a cache returns is shared, not copied: plans only read.

@@ -39,6 +39,10 @@ type view struct {
 	peers    []cable.Cable // as policy wants them
 	// refused lists the endpoints that are not programmed, and why.
 	refused []refusal
+	// settings are this cluster's own, by driver; configErr says why they are not those
+	// the user wants.
+	settings  map[string]cable.Config
+	configErr error
 }
 
 // refusal is an endpoint of another cluster that we do not connect to.
@@ -72,6 +76,7 @@ func newView(s Snapshot) (*view, error) {
 	if err := v.readNodes(); err != nil {
 		return nil, err
 	}
+	v.readSettings()
 	if err := v.readDrivers(); err != nil {
 		return nil, err
 	}
@@ -301,7 +306,11 @@ func (v *view) resolve(p *cable.Peer) (cable.Driver, error) {
 	case !p.Offers(d.Name()):
 		return nil, fmt.Errorf("%s cluster %s does not offer %s", wants(dec), p.Cluster, d.Name())
 	}
-	p.Config = v.local().Settings[d.Name()]
+	if dec.ConfigErr != nil {
+		return nil, fmt.Errorf("cable policy %s, settings of %s: %w", dec.Policy, d.Name(), dec.ConfigErr)
+	}
+	p.Shared = dec.Config
+	p.Config = v.settings[d.Name()].With(p.Shared)
 	return d, nil
 }
 
@@ -334,17 +343,7 @@ func (v *view) readDrivers() error {
 	if v.driver = drivers.Find(name); v.driver == nil {
 		return fmt.Errorf("Submariner.spec.cableDriver %q is unknown: use one of %s", name, drivers.Names())
 	}
-	names := []string{name}
-	if len(spec.CombinedCableDrivers) > 0 {
-		names = append(names, strings.Join(spec.CombinedCableDrivers, "+"))
-	}
-	names = append(names, spec.CableDrivers...)
-	if len(names) == 1 {
-		for _, d := range drivers.All() {
-			names = append(names, d.Name())
-		}
-	}
-	for _, name := range names {
+	for _, name := range driverNames(spec) {
 		d := drivers.Find(name)
 		if d == nil {
 			return fmt.Errorf("Submariner.spec: cable driver %q is unknown: use one of %s", name, drivers.Names())
@@ -394,7 +393,7 @@ func (v *view) local() cable.Local {
 			Subnets: v.own.All(), NAT: v.sub.Spec.NatEnabled,
 			Name: cableName(v.sub.Spec.ClusterID, v.self.IP),
 		},
-		MTU: v.snap.Facts.MTU, PodIP: podIP, Pods: v.own.Pods, Svcs: v.own.Services, Keys: v.snap.Keys,
+		MTU: v.snap.Facts.MTU, PodIP: podIP, Pods: v.own.Pods, Svcs: v.own.Services, Keys: v.snap.Keys, Settings: v.settings,
 		WireGuard: engine(v.engines.WireGuard), IPsec: engine(v.engines.IPsec),
 	}
 }

@@ -15,6 +15,8 @@ var read = []string{"get", "list", "watch"}
 // create where there is nothing yet.
 var gatewayRules = []rbacv1.PolicyRule{
 	rule([]string{""}, []string{"pods"}, "get", "patch"), // its own status label
+	rule([]string{""}, []string{"configmaps"}, read...),  // settings of cable drivers
+	events,
 	rule([]string{"submariner.io"}, []string{"cablepolicies", "clusters", "endpoints", "gateways"}, "create", "delete", "get", "list", "patch", "update", "watch"),
 	rule([]string{"submariner.io"}, []string{"routeagents", "submariners"}, read...),
 	rule([]string{"coordination.k8s.io"}, []string{"leases"}, "create", "get", "update"),
@@ -25,7 +27,11 @@ var gatewayRules = []rbacv1.PolicyRule{
 var routeAgentRules = []rbacv1.PolicyRule{
 	rule([]string{"submariner.io"}, []string{"cablepolicies", "clusters", "endpoints", "gateways", "submariners"}, read...),
 	rule([]string{"submariner.io"}, []string{"routeagents"}, "create", "get", "list", "patch", "update", "watch"),
+	events,
 }
+
+// events lets agents say what goes wrong in "kubectl get events".
+var events = rule([]string{"events.k8s.io"}, []string{"events"}, "create", "patch")
 
 // nodeRules is what both may do in the whole cluster: node addresses, pod
 // networks and the gateway label are on nodes.

@@ -1,0 +1,65 @@
+package agent
+
+import (
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	submarinerv1 "subctl/api/submariner/v1"
+)
+
+// tell writes a Kubernetes Event for each condition of what is reported that has
+// become False, or is so for another reason than before: "kubectl get events" then
+// shows what went wrong, and when.
+func (a *Agent) tell(s Snapshot, reported []client.Object) {
+	if a.events == nil {
+		return
+	}
+	for _, o := range reported {
+		var about client.Object = o
+		var was, is []metav1.Condition
+		switch o := o.(type) {
+		case *submarinerv1.Gateway:
+			is = o.Status.Conditions
+			if old := find[*submarinerv1.Gateway](s, o.Name); old != nil {
+				about, was = old, old.Status.Conditions
+			}
+		case *submarinerv1.RouteAgent:
+			is = o.Status.Conditions
+			if old := find[*submarinerv1.RouteAgent](s, o.Name); old != nil {
+				about, was = old, old.Status.Conditions
+			}
+		}
+		for _, c := range newlyFalse(was, is) {
+			a.events.Eventf(about, nil, corev1.EventTypeWarning, c.Reason, c.Type, "%s", eventNote(c.Message))
+		}
+	}
+}
+
+// newlyFalse are the conditions that are False and were not, or had another message.
+// One that only waits to become True is no news.
+func newlyFalse(was, is []metav1.Condition) []metav1.Condition {
+	before := map[string]metav1.Condition{}
+	for _, c := range was {
+		before[c.Type] = c
+	}
+	var out []metav1.Condition
+	for _, c := range is {
+		old := before[c.Type]
+		if c.Status == metav1.ConditionFalse && c.Reason != reasonWaiting && (old.Status != c.Status || old.Message != c.Message) {
+			out = append(out, c)
+		}
+	}
+	return out
+}
+
+// eventNote keeps a message within what an Event may hold.
+func eventNote(message string) string {
+	const most = 1024 - len("…") // events.k8s.io/v1: Event.note, in bytes
+	if len(message) > most {
+		return strings.ToValidUTF8(message[:most], "") + "…"
+	}
+	return message
+}

@@ -1,0 +1,173 @@
+package agent
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	submarinerv1 "subctl/api/submariner/v1"
+	"subctl/api/submariner/v1alpha1"
+	"subctl/cable"
+	"subctl/cable/drivers"
+)
+
+// This file finds out a cluster's own settings of its cable drivers: what the
+// Submariner says of IPsec, and over that the ConfigMap it names.
+//
+// A mistake in them must not take cables down: then the settings that were in force
+// before stay, which the active gateway notes on the Cluster object for itself, for
+// its successor, and for the route agents, which read no ConfigMaps.
+
+// readSettings fills in settings, and configErr if those the user wants cannot be had.
+func (v *view) readSettings() {
+	offered := v.listed()
+	if v.settings, v.configErr = v.wanted(offered); v.configErr == nil {
+		return
+	}
+	v.settings = nil // the defaults, if nothing was in force before
+	if own := v.ownCluster(); own != nil {
+		before, err := cable.ParseConfig(own.Annotations[submarinerv1.CableConfigAnnotation], drivers.All())
+		if err == nil && cable.CheckPorts(before, offered) == nil {
+			v.settings = before
+		}
+	}
+}
+
+// wanted are the settings as the user has them.
+func (v *view) wanted(offered []cable.Driver) (map[string]cable.Config, error) {
+	spec, err := v.specSettings()
+	own, err2 := v.configMapSettings()
+	if err := errors.Join(err, err2); err != nil {
+		return nil, err
+	}
+	for name, c := range own {
+		spec[name] = spec[name].With(c)
+	}
+	return spec, cable.CheckPorts(spec, offered)
+}
+
+// specSettings are those that upstream has in the Submariner itself.
+func (v *view) specSettings() (map[string]cable.Config, error) {
+	out := map[string]cable.Config{}
+	var errs []error
+	for _, f := range []struct {
+		field, key, value string
+		is                bool
+	}{
+		{"ceIPSecNATTPort", "ipsecPort", strconv.Itoa(v.sub.Spec.CeIPSecNATTPort), v.sub.Spec.CeIPSecNATTPort != 0},
+		{"ceIPSecForceUDPEncaps", "encapsulation", "yes", v.sub.Spec.CeIPSecForceUDPEncaps},
+		{"ceIPSecDebug", "debug", "true", v.sub.Spec.CeIPSecDebug},
+	} {
+		if !f.is {
+			continue
+		}
+		c, err := cable.ParseConfig(fmt.Sprintf("%s: {%s: %s}", cable.IPsec, f.key, f.value), drivers.All())
+		if err != nil {
+			errs = append(errs, fmt.Errorf("Submariner.spec.%s: %s", f.field, strings.TrimPrefix(err.Error(), "line 1: ")))
+		}
+		for name := range c {
+			out[name] = out[name].With(c[name])
+		}
+	}
+	return out, errors.Join(errs...)
+}
+
+// configMapSettings are those in the ConfigMap that the Submariner names.
+func (v *view) configMapSettings() (map[string]cable.Config, error) {
+	ref := v.sub.Spec.CableDriverCustomConfig
+	if ref == nil || ref.ConfigMapName == "" {
+		return nil, nil
+	}
+	if ns := cmp.Or(ref.Namespace, submarinerv1.OperatorNamespace); ns != submarinerv1.OperatorNamespace {
+		return nil, fmt.Errorf("Submariner.spec.cableDriverCustomConfig names ConfigMap %s in namespace %s, but a pod can only have those of its own: put it into %s",
+			ref.ConfigMapName, ns, submarinerv1.OperatorNamespace)
+	}
+	cm := find[*corev1.ConfigMap](v.snap, ref.ConfigMapName)
+	if cm == nil {
+		return nil, fmt.Errorf("there is no ConfigMap %s in namespace %s, which Submariner.spec.cableDriverCustomConfig names: make it, or remove the name",
+			ref.ConfigMapName, submarinerv1.OperatorNamespace)
+	}
+	text, err := cable.ConfigText(cm.Data)
+	var own map[string]cable.Config
+	if err == nil {
+		own, err = cable.ParseConfig(text, drivers.All())
+	}
+	if err != nil {
+		return nil, fmt.Errorf("ConfigMap %s, key %s: %w", cm.Name, v1alpha1.CableCustomConfig, err)
+	}
+	return own, nil
+}
+
+// listed are the drivers that this cluster may offer, whatever its gateways are able
+// to: those the Submariner lists, and all if it lists none. Unknown ones are left out.
+func (v *view) listed() []cable.Driver {
+	var out []cable.Driver
+	for _, name := range driverNames(v.sub.Spec) {
+		if d := drivers.Find(name); d != nil {
+			out = append(out, d)
+		}
+	}
+	return out
+}
+
+// driverNames are the drivers of a Submariner, the default first, as the user wrote
+// them: all there are if it lists none.
+func driverNames(spec v1alpha1.SubmarinerSpec) []string {
+	names := []string{cmp.Or(spec.CableDriver, drivers.Default)}
+	if len(spec.CombinedCableDrivers) > 0 {
+		names = append(names, strings.Join(spec.CombinedCableDrivers, "+"))
+	}
+	if names = append(names, spec.CableDrivers...); len(names) > 1 {
+		return names
+	}
+	for _, d := range drivers.All() {
+		names = append(names, d.Name())
+	}
+	return names
+}
+
+// ownCluster is the Cluster object of this cluster; nil if there is none yet.
+func (v *view) ownCluster() *submarinerv1.Cluster {
+	c := find[*submarinerv1.Cluster](v.snap, v.sub.Spec.ClusterID)
+	if c == nil || c.Labels[submarinerv1.ClusterIDLabel] != "" {
+		return nil
+	}
+	return c
+}
+
+// ConditionCableConfigValid is the condition of Gateways that says whether the
+// cluster's own settings of its cable drivers can be used.
+const ConditionCableConfigValid = "CableConfigValid"
+
+// configCondition says whether the cluster's own settings can be used. was is what was
+// reported before.
+func (v *view) configCondition(was []metav1.Condition, now time.Time) metav1.Condition {
+	if v.configErr != nil {
+		message := clip("the settings before stay in force: " + v.configErr.Error())
+		return condition(was, ConditionCableConfigValid, false, "BadCableConfig", message, now)
+	}
+	return condition(was, ConditionCableConfigValid, true, "InForce", "the settings of the cable drivers are in force", now)
+}
+
+// slimConfigMap keeps of a ConfigMap what settings are read from: the rest may be
+// anything, and as large as it likes.
+func slimConfigMap(obj any) (any, error) {
+	cm, ok := obj.(*corev1.ConfigMap)
+	if !ok {
+		return obj, nil
+	}
+	slim := &corev1.ConfigMap{TypeMeta: cm.TypeMeta, ObjectMeta: cm.ObjectMeta, Data: map[string]string{}}
+	slim.ManagedFields, slim.Annotations = nil, nil
+	for k, text := range cm.Data {
+		if slim.Data[k] = ""; k == v1alpha1.CableCustomConfig {
+			slim.Data[k] = text
+		}
+	}
+	return slim, nil
+}
