@@ -25,6 +25,9 @@ import (
 // with the name, so that no reader can be told different things by different
 // fields.
 //
+// Cable policies have the names that people give them. Whose one is says its label,
+// which cannot be changed either, and which one without is the broker's.
+//
 // The policies hold for who asks, in whatever namespace and for whatever
 // version: an exception by label would be one that somebody can set.
 
@@ -49,12 +52,12 @@ func memberPolicy(base string) []client.Object {
 			{Name: "resource", Expression: "request.resource.resource"},
 			{Name: "name", Expression: "object != null ? object.metadata.name : oldObject != null ? oldObject.metadata.name : ''"},
 			{Name: "spec", Expression: "object != null && has(object.spec) ? object.spec : {}"},
-			{Name: "label", Expression: fmt.Sprintf(
-				"object != null && has(object.metadata.labels) && '%[1]s' in object.metadata.labels ? object.metadata.labels['%[1]s'] : ''", label)},
+			{Name: "label", Expression: labelOf("object", label)},
+			{Name: "oldLabel", Expression: labelOf("oldObject", label)},
 		},
 		Validations: []admissionv1.Validation{
 			{
-				Expression:        "variables.resource in ['clusters', 'endpoints'] || (variables.resource == 'serviceaccounts' && request.operation == 'DELETE')",
+				Expression:        "variables.resource in ['clusters', 'endpoints', 'cablepolicies'] || (variables.resource == 'serviceaccounts' && request.operation == 'DELETE')",
 				MessageExpression: "'cluster ' + variables.id + ' may not write ' + variables.resource",
 			},
 			{
@@ -68,6 +71,15 @@ func memberPolicy(base string) []client.Object {
 					"variables.id + '-submariner-cable-' + variables.id + '-<address>'",
 			},
 			{
+				Expression: "variables.resource != 'cablepolicies' || oldObject == null || variables.oldLabel == variables.id",
+				MessageExpression: "'cluster ' + variables.id + ' may not change the cable policy ' + variables.name + ', which ' + " +
+					"(variables.oldLabel == '' ? 'the broker' : 'cluster ' + variables.oldLabel) + ' has made'",
+			},
+			{
+				Expression:        "variables.resource != 'cablepolicies' || object == null || variables.name.matches('^[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?$')",
+				MessageExpression: "variables.name + ' cannot name a cable policy: use at most 63 lower case letters, digits and -'",
+			},
+			{
 				Expression:        "variables.resource != 'serviceaccounts' || variables.name == '" + memberPrefix + "' + variables.id",
 				MessageExpression: "'cluster ' + variables.id + ' may not delete the identity of another'",
 			},
@@ -76,7 +88,7 @@ func memberPolicy(base string) []client.Object {
 				MessageExpression: fmt.Sprintf("'label %s is \"' + variables.label + '\", not ' + variables.id", label),
 			},
 			{
-				Expression:        "object == null || ('cluster_id' in variables.spec && variables.spec.cluster_id == variables.id)",
+				Expression:        "object == null || variables.resource == 'cablepolicies' || ('cluster_id' in variables.spec && variables.spec.cluster_id == variables.id)",
 				MessageExpression: "'spec.cluster_id is not ' + variables.id",
 			},
 			{
@@ -160,6 +172,12 @@ func policy(name string, spec *admissionv1.ValidatingAdmissionPolicySpec) []clie
 			},
 		},
 	}
+}
+
+// labelOf is the CEL expression for the value of a label of object or oldObject,
+// empty without it.
+func labelOf(object, label string) string {
+	return fmt.Sprintf("%[1]s != null && has(%[1]s.metadata.labels) && '%[2]s' in %[1]s.metadata.labels ? %[1]s.metadata.labels['%[2]s'] : ''", object, label)
 }
 
 func writes() []admissionv1.OperationType {

@@ -15,6 +15,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	submarinerv1 "subctl/api/submariner/v1"
+	"subctl/api/submariner/v1alpha1"
 	"subctl/internal/kube"
 )
 
@@ -184,12 +185,14 @@ func RemoveMember(ctx context.Context, c client.Client, namespaces []string, clu
 	}
 	var objects []error
 	for _, ns := range namespaces {
-		err := c.DeleteAllOf(ctx, &submarinerv1.Endpoint{}, client.InNamespace(ns),
-			client.MatchingLabels{submarinerv1.ClusterIDLabel: clusterID})
-		if apierrors.IsUnauthorized(err) {
-			return ErrNotMember
+		for _, kind := range []client.Object{&v1alpha1.CablePolicies{}, &submarinerv1.Endpoint{}} {
+			err := c.DeleteAllOf(ctx, kind, client.InNamespace(ns), client.MatchingLabels{submarinerv1.ClusterIDLabel: clusterID})
+			if apierrors.IsUnauthorized(err) {
+				return ErrNotMember
+			}
+			objects = append(objects, client.IgnoreNotFound(err))
 		}
-		objects = append(objects, client.IgnoreNotFound(err),
+		objects = append(objects,
 			client.IgnoreNotFound(c.Delete(ctx, &submarinerv1.Cluster{ObjectMeta: metav1.ObjectMeta{Name: clusterID, Namespace: ns}})))
 	}
 	if err := errors.Join(objects...); err != nil {
@@ -220,7 +223,7 @@ func (e *TakenError) Error() string {
 func (e *TakenError) free() string {
 	return strings.Join([]string{
 		fmt.Sprintf("kubectl --namespace %s delete serviceaccount %s", e.Namespace, MemberName(e.ClusterID)),
-		fmt.Sprintf("kubectl --namespace %s delete endpoints.submariner.io,clusters.submariner.io --selector %s=%s",
+		fmt.Sprintf("kubectl --namespace %s delete cablepolicies.submariner.io,endpoints.submariner.io,clusters.submariner.io --selector %s=%s",
 			e.Namespace, submarinerv1.ClusterIDLabel, e.ClusterID),
 	}, "; ")
 }

@@ -71,6 +71,7 @@ func TestJoinAndLeave(t *testing.T) {
 	member := kubetest.Client(t, d.server.As(string([]byte(cred.Token))))
 	require.NoError(t, member.Create(t.Context(), cluster(d.ns, "east")))
 	require.NoError(t, member.Create(t.Context(), endpoint(d.ns, "east", "192-0-2-1")))
+	require.NoError(t, member.Create(t.Context(), shared(d.ns, "east", "east"))) // nothingLeft looks for names
 	require.NoError(t, broker.RemoveMember(t.Context(), member, []string{d.ns}, "east"))
 	d.nothingLeft(t, "east")
 	require.Eventually(t, func() bool {
@@ -93,7 +94,7 @@ func (d *deployed) nothingLeft(t *testing.T, id string) {
 		var found int
 		for _, list := range []client.ObjectList{
 			&corev1.ServiceAccountList{}, &corev1.SecretList{}, &rbacv1.RoleList{}, &rbacv1.RoleBindingList{},
-			&submarinerv1.ClusterList{}, &submarinerv1.EndpointList{},
+			&submarinerv1.ClusterList{}, &submarinerv1.EndpointList{}, &v1alpha1.CablePoliciesList{},
 		} {
 			require.NoError(t, d.admin.List(t.Context(), list, client.InNamespace(d.ns)))
 			found += countNamed(t, list, id)

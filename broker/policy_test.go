@@ -66,9 +66,21 @@ func foreignWrites(victim, missing client.Object) []attack {
 		}},
 		{"relabel", update(relabelled)},
 		{"relabel by patch", patch(`{"metadata":{"labels":{"submariner-io/clusterID":"east"}}}`)},
-		{"steal", patch(`{"metadata":{"labels":{"submariner-io/clusterID":"east"}},"spec":{"cluster_id":"east"}}`)},
+		{"steal", func(ctx context.Context, c client.Client) error {
+			spec := `{"cluster_id":"east"}`
+			if _, ok := victim.(*v1alpha1.CablePolicies); ok {
+				spec = `[{"name":"vxlan"}]`
+			}
+			return patch(`{"metadata":{"labels":{"submariner-io/clusterID":"east"}},"spec":` + spec + `}`)(ctx, c)
+		}},
 		{"unlabel", patch(`{"metadata":{"labels":null}}`)},
 		{"add a finalizer", patch(`{"metadata":{"finalizers":["x.io/y"]}}`)},
+		{"write the status", func(ctx context.Context, c client.Client) error {
+			if _, ok := victim.(*v1alpha1.CablePolicies); !ok {
+				return c.Patch(ctx, fresh(victim), client.RawPatch(types.MergePatchType, []byte(`{"status":{}}`)))
+			}
+			return c.Status().Patch(ctx, fresh(victim), client.RawPatch(types.MergePatchType, []byte(`{"status":{"clusterSets":["x"]}}`)))
+		}},
 		{"delete", func(ctx context.Context, c client.Client) error { return c.Delete(ctx, fresh(victim)) }},
 		{"delete all", func(ctx context.Context, c client.Client) error {
 			return c.DeleteAllOf(ctx, fresh(victim), client.InNamespace(victim.GetNamespace()))
@@ -115,7 +127,18 @@ func misnamed(ns string) map[string]client.Object {
 		"Endpoint of a name that starts so":   prefix,
 		"Endpoint whose name reads two ways":  cable("east-submariner-cable-east-x-submariner-cable-east-submariner-cable-east-x-1"),
 		"Cluster of a name that starts alike": lying("east-b", "east-b"),
+		"policy, foreign label":               shared(ns, "west", "p"),
+		"policy, no label":                    rename(shared(ns, "east", "p"), "p", ""),
+		"policy of the broker":                shared(ns, submarinerv1.BrokerID, "p"),
+		"policy of a name that is none":       shared(ns, "east", "p.lab"),
 	}
+}
+
+// shared returns a policy as a cluster puts it on the broker.
+func shared(ns, id, name string) *v1alpha1.CablePolicies {
+	p := of(id, cablePolicy(name, "vxlan"))
+	p.Namespace, p.Generation = ns, 0
+	return p
 }
 
 func TestMemberWritesOnlyItsOwn(t *testing.T) {
@@ -125,7 +148,7 @@ func TestMemberWritesOnlyItsOwn(t *testing.T) {
 	ctx := t.Context()
 
 	t.Log("what is its own")
-	own := []client.Object{cluster(d.ns, "east"), endpoint(d.ns, "east", "10-0-0-1"), endpoint(d.ns, "east", "fd00--1")}
+	own := []client.Object{cluster(d.ns, "east"), endpoint(d.ns, "east", "10-0-0-1"), endpoint(d.ns, "east", "fd00--1"), shared(d.ns, "east", "own")}
 	for _, o := range own {
 		require.NoError(t, east.Create(ctx, o))
 		o.SetAnnotations(map[string]string{"a": "b"})
@@ -135,15 +158,28 @@ func TestMemberWritesOnlyItsOwn(t *testing.T) {
 	}
 	require.NoError(t, east.DeleteAllOf(ctx, &submarinerv1.Endpoint{}, client.InNamespace(d.ns), client.MatchingLabels{submarinerv1.ClusterIDLabel: "east"}))
 	require.NoError(t, east.Delete(ctx, own[0]))
+	require.NoError(t, east.DeleteAllOf(ctx, &v1alpha1.CablePolicies{}, client.InNamespace(d.ns), client.MatchingLabels{submarinerv1.ClusterIDLabel: "east"}))
 
 	t.Log("what is of another, and what is nobody's")
-	victims := []client.Object{cluster(d.ns, "west"), endpoint(d.ns, "west", "10-0-0-1")}
-	for _, o := range victims {
-		require.NoError(t, west.Create(ctx, o))
+	brokers := shared(d.ns, "", "of-the-broker")
+	brokers.Labels = nil
+	victims := []client.Object{cluster(d.ns, "west"), endpoint(d.ns, "west", "10-0-0-1"), shared(d.ns, "west", "of-west"), brokers}
+	for i, o := range victims {
+		maker := west
+		if i == 3 {
+			maker = d.admin
+		}
+		require.NoError(t, maker.Create(ctx, o))
 	}
-	missing := []client.Object{cluster(d.ns, "north"), endpoint(d.ns, "west", "10-0-0-2")}
+	unlabelled := brokers.DeepCopy()
+	unlabelled.Name = "in-nobodys-name"
+	unlabelled.ResourceVersion = ""
+	missing := []client.Object{cluster(d.ns, "north"), endpoint(d.ns, "west", "10-0-0-2"), shared(d.ns, "west", "in-wests-name"), unlabelled}
 	for i, victim := range victims {
 		for _, a := range foreignWrites(victim, missing[i]) {
+			if _, ok := victim.(*v1alpha1.CablePolicies); ok && a.name == "create with our label" {
+				continue // names of policies are for all
+			}
 			err := a.do(ctx, east)
 			require.True(t, apierrors.IsForbidden(err), "%s of %s: %v", a.name, victim.GetName(), err)
 		}

@@ -17,6 +17,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/apiutil"
 
 	submarinerv1 "subctl/api/submariner/v1"
+	"subctl/internal/kube"
 )
 
 // Preflight says everything that would keep objects, as Render returned them,
@@ -124,9 +125,8 @@ func directRights(c client.Client, objects []client.Object) (map[right]bool, err
 		if err != nil {
 			return nil, err
 		}
-		resource, _ := meta.UnsafeGuessKindToResource(gvk)
 		for _, verb := range []string{"get", "create", "patch"} {
-			rights[right{verb: verb, group: gvk.Group, resource: resource.Resource, namespace: obj.GetNamespace()}] = true
+			rights[right{verb: verb, group: gvk.Group, resource: kube.Resource(gvk), namespace: obj.GetNamespace()}] = true
 		}
 		if sa, ok := obj.(*corev1.ServiceAccount); ok { // see Look and Invite
 			rights[right{verb: "create", resource: "serviceaccounts", sub: "token", namespace: sa.Namespace}] = true

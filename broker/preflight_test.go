@@ -34,7 +34,7 @@ func TestPreflightSaysWhatIsMissing(t *testing.T) {
 	config := server.Config()
 	config.Impersonate = rest.ImpersonationConfig{UserName: "deployer-" + ns}
 	user := kubetest.Client(t, config)
-	objects, err := broker.Render(broker.Options{Namespace: ns, Components: []string{broker.Connectivity}, CableDriver: "vxlan"})
+	objects, err := broker.Render(broker.Options{Namespace: ns, Components: []string{broker.Connectivity}, CableDriver: "vxlan", DefaultPolicy: "vxlan"})
 	require.NoError(t, err)
 	t.Cleanup(func() { removeClusterScoped(t, &deployed{server: server, admin: admin, ns: ns}) })
 
@@ -48,6 +48,7 @@ func TestPreflightSaysWhatIsMissing(t *testing.T) {
 		rule("", "serviceaccounts", "list"),
 		rule("rbac.authorization.k8s.io", "*", "get", "create", "patch"),
 		rule("submariner.io", "brokers", "get", "create", "patch"),
+		rule("submariner.io", "cablepolicies", "get", "create", "patch"),
 	}}
 	require.NoError(t, admin.Create(t.Context(), role))
 	binding := &rbacv1.ClusterRoleBinding{

@@ -20,7 +20,7 @@ func memberRole(ns string) *rbacv1.Role {
 func memberRules() []rbacv1.PolicyRule {
 	return []rbacv1.PolicyRule{
 		{
-			APIGroups: []string{submarinerv1.GroupVersion.Group}, Resources: []string{"clusters", "endpoints"},
+			APIGroups: []string{submarinerv1.GroupVersion.Group}, Resources: []string{"clusters", "endpoints", "cablepolicies"},
 			Verbs: []string{"create", "get", "list", "watch", "patch", "update", "delete", "deletecollection"},
 		},
 		{
@@ -57,7 +57,7 @@ func selfRole(ns, clusterID string) *rbacv1.Role {
 func joinerRole(ns, base string) *rbacv1.Role {
 	rules := []rbacv1.PolicyRule{
 		{
-			APIGroups: []string{submarinerv1.GroupVersion.Group}, Resources: []string{"clusters", "endpoints", "brokers"},
+			APIGroups: []string{submarinerv1.GroupVersion.Group}, Resources: []string{"clusters", "endpoints", "cablepolicies", "brokers"},
 			Verbs: []string{"get", "list", "watch"},
 		},
 		{

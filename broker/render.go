@@ -26,6 +26,9 @@ type Options struct {
 	Components []string
 	// CableDriver is the driver of clusters that name none.
 	CableDriver string
+	// DefaultPolicy is the driver of the cable policy "default"; empty: that is left
+	// as it is, be it there or not.
+	DefaultPolicy string
 	// Globalnet is the range global addresses come from; zero without globalnet.
 	Globalnet globalnet.Info
 	// PSKFingerprint is the Fingerprint of the pre-shared key.
@@ -53,6 +56,9 @@ func Render(o Options) ([]client.Object, error) {
 	info, err := globalnetInfo(o)
 	if err != nil {
 		return nil, err
+	}
+	if o.DefaultPolicy != "" {
+		out = append(out, defaultPolicy(o.Namespace, o.DefaultPolicy))
 	}
 	return append(out, info, brokerObject(o)), nil
 }

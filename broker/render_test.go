@@ -23,7 +23,7 @@ func TestRender(t *testing.T) {
 	require.NoError(t, err)
 	objects, err := broker.Render(broker.Options{
 		Namespace: "submariner-k8s-broker", Sets: []string{"prod"}, Components: []string{broker.Connectivity},
-		CableDriver: "vxlan", Globalnet: info, PSKFingerprint: broker.Fingerprint(broker.Secret("a")),
+		CableDriver: "vxlan", DefaultPolicy: "ipsec", Globalnet: info, PSKFingerprint: broker.Fingerprint(broker.Secret("a")),
 	})
 	require.NoError(t, err)
 	scheme, err := kube.NewScheme()

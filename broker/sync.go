@@ -19,6 +19,8 @@ import (
 // A local object without the cluster ID label is ours: every clusterset gets it,
 // with the label. A local object with the label of another cluster is a copy of
 // one on the broker. What is refused is treated as if it were not there.
+//
+// Cable policies go other ways: see syncpolicy.go.
 
 // Limits on what another cluster can make this one store. A real Endpoint has
 // about 1 KiB, and a cluster as many as it has active gateways.
@@ -31,7 +33,7 @@ const (
 type Snapshot struct {
 	ClusterID string
 	Namespace string          // local
-	Local     []client.Object // Clusters and Endpoints
+	Local     []client.Object // Clusters, Endpoints and CablePolicies
 	Sets      []SetSnapshot
 }
 
@@ -52,6 +54,8 @@ const (
 	Create Op = "create"
 	Update Op = "update"
 	Delete Op = "delete"
+	// Report writes the status of a cable policy that was made here.
+	Report Op = "report on"
 )
 
 // Write is one change to one side.
@@ -69,8 +73,7 @@ func (w Write) String() string {
 	return fmt.Sprintf("%s %s %s %s", w.Op, kindOf(w.Object), w.Object.GetName(), where)
 }
 
-// PlanSync returns what makes both sides the same, local writes first, and what
-// it refuses to copy. Only clustersets that are known are written to, and
+// PlanSync returns what makes both sides the same, and what it refuses to copy. Only clustersets that are known are written to, and
 // nothing that an unknown one may hold is deleted.
 func PlanSync(s Snapshot) ([]Write, []Refusal) {
 	p := &syncPlan{Snapshot: s, ours: map[key]client.Object{}, local: map[key]client.Object{}, found: map[key]*source{}}
@@ -87,6 +90,7 @@ func PlanSync(s Snapshot) ([]Write, []Refusal) {
 			p.publish(set)
 		}
 	}
+	p.planPolicies()
 	return p.writes, p.refused
 }
 
@@ -112,7 +116,7 @@ func (p *syncPlan) refuse(o client.Object, local bool, format string, args ...an
 }
 
 func (p *syncPlan) readLocal() {
-	for _, o := range sortedObjects(p.Local) {
+	for _, o := range members(p.Local) {
 		p.local[keyOf(o)] = o
 		label, labelled := o.GetLabels()[submarinerv1.ClusterIDLabel]
 		switch {
@@ -132,7 +136,7 @@ func (p *syncPlan) readLocal() {
 // readSet finds the objects of other clusters in a clusterset.
 func (p *syncPlan) readSet(set SetSnapshot) {
 	count := map[key]int{} // by kind and cluster
-	for _, o := range sortedObjects(set.Objects) {
+	for _, o := range members(set.Objects) {
 		id, ok := o.GetLabels()[submarinerv1.ClusterIDLabel]
 		switch {
 		case owns(p.ClusterID, kindOf(o), o.GetName()):

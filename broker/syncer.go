@@ -14,6 +14,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	submarinerv1 "subctl/api/submariner/v1"
+	"subctl/api/submariner/v1alpha1"
 	"subctl/internal/kube"
 )
 
@@ -33,8 +34,8 @@ type SyncerConfig struct {
 	Log       *slog.Logger
 }
 
-// Syncer keeps Clusters and Endpoints the same here and on the broker: ours go
-// there, those of other clusters come here. What is written is decided by
+// Syncer keeps Clusters, Endpoints and CablePolicies the same here and on the broker:
+// ours go there, those of other clusters come here. What is written is decided by
 // PlanSync, on what the watches of both sides have shown.
 type Syncer struct {
 	config SyncerConfig
@@ -141,6 +142,7 @@ func (s *Syncer) side(set Set, c client.WithWatch, namespace string) side {
 	return side{set: set, client: c, mirrors: []*mirror{
 		m(&submarinerv1.Cluster{}, func() client.ObjectList { return &submarinerv1.ClusterList{} }),
 		m(&submarinerv1.Endpoint{}, func() client.ObjectList { return &submarinerv1.EndpointList{} }),
+		m(&v1alpha1.CablePolicies{}, func() client.ObjectList { return &v1alpha1.CablePoliciesList{} }),
 	}}
 }
 
@@ -155,6 +157,8 @@ func watchClient(config *rest.Config) (client.WithWatch, error) {
 	for _, kind := range []string{"Cluster", "Endpoint"} {
 		mapper.Add(submarinerv1.GroupVersion.WithKind(kind), meta.RESTScopeNamespace)
 	}
+	policies := v1alpha1.GroupVersion.WithResource("cablepolicies")
+	mapper.AddSpecific(v1alpha1.GroupVersion.WithKind("CablePolicies"), policies, policies, meta.RESTScopeNamespace)
 	config = rest.CopyConfig(config)
 	config.QPS = -1 // the number of writers is the limit; the default of 20 a second would take minutes with 1,000 clusters
 	return client.NewWithWatch(config, client.Options{Scheme: scheme, Mapper: mapper})

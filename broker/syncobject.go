@@ -12,18 +12,22 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	submarinerv1 "subctl/api/submariner/v1"
+	"subctl/api/submariner/v1alpha1"
 )
 
-// This file knows the two kinds that are synced: everything PlanSync needs of
-// them, and no decision.
+// This file knows the kinds that are synced: everything PlanSync needs of them, and
+// no decision.
 
 type key struct{ kind, name string }
 
 func keyOf(o client.Object) key { return key{kindOf(o), o.GetName()} }
 
 func kindOf(o client.Object) string {
-	if _, ok := o.(*submarinerv1.Cluster); ok {
+	switch o.(type) {
+	case *submarinerv1.Cluster:
 		return "Cluster"
+	case *v1alpha1.CablePolicies:
+		return "CablePolicies"
 	}
 	return "Endpoint"
 }
@@ -47,7 +51,7 @@ func flaw(o client.Object, id string) string {
 	return ""
 }
 
-// federate returns what of an object goes to the other side: name, labels,
+// federate returns what of a Cluster or Endpoint goes to the other side: name, labels,
 // annotations and spec, but for annotations that are about one side.
 func federate(o client.Object, namespace string) client.Object {
 	var out client.Object = &submarinerv1.Endpoint{}
@@ -60,6 +64,8 @@ func federate(o client.Object, namespace string) client.Object {
 	annotations := maps.Clone(o.GetAnnotations())
 	delete(annotations, corev1.LastAppliedConfigAnnotation)
 	delete(annotations, ClusterSetsAnnotation)
+	delete(annotations, submarinerv1.CableConfigAnnotation)
+	delete(annotations, v1alpha1.ClusterLabelsAnnotation)
 	out.SetAnnotations(annotations)
 	setSpec(out, o)
 	return out
@@ -81,8 +87,11 @@ func same(a, b client.Object) bool {
 }
 
 func spec(o client.Object) any {
-	if c, ok := o.(*submarinerv1.Cluster); ok {
-		return &c.Spec
+	switch o := o.(type) {
+	case *submarinerv1.Cluster:
+		return &o.Spec
+	case *v1alpha1.CablePolicies:
+		return o.ConnectionPolicies
 	}
 	return &o.(*submarinerv1.Endpoint).Spec
 }
@@ -94,6 +103,8 @@ func setSpec(to, from client.Object) {
 		from.Spec.DeepCopyInto(&to.(*submarinerv1.Cluster).Spec)
 	case *submarinerv1.Endpoint:
 		from.Spec.DeepCopyInto(&to.(*submarinerv1.Endpoint).Spec)
+	case *v1alpha1.CablePolicies:
+		to.(*v1alpha1.CablePolicies).ConnectionPolicies = from.DeepCopy().ConnectionPolicies
 	}
 }
 
@@ -113,8 +124,14 @@ func size(o client.Object) int {
 	return len(b)
 }
 
-func sortedObjects(objects []client.Object) []client.Object {
-	return slices.SortedFunc(slices.Values(objects), func(a, b client.Object) int { return keyOf(a).compare(keyOf(b)) })
+// members returns the Clusters and Endpoints among objects, sorted.
+func members(objects []client.Object) []client.Object {
+	out := slices.DeleteFunc(slices.Clone(objects), func(o client.Object) bool {
+		_, ok := o.(*v1alpha1.CablePolicies)
+		return ok
+	})
+	slices.SortFunc(out, func(a, b client.Object) int { return keyOf(a).compare(keyOf(b)) })
+	return out
 }
 
 // sortedKeys sorts by kind, Clusters first, then by name.

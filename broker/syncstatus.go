@@ -44,7 +44,7 @@ type SyncStatus struct {
 
 // Refusal says why an object is not copied.
 type Refusal struct {
-	Kind      string // Cluster or Endpoint
+	Kind      string // Cluster, Endpoint or CablePolicies
 	Namespace string
 	Name      string
 	Local     bool // found in this cluster, not on the broker

@@ -8,8 +8,10 @@ import (
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"subctl/api/submariner/v1alpha1"
 	"subctl/internal/kube"
 )
 
@@ -77,6 +79,13 @@ func do(ctx context.Context, c client.Client, w Write) error {
 		return c.Create(ctx, obj, client.FieldOwner(fieldOwner))
 	case Update:
 		return c.Update(ctx, obj, client.FieldOwner(fieldOwner))
+	case Report:
+		for i := range obj.(*v1alpha1.CablePolicies).Status.Conditions {
+			if c := &obj.(*v1alpha1.CablePolicies).Status.Conditions[i]; c.LastTransitionTime.IsZero() {
+				c.LastTransitionTime = metav1.Now()
+			}
+		}
+		return kube.ApplyStatus(ctx, c, fieldOwner, obj)
 	default:
 		uid, version := obj.GetUID(), obj.GetResourceVersion()
 		return c.Delete(ctx, obj, client.Preconditions{UID: &uid, ResourceVersion: &version})

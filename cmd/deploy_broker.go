@@ -13,6 +13,7 @@ import (
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"subctl/api/submariner/v1alpha1"
 	"subctl/broker"
 	"subctl/cable/drivers"
 	"subctl/globalnet"
@@ -25,7 +26,9 @@ with.
 A broker is custom resources, roles and admission policies in a namespace; no pod runs
 there. Clusters exchange their addresses through it, and each can change nothing but its
 own. The same command finishes a deployment that was interrupted, repairs one that was
-damaged, and writes a new file when the old one has expired.
+damaged, and writes a new file when the old one has expired. The cable policy "default",
+which says how clusters are joined that no other policy matches, is made with the broker,
+and changed by --cable-driver alone.
 
 The file carries a token, with which clusters can join until it expires, and the
 pre-shared key of the cables: whoever has it can join. Keep it like a password.`
@@ -55,6 +58,8 @@ type deployBrokerOptions struct {
 	// Known after check.
 	render broker.Options
 	from   *broker.JoinFile
+	// Known after plan.
+	was string // the driver of the default policy; empty if there is none
 }
 
 func newDeployBroker(g *globals) *cobra.Command {
@@ -74,7 +79,7 @@ func newDeployBroker(g *globals) *cobra.Command {
 	f.BoolVar(&o.globalnet, "globalnet", false, "record that clusters get addresses of their own; this version does not program them, and refuses clusters that use the same networks")
 	f.StringVar(&o.globalnetCIDR, "globalnet-cidr-range", globalnet.DefaultRange, "network that those addresses are cut from")
 	f.UintVar(&o.globalnetSize, "globalnet-cluster-size", globalnet.DefaultClusterSize, "how many of them a cluster gets; rounded up to a power of two")
-	f.StringVar(&o.cableDriver, "cable-driver", drivers.Default, "how gateways of clusters that say nothing else are joined: "+drivers.Names())
+	f.StringVar(&o.cableDriver, "cable-driver", drivers.Default, "how gateways are joined where no other policy or cluster says it, in the cable policy \""+v1alpha1.DefaultCablePolicy+"\": "+drivers.Names()+" (on a broker that is there: what it has)")
 	f.StringVar(&o.pskFrom, "ipsec-psk-from", "", "join file to take the pre-shared key from (default: the one that is replaced, else a new key)")
 	f.BoolVar(&o.dryRun, "dry-run", false, "print what would be applied, and change nothing")
 	o.format = output(c, printer.YAML, printer.JSON)
@@ -104,6 +109,9 @@ func (o *deployBrokerOptions) run(ctx context.Context, g *globals) error {
 		return err
 	}
 	report.Done("it can be a broker; the pre-shared key is %s", origin)
+	if o.render.DefaultPolicy != "" && o.was != "" && o.was != o.render.DefaultPolicy {
+		report.Warn("the cable policy %s changes from %s to %s: clusters that no other policy matches change their cable", v1alpha1.DefaultCablePolicy, o.was, o.render.DefaultPolicy)
+	}
 	if o.dryRun {
 		if origin == broker.NewPSK {
 			report.Warn("not printed is the annotation %s, of the key that is made then", broker.PSKFingerprintAnnotation)
@@ -146,14 +154,30 @@ func (o *deployBrokerOptions) plan(ctx context.Context, c client.Client, cfg *re
 		return nil, "", err
 	}
 	o.render.PSKFingerprint = broker.Fingerprint(psk)
-	return psk, origin, nil
+	return psk, origin, o.planDriver(ctx, c, state.Broker)
+}
+
+// planDriver keeps the driver of a broker that is there, and its policy, unless the
+// command line says another.
+func (o *deployBrokerOptions) planDriver(ctx context.Context, c client.Client, b *v1alpha1.Broker) error {
+	if b != nil && !o.flags.Changed("cable-driver") {
+		o.render.CableDriver, o.render.DefaultPolicy = b.Spec.CableDriver, ""
+		return nil
+	}
+	var err error
+	o.was, err = broker.DefaultDriver(ctx, c, o.render.Namespace)
+	if !o.flags.Changed("cable-driver") && (err != nil || o.was != "") {
+		o.render.DefaultPolicy = "" // a deployment that was interrupted, or a person, has made it
+		return nil
+	}
+	return err
 }
 
 // check says everything that is wrong with the command line, without asking a
 // cluster.
 func (o *deployBrokerOptions) check() error {
 	errs := []error{o.invite.check(), o.checkComponents()}
-	o.render = broker.Options{Namespace: o.invite.namespace, Components: o.components, CableDriver: o.cableDriver}
+	o.render = broker.Options{Namespace: o.invite.namespace, Components: o.components, CableDriver: o.cableDriver, DefaultPolicy: o.cableDriver}
 	if o.globalnet {
 		info, err := globalnet.Parse(o.globalnetCIDR, o.globalnetSize)
 		o.render.Globalnet = info

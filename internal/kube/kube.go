@@ -7,8 +7,10 @@ import (
 	"fmt"
 
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/apiutil"
@@ -45,6 +47,39 @@ func Apply(ctx context.Context, c client.Client, owner string, obj client.Object
 	}
 	if err := c.Apply(ctx, client.ApplyConfigurationFromUnstructured(u), client.FieldOwner(owner), client.ForceOwnership); err != nil {
 		return fmt.Errorf("applying %s %s: %w", u.GetKind(), client.ObjectKeyFromObject(u), err)
+	}
+	return nil
+}
+
+// Resource returns the resource of a kind we write, without asking the API server,
+// which may not have the kind yet.
+func Resource(gvk schema.GroupVersionKind) string {
+	if gvk.Kind == "CablePolicies" { // plural already
+		return "cablepolicies"
+	}
+	resource, _ := meta.UnsafeGuessKindToResource(gvk)
+	return resource.Resource
+}
+
+// ApplyStatus makes the API server hold obj's status, and nothing else of it, by
+// server-side apply under the field manager owner. If obj has a UID, only the object
+// with that UID is written.
+func ApplyStatus(ctx context.Context, c client.Client, owner string, obj client.Object) error {
+	m, err := runtime.DefaultUnstructuredConverter.ToUnstructured(obj)
+	if err != nil {
+		return fmt.Errorf("converting %s: %w", obj.GetName(), err)
+	}
+	gvk, err := apiutil.GVKForObject(obj, c.Scheme())
+	if err != nil {
+		return err
+	}
+	u := &unstructured.Unstructured{Object: map[string]any{"status": m["status"]}}
+	u.SetGroupVersionKind(gvk)
+	u.SetName(obj.GetName())
+	u.SetNamespace(obj.GetNamespace())
+	u.SetUID(obj.GetUID())
+	if err := c.Status().Apply(ctx, client.ApplyConfigurationFromUnstructured(u), client.FieldOwner(owner), client.ForceOwnership); err != nil {
+		return fmt.Errorf("applying the status of %s %s: %w", gvk.Kind, client.ObjectKeyFromObject(u), err)
 	}
 	return nil
 }

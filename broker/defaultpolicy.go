@@ -1,0 +1,44 @@
+package broker
+
+import (
+	"context"
+	"fmt"
+
+	"k8s.io/apimachinery/pkg/api/equality"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	submarinerv1 "subctl/api/submariner/v1"
+	"subctl/api/submariner/v1alpha1"
+)
+
+// defaultPolicy joins every pair of clusters that no other policy matches by driver.
+func defaultPolicy(ns, driver string) *v1alpha1.CablePolicies {
+	return &v1alpha1.CablePolicies{
+		ObjectMeta:         metav1.ObjectMeta{Name: v1alpha1.DefaultCablePolicy, Namespace: ns},
+		ConnectionPolicies: []v1alpha1.CablePolicySpec{{CableDriver: driver}},
+	}
+}
+
+// DefaultDriver returns the driver of the policy "default" in namespace ns; empty if
+// there is none. What is not as deploy-broker makes it is somebody else's: that is an
+// error.
+func DefaultDriver(ctx context.Context, c client.Client, ns string) (string, error) {
+	p := &v1alpha1.CablePolicies{}
+	err := c.Get(ctx, client.ObjectKey{Namespace: ns, Name: v1alpha1.DefaultCablePolicy}, p)
+	if apierrors.IsNotFound(err) || meta.IsNoMatchError(err) {
+		return "", nil
+	}
+	if err != nil {
+		return "", fmt.Errorf("reading the cable policy %s: %w", v1alpha1.DefaultCablePolicy, err)
+	}
+	if id, ok := p.Labels[submarinerv1.ClusterIDLabel]; ok {
+		return "", fmt.Errorf("the cable policy %s is of cluster %s: change or delete it there with subctl cable-policy, or leave --cable-driver out", p.Name, id)
+	}
+	if len(p.ConnectionPolicies) != 1 || !equality.Semantic.DeepEqual(p.ConnectionPolicies[0], v1alpha1.CablePolicySpec{CableDriver: p.ConnectionPolicies[0].CableDriver}) {
+		return "", fmt.Errorf("the cable policy %s was changed since the broker was deployed: change it with subctl cable-policy add --name %s, or leave --cable-driver out", p.Name, p.Name)
+	}
+	return p.ConnectionPolicies[0].CableDriver, nil
+}

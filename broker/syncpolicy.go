@@ -1,0 +1,306 @@
+package broker
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/api/equality"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/validation"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	submarinerv1 "subctl/api/submariner/v1"
+	"subctl/api/submariner/v1alpha1"
+)
+
+// This file decides what the sync does with cable policies. Unlike Clusters and
+// Endpoints they may have any name, and may be made on the broker too, so whose one
+// is there follows from its label, which the admission policy of members guards.
+//
+// The broker decides: a policy counts, for every cluster alike, in the clustersets
+// on whose broker it is. To create it there is to take the name, which the API server
+// lets one cluster do. Who comes later is told so in the condition Shared.
+//
+// Each clusterset has its own copy here, since two may have policies of one name. A
+// copy never takes the place of a policy that was made here: if that has its name,
+// the copy gets another (see v1alpha1.CablePolicies.SharedName), and keeps it, so that
+// there is no moment without.
+//
+// Labels and annotations are not copied: they are for tools of the cluster they were
+// put on.
+
+// maxPolicies bounds the policies of one cluster in a clusterset: see maxObjectSize.
+const maxPolicies = 256
+
+// Reasons of the condition Shared. All but the first come with status False.
+const (
+	reasonShared      = "Shared"
+	reasonPending     = "Pending"
+	reasonNameTaken   = "NameTaken"
+	reasonInvalidName = "InvalidName"
+	reasonTooLarge    = "TooLarge"
+	reasonTooMany     = "TooMany"
+	reasonLabelled    = "Labelled"
+	reasonNoSet       = "NotInClusterSet"
+)
+
+// policyPlan is the part of a syncPlan that is about cable policies.
+type policyPlan struct {
+	*syncPlan
+	own    []*share
+	copies map[place]client.Object // here, of what others made
+	names  map[string]bool         // every name in use here
+	found  map[place]bool          // what is on the broker and not ours
+}
+
+// place is where on the broker a policy is.
+type place struct{ set, name string }
+
+func (p place) compare(other place) int {
+	return cmp.Or(cmp.Compare(p.set, other.set), cmp.Compare(p.name, other.name))
+}
+
+// share is what becomes of a policy that was made here.
+type share struct {
+	policy          *v1alpha1.CablePolicies
+	reason, message string   // why it is not everywhere it should be; empty: it is or will be
+	sets            []string // the clustersets that have it
+	behind          bool     // some of them do not have it as it is here yet
+}
+
+// planPolicies plans all that is about cable policies.
+func (p *syncPlan) planPolicies() {
+	q := &policyPlan{syncPlan: p, copies: map[place]client.Object{}, names: map[string]bool{}, found: map[place]bool{}}
+	q.readLocal()
+	for _, set := range p.Sets {
+		if set.Known {
+			q.copyHere(set)
+		}
+	}
+	q.forget()
+	for _, set := range p.Sets {
+		q.publish(set)
+	}
+	for _, s := range q.own {
+		q.report(s)
+	}
+}
+
+func (q *policyPlan) readLocal() {
+	shared := 0
+	for _, o := range policiesOf(q.Local) {
+		q.names[o.Name] = true
+		id, labelled := o.Labels[submarinerv1.ClusterIDLabel]
+		if labelled && id != q.ClusterID {
+			q.readCopy(o)
+			continue
+		}
+		s := &share{policy: o}
+		q.own = append(q.own, s)
+		if labelled {
+			s.refuse(reasonLabelled, "label %s is this cluster's own ID, but only copies carry it: take it off", submarinerv1.ClusterIDLabel)
+		} else if reason, text := policyFlaw(o); reason != "" {
+			s.refuse(reason, "%s", text)
+		} else if set, limited := o.Labels[submarinerv1.ClusterSetLabel]; limited && !q.isIn(set) {
+			s.refuse(reasonNoSet, "label %s says clusterset %q, which this cluster is not in", submarinerv1.ClusterSetLabel, set)
+		} else if shared++; shared > maxPolicies {
+			s.refuse(reasonTooMany, "the clusterset takes %d policies of one cluster, the first by name", maxPolicies)
+		}
+	}
+}
+
+// readCopy takes note of a copy. One that we would not have named so, and one too
+// many, goes.
+func (q *policyPlan) readCopy(o *v1alpha1.CablePolicies) {
+	from := place{o.Labels[submarinerv1.ClusterSetLabel], o.SharedName()}
+	if q.copies[from] != nil || o.Name != from.name && o.Name != from.name+"."+from.set {
+		q.writes = append(q.writes, Write{Op: Delete, Object: o})
+		return
+	}
+	q.copies[from] = o
+}
+
+func (q *policyPlan) isIn(set string) bool {
+	return slices.ContainsFunc(q.Sets, func(s SetSnapshot) bool { return s.Name == set })
+}
+
+// copyHere makes the copies of a clusterset's policies what they should be.
+func (q *policyPlan) copyHere(set SetSnapshot) {
+	count := map[string]int{} // by cluster
+	for _, o := range policiesOf(set.Objects) {
+		id := makerOf(o)
+		if id == q.ClusterID {
+			continue
+		}
+		if id != submarinerv1.BrokerID && CheckClusterID(id) != nil {
+			q.refuse(o, false, "%.70q is not a cluster ID", id)
+			continue
+		}
+		if reason, text := policyFlaw(o); reason != "" {
+			q.refuse(o, false, "%s", text)
+			continue
+		}
+		if count[id]++; count[id] > maxPolicies && id != submarinerv1.BrokerID {
+			q.refuse(o, false, "cluster %s has more than %d of them", id, maxPolicies)
+			continue
+		}
+		from := place{set.Name, o.Name}
+		q.found[from] = true
+		have, name := q.copies[from], o.Name
+		switch {
+		case have != nil:
+			name = have.GetName()
+		case set.Name != submarinerv1.DefaultClusterSet || q.names[name]:
+			name += "." + set.Name
+		}
+		if have == nil && q.names[name] {
+			q.refuse(o, false, "an object of this cluster is called %s", name)
+			continue
+		}
+		q.write("", policyCopy(o, q.Namespace, name, map[string]string{
+			submarinerv1.ClusterIDLabel: id, submarinerv1.ClusterSetLabel: set.Name,
+		}), have)
+	}
+}
+
+// forget deletes the copies of what is not there any more, and of clustersets that
+// this cluster has left.
+func (q *policyPlan) forget() {
+	for _, from := range slices.SortedFunc(maps.Keys(q.copies), place.compare) {
+		unread := slices.ContainsFunc(q.Sets, func(s SetSnapshot) bool { return s.Name == from.set && !s.Known })
+		if !q.found[from] && !unread {
+			q.writes = append(q.writes, Write{Op: Delete, Object: q.copies[from]})
+		}
+	}
+}
+
+// publish makes our policies in a clusterset those that we have, as far as their
+// names are not taken.
+func (q *policyPlan) publish(set SetSnapshot) {
+	there, wanted := map[string]client.Object{}, map[string]bool{}
+	for _, o := range policiesOf(set.Objects) {
+		there[o.Name] = o
+	}
+	for _, s := range q.own {
+		if only, limited := s.policy.Labels[submarinerv1.ClusterSetLabel]; s.reason != "" && s.reason != reasonNameTaken || limited && only != set.Name {
+			continue
+		}
+		have := there[s.policy.Name]
+		if !set.Known {
+			s.unread(set.Name)
+			continue
+		}
+		if have != nil && makerOf(have) != q.ClusterID {
+			s.refuse(reasonNameTaken, "%s has shared a policy of this name in clusterset %s before: make this one anew under another name",
+				makerName(have), set.Name)
+			continue
+		}
+		wanted[s.policy.Name] = true
+		want := policyCopy(s.policy, set.Namespace, s.policy.Name, map[string]string{submarinerv1.ClusterIDLabel: q.ClusterID})
+		q.write(set.Name, want, have)
+		if have != nil {
+			s.sets = append(s.sets, set.Name)
+		}
+		s.behind = s.behind || have == nil || !same(want, have)
+	}
+	for _, name := range slices.Sorted(maps.Keys(there)) {
+		if set.Known && makerOf(there[name]) == q.ClusterID && !wanted[name] {
+			q.writes = append(q.writes, Write{Op: Delete, Set: set.Name, Object: there[name]})
+		}
+	}
+}
+
+func (s *share) refuse(reason, format string, args ...any) {
+	s.reason, s.message = reason, fmt.Sprintf(format, args...)
+}
+
+// unread believes that a clusterset which is not known has what it last had.
+func (s *share) unread(set string) {
+	s.behind = true
+	if slices.Contains(s.policy.Status.ClusterSets, set) {
+		s.sets = append(s.sets, set)
+	}
+}
+
+// report writes down what became of a policy, if that is news.
+func (q *policyPlan) report(s *share) {
+	was := meta.FindStatusCondition(s.policy.Status.Conditions, v1alpha1.ConditionShared)
+	sameSets := slices.Equal(s.sets, s.policy.Status.ClusterSets)
+	now := metav1.Condition{Type: v1alpha1.ConditionShared, Status: metav1.ConditionFalse, ObservedGeneration: s.policy.Generation}
+	switch {
+	case s.reason != "":
+		now.Reason, now.Message = s.reason, s.message
+		q.refuse(s.policy, true, "%s", s.message)
+	case s.behind && was != nil && was.Status == metav1.ConditionTrue && sameSets:
+		return // a change is on its way
+	case s.behind:
+		now.Reason, now.Message = reasonPending, "it is not on the broker yet, in every clusterset it is for"
+	default:
+		now.Status, now.Reason = metav1.ConditionTrue, reasonShared
+		now.Message = "it is on the broker, in clusterset " + strings.Join(s.sets, ", ")
+	}
+	if was != nil {
+		if was.Status == now.Status {
+			now.LastTransitionTime = was.LastTransitionTime
+		}
+		if sameSets && equality.Semantic.DeepEqual(*was, now) {
+			return
+		}
+	}
+	q.writes = append(q.writes, Write{Op: Report, Object: &v1alpha1.CablePolicies{
+		ObjectMeta: metav1.ObjectMeta{Name: s.policy.Name, Namespace: s.policy.Namespace, UID: s.policy.UID},
+		Status:     v1alpha1.CablePoliciesStatus{ClusterSets: s.sets, Conditions: []metav1.Condition{now}},
+	}})
+}
+
+// policyFlaw says why a policy cannot be shared: a reason of the condition Shared and
+// a text; empty if it can. What a policy says is not looked at: package policy does.
+func policyFlaw(o *v1alpha1.CablePolicies) (reason, text string) {
+	if len(validation.IsDNS1123Label(o.Name)) > 0 {
+		return reasonInvalidName, fmt.Sprintf("%.70q cannot name a policy: use at most 63 lower case letters, digits and '-', "+
+			"with a letter or digit at both ends", o.Name)
+	}
+	if n := size(policyCopy(o, "", "", nil)); n > maxObjectSize {
+		return reasonTooLarge, fmt.Sprintf("it has %d bytes, more than %d", n, maxObjectSize)
+	}
+	return "", ""
+}
+
+// makerOf returns the ID of the cluster that made what is on the broker, or BrokerID.
+func makerOf(o client.Object) string {
+	if id, ok := o.GetLabels()[submarinerv1.ClusterIDLabel]; ok {
+		return id
+	}
+	return submarinerv1.BrokerID
+}
+
+func makerName(o client.Object) string {
+	if id := makerOf(o); id != submarinerv1.BrokerID {
+		return fmt.Sprintf("cluster %.63s", id)
+	}
+	return "the broker"
+}
+
+// policyCopy returns what of a policy goes to the other side.
+func policyCopy(o *v1alpha1.CablePolicies, namespace, name string, labels map[string]string) *v1alpha1.CablePolicies {
+	return &v1alpha1.CablePolicies{
+		ObjectMeta:         metav1.ObjectMeta{Name: name, Namespace: namespace, Labels: labels},
+		ConnectionPolicies: o.DeepCopy().ConnectionPolicies,
+	}
+}
+
+// policiesOf returns the cable policies among objects, sorted by name.
+func policiesOf(objects []client.Object) []*v1alpha1.CablePolicies {
+	var out []*v1alpha1.CablePolicies
+	for _, o := range objects {
+		if p, ok := o.(*v1alpha1.CablePolicies); ok {
+			out = append(out, p)
+		}
+	}
+	slices.SortFunc(out, func(a, b *v1alpha1.CablePolicies) int { return cmp.Compare(a.Name, b.Name) })
+	return out
+}

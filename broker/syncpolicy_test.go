@@ -1,0 +1,255 @@
+package broker_test
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	submarinerv1 "subctl/api/submariner/v1"
+	"subctl/api/submariner/v1alpha1"
+	"subctl/broker"
+)
+
+// cablePolicy returns a policy as a person makes it.
+func cablePolicy(name, driver string) *v1alpha1.CablePolicies {
+	return &v1alpha1.CablePolicies{
+		ObjectMeta:         metav1.ObjectMeta{Name: name, Namespace: here, Generation: 1},
+		ConnectionPolicies: []v1alpha1.CablePolicySpec{{CableDriver: driver}},
+	}
+}
+
+// of returns a policy as the broker holds that of a cluster.
+func of(id string, p *v1alpha1.CablePolicies) *v1alpha1.CablePolicies {
+	p.Labels = map[string]string{submarinerv1.ClusterIDLabel: id}
+	return p
+}
+
+// copyOf returns the copy of a policy that a cluster made, from a clusterset.
+func copyOf(id, set string, p *v1alpha1.CablePolicies) *v1alpha1.CablePolicies {
+	p.Labels = map[string]string{submarinerv1.ClusterIDLabel: id, submarinerv1.ClusterSetLabel: set}
+	return p
+}
+
+// only returns a policy for one clusterset.
+func only(set string, p *v1alpha1.CablePolicies) *v1alpha1.CablePolicies {
+	p.Labels = map[string]string{submarinerv1.ClusterSetLabel: set}
+	return p
+}
+
+// reported returns a policy whose condition Shared is as given.
+func reported(status metav1.ConditionStatus, reason, message string, p *v1alpha1.CablePolicies, sets ...string) *v1alpha1.CablePolicies {
+	p.Status.ClusterSets = sets
+	p.Status.Conditions = []metav1.Condition{{Type: v1alpha1.ConditionShared, Status: status, Reason: reason, Message: message, ObservedGeneration: 1}}
+	return p
+}
+
+// done returns a policy that is in clusterset default, and says so.
+func done(p *v1alpha1.CablePolicies) *v1alpha1.CablePolicies {
+	return reported(metav1.ConditionTrue, "Shared", "it is on the broker, in clusterset default", p, "default")
+}
+
+func generation(n int64, p *v1alpha1.CablePolicies) *v1alpha1.CablePolicies {
+	p.Generation = n
+	return p
+}
+
+// said returns what is reported on policies, a line each.
+func said(writes []broker.Write) (out []string) {
+	for _, w := range writes {
+		if p, ok := w.Object.(*v1alpha1.CablePolicies); ok && w.Op == broker.Report {
+			c := p.Status.Conditions[0]
+			out = append(out, fmt.Sprintf("%s: %s %s in %v: %s", p.Name, c.Status, c.Reason, p.Status.ClusterSets, c.Message))
+		}
+	}
+	return out
+}
+
+func TestPlanSyncOfPolicies(t *testing.T) {
+	type objects = []client.Object
+	for name, tc := range map[string]struct {
+		local   objects
+		sets    []broker.SetSnapshot
+		writes  []string
+		said    []string
+		refused []string
+	}{
+		"ours goes there": {
+			local: objects{cablePolicy("p", "vxlan")},
+			sets:  []broker.SetSnapshot{set("default"), set("lab")},
+			writes: []string{
+				"create CablePolicies p on the broker in clusterset default", "create CablePolicies p on the broker in clusterset lab",
+				"report on CablePolicies p here",
+			},
+			said: []string{"p: False Pending in []: it is not on the broker yet, in every clusterset it is for"},
+		},
+		"ours is there": {
+			local:  objects{cablePolicy("p", "vxlan")},
+			sets:   []broker.SetSnapshot{set("default", of("east", cablePolicy("p", "vxlan"))), set("lab", of("east", cablePolicy("p", "vxlan")))},
+			writes: []string{"report on CablePolicies p here"},
+			said:   []string{"p: True Shared in [default lab]: it is on the broker, in clusterset default, lab"},
+		},
+		"ours is there and says so": {
+			local: objects{done(cablePolicy("p", "vxlan"))},
+			sets:  []broker.SetSnapshot{set("default", of("east", cablePolicy("p", "vxlan")))},
+		},
+		"ours changed, which is reported when it has arrived": {
+			local:  objects{generation(2, done(cablePolicy("p", "ipsec")))},
+			sets:   []broker.SetSnapshot{set("default", of("east", cablePolicy("p", "vxlan")))},
+			writes: []string{"update CablePolicies p on the broker in clusterset default"},
+		},
+		"the change has arrived": {
+			local:  objects{generation(2, done(cablePolicy("p", "ipsec")))},
+			sets:   []broker.SetSnapshot{set("default", of("east", cablePolicy("p", "ipsec")))},
+			writes: []string{"report on CablePolicies p here"},
+			said:   []string{"p: True Shared in [default]: it is on the broker, in clusterset default"},
+		},
+		"ours for one clusterset": {
+			local:  objects{only("lab", cablePolicy("p", "vxlan"))},
+			sets:   []broker.SetSnapshot{set("default"), set("lab", of("east", cablePolicy("p", "vxlan")))},
+			writes: []string{"report on CablePolicies p here"},
+			said:   []string{"p: True Shared in [lab]: it is on the broker, in clusterset lab"},
+		},
+		"ours is not for that clusterset any more": {
+			local:  objects{only("lab", cablePolicy("p", "vxlan"))},
+			sets:   []broker.SetSnapshot{set("default", of("east", cablePolicy("p", "vxlan"))), set("lab", of("east", cablePolicy("p", "vxlan")))},
+			writes: []string{"delete CablePolicies p on the broker in clusterset default", "report on CablePolicies p here"},
+			said:   []string{"p: True Shared in [lab]: it is on the broker, in clusterset lab"},
+		},
+		"ours for a clusterset we are not in": {
+			local:   objects{only("prod", cablePolicy("p", "vxlan"))},
+			sets:    []broker.SetSnapshot{set("default")},
+			writes:  []string{"report on CablePolicies p here"},
+			said:    []string{`p: False NotInClusterSet in []: label submariner.io/clusterset says clusterset "prod", which this cluster is not in`},
+			refused: []string{`CablePolicies submariner-operator/p in this cluster: label submariner.io/clusterset says clusterset "prod", which this cluster is not in`},
+		},
+		"ours is gone": {
+			sets:   []broker.SetSnapshot{set("default", of("east", cablePolicy("p", "vxlan")))},
+			writes: []string{"delete CablePolicies p on the broker in clusterset default"},
+		},
+		"ours was deleted there": {
+			local:  objects{done(cablePolicy("p", "vxlan"))},
+			sets:   []broker.SetSnapshot{set("default")},
+			writes: []string{"create CablePolicies p on the broker in clusterset default", "report on CablePolicies p here"},
+			said:   []string{"p: False Pending in []: it is not on the broker yet, in every clusterset it is for"},
+		},
+		"theirs and the broker's come here": {
+			sets: []broker.SetSnapshot{
+				set("default", of("west", cablePolicy("p", "vxlan")), cablePolicy("default", "ipsec")),
+				set("lab", of("west", cablePolicy("p", "vxlan"))),
+			},
+			writes: []string{"create CablePolicies default here", "create CablePolicies p here", "create CablePolicies p.lab here"},
+		},
+		"theirs are here": {
+			local: objects{copyOf("west", "default", cablePolicy("p", "vxlan")), copyOf("BROKER", "default", cablePolicy("default", "ipsec"))},
+			sets:  []broker.SetSnapshot{set("default", of("west", cablePolicy("p", "vxlan")), cablePolicy("default", "ipsec"))},
+		},
+		"theirs are gone": {
+			local:  objects{copyOf("west", "default", cablePolicy("p", "vxlan")), copyOf("BROKER", "default", cablePolicy("default", "ipsec"))},
+			sets:   []broker.SetSnapshot{set("default")},
+			writes: []string{"delete CablePolicies default here", "delete CablePolicies p here"},
+		},
+		"a copy that somebody changed": {
+			local:  objects{copyOf("BROKER", "default", cablePolicy("default", "vxlan"))},
+			sets:   []broker.SetSnapshot{set("default", cablePolicy("default", "ipsec"))},
+			writes: []string{"update CablePolicies default here"},
+		},
+		"a copy of somebody's own making": {
+			local:  objects{copyOf("west", "default", cablePolicy("forged", "vxlan")), copyOf("west", "default", cablePolicy("p.x", "vxlan")), copyOf("west", "default", cablePolicy("p", "vxlan"))},
+			sets:   []broker.SetSnapshot{set("default", of("west", cablePolicy("p", "vxlan")))},
+			writes: []string{"delete CablePolicies p.x here", "delete CablePolicies forged here"},
+		},
+		"of a clusterset that we left": {
+			local:  objects{copyOf("west", "lab", cablePolicy("p.lab", "vxlan"))},
+			sets:   []broker.SetSnapshot{set("default")},
+			writes: []string{"delete CablePolicies p.lab here"},
+		},
+		"an unread set may hold everything": {
+			local: objects{copyOf("west", "lab", cablePolicy("p.lab", "vxlan")), reported(metav1.ConditionTrue, "Shared", "", cablePolicy("q", "vxlan"), "lab")},
+			sets:  []broker.SetSnapshot{unread("lab")},
+		},
+		"a name that is taken": {
+			local:   objects{cablePolicy("p", "vxlan")},
+			sets:    []broker.SetSnapshot{set("default", of("west", cablePolicy("p", "ipsec")))},
+			writes:  []string{"create CablePolicies p.default here", "report on CablePolicies p here"},
+			said:    []string{"p: False NameTaken in []: cluster west has shared a policy of this name in clusterset default before: make this one anew under another name"},
+			refused: []string{"CablePolicies submariner-operator/p in this cluster: cluster west has shared a policy of this name in clusterset default before: make this one anew under another name"},
+		},
+		"a name that the broker has taken, in one clusterset of two": {
+			local:   objects{copyOf("BROKER", "default", cablePolicy("p.default", "ipsec")), cablePolicy("p", "vxlan")},
+			sets:    []broker.SetSnapshot{set("default", cablePolicy("p", "ipsec")), set("lab", of("east", cablePolicy("p", "vxlan")))},
+			writes:  []string{"report on CablePolicies p here"},
+			said:    []string{"p: False NameTaken in [lab]: the broker has shared a policy of this name in clusterset default before: make this one anew under another name"},
+			refused: []string{"CablePolicies submariner-operator/p in this cluster: the broker has shared a policy of this name in clusterset default before: make this one anew under another name"},
+		},
+		"a copy keeps the name it has": {
+			local: objects{copyOf("west", "default", cablePolicy("p.default", "ipsec"))},
+			sets:  []broker.SetSnapshot{set("default", of("west", cablePolicy("p", "ipsec")))},
+		},
+		"names": {
+			local:   objects{cablePolicy("p.lab", "vxlan")},
+			sets:    []broker.SetSnapshot{set("default", cablePolicy("a.b", "vxlan")), set("lab", cablePolicy("p", "ipsec"))},
+			writes:  []string{"report on CablePolicies p.lab here"},
+			said:    []string{`p.lab: False InvalidName in []: "p.lab" cannot name a policy: use at most 63 lower case letters, digits and '-', with a letter or digit at both ends`},
+			refused: []string{`CablePolicies submariner-k8s-broker/a.b on the broker: "a.b" cannot name a policy: use at most 63 lower case letters, digits and '-', with a letter or digit at both ends`, `CablePolicies submariner-k8s-broker-lab/p on the broker: an object of this cluster is called p.lab`, `CablePolicies submariner-operator/p.lab in this cluster: "p.lab" cannot name a policy: use at most 63 lower case letters, digits and '-', with a letter or digit at both ends`},
+		},
+		"too large, and of nobody": {
+			local:   objects{},
+			sets:    []broker.SetSnapshot{set("default", of("west", cablePolicy("p", strings.Repeat("x", 17000))), of("no.body", cablePolicy("q", "vxlan")))},
+			refused: []string{"CablePolicies submariner-k8s-broker/p on the broker: it has 17076 bytes, more than 16384", `CablePolicies submariner-k8s-broker/q on the broker: "no.body" is not a cluster ID`},
+		},
+		"with our own label": {
+			local:   objects{of("east", cablePolicy("p", "vxlan"))},
+			sets:    []broker.SetSnapshot{set("default")},
+			writes:  []string{"report on CablePolicies p here"},
+			said:    []string{"p: False Labelled in []: label submariner-io/clusterID is this cluster's own ID, but only copies carry it: take it off"},
+			refused: []string{"CablePolicies submariner-operator/p in this cluster: label submariner-io/clusterID is this cluster's own ID, but only copies carry it: take it off"},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			writes, refused := broker.PlanSync(broker.Snapshot{ClusterID: "east", Namespace: here, Local: tc.local, Sets: tc.sets})
+			require.Equal(t, tc.writes, texts(writes))
+			require.Equal(t, tc.said, said(writes))
+			require.Equal(t, tc.refused, texts(refused))
+		})
+	}
+}
+
+// A cluster may not fill the others: what is too much is the same for all of them,
+// and for itself.
+func TestManyPoliciesOfOneCluster(t *testing.T) {
+	var theirs, brokers, own []client.Object
+	for i := range 300 {
+		theirs = append(theirs, of("west", cablePolicy(fmt.Sprintf("w%03d", i), "vxlan")))
+		brokers = append(brokers, cablePolicy(fmt.Sprintf("b%03d", i), "vxlan"))
+		own = append(own, cablePolicy(fmt.Sprintf("e%03d", i), "vxlan"))
+	}
+	writes, refused := broker.PlanSync(broker.Snapshot{ClusterID: "east", Namespace: here, Sets: []broker.SetSnapshot{set("default", append(theirs, brokers...)...)}})
+	require.Len(t, writes, 256+300, "who has the broker needs no bounds")
+	require.Equal(t, "CablePolicies submariner-k8s-broker/w256 on the broker: cluster west has more than 256 of them", refused[0].String())
+	writes, refused = broker.PlanSync(broker.Snapshot{ClusterID: "east", Namespace: here, Local: own, Sets: []broker.SetSnapshot{set("default")}})
+	require.Len(t, writes, 256+300)
+	require.Len(t, refused, 44)
+	require.Contains(t, said(writes), "e256: False TooMany in []: the clusterset takes 256 policies of one cluster, the first by name")
+}
+
+// What is copied of a policy: labels and annotations mean something to tools of the
+// cluster they are in.
+func TestFederatedPolicy(t *testing.T) {
+	o := only("default", cablePolicy("p", "vxlan"))
+	o.Labels["app.kubernetes.io/managed-by"], o.Annotations, o.Finalizers = "argo", map[string]string{"a": "b"}, []string{"f"}
+	writes, _ := broker.PlanSync(broker.Snapshot{ClusterID: "east", Namespace: here, Local: []client.Object{o}, Sets: []broker.SetSnapshot{set("default")}})
+	want := of("east", cablePolicy("p", "vxlan"))
+	want.Namespace, want.Generation = "submariner-k8s-broker", 0
+	require.Equal(t, want, writes[0].Object)
+
+	there := want.DeepCopy()
+	there.Labels["x"], there.Annotations = "y", map[string]string{"a": "b"}
+	writes, _ = broker.PlanSync(broker.Snapshot{ClusterID: "west", Namespace: here, Sets: []broker.SetSnapshot{set("default", there)}})
+	want = copyOf("east", "default", want)
+	want.Namespace = here
+	require.Equal(t, want, writes[0].Object)
+}
