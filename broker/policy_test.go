@@ -71,7 +71,7 @@ func foreignWrites(victim, missing client.Object) []attack {
 			if _, ok := victim.(*v1alpha1.CablePolicies); ok {
 				spec = `[{"name":"vxlan"}]`
 			}
-			return patch(`{"metadata":{"labels":{"submariner-io/clusterID":"east"}},"spec":` + spec + `}`)(ctx, c)
+			return patch(`{"metadata":{"labels":{"submariner-io/clusterID":"east"}},"spec":`+spec+`}`)(ctx, c)
 		}},
 		{"unlabel", patch(`{"metadata":{"labels":null}}`)},
 		{"add a finalizer", patch(`{"metadata":{"finalizers":["x.io/y"]}}`)},

@@ -1,0 +1,173 @@
+package broker_test
+
+import (
+	"fmt"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	submarinerv1 "subctl/api/submariner/v1"
+	"subctl/api/submariner/v1alpha1"
+	"subctl/internal/kube"
+	"subctl/internal/kubetest"
+)
+
+// make makes a policy in the cluster.
+func (s *site) make(name, driver string) {
+	s.t.Helper()
+	p := cablePolicy(name, driver)
+	p.Namespace, p.Generation = s.ns, 0
+	require.NoError(s.t, s.client.Create(s.t.Context(), p))
+}
+
+// policies returns what the cluster holds, sorted: "name driver maker".
+func (s *site) policies() []string {
+	s.t.Helper()
+	list := &v1alpha1.CablePoliciesList{}
+	require.NoError(s.t, s.client.List(s.t.Context(), list, client.InNamespace(s.ns)))
+	out := []string{}
+	for _, p := range list.Items {
+		out = append(out, fmt.Sprintf("%s %s %s", p.Name, p.ConnectionPolicies[0].CableDriver, p.Labels[submarinerv1.ClusterIDLabel]))
+	}
+	slices.Sort(out)
+	return out
+}
+
+func (s *site) holds(want ...string) {
+	s.t.Helper()
+	slices.Sort(want)
+	require.Eventually(s.t, func() bool { return slices.Equal(want, s.policies()) }, patience, 10*time.Millisecond, "%s: want %q", s.id, want)
+}
+
+// shared waits for what is reported on a policy.
+func (s *site) shared(name, reason string, sets ...string) *metav1.Condition {
+	s.t.Helper()
+	p := &v1alpha1.CablePolicies{}
+	require.Eventually(s.t, func() bool {
+		require.NoError(s.t, s.client.Get(s.t.Context(), client.ObjectKey{Namespace: s.ns, Name: name}, p))
+		c := meta.FindStatusCondition(p.Status.Conditions, v1alpha1.ConditionShared)
+		return c != nil && c.Reason == reason && c.ObservedGeneration == p.Generation && slices.Equal(sets, p.ClusterSets())
+	}, patience, 10*time.Millisecond, "%s: %+v", name, p)
+	return meta.FindStatusCondition(p.Status.Conditions, v1alpha1.ConditionShared)
+}
+
+func (s *site) drop(name string) {
+	s.t.Helper()
+	require.NoError(s.t, s.client.Delete(s.t.Context(), &v1alpha1.CablePolicies{ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: s.ns}}))
+}
+
+func TestSyncerOfPolicies(t *testing.T) {
+	d := deploy(t, kubetest.Shared(t))
+	gate := kubetest.NewGate(t, d.server)
+	east, west := newSite(t, d, gate, "east"), newSite(t, d, gate, "west")
+	east.start()
+	west.start()
+	brokers := func(name, driver string) *v1alpha1.CablePolicies {
+		p := cablePolicy(name, driver)
+		p.Namespace, p.Generation = d.ns, 0
+		return p
+	}
+
+	t.Log("from a member and from the broker")
+	east.make("p", "vxlan")
+	fallback := brokers("default", "ipsec")
+	require.NoError(t, d.admin.Create(t.Context(), fallback))
+	east.holds("default ipsec BROKER", "p vxlan ")
+	west.holds("default ipsec BROKER", "p vxlan east")
+	require.Equal(t, metav1.ConditionTrue, east.shared("p", "Shared", "default").Status)
+
+	t.Log("what others report on the policy stays, and so does what we do")
+	accepted := &v1alpha1.CablePolicies{ObjectMeta: metav1.ObjectMeta{Name: "p", Namespace: east.ns}}
+	accepted.Status.Conditions = []metav1.Condition{{Type: v1alpha1.ConditionAccepted, Status: metav1.ConditionTrue, Reason: "Good", LastTransitionTime: metav1.Now()}}
+	require.NoError(t, kube.ApplyStatus(t.Context(), east.client, "another", accepted))
+	p := &v1alpha1.CablePolicies{}
+	require.NoError(t, east.client.Get(t.Context(), client.ObjectKey{Namespace: east.ns, Name: "p"}, p))
+	p.ConnectionPolicies[0].CableDriver = "wireguard"
+	require.NoError(t, east.client.Update(t.Context(), p))
+	west.holds("default ipsec BROKER", "p wireguard east")
+	east.shared("p", "Shared", "default")
+	require.NoError(t, east.client.Get(t.Context(), client.ObjectKey{Namespace: east.ns, Name: "p"}, p))
+	require.True(t, meta.IsStatusConditionTrue(p.Status.Conditions, v1alpha1.ConditionAccepted))
+
+	t.Log("only who made it changes it")
+	copied := &v1alpha1.CablePolicies{}
+	require.NoError(t, west.client.Get(t.Context(), client.ObjectKey{Namespace: west.ns, Name: "p"}, copied))
+	copied.ConnectionPolicies[0].CableDriver = "ipsec"
+	require.NoError(t, west.client.Update(t.Context(), copied))
+	west.holds("default ipsec BROKER", "p wireguard east")
+	west.drop("default")
+	west.holds("default ipsec BROKER", "p wireguard east")
+	require.NoError(t, d.admin.Delete(t.Context(), shared(d.ns, "east", "p")))
+	require.Eventually(t, func() bool {
+		return d.admin.Get(t.Context(), client.ObjectKey{Namespace: d.ns, Name: "p"}, p) == nil
+	}, patience, tick)
+
+	t.Log("a policy with the name of one that comes later, while the broker is away")
+	gate.Shut()
+	east.eventuallyHealthy(false)
+	west.eventuallyHealthy(false)
+	east.make("q", "vxlan")
+	require.NoError(t, d.admin.Create(t.Context(), brokers("q", "wireguard")))
+	west.drop("default")
+	east.drop("p")
+	east.shared("q", "Pending")
+	gate.Open(t, d.server)
+	east.holds("default ipsec BROKER", "q vxlan ", "q.default wireguard BROKER")
+	west.holds("default ipsec BROKER", "q wireguard BROKER")
+	require.Equal(t, "the broker has shared a policy of this name in clusterset default before: make this one anew under another name", east.shared("q", "NameTaken").Message)
+	east.drop("q")
+	east.holds("default ipsec BROKER", "q.default wireguard BROKER")
+
+	t.Log("deletes that nobody watched")
+	east.make("r", "vxlan")
+	west.holds("default ipsec BROKER", "q wireguard BROKER", "r vxlan east")
+	east.shared("r", "Shared", "default")
+	east.stop()
+	west.stop()
+	east.drop("r")
+	require.NoError(t, d.admin.Delete(t.Context(), fallback))
+	require.NoError(t, d.admin.Delete(t.Context(), brokers("q", "")))
+	east.start()
+	west.start()
+	east.holds()
+	west.holds()
+
+	t.Log("two of a name at one moment")
+	gate.Shut()
+	east.eventuallyHealthy(false)
+	west.eventuallyHealthy(false)
+	const races = 10
+	for i := range races {
+		east.make(fmt.Sprintf("race-%d", i), "vxlan")
+		west.make(fmt.Sprintf("race-%d", i), "ipsec")
+	}
+	gate.Open(t, d.server)
+	for i := range races {
+		name := fmt.Sprintf("race-%d", i)
+		there := &v1alpha1.CablePolicies{}
+		require.Eventually(t, func() bool {
+			return d.admin.Get(t.Context(), client.ObjectKey{Namespace: d.ns, Name: name}, there) == nil
+		}, patience, tick)
+		won, lost, driver := east, west, " vxlan "
+		if there.Labels[submarinerv1.ClusterIDLabel] == "west" {
+			won, lost, driver = west, east, " ipsec "
+		}
+		won.shared(name, "Shared", "default")
+		require.Contains(t, lost.shared(name, "NameTaken").Message, "cluster "+won.id+" has shared")
+		require.Eventually(t, func() bool { return slices.Contains(lost.policies(), name+".default"+driver+won.id) }, patience, tick, "%s of %s", name, won.id)
+		lost.drop(name)
+		won.drop(name)
+	}
+	west.holds()
+	east.holds()
+	east.eventuallyHealthy(true)
+	require.True(t, apierrors.IsNotFound(d.admin.Get(t.Context(), client.ObjectKey{Namespace: d.ns, Name: "p"}, p)))
+	east.stop()
+	west.stop()
+}
