@@ -2,6 +2,7 @@ package cluster
 
 import (
 	"strconv"
+	"strings"
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -32,6 +33,8 @@ func gateway(sub *v1alpha1.Submariner) *appsv1.DaemonSet {
 	mountSecret(pod, brokerSecretName(sub), "/run/secrets/submariner.io/", false)
 	mountSecret(pod, pskSecretName(sub), "/var/run/secrets/submariner.io/", true)
 	mountSecret(pod, ClusterKeySecret, "/var/run/secrets/submariner.io/", true)
+	mountConfig(pod, sub)
+	mountEngines(pod)
 	return ds
 }
 
@@ -132,6 +135,44 @@ func mountSecret(pod *corev1.PodSpec, name, dir string, optional bool) {
 		corev1.VolumeMount{Name: name, MountPath: dir + name, ReadOnly: true})
 }
 
+// mountConfig mounts the ConfigMap with settings of the cable drivers, if the user
+// named one. The agents read it through the API server, which is a minute faster than
+// the kubelet; the files are for people and upstream's tools. It may not exist, and
+// a pod cannot have one of another namespace.
+func mountConfig(pod *corev1.PodSpec, sub *v1alpha1.Submariner) {
+	ref := sub.Spec.CableDriverCustomConfig
+	if ref == nil || ref.ConfigMapName == "" || (ref.Namespace != "" && ref.Namespace != Namespace) {
+		return
+	}
+	const name = "cable-driver-config"
+	pod.Volumes = append(pod.Volumes, corev1.Volume{Name: name, VolumeSource: corev1.VolumeSource{
+		ConfigMap: &corev1.ConfigMapVolumeSource{
+			LocalObjectReference: corev1.LocalObjectReference{Name: ref.ConfigMapName}, Optional: new(true),
+		},
+	}})
+	pod.Containers[0].VolumeMounts = append(pod.Containers[0].VolumeMounts,
+		corev1.VolumeMount{Name: name, MountPath: configPath(sub), ReadOnly: true})
+}
+
+// mountEngines gives the pod what programs that handle the packets of cables in
+// userspace need: charon and wireguard-go. Their sockets and configuration, which has
+// keys in it, stay in memory. TUN devices are made through /dev/net/tun: the folder is
+// mounted, as on a node without the module there is no such file, and a pod that asks
+// for it would not start.
+func mountEngines(pod *corev1.PodSpec) {
+	pod.Volumes = append(pod.Volumes,
+		corev1.Volume{Name: "run", VolumeSource: corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{
+			Medium: corev1.StorageMediumMemory, SizeLimit: resource.NewQuantity(16<<20, resource.BinarySI),
+		}}},
+		corev1.Volume{Name: "dev-net", VolumeSource: corev1.VolumeSource{HostPath: &corev1.HostPathVolumeSource{
+			Path: "/dev/net", Type: new(corev1.HostPathDirectoryOrCreate),
+		}}})
+	pod.Containers[0].VolumeMounts = append(pod.Containers[0].VolumeMounts,
+		corev1.VolumeMount{Name: "run", MountPath: "/run/subctl"},
+		corev1.VolumeMount{Name: "run", MountPath: "/run/wireguard", SubPath: "wireguard"},
+		corev1.VolumeMount{Name: "dev-net", MountPath: "/dev/net", ReadOnly: true})
+}
+
 func brokerSecretName(sub *v1alpha1.Submariner) string {
 	if sub.Spec.BrokerK8sSecret != "" {
 		return sub.Spec.BrokerK8sSecret
@@ -169,12 +210,18 @@ func gatewayEnv(sub *v1alpha1.Submariner) []corev1.EnvVar {
 		corev1.EnvVar{Name: "SUBMARINER_COLORCODES", Value: sub.Spec.ColorCodes},
 		corev1.EnvVar{Name: "SUBMARINER_NATENABLED", Value: strconv.FormatBool(sub.Spec.NatEnabled)},
 		corev1.EnvVar{Name: "SUBMARINER_CABLEDRIVER", Value: sub.Spec.CableDriver},
+		corev1.EnvVar{Name: "SUBMARINER_CABLEDRIVERS", Value: strings.Join(sub.Spec.CableDrivers, ",")},
+		corev1.EnvVar{Name: "SUBMARINER_COMBINEDCABLEDRIVERS", Value: strings.Join(sub.Spec.CombinedCableDrivers, ",")},
+		corev1.EnvVar{Name: "SUBMARINER_CABLEDRIVERCUSTOMCONFIGPATH", Value: configPath(sub)},
 		corev1.EnvVar{Name: "BROKER_K8S_APISERVER", Value: sub.Spec.BrokerK8sApiServer},
 		corev1.EnvVar{Name: "BROKER_K8S_REMOTENAMESPACE", Value: sub.Spec.BrokerK8sRemoteNamespace},
 		corev1.EnvVar{Name: "BROKER_K8S_INSECURE", Value: strconv.FormatBool(sub.Spec.BrokerK8sInsecure)},
 		corev1.EnvVar{Name: "BROKER_K8S_SECRET", Value: brokerSecretName(sub)},
 		corev1.EnvVar{Name: "CE_IPSEC_PSKSECRET", Value: pskSecretName(sub)},
 		corev1.EnvVar{Name: "CE_IPSEC_NATTPORT", Value: strconv.Itoa(nattPort(sub))},
+		corev1.EnvVar{Name: "CE_IPSEC_FORCEENCAPS", Value: strconv.FormatBool(sub.Spec.CeIPSecForceUDPEncaps)},
+		corev1.EnvVar{Name: "CE_IPSEC_DEBUG", Value: strconv.FormatBool(sub.Spec.CeIPSecDebug)},
+		corev1.EnvVar{Name: "CE_IPSEC_PREFERREDSERVER", Value: strconv.FormatBool(sub.Spec.CeIPSecPreferredServer)},
 	)
 }
 
@@ -192,13 +239,6 @@ func healthCheck(sub *v1alpha1.Submariner) v1alpha1.HealthCheckSpec {
 		hc.MaxPacketLossCount = 5
 	}
 	return hc
-}
-
-func nattPort(sub *v1alpha1.Submariner) int {
-	if sub.Spec.CeIPSecNATTPort != 0 {
-		return sub.Spec.CeIPSecNATTPort
-	}
-	return dataplane.VXLANPort
 }
 
 func fromField(name, path string) corev1.EnvVar {

@@ -11,7 +11,6 @@ import (
 
 	submarinerv1 "subctl/api/submariner/v1"
 	"subctl/broker"
-	"subctl/cable/drivers"
 	"subctl/cable/vxlan"
 	"subctl/dataplane"
 )
@@ -22,11 +21,23 @@ type Options struct {
 	ClusterID    string
 	ClusterCIDRs []string // pod networks; empty: discovered
 	ServiceCIDRs []string // Service networks; empty: discovered
-	CableDriver  string   // empty: the broker's, else drivers.Default
+	CableDriver  string   // default and fallback; empty: the broker's, else drivers.Default
+	// CableDrivers are those to offer as separate cables. Empty, with no combined ones
+	// either: all that the gateways have the means for.
+	CableDrivers []string
+	// CombinedCableDrivers are those of one combined cable, such as vxlan and ipsec.
+	CombinedCableDrivers []string
+	// CableDriverConfig names the ConfigMap with settings of the drivers: NAME, or
+	// NAMESPACE/NAME.
+	CableDriverConfig     string
+	CableDriverConfigPath string // where that is mounted; empty: DefaultConfigPath
+	ForceUDPEncaps        bool   // IPsec goes inside UDP even where nothing translates addresses
+	IPsecDebug            bool
+	PreferredServer       bool // this cluster answers IPsec negotiations and starts none
 	// Labels go on the Cluster object, where cable policies select by them.
 	Labels      map[string]string
 	ClusterSets []string // empty: "default"
-	NATTPort    int      // UDP port of the cable
+	NATTPort    int      // UDP port of IPsec
 	NAT         bool     // an address translation lies between the gateways
 	// LabelGateway lets join label a node as gateway where there is none.
 	LabelGateway bool
@@ -41,10 +52,10 @@ type Options struct {
 }
 
 // DefaultOptions returns upstream's defaults, with one difference: NAT is off,
-// because the cable driver there is cannot pass an address translation.
+// because the default driver cannot pass an address translation.
 func DefaultOptions() Options {
 	return Options{
-		NATTPort: dataplane.VXLANPort, LabelGateway: true,
+		NATTPort: dataplane.IPsecPort, LabelGateway: true,
 		HealthCheck: true, HealthCheckInterval: 1, HealthCheckMaxLoss: 5,
 	}
 }
@@ -54,17 +65,9 @@ func (o Options) Validate() error {
 	_, pods := ParseCIDRs("--clustercidr", o.ClusterCIDRs)
 	_, services := ParseCIDRs("--servicecidr", o.ServiceCIDRs)
 	errs := []error{broker.CheckClusterID(o.ClusterID), pods, services}
-	if o.CableDriver != "" && drivers.Find(o.CableDriver) == nil {
-		errs = append(errs, fmt.Errorf("there is no cable driver %q: choose one of %s", o.CableDriver, drivers.Names()))
-	}
+	errs = append(errs, o.checkDrivers(), o.checkConfig(), o.checkNATTPort())
 	for _, set := range o.ClusterSets {
 		errs = append(errs, broker.CheckClusterSet(set))
-	}
-	if o.NATTPort < 1 || o.NATTPort > 65535 {
-		errs = append(errs, fmt.Errorf("--nattport %d is not a UDP port: choose one from 1 to 65535", o.NATTPort))
-	}
-	if o.NATTPort == dataplane.IntraPort || o.NATTPort == dataplane.NATDiscoveryPort {
-		errs = append(errs, fmt.Errorf("--nattport %d is taken by Submariner itself: %d and %d are", o.NATTPort, dataplane.NATDiscoveryPort, dataplane.IntraPort))
 	}
 	if o.HealthCheck && (o.HealthCheckInterval == 0 || o.HealthCheckMaxLoss == 0) {
 		errs = append(errs, errors.New("--health-check-interval and --health-check-max-packet-loss-count must be at least 1: "+

@@ -75,6 +75,9 @@ func MakePlan(o Options, file *broker.JoinFile, f *Facts, b *BrokerFacts) (*Plan
 		errs = append(errs, fmt.Errorf("the broker's cable driver is %q, which this version does not have: choose one of %s with --cable-driver",
 			driver, drivers.Names()))
 	}
+	if o.CableDriver == "" && said == nil {
+		errs = append(errs, o.checkDefault(driver, "the broker's cable driver, "+driver+","))
+	}
 	errs = append(errs, o.natRefusal(driver))
 
 	var notes []string
@@ -108,19 +111,26 @@ func newSubmariner(o Options, file *broker.JoinFile, driver string, pods, servic
 	sub := &v1alpha1.Submariner{
 		ObjectMeta: metav1.ObjectMeta{Name: v1alpha1.SubmarinerName, Namespace: Namespace, Annotations: map[string]string{}},
 		Spec: v1alpha1.SubmarinerSpec{
-			BrokerK8sApiServer:       withoutScheme(file.BrokerURL),
-			BrokerK8sCA:              base64.StdEncoding.EncodeToString(file.CA),
-			BrokerK8sInsecure:        o.InsecureBroker,
-			BrokerK8sSecret:          BrokerSecret,
-			BrokerK8sRemoteNamespace: file.BaseNamespace(),
-			CeIPSecNATTPort:          o.NATTPort,
-			CeIPSecPSKSecret:         PSKSecret,
-			CableDriver:              driver,
-			ClusterCIDR:              joinPrefixes(pods),
-			ServiceCIDR:              joinPrefixes(services),
-			ClusterID:                o.ClusterID,
-			ClusterSets:              o.Sets(),
-			ColorCodes:               "blue", // upstream's tools expect it
+			BrokerK8sApiServer:          withoutScheme(file.BrokerURL),
+			BrokerK8sCA:                 base64.StdEncoding.EncodeToString(file.CA),
+			BrokerK8sInsecure:           o.InsecureBroker,
+			BrokerK8sSecret:             BrokerSecret,
+			BrokerK8sRemoteNamespace:    file.BaseNamespace(),
+			CeIPSecDebug:                o.IPsecDebug,
+			CeIPSecForceUDPEncaps:       o.ForceUDPEncaps,
+			CeIPSecNATTPort:             o.NATTPort,
+			CeIPSecPreferredServer:      o.PreferredServer,
+			CeIPSecPSKSecret:            PSKSecret,
+			CableDriver:                 driver,
+			CableDrivers:                o.CableDrivers,
+			CombinedCableDrivers:        o.CombinedCableDrivers,
+			CableDriverCustomConfig:     o.configRef(),
+			CableDriverCustomConfigPath: o.CableDriverConfigPath,
+			ClusterCIDR:                 joinPrefixes(pods),
+			ServiceCIDR:                 joinPrefixes(services),
+			ClusterID:                   o.ClusterID,
+			ClusterSets:                 o.Sets(),
+			ColorCodes:                  "blue", // upstream's tools expect it
 			ConnectionHealthCheck: &v1alpha1.HealthCheckSpec{
 				Enabled: o.HealthCheck, IntervalSeconds: o.HealthCheckInterval, MaxPacketLossCount: o.HealthCheckMaxLoss,
 			},

@@ -11,7 +11,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"subctl/broker"
-	"subctl/cable/drivers"
 	"subctl/cluster"
 	"subctl/internal/printer"
 )
@@ -63,10 +62,9 @@ func newJoin(g *globals) *cobra.Command {
 	f.StringVar(&o.ClusterID, "clusterid", "", "name of this cluster among all clusters of the broker (default: its name in the kubeconfig)")
 	f.StringSliceVar(&o.ClusterCIDRs, "clustercidr", nil, "pod networks, such as 10.244.0.0/16 (default: discovered)")
 	f.StringSliceVar(&o.ServiceCIDRs, "servicecidr", nil, "Service networks, such as 10.96.0.0/12 (default: discovered)")
-	f.StringVar(&o.CableDriver, "cable-driver", "", "how gateways are joined: "+drivers.Names()+" (default: the broker's choice, else "+drivers.Default+")")
+	o.addDriverFlags(c)
 	f.StringToStringVar(&o.Labels, "cluster-labels", nil, "labels of this cluster, for cable policies to select by")
 	f.StringSliceVar(&o.ClusterSets, "clusterset", nil, `clustersets to be in (default: the one called "default")`)
-	f.IntVar(&o.NATTPort, "nattport", o.NATTPort, "UDP port of the cable")
 	f.BoolVar(&o.NAT, "natt", o.NAT, "an address translation lies between the gateways")
 	f.BoolVar(&o.LabelGateway, "label-gateway", o.LabelGateway, "label a node as gateway if there is none")
 	f.StringSliceVar(&o.GatewayNodes, "gateway-nodes", nil, "nodes to label as gateways (default: the first worker by name, if there is no gateway)")
@@ -81,7 +79,6 @@ func newJoin(g *globals) *cobra.Command {
 	f.BoolVar(&o.wait, "wait", true, "wait until the cluster is connected")
 	f.DurationVar(&o.timeout, "timeout", 2*time.Minute, "how long to wait")
 	o.format = output(c, printer.YAML, printer.JSON)
-	complete(c, "cable-driver", func(context.Context) ([]string, error) { return strings.Split(drivers.Names(), ", "), nil })
 	c.RunE = func(c *cobra.Command, args []string) error {
 		if f.Changed("output") && !o.dryRun {
 			return usageError(errors.New("--output is the format of --dry-run: add that"))
