@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 
 	submarinerv1 "subctl/api/submariner/v1"
@@ -11,9 +12,13 @@ import (
 )
 
 const connectionsLong = `Every active gateway has one connection to each active gateway of every other cluster.
-GATEWAY, CLUSTER and REMOTE IP are those of the other end; -o wide also shows our own
-gateway and what is wrong. What a gateway last reported more than 15 s ago is shown as
-an error.
+GATEWAY, CLUSTER and REMOTE IP are those of the other end. POLICY is the cable policy
+that chose the driver, empty if none did. What a gateway last reported more than 15 s ago
+is shown as an error.
+
+-o wide also shows our own gateway, what is wrong, and how the cable is made: MTU is the
+largest packet that fits into it, in bytes; IMPLEMENTATION is kernel, or the program that
+handles its packets; ATTEMPTS is what was tried to reach the other gateway.
 
 It is trouble (exit code 3) when a connection is not connected, there is none, or a
 gateway reports a failure or refuses an endpoint.`
@@ -27,10 +32,15 @@ type connectionRow struct {
 	RemoteIP      string   `json:"remoteIP"`
 	NAT           bool     `json:"nat"`
 	CableDriver   string   `json:"cableDriver"`
+	Policy        string   `json:"policy"`
 	Subnets       []string `json:"subnets"`
 	Status        string   `json:"status"`
 	StatusMessage string   `json:"statusMessage"`
 	RTTAverage    string   `json:"rttAverage"`
+
+	MTU            int      `json:"mtu"` // bytes; 0: not known
+	Implementation string   `json:"implementation"`
+	Attempts       []string `json:"attempts"`
 }
 
 func connectionsView() view[connectionRow] {
@@ -44,9 +54,13 @@ func connectionsView() view[connectionRow] {
 			{Head: "REMOTE IP", Cell: func(r connectionRow) string { return r.RemoteIP }},
 			{Head: "NAT", Cell: func(r connectionRow) string { return yesNo(r.NAT) }},
 			{Head: "CABLE DRIVER", Cell: func(r connectionRow) string { return r.CableDriver }},
+			{Head: "POLICY", Cell: func(r connectionRow) string { return r.Policy }},
 			{Head: "SUBNETS", Max: 40, Cell: func(r connectionRow) string { return strings.Join(r.Subnets, ", ") }},
 			{Head: "STATUS", Cell: func(r connectionRow) string { return r.Status }},
 			{Head: "RTT avg.", Cell: func(r connectionRow) string { return r.RTTAverage }},
+			{Head: "MTU", Wide: true, Cell: func(r connectionRow) string { return number(r.MTU) }},
+			{Head: "IMPLEMENTATION", Wide: true, Cell: func(r connectionRow) string { return r.Implementation }},
+			{Head: "ATTEMPTS", Wide: true, Cell: func(r connectionRow) string { return strings.Join(r.Attempts, "; ") }},
 			{Head: "MESSAGE", Wide: true, Cell: func(r connectionRow) string { return r.StatusMessage }},
 		},
 	}
@@ -60,8 +74,9 @@ func connectionRows(s site) []connectionRow {
 			r := connectionRow{
 				Cluster: s.name, Gateway: gw.Name,
 				RemoteCluster: c.Endpoint.ClusterID, RemoteGateway: c.Endpoint.Hostname, RemoteIP: remoteIP(c), NAT: c.UsingNAT,
-				CableDriver: cmp.Or(c.Driver, c.Endpoint.Backend), Subnets: append([]string{}, c.Endpoint.Subnets...),
+				CableDriver: cableDriver(c), Subnets: append([]string{}, c.Endpoint.Subnets...),
 				Status: string(c.Status), StatusMessage: c.StatusMessage,
+				Policy: c.Policy, MTU: c.MTU, Implementation: c.Implementation, Attempts: append([]string{}, c.Attempts...),
 			}
 			if c.LatencyRTT != nil {
 				r.RTTAverage = c.LatencyRTT.Average
@@ -79,6 +94,23 @@ func connectionRows(s site) []connectionRow {
 			strings.Compare(a.CableDriver, b.CableDriver))
 	})
 	return rows
+}
+
+// cableDriver returns the driver in use: upstream's agents tell of the endpoint's only.
+// What is refused uses none, and no address either.
+func cableDriver(c submarinerv1.Connection) string {
+	if c.Status == submarinerv1.ConnectionError && c.UsingIP == "" {
+		return c.Driver
+	}
+	return cmp.Or(c.Driver, c.Endpoint.Backend)
+}
+
+// number prints a figure that may not be known.
+func number(n int) string {
+	if n == 0 {
+		return ""
+	}
+	return strconv.Itoa(n)
 }
 
 // remoteIP returns the address a cable goes to; a report that does not tell leaves

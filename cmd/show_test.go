@@ -75,9 +75,12 @@ func workloads(image string) []client.Object {
 func worlds() map[string]world {
 	toEast := connection(submarinerv1.Connected, endpoint("east", "gw-e", "172.18.0.9"))
 	toEast.LatencyRTT = &submarinerv1.LatencyRTT{Average: "404.351µs"}
-	toEast.Driver = "wireguard"
+	toEast.Driver, toEast.Policy, toEast.Implementation, toEast.MTU = "wireguard", "secure", "wireguard-go", 1420
+	toEast.Attempts = []string{"172.18.0.9:4490 private: answered after 1 ms", "203.0.113.9:4490 public: no answer"}
 	toNorth := connection(submarinerv1.Connecting, endpoint("north", "gw-n", "172.18.0.7"))
 	toNorth.UsingIP, toNorth.UsingNAT, toNorth.StatusMessage = "", true, "no handshake yet"
+	toSouth := connection(submarinerv1.ConnectionError, endpoint("south", "gw-s", "172.18.0.5"))
+	toSouth.UsingIP, toSouth.StatusMessage = "", "refused: cable policy secure wants ipsec: cluster south does not offer ipsec"
 	toNorth.Endpoint.PublicIP, toNorth.Endpoint.NATEnabled = "203.0.113.7", true
 	toWest := connection(submarinerv1.Connected, endpoint("west", "gw-1", "172.18.0.2"))
 
@@ -97,7 +100,7 @@ func worlds() map[string]world {
 	return map[string]world{
 		"well":     {"west": west},
 		"two":      {"west": west, "east": {submariner("east"), gateway("east", "gw-e", time.Second, toWest)}},
-		"down":     {"west": {submariner("west"), gateway("west", "gw-1", time.Second, toEast, toNorth)}},
+		"down":     {"west": {submariner("west"), gateway("west", "gw-1", time.Second, toEast, toNorth, toSouth)}},
 		"stale":    {"west": {submariner("west"), gateway("west", "gw-1", 16*time.Second, toEast)}},
 		"refusing": {"west": {submariner("west"), refusing}},
 		"failing":  {"west": {submariner("west"), failing}},
