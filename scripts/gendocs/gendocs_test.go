@@ -3,9 +3,13 @@ package main
 import (
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"subctl/cable"
+	"subctl/cable/drivers"
 )
 
 const root = "../.."
@@ -37,6 +41,25 @@ func TestEverywhereTheSame(t *testing.T) {
 	require.Equal(t, here, there)
 }
 
+// TestExample: what the page shows is what there is.
+func TestExample(t *testing.T) {
+	_, err := cable.ParseConfig(exampleConfig, drivers.All())
+	require.NoError(t, err)
+}
+
+// TestOptions: a row for each option, one for all drivers that have it alike.
+func TestOptions(t *testing.T) {
+	page := options(drivers.All())
+	for _, d := range drivers.All() {
+		for _, o := range d.Options() {
+			require.Contains(t, page, "| `"+o.Key+"` | ", d.Name())
+			require.NotEmpty(t, o.Doc, "%s of %s", o.Key, d.Name())
+		}
+	}
+	require.Equal(t, 1, strings.Count(page, "| `mtu` | "))
+	require.Contains(t, page, "a whole number from 576 to 65535 | none | each pair |")
+}
+
 func TestWriteTidiesUp(t *testing.T) {
 	dir := t.TempDir()
 	source, err := os.ReadFile(filepath.Join(root, "dataplane", "owner.go"))
@@ -52,5 +75,5 @@ func TestWriteTidiesUp(t *testing.T) {
 	require.FileExists(t, filepath.Join(dir, "docs", "cli", "subctl_show_connections.md"))
 	numbers, err := os.ReadFile(filepath.Join(dir, "docs", "numbers.md"))
 	require.NoError(t, err)
-	require.Contains(t, string(numbers), "| `CablePort` | `4500` | CablePort is the UDP port of the cable between gateways. |")
+	require.Contains(t, string(numbers), "| `VXLANPort` | `4502` | VXLANPort is the UDP port of plain VXLAN between gateways, the next one again. |")
 }

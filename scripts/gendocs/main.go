@@ -1,5 +1,6 @@
 // Command gendocs writes what of the documentation is generated: docs/cli from the
-// commands, and docs/numbers.md from dataplane/owner.go. It is run at the root of the
+// commands, docs/numbers.md from dataplane/owner.go, and docs/cable-options.md from the
+// cable drivers. It is run at the root of the
 // module, and writes the same wherever and whenever that is.
 package main
 
@@ -9,6 +10,8 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+
+	"subctl/cable/drivers"
 )
 
 func main() {
@@ -26,6 +29,7 @@ func generate(root string) (map[string]string, error) {
 		return nil, err
 	}
 	files["docs/numbers.md"] = numbers
+	files["docs/cable-options.md"] = options(drivers.All())
 	return files, nil
 }
 
