@@ -31,6 +31,7 @@ import (
 
 	submarinerv1 "subctl/api/submariner/v1"
 	"subctl/api/submariner/v1alpha1"
+	"subctl/cable"
 	"subctl/dataplane"
 	"subctl/internal/kube"
 )
@@ -43,6 +44,8 @@ type Kernel struct {
 	Target func(dataplane.Owner) (dataplane.Target, error)
 	// Watch signals that the kernel changed, at most once per quiet.
 	Watch func(ctx context.Context, quiet time.Duration) (<-chan struct{}, error)
+	// ListenUDP opens a UDP port on all of the node's addresses.
+	ListenUDP func(ctx context.Context, port int) (Datagrams, error)
 }
 
 // Agent runs one Role on one node.
@@ -58,8 +61,8 @@ type Agent struct {
 	elector *elector // nil for roles of which there is one on every node
 	prober  *prober
 	broker  *brokerSync
-	secrets string // directory of the mounted Secrets; empty for roles that see none
-	paths   func() map[string]Path
+	secrets string     // directory of the mounted Secrets; empty for roles that see none
+	ways    *discovery // nil for roles that have no cables
 	using   map[string]Using
 	events  events.EventRecorder // nil: none are written
 	meters  *meters
@@ -102,6 +105,9 @@ func (a *Agent) Reconcile(ctx context.Context, _ reconcile.Request) (reconcile.R
 		}
 		out.Health = a.prober.health()
 	}
+	if a.ways != nil {
+		a.look(snap, plan.view, out.Health)
+	}
 	if a.broker != nil {
 		out.Broker = a.broker.status()
 	}
@@ -113,6 +119,23 @@ func (a *Agent) Reconcile(ctx context.Context, _ reconcile.Request) (reconcile.R
 		return reconcile.Result{}, err
 	}
 	return reconcile.Result{RequeueAfter: a.Resync}, nil
+}
+
+// look has the ways to the other gateways found while this one is the active one, and
+// looked for anew where a cable is broken. A snapshot that could not be understood
+// changes nothing.
+func (a *Agent) look(s Snapshot, v *view, health map[string]Health) {
+	switch {
+	case !s.Leader || v != nil && v.leaving():
+		a.ways.set(cable.Local{}, nil)
+	case v != nil:
+		a.ways.set(v.local(), v.remote)
+	}
+	for name, h := range health {
+		if h.Status == submarinerv1.ConnectionError {
+			a.ways.again(name)
+		}
+	}
 }
 
 func (a *Agent) finished(well bool) {
@@ -130,8 +153,8 @@ func (a *Agent) snapshot(ctx context.Context) (Snapshot, error) {
 	if a.prober != nil {
 		snap.Health = a.prober.health()
 	}
-	if a.paths != nil {
-		snap.Paths = a.paths()
+	if a.ways != nil {
+		snap.Paths = a.ways.paths()
 	}
 	if subs := List[*v1alpha1.Submariner](snap); a.secrets != "" && len(subs) > 0 {
 		snap.Keys = readRing(a.secrets, subs[0])

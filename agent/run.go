@@ -113,8 +113,9 @@ func Run(ctx context.Context, o Options) error {
 			return err
 		}
 		a.elector, a.prober, a.secrets = e, newProber(o.Log, nudge), o.Secrets
+		a.ways = newDiscovery(o.Kernel.ListenUDP, o.Log, nudge)
 		a.broker = &brokerSync{agent: a, elector: e, config: o.Config, dir: o.BrokerDir}
-		parts = append(parts, e, a.prober, a.broker, &podLabel{agent: a, elector: e, pod: o.Pod})
+		parts = append(parts, e, a.prober, a.ways, a.broker, &podLabel{agent: a, elector: e, pod: o.Pod})
 	}
 	for _, p := range parts {
 		if err := mgr.Add(p); err != nil {

@@ -18,6 +18,7 @@ import (
 	"subctl/cable"
 	"subctl/cable/drivers"
 	"subctl/cable/keys"
+	"subctl/cable/natdiscovery"
 	"subctl/dataplane"
 	"subctl/policy"
 )
@@ -36,6 +37,7 @@ type view struct {
 	own      cable.Networks
 	nodes    []cable.Node  // of this cluster, sorted by name
 	active   []cable.Node  // those with an Endpoint
+	remote   []cable.Peer  // gateways of other clusters that are what they say, refused or not
 	peers    []cable.Cable // as policy wants them
 	// refused lists the endpoints that are not programmed, and why.
 	refused []refusal
@@ -259,6 +261,7 @@ func (v *view) accept(e *submarinerv1.Endpoint) (cable.Cable, error) {
 		return cable.Cable{}, err
 	}
 	p := v.peer(g)
+	v.remote = append(v.remote, p)
 	d, err := v.resolve(&p)
 	if err != nil {
 		return cable.Cable{}, err
@@ -272,10 +275,11 @@ func (v *view) accept(e *submarinerv1.Endpoint) (cable.Cable, error) {
 // peer is a remote gateway with what is known of the way to it.
 func (v *view) peer(g cable.Gateway) cable.Peer {
 	path := v.snap.Paths[g.Name]
-	p := cable.Peer{Gateway: g, Address: g.PrivateIP, NATed: path.NAT, MTU: path.MTU}
-	if path.Address.IsValid() {
-		p.Address = path.Address
+	p := cable.Peer{Gateway: g, Address: path.Address, NATed: path.NAT, MTU: path.MTU}
+	if !p.Address.IsValid() {
+		p.Address, p.NATed = natdiscovery.Unasked(g)
 	}
+	p.Unreachable = !natdiscovery.Announced(g, p.Address)
 	if c := v.clusters[g.Cluster]; c != nil {
 		p.PublicKey, _ = keys.ParsePublic(c.Spec.PublicKey) // drivers that need one refuse the zero key
 	}

@@ -119,6 +119,7 @@ func (c Cabling) wire(s dataplane.State) ([]Link, []Listen, error) {
 		}
 		listens = append(listens, w.Listens...)
 	}
+	listens = append(listens, Listen{Proto: "udp", Port: dataplane.NATDiscoveryPort}) // who does not know us yet asks there
 	return links, listens, nil
 }
 

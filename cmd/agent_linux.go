@@ -25,5 +25,6 @@ func newKernel() (agent.Kernel, error) {
 		Watch: func(ctx context.Context, quiet time.Duration) (<-chan struct{}, error) {
 			return kernel.Watch(ctx, quiet)
 		},
+		ListenUDP: func(ctx context.Context, port int) (agent.Datagrams, error) { return kernel.ListenUDP(ctx, port) },
 	}, nil
 }

@@ -62,7 +62,14 @@ type Attempt struct {
 	Answered   bool // by the gateway that was asked for
 	Translated bool // an address or a port, on the way
 	RTT        time.Duration
-	// Problem is what happened instead; empty if nothing did.
+	// SeenAs is where the gateway saw the question come from, if translated.
+	SeenAs netip.Addr
+	// Size is that of the question as it arrived, in bytes; 0 if the gateway does not
+	// say: then it cannot tell what else arrives.
+	Size int
+	// Barred is why the address must not be asked; empty if it may be.
+	Barred string
+	// Problem is what happened instead of an answer; empty if nothing did.
 	Problem string
 }
 
@@ -87,6 +94,8 @@ func (a Attempt) Line(waited time.Duration) string {
 		return where + "answered in " + spell(a.RTT) + ", address translated"
 	case a.Answered:
 		return where + "answered in " + spell(a.RTT)
+	case a.Barred != "":
+		return where + "not asked: " + a.Barred
 	case a.Problem != "":
 		return where + a.Problem
 	}

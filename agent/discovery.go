@@ -1,0 +1,325 @@
+package agent
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"math/rand/v2"
+	"net/netip"
+	"sync"
+	"time"
+
+	"golang.org/x/time/rate"
+
+	submarinerv1 "subctl/api/submariner/v1"
+	"subctl/cable"
+	"subctl/cable/natdiscovery"
+	"subctl/dataplane"
+)
+
+// Datagrams is a UDP socket that knows to which of the node's addresses a datagram
+// came, and whose datagrams are never fragmented.
+type Datagrams interface {
+	Receive(b []byte) (n int, from netip.AddrPort, to netip.Addr, err error)
+	Send(b []byte, from netip.Addr, to netip.AddrPort) error
+	Close() error
+}
+
+// How the way to a remote gateway is looked for.
+const (
+	askEvery  = 300 * time.Millisecond // at each address that has not answered
+	askFor    = 3 * time.Second        // then what has answered counts
+	betterIn  = 300 * time.Millisecond // after an answer, for one from a preferred address
+	lookEvery = time.Minute            // anew: what was found may change
+	lookAgain = 10 * time.Second       // at the earliest where a cable is broken
+	relisten  = 10 * time.Second       // where the port could not be had
+)
+
+// How many questions a second are answered, with as many at once: each way takes a
+// few hundred while its MTU is looked for.
+const (
+	answersToPeer   = 500
+	answersToOthers = 2000 // all together, so that they cannot use up what is for a peer
+)
+
+// discovery finds out how to reach the other clusters' gateways, and lets them find
+// out how to reach this one: see package natdiscovery. It works while there are
+// gateways to look for, and has the port open no longer than that.
+//
+// What is found stays until something else is: that nobody answers is no reason to
+// give up a way on which a cable may be working.
+type discovery struct {
+	listen func(ctx context.Context, port int) (Datagrams, error)
+	log    *slog.Logger
+	nudge  func() // told when a Path changed
+	wake   chan struct{}
+
+	mu     sync.Mutex
+	local  cable.Local
+	ways   map[string]*way // by cable name
+	asked  map[uint64]*question
+	others *rate.Limiter
+}
+
+// way is a remote gateway and what is known of how to reach it.
+type way struct {
+	peer    cable.Peer
+	port    int // of its discovery
+	path    Path
+	key     natdiscovery.Key
+	learned netip.AddrPort // where its authenticated questions come from, if not announced
+	// seenAs is where it sees our questions come from, if they are translated; seen
+	// counts for how many times in a row.
+	seenAs  netip.Addr
+	seen    int
+	limiter *rate.Limiter
+	again   chan struct{}
+	looked  time.Time // when the last look ended
+	stop    context.CancelFunc
+}
+
+func newDiscovery(listen func(context.Context, int) (Datagrams, error), log *slog.Logger, nudge func()) *discovery {
+	return &discovery{
+		listen: listen, log: log, nudge: nudge, wake: make(chan struct{}, 1),
+		ways: map[string]*way{}, asked: map[uint64]*question{}, others: rate.NewLimiter(answersToOthers, answersToOthers),
+	}
+}
+
+// set says who this gateway is and which gateways to look for; none ends it.
+func (d *discovery) set(local cable.Local, peers []cable.Peer) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	moved := d.local.PrivateIP != local.PrivateIP
+	d.local = local
+	gone := map[string]bool{}
+	for name := range d.ways {
+		gone[name] = true
+	}
+	for _, p := range peers {
+		delete(gone, p.Name)
+		port, err := p.Port(submarinerv1.BackendNATDiscoveryPort, dataplane.NATDiscoveryPort)
+		if err != nil {
+			port = dataplane.NATDiscoveryPort
+		}
+		w := d.ways[p.Name]
+		if w == nil {
+			d.ways[p.Name] = &way{peer: p, port: port, again: make(chan struct{}, 1), limiter: rate.NewLimiter(answersToPeer, answersToPeer)}
+			continue
+		}
+		if moved || w.port != port || w.peer.Cluster != p.Cluster || w.peer.PrivateIP != p.PrivateIP || w.peer.PublicIP != p.PublicIP || w.peer.PublicKey != p.PublicKey {
+			if to := w.path.Address; !natdiscovery.Announced(p.Gateway, to) && to != w.learned.Addr() {
+				w.path = Path{}
+			}
+			w.lookAgain()
+		}
+		w.peer, w.port = p, port
+	}
+	for name := range gone {
+		if w := d.ways[name]; w.stop != nil {
+			w.stop()
+		}
+		delete(d.ways, name)
+	}
+	select {
+	case d.wake <- struct{}{}:
+	default: // awake already
+	}
+}
+
+// paths returns what is known of the way to each gateway, by cable name.
+func (d *discovery) paths() map[string]Path {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	out := make(map[string]Path, len(d.ways))
+	for name, w := range d.ways {
+		out[name] = w.path
+	}
+	return out
+}
+
+// publicIP is the address that other gateways see this one behind, if those that see
+// one agree and one has said so at two looks in a row; the zero Addr if not.
+func (d *discovery) publicIP() netip.Addr {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	var ip netip.Addr
+	stable := false
+	for _, w := range d.ways {
+		if !w.seenAs.IsValid() {
+			continue
+		}
+		if ip.IsValid() && ip != w.seenAs {
+			return netip.Addr{}
+		}
+		ip, stable = w.seenAs, stable || w.seen > 1
+	}
+	if !stable {
+		return netip.Addr{}
+	}
+	return ip
+}
+
+// again looks anew for a gateway whose cable is broken.
+func (d *discovery) again(name string) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if w := d.ways[name]; w != nil && time.Since(w.looked) > lookAgain {
+		w.lookAgain()
+	}
+}
+
+// notice remembers where our questions are seen to come from.
+func (w *way) notice(ip netip.Addr) {
+	if ip != w.seenAs {
+		w.seenAs, w.seen = ip, 0
+	}
+	w.seen++
+}
+
+func (w *way) lookAgain() {
+	select {
+	case w.again <- struct{}{}:
+	default: // somebody has asked for it already
+	}
+}
+
+// Start works until ctx is done.
+func (d *discovery) Start(ctx context.Context) error {
+	for ctx.Err() == nil {
+		if !d.wanted() {
+			select {
+			case <-ctx.Done():
+			case <-d.wake:
+			}
+			continue
+		}
+		conn, err := d.listen(ctx, dataplane.NATDiscoveryPort)
+		if err != nil {
+			d.log.Warn("looking for the ways to other gateways", "err", err)
+			d.giveUp(err)
+			select {
+			case <-ctx.Done():
+			case <-time.After(relisten):
+			}
+			continue
+		}
+		d.serve(ctx, conn)
+	}
+	return nil
+}
+
+func (d *discovery) wanted() bool {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return len(d.ways) > 0
+}
+
+// giveUp says why nothing can be found out. What was found before stays.
+func (d *discovery) giveUp(err error) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	for _, w := range d.ways {
+		w.path.Done, w.path.Attempts = true, []string{err.Error()}
+	}
+	d.nudge()
+}
+
+// serve works until there is nobody to look for.
+func (d *discovery) serve(ctx context.Context, conn Datagrams) {
+	ctx, cancel := context.WithCancel(ctx)
+	var all sync.WaitGroup
+	defer all.Wait()
+	defer conn.Close()
+	defer cancel()
+	all.Go(func() { d.receive(ctx, conn) })
+	for d.wanted() {
+		d.mu.Lock()
+		for _, w := range d.ways {
+			if w.stop == nil {
+				var own context.Context
+				own, w.stop = context.WithCancel(ctx)
+				all.Go(func() { d.follow(own, conn, w) })
+			}
+		}
+		d.mu.Unlock()
+		select {
+		case <-ctx.Done():
+			return
+		case <-d.wake:
+		}
+	}
+}
+
+// follow looks for one gateway, and again from time to time.
+func (d *discovery) follow(ctx context.Context, conn Datagrams, w *way) {
+	for ctx.Err() == nil {
+		d.look(ctx, conn, w)
+		// not all at the same moment
+		wait := time.NewTimer(lookEvery*9/10 + rand.N(lookEvery/5))
+		select {
+		case <-ctx.Done():
+		case <-w.again:
+		case <-wait.C:
+		}
+		wait.Stop()
+	}
+}
+
+// look looks for one gateway, and says so if there is news.
+func (d *discovery) look(ctx context.Context, conn Datagrams, w *way) {
+	r := d.newRound(conn, w)
+	defer r.end()
+	best, found := r.reach(ctx)
+	if ctx.Err() != nil {
+		return
+	}
+	d.conclude(w, func(p *Path) {
+		p.Done, p.Attempts = true, r.lines()
+		if !found {
+			return
+		}
+		if p.Address != best.To.Addr() {
+			p.MTU = 0
+		}
+		p.Address, p.NAT = best.To.Addr(), best.Translated
+		w.notice(best.SeenAs)
+	})
+	if !found {
+		return
+	}
+	if mtu := r.mtu(ctx, best); mtu != 0 {
+		d.conclude(w, func(p *Path) { p.MTU = mtu })
+	}
+}
+
+// conclude changes what is known of a way, unless the Endpoint has become another
+// meanwhile.
+func (d *discovery) conclude(w *way, change func(*Path)) {
+	d.mu.Lock()
+	was := w.path
+	change(&w.path)
+	if to := w.path.Address; to.IsValid() && !natdiscovery.Announced(w.peer.Gateway, to) && to != w.learned.Addr() {
+		w.path = was
+	}
+	now := w.path
+	w.looked = time.Now()
+	d.mu.Unlock()
+	was.Attempts = now.Attempts
+	if now.Address != was.Address || now.NAT != was.NAT || now.MTU != was.MTU || now.Done != was.Done {
+		d.log.Debug("way to a gateway", "cable", w.peer.Name, "address", now.Address, "nat", now.NAT, "mtu", now.MTU)
+		d.nudge()
+	}
+}
+
+// barred says why an address must not be used: packets to it would be routed into
+// the cable of whoever announces a network around it.
+func (d *discovery) barred(a netip.Addr) string {
+	for _, w := range d.ways {
+		for _, n := range w.peer.Subnets {
+			if n.Contains(a) {
+				return fmt.Sprintf("it is in %v of cluster %s", n, w.peer.Cluster)
+			}
+		}
+	}
+	return ""
+}

@@ -1,0 +1,98 @@
+package agent
+
+import (
+	"context"
+	"net/netip"
+	"time"
+
+	"subctl/cable/natdiscovery"
+)
+
+// receive takes datagrams, from anybody, until the socket is closed.
+func (d *discovery) receive(ctx context.Context, conn Datagrams) {
+	buf := make([]byte, 1<<16)
+	for ctx.Err() == nil {
+		n, from, to, err := conn.Receive(buf)
+		if err != nil {
+			if ctx.Err() == nil {
+				d.log.Warn("reading NAT discovery messages", "err", err)
+				time.Sleep(time.Second)
+			}
+			continue
+		}
+		now := time.Now()
+		m, err := natdiscovery.Parse(buf[:n])
+		switch {
+		case err != nil:
+			d.log.Debug("a NAT discovery message is refused", "from", from, "err", err)
+		case m.Response != nil:
+			d.answered(m, from, now)
+		default:
+			d.answer(conn, m, n, from, to)
+		}
+	}
+}
+
+// answered hands an answer to who asked. One to no question of ours, or from
+// elsewhere than was asked, is none; nor is a second one.
+func (d *discovery) answered(m natdiscovery.Message, from netip.AddrPort, now time.Time) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	q := d.asked[m.Response.Number]
+	if q == nil || q.to != from {
+		return
+	}
+	delete(d.asked, m.Response.Number)
+	select {
+	case q.answers <- answer{Response: *m.Response, question: q, authentic: m.Authentic(q.key), rtt: now.Sub(q.sent)}:
+	default: // more than a round asks for
+	}
+}
+
+// answer answers a question of size bytes, if there are not too many of them, with no
+// more bytes than it had: nobody can have us shout at a third party.
+func (d *discovery) answer(conn Datagrams, m natdiscovery.Message, size int, from netip.AddrPort, to netip.Addr) {
+	q := *m.Request
+	d.mu.Lock()
+	self, limiter := d.self(), d.others
+	w := d.ways[q.Sender.Cable]
+	if w != nil && w.peer.Cluster != q.Sender.Cluster {
+		w = nil
+	}
+	if w != nil && natdiscovery.Announced(w.peer.Gateway, from.Addr()) {
+		limiter = w.limiter
+	}
+	if !limiter.Allow() {
+		d.mu.Unlock()
+		return
+	}
+	var key natdiscovery.Key // only who has it is answered with it
+	if w != nil && q.Receiver == self.Endpoint {
+		if m.Authentic(w.key) {
+			key = w.key
+		}
+		w.heard(from, key != natdiscovery.Key{})
+	}
+	d.mu.Unlock()
+	b := natdiscovery.Answer(self, q, from, size).Encode(key)
+	if len(b) > size {
+		return
+	}
+	if err := conn.Send(b, to, from); err != nil {
+		d.log.Debug("answering a NAT discovery message", "to", from, "err", err)
+	}
+}
+
+// heard takes note of a question of the gateway. Where nobody else can have sent it,
+// the gateway is to be found where it came from; and one that was not found works
+// now.
+func (w *way) heard(from netip.AddrPort, authentic bool) {
+	news := authentic && w.learned != from && !natdiscovery.Announced(w.peer.Gateway, from.Addr())
+	if news {
+		w.learned = from
+	}
+	if news && !natdiscovery.Announced(w.peer.Gateway, w.path.Address) ||
+		w.path.Done && !w.path.Address.IsValid() && time.Since(w.looked) > askFor {
+		w.lookAgain()
+	}
+}

@@ -1,0 +1,241 @@
+package agent
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"net/netip"
+	"slices"
+	"syscall"
+	"time"
+
+	"subctl/cable"
+	"subctl/cable/natdiscovery"
+	"subctl/dataplane"
+)
+
+// How the MTU of a way is looked for.
+const (
+	mtuFor     = 2 * time.Second        // then what got through counts
+	mtuRepeat  = 30 * time.Millisecond  // between copies of a question, any of which may get lost
+	mtuCopies  = 3                      // of each question
+	mtuPatient = 200 * time.Millisecond // with answers, besides the round trip
+)
+
+// round is one look for a gateway.
+type round struct {
+	d        *discovery
+	conn     Datagrams
+	w        *way
+	peer     cable.Peer
+	self     natdiscovery.Self
+	key      natdiscovery.Key // the zero Key if the two clusters share none
+	attempts []natdiscovery.Attempt
+	answers  chan answer
+	numbers  []uint64
+	waited   time.Duration
+}
+
+// question is a datagram that may be answered.
+type question struct {
+	to      netip.AddrPort
+	key     natdiscovery.Key
+	attempt int
+	size    int // of the message, in bytes
+	sent    time.Time
+	answers chan<- answer
+}
+
+// answer is what came back.
+type answer struct {
+	natdiscovery.Response
+	*question
+	authentic bool
+	rtt       time.Duration
+}
+
+func (d *discovery) newRound(conn Datagrams, w *way) *round {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	r := &round{d: d, conn: conn, w: w, peer: w.peer, self: d.self(), answers: make(chan answer, 256)}
+	key, err := d.local.Keys.Pair(r.peer.Cluster, r.peer.PublicKey, natdiscovery.KeyPurpose)
+	if err != nil {
+		d.log.Debug("looking for a gateway without authentication", "cable", r.peer.Name, "err", err)
+	}
+	r.key, w.key = key, key
+	r.addCandidates()
+	return r
+}
+
+// self is this gateway as others ask for it.
+func (d *discovery) self() natdiscovery.Self {
+	return natdiscovery.Self{Endpoint: natdiscovery.Endpoint{Cluster: d.local.Cluster, Cable: d.local.Name}, PrivateIP: d.local.PrivateIP}
+}
+
+// addCandidates takes in where the gateway may be asked, if that is new.
+func (r *round) addCandidates() {
+	for _, c := range natdiscovery.Candidates(r.w.peer.Gateway, uint16(r.w.port), r.w.learned) {
+		if !slices.ContainsFunc(r.attempts, func(a natdiscovery.Attempt) bool { return a.Candidate == c }) {
+			r.attempts = append(r.attempts, natdiscovery.Attempt{Candidate: c, Barred: r.d.barred(c.To.Addr())})
+		}
+	}
+}
+
+// end forgets what was asked.
+func (r *round) end() {
+	r.d.mu.Lock()
+	defer r.d.mu.Unlock()
+	for _, n := range r.numbers {
+		delete(r.d.asked, n)
+	}
+}
+
+// lines is what was tried and what came of it, for people.
+func (r *round) lines() []string {
+	var out []string
+	for _, a := range r.attempts {
+		out = append(out, a.Line(r.waited))
+	}
+	return out
+}
+
+// reach asks at all addresses at once until the preferred one answers, or another did
+// and that one had its chance, or askFor is over.
+func (r *round) reach(ctx context.Context) (natdiscovery.Attempt, bool) {
+	start := time.Now()
+	for end := start.Add(askFor); time.Now().Before(end) && ctx.Err() == nil; {
+		for i, a := range r.attempts {
+			if !a.Answered && a.Barred == "" {
+				r.ask(i, 0)
+			}
+		}
+		for a := range r.until(ctx, min(askEvery, time.Until(end))) {
+			if !r.accept(a) {
+				continue
+			}
+			if best, _ := natdiscovery.Choose(r.attempts); best.Kind == natdiscovery.Private {
+				return best, true
+			}
+			if soon := time.Now().Add(betterIn); soon.Before(end) {
+				end = soon
+			}
+		}
+		r.waited = time.Since(start)
+		r.d.mu.Lock()
+		r.addCandidates()
+		r.d.mu.Unlock()
+	}
+	return natdiscovery.Choose(r.attempts)
+}
+
+// until yields answers for some time.
+func (r *round) until(ctx context.Context, patience time.Duration) func(func(answer) bool) {
+	return func(yield func(answer) bool) {
+		over := time.After(patience)
+		for {
+			select {
+			case <-ctx.Done():
+				return
+			case <-over:
+				return
+			case a := <-r.answers:
+				if !yield(a) {
+					return
+				}
+			}
+		}
+	}
+}
+
+// ask sends a question, padded to a size; 0 for none.
+func (r *round) ask(attempt, size int) {
+	a := &r.attempts[attempt]
+	var random [8]byte
+	rand.Read(random[:]) // never fails
+	number := binary.NativeEndian.Uint64(random[:])
+	b := natdiscovery.Request{
+		Number: number, Sender: r.self.Endpoint, Receiver: natdiscovery.Endpoint{Cluster: r.peer.Cluster, Cable: r.peer.Name},
+		Src: netip.AddrPortFrom(r.self.PrivateIP, dataplane.NATDiscoveryPort), Dst: a.To,
+	}.Encode(size, r.key)
+	r.d.mu.Lock()
+	r.numbers = append(r.numbers, number)
+	r.d.asked[number] = &question{to: a.To, key: r.key, attempt: attempt, size: len(b), sent: time.Now(), answers: r.answers}
+	r.d.mu.Unlock()
+	// A question too large for the node's own device is as good as lost.
+	if err := r.conn.Send(b, r.self.PrivateIP, a.To); err != nil && !(size > 0 && errors.Is(err, syscall.EMSGSIZE)) {
+		a.Problem = fmt.Sprintf("cannot be sent to: %v", err)
+	}
+}
+
+// accept takes an answer to a question without padding, and reports whether the
+// gateway was reached.
+func (r *round) accept(a answer) bool {
+	t := &r.attempts[a.attempt]
+	switch {
+	case t.Answered:
+		return false // to an earlier copy
+	case a.Type != natdiscovery.OK && a.Type != natdiscovery.NATDetected:
+		t.Problem = "a gateway answers that cannot be it: " + a.Type.String()
+		return false
+	case a.Sender != natdiscovery.Endpoint{Cluster: r.peer.Cluster, Cable: r.peer.Name} || a.Receiver != r.self.Endpoint:
+		t.Problem = "a gateway answers that is another one"
+		return false
+	case t.Kind == natdiscovery.Learned && !a.authentic:
+		t.Problem = "somebody answers without this pair's key"
+		return false
+	}
+	t.Answered, t.Translated, t.RTT = true, a.Type == natdiscovery.NATDetected, a.rtt
+	if a.Size == a.size {
+		t.Size = a.Size
+	}
+	if a.SrcIPNAT && a.authentic {
+		t.SeenAs = a.ReceivedSrc.Addr()
+	}
+	return true
+}
+
+// mtu finds the largest packet that gets through, in bytes; 0 if the gateway does not
+// say what arrives, or nothing of a sensible size does.
+func (r *round) mtu(ctx context.Context, best natdiscovery.Attempt) int {
+	if best.Size == 0 {
+		return 0
+	}
+	attempt := slices.IndexFunc(r.attempts, func(a natdiscovery.Attempt) bool { return a.Candidate == best.Candidate })
+	r.d.mu.Lock()
+	known, search := r.w.path.MTU, natdiscovery.NewMTUSearch(r.d.local.MTU)
+	r.d.mu.Unlock()
+	end := time.Now().Add(mtuFor)
+	for sizes := search.First(known); len(sizes) > 0 && time.Now().Before(end) && ctx.Err() == nil; sizes = search.Next() {
+		search = search.After(sizes, r.try(ctx, attempt, sizes, best.RTT))
+	}
+	return search.Passed
+}
+
+// try asks with packets of some sizes, the largest first, and returns those that got
+// through.
+func (r *round) try(ctx context.Context, attempt int, sizes []int, rtt time.Duration) []int {
+	var passed []int
+	for i := range mtuCopies {
+		for _, size := range sizes {
+			if !slices.Contains(passed, size) {
+				r.ask(attempt, size-natdiscovery.Headers)
+			}
+		}
+		patience := mtuRepeat
+		if i == mtuCopies-1 {
+			patience = rtt + mtuPatient
+		}
+		for a := range r.until(ctx, patience) {
+			size := a.Size + natdiscovery.Headers
+			if a.Size == a.size && a.Type != natdiscovery.Malformed && slices.Contains(sizes, size) {
+				passed = append(passed, size)
+			}
+			if slices.Contains(passed, sizes[0]) {
+				return passed
+			}
+		}
+	}
+	return passed
+}
