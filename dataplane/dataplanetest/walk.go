@@ -119,7 +119,7 @@ func randomCables(r *rand.Rand) (out []dataplane.Object) {
 func randomWireGuard(r *rand.Rand) (out []dataplane.Object) {
 	const dev = dataplane.WireGuardDevice
 	out = append(out, dataplane.WireGuard{
-		Name: dev, Private: dataplane.Secret{pick[byte](r, 8, 16)}.Clamp(), Port: pick(r, 4501, 4511), MTU: pick(r, 1400, 1440),
+		Name: dev, Private: dataplane.Secret{pick[byte](r, 8, 16)}.Clamp(), Port: pick(r, 4511, 4512), MTU: pick(r, 1400, 1440),
 		Conf: dataplane.Conf{RPFilter: pick(r, 0, 2), Forwarding: pick(r, 0, 1)},
 	}, dataplane.Addr{Dev: dev, Prefix: netip.MustParsePrefix(pick(r, "244.18.0.2/8", "244.18.0.9/8"))})
 	peers := make([]dataplane.WireGuardPeer, pick(r, 0, 1, 2, 4))

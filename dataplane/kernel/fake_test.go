@@ -35,6 +35,17 @@ func TestFakeAgrees(t *testing.T) {
 	two := []dataplane.Member{{ID: 0x10000001, Weight: 1}, {ID: 0x10000002, Weight: 1}}
 	long := strings.Repeat("X", 32)
 
+	alter := func(f func(*dataplane.WireGuard)) dataplane.Op {
+		w := wgDevice()
+		f(&w)
+		return put(w)
+	}
+	turn := func(f func(*dataplane.WireGuardPeer)) dataplane.Op {
+		p := wgPeer(1, "172.18.0.3:4501", "10.1.0.0/16", "244.18.0.3/32")
+		f(&p)
+		return put(p)
+	}
+
 	for name, c := range map[string]struct {
 		op      dataplane.Op
 		refused bool
@@ -88,6 +99,20 @@ func TestFakeAgrees(t *testing.T) {
 		"chain without its set":          {op: put(dataplane.Chain{Table: "nat", Name: "SUBMARINER-GW-X", Sets: []string{"NO"}, Rules: []string{"-m set --match-set NO src"}}), refused: true},
 		"chain hooked elsewhere":         {op: put(dataplane.Chain{Table: "filter", Name: "SUBMARINER-GW-NOHOOK", Hook: "OUTPUT"})},
 		"chain goes":                     {op: del(get(dataplane.KindChain, "mangle SUBMARINER-GW-FORWARD"))},
+		"wireguard goes":                 {op: del(wgDevice())},
+		"wireguard with another key":     {op: alter(func(w *dataplane.WireGuard) { w.Private = theirKey })},
+		"wireguard of another port":      {op: alter(func(w *dataplane.WireGuard) { w.Port += 10 })},
+		"wireguard with another MTU":     {op: alter(func(w *dataplane.WireGuard) { w.MTU = 1400 })},
+		"wireguard, other settings":      {op: alter(func(w *dataplane.WireGuard) { w.Conf.RPFilter = 1 })},
+		"wireguard without a key":        {op: alter(func(w *dataplane.WireGuard) { w.Private = dataplane.Secret{} }), refused: true},
+		"peer goes":                      {op: del(wgPeer(1, ""))},
+		"peer moves":                     {op: turn(func(p *dataplane.WireGuardPeer) { p.Endpoint = wgPeer(2, "172.18.0.9:1").Endpoint })},
+		"peer with another secret":       {op: turn(func(p *dataplane.WireGuardPeer) { p.Preshared = dataplane.Secret{7} })},
+		"peer without a secret":          {op: turn(func(p *dataplane.WireGuardPeer) { p.Preshared = dataplane.Secret{} }), refused: true},
+		"peer without keepalive":         {op: turn(func(p *dataplane.WireGuardPeer) { p.Keepalive = 0 })},
+		"peer loses networks":            {op: turn(func(p *dataplane.WireGuardPeer) { p.Allowed = p.Allowed[:1] })},
+		"peer takes a network":           {op: turn(func(p *dataplane.WireGuardPeer) { p.Allowed = wgPeer(2, "", "10.2.0.0/16").Allowed })},
+		"peer, no device":                {op: turn(func(p *dataplane.WireGuardPeer) { p.Dev = dataplane.IPsecDevice }), refused: true},
 		"what is not there goes quietly": {op: del(dataplane.Rule{Priority: 105, Table: 100})},
 	} {
 		t.Run(name, func(t *testing.T) {

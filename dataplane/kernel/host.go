@@ -21,6 +21,7 @@ import (
 
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
+	"golang.zx2c4.com/wireguard/wgctrl"
 )
 
 // store reads and writes the objects of one or two kinds.
@@ -50,6 +51,7 @@ type Host struct {
 	byKind map[dataplane.Kind]store
 
 	mu      sync.Mutex
+	wgctrl  *wgctrl.Client // nil until it is needed
 	indexOf map[string]int // devices by name and by index, since the last Observe
 	nameOf  map[int]string
 }
@@ -77,12 +79,13 @@ func New(owner dataplane.Owner) (*Host, error) {
 	host := &Host{owner: owner, nl: h, conn: c, ipt: ipt}
 	host.forget()
 	nh := nexthops{host}
-	host.stores = []store{sets{host}, chains{host}, links{host}, addrs{host}, neighs{host}, nh, routes{host}, rules{host}}
+	host.stores = []store{sets{host}, chains{host}, links{host}, addrs{host}, peers{host}, neighs{host}, nh, routes{host}, rules{host}}
 	host.byKind = map[dataplane.Kind]store{
 		dataplane.KindSet:     sets{host},
 		dataplane.KindChain:   chains{host},
 		dataplane.KindLink:    links{host},
 		dataplane.KindAddr:    addrs{host},
+		dataplane.KindPeer:    peers{host},
 		dataplane.KindNeigh:   neighs{host},
 		dataplane.KindNexthop: nh,
 		dataplane.KindGroup:   nh,
@@ -96,6 +99,9 @@ func New(owner dataplane.Owner) (*Host, error) {
 func (h *Host) Close() {
 	h.nl.Close()
 	h.conn.close()
+	if h.wgctrl != nil {
+		_ = h.wgctrl.Close() // it has nothing to lose
+	}
 }
 
 // Observe implements dataplane.Target.

@@ -18,7 +18,10 @@ import (
 // node is a namespace with an uplink and a Host in it.
 func node(t testing.TB, owner dataplane.Owner) (*nstest.NS, *Host) {
 	t.Helper()
+	nstest.WireGuard(t)
 	ns := nstest.New(t, "node")
+	ns.Private(nstest.UAPIDir)
+	t.Cleanup(func() { ns.Run("ip link del " + dataplane.WireGuardDevice + " 2>/dev/null || true") }) // which ends its process
 	ns.Run("ip link add eth0 type veth peer name eth1 && ip link set eth1 up && ip addr add 172.18.0.2/24 dev eth0 && ip link set eth0 up")
 	ns.Run("ip route add default via 172.18.0.1")
 	return ns, host(t, ns, owner)
@@ -85,6 +88,11 @@ func one() []dataplane.Object {
 			Conf: dataplane.Conf{RPFilter: 2, Forwarding: 1},
 		},
 		dataplane.Addr{Dev: dev, Prefix: cidr("241.18.0.2/8")},
+		wgDevice(),
+		dataplane.Addr{Dev: wg, Prefix: cidr("244.18.0.2/8")},
+		wgPeer(1, "172.18.0.3:4501", "10.1.0.0/16", "244.18.0.3/32"),
+		wgPeer(2, "172.18.0.4:4501", "10.2.0.0/16"),
+		dataplane.Nexthop{ID: 0x11000001, Dev: wg},
 		dataplane.FDB{Dev: dev, MAC: peer, Dst: ip("172.18.0.3")},
 		dataplane.Neigh{Dev: dev, IP: ip("241.18.0.3"), MAC: peer},
 		dataplane.Nexthop{ID: 0x10000001, Via: ip("241.18.0.3"), Dev: dev},

@@ -62,12 +62,18 @@ func (s links) list() (out []dataplane.Object, err error) {
 		return nil, err
 	}
 	for _, name := range names {
-		switch d, err := s.getLink(name, 0); {
-		case err == nil:
-			out = append(out, s.observe(d))
-		case !gone(err):
+		d, err := s.getLink(name, 0)
+		if gone(err) {
+			continue
+		}
+		if err != nil {
 			return nil, fmt.Errorf("looking for device %s: %w", name, err)
 		}
+		o, err := s.observe(d)
+		if err != nil {
+			return nil, err
+		}
+		out = append(out, o)
 	}
 	return out, nil
 }
@@ -96,10 +102,23 @@ func (h *Host) names() ([]string, error) {
 }
 
 // observe returns what a plan would have to hold for the device to be as it is.
-func (s links) observe(d *device) dataplane.Object { return d.vxlan() }
+func (s links) observe(d *device) (dataplane.Object, error) {
+	if isWireGuard(d.name) {
+		return s.wireGuard(d)
+	}
+	return d.vxlan(), nil
+}
 
 // put makes the device, or puts it right.
-func (s links) put(_, want dataplane.Object) error { return s.putVXLAN(want.(dataplane.VXLAN)) }
+func (s links) put(_, want dataplane.Object) error {
+	switch w := want.(type) {
+	case dataplane.WireGuard:
+		return s.putWireGuard(w)
+	case dataplane.VXLAN:
+		return s.putVXLAN(w)
+	}
+	return fmt.Errorf("no such kind of device: %T", want)
+}
 
 func (s links) del(old dataplane.Object) error {
 	name := old.Key().Name
@@ -112,6 +131,9 @@ func (s links) del(old dataplane.Object) error {
 	}
 	if err := orGone(err); err != nil {
 		return fmt.Errorf("removing device %s: %w", name, err)
+	}
+	if isWireGuard(name) {
+		return s.stopUserspace(name)
 	}
 	return nil
 }

@@ -19,9 +19,9 @@ import (
 const everything = "ip -4 -d link; ip -4 addr; bridge fdb; ip -4 neigh; ip -4 route show table all; ip -4 rule; ip nexthop; " +
 	"iptables-save; ipset list; sysctl -a -r '^net.ipv4.(conf|ip_forward)'"
 
-// noise is what differs from one look to the next, and what iptables leaves of a
-// table in which there are no rules.
-var noise = regexp.MustCompile(`^#|^COMMIT|^\*|^:[A-Z]+ ACCEPT \[|valid_lft`)
+// noise is what differs from one look to the next, what iptables leaves of a table in
+// which there are no rules, and whom the kernel looked for in vain.
+var noise = regexp.MustCompile(`^#|^COMMIT|^\*|^:[A-Z]+ ACCEPT \[|valid_lft|dev eth0 (INCOMPLETE|FAILED)`)
 
 // traces are the lines of everything.
 func traces(ns *nstest.NS) []string {

@@ -1,0 +1,49 @@
+//go:build linux
+
+package kernel
+
+import (
+	"fmt"
+	"time"
+
+	"subctl/dataplane"
+
+	"golang.zx2c4.com/wireguard/wgctrl/wgtypes"
+)
+
+var _ dataplane.Cabler = (*Host)(nil)
+
+// CableStates implements dataplane.Cabler.
+func (h *Host) CableStates() ([]dataplane.CableState, error) { return h.wireGuardStates() }
+
+// wireGuardStates are those of the peers of the owner's WireGuard devices.
+func (h *Host) wireGuardStates() (out []dataplane.CableState, err error) {
+	err = h.eachPeer(func(dev string, p wgtypes.Peer) { out = append(out, peerState(dev, p, time.Now())) })
+	return out, err
+}
+
+// peerState says how it goes with a peer. A device that has nothing to send agrees on no
+// keys, so one that is idle cannot be told from one that is not answered.
+func peerState(dev string, p wgtypes.Peer, now time.Time) dataplane.CableState {
+	s := dataplane.CableState{
+		Device: dev, Peer: p.PublicKey.String(), Handshake: p.LastHandshakeTime, Rx: uint64(p.ReceiveBytes), Tx: uint64(p.TransmitBytes),
+	}
+	age := now.Sub(p.LastHandshakeTime)
+	switch {
+	case p.LastHandshakeTime.IsZero():
+		s.Message = fmt.Sprintf("never heard of the other side: does UDP get to it, at %s, and does it have this gateway's key?", where(p))
+	case age >= rejectAfter:
+		s.Message = fmt.Sprintf("no handshake for %v: the other side, last at %s, does not answer, or there is nothing to send", age.Round(time.Second), where(p))
+	default:
+		s.Up = true
+	}
+	return s
+}
+
+// where says where a peer was last.
+func where(p wgtypes.Peer) string {
+	if p.Endpoint == nil {
+		return "an address that nobody knows"
+	}
+	return p.Endpoint.String()
+}

@@ -1,0 +1,140 @@
+//go:build linux
+
+package kernel
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"net/netip"
+	"os"
+	"slices"
+	"time"
+
+	"subctl/dataplane"
+
+	"golang.zx2c4.com/wireguard/wgctrl/wgtypes"
+)
+
+// rejectAfter is how old keys may be: REJECT_AFTER_TIME in section 6.1 of the WireGuard
+// paper. Who agreed on keys less than that ago can be reached.
+const rejectAfter = 180 * time.Second
+
+// peers are the peers of the owner's WireGuard devices, all of them.
+type peers struct{ *Host }
+
+func (s peers) list() (out []dataplane.Object, err error) {
+	err = s.eachPeer(func(dev string, p wgtypes.Peer) { out = append(out, observedPeer(dev, p)) })
+	return out, err
+}
+
+// eachPeer calls f for every peer of the owner's WireGuard devices.
+func (h *Host) eachPeer(f func(dev string, p wgtypes.Peer)) error {
+	for _, name := range h.owner.Devices {
+		if !isWireGuard(name) {
+			continue
+		}
+		w, err := h.wireGuardOf(name)
+		if err != nil {
+			return err
+		}
+		if w == nil {
+			continue
+		}
+		for _, p := range w.Peers {
+			f(name, p)
+		}
+	}
+	return nil
+}
+
+// wireGuardOf returns what WireGuard says of a device; nil if there is none.
+func (h *Host) wireGuardOf(name string) (*wgtypes.Device, error) {
+	d, err := h.getLink(name, 0)
+	if gone(err) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("looking for device %s: %w", name, err)
+	}
+	return h.readWireGuard(d)
+}
+
+// observedPeer is a peer as a plan would have it.
+func observedPeer(dev string, p wgtypes.Peer) dataplane.WireGuardPeer {
+	out := dataplane.WireGuardPeer{
+		Dev: dev, Public: dataplane.PublicKey(p.PublicKey), Preshared: dataplane.Secret(p.PresharedKey),
+		Keepalive: int(p.PersistentKeepaliveInterval / time.Second), Seen: seen(p),
+	}
+	if !out.Seen {
+		out.Endpoint = endpoint(p)
+	}
+	for _, n := range p.AllowedIPs {
+		ones, _ := n.Mask.Size()
+		out.Allowed = append(out.Allowed, netip.PrefixFrom(addr(n.IP), ones))
+	}
+	slices.SortFunc(out.Allowed, netip.Prefix.Compare)
+	return out
+}
+
+// seen says whether a peer can be reached where it is.
+func seen(p wgtypes.Peer) bool {
+	return p.Endpoint != nil && !p.LastHandshakeTime.IsZero() && time.Since(p.LastHandshakeTime) < rejectAfter
+}
+
+// endpoint is where a peer was last; the zero AddrPort if nobody knows.
+func endpoint(p wgtypes.Peer) netip.AddrPort {
+	if p.Endpoint == nil {
+		return netip.AddrPort{}
+	}
+	return netip.AddrPortFrom(addr(p.Endpoint.IP), uint16(p.Endpoint.Port))
+}
+
+// put changes no more than it must: a peer that was seen stays where it is, and networks
+// that stay are never without their peer, as they would be if all were replaced.
+func (s peers) put(old, want dataplane.Object) error {
+	p := want.(dataplane.WireGuardPeer)
+	keepalive := time.Duration(p.Keepalive) * time.Second
+	c := wgtypes.PeerConfig{
+		PublicKey: wgtypes.Key(p.Public), PresharedKey: (*wgtypes.Key)(&p.Preshared), PersistentKeepaliveInterval: &keepalive,
+		ReplaceAllowedIPs: true,
+	}
+	have, known := old.(dataplane.WireGuardPeer)
+	if known {
+		c.ReplaceAllowedIPs = slices.ContainsFunc(have.Allowed, func(n netip.Prefix) bool { return !slices.Contains(p.Allowed, n) })
+	}
+	if p.Endpoint.IsValid() && !have.Seen {
+		c.Endpoint = net.UDPAddrFromAddrPort(p.Endpoint)
+	}
+	for _, n := range p.Allowed {
+		c.AllowedIPs = append(c.AllowedIPs, net.IPNet{IP: n.Addr().AsSlice(), Mask: net.CIDRMask(n.Bits(), n.Addr().BitLen())})
+	}
+	err := errShownOnly
+	if p.Preshared != (dataplane.Secret{}) {
+		err = s.configure(p.Dev, c)
+	}
+	if err != nil {
+		return fmt.Errorf("adding peer %v to %s: %w", p.Public, p.Dev, err)
+	}
+	return nil
+}
+
+func (s peers) del(old dataplane.Object) error {
+	p := old.(dataplane.WireGuardPeer)
+	err := s.configure(p.Dev, wgtypes.PeerConfig{PublicKey: wgtypes.Key(p.Public), Remove: true, UpdateOnly: true})
+	if err != nil && !errors.Is(err, os.ErrNotExist) && !gone(err) {
+		return fmt.Errorf("removing peer %v of %s: %w", p.Public, p.Dev, err)
+	}
+	return nil
+}
+
+func (s peers) configure(dev string, p wgtypes.PeerConfig) error {
+	d, err := s.getLink(dev, 0)
+	if err != nil {
+		return err
+	}
+	if !s.serves(d) {
+		return fmt.Errorf("no WireGuard behind the device: %w", os.ErrNotExist)
+	}
+	return s.configureWireGuard(dev, wgtypes.Config{Peers: []wgtypes.PeerConfig{p}})
+}

@@ -1,0 +1,294 @@
+//go:build linux
+
+package kernel
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"net/netip"
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	"subctl/dataplane"
+	"subctl/internal/nstest"
+
+	"github.com/stretchr/testify/require"
+	"golang.org/x/sys/unix"
+	"golang.zx2c4.com/wireguard/wgctrl/wgtypes"
+)
+
+const wg = dataplane.WireGuardDevice
+
+func public(private dataplane.Secret) dataplane.PublicKey {
+	return dataplane.PublicKey(wgtypes.Key(private).PublicKey())
+}
+
+var (
+	ourKey, theirKey = dataplane.Secret{8, 1}.Clamp(), dataplane.Secret{8, 2}.Clamp()
+	ourConf          = dataplane.Conf{RPFilter: 2, Forwarding: 1}
+)
+
+func wgDevice() dataplane.WireGuard {
+	return dataplane.WireGuard{Name: wg, Private: ourKey, Port: dataplane.WireGuardPort, MTU: 1440, Conf: ourConf}
+}
+
+func wgPeer(key byte, endpoint string, allowed ...string) dataplane.WireGuardPeer {
+	p := dataplane.WireGuardPeer{Dev: wg, Public: public(dataplane.Secret{8 * key}.Clamp()), Preshared: dataplane.Secret{key}, Keepalive: 25}
+	if endpoint != "" {
+		p.Endpoint = netip.MustParseAddrPort(endpoint)
+	}
+	for _, a := range allowed {
+		p.Allowed = append(p.Allowed, cidr(a))
+	}
+	return p
+}
+
+func withPeers(t testing.TB, d dataplane.WireGuard, peers ...dataplane.WireGuardPeer) dataplane.State {
+	s := state(t, d, dataplane.Addr{Dev: wg, Prefix: cidr("244.18.0.2/8")}, dataplane.Nexthop{ID: 0x11000001, Dev: wg})
+	for _, p := range peers {
+		require.NoError(t, s.Add(p))
+	}
+	return s
+}
+
+func TestWireGuardRoundTrip(t *testing.T) {
+	ns, h := node(t, dataplane.GatewayOwner)
+	before := traces(ns)
+	peer := wgPeer(1, "172.18.0.3:4501", "10.1.0.0/16", "244.18.0.3/32")
+	first := withPeers(t, wgDevice(), peer, wgPeer(2, "", "10.2.0.0/16"))
+	require.Len(t, settle(t, ns, h, first), len(first))
+	require.Equal(t, fingerprints(first), fingerprints(look(t, ns, h)))
+	got := look(t, ns, h)[peer.Key()].(dataplane.WireGuardPeer)
+	require.Equal(t, peer, got, "the secret, too")
+	index := ns.Run("ip -o link show " + wg + " | cut -d: -f1")
+
+	// Everything but the name changes in place, and a network moves to another peer.
+	d := wgDevice()
+	d.Private, d.Port, d.MTU, d.Conf = theirKey, 4511, 1400, dataplane.Conf{RPFilter: 1}
+	moved := wgPeer(1, "172.18.0.4:4502", "244.18.0.3/32")
+	moved.Preshared, moved.Keepalive = dataplane.Secret{9}, 0
+	next := withPeers(t, d, moved, wgPeer(3, "172.18.0.5:4501", "10.1.0.0/16"))
+	ops := settle(t, ns, h, next)
+	require.Len(t, ops, 4, "device, two peers, and one that goes: %v", ops)
+	require.Equal(t, fingerprints(next), fingerprints(look(t, ns, h)))
+	require.Equal(t, index, ns.Run("ip -o link show "+wg+" | cut -d: -f1"), "made again")
+	require.Empty(t, settle(t, ns, h, next))
+
+	settle(t, ns, h, nil)
+	require.ElementsMatch(t, before, traces(ns))
+	require.Empty(t, ns.Run("ls "+nstest.UAPIDir), "the socket goes with the process")
+	ns.Do(func() {
+		for _, op := range dataplane.Diff(next, nil) {
+			require.NoError(t, h.Apply(context.Background(), op), "removed twice: %v", op)
+		}
+	})
+}
+
+// What somebody else did to the device is undone.
+func TestWireGuardRepaired(t *testing.T) {
+	ns, h := node(t, dataplane.GatewayOwner)
+	want := withPeers(t, wgDevice(), wgPeer(1, "172.18.0.3:4501", "10.1.0.0/16"))
+	for _, damage := range []string{
+		"ip link del submariner",
+		"ip link set submariner down",
+		"ip link set submariner mtu 1300",
+		"ip link del submariner; ip link add submariner type bridge; ip link set submariner up",
+		"ip link del submariner; ip tuntap add submariner mode tun; ip link set submariner up",
+	} {
+		t.Run(damage, func(t *testing.T) {
+			settle(t, ns, h, want)
+			ns.Run(damage)
+			require.NotEmpty(t, settle(t, ns, h, want))
+			require.Equal(t, fingerprints(want), fingerprints(look(t, ns, h)))
+		})
+	}
+}
+
+// A process that is killed, or hangs, is replaced; one that another agent started is
+// adopted, and ended in the end.
+func TestUserspace(t *testing.T) {
+	ns, h := node(t, dataplane.GatewayOwner)
+	if wireGuardEngine().Name == dataplane.EngineKernel {
+		t.Skip("the kernel has WireGuard")
+	}
+	want := withPeers(t, wgDevice(), wgPeer(1, "172.18.0.3:4501", "10.1.0.0/16"))
+	server := func(h *Host) (pid int) {
+		ns.Do(func() { pid, _ = h.server(wg) })
+		return pid
+	}
+	settle(t, ns, h, want)
+	first := server(h)
+	for name, c := range map[string]struct {
+		signal unix.Signal
+		state  string // in proc_pid_stat(5), of one that is gone or stopped
+	}{"killed": {unix.SIGKILL, ""}, "hangs": {unix.SIGSTOP, "T"}} {
+		t.Run(name, func(t *testing.T) {
+			before := server(h)
+			require.NoError(t, unix.Kill(before, c.signal))
+			require.Eventually(t, func() bool { return processState(before) == c.state }, 5*time.Second, time.Millisecond)
+			require.Len(t, settle(t, ns, h, want), len(want), "with all that stood on it")
+			require.NotContains(t, []int{0, before}, server(h))
+		})
+	}
+	require.NotEqual(t, first, server(h))
+	t.Run("adopted", func(t *testing.T) {
+		before, other := server(h), host(t, ns, dataplane.GatewayOwner)
+		require.Empty(t, settle(t, ns, other, want))
+		require.Equal(t, before, server(other))
+		settle(t, ns, other, nil)
+		require.Zero(t, server(h))
+		require.ErrorIs(t, unix.Kill(before, 0), unix.ESRCH)
+	})
+	t.Run("of another network namespace", func(t *testing.T) {
+		ns.Start("WG_PROCESS_FOREGROUND=1 exec unshare -n wireguard-go -f " + wg)
+		require.Eventually(t, func() bool { return ns.Run("ls "+nstest.UAPIDir) != "" }, 5*time.Second, time.Millisecond)
+		require.Zero(t, server(h), "it is not ours to ask")
+		var err error
+		ns.Do(func() { _, err = dataplane.Sync(context.Background(), h, want) })
+		require.ErrorContains(t, err, "wireguard-go ended at once")
+	})
+}
+
+// processState is the letter for it; empty if there is no such process.
+func processState(pid int) string {
+	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+	if err != nil {
+		return ""
+	}
+	return strings.Fields(string(b))[2]
+}
+
+// A plan that was made without keys is shown, never applied.
+func TestWireGuardWithoutKeys(t *testing.T) {
+	ns, h := node(t, dataplane.GatewayOwner)
+	peer := wgPeer(1, "172.18.0.3:4501", "10.1.0.0/16")
+	settle(t, ns, h, withPeers(t, wgDevice(), peer))
+	d := wgDevice()
+	d.Private, peer.Preshared = dataplane.Secret{}, dataplane.Secret{}
+	ns.Do(func() {
+		require.ErrorIs(t, h.Apply(context.Background(), dataplane.Op{New: d}), errShownOnly)
+		require.ErrorIs(t, h.Apply(context.Background(), dataplane.Op{New: peer}), errShownOnly)
+	})
+}
+
+// A peer that shook hands lately stays where it is, whatever is planned; one that is
+// silent is looked for where the plan says.
+func TestRoaming(t *testing.T) {
+	now := time.Now()
+	at := wgPeer(1, "172.18.0.9:5000").Endpoint
+	peer := func(age time.Duration) wgtypes.Peer {
+		p := wgtypes.Peer{PublicKey: wgtypes.Key(wgPeer(1, "").Public), PresharedKey: wgtypes.Key{1}, PersistentKeepaliveInterval: 25 * time.Second}
+		p.Endpoint = net.UDPAddrFromAddrPort(at)
+		if age != 0 {
+			p.LastHandshakeTime = now.Add(-age)
+		}
+		return p
+	}
+	planned, here, nowhere := wgPeer(1, "172.18.0.3:4501"), wgPeer(1, at.String()), wgPeer(1, "")
+	for name, c := range map[string]struct {
+		age                    time.Duration
+		planned, here, nowhere bool
+	}{
+		"never":       {0, false, true, true},
+		"just now":    {time.Second, true, true, true},
+		"still valid": {rejectAfter - time.Second, true, true, true},
+		"expired":     {rejectAfter + time.Second, false, true, true},
+	} {
+		have := observedPeer(wg, peer(c.age))
+		require.Equal(t, c.planned, have.Equal(planned), name)
+		require.Equal(t, c.here, have.Equal(here), name)
+		require.Equal(t, c.nowhere, have.Equal(nowhere), name)
+	}
+}
+
+func TestPeerState(t *testing.T) {
+	now := time.Now()
+	p := wgtypes.Peer{PublicKey: wgtypes.Key{1}, ReceiveBytes: 5, TransmitBytes: 6, Endpoint: net.UDPAddrFromAddrPort(netip.MustParseAddrPort("172.18.0.3:4501"))}
+	s := peerState(wg, p, now)
+	require.Equal(t, dataplane.CableState{
+		Device: wg, Peer: "AQAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA=", Rx: 5, Tx: 6,
+		Message: "never heard of the other side: does UDP get to it, at 172.18.0.3:4501, and does it have this gateway's key?",
+	}, s)
+	p.LastHandshakeTime = now.Add(-190 * time.Second)
+	s = peerState(wg, p, now)
+	require.False(t, s.Up)
+	require.Contains(t, s.Message, "no handshake for 3m10s")
+	p.LastHandshakeTime = now.Add(-179 * time.Second)
+	s = peerState(wg, p, now)
+	require.True(t, s.Up)
+	require.Empty(t, s.Message)
+	p.Endpoint, p.LastHandshakeTime = nil, time.Time{}
+	require.Contains(t, peerState(wg, p, now).Message, "an address that nobody knows")
+}
+
+// What the node needs is found without leaving anything behind, and what it lacks is
+// said.
+func TestWireGuardEngine(t *testing.T) {
+	ns, _ := node(t, dataplane.GatewayOwner)
+	before := traces(ns)
+	ns.Do(func() {
+		f, err := ReadFacts()
+		require.NoError(t, err)
+		require.NotEmpty(t, f.WireGuard.Name)
+		require.Empty(t, f.WireGuard.Missing)
+	})
+	require.Equal(t, before, traces(ns))
+	path := os.Getenv("PATH")
+	t.Setenv("PATH", "/nonexistent")
+	require.EqualError(t, userspaceMissing(), "the wireguard kernel module, or wireguard-go in the image")
+	t.Setenv("PATH", path)
+	if wireGuardEngine().Name == userspace {
+		require.NoError(t, userspaceMissing())
+		ns.Private("/dev/net")
+		var err error
+		ns.Do(func() { err = userspaceMissing() })
+		require.ErrorContains(t, err, "the wireguard kernel module, or /dev/net/tun for wireguard-go")
+	}
+}
+
+// Two devices that are planned and applied talk to each other, and say so.
+func TestHandshake(t *testing.T) {
+	a, ha := node(t, dataplane.GatewayOwner)
+	b := nstest.New(t, "b")
+	b.Private(nstest.UAPIDir)
+	a.Run("ip link del eth0")
+	nstest.Join(nstest.End{NS: a, Dev: "eth0", Addr: "172.18.0.2/24"}, nstest.End{NS: b, Dev: "eth0", Addr: "172.18.0.3/24"})
+	hb := host(t, b, dataplane.GatewayOwner)
+	t.Cleanup(func() { b.Run("ip link del " + wg + " 2>/dev/null || true") })
+	end := func(own, other dataplane.Secret, at, net, peer string) dataplane.State {
+		d, p := wgDevice(), wgPeer(1, at, peer)
+		d.Private, p.Public = own, public(other)
+		return state(t, d, p, dataplane.Addr{Dev: wg, Prefix: cidr(net)})
+	}
+	wantA := end(ourKey, theirKey, "172.18.0.3:4501", "244.18.0.2/8", "244.18.0.3/32")
+	settle(t, a, ha, wantA)
+	states := func() (out []dataplane.CableState) {
+		a.Do(func() {
+			var err error
+			out, err = ha.CableStates()
+			require.NoError(t, err)
+		})
+		require.Len(t, out, 1)
+		require.Equal(t, public(theirKey).String(), out[0].Peer)
+		return out
+	}
+	require.False(t, states()[0].Up)
+	require.True(t, strings.HasPrefix(states()[0].Message, "never heard of the other side"))
+	settle(t, b, hb, end(theirKey, ourKey, "172.18.0.2:4501", "244.18.0.3/8", "244.18.0.2/32"))
+	a.Run("ping -c3 -i0.2 -W5 244.18.0.3")
+	s := states()[0]
+	require.True(t, s.Up, s.Message)
+	require.NotZero(t, s.Rx)
+	require.NotZero(t, s.Tx)
+	require.WithinDuration(t, time.Now(), s.Handshake, 10*time.Second)
+
+	// The other side moves: we follow, whatever the plan says, and the plan does not mind.
+	b.Run("ip addr del 172.18.0.3/24 dev eth0 && ip addr add 172.18.0.33/24 dev eth0")
+	b.Run("ping -c3 -i0.2 -W5 244.18.0.2")
+	a.Run("ping -c3 -i0.2 -W5 244.18.0.3")
+	require.Empty(t, settle(t, a, ha, wantA), "a sync must not fight roaming")
+	a.Run("ping -c1 -W5 244.18.0.3")
+}

@@ -1,0 +1,139 @@
+//go:build linux
+
+package kernel
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// Where the kernel has no WireGuard, wireguard-go stands in: a process for each device.
+// The device is a TUN device, which lives as long as the process does, and the other
+// way round. So there is nothing to supervise: a process that dies takes its device
+// along, Watch tells of that, and the next Sync makes both again.
+//
+// The process does not die with the thread or the agent that started it: an agent that
+// starts anew adopts it. It does die with the container, with whose first process the
+// kernel ends all others (pid_namespaces(7)).
+
+// userspace is the program.
+const userspace = "wireguard-go"
+
+const (
+	uapiDir = "/var/run/wireguard"
+	tunFile = "/dev/net/tun"
+)
+
+// How long to wait for a process of ours.
+const (
+	uapiPatience  = 2 * time.Second // to answer
+	startPatience = 5 * time.Second // to be there
+	stopPatience  = 2 * time.Second // to be gone
+	uapiPoll      = 10 * time.Millisecond
+)
+
+// userspaceMissing says what wireguard-go would need; nil if it can run.
+func userspaceMissing() error {
+	if _, err := exec.LookPath(userspace); err != nil {
+		return fmt.Errorf("the wireguard kernel module, or %s in the image", userspace)
+	}
+	f, err := os.OpenFile(tunFile, os.O_RDWR, 0) // makes no device yet
+	if err != nil {
+		return fmt.Errorf("the wireguard kernel module, or %s for %s (%w)", tunFile, userspace, err)
+	}
+	return f.Close()
+}
+
+// startUserspace starts the process of a device, and waits until it answers.
+func (h *Host) startUserspace(name string) error {
+	cmd := exec.Command(userspace, "-f", name)
+	cmd.Env = []string{"WG_PROCESS_FOREGROUND=1"}        // or it prints advice; and it needs nothing of ours
+	cmd.Stdout, cmd.Stderr = os.Stderr, os.Stderr        // files: a pipe would break with the agent, and end it
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true} // what ends an agent by the keyboard does not end its cables
+	if err := cmd.Start(); err != nil {
+		return fmt.Errorf("starting %s: %w", userspace, err)
+	}
+	ended := make(chan error, 1)
+	go func() { ended <- cmd.Wait() }()
+	for deadline := time.Now().Add(startPatience); ; {
+		select {
+		case err := <-ended:
+			return fmt.Errorf("%s ended at once (%v): it said why on standard error", userspace, err)
+		case <-time.After(uapiPoll):
+		}
+		_, err := h.server(name)
+		if err == nil {
+			return nil
+		}
+		if time.Now().After(deadline) {
+			return errors.Join(fmt.Errorf("%s did not answer for %v: %w", userspace, startPatience, err), cmd.Process.Kill())
+		}
+	}
+}
+
+// server returns the process that serves a device, and an error if nobody does, or
+// somebody who does not answer, or who serves a device of that name in another network
+// namespace: its socket is a file, and files know nothing of those.
+func (h *Host) server(name string) (pid int, err error) {
+	c, err := net.DialTimeout("unix", filepath.Join(uapiDir, name+".sock"), uapiPatience)
+	if err != nil {
+		return 0, err
+	}
+	defer c.Close()
+	if pid, err = peerPID(c.(*net.UnixConn)); err != nil {
+		return 0, err
+	}
+	if ns, err := os.Readlink(fmt.Sprintf("/proc/%d/ns/net", pid)); err != nil || ns != h.ipt.netns {
+		return 0, fmt.Errorf("process %d serves a device %s of network namespace %q, not of %q (%w)", pid, name, ns, h.ipt.netns, err)
+	}
+	if err := c.SetDeadline(time.Now().Add(uapiPatience)); err != nil {
+		return pid, err
+	}
+	if _, err := c.Write([]byte("set=1\n\n")); err != nil { // sets nothing
+		return pid, fmt.Errorf("asking process %d: %w", pid, err)
+	}
+	if _, err := c.Read(make([]byte, 64)); err != nil {
+		return pid, fmt.Errorf("process %d does not answer: %w", pid, err)
+	}
+	return pid, nil
+}
+
+// peerPID is the process that listens at the other end of a socket.
+func peerPID(c *net.UnixConn) (int, error) {
+	raw, err := c.SyscallConn()
+	if err != nil {
+		return 0, err
+	}
+	var cred *unix.Ucred
+	ctlErr := raw.Control(func(fd uintptr) { cred, err = unix.GetsockoptUcred(int(fd), unix.SOL_SOCKET, unix.SO_PEERCRED) })
+	if err := errors.Join(ctlErr, err); err != nil {
+		return 0, fmt.Errorf("asking who listens: %w", err)
+	}
+	return int(cred.Pid), nil
+}
+
+// stopUserspace waits for the process of a device that is gone to end, which it does by
+// itself, and ends it if it does not. Until it has, no other could take its place.
+func (h *Host) stopUserspace(name string) error {
+	for end := time.Now().Add(stopPatience); ; time.Sleep(uapiPoll) {
+		pid, err := h.server(name)
+		if pid == 0 {
+			return nil
+		}
+		if err == nil && time.Now().Before(end) {
+			continue
+		}
+		if err := unix.Kill(pid, unix.SIGKILL); err != nil && !errors.Is(err, unix.ESRCH) {
+			return fmt.Errorf("ending %s, process %d: %w", userspace, pid, err)
+		}
+		return nil // startUserspace is refused until it is gone
+	}
+}
