@@ -47,6 +47,7 @@ var guarded = map[string][]string{
 	"github.com/vishvananda/":         {"dataplane/kernel/"},
 	"github.com/coreos/go-iptables/":  {"dataplane/kernel/"},
 	"github.com/strongswan/":          {"dataplane/kernel/"},
+	"github.com/google/nftables":      {"dataplane/kernel/"},
 	"golang.zx2c4.com/wireguard/":     {"dataplane/kernel/"},
 	"os/exec":                         {"dataplane/kernel/"},
 	"subctl/dataplane/kernel":         {"cmd/agent_linux.go"},

@@ -314,6 +314,32 @@ func TestSourcesAreKept(t *testing.T) {
 	}
 }
 
+// A CNI that masquerades by nftables does not change the sources either.
+func TestSourcesAreKeptFromNFTables(t *testing.T) {
+	for _, first := range []string{"CNI first", "subctl first"} {
+		t.Run(first, func(t *testing.T) {
+			fabric := newFabric(t)
+			east, west := newSide(t, fabric, 1, "east"), newSide(t, fabric, 2, "west")
+			if first == "subctl first" {
+				east.sync(t, west)
+			}
+			for _, ns := range east.nodes {
+				ns.Run("iptables -t nat -D POSTROUTING -s 10.111.0.0/16 ! -d 10.111.0.0/16 -j MASQUERADE")
+				ns.Run("nft 'table ip cni { chain masq { type nat hook postrouting priority 100; ip saddr 10.111.0.0/16 ip daddr != 10.111.0.0/16 masquerade; }; }'")
+			}
+			east.sync(t, west)
+			west.sync(t, east)
+			for _, from := range nodeNames {
+				for _, to := range nodeNames {
+					connect(t, east.pods[from], west.podIP(to)+":8080", west.pods[to], west.podIP(to)+":8080", func(_, server *net.TCPConn) {
+						require.Equal(t, east.podIP(from), server.RemoteAddr().(*net.TCPAddr).IP.String(), "from %s to %s", from, to)
+					})
+				}
+			}
+		})
+	}
+}
+
 // connect opens a connection to an address, and gives both ends of it to f.
 func connect(t *testing.T, from *nstest.NS, to string, server *nstest.NS, listen string, f func(client, server *net.TCPConn)) {
 	t.Helper()
@@ -349,5 +375,5 @@ func segment(t *testing.T, c *net.TCPConn) (n int) {
 
 // holdings is all that the kernel of a node holds, without counters.
 func holdings(ns *nstest.NS) string {
-	return ns.Run("ip -d link; ip -4 addr; ip -4 route show table all; ip rule; ip nexthop; iptables-save | grep ^-; ipset list; bridge fdb; sysctl -a 2>/dev/null | grep -E 'ipv4.conf.*(rp_filter|forwarding)'")
+	return ns.Run("ip -d link; ip -4 addr; ip -4 route show table all; ip rule; ip nexthop; iptables-save | grep ^-; ipset list; nft list tables; bridge fdb; sysctl -a 2>/dev/null | grep -E 'ipv4.conf.*(rp_filter|forwarding)'")
 }

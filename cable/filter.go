@@ -54,9 +54,6 @@ func gatewayFilter(c Cabling, links []Link, listens []Listen) []dataplane.Object
 //
 // Both ends' SYN pass here: each is clamped to the smaller of the MTUs of the
 // device by which it leaves and of the way back.
-//
-// kube-proxy's mark is cleared here because it is set before, in nat PREROUTING, and
-// read after, in nat POSTROUTING. See docs/adr/0006-kube-proxy-mark.md.
 func (c Cabling) forward(devices []string) dataplane.Chain {
 	const intra = dataplane.IntraDevice
 	f := dataplane.Chain{Table: "filter", Name: "SUBMARINER-GW-FORWARD", Hook: "FORWARD", Sets: []string{setRemote}}
@@ -77,18 +74,17 @@ func (c Cabling) forward(devices []string) dataplane.Chain {
 	for _, cable := range devices {
 		from := in(cable)
 		for _, p := range c.Local.Pods {
-			rule("%s-d %v -m mark --mark %#[3]x/%#[3]x -j MARK --set-xmark 0x0/%#[3]x", from, p, dataplane.KubeMasqueradeMark)
 			for _, s := range sources {
 				rule("%s%s-d %v -o %s -j ACCEPT", from, s, p, intra)
 			}
+		}
+		for _, out := range devices {
+			rule("%s-o %s -j DROP", from, out) // not even if kube-proxy sends it there
 		}
 		for _, n := range append(slices.Clone(c.Local.Pods), c.Local.Svcs...) {
 			for _, s := range sources {
 				rule("%s%s-d %v -j RETURN", from, s, n)
 			}
-		}
-		for _, out := range devices {
-			rule("%s-o %s -j DROP", from, out) // not even if kube-proxy sends it there
 		}
 		rule("%s%s-m conntrack --ctstate DNAT -j RETURN", from, remote)
 		rule("%s-j DROP", from)

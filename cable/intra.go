@@ -7,12 +7,8 @@ import (
 	"subctl/dataplane"
 )
 
-// Names of the sets that every node has.
-const (
-	setLocalCIDRs  = "SUBMARINER-LOCALCIDRS"
-	setRemoteCIDRs = "SUBMARINER-REMOTECIDRS"
-	setNodes       = "SUBMARINER-NODES"
-)
+// setNodes is the set of the nodes that may send to this one, if there are many.
+const setNodes = "SUBMARINER-NODES"
 
 // Node is a node of this cluster.
 type Node struct {
@@ -166,28 +162,18 @@ func addNode(s dataplane.State, other Node) (uint32, error) {
 }
 
 func (n Intra) chains() []dataplane.Object {
+	input, objs := onlyFrom(Listen{Proto: "udp", Port: dataplane.IntraPort, From: n.senders()}, setNodes)
+	input.Table, input.Name, input.Hook = "filter", "SUBMARINER-INPUT", "INPUT"
+	objs = append(objs, input)
 	var remote []netip.Prefix
 	for _, r := range n.Remote {
 		remote = append(remote, r.Subnets...)
 	}
-	const in = "-m set --match-set " + setRemoteCIDRs + " src -m set --match-set " + setLocalCIDRs + " dst "
-	both := []string{setLocalCIDRs, setRemoteCIDRs}
-	// A connection that has its source "translated" to itself cannot be translated
-	// again, also not by chains of nftables that come later in the hook; ACCEPT
-	// would only end the chains of iptables.
-	var keep []string
-	for _, p := range n.Local.Pods {
-		keep = append(keep, fmt.Sprintf("-s %[1]v -m set --match-set %[2]s dst -j NETMAP --to %[1]v", p, setRemoteCIDRs))
+	if len(remote) > 0 {
+		objs = append(objs, dataplane.Sources{
+			Table: dataplane.RouteOwner.NFTable, Local: set("", n.Local.Pods).Members, Remote: set("", remote).Members,
+		})
 	}
-	input, objs := onlyFrom(Listen{Proto: "udp", Port: dataplane.IntraPort, From: n.senders()}, setNodes)
-	input.Table, input.Name, input.Hook = "filter", "SUBMARINER-INPUT", "INPUT"
-	objs = append(objs,
-		set(setLocalCIDRs, n.Local.All()), set(setRemoteCIDRs, remote), input,
-		dataplane.Chain{
-			Table: "nat", Name: "SUBMARINER-POSTROUTING", Hook: "POSTROUTING", Sets: both,
-			Rules: append(keep, in+"-j ACCEPT"),
-		},
-	)
 	if !n.isGateway() { // where all that passes is clamped by the gateway's own chain
 		objs = append(objs, dataplane.Chain{
 			Table: "filter", Name: "SUBMARINER-FORWARD", Hook: "FORWARD", Rules: []string{clamp(dataplane.IntraDevice)},

@@ -18,6 +18,7 @@ func objects() []dataplane.Object {
 	return []dataplane.Object{
 		dataplane.Set{Name: "s", Members: []netip.Prefix{p}},
 		dataplane.Chain{Table: "nat", Name: "c", Hook: "OUTPUT", Rules: []string{"-j DROP"}, Sets: []string{"s"}},
+		dataplane.Sources{Table: "t", Local: []netip.Prefix{p}, Remote: []netip.Prefix{p}},
 		dataplane.VXLAN{Name: "d", MAC: "m", VNI: 1, Local: ip, Port: 2, SourcePort: 4, MTU: 3, Conf: dataplane.Conf{RPFilter: 2, Forwarding: 1}},
 		dataplane.IKEDaemon{Port: 1, Debug: true},
 		dataplane.IPsecInterface{Name: "i", MTU: 3, Conf: dataplane.Conf{RPFilter: 2, Forwarding: 1}},

@@ -83,12 +83,6 @@ const (
 	// header 16, tag 16 (WireGuard paper, section 5.4.6).
 	WireGuardOverhead = 60
 
-	// KubeMasqueradeMark is the bit with which kube-proxy marks packets that it
-	// will masquerade (its --iptables-masquerade-bit, 14 by default, in iptables
-	// and nftables mode). We clear it for packets from other clusters, so that
-	// Services see the real source.
-	KubeMasqueradeMark = 0x4000
-
 	// GatewayMetricsPort and RouteMetricsPort serve /metrics, /healthz and /readyz.
 	GatewayMetricsPort = 32780
 	RouteMetricsPort   = 32782
@@ -108,6 +102,7 @@ type Owner struct {
 	Devices    []string // exact names
 	Prefixes   []string // of names of devices of kind vxlan
 	Chains     string   // prefix of chains and sets; the longest prefix decides
+	NFTable    string   // table of nftables, family ip
 	Tables     Range    // routing tables
 	IDs        Range    // next hops and groups
 	Priorities Range    // rules that look up one of Tables
@@ -119,12 +114,12 @@ type Owner struct {
 var (
 	GatewayOwner = Owner{
 		Name: "gateway", Devices: []string{VXLANDevice, WireGuardDevice, IPsecDevice, VXLANWireGuardDevice, VXLANIPsecDevice},
-		Prefixes: []string{VXLANDevicePrefix}, Chains: "SUBMARINER-GW-",
+		Prefixes: []string{VXLANDevicePrefix}, Chains: "SUBMARINER-GW-", NFTable: "submariner-gateway",
 		Tables: Range{100, 109}, Priorities: Range{100, 109},
 		IDs: Range{0x10000000, 0x1fffffff}, Protocol: 170,
 	}
 	RouteOwner = Owner{
-		Name: "route", Devices: []string{IntraDevice}, Chains: "SUBMARINER-",
+		Name: "route", Devices: []string{IntraDevice}, Chains: "SUBMARINER-", NFTable: "submariner-route",
 		Tables: Range{150, 159}, Priorities: Range{150, 159},
 		IDs: Range{0x20000000, 0x2fffffff}, Protocol: 171,
 	}

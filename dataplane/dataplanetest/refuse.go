@@ -4,6 +4,8 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"net/netip"
+	"slices"
 	"time"
 
 	"subctl/dataplane"
@@ -29,6 +31,8 @@ func (f *Fake) refuse(o dataplane.Object) error {
 	switch o := o.(type) {
 	case dataplane.Set:
 		return refuseSet(o)
+	case dataplane.Sources:
+		return refuseIf(slices.Contains(o.Local, netip.Prefix{}) || slices.Contains(o.Remote, netip.Prefix{}), "no network")
 	case dataplane.Chain:
 		return refuseIf(len(o.Name) > maxChain, "name is too long")
 	case dataplane.VXLAN:

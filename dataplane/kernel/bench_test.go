@@ -6,6 +6,7 @@ import (
 	"context"
 	"fmt"
 	"net/netip"
+	"slices"
 	"testing"
 
 	"subctl/dataplane"
@@ -110,5 +111,21 @@ func BenchmarkObserveBusyNode(b *testing.B) {
 		ns.Run("iptables -t nat -R KUBE-SVC-1 1 -j RETURN")
 		b.StartTimer()
 		look(b, ns, h)
+	}
+}
+
+// A node of a cluster that is connected to 1,000 others, of 2 CIDRs each: one of
+// them changes.
+func BenchmarkSourcesOneChanged(b *testing.B) {
+	ns, h := node(b, dataplane.RouteOwner)
+	var remote []netip.Prefix
+	for i := range 2000 {
+		remote = append(remote, netip.PrefixFrom(netip.AddrFrom4([4]byte{10 + byte(i>>9), byte(i), byte(i >> 8), 0}), 24))
+	}
+	slices.SortFunc(remote, netip.Prefix.Compare)
+	for i := 0; b.Loop(); i++ {
+		s := dataplane.Sources{Table: dataplane.RouteOwner.NFTable, Local: []netip.Prefix{cidr("172.16.0.0/16")}, Remote: slices.Delete(slices.Clone(remote), i%2000, i%2000+1)}
+		require.Len(b, settle(b, ns, h, state(b, s)), 1)
+		require.Empty(b, settle(b, ns, h, state(b, s)))
 	}
 }

@@ -10,7 +10,8 @@ import (
 	"subctl/dataplane"
 )
 
-// chains are iptables chains whose names are the owner's, with the jumps to them.
+// chains are what iptables and nftables hold: see sources for the latter, and
+// iptables chains whose names are the owner's, with the jumps to them.
 //
 // The last rule of each has no target, and a comment from which the plan is
 // known again: "subctl:FINGERPRINT:RULES:HOOK". It is for packets from the
@@ -39,7 +40,8 @@ func (s chains) list() (out []dataplane.Object, err error) {
 			out = append(out, readChain(saved, c.table, c.chain))
 		}
 	}
-	return out, nil
+	kept, err := sources(s).list()
+	return append(out, kept...), err
 }
 
 // readChain reads one chain out of all.
@@ -128,7 +130,10 @@ func matchedSets(rule string) (out []string) {
 }
 
 // put swaps the whole chain, and the jump to it, in one transaction.
-func (s chains) put(_, want dataplane.Object) error {
+func (s chains) put(old, want dataplane.Object) error {
+	if _, ok := want.(dataplane.Sources); ok {
+		return sources(s).put(old, want)
+	}
 	c := want.(dataplane.Chain)
 	saved, err := s.ipt.fresh()
 	if err != nil {
@@ -152,6 +157,9 @@ func (s chains) put(_, want dataplane.Object) error {
 }
 
 func (s chains) del(old dataplane.Object) error {
+	if _, ok := old.(dataplane.Sources); ok {
+		return sources(s).del(old)
+	}
 	c := old.(dataplane.Chain)
 	saved, err := s.ipt.fresh()
 	if err != nil {

@@ -10,6 +10,8 @@ import (
 	"strings"
 	"sync"
 
+	"subctl/dataplane"
+
 	goiptables "github.com/coreos/go-iptables/iptables"
 )
 
@@ -27,6 +29,9 @@ type iptables struct {
 	last []savedRule // what was saved last, and nftables' generation and signature then
 	gen  uint32
 	sig  string
+
+	sourcesSeen []dataplane.Object // what sources listed last, and nftables' generation then
+	sourcesGen  uint32
 }
 
 func newIPTables(c conn) (*iptables, error) {

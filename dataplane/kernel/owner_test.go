@@ -3,6 +3,7 @@
 package kernel
 
 import (
+	"net/netip"
 	"testing"
 
 	"subctl/dataplane"
@@ -20,6 +21,7 @@ func routeAgent(t testing.TB) dataplane.State {
 			Table: "mangle", Name: "SUBMARINER-FORWARD", Hook: "FORWARD", Sets: []string{"SUBMARINER-REMOTE"},
 			Rules: []string{"-m set --match-set SUBMARINER-REMOTE dst -j RETURN"},
 		},
+		dataplane.Sources{Table: "submariner-route", Local: []netip.Prefix{cidr("10.0.0.0/16")}, Remote: []netip.Prefix{cidr("10.1.0.0/16")}},
 		dataplane.VXLAN{
 			Name: dev, MAC: mac, VNI: dataplane.IntraVNI, Local: ip("172.18.0.2"), Port: dataplane.IntraPort, MTU: 1450,
 			Conf: dataplane.Conf{RPFilter: 2},
@@ -61,6 +63,8 @@ iptables -t mangle -N SUBCTL-GW-FORWARD && iptables -t mangle -A FORWARD -j SUBC
 iptables -t nat -N XSUBMARINER-GW-X && iptables -t nat -A POSTROUTING -s 10.0.0.0/8 -j MASQUERADE
 ipset create SUBMARINER hash:net && ipset add SUBMARINER 10.9.0.0/16
 ipset create KUBE hash:ip && ipset add KUBE 10.9.0.1
+nft add table ip submariner && nft 'add chain ip submariner postrouting { type nat hook postrouting priority 50; }' && nft add rule ip submariner postrouting return
+nft add table inet submariner-route && nft 'add set inet submariner-route remote { type ipv4_addr; }'
 `
 
 // Two agents and some strangers on one node: each agent sees its own objects

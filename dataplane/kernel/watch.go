@@ -60,7 +60,7 @@ func Watch(ctx context.Context, quiet time.Duration) (<-chan struct{}, error) {
 	// A kernel without nftables has no news of it.
 	if nft, err := subscribe(unix.NETLINK_NETFILTER, unix.NFNLGRP_NFTABLES); err == nil {
 		subscriptions = append(subscriptions, nft)
-		go receive(nft, dirty, nftables)
+		go receive(nft, dirty, nftNews)
 	}
 	go func() {
 		defer conn.close()

@@ -109,10 +109,16 @@ func routeMatters(b []byte) bool {
 // hooks are the chains that ours may be jumped to from.
 var hooks = []string{"PREROUTING", "INPUT", "FORWARD", "OUTPUT", "POSTROUTING"}
 
-// nftables judges a message of nftables, in which iptables keeps its rules.
-func nftables(m syscall.NetlinkMessage) bool {
+// nftNews judges a message of nftables, in which iptables keeps its rules.
+func nftNews(m syscall.NetlinkMessage) bool {
 	if len(m.Data) < nl.SizeofNfgenmsg || m.Data[0] != unix.AF_INET || m.Header.Type>>8 != unix.NFNL_SUBSYS_NFTABLES {
 		return false
+	}
+	for t, v := range attrs(m.Data[nl.SizeofNfgenmsg:]) {
+		// 1 is the table in all messages: NFTA_TABLE_NAME, NFTA_SET_TABLE and so on
+		if t == unix.NFTA_TABLE_NAME && anybodys(func(o dataplane.Owner) bool { return o.NFTable == text(v) }) {
+			return true
+		}
 	}
 	var name uint16
 	switch m.Header.Type & 0xff {

@@ -69,12 +69,12 @@ func owners() string {
 
 The agents of one node share its kernel. Each removes only what is its own:
 
-| owner | devices | chains and sets | tables | rule priorities | next hop IDs | route protocol |
-| --- | --- | --- | --- | --- | --- | --- |
+| owner | devices | chains and sets | nftables | tables | rule priorities | next hop IDs | route protocol |
+| --- | --- | --- | --- | --- | --- | --- | --- |
 `)
 	for _, o := range dataplane.Owners() {
-		fmt.Fprintf(&b, "| %s | `%s` | `%s*` | %d-%d | %d-%d | %#x-%#x | %d |\n",
-			o.Name, strings.Join(o.Devices, "`, `"), o.Chains, o.Tables.Min, o.Tables.Max,
+		fmt.Fprintf(&b, "| %s | `%s` | `%s*` | `%s` | %d-%d | %d-%d | %#x-%#x | %d |\n",
+			o.Name, strings.Join(o.Devices, "`, `"), o.Chains, o.NFTable, o.Tables.Min, o.Tables.Max,
 			o.Priorities.Min, o.Priorities.Max, o.IDs.Min, o.IDs.Max, o.Protocol)
 	}
 	return b.String()

@@ -1,0 +1,73 @@
+//go:build linux
+
+package kernel
+
+import (
+	"net/netip"
+	"testing"
+	"time"
+
+	"subctl/dataplane"
+
+	"github.com/stretchr/testify/require"
+)
+
+// The table is what its plan says, in nft's own words; whatever somebody does to it,
+// Watch notices and one Sync mends; in the end there is none.
+func TestSources(t *testing.T) {
+	ns, h := node(t, dataplane.GatewayOwner)
+	want := state(t, dataplane.Sources{
+		Table: "submariner-gateway", Local: []netip.Prefix{cidr("10.0.0.0/16")},
+		Remote: []netip.Prefix{cidr("10.1.0.0/16"), cidr("10.2.0.0/16")},
+	})
+	require.Len(t, settle(t, ns, h, want), 1)
+	rules := ns.Run("nft list chain ip submariner-gateway postrouting")
+	require.Contains(t, rules, "type nat hook postrouting priority security; policy accept;", "which is 50")
+	require.Contains(t, rules, `ip saddr 10.0.0.0/16 ip daddr @remote snat to ip saddr comment "from 10.0.0.0/16"`)
+	require.Contains(t, rules, `ip saddr @remote ip daddr 10.0.0.0/16 snat to ip saddr comment "to 10.0.0.0/16"`)
+	signals := watch(t, ns, 10*time.Millisecond)
+	for name, damage := range map[string]string{
+		"table deleted":         "nft delete table ip submariner-gateway",
+		"table dormant":         "nft 'add table ip submariner-gateway { flags dormant; }'",
+		"table's rule deleted":  "nft delete rule ip submariner-gateway postrouting handle $(nft -a list chain ip submariner-gateway postrouting | grep -o 'handle [0-9]*$' | tail -1 | cut -d' ' -f2)",
+		"table's rule added":    "nft add rule ip submariner-gateway postrouting return",
+		"table's chain flushed": "nft flush chain ip submariner-gateway postrouting",
+		"table's chain added":   "nft add chain ip submariner-gateway x",
+		"table's policy drop":   "nft 'chain ip submariner-gateway postrouting { policy drop; }'",
+		"table's set flushed":   "nft flush set ip submariner-gateway remote",
+		"table's element added": "nft 'add element ip submariner-gateway remote { 10.3.0.0/16 }'",
+		"table's odd element":   "nft 'add element ip submariner-gateway remote { 10.3.0.0-10.4.0.7 }'",
+		"table's element gone":  "nft 'delete element ip submariner-gateway remote { 10.1.0.0/16 }'",
+		"table added to":        "nft 'add set ip submariner-gateway x { type ipv4_addr; }'",
+	} {
+		t.Run(name, func(t *testing.T) {
+			calm(signals, 50*time.Millisecond)
+			ns.Run(damage)
+			require.NotEqual(t, want, look(t, ns, h), "Observe must see it")
+			select {
+			case <-signals:
+			case <-time.After(10 * time.Second):
+				require.Fail(t, "Watch did not notice")
+			}
+			require.NotEmpty(t, settle(t, ns, h, want))
+			require.Equal(t, want, look(t, ns, h))
+		})
+	}
+	settle(t, ns, h, nil)
+	require.NotContains(t, ns.Run("nft list tables"), "submariner")
+}
+
+// Elements change one by one: what stays is there all along.
+func TestSourcesChangeInPlace(t *testing.T) {
+	ns, h := node(t, dataplane.GatewayOwner)
+	s := dataplane.Sources{Table: "submariner-gateway", Local: []netip.Prefix{cidr("10.0.0.0/16")}}
+	for i := range 3000 { // more than one message
+		s.Remote = append(s.Remote, netip.PrefixFrom(netip.AddrFrom4([4]byte{20, byte(i >> 8), byte(i), 0}), 24))
+	}
+	settle(t, ns, h, state(t, s))
+	handle := ns.Run("nft -a list tables | grep submariner; nft -a list chain ip submariner-gateway postrouting")
+	s.Remote = append(s.Remote[5:1000], s.Remote[2000:]...)
+	settle(t, ns, h, state(t, s))
+	require.Equal(t, handle, ns.Run("nft -a list tables | grep submariner; nft -a list chain ip submariner-gateway postrouting"))
+	require.Equal(t, state(t, s), look(t, ns, h))
+}
