@@ -181,7 +181,7 @@ func (r *Report) publish(s Snapshot, v *view) {
 		r.Apply = append(r.Apply, e)
 	}
 	c := v.cluster()
-	if old := find[*submarinerv1.Cluster](s, c.Name); old == nil || !reflect.DeepEqual(old.Spec, c.Spec) || !holds(old.Labels, c.Labels) ||
+	if old := find[*submarinerv1.Cluster](s, c.Name); old == nil || !reflect.DeepEqual(old.Spec, c.Spec) || !labelled(old, c) ||
 		old.Annotations[submarinerv1.CableConfigAnnotation] != c.Annotations[submarinerv1.CableConfigAnnotation] {
 		r.Apply = append(r.Apply, c)
 	}
@@ -190,7 +190,7 @@ func (r *Report) publish(s Snapshot, v *view) {
 // cluster is the Cluster of this cluster.
 func (v *view) cluster() *submarinerv1.Cluster {
 	c := &submarinerv1.Cluster{
-		ObjectMeta: metav1.ObjectMeta{Name: v.sub.Spec.ClusterID, Namespace: submarinerv1.OperatorNamespace, Labels: map[string]string{}},
+		ObjectMeta: metav1.ObjectMeta{Name: v.sub.Spec.ClusterID, Namespace: submarinerv1.OperatorNamespace},
 		Spec: submarinerv1.ClusterSpec{
 			ClusterID: v.sub.Spec.ClusterID, ColorCodes: []string{"blue"}, ClusterSets: v.sub.Spec.ClusterSets,
 			ServiceCIDR: []string{}, ClusterCIDR: []string{}, GlobalCIDR: []string{}, PublicKey: v.publicKey(),
@@ -205,10 +205,10 @@ func (v *view) cluster() *submarinerv1.Cluster {
 	if text := cable.FormatConfig(v.settings); text != "" {
 		c.Annotations = map[string]string{submarinerv1.CableConfigAnnotation: text}
 	}
-	for pair := range strings.SplitSeq(v.sub.Annotations[v1alpha1.ClusterLabelsAnnotation], ",") {
-		if k, val, ok := strings.Cut(pair, "="); ok {
-			c.Labels[strings.TrimSpace(k)] = strings.TrimSpace(val)
-		}
+	said := v.sub.Annotations[v1alpha1.ClusterLabelsAnnotation]
+	c.Labels = clusterLabels(said, find[*submarinerv1.Cluster](v.snap, c.Name))
+	if said != "" {
+		metav1.SetMetaDataAnnotation(&c.ObjectMeta, v1alpha1.ClusterLabelsAnnotation, said)
 	}
 	return c
 }
@@ -354,14 +354,4 @@ func bounded(s submarinerv1.EndpointSpec) submarinerv1.EndpointSpec {
 		s.Subnets = []string{}
 	}
 	return s
-}
-
-// holds says whether labels has all of want.
-func holds(labels, want map[string]string) bool {
-	for k, v := range want {
-		if labels[k] != v {
-			return false
-		}
-	}
-	return true
 }
