@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	authenticationv1 "k8s.io/api/authentication/v1"
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -31,39 +32,76 @@ type Credentials struct {
 // under a second unless they are down.
 const memberTimeout = 30 * time.Second
 
-// AddMember claims clusterID on the broker whose base namespace is ns for the
-// cluster with the given UID (that of its kube-system namespace) and returns the
-// member's credentials. It may be repeated by the same cluster; a claim of an ID
-// that another cluster holds is a *TakenError.
+// EnsureMember claims clusterID on the broker whose base namespace is ns for the
+// cluster with the given UID (that of its kube-system namespace), and gives it the
+// rights of a member. It may be repeated by the same cluster; a claim of an ID that
+// another cluster holds is a *TakenError.
 //
 // The claim is the creation of the member's service account, of which the API
 // server lets only one succeed. The account owns everything else the member has
 // there, so that whoever deletes it deletes all.
+func EnsureMember(ctx context.Context, c client.Client, ns, clusterID, clusterUID string) error {
+	ctx, cancel := withMemberTimeout(ctx)
+	defer cancel()
+	_, err := ensure(ctx, c, ns, clusterID, clusterUID)
+	return err
+}
+
+// AddMember does what EnsureMember does, and returns new credentials of the member.
 //
 // Every call makes a new token, in a Secret whose name only the caller knows: a
-// name that could be found again could be found by everyone with a join file. So
-// a cluster that joins again leaves its older tokens behind; they are good until
-// the service account is deleted, and go with it.
+// name that could be found again could be found by everyone with a join file. The
+// older ones stay good until the service account is deleted, and go with it, so who
+// has one that works (see Accepts) should keep to it.
 func AddMember(ctx context.Context, c client.Client, ns, clusterID, clusterUID string) (*Credentials, error) {
+	ctx, cancel := withMemberTimeout(ctx)
+	defer cancel()
+	sa, err := ensure(ctx, c, ns, clusterID, clusterUID)
+	if err != nil {
+		return nil, err
+	}
+	token := memberToken(sa, newMemberTokenName(clusterID))
+	if err := createOwned(ctx, c, token, sa.UID); err != nil {
+		return nil, err
+	}
+	return waitForToken(ctx, c, client.ObjectKeyFromObject(token), clusterID)
+}
+
+func withMemberTimeout(ctx context.Context) (context.Context, context.CancelFunc) {
+	return context.WithTimeoutCause(ctx, memberTimeout, fmt.Errorf("the broker's controllers did nothing for %s", memberTimeout))
+}
+
+func ensure(ctx context.Context, c client.Client, ns, clusterID, clusterUID string) (*corev1.ServiceAccount, error) {
 	if err := CheckClusterID(clusterID); err != nil {
 		return nil, err
 	}
 	if clusterUID == "" {
 		return nil, errors.New("adding a member: the cluster's UID is empty")
 	}
-	ctx, cancel := context.WithTimeoutCause(ctx, memberTimeout, fmt.Errorf("the broker's controllers did nothing for %s", memberTimeout))
-	defer cancel()
 	sa, err := claim(ctx, c, ns, clusterID, clusterUID)
 	if err != nil {
 		return nil, err
 	}
-	token := newMemberTokenName(clusterID)
-	for _, obj := range memberObjects(sa, clusterID, token) {
+	for _, obj := range memberObjects(sa, clusterID) {
 		if err := createOwned(ctx, c, obj, sa.UID); err != nil {
 			return nil, err
 		}
 	}
-	return waitForToken(ctx, c, client.ObjectKey{Namespace: ns, Name: token}, clusterID)
+	return sa, nil
+}
+
+// Accepts says whether the broker whose base namespace is ns takes whoever is behind
+// c for the member clusterID.
+func Accepts(ctx context.Context, c client.Client, ns, clusterID string) (bool, error) {
+	review := &authenticationv1.SelfSubjectReview{}
+	err := c.Create(ctx, review)
+	if apierrors.IsUnauthorized(err) {
+		return false, nil
+	}
+	if err != nil {
+		return false, fmt.Errorf("asking the broker whether it knows this cluster: %w", err)
+	}
+	return review.Status.UserInfo.Username == "system:serviceaccount:"+ns+":"+MemberName(clusterID), nil
 }
 
 // claim creates the member's service account, or finds it claimed by the same
@@ -89,25 +127,33 @@ func claim(ctx context.Context, c client.Client, ns, clusterID, clusterUID strin
 	return sa, nil
 }
 
-// memberObjects returns what a member has in the base namespace besides its
-// service account. token is the name of the Secret.
-func memberObjects(sa *corev1.ServiceAccount, clusterID, token string) []client.Object {
-	owner := []metav1.OwnerReference{{APIVersion: "v1", Kind: "ServiceAccount", Name: sa.Name, UID: sa.UID}}
-	meta := func(name string) metav1.ObjectMeta {
-		return metav1.ObjectMeta{Name: name, Namespace: sa.Namespace, OwnerReferences: owner}
+// ownedMeta is that of an object that goes with a member's service account.
+func ownedMeta(sa *corev1.ServiceAccount, name string) metav1.ObjectMeta {
+	return metav1.ObjectMeta{
+		Name: name, Namespace: sa.Namespace,
+		OwnerReferences: []metav1.OwnerReference{{APIVersion: "v1", Kind: "ServiceAccount", Name: sa.Name, UID: sa.UID}},
 	}
+}
+
+// memberObjects returns the rights of a member in the base namespace.
+func memberObjects(sa *corev1.ServiceAccount, clusterID string) []client.Object {
 	bind := func(name, role string) client.Object {
 		return &rbacv1.RoleBinding{
-			ObjectMeta: meta(name),
+			ObjectMeta: ownedMeta(sa, name),
 			RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role", Name: role},
 			Subjects:   []rbacv1.Subject{{Kind: rbacv1.ServiceAccountKind, Name: sa.Name, Namespace: sa.Namespace}},
 		}
 	}
 	role := selfRole(sa.Namespace, clusterID)
-	role.OwnerReferences = owner
-	secret := &corev1.Secret{ObjectMeta: meta(token), Type: corev1.SecretTypeServiceAccountToken}
+	role.ObjectMeta = ownedMeta(sa, role.Name)
+	return []client.Object{role, bind(role.Name, role.Name), bind(memberBindingName(clusterID), MemberRoleName)}
+}
+
+// memberToken returns the Secret that the broker's token controller fills.
+func memberToken(sa *corev1.ServiceAccount, name string) *corev1.Secret {
+	secret := &corev1.Secret{ObjectMeta: ownedMeta(sa, name), Type: corev1.SecretTypeServiceAccountToken}
 	secret.Annotations = map[string]string{corev1.ServiceAccountNameKey: sa.Name, "kubernetes.io/created-by": "subctl"}
-	return []client.Object{role, bind(role.Name, role.Name), bind(memberBindingName(clusterID), MemberRoleName), secret}
+	return secret
 }
 
 // createOwned creates obj unless it exists. One that an earlier service account

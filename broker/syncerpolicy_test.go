@@ -2,6 +2,7 @@ package broker_test
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 	"testing"
 	"time"
@@ -10,6 +11,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	submarinerv1 "subctl/api/submariner/v1"
@@ -137,6 +139,20 @@ func TestSyncerOfPolicies(t *testing.T) {
 	west.start()
 	east.holds()
 	west.holds()
+
+	t.Log("a label that selects a cluster, put on it where it is")
+	east.create(cluster(east.ns, "east"))
+	arrives := func(labels string, want map[string]string) {
+		t.Helper()
+		c := cluster(east.ns, "east")
+		require.NoError(t, east.client.Patch(t.Context(), c, client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"labels":`+labels+`}}`))))
+		want[submarinerv1.ClusterIDLabel] = "east"
+		require.Eventually(t, func() bool {
+			return west.client.Get(t.Context(), client.ObjectKey{Namespace: west.ns, Name: "east"}, c) == nil && maps.Equal(want, c.Labels)
+		}, patience, tick, "%v", c)
+	}
+	arrives(`{"env":"production","zone":"eu"}`, map[string]string{"env": "production", "zone": "eu"})
+	arrives(`{"env":"staging","zone":null}`, map[string]string{"env": "staging"})
 
 	t.Log("two of a name at one moment")
 	gate.Shut()
