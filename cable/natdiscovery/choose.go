@@ -86,7 +86,8 @@ func Choose(attempts []Attempt) (Attempt, bool) {
 }
 
 // Line is the attempt for people: "192.0.2.7:4490 public: answered in 12 ms, address
-// translated". waited is for how long an answer was waited for.
+// translated". waited is for how long an answer was waited for; 0 if a better one came
+// at once.
 func (a Attempt) Line(waited time.Duration) string {
 	where := fmt.Sprintf("%v %v: ", a.To, a.Kind)
 	switch {
@@ -98,6 +99,9 @@ func (a Attempt) Line(waited time.Duration) string {
 		return where + "not asked: " + a.Barred
 	case a.Problem != "":
 		return where + a.Problem
+	}
+	if waited == 0 {
+		return where + "not waited for"
 	}
 	return where + "no answer in " + spell(waited)
 }

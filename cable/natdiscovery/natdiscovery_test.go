@@ -138,10 +138,12 @@ func TestLine(t *testing.T) {
 		{Attempt{Candidate: at(Public), Answered: true, Translated: true, RTT: 12 * time.Millisecond}, "192.0.2.7:4490 public: answered in 12 ms, address translated"},
 		{Attempt{Candidate: at(Private), Answered: true, RTT: 340 * time.Microsecond}, "192.0.2.7:4490 private: answered in 0.3 ms"},
 		{Attempt{Candidate: at(Learned), Answered: true, Translated: true, RTT: 1234 * time.Millisecond}, "192.0.2.7:4490 learned: answered in 1.2 s, address translated"},
+		{Attempt{Candidate: at(Private), Barred: "it is in 192.0.2.0/24 of cluster evil"}, "192.0.2.7:4490 private: not asked: it is in 192.0.2.0/24 of cluster evil"},
 		{Attempt{Candidate: at(Public), Problem: "it is another cluster's gateway"}, "192.0.2.7:4490 public: it is another cluster's gateway"},
 	} {
 		require.Equal(t, test.want, test.a.Line(3*time.Second))
 	}
+	require.Equal(t, "192.0.2.7:4490 public: not waited for", Attempt{Candidate: at(Public)}.Line(0))
 }
 
 // search runs a search over a path of some MTU, and returns how many steps it took.
