@@ -17,6 +17,7 @@ import (
 // The groups under which commands are listed in the help.
 const (
 	groupJoin = "join"
+	groupSay  = "say"
 	groupLook = "look"
 )
 
@@ -87,10 +88,12 @@ func newRoot(g *globals) *cobra.Command {
 	root.SetErr(g.ErrOut)
 	root.AddGroup(
 		&cobra.Group{ID: groupJoin, Title: "Joining clusters:"},
+		&cobra.Group{ID: groupSay, Title: "Saying how they are joined:"},
 		&cobra.Group{ID: groupLook, Title: "Looking at them:"},
 	)
 
 	add(root, groupJoin, newDeployBroker(g), newRecoverBrokerInfo(g), newJoin(g), newUninstall(g))
+	add(root, groupSay, newCablePolicy(g))
 	add(root, groupLook, newShow(g))
 	add(root, "", newVersion(g), newOptions(g), newAgent(g))
 

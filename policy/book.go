@@ -184,7 +184,8 @@ func (d Decision) unless(wary *rule) Decision {
 // Pair is two clusters, the lower ID first.
 type Pair struct{ X, Y Cluster }
 
-// Pairs yields every pair of the clusters with its cable, by cluster ID.
+// Pairs yields every pair of clusters that have a clusterset in common, with its cable,
+// by cluster ID.
 func (b *Book) Pairs(clusters []Cluster) iter.Seq2[Pair, Decision] {
 	return func(yield func(Pair, Decision) bool) {
 		all := make([]matches, len(clusters))
@@ -194,7 +195,7 @@ func (b *Book) Pairs(clusters []Cluster) iter.Seq2[Pair, Decision] {
 		slices.SortFunc(all, func(x, y matches) int { return cmp.Compare(x.ID, y.ID) })
 		for i, x := range all {
 			for _, y := range all[i+1:] {
-				if !yield(Pair{x.Cluster, y.Cluster}, b.decide(x, y)) {
+				if common(x.Sets, y.Sets) && !yield(Pair{x.Cluster, y.Cluster}, b.decide(x, y)) {
 					return
 				}
 			}

@@ -41,6 +41,14 @@ func CheckName(name string) error {
 	return nil
 }
 
+// CheckDriver says that a cable driver is unknown, if it is.
+func CheckDriver(name string) error {
+	if drivers.Find(name) == nil {
+		return unknownDriver(name, drivers.All())
+	}
+	return nil
+}
+
 // quote is what somebody else wrote in a message: bounded, and harmless to a terminal.
 func quote(text string) string {
 	const most = 80

@@ -72,7 +72,7 @@ func (r *rule) why(isHeld bool, others []*rule) string {
 	case r == nil:
 		return "no policy matches, so the clusters' own default counts"
 	case level > 0:
-		return fmt.Sprintf("no other that matches has more requirements than its %d, and its name comes first", r.requirements)
+		return fmt.Sprintf("no other that matches has more requirements than its %d, and of those with as many it comes first", r.requirements)
 	case usable > 0:
 		return fmt.Sprintf("it has the most requirements, %d", r.requirements)
 	case r.last() == 1:

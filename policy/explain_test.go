@@ -23,7 +23,7 @@ func TestExplain(t *testing.T) {
 		{"several", []*v1alpha1.CablePolicies{
 			made("default", between("", "", vxlan)), made("z", between("env", "tier=core", wireguard), between("env", "tier=edge", "libreswan")),
 			made("zz", between("env", "tier", ipsec)), made("a", between("env", "", ipsec)),
-		}, "no other that matches has more requirements than its 2, and its name comes first", []Beaten{
+		}, "no other that matches has more requirements than its 2, and of those with as many it comes first", []Beaten{
 			{"z", 1, ipsec, "it has as many requirements, and comes later in the policy"},
 			{"zz", 0, ipsec, "it has as many requirements, and its name comes later"},
 			{"a", 0, ipsec, "it has 1 requirement, z has 2"},

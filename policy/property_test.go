@@ -36,8 +36,15 @@ func TestEveryPair(t *testing.T) {
 		r.Shuffle(len(shuffled), func(i, j int) { shuffled[i], shuffled[j] = shuffled[j], shuffled[i] })
 		here, there := compile(policies, known), compile(shuffled, known)
 		pairs := 0
+		for i, x := range clusters {
+			for _, y := range clusters[i+1:] {
+				if common(x.Sets, y.Sets) {
+					pairs++
+				}
+			}
+		}
 		for pair, d := range here.Pairs(clusters) {
-			pairs++
+			pairs--
 			require.Less(t, pair.X.ID, pair.Y.ID)
 			for _, other := range []Decision{here.Decide(pair.X, pair.Y), here.Decide(pair.Y, pair.X), there.Decide(pair.X, pair.Y), here.Explain(pair.Y, pair.X).Decision} {
 				require.Equal(t, d.Policy, other.Policy)
@@ -47,7 +54,7 @@ func TestEveryPair(t *testing.T) {
 			require.Equal(t, want, plain(d), "seed %d, %s and %s", seed, pair.X.ID, pair.Y.ID)
 			decided[kindOf(d)]++
 		}
-		require.Equal(t, 15, pairs)
+		require.Zero(t, pairs)
 	}
 	for _, kind := range []string{"policy", "default", "none", "error", "held"} {
 		require.Greater(t, decided[kind], 20, "%v: the cases are too tame", decided)

@@ -8,6 +8,8 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/validation"
+
+	submarinerv1 "subctl/api/submariner/v1"
 )
 
 // requirement is what a selector requires of a cluster's labels: that the label key
@@ -84,6 +86,29 @@ func (q requirement) flaw() string {
 		}
 	}
 	return ""
+}
+
+// Select returns the IDs of the clusters that a selector selects, of a list of them.
+// One with a mistake selects none.
+func Select(s metav1.LabelSelector, clusters []Cluster) []string {
+	var out []string
+	requirements, mistakes := readSelector(s, "selector")
+	for _, c := range clusters {
+		unmet := func(q requirement) bool { return !q.met(c) }
+		if len(mistakes) == 0 && !slices.ContainsFunc(requirements, unmet) {
+			out = append(out, c.ID)
+		}
+	}
+	return out
+}
+
+// met says whether a cluster meets the requirement.
+func (q requirement) met(c Cluster) bool {
+	value, has := c.Labels[q.key]
+	if q.key == submarinerv1.ClusterIDLabel {
+		value, has = c.ID, true
+	}
+	return q.not != (has && (slices.Contains(q.values, value) || slices.Contains(q.values, anyValue)))
 }
 
 // SelectorText writes a selector as ParseSelector reads it; "any" if it is empty.

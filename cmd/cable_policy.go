@@ -1,0 +1,121 @@
+package cmd
+
+import (
+	"context"
+	"errors"
+	"slices"
+
+	"github.com/spf13/cobra"
+
+	"subctl/cable/drivers"
+)
+
+const cablePolicyLong = `Choose the cables between clusters.
+
+A cable policy says which cable driver joins which pairs of clusters: it selects either
+end by the labels of the clusters. The most specific policy that matches a pair decides,
+the policy "default" where no other matches, and the clusters' own default driver where
+there is no policy at all. All clusters of a clusterset share all policies, whichever
+cluster they were made on.
+
+The cluster in use may be a member or the broker. On a cluster that is both, these
+commands work on the member, unless --broker says otherwise.`
+
+const cablePolicyExample = `  # IPsec between production clusters, VXLAN between all others
+  subctl cable-policy add --name default --cable-driver vxlan
+  subctl cable-policy add --name secure --cable-driver ipsec \
+    --left-cluster-selector env=production --right-cluster-selector env=production
+
+  # who gets what, and why
+  subctl cable-policy list
+  subctl cable-policy explain east west`
+
+func newCablePolicy(g *globals) *cobra.Command {
+	c := &cobra.Command{
+		Use:     "cable-policy",
+		Aliases: []string{"cable-policies"},
+		Short:   "Choose the cables between clusters",
+		Long:    cablePolicyLong,
+		Example: cablePolicyExample,
+	}
+	c.AddCommand(newCablePolicyAdd(g), newCablePolicyList(g), newCablePolicyDelete(g), newCablePolicyExplain(g))
+	return c
+}
+
+// policySite is the options of all cable-policy commands: whose policies.
+type policySite struct {
+	*globals
+	broker bool
+	set    string
+}
+
+// addFlags gives c the flags of a command that works on a cluster's policies. The flag
+// --kubecontext is --context under the name that the proposal gives it.
+func (s *policySite) addFlags(c *cobra.Command) {
+	f := c.Flags()
+	f.StringVar(s.kube.Context, "kubecontext", "", "the same as --context")
+	f.BoolVar(&s.broker, "broker", false, "on a cluster that is a member and the broker: work on the broker")
+	complete(c, "kubecontext", func(context.Context) ([]string, error) { return s.contexts() })
+}
+
+// addSet gives c the flag that chooses a clusterset.
+func (s *policySite) addSet(c *cobra.Command, usage string) {
+	c.Flags().StringVar(&s.set, "clusterset", "", usage)
+	complete(c, "clusterset", func(ctx context.Context) ([]string, error) {
+		d, err := s.open(ctx)
+		if err != nil {
+			return nil, err
+		}
+		return d.sets, nil
+	})
+}
+
+// open reads everything that policies are about, from the cluster in use.
+func (s *policySite) open(ctx context.Context) (*policyDesk, error) {
+	c, err := s.client(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return openPolicyDesk(ctx, c, s.broker)
+}
+
+// completeNames makes --name complete from the policies there are; own from those that
+// may be changed here.
+func (s *policySite) completeNames(c *cobra.Command, own bool) {
+	complete(c, "name", func(ctx context.Context) ([]string, error) {
+		d, err := s.open(ctx)
+		if err != nil {
+			return nil, err
+		}
+		var names []string
+		for _, p := range d.policies {
+			if !own || d.maker(p) == d.id {
+				names = append(names, p.SharedName())
+			}
+		}
+		return unique(names), nil
+	})
+}
+
+// completeDrivers makes --cable-driver complete.
+func completeDrivers(c *cobra.Command) {
+	complete(c, "cable-driver", func(context.Context) ([]string, error) {
+		var names []string
+		for _, d := range drivers.All() {
+			names = append(names, d.Name())
+		}
+		return names, nil
+	})
+}
+
+// completeClusters completes the arguments of a command from cluster IDs.
+func (s *policySite) completeClusters(c *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
+	d, err := s.open(c.Context())
+	if err != nil || len(args) > 1 {
+		return nil, cobra.ShellCompDirectiveNoFileComp
+	}
+	return slices.DeleteFunc(d.clusterIDs(), func(id string) bool { return slices.Contains(args, id) }), cobra.ShellCompDirectiveNoFileComp
+}
+
+// errNoPolicies is for a cluster that has nothing to do with policies.
+var errNoPolicies = errors.New("this cluster is neither joined nor a broker, so it has no cable policies: join it (subctl join), make it a broker (subctl deploy-broker), or choose another with --context")
