@@ -27,7 +27,8 @@ const (
 	// PSKSecret holds psk, the key that all clusters of the broker share.
 	PSKSecret = "submariner-ipsec-psk"
 	// ClusterKeySecret holds this cluster's X25519 key pair, under KeyPrivate and
-	// KeyPublic. It is made once and survives every later join.
+	// KeyPublic, and KeySeed. It is made once and survives every later join; RotateKey
+	// makes a new pair.
 	ClusterKeySecret = "submariner-cluster-key"
 )
 

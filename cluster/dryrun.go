@@ -26,9 +26,8 @@ type DryRun struct {
 
 // DryRun finds out what Run would write. It writes nothing.
 func (j *Join) DryRun(ctx context.Context) (*DryRun, error) {
-	spec := j.Plan.Submariner.Spec
 	rec := &recorder{Client: j.Broker.Client}
-	if _, err := broker.AddMember(ctx, rec, j.File.BaseNamespace(), spec.ClusterID, j.Plan.UID); err != nil {
+	if _, err := j.claim(ctx, rec); err != nil {
 		return nil, err
 	}
 	out := &DryRun{Broker: []*unstructured.Unstructured{}}
@@ -37,8 +36,9 @@ func (j *Join) DryRun(ctx context.Context) (*DryRun, error) {
 		if err != nil {
 			return nil, err
 		}
-		for _, field := range []string{"data", "stringData"} {
-			unstructured.RemoveNestedField(u.Object, field)
+		if u.GetKind() == "Secret" { // of a random name, and filled by the broker
+			u.SetName(broker.MemberName(j.Plan.Submariner.Spec.ClusterID) + "-token-" + Redacted)
+			unstructured.RemoveNestedField(u.Object, "data")
 		}
 		out.Broker = append(out.Broker, u)
 	}
@@ -73,7 +73,7 @@ func redactedSecrets() []client.Object {
 	for name, keys := range map[string][]string{
 		BrokerSecret:     {corev1.ServiceAccountTokenKey, corev1.ServiceAccountRootCAKey},
 		PSKSecret:        {broker.PSKKey},
-		ClusterKeySecret: {KeyPrivate, KeyPublic},
+		ClusterKeySecret: {KeyPrivate, KeyPublic, KeySeed},
 	} {
 		s := secret(name, nil)
 		s.StringData = map[string]string{}

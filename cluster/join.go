@@ -47,7 +47,7 @@ func interrupted(ctx context.Context) error {
 func (j *Join) run(ctx context.Context) error {
 	spec := j.Plan.Submariner.Spec
 	j.Report.Step("claiming cluster ID %q on the broker at %s", spec.ClusterID, j.Broker.URL)
-	creds, err := broker.AddMember(ctx, j.Broker.Client, j.File.BaseNamespace(), spec.ClusterID, j.Plan.UID)
+	creds, err := j.claim(ctx, j.Broker.Client)
 	if err != nil {
 		return err
 	}
@@ -60,7 +60,7 @@ func (j *Join) run(ctx context.Context) error {
 	}
 	// The join file's authorities are those of the member and of the broker's URL.
 	creds.CA = j.File.CA
-	objs, err := j.Plan.Objects(Secrets(creds, j.File.PSK, key), key.Public().String())
+	objs, err := j.Plan.Objects(Secrets(creds, j.File.PSK, key), key.Private.Public().String())
 	if err != nil {
 		return err
 	}
@@ -79,6 +79,33 @@ func (j *Join) run(ctx context.Context) error {
 		j.Report.Done("node %s is a gateway", node)
 	}
 	return nil
+}
+
+// claim makes the cluster a member on the broker behind c and returns its
+// credentials: those that it has, where they are still good, and new ones otherwise.
+func (j *Join) claim(ctx context.Context, c client.Client) (*broker.Credentials, error) {
+	ns, id := j.File.BaseNamespace(), j.Plan.Submariner.Spec.ClusterID
+	stored, err := optional(ctx, j.Member, &corev1.Secret{}, client.ObjectKey{Namespace: Namespace, Name: BrokerSecret})
+	if err != nil {
+		return nil, err
+	}
+	if stored == nil || len(stored.Data[corev1.ServiceAccountTokenKey]) == 0 {
+		return broker.AddMember(ctx, c, ns, id, j.Plan.UID)
+	}
+	file := *j.File
+	file.Token = stored.Data[corev1.ServiceAccountTokenKey]
+	member, err := client.New(file.RESTConfig(j.Plan.Submariner.Spec.BrokerK8sInsecure), client.Options{Scheme: c.Scheme()})
+	if err != nil {
+		return nil, err
+	}
+	good, err := broker.Accepts(ctx, member, ns, id)
+	if err != nil {
+		return nil, err
+	}
+	if !good {
+		return broker.AddMember(ctx, c, ns, id, j.Plan.UID)
+	}
+	return &broker.Credentials{Token: file.Token, CA: file.CA}, broker.EnsureMember(ctx, c, ns, id, j.Plan.UID)
 }
 
 // Objects returns what the plan installs in the cluster, in order, with Secrets

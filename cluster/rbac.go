@@ -18,6 +18,7 @@ var gatewayRules = []rbacv1.PolicyRule{
 	rule([]string{""}, []string{"configmaps"}, read...),  // settings of cable drivers
 	events,
 	rule([]string{"submariner.io"}, []string{"cablepolicies", "clusters", "endpoints", "gateways"}, "create", "delete", "get", "list", "patch", "update", "watch"),
+	rule([]string{"submariner.io"}, []string{"cablepolicies/status"}, "patch"),
 	rule([]string{"submariner.io"}, []string{"routeagents", "submariners"}, read...),
 	rule([]string{"coordination.k8s.io"}, []string{"leases"}, "create", "get", "update"),
 }

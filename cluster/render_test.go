@@ -131,7 +131,7 @@ func TestSecretsHoldWhatTheGatewayReads(t *testing.T) {
 	key, err := keys.Generate()
 	require.NoError(t, err)
 	found := map[string][]string{}
-	for _, obj := range cluster.Secrets(&broker.Credentials{Token: broker.Secret("t"), CA: []byte("c")}, broker.Secret("p"), key) {
+	for _, obj := range cluster.Secrets(&broker.Credentials{Token: broker.Secret("t"), CA: []byte("c")}, broker.Secret("p"), cluster.ClusterKey{Private: key, Seed: make(broker.Secret, keys.Size)}) {
 		s := obj.(*corev1.Secret)
 		for name := range s.Data {
 			found[s.Name] = append(found[s.Name], name)
@@ -139,7 +139,7 @@ func TestSecretsHoldWhatTheGatewayReads(t *testing.T) {
 	}
 	require.ElementsMatch(t, []string{"token", "ca.crt"}, found[cluster.BrokerSecret])
 	require.ElementsMatch(t, []string{"psk"}, found[cluster.PSKSecret])
-	require.ElementsMatch(t, []string{"private", "public"}, found[cluster.ClusterKeySecret])
+	require.ElementsMatch(t, []string{"private", "public", "seed"}, found[cluster.ClusterKeySecret])
 }
 
 func TestSuggestID(t *testing.T) {

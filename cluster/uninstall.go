@@ -12,6 +12,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/selection"
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -109,7 +111,18 @@ func (u *Uninstall) connect(ctx context.Context, sub *v1alpha1.Submariner) (clie
 }
 
 // leave removes the cluster from the broker, and then lets the Submariner object go.
+// The cable policies that were made here go first: the gateway, which still runs,
+// would put them back on the broker.
 func (u *Uninstall) leave(ctx context.Context, hub client.Client, sub *v1alpha1.Submariner) error {
+	own, err := labels.NewRequirement(submarinerv1.ClusterIDLabel, selection.DoesNotExist, nil)
+	if err != nil {
+		return err
+	}
+	err = u.Cluster.DeleteAllOf(ctx, &v1alpha1.CablePolicies{}, client.InNamespace(Namespace),
+		client.MatchingLabelsSelector{Selector: labels.NewSelector().Add(*own)})
+	if err != nil && !absent(err) {
+		return fmt.Errorf("deleting the cable policies of this cluster: %w", err)
+	}
 	if hub != nil {
 		var namespaces []string
 		for _, set := range (Options{ClusterSets: sub.Spec.ClusterSets}).Sets() {
@@ -153,9 +166,11 @@ func (u *Uninstall) remove(ctx context.Context, r *Remains) error {
 			return err
 		}
 	}
-	for _, kind := range []client.Object{&submarinerv1.Cluster{}, &submarinerv1.Endpoint{}, &submarinerv1.Gateway{}, &submarinerv1.RouteAgent{}} {
+	for _, kind := range []client.Object{
+		&submarinerv1.Cluster{}, &submarinerv1.Endpoint{}, &submarinerv1.Gateway{}, &submarinerv1.RouteAgent{}, &v1alpha1.CablePolicies{},
+	} {
 		if err := u.Cluster.DeleteAllOf(ctx, kind, client.InNamespace(Namespace)); err != nil && !absent(err) {
-			return fmt.Errorf("deleting what the agents reported: %w", err)
+			return fmt.Errorf("deleting what the agents wrote: %w", err)
 		}
 	}
 	if err := u.removeNamespace(ctx, r); err != nil {
