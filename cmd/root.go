@@ -92,7 +92,7 @@ func newRoot(g *globals) *cobra.Command {
 		&cobra.Group{ID: groupLook, Title: "Looking at them:"},
 	)
 
-	add(root, groupJoin, newDeployBroker(g), newRecoverBrokerInfo(g), newJoin(g), newUninstall(g))
+	add(root, groupJoin, newDeployBroker(g), newRecoverBrokerInfo(g), newJoin(g), newRotateKey(g), newUninstall(g))
 	add(root, groupSay, newCablePolicy(g))
 	add(root, groupLook, newShow(g))
 	add(root, "", newVersion(g), newOptions(g), newAgent(g))
