@@ -9,7 +9,10 @@ import (
 // again must answer to the address its peers remember. It neither learns nor
 // floods: every peer is an FDB entry and a Neigh entry.
 type VXLAN struct {
-	Name  string
+	Name string
+	// Dev is the device that outer packets leave by, whatever routes say; empty for any.
+	// Its name sorts before Name: it has to be there first.
+	Dev   string
 	MAC   string // lower case, separated by colons
 	VNI   int
 	Local netip.Addr // source of the outer packets
@@ -39,7 +42,12 @@ func (c Conf) command(dev string) string {
 func (l VXLAN) Key() Key { return Key{KindLink, l.Name} }
 
 // Needs implements Object.
-func (VXLAN) Needs() []Key { return nil }
+func (l VXLAN) Needs() []Key {
+	if l.Dev == "" {
+		return nil
+	}
+	return onDev(l.Dev)
+}
 
 // Equal implements Object.
 func (l VXLAN) Equal(o Object) bool { return o == l }
@@ -48,6 +56,9 @@ func (l VXLAN) Equal(o Object) bool { return o == l }
 func (l VXLAN) String() string {
 	s := fmt.Sprintf("ip link add %s address %s mtu %d up type vxlan id %d local %v dstport %d nolearning",
 		l.Name, l.MAC, l.MTU, l.VNI, l.Local, l.Port)
+	if l.Dev != "" {
+		s += " dev " + l.Dev
+	}
 	if l.SourcePort != 0 {
 		s += fmt.Sprintf(" srcport %[1]d %[1]d", l.SourcePort)
 	}

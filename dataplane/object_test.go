@@ -19,7 +19,7 @@ func objects() []dataplane.Object {
 		dataplane.Set{Name: "s", Members: []netip.Prefix{p}},
 		dataplane.Chain{Table: "nat", Name: "c", Hook: "OUTPUT", Rules: []string{"-j DROP"}, Sets: []string{"s"}},
 		dataplane.Sources{Table: "t", Local: []netip.Prefix{p}, Remote: []netip.Prefix{p}},
-		dataplane.VXLAN{Name: "d", MAC: "m", VNI: 1, Local: ip, Port: 2, SourcePort: 4, MTU: 3, Conf: dataplane.Conf{RPFilter: 2, Forwarding: 1}},
+		dataplane.VXLAN{Name: "d", Dev: "a", MAC: "m", VNI: 1, Local: ip, Port: 2, SourcePort: 4, MTU: 3, Conf: dataplane.Conf{RPFilter: 2, Forwarding: 1}},
 		dataplane.IKEDaemon{Port: 1, Debug: true},
 		dataplane.IPsecInterface{Name: "i", MTU: 3, Conf: dataplane.Conf{RPFilter: 2, Forwarding: 1}},
 		dataplane.WireGuard{Name: "w", Private: dataplane.Secret{1}, Port: 2, MTU: 3, Conf: dataplane.Conf{RPFilter: 2, Forwarding: 1}},
@@ -153,11 +153,12 @@ func TestEqualKeys(t *testing.T) {
 	}
 }
 
-// Needs points at kinds that are created before.
+// Needs points at what is created before.
 func TestNeedsPointBack(t *testing.T) {
 	for _, o := range objects() {
 		for _, k := range o.Needs() {
-			require.Less(t, k.Kind, o.Key().Kind, "%v", o)
+			own := o.Key()
+			require.True(t, k.Kind < own.Kind || k.Kind == own.Kind && k.Name < own.Name, "%v", o)
 		}
 	}
 }

@@ -10,8 +10,11 @@ import (
 // Tunnel is one VXLAN device between gateways.
 type Tunnel struct {
 	Device string
-	VNI    int
-	Port   int // UDP
+	// Over is the device that outer packets leave by, whatever routes say: what is
+	// encrypted there never leaves otherwise. Empty for any.
+	Over string
+	VNI  int
+	Port int // UDP
 	// SourcePort fixes the source port of outer packets, for an IPsec policy that
 	// selects them; 0 lets the kernel vary it by flow.
 	SourcePort int
@@ -30,7 +33,7 @@ func (t Tunnel) To(s dataplane.State, peer, outer netip.Addr, hop uint32) (cable
 	link := cable.Link{Hop: hop, Device: t.Device, IP: ip, From: own}
 	return link, s.Add(
 		dataplane.VXLAN{
-			Name: t.Device, MAC: mac, VNI: t.VNI, Local: t.Local, Port: t.Port, SourcePort: t.SourcePort, MTU: t.MTU,
+			Name: t.Device, Dev: t.Over, MAC: mac, VNI: t.VNI, Local: t.Local, Port: t.Port, SourcePort: t.SourcePort, MTU: t.MTU,
 			Conf: dataplane.Conf{RPFilter: 2, Forwarding: 1},
 		},
 		dataplane.Addr{Dev: t.Device, Prefix: netip.PrefixFrom(own, 8)},

@@ -118,7 +118,7 @@ func (f *Fake) put(o dataplane.Object) error {
 
 // alter does what happens to all that stands on a device when that is changed.
 func (f *Fake) alter(old, want dataplane.VXLAN) {
-	if old.VNI != want.VNI || old.Local != want.Local || old.Port != want.Port {
+	if old.Dev != want.Dev || old.VNI != want.VNI || old.Local != want.Local || old.Port != want.Port {
 		f.drop(old.Key())
 	} else if old.MAC != want.MAC {
 		f.clearARP(old.Name)

@@ -65,23 +65,25 @@ func randomState(r *rand.Rand) dataplane.State {
 	for i := range pick(r, 0, 1, 2) {
 		add(dataplane.Rule{Priority: 100 + i, Table: pick(r, 100, 101), IIF: pick(r, "", "eth0", "vx-submariner")})
 	}
-	if r.IntN(4) > 0 {
-		add(randomCables(r)...)
-	}
+	over := ""
 	if r.IntN(4) > 0 {
 		add(randomWireGuard(r)...)
+		over = pick(r, "", dataplane.WireGuardDevice)
+	}
+	if r.IntN(4) > 0 {
+		add(randomCables(r, over)...)
 	}
 	return s
 }
 
-// randomCables is a device, and what leads over it.
-func randomCables(r *rand.Rand) (out []dataplane.Object) {
+// randomCables is a device, over another one or any, and what leads over it.
+func randomCables(r *rand.Rand, over string) (out []dataplane.Object) {
 	const dev = dataplane.VXLANDevice
 	local := pick(r, NodeIP, "172.18.0.9")
 	vtep := netip.MustParsePrefix(pick(r, "241.18.0.2/8", "241.18.0.9/8", "241.18.0.9/16"))
 	out = append(out, dataplane.VXLAN{
-		Name: dev, MAC: pick(r, "0a:58:ac:12:00:02", "0a:58:ac:12:00:09"), VNI: pick(r, 1000, 1001), Local: netip.MustParseAddr(local),
-		Port: pick(r, 4500, 4501), MTU: pick(r, 1400, 1450), Conf: dataplane.Conf{RPFilter: pick(r, 0, 2), Forwarding: pick(r, 0, 1)},
+		Name: dev, Dev: over, MAC: pick(r, "0a:58:ac:12:00:02", "0a:58:ac:12:00:09"), VNI: pick(r, 1000, 1001), Local: netip.MustParseAddr(local),
+		Port: pick(r, 4500, 4501), MTU: pick(r, 1300, 1350), Conf: dataplane.Conf{RPFilter: pick(r, 0, 2), Forwarding: pick(r, 0, 1)},
 	}, dataplane.Addr{Dev: dev, Prefix: vtep})
 	var hops []uint32
 	for i := range pick(r, 0, 1, 2, 5) {

@@ -57,6 +57,8 @@ func TestFakeAgrees(t *testing.T) {
 		"device with another MAC":        {op: change(func(v *dataplane.VXLAN) { v.MAC = "0a:58:ac:12:00:09" })},
 		"device with another MTU":        {op: change(func(v *dataplane.VXLAN) { v.MTU = 1400 })},
 		"device with other settings":     {op: change(func(v *dataplane.VXLAN) { v.Conf.RPFilter = 1 })},
+		"device over another":            {op: change(func(v *dataplane.VXLAN) { v.Dev, v.MTU = wg, 1390 })},
+		"device over nothing":            {op: change(func(v *dataplane.VXLAN) { v.Dev = dataplane.IPsecDevice }), refused: true},
 		"device without an MTU":          {op: change(func(v *dataplane.VXLAN) { v.MTU = 20 }), refused: true},
 		"device with a bad MAC":          {op: change(func(v *dataplane.VXLAN) { v.MAC = "x" }), refused: true},
 		"last address goes":              {op: del(get(dataplane.KindAddr, dev+" 241.18.0.2/8"))},

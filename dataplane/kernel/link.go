@@ -106,7 +106,7 @@ func (s links) observe(d *device) (dataplane.Object, error) {
 	if isWireGuard(d.name) {
 		return s.wireGuard(d)
 	}
-	return d.vxlan(), nil
+	return s.vxlan(d)
 }
 
 // put makes the device, or puts it right.

@@ -17,15 +17,22 @@ import (
 // vxlan is d as a plan would have it. A device of another type, or set up in a
 // way that no plan asks for, is blank but for its name; so is one that is down,
 // for the kernel has taken all routes and next hops off it.
-func (d *device) vxlan() dataplane.VXLAN {
+func (h *Host) vxlan(d *device) (dataplane.VXLAN, error) {
 	v, ok := d.link.(*netlink.Vxlan)
-	if !ok || !d.up || v.Learning || v.FlowBased || v.VtepDevIndex != 0 || len(v.Group) > 0 {
-		return dataplane.VXLAN{Name: d.name}
+	if !ok || !d.up || v.Learning || v.FlowBased || len(v.Group) > 0 {
+		return dataplane.VXLAN{Name: d.name}, nil
+	}
+	var over string
+	if v.VtepDevIndex != 0 {
+		var err error
+		if over, err = h.name(v.VtepDevIndex); err != nil {
+			return dataplane.VXLAN{}, fmt.Errorf("finding the device below %s: %w", d.name, err)
+		}
 	}
 	return dataplane.VXLAN{
-		Name: d.name, MAC: v.HardwareAddr.String(), VNI: v.VxlanId, Local: addr(v.SrcAddr), Port: v.Port,
+		Name: d.name, Dev: over, MAC: v.HardwareAddr.String(), VNI: v.VxlanId, Local: addr(v.SrcAddr), Port: v.Port,
 		SourcePort: sourcePort(v), MTU: v.MTU, Conf: d.conf,
-	}
+	}, nil
 }
 
 // putVXLAN alters the device in place if it can: a new one loses all that stands on it.
@@ -38,17 +45,23 @@ func (s links) putVXLAN(v dataplane.VXLAN) error {
 	if err != nil && !gone(err) {
 		return fmt.Errorf("looking for device %s: %w", v.Name, err)
 	}
-	if d != nil && !d.fits(v) {
+	if d != nil && !s.fits(d, v) {
 		if err := s.del(v); err != nil {
 			return err
 		}
 		d = nil
 	}
+	over := 0
+	if v.Dev != "" {
+		if over, err = s.index(v.Dev); err != nil {
+			return fmt.Errorf("adding device %s: %w", v.Name, err)
+		}
+	}
 	if d == nil {
 		err := s.nl.LinkAdd(&netlink.Vxlan{
 			LinkAttrs: netlink.LinkAttrs{Name: v.Name, MTU: v.MTU, HardwareAddr: mac},
 			VxlanId:   v.VNI, SrcAddr: v.Local.AsSlice(), Port: v.Port, // Learning is off unless asked for
-			PortLow: v.SourcePort, PortHigh: v.SourcePort,
+			PortLow: v.SourcePort, PortHigh: v.SourcePort, VtepDevIndex: over,
 		})
 		if err != nil {
 			return fmt.Errorf("adding device %s: %w", v.Name, err)
@@ -70,11 +83,11 @@ func (s links) putVXLAN(v dataplane.VXLAN) error {
 }
 
 // fits reports whether d can be made v without being made anew.
-func (d *device) fits(v dataplane.VXLAN) bool {
+func (h *Host) fits(d *device, v dataplane.VXLAN) bool {
 	up := *d
 	up.up = true
-	have := up.vxlan()
-	return have.VNI == v.VNI && have.Local == v.Local && have.Port == v.Port && have.SourcePort == v.SourcePort
+	have, err := h.vxlan(&up)
+	return err == nil && have.Dev == v.Dev && have.VNI == v.VNI && have.Local == v.Local && have.Port == v.Port && have.SourcePort == v.SourcePort
 }
 
 // sourcePort is that of the outer packets; 0 if it varies.
