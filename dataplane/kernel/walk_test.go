@@ -20,8 +20,9 @@ const everything = "ip -4 -d link; ip -4 addr; bridge fdb; ip -4 neigh; ip -4 ro
 	"iptables-save; ipset list; sysctl -a -r '^net.ipv4.(conf|ip_forward)'"
 
 // noise is what differs from one look to the next, what iptables leaves of a table in
-// which there are no rules, and whom the kernel looked for in vain.
-var noise = regexp.MustCompile(`^#|^COMMIT|^\*|^:[A-Z]+ ACCEPT \[|valid_lft|dev eth0 (INCOMPLETE|FAILED)`)
+// which there are no rules, whom the kernel looked for in vain, and what the kernel's
+// WireGuard turns off for good when a device of it comes up (wg_open in its device.c).
+var noise = regexp.MustCompile(`^#|^COMMIT|^\*|^:[A-Z]+ ACCEPT \[|valid_lft|dev eth0 (INCOMPLETE|FAILED)|conf\.all\.send_redirects`)
 
 // traces are the lines of everything.
 func traces(ns *nstest.NS) []string {
