@@ -16,6 +16,7 @@ nsenter util-linux
 ping iputils-ping
 sysctl procps
 tcpdump tcpdump
+socat socat
 charon-systemd charon-systemd
 swanctl strongswan-swanctl
 /usr/lib/ipsec/plugins/libstrongswan-kernel-libipsec.so libcharon-extra-plugins

@@ -45,7 +45,7 @@ func boot(ctx context.Context, k kernel, image *os.File, suites []suite, verbose
 	if err := cmd.Start(); err != nil {
 		return fmt.Errorf("starting QEMU: %w", err)
 	}
-	exits, readErr := follow(tests, os.Stdout)
+	exits, skipped, readErr := follow(tests, os.Stdout)
 	err = errors.Join(readErr, cmd.Wait())
 	if ctx.Err() != nil {
 		err = context.Cause(ctx)
@@ -62,28 +62,32 @@ func boot(ctx context.Context, k kernel, image *os.File, suites []suite, verbose
 		}
 	}
 	if err == nil {
-		fmt.Printf("testkernel: %d packages passed in %s\n", len(suites), time.Since(started).Round(time.Second))
+		fmt.Printf("testkernel: %d packages passed in %s; skipped: %v\n", len(suites), time.Since(started).Round(time.Second), skipped)
 	}
 	return err
 }
 
-// follow copies what the guest prints and returns the exit status of each suite that ended.
-func follow(guest io.Reader, to io.Writer) (exits []string, err error) {
+// follow copies what the guest prints. It returns the exit status of each suite that ended, and the tests that were skipped.
+func follow(guest io.Reader, to io.Writer) (exits, skipped []string, err error) {
 	lines := bufio.NewReader(guest)
 	for {
 		line, err := lines.ReadString('\n')
 		if _, err := io.WriteString(to, line); err != nil {
-			return exits, err
+			return exits, skipped, err
 		}
 		if status, ok := strings.CutPrefix(line, "testkernel: exit "); ok {
 			status, _, _ = strings.Cut(status, " ")
 			exits = append(exits, status)
 		}
+		if test, ok := strings.CutPrefix(strings.TrimSpace(line), "--- SKIP: "); ok {
+			test, _, _ = strings.Cut(test, " ")
+			skipped = append(skipped, test)
+		}
 		if errors.Is(err, io.EOF) {
-			return exits, nil
+			return exits, skipped, nil
 		}
 		if err != nil {
-			return exits, err
+			return exits, skipped, err
 		}
 	}
 }

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	_ "embed"
 	"errors"
@@ -20,7 +21,7 @@ var first []byte
 // tools are the commands that tests type, and those that init.sh needs. What is in the image already is that of the image.
 var tools = strings.Fields(`
 	sh cat chmod cp cut env false grep head ln ls mkdir mknod mount nproc ps pgrep pkill readlink rm sed sleep sort stty tail timeout touch tr true uname wc
-	ip bridge ss tc nft ping setpriv sysctl tcpdump kmod`)
+	ip bridge ss tc nft ping setpriv socat sysctl tcpdump kmod`)
 
 // initramfs makes the guest's file system, an open file without a name.
 func initramfs(ctx context.Context, k kernel, suites []suite) (_ *os.File, err error) {
@@ -54,6 +55,11 @@ func initramfs(ctx context.Context, k kernel, suites []suite) (_ *os.File, err e
 		a.dir(dir, 0o755)
 	}
 	a.dir("/tmp", 0o777|fs.ModeSticky)
+	users, err := os.ReadFile(filepath.Join(root, "etc/passwd"))
+	if err != nil {
+		return nil, err
+	}
+	a.put("/etc/passwd", 0o644, append(users, "tcpdump:x:100:65534::/:/nologin\n"...)) // whom tcpdump becomes
 	a.tree(root, "/")
 	if err := a.programs(ctx); err != nil {
 		return nil, err
@@ -71,7 +77,7 @@ func initramfs(ctx context.Context, k kernel, suites []suite) (_ *os.File, err e
 		if data := filepath.Join(s.pkg, "testdata"); exists(data) {
 			a.tree(data, filepath.Join(dir, "testdata"))
 		}
-		list += fmt.Sprintf("%s %s\n", dir, s.run)
+		list += fmt.Sprintf("%s %s %s\n", dir, cmp.Or(s.run, "."), s.skip)
 	}
 	a.tree("testdata", "/src/testdata")
 	a.put("/tests", 0o644, []byte(list))
