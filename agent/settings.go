@@ -15,6 +15,7 @@ import (
 	"subctl/api/submariner/v1alpha1"
 	"subctl/cable"
 	"subctl/cable/drivers"
+	"subctl/dataplane"
 )
 
 // This file finds out a cluster's own settings of its cable drivers: what the
@@ -55,12 +56,13 @@ func (v *view) wanted(offered []cable.Driver) (map[string]cable.Config, error) {
 // specSettings are those that upstream has in the Submariner itself.
 func (v *view) specSettings() (map[string]cable.Config, error) {
 	out := map[string]cable.Config{}
+	port := v.sub.Spec.CeIPSecNATTPort
 	var errs []error
 	for _, f := range []struct {
 		field, key, value string
 		is                bool
 	}{
-		{"ceIPSecNATTPort", "ipsecPort", strconv.Itoa(v.sub.Spec.CeIPSecNATTPort), v.sub.Spec.CeIPSecNATTPort != 0},
+		{"ceIPSecNATTPort", "ipsecPort", strconv.Itoa(port), port != 0 && port != dataplane.IPsecPort}, // join writes the default too
 		{"ceIPSecForceUDPEncaps", "encapsulation", "yes", v.sub.Spec.CeIPSecForceUDPEncaps},
 		{"ceIPSecDebug", "debug", "true", v.sub.Spec.CeIPSecDebug},
 	} {

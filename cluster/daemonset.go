@@ -34,7 +34,7 @@ func gateway(sub *v1alpha1.Submariner) *appsv1.DaemonSet {
 	mountSecret(pod, pskSecretName(sub), "/var/run/secrets/submariner.io/", true)
 	mountSecret(pod, ClusterKeySecret, "/var/run/secrets/submariner.io/", true)
 	mountConfig(pod, sub)
-	mountEngines(pod)
+	mountState(pod)
 	return ds
 }
 
@@ -49,8 +49,11 @@ func routeAgent(sub *v1alpha1.Submariner) *appsv1.DaemonSet {
 
 // daemonSet returns what both have in common. Agents program the network of their
 // node: for that they need the capabilities NET_ADMIN and NET_RAW (iptables and
-// ping), and root because a capability that is added in Kubernetes is not ambient;
-// they need nothing else of the node. Liveness is lenient: a restarted agent
+// ping), and root because a capability that is added in Kubernetes is not ambient.
+// Of the node's devices they need /dev/net/tun: gateways to handle packets in userspace
+// where the kernel cannot, the others to know whether that is possible. Its folder is
+// mounted, as there is no such file on a node without the module, and a pod that asks
+// for it would not start. They need nothing else of the node. Liveness is lenient: a restarted agent
 // forwards no better, as traffic does not go through it.
 func daemonSet(name, image string, port int32) *appsv1.DaemonSet {
 	one := intstr.FromInt32(1)
@@ -105,12 +108,16 @@ func daemonSet(name, image string, port int32) *appsv1.DaemonSet {
 						VolumeMounts: []corev1.VolumeMount{
 							{Name: "tmp", MountPath: "/tmp"},
 							{Name: "xtables-lock", MountPath: xtablesLock},
+							{Name: "dev-net", MountPath: devNet, ReadOnly: true},
 						},
 					}},
 					Volumes: []corev1.Volume{
 						{Name: "tmp", VolumeSource: corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{}}},
 						{Name: "xtables-lock", VolumeSource: corev1.VolumeSource{HostPath: &corev1.HostPathVolumeSource{
 							Path: xtablesLock, Type: new(corev1.HostPathFileOrCreate),
+						}}},
+						{Name: "dev-net", VolumeSource: corev1.VolumeSource{HostPath: &corev1.HostPathVolumeSource{
+							Path: devNet, Type: new(corev1.HostPathDirectoryOrCreate),
 						}}},
 					},
 				},
@@ -119,8 +126,10 @@ func daemonSet(name, image string, port int32) *appsv1.DaemonSet {
 	}
 }
 
-// xtablesLock keeps two writers of iptables rules on one node apart.
-const xtablesLock = "/run/xtables.lock"
+const (
+	xtablesLock = "/run/xtables.lock" // keeps two writers of iptables rules on one node apart
+	devNet      = "/dev/net"          // where the device "tun" is, by which TUN devices are made
+)
 
 // mountSecret mounts a Secret below dir, under its name, readable by root only.
 // Files follow a change of the Secret without a restart, and unlike environment
@@ -154,23 +163,15 @@ func mountConfig(pod *corev1.PodSpec, sub *v1alpha1.Submariner) {
 		corev1.VolumeMount{Name: name, MountPath: configPath(sub), ReadOnly: true})
 }
 
-// mountEngines gives the pod what programs that handle the packets of cables in
-// userspace need: charon and wireguard-go. Their sockets and configuration, which has
-// keys in it, stay in memory. TUN devices are made through /dev/net/tun: the folder is
-// mounted, as on a node without the module there is no such file, and a pod that asks
-// for it would not start.
-func mountEngines(pod *corev1.PodSpec) {
-	pod.Volumes = append(pod.Volumes,
-		corev1.Volume{Name: "run", VolumeSource: corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{
-			Medium: corev1.StorageMediumMemory, SizeLimit: resource.NewQuantity(16<<20, resource.BinarySI),
-		}}},
-		corev1.Volume{Name: "dev-net", VolumeSource: corev1.VolumeSource{HostPath: &corev1.HostPathVolumeSource{
-			Path: "/dev/net", Type: new(corev1.HostPathDirectoryOrCreate),
-		}}})
+// mountState gives the pod a place for what charon and wireguard-go write: sockets,
+// and configuration with keys in it. It is in memory, and goes with the pod.
+func mountState(pod *corev1.PodSpec) {
+	pod.Volumes = append(pod.Volumes, corev1.Volume{Name: "run", VolumeSource: corev1.VolumeSource{
+		EmptyDir: &corev1.EmptyDirVolumeSource{Medium: corev1.StorageMediumMemory, SizeLimit: resource.NewQuantity(16<<20, resource.BinarySI)},
+	}})
 	pod.Containers[0].VolumeMounts = append(pod.Containers[0].VolumeMounts,
 		corev1.VolumeMount{Name: "run", MountPath: "/run/subctl"},
-		corev1.VolumeMount{Name: "run", MountPath: "/run/wireguard", SubPath: "wireguard"},
-		corev1.VolumeMount{Name: "dev-net", MountPath: "/dev/net", ReadOnly: true})
+		corev1.VolumeMount{Name: "run", MountPath: "/run/wireguard", SubPath: "wireguard"})
 }
 
 func brokerSecretName(sub *v1alpha1.Submariner) string {
