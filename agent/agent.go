@@ -62,7 +62,8 @@ type Agent struct {
 	prober  *prober
 	broker  *brokerSync
 	secrets string     // directory of the mounted Secrets; empty for roles that see none
-	ways    *discovery // nil for roles that have no cables
+	ways    *discovery // nil for roles that have no cables, and public too
+	public  *publicIP
 	using   map[string]Using
 	events  events.EventRecorder // nil: none are written
 	meters  *meters
@@ -174,6 +175,14 @@ func (a *Agent) snapshot(ctx context.Context) (Snapshot, error) {
 	}
 	if node := find[*corev1.Node](snap, a.Name); node != nil {
 		snap.Facts = nodeFacts(facts, node, snap.podNetworks())
+		if a.ways != nil {
+			seen, known := a.ways.publicIP()
+			published := snap.publishedIP()
+			if !known {
+				seen = published
+			}
+			snap.PublicIP, snap.PublicIPErr = a.public.of(node, seen, published)
+		}
 	}
 	return snap, nil
 }

@@ -75,6 +75,7 @@ type way struct {
 	limiter *rate.Limiter
 	again   chan struct{}
 	looked  time.Time // when the last look ended
+	looks   int
 	stop    context.CancelFunc
 }
 
@@ -138,25 +139,24 @@ func (d *discovery) paths() map[string]Path {
 }
 
 // publicIP is the address that other gateways see this one behind, if those that see
-// one agree and one has said so at two looks in a row; the zero Addr if not.
-func (d *discovery) publicIP() netip.Addr {
+// one agree and one has said so at two looks in a row; the zero Addr if not. known
+// says that there were enough looks to tell.
+func (d *discovery) publicIP() (ip netip.Addr, known bool) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	var ip netip.Addr
-	stable := false
+	agree, stable := true, false
+	known = len(d.ways) > 0
 	for _, w := range d.ways {
-		if !w.seenAs.IsValid() {
-			continue
+		known = known && w.looks > 1
+		if w.seenAs.IsValid() {
+			agree = agree && (!ip.IsValid() || ip == w.seenAs)
+			ip, stable = w.seenAs, stable || w.seen > 1
 		}
-		if ip.IsValid() && ip != w.seenAs {
-			return netip.Addr{}
-		}
-		ip, stable = w.seenAs, stable || w.seen > 1
 	}
-	if !stable {
-		return netip.Addr{}
+	if !agree || !stable {
+		return netip.Addr{}, known
 	}
-	return ip
+	return ip, true
 }
 
 // again looks anew for a gateway whose cable is broken.
@@ -274,6 +274,7 @@ func (d *discovery) look(ctx context.Context, conn Datagrams, w *way) {
 		return
 	}
 	d.conclude(w, func(p *Path) {
+		w.looks++
 		p.Done, p.Attempts = true, r.lines()
 		if !found {
 			return

@@ -190,8 +190,8 @@ func (r *round) accept(a answer) bool {
 	if a.Size == a.size {
 		t.Size = a.Size
 	}
-	if a.SrcIPNAT && a.authentic {
-		t.SeenAs = a.ReceivedSrc.Addr()
+	if ip, err := cable.ParseHost(a.ReceivedSrc.Addr().String()); err == nil && a.SrcIPNAT && a.authentic {
+		t.SeenAs = ip
 	}
 	return true
 }

@@ -168,6 +168,9 @@ func (v *view) endpoint() *submarinerv1.Endpoint {
 	for _, n := range l.Subnets {
 		e.Spec.Subnets = append(e.Spec.Subnets, n.String())
 	}
+	if l.PublicIP.IsValid() {
+		e.Spec.PublicIP = l.PublicIP.String()
+	}
 	if l.HealthIP.IsValid() {
 		e.Spec.HealthCheckIP = l.HealthIP.String()
 	}

@@ -84,6 +84,9 @@ func PlanNode(s Snapshot) (dataplane.State, error) {
 const (
 	// ConditionSynced: the node was seen to hold the plan.
 	ConditionSynced = "Synced"
+	// ConditionPublicIP is false if what a user says of the gateway's public address
+	// cannot be used.
+	ConditionPublicIP = "PublicIP"
 	// ConditionRefused: some endpoints of other clusters are not connected to.
 	ConditionRefused = "Refused"
 	// ConditionBrokerSynced: this cluster and the broker hold the same.
@@ -110,6 +113,9 @@ func conditions(old []metav1.Condition, p Plan, o Outcome) []metav1.Condition {
 	}
 	if texts := refusals(p.view, o.Broker); len(texts) > 0 {
 		add(ConditionRefused, true, "EndpointRefused", clip(strings.Join(texts, "\n")))
+	}
+	if err := p.view.snap.PublicIPErr; err != nil {
+		add(ConditionPublicIP, false, "Unusable", clip(err.Error()))
 	}
 	switch b := o.Broker; {
 	case b == nil:

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"net"
 	"time"
 
 	"github.com/go-logr/logr"
@@ -114,8 +115,9 @@ func Run(ctx context.Context, o Options) error {
 		}
 		a.elector, a.prober, a.secrets = e, newProber(o.Log, nudge), o.Secrets
 		a.ways = newDiscovery(o.Kernel.ListenUDP, o.Log, nudge)
+		a.public = &publicIP{lookUp: net.DefaultResolver.LookupNetIP, nudge: nudge, wake: make(chan struct{}, 1)}
 		a.broker = &brokerSync{agent: a, elector: e, config: o.Config, dir: o.BrokerDir}
-		parts = append(parts, e, a.prober, a.ways, a.broker, &podLabel{agent: a, elector: e, pod: o.Pod})
+		parts = append(parts, e, a.prober, a.ways, a.public, a.broker, &podLabel{agent: a, elector: e, pod: o.Pod})
 	}
 	for _, p := range parts {
 		if err := mgr.Add(p); err != nil {
@@ -151,6 +153,9 @@ func slimNode(obj any) (any, error) {
 	slim := &corev1.Node{TypeMeta: n.TypeMeta, ObjectMeta: n.ObjectMeta}
 	slim.ManagedFields = nil
 	slim.Annotations = nil
+	if ip, ok := n.Annotations[submarinerv1.PublicIPAnnotation]; ok {
+		slim.Annotations = map[string]string{submarinerv1.PublicIPAnnotation: ip}
+	}
 	slim.Spec.PodCIDR, slim.Spec.PodCIDRs = n.Spec.PodCIDR, n.Spec.PodCIDRs
 	slim.Status.Addresses = n.Status.Addresses
 	return slim, nil

@@ -41,6 +41,10 @@ type Snapshot struct {
 	Health map[string]Health
 	// Paths is what is known of the way to each remote gateway, by cable name.
 	Paths map[string]Path
+	// PublicIP is where other clusters may reach the node as a gateway from outside; the
+	// zero Addr if that is not known. PublicIPErr is what is wrong with what the user says.
+	PublicIP    netip.Addr
+	PublicIPErr error
 	// Cables is what the kernel says of the gateway's encrypted cables.
 	Cables []dataplane.CableState
 

@@ -393,7 +393,7 @@ func (v *view) local() cable.Local {
 	podIP, _ := netip.ParseAddr(v.snap.Facts.PodIP)
 	return cable.Local{
 		Gateway: cable.Gateway{
-			Cluster: v.sub.Spec.ClusterID, Host: v.self.Name, PrivateIP: v.self.IP, HealthIP: podIP,
+			Cluster: v.sub.Spec.ClusterID, Host: v.self.Name, PrivateIP: v.self.IP, PublicIP: v.snap.PublicIP, HealthIP: podIP,
 			Subnets: v.own.All(), NAT: v.sub.Spec.NatEnabled,
 			Name: cableName(v.sub.Spec.ClusterID, v.self.IP),
 		},

@@ -45,17 +45,17 @@ func Parse(s submarinerv1.EndpointSpec) (Gateway, error) {
 		errs = append(errs, errors.New("it has no cable name"))
 	}
 	var err error
-	if g.PrivateIP, err = parseHost(s.PrivateIP); err != nil {
+	if g.PrivateIP, err = ParseHost(s.PrivateIP); err != nil {
 		errs = append(errs, fmt.Errorf("private IP %.80q: %w", s.PrivateIP, err))
 	}
 	if s.PublicIP != "" {
-		if g.PublicIP, err = parseHost(s.PublicIP); err != nil {
+		if g.PublicIP, err = ParseHost(s.PublicIP); err != nil {
 			errs = append(errs, fmt.Errorf("public IP %.80q: %w", s.PublicIP, err))
 		}
 	}
 	g.Drivers = offered(s)
 	if s.HealthCheckIP != "" {
-		if g.HealthIP, err = parseHost(s.HealthCheckIP); err != nil {
+		if g.HealthIP, err = ParseHost(s.HealthCheckIP); err != nil {
 			errs = append(errs, fmt.Errorf("health check IP %.80q: %w", s.HealthCheckIP, err))
 		}
 	}
@@ -134,7 +134,8 @@ func ParseCIDR(text string) (netip.Prefix, error) {
 	return p, nil
 }
 
-func parseHost(text string) (netip.Addr, error) {
+// ParseHost parses an IPv4 address, and refuses those that no gateway can have.
+func ParseHost(text string) (netip.Addr, error) {
 	a, err := netip.ParseAddr(text)
 	if err != nil {
 		return a, errors.New("not an IP address")

@@ -13,6 +13,9 @@ const (
 	ClusterSetLabel = "submariner.io/clusterset"
 	// GatewayNodeLabel with value "true" makes a node a gateway.
 	GatewayNodeLabel = "submariner.io/gateway"
+	// PublicIPAnnotation is an annotation of a gateway node, or a label, that says where
+	// it can be reached from outside: "ipv4:192.0.2.7" or "dns:gw.example.com".
+	PublicIPAnnotation = "gateway.submariner.io/public-ip"
 	// GatewayStatusLabel is on gateway pods: "active" or "passive".
 	GatewayStatusLabel = "gateway.submariner.io/status"
 	// GatewayPodNodeLabel is on gateway pods and names their node.
