@@ -42,11 +42,7 @@ func (d IKEDaemon) Equal(o Object) bool { return o == d }
 
 // String implements Object.
 func (d IKEDaemon) String() string {
-	level := 1
-	if d.Debug {
-		level = 2
-	}
-	return fmt.Sprintf("charon-systemd # strongswan.conf: port = 0, port_nat_t = %d, filelog.stderr.default = %d", d.Port, level)
+	return fmt.Sprintf("charon-systemd # strongswan.conf: port = 0, port_nat_t = %d; debug: %s", d.Port, yes(d.Debug))
 }
 
 // IPsecInterface is where packets enter and leave IPsec tunnels: an XFRM interface, or

@@ -14,7 +14,14 @@ import (
 var _ dataplane.Cabler = (*Host)(nil)
 
 // CableStates implements dataplane.Cabler.
-func (h *Host) CableStates() ([]dataplane.CableState, error) { return h.wireGuardStates() }
+func (h *Host) CableStates() ([]dataplane.CableState, error) {
+	wireGuard, err := h.wireGuardStates()
+	if err != nil {
+		return nil, err
+	}
+	ipsec, err := h.charon.cableStates()
+	return append(wireGuard, ipsec...), err
+}
 
 // wireGuardStates are those of the peers of the owner's WireGuard devices.
 func (h *Host) wireGuardStates() (out []dataplane.CableState, err error) {

@@ -18,7 +18,7 @@ import (
 // ReadFacts reads what plans start from, in the calling thread's network
 // namespace. A node without a default route has no Device, MTU and PrivateIP.
 func ReadFacts() (f dataplane.Facts, err error) {
-	f.WireGuard = wireGuardEngine()
+	f.WireGuard, f.IPsec = wireGuardEngine(), ipsecEngine()
 	h, err := netlink.NewHandle(unix.NETLINK_ROUTE)
 	if err != nil {
 		return f, fmt.Errorf("opening netlink socket: %w", err)

@@ -47,6 +47,7 @@ type Host struct {
 	nl     *netlink.Handle
 	conn   conn
 	ipt    *iptables
+	charon *charon
 	stores []store // one of each, in order of kinds
 	byKind map[dataplane.Kind]store
 
@@ -76,16 +77,18 @@ func New(owner dataplane.Owner) (*Host, error) {
 		h.Close()
 		return nil, err
 	}
-	host := &Host{owner: owner, nl: h, conn: c, ipt: ipt}
+	host := &Host{owner: owner, nl: h, conn: c, ipt: ipt, charon: newCharon(ipt.netns, owner)}
 	host.forget()
 	nh := nexthops{host}
-	host.stores = []store{sets{host}, chains{host}, links{host}, addrs{host}, peers{host}, neighs{host}, nh, routes{host}, rules{host}}
+	host.stores = []store{sets{host}, chains{host}, daemons{host}, links{host}, addrs{host}, peers{host}, tunnels{host}, neighs{host}, nh, routes{host}, rules{host}}
 	host.byKind = map[dataplane.Kind]store{
 		dataplane.KindSet:     sets{host},
 		dataplane.KindChain:   chains{host},
+		dataplane.KindDaemon:  daemons{host},
 		dataplane.KindLink:    links{host},
 		dataplane.KindAddr:    addrs{host},
 		dataplane.KindPeer:    peers{host},
+		dataplane.KindTunnel:  tunnels{host},
 		dataplane.KindNeigh:   neighs{host},
 		dataplane.KindNexthop: nh,
 		dataplane.KindGroup:   nh,
@@ -95,8 +98,10 @@ func New(owner dataplane.Owner) (*Host, error) {
 	return host, nil
 }
 
-// Close closes the netlink sockets. What is in the kernel stays.
+// Close closes the netlink sockets. What is in the kernel stays, and so do the programs
+// that stand in for it.
 func (h *Host) Close() {
+	h.charon.rest()
 	h.nl.Close()
 	h.conn.close()
 	if h.wgctrl != nil {

@@ -1,0 +1,77 @@
+//go:build linux
+
+package kernel
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"sync"
+
+	"subctl/dataplane"
+
+	"github.com/vishvananda/netlink"
+	"golang.org/x/sys/unix"
+)
+
+// engineLibipsec is the strongSwan plugin that does ESP in userspace.
+const engineLibipsec = "kernel-libipsec"
+
+// ipsecEngine finds out, once, what handles IPsec packets on the node: the kernel if
+// it can, else strongSwan itself.
+var ipsecEngine = sync.OnceValue(func() dataplane.Engine {
+	if err := checkCharon(); err != nil {
+		return dataplane.Engine{Missing: err.Error()}
+	}
+	kernelErr := probeESP()
+	if kernelErr == nil {
+		return dataplane.Engine{Name: dataplane.EngineKernel}
+	}
+	if err := checkLibipsec(); err != nil {
+		return dataplane.Engine{Missing: fmt.Sprintf("IPsec in the kernel (%v), or in userspace (%v)", kernelErr, err)}
+	}
+	return dataplane.Engine{Name: engineLibipsec}
+})
+
+// probeESP asks the kernel for a security association and an XFRM interface, which
+// loads the modules they need, and removes them again. There is no other way to ask:
+// modules that are not loaded yet are listed nowhere.
+func probeESP() error {
+	h, err := netlink.NewHandle(unix.NETLINK_ROUTE, unix.NETLINK_XFRM)
+	if err != nil {
+		return fmt.Errorf("opening netlink socket: %w", err)
+	}
+	defer h.Close()
+	sa := &netlink.XfrmState{
+		Src: net.IPv4(127, 0, 0, 1), Dst: net.IPv4(127, 0, 0, 2), Proto: netlink.XFRM_PROTO_ESP, Mode: netlink.XFRM_MODE_TUNNEL,
+		Spi: probeID, Reqid: probeID, Ifid: probeIfID,
+		Aead: &netlink.XfrmStateAlgo{Name: "rfc4106(gcm(aes))", Key: make([]byte, 20), ICVLen: 128},
+	}
+	if err := h.XfrmStateAdd(sa); err != nil && !errors.Is(err, unix.EEXIST) {
+		return fmt.Errorf("no ESP: %w", err)
+	}
+	errs := []error{h.XfrmStateDel(sa)}
+	dev := &netlink.Xfrmi{LinkAttrs: netlink.LinkAttrs{Name: probeDevice}, Ifid: probeIfID}
+	if err := h.LinkAdd(dev); err != nil && !errors.Is(err, unix.EEXIST) {
+		return fmt.Errorf("no XFRM interfaces: %w", err)
+	}
+	return errors.Join(append(errs, h.LinkDel(dev))...)
+}
+
+// What probeESP makes for a moment.
+const (
+	probeDevice = "subctl-probe"
+	probeID     = 0x1ffffffe // in no plan: next hops begin at 0x10 and groups end with 24 bits of hash
+	probeIfID   = dataplane.IPsecIfID + 1
+)
+
+// checkLibipsec says what is missing for ESP in userspace.
+func checkLibipsec() error {
+	for _, file := range []string{pluginDir + "/libstrongswan-" + engineLibipsec + ".so", "/dev/net/tun"} {
+		if _, err := os.Stat(file); err != nil {
+			return fmt.Errorf("no %s", file)
+		}
+	}
+	return nil
+}

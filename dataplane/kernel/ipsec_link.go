@@ -1,0 +1,136 @@
+//go:build linux
+
+package kernel
+
+import (
+	"errors"
+	"fmt"
+
+	"subctl/dataplane"
+
+	"github.com/vishvananda/netlink"
+	"github.com/vishvananda/netlink/nl"
+	"golang.org/x/sys/unix"
+)
+
+// ipsecLink is d as a plan would have it; blank but for its name if it is not what
+// leads into our tunnels, or is down.
+func (h *Host) ipsecLink(d *device) dataplane.IPsecInterface {
+	if !d.up || !h.leadsToIPsec(d) {
+		return dataplane.IPsecInterface{Name: d.name}
+	}
+	return dataplane.IPsecInterface{Name: d.name, MTU: d.link.Attrs().MTU, Conf: d.conf}
+}
+
+// leadsToIPsec says whether a device is the XFRM interface of our policies, or in
+// userspace ESP the TUN device of our daemon.
+func (h *Host) leadsToIPsec(d *device) bool {
+	if ipsecEngine().Name == dataplane.EngineKernel {
+		x, ok := d.link.(*netlink.Xfrmi)
+		return ok && x.Ifid == dataplane.IPsecIfID
+	}
+	return d.name == h.charon.tun()
+}
+
+// putIPsecLink makes the XFRM interface, or takes the TUN device that charon has made
+// and gives it its name.
+func (s links) putIPsecLink(want dataplane.IPsecInterface) error {
+	d, err := s.getLink(want.Name, 0)
+	if err != nil && !gone(err) {
+		return fmt.Errorf("looking for device %s: %w", want.Name, err)
+	}
+	if d != nil && !s.leadsToIPsec(d) {
+		if err := s.del(want); err != nil {
+			return err
+		}
+		d = nil
+	}
+	if d == nil {
+		if d, err = s.newIPsecLink(want.Name); err != nil {
+			return fmt.Errorf("adding device %s: %w", want.Name, err)
+		}
+	}
+	msg := nl.NewIfInfomsg(unix.AF_UNSPEC)
+	msg.Index, msg.Flags, msg.Change = int32(d.index), unix.IFF_UP, unix.IFF_UP
+	b := putU32(msg.Serialize(), unix.IFLA_MTU, uint32(want.MTU))
+	if err := s.conn.route(unix.RTM_SETLINK, 0, putConf(b, want.Conf)); err != nil {
+		return fmt.Errorf("setting up device %s: %w", want.Name, err)
+	}
+	return nil
+}
+
+func (s links) newIPsecLink(name string) (*device, error) {
+	if ipsecEngine().Name == dataplane.EngineKernel {
+		if err := s.nl.LinkAdd(&netlink.Xfrmi{LinkAttrs: netlink.LinkAttrs{Name: name}, Ifid: dataplane.IPsecIfID}); err != nil {
+			return nil, err
+		}
+		return s.getLink(name, 0)
+	}
+	tun := s.charon.tun()
+	if tun == "" {
+		return nil, fmt.Errorf("charon has no TUN device")
+	}
+	d, err := s.getLink(tun, 0)
+	if err != nil {
+		return nil, fmt.Errorf("looking for charon's device %s: %w", tun, err)
+	}
+	s.unlearn(tun)
+	// A device that is up cannot have another name. charon goes on with the open file.
+	if err := s.nl.LinkSetDown(d.link); err != nil {
+		return nil, err
+	}
+	if err := s.nl.LinkSetName(d.link, name); err != nil {
+		return nil, err
+	}
+	if err := addStandIn(s.nl, tun); err != nil {
+		return nil, errors.Join(err, s.nl.LinkSetName(d.link, tun)) // as if nothing had been done
+	}
+	return s.getLink(name, 0)
+}
+
+// In userspace ESP charon insists on a route to what a tunnel leads to, through the
+// device as it named it (kernel_libipsec_ipsec.c, install_route: no setting turns that
+// off), and without it there is no tunnel. So a device that does nothing takes the old
+// name, and charon's routes are in a table that is looked up after all others.
+
+// standInAlias is how such a device is told from others of its kind.
+const standInAlias = "subctl: stands in for " + dataplane.IPsecDevice
+
+func addStandIn(h *netlink.Handle, name string) error {
+	// A TUN device that nobody has open: where charon can have one, there can be another.
+	dev := &netlink.Tuntap{LinkAttrs: netlink.LinkAttrs{Name: name}, Mode: netlink.TUNTAP_MODE_TUN}
+	if err := h.LinkAdd(dev); err != nil {
+		return fmt.Errorf("adding device %s: %w", name, err)
+	}
+	return errors.Join(h.LinkSetAlias(dev, standInAlias), h.LinkSetUp(dev))
+}
+
+// sweepRoutes removes stand-ins, and the rule that a charon left that was killed. Its
+// routes went with its device.
+func sweepRoutes() error {
+	h, err := netlink.NewHandle(unix.NETLINK_ROUTE)
+	if err != nil {
+		return fmt.Errorf("opening netlink socket: %w", err)
+	}
+	defer h.Close()
+	links, err := whole(h.LinkList)
+	if err != nil {
+		return fmt.Errorf("listing devices: %w", err)
+	}
+	var errs []error
+	for _, l := range links {
+		if l.Attrs().Alias == standInAlias {
+			errs = append(errs, orGone(h.LinkDel(l)))
+		}
+	}
+	rules, err := whole(func() ([]netlink.Rule, error) { return h.RuleList(netlink.FAMILY_ALL) })
+	if err != nil {
+		return fmt.Errorf("listing rules: %w", err)
+	}
+	for _, r := range rules {
+		if r.Table == charonTable {
+			errs = append(errs, orGone(h.RuleDel(&r)))
+		}
+	}
+	return errors.Join(errs...)
+}

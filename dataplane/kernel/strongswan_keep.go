@@ -1,0 +1,300 @@
+//go:build linux
+
+package kernel
+
+import (
+	"strings"
+	"sync"
+	"time"
+
+	"subctl/dataplane"
+
+	"github.com/strongswan/govici/vici"
+)
+
+// keeper has security associations made for the connections that have none, or that
+// were changed since. charon could do parts of that by itself (start_action, dpd_action,
+// close_action, keyingtries), but gives up where the other end refuses the key, or does
+// not know us yet: each of them covers one reason for which a tunnel may be down, and
+// the keeper covers all.
+type keeper struct {
+	charon *charon
+	stop   chan struct{}
+	poke   chan struct{}
+	begun  time.Time
+
+	mu       sync.Mutex
+	waits    map[string]*wait
+	problems map[string]string // by connection: the last that charon complained of
+}
+
+// wait is when a connection that is down is tried (again).
+type wait struct {
+	next  time.Time
+	tries int
+}
+
+const (
+	keepBusy = 500 * time.Millisecond // between looks while something is down
+	keepIdle = 5 * time.Second        // between looks while all is well
+	// secondAfter is how long the second end waits for the first to begin.
+	secondAfter = 3 * time.Second
+	// slowestTry bounds the time between two tries.
+	slowestTry = 10 * time.Second
+	// sweepAfter is how long the keys of a charon that was killed may be used, if some
+	// tunnel does not come back and so no new ones take their place.
+	sweepAfter = time.Minute
+)
+
+// keep sees to it that a keeper runs.
+func (c *charon) keep() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.keeper != nil {
+		return
+	}
+	c.keeper = &keeper{
+		charon: c, stop: make(chan struct{}), poke: make(chan struct{}, 1), begun: time.Now(),
+		waits: map[string]*wait{}, problems: map[string]string{},
+	}
+	go c.keeper.run()
+	go c.keeper.listen()
+}
+
+// rest ends the keeper. What charon keeps up stays up.
+func (c *charon) rest() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.keeper != nil {
+		close(c.keeper.stop)
+		c.keeper = nil
+	}
+}
+
+// hurry has the keeper look at once.
+func (c *charon) hurry() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.keeper != nil {
+		signal(c.keeper.poke)
+	}
+}
+
+// problem is what charon complained of last; empty if nothing.
+func (c *charon) problem(conn string) string {
+	c.mu.Lock()
+	k := c.keeper
+	c.mu.Unlock()
+	if k == nil {
+		return ""
+	}
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return k.problems[conn]
+}
+
+func (k *keeper) run() {
+	for {
+		pause := keepBusy
+		if k.look(time.Now()) {
+			pause = keepIdle
+		}
+		select {
+		case <-k.stop:
+			return
+		case <-k.poke:
+		case <-time.After(pause):
+		}
+	}
+}
+
+// look begins what is due, and reports whether all is well.
+func (k *keeper) look(now time.Time) (well bool) {
+	conns, err := k.charon.conns()
+	if err != nil {
+		return false // the daemon is being started, or has died: the next Sync will see to it
+	}
+	sas, err := k.charon.sas()
+	if err != nil {
+		return false
+	}
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	well = true
+	for name, c := range conns {
+		initiative, _, _ := strings.Cut(c.child, "-")
+		switch {
+		case current(sas[name], c.child):
+			delete(k.waits, name)
+			delete(k.problems, name)
+		case initiative == string(dataplane.InitiateNever):
+		default:
+			well = false
+			if k.due(name, initiative, now) && !anyConnecting(sas[name]) {
+				k.initiate(name, c.child)
+			}
+		}
+	}
+	return well
+}
+
+// due says whether a connection that is down is to be tried now.
+func (k *keeper) due(name, initiative string, now time.Time) bool {
+	w := k.waits[name]
+	if w == nil {
+		w = &wait{next: now}
+		if initiative == string(dataplane.InitiateSecond) {
+			w.next = now.Add(secondAfter)
+		}
+		k.waits[name] = w
+	}
+	if now.Before(w.next) {
+		return false
+	}
+	w.next = now.Add(min(time.Second<<min(w.tries, 8), slowestTry))
+	if initiative == string(dataplane.InitiateSecond) {
+		w.next = w.next.Add(secondAfter)
+	}
+	w.tries++
+	return true
+}
+
+// initiate has charon begin, without waiting for what comes of it.
+func (k *keeper) initiate(name, child string) {
+	_ = k.charon.talk(func(s *vici.Session) error { // problems say what came of it
+		_, err := request(s, "initiate", map[string]any{"ike": name, "child": child, "timeout": "-1", "loglevel": "-1"})
+		return err
+	})
+}
+
+// current says whether there are keys in use that were made under the present settings.
+func current(sas []ikeSA, child string) bool {
+	for _, sa := range sas {
+		for _, c := range sa.children {
+			if c.up && c.name == child {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+func anyConnecting(sas []ikeSA) bool {
+	for _, sa := range sas {
+		if sa.connecting() {
+			return true
+		}
+	}
+	return false
+}
+
+// listen hears what charon logs, and keeps what keeps a connection from coming up.
+func (k *keeper) listen() {
+	s, err := k.charon.dial(0)
+	if err != nil {
+		return
+	}
+	events := make(chan vici.Event, 64)
+	s.NotifyEvents(events)
+	if err := s.Subscribe("log"); err != nil {
+		return
+	}
+	defer s.Close()
+	for {
+		select {
+		case <-k.stop:
+			return
+		case e, ok := <-events:
+			if !ok {
+				return
+			}
+			if why := complaint(str(e.Message, "msg")); why != "" {
+				k.mu.Lock()
+				k.problems[str(e.Message, "ikesa-name")] = why
+				k.mu.Unlock()
+			}
+		}
+	}
+}
+
+// complaints are what charon logs when a tunnel does not come up, and what to tell
+// people.
+var complaints = []struct{ log, tell string }{
+	{"received AUTHENTICATION_FAILED", badKey},
+	{"MAC mismatched", badKey},
+	{"no shared key found", "AUTHENTICATION_FAILED: the other side says it is a gateway that this one has no key for"},
+	{"received NO_PROPOSAL_CHOSEN", "NO_PROPOSAL_CHOSEN: the other side does not know this gateway yet, or accepts none of its proposals: both need one in common in ikeProposals and espProposals"},
+	{"no acceptable proposal found", "NO_PROPOSAL_CHOSEN: none of the other side's proposals is accepted here: both need one in common in ikeProposals and espProposals"},
+	{"received TS_UNACCEPTABLE", "TS_UNACCEPTABLE: the other side has other networks in mind for this tunnel"},
+	{"giving up after", "no answer from the other side: is its UDP port reachable, and its IPsec running?"},
+}
+
+const badKey = "AUTHENTICATION_FAILED: the pair key differs"
+
+// complaint makes of a line of charon's log what to tell people; nothing of most.
+func complaint(log string) string {
+	for _, c := range complaints {
+		if strings.Contains(log, c.log) {
+			return c.tell
+		}
+	}
+	return ""
+}
+
+// sweep removes the keys that a charon before this one left in the kernel. They carry
+// the traffic until each tunnel has new ones.
+func (c *charon) sweep(conns map[string]loaded) error {
+	if ipsecEngine().Name != dataplane.EngineKernel {
+		return nil
+	}
+	_, started := c.pid()
+	sas, err := c.sas()
+	if err != nil {
+		return nil // it has just ended
+	}
+	for name, conn := range conns {
+		if !current(sas[name], conn.child) && time.Since(started) < sweepAfter {
+			return nil
+		}
+	}
+	return withXFRM(func(x xfrm) error { return x.flushStates(started) })
+}
+
+// cableStates says how the tunnels are.
+func (c *charon) cableStates() (out []dataplane.CableState, err error) {
+	if _, ok := c.running(); !c.owner || !ok {
+		return nil, nil
+	}
+	conns, err := c.conns()
+	if err != nil {
+		return nil, err
+	}
+	sas, err := c.sas()
+	if err != nil {
+		return nil, err
+	}
+	now := time.Now()
+	for name, conn := range conns {
+		st := dataplane.CableState{Device: dataplane.IPsecDevice, Peer: name}
+		if conn.transport {
+			st.Device = dataplane.VXLANIPsecDevice
+		}
+		for _, sa := range sas[name] {
+			for _, child := range sa.children {
+				if at := now.Add(-child.age); child.up && at.After(st.Handshake) {
+					st.Handshake = at
+				}
+				st.Up = st.Up || child.up
+				st.Rx, st.Tx = st.Rx+child.in, st.Tx+child.out
+			}
+		}
+		if !current(sas[name], conn.child) {
+			st.Message = c.problem(name)
+		}
+		if st.Message == badKey {
+			st.Message += ": " + conn.ids[0] + " and " + conn.ids[1] + " were given different ones: both clusters must be joined with the same join file, and know each other's present public key"
+		}
+		out = append(out, st)
+	}
+	return out, nil
+}

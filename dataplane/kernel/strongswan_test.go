@@ -1,0 +1,394 @@
+//go:build linux
+
+package kernel
+
+import (
+	"context"
+	"fmt"
+	"net/netip"
+	"os"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"subctl/dataplane"
+	"subctl/internal/nstest"
+
+	"github.com/stretchr/testify/require"
+)
+
+// ipsecEnd is a gateway with a tunnel to another.
+type ipsecEnd struct {
+	t    testing.TB
+	ns   *nstest.NS
+	h    *Host
+	want dataplane.State
+}
+
+// ipsecPair makes two gateways, 192.0.2.1 with 10.1.0.0/24 and 192.0.2.2 with
+// 10.2.0.0/24, and what they should hold. Nothing is synced yet.
+func ipsecPair(t testing.TB, change func(*dataplane.Tunnel)) (a, b *ipsecEnd) {
+	t.Helper()
+	nstest.Root(t)
+	if e := ipsecEngine(); e.Name == "" {
+		if os.Getenv(nstest.RequireRoot) == "1" {
+			t.Fatalf("no IPsec: %s", e.Missing)
+		}
+		t.Skip("no IPsec: " + e.Missing)
+	}
+	ends := [2]*ipsecEnd{}
+	for i := range ends {
+		ends[i] = &ipsecEnd{t: t, ns: nstest.New(t, fmt.Sprintf("gw%d", i+1))}
+	}
+	nstest.Join(nstest.End{NS: ends[0].ns, Dev: "eth0", Addr: "192.0.2.1/24"}, nstest.End{NS: ends[1].ns, Dev: "eth0", Addr: "192.0.2.2/24"})
+	for i, e := range ends {
+		e.ns.Run(fmt.Sprintf("ip addr add 10.%d.0.1/24 dev lo; sysctl -qw net.ipv4.ip_forward=1", i+1))
+		e.h = host(t, e.ns, dataplane.GatewayOwner)
+		t.Cleanup(func() { settle(t, e.ns, e.h, dataplane.State{}) })
+		e.plan(testTunnel(i+1, 2-i, change))
+	}
+	return ends[0], ends[1]
+}
+
+func testTunnel(own, other int, change func(*dataplane.Tunnel)) dataplane.Tunnel {
+	t := dataplane.Tunnel{
+		Name: fmt.Sprintf("to-gw%d", other), Local: ip(fmt.Sprintf("192.0.2.%d", own)), Remote: ip(fmt.Sprintf("192.0.2.%d", other)),
+		LocalPort: dataplane.IPsecPort, RemotePort: dataplane.IPsecPort,
+		LocalID: fmt.Sprintf("gw%d", own), RemoteID: fmt.Sprintf("gw%d", other), PSK: dataplane.Secret{1, 2, 3},
+		Mode:    dataplane.TunnelMode,
+		LocalTS: []netip.Prefix{cidr(fmt.Sprintf("10.%d.0.0/24", own))}, RemoteTS: []netip.Prefix{cidr(fmt.Sprintf("10.%d.0.0/24", other))},
+		ReqID: 0x12000000 + uint32(other), IKE: "aes256gcm16-prfsha384-x25519", ESP: "aes128gcm16-x25519",
+		IKELife: time.Hour, ESPLife: time.Hour, DPDDelay: 2 * time.Second, Initiative: dataplane.InitiateFirst,
+	}
+	if own > other {
+		t.Initiative = dataplane.InitiateSecond
+	}
+	if change != nil {
+		change(&t)
+	}
+	return t
+}
+
+// plan has the end hold a tunnel, and all that leads into it.
+func (e *ipsecEnd) plan(t dataplane.Tunnel) {
+	const hop, group = 0x12000001, 0x1f000001
+	e.want = state(e.t, dataplane.IKEDaemon{Port: t.LocalPort, Debug: os.Getenv("SUBCTL_IPSEC_DEBUG") != ""}, t)
+	if t.Mode == dataplane.TunnelMode {
+		conf := dataplane.Conf{RPFilter: 2, Forwarding: 1}
+		require.NoError(e.t, e.want.Add(
+			dataplane.IPsecInterface{Name: dataplane.IPsecDevice, MTU: 1400, Conf: conf},
+			dataplane.Nexthop{ID: hop, Dev: dataplane.IPsecDevice},
+			dataplane.Group{ID: group, Members: []dataplane.Member{{ID: hop, Weight: 1}}},
+			dataplane.Route{Table: dataplane.CableTable, Dst: t.RemoteTS[0], Group: group, Src: t.LocalTS[0].Addr().Next()},
+			dataplane.Rule{Priority: dataplane.CablePriority, Table: dataplane.CableTable},
+		))
+	}
+}
+
+func (e *ipsecEnd) sync() []dataplane.Op { return settle(e.t, e.ns, e.h, e.want) }
+
+// tunnel is the one planned.
+func (e *ipsecEnd) tunnel() dataplane.Tunnel {
+	for _, o := range e.want {
+		if t, ok := o.(dataplane.Tunnel); ok {
+			return t
+		}
+	}
+	return dataplane.Tunnel{}
+}
+
+func (e *ipsecEnd) state() dataplane.CableState {
+	states, err := e.h.CableStates()
+	require.NoError(e.t, err)
+	for _, s := range states {
+		if s.Peer == e.tunnel().Name {
+			return s
+		}
+	}
+	return dataplane.CableState{}
+}
+
+// upBoth syncs both ends and waits until the tunnel is up on both.
+func upBoth(t testing.TB, a, b *ipsecEnd) {
+	t.Helper()
+	a.sync()
+	b.sync()
+	require.Eventually(t, func() bool { return a.state().Up && b.state().Up }, 10*time.Second, 20*time.Millisecond,
+		"%+v\n%+v", a.state(), b.state())
+}
+
+func pid(t testing.TB, e *ipsecEnd) int {
+	t.Helper()
+	n, _ := e.h.charon.pid()
+	require.NotZero(t, n, "charon runs")
+	return n
+}
+
+// Packets of every size pass both ways, encrypted; a second sync does nothing; the
+// empty state leaves nothing: no process, no file, no policy.
+func TestIPsec(t *testing.T) {
+	for name, change := range map[string]func(*dataplane.Tunnel){
+		"plain":                nil,
+		"forced encapsulation": func(t *dataplane.Tunnel) { t.Encap = true },
+		"other ciphers": func(t *dataplane.Tunnel) {
+			t.IKE, t.ESP = "aes256-sha256-ecp256", "chacha20poly1305-ecp384,aes256-sha256-ecp256"
+			if ipsecEngine().Name != dataplane.EngineKernel {
+				t.ESP = "aes256-sha256-ecp256"
+			}
+		},
+		"the other side comes to us": func(t *dataplane.Tunnel) {
+			if t.LocalID == "gw1" {
+				t.Remote, t.Initiative = netip.Addr{}, dataplane.InitiateNever
+			}
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			a, b := ipsecPair(t, change)
+			before := a.ns.Run("ip -d link; ip -4 route show table all; ip rule; ip xfrm policy; ip xfrm state; ss -lun")
+			upBoth(t, a, b)
+			require.Empty(t, a.sync(), "a second sync has nothing to do")
+			mac, dir := pid(t, a), a.h.charon.dir
+			capture := b.ns.Start("tcpdump -lnXi eth0 -c 400 > /tmp/subctl-ipsec-wire-$$; grep -c gwmarker /tmp/subctl-ipsec-wire-$$; rm /tmp/subctl-ipsec-wire-$$")
+			for _, size := range []int{8, 56, 1300, 1372, 1373, 1472, 4000, 30000} {
+				a.ns.Run(fmt.Sprintf("ping -c1 -W2 -s%d -p 67776d61726b6572 10.2.0.1", size))
+				b.ns.Run(fmt.Sprintf("ping -c1 -W2 -s%d -I 10.2.0.1 10.1.0.1", size))
+			}
+			capture()
+			require.NotZero(t, a.state().Rx)
+			require.WithinDuration(t, time.Now(), a.state().Handshake, 10*time.Second)
+			require.Empty(t, a.state().Message)
+
+			require.NotEmpty(t, settle(t, a.ns, a.h, dataplane.State{}))
+			require.Equal(t, before, a.ns.Run("ip -d link; ip -4 route show table all; ip rule; ip xfrm policy; ip xfrm state; ss -lun"))
+			require.False(t, a.h.charon.isCharon(mac), "no process is left")
+			require.NoDirExists(t, dir)
+			require.Empty(t, look(t, a.ns, a.h))
+		})
+	}
+}
+
+// A file with the daemon's configuration is all that is written, and no key is in it.
+func TestIPsecSecrets(t *testing.T) {
+	key := dataplane.Secret([]byte("subctl-secret-subctl-secret-0123"))
+	a, b := ipsecPair(t, func(t *dataplane.Tunnel) { t.PSK = key })
+	upBoth(t, a, b)
+	info, err := os.Stat(a.h.charon.dir)
+	require.NoError(t, err)
+	require.Equal(t, os.FileMode(0o700), info.Mode().Perm())
+	files, err := os.ReadDir(a.h.charon.dir)
+	require.NoError(t, err)
+	for _, f := range files {
+		if !f.Type().IsRegular() {
+			continue
+		}
+		text, err := os.ReadFile(a.h.charon.dir + "/" + f.Name())
+		require.NoError(t, err)
+		require.NotContains(t, string(text), "subctl-secret")
+	}
+	env, err := os.ReadFile(fmt.Sprintf("/proc/%d/environ", pid(t, a)))
+	require.NoError(t, err)
+	require.NotContains(t, string(env), "subctl-secret")
+	require.NotContains(t, a.want.String(), "subctl-secret")
+	none := testTunnel(1, 2, func(t *dataplane.Tunnel) { t.PSK = dataplane.Secret{} })
+	a.ns.Do(func() {
+		require.ErrorContains(t, a.h.Apply(context.Background(), dataplane.Op{New: none}), "it has no key")
+	})
+}
+
+// Another key on one side: both sides say so, and name the pair. With the right key the
+// tunnel comes up by itself.
+func TestIPsecWrongKey(t *testing.T) {
+	a, b := ipsecPair(t, nil)
+	wrong := b.tunnel()
+	wrong.PSK = dataplane.Secret{9}
+	b.plan(wrong)
+	a.sync()
+	b.sync()
+	for _, e := range []*ipsecEnd{a, b} {
+		require.Eventually(t, func() bool { return strings.Contains(e.state().Message, "AUTHENTICATION_FAILED") }, 10*time.Second, 50*time.Millisecond)
+		require.Contains(t, e.state().Message, "gw1")
+		require.Contains(t, e.state().Message, "gw2")
+		require.False(t, e.state().Up)
+	}
+	b.plan(testTunnel(2, 1, nil))
+	upBoth(t, a, b)
+	require.Empty(t, a.state().Message)
+}
+
+// A charon that is killed is started again by the next sync, which finds it missing,
+// and its tunnels come up again.
+func TestIPsecCharonKilled(t *testing.T) {
+	a, b := ipsecPair(t, nil)
+	upBoth(t, a, b)
+	for _, e := range []*ipsecEnd{a, b} {
+		old := pid(t, e)
+		require.NoError(t, syscall.Kill(old, syscall.SIGKILL))
+		require.Eventually(t, func() bool { return !e.h.charon.isCharon(old) }, 5*time.Second, 10*time.Millisecond)
+		require.False(t, e.state().Up, "a tunnel without charon is not up")
+		start := time.Now()
+		require.NotEmpty(t, e.sync())
+		require.NotEqual(t, old, pid(t, e))
+		require.Empty(t, e.sync())
+		require.Eventually(t, func() bool {
+			_, err := a.ns.Try("ping -c1 -W1 -I 10.1.0.1 10.2.0.1")
+			return err == nil && a.state().Up && b.state().Up
+		}, 15*time.Second, 50*time.Millisecond)
+		t.Logf("traffic flows %v after the repair began", time.Since(start).Round(10*time.Millisecond))
+	}
+	if ipsecEngine().Name == dataplane.EngineKernel {
+		require.Eventually(t, func() bool {
+			a.sync()
+			return strings.Count(a.ns.Run("ip xfrm state"), "proto esp") <= 2
+		}, 20*time.Second, 200*time.Millisecond, "what the old charon left is gone")
+	}
+}
+
+// Another agent adopts the daemon that it finds, and its tunnels.
+func TestIPsecAdopts(t *testing.T) {
+	a, b := ipsecPair(t, nil)
+	upBoth(t, a, b)
+	was := pid(t, a)
+	other := &ipsecEnd{t: t, ns: a.ns, h: host(t, a.ns, dataplane.GatewayOwner), want: a.want}
+	require.Empty(t, other.sync())
+	require.Equal(t, was, pid(t, other))
+	require.True(t, other.state().Up)
+}
+
+// Keys are renewed, and a new pair key or other settings are taken over, under
+// traffic, of which nothing is lost.
+func TestIPsecRekeyLosesNothing(t *testing.T) {
+	a, b := ipsecPair(t, func(t *dataplane.Tunnel) { t.ESPLife, t.IKELife = 3*time.Second, 4*time.Second })
+	upBoth(t, a, b)
+	a.ns.Run("ping -c1 -W2 -I 10.1.0.1 10.2.0.1")
+	first := a.state().Handshake
+	done := make(chan string)
+	go func() {
+		out, _ := a.ns.Try("ping -i0.02 -w14 -q -I 10.1.0.1 10.2.0.1")
+		done <- out
+	}()
+	time.Sleep(7 * time.Second)
+	require.True(t, a.state().Handshake.After(first.Add(2*time.Second)), "keys were renewed")
+	out := <-done
+	require.Contains(t, out, " 0% packet loss", out)
+}
+
+// A new pair key, which the sides learn of one after the other, interrupts nothing.
+func TestIPsecNewKey(t *testing.T) {
+	a, b := ipsecPair(t, nil)
+	upBoth(t, a, b)
+	a.ns.Run("ping -c1 -W2 -I 10.1.0.1 10.2.0.1")
+	stop := make(chan string)
+	go func() {
+		out, _ := a.ns.Try("ping -i0.02 -w10 -q -I 10.1.0.1 10.2.0.1")
+		stop <- out
+	}()
+	for _, e := range []*ipsecEnd{b, a} { // a's own thread is in ping
+		fresh := e.tunnel()
+		fresh.PSK = dataplane.Secret{7, 7}
+		e.plan(fresh)
+		if e == b {
+			e.sync()
+			time.Sleep(2 * time.Second)
+		}
+	}
+	require.Contains(t, <-stop, " 0% packet loss")
+	a.sync()
+	require.Eventually(t, func() bool {
+		sas, err := a.h.charon.sas()
+		return err == nil && current(sas["to-gw2"], a.tunnel().Fingerprint())
+	}, 10*time.Second, 50*time.Millisecond, "keys made with the new pair key are in use")
+	a.ns.Run("ping -c5 -i0.1 -W2 -I 10.1.0.1 10.2.0.1")
+}
+
+// The other side's end is noticed, and so is its return.
+func TestIPsecDeadPeer(t *testing.T) {
+	a, b := ipsecPair(t, nil)
+	upBoth(t, a, b)
+	b.ns.Run("ip link set eth0 down")
+	require.Eventually(t, func() bool { return !a.state().Up }, 40*time.Second, 200*time.Millisecond)
+	b.ns.Run("ip link set eth0 up")
+	require.Eventually(t, func() bool {
+		b.sync()
+		_, err := a.ns.Try("ping -c1 -W1 -I 10.1.0.1 10.2.0.1")
+		return err == nil
+	}, 30*time.Second, 100*time.Millisecond)
+}
+
+// A port that somebody else has is an error that says so, and what they have stays.
+func TestIPsecPortTaken(t *testing.T) {
+	a, _ := ipsecPair(t, nil)
+	a.ns.Start("socat -u UDP4-LISTEN:4500 - || python3 -c 'import socket,time; s=socket.socket(2,2); s.bind((\"\",4500)); time.sleep(60)'")
+	require.Eventually(t, func() bool { return strings.Contains(a.ns.Run("ss -lun"), ":4500") }, 5*time.Second, 20*time.Millisecond)
+	a.ns.Do(func() {
+		_, err := dataplane.Sync(context.Background(), a.h, a.want)
+		require.ErrorContains(t, err, "UDP port 4500 is in use by another program")
+		require.ErrorContains(t, err, "ipsecPort")
+	})
+	require.Contains(t, a.ns.Run("ss -lun"), ":4500")
+}
+
+// What others have in the kernel's IPsec stays, whatever becomes of ours.
+func TestIPsecForeign(t *testing.T) {
+	if e := ipsecEngine(); e.Name != dataplane.EngineKernel {
+		nstest.Kernel(t, "esp")
+	}
+	a, b := ipsecPair(t, nil)
+	a.ns.Run("ip xfrm policy add src 10.9.0.0/24 dst 10.8.0.0/24 dir out tmpl src 192.0.2.1 dst 192.0.2.9 proto esp reqid 1 mode tunnel")
+	a.ns.Run("ip xfrm policy add src 10.1.0.0/24 dst 10.2.0.0/24 dir out action block priority 5 if_id 7")
+	a.ns.Run("ip xfrm state add src 192.0.2.1 dst 192.0.2.9 proto esp spi 0x99 reqid 1 mode tunnel aead 'rfc4106(gcm(aes))' 0x" + strings.Repeat("00", 20) + " 128")
+	foreign := func() string { return a.ns.Run("ip xfrm policy; ip xfrm state") }
+	before := foreign()
+	upBoth(t, a, b)
+	a.ns.Run("ping -c1 -W2 -I 10.1.0.1 10.2.0.1")
+	require.NoError(t, syscall.Kill(pid(t, a), syscall.SIGKILL))
+	require.Eventually(t, func() bool { n, _ := a.h.charon.pid(); return n == 0 }, 5*time.Second, 10*time.Millisecond)
+	settle(t, a.ns, a.h, dataplane.State{})
+	require.Equal(t, before, foreign())
+}
+
+// Transport mode takes what it selects, and a block keeps that from leaving in clear
+// for as long as there are no keys.
+func TestIPsecTransport(t *testing.T) {
+	nstest.Kernel(t, "esp")
+	a, b := ipsecPair(t, func(t *dataplane.Tunnel) {
+		t.Mode, t.Port = dataplane.TransportMode, dataplane.VXLANIPsecPort
+		t.LocalTS, t.RemoteTS = []netip.Prefix{netip.PrefixFrom(t.Local, 32)}, []netip.Prefix{netip.PrefixFrom(t.Remote, 32)}
+	})
+	for _, e := range []*ipsecEnd{a, b} {
+		require.NoError(t, e.want.Add(dataplane.IPsecBlock{Port: dataplane.VXLANIPsecPort}))
+	}
+	send := "echo gwmarker | socat -u - UDP4:192.0.2.2:4504,sourceport=4504"
+	block := state(t, dataplane.IPsecBlock{Port: dataplane.VXLANIPsecPort})
+	settle(t, a.ns, a.h, block)
+	require.Empty(t, settle(t, a.ns, a.h, block))
+	wire := b.ns.Start("timeout 20 tcpdump -lni eth0 'udp port 4504 or esp'")
+	_, err := a.ns.Try(send)
+	require.Error(t, err, "blocked, and the sender is told")
+	upBoth(t, a, b)
+	a.ns.Run(send)
+	require.NotZero(t, a.state().Tx)
+	require.Equal(t, dataplane.VXLANIPsecDevice, a.state().Device)
+	wire()
+}
+
+func TestCheckVersion(t *testing.T) {
+	for version, good := range map[string]bool{"5.9.8": true, "5.9": true, "6.0.1": true, "5.8.4": false, "4.9": false, "": false, "latest": false} {
+		require.Equal(t, good, checkVersion(version) == nil, version)
+	}
+}
+
+// The configuration says what it was made for, and never asks for a log with keys.
+func TestStrongswanConf(t *testing.T) {
+	for _, d := range []dataplane.IKEDaemon{{Port: 4500}, {Port: 4510, Debug: true}} {
+		for _, engine := range []string{dataplane.EngineKernel, engineLibipsec} {
+			text := strongswanConf(d, engine, "/run/x")
+			got, ok := parseConf(text)
+			require.True(t, ok)
+			require.Equal(t, d, got)
+			require.Equal(t, engine == engineLibipsec, strings.Contains(text, engineLibipsec))
+			require.NotRegexp(t, `default = [34]`, text)
+			require.Contains(t, text, "socket = unix:///run/x/charon.vici")
+		}
+	}
+}
