@@ -103,8 +103,11 @@ func (h *Host) names() ([]string, error) {
 
 // observe returns what a plan would have to hold for the device to be as it is.
 func (s links) observe(d *device) (dataplane.Object, error) {
-	if isWireGuard(d.name) {
+	switch {
+	case isWireGuard(d.name):
 		return s.wireGuard(d)
+	case d.name == dataplane.IPsecDevice:
+		return s.ipsecLink(d), nil
 	}
 	return s.vxlan(d)
 }
@@ -114,6 +117,8 @@ func (s links) put(_, want dataplane.Object) error {
 	switch w := want.(type) {
 	case dataplane.WireGuard:
 		return s.putWireGuard(w)
+	case dataplane.IPsecInterface:
+		return s.putIPsecLink(w)
 	case dataplane.VXLAN:
 		return s.putVXLAN(w)
 	}
