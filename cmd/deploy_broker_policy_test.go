@@ -1,0 +1,77 @@
+package cmd
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	submarinerv1 "subctl/api/submariner/v1"
+	"subctl/api/submariner/v1alpha1"
+)
+
+// The policy "default" is made with the broker, and changed by --cable-driver alone.
+func TestDeployBrokerMakesTheDefaultPolicy(t *testing.T) {
+	h := newHub(t)
+	const asked = "the cable policy default changes from ipsec to vxlan: clusters that no other policy matches change their cable"
+	ns := submarinerv1.BrokerNamespace
+	p := &v1alpha1.CablePolicies{ObjectMeta: metav1.ObjectMeta{Name: "default", Namespace: ns}}
+	key := client.ObjectKeyFromObject(p)
+	patch := func(text string) {
+		t.Helper()
+		require.NoError(t, h.client.Patch(t.Context(), p, client.RawPatch(types.MergePatchType, []byte(text))))
+	}
+	has := func(want ...v1alpha1.CablePolicySpec) {
+		t.Helper()
+		require.NoError(t, h.client.Get(t.Context(), key, p))
+		require.Equal(t, want, p.ConnectionPolicies)
+	}
+	driver := func() string {
+		b := &v1alpha1.Broker{ObjectMeta: metav1.ObjectMeta{Name: v1alpha1.BrokerName, Namespace: ns}}
+		require.NoError(t, h.client.Get(t.Context(), client.ObjectKeyFromObject(b), b))
+		return b.Spec.CableDriver
+	}
+
+	r := h.done(t, "deploy-broker")
+	require.NotContains(t, r.stderr, "cable policy")
+	has(v1alpha1.CablePolicySpec{CableDriver: "vxlan"})
+
+	t.Log("without the flag it is left alone")
+	patch(`{"spec":[{"name":"ipsec"}]}`)
+	require.NotContains(t, h.done(t, "deploy-broker").stderr, asked)
+	has(v1alpha1.CablePolicySpec{CableDriver: "ipsec"})
+
+	t.Log("with it, it changes")
+	require.Contains(t, h.done(t, "deploy-broker", "--cable-driver", "vxlan", "--dry-run").stderr, asked)
+	has(v1alpha1.CablePolicySpec{CableDriver: "ipsec"})
+	require.Contains(t, h.done(t, "deploy-broker", "--cable-driver", "vxlan").stderr, asked)
+	has(v1alpha1.CablePolicySpec{CableDriver: "vxlan"})
+	require.Equal(t, "vxlan", driver())
+	require.NotContains(t, h.done(t, "deploy-broker", "--cable-driver", "vxlan").stderr, asked)
+
+	t.Log("what a person made of it is not undone")
+	patch(`{"spec":[{"name":"ipsec"},{"name":"vxlan"}]}`)
+	r = h.run(t, nil, "deploy-broker", "--cable-driver", "vxlan")
+	require.Equal(t, exitFailed, r.code)
+	require.Contains(t, r.stderr, "Error: the cable policy default was changed since the broker was deployed: change it with subctl cable-policy add --name default, or leave --cable-driver out\n")
+	h.done(t, "deploy-broker")
+	has(v1alpha1.CablePolicySpec{CableDriver: "ipsec"}, v1alpha1.CablePolicySpec{CableDriver: "vxlan"})
+
+	t.Log("nor is it made again where it was deleted")
+	require.NoError(t, h.client.Delete(t.Context(), p))
+	h.done(t, "deploy-broker")
+	require.True(t, apierrors.IsNotFound(h.client.Get(t.Context(), key, p)))
+
+	t.Log("one that a member made is the member's")
+	*p = v1alpha1.CablePolicies{ObjectMeta: metav1.ObjectMeta{Name: "default", Namespace: ns, Labels: map[string]string{submarinerv1.ClusterIDLabel: "east"}}}
+	p.ConnectionPolicies = []v1alpha1.CablePolicySpec{{CableDriver: "ipsec"}}
+	require.NoError(t, h.client.Create(t.Context(), p))
+	r = h.run(t, nil, "deploy-broker", "--cable-driver", "vxlan")
+	require.Equal(t, exitFailed, r.code)
+	require.Contains(t, r.stderr, "Error: the cable policy default is of cluster east: change or delete it there with subctl cable-policy, or leave --cable-driver out\n")
+	h.done(t, "deploy-broker")
+	has(v1alpha1.CablePolicySpec{CableDriver: "ipsec"})
+}
