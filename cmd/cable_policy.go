@@ -53,9 +53,15 @@ type policySite struct {
 // --kubecontext is --context under the name that the proposal gives it.
 func (s *policySite) addFlags(c *cobra.Command) {
 	f := c.Flags()
-	f.StringVar(s.kube.Context, "kubecontext", "", "the same as --context")
+	f.StringVar(s.kube.Context, "kubecontext", "", "kubeconfig context to use, the same as --context")
 	f.BoolVar(&s.broker, "broker", false, "on a cluster that is a member and the broker: work on the broker")
 	complete(c, "kubecontext", func(context.Context) ([]string, error) { return s.contexts() })
+	c.PreRunE = func(c *cobra.Command, _ []string) error {
+		if c.Flags().Changed("context") && c.Flags().Changed("kubecontext") {
+			return errors.New("--context and --kubecontext are the same: leave one out (it may come from SUBCTL_CONTEXT or the configuration file)")
+		}
+		return nil
+	}
 }
 
 // addSet gives c the flag that chooses a clusterset.
