@@ -50,19 +50,25 @@ func boot(ctx context.Context, k kernel, image *os.File, suites []suite, verbose
 	if ctx.Err() != nil {
 		err = context.Cause(ctx)
 	}
-	if err == nil && len(exits) < len(suites) {
-		err = fmt.Errorf("the guest ended in the tests of %s", suites[len(exits)].pkg)
-	}
-	if verbose || err != nil {
+	if verbose || err != nil || len(exits) < len(suites) {
 		err = errors.Join(err, show(console))
+	}
+	if err := errors.Join(err, verdict(suites, exits)); err != nil {
+		return fmt.Errorf("on %s: %w", k.name, err)
+	}
+	fmt.Printf("testkernel: %d packages passed in %s; skipped: %v\n", len(suites), time.Since(started).Round(time.Second), skipped)
+	return nil
+}
+
+// verdict says what the exit status of those suites mean that came to an end.
+func verdict(suites []suite, exits []string) (err error) {
+	if n := len(exits); n < len(suites) {
+		err = fmt.Errorf("the guest ended in the tests of %s", suites[n].pkg)
 	}
 	for i, exit := range exits {
 		if exit != "0" {
-			err = errors.Join(err, fmt.Errorf("the tests of %s fail on %s", suites[i].pkg, k.name))
+			err = errors.Join(err, fmt.Errorf("the tests of %s fail", suites[i].pkg))
 		}
-	}
-	if err == nil {
-		fmt.Printf("testkernel: %d packages passed in %s; skipped: %v\n", len(suites), time.Since(started).Round(time.Second), skipped)
 	}
 	return err
 }
