@@ -1,0 +1,257 @@
+// Package ipsec joins gateways with IPsec: Driver with tunnels (ESP in tunnel mode,
+// RFC 4303), and Combined with VXLAN inside IPsec in transport mode. Keys are negotiated
+// by IKEv2 (RFC 7296), by a strongSwan of our own on each gateway; the package says what
+// it is to negotiate, and does not talk to it.
+//
+// Each pair of clusters has a pre-shared key of its own, derived from both clusters'
+// keys (package keys), and bound to the two gateways' names, which are their IKE
+// identities. No key serves anybody else, so a gateway need not be known by its
+// address, and may be behind an address translation.
+//
+// IKE and, where it is encapsulated, ESP use one UDP port from the first packet on, that
+// of NAT traversal (RFC 3948): UDP 500 is not needed, and no port changes on the way.
+package ipsec
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"net/netip"
+	"regexp"
+	"slices"
+	"strconv"
+	"time"
+
+	submarinerv1 "subctl/api/submariner/v1"
+	"subctl/cable"
+	"subctl/cable/keys"
+	"subctl/dataplane"
+)
+
+// encapKey is a key of backend_config: "yes" if the gateway always has ESP in UDP.
+const encapKey = "ipsec-encapsulation"
+
+// The settings.
+var (
+	optPort = cable.Option{
+		Key: "ipsecPort", Kind: cable.OptionNumber, Default: strconv.Itoa(dataplane.IPsecPort), Min: 1, Max: 65535,
+		Doc: "UDP port of IKE, and of ESP in UDP; the other end is told",
+	}
+	optDebug = cable.Option{
+		Key: "debug", Kind: cable.OptionBool, Default: "false",
+		Doc: "have strongSwan log how it negotiates, though never a key",
+	}
+	optIKE = cable.Option{
+		Key: "ikeProposals", Kind: cable.OptionText, Default: "aes256gcm16-prfsha384-x25519,aes256gcm16-prfsha384-ecp384",
+		Check: func(s string) error { return checkProposals(s, ike) }, PerPair: true,
+		Doc: "what protects the negotiation, in strongSwan's notation, separated by commas, the best first; both ends need one in common",
+	}
+	optESP = cable.Option{
+		Key: "espProposals", Kind: cable.OptionText, Default: "aes128gcm16-x25519,aes128gcm16-ecp256",
+		Check: func(s string) error { return checkProposals(s, esp) }, PerPair: true,
+		Doc: "what protects the packets, likewise",
+	}
+	optIKELife = cable.Option{
+		Key: "ikeLifetime", Kind: cable.OptionDuration, Default: "4h", Min: 300, Max: 86400, PerPair: true,
+		Doc: "how long the keys of the negotiation are used before they are renewed",
+	}
+	optESPLife = cable.Option{
+		Key: "espLifetime", Kind: cable.OptionDuration, Default: "1h", Min: 120, Max: 86400, PerPair: true,
+		Doc: "how long the keys of the packets are used before they are renewed",
+	}
+	optDPD = cable.Option{
+		Key: "dpdDelay", Kind: cable.OptionDuration, Default: "30s", Min: 1, Max: 3600, PerPair: true,
+		Doc: "how long the other end may be silent before it is asked whether it is alive",
+	}
+	optEncap = cable.Option{
+		Key: "encapsulation", Kind: cable.OptionText, Default: "auto", Allowed: []string{"auto", "yes"}, PerPair: true,
+		Doc: "ESP in UDP: yes for always, auto where there is an address translation, or ESP is done in userspace",
+	}
+)
+
+// Driver implements cable.Driver with tunnel mode.
+//
+// A cable is one child security association whose selectors are all of the networks of
+// both ends, and the two addresses by which the gateways probe each other. One for each
+// pair of networks, as upstream has it, would be m times n sets of keys to negotiate and
+// renew, each of which can fail alone and leave a cable that works by half; and the
+// order of the policies in the kernel is that of the selectors, however many children
+// they belong to. That the other end sends nothing but what was agreed on, IPsec itself
+// checks.
+type Driver struct{}
+
+var (
+	_ cable.Driver  = Driver{}
+	_ cable.Claimer = Driver{}
+)
+
+// Name implements cable.Driver.
+func (Driver) Name() string { return cable.IPsec }
+
+// Options implements cable.Driver.
+func (Driver) Options() []cable.Option {
+	return []cable.Option{optPort, optDebug, optIKE, optESP, optIKELife, optESPLife, optDPD, optEncap, cable.OptionMTU}
+}
+
+// Lacks implements cable.Driver.
+func (Driver) Lacks(l cable.Local) error {
+	if l.IPsec.Name == "" {
+		return fmt.Errorf("this node has no IPsec: it lacks %s", cmp.Or(l.IPsec.Missing, "an engine for it"))
+	}
+	if l.Keys != nil && len(l.Keys.Private.Bytes()) == 0 {
+		return errors.New("this cluster has no key to derive those of its IPsec cables from: run subctl join again")
+	}
+	return nil
+}
+
+// Advertise implements cable.Driver.
+func (Driver) Advertise(l cable.Local) (map[string]string, error) {
+	config := map[string]string{submarinerv1.BackendUDPPort: strconv.Itoa(port(l))}
+	if l.IPsec.Name != dataplane.EngineKernel || l.Settings[cable.IPsec].Text(optEncap) == "yes" {
+		config[encapKey] = "yes"
+	}
+	return config, nil
+}
+
+// names are those that can be IKE identities of the type FQDN, and nothing else that
+// strongSwan reads out of an identity, such as an address, a distinguished name or a
+// wildcard.
+var names = regexp.MustCompile(`^[A-Za-z][A-Za-z0-9.-]{0,199}$`)
+
+// Refuses implements cable.Driver.
+func (Driver) Refuses(local cable.Local, peer cable.Peer) error {
+	switch {
+	case !names.MatchString(peer.Name):
+		return fmt.Errorf("its cable name %.80q cannot be an IKE identity: it takes up to 200 letters, digits, dots and dashes, a letter first", peer.Name)
+	case peer.Name == local.Name:
+		return fmt.Errorf("cluster %s announces this gateway's own cable name %s", peer.Cluster, peer.Name)
+	case peer.PublicKey == (keys.PublicKey{}):
+		return fmt.Errorf("cluster %s has announced no cluster key, without which there is no key for an IPsec cable to it: run subctl join there again", peer.Cluster)
+	}
+	if _, err := peer.Port(submarinerv1.BackendUDPPort, dataplane.IPsecPort); err != nil {
+		return err
+	}
+	_, err := local.Keys.Pair(peer.Cluster, peer.PublicKey, keys.IPsecPSK)
+	return err
+}
+
+// Claims implements cable.Claimer: an identity is one gateway's, and the networks of a
+// cluster lead to one of its gateways, since a policy in the kernel has one.
+func (Driver) Claims(p cable.Peer) []cable.Claim {
+	return append(Combined{}.Claims(p), cable.Claim{
+		What: "ipsec cable to cluster " + p.Cluster,
+		Why:  "IPsec alone leads to one gateway of a cluster; " + cable.VXLANIPsec + " connects all of them",
+	})
+}
+
+// Device implements cable.Driver.
+func (Driver) Device(cable.Config) string { return dataplane.IPsecDevice }
+
+// Overhead implements cable.Driver.
+func (Driver) Overhead(l cable.Local, p cable.Peer) int {
+	return overhead(cmp.Or(p.MTU, l.MTU), p.Config.Text(optESP), encapsulated(l, p))
+}
+
+// Plan implements cable.Driver.
+func (d Driver) Plan(local cable.Local, peers []cable.Peer) (cable.Wiring, error) {
+	w, err := base(local, peers)
+	if err != nil || len(peers) == 0 {
+		return w, err
+	}
+	own := address(local.Gateway)
+	dev := dataplane.IPsecInterface{Name: dataplane.IPsecDevice, Conf: dataplane.Conf{RPFilter: 2, Forwarding: 1}}
+	for _, p := range peers {
+		dev.MTU = max(dev.MTU, cable.Cable{Peer: p, Driver: d}.MTU(local)) // routes know of narrower paths
+	}
+	objs := append([]dataplane.Object{dev, dataplane.Addr{Dev: dev.Name, Prefix: netip.PrefixFrom(own, 8)}}, d.inside(local)...)
+	for _, p := range peers {
+		ip := address(p.Gateway)
+		t, err := tunnel(local, p)
+		if err != nil {
+			return w, fmt.Errorf("planning ipsec cable to %s: %w", p.Name, err)
+		}
+		t.Name, t.LocalID, t.RemoteID, t.Mode = p.Name, local.Name, p.Name, dataplane.TunnelMode
+		t.LocalTS, t.RemoteTS = selectors(local.Subnets, own), selectors(p.Subnets, ip)
+		t.ReqID = cable.NexthopID(dataplane.IPsecNexthopID, ip)
+		objs = append(objs, t, dataplane.Nexthop{ID: t.ReqID, Dev: dev.Name})
+		w.Links = append(w.Links, cable.Link{Hop: t.ReqID, Device: dev.Name, IP: ip, From: own, State: t.Name, StateDevice: dev.Name})
+	}
+	return w, w.State.Add(objs...)
+}
+
+// inside is what userspace ESP asks for: an address of the node's own in each network
+// that it is to let packets in from. Where there is none, it takes the network's first,
+// which belongs to no pod and no Service.
+func (Driver) inside(l cable.Local) (out []dataplane.Object) {
+	if l.IPsec.Name == dataplane.EngineKernel {
+		return nil
+	}
+	for _, n := range l.Subnets {
+		if !n.Contains(l.PodIP) {
+			out = append(out, dataplane.Addr{Dev: dataplane.IPsecDevice, Prefix: netip.PrefixFrom(n.Addr(), 32)})
+		}
+	}
+	return out
+}
+
+// base plans what both drivers stand on, and says what a gateway must be able to receive.
+func base(local cable.Local, peers []cable.Peer) (cable.Wiring, error) {
+	w := cable.Wiring{State: dataplane.State{}}
+	if len(peers) == 0 {
+		return w, nil
+	}
+	w.Listens = []cable.Listen{{Proto: "udp", Port: port(local)}}
+	if slices.ContainsFunc(peers, func(p cable.Peer) bool { return !encapsulated(local, p) }) {
+		w.Listens = append(w.Listens, cable.Listen{Proto: "esp"})
+	}
+	return w, w.State.Add(dataplane.IKEDaemon{Port: port(local), Debug: local.Settings[cable.IPsec].Bool(optDebug)})
+}
+
+// tunnel is what the two drivers' tunnels have in common.
+func tunnel(local cable.Local, p cable.Peer) (dataplane.Tunnel, error) {
+	psk, pskErr := local.Keys.Pair(p.Cluster, p.PublicKey, keys.IPsecPSK)
+	to, portErr := p.Port(submarinerv1.BackendUDPPort, dataplane.IPsecPort)
+	t := dataplane.Tunnel{
+		Local: local.PrivateIP, LocalPort: port(local), RemotePort: to, PSK: psk,
+		IKE: tidy(p.Config.Text(optIKE)), ESP: tidy(p.Config.Text(optESP)),
+		IKELife: p.Config.Duration(optIKELife), ESPLife: p.Config.Duration(optESPLife),
+		DPDDelay: max(p.Config.Duration(optDPD), time.Second), Encap: p.Config.Text(optEncap) == "yes", Initiative: initiative(local, p),
+	}
+	if !p.Unreachable {
+		t.Remote = p.Address
+	}
+	return t, errors.Join(pskErr, portErr)
+}
+
+// initiative says which end begins, so that both come to the same conclusion: the one
+// that the other cannot reach, else the one that is behind an address translation, else
+// the one of the lower name. The other one begins if nothing has come for some seconds.
+func initiative(local cable.Local, p cable.Peer) dataplane.Initiative {
+	switch {
+	case p.Unreachable:
+		return dataplane.InitiateNever
+	case local.NAT != p.NAT && local.NAT, local.NAT == p.NAT && local.Name < p.Name:
+		return dataplane.InitiateFirst
+	}
+	return dataplane.InitiateSecond
+}
+
+// encapsulated says whether ESP will be in UDP: if either end wants it, or cannot do
+// without, or if a translation may be on the way.
+func encapsulated(l cable.Local, p cable.Peer) bool {
+	return l.IPsec.Name != dataplane.EngineKernel || p.Config.Text(optEncap) == "yes" || p.Gateway.Config[encapKey] == "yes" ||
+		l.NAT || p.NAT || p.NATed
+}
+
+// selectors are networks and the gateway's address on the device, sorted.
+func selectors(nets []netip.Prefix, own netip.Addr) []netip.Prefix {
+	out := append(slices.Clone(nets), netip.PrefixFrom(own, 32))
+	slices.SortFunc(out, netip.Prefix.Compare)
+	return out
+}
+
+// address is a gateway's own address inside IPsec.
+func address(g cable.Gateway) netip.Addr { return cable.VTEPOf(dataplane.IPsecNet, g.PrivateIP) }
+
+// port is that of the daemon: both drivers have the setting, with one value.
+func port(l cable.Local) int { return l.Settings[cable.IPsec].Number(optPort) }
