@@ -195,6 +195,7 @@ func TestJoinAndUninstall(t *testing.T) {
 		require.NoError(t, w.memberC.Get(t.Context(), client.ObjectKeyFromObject(key), again))
 		require.Equal(t, key.Data, again.Data, "the cluster's key must survive")
 	})
+	t.Run("join again, where the key has no seed and the token is not good", func(t *testing.T) { w.repairs(t, key.DeepCopy()) })
 	t.Run("joined as somebody else", func(t *testing.T) {
 		golden(t, "join_renamed", w.run(t, "join", w.file, "--clusterid", "ost", "--wait=false"))
 	})
@@ -205,8 +206,13 @@ func TestJoinAndUninstall(t *testing.T) {
 		require.Contains(t, r.stderr, "DaemonSet submariner-gateway: 0 of 1 pods are ready")
 		require.Contains(t, r.stderr, "out of time")
 	})
+	w.policies(t)
 	w.uninstall(t)
 	require.Equal(t, before, w.state(t), "uninstall must leave what was there before")
+	left := &v1alpha1.CablePoliciesList{}
+	require.NoError(t, w.hubC.List(t.Context(), left))
+	require.Len(t, left.Items, 1)
+	require.Equal(t, "theirs", left.Items[0].Name)
 }
 
 func (w *joinWorld) uninstall(t *testing.T) {

@@ -1,0 +1,54 @@
+package cmd
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	submarinerv1 "subctl/api/submariner/v1"
+	"subctl/api/submariner/v1alpha1"
+	"subctl/cable/keys"
+	"subctl/cluster"
+)
+
+// repairs breaks Secrets of the member, which another join mends.
+func (w *joinWorld) repairs(t *testing.T, key *corev1.Secret) {
+	require.Len(t, key.Data[cluster.KeySeed], keys.Size)
+	broken := key.DeepCopy()
+	delete(broken.Data, cluster.KeySeed)
+	broken.ResourceVersion = ""
+	require.NoError(t, w.memberC.Update(t.Context(), broken))
+	creds := &corev1.Secret{}
+	at := client.ObjectKey{Namespace: cluster.Namespace, Name: cluster.BrokerSecret}
+	require.NoError(t, w.memberC.Get(t.Context(), at, creds))
+	good := string(creds.Data["token"])
+	creds.Data["token"] = []byte("forged")
+	require.NoError(t, w.memberC.Update(t.Context(), creds))
+
+	require.Equal(t, exitDone, w.run(t, "join", w.file, "--clusterid", "west", "--wait=false").code)
+	again := &corev1.Secret{}
+	require.NoError(t, w.memberC.Get(t.Context(), client.ObjectKeyFromObject(key), again))
+	require.Equal(t, key.Data[cluster.KeyPrivate], again.Data[cluster.KeyPrivate])
+	require.Len(t, again.Data[cluster.KeySeed], keys.Size)
+	require.NotEqual(t, key.Data[cluster.KeySeed], again.Data[cluster.KeySeed])
+	require.NoError(t, w.memberC.Get(t.Context(), at, creds))
+	require.NotContains(t, []string{"forged", good}, string(creds.Data["token"]))
+}
+
+// policies makes policies that uninstall has to take away, and one that it has not.
+func (w *joinWorld) policies(t *testing.T) {
+	policy := func(ns, name, of string) *v1alpha1.CablePolicies {
+		p := &v1alpha1.CablePolicies{ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: ns}, ConnectionPolicies: []v1alpha1.CablePolicySpec{{CableDriver: "vxlan"}}}
+		if of != "" {
+			p.Labels = map[string]string{submarinerv1.ClusterIDLabel: of}
+		}
+		return p
+	}
+	const hub = submarinerv1.BrokerNamespace
+	require.NoError(t, w.memberC.Create(t.Context(), policy(cluster.Namespace, "mine", "")))
+	require.NoError(t, w.hubC.Create(t.Context(), policy(hub, "mine", "west")))
+	require.NoError(t, w.hubC.Create(t.Context(), policy(hub, "theirs", "taken")))
+}
