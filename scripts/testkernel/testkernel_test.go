@@ -1,0 +1,108 @@
+package main
+
+import (
+	"bytes"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+// members reads an archive back: path, type and mode in octal, content.
+func members(t *testing.T, archive []byte) (out []string) {
+	t.Helper()
+	for at := 0; ; {
+		require.Zero(t, at%4, "members begin at multiples of 4")
+		require.Equal(t, "070701", string(archive[at:at+6]))
+		field := func(i int) (n int) {
+			_, err := fmt.Sscanf(string(archive[at+6+8*i:at+14+8*i]), "%08x", &n)
+			require.NoError(t, err)
+			return n
+		}
+		mode, size, nameSize := field(1), field(6), field(11)
+		name := string(archive[at+110 : at+110+nameSize-1])
+		at = (at + 110 + nameSize + 3) &^ 3
+		if name == "TRAILER!!!" {
+			return out
+		}
+		out = append(out, fmt.Sprintf("%s %o %s", name, mode, archive[at:at+size]))
+		at = (at + size + 3) &^ 3
+	}
+}
+
+func TestArchive(t *testing.T) {
+	dir := t.TempDir()
+	require.NoError(t, os.MkdirAll(filepath.Join(dir, "usr/lib"), 0o755))
+	require.NoError(t, os.Symlink("usr/lib", filepath.Join(dir, "lib")))
+	require.NoError(t, os.WriteFile(filepath.Join(dir, "usr/lib/a.so"), []byte("first"), 0o644))
+
+	var b bytes.Buffer
+	a := newArchive(&b)
+	a.dir("/tmp", 0o777|fs.ModeSticky)
+	a.tree(dir, "/")
+	a.put("/lib/a.so", 0o755, []byte("second"))
+	a.put("/lib/deep/b.so", 0o755, []byte("b"))
+	a.file(filepath.Join(dir, "lib/a.so"), "/sbin/c")
+	require.NoError(t, a.close())
+	require.Equal(t, []string{
+		"tmp 41777 ",
+		"lib 120777 usr/lib",
+		"usr 40755 ",
+		"usr/lib 40755 ",
+		"usr/lib/a.so 100644 first",
+		"usr/lib/deep 40755 ",
+		"usr/lib/deep/b.so 100755 b",
+		"usr/sbin 40755 ",
+		"usr/sbin/c 100644 first",
+	}, members(t, b.Bytes()))
+}
+
+func TestArchiveError(t *testing.T) {
+	a := newArchive(io.Discard)
+	a.file("/does/not/exist", "/a")
+	a.put("/b", 0o644, nil)
+	require.ErrorIs(t, a.close(), fs.ErrNotExist)
+}
+
+func TestFollow(t *testing.T) {
+	said := `testkernel: up after 5 s
+--- PASS: TestA (0.01s)
+    --- SKIP: TestB/c (0.00s)
+testkernel: exit 0 /src/a
+panic: half a li`
+	var out strings.Builder
+	exits, skipped, err := follow(strings.NewReader(said), &out)
+	require.NoError(t, err)
+	require.Equal(t, said, out.String())
+	require.Equal(t, []string{"0"}, exits)
+	require.Equal(t, []string{"TestB/c"}, skipped)
+}
+
+// What decides whether the guest's tests passed.
+func TestVerdict(t *testing.T) {
+	suites := []suite{{pkg: "./a"}, {pkg: "./b"}}
+	for _, test := range []struct {
+		exits []string
+		want  string
+	}{
+		{[]string{"0", "0"}, ""},
+		{[]string{"0", "1"}, "the tests of ./b fail"},
+		{[]string{"2", "0"}, "the tests of ./a fail"},
+		{[]string{"1", "139"}, "the tests of ./a fail\nthe tests of ./b fail"},
+		{[]string{"0"}, "the guest ended in the tests of ./b"},
+		{[]string{"1"}, "the guest ended in the tests of ./b\nthe tests of ./a fail"},
+		{nil, "the guest ended in the tests of ./a"},
+	} {
+		err := verdict(suites, test.exits)
+		if test.want == "" {
+			require.NoError(t, err)
+		} else {
+			require.EqualError(t, err, test.want)
+		}
+	}
+}
