@@ -37,7 +37,7 @@ func newStatus(l *lab) *cobra.Command {
 			if err := w.Flush(); err != nil {
 				return err
 			}
-			return showCuts(cmd, clusters)
+			return showWays(cmd, clusters)
 		},
 	}
 }
@@ -64,7 +64,8 @@ func (l *lab) statusOf(ctx context.Context, w *tabwriter.Writer, c plan.Cluster,
 	}
 }
 
-func showCuts(cmd *cobra.Command, clusters []plan.Cluster) error {
+// showWays says what is cut and who is translated.
+func showWays(cmd *cobra.Command, clusters []plan.Cluster) error {
 	cuts, err := fabric.Cuts()
 	if err != nil {
 		return err
@@ -78,7 +79,11 @@ func showCuts(cmd *cobra.Command, clusters []plan.Cluster) error {
 	for _, cut := range cuts {
 		fmt.Fprintf(cmd.OutOrStdout(), "cut: %s -> %s\n", name[cut.Link], name[cut.Addr])
 	}
-	return nil
+	translated, err := fabric.Translated(clusters)
+	for _, c := range translated {
+		fmt.Fprintf(cmd.OutOrStdout(), "translated: %s is seen as %s\n", c.Name(), c.Gateway().Addr())
+	}
+	return err
 }
 
 func state(yes bool, then, otherwise string) string {
