@@ -5,11 +5,15 @@ import (
 	"strings"
 
 	"subctl/cable"
+	"subctl/cable/ipsec"
 	"subctl/cable/vxlan"
+	"subctl/cable/wireguard"
 )
 
 // All returns every driver, in the order in which users are told of them.
-func All() []cable.Driver { return []cable.Driver{vxlan.Driver{}} }
+func All() []cable.Driver {
+	return []cable.Driver{vxlan.Driver{}, wireguard.Driver{}, wireguard.Combined{}, ipsec.Driver{}, ipsec.Combined{}}
+}
 
 // Default is the driver of who names none.
 const Default = vxlan.Name

@@ -1,0 +1,46 @@
+package wireguard
+
+import (
+	"crypto/ecdh"
+	"encoding/base64"
+	"errors"
+	"fmt"
+
+	"subctl/cable"
+	"subctl/dataplane"
+)
+
+// privateKey is this gateway's; the zero Secret where the plan is only shown.
+func privateKey(l cable.Local) (dataplane.Secret, error) {
+	k, err := l.Keys.WireGuard(l.Name)
+	if err != nil || k == (dataplane.Secret{}) {
+		return k, err
+	}
+	return k.Clamp(), nil
+}
+
+// ownKey is the public half of privateKey; the zero key where there is none.
+func ownKey(l cable.Local) (dataplane.PublicKey, error) {
+	k, err := privateKey(l)
+	if err != nil || k == (dataplane.Secret{}) {
+		return dataplane.PublicKey{}, err
+	}
+	private, err := ecdh.X25519().NewPrivateKey(k[:])
+	if err != nil {
+		return dataplane.PublicKey{}, errors.New("this gateway's WireGuard key is not a key of X25519")
+	}
+	return dataplane.PublicKey(private.PublicKey().Bytes()), nil
+}
+
+// peerKey is the key that a gateway announces.
+func peerKey(p cable.Peer) (dataplane.PublicKey, error) {
+	text, ok := p.Gateway.Config[publicKeyKey]
+	if !ok {
+		return dataplane.PublicKey{}, fmt.Errorf("cluster %s announces no WireGuard key (%s)", p.Cluster, publicKeyKey)
+	}
+	b, err := base64.StdEncoding.Strict().DecodeString(text)
+	if err != nil || len(b) != len(dataplane.PublicKey{}) || dataplane.PublicKey(b) == (dataplane.PublicKey{}) {
+		return dataplane.PublicKey{}, fmt.Errorf("cluster %s announces %.64q as its WireGuard key (%s), which is not the base64 of a key of 32 bytes", p.Cluster, text, publicKeyKey)
+	}
+	return dataplane.PublicKey(b), nil
+}
