@@ -79,12 +79,15 @@ func unknownDriver(name string, known []cable.Driver) error {
 // compare orders rules as they count. Clustersets may have different policies of one
 // name: what these say decides then, which is the same wherever it is read.
 func (r *rule) compare(other *rule) int {
-	return cmp.Or(
+	order := cmp.Or(
 		cmp.Compare(r.last(), other.last()),
 		cmp.Compare(other.requirements, r.requirements),
 		cmp.Compare(r.policy, other.policy),
-		cmp.Compare(r.index, other.index),
-		cmp.Compare(r.content(), other.content()))
+		cmp.Compare(r.index, other.index))
+	if order == 0 {
+		return cmp.Compare(r.content(), other.content())
+	}
+	return order
 }
 
 // content is what the rule says, in one form only.
