@@ -149,8 +149,18 @@ func (Driver) Device(cable.Config) string { return dataplane.IPsecDevice }
 
 // Overhead implements cable.Driver.
 func (Driver) Overhead(l cable.Local, p cable.Peer) int {
-	return overhead(cmp.Or(p.MTU, l.MTU), p.Config.Text(optESP), encapsulated(l, p))
+	path := cmp.Or(p.MTU, l.MTU)
+	most := overhead(path, p.Config.Text(optESP), encapsulated(l, p))
+	if l.IPsec.Name != dataplane.EngineKernel {
+		return max(most, path-userspaceMTU)
+	}
+	return most
 }
+
+// userspaceMTU is the size of strongSwan's buffer for what it reads from its TUN device:
+// of a longer packet it would take the beginning (TUN_DEFAULT_MTU in its
+// kernel_libipsec_plugin.c, and read_packet in tun_device.c).
+const userspaceMTU = 1400
 
 // Plan implements cable.Driver.
 func (d Driver) Plan(local cable.Local, peers []cable.Peer) (cable.Wiring, error) {

@@ -222,4 +222,8 @@ func TestUserspaceAddresses(t *testing.T) {
 	require.Contains(t, w.State, dataplane.Addr{Dev: dataplane.IPsecDevice, Prefix: netip.MustParsePrefix("10.101.0.0/32")}.Key())
 	require.NotContains(t, w.State, dataplane.Addr{Dev: dataplane.IPsecDevice, Prefix: netip.MustParsePrefix("10.111.0.0/32")}.Key(), "the node has one")
 	require.Len(t, w.Listens, 1, "no ESP but in UDP")
+	require.Equal(t, 100, Driver{}.Overhead(l, testPeer(t)))
+	narrow := testPeer(t)
+	narrow.MTU = 1400
+	require.Equal(t, 62, Driver{}.Overhead(l, narrow))
 }
