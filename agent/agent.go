@@ -229,6 +229,16 @@ func (a *Agent) report(ctx context.Context, r Report, out Outcome) error {
 			a.meters.report(g.Status, out.Health, out.Now)
 		}
 	}
+	for _, o := range r.Status {
+		if err := kube.ApplyStatus(ctx, a.Client, kube.FieldOwner+"-"+a.Role.Name(), o); err != nil {
+			errs = append(errs, err)
+		}
+	}
+	for _, o := range r.Update {
+		if err := a.Client.Update(ctx, o); err != nil {
+			errs = append(errs, fmt.Errorf("updating %s: %w", client.ObjectKeyFromObject(o), err))
+		}
+	}
 	for _, o := range r.Delete {
 		if err := a.Client.Delete(ctx, o); err != nil && !apierrors.IsNotFound(err) {
 			errs = append(errs, fmt.Errorf("deleting %s: %w", client.ObjectKeyFromObject(o), err))

@@ -108,6 +108,7 @@ func (Gateway) Report(s Snapshot, p Plan, o Outcome) Report {
 		if s.Leader && !v.leaving() {
 			g.Status.Connections = v.connections(p, o)
 			r.publish(s, v)
+			r.Status, r.Update = policyReports(s, o.Now)
 		}
 		r.prune(s, v, o.Now)
 	}

@@ -62,6 +62,11 @@ type Outcome struct {
 type Report struct {
 	Apply  []client.Object
 	Delete []client.Object
+	// Status are objects whose status is applied, as far as it is given.
+	Status []client.Object
+	// Update are objects that somebody else made, as they should be: what has changed
+	// since they were read is not overwritten.
+	Update []client.Object
 }
 
 // PlanNode returns everything that a node's kernel should hold, of all roles: what

@@ -222,10 +222,14 @@ func (v *view) readEndpoints() {
 		ip, _ := cable.VTEP(dataplane.VXLANNet, n.IP)
 		held.vteps[ip] = "node " + n.Name + " of this cluster"
 	}
+	taken := cable.Claims{}
 	for _, e := range remote {
 		c, err := v.accept(e)
 		if err == nil {
 			err = held.add(c.Gateway)
+		}
+		if err == nil {
+			err = taken.Take(c, drivers.All())
 		}
 		if err != nil {
 			v.refused = append(v.refused, refusal{e.Spec, err})
