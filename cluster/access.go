@@ -16,7 +16,7 @@ import (
 
 // Right is one thing to be allowed: a verb on a resource.
 type Right struct {
-	Verb, Group, Resource string
+	Verb, Group, Resource string // the resource may be a subresource: pods/status
 	Namespace             string // empty: in all, or not namespaced
 }
 
@@ -79,8 +79,9 @@ func denied(ctx context.Context, c client.Client, rights []Right) ([]Right, erro
 }
 
 func allowed(ctx context.Context, c client.Client, r Right) (bool, error) {
+	resource, sub, _ := strings.Cut(r.Resource, "/")
 	review := &authv1.SelfSubjectAccessReview{Spec: authv1.SelfSubjectAccessReviewSpec{
-		ResourceAttributes: &authv1.ResourceAttributes{Verb: r.Verb, Group: r.Group, Resource: r.Resource, Namespace: r.Namespace},
+		ResourceAttributes: &authv1.ResourceAttributes{Verb: r.Verb, Group: r.Group, Resource: resource, Subresource: sub, Namespace: r.Namespace},
 	}}
 	if err := c.Create(ctx, review); err != nil {
 		return false, fmt.Errorf("asking for the right to %s: %w", r, err)

@@ -206,6 +206,7 @@ func TestJoinAndUninstall(t *testing.T) {
 		require.Contains(t, r.stderr, "DaemonSet submariner-gateway: 0 of 1 pods are ready")
 		require.Contains(t, r.stderr, "out of time")
 	})
+	t.Run("rotate the key", w.rotate)
 	w.policies(t)
 	w.uninstall(t)
 	require.Equal(t, before, w.state(t), "uninstall must leave what was there before")
