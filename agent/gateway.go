@@ -279,6 +279,7 @@ func (v *view) connections(p Plan, o Outcome) []submarinerv1.Connection {
 	for _, f := range v.refused[:min(len(v.refused), maxRefused)] {
 		out = append(out, submarinerv1.Connection{
 			Status: submarinerv1.ConnectionError, StatusMessage: clip("refused: " + f.err.Error()), Endpoint: bounded(f.spec),
+			Attempts: v.snap.Paths[f.spec.CableName].Attempts,
 		})
 	}
 	return out
