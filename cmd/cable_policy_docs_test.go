@@ -1,0 +1,98 @@
+package cmd
+
+import (
+	"bytes"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/cli-runtime/pkg/genericiooptions"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	submarinerv1 "subctl/api/submariner/v1"
+	"subctl/api/submariner/v1alpha1"
+)
+
+// TestCablePolicyDocs runs what the user guide shows, one command after the other, on
+// the three clusters that it is about, and compares with what it says comes out. A file
+// that it shows with cat is made.
+func TestCablePolicyDocs(t *testing.T) {
+	guide, err := filepath.Abs("../docs/cable-policies.md")
+	require.NoError(t, err)
+	text, err := os.ReadFile(guide)
+	require.NoError(t, err)
+	t.Chdir(t.TempDir())
+
+	const op, all = submarinerv1.OperatorNamespace, "vxlan,wireguard,ipsec"
+	objects := []client.Object{submariner("onprem-1"), copied(cablePolicy("default", " |  | vxlan"), submarinerv1.BrokerID, "default")}
+	objects = append(objects, clusterObjects(op, "", "onprem-1", "env=production,site=one", all)...)
+	objects = append(objects, clusterObjects(op, "onprem-2", "onprem-2", "env=production,site=two", all, "default")...)
+	objects = append(objects, clusterObjects(op, "cloud", "cloud", "env=production,site=cloud", all, "default")...)
+	objects = append(objects, configMap("long-way", op, map[string]string{v1alpha1.CableCustomConfig: "mtu: 1300\n"}))
+	g, _, _ := testGlobals(t, world{"onprem-1": objects}, "onprem-1")
+	cfg, err := g.restConfigFor("onprem-1")
+	require.NoError(t, err)
+	c, err := g.connect(t.Context(), cfg)
+	require.NoError(t, err)
+
+	var out strings.Builder
+	commands, skip, console := 0, false, false
+	for line := range strings.Lines(string(text)) {
+		command, isCommand := strings.CutPrefix(line, "$ ")
+		switch {
+		case strings.HasPrefix(line, "```"):
+			console, skip = line == "```console\n", false
+		case console && isCommand && strings.HasPrefix(command, "cat "):
+			name := strings.TrimSpace(strings.TrimPrefix(command, "cat "))
+			_, rest, _ := strings.Cut(string(text), line)
+			content, _, _ := strings.Cut(rest, "```")
+			content, _, _ = strings.Cut(content, "$ ")
+			require.NoError(t, os.WriteFile(name, []byte(content), 0o600))
+			skip = false
+		case console && isCommand:
+			commands++
+			var screen bytes.Buffer
+			again := newGlobals(genericiooptions.IOStreams{In: strings.NewReader(""), Out: &screen, ErrOut: &screen})
+			again.connect = g.connect
+			run(t.Context(), again, shellWords(strings.TrimPrefix(command, "subctl ")))
+			share(t, c)
+			out.WriteString(line + screen.String())
+			skip = true
+			continue
+		}
+		if !skip {
+			out.WriteString(line)
+		}
+	}
+	require.Greater(t, commands, 5)
+	goldenText(t, guide, out.String())
+}
+
+// shellWords splits a command line, which has no quotes but single ones.
+func shellWords(line string) []string {
+	var words []string
+	for i, part := range strings.Split(strings.TrimSpace(line), "'") {
+		if i%2 == 1 {
+			words = append(words, part)
+		} else {
+			words = append(words, strings.Fields(part)...)
+		}
+	}
+	return words
+}
+
+// share does what the gateway does with the policies made here.
+func share(t *testing.T, c client.Client) {
+	t.Helper()
+	var list v1alpha1.CablePoliciesList
+	require.NoError(t, c.List(t.Context(), &list))
+	for _, p := range list.Items {
+		if p.Labels[submarinerv1.ClusterIDLabel] == "" {
+			p.Status = v1alpha1.CablePoliciesStatus{ClusterSets: []string{"default"}, Conditions: []metav1.Condition{{Type: v1alpha1.ConditionShared, Status: metav1.ConditionTrue}}}
+			require.NoError(t, c.Update(t.Context(), &p))
+		}
+	}
+}

@@ -1,0 +1,287 @@
+package cmd
+
+import (
+	"fmt"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	submarinerv1 "subctl/api/submariner/v1"
+	"subctl/api/submariner/v1alpha1"
+	"subctl/broker"
+	"subctl/cable/drivers"
+	"subctl/policy"
+)
+
+// clusterObjects are a cluster and its one gateway, in a namespace; maker is empty for
+// the cluster's own.
+func clusterObjects(ns, maker, id, labels, offers string, sets ...string) []client.Object {
+	c := &submarinerv1.Cluster{ObjectMeta: metav1.ObjectMeta{Name: id, Namespace: ns, Labels: map[string]string{}}, Spec: submarinerv1.ClusterSpec{ClusterID: id}}
+	for pair := range strings.SplitSeq(labels, ",") {
+		k, v, _ := strings.Cut(pair, "=")
+		c.Labels[k] = v
+	}
+	if len(sets) > 0 {
+		c.Annotations = map[string]string{broker.ClusterSetsAnnotation: strings.Join(sets, ",")}
+	}
+	e := &submarinerv1.Endpoint{ObjectMeta: metav1.ObjectMeta{Name: id + "-cable", Namespace: ns, Labels: map[string]string{}}, Spec: endpoint(id, "gw", "172.18.0.9")}
+	e.Spec.BackendConfig = map[string]string{submarinerv1.BackendDrivers: offers}
+	if maker != "" {
+		c.Labels[submarinerv1.ClusterIDLabel], e.Labels[submarinerv1.ClusterIDLabel] = maker, maker
+	}
+	if offers == "" {
+		return []client.Object{c}
+	}
+	return []client.Object{c, e}
+}
+
+// cablePolicy is a policy of one rule, "left | right | driver".
+func cablePolicy(name, rule string) *v1alpha1.CablePolicies {
+	parts := strings.Split(rule, " | ")
+	left, _ := policy.ParseSelector(parts[0])
+	right, _ := policy.ParseSelector(parts[1])
+	return &v1alpha1.CablePolicies{
+		ObjectMeta:         named(name),
+		ConnectionPolicies: []v1alpha1.CablePolicySpec{{LeftClusterSelector: left, RightClusterSelector: right, CableDriver: parts[2]}},
+	}
+}
+
+// copied makes a policy the copy of one that another cluster made.
+func copied(p *v1alpha1.CablePolicies, maker, set string) *v1alpha1.CablePolicies {
+	p.Labels = map[string]string{submarinerv1.ClusterIDLabel: maker, submarinerv1.ClusterSetLabel: set}
+	return p
+}
+
+// shared makes a policy one that was made here, and is on the broker.
+func shared(p *v1alpha1.CablePolicies, sets ...string) *v1alpha1.CablePolicies {
+	p.Status = v1alpha1.CablePoliciesStatus{ClusterSets: sets, Conditions: []metav1.Condition{{Type: v1alpha1.ConditionShared, Status: metav1.ConditionTrue}}}
+	return p
+}
+
+func inNamespace[T client.Object](o T, ns string) T {
+	o.SetNamespace(ns)
+	return o
+}
+
+func configMap(name, ns string, data map[string]string) *corev1.ConfigMap {
+	return &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: ns}, Data: data}
+}
+
+// policyWorlds are the clusters of which policies are shown and changed: west, which
+// shares two clustersets with others; hub, the broker; and what is neither.
+func policyWorlds() world {
+	const op, all = submarinerv1.OperatorNamespace, "vxlan,wireguard,ipsec"
+	west := submariner("west")
+	west.Spec.ClusterSets = []string{"default", "blue"}
+	member := []client.Object{
+		west,
+		copied(cablePolicy("default", " |  | vxlan"), submarinerv1.BrokerID, "default"),
+		copied(cablePolicy("default.blue", " |  | wireguard"), submarinerv1.BrokerID, "blue"),
+		copied(cablePolicy("east-cloud", "tier=core | env=cloud | ipsec"), "east", "default"),
+		shared(cablePolicy("secure", "env=production | env=production,!test | wireguard"), "blue", "default"),
+		configMap("tuned", op, map[string]string{v1alpha1.CableCustomConfig: "mtu: 1300"}),
+		configMap("tiny", op, map[string]string{v1alpha1.CableCustomConfig: "mtu: 13"}),
+		configMap("wrong", op, map[string]string{"mtu": "1300"}),
+		configMap("empty", op, nil),
+	}
+	member = append(member, clusterObjects(op, "", "west", "env=production,tier=edge", "vxlan,wireguard")...)
+	member = append(member, clusterObjects(op, "east", "east", "env=production,tier=core", all, "default")...)
+	member = append(member, clusterObjects(op, "cloud", "cloud", "env=cloud", all, "blue", "default")...)
+	member = append(member, clusterObjects(op, "blue-1", "blue-1", "env=lab", "", "blue")...)
+	member = append(member, clusterObjects(op, "liar", "forged", "env=production", all, "default")...)
+
+	const base, blue = submarinerv1.BrokerNamespace, submarinerv1.BrokerNamespace + "-blue"
+	inSet := func(ns, set string) *corev1.Namespace {
+		return &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: ns, Labels: map[string]string{submarinerv1.ClusterSetLabel: set}}}
+	}
+	maker := func(p *v1alpha1.CablePolicies, id string) *v1alpha1.CablePolicies {
+		p.Labels = map[string]string{submarinerv1.ClusterIDLabel: id}
+		return p
+	}
+	hub := []client.Object{
+		&v1alpha1.Broker{ObjectMeta: metav1.ObjectMeta{Name: "submariner-broker", Namespace: base}}, inSet(base, "default"), inSet(blue, "blue"), inSet("foreign", "red"),
+		inNamespace(cablePolicy("default", " |  | vxlan"), base), inNamespace(cablePolicy("default", " |  | wireguard"), blue),
+		inNamespace(maker(cablePolicy("secure", "env=production | env=production,!test | wireguard"), "west"), base),
+		inNamespace(maker(cablePolicy("secure", "env=production | env=production,!test | wireguard"), "west"), blue),
+		configMap("tuned", base, map[string]string{v1alpha1.CableCustomConfig: "mtu: 1300"}),
+	}
+	hub = append(hub, clusterObjects(base, "west", "west", "env=production", "vxlan,wireguard")...)
+	hub = append(hub, clusterObjects(base, "east", "east", "env=production", all)...)
+	hub = append(hub, clusterObjects(blue, "west", "west", "env=production", "vxlan,wireguard")...)
+	hub = append(hub, clusterObjects(blue, "cloud", "cloud", "env=cloud", all)...)
+
+	mistaken := cablePolicy("mistaken", " |  | gre")
+	refused := cablePolicy("secure", "env=production |  | wireguard")
+	refused.Status.Conditions = []metav1.Condition{{Type: v1alpha1.ConditionShared, Status: metav1.ConditionFalse, Reason: "NameTaken", Message: "cluster east has shared a policy of this name"}}
+	ill := append([]client.Object{submariner("west"), mistaken, refused, cablePolicy("fresh", "env=lab |  | wireguard"), copied(cablePolicy("odd", " |  | x\x1b[2J"), "east", "default")},
+		clusterObjects(op, "", "west", "env=production", "vxlan")...)
+	ill = append(ill, clusterObjects(op, "east", "east", "env=production", "vxlan", "default")...)
+
+	return world{
+		"west": member, "hub": hub, "ill": ill, "bare": nil, "alone": {submariner("alone")},
+		"both": append([]client.Object{&v1alpha1.Broker{ObjectMeta: metav1.ObjectMeta{Name: "submariner-broker", Namespace: base}}, inSet(base, "default"), inNamespace(cablePolicy("default", " |  | ipsec"), base)}, submariner("both")),
+	}
+}
+
+const shortForm = `kind: CablePolicies
+metadata:
+  name: cloud
+spec:
+  leftClusterSelector:
+    env: cloud
+  rightClusterSelector:
+    env: !cloud
+  cableDriver:
+    name: libreswan
+---
+apiVersion: submariner.io/v1alpha1
+kind: CablePolicies
+metadata: {name: tuned, labels: {submariner-io/clusterID: elsewhere}, resourceVersion: "7"}
+spec:
+- leftClusterSelector: {matchExpressions: [{key: env, operator: In, values: [lab, production]}]}
+  name: vxlan
+  options: {metadata: {name: tuned}}
+status: {conditions: []}
+`
+
+// TestCablePolicy prints what the commands say, of stderr behind a bar, and what they
+// wrote: "context: args".
+func TestCablePolicy(t *testing.T) {
+	dir := t.TempDir()
+	file := func(name, text string) {
+		require.NoError(t, os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600))
+	}
+	file("good.yaml", shortForm)
+	file("bad.yaml", "kind: CablePolicies\nmetadata: {name: A}\nspec: [{name: gre, leftClusterSelector: {matchExpressions: [{key: a, operator: Gt}]}}]\n---\nkind: CablePolicies\nmetadata: {name: a}\nspec: [{name: vxlan}]\n---\nkind: CablePolicies\nmetadata: {name: a}\nspec: [{name: vxlan}]\n")
+	file("form.yaml", "kind: CablePolicies\nmetadata: {name: a}\nspec: {cableDrivers: {}}\n")
+	file("place.yaml", "kind: CablePolicies\nmetadata: {name: a, namespace: elsewhere}\nspec: [{name: vxlan, options: {metadata: {name: x, namespace: y}}}]\n")
+	home, err := os.Getwd()
+	require.NoError(t, err)
+	t.Chdir(dir)
+	outs := map[string]*strings.Builder{}
+	for _, line := range []string{
+		"west: list", "west: list -o wide", "west: list -o json", "hub: list -o wide", "ill: list", "bare: list", "alone: list", "alone: list -o json",
+		"both: list", "both: list --broker", "west: list --broker", "hub: list --kubecontext west", "hub: list --context west --kubecontext hub",
+		"west: explain east west", "west: explain west east -o json", "west: explain cloud east", "west: explain blue-1 east", "west: explain west cloud", "west: explain blue-1 cloud",
+		"west: explain east wst", "west: explain east nirvana", "west: explain east", "west: explain east east", "ill: explain east west", "alone: explain alone x",
+		"west: add", "west: add --name Lab --cable-driver gre --left-cluster-selector env==,b=_", "west: add --name lab", "west: add --cable-driver vxlan",
+		"west: add --name x --cable-driver wiregard --right-cluster-selector env>5",
+		"west: add --name secure --cable-driver ipsec --cable-config missing --clusterset green", "west: add --name east-cloud --cable-driver ipsec --cable-config empty",
+		"west: add --name a --cable-driver ipsec --cable-config wrong", "west: add --name a --cable-driver ipsec --cable-config tiny",
+		"west: add --name default --cable-driver ipsec --replace", "hub: add --name secure --cable-driver ipsec",
+		"west: add -f bad.yaml", "west: add -f form.yaml", "west: add -f place.yaml", "west: add -f none.yaml", "west: add -f good.yaml --name x",
+		"bare: add --name a --cable-driver vxlan",
+		"west: add --name core --left-cluster-selector tier=core --cable-driver libreswan --cable-config tuned",
+		"west: add --name lab --left-cluster-selector env=lab,site --cable-driver wireguard --clusterset blue",
+		"west: add -f good.yaml --dry-run", "west: add -f good.yaml --dry-run -o yaml", "west: add -f good.yaml --dry-run -o json", "west: add -f good.yaml",
+		"west: add --replace --name secure --cable-driver ipsec --left-cluster-selector env=production --right-cluster-selector env=production",
+		"hub: add --name tuned --cable-driver vxlan --cable-config tuned", "hub: add --replace --name default --cable-driver ipsec --clusterset blue",
+		"west: delete", "west: delete --name nothing", "alone: delete --name nothing", "west: delete --name east-cloud", "hub: delete --name secure",
+		"west: delete --name default", "hub: delete --name default", "hub: delete --name default --clusterset blue --dry-run", "hub: delete --name default --clusterset blue",
+		"west: delete --name secure",
+	} {
+		context, args, _ := strings.Cut(line, ": ")
+		verb, _, _ := strings.Cut(args, " ")
+		if outs[verb] == nil {
+			outs[verb] = &strings.Builder{}
+		}
+		out := outs[verb]
+		w := policyWorlds()
+		g, stdout, stderr := testGlobals(t, w, append([]string{context}, slices.Sorted(maps.Keys(w))...)...)
+		code := run(t.Context(), g, append([]string{"cable-policy"}, strings.Fields(args)...))
+		fmt.Fprintf(out, "# %s: subctl cable-policy %s\n%s", context, args, stdout)
+		for l := range strings.Lines(stderr.String()) {
+			fmt.Fprintf(out, "| %s", l)
+		}
+		for _, l := range changed(t, g, context, w[context]) {
+			fmt.Fprintf(out, "=> %s\n", l)
+		}
+		fmt.Fprintf(out, "exit code %d\n\n", code)
+	}
+	for verb, out := range outs {
+		goldenText(t, filepath.Join(home, "testdata", "cable_policy", verb+".txt"), out.String())
+	}
+}
+
+// changed says how a cluster's policies differ from what they were.
+func changed(t *testing.T, g *globals, context string, before []client.Object) []string {
+	t.Helper()
+	cfg, err := g.restConfigFor(context)
+	require.NoError(t, err)
+	c, err := g.connect(t.Context(), cfg)
+	require.NoError(t, err)
+	var list v1alpha1.CablePoliciesList
+	require.NoError(t, c.List(t.Context(), &list))
+	was := map[string]string{}
+	for _, o := range before {
+		if p, ok := o.(*v1alpha1.CablePolicies); ok {
+			was[p.Namespace+"/"+p.Name] = described(p)
+		}
+	}
+	var out []string
+	for _, p := range list.Items {
+		key := p.Namespace + "/" + p.Name
+		if now := described(&p); was[key] != now {
+			out = append(out, key+": "+now)
+		}
+		delete(was, key)
+	}
+	for key := range was {
+		out = append(out, key+": gone")
+	}
+	return out
+}
+
+func described(p *v1alpha1.CablePolicies) string {
+	var rules []string
+	for _, r := range p.ConnectionPolicies {
+		text := policy.SelectorText(r.LeftClusterSelector) + " | " + policy.SelectorText(r.RightClusterSelector) + " | " + r.CableDriver
+		if o := r.CableOptions; o != nil {
+			text += fmt.Sprintf(" | %s/%s %q", o.Metadata.Namespace, o.Metadata.Name, o.Data)
+		}
+		rules = append(rules, text)
+	}
+	return fmt.Sprintf("%s %v", strings.Join(rules, "; "), p.Labels)
+}
+
+// goldenText compares a text with a file.
+func goldenText(t *testing.T, file, got string) {
+	t.Helper()
+	if *update {
+		require.NoError(t, os.MkdirAll(filepath.Dir(file), 0o755))
+		require.NoError(t, os.WriteFile(file, []byte(got), 0o644))
+	}
+	want, err := os.ReadFile(file)
+	require.NoError(t, err)
+	require.Equal(t, string(want), got)
+}
+
+func TestCablePolicyCompletion(t *testing.T) {
+	for line, want := range map[string]string{
+		"west explain ":             "blue-1 cloud east west",
+		"west explain east ":        "blue-1 cloud west",
+		"west explain east west ":   "",
+		"west delete --name ":       "secure",
+		"hub delete --name ":        "default",
+		"west delete --clusterset ": "blue default",
+		"west add --cable-driver ":  strings.ReplaceAll(drivers.Names(), ",", ""),
+		"west list --kubecontext ":  "alone bare both hub ill west",
+		"bare explain ":             "",
+		"bare delete --name ":       "",
+	} {
+		context, args, _ := strings.Cut(line, " ")
+		w := policyWorlds()
+		words := append([]string{"__complete", "cable-policy"}, strings.Split(args, " ")...)
+		got := runIn(t, w, append([]string{context}, slices.Sorted(maps.Keys(w))...), words...)
+		values, _, _ := strings.Cut(got.stdout, ":")
+		require.Equal(t, want, strings.Join(strings.Fields(values), " "), line)
+	}
+}
