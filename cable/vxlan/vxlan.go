@@ -87,7 +87,7 @@ func (Driver) Refuses(local cable.Local, peer cable.Peer) error {
 	theirs := peer.Gateway.Config[vniKey]
 	_, shared := peer.Shared[optVNI.Key]
 	if ours := strconv.Itoa(own.Number(optVNI)); !shared && theirs != "" && theirs != ours {
-		return fmt.Errorf("cluster %s has its vxlan cable on VNI %.20s and this cluster on %s: set the same vxlanID in both", peer.Cluster, theirs, ours)
+		return fmt.Errorf("cluster %s has its vxlan cable on VNI %.20q and this cluster on %s: set the same vxlanID in both", peer.Cluster, theirs, ours)
 	}
 	return nil
 }
