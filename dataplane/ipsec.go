@@ -139,13 +139,14 @@ func (t Tunnel) Fingerprint() string {
 }
 
 // Selectors returns traffic selectors in the notation of swanctl.conf, such as
-// "10.1.0.0/16" or "192.0.2.1/32[udp/4504]".
+// "10.1.0.0/16" or "192.0.2.1/32[17/4504]": 17 is UDP, whose name strongSwan would look up
+// in /etc/protocols, which not every image has.
 func (t Tunnel) Selectors(nets []netip.Prefix) []string {
 	var out []string
 	for _, n := range nets {
 		s := n.String()
 		if t.Port != 0 {
-			s += fmt.Sprintf("[udp/%d]", t.Port)
+			s += fmt.Sprintf("[17/%d]", t.Port)
 		}
 		out = append(out, s)
 	}

@@ -224,16 +224,36 @@ func (c *charon) tun() string {
 type daemons struct{ *Host }
 
 func (s daemons) list() ([]dataplane.Object, error) {
-	d, ok := s.charon.running()
-	if !s.charon.owner || !ok {
-		s.charon.rest()
+	if !s.charon.owner {
 		return nil, nil
+	}
+	d, ok := s.charon.running()
+	if !ok {
+		s.charon.rest()
+		left, err := s.charon.left()
+		if err != nil || !left {
+			return nil, err
+		}
+		return []dataplane.Object{dataplane.IKEDaemon{}}, nil // blank: it has died
 	}
 	if _, err := s.charon.version(); err != nil {
 		return []dataplane.Object{dataplane.IKEDaemon{}}, nil // blank: it does not answer
 	}
 	s.charon.keep()
 	return []dataplane.Object{d}, nil
+}
+
+// left says whether there is something of a daemon that ended without clearing up.
+func (c *charon) left() (left bool, err error) {
+	if _, err := os.Stat(c.dir); err == nil {
+		return true, nil
+	}
+	err = withXFRM(func(x xfrm) error {
+		ps, sas, err := x.ours()
+		left = len(ps)+len(sas) > 0
+		return err
+	})
+	return left, err
 }
 
 func (s daemons) put(_, want dataplane.Object) error {

@@ -38,7 +38,7 @@ const (
 	keepBusy = 500 * time.Millisecond // between looks while something is down
 	keepIdle = 5 * time.Second        // between looks while all is well
 	// secondAfter is how long the second end waits for the first to begin.
-	secondAfter = 3 * time.Second
+	secondAfter = 1500 * time.Millisecond
 	// slowestTry bounds the time between two tries.
 	slowestTry = 10 * time.Second
 	// sweepAfter is how long the keys of a charon that was killed may be used, if some

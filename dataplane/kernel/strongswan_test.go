@@ -3,10 +3,12 @@
 package kernel
 
 import (
+	"bytes"
 	"context"
 	"fmt"
 	"net/netip"
 	"os"
+	"path/filepath"
 	"strings"
 	"syscall"
 	"testing"
@@ -15,6 +17,7 @@ import (
 	"subctl/dataplane"
 	"subctl/internal/nstest"
 
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 )
 
@@ -125,6 +128,23 @@ func pid(t testing.TB, e *ipsecEnd) int {
 	return n
 }
 
+// wire captures what passes an end's uplink, until it is asked in how many packets of it
+// the marker of these tests was.
+func wire(t testing.TB, ns *nstest.NS) (marked func() int) {
+	t.Helper()
+	file := filepath.Join(t.TempDir(), "wire")
+	stop := ns.Start("exec tcpdump --immediate-mode -Z root -U -w " + file + " -i eth0 2>/dev/null")
+	require.Eventually(t, func() bool { info, err := os.Stat(file); return err == nil && info.Size() > 0 }, 10*time.Second, 10*time.Millisecond)
+	return func() int {
+		time.Sleep(100 * time.Millisecond) // for what the kernel has still to hand over
+		stop()
+		b, err := os.ReadFile(file)
+		require.NoError(t, err)
+		require.Greater(t, len(b), 100, "something was captured")
+		return bytes.Count(b, []byte("gwmarkergwmarker"))
+	}
+}
+
 // Packets of every size pass both ways, encrypted; a second sync does nothing; the
 // empty state leaves nothing: no process, no file, no policy.
 func TestIPsec(t *testing.T) {
@@ -149,12 +169,15 @@ func TestIPsec(t *testing.T) {
 			upBoth(t, a, b)
 			require.Empty(t, a.sync(), "a second sync has nothing to do")
 			mac, dir := pid(t, a), a.h.charon.dir
-			capture := b.ns.Start("tcpdump -lnXi eth0 -c 400 > /tmp/subctl-ipsec-wire-$$; grep -c gwmarker /tmp/subctl-ipsec-wire-$$; rm /tmp/subctl-ipsec-wire-$$")
+			onWire := wire(t, b.ns)
 			for _, size := range []int{8, 56, 1300, 1372, 1373, 1472, 4000, 30000} {
 				a.ns.Run(fmt.Sprintf("ping -c1 -W2 -s%d -p 67776d61726b6572 10.2.0.1", size))
 				b.ns.Run(fmt.Sprintf("ping -c1 -W2 -s%d -I 10.2.0.1 10.1.0.1", size))
 			}
-			capture()
+			require.Zero(t, onWire(), "what pods send is encrypted")
+			onWire = wire(t, b.ns)
+			a.ns.Run("ping -c1 -W2 -s56 -p 67776d61726b6572 192.0.2.2")
+			require.NotZero(t, onWire(), "and a packet in clear would have been seen")
 			require.NotZero(t, a.state().Rx)
 			require.WithinDuration(t, time.Now(), a.state().Handshake, 10*time.Second)
 			require.Empty(t, a.state().Message)
@@ -237,11 +260,23 @@ func TestIPsecCharonKilled(t *testing.T) {
 		t.Logf("traffic flows %v after the repair began", time.Since(start).Round(10*time.Millisecond))
 	}
 	if ipsecEngine().Name == dataplane.EngineKernel {
-		require.Eventually(t, func() bool {
-			a.sync()
-			return strings.Count(a.ns.Run("ip xfrm state"), "proto esp") <= 2
-		}, 20*time.Second, 200*time.Millisecond, "what the old charon left is gone")
+		states := func() string { return a.ns.Run("ip -s xfrm state | grep -E 'proto esp|add '") }
+		if !assert.Eventually(t, func() bool { a.sync(); return strings.Count(states(), "proto esp") <= 2 }, 20*time.Second, 200*time.Millisecond) {
+			t.Fatalf("what the old charon left, which ended before %v, is still there:\n%s", info(t, a), states())
+		}
 	}
+	require.NoError(t, syscall.Kill(pid(t, b), syscall.SIGKILL))
+	require.Eventually(t, func() bool { n, _ := b.h.charon.pid(); return n == 0 }, 5*time.Second, 10*time.Millisecond)
+	settle(t, b.ns, b.h, dataplane.State{})
+	require.NoDirExists(t, b.h.charon.dir)
+	require.NotContains(t, b.ns.Run("ip xfrm state; ip xfrm policy; ip rule; ip link"), "ipsec", "an uninstall after that leaves nothing")
+}
+
+// info is when the daemon was started.
+func info(t testing.TB, e *ipsecEnd) time.Time {
+	t.Helper()
+	_, started := e.h.charon.pid()
+	return started
 }
 
 // Another agent adopts the daemon that it finds, and its tunnels.
