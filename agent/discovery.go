@@ -31,6 +31,7 @@ const (
 	askFor    = 3 * time.Second        // then what has answered counts
 	betterIn  = 300 * time.Millisecond // after an answer, for one from a preferred address
 	lookEvery = time.Minute            // anew: what was found may change
+	lookFirst = time.Second            // after news, and then after twice as long each time: the other side may hear of us later
 	lookAgain = 10 * time.Second       // at the earliest where a cable is broken
 	relisten  = 10 * time.Second       // where the port could not be had
 )
@@ -76,6 +77,7 @@ type way struct {
 	again   chan struct{}
 	looked  time.Time // when the last look ended
 	looks   int
+	calm    time.Duration // for how long there was no news; 0 if there was
 	stop    context.CancelFunc
 }
 
@@ -104,13 +106,14 @@ func (d *discovery) set(local cable.Local, peers []cable.Peer) {
 		}
 		w := d.ways[p.Name]
 		if w == nil {
-			d.ways[p.Name] = &way{peer: p, port: port, again: make(chan struct{}, 1), limiter: rate.NewLimiter(answersToPeer, answersToPeer)}
+			d.ways[p.Name] = &way{peer: p, port: port, key: d.pair(p), again: make(chan struct{}, 1), limiter: rate.NewLimiter(answersToPeer, answersToPeer)}
 			continue
 		}
 		if moved || w.port != port || w.peer.Cluster != p.Cluster || w.peer.PrivateIP != p.PrivateIP || w.peer.PublicIP != p.PublicIP || w.peer.PublicKey != p.PublicKey {
 			if to := w.path.Address; !natdiscovery.Announced(p.Gateway, to) && to != w.learned.Addr() {
 				w.path = Path{}
 			}
+			w.key, w.calm = d.pair(p), 0
 			w.lookAgain()
 		}
 		w.peer, w.port = p, port
@@ -174,6 +177,16 @@ func (w *way) notice(ip netip.Addr) {
 		w.seenAs, w.seen = ip, 0
 	}
 	w.seen++
+}
+
+// pair is the key that only this cluster and the peer's have; the zero Key if the two
+// share none, or not yet.
+func (d *discovery) pair(p cable.Peer) natdiscovery.Key {
+	key, err := d.local.Keys.Pair(p.Cluster, p.PublicKey, natdiscovery.KeyPurpose)
+	if err != nil {
+		d.log.Debug("looking for a gateway without authentication", "cable", p.Name, "err", err)
+	}
+	return key
 }
 
 func (w *way) lookAgain() {
@@ -254,8 +267,11 @@ func (d *discovery) serve(ctx context.Context, conn Datagrams) {
 func (d *discovery) follow(ctx context.Context, conn Datagrams, w *way) {
 	for ctx.Err() == nil {
 		d.look(ctx, conn, w)
-		// not all at the same moment
-		wait := time.NewTimer(lookEvery*9/10 + rand.N(lookEvery/5))
+		d.mu.Lock()
+		w.calm = min(max(lookFirst, 2*w.calm), lookEvery)
+		pause := w.calm*9/10 + rand.N(w.calm/5) // not all at the same moment
+		d.mu.Unlock()
+		wait := time.NewTimer(pause)
 		select {
 		case <-ctx.Done():
 		case <-w.again:

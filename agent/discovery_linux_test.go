@@ -153,6 +153,21 @@ func TestDiscoveryBehindTranslation(t *testing.T) {
 	require.False(t, ip.IsValid())
 }
 
+// The outside hears of the inside's key when the inside has found what it looked for.
+func TestDiscoveryKeyComesLate(t *testing.T) {
+	w, nat, _, e := wan(t)
+	nat.Run(masquerade)
+	west, east := newSeeker(t, w, "west", "10.0.1.1"), newSeeker(t, e, "east", "192.0.2.1")
+	peer := west.peer("")
+	peer.PublicKey = keys.PublicKey{}
+	east.start(t, peer)
+	west.start(t, east.peer(""))
+	west.finds(t, east.peer(""), 3*time.Second, func(p Path) bool { return p.MTU != 0 })
+	east.set(east.local, []cable.Peer{west.peer("")})
+	path := east.finds(t, peer, 5*time.Second, func(p Path) bool { return p.Address.IsValid() })
+	require.Equal(t, "198.51.100.1", path.Address.String())
+}
+
 // With the translator's port forwarded, the public address answers, and is preferred
 // to a learned one.
 func TestDiscoveryForwarded(t *testing.T) {

@@ -60,11 +60,8 @@ func (d *discovery) newRound(conn Datagrams, w *way) *round {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	r := &round{d: d, conn: conn, w: w, peer: w.peer, self: d.self(), answers: make(chan answer, 256)}
-	key, err := d.local.Keys.Pair(r.peer.Cluster, r.peer.PublicKey, natdiscovery.KeyPurpose)
-	if err != nil {
-		d.log.Debug("looking for a gateway without authentication", "cable", r.peer.Name, "err", err)
-	}
-	r.key, w.key = key, key
+	w.key = d.pair(w.peer) // ours may have changed
+	r.key = w.key
 	r.addCandidates()
 	return r
 }
