@@ -61,6 +61,26 @@ func TestEveryPair(t *testing.T) {
 	}
 }
 
+// Select and Kubernetes select the same clusters.
+func TestSelect(t *testing.T) {
+	for seed := range uint64(400) {
+		r := rand.New(rand.NewPCG(seed, 2))
+		var clusters []Cluster
+		for i := range 6 {
+			clusters = append(clusters, randomCluster(r, i))
+		}
+		s := randomSelector(r)
+		theirs, mistaken := understood(s)
+		var want []string
+		for _, c := range clusters {
+			if !mistaken && theirs.Matches(labelsOf(c)) {
+				want = append(want, c.ID)
+			}
+		}
+		require.Equal(t, want, Select(s, clusters), "seed %d: %s", seed, SelectorText(s))
+	}
+}
+
 func kindOf(d Decision) string {
 	_, isHeld := d.Err.(held)
 	switch {
