@@ -113,6 +113,22 @@ func TestSettings(t *testing.T) {
 		err     string
 	}{
 		{name: "none"},
+		{name: "in the Submariner", spec: v1alpha1.SubmarinerSpec{CeIPSecNATTPort: 4600, CeIPSecForceUDPEncaps: true, CeIPSecDebug: true}, want: map[string]cable.Config{
+			cable.IPsec:      {"ipsecPort": "4600", "encapsulation": "yes", "debug": "true"},
+			cable.VXLANIPsec: {"ipsecPort": "4600", "encapsulation": "yes", "debug": "true"},
+		}},
+		{name: "the default port", spec: v1alpha1.SubmarinerSpec{CeIPSecNATTPort: dataplane.IPsecPort}},
+		{
+			name: "the ConfigMap over the Submariner", spec: v1alpha1.SubmarinerSpec{CeIPSecForceUDPEncaps: true, CableDriverCustomConfig: named},
+			data: map[string]string{"CableCustomConfig": "ipsec: {encapsulation: auto}"},
+			want: map[string]cable.Config{cable.IPsec: {"encapsulation": "auto"}, cable.VXLANIPsec: {"encapsulation": "auto"}},
+		},
+		{
+			name: "the port of another driver", spec: v1alpha1.SubmarinerSpec{CeIPSecNATTPort: dataplane.WireGuardPort},
+			err: "ipsecPort: UDP port 4501 is that of wireguardPort too: choose another, from 1 to 65535",
+		},
+		{name: "the port of a driver that is not offered", spec: v1alpha1.SubmarinerSpec{CeIPSecNATTPort: dataplane.WireGuardPort, CableDrivers: []string{cable.IPsec}},
+			want: map[string]cable.Config{cable.IPsec: {"ipsecPort": "4501"}, cable.VXLANIPsec: {"ipsecPort": "4501"}}},
 		{name: "the ConfigMap is not named", data: map[string]string{"CableCustomConfig": "vxlanPort: 4600"}},
 		{name: "the ConfigMap", spec: v1alpha1.SubmarinerSpec{CableDriverCustomConfig: named}, data: map[string]string{"CableCustomConfig": "vxlan: {vxlanPort: 4600}"}, want: inForce},
 		{

@@ -33,7 +33,7 @@ type Options struct {
 	CableDriverConfigPath string // where that is mounted; empty: DefaultConfigPath
 	ForceUDPEncaps        bool   // IPsec goes inside UDP even where nothing translates addresses
 	IPsecDebug            bool
-	PreferredServer       bool // this cluster answers IPsec negotiations and starts none
+	PreferredServer       bool // recorded for upstream's tools: here either side begins IPsec negotiations
 	// Labels go on the Cluster object, where cable policies select by them.
 	Labels      map[string]string
 	ClusterSets []string // empty: "default"

@@ -23,7 +23,7 @@ func (o *joinOptions) addDriverFlags(c *cobra.Command) {
 	f.IntVar(&o.NATTPort, "nattport", o.NATTPort, "UDP port of IPsec")
 	f.BoolVar(&o.ForceUDPEncaps, "force-udp-encaps", false, "put IPsec inside UDP even where no address is translated")
 	f.BoolVar(&o.IPsecDebug, "ipsec-debug", false, "log what IPsec negotiates")
-	f.BoolVar(&o.PreferredServer, "preferred-server", false, "let the other side begin IPsec negotiations")
+	f.BoolVar(&o.PreferredServer, "preferred-server", false, "recorded for upstream's tools: here either side begins IPsec negotiations")
 	names := func(context.Context) ([]string, error) { return strings.Split(drivers.Names(), ", "), nil }
 	complete(c, "cable-driver", names)
 	complete(c, "cable-drivers", names)

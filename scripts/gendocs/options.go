@@ -10,8 +10,9 @@ import (
 )
 
 // exampleConfig is the settings of the example.
-const exampleConfig = `vxlanID: 100     # for every driver that has the setting
-vxlan:           # for one driver, and for combined cables with it
+const exampleConfig = `vxlanID: 100       # for every driver that has the setting
+wireguard:         # for one driver, and for the combined cable with it
+  keepalive: 25s
   mtu: 1400`
 
 // optionsPage has two holes: the example and the rows of the table. ~ stands for the
