@@ -8,7 +8,6 @@ import (
 	"strings"
 
 	admissionv1 "k8s.io/api/admissionregistration/v1"
-	authorizationv1 "k8s.io/api/authorization/v1"
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -61,52 +60,24 @@ func checkNamespace(ctx context.Context, c client.Client, name string) error {
 	return nil
 }
 
-// right is something a user may or may not do.
-type right struct {
-	verb, group, resource, sub, namespace string
-	name                                  string // of one object; empty: of all
-}
-
-// object names what the right is about.
-func (r right) object() string {
-	s := r.resource
-	if r.sub != "" {
-		s += "/" + r.sub
-	}
-	if r.group != "" {
-		s += "." + r.group
-	}
-	if r.name != "" {
-		s += " " + r.name
-	}
-	if r.namespace != "" {
-		s += " in " + r.namespace
-	}
-	return s
-}
-
 // missingRights asks the API server for every right that applying objects and
-// inviting clusters takes. It asks an administrator for one only.
+// inviting clusters takes, and returns what the user lacks, by object.
 func missingRights(ctx context.Context, c client.Client, objects []client.Object) ([]string, error) {
-	if all, err := allowed(ctx, c, right{verb: "*", group: "*", resource: "*"}); all || err != nil {
-		return nil, err
-	}
 	rights, err := directRights(c, objects)
 	if err != nil {
 		return nil, err
 	}
-	if err := addGrants(ctx, c, objects, rights); err != nil {
+	grants, err := grantRights(ctx, c, objects)
+	if err != nil {
+		return nil, err
+	}
+	denied, err := kube.Denied(ctx, c, append(rights, grants...))
+	if err != nil {
 		return nil, err
 	}
 	missing := map[string][]string{}
-	for r := range rights {
-		ok, err := allowed(ctx, c, r)
-		if err != nil {
-			return nil, err
-		}
-		if !ok {
-			missing[r.object()] = append(missing[r.object()], r.verb)
-		}
+	for _, r := range denied {
+		missing[r.Object()] = append(missing[r.Object()], r.Verb)
 	}
 	var out []string
 	for object, verbs := range missing {
@@ -118,83 +89,49 @@ func missingRights(ctx context.Context, c client.Client, objects []client.Object
 }
 
 // directRights are those to the requests that deploy-broker makes.
-func directRights(c client.Client, objects []client.Object) (map[right]bool, error) {
-	rights := map[right]bool{}
+func directRights(c client.Client, objects []client.Object) ([]kube.Right, error) {
+	var rights []kube.Right
 	for _, obj := range objects {
 		gvk, err := apiutil.GVKForObject(obj, c.Scheme())
 		if err != nil {
 			return nil, err
 		}
 		for _, verb := range []string{"get", "create", "patch"} {
-			rights[right{verb: verb, group: gvk.Group, resource: kube.Resource(gvk), namespace: obj.GetNamespace()}] = true
+			rights = append(rights, kube.Right{Verb: verb, Group: gvk.Group, Resource: kube.Resource(gvk), Namespace: obj.GetNamespace()})
 		}
 		if sa, ok := obj.(*corev1.ServiceAccount); ok { // see Look and Invite
-			rights[right{verb: "create", resource: "serviceaccounts", sub: "token", namespace: sa.Namespace}] = true
-			rights[right{verb: "list", resource: "serviceaccounts", namespace: sa.Namespace}] = true
-			rights[right{verb: "list", group: submarinerv1.GroupVersion.Group, resource: "clusters", namespace: sa.Namespace}] = true
+			rights = append(rights,
+				kube.Right{Verb: "create", Resource: "serviceaccounts/token", Namespace: sa.Namespace},
+				kube.Right{Verb: "list", Resource: "serviceaccounts", Namespace: sa.Namespace},
+				kube.Right{Verb: "list", Group: submarinerv1.GroupVersion.Group, Resource: "clusters", Namespace: sa.Namespace})
 		}
 	}
 	return rights, nil
 }
 
-// addGrants adds what the API server asks of who gives rights away: all of them,
-// or escalate for a Role and bind for a RoleBinding.
-func addGrants(ctx context.Context, c client.Client, objects []client.Object, rights map[right]bool) error {
-	holds := map[client.ObjectKey]bool{} // the rights of a Role
+// grantRights are what the API server asks of who gives rights away that it does not
+// have all of: escalate for a Role and bind for a RoleBinding.
+func grantRights(ctx context.Context, c client.Client, objects []client.Object) ([]kube.Right, error) {
+	var rights []kube.Right
+	lacking := map[client.ObjectKey]bool{} // Roles
 	for _, obj := range objects {
 		role, ok := obj.(*rbacv1.Role)
 		if !ok {
 			continue
 		}
-		has, err := holdsAll(ctx, c, role)
+		denied, err := kube.Denied(ctx, c, kube.Rights(role.Rules, role.Namespace))
 		if err != nil {
-			return err
+			return nil, err
 		}
-		holds[client.ObjectKeyFromObject(role)] = has
-		if !has {
-			rights[right{verb: "escalate", group: rbacv1.GroupName, resource: "roles", namespace: role.Namespace, name: role.Name}] = true
+		if len(denied) > 0 {
+			lacking[client.ObjectKeyFromObject(role)] = true
+			rights = append(rights, kube.Right{Verb: "escalate", Group: rbacv1.GroupName, Resource: "roles", Namespace: role.Namespace, Name: role.Name})
 		}
 	}
 	for _, obj := range objects {
-		b, ok := obj.(*rbacv1.RoleBinding)
-		if ok && !holds[client.ObjectKey{Namespace: b.Namespace, Name: b.RoleRef.Name}] {
-			rights[right{verb: "bind", group: rbacv1.GroupName, resource: "roles", namespace: b.Namespace, name: b.RoleRef.Name}] = true
+		if b, ok := obj.(*rbacv1.RoleBinding); ok && lacking[client.ObjectKey{Namespace: b.Namespace, Name: b.RoleRef.Name}] {
+			rights = append(rights, kube.Right{Verb: "bind", Group: rbacv1.GroupName, Resource: "roles", Namespace: b.Namespace, Name: b.RoleRef.Name})
 		}
 	}
-	return nil
-}
-
-// holdsAll says whether the user has every right of a role.
-func holdsAll(ctx context.Context, c client.Client, role *rbacv1.Role) (bool, error) {
-	for _, rule := range role.Rules {
-		names := rule.ResourceNames
-		if len(names) == 0 {
-			names = []string{""}
-		}
-		for _, group := range rule.APIGroups {
-			for _, resource := range rule.Resources {
-				for _, verb := range rule.Verbs {
-					for _, name := range names {
-						r := right{verb: verb, group: group, resource: resource, namespace: role.Namespace, name: name}
-						if ok, err := allowed(ctx, c, r); !ok || err != nil {
-							return false, err
-						}
-					}
-				}
-			}
-		}
-	}
-	return true, nil
-}
-
-func allowed(ctx context.Context, c client.Client, r right) (bool, error) {
-	review := &authorizationv1.SelfSubjectAccessReview{Spec: authorizationv1.SelfSubjectAccessReviewSpec{
-		ResourceAttributes: &authorizationv1.ResourceAttributes{
-			Verb: r.verb, Group: r.group, Resource: r.resource, Subresource: r.sub, Namespace: r.namespace, Name: r.name,
-		},
-	}}
-	if err := c.Create(ctx, review); err != nil {
-		return false, fmt.Errorf("asking the API server for this user's rights: %w", err)
-	}
-	return review.Status.Allowed, nil
+	return rights, nil
 }

@@ -62,9 +62,9 @@ func TestPreflightSaysWhatIsMissing(t *testing.T) {
 		_, _ = admin.Delete(ctx, binding), admin.Delete(ctx, role)
 	})
 	const suffix = ": use a context with an administrator's rights"
-	list := "list clusters.submariner.io in " + ns
-	grants := "bind/escalate roles.rbac.authorization.k8s.io submariner-k8s-broker-admin in " + ns +
-		", escalate roles.rbac.authorization.k8s.io submariner-k8s-broker-cluster in " + ns
+	list := "list clusters.submariner.io in namespace " + ns
+	grants := "bind/escalate roles.rbac.authorization.k8s.io submariner-k8s-broker-admin in namespace " + ns +
+		", escalate roles.rbac.authorization.k8s.io submariner-k8s-broker-cluster in namespace " + ns
 	says := func(want string) {
 		t.Helper()
 		require.Eventually(t, func() bool {

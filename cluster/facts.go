@@ -15,6 +15,7 @@ import (
 	submarinerv1 "subctl/api/submariner/v1"
 	"subctl/api/submariner/v1alpha1"
 	"subctl/broker"
+	"subctl/internal/kube"
 )
 
 // Side is one of the two API servers of a join.
@@ -30,7 +31,7 @@ type Facts struct {
 	Version string
 	// UID is that of namespace kube-system: it tells this cluster from all others.
 	UID     string
-	Denied  []Right // what the user may not do; if any, nothing below is known
+	Denied  []kube.Right // what the user may not do; if any, nothing below is known
 	Nodes   []corev1.Node
 	Network Network
 	// Submariner is how the cluster is joined; nil if it is not.
@@ -50,7 +51,7 @@ func ReadFacts(ctx context.Context, s Side) (*Facts, error) {
 	if err != nil {
 		return nil, err
 	}
-	if f.Denied, err = denied(ctx, s, needed); err != nil {
+	if f.Denied, err = kube.Denied(ctx, s, needed); err != nil {
 		return nil, err
 	}
 	exceeding, err := deniedGrants(ctx, s, grants(objs))
@@ -83,15 +84,15 @@ func ReadFacts(ctx context.Context, s Side) (*Facts, error) {
 }
 
 // joinRights returns what join does to a cluster to install objs there.
-func joinRights(c client.Client, objs []client.Object) ([]Right, error) {
+func joinRights(c client.Client, objs []client.Object) ([]kube.Right, error) {
 	out, err := rights(c, append(slices.Clone(objs), secret(BrokerSecret, nil)))
 	return append(out,
-		Right{Verb: "get", Resource: "namespaces"}, Right{Verb: "get", Resource: "secrets", Namespace: Namespace},
-		Right{Verb: "list", Resource: "nodes"}, Right{Verb: "patch", Resource: "nodes"},
-		Right{Verb: "get", Group: "submariner.io", Resource: "submariners", Namespace: Namespace},
-		Right{Verb: "list", Group: "submariner.io", Resource: "gateways", Namespace: Namespace},
-		Right{Verb: "get", Group: "apps", Resource: "daemonsets", Namespace: Namespace},
-		Right{Verb: "list", Resource: "pods", Namespace: Namespace},
+		kube.Right{Verb: "get", Resource: "namespaces"}, kube.Right{Verb: "get", Resource: "secrets", Namespace: Namespace},
+		kube.Right{Verb: "list", Resource: "nodes"}, kube.Right{Verb: "patch", Resource: "nodes"},
+		kube.Right{Verb: "get", Group: "submariner.io", Resource: "submariners", Namespace: Namespace},
+		kube.Right{Verb: "list", Group: "submariner.io", Resource: "gateways", Namespace: Namespace},
+		kube.Right{Verb: "get", Group: "apps", Resource: "daemonsets", Namespace: Namespace},
+		kube.Right{Verb: "list", Resource: "pods", Namespace: Namespace},
 	), err
 }
 
@@ -99,8 +100,8 @@ func joinRights(c client.Client, objs []client.Object) ([]Right, error) {
 type BrokerFacts struct {
 	URL       string
 	Version   string
-	Namespace string  // of the clusterset "default"
-	Denied    []Right // if any, nothing below is known
+	Namespace string       // of the clusterset "default"
+	Denied    []kube.Right // if any, nothing below is known
 	// Broker is how the broker was set up; nil if it is none.
 	Broker *v1alpha1.Broker
 	// Sets are the clustersets there are, sorted, as far as the user may know.
@@ -117,7 +118,7 @@ type BrokerFacts struct {
 func ReadBrokerFacts(ctx context.Context, s Side, ns, clusterID string, sets []string) (*BrokerFacts, error) {
 	f := &BrokerFacts{URL: s.URL, Version: s.Version, Namespace: ns}
 	var err error
-	if f.Denied, err = denied(ctx, s, claimRights(ns)); err != nil || len(f.Denied) > 0 {
+	if f.Denied, err = kube.Denied(ctx, s, claimRights(ns)); err != nil || len(f.Denied) > 0 {
 		return f, err
 	}
 	f.Broker, err = optional(ctx, s, &v1alpha1.Broker{}, client.ObjectKey{Namespace: ns, Name: v1alpha1.BrokerName})
@@ -152,13 +153,13 @@ func (f *BrokerFacts) holds(uid string) bool {
 }
 
 // claimRights returns what it takes to make a cluster a member.
-func claimRights(ns string) []Right {
-	return []Right{
-		{"create", "", "serviceaccounts", ns}, {"get", "", "serviceaccounts", ns},
-		{"create", "", "secrets", ns}, {"get", "", "secrets", ns},
-		{"create", "rbac.authorization.k8s.io", "roles", ns}, {"create", "rbac.authorization.k8s.io", "rolebindings", ns},
-		{"get", "submariner.io", "brokers", ns},
-		{"list", "submariner.io", "clusters", ns}, {"list", "submariner.io", "endpoints", ns},
+func claimRights(ns string) []kube.Right {
+	return []kube.Right{
+		right("create", "", "serviceaccounts", ns), right("get", "", "serviceaccounts", ns),
+		right("create", "", "secrets", ns), right("get", "", "secrets", ns),
+		right("create", "rbac.authorization.k8s.io", "roles", ns), right("create", "rbac.authorization.k8s.io", "rolebindings", ns),
+		right("get", "submariner.io", "brokers", ns),
+		right("list", "submariner.io", "clusters", ns), right("list", "submariner.io", "endpoints", ns),
 	}
 }
 

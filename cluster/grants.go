@@ -6,13 +6,15 @@ import (
 
 	rbacv1 "k8s.io/api/rbac/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"subctl/internal/kube"
 )
 
 // grant is what it takes to hand rules on, besides writing objects: the API server
 // lets only those do it who hold the rules themselves, or may exceed them.
 type grant struct {
-	exceed Right
-	rules  []Right
+	exceed kube.Right
+	rules  []kube.Right
 }
 
 // grants returns what the Roles, ClusterRoles and their bindings in objs take. A
@@ -30,24 +32,9 @@ func grants(objs []client.Object) []grant {
 		default:
 			continue
 		}
-		held := held(rules, obj.GetNamespace())
+		held := kube.Rights(rules, obj.GetNamespace())
 		for _, verb := range []string{"escalate", "bind"} {
-			out = append(out, grant{Right{verb, rbacv1.GroupName, resource, obj.GetNamespace()}, held})
-		}
-	}
-	return out
-}
-
-// held returns rules as single rights.
-func held(rules []rbacv1.PolicyRule, namespace string) []Right {
-	var out []Right
-	for _, r := range rules {
-		for _, group := range r.APIGroups {
-			for _, resource := range r.Resources {
-				for _, verb := range r.Verbs {
-					out = append(out, Right{verb, group, resource, namespace})
-				}
-			}
+			out = append(out, grant{right(verb, rbacv1.GroupName, resource, obj.GetNamespace()), held})
 		}
 	}
 	return out
@@ -55,26 +42,26 @@ func held(rules []rbacv1.PolicyRule, namespace string) []Right {
 
 // deniedGrants returns the rights to exceed one's own that the user needs and
 // does not have, sorted.
-func deniedGrants(ctx context.Context, c client.Client, grants []grant) ([]Right, error) {
-	var exceed []Right
+func deniedGrants(ctx context.Context, c client.Client, grants []grant) ([]kube.Right, error) {
+	var exceed []kube.Right
 	for _, g := range grants {
 		exceed = append(exceed, g.exceed)
 	}
-	exceed, err := denied(ctx, c, exceed)
+	exceed, err := kube.Denied(ctx, c, exceed)
 	if err != nil || len(exceed) == 0 {
 		return nil, err
 	}
-	var rules []Right
+	var rules []kube.Right
 	for _, g := range grants {
 		rules = append(rules, g.rules...)
 	}
-	if rules, err = denied(ctx, c, rules); err != nil || len(rules) == 0 {
+	if rules, err = kube.Denied(ctx, c, rules); err != nil || len(rules) == 0 {
 		return nil, err
 	}
-	var out []Right
+	var out []kube.Right
 	for _, missing := range exceed {
 		for _, g := range grants {
-			if g.exceed == missing && slices.ContainsFunc(g.rules, func(r Right) bool { return slices.Contains(rules, r) }) {
+			if g.exceed == missing && slices.ContainsFunc(g.rules, func(r kube.Right) bool { return slices.Contains(rules, r) }) {
 				out = append(out, missing)
 				break
 			}

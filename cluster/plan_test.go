@@ -13,6 +13,7 @@ import (
 	"subctl/api/submariner/v1alpha1"
 	"subctl/broker"
 	"subctl/cluster"
+	"subctl/internal/kube"
 )
 
 // situation is what MakePlan looks at; the zero changes make a plan that works.
@@ -105,9 +106,9 @@ func TestPlanRefuses(t *testing.T) {
 		{"cluster too old", func(s *situation) { s.f.Version = "v1.24.17-eks" }, "the cluster at https://west:6443 runs Kubernetes v1.24.17-eks: upgrade it to 1.25 or later"},
 		{"broker too old", func(s *situation) { s.b.Version = "v1.29.9" }, "the broker at https://hub:6443 runs Kubernetes v1.29.9: upgrade it to 1.30 or later"},
 		{"no version", func(s *situation) { s.f.Version = "?" }, `the cluster at https://west:6443 says that its version is "?", which is not a version of Kubernetes`},
-		{"rights", func(s *situation) { s.f.Denied = []cluster.Right{{Verb: "patch", Resource: "nodes"}} }, "the cluster at https://west:6443 does not allow this user to patch nodes: join as a cluster administrator"},
+		{"rights", func(s *situation) { s.f.Denied = []kube.Right{{Verb: "patch", Resource: "nodes"}} }, "the cluster at https://west:6443 does not allow this user to patch nodes: join as a cluster administrator"},
 		{"broker rights", func(s *situation) {
-			s.b.Denied = []cluster.Right{{Verb: "create", Resource: "serviceaccounts", Namespace: "b"}}
+			s.b.Denied = []kube.Right{{Verb: "create", Resource: "serviceaccounts", Namespace: "b"}}
 		}, "the broker at https://hub:6443 does not allow this user to create serviceaccounts in namespace b: use a join file made by this version of subctl deploy-broker"},
 		{"no broker", func(s *situation) { s.b.Broker = nil }, "there is no broker in namespace submariner-k8s-broker at https://hub:6443: make one with subctl deploy-broker"},
 		{"pods undiscoverable", func(s *situation) { s.f.Network.Pods = cluster.Found{} }, "the pod network could not be discovered: say it with --clustercidr"},
@@ -130,7 +131,11 @@ func TestPlanRefuses(t *testing.T) {
 			"the pod network of this cluster cannot be connected: 240.7.0.0/16 overlaps 240.0.0.0/8, the addresses of our VXLAN devices between nodes: " +
 				"say the right networks with --clustercidr and --servicecidr"},
 		{"broker's driver unknown", func(s *situation) { s.b.Broker.Spec.CableDriver = "magic" },
-			`the broker's cable driver is "magic", which this version does not have: choose one of vxlan with --cable-driver`},
+			`the broker's cable driver is "magic", which this version does not have: choose one of vxlan, wireguard, vxlan+wireguard, ipsec, vxlan+ipsec with --cable-driver`},
+		{"broker's driver not offered", func(s *situation) {
+			s.b.Broker.Spec.CableDriver, s.CombinedCableDrivers = "vxlan", []string{"vxlan", "ipsec"}
+		},
+			"the broker's cable driver, vxlan, is the default, but not among what the cluster is to offer (vxlan+ipsec): add it to --cable-drivers, or choose another default with --cable-driver"},
 		{"no node ready", func(s *situation) { s.f.Nodes[0].Status.Conditions, s.f.Nodes[1].Spec.Unschedulable = nil, true },
 			"no node can become the gateway: none is Ready and schedulable; name one with --gateway-nodes"},
 		{"foreign Submariner", func(s *situation) {

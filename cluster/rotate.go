@@ -57,10 +57,10 @@ func (r *Rotation) Lines() []string {
 
 // Check says what is in the way of rotating the key, before anything is changed.
 func (k *RotateKey) Check(ctx context.Context) (*Rotation, error) {
-	missing, err := denied(ctx, k.Cluster, []Right{
-		{"get", "", "secrets", Namespace}, {"update", "", "secrets", Namespace}, {"list", "", "pods", Namespace},
-		{"get", "submariner.io", "clusters", Namespace}, {"list", "submariner.io", "gateways", Namespace},
-		{"get", "submariner.io", "submariners", Namespace}, {"patch", "submariner.io", "submariners", Namespace},
+	missing, err := kube.Denied(ctx, k.Cluster, []kube.Right{
+		right("get", "", "secrets", Namespace), right("update", "", "secrets", Namespace), right("list", "", "pods", Namespace),
+		right("get", "submariner.io", "clusters", Namespace), right("list", "submariner.io", "gateways", Namespace),
+		right("get", "submariner.io", "submariners", Namespace), right("patch", "submariner.io", "submariners", Namespace),
 	})
 	if err != nil {
 		return nil, err

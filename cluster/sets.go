@@ -10,6 +10,7 @@ import (
 
 	submarinerv1 "subctl/api/submariner/v1"
 	"subctl/broker"
+	"subctl/internal/kube"
 )
 
 // clustersets returns the clustersets of a broker, sorted. Who may not list
@@ -29,7 +30,7 @@ func clustersets(ctx context.Context, c client.Client, base string, wanted []str
 	}
 	if err != nil {
 		for _, set := range wanted {
-			ok, err := allowed(ctx, c, Right{"list", submarinerv1.GroupVersion.Group, "clusters", broker.NamespaceIn(base, set)})
+			ok, err := kube.Allowed(ctx, c, right("list", submarinerv1.GroupVersion.Group, "clusters", broker.NamespaceIn(base, set)))
 			if err != nil {
 				return nil, err
 			}

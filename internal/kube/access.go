@@ -1,0 +1,107 @@
+package kube
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+
+	authorizationv1 "k8s.io/api/authorization/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+)
+
+// Right is one thing to be allowed on an API server: a verb on a resource.
+type Right struct {
+	Verb, Group, Resource string // the resource may be a subresource: pods/status
+	Namespace             string // empty: in all, or not namespaced
+	Name                  string // of one object; empty: of all
+}
+
+func (r Right) String() string { return r.Verb + " " + r.Object() }
+
+// Object names what the right is about.
+func (r Right) Object() string {
+	s := r.Resource
+	if r.Group != "" {
+		s += "." + r.Group
+	}
+	if r.Name != "" {
+		s += " " + r.Name
+	}
+	if r.Namespace != "" {
+		s += " in namespace " + r.Namespace
+	}
+	return s
+}
+
+// Rights returns the rules of a Role in a namespace, or of a ClusterRole, as single
+// rights.
+func Rights(rules []rbacv1.PolicyRule, namespace string) []Right {
+	var out []Right
+	for _, r := range rules {
+		names := r.ResourceNames
+		if len(names) == 0 {
+			names = []string{""}
+		}
+		for _, group := range r.APIGroups {
+			for _, resource := range r.Resources {
+				for _, verb := range r.Verbs {
+					for _, name := range names {
+						out = append(out, Right{verb, group, resource, namespace, name})
+					}
+				}
+			}
+		}
+	}
+	return out
+}
+
+// questions is how many rights are asked about at a time.
+const questions = 8
+
+// Denied returns those of rights that the user behind c does not have, each once,
+// sorted. An administrator is asked about one only.
+func Denied(ctx context.Context, c client.Client, rights []Right) ([]Right, error) {
+	if all, err := Allowed(ctx, c, Right{Verb: "*", Group: "*", Resource: "*"}); err != nil || all {
+		return nil, err
+	}
+	rights = slices.Clone(rights)
+	slices.SortFunc(rights, func(a, b Right) int { return cmp.Compare(a.String(), b.String()) })
+	rights = slices.Compact(rights)
+	answers, errs := make([]bool, len(rights)), make([]error, len(rights))
+	slots := make(chan struct{}, questions)
+	var group sync.WaitGroup
+	for i, r := range rights {
+		slots <- struct{}{}
+		group.Go(func() {
+			answers[i], errs[i] = Allowed(ctx, c, r)
+			<-slots
+		})
+	}
+	group.Wait()
+	var out []Right
+	for i, ok := range answers {
+		if !ok {
+			out = append(out, rights[i])
+		}
+	}
+	return out, errors.Join(errs...)
+}
+
+// Allowed says whether the user behind c has a right.
+func Allowed(ctx context.Context, c client.Client, r Right) (bool, error) {
+	resource, sub, _ := strings.Cut(r.Resource, "/")
+	review := &authorizationv1.SelfSubjectAccessReview{Spec: authorizationv1.SelfSubjectAccessReviewSpec{
+		ResourceAttributes: &authorizationv1.ResourceAttributes{
+			Verb: r.Verb, Group: r.Group, Resource: resource, Subresource: sub, Namespace: r.Namespace, Name: r.Name,
+		},
+	}}
+	if err := c.Create(ctx, review); err != nil {
+		return false, fmt.Errorf("asking for the right to %s: %w", r, err)
+	}
+	return review.Status.Allowed, nil
+}
