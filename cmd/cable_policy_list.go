@@ -19,11 +19,12 @@ import (
 
 const cablePolicyListLong = `List the cable policies, and the pairs of clusters that each decides now.
 
-A policy has one line for each of its rules. STATE is ok, or what keeps it from counting:
-mistakes, or that the broker does not share it; -o wide and JSON say more.
+A policy has one line for each of its rules. STATE is ok, or what is wrong with it:
+mistakes, that its ConfigMap cannot be used, or that it does not count as the broker does
+not share it. stderr says more.
 
-It is trouble (exit code 3) when a policy does not count, or a pair of clusters has no
-cable.`
+It is trouble (exit code 3) when something is wrong with a policy, or a pair of clusters
+has no cable.`
 
 // policyRow is a rule of a policy; its JSON is a promise.
 type policyRow struct {
@@ -173,11 +174,14 @@ func (d *policyDesk) state(p *v1alpha1.CablePolicies) (state, message string) {
 		return stateOK, ""
 	}
 	shared := meta.FindStatusCondition(p.Status.Conditions, v1alpha1.ConditionShared)
+	accepted := meta.FindStatusCondition(p.Status.Conditions, v1alpha1.ConditionAccepted)
 	switch {
 	case shared == nil:
 		return "new", "the gateway has not shared it with the broker yet"
 	case shared.Status != metav1.ConditionTrue:
 		return shared.Reason, shared.Message
+	case accepted != nil && accepted.Status == metav1.ConditionFalse && accepted.ObservedGeneration == p.Generation:
+		return accepted.Reason, accepted.Message
 	}
 	return stateOK, ""
 }

@@ -121,7 +121,9 @@ func policyWorlds() world {
 	mistaken := cablePolicy("mistaken", " |  | gre")
 	refused := cablePolicy("secure", "env=production |  | wireguard")
 	refused.Status.Conditions = []metav1.Condition{{Type: v1alpha1.ConditionShared, Status: metav1.ConditionFalse, Reason: "NameTaken", Message: "cluster east has shared a policy of this name"}}
-	ill := append([]client.Object{submariner("west"), mistaken, refused, cablePolicy("fresh", "env=lab |  | wireguard"), copied(cablePolicy("odd", " |  | x\x1b[2J"), "east", "default")},
+	untuned := shared(cablePolicy("untuned", "env=lab |  | vxlan"), "default")
+	untuned.Status.Conditions = append(untuned.Status.Conditions, metav1.Condition{Type: v1alpha1.ConditionAccepted, Status: metav1.ConditionFalse, Reason: "BadConfigMap", Message: "the settings copied before stay in force: there is no ConfigMap"})
+	ill := append([]client.Object{submariner("west"), mistaken, refused, untuned, cablePolicy("fresh", "env=lab |  | wireguard"), copied(cablePolicy("odd", " |  | x\x1b[2J"), "east", "default")},
 		clusterObjects(op, "", "west", "env=production", "vxlan")...)
 	ill = append(ill, clusterObjects(op, "east", "east", "env=production", "vxlan", "default")...)
 
