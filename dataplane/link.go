@@ -60,7 +60,7 @@ func (l VXLAN) String() string {
 		s += " dev " + l.Dev
 	}
 	if l.SourcePort != 0 {
-		s += fmt.Sprintf(" srcport %[1]d %[1]d", l.SourcePort)
+		s += fmt.Sprintf(" srcport %d %d", l.SourcePort, l.SourcePort+1) // the second is not included
 	}
 	return s + "\n" + l.Conf.command(l.Name)
 }

@@ -61,7 +61,7 @@ func (s links) putVXLAN(v dataplane.VXLAN) error {
 		err := s.nl.LinkAdd(&netlink.Vxlan{
 			LinkAttrs: netlink.LinkAttrs{Name: v.Name, MTU: v.MTU, HardwareAddr: mac},
 			VxlanId:   v.VNI, SrcAddr: v.Local.AsSlice(), Port: v.Port, // Learning is off unless asked for
-			PortLow: v.SourcePort, PortHigh: v.SourcePort, VtepDevIndex: over,
+			PortLow: v.SourcePort, PortHigh: portAfter(v.SourcePort), VtepDevIndex: over,
 		})
 		if err != nil {
 			return fmt.Errorf("adding device %s: %w", v.Name, err)
@@ -92,8 +92,17 @@ func (h *Host) fits(d *device, v dataplane.VXLAN) bool {
 
 // sourcePort is that of the outer packets; 0 if it varies.
 func sourcePort(v *netlink.Vxlan) int {
-	if v.PortLow != v.PortHigh {
+	if v.PortLow == 0 || v.PortHigh != portAfter(v.PortLow) {
 		return 0
 	}
 	return v.PortLow
+}
+
+// portAfter ends a range that begins with a port and has no other: the kernel leaves the
+// last one out, and takes an empty range for none (udp_flow_src_port in include/net/udp.h).
+func portAfter(port int) int {
+	if port == 0 {
+		return 0
+	}
+	return port + 1
 }
