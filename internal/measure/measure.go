@@ -9,6 +9,7 @@ import (
 	"io/fs"
 	"os"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 )
@@ -41,8 +42,7 @@ func Info(name string, value float64, unit string) Row {
 }
 
 func round(v float64) float64 {
-	var r float64
-	fmt.Sscanf(fmt.Sprintf("%.4g", v), "%g", &r)
+	r, _ := strconv.ParseFloat(strconv.FormatFloat(v, 'g', 4, 64), 64) // of what was just written
 	return r
 }
 

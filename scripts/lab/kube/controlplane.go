@@ -191,8 +191,10 @@ func (c *controlPlane) ensureKeys() (*pki.Set, error) {
 
 // remove takes away what this process wrote, and the directory if nothing else is in it.
 func (c *controlPlane) remove() {
-	for _, name := range []string{"etcd", "pki", "kubeconfig", "ready", "admin.kubeconfig", "kube-proxy.kubeconfig",
-		"controller-manager.kubeconfig", "scheduler.kubeconfig"} {
+	for _, name := range []string{
+		"etcd", "pki", "kubeconfig", "ready", "admin.kubeconfig", "kube-proxy.kubeconfig",
+		"controller-manager.kubeconfig", "scheduler.kubeconfig",
+	} {
 		if err := os.RemoveAll(c.path(name)); err != nil {
 			fmt.Fprintln(os.Stderr, "labkube control-plane:", err)
 		}

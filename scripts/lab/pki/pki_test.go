@@ -10,8 +10,10 @@ import (
 )
 
 func config(dir string) Config {
-	return Config{Name: "cluster1", Dir: dir, Server: "https://10.100.1.1:6443", Local: "https://127.0.0.1:6443",
-		SANs: []string{"localhost", "10.100.1.1"}, Service: net.IPv4(10, 101, 0, 1), Domain: "cluster.local"}
+	return Config{
+		Name: "cluster1", Dir: dir, Server: "https://10.100.1.1:6443", Local: "https://127.0.0.1:6443",
+		SANs: []string{"localhost", "10.100.1.1"}, Service: net.IPv4(10, 101, 0, 1), Domain: "cluster.local",
+	}
 }
 
 func TestEnsureKeepsWhatIsThere(t *testing.T) {
