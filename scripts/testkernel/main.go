@@ -36,6 +36,8 @@ type suite struct {
 var suites = []suite{
 	{pkg: "./internal/nstest", run: "^TestKernel$"}, // says what the kernel has
 	{pkg: "./dataplane/kernel", skip: "^Test(Drift|FakeAgrees|StoppedAnywhere|WatchCoalesces)$"},
+	{pkg: "./cable/wireguard", run: "^TestTraffic"},
+	{pkg: "./cable/ipsec", run: "^TestTraffic"},
 	{pkg: "./agent", run: "^TestTraffic"},
 }
 
