@@ -35,6 +35,7 @@ func (g *globals) clientFor(ctx context.Context, name string) (client.Client, er
 	if err != nil {
 		return nil, err
 	}
+	cfg.QPS, cfg.Burst = 100, 200 // the default of 5 requests a second would take longer than all the rest
 	c, err := g.connect(ctx, cfg)
 	if err != nil {
 		current, _ := g.contextName() // readable: restConfigFor has read it
