@@ -14,6 +14,7 @@ import (
 // is seen to work.
 type Using struct {
 	Driver string
+	Device string
 	Config cable.Config
 	Shared cable.Config
 	Policy string
@@ -42,10 +43,10 @@ func (v *view) cablings() ([]cable.Cable, map[string]Using) {
 	next := map[string]Using{}
 	for _, want := range v.peers {
 		using, had := v.snap.Using[want.Name]
-		u := Using{Driver: want.Driver.Name(), Config: want.Config, Shared: want.Shared, Policy: want.Policy}
+		u := Using{Driver: want.Driver.Name(), Device: want.Device(), Config: want.Config, Shared: want.Shared, Policy: want.Policy}
 		old, oldOK := v.revive(want.Peer, using, had)
 		switch {
-		case !oldOK || old.Device() == want.Device():
+		case !oldOK || using.Device == want.Device():
 			// Nothing before, or nothing that could be up beside it. What was kept stays.
 			u.Since, u.Before = using.Since, using.Before
 		case v.proven(want):
@@ -86,7 +87,8 @@ func (v *view) revive(p cable.Peer, u Using, had bool) (cable.Cable, bool) {
 	if d.Refuses(v.local(), p) != nil {
 		return cable.Cable{}, false
 	}
-	return cable.Cable{Peer: p, Driver: d}, true
+	c := cable.Cable{Peer: p, Driver: d}
+	return c, c.Device() == u.Device // else its settings are not known any more
 }
 
 // proven says that a cable answers pings.
@@ -102,8 +104,8 @@ func usingFromReport(g *submarinerv1.Gateway) map[string]Using {
 		return out
 	}
 	for _, c := range g.Status.Connections {
-		if c.Driver != "" && c.Status == submarinerv1.Connected {
-			out[c.Endpoint.CableName] = Using{Driver: c.Driver, Policy: c.Policy}
+		if c.Device != "" && c.Status == submarinerv1.Connected {
+			out[c.Endpoint.CableName] = Using{Driver: c.Driver, Device: c.Device, Policy: c.Policy}
 		}
 	}
 	return out

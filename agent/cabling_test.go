@@ -17,7 +17,7 @@ import (
 // A pair moves from one VXLAN device to another: the simplest change of a cable.
 func TestPairsChangeTheirCable(t *testing.T) {
 	start := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
-	old := Using{Driver: vxlan.Name}
+	old := Using{Driver: vxlan.Name, Device: "vxlan-tunnel"}
 	want := cable.Config{"vxlanID": "2000"}
 	up := map[string]Health{"west over subvx-2000": {Status: submarinerv1.Connected}}
 	down := map[string]Health{"west over subvx-2000": {Status: submarinerv1.Connecting}}
@@ -36,14 +36,16 @@ func TestPairsChangeTheirCable(t *testing.T) {
 		{name: "then it takes over, and the old one stays a while", using: map[string]Using{"west": old}, health: up, carry: "subvx-2000", idle: []string{"vxlan-tunnel"}},
 		{
 			name:  "also when it fails meanwhile",
-			using: map[string]Using{"west": {Driver: vxlan.Name, Config: want, Since: start, Before: &old}},
+			using: map[string]Using{"west": {Driver: vxlan.Name, Device: "subvx-2000", Config: want, Since: start, Before: &old}},
 			after: keptFor - time.Second, health: down, carry: "subvx-2000", idle: []string{"vxlan-tunnel"},
 		},
 		{
 			name:  "and then goes",
-			using: map[string]Using{"west": {Driver: vxlan.Name, Config: want, Since: start, Before: &old}},
+			using: map[string]Using{"west": {Driver: vxlan.Name, Device: "subvx-2000", Config: want, Since: start, Before: &old}},
 			after: keptFor, carry: "subvx-2000",
 		},
+		{name: "an agent that has just started knows it by its device", using: map[string]Using{"west": {Driver: vxlan.Name, Device: "subvx-2000"}}, carry: "subvx-2000"},
+		{name: "what it cannot make again is given up", using: map[string]Using{"west": {Driver: vxlan.Name, Device: "subvx-3000"}}, carry: "subvx-2000"},
 		{name: "what is not offered any more goes at once", using: map[string]Using{"west": {Driver: "gre"}}, carry: "subvx-2000"},
 		{name: "what the peer does not offer any more goes at once", using: map[string]Using{"west": old}, drop: true, carry: ""},
 	} {
@@ -83,7 +85,7 @@ func TestPairsChangeTheirCable(t *testing.T) {
 // that carries traffic, and no change undoes itself.
 func TestChangeIsNeverUndone(t *testing.T) {
 	now := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
-	using := map[string]Using{"west": {Driver: vxlan.Name}}
+	using := map[string]Using{"west": {Driver: vxlan.Name, Device: "vxlan-tunnel"}}
 	want := cable.Config{"vxlanID": "2000"}
 	peer := cable.Peer{
 		Gateway: cable.Gateway{Name: "west", Cluster: "west", PrivateIP: netip.MustParseAddr("10.89.2.11"), Drivers: []string{vxlan.Name}},

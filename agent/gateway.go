@@ -266,7 +266,7 @@ func (v *view) connections(p Plan, o Outcome) []submarinerv1.Connection {
 		}
 		conn := submarinerv1.Connection{
 			Endpoint: bounded(specs[c.Name]), UsingIP: c.Address.String(), UsingNAT: c.NATed,
-			Driver: c.Driver.Name(), Policy: c.Policy, Implementation: v.engineOf(p.links[i]), MTU: c.MTU(v.local()),
+			Driver: c.Driver.Name(), Device: c.Device(), Policy: c.Policy, Implementation: v.engineOf(p.links[i]), MTU: c.MTU(v.local()),
 			PathMTU: c.Peer.MTU, Attempts: v.snap.Paths[c.Name].Attempts,
 		}
 		conn.Status, conn.StatusMessage, conn.LatencyRTT = v.status(p, o, c, p.links[i])

@@ -73,6 +73,9 @@ type Connection struct {
 	// Driver is the cable driver in use (ours; upstream has only endpoint.backend).
 	// +optional
 	Driver string `json:"driver,omitempty"`
+	// Device is the network device of the cable.
+	// +optional
+	Device string `json:"device,omitempty"`
 	// Policy is the cable policy that chose the driver; empty if none did.
 	// +optional
 	Policy string `json:"policy,omitempty"`
