@@ -6,7 +6,6 @@ import (
 	"maps"
 	"math/bits"
 	"slices"
-	"strings"
 
 	submarinerv1 "subctl/api/submariner/v1"
 	"subctl/api/submariner/v1alpha1"
@@ -26,11 +25,13 @@ type Book struct {
 	// met counts, for each selector (2i is the left one of rule i, 2i+1 its right one),
 	// the labels that it requires.
 	met []int
+	// always are the selectors that require none: a label may break them.
+	always sides
 	// index lists the selectors that care for a label, by key and value; with anyValue
 	// for its key alone.
 	index map[label][]effect
-	// setLists are the different lists of clustersets of rules.
-	setLists [][]string
+	// sets has the rules of each clusterset.
+	sets map[string]bitset
 }
 
 type label struct{ key, value string }
@@ -44,14 +45,25 @@ type effect struct {
 	breaks   bool
 }
 
-// broken is more than there can be requirements in a selector.
-const broken = 1 << 20
+// bitset has a bit for each rule.
+type bitset []uint64
+
+func newBitset(rules int) bitset { return make(bitset, (rules+63)/64) }
+
+func (s bitset) set(rule int)   { s[rule/64] |= 1 << (rule % 64) }
+func (s bitset) clear(rule int) { s[rule/64] &^= 1 << (rule % 64) }
+
+// sides has the bits of the rules' left and right selectors.
+type sides [2]bitset
+
+func (s sides) set(selector int)   { s[selector%2].set(selector / 2) }
+func (s sides) clear(selector int) { s[selector%2].clear(selector / 2) }
 
 // Compile reads policies. What is wrong with one of them Check says.
 func Compile(policies []*v1alpha1.CablePolicies) *Book { return compile(policies, drivers.All()) }
 
 func compile(policies []*v1alpha1.CablePolicies, known []cable.Driver) *Book {
-	b := &Book{index: map[label][]effect{}}
+	b := &Book{index: map[label][]effect{}, sets: map[string]bitset{}}
 	for _, p := range policies {
 		if len(p.ClusterSets()) == 0 {
 			continue // the other clusters do not know it
@@ -62,17 +74,17 @@ func compile(policies []*v1alpha1.CablePolicies, known []cable.Driver) *Book {
 		}
 	}
 	slices.SortStableFunc(b.rules, (*rule).compare)
-	b.met = make([]int, 2*len(b.rules))
-	lists := map[string]int{}
+	n := len(b.rules)
+	b.met, b.always = make([]int, 2*n), sides{newBitset(n), newBitset(n)}
 	for i, r := range b.rules {
 		b.add(2*i, r.left)
 		b.add(2*i+1, r.right)
-		list := strings.Join(r.sets, ",")
-		if _, ok := lists[list]; !ok {
-			lists[list] = len(b.setLists)
-			b.setLists = append(b.setLists, r.sets)
+		for _, set := range r.sets {
+			if b.sets[set] == nil {
+				b.sets[set] = newBitset(n)
+			}
+			b.sets[set].set(i)
 		}
-		r.setList = lists[list]
 	}
 	return b
 }
@@ -88,23 +100,32 @@ func (b *Book) add(selector int, requirements []requirement) {
 			b.index[l] = append(b.index[l], effect{selector, q.not})
 		}
 	}
+	if b.met[selector] == 0 {
+		b.always.set(selector)
+	}
 }
 
 // matches is how the rules of a Book see one cluster.
 type matches struct {
 	Cluster
-	left, right []uint64 // a bit for each rule
+	left, right bitset
 }
 
 // match looks a cluster up.
 func (b *Book) match(c Cluster) matches {
-	met := make([]int32, len(b.met))
+	hit := sides{slices.Clone(b.always[0]), slices.Clone(b.always[1])}
+	met, broken := make([]int32, len(b.met)), []int{}
 	apply := func(l label) {
 		for _, e := range b.index[l] {
-			if e.breaks {
-				met[e.selector] += broken
-			} else {
-				met[e.selector]++
+			switch need := b.met[e.selector]; {
+			case e.breaks:
+				broken = append(broken, e.selector)
+			case need == 1:
+				hit.set(e.selector)
+			default:
+				if met[e.selector]++; int(met[e.selector]) == need {
+					hit.set(e.selector)
+				}
 			}
 		}
 	}
@@ -118,25 +139,20 @@ func (b *Book) match(c Cluster) matches {
 	// policies, every cluster does.
 	apply(label{submarinerv1.ClusterIDLabel, c.ID})
 	apply(label{submarinerv1.ClusterIDLabel, anyValue})
-
-	in := make([]bool, len(b.setLists))
-	for i, l := range b.setLists {
-		in[i] = common(l, c.Sets)
+	for _, selector := range broken {
+		hit.clear(selector)
 	}
-	words := (len(b.rules) + 63) / 64
-	m := matches{c, make([]uint64, words), make([]uint64, words)}
-	for i, r := range b.rules {
-		if !in[r.setList] {
-			continue
-		}
-		if int(met[2*i]) == b.met[2*i] {
-			m.left[i/64] |= 1 << (i % 64)
-		}
-		if int(met[2*i+1]) == b.met[2*i+1] {
-			m.right[i/64] |= 1 << (i % 64)
+	in := newBitset(len(b.rules))
+	for _, set := range c.Sets {
+		for w, bits := range b.sets[set] {
+			in[w] |= bits
 		}
 	}
-	return m
+	for w := range in {
+		hit[0][w] &= in[w]
+		hit[1][w] &= in[w]
+	}
+	return matches{c, hit[0], hit[1]}
 }
 
 // matching yields the rules that match a pair, in the order in which they count.

@@ -19,9 +19,7 @@ type rule struct {
 	of     int // how many rules the policy has
 	spec   *v1alpha1.CablePolicySpec
 	// sets are the clustersets in which it counts.
-	sets []string
-	// setList is the index of sets among those of the Book.
-	setList     int
+	sets        []string
 	left, right []requirement
 	// requirements is how many both selectors have, those with mistakes too.
 	requirements int
