@@ -159,7 +159,7 @@ func refusals(v *view, b *broker.SyncStatus) []string {
 	}
 	if b != nil {
 		for _, r := range b.Refused {
-			texts = append(texts, fmt.Sprintf("%s %q is not copied from the broker: %s", r.Kind, r.Name, r.Reason))
+			texts = append(texts, r.String())
 		}
 	}
 	return texts
