@@ -127,6 +127,11 @@ func (s links) put(_, want dataplane.Object) error {
 
 func (s links) del(old dataplane.Object) error {
 	name := old.Key().Name
+	if isWireGuard(name) {
+		if err := s.stopUserspace(name); err != nil {
+			return fmt.Errorf("removing device %s: %w", name, err)
+		}
+	}
 	i, err := s.index(name)
 	if err == nil {
 		s.unlearn(name)
@@ -136,9 +141,6 @@ func (s links) del(old dataplane.Object) error {
 	}
 	if err := orGone(err); err != nil {
 		return fmt.Errorf("removing device %s: %w", name, err)
-	}
-	if isWireGuard(name) {
-		return s.stopUserspace(name)
 	}
 	return nil
 }

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"os"
 	"sync"
+	"time"
 
 	"subctl/dataplane"
 
@@ -128,17 +129,20 @@ func (s links) putWireGuard(want dataplane.WireGuard) error {
 		}
 		d = nil
 	}
+	settle := time.Now()
 	if d == nil {
 		if err := s.addWireGuard(want.Name); err != nil {
 			return fmt.Errorf("adding device %s: %w", want.Name, err)
 		}
+		settle = time.Now().Add(stopPatience) // the port may still be that of a device that has just gone
 		if d, err = s.getLink(want.Name, 0); err != nil {
 			return fmt.Errorf("looking for device %s just added: %w", want.Name, err)
 		}
 	}
-	err = s.configureWireGuard(want.Name, wgtypes.Config{
-		PrivateKey: (*wgtypes.Key)(&want.Private), ListenPort: &want.Port, FirewallMark: new(int),
-	})
+	set := wgtypes.Config{PrivateKey: (*wgtypes.Key)(&want.Private), ListenPort: &want.Port, FirewallMark: new(int)}
+	for err = s.configureWireGuard(want.Name, set); err != nil && time.Now().Before(settle); time.Sleep(uapiPoll) {
+		err = s.configureWireGuard(want.Name, set)
+	}
 	if err != nil {
 		return fmt.Errorf("setting key and port %d of device %s: %w", want.Port, want.Name, err)
 	}

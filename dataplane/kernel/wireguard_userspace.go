@@ -120,20 +120,38 @@ func peerPID(c *net.UnixConn) (int, error) {
 	return int(cred.Pid), nil
 }
 
-// stopUserspace waits for the process of a device that is gone to end, which it does by
-// itself, and ends it if it does not. Until it has, no other could take its place.
+// stopUserspace ends the process of a device, if there is one, and waits until it has:
+// before that, no other could have its socket and its port.
 func (h *Host) stopUserspace(name string) error {
-	for end := time.Now().Add(stopPatience); ; time.Sleep(uapiPoll) {
-		pid, err := h.server(name)
-		if pid == 0 {
-			return nil
-		}
-		if err == nil && time.Now().Before(end) {
-			continue
-		}
-		if err := unix.Kill(pid, unix.SIGKILL); err != nil && !errors.Is(err, unix.ESRCH) {
+	pid, err := h.server(name)
+	if pid == 0 {
+		return nil
+	}
+	signals := []unix.Signal{unix.SIGTERM, unix.SIGKILL}
+	if err != nil {
+		signals = signals[1:] // it does not answer
+	}
+	fd, err := unix.PidfdOpen(pid, 0)
+	if errors.Is(err, unix.ESRCH) {
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("ending %s, process %d: %w", userspace, pid, err)
+	}
+	defer unix.Close(fd)
+	for _, sig := range signals {
+		if err := unix.PidfdSendSignal(fd, sig, nil, 0); err != nil && !errors.Is(err, unix.ESRCH) {
 			return fmt.Errorf("ending %s, process %d: %w", userspace, pid, err)
 		}
-		return nil // startUserspace is refused until it is gone
+		ended := []unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}
+		var n int
+		err := again(func() (err error) {
+			n, err = unix.Poll(ended, int(stopPatience.Milliseconds()))
+			return err
+		})
+		if err != nil || n > 0 {
+			return err
+		}
 	}
+	return fmt.Errorf("%s, process %d, does not end", userspace, pid)
 }
