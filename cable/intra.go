@@ -116,7 +116,7 @@ func (n Intra) toGateways(s dataplane.State) error {
 	for _, r := range n.Remote {
 		for _, net := range r.Subnets {
 			route := dataplane.Route{Table: dataplane.IntraTable, Dst: net, Group: all.ID, Src: n.PodIP, MTU: narrowest[r.Cluster]}
-			if err := s.Add(route); err != nil {
+			if err := s.Add(route, dataplane.Blackhole{Table: route.Table, Dst: net}); err != nil {
 				return fmt.Errorf("planning routes to %s: %w", r.Cluster, err)
 			}
 		}

@@ -42,7 +42,8 @@ func (c Cable) MTU(l Local) int {
 // Plan returns what an active gateway's kernel holds: the drivers' devices and
 // next hops; a next hop group for each remote cluster (even of one member: when
 // gateways come and go only the group changes, never the routes); the routes to
-// what is behind them; and the rules of who may pass:
+// what is behind them, and what drops packets for it should its cable's device go;
+// and the rules of who may pass:
 //
 //   - from cable to cable nobody: clustersets have no transit;
 //   - from a cable only sources that are behind a cable, to this cluster's pods
@@ -83,7 +84,7 @@ func Plan(c Cabling) (dataplane.State, []Link, error) {
 		}
 		for _, n := range r.nets {
 			route := dataplane.Route{Table: dataplane.CableTable, Dst: n, Group: groups[cluster], Src: c.Local.PodIP, MTU: r.mtu}
-			if err := s.Add(route); err != nil {
+			if err := s.Add(route, dataplane.Blackhole{Table: route.Table, Dst: n}); err != nil {
 				return nil, nil, fmt.Errorf("planning routes to %s: %w", cluster, err)
 			}
 		}

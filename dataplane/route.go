@@ -111,6 +111,31 @@ func (r Route) String() string {
 	return s
 }
 
+// BlackholeMetric is the metric of Blackholes: any Route comes first.
+const BlackholeMetric = 1 << 30
+
+// Blackhole drops what is for Dst and is looked up in Table while no Route is there
+// for it: when a cable's device goes, the kernel takes its routes along, and packets
+// must not leave by another way, in clear.
+type Blackhole struct {
+	Table int
+	Dst   netip.Prefix
+}
+
+// Key implements Object.
+func (b Blackhole) Key() Key { return Key{KindRoute, fmt.Sprintf("%d %v blackhole", b.Table, b.Dst)} }
+
+// Needs implements Object.
+func (Blackhole) Needs() []Key { return nil }
+
+// Equal implements Object.
+func (b Blackhole) Equal(o Object) bool { return o == b }
+
+// String implements Object.
+func (b Blackhole) String() string {
+	return fmt.Sprintf("ip route replace blackhole %v table %d metric %d", b.Dst, b.Table, BlackholeMetric)
+}
+
 // Rule looks packets up in Table. IIF restricts it to packets that come in on a
 // device (which need not exist); empty means all packets. The kernel has no way
 // to replace a rule: it is removed and added.

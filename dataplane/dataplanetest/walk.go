@@ -112,7 +112,7 @@ func randomCables(r *rand.Rand, over string) (out []dataplane.Object) {
 		}
 		route := dataplane.Route{Table: pick(r, 100, 101), Dst: netip.PrefixFrom(netip.AddrFrom4([4]byte{10, byte(i), 0, 0}), 16), Group: g.ID}
 		route.Src = pick(r, netip.Addr{}, netip.MustParseAddr(NodeIP), vtep.Addr())
-		out = append(out, g, route)
+		out = append(out, g, route, dataplane.Blackhole{Table: pick(r, 100, 101), Dst: route.Dst})
 	}
 	return out
 }

@@ -25,12 +25,12 @@ const rtaNHID = 30 // RTA_NH_ID, linux/rtnetlink.h
 func (s routes) list() ([]dataplane.Object, error) {
 	byKey := map[dataplane.Key]dataplane.Object{}
 	for table := s.owner.Tables.Min; table <= s.owner.Tables.Max; table++ {
-		err := s.each(table, func(m []byte, r dataplane.Route) {
-			k := r.Key()
-			if _, twice := byKey[k]; twice {
-				r.Group = 0
+		err := s.each(table, func(_ []byte, o dataplane.Object) {
+			k := o.Key()
+			if r, is := o.(dataplane.Route); is && byKey[k] != nil {
+				r.Group, o = 0, r // twice
 			}
-			byKey[k] = r
+			byKey[k] = o
 		})
 		if err != nil {
 			return nil, err
@@ -43,9 +43,9 @@ func (s routes) list() ([]dataplane.Object, error) {
 	return out, nil
 }
 
-// each calls f for each route of ours in a table. A route that is more than a
-// plan can say (a metric, a device instead of a group) has group 0.
-func (s routes) each(table uint32, f func(msg []byte, r dataplane.Route)) error {
+// each calls f for each route of ours in a table: a Route or a Blackhole. A route that
+// is more than a plan can say (a metric, a device instead of a group) has group 0.
+func (s routes) each(table uint32, f func(msg []byte, o dataplane.Object)) error {
 	q := rtmsg(unix.AF_INET)
 	q.Protocol = s.owner.Protocol
 	msgs, err := s.conn.dump(unix.NETLINK_ROUTE, unix.RTM_GETROUTE, putU32(q.Serialize(), unix.RTA_TABLE, table))
@@ -58,7 +58,7 @@ func (s routes) each(table uint32, f func(msg []byte, r dataplane.Route)) error 
 	for _, m := range msgs {
 		msg := nl.DeserializeRtMsg(m)
 		r := dataplane.Route{Table: int(msg.Table)}
-		dst, odd := netip.IPv4Unspecified(), msg.Type != unix.RTN_UNICAST || msg.Tos != 0
+		dst, odd, metric := netip.IPv4Unspecified(), msg.Type != unix.RTN_UNICAST || msg.Tos != 0, uint32(0)
 		for t, v := range attrs(m[msg.Len():]) {
 			switch t {
 			case unix.RTA_TABLE:
@@ -68,7 +68,7 @@ func (s routes) each(table uint32, f func(msg []byte, r dataplane.Route)) error 
 			case unix.RTA_PREFSRC:
 				r.Src = addr(v)
 			case unix.RTA_PRIORITY:
-				odd = true
+				odd, metric = true, u32(v)
 			case unix.RTA_METRICS:
 				for metric, v := range attrs(v) {
 					if metric == unix.RTAX_MTU {
@@ -86,12 +86,22 @@ func (s routes) each(table uint32, f func(msg []byte, r dataplane.Route)) error 
 			r.Group = 0
 		}
 		r.Dst = netip.PrefixFrom(dst, int(msg.Dst_len))
+		if msg.Type == unix.RTN_BLACKHOLE && metric == dataplane.BlackholeMetric && msg.Tos == 0 {
+			f(m, dataplane.Blackhole{Table: r.Table, Dst: r.Dst})
+			continue
+		}
 		f(m, r)
 	}
 	return nil
 }
 
 func (s routes) put(old, want dataplane.Object) error {
+	if b, ok := want.(dataplane.Blackhole); ok {
+		if err := s.conn.route(unix.RTM_NEWROUTE, create, s.blackhole(b)); err != nil && !errors.Is(err, unix.EEXIST) {
+			return fmt.Errorf("adding blackhole %v table %d: %w", b.Dst, b.Table, err)
+		}
+		return nil
+	}
 	r := want.(dataplane.Route)
 	flags := create
 	if o, ok := old.(dataplane.Route); ok && o.Group != 0 {
@@ -112,6 +122,12 @@ func (s routes) put(old, want dataplane.Object) error {
 }
 
 func (s routes) del(old dataplane.Object) error {
+	if b, ok := old.(dataplane.Blackhole); ok {
+		if err := orGone(s.conn.route(unix.RTM_DELROUTE, 0, s.blackhole(b))); err != nil {
+			return fmt.Errorf("removing blackhole %v table %d: %w", b.Dst, b.Table, err)
+		}
+		return nil
+	}
 	r := old.(dataplane.Route)
 	if r.Group == 0 {
 		return s.clear(r)
@@ -126,8 +142,8 @@ func (s routes) del(old dataplane.Object) error {
 // clear removes all routes of ours to one destination, whatever their settings.
 func (s routes) clear(r dataplane.Route) error {
 	var errs []error
-	err := s.each(uint32(r.Table), func(m []byte, have dataplane.Route) {
-		if have.Dst == r.Dst {
+	err := s.each(uint32(r.Table), func(m []byte, o dataplane.Object) {
+		if have, is := o.(dataplane.Route); is && have.Dst == r.Dst {
 			errs = append(errs, orGone(s.conn.route(unix.RTM_DELROUTE, 0, identity(m))))
 		}
 	})
@@ -148,6 +164,15 @@ func identity(m []byte) []byte {
 		}
 	}
 	return b
+}
+
+// blackhole is the message that makes, or removes, one.
+func (s routes) blackhole(h dataplane.Blackhole) []byte {
+	msg := rtmsg(family(h.Dst.Addr()))
+	msg.Dst_len, msg.Protocol, msg.Type = uint8(h.Dst.Bits()), s.owner.Protocol, unix.RTN_BLACKHOLE
+	b := putU32(msg.Serialize(), unix.RTA_TABLE, uint32(h.Table))
+	b = putAttr(b, unix.RTA_DST, h.Dst.Addr().AsSlice())
+	return putU32(b, unix.RTA_PRIORITY, dataplane.BlackholeMetric)
 }
 
 func (s routes) message(r dataplane.Route) []byte {

@@ -157,7 +157,7 @@ func TestD3ChangeUnderTraffic(t *testing.T) {
 // Agents, charon and wireguard-go die under traffic: it comes back.
 func TestD4KilledUnderTraffic(t *testing.T) {
 	for _, c := range []struct{ pair, victim string }{
-		{"cluster1 cluster3", "wireguard-go"}, {"cluster2 cluster3", "charon"}, {"cluster1 cluster3", "subctl"}, {"cluster2 cluster3", "subctl"},
+		{"cluster1 cluster3", "wireguard-go"}, {"cluster2 cluster3", "charon-systemd"}, {"cluster1 cluster3", "subctl"}, {"cluster2 cluster3", "subctl"},
 	} {
 		t.Run(c.victim+" "+c.pair, func(t *testing.T) {
 			a, b, _ := strings.Cut(c.pair, " ")
@@ -165,7 +165,7 @@ func TestD4KilledUnderTraffic(t *testing.T) {
 			time.Sleep(2 * time.Second)
 			on(t, gateway(t, b), "pkill -9 -x "+c.victim)
 			l := s.wait(t)
-			require.Less(t, l.LongestGapMs, 20000.0)
+			require.Less(t, l.LongestGapMs, 19000.0, "traffic again; an agent that was killed before is started with a delay")
 			cabled(t, wanted)
 		})
 	}
