@@ -2,6 +2,7 @@ package agent
 
 import (
 	"net/netip"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -17,6 +18,7 @@ func TestDiscoveryHostile(t *testing.T) {
 	w, nat, router, e := wan(t)
 	nat.Run(masquerade)
 	west, east := newSeeker(t, w, "west", "10.0.1.1"), newSeeker(t, e, "east", "192.0.2.1")
+	west.discovery.local = west.local
 	peer := west.peer("")
 	east.start(t, peer)
 	var conn *kernel.UDP
@@ -28,14 +30,21 @@ func TestDiscoveryHostile(t *testing.T) {
 	defer conn.Close()
 	from, to := netip.MustParseAddr("198.51.100.2"), netip.MustParseAddrPort("192.0.2.1:4490")
 	answers := make(chan int, 1<<16)
+	var questions atomic.Int64 // that it was asked, as west
 	go func() {
 		buf := make([]byte, 1<<16)
 		for {
-			n, _, _, err := conn.Receive(buf)
+			n, asker, at, err := conn.Receive(buf)
 			if err != nil {
 				return
 			}
-			answers <- n
+			m, err := natdiscovery.Parse(buf[:n])
+			if err != nil || m.Request == nil {
+				answers <- n
+				continue
+			}
+			questions.Add(1)
+			_ = conn.Send(natdiscovery.Answer(west.self(), *m.Request, asker, n).Encode(natdiscovery.Key{1}), at, asker)
 		}
 	}()
 	names := natdiscovery.Request{
@@ -45,8 +54,14 @@ func TestDiscoveryHostile(t *testing.T) {
 	// It speaks for west, without the key, and with another.
 	for _, key := range []natdiscovery.Key{{}, {1}} {
 		b := names.Encode(0, key)
-		require.NoError(t, conn.Send(b, from, to))
-		require.LessOrEqual(t, <-answers, len(b))
+		require.Eventually(t, func() bool { // until east listens
+			require.NoError(t, conn.Send(b, from, to))
+			return len(answers) > 0
+		}, 2*time.Second, 20*time.Millisecond)
+		time.Sleep(50 * time.Millisecond)
+		for len(answers) > 0 {
+			require.LessOrEqual(t, <-answers, len(b))
+		}
 	}
 	// What is no message, and questions too small for their answers, are not answered.
 	for _, b := range [][]byte{nil, {0xff}, make([]byte, 1400), natdiscovery.Request{Number: 1}.Encode(0, natdiscovery.Key{})} {
@@ -66,6 +81,15 @@ func TestDiscoveryHostile(t *testing.T) {
 	require.LessOrEqual(t, len(answers), limit)
 	path := east.finds(t, peer, 4*time.Second, func(p Path) bool { return p.Done })
 	require.False(t, path.Address.IsValid(), "nobody but the attacker has answered")
+	require.Zero(t, questions.Load(), "it was believed to be west")
+	// Even where it is asked, as by a gateway that once was there, it is not believed.
+	east.mu.Lock()
+	east.ways[peer.Name].learned = netip.AddrPortFrom(from, dataplane.NATDiscoveryPort)
+	east.mu.Unlock()
+	east.ways[peer.Name].lookAgain()
+	path = east.finds(t, peer, 5*time.Second, func(p Path) bool { return len(p.Attempts) == 2 })
+	require.False(t, path.Address.IsValid())
+	require.Contains(t, path.Attempts[1], "learned: somebody answers without this pair's key")
 	west.start(t, east.peer(""))
 	require.Equal(t, "198.51.100.1", east.finds(t, peer, 4*time.Second, func(p Path) bool { return p.MTU != 0 }).Address.String())
 }
@@ -98,7 +122,7 @@ func TestDiscoveryForgedAnswers(t *testing.T) {
 		change(&a)
 		require.NoError(t, via.Send(a.Encode(natdiscovery.Key{}), to, from))
 	}
-	west.set(west.local, nil)
+	west.discovery.local = west.local
 	forge(func(a *natdiscovery.Response) { a.Number++ }, conn)
 	forge(func(*natdiscovery.Response) {}, other)
 	forge(func(a *natdiscovery.Response) { a.Sender.Cluster = "north" }, conn)
