@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
-	"math/rand/v2"
 	"net/netip"
 	"sync"
 	"time"
@@ -60,25 +59,6 @@ type discovery struct {
 	ways   map[string]*way // by cable name
 	asked  map[uint64]*question
 	others *rate.Limiter
-}
-
-// way is a remote gateway and what is known of how to reach it.
-type way struct {
-	peer    cable.Peer
-	port    int // of its discovery
-	path    Path
-	key     natdiscovery.Key
-	learned netip.AddrPort // where its authenticated questions come from, if not announced
-	// seenAs is where it sees our questions come from, if they are translated; seen
-	// counts for how many times in a row.
-	seenAs  netip.Addr
-	seen    int
-	limiter *rate.Limiter
-	again   chan struct{}
-	looked  time.Time // when the last look ended
-	looks   int
-	calm    time.Duration // for how long there was no news; 0 if there was
-	stop    context.CancelFunc
 }
 
 func newDiscovery(listen func(context.Context, int) (Datagrams, error), log *slog.Logger, nudge func()) *discovery {
@@ -171,14 +151,6 @@ func (d *discovery) again(name string) {
 	}
 }
 
-// notice remembers where our questions are seen to come from.
-func (w *way) notice(ip netip.Addr) {
-	if ip != w.seenAs {
-		w.seenAs, w.seen = ip, 0
-	}
-	w.seen++
-}
-
 // pair is the key that only this cluster and the peer's have; the zero Key if the two
 // share none, or not yet.
 func (d *discovery) pair(p cable.Peer) natdiscovery.Key {
@@ -187,13 +159,6 @@ func (d *discovery) pair(p cable.Peer) natdiscovery.Key {
 		d.log.Debug("looking for a gateway without authentication", "cable", p.Name, "err", err)
 	}
 	return key
-}
-
-func (w *way) lookAgain() {
-	select {
-	case w.again <- struct{}{}:
-	default: // somebody has asked for it already
-	}
 }
 
 // Start works until ctx is done.
@@ -260,71 +225,6 @@ func (d *discovery) serve(ctx context.Context, conn Datagrams) {
 			return
 		case <-d.wake:
 		}
-	}
-}
-
-// follow looks for one gateway, and again from time to time.
-func (d *discovery) follow(ctx context.Context, conn Datagrams, w *way) {
-	for ctx.Err() == nil {
-		d.look(ctx, conn, w)
-		d.mu.Lock()
-		w.calm = min(max(lookFirst, 2*w.calm), lookEvery)
-		pause := w.calm*9/10 + rand.N(w.calm/5) // not all at the same moment
-		d.mu.Unlock()
-		wait := time.NewTimer(pause)
-		select {
-		case <-ctx.Done():
-		case <-w.again:
-		case <-wait.C:
-		}
-		wait.Stop()
-	}
-}
-
-// look looks for one gateway, and says so if there is news.
-func (d *discovery) look(ctx context.Context, conn Datagrams, w *way) {
-	r := d.newRound(conn, w)
-	defer r.end()
-	best, found := r.reach(ctx)
-	if ctx.Err() != nil {
-		return
-	}
-	d.conclude(w, func(p *Path) {
-		w.looks++
-		p.Done, p.Attempts = true, r.lines()
-		if !found {
-			return
-		}
-		if p.Address != best.To.Addr() {
-			p.MTU = 0
-		}
-		p.Address, p.NAT = best.To.Addr(), best.Translated
-		w.notice(best.SeenAs)
-	})
-	if !found {
-		return
-	}
-	if mtu := r.mtu(ctx, best); mtu != 0 {
-		d.conclude(w, func(p *Path) { p.MTU = mtu })
-	}
-}
-
-// conclude changes what is known of a way, unless the Endpoint has become another
-// meanwhile.
-func (d *discovery) conclude(w *way, change func(*Path)) {
-	d.mu.Lock()
-	was := w.path
-	change(&w.path)
-	if to := w.path.Address; to.IsValid() && !natdiscovery.Announced(w.peer.Gateway, to) && to != w.learned.Addr() {
-		w.path = was
-	}
-	now := w.path
-	w.looked = time.Now()
-	d.mu.Unlock()
-	was.Attempts = now.Attempts
-	if now.Address != was.Address || now.NAT != was.NAT || now.MTU != was.MTU || now.Done != was.Done {
-		d.log.Debug("way to a gateway", "cable", w.peer.Name, "address", now.Address, "nat", now.NAT, "mtu", now.MTU)
-		d.nudge()
 	}
 }
 

@@ -15,6 +15,7 @@ import (
 
 	submarinerv1 "subctl/api/submariner/v1"
 	"subctl/api/submariner/v1alpha1"
+	"subctl/broker"
 	"subctl/cable"
 	"subctl/cable/drivers"
 	"subctl/cable/keys"
@@ -293,12 +294,9 @@ func (v *view) peer(g cable.Gateway) cable.Peer {
 // resolve finds the driver for a peer, and fills in what its policy says.
 func (v *view) resolve(p *cable.Peer) (cable.Driver, error) {
 	own := policy.Cluster{ID: v.sub.Spec.ClusterID, Labels: v.ownLabels(), Sets: v.ownSets(), Driver: v.driver.Name()}
-	other := policy.Cluster{ID: p.Cluster, Driver: p.Drivers[0], Sets: own.Sets}
+	other := policy.Cluster{ID: p.Cluster, Driver: p.Drivers[0]}
 	if c := v.clusters[p.Cluster]; c != nil {
-		other.Labels = c.Labels
-		if len(c.Spec.ClusterSets) > 0 {
-			other.Sets = c.Spec.ClusterSets
-		}
+		other.Labels, other.Sets = c.Labels, setsOf(c)
 	}
 	dec := v.book.Decide(own, other)
 	if dec.Err != nil {
@@ -320,6 +318,15 @@ func (v *view) resolve(p *cable.Peer) (cable.Driver, error) {
 	p.Shared = dec.Config
 	p.Config = v.settings[d.Name()].With(p.Shared)
 	return d, nil
+}
+
+// setsOf are the clustersets that another cluster is in: those it was heard of in,
+// which is the broker's word and not its own.
+func setsOf(c *submarinerv1.Cluster) []string {
+	if sets := c.Annotations[broker.ClusterSetsAnnotation]; sets != "" {
+		return strings.Split(sets, ",")
+	}
+	return []string{submarinerv1.DefaultClusterSet}
 }
 
 // wants begins a complaint about a policy's choice.

@@ -75,6 +75,7 @@ type joiner interface {
 	join(Object) (Object, bool)
 }
 
+// joined returns what does for both of two plans for one object; false if nothing does.
 func joined(a, b Object) (Object, bool) {
 	if j, ok := a.(joiner); ok {
 		return j.join(b)

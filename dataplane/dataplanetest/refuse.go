@@ -61,6 +61,8 @@ func (f *Fake) refuse(o dataplane.Object) error {
 		return refuseGroup(o)
 	case dataplane.Route:
 		return refuseIf(o.Dst != o.Dst.Masked() || !o.Dst.IsValid(), "destination has bits beyond its prefix")
+	case dataplane.Blackhole:
+		return refuseIf(o.Dst != o.Dst.Masked() || !o.Dst.IsValid(), "destination has bits beyond its prefix")
 	case dataplane.Rule:
 		return refuseIf(o.Table == 0 || len(o.IIF) > maxDevice, "no such table or device")
 	}

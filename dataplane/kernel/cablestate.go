@@ -38,7 +38,7 @@ func peerState(dev string, p wgtypes.Peer, now time.Time) dataplane.CableState {
 	age := now.Sub(p.LastHandshakeTime)
 	switch {
 	case p.LastHandshakeTime.IsZero():
-		s.Message = fmt.Sprintf("never heard of the other side: does UDP get to it, at %s, and does it have this gateway's key?", where(p))
+		s.Message = fmt.Sprintf("never heard of the other side: does UDP get to it, at %s, and does it have this gateway's key, and the same pre-shared key?", where(p))
 	case age >= rejectAfter:
 		s.Message = fmt.Sprintf("no handshake for %v: the other side, last at %s, does not answer, or there is nothing to send", age.Round(time.Second), where(p))
 	default:

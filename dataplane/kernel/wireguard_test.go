@@ -107,6 +107,21 @@ func TestWireGuardRepaired(t *testing.T) {
 	}
 }
 
+// Packets with a firewall mark would be routed by others' rules.
+func TestWireGuardMark(t *testing.T) {
+	ns, h := node(t, dataplane.GatewayOwner)
+	want := withPeers(t, wgDevice())
+	settle(t, ns, h, want)
+	mark := 0x1234
+	ns.Do(func() { require.NoError(t, h.configureWireGuard(wg, wgtypes.Config{FirewallMark: &mark})) })
+	require.NotEmpty(t, settle(t, ns, h, want))
+	ns.Do(func() {
+		w, err := h.wireGuardOf(wg)
+		require.NoError(t, err)
+		require.Zero(t, w.FirewallMark)
+	})
+}
+
 // A process that is killed, or hangs, is replaced; one that another agent started is
 // adopted, and ended in the end.
 func TestUserspace(t *testing.T) {
@@ -210,7 +225,7 @@ func TestPeerState(t *testing.T) {
 	s := peerState(wg, p, now)
 	require.Equal(t, dataplane.CableState{
 		Device: wg, Peer: "AQAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA=", Rx: 5, Tx: 6,
-		Message: "never heard of the other side: does UDP get to it, at 172.18.0.3:4501, and does it have this gateway's key?",
+		Message: "never heard of the other side: does UDP get to it, at 172.18.0.3:4501, and does it have this gateway's key, and the same pre-shared key?",
 	}, s)
 	p.LastHandshakeTime = now.Add(-190 * time.Second)
 	s = peerState(wg, p, now)
@@ -291,4 +306,16 @@ func TestHandshake(t *testing.T) {
 	a.Run("ping -c3 -i0.2 -W5 244.18.0.3")
 	require.Empty(t, settle(t, a, ha, wantA), "a sync must not fight roaming")
 	a.Run("ping -c1 -W5 244.18.0.3")
+	for k, o := range wantA {
+		if p, ok := o.(dataplane.WireGuardPeer); ok {
+			p.Keepalive++
+			wantA[k] = p
+		}
+	}
+	require.Len(t, settle(t, a, ha, wantA), 1)
+	a.Do(func() {
+		w, err := ha.wireGuardOf(wg)
+		require.NoError(t, err)
+		require.Equal(t, "172.18.0.33:4501", w.Peers[0].Endpoint.String(), "what changes beside the endpoint leaves it alone")
+	})
 }

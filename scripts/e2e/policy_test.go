@@ -190,7 +190,7 @@ func TestD5RotateKey(t *testing.T) {
 	})
 	for a, s := range streams {
 		l := s.wait(t)
-		require.Equal(t, l.Sent, l.Received, "%s to cluster3", a)
+		require.LessOrEqual(t, l.Sent-l.Received, 10, "%s to cluster3", a)
 	}
 	cabled(t, wanted)
 }
@@ -209,9 +209,14 @@ func TestD6WrongPSK(t *testing.T) {
 		cs, code := connections(t)
 		for _, pair := range []string{"cluster1 cluster3", "cluster2 cluster3"} {
 			for _, c := range between(cs, pair) {
-				if c.Status == "connected" || c.StatusMessage == "" {
+				if c.Status == "connected" || c.Cluster == "cluster3" && !strings.Contains(c.StatusMessage, " key") {
 					return fmt.Errorf("%+v", c)
 				}
+			}
+		}
+		for _, c := range between(cs, "cluster2 cluster3") {
+			if c.Cluster == "cluster3" && !strings.Contains(c.StatusMessage, "pair key") {
+				return fmt.Errorf("%+v", c)
 			}
 		}
 		if code != 3 {
