@@ -1,0 +1,113 @@
+package agent
+
+import (
+	"context"
+	"math/rand/v2"
+	"net/netip"
+	"time"
+
+	"golang.org/x/time/rate"
+
+	"subctl/cable"
+	"subctl/cable/natdiscovery"
+)
+
+// way is a remote gateway and what is known of how to reach it.
+type way struct {
+	peer    cable.Peer
+	port    int // of its discovery
+	path    Path
+	key     natdiscovery.Key
+	learned netip.AddrPort // where its authenticated questions come from, if not announced
+	// seenAs is where it sees our questions come from, if they are translated; seen
+	// counts for how many times in a row.
+	seenAs  netip.Addr
+	seen    int
+	limiter *rate.Limiter
+	again   chan struct{}
+	looked  time.Time // when the last look ended
+	looks   int
+	calm    time.Duration // for how long there was no news; 0 if there was
+	stop    context.CancelFunc
+}
+
+// notice remembers where our questions are seen to come from.
+func (w *way) notice(ip netip.Addr) {
+	if ip != w.seenAs {
+		w.seenAs, w.seen = ip, 0
+	}
+	w.seen++
+}
+
+// lookAgain has it looked for once more, at once or after the look that is under way.
+func (w *way) lookAgain() {
+	select {
+	case w.again <- struct{}{}:
+	default: // somebody has asked for it already
+	}
+}
+
+// follow looks for one gateway, and again from time to time.
+func (d *discovery) follow(ctx context.Context, conn Datagrams, w *way) {
+	for ctx.Err() == nil {
+		d.look(ctx, conn, w)
+		d.mu.Lock()
+		w.calm = min(max(lookFirst, 2*w.calm), lookEvery)
+		pause := w.calm*9/10 + rand.N(w.calm/5) // not all at the same moment
+		d.mu.Unlock()
+		wait := time.NewTimer(pause)
+		select {
+		case <-ctx.Done():
+		case <-w.again:
+		case <-wait.C:
+		}
+		wait.Stop()
+	}
+}
+
+// look looks for one gateway, and says so if there is news.
+func (d *discovery) look(ctx context.Context, conn Datagrams, w *way) {
+	r := d.newRound(conn, w)
+	defer r.end()
+	best, found := r.reach(ctx)
+	if ctx.Err() != nil {
+		return
+	}
+	d.conclude(w, func(p *Path) {
+		w.looks++
+		p.Done, p.Attempts = true, r.lines()
+		if !found {
+			return
+		}
+		if p.Address != best.To.Addr() {
+			p.MTU = 0
+		}
+		p.Address, p.NAT = best.To.Addr(), best.Translated
+		w.notice(best.SeenAs)
+	})
+	if !found {
+		return
+	}
+	if mtu := r.mtu(ctx, best); mtu != 0 {
+		d.conclude(w, func(p *Path) { p.MTU = mtu })
+	}
+}
+
+// conclude changes what is known of a way, unless the Endpoint has become another
+// meanwhile.
+func (d *discovery) conclude(w *way, change func(*Path)) {
+	d.mu.Lock()
+	was := w.path
+	change(&w.path)
+	if to := w.path.Address; to.IsValid() && !natdiscovery.Announced(w.peer.Gateway, to) && to != w.learned.Addr() {
+		w.path = was
+	}
+	now := w.path
+	w.looked = time.Now()
+	d.mu.Unlock()
+	was.Attempts = now.Attempts
+	if now.Address != was.Address || now.NAT != was.NAT || now.MTU != was.MTU || now.Done != was.Done {
+		d.log.Debug("way to a gateway", "cable", w.peer.Name, "address", now.Address, "nat", now.NAT, "mtu", now.MTU)
+		d.nudge()
+	}
+}
