@@ -13,6 +13,7 @@ import (
 
 	"subctl/cable"
 	"subctl/cable/keys"
+	"subctl/cable/vxlan"
 	"subctl/dataplane"
 )
 
@@ -121,18 +122,22 @@ ip nexthop replace id 319947275 via 246.18.2.11 dev vxlan-wireguard
 // What the two drivers plan for one pair, which is changing from one to the other, goes
 // together, in either order.
 func TestBothAtOnce(t *testing.T) {
-	l, p := local(t, 1), peer(t, 2)
-	p.Config = cable.Config{"keepalive": "20s"}
-	plain, err := Driver{}.Plan(l, []cable.Peer{p})
-	require.NoError(t, err)
-	p.Config = cable.Config{"keepalive": "5s"}
-	combined, err := Combined{}.Plan(l, []cable.Peer{p, peer(t, 3)})
-	require.NoError(t, err)
-	for _, order := range [][2]cable.Wiring{{plain, combined}, {combined, plain}} {
-		s := dataplane.State{}
-		require.NoError(t, s.Merge(order[0].State))
-		require.NoError(t, s.Merge(order[1].State))
-		require.Contains(t, s.String(), peer2+" endpoint 172.18.2.11:4501 persistent-keepalive 5 allowed-ips 10.112.0.0/16,244.18.2.11/32\n")
+	var plain, combined cable.Wiring
+	for _, keepalive := range [][3]string{{"20s", "5s", "5"}, {"5s", "20s", "5"}, {"0s", "20s", "20"}, {"20s", "0s", "20"}} {
+		l, p := local(t, 1), peer(t, 2)
+		var err error
+		p.Config = cable.Config{"keepalive": keepalive[0]}
+		plain, err = Driver{}.Plan(l, []cable.Peer{p})
+		require.NoError(t, err)
+		p.Config = cable.Config{"keepalive": keepalive[1]}
+		combined, err = Combined{}.Plan(l, []cable.Peer{p, peer(t, 3)})
+		require.NoError(t, err)
+		for _, order := range [][2]cable.Wiring{{plain, combined}, {combined, plain}} {
+			s := dataplane.State{}
+			require.NoError(t, s.Merge(order[0].State))
+			require.NoError(t, s.Merge(order[1].State))
+			require.Contains(t, s.String(), peer2+" endpoint 172.18.2.11:4501 persistent-keepalive "+keepalive[2]+" allowed-ips 10.112.0.0/16,244.18.2.11/32\n")
+		}
 	}
 	require.Equal(t, plain.Links[0].State, combined.Links[0].State)
 	require.Equal(t, []cable.Listen{
@@ -228,6 +233,10 @@ func TestClaims(t *testing.T) {
 		}
 	}
 	held := cable.Claims{}
+	require.NoError(t, held.Take(cable.Cable{Peer: victim, Driver: vxlan.Driver{}}, all), "it may have been connected by WireGuard just before")
+	require.Error(t, held.Take(cable.Cable{Peer: thief, Driver: Driver{}}, all))
+
+	held = cable.Claims{}
 	require.NoError(t, held.Take(cable.Cable{Peer: victim, Driver: Driver{}}, all))
 	require.ErrorContains(t, held.Take(cable.Cable{Peer: second, Driver: Driver{}}, all), "vxlan+wireguard connects all of them")
 	require.NoError(t, held.Take(cable.Cable{Peer: second, Driver: Combined{}}, all))
