@@ -45,7 +45,7 @@ vet: ## go vet, and builds for Linux, macOS and Windows
 	go vet ./... && go vet -tags e2e ./scripts/...
 	for os in darwin windows; do GOOS=$$os go build -o /dev/null . && GOOS=$$os go vet . ./cmd || exit 1; done
 
-generate: ## deepcopy functions, CRDs, docs/cli and docs/numbers.md
+generate: ## deepcopy functions, CRDs, docs/cli, docs/numbers.md and docs/cable-options.md
 	go tool controller-gen object crd:crdVersions=v1,maxDescLen=0 paths=./api/submariner/... output:crd:dir=api/crds
 	go run ./scripts/gendocs
 

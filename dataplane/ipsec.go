@@ -9,11 +9,6 @@ import (
 	"time"
 )
 
-const (
-	// IPsecIfID is the if_id of the XFRM interface and of the policies and security
-	// associations behind it: it keeps them apart from those of anybody else on the
-	// node, whose packets never match ours. ("ipsc" in ASCII: a number that nobody
-	// picks by chance.)
 	IPsecIfID = 0x69707363
 	// IPsecBlockPriority is the priority of XFRM policies that block what must leave
 	// encrypted. The kernel asks the policy of the lowest number first, and those of

@@ -83,6 +83,21 @@ const (
 	// header 16, tag 16 (WireGuard paper, section 5.4.6).
 	WireGuardOverhead = 60
 
+	// IPsecIfID is the if_id of the XFRM interface and of the policies and security
+	// associations behind it: it keeps them apart from those of anybody else on the
+	// node, whose packets never match ours. ("ipsc" in ASCII: a number that nobody
+	// picks by chance.)
+	IPsecIfID = 0x69707363
+	// IPsecBlockPriority is the priority of XFRM policies that block what must leave
+	// encrypted. The kernel asks the policy of the lowest number first, and those of
+	// strongSwan have less than a million.
+	IPsecBlockPriority = 0x69707363
+	// CharonTable is the routing table that a strongSwan with userspace ESP fills with
+	// routes of its own making; nothing needs them, so CharonPriority has it looked up
+	// after "main" and "default" (32766, 32767).
+	CharonTable    = 0x69707363
+	CharonPriority = 32768
+
 	// GatewayMetricsPort and RouteMetricsPort serve /metrics, /healthz and /readyz.
 	GatewayMetricsPort = 32780
 	RouteMetricsPort   = 32782

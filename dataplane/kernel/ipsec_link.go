@@ -128,7 +128,7 @@ func sweepRoutes() error {
 		return fmt.Errorf("listing rules: %w", err)
 	}
 	for _, r := range rules {
-		if r.Table == charonTable {
+		if r.Table == dataplane.CharonTable {
 			errs = append(errs, orGone(h.RuleDel(&r)))
 		}
 	}

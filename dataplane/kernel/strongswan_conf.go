@@ -72,15 +72,8 @@ charon-systemd {
     }
   }
 }
-`, plugins, d.Port, charonTable, charonPriority, level, viciSocket(dir))
+`, plugins, d.Port, dataplane.CharonTable, dataplane.CharonPriority, level, viciSocket(dir))
 }
-
-// The routing table that is charon's own, and its rule, which comes after "default"
-// (32767). In userspace ESP charon cannot be kept from using them: see addStandIn.
-const (
-	charonTable    = dataplane.IPsecIfID
-	charonPriority = 32768
-)
 
 const confHeader = "# subctl: UDP port %d, debug %t"
 
