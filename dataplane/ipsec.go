@@ -9,13 +9,6 @@ import (
 	"time"
 )
 
-	IPsecIfID = 0x69707363
-	// IPsecBlockPriority is the priority of XFRM policies that block what must leave
-	// encrypted. The kernel asks the policy of the lowest number first, and those of
-	// strongSwan have less than a million.
-	IPsecBlockPriority = 0x69707363
-)
-
 // IKEDaemon is a strongSwan of our own, which negotiates the Tunnels of the node. In
 // userspace ESP it handles their packets, too, and the IPsecInterface is its own.
 type IKEDaemon struct {
