@@ -87,11 +87,11 @@ func (d *discovery) answer(conn Datagrams, m natdiscovery.Message, size int, fro
 // the gateway is to be found where it came from; and one that was not found works
 // now.
 func (w *way) heard(from netip.AddrPort, authentic bool) {
-	news := authentic && w.learned != from && !natdiscovery.Announced(w.peer.Gateway, from.Addr())
+	news := authentic && w.learned != from && !natdiscovery.At(w.peer.Gateway, uint16(w.port), from)
 	if news {
 		w.learned = from
 	}
-	if news && !natdiscovery.Announced(w.peer.Gateway, w.path.Address) ||
+	if news && (w.path.Unreachable || !w.path.Address.IsValid()) ||
 		w.path.Done && !w.path.Address.IsValid() && time.Since(w.looked) > askFor {
 		w.lookAgain()
 	}

@@ -27,7 +27,7 @@ func TestPathsDecide(t *testing.T) {
 		{name: "not known yet", address: "10.89.2.11"},
 		{name: "nobody answered", path: Path{Done: true}, address: "10.89.2.11"},
 		{name: "private", path: Path{Done: true, Address: netip.MustParseAddr("10.89.2.11"), MTU: 1400}, address: "10.89.2.11"},
-		{name: "learned", path: Path{Done: true, Address: netip.MustParseAddr("198.51.100.1"), NAT: true}, address: "198.51.100.1", unreachable: true, refused: "address translation"},
+		{name: "learned", path: Path{Done: true, Address: netip.MustParseAddr("198.51.100.1"), NAT: true, Unreachable: true}, address: "198.51.100.1", unreachable: true, refused: "address translation"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			s := NewSnapshot("gw", submarinerv1.NodeFacts{PrivateIP: "10.89.1.11", MTU: 1500}, true, decode(t, a)...)

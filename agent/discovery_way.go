@@ -82,7 +82,7 @@ func (d *discovery) look(ctx context.Context, conn Datagrams, w *way) {
 		if p.Address != best.To.Addr() {
 			p.MTU = 0
 		}
-		p.Address, p.NAT = best.To.Addr(), best.Translated
+		p.Address, p.NAT, p.Unreachable = best.To.Addr(), best.Translated, best.Kind == natdiscovery.Learned
 		w.notice(best.SeenAs)
 	})
 	if !found {
@@ -106,7 +106,7 @@ func (d *discovery) conclude(w *way, change func(*Path)) {
 	w.looked = time.Now()
 	d.mu.Unlock()
 	was.Attempts = now.Attempts
-	if now.Address != was.Address || now.NAT != was.NAT || now.MTU != was.MTU || now.Done != was.Done {
+	if now.Address != was.Address || now.NAT != was.NAT || now.Unreachable != was.Unreachable || now.MTU != was.MTU || now.Done != was.Done {
 		d.log.Debug("way to a gateway", "cable", w.peer.Name, "address", now.Address, "nat", now.NAT, "mtu", now.MTU)
 		d.nudge()
 	}

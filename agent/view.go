@@ -280,11 +280,10 @@ func (v *view) accept(e *submarinerv1.Endpoint) (cable.Cable, error) {
 // peer is a remote gateway with what is known of the way to it.
 func (v *view) peer(g cable.Gateway) cable.Peer {
 	path := v.snap.Paths[g.Name]
-	p := cable.Peer{Gateway: g, Address: path.Address, NATed: path.NAT, MTU: path.MTU}
+	p := cable.Peer{Gateway: g, Address: path.Address, NATed: path.NAT, Unreachable: path.Unreachable, MTU: path.MTU}
 	if !p.Address.IsValid() {
 		p.Address, p.NATed = natdiscovery.Unasked(g)
 	}
-	p.Unreachable = !natdiscovery.Announced(g, p.Address)
 	if c := v.clusters[g.Cluster]; c != nil {
 		p.PublicKey, _ = keys.ParsePublic(c.Spec.PublicKey) // drivers that need one refuse the zero key
 	}

@@ -35,10 +35,17 @@ func Candidates(g cable.Gateway, port uint16, learned netip.AddrPort) []Candidat
 	if g.PublicIP.IsValid() && g.PublicIP != g.PrivateIP {
 		out = append(out, Candidate{Public, netip.AddrPortFrom(g.PublicIP, port)})
 	}
-	if learned.IsValid() && !Announced(g, learned.Addr()) {
+	if learned.IsValid() && !At(g, port, learned) {
 		out = append(out, Candidate{Learned, learned})
 	}
 	return out
+}
+
+// At reports whether somewhere is an address that a gateway announces, with the port
+// on which it listens. A translator's address may be announced, and its ports still
+// lead elsewhere.
+func At(g cable.Gateway, port uint16, somewhere netip.AddrPort) bool {
+	return Announced(g, somewhere.Addr()) && somewhere.Port() == port
 }
 
 // Announced reports whether a gateway's Endpoint names an address.

@@ -79,8 +79,9 @@ func TestCandidates(t *testing.T) {
 		{"private alone", netip.AddrPort{}, netip.AddrPort{}, []Candidate{{Private, private}}},
 		{"all", public, elsewhere, []Candidate{{Private, private}, {Public, public}, {Learned, elsewhere}}},
 		{"public is private", private, netip.AddrPort{}, []Candidate{{Private, private}}},
-		{"learned is private", netip.AddrPort{}, at("10.0.0.2:99"), []Candidate{{Private, private}}},
-		{"learned is public", public, at("192.0.2.2:99"), []Candidate{{Private, private}, {Public, public}}},
+		{"learned is private", netip.AddrPort{}, private, []Candidate{{Private, private}}},
+		{"learned is public", public, public, []Candidate{{Private, private}, {Public, public}}},
+		{"learned is a port of the public", public, at("192.0.2.2:99"), []Candidate{{Private, private}, {Public, public}, {Learned, at("192.0.2.2:99")}}},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			g := cable.Gateway{PrivateIP: private.Addr(), PublicIP: test.public.Addr()}
