@@ -75,7 +75,7 @@ func TestB2DeletedByHand(t *testing.T) {
 		{gw, "ip link del vxlan-tunnel"},
 		{gw, "ip rule del pref 100"},
 		{from.node, "ip link del vx-submariner"},
-		{from.node, "for r in $(ip route show table 150 | cut -d' ' -f1); do ip route del $r table 150; done"},
+		{from.node, "ip route flush table 150"},
 		{from.node, "iptables -F SUBMARINER-FORWARD"},
 		{from.node, "ip rule del pref 150; ip nexthop flush"},
 	} {

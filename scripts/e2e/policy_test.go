@@ -256,6 +256,28 @@ func TestD7Mistakes(t *testing.T) {
 	require.Equal(t, before, must(t, "subctl", "cable-policy", "list", "--context", "cluster1", "-o", "json"))
 }
 
+// The gateway of cluster3 gets behind a router that translates what leaves: encrypted
+// cables find their way, and the outside sees that they do.
+func TestD8AddressTranslation(t *testing.T) {
+	must(t, "lab", "nat", "cluster3")
+	defer must(t, "lab", "nat", "cluster3", "--off")
+	took := eventually(t, 2*time.Minute, func() error {
+		cs, _ := connections(t)
+		for _, pair := range []string{"cluster1 cluster3", "cluster2 cluster3"} {
+			for _, c := range between(cs, pair) {
+				if !c.NAT || c.Status != "connected" || c.CableDriver != wanted[pair] {
+					return fmt.Errorf("%s: %+v", pair, c)
+				}
+			}
+		}
+		return nil
+	})
+	t.Logf("connected through a translation after %.1f s", took.Seconds())
+	t.Log(must(t, "subctl", "show", "connections", "-o", "wide", "--contexts", "cluster1,cluster3"))
+	flows(t, "cluster1", "cluster3")
+	flows(t, "cluster3", "cluster2")
+}
+
 // Without policies everything is as it was.
 func TestD9DeletePolicies(t *testing.T) {
 	out, err := sh("subctl", "cable-policy", "delete", "--context", "cluster1", "--name", "secret")
