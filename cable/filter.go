@@ -27,6 +27,7 @@ func gatewayFilter(c Cabling, links []Link, listens []Listen) []dataplane.Object
 	}
 	slices.Sort(devices)
 	devices = slices.Compact(devices)
+	under := carriers(links, devices)
 	local := append(slices.Clone(c.Local.Svcs), c.Local.Pods...)
 	input := dataplane.Chain{Table: "filter", Name: "SUBMARINER-GW-INPUT", Hook: "INPUT", Sets: []string{setLocal, setRemote}}
 	var objs []dataplane.Object
@@ -45,7 +46,22 @@ func gatewayFilter(c Cabling, links []Link, listens []Listen) []dataplane.Object
 			fmt.Sprintf("%s-m set --match-set %s src -m set --match-set %s dst -j RETURN", in, setRemote, setLocal),
 			in+"-j DROP")
 	}
-	return append(objs, set(setLocal, local), set(setRemote, remote), input, c.forward(devices))
+	for _, dev := range under {
+		input.Rules = append(input.Rules, "-i "+dev+" -j DROP")
+	}
+	return append(objs, set(setLocal, local), set(setRemote, remote), input, c.forward(devices, under))
+}
+
+// carriers are the devices that carry other cables' packets and are no cable
+// themselves: but for those, which INPUT accepts, nothing comes in by them.
+func carriers(links []Link, devices []string) (under []string) {
+	for _, l := range links {
+		if l.StateDevice != "" && !slices.Contains(devices, l.StateDevice) && !slices.Contains(under, l.StateDevice) {
+			under = append(under, l.StateDevice)
+		}
+	}
+	slices.Sort(under)
+	return under
 }
 
 // forward says what may pass through the gateway. Every packet between pods and
@@ -54,7 +70,7 @@ func gatewayFilter(c Cabling, links []Link, listens []Listen) []dataplane.Object
 //
 // Both ends' SYN pass here: each is clamped to the smaller of the MTUs of the
 // device by which it leaves and of the way back.
-func (c Cabling) forward(devices []string) dataplane.Chain {
+func (c Cabling) forward(devices, under []string) dataplane.Chain {
 	const intra = dataplane.IntraDevice
 	f := dataplane.Chain{Table: "filter", Name: "SUBMARINER-GW-FORWARD", Hook: "FORWARD", Sets: []string{setRemote}}
 	rule := func(format string, args ...any) { f.Rules = append(f.Rules, fmt.Sprintf(format, args...)) }
@@ -63,6 +79,9 @@ func (c Cabling) forward(devices []string) dataplane.Chain {
 	}
 	for _, cable := range devices {
 		rule("-i %s -o %s -j ACCEPT", intra, cable) // from our own nodes; the other side checks the source
+	}
+	for _, dev := range under {
+		rule("-i %s -j DROP", dev)
 	}
 	in := func(cable string) string { return "-i " + cable + " " }
 	if len(devices) == 1 {
