@@ -36,17 +36,24 @@ func (c *claims) add(g cable.Gateway) error {
 			return fmt.Errorf("subnet %v contains %v, the address of another gateway", n, c.hosts[i])
 		}
 	}
-	self := netip.PrefixFrom(g.PrivateIP, 32)
-	if from, to := c.overlapping(self); to > from {
-		return fmt.Errorf("its private IP %v is in %v of cluster %s", g.PrivateIP, c.nets[from].net, c.nets[from].cluster)
+	own := []netip.Addr{g.PrivateIP}
+	if g.PublicIP.IsValid() && g.PublicIP != g.PrivateIP {
+		own = append(own, g.PublicIP)
+	}
+	for _, ip := range own {
+		if from, to := c.overlapping(netip.PrefixFrom(ip, 32)); to > from {
+			return fmt.Errorf("its address %v is in %v of cluster %s", ip, c.nets[from].net, c.nets[from].cluster)
+		}
 	}
 	vtep, _ := cable.VTEP(dataplane.VXLANNet, g.PrivateIP)
 	if who, ok := c.vteps[vtep]; ok {
 		return fmt.Errorf("its private IP %v and that of %s have the same last three octets: both would be %v between the gateways; make another node the gateway", g.PrivateIP, who, vtep)
 	}
 	c.vteps[vtep] = fmt.Sprintf("gateway %s of cluster %s", g.Host, g.Cluster)
-	if i, found := slices.BinarySearchFunc(c.hosts, g.PrivateIP, netip.Addr.Compare); !found {
-		c.hosts = slices.Insert(c.hosts, i, g.PrivateIP)
+	for _, ip := range own {
+		if i, found := slices.BinarySearchFunc(c.hosts, ip, netip.Addr.Compare); !found {
+			c.hosts = slices.Insert(c.hosts, i, ip)
+		}
 	}
 	for _, n := range g.Subnets {
 		from, to := c.overlapping(n)

@@ -182,6 +182,9 @@ func CheckRemote(g Gateway, own Networks) error {
 		if s.Contains(g.PrivateIP) {
 			errs = append(errs, fmt.Errorf("subnet %v contains its own private IP %v", s, g.PrivateIP))
 		}
+		if g.PublicIP.IsValid() && s.Contains(g.PublicIP) {
+			errs = append(errs, fmt.Errorf("subnet %v contains its own public IP %v", s, g.PublicIP))
+		}
 	}
 	for _, n := range own.Nodes {
 		if n == g.PrivateIP {

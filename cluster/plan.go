@@ -16,6 +16,7 @@ import (
 
 	"subctl/api/submariner/v1alpha1"
 	"subctl/broker"
+	"subctl/cable"
 	"subctl/cable/drivers"
 	"subctl/internal/version"
 )
@@ -92,12 +93,22 @@ func MakePlan(o Options, file *broker.JoinFile, f *Facts, b *BrokerFacts) (*Plan
 	if err := errors.Join(errs...); err != nil {
 		return nil, err
 	}
+	p.warn(overruled(o.CableDriver, cmp.Or(b.Broker.Spec.CableDriver, drivers.Default)))
 	p.warn(loopback(file.BrokerURL))
 	p.warn(unpullable(o.Image))
 	p.OthersNamespace = f.Namespace != nil && !isOurs(f.Namespace.Labels)
 	p.Present = present(o.ClusterID, b)
 	p.Submariner = newSubmariner(o, file, driver, pods, services)
 	return p, nil
+}
+
+// overruled warns who names a driver that the broker's default policy was not made for.
+func overruled(own, policy string) string {
+	if own == "" || cable.Canonical(own) == cable.Canonical(policy) {
+		return ""
+	}
+	return fmt.Sprintf("--cable-driver %s counts where no cable policy decides, and the broker came with one for all pairs: %s. "+
+		"Change it (subctl cable-policy), or refuse anything else with --cable-drivers %[1]s", own, policy)
 }
 
 func (p *Plan) warn(text string) {
