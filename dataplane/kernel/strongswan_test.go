@@ -284,6 +284,9 @@ func TestIPsecAdopts(t *testing.T) {
 	a, b := ipsecPair(t, nil)
 	upBoth(t, a, b)
 	was := pid(t, a)
+	group, err := syscall.Getpgid(was)
+	require.NoError(t, err)
+	require.Equal(t, was, group, "what ends the agent by the keyboard does not end it")
 	other := &ipsecEnd{t: t, ns: a.ns, h: host(t, a.ns, dataplane.GatewayOwner), want: a.want}
 	require.Empty(t, other.sync())
 	require.Equal(t, was, pid(t, other))
