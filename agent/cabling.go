@@ -54,7 +54,7 @@ func (v *view) cablings() ([]cable.Cable, map[string]Using) {
 			before.Before = nil
 			u.Since, u.Before = v.snap.Now, &before
 		default:
-			want.Idle = true
+			want.Idle, using.Before = true, nil
 			out = append(out, old, want)
 			next[want.Name] = using
 			continue

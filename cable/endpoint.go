@@ -29,6 +29,7 @@ var reserved = []struct {
 	{netip.MustParsePrefix("240.0.0.0/8"), "the addresses of our VXLAN devices between nodes"},
 	{netip.MustParsePrefix("241.0.0.0/8"), "the addresses of our VXLAN devices between gateways"},
 	{netip.MustParsePrefix("244.0.0.0/6"), "the addresses of our encrypted devices between gateways"},
+	{netip.MustParsePrefix("248.0.0.0/8"), "the addresses of our VXLAN devices between gateways"},
 	{netip.MustParsePrefix("255.255.255.255/32"), "broadcast (RFC 919)"},
 }
 

@@ -62,6 +62,7 @@ const (
 	IPsecNet          = 245
 	VXLANWireGuardNet = 246
 	VXLANIPsecNet     = 247
+	OtherVNINet       = 248 // all devices of other VNIs than CableVNI
 	// IntraVTEPNet is the first octet of addresses on IntraDevice.
 	IntraVTEPNet = 240
 
@@ -151,6 +152,7 @@ const (
 	VXLANWireGuardNexthopID = 0x13 // over VXLAN inside WireGuard
 	VXLANIPsecNexthopID     = 0x14 // over VXLAN inside IPsec
 	OtherVNINexthopID       = 0x15 // over VXLAN with another VNI than CableVNI
+	OtherVNIGroupID         = 0x16 // that next hop alone, for the way to the peer's own address
 	CableGroupID            = 0x1f // one per remote cluster
 	IntraNexthopID          = 0x20 // one per node of this cluster
 	IntraGroupID            = 0x2f // the gateways of this cluster, or one node

@@ -117,9 +117,12 @@ func (d Driver) Plan(local cable.Local, peers []cable.Peer) (cable.Wiring, error
 		}
 		hop := cable.NexthopID(t.Hops, cable.VTEPOf(t.Net, p.PrivateIP))
 		if vni != dataplane.CableVNI {
-			hop = otherVNI(others, vni, p.PrivateIP)
+			t.Net, hop = dataplane.OtherVNINet, otherVNI(others, vni, p.PrivateIP)
 		}
 		link, err := t.To(w.State, p.PrivateIP, p.Address, hop)
+		if err == nil && vni != dataplane.CableVNI {
+			err = wayTo(w.State, link)
+		}
 		if err != nil {
 			return w, fmt.Errorf("planning vxlan cable to %s: %w", p.Name, err)
 		}
@@ -132,15 +135,29 @@ func (d Driver) Plan(local cable.Local, peers []cable.Peer) (cable.Wiring, error
 	return w, nil
 }
 
+// wayTo routes a peer's own address to the device that the peer is on: those of
+// several VNIs have addresses in one network. While a peer changes from one such VNI
+// to another, the first has it.
+func wayTo(s dataplane.State, l cable.Link) error {
+	g := dataplane.Group{ID: dataplane.OtherVNIGroupID<<24 | l.Hop&hopMask, Members: []dataplane.Member{{ID: l.Hop, Weight: 1}}}
+	r := dataplane.Route{Table: dataplane.CableTable, Dst: netip.PrefixFrom(l.IP, 32), Group: g.ID}
+	if _, taken := s[r.Key()]; taken {
+		return nil
+	}
+	return s.Add(g, r)
+}
+
+// hopMask is what tells next hops of one kind apart.
+const hopMask = 1<<24 - 1
+
 // otherVNI is the next hop's ID where VNI and VTEP do not both fit into one: 24 bits
 // of a hash of them, counted up where two would share one.
 func otherVNI(taken map[uint32]bool, vni int, peer netip.Addr) uint32 {
-	const mask = 1<<24 - 1
 	h := fnv.New32a()
 	fmt.Fprintf(h, "%d %v", vni, peer) // never fails
-	id := h.Sum32() & mask
+	id := h.Sum32() & hopMask
 	for taken[id] {
-		id = (id + 1) & mask
+		id = (id + 1) & hopMask
 	}
 	taken[id] = true
 	return dataplane.OtherVNINexthopID<<24 | id

@@ -155,6 +155,39 @@ func TestD3ChangeUnderTraffic(t *testing.T) {
 	require.LessOrEqual(t, o.Sent-o.Received, busy, "another pair")
 }
 
+// A policy's settings are a change of the cable too: a pair gets a VNI of its own.
+func TestD3SettingsUnderTraffic(t *testing.T) {
+	const pair = "cluster1 cluster2"
+	decided := func(policy string) {
+		eventually(t, 30*time.Second, func() error {
+			cs, _ := connections(t)
+			for _, c := range between(cs, pair) {
+				if c.Policy != policy || c.Status != "connected" {
+					return fmt.Errorf("want policy %s: %+v", policy, c)
+				}
+			}
+			return nil
+		})
+	}
+	s := startStream(t, podOn(t, "cluster1", "web", worker(t, "cluster1")), podOn(t, "cluster2", "web", worker(t, "cluster2")).ip, 30)
+	kubectl(t, "cluster1", "-n", "submariner-operator", "create", "configmap", "own-vni", "--from-literal=CableCustomConfig=vxlanID: 2000")
+	must(t, "subctl", "cable-policy", "add", "--context", "cluster1", "--name", "own-vni", "--cable-config", "own-vni",
+		"--left-cluster-selector", "site=s1", "--right-cluster-selector", "site=s2", "--cable-driver", "vxlan")
+	decided("own-vni")
+	require.Contains(t, holdings(gateway(t, "cluster1")), "subvx-2000")
+	must(t, "subctl", "cable-policy", "delete", "--context", "cluster1", "--name", "own-vni")
+	kubectl(t, "cluster1", "-n", "submariner-operator", "delete", "configmap", "own-vni")
+	decided("default")
+	l := s.wait(t)
+	require.LessOrEqual(t, l.Sent-l.Received, 3)
+	eventually(t, 30*time.Second, func() error {
+		if h := holdings(gateway(t, "cluster1")); strings.Contains(h, "subvx-2000") {
+			return fmt.Errorf("the old device is still there: %s", h)
+		}
+		return nil
+	})
+}
+
 // Agents, charon and wireguard-go die under traffic: it comes back.
 func TestD4KilledUnderTraffic(t *testing.T) {
 	for _, c := range []struct{ pair, victim string }{
