@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
-	"maps"
 	"math"
 	"net"
 	"net/netip"
@@ -15,11 +14,8 @@ import (
 
 	submarinerv1 "subctl/api/submariner/v1"
 	"subctl/api/submariner/v1alpha1"
-	"subctl/broker"
 	"subctl/cable"
 	"subctl/cable/drivers"
-	"subctl/cable/keys"
-	"subctl/cable/natdiscovery"
 	"subctl/dataplane"
 	"subctl/policy"
 )
@@ -248,154 +244,6 @@ func age(since map[string]int64, e *submarinerv1.Endpoint) int64 {
 		return t
 	}
 	return math.MaxInt64
-}
-
-// accept makes a cable of another cluster's endpoint, or says why not.
-func (v *view) accept(e *submarinerv1.Endpoint) (cable.Cable, error) {
-	g, err := cable.Parse(e.Spec)
-	if err != nil {
-		return cable.Cable{}, err
-	}
-	if owner := e.Labels[submarinerv1.ClusterIDLabel]; owner != g.Cluster {
-		return cable.Cable{}, fmt.Errorf("it says it is of cluster %q, but cluster %q published it", g.Cluster, owner)
-	}
-	if g.Cluster == v.sub.Spec.ClusterID {
-		return cable.Cable{}, errors.New("it claims this cluster's own ID")
-	}
-	if err := cable.CheckRemote(g, v.own); err != nil {
-		return cable.Cable{}, err
-	}
-	p := v.peer(g)
-	v.remote = append(v.remote, p)
-	d, err := v.resolve(&p)
-	if err != nil {
-		return cable.Cable{}, err
-	}
-	if err := d.Refuses(v.local(), p); err != nil {
-		return cable.Cable{}, err
-	}
-	return cable.Cable{Peer: p, Driver: d}, nil
-}
-
-// peer is a remote gateway with what is known of the way to it.
-func (v *view) peer(g cable.Gateway) cable.Peer {
-	path := v.snap.Paths[g.Name]
-	p := cable.Peer{Gateway: g, Address: path.Address, NATed: path.NAT, Unreachable: path.Unreachable, MTU: path.MTU}
-	if !p.Address.IsValid() {
-		p.Address, p.NATed = natdiscovery.Unasked(g)
-	}
-	if c := v.clusters[g.Cluster]; c != nil {
-		p.PublicKey, _ = keys.ParsePublic(c.Spec.PublicKey) // drivers that need one refuse the zero key
-	}
-	return p
-}
-
-// resolve finds the driver for a peer, and fills in what its policy says.
-func (v *view) resolve(p *cable.Peer) (cable.Driver, error) {
-	own := policy.Cluster{ID: v.sub.Spec.ClusterID, Labels: v.ownLabels(), Sets: v.ownSets(), Driver: v.driver.Name()}
-	other := policy.Cluster{ID: p.Cluster, Driver: p.Drivers[0], Sets: []string{submarinerv1.DefaultClusterSet}}
-	if c := v.clusters[p.Cluster]; c != nil {
-		other.Labels, other.Sets = c.Labels, setsOf(c)
-	}
-	dec := v.book.Decide(own, other)
-	if dec.Err != nil {
-		return nil, dec.Err
-	}
-	p.Policy = dec.Policy
-	d := drivers.Find(dec.Driver)
-	switch {
-	case d == nil:
-		return nil, fmt.Errorf("cable policy %s wants the driver %.63q, which is unknown here: use one of %s", dec.Policy, dec.Driver, drivers.Names())
-	case !v.offers(d.Name()):
-		return nil, fmt.Errorf("%s this cluster does not offer %s%s", wants(dec), d.Name(), v.whyNot(d))
-	case !p.Offers(d.Name()):
-		return nil, fmt.Errorf("%s cluster %s does not offer %s", wants(dec), p.Cluster, d.Name())
-	}
-	if dec.ConfigErr != nil {
-		return nil, fmt.Errorf("cable policy %s, settings of %s: %w", dec.Policy, d.Name(), dec.ConfigErr)
-	}
-	p.Shared = dec.Config
-	p.Config = v.settings[d.Name()].With(p.Shared)
-	return d, nil
-}
-
-// setsOf are the clustersets that another cluster is in: those it was heard of in,
-// which is the broker's word and not its own.
-func setsOf(c *submarinerv1.Cluster) []string {
-	if sets := c.Annotations[broker.ClusterSetsAnnotation]; sets != "" {
-		return strings.Split(sets, ",")
-	}
-	return []string{submarinerv1.DefaultClusterSet}
-}
-
-// wants begins a complaint about a policy's choice.
-func wants(d policy.Decision) string {
-	if d.Policy == "" {
-		return ""
-	}
-	return fmt.Sprintf("cable policy %s wants %s:", d.Policy, d.Driver)
-}
-
-// whyNot says what the node lacks for a driver; nothing if the user did not list it.
-func (v *view) whyNot(d cable.Driver) string {
-	if err := d.Lacks(v.local()); err != nil {
-		return ": " + err.Error()
-	}
-	return ": it is not in Submariner.spec.cableDrivers"
-}
-
-// offers says whether this cluster offers a driver.
-func (v *view) offers(name string) bool {
-	return slices.ContainsFunc(v.offer, func(d cable.Driver) bool { return d.Name() == name })
-}
-
-// readDrivers fills in what this cluster offers: what the Submariner lists, and
-// everything the node has the means for if it lists nothing.
-func (v *view) readDrivers() error {
-	spec := v.sub.Spec
-	name := cmp.Or(spec.CableDriver, drivers.Default)
-	if v.driver = drivers.Find(name); v.driver == nil {
-		return fmt.Errorf("Submariner.spec.cableDriver %q is unknown: use one of %s", name, drivers.Names())
-	}
-	for _, name := range driverNames(spec) {
-		d := drivers.Find(name)
-		if d == nil {
-			return fmt.Errorf("Submariner.spec: cable driver %q is unknown: use one of %s", name, drivers.Names())
-		}
-		if !v.offers(d.Name()) && d.Lacks(v.local()) == nil {
-			v.offer = append(v.offer, d)
-		}
-	}
-	return nil
-}
-
-// readClusters fills in policies and the other clusters.
-func (v *view) readClusters() {
-	v.book = policy.Compile(List[*v1alpha1.CablePolicies](v.snap))
-	v.clusters = map[string]*submarinerv1.Cluster{}
-	for _, c := range List[*submarinerv1.Cluster](v.snap) {
-		if c.Labels[submarinerv1.ClusterIDLabel] == c.Spec.ClusterID {
-			v.clusters[c.Spec.ClusterID] = c
-		}
-	}
-}
-
-// ownSets are the clustersets this cluster is in.
-func (v *view) ownSets() []string {
-	if len(v.sub.Spec.ClusterSets) == 0 {
-		return []string{submarinerv1.DefaultClusterSet}
-	}
-	return v.sub.Spec.ClusterSets
-}
-
-// ownLabels are the labels of this cluster: those on its Cluster object, and until
-// there is one those it was joined with.
-func (v *view) ownLabels() map[string]string {
-	labels := v.cluster().Labels
-	if c := find[*submarinerv1.Cluster](v.snap, v.sub.Spec.ClusterID); c != nil {
-		maps.Copy(labels, c.Labels)
-	}
-	return labels
 }
 
 // local is this node as a gateway.
