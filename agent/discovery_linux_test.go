@@ -69,6 +69,9 @@ func (s *seeker) start(t *testing.T, peers ...cable.Peer) {
 	})
 }
 
+// busy is what a machine that does other things may take longer.
+const busy = 10 * time.Second
+
 // finds waits until the way to a peer is as a test wants it, and returns it.
 func (s *seeker) finds(t *testing.T, p cable.Peer, within time.Duration, is func(Path) bool) Path {
 	t.Helper()
@@ -79,7 +82,7 @@ func (s *seeker) finds(t *testing.T, p cable.Peer, within time.Duration, is func
 			t.Logf("%s found %s after %v: %+v", s.local.Cluster, p.Cluster, time.Since(start).Round(time.Millisecond), path)
 			return path
 		}
-		require.Less(t, time.Since(start), within, "%s knows of %s: %+v", s.local.Cluster, p.Cluster, path)
+		require.Less(t, time.Since(start), within+busy, "%s knows of %s: %+v", s.local.Cluster, p.Cluster, path)
 		time.Sleep(5 * time.Millisecond)
 	}
 }

@@ -203,7 +203,8 @@ func TestChange(t *testing.T) {
 	}
 	connect(t, Combined{}, east, west)
 	wg.Wait()
-	require.Contains(t, out, "300 packets transmitted, 300 received")
+	// An interruption costs dozens; a busy machine loses one or two by itself.
+	require.Regexp(t, `300 packets transmitted, (300|29[789]) received`, out)
 }
 
 // reach sends ICMP, UDP and TCP of awkward sizes from one pod to another, which must see
