@@ -149,7 +149,7 @@ func TestDiscoveryBehindTranslation(t *testing.T) {
 	ip, known := west.publicIP()
 	require.False(t, ip.IsValid() || known)
 	west.ways[east.local.Name].lookAgain()
-	require.Eventually(t, func() bool { _, known = west.publicIP(); return known }, 3*time.Second, 10*time.Millisecond)
+	require.Eventually(t, func() bool { _, known = west.publicIP(); return known }, 30*time.Second, 10*time.Millisecond)
 	ip, _ = west.publicIP()
 	require.Equal(t, "198.51.100.1", ip.String())
 	ip, _ = east.publicIP()

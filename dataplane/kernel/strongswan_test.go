@@ -117,7 +117,7 @@ func upBoth(t testing.TB, a, b *ipsecEnd) {
 	t.Helper()
 	a.sync()
 	b.sync()
-	require.Eventually(t, func() bool { return a.state().Up && b.state().Up }, 10*time.Second, 20*time.Millisecond,
+	require.Eventually(t, func() bool { return a.state().Up && b.state().Up }, 30*time.Second, 20*time.Millisecond,
 		"%+v\n%+v", a.state(), b.state())
 }
 
@@ -134,7 +134,7 @@ func wire(t testing.TB, ns *nstest.NS) (marked func() int) {
 	t.Helper()
 	file := filepath.Join(t.TempDir(), "wire")
 	stop := ns.Start("exec tcpdump --immediate-mode -Z root -U -w " + file + " -i eth0 2>/dev/null")
-	require.Eventually(t, func() bool { info, err := os.Stat(file); return err == nil && info.Size() > 0 }, 10*time.Second, 10*time.Millisecond)
+	require.Eventually(t, func() bool { info, err := os.Stat(file); return err == nil && info.Size() > 0 }, 30*time.Second, 10*time.Millisecond)
 	return func() int {
 		time.Sleep(100 * time.Millisecond) // for what the kernel has still to hand over
 		stop()
@@ -229,7 +229,7 @@ func TestIPsecWrongKey(t *testing.T) {
 	a.sync()
 	b.sync()
 	for _, e := range []*ipsecEnd{a, b} {
-		require.Eventually(t, func() bool { return strings.Contains(e.state().Message, "AUTHENTICATION_FAILED") }, 10*time.Second, 50*time.Millisecond)
+		require.Eventually(t, func() bool { return strings.Contains(e.state().Message, "AUTHENTICATION_FAILED") }, 30*time.Second, 50*time.Millisecond)
 		require.Contains(t, e.state().Message, "gw1")
 		require.Contains(t, e.state().Message, "gw2")
 		require.False(t, e.state().Up)
@@ -247,7 +247,7 @@ func TestIPsecCharonKilled(t *testing.T) {
 	for _, e := range []*ipsecEnd{a, b} {
 		old := pid(t, e)
 		require.NoError(t, syscall.Kill(old, syscall.SIGKILL))
-		require.Eventually(t, func() bool { return !e.h.charon.isCharon(old) }, 5*time.Second, 10*time.Millisecond)
+		require.Eventually(t, func() bool { return !e.h.charon.isCharon(old) }, 30*time.Second, 10*time.Millisecond)
 		require.False(t, e.state().Up, "a tunnel without charon is not up")
 		start := time.Now()
 		require.NotEmpty(t, e.sync())
@@ -261,12 +261,12 @@ func TestIPsecCharonKilled(t *testing.T) {
 	}
 	if ipsecEngine().Name == dataplane.EngineKernel {
 		states := func() string { return a.ns.Run("ip -s xfrm state | grep -E 'proto esp|add '") }
-		if !assert.Eventually(t, func() bool { a.sync(); return strings.Count(states(), "proto esp") <= 2 }, 20*time.Second, 200*time.Millisecond) {
+		if !assert.Eventually(t, func() bool { a.sync(); return strings.Count(states(), "proto esp") <= 2 }, 30*time.Second, 200*time.Millisecond) {
 			t.Fatalf("what the old charon left, which ended before %v, is still there:\n%s", info(t, a), states())
 		}
 	}
 	require.NoError(t, syscall.Kill(pid(t, b), syscall.SIGKILL))
-	require.Eventually(t, func() bool { n, _ := b.h.charon.pid(); return n == 0 }, 5*time.Second, 10*time.Millisecond)
+	require.Eventually(t, func() bool { n, _ := b.h.charon.pid(); return n == 0 }, 30*time.Second, 10*time.Millisecond)
 	settle(t, b.ns, b.h, dataplane.State{})
 	require.NoDirExists(t, b.h.charon.dir)
 	require.NotContains(t, b.ns.Run("ip xfrm state; ip xfrm policy; ip rule; ip link"), "ipsec", "an uninstall after that leaves nothing")
@@ -369,7 +369,7 @@ func TestIPsecDeadPeer(t *testing.T) {
 func TestIPsecPortTaken(t *testing.T) {
 	a, _ := ipsecPair(t, nil)
 	a.ns.Start("socat -u UDP4-LISTEN:4500 - || python3 -c 'import socket,time; s=socket.socket(2,2); s.bind((\"\",4500)); time.sleep(60)'")
-	require.Eventually(t, func() bool { return strings.Contains(a.ns.Run("ss -lun"), ":4500") }, 5*time.Second, 20*time.Millisecond)
+	require.Eventually(t, func() bool { return strings.Contains(a.ns.Run("ss -lun"), ":4500") }, 30*time.Second, 20*time.Millisecond)
 	a.ns.Do(func() {
 		_, err := dataplane.Sync(context.Background(), a.h, a.want)
 		require.ErrorContains(t, err, "UDP port 4500 is in use by another program")
@@ -392,7 +392,7 @@ func TestIPsecForeign(t *testing.T) {
 	upBoth(t, a, b)
 	a.ns.Run("ping -c1 -W2 -I 10.1.0.1 10.2.0.1")
 	require.NoError(t, syscall.Kill(pid(t, a), syscall.SIGKILL))
-	require.Eventually(t, func() bool { n, _ := a.h.charon.pid(); return n == 0 }, 5*time.Second, 10*time.Millisecond)
+	require.Eventually(t, func() bool { n, _ := a.h.charon.pid(); return n == 0 }, 30*time.Second, 10*time.Millisecond)
 	settle(t, a.ns, a.h, dataplane.State{})
 	require.Equal(t, before, foreign())
 }
