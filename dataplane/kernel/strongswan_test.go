@@ -245,6 +245,9 @@ func TestIPsecCharonKilled(t *testing.T) {
 	a, b := ipsecPair(t, nil)
 	upBoth(t, a, b)
 	for _, e := range []*ipsecEnd{a, b} {
+		// The kernel tells in seconds when a security association was made: one of the
+		// second in which its charon died cannot be told from the next charon's.
+		time.Sleep(1100 * time.Millisecond)
 		old := pid(t, e)
 		require.NoError(t, syscall.Kill(old, syscall.SIGKILL))
 		require.Eventually(t, func() bool { return !e.h.charon.isCharon(old) }, 30*time.Second, 10*time.Millisecond)
