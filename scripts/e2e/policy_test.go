@@ -294,7 +294,7 @@ func TestD7Mistakes(t *testing.T) {
 func TestD8AddressTranslation(t *testing.T) {
 	must(t, "lab", "nat", "cluster3")
 	defer must(t, "lab", "nat", "cluster3", "--off")
-	took := eventually(t, 2*time.Minute, func() error {
+	took := eventually(t, 4*time.Minute, func() error {
 		cs, _ := connections(t)
 		for _, pair := range []string{"cluster1 cluster3", "cluster2 cluster3"} {
 			for _, c := range between(cs, pair) {
