@@ -7,6 +7,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"subctl/internal/spelling"
 )
 
 // maxText is how long the value of an OptionText may be, in bytes.
@@ -128,30 +130,9 @@ func nearest(name string, names []string) string {
 	}
 	best, least := "", 3
 	for _, n := range names {
-		if d := distance(strings.ToLower(name), strings.ToLower(n)); d < least && d < len(n)/2+1 {
+		if d := spelling.Distance(strings.ToLower(name), strings.ToLower(n)); d < least && d < len(n)/2+1 {
 			best, least = n, d
 		}
 	}
 	return best
-}
-
-// distance is how many bytes have to be changed, put in or left out to make b of a
-// (Levenshtein).
-func distance(a, b string) int {
-	row := make([]int, len(b)+1)
-	for j := range row {
-		row[j] = j
-	}
-	for i := range len(a) {
-		diagonal := row[0]
-		row[0] = i + 1
-		for j := range len(b) {
-			cost := diagonal
-			if a[i] != b[j] {
-				cost = 1 + min(diagonal, row[j], row[j+1])
-			}
-			diagonal, row[j+1] = row[j+1], cost
-		}
-	}
-	return row[len(b)]
 }

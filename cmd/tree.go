@@ -7,6 +7,8 @@ import (
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
+
+	"subctl/internal/spelling"
 )
 
 // This file gives all commands the same manners: what is wrong with a command
@@ -76,7 +78,7 @@ func flagError(c *cobra.Command, err error) error {
 func nearest(name string, candidates []string) string {
 	best, most := "", min(2, len(name)/2)
 	for _, c := range candidates {
-		if d := distance(name, c); d <= most && (best == "" || d < distance(name, best)) {
+		if d := spelling.Distance(name, c); d <= most && (best == "" || d < spelling.Distance(name, best)) {
 			best = c
 		}
 	}
@@ -88,28 +90,6 @@ func nearest(name string, candidates []string) string {
 		}
 	}
 	return best
-}
-
-// distance is the Levenshtein distance: how many letters must be added, removed
-// or replaced to get from a to b.
-func distance(a, b string) int {
-	row := make([]int, len(b)+1)
-	for j := range row {
-		row[j] = j
-	}
-	for i := range len(a) {
-		diagonal := row[0]
-		row[0] = i + 1
-		for j := range len(b) {
-			replace := diagonal
-			if a[i] != b[j] {
-				replace++
-			}
-			diagonal = row[j+1]
-			row[j+1] = min(replace, row[j]+1, row[j+1]+1)
-		}
-	}
-	return row[len(b)]
 }
 
 // usageTemplate replaces the flags that every command takes, which would bury the
