@@ -20,11 +20,10 @@ import (
 // listed is forbidden, and so is a part that is not listed.
 var may = map[string]string{
 	".":                       "cmd",
-	"cmd":                     "agent api broker cable cluster dataplane dataplane/kernel globalnet internal/kube internal/printer internal/progress internal/spelling internal/version policy sdewan",
-	"agent":                   "api broker cable cluster dataplane globalnet internal/kube internal/version policy sdewan",
+	"cmd":                     "agent api broker cable cluster dataplane dataplane/kernel globalnet internal/kube internal/printer internal/progress internal/spelling internal/version policy",
+	"agent":                   "api broker cable cluster dataplane globalnet internal/kube internal/version policy",
 	"cluster":                 "api broker cable dataplane globalnet internal/kube internal/progress internal/version policy",
 	"broker":                  "api cable globalnet internal/kube internal/progress",
-	"sdewan":                  "api cable dataplane internal/kube policy",
 	"policy":                  "api cable dataplane",
 	"globalnet":               "api dataplane",
 	"cable":                   "api dataplane internal/spelling",
@@ -56,14 +55,14 @@ var guarded = map[string][]string{
 	"github.com/spf13/cobra":          {"cmd/"},
 	"k8s.io/cli-runtime/":             {"cmd/"},
 	"github.com/olekukonko/":          {"internal/printer/"},
-	"sigs.k8s.io/controller-runtime/": {"agent/", "broker/", "cluster/", "cmd/", "internal/kube/", "sdewan/", "api/"},
-	"k8s.io/client-go/":               {"agent/", "broker/", "cluster/", "cmd/", "internal/kube/", "sdewan/"},
+	"sigs.k8s.io/controller-runtime/": {"agent/", "broker/", "cluster/", "cmd/", "internal/kube/", "api/"},
+	"k8s.io/client-go/":               {"agent/", "broker/", "cluster/", "cmd/", "internal/kube/"},
 	"os.Getenv":                       {"cmd/config.go"},
 	"os.LookupEnv":                    {"cmd/config.go"},
 	"os.Exit":                         {"main.go"},
 	"context.TODO":                    {},
 	"context.Background":              {"cmd/root.go"},
-	"sigs.k8s.io/controller-runtime":  {"agent/", "cmd/", "sdewan/"},
+	"sigs.k8s.io/controller-runtime":  {"agent/", "cmd/"},
 	"golang.org/x/sys/":               {"dataplane/kernel/"},
 }
 

@@ -12,7 +12,9 @@ import (
 // opened for it serve us.
 const (
 	// IPsecPort is the UDP port of IPsec, for IKE and for ESP in UDP: the port of NAT
-	// traversal (RFC 3948, section 2.1), which firewalls and translators know.
+	// traversal (RFC 3948, section 2.1), which firewalls and translators know. Between
+	// gateways that both have ESP in the kernel, and no translation between them, ESP is
+	// not in UDP: it is IP protocol 50, unless the setting "encapsulation" is "yes".
 	IPsecPort = 4500
 	// WireGuardPort is the UDP port of WireGuard: a socket cannot serve two protocols,
 	// so it is the next one.

@@ -76,4 +76,7 @@ func TestWriteTidiesUp(t *testing.T) {
 	numbers, err := os.ReadFile(filepath.Join(dir, "docs", "numbers.md"))
 	require.NoError(t, err)
 	require.Contains(t, string(numbers), "| `VXLANPort` | `4502` | VXLANPort is the UDP port of plain VXLAN between gateways, the next one again. |")
+	require.Contains(t, string(numbers), "| `VXLANNet` | `241.0.0.0/8` | Every gateway has an address ")
+	require.Equal(t, 1, strings.Count(string(numbers), "Every gateway has an address "), "a comment of several constants is there once")
+	require.Contains(t, string(numbers), "| `WireGuardNet` | `244.0.0.0/8` | likewise |")
 }

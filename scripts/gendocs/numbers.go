@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"fmt"
 	"go/ast"
 	"go/parser"
@@ -39,20 +40,26 @@ func numbers(file string) (string, error) {
 			continue
 		}
 		fmt.Fprintf(&b, "\n%s\n| name | value | what for |\n| --- | --- | --- |\n", block.Doc.Text())
-		why := ""
 		for _, s := range block.Specs {
 			spec := s.(*ast.ValueSpec)
-			if said := reason(spec); said != "" {
-				why = said // and holds for those below it that have none
-			}
+			why := cmp.Or(reason(spec), "likewise") // a comment holds for those below it that have none
 			for i, name := range spec.Names {
 				value := source[set.Position(spec.Values[i].Pos()).Offset:set.Position(spec.Values[i].End()).Offset]
-				fmt.Fprintf(&b, "| `%s` | `%s` | %s |\n", name.Name, strings.Trim(string(value), `"`), why)
+				fmt.Fprintf(&b, "| `%s` | `%s` | %s |\n", name.Name, shown(name.Name, string(value)), why)
 			}
 		}
 	}
 	b.WriteString(owners())
 	return b.String(), nil
+}
+
+// shown returns the value of a constant as one would write it: a name that ends in Net is
+// that of a network, whose first octet is the value.
+func shown(name, value string) string {
+	if strings.HasSuffix(name, "Net") {
+		return value + ".0.0.0/8"
+	}
+	return strings.Trim(value, `"`)
 }
 
 // reason returns the comment of a constant, in one line.
