@@ -1,5 +1,6 @@
-// Package cmd is the command line: one file per command. It parses and prints;
-// what a command does is in the packages it calls.
+// Package cmd is the command line: one file per command. It reads flags, calls the
+// packages that do the work, and prints. Of cable-policy it also has the work that is for
+// people only: what a change means for whom, and what is wrong with it.
 package cmd
 
 import (

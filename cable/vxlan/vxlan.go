@@ -1,6 +1,6 @@
 // Package vxlan joins gateways with VXLAN tunnels: plain ones, without encryption,
 // for networks that are private already, and ones inside another cable's
-// encryption (package cable/combined says how).
+// encryption (Tunnel; packages wireguard and ipsec have drivers of it, Combined).
 //
 // A VXLAN device usually learns: it floods ARP requests to every peer and
 // remembers who answered. With n clusters that is n copies of every broadcast and

@@ -1,7 +1,8 @@
 //go:build linux
 
 // Package kernel applies a dataplane.State to Linux. It is the only package that
-// speaks netlink or runs iptables.
+// speaks netlink or runs programs: iptables, and the two that stand in for what a kernel
+// lacks or negotiate for it, wireguard-go and strongSwan's charon.
 //
 // It holds no policy, and it remembers nothing that a look at the kernel would
 // not tell: what is ours is told by name, table, priority or ID range, so an

@@ -1,5 +1,6 @@
-// Package v1alpha1 holds the kinds with which a person says what to run:
-// Submariner (a joined cluster) and Broker, of API group submariner.io/v1alpha1.
+// Package v1alpha1 holds the kinds with which a person says what to run: Submariner
+// (a joined cluster), Broker, and CablePolicies (which cable a pair of clusters gets), of
+// API group submariner.io/v1alpha1.
 //
 // JSON names and required fields are those of Submariner; fields of our own are
 // optional additions.
