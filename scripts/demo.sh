@@ -22,11 +22,11 @@ $lab up --clusters 3 --nodes 2
 $lab load-image dist/subctl.tar
 
 say "A broker, where clusters meet"
-show bin/subctl deploy-broker --context cluster1
+show bin/subctl deploy-broker --context cluster1 --broker-info kubeconfigs/broker-info.subm
 
 say "Three members"
 for c in cluster1 cluster2 cluster3; do
-	show bin/subctl join broker-info.subm --context $c --image "$IMAGE"
+	show bin/subctl join kubeconfigs/broker-info.subm --context $c --image "$IMAGE"
 done
 for try in $(seq 30); do # the first to join hears of the last a moment later
 	bin/subctl show connections >/dev/null 2>&1 && break

@@ -60,7 +60,7 @@ func run(m *testing.M) int {
 		defer sh("lab", "down")
 		steps = append([][]string{{"lab", "down"}}, steps...)
 	} else {
-		brokerFile = filepath.Join(root, "broker-info.subm")
+		brokerFile = filepath.Join(root, "kubeconfigs", "broker-info.subm") // of make demo
 	}
 	for _, step := range steps {
 		if out, err := sh(step...); err != nil {
