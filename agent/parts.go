@@ -12,8 +12,6 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus/promhttp"
-	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/util/workqueue"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -161,40 +159,4 @@ func (b *brokerSync) syncer(ctx context.Context) (*broker.Syncer, error) {
 		c.Sets = append(c.Sets, broker.Set{Name: set, Namespace: broker.NamespaceIn(sub.Spec.BrokerK8sRemoteNamespace, set)})
 	}
 	return broker.NewSyncer(c), nil
-}
-
-// podLabel says on the gateway's pod whether it is the active one, so that a
-// Service can select it.
-type podLabel struct {
-	agent   *Agent
-	elector *elector
-	pod     string
-}
-
-// Start implements manager.Runnable.
-func (p *podLabel) Start(ctx context.Context) error {
-	said := ""
-	tick := time.NewTicker(time.Second)
-	defer tick.Stop()
-	for {
-		want := string(submarinerv1.HAStatusPassive)
-		if p.elector.isLeader() {
-			want = string(submarinerv1.HAStatusActive)
-		}
-		if want != said && p.pod != "" {
-			pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: p.pod, Namespace: submarinerv1.OperatorNamespace}}
-			patch := fmt.Appendf(nil, `{"metadata":{"labels":{%q:%q,%q:%q}}}`,
-				submarinerv1.GatewayStatusLabel, want, submarinerv1.GatewayPodNodeLabel, p.agent.Name)
-			if err := p.agent.Client.Patch(ctx, pod, client.RawPatch("application/merge-patch+json", patch)); err != nil {
-				p.agent.Log.Warn("labelling the gateway's pod", "err", err)
-			} else {
-				said = want
-			}
-		}
-		select {
-		case <-ctx.Done():
-			return nil
-		case <-tick.C:
-		}
-	}
 }

@@ -32,7 +32,6 @@ import (
 type Options struct {
 	Role      Role
 	Node      string // name of the node
-	Pod       string // name of the agent's own pod; gateway only
 	Addr      string // where /metrics, /healthz and /readyz are served, such as ":32780"
 	BrokerDir string // where the Secret with the broker's credentials is mounted; gateway only
 	Secrets   string // where the Secrets with the keys of the cables are mounted, each under its name; gateway only
@@ -117,7 +116,7 @@ func Run(ctx context.Context, o Options) error {
 		a.ways = newDiscovery(o.Kernel.ListenUDP, o.Log, nudge)
 		a.public = &publicIP{lookUp: net.DefaultResolver.LookupNetIP, nudge: nudge, wake: make(chan struct{}, 1)}
 		a.broker = &brokerSync{agent: a, elector: e, config: o.Config, dir: o.BrokerDir}
-		parts = append(parts, e, a.prober, a.ways, a.public, a.broker, &podLabel{agent: a, elector: e, pod: o.Pod})
+		parts = append(parts, e, a.prober, a.ways, a.public, a.broker)
 	}
 	for _, p := range parts {
 		if err := mgr.Add(p); err != nil {

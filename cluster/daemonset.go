@@ -28,7 +28,7 @@ func gateway(sub *v1alpha1.Submariner) *appsv1.DaemonSet {
 	if len(sub.Spec.Tolerations) > 0 {
 		pod.Tolerations = sub.Spec.Tolerations
 	}
-	pod.Containers[0].Args = []string{"agent", "gateway", "--node", "$(NODE_NAME)", "--pod", "$(POD_NAME)"}
+	pod.Containers[0].Args = []string{"agent", "gateway", "--node", "$(NODE_NAME)"}
 	pod.Containers[0].Env = append(pod.Containers[0].Env, gatewayEnv(sub)...)
 	mountSecret(pod, brokerSecretName(sub), "/run/secrets/submariner.io/", false)
 	mountSecret(pod, pskSecretName(sub), "/var/run/secrets/submariner.io/", true)
@@ -87,7 +87,7 @@ func daemonSet(name, image string, port int32) *appsv1.DaemonSet {
 					Containers: []corev1.Container{{
 						Name: name, Image: image, ImagePullPolicy: corev1.PullIfNotPresent,
 						Command: []string{"subctl"},
-						Env:     []corev1.EnvVar{fromField("NODE_NAME", "spec.nodeName"), fromField("POD_NAME", "metadata.name")},
+						Env:     []corev1.EnvVar{fromField("NODE_NAME", "spec.nodeName")},
 						Ports: []corev1.ContainerPort{{
 							Name: "metrics", ContainerPort: port, HostPort: port, Protocol: corev1.ProtocolTCP,
 						}},

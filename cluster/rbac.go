@@ -5,6 +5,8 @@ import (
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	submarinerv1 "subctl/api/submariner/v1"
 )
 
 // read is what a cache needs.
@@ -12,21 +14,22 @@ var read = []string{"get", "list", "watch"}
 
 // gatewayRules is what the gateway may do in Namespace: write what it copies from
 // the broker, report, and hold the lease. Server-side apply is a patch, and a
-// create where there is nothing yet.
+// create where there is nothing yet. It has no right to pods, its own included: who
+// may patch one may change its image, and the route agents of every node run here.
 var gatewayRules = []rbacv1.PolicyRule{
-	rule([]string{""}, []string{"pods"}, "get", "patch"), // its own status label
-	rule([]string{""}, []string{"configmaps"}, read...),  // settings of cable drivers
+	rule([]string{""}, []string{"configmaps"}, read...), // settings of cable drivers
 	events,
 	rule([]string{"submariner.io"}, []string{"cablepolicies", "clusters", "endpoints", "gateways"}, "create", "delete", "get", "list", "patch", "update", "watch"),
 	rule([]string{"submariner.io"}, []string{"cablepolicies/status"}, "patch"),
 	rule([]string{"submariner.io"}, []string{"routeagents", "submariners"}, read...),
-	rule([]string{"coordination.k8s.io"}, []string{"leases"}, "create", "get", "update"),
+	rule([]string{"coordination.k8s.io"}, []string{"leases"}, "create"), // cannot be limited by name
+	byName(rule([]string{"coordination.k8s.io"}, []string{"leases"}, "get", "update"), submarinerv1.GatewayLease),
 }
 
 // routeAgentRules is what the route agent may do in Namespace: read what the
 // gateways found out, and report.
 var routeAgentRules = []rbacv1.PolicyRule{
-	rule([]string{"submariner.io"}, []string{"cablepolicies", "clusters", "endpoints", "gateways", "submariners"}, read...),
+	rule([]string{"submariner.io"}, []string{"cablepolicies", "clusters", "endpoints", "submariners"}, read...),
 	rule([]string{"submariner.io"}, []string{"routeagents"}, "create", "get", "list", "patch", "update", "watch"),
 	events,
 }
@@ -40,6 +43,12 @@ var nodeRules = []rbacv1.PolicyRule{rule([]string{""}, []string{"nodes"}, read..
 
 func rule(groups, resources []string, verbs ...string) rbacv1.PolicyRule {
 	return rbacv1.PolicyRule{APIGroups: groups, Resources: resources, Verbs: verbs}
+}
+
+// byName limits a rule to objects of some names.
+func byName(r rbacv1.PolicyRule, names ...string) rbacv1.PolicyRule {
+	r.ResourceNames = names
+	return r
 }
 
 // account returns the ServiceAccount of a component with its rights. The token is

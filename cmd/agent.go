@@ -46,7 +46,6 @@ func newAgentRole(g *globals, role agent.Role, port int) *cobra.Command {
 	f.StringVar(&o.logFormat, "log-format", "json", "json or text")
 	f.StringVar(&o.logLevel, "log-level", "info", "debug, info, warn or error")
 	if isGateway {
-		f.StringVar(&o.options.Pod, "pod", "", "name of the agent's pod, which is labelled active or passive")
 		f.StringVar(&o.options.BrokerDir, "broker-secret", "/run/secrets/submariner.io/submariner-broker-secret", "directory with the token and ca.crt of the broker")
 		f.StringVar(&o.options.Secrets, "secrets", "/var/run/secrets/submariner.io", "directory with the Secrets of the cables' keys, each in a directory of its name")
 		f.DurationVar(&o.options.Lease.Duration, "lease-duration", o.options.Lease.Duration, "an active gateway not heard of for so long is replaced")

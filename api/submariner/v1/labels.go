@@ -16,10 +16,6 @@ const (
 	// PublicIPAnnotation is an annotation of a gateway node, or a label, that says where
 	// it can be reached from outside: "ipv4:192.0.2.7" or "dns:gw.example.com".
 	PublicIPAnnotation = "gateway.submariner.io/public-ip"
-	// GatewayStatusLabel is on gateway pods: "active" or "passive".
-	GatewayStatusLabel = "gateway.submariner.io/status"
-	// GatewayPodNodeLabel is on gateway pods and names their node.
-	GatewayPodNodeLabel = "gateway.submariner.io/node"
 
 	// OperatorNamespace is where everything of a joined cluster lives.
 	OperatorNamespace = "submariner-operator"
@@ -38,6 +34,6 @@ const (
 	BackendUDPPort          = "udp-port"
 	BackendNATDiscoveryPort = "natt-discovery-port"
 	// BackendDrivers lists the drivers that the gateway offers, separated by commas.
-	// Without it, it offers Endpoint.spec.backend alone.
+	// Where it is, it alone says so; without it, a gateway offers Endpoint.spec.backend alone.
 	BackendDrivers = "cable-drivers"
 )

@@ -1,0 +1,104 @@
+package cluster_test
+
+import (
+	"os"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	authorizationv1 "k8s.io/api/authorization/v1"
+	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"subctl/cluster"
+	"subctl/internal/kube"
+	"subctl/internal/kubetest"
+)
+
+func TestMain(m *testing.M) { os.Exit(kubetest.Main(m)) }
+
+// What agents may do is a promise: no Secrets, nothing outside the namespace but
+// reading nodes, nothing by wildcard.
+func TestRightsAreLeast(t *testing.T) {
+	for _, obj := range render(t, west()) {
+		var rules []rbacv1.PolicyRule
+		switch o := obj.(type) {
+		case *rbacv1.ClusterRole:
+			rules = o.Rules
+			for _, r := range rules {
+				require.Equal(t, []string{"nodes"}, r.Resources)
+				require.Subset(t, []string{"get", "list", "watch"}, r.Verbs)
+			}
+		case *rbacv1.Role:
+			rules = o.Rules
+		}
+		for _, r := range rules {
+			require.NotContains(t, r.Resources, "secrets")
+			require.NotContains(t, append(append(r.Verbs, r.Resources...), r.APIGroups...), "*")
+		}
+	}
+}
+
+// What a compromised agent could do, asked of a real API server as whoever the agent
+// is there: verb × resource × name, in the namespace of the agents.
+func TestRightsOfAgents(t *testing.T) {
+	server := kubetest.Shared(t)
+	admin := server.Client(t)
+	require.NoError(t, admin.Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: cluster.Namespace}}))
+	for _, obj := range render(t, west()) {
+		switch obj.(type) {
+		case *rbacv1.Role, *rbacv1.RoleBinding, *rbacv1.ClusterRole, *rbacv1.ClusterRoleBinding:
+			require.NoError(t, admin.Create(t.Context(), obj))
+		}
+	}
+	const (
+		gateway = cluster.GatewayName
+		route   = cluster.RouteAgentName
+		none    = ""
+	)
+	for _, test := range []struct{ verbs, group, resource, name, who string }{
+		{"get list patch update create delete", "", "pods", "submariner-gateway-x7k2p", none},
+		{"create", "", "pods/exec", "submariner-routeagent-x7k2p", none},
+		{"get patch update create delete", "apps", "daemonsets", route, none},
+		{"get list watch create patch update delete", "", "secrets", "submariner-cluster-key", none},
+		{"create", "", "serviceaccounts/token", route, none},
+		{"create patch update", "rbac.authorization.k8s.io", "rolebindings", route, none},
+		{"patch update delete", "", "nodes", "gw-1", none},
+		{"patch update delete", "submariner.io", "submariners", "submariner", none},
+		{"patch update create delete", "", "configmaps", "cable-config", none},
+
+		{"get list watch", "", "nodes", "gw-1", gateway + " " + route},
+		{"get list watch", "submariner.io", "submariners", "submariner", gateway + " " + route},
+		{"get list watch", "submariner.io", "endpoints", "west-x", gateway + " " + route},
+		{"create patch update delete", "submariner.io", "endpoints", "west-x", gateway},
+		{"create patch update delete", "submariner.io", "clusters", "west", gateway},
+		{"get list watch", "submariner.io", "gateways", "gw-1", gateway},
+		{"get list watch", "", "configmaps", "cable-config", gateway},
+		{"get list watch", "submariner.io", "routeagents", "gw-1", gateway + " " + route},
+		{"create patch update", "submariner.io", "routeagents", "gw-1", route},
+
+		{"get update", "coordination.k8s.io", "leases", "submariner-gateway-lock", gateway},
+		{"get update delete patch", "coordination.k8s.io", "leases", "another", none},
+		{"create", "coordination.k8s.io", "leases", "submariner-gateway-lock", gateway},
+	} {
+		for _, verb := range strings.Fields(test.verbs) {
+			resource, sub, _ := strings.Cut(test.resource, "/")
+			var may []string
+			for _, who := range []string{gateway, route} {
+				review := &authorizationv1.SubjectAccessReview{Spec: authorizationv1.SubjectAccessReviewSpec{
+					User: "system:serviceaccount:" + cluster.Namespace + ":" + who,
+					ResourceAttributes: &authorizationv1.ResourceAttributes{
+						Verb: verb, Group: test.group, Resource: resource, Subresource: sub, Name: test.name, Namespace: cluster.Namespace,
+					},
+				}}
+				require.NoError(t, admin.Create(t.Context(), review))
+				if review.Status.Allowed {
+					may = append(may, who)
+				}
+			}
+			right := kube.Right{Verb: verb, Group: test.group, Resource: test.resource, Namespace: cluster.Namespace, Name: test.name}
+			require.Equal(t, test.who, strings.Join(may, " "), "%s", right)
+		}
+	}
+}
