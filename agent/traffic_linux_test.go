@@ -193,7 +193,7 @@ func TestTraffic(t *testing.T) {
 		north.nodes["gw"].Run("ip route add 10.112.0.0/16 via 241.18.1.11 dev vxlan-tunnel table 100")
 		_, err := north.pods["gw"].Try("ping -c2 -W1 " + west.podIP("worker"))
 		require.Error(t, err)
-		dropped := strings.Fields(east.nodes["gw"].Run("iptables -nvxL SUBMARINER-GW-FORWARD | grep -E 'DROP .* vxlan-tunnel '"))
+		dropped := strings.Fields(east.nodes["gw"].Run("iptables -nvxL SUBMARINER-GW-vxlantunnel | grep -E 'DROP .* vxlan-tunnel '"))
 		require.Equal(t, "2", dropped[0], "the packets did get to east's gateway, and ended there: %v", dropped)
 		// nor may a cluster reach the gateway's own network through the cable
 		north.nodes["gw"].Run("ip route add 172.18.1.12/32 via 241.18.1.11 dev vxlan-tunnel table 100")

@@ -3,60 +3,83 @@ package cable
 import (
 	"cmp"
 	"fmt"
+	"maps"
 	"net/netip"
 	"slices"
+	"strings"
 
 	"subctl/dataplane"
 )
 
 // Names of the gateway's sets and chains.
 const (
-	setPeers  = "SUBMARINER-GW-PEERS"  // addresses of the remote gateways
-	setLocal  = "SUBMARINER-GW-LOCAL"  // this cluster's networks
-	setRemote = "SUBMARINER-GW-REMOTE" // the networks behind the cables
+	setPeers = "SUBMARINER-GW-PEERS" // addresses of the remote gateways
+	setLocal = "SUBMARINER-GW-LOCAL" // this cluster's networks
 )
+
+// behind is what is behind the cables of one device.
+type behind struct {
+	device string
+	nets   []netip.Prefix // the clusters' networks
+	probes []netip.Prefix // the networks of the gateways' addresses on the device
+}
+
+// name is that of its chain and of the set of its networks; a chain's has 28 bytes at most.
+func (b behind) name() string { return "SUBMARINER-GW-" + strings.ReplaceAll(b.device, "-", "") }
+
+// devices returns the devices of all cables, sorted by name.
+func (c Cabling) devices(links []Link) []behind {
+	byDevice := map[string]*behind{}
+	for i, p := range c.Peers {
+		b := byDevice[links[i].Device]
+		if b == nil {
+			b = &behind{device: links[i].Device}
+			byDevice[b.device] = b
+		}
+		b.nets = append(b.nets, p.Subnets...)
+		b.probes = append(b.probes, netip.PrefixFrom(links[i].IP, 8).Masked())
+	}
+	var out []behind
+	for _, dev := range slices.Sorted(maps.Keys(byDevice)) {
+		out = append(out, *byDevice[dev])
+	}
+	return out
+}
 
 // gatewayFilter returns the rules of who may pass the gateway: see Plan.
 func gatewayFilter(c Cabling, links []Link, listens []Listen) []dataplane.Object {
-	var remote, probes []netip.Prefix
-	var devices []string
-	for i, p := range c.Peers {
-		remote = append(remote, p.Subnets...)
-		devices = append(devices, links[i].Device)
-		probes = append(probes, netip.PrefixFrom(links[i].IP, 8).Masked())
-	}
-	slices.Sort(devices)
-	devices = slices.Compact(devices)
+	devices := c.devices(links)
 	under := carriers(links, devices)
 	local := append(slices.Clone(c.Local.Svcs), c.Local.Pods...)
-	input := dataplane.Chain{Table: "filter", Name: "SUBMARINER-GW-INPUT", Hook: "INPUT", Sets: []string{setLocal, setRemote}}
+	input := dataplane.Chain{Table: "filter", Name: "SUBMARINER-GW-INPUT", Hook: "INPUT", Sets: []string{setLocal}}
 	var objs []dataplane.Object
 	for i, l := range listens {
 		only, more := onlyFrom(l, fmt.Sprintf("%s-%d", setPeers, i))
 		input.Rules, input.Sets = append(input.Rules, only.Rules...), append(input.Sets, only.Sets...)
 		objs = append(objs, more...)
 	}
-	for _, dev := range devices {
-		in := "-i " + dev + " "
-		for _, p := range set("", probes).Members {
+	for _, b := range devices {
+		in := "-i " + b.device + " "
+		for _, p := range set("", b.probes).Members {
 			input.Rules = append(input.Rules, fmt.Sprintf("%s-s %v -p icmp -j ACCEPT", in, p))
 		}
-		input.Rules = append(input.Rules,
-			fmt.Sprintf("%s-p icmp -m icmp --icmp-type 8 -m set --match-set %s src -m set --match-set %s dst -j ACCEPT", in, setRemote, setLocal),
-			fmt.Sprintf("%s-m set --match-set %s src -m set --match-set %s dst -j RETURN", in, setRemote, setLocal),
-			in+"-j DROP")
+		ours := fmt.Sprintf("-m set --match-set %s src -m set --match-set %s dst ", b.name(), setLocal)
+		input.Rules = append(input.Rules, in+"-p icmp -m icmp --icmp-type 8 "+ours+"-j ACCEPT", in+ours+"-j RETURN", in+"-j DROP")
+		input.Sets = append(input.Sets, b.name())
+		objs = append(objs, set(b.name(), b.nets), c.from(b, devices))
 	}
 	for _, dev := range under {
 		input.Rules = append(input.Rules, "-i "+dev+" -j DROP")
 	}
-	return append(objs, set(setLocal, local), set(setRemote, remote), input, c.forward(devices, under))
+	return append(objs, set(setLocal, local), input, forward(devices, under))
 }
 
 // carriers are the devices that carry other cables' packets and are no cable
 // themselves: but for those, which INPUT accepts, nothing comes in by them.
-func carriers(links []Link, devices []string) (under []string) {
+func carriers(links []Link, devices []behind) (under []string) {
 	for _, l := range links {
-		if l.StateDevice != "" && !slices.Contains(devices, l.StateDevice) && !slices.Contains(under, l.StateDevice) {
+		isCable := slices.ContainsFunc(devices, func(b behind) bool { return b.device == l.StateDevice })
+		if l.StateDevice != "" && !isCable && !slices.Contains(under, l.StateDevice) {
 			under = append(under, l.StateDevice)
 		}
 	}
@@ -64,66 +87,88 @@ func carriers(links []Link, devices []string) (under []string) {
 	return under
 }
 
-// forward says what may pass through the gateway. Every packet between pods and
-// other clusters comes through here, so rules begin with what most packets fail,
-// devices, and addresses are compared where there are few.
+// forward says what may leave by the cables; what may come in, from says. Every packet
+// between pods and other clusters, and all else that the node forwards, passes both, and
+// a rule costs each of them some 50 ns: so there are few, and the first that most
+// packets fail is the first.
 //
-// Both ends' SYN pass here: each is clamped to the smaller of the MTUs of the
-// device by which it leaves and of the way back.
-func (c Cabling) forward(devices, under []string) dataplane.Chain {
-	const intra = dataplane.IntraDevice
-	f := dataplane.Chain{Table: "filter", Name: "SUBMARINER-GW-FORWARD", Hook: "FORWARD", Sets: []string{setRemote}}
-	rule := func(format string, args ...any) { f.Rules = append(f.Rules, fmt.Sprintf(format, args...)) }
-	for _, dev := range append([]string{intra}, devices...) {
-		rule("%s", clamp(dev))
+// Both ends' SYN pass here: each is clamped to the smaller of the MTUs of the device by
+// which it leaves and of the way back.
+func forward(devices []behind, under []string) dataplane.Chain {
+	f := dataplane.Chain{Table: "filter", Name: "SUBMARINER-GW-FORWARD", Hook: "FORWARD"}
+	for _, dev := range outputs(devices) {
+		f.Rules = append(f.Rules, clamp(dev))
 	}
-	for _, cable := range devices {
-		rule("-i %s -o %s -j ACCEPT", intra, cable) // from our own nodes; the other side checks the source
+	for _, dev := range outputs(devices) { // from our own nodes; the other side checks the source
+		f.Rules = append(f.Rules, fmt.Sprintf("-i %s -o %s -j ACCEPT", dataplane.IntraDevice, dev))
 	}
 	for _, dev := range under {
-		rule("-i %s -j DROP", dev)
-	}
-	in := func(cable string) string { return "-i " + cable + " " }
-	if len(devices) == 1 {
-		rule("! -i %s -j RETURN", devices[0])
-		in = func(string) string { return "" }
-	}
-	remote := "-m set --match-set " + setRemote + " src "
-	sources := c.sources(remote)
-	for _, cable := range devices {
-		from := in(cable)
-		for _, p := range c.Local.Pods {
-			for _, s := range sources {
-				rule("%s%s-d %v -o %s -j ACCEPT", from, s, p, intra)
-			}
-		}
-		for _, out := range devices {
-			rule("%s-o %s -j DROP", from, out) // not even if kube-proxy sends it there
-		}
-		for _, n := range append(slices.Clone(c.Local.Pods), c.Local.Svcs...) {
-			for _, s := range sources {
-				rule("%s%s-d %v -j RETURN", from, s, n)
-			}
-		}
-		rule("%s%s-m conntrack --ctstate DNAT -j RETURN", from, remote)
-		rule("%s-j DROP", from)
+		f.Rules = append(f.Rules, "-i "+dev+" -j DROP")
 	}
 	return f
 }
 
-// sources matches what is behind the cables: by a rule for each network if there
-// are few, and by their set if not.
-func (c Cabling) sources(remote string) (matches []string) {
-	var nets []netip.Prefix
-	for _, p := range c.Peers {
-		nets = append(nets, p.Subnets...)
+// from says what of that which comes in by a device may pass: only what has a source
+// behind a cable of this device, whoever else's packets come by another. One that may
+// forge packets on the way of a cable without encryption, or the cluster at its other
+// end, can so not pass for a cluster whose cable is encrypted.
+//
+// That what is for a pod's network leaves by a cable need not be looked for: routes to
+// our own networks are the node's.
+func (c Cabling) from(b behind, devices []behind) dataplane.Chain {
+	f := dataplane.Chain{Table: "filter", Name: b.name(), Hook: "FORWARD", Sets: []string{b.name()}}
+	rule := func(format string, args ...any) { f.Rules = append(f.Rules, fmt.Sprintf(format, args...)) }
+	rule("! -i %s -j RETURN", b.device)
+	rule("%s", clamp(dataplane.IntraDevice))
+	match := "-m set --match-set " + b.name() + " src "
+	sources := b.sources(match)
+	for _, s := range sources {
+		for _, p := range c.Local.Pods {
+			rule("%s-d %v -o %s -j ACCEPT", s, p, dataplane.IntraDevice)
+			rule("%s-d %v -j RETURN", s, p)
+		}
 	}
-	nets = set("", nets).Members
-	if len(nets) > fewNets {
-		return []string{remote}
+	for _, s := range sources {
+		for _, n := range c.Local.Svcs {
+			rule("%s-d %v -j RETURN", s, n)
+		}
 	}
+	for _, out := range outputs(devices) {
+		rule("-o %s -j DROP", out) // not even if kube-proxy sends it there
+	}
+	rule("%s-m conntrack --ctstate DNAT -j RETURN", match)
+	rule("-j DROP")
+	return f
+}
+
+// outputs are devices as "-o" takes them: those of other VNIs, of which a policy may
+// make any number, are one.
+func outputs(devices []behind) (out []string) {
+	for _, b := range devices {
+		name := b.device
+		if strings.HasPrefix(name, dataplane.VXLANDevicePrefix) {
+			name = dataplane.VXLANDevicePrefix + "+"
+		}
+		if !slices.Contains(out, name) {
+			out = append(out, name)
+		}
+	}
+	return out
+}
+
+// sources matches the networks: by a rule for each if there are few, the last announced
+// first, since a cluster announces those of its Services before those of its pods, and
+// from Services nothing comes; and by their set if there are many.
+func (b behind) sources(match string) (matches []string) {
+	nets := slices.Clone(b.nets)
+	if len(set("", nets).Members) > fewNets {
+		return []string{match}
+	}
+	slices.Reverse(nets)
 	for _, n := range nets {
-		matches = append(matches, fmt.Sprintf("-s %v ", n))
+		if m := fmt.Sprintf("-s %v ", n.Masked()); !slices.Contains(matches, m) {
+			matches = append(matches, m)
+		}
 	}
 	return matches
 }
@@ -149,7 +194,7 @@ func set(name string, members []netip.Prefix) dataplane.Set {
 	return dataplane.Set{Name: name, Members: out}
 }
 
-// fewNets is up to how many networks behind cables are matched by a rule each, for
+// fewNets is up to how many networks behind a device are matched by a rule each, for
 // every network of this cluster.
 const fewNets = 4
 

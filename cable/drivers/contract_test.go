@@ -46,7 +46,7 @@ func local(n byte) cable.Local {
 	return cable.Local{
 		Gateway: cable.Gateway{
 			Cluster: cluster, Name: "cable-" + cluster, Host: "gw", PrivateIP: netip.AddrFrom4([4]byte{172, 18, n, 11}),
-			Subnets: []netip.Prefix{pods, services},
+			Subnets: []netip.Prefix{services, pods},
 		},
 		MTU: 1500, PodIP: pods.Addr().Next(), Pods: []netip.Prefix{pods}, Svcs: []netip.Prefix{services}, Keys: ring(cluster, n),
 		WireGuard: dataplane.Engine{Name: dataplane.EngineKernel}, IPsec: dataplane.Engine{Name: dataplane.EngineKernel},
@@ -139,7 +139,7 @@ func TestLinks(t *testing.T) {
 			require.True(t, ok, "the next hop %d is not in the plan", l.Hop)
 			require.Equal(t, l.Device, hop.Dev)
 			require.True(t, l.IP.Is4() && l.From.Is4(), "probes go from %v to %v", l.From, l.IP)
-			other, err := d.Plan(local(ps[i].Subnets[0].Addr().As4()[1]-100), peers(t, 1))
+			other, err := d.Plan(local(ps[i].Subnets[1].Addr().As4()[1]-100), peers(t, 1))
 			require.NoError(t, err)
 			require.Equal(t, l.IP, other.Links[0].From, "it is there where it is looked for")
 			require.Equal(t, l.State == "", l.StateDevice == "")

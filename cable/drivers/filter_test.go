@@ -1,6 +1,9 @@
 package drivers_test
 
 import (
+	"context"
+	"fmt"
+	"slices"
 	"strings"
 	"testing"
 
@@ -9,6 +12,8 @@ import (
 	"subctl/cable"
 	"subctl/cable/drivers"
 	"subctl/dataplane"
+	"subctl/dataplane/kernel"
+	"subctl/internal/nstest"
 )
 
 // A device that a peer can send on is closed: whatever comes in by it and is not asked
@@ -23,12 +28,69 @@ func TestDevicesAreClosed(t *testing.T) {
 					continue
 				}
 				dev := o.Key().Name
-				for _, chain := range []string{"INPUT", "FORWARD"} {
-					text := s[dataplane.Key{Kind: dataplane.KindChain, Name: "filter SUBMARINER-GW-" + chain}].String()
-					closed := strings.Contains(text, "-i "+dev+" -j DROP") ||
-						// or the chain is left by all but one device, and ends with a drop
-						strings.Contains(text, "! -i "+dev+" -j RETURN") && strings.Contains(text, "FORWARD -j DROP\n")
-					require.True(t, closed, "%s is open in %s:\n%s", dev, chain, text)
+				require.Contains(t, chain(t, s, "INPUT").Rules, "-i "+dev+" -j DROP", "%s is open in INPUT", dev)
+				if slices.Contains(chain(t, s, "FORWARD").Rules, "-i "+dev+" -j DROP") {
+					continue
+				}
+				own := chain(t, s, strings.ReplaceAll(dev, "-", ""))
+				require.Equal(t, "FORWARD", own.Hook)
+				require.Equal(t, "! -i "+dev+" -j RETURN", own.Rules[0])
+				require.Equal(t, "-j DROP", own.Rules[len(own.Rules)-1])
+			}
+		})
+	}
+}
+
+// chain is one of the gateway's chains in the table "filter".
+func chain(t *testing.T, s dataplane.State, name string) dataplane.Chain {
+	t.Helper()
+	c, ok := s[dataplane.Key{Kind: dataplane.KindChain, Name: "filter SUBMARINER-GW-" + name}].(dataplane.Chain)
+	require.True(t, ok, "no chain for %s", name)
+	return c
+}
+
+// A cluster's packets come in by the device of its cable and by no other: whoever can
+// send on a plain cable cannot pass for a cluster behind an encrypted one. This is so
+// for a few networks, which are matched one by one, and for many.
+func TestSourcesAreBoundToDevices(t *testing.T) {
+	nstest.Root(t)
+	plain, encrypted := drivers.Find(cable.VXLAN), drivers.Find(cable.WireGuard)
+	for _, clusters := range [][]byte{{2, 3}, {2, 3, 4, 5, 6, 7, 8, 9}} { // the even ones' cables are encrypted
+		t.Run(fmt.Sprint(len(clusters)), func(t *testing.T) {
+			s := whole(t, local(1), func(i int) cable.Driver { return []cable.Driver{encrypted, plain}[i%2] }, peers(t, clusters...))
+			gw, pod := nstest.New(t, "gw"), nstest.New(t, "pod")
+			nstest.Join(nstest.End{NS: gw, Dev: "pod", Addr: "10.101.0.1/16"}, nstest.End{NS: pod, Dev: "eth0", Addr: "10.101.0.2/16"})
+			pod.Run("ip route add default via 10.101.0.1")
+			gw.Run("sysctl -qw net.ipv4.ip_forward=1; iptables -N PASSED; iptables -A FORWARD -j PASSED")
+			filter := dataplane.State{}
+			for _, o := range s.Sorted() {
+				if k := o.Key().Kind; k == dataplane.KindSet || k == dataplane.KindChain {
+					require.NoError(t, filter.Add(o))
+				}
+			}
+			gw.Do(func() {
+				host, err := kernel.New(dataplane.GatewayOwner)
+				require.NoError(t, err)
+				defer host.Close()
+				_, err = dataplane.Sync(context.Background(), host, filter)
+				require.NoError(t, err)
+			})
+			senders := map[string]*nstest.NS{dataplane.VXLANDevice: nstest.New(t, "plain"), dataplane.WireGuardDevice: nstest.New(t, "encrypted")}
+			for dev, ns := range senders { // what would come out of the cables
+				nstest.Join(nstest.End{NS: gw, Dev: dev, Addr: "192.0.2.1/24"}, nstest.End{NS: ns, Dev: "eth0", Addr: "192.0.2.2/24"})
+				ns.Run("ip route add default via 192.0.2.1")
+				gw.Run("sysctl -qw net.ipv4.conf." + dev + ".rp_filter=0")
+			}
+			for _, c := range clusters {
+				own, other := dataplane.WireGuardDevice, dataplane.VXLANDevice
+				if c%2 == 1 {
+					own, other = other, own
+				}
+				for dev, count := range map[string]string{own: "1", other: "0"} {
+					gw.Run(fmt.Sprintf("iptables -F PASSED; iptables -A PASSED -s 10.%d.0.9", 100+c))
+					senders[dev].Run(fmt.Sprintf("ip addr add 10.%d.0.9/32 dev lo; ping -c1 -W0.1 -I 10.%[1]d.0.9 10.101.0.2 >/dev/null; ip addr del 10.%[1]d.0.9/32 dev lo", 100+c))
+					seen := strings.Fields(gw.Run("iptables -nvxL PASSED | tail -1"))
+					require.Equal(t, count, seen[0], "packets of cluster %d that came in by %s and passed", c, dev)
 				}
 			}
 		})
