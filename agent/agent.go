@@ -160,7 +160,7 @@ func (a *Agent) snapshot(ctx context.Context) (Snapshot, error) {
 	if subs := List[*v1alpha1.Submariner](snap); a.secrets != "" && len(subs) > 0 {
 		snap.Keys = readRing(a.secrets, subs[0])
 		if a.using == nil {
-			a.using = usingFromReport(find[*submarinerv1.Gateway](snap, a.Name))
+			a.using = usingFromReport(find[*submarinerv1.Gateway](snap, a.Name), snap.Now)
 		}
 		snap.Using = a.using
 	}

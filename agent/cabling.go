@@ -1,6 +1,7 @@
 package agent
 
 import (
+	"errors"
 	"net/netip"
 	"time"
 
@@ -13,15 +14,21 @@ import (
 // what one plan hands to the next: a pair changes its cable only once the new one
 // is seen to work.
 type Using struct {
-	Driver string
-	Device string
-	Config cable.Config
-	Shared cable.Config
-	Policy string
+	Cluster string // of the remote gateway
+	Driver  string
+	Device  string
+	Config  cable.Config
+	Shared  cable.Config
+	Policy  string
 	// Since is when it took over from Before; zero if there was none.
 	Since time.Time
 	// Before is kept up for a while, for what the other side still sends through it.
 	Before *Using
+}
+
+// using is how a cable is made.
+func using(c cable.Cable) Using {
+	return Using{Cluster: c.Cluster, Driver: c.Driver.Name(), Device: c.Device(), Config: c.Config, Shared: c.Shared, Policy: c.Policy}
 }
 
 // keptFor is for how long the old cable of a pair stays up after the new one took
@@ -42,21 +49,21 @@ func (v *view) cablings() ([]cable.Cable, map[string]Using) {
 	var out []cable.Cable
 	next := map[string]Using{}
 	for _, want := range v.peers {
-		using, had := v.snap.Using[want.Name]
-		u := Using{Driver: want.Driver.Name(), Device: want.Device(), Config: want.Config, Shared: want.Shared, Policy: want.Policy}
-		old, oldOK := v.revive(want.Peer, using, had)
+		was, had := v.snap.Using[want.Name]
+		u := using(want)
+		old, oldOK := v.revive(want.Peer, was, had)
 		switch {
-		case !oldOK || using.Device == want.Device():
+		case !oldOK || was.Device == u.Device:
 			// Nothing before, or nothing that could be up beside it. What was kept stays.
-			u.Since, u.Before = using.Since, using.Before
+			u.Since, u.Before = was.Since, was.Before
 		case v.proven(want):
-			before := using
+			before := was
 			before.Before = nil
 			u.Since, u.Before = v.snap.Now, &before
 		default:
-			want.Idle, using.Before = true, nil
+			want.Idle, was.Before = true, nil
 			out = append(out, old, want)
-			next[want.Name] = using
+			next[want.Name] = was
 			continue
 		}
 		if u.Before != nil {
@@ -96,19 +103,57 @@ func (v *view) proven(c cable.Cable) bool {
 	return v.snap.Health[probeName(c.Name, c.Device())].Status == submarinerv1.Connected
 }
 
-// usingFromReport is what an agent that has just started takes over: what this
-// gateway's last report says is in use, if it was the active one.
-func usingFromReport(g *submarinerv1.Gateway) map[string]Using {
+// usingFromReport is what an agent that starts at a time takes over: what this
+// gateway's last report says carries the traffic, whether it answers or not, if it was
+// the active one. What is kept up beside it stays for as long as after a change.
+func usingFromReport(g *submarinerv1.Gateway, now time.Time) map[string]Using {
 	out := map[string]Using{}
 	if g == nil || g.Status.HAStatus != submarinerv1.HAStatusActive {
 		return out
 	}
 	for _, c := range g.Status.Connections {
-		if c.Device != "" && c.Status == submarinerv1.Connected {
-			out[c.Endpoint.CableName] = Using{Driver: c.Driver, Device: c.Device, Policy: c.Policy}
+		u, ok := usingFrom(c.Endpoint.ClusterID, submarinerv1.PreviousCable{
+			Driver: c.Driver, Device: c.Device, Policy: c.Policy, Settings: c.Settings, PolicySettings: c.PolicySettings,
+		})
+		if !ok {
+			continue // refused
 		}
+		if c.Before != nil {
+			if before, ok := usingFrom(u.Cluster, *c.Before); ok {
+				u.Since, u.Before = now, &before
+			}
+		}
+		out[c.Endpoint.CableName] = u
 	}
 	return out
+}
+
+// usingFrom reads how a cable was made; false if there was none, or none that this
+// version can make.
+func usingFrom(cluster string, c submarinerv1.PreviousCable) (Using, bool) {
+	d := drivers.Find(c.Driver)
+	if d == nil || c.Device == "" || errors.Join(cable.Config(c.Settings).Check(d), cable.Config(c.PolicySettings).Check(d)) != nil {
+		return Using{}, false
+	}
+	return Using{Cluster: cluster, Driver: d.Name(), Device: c.Device, Policy: c.Policy, Config: c.Settings, Shared: c.PolicySettings}, true
+}
+
+// reported is what usingFrom reads; nil of nothing.
+func (u *Using) reported() *submarinerv1.PreviousCable {
+	if u == nil {
+		return nil
+	}
+	return &submarinerv1.PreviousCable{
+		Driver: u.Driver, Device: u.Device, Policy: u.Policy, Settings: settingsReported(u.Config), PolicySettings: settingsReported(u.Shared),
+	}
+}
+
+// settingsReported are settings as they are read back: nil if there are none.
+func settingsReported(c cable.Config) map[string]string {
+	if len(c) == 0 {
+		return nil
+	}
+	return c
 }
 
 // pathsFromReport is what a gateway found out about the ways to others, for those who

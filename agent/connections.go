@@ -28,6 +28,7 @@ func (v *view) connections(p Plan, o Outcome) []submarinerv1.Connection {
 			Endpoint: bounded(specs[c.Name]), UsingIP: c.Address.String(), UsingNAT: c.NATed,
 			Driver: c.Driver.Name(), Device: c.Device(), Policy: c.Policy, Implementation: v.engineOf(p.links[i]), MTU: c.MTU(v.local()),
 			PathMTU: c.Peer.MTU, Attempts: v.snap.Paths[c.Name].Attempts,
+			Settings: settingsReported(c.Config), PolicySettings: settingsReported(c.Shared), Before: p.Using[c.Name].Before.reported(),
 		}
 		conn.Status, conn.StatusMessage, conn.LatencyRTT = v.status(p, o, c, p.links[i])
 		if next := p.next(c); next != nil && conn.Status == submarinerv1.Connected {

@@ -185,7 +185,7 @@ func ReadSnapshot(ctx context.Context, c client.Client, node string) (Snapshot, 
 		}
 	}
 	if g := find[*submarinerv1.Gateway](s, node); s.Leader && g != nil {
-		s.Using, s.Paths = usingFromReport(g), pathsFromReport(g)
+		s.Using, s.Paths = usingFromReport(g, s.Now), pathsFromReport(g)
 	}
 	return s, nil
 }

@@ -91,6 +91,20 @@ func (c Config) With(over Config) Config {
 	return out
 }
 
+// Check says what is wrong with settings of driver d that did not come from ParseConfig.
+func (c Config) Check(d Driver) error {
+	var errs []error
+	for _, key := range slices.Sorted(maps.Keys(c)) {
+		o, ok := findOption(key, []Driver{d})
+		if !ok {
+			errs = append(errs, fmt.Errorf("%s has no setting %s", d.Name(), quoted(key)))
+		} else if _, err := o.parse(c[key]); err != nil {
+			errs = append(errs, fmt.Errorf("%s %s: %w", key, quoted(c[key]), err))
+		}
+	}
+	return errors.Join(errs...)
+}
+
 // CheckPorts says which two of the offered drivers, with their settings, would listen
 // on one UDP port of the gateway, or on one that subctl uses for something else.
 func CheckPorts(settings map[string]Config, offered []Driver) error {

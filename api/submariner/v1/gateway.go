@@ -79,6 +79,16 @@ type Connection struct {
 	// Policy is the cable policy that chose the driver; empty if none did.
 	// +optional
 	Policy string `json:"policy,omitempty"`
+	// Settings are the driver's for this pair, by key, without those that have their
+	// default; PolicySettings are those of them that the policy set.
+	// +optional
+	Settings map[string]string `json:"settings,omitempty"`
+	// +optional
+	PolicySettings map[string]string `json:"policySettings,omitempty"`
+	// Before is the cable that carried the traffic until this one took over, for as long
+	// as it is still up. An agent that starts makes both again.
+	// +optional
+	Before *PreviousCable `json:"before,omitempty"`
 	// Implementation says where the cable's packets are handled: "kernel", or the
 	// program that does it in userspace.
 	// +optional
@@ -95,6 +105,18 @@ type Connection struct {
 	// LatencyRTT is the round trip through the cable.
 	// +optional
 	LatencyRTT *LatencyRTT `json:"latencyRTT,omitempty"`
+}
+
+// PreviousCable says how a cable was made; its fields are those of a Connection.
+type PreviousCable struct {
+	Driver string `json:"driver"`
+	Device string `json:"device"`
+	// +optional
+	Policy string `json:"policy,omitempty"`
+	// +optional
+	Settings map[string]string `json:"settings,omitempty"`
+	// +optional
+	PolicySettings map[string]string `json:"policySettings,omitempty"`
 }
 
 // LatencyRTT holds round trip times in the notation of Go's time.Duration, such

@@ -1,0 +1,147 @@
+package agent
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	submarinerv1 "subctl/api/submariner/v1"
+	"subctl/api/submariner/v1alpha1"
+	"subctl/cable/vxlan"
+	"subctl/dataplane"
+)
+
+const (
+	westCable = "submariner-cable-west-10-89-2-11"
+	overVXLAN = "table 100 nhid 535382446 src 10.111.1.1 mtu 1450"
+)
+
+// gateway is the gateway agent of two-clusters, which remembers what is in use.
+func gateway(t *testing.T) *world {
+	t.Helper()
+	w := newWorld(t, Gateway{}, "two-clusters")
+	w.secrets = t.TempDir()
+	return w
+}
+
+// restarted is another agent on the same node of the same cluster.
+func (w *world) restarted(t *testing.T) *world {
+	t.Helper()
+	next := newWorld(t, w.Role, "alone")
+	next.Client, next.kernels, next.secrets, next.events = w.Client, w.kernels, w.secrets, w.events
+	return next
+}
+
+// policy writes a policy of another cluster, with its settings of the driver.
+func (w *world) policy(t *testing.T, driver, settings string) {
+	t.Helper()
+	p := &v1alpha1.CablePolicies{
+		ObjectMeta: metav1.ObjectMeta{
+			Name: "lab", Namespace: submarinerv1.OperatorNamespace,
+			Labels: map[string]string{submarinerv1.ClusterIDLabel: "west", submarinerv1.ClusterSetLabel: submarinerv1.DefaultClusterSet},
+		},
+		ConnectionPolicies: []v1alpha1.CablePolicySpec{{CableDriver: driver}},
+	}
+	if settings != "" {
+		p.ConnectionPolicies[0].CableOptions = &v1alpha1.CableOptions{Data: map[string]string{v1alpha1.CableCustomConfig: settings}}
+	}
+	require.NoError(t, client.IgnoreNotFound(w.Client.Delete(t.Context(), p.DeepCopy())))
+	require.NoError(t, w.Client.Create(t.Context(), p))
+}
+
+// answers has a probe answered, as if the far end of the cable were there.
+func (w *world) answers(t *testing.T, probe string) {
+	t.Helper()
+	w.prober.mu.Lock()
+	defer w.prober.mu.Unlock()
+	require.Contains(t, w.prober.pings, probe)
+	w.prober.pings[probe].started = true
+	w.prober.pings[probe].health.Status = submarinerv1.Connected
+}
+
+func (w *world) connection(t *testing.T) submarinerv1.Connection {
+	t.Helper()
+	g := get(t, w, &submarinerv1.Gateway{}, "gw")
+	require.Len(t, g.Status.Connections, 1)
+	return g.Status.Connections[0]
+}
+
+// carrier is the device that carries the traffic to cluster west.
+func (w *world) carrier(t *testing.T) string {
+	t.Helper()
+	return w.using[westCable].Device
+}
+
+// An agent that starts in the middle of a change goes on with it: traffic stays with
+// the old cable, whose settings came from a policy, until the new one answers.
+func TestRestartDuringAChange(t *testing.T) {
+	w := gateway(t)
+	w.policy(t, vxlan.Name, "vxlanID: 2000")
+	w.run(t)
+	require.Equal(t, "subvx-2000", w.carrier(t))
+	w.policy(t, vxlan.Name, "vxlanID: 3000")
+	w.run(t)
+	require.Equal(t, "subvx-2000", w.carrier(t))
+	require.Equal(t, submarinerv1.Connecting, w.connection(t).Status)
+	routes := w.holds(t, dataplane.GatewayOwner)
+
+	w = w.restarted(t)
+	w.run(t)
+	require.Equal(t, "subvx-2000", w.carrier(t), "nobody has seen the new cable work")
+	require.Equal(t, routes, w.holds(t, dataplane.GatewayOwner))
+
+	w.answers(t, probeName(westCable, "subvx-3000"))
+	w.run(t)
+	require.Equal(t, "subvx-3000", w.carrier(t))
+	require.Equal(t, "subvx-2000", w.connection(t).Before.Device)
+
+	w = w.restarted(t)
+	w.run(t)
+	require.Equal(t, "subvx-3000", w.carrier(t))
+	require.Contains(t, w.holds(t, dataplane.GatewayOwner), "dev subvx-2000", "the other side may still send through it")
+	u := w.using[westCable]
+	u.Since = u.Since.Add(-keptFor - time.Second)
+	w.using[westCable] = u
+	w.run(t)
+	require.NotContains(t, w.holds(t, dataplane.GatewayOwner), "dev subvx-2000")
+	require.Nil(t, w.connection(t).Before)
+}
+
+// A Gateway that somebody wrote by hand gives an agent nothing to work with that its
+// own drivers would not accept.
+func TestUsingFromReport(t *testing.T) {
+	good := submarinerv1.Connection{
+		Endpoint: submarinerv1.EndpointSpec{ClusterID: "west", CableName: "west"}, Status: submarinerv1.ConnectionError,
+		Driver: "vxlan", Device: "subvx-2000", Policy: "lab", Settings: map[string]string{"vxlanID": "2000"}, PolicySettings: map[string]string{"vxlanID": "2000"},
+	}
+	for _, test := range []struct {
+		name   string
+		change func(*submarinerv1.Connection)
+		adopt  bool
+	}{
+		{"a cable that does not answer", func(*submarinerv1.Connection) {}, true},
+		{"a refused endpoint", func(c *submarinerv1.Connection) { c.Device = "" }, false},
+		{"an unknown driver", func(c *submarinerv1.Connection) { c.Driver = "gre" }, false},
+		{"an unknown setting", func(c *submarinerv1.Connection) { c.Settings = map[string]string{"colour": "red"} }, false},
+		{"a setting out of range", func(c *submarinerv1.Connection) { c.Settings = map[string]string{"vxlanID": "0"} }, false},
+		{"a policy's setting out of range", func(c *submarinerv1.Connection) { c.PolicySettings = map[string]string{"vxlanID": "0"} }, false},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			c := good
+			test.change(&c)
+			g := &submarinerv1.Gateway{Status: submarinerv1.GatewayStatus{HAStatus: submarinerv1.HAStatusActive, Connections: []submarinerv1.Connection{c}}}
+			got := usingFromReport(g, time.Time{})
+			if !test.adopt {
+				require.Empty(t, got)
+				return
+			}
+			u := got["west"]
+			require.Equal(t, &submarinerv1.PreviousCable{Driver: c.Driver, Device: c.Device, Policy: c.Policy, Settings: c.Settings, PolicySettings: c.PolicySettings}, u.reported())
+			g.Status.HAStatus = submarinerv1.HAStatusPassive
+			require.Empty(t, usingFromReport(g, time.Time{}), "a passive gateway carries nothing")
+		})
+	}
+}
