@@ -46,6 +46,10 @@ vet: ## go vet, and builds for Linux, macOS and Windows
 	go vet ./... && go vet -tags e2e ./scripts/...
 	for os in darwin windows; do GOOS=$$os go build -o /dev/null . && GOOS=$$os go vet . ./cmd || exit 1; done
 
+LINT := go run github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v2.15.0
+lint: ## the linters of .golangci.yml, which say what they mind and why
+	$(LINT) run ./...
+
 generate: ## deepcopy functions, CRDs, and the pages of docs/ that say so at their top
 	go tool controller-gen object crd:crdVersions=v1,maxDescLen=0 paths=./api/submariner/... output:crd:dir=api/crds
 	go run ./scripts/gendocs
@@ -73,4 +77,4 @@ prereqs: ## install the Debian packages that the lab and the tests need (root)
 help: ## list the targets
 	@grep -hE '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 12
 
-.PHONY: build demo demo-down test unit test-kernel e2e bench vet generate generated golden lab lab-up lab-down image prereqs help
+.PHONY: build demo demo-down test unit test-kernel e2e bench vet lint generate generated golden lab lab-up lab-down image prereqs help

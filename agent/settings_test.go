@@ -127,8 +127,10 @@ func TestSettings(t *testing.T) {
 			name: "the port of another driver", spec: v1alpha1.SubmarinerSpec{CeIPSecNATTPort: dataplane.WireGuardPort},
 			err: "ipsecPort: UDP port 4501 is that of wireguardPort too: choose another, from 1 to 65535",
 		},
-		{name: "the port of a driver that is not offered", spec: v1alpha1.SubmarinerSpec{CeIPSecNATTPort: dataplane.WireGuardPort, CableDrivers: []string{cable.IPsec}},
-			want: map[string]cable.Config{cable.IPsec: {"ipsecPort": "4501"}, cable.VXLANIPsec: {"ipsecPort": "4501"}}},
+		{
+			name: "the port of a driver that is not offered", spec: v1alpha1.SubmarinerSpec{CeIPSecNATTPort: dataplane.WireGuardPort, CableDrivers: []string{cable.IPsec}},
+			want: map[string]cable.Config{cable.IPsec: {"ipsecPort": "4501"}, cable.VXLANIPsec: {"ipsecPort": "4501"}},
+		},
 		{name: "the ConfigMap is not named", data: map[string]string{"CableCustomConfig": "vxlanPort: 4600"}},
 		{name: "the ConfigMap", spec: v1alpha1.SubmarinerSpec{CableDriverCustomConfig: named}, data: map[string]string{"CableCustomConfig": "vxlan: {vxlanPort: 4600}"}, want: inForce},
 		{

@@ -2,6 +2,7 @@ package cluster
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -42,7 +43,7 @@ func (u *Uninstall) clean(ctx context.Context) (dirty []string, err error) {
 		if sleep(ctx, readyPoll) {
 			continue
 		}
-		if u.Force && context.Cause(ctx) == context.DeadlineExceeded {
+		if u.Force && errors.Is(context.Cause(ctx), context.DeadlineExceeded) {
 			u.Report.Warn("going on, although these nodes are not clean:\n%s", strings.Join(waiting, "\n"))
 			return dirty, nil
 		}

@@ -17,8 +17,14 @@ import (
 // plugins are network plugins by a part of the name of their DaemonSet, in
 // upstream's spelling.
 var plugins = []struct{ daemonSet, name string }{
-	{"ovnkube-node", "OVNKubernetes"}, {"canal", "canal-flannel"}, {"calico-node", "calico"}, {"weave-net", "weave-net"},
-	{"cilium", "cilium"}, {"flannel", "flannel"}, {"kindnet", "kindnet"}, {"antrea-agent", "antrea"},
+	{"ovnkube-node", "OVNKubernetes"},
+	{"canal", "canal-flannel"},
+	{"calico-node", "calico"},
+	{"weave-net", "weave-net"},
+	{"cilium", "cilium"},
+	{"flannel", "flannel"},
+	{"kindnet", "kindnet"},
+	{"antrea-agent", "antrea"},
 }
 
 // plugin guesses the network plugin.

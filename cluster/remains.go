@@ -146,11 +146,17 @@ func list(ctx context.Context, c client.Client, kind schema.GroupVersionKind, na
 
 // othersKinds are the kinds of things people keep in namespaces.
 var othersKinds = []schema.GroupVersionKind{
-	{Group: "apps", Version: "v1", Kind: "DaemonSet"}, {Group: "apps", Version: "v1", Kind: "Deployment"},
-	{Group: "apps", Version: "v1", Kind: "StatefulSet"}, {Group: "batch", Version: "v1", Kind: "CronJob"},
-	{Group: "batch", Version: "v1", Kind: "Job"}, {Version: "v1", Kind: "ConfigMap"},
-	{Version: "v1", Kind: "PersistentVolumeClaim"}, {Version: "v1", Kind: "Pod"},
-	{Version: "v1", Kind: "Secret"}, {Version: "v1", Kind: "Service"}, {Group: "submariner.io", Version: "v1alpha1", Kind: "Broker"},
+	{Group: "apps", Version: "v1", Kind: "DaemonSet"},
+	{Group: "apps", Version: "v1", Kind: "Deployment"},
+	{Group: "apps", Version: "v1", Kind: "StatefulSet"},
+	{Group: "batch", Version: "v1", Kind: "CronJob"},
+	{Group: "batch", Version: "v1", Kind: "Job"},
+	{Version: "v1", Kind: "ConfigMap"},
+	{Version: "v1", Kind: "PersistentVolumeClaim"},
+	{Version: "v1", Kind: "Pod"},
+	{Version: "v1", Kind: "Secret"},
+	{Version: "v1", Kind: "Service"},
+	{Group: "submariner.io", Version: "v1alpha1", Kind: "Broker"},
 }
 
 // othersIn returns what is in our namespace that we did not make, and Kubernetes

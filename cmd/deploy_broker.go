@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io/fs"
 	"slices"
-	"strings"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
@@ -79,11 +78,11 @@ func newDeployBroker(g *globals) *cobra.Command {
 	f.BoolVar(&o.globalnet, "globalnet", false, "record that clusters get addresses of their own; this version does not program them, and refuses clusters that use the same networks")
 	f.StringVar(&o.globalnetCIDR, "globalnet-cidr-range", globalnet.DefaultRange, "network that those addresses are cut from")
 	f.UintVar(&o.globalnetSize, "globalnet-cluster-size", globalnet.DefaultClusterSize, "how many of them a cluster gets; rounded up to a power of two")
-	f.StringVar(&o.cableDriver, "cable-driver", drivers.Default, "driver of the cable policy \""+v1alpha1.DefaultCablePolicy+"\", which decides where no other does: "+drivers.Names()+"; on a broker that is there it changes only if said")
+	f.StringVar(&o.cableDriver, "cable-driver", drivers.Default, "driver of the cable policy \""+v1alpha1.DefaultCablePolicy+"\", which decides where no other does: "+drivers.Names()+"; an existing broker keeps its driver unless this flag is given")
 	f.StringVar(&o.pskFrom, "ipsec-psk-from", "", "join file to take the pre-shared key from (default: the one that is replaced, else a new key)")
 	f.BoolVar(&o.dryRun, "dry-run", false, "print what would be applied, and change nothing")
 	o.format = output(c, printer.YAML, printer.JSON)
-	complete(c, "cable-driver", func(context.Context) ([]string, error) { return strings.Split(drivers.Names(), ", "), nil })
+	completeDrivers(c)
 	return c
 }
 

@@ -1,6 +1,7 @@
 package policy
 
 import (
+	"errors"
 	"fmt"
 
 	"subctl/api/submariner/v1alpha1"
@@ -40,7 +41,7 @@ func (b *Book) Explain(x, y Cluster) Explanation {
 		}
 		others = append(others, r)
 	}
-	_, isHeld := e.Err.(held)
+	isHeld := errors.As(e.Err, new(held))
 	if winner != nil && isHeld {
 		e.Beaten = append(e.Beaten, beaten(winner, "its cable is not encrypted, which "+e.Policy+" asks for"))
 	}

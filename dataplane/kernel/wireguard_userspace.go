@@ -61,12 +61,12 @@ func (h *Host) startUserspace(name string) error {
 	if err := cmd.Start(); err != nil {
 		return fmt.Errorf("starting %s: %w", userspace, err)
 	}
-	ended := make(chan error, 1)
-	go func() { ended <- cmd.Wait() }()
+	ended := make(chan *os.ProcessState, 1)
+	go func() { _ = cmd.Wait(); ended <- cmd.ProcessState }()
 	for deadline := time.Now().Add(startPatience); ; {
 		select {
-		case err := <-ended:
-			return fmt.Errorf("%s ended at once (%v): it said why on standard error", userspace, err)
+		case state := <-ended:
+			return fmt.Errorf("%s ended at once (%v): it said why on standard error", userspace, state)
 		case <-time.After(uapiPoll):
 		}
 		_, err := h.server(name)
