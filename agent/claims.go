@@ -9,10 +9,12 @@ import (
 	"subctl/dataplane"
 )
 
-// claims remembers which cluster holds which network, gateway address and VTEP, so
-// that a later one cannot take it over or lead its packets astray. Networks are disjoint and sorted, which makes a look-up
-// a binary search: thousands of clusters are checked at every plan.
+// claims remembers which cluster holds which network, gateway address, VTEP and cable
+// name, so that a later one cannot take it over or lead its packets astray. Networks are
+// disjoint and sorted, which makes a look-up a binary search: thousands of clusters are
+// checked at every plan.
 type claims struct {
+	names map[string]string // who has the cable name: what is known of a cable is found by it
 	nets  []claim
 	hosts []netip.Addr          // addresses of gateways, sorted
 	vteps map[netip.Addr]string // who has the VTEP
@@ -25,6 +27,9 @@ type claim struct {
 
 // add claims everything of a gateway, or nothing.
 func (c *claims) add(g cable.Gateway) error {
+	if who, ok := c.names[g.Name]; ok {
+		return fmt.Errorf("its cable name is that of %s: every gateway has one of its own", who)
+	}
 	for _, n := range g.Subnets {
 		from, to := c.overlapping(n)
 		for _, other := range c.nets[from:to] {
@@ -49,7 +54,8 @@ func (c *claims) add(g cable.Gateway) error {
 	if who, ok := c.vteps[vtep]; ok {
 		return fmt.Errorf("its private IP %v and that of %s have the same last three octets: both would be %v between the gateways; make another node the gateway", g.PrivateIP, who, vtep)
 	}
-	c.vteps[vtep] = fmt.Sprintf("gateway %s of cluster %s", g.Host, g.Cluster)
+	who := fmt.Sprintf("gateway %.80s of cluster %s", g.Host, g.Cluster)
+	c.names[g.Name], c.vteps[vtep] = who, who
 	for _, ip := range own {
 		if i, found := slices.BinarySearchFunc(c.hosts, ip, netip.Addr.Compare); !found {
 			c.hosts = slices.Insert(c.hosts, i, ip)

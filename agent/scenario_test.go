@@ -70,7 +70,7 @@ func planText(t *testing.T, c client.Client, node string) string {
 
 // decode reads the objects of a scenario: every file whose name ends in .yaml may
 // hold several documents.
-func decode(t *testing.T, a *txtar.Archive) []client.Object {
+func decode(t testing.TB, a *txtar.Archive) []client.Object {
 	t.Helper()
 	d := serializer.NewCodecFactory(scheme(t), serializer.EnableStrict).UniversalDeserializer()
 	var out []client.Object
@@ -87,7 +87,7 @@ func decode(t *testing.T, a *txtar.Archive) []client.Object {
 	return out
 }
 
-func scheme(t *testing.T) *runtime.Scheme {
+func scheme(t testing.TB) *runtime.Scheme {
 	t.Helper()
 	s, err := kube.NewScheme()
 	require.NoError(t, err)

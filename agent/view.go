@@ -214,14 +214,14 @@ func (v *view) readEndpoints() {
 	slices.SortStableFunc(remote, func(a, b *submarinerv1.Endpoint) int {
 		return cmp.Or(cmp.Compare(age(since, a), age(since, b)), strings.Compare(a.Spec.ClusterID, b.Spec.ClusterID))
 	})
-	held := &claims{vteps: map[netip.Addr]string{}}
+	held := &claims{names: map[string]string{}, vteps: map[netip.Addr]string{}}
 	for _, n := range v.nodes {
 		ip, _ := cable.VTEP(dataplane.VXLANNet, n.IP)
 		held.vteps[ip] = "node " + n.Name + " of this cluster"
 	}
 	taken := cable.Claims{}
 	for _, e := range remote {
-		c, err := v.accept(e)
+		c, err := v.safely(e)
 		if err == nil {
 			err = held.add(c.Gateway)
 		}
@@ -235,6 +235,17 @@ func (v *view) readEndpoints() {
 		v.peers = append(v.peers, c)
 	}
 	slices.SortFunc(v.peers, func(a, b cable.Cable) int { return strings.Compare(a.Name, b.Name) })
+}
+
+// safely accepts an endpoint or refuses it. What others publish must never stop this
+// cluster, so one that runs into a mistake in subctl itself is refused too.
+func (v *view) safely(e *submarinerv1.Endpoint) (_ cable.Cable, err error) {
+	defer func() {
+		if r := recover(); r != nil {
+			err = fmt.Errorf("subctl cannot read it, which is a mistake in subctl: please report it: %v", r)
+		}
+	}()
+	return v.accept(e)
 }
 
 // age is since when an endpoint's cluster is known here, in seconds since 1970; one

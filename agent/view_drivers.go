@@ -64,7 +64,7 @@ func (v *view) peer(g cable.Gateway) cable.Peer {
 // resolve finds the driver for a peer, and fills in what its policy says.
 func (v *view) resolve(p *cable.Peer) (cable.Driver, error) {
 	own := policy.Cluster{ID: v.sub.Spec.ClusterID, Labels: v.ownLabels(), Sets: v.ownSets(), Driver: v.driver.Name()}
-	other := policy.Cluster{ID: p.Cluster, Driver: p.Drivers[0], Sets: []string{submarinerv1.DefaultClusterSet}}
+	other := policy.Cluster{ID: p.Cluster, Driver: p.Default, Sets: []string{submarinerv1.DefaultClusterSet}}
 	if c := v.clusters[p.Cluster]; c != nil {
 		other.Labels, other.Sets = c.Labels, setsOf(c)
 	}

@@ -29,7 +29,8 @@ type Gateway struct {
 	HealthIP  netip.Addr     // answers pings through the cable; the zero Addr if there is none
 	Subnets   []netip.Prefix // sorted, without host bits
 	NAT       bool           // expects an address translation on the way
-	Drivers   []string       // what it offers, its default first
+	Default   string         // the driver of its pairs that no policy decides, offered or not
+	Drivers   []string       // what it offers
 	// Config is Endpoint.spec.backend_config: each driver reads, and checks, its keys.
 	Config map[string]string
 }

@@ -54,7 +54,13 @@ func Parse(s submarinerv1.EndpointSpec) (Gateway, error) {
 			errs = append(errs, fmt.Errorf("public IP %.80q: %w", s.PublicIP, err))
 		}
 	}
-	g.Drivers = offered(s)
+	g.Default, g.Drivers = Canonical(s.Backend), offered(s)
+	switch {
+	case g.Default == "":
+		errs = append(errs, errors.New("it names no cable driver as its default: backend is empty"))
+	case len(g.Drivers) == 0:
+		errs = append(errs, errors.New("it offers no cable driver: its gateway lacks what those of its cluster need"))
+	}
 	if s.HealthCheckIP != "" {
 		if g.HealthIP, err = ParseHost(s.HealthCheckIP); err != nil {
 			errs = append(errs, fmt.Errorf("health check IP %.80q: %w", s.HealthCheckIP, err))
@@ -83,11 +89,16 @@ func Parse(s submarinerv1.EndpointSpec) (Gateway, error) {
 // maxDrivers bounds the list of drivers that an endpoint may offer.
 const maxDrivers = 16
 
-// offered are the drivers that an endpoint offers, its default first.
+// offered are the drivers that an endpoint offers: those in the list that it has, even
+// if its default is not among them, and its default alone if it has no list.
 func offered(s submarinerv1.EndpointSpec) []string {
-	all := strings.Split(s.BackendConfig[submarinerv1.BackendDrivers], ",")
+	list, listed := s.BackendConfig[submarinerv1.BackendDrivers]
+	if !listed {
+		list = s.Backend
+	}
+	all := strings.Split(list, ",")
 	var out []string
-	for _, name := range append([]string{s.Backend}, all[:min(len(all), maxDrivers)]...) {
+	for _, name := range all[:min(len(all), maxDrivers)] {
 		if name = Canonical(name); name != "" && !slices.Contains(out, name) {
 			out = append(out, name)
 		}

@@ -144,8 +144,8 @@ func (d *policyDesk) readNamespace(ctx context.Context, ns string, cluster func(
 	}
 	for _, e := range endpoints.Items {
 		g, _ := cable.Parse(e.Spec) // its drivers are read whatever else is wrong with it
-		if c := found[g.Cluster]; c != nil && d.maker(&e) == g.Cluster && len(g.Drivers) > 0 {
-			c.Driver = g.Drivers[0]
+		if c := found[g.Cluster]; c != nil && d.maker(&e) == g.Cluster && g.Default != "" {
+			c.Driver = g.Default
 			if offered, again := d.offers[g.Cluster]; again { // what all its gateways offer
 				g.Drivers = slices.DeleteFunc(g.Drivers, func(n string) bool { return !slices.Contains(offered, n) })
 			}

@@ -16,6 +16,7 @@ type Endpoint struct {
 	metav1.ObjectMeta `json:"metadata,omitempty"`
 
 	// +kubebuilder:validation:XValidation:rule="!has(self.backend_config) || self.backend_config.all(k, size(k) <= 63 && size(self.backend_config[k]) <= 1024)",message="backend_config: keys have at most 63 characters, values 1024"
+	// +kubebuilder:validation:XValidation:rule="self.backend.matches('[^ ]')",message="backend: the name of a cable driver is missing"
 	Spec EndpointSpec `json:"spec"`
 }
 
