@@ -1,7 +1,6 @@
 package agent
 
 import (
-	"flag"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -10,6 +9,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 	"golang.org/x/tools/txtar"
+	"gotest.tools/v3/golden"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/serializer"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -17,8 +17,6 @@ import (
 
 	"subctl/internal/kube"
 )
-
-var update = flag.Bool("update", false, "rewrite the node sections of testdata/scenarios")
 
 // A scenario is one file: the objects of a cluster in, what each node then holds
 // out, as the commands a person would type. What a node's kernel says is in its
@@ -38,13 +36,13 @@ func TestScenarios(t *testing.T) {
 					continue
 				}
 				got := planText(t, c, node)
-				if *update {
+				if golden.FlagUpdate() {
 					a.Files[i].Data = []byte(got)
 					continue
 				}
 				require.Equal(t, string(f.Data), got, "node %s (go test ./agent -update rewrites it)", node)
 			}
-			if *update {
+			if golden.FlagUpdate() {
 				require.NoError(t, os.WriteFile(file, txtar.Format(a), 0o644))
 			}
 		})

@@ -1,12 +1,11 @@
 package broker_test
 
 import (
-	"flag"
-	"os"
 	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
+	"gotest.tools/v3/golden"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	"sigs.k8s.io/yaml"
 
@@ -14,8 +13,6 @@ import (
 	"subctl/globalnet"
 	"subctl/internal/kube"
 )
-
-var update = flag.Bool("update", false, "rewrite the golden files")
 
 // Everything a broker consists of, but for the CRDs, which are in api/crds.
 func TestRender(t *testing.T) {
@@ -39,10 +36,5 @@ func TestRender(t *testing.T) {
 		require.NoError(t, err)
 		got.WriteString("---\n" + string(b))
 	}
-	if *update {
-		require.NoError(t, os.WriteFile("testdata/broker.yaml", []byte(got.String()), 0o644))
-	}
-	want, err := os.ReadFile("testdata/broker.yaml")
-	require.NoError(t, err)
-	require.Equal(t, string(want), got.String())
+	golden.Assert(t, got.String(), "broker.yaml")
 }

@@ -2,13 +2,11 @@ package cluster_test
 
 import (
 	"bytes"
-	"flag"
 	"fmt"
-	"os"
-	"path/filepath"
 	"testing"
 
 	"github.com/stretchr/testify/require"
+	"gotest.tools/v3/golden"
 	corev1 "k8s.io/api/core/v1"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -21,20 +19,6 @@ import (
 	"subctl/cluster"
 	"subctl/internal/kube"
 )
-
-var update = flag.Bool("update", false, "rewrite the golden files")
-
-// golden compares text with testdata/<name>.
-func golden(t *testing.T, name, got string) {
-	t.Helper()
-	file := filepath.Join("testdata", name)
-	if *update {
-		require.NoError(t, os.WriteFile(file, []byte(got), 0o644))
-	}
-	want, err := os.ReadFile(file)
-	require.NoError(t, err)
-	require.Equal(t, string(want), got)
-}
 
 func west() *v1alpha1.Submariner {
 	return &v1alpha1.Submariner{
@@ -73,14 +57,14 @@ func text(t *testing.T, objs []client.Object) string {
 
 func TestRender(t *testing.T) {
 	sub := west()
-	golden(t, "render.yaml", text(t, render(t, sub)))
+	golden.Assert(t, text(t, render(t, sub)), "render.yaml")
 	require.Equal(t, west(), sub, "Render must not change its input")
 
 	sub.Spec.ImageOverrides = cluster.ImageOverrides("registry.example.org/subctl:test")
 	sub.Spec.Tolerations = []corev1.Toleration{{Key: "gateway", Operator: corev1.TolerationOpExists}}
 	sub.Spec.CeIPSecNATTPort, sub.Spec.Debug, sub.Spec.NatEnabled = 4501, true, true
 	sub.Spec.ConnectionHealthCheck = &v1alpha1.HealthCheckSpec{IntervalSeconds: 3}
-	golden(t, "render_options.yaml", text(t, render(t, sub)))
+	golden.Assert(t, text(t, render(t, sub)), "render_options.yaml")
 }
 
 func TestEverythingRenderedIsOurs(t *testing.T) {

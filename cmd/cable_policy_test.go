@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+	file "gotest.tools/v3/golden"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -255,15 +256,11 @@ func described(p *v1alpha1.CablePolicies) string {
 }
 
 // goldenText compares a text with a file.
-func goldenText(t *testing.T, file, got string) {
+func goldenText(t *testing.T, name, got string) {
 	t.Helper()
-	if *update {
-		require.NoError(t, os.MkdirAll(filepath.Dir(file), 0o755))
-		require.NoError(t, os.WriteFile(file, []byte(got), 0o644))
-	}
-	want, err := os.ReadFile(file)
+	path, err := filepath.Abs(name)
 	require.NoError(t, err)
-	require.Equal(t, string(want), got)
+	file.Assert(t, got, path)
 }
 
 func TestCablePolicyCompletion(t *testing.T) {

@@ -4,16 +4,15 @@ import (
 	"bytes"
 	"context"
 	"errors"
-	"flag"
 	"fmt"
 	"net/url"
-	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
+	file "gotest.tools/v3/golden"
 	"k8s.io/cli-runtime/pkg/genericiooptions"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
@@ -23,9 +22,6 @@ import (
 
 	"subctl/internal/kube"
 )
-
-// update rewrites the golden files: go test ./cmd -update.
-var update = flag.Bool("update", false, "rewrite the golden files")
 
 // now is what the tests' clocks show.
 var now = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
@@ -87,13 +83,5 @@ func runIn(t *testing.T, w world, contexts []string, args ...string) result {
 // golden compares what came out of a command with testdata/<name>.txt.
 func golden(t *testing.T, name string, r result) {
 	t.Helper()
-	got := fmt.Sprintf("exit code %d\n-- stdout --\n%s-- stderr --\n%s", r.code, r.stdout, r.stderr)
-	file := filepath.Join("testdata", name+".txt")
-	if *update {
-		require.NoError(t, os.MkdirAll(filepath.Dir(file), 0o755))
-		require.NoError(t, os.WriteFile(file, []byte(got), 0o644))
-	}
-	want, err := os.ReadFile(file)
-	require.NoError(t, err)
-	require.Equal(t, string(want), got)
+	file.Assert(t, fmt.Sprintf("exit code %d\n-- stdout --\n%s-- stderr --\n%s", r.code, r.stdout, r.stderr), name+".txt")
 }

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+	file "gotest.tools/v3/golden"
 	authv1 "k8s.io/api/authentication/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -106,19 +107,7 @@ func (w *joinWorld) mistakes(t *testing.T) {
 		stderr = regexp.MustCompile(`(?m)^ • .*\n`).ReplaceAllString(stderr, "") // progress
 		fmt.Fprintf(&out, "## %s (exit code %d)\n%s\n", test.name, r.code, stderr)
 	}
-	compare(t, "join_mistakes", out.String())
-}
-
-// compare compares text with testdata/<name>.txt.
-func compare(t *testing.T, name, got string) {
-	t.Helper()
-	file := filepath.Join("testdata", name+".txt")
-	if *update {
-		require.NoError(t, os.WriteFile(file, []byte(got), 0o644))
-	}
-	want, err := os.ReadFile(file)
-	require.NoError(t, err)
-	require.Equal(t, string(want), got)
+	file.Assert(t, out.String(), "join_mistakes.txt")
 }
 
 // kubeconfig writes a kubeconfig for the member's administrator, changed.

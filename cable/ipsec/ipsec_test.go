@@ -1,19 +1,16 @@
 package ipsec
 
 import (
-	"flag"
 	"net/netip"
-	"os"
 	"testing"
 
 	"github.com/stretchr/testify/require"
+	"gotest.tools/v3/golden"
 
 	"subctl/cable"
 	"subctl/cable/keys"
 	"subctl/dataplane"
 )
-
-var update = flag.Bool("update", false, "rewrite testdata")
 
 // The figures for AES-GCM are those of Linux: an XFRM interface on a path of 1500 bytes
 // passes 1446, and 1438 in UDP.
@@ -115,14 +112,7 @@ func TestPlan(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			w, err := d.Plan(testLocal(t), []cable.Peer{testPeer(t)})
 			require.NoError(t, err)
-			got := w.State.String()
-			file := "testdata/" + name + ".txt"
-			if *update {
-				require.NoError(t, os.WriteFile(file, []byte(got), 0o644))
-			}
-			want, err := os.ReadFile(file)
-			require.NoError(t, err)
-			require.Equal(t, string(want), got)
+			golden.Assert(t, w.State.String(), name+".txt")
 			require.Len(t, w.Links, 1)
 			require.Equal(t, d.Device(nil), w.Links[0].StateDevice)
 			require.Contains(t, w.State, dataplane.Tunnel{Name: w.Links[0].State}.Key())
