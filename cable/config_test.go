@@ -99,8 +99,10 @@ func TestParseConfigMistakes(t *testing.T) {
 		{"alias of YAML", "mtu: &a 1400\nwireguard: {mtu: *a}", `line 2: wireguard.mtu wants one value, but this is an alias, which is not followed`},
 		{"twice", "mtu: 1400\nmtu: 1300", `line 2: mtu is on line 1 already`},
 		{"a driver twice", "ipsec: {debug: true}\nlibreswan: {debug: false}", `line 2: libreswan is on line 1 already`},
-		{"two values for the gateway", "wireguardPort: 5000\nvxlan+wireguard: {wireguardPort: 5001}",
-			`line 2: vxlan+wireguard.wireguardPort "5001": line 1 sets it to "5000", and the gateway has one for all cables`},
+		{
+			"two values for the gateway", "wireguardPort: 5000\nvxlan+wireguard: {wireguardPort: 5001}",
+			`line 2: vxlan+wireguard.wireguardPort "5001": line 1 sets it to "5000", and the gateway has one for all cables`,
+		},
 		{"not YAML", "vxlanID: 100\n  mtu: 3", "not YAML: line 2: mapping values are not allowed in this context"},
 		{"a word", "vxlan", "line 1: settings of cable drivers are KEY: VALUE, each on a line of its own, but this is one value"},
 		{"two documents", "mtu: 1400\n---\nmtu: 1300", "line 2: a second YAML document begins: write all settings into one"},
@@ -130,10 +132,14 @@ func TestParsePolicyConfig(t *testing.T) {
 		{name: "of a part", text: "wireguard: {keepalive: 10}\nvxlanID: 9", driver: testCombined, want: Config{"keepalive": "10s", "vxlanID": "9"}},
 		{name: "of another driver does not count", text: "ipsec: {debug: true}\nmtu: 1280", driver: testWireGuard, want: Config{"mtu": "1280"}},
 		{name: "of another driver is checked", text: "ipsec: {debug: 1}", driver: testWireGuard, err: `line 1: ipsec.debug "1": it has to be true or false`},
-		{name: "of another driver, under no name", text: "vxlanID: 100", driver: testWireGuard,
-			err: `line 1: vxlanID: wireguard has no such setting, but vxlan has: it has keepalive, mtu, wireguardPort`},
-		{name: "of the gateway", text: "wireguardPort: 5000", driver: testWireGuard,
-			err: `line 1: wireguardPort is the gateway's as a whole, and cannot be set for some pairs of clusters: set it in the ConfigMap of the cluster (Submariner.spec.cableDriverCustomConfig)`},
+		{
+			name: "of another driver, under no name", text: "vxlanID: 100", driver: testWireGuard,
+			err: `line 1: vxlanID: wireguard has no such setting, but vxlan has: it has keepalive, mtu, wireguardPort`,
+		},
+		{
+			name: "of the gateway", text: "wireguardPort: 5000", driver: testWireGuard,
+			err: `line 1: wireguardPort is the gateway's as a whole, and cannot be set for some pairs of clusters: set it in the ConfigMap of the cluster (Submariner.spec.cableDriverCustomConfig)`,
+		},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			got, err := ParsePolicyConfig(test.text, test.driver, testDrivers)
@@ -156,10 +162,14 @@ func TestConfigText(t *testing.T) {
 		{name: "none"},
 		{name: "empty", data: map[string]string{"CableCustomConfig": ""}},
 		{name: "settings, and something else", data: map[string]string{"CableCustomConfig": "mtu: 1400", "README": "x"}, want: "mtu: 1400"},
-		{name: "another key", data: map[string]string{"cableCustomConfig": "mtu: 1400", "a": ""},
-			err: "the key CableCustomConfig is missing: there are only a, cableCustomConfig"},
-		{name: "not indented", data: map[string]string{"CableCustomConfig": "", "vxlanID": "100"},
-			err: "the key CableCustomConfig is empty, but there are others: vxlanID: the settings have to be indented below it"},
+		{
+			name: "another key", data: map[string]string{"cableCustomConfig": "mtu: 1400", "a": ""},
+			err: "the key CableCustomConfig is missing: there are only a, cableCustomConfig",
+		},
+		{
+			name: "not indented", data: map[string]string{"CableCustomConfig": "", "vxlanID": "100"},
+			err: "the key CableCustomConfig is empty, but there are others: vxlanID: the settings have to be indented below it",
+		},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			got, err := ConfigText(test.data)
@@ -180,13 +190,17 @@ func TestCheckPorts(t *testing.T) {
 		want       string
 	}{
 		{name: "defaults", offered: testDrivers},
-		{name: "another's default", text: "vxlanPort: 4501", offered: testDrivers,
-			want: "wireguardPort: UDP port 4501 is that of vxlanPort too: choose another, from 1 to 65535"},
+		{
+			name: "another's default", text: "vxlanPort: 4501", offered: testDrivers,
+			want: "wireguardPort: UDP port 4501 is that of vxlanPort too: choose another, from 1 to 65535",
+		},
 		{name: "another's that is not offered", text: "vxlanPort: 4501", offered: []Driver{testVXLAN}},
 		{name: "swapped", text: "vxlanPort: 4501\nwireguardPort: 4502", offered: testDrivers},
-		{name: "subctl's own", text: "vxlanPort: 4800\nwireguardPort: 4504", offered: testDrivers,
+		{
+			name: "subctl's own", text: "vxlanPort: 4800\nwireguardPort: 4504", offered: testDrivers,
 			want: "vxlanPort: UDP port 4800 is that of VXLAN between the nodes of a cluster too: choose another, from 1 to 65535\n" +
-				"wireguardPort: UDP port 4504 is that of VXLAN inside IPsec too: choose another, from 1 to 65535"},
+				"wireguardPort: UDP port 4504 is that of VXLAN inside IPsec too: choose another, from 1 to 65535",
+		},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			settings, err := ParseConfig(test.text, testDrivers)

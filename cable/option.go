@@ -18,6 +18,8 @@ type Option struct {
 	Allowed []string
 	// Check says what is wrong with a text; nil accepts any.
 	Check func(string) error
+	// Form says what Check accepts, as one would say it to a user.
+	Form string
 	// PerPair says that a policy may set it for some pairs. What belongs to the
 	// gateway as a whole, such as a port, can be set for the cluster only.
 	PerPair bool

@@ -27,7 +27,7 @@ func (o Option) Values() string {
 	if len(o.Allowed) > 0 {
 		return "one of " + strings.Join(o.Allowed, ", ")
 	}
-	return fmt.Sprintf("text such as %s", o.Default)
+	return o.Form
 }
 
 // parse checks a value that a user wrote, and returns it in the form that a Config

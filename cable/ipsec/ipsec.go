@@ -43,12 +43,12 @@ var (
 	}
 	optIKE = cable.Option{
 		Key: "ikeProposals", Kind: cable.OptionText, Default: "aes256gcm16-prfsha384-x25519,aes256gcm16-prfsha384-ecp384",
-		Check: func(s string) error { return checkProposals(s, ike) }, PerPair: true,
-		Doc: "what protects the negotiation, in strongSwan's notation, separated by commas, the best first; both ends need one in common",
+		Check: func(s string) error { return checkProposals(s, ike) }, Form: proposalsForm, PerPair: true,
+		Doc: "what protects the negotiation, the best first; both ends need one in common",
 	}
 	optESP = cable.Option{
 		Key: "espProposals", Kind: cable.OptionText, Default: "aes128gcm16-x25519,aes128gcm16-ecp256",
-		Check: func(s string) error { return checkProposals(s, esp) }, PerPair: true,
+		Check: func(s string) error { return checkProposals(s, esp) }, Form: proposalsForm, PerPair: true,
 		Doc: "what protects the packets, likewise",
 	}
 	optIKELife = cable.Option{

@@ -2,6 +2,7 @@ package ipsec
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 
@@ -43,18 +44,43 @@ var ciphers = map[string]cipher{
 // (RFC 4868, section 2.3).
 var integrity = map[string]int{"sha256": 16, "sha384": 24, "sha512": 32}
 
+// Part is one of the parts that a proposal consists of, in strongSwan's notation.
+type Part struct {
+	Name  string   // what a user would call it
+	Names []string // what it can be
+	weak  []string // what strongSwan knows too, and is refused: RFC 8247 and RFC 8221 advise against it
+}
+
 var (
-	prfs   = []string{"prfsha256", "prfsha384", "prfsha512"}
-	groups = []string{"x25519", "curve25519", "ecp256", "ecp384", "ecp521", "modp3072", "modp4096", "modp6144", "modp8192"}
-	// weak are names that strongSwan knows and that are refused, not just unknown:
-	// RFC 8247 and RFC 8221 advise against them.
-	weak = []string{
-		"des", "3des", "blowfish", "cast128", "null", "md5", "sha1", "sha", "prfmd5", "prfsha1", "aesxcbc",
-		"modp768", "modp1024", "modp1024s160", "modp1536", "modp2048s224", "modp2048s256", "ecp192", "ecp224",
+	cipherPart    = Part{"cipher", sorted(ciphers), []string{"des", "3des", "blowfish", "cast128", "null"}}
+	integrityPart = Part{"integrity check", sorted(integrity), []string{"md5", "sha", "sha1", "aesxcbc"}}
+	prfPart       = Part{"pseudo-random function", []string{"prfsha256", "prfsha384", "prfsha512"}, []string{"prfmd5", "prfsha1"}}
+	groupPart     = Part{
+		"Diffie-Hellman group",
+		[]string{"x25519", "curve25519", "ecp256", "ecp384", "ecp521", "modp3072", "modp4096", "modp6144", "modp8192"},
+		[]string{"modp768", "modp1024", "modp1024s160", "modp1536", "modp2048s224", "modp2048s256", "ecp192", "ecp224"},
 	}
 )
 
+// Parts are the parts of a proposal, in their order.
+func Parts() []Part { return []Part{cipherPart, integrityPart, prfPart, groupPart} }
+
+// Checked lists the ciphers that have an integrity check of their own, and take no other.
+func Checked() []string {
+	return slices.DeleteFunc(sorted(ciphers), func(n string) bool { return !ciphers[n].aead })
+}
+
+// list enumerates the names in a message.
+func (p Part) list() string { return strings.Join(p.Names, ", ") }
+
+func (p Part) has(name string) bool { return slices.Contains(p.Names, name) }
+
+// sorted are the keys of m, in order.
+func sorted[T any](m map[string]T) []string { return slices.Sorted(maps.Keys(m)) }
+
 const maxProposals = 8
+
+var proposalsForm = fmt.Sprintf("up to %d proposals, separated by commas", maxProposals)
 
 // checkProposals says what is wrong with a list of proposals. Each is a cipher; the hash
 // of its integrity check, unless the cipher has one of its own; for IKE the
@@ -75,9 +101,11 @@ func checkProposals(text string, p protocol) error {
 
 func checkProposal(text string, p protocol) error {
 	parts := strings.Split(text, "-")
-	for _, w := range parts {
-		if slices.Contains(weak, w) {
-			return fmt.Errorf("%s is weak, and not accepted", w)
+	for _, text := range parts {
+		for _, p := range Parts() {
+			if slices.Contains(p.weak, text) {
+				return fmt.Errorf("%s is weak, and not accepted: choose another %s: %s", text, p.Name, p.list())
+			}
 		}
 	}
 	next := func() string {
@@ -88,7 +116,7 @@ func checkProposal(text string, p protocol) error {
 	}
 	c, ok := ciphers[next()]
 	if !ok {
-		return fmt.Errorf("begins with %.20q, not with a cipher: %s", next(), list(ciphers))
+		return fmt.Errorf("begins with %.20q, not with a cipher: %s", next(), cipherPart.list())
 	}
 	parts = parts[1:]
 	hashed := false
@@ -98,16 +126,16 @@ func checkProposal(text string, p protocol) error {
 		}
 		hashed, parts = true, parts[1:]
 	} else if !c.aead {
-		return fmt.Errorf("lacks an integrity check after the cipher: %s", list(integrity))
+		return fmt.Errorf("lacks an integrity check after the cipher: %s", integrityPart.list())
 	}
-	if slices.Contains(prfs, next()) && p.prf {
+	if prfPart.has(next()) && p.prf {
 		hashed, parts = true, parts[1:]
 	}
 	if p.prf && !hashed {
-		return fmt.Errorf("lacks a pseudo-random function: %s", strings.Join(prfs, ", "))
+		return fmt.Errorf("lacks a pseudo-random function: %s", prfPart.list())
 	}
-	if !slices.Contains(groups, next()) {
-		return fmt.Errorf("lacks a Diffie-Hellman group: %s", strings.Join(groups, ", "))
+	if !groupPart.has(next()) {
+		return fmt.Errorf("lacks a Diffie-Hellman group: %s", groupPart.list())
 	}
 	if len(parts) > 1 {
 		return fmt.Errorf("has something after the Diffie-Hellman group: %.20q", parts[1])
@@ -117,15 +145,6 @@ func checkProposal(text string, p protocol) error {
 
 // tidy removes spaces.
 func tidy(text string) string { return strings.Join(strings.Fields(text), "") }
-
-func list[T any](m map[string]T) string {
-	var out []string
-	for k := range m {
-		out = append(out, k)
-	}
-	slices.Sort(out)
-	return strings.Join(out, ", ")
-}
 
 // The sizes of headers, in bytes.
 const (

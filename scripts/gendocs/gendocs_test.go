@@ -10,6 +10,7 @@ import (
 
 	"subctl/cable"
 	"subctl/cable/drivers"
+	"subctl/cable/ipsec"
 )
 
 const root = "../.."
@@ -54,6 +55,7 @@ func TestOptions(t *testing.T) {
 		for _, o := range d.Options() {
 			require.Contains(t, page, "| `"+o.Key+"` | ", d.Name())
 			require.NotEmpty(t, o.Doc, "%s of %s", o.Key, d.Name())
+			require.NotEmpty(t, o.Values(), "%s of %s", o.Key, d.Name())
 		}
 	}
 	require.Equal(t, 1, strings.Count(page, "| `mtu` | "))
@@ -79,4 +81,19 @@ func TestWriteTidiesUp(t *testing.T) {
 	require.Contains(t, string(numbers), "| `VXLANNet` | `241.0.0.0/8` | Every gateway has an address ")
 	require.Equal(t, 1, strings.Count(string(numbers), "Every gateway has an address "), "a comment of several constants is there once")
 	require.Contains(t, string(numbers), "| `WireGuardNet` | `244.0.0.0/8` | likewise |")
+}
+
+// TestProposals: the page names everything that is accepted, and its example is.
+func TestProposals(t *testing.T) {
+	page := proposals()
+	for _, p := range ipsec.Parts() {
+		for _, name := range p.Names {
+			require.Contains(t, page, "`"+name+"`", p.Name)
+		}
+	}
+	_, example, _ := strings.Cut(page, "```yaml\n")
+	example, _, _ = strings.Cut(example, "```")
+	require.Contains(t, example, "espProposals")
+	_, err := cable.ParseConfig(example, drivers.All())
+	require.NoError(t, err)
 }

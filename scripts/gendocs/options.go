@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"subctl/cable"
+	"subctl/cable/ipsec"
 )
 
 // exampleConfig is the settings of the example.
@@ -15,7 +16,7 @@ wireguard:         # for one driver, and for the combined cable with it
   keepalive: 25s
   mtu: 1400`
 
-// optionsPage has two holes: the example and the rows of the table. ~ stands for the
+// optionsPage has three holes: the example, the rows of the table, and proposals. ~ stands for the
 // backquote, which a Go string of several lines cannot hold.
 const optionsPage = `<!-- generated: make generate -->
 
@@ -52,6 +53,7 @@ such as a port, is the cluster's: it has one value for all cables, and no policy
 
 | setting | drivers | values | default | set for | what it does |
 | --- | --- | --- | --- | --- | --- |
+%s
 %s
 The UDP ports of one gateway must differ from each other, and from those that subctl
 [takes for itself](numbers.md).
@@ -106,7 +108,34 @@ func options(drivers []cable.Driver) string {
 			cell(defaultOf(r.option)), whom, cell(r.option.Doc))
 	}
 	example := "    " + strings.ReplaceAll(exampleConfig, "\n", "\n    ")
-	return fmt.Sprintf(strings.ReplaceAll(optionsPage, "~", "`"), example, b.String())
+	return fmt.Sprintf(strings.ReplaceAll(optionsPage, "~", "`"), example, b.String(), proposals())
+}
+
+// proposals says what the proposals of IPsec can consist of.
+func proposals() string {
+	var b strings.Builder
+	b.WriteString(`### Proposals
+
+A proposal is written as strongSwan does it, in small letters with dashes in between:
+
+| part | what it can be |
+| --- | --- |
+`)
+	for _, p := range ipsec.Parts() {
+		fmt.Fprintf(&b, "| %s | `%s` |\n", p.Name, strings.Join(p.Names, "`, `"))
+	}
+	fmt.Fprintf(&b, `
+The ciphers %s check integrity themselves and take no integrity check; the others need one.
+Only proposals of IKE have a pseudo-random function; it may be left out after an integrity check, whose hash then
+serves. A Diffie-Hellman group is never optional: without it keys that leak later would open packets that
+were recorded before. What RFC 8221 and RFC 8247 advise against, such as 3DES, MD5, SHA-1 and modp1024, is refused by name.
+
+~~~yaml
+ikeProposals: aes256gcm16-prfsha384-x25519,aes256-sha256-modp4096
+espProposals: aes256gcm16-ecp384,aes128-sha256-ecp256
+~~~
+`, "~"+strings.Join(ipsec.Checked(), "~, ~")+"~")
+	return strings.ReplaceAll(b.String(), "~", "`")
 }
 
 // sameOption says whether two drivers have an option in common. Functions cannot be
