@@ -83,7 +83,7 @@ const (
 	// header 20, UDP 8, VXLAN 8, inner Ethernet header 14 (RFC 7348, section 5).
 	VXLANOverhead = 50
 	// WireGuardOverhead is what WireGuard over IPv4 takes: outer IPv4 header 20, UDP 8,
-	// header 16, tag 16 (WireGuard paper, section 5.4.6).
+	// header 16, tag 16 (WireGuard paper, section 5.4.6). There are no cables over IPv6.
 	WireGuardOverhead = 60
 
 	// IPsecIfID is the if_id of the XFRM interface and of the policies and security

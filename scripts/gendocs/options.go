@@ -8,6 +8,7 @@ import (
 
 	"subctl/cable"
 	"subctl/cable/ipsec"
+	"subctl/dataplane"
 )
 
 // exampleConfig is the settings of the example.
@@ -16,7 +17,7 @@ wireguard:         # for one driver, and for the combined cable with it
   keepalive: 25s
   mtu: 1400`
 
-// optionsPage has three holes: the example, the rows of the table, and proposals. ~ stands for the
+// optionsPage has four holes: the example, the settings, proposals, and packet sizes. ~ stands for the
 // backquote, which a Go string of several lines cannot hold.
 const optionsPage = `<!-- generated: make generate -->
 
@@ -58,6 +59,18 @@ such as a port, is the cluster's: it has one value for all cables, and no policy
 The UDP ports of one gateway must differ from each other, and from those that subctl
 [takes for itself](numbers.md).
 
+## Packet sizes
+
+A cable carries packets as large as the path between its two gateways lets through, which they
+[find out](nat.md), less what the cable itself takes. Routes to the other clusters have that MTU, and the segment size of
+TCP connections follows it; there is nothing to set. Of a path of 1500 bytes, with the default settings, that leaves:
+
+| cable | bytes inside | bytes taken |
+| --- | --- | --- |
+%s
+All of it is IPv4, inside the cables and outside: there are no cables over IPv6, where headers are 20 bytes longer.
+The setting ~mtu~ can only make packets smaller.
+
 ## Changes
 
 The gateway reads the ConfigMap through the API server, and applies a change at once, without
@@ -79,7 +92,9 @@ Cluster object. If the ConfigMap is deleted they stay, too: to go back to the de
 remove its name from the Submariner.
 
 Some fields of the Submariner are upstream's form of settings of ipsec, and hold where the ConfigMap
-does not say otherwise: ~ceIPSecNATTPort~, ~ceIPSecForceUDPEncaps~ and ~ceIPSecDebug~.
+does not say otherwise: ~ceIPSecNATTPort~ (~ipsecPort~), ~ceIPSecForceUDPEncaps~ (~encapsulation: yes~) and ~ceIPSecDebug~
+(~debug~). ~ceIPSecPSKSecret~ names the Secret with the pre-shared key of the join file ([keys](keys.md)), which gateway
+pods mount: after a change run ~subctl join~ again. ~ceIPSecPSK~, the key itself, is never written and never read.
 `
 
 // options returns the page of the settings of drivers.
@@ -108,7 +123,34 @@ func options(drivers []cable.Driver) string {
 			cell(defaultOf(r.option)), whom, cell(r.option.Doc))
 	}
 	example := "    " + strings.ReplaceAll(exampleConfig, "\n", "\n    ")
-	return fmt.Sprintf(strings.ReplaceAll(optionsPage, "~", "`"), example, b.String(), proposals())
+	return fmt.Sprintf(strings.ReplaceAll(optionsPage, "~", "`"), example, b.String(), proposals(), sizes(drivers))
+}
+
+// sizes are the rows of what cables take of a path of 1500 bytes.
+func sizes(drivers []cable.Driver) string {
+	const path = 1500
+	var b strings.Builder
+	for _, d := range drivers {
+		last := 0
+		for _, is := range []struct {
+			how    string
+			engine string
+			peer   cable.Peer
+		}{
+			{"", dataplane.EngineKernel, cable.Peer{MTU: path}},
+			{", through address translation", dataplane.EngineKernel, cable.Peer{MTU: path, NATed: true}},
+			{", ESP in userspace", "userspace", cable.Peer{MTU: path}},
+		} {
+			is.peer.Config = cable.Config{}
+			c := cable.Cable{Peer: is.peer, Driver: d}
+			inside := c.MTU(cable.Local{MTU: path, IPsec: dataplane.Engine{Name: is.engine}})
+			if inside != last {
+				fmt.Fprintf(&b, "| %s%s | %d | %d |\n", d.Name(), is.how, inside, path-inside)
+			}
+			last = inside
+		}
+	}
+	return b.String()
 }
 
 // proposals says what the proposals of IPsec can consist of.
