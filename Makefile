@@ -36,10 +36,14 @@ test-kernel: build ## tests on a kernel with WireGuard and ESP: Debian's, in QEM
 e2e: build lab image ## tests in the lab, with real pods (root)
 	SUBCTL_REQUIRE_ROOT=1 IMAGE=$(IMAGE) go test -count=1 -timeout 45m -tags e2e -v ./scripts/e2e
 
-bench: prereqs build ## measure; writes docs/benchmarks.md and docs/benchmarks.json (root)
-	SUBCTL_BENCH=$(CURDIR)/docs/benchmarks.json go test -p 1 ./agent ./policy ./cable/... -run '^$$' -bench . -benchtime 1x -timeout 20m
-	SUBCTL_BENCH=$(CURDIR)/docs/benchmarks.json $(MAKE) e2e
-	go run ./scripts/benchdoc > docs/benchmarks.md
+BENCH := $(CURDIR)/dist/benchmarks.json
+bench: export SUBCTL_BENCH := $(BENCH)
+bench: prereqs build ## measure; writes docs/benchmarks.md and docs/benchmarks.json, and fails if a target was missed (root)
+	mkdir -p dist && rm -f $(BENCH)
+	go test -p 1 ./agent ./policy ./cable/... -run '^$$' -bench . -benchtime 1x -timeout 20m
+	go run ./scripts/testkernel -bench .
+	$(MAKE) e2e
+	go run ./scripts/benchdoc $(BENCH) docs
 
 vet: ## go vet, and builds for Linux, macOS and Windows
 	test -z "$$(gofmt -l . | tee /dev/stderr)"

@@ -1,5 +1,6 @@
 // Package measure keeps what benchmarks found: one row a figure, with the target
-// it is held against. "make bench" collects the rows in docs/benchmarks.json.
+// it is held against. "make bench" collects the rows of one run, from nothing, and makes
+// docs/benchmarks.json of them.
 package measure
 
 import (
@@ -14,8 +15,11 @@ import (
 	"testing"
 )
 
-// File is the environment variable that names the file rows are kept in.
-const File = "SUBCTL_BENCH"
+// The environment of a benchmark.
+const (
+	File  = "SUBCTL_BENCH"       // names the file rows are kept in; unset: they are but logged
+	Where = "SUBCTL_BENCH_WHERE" // added to the rows' names, such as "in QEMU"; unset: on this machine
+)
 
 // Row is one figure.
 type Row struct {
@@ -46,36 +50,39 @@ func round(v float64) float64 {
 	return r
 }
 
-// Record keeps rows, in place of older ones of the same names.
+// Record logs rows, and keeps them in place of older ones of the same names.
 func Record(t testing.TB, rows ...Row) {
 	t.Helper()
-	for _, r := range rows {
+	for i := range rows {
+		if where := os.Getenv(Where); where != "" {
+			rows[i].Name += ", " + where
+		}
+		r := rows[i]
 		t.Logf("%s: %g %s (%s: %v)", r.Name, r.Value, r.Unit, r.Target, r.Holds)
 	}
-	file := os.Getenv(File)
-	if file == "" {
-		return
+	if file := os.Getenv(File); file != "" {
+		if err := Keep(file, rows...); err != nil {
+			t.Fatal(err)
+		}
 	}
+}
+
+// Keep puts rows into a file, sorted by name, in place of older ones of the same names.
+func Keep(file string, rows ...Row) error {
 	all, err := Read(file)
 	if err != nil {
-		t.Fatal(err)
+		return err
 	}
 	for _, r := range rows {
-		i := slices.IndexFunc(all, func(o Row) bool { return o.Name == r.Name })
-		if i < 0 {
-			all = append(all, r)
-		} else {
-			all[i] = r
-		}
+		all = slices.DeleteFunc(all, func(o Row) bool { return o.Name == r.Name })
+		all = append(all, r)
 	}
 	slices.SortFunc(all, func(a, b Row) int { return strings.Compare(a.Name, b.Name) })
 	b, err := json.MarshalIndent(all, "", "  ")
 	if err != nil {
-		t.Fatal(err)
+		return err
 	}
-	if err := os.WriteFile(file, append(b, '\n'), 0o644); err != nil {
-		t.Fatal(err)
-	}
+	return os.WriteFile(file, append(b, '\n'), 0o644)
 }
 
 // Read returns the rows of a file; none if there is no file.
