@@ -98,9 +98,16 @@ const (
 	ConditionBrokerSynced = "BrokerSynced"
 )
 
-// reasonWaiting is the reason of a condition that is False because it is too early to
-// say more.
-const reasonWaiting = "Waiting"
+// Reasons of these conditions; docs/conditions.md says what each of them means.
+const (
+	reasonFailed          = "Failed"
+	reasonSeen            = "Seen"
+	reasonEndpointRefused = "EndpointRefused"
+	reasonUnusable        = "Unusable"
+	reasonSynced          = "Synced"
+	reasonWaiting         = "Waiting" // False because it is too early to say more
+	reasonUninstalled     = "Uninstalled"
+)
 
 // conditions says how it went. old keeps the times of what did not change.
 func conditions(old []metav1.Condition, p Plan, o Outcome) []metav1.Condition {
@@ -109,30 +116,30 @@ func conditions(old []metav1.Condition, p Plan, o Outcome) []metav1.Condition {
 		cs = append(cs, condition(old, kind, is, reason, message, o.Now))
 	}
 	if o.Err != nil {
-		add(ConditionSynced, false, "Failed", clip(o.Err.Error()))
+		add(ConditionSynced, false, reasonFailed, clip(o.Err.Error()))
 	} else {
-		add(ConditionSynced, true, "Seen", "the node holds what was planned")
+		add(ConditionSynced, true, reasonSeen, "the node holds what was planned")
 	}
 	if p.view == nil {
 		return cs
 	}
 	if texts := refusals(p.view, o.Broker); len(texts) > 0 {
-		add(ConditionRefused, true, "EndpointRefused", clip(strings.Join(texts, "\n")))
+		add(ConditionRefused, true, reasonEndpointRefused, clip(strings.Join(texts, "\n")))
 	}
 	if err := p.view.snap.PublicIPErr; err != nil {
-		add(ConditionPublicIP, false, "Unusable", clip(err.Error()))
+		add(ConditionPublicIP, false, reasonUnusable, clip(err.Error()))
 	}
 	switch b := o.Broker; {
 	case b == nil:
 	case len(b.Errors) > 0:
-		add(ConditionBrokerSynced, false, "Failed", clip(strings.Join(b.Errors, "\n")))
+		add(ConditionBrokerSynced, false, reasonFailed, clip(strings.Join(b.Errors, "\n")))
 	case b.LastSync.IsZero():
 		add(ConditionBrokerSynced, false, reasonWaiting, "the broker was not heard of yet")
 	default:
-		add(ConditionBrokerSynced, true, "Synced", "this cluster and the broker hold the same")
+		add(ConditionBrokerSynced, true, reasonSynced, "this cluster and the broker hold the same")
 	}
 	if p.view.leaving() && o.Err == nil {
-		add(submarinerv1.ConditionClean, true, "Uninstalled", "the node holds nothing of this agent any more")
+		add(submarinerv1.ConditionClean, true, reasonUninstalled, "the node holds nothing of this agent any more")
 	}
 	return cs
 }

@@ -147,14 +147,20 @@ func (v *view) ownCluster() *submarinerv1.Cluster {
 // cluster's own settings of its cable drivers can be used.
 const ConditionCableConfigValid = "CableConfigValid"
 
+// Reasons of CableConfigValid.
+const (
+	reasonBadCableConfig = "BadCableConfig"
+	reasonInForce        = "InForce"
+)
+
 // configCondition says whether the cluster's own settings can be used. was is what was
 // reported before.
 func (v *view) configCondition(was []metav1.Condition, now time.Time) metav1.Condition {
 	if v.configErr != nil {
 		message := clip("the settings before stay in force: " + v.configErr.Error())
-		return condition(was, ConditionCableConfigValid, false, "BadCableConfig", message, now)
+		return condition(was, ConditionCableConfigValid, false, reasonBadCableConfig, message, now)
 	}
-	return condition(was, ConditionCableConfigValid, true, "InForce", "the settings of the cable drivers are in force", now)
+	return condition(was, ConditionCableConfigValid, true, reasonInForce, "the settings of the cable drivers are in force", now)
 }
 
 // slimConfigMap keeps of a ConfigMap what settings are read from: the rest may be
