@@ -64,10 +64,12 @@ func TestOptions(t *testing.T) {
 
 func TestWriteTidiesUp(t *testing.T) {
 	dir := t.TempDir()
-	source, err := os.ReadFile(filepath.Join(root, "dataplane", "owner.go"))
-	require.NoError(t, err)
-	require.NoError(t, os.MkdirAll(filepath.Join(dir, "dataplane"), 0o755))
-	require.NoError(t, os.WriteFile(filepath.Join(dir, "dataplane", "owner.go"), source, 0o600))
+	for _, name := range []string{"dataplane/owner.go", "agent/metrics.go"} {
+		source, err := os.ReadFile(filepath.Join(root, name))
+		require.NoError(t, err)
+		require.NoError(t, os.MkdirAll(filepath.Dir(filepath.Join(dir, name)), 0o755))
+		require.NoError(t, os.WriteFile(filepath.Join(dir, name), source, 0o600))
+	}
 	require.NoError(t, os.MkdirAll(filepath.Join(dir, "docs", "cli"), 0o755))
 	gone := filepath.Join(dir, "docs", "cli", "subctl_frobnicate.md")
 	require.NoError(t, os.WriteFile(gone, nil, 0o600))
@@ -96,4 +98,41 @@ func TestProposals(t *testing.T) {
 	require.Contains(t, example, "espProposals")
 	_, err := cable.ParseConfig(example, drivers.All())
 	require.NoError(t, err)
+}
+
+// TestMetrics: every metric is found, with all of its labels.
+func TestMetrics(t *testing.T) {
+	file := filepath.Join(root, "agent", "metrics.go")
+	found, err := readMetrics(file)
+	require.NoError(t, err)
+	source, err := os.ReadFile(file)
+	require.NoError(t, err)
+	require.Len(t, found, strings.Count(string(source), `"submariner_`))
+	require.Contains(t, found, metric{
+		name: "submariner_connections", kind: "gauge", help: "1 for each connection, with its status.",
+		labels: []string{
+			"cable_driver", "local_cluster", "local_hostname", "local_endpoint_ip",
+			"remote_cluster", "remote_hostname", "remote_endpoint_ip", "status",
+		},
+	})
+	require.Contains(t, found, metric{
+		name: "submariner_sync_errors_total", kind: "counter", help: "How often the node could not be brought to hold the plan.",
+		labels: []string{"role"},
+	})
+}
+
+func TestReadMetricsRefuses(t *testing.T) {
+	for name, test := range map[string]struct{ code, want string }{
+		"no help":        {`var m = p.NewCounter(p.CounterOpts{Name: "a"})`, `metric "a" has to have a Name and a Help`},
+		"options apart":  {`var m = p.NewCounter(opts)`, `metric "" has to have a Name and a Help`},
+		"a name to read": {`var m = p.NewCounter(p.CounterOpts{Name: name, Help: "b"})`, "a *ast.Ident stands where a string should"},
+		"labels apart":   {`var m = p.NewGaugeVec(p.GaugeOpts{Name: "a", Help: "b"}, labels)`, "stands where a list of labels should"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			file := filepath.Join(t.TempDir(), "metrics.go")
+			require.NoError(t, os.WriteFile(file, []byte("package agent\n\n"+test.code+"\n"), 0o600))
+			_, err := readMetrics(file)
+			require.ErrorContains(t, err, test.want)
+		})
+	}
 }

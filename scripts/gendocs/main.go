@@ -1,7 +1,7 @@
 // Command gendocs writes what of the documentation is generated: docs/cli from the
-// commands, docs/numbers.md from dataplane/owner.go, and docs/cable-options.md from the
-// cable drivers. It is run at the root of the
-// module, and writes the same wherever and whenever that is.
+// commands, docs/numbers.md from dataplane/owner.go, docs/metrics.md from
+// agent/metrics.go, and docs/cable-options.md from the cable drivers. It is run at the
+// root of the module, and writes the same wherever and whenever that is.
 package main
 
 import (
@@ -29,6 +29,9 @@ func generate(root string) (map[string]string, error) {
 		return nil, err
 	}
 	files["docs/numbers.md"] = numbers
+	if files["docs/metrics.md"], err = metrics(filepath.Join(root, "agent", "metrics.go")); err != nil {
+		return nil, err
+	}
 	files["docs/cable-options.md"] = options(drivers.All())
 	return files, nil
 }

@@ -1,0 +1,201 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"regexp"
+	"strconv"
+	"strings"
+
+	"subctl/dataplane"
+)
+
+// metricsPage has three holes: the two ports, and the rows of the table; ~ is a backquote.
+const metricsPage = `<!-- generated: make generate -->
+
+# Metrics
+
+Every agent serves metrics in the format of Prometheus, over HTTP, on its node's addresses: gateway agents on port %d,
+route agents on port %d (~/metrics~). They hold no secrets, but addresses and cluster IDs of all clusters: who
+should not see them must not reach these ports.
+
+| metric | type | labels | what it says |
+| --- | --- | --- | --- |
+%s
+Those of the Go runtime (~go_*~), of the process (~process_*~) and of controller-runtime (~controller_runtime_*~,
+~rest_client_*~, ~workqueue_*~) are there as well. Only the active gateway of a cluster has connections.
+
+## Collecting them
+
+The pods carry no annotations for Prometheus. Have it look for them in the namespace of the agents:
+
+~~~yaml
+scrape_configs:
+- job_name: subctl
+  kubernetes_sd_configs:
+  - role: pod
+    namespaces: {names: [submariner-operator]}
+  relabel_configs:
+  - source_labels: [__meta_kubernetes_pod_container_port_name]
+    regex: metrics
+    action: keep
+~~~
+
+## What to be woken by
+
+~~~yaml
+groups:
+- name: subctl
+  rules:
+  - alert: ClusterNotConnected
+    expr: submariner_connections{status!="connected"} == 1
+    for: 2m
+  - alert: NodeNotAsPlanned
+    expr: increase(submariner_sync_errors_total[10m]) > 3
+  - alert: EndpointsRefused
+    expr: submariner_refused_endpoints > 0
+    for: 10m
+~~~
+
+[Troubleshooting](troubleshooting.md) says how to go on from there.
+
+## Health
+
+~/healthz~ on the same port answers 200 while the agent's loop runs, and ~/readyz~ once the node was seen to hold what was
+planned for it; otherwise they answer 503 and say why. Kubernetes uses both for the pods.
+`
+
+// metric is one of the agents' metrics.
+type metric struct {
+	name, kind, help string
+	labels           []string
+}
+
+// metrics returns the page of the metrics that a Go file makes.
+func metrics(file string) (string, error) {
+	found, err := readMetrics(file)
+	if err != nil {
+		return "", fmt.Errorf("%s: %w", file, err)
+	}
+	var b strings.Builder
+	for _, m := range found {
+		labels := "none"
+		if len(m.labels) > 0 {
+			labels = "`" + strings.Join(m.labels, "`, `") + "`"
+		}
+		fmt.Fprintf(&b, "| `%s` | %s | %s | %s |\n", m.name, m.kind, labels, cell(m.help))
+	}
+	return fmt.Sprintf(strings.ReplaceAll(metricsPage, "~", "`"), dataplane.GatewayMetricsPort, dataplane.RouteMetricsPort, b.String()), nil
+}
+
+// constructor is the name of a function of Prometheus' client that makes a metric.
+var constructor = regexp.MustCompile(`^New(Counter|Gauge|Histogram|Summary)(Vec)?$`)
+
+// readMetrics finds the calls that make metrics, such as
+// NewGaugeVec(GaugeOpts{Name: "a", Help: "b"}, labels), in their order.
+func readMetrics(file string) ([]metric, error) {
+	parsed, err := parser.ParseFile(token.NewFileSet(), file, nil, 0)
+	if err != nil {
+		return nil, err
+	}
+	r := metricReader{vars: map[string]ast.Expr{}}
+	ast.Inspect(parsed, func(n ast.Node) bool {
+		switch n := n.(type) {
+		case *ast.AssignStmt:
+			for i := range min(len(n.Lhs), len(n.Rhs)) {
+				if id, ok := n.Lhs[i].(*ast.Ident); ok {
+					r.vars[id.Name] = n.Rhs[i]
+				}
+			}
+		case *ast.CallExpr:
+			f, ok := n.Fun.(*ast.SelectorExpr)
+			if !ok {
+				break
+			}
+			if kind := constructor.FindStringSubmatch(f.Sel.Name); kind != nil && len(n.Args) > 0 {
+				r.metric(strings.ToLower(kind[1]), n.Args)
+			}
+		}
+		return true
+	})
+	return r.found, errors.Join(r.errs...)
+}
+
+// metricReader reads as much of Go as metrics are made with.
+type metricReader struct {
+	vars  map[string]ast.Expr // what was assigned to variables
+	found []metric
+	errs  []error
+}
+
+// metric notes the metric that a constructor makes of its arguments.
+func (r *metricReader) metric(kind string, args []ast.Expr) {
+	m := metric{kind: kind}
+	opts, _ := args[0].(*ast.CompositeLit)
+	for _, e := range elements(opts) {
+		field, ok := e.(*ast.KeyValueExpr)
+		if !ok {
+			continue
+		}
+		switch fmt.Sprint(field.Key) {
+		case "Name":
+			m.name = r.text(field.Value)
+		case "Help":
+			m.help = r.text(field.Value)
+		case "ConstLabels":
+			m.labels = append(m.labels, r.list(field.Value)...)
+		}
+	}
+	for _, labels := range args[1:] {
+		m.labels = append(m.labels, r.list(labels)...)
+	}
+	if m.name == "" || m.help == "" {
+		r.errs = append(r.errs, fmt.Errorf("metric %q has to have a Name and a Help, where it is made", m.name))
+	}
+	r.found = append(r.found, m)
+}
+
+// text returns the value of a string literal.
+func (r *metricReader) text(e ast.Expr) string {
+	if literal, ok := e.(*ast.BasicLit); ok {
+		if s, err := strconv.Unquote(literal.Value); err == nil {
+			return s
+		}
+	}
+	r.errs = append(r.errs, fmt.Errorf("a %T stands where a string should", e))
+	return ""
+}
+
+// list returns the names in a list of labels: a literal, a variable that holds one, or
+// append of names to one.
+func (r *metricReader) list(e ast.Expr) (out []string) {
+	if id, ok := e.(*ast.Ident); ok {
+		e = r.vars[id.Name]
+	}
+	var names []ast.Expr
+	switch e := e.(type) {
+	case *ast.CallExpr: // append(list, name)
+		out, names = r.list(e.Args[0]), e.Args[1:]
+	case *ast.CompositeLit:
+		names = elements(e)
+	default:
+		r.errs = append(r.errs, fmt.Errorf("a %T stands where a list of labels should", e))
+	}
+	for _, name := range names {
+		if pair, ok := name.(*ast.KeyValueExpr); ok { // of prometheus.Labels
+			name = pair.Key
+		}
+		out = append(out, r.text(name))
+	}
+	return out
+}
+
+func elements(c *ast.CompositeLit) []ast.Expr {
+	if c == nil {
+		return nil
+	}
+	return c.Elts
+}
