@@ -192,13 +192,16 @@ func yes(b bool) string {
 	return "no"
 }
 
-// IPsecBlock keeps UDP packets to a port from leaving the node unless an IPsec policy
-// takes them: between the start of a tunnel and its end they would otherwise go out
-// in clear.
-type IPsecBlock struct{ Port int }
+// IPsecBlock keeps UDP packets from an address of the node to a port from leaving unless
+// an IPsec policy takes them: between the start of a tunnel and its end they would
+// otherwise go out in clear.
+type IPsecBlock struct {
+	From netip.Addr
+	Port int
+}
 
 // Key implements Object.
-func (b IPsecBlock) Key() Key { return Key{KindTunnel, fmt.Sprintf("block %d", b.Port)} }
+func (b IPsecBlock) Key() Key { return Key{KindTunnel, fmt.Sprintf("block %v %d", b.From, b.Port)} }
 
 // Needs implements Object.
 func (IPsecBlock) Needs() []Key { return nil }
@@ -208,5 +211,5 @@ func (b IPsecBlock) Equal(o Object) bool { return o == b }
 
 // String implements Object.
 func (b IPsecBlock) String() string {
-	return fmt.Sprintf("ip xfrm policy add dir out proto udp dport %d action block priority %d", b.Port, IPsecBlockPriority)
+	return fmt.Sprintf("ip xfrm policy add dir out src %v proto udp dport %d action block priority %d", b.From, b.Port, IPsecBlockPriority)
 }

@@ -65,7 +65,7 @@ func (l VXLAN) String() string {
 	return s + "\n" + l.Conf.command(l.Name)
 }
 
-// inPlace reports whether a device can be made another without being made anew,
+// inPlace reports whether a device or daemon can be made another without being made anew,
 // and without losing what stands on it. (A new MAC clears the ARP table.)
 func inPlace(old, new Object) bool {
 	switch b := new.(type) {
@@ -79,6 +79,9 @@ func inPlace(old, new Object) bool {
 	case IPsecInterface:
 		a, ok := old.(IPsecInterface)
 		return ok && a.Conf != (Conf{}) // blank: it is something else
+	case IKEDaemon:
+		a, ok := old.(IKEDaemon)
+		return ok && a.Port == b.Port // else its sockets are others
 	}
 	return false
 }

@@ -33,7 +33,7 @@ func objects() []dataplane.Object {
 			Mode: "m", LocalTS: []netip.Prefix{p}, RemoteTS: []netip.Prefix{p}, Port: 3, ReqID: 4, IKE: "i", ESP: "e",
 			IKELife: time.Hour, ESPLife: time.Minute, DPDDelay: time.Second, Encap: true, Initiative: "first",
 		},
-		dataplane.IPsecBlock{Port: 1},
+		dataplane.IPsecBlock{From: ip, Port: 1},
 		dataplane.FDB{Dev: "d", MAC: "m", Dst: ip},
 		dataplane.Neigh{Dev: "d", IP: ip, MAC: "m"},
 		dataplane.Nexthop{ID: 1, Via: ip, Dev: "d"},

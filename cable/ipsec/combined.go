@@ -84,7 +84,7 @@ func (d Combined) Plan(local cable.Local, peers []cable.Peer) (cable.Wiring, err
 	if err != nil || len(peers) == 0 {
 		return w, err
 	}
-	if err := w.State.Add(dataplane.IPsecBlock{Port: dataplane.VXLANIPsecPort}); err != nil {
+	if err := w.State.Add(dataplane.IPsecBlock{From: local.PrivateIP, Port: dataplane.VXLANIPsecPort}); err != nil {
 		return w, err
 	}
 	v := vxlan.Tunnel{

@@ -48,7 +48,7 @@ func (f *Fake) refuse(o dataplane.Object) error {
 	case dataplane.Tunnel:
 		return refuseIf(!o.Local.IsValid() || o.LocalID == "" || o.RemoteID == "" || o.ReqID == 0, "no address, identity or reqid")
 	case dataplane.IPsecBlock:
-		return refuseIf(o.Port < 1 || o.Port > maxPort, "no such port")
+		return refuseIf(!o.From.IsValid() || o.Port < 1 || o.Port > maxPort, "no such address or port")
 	case dataplane.Addr:
 		return refuseIf(!o.Prefix.IsValid(), "no such address")
 	case dataplane.FDB:

@@ -37,6 +37,9 @@ var ipsecEngine = sync.OnceValue(func() dataplane.Engine {
 // probeESP asks the kernel for a security association and an XFRM interface, which
 // loads the modules they need, and removes them again. There is no other way to ask:
 // modules that are not loaded yet are listed nowhere.
+//
+// The agents of a node may ask at the same moment: what is there already was made by
+// another of them, or by one that was killed, and what is gone was removed by another.
 func probeESP() error {
 	h, err := netlink.NewHandle(unix.NETLINK_ROUTE, unix.NETLINK_XFRM)
 	if err != nil {
@@ -51,12 +54,21 @@ func probeESP() error {
 	if err := h.XfrmStateAdd(sa); err != nil && !errors.Is(err, unix.EEXIST) {
 		return fmt.Errorf("no ESP: %w", err)
 	}
-	errs := []error{h.XfrmStateDel(sa)}
+	errs := []error{orGone(h.XfrmStateDel(sa))}
 	dev := &netlink.Xfrmi{LinkAttrs: netlink.LinkAttrs{Name: probeDevice}, Ifid: probeIfID}
 	if err := h.LinkAdd(dev); err != nil && !errors.Is(err, unix.EEXIST) {
 		return fmt.Errorf("no XFRM interfaces: %w", err)
 	}
-	return errors.Join(append(errs, h.LinkDel(dev))...)
+	return errors.Join(append(errs, delLink(h, dev.Name))...)
+}
+
+// delLink removes a device. Gone already is fine.
+func delLink(h *netlink.Handle, name string) error {
+	l, err := h.LinkByName(name)
+	if err != nil {
+		return orGone(err)
+	}
+	return orGone(h.LinkDel(l))
 }
 
 // What probeESP makes for a moment.

@@ -106,7 +106,7 @@ func addStandIn(h *netlink.Handle, name string) error {
 }
 
 // sweepRoutes removes stand-ins, and the rule that a charon left that was killed. Its
-// routes went with its device.
+// routes went with its device. The rule goes last: by it the others are known to be there.
 func sweepRoutes() error {
 	h, err := netlink.NewHandle(unix.NETLINK_ROUTE)
 	if err != nil {
@@ -117,20 +117,28 @@ func sweepRoutes() error {
 	if err != nil {
 		return fmt.Errorf("listing devices: %w", err)
 	}
-	var errs []error
 	for _, l := range links {
-		if l.Attrs().Alias == standInAlias {
-			errs = append(errs, orGone(h.LinkDel(l)))
+		if l.Attrs().Alias != standInAlias {
+			continue
+		}
+		if err := orGone(h.LinkDel(l)); err != nil {
+			return fmt.Errorf("removing device %s: %w", l.Attrs().Name, err)
 		}
 	}
-	rules, err := whole(func() ([]netlink.Rule, error) { return h.RuleList(netlink.FAMILY_ALL) })
-	if err != nil {
-		return fmt.Errorf("listing rules: %w", err)
-	}
+	rules, err := charonRules(h)
 	for _, r := range rules {
-		if r.Table == dataplane.CharonTable {
-			errs = append(errs, orGone(h.RuleDel(&r)))
-		}
+		err = errors.Join(err, orGone(h.RuleDel(&r)))
 	}
-	return errors.Join(errs...)
+	return err
+}
+
+// charonRules are those that a charon makes when it starts, and removes when it ends.
+func charonRules(h *netlink.Handle) ([]netlink.Rule, error) {
+	rules, err := whole(func() ([]netlink.Rule, error) {
+		return h.RuleListFiltered(netlink.FAMILY_ALL, &netlink.Rule{Table: dataplane.CharonTable}, netlink.RT_FILTER_TABLE)
+	})
+	if err != nil {
+		return nil, fmt.Errorf("listing rules: %w", err)
+	}
+	return rules, nil
 }

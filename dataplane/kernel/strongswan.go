@@ -19,6 +19,7 @@ import (
 
 	"subctl/dataplane"
 
+	"github.com/strongswan/govici/vici"
 	"golang.org/x/sys/unix"
 )
 
@@ -131,7 +132,7 @@ func (c *charon) start(d dataplane.IKEDaemon) error {
 	if err := os.MkdirAll(c.dir, 0o700); err != nil {
 		return err
 	}
-	if err := os.WriteFile(c.conf(), []byte(strongswanConf(d, ipsecEngine().Name, c.dir)), 0o600); err != nil {
+	if err := c.writeConf(d); err != nil {
 		return err
 	}
 	cmd := exec.Command(charonProgram)
@@ -153,6 +154,26 @@ func (c *charon) start(d dataplane.IKEDaemon) error {
 		return errors.Join(err, c.stop())
 	}
 	return nil
+}
+
+// writeConf writes the daemon's configuration, all of it or nothing.
+func (c *charon) writeConf(d dataplane.IKEDaemon) error {
+	next := c.conf() + ".new"
+	if err := os.WriteFile(next, []byte(strongswanConf(d, ipsecEngine().Name, c.dir)), 0o600); err != nil {
+		return err
+	}
+	return os.Rename(next, c.conf())
+}
+
+// reload has the running daemon log as d says. Its port it would not change.
+func (c *charon) reload(d dataplane.IKEDaemon) error {
+	if err := c.writeConf(d); err != nil {
+		return err
+	}
+	return c.talk(func(s *vici.Session) error {
+		_, err := request(s, "reload-settings", nil)
+		return err
+	})
 }
 
 // await waits until the daemon answers.
@@ -233,7 +254,7 @@ func (s daemons) list() ([]dataplane.Object, error) {
 	d, ok := s.charon.running()
 	if !ok {
 		s.charon.rest()
-		left, err := s.charon.left()
+		left, err := s.left()
 		if err != nil || !left {
 			return nil, err
 		}
@@ -246,10 +267,15 @@ func (s daemons) list() ([]dataplane.Object, error) {
 	return []dataplane.Object{d}, nil
 }
 
-// left says whether there is something of a daemon that ended without clearing up.
-func (c *charon) left() (left bool, err error) {
-	if _, err := os.Stat(c.dir); err == nil {
+// left says whether there is something of a daemon that ended without clearing up: a
+// file, a rule, or something in the kernel's IPsec. Its files go with the pod that it was
+// in, and what it did to the node stays.
+func (s daemons) left() (left bool, err error) {
+	if _, err := os.Stat(s.charon.dir); err == nil {
 		return true, nil
+	}
+	if rules, err := charonRules(s.nl); err != nil || len(rules) > 0 {
+		return len(rules) > 0, err
 	}
 	err = withXFRM(func(x xfrm) error {
 		ps, sas, err := x.ours()
@@ -259,8 +285,13 @@ func (c *charon) left() (left bool, err error) {
 	return left, err
 }
 
-func (s daemons) put(_, want dataplane.Object) error {
-	if err := s.charon.start(want.(dataplane.IKEDaemon)); err != nil {
+// put starts the daemon, unless one runs that can be told what to do otherwise.
+func (s daemons) put(old, want dataplane.Object) error {
+	w := want.(dataplane.IKEDaemon)
+	if had, ok := old.(dataplane.IKEDaemon); ok && had.Port == w.Port && s.charon.reload(w) == nil {
+		return nil
+	}
+	if err := s.charon.start(w); err != nil {
 		return fmt.Errorf("starting IPsec: %w", err)
 	}
 	s.charon.keep()

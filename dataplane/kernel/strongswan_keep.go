@@ -3,6 +3,8 @@
 package kernel
 
 import (
+	"maps"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -41,6 +43,8 @@ const (
 	secondAfter = 1500 * time.Millisecond
 	// slowestTry bounds the time between two tries.
 	slowestTry = 10 * time.Second
+	// settledAfter is how long both ends have had time to end what is outdated for them.
+	settledAfter = 30 * time.Second
 	// sweepAfter is how long the keys of a charon that was killed may be used, if some
 	// tunnel does not come back and so no new ones take their place.
 	sweepAfter = time.Minute
@@ -108,7 +112,7 @@ func (k *keeper) run() {
 	}
 }
 
-// look begins what is due, and reports whether all is well.
+// look begins what is due, ends what is outdated, and reports whether all is well.
 func (k *keeper) look(now time.Time) (well bool) {
 	conns, err := k.charon.conns()
 	if err != nil {
@@ -118,8 +122,23 @@ func (k *keeper) look(now time.Time) (well bool) {
 	if err != nil {
 		return false
 	}
+	begin, end, well := k.judge(conns, sas, now)
+	for _, name := range begin {
+		k.ask("initiate", map[string]any{"ike": name, "child": conns[name].child})
+	}
+	for _, id := range end {
+		k.ask("terminate", map[string]any{"ike-id": id})
+	}
+	return well
+}
+
+// judge says which connections are to be begun and which IKE security associations, by
+// charon's IDs, to be ended. It forgets connections that are no longer there.
+func (k *keeper) judge(conns map[string]loaded, sas map[string][]ikeSA, now time.Time) (begin, end []string, well bool) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
+	maps.DeleteFunc(k.waits, func(name string, _ *wait) bool { _, ok := conns[name]; return !ok })
+	maps.DeleteFunc(k.problems, func(name string, _ string) bool { _, ok := conns[name]; return !ok })
 	well = true
 	for name, c := range conns {
 		initiative, _, _ := strings.Cut(c.child, "-")
@@ -127,15 +146,39 @@ func (k *keeper) look(now time.Time) (well bool) {
 		case current(sas[name], c.child):
 			delete(k.waits, name)
 			delete(k.problems, name)
+			end = append(end, outdated(sas[name], c.child)...)
 		case initiative == string(dataplane.InitiateNever):
 		default:
 			well = false
 			if k.due(name, initiative, now) && !anyConnecting(sas[name]) {
-				k.initiate(name, c.child)
+				begin = append(begin, name)
 			}
 		}
 	}
-	return well
+	return begin, end, well && len(end) == 0
+}
+
+// outdated returns the IDs of what was made under other settings than the present, if
+// there is something that was not; and, of several that were not, of all but one, once
+// nobody can be changing them any more. Both ends keep the same one.
+func outdated(sas []ikeSA, child string) (ids []string) {
+	var kept *ikeSA
+	settled := true
+	for _, sa := range sas {
+		if !sa.uses(child) {
+			continue
+		}
+		settled = settled && sa.age >= settledAfter
+		if kept == nil || sa.spis > kept.spis {
+			kept = &sa
+		}
+	}
+	for _, sa := range sas {
+		if kept != nil && sa.id != kept.id && sa.state == "ESTABLISHED" && (settled || !sa.uses(child)) {
+			ids = append(ids, sa.id)
+		}
+	}
+	return ids
 }
 
 // due says whether a connection that is down is to be tried now.
@@ -159,34 +202,21 @@ func (k *keeper) due(name, initiative string, now time.Time) bool {
 	return true
 }
 
-// initiate has charon begin, without waiting for what comes of it.
-func (k *keeper) initiate(name, child string) {
+// ask has charon begin something, without waiting for what comes of it.
+func (k *keeper) ask(command string, args map[string]any) {
+	args["timeout"], args["loglevel"] = "-1", "-1"
 	_ = k.charon.talk(func(s *vici.Session) error { // problems say what came of it
-		_, err := request(s, "initiate", map[string]any{"ike": name, "child": child, "timeout": "-1", "loglevel": "-1"})
+		_, err := request(s, command, args)
 		return err
 	})
 }
 
 // current says whether there are keys in use that were made under the present settings.
 func current(sas []ikeSA, child string) bool {
-	for _, sa := range sas {
-		for _, c := range sa.children {
-			if c.up && c.name == child {
-				return true
-			}
-		}
-	}
-	return false
+	return slices.ContainsFunc(sas, func(sa ikeSA) bool { return sa.uses(child) })
 }
 
-func anyConnecting(sas []ikeSA) bool {
-	for _, sa := range sas {
-		if sa.connecting() {
-			return true
-		}
-	}
-	return false
-}
+func anyConnecting(sas []ikeSA) bool { return slices.ContainsFunc(sas, ikeSA.connecting) }
 
 // listen hears what charon logs, and keeps what keeps a connection from coming up.
 func (k *keeper) listen() {

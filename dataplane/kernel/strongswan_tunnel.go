@@ -19,7 +19,11 @@ import (
 //
 // A changed connection is loaded in place of the old one, and that is all: security
 // associations that were made under the old settings carry the traffic until the keeper
-// has made new ones. So neither a new key nor new settings interrupt anything.
+// has made new ones. So neither a new key nor new settings interrupt anything, and those
+// that the other end does not accept do not either. ("unique = replace" would have charon
+// end the old ones before it knows whether the new ones have a child. With "no" it does
+// that only if the other end says that it has nothing, as it does after a restart:
+// INITIAL_CONTACT, RFC 7296, section 2.4.)
 type tunnels struct{ *Host }
 
 func (s tunnels) list() (out []dataplane.Object, err error) {
@@ -138,7 +142,7 @@ func connection(t dataplane.Tunnel) (*vici.Message, error) {
 		"local_port": strconv.Itoa(t.LocalPort), "remote_port": strconv.Itoa(t.RemotePort),
 		"proposals": strings.Split(t.IKE, ","), "dpd_delay": seconds(t.DPDDelay),
 		"rekey_time": seconds(renewal(t, t.IKELife)), "rand_time": seconds(t.IKELife / 20), "over_time": seconds(t.IKELife/4 + time.Minute),
-		"encap": yesNo(t.Encap), "mobike": "no", "unique": "replace", "local": local, "remote": remote, "children": children,
+		"encap": yesNo(t.Encap), "mobike": "no", "unique": "no", "local": local, "remote": remote, "children": children,
 	})
 }
 

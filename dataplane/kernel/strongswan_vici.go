@@ -113,7 +113,10 @@ func (c *charon) conns() (map[string]loaded, error) {
 
 // ikeSA is an IKE security association, with its children.
 type ikeSA struct {
+	id       string // charon's own
+	spis     string // the same at both ends
 	state    string // such as "ESTABLISHED"
+	age      time.Duration
 	children []childSA
 }
 
@@ -126,6 +129,11 @@ type childSA struct {
 
 // connecting says that keys are being negotiated.
 func (s ikeSA) connecting() bool { return s.state == "CREATED" || s.state == "CONNECTING" }
+
+// uses says whether a child of this name carries traffic.
+func (s ikeSA) uses(child string) bool {
+	return slices.ContainsFunc(s.children, func(c childSA) bool { return c.up && c.name == child })
+}
 
 // sas lists the IKE security associations by the name of their connection.
 func (c *charon) sas() (map[string][]ikeSA, error) {
@@ -146,7 +154,10 @@ func (c *charon) sas() (map[string][]ikeSA, error) {
 }
 
 func readSA(m *vici.Message) ikeSA {
-	sa := ikeSA{state: str(m, "state")}
+	sa := ikeSA{
+		id: str(m, "uniqueid"), spis: str(m, "initiator-spi") + str(m, "responder-spi"), state: str(m, "state"),
+		age: time.Duration(num(m, "established")) * time.Second,
+	}
 	children := sub(m, "child-sas")
 	for _, id := range slices.Sorted(slices.Values(children.Keys())) {
 		c := sub(children, id)

@@ -5,6 +5,7 @@ package kernel
 import (
 	"errors"
 	"fmt"
+	"net"
 	"time"
 
 	"subctl/dataplane"
@@ -14,8 +15,10 @@ import (
 )
 
 // xfrm is the kernel's IPsec: what charon put there, and what a charon that was
-// killed left. Ours are told by their if_id and reqid; those of others are never
-// touched. In userspace ESP there is nothing in it.
+// killed left. Ours have a reqid of a Tunnel and, in tunnel mode, our if_id; in transport
+// mode, which has none, the policies are told by the port that they select, and the
+// security associations by those policies. Those of others are never touched. In
+// userspace ESP there is nothing in it.
 type xfrm struct{ *netlink.Handle }
 
 // withXFRM opens it for the calling thread's network namespace. A kernel without IPsec
@@ -32,7 +35,16 @@ func withXFRM(f func(xfrm) error) error {
 	return f(xfrm{h})
 }
 
-// ourReqID reports whether a policy or a security association is of a Tunnel.
+// ourPolicy reports whether a policy is of a Tunnel.
+func ourPolicy(p *netlink.XfrmPolicy) bool {
+	if len(p.Tmpls) == 0 || !ourReqID(p.Tmpls[0].Reqid) {
+		return false
+	}
+	const port = dataplane.VXLANIPsecPort
+	transport := p.Tmpls[0].Mode == netlink.XFRM_MODE_TRANSPORT && p.Proto == unix.IPPROTO_UDP && p.SrcPort == port && p.DstPort == port
+	return p.Ifid == dataplane.IPsecIfID || transport
+}
+
 func ourReqID(id int) bool { return dataplane.GatewayOwner.IDs.Has(uint32(id)) }
 
 // ours returns the policies and security associations of our tunnels.
@@ -41,9 +53,11 @@ func (x xfrm) ours() (ps []netlink.XfrmPolicy, sas []netlink.XfrmState, err erro
 	if err != nil {
 		return nil, nil, fmt.Errorf("listing XFRM policies: %w", err)
 	}
+	used := map[int]bool{} // reqids
 	for _, p := range policies {
-		if len(p.Tmpls) > 0 && ourReqID(p.Tmpls[0].Reqid) {
+		if ourPolicy(&p) {
 			ps = append(ps, p)
+			used[p.Tmpls[0].Reqid] = true
 		}
 	}
 	states, err := whole(func() ([]netlink.XfrmState, error) { return x.XfrmStateList(netlink.FAMILY_V4) })
@@ -51,7 +65,8 @@ func (x xfrm) ours() (ps []netlink.XfrmPolicy, sas []netlink.XfrmState, err erro
 		return nil, nil, fmt.Errorf("listing XFRM states: %w", err)
 	}
 	for _, s := range states {
-		if ourReqID(s.Reqid) {
+		transport := s.Mode == netlink.XFRM_MODE_TRANSPORT && used[s.Reqid]
+		if ourReqID(s.Reqid) && (s.Ifid == dataplane.IPsecIfID || transport) {
 			sas = append(sas, s)
 		}
 	}
@@ -59,18 +74,22 @@ func (x xfrm) ours() (ps []netlink.XfrmPolicy, sas []netlink.XfrmState, err erro
 }
 
 // flush removes all policies and security associations of our tunnels: nobody keeps
-// them up any more.
+// them up any more. The policies go last: by them the others are told, and without keys
+// they let nothing through.
 func (x xfrm) flush() error {
 	ps, sas, err := x.ours()
 	if err != nil {
 		return err
 	}
 	var errs []error
-	for _, p := range ps {
-		errs = append(errs, orGone(x.XfrmPolicyDel(&p)))
-	}
 	for _, s := range sas {
 		errs = append(errs, orGone(x.XfrmStateDel(&s)))
+	}
+	if err := errors.Join(errs...); err != nil {
+		return err
+	}
+	for _, p := range ps {
+		errs = append(errs, orGone(x.XfrmPolicyDel(&p)))
 	}
 	return errors.Join(errs...)
 }
@@ -98,7 +117,11 @@ func (x xfrm) blocks() (out []dataplane.Object, err error) {
 	}
 	for _, p := range policies {
 		if p.Priority == dataplane.IPsecBlockPriority && p.Action == netlink.XFRM_POLICY_BLOCK {
-			out = append(out, dataplane.IPsecBlock{Port: p.DstPort})
+			b := dataplane.IPsecBlock{Port: p.DstPort}
+			if ones, bits := p.Src.Mask.Size(); ones == bits { // of one address, as in every plan
+				b.From = addr(p.Src.IP)
+			}
+			out = append(out, b)
 		}
 	}
 	return out, nil
@@ -106,21 +129,25 @@ func (x xfrm) blocks() (out []dataplane.Object, err error) {
 
 func (x xfrm) block(b dataplane.IPsecBlock) error {
 	if err := x.XfrmPolicyAdd(blockPolicy(b)); err != nil && !errors.Is(err, unix.EEXIST) {
-		return fmt.Errorf("blocking plain packets to UDP port %d: %w", b.Port, err)
+		return fmt.Errorf("blocking plain packets from %v to UDP port %d: %w", b.From, b.Port, err)
 	}
 	return nil
 }
 
 func (x xfrm) unblock(b dataplane.IPsecBlock) error {
 	if err := orGone(x.XfrmPolicyDel(blockPolicy(b))); err != nil {
-		return fmt.Errorf("no longer blocking plain packets to UDP port %d: %w", b.Port, err)
+		return fmt.Errorf("no longer blocking plain packets from %v to UDP port %d: %w", b.From, b.Port, err)
 	}
 	return nil
 }
 
 func blockPolicy(b dataplane.IPsecBlock) *netlink.XfrmPolicy {
-	return &netlink.XfrmPolicy{
+	p := &netlink.XfrmPolicy{
 		Dir: netlink.XFRM_DIR_OUT, Proto: netlink.Proto(unix.IPPROTO_UDP), DstPort: b.Port,
 		Action: netlink.XFRM_POLICY_BLOCK, Priority: dataplane.IPsecBlockPriority,
 	}
+	if b.From.IsValid() {
+		p.Src = &net.IPNet{IP: b.From.AsSlice(), Mask: net.CIDRMask(b.From.BitLen(), b.From.BitLen())}
+	}
+	return p
 }

@@ -1,0 +1,154 @@
+//go:build linux
+
+package kernel
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"runtime"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"subctl/dataplane"
+	"subctl/internal/nstest"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"golang.org/x/sys/unix"
+)
+
+// A charon that is killed is started again by the next sync, which finds it missing,
+// and its tunnels come up again.
+func TestIPsecCharonKilled(t *testing.T) {
+	a, b := ipsecPair(t, nil)
+	upBoth(t, a, b)
+	for _, e := range []*ipsecEnd{a, b} {
+		// The kernel tells in seconds when a security association was made: one of the
+		// second in which its charon died cannot be told from the next charon's.
+		time.Sleep(1100 * time.Millisecond)
+		old := pid(t, e)
+		require.NoError(t, syscall.Kill(old, syscall.SIGKILL))
+		require.Eventually(t, func() bool { return !e.h.charon.isCharon(old) }, 30*time.Second, 10*time.Millisecond)
+		require.False(t, e.state().Up, "a tunnel without charon is not up")
+		start := time.Now()
+		require.NotEmpty(t, e.sync())
+		require.NotEqual(t, old, pid(t, e))
+		require.Empty(t, e.sync())
+		require.Eventually(t, func() bool {
+			_, err := a.ns.Try("ping -c1 -W1 -I 10.1.0.1 10.2.0.1")
+			return err == nil && a.state().Up && b.state().Up
+		}, 15*time.Second, 50*time.Millisecond)
+		t.Logf("traffic flows %v after the repair began", time.Since(start).Round(10*time.Millisecond))
+	}
+	if ipsecEngine().Name == dataplane.EngineKernel {
+		states := func() string { return a.ns.Run("ip -s xfrm state | grep -E 'proto esp|add '") }
+		if !assert.Eventually(t, func() bool { a.sync(); return strings.Count(states(), "proto esp") <= 2 }, 30*time.Second, 200*time.Millisecond) {
+			t.Fatalf("what the old charon left, which ended before %v, is still there:\n%s", info(t, a), states())
+		}
+	}
+	require.NoError(t, syscall.Kill(pid(t, b), syscall.SIGKILL))
+	require.Eventually(t, func() bool { n, _ := b.h.charon.pid(); return n == 0 }, 30*time.Second, 10*time.Millisecond)
+	settle(t, b.ns, b.h, dataplane.State{})
+	require.NoDirExists(t, b.h.charon.dir)
+	require.NotContains(t, b.ns.Run("ip xfrm state; ip xfrm policy; ip rule; ip link"), "ipsec", "an uninstall after that leaves nothing")
+}
+
+// info is when the daemon was started.
+func info(t testing.TB, e *ipsecEnd) time.Time {
+	t.Helper()
+	_, started := e.h.charon.pid()
+	return started
+}
+
+// Another agent adopts the daemon that it finds, and its tunnels.
+func TestIPsecAdopts(t *testing.T) {
+	a, b := ipsecPair(t, nil)
+	upBoth(t, a, b)
+	was := pid(t, a)
+	group, err := syscall.Getpgid(was)
+	require.NoError(t, err)
+	require.Equal(t, was, group, "what ends the agent by the keyboard does not end it")
+	other := &ipsecEnd{t: t, ns: a.ns, h: host(t, a.ns, dataplane.GatewayOwner), want: a.want}
+	require.Empty(t, other.sync())
+	require.Equal(t, was, pid(t, other))
+	require.True(t, other.state().Up)
+}
+
+// What others have in the kernel's IPsec stays, whatever becomes of ours.
+func TestIPsecForeign(t *testing.T) {
+	if e := ipsecEngine(); e.Name != dataplane.EngineKernel {
+		nstest.Kernel(t, "esp")
+	}
+	a, b := ipsecPair(t, nil)
+	a.ns.Run("ip xfrm policy add src 10.9.0.0/24 dst 10.8.0.0/24 dir out tmpl src 192.0.2.1 dst 192.0.2.9 proto esp reqid 1 mode tunnel")
+	a.ns.Run("ip xfrm policy add src 10.1.0.0/24 dst 10.2.0.0/24 dir out action block priority 5 if_id 7")
+	sa := func(settings string) {
+		a.ns.Run("ip xfrm state add src 192.0.2.1 dst 192.0.2.9 proto esp " + settings + " aead 'rfc4106(gcm(aes))' 0x" + strings.Repeat("00", 20) + " 128")
+	}
+	sa("spi 0x99 reqid 1 mode tunnel")
+	// Numbers that somebody else may have come to as well as we.
+	reqid := fmt.Sprintf("reqid %#x", a.tunnel().ReqID)
+	a.ns.Run("ip xfrm policy add src 10.9.0.0/24 dst 10.7.0.0/24 dir out tmpl src 192.0.2.1 dst 192.0.2.9 proto esp mode tunnel " + reqid)
+	a.ns.Run("ip xfrm policy add src 192.0.2.1 dst 192.0.2.9 proto udp sport 1701 dport 1701 dir out tmpl proto esp mode transport reqid 0x14000009")
+	sa("spi 0x98 mode tunnel " + reqid)
+	sa("spi 0x97 mode transport reqid 0x14000009")
+	foreign := func() string { return a.ns.Run("ip xfrm policy; ip xfrm state") }
+	before := foreign()
+	upBoth(t, a, b)
+	a.ns.Run("ping -c1 -W2 -I 10.1.0.1 10.2.0.1")
+	require.NoError(t, syscall.Kill(pid(t, a), syscall.SIGKILL))
+	require.Eventually(t, func() bool { n, _ := a.h.charon.pid(); return n == 0 }, 30*time.Second, 10*time.Millisecond)
+	settle(t, a.ns, a.h, dataplane.State{})
+	require.Equal(t, before, foreign())
+}
+
+// What a charon left on the node is found and removed by whoever comes next, though its
+// files, which told of it, went with the pod that it was in.
+func TestIPsecLeftBehind(t *testing.T) {
+	a, b := ipsecPair(t, nil)
+	holds := func() string {
+		return a.ns.Run("ip -d link; ip -4 addr; ip -4 route show table all; ip rule; ip xfrm policy; ip xfrm state")
+	}
+	before := holds()
+	upBoth(t, a, b)
+	old := pid(t, a)
+	require.NoError(t, syscall.Kill(old, syscall.SIGKILL))
+	require.Eventually(t, func() bool { return !a.h.charon.isCharon(old) }, 30*time.Second, 10*time.Millisecond)
+	require.NoError(t, os.RemoveAll(a.h.charon.dir))
+	next := host(t, a.ns, dataplane.GatewayOwner)
+	require.NotEmpty(t, settle(t, a.ns, next, dataplane.State{}))
+	require.Equal(t, before, holds())
+	require.Empty(t, look(t, a.ns, next))
+}
+
+// Several agents of a node find out at the same moment what its kernel can do.
+func TestProbesTogether(t *testing.T) {
+	nstest.Kernel(t, "esp")
+	ns := nstest.New(t, "node")
+	ns.Do(func() {
+		for range 50 {
+			errs := make(chan error)
+			fd, err := unix.Open("/proc/thread-self/ns/net", unix.O_RDONLY|unix.O_CLOEXEC, 0)
+			require.NoError(t, err)
+			for range 4 {
+				go func() {
+					runtime.LockOSThread() // and never unlocks it: the thread ends with the goroutine
+					if err := unix.Setns(fd, unix.CLONE_NEWNET); err != nil {
+						errs <- err
+						return
+					}
+					errs <- probeESP()
+				}()
+			}
+			for range 4 {
+				err = errors.Join(err, <-errs)
+			}
+			require.NoError(t, errors.Join(err, unix.Close(fd)))
+		}
+	})
+	require.NotContains(t, ns.Run("ip link; ip xfrm state"), "probe")
+	require.Empty(t, ns.Run("ip xfrm state"))
+}
