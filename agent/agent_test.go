@@ -180,12 +180,12 @@ func TestMistakeOfOursLeavesTheNodeAlone(t *testing.T) {
 	w.run(t)
 	before := w.holds(t, dataplane.GatewayOwner)
 	sub := get(t, w, &v1alpha1.Submariner{}, v1alpha1.SubmarinerName)
-	sub.Spec.CableDriver = "carrier-pigeon"
+	sub.Spec.ClusterCIDR = "10.111.0.0"
 	require.NoError(t, w.Client.Update(t.Context(), sub))
 	_, err := w.Reconcile(t.Context(), everything)
-	require.ErrorContains(t, err, `"carrier-pigeon" is unknown: use one of vxlan`)
+	require.ErrorContains(t, err, `Submariner.spec.clusterCIDR: "10.111.0.0" is not a network`)
 	require.Equal(t, before, w.holds(t, dataplane.GatewayOwner))
-	require.Contains(t, get(t, w, &submarinerv1.Gateway{}, "gw").Status.StatusFailure, "carrier-pigeon")
+	require.Contains(t, get(t, w, &submarinerv1.Gateway{}, "gw").Status.StatusFailure, "clusterCIDR")
 	require.Error(t, w.Ready(nil))
 }
 

@@ -145,3 +145,63 @@ func TestUsingFromReport(t *testing.T) {
 		})
 	}
 }
+
+// A mistake in which drivers a cluster offers changes nothing of its cables, also for
+// an agent that starts with it, and is said.
+func TestBadDriversInTheSubmariner(t *testing.T) {
+	const list = "use one of vxlan, wireguard, vxlan+wireguard, ipsec, vxlan+ipsec"
+	for _, test := range []struct {
+		name   string
+		change func(*v1alpha1.SubmarinerSpec)
+		why    string
+	}{
+		{"unknown default", func(s *v1alpha1.SubmarinerSpec) { s.CableDriver = "carrier-pigeon" }, `Submariner.spec.cableDriver: there is no cable driver "carrier-pigeon": ` + list},
+		{"unknown driver", func(s *v1alpha1.SubmarinerSpec) { s.CableDrivers = []string{"wireguard", "gre"} }, `Submariner.spec.cableDrivers: there is no cable driver "gre": ` + list},
+		{"one driver combined", func(s *v1alpha1.SubmarinerSpec) { s.CombinedCableDrivers = []string{"vxlan"} },
+			"Submariner.spec.combinedCableDrivers vxlan is one driver, and a combined cable is one inside another: choose vxlan,wireguard or vxlan,ipsec"},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			w := gateway(t)
+			events := &recorder{}
+			w.events = events
+			w.run(t)
+			before := w.holds(t, dataplane.GatewayOwner)
+			require.Contains(t, before, overVXLAN)
+			endpoint := get(t, w, &submarinerv1.Endpoint{}, "east-submariner-cable-east-10-89-1-11").Spec
+
+			sub := get(t, w, &v1alpha1.Submariner{}, v1alpha1.SubmarinerName)
+			test.change(&sub.Spec)
+			require.NoError(t, w.Client.Update(t.Context(), sub))
+			for range 2 {
+				w.run(t)
+				require.Equal(t, before, w.holds(t, dataplane.GatewayOwner))
+				c := w.configCondition(t)
+				require.Equal(t, metav1.ConditionFalse, c.Status)
+				require.Equal(t, "the settings before stay in force: "+test.why, c.Message)
+				require.Equal(t, endpoint, get(t, w, &submarinerv1.Endpoint{}, "east-submariner-cable-east-10-89-1-11").Spec, "what others are told stays")
+				require.Equal(t, []recorded{{"gw", "Warning BadCableConfig", c.Message}}, events.got)
+				w = w.restarted(t)
+			}
+
+			worker := newWorld(t, Route{}, "alone")
+			worker.Client = w.Client
+			worker.run(t)
+			require.Contains(t, worker.holds(t, dataplane.RouteOwner), "iif vxlan-tunnel lookup 150")
+		})
+	}
+}
+
+// Who never had a choice that can be understood offers nothing, rather than something
+// that the user may not want.
+func TestBadDriversFromTheStart(t *testing.T) {
+	w := newWorld(t, Gateway{}, "two-clusters")
+	require.NoError(t, w.Client.Delete(t.Context(), get(t, w, &submarinerv1.Endpoint{}, "east-submariner-cable-east-10-89-1-11")))
+	sub := get(t, w, &v1alpha1.Submariner{}, v1alpha1.SubmarinerName)
+	sub.Spec.CableDrivers = []string{"wiregard"}
+	require.NoError(t, w.Client.Update(t.Context(), sub))
+	for range 2 {
+		w.run(t)
+		require.Empty(t, w.holds(t, dataplane.GatewayOwner))
+		require.Contains(t, w.connection(t).StatusMessage, `this cluster does not offer vxlan: Submariner.spec.cableDrivers: there is no cable driver "wiregard": did you mean wireguard?`)
+	}
+}

@@ -4,8 +4,6 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
-	"strconv"
-	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -15,34 +13,66 @@ import (
 	"subctl/api/submariner/v1alpha1"
 	"subctl/cable"
 	"subctl/cable/drivers"
-	"subctl/dataplane"
+	"subctl/cable/ipsec"
 )
 
-// This file finds out a cluster's own settings of its cable drivers: what the
-// Submariner says of IPsec, and over that the ConfigMap it names.
+// This file finds out which cable drivers a cluster offers, and its own settings of
+// them: what the Submariner says of IPsec, and over that the ConfigMap it names.
 //
-// A mistake in them must not take cables down: then the settings that were in force
-// before stay, which the active gateway notes on the Cluster object for itself, for
-// its successor, and for the route agents, which read no ConfigMaps.
+// A mistake in them must not take cables down: then what was in force before stays. The
+// drivers are in the cluster's Endpoint; the settings the active gateway notes on the
+// Cluster object for itself, for its successor, and for the route agents, which read no
+// ConfigMaps.
+
+// readListed fills in which drivers this cluster may offer, whatever its gateways are
+// able to. After a mistake in that, it is what the cluster's Endpoint says it offered
+// before.
+func (v *view) readListed() {
+	spec := v.sub.Spec
+	choice := drivers.Choice{Default: spec.CableDriver, Separate: spec.CableDrivers, Combined: spec.CombinedCableDrivers}
+	offered, err := choice.Offered(drivers.Fields{
+		Default: "Submariner.spec.cableDriver", Separate: "Submariner.spec.cableDrivers", Combined: "Submariner.spec.combinedCableDrivers",
+	})
+	if err == nil {
+		v.driver, v.listed = offered[0], offered
+		return
+	}
+	v.listedErr = err
+	v.driver = drivers.Find(drivers.Default) // of a cluster that offers none
+	for _, e := range List[*submarinerv1.Endpoint](v.snap) {
+		g, err := cable.Parse(e.Spec)
+		if d := drivers.Find(g.Default); err != nil || d == nil || !v.isOwn(e) {
+			continue
+		} else {
+			v.driver, v.listed = d, nil
+		}
+		for _, name := range g.Drivers {
+			if d := drivers.Find(name); d != nil {
+				v.listed = append(v.listed, d)
+			}
+		}
+	}
+}
 
 // readSettings fills in settings, and configErr if those the user wants cannot be had.
 func (v *view) readSettings() {
-	offered := v.listed()
-	if v.settings, v.configErr = v.wanted(offered); v.configErr == nil {
+	settings, err := v.wanted()
+	v.configErr = errors.Join(v.listedErr, err)
+	if v.settings = settings; err == nil {
 		return
 	}
 	v.settings = nil // the defaults, if nothing was in force before
 	if own := v.ownCluster(); own != nil {
 		before, err := cable.ParseConfig(own.Annotations[submarinerv1.CableConfigAnnotation], drivers.All())
-		if err == nil && cable.CheckPorts(before, offered) == nil {
+		if err == nil && cable.CheckPorts(before, v.listed) == nil {
 			v.settings = before
 		}
 	}
 }
 
 // wanted are the settings as the user has them.
-func (v *view) wanted(offered []cable.Driver) (map[string]cable.Config, error) {
-	spec, err := v.specSettings()
+func (v *view) wanted() (map[string]cable.Config, error) {
+	spec, err := ipsec.SettingsOf(v.sub.Spec)
 	own, err2 := v.configMapSettings()
 	if err := errors.Join(err, err2); err != nil {
 		return nil, err
@@ -50,34 +80,7 @@ func (v *view) wanted(offered []cable.Driver) (map[string]cable.Config, error) {
 	for name, c := range own {
 		spec[name] = spec[name].With(c)
 	}
-	return spec, cable.CheckPorts(spec, offered)
-}
-
-// specSettings are those that upstream has in the Submariner itself.
-func (v *view) specSettings() (map[string]cable.Config, error) {
-	out := map[string]cable.Config{}
-	port := v.sub.Spec.CeIPSecNATTPort
-	var errs []error
-	for _, f := range []struct {
-		field, key, value string
-		is                bool
-	}{
-		{"ceIPSecNATTPort", "ipsecPort", strconv.Itoa(port), port != 0 && port != dataplane.IPsecPort}, // join writes the default too
-		{"ceIPSecForceUDPEncaps", "encapsulation", "yes", v.sub.Spec.CeIPSecForceUDPEncaps},
-		{"ceIPSecDebug", "debug", "true", v.sub.Spec.CeIPSecDebug},
-	} {
-		if !f.is {
-			continue
-		}
-		c, err := cable.ParseConfig(fmt.Sprintf("%s: {%s: %s}", cable.IPsec, f.key, f.value), drivers.All())
-		if err != nil {
-			errs = append(errs, fmt.Errorf("Submariner.spec.%s: %s", f.field, strings.TrimPrefix(err.Error(), "line 1: ")))
-		}
-		for name := range c {
-			out[name] = out[name].With(c[name])
-		}
-	}
-	return out, errors.Join(errs...)
+	return spec, cable.CheckPorts(spec, v.listed)
 }
 
 // configMapSettings are those in the ConfigMap that the Submariner names.
@@ -104,34 +107,6 @@ func (v *view) configMapSettings() (map[string]cable.Config, error) {
 		return nil, fmt.Errorf("ConfigMap %s, key %s: %w", cm.Name, v1alpha1.CableCustomConfig, err)
 	}
 	return own, nil
-}
-
-// listed are the drivers that this cluster may offer, whatever its gateways are able
-// to: those the Submariner lists, and all if it lists none. Unknown ones are left out.
-func (v *view) listed() []cable.Driver {
-	var out []cable.Driver
-	for _, name := range driverNames(v.sub.Spec) {
-		if d := drivers.Find(name); d != nil {
-			out = append(out, d)
-		}
-	}
-	return out
-}
-
-// driverNames are the drivers of a Submariner, the default first, as the user wrote
-// them: all there are if it lists none.
-func driverNames(spec v1alpha1.SubmarinerSpec) []string {
-	names := []string{cmp.Or(spec.CableDriver, drivers.Default)}
-	if len(spec.CombinedCableDrivers) > 0 {
-		names = append(names, strings.Join(spec.CombinedCableDrivers, "+"))
-	}
-	if names = append(names, spec.CableDrivers...); len(names) > 1 {
-		return names
-	}
-	for _, d := range drivers.All() {
-		names = append(names, d.Name())
-	}
-	return names
 }
 
 // ownCluster is the Cluster object of this cluster; nil if there is none yet.

@@ -162,6 +162,7 @@ func TestSettings(t *testing.T) {
 				s = NewSnapshot("gw", submarinerv1.NodeFacts{}, true, List[*submarinerv1.Cluster](s)[0], cm.(*corev1.ConfigMap))
 			}
 			v := &view{snap: s, sub: &v1alpha1.Submariner{Spec: test.spec}}
+			v.readListed()
 			v.readSettings()
 			if test.err != "" {
 				require.EqualError(t, v.configErr, test.err)

@@ -26,7 +26,8 @@ type view struct {
 	snap     Snapshot
 	sub      *v1alpha1.Submariner
 	driver   cable.Driver   // this cluster's default
-	offer    []cable.Driver // what it offers, the default first
+	listed   []cable.Driver // what it may offer, the default first
+	offer    []cable.Driver // what it does offer
 	book     *policy.Book
 	clusters map[string]*submarinerv1.Cluster // of other clusters, by ID
 	engines  submarinerv1.NodeFacts           // of the gateway: this node if it may be one, else the active one
@@ -38,10 +39,11 @@ type view struct {
 	peers    []cable.Cable // as policy wants them
 	// refused lists the endpoints that are not programmed, and why.
 	refused []refusal
-	// settings are this cluster's own, by driver; configErr says why they are not those
-	// the user wants.
+	// settings are this cluster's own, by driver; configErr says why they, or the drivers
+	// listed, are not what the user wants.
 	settings  map[string]cable.Config
 	configErr error
+	listedErr error // the part of configErr that is about the drivers
 }
 
 // refusal is an endpoint of another cluster that we do not connect to.
@@ -75,10 +77,9 @@ func newView(s Snapshot) (*view, error) {
 	if err := v.readNodes(); err != nil {
 		return nil, err
 	}
+	v.readListed()
 	v.readSettings()
-	if err := v.readDrivers(); err != nil {
-		return nil, err
-	}
+	v.readOffer()
 	v.readClusters()
 	v.readEndpoints()
 	return v, nil

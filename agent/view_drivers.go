@@ -109,7 +109,7 @@ func wants(d policy.Decision) string {
 
 // whyNot says what the node lacks for a driver; nothing if the user did not list it.
 func (v *view) whyNot(d cable.Driver) string {
-	if err := d.Lacks(v.local()); err != nil {
+	if err := cmp.Or(d.Lacks(v.local()), v.listedErr); err != nil {
 		return ": " + err.Error()
 	}
 	return ": it is not in Submariner.spec.cableDrivers"
@@ -120,24 +120,14 @@ func (v *view) offers(name string) bool {
 	return slices.ContainsFunc(v.offer, func(d cable.Driver) bool { return d.Name() == name })
 }
 
-// readDrivers fills in what this cluster offers: what the Submariner lists, and
-// everything the node has the means for if it lists nothing.
-func (v *view) readDrivers() error {
-	spec := v.sub.Spec
-	name := cmp.Or(spec.CableDriver, drivers.Default)
-	if v.driver = drivers.Find(name); v.driver == nil {
-		return fmt.Errorf("Submariner.spec.cableDriver %q is unknown: use one of %s", name, drivers.Names())
-	}
-	for _, name := range driverNames(spec) {
-		d := drivers.Find(name)
-		if d == nil {
-			return fmt.Errorf("Submariner.spec: cable driver %q is unknown: use one of %s", name, drivers.Names())
-		}
-		if !v.offers(d.Name()) && d.Lacks(v.local()) == nil {
+// readOffer fills in what this cluster offers: of what it may offer, everything that the
+// node has the means for.
+func (v *view) readOffer() {
+	for _, d := range v.listed {
+		if d.Lacks(v.local()) == nil {
 			v.offer = append(v.offer, d)
 		}
 	}
-	return nil
 }
 
 // readClusters fills in policies and the other clusters.

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"slices"
 	"strings"
 
 	"go.yaml.in/yaml/v3"
@@ -99,7 +98,8 @@ func (r *configReader) section(driver string, m *yaml.Node) {
 		case driver == "" && named != "":
 			r.mistake(k.Line, "%s is a cable driver: its settings go below it, indented, each on a line of its own", s.name())
 		case driver == "" && v.Kind == yaml.MappingNode:
-			r.mistake(k.Line, "there is no cable driver %s: %s", quoted(k.Value), r.which(k.Value))
+			_, err := FindDriver(k.Value, r.known)
+			r.mistake(k.Line, "%v", err)
 		case v.Kind != yaml.ScalarNode:
 			r.mistake(k.Line, "%s wants one value, but this is %s", s.name(), kindOf(v))
 		case v.Tag == "!!null":
@@ -112,27 +112,10 @@ func (r *configReader) section(driver string, m *yaml.Node) {
 
 // driver returns the name of the driver that a user calls name; empty if there is none.
 func (r *configReader) driver(name string) string {
-	canonical := Canonical(name)
-	if slices.Contains(r.names(), canonical) {
-		return canonical
+	if d, err := FindDriver(name, r.known); err == nil {
+		return d.Name()
 	}
 	return ""
-}
-
-func (r *configReader) names() []string {
-	var names []string
-	for _, d := range r.known {
-		names = append(names, d.Name())
-	}
-	return names
-}
-
-// which says what drivers there are, for one who wrote another name.
-func (r *configReader) which(name string) string {
-	if near := nearest(name, r.names()); near != "" {
-		return fmt.Sprintf("did you mean %s?", near)
-	}
-	return "there are " + list(r.names())
 }
 
 // mistake notes what is wrong on a line.

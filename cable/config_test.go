@@ -92,7 +92,7 @@ func TestParseConfigMistakes(t *testing.T) {
 		{"unknown", "vxlanId: 1", `line 1: vxlanId: no cable driver has it: did you mean vxlanID?`},
 		{"unknown, nothing near", "wireguard: {colour: red}", `line 1: wireguard.colour: wireguard has no such setting: there are keepalive, mtu, wireguardPort`},
 		{"of another driver", "wireguard: {encapsulation: auto}", `line 1: wireguard.encapsulation: wireguard has no such setting, but ipsec has: it has keepalive, mtu, wireguardPort`},
-		{"unknown driver", "wiregard: {keepalive: 3}", `line 1: there is no cable driver "wiregard": did you mean wireguard?`},
+		{"unknown driver", "wiregard: {keepalive: 3}", `line 1: there is no cable driver "wiregard": did you mean wireguard? There are vxlan, wireguard, ipsec, vxlan+wireguard`},
 		{"driver with a value", "wireguard: 3", `line 1: wireguard is a cable driver: its settings go below it, indented, each on a line of its own`},
 		{"no value", "mtu:", `line 1: mtu has no value: write one, or leave the line out for the default`},
 		{"list", "mtu: [1400]", `line 1: mtu wants one value, but this is a list`},

@@ -1,6 +1,9 @@
 package cable
 
-import "strings"
+import (
+	"fmt"
+	"strings"
+)
 
 // Names of the drivers.
 const (
@@ -26,4 +29,20 @@ func Canonical(name string) string {
 		parts[0], parts[1] = parts[1], parts[0]
 	}
 	return strings.Join(parts, "+")
+}
+
+// FindDriver returns the driver of a name, or of an alias of it, among the known ones. The
+// error lists them, with the one that was most likely meant.
+func FindDriver(name string, known []Driver) (Driver, error) {
+	var names []string
+	for _, d := range known {
+		if d.Name() == Canonical(name) {
+			return d, nil
+		}
+		names = append(names, d.Name())
+	}
+	if near := nearest(Canonical(name), names); near != "" {
+		return nil, fmt.Errorf("there is no cable driver %s: did you mean %s? There are %s", quoted(name), near, strings.Join(names, ", "))
+	}
+	return nil, fmt.Errorf("there is no cable driver %s: use one of %s", quoted(name), strings.Join(names, ", "))
 }

@@ -5,8 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"path"
-	"slices"
-	"strconv"
 	"strings"
 
 	"k8s.io/apimachinery/pkg/util/validation"
@@ -14,6 +12,7 @@ import (
 	"subctl/api/submariner/v1alpha1"
 	"subctl/cable"
 	"subctl/cable/drivers"
+	"subctl/cable/ipsec"
 	"subctl/dataplane"
 )
 
@@ -21,60 +20,23 @@ import (
 // mounted in the gateway's pods.
 const DefaultConfigPath = "/etc/submariner/cable-driver-config"
 
-// checkDrivers says what is wrong with the cable drivers that o names.
-func (o Options) checkDrivers() error {
-	var errs []error
-	for _, name := range append([]string{o.CableDriver}, o.CableDrivers...) {
-		if name != "" && drivers.Find(name) == nil {
-			errs = append(errs, fmt.Errorf("there is no cable driver %q: choose one of %s", name, drivers.Names()))
-		}
-	}
-	errs = append(errs, o.checkCombined())
-	if o.CableDriver != "" && errors.Join(errs...) == nil {
-		errs = append(errs, o.checkDefault(o.CableDriver, "--cable-driver "+o.CableDriver))
-	}
-	return errors.Join(errs...)
+// driverFlags are where a user of join says which drivers the cluster offers.
+var driverFlags = drivers.Fields{Default: "--cable-driver", Separate: "--cable-drivers", Combined: "--combined-cable-drivers"}
+
+// choice is what o says about the drivers, with this default.
+func (o Options) choice(driver string) drivers.Choice {
+	return drivers.Choice{Default: driver, Separate: o.CableDrivers, Combined: o.CombinedCableDrivers}
 }
 
-// checkCombined says what is wrong with the one combined cable that o names.
-func (o Options) checkCombined() error {
-	if len(o.CombinedCableDrivers) == 0 {
-		return nil
-	}
-	var possible []string
-	for _, d := range drivers.All() {
-		if strings.Contains(d.Name(), "+") {
-			possible = append(possible, strings.ReplaceAll(d.Name(), "+", ","))
-		}
-	}
-	choose := "choose " + strings.Join(possible, " or ")
-	said := strings.Join(o.CombinedCableDrivers, ",")
-	switch d := drivers.Find(strings.Join(o.CombinedCableDrivers, "+")); {
-	case len(o.CombinedCableDrivers) == 1:
-		return fmt.Errorf("--combined-cable-drivers %s is one driver, and a combined cable is one inside another: %s", said, choose)
-	case d == nil:
-		return fmt.Errorf("--combined-cable-drivers %s cannot be combined: %s", said, choose)
+// checkBrokersDriver says what is wrong with the broker's default driver as that of a
+// cluster that names none.
+func (o Options) checkBrokersDriver(driver string) error {
+	fields := driverFlags
+	fields.Default = "the broker's cable driver"
+	if _, err := o.choice(driver).Offered(fields); err != nil {
+		return fmt.Errorf("choose a default with --cable-driver: %w", err)
 	}
 	return nil
-}
-
-// checkDefault says that the default driver is not among those the cluster is to
-// offer. how is where the default comes from.
-func (o Options) checkDefault(driver, how string) error {
-	if len(o.CableDrivers) == 0 && len(o.CombinedCableDrivers) == 0 {
-		return nil // all are offered
-	}
-	offered := slices.Clone(o.CableDrivers)
-	if len(o.CombinedCableDrivers) > 0 {
-		offered = append(offered, strings.Join(o.CombinedCableDrivers, "+"))
-	}
-	for _, name := range offered {
-		if cable.Canonical(name) == cable.Canonical(driver) {
-			return nil
-		}
-	}
-	return fmt.Errorf("%s is the default, but not among what the cluster is to offer (%s): add it to --cable-drivers, or choose another default with --cable-driver",
-		how, strings.Join(offered, ", "))
 }
 
 // checkNATTPort says who else has the UDP port of IPsec on the gateways.
@@ -82,25 +44,18 @@ func (o Options) checkNATTPort() error {
 	if o.NATTPort < 1 || o.NATTPort > 65535 {
 		return fmt.Errorf("--nattport %d is not a UDP port: choose one from 1 to 65535", o.NATTPort)
 	}
-	port := cable.Config{"ipsecPort": strconv.Itoa(o.NATTPort)}
-	if err := cable.CheckPorts(map[string]cable.Config{cable.IPsec: port, cable.VXLANIPsec: port}, o.offered()); err != nil {
+	offered, err := o.choice(o.CableDriver).Offered(driverFlags)
+	if err != nil {
+		return nil // which is said elsewhere
+	}
+	settings, err := ipsec.SettingsOf(v1alpha1.SubmarinerSpec{CeIPSecNATTPort: o.NATTPort})
+	if err == nil {
+		err = cable.CheckPorts(settings, offered)
+	}
+	if err != nil {
 		return fmt.Errorf("--nattport: %w", err)
 	}
 	return nil
-}
-
-// offered are the drivers that the cluster may offer: all if o lists none.
-func (o Options) offered() []cable.Driver {
-	if len(o.CableDrivers) == 0 && len(o.CombinedCableDrivers) == 0 {
-		return drivers.All()
-	}
-	var out []cable.Driver
-	for _, name := range append(slices.Clone(o.CableDrivers), strings.Join(o.CombinedCableDrivers, "+")) {
-		if d := drivers.Find(name); d != nil {
-			out = append(out, d)
-		}
-	}
-	return out
 }
 
 // configRef is the ConfigMap that --cable-driver-config names; nil if it names none.

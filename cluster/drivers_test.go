@@ -22,9 +22,9 @@ func TestCheckDrivers(t *testing.T) {
 		}, ""},
 		{
 			"default not among the offered", func(o *cluster.Options) { o.CableDriver, o.CableDrivers = "vxlan", []string{"wireguard", "ipsec"} },
-			"--cable-driver vxlan is the default, but not among what the cluster is to offer (wireguard, ipsec): add it to --cable-drivers, or choose another default with --cable-driver",
+			"--cable-driver vxlan is the default, but not among what the cluster is to offer (wireguard, ipsec): add it to --cable-drivers, or make one of these the default",
 		},
-		{"unknown", func(o *cluster.Options) { o.CableDrivers = []string{"vxlan", "gre"} }, `there is no cable driver "gre": choose one of `},
+		{"unknown", func(o *cluster.Options) { o.CableDrivers = []string{"vxlan", "gre"} }, `--cable-drivers: there is no cable driver "gre": use one of `},
 		{
 			"one driver is no combination", func(o *cluster.Options) { o.CombinedCableDrivers = []string{"vxlan"} },
 			"--combined-cable-drivers vxlan is one driver, and a combined cable is one inside another: choose vxlan,wireguard or vxlan,ipsec",

@@ -65,7 +65,8 @@ func (o Options) Validate() error {
 	_, pods := ParseCIDRs("--clustercidr", o.ClusterCIDRs)
 	_, services := ParseCIDRs("--servicecidr", o.ServiceCIDRs)
 	errs := []error{broker.CheckClusterID(o.ClusterID), pods, services}
-	errs = append(errs, o.checkDrivers(), o.checkConfig(), o.checkNATTPort())
+	_, err := o.choice(o.CableDriver).Offered(driverFlags)
+	errs = append(errs, err, o.checkConfig(), o.checkNATTPort())
 	for _, set := range o.ClusterSets {
 		errs = append(errs, broker.CheckClusterSet(set))
 	}

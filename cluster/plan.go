@@ -72,12 +72,8 @@ func MakePlan(o Options, file *broker.JoinFile, f *Facts, b *BrokerFacts) (*Plan
 	errs = append(errs, checkNetworks(o.ClusterID, pods, services, f.Nodes, b))
 
 	driver := cmp.Or(o.CableDriver, b.Broker.Spec.CableDriver, drivers.Default)
-	if o.CableDriver == "" && drivers.Find(driver) == nil {
-		errs = append(errs, fmt.Errorf("the broker's cable driver is %q, which this version does not have: choose one of %s with --cable-driver",
-			driver, drivers.Names()))
-	}
 	if o.CableDriver == "" && said == nil {
-		errs = append(errs, o.checkDefault(driver, "the broker's cable driver, "+driver+","))
+		errs = append(errs, o.checkBrokersDriver(driver))
 	}
 	errs = append(errs, o.natRefusal(driver))
 

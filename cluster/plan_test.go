@@ -131,11 +131,11 @@ func TestPlanRefuses(t *testing.T) {
 			"the pod network of this cluster cannot be connected: 240.7.0.0/16 overlaps 240.0.0.0/8, the addresses of our VXLAN devices between nodes: " +
 				"say the right networks with --clustercidr and --servicecidr"},
 		{"broker's driver unknown", func(s *situation) { s.b.Broker.Spec.CableDriver = "magic" },
-			`the broker's cable driver is "magic", which this version does not have: choose one of vxlan, wireguard, vxlan+wireguard, ipsec, vxlan+ipsec with --cable-driver`},
+			`choose a default with --cable-driver: the broker's cable driver: there is no cable driver "magic": use one of vxlan, wireguard, vxlan+wireguard, ipsec, vxlan+ipsec`},
 		{"broker's driver not offered", func(s *situation) {
 			s.b.Broker.Spec.CableDriver, s.CombinedCableDrivers = "vxlan", []string{"vxlan", "ipsec"}
 		},
-			"the broker's cable driver, vxlan, is the default, but not among what the cluster is to offer (vxlan+ipsec): add it to --cable-drivers, or choose another default with --cable-driver"},
+			"choose a default with --cable-driver: the broker's cable driver vxlan is the default, but not among what the cluster is to offer (vxlan+ipsec): add it to --cable-drivers, or make one of these the default"},
 		{"no node ready", func(s *situation) { s.f.Nodes[0].Status.Conditions, s.f.Nodes[1].Spec.Unschedulable = nil, true },
 			"no node can become the gateway: none is Ready and schedulable; name one with --gateway-nodes"},
 		{"foreign Submariner", func(s *situation) {

@@ -188,8 +188,8 @@ func (o *deployBrokerOptions) check() error {
 			}
 		}
 	}
-	if drivers.Find(o.cableDriver) == nil {
-		errs = append(errs, fmt.Errorf("there is no cable driver %q: use one of %s", o.cableDriver, drivers.Names()))
+	if _, err := drivers.Parse(o.cableDriver); err != nil {
+		errs = append(errs, fmt.Errorf("--cable-driver: %w", err))
 	}
 	if o.pskFrom != "" {
 		file, err := broker.ReadOldJoinFile(o.pskFrom)

@@ -43,10 +43,8 @@ func CheckName(name string) error {
 
 // CheckDriver says that a cable driver is unknown, if it is.
 func CheckDriver(name string) error {
-	if drivers.Find(name) == nil {
-		return unknownDriver(name, drivers.All())
-	}
-	return nil
+	_, err := drivers.Parse(name)
+	return err
 }
 
 // quote is what somebody else wrote in a message: bounded, and harmless to a terminal.

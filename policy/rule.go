@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"strings"
 
 	"subctl/api/submariner/v1alpha1"
 	"subctl/cable"
@@ -47,9 +46,9 @@ func readRule(p *v1alpha1.CablePolicies, i int, known []cable.Driver) (*rule, []
 	mistakes := append(left, right...)
 	r.mistake = errors.Join(mistakes...)
 
-	at := slices.IndexFunc(known, func(d cable.Driver) bool { return d.Name() == r.driver })
-	if at < 0 {
-		r.driverErr = unknownDriver(spec.CableDriver, known)
+	driver, err := cable.FindDriver(spec.CableDriver, known)
+	if err != nil {
+		r.driverErr = err
 		return r, append(mistakes, fmt.Errorf("spec[%d].name: %w", i, r.driverErr))
 	}
 	if spec.CableOptions == nil {
@@ -57,21 +56,13 @@ func readRule(p *v1alpha1.CablePolicies, i int, known []cable.Driver) (*rule, []
 	}
 	settings, err := cable.ConfigText(spec.CableOptions.Data)
 	if err == nil {
-		r.config, err = cable.ParsePolicyConfig(settings, known[at], known)
+		r.config, err = cable.ParsePolicyConfig(settings, driver, known)
 	}
 	if err != nil {
 		r.config, r.configErr = nil, err
 		mistakes = append(mistakes, fmt.Errorf("spec[%d].options.data: %w", i, err))
 	}
 	return r, mistakes
-}
-
-func unknownDriver(name string, known []cable.Driver) error {
-	var names []string
-	for _, d := range known {
-		names = append(names, d.Name())
-	}
-	return fmt.Errorf("there is no cable driver %s: use one of %s", quote(name), strings.Join(names, ", "))
 }
 
 // compare orders rules as they count. Clustersets may have different policies of one

@@ -19,21 +19,22 @@ func All() []cable.Driver {
 const Default = vxlan.Name
 
 // Names returns the names of all drivers, separated by commas.
-func Names() string {
-	var names []string
-	for _, d := range All() {
-		names = append(names, d.Name())
+func Names() string { return names(All()) }
+
+func names(ds []cable.Driver) string {
+	var out []string
+	for _, d := range ds {
+		out = append(out, d.Name())
 	}
-	return strings.Join(names, ", ")
+	return strings.Join(out, ", ")
 }
+
+// Parse returns the driver of a name, or of an alias of it. The error lists those that
+// there are, with the one that was most likely meant.
+func Parse(name string) (cable.Driver, error) { return cable.FindDriver(name, All()) }
 
 // Find returns the driver of a name, or of an alias of it; nil if there is none.
 func Find(name string) cable.Driver {
-	name = cable.Canonical(name)
-	for _, d := range All() {
-		if d.Name() == name {
-			return d
-		}
-	}
-	return nil
+	d, _ := Parse(name)
+	return d
 }

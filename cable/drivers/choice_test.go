@@ -1,0 +1,54 @@
+package drivers
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+func TestOffered(t *testing.T) {
+	const all = "vxlan, wireguard, vxlan+wireguard, ipsec, vxlan+ipsec"
+	fields := Fields{Default: "cableDriver", Separate: "cableDrivers", Combined: "combinedCableDrivers"}
+	for _, test := range []struct {
+		name     string
+		def      string
+		separate string
+		combined string
+		want     string // the default first
+		err      string
+	}{
+		{name: "nothing said", want: all},
+		{name: "a default", def: "libreswan", want: "ipsec, vxlan, wireguard, vxlan+wireguard, vxlan+ipsec"},
+		{name: "listed", separate: "ipsec,wireguard", want: "ipsec, wireguard"},
+		{name: "listed twice", separate: "ipsec,wireguard,libreswan", want: "ipsec, wireguard"},
+		{name: "the default is not the first", def: "wireguard", separate: "ipsec,wireguard", want: "wireguard, ipsec"},
+		{name: "a combined one", combined: "vxlan,ipsec", want: "vxlan+ipsec"},
+		{name: "in the other order", combined: "libreswan,vxlan", separate: "wireguard", want: "wireguard, vxlan+ipsec"},
+		{name: "a combined one as one name", separate: "vxlan+ipsec", want: "vxlan+ipsec"},
+		{name: "unknown default", def: "carrier-pigeon", err: `cableDriver: there is no cable driver "carrier-pigeon": use one of ` + all},
+		{name: "near", separate: "wiregard", err: `cableDrivers: there is no cable driver "wiregard": did you mean wireguard? There are ` + all},
+		{name: "two mistakes", def: "a", separate: "b", err: "cableDrivers: there is no cable driver \"b\": use one of " + all + "\ncableDriver: there is no cable driver \"a\": use one of " + all},
+		{name: "the default is not listed", def: "vxlan", separate: "ipsec",
+			err: "cableDriver vxlan is the default, but not among what the cluster is to offer (ipsec): add it to cableDrivers, or make one of these the default"},
+		{name: "one is no combination", combined: "vxlan",
+			err: "combinedCableDrivers vxlan is one driver, and a combined cable is one inside another: choose vxlan,wireguard or vxlan,ipsec"},
+		{name: "nor is a combination", combined: "vxlan+ipsec",
+			err: "combinedCableDrivers vxlan+ipsec is one driver, and a combined cable is one inside another: choose vxlan,wireguard or vxlan,ipsec"},
+		{name: "encryption inside encryption", combined: "wireguard,ipsec",
+			err: "combinedCableDrivers wireguard,ipsec cannot be combined: choose vxlan,wireguard or vxlan,ipsec"},
+		{name: "three", combined: "vxlan,wireguard,ipsec",
+			err: "combinedCableDrivers vxlan,wireguard,ipsec cannot be combined: choose vxlan,wireguard or vxlan,ipsec"},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			list := func(text string) []string { return strings.FieldsFunc(text, func(r rune) bool { return r == ',' }) }
+			got, err := Choice{Default: test.def, Separate: list(test.separate), Combined: list(test.combined)}.Offered(fields)
+			if test.err != "" {
+				require.EqualError(t, err, test.err)
+				return
+			}
+			require.NoError(t, err)
+			require.Equal(t, test.want, names(got))
+		})
+	}
+}
