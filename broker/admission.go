@@ -47,15 +47,15 @@ func memberPolicy(base string) []client.Object {
 			Name:       "a-member",
 			Expression: fmt.Sprintf("request.userInfo.username.startsWith('system:serviceaccount:%s:%s')", base, memberPrefix),
 		}},
-		Variables: []admissionv1.Variable{
+		Variables: append([]admissionv1.Variable{
 			{Name: "id", Expression: fmt.Sprintf("request.userInfo.username.substring(%d)", len("system:serviceaccount::"+base+memberPrefix))},
 			{Name: "resource", Expression: "request.resource.resource"},
 			{Name: "name", Expression: "object != null ? object.metadata.name : oldObject != null ? oldObject.metadata.name : ''"},
 			{Name: "spec", Expression: "object != null && has(object.spec) ? object.spec : {}"},
 			{Name: "label", Expression: labelOf("object", label)},
 			{Name: "oldLabel", Expression: labelOf("oldObject", label)},
-		},
-		Validations: []admissionv1.Validation{
+		}, boundVariables()...),
+		Validations: append([]admissionv1.Validation{
 			{
 				Expression:        "variables.resource in ['clusters', 'endpoints', 'cablepolicies'] || (variables.resource == 'serviceaccounts' && request.operation == 'DELETE')",
 				MessageExpression: "'cluster ' + variables.id + ' may not write ' + variables.resource",
@@ -96,7 +96,7 @@ func memberPolicy(base string) []client.Object {
 					"('cable_name' in variables.spec && variables.name == variables.id + '-' + variables.spec.cable_name)",
 				MessageExpression: "'the Endpoint ' + variables.name + ' is not named after its spec.cable_name'",
 			},
-		},
+		}, boundValidations()...),
 	})
 }
 

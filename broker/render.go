@@ -60,7 +60,12 @@ func Render(o Options) ([]client.Object, error) {
 	if o.DefaultPolicy != "" {
 		out = append(out, defaultPolicy(o.Namespace, o.DefaultPolicy))
 	}
-	return append(out, info, brokerObject(o)), nil
+	out = append(out, info, brokerObject(o))
+	// Last: for a second or two nothing can be made that a new quota counts.
+	for _, set := range append([]string{submarinerv1.DefaultClusterSet}, o.Sets...) {
+		out = append(out, quota(NamespaceIn(o.Namespace, set)))
+	}
+	return out, nil
 }
 
 // clusterSet returns the namespace of a clusterset and who may do what in it.
