@@ -23,7 +23,7 @@ var may = map[string]string{
 	"cmd":                     "agent api broker cable cluster dataplane dataplane/kernel globalnet internal/kube internal/printer internal/progress internal/spelling internal/version policy",
 	"agent":                   "api broker cable cluster dataplane globalnet internal/kube internal/version policy",
 	"cluster":                 "api broker cable dataplane globalnet internal/kube internal/progress internal/version policy",
-	"broker":                  "api cable globalnet internal/kube internal/progress",
+	"broker":                  "api cable globalnet internal/kube internal/progress policy",
 	"policy":                  "api cable dataplane",
 	"globalnet":               "api dataplane",
 	"cable":                   "api dataplane internal/spelling",

@@ -19,6 +19,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net/http"
+	"slices"
 	"sync/atomic"
 	"time"
 
@@ -115,7 +116,7 @@ func (a *Agent) Reconcile(ctx context.Context, _ reconcile.Request) (reconcile.R
 	a.finished(err == nil)
 	report := a.Role.Report(snap, plan, out)
 	reportErr := a.report(ctx, report, out)
-	a.tell(snap, report.Apply)
+	a.tell(snap, slices.Concat(report.Apply, report.Status))
 	if err := errors.Join(err, reportErr); err != nil {
 		return reconcile.Result{}, err
 	}

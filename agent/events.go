@@ -8,18 +8,15 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	submarinerv1 "subctl/api/submariner/v1"
+	"subctl/api/submariner/v1alpha1"
 )
 
 // tell writes a Kubernetes Event for each condition of what is reported that has
 // become False, or is so for another reason than before: "kubectl get events" then
 // shows what went wrong, and when.
 func (a *Agent) tell(s Snapshot, reported []client.Object) {
-	if a.events == nil {
-		return
-	}
 	for _, o := range reported {
-		var about client.Object = o
-		var was, is []metav1.Condition
+		about, was, is := o, []metav1.Condition(nil), []metav1.Condition(nil)
 		switch o := o.(type) {
 		case *submarinerv1.Gateway:
 			is = o.Status.Conditions
@@ -31,10 +28,22 @@ func (a *Agent) tell(s Snapshot, reported []client.Object) {
 			if old := find[*submarinerv1.RouteAgent](s, o.Name); old != nil {
 				about, was = old, old.Status.Conditions
 			}
+		case *v1alpha1.CablePolicies:
+			is = o.Status.Conditions
+			if old := find[*v1alpha1.CablePolicies](s, o.Name); old != nil {
+				about, was = old, old.Status.Conditions
+			}
 		}
 		for _, c := range newlyFalse(was, is) {
-			a.events.Eventf(about, nil, corev1.EventTypeWarning, c.Reason, c.Type, "%s", eventNote(c.Message))
+			a.warn(about, c)
 		}
+	}
+}
+
+// warn writes an Event about a condition that is False.
+func (a *Agent) warn(about client.Object, c metav1.Condition) {
+	if a.events != nil {
+		a.events.Eventf(about, nil, corev1.EventTypeWarning, c.Reason, c.Type, "%s", eventNote(c.Message))
 	}
 }
 

@@ -1,10 +1,9 @@
 package agent
 
 import (
-	"strings"
-
 	submarinerv1 "subctl/api/submariner/v1"
 	"subctl/api/submariner/v1alpha1"
+	"subctl/policy"
 )
 
 // clusterLabels returns the labels that join said (k=v,k=v), as far as the Cluster is
@@ -14,11 +13,11 @@ import (
 // tells what it said. Labels that people added are theirs: server-side apply leaves
 // them, and removes what join does not say any more.
 func clusterLabels(said string, was *submarinerv1.Cluster) map[string]string {
-	out := parseLabels(said)
+	out := policy.ParseLabels(said)
 	if was == nil {
 		return out
 	}
-	before := parseLabels(was.Annotations[v1alpha1.ClusterLabelsAnnotation])
+	before := policy.ParseLabels(was.Annotations[v1alpha1.ClusterLabelsAnnotation])
 	for k, v := range out {
 		old, known := before[k]
 		if !known || old != v {
@@ -28,17 +27,6 @@ func clusterLabels(said string, was *submarinerv1.Cluster) map[string]string {
 			out[k] = now
 		} else {
 			delete(out, k)
-		}
-	}
-	return out
-}
-
-// parseLabels reads k=v,k=v. What is not of that form is left out: join has checked it.
-func parseLabels(text string) map[string]string {
-	out := map[string]string{}
-	for pair := range strings.SplitSeq(text, ",") {
-		if k, v, ok := strings.Cut(pair, "="); ok {
-			out[strings.TrimSpace(k)] = strings.TrimSpace(v)
 		}
 	}
 	return out

@@ -154,6 +154,7 @@ func (b *brokerSync) syncer(ctx context.Context) (*broker.Syncer, error) {
 	c := broker.SyncerConfig{
 		ClusterID: sub.Spec.ClusterID, Namespace: submarinerv1.OperatorNamespace,
 		Local: b.config, Broker: remote, Log: b.agent.Log,
+		Tell: b.agent.warn,
 	}
 	for _, set := range sets {
 		c.Sets = append(c.Sets, broker.Set{Name: set, Namespace: broker.NamespaceIn(sub.Spec.BrokerK8sRemoteNamespace, set)})

@@ -1,11 +1,8 @@
 package agent
 
 import (
-	"errors"
-	"fmt"
 	"reflect"
 	"slices"
-	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -14,7 +11,6 @@ import (
 
 	submarinerv1 "subctl/api/submariner/v1"
 	"subctl/api/submariner/v1alpha1"
-	"subctl/cable"
 	"subctl/policy"
 )
 
@@ -22,13 +18,13 @@ import (
 // them can be understood, and copies the ConfigMaps that they name into them, since
 // other clusters cannot read those.
 //
-// A ConfigMap that is missing, or has a mistake, changes nothing: the settings copied
-// before stay in force, in every cluster alike.
+// A mistake changes nothing: what was shared with the broker before stays in force, in
+// every cluster alike. One in a ConfigMap is not copied, one in a policy not shared.
 
 // Reasons of the condition Accepted.
 const (
 	reasonUnderstood   = "Understood"
-	reasonMistake      = "Mistake"      // in the policy
+	reasonMistake      = "Mistake"      // in the policy, which is not shared
 	reasonBadConfigMap = "BadConfigMap" // the policy stands, with the settings it had
 )
 
@@ -41,7 +37,7 @@ func policyReports(s Snapshot, now time.Time) (statuses, updates []client.Object
 		if _, isCopy := p.Labels[submarinerv1.ClusterIDLabel]; isCopy {
 			continue
 		}
-		fresh, err := withConfigMaps(s, p)
+		fresh, err := policy.CopySettings(p, submarinerv1.OperatorNamespace, s.configMap)
 		mistake := policy.Check(p)
 		if err == nil && !reflect.DeepEqual(fresh.ConnectionPolicies, p.ConnectionPolicies) {
 			if err = policy.Check(fresh); err == nil {
@@ -52,7 +48,7 @@ func policyReports(s Snapshot, now time.Time) (statuses, updates []client.Object
 		c := metav1.Condition{}
 		switch was := p.Status.Conditions; {
 		case mistake != nil:
-			c = condition(was, v1alpha1.ConditionAccepted, false, reasonMistake, clip(mistake.Error()), now)
+			c = condition(was, v1alpha1.ConditionAccepted, false, reasonMistake, clip(before(p)+mistake.Error()), now)
 		case err != nil:
 			c = condition(was, v1alpha1.ConditionAccepted, false, reasonBadConfigMap, clip("the settings copied before stay in force: "+err.Error()), now)
 		default:
@@ -69,38 +65,15 @@ func policyReports(s Snapshot, now time.Time) (statuses, updates []client.Object
 	return statuses, updates
 }
 
-// withConfigMaps returns a policy with the settings of the ConfigMaps that it names,
-// or says which it cannot have.
-func withConfigMaps(s Snapshot, p *v1alpha1.CablePolicies) (*v1alpha1.CablePolicies, error) {
-	fresh := p.DeepCopy()
-	var errs []error
-	for i := range fresh.ConnectionPolicies {
-		o := fresh.ConnectionPolicies[i].CableOptions
-		if o == nil || o.Metadata.Name == "" {
-			continue
-		}
-		text, err := settingsOf(s, o.Metadata)
-		if err != nil {
-			errs = append(errs, fmt.Errorf("spec[%d].options.metadata: ConfigMap %s: %w", i, o.Metadata.Name, err))
-			continue
-		}
-		o.Data = map[string]string{v1alpha1.CableCustomConfig: text}
+// before begins a complaint about a policy: what counts instead.
+func before(p *v1alpha1.CablePolicies) string {
+	if len(p.ClusterSets()) == 0 {
+		return "it is not shared, and counts nowhere: "
 	}
-	return fresh, errors.Join(errs...)
+	return "what was shared before stays in force: "
 }
 
-// settingsOf returns the YAML of a ConfigMap.
-func settingsOf(s Snapshot, ref v1alpha1.CableOptionsSource) (string, error) {
-	if ref.Namespace != "" && ref.Namespace != submarinerv1.OperatorNamespace {
-		return "", fmt.Errorf("it is in namespace %s, but only those in %s are read: put it there", ref.Namespace, submarinerv1.OperatorNamespace)
-	}
-	cm := find[*corev1.ConfigMap](s, ref.Name)
-	if cm == nil {
-		return "", fmt.Errorf("there is none in namespace %s: make it, or take its name out of the policy", submarinerv1.OperatorNamespace)
-	}
-	text, err := cable.ConfigText(cm.Data)
-	if err == nil && strings.TrimSpace(text) == "" {
-		err = fmt.Errorf("it has no settings: they go under the key %s", v1alpha1.CableCustomConfig)
-	}
-	return text, err
+// configMap finds a ConfigMap in the namespace of the agents; nil if there is none.
+func (s Snapshot) configMap(name string) (*corev1.ConfigMap, error) {
+	return find[*corev1.ConfigMap](s, name), nil
 }

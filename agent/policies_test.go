@@ -5,9 +5,11 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+	"golang.org/x/tools/txtar"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 
 	submarinerv1 "subctl/api/submariner/v1"
 	"subctl/api/submariner/v1alpha1"
@@ -92,4 +94,34 @@ func TestPolicyReports(t *testing.T) {
 	c := mistaken[0].(*v1alpha1.CablePolicies).Status.Conditions[0]
 	require.Equal(t, reasonMistake, c.Reason)
 	require.Contains(t, c.Message, `spec[0].name: there is no cable driver "gre": use one of vxlan`)
+}
+
+// A policy that cannot be understood is said to be so, once, where a person looks.
+func TestPolicyEvents(t *testing.T) {
+	w := newWorld(t, Gateway{}, "two-clusters")
+	events := &recorder{}
+	w.events = events
+	objects, err := txtar.ParseFile("../testdata/scenarios/two-clusters.txtar")
+	require.NoError(t, err)
+	w.Client = fake.NewClientBuilder().WithScheme(scheme(t)).WithStatusSubresource(&v1alpha1.CablePolicies{}).WithObjects(decode(t, objects)...).Build()
+	p := &v1alpha1.CablePolicies{
+		ObjectMeta:         metav1.ObjectMeta{Name: "lab", Namespace: submarinerv1.OperatorNamespace},
+		ConnectionPolicies: []v1alpha1.CablePolicySpec{{CableDriver: "vxlan", CableOptions: &v1alpha1.CableOptions{Metadata: v1alpha1.CableOptionsSource{Name: "tuned"}}}},
+	}
+	require.NoError(t, w.Client.Create(t.Context(), p))
+	w.run(t)
+	w.run(t)
+	const missing = "the settings copied before stay in force: spec[0].options.metadata: ConfigMap tuned: there is none in namespace submariner-operator: make it, or take its name out of the policy"
+	want := []recorded{{"lab", "Warning BadConfigMap", missing}}
+	require.Equal(t, want, events.got)
+
+	p = get(t, w, &v1alpha1.CablePolicies{}, "lab")
+	p.ConnectionPolicies[0] = v1alpha1.CablePolicySpec{CableDriver: "gre"}
+	require.NoError(t, w.Client.Update(t.Context(), p))
+	p.Status.ClusterSets = []string{"default"}
+	require.NoError(t, w.Client.Status().Update(t.Context(), p))
+	w.run(t)
+	w.run(t)
+	const mistake = `what was shared before stays in force: spec[0].name: there is no cable driver "gre": use one of vxlan, wireguard, vxlan+wireguard, ipsec, vxlan+ipsec`
+	require.Equal(t, append(want, recorded{"lab", "Warning Mistake", mistake}), events.got)
 }

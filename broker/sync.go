@@ -63,6 +63,8 @@ type Write struct {
 	Op     Op
 	Set    string // the clusterset on the broker; empty: here
 	Object client.Object
+
+	news bool // a Report that tells of new trouble
 }
 
 func (w Write) String() string {
@@ -178,7 +180,7 @@ func (p *syncPlan) copyHere() {
 		}
 		slices.Sort(sets)
 		want := federate(f.object, p.Namespace)
-		annotate(want, ClusterSetsAnnotation, strings.Join(slices.Compact(sets), ","))
+		annotate(want, submarinerv1.ClusterSetsAnnotation, strings.Join(slices.Compact(sets), ","))
 		p.write("", want, have)
 	}
 	for _, k := range sortedKeys(p.local) {
@@ -230,7 +232,7 @@ func (p *syncPlan) write(set string, want, have client.Object) {
 
 // unknown returns the clustersets a copy was last found in that are not known now.
 func (p *syncPlan) unknown(o client.Object) []string {
-	was := strings.Split(o.GetAnnotations()[ClusterSetsAnnotation], ",")
+	was := strings.Split(o.GetAnnotations()[submarinerv1.ClusterSetsAnnotation], ",")
 	var out []string
 	for _, set := range p.Sets {
 		if !set.Known && slices.Contains(was, set.Name) {
@@ -243,7 +245,7 @@ func (p *syncPlan) unknown(o client.Object) []string {
 // mayExist says that a copy which was not found may be in a clusterset that is
 // not known. One that does not say where it is from may be in any.
 func (p *syncPlan) mayExist(o client.Object) bool {
-	if o.GetAnnotations()[ClusterSetsAnnotation] == "" {
+	if o.GetAnnotations()[submarinerv1.ClusterSetsAnnotation] == "" {
 		return slices.ContainsFunc(p.Sets, func(s SetSnapshot) bool { return !s.Known })
 	}
 	return len(p.unknown(o)) > 0

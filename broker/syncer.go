@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -32,6 +33,9 @@ type SyncerConfig struct {
 	Broker    *rest.Config // see RESTConfig
 	Sets      []Set        // the clustersets this cluster is in
 	Log       *slog.Logger
+	// Tell is called when the condition Shared of a policy made here has become False for
+	// a new reason; nil: nobody is told.
+	Tell func(policy client.Object, shared metav1.Condition)
 }
 
 // Syncer keeps Clusters, Endpoints and CablePolicies the same here and on the broker:

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"sync"
 	"testing"
 	"time"
 
@@ -16,6 +17,7 @@ import (
 
 	submarinerv1 "subctl/api/submariner/v1"
 	"subctl/api/submariner/v1alpha1"
+	"subctl/broker"
 	"subctl/internal/kube"
 	"subctl/internal/kubetest"
 )
@@ -68,6 +70,8 @@ func TestSyncerOfPolicies(t *testing.T) {
 	d := deploy(t, kubetest.Shared(t))
 	gate := kubetest.NewGate(t, d.server)
 	east, west := newSite(t, d, gate, "east"), newSite(t, d, gate, "west")
+	var told sync.Map // by name of a policy of east: the reason
+	east.config.Tell = func(p client.Object, c metav1.Condition) { told.Store(p.GetName(), c.Reason) }
 	east.start()
 	west.start()
 	brokers := func(name, driver string) *v1alpha1.CablePolicies {
@@ -97,6 +101,25 @@ func TestSyncerOfPolicies(t *testing.T) {
 	require.NoError(t, east.client.Get(t.Context(), client.ObjectKey{Namespace: east.ns, Name: "p"}, p))
 	require.True(t, meta.IsStatusConditionTrue(p.Status.Conditions, v1alpha1.ConditionAccepted))
 
+	t.Log("a mistake is not shared, and what was shared stays in force")
+	p.ConnectionPolicies[0].CableOptions = &v1alpha1.CableOptions{Data: map[string]string{v1alpha1.CableCustomConfig: "mtu: 5"}}
+	require.NoError(t, east.client.Update(t.Context(), p))
+	require.Contains(t, east.shared("p", "Mistake", "default").Message, "what there was of it before stays in force: spec[0].options.data: line 1: mtu")
+	require.NoError(t, east.client.Get(t.Context(), client.ObjectKey{Namespace: east.ns, Name: "p"}, p))
+	require.Equal(t, []v1alpha1.CablePolicySpec{{CableDriver: "wireguard"}}, p.InForce())
+	west.holds("default ipsec BROKER", "p wireguard east")
+	p.ConnectionPolicies[0].CableOptions = nil
+	require.NoError(t, east.client.Update(t.Context(), p))
+	east.shared("p", "Shared", "default")
+	nonsense := brokers("nonsense", "vxlan")
+	nonsense.ConnectionPolicies[0].CableOptions = &v1alpha1.CableOptions{Data: map[string]string{v1alpha1.CableCustomConfig: "mtu: 5"}}
+	require.NoError(t, d.admin.Create(t.Context(), nonsense))
+	require.Eventually(t, func() bool {
+		return slices.ContainsFunc(west.syncer.Status().Refused, func(r broker.Refusal) bool { return r.Name == "nonsense" })
+	}, patience, tick)
+	west.holds("default ipsec BROKER", "p wireguard east")
+	require.NoError(t, d.admin.Delete(t.Context(), nonsense))
+
 	t.Log("only who made it changes it")
 	copied := &v1alpha1.CablePolicies{}
 	require.NoError(t, west.client.Get(t.Context(), client.ObjectKey{Namespace: west.ns, Name: "p"}, copied))
@@ -123,6 +146,9 @@ func TestSyncerOfPolicies(t *testing.T) {
 	east.holds("default ipsec BROKER", "q vxlan ", "q.default wireguard BROKER")
 	west.holds("default ipsec BROKER", "q wireguard BROKER")
 	require.Equal(t, "the broker has shared a policy of this name in clusterset default before: make this one anew under another name", east.shared("q", "NameTaken").Message)
+	require.Eventually(t, func() bool { reason, _ := told.Load("q"); return reason == "NameTaken" }, patience, tick)
+	_, heard := told.Load("p")
+	require.False(t, heard, "of mistakes the condition Accepted tells")
 	east.drop("q")
 	east.holds("default ipsec BROKER", "q.default wireguard BROKER")
 

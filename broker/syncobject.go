@@ -63,7 +63,7 @@ func federate(o client.Object, namespace string) client.Object {
 	out.SetLabels(maps.Clone(o.GetLabels()))
 	annotations := maps.Clone(o.GetAnnotations())
 	delete(annotations, corev1.LastAppliedConfigAnnotation)
-	delete(annotations, ClusterSetsAnnotation)
+	delete(annotations, submarinerv1.ClusterSetsAnnotation)
 	delete(annotations, submarinerv1.CableConfigAnnotation)
 	delete(annotations, v1alpha1.ClusterLabelsAnnotation)
 	out.SetAnnotations(annotations)

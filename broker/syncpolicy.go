@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/validation"
@@ -12,6 +13,8 @@ import (
 
 	submarinerv1 "subctl/api/submariner/v1"
 	"subctl/api/submariner/v1alpha1"
+	"subctl/cable"
+	cablepolicy "subctl/policy"
 )
 
 // This file decides what the sync does with cable policies. Unlike Clusters and
@@ -27,8 +30,14 @@ import (
 // the copy gets another (see v1alpha1.CablePolicies.SharedName), and keeps it, so that
 // there is no moment without.
 //
+// A mistake goes nowhere. A policy of ours that has one is not shared, and one on the
+// broker, written by hand or to do harm, is not copied here. What was shared or copied
+// before, without one, stays in force: to take it away could mean weaker cables than
+// somebody asked for. Home works from what the broker holds, too: that is noted in the
+// status (v1alpha1.CablePolicies.InForce).
+//
 // Labels and annotations are not copied: they are for tools of the cluster they were
-// put on.
+// put on. Drivers are copied under their canonical names.
 
 // maxPolicies bounds the policies of one cluster in a clusterset: see maxObjectSize.
 const maxPolicies = 256
@@ -80,13 +89,14 @@ func (q *policyPlan) readLocal() {
 		q.own = append(q.own, s)
 		if labelled {
 			s.refuse(reasonLabelled, "label %s is this cluster's own ID, but only copies carry it: take it off", submarinerv1.ClusterIDLabel)
-		} else if reason, text := policyFlaw(o); reason != "" {
-			s.refuse(reason, "%s", text)
+		} else if flaw := nameFlaw(o.Name); flaw != "" {
+			s.refuse(reasonInvalidName, "%s", flaw)
 		} else if set, limited := o.Labels[submarinerv1.ClusterSetLabel]; limited && !q.isIn(set) {
 			s.refuse(reasonNoSet, "label %s says clusterset %q, which this cluster is not in", submarinerv1.ClusterSetLabel, set)
 		} else if shared++; shared > maxPolicies {
 			s.refuse(reasonTooMany, "the clusterset takes %d policies of one cluster, the first by name", maxPolicies)
 		}
+		s.barred = s.reason != ""
 	}
 }
 
@@ -117,8 +127,8 @@ func (q *policyPlan) copyHere(set SetSnapshot) {
 			q.refuse(o, false, "%.70q is not a cluster ID", id)
 			continue
 		}
-		if reason, text := policyFlaw(o); reason != "" {
-			q.refuse(o, false, "%s", text)
+		if flaw := nameFlaw(o.Name); flaw != "" {
+			q.refuse(o, false, "%s", flaw)
 			continue
 		}
 		if count[id]++; count[id] > maxPolicies && id != submarinerv1.BrokerID {
@@ -126,8 +136,8 @@ func (q *policyPlan) copyHere(set SetSnapshot) {
 			continue
 		}
 		from := place{set.Name, o.Name}
-		q.found[from] = true
 		have, name := q.copies[from], o.Name
+		q.found[from] = have != nil
 		switch {
 		case have != nil:
 			name = have.GetName()
@@ -138,9 +148,14 @@ func (q *policyPlan) copyHere(set SetSnapshot) {
 			q.refuse(o, false, "an object of this cluster is called %s", name)
 			continue
 		}
-		q.write("", policyCopy(o, q.Namespace, name, map[string]string{
-			submarinerv1.ClusterIDLabel: id, submarinerv1.ClusterSetLabel: set.Name,
-		}), have)
+		want := policyCopy(o, q.Namespace, name, map[string]string{submarinerv1.ClusterIDLabel: id, submarinerv1.ClusterSetLabel: set.Name})
+		if have == nil || !same(want, have) {
+			if _, flaw := contentFlaw(want); flaw != "" {
+				q.refuse(o, false, "%s: %s", instead(have != nil), flaw)
+				continue
+			}
+		}
+		q.write("", want, have)
 	}
 }
 
@@ -158,12 +173,12 @@ func (q *policyPlan) forget() {
 // publish makes our policies in a clusterset those that we have, as far as their
 // names are not taken.
 func (q *policyPlan) publish(set SetSnapshot) {
-	there, wanted := map[string]client.Object{}, map[string]bool{}
+	there, wanted := map[string]*v1alpha1.CablePolicies{}, map[string]bool{}
 	for _, o := range policiesOf(set.Objects) {
 		there[o.Name] = o
 	}
 	for _, s := range q.own {
-		if only, limited := s.policy.Labels[submarinerv1.ClusterSetLabel]; s.reason != "" && s.reason != reasonNameTaken || limited && only != set.Name {
+		if only, limited := s.policy.Labels[submarinerv1.ClusterSetLabel]; s.barred || limited && only != set.Name {
 			continue
 		}
 		have := there[s.policy.Name]
@@ -176,13 +191,17 @@ func (q *policyPlan) publish(set SetSnapshot) {
 				makerName(have), set.Name)
 			continue
 		}
-		wanted[s.policy.Name] = true
-		want := policyCopy(s.policy, set.Namespace, s.policy.Name, map[string]string{submarinerv1.ClusterIDLabel: q.ClusterID})
-		q.write(set.Name, want, have)
-		if have != nil {
-			s.sets = append(s.sets, set.Name)
+		want := s.shareable(q.ClusterID, set.Namespace, have)
+		if want == nil {
+			continue
 		}
-		s.behind = s.behind || have == nil || !same(want, have)
+		wanted[s.policy.Name] = true
+		s.share(set.Name, want, have)
+		if have == nil {
+			q.write(set.Name, want, nil)
+		} else {
+			q.write(set.Name, want, have)
+		}
 	}
 	for _, name := range slices.Sorted(maps.Keys(there)) {
 		if set.Known && makerOf(there[name]) == q.ClusterID && !wanted[name] {
@@ -191,17 +210,38 @@ func (q *policyPlan) publish(set SetSnapshot) {
 	}
 }
 
-// policyFlaw says why a policy cannot be shared: a reason of the condition Shared and
-// a text; empty if it can. What a policy says is not looked at: package policy does.
-func policyFlaw(o *v1alpha1.CablePolicies) (reason, text string) {
-	if len(validation.IsDNS1123Label(o.Name)) > 0 {
-		return reasonInvalidName, fmt.Sprintf("%.70q cannot name a policy: use at most 63 lower case letters, digits and '-', "+
-			"with a letter or digit at both ends", o.Name)
+// nameFlaw says why a policy cannot be shared under its name; empty if it can.
+func nameFlaw(name string) string {
+	if len(validation.IsDNS1123Label(name)) > 0 {
+		return fmt.Sprintf("%.70q cannot name a policy: use at most 63 lower case letters, digits and '-', with a letter or digit at both ends", name)
 	}
-	if n := size(policyCopy(o, "", "", nil)); n > maxObjectSize {
+	return ""
+}
+
+// contentFlaw says why a policy's copy must not be made: a reason of the condition
+// Shared and a text; empty if it may.
+func contentFlaw(o *v1alpha1.CablePolicies) (reason, text string) {
+	if n := size(policyCopy(o, "", "", nil)); n > maxObjectSize { // without labels, which differ
 		return reasonTooLarge, fmt.Sprintf("it has %d bytes, more than %d", n, maxObjectSize)
 	}
+	if err := cablepolicy.Check(o); err != nil {
+		const most = 1000 // bytes: the first mistakes will do
+		text := strings.ReplaceAll(err.Error(), "\n", "; ")
+		if len(text) > most {
+			text = strings.ToValidUTF8(text[:most], "") + " …"
+		}
+		return reasonMistake, text
+	}
 	return "", ""
+}
+
+// instead says what counts instead of a policy with a flaw: what was there before, if
+// anything was.
+func instead(before bool) string {
+	if before {
+		return "what there was of it before stays in force"
+	}
+	return "it counts nowhere"
 }
 
 // makerOf returns the ID of the cluster that made what is on the broker, or BrokerID.
@@ -221,10 +261,15 @@ func makerName(o client.Object) string {
 
 // policyCopy returns what of a policy goes to the other side.
 func policyCopy(o *v1alpha1.CablePolicies, namespace, name string, labels map[string]string) *v1alpha1.CablePolicies {
-	return &v1alpha1.CablePolicies{
+	out := &v1alpha1.CablePolicies{
 		ObjectMeta:         metav1.ObjectMeta{Name: name, Namespace: namespace, Labels: labels},
 		ConnectionPolicies: o.DeepCopy().ConnectionPolicies,
 	}
+	for i := range out.ConnectionPolicies {
+		r := &out.ConnectionPolicies[i]
+		r.CableDriver = cable.Canonical(r.CableDriver)
+	}
+	return out
 }
 
 // policiesOf returns the cable policies among objects, sorted by name.

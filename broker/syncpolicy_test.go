@@ -43,6 +43,9 @@ func only(set string, p *v1alpha1.CablePolicies) *v1alpha1.CablePolicies {
 // reported returns a policy whose condition Shared is as given.
 func reported(status metav1.ConditionStatus, reason, message string, p *v1alpha1.CablePolicies, sets ...string) *v1alpha1.CablePolicies {
 	p.Status.ClusterSets = sets
+	if len(sets) > 0 {
+		p.Status.Rules = p.ConnectionPolicies
+	}
 	p.Status.Conditions = []metav1.Condition{{Type: v1alpha1.ConditionShared, Status: status, Reason: reason, Message: message, ObservedGeneration: 1}}
 	return p
 }
@@ -52,8 +55,10 @@ func done(p *v1alpha1.CablePolicies) *v1alpha1.CablePolicies {
 	return reported(metav1.ConditionTrue, "Shared", "it is on the broker, in clusterset default", p, "default")
 }
 
-func generation(n int64, p *v1alpha1.CablePolicies) *v1alpha1.CablePolicies {
-	p.Generation = n
+// edited returns a policy whose driver a person has changed.
+func edited(driver string, p *v1alpha1.CablePolicies) *v1alpha1.CablePolicies {
+	p.Generation++
+	p.ConnectionPolicies = []v1alpha1.CablePolicySpec{{CableDriver: driver}}
 	return p
 }
 
@@ -62,11 +67,18 @@ func said(writes []broker.Write) (out []string) {
 	for _, w := range writes {
 		if p, ok := w.Object.(*v1alpha1.CablePolicies); ok && w.Op == broker.Report {
 			c := p.Status.Conditions[0]
-			out = append(out, fmt.Sprintf("%s: %s %s in %v: %s", p.Name, c.Status, c.Reason, p.Status.ClusterSets, c.Message))
+			text := fmt.Sprintf("%s: %s %s in %v: %s", p.Name, c.Status, c.Reason, p.Status.ClusterSets, c.Message)
+			if len(p.Status.Rules) > 0 {
+				text += "; " + p.Status.Rules[0].CableDriver + " counts"
+			}
+			out = append(out, text)
 		}
 	}
 	return out
 }
+
+// noGRE is what is wrong with a policy of an unknown driver.
+const noGRE = `spec[0].name: there is no cable driver "gre": use one of vxlan, wireguard, vxlan+wireguard, ipsec, vxlan+ipsec`
 
 func TestPlanSyncOfPolicies(t *testing.T) {
 	type objects = []client.Object
@@ -90,34 +102,75 @@ func TestPlanSyncOfPolicies(t *testing.T) {
 			local:  objects{cablePolicy("p", "vxlan")},
 			sets:   []broker.SetSnapshot{set("default", of("east", cablePolicy("p", "vxlan"))), set("lab", of("east", cablePolicy("p", "vxlan")))},
 			writes: []string{"report on CablePolicies p here"},
-			said:   []string{"p: True Shared in [default lab]: it is on the broker, in clusterset default, lab"},
+			said:   []string{"p: True Shared in [default lab]: it is on the broker, in clusterset default, lab; vxlan counts"},
 		},
 		"ours is there and says so": {
 			local: objects{done(cablePolicy("p", "vxlan"))},
 			sets:  []broker.SetSnapshot{set("default", of("east", cablePolicy("p", "vxlan")))},
 		},
 		"ours changed, which is reported when it has arrived": {
-			local:  objects{generation(2, done(cablePolicy("p", "ipsec")))},
+			local:  objects{edited("ipsec", done(cablePolicy("p", "vxlan")))},
 			sets:   []broker.SetSnapshot{set("default", of("east", cablePolicy("p", "vxlan")))},
 			writes: []string{"update CablePolicies p on the broker in clusterset default"},
 		},
 		"the change has arrived": {
-			local:  objects{generation(2, done(cablePolicy("p", "ipsec")))},
+			local:  objects{edited("ipsec", done(cablePolicy("p", "vxlan")))},
 			sets:   []broker.SetSnapshot{set("default", of("east", cablePolicy("p", "ipsec")))},
 			writes: []string{"report on CablePolicies p here"},
-			said:   []string{"p: True Shared in [default]: it is on the broker, in clusterset default"},
+			said:   []string{"p: True Shared in [default]: it is on the broker, in clusterset default; ipsec counts"},
+		},
+		"ours has arrived in one clusterset, and the other does not answer": {
+			local:  objects{edited("ipsec", reported(metav1.ConditionTrue, "Shared", "so it was", cablePolicy("p", "vxlan"), "default", "lab"))},
+			sets:   []broker.SetSnapshot{set("default", of("east", cablePolicy("p", "ipsec"))), unread("lab")},
+			writes: []string{"report on CablePolicies p here"},
+			said:   []string{"p: True Shared in [default lab]: so it was; ipsec counts"},
+		},
+		"a mistake in ours": {
+			local:   objects{edited("gre", done(cablePolicy("p", "vxlan")))},
+			sets:    []broker.SetSnapshot{set("default", of("east", cablePolicy("p", "vxlan")))},
+			writes:  []string{"report on CablePolicies p here"},
+			said:    []string{"p: False Mistake in [default]: what there was of it before stays in force: " + noGRE + "; vxlan counts"},
+			refused: []string{"CablePolicies submariner-operator/p in this cluster: what there was of it before stays in force: " + noGRE},
+		},
+		"a mistake in ours, and its copy is gone": {
+			local:   objects{edited("gre", done(cablePolicy("p", "vxlan")))},
+			sets:    []broker.SetSnapshot{set("default")},
+			writes:  []string{"create CablePolicies p on the broker in clusterset default", "report on CablePolicies p here"},
+			said:    []string{"p: False Mistake in []: what there was of it before stays in force: " + noGRE},
+			refused: []string{"CablePolicies submariner-operator/p in this cluster: what there was of it before stays in force: " + noGRE},
+		},
+		"a mistake in ours, which is on the broker too": {
+			local:   objects{cablePolicy("p", "gre")},
+			sets:    []broker.SetSnapshot{set("default", of("east", cablePolicy("p", "gre"))), set("lab")},
+			writes:  []string{"delete CablePolicies p on the broker in clusterset default", "report on CablePolicies p here"},
+			said:    []string{"p: False Mistake in []: it counts nowhere: " + noGRE},
+			refused: []string{"CablePolicies submariner-operator/p in this cluster: it counts nowhere: " + noGRE},
+		},
+		"a mistake in theirs and in the broker's": {
+			local: objects{copyOf("west", "default", cablePolicy("p", "ipsec"))},
+			sets:  []broker.SetSnapshot{set("default", of("west", cablePolicy("p", "gre")), cablePolicy("q", "gre"))},
+			refused: []string{
+				"CablePolicies submariner-k8s-broker/p on the broker: what there was of it before stays in force: " + noGRE,
+				"CablePolicies submariner-k8s-broker/q on the broker: it counts nowhere: " + noGRE,
+			},
+		},
+		"other names of drivers": {
+			local:  objects{cablePolicy("p", "LibreSwan")},
+			sets:   []broker.SetSnapshot{set("default", of("east", cablePolicy("p", "ipsec")), cablePolicy("q", "wireguard+vxlan"))},
+			writes: []string{"create CablePolicies q here", "report on CablePolicies p here"},
+			said:   []string{"p: True Shared in [default]: it is on the broker, in clusterset default; ipsec counts"},
 		},
 		"ours for one clusterset": {
 			local:  objects{only("lab", cablePolicy("p", "vxlan"))},
 			sets:   []broker.SetSnapshot{set("default"), set("lab", of("east", cablePolicy("p", "vxlan")))},
 			writes: []string{"report on CablePolicies p here"},
-			said:   []string{"p: True Shared in [lab]: it is on the broker, in clusterset lab"},
+			said:   []string{"p: True Shared in [lab]: it is on the broker, in clusterset lab; vxlan counts"},
 		},
 		"ours is not for that clusterset any more": {
 			local:  objects{only("lab", cablePolicy("p", "vxlan"))},
 			sets:   []broker.SetSnapshot{set("default", of("east", cablePolicy("p", "vxlan"))), set("lab", of("east", cablePolicy("p", "vxlan")))},
 			writes: []string{"delete CablePolicies p on the broker in clusterset default", "report on CablePolicies p here"},
-			said:   []string{"p: True Shared in [lab]: it is on the broker, in clusterset lab"},
+			said:   []string{"p: True Shared in [lab]: it is on the broker, in clusterset lab; vxlan counts"},
 		},
 		"ours for a clusterset we are not in": {
 			local:   objects{only("prod", cablePolicy("p", "vxlan"))},
@@ -182,7 +235,7 @@ func TestPlanSyncOfPolicies(t *testing.T) {
 			local:   objects{copyOf("BROKER", "default", cablePolicy("p.default", "ipsec")), cablePolicy("p", "vxlan")},
 			sets:    []broker.SetSnapshot{set("default", cablePolicy("p", "ipsec")), set("lab", of("east", cablePolicy("p", "vxlan")))},
 			writes:  []string{"report on CablePolicies p here"},
-			said:    []string{"p: False NameTaken in [lab]: the broker has shared a policy of this name in clusterset default before: make this one anew under another name"},
+			said:    []string{"p: False NameTaken in [lab]: the broker has shared a policy of this name in clusterset default before: make this one anew under another name; vxlan counts"},
 			refused: []string{"CablePolicies submariner-operator/p in this cluster: the broker has shared a policy of this name in clusterset default before: make this one anew under another name"},
 		},
 		"a copy keeps the name it has": {
@@ -199,7 +252,7 @@ func TestPlanSyncOfPolicies(t *testing.T) {
 		"too large, and of nobody": {
 			local:   objects{},
 			sets:    []broker.SetSnapshot{set("default", of("west", cablePolicy("p", strings.Repeat("x", 17000))), of("no.body", cablePolicy("q", "vxlan")))},
-			refused: []string{"CablePolicies submariner-k8s-broker/p on the broker: it has 17076 bytes, more than 16384", `CablePolicies submariner-k8s-broker/q on the broker: "no.body" is not a cluster ID`},
+			refused: []string{"CablePolicies submariner-k8s-broker/p on the broker: it counts nowhere: it has 17076 bytes, more than 16384", `CablePolicies submariner-k8s-broker/q on the broker: "no.body" is not a cluster ID`},
 		},
 		"with our own label": {
 			local:   objects{of("east", cablePolicy("p", "vxlan"))},

@@ -56,6 +56,9 @@ func (s *Syncer) write(ctx context.Context, writes []Write, local side, sets []s
 			case err == nil:
 				count.Add(1)
 				s.config.Log.Info("synced", "op", w.String())
+				if p, ok := w.Object.(*v1alpha1.CablePolicies); ok && w.news && s.config.Tell != nil {
+					s.config.Tell(p, p.Status.Conditions[0])
+				}
 			case apierrors.IsConflict(err) || apierrors.IsAlreadyExists(err) || apierrors.IsNotFound(err) && w.Op != Create:
 				behind.Store(true)
 			default:

@@ -140,7 +140,7 @@ func (o *cablePolicyAdd) read() ([]*v1alpha1.CablePolicies, error) {
 	}
 	for _, s := range []struct {
 		flag, text string
-		into       *metav1.LabelSelector
+		into       *v1alpha1.ClusterSelector
 	}{{"left", o.left, &r.LeftClusterSelector}, {"right", o.right, &r.RightClusterSelector}} {
 		parsed, err := policy.ParseSelector(s.text)
 		if err != nil {

@@ -172,7 +172,7 @@ func (d *policyDesk) sayMatched(report *progress.Reporter, p *v1alpha1.CablePoli
 	for _, r := range p.ConnectionPolicies {
 		for _, side := range []struct {
 			name     string
-			selector metav1.LabelSelector
+			selector v1alpha1.ClusterSelector
 		}{{"left", r.LeftClusterSelector}, {"right", r.RightClusterSelector}} {
 			report.Done("policy %s, %s: %s selects %s", p.Name, side.name, policy.SelectorText(side.selector), cmp.Or(several(policy.Select(side.selector, d.clusters)), "no cluster now"))
 		}

@@ -2,6 +2,7 @@ package cmd
 
 import (
 	"bytes"
+	"slices"
 	"strings"
 	"testing"
 
@@ -69,8 +70,31 @@ func TestCablePolicyLive(t *testing.T) {
 	require.Contains(t, stderr, "1 pair: the clusters' own default decides instead of cloud")
 	require.True(t, apierrors.IsNotFound(c.Get(t.Context(), client.ObjectKeyFromObject(p), p)))
 
-	for name, rules := range map[string][]v1alpha1.CablePolicySpec{"no rule": {}, "no driver": {{}}, "a long one": {{CableDriver: strings.Repeat("x", 64)}}} {
-		err := c.Create(t.Context(), &v1alpha1.CablePolicies{ObjectMeta: named("nonsense"), ConnectionPolicies: rules})
-		require.ErrorContains(t, err, "is invalid: spec", name)
+	selecting := func(s v1alpha1.ClusterSelector) []v1alpha1.CablePolicySpec {
+		return []v1alpha1.CablePolicySpec{{RightClusterSelector: s, CableDriver: "vxlan"}}
+	}
+	requiring := func(key string, operator metav1.LabelSelectorOperator, values ...string) []v1alpha1.CablePolicySpec {
+		return selecting(v1alpha1.ClusterSelector{MatchExpressions: []v1alpha1.ClusterRequirement{{Key: key, Operator: operator, Values: values}}})
+	}
+	exists := v1alpha1.ClusterRequirement{Key: "a", Operator: metav1.LabelSelectorOpExists}
+	for _, test := range []struct {
+		want  string
+		rules []v1alpha1.CablePolicySpec
+	}{
+		{"spec in body should have at least 1 items", []v1alpha1.CablePolicySpec{}},
+		{"spec: Too many: 65", slices.Repeat([]v1alpha1.CablePolicySpec{{CableDriver: "vxlan"}}, 65)},
+		{`spec[0].name: Unsupported value: ""`, []v1alpha1.CablePolicySpec{{}}},
+		{`spec[0].name: Unsupported value: "gre": supported values: "vxlan"`, []v1alpha1.CablePolicySpec{{CableDriver: "gre"}}},
+		{`matchExpressions[0].operator: Unsupported value: "Equals"`, requiring("env", "Equals", "a")},
+		{"operators In and NotIn need values, Exists and DoesNotExist take none", requiring("env", "In")},
+		{"operators In and NotIn need values, Exists and DoesNotExist take none", requiring("env", "Exists", "a")},
+		{"matchExpressions[0].key in body should match", requiring("env!", "Exists")},
+		{"matchExpressions[0].values[0] in body should match", requiring("env", "NotIn", "a b")},
+		{"matchExpressions[0].values: Too many: 257", requiring("env", "In", make([]string, 257)...)},
+		{"matchExpressions: Too many: 33", selecting(v1alpha1.ClusterSelector{MatchExpressions: slices.Repeat([]v1alpha1.ClusterRequirement{exists}, 33)})},
+	} {
+		p := &v1alpha1.CablePolicies{ObjectMeta: named("nonsense"), ConnectionPolicies: test.rules}
+		require.ErrorContains(t, c.Create(t.Context(), p), test.want)
+		require.Error(t, policy.Check(p), "%s: members refuse it too, whatever the broker lets through", test.want)
 	}
 }

@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"subctl/api/submariner/v1alpha1"
 	"subctl/internal/measure"
@@ -85,7 +84,7 @@ func thousands(n int) []*v1alpha1.CablePolicies {
 	return out
 }
 
-func habit(r *rand.Rand) metav1.LabelSelector {
+func habit(r *rand.Rand) v1alpha1.ClusterSelector {
 	one := func(key, prefix string, n int) string { return fmt.Sprintf("%s=%s-%d", key, prefix, r.IntN(n)) }
 	parts := []string{
 		"", "env=production", "env!=lab", "provider in (aws,gcp)", "!retired", one("region", "region", 20), one("site", "site", 200),

@@ -68,8 +68,9 @@ func compile(policies []*v1alpha1.CablePolicies, known []cable.Driver) *Book {
 		if len(p.ClusterSets()) == 0 {
 			continue // the other clusters do not know it
 		}
-		for i := range p.ConnectionPolicies {
-			r, _ := readRule(p, i, known)
+		rules := p.InForce()
+		for i := range rules {
+			r, _ := readRule(p, rules, i, known)
 			b.rules = append(b.rules, r)
 		}
 	}

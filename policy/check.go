@@ -13,9 +13,10 @@ import (
 	"subctl/cable/drivers"
 )
 
-// Check returns everything that is wrong with a policy, each mistake with the field it
-// is in; nil if nothing is. A Book works with a policy that is wrong, too: the package
-// comment says how.
+// Check returns everything that is wrong with what a policy says, each mistake with the
+// field it is in; nil if nothing is. What passes is within the bounds of the schema, if
+// drivers are called by their canonical names. Rules in force are not looked at, and a
+// Book works with a policy that is wrong, too: the package comment says how.
 func Check(p *v1alpha1.CablePolicies) error { return check(p, drivers.All()) }
 
 func check(p *v1alpha1.CablePolicies, known []cable.Driver) error {
@@ -23,11 +24,46 @@ func check(p *v1alpha1.CablePolicies, known []cable.Driver) error {
 	if len(p.ConnectionPolicies) == 0 {
 		errs = append(errs, errors.New("spec: a policy needs at least one rule"))
 	}
+	if n := len(p.ConnectionPolicies); n > v1alpha1.MaxRules {
+		return errors.Join(append(errs, fmt.Errorf("spec: a policy has at most %d rules, this one has %d", v1alpha1.MaxRules, n))...)
+	}
 	for i := range p.ConnectionPolicies {
-		_, mistakes := readRule(p, i, known)
+		errs = append(errs, checkBounds(p.ConnectionPolicies[i], i)...)
+		_, mistakes := readRule(p, p.ConnectionPolicies, i, known)
 		errs = append(errs, mistakes...)
 	}
 	return errors.Join(errs...)
+}
+
+// checkBounds says what of rule i, counted from 0, is more than the schema allows.
+func checkBounds(spec v1alpha1.CablePolicySpec, i int) (errs []error) {
+	most := func(field string, n, limit int) {
+		if n > limit {
+			errs = append(errs, fmt.Errorf("spec[%d].%s: there are %d, at most %d are allowed", i, field, n, limit))
+		}
+	}
+	for _, s := range []struct {
+		name     string
+		selector v1alpha1.ClusterSelector
+	}{{"leftClusterSelector", spec.LeftClusterSelector}, {"rightClusterSelector", spec.RightClusterSelector}} {
+		most(s.name+".matchLabels", len(s.selector.MatchLabels), v1alpha1.MaxRequirements)
+		most(s.name+".matchExpressions", len(s.selector.MatchExpressions), v1alpha1.MaxRequirements)
+		for j, e := range s.selector.MatchExpressions {
+			most(fmt.Sprintf("%s.matchExpressions[%d].values", s.name, j), len(e.Values), v1alpha1.MaxValues)
+		}
+	}
+	o := spec.CableOptions
+	if o == nil {
+		return errs
+	}
+	most("options.data", len(o.Data), v1alpha1.MaxOptionsData)
+	if len(o.Metadata.Name) > 0 && len(validation.IsDNS1123Subdomain(o.Metadata.Name)) > 0 {
+		errs = append(errs, fmt.Errorf("spec[%d].options.metadata.name: %s cannot name a ConfigMap: use at most 253 lower case letters, digits, '-' and '.'", i, quote(o.Metadata.Name)))
+	}
+	if len(o.Metadata.Namespace) > 0 && len(validation.IsDNS1123Label(o.Metadata.Namespace)) > 0 {
+		errs = append(errs, fmt.Errorf("spec[%d].options.metadata.namespace: %s cannot name a namespace: use at most 63 lower case letters, digits and '-'", i, quote(o.Metadata.Namespace)))
+	}
+	return errs
 }
 
 // CheckName says what is wrong with the name of a policy, if anything.

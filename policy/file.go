@@ -112,8 +112,8 @@ func readDocument(root *yaml.Node) (*v1alpha1.CablePolicies, error) {
 			return nil, err
 		}
 		p.ConnectionPolicies = []v1alpha1.CablePolicySpec{{
-			LeftClusterSelector:  metav1.LabelSelector(short.LeftClusterSelector),
-			RightClusterSelector: metav1.LabelSelector(short.RightClusterSelector),
+			LeftClusterSelector:  v1alpha1.ClusterSelector(short.LeftClusterSelector),
+			RightClusterSelector: v1alpha1.ClusterSelector(short.RightClusterSelector),
 			CableDriver:          short.CableDriver.Name, CableOptions: short.CableDriver.Options,
 		}}
 	default:
@@ -169,7 +169,7 @@ func strict(text []byte, into any, field string) error {
 }
 
 // shortSelector is a selector, or labels that stand for one.
-type shortSelector metav1.LabelSelector
+type shortSelector v1alpha1.ClusterSelector
 
 // UnmarshalJSON implements json.Unmarshaler.
 func (s *shortSelector) UnmarshalJSON(text []byte) error {
@@ -180,18 +180,18 @@ func (s *shortSelector) UnmarshalJSON(text []byte) error {
 	_, labels := fields["matchLabels"]
 	_, expressions := fields["matchExpressions"]
 	if labels || expressions {
-		return strict(text, (*metav1.LabelSelector)(s), "")
+		return strict(text, (*v1alpha1.ClusterSelector)(s), "")
 	}
 	return json.Unmarshal(text, &s.MatchLabels)
 }
 
 // spellOut makes expressions of labels with "!", as every client of Kubernetes reads
 // them.
-func spellOut(s *metav1.LabelSelector) {
+func spellOut(s *v1alpha1.ClusterSelector) {
 	for _, k := range sortedKeys(s.MatchLabels) {
 		if v, not := strings.CutPrefix(s.MatchLabels[k], "!"); not {
 			delete(s.MatchLabels, k)
-			s.MatchExpressions = append(s.MatchExpressions, metav1.LabelSelectorRequirement{
+			s.MatchExpressions = append(s.MatchExpressions, v1alpha1.ClusterRequirement{
 				Key: k, Operator: metav1.LabelSelectorOpNotIn, Values: []string{v},
 			})
 		}

@@ -7,6 +7,8 @@ import (
 	"unicode/utf8"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"subctl/api/submariner/v1alpha1"
 )
 
 // ParseSelector reads a selector as one would type it: requirements separated by
@@ -18,22 +20,22 @@ import (
 //
 // It is kubectl's notation and that of the seed's examples. An empty text selects
 // every cluster. The error says at which character, counted from 1, it stopped.
-func ParseSelector(text string) (metav1.LabelSelector, error) {
+func ParseSelector(text string) (v1alpha1.ClusterSelector, error) {
 	p := &parser{text: text}
 	p.next()
-	s := metav1.LabelSelector{}
+	s := v1alpha1.ClusterSelector{}
 	for p.token != "" || len(p.text) > p.at {
 		if err := p.requirement(&s); err != nil {
-			return metav1.LabelSelector{}, err
+			return v1alpha1.ClusterSelector{}, err
 		}
 		if p.token == "" {
 			return s, nil
 		}
 		if p.token != "," {
-			return metav1.LabelSelector{}, p.expected(`","`)
+			return v1alpha1.ClusterSelector{}, p.expected(`","`)
 		}
 		if p.next(); p.token == "" {
-			return metav1.LabelSelector{}, p.expected("another requirement")
+			return v1alpha1.ClusterSelector{}, p.expected("another requirement")
 		}
 	}
 	return s, nil
@@ -79,18 +81,18 @@ func (p *parser) take(n int) {
 func (p *parser) word() bool { return p.token != "" && !slices.Contains(marks, p.token) }
 
 // requirement reads one, and adds it to s.
-func (p *parser) requirement(s *metav1.LabelSelector) error {
+func (p *parser) requirement(s *v1alpha1.ClusterSelector) error {
 	if p.token == "!" {
 		p.next()
 		key, err := p.key()
-		s.MatchExpressions = append(s.MatchExpressions, metav1.LabelSelectorRequirement{Key: key, Operator: metav1.LabelSelectorOpDoesNotExist})
+		s.MatchExpressions = append(s.MatchExpressions, v1alpha1.ClusterRequirement{Key: key, Operator: metav1.LabelSelectorOpDoesNotExist})
 		return err
 	}
 	key, err := p.key()
 	if err != nil {
 		return err
 	}
-	e := metav1.LabelSelectorRequirement{Key: key}
+	e := v1alpha1.ClusterRequirement{Key: key}
 	switch p.token {
 	case "", ",":
 		e.Operator = metav1.LabelSelectorOpExists
@@ -122,7 +124,7 @@ func (p *parser) requirement(s *metav1.LabelSelector) error {
 }
 
 // equality reads what follows a key and "=": a value, or "!" and a value.
-func (p *parser) equality(s *metav1.LabelSelector, e metav1.LabelSelectorRequirement) error {
+func (p *parser) equality(s *v1alpha1.ClusterSelector, e v1alpha1.ClusterRequirement) error {
 	p.next()
 	e.Operator = metav1.LabelSelectorOpIn
 	if p.token == "!" {
@@ -142,7 +144,10 @@ func (p *parser) equality(s *metav1.LabelSelector, e metav1.LabelSelectorRequire
 		s.MatchExpressions = append(s.MatchExpressions, e)
 		return nil
 	}
-	metav1.AddLabelToSelector(s, e.Key, value)
+	if s.MatchLabels == nil {
+		s.MatchLabels = map[string]string{}
+	}
+	s.MatchLabels[e.Key] = value
 	return nil
 }
 

@@ -6,7 +6,6 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 )
 
@@ -74,7 +73,7 @@ func TestParseSelectorAgrees(t *testing.T) {
 		}
 		s, err := ParseSelector(text)
 		require.NoError(t, err, "%q", text)
-		ours, err := metav1.LabelSelectorAsSelector(&s)
+		ours, err := kubernetes(s)
 		require.NoError(t, err, "%q", text)
 		for _, set := range []labels.Set{{}, {"a": "a"}, {"a": "b"}, {"b": "a", "in": "b"}, {"a": "", "b": "b"}} {
 			require.Equal(t, theirs.Matches(set), ours.Matches(set), "%q of %v", text, set)

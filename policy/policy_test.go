@@ -1,6 +1,7 @@
 package policy
 
 import (
+	"fmt"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -35,7 +36,7 @@ func between(left, right, driver string) v1alpha1.CablePolicySpec {
 	return v1alpha1.CablePolicySpec{LeftClusterSelector: parsed(left), RightClusterSelector: parsed(right), CableDriver: driver}
 }
 
-func parsed(text string) metav1.LabelSelector {
+func parsed(text string) v1alpha1.ClusterSelector {
 	s, err := ParseSelector(text)
 	if err != nil {
 		panic(err)
@@ -55,7 +56,7 @@ func inSets(p *v1alpha1.CablePolicies, sets ...string) *v1alpha1.CablePolicies {
 
 // garbled puts a mistake into the left selector.
 func garbled(r v1alpha1.CablePolicySpec) v1alpha1.CablePolicySpec {
-	r.LeftClusterSelector.MatchExpressions = append(r.LeftClusterSelector.MatchExpressions, metav1.LabelSelectorRequirement{Key: "env", Operator: "Equals", Values: []string{"x"}})
+	r.LeftClusterSelector.MatchExpressions = append(r.LeftClusterSelector.MatchExpressions, v1alpha1.ClusterRequirement{Key: "env", Operator: "Equals", Values: []string{"x"}})
 	return r
 }
 
@@ -130,6 +131,23 @@ func TestCopiesDecideAlike(t *testing.T) {
 	there := compile([]*v1alpha1.CablePolicies{copied("a.blue", "blue"), copied("a", "default")}, known)
 	require.Equal(t, here.Decide(east, west), there.Decide(east, labelled))
 	require.Equal(t, "a", there.Decide(east, labelled).Policy)
+
+	// What the broker holds counts at home, too, whatever was written there since.
+	changed := own.DeepCopy()
+	changed.Status.Rules = own.ConnectionPolicies
+	changed.ConnectionPolicies = []v1alpha1.CablePolicySpec{between("env", "", "gre"), between("", "", cable.VXLAN)}
+	here = compile([]*v1alpha1.CablePolicies{changed}, known)
+	require.Equal(t, here.Decide(east, west), there.Decide(east, west))
+}
+
+func TestClusterOf(t *testing.T) {
+	c := &submarinerv1.Cluster{
+		ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{"env": "lab"}},
+		Spec:       submarinerv1.ClusterSpec{ClusterID: "east", ClusterSets: []string{"what", "it", "says"}},
+	}
+	require.Equal(t, Cluster{ID: "east", Labels: c.Labels, Sets: []string{"default"}}, ClusterOf(c))
+	c.Annotations = map[string]string{submarinerv1.ClusterSetsAnnotation: "blue,default"}
+	require.Equal(t, []string{"blue", "default"}, ClusterOf(c).Sets)
 }
 
 func TestDecideSettings(t *testing.T) {
@@ -150,8 +168,8 @@ func TestDecideSettings(t *testing.T) {
 func TestCheck(t *testing.T) {
 	bad := garbled(between("", "", "gre"))
 	bad.LeftClusterSelector.MatchExpressions = append(bad.LeftClusterSelector.MatchExpressions,
-		metav1.LabelSelectorRequirement{Key: "a", Operator: metav1.LabelSelectorOpIn},
-		metav1.LabelSelectorRequirement{Key: "a", Operator: metav1.LabelSelectorOpExists, Values: []string{"b"}})
+		v1alpha1.ClusterRequirement{Key: "a", Operator: metav1.LabelSelectorOpIn},
+		v1alpha1.ClusterRequirement{Key: "a", Operator: metav1.LabelSelectorOpExists, Values: []string{"b"}})
 	bad.RightClusterSelector.MatchLabels = map[string]string{"a": "b c", "-": "x", "ok": "!no"}
 	set := between("", "", "vxlan")
 	set.CableOptions = &v1alpha1.CableOptions{Data: map[string]string{v1alpha1.CableCustomConfig: "mtu: 5\nmtv: 1400"}}
@@ -166,4 +184,17 @@ spec[0].name: there is no cable driver "gre": use one of vxlan, wireguard, ipsec
 spec[1].options.data: line 1: mtu "5": it has to be a whole number from 576 to 65535
 line 2: mtv: vxlan has no such setting: did you mean mtu?`)
 	require.EqualError(t, check(made(""), known), "metadata.name: a policy needs a name\nspec: a policy needs at least one rule")
+
+	many := between("", "", "vxlan")
+	for i := range 33 {
+		e := v1alpha1.ClusterRequirement{Key: fmt.Sprintf("k%d", i), Operator: metav1.LabelSelectorOpExists}
+		many.RightClusterSelector.MatchExpressions = append(many.RightClusterSelector.MatchExpressions, e)
+	}
+	many.LeftClusterSelector.MatchExpressions = []v1alpha1.ClusterRequirement{{Key: "a", Operator: metav1.LabelSelectorOpIn, Values: make([]string, 257)}}
+	many.CableOptions = &v1alpha1.CableOptions{Metadata: v1alpha1.CableOptionsSource{Name: "A", Namespace: "b.c"}}
+	require.EqualError(t, check(made("a", many), known), `spec[0].leftClusterSelector.matchExpressions[0].values: there are 257, at most 256 are allowed
+spec[0].rightClusterSelector.matchExpressions: there are 33, at most 32 are allowed
+spec[0].options.metadata.name: "A" cannot name a ConfigMap: use at most 253 lower case letters, digits, '-' and '.'
+spec[0].options.metadata.namespace: "b.c" cannot name a namespace: use at most 63 lower case letters, digits and '-'`)
+	require.EqualError(t, check(made("a", make([]v1alpha1.CablePolicySpec, 65)...), known), "spec: a policy has at most 64 rules, this one has 65")
 }

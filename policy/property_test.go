@@ -171,18 +171,27 @@ func labelsOf(c Cluster) labels.Set {
 
 // understood returns what Kubernetes understands of a selector, and whether there is
 // more.
-func understood(s metav1.LabelSelector) (labels.Selector, bool) {
-	good := metav1.LabelSelector{MatchLabels: s.MatchLabels}
+func understood(s v1alpha1.ClusterSelector) (labels.Selector, bool) {
+	good := v1alpha1.ClusterSelector{MatchLabels: s.MatchLabels}
 	for _, e := range s.MatchExpressions {
 		if e.Operator != "Equals" {
 			good.MatchExpressions = append(good.MatchExpressions, e)
 		}
 	}
-	selector, err := metav1.LabelSelectorAsSelector(&good)
+	selector, err := kubernetes(good)
 	if err != nil {
 		panic(err)
 	}
 	return selector, len(good.MatchExpressions) < len(s.MatchExpressions)
+}
+
+// kubernetes is a selector as Kubernetes has it.
+func kubernetes(s v1alpha1.ClusterSelector) (labels.Selector, error) {
+	out := metav1.LabelSelector{MatchLabels: s.MatchLabels}
+	for _, e := range s.MatchExpressions {
+		out.MatchExpressions = append(out.MatchExpressions, metav1.LabelSelectorRequirement(e))
+	}
+	return metav1.LabelSelectorAsSelector(&out)
 }
 
 var (
@@ -231,10 +240,10 @@ func randomPolicy(r *rand.Rand, i int) *v1alpha1.CablePolicies {
 	return p
 }
 
-func randomSelector(r *rand.Rand) metav1.LabelSelector {
-	s := metav1.LabelSelector{}
+func randomSelector(r *rand.Rand) v1alpha1.ClusterSelector {
+	s := v1alpha1.ClusterSelector{}
 	for range r.IntN(3) {
-		e := metav1.LabelSelectorRequirement{Key: pick(r, someKeys)}
+		e := v1alpha1.ClusterRequirement{Key: pick(r, someKeys)}
 		switch r.IntN(8) {
 		case 0:
 			e.Operator = metav1.LabelSelectorOpExists
@@ -247,7 +256,10 @@ func randomSelector(r *rand.Rand) metav1.LabelSelector {
 		case 5:
 			e.Operator = "Equals"
 		default:
-			metav1.AddLabelToSelector(&s, e.Key, pick(r, someValues))
+			if s.MatchLabels == nil {
+				s.MatchLabels = map[string]string{}
+			}
+			s.MatchLabels[e.Key] = pick(r, someValues)
 			continue
 		}
 		s.MatchExpressions = append(s.MatchExpressions, e)

@@ -32,11 +32,11 @@ type rule struct {
 	configErr error
 }
 
-// readRule understands a rule of a policy, and returns all that is wrong with it.
-func readRule(p *v1alpha1.CablePolicies, i int, known []cable.Driver) (*rule, []error) {
-	spec := &p.ConnectionPolicies[i]
+// readRule understands one of a policy's rules, and returns all that is wrong with it.
+func readRule(p *v1alpha1.CablePolicies, rules []v1alpha1.CablePolicySpec, i int, known []cable.Driver) (*rule, []error) {
+	spec := &rules[i]
 	r := &rule{
-		policy: p.SharedName(), index: i, of: len(p.ConnectionPolicies), spec: spec, sets: p.ClusterSets(),
+		policy: p.SharedName(), index: i, of: len(rules), spec: spec, sets: p.ClusterSets(),
 		driver: cable.Canonical(spec.CableDriver),
 	}
 	var left, right []error

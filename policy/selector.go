@@ -10,6 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation"
 
 	submarinerv1 "subctl/api/submariner/v1"
+	"subctl/api/submariner/v1alpha1"
 )
 
 // requirement is what a selector requires of a cluster's labels: that the label key
@@ -22,11 +23,13 @@ type requirement struct {
 }
 
 // requirements is how specific a selector is.
-func requirements(s metav1.LabelSelector) int { return len(s.MatchLabels) + len(s.MatchExpressions) }
+func requirements(s v1alpha1.ClusterSelector) int {
+	return len(s.MatchLabels) + len(s.MatchExpressions)
+}
 
 // readSelector understands a selector, as far as it goes, and says what is wrong with
 // the rest. field is where it stands.
-func readSelector(s metav1.LabelSelector, field string) (out []requirement, mistakes []error) {
+func readSelector(s v1alpha1.ClusterSelector, field string) (out []requirement, mistakes []error) {
 	for _, k := range sortedKeys(s.MatchLabels) {
 		q := equals(k, s.MatchLabels[k])
 		if flaw := q.flaw(); flaw != "" {
@@ -46,7 +49,7 @@ func readSelector(s metav1.LabelSelector, field string) (out []requirement, mist
 	return out, mistakes
 }
 
-func readExpression(e metav1.LabelSelectorRequirement) (q requirement, flaw string) {
+func readExpression(e v1alpha1.ClusterRequirement) (q requirement, flaw string) {
 	q.key = e.Key
 	q.values = slices.Compact(slices.Sorted(slices.Values(e.Values)))
 	switch e.Operator {
@@ -90,7 +93,7 @@ func (q requirement) flaw() string {
 
 // Select returns the IDs of the clusters that a selector selects, of a list of them.
 // One with a mistake selects none.
-func Select(s metav1.LabelSelector, clusters []Cluster) []string {
+func Select(s v1alpha1.ClusterSelector, clusters []Cluster) []string {
 	var out []string
 	requirements, mistakes := readSelector(s, "selector")
 	for _, c := range clusters {
@@ -112,7 +115,7 @@ func (q requirement) met(c Cluster) bool {
 }
 
 // SelectorText writes a selector as ParseSelector reads it; "any" if it is empty.
-func SelectorText(s metav1.LabelSelector) string {
+func SelectorText(s v1alpha1.ClusterSelector) string {
 	if requirements(s) == 0 {
 		return "any"
 	}
@@ -131,7 +134,7 @@ func SelectorText(s metav1.LabelSelector) string {
 	return strings.Join(out, ",")
 }
 
-func expressionText(e metav1.LabelSelectorRequirement) string {
+func expressionText(e v1alpha1.ClusterRequirement) string {
 	switch {
 	case e.Operator == metav1.LabelSelectorOpExists:
 		return e.Key

@@ -6,6 +6,10 @@ import metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 // drivers that are in force, as YAML. It does not leave the cluster.
 const CableConfigAnnotation = "submariner.io/cable-config"
 
+// ClusterSetsAnnotation is on local copies of other clusters' objects: the clustersets
+// that the object was found in on the broker, sorted, separated by commas.
+const ClusterSetsAnnotation = "submariner.io/clustersets"
+
 // Cluster is one member of a clusterset. Its name is its cluster ID. Every
 // cluster writes its own; the copies in the other clusters carry ClusterIDLabel.
 //

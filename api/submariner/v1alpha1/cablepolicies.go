@@ -14,7 +14,7 @@ import (
 // named "default" decides where no other does; package policy says how.
 //
 // What counts is what the broker holds, so that all clusters work from the same: see
-// ClusterSets and SharedName. A copy in a member carries the labels ClusterIDLabel
+// ClusterSets, InForce and SharedName. A copy in a member carries the labels ClusterIDLabel
 // (which cluster made it; BrokerID: it was made on the broker) and ClusterSetLabel.
 //
 // +kubebuilder:object:root=true
@@ -41,19 +41,62 @@ type CablePolicySpec struct {
 	// LeftClusterSelector selects one end by the labels of its Cluster object. Empty
 	// matches any cluster.
 	// +optional
-	LeftClusterSelector metav1.LabelSelector `json:"leftClusterSelector,omitempty"`
+	LeftClusterSelector ClusterSelector `json:"leftClusterSelector,omitempty"`
 	// RightClusterSelector selects the other end. Empty matches any cluster.
 	// +optional
-	RightClusterSelector metav1.LabelSelector `json:"rightClusterSelector,omitempty"`
-	// CableDriver is the driver for the pairs: vxlan, wireguard, ipsec (or its alias
-	// libreswan), vxlan+wireguard or vxlan+ipsec.
-	// +kubebuilder:validation:MinLength=1
-	// +kubebuilder:validation:MaxLength=63
+	RightClusterSelector ClusterSelector `json:"rightClusterSelector,omitempty"`
+	// CableDriver is the driver for the pairs; libreswan is an alias of ipsec.
+	// +kubebuilder:validation:Enum=vxlan;wireguard;ipsec;libreswan;vxlan+wireguard;wireguard+vxlan;vxlan+ipsec;ipsec+vxlan;vxlan+libreswan;libreswan+vxlan
 	CableDriver string `json:"name"`
 	// CableOptions are settings of the driver for these pairs.
 	// +optional
 	CableOptions *CableOptions `json:"options,omitempty"`
 }
+
+// ClusterSelector selects clusters by their labels: a metav1.LabelSelector with bounds,
+// as policies come from other clusters.
+//
+// +structType=atomic
+type ClusterSelector struct {
+	// MatchLabels are labels that a cluster has to have; a value that begins with "!" is
+	// one that it must not have.
+	// +optional
+	// +kubebuilder:validation:MaxProperties=32
+	MatchLabels map[string]string `json:"matchLabels,omitempty"`
+	// MatchExpressions are further requirements.
+	// +optional
+	// +listType=atomic
+	// +kubebuilder:validation:MaxItems=32
+	MatchExpressions []ClusterRequirement `json:"matchExpressions,omitempty"`
+}
+
+// ClusterRequirement is a metav1.LabelSelectorRequirement with bounds.
+//
+// +kubebuilder:validation:XValidation:rule="self.operator in ['In', 'NotIn'] ? has(self.values) && size(self.values) > 0 : !has(self.values) || size(self.values) == 0",message="operators In and NotIn need values, Exists and DoesNotExist take none"
+type ClusterRequirement struct {
+	// Key is that of a label.
+	// +kubebuilder:validation:MaxLength=317
+	// +kubebuilder:validation:Pattern=`^([a-z0-9]([-a-z0-9.]*[a-z0-9])?/)?[A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?$`
+	Key string `json:"key"`
+	// Operator relates the key to the values.
+	// +kubebuilder:validation:Enum=In;NotIn;Exists;DoesNotExist
+	Operator metav1.LabelSelectorOperator `json:"operator"`
+	// Values are those of labels.
+	// +optional
+	// +listType=atomic
+	// +kubebuilder:validation:MaxItems=256
+	// +kubebuilder:validation:items:MaxLength=63
+	// +kubebuilder:validation:items:Pattern=`^([A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?)?$`
+	Values []string `json:"values,omitempty"`
+}
+
+// Bounds of a policy, as its schema has them.
+const (
+	MaxRules        = 64
+	MaxRequirements = 32  // of matchLabels, and of matchExpressions
+	MaxValues       = 256 // of one requirement
+	MaxOptionsData  = 16  // keys
+)
 
 // CableOptions is the part of a ConfigMap that a policy carries along: other
 // clusters have no access to the ConfigMap itself. It has a ConfigMap's JSON.
@@ -88,6 +131,11 @@ type CablePoliciesStatus struct {
 	// +optional
 	// +kubebuilder:validation:MaxItems=1024
 	ClusterSets []string `json:"clusterSets,omitempty"`
+	// Rules are those that the broker holds, and that count: the spec may have a mistake
+	// since, or the broker may be away.
+	// +optional
+	// +kubebuilder:validation:MaxItems=64
+	Rules []CablePolicySpec `json:"rules,omitempty"`
 	// Conditions: Accepted, false with a reason where the policy is not understood;
 	// Shared, false where it is not on the broker, for example as its name is taken.
 	// +optional
@@ -110,6 +158,14 @@ func (p *CablePolicies) ClusterSets() []string {
 		return []string{p.Labels[submarinerv1.ClusterSetLabel]}
 	}
 	return p.Status.ClusterSets
+}
+
+// InForce returns the rules that count in the ClusterSets: those that the broker holds.
+func (p *CablePolicies) InForce() []CablePolicySpec {
+	if _, copied := p.Labels[submarinerv1.ClusterIDLabel]; copied || len(p.Status.Rules) == 0 {
+		return p.ConnectionPolicies
+	}
+	return p.Status.Rules
 }
 
 // SharedName returns the name that the policy has on the broker, which is the same
