@@ -3,6 +3,7 @@ package main
 import (
 	"bufio"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -12,6 +13,8 @@ import (
 	"strings"
 	"syscall"
 	"time"
+
+	"subctl/internal/measure"
 )
 
 // qemu starts a machine without disks and networks. It ends with the first reset. The files are those that boot hands over.
@@ -45,18 +48,18 @@ func boot(ctx context.Context, k kernel, image *os.File, suites []suite, verbose
 	if err := cmd.Start(); err != nil {
 		return fmt.Errorf("starting QEMU: %w", err)
 	}
-	exits, skipped, readErr := follow(tests, os.Stdout)
+	said, readErr := follow(tests, os.Stdout)
 	err = errors.Join(readErr, cmd.Wait())
 	if ctx.Err() != nil {
 		err = context.Cause(ctx)
 	}
-	if verbose || err != nil || len(exits) < len(suites) {
+	if verbose || err != nil || len(said.exits) < len(suites) {
 		err = errors.Join(err, show(console))
 	}
-	if err := errors.Join(err, verdict(suites, exits)); err != nil {
+	if err := errors.Join(err, verdict(suites, said.exits), keep(said.rows)); err != nil {
 		return fmt.Errorf("on %s: %w", k.name, err)
 	}
-	fmt.Printf("testkernel: %d packages passed in %s; skipped: %v\n", len(suites), time.Since(started).Round(time.Second), skipped)
+	fmt.Printf("testkernel: %d packages passed in %s; skipped: %v\n", len(suites), time.Since(started).Round(time.Second), said.skipped)
 	return nil
 }
 
@@ -73,29 +76,51 @@ func verdict(suites []suite, exits []string) (err error) {
 	return err
 }
 
-// follow copies what the guest prints. It returns the exit status of each suite that ended, and the tests that were skipped.
-func follow(guest io.Reader, to io.Writer) (exits, skipped []string, err error) {
+// saying is what the guest's lines tell.
+type saying struct {
+	exits   []string // status of each suite that ended
+	skipped []string // tests
+	rows    []byte   // JSON: what benchmarks measured
+}
+
+// follow copies what the guest prints, and returns what it tells.
+func follow(guest io.Reader, to io.Writer) (s saying, err error) {
 	lines := bufio.NewReader(guest)
 	for {
 		line, err := lines.ReadString('\n')
-		if _, err := io.WriteString(to, line); err != nil {
-			return exits, skipped, err
+		if row, ok := strings.CutPrefix(line, "testkernel: row "); ok {
+			s.rows = append(s.rows, row...)
+		} else if _, err := io.WriteString(to, line); err != nil {
+			return s, err
 		}
 		if status, ok := strings.CutPrefix(line, "testkernel: exit "); ok {
 			status, _, _ = strings.Cut(status, " ")
-			exits = append(exits, status)
+			s.exits = append(s.exits, status)
 		}
 		if test, ok := strings.CutPrefix(strings.TrimSpace(line), "--- SKIP: "); ok {
 			test, _, _ = strings.Cut(test, " ")
-			skipped = append(skipped, test)
+			s.skipped = append(s.skipped, test)
 		}
 		if errors.Is(err, io.EOF) {
-			return exits, skipped, nil
+			return s, nil
 		}
 		if err != nil {
-			return exits, skipped, err
+			return s, err
 		}
 	}
+}
+
+// keep adds what the guest measured to the rows of this run.
+func keep(measured []byte) error {
+	file := os.Getenv(measure.File)
+	if len(measured) == 0 || file == "" {
+		return nil
+	}
+	var rows []measure.Row
+	if err := json.Unmarshal(measured, &rows); err != nil {
+		return fmt.Errorf("reading what was measured in the guest: %w", err)
+	}
+	return measure.Keep(file, rows...)
 }
 
 // show prints what the kernel said.

@@ -1,6 +1,7 @@
 #!/bin/sh
 # The first process of the guest. Each line of /tests is a folder with a program "test", and regular expressions of the
-# tests to run and to skip. What they say goes to the second serial port, each followed by a line "testkernel: exit STATUS FOLDER".
+# benchmarks (- for none) and tests to run, and of the tests to skip. What they say goes to the second serial port, each followed by
+# a line "testkernel: exit STATUS FOLDER"; what benchmarks measured comes last, in lines "testkernel: row ...".
 PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin HOME=/root
 export PATH HOME
 mount -t proc proc /proc
@@ -16,11 +17,12 @@ ln -s /proc/self/fd /dev/fd
 {
 	stty raw # lines end as they were written
 	echo "testkernel: up after $(cut -d' ' -f1 /proc/uptime) s, $(uname -r), $(nproc) processors"
-	while read -r dir run skip; do
+	while read -r dir bench run skip; do
 		cd "$dir" || continue
-		./test -test.v -test.count=1 -test.timeout=10m -test.run="$run" -test.skip="$skip" 2>&1 </dev/null
+		./test -test.v -test.count=1 -test.timeout=20m -test.benchtime=1x -test.bench="${bench#-}" -test.run="$run" -test.skip="$skip" 2>&1 </dev/null
 		echo "testkernel: exit $? $dir"
 	done </tests
+	[ ! -e "$SUBCTL_BENCH" ] || sed 's/^/testkernel: row /' "$SUBCTL_BENCH"
 } >/dev/ttyS1 <>/dev/ttyS1 # closing it waits until all is written
 
 echo b >/proc/sysrq-trigger # reset; QEMU is told to end there

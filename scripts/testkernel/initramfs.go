@@ -77,7 +77,7 @@ func initramfs(ctx context.Context, k kernel, suites []suite) (_ *os.File, err e
 		if data := filepath.Join(s.pkg, "testdata"); exists(data) {
 			a.tree(data, filepath.Join(dir, "testdata"))
 		}
-		list += fmt.Sprintf("%s %s %s\n", dir, cmp.Or(s.run, "."), s.skip)
+		list += fmt.Sprintf("%s %s %s %s\n", dir, cmp.Or(s.bench, "-"), cmp.Or(s.run, "."), s.skip)
 	}
 	a.tree("testdata", "/src/testdata")
 	a.put("/tests", 0o644, []byte(list))

@@ -1,6 +1,8 @@
 // Command testkernel runs tests on a kernel with WireGuard and ESP, which the machine's own may lack: Debian's cloud kernel, in QEMU.
 //
-//	testkernel [-v] [-run REGEXP] [PACKAGE...]
+//	testkernel [-v] [-run REGEXP | -bench REGEXP] [PACKAGE...]
+//
+// With -bench it runs benchmarks instead, and puts the rows they record (internal/measure) into the file that SUBCTL_BENCH names.
 //
 // It wants Debian or its like on amd64, with what scripts/prereqs.sh installs, but neither root nor KVM. It runs in the
 // root of the repository. The kernel package is never installed: it is fetched with apt and unpacked into the user's cache, once for each version.
@@ -21,14 +23,18 @@ import (
 	"os"
 	"os/signal"
 	"runtime"
+	"slices"
 	"syscall"
 	"time"
+
+	"subctl/internal/measure"
 )
 
 // suite is a package whose tests run in the guest.
 type suite struct {
 	pkg       string // as for "go test"
 	run, skip string // which of its tests, regular expressions as for "go test"; empty for all and none
+	bench     string // which of its benchmarks, likewise; empty for none
 }
 
 // suites is what "make test-kernel" runs. What is skipped takes a minute each here, and shows nothing that it does not show on
@@ -36,41 +42,62 @@ type suite struct {
 var suites = []suite{
 	{pkg: "./internal/nstest", run: "^TestKernel$"}, // says what the kernel has
 	{pkg: "./dataplane/kernel", skip: "^Test(Drift|FakeAgrees|StoppedAnywhere|WatchCoalesces)$"},
-	{pkg: "./cable/wireguard", run: "^TestTraffic"},
-	{pkg: "./cable/ipsec", run: "^TestTraffic"},
+	{pkg: "./cable/wireguard", run: "^Test(Traffic|Change)"},
+	{pkg: "./cable/ipsec", run: "^Test(Traffic|Change)"},
 	{pkg: "./agent", run: "^TestTraffic"},
 }
+
+// benchmarks are the packages whose benchmarks tell more of a kernel with WireGuard and ESP than of the machine's own.
+var benchmarks = []string{"./cable/wireguard", "./cable/ipsec"}
 
 // environment is what the tests find in theirs.
 var environment = []string{
 	"SUBCTL_REQUIRE_ROOT=1",
 	"SUBCTL_REQUIRE_KERNEL=wireguard,esp,xfrm-interface",
+	measure.File + "=" + rowsFile,
+	"'" + measure.Where + "=in QEMU'",
 }
+
+// rowsFile is where the guest's benchmarks put what they measure.
+const rowsFile = "/rows.json"
 
 func main() {
 	runtime.LockOSThread() // QEMU dies with the thread that started it, see boot
 	run := flag.String("run", "", "only tests that match, in all packages, as for go test")
+	bench := flag.String("bench", "", "run no tests, but benchmarks that match, as for go test")
 	verbose := flag.Bool("v", false, "show what the kernel says")
 	timeout := flag.Duration("timeout", 15*time.Minute, "how long the guest may take")
 	flag.Parse()
-	chosen := suites
-	if flag.NArg() > 0 {
-		chosen = nil
-		for _, pkg := range flag.Args() {
-			chosen = append(chosen, suite{pkg: pkg})
-		}
-	}
-	if *run != "" {
-		for i := range chosen {
-			chosen[i].run = *run
-		}
-	}
+	chosen := choose(flag.Args(), *run, *bench)
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	if err := test(ctx, chosen, *timeout, *verbose); err != nil {
 		fmt.Fprintln(os.Stderr, "testkernel:", err)
 		os.Exit(1)
 	}
+}
+
+// choose returns what to run of which packages; all that is run otherwise if none are named.
+func choose(packages []string, run, bench string) []suite {
+	chosen := slices.Clone(suites)
+	if len(packages) == 0 && bench != "" {
+		packages = benchmarks
+	}
+	if len(packages) > 0 {
+		chosen = nil
+		for _, pkg := range packages {
+			chosen = append(chosen, suite{pkg: pkg})
+		}
+	}
+	for i := range chosen {
+		switch {
+		case bench != "":
+			chosen[i] = suite{pkg: chosen[i].pkg, run: "^$", bench: bench}
+		case run != "":
+			chosen[i].run = run
+		}
+	}
+	return chosen
 }
 
 // test builds the suites and runs them in a guest.

@@ -11,6 +11,8 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"subctl/internal/measure"
 )
 
 // members reads an archive back: path, type and mode in octal, content.
@@ -70,17 +72,41 @@ func TestArchiveError(t *testing.T) {
 }
 
 func TestFollow(t *testing.T) {
-	said := `testkernel: up after 5 s
+	const said = `testkernel: up after 5 s
 --- PASS: TestA (0.01s)
     --- SKIP: TestB/c (0.00s)
 testkernel: exit 0 /src/a
 panic: half a li`
 	var out strings.Builder
-	exits, skipped, err := follow(strings.NewReader(said), &out)
+	got, err := follow(strings.NewReader("testkernel: row [\n"+said), &out)
 	require.NoError(t, err)
 	require.Equal(t, said, out.String())
-	require.Equal(t, []string{"0"}, exits)
-	require.Equal(t, []string{"TestB/c"}, skipped)
+	require.Equal(t, saying{exits: []string{"0"}, skipped: []string{"TestB/c"}, rows: []byte("[\n")}, got)
+}
+
+// What the guest measured is added to what was measured before.
+func TestKeep(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "rows.json")
+	require.NoError(t, measure.Keep(file, measure.Info("throughput", 1, "Gbit/s")))
+	t.Setenv(measure.File, file)
+	require.NoError(t, keep(nil), "there was no benchmark")
+	require.NoError(t, keep([]byte(`[{"name": "throughput, in QEMU", "value": 2, "unit": "Gbit/s", "holds": true}]`)))
+	require.Error(t, keep([]byte(`[{"name": "cut off`)))
+	rows, err := measure.Read(file)
+	require.NoError(t, err)
+	require.Len(t, rows, 2)
+	t.Setenv(measure.File, "")
+	require.NoError(t, keep([]byte(`[]`)), "nobody asked to keep it")
+}
+
+func TestChoose(t *testing.T) {
+	require.Equal(t, suites, choose(nil, "", ""))
+	require.Equal(t, []suite{{pkg: "./a", run: "X"}}, choose([]string{"./a"}, "X", ""))
+	require.Equal(t, []suite{{pkg: "./a", run: "^$", bench: "."}}, choose([]string{"./a"}, "", "."))
+	for _, s := range choose(nil, "", ".") {
+		require.Contains(t, benchmarks, s.pkg)
+	}
+	require.NotEqual(t, "X", suites[0].run)
 }
 
 // What decides whether the guest's tests passed.
