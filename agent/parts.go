@@ -147,16 +147,12 @@ func (b *brokerSync) syncer(ctx context.Context) (*broker.Syncer, error) {
 	if err != nil {
 		return nil, err
 	}
-	sets := sub.Spec.ClusterSets
-	if len(sets) == 0 {
-		sets = []string{submarinerv1.DefaultClusterSet}
-	}
 	c := broker.SyncerConfig{
 		ClusterID: sub.Spec.ClusterID, Namespace: submarinerv1.OperatorNamespace,
 		Local: b.config, Broker: remote, Log: b.agent.Log,
 		Tell: b.agent.warn,
 	}
-	for _, set := range sets {
+	for _, set := range sub.Spec.Sets() {
 		c.Sets = append(c.Sets, broker.Set{Name: set, Namespace: broker.NamespaceIn(sub.Spec.BrokerK8sRemoteNamespace, set)})
 	}
 	return broker.NewSyncer(c), nil

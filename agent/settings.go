@@ -28,11 +28,7 @@ import (
 // able to. After a mistake in that, it is what the cluster's Endpoint says it offered
 // before.
 func (v *view) readListed() {
-	spec := v.sub.Spec
-	choice := drivers.Choice{Default: spec.CableDriver, Separate: spec.CableDrivers, Combined: spec.CombinedCableDrivers}
-	offered, err := choice.Offered(drivers.Fields{
-		Default: "Submariner.spec.cableDriver", Separate: "Submariner.spec.cableDrivers", Combined: "Submariner.spec.combinedCableDrivers",
-	})
+	offered, err := drivers.Listed(v.sub.Spec)
 	if err == nil {
 		v.driver, v.listed = offered[0], offered
 		return

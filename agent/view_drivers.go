@@ -63,7 +63,7 @@ func (v *view) peer(g cable.Gateway) cable.Peer {
 
 // resolve finds the driver for a peer, and fills in what its policy says.
 func (v *view) resolve(p *cable.Peer) (cable.Driver, error) {
-	own := policy.Cluster{ID: v.sub.Spec.ClusterID, Labels: v.ownLabels(), Sets: v.ownSets(), Driver: v.driver.Name()}
+	own := policy.Cluster{ID: v.sub.Spec.ClusterID, Labels: v.ownLabels(), Sets: v.sub.Spec.Sets(), Driver: v.driver.Name()}
 	other := policy.Cluster{ID: p.Cluster, Driver: p.Default, Sets: []string{submarinerv1.DefaultClusterSet}}
 	if c := v.clusters[p.Cluster]; c != nil {
 		other.Labels, other.Sets = c.Labels, setsOf(c)
@@ -139,14 +139,6 @@ func (v *view) readClusters() {
 			v.clusters[c.Spec.ClusterID] = c
 		}
 	}
-}
-
-// ownSets are the clustersets this cluster is in.
-func (v *view) ownSets() []string {
-	if len(v.sub.Spec.ClusterSets) == 0 {
-		return []string{submarinerv1.DefaultClusterSet}
-	}
-	return v.sub.Spec.ClusterSets
 }
 
 // ownLabels are the labels of this cluster: those on its Cluster object, and until

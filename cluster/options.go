@@ -9,7 +9,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/util/validation"
 
-	submarinerv1 "subctl/api/submariner/v1"
+	"subctl/api/submariner/v1alpha1"
 	"subctl/broker"
 	"subctl/cable/vxlan"
 	"subctl/dataplane"
@@ -104,10 +104,7 @@ func (o Options) natRefusal(driver string) error {
 
 // Sets returns the clustersets to be in, sorted.
 func (o Options) Sets() []string {
-	if len(o.ClusterSets) == 0 {
-		return []string{submarinerv1.DefaultClusterSet}
-	}
-	return slices.Compact(slices.Sorted(slices.Values(o.ClusterSets)))
+	return v1alpha1.SubmarinerSpec{ClusterSets: o.ClusterSets}.Sets()
 }
 
 // choose returns the networks a flag says, or those that were found.

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 
+	"subctl/api/submariner/v1alpha1"
 	"subctl/cable"
 )
 
@@ -22,6 +23,13 @@ type Choice struct {
 
 // Fields is what the fields of a Choice are called where the user wrote it.
 type Fields struct{ Default, Separate, Combined string }
+
+// Listed returns the drivers that the cluster of a Submariner may offer, as Offered does.
+func Listed(s v1alpha1.SubmarinerSpec) ([]cable.Driver, error) {
+	return Choice{Default: s.CableDriver, Separate: s.CableDrivers, Combined: s.CombinedCableDrivers}.Offered(Fields{
+		Default: "Submariner.spec.cableDriver", Separate: "Submariner.spec.cableDrivers", Combined: "Submariner.spec.combinedCableDrivers",
+	})
+}
 
 // Offered returns the drivers to offer, the default first. The error says everything
 // that is wrong, and in which field.

@@ -1,8 +1,12 @@
 package v1alpha1
 
 import (
+	"slices"
+
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	submarinerv1 "subctl/api/submariner/v1"
 )
 
 // Submariner says that a cluster is joined, and how. Everything else that join
@@ -73,13 +77,18 @@ type SubmarinerSpec struct {
 	CeIPSecPreferredServer bool `json:"ceIPSecPreferredServer,omitempty"`
 
 	// CableDriver is the cluster's default driver, and the fallback where no policy decides.
+	// Empty: the first of those listed below, else vxlan.
 	// +optional
 	CableDriver string `json:"cableDriver,omitempty"`
-	// CableDrivers lists the drivers to offer as separate cables.
+	// CableDrivers lists the drivers to offer as separate cables. None, and no combined ones
+	// either: all that the gateways have the means for.
 	// +optional
 	CableDrivers []string `json:"cableDrivers,omitempty"`
 	// CombinedCableDrivers lists the drivers of one combined cable, such as vxlan and ipsec.
 	// +optional
+	// +kubebuilder:validation:MaxItems=2
+	// +kubebuilder:validation:items:MaxLength=63
+	// +kubebuilder:validation:XValidation:rule="size(self) == 0 || (self.exists(d, d.trim().lowerAscii() == 'vxlan') && self.exists(d, d.trim().lowerAscii() in ['wireguard', 'ipsec', 'libreswan']))",message="a combined cable is one driver inside another: vxlan and wireguard, or vxlan and ipsec"
 	CombinedCableDrivers []string `json:"combinedCableDrivers,omitempty"`
 	// CableDriverCustomConfig names a ConfigMap with options of the drivers.
 	// +optional
@@ -175,6 +184,14 @@ type SubmarinerStatus struct {
 	// +listType=map
 	// +listMapKey=type
 	Conditions []metav1.Condition `json:"conditions,omitempty"`
+}
+
+// Sets returns the clustersets that the cluster is in, sorted.
+func (s SubmarinerSpec) Sets() []string {
+	if len(s.ClusterSets) == 0 {
+		return []string{submarinerv1.DefaultClusterSet}
+	}
+	return slices.Compact(slices.Sorted(slices.Values(s.ClusterSets)))
 }
 
 // SubmarinerList is a list of Submariners.

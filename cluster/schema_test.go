@@ -1,0 +1,48 @@
+package cluster_test
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"subctl/api/submariner/v1alpha1"
+	"subctl/cluster"
+	"subctl/internal/kubetest"
+)
+
+// A combined cable that nobody can make does not get into a Submariner.
+func TestSubmarinerSchema(t *testing.T) {
+	server := kubetest.Shared(t)
+	server.InstallCRDs(t)
+	c := server.Client(t)
+	require.NoError(t, client.IgnoreAlreadyExists(c.Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: cluster.Namespace}})))
+	for _, test := range []struct {
+		combined []string
+		valid    bool
+	}{
+		{nil, true},
+		{[]string{}, true},
+		{[]string{"vxlan", "ipsec"}, true},
+		{[]string{"Libreswan", " vxlan"}, true},
+		{[]string{"vxlan"}, false},
+		{[]string{"vxlan+ipsec"}, false},
+		{[]string{"vxlan", "vxlan"}, false},
+		{[]string{"wireguard", "ipsec"}, false},
+		{[]string{"vxlan", "gre"}, false},
+		{[]string{"vxlan", "wireguard", "ipsec"}, false},
+	} {
+		sub := &v1alpha1.Submariner{
+			ObjectMeta: metav1.ObjectMeta{Name: v1alpha1.SubmarinerName, Namespace: cluster.Namespace},
+			Spec:       v1alpha1.SubmarinerSpec{ClusterID: "west", CombinedCableDrivers: test.combined},
+		}
+		err := c.Create(t.Context(), sub, client.DryRunAll)
+		if test.valid {
+			require.NoError(t, err, "%q", test.combined)
+		} else {
+			require.ErrorContains(t, err, "spec.combinedCableDrivers", "%q", test.combined)
+		}
+	}
+}
