@@ -30,6 +30,7 @@ var gatewayRules = []rbacv1.PolicyRule{
 // gateways found out, and report.
 var routeAgentRules = []rbacv1.PolicyRule{
 	rule([]string{"submariner.io"}, []string{"cablepolicies", "clusters", "endpoints", "submariners"}, read...),
+	rule([]string{"submariner.io"}, []string{"gateways"}, "list"), // once: what they are connected to
 	rule([]string{"submariner.io"}, []string{"routeagents"}, "create", "get", "list", "patch", "update", "watch"),
 	events,
 }
