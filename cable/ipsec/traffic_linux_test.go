@@ -63,14 +63,24 @@ func gateways(t testing.TB) (a, b *gateway) {
 	return out[0], out[1]
 }
 
-// plan is what the gateway should hold to reach the other one.
-func (g *gateway) plan(t testing.TB, d cable.Driver, other *gateway, config cable.Config) (dataplane.State, cable.Link) {
+// pod is the address that the gateway has for one of its pods.
+func (g *gateway) pod() nstest.Host { return nstest.Host{NS: g.ns, IP: g.local.PodIP.String()} }
+
+// peer is the other gateway as this one sees it.
+func (*gateway) peer(t testing.TB, d cable.Driver, other *gateway, config cable.Config) cable.Peer {
 	t.Helper()
-	require.NoError(t, d.Lacks(g.local))
 	p := cable.Peer{Gateway: other.local.Gateway, Address: other.local.PrivateIP, PublicKey: other.local.Keys.Private.Public(), Config: config}
 	var err error
 	p.Gateway.Config, err = d.Advertise(other.local)
 	require.NoError(t, err)
+	return p
+}
+
+// plan is what the gateway should hold to reach the other one.
+func (g *gateway) plan(t testing.TB, d cable.Driver, other *gateway, config cable.Config) (dataplane.State, cable.Link) {
+	t.Helper()
+	require.NoError(t, d.Lacks(g.local))
+	p := g.peer(t, d, other, config)
 	require.NoError(t, d.Refuses(g.local, p))
 	s, links, err := cable.Plan(cable.Cabling{Local: g.local, Peers: []cable.Cable{{Peer: p, Driver: d}}})
 	require.NoError(t, err)
@@ -122,10 +132,11 @@ func TestTraffic(t *testing.T) {
 			wantA, wantB, link := connect(t, test.driver, a, b, test.config)
 			require.Empty(t, a.sync(t, wantA), "a second sync has nothing to do")
 			require.Empty(t, b.sync(t, wantB))
-			for _, size := range []int{8, 56, 1242, 1272, 1372, 1388, 1389, 1418, 1419, 1472, 4000, 30000} {
-				a.ns.Run(fmt.Sprintf("ping -Mdont -c1 -W2 -s%d -I %v %v", size, a.local.PodIP, b.local.PodIP))
-				b.ns.Run(fmt.Sprintf("ping -Mdont -c1 -W2 -s%d -I %v %v", size, b.local.PodIP, a.local.PodIP))
-			}
+			mtu := cable.Cable{Peer: a.peer(t, test.driver, b, test.config), Driver: test.driver}.MTU(a.local)
+			seen := b.ns.Watch("eth0")
+			nstest.Reach(t, a.pod(), b.pod(), mtu)
+			nstest.Reach(t, b.pod(), a.pod(), mtu)
+			require.False(t, seen().Marker, "what pods say can be read on the way")
 			states, err := a.host.CableStates()
 			require.NoError(t, err)
 			require.Len(t, states, 1)

@@ -255,6 +255,7 @@ var complaints = []struct{ log, tell string }{
 	{"no shared key found", "AUTHENTICATION_FAILED: the other side says it is a gateway that this one has no key for"},
 	{"received NO_PROPOSAL_CHOSEN", "NO_PROPOSAL_CHOSEN: the other side does not know this gateway yet, or accepts none of its proposals: both need one in common in ikeProposals and espProposals"},
 	{"no acceptable proposal found", "NO_PROPOSAL_CHOSEN: none of the other side's proposals is accepted here: both need one in common in ikeProposals and espProposals"},
+	{"IPsec SA (SAD) in kernel", "this node cannot encrypt as was agreed on: it needs other ones in espProposals, such as the default"},
 	{"received TS_UNACCEPTABLE", "TS_UNACCEPTABLE: the other side has other networks in mind for this tunnel"},
 	{"giving up after", "no answer from the other side: is its UDP port reachable, and its IPsec running?"},
 }

@@ -65,3 +65,25 @@ func TestKeeperJudges(t *testing.T) {
 	require.Empty(t, end)
 	require.True(t, well)
 }
+
+// What charon logs of a tunnel that does not come up is told people; what else it logs is not.
+func TestComplaint(t *testing.T) {
+	for log, want := range map[string]string{
+		"received AUTHENTICATION_FAILED notify error":                               "AUTHENTICATION_FAILED",
+		"tried 1 shared key for 'gw1' - 'gw2', but MAC mismatched":                  "AUTHENTICATION_FAILED",
+		"no shared key found for 'gw1' - 'gw3'":                                     "no key for",
+		"received NO_PROPOSAL_CHOSEN notify, no CHILD_SA built":                     "espProposals",
+		"no acceptable proposal found":                                              "espProposals",
+		"unable to install inbound and outbound IPsec SA (SAD) in kernel":           "cannot encrypt",
+		"received TS_UNACCEPTABLE notify, no CHILD_SA built":                        "other networks",
+		"giving up after 6 retransmits":                                             "no answer",
+		"IKE_SA to-gw2[1] established between 192.0.2.1[gw1]...192.0.2.2[gw2]":      "",
+		"closing IKE_SA due CHILD_SA setup failure":                                 "",
+		"received DELETE for IKE_SA to-gw2[2]":                                      "",
+		"sending keep alive to 192.0.2.2[4500], after it has been silent for a bit": "",
+	} {
+		got := complaint(log)
+		require.Contains(t, got, want, log)
+		require.Equal(t, want == "", got == "", log)
+	}
+}

@@ -92,7 +92,7 @@ func TestIPsecForeign(t *testing.T) {
 	// Numbers that somebody else may have come to as well as we.
 	reqid := fmt.Sprintf("reqid %#x", a.tunnel().ReqID)
 	a.ns.Run("ip xfrm policy add src 10.9.0.0/24 dst 10.7.0.0/24 dir out tmpl src 192.0.2.1 dst 192.0.2.9 proto esp mode tunnel " + reqid)
-	a.ns.Run("ip xfrm policy add src 192.0.2.1 dst 192.0.2.9 proto udp sport 1701 dport 1701 dir out tmpl proto esp mode transport reqid 0x14000009")
+	a.ns.Run("ip xfrm policy add src 192.0.2.1 dst 192.0.2.9 proto 17 sport 1701 dport 1701 dir out tmpl proto esp mode transport reqid 0x14000009")
 	sa("spi 0x98 mode tunnel " + reqid)
 	sa("spi 0x97 mode transport reqid 0x14000009")
 	foreign := func() string { return a.ns.Run("ip xfrm policy; ip xfrm state") }

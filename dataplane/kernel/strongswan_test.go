@@ -128,6 +128,9 @@ func pid(t testing.TB, e *ipsecEnd) int {
 	return n
 }
 
+// pcapHeader is the size of a capture of nothing.
+const pcapHeader = 24
+
 // wire captures what passes an end's uplink, until it is asked in how many packets of it
 // the marker of these tests was.
 func wire(t testing.TB, ns *nstest.NS) (marked func() int) {
@@ -140,7 +143,7 @@ func wire(t testing.TB, ns *nstest.NS) (marked func() int) {
 		stop()
 		b, err := os.ReadFile(file)
 		require.NoError(t, err)
-		require.Greater(t, len(b), 100, "something was captured")
+		require.Greater(t, len(b), pcapHeader, "something was captured")
 		return bytes.Count(b, []byte("gwmarkergwmarker"))
 	}
 }
@@ -153,9 +156,6 @@ func TestIPsec(t *testing.T) {
 		"forced encapsulation": func(t *dataplane.Tunnel) { t.Encap = true },
 		"other ciphers": func(t *dataplane.Tunnel) {
 			t.IKE, t.ESP = "aes256-sha256-ecp256", "chacha20poly1305-ecp384,aes256-sha256-ecp256"
-			if ipsecEngine().Name != dataplane.EngineKernel {
-				t.ESP = "aes256-sha256-ecp256"
-			}
 		},
 		"the other side comes to us": func(t *dataplane.Tunnel) {
 			if t.LocalID == "gw1" {

@@ -1,0 +1,262 @@
+//go:build linux
+
+package nstest
+
+import (
+	"bytes"
+	"encoding/binary"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// Marker is in all that Reach sends: who can read it on the way can read everything.
+var Marker = []byte("the quick brown fox jumps over the lazy dog")
+
+// Host is an address in a namespace.
+type Host struct {
+	NS *NS
+	IP string
+}
+
+// Until waits until pings from one host are answered by another: what has yet to agree on
+// keys loses the first.
+func Until(t testing.TB, from, to Host) {
+	t.Helper()
+	for deadline := time.Now().Add(60 * time.Second); ; {
+		said, err := from.NS.Try(fmt.Sprintf("ping -c1 -W1 -I %s %s", from.IP, to.IP))
+		if err == nil {
+			return
+		}
+		if time.Now().After(deadline) {
+			t.Fatalf("%s does not reach %s:\n%s", from.IP, to.IP, said)
+		}
+	}
+}
+
+// Reach sends ICMP, UDP and TCP of awkward sizes from one host to another, which must see
+// the sender's own address. The largest packet between them has mtu bytes, and both ends
+// of a TCP connection have to know.
+func Reach(t testing.TB, from, to Host, mtu int) {
+	t.Helper()
+	Until(t, from, to)
+	for _, size := range []int{0, 56, mtu - 29, mtu - 28, mtu - 27, mtu - 8, 1472, 1473, 4000, 30000} {
+		from.NS.Run(fmt.Sprintf("ping -Mdont -c1 -W5 -s%d -I %s %s", size, from.IP, to.IP))
+	}
+	from.NS.Run(fmt.Sprintf("ping -Mdo -c1 -W5 -s%d -I %s %s", mtu-28, from.IP, to.IP))
+	for _, size := range []int{1, mtu - 28, mtu - 27, 9000, 60000} {
+		datagram(t, from, to, size)
+	}
+	stream(t, from, to, mtu)
+}
+
+// datagram sends one of so many bytes, and has it come back.
+func datagram(t testing.TB, from, to Host, size int) {
+	t.Helper()
+	var l net.PacketConn
+	var err error
+	to.NS.Do(func() { l, err = net.ListenPacket("udp4", to.IP+":0") })
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	what := bytes.Repeat(Marker, size/len(Marker)+1)[:size]
+	var c net.Conn
+	from.NS.Do(func() {
+		c, err = (&net.Dialer{LocalAddr: &net.UDPAddr{IP: net.ParseIP(from.IP)}}).Dial("udp4", l.LocalAddr().String())
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	buf := make([]byte, 1<<16)
+	for range 3 { // the first that is too large finds out the MTU of the path, and is lost
+		if _, err = c.Write(what); err != nil {
+			continue
+		}
+		_ = l.SetReadDeadline(time.Now().Add(2 * time.Second))
+		var n int
+		var whom net.Addr
+		if n, whom, err = l.ReadFrom(buf); err != nil {
+			continue
+		}
+		if !bytes.Equal(buf[:n], what) || whom.(*net.UDPAddr).IP.String() != from.IP {
+			t.Fatalf("%d bytes of %d came, from %v and not from %s", n, size, whom, from.IP)
+		}
+		return
+	}
+	t.Fatalf("UDP of %d bytes from %s to %s: %v", size, from.IP, to.IP, err)
+}
+
+// stream sends a megabyte by TCP.
+func stream(t testing.TB, from, to Host, mtu int) {
+	t.Helper()
+	const megabyte = 1 << 20
+	var l net.Listener
+	var err error
+	to.NS.Do(func() { l, err = net.Listen("tcp4", to.IP+":0") })
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	seen := make(chan string, 1)
+	go func() {
+		c, err := l.Accept()
+		if err != nil {
+			seen <- err.Error()
+			return
+		}
+		defer c.Close()
+		n, err := io.CopyN(io.Discard, c, megabyte)
+		seen <- fmt.Sprintf("%d bytes from %v in segments of %d: %v", n, c.RemoteAddr().(*net.TCPAddr).IP, segment(c), err)
+	}()
+	var c net.Conn
+	from.NS.Do(func() {
+		d := net.Dialer{Timeout: 10 * time.Second, LocalAddr: &net.TCPAddr{IP: net.ParseIP(from.IP)}}
+		c, err = d.Dial("tcp4", l.Addr().String())
+	})
+	if err != nil {
+		t.Fatalf("TCP from %s to %s: %v", from.IP, to.IP, err)
+	}
+	defer c.Close()
+	_ = c.SetDeadline(time.Now().Add(60 * time.Second))
+	if _, err := c.Write(bytes.Repeat(Marker, megabyte/len(Marker)+1)[:megabyte]); err != nil {
+		t.Fatalf("TCP from %s to %s: %v", from.IP, to.IP, err)
+	}
+	size := mtu - 20 - 20 - 12 // the headers of IPv4 and TCP, and time stamps
+	if got, want := <-seen, fmt.Sprintf("%d bytes from %s in segments of %d: <nil>", megabyte, from.IP, size); got != want {
+		t.Fatalf("got %s, want %s", got, want)
+	}
+	if got := segment(c); got != size {
+		t.Fatalf("%s sends segments of %d bytes to %s: %d fit", from.IP, got, to.IP, size)
+	}
+}
+
+// segment is the size of what a connection sends at once, in bytes.
+func segment(c net.Conn) (n int) {
+	raw, err := c.(*net.TCPConn).SyscallConn()
+	if err != nil {
+		return 0
+	}
+	_ = raw.Control(func(fd uintptr) { n, _ = unix.GetsockoptInt(int(fd), unix.IPPROTO_TCP, unix.TCP_MAXSEG) })
+	return n
+}
+
+// Ping sends so many packets a second, with more options of ping(8), until what it returns is called,
+// which counts them. The namespace is free for other things meanwhile.
+func (n *NS) Ping(perSecond int, options string) (ended func() (sent, lost int)) {
+	n.t.Helper()
+	said := filepath.Join(n.t.TempDir(), "ping")
+	n.Start(fmt.Sprintf("echo $$ >%[1]s.pid; exec ping -i%[2]g -q %[3]s >%[1]s", said, 1/float64(perSecond), options))
+	read := func(file string, done func(string) bool) {
+		n.t.Helper()
+		for deadline := time.Now().Add(30 * time.Second); ; time.Sleep(10 * time.Millisecond) {
+			text, err := os.ReadFile(file)
+			if err == nil && done(string(text)) {
+				return
+			}
+			if time.Now().After(deadline) {
+				n.t.Fatalf("ping %s: %s holds %q", options, file, text)
+			}
+		}
+	}
+	pid := 0
+	read(said+".pid", func(text string) bool {
+		pid, _ = strconv.Atoi(strings.TrimSpace(text))
+		return pid > 0
+	})
+	return func() (sent, lost int) {
+		n.t.Helper()
+		if err := syscall.Kill(pid, syscall.SIGINT); err != nil {
+			n.t.Fatalf("ping %s: %v", options, err)
+		}
+		read(said, func(text string) bool {
+			_, summary, _ := strings.Cut(text, "statistics ---\n")
+			received := 0
+			found, _ := fmt.Sscanf(summary, "%d packets transmitted, %d received", &sent, &received)
+			lost = sent - received
+			return found == 2
+		})
+		if sent == lost {
+			n.t.Fatalf("ping %s: none of %d packets was answered", options, sent)
+		}
+		return sent, lost
+	}
+}
+
+// Sight is what was seen on a device.
+type Sight struct {
+	Longest   int // IPv4 packet, in bytes
+	Fragments bool
+	Marker    bool
+}
+
+// Watch looks at all packets of a device, until what it returns is called.
+func (n *NS) Watch(dev string) func() Sight {
+	n.t.Helper()
+	fd := -1
+	n.Do(func() {
+		ifi, err := net.InterfaceByName(dev)
+		if err != nil {
+			n.t.Fatal(err)
+		}
+		all := binary.NativeEndian.Uint16(binary.BigEndian.AppendUint16(nil, unix.ETH_P_ALL))
+		if fd, err = unix.Socket(unix.AF_PACKET, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, int(all)); err != nil {
+			n.t.Fatal(err)
+		}
+		err = unix.Bind(fd, &unix.SockaddrLinklayer{Protocol: all, Ifindex: ifi.Index})
+		if err == nil {
+			err = unix.SetsockoptTimeval(fd, unix.SOL_SOCKET, unix.SO_RCVTIMEO, &unix.Timeval{Usec: 200_000})
+		}
+		if err != nil {
+			n.t.Fatal(err)
+		}
+	})
+	stop, result := make(chan struct{}), make(chan Sight, 1)
+	go func() {
+		defer unix.Close(fd)
+		var s Sight
+		buf := make([]byte, 1<<16)
+		for {
+			n, from, err := unix.Recvfrom(fd, buf, 0)
+			if err != nil { // nothing for a while
+				select {
+				case <-stop:
+					result <- s
+					return
+				default:
+					continue
+				}
+			}
+			s.add(buf[:n], from)
+		}
+	}()
+	return func() Sight {
+		n.t.Helper()
+		close(stop)
+		s := <-result
+		if s.Longest == 0 {
+			n.t.Fatalf("nothing came by on %s: the test is blind", dev)
+		}
+		return s
+	}
+}
+
+func (s *Sight) add(packet []byte, from unix.Sockaddr) {
+	s.Marker = s.Marker || bytes.Contains(packet, Marker)
+	ipv4 := binary.NativeEndian.Uint16(binary.BigEndian.AppendUint16(nil, unix.ETH_P_IP))
+	if ll, ok := from.(*unix.SockaddrLinklayer); !ok || ll.Protocol != ipv4 || len(packet) < 20 {
+		return
+	}
+	s.Longest = max(s.Longest, int(binary.BigEndian.Uint16(packet[2:])))
+	s.Fragments = s.Fragments || binary.BigEndian.Uint16(packet[6:])&0x3fff != 0 // more of them, or not the first
+}
