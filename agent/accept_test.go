@@ -1,10 +1,12 @@
 package agent
 
 import (
+	"net/netip"
 	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 	"golang.org/x/tools/txtar"
@@ -15,7 +17,7 @@ import (
 )
 
 // Whatever another cluster publishes, nothing panics, what is accepted can be planned and
-// takes nothing from anybody.
+// takes nothing from anybody, and those who are connected stay so.
 func FuzzEndpoint(f *testing.F) {
 	sound := []string{"thief", "submariner-cable-thief-10-89-3-16", "h", "10.150.0.0/16", "10.89.3.16", "", "vxlan", "", ""}
 	f.Add(sound[0], sound[1], sound[2], sound[3], sound[4], sound[5], sound[6], sound[7], sound[8])
@@ -51,10 +53,20 @@ func FuzzEndpoint(f *testing.F) {
 			k, v, _ := strings.Cut(line, "=")
 			e.Spec.BackendConfig[k] = v
 		}
-		s := NewSnapshot("gw", submarinerv1.NodeFacts{PrivateIP: "10.89.1.11", MTU: 1500}, true, append(slices.Clone(objs), e)...)
+		s := NewSnapshot("gw", submarinerv1.NodeFacts{PrivateIP: "10.89.1.11", MTU: 1500}, true, objs...)
+		before, err := newView(s)
+		require.NoError(t, err)
+		elder := &submarinerv1.Cluster{ // nobody has been here longer
+			ObjectMeta: metav1.ObjectMeta{Name: id, Labels: e.Labels, CreationTimestamp: metav1.NewTime(time.Unix(1, 0))},
+			Spec:       submarinerv1.ClusterSpec{ClusterID: id},
+		}
+		s = NewSnapshot("gw", s.Facts, true, append(slices.Clone(objs), elder, e)...)
+		s.Held = before.held
 		plan, err := Gateway{}.Plan(s)
 		require.NoError(t, err)
+		west := false
 		for i, c := range plan.view.peers {
+			west = west || c.Name == "submariner-cable-west-10-89-2-11" && c.Cluster == "west"
 			requireSound(t, c.Peer, plan.view.own)
 			require.True(t, c.Offers(c.Driver.Name()), "it does not offer %s", c.Driver.Name())
 			for _, other := range plan.view.peers[:i] {
@@ -64,6 +76,7 @@ func FuzzEndpoint(f *testing.F) {
 				}
 			}
 		}
+		require.True(t, west, "west was connected")
 	})
 }
 
@@ -76,7 +89,10 @@ func requireSound(t *testing.T, p cable.Peer, own cable.Networks) {
 	require.NotEmpty(t, p.Default)
 	require.NotEmpty(t, p.Drivers)
 	require.NotEmpty(t, p.Subnets)
-	require.NotContains(t, own.Nodes, p.PrivateIP)
+	for _, ip := range []netip.Addr{p.PrivateIP, p.PublicIP} {
+		require.False(t, slices.ContainsFunc(append(own.All(), p.Subnets...), func(n netip.Prefix) bool { return n.Contains(ip) }), "address %v", ip)
+		require.NotContains(t, own.Nodes, ip)
+	}
 	for _, n := range p.Subnets {
 		require.False(t, slices.ContainsFunc(append(own.All(), own.Needed...), n.Overlaps), "network %v", n)
 		require.False(t, slices.ContainsFunc(own.Nodes, n.Contains), "network %v", n)
@@ -85,6 +101,47 @@ func requireSound(t *testing.T, p cable.Peer, own cable.Networks) {
 
 // A mistake of ours costs the endpoint that it shows at, and nothing else.
 func TestPanicIsRefusal(t *testing.T) {
-	_, err := (&view{}).safely(nil)
-	require.ErrorContains(t, err, "mistake in subctl")
+	v := &view{}
+	v.try(&submarinerv1.Endpoint{Spec: submarinerv1.EndpointSpec{CableName: "west"}}, func() error { panic("out of range") })
+	require.Len(t, v.refused, 1)
+	require.Equal(t, "west", v.refused[0].spec.CableName)
+	require.ErrorContains(t, v.refused[0].err, "a mistake in subctl: please report it: out of range")
+}
+
+// Who holds a network keeps it while an agent restarts, too: that one takes over what the
+// gateways report. Without a report the cluster that has been here longer gets it.
+func TestHeldAfterRestart(t *testing.T) {
+	for _, role := range []Role{Gateway{}, Route{}} {
+		t.Run(role.Name(), func(t *testing.T) {
+			gateway, w := newWorld(t, Gateway{}, "two-clusters"), newWorld(t, role, "two-clusters")
+			w.Client, w.reports = gateway.Client, gateway.Client
+			gateway.run(t)
+			w.run(t)
+			holds := w.holds(t, role.Owner())
+			require.Contains(t, holds, "10.112.0.0/16")
+
+			labels := map[string]string{submarinerv1.ClusterIDLabel: "elder"}
+			require.NoError(t, w.Client.Create(t.Context(), &submarinerv1.Cluster{
+				ObjectMeta: metav1.ObjectMeta{Name: "elder", Namespace: submarinerv1.OperatorNamespace, Labels: labels, CreationTimestamp: metav1.NewTime(time.Unix(1, 0))},
+				Spec:       submarinerv1.ClusterSpec{ClusterID: "elder"},
+			}))
+			require.NoError(t, w.Client.Create(t.Context(), &submarinerv1.Endpoint{
+				ObjectMeta: metav1.ObjectMeta{Name: "elder", Namespace: submarinerv1.OperatorNamespace, Labels: labels},
+				Spec: submarinerv1.EndpointSpec{
+					ClusterID: "elder", CableName: "submariner-cable-elder", PrivateIP: "10.89.3.1", Backend: "vxlan", Subnets: []string{"10.112.7.0/24"},
+				},
+			}))
+			w.run(t)
+			require.Equal(t, holds, w.holds(t, role.Owner()))
+
+			w.held = nil // a restart
+			w.run(t)
+			require.Equal(t, holds, w.holds(t, role.Owner()))
+
+			w.held = nil
+			require.NoError(t, w.Client.Delete(t.Context(), get(t, w, &submarinerv1.Gateway{}, "gw")))
+			w.run(t)
+			require.Contains(t, w.holds(t, role.Owner()), "10.112.7.0/24")
+		})
+	}
 }

@@ -66,6 +66,8 @@ type Agent struct {
 	ways    *discovery // nil for roles that have no cables, and public too
 	public  *publicIP
 	using   map[string]Using
+	held    []cable.Gateway      // of other clusters, whose claims stand; nil until they were read from reports
+	reports client.Reader        // where they are read
 	events  events.EventRecorder // nil: none are written
 	meters  *meters
 	targets map[string]dataplane.Target
@@ -87,6 +89,7 @@ func (a *Agent) Reconcile(ctx context.Context, _ reconcile.Request) (reconcile.R
 	}
 	start := time.Now()
 	plan, err := a.Role.Plan(snap)
+	a.remember(plan)
 	var ops []dataplane.Op
 	if err == nil {
 		ops, err = a.sync(ctx, plan)
@@ -169,6 +172,9 @@ func (a *Agent) snapshot(ctx context.Context) (Snapshot, error) {
 		if snap.Cables, err = t.CableStates(); err != nil {
 			a.Log.Warn("looking at the cables", "err", err) // pings tell too
 		}
+	}
+	if snap.Held, err = a.heldBefore(ctx); err != nil {
+		return Snapshot{}, err
 	}
 	facts, err := a.Facts()
 	if err != nil {

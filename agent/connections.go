@@ -15,17 +15,13 @@ import (
 
 // connections says how the cable to each remote gateway is.
 func (v *view) connections(p Plan, o Outcome) []submarinerv1.Connection {
-	specs := map[string]submarinerv1.EndpointSpec{}
-	for _, e := range List[*submarinerv1.Endpoint](v.snap) {
-		specs[e.Spec.CableName] = e.Spec
-	}
 	out := []submarinerv1.Connection{}
 	for i, c := range p.cables {
 		if c.Idle {
 			continue
 		}
 		conn := submarinerv1.Connection{
-			Endpoint: bounded(specs[c.Name]), UsingIP: c.Address.String(), UsingNAT: c.NATed,
+			Endpoint: bounded(v.specs[c.Name]), UsingIP: c.Address.String(), UsingNAT: c.NATed,
 			Driver: c.Driver.Name(), Device: c.Device(), Policy: c.Policy, Implementation: v.engineOf(p.links[i]), MTU: c.MTU(v.local()),
 			PathMTU: c.Peer.MTU, Attempts: v.snap.Paths[c.Name].Attempts,
 			Settings: settingsReported(c.Config), PolicySettings: settingsReported(c.Shared), Before: p.Using[c.Name].Before.reported(),

@@ -80,7 +80,7 @@ func Run(ctx context.Context, o Options) error {
 		return fmt.Errorf("connecting to the API server: %w", err)
 	}
 	a := &Agent{
-		Role: o.Role, Name: o.Node, Client: mgr.GetClient(), Facts: o.Kernel.Facts, Target: o.Kernel.Target,
+		Role: o.Role, Name: o.Node, Client: mgr.GetClient(), reports: mgr.GetAPIReader(), Facts: o.Kernel.Facts, Target: o.Kernel.Target,
 		Log: o.Log, Resync: resync, events: mgr.GetEventRecorder("subctl-" + o.Role.Name()), meters: newMeters(o.Role.Name(), registry()),
 	}
 	nudges := make(chan event.GenericEvent, 1)
@@ -184,6 +184,7 @@ func ReadSnapshot(ctx context.Context, c client.Client, node string) (Snapshot, 
 			s.Leader = true
 		}
 	}
+	s.Held = heldFromReports(List[*submarinerv1.Gateway](s))
 	if g := find[*submarinerv1.Gateway](s, node); s.Leader && g != nil {
 		s.Using, s.Paths = usingFromReport(g, s.Now), pathsFromReport(g)
 	}

@@ -19,8 +19,8 @@ import (
 )
 
 // A scenario is one file: the objects of a cluster in, what each node then holds
-// out, as the commands a person would type. What a node's kernel says is in its
-// RouteAgent, as for "subctl show plan".
+// out, as the commands a person would type, or just whom it connects to. What a node's
+// kernel says is in its RouteAgent, as for "subctl show plan".
 func TestScenarios(t *testing.T) {
 	files, err := filepath.Glob("../testdata/scenarios/*.txtar")
 	require.NoError(t, err)
@@ -31,11 +31,16 @@ func TestScenarios(t *testing.T) {
 			require.NoError(t, err)
 			c := fake.NewClientBuilder().WithScheme(scheme(t)).WithObjects(decode(t, a)...).Build()
 			for i, f := range a.Files {
-				node, ok := strings.CutPrefix(f.Name, "node ")
-				if !ok {
+				what, node, _ := strings.Cut(f.Name, " ")
+				var got string
+				switch what {
+				case "node":
+					got = planText(t, c, node)
+				case "peers":
+					got = peersText(t, c, node)
+				default:
 					continue
 				}
-				got := planText(t, c, node)
 				if golden.FlagUpdate() {
 					a.Files[i].Data = []byte(got)
 					continue
@@ -64,6 +69,22 @@ func planText(t *testing.T, c client.Client, node string) string {
 		}
 	}
 	return refused.String() + state.String()
+}
+
+func peersText(t *testing.T, c client.Client, node string) string {
+	t.Helper()
+	s, err := ReadSnapshot(t.Context(), c, node)
+	require.NoError(t, err)
+	v, err := newView(s)
+	require.NoError(t, err)
+	var text strings.Builder
+	for _, c := range v.peers {
+		fmt.Fprintf(&text, "%s of %s over %s: %v\n", c.Name, c.Cluster, c.Driver.Name(), c.Subnets)
+	}
+	for _, r := range v.refused {
+		fmt.Fprintf(&text, "refused %s of %s: %v\n", r.spec.CableName, r.spec.ClusterID, strings.ReplaceAll(r.err.Error(), "\n", "; "))
+	}
+	return text.String()
 }
 
 // decode reads the objects of a scenario: every file whose name ends in .yaml may

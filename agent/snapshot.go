@@ -17,6 +17,7 @@ import (
 
 	submarinerv1 "subctl/api/submariner/v1"
 	"subctl/api/submariner/v1alpha1"
+	"subctl/cable"
 	"subctl/cable/keys"
 	"subctl/dataplane"
 )
@@ -37,6 +38,8 @@ type Snapshot struct {
 	Keys *keys.Ring
 	// Using is what carries the traffic to each remote gateway, by cable name.
 	Using map[string]Using
+	// Held are the gateways of other clusters whose claims stood until now.
+	Held []cable.Gateway
 	// Health is the result of the probes so far, by name of the probe.
 	Health map[string]Health
 	// Paths is what is known of the way to each remote gateway, by cable name.

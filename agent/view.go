@@ -1,10 +1,8 @@
 package agent
 
 import (
-	"cmp"
 	"errors"
 	"fmt"
-	"math"
 	"net"
 	"net/netip"
 	"slices"
@@ -15,7 +13,6 @@ import (
 	submarinerv1 "subctl/api/submariner/v1"
 	"subctl/api/submariner/v1alpha1"
 	"subctl/cable"
-	"subctl/cable/drivers"
 	"subctl/dataplane"
 	"subctl/policy"
 )
@@ -33,10 +30,12 @@ type view struct {
 	engines  submarinerv1.NodeFacts           // of the gateway: this node if it may be one, else the active one
 	self     cable.Node
 	own      cable.Networks
-	nodes    []cable.Node  // of this cluster, sorted by name
-	active   []cable.Node  // those with an Endpoint
-	remote   []cable.Peer  // gateways of other clusters that are what they say, refused or not
-	peers    []cable.Cable // as policy wants them
+	nodes    []cable.Node                         // of this cluster, sorted by name
+	active   []cable.Node                         // those with an Endpoint
+	remote   []cable.Peer                         // gateways of other clusters that are what they say, connected or not
+	peers    []cable.Cable                        // as policy wants them
+	specs    map[string]submarinerv1.EndpointSpec // of peers, by cable name
+	held     []cable.Gateway                      // whose claims stand
 	// refused lists the endpoints that are not programmed, and why.
 	refused []refusal
 	// settings are this cluster's own, by driver; configErr says why they, or the drivers
@@ -62,7 +61,7 @@ func newView(s Snapshot) (*view, error) {
 	if len(subs) == 0 {
 		return nil, errNotJoined
 	}
-	v := &view{snap: s, sub: subs[0]}
+	v := &view{snap: s, sub: subs[0], specs: map[string]submarinerv1.EndpointSpec{}}
 	var err error
 	if v.own.Pods, err = parseCIDRs("clusterCIDR", v.sub.Spec.ClusterCIDR); err != nil {
 		return nil, err
@@ -188,74 +187,6 @@ func podCIDR(n *corev1.Node) netip.Prefix {
 		}
 	}
 	return netip.Prefix{}
-}
-
-// readEndpoints sorts the endpoints into our own and those of others, and these
-// into peers and refusals. Where two clusters claim one network, the cluster that
-// has been here longer keeps it.
-func (v *view) readEndpoints() {
-	since := map[string]int64{}
-	for _, c := range List[*submarinerv1.Cluster](v.snap) {
-		since[c.Spec.ClusterID] = c.CreationTimestamp.Unix()
-	}
-	var remote []*submarinerv1.Endpoint
-	active := map[string]bool{}
-	for _, e := range List[*submarinerv1.Endpoint](v.snap) {
-		if v.isOwn(e) {
-			active[e.Spec.Hostname] = true
-			continue
-		}
-		remote = append(remote, e)
-	}
-	for _, n := range v.nodes {
-		if active[n.Name] {
-			v.active = append(v.active, n)
-		}
-	}
-	slices.SortStableFunc(remote, func(a, b *submarinerv1.Endpoint) int {
-		return cmp.Or(cmp.Compare(age(since, a), age(since, b)), strings.Compare(a.Spec.ClusterID, b.Spec.ClusterID))
-	})
-	held := &claims{names: map[string]string{}, vteps: map[netip.Addr]string{}}
-	for _, n := range v.nodes {
-		ip, _ := cable.VTEP(dataplane.VXLANNet, n.IP)
-		held.vteps[ip] = "node " + n.Name + " of this cluster"
-	}
-	taken := cable.Claims{}
-	for _, e := range remote {
-		c, err := v.safely(e)
-		if err == nil {
-			err = held.add(c.Gateway)
-		}
-		if err == nil {
-			err = taken.Take(c, drivers.All())
-		}
-		if err != nil {
-			v.refused = append(v.refused, refusal{e.Spec, err})
-			continue
-		}
-		v.peers = append(v.peers, c)
-	}
-	slices.SortFunc(v.peers, func(a, b cable.Cable) int { return strings.Compare(a.Name, b.Name) })
-}
-
-// safely accepts an endpoint or refuses it. What others publish must never stop this
-// cluster, so one that runs into a mistake in subctl itself is refused too.
-func (v *view) safely(e *submarinerv1.Endpoint) (_ cable.Cable, err error) {
-	defer func() {
-		if r := recover(); r != nil {
-			err = fmt.Errorf("subctl cannot read it, which is a mistake in subctl: please report it: %v", r)
-		}
-	}()
-	return v.accept(e)
-}
-
-// age is since when an endpoint's cluster is known here, in seconds since 1970; one
-// that has not introduced itself is the youngest.
-func age(since map[string]int64, e *submarinerv1.Endpoint) int64 {
-	if t, ok := since[e.Spec.ClusterID]; ok {
-		return t
-	}
-	return math.MaxInt64
 }
 
 // local is this node as a gateway.

@@ -2,7 +2,6 @@ package agent
 
 import (
 	"cmp"
-	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -21,23 +20,8 @@ import (
 // This file finds out which driver joins this cluster's gateway and another's: what
 // both offer, and what policy says.
 
-// accept makes a cable of another cluster's endpoint, or says why not.
-func (v *view) accept(e *submarinerv1.Endpoint) (cable.Cable, error) {
-	g, err := cable.Parse(e.Spec)
-	if err != nil {
-		return cable.Cable{}, err
-	}
-	if owner := e.Labels[submarinerv1.ClusterIDLabel]; owner != g.Cluster {
-		return cable.Cable{}, fmt.Errorf("it says it is of cluster %q, but cluster %q published it", g.Cluster, owner)
-	}
-	if g.Cluster == v.sub.Spec.ClusterID {
-		return cable.Cable{}, errors.New("it claims this cluster's own ID")
-	}
-	if err := cable.CheckRemote(g, v.own); err != nil {
-		return cable.Cable{}, err
-	}
-	p := v.peer(g)
-	v.remote = append(v.remote, p)
+// connect makes a cable to another cluster's gateway, or says why there is none.
+func (v *view) connect(p cable.Peer) (cable.Cable, error) {
 	d, err := v.resolve(&p)
 	if err != nil {
 		return cable.Cable{}, err
@@ -78,9 +62,9 @@ func (v *view) resolve(p *cable.Peer) (cable.Driver, error) {
 	case d == nil:
 		return nil, fmt.Errorf("cable policy %s wants the driver %.63q, which is unknown here: use one of %s", dec.Policy, dec.Driver, drivers.Names())
 	case !v.offers(d.Name()):
-		return nil, fmt.Errorf("%s this cluster does not offer %s%s", wants(dec), d.Name(), v.whyNot(d))
+		return nil, fmt.Errorf("%sthis cluster does not offer %s%s", wants(dec), d.Name(), v.whyNot(d))
 	case !p.Offers(d.Name()):
-		return nil, fmt.Errorf("%s cluster %s does not offer %s", wants(dec), p.Cluster, d.Name())
+		return nil, fmt.Errorf("%scluster %s does not offer %s", wants(dec), p.Cluster, d.Name())
 	}
 	if dec.ConfigErr != nil {
 		return nil, fmt.Errorf("cable policy %s, settings of %s: %w", dec.Policy, d.Name(), dec.ConfigErr)
@@ -104,7 +88,7 @@ func wants(d policy.Decision) string {
 	if d.Policy == "" {
 		return ""
 	}
-	return fmt.Sprintf("cable policy %s wants %s:", d.Policy, d.Driver)
+	return fmt.Sprintf("cable policy %s wants %s: ", d.Policy, d.Driver)
 }
 
 // whyNot says what the node lacks for a driver; nothing if the user did not list it.

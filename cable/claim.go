@@ -1,6 +1,12 @@
 package cable
 
-import "fmt"
+import (
+	"fmt"
+	"net/netip"
+	"slices"
+
+	"subctl/dataplane"
+)
 
 // Claimer is a Driver whose cables take what only one peer can have.
 type Claimer interface {
@@ -17,11 +23,63 @@ type Claim struct {
 	Why       string // one cannot have it that is not the first
 }
 
-// Claims is what was claimed, and by the cable of which name.
-type Claims map[string]string
+// VTEPClaim is the claim to the address that a gateway has on VXLAN devices between
+// gateways.
+func VTEPClaim(privateIP netip.Addr) Claim {
+	return Claim{
+		What: "address " + VTEPOf(dataplane.VXLANNet, privateIP).String() + " between the gateways", Announced: true,
+		Why: "the last three octets of their private IPs are the same, so make another node the gateway",
+	}
+}
+
+// Announced lists what a gateway takes whatever cable it has.
+func Announced(g Gateway, drivers []Driver) []Claim {
+	claims := []Claim{
+		{What: "cable name " + g.Name, Announced: true, Why: "every gateway has one of its own"},
+		VTEPClaim(g.PrivateIP),
+	}
+	for _, d := range drivers {
+		if claimer, ok := d.(Claimer); ok {
+			claims = append(claims, slices.DeleteFunc(claimer.Claims(Peer{Gateway: g}), func(c Claim) bool { return !c.Announced })...)
+		}
+	}
+	return claims
+}
+
+// Holder is who has claimed something.
+type Holder struct {
+	Cluster string
+	Cable   string // empty: it is kept for whichever gateway of the cluster claims it
+}
+
+func (h Holder) String() string {
+	if h.Cable == "" {
+		return "cluster " + h.Cluster
+	}
+	return fmt.Sprintf("%.80s", h.Cable)
+}
+
+// Claims is what was claimed, and by whom.
+type Claims map[string]Holder
+
+// Keep sets aside for the peer's cluster what the peer announces and is among what the
+// cluster had before, unless somebody else has it.
+func (held Claims) Keep(p Peer, before []Claim, drivers []Driver) {
+	for _, claim := range Announced(p.Gateway, drivers) {
+		if _, taken := held[claim.What]; !taken && slices.Contains(before, claim) {
+			held[claim.What] = Holder{Cluster: p.Cluster}
+		}
+	}
+}
+
+// Announce claims all that a peer takes whatever cable it has, or nothing: then the error
+// says what another took before, or another endpoint that calls itself the same.
+func (held Claims) Announce(p Peer, drivers []Driver) error {
+	return held.take(p, Announced(p.Gateway, drivers), Holder{})
+}
 
 // Take claims all for a cable that any of the drivers claims, or nothing: then the error
-// says what another cable took before.
+// says what another took before.
 func (held Claims) Take(c Cable, drivers []Driver) error {
 	var all []Claim
 	for _, d := range drivers {
@@ -30,17 +88,23 @@ func (held Claims) Take(c Cable, drivers []Driver) error {
 			continue
 		}
 		for _, claim := range claimer.Claims(c.Peer) {
-			if !claim.Announced && d.Name() != c.Driver.Name() {
-				continue
+			if claim.Announced || d.Name() == c.Driver.Name() {
+				all = append(all, claim)
 			}
-			if by, taken := held[claim.What]; taken && by != c.Name {
-				return fmt.Errorf("%s: %.80s has it: %s", claim.What, by, claim.Why)
-			}
-			all = append(all, claim)
+		}
+	}
+	return held.take(c.Peer, all, Holder{Cluster: c.Cluster, Cable: c.Name})
+}
+
+// take claims all or nothing. What mine has is the peer's already.
+func (held Claims) take(p Peer, all []Claim, mine Holder) error {
+	for _, claim := range all {
+		if by, taken := held[claim.What]; taken && by != mine && by != (Holder{Cluster: p.Cluster}) {
+			return fmt.Errorf("%s: %v has it: %s", claim.What, by, claim.Why)
 		}
 	}
 	for _, claim := range all {
-		held[claim.What] = c.Name
+		held[claim.What] = Holder{Cluster: p.Cluster, Cable: p.Name}
 	}
 	return nil
 }

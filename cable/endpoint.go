@@ -166,7 +166,8 @@ func ParseHost(text string) (netip.Addr, error) {
 // CheckRemote says what forbids us to route to a remote gateway, whatever other
 // clusters there are: everything it announces must be apart from our own networks
 // and nodes, and from the address its cable goes to, or the cable's own packets
-// would be routed into it.
+// would be routed into it; and its addresses must be outside this cluster, or a pod
+// here would pass for a gateway.
 func CheckRemote(g Gateway, own Networks) error {
 	var errs []error
 	for _, s := range g.Subnets {
@@ -198,9 +199,17 @@ func CheckRemote(g Gateway, own Networks) error {
 			errs = append(errs, fmt.Errorf("subnet %v contains its own public IP %v", s, g.PublicIP))
 		}
 	}
-	for _, n := range own.Nodes {
-		if n == g.PrivateIP {
-			errs = append(errs, fmt.Errorf("private IP %v is that of a node of this cluster", g.PrivateIP))
+	for _, a := range []struct {
+		what string
+		ip   netip.Addr
+	}{{"private", g.PrivateIP}, {"public", g.PublicIP}} {
+		if slices.Contains(own.Nodes, a.ip) {
+			errs = append(errs, fmt.Errorf("%s IP %v is that of a node of this cluster", a.what, a.ip))
+		}
+		for _, p := range own.All() {
+			if p.Contains(a.ip) {
+				errs = append(errs, fmt.Errorf("%s IP %v is in this cluster's network %v", a.what, a.ip, p))
+			}
 		}
 	}
 	if g.HealthIP.IsValid() && !slices.ContainsFunc(g.Subnets, func(p netip.Prefix) bool { return p.Contains(g.HealthIP) }) {
