@@ -23,7 +23,7 @@ import (
 // and gives to no pod, and our own device holds it.
 func nodeFacts(k dataplane.Facts, node *corev1.Node, pods []netip.Prefix) submarinerv1.NodeFacts {
 	f := submarinerv1.NodeFacts{
-		Device: k.Device, MTU: k.MTU,
+		Device: k.Device, MTU: k.MTU, CableDevices: k.CableDevices,
 		WireGuard: submarinerv1.EngineFact{Name: k.WireGuard.Name, Missing: k.WireGuard.Missing},
 		IPsec:     submarinerv1.EngineFact{Name: k.IPsec.Name, Missing: k.IPsec.Missing},
 	}

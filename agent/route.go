@@ -73,10 +73,10 @@ func (Route) Plan(s Snapshot) (Plan, error) {
 }
 
 // cableDevices are the devices on which packets of other clusters can come in: those
-// of all drivers, as a pair that changes its cable has two, and those that policies
-// make for some pairs.
+// of all drivers, those that policies want for some pairs, and those that there are, as
+// a pair that changes its cable has two.
 func (v *view) cableDevices() []string {
-	var devices []string
+	devices := slices.Clone(v.snap.Facts.CableDevices)
 	for _, d := range drivers.All() {
 		devices = append(devices, d.Device(nil))
 	}

@@ -13,6 +13,9 @@ type Facts struct {
 	PrivateIP netip.Addr
 	// Addrs are the IPv4 addresses of all devices but our own and loopback, sorted.
 	Addrs []HostAddr
+	// CableDevices are the devices of cables with VNIs of their own (VXLANDevicePrefix) that
+	// there are, sorted: which of them carry traffic, only the gateway's agent knows.
+	CableDevices []string
 	// WireGuard and IPsec say what handles such packets on this node.
 	WireGuard, IPsec Engine
 }

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"net/netip"
 	"slices"
+	"strings"
 
 	"subctl/dataplane"
 
@@ -34,10 +35,15 @@ func ReadFacts() (f dataplane.Facts, err error) {
 	}
 	byIndex := map[int]netlink.Link{}
 	for _, l := range links {
-		if l.Attrs().RawFlags&unix.IFF_LOOPBACK == 0 && !ours(l.Attrs().Name) {
+		name := l.Attrs().Name
+		if l.Attrs().RawFlags&unix.IFF_LOOPBACK == 0 && !ours(name) {
 			byIndex[l.Attrs().Index] = l
 		}
+		if strings.HasPrefix(name, dataplane.VXLANDevicePrefix) {
+			f.CableDevices = append(f.CableDevices, name)
+		}
 	}
+	slices.Sort(f.CableDevices)
 	for _, a := range addrs {
 		if l := byIndex[a.LinkIndex]; l != nil {
 			f.Addrs = append(f.Addrs, dataplane.HostAddr{Dev: l.Attrs().Name, MTU: l.Attrs().MTU, Prefix: prefix(a)})

@@ -41,8 +41,12 @@ func TestFacts(t *testing.T) {
 	want.Device, want.MTU, want.PrivateIP = "eth1", 1500, ip("192.0.2.9")
 	require.Equal(t, want, readFacts(t, ns))
 
+	ns.Run("ip link add subvx-3000 type vxlan id 3000 dstport 4502 && ip link add subvx-2000 type vxlan id 2000 dstport 4502")
+	want.CableDevices = []string{"subvx-2000", "subvx-3000"}
+	require.Equal(t, want, readFacts(t, ns))
+
 	ns.Run("ip route flush default")
-	require.Equal(t, dataplane.Facts{Addrs: want.Addrs}, readFacts(t, ns), "no default route")
+	require.Equal(t, dataplane.Facts{Addrs: want.Addrs, CableDevices: want.CableDevices}, readFacts(t, ns), "no default route")
 }
 
 // Of several addresses on the device, the one that packets are sent from counts.

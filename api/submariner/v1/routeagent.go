@@ -53,6 +53,10 @@ type NodeFacts struct {
 	// agent puts PodIP on its own device.
 	// +optional
 	PodIPPlanned bool `json:"podIPPlanned,omitempty"`
+	// CableDevices are the devices there are of cables with VNIs of their own.
+	// +optional
+	// +listType=atomic
+	CableDevices []string `json:"cableDevices,omitempty"`
 	// WireGuard and IPsec say what handles such packets on the node.
 	// +optional
 	WireGuard EngineFact `json:"wireguard,omitempty"`
