@@ -12,21 +12,21 @@ import (
 
 const cablePolicyLong = `Choose the cables between clusters.
 
-A cable policy says which cable driver joins which pairs of clusters: it selects either
-end by the labels of the clusters. The most specific policy that matches a pair decides,
-the policy "default" where no other matches, and the clusters' own default driver where
-there is no policy at all. All clusters of a clusterset share all policies, whichever
+A cable policy says which cable driver joins which pairs of clusters. It selects the
+clusters at each end by their labels. The most specific policy that matches a pair
+decides; if none matches, the policy "default" does, and without that one the clusters'
+own default driver. All clusters of a clusterset share all policies, no matter which
 cluster they were made on.
 
-The cluster in use may be a member or the broker. On a cluster that is both, these
-commands work on the member, unless --broker says otherwise.`
+The cluster in use may be a member or the broker. If it is both, these commands work on
+the member unless --broker is given.`
 
 const cablePolicyExample = `  # IPsec between production clusters, VXLAN between all others
   subctl cable-policy add --name default --cable-driver vxlan
   subctl cable-policy add --name secure --cable-driver ipsec \
     --left-cluster-selector env=production --right-cluster-selector env=production
 
-  # who gets what, and why
+  # which pair gets which cable, and why
   subctl cable-policy list
   subctl cable-policy explain east west`
 
@@ -54,7 +54,7 @@ type policySite struct {
 func (s *policySite) addFlags(c *cobra.Command) {
 	f := c.Flags()
 	f.StringVar(s.kube.Context, "kubecontext", "", "kubeconfig context to use, the same as --context")
-	f.BoolVar(&s.broker, "broker", false, "on a cluster that is a member and the broker: work on the broker")
+	f.BoolVar(&s.broker, "broker", false, "work on the broker, on a cluster that is both member and broker")
 	complete(c, "kubecontext", func(context.Context) ([]string, error) { return s.contexts() })
 	c.PreRunE = func(c *cobra.Command, _ []string) error {
 		if c.Flags().Changed("context") && c.Flags().Changed("kubecontext") {

@@ -21,17 +21,17 @@ import (
 
 const cablePolicyAddLong = `Make a cable policy, from flags or from a file.
 
-A selector lists requirements, separated by commas, all of which a cluster's labels have
-to meet: env=production, env!=production (also env: !production), "tier in (a,b)", "tier
-notin (a,b)", tier, !tier. Left and right are the two ends of a cable, in either order;
-an empty selector means any cluster. Every cluster counts as labelled with its ID, under
-submariner-io/clusterID.
+A selector is a list of requirements, separated by commas, and selects the clusters whose
+labels meet all of them: env=production, env!=production (also env: !production), "tier in
+(a,b)", "tier notin (a,b)", tier, !tier. Left and right are the two ends of a cable, in
+either order; an empty selector selects every cluster. Each cluster has its own ID as the
+label submariner-io/clusterID.
 
-A ConfigMap named by --cable-config is in namespace submariner-operator (on a broker, in
-that of the clusterset). What it holds under CableCustomConfig is copied into the policy,
-so that both ends of a cable have it; it must be no secret.
+--cable-config names a ConfigMap in namespace submariner-operator (on a broker, in that of
+the clusterset). Its key CableCustomConfig is copied into the policy, so that both ends of
+a cable have it: it must not hold secrets.
 
-A file holds the objects that kubectl would take, or the short form of the proposal:
+A file holds objects as kubectl takes them, or this short form:
 
   kind: CablePolicies
   metadata:
@@ -44,9 +44,9 @@ A file holds the objects that kubectl would take, or the short form of the propo
     cableDriver:
       name: ipsec
 
-What is wrong is said before anything is written, and stdout has the pairs of clusters
-that change their cable. Gateways bring the new cable of a pair up before traffic leaves
-the old one.`
+Mistakes are reported before anything is written. The pairs of clusters whose cable
+changes are printed on stdout. Gateways bring up the new cable of a pair before traffic
+leaves the old one.`
 
 const cablePolicyAddExample = `  # IPsec between production clusters and all others, if the others are not for tests
   subctl cable-policy add --name secure --cable-driver ipsec \
@@ -79,16 +79,16 @@ func newCablePolicyAdd(g *globals) *cobra.Command {
 		RunE:    func(c *cobra.Command, _ []string) error { return o.run(c.Context()) },
 	}
 	o.policySite.addFlags(c)
-	o.addSet(c, "the policy is for this clusterset alone (default: all of a member's; on a broker, default)")
+	o.addSet(c, "clusterset that the policy is for (default: all that the member is in; on a broker, the one called default)")
 	f := c.Flags()
 	f.StringVar(&o.name, "name", "", "name of the policy; \"default\" decides where no other policy matches")
 	f.StringVar(&o.left, "left-cluster-selector", "", "labels of the clusters at one end")
 	f.StringVar(&o.right, "right-cluster-selector", "", "labels of the clusters at the other end")
 	f.StringVar(&o.driver, "cable-driver", "", "cable driver for the pairs of clusters")
 	f.StringVar(&o.config, "cable-config", "", "ConfigMap with settings of the driver")
-	f.StringVarP(&o.file, "filename", "f", "", "file with policies instead of flags, - for stdin")
+	f.StringVarP(&o.file, "filename", "f", "", "file with policies, instead of flags; - for stdin")
 	f.BoolVar(&o.replace, "replace", false, "change the policy of this name, if there is one")
-	f.BoolVar(&o.dryRun, "dry-run", false, "change nothing")
+	f.BoolVar(&o.dryRun, "dry-run", false, "print what would change, and change nothing")
 	o.format = output(c, printer.Table, printer.JSON, printer.YAML)
 	completeDrivers(c)
 	return c

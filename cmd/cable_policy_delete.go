@@ -13,11 +13,11 @@ import (
 	"subctl/api/submariner/v1alpha1"
 )
 
-const cablePolicyDeleteLong = `Delete a cable policy, where it was made.
+const cablePolicyDeleteLong = `Delete a cable policy, on the cluster it was made on.
 
-stdout has the pairs of clusters that change their cable. Where no other policy matches a
-pair, the policy "default" decides; without that one, the clusters' own default driver, if
-they have the same.`
+The pairs of clusters whose cable changes are printed on stdout. A pair that no other
+policy matches gets the cable of the policy "default"; without that one, the clusters' own
+default driver, if both have the same.`
 
 const cablePolicyDeleteExample = `  # see what would change, and delete it
   subctl cable-policy delete --name secure --dry-run
@@ -41,9 +41,9 @@ func newCablePolicyDelete(g *globals) *cobra.Command {
 		RunE:    func(c *cobra.Command, _ []string) error { return o.run(c.Context()) },
 	}
 	o.policySite.addFlags(c)
-	o.addSet(c, "on a broker: the policy of this clusterset")
+	o.addSet(c, "clusterset whose policy to delete, on a broker")
 	c.Flags().StringVar(&o.name, "name", "", "name of the policy")
-	c.Flags().BoolVar(&o.dryRun, "dry-run", false, "change nothing")
+	c.Flags().BoolVar(&o.dryRun, "dry-run", false, "print what would change, and change nothing")
 	o.completeNames(c, true)
 	return c
 }

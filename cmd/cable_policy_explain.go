@@ -15,13 +15,14 @@ import (
 	"subctl/policy"
 )
 
-const cablePolicyExplainLong = `Say which cable two clusters get and why: the policy that decides, and those that match
-as well and do not.
+const cablePolicyExplainLong = `Say which cable two clusters get and why: the policy that decides, and the policies that
+match too but do not decide.
 
-Of the policies that match, that with the most requirements in both selectors decides;
-among those, the one whose name comes first; "default" only if no other matches.
+Of the policies that match, the one with the most requirements in both selectors decides;
+if several have as many, the one whose name comes first. "default" decides only if no other
+policy matches.
 
-It is trouble (exit code 3) when the two get no cable.`
+The exit code is 3 if the two clusters get no cable.`
 
 // policyReason is why a pair has its cable; its JSON is a promise.
 type policyReason struct {

@@ -17,7 +17,7 @@ import (
 // readFile returns the policies of a file, or everything that is wrong with them.
 func (o *cablePolicyAdd) readFile() ([]*v1alpha1.CablePolicies, error) {
 	if o.name+o.left+o.right+o.driver+o.config != "" {
-		return nil, usageError(errors.New("-f says everything there is to say about a policy: leave out --name, --cable-driver and the like"))
+		return nil, usageError(errors.New("-f takes whole policies from the file: leave out --name, --cable-driver and the like"))
 	}
 	var data []byte
 	var err error

@@ -17,14 +17,14 @@ import (
 	"subctl/policy"
 )
 
-const cablePolicyListLong = `List the cable policies, and the pairs of clusters that each decides now.
+const cablePolicyListLong = `List the cable policies, and the pairs of clusters that each of them decides now.
 
-A policy has one line for each of its rules. STATE is ok, or what is wrong with it:
-mistakes, that its ConfigMap cannot be used, or that it does not count as the broker does
-not share it. stderr says more.
+A policy has one line for each of its rules. STATE is ok, or what is wrong: a mistake in
+the policy, a ConfigMap that cannot be used, or that the broker does not have the policy,
+so that it does not count. Details are printed on stderr.
 
-It is trouble (exit code 3) when something is wrong with a policy, or a pair of clusters
-has no cable.`
+The exit code is 3 if something is wrong with a policy, or if a pair of clusters has no
+cable.`
 
 // policyRow is a rule of a policy; its JSON is a promise.
 type policyRow struct {

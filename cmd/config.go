@@ -14,11 +14,11 @@ import (
 	"github.com/spf13/viper"
 )
 
-const configHelp = `What is not said by a flag is taken from the environment and then from a file. The flag
---request-timeout, for example, is SUBCTL_REQUEST_TIMEOUT in the environment and the
-key request-timeout in the file, which holds for all commands that have the flag. The
-file is $SUBCTL_CONFIG or ~/.config/subctl/config.yaml, which need not exist. Only
---output is always said by a flag.`
+const configHelp = `What no flag sets is taken from the environment, and then from a file. The flag
+--request-timeout, for example, is SUBCTL_REQUEST_TIMEOUT in the environment and the key
+request-timeout in the file, which counts for all commands that have the flag. The file is
+$SUBCTL_CONFIG or ~/.config/subctl/config.yaml, and need not exist. --output can be set by
+a flag only.`
 
 // config is the environment and the configuration file. It fills in flags that
 // the command line leaves open, so that commands know of flags only; nothing

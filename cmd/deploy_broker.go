@@ -25,9 +25,9 @@ with.
 A broker is custom resources, roles and admission policies in a namespace; no pod runs
 there. Clusters exchange their addresses through it, and each can change nothing but its
 own. The same command finishes a deployment that was interrupted, repairs one that was
-damaged, and writes a new file when the old one has expired. The cable policy "default",
-which says how clusters are joined that no other policy matches, is made with the broker,
-and changed by --cable-driver alone.
+damaged, and writes a new file when the old one has expired. It also makes the cable
+policy "default", which decides for pairs of clusters that no other policy matches; an
+existing one changes only if --cable-driver is given.
 
 The file carries a token, with which clusters can join until it expires, and the
 pre-shared key of the cables: whoever has it can join. Keep it like a password.`
@@ -35,7 +35,7 @@ pre-shared key of the cables: whoever has it can join. Keep it like a password.`
 const deployBrokerExample = `  # make the cluster of context "hub" the broker
   subctl deploy-broker --context hub
 
-  # clusters reach its API server at another address than we do
+  # clusters reach its API server at another address than this machine does
   subctl deploy-broker --context hub --broker-url https://hub.example.com:6443
 
   # see what would be applied
@@ -75,7 +75,7 @@ func newDeployBroker(g *globals) *cobra.Command {
 	o.invite.addFlags(o.flags)
 	f := o.flags
 	f.StringSliceVar(&o.components, "components", []string{broker.Connectivity}, "what clusters install: "+broker.Connectivity)
-	f.BoolVar(&o.globalnet, "globalnet", false, "record that clusters get addresses of their own; this version does not program them, and refuses clusters that use the same networks")
+	f.BoolVar(&o.globalnet, "globalnet", false, "record that clusters get globally unique addresses; this version does not implement them, and refuses clusters whose networks overlap")
 	f.StringVar(&o.globalnetCIDR, "globalnet-cidr-range", globalnet.DefaultRange, "network that those addresses are cut from")
 	f.UintVar(&o.globalnetSize, "globalnet-cluster-size", globalnet.DefaultClusterSize, "how many of them a cluster gets; rounded up to a power of two")
 	f.StringVar(&o.cableDriver, "cable-driver", drivers.Default, "driver of the cable policy \""+v1alpha1.DefaultCablePolicy+"\", which decides where no other does: "+drivers.Names()+"; an existing broker keeps its driver unless this flag is given")

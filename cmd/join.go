@@ -31,7 +31,7 @@ The cluster needs Kubernetes 1.25 or later, the broker 1.30.`
 const joinExample = `  # join the cluster of context "west"
   subctl join broker-info.subm --context west --clusterid west --image registry.example/subctl:v1
 
-  # say what cannot be discovered, and which nodes are gateways
+  # give the networks instead of having them discovered, and choose the gateways
   subctl join broker-info.subm --clustercidr 10.244.0.0/16 --servicecidr 10.96.0.0/12 --gateway-nodes gw-1,gw-2
 
   # see what would be done
@@ -65,7 +65,7 @@ func newJoin(g *globals) *cobra.Command {
 	o.addDriverFlags(c)
 	f.StringToStringVar(&o.Labels, "cluster-labels", nil, "labels of this cluster, for cable policies to select by")
 	f.StringSliceVar(&o.ClusterSets, "clusterset", nil, `clustersets to be in (default: the one called "default")`)
-	f.BoolVar(&o.NAT, "natt", o.NAT, "an address translation lies between the gateways")
+	f.BoolVar(&o.NAT, "natt", o.NAT, "gateways are behind address translation (see docs/nat.md)")
 	f.BoolVar(&o.LabelGateway, "label-gateway", o.LabelGateway, "label a node as gateway if there is none")
 	f.StringSliceVar(&o.GatewayNodes, "gateway-nodes", nil, "nodes to label as gateways (default: the first worker by name, if there is no gateway)")
 	f.BoolVar(&o.HealthCheck, "health-check", o.HealthCheck, "ping the other gateways through the cable")

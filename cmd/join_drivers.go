@@ -14,7 +14,7 @@ import (
 // set up.
 func (o *joinOptions) addDriverFlags(c *cobra.Command) {
 	f := c.Flags()
-	f.StringVar(&o.CableDriver, "cable-driver", "", "how gateways are joined where no cable policy decides: "+drivers.Names()+
+	f.StringVar(&o.CableDriver, "cable-driver", "", "driver where no cable policy decides: "+drivers.Names()+
 		" (default: the broker's choice, else "+drivers.Default+")")
 	f.StringSliceVar(&o.CableDrivers, "cable-drivers", nil, "cable drivers to offer for cable policies to choose from (default: all that the gateways can run)")
 	f.StringSliceVar(&o.CombinedCableDrivers, "combined-cable-drivers", nil, "two drivers to offer as one cable, such as vxlan,ipsec: VXLAN inside IPsec")
@@ -23,7 +23,7 @@ func (o *joinOptions) addDriverFlags(c *cobra.Command) {
 	f.IntVar(&o.NATTPort, "nattport", o.NATTPort, "UDP port of IPsec")
 	f.BoolVar(&o.ForceUDPEncaps, "force-udp-encaps", false, "put IPsec inside UDP even where no address is translated")
 	f.BoolVar(&o.IPsecDebug, "ipsec-debug", false, "log what IPsec negotiates")
-	f.BoolVar(&o.PreferredServer, "preferred-server", false, "recorded for upstream's tools: here either side begins IPsec negotiations")
+	f.BoolVar(&o.PreferredServer, "preferred-server", false, "without effect, kept for Submariner's tools: either side may start IPsec negotiations")
 	names := func(context.Context) ([]string, error) { return strings.Split(drivers.Names(), ", "), nil }
 	complete(c, "cable-driver", names)
 	complete(c, "cable-drivers", names)

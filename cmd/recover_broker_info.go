@@ -14,13 +14,13 @@ import (
 	"subctl/broker"
 )
 
-const recoverBrokerInfoLong = `Write the join file of the broker of the context in use again, when it is lost.
+const recoverBrokerInfoLong = `Write a lost join file again, for the broker that the cluster of the context in use hosts.
 
-The broker does not have the pre-shared key of the cables, which every joined cluster
-has. The clusters of all contexts of the kubeconfig are asked for it, or the one of
---member-context; the broker's fingerprint of the key says whether it is the right one.
+The broker does not have the pre-shared key of the cables, but every joined cluster does.
+The command asks the clusters of all contexts of the kubeconfig for it, or that of
+--member-context, and checks it against the fingerprint that the broker has.
 
-To join further clusters with a key that is at hand, use deploy-broker.`
+If you still have a join file with the key, use deploy-broker.`
 
 const recoverBrokerInfoExample = `  # the broker is the cluster of context "hub"; find a joined cluster in the kubeconfig
   subctl recover-broker-info --context hub

@@ -29,8 +29,8 @@ One cluster becomes the broker, where the clusters meet; every cluster joins wit
 file that deploy-broker writes.
 
 Data goes to stdout and everything else to stderr. The exit code is 0 when the command
-did its work, 1 when it failed, 2 when the command line is wrong, and 3 when it looked
-and found trouble, such as a connection that is down.`
+did its work, 1 when it failed, 2 when the command line has a mistake, and 3 when it
+found a problem, such as a connection that is down.`
 
 const rootExample = `  # make the cluster of context "hub" the broker, and join two clusters
   subctl deploy-broker --context hub

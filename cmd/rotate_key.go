@@ -13,13 +13,13 @@ import (
 
 const rotateKeyLong = `Give the cluster of the context in use a new key, and wait until its connections use it.
 
-The key is what the secrets of its encrypted cables are derived from, one for each pair
-of clusters, together with the keys of the others and the pre-shared key of the join
-file. The new key replaces the old one in Secret submariner-cluster-key; the old one is
-gone. The active gateway reads it and tells the other clusters of its public half.
+The secrets of encrypted cables, one for each pair of clusters, are derived from this key,
+that of the other cluster, and the pre-shared key of the join file. The new key replaces
+the old one in Secret submariner-cluster-key. The active gateway reads it, and publishes
+its public half to the other clusters.
 
-Traffic goes on: cables that are up keep their sessions until these end by themselves.
-The pre-shared key, which all clusters share, stays.`
+Traffic goes on: cables that are up keep their sessions until these expire. The pre-shared
+key, which all clusters share, does not change.`
 
 const rotateKeyExample = `  # see what would be done, and do it
   subctl rotate-key --context west --dry-run

@@ -17,8 +17,7 @@ Without --context or --contexts, every cluster of the kubeconfig is shown once. 
 be read is shown even when a cluster cannot be reached.
 
 The exit code is 0 when all is well, 1 when a cluster could not be read or none of them
-is joined, and 3 when everything was read and something is wrong with it: stderr says
-what.`
+is joined, and 3 when everything was read and something is wrong: stderr says what.`
 
 func newShow(g *globals) *cobra.Command {
 	c := &cobra.Command{

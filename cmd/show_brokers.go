@@ -9,8 +9,8 @@ import (
 	"subctl/internal/printer"
 )
 
-const brokersLong = `Shown are the brokers that clusters host, not those they have joined. A cluster without
-a broker is no trouble.`
+const brokersLong = `Shows the brokers that the clusters host, not those they have joined. It is not a problem
+if a cluster hosts none.`
 
 // brokerRow is a broker on a cluster; its JSON is a promise.
 type brokerRow struct {

@@ -20,8 +20,8 @@ is shown as an error.
 largest packet that fits into it, in bytes; IMPLEMENTATION is kernel, or the program that
 handles its packets; ATTEMPTS is what was tried to reach the other gateway.
 
-It is trouble (exit code 3) when a connection is not connected, there is none, or a
-gateway reports a failure or refuses an endpoint.`
+The exit code is 3 if a connection is not connected, if there is none, or if a gateway
+reports a failure or refuses an endpoint.`
 
 // connectionRow is a connection as one end sees it; its JSON is a promise.
 type connectionRow struct {

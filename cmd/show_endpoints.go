@@ -9,10 +9,10 @@ import (
 	"subctl/internal/printer"
 )
 
-const endpointsLong = `An endpoint is where the cables of an active gateway end. Shown are the cluster's own
+const endpointsLong = `An endpoint is where the cables of an active gateway end. The list has the cluster's own
 ("local") and those of other clusters that its gateways connect to ("remote").
 
-It is trouble (exit code 3) when the cluster has no gateway.`
+The exit code is 3 if the cluster has no gateway.`
 
 // endpointRow is an endpoint as a cluster knows it; its JSON is a promise.
 type endpointRow struct {

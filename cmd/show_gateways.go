@@ -17,10 +17,10 @@ import (
 )
 
 const gatewaysLong = `SUMMARY says how many connections to other clusters are up, or what keeps the gateway from
-its work. A gateway that has not reported for 15 s is taken for dead.
+its work. A gateway that has not reported for 15 s counts as dead.
 
-It is trouble (exit code 3) when no gateway is active, one is dead, reports a failure,
-refuses an endpoint, or has a connection that is not connected.`
+The exit code is 3 if no gateway is active, or if one is dead, reports a failure, refuses
+an endpoint, or has a connection that is not connected.`
 
 // gatewayTimeout is how old a gateway's report may be: it is written every 5 s.
 const gatewayTimeout = 15 * time.Second

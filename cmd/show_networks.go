@@ -6,8 +6,8 @@ import (
 	"strings"
 )
 
-const networksLong = `Shown is what the cluster told the others when it joined, which need not be what its
-components use by now: "subctl join" again after a change.`
+const networksLong = `Shows the networks that the cluster announced when it joined. If its components use others
+by now, run "subctl join" again.`
 
 // networksRow is the networks of a cluster; its JSON is a promise.
 type networksRow struct {

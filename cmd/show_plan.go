@@ -17,8 +17,8 @@ import (
 const showPlanLong = `Show what the kernel of a node should hold, as the commands a person would type.
 
 The plan is made here, by the same function the agents use, from what the API server
-knows; the node itself is not asked, so compare with "ip route show table all" and the
-like on the node to see whether it holds.`
+knows. The node itself is not asked: to see whether it agrees, compare with "ip route
+show table all" and the like on the node.`
 
 // planStep is an object of a plan; its JSON is a promise.
 type planStep struct {

@@ -15,8 +15,8 @@ import (
 	"subctl/cluster"
 )
 
-const uninstallLong = `Take the cluster of the context in use out of its clustersets, and everything that
-join made out of the cluster.
+const uninstallLong = `Take the cluster of the context in use out of its clustersets, and remove everything
+that join made in it.
 
 The agents clean their nodes first, and say so; then the broker forgets the cluster, and
 the agents are deleted. What join did not make stays: a broker on the same cluster, other
@@ -37,7 +37,7 @@ func newUninstall(g *globals) *cobra.Command {
 	c := &cobra.Command{
 		Use:     "uninstall",
 		Aliases: []string{"unjoin"},
-		Short:   "Take a cluster out again",
+		Short:   "Remove a cluster from the network",
 		Long:    uninstallLong,
 		Example: uninstallExample,
 		Args:    cobra.NoArgs,
@@ -46,7 +46,7 @@ func newUninstall(g *globals) *cobra.Command {
 	f := c.Flags()
 	f.BoolVarP(&o.yes, "yes", "y", false, "do not ask")
 	f.BoolVar(&o.dryRun, "dry-run", false, "print what would be done, and change nothing")
-	f.BoolVar(&o.force, "force", false, "go on when nodes do not get clean or the broker cannot be reached")
+	f.BoolVar(&o.force, "force", false, "continue even if nodes cannot be cleaned or the broker cannot be reached")
 	f.DurationVar(&o.timeout, "timeout", 2*time.Minute, "how long to wait for the nodes, and for the namespace")
 	return c
 }
