@@ -73,6 +73,8 @@ type Agent struct {
 	targets map[string]dataplane.Target
 	done    atomic.Int64 // when the last loop ended, Unix nanoseconds
 	synced  atomic.Bool  // whether it ended well
+
+	restarts map[string]int // of programs that cables depend on, as far as told
 }
 
 // everything is the only request there is: any change replans the whole node.
@@ -120,6 +122,7 @@ func (a *Agent) Reconcile(ctx context.Context, _ reconcile.Request) (reconcile.R
 	report := a.Role.Report(snap, plan, out)
 	reportErr := a.report(ctx, report, out)
 	a.tell(snap, slices.Concat(report.Apply, report.Status))
+	a.tellRestarts(snap)
 	if err := errors.Join(err, reportErr); err != nil {
 		return reconcile.Result{}, err
 	}

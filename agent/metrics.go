@@ -21,6 +21,7 @@ type meters struct {
 	objects     prometheus.Gauge
 	operations  prometheus.Counter
 	refused     prometheus.Gauge
+	restarts    *prometheus.CounterVec
 
 	since map[string]time.Time // when a connection came up, by cable
 }
@@ -38,9 +39,10 @@ func newMeters(role string, reg prometheus.Registerer) *meters {
 		objects:     prometheus.NewGauge(prometheus.GaugeOpts{Name: "submariner_planned_objects", Help: "How many kernel objects the node should hold.", ConstLabels: own}),
 		operations:  prometheus.NewCounter(prometheus.CounterOpts{Name: "submariner_sync_operations_total", Help: "How many changes were made to the kernel.", ConstLabels: own}),
 		refused:     prometheus.NewGauge(prometheus.GaugeOpts{Name: "submariner_refused_endpoints", Help: "How many endpoints of other clusters are not connected to.", ConstLabels: own}),
+		restarts:    prometheus.NewCounterVec(prometheus.CounterOpts{Name: "submariner_cable_program_restarts_total", Help: "How often charon or wireguard-go was found dead, or not answering, and was started again.", ConstLabels: own}, []string{"program"}),
 		since:       map[string]time.Time{},
 	}
-	reg.MustRegister(m.connections, m.latency, m.established, m.iterations, m.syncSeconds, m.syncErrors, m.objects, m.operations, m.refused)
+	reg.MustRegister(m.connections, m.latency, m.established, m.iterations, m.syncSeconds, m.syncErrors, m.objects, m.operations, m.refused, m.restarts)
 	return m
 }
 

@@ -24,4 +24,7 @@ type CableState struct {
 // Cabler is a Target that can tell the state of its encrypted cables.
 type Cabler interface {
 	CableStates() ([]CableState, error)
+	// Restarts counts, by name, how often a program that cables depend on was found dead, or
+	// not answering, and was started again.
+	Restarts() map[string]int
 }

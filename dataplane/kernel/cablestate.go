@@ -4,6 +4,7 @@ package kernel
 
 import (
 	"fmt"
+	"maps"
 	"time"
 
 	"subctl/dataplane"
@@ -21,6 +22,20 @@ func (h *Host) CableStates() ([]dataplane.CableState, error) {
 	}
 	ipsec, err := h.charon.cableStates()
 	return append(wireGuard, ipsec...), err
+}
+
+// Restarts implements dataplane.Cabler.
+func (h *Host) Restarts() map[string]int {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return maps.Clone(h.restarts)
+}
+
+// restarted counts a program that was found dead and runs again.
+func (h *Host) restarted(program string) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.restarts[program]++
 }
 
 // wireGuardStates are those of the peers of the owner's WireGuard devices.

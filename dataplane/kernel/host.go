@@ -56,6 +56,10 @@ type Host struct {
 	wgctrl  *wgctrl.Client // nil until it is needed
 	indexOf map[string]int // devices by name and by index, since the last Observe
 	nameOf  map[int]string
+	// restarts is that of Restarts, and served the WireGuard devices that were seen with a
+	// process behind them, which nobody has ended since.
+	restarts map[string]int
+	served   map[string]bool
 }
 
 var _ dataplane.Target = (*Host)(nil)
@@ -78,7 +82,7 @@ func New(owner dataplane.Owner) (*Host, error) {
 		h.Close()
 		return nil, err
 	}
-	host := &Host{owner: owner, nl: h, conn: c, ipt: ipt, charon: newCharon(ipt.netns, owner)}
+	host := &Host{owner: owner, nl: h, conn: c, ipt: ipt, charon: newCharon(ipt.netns, owner), restarts: map[string]int{}, served: map[string]bool{}}
 	host.forget()
 	nh := nexthops{host}
 	host.stores = []store{sets{host}, chains{host}, daemons{host}, links{host}, addrs{host}, peers{host}, tunnels{host}, neighs{host}, nh, routes{host}, rules{host}}

@@ -295,6 +295,9 @@ func (s daemons) put(old, want dataplane.Object) error {
 		return fmt.Errorf("starting IPsec: %w", err)
 	}
 	s.charon.keep()
+	if old == (dataplane.IKEDaemon{}) { // what list says of one that has died
+		s.restarted("charon")
+	}
 	return nil
 }
 

@@ -78,9 +78,20 @@ func (h *Host) serves(d *device) bool {
 		return true
 	case (&netlink.Tuntap{}).Type():
 		_, err := h.server(d.name)
+		if err == nil {
+			h.serving(d.name, true)
+		}
 		return err == nil
 	}
 	return false
+}
+
+// serving notes whether a process is behind a device, and returns what was noted before.
+func (h *Host) serving(name string, now bool) (before bool) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	before, h.served[name] = h.served[name], now
+	return before
 }
 
 // wg returns a client of WireGuard. Its socket is that of the calling thread's network

@@ -71,6 +71,9 @@ func (h *Host) startUserspace(name string) error {
 		}
 		_, err := h.server(name)
 		if err == nil {
+			if h.serving(name, true) {
+				h.restarted(userspace)
+			}
 			return nil
 		}
 		if time.Now().After(deadline) {
@@ -124,6 +127,9 @@ func peerPID(c *net.UnixConn) (int, error) {
 // before that, no other could have its socket and its port.
 func (h *Host) stopUserspace(name string) error {
 	pid, err := h.server(name)
+	if err == nil {
+		h.serving(name, false)
+	}
 	if pid == 0 {
 		return nil
 	}
