@@ -25,15 +25,15 @@ import (
 // A quota is of all members together: Kubernetes has none for each. Who uses it up
 // keeps others from adding objects, until they are deleted by its label; what there is
 // stays, and can be changed.
-var quotas = map[string]int64{"clusters": 2000, "endpoints": 4000, "cablepolicies": 2000}
+var quotas = map[string]int{"Cluster": 2000, "Endpoint": 4000, "CablePolicies": 2000}
 
 // quotaName is that of the ResourceQuota in the namespace of every clusterset.
 const quotaName = "submariner-k8s-broker"
 
 func quota(ns string) *corev1.ResourceQuota {
 	hard := corev1.ResourceList{}
-	for kind, n := range quotas {
-		hard[corev1.ResourceName("count/"+kind+"."+submarinerv1.GroupVersion.Group)] = *resource.NewQuantity(n, resource.DecimalSI)
+	for kind, plural := range map[string]string{"Cluster": "clusters", "Endpoint": "endpoints", "CablePolicies": "cablepolicies"} {
+		hard[corev1.ResourceName("count/"+plural+"."+submarinerv1.GroupVersion.Group)] = *resource.NewQuantity(int64(quotas[kind]), resource.DecimalSI)
 	}
 	return &corev1.ResourceQuota{
 		ObjectMeta: metav1.ObjectMeta{Name: quotaName, Namespace: ns},

@@ -46,7 +46,7 @@ func flaw(o client.Object, id string) string {
 		return fmt.Sprintf("spec.cable_name is %.200q, which is not what it is named after", e.Spec.CableName)
 	}
 	if n := size(o); n > maxObjectSize {
-		return fmt.Sprintf("it has %d bytes, more than %d", n, maxObjectSize)
+		return tooLarge(n)
 	}
 	return ""
 }
@@ -115,8 +115,12 @@ func clusterID(o client.Object) string {
 	return o.(*submarinerv1.Endpoint).Spec.ClusterID
 }
 
-// size is the length in bytes of what is synced of an object, as JSON.
+// size is the length in bytes of what is synced of an object, as JSON. A stub has the
+// size of the object.
 func size(o client.Object) int {
+	if n := stubSize(o); n > 0 {
+		return n
+	}
 	b, err := json.Marshal([]any{o.GetLabels(), o.GetAnnotations(), spec(o)})
 	if err != nil {
 		return maxObjectSize + 1 // strings and numbers cannot fail to encode

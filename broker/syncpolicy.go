@@ -148,6 +148,10 @@ func (q *policyPlan) copyHere(set SetSnapshot) {
 			q.refuse(o, false, "an object of this cluster is called %s", name)
 			continue
 		}
+		if n := stubSize(o); n > 0 {
+			q.refuse(o, false, "%s: %s", instead(have != nil), tooLarge(n))
+			continue
+		}
 		want := policyCopy(o, q.Namespace, name, map[string]string{submarinerv1.ClusterIDLabel: id, submarinerv1.ClusterSetLabel: set.Name})
 		if have == nil || !same(want, have) {
 			if _, flaw := contentFlaw(want); flaw != "" {
@@ -221,8 +225,8 @@ func nameFlaw(name string) string {
 // contentFlaw says why a policy's copy must not be made: a reason of the condition
 // Shared and a text; empty if it may.
 func contentFlaw(o *v1alpha1.CablePolicies) (reason, text string) {
-	if n := size(policyCopy(o, "", "", nil)); n > maxObjectSize { // without labels, which differ
-		return reasonTooLarge, fmt.Sprintf("it has %d bytes, more than %d", n, maxObjectSize)
+	if n := policySize(o); n > maxObjectSize {
+		return reasonTooLarge, tooLarge(n)
 	}
 	if err := cablepolicy.Check(o); err != nil {
 		const most = 1000 // bytes: the first mistakes will do
@@ -234,6 +238,9 @@ func contentFlaw(o *v1alpha1.CablePolicies) (reason, text string) {
 	}
 	return "", ""
 }
+
+// policySize is the size of a policy without its labels, which differ from copy to copy.
+func policySize(o *v1alpha1.CablePolicies) int { return size(policyCopy(o, "", "", nil)) }
 
 // instead says what counts instead of a policy with a flaw: what was there before, if
 // anything was.

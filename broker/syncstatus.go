@@ -28,6 +28,9 @@ func (s *Syncer) Status() SyncStatus {
 	return status
 }
 
+// maxRefused is how many refusals are reported and logged: a member can cause thousands.
+const maxRefused = 50
+
 // SyncStatus is the state of a Syncer, for status and metrics.
 type SyncStatus struct {
 	// Connected says that every clusterset on the broker is being watched.
@@ -36,8 +39,10 @@ type SyncStatus struct {
 	LastSync time.Time
 	// Writes counts the objects written or deleted on either side.
 	Writes uint64
-	// Refused lists objects that are not copied, sorted.
-	Refused []Refusal
+	// Refused lists objects that are not copied: the first maxRefused, and RefusedMore
+	// says how many there are besides.
+	Refused     []Refusal
+	RefusedMore int
 	// Errors lists what is wrong now: unreachable sides and failed writes, sorted.
 	Errors []string
 }

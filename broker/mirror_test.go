@@ -1,0 +1,135 @@
+package broker
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	submarinerv1 "subctl/api/submariner/v1"
+	"subctl/api/submariner/v1alpha1"
+)
+
+func westEndpoint(i int, annotation string) *submarinerv1.Endpoint {
+	cable := fmt.Sprintf("submariner-cable-west-%d", i)
+	return &submarinerv1.Endpoint{
+		ObjectMeta: metav1.ObjectMeta{
+			Name: "west-" + cable, Namespace: "hub", UID: "u", ResourceVersion: "7", Labels: map[string]string{submarinerv1.ClusterIDLabel: "west"},
+			Annotations: map[string]string{"a": annotation}, ManagedFields: []metav1.ManagedFieldsEntry{{Manager: "x"}},
+		},
+		Spec: submarinerv1.EndpointSpec{ClusterID: "west", CableName: cable, Subnets: []string{"10.2.0.0/16"}},
+	}
+}
+
+func testMirror(object client.Object, most int) *mirror {
+	return &mirror{namespace: "hub", object: object, most: most, changed: func() {}, stop: func() {}, objects: map[string]client.Object{}}
+}
+
+// refusals are what a cluster says of what a mirror holds.
+func refusals(t *testing.T, m *mirror, local ...client.Object) (texts []string, writes []Write) {
+	t.Helper()
+	objects, known, err := m.read()
+	require.NoError(t, err)
+	writes, refused := PlanSync(Snapshot{ClusterID: "east", Namespace: "here", Local: local, Sets: []SetSnapshot{
+		{Set: Set{Name: "default", Namespace: "hub"}, Known: known, Objects: objects},
+	}})
+	for _, r := range refused {
+		texts = append(texts, r.String())
+	}
+	return texts, writes
+}
+
+func TestMirrorKeepsStubs(t *testing.T) {
+	m := testMirror(&submarinerv1.Endpoint{}, 10)
+	large := westEndpoint(1, strings.Repeat("x", 1<<20))
+	large.Annotations[sizeAnnotation] = "1" // a lie
+	small := westEndpoint(2, "")
+	require.NoError(t, m.Replace([]any{large, small}, ""))
+	require.Empty(t, small.ManagedFields)
+	require.NotContains(t, m.objects[large.Name].GetAnnotations(), "a", "it is kept")
+	texts, writes := refusals(t, m)
+	require.Equal(t, []string{"Endpoint hub/west-submariner-cable-west-1 on the broker: it has 1048811 bytes, more than 16384"}, texts)
+	require.Len(t, writes, 1)
+
+	t.Log("one that was small, one that is small again, and one that is gone")
+	require.NoError(t, m.Update(westEndpoint(2, strings.Repeat("x", 20000))))
+	require.NoError(t, m.Update(westEndpoint(1, "")))
+	require.NoError(t, m.Add(westEndpoint(3, strings.Repeat("x", 20000))))
+	require.NoError(t, m.Delete(westEndpoint(3, "")))
+	texts, writes = refusals(t, m)
+	require.Len(t, texts, 1)
+	require.Contains(t, texts[0], "west-2 on the broker: it has 20")
+	require.Len(t, writes, 1)
+
+	t.Log("our own, which somebody made large there, is replaced by what is here")
+	own := large.DeepCopy()
+	own.Name, own.Labels[submarinerv1.ClusterIDLabel], own.Spec.ClusterID, own.Spec.CableName = "east-submariner-cable-east-1", "east", "east", "submariner-cable-east-1"
+	own.Annotations = map[string]string{"a": strings.Repeat("x", 20000)}
+	mine := own.DeepCopy()
+	mine.Namespace, mine.Labels, mine.Annotations = "here", nil, nil
+	require.NoError(t, m.Replace([]any{own}, ""))
+	texts, writes = refusals(t, m, mine)
+	require.Empty(t, texts)
+	require.Len(t, writes, 1)
+	require.Equal(t, Update, writes[0].Op)
+	require.Equal(t, "7", writes[0].Object.GetResourceVersion())
+	require.Empty(t, writes[0].Object.GetAnnotations())
+}
+
+// A policy that becomes too large counts as it was.
+func TestMirrorKeepsStubsOfPolicies(t *testing.T) {
+	m := testMirror(&v1alpha1.CablePolicies{}, 10)
+	policy := func() *v1alpha1.CablePolicies {
+		return &v1alpha1.CablePolicies{
+			ObjectMeta:         metav1.ObjectMeta{Name: "p", Namespace: "hub", Labels: map[string]string{submarinerv1.ClusterIDLabel: "west"}},
+			ConnectionPolicies: []v1alpha1.CablePolicySpec{{CableDriver: "wireguard"}},
+		}
+	}
+	had := policy()
+	had.Namespace, had.Labels[submarinerv1.ClusterSetLabel] = "here", "default"
+	large := policy()
+	large.ConnectionPolicies[0].CableOptions = &v1alpha1.CableOptions{Data: map[string]string{"x": strings.Repeat("x", 20000)}}
+	require.NoError(t, m.Replace([]any{large}, ""))
+	texts, writes := refusals(t, m, had)
+	require.Empty(t, writes)
+	require.Equal(t, []string{"CablePolicies hub/p on the broker: what there was of it before stays in force: it has 20127 bytes, more than 16384"}, texts)
+
+	annotated := policy()
+	annotated.Annotations = map[string]string{sizeAnnotation: "99999"}
+	require.NoError(t, m.Update(annotated))
+	texts, _ = refusals(t, m, had)
+	require.Empty(t, texts, "annotations of policies are not copied, and do not count")
+}
+
+// Of a namespace with too many objects nothing is known: what was copied stays.
+func TestMirrorOfTooMany(t *testing.T) {
+	m := testMirror(&submarinerv1.Endpoint{}, 3)
+	stopped := 0
+	m.stop = func() { stopped++ }
+	for i := range 3 {
+		require.NoError(t, m.Add(westEndpoint(i, "")))
+	}
+	require.Zero(t, stopped)
+	require.NoError(t, m.Add(westEndpoint(3, "")))
+	require.Equal(t, 1, stopped)
+	objects, known, err := m.read()
+	require.Empty(t, objects)
+	require.False(t, known)
+	require.EqualError(t, err, "namespace hub holds more than 3 objects of kind Endpoint: nothing is exchanged until some are deleted. subctl deploy-broker sets a quota")
+	require.Empty(t, m.objects)
+
+	var list []any
+	for i := range 4 {
+		list = append(list, westEndpoint(i, ""))
+	}
+	require.NoError(t, m.Replace(list, ""))
+	require.Empty(t, m.objects)
+	require.NoError(t, m.Replace(list[:3], ""))
+	objects, known, err = m.read()
+	require.NoError(t, err)
+	require.True(t, known)
+	require.Len(t, objects, 3)
+}

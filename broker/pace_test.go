@@ -1,0 +1,44 @@
+package broker
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	submarinerv1 "subctl/api/submariner/v1"
+)
+
+func TestPaces(t *testing.T) {
+	of := func(id string, op Op, set string, n int) []Write {
+		var out []Write
+		for range n {
+			out = append(out, Write{Op: op, Set: set, Object: &submarinerv1.Endpoint{ObjectMeta: metav1.ObjectMeta{
+				Namespace: "here", Labels: map[string]string{submarinerv1.ClusterIDLabel: id},
+			}}})
+		}
+		return out
+	}
+	p, now := paces{}, time.Unix(0, 0)
+	all := of("west", Update, "", paceBurst)
+	admitted, held := p.admit(all, now)
+	require.Equal(t, all, admitted, "all that a cluster may have, at once")
+	require.Empty(t, held)
+
+	mixed := append(of("west", Update, "", 2), of("east", Create, "", 1)...)
+	mixed = append(mixed, of("west", Delete, "", 1)...)
+	mixed = append(mixed, of("west", Update, "default", 1)...)
+	admitted, held = p.admit(mixed, now)
+	require.Equal(t, mixed[2:], admitted, "another cluster, deleting, and what goes to the broker do not wait")
+	require.Equal(t, "[Cluster here/west in this cluster: it changes its objects too often: 2 of them are copied later]", fmt.Sprint(held))
+
+	now = now.Add(time.Second)
+	admitted, held = p.admit(mixed[:2], now)
+	require.Len(t, admitted, 1)
+	require.Len(t, held, 1)
+
+	p.admit(nil, now.Add(time.Hour))
+	require.Empty(t, p, "what is as new is forgotten")
+}
