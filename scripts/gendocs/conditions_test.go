@@ -14,8 +14,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestConditions: docs/conditions.md has every type and every reason of the
-// conditions that the code writes, and no others.
+// TestConditions: docs/conditions.md has every type and every reason of the conditions
+// and Events that the code writes, and no others.
 func TestConditions(t *testing.T) {
 	types, reasons := map[string]bool{}, map[string]bool{}
 	for _, dir := range []string{"agent", "broker", "api/submariner/v1", "api/submariner/v1alpha1"} {
@@ -34,7 +34,7 @@ func TestConditions(t *testing.T) {
 	page, err := os.ReadFile(filepath.Join(root, "docs", "conditions.md"))
 	require.NoError(t, err)
 	require.Equal(t, types, found(`(?m)^.([A-Z]\w+).: `, page), "types of conditions")
-	require.Equal(t, reasons, found("(?m)^\\| (?:True|False) \\| `(\\w+)` \\|", page), "reasons")
+	require.Equal(t, reasons, found("(?m)^\\| (?:True|False|Event) \\| `(\\w+)` \\|", page), "reasons")
 }
 
 // found returns what a pattern's group matches.
