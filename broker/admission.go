@@ -25,11 +25,11 @@ import (
 // with the name, so that no reader can be told different things by different
 // fields.
 //
-// Cable policies have the names that people give them. Whose one is says its label,
-// which cannot be changed either, and which one without is the broker's.
+// Cable policies have the names that people give them. A label, which cannot be changed
+// either, says whose a policy is; one without it is the broker's.
 //
-// The policies hold for who asks, in whatever namespace and for whatever
-// version: an exception by label would be one that somebody can set.
+// The admission policies go by who asks, in every namespace and for every version of the
+// API: an exception by label would be one that somebody can set.
 
 // MinKubernetes is the first minor version of Kubernetes 1 whose admission
 // policies are stable.

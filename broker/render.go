@@ -26,8 +26,8 @@ type Options struct {
 	Components []string
 	// CableDriver is the driver of clusters that name none.
 	CableDriver string
-	// DefaultPolicy is the driver of the cable policy "default"; empty: that is left
-	// as it is, be it there or not.
+	// DefaultPolicy is the driver of the cable policy "default"; empty leaves that
+	// policy alone, whether it exists or not.
 	DefaultPolicy string
 	// Globalnet is the range global addresses come from; zero without globalnet.
 	Globalnet globalnet.Info

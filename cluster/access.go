@@ -15,8 +15,8 @@ func right(verb, group, resource, namespace string) kube.Right {
 	return kube.Right{Verb: verb, Group: group, Resource: resource, Namespace: namespace}
 }
 
-// rights returns what it takes to apply objs. Who makes or binds a Role must
-// hold what is in it besides: see grants.
+// rights returns what it takes to apply objs. To make or bind a Role, a user must also
+// hold what is in it: see grants.
 func rights(c client.Client, objs []client.Object) ([]kube.Right, error) {
 	var out []kube.Right
 	for _, obj := range objs {

@@ -98,7 +98,8 @@ func MakePlan(o Options, file *broker.JoinFile, f *Facts, b *BrokerFacts) (*Plan
 	return p, nil
 }
 
-// overruled warns who names a driver that the broker's default policy was not made for.
+// overruled is the warning for a --cable-driver that the broker's default policy
+// overrules; empty if it does not.
 func overruled(own, policy string) string {
 	if own == "" || cable.Canonical(own) == cable.Canonical(policy) {
 		return ""

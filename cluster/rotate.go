@@ -149,9 +149,9 @@ func (k *RotateKey) replace(ctx context.Context, r *Rotation) (string, error) {
 	return public, k.wake(ctx, public)
 }
 
-// wake has the kubelets show the gateways the new key now: changing a pod, be it but an
-// annotation, makes its kubelet look at the Secrets it mounts. Who may not change pods
-// waits instead.
+// wake makes the kubelets give the gateways the new key now: a change of a pod, even of an
+// annotation, makes its kubelet read the Secrets that it mounts. A user who may not change
+// pods has to wait instead.
 func (k *RotateKey) wake(ctx context.Context, public string) error {
 	pods := &corev1.PodList{}
 	if err := k.Cluster.List(ctx, pods, client.InNamespace(Namespace), client.MatchingLabels{"app": GatewayName}); err != nil {

@@ -13,9 +13,9 @@ import (
 	"subctl/internal/kube"
 )
 
-// clustersets returns the clustersets of a broker, sorted. Who may not list
-// namespaces, as the bearer of a join file, learns only of those of wanted in
-// which it may look around.
+// clustersets returns the clustersets of a broker, sorted. A user who may
+// not list namespaces, such as the bearer of a join file, learns only of those of wanted
+// that it may read.
 func clustersets(ctx context.Context, c client.Client, base string, wanted []string) ([]string, error) {
 	list := &corev1.NamespaceList{}
 	err := c.List(ctx, list, client.HasLabels{submarinerv1.ClusterSetLabel})

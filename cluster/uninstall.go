@@ -33,7 +33,7 @@ type Uninstall struct {
 	Report  *progress.Reporter
 	// Connect makes a client for the broker.
 	Connect func(context.Context, *rest.Config) (client.Client, error)
-	// Force goes on where nodes do not get clean or the broker cannot be reached.
+	// Force continues even if nodes cannot be cleaned or the broker cannot be reached.
 	Force bool
 	// Timeout bounds the wait for the nodes, and that for the namespace.
 	Timeout time.Duration

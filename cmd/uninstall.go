@@ -85,8 +85,8 @@ func uninstallQuestion(r *cluster.Remains, where string) string {
 	return fmt.Sprintf("Cut cluster %q, at %s, off from all others and remove everything that join made in it?", r.Submariner.Spec.ClusterID, where)
 }
 
-// confirm asks a question on stderr and returns nil if the answer is yes. Who is
-// not at a terminal cannot be asked.
+// confirm asks a question on stderr and returns nil if the answer is yes. It is an
+// error if nobody is at a terminal to answer.
 func (g *globals) confirm(ctx context.Context, question string) error {
 	file, ok := g.In.(*os.File)
 	if !ok || !term.IsTerminal(int(file.Fd())) {

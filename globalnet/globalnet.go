@@ -1,4 +1,4 @@
-// Package globalnet says which address a flow wears where clusters use the same
+// Package globalnet says which address a flow has where clusters use the same
 // networks: every cluster gets a network of its own, cut from one range, that is
 // unique among all clusters of a broker.
 //

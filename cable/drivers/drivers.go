@@ -15,7 +15,7 @@ func All() []cable.Driver {
 	return []cable.Driver{vxlan.Driver{}, wireguard.Driver{}, wireguard.Combined{}, ipsec.Driver{}, ipsec.Combined{}}
 }
 
-// Default is the driver of who names none.
+// Default is the driver of a cluster that names none.
 const Default = vxlan.Name
 
 // Names returns the names of all drivers, separated by commas.

@@ -1,21 +1,21 @@
 // Package natdiscovery is the protocol by which gateways find the way to each other,
-// and what a gateway decides by it. It is pure: it opens no socket and knows no
-// clock, which is for package agent.
+// and what a gateway concludes from it. It is pure: sockets and clocks are in package
+// agent.
 //
 // Each gateway asks every other one, by UDP, at every address where it might be:
 // the private one of its Endpoint, the public one, and, with one side behind an
 // address translator that nobody configured, the one from which its own questions
 // arrive. A question names the addresses it was sent between; the answer says
-// whether they arrived like that. Which addresses answer, and whether they were
-// translated, is what cables are made by.
+// whether they arrived like that. Cables are then made to the addresses that answer, and
+// as the translations on the way demand.
 //
 // Messages are those of Submariner (SubmarinerNATDiscoveryMessage, protobuf), which
 // are not authenticated, so an answer can only choose among addresses that the
 // Endpoint announces. Three fields are ours, and Submariner skips them as unknown:
-// padding, which gives a question the size whose way is to be tried; the size at
-// which a question arrived; and a message authentication code under a key that only
-// the two clusters have. Nobody is believed to be where an Endpoint does not
-// announce it without that.
+// padding, which makes a question as large as the size to be tried; the size at which a
+// question arrived; and a message authentication code under a key that only the two
+// clusters have. Without that code, no gateway is believed to be at an address that its
+// Endpoint does not announce.
 package natdiscovery
 
 import (

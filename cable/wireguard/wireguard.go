@@ -3,14 +3,13 @@
 //
 // WireGuard sends a packet to the peer that its destination belongs to (AllowedIPs), and
 // accepts it from the peer that its source belongs to. So a network leads to one gateway,
-// and Driver connects one gateway of a cluster. Combined has WireGuard carry the packets
-// of a VXLAN between the gateways' own addresses, and leaves it to routes and next hop
-// groups which gateway a packet goes by.
+// and Driver connects one gateway of a cluster. With Combined, WireGuard carries VXLAN
+// packets between the gateways' own addresses, and routes and next hop groups choose the
+// gateway.
 //
 // Both share one device, with one key and one port: a pair that changes from the one to
-// the other keeps its keys and its peer, which allows what both of them need. What a
-// gateway's key is, and how a pair of clusters comes to its preshared key, is the
-// business of package keys.
+// the other keeps its keys and its peer, which allows what both of them need. A gateway's
+// key and the preshared key of a pair of clusters come from package keys.
 package wireguard
 
 import (
