@@ -13,6 +13,7 @@ import (
 
 	"subctl/globalnet"
 	"subctl/internal/kube"
+	"subctl/internal/wake"
 )
 
 // applyTimeout bounds the wait for an API server to serve what was applied.
@@ -64,7 +65,7 @@ func applyServed(ctx context.Context, c client.Client, obj client.Object) error 
 		if err == nil || !(meta.IsNoMatchError(err) || apierrors.IsNotFound(err)) {
 			return err
 		}
-		if sleep(ctx, 100*time.Millisecond) != nil {
+		if wake.After(ctx, 100*time.Millisecond) != nil {
 			return err
 		}
 	}
@@ -84,7 +85,7 @@ func waitEstablished(ctx context.Context, c client.Client, name string) error {
 				return fmt.Errorf("the CRD %s is refused: %s", name, cond.Message)
 			}
 		}
-		if err := sleep(ctx, 50*time.Millisecond); err != nil {
+		if err := wake.After(ctx, 50*time.Millisecond); err != nil {
 			return fmt.Errorf("waiting for the CRD %s: %w", name, err)
 		}
 	}

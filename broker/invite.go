@@ -14,6 +14,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"subctl/api/submariner/v1alpha1"
+	"subctl/internal/wake"
 )
 
 // MinTokenTTL and MaxTokenTTL bound the life of a join file's token: the API
@@ -84,7 +85,7 @@ func clusterCA(ctx context.Context, c client.Client, ns string) ([]byte, error) 
 		if ca := cm.Data[corev1.ServiceAccountRootCAKey]; ca != "" {
 			return []byte(ca), nil
 		}
-		if err := sleep(ctx, 50*time.Millisecond); err != nil {
+		if err := wake.After(ctx, 50*time.Millisecond); err != nil {
 			return nil, fmt.Errorf("waiting for ConfigMap %s/%s with the cluster's certificate authority: %w", ns, rootCA, err)
 		}
 	}

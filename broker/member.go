@@ -18,6 +18,7 @@ import (
 	submarinerv1 "subctl/api/submariner/v1"
 	"subctl/api/submariner/v1alpha1"
 	"subctl/internal/kube"
+	"subctl/internal/wake"
 )
 
 // Credentials are what a member talks to the broker with.
@@ -175,7 +176,7 @@ func createOwned(ctx context.Context, c client.Client, obj client.Object, owner 
 		case ownedBy(there, owner):
 			return nil
 		}
-		if err := sleep(ctx, 100*time.Millisecond); err != nil {
+		if err := wake.After(ctx, 100*time.Millisecond); err != nil {
 			return fmt.Errorf("waiting for the broker to remove %s, left by an earlier member: %w", obj.GetName(), err)
 		}
 	}
@@ -203,18 +204,9 @@ func waitForToken(ctx context.Context, c client.Client, key client.ObjectKey, cl
 		if len(token) > 0 && len(ca) > 0 {
 			return &Credentials{Token: token, CA: ca}, nil
 		}
-		if err := sleep(ctx, 20*time.Millisecond); err != nil {
+		if err := wake.After(ctx, 20*time.Millisecond); err != nil {
 			return nil, fmt.Errorf("waiting for the token of cluster %s on the broker: %w", clusterID, err)
 		}
-	}
-}
-
-func sleep(ctx context.Context, d time.Duration) error {
-	select {
-	case <-ctx.Done():
-		return context.Cause(ctx)
-	case <-time.After(d):
-		return nil
 	}
 }
 

@@ -21,6 +21,7 @@ import (
 
 	submarinerv1 "subctl/api/submariner/v1"
 	"subctl/api/submariner/v1alpha1"
+	"subctl/internal/wake"
 )
 
 // mirror is what one namespace holds of one kind, kept up to date by a watch. It
@@ -62,7 +63,7 @@ var errNoAnswer = errors.New("the API server does not answer")
 func (m *mirror) run(ctx context.Context) {
 	for ctx.Err() == nil {
 		m.watch(ctx)
-		_ = sleep(ctx, recount)
+		_ = wake.After(ctx, recount)
 	}
 }
 

@@ -16,6 +16,7 @@ import (
 	submarinerv1 "subctl/api/submariner/v1"
 	"subctl/api/submariner/v1alpha1"
 	"subctl/internal/kube"
+	"subctl/internal/wake"
 )
 
 // Set is a clusterset on a broker.
@@ -42,7 +43,7 @@ type SyncerConfig struct {
 // PlanSync, on what the watches of both sides have shown.
 type Syncer struct {
 	config SyncerConfig
-	kick   chan struct{} // something changed; holds one
+	kick   wake.Signal // something changed
 	paces  paces
 
 	mu     sync.Mutex
@@ -67,7 +68,7 @@ const (
 
 // NewSyncer returns a Syncer that does nothing until Run.
 func NewSyncer(c SyncerConfig) *Syncer {
-	return &Syncer{config: c, kick: make(chan struct{}, 1), paces: paces{}, status: SyncStatus{Errors: []string{"not started"}}}
+	return &Syncer{config: c, kick: wake.NewSignal(), paces: paces{}, status: SyncStatus{Errors: []string{"not started"}}}
 }
 
 // side is one namespace of one API server.
@@ -113,7 +114,7 @@ func (s *Syncer) Run(ctx context.Context) error {
 		case <-s.kick:
 		case <-time.After(wait):
 		}
-		if sleep(ctx, max(coalesce, passPause-time.Since(last))) != nil {
+		if wake.After(ctx, max(coalesce, passPause-time.Since(last))) != nil {
 			return nil
 		}
 		select { // what changed since is seen by this pass
@@ -149,7 +150,7 @@ func (s *Syncer) sides() (local side, sets []side, err error) {
 func (s *Syncer) side(set Set, c client.WithWatch, namespace string, most map[string]int) side {
 	m := func(o client.Object, list func() client.ObjectList) *mirror {
 		return &mirror{
-			client: c, namespace: namespace, object: o, newList: list, changed: s.changed, objects: map[string]client.Object{}, most: most[kindOf(o)],
+			client: c, namespace: namespace, object: o, newList: list, changed: s.kick.Send, objects: map[string]client.Object{}, most: most[kindOf(o)],
 		}
 	}
 	return side{set: set, client: c, mirrors: []*mirror{
@@ -175,14 +176,6 @@ func watchClient(config *rest.Config) (client.WithWatch, error) {
 	config = rest.CopyConfig(config)
 	config.QPS = -1 // the number of writers is the limit; the default of 20 a second would take minutes with 1,000 clusters
 	return client.NewWithWatch(config, client.Options{Scheme: scheme, Mapper: mapper})
-}
-
-// changed asks for a pass. It never blocks.
-func (s *Syncer) changed() {
-	select {
-	case s.kick <- struct{}{}:
-	default:
-	}
 }
 
 // pass compares both sides and writes the difference. It returns false if it

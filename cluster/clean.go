@@ -13,6 +13,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	submarinerv1 "subctl/api/submariner/v1"
+	"subctl/internal/wake"
 )
 
 // gatewayAgent is what people call the agent that writes Gateways.
@@ -40,7 +41,7 @@ func (u *Uninstall) clean(ctx context.Context) (dirty []string, err error) {
 		} else if ctx.Err() == nil {
 			waiting = []string{err.Error()}
 		}
-		if sleep(ctx, readyPoll) {
+		if wake.After(ctx, readyPoll) == nil {
 			continue
 		}
 		if u.Force && errors.Is(context.Cause(ctx), context.DeadlineExceeded) {

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -155,18 +154,6 @@ func labelGateway(ctx context.Context, c client.Client, name string) error {
 		return fmt.Errorf("labelling node %s as gateway: %w", name, err)
 	}
 	return nil
-}
-
-// sleep waits, and reports whether ctx is still good.
-func sleep(ctx context.Context, d time.Duration) bool {
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-ctx.Done():
-		return false
-	case <-t.C:
-		return true
-	}
 }
 
 // status writes down what is known of the cluster, for upstream's tools.

@@ -12,6 +12,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	submarinerv1 "subctl/api/submariner/v1"
+	"subctl/internal/wake"
 )
 
 // readyPoll is how often Wait looks. It is a handful of small requests.
@@ -38,7 +39,7 @@ func (j *Join) Wait(ctx context.Context) error {
 		case ctx.Err() == nil:
 			missing = []string{err.Error()}
 		}
-		if !sleep(ctx, readyPoll) {
+		if wake.After(ctx, readyPoll) != nil {
 			return fmt.Errorf("waiting for %s: %w:\n  %s", goal, interrupted(ctx), strings.Join(missing, "\n  "))
 		}
 	}

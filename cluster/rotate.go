@@ -19,6 +19,7 @@ import (
 	"subctl/cable/keys"
 	"subctl/internal/kube"
 	"subctl/internal/progress"
+	"subctl/internal/wake"
 )
 
 // RotateKey gives a joined cluster a new key pair. From it and the public keys of the
@@ -180,7 +181,7 @@ func (k *RotateKey) published(ctx context.Context, id, public string) error {
 		if err == nil && c != nil && c.Spec.PublicKey == public {
 			return nil
 		}
-		if !sleep(ctx, readyPoll) {
+		if wake.After(ctx, readyPoll) != nil {
 			return fmt.Errorf("waiting for the gateway to publish the new key: %w: the key is made, and connections come back when "+
 				"the gateway has read it: see kubectl logs -n %s -l app=%s", interrupted(ctx), Namespace, GatewayName)
 		}
@@ -208,7 +209,7 @@ func (k *RotateKey) reconnected(ctx context.Context, cables []string) error {
 				return nil
 			}
 		}
-		if !sleep(ctx, readyPoll) {
+		if wake.After(ctx, readyPoll) != nil {
 			return fmt.Errorf("waiting for connections: %w: the new key is published, but these are not up with it: %s: see subctl show connections",
 				interrupted(ctx), strings.Join(down, ", "))
 		}

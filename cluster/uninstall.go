@@ -22,6 +22,7 @@ import (
 	"subctl/broker"
 	"subctl/internal/kube"
 	"subctl/internal/progress"
+	"subctl/internal/wake"
 )
 
 // Uninstall takes a cluster out of its clustersets and everything that join made
@@ -242,7 +243,7 @@ func (u *Uninstall) gone(ctx context.Context, obj client.Object) error {
 		if err != nil && absent(err) {
 			return nil
 		}
-		if !sleep(ctx, gonePoll) {
+		if wake.After(ctx, gonePoll) != nil {
 			return fmt.Errorf("waiting for %s to go: %w%s", obj.GetName(), interrupted(ctx), whatHolds(obj))
 		}
 	}
