@@ -3,12 +3,10 @@
 package kernel
 
 import (
-	"bytes"
 	"context"
 	"fmt"
 	"net/netip"
 	"os"
-	"path/filepath"
 	"strings"
 	"syscall"
 	"testing"
@@ -128,26 +126,6 @@ func pid(t testing.TB, e *ipsecEnd) int {
 	return n
 }
 
-// pcapHeader is the size of a capture of nothing.
-const pcapHeader = 24
-
-// wire captures what passes an end's uplink, until it is asked in how many packets of it
-// the marker of these tests was.
-func wire(t testing.TB, ns *nstest.NS) (marked func() int) {
-	t.Helper()
-	file := filepath.Join(t.TempDir(), "wire")
-	stop := ns.Start("exec tcpdump --immediate-mode -Z root -U -w " + file + " -i eth0 2>/dev/null")
-	require.Eventually(t, func() bool { info, err := os.Stat(file); return err == nil && info.Size() > 0 }, 30*time.Second, 10*time.Millisecond)
-	return func() int {
-		time.Sleep(100 * time.Millisecond) // for what the kernel has still to hand over
-		stop()
-		b, err := os.ReadFile(file)
-		require.NoError(t, err)
-		require.Greater(t, len(b), pcapHeader, "something was captured")
-		return bytes.Count(b, []byte("gwmarkergwmarker"))
-	}
-}
-
 // Packets of every size pass both ways, encrypted; a second sync does nothing; the
 // empty state leaves nothing: no process, no file, no policy.
 func TestIPsec(t *testing.T) {
@@ -169,15 +147,15 @@ func TestIPsec(t *testing.T) {
 			upBoth(t, a, b)
 			require.Empty(t, a.sync(), "a second sync has nothing to do")
 			mac, dir := pid(t, a), a.h.charon.dir
-			onWire := wire(t, b.ns)
+			seen := b.ns.Watch("eth0")
 			for _, size := range []int{8, 56, 1300, 1372, 1373, 1472, 4000, 30000} {
-				a.ns.Run(fmt.Sprintf("ping -c1 -W2 -s%d -p 67776d61726b6572 10.2.0.1", size))
+				a.ns.Run(fmt.Sprintf("ping -c1 -W2 -s%d %s 10.2.0.1", size, nstest.Pattern))
 				b.ns.Run(fmt.Sprintf("ping -c1 -W2 -s%d -I 10.2.0.1 10.1.0.1", size))
 			}
-			require.Zero(t, onWire(), "what pods send is encrypted")
-			onWire = wire(t, b.ns)
-			a.ns.Run("ping -c1 -W2 -s56 -p 67776d61726b6572 192.0.2.2")
-			require.NotZero(t, onWire(), "and a packet in clear would have been seen")
+			require.False(t, seen().Marker, "what pods send is encrypted")
+			seen = b.ns.Watch("eth0")
+			a.ns.Run("ping -c1 -W2 -s56 " + nstest.Pattern + " 192.0.2.2")
+			require.True(t, seen().Marker, "and a packet in clear would have been seen")
 			require.NotZero(t, a.state().Rx)
 			require.WithinDuration(t, time.Now(), a.state().Handshake, 10*time.Second)
 			require.Empty(t, a.state().Message)
@@ -278,25 +256,25 @@ func TestIPsecTransport(t *testing.T) {
 	for _, e := range []*ipsecEnd{a, b} {
 		require.NoError(t, e.want.Add(dataplane.IPsecBlock{From: e.tunnel().Local, Port: dataplane.VXLANIPsecPort}))
 	}
-	const send = "printf gwmarkergwmarker | socat -u - UDP4:192.0.2.2:4504,sourceport=4504"
+	const send = `printf "` + nstest.Marker + `" | socat -u - UDP4:192.0.2.2:4504,sourceport=4504`
 	block := state(t, dataplane.IPsecBlock{From: a.tunnel().Local, Port: dataplane.VXLANIPsecPort})
 	settle(t, a.ns, a.h, block)
 	require.Empty(t, settle(t, a.ns, a.h, block))
-	onWire := wire(t, b.ns)
+	seen := b.ns.Watch("eth0")
 	_, err := a.ns.Try(send)
 	require.Error(t, err, "blocked, and the sender is told")
 	a.ns.Run("ping -c1 -W2 192.0.2.2") // something else, that there is something to see
-	require.Zero(t, onWire())
-	onWire = wire(t, b.ns)
+	require.False(t, seen().Marker)
+	seen = b.ns.Watch("eth0")
 	a.ns.Run(send + ",bind=10.1.0.1")
-	require.NotZero(t, onWire(), "what is not the node's own traffic, such as that of a pod, is no business of ours; and it is seen")
+	require.True(t, seen().Marker, "what is not the node's own traffic, such as that of a pod, is no business of ours; and it is seen")
 
 	upBoth(t, a, b)
-	onWire = wire(t, b.ns)
+	seen = b.ns.Watch("eth0")
 	for range 5 {
 		a.ns.Run(send)
 	}
-	require.Zero(t, onWire(), "encrypted")
+	require.False(t, seen().Marker, "encrypted")
 	require.NotZero(t, a.state().Tx)
 	require.Equal(t, dataplane.VXLANIPsecDevice, a.state().Device)
 

@@ -19,8 +19,12 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Marker is in all that Reach sends: who can read it on the way can read everything.
-var Marker = []byte("the quick brown fox jumps over the lazy dog")
+// Marker is in all that Reach sends: who can read it on the way can read everything. It has
+// the 16 bytes that ping(8) takes for a pattern, in hexadecimal digits: see Pattern.
+const Marker = "nstest's marker."
+
+// Pattern is the option that has ping send Marker.
+var Pattern = fmt.Sprintf("-p %x", Marker)
 
 // Host is an address in a namespace.
 type Host struct {
@@ -69,7 +73,7 @@ func datagram(t testing.TB, from, to Host, size int) {
 		t.Fatal(err)
 	}
 	defer l.Close()
-	what := bytes.Repeat(Marker, size/len(Marker)+1)[:size]
+	what := bytes.Repeat([]byte(Marker), size/len(Marker)+1)[:size]
 	var c net.Conn
 	from.NS.Do(func() {
 		c, err = (&net.Dialer{LocalAddr: &net.UDPAddr{IP: net.ParseIP(from.IP)}}).Dial("udp4", l.LocalAddr().String())
@@ -129,7 +133,7 @@ func stream(t testing.TB, from, to Host, mtu int) {
 	}
 	defer c.Close()
 	_ = c.SetDeadline(time.Now().Add(60 * time.Second))
-	if _, err := c.Write(bytes.Repeat(Marker, megabyte/len(Marker)+1)[:megabyte]); err != nil {
+	if _, err := c.Write(bytes.Repeat([]byte(Marker), megabyte/len(Marker))); err != nil {
 		t.Fatalf("TCP from %s to %s: %v", from.IP, to.IP, err)
 	}
 	size := mtu - 20 - 20 - 12 // the headers of IPv4 and TCP, and time stamps
@@ -200,63 +204,57 @@ type Sight struct {
 	Marker    bool
 }
 
-// Watch looks at all packets of a device, until what it returns is called.
+// Watch looks at all packets of a device, which has Ethernet's headers, until what it
+// returns is called.
+//
+// It is tcpdump that looks, which takes a copy of each packet as it comes by. All
+// namespaces share one memory: of a packet that is read later, what has come out of
+// decryption at the other end may be seen.
 func (n *NS) Watch(dev string) func() Sight {
 	n.t.Helper()
-	fd := -1
-	n.Do(func() {
-		ifi, err := net.InterfaceByName(dev)
-		if err != nil {
-			n.t.Fatal(err)
+	file := filepath.Join(n.t.TempDir(), "capture")
+	stop := n.Start(fmt.Sprintf("exec tcpdump --immediate-mode -Z root -U -B 16384 -w %s -i %s 2>/dev/null", file, dev))
+	const fileHeader, recordHeader, etherHeader = 24, 16, 14 // https://www.ietf.org/archive/id/draft-ietf-opsawg-pcap-04.html
+	for deadline := time.Now().Add(30 * time.Second); ; time.Sleep(10 * time.Millisecond) {
+		if info, err := os.Stat(file); err == nil && info.Size() >= fileHeader {
+			break
 		}
-		all := binary.NativeEndian.Uint16(binary.BigEndian.AppendUint16(nil, unix.ETH_P_ALL))
-		if fd, err = unix.Socket(unix.AF_PACKET, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, int(all)); err != nil {
-			n.t.Fatal(err)
+		if time.Now().After(deadline) {
+			n.t.Fatalf("%s: tcpdump on %s does not begin", n.Name, dev)
 		}
-		err = unix.Bind(fd, &unix.SockaddrLinklayer{Protocol: all, Ifindex: ifi.Index})
-		if err == nil {
-			err = unix.SetsockoptTimeval(fd, unix.SOL_SOCKET, unix.SO_RCVTIMEO, &unix.Timeval{Usec: 200_000})
-		}
-		if err != nil {
-			n.t.Fatal(err)
-		}
-	})
-	stop, result := make(chan struct{}), make(chan Sight, 1)
-	go func() {
-		defer unix.Close(fd)
-		var s Sight
-		buf := make([]byte, 1<<16)
-		for {
-			n, from, err := unix.Recvfrom(fd, buf, 0)
-			if err != nil { // nothing for a while
-				select {
-				case <-stop:
-					result <- s
-					return
-				default:
-					continue
-				}
-			}
-			s.add(buf[:n], from)
-		}
-	}()
-	return func() Sight {
+	}
+	return func() (s Sight) {
 		n.t.Helper()
-		close(stop)
-		s := <-result
+		time.Sleep(200 * time.Millisecond) // for what the kernel has still to hand over
+		stop()
+		b, err := os.ReadFile(file)
+		if err != nil {
+			n.t.Fatal(err)
+		}
+		for b = b[fileHeader:]; len(b) >= recordHeader; {
+			size := recordHeader + int(binary.NativeEndian.Uint32(b[8:]))
+			if size > len(b) {
+				break // tcpdump was stopped in the middle of it
+			}
+			if size >= recordHeader+etherHeader {
+				s.add(b[recordHeader+etherHeader-2 : size])
+			}
+			b = b[size:]
+		}
 		if s.Longest == 0 {
-			n.t.Fatalf("nothing came by on %s: the test is blind", dev)
+			n.t.Fatalf("%s: nothing came by on %s: the test is blind", n.Name, dev)
 		}
 		return s
 	}
 }
 
-func (s *Sight) add(packet []byte, from unix.Sockaddr) {
-	s.Marker = s.Marker || bytes.Contains(packet, Marker)
-	ipv4 := binary.NativeEndian.Uint16(binary.BigEndian.AppendUint16(nil, unix.ETH_P_IP))
-	if ll, ok := from.(*unix.SockaddrLinklayer); !ok || ll.Protocol != ipv4 || len(packet) < 20 {
+// add looks at a packet, which its type is in front of.
+func (s *Sight) add(b []byte) {
+	const ipv4 = 0x0800
+	s.Marker = s.Marker || bytes.Contains(b, []byte(Marker))
+	if binary.BigEndian.Uint16(b) != ipv4 || len(b) < 2+20 {
 		return
 	}
-	s.Longest = max(s.Longest, int(binary.BigEndian.Uint16(packet[2:])))
-	s.Fragments = s.Fragments || binary.BigEndian.Uint16(packet[6:])&0x3fff != 0 // more of them, or not the first
+	s.Longest = max(s.Longest, int(binary.BigEndian.Uint16(b[4:])))
+	s.Fragments = s.Fragments || binary.BigEndian.Uint16(b[8:])&0x3fff != 0 // more of them, or not the first
 }
