@@ -31,9 +31,9 @@ import (
 // The admission policies go by who asks, in every namespace and for every version of the
 // API: an exception by label would be one that somebody can set.
 
-// MinKubernetes is the first minor version of Kubernetes 1 whose admission
+// minKubernetes is the first minor version of Kubernetes 1 whose admission
 // policies are stable.
-const MinKubernetes = 30
+const minKubernetes = 30
 
 // memberPolicy keeps members to their own objects.
 func memberPolicy(base string) []client.Object {

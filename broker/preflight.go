@@ -25,7 +25,7 @@ func Preflight(ctx context.Context, c client.Client, objects []client.Object) er
 	policies := schema.GroupKind{Group: admissionv1.GroupName, Kind: "ValidatingAdmissionPolicy"}
 	if _, err := c.RESTMapper().RESTMapping(policies, "v1"); meta.IsNoMatchError(err) {
 		return fmt.Errorf("the API server has no admission policies (%s/v1), which keep clusters apart on a broker: "+
-			"use Kubernetes 1.%d or later", admissionv1.GroupName, MinKubernetes)
+			"use Kubernetes 1.%d or later", admissionv1.GroupName, minKubernetes)
 	} else if err != nil {
 		return fmt.Errorf("asking the API server what it serves: %w", err)
 	}

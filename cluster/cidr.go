@@ -17,9 +17,9 @@ type network struct {
 	of     string
 }
 
-// ParseCIDRs reads a list of IPv4 networks; what names the list in errors, such
+// parseCIDRs reads a list of IPv4 networks; what names the list in errors, such
 // as "--clustercidr". Every mistake is in the error. Agents read them the same way.
-func ParseCIDRs(what string, list []string) ([]netip.Prefix, error) {
+func parseCIDRs(what string, list []string) ([]netip.Prefix, error) {
 	var out []netip.Prefix
 	var errs []error
 	for _, s := range list {

@@ -13,8 +13,8 @@ import (
 	"subctl/internal/kube"
 )
 
-// Redacted stands for what is secret, and for what is made when joining.
-const Redacted = "redacted"
+// redacted stands for what is secret, and for what is made when joining.
+const redacted = "redacted"
 
 // DryRun is what a join would write, as it would be sent, without secrets.
 type DryRun struct {
@@ -37,7 +37,7 @@ func (j *Join) DryRun(ctx context.Context) (*DryRun, error) {
 			return nil, err
 		}
 		if u.GetKind() == "Secret" { // of a random name, and filled by the broker
-			u.SetName(broker.MemberName(j.Plan.Submariner.Spec.ClusterID) + "-token-" + Redacted)
+			u.SetName(broker.MemberName(j.Plan.Submariner.Spec.ClusterID) + "-token-" + redacted)
 			unstructured.RemoveNestedField(u.Object, "data")
 		}
 		out.Broker = append(out.Broker, u)
@@ -46,7 +46,7 @@ func (j *Join) DryRun(ctx context.Context) (*DryRun, error) {
 	if err != nil {
 		return nil, err
 	}
-	public := Redacted
+	public := redacted
 	if key != nil {
 		public = string(key.Data[KeyPublic])
 	}
@@ -78,7 +78,7 @@ func redactedSecrets() []client.Object {
 		s := secret(name, nil)
 		s.StringData = map[string]string{}
 		for _, key := range keys {
-			s.StringData[key] = Redacted
+			s.StringData[key] = redacted
 		}
 		out = append(out, s)
 	}
@@ -114,7 +114,7 @@ func (r *recorder) Get(ctx context.Context, key client.ObjectKey, obj client.Obj
 			if m, ok := made.(*corev1.Secret); ok && client.ObjectKeyFromObject(m) == key {
 				m.DeepCopyInto(s)
 				s.Data = map[string][]byte{
-					corev1.ServiceAccountTokenKey: []byte(Redacted), corev1.ServiceAccountRootCAKey: []byte(Redacted),
+					corev1.ServiceAccountTokenKey: []byte(redacted), corev1.ServiceAccountRootCAKey: []byte(redacted),
 				}
 				return nil
 			}

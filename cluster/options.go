@@ -62,8 +62,8 @@ func DefaultOptions() Options {
 
 // Validate says everything that is wrong with o by itself.
 func (o Options) Validate() error {
-	_, pods := ParseCIDRs("--clustercidr", o.ClusterCIDRs)
-	_, services := ParseCIDRs("--servicecidr", o.ServiceCIDRs)
+	_, pods := parseCIDRs("--clustercidr", o.ClusterCIDRs)
+	_, services := parseCIDRs("--servicecidr", o.ServiceCIDRs)
 	errs := []error{broker.CheckClusterID(o.ClusterID), pods, services}
 	_, err := o.choice(o.CableDriver).Offered(driverFlags)
 	errs = append(errs, err, o.checkConfig(), o.checkNATTPort())
@@ -109,7 +109,7 @@ func (o Options) Sets() []string {
 
 // choose returns the networks a flag says, or those that were found.
 func choose(flag string, said []string, found Found, what string) (list []netip.Prefix, warning string, err error) {
-	if list, err = ParseCIDRs(flag, said); err != nil {
+	if list, err = parseCIDRs(flag, said); err != nil {
 		return nil, "", err
 	}
 	switch {
