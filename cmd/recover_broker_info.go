@@ -71,7 +71,7 @@ func (o *recoverBrokerInfoOptions) run(ctx context.Context, g *globals) error {
 		return fmt.Errorf("there is no broker in namespace %s of the cluster at %s: choose another --context or --namespace, "+
 			"or make one with subctl deploy-broker", o.invite.namespace, cfg.Host)
 	}
-	report.Done("found the broker, with %d members", len(state.Members))
+	report.Done("found the broker; members: %d", len(state.Members))
 	psk, from, err := o.find(ctx, g, state.Broker)
 	if err != nil {
 		return err
