@@ -41,7 +41,7 @@ func BenchmarkThroughput(b *testing.B) {
 	}
 	for b.Loop() {
 		var ours, hand []float64
-		for range 11 {
+		for range measure.Times(11) {
 			connect(b, Driver{}, east, west, nil)
 			ours = append(ours, throughput(b, from, to, podIP(west)))
 			east.sync(b, dataplane.State{})
@@ -182,12 +182,12 @@ func byHand(b *testing.B, east, west *gateway) (undo func()) {
 		g.ns.Run(fmt.Sprintf("ip addr add %v/32 dev lo", g.local.Svcs[0].Addr())) // userspace ESP wants one of each network
 		env := fmt.Sprintf("STRONGSWAN_CONF=%s/strongswan.conf SWANCTL_DIR=%[1]s ", dir)
 		stops = append(stops, g.ns.Start(env+"exec /usr/sbin/charon-systemd"))
-		require.Eventually(b, func() bool { _, err := g.ns.Try(env + "swanctl --load-all"); return err == nil }, 10*time.Second, 50*time.Millisecond)
+		require.Eventually(b, func() bool { _, err := g.ns.Try(env + "swanctl --load-all"); return err == nil }, time.Minute, 50*time.Millisecond)
 	}
 	require.Eventually(b, func() bool {
 		_, err := east.ns.Try(fmt.Sprintf("ping -c1 -W1 -I %v %v", east.local.PodIP, west.local.PodIP))
 		return err == nil
-	}, 10*time.Second, 50*time.Millisecond)
+	}, time.Minute, 50*time.Millisecond)
 	return func() {
 		for _, stop := range stops {
 			stop()

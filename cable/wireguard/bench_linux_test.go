@@ -40,7 +40,7 @@ func BenchmarkPodToPod(b *testing.B) {
 		} {
 			var ours, hand []float64
 			var engine string
-			for range 11 {
+			for range measure.Times(11) {
 				connect(b, d, east, west)
 				ours = append(ours, throughput(b, east, west))
 				engine = engineOf(east)

@@ -17,9 +17,19 @@ import (
 
 // The environment of a benchmark.
 const (
-	File  = "SUBCTL_BENCH"       // names the file rows are kept in; unset: they are but logged
-	Where = "SUBCTL_BENCH_WHERE" // added to the rows' names, such as "in QEMU"; unset: on this machine
+	File   = "SUBCTL_BENCH"        // names the file rows are kept in; unset: they are but logged
+	Where  = "SUBCTL_BENCH_WHERE"  // added to the rows' names, such as "in QEMU"; unset: on this machine
+	Repeat = "SUBCTL_BENCH_REPEAT" // how often a measurement is repeated at most, where machines are slow
 )
+
+// Times is how often a measurement is to be repeated that is repeated so often where there
+// is no hurry.
+func Times(usual int) int {
+	if most, err := strconv.Atoi(os.Getenv(Repeat)); err == nil && most > 0 {
+		return min(most, usual)
+	}
+	return usual
+}
 
 // Row is one figure.
 type Row struct {

@@ -28,3 +28,10 @@ func TestHolds(t *testing.T) {
 	require.Equal(t, Row{Name: "lost", Value: 1.235, Unit: "packets", Target: "at most 0"}, AtMost("lost", 1.23456, 0, "packets"))
 	require.False(t, AtLeast("throughput", 94.9, 95, "%").Holds)
 }
+
+func TestTimes(t *testing.T) {
+	for set, want := range map[string]int{"": 11, "5": 5, "20": 11, "0": 11, "few": 11} {
+		t.Setenv(Repeat, set)
+		require.Equal(t, want, Times(11), set)
+	}
+}
