@@ -6,8 +6,10 @@ import (
 	"slices"
 
 	"github.com/spf13/cobra"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"subctl/cable/drivers"
+	"subctl/policy/catalog"
 )
 
 const cablePolicyLong = `Choose the cables between clusters.
@@ -42,8 +44,8 @@ func newCablePolicy(g *globals) *cobra.Command {
 	return c
 }
 
-// policySite is the options of all cable-policy commands: whose policies.
-type policySite struct {
+// policyOptions are those of all cable-policy commands: whose policies.
+type policyOptions struct {
 	*globals
 	broker bool
 	set    string
@@ -51,7 +53,7 @@ type policySite struct {
 
 // addFlags gives c the flags of a command that works on a cluster's policies. The flag
 // --kubecontext is --context under the name that the proposal gives it.
-func (s *policySite) addFlags(c *cobra.Command) {
+func (s *policyOptions) addFlags(c *cobra.Command) {
 	f := c.Flags()
 	f.StringVar(s.kube.Context, "kubecontext", "", "kubeconfig context to use, the same as --context")
 	f.BoolVar(&s.broker, "broker", false, "work on the broker, on a cluster that is both member and broker")
@@ -65,41 +67,36 @@ func (s *policySite) addFlags(c *cobra.Command) {
 }
 
 // addSet gives c the flag that chooses a clusterset.
-func (s *policySite) addSet(c *cobra.Command, usage string) {
+func (s *policyOptions) addSet(c *cobra.Command, usage string) {
 	c.Flags().StringVar(&s.set, "clusterset", "", usage)
 	complete(c, "clusterset", func(ctx context.Context) ([]string, error) {
-		d, err := s.open(ctx)
+		all, _, err := s.open(ctx)
 		if err != nil {
 			return nil, err
 		}
-		return d.sets, nil
+		return all.Sets, nil
 	})
 }
 
 // open reads everything that policies are about, from the cluster in use.
-func (s *policySite) open(ctx context.Context) (*policyDesk, error) {
+func (s *policyOptions) open(ctx context.Context) (*catalog.Catalog, client.Client, error) {
 	c, err := s.client(ctx)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
-	return openPolicyDesk(ctx, c, s.broker)
+	policies, err := readPolicies(ctx, c, s.broker)
+	return policies, c, err
 }
 
 // completeNames makes --name complete from the policies there are; own from those that
 // may be changed here.
-func (s *policySite) completeNames(c *cobra.Command, own bool) {
+func (s *policyOptions) completeNames(c *cobra.Command, own bool) {
 	complete(c, "name", func(ctx context.Context) ([]string, error) {
-		d, err := s.open(ctx)
+		all, _, err := s.open(ctx)
 		if err != nil {
 			return nil, err
 		}
-		var names []string
-		for _, p := range d.policies {
-			if !own || d.maker(p) == d.id {
-				names = append(names, p.SharedName())
-			}
-		}
-		return unique(names), nil
+		return all.Names(own), nil
 	})
 }
 
@@ -115,13 +112,10 @@ func completeDrivers(c *cobra.Command) {
 }
 
 // completeClusters completes the arguments of a command from cluster IDs.
-func (s *policySite) completeClusters(c *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
-	d, err := s.open(c.Context())
+func (s *policyOptions) completeClusters(c *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
+	all, _, err := s.open(c.Context())
 	if err != nil || len(args) > 1 {
 		return nil, cobra.ShellCompDirectiveNoFileComp
 	}
-	return slices.DeleteFunc(d.clusterIDs(), func(id string) bool { return slices.Contains(args, id) }), cobra.ShellCompDirectiveNoFileComp
+	return slices.DeleteFunc(all.ClusterIDs(), func(id string) bool { return slices.Contains(args, id) }), cobra.ShellCompDirectiveNoFileComp
 }
-
-// errNoPolicies is for a cluster that has nothing to do with policies.
-var errNoPolicies = errors.New("this cluster is neither joined nor a broker, so it has no cable policies: join it (subctl join), make it a broker (subctl deploy-broker), or choose another with --context")

@@ -8,15 +8,17 @@ import (
 	"strings"
 
 	"github.com/spf13/cobra"
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	submarinerv1 "subctl/api/submariner/v1"
 	"subctl/api/submariner/v1alpha1"
+	"subctl/cable"
 	"subctl/internal/kube"
 	"subctl/internal/printer"
-	"subctl/internal/progress"
 	"subctl/policy"
+	"subctl/policy/catalog"
 )
 
 const cablePolicyAddLong = `Make a cable policy, from flags or from a file.
@@ -60,7 +62,7 @@ const cablePolicyAddExample = `  # IPsec between production clusters and all oth
   subctl cable-policy add --replace --name default --cable-driver wireguard`
 
 type cablePolicyAdd struct {
-	policySite
+	policyOptions
 	name, left, right, driver, config string
 	file                              string
 	replace, dryRun                   bool
@@ -68,7 +70,7 @@ type cablePolicyAdd struct {
 }
 
 func newCablePolicyAdd(g *globals) *cobra.Command {
-	o := &cablePolicyAdd{policySite: policySite{globals: g}}
+	o := &cablePolicyAdd{policyOptions: policyOptions{globals: g}}
 	c := &cobra.Command{
 		Use:     "add",
 		Aliases: []string{"create"},
@@ -78,7 +80,7 @@ func newCablePolicyAdd(g *globals) *cobra.Command {
 		Args:    cobra.NoArgs,
 		RunE:    func(c *cobra.Command, _ []string) error { return o.run(c.Context()) },
 	}
-	o.policySite.addFlags(c)
+	o.policyOptions.addFlags(c)
 	o.addSet(c, "clusterset that the policy is for (default: all that the member is in; on a broker, the one called default)")
 	f := c.Flags()
 	f.StringVar(&o.name, "name", "", "name of the policy; \"default\" decides where no other policy matches")
@@ -99,28 +101,35 @@ func (o *cablePolicyAdd) run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	d, err := o.open(ctx)
+	all, c, err := o.open(ctx)
 	if err != nil {
 		return err
 	}
 	var errs []error
-	for _, p := range policies {
-		errs = append(errs, d.fit(p, o.set), d.checkTaken(p, o.replace), d.copySettings(ctx, p))
+	for i, p := range policies {
+		errs = append(errs, all.Place(p, o.set), all.CheckTaken(p, o.replace))
+		policies[i], err = withSettings(ctx, c, p)
+		errs = append(errs, err)
 	}
 	if err := errors.Join(errs...); err != nil {
 		return err
 	}
-	d.warn(o.progress(), policies)
-	change := d.compare(d.with(policies))
+	for _, r := range all.Review(policies) {
+		sayReview(o.progress(), r)
+		if all.OnBroker() && namesConfigMap(r.Policy) {
+			o.progress().Warn("policy %s has a copy of its ConfigMap, which nobody refreshes on a broker: after a change of the ConfigMap, use --replace", r.Policy.Name)
+		}
+	}
+	change := all.Compare(all.With(policies))
 	if o.format.Format().Structured() {
-		err = printObjects(o.Out, d.client.Scheme(), o.format.Format(), d.objects(policies))
+		err = errors.Join(printChange(o.ErrOut, o.progress(), change), printObjects(o.Out, c.Scheme(), o.format.Format(), policyObjects(policies)))
 	} else {
-		err = change.print(o.Out, o.progress())
+		err = printChange(o.Out, o.progress(), change)
 	}
 	if err != nil || o.dryRun {
 		return err
 	}
-	return d.write(ctx, o.progress(), policies)
+	return o.write(ctx, c, all, policies)
 }
 
 // read returns the policies that the command line says, or everything that is wrong
@@ -148,7 +157,7 @@ func (o *cablePolicyAdd) read() ([]*v1alpha1.CablePolicies, error) {
 		}
 		*s.into = parsed
 	}
-	if r.CableDriver = o.driver; o.driver == "" {
+	if r.CableDriver = cable.Canonical(o.driver); o.driver == "" {
 		errs = append(errs, errors.New("--cable-driver is missing"))
 	} else if err := policy.CheckDriver(o.driver); err != nil {
 		errs = append(errs, fmt.Errorf("--cable-driver: %w", err))
@@ -162,8 +171,40 @@ func (o *cablePolicyAdd) read() ([]*v1alpha1.CablePolicies, error) {
 	return []*v1alpha1.CablePolicies{p}, nil
 }
 
-// objects are policies as they are written.
-func (d *policyDesk) objects(policies []*v1alpha1.CablePolicies) []client.Object {
+// withSettings returns a policy with the settings of the ConfigMaps that it names, or
+// everything that is wrong with it.
+func withSettings(ctx context.Context, c client.Client, p *v1alpha1.CablePolicies) (*v1alpha1.CablePolicies, error) {
+	fresh, err := policy.CopySettings(p, p.Namespace, func(name string) (*corev1.ConfigMap, error) {
+		var cm corev1.ConfigMap
+		if err := c.Get(ctx, client.ObjectKey{Namespace: p.Namespace, Name: name}, &cm); err != nil {
+			return nil, client.IgnoreNotFound(err)
+		}
+		return &cm, nil
+	})
+	if err == nil {
+		err = policy.Check(fresh)
+	}
+	var errs []error
+	for _, line := range lines(err) {
+		errs = append(errs, fmt.Errorf("policy %s: %s", p.Name, line))
+	}
+	for i := range fresh.ConnectionPolicies {
+		if o := fresh.ConnectionPolicies[i].CableOptions; o != nil && o.Metadata.Name != "" {
+			o.Metadata.Namespace = p.Namespace
+		}
+	}
+	return fresh, errors.Join(errs...)
+}
+
+// namesConfigMap says whether a policy has settings of a ConfigMap.
+func namesConfigMap(p *v1alpha1.CablePolicies) bool {
+	return slices.ContainsFunc(p.ConnectionPolicies, func(r v1alpha1.CablePolicySpec) bool {
+		return r.CableOptions != nil && r.CableOptions.Metadata.Name != ""
+	})
+}
+
+// policyObjects are policies as they are written.
+func policyObjects(policies []*v1alpha1.CablePolicies) []client.Object {
 	var out []client.Object
 	for _, p := range policies {
 		out = append(out, p)
@@ -171,42 +212,27 @@ func (d *policyDesk) objects(policies []*v1alpha1.CablePolicies) []client.Object
 	return out
 }
 
-// with returns the policies as they will be, once these are shared.
-func (d *policyDesk) with(policies []*v1alpha1.CablePolicies) []*v1alpha1.CablePolicies {
-	then := slices.DeleteFunc(slices.Clone(d.policies), func(was *v1alpha1.CablePolicies) bool {
-		return slices.ContainsFunc(policies, func(p *v1alpha1.CablePolicies) bool {
-			return d.maker(was) == d.id && was.SharedName() == p.Name && d.overlap(was, p)
-		})
-	})
-	for _, p := range policies {
-		p = p.DeepCopy()
-		p.Status.ClusterSets = d.setsOf(p)
-		then = append(then, p)
-	}
-	return then
-}
-
 // write makes the policies what the API server holds.
-func (d *policyDesk) write(ctx context.Context, report *progress.Reporter, policies []*v1alpha1.CablePolicies) error {
+func (o *cablePolicyAdd) write(ctx context.Context, c client.Client, all *catalog.Catalog, policies []*v1alpha1.CablePolicies) error {
 	for _, p := range policies {
 		did, err := "made", error(nil)
-		if d.own(p) != nil {
-			did, err = "changed", d.change(ctx, p)
+		if all.Replaces(p) != nil {
+			did, err = "changed", changePolicy(ctx, c, p)
 		} else {
-			err = d.client.Create(ctx, p.DeepCopy(), client.FieldOwner(kube.FieldOwner))
+			err = c.Create(ctx, p.DeepCopy(), client.FieldOwner(kube.FieldOwner))
 		}
 		if err != nil {
 			return fmt.Errorf("writing cable policy %s: %w", p.Name, err)
 		}
-		report.Done("%s cable policy %s on %s, for clusterset %s", did, p.Name, makerName(d.id), strings.Join(d.setsOf(p), ", "))
+		o.progress().Done("%s cable policy %s on %s, for clusterset %s", did, p.Name, catalog.MakerName(all.Keeper), strings.Join(all.SetsOf(p), ", "))
 	}
 	return nil
 }
 
-// change makes a policy there is what p says. What others have put on it stays.
-func (d *policyDesk) change(ctx context.Context, p *v1alpha1.CablePolicies) error {
+// changePolicy makes a policy there is what p says. What others have put on it stays.
+func changePolicy(ctx context.Context, c client.Client, p *v1alpha1.CablePolicies) error {
 	var was v1alpha1.CablePolicies
-	if err := d.client.Get(ctx, client.ObjectKeyFromObject(p), &was); err != nil {
+	if err := c.Get(ctx, client.ObjectKeyFromObject(p), &was); err != nil {
 		return err
 	}
 	delete(was.Labels, submarinerv1.ClusterSetLabel)
@@ -214,5 +240,5 @@ func (d *policyDesk) change(ctx context.Context, p *v1alpha1.CablePolicies) erro
 		metav1.SetMetaDataLabel(&was.ObjectMeta, k, v)
 	}
 	was.ConnectionPolicies = p.ConnectionPolicies
-	return d.client.Update(ctx, &was, client.FieldOwner(kube.FieldOwner))
+	return c.Update(ctx, &was, client.FieldOwner(kube.FieldOwner))
 }

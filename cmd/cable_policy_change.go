@@ -1,9 +1,9 @@
 package cmd
 
 import (
+	"cmp"
 	"fmt"
 	"io"
-	"iter"
 	"maps"
 	"slices"
 	"strings"
@@ -12,83 +12,90 @@ import (
 	"subctl/internal/printer"
 	"subctl/internal/progress"
 	"subctl/policy"
+	"subctl/policy/catalog"
 )
 
-// policyChange is what other policies mean for the pairs of clusters.
-type policyChange struct {
-	cables []cableChange
-	// moved counts the pairs that another policy decides, by the two policies; "" is
-	// none.
-	moved map[[2]string]int
-}
-
-// cableChange is a pair whose cable changes.
-type cableChange struct {
-	pair      policy.Pair
-	now, then string
-}
-
-// compare decides on every pair by the policies there are, and by others.
-func (d *policyDesk) compare(then []*v1alpha1.CablePolicies) policyChange {
-	out := policyChange{moved: map[[2]string]int{}}
-	next, stop := d.decisions(then)
-	defer stop()
-	for pair, was := range policy.Compile(d.policies).Pairs(d.clusters) {
-		is := next()
-		if was.Policy != is.Policy {
-			out.moved[[2]string{was.Policy, is.Policy}]++
-		}
-		if !was.Same(is) {
-			out.cables = append(out.cables, cableChange{pair, d.cell(pair, was), d.cell(pair, is)})
-		}
-	}
-	return out
-}
-
-// decisions returns what policies decide on one pair after the other, in the order of
-// policy.Book.Pairs.
-func (d *policyDesk) decisions(policies []*v1alpha1.CablePolicies) (next func() policy.Decision, stop func()) {
-	pull, stop := iter.Pull2(policy.Compile(policies).Pairs(d.clusters))
-	return func() policy.Decision {
-		_, dec, _ := pull()
-		return dec
-	}, stop
-}
-
-// cell says in a table which cable a pair has, and by which policy.
-func (d *policyDesk) cell(pair policy.Pair, dec policy.Decision) string {
-	driver, err := d.cable(pair, dec)
-	if err != nil {
-		return "none: " + err.Error()
-	}
-	return driver + " (" + decider(dec.Policy) + ")"
-}
-
-// decider is how messages call what decides; "" is no policy.
-func decider(name string) string {
-	if name == "" {
-		return "the clusters' own default"
-	}
-	return name
-}
-
-// print prints the pairs that change their cable as a table, and what else there is to
-// say about the change.
-func (c policyChange) print(w io.Writer, report *progress.Reporter) error {
-	for _, k := range slices.SortedFunc(maps.Keys(c.moved), func(a, b [2]string) int { return slices.Compare(a[:], b[:]) }) {
-		report.Done("%s: %s decides instead of %s", counted(c.moved[k], "pair"), decider(k[1]), decider(k[0]))
-	}
-	if len(c.cables) == 0 {
-		report.Done("no pair of clusters changes its cable")
-	}
-	return printer.Print(w, printer.Table, c.cables, []printer.Column[cableChange]{
-		{Head: "CLUSTERS", Cell: func(c cableChange) string { return pairName(c.pair) }},
-		{Head: "NOW", Cell: func(c cableChange) string { return c.now }},
-		{Head: "THEN", Cell: func(c cableChange) string { return c.then }},
+// printChange prints the pairs that change their cable as a table, and says what else
+// changes.
+func printChange(w io.Writer, report *progress.Reporter, c catalog.Change) error {
+	sayChange(report, c)
+	return printer.Print(w, printer.Table, c.Cables, []printer.Column[catalog.CableChange]{
+		{Head: "CLUSTERS", Cell: func(c catalog.CableChange) string { return c.Pair.String() }},
+		{Head: "NOW", Max: 80, Cell: func(c catalog.CableChange) string { return cableText(c.Now) }},
+		{Head: "THEN", Max: 80, Cell: func(c catalog.CableChange) string { return cableText(c.Then) }},
 	})
 }
 
-func pairName(p policy.Pair) string { return p.X.ID + " - " + p.Y.ID }
+// sayChange says what a change is, but for the pairs that change their cable.
+func sayChange(report *progress.Reporter, c catalog.Change) {
+	for _, m := range c.Moves {
+		report.Done("%s: %s decides instead of %s", counted(m.Pairs, "pair"), decider(m.To), decider(m.From))
+	}
+	for _, s := range c.Shadowed {
+		report.Warn("%s never decides: %s has the same selectors, and counts before it", s.Rule, s.By)
+	}
+	for _, name := range c.Idle {
+		if !slices.ContainsFunc(c.Shadowed, func(s policy.Shadow) bool { return s.Policy == name }) {
+			report.Warn("policy %s decides no pair any more", name)
+		}
+	}
+	if len(c.Cables) == 0 {
+		report.Done("no pair of clusters changes its cable")
+	}
+}
+
+// cableText says in a table which cable a pair has, and by which policy.
+func cableText(c catalog.Cable) string {
+	if c.Err != nil {
+		return "none: " + c.Err.Error()
+	}
+	settings := ""
+	for _, k := range slices.Sorted(maps.Keys(c.Settings)) {
+		settings += fmt.Sprintf(", %s: %s", k, c.Settings[k])
+	}
+	return fmt.Sprintf("%s%s (%s)", c.Driver, settings, decider(c.Policy))
+}
+
+// decider is how messages call what decides; "" is no policy.
+func decider(name string) string { return cmp.Or(name, "the clusters' own default") }
+
+// sayReview says what a new policy matches now, and what stands in its way.
+func sayReview(report *progress.Reporter, r catalog.Review) {
+	name := r.Policy.Name
+	for i, rule := range r.Policy.ConnectionPolicies {
+		for side, selector := range []v1alpha1.ClusterSelector{rule.LeftClusterSelector, rule.RightClusterSelector} {
+			report.Done("policy %s, %s: %s selects %s", name, []string{"left", "right"}[side], policy.SelectorText(selector),
+				cmp.Or(several(r.Selected[i][side]), "no cluster now"))
+		}
+	}
+	if len(r.Matched) == 0 {
+		report.Warn("policy %s matches no pair of clusters now", name)
+	} else {
+		report.Done("policy %s matches %s", name, pairsText(r.Matched))
+	}
+	for _, other := range slices.Sorted(maps.Keys(r.Lost)) {
+		report.Done("%s still decides, as it counts more than %s, on %s", decider(other), name, pairsText(r.Lost[other]))
+	}
+	for _, driver := range slices.Sorted(maps.Keys(r.Lacking)) {
+		report.Warn("cable driver %s is not offered by %s: pairs that need it will not be connected, unless Submariner.spec.cableDrivers lists it there", driver, several(unique(r.Lacking[driver])))
+	}
+	const most = 10
+	for _, refused := range r.Refused[:min(len(r.Refused), most)] {
+		report.Warn("%s will not be connected by %s: %v", refused.Pair, refused.Driver, refused.Err)
+	}
+	if n := len(r.Refused) - most; n > 0 {
+		report.Warn("and %s more will not be connected", counted(n, "pair"))
+	}
+}
+
+// pairsText counts pairs, and names the first of them.
+func pairsText(pairs []policy.Pair) string {
+	var names []string
+	for _, p := range pairs {
+		names = append(names, p.String())
+	}
+	return fmt.Sprintf("%s: %s", counted(len(pairs), "pair"), several(names))
+}
 
 // counted is a number of things.
 func counted(n int, thing string) string {

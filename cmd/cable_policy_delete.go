@@ -4,13 +4,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"subctl/api/submariner/v1alpha1"
+	"subctl/policy/catalog"
 )
 
 const cablePolicyDeleteLong = `Delete a cable policy, on the cluster it was made on.
@@ -24,13 +24,13 @@ const cablePolicyDeleteExample = `  # see what would change, and delete it
   subctl cable-policy delete --name secure`
 
 type cablePolicyDelete struct {
-	policySite
+	policyOptions
 	name   string
 	dryRun bool
 }
 
 func newCablePolicyDelete(g *globals) *cobra.Command {
-	o := &cablePolicyDelete{policySite: policySite{globals: g}}
+	o := &cablePolicyDelete{policyOptions: policyOptions{globals: g}}
 	c := &cobra.Command{
 		Use:     "delete",
 		Aliases: []string{"remove"},
@@ -40,7 +40,7 @@ func newCablePolicyDelete(g *globals) *cobra.Command {
 		Args:    cobra.NoArgs,
 		RunE:    func(c *cobra.Command, _ []string) error { return o.run(c.Context()) },
 	}
-	o.policySite.addFlags(c)
+	o.policyOptions.addFlags(c)
 	o.addSet(c, "clusterset whose policy to delete, on a broker")
 	c.Flags().StringVar(&o.name, "name", "", "name of the policy")
 	c.Flags().BoolVar(&o.dryRun, "dry-run", false, "print what would change, and change nothing")
@@ -52,57 +52,49 @@ func (o *cablePolicyDelete) run(ctx context.Context) error {
 	if o.name == "" {
 		return usageError(errors.New("--name is missing: subctl cable-policy list has the names"))
 	}
-	d, err := o.open(ctx)
+	all, c, err := o.open(ctx)
 	if err != nil {
 		return err
 	}
-	p, err := d.find(o.name, o.set)
+	p, err := o.find(all)
 	if err != nil {
 		return err
 	}
 	report := o.progress()
-	change := d.compare(slices.DeleteFunc(slices.Clone(d.policies), func(other *v1alpha1.CablePolicies) bool { return other == p }))
 	if p.SharedName() == v1alpha1.DefaultCablePolicy {
 		report.Warn("without the policy default, pairs that no other policy matches get the cable driver that both clusters were joined with, and none if that is not the same")
 	}
-	if err := change.print(o.Out, report); err != nil || o.dryRun {
+	if err := printChange(o.Out, report, all.Compare(all.Without(p))); err != nil || o.dryRun {
 		return err
 	}
-	if err := d.client.Delete(ctx, p, client.Preconditions{UID: &p.UID}); err != nil {
+	if err := c.Delete(ctx, p, client.Preconditions{UID: &p.UID}); err != nil {
 		return fmt.Errorf("deleting cable policy %s: %w", o.name, err)
 	}
-	report.Done("deleted cable policy %s from %s", o.name, makerName(d.id))
+	report.Done("deleted cable policy %s from %s", o.name, catalog.MakerName(all.Keeper))
 	return nil
 }
 
-// find returns the policy of a name that was made here, in a clusterset; "" is any.
-func (d *policyDesk) find(name, set string) (*v1alpha1.CablePolicies, error) {
-	var own []*v1alpha1.CablePolicies
-	var others, names []string
-	for _, p := range d.policies {
-		maker := d.maker(p)
-		switch {
-		case p.SharedName() != name:
-			names = append(names, p.SharedName())
-		case maker != d.id:
-			others = append(others, makerName(maker))
-		case set == "" || slices.Contains(d.setsOf(p), set):
-			own = append(own, p)
-		}
-	}
+// find returns the policy that was made here and is to be deleted.
+func (o *cablePolicyDelete) find(all *catalog.Catalog) (*v1alpha1.CablePolicies, error) {
+	own, makers := all.Find(o.name, o.set)
+	names := all.Names(false)
 	switch {
 	case len(own) == 1:
 		return own[0], nil
 	case len(own) > 1:
 		var sets []string
 		for _, p := range own {
-			sets = append(sets, d.setsOf(p)...)
+			sets = append(sets, all.SetsOf(p)...)
 		}
-		return nil, usageError(fmt.Errorf("there is a cable policy %s in clustersets %s: say which with --clusterset", name, strings.Join(unique(sets), " and ")))
-	case len(others) > 0:
-		return nil, fmt.Errorf("cable policy %s was made by %s: delete it there, subctl cable-policy delete --name %s with that --context", name, strings.Join(unique(others), " and "), name)
+		return nil, usageError(fmt.Errorf("there is a cable policy %s in clustersets %s: say which with --clusterset", o.name, strings.Join(unique(sets), " and ")))
+	case len(makers) > 0:
+		var others []string
+		for _, id := range makers {
+			others = append(others, catalog.MakerName(id))
+		}
+		return nil, fmt.Errorf("cable policy %s was made by %s: delete it there, subctl cable-policy delete --name %s with that --context", o.name, strings.Join(unique(others), " and "), o.name)
 	case len(names) == 0:
-		return nil, fmt.Errorf("there is no cable policy %q: %s has none at all", name, makerName(d.id))
+		return nil, fmt.Errorf("there is no cable policy %q: %s has none at all", o.name, catalog.MakerName(all.Keeper))
 	}
-	return nil, fmt.Errorf("there is no cable policy %q: there are %s", name, several(unique(names)))
+	return nil, fmt.Errorf("there is no cable policy %q: there are %s", o.name, several(names))
 }

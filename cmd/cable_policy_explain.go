@@ -1,18 +1,18 @@
 package cmd
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"io"
-	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
 
-	"subctl/api/submariner/v1alpha1"
 	"subctl/internal/printer"
 	"subctl/policy"
+	"subctl/policy/catalog"
 )
 
 const cablePolicyExplainLong = `Say which cable two clusters get and why: the policy that decides, and the policies that
@@ -24,33 +24,13 @@ policy matches.
 
 The exit code is 3 if the two clusters get no cable.`
 
-// policyReason is why a pair has its cable; its JSON is a promise.
-type policyReason struct {
-	Clusters    [2]string           `json:"clusters"`
-	CableDriver string              `json:"cableDriver"` // empty: no cable
-	Policy      string              `json:"policy"`      // empty: none decides
-	Rule        int                 `json:"rule"`        // counted from 1; 0: none decides
-	Why         string              `json:"why"`
-	Error       string              `json:"error"` // why there is no cable
-	Offers      map[string][]string `json:"offers"`
-	Beaten      []beatenRow         `json:"beaten"`
-}
-
-// beatenRow is a rule that matches and does not decide.
-type beatenRow struct {
-	Policy      string `json:"policy"`
-	Rule        int    `json:"rule"`
-	CableDriver string `json:"cableDriver"`
-	Why         string `json:"why"`
-}
-
 type cablePolicyExplain struct {
-	policySite
+	policyOptions
 	format *printer.Flag
 }
 
 func newCablePolicyExplain(g *globals) *cobra.Command {
-	o := &cablePolicyExplain{policySite: policySite{globals: g}}
+	o := &cablePolicyExplain{policyOptions: policyOptions{globals: g}}
 	c := &cobra.Command{
 		Use:               "explain CLUSTER CLUSTER",
 		Short:             "Say which cable two clusters get, and why",
@@ -60,7 +40,7 @@ func newCablePolicyExplain(g *globals) *cobra.Command {
 		ValidArgsFunction: o.completeClusters,
 		RunE:              func(c *cobra.Command, args []string) error { return o.run(c.Context(), args[0], args[1]) },
 	}
-	o.policySite.addFlags(c)
+	o.policyOptions.addFlags(c)
 	o.format = output(c, printer.Table, printer.JSON, printer.YAML)
 	return c
 }
@@ -73,18 +53,21 @@ func twoClusters(_ *cobra.Command, args []string) error {
 }
 
 func (o *cablePolicyExplain) run(ctx context.Context, x, y string) error {
-	d, err := o.open(ctx)
+	all, _, err := o.open(ctx)
 	if err != nil {
 		return err
 	}
-	r, err := d.explain(x, y)
-	if err != nil {
-		return err
+	var pair [2]policy.Cluster
+	for i, id := range []string{x, y} {
+		if pair[i], err = findCluster(all, id); err != nil {
+			return err
+		}
 	}
+	r := all.Explain(pair[0], pair[1])
 	if o.format.Format().Structured() {
 		err = printer.Encode(o.Out, o.format.Format(), r)
 	} else {
-		err = d.printReason(o.Out, r)
+		err = printReason(o.Out, all, r)
 	}
 	if err == nil && r.Error != "" {
 		return trouble()
@@ -92,51 +75,21 @@ func (o *cablePolicyExplain) run(ctx context.Context, x, y string) error {
 	return err
 }
 
-// cluster returns a cluster by its ID.
-func (d *policyDesk) cluster(id string) (policy.Cluster, error) {
-	for _, c := range d.clusters {
-		if c.ID == id {
-			return c, nil
-		}
+// findCluster returns a cluster by its ID.
+func findCluster(all *catalog.Catalog, id string) (policy.Cluster, error) {
+	c, found := all.Cluster(id)
+	if found {
+		return c, nil
 	}
-	known := d.clusterIDs()
+	known := all.ClusterIDs()
 	if near := nearest(id, known); near != "" {
-		return policy.Cluster{}, usageError(fmt.Errorf("%s knows no cluster %q: did you mean %s?", makerName(d.id), id, near))
+		return c, usageError(fmt.Errorf("%s knows no cluster %q: did you mean %s?", catalog.MakerName(all.Keeper), id, near))
 	}
-	return policy.Cluster{}, usageError(fmt.Errorf("%s knows no cluster %q: it knows %s", makerName(d.id), id, several(known)))
-}
-
-func (d *policyDesk) explain(idX, idY string) (policyReason, error) {
-	x, err := d.cluster(idX)
-	if err != nil {
-		return policyReason{}, err
-	}
-	y, err := d.cluster(idY)
-	if err != nil {
-		return policyReason{}, err
-	}
-	e := policy.Compile(d.policies).Explain(x, y)
-	r := policyReason{Clusters: [2]string{x.ID, y.ID}, Policy: e.Policy, Why: e.Why, Offers: map[string][]string{}, Beaten: []beatenRow{}}
-	if e.Policy != "" {
-		r.Rule = e.Rule + 1
-	}
-	driver, err := d.cable(policy.Pair{X: x, Y: y}, e.Decision)
-	if r.CableDriver = driver; err != nil {
-		r.Error = err.Error()
-	}
-	for _, id := range r.Clusters {
-		if offered, known := d.offers[id]; known {
-			r.Offers[id] = offered
-		}
-	}
-	for _, b := range e.Beaten {
-		r.Beaten = append(r.Beaten, beatenRow{b.Policy, b.Rule + 1, b.Driver, b.Why})
-	}
-	return r, nil
+	return c, usageError(fmt.Errorf("%s knows no cluster %q: it knows %s", catalog.MakerName(all.Keeper), id, several(known)))
 }
 
 // printReason prints a reason for people.
-func (d *policyDesk) printReason(w io.Writer, r policyReason) error {
+func printReason(w io.Writer, all *catalog.Catalog, r catalog.Reason) error {
 	var b strings.Builder
 	verdict := r.CableDriver
 	if r.Error != "" {
@@ -148,12 +101,12 @@ func (d *policyDesk) printReason(w io.Writer, r policyReason) error {
 	} else {
 		fmt.Fprintf(&b, "  cable policy %s decides: %s\n", r.Policy, r.Why)
 	}
-	if spec, maker := d.rule(r.Policy, r.Rule); spec != nil {
-		fmt.Fprintf(&b, "    left: %s, right: %s, made by %s\n", policy.SelectorText(spec.LeftClusterSelector), policy.SelectorText(spec.RightClusterSelector), makerName(maker))
+	if rule, maker := all.Rule(r.Policy, r.Rule); rule != nil {
+		fmt.Fprintf(&b, "    left: %s, right: %s, made by %s\n", policy.SelectorText(rule.LeftClusterSelector), policy.SelectorText(rule.RightClusterSelector), catalog.MakerName(maker))
 	}
 	for _, id := range r.Clusters {
-		if offered, known := r.Offers[id]; known {
-			fmt.Fprintf(&b, "  cluster %s offers %s\n", id, strings.Join(offered, ", "))
+		if offered, hasGateway := r.Offers[id]; hasGateway {
+			fmt.Fprintf(&b, "  cluster %s offers %s\n", id, cmp.Or(strings.Join(offered, ", "), "no cable driver"))
 		} else {
 			fmt.Fprintf(&b, "  cluster %s has no gateway now\n", id)
 		}
@@ -164,19 +117,9 @@ func (d *policyDesk) printReason(w io.Writer, r policyReason) error {
 	if _, err := io.WriteString(w, printer.CleanLines(b.String())); err != nil {
 		return err
 	}
-	return printer.Print(w, printer.Table, r.Beaten, []printer.Column[beatenRow]{
-		{Head: "POLICY", Cell: func(r beatenRow) string { return r.Policy }},
-		{Head: "CABLE DRIVER", Cell: func(r beatenRow) string { return r.CableDriver }},
-		{Head: "WHY NOT", Cell: func(r beatenRow) string { return r.Why }},
+	return printer.Print(w, printer.Table, r.Beaten, []printer.Column[catalog.Beaten]{
+		{Head: "POLICY", Cell: func(r catalog.Beaten) string { return r.Policy }},
+		{Head: "CABLE DRIVER", Cell: func(r catalog.Beaten) string { return r.CableDriver }},
+		{Head: "WHY NOT", Cell: func(r catalog.Beaten) string { return r.Why }},
 	})
-}
-
-// rule returns a rule of a policy and who made that; nil if there is none. Rules are
-// counted from 1.
-func (d *policyDesk) rule(name string, n int) (*v1alpha1.CablePolicySpec, string) {
-	i := slices.IndexFunc(d.policies, func(p *v1alpha1.CablePolicies) bool { return p.SharedName() == name && n <= len(p.ConnectionPolicies) })
-	if i < 0 || n == 0 {
-		return nil, ""
-	}
-	return &d.policies[i].ConnectionPolicies[n-1], d.maker(d.policies[i])
 }

@@ -1,11 +1,13 @@
 package cmd
 
 import (
+	"encoding/base64"
 	"fmt"
 	"maps"
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -17,7 +19,6 @@ import (
 
 	submarinerv1 "subctl/api/submariner/v1"
 	"subctl/api/submariner/v1alpha1"
-	"subctl/broker"
 	"subctl/cable/drivers"
 	"subctl/policy"
 )
@@ -31,10 +32,13 @@ func clusterObjects(ns, maker, id, labels, offers string, sets ...string) []clie
 		c.Labels[k] = v
 	}
 	if len(sets) > 0 {
-		c.Annotations = map[string]string{broker.ClusterSetsAnnotation: strings.Join(sets, ",")}
+		c.Annotations = map[string]string{submarinerv1.ClusterSetsAnnotation: strings.Join(sets, ",")}
 	}
 	e := &submarinerv1.Endpoint{ObjectMeta: metav1.ObjectMeta{Name: id + "-cable", Namespace: ns, Labels: map[string]string{}}, Spec: endpoint(id, "gw", "172.18.0.9")}
-	e.Spec.BackendConfig = map[string]string{submarinerv1.BackendDrivers: offers}
+	key := make([]byte, 32)
+	copy(key, id)
+	c.Spec.PublicKey = base64.StdEncoding.EncodeToString(key)
+	e.Spec.BackendConfig = map[string]string{submarinerv1.BackendDrivers: offers, "publicKey": c.Spec.PublicKey}
 	if maker != "" {
 		c.Labels[submarinerv1.ClusterIDLabel], e.Labels[submarinerv1.ClusterIDLabel] = maker, maker
 	}
@@ -128,8 +132,17 @@ func policyWorlds() world {
 		clusterObjects(op, "", "west", "env=production", "vxlan")...)
 	ill = append(ill, clusterObjects(op, "east", "east", "env=production", "vxlan", "default")...)
 
+	translated := []client.Object{submariner("west"), copied(cablePolicy("default", " |  | vxlan"), submarinerv1.BrokerID, "default")}
+	for i, id := range []string{"west", "east", "cloud"} {
+		objects := clusterObjects(op, id, id, "env=production", all, "default")
+		e := objects[1].(*submarinerv1.Endpoint)
+		e.Spec.NATEnabled = id == "cloud"
+		e.Spec.BackendConfig["vxlan-port"] = strconv.Itoa(4500 + i)
+		translated = append(translated, objects...)
+	}
+
 	return world{
-		"west": member, "hub": hub, "ill": ill, "bare": nil, "alone": {submariner("alone")},
+		"translated": translated, "west": member, "hub": hub, "ill": ill, "bare": nil, "alone": {submariner("alone")},
 		"both": append([]client.Object{&v1alpha1.Broker{ObjectMeta: metav1.ObjectMeta{Name: "submariner-broker", Namespace: base}}, inSet(base, "default"), inNamespace(cablePolicy("default", " |  | ipsec"), base)}, submariner("both")),
 	}
 }
@@ -187,6 +200,11 @@ func TestCablePolicy(t *testing.T) {
 		"west: add -f good.yaml --dry-run", "west: add -f good.yaml --dry-run -o yaml", "west: add -f good.yaml --dry-run -o json", "west: add -f good.yaml",
 		"west: add --replace --name secure --cable-driver ipsec --left-cluster-selector env=production --right-cluster-selector env=production",
 		"hub: add --name tuned --cable-driver vxlan --cable-config tuned", "hub: add --replace --name default --cable-driver ipsec --clusterset blue",
+		"west: add --name set --left-cluster-selector env=cloud --cable-driver vxlan --cable-config tuned --dry-run",
+		"west: add --name east-cloud2 --left-cluster-selector env=cloud --right-cluster-selector tier=core --cable-driver wireguard",
+		"west: add --name all --left-cluster-selector submariner-io/clusterID --right-cluster-selector submariner-io/clusterID,!test --cable-driver ipsec --dry-run",
+		"west: add --name a-lab --left-cluster-selector env=cloud --right-cluster-selector tier=core --cable-driver wireguard --dry-run",
+		"translated: list", "translated: explain west cloud", "translated: explain west east", "translated: add --name plain --cable-driver vxlan", "translated: add --name safe --cable-driver wireguard --dry-run",
 		"west: delete", "west: delete --name nothing", "alone: delete --name nothing", "west: delete --name east-cloud", "hub: delete --name secure",
 		"west: delete --name default", "hub: delete --name default", "hub: delete --name default --clusterset blue --dry-run", "hub: delete --name default --clusterset blue",
 		"west: delete --name secure",
@@ -272,7 +290,7 @@ func TestCablePolicyCompletion(t *testing.T) {
 		"hub delete --name ":        "default",
 		"west delete --clusterset ": "blue default",
 		"west add --cable-driver ":  strings.ReplaceAll(drivers.Names(), ",", ""),
-		"west list --kubecontext ":  "alone bare both hub ill west",
+		"west list --kubecontext ":  "alone bare both hub ill translated west",
 		"bare explain ":             "",
 		"bare delete --name ":       "",
 	} {

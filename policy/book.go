@@ -201,6 +201,8 @@ func (d Decision) unless(wary *rule) Decision {
 // Pair is two clusters, the lower ID first.
 type Pair struct{ X, Y Cluster }
 
+func (p Pair) String() string { return p.X.ID + " - " + p.Y.ID }
+
 // Pairs yields every pair of clusters that have a clusterset in common, with its cable,
 // by cluster ID.
 func (b *Book) Pairs(clusters []Cluster) iter.Seq2[Pair, Decision] {

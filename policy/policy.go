@@ -66,7 +66,7 @@ type Decision struct {
 // Same says whether a pair would notice no difference between two decisions, whoever
 // made them.
 func (d Decision) Same(other Decision) bool {
-	return d.Driver == other.Driver && equal(d.Config, other.Config) && text(d.Err) == text(other.Err)
+	return d.Driver == other.Driver && equal(d.Config, other.Config) && text(d.ConfigErr) == text(other.ConfigErr) && text(d.Err) == text(other.Err)
 }
 
 // undecided is the decision where no rule makes one.

@@ -69,6 +69,17 @@ func (Driver) Advertise(l cable.Local) (map[string]string, error) {
 	}, nil
 }
 
+// Announced are the settings of a gateway, as far as it announces them.
+func Announced(g cable.Gateway) cable.Config {
+	c := cable.Config{}
+	for key, o := range map[string]cable.Option{portKey: optPort, vniKey: optVNI} {
+		if n, err := strconv.Atoi(g.Config[key]); err == nil && n >= o.Min && n <= o.Max {
+			c[o.Key] = strconv.Itoa(n)
+		}
+	}
+	return c
+}
+
 // Refuses implements cable.Driver.
 func (Driver) Refuses(local cable.Local, peer cable.Peer) error {
 	own := local.Settings[Name]

@@ -1,0 +1,74 @@
+package cmd
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	corev1 "k8s.io/api/core/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	submarinerv1 "subctl/api/submariner/v1"
+	"subctl/api/submariner/v1alpha1"
+	"subctl/broker"
+	"subctl/policy/catalog"
+)
+
+// readPolicies reads everything that cable policies are about, as the member or the
+// broker knows it that an API server is; the broker, if it is both and onBroker.
+func readPolicies(ctx context.Context, c client.Client, onBroker bool) (*catalog.Catalog, error) {
+	var members v1alpha1.SubmarinerList
+	var brokers v1alpha1.BrokerList
+	if err := errors.Join(listOf(ctx, c, &members, "Submariner"), listIn(ctx, c, &brokers, "", "brokers")); err != nil {
+		return nil, err
+	}
+	switch {
+	case len(members.Items) > 0 && !onBroker:
+		o, err := readPolicyObjects(ctx, c, submarinerv1.OperatorNamespace)
+		if err != nil {
+			return nil, err
+		}
+		return catalog.OfMember(&members.Items[0], o), nil
+	case len(brokers.Items) > 0:
+		return readBrokerPolicies(ctx, c, brokers.Items[0].Namespace)
+	case onBroker:
+		return nil, errors.New("this cluster is no broker: leave out --broker, or choose another with --context")
+	}
+	return nil, errNoPolicies
+}
+
+// readBrokerPolicies reads the namespaces of all clustersets of a broker.
+func readBrokerPolicies(ctx context.Context, c client.Client, base string) (*catalog.Catalog, error) {
+	var namespaces corev1.NamespaceList
+	if err := c.List(ctx, &namespaces, client.HasLabels{submarinerv1.ClusterSetLabel}); err != nil {
+		return nil, fmt.Errorf("reading the broker's clustersets: %w", err)
+	}
+	var sets []catalog.Set
+	for _, ns := range namespaces.Items {
+		set := ns.Labels[submarinerv1.ClusterSetLabel]
+		if ns.Name != broker.NamespaceIn(base, set) {
+			continue
+		}
+		o, err := readPolicyObjects(ctx, c, ns.Name)
+		if err != nil {
+			return nil, err
+		}
+		sets = append(sets, catalog.Set{Name: set, Namespace: ns.Name, Objects: o})
+	}
+	return catalog.OfBroker(sets), nil
+}
+
+func readPolicyObjects(ctx context.Context, c client.Client, namespace string) (catalog.Objects, error) {
+	var policies v1alpha1.CablePoliciesList
+	var clusters submarinerv1.ClusterList
+	var endpoints submarinerv1.EndpointList
+	err := errors.Join(
+		listIn(ctx, c, &policies, namespace, "cable policies"),
+		listIn(ctx, c, &clusters, namespace, "clusters"),
+		listIn(ctx, c, &endpoints, namespace, "endpoints"),
+	)
+	return catalog.Objects{Policies: policies.Items, Clusters: clusters.Items, Endpoints: endpoints.Items}, err
+}
+
+// errNoPolicies is for a cluster that has nothing to do with policies.
+var errNoPolicies = errors.New("this cluster is neither joined nor a broker, so it has no cable policies: join it (subctl join), make it a broker (subctl deploy-broker), or choose another with --context")

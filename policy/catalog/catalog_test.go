@@ -1,0 +1,285 @@
+package catalog
+
+import (
+	"encoding/base64"
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	submarinerv1 "subctl/api/submariner/v1"
+	"subctl/api/submariner/v1alpha1"
+	"subctl/policy"
+)
+
+// cluster adds a cluster to objects, and a gateway that offers drivers if there are any.
+// labels are "k=v,k=v"; maker is who says so, empty for the cluster's own.
+func (o *Objects) cluster(maker, id, labels, offers string, change ...func(*submarinerv1.EndpointSpec)) {
+	key := make([]byte, 32)
+	copy(key, id)
+	text := base64.StdEncoding.EncodeToString(key)
+	c := submarinerv1.Cluster{ObjectMeta: metav1.ObjectMeta{Name: id, Labels: policy.ParseLabels(labels)}, Spec: submarinerv1.ClusterSpec{ClusterID: id, PublicKey: text}}
+	e := submarinerv1.Endpoint{Spec: submarinerv1.EndpointSpec{
+		ClusterID: id, CableName: "submariner-cable-" + id, Hostname: "gw", PrivateIP: "172.18.0.9", Backend: "vxlan", Subnets: []string{"10.1.0.0/16"},
+		BackendConfig: map[string]string{submarinerv1.BackendDrivers: offers, "publicKey": text},
+	}}
+	if maker != "" {
+		c.Labels[submarinerv1.ClusterIDLabel] = maker
+		e.Labels = map[string]string{submarinerv1.ClusterIDLabel: maker}
+	}
+	o.Clusters = append(o.Clusters, c)
+	for _, f := range change {
+		f(&e.Spec)
+	}
+	if offers != "" {
+		o.Endpoints = append(o.Endpoints, e)
+	}
+}
+
+// rules are those of a policy, "left | right | driver" each, with settings after another
+// bar.
+func rules(texts ...string) (out []v1alpha1.CablePolicySpec) {
+	for _, text := range texts {
+		parts := strings.Split(text, " | ")
+		left, _ := policy.ParseSelector(parts[0])
+		right, _ := policy.ParseSelector(parts[1])
+		r := v1alpha1.CablePolicySpec{LeftClusterSelector: left, RightClusterSelector: right, CableDriver: parts[2]}
+		if len(parts) > 3 {
+			r.CableOptions = &v1alpha1.CableOptions{Data: map[string]string{v1alpha1.CableCustomConfig: parts[3]}}
+		}
+		out = append(out, r)
+	}
+	return out
+}
+
+// made is a policy made here, in clusterset default.
+func made(name string, texts ...string) *v1alpha1.CablePolicies {
+	return &v1alpha1.CablePolicies{
+		ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: submarinerv1.OperatorNamespace}, ConnectionPolicies: rules(texts...),
+		Status: v1alpha1.CablePoliciesStatus{ClusterSets: []string{"default"}, Conditions: []metav1.Condition{{Type: v1alpha1.ConditionShared, Status: metav1.ConditionTrue}}},
+	}
+}
+
+// copied is the copy of a policy that another cluster made.
+func copied(maker string, p *v1alpha1.CablePolicies) *v1alpha1.CablePolicies {
+	p.Labels = map[string]string{submarinerv1.ClusterIDLabel: maker, submarinerv1.ClusterSetLabel: "default"}
+	p.Status = v1alpha1.CablePoliciesStatus{}
+	return p
+}
+
+const all = "vxlan,wireguard,ipsec"
+
+// member is the catalog of west, which has three others beside it, in different places.
+func member(policies ...*v1alpha1.CablePolicies) *Catalog {
+	var o Objects
+	o.cluster("", "west", "site=one", "vxlan,wireguard")
+	o.cluster("east", "east", "site=two", all)
+	o.cluster("cloud", "cloud", "site=cloud", all)
+	for _, p := range policies {
+		o.Policies = append(o.Policies, *p)
+	}
+	return OfMember(&v1alpha1.Submariner{Spec: v1alpha1.SubmarinerSpec{ClusterID: "west"}}, o)
+}
+
+func TestOfMember(t *testing.T) {
+	var o Objects
+	o.cluster("east", "east", "site=two", "ipsec", func(e *submarinerv1.EndpointSpec) { e.Backend = "libreswan" })
+	o.cluster("east", "east", "", "ipsec,wireguard") // two gateways
+	o.cluster("liar", "forged", "", all)
+	o.Clusters[0].Annotations = map[string]string{submarinerv1.ClusterSetsAnnotation: "blue,default"}
+	o.Clusters = append(o.Clusters[:1], o.Clusters[2])
+	sub := &v1alpha1.Submariner{
+		ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{v1alpha1.ClusterLabelsAnnotation: "env=lab"}},
+		Spec:       v1alpha1.SubmarinerSpec{ClusterID: "west", ClusterSets: []string{"red", "blue"}, CableDriver: "libreswan"},
+	}
+	c := OfMember(sub, o)
+	require.Equal(t, []string{"blue", "red"}, c.Sets)
+	require.Equal(t, []policy.Cluster{
+		{ID: "east", Labels: map[string]string{"site": "two", submarinerv1.ClusterIDLabel: "east"}, Sets: []string{"blue", "default"}, Driver: "ipsec"},
+		{ID: "west", Labels: map[string]string{"env": "lab"}, Sets: []string{"blue", "red"}, Driver: "ipsec"},
+	}, c.Clusters)
+	offered, hasGateway := c.Offers("east")
+	require.Equal(t, []string{"ipsec"}, offered)
+	require.True(t, hasGateway)
+	_, hasGateway = c.Offers("west")
+	require.False(t, hasGateway)
+}
+
+func TestOfBroker(t *testing.T) {
+	base, blue := Set{Name: "default", Namespace: "b"}, Set{Name: "blue", Namespace: "b-blue"}
+	base.cluster("west", "west", "", all)
+	base.cluster("east", "east", "", all)
+	blue.cluster("west", "west", "", all)
+	base.Policies = []v1alpha1.CablePolicies{*made("default", " |  | vxlan")}
+	blue.Policies = []v1alpha1.CablePolicies{*copied("west", made("mine", " |  | ipsec"))}
+	blue.Policies[0].Namespace = "b-blue"
+	c := OfBroker([]Set{base, blue})
+	require.Equal(t, []string{"blue", "default"}, c.Sets)
+	require.Equal(t, []string{"default", "blue"}, c.Clusters[1].Sets)
+	require.Equal(t, submarinerv1.BrokerID, c.Maker(c.Policies[0]))
+	require.Equal(t, []string{"blue"}, c.Policies[1].ClusterSets())
+	require.Equal(t, []string{"default"}, c.Names(true))
+	require.Empty(t, base.Policies[0].Labels, "what was read is left alone")
+
+	p := &v1alpha1.CablePolicies{ObjectMeta: metav1.ObjectMeta{Name: "mine"}}
+	require.NoError(t, c.Place(p, "blue"))
+	require.Equal(t, "b-blue", p.Namespace)
+	require.EqualError(t, c.CheckTaken(p, true), "there is a cable policy mine already, made by cluster west: change it there, or choose another name")
+	p.Namespace = ""
+	require.NoError(t, c.Place(p, ""))
+	require.NoError(t, c.CheckTaken(p, false), "of another clusterset")
+	require.Equal(t, []string{"default"}, c.SetsOf(p))
+}
+
+// texts writes a change as a person would.
+func texts(c Change) (out []string) {
+	cell := func(c Cable) string {
+		if c.Err != nil {
+			return "none (" + c.Err.Error() + ")"
+		}
+		return fmt.Sprint(c.Driver, c.Settings, " by ", c.Policy)
+	}
+	for _, x := range c.Cables {
+		out = append(out, fmt.Sprintf("%s: %s, then %s", x.Pair, cell(x.Now), cell(x.Then)))
+	}
+	for _, m := range c.Moves {
+		out = append(out, fmt.Sprintf("%d from %q to %q", m.Pairs, m.From, m.To))
+	}
+	for _, name := range c.Idle {
+		out = append(out, "idle: "+name)
+	}
+	for _, s := range c.Shadowed {
+		out = append(out, s.Rule+" shadowed by "+s.By)
+	}
+	return out
+}
+
+func TestCompare(t *testing.T) {
+	fallback := copied(submarinerv1.BrokerID, made("default", " |  | vxlan"))
+	for _, test := range []struct {
+		name  string
+		there []*v1alpha1.CablePolicies
+		fresh *v1alpha1.CablePolicies
+		want  []string
+	}{
+		{"no pair", []*v1alpha1.CablePolicies{fallback}, made("a", "site=mars |  | ipsec"), nil},
+		{"one pair", []*v1alpha1.CablePolicies{fallback}, made("a", "site=one | site=two | wireguard"), []string{
+			"east - west: vxlanmap[] by default, then wireguardmap[] by a", `1 from "default" to "a"`,
+		}},
+		{"not offered", []*v1alpha1.CablePolicies{fallback}, made("a", "site=one | site=two | ipsec"), []string{
+			"east - west: vxlanmap[] by default, then none (cluster west does not offer ipsec)", `1 from "default" to "a"`,
+		}},
+		{"same cable, another policy", []*v1alpha1.CablePolicies{fallback}, made("a", "site=one | site=two | vxlan"), []string{`1 from "default" to "a"`}},
+		{"settings alone", []*v1alpha1.CablePolicies{made("a", "site=one | site=two | vxlan")}, made("a", "site=one | site=two | vxlan | mtu: 1300"), []string{
+			"east - west: vxlanmap[] by a, then vxlanmap[mtu:1300] by a",
+		}},
+		{"nothing left for another", []*v1alpha1.CablePolicies{fallback, made("b", "site=one | site=two | vxlan")}, made("a", "site=one | site | vxlan"), []string{
+			`1 from "b" to "a"`, `1 from "default" to "a"`, "idle: b",
+		}},
+		{"shadow without a cluster", []*v1alpha1.CablePolicies{made("b", "site=mars | tier,env in (x,y) | vxlan")}, made("a", "env in (y,x),tier | site=mars | vxlan"), []string{
+			"cable policy b shadowed by a",
+		}},
+		{"a shadow of its own", []*v1alpha1.CablePolicies{made("b", "site=mars |  | vxlan")}, made("c", "site=venus |  | vxlan", " | site=mars | ipsec"), []string{
+			"rule 2 of cable policy c shadowed by b",
+		}},
+		{"a shadow there was before", []*v1alpha1.CablePolicies{made("a", "site=mars |  | vxlan"), made("b", "site=mars |  | vxlan")}, made("c", "site=venus |  | vxlan"), nil},
+		{"a mistake that unconnects", []*v1alpha1.CablePolicies{made("a", "site=one | site=two | vxlan")}, made("a", "site=one | site=two | vxlan | mtu: 1"), []string{
+			`east - west: vxlanmap[] by a, then none (settings of cable policy a: line 1: mtu "1": it has to be a whole number from 576 to 65535)`,
+		}},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			c := member(test.there...)
+			require.Equal(t, test.want, texts(c.Compare(c.With([]*v1alpha1.CablePolicies{test.fresh}))))
+		})
+	}
+	c := member(fallback, made("a", "site=one |  | wireguard"))
+	require.Equal(t, []string{
+		"cloud - west: wireguardmap[] by a, then vxlanmap[] by default", "east - west: wireguardmap[] by a, then vxlanmap[] by default", `2 from "a" to "default"`,
+	}, texts(c.Compare(c.Without(c.Policies[0]))))
+}
+
+// What a driver refuses is known from what gateways announce, and one pair of gateways is
+// enough.
+func TestCable(t *testing.T) {
+	nat := func(e *submarinerv1.EndpointSpec) { e.NATEnabled = true }
+	config := func(key, value string) func(*submarinerv1.EndpointSpec) {
+		return func(e *submarinerv1.EndpointSpec) { e.BackendConfig[key] = value }
+	}
+	for _, test := range []struct {
+		name, driver string
+		east         []func(*submarinerv1.EndpointSpec) // one gateway each
+		err          string
+	}{
+		{"plain", "vxlan", []func(*submarinerv1.EndpointSpec){config("x", "")}, ""},
+		{"no gateway", "vxlan", nil, ""},
+		{"translated", "vxlan", []func(*submarinerv1.EndpointSpec){nat}, "cluster east refuses: this cluster is behind address translation"},
+		{"translated, encrypted", "wireguard", []func(*submarinerv1.EndpointSpec){nat}, ""},
+		{"one of two is not translated", "vxlan", []func(*submarinerv1.EndpointSpec){nat, config("x", "")}, ""},
+		{"other port", "vxlan", []func(*submarinerv1.EndpointSpec){config("vxlan-port", "4599")}, "cluster east refuses: cluster west has its vxlan cable on UDP port 4501 and this cluster on 4599"},
+		{"other VNI", "vxlan", []func(*submarinerv1.EndpointSpec){config("vxlan-id", "7")}, "cluster east refuses: cluster west has its vxlan cable on VNI"},
+		{"no key", "wireguard", []func(*submarinerv1.EndpointSpec){config("publicKey", "")}, "cluster west refuses: cluster east announces"},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			var o Objects
+			o.cluster("", "west", "", all, config("vxlan-port", "4501"), config("vxlan-id", "1000"))
+			o.cluster("east", "east", "", "")
+			for i, change := range test.east {
+				o.cluster("east", "east", "", all, config("vxlan-port", "4501"), config("vxlan-id", "1000"), change)
+				o.Clusters = o.Clusters[:2]
+				o.Endpoints[i+1].Name = fmt.Sprint(i)
+			}
+			c := OfMember(&v1alpha1.Submariner{Spec: v1alpha1.SubmarinerSpec{ClusterID: "west"}}, o)
+			fresh := []*v1alpha1.CablePolicies{made("a", " |  | "+test.driver)}
+			change := c.Compare(c.With(fresh))
+			review := c.Review(fresh)[0]
+			require.Equal(t, []string{"east - west"}, []string{review.Matched[0].String()})
+			pair := review.Matched[0]
+			driver, err := c.Cable(pair, policy.Compile(c.With(fresh)).Decide(pair.X, pair.Y))
+			if test.err == "" {
+				require.NoError(t, err)
+				require.Equal(t, test.driver, driver)
+				require.Empty(t, review.Refused)
+				return
+			}
+			require.ErrorContains(t, err, test.err)
+			require.ErrorContains(t, review.Refused[0].Err, test.err)
+			if test.driver != "vxlan" { // else the same as before
+				require.ErrorContains(t, change.Cables[0].Then.Err, test.err)
+			}
+		})
+	}
+}
+
+func TestReview(t *testing.T) {
+	c := member(copied("east", made("b", "site=one,!x | site=cloud | vxlan")))
+	r := c.Review([]*v1alpha1.CablePolicies{made("a", "site=one |  | ipsec")})[0]
+	require.Equal(t, [][2][]string{{{"west"}, {"cloud", "east", "west"}}}, r.Selected)
+	require.Equal(t, "[cloud - west east - west]", fmt.Sprint(r.Matched))
+	require.Equal(t, "map[b:[cloud - west]]", fmt.Sprint(r.Lost))
+	require.Equal(t, map[string][]string{"ipsec": {"west"}}, r.Lacking)
+	require.Empty(t, r.Refused)
+}
+
+// A policy with a mistake is listed as it is in force.
+func TestList(t *testing.T) {
+	mistaken := made("a", "site=one | site=two | gre")
+	mistaken.Status.Rules = rules("site=one | site=two | wireguard")
+	fresh := made("z", " |  | gre")
+	fresh.Status = v1alpha1.CablePoliciesStatus{}
+	c := member(mistaken, fresh)
+	l := c.List()
+	require.Len(t, l.Rules, 2)
+	require.Equal(t, "wireguard", l.Rules[0].CableDriver)
+	require.Equal(t, [][2]string{{"east", "west"}}, l.Rules[0].Pairs)
+	require.Equal(t, "mistakes", l.Rules[0].State)
+	require.Contains(t, l.Rules[0].Message, `what was shared before stays in force: spec[0].name: there is no cable driver "gre"`)
+	require.Equal(t, "gre", l.Rules[1].CableDriver)
+	require.Empty(t, l.Rules[1].Pairs)
+	require.Equal(t, 2, l.Undecided)
+	require.Len(t, l.Troubles, 2)
+	require.Equal(t, "wireguard", c.Explain(c.Clusters[1], c.Clusters[2]).CableDriver)
+	rule, _ := c.Rule("a", 1)
+	require.Equal(t, "wireguard", rule.CableDriver)
+}

@@ -1,0 +1,115 @@
+package catalog
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"subctl/cable"
+	"subctl/cable/drivers"
+	"subctl/cable/keys"
+	"subctl/cable/natdiscovery"
+	"subctl/cable/vxlan"
+	"subctl/policy"
+)
+
+// gateway is a gateway as its Endpoint shows it.
+type gateway struct {
+	cable.Peer
+	settings map[string]cable.Config // that it announces, by driver
+}
+
+// gatewaysOf returns the gateways among objects, by cluster.
+func (c *Catalog) gatewaysOf(o Objects) map[string][]gateway {
+	public := map[string]keys.PublicKey{}
+	for i := range o.Clusters {
+		if cluster := &o.Clusters[i]; c.Maker(cluster) == cluster.Spec.ClusterID {
+			public[cluster.Spec.ClusterID], _ = keys.ParsePublic(cluster.Spec.PublicKey) // drivers that need one refuse the zero key
+		}
+	}
+	out := map[string][]gateway{}
+	for i := range o.Endpoints {
+		g, _ := cable.Parse(o.Endpoints[i].Spec) // what it offers is read, whatever else is wrong with it
+		if g.Cluster == "" || c.Maker(&o.Endpoints[i]) != g.Cluster {
+			continue
+		}
+		p := cable.Peer{Gateway: g, PublicKey: public[g.Cluster]}
+		p.Address, p.NATed = natdiscovery.Unasked(g)
+		out[g.Cluster] = append(out[g.Cluster], gateway{p, map[string]cable.Config{cable.VXLAN: vxlan.Announced(g)}})
+	}
+	return out
+}
+
+// Offers returns the drivers that all gateways of a cluster offer, and whether it has a
+// gateway now.
+func (c *Catalog) Offers(id string) (names []string, hasGateway bool) {
+	for i, g := range c.gateways[id] {
+		if i == 0 {
+			names = slices.Clone(g.Drivers)
+		}
+		names = slices.DeleteFunc(names, func(n string) bool { return !g.Offers(n) })
+	}
+	return names, len(c.gateways[id]) > 0
+}
+
+// lacks says whether a cluster has gateways and they do not all offer a driver.
+func (c *Catalog) lacks(id, driver string) bool {
+	return slices.ContainsFunc(c.gateways[id], func(g gateway) bool { return !g.Offers(driver) })
+}
+
+// Cable returns the driver of a pair by a decision, or why there is no cable.
+func (c *Catalog) Cable(pair policy.Pair, dec policy.Decision) (driver string, err error) {
+	if dec.Err != nil {
+		return "", dec.Err
+	}
+	var lacking []string
+	for _, cluster := range []policy.Cluster{pair.X, pair.Y} {
+		if c.lacks(cluster.ID, dec.Driver) {
+			lacking = append(lacking, fmt.Sprintf("cluster %s does not offer %s", cluster.ID, dec.Driver))
+		}
+	}
+	switch {
+	case len(lacking) > 0:
+		return "", errors.New(strings.Join(lacking, ", "))
+	case dec.ConfigErr != nil:
+		return "", fmt.Errorf("settings of cable policy %s: %w", dec.Policy, dec.ConfigErr)
+	}
+	if err := c.refusal(pair, dec); err != nil {
+		return "", err
+	}
+	return dec.Driver, nil
+}
+
+// refusal says why the driver of a decision cannot join the two clusters, by any two of
+// their gateways; nil if it can, or nobody knows.
+func (c *Catalog) refusal(pair policy.Pair, dec policy.Decision) error {
+	d := drivers.Find(dec.Driver)
+	var first error
+	for _, x := range c.gateways[pair.X.ID] {
+		for _, y := range c.gateways[pair.Y.ID] {
+			err := x.refuses(d, y, dec.Config)
+			if err == nil {
+				err = y.refuses(d, x, dec.Config)
+			}
+			if err == nil {
+				return nil
+			}
+			if first == nil {
+				first = err
+			}
+		}
+	}
+	return first
+}
+
+// refuses says why a gateway does not connect to another by a driver, with the settings
+// of a policy.
+func (g gateway) refuses(d cable.Driver, other gateway, shared cable.Config) error {
+	p := other.Peer
+	p.Shared, p.Config = shared, g.settings[d.Name()].With(shared)
+	if err := d.Refuses(cable.Local{Gateway: g.Gateway, Settings: g.settings}, p); err != nil {
+		return fmt.Errorf("cluster %s refuses: %w", g.Cluster, err)
+	}
+	return nil
+}

@@ -1,0 +1,111 @@
+package catalog
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	submarinerv1 "subctl/api/submariner/v1"
+	"subctl/api/submariner/v1alpha1"
+)
+
+// Place puts a new policy into the namespace that it belongs in, and says what keeps it
+// from there. It is for one clusterset, or for all of a member's if that is empty; on a
+// broker, empty is the clusterset default.
+func (c *Catalog) Place(p *v1alpha1.CablePolicies, set string) error {
+	set = cmp.Or(set, p.Labels[submarinerv1.ClusterSetLabel])
+	was, ns := p.Namespace, c.namespace(set)
+	p.Namespace = ns
+	if set != "" && !slices.Contains(c.Sets, set) {
+		return fmt.Errorf("%s is not in clusterset %q: it is in %s", MakerName(c.Keeper), set, strings.Join(c.Sets, ", "))
+	}
+	if was != "" && was != ns {
+		return fmt.Errorf("policy %s is for namespace %s, but cable policies of %s are in %s: leave the namespace out", p.Name, was, MakerName(c.Keeper), ns)
+	}
+	if set != "" && !c.OnBroker() {
+		metav1.SetMetaDataLabel(&p.ObjectMeta, submarinerv1.ClusterSetLabel, set)
+	}
+	return nil
+}
+
+// namespace is where a policy is written that is for a clusterset: that of the default
+// one if there is no such clusterset.
+func (c *Catalog) namespace(set string) string {
+	if c.OnBroker() {
+		return cmp.Or(c.namespaces[set], c.namespaces[submarinerv1.DefaultClusterSet])
+	}
+	return submarinerv1.OperatorNamespace
+}
+
+// SetsOf returns the clustersets in which a policy that is made here will count.
+func (c *Catalog) SetsOf(p *v1alpha1.CablePolicies) []string {
+	if c.OnBroker() {
+		return slices.DeleteFunc(slices.Clone(c.Sets), func(s string) bool { return c.namespaces[s] != p.Namespace })
+	}
+	if set := p.Labels[submarinerv1.ClusterSetLabel]; set != "" {
+		return []string{set}
+	}
+	return c.Sets
+}
+
+// Replaces returns the policy made here whose place a new one takes; nil if there is none.
+func (c *Catalog) Replaces(p *v1alpha1.CablePolicies) *v1alpha1.CablePolicies {
+	for _, was := range c.Policies {
+		if c.Maker(was) == c.Keeper && was.SharedName() == p.Name && was.Namespace == p.Namespace {
+			return was
+		}
+	}
+	return nil
+}
+
+// CheckTaken says who has the name of a new policy already. One made here may be
+// replaced.
+func (c *Catalog) CheckTaken(p *v1alpha1.CablePolicies, replace bool) error {
+	for _, was := range c.Policies {
+		maker := c.Maker(was)
+		if was.SharedName() != p.Name || !c.overlap(was, p) || maker == c.Keeper && replace {
+			continue
+		}
+		if maker == c.Keeper {
+			return fmt.Errorf("there is a cable policy %s already, made here: change it with --replace, or choose another name", p.Name)
+		}
+		return fmt.Errorf("there is a cable policy %s already, made by %s: change it there, or choose another name", p.Name, MakerName(maker))
+	}
+	return nil
+}
+
+// overlap says whether a policy there is and a new one are for one clusterset.
+func (c *Catalog) overlap(was, p *v1alpha1.CablePolicies) bool {
+	if c.Maker(was) == c.Keeper && !c.OnBroker() {
+		return true // one object, whatever clustersets it is for
+	}
+	return slices.ContainsFunc(c.SetsOf(p), func(s string) bool { return slices.Contains(was.ClusterSets(), s) })
+}
+
+// With returns the policies as they will be once new ones, in their places, are shared.
+func (c *Catalog) With(policies []*v1alpha1.CablePolicies) []*v1alpha1.CablePolicies {
+	then := slices.DeleteFunc(slices.Clone(c.Policies), func(was *v1alpha1.CablePolicies) bool {
+		return slices.ContainsFunc(policies, func(p *v1alpha1.CablePolicies) bool {
+			return c.Maker(was) == c.Keeper && was.SharedName() == p.Name && c.overlap(was, p)
+		})
+	})
+	for _, p := range policies {
+		then = append(then, c.shared(p))
+	}
+	return then
+}
+
+// shared is a new policy as it will be once the broker holds it.
+func (c *Catalog) shared(p *v1alpha1.CablePolicies) *v1alpha1.CablePolicies {
+	p = p.DeepCopy()
+	p.Status = v1alpha1.CablePoliciesStatus{ClusterSets: c.SetsOf(p)}
+	return p
+}
+
+// Without returns the policies but for one.
+func (c *Catalog) Without(p *v1alpha1.CablePolicies) []*v1alpha1.CablePolicies {
+	return slices.DeleteFunc(slices.Clone(c.Policies), func(other *v1alpha1.CablePolicies) bool { return other == p })
+}

@@ -1,0 +1,61 @@
+package catalog
+
+import (
+	"slices"
+
+	"subctl/api/submariner/v1alpha1"
+	"subctl/policy"
+)
+
+// Reason is why a pair has its cable; its JSON is a promise of subctl cable-policy
+// explain.
+type Reason struct {
+	Clusters    [2]string           `json:"clusters"`
+	CableDriver string              `json:"cableDriver"` // empty: no cable
+	Policy      string              `json:"policy"`      // empty: none decides
+	Rule        int                 `json:"rule"`        // counted from 1; 0: none decides
+	Why         string              `json:"why"`
+	Error       string              `json:"error"` // why there is no cable
+	Offers      map[string][]string `json:"offers"`
+	Beaten      []Beaten            `json:"beaten"`
+}
+
+// Beaten is a rule that matches the pair and does not decide.
+type Beaten struct {
+	Policy      string `json:"policy"`
+	Rule        int    `json:"rule"` // counted from 1
+	CableDriver string `json:"cableDriver"`
+	Why         string `json:"why"`
+}
+
+// Explain says which cable two clusters get, and why.
+func (c *Catalog) Explain(x, y policy.Cluster) Reason {
+	e := policy.Compile(c.Policies).Explain(x, y)
+	r := Reason{Clusters: [2]string{x.ID, y.ID}, Policy: e.Policy, Why: e.Why, Offers: map[string][]string{}, Beaten: []Beaten{}}
+	if e.Policy != "" {
+		r.Rule = e.Rule + 1
+	}
+	var err error
+	if r.CableDriver, err = c.Cable(policy.Pair{X: x, Y: y}, e.Decision); err != nil {
+		r.Error = err.Error()
+	}
+	for _, id := range r.Clusters {
+		if offered, hasGateway := c.Offers(id); hasGateway {
+			r.Offers[id] = append([]string{}, offered...)
+		}
+	}
+	for _, b := range e.Beaten {
+		r.Beaten = append(r.Beaten, Beaten{b.Policy, b.Rule + 1, b.Driver, b.Why})
+	}
+	return r
+}
+
+// Rule returns a rule of a policy, counted from 1, and who made that; nil if there is
+// none.
+func (c *Catalog) Rule(name string, n int) (rule *v1alpha1.CablePolicySpec, maker string) {
+	i := slices.IndexFunc(c.Policies, func(p *v1alpha1.CablePolicies) bool { return p.SharedName() == name && n <= len(p.InForce()) })
+	if i < 0 || n == 0 {
+		return nil, ""
+	}
+	return &c.Policies[i].InForce()[n-1], c.Maker(c.Policies[i])
+}

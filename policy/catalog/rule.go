@@ -1,0 +1,142 @@
+package catalog
+
+import (
+	"fmt"
+	"slices"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"subctl/api/submariner/v1alpha1"
+	"subctl/cable"
+	"subctl/policy"
+)
+
+// StateOK is the state of a policy that counts as it is.
+const StateOK = "ok"
+
+// Rule is a rule of a policy; its JSON is a promise of subctl cable-policy list.
+type Rule struct {
+	Policy      string      `json:"policy"`
+	Rule        int         `json:"rule"` // counted from 1
+	Left        string      `json:"leftClusterSelector"`
+	Right       string      `json:"rightClusterSelector"`
+	CableDriver string      `json:"cableDriver"`
+	ConfigMap   string      `json:"configMap"`
+	Settings    string      `json:"settings"` // YAML
+	MadeBy      string      `json:"madeBy"`   // cluster ID, or BROKER
+	ClusterSets []string    `json:"clusterSets"`
+	State       string      `json:"state"` // StateOK, or what is wrong with the policy
+	Message     string      `json:"message"`
+	Pairs       [][2]string `json:"pairs"` // that it decides now
+}
+
+// Listing is what the policies are and do.
+type Listing struct {
+	// Rules are those in force, or as they are written where none is. What is in several
+	// clustersets is listed once.
+	Rules []Rule
+	// Undecided counts the pairs that no policy decides, but the clusters' own default.
+	Undecided int
+	// Troubles are what is wrong, a text each.
+	Troubles []string
+}
+
+// List returns the rules, and what each decides now.
+func (c *Catalog) List() Listing {
+	l := Listing{Rules: c.rules()}
+	type rule struct {
+		policy string
+		number int
+	}
+	at := map[rule][]int{} // clustersets may have policies of one name
+	for i, r := range l.Rules {
+		k := rule{r.Policy, r.Rule - 1}
+		at[k] = append(at[k], i)
+		if r.State != StateOK && r.Rule == 1 {
+			l.Troubles = append(l.Troubles, fmt.Sprintf("policy %s: %s", r.Policy, r.Message))
+		}
+	}
+	for pair, dec := range policy.Compile(c.Policies).Pairs(c.Clusters) {
+		if _, err := c.Cable(pair, dec); err != nil {
+			l.Troubles = append(l.Troubles, pair.String()+": "+err.Error())
+		}
+		if dec.Policy == "" && dec.Err == nil {
+			l.Undecided++
+		}
+		for _, i := range at[rule{dec.Policy, dec.Rule}] {
+			if l.Rules[i].isFor(pair) {
+				l.Rules[i].Pairs = append(l.Rules[i].Pairs, [2]string{pair.X.ID, pair.Y.ID})
+				break
+			}
+		}
+	}
+	return l
+}
+
+// isFor says whether the rule is of a clusterset that both clusters are in.
+func (r Rule) isFor(pair policy.Pair) bool {
+	shared := func(s string) bool { return slices.Contains(pair.X.Sets, s) && slices.Contains(pair.Y.Sets, s) }
+	return slices.ContainsFunc(r.ClusterSets, shared)
+}
+
+func (c *Catalog) rules() []Rule {
+	rules := []Rule{}
+	for _, p := range c.Policies {
+		state, message := c.state(p)
+		written := p.ConnectionPolicies
+		if len(p.ClusterSets()) > 0 {
+			written = p.InForce()
+		}
+		for i, spec := range written {
+			r := Rule{
+				Policy: p.SharedName(), Rule: i + 1, CableDriver: cable.Canonical(spec.CableDriver),
+				Left: policy.SelectorText(spec.LeftClusterSelector), Right: policy.SelectorText(spec.RightClusterSelector),
+				MadeBy: c.Maker(p), ClusterSets: append([]string{}, p.ClusterSets()...), State: state, Message: message, Pairs: [][2]string{},
+			}
+			if spec.CableOptions != nil {
+				r.ConfigMap = spec.CableOptions.Metadata.Name
+				r.Settings = spec.CableOptions.Data[v1alpha1.CableCustomConfig]
+			}
+			twin := slices.IndexFunc(rules, func(o Rule) bool { return o.sameAs(r) })
+			if twin >= 0 {
+				sets := slices.Sorted(slices.Values(append(rules[twin].ClusterSets, r.ClusterSets...)))
+				rules[twin].ClusterSets = slices.Compact(sets)
+				continue
+			}
+			rules = append(rules, r)
+		}
+	}
+	return rules
+}
+
+// sameAs says whether two rules are the same, but for the clusterset.
+func (r Rule) sameAs(o Rule) bool {
+	return r.Policy == o.Policy && r.Rule == o.Rule && r.Left == o.Left && r.Right == o.Right && r.CableDriver == o.CableDriver &&
+		r.Settings == o.Settings && r.MadeBy == o.MadeBy && r.State == o.State
+}
+
+// state says whether a policy counts as it is, and why not.
+func (c *Catalog) state(p *v1alpha1.CablePolicies) (state, message string) {
+	own := c.Maker(p) == c.Keeper && !c.OnBroker()
+	if err := policy.Check(p); err != nil {
+		if own && len(p.ClusterSets()) > 0 {
+			err = fmt.Errorf("what was shared before stays in force: %w", err)
+		}
+		return "mistakes", err.Error()
+	}
+	if !own {
+		return StateOK, ""
+	}
+	shared := meta.FindStatusCondition(p.Status.Conditions, v1alpha1.ConditionShared)
+	accepted := meta.FindStatusCondition(p.Status.Conditions, v1alpha1.ConditionAccepted)
+	switch {
+	case shared == nil:
+		return "new", "the gateway has not shared it with the broker yet"
+	case shared.Status != metav1.ConditionTrue:
+		return shared.Reason, shared.Message
+	case accepted != nil && accepted.Status == metav1.ConditionFalse && accepted.ObservedGeneration == p.Generation:
+		return accepted.Reason, accepted.Message
+	}
+	return StateOK, ""
+}
