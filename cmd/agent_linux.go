@@ -2,7 +2,6 @@ package cmd
 
 import (
 	"context"
-	"errors"
 	"time"
 
 	"subctl/agent"
@@ -12,12 +11,8 @@ import (
 
 // newKernel hands the agent the real kernel: the only place that does.
 func newKernel() (agent.Kernel, error) {
-	f, err := kernel.Features()
-	if err != nil {
+	if err := kernel.Check(); err != nil {
 		return agent.Kernel{}, err
-	}
-	if !f.Nexthops {
-		return agent.Kernel{}, errors.New("this node's kernel has no next hop objects: Linux 5.3 or newer is needed")
 	}
 	return agent.Kernel{
 		Facts:  kernel.ReadFacts,

@@ -72,18 +72,11 @@ func (g *globals) plan(ctx context.Context, node string) (dataplane.State, error
 	return state, nil
 }
 
-// kindNames is how JSON names the kinds of kernel objects.
-var kindNames = map[dataplane.Kind]string{
-	dataplane.KindSet: "set", dataplane.KindChain: "chain", dataplane.KindDaemon: "daemon", dataplane.KindLink: "link",
-	dataplane.KindAddr: "address", dataplane.KindPeer: "peer", dataplane.KindTunnel: "tunnel", dataplane.KindNeigh: "neighbour", dataplane.KindNexthop: "nexthop", dataplane.KindGroup: "nexthop-group",
-	dataplane.KindRoute: "route", dataplane.KindRule: "rule",
-}
-
 // planSteps returns the objects of a plan in the order in which they are made.
 func planSteps(state dataplane.State) []planStep {
 	steps := []planStep{}
 	for _, o := range state.Sorted() {
-		steps = append(steps, planStep{kindNames[o.Key().Kind], o.String()})
+		steps = append(steps, planStep{o.Key().Kind.String(), o.String()})
 	}
 	return steps
 }

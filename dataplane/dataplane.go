@@ -41,6 +41,19 @@ const (
 	KindRule                // policy rules: these divert traffic, so they come last
 )
 
+var kindNames = [...]string{
+	KindSet: "set", KindChain: "chain", KindDaemon: "daemon", KindLink: "link", KindAddr: "address", KindPeer: "peer", KindTunnel: "tunnel",
+	KindNeigh: "neighbour", KindNexthop: "nexthop", KindGroup: "nexthop-group", KindRoute: "route", KindRule: "rule",
+}
+
+// String is what a kind is called where plans are shown.
+func (k Kind) String() string {
+	if int(k) >= len(kindNames) {
+		return fmt.Sprintf("kind %d", uint8(k))
+	}
+	return kindNames[k]
+}
+
 // Key is what makes two objects the same thing, whatever their settings.
 type Key struct {
 	Kind Kind

@@ -79,27 +79,27 @@ const (
 // plan by a fingerprint, which is the name of the child. Seen is that fingerprint in
 // a tunnel that was observed, and empty in a plan.
 type Tunnel struct {
-	Name       string
-	Local      netip.Addr
-	Remote     netip.Addr // where the other end is; the zero Addr if it comes to us
-	LocalPort  int        // UDP: that of the IKEDaemon
-	RemotePort int        // UDP
-	LocalID    string     // IKE identities, as fully qualified domain names (RFC 7296, section 3.5)
-	RemoteID   string
-	PSK        Secret // known to these two identities only
-	Mode       string
-	LocalTS    []netip.Prefix // what may go through, on our side
-	RemoteTS   []netip.Prefix
-	Port       int    // restricts the selectors to UDP from and to this port; 0 for everything
-	ReqID      uint32 // tells our policies and security associations from those of others: one of Owner.IDs
-	IKE        string // proposals, as swanctl.conf has them, separated by commas
-	ESP        string
-	IKELife    time.Duration // after which keys are renewed
-	ESPLife    time.Duration
-	DPDDelay   time.Duration // without a sign of life, after which the other end is asked for one
-	Encap      bool          // has ESP in UDP even where no address translation is seen
-	Initiative Initiative
-	Seen       string
+	Name        string
+	Local       netip.Addr
+	Remote      netip.Addr // where the other end is; the zero Addr if it comes to us
+	LocalPort   int        // UDP: that of the IKEDaemon
+	RemotePort  int        // UDP
+	LocalID     string     // IKE identities, as fully qualified domain names (RFC 7296, section 3.5)
+	RemoteID    string
+	PSK         Secret // known to these two identities only
+	Mode        string
+	LocalTS     []netip.Prefix // what may go through, on our side
+	RemoteTS    []netip.Prefix
+	Port        int    // restricts the selectors to UDP from and to this port; 0 for everything
+	ReqID       uint32 // tells our policies and security associations from those of others: one of Owner.IDs
+	IKE         string // proposals, as swanctl.conf has them, separated by commas
+	ESP         string
+	IKELifetime time.Duration // after which keys are renewed
+	ESPLifetime time.Duration
+	DPDDelay    time.Duration // without a sign of life, after which the other end is asked for one
+	Encap       bool          // has ESP in UDP even where no address translation is seen
+	Initiative  Initiative
+	Seen        string
 }
 
 // Key implements Object.
@@ -167,7 +167,7 @@ func (t Tunnel) String() string {
 	line(1, "local_port = %d", t.LocalPort)
 	line(1, "remote_port = %d", t.RemotePort)
 	line(1, "proposals = %s", t.IKE)
-	line(1, "rekey_time = %v", t.IKELife)
+	line(1, "rekey_time = %v", t.IKELifetime)
 	line(1, "dpd_delay = %v", t.DPDDelay)
 	line(1, "encap = %s", yes(t.Encap))
 	line(1, "local.id = %s", t.LocalID)
@@ -177,7 +177,7 @@ func (t Tunnel) String() string {
 	line(2, "local_ts = %s", strings.Join(t.Selectors(t.LocalTS), ", "))
 	line(2, "remote_ts = %s", strings.Join(t.Selectors(t.RemoteTS), ", "))
 	line(2, "esp_proposals = %s", t.ESP)
-	line(2, "rekey_time = %v", t.ESPLife)
+	line(2, "rekey_time = %v", t.ESPLifetime)
 	line(2, "reqid = %#x", t.ReqID)
 	line(1, "}")
 	line(0, "}")

@@ -31,7 +31,7 @@ func objects() []dataplane.Object {
 		dataplane.Tunnel{
 			Name: "t", Local: ip, Remote: ip, LocalPort: 1, RemotePort: 2, LocalID: "a", RemoteID: "b", PSK: dataplane.Secret{1},
 			Mode: "m", LocalTS: []netip.Prefix{p}, RemoteTS: []netip.Prefix{p}, Port: 3, ReqID: 4, IKE: "i", ESP: "e",
-			IKELife: time.Hour, ESPLife: time.Minute, DPDDelay: time.Second, Encap: true, Initiative: "first",
+			IKELifetime: time.Hour, ESPLifetime: time.Minute, DPDDelay: time.Second, Encap: true, Initiative: "first",
 		},
 		dataplane.IPsecBlock{From: ip, Port: 1},
 		dataplane.FDB{Dev: "d", MAC: "m", Dst: ip},
@@ -81,9 +81,14 @@ func TestObjectsArePlainData(t *testing.T) {
 		every(t, fmt.Sprintf("%T", o), reflect.ValueOf(o), func(string, reflect.Value) {})
 		kinds[o.Key().Kind] = true
 	}
+	names := map[string]bool{}
 	for k := dataplane.KindSet; k <= dataplane.KindRule; k++ {
-		require.True(t, kinds[k], "kind %d has no example", k)
+		require.True(t, kinds[k], "%v has no example", k)
+		require.NotEmpty(t, k.String(), "kind %d has no name", uint8(k))
+		require.False(t, names[k.String()], "two kinds are called %v", k)
+		names[k.String()] = true
 	}
+	require.Equal(t, "kind 12", (dataplane.KindRule + 1).String(), "a new kind is to be in the tests of this file")
 }
 
 // change gives a leaf another value.

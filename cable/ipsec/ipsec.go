@@ -186,7 +186,7 @@ func tunnel(local cable.Local, p cable.Peer) (dataplane.Tunnel, error) {
 	t := dataplane.Tunnel{
 		Local: local.PrivateIP, LocalPort: port(local), RemotePort: to, PSK: psk,
 		IKE: tidy(p.Config.Text(optIKE)), ESP: tidy(p.Config.Text(optESP)),
-		IKELife: p.Config.Duration(optIKELife), ESPLife: p.Config.Duration(optESPLife),
+		IKELifetime: p.Config.Duration(optIKELife), ESPLifetime: p.Config.Duration(optESPLife),
 		DPDDelay: max(p.Config.Duration(optDPD), time.Second), Encap: p.Config.Text(optEncap) == "yes", Initiative: initiative(local, p),
 	}
 	if !p.Unreachable {

@@ -106,7 +106,7 @@ func New(owner dataplane.Owner) (*Host, error) {
 // Close closes the netlink sockets. What is in the kernel stays, and so do the programs
 // that stand in for it.
 func (h *Host) Close() {
-	h.charon.rest()
+	h.charon.stopKeeper()
 	h.nl.Close()
 	h.conn.close()
 	if h.wgctrl != nil {

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"net"
 	"os"
+	"path/filepath"
 	"sync"
 
 	"subctl/dataplane"
@@ -18,21 +19,24 @@ import (
 // engineLibipsec is the strongSwan plugin that does ESP in userspace.
 const engineLibipsec = "kernel-libipsec"
 
-// ipsecEngine finds out, once, what handles IPsec packets on the node: the kernel if
-// it can, else strongSwan itself.
-var ipsecEngine = sync.OnceValue(func() dataplane.Engine {
-	if err := checkCharon(); err != nil {
+// ipsecEngine finds out, once, what handles IPsec packets on the node.
+var ipsecEngine = sync.OnceValue(func() dataplane.Engine { return chooseEngine("/", probeESP) })
+
+// chooseEngine is the kernel if it can do ESP, else strongSwan itself; or what is missing
+// for either. The files of the image are under root.
+func chooseEngine(root string, probeESP func() error) dataplane.Engine {
+	if err := checkCharon(root); err != nil {
 		return dataplane.Engine{Missing: err.Error()}
 	}
 	kernelErr := probeESP()
 	if kernelErr == nil {
 		return dataplane.Engine{Name: dataplane.EngineKernel}
 	}
-	if err := checkLibipsec(); err != nil {
+	if err := checkLibipsec(root); err != nil {
 		return dataplane.Engine{Missing: fmt.Sprintf("IPsec in the kernel (%v), or in userspace (%v)", kernelErr, err)}
 	}
 	return dataplane.Engine{Name: engineLibipsec}
-})
+}
 
 // probeESP asks the kernel for a security association and an XFRM interface, which
 // loads the modules they need, and removes them again. There is no other way to ask:
@@ -79,9 +83,9 @@ const (
 )
 
 // checkLibipsec says what is missing for ESP in userspace.
-func checkLibipsec() error {
-	for _, file := range []string{pluginDir + "/libstrongswan-" + engineLibipsec + ".so", "/dev/net/tun"} {
-		if _, err := os.Stat(file); err != nil {
+func checkLibipsec(root string) error {
+	for _, file := range []string{pluginDir + "/libstrongswan-" + engineLibipsec + ".so", tunFile} {
+		if _, err := os.Stat(filepath.Join(root, file)); err != nil {
 			return fmt.Errorf("no %s", file)
 		}
 	}

@@ -58,10 +58,10 @@ func newCharon(netns string, owner dataplane.Owner) *charon {
 	return &charon{netns: netns, dir: filepath.Join(runDir, "ipsec-"+inode), owner: owner.OwnsDevice(dataplane.IPsecDevice)}
 }
 
-// checkCharon says what the image lacks.
-func checkCharon() error {
+// checkCharon says what an image, whose files are under root, lacks.
+func checkCharon(root string) error {
 	for _, file := range []string{charonProgram, pluginDir + "/libstrongswan-vici.so", pluginDir + "/libstrongswan-openssl.so"} {
-		if _, err := os.Stat(file); err != nil {
+		if _, err := os.Stat(filepath.Join(root, file)); err != nil {
 			return fmt.Errorf("strongSwan is missing from the image: no %s", file)
 		}
 	}
@@ -112,7 +112,7 @@ func (c *charon) running() (dataplane.IKEDaemon, bool) {
 
 // start starts the daemon, in place of the one that runs.
 func (c *charon) start(d dataplane.IKEDaemon) error {
-	if err := checkCharon(); err != nil {
+	if err := checkCharon("/"); err != nil {
 		return err
 	}
 	if ns, err := threadNetns(); err != nil || ns != c.netns {
@@ -253,7 +253,7 @@ func (s daemons) list() ([]dataplane.Object, error) {
 	}
 	d, ok := s.charon.running()
 	if !ok {
-		s.charon.rest()
+		s.charon.stopKeeper()
 		left, err := s.left()
 		if err != nil || !left {
 			return nil, err
@@ -263,7 +263,7 @@ func (s daemons) list() ([]dataplane.Object, error) {
 	if _, err := s.charon.version(); err != nil {
 		return []dataplane.Object{dataplane.IKEDaemon{}}, nil // blank: it does not answer
 	}
-	s.charon.keep()
+	s.charon.startKeeper()
 	return []dataplane.Object{d}, nil
 }
 
@@ -294,7 +294,7 @@ func (s daemons) put(old, want dataplane.Object) error {
 	if err := s.charon.start(w); err != nil {
 		return fmt.Errorf("starting IPsec: %w", err)
 	}
-	s.charon.keep()
+	s.charon.startKeeper()
 	if old == (dataplane.IKEDaemon{}) { // what list says of one that has died
 		s.restarted("charon")
 	}
@@ -303,7 +303,7 @@ func (s daemons) put(old, want dataplane.Object) error {
 
 // del ends the daemon, and removes what one before it may have left in the kernel.
 func (s daemons) del(dataplane.Object) error {
-	s.charon.rest()
+	s.charon.stopKeeper()
 	if err := errors.Join(s.charon.stop(), withXFRM(xfrm.flush)); err != nil {
 		return fmt.Errorf("stopping IPsec: %w", err)
 	}

@@ -49,7 +49,7 @@ func agree(t testing.TB, ends ...*ipsecEnd) {
 
 // Keys are renewed under traffic, of which nothing is lost.
 func TestIPsecRekey(t *testing.T) {
-	a, b := ipsecPair(t, func(t *dataplane.Tunnel) { t.ESPLife, t.IKELife = 3*time.Second, 4*time.Second })
+	a, b := ipsecPair(t, func(t *dataplane.Tunnel) { t.ESPLifetime, t.IKELifetime = 3*time.Second, 4*time.Second })
 	upBoth(t, a, b)
 	a.ns.Run("ping -c1 -W2 -I 10.1.0.1 10.2.0.1")
 	first := a.state().Handshake
@@ -68,7 +68,7 @@ func TestIPsecChange(t *testing.T) {
 	for i, change := range []func(*dataplane.Tunnel){
 		func(t *dataplane.Tunnel) { t.ESP, t.Encap = "aes256-sha256-ecp256", true },
 		func(t *dataplane.Tunnel) {
-			t.IKE, t.IKELife, t.ESPLife, t.DPDDelay = "aes256-sha384-ecp384", 2*time.Hour, 2*time.Hour, 5*time.Second
+			t.IKE, t.IKELifetime, t.ESPLifetime, t.DPDDelay = "aes256-sha384-ecp384", 2*time.Hour, 2*time.Hour, 5*time.Second
 		},
 		func(t *dataplane.Tunnel) { t.PSK = dataplane.Secret{7, 7} },
 	} {

@@ -50,8 +50,8 @@ const (
 	sweepAfter = time.Minute
 )
 
-// keep sees to it that a keeper runs.
-func (c *charon) keep() {
+// startKeeper sees to it that a keeper runs.
+func (c *charon) startKeeper() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.keeper != nil {
@@ -65,8 +65,8 @@ func (c *charon) keep() {
 	go c.keeper.listen()
 }
 
-// rest ends the keeper. What charon keeps up stays up.
-func (c *charon) rest() {
+// stopKeeper ends the keeper. What charon keeps up stays up.
+func (c *charon) stopKeeper() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.keeper != nil {
@@ -75,8 +75,8 @@ func (c *charon) rest() {
 	}
 }
 
-// hurry has the keeper look at once.
-func (c *charon) hurry() {
+// retryNow has the keeper look at once.
+func (c *charon) retryNow() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.keeper != nil {

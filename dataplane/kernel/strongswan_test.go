@@ -4,9 +4,11 @@ package kernel
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net/netip"
 	"os"
+	"path/filepath"
 	"strings"
 	"syscall"
 	"testing"
@@ -60,7 +62,7 @@ func testTunnel(own, other int, change func(*dataplane.Tunnel)) dataplane.Tunnel
 		Mode:    dataplane.TunnelMode,
 		LocalTS: []netip.Prefix{cidr(fmt.Sprintf("10.%d.0.0/24", own))}, RemoteTS: []netip.Prefix{cidr(fmt.Sprintf("10.%d.0.0/24", other))},
 		ReqID: 0x12000000 + uint32(other), IKE: "aes256gcm16-prfsha384-x25519", ESP: "aes128gcm16-x25519",
-		IKELife: time.Hour, ESPLife: time.Hour, DPDDelay: 2 * time.Second, Initiative: dataplane.InitiateFirst,
+		IKELifetime: time.Hour, ESPLifetime: time.Hour, DPDDelay: 2 * time.Second, Initiative: dataplane.InitiateFirst,
 	}
 	if own > other {
 		t.Initiative = dataplane.InitiateSecond
@@ -283,6 +285,31 @@ func TestIPsecTransport(t *testing.T) {
 	require.Eventually(t, func() bool { n, _ := a.h.charon.pid(); return n == 0 }, 30*time.Second, 10*time.Millisecond)
 	settle(t, a.ns, a.h, dataplane.State{})
 	require.Equal(t, before, a.ns.Run("ip xfrm policy; ip xfrm state"))
+}
+
+// What an image, a kernel and a node have decides about the engine, and what is missing is named.
+func TestChooseEngine(t *testing.T) {
+	able, unable := func() error { return nil }, func() error { return errors.New("no ESP: not supported") }
+	lacks := func(what string) dataplane.Engine { return dataplane.Engine{Missing: what} }
+	const strongSwan, neither = "strongSwan is missing from the image: no ", "IPsec in the kernel (no ESP: not supported), or in userspace (no "
+	byKernel, image := dataplane.Engine{Name: "kernel"}, t.TempDir()
+	for _, step := range []struct {
+		add             string
+		kernel, without dataplane.Engine // what is chosen where the kernel can, and where it cannot
+	}{
+		{"/etc/passwd", lacks(strongSwan + "/usr/sbin/charon-systemd"), lacks(strongSwan + "/usr/sbin/charon-systemd")},
+		{charonProgram, lacks(strongSwan + pluginDir + "/libstrongswan-vici.so"), lacks(strongSwan + pluginDir + "/libstrongswan-vici.so")},
+		{pluginDir + "/libstrongswan-vici.so", lacks(strongSwan + pluginDir + "/libstrongswan-openssl.so"), lacks(strongSwan + pluginDir + "/libstrongswan-openssl.so")},
+		{pluginDir + "/libstrongswan-openssl.so", byKernel, lacks(neither + pluginDir + "/libstrongswan-kernel-libipsec.so)")},
+		{pluginDir + "/libstrongswan-kernel-libipsec.so", byKernel, lacks(neither + "/dev/net/tun)")},
+		{tunFile, byKernel, dataplane.Engine{Name: "kernel-libipsec"}},
+	} {
+		file := filepath.Join(image, step.add)
+		require.NoError(t, os.MkdirAll(filepath.Dir(file), 0o755))
+		require.NoError(t, os.WriteFile(file, nil, 0o644))
+		require.Equal(t, step.kernel, chooseEngine(image, able), "with %s", step.add)
+		require.Equal(t, step.without, chooseEngine(image, unable), "with %s", step.add)
+	}
 }
 
 func TestCheckVersion(t *testing.T) {

@@ -70,7 +70,7 @@ func (s tunnels) put(_, want dataplane.Object) error {
 	if err != nil {
 		return fmt.Errorf("adding tunnel %s: %w", t.Name, err)
 	}
-	s.charon.hurry()
+	s.charon.retryNow()
 	return nil
 }
 
@@ -115,7 +115,7 @@ func connection(t dataplane.Tunnel) (*vici.Message, error) {
 	settings := map[string]any{
 		"mode": t.Mode, "local_ts": t.Selectors(t.LocalTS), "remote_ts": t.Selectors(t.RemoteTS),
 		"esp_proposals": strings.Split(t.ESP, ","), "rekey_packets": strconv.Itoa(rekeyPackets),
-		"rekey_time": seconds(renewal(t, t.ESPLife)), "rand_time": seconds(t.ESPLife / 20), "life_time": seconds(t.ESPLife*5/4 + time.Minute),
+		"rekey_time": seconds(renewal(t, t.ESPLifetime)), "rand_time": seconds(t.ESPLifetime / 20), "life_time": seconds(t.ESPLifetime*5/4 + time.Minute),
 		"reqid": strconv.FormatUint(uint64(t.ReqID), 10), "start_action": "none", "dpd_action": "clear", "close_action": "none",
 	}
 	if t.Mode == dataplane.TunnelMode && ipsecEngine().Name == dataplane.EngineKernel {
@@ -141,7 +141,7 @@ func connection(t dataplane.Tunnel) (*vici.Message, error) {
 		"version": "2", "local_addrs": []string{t.Local.String()}, "remote_addrs": t.RemoteAddrs(),
 		"local_port": strconv.Itoa(t.LocalPort), "remote_port": strconv.Itoa(t.RemotePort),
 		"proposals": strings.Split(t.IKE, ","), "dpd_delay": seconds(t.DPDDelay),
-		"rekey_time": seconds(renewal(t, t.IKELife)), "rand_time": seconds(t.IKELife / 20), "over_time": seconds(t.IKELife/4 + time.Minute),
+		"rekey_time": seconds(renewal(t, t.IKELifetime)), "rand_time": seconds(t.IKELifetime / 20), "over_time": seconds(t.IKELifetime/4 + time.Minute),
 		"encap": yesNo(t.Encap), "mobike": "no", "unique": "no", "local": local, "remote": remote, "children": children,
 	})
 }

@@ -1,0 +1,29 @@
+//go:build linux
+
+package kernel
+
+import (
+	"errors"
+	"fmt"
+
+	"golang.org/x/sys/unix"
+)
+
+// Check says what the kernel lacks without which no plan can be applied: next hop objects,
+// which Linux has since 5.3. It changes nothing: a kernel without them does not know the
+// question which there are.
+func Check() error {
+	c, err := dial()
+	if err != nil {
+		return err
+	}
+	defer c.close()
+	_, err = c.dump(unix.NETLINK_ROUTE, unix.RTM_GETNEXTHOP, nhmsg(unix.AF_UNSPEC, 0))
+	switch {
+	case errors.Is(err, unix.EOPNOTSUPP), errors.Is(err, unix.EINVAL):
+		return errors.New("this node's kernel has no next hop objects: Linux 5.3 or newer is needed")
+	case err != nil:
+		return fmt.Errorf("asking for next hops: %w", err)
+	}
+	return nil
+}
