@@ -104,11 +104,13 @@ func (a *Agent) Reconcile(ctx context.Context, _ reconcile.Request) (reconcile.R
 		a.finished(false)
 		return reconcile.Result{RequeueAfter: a.Resync}, nil
 	}
+	if err == nil {
+		a.using = plan.Using
+	}
 	out := Outcome{Err: err, Now: snap.Now}
 	if a.prober != nil {
 		if err == nil {
 			a.prober.set(plan.Probes)
-			a.using = plan.Using
 		}
 		out.Health = a.prober.health()
 	}
@@ -166,19 +168,16 @@ func (a *Agent) snapshot(ctx context.Context) (Snapshot, error) {
 	}
 	if subs := List[*v1alpha1.Submariner](snap); a.secrets != "" && len(subs) > 0 {
 		snap.Keys = readRing(a.secrets, subs[0])
-		if a.using == nil {
-			a.using = usingFromReport(find[*submarinerv1.Gateway](snap, a.Name), snap.Now)
-		}
-		snap.Using = a.using
 	}
 	if t, ok := a.targets[dataplane.GatewayOwner.Name].(dataplane.Cabler); ok && snap.Leader {
 		if snap.Cables, err = t.CableStates(); err != nil {
 			a.Log.Warn("looking at the cables", "err", err) // pings tell too
 		}
 	}
-	if snap.Held, err = a.heldBefore(ctx); err != nil {
+	if err := a.takeOver(ctx, snap.Now); err != nil {
 		return Snapshot{}, err
 	}
+	snap.Held, snap.Using = a.held, a.using
 	facts, err := a.Facts()
 	if err != nil {
 		return Snapshot{}, fmt.Errorf("reading the node's network: %w", err)

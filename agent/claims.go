@@ -3,8 +3,10 @@ package agent
 import (
 	"context"
 	"fmt"
+	"maps"
 	"net/netip"
 	"slices"
+	"time"
 
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -141,22 +143,27 @@ func (c *claims) overlapping(n netip.Prefix) (from, to int) {
 	return from, to
 }
 
-// heldBefore returns the gateways of other clusters whose claims stood until now. An agent
-// that has just started takes over what this cluster's gateways report.
-func (a *Agent) heldBefore(ctx context.Context) ([]cable.Gateway, error) {
+// takeOver has an agent that has just started go on from what this cluster's gateways
+// report: whose claims stood until now, and what carries the traffic.
+func (a *Agent) takeOver(ctx context.Context, now time.Time) error {
 	if a.held != nil {
-		return a.held, nil
+		return nil
 	}
 	var list submarinerv1.GatewayList
 	if err := a.reports.List(ctx, &list, client.InNamespace(submarinerv1.OperatorNamespace)); err != nil {
-		return nil, fmt.Errorf("reading what the gateways are connected to: %w", err)
+		return fmt.Errorf("reading what the gateways are connected to: %w", err)
 	}
 	var reports []*submarinerv1.Gateway
+	a.using = map[string]Using{}
 	for i := range list.Items {
-		reports = append(reports, &list.Items[i])
+		g := &list.Items[i]
+		reports = append(reports, g)
+		if a.elector == nil || g.Name == a.Name { // a gateway's cables are its own
+			maps.Copy(a.using, usingFromReport(g, now))
+		}
 	}
 	a.held = heldFromReports(reports)
-	return a.held, nil
+	return nil
 }
 
 // remember is how one plan's claims get to the next. A snapshot that could not be

@@ -2,6 +2,7 @@ package agent
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -27,6 +28,9 @@ func (v *view) connections(p Plan, o Outcome) []submarinerv1.Connection {
 			Settings: settingsReported(c.Config), PolicySettings: settingsReported(c.Shared), Before: p.Using[c.Name].Before.reported(),
 		}
 		conn.Status, conn.StatusMessage, conn.LatencyRTT = v.status(p, o, c, p.links[i])
+		if why := v.kept[c.Name]; why != "" && conn.StatusMessage == "" {
+			conn.StatusMessage = clip(why)
+		}
 		if next := p.next(c); next != nil && conn.Status == submarinerv1.Connected {
 			conn.Status = submarinerv1.Connecting
 			conn.StatusMessage = fmt.Sprintf("changing to %s, which does not answer yet: traffic stays with %s until it does", next.Driver.Name(), c.Driver.Name())
@@ -34,7 +38,10 @@ func (v *view) connections(p Plan, o Outcome) []submarinerv1.Connection {
 		out = append(out, conn)
 	}
 	for _, f := range v.refused[:min(len(v.refused), maxRefused)] {
+		var wanted noCable
+		errors.As(f.err, &wanted)
 		out = append(out, submarinerv1.Connection{
+			Driver: wanted.driver, Policy: wanted.policy,
 			Status: submarinerv1.ConnectionError, StatusMessage: clip("refused: " + f.err.Error()), Endpoint: bounded(f.spec),
 			Attempts: v.snap.Paths[f.spec.CableName].Attempts,
 		})

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -31,7 +32,7 @@ func gateway(t *testing.T) *world {
 func (w *world) restarted(t *testing.T) *world {
 	t.Helper()
 	next := newWorld(t, w.Role, "alone")
-	next.Client, next.kernels, next.secrets, next.events = w.Client, w.kernels, w.secrets, w.events
+	next.Client, next.reports, next.kernels, next.secrets, next.events = w.Client, w.Client, w.kernels, w.secrets, w.events
 	return next
 }
 
@@ -184,7 +185,7 @@ func TestBadDriversInTheSubmariner(t *testing.T) {
 			}
 
 			worker := newWorld(t, Route{}, "alone")
-			worker.Client = w.Client
+			worker.Client, worker.reports = w.Client, w.Client
 			worker.run(t)
 			require.Contains(t, worker.holds(t, dataplane.RouteOwner), "iif vxlan-tunnel lookup 150")
 		})
@@ -204,4 +205,73 @@ func TestBadDriversFromTheStart(t *testing.T) {
 		require.Empty(t, w.holds(t, dataplane.GatewayOwner))
 		require.Contains(t, w.connection(t).StatusMessage, `this cluster does not offer vxlan: Submariner.spec.cableDrivers: there is no cable driver "wiregard": did you mean wireguard?`)
 	}
+}
+
+// A mistake in the policy that decides does not take the cable that a pair has, nor
+// change it, whatever starts anew; a pair without one does not get any.
+func TestMistakesInPoliciesKeepTheCable(t *testing.T) {
+	const unknown = `cable policy lab: there is no cable driver "gre": use one of vxlan, wireguard, vxlan+wireguard, ipsec, vxlan+ipsec`
+	for _, test := range []struct{ name, driver, settings, why string }{
+		{"unknown driver", "gre", "", unknown},
+		{"settings that cannot be read", "vxlan", "vxlanID: none", `cable policy lab, settings of vxlan: line 1: vxlanID "none": it has to be a whole number from 1 to 16777215`},
+		{"settings of another driver", "wireguard", "vxlanID: 5", "cable policy lab, settings of wireguard: line 1: vxlanID: wireguard has no such setting, but vxlan has: it has keepalive, mtu, wireguardPort"},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			w, worker := gateway(t), newWorld(t, Route{}, "alone")
+			w.policy(t, vxlan.Name, "{vxlanID: 2000, mtu: 1300}")
+			w.run(t)
+			worker.Client, worker.reports, worker.Name, worker.Facts = w.Client, w.Client, "worker", workerFacts
+			worker.run(t)
+			cables, routes := w.holds(t, dataplane.GatewayOwner), worker.holds(t, dataplane.RouteOwner)
+			require.Contains(t, cables, "dev subvx-2000")
+			require.Contains(t, routes, "10.112.0.0/16 table 150 nhid 788529152 src 10.111.2.1 mtu 1300")
+			events := &recorder{}
+			w.events = events
+
+			w.policy(t, test.driver, test.settings)
+			for range 2 {
+				w.run(t)
+				require.Equal(t, cables, w.holds(t, dataplane.GatewayOwner))
+				why := "the cable to cluster west stays vxlan: " + test.why
+				c := w.connection(t)
+				require.Equal(t, "subvx-2000", c.Device)
+				c0 := meta.FindStatusCondition(get(t, w, &submarinerv1.Gateway{}, "gw").Status.Conditions, ConditionCablePoliciesValid)
+				require.Equal(t, why, c0.Message)
+				require.Equal(t, []recorded{{"gw", "Warning CableKept", why}}, events.got)
+				worker.run(t)
+				require.Equal(t, routes, worker.holds(t, dataplane.RouteOwner))
+				w, worker = w.restarted(t), worker.restarted(t)
+				worker.Name, worker.Facts = "worker", workerFacts
+			}
+
+			next := newWorld(t, Gateway{}, "alone") // another gateway of the cluster takes over
+			next.Client, next.reports, next.Name, next.Facts = w.Client, w.Client, "worker", workerFacts
+			next.run(t)
+			require.Equal(t, "subvx-2000", next.carrier(t))
+
+			w.policy(t, vxlan.Name, "")
+			w.run(t)
+			require.Nil(t, meta.FindStatusCondition(get(t, w, &submarinerv1.Gateway{}, "gw").Status.Conditions, ConditionCablePoliciesValid))
+
+			fresh := gateway(t)
+			fresh.policy(t, test.driver, test.settings)
+			fresh.run(t)
+			require.Empty(t, fresh.holds(t, dataplane.GatewayOwner))
+			c := fresh.connection(t)
+			require.Equal(t, "refused: "+test.why, c.StatusMessage)
+			require.Equal(t, "lab", c.Policy)
+		})
+	}
+}
+
+// What somebody wants gone goes, mistakes in policies or not.
+func TestWhatIsNotOfferedIsNotKept(t *testing.T) {
+	w := gateway(t)
+	w.run(t)
+	w.policy(t, "gre", "")
+	sub := get(t, w, &v1alpha1.Submariner{}, v1alpha1.SubmarinerName)
+	sub.Spec.CableDrivers = []string{"wireguard"}
+	require.NoError(t, w.Client.Update(t.Context(), sub))
+	w.run(t)
+	require.Empty(t, w.holds(t, dataplane.GatewayOwner))
 }

@@ -2,6 +2,8 @@ package agent
 
 import (
 	"fmt"
+	"maps"
+	"slices"
 	"strings"
 	"time"
 
@@ -94,9 +96,20 @@ const (
 	ConditionPublicIP = "PublicIP"
 	// ConditionRefused: some endpoints of other clusters are not connected to.
 	ConditionRefused = "Refused"
+	// ConditionCablePoliciesValid is false if some pairs keep the cable that they have, as
+	// the policy that decides now has a mistake.
+	ConditionCablePoliciesValid = "CablePoliciesValid"
 	// ConditionBrokerSynced: this cluster and the broker hold the same.
 	ConditionBrokerSynced = "BrokerSynced"
 )
+
+// Wrong says whether a condition of an agent says that something is wrong.
+func Wrong(c metav1.Condition) bool {
+	if c.Type == ConditionRefused {
+		return c.Status == metav1.ConditionTrue
+	}
+	return c.Status == metav1.ConditionFalse && c.Reason != reasonWaiting
+}
 
 // Reasons of these conditions; docs/conditions.md says what each of them means.
 const (
@@ -104,6 +117,7 @@ const (
 	reasonSeen            = "Seen"
 	reasonEndpointRefused = "EndpointRefused"
 	reasonUnusable        = "Unusable"
+	reasonKept            = "CableKept"
 	reasonSynced          = "Synced"
 	reasonWaiting         = "Waiting" // False because it is too early to say more
 	reasonUninstalled     = "Uninstalled"
@@ -125,6 +139,9 @@ func conditions(old []metav1.Condition, p Plan, o Outcome) []metav1.Condition {
 	}
 	if texts := refusals(p.view, o.Broker); len(texts) > 0 {
 		add(ConditionRefused, true, reasonEndpointRefused, clip(strings.Join(texts, "\n")))
+	}
+	if kept := p.view.kept; len(kept) > 0 {
+		add(ConditionCablePoliciesValid, false, reasonKept, clip(strings.Join(slices.Sorted(maps.Values(kept)), "\n")))
 	}
 	if err := p.view.snap.PublicIPErr; err != nil {
 		add(ConditionPublicIP, false, reasonUnusable, clip(err.Error()))

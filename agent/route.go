@@ -43,7 +43,7 @@ func (Route) Plan(s Snapshot) (Plan, error) {
 	if err != nil {
 		return Plan{}, err
 	}
-	p := Plan{State: dataplane.State{}, view: v}
+	p := Plan{State: dataplane.State{}, Using: map[string]Using{}, view: v}
 	node := find[*corev1.Node](s, s.Node)
 	if !isGatewayNode(node) {
 		// No gateway agent runs here; one that did left its work in place.
@@ -63,6 +63,7 @@ func (Route) Plan(s Snapshot) (Plan, error) {
 	}
 	local := v.local()
 	for _, c := range v.peers {
+		p.Using[c.Name] = using(c)
 		in.Remote = append(in.Remote, cable.Reached{Cluster: c.Cluster, Subnets: c.Subnets, MTU: c.MTU(local)})
 	}
 	in.CableIn = v.cableDevices()

@@ -36,6 +36,8 @@ type view struct {
 	peers    []cable.Cable                        // as policy wants them
 	specs    map[string]submarinerv1.EndpointSpec // of peers, by cable name
 	held     []cable.Gateway                      // whose claims stand
+	kept     map[string]string                    // why peers keep the cable they have, by cable name
+	before   map[string]Using                     // by cluster; see inUse
 	// refused lists the endpoints that are not programmed, and why.
 	refused []refusal
 	// settings are this cluster's own, by driver; configErr says why they, or the drivers
@@ -61,7 +63,7 @@ func newView(s Snapshot) (*view, error) {
 	if len(subs) == 0 {
 		return nil, errNotJoined
 	}
-	v := &view{snap: s, sub: subs[0], specs: map[string]submarinerv1.EndpointSpec{}}
+	v := &view{snap: s, sub: subs[0], specs: map[string]submarinerv1.EndpointSpec{}, kept: map[string]string{}}
 	var err error
 	if v.own.Pods, err = parseCIDRs("clusterCIDR", v.sub.Spec.ClusterCIDR); err != nil {
 		return nil, err

@@ -5,11 +5,9 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-	"strings"
 
 	submarinerv1 "subctl/api/submariner/v1"
 	"subctl/api/submariner/v1alpha1"
-	"subctl/broker"
 	"subctl/cable"
 	"subctl/cable/drivers"
 	"subctl/cable/keys"
@@ -27,10 +25,19 @@ func (v *view) connect(p cable.Peer) (cable.Cable, error) {
 		return cable.Cable{}, err
 	}
 	if err := d.Refuses(v.local(), p); err != nil {
-		return cable.Cable{}, err
+		return cable.Cable{}, noCable{d.Name(), p.Policy, err}
 	}
 	return cable.Cable{Peer: p, Driver: d}, nil
 }
+
+// noCable says why a pair has not the cable that it should have.
+type noCable struct {
+	driver, policy string // as wanted; empty if nobody knows, or none decides
+	why            error
+}
+
+func (e noCable) Error() string { return e.why.Error() }
+func (e noCable) Unwrap() error { return e.why }
 
 // peer is a remote gateway with what is known of the way to it.
 func (v *view) peer(g cable.Gateway) cable.Peer {
@@ -48,39 +55,66 @@ func (v *view) peer(g cable.Gateway) cable.Peer {
 // resolve finds the driver for a peer, and fills in what its policy says.
 func (v *view) resolve(p *cable.Peer) (cable.Driver, error) {
 	own := policy.Cluster{ID: v.sub.Spec.ClusterID, Labels: v.ownLabels(), Sets: v.sub.Spec.Sets(), Driver: v.driver.Name()}
-	other := policy.Cluster{ID: p.Cluster, Driver: p.Default, Sets: []string{submarinerv1.DefaultClusterSet}}
+	other := policy.Cluster{ID: p.Cluster, Sets: []string{submarinerv1.DefaultClusterSet}}
 	if c := v.clusters[p.Cluster]; c != nil {
-		other.Labels, other.Sets = c.Labels, setsOf(c)
+		other = policy.ClusterOf(c)
 	}
+	other.Driver = p.Default
 	dec := v.book.Decide(own, other)
-	if dec.Err != nil {
-		return nil, dec.Err
-	}
-	p.Policy = dec.Policy
-	d := drivers.Find(dec.Driver)
-	switch {
-	case d == nil:
-		return nil, fmt.Errorf("cable policy %s wants the driver %.63q, which is unknown here: use one of %s", dec.Policy, dec.Driver, drivers.Names())
-	case !v.offers(d.Name()):
-		return nil, fmt.Errorf("%sthis cluster does not offer %s%s", wants(dec), d.Name(), v.whyNot(d))
-	case !p.Offers(d.Name()):
-		return nil, fmt.Errorf("%scluster %s does not offer %s", wants(dec), p.Cluster, d.Name())
-	}
 	if dec.ConfigErr != nil {
-		return nil, fmt.Errorf("cable policy %s, settings of %s: %w", dec.Policy, d.Name(), dec.ConfigErr)
+		dec.Err = fmt.Errorf("cable policy %s, settings of %s: %w", dec.Policy, dec.Driver, dec.ConfigErr)
 	}
-	p.Shared = dec.Config
-	p.Config = v.settings[d.Name()].With(p.Shared)
-	return d, nil
+	no := noCable{driver: dec.Driver, policy: dec.Policy, why: dec.Err}
+	if dec.Err != nil {
+		return v.keep(p, no)
+	}
+	d, err := drivers.Parse(dec.Driver)
+	switch {
+	case err != nil:
+		no.why = err
+	case !v.offers(d.Name()):
+		no.why = fmt.Errorf("%sthis cluster does not offer %s%s", wants(dec), d.Name(), v.whyNot(d))
+	case !p.Offers(d.Name()):
+		no.why = fmt.Errorf("%scluster %s does not offer %s", wants(dec), p.Cluster, d.Name())
+	default:
+		p.Policy, p.Shared, p.Config = dec.Policy, dec.Config, v.settings[d.Name()].With(dec.Config)
+		return d, nil
+	}
+	return nil, no
 }
 
-// setsOf are the clustersets that another cluster is in: those it was heard of in,
-// which is the broker's word and not its own.
-func setsOf(c *submarinerv1.Cluster) []string {
-	if sets := c.Annotations[broker.ClusterSetsAnnotation]; sets != "" {
-		return strings.Split(sets, ",")
+// keep has a pair go on with the cable that it uses where a policy has a mistake: any
+// member can write one, and must not be able to cut others off, nor to weaken what they
+// have. Where there is no such cable, or no policy decides, there is none.
+func (v *view) keep(p *cable.Peer, no noCable) (cable.Driver, error) {
+	u, ok := v.inUse(p.Gateway)
+	if !ok || no.policy == "" || !v.offers(u.Driver) || !p.Offers(u.Driver) {
+		return nil, no
 	}
-	return []string{submarinerv1.DefaultClusterSet}
+	p.Policy, p.Shared, p.Config = u.Policy, u.Shared, v.settings[u.Driver].With(u.Shared)
+	v.kept[p.Name] = fmt.Sprintf("the cable to cluster %s stays %s: %v", p.Cluster, u.Driver, no)
+	return drivers.Find(u.Driver), nil
+}
+
+// inUse is what carries the traffic to a gateway. If it is new, or this one is, it is
+// what carries, or carried, the traffic between other gateways of the two clusters.
+func (v *view) inUse(g cable.Gateway) (Using, bool) {
+	if u, ok := v.snap.Using[g.Name]; ok {
+		return u, true
+	}
+	if v.before == nil {
+		v.before = map[string]Using{}
+		for _, report := range List[*submarinerv1.Gateway](v.snap) {
+			for _, u := range usingFromReport(report, v.snap.Now) {
+				v.before[u.Cluster] = u
+			}
+		}
+		for _, u := range v.snap.Using {
+			v.before[u.Cluster] = u
+		}
+	}
+	u, ok := v.before[g.Cluster]
+	return u, ok
 }
 
 // wants begins a complaint about a policy's choice.

@@ -12,16 +12,17 @@ import (
 )
 
 const connectionsLong = `Every active gateway has one connection to each active gateway of every other cluster.
-GATEWAY, CLUSTER and REMOTE IP are those of the other end. POLICY is the cable policy
-that chose the driver, empty if none did. What a gateway last reported more than 15 s ago
-is shown as an error.
+GATEWAY, CLUSTER and REMOTE IP are those of the other end. CABLE DRIVER is the one in use,
+or, where there is no cable, the one that there should be; POLICY is the cable policy that
+chose it, empty if none did. MESSAGE says what is wrong. What a gateway last reported more
+than 15 s ago is shown as an error.
 
--o wide also shows our own gateway, what is wrong, and how the cable is made: MTU is the
+-o wide also shows our own gateway, and how the cable is made: MTU is the
 largest packet that fits into it, in bytes; IMPLEMENTATION is kernel, or the program that
 handles its packets; ATTEMPTS is what was tried to reach the other gateway.
 
 The exit code is 3 if a connection is not connected, if there is none, or if a gateway
-reports a failure or refuses an endpoint.`
+reports a failure (subctl show gateways).`
 
 // connectionRow is a connection as one end sees it; its JSON is a promise.
 type connectionRow struct {
@@ -61,7 +62,7 @@ func connectionsView() view[connectionRow] {
 			{Head: "MTU", Wide: true, Cell: func(r connectionRow) string { return number(r.MTU) }},
 			{Head: "IMPLEMENTATION", Wide: true, Cell: func(r connectionRow) string { return r.Implementation }},
 			{Head: "ATTEMPTS", Wide: true, Cell: func(r connectionRow) string { return strings.Join(r.Attempts, "; ") }},
-			{Head: "MESSAGE", Wide: true, Cell: func(r connectionRow) string { return r.StatusMessage }},
+			{Head: "MESSAGE", Max: 80, Cell: func(r connectionRow) string { return r.StatusMessage }},
 		},
 	}
 }
@@ -97,7 +98,7 @@ func connectionRows(s site) []connectionRow {
 }
 
 // cableDriver returns the driver in use: upstream's agents tell of the endpoint's only.
-// What is refused uses none, and no address either.
+// What is refused uses none, and no address either: then it is the one that would be.
 func cableDriver(c submarinerv1.Connection) string {
 	if c.Status == submarinerv1.ConnectionError && c.UsingIP == "" {
 		return c.Driver

@@ -62,7 +62,11 @@ func endpointRows(s site) []endpointRow {
 		}
 		add(gw.Status.LocalEndpoint, "", "local")
 		for _, c := range gw.Status.Connections {
-			add(c.Endpoint, c.Driver, "remote")
+			driver := c.Driver
+			if c.UsingIP == "" {
+				driver = "" // there is no cable
+			}
+			add(c.Endpoint, driver, "remote")
 		}
 	}
 	order := func(a, b endpointRow) int {

@@ -8,9 +8,6 @@ import (
 	"strings"
 	"time"
 
-	"k8s.io/apimachinery/pkg/api/meta"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-
 	"subctl/agent"
 	submarinerv1 "subctl/api/submariner/v1"
 	"subctl/internal/printer"
@@ -20,7 +17,8 @@ const gatewaysLong = `SUMMARY says how many connections to other clusters are up
 its work. A gateway that has not reported for 15 s counts as dead.
 
 The exit code is 3 if no gateway is active, or if one is dead, reports a failure, refuses
-an endpoint, or has a connection that is not connected.`
+an endpoint, cannot use what was configured, is not in step with the broker, or has a
+connection that is not connected.`
 
 // gatewayTimeout is how old a gateway's report may be: it is written every 5 s.
 const gatewayTimeout = 15 * time.Second
@@ -107,17 +105,22 @@ func sortedGateways(s site) []submarinerv1.Gateway {
 	return slices.SortedFunc(slices.Values(s.gateways), func(a, b submarinerv1.Gateway) int { return strings.Compare(a.Name, b.Name) })
 }
 
-// gatewayFault says what keeps a gateway from its work; "" if nothing does.
+// gatewayFault says what keeps a gateway from its work, or from what it was told; ""
+// if nothing does.
 func gatewayFault(gw submarinerv1.Gateway, now time.Time) string {
-	return cmp.Or(stale(gw, now), gw.Status.StatusFailure, condition(gw, agent.ConditionSynced, metav1.ConditionFalse), condition(gw, agent.ConditionRefused, metav1.ConditionTrue))
-}
-
-// condition returns the message of a condition that has the given status.
-func condition(gw submarinerv1.Gateway, kind string, status metav1.ConditionStatus) string {
-	if c := meta.FindStatusCondition(gw.Status.Conditions, kind); c != nil && c.Status == status {
-		return cmp.Or(c.Message, c.Reason)
+	if old := stale(gw, now); old != "" {
+		return old
 	}
-	return ""
+	var faults []string
+	if gw.Status.StatusFailure != "" {
+		faults = append(faults, gw.Status.StatusFailure)
+	}
+	for _, c := range gw.Status.Conditions {
+		if text := cmp.Or(c.Message, c.Reason); agent.Wrong(c) && !slices.Contains(faults, text) {
+			faults = append(faults, text)
+		}
+	}
+	return strings.ReplaceAll(strings.Join(faults, "; "), "\n", "; ")
 }
 
 // stale says since when a gateway has not reported, if that is too long.

@@ -80,12 +80,22 @@ func worlds() map[string]world {
 	toNorth := connection(submarinerv1.Connecting, endpoint("north", "gw-n", "172.18.0.7"))
 	toNorth.UsingIP, toNorth.UsingNAT, toNorth.StatusMessage = "", true, "no handshake yet"
 	toSouth := connection(submarinerv1.ConnectionError, endpoint("south", "gw-s", "172.18.0.5"))
-	toSouth.UsingIP, toSouth.StatusMessage = "", "refused: cable policy secure wants ipsec: cluster south does not offer ipsec"
+	toSouth.UsingIP, toSouth.Driver, toSouth.Policy = "", "ipsec", "secure"
+	toSouth.StatusMessage = "refused: cable policy secure wants ipsec: cluster south does not offer ipsec"
 	toNorth.Endpoint.PublicIP, toNorth.Endpoint.NATEnabled = "203.0.113.7", true
 	toWest := connection(submarinerv1.Connected, endpoint("west", "gw-1", "172.18.0.2"))
 
 	refusing := gateway("west", "gw-1", time.Second, toEast)
 	refusing.Status.Conditions = []metav1.Condition{{Type: agent.ConditionRefused, Status: metav1.ConditionTrue, Reason: "EndpointRefused", Message: "endpoint south: its subnets overlap ours"}}
+	faulty := gateway("west", "gw-1", time.Second, toEast)
+	faulty.Status.Conditions = []metav1.Condition{
+		{Type: agent.ConditionSynced, Status: metav1.ConditionTrue, Reason: "Seen", Message: "the node holds what was planned"},
+		{Type: agent.ConditionPublicIP, Status: metav1.ConditionFalse, Reason: "Unusable", Message: "no address is called gw.example.com"},
+		{Type: agent.ConditionBrokerSynced, Status: metav1.ConditionFalse, Reason: "Failed", Message: "broker: connection refused\nbroker: again"},
+		{Type: agent.ConditionCableConfigValid, Status: metav1.ConditionFalse, Reason: "BadCableConfig"},
+	}
+	waiting := gateway("west", "gw-1", time.Second, toEast)
+	waiting.Status.Conditions = []metav1.Condition{{Type: agent.ConditionBrokerSynced, Status: metav1.ConditionFalse, Reason: "Waiting", Message: "the broker was not heard of yet"}}
 	failing := gateway("west", "gw-1", time.Second)
 	failing.Status.StatusFailure = "port 4500 is taken"
 
@@ -103,6 +113,8 @@ func worlds() map[string]world {
 		"down":     {"west": {submariner("west"), gateway("west", "gw-1", time.Second, toEast, toNorth, toSouth)}},
 		"stale":    {"west": {submariner("west"), gateway("west", "gw-1", 16*time.Second, toEast)}},
 		"refusing": {"west": {submariner("west"), refusing}},
+		"faulty":   {"west": {submariner("west"), faulty}},
+		"waiting":  {"west": {submariner("west"), waiting}},
 		"failing":  {"west": {submariner("west"), failing}},
 		"alone":    {"west": {submariner("west")}},
 		"empty":    {"west": nil},
@@ -122,7 +134,7 @@ func TestShow(t *testing.T) {
 		"two show connections", "two show connections -o json", "two show connections --contexts east,west", "two show connections --context east",
 		"down show connections", "down show connections -o wide", "down show connections -o json", "down show gateways", "down show endpoints",
 		"stale show connections", "stale show connections -o json", "stale show gateways", "stale show gateways -o json",
-		"stale show all", "refusing show connections", "refusing show gateways", "failing show gateways", "failing show connections",
+		"stale show all", "refusing show connections", "refusing show gateways", "failing show gateways", "faulty show gateways", "faulty show connections", "waiting show gateways", "failing show connections",
 		"alone show connections", "alone show gateways", "alone show endpoints", "alone show versions", "alone show brokers",
 		"empty show connections", "empty show connections -o json", "empty show brokers", "empty show brokers -o json", "empty show all",
 		"hub show all", "hub show connections", "mixed show connections", "mixed show all", "gone show connections", "gone show connections -o json",
