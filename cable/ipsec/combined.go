@@ -17,7 +17,7 @@ import (
 //
 // A block of lower priority than IPsec's own policies keeps the port's packets in when
 // there are no keys. It stays while there is any cable.
-type Combined struct{}
+type Combined struct{ Driver }
 
 var (
 	_ cable.Driver  = Combined{}
@@ -32,12 +32,9 @@ const suffix = "/vxlan"
 // Name implements cable.Driver.
 func (Combined) Name() string { return cable.VXLANIPsec }
 
-// Options implements cable.Driver.
-func (Combined) Options() []cable.Option { return Driver{}.Options() }
-
 // Lacks implements cable.Driver: strongSwan's userspace ESP has no transport mode.
-func (Combined) Lacks(l cable.Local) error {
-	if err := (Driver{}).Lacks(l); err != nil {
+func (d Combined) Lacks(l cable.Local) error {
+	if err := d.Driver.Lacks(l); err != nil {
 		return err
 	}
 	if l.IPsec.Name != dataplane.EngineKernel {
@@ -46,29 +43,20 @@ func (Combined) Lacks(l cable.Local) error {
 	return nil
 }
 
-// Advertise implements cable.Driver.
-func (Combined) Advertise(l cable.Local) (map[string]string, error) { return Driver{}.Advertise(l) }
-
 // Refuses implements cable.Driver. Transport mode protects the packet that was sent, of
 // which a translator would change the addresses.
-func (Combined) Refuses(local cable.Local, peer cable.Peer) error {
+func (d Combined) Refuses(local cable.Local, peer cable.Peer) error {
 	switch {
 	case peer.NAT || peer.NATed || peer.Unreachable:
 		return fmt.Errorf("cluster %s is behind address translation, which IPsec in transport mode does not get through: use %s, or %s", peer.Cluster, cable.IPsec, cable.VXLANWireGuard)
 	case local.NAT:
 		return fmt.Errorf("this cluster is behind address translation (joined with --natt), which IPsec in transport mode does not get through: use %s or %s, or join with --natt=false if there is none", cable.IPsec, cable.VXLANWireGuard)
 	}
-	return Driver{}.Refuses(local, peer)
+	return d.Driver.Refuses(local, peer)
 }
 
-// Claims implements cable.Claimer: a gateway is told by its name, so nobody else may
-// have it. Who announces somebody else's could not use it, but would take its place.
-func (Combined) Claims(p cable.Peer) []cable.Claim {
-	return []cable.Claim{{
-		What: "IKE identity " + p.Name, Announced: true,
-		Why: "a gateway has a cable name of its own, and this one announces that of another",
-	}}
-}
+// Claims implements cable.Claimer.
+func (Combined) Claims(p cable.Peer) []cable.Claim { return []cable.Claim{identityClaim(p)} }
 
 // Device implements cable.Driver.
 func (Combined) Device(cable.Config) string { return dataplane.VXLANIPsecDevice }

@@ -11,7 +11,8 @@ import (
 
 // Combined implements cable.Driver: VXLAN inside WireGuard. All of its outer packets are
 // between the gateways' addresses inside WireGuard, so that is all that a peer is allowed.
-type Combined struct{}
+// Settings, keys and ports are those of the device, which both drivers share.
+type Combined struct{ Driver }
 
 var (
 	_ cable.Driver  = Combined{}
@@ -21,40 +22,15 @@ var (
 // Name implements cable.Driver.
 func (Combined) Name() string { return cable.VXLANWireGuard }
 
-// Options implements cable.Driver: those of the device that both drivers share, and of
-// the pair.
-func (Combined) Options() []cable.Option { return Driver{}.Options() }
-
-// Lacks implements cable.Driver.
-func (Combined) Lacks(l cable.Local) error { return Driver{}.Lacks(l) }
-
-// Advertise implements cable.Driver.
-func (Combined) Advertise(l cable.Local) (map[string]string, error) { return Driver{}.Advertise(l) }
-
-// Refuses implements cable.Driver.
-func (Combined) Refuses(local cable.Local, peer cable.Peer) error {
-	return Driver{}.Refuses(local, peer)
-}
-
-// Claims implements cable.Claimer: a peer is told by its key, so nobody else may have it.
-// Who announces somebody else's could not use it, but would take its place.
-func (Combined) Claims(p cable.Peer) []cable.Claim {
-	key, err := peerKey(p)
-	if err != nil {
-		return nil
-	}
-	return []cable.Claim{{
-		What: "WireGuard key " + key.String(), Announced: true,
-		Why: "a gateway has a key of its own, and this one announces that of another",
-	}}
-}
+// Claims implements cable.Claimer.
+func (Combined) Claims(p cable.Peer) []cable.Claim { return keyClaims(p) }
 
 // Device implements cable.Driver.
 func (Combined) Device(cable.Config) string { return dataplane.VXLANWireGuardDevice }
 
 // Overhead implements cable.Driver.
-func (Combined) Overhead(l cable.Local, p cable.Peer) int {
-	return Driver{}.Overhead(l, p) + dataplane.VXLANOverhead
+func (d Combined) Overhead(l cable.Local, p cable.Peer) int {
+	return d.Driver.Overhead(l, p) + dataplane.VXLANOverhead
 }
 
 // Plan implements cable.Driver.

@@ -116,10 +116,23 @@ func (Driver) Refuses(local cable.Local, peer cable.Peer) error {
 // Claims implements cable.Claimer: a key is one peer's, and the networks of a cluster
 // lead to one of its gateways.
 func (Driver) Claims(p cable.Peer) []cable.Claim {
-	return append(Combined{}.Claims(p), cable.Claim{
+	return append(keyClaims(p), cable.Claim{
 		What: "wireguard cable to cluster " + p.Cluster,
 		Why:  "WireGuard alone leads to one gateway of a cluster; " + cable.VXLANWireGuard + " connects all of them",
 	})
+}
+
+// keyClaims is that of a gateway's key, by which it is told, so nobody else may have it. Who
+// announces somebody else's could not use it, but would take its place.
+func keyClaims(p cable.Peer) []cable.Claim {
+	key, err := peerKey(p)
+	if err != nil {
+		return nil
+	}
+	return []cable.Claim{{
+		What: "WireGuard key " + key.String(), Announced: true,
+		Why: "a gateway has a key of its own, and this one announces that of another",
+	}}
 }
 
 // Device implements cable.Driver.

@@ -9,7 +9,6 @@ import (
 	"subctl/dataplane"
 
 	"github.com/vishvananda/netlink"
-	"github.com/vishvananda/netlink/nl"
 	"golang.org/x/sys/unix"
 )
 
@@ -35,57 +34,37 @@ func (h *Host) leadsToIPsec(d *device) bool {
 // putIPsecLink makes the XFRM interface, or takes the TUN device that charon has made
 // and gives it its name.
 func (s links) putIPsecLink(want dataplane.IPsecInterface) error {
-	d, err := s.getLink(want.Name, 0)
-	if err != nil && !gone(err) {
-		return fmt.Errorf("looking for device %s: %w", want.Name, err)
+	d, err := s.ensure(want.Name, s.leadsToIPsec, func() error { return s.addIPsecLink(want.Name) })
+	if err != nil {
+		return err
 	}
-	if d != nil && !s.leadsToIPsec(d) {
-		if err := s.del(want); err != nil {
-			return err
-		}
-		d = nil
-	}
-	if d == nil {
-		if d, err = s.newIPsecLink(want.Name); err != nil {
-			return fmt.Errorf("adding device %s: %w", want.Name, err)
-		}
-	}
-	msg := nl.NewIfInfomsg(unix.AF_UNSPEC)
-	msg.Index, msg.Flags, msg.Change = int32(d.index), unix.IFF_UP, unix.IFF_UP
-	b := putU32(msg.Serialize(), unix.IFLA_MTU, uint32(want.MTU))
-	if err := s.conn.route(unix.RTM_SETLINK, 0, putConf(b, want.Conf)); err != nil {
-		return fmt.Errorf("setting up device %s: %w", want.Name, err)
-	}
-	return nil
+	return s.setUp(d, want.MTU, want.Conf)
 }
 
-func (s links) newIPsecLink(name string) (*device, error) {
+func (s links) addIPsecLink(name string) error {
 	if ipsecEngine().Name == dataplane.EngineKernel {
-		if err := s.nl.LinkAdd(&netlink.Xfrmi{LinkAttrs: netlink.LinkAttrs{Name: name}, Ifid: dataplane.IPsecIfID}); err != nil {
-			return nil, err
-		}
-		return s.getLink(name, 0)
+		return s.nl.LinkAdd(&netlink.Xfrmi{LinkAttrs: netlink.LinkAttrs{Name: name}, Ifid: dataplane.IPsecIfID})
 	}
 	tun := s.charon.tun()
 	if tun == "" {
-		return nil, fmt.Errorf("charon has no TUN device")
+		return errors.New("charon has no TUN device")
 	}
 	d, err := s.getLink(tun, 0)
 	if err != nil {
-		return nil, fmt.Errorf("looking for charon's device %s: %w", tun, err)
+		return fmt.Errorf("looking for charon's device %s: %w", tun, err)
 	}
 	s.unlearn(tun)
 	// A device that is up cannot have another name. charon goes on with the open file.
 	if err := s.nl.LinkSetDown(d.link); err != nil {
-		return nil, err
+		return err
 	}
 	if err := s.nl.LinkSetName(d.link, name); err != nil {
-		return nil, err
+		return err
 	}
 	if err := addStandIn(s.nl, tun); err != nil {
-		return nil, errors.Join(err, s.nl.LinkSetName(d.link, tun)) // as if nothing had been done
+		return errors.Join(err, s.nl.LinkSetName(d.link, tun)) // as if nothing had been done
 	}
-	return s.getLink(name, 0)
+	return nil
 }
 
 // In userspace ESP charon insists on a route to what a tunnel leads to, through the

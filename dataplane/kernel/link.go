@@ -125,8 +125,45 @@ func (s links) put(_, want dataplane.Object) error {
 	return fmt.Errorf("no such kind of device: %T", want)
 }
 
-func (s links) del(old dataplane.Object) error {
-	name := old.Key().Name
+// ensure returns the device of a name, made anew with add if there is none, or one that does
+// not fit.
+func (s links) ensure(name string, fits func(*device) bool, add func() error) (*device, error) {
+	d, err := s.getLink(name, 0)
+	if err != nil && !gone(err) {
+		return nil, fmt.Errorf("looking for device %s: %w", name, err)
+	}
+	if d != nil && fits(d) {
+		return d, nil
+	}
+	if d != nil {
+		if err := s.remove(name); err != nil {
+			return nil, err
+		}
+	}
+	if err := add(); err != nil {
+		return nil, fmt.Errorf("adding device %s: %w", name, err)
+	}
+	if d, err = s.getLink(name, 0); err != nil {
+		return nil, fmt.Errorf("looking for device %s just added: %w", name, err)
+	}
+	return d, nil
+}
+
+// setUp sets a device up, with settings and more attributes.
+func (s links) setUp(d *device, mtu int, c dataplane.Conf, more ...byte) error {
+	msg := nl.NewIfInfomsg(unix.AF_UNSPEC)
+	msg.Index, msg.Flags, msg.Change = int32(d.index), unix.IFF_UP, unix.IFF_UP
+	b := append(putU32(msg.Serialize(), unix.IFLA_MTU, uint32(mtu)), more...)
+	if err := s.conn.route(unix.RTM_SETLINK, 0, putConf(b, c)); err != nil {
+		return fmt.Errorf("setting up device %s: %w", d.name, err)
+	}
+	return nil
+}
+
+func (s links) del(old dataplane.Object) error { return s.remove(old.Key().Name) }
+
+// remove removes a device, and the process behind it. Gone already is fine.
+func (s links) remove(name string) error {
 	if isWireGuard(name) {
 		if err := s.stopUserspace(name); err != nil {
 			return fmt.Errorf("removing device %s: %w", name, err)

@@ -10,7 +10,6 @@ import (
 	"subctl/dataplane"
 
 	"github.com/vishvananda/netlink"
-	"github.com/vishvananda/netlink/nl"
 	"golang.org/x/sys/unix"
 )
 
@@ -41,45 +40,26 @@ func (s links) putVXLAN(v dataplane.VXLAN) error {
 	if err != nil {
 		return fmt.Errorf("adding device %s: %w", v.Name, err)
 	}
-	d, err := s.getLink(v.Name, 0)
-	if err != nil && !gone(err) {
-		return fmt.Errorf("looking for device %s: %w", v.Name, err)
-	}
-	if d != nil && !s.fits(d, v) {
-		if err := s.del(v); err != nil {
-			return err
+	d, err := s.ensure(v.Name, func(d *device) bool { return s.fits(d, v) }, func() error {
+		over := 0
+		if v.Dev != "" {
+			if over, err = s.index(v.Dev); err != nil {
+				return err
+			}
 		}
-		d = nil
-	}
-	over := 0
-	if v.Dev != "" {
-		if over, err = s.index(v.Dev); err != nil {
-			return fmt.Errorf("adding device %s: %w", v.Name, err)
-		}
-	}
-	if d == nil {
-		err := s.nl.LinkAdd(&netlink.Vxlan{
+		return s.nl.LinkAdd(&netlink.Vxlan{
 			LinkAttrs: netlink.LinkAttrs{Name: v.Name, MTU: v.MTU, HardwareAddr: mac},
 			VxlanId:   v.VNI, SrcAddr: v.Local.AsSlice(), Port: v.Port, // Learning is off unless asked for
 			PortLow: v.SourcePort, PortHigh: portAfter(v.SourcePort), VtepDevIndex: over,
 		})
-		if err != nil {
-			return fmt.Errorf("adding device %s: %w", v.Name, err)
-		}
-		if d, err = s.getLink(v.Name, 0); err != nil {
-			return fmt.Errorf("looking for device %s just added: %w", v.Name, err)
-		}
+	})
+	if err != nil {
+		return err
 	}
-	msg := nl.NewIfInfomsg(unix.AF_UNSPEC)
-	msg.Index, msg.Flags, msg.Change = int32(d.index), unix.IFF_UP, unix.IFF_UP
-	b := putU32(msg.Serialize(), unix.IFLA_MTU, uint32(v.MTU))
-	if !bytes.Equal(mac, d.link.Attrs().HardwareAddr) { // even to set the same one clears the ARP table
-		b = putAttr(b, unix.IFLA_ADDRESS, mac)
+	if bytes.Equal(mac, d.link.Attrs().HardwareAddr) { // even to set the same one clears the ARP table
+		return s.setUp(d, v.MTU, v.Conf)
 	}
-	if err := s.conn.route(unix.RTM_SETLINK, 0, putConf(b, v.Conf)); err != nil {
-		return fmt.Errorf("setting up device %s: %w", v.Name, err)
-	}
-	return nil
+	return s.setUp(d, v.MTU, v.Conf, putAttr(nil, unix.IFLA_ADDRESS, mac)...)
 }
 
 // fits reports whether d can be made v without being made anew.

@@ -12,8 +12,6 @@ import (
 	"subctl/dataplane"
 
 	"github.com/vishvananda/netlink"
-	"github.com/vishvananda/netlink/nl"
-	"golang.org/x/sys/unix"
 	"golang.zx2c4.com/wireguard/wgctrl"
 	"golang.zx2c4.com/wireguard/wgctrl/wgtypes"
 )
@@ -130,40 +128,23 @@ func (s links) putWireGuard(want dataplane.WireGuard) error {
 	if want.Private == (dataplane.Secret{}) {
 		return fmt.Errorf("adding device %s: %w", want.Name, errShownOnly)
 	}
-	d, err := s.getLink(want.Name, 0)
-	if err != nil && !gone(err) {
-		return fmt.Errorf("looking for device %s: %w", want.Name, err)
-	}
-	if d != nil && !s.serves(d) {
-		if err := s.del(want); err != nil {
-			return err
-		}
-		d = nil
-	}
-	settle := time.Now()
-	if d == nil {
-		if err := s.addWireGuard(want.Name); err != nil {
-			return fmt.Errorf("adding device %s: %w", want.Name, err)
-		}
-		settle = time.Now().Add(stopPatience) // the port may still be that of a device that has just gone
-		if d, err = s.getLink(want.Name, 0); err != nil {
-			return fmt.Errorf("looking for device %s just added: %w", want.Name, err)
-		}
+	patient := time.Now()
+	d, err := s.ensure(want.Name, s.serves, func() error {
+		err := s.addWireGuard(want.Name)
+		patient = time.Now().Add(stopPatience) // the port may still be that of a device that has just gone
+		return err
+	})
+	if err != nil {
+		return err
 	}
 	set := wgtypes.Config{PrivateKey: (*wgtypes.Key)(&want.Private), ListenPort: &want.Port, FirewallMark: new(int)}
-	for err = s.configureWireGuard(want.Name, set); err != nil && time.Now().Before(settle); time.Sleep(uapiPoll) {
+	for err = s.configureWireGuard(want.Name, set); err != nil && time.Now().Before(patient); time.Sleep(uapiPoll) {
 		err = s.configureWireGuard(want.Name, set)
 	}
 	if err != nil {
 		return fmt.Errorf("setting key and port %d of device %s: %w", want.Port, want.Name, err)
 	}
-	msg := nl.NewIfInfomsg(unix.AF_UNSPEC)
-	msg.Index, msg.Flags, msg.Change = int32(d.index), unix.IFF_UP, unix.IFF_UP
-	b := putU32(msg.Serialize(), unix.IFLA_MTU, uint32(want.MTU))
-	if err := s.conn.route(unix.RTM_SETLINK, 0, putConf(b, want.Conf)); err != nil {
-		return fmt.Errorf("setting up device %s: %w", want.Name, err)
-	}
-	return nil
+	return s.setUp(d, want.MTU, want.Conf)
 }
 
 // addWireGuard makes a device without settings.
