@@ -137,9 +137,9 @@ func (a *Agent) Reconcile(ctx context.Context, _ reconcile.Request) (reconcile.R
 func (a *Agent) look(s Snapshot, v *view, health map[string]Health) {
 	switch {
 	case !s.Leader || v != nil && v.leaving():
-		a.ways.set(cable.Local{}, nil)
+		a.ways.set(search{})
 	case v != nil:
-		a.ways.set(v.local(), v.remote)
+		a.ways.set(search{local: v.local(), own: v.own, peers: v.remote, cables: v.peers})
 	}
 	for name, h := range health {
 		if h.Status == submarinerv1.ConnectionError {
@@ -185,12 +185,8 @@ func (a *Agent) snapshot(ctx context.Context) (Snapshot, error) {
 	if node := find[*corev1.Node](snap, a.Name); node != nil {
 		snap.Facts = nodeFacts(facts, node, snap.podNetworks())
 		if a.ways != nil {
-			seen, known := a.ways.publicIP()
 			published := snap.publishedIP()
-			if !known {
-				seen = published
-			}
-			snap.PublicIP, snap.PublicIPErr = a.public.of(node, seen, published)
+			snap.PublicIP, snap.PublicIPErr = a.public.of(node, a.ways.publicIP(published), published)
 		}
 	}
 	return snap, nil

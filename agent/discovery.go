@@ -54,8 +54,8 @@ type discovery struct {
 	nudge  func() // told when a Path changed
 	wake   chan struct{}
 
-	mu     sync.Mutex
-	local  cable.Local
+	mu sync.Mutex
+	search
 	ways   map[string]*way // by cable name
 	asked  map[uint64]*question
 	others *rate.Limiter
@@ -68,17 +68,27 @@ func newDiscovery(listen func(context.Context, int) (Datagrams, error), log *slo
 	}
 }
 
-// set says who this gateway is and which gateways to look for; none ends it.
-func (d *discovery) set(local cable.Local, peers []cable.Peer) {
+// search is what a discovery works on.
+type search struct {
+	local cable.Local
+	own   cable.Networks // of this cluster
+	peers []cable.Peer   // to look for; none ends it
+	// cables are those there are: packets to what is behind their other ends would be
+	// routed into them.
+	cables []cable.Cable
+}
+
+// set says what to work on from now on.
+func (d *discovery) set(s search) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	moved := d.local.PrivateIP != local.PrivateIP
-	d.local = local
+	moved := d.local.PrivateIP != s.local.PrivateIP
+	d.search = s
 	gone := map[string]bool{}
 	for name := range d.ways {
 		gone[name] = true
 	}
-	for _, p := range peers {
+	for _, p := range s.peers {
 		delete(gone, p.Name)
 		port, err := p.Port(submarinerv1.BackendNATDiscoveryPort, dataplane.NATDiscoveryPort)
 		if err != nil {
@@ -119,27 +129,6 @@ func (d *discovery) paths() map[string]Path {
 		out[name] = w.path
 	}
 	return out
-}
-
-// publicIP is the address that other gateways see this one behind, if those that see
-// one agree and one has said so at two looks in a row; the zero Addr if not. known
-// says that there were enough looks to tell.
-func (d *discovery) publicIP() (ip netip.Addr, known bool) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	agree, stable := true, false
-	known = len(d.ways) > 0
-	for _, w := range d.ways {
-		known = known && w.looks > 1
-		if w.seenAs.IsValid() {
-			agree = agree && (!ip.IsValid() || ip == w.seenAs)
-			ip, stable = w.seenAs, stable || w.seen > 1
-		}
-	}
-	if !agree || !stable {
-		return netip.Addr{}, known
-	}
-	return ip, true
 }
 
 // again looks anew for a gateway whose cable is broken.
@@ -228,13 +217,13 @@ func (d *discovery) serve(ctx context.Context, conn Datagrams) {
 	}
 }
 
-// barred says why an address must not be used: packets to it would be routed into
-// the cable of whoever announces a network around it.
+// barred says why an address must not be used: packets to it would be routed into the
+// cable of whoever announces a network around it. Who has no cable bars nothing.
 func (d *discovery) barred(a netip.Addr) string {
-	for _, w := range d.ways {
-		for _, n := range w.peer.Subnets {
+	for _, c := range d.cables {
+		for _, n := range c.Subnets {
 			if n.Contains(a) {
-				return fmt.Sprintf("it is in %v of cluster %s", n, w.peer.Cluster)
+				return fmt.Sprintf("it is in %v of cluster %s", n, c.Cluster)
 			}
 		}
 	}

@@ -20,8 +20,9 @@ import (
 // seeker is a gateway that looks for others, in a network namespace.
 type seeker struct {
 	*discovery
-	ns    *nstest.NS
-	local cable.Local
+	ns     *nstest.NS
+	local  cable.Local
+	cables []cable.Cable
 }
 
 var clusterPSK = []byte("a pre-shared key of 48 bytes, from the join file")
@@ -57,7 +58,7 @@ func (s *seeker) peer(public string) cable.Peer {
 func (s *seeker) start(t *testing.T, peers ...cable.Peer) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
-	s.set(s.local, peers)
+	s.set(search{local: s.local, peers: peers, cables: s.cables})
 	ended := make(chan struct{})
 	go func() {
 		defer close(ended)
@@ -146,18 +147,15 @@ func TestDiscoveryBehindTranslation(t *testing.T) {
 	require.Regexp(t, `^198\.51\.100\.1:2\d{4} learned: answered in .*, address translated$`, outside.Attempts[1])
 
 	// Said once by the one gateway there is: not enough to tell others.
-	ip, known := west.publicIP()
-	require.False(t, ip.IsValid() || known)
+	require.False(t, west.publicIP(netip.Addr{}).IsValid())
 	west.ways[east.local.Name].lookAgain()
-	require.Eventually(t, func() bool { _, known = west.publicIP(); return known }, 30*time.Second, 10*time.Millisecond)
-	ip, _ = west.publicIP()
-	require.Equal(t, "198.51.100.1", ip.String())
-	ip, _ = east.publicIP()
-	require.False(t, ip.IsValid())
+	require.Eventually(t, func() bool { return west.publicIP(netip.Addr{}).IsValid() }, 30*time.Second, 10*time.Millisecond)
+	require.Equal(t, "198.51.100.1", west.publicIP(netip.Addr{}).String())
+	require.False(t, east.publicIP(netip.Addr{}).IsValid())
 
 	// Published, that address is asked too, but does not lead there.
 	require.True(t, outside.Unreachable)
-	east.set(east.local, []cable.Peer{west.peer("198.51.100.1")})
+	east.set(search{local: east.local, peers: []cable.Peer{west.peer("198.51.100.1")}})
 	outside = east.finds(t, west.peer(""), 3*time.Second, func(p Path) bool { return len(p.Attempts) == 3 })
 	require.Contains(t, strings.Join(outside.Attempts, "\n"), "198.51.100.1:4490 public: no answer in")
 	require.Equal(t, "198.51.100.1", outside.Address.String())
@@ -174,7 +172,7 @@ func TestDiscoveryKeyComesLate(t *testing.T) {
 	east.start(t, peer)
 	west.start(t, east.peer(""))
 	west.finds(t, east.peer(""), 3*time.Second, func(p Path) bool { return p.MTU != 0 })
-	east.set(east.local, []cable.Peer{west.peer("")})
+	east.set(search{local: east.local, peers: []cable.Peer{west.peer("")}})
 	path := east.finds(t, peer, 5*time.Second, func(p Path) bool { return p.Address.IsValid() })
 	require.Equal(t, "198.51.100.1", path.Address.String())
 }
@@ -270,14 +268,15 @@ func TestDiscoveryPortTaken(t *testing.T) {
 	require.False(t, path.Address.IsValid())
 }
 
-// An address inside a network that some cluster announces is not asked: packets to it
-// would go into that cluster's cable.
+// An address inside a network behind a cable is not asked: packets to it would go into
+// that cable.
 func TestDiscoveryDoesNotAskInsideOthersNetworks(t *testing.T) {
 	w, _, router, e := wan(t)
 	router.Run("ip route add 10.0.1.0/24 via 198.51.100.1")
 	west, east := newSeeker(t, w, "west", "10.0.1.1"), newSeeker(t, e, "east", "192.0.2.1")
 	evil := cable.Peer{Gateway: cable.Gateway{Cluster: "evil", Name: "evil", PrivateIP: netip.MustParseAddr("203.0.113.1"), Subnets: []netip.Prefix{netip.MustParsePrefix("192.0.2.0/24")}}}
 	east.start(t, west.peer(""))
+	west.cables = []cable.Cable{{Peer: evil}}
 	west.start(t, east.peer(""), evil)
 	path := west.finds(t, east.peer(""), 4*time.Second, func(p Path) bool { return p.Done })
 	require.False(t, path.Address.IsValid())

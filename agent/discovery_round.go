@@ -183,7 +183,7 @@ func (r *round) accept(a answer) bool {
 		t.Problem = "somebody answers without this pair's key"
 		return false
 	}
-	t.Answered, t.Translated, t.RTT = true, a.Type == natdiscovery.NATDetected, a.rtt
+	t.Answered, t.Authentic, t.Translated, t.RTT = true, a.authentic, a.Type == natdiscovery.NATDetected, a.rtt
 	if a.Size == a.size {
 		t.Size = a.Size
 	}

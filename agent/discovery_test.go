@@ -1,14 +1,18 @@
 package agent
 
 import (
+	"log/slog"
 	"net/netip"
 	"path/filepath"
+	"strconv"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
 	"golang.org/x/tools/txtar"
 
 	submarinerv1 "subctl/api/submariner/v1"
+	"subctl/cable"
 )
 
 // What path discovery found is what a cable is made by; that it made the driver refuse
@@ -75,4 +79,91 @@ func TestGatewayLooksForWays(t *testing.T) {
 	w.elector.set(following)
 	w.run(t)
 	require.Empty(t, w.ways.paths())
+}
+
+// Which public address is published: what most clusters see, and nothing that would cut
+// this one off from others.
+func TestPublishedIP(t *testing.T) {
+	const outside, lie = "198.51.100.1", "203.0.113.9"
+	for _, test := range []struct {
+		name      string
+		votes     string // "cluster:looks:address", the address empty for no translation
+		published string
+		want      string
+	}{
+		{name: "nobody to look for", published: outside, want: outside},
+		{name: "said once", votes: "b:1:" + outside},
+		{name: "said twice", votes: "b:2:" + outside, want: outside},
+		{name: "all", votes: "b:2:" + outside + " c:2:" + outside, want: outside},
+		{name: "after a restart", votes: "b:1: c:1:", published: outside, want: outside},
+		{name: "one of two", votes: "b:2:" + lie + " c:2:"},
+		{name: "one of two lies", votes: "b:2:" + lie + " c:2:" + outside, published: outside, want: outside},
+		{name: "one of three lies", votes: "b:2:" + lie + " c:2:" + outside + " d:2:" + outside, published: outside, want: outside},
+		{name: "one of three denies", votes: "b:2: c:2:" + outside + " d:2:" + outside, published: outside, want: outside},
+		{name: "one that has many gateways", votes: "b:2:" + lie + " b:2:" + lie + " b:2:" + lie + " c:2: d:2:"},
+		{name: "one whose gateways differ", votes: "b:2:" + lie + " b:2: c:2:" + outside, published: outside, want: outside},
+		{name: "it moved", votes: "b:2:203.0.113.9 c:2:203.0.113.9 d:2:" + outside, published: outside, want: lie},
+		{name: "no translation any more", votes: "b:2: c:2: d:2:" + outside, published: outside},
+		{name: "no answer with a key", votes: "b:2:none", published: outside, want: outside},
+		{name: "our pods", votes: "b:2:10.111.0.5"},
+		{name: "our Services", votes: "b:2:10.101.0.5"},
+		{name: "our node", votes: "b:2:10.89.1.12"},
+		{name: "our node's network", votes: "b:2:10.89.1.77"},
+		{name: "another's network", votes: "b:2:10.112.0.5"},
+		{name: "another's gateway", votes: "b:2:10.89.2.11"},
+		{name: "published by mistake", votes: "b:1:", published: "10.112.0.5"},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			d := newDiscovery(nil, slog.New(slog.DiscardHandler), func() {})
+			d.own = cable.Networks{
+				Pods: prefixes("10.111.0.0/16"), Services: prefixes("10.101.0.0/16"), Needed: prefixes("10.89.1.0/24"),
+				Nodes: []netip.Addr{netip.MustParseAddr("10.89.1.12")},
+			}
+			d.peers = []cable.Peer{{Gateway: cable.Gateway{Cluster: "b", PrivateIP: netip.MustParseAddr("10.89.2.11"), Subnets: prefixes("10.112.0.0/16")}}}
+			for i, text := range strings.Fields(test.votes) {
+				f := strings.Split(text, ":")
+				w := &way{peer: cable.Peer{Gateway: cable.Gateway{Cluster: f[0]}}}
+				w.looks, _ = strconv.Atoi(f[1])
+				if f[2] != "none" {
+					w.seenAs, _ = netip.ParseAddr(f[2])
+					w.seen = w.looks
+				}
+				d.ways[strconv.Itoa(i)] = w
+			}
+			published, _ := netip.ParseAddr(test.published)
+			want, _ := netip.ParseAddr(test.want)
+			require.Equal(t, want, d.publicIP(published))
+		})
+	}
+}
+
+func prefixes(all ...string) (out []netip.Prefix) {
+	for _, text := range all {
+		out = append(out, netip.MustParsePrefix(text))
+	}
+	return out
+}
+
+// Only who has a cable bars addresses: a member that was refused announces what it likes.
+func TestBarred(t *testing.T) {
+	d := newDiscovery(nil, slog.New(slog.DiscardHandler), func() {})
+	west := cable.Peer{Gateway: cable.Gateway{Name: "west", Cluster: "west", PrivateIP: netip.MustParseAddr("10.89.2.11")}}
+	thief := cable.Peer{Gateway: cable.Gateway{Name: "thief", Cluster: "thief", Subnets: prefixes("10.89.2.0/24")}}
+	d.set(search{peers: []cable.Peer{west, thief}})
+	require.Empty(t, d.barred(west.PrivateIP))
+	d.set(search{peers: []cable.Peer{west, thief}, cables: []cable.Cable{{Peer: thief}}})
+	require.Equal(t, "it is in 10.89.2.0/24 of cluster thief", d.barred(west.PrivateIP))
+}
+
+// Who was refused for what it announces does not keep others from being looked for, nor
+// is it looked for itself.
+func TestRefusedBarNothing(t *testing.T) {
+	w := newWorld(t, Gateway{}, "incumbent")
+	w.ways = newDiscovery(nil, w.Log, func() {})
+	w.public = &publicIP{nudge: func() {}, wake: make(chan struct{}, 1)}
+	w.run(t)
+	require.Len(t, w.ways.paths(), 1)
+	for _, ip := range []string{"10.89.2.11", "192.0.2.2"} {
+		require.Empty(t, w.ways.barred(netip.MustParseAddr(ip)))
+	}
 }

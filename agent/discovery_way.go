@@ -19,8 +19,9 @@ type way struct {
 	path    Path
 	key     natdiscovery.Key
 	learned netip.AddrPort // where its authenticated questions come from, if not announced
-	// seenAs is where it sees our questions come from, if they are translated; seen
-	// counts for how many times in a row.
+	// seenAs is where it sees our questions come from, the zero Addr if they are not
+	// translated; seen counts for how many looks in a row, and is 0 if it did not say so
+	// with the pair's key.
 	seenAs  netip.Addr
 	seen    int
 	limiter *rate.Limiter
@@ -83,7 +84,9 @@ func (d *discovery) look(ctx context.Context, conn Datagrams, w *way) {
 			p.MTU = 0
 		}
 		p.Address, p.NAT, p.Unreachable = best.To.Addr(), best.Translated, best.Kind == natdiscovery.Learned
-		w.notice(best.SeenAs)
+		if best.Authentic {
+			w.notice(best.SeenAs)
+		}
 	})
 	if !found {
 		return

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"net/netip"
 	"slices"
 	"strings"
 
@@ -110,7 +111,7 @@ func (v *view) sound(e *submarinerv1.Endpoint) (cable.Peer, error) {
 	return v.peer(g), cable.CheckRemote(g, v.own)
 }
 
-// keepHeld sets aside what the clusters held before. One without an endpoint that is
+// keepHeld sets aside what the clusters held before, and this one's public address. One without an endpoint that is
 // sound, say because its gateways change, keeps everything as long as it is a member.
 func (v *view) keepHeld(c *claims, peers []cable.Peer) {
 	here, before := map[string]bool{}, map[string][]cable.Gateway{}
@@ -124,6 +125,13 @@ func (v *view) keepHeld(c *claims, peers []cable.Peer) {
 		}
 	}
 	c.keep(peers, before)
+	for _, e := range List[*submarinerv1.Endpoint](v.snap) { // nor do we lose where others find us
+		if ip, err := cable.ParseHost(e.Spec.PublicIP); err == nil && v.isOwn(e) {
+			if from, to := c.overlapping(netip.PrefixFrom(ip, 32)); from == to {
+				c.holdHost(ip)
+			}
+		}
+	}
 }
 
 // age is since when an endpoint's cluster is known here, in seconds since 1970; one

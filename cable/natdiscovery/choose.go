@@ -69,7 +69,10 @@ type Attempt struct {
 	Answered   bool // by the gateway that was asked for
 	Translated bool // an address or a port, on the way
 	RTT        time.Duration
-	// SeenAs is where the gateway saw the question come from, if translated.
+	// Authentic says that the answer was made with the key of the pair.
+	Authentic bool
+	// SeenAs is where the gateway saw the question come from, if translated; only who is
+	// authentic is asked for that.
 	SeenAs netip.Addr
 	// Size is that of the question as it arrived, in bytes; 0 if the gateway does not
 	// say: then it cannot tell what else arrives.
