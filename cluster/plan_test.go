@@ -117,27 +117,45 @@ func TestPlanRefuses(t *testing.T) {
 			s.b.Broker.Spec.GlobalnetEnabled, s.b.Broker.Spec.GlobalnetCIDRRange = true, "10.96.0.0/11"
 		}, "10.111.0.0/16, the pod network of this cluster, overlaps 10.96.0.0/11, the range of the broker's globalnet: deploy the broker with another --globalnet-cidr-range\n" +
 			"10.101.0.0/16, the Service network of this cluster, overlaps 10.96.0.0/11, the range of the broker's globalnet: deploy the broker with another --globalnet-cidr-range"},
-		{"other's gateway within", func(s *situation) { s.member("east", "10.112.0.0/16", "10.102.0.0/16", "10.111.7.7") },
-			`10.111.7.7, the address of gateway gw of cluster "east", lies in 10.111.0.0/16, the pod network of this cluster: what is in a node's own network cannot be reached through a cable as well`},
-		{"overlaps itself", func(s *situation) { s.ClusterCIDRs = []string{"10.111.0.0/16", "10.111.4.0/24"} },
-			"10.111.0.0/16, the pod network of this cluster, overlaps 10.111.4.0/24, the pod network of this cluster: say the right networks with --clustercidr and --servicecidr"},
-		{"cable addresses", func(s *situation) { s.ServiceCIDRs = []string{"241.0.0.0/16"} },
-			"--servicecidr: 241.0.0.0/16 overlaps 241.0.0.0/8, the addresses of our VXLAN devices between gateways"},
-		{"link-local", func(s *situation) { s.ClusterCIDRs = []string{"169.254.0.0/16"} },
-			"--clustercidr: 169.254.0.0/16 overlaps 169.254.0.0/16, link-local (RFC 3927)"},
-		{"multicast", func(s *situation) { s.ClusterCIDRs = []string{"224.1.0.0/16"} },
-			"--clustercidr: 224.1.0.0/16 overlaps 224.0.0.0/4, multicast (RFC 5771)"},
-		{"discovered what cannot be", func(s *situation) { s.f.Network.Pods = found("kubeadm", "240.7.0.0/16") },
-			"the pod network of this cluster cannot be connected: 240.7.0.0/16 overlaps 240.0.0.0/8, the addresses of our VXLAN devices between nodes: " +
-				"say the right networks with --clustercidr and --servicecidr"},
-		{"broker's driver unknown", func(s *situation) { s.b.Broker.Spec.CableDriver = "magic" },
-			`choose a default with --cable-driver: the broker's cable driver: there is no cable driver "magic": use one of vxlan, wireguard, vxlan+wireguard, ipsec, vxlan+ipsec`},
-		{"broker's driver not offered", func(s *situation) {
-			s.b.Broker.Spec.CableDriver, s.CombinedCableDrivers = "vxlan", []string{"vxlan", "ipsec"}
+		{
+			"other's gateway within", func(s *situation) { s.member("east", "10.112.0.0/16", "10.102.0.0/16", "10.111.7.7") },
+			`10.111.7.7, the address of gateway gw of cluster "east", lies in 10.111.0.0/16, the pod network of this cluster: what is in a node's own network cannot be reached through a cable as well`,
 		},
-			"choose a default with --cable-driver: the broker's cable driver vxlan is the default, but not among what the cluster is to offer (vxlan+ipsec): add it to --cable-drivers, or make one of these the default"},
-		{"no node ready", func(s *situation) { s.f.Nodes[0].Status.Conditions, s.f.Nodes[1].Spec.Unschedulable = nil, true },
-			"no node can become the gateway: none is Ready and schedulable; name one with --gateway-nodes"},
+		{
+			"overlaps itself", func(s *situation) { s.ClusterCIDRs = []string{"10.111.0.0/16", "10.111.4.0/24"} },
+			"10.111.0.0/16, the pod network of this cluster, overlaps 10.111.4.0/24, the pod network of this cluster: say the right networks with --clustercidr and --servicecidr",
+		},
+		{
+			"cable addresses", func(s *situation) { s.ServiceCIDRs = []string{"241.0.0.0/16"} },
+			"--servicecidr: 241.0.0.0/16 overlaps 241.0.0.0/8, the addresses of our VXLAN devices between gateways",
+		},
+		{
+			"link-local", func(s *situation) { s.ClusterCIDRs = []string{"169.254.0.0/16"} },
+			"--clustercidr: 169.254.0.0/16 overlaps 169.254.0.0/16, link-local (RFC 3927)",
+		},
+		{
+			"multicast", func(s *situation) { s.ClusterCIDRs = []string{"224.1.0.0/16"} },
+			"--clustercidr: 224.1.0.0/16 overlaps 224.0.0.0/4, multicast (RFC 5771)",
+		},
+		{
+			"discovered what cannot be", func(s *situation) { s.f.Network.Pods = found("kubeadm", "240.7.0.0/16") },
+			"the pod network of this cluster cannot be connected: 240.7.0.0/16 overlaps 240.0.0.0/8, the addresses of our VXLAN devices between nodes: " +
+				"say the right networks with --clustercidr and --servicecidr",
+		},
+		{
+			"broker's driver unknown", func(s *situation) { s.b.Broker.Spec.CableDriver = "magic" },
+			`choose a default with --cable-driver: the broker's cable driver: there is no cable driver "magic": use one of vxlan, wireguard, vxlan+wireguard, ipsec, vxlan+ipsec`,
+		},
+		{
+			"broker's driver not offered", func(s *situation) {
+				s.b.Broker.Spec.CableDriver, s.CombinedCableDrivers = "vxlan", []string{"vxlan", "ipsec"}
+			},
+			"choose a default with --cable-driver: the broker's cable driver vxlan is the default, but not among what the cluster is to offer (vxlan+ipsec): add it to --cable-drivers, or make one of these the default",
+		},
+		{
+			"no node ready", func(s *situation) { s.f.Nodes[0].Status.Conditions, s.f.Nodes[1].Spec.Unschedulable = nil, true },
+			"no node can become the gateway: none is Ready and schedulable; name one with --gateway-nodes",
+		},
 		{"foreign Submariner", func(s *situation) {
 			s.f.Submariner = &v1alpha1.Submariner{ObjectMeta: metav1.ObjectMeta{Name: "submariner", Namespace: "submariner-operator"}}
 		}, "this cluster was joined by something else than this subctl (Submariner submariner-operator/submariner lacks label app.kubernetes.io/managed-by=subctl): uninstall that first"},
@@ -148,8 +166,10 @@ func TestPlanRefuses(t *testing.T) {
 			s.f.Submariner = joined("west", "hub:6443")
 			s.f.Submariner.DeletionTimestamp = &metav1.Time{}
 		}, "this cluster is being uninstalled: finish that with subctl uninstall"},
-		{"other broker", func(s *situation) { s.f.Submariner = joined("west", "other:6443") },
-			"this cluster is joined to another broker, at other:6443: run subctl uninstall first"},
+		{
+			"other broker", func(s *situation) { s.f.Submariner = joined("west", "other:6443") },
+			"this cluster is joined to another broker, at other:6443: run subctl uninstall first",
+		},
 		{"namespace going", func(s *situation) {
 			s.f.Namespace = &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "submariner-operator", DeletionTimestamp: &metav1.Time{}}}
 		}, "namespace submariner-operator is being deleted: wait until it is gone"},

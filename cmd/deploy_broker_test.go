@@ -295,5 +295,5 @@ func TestRecoverBrokerInfoWithoutFingerprint(t *testing.T) {
 	require.Equal(t, exitFailed, got.code)
 	require.Contains(t, got.stderr, "Error: the broker has no fingerprint of its pre-shared key to tell it by: name a cluster that is joined to it with --member-context\n")
 	got = runIn(t, world{"hub": {hub}, "west": nil}, []string{"hub", "west"}, "recover-broker-info", "--member-context", "north")
-	require.Equal(t, result{exitUsage, "", " • looking for the broker at https://hub.test:6443 …\n ✓ found the broker, with 0 members\nError: there is no context \"north\" in the kubeconfig: it has hub, west\n"}, got)
+	require.Equal(t, result{exitUsage, "", " • looking for the broker at https://hub.test:6443 …\n ✓ found the broker; members: 0\nError: there is no context \"north\" in the kubeconfig: it has hub, west\n"}, got)
 }

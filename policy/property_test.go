@@ -2,6 +2,7 @@ package policy
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
 	"maps"
 	"math/rand/v2"
@@ -82,7 +83,7 @@ func TestSelect(t *testing.T) {
 }
 
 func kindOf(d Decision) string {
-	_, isHeld := d.Err.(held)
+	isHeld := errors.As(d.Err, new(held))
 	switch {
 	case isHeld:
 		return "held"

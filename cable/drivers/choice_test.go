@@ -29,16 +29,26 @@ func TestOffered(t *testing.T) {
 		{name: "unknown default", def: "carrier-pigeon", err: `cableDriver: there is no cable driver "carrier-pigeon": use one of ` + all},
 		{name: "near", separate: "wiregard", err: `cableDrivers: there is no cable driver "wiregard": did you mean wireguard? There are ` + all},
 		{name: "two mistakes", def: "a", separate: "b", err: "cableDrivers: there is no cable driver \"b\": use one of " + all + "\ncableDriver: there is no cable driver \"a\": use one of " + all},
-		{name: "the default is not listed", def: "vxlan", separate: "ipsec",
-			err: "cableDriver vxlan is the default, but not among what the cluster is to offer (ipsec): add it to cableDrivers, or make one of these the default"},
-		{name: "one is no combination", combined: "vxlan",
-			err: "combinedCableDrivers vxlan is one driver, and a combined cable is one inside another: choose vxlan,wireguard or vxlan,ipsec"},
-		{name: "nor is a combination", combined: "vxlan+ipsec",
-			err: "combinedCableDrivers vxlan+ipsec is one driver, and a combined cable is one inside another: choose vxlan,wireguard or vxlan,ipsec"},
-		{name: "encryption inside encryption", combined: "wireguard,ipsec",
-			err: "combinedCableDrivers wireguard,ipsec cannot be combined: choose vxlan,wireguard or vxlan,ipsec"},
-		{name: "three", combined: "vxlan,wireguard,ipsec",
-			err: "combinedCableDrivers vxlan,wireguard,ipsec cannot be combined: choose vxlan,wireguard or vxlan,ipsec"},
+		{
+			name: "the default is not listed", def: "vxlan", separate: "ipsec",
+			err: "cableDriver vxlan is the default, but not among what the cluster is to offer (ipsec): add it to cableDrivers, or make one of these the default",
+		},
+		{
+			name: "one is no combination", combined: "vxlan",
+			err: "combinedCableDrivers vxlan is one driver, and a combined cable is one inside another: choose vxlan,wireguard or vxlan,ipsec",
+		},
+		{
+			name: "nor is a combination", combined: "vxlan+ipsec",
+			err: "combinedCableDrivers vxlan+ipsec is one driver, and a combined cable is one inside another: choose vxlan,wireguard or vxlan,ipsec",
+		},
+		{
+			name: "encryption inside encryption", combined: "wireguard,ipsec",
+			err: "combinedCableDrivers wireguard,ipsec cannot be combined: choose vxlan,wireguard or vxlan,ipsec",
+		},
+		{
+			name: "three", combined: "vxlan,wireguard,ipsec",
+			err: "combinedCableDrivers vxlan,wireguard,ipsec cannot be combined: choose vxlan,wireguard or vxlan,ipsec",
+		},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			list := func(text string) []string { return strings.FieldsFunc(text, func(r rune) bool { return r == ',' }) }
