@@ -281,6 +281,16 @@ func goldenText(t *testing.T, name, got string) {
 	file.Assert(t, got, path)
 }
 
+// What the command line says counts more than the environment, under either name.
+func TestKubecontext(t *testing.T) {
+	for variable, flag := range map[string]string{"SUBCTL_CONTEXT": "--kubecontext", "SUBCTL_KUBECONTEXT": "--context"} {
+		t.Setenv(variable, "bare")
+		got := runIn(t, policyWorlds(), []string{"bare", "hub"}, "cable-policy", "list", flag, "hub")
+		require.Contains(t, got.stdout, "west", variable)
+		t.Setenv(variable, "")
+	}
+}
+
 func TestCablePolicyCompletion(t *testing.T) {
 	for line, want := range map[string]string{
 		"west explain ":             "blue-1 cloud east west",

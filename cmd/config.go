@@ -40,8 +40,10 @@ func (f config) apply(c *cobra.Command) error {
 		return err
 	}
 	var errs []error
+	var said []pflag.Value // by the command line, under whatever name: --kubecontext is --context
+	c.Flags().Visit(func(flag *pflag.Flag) { said = append(said, flag.Value) })
 	c.Flags().VisitAll(func(flag *pflag.Flag) {
-		if flag.Changed || !configurable(flag) || !v.IsSet(flag.Name) {
+		if slices.Contains(said, flag.Value) || !configurable(flag) || !v.IsSet(flag.Name) {
 			return
 		}
 		for _, value := range values(v, flag) {

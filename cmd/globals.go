@@ -44,6 +44,7 @@ func (g *globals) progress() *progress.Reporter { return progress.New(g.ErrOut) 
 // addFlags declares the flags that every command takes.
 func (g *globals) addFlags(root *cobra.Command) {
 	g.kube.AddFlags(root.PersistentFlags())
+	root.PersistentFlags().Lookup("kubeconfig").Usage = "kubeconfig file to use, or several, separated as in $KUBECONFIG"
 	complete(root, "context", func(context.Context) ([]string, error) { return g.contexts() })
 }
 

@@ -18,7 +18,11 @@ var errNoKubeconfig = errors.New("no kubeconfig found: name one with --kubeconfi
 
 // kubeconfig returns the merged kubeconfig files.
 func (g *globals) kubeconfig() (clientcmdapi.Config, error) {
-	raw, err := g.kube.ToRawKubeConfigLoader().RawConfig()
+	loader, err := g.loader()
+	if err != nil {
+		return clientcmdapi.Config{}, err
+	}
+	raw, err := loader.RawConfig()
 	if err != nil && !clientcmd.IsEmptyConfig(err) {
 		return raw, fmt.Errorf("reading the kubeconfig: %w", err)
 	}
@@ -54,7 +58,11 @@ func (g *globals) restConfigFor(context string) (*rest.Config, error) {
 	old := *g.kube.Context
 	*g.kube.Context = context
 	defer func() { *g.kube.Context = old }()
-	cfg, err := g.kube.ToRESTConfig()
+	loader, err := g.loader()
+	if err != nil {
+		return nil, err
+	}
+	cfg, err := loader.ClientConfig()
 	if err != nil {
 		return nil, fmt.Errorf("reading the kubeconfig: %w", err)
 	}

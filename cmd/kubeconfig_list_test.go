@@ -1,0 +1,75 @@
+package cmd
+
+import (
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/spf13/pflag"
+	"github.com/stretchr/testify/require"
+	"k8s.io/cli-runtime/pkg/genericiooptions"
+)
+
+// kubeconfigFile writes a kubeconfig with one context, which is the current one.
+func kubeconfigFile(t *testing.T, dir, context string) string {
+	t.Helper()
+	file := filepath.Join(dir, context+".yaml")
+	text := "apiVersion: v1\nkind: Config\ncurrent-context: " + context + "\ncontexts: [{name: " + context + ", context: {cluster: c-" + context + ", user: u-" + context + "}}]\n" +
+		"clusters: [{name: c-" + context + ", cluster: {server: 'https://" + context + ".test'}}]\nusers: [{name: u-" + context + ", user: {}}]\n"
+	require.NoError(t, os.WriteFile(file, []byte(text), 0o600))
+	return file
+}
+
+func TestKubeconfigList(t *testing.T) {
+	dir := t.TempDir()
+	west, east := kubeconfigFile(t, dir, "west"), kubeconfigFile(t, dir, "east")
+	list := func(files ...string) string {
+		text := ""
+		for _, f := range files {
+			text += f + string(os.PathListSeparator)
+		}
+		return text
+	}
+	g := newGlobals(genericiooptions.IOStreams{})
+	*g.kube.KubeConfig = list(west, east)
+	names, err := g.contexts()
+	require.NoError(t, err)
+	require.Equal(t, []string{"east", "west"}, names)
+	for context, host := range map[string]string{"": "https://west.test", "east": "https://east.test"} {
+		cfg, err := g.restConfigFor(context)
+		require.NoError(t, err)
+		require.Equal(t, host, cfg.Host)
+	}
+	*g.kube.KubeConfig = list(west, filepath.Join(dir, "north.yaml"))
+	_, err = g.restConfig()
+	require.ErrorContains(t, err, "reading the kubeconfig: stat "+filepath.Join(dir, "north.yaml")+": no such file")
+}
+
+// Whatever kubectl's other flags say, a list means what one file does.
+func TestKubeconfigListFlags(t *testing.T) {
+	west := kubeconfigFile(t, t.TempDir(), "west")
+	g := newGlobals(genericiooptions.IOStreams{})
+	flags := pflag.NewFlagSet("", pflag.ContinueOnError)
+	g.kube.AddFlags(flags)
+	flags.VisitAll(func(f *pflag.Flag) {
+		values := map[string]string{
+			"string": "x", "stringArray": "a=b", "bool": "true", "kubeconfig": west, "context": "west", "cluster": "c-west", "user": "u-west",
+			"request-timeout": "7s", "certificate-authority": west, "client-certificate": west, "client-key": west, "server": "https://other.test", "proxy-url": "http://proxy.test", "insecure-skip-tls-verify": "false",
+		}
+		value, ok := values[f.Name]
+		if !ok {
+			value = values[f.Value.Type()]
+		}
+		require.NoError(t, f.Value.Set(value), f.Name)
+	})
+	one, err := g.restConfig()
+	require.NoError(t, err)
+	*g.kube.KubeConfig += string(os.PathListSeparator) + west
+	several, err := g.restConfig()
+	require.NoError(t, err)
+	require.NotNil(t, one.Proxy)
+	require.NotNil(t, several.Proxy)
+	one.Proxy, several.Proxy = nil, nil // functions cannot be compared
+	require.Equal(t, one, several)
+	require.Equal(t, "x", several.Impersonate.UserName)
+}
