@@ -137,6 +137,13 @@ func kubectl(t *testing.T, cluster string, args ...string) string {
 	return must(t, append([]string{"kubectl", "--context", cluster}, args...)...)
 }
 
+// nodeIP is a node's address.
+func nodeIP(t *testing.T, node string) string {
+	t.Helper()
+	cluster, _, _ := strings.Cut(node, "-")
+	return kubectl(t, cluster, "get", "node", node, "-o", `jsonpath={.status.addresses[?(@.type=="InternalIP")].address}`)
+}
+
 func apply(t *testing.T, cluster, manifest string) {
 	t.Helper()
 	file := filepath.Join(t.TempDir(), "objects.yaml")
@@ -148,16 +155,19 @@ func apply(t *testing.T, cluster, manifest string) {
 type connection struct {
 	Cluster, Gateway, RemoteCluster, RemoteGateway, RemoteIP string
 	CableDriver, Policy, Status, StatusMessage, RTTAverage   string
+	Implementation                                           string
 	NAT                                                      bool
-	Subnets                                                  []string
+	MTU                                                      int
+	Subnets, Attempts                                        []string
 }
 
 func connections(t *testing.T) ([]connection, int) {
 	t.Helper()
-	out, code := stdout(t, "subctl", "show", "connections", "-o", "json", "--contexts", strings.Join(clusters, ","))
+	cmd := command(context.Background(), "subctl", "show", "connections", "-o", "json", "--contexts", strings.Join(clusters, ","))
+	out, _ := cmd.Output() // 3 is an exit code to look at
 	var cs []connection
-	require.NoError(t, json.Unmarshal([]byte(out), &cs), out)
-	return cs, code
+	require.NoError(t, json.Unmarshal(out, &cs), "%s", out)
+	return cs, cmd.ProcessState.ExitCode()
 }
 
 // connected waits until every cluster is connected to every other.

@@ -90,26 +90,58 @@ func getOnce(ctx context.Context, client http.Client, url string) error {
 func tcp(ctx context.Context, args []string) error { return echo(ctx, "tcp", args) }
 func udp(ctx context.Context, args []string) error { return echo(ctx, "udp", args) }
 
-// echo sends bytes nobody could guess, and wants them back.
+// echo sends bytes nobody could guess, in each size, and wants them back.
 func echo(ctx context.Context, network string, args []string) error {
-	rest, values, err := split(args, "timeout")
+	rest, values, err := split(args, "timeout", "tries")
 	if err != nil {
 		return err
 	}
-	if len(rest) != 2 {
+	if len(rest) < 2 {
 		return fmt.Errorf("%s wants HOST:PORT and SIZE", network)
 	}
 	timeout, err := timeoutOf(values)
 	if err != nil {
 		return err
 	}
-	size, err := strconv.Atoi(rest[1])
-	if err != nil || size < 1 {
-		return fmt.Errorf("size %q: a number of bytes is wanted", rest[1])
+	tries, err := number(values, "tries", 1)
+	if err != nil {
+		return err
 	}
+	sizes, err := sizesOf(rest[1:])
+	if err != nil {
+		return err
+	}
+	for _, size := range sizes {
+		for try := range tries {
+			if err = echoOnce(ctx, network, rest[0], size, timeout); err == nil {
+				break
+			}
+			if try < tries-1 {
+				fmt.Printf("again: size=%d: %v\n", size, err)
+			}
+		}
+		if err != nil {
+			return fmt.Errorf("size=%d: %w", size, err)
+		}
+	}
+	return nil
+}
+
+func sizesOf(args []string) (sizes []int, err error) {
+	for _, arg := range args {
+		size, err := strconv.Atoi(arg)
+		if err != nil || size < 1 {
+			return nil, fmt.Errorf("size %q: a number of bytes is wanted", arg)
+		}
+		sizes = append(sizes, size)
+	}
+	return sizes, nil
+}
+
+func echoOnce(ctx context.Context, network, to string, size int, timeout time.Duration) error {
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
-	conn, err := new(net.Dialer).DialContext(ctx, network, rest[0])
+	conn, err := new(net.Dialer).DialContext(ctx, network, to)
 	if err != nil {
 		return err
 	}

@@ -16,10 +16,11 @@ import (
 const usage = `usage:
   labapp web [:8080]                                 HTTP server that says pod, node and client; TCP and UDP echo on port 7
   labapp get URL [-n N] [--timeout D]                fetch N times, print each answer
-  labapp tcp HOST:PORT SIZE [--timeout D]            send SIZE bytes to a TCP echo and check what comes back
-  labapp udp HOST:PORT SIZE [--timeout D]            the same in one datagram
-  labapp ping HOST [SIZE] [COUNT]                    ICMP echo
-  labapp stream HOST:PORT [--rate 100] [--seconds N] datagrams to a UDP echo: losses and the longest gap, as JSON
+  labapp tcp HOST:PORT SIZE... [--timeout D]         send SIZE bytes to a TCP echo and check what comes back
+  labapp udp HOST:PORT SIZE... [--timeout D]         the same in one datagram; --tries N for one that may be lost
+  labapp ping HOST [SIZE...] [--count 3]             ICMP echo
+  labapp stream HOST:PORT [--rate 100] [--seconds N] datagrams to a UDP echo: losses and the longest gap, as JSON;
+                                                     for 0 seconds: until its standard input ends
   labapp serve-bench [:5201]                         the other end of bench
   labapp bench HOST:PORT [--seconds N] [--streams K] throughput (both ways) and round trip time, as JSON
   labapp ip                                          name and addresses

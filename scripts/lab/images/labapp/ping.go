@@ -7,29 +7,33 @@ import (
 	"fmt"
 	"net"
 	"os"
-	"strconv"
 	"time"
 
 	"golang.org/x/net/icmp"
 	"golang.org/x/net/ipv4"
 )
 
-// ping sends ICMP echoes, a few a second. It needs CAP_NET_RAW, which pods have unless it is taken from them.
+// ping sends ICMP echoes of each size, a few a second. It needs CAP_NET_RAW, which pods have unless it is taken from them.
 func ping(ctx context.Context, args []string) error {
-	if len(args) < 1 || len(args) > 3 {
-		return errors.New("ping wants HOST [SIZE] [COUNT]")
+	rest, values, err := split(args, "count")
+	if err != nil {
+		return err
 	}
-	size, count := 56, 3
-	for i, n := range []*int{&size, &count} {
-		if len(args) > i+1 {
-			v, err := strconv.Atoi(args[i+1])
-			if err != nil || v < 1 {
-				return fmt.Errorf("%q: a number above 0 is wanted", args[i+1])
-			}
-			*n = v
-		}
+	if len(rest) < 1 {
+		return errors.New("ping wants HOST [SIZE...]")
 	}
-	to, err := net.ResolveIPAddr("ip4", args[0])
+	count, err := number(values, "count", 3)
+	if err != nil {
+		return err
+	}
+	sizes, err := sizesOf(rest[1:])
+	if err != nil {
+		return err
+	}
+	if len(sizes) == 0 {
+		sizes = []int{56}
+	}
+	to, err := net.ResolveIPAddr("ip4", rest[0])
 	if err != nil {
 		return err
 	}
@@ -38,6 +42,15 @@ func ping(ctx context.Context, args []string) error {
 		return err
 	}
 	defer conn.Close()
+	for _, size := range sizes {
+		if err := pingSize(ctx, conn, to, size, count); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func pingSize(ctx context.Context, conn *icmp.PacketConn, to *net.IPAddr, size, count int) error {
 	var answered int
 	var total time.Duration
 	for seq := range count {
@@ -58,7 +71,7 @@ func ping(ctx context.Context, args []string) error {
 		}
 	}
 	if answered < count {
-		return fmt.Errorf("%d of %d answered", answered, count)
+		return fmt.Errorf("%d of %d answered, of %d bytes", answered, count, size)
 	}
 	fmt.Printf("OK %d of %d answered, mean %s\n", answered, count, (total / time.Duration(count)).Round(time.Microsecond))
 	return nil

@@ -5,13 +5,16 @@ import (
 	"encoding/binary"
 	"encoding/json"
 	"errors"
+	"io"
 	"net"
 	"os"
 	"time"
 )
 
+const maxStream = 3600 // seconds that a stream takes at most
+
 // stream sends numbered datagrams at a steady rate to a UDP echo, from one port, and says how many came back and for how
-// long none did: what a failover costs a flow.
+// long none did: what a failover costs a flow. For 0 seconds it goes on until its standard input ends ("kubectl exec -i").
 func stream(ctx context.Context, args []string) error {
 	rest, values, err := split(args, "rate", "seconds")
 	if err != nil {
@@ -24,9 +27,15 @@ func stream(ctx context.Context, args []string) error {
 	if err != nil {
 		return err
 	}
-	seconds, err := number(values, "seconds", 10)
-	if err != nil {
-		return err
+	total := rate * maxStream
+	if values["seconds"] == "0" {
+		ctx = untilStdinEnds(ctx)
+	} else {
+		seconds, err := number(values, "seconds", 10)
+		if err != nil {
+			return err
+		}
+		total = rate * seconds
 	}
 	conn, err := net.Dial("udp", rest[0])
 	if err != nil {
@@ -34,7 +43,6 @@ func stream(ctx context.Context, args []string) error {
 	}
 	defer conn.Close()
 
-	total := rate * seconds
 	back := make([]bool, total)
 	var arrivals []time.Time
 	received := make(chan struct{})
@@ -84,6 +92,15 @@ func stream(ctx context.Context, args []string) error {
 		return errors.New("nothing came back")
 	}
 	return nil
+}
+
+func untilStdinEnds(ctx context.Context) context.Context {
+	ctx, cancel := context.WithCancel(ctx)
+	go func() {
+		_, _ = io.Copy(io.Discard, os.Stdin)
+		cancel()
+	}()
+	return ctx
 }
 
 // sendAll keeps to the clock, not to the pause: a machine that was busy catches up. Errors (unreachable, for a while) are losses.

@@ -1,0 +1,132 @@
+//go:build e2e
+
+package e2e
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+// stream is UDP traffic of 100 packets a second from one pod to another, which echoes
+// them, until it is stopped.
+type stream struct {
+	from, to pod
+	end      io.Closer
+	out      bytes.Buffer
+	done     chan error
+}
+
+// lost is what became of a stream.
+type lost struct {
+	Sent, Received, Lost int
+	LongestGapMs         float64
+}
+
+// startStream returns when packets are coming back.
+func startStream(t *testing.T, from, to pod) *stream {
+	t.Helper()
+	s := begin(t, from, to)
+	time.Sleep(2 * time.Second)
+	return s
+}
+
+func begin(t *testing.T, from, to pod) *stream {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Minute)
+	t.Cleanup(cancel)
+	s := &stream{from: from, to: to, done: make(chan error, 1)}
+	cmd := command(ctx, "kubectl", "--context", from.cluster, "exec", "-i", from.name, "--", "/labapp", "stream", to.ip+":7", "--rate", "100", "--seconds", "0")
+	cmd.Stdout, cmd.Stderr = &s.out, &s.out
+	var err error
+	s.end, err = cmd.StdinPipe()
+	require.NoError(t, err)
+	require.NoError(t, cmd.Start())
+	go func() { s.done <- cmd.Wait() }()
+	return s
+}
+
+// stop ends it, a second after the last event, and returns what was lost.
+func (s *stream) stop(t *testing.T) (l lost) {
+	t.Helper()
+	time.Sleep(time.Second)
+	return s.finish(t)
+}
+
+func (s *stream) finish(t *testing.T) (l lost) {
+	t.Helper()
+	require.NoError(t, s.end.Close())
+	require.NoError(t, <-s.done, s.out.String())
+	require.NoError(t, json.Unmarshal(s.out.Bytes(), &l), s.out.String())
+	t.Logf("%s to %s: %+v", s.from.cluster, s.to.cluster, l)
+	return l
+}
+
+// streams are those between the workers of pairs of clusters.
+type streams map[string]*stream
+
+func startStreams(t *testing.T, pairs ...string) streams {
+	t.Helper()
+	all := streams{}
+	for _, pair := range pairs {
+		from, to := workersOf(t, pair)
+		all[pair] = begin(t, from, to)
+	}
+	time.Sleep(2 * time.Second)
+	return all
+}
+
+func (all streams) stop(t *testing.T) map[string]lost {
+	t.Helper()
+	time.Sleep(time.Second)
+	out := map[string]lost{}
+	for pair, s := range all {
+		out[pair] = s.finish(t)
+	}
+	return out
+}
+
+// workersOf are pods on the workers of a pair of clusters.
+func workersOf(t *testing.T, pair string) (from, to pod) {
+	t.Helper()
+	var a, b string
+	_, err := fmt.Sscan(pair, &a, &b)
+	require.NoError(t, err)
+	return podOn(t, a, "web", worker(t, a)), podOn(t, b, "web", worker(t, b))
+}
+
+// lossless measures what must cost no packet. The machine has more clusters than CPUs and
+// may drop one by itself, so what counts is the best of three: a change that costs packets
+// costs them each time.
+func lossless(t *testing.T, measure func() map[string]lost) {
+	t.Helper()
+	const attempts = 3
+	for i := range attempts {
+		packets := 0
+		for _, l := range measure() {
+			packets += l.Lost
+		}
+		if packets == 0 {
+			return
+		}
+		require.Less(t, i, attempts-1, "packets were lost each time, the last time %d", packets)
+		t.Logf("%d packets were lost: again", packets)
+	}
+}
+
+// answers waits until one pod reaches another.
+func answers(t *testing.T, from, to pod) time.Duration {
+	t.Helper()
+	return eventually(t, 40*time.Second, func() error {
+		if out, err := from.try("get", "http://"+to.ip+":8080/", "--timeout", "1s"); err != nil {
+			return fmt.Errorf("%w: %s", err, out)
+		}
+		return nil
+	})
+}
