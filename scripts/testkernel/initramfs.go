@@ -21,7 +21,7 @@ var first []byte
 // tools are the commands that tests type, and those that init.sh needs. What is in the image already is that of the image.
 var tools = strings.Fields(`
 	sh cat chmod cp cut env false grep head ln ls mkdir mknod mount nproc ps pgrep pkill readlink rm sed sleep sort stty tail timeout touch tr true uname wc
-	ip bridge ss tc nft ping setpriv socat sysctl tcpdump kmod`)
+	ip bridge ss tc nft ping setpriv socat swanctl sysctl tcpdump kmod`)
 
 // initramfs makes the guest's file system, an open file without a name.
 func initramfs(ctx context.Context, k kernel, suites []suite) (_ *os.File, err error) {
