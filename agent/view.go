@@ -38,6 +38,7 @@ type view struct {
 	held     []cable.Gateway                      // whose claims stand
 	kept     map[string]string                    // why peers keep the cable they have, by cable name
 	before   map[string]Using                     // by cluster; see inUse
+	devices  map[string]bool                      // that policies have made; see room
 	// refused lists the endpoints that are not programmed, and why.
 	refused []refusal
 	// settings are this cluster's own, by driver; configErr says why they, or the drivers

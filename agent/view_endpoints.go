@@ -67,6 +67,9 @@ func (v *view) readEndpoints() {
 			v.remote, v.held = append(v.remote, p), append(v.held, p.Gateway)
 			c, err := v.connect(p)
 			if err == nil {
+				err = v.room(c)
+			}
+			if err == nil {
 				err = held.taken.Take(c, drivers.All())
 			}
 			if err == nil {

@@ -52,10 +52,7 @@ type Set struct {
 // OfMember returns the catalog of a joined cluster, from what is in the namespace of its
 // agents.
 func OfMember(sub *v1alpha1.Submariner, o Objects) *Catalog {
-	c := &Catalog{Keeper: sub.Spec.ClusterID, Sets: slices.Sorted(slices.Values(sub.Spec.ClusterSets))}
-	if len(c.Sets) == 0 {
-		c.Sets = []string{submarinerv1.DefaultClusterSet}
-	}
+	c := &Catalog{Keeper: sub.Spec.ClusterID, Sets: slices.Sorted(slices.Values(sub.Spec.Sets()))}
 	found := map[string]*policy.Cluster{c.Keeper: {
 		ID: c.Keeper, Sets: c.Sets, Labels: policy.ParseLabels(sub.Annotations[v1alpha1.ClusterLabelsAnnotation]),
 		Driver: cable.Canonical(cmp.Or(sub.Spec.CableDriver, drivers.Default)),
