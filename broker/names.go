@@ -26,8 +26,6 @@ const (
 	ClusterUIDAnnotation = "submariner.io/cluster-uid"
 	// PSKFingerprintAnnotation is on the Broker: Fingerprint of the pre-shared key.
 	PSKFingerprintAnnotation = "submariner.io/psk-fingerprint"
-	// ClusterSetsAnnotation is submarinerv1.ClusterSetsAnnotation.
-	ClusterSetsAnnotation = submarinerv1.ClusterSetsAnnotation
 )
 
 // Namespace returns the broker's namespace of a clusterset on a broker with the

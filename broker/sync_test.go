@@ -25,7 +25,7 @@ func unlabelled(o client.Object) client.Object {
 // copied returns o as a cluster has it that is in the given sets with its owner.
 func copied(o client.Object, sets string) client.Object {
 	o.SetNamespace(here)
-	o.SetAnnotations(map[string]string{broker.ClusterSetsAnnotation: sets})
+	o.SetAnnotations(map[string]string{submarinerv1.ClusterSetsAnnotation: sets})
 	return o
 }
 
@@ -195,7 +195,7 @@ func TestManyObjectsOfOneCluster(t *testing.T) {
 func TestFederatedFields(t *testing.T) {
 	o := cluster("x", "east")
 	o.Labels, o.Annotations = map[string]string{"a": "b"}, map[string]string{
-		"c": "d", corev1.LastAppliedConfigAnnotation: "{}", broker.ClusterSetsAnnotation: "forged",
+		"c": "d", corev1.LastAppliedConfigAnnotation: "{}", submarinerv1.ClusterSetsAnnotation: "forged",
 	}
 	o.Namespace, o.UID, o.ResourceVersion, o.Finalizers = here, "uid", "7", []string{"f"}
 	writes, _ := broker.PlanSync(broker.Snapshot{ClusterID: "east", Namespace: here, Local: []client.Object{o}, Sets: []broker.SetSnapshot{set("default")}})
@@ -204,7 +204,7 @@ func TestFederatedFields(t *testing.T) {
 	require.Equal(t, want, writes[0].Object)
 
 	writes, _ = broker.PlanSync(broker.Snapshot{ClusterID: "west", Namespace: here, Sets: []broker.SetSnapshot{set("lab", want.DeepCopy()), set("default", want.DeepCopy())}})
-	want.Namespace, want.Annotations[broker.ClusterSetsAnnotation] = here, "default,lab"
+	want.Namespace, want.Annotations[submarinerv1.ClusterSetsAnnotation] = here, "default,lab"
 	require.Equal(t, want, writes[0].Object)
 }
 

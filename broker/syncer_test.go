@@ -167,7 +167,7 @@ func TestSyncer(t *testing.T) {
 	copied := &submarinerv1.Endpoint{}
 	key := client.ObjectKey{Namespace: east.ns, Name: "west-" + newCable}
 	require.NoError(t, east.client.Get(t.Context(), key, copied))
-	require.Equal(t, "default", copied.Annotations[broker.ClusterSetsAnnotation])
+	require.Equal(t, "default", copied.Annotations[submarinerv1.ClusterSetsAnnotation])
 	copied.Spec.Hostname = "forged"
 	require.NoError(t, east.client.Update(t.Context(), copied))
 	require.Eventually(t, func() bool {

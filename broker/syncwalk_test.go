@@ -77,7 +77,7 @@ func TestSyncConverges(t *testing.T) {
 						have := w.local[id(o)]
 						require.NotNil(t, have)
 						if have.GetLabels()[submarinerv1.ClusterIDLabel] != "" && have.GetLabels()[submarinerv1.ClusterIDLabel] != "east" {
-							require.Contains(t, have.GetAnnotations()[broker.ClusterSetsAnnotation], name)
+							require.Contains(t, have.GetAnnotations()[submarinerv1.ClusterSetsAnnotation], name)
 						}
 					}
 				}
@@ -113,7 +113,7 @@ func mischief(r *rand.Rand, ids []string) client.Object {
 		o.SetLabels(nil)
 	}
 	if r.IntN(4) == 0 {
-		o.SetAnnotations(map[string]string{broker.ClusterSetsAnnotation: []string{"", "lab", "gone", "default,lab"}[r.IntN(4)]})
+		o.SetAnnotations(map[string]string{submarinerv1.ClusterSetsAnnotation: []string{"", "lab", "gone", "default,lab"}[r.IntN(4)]})
 	}
 	return o
 }
