@@ -28,7 +28,8 @@ type Kind uint8
 // The kinds, in the order in which objects are created.
 const (
 	KindSet     Kind = iota // ipsets, which chains match on
-	KindChain               // netfilter chains
+	KindChain               // iptables chains
+	KindSources             // nftables tables that keep source addresses
 	KindDaemon              // programs that devices and tunnels depend on
 	KindLink                // network devices
 	KindAddr                // addresses on devices
@@ -42,7 +43,7 @@ const (
 )
 
 var kindNames = [...]string{
-	KindSet: "set", KindChain: "chain", KindDaemon: "daemon", KindLink: "link", KindAddr: "address", KindPeer: "peer", KindTunnel: "tunnel",
+	KindSet: "set", KindChain: "chain", KindSources: "sources", KindDaemon: "daemon", KindLink: "link", KindAddr: "address", KindPeer: "peer", KindTunnel: "tunnel",
 	KindNeigh: "neighbour", KindNexthop: "nexthop", KindGroup: "nexthop-group", KindRoute: "route", KindRule: "rule",
 }
 

@@ -88,7 +88,7 @@ func TestObjectsArePlainData(t *testing.T) {
 		require.False(t, names[k.String()], "two kinds are called %v", k)
 		names[k.String()] = true
 	}
-	require.Equal(t, "kind 12", (dataplane.KindRule + 1).String(), "a new kind is to be in the tests of this file")
+	require.Equal(t, "kind 13", (dataplane.KindRule + 1).String(), "a new kind is to be in the tests of this file")
 }
 
 // change gives a leaf another value.

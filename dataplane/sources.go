@@ -23,7 +23,7 @@ type Sources struct {
 }
 
 // Key implements Object.
-func (s Sources) Key() Key { return Key{KindChain, "nftables " + s.Table} }
+func (s Sources) Key() Key { return Key{KindSources, s.Table} }
 
 // Needs implements Object.
 func (Sources) Needs() []Key { return nil }

@@ -10,8 +10,7 @@ import (
 	"subctl/dataplane"
 )
 
-// chains are what iptables and nftables hold: see sources for the latter, and
-// iptables chains whose names are the owner's, with the jumps to them.
+// chains are iptables chains whose names are the owner's, with the jumps to them.
 //
 // The last rule of each has no target, and a comment from which the plan is
 // known again: "subctl:FINGERPRINT:RULES:HOOK". It is for packets from the
@@ -40,8 +39,7 @@ func (s chains) list() (out []dataplane.Object, err error) {
 			out = append(out, readChain(saved, c.table, c.chain))
 		}
 	}
-	kept, err := sources(s).list()
-	return append(out, kept...), err
+	return out, nil
 }
 
 // readChain reads one chain out of all.
@@ -130,10 +128,7 @@ func matchedSets(rule string) (out []string) {
 }
 
 // put swaps the whole chain, and the jump to it, in one transaction.
-func (s chains) put(old, want dataplane.Object) error {
-	if _, ok := want.(dataplane.Sources); ok {
-		return sources(s).put(old, want)
-	}
+func (s chains) put(_, want dataplane.Object) error {
 	c := want.(dataplane.Chain)
 	saved, err := s.ipt.fresh()
 	if err != nil {
@@ -157,9 +152,6 @@ func (s chains) put(old, want dataplane.Object) error {
 }
 
 func (s chains) del(old dataplane.Object) error {
-	if _, ok := old.(dataplane.Sources); ok {
-		return sources(s).del(old)
-	}
 	c := old.(dataplane.Chain)
 	saved, err := s.ipt.fresh()
 	if err != nil {

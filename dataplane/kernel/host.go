@@ -85,10 +85,11 @@ func New(owner dataplane.Owner) (*Host, error) {
 	host := &Host{owner: owner, nl: h, conn: c, ipt: ipt, charon: newCharon(ipt.netns, owner), restarts: map[string]int{}, served: map[string]bool{}}
 	host.forget()
 	nh := nexthops{host}
-	host.stores = []store{sets{host}, chains{host}, daemons{host}, links{host}, addrs{host}, peers{host}, tunnels{host}, neighs{host}, nh, routes{host}, rules{host}}
+	host.stores = []store{sets{host}, chains{host}, sources{host}, daemons{host}, links{host}, addrs{host}, peers{host}, tunnels{host}, neighs{host}, nh, routes{host}, rules{host}}
 	host.byKind = map[dataplane.Kind]store{
 		dataplane.KindSet:     sets{host},
 		dataplane.KindChain:   chains{host},
+		dataplane.KindSources: sources{host},
 		dataplane.KindDaemon:  daemons{host},
 		dataplane.KindLink:    links{host},
 		dataplane.KindAddr:    addrs{host},

@@ -8,15 +8,12 @@ import (
 	"fmt"
 	"net/netip"
 	"slices"
-	"strings"
 
 	"subctl/dataplane"
 
 	"github.com/google/nftables"
-	"github.com/google/nftables/expr"
 	"github.com/google/nftables/userdata"
 	"github.com/mdlayher/netlink"
-	"github.com/vishvananda/netlink/nl"
 	"golang.org/x/sys/unix"
 )
 
@@ -66,160 +63,6 @@ func (s sources) list() ([]dataplane.Object, error) {
 		s.ipt.sourcesGen = gen
 	}
 	return out, nil
-}
-
-// without4 says that the kernel has no nftables, or none for IPv4.
-func without4(err error) bool {
-	return errors.Is(err, unix.EINVAL) || errors.Is(err, unix.EOPNOTSUPP) || errors.Is(err, unix.EAFNOSUPPORT)
-}
-
-// read reads the table. One that holds anything else than a plan has the zero
-// Prefix in Local, as no plan does.
-func (s sources) read() (dataplane.Sources, error) {
-	o := dataplane.Sources{Table: s.owner.NFTable}
-	blank := dataplane.Sources{Table: s.owner.NFTable, Local: []netip.Prefix{{}}}
-	intact, err := s.intact()
-	if err != nil {
-		return o, err
-	}
-	if !intact {
-		return blank, nil
-	}
-	msgs, err := s.nft(unix.NFT_MSG_GETRULE, unix.NLM_F_DUMP, unix.NFTA_RULE_TABLE, o.Table)
-	if err != nil {
-		return o, err
-	}
-	for i, m := range msgs {
-		said := ""
-		for t, v := range attrs(m[nl.SizeofNfgenmsg:]) {
-			if t == unix.NFTA_RULE_USERDATA {
-				said, _ = userdata.GetString(v, userdata.TypeComment)
-			}
-		}
-		p, err := netip.ParsePrefix(strings.TrimPrefix(said, [...]string{"from ", "to "}[i%2]))
-		switch {
-		case err != nil:
-			return blank, nil
-		case i%2 == 0:
-			o.Local = append(o.Local, p)
-		case p != o.Local[i/2]:
-			return blank, nil
-		}
-	}
-	if len(msgs)%2 != 0 {
-		return blank, nil
-	}
-	msgs, err = s.nft(unix.NFT_MSG_GETSETELEM, unix.NLM_F_DUMP, unix.NFTA_SET_ELEM_LIST_TABLE, o.Table,
-		unix.NFTA_SET_ELEM_LIST_SET, sourcesSet)
-	o.Remote = readNets(msgs)
-	return o, err
-}
-
-// intact says whether the table holds our set and chain, and nothing else.
-func (s sources) intact() (bool, error) {
-	msgs, err := s.nft(unix.NFT_MSG_GETTABLE, 0, unix.NFTA_TABLE_NAME, s.owner.NFTable)
-	if err != nil {
-		return false, err
-	}
-	for t, v := range attrs(msgs[0][nl.SizeofNfgenmsg:]) {
-		switch {
-		case t == unix.NFTA_TABLE_FLAGS && binary.BigEndian.Uint32(v) != 0: // dormant
-			return false, nil
-		case t == unix.NFTA_TABLE_USE && binary.BigEndian.Uint32(v) != sourcesHolds:
-			return false, nil
-		}
-	}
-	msgs, err = s.nft(unix.NFT_MSG_GETCHAIN, 0, unix.NFTA_CHAIN_TABLE, s.owner.NFTable, unix.NFTA_CHAIN_NAME, sourcesChain)
-	if err != nil {
-		return false, orGone(err)
-	}
-	hooked := false
-	for t, v := range attrs(msgs[0][nl.SizeofNfgenmsg:]) {
-		switch t {
-		case unix.NFTA_CHAIN_POLICY:
-			if binary.BigEndian.Uint32(v) != uint32(nftables.ChainPolicyAccept) {
-				return false, nil
-			}
-		case unix.NFTA_CHAIN_HOOK:
-			hooked = true
-		}
-	}
-	return hooked, nil
-}
-
-// nft sends a question about a table and returns the answers.
-func (s sources) nft(typ, flags int, attributes ...any) ([][]byte, error) {
-	q := nfgenmsg(unix.AF_INET)
-	for i := 0; i < len(attributes); i += 2 {
-		q = putString(q, uint16(attributes[i].(int)), attributes[i+1].(string))
-	}
-	typ |= unix.NFNL_SUBSYS_NFTABLES << 8
-	if flags == unix.NLM_F_DUMP {
-		return s.conn.dump(unix.NETLINK_NETFILTER, typ, q)
-	}
-	return s.conn.request(unix.NETLINK_NETFILTER, typ, flags, q)
-}
-
-// readNets reads the elements of a set of intervals: each is the first address of a
-// network, or the first one behind.
-func readNets(msgs [][]byte) (nets []netip.Prefix) {
-	type bound struct {
-		at  uint32
-		end bool
-	}
-	var bounds []bound
-	for _, m := range msgs {
-		for t, list := range attrs(m[nl.SizeofNfgenmsg:]) {
-			if t != unix.NFTA_SET_ELEM_LIST_ELEMENTS {
-				continue
-			}
-			for _, elem := range attrs(list) {
-				var b bound
-				for t, v := range attrs(elem) {
-					switch t {
-					case unix.NFTA_SET_ELEM_KEY:
-						for _, key := range attrs(v) {
-							b.at = binary.BigEndian.Uint32(key)
-						}
-					case unix.NFTA_SET_ELEM_FLAGS:
-						b.end = binary.BigEndian.Uint32(v)&unix.NFT_SET_ELEM_INTERVAL_END != 0
-					}
-				}
-				bounds = append(bounds, b)
-			}
-		}
-	}
-	slices.SortFunc(bounds, func(a, b bound) int {
-		if a.at == b.at && a.end != b.end { // one ends where the next begins
-			if a.end {
-				return -1
-			}
-			return 1
-		}
-		return int(int64(a.at) - int64(b.at))
-	})
-	for i, b := range bounds {
-		if b.end {
-			continue
-		}
-		var p netip.Prefix // zero: no network
-		if i+1 < len(bounds) && bounds[i+1].end {
-			p = network(b.at, bounds[i+1].at)
-		}
-		nets = append(nets, p)
-	}
-	return nets
-}
-
-// network is from first up to, but not, end; the zero Prefix if that is no network.
-func network(first, end uint32) netip.Prefix {
-	for bits := range 33 {
-		p := netip.PrefixFrom(netip.AddrFrom4([4]byte(binary.BigEndian.AppendUint32(nil, first))), bits)
-		if uint64(end-first) == 1<<(32-bits) && p == p.Masked() {
-			return p
-		}
-	}
-	return netip.Prefix{}
 }
 
 // put changes elements one by one if nothing else is to do, or makes the whole
@@ -303,35 +146,4 @@ func elements(nets []netip.Prefix, do func([]nftables.SetElement) error) error {
 		}
 	}
 	return nil
-}
-
-// Offsets of addresses in the IPv4 header (RFC 791).
-const (
-	srcOffset = 12
-	dstOffset = 16
-)
-
-func load(offset uint32) *expr.Payload {
-	return &expr.Payload{DestRegister: unix.NFT_REG_1, Base: expr.PayloadBaseNetworkHeader, Offset: offset, Len: 4}
-}
-
-// within matches an address in a network.
-func within(offset uint32, p netip.Prefix) []expr.Any {
-	mask := binary.BigEndian.AppendUint32(nil, uint32(uint64(0xffffffff)<<(32-p.Bits())))
-	return []expr.Any{
-		load(offset),
-		&expr.Bitwise{SourceRegister: unix.NFT_REG_1, DestRegister: unix.NFT_REG_1, Len: 4, Mask: mask, Xor: make([]byte, 4)},
-		&expr.Cmp{Op: expr.CmpOpEq, Register: unix.NFT_REG_1, Data: p.Addr().AsSlice()},
-	}
-}
-
-// lookup matches an address in a set.
-func lookup(offset uint32, s *nftables.Set) []expr.Any {
-	return []expr.Any{load(offset), &expr.Lookup{SourceRegister: unix.NFT_REG_1, SetName: s.Name, SetID: s.ID}}
-}
-
-// keep translates the source to itself.
-var keep = []expr.Any{
-	load(srcOffset),
-	&expr.NAT{Type: expr.NATTypeSourceNAT, Family: unix.NFPROTO_IPV4, RegAddrMin: unix.NFT_REG_1},
 }
