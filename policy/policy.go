@@ -17,15 +17,17 @@
 //
 // # What cannot be understood
 //
-// No mistake in a policy may lead to a weaker cable than somebody asked for:
+// A policy with a mistake that Check finds is neither shared nor copied (package broker
+// sees to it): what was in force before stays. A Book works with such a policy all the
+// same, say with one of a newer version, and then no mistake may lead to a weaker cable
+// than somebody asked for:
 //
-//   - A rule that names an unknown driver decides all the same: its pairs are not
-//     connected, and both ends say why. The next best rule does not step in.
+//   - A rule that names an unknown driver decides all the same: its pairs have no cable
+//     by it, and both ends say why. The next best rule does not step in.
 //   - A rule with a mistake in a selector decides nothing, for nobody knows which pairs
 //     it is about; and to let it match everything would cut a whole clusterset off for
 //     the sake of a typing mistake. But if the cable it asks for is encrypted, the pairs
-//     that its other requirements match get no cable that is not: they stay
-//     unconnected until the policy is mended, or removed.
+//     that its other requirements match get no cable that is not.
 //   - Where settings for the driver are wrong, the driver stands, and the Decision says
 //     that its settings could not be read.
 //
