@@ -67,7 +67,7 @@ func main() {
 	run := flag.String("run", "", "only tests that match, in all packages, as for go test")
 	bench := flag.String("bench", "", "run no tests, but benchmarks that match, as for go test")
 	verbose := flag.Bool("v", false, "show what the kernel says")
-	timeout := flag.Duration("timeout", 15*time.Minute, "how long the guest may take")
+	timeout := flag.Duration("timeout", 30*time.Minute, "how long the guest may take")
 	flag.Parse()
 	chosen := choose(flag.Args(), *run, *bench)
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
