@@ -1,6 +1,7 @@
 package agent
 
 import (
+	"math/rand/v2"
 	"net/netip"
 	"path/filepath"
 	"slices"
@@ -20,8 +21,7 @@ import (
 // takes nothing from anybody, and those who are connected stay so.
 func FuzzEndpoint(f *testing.F) {
 	sound := []string{"thief", "submariner-cable-thief-10-89-3-16", "h", "10.150.0.0/16", "10.89.3.16", "", "vxlan", "", ""}
-	f.Add(sound[0], sound[1], sound[2], sound[3], sound[4], sound[5], sound[6], sound[7], sound[8])
-	for field, values := range [][]string{
+	values := [][]string{
 		{"", "east", "west", "Thief", strings.Repeat("t", 64)},
 		{"", "submariner-cable-west-10-89-2-11", "submariner-cable-east-10-89-1-11", "\x00", "%s"},
 		{"", "west-gw", "gw"},
@@ -30,13 +30,25 @@ func FuzzEndpoint(f *testing.F) {
 		{"10.89.1.11", "10.89.2.11", "10.111.0.5", "10.101.0.5", "10.112.0.5", "10.150.0.1", "0.0.0.0", "::ffff:192.0.2.1"},
 		{"", " ", ",", "+", "libreswan", "vxlan+ipsec", "ipsec+vxlan", "unknown"},
 		{"10.150.0.1", "10.111.1.1", "10.112.1.1", "x"},
-		{"cable-drivers=", "cable-drivers= , ", "cable-drivers=vxlan,wireguard,ipsec", "vxlan-port=0", "vxlan-id=-1", "vxlan-id=99999999", "natt-discovery-port=70000", "wireguard-public-key=x"},
-	} {
-		for _, v := range values {
+		{"cable-drivers=", "cable-drivers= , ", "cable-drivers=vxlan,wireguard,ipsec", "vxlan-port=0", "vxlan-id=-1", "vxlan-id=99999999", "natt-discovery-port=70000", "publicKey=x"},
+	}
+	seed := func(a []string) { f.Add(a[0], a[1], a[2], a[3], a[4], a[5], a[6], a[7], a[8]) }
+	seed(sound)
+	for field := range values {
+		for _, v := range values[field] {
 			a := slices.Clone(sound)
 			a[field] = v
-			f.Add(a[0], a[1], a[2], a[3], a[4], a[5], a[6], a[7], a[8])
+			seed(a)
 		}
+	}
+	random := rand.New(rand.NewPCG(1, 1)) // several of them at once
+	for range 300 {
+		a := slices.Clone(sound)
+		for range 2 + random.IntN(3) {
+			field := random.IntN(len(a))
+			a[field] = values[field][random.IntN(len(values[field]))]
+		}
+		seed(a)
 	}
 	archive, err := txtar.ParseFile(filepath.Join("../testdata/scenarios", "two-clusters.txtar"))
 	require.NoError(f, err)

@@ -174,12 +174,13 @@ func (a *Agent) remember(p Plan) {
 	}
 }
 
-// heldFromReports are the gateways of other clusters to which gateways report a cable.
+// heldFromReports are the gateways of other clusters to which gateways report a cable, or
+// which one they would have.
 func heldFromReports(reports []*submarinerv1.Gateway) []cable.Gateway {
 	held := []cable.Gateway{}
 	for _, r := range reports {
 		for _, c := range r.Status.Connections {
-			if g, err := cable.Parse(c.Endpoint); err == nil && c.Device != "" {
+			if g, err := cable.Parse(c.Endpoint); err == nil && c.Driver != "" {
 				held = append(held, g)
 			}
 		}
