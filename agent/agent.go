@@ -23,6 +23,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"golang.org/x/time/rate"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
@@ -49,8 +50,8 @@ type Kernel struct {
 	ListenUDP func(ctx context.Context, port int) (Datagrams, error)
 }
 
-// Agent runs one Role on one node.
-type Agent struct {
+// agent runs one Role on one node.
+type agent struct {
 	Role   Role
 	Name   string // of the node
 	Client client.Client
@@ -59,14 +60,11 @@ type Agent struct {
 	Log    *slog.Logger
 	Resync time.Duration // looks again after so long, whatever happens
 
-	elector *elector // nil for roles of which there is one on every node
-	prober  *prober
-	broker  *brokerSync
-	secrets string     // directory of the mounted Secrets; empty for roles that see none
-	ways    *discovery // nil for roles that have no cables, and public too
-	public  *publicIP
-	using   map[string]Using
+	gateway *gatewayParts // nil for other roles
+	pace    *rate.Limiter // of loops
+	books   books
 	held    []cable.Gateway      // of other clusters, whose claims stand; nil until they were read from reports
+	using   map[string]Using     // what carries the traffic, by cable name
 	reports client.Reader        // where they are read
 	events  events.EventRecorder // nil: none are written
 	meters  *meters
@@ -77,13 +75,26 @@ type Agent struct {
 	restarts map[string]int // of programs that cables depend on, as far as told
 }
 
+// How often the loop runs at most: the first changes at once, as one change often leads
+// to another within milliseconds, and then no more often than five times a second,
+// whoever has it run. With 1,000 clusters that is a third of a core.
+const (
+	loopPause = 200 * time.Millisecond
+	loopBurst = 5
+)
+
+func newPace() *rate.Limiter { return rate.NewLimiter(rate.Every(loopPause), loopBurst) }
+
 // everything is the only request there is: any change replans the whole node.
 var everything = reconcile.Request{NamespacedName: types.NamespacedName{Name: "node"}}
 
 // Reconcile implements reconcile.Reconciler.
-func (a *Agent) Reconcile(ctx context.Context, _ reconcile.Request) (reconcile.Result, error) {
-	if a.elector != nil && !a.elector.isKnown() {
+func (a *agent) Reconcile(ctx context.Context, _ reconcile.Request) (reconcile.Result, error) {
+	if a.gateway != nil && !a.gateway.elector.isKnown() {
 		return reconcile.Result{}, nil // the election will wake us
+	}
+	if !a.pace.Allow() {
+		return reconcile.Result{RequeueAfter: loopPause}, nil
 	}
 	snap, err := a.snapshot(ctx)
 	if err != nil {
@@ -108,17 +119,8 @@ func (a *Agent) Reconcile(ctx context.Context, _ reconcile.Request) (reconcile.R
 		a.using = plan.Using
 	}
 	out := Outcome{Err: err, Now: snap.Now}
-	if a.prober != nil {
-		if err == nil {
-			a.prober.set(plan.Probes)
-		}
-		out.Health = a.prober.health()
-	}
-	if a.ways != nil {
-		a.look(snap, plan.view, out.Health)
-	}
-	if a.broker != nil {
-		out.Broker = a.broker.status()
+	if a.gateway != nil {
+		a.gateway.act(snap, plan, &out)
 	}
 	a.finished(err == nil)
 	report := a.Role.Report(snap, plan, out)
@@ -131,49 +133,19 @@ func (a *Agent) Reconcile(ctx context.Context, _ reconcile.Request) (reconcile.R
 	return reconcile.Result{RequeueAfter: a.Resync}, nil
 }
 
-// look has the ways to the other gateways found while this one is the active one, and
-// looked for anew where a cable is broken. A snapshot that could not be understood
-// changes nothing.
-func (a *Agent) look(s Snapshot, v *view, health map[string]Health) {
-	switch {
-	case !s.Leader || v != nil && v.leaving():
-		a.ways.set(search{})
-	case v != nil:
-		a.ways.set(search{local: v.local(), own: v.own, peers: v.remote, cables: v.peers})
-	}
-	for name, h := range health {
-		if h.Status == submarinerv1.ConnectionError {
-			a.ways.again(name)
-		}
-	}
-}
-
-func (a *Agent) finished(well bool) {
+func (a *agent) finished(well bool) {
 	a.done.Store(time.Now().UnixNano())
 	a.synced.Store(well)
 }
 
-func (a *Agent) snapshot(ctx context.Context) (Snapshot, error) {
+func (a *agent) snapshot(ctx context.Context) (Snapshot, error) {
 	objs, err := readObjects(ctx, a.Client, a.Client.Scheme(), submarinerv1.OperatorNamespace, a.Role.Watches())
 	if err != nil {
 		return Snapshot{}, err
 	}
-	snap := NewSnapshot(a.Name, submarinerv1.NodeFacts{}, a.elector != nil && a.elector.isLeader(), objs...)
+	snap := NewSnapshot(a.Name, submarinerv1.NodeFacts{}, false, objs...)
 	snap.Now = time.Now()
-	if a.prober != nil {
-		snap.Health = a.prober.health()
-	}
-	if a.ways != nil {
-		snap.Paths = a.ways.paths()
-	}
-	if subs := List[*v1alpha1.Submariner](snap); a.secrets != "" && len(subs) > 0 {
-		snap.Keys = readRing(a.secrets, subs[0])
-	}
-	if t, ok := a.targets[dataplane.GatewayOwner.Name].(dataplane.Cabler); ok && snap.Leader {
-		if snap.Cables, err = t.CableStates(); err != nil {
-			a.Log.Warn("looking at the cables", "err", err) // pings tell too
-		}
-	}
+	snap.Book = a.books.of(List[*v1alpha1.CablePolicies](snap))
 	if err := a.takeOver(ctx, snap.Now); err != nil {
 		return Snapshot{}, err
 	}
@@ -184,16 +156,21 @@ func (a *Agent) snapshot(ctx context.Context) (Snapshot, error) {
 	}
 	if node := find[*corev1.Node](snap, a.Name); node != nil {
 		snap.Facts = nodeFacts(facts, node, snap.podNetworks())
-		if a.ways != nil {
-			published := snap.publishedIP()
-			snap.PublicIP, snap.PublicIPErr = a.public.of(node, a.ways.publicIP(published), published)
-		}
+	}
+	if a.gateway != nil {
+		a.gateway.observe(&snap, a.cabler(), a.Log)
 	}
 	return snap, nil
 }
 
+// cabler is the kernel's view of the gateway's cables; nil if this agent has not made any.
+func (a *agent) cabler() dataplane.Cabler {
+	c, _ := a.targets[dataplane.GatewayOwner.Name].(dataplane.Cabler)
+	return c
+}
+
 // sync makes the node hold the plan. Every part is tried.
-func (a *Agent) sync(ctx context.Context, p Plan) ([]dataplane.Op, error) {
+func (a *agent) sync(ctx context.Context, p Plan) ([]dataplane.Op, error) {
 	done, err := a.syncOwner(ctx, a.Role.Owner(), p.State)
 	for _, o := range p.Sweep {
 		ops, sweepErr := a.syncOwner(ctx, o, dataplane.State{})
@@ -202,7 +179,7 @@ func (a *Agent) sync(ctx context.Context, p Plan) ([]dataplane.Op, error) {
 	return done, err
 }
 
-func (a *Agent) syncOwner(ctx context.Context, o dataplane.Owner, want dataplane.State) ([]dataplane.Op, error) {
+func (a *agent) syncOwner(ctx context.Context, o dataplane.Owner, want dataplane.State) ([]dataplane.Op, error) {
 	t := a.targets[o.Name]
 	if t == nil {
 		var err error
@@ -222,7 +199,7 @@ func (a *Agent) syncOwner(ctx context.Context, o dataplane.Owner, want dataplane
 const reportTimeout = 5 * time.Second
 
 // report tells the API server.
-func (a *Agent) report(ctx context.Context, r Report, out Outcome) error {
+func (a *agent) report(ctx context.Context, r Report, out Outcome) error {
 	ctx, cancel := context.WithTimeout(ctx, reportTimeout)
 	defer cancel()
 	var errs []error
@@ -253,7 +230,7 @@ func (a *Agent) report(ctx context.Context, r Report, out Outcome) error {
 }
 
 // Healthy is the liveness probe: the loop must have ended recently.
-func (a *Agent) Healthy(*http.Request) error {
+func (a *agent) Healthy(*http.Request) error {
 	if last := time.Unix(0, a.done.Load()); a.done.Load() != 0 && time.Since(last) > 10*a.Resync {
 		return fmt.Errorf("the last loop ended %s ago", time.Since(last).Round(time.Second))
 	}
@@ -261,7 +238,7 @@ func (a *Agent) Healthy(*http.Request) error {
 }
 
 // Ready is the readiness probe: the node was seen to hold the plan.
-func (a *Agent) Ready(*http.Request) error {
+func (a *agent) Ready(*http.Request) error {
 	if !a.synced.Load() {
 		return errors.New("the node does not hold the plan yet: see the log, and the conditions of this node's Gateway or RouteAgent")
 	}

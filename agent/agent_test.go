@@ -11,8 +11,11 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/stretchr/testify/require"
+	"golang.org/x/time/rate"
 	"golang.org/x/tools/txtar"
 	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 
@@ -20,13 +23,15 @@ import (
 	"subctl/api/submariner/v1alpha1"
 	"subctl/dataplane"
 	"subctl/dataplane/dataplanetest"
+	"subctl/internal/wake"
 )
 
 // world is an agent on node gw of a scenario, with a fake API server and a fake
 // kernel.
 type world struct {
-	*Agent
-	kernels map[string]*dataplanetest.Fake
+	*agent
+	*gatewayParts // nil for other roles
+	kernels       map[string]*dataplanetest.Fake
 }
 
 func newWorld(t *testing.T, role Role, scenario string) *world {
@@ -34,7 +39,7 @@ func newWorld(t *testing.T, role Role, scenario string) *world {
 	a, err := txtar.ParseFile(filepath.Join("../testdata/scenarios", scenario+".txtar"))
 	require.NoError(t, err)
 	w := &world{kernels: map[string]*dataplanetest.Fake{}}
-	w.Agent = &Agent{
+	w.agent = &agent{
 		Role: role, Name: "gw", Resync: time.Second, Log: slog.New(slog.DiscardHandler), meters: newMeters(role.Name(), prometheus.NewRegistry()),
 		Client: fake.NewClientBuilder().WithScheme(scheme(t)).WithObjects(decode(t, a)...).Build(),
 		Facts: func() (dataplane.Facts, error) {
@@ -46,12 +51,17 @@ func newWorld(t *testing.T, role Role, scenario string) *world {
 			}
 			return w.kernels[o.Name], nil
 		},
-		prober: newProber(slog.New(slog.DiscardHandler), func() {}),
+		pace: rate.NewLimiter(rate.Inf, 0),
 	}
 	w.reports = w.Client
 	if role == (Gateway{}) {
-		w.elector = &elector{log: w.Log, changed: func() {}}
-		w.elector.set(leading)
+		e := &elector{log: w.Log, changed: func() {}}
+		e.set(leading)
+		w.gatewayParts = &gatewayParts{
+			elector: e, prober: newProber(w.Log, func() {}), ways: newDiscovery(nil, w.Log, func() {}),
+			public: &publicIP{nudge: func() {}, wake: wake.NewSignal()}, broker: &brokerSync{elector: e}, secrets: t.TempDir(),
+		}
+		w.gateway = w.gatewayParts
 	}
 	return w
 }
@@ -221,4 +231,38 @@ func TestFailingKernelIsReportedAndRetried(t *testing.T) {
 	broken = false
 	w.run(t)
 	require.Empty(t, get(t, w, &submarinerv1.RouteAgent{}, "gw").Status.StatusFailure)
+}
+
+// However often something changes, the loop runs five times a second at most; the first
+// changes are not held up.
+func TestPace(t *testing.T) {
+	w := newWorld(t, Route{}, "two-clusters")
+	w.Facts, w.pace = workerFacts, newPace()
+	for range loopBurst {
+		r, err := w.Reconcile(t.Context(), everything)
+		require.NoError(t, err)
+		require.Equal(t, w.Resync, r.RequeueAfter)
+	}
+	w.pace.SetLimitAt(time.Now(), 0) // time stands still
+	w.pace.SetBurst(0)
+	loops := w.done.Load()
+	r, err := w.Reconcile(t.Context(), everything)
+	require.NoError(t, err)
+	require.Equal(t, loopPause, r.RequeueAfter)
+	require.Equal(t, loops, w.done.Load())
+}
+
+func TestBooks(t *testing.T) {
+	policy := func(name, uid, version string) *v1alpha1.CablePolicies {
+		return &v1alpha1.CablePolicies{ObjectMeta: metav1.ObjectMeta{Name: name, UID: types.UID(uid), ResourceVersion: version}}
+	}
+	var b books
+	none := b.of(nil)
+	require.Same(t, none, b.of(nil))
+	one := b.of([]*v1alpha1.CablePolicies{policy("a", "1", "7")})
+	require.NotSame(t, none, one)
+	require.Same(t, one, b.of([]*v1alpha1.CablePolicies{policy("a", "1", "7")}))
+	for _, changed := range []*v1alpha1.CablePolicies{policy("b", "1", "7"), policy("a", "2", "7"), policy("a", "1", "8")} {
+		require.NotSame(t, b.of([]*v1alpha1.CablePolicies{policy("a", "1", "7")}), b.of([]*v1alpha1.CablePolicies{changed}))
+	}
 }

@@ -145,7 +145,7 @@ func (c *claims) overlapping(n netip.Prefix) (from, to int) {
 
 // takeOver has an agent that has just started go on from what this cluster's gateways
 // report: whose claims stood until now, and what carries the traffic.
-func (a *Agent) takeOver(ctx context.Context, now time.Time) error {
+func (a *agent) takeOver(ctx context.Context, now time.Time) error {
 	if a.held != nil {
 		return nil
 	}
@@ -158,7 +158,7 @@ func (a *Agent) takeOver(ctx context.Context, now time.Time) error {
 	for i := range list.Items {
 		g := &list.Items[i]
 		reports = append(reports, g)
-		if a.elector == nil || g.Name == a.Name { // a gateway's cables are its own
+		if a.gateway == nil || g.Name == a.Name { // a gateway's cables are its own
 			maps.Copy(a.using, usingFromReport(g, now))
 		}
 	}
@@ -168,7 +168,7 @@ func (a *Agent) takeOver(ctx context.Context, now time.Time) error {
 
 // remember is how one plan's claims get to the next. A snapshot that could not be
 // understood changes nothing.
-func (a *Agent) remember(p Plan) {
+func (a *agent) remember(p Plan) {
 	if p.view != nil {
 		a.held = append([]cable.Gateway{}, p.view.held...)
 	}

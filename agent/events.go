@@ -14,7 +14,7 @@ import (
 // tell writes a Kubernetes Event for each condition of what is reported that has
 // become False, or is so for another reason than before: "kubectl get events" then
 // shows what went wrong, and when.
-func (a *Agent) tell(s Snapshot, reported []client.Object) {
+func (a *agent) tell(s Snapshot, reported []client.Object) {
 	for _, o := range reported {
 		about, was, is := o, []metav1.Condition(nil), []metav1.Condition(nil)
 		switch o := o.(type) {
@@ -41,7 +41,7 @@ func (a *Agent) tell(s Snapshot, reported []client.Object) {
 }
 
 // warn writes an Event about a condition that is False.
-func (a *Agent) warn(about client.Object, c metav1.Condition) {
+func (a *agent) warn(about client.Object, c metav1.Condition) {
 	if a.events != nil {
 		a.events.Eventf(about, nil, corev1.EventTypeWarning, c.Reason, c.Type, "%s", eventNote(c.Message))
 	}

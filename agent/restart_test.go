@@ -7,6 +7,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	submarinerv1 "subctl/api/submariner/v1"
@@ -20,19 +21,17 @@ const (
 	overVXLAN = "table 100 nhid 535382446 src 10.111.1.1 mtu 1450"
 )
 
-// gateway is the gateway agent of two-clusters, which remembers what is in use.
+// gateway is the gateway agent of two-clusters.
 func gateway(t *testing.T) *world {
 	t.Helper()
-	w := newWorld(t, Gateway{}, "two-clusters")
-	w.secrets = t.TempDir()
-	return w
+	return newWorld(t, Gateway{}, "two-clusters")
 }
 
 // restarted is another agent on the same node of the same cluster.
 func (w *world) restarted(t *testing.T) *world {
 	t.Helper()
 	next := newWorld(t, w.Role, "alone")
-	next.Client, next.reports, next.kernels, next.secrets, next.events = w.Client, w.Client, w.kernels, w.secrets, w.events
+	next.Client, next.reports, next.kernels, next.events = w.Client, w.Client, w.kernels, w.events
 	return next
 }
 
@@ -41,7 +40,7 @@ func (w *world) policy(t *testing.T, driver, settings string) {
 	t.Helper()
 	p := &v1alpha1.CablePolicies{
 		ObjectMeta: metav1.ObjectMeta{
-			Name: "lab", Namespace: submarinerv1.OperatorNamespace,
+			Name: "lab", Namespace: submarinerv1.OperatorNamespace, UID: types.UID(driver + settings), // as no other has
 			Labels: map[string]string{submarinerv1.ClusterIDLabel: "west", submarinerv1.ClusterSetLabel: submarinerv1.DefaultClusterSet},
 		},
 		ConnectionPolicies: []v1alpha1.CablePolicySpec{{CableDriver: driver}},

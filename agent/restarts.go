@@ -8,7 +8,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	submarinerv1 "subctl/api/submariner/v1"
-	"subctl/dataplane"
 )
 
 // reasonRestarted is that of the Event about a program that was started again.
@@ -16,9 +15,9 @@ const reasonRestarted = "CableProgramRestarted"
 
 // tellRestarts counts the programs that cables depend on and that were found dead, and
 // writes an Event about each: charon, or wireguard-go.
-func (a *Agent) tellRestarts(s Snapshot) {
-	t, ok := a.targets[dataplane.GatewayOwner.Name].(dataplane.Cabler)
-	if !ok {
+func (a *agent) tellRestarts(s Snapshot) {
+	t := a.cabler()
+	if t == nil {
 		return
 	}
 	now := t.Restarts()

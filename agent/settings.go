@@ -133,20 +133,3 @@ func (v *view) configCondition(was []metav1.Condition, now time.Time) metav1.Con
 	}
 	return condition(was, ConditionCableConfigValid, true, reasonInForce, "the settings of the cable drivers are in force", now)
 }
-
-// slimConfigMap keeps of a ConfigMap what settings are read from: the rest may be
-// anything, and as large as it likes.
-func slimConfigMap(obj any) (any, error) {
-	cm, ok := obj.(*corev1.ConfigMap)
-	if !ok {
-		return obj, nil
-	}
-	slim := &corev1.ConfigMap{TypeMeta: cm.TypeMeta, ObjectMeta: cm.ObjectMeta, Data: map[string]string{}}
-	slim.ManagedFields, slim.Annotations = nil, nil
-	for k, text := range cm.Data {
-		if slim.Data[k] = ""; k == v1alpha1.CableCustomConfig {
-			slim.Data[k] = text
-		}
-	}
-	return slim, nil
-}

@@ -20,6 +20,7 @@ import (
 	"subctl/cable"
 	"subctl/cable/keys"
 	"subctl/dataplane"
+	"subctl/policy"
 )
 
 // Snapshot is all a plan may look at, read once: what the API server says, sorted
@@ -38,6 +39,8 @@ type Snapshot struct {
 	Keys *keys.Ring
 	// Using is what carries the traffic to each remote gateway, by cable name.
 	Using map[string]Using
+	// Book is the policies compiled; nil: that is done when they are needed.
+	Book *policy.Book
 	// Held are the gateways of other clusters whose claims stood until now.
 	Held []cable.Gateway
 	// Health is the result of the probes so far, by name of the probe.
@@ -136,4 +139,64 @@ func readObjects(ctx context.Context, r client.Reader, s *runtime.Scheme, namesp
 		}
 	}
 	return objs, nil
+}
+
+// podNetworks are the cluster's pod networks; none if the cluster is not joined.
+func (s Snapshot) podNetworks() []netip.Prefix {
+	for _, sub := range List[*v1alpha1.Submariner](s) {
+		nets, err := parseCIDRs("clusterCIDR", sub.Spec.ClusterCIDR)
+		if err == nil {
+			return nets
+		}
+	}
+	return nil
+}
+
+// ReadSnapshot reads what the plan of a node looks at through the API server, from
+// anywhere: what the node's own agents reported about it stands in for its kernel.
+func ReadSnapshot(ctx context.Context, c client.Client, node string) (Snapshot, error) {
+	objs, err := readObjects(ctx, c, c.Scheme(), submarinerv1.OperatorNamespace, kinds())
+	if err != nil {
+		return Snapshot{}, err
+	}
+	s := NewSnapshot(node, submarinerv1.NodeFacts{}, false, objs...)
+	if len(s.podNetworks()) == 0 {
+		return s, errNotJoined
+	}
+	if find[*corev1.Node](s, node) == nil {
+		return s, &UnknownNodeError{Node: node, Nodes: names(List[*corev1.Node](s))}
+	}
+	ra := find[*submarinerv1.RouteAgent](s, node)
+	if ra == nil || ra.Status.Node == nil {
+		return s, fmt.Errorf("the route agent of node %s has not reported yet: see kubectl -n %s get pods -o wide", node, submarinerv1.OperatorNamespace)
+	}
+	s.Facts = *ra.Status.Node
+	for _, e := range List[*submarinerv1.Endpoint](s) {
+		if e.Spec.Hostname == node && e.Labels[submarinerv1.ClusterIDLabel] == "" {
+			s.Leader = true
+		}
+	}
+	s.Held = heldFromReports(List[*submarinerv1.Gateway](s))
+	if g := find[*submarinerv1.Gateway](s, node); s.Leader && g != nil {
+		s.Using, s.Paths = usingFromReport(g, s.Now), pathsFromReport(g)
+	}
+	return s, nil
+}
+
+// UnknownNodeError says that a cluster has no such node.
+type UnknownNodeError struct {
+	Node  string
+	Nodes []string // those it has
+}
+
+func (e *UnknownNodeError) Error() string {
+	return fmt.Sprintf("the cluster has no node %q: it has %v", e.Node, e.Nodes)
+}
+
+func names[T client.Object](objs []T) []string {
+	var out []string
+	for _, o := range objs {
+		out = append(out, o.GetName())
+	}
+	return out
 }

@@ -150,7 +150,9 @@ func (v *view) readOffer() {
 
 // readClusters fills in policies and the other clusters.
 func (v *view) readClusters() {
-	v.book = policy.Compile(List[*v1alpha1.CablePolicies](v.snap))
+	if v.book = v.snap.Book; v.book == nil {
+		v.book = policy.Compile(List[*v1alpha1.CablePolicies](v.snap))
+	}
 	v.clusters = map[string]*submarinerv1.Cluster{}
 	for _, c := range List[*submarinerv1.Cluster](v.snap) {
 		if c.Labels[submarinerv1.ClusterIDLabel] == c.Spec.ClusterID {

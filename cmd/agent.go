@@ -29,13 +29,15 @@ func newAgent(g *globals) *cobra.Command {
 	c := &cobra.Command{
 		Use: "agent", Short: "Run in a pod and program the node", Hidden: true,
 	}
-	c.AddCommand(newAgentRole(g, agent.Gateway{}, dataplane.GatewayMetricsPort), newAgentRole(g, agent.Route{}, dataplane.RouteMetricsPort))
+	c.AddCommand(
+		newAgentRole(g, agent.Gateway{}, dataplane.GatewayMetricsPort, &agent.GatewayOptions{Lease: agent.DefaultLease}),
+		newAgentRole(g, agent.Route{}, dataplane.RouteMetricsPort, nil),
+	)
 	return c
 }
 
-func newAgentRole(g *globals, role agent.Role, port int) *cobra.Command {
-	o := &agentOptions{globals: g, options: agent.Options{Role: role, Lease: agent.DefaultLease}}
-	_, isGateway := role.(agent.Gateway)
+func newAgentRole(g *globals, role agent.Role, port int, gateway *agent.GatewayOptions) *cobra.Command {
+	o := &agentOptions{globals: g, options: agent.Options{Role: role, Gateway: gateway}}
 	c := &cobra.Command{
 		Use: role.Name(), Short: "Run the " + role.Name() + " agent of a node", Args: cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error { return o.run(c.Context()) },
@@ -45,12 +47,12 @@ func newAgentRole(g *globals, role agent.Role, port int) *cobra.Command {
 	f.StringVar(&o.addr, "metrics-address", fmt.Sprintf(":%d", port), "where /metrics, /healthz and /readyz are served")
 	f.StringVar(&o.logFormat, "log-format", "json", "json or text")
 	f.StringVar(&o.logLevel, "log-level", "info", "debug, info, warn or error")
-	if isGateway {
-		f.StringVar(&o.options.BrokerDir, "broker-secret", "/run/secrets/submariner.io/submariner-broker-secret", "directory with the token and ca.crt of the broker")
-		f.StringVar(&o.options.Secrets, "secrets", "/var/run/secrets/submariner.io", "directory with the Secrets of the cables' keys, each in a directory of its name")
-		f.DurationVar(&o.options.Lease.Duration, "lease-duration", o.options.Lease.Duration, "an active gateway not heard of for so long is replaced")
-		f.DurationVar(&o.options.Lease.Renew, "renew-deadline", o.options.Lease.Renew, "an active gateway gives up renewing its lease after so long")
-		f.DurationVar(&o.options.Lease.Retry, "retry-period", o.options.Lease.Retry, "time between tries to get or renew the lease")
+	if gateway != nil {
+		f.StringVar(&gateway.BrokerDir, "broker-secret", "/run/secrets/submariner.io/submariner-broker-secret", "directory with the token and ca.crt of the broker")
+		f.StringVar(&gateway.Secrets, "secrets", "/var/run/secrets/submariner.io", "directory with the Secrets of the cables' keys, each in a directory of its name")
+		f.DurationVar(&gateway.Lease.Duration, "lease-duration", gateway.Lease.Duration, "an active gateway not heard of for so long is replaced")
+		f.DurationVar(&gateway.Lease.Renew, "renew-deadline", gateway.Lease.Renew, "an active gateway gives up renewing its lease after so long")
+		f.DurationVar(&gateway.Lease.Retry, "retry-period", gateway.Lease.Retry, "time between tries to get or renew the lease")
 	}
 	return c
 }
@@ -62,8 +64,10 @@ func (o *agentOptions) run(ctx context.Context) error {
 	}
 	log, err := newLogger(o.ErrOut, o.logFormat, o.logLevel)
 	errs = append(errs, err)
-	if l := o.options.Lease; l.Retry <= 0 || l.Renew <= l.Retry || l.Duration <= l.Renew {
-		errs = append(errs, fmt.Errorf("--lease-duration %v must be longer than --renew-deadline %v, and that longer than --retry-period %v", l.Duration, l.Renew, l.Retry))
+	if gw := o.options.Gateway; gw != nil {
+		if l := gw.Lease; l.Retry <= 0 || l.Renew <= l.Retry || l.Duration <= l.Renew {
+			errs = append(errs, fmt.Errorf("--lease-duration %v must be longer than --renew-deadline %v, and that longer than --retry-period %v", l.Duration, l.Renew, l.Retry))
+		}
 	}
 	if err := errors.Join(errs...); err != nil {
 		return usageError(err)

@@ -1,0 +1,42 @@
+package agent
+
+import (
+	corev1 "k8s.io/api/core/v1"
+
+	submarinerv1 "subctl/api/submariner/v1"
+	"subctl/api/submariner/v1alpha1"
+)
+
+// slimNode keeps of a node what plans look at, so that a cache of thousands is small.
+func slimNode(obj any) (any, error) {
+	n, ok := obj.(*corev1.Node)
+	if !ok {
+		return obj, nil
+	}
+	slim := &corev1.Node{TypeMeta: n.TypeMeta, ObjectMeta: n.ObjectMeta}
+	slim.ManagedFields = nil
+	slim.Annotations = nil
+	if ip, ok := n.Annotations[submarinerv1.PublicIPAnnotation]; ok {
+		slim.Annotations = map[string]string{submarinerv1.PublicIPAnnotation: ip}
+	}
+	slim.Spec.PodCIDR, slim.Spec.PodCIDRs = n.Spec.PodCIDR, n.Spec.PodCIDRs
+	slim.Status.Addresses = n.Status.Addresses
+	return slim, nil
+}
+
+// slimConfigMap keeps of a ConfigMap what settings are read from: the rest may be
+// anything, and as large as it likes.
+func slimConfigMap(obj any) (any, error) {
+	cm, ok := obj.(*corev1.ConfigMap)
+	if !ok {
+		return obj, nil
+	}
+	slim := &corev1.ConfigMap{TypeMeta: cm.TypeMeta, ObjectMeta: cm.ObjectMeta, Data: map[string]string{}}
+	slim.ManagedFields, slim.Annotations = nil, nil
+	for k, text := range cm.Data {
+		if slim.Data[k] = ""; k == v1alpha1.CableCustomConfig {
+			slim.Data[k] = text
+		}
+	}
+	return slim, nil
+}
