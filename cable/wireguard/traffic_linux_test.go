@@ -201,6 +201,27 @@ func TestChange(t *testing.T) {
 	require.LessOrEqual(t, lost, 3, "an interruption costs dozens; a busy machine loses one or two by itself")
 }
 
+// Settings change in place, under traffic: nothing is lost. Of another port the other end
+// learns by what comes from it.
+func TestChangeOfSettings(t *testing.T) {
+	east, west, _ := newSides(t)
+	connect(t, Driver{}, east, west)
+	nstest.Until(t, east.podHost(), west.podHost())
+	ended := east.pod.Ping(100, west.podIP())
+	for _, config := range []cable.Config{{"keepalive": "1s"}, {"mtu": "1300"}, {"wireguardPort": "4510"}, nil} {
+		l, p := local(t, east.n), peer(t, west.n)
+		l.Pods, l.PodIP = l.Subnets, netip.MustParseAddr("10.111.1.1")
+		l.Settings, p.Config = map[string]cable.Config{cable.WireGuard: config}, config
+		state, _, err := cable.Plan(cable.Cabling{Local: l, Peers: []cable.Cable{{Peer: p, Driver: Driver{}}}})
+		require.NoError(t, err)
+		require.NotEmpty(t, east.sync(t, state), config)
+		time.Sleep(300 * time.Millisecond) // in which it is in force
+		west.pod.Run("ping -Mdont -c1 -W2 -s4000 " + east.podIP())
+	}
+	_, lost := ended()
+	require.LessOrEqual(t, lost, 3, "a busy machine loses one or two by itself")
+}
+
 // reach sends packets of every size from one pod to another.
 func reach(t testing.TB, from, to *side, mtu int) {
 	t.Helper()

@@ -164,6 +164,8 @@ func TestIPsecTransport(t *testing.T) {
 	require.True(t, seen().Marker, "what is not the node's own traffic, such as that of a pod, is no business of ours; and it is seen")
 
 	upBoth(t, a, b)
+	b.ns.Start("exec socat -u UDP4-RECV:4504 - >/dev/null") // or an ICMP error would quote the packet, in clear
+	require.Eventually(t, func() bool { return strings.Contains(b.ns.Run("ss -lun"), ":4504") }, 30*time.Second, 20*time.Millisecond)
 	seen = b.ns.Watch("eth0")
 	for range 5 {
 		a.ns.Run(send)

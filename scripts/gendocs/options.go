@@ -79,6 +79,20 @@ look there, at ~Submariner.spec.cableDriverCustomConfigPath~; the files follow a
 a minute, and nothing waits for them.) Where a pair of clusters gets another device by it, the new cable is
 up and answers before traffic moves to it.
 
+What a change costs the traffic:
+
+| setting | how it changes | what is lost |
+| --- | --- | --- |
+| ~vxlanID~ | another device, beside the first | nothing |
+| ~mtu~, ~keepalive~, ~debug~ | in place | nothing |
+| ~ikeProposals~, ~espProposals~, ~ikeLifetime~, ~espLifetime~, ~dpdDelay~, ~encapsulation~ | keys are negotiated anew, beside those in use | with ESP in the kernel, what one end sends in half a round trip; else nothing |
+| ~wireguardPort~ | in place; the other ends follow the first packet from the new port | nothing, unless the new port is closed on the way |
+| ~ipsecPort~ | strongSwan ends, and starts again | all IPsec cables of the gateway stop until the other clusters have learned of the port: seconds |
+| ~vxlanPort~ | both ends need the same | the pair is not connected until both have it |
+
+Proposals that the other end does not accept leave the keys in use that there are, and
+~subctl show connections -o wide~ says so.
+
 A mistake changes nothing: the settings that were in force before stay, also over restarts and
 over a change of the active gateway. The condition ~CableConfigValid~ of the Gateway objects
 and an Event say which line, setting and value it is, and what it could be:

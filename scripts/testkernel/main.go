@@ -44,6 +44,7 @@ var suites = []suite{
 	{pkg: "./dataplane/kernel", skip: "^Test(Drift|FakeAgrees|StoppedAnywhere|WatchCoalesces)$"},
 	{pkg: "./cable/wireguard", run: "^Test(Traffic|Change)"},
 	{pkg: "./cable/ipsec", run: "^Test(Traffic|Change)"},
+	{pkg: "./cable/drivers", run: "^TestTraffic/ipsec"}, // and vxlan+ipsec
 	{pkg: "./agent", run: "^TestTraffic"},
 }
 
