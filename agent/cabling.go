@@ -162,7 +162,7 @@ func pathsFromReport(g *submarinerv1.Gateway) map[string]Path {
 	out := map[string]Path{}
 	for _, c := range g.Status.Connections {
 		if ip, err := netip.ParseAddr(c.UsingIP); err == nil {
-			out[c.Endpoint.CableName] = Path{Address: ip, NAT: c.UsingNAT, Unreachable: ip.String() != c.Endpoint.PrivateIP && ip.String() != c.Endpoint.PublicIP, MTU: c.PathMTU, Done: true, Attempts: c.Attempts}
+			out[c.Endpoint.CableName] = Path{Address: ip, NAT: c.UsingNAT, InboundOnly: ip.String() != c.Endpoint.PrivateIP && ip.String() != c.Endpoint.PublicIP, MTU: c.PathMTU, Done: true, Attempts: c.Attempts}
 		}
 	}
 	return out

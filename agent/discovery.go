@@ -33,6 +33,7 @@ const (
 	lookFirst = time.Second            // after news, and then after twice as long each time: the other side may hear of us later
 	lookAgain = 10 * time.Second       // at the earliest where a cable is broken
 	relisten  = 10 * time.Second       // where the port could not be had
+	readAgain = time.Second            // where the socket has an error, so that the log is not filled with it
 )
 
 // How many questions a second are answered, with as many at once: each way takes a

@@ -16,7 +16,7 @@ func (d *discovery) receive(ctx context.Context, conn Datagrams) {
 		if err != nil {
 			if ctx.Err() == nil {
 				d.log.Warn("reading NAT discovery messages", "err", err)
-				time.Sleep(time.Second)
+				time.Sleep(readAgain)
 			}
 			continue
 		}
@@ -91,7 +91,7 @@ func (w *way) heard(from netip.AddrPort, authentic bool) {
 	if news {
 		w.learned = from
 	}
-	if news && (w.path.Unreachable || !w.path.Address.IsValid()) ||
+	if news && (w.path.InboundOnly || !w.path.Address.IsValid()) ||
 		w.path.Done && !w.path.Address.IsValid() && time.Since(w.looked) > askFor {
 		w.lookAgain()
 	}

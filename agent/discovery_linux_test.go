@@ -154,12 +154,12 @@ func TestDiscoveryBehindTranslation(t *testing.T) {
 	require.False(t, east.publicIP(netip.Addr{}).IsValid())
 
 	// Published, that address is asked too, but does not lead there.
-	require.True(t, outside.Unreachable)
+	require.True(t, outside.InboundOnly)
 	east.set(search{local: east.local, peers: []cable.Peer{west.peer("198.51.100.1")}})
 	outside = east.finds(t, west.peer(""), 3*time.Second, func(p Path) bool { return len(p.Attempts) == 3 })
 	require.Contains(t, strings.Join(outside.Attempts, "\n"), "198.51.100.1:4490 public: no answer in")
 	require.Equal(t, "198.51.100.1", outside.Address.String())
-	require.True(t, outside.Unreachable)
+	require.True(t, outside.InboundOnly)
 }
 
 // The outside hears of the inside's key when the inside has found what it looked for.
@@ -189,7 +189,7 @@ func TestDiscoveryForwarded(t *testing.T) {
 	path := east.finds(t, west.peer(""), 3*time.Second, func(p Path) bool { return p.MTU != 0 })
 	require.Equal(t, "198.51.100.1", path.Address.String())
 	require.True(t, path.NAT)
-	require.False(t, path.Unreachable)
+	require.False(t, path.InboundOnly)
 	require.Contains(t, path.Attempts[0], "10.0.1.1:4490 private: no answer in")
 	require.Contains(t, path.Attempts[1], "198.51.100.1:4490 public: answered in")
 }

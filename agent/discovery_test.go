@@ -25,13 +25,13 @@ func TestPathsDecide(t *testing.T) {
 		name        string
 		path        Path
 		address     string
-		unreachable bool
+		inboundOnly bool
 		refused     string
 	}{
 		{name: "not known yet", address: "10.89.2.11"},
 		{name: "nobody answered", path: Path{Done: true}, address: "10.89.2.11"},
 		{name: "private", path: Path{Done: true, Address: netip.MustParseAddr("10.89.2.11"), MTU: 1400}, address: "10.89.2.11"},
-		{name: "learned", path: Path{Done: true, Address: netip.MustParseAddr("198.51.100.1"), NAT: true, Unreachable: true}, address: "198.51.100.1", unreachable: true, refused: "address translation"},
+		{name: "learned", path: Path{Done: true, Address: netip.MustParseAddr("198.51.100.1"), NAT: true, InboundOnly: true}, address: "198.51.100.1", inboundOnly: true, refused: "address translation"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			s := NewSnapshot("gw", submarinerv1.NodeFacts{PrivateIP: "10.89.1.11", MTU: 1500}, true, decode(t, a)...)
@@ -43,7 +43,7 @@ func TestPathsDecide(t *testing.T) {
 			require.Equal(t, test.address, p.Address.String())
 			require.Equal(t, test.path.NAT, p.NATed)
 			require.Equal(t, test.path.MTU, p.MTU)
-			require.Equal(t, test.unreachable, p.Unreachable)
+			require.Equal(t, test.inboundOnly, p.InboundOnly)
 			if test.refused != "" {
 				require.Len(t, v.refused, 1)
 				require.ErrorContains(t, v.refused[0].err, test.refused)

@@ -54,7 +54,7 @@ func (d *discovery) follow(ctx context.Context, conn Datagrams, w *way) {
 		d.look(ctx, conn, w)
 		d.mu.Lock()
 		w.calm = min(max(lookFirst, 2*w.calm), lookEvery)
-		pause := w.calm*9/10 + rand.N(w.calm/5) // not all at the same moment
+		pause := w.calm*9/10 + rand.N(w.calm/5) // 10 % more or less: not all at the same moment
 		d.mu.Unlock()
 		wait := time.NewTimer(pause)
 		select {
@@ -83,7 +83,7 @@ func (d *discovery) look(ctx context.Context, conn Datagrams, w *way) {
 		if p.Address != best.To.Addr() {
 			p.MTU = 0
 		}
-		p.Address, p.NAT, p.Unreachable = best.To.Addr(), best.Translated, best.Kind == natdiscovery.Learned
+		p.Address, p.NAT, p.InboundOnly = best.To.Addr(), best.Translated, best.Kind == natdiscovery.Learned
 		if best.Authentic {
 			w.notice(best.SeenAs)
 		}
@@ -109,7 +109,7 @@ func (d *discovery) conclude(w *way, change func(*Path)) {
 	w.looked = time.Now()
 	d.mu.Unlock()
 	was.Attempts = now.Attempts
-	if now.Address != was.Address || now.NAT != was.NAT || now.Unreachable != was.Unreachable || now.MTU != was.MTU || now.Done != was.Done {
+	if now.Address != was.Address || now.NAT != was.NAT || now.InboundOnly != was.InboundOnly || now.MTU != was.MTU || now.Done != was.Done {
 		d.log.Debug("way to a gateway", "cable", w.peer.Name, "address", now.Address, "nat", now.NAT, "mtu", now.MTU)
 		d.nudge()
 	}

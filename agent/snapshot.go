@@ -63,9 +63,9 @@ type Path struct {
 	Address netip.Addr
 	// NAT says that there is an address translation on the way.
 	NAT bool
-	// Unreachable says that the gateway answers only where its own questions come from:
+	// InboundOnly says that the gateway answers only where its own questions come from:
 	// what it did not ask for does not get to it.
-	Unreachable bool
+	InboundOnly bool
 	// MTU of the way, in bytes; 0 if it is not known.
 	MTU int
 	// Done says that the discovery has ended, one way or the other.

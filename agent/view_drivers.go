@@ -42,7 +42,7 @@ func (e noCable) Unwrap() error { return e.why }
 // peer is a remote gateway with what is known of the way to it.
 func (v *view) peer(g cable.Gateway) cable.Peer {
 	path := v.snap.Paths[g.Name]
-	p := cable.Peer{Gateway: g, Address: path.Address, NATed: path.NAT, Unreachable: path.Unreachable, MTU: path.MTU}
+	p := cable.Peer{Gateway: g, Address: path.Address, NATed: path.NAT, InboundOnly: path.InboundOnly, MTU: path.MTU}
 	if !p.Address.IsValid() {
 		p.Address, p.NATed = natdiscovery.Unasked(g)
 	}

@@ -46,10 +46,10 @@ type Peer struct {
 	Address netip.Addr
 	// NATed says that path discovery saw an address translation on the way.
 	NATed bool
-	// Unreachable says that the gateway answers at no address that it announces, and was
+	// InboundOnly says that the gateway answers at no address that it announces, and was
 	// only heard from Address, from where its packets are translated: this end has to
 	// wait for what the other one sends.
-	Unreachable bool
+	InboundOnly bool
 	// MTU is that of the path to Address, in bytes; 0 if nothing is known of it.
 	MTU int
 	// PublicKey is that of the peer's cluster; the zero PublicKey if it has none.

@@ -176,7 +176,7 @@ func TestTrafficBehindNAT(t *testing.T) {
 			here, there := pod(t, east), pod(t, west)
 			east.local.NAT = true
 			toWest, toEast := west.seen(t), east.seen(t)
-			toEast.NATed, toEast.Address, toEast.Unreachable = true, netip.MustParseAddr("172.18.1.1"), true
+			toEast.NATed, toEast.Address, toEast.InboundOnly = true, netip.MustParseAddr("172.18.1.1"), true
 			west.join(t, d, toEast)
 			east.join(t, d, toWest)
 			mtu := cable.Cable{Peer: toWest, Driver: d}.MTU(east.local)

@@ -47,7 +47,7 @@ func (d Combined) Lacks(l cable.Local) error {
 // which a translator would change the addresses.
 func (d Combined) Refuses(local cable.Local, peer cable.Peer) error {
 	switch {
-	case peer.NAT || peer.NATed || peer.Unreachable:
+	case peer.NAT || peer.NATed || peer.InboundOnly:
 		return fmt.Errorf("cluster %s is behind address translation, which IPsec in transport mode does not get through: use %s, or %s", peer.Cluster, cable.IPsec, cable.VXLANWireGuard)
 	case local.NAT:
 		return fmt.Errorf("this cluster is behind address translation (joined with --natt), which IPsec in transport mode does not get through: use %s or %s, or join with --natt=false if there is none", cable.IPsec, cable.VXLANWireGuard)

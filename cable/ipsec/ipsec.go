@@ -198,7 +198,7 @@ func tunnel(local cable.Local, p cable.Peer) (dataplane.Tunnel, error) {
 		IKELifetime: p.Config.Duration(optIKELife), ESPLifetime: p.Config.Duration(optESPLife),
 		DPDDelay: max(p.Config.Duration(optDPD), time.Second), Encap: p.Config.Text(optEncap) == "yes", Initiative: initiative(local, p),
 	}
-	if !p.Unreachable {
+	if !p.InboundOnly {
 		t.Remote = p.Address
 	}
 	return t, errors.Join(pskErr, portErr)
@@ -209,7 +209,7 @@ func tunnel(local cable.Local, p cable.Peer) (dataplane.Tunnel, error) {
 // the one of the lower name. The other one begins if nothing has come for some seconds.
 func initiative(local cable.Local, p cable.Peer) dataplane.Initiative {
 	switch {
-	case p.Unreachable:
+	case p.InboundOnly:
 		return dataplane.InitiateNever
 	case local.NAT != p.NAT && local.NAT, local.NAT == p.NAT && local.Name < p.Name:
 		return dataplane.InitiateFirst

@@ -136,7 +136,7 @@ func TestTunnel(t *testing.T) {
 		{"the higher name waits", func(l *cable.Local, _ *cable.Peer) { l.Name = "x" }, dataplane.InitiateSecond, false, true},
 		{"the one behind a translation begins", func(l *cable.Local, _ *cable.Peer) { l.Name, l.NAT = "x", true }, dataplane.InitiateFirst, true, true},
 		{"the other is behind a translation", func(_ *cable.Local, p *cable.Peer) { p.NAT = true }, dataplane.InitiateSecond, true, true},
-		{"the other cannot be reached", func(_ *cable.Local, p *cable.Peer) { p.NAT, p.Unreachable = true, true }, dataplane.InitiateNever, true, false},
+		{"the other cannot be reached", func(_ *cable.Local, p *cable.Peer) { p.NAT, p.InboundOnly = true, true }, dataplane.InitiateNever, true, false},
 		{"userspace", func(l *cable.Local, _ *cable.Peer) { l.IPsec.Name = "kernel-libipsec" }, dataplane.InitiateFirst, true, true},
 		{"the other's userspace", func(_ *cable.Local, p *cable.Peer) { p.Gateway.Config[encapKey] = "yes" }, dataplane.InitiateFirst, true, true},
 		{"asked for", func(_ *cable.Local, p *cable.Peer) { p.Config = cable.Config{"encapsulation": "yes"} }, dataplane.InitiateFirst, true, true},

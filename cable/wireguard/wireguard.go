@@ -219,7 +219,7 @@ func plannedPeer(local cable.Local, p cable.Peer, networks []netip.Prefix) (data
 		Dev: dataplane.WireGuardDevice, Public: key, Preshared: psk, Keepalive: int(keepalive(local, p) / time.Second),
 		Allowed: append(slices.Clone(networks), netip.PrefixFrom(address(p.Gateway), 32)),
 	}
-	if !p.Unreachable { // else it comes to us
+	if !p.InboundOnly { // else it comes to us
 		out.Endpoint = netip.AddrPortFrom(p.Address, uint16(to))
 	}
 	slices.SortFunc(out.Allowed, netip.Prefix.Compare)

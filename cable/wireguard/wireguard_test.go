@@ -73,7 +73,7 @@ ip nexthop replace id 286392843 dev submariner
 		{
 			name: "behind a translation", driver: Driver{}, peers: []byte{2},
 			alter: func(_ *cable.Local, ps []cable.Peer) {
-				ps[0].Address, ps[0].NATed, ps[0].Unreachable = netip.MustParseAddr("203.0.113.9"), true, true
+				ps[0].Address, ps[0].NATed, ps[0].InboundOnly = netip.MustParseAddr("203.0.113.9"), true, true
 			},
 			want: device + `ip addr add 244.18.1.11/8 dev submariner
 ` + peer2 + ` persistent-keepalive 25 allowed-ips 10.112.0.0/16,244.18.2.11/32
