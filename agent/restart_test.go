@@ -157,8 +157,10 @@ func TestBadDriversInTheSubmariner(t *testing.T) {
 	}{
 		{"unknown default", func(s *v1alpha1.SubmarinerSpec) { s.CableDriver = "carrier-pigeon" }, `Submariner.spec.cableDriver: there is no cable driver "carrier-pigeon": ` + list},
 		{"unknown driver", func(s *v1alpha1.SubmarinerSpec) { s.CableDrivers = []string{"wireguard", "gre"} }, `Submariner.spec.cableDrivers: there is no cable driver "gre": ` + list},
-		{"one driver combined", func(s *v1alpha1.SubmarinerSpec) { s.CombinedCableDrivers = []string{"vxlan"} },
-			"Submariner.spec.combinedCableDrivers vxlan is one driver, and a combined cable is one inside another: choose vxlan,wireguard or vxlan,ipsec"},
+		{
+			"one driver combined", func(s *v1alpha1.SubmarinerSpec) { s.CombinedCableDrivers = []string{"vxlan"} },
+			"Submariner.spec.combinedCableDrivers vxlan is one driver, and a combined cable is one inside another: choose vxlan,wireguard or vxlan,ipsec",
+		},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			w := gateway(t)

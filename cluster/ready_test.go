@@ -65,26 +65,34 @@ func TestWait(t *testing.T) {
 		{name: "not seen", objs: append(agents, gatewayCR("active", "")), unseen: true, want: "waiting for the agents to run: out of time:\n" +
 			"  the gateway has not told the broker of its endpoint yet: see kubectl logs -n submariner-operator -l app=submariner-gateway"},
 		{name: "connected", objs: append(agents, gatewayCR("active", "", connection("east", "connected", ""))), present: []string{"east"}},
-		{name: "no image", want: "waiting for the agents to run: out of time:\n" +
-			"  DaemonSet submariner-routeagent: 0 of 2 pods are ready\n" +
-			"    pod submariner-routeagent-x on node n1: ImagePullBackOff: no such image\n" +
-			"  DaemonSet submariner-gateway: 0 of 1 pods are ready\n" +
-			"    pod submariner-gateway-x on node n1: CrashLoopBackOff, ended 3 times, last with code 2: see kubectl logs -n submariner-operator --previous submariner-gateway-x\n" +
-			"  no gateway is active yet",
+		{
+			name: "no image", want: "waiting for the agents to run: out of time:\n" +
+				"  DaemonSet submariner-routeagent: 0 of 2 pods are ready\n" +
+				"    pod submariner-routeagent-x on node n1: ImagePullBackOff: no such image\n" +
+				"  DaemonSet submariner-gateway: 0 of 1 pods are ready\n" +
+				"    pod submariner-gateway-x on node n1: CrashLoopBackOff, ended 3 times, last with code 2: see kubectl logs -n submariner-operator --previous submariner-gateway-x\n" +
+				"  no gateway is active yet",
 			objs: []client.Object{
 				daemonSet(cluster.RouteAgentName, 2, 0), daemonSet(cluster.GatewayName, 1, 0),
 				pod(cluster.RouteAgentName, "n1", waiting("ImagePullBackOff", "no such image")), pod(cluster.GatewayName, "n1", crashed),
-			}},
-		{name: "no node", objs: []client.Object{agents[0], daemonSet(cluster.GatewayName, 0, 0)},
-			want: "waiting for the agents to run: out of time:\n  DaemonSet submariner-gateway: no node for it\n  no gateway is active yet"},
-		{name: "no gateway active", objs: append(agents, gatewayCR("passive", "")), present: []string{"east"},
-			want: "waiting for connections to east: out of time:\n  no gateway is active yet"},
-		{name: "not connected", present: []string{"east", "north", "south"},
+			},
+		},
+		{
+			name: "no node", objs: []client.Object{agents[0], daemonSet(cluster.GatewayName, 0, 0)},
+			want: "waiting for the agents to run: out of time:\n  DaemonSet submariner-gateway: no node for it\n  no gateway is active yet",
+		},
+		{
+			name: "no gateway active", objs: append(agents, gatewayCR("passive", "")), present: []string{"east"},
+			want: "waiting for connections to east: out of time:\n  no gateway is active yet",
+		},
+		{
+			name: "not connected", present: []string{"east", "north", "south"},
 			objs: append(agents, gatewayCR("active", "the broker does not answer", connection("east", "connected", ""), connection("north", "error", "no reply to pings"))),
 			want: "waiting for connections to east, north, south: out of time:\n" +
 				"  cluster \"north\": error: no reply to pings\n" +
 				"  cluster \"south\": not connected: the gateway does not know it yet\n" +
-				"  gateway n1: the broker does not answer"},
+				"  gateway n1: the broker does not answer",
+		},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)

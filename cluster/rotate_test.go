@@ -189,8 +189,10 @@ func TestRotateKeyRefuses(t *testing.T) {
 		"no key": {func(t *testing.T, r *rotating) {
 			require.NoError(t, r.c.Delete(t.Context(), r.secret(t)))
 		}, "there is no Secret submariner-operator/submariner-cluster-key: make one, with a new key, by running subctl join again"},
-		"no right": {func(_ *testing.T, r *rotating) { r.denied = "update secrets" },
-			"the cluster at https://west:6443 does not allow this user to update secrets in namespace submariner-operator: use a context with an administrator's rights"},
+		"no right": {
+			func(_ *testing.T, r *rotating) { r.denied = "update secrets" },
+			"the cluster at https://west:6443 does not allow this user to update secrets in namespace submariner-operator: use a context with an administrator's rights",
+		},
 		"not ours": {func(t *testing.T, r *rotating) {
 			sub := &v1alpha1.Submariner{}
 			require.NoError(t, r.c.Get(t.Context(), client.ObjectKey{Namespace: cluster.Namespace, Name: "submariner"}, sub))
