@@ -146,3 +146,27 @@ func TestTraffic(t *testing.T) {
 		})
 	}
 }
+
+// Whatever proposals can consist of, the engine of this node can do.
+func TestEveryProposal(t *testing.T) {
+	nstest.Root(t)
+	a, b := gateways(t)
+	for i := range max(len(ciphers), len(groupPart.Names)) {
+		pick := func(p Part) string { return p.Names[i%len(p.Names)] }
+		cipher, hash, group := pick(cipherPart), "-"+pick(integrityPart), "-"+pick(groupPart)
+		if ciphers[cipher].aead {
+			hash = ""
+		}
+		config := cable.Config{"espProposals": cipher + hash + group, "ikeProposals": cipher + hash + "-" + pick(prfPart) + group}
+		for option, p := range map[string]protocol{"espProposals": esp, "ikeProposals": ike} {
+			require.NoError(t, checkProposals(config[option], p))
+		}
+		t.Run(config["ikeProposals"], func(t *testing.T) {
+			connect(t, Driver{}, a, b, config)
+			nstest.Until(t, a.pod(), b.pod())
+			for _, g := range []*gateway{a, b} {
+				g.sync(t, dataplane.State{})
+			}
+		})
+	}
+}

@@ -147,9 +147,11 @@ func TestTraffic(t *testing.T) {
 				if !strings.Contains(east.gw.Run("ip -d link show "+dataplane.WireGuardDevice), " tun ") {
 					t.Skip("the kernel has WireGuard")
 				}
+				before := east.host.Restarts()["wireguard-go"]
 				east.gw.Run(`here=$(readlink /proc/self/ns/net); for p in $(pgrep -x wireguard-go); do [ "$(readlink /proc/$p/ns/net)" != "$here" ] || kill -9 $p; done`)
 				require.Eventually(t, func() bool { _, err := east.gw.Try("ip link show " + dataplane.WireGuardDevice); return err != nil }, 5*time.Second, 10*time.Millisecond)
 				require.NotEmpty(t, east.sync(t, east.plan(t, d, west)))
+				require.Equal(t, before+1, east.host.Restarts()["wireguard-go"], "and that is known")
 				reach(t, east, west, mtu)
 			})
 			t.Run("roaming", func(t *testing.T) {

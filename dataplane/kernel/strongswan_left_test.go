@@ -36,6 +36,7 @@ func TestIPsecCharonKilled(t *testing.T) {
 		start := time.Now()
 		require.NotEmpty(t, e.sync())
 		require.NotEqual(t, old, pid(t, e))
+		require.Equal(t, map[string]int{"charon": 1}, e.h.Restarts(), "and that is known")
 		require.Empty(t, e.sync())
 		require.Eventually(t, func() bool {
 			_, err := a.ns.Try("ping -c1 -W1 -I 10.1.0.1 10.2.0.1")

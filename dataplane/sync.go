@@ -1,0 +1,137 @@
+package dataplane
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+)
+
+// Op is one step of a plan: put New (in place of Old, if there is one), or
+// remove Old.
+type Op struct{ Old, New Object }
+
+// String is "+ command" for an object that is put, "- command" for one removed.
+func (o Op) String() string {
+	if o.New == nil {
+		return "- " + o.Old.String()
+	}
+	return "+ " + o.New.String()
+}
+
+// Diff returns the steps from have to want: additions first, in creation order,
+// then removals in the opposite order, so that no step pulls away what another
+// still stands on.
+func Diff(have, want State) []Op {
+	left := survivors(have, want)
+	var puts, dels State
+	for k, w := range want {
+		if h, ok := left[k]; !ok || !h.Equal(w) {
+			if puts == nil {
+				puts = State{}
+			}
+			puts[k] = w
+		}
+	}
+	for k, h := range left {
+		if _, keep := want[k]; !keep {
+			if dels == nil {
+				dels = State{}
+			}
+			dels[k] = h
+		}
+	}
+	ops := make([]Op, 0, len(puts)+len(dels))
+	for _, o := range puts.Sorted() {
+		ops = append(ops, Op{Old: have[o.Key()], New: o})
+	}
+	gone := dels.Sorted()
+	slices.Reverse(gone)
+	for _, o := range gone {
+		ops = append(ops, Op{Old: o})
+	}
+	return ops
+}
+
+// survivors returns what is left of have once every device or daemon that cannot
+// be altered in place has been made again: all that stands on the old one goes
+// along.
+func survivors(have, want State) State {
+	remade := map[Key]bool{}
+	for k, w := range want {
+		if k.Kind == KindLink || k.Kind == KindDaemon {
+			if old, ok := have[k]; ok && !old.Equal(w) && !inPlace(old, w) {
+				remade[k] = true
+			}
+		}
+	}
+	if len(remade) == 0 {
+		return have
+	}
+	left := maps.Clone(have)
+	for k := range remade {
+		delete(left, k)
+	}
+	for _, o := range have.Sorted() { // needs point backwards, so one pass is enough
+		for _, k := range o.Needs() {
+			_, had := have[k]
+			if _, has := left[k]; had && !has {
+				delete(left, o.Key())
+			}
+		}
+	}
+	return left
+}
+
+// Target is somewhere a State can be applied: a kernel, or a fake of one.
+type Target interface {
+	// Observe returns the objects we own, and no others.
+	Observe(context.Context) (State, error)
+	// Apply takes one step.
+	Apply(context.Context, Op) error
+}
+
+// ErrDrift means the target would not settle on what was asked of it.
+var ErrDrift = errors.New("dataplane did not converge")
+
+// maxPasses bounds Sync. One pass is the rule; the others mend what somebody
+// else, or the kernel, undid meanwhile.
+const maxPasses = 3
+
+// Sync makes t hold want, and returns the steps it took. It looks again after
+// every pass, so success means "seen", not "asked for"; and a step that failed
+// is no error if the next look shows it was not needed. Every step is tried,
+// and what failed in the last pass is joined into the error.
+func Sync(ctx context.Context, t Target, want State) (done []Op, err error) {
+	for range maxPasses {
+		have, lookErr := t.Observe(ctx)
+		if lookErr != nil {
+			return done, fmt.Errorf("observing dataplane: %w", lookErr)
+		}
+		ops := Diff(have, want)
+		if len(ops) == 0 {
+			return done, nil
+		}
+		var errs []error
+		for _, op := range ops {
+			if err := ctx.Err(); err != nil {
+				return done, err
+			}
+			if err := t.Apply(ctx, op); err != nil {
+				errs = append(errs, fmt.Errorf("%v: %w", op, err))
+				continue
+			}
+			done = append(done, op)
+		}
+		err = errors.Join(errs...)
+	}
+	have, lookErr := t.Observe(ctx)
+	if lookErr != nil {
+		return done, fmt.Errorf("observing dataplane: %w", lookErr)
+	}
+	if left := Diff(have, want); len(left) > 0 {
+		return done, errors.Join(ErrDrift, err, fmt.Errorf("still to do: %v", left[0]))
+	}
+	return done, nil
+}
