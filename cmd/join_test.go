@@ -114,8 +114,10 @@ func (w *joinWorld) runWith(t *testing.T, ctx context.Context, change func(*glob
 // scrub replaces what differs from run to run.
 func (w *joinWorld) scrub(s string) string {
 	for _, rule := range [][2]string{
-		{w.hub.Config().Host, "https://hub:6443"}, {strings.TrimPrefix(w.hub.Config().Host, "https://"), "hub:6443"},
-		{w.member.Config().Host, "https://member:6443"}, {filepath.Dir(w.file) + "/", ""},
+		{w.hub.Config().Host, "https://hub:6443"},
+		{strings.TrimPrefix(w.hub.Config().Host, "https://"), "hub:6443"},
+		{w.member.Config().Host, "https://member:6443"},
+		{filepath.Dir(w.file) + "/", ""},
 	} {
 		s = strings.ReplaceAll(s, rule[0], rule[1])
 	}
@@ -136,8 +138,12 @@ func (w *joinWorld) state(t *testing.T) string {
 	var out []string
 	for side, c := range map[string]client.Client{"hub": w.hubC, "member": w.memberC} {
 		for _, kind := range []schema.GroupVersionKind{
-			{Version: "v1", Kind: "ServiceAccount"}, {Version: "v1", Kind: "Secret"}, {Version: "v1", Kind: "Namespace"}, {Version: "v1", Kind: "Node"},
-			{Group: "rbac.authorization.k8s.io", Version: "v1", Kind: "ClusterRole"}, {Group: "apps", Version: "v1", Kind: "DaemonSet"},
+			{Version: "v1", Kind: "ServiceAccount"},
+			{Version: "v1", Kind: "Secret"},
+			{Version: "v1", Kind: "Namespace"},
+			{Version: "v1", Kind: "Node"},
+			{Group: "rbac.authorization.k8s.io", Version: "v1", Kind: "ClusterRole"},
+			{Group: "apps", Version: "v1", Kind: "DaemonSet"},
 			{Group: "apiextensions.k8s.io", Version: "v1", Kind: "CustomResourceDefinition"},
 		} {
 			l := &metav1.PartialObjectMetadataList{}
