@@ -32,10 +32,18 @@ func TestExplain(t *testing.T) {
 		{"most", []*v1alpha1.CablePolicies{made("a", between("", "", vxlan)), made("b", between("env", "", ipsec))}, "it has the most requirements, 1", []Beaten{
 			{"a", 0, vxlan, "it has 0 requirements, b has 1"},
 		}},
-		{"mistake", []*v1alpha1.CablePolicies{made("a", garbled(between("", "", ipsec))), made("default", between("", "", vxlan))},
-			"it asks for encryption, and nobody knows whether it means this pair", []Beaten{{"default", 0, vxlan, "its cable is not encrypted, which a asks for"}}},
-		{"mistake that does no harm", []*v1alpha1.CablePolicies{made("a", garbled(between("", "", vxlan))), made("default", between("", "", vxlan))},
-			"no other policy matches", []Beaten{{"a", 0, vxlan, `it has a mistake: spec[0].leftClusterSelector.matchExpressions[0]: there is no operator "Equals": use In, NotIn, Exists or DoesNotExist`}}},
+		{
+			"mistake",
+			[]*v1alpha1.CablePolicies{made("a", garbled(between("", "", ipsec))), made("default", between("", "", vxlan))},
+			"it asks for encryption, and nobody knows whether it means this pair",
+			[]Beaten{{"default", 0, vxlan, "its cable is not encrypted, which a asks for"}},
+		},
+		{
+			"mistake that does no harm",
+			[]*v1alpha1.CablePolicies{made("a", garbled(between("", "", vxlan))), made("default", between("", "", vxlan))},
+			"no other policy matches",
+			[]Beaten{{"a", 0, vxlan, `it has a mistake: spec[0].leftClusterSelector.matchExpressions[0]: there is no operator "Equals": use In, NotIn, Exists or DoesNotExist`}},
+		},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			e := compile(test.policies, known).Explain(west, east)
