@@ -19,8 +19,10 @@ import (
 // requirements than those of TestD1.
 func policyFor(pair, name, driver string, more ...string) []string {
 	a, b, _ := strings.Cut(pair, " ")
-	return append([]string{"subctl", "cable-policy", "add", "--context", "cluster1", "--name", name, "--cable-driver", driver,
-		"--left-cluster-selector", "submariner-io/clusterID=" + a, "--right-cluster-selector", "submariner-io/clusterID=" + b + ",site"}, more...)
+	return append([]string{
+		"subctl", "cable-policy", "add", "--context", "cluster1", "--name", name, "--cable-driver", driver,
+		"--left-cluster-selector", "submariner-io/clusterID=" + a, "--right-cluster-selector", "submariner-io/clusterID=" + b + ",site",
+	}, more...)
 }
 
 // passing sees to it that a policy that a test makes on cluster1 does not outlive it.
