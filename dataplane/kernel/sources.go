@@ -96,10 +96,14 @@ func (s sources) put(_, want dataplane.Object) error {
 		return fmt.Errorf("adding table %s: %w", w.Table, err)
 	}
 	for _, l := range w.Local {
-		tx.AddRule(&nftables.Rule{Table: t, Chain: chain, UserData: userdata.AppendString(nil, userdata.TypeComment, "from "+l.String()),
-			Exprs: slices.Concat(within(srcOffset, l), lookup(dstOffset, set), keep)})
-		tx.AddRule(&nftables.Rule{Table: t, Chain: chain, UserData: userdata.AppendString(nil, userdata.TypeComment, "to "+l.String()),
-			Exprs: slices.Concat(lookup(srcOffset, set), within(dstOffset, l), keep)})
+		tx.AddRule(&nftables.Rule{
+			Table: t, Chain: chain, UserData: userdata.AppendString(nil, userdata.TypeComment, "from "+l.String()),
+			Exprs: slices.Concat(within(srcOffset, l), lookup(dstOffset, set), keep),
+		})
+		tx.AddRule(&nftables.Rule{
+			Table: t, Chain: chain, UserData: userdata.AppendString(nil, userdata.TypeComment, "to "+l.String()),
+			Exprs: slices.Concat(lookup(srcOffset, set), within(dstOffset, l), keep),
+		})
 	}
 	return s.flush(tx, "adding", w.Table)
 }
