@@ -73,9 +73,9 @@ func (v *view) resolve(p *cable.Peer) (cable.Driver, error) {
 	case err != nil:
 		no.why = err
 	case !v.offers(d.Name()):
-		no.why = fmt.Errorf("%sthis cluster does not offer %s%s", wants(dec), d.Name(), v.whyNot(d))
+		no.why = fmt.Errorf("%scluster %s does not offer %s%s", wants(dec), own.ID, d.Name(), v.whyNot(d))
 	case !p.Offers(d.Name()):
-		no.why = fmt.Errorf("%scluster %s does not offer %s", wants(dec), p.Cluster, d.Name())
+		no.why = fmt.Errorf("%scluster %s does not offer %s", wants(dec), other.ID, d.Name())
 	default:
 		p.Policy, p.Shared, p.Config = dec.Policy, dec.Config, v.settings[d.Name()].With(dec.Config)
 		return d, nil
