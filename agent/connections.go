@@ -59,6 +59,9 @@ func (v *view) status(p Plan, o Outcome, c cable.Cable, l cable.Link) (submarine
 	case o.Err != nil:
 		return submarinerv1.ConnectionError, clip(o.Err.Error()), nil
 	case probed && answered && h.Status == submarinerv1.Connected:
+		if state.Up && state.Message != "" { // keys of before carry the traffic
+			return h.Status, clip("still under the settings of before: " + state.Message), h.RTT.strings()
+		}
 		return h.Status, h.Message, h.RTT.strings()
 	case stateful && !state.Up:
 		status := submarinerv1.Connecting

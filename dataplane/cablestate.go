@@ -16,8 +16,8 @@ type CableState struct {
 	Handshake time.Time
 	// Rx and Tx count the bytes that came in and went out, since whenever.
 	Rx, Tx uint64
-	// Message says what keeps the cable from being up, for people; empty if nothing is
-	// known.
+	// Message says, for people, what keeps the cable from being up, or, if it is Up, from
+	// having keys under its present settings; empty if nothing is known.
 	Message string
 }
 
