@@ -113,9 +113,9 @@ func TestSettings(t *testing.T) {
 		err     string
 	}{
 		{name: "none"},
-		{name: "in the Submariner", spec: v1alpha1.SubmarinerSpec{CeIPSecNATTPort: 4600, CeIPSecForceUDPEncaps: true, CeIPSecDebug: true}, want: map[string]cable.Config{
-			cable.IPsec:      {"ipsecPort": "4600", "encapsulation": "yes", "debug": "true"},
-			cable.VXLANIPsec: {"ipsecPort": "4600", "encapsulation": "yes", "debug": "true"},
+		{name: "in the Submariner", spec: v1alpha1.SubmarinerSpec{CeIPSecNATTPort: 4600, CeIPSecForceUDPEncaps: true, CeIPSecDebug: true, CeIPSecPreferredServer: true}, want: map[string]cable.Config{
+			cable.IPsec:      {"ipsecPort": "4600", "encapsulation": "yes", "debug": "true", "preferredServer": "true"},
+			cable.VXLANIPsec: {"ipsecPort": "4600", "encapsulation": "yes", "debug": "true", "preferredServer": "true"},
 		}},
 		{name: "the default port", spec: v1alpha1.SubmarinerSpec{CeIPSecNATTPort: dataplane.IPsecPort}},
 		{

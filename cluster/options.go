@@ -33,7 +33,7 @@ type Options struct {
 	CableDriverConfigPath string // where that is mounted; empty: DefaultConfigPath
 	ForceUDPEncaps        bool   // IPsec goes inside UDP even where nothing translates addresses
 	IPsecDebug            bool
-	PreferredServer       bool // recorded for upstream's tools: here either side begins IPsec negotiations
+	PreferredServer       bool // gateways wait for others to begin to negotiate IPsec
 	// Labels go on the Cluster object, where cable policies select by them.
 	Labels      map[string]string
 	ClusterSets []string // empty: "default"

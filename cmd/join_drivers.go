@@ -23,7 +23,7 @@ func (o *joinOptions) addDriverFlags(c *cobra.Command) {
 	f.IntVar(&o.NATTPort, "nattport", o.NATTPort, "UDP port of IPsec")
 	f.BoolVar(&o.ForceUDPEncaps, "force-udp-encaps", false, "put IPsec inside UDP even where no address is translated")
 	f.BoolVar(&o.IPsecDebug, "ipsec-debug", false, "log what IPsec negotiates")
-	f.BoolVar(&o.PreferredServer, "preferred-server", false, "without effect, kept for Submariner's tools: either side may start IPsec negotiations")
+	f.BoolVar(&o.PreferredServer, "preferred-server", false, "let the gateways of other clusters begin to negotiate IPsec, unless they are to wait too")
 	names := func(context.Context) ([]string, error) { return strings.Split(drivers.Names(), ", "), nil }
 	complete(c, "cable-driver", names)
 	complete(c, "cable-drivers", names)

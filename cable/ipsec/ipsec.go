@@ -52,7 +52,7 @@ func (Driver) Name() string { return cable.IPsec }
 
 // Options implements cable.Driver.
 func (Driver) Options() []cable.Option {
-	return []cable.Option{optPort, optDebug, optIKE, optESP, optIKELife, optESPLife, optDPD, optEncap, cable.OptionMTU}
+	return []cable.Option{optPort, optDebug, optServer, optIKE, optESP, optIKELife, optESPLife, optDPD, optEncap, cable.OptionMTU}
 }
 
 // Lacks implements cable.Driver.
@@ -71,6 +71,9 @@ func (Driver) Advertise(l cable.Local) (map[string]string, error) {
 	config := map[string]string{submarinerv1.BackendUDPPort: strconv.Itoa(port(l))}
 	if l.IPsec.Name != dataplane.EngineKernel || l.Settings[cable.IPsec].Text(optEncap) == "yes" {
 		config[encapKey] = "yes"
+	}
+	if prefersServer(l) {
+		config[submarinerv1.BackendPreferredServer] = "true"
 	}
 	return config, nil
 }
@@ -205,17 +208,26 @@ func tunnel(local cable.Local, p cable.Peer) (dataplane.Tunnel, error) {
 }
 
 // initiative says which end begins, so that both come to the same conclusion: the one
-// that the other cannot reach, else the one that is behind an address translation, else
-// the one of the lower name. The other one begins if nothing has come for some seconds.
+// that the other cannot reach, else the one that is not to be the server if the other is,
+// else the one that is behind an address translation, else the one of the lower name. The
+// other one begins if nothing has come for some seconds.
 func initiative(local cable.Local, p cable.Peer) dataplane.Initiative {
+	own, other := prefersServer(local), p.Gateway.Config[submarinerv1.BackendPreferredServer] == "true"
 	switch {
 	case p.InboundOnly:
 		return dataplane.InitiateNever
+	case own && !other:
+		return dataplane.InitiateSecond
+	case other && !own:
+		return dataplane.InitiateFirst
 	case local.NAT != p.NAT && local.NAT, local.NAT == p.NAT && local.Name < p.Name:
 		return dataplane.InitiateFirst
 	}
 	return dataplane.InitiateSecond
 }
+
+// prefersServer says that this cluster's gateways are to wait for others to begin.
+func prefersServer(l cable.Local) bool { return l.Settings[cable.IPsec].Bool(optServer) }
 
 // encapsulated says whether ESP will be in UDP: if either end wants it, or cannot do
 // without, or if a translation may be on the way.

@@ -7,6 +7,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"gotest.tools/v3/golden"
 
+	"subctl/api/submariner/v1alpha1"
 	"subctl/cable"
 	"subctl/cable/keys"
 	"subctl/dataplane"
@@ -137,6 +138,13 @@ func TestTunnel(t *testing.T) {
 		{"the one behind a translation begins", func(l *cable.Local, _ *cable.Peer) { l.Name, l.NAT = "x", true }, dataplane.InitiateFirst, true, true},
 		{"the other is behind a translation", func(_ *cable.Local, p *cable.Peer) { p.NAT = true }, dataplane.InitiateSecond, true, true},
 		{"the other cannot be reached", func(_ *cable.Local, p *cable.Peer) { p.NAT, p.InboundOnly = true, true }, dataplane.InitiateNever, true, false},
+		{"the server waits", server(true, false), dataplane.InitiateSecond, false, true},
+		{"the other one begins", func(l *cable.Local, p *cable.Peer) { l.Name = "x"; server(false, true)(l, p) }, dataplane.InitiateFirst, false, true},
+		{"two servers: the lower name begins", server(true, true), dataplane.InitiateFirst, false, true},
+		{"two servers: the higher name waits", func(l *cable.Local, p *cable.Peer) { l.Name = "x"; server(true, true)(l, p) }, dataplane.InitiateSecond, false, true},
+		{"a server behind a translation waits", func(l *cable.Local, p *cable.Peer) { l.NAT = true; server(true, false)(l, p) }, dataplane.InitiateSecond, true, true},
+		{"a server that cannot be reached begins", func(l *cable.Local, p *cable.Peer) { p.NAT, p.InboundOnly = true, true; server(false, true)(l, p) }, dataplane.InitiateNever, true, false},
+		{"what is not true is no server", func(_ *cable.Local, p *cable.Peer) { p.Gateway.Config["preferred-server"] = "yes" }, dataplane.InitiateFirst, false, true},
 		{"userspace", func(l *cable.Local, _ *cable.Peer) { l.IPsec.Name = "kernel-libipsec" }, dataplane.InitiateFirst, true, true},
 		{"the other's userspace", func(_ *cable.Local, p *cable.Peer) { p.Gateway.Config[encapKey] = "yes" }, dataplane.InitiateFirst, true, true},
 		{"asked for", func(_ *cable.Local, p *cable.Peer) { p.Config = cable.Config{"encapsulation": "yes"} }, dataplane.InitiateFirst, true, true},
@@ -152,6 +160,47 @@ func TestTunnel(t *testing.T) {
 			require.NotZero(t, got.PSK)
 		})
 	}
+}
+
+// server has this gateway, and the peer, be preferred servers.
+func server(own, other bool) func(*cable.Local, *cable.Peer) {
+	return func(l *cable.Local, p *cable.Peer) {
+		if own {
+			l.Settings = map[string]cable.Config{cable.IPsec: {"preferredServer": "true"}}
+		}
+		if other {
+			p.Gateway.Config["preferred-server"] = "true"
+		}
+	}
+}
+
+// Whatever is said at either end, they never both wait for ever, and one begins at once.
+func TestOneEndBegins(t *testing.T) {
+	for _, names := range [][2]string{{"a", "b"}, {"b", "a"}} {
+		for bits := range 16 {
+			flag := func(i int) bool { return bits>>i&1 == 1 }
+			l, p := testLocal(t), testPeer(t)
+			l.Name, p.Name, l.NAT, p.NAT = names[0], names[1], flag(0), flag(1)
+			server(flag(2), flag(3))(&l, &p)
+			other, back := testLocal(t), testPeer(t)
+			other.Name, back.Name, other.NAT, back.NAT = names[1], names[0], flag(1), flag(0)
+			server(flag(3), flag(2))(&other, &back)
+			require.ElementsMatch(t, []dataplane.Initiative{dataplane.InitiateFirst, dataplane.InitiateSecond},
+				[]dataplane.Initiative{initiative(l, p), initiative(other, back)}, "%v %04b", names, bits)
+		}
+	}
+}
+
+func TestAdvertise(t *testing.T) {
+	l := testLocal(t)
+	config, err := Driver{}.Advertise(l)
+	require.NoError(t, err)
+	require.Equal(t, map[string]string{"udp-port": "4500"}, config)
+	l.Settings, err = SettingsOf(v1alpha1.SubmarinerSpec{CeIPSecPreferredServer: true, CeIPSecNATTPort: 4600, CeIPSecForceUDPEncaps: true})
+	require.NoError(t, err)
+	config, err = Driver{}.Advertise(l)
+	require.NoError(t, err)
+	require.Equal(t, map[string]string{"udp-port": "4600", "ipsec-encapsulation": "yes", "preferred-server": "true"}, config)
 }
 
 func TestRefuses(t *testing.T) {

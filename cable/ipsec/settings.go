@@ -20,6 +20,10 @@ var (
 		Key: "debug", Kind: cable.OptionBool, Default: "false",
 		Doc: "have strongSwan log how it negotiates, though never a key",
 	}
+	optServer = cable.Option{
+		Key: "preferredServer", Kind: cable.OptionBool, Default: "false",
+		Doc: "let the other end begin to negotiate, unless it says the same; this one begins if nothing has come for some seconds",
+	}
 	optIKE = cable.Option{
 		Key: "ikeProposals", Kind: cable.OptionText, Default: "aes256gcm16-prfsha384-x25519,aes256gcm16-prfsha384-ecp384",
 		Check: func(s string) error { return checkProposals(s, ike) }, Form: proposalsForm, PerPair: true,
@@ -60,6 +64,9 @@ func SettingsOf(s v1alpha1.SubmarinerSpec) (map[string]cable.Config, error) {
 	}
 	if s.CeIPSecDebug {
 		c[optDebug.Key] = "true"
+	}
+	if s.CeIPSecPreferredServer {
+		c[optServer.Key] = "true"
 	}
 	if err := c.Check(Driver{}); err != nil {
 		return nil, fmt.Errorf("Submariner.spec.ceIPSecNATTPort: %w", err)

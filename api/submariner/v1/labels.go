@@ -33,6 +33,9 @@ const (
 	// BackendUDPPort is the UDP port of IPsec (upstream: of the one cable).
 	BackendUDPPort          = "udp-port"
 	BackendNATDiscoveryPort = "natt-discovery-port"
+	// BackendPreferredServer is "true" if the gateway waits for others to begin to negotiate
+	// IPsec.
+	BackendPreferredServer = "preferred-server"
 	// BackendDrivers lists the drivers that the gateway offers, separated by commas.
 	// Where it is, it alone says so; without it, a gateway offers Endpoint.spec.backend alone.
 	BackendDrivers = "cable-drivers"

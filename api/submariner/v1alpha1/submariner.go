@@ -73,6 +73,7 @@ type SubmarinerSpec struct {
 	// CeIPSecPSKSecret names the Secret with the clusterset's pre-shared key.
 	// +optional
 	CeIPSecPSKSecret string `json:"ceIPSecPSKSecret,omitempty"`
+	// CeIPSecPreferredServer has the gateways wait for others to begin to negotiate IPsec.
 	// +optional
 	CeIPSecPreferredServer bool `json:"ceIPSecPreferredServer,omitempty"`
 
