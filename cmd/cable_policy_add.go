@@ -157,7 +157,7 @@ func (o *cablePolicyAdd) read() ([]*v1alpha1.CablePolicies, error) {
 		}
 		*s.into = parsed
 	}
-	if r.CableDriver = cable.Canonical(o.driver); o.driver == "" {
+	if r.CableDriver = o.driver; o.driver == "" {
 		errs = append(errs, errors.New("--cable-driver is missing"))
 	} else if err := policy.CheckDriver(o.driver); err != nil {
 		errs = append(errs, fmt.Errorf("--cable-driver: %w", err))
@@ -171,8 +171,8 @@ func (o *cablePolicyAdd) read() ([]*v1alpha1.CablePolicies, error) {
 	return []*v1alpha1.CablePolicies{p}, nil
 }
 
-// withSettings returns a policy with the settings of the ConfigMaps that it names, or
-// everything that is wrong with it.
+// withSettings returns a policy as it is written, with the settings of the ConfigMaps
+// that it names, or everything that is wrong with it.
 func withSettings(ctx context.Context, c client.Client, p *v1alpha1.CablePolicies) (*v1alpha1.CablePolicies, error) {
 	fresh, err := policy.CopySettings(p, p.Namespace, func(name string) (*corev1.ConfigMap, error) {
 		var cm corev1.ConfigMap
@@ -189,7 +189,9 @@ func withSettings(ctx context.Context, c client.Client, p *v1alpha1.CablePolicie
 		errs = append(errs, fmt.Errorf("policy %s: %s", p.Name, line))
 	}
 	for i := range fresh.ConnectionPolicies {
-		if o := fresh.ConnectionPolicies[i].CableOptions; o != nil && o.Metadata.Name != "" {
+		r := &fresh.ConnectionPolicies[i]
+		r.CableDriver = cable.Canonical(r.CableDriver)
+		if o := r.CableOptions; o != nil && o.Metadata.Name != "" {
 			o.Metadata.Namespace = p.Namespace
 		}
 	}

@@ -156,7 +156,7 @@ spec:
   rightClusterSelector:
     env: !cloud
   cableDriver:
-    name: libreswan
+    name: LibreSwan
 ---
 apiVersion: submariner.io/v1alpha1
 kind: CablePolicies

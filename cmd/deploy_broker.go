@@ -14,6 +14,7 @@ import (
 
 	"subctl/api/submariner/v1alpha1"
 	"subctl/broker"
+	"subctl/cable"
 	"subctl/cable/drivers"
 	"subctl/globalnet"
 	"subctl/internal/printer"
@@ -176,7 +177,7 @@ func (o *deployBrokerOptions) planDriver(ctx context.Context, c client.Client, b
 // cluster.
 func (o *deployBrokerOptions) check() error {
 	errs := []error{o.invite.check(), o.checkComponents()}
-	o.render = broker.Options{Namespace: o.invite.namespace, Components: o.components, CableDriver: o.cableDriver, DefaultPolicy: o.cableDriver}
+	o.render = broker.Options{Namespace: o.invite.namespace, Components: o.components, CableDriver: o.cableDriver, DefaultPolicy: cable.Canonical(o.cableDriver)}
 	if o.globalnet {
 		info, err := globalnet.Parse(o.globalnetCIDR, o.globalnetSize)
 		o.render.Globalnet = info
