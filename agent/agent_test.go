@@ -58,7 +58,7 @@ func newWorld(t *testing.T, role Role, scenario string) *world {
 		e := &elector{log: w.Log, changed: func() {}}
 		e.set(leading)
 		w.gatewayParts = &gatewayParts{
-			elector: e, prober: newProber(w.Log, func() {}), ways: newDiscovery(nil, w.Log, func() {}),
+			elector: e, prober: newProber(w.Log, func() {}), discovery: newDiscovery(nil, w.Log, func() {}),
 			public: &publicIP{nudge: func() {}, wake: wake.NewSignal()}, broker: &brokerSync{elector: e}, secrets: t.TempDir(),
 		}
 		w.gateway = w.gatewayParts

@@ -156,7 +156,7 @@ func settingsReported(c cable.Config) map[string]string {
 	return c
 }
 
-// pathsFromReport is what a gateway found out about the ways to others, for those who
+// pathsFromReport is what a gateway found out about the paths to others, for those who
 // look from afar.
 func pathsFromReport(g *submarinerv1.Gateway) map[string]Path {
 	out := map[string]Path{}

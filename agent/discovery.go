@@ -24,7 +24,7 @@ type Datagrams interface {
 	Close() error
 }
 
-// How the way to a remote gateway is looked for.
+// How the path to a remote gateway is looked for.
 const (
 	askEvery  = 300 * time.Millisecond // at each address that has not answered
 	askFor    = 3 * time.Second        // then what has answered counts
@@ -36,7 +36,7 @@ const (
 	readAgain = time.Second            // where the socket has an error, so that the log is not filled with it
 )
 
-// How many questions a second are answered, with as many at once: each way takes a
+// How many questions a second are answered, with as many at once: each path takes a
 // few hundred while its MTU is looked for.
 const (
 	answersToPeer   = 500
@@ -48,7 +48,7 @@ const (
 // gateways to look for, and has the port open no longer than that.
 //
 // What is found stays until something else is: that nobody answers is no reason to
-// give up a way on which a cable may be working.
+// give up a path on which a cable may be working.
 type discovery struct {
 	listen func(ctx context.Context, port int) (Datagrams, error)
 	log    *slog.Logger
@@ -57,7 +57,7 @@ type discovery struct {
 
 	mu sync.Mutex
 	search
-	ways   map[string]*way // by cable name
+	known  map[string]*known // by cable name
 	asked  map[uint64]*question
 	others *rate.Limiter
 }
@@ -65,7 +65,7 @@ type discovery struct {
 func newDiscovery(listen func(context.Context, int) (Datagrams, error), log *slog.Logger, nudge func()) *discovery {
 	return &discovery{
 		listen: listen, log: log, nudge: nudge, wake: make(chan struct{}, 1),
-		ways: map[string]*way{}, asked: map[uint64]*question{}, others: rate.NewLimiter(answersToOthers, answersToOthers),
+		known: map[string]*known{}, asked: map[uint64]*question{}, others: rate.NewLimiter(answersToOthers, answersToOthers),
 	}
 }
 
@@ -86,7 +86,7 @@ func (d *discovery) set(s search) {
 	moved := d.local.PrivateIP != s.local.PrivateIP
 	d.search = s
 	gone := map[string]bool{}
-	for name := range d.ways {
+	for name := range d.known {
 		gone[name] = true
 	}
 	for _, p := range s.peers {
@@ -95,25 +95,25 @@ func (d *discovery) set(s search) {
 		if err != nil {
 			port = dataplane.NATDiscoveryPort
 		}
-		w := d.ways[p.Name]
-		if w == nil {
-			d.ways[p.Name] = &way{peer: p, port: port, key: d.pair(p), again: make(chan struct{}, 1), limiter: rate.NewLimiter(answersToPeer, answersToPeer)}
+		k := d.known[p.Name]
+		if k == nil {
+			d.known[p.Name] = &known{peer: p, port: port, key: d.pair(p), again: make(chan struct{}, 1), limiter: rate.NewLimiter(answersToPeer, answersToPeer)}
 			continue
 		}
-		if moved || w.port != port || w.peer.Cluster != p.Cluster || w.peer.PrivateIP != p.PrivateIP || w.peer.PublicIP != p.PublicIP || w.peer.PublicKey != p.PublicKey {
-			if to := w.path.Address; !natdiscovery.Announced(p.Gateway, to) && to != w.learned.Addr() {
-				w.path = Path{}
+		if moved || k.port != port || k.peer.Cluster != p.Cluster || k.peer.PrivateIP != p.PrivateIP || k.peer.PublicIP != p.PublicIP || k.peer.PublicKey != p.PublicKey {
+			if to := k.path.Address; !natdiscovery.Announced(p.Gateway, to) && to != k.learned.Addr() {
+				k.path = Path{}
 			}
-			w.key, w.calm = d.pair(p), 0
-			w.lookAgain()
+			k.key, k.calm = d.pair(p), 0
+			k.lookAgain()
 		}
-		w.peer, w.port = p, port
+		k.peer, k.port = p, port
 	}
 	for name := range gone {
-		if w := d.ways[name]; w.stop != nil {
-			w.stop()
+		if k := d.known[name]; k.stop != nil {
+			k.stop()
 		}
-		delete(d.ways, name)
+		delete(d.known, name)
 	}
 	select {
 	case d.wake <- struct{}{}:
@@ -121,13 +121,13 @@ func (d *discovery) set(s search) {
 	}
 }
 
-// paths returns what is known of the way to each gateway, by cable name.
+// paths returns what is known of the path to each gateway, by cable name.
 func (d *discovery) paths() map[string]Path {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	out := make(map[string]Path, len(d.ways))
-	for name, w := range d.ways {
-		out[name] = w.path
+	out := make(map[string]Path, len(d.known))
+	for name, k := range d.known {
+		out[name] = k.path
 	}
 	return out
 }
@@ -136,8 +136,8 @@ func (d *discovery) paths() map[string]Path {
 func (d *discovery) again(name string) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if w := d.ways[name]; w != nil && time.Since(w.looked) > lookAgain {
-		w.lookAgain()
+	if k := d.known[name]; k != nil && time.Since(k.looked) > lookAgain {
+		k.lookAgain()
 	}
 }
 
@@ -163,7 +163,7 @@ func (d *discovery) Start(ctx context.Context) error {
 		}
 		conn, err := d.listen(ctx, dataplane.NATDiscoveryPort)
 		if err != nil {
-			d.log.Warn("looking for the ways to other gateways", "err", err)
+			d.log.Warn("looking for the paths to other gateways", "err", err)
 			d.giveUp(err)
 			select {
 			case <-ctx.Done():
@@ -179,15 +179,15 @@ func (d *discovery) Start(ctx context.Context) error {
 func (d *discovery) wanted() bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	return len(d.ways) > 0
+	return len(d.known) > 0
 }
 
 // giveUp says why nothing can be found out. What was found before stays.
 func (d *discovery) giveUp(err error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	for _, w := range d.ways {
-		w.path.Done, w.path.Attempts = true, []string{err.Error()}
+	for _, k := range d.known {
+		k.path.Done, k.path.Attempts = true, []string{err.Error()}
 	}
 	d.nudge()
 }
@@ -202,11 +202,11 @@ func (d *discovery) serve(ctx context.Context, conn Datagrams) {
 	all.Go(func() { d.receive(ctx, conn) })
 	for d.wanted() {
 		d.mu.Lock()
-		for _, w := range d.ways {
-			if w.stop == nil {
+		for _, k := range d.known {
+			if k.stop == nil {
 				var own context.Context
-				own, w.stop = context.WithCancel(ctx)
-				all.Go(func() { d.follow(own, conn, w) })
+				own, k.stop = context.WithCancel(ctx)
+				all.Go(func() { d.follow(own, conn, k) })
 			}
 		}
 		d.mu.Unlock()

@@ -55,23 +55,23 @@ func (d *discovery) answer(conn Datagrams, m natdiscovery.Message, size int, fro
 	q := *m.Request
 	d.mu.Lock()
 	self, limiter := d.self(), d.others
-	w := d.ways[q.Sender.Cable]
-	if w != nil && w.peer.Cluster != q.Sender.Cluster {
-		w = nil
+	k := d.known[q.Sender.Cable]
+	if k != nil && k.peer.Cluster != q.Sender.Cluster {
+		k = nil
 	}
-	if w != nil && natdiscovery.Announced(w.peer.Gateway, from.Addr()) {
-		limiter = w.limiter
+	if k != nil && natdiscovery.Announced(k.peer.Gateway, from.Addr()) {
+		limiter = k.limiter
 	}
 	if !limiter.Allow() {
 		d.mu.Unlock()
 		return
 	}
 	var key natdiscovery.Key // only who has it is answered with it
-	if w != nil && q.Receiver == self.Endpoint {
-		if m.Authentic(w.key) {
-			key = w.key
+	if k != nil && q.Receiver == self.Endpoint {
+		if m.Authentic(k.key) {
+			key = k.key
 		}
-		w.heard(from, key != natdiscovery.Key{})
+		k.heard(from, key != natdiscovery.Key{})
 	}
 	d.mu.Unlock()
 	b := natdiscovery.Answer(self, q, from, size).Encode(key)
@@ -86,13 +86,13 @@ func (d *discovery) answer(conn Datagrams, m natdiscovery.Message, size int, fro
 // heard takes note of a question of the gateway. Where nobody else can have sent it,
 // the gateway is to be found where it came from; and one that was not found works
 // now.
-func (w *way) heard(from netip.AddrPort, authentic bool) {
-	news := authentic && w.learned != from && !natdiscovery.At(w.peer.Gateway, uint16(w.port), from)
+func (k *known) heard(from netip.AddrPort, authentic bool) {
+	news := authentic && k.learned != from && !natdiscovery.At(k.peer.Gateway, uint16(k.port), from)
 	if news {
-		w.learned = from
+		k.learned = from
 	}
-	if news && (w.path.InboundOnly || !w.path.Address.IsValid()) ||
-		w.path.Done && !w.path.Address.IsValid() && time.Since(w.looked) > askFor {
-		w.lookAgain()
+	if news && (k.path.InboundOnly || !k.path.Address.IsValid()) ||
+		k.path.Done && !k.path.Address.IsValid() && time.Since(k.looked) > askFor {
+		k.lookAgain()
 	}
 }

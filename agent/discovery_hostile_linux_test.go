@@ -84,9 +84,9 @@ func TestDiscoveryHostile(t *testing.T) {
 	require.Zero(t, questions.Load(), "it was believed to be west")
 	// Even where it is asked, as by a gateway that once was there, it is not believed.
 	east.mu.Lock()
-	east.ways[peer.Name].learned = netip.AddrPortFrom(from, dataplane.NATDiscoveryPort)
+	east.known[peer.Name].learned = netip.AddrPortFrom(from, dataplane.NATDiscoveryPort)
 	east.mu.Unlock()
-	east.ways[peer.Name].lookAgain()
+	east.known[peer.Name].lookAgain()
 	path = east.finds(t, peer, 5*time.Second, func(p Path) bool { return len(p.Attempts) == 2 })
 	require.False(t, path.Address.IsValid())
 	require.Contains(t, path.Attempts[1], "learned: somebody answers without this pair's key")
@@ -131,7 +131,7 @@ func TestDiscoveryForgedAnswers(t *testing.T) {
 	path := east.finds(t, peer, 4*time.Second, func(p Path) bool { return p.Done })
 	require.False(t, path.Address.IsValid())
 	require.Equal(t, []string{"10.0.1.1:4490 private: a gateway answers that cannot be it: UNKNOWN_DST_ENDPOINT"}, path.Attempts)
-	east.ways[peer.Name].lookAgain()
+	east.known[peer.Name].lookAgain()
 	// the questions of the first look that were left unanswered
 	for {
 		n, from, to, err := conn.Receive(buf)

@@ -148,7 +148,7 @@ func TestDiscoveryBehindTranslation(t *testing.T) {
 
 	// Said once by the one gateway there is: not enough to tell others.
 	require.False(t, west.publicIP(netip.Addr{}).IsValid())
-	west.ways[east.local.Name].lookAgain()
+	west.known[east.local.Name].lookAgain()
 	require.Eventually(t, func() bool { return west.publicIP(netip.Addr{}).IsValid() }, 30*time.Second, 10*time.Millisecond)
 	require.Equal(t, "198.51.100.1", west.publicIP(netip.Addr{}).String())
 	require.False(t, east.publicIP(netip.Addr{}).IsValid())
@@ -218,7 +218,7 @@ func TestDiscoveryPathMTU(t *testing.T) {
 			for _, mtu := range []string{"1300", "1400"} {
 				nat.Run("ip link set outside mtu " + mtu)
 				router.Run("ip link set wide mtu " + mtu)
-				west.ways[east.local.Name].lookAgain()
+				west.known[east.local.Name].lookAgain()
 				path := west.finds(t, east.peer(""), 3*time.Second, func(p Path) bool { return p.MTU != 1387 && (mtu == "1300" || p.MTU != 1300) })
 				require.Equal(t, map[string]int{"1300": 1300, "1400": 1400}[mtu], path.MTU)
 			}
@@ -243,8 +243,8 @@ func TestDiscoveryNoAnswer(t *testing.T) {
 
 	nat.Run("iptables -I FORWARD -j DROP")
 	east.again(peer.Name)
-	require.Empty(t, east.ways[peer.Name].again, "looked for a moment ago")
-	east.ways[peer.Name].lookAgain()
+	require.Empty(t, east.known[peer.Name].again, "looked for a moment ago")
+	east.known[peer.Name].lookAgain()
 	path = east.finds(t, peer, 4*time.Second, func(p Path) bool { return strings.Contains(p.Attempts[0], "no answer") })
 	require.Equal(t, west.local.PrivateIP, path.Address)
 	require.Equal(t, 1500, path.MTU)

@@ -39,17 +39,17 @@ var undecided = netip.IPv6Unspecified()
 // enough looks to tell.
 func (d *discovery) elected() (netip.Addr, bool) {
 	votes := map[string]netip.Addr{} // by cluster; the zero Addr: untranslated
-	for _, w := range d.ways {
-		if w.looks < votesAfter {
+	for _, k := range d.known {
+		if k.looks < votesAfter {
 			return netip.Addr{}, false
 		}
-		if w.seen < votesAfter {
+		if k.seen < votesAfter {
 			continue
 		}
-		if ip, voted := votes[w.peer.Cluster]; voted && ip != w.seenAs {
-			votes[w.peer.Cluster] = undecided
+		if ip, voted := votes[k.peer.Cluster]; voted && ip != k.seenAs {
+			votes[k.peer.Cluster] = undecided
 		} else {
-			votes[w.peer.Cluster] = w.seenAs
+			votes[k.peer.Cluster] = k.seenAs
 		}
 	}
 	count := map[netip.Addr]int{}

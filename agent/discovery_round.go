@@ -16,7 +16,7 @@ import (
 	"subctl/dataplane"
 )
 
-// How the MTU of a way is looked for.
+// How the MTU of a path is looked for.
 const (
 	mtuFor     = 2 * time.Second        // then what got through counts
 	mtuRepeat  = 30 * time.Millisecond  // between copies of a question, any of which may get lost
@@ -28,7 +28,7 @@ const (
 type round struct {
 	d        *discovery
 	conn     Datagrams
-	w        *way
+	k        *known
 	peer     cable.Peer
 	self     natdiscovery.Self
 	key      natdiscovery.Key // the zero Key if the two clusters share none
@@ -56,12 +56,12 @@ type answer struct {
 	rtt       time.Duration
 }
 
-func (d *discovery) newRound(conn Datagrams, w *way) *round {
+func (d *discovery) newRound(conn Datagrams, k *known) *round {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	r := &round{d: d, conn: conn, w: w, peer: w.peer, self: d.self(), answers: make(chan answer, 256)}
-	w.key = d.pair(w.peer) // ours may have changed
-	r.key = w.key
+	r := &round{d: d, conn: conn, k: k, peer: k.peer, self: d.self(), answers: make(chan answer, 256)}
+	k.key = d.pair(k.peer) // ours may have changed
+	r.key = k.key
 	r.addCandidates()
 	return r
 }
@@ -73,7 +73,7 @@ func (d *discovery) self() natdiscovery.Self {
 
 // addCandidates takes in where the gateway may be asked, if that is new.
 func (r *round) addCandidates() {
-	for _, c := range natdiscovery.Candidates(r.w.peer.Gateway, uint16(r.w.port), r.w.learned) {
+	for _, c := range natdiscovery.Candidates(r.k.peer.Gateway, uint16(r.k.port), r.k.learned) {
 		if !slices.ContainsFunc(r.attempts, func(a natdiscovery.Attempt) bool { return a.Candidate == c }) {
 			r.attempts = append(r.attempts, natdiscovery.Attempt{Candidate: c, Barred: r.d.barred(c.To.Addr())})
 		}
@@ -201,7 +201,7 @@ func (r *round) mtu(ctx context.Context, best natdiscovery.Attempt) int {
 	}
 	attempt := slices.IndexFunc(r.attempts, func(a natdiscovery.Attempt) bool { return a.Candidate == best.Candidate })
 	r.d.mu.Lock()
-	known, search := r.w.path.MTU, natdiscovery.NewMTUSearch(r.d.local.MTU)
+	known, search := r.k.path.MTU, natdiscovery.NewMTUSearch(r.d.local.MTU)
 	r.d.mu.Unlock()
 	end := time.Now().Add(mtuFor)
 	for sizes := search.First(known); len(sizes) > 0 && time.Now().Before(end) && ctx.Err() == nil; sizes = search.Next() {

@@ -56,29 +56,29 @@ func TestPathsDecide(t *testing.T) {
 
 // A gateway looks for others while it is the active one, and publishes where it can
 // be reached from outside.
-func TestGatewayLooksForWays(t *testing.T) {
+func TestGatewayLooksForPaths(t *testing.T) {
 	w := newWorld(t, Gateway{}, "two-clusters")
-	w.ways = newDiscovery(nil, w.Log, func() {})
+	w.discovery = newDiscovery(nil, w.Log, func() {})
 	w.public = &publicIP{nudge: func() {}, wake: make(chan struct{}, 1)}
 	w.run(t)
-	require.Len(t, w.ways.paths(), 1)
+	require.Len(t, w.discovery.paths(), 1)
 
 	e := get(t, w, &submarinerv1.Endpoint{}, "east-submariner-cable-east-10-89-1-11")
 	require.Empty(t, e.Spec.PublicIP)
-	for _, way := range w.ways.ways {
-		way.seenAs, way.seen, way.looks = netip.MustParseAddr("198.51.100.1"), 2, 2
+	for _, k := range w.discovery.known {
+		k.seenAs, k.seen, k.looks = netip.MustParseAddr("198.51.100.1"), 2, 2
 	}
 	w.run(t)
 	e = get(t, w, e, e.Name)
 	require.Equal(t, "198.51.100.1", e.Spec.PublicIP)
 
-	w.ways = newDiscovery(nil, w.Log, func() {}) // a restart
+	w.discovery = newDiscovery(nil, w.Log, func() {}) // a restart
 	w.run(t)
 	require.Equal(t, "198.51.100.1", get(t, w, e, e.Name).Spec.PublicIP)
 
 	w.elector.set(following)
 	w.run(t)
-	require.Empty(t, w.ways.paths())
+	require.Empty(t, w.discovery.paths())
 }
 
 // Which public address is published: what most clusters see, and nothing that would cut
@@ -122,13 +122,13 @@ func TestPublishedIP(t *testing.T) {
 			d.peers = []cable.Peer{{Gateway: cable.Gateway{Cluster: "b", PrivateIP: netip.MustParseAddr("10.89.2.11"), Subnets: prefixes("10.112.0.0/16")}}}
 			for i, text := range strings.Fields(test.votes) {
 				f := strings.Split(text, ":")
-				w := &way{peer: cable.Peer{Gateway: cable.Gateway{Cluster: f[0]}}}
-				w.looks, _ = strconv.Atoi(f[1])
+				k := &known{peer: cable.Peer{Gateway: cable.Gateway{Cluster: f[0]}}}
+				k.looks, _ = strconv.Atoi(f[1])
 				if f[2] != "none" {
-					w.seenAs, _ = netip.ParseAddr(f[2])
-					w.seen = w.looks
+					k.seenAs, _ = netip.ParseAddr(f[2])
+					k.seen = k.looks
 				}
-				d.ways[strconv.Itoa(i)] = w
+				d.known[strconv.Itoa(i)] = k
 			}
 			published, _ := netip.ParseAddr(test.published)
 			want, _ := netip.ParseAddr(test.want)
@@ -159,11 +159,11 @@ func TestBarred(t *testing.T) {
 // is it looked for itself.
 func TestRefusedBarNothing(t *testing.T) {
 	w := newWorld(t, Gateway{}, "incumbent")
-	w.ways = newDiscovery(nil, w.Log, func() {})
+	w.discovery = newDiscovery(nil, w.Log, func() {})
 	w.public = &publicIP{nudge: func() {}, wake: make(chan struct{}, 1)}
 	w.run(t)
-	require.Len(t, w.ways.paths(), 1)
+	require.Len(t, w.discovery.paths(), 1)
 	for _, ip := range []string{"10.89.2.11", "192.0.2.2"} {
-		require.Empty(t, w.ways.barred(netip.MustParseAddr(ip)))
+		require.Empty(t, w.discovery.barred(netip.MustParseAddr(ip)))
 	}
 }

@@ -25,12 +25,12 @@ type GatewayOptions struct {
 
 // gatewayParts is what runs beside the loop of a gateway's agent.
 type gatewayParts struct {
-	elector *elector
-	prober  *prober
-	ways    *discovery
-	public  *publicIP
-	broker  *brokerSync
-	secrets string
+	elector   *elector
+	prober    *prober
+	discovery *discovery
+	public    *publicIP
+	broker    *brokerSync
+	secrets   string
 }
 
 // newGatewayParts makes them. nudge has the loop look again.
@@ -40,24 +40,24 @@ func newGatewayParts(o Options, local client.Reader, warn func(client.Object, me
 		return nil, err
 	}
 	return &gatewayParts{
-		elector: e,
-		prober:  newProber(o.Log, nudge),
-		ways:    newDiscovery(o.Kernel.ListenUDP, o.Log, nudge),
-		public:  &publicIP{lookUp: net.DefaultResolver.LookupNetIP, nudge: nudge, wake: wake.NewSignal()},
-		broker:  &brokerSync{local: local, elector: e, config: rest.CopyConfig(o.Config), dir: o.Gateway.BrokerDir, log: o.Log, warn: warn},
-		secrets: o.Gateway.Secrets,
+		elector:   e,
+		prober:    newProber(o.Log, nudge),
+		discovery: newDiscovery(o.Kernel.ListenUDP, o.Log, nudge),
+		public:    &publicIP{lookUp: net.DefaultResolver.LookupNetIP, nudge: nudge, wake: wake.NewSignal()},
+		broker:    &brokerSync{local: local, elector: e, config: rest.CopyConfig(o.Config), dir: o.Gateway.BrokerDir, log: o.Log, warn: warn},
+		secrets:   o.Gateway.Secrets,
 	}, nil
 }
 
 // runnables are the parts that run beside the loop.
 func (g *gatewayParts) runnables() []manager.Runnable {
-	return []manager.Runnable{g.elector, g.prober, g.ways, g.public, g.broker}
+	return []manager.Runnable{g.elector, g.prober, g.discovery, g.public, g.broker}
 }
 
 // observe adds to a snapshot what this gateway alone knows. cables may be nil.
 func (g *gatewayParts) observe(s *Snapshot, cables dataplane.Cabler, log *slog.Logger) {
 	s.Leader = g.elector.isLeader()
-	s.Health, s.Paths = g.prober.health(), g.ways.paths()
+	s.Health, s.Paths = g.prober.health(), g.discovery.paths()
 	if subs := List[*v1alpha1.Submariner](*s); len(subs) > 0 {
 		s.Keys = readRing(g.secrets, subs[0])
 	}
@@ -69,7 +69,7 @@ func (g *gatewayParts) observe(s *Snapshot, cables dataplane.Cabler, log *slog.L
 	}
 	if node := find[*corev1.Node](*s, s.Node); node != nil {
 		published := s.publishedIP()
-		s.PublicIP, s.PublicIPErr = g.public.of(node, g.ways.publicIP(published), published)
+		s.PublicIP, s.PublicIPErr = g.public.of(node, g.discovery.publicIP(published), published)
 	}
 }
 
@@ -83,19 +83,19 @@ func (g *gatewayParts) act(s Snapshot, p Plan, out *Outcome) {
 	g.look(s, p.view, out.Health)
 }
 
-// look has the ways to the other gateways found while this one is the active one, and
+// look has the paths to the other gateways found while this one is the active one, and
 // looked for anew where a cable is broken. A snapshot that could not be understood
 // changes nothing.
 func (g *gatewayParts) look(s Snapshot, v *view, health map[string]Health) {
 	switch {
 	case !s.Leader || v != nil && v.leaving():
-		g.ways.set(search{})
+		g.discovery.set(search{})
 	case v != nil:
-		g.ways.set(search{local: v.local(), own: v.own, peers: v.remote, cables: v.peers})
+		g.discovery.set(search{local: v.local(), own: v.own, peers: v.remote, cables: v.peers})
 	}
 	for name, h := range health {
 		if h.Status == submarinerv1.ConnectionError {
-			g.ways.again(name)
+			g.discovery.again(name)
 		}
 	}
 }

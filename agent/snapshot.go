@@ -45,7 +45,7 @@ type Snapshot struct {
 	Held []cable.Gateway
 	// Health is the result of the probes so far, by name of the probe.
 	Health map[string]Health
-	// Paths is what is known of the way to each remote gateway, by cable name.
+	// Paths is what is known of the path to each remote gateway, by cable name.
 	Paths map[string]Path
 	// PublicIP is where other clusters may reach the node as a gateway from outside; the
 	// zero Addr if that is not known. PublicIPErr is what is wrong with what the user says.
@@ -57,16 +57,16 @@ type Snapshot struct {
 	objects map[reflect.Type][]client.Object
 }
 
-// Path is what path discovery found out about the way to a remote gateway.
+// Path is what path discovery found out about the path to a remote gateway.
 type Path struct {
 	// Address is where the gateway was reached; the zero Addr if it was not, or not yet.
 	Address netip.Addr
-	// NAT says that there is an address translation on the way.
+	// NAT says that there is an address translation on it.
 	NAT bool
 	// InboundOnly says that the gateway answers only where its own questions come from:
 	// what it did not ask for does not get to it.
 	InboundOnly bool
-	// MTU of the way, in bytes; 0 if it is not known.
+	// MTU of the path, in bytes; 0 if it is not known.
 	MTU int
 	// Done says that the discovery has ended, one way or the other.
 	Done bool

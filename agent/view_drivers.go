@@ -39,7 +39,7 @@ type noCable struct {
 func (e noCable) Error() string { return e.why.Error() }
 func (e noCable) Unwrap() error { return e.why }
 
-// peer is a remote gateway with what is known of the way to it.
+// peer is a remote gateway with what is known of the path to it.
 func (v *view) peer(g cable.Gateway) cable.Peer {
 	path := v.snap.Paths[g.Name]
 	p := cable.Peer{Gateway: g, Address: path.Address, NATed: path.NAT, InboundOnly: path.InboundOnly, MTU: path.MTU}

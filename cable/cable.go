@@ -28,7 +28,7 @@ type Gateway struct {
 	PublicIP  netip.Addr     // on the outside of an address translation; the zero Addr if unknown
 	HealthIP  netip.Addr     // answers pings through the cable; the zero Addr if there is none
 	Subnets   []netip.Prefix // sorted, without host bits
-	NAT       bool           // expects an address translation on the way
+	NAT       bool           // expects an address translation on its paths
 	Default   string         // the driver of its pairs that no policy decides, offered or not
 	Drivers   []string       // what it offers
 	// Config is Endpoint.spec.backend_config: each driver reads, and checks, its keys.
@@ -38,13 +38,13 @@ type Gateway struct {
 // Offers says whether the gateway offers a driver.
 func (g Gateway) Offers(driver string) bool { return slices.Contains(g.Drivers, driver) }
 
-// Peer is a gateway of another cluster and what is known of the way to it.
+// Peer is a gateway of another cluster and what is known of the path to it.
 type Peer struct {
 	Gateway
 	// Address is where packets of the cable go: PrivateIP, PublicIP, or what path
 	// discovery found.
 	Address netip.Addr
-	// NATed says that path discovery saw an address translation on the way.
+	// NATed says that path discovery saw an address translation on the path.
 	NATed bool
 	// InboundOnly says that the gateway answers at no address that it announces, and was
 	// only heard from Address, from where its packets are translated: this end has to

@@ -12,8 +12,8 @@ import (
 	"subctl/cable/natdiscovery"
 )
 
-// way is a remote gateway and what is known of how to reach it.
-type way struct {
+// known is a remote gateway and what is known of the path to it.
+type known struct {
 	peer    cable.Peer
 	port    int // of its discovery
 	path    Path
@@ -33,33 +33,33 @@ type way struct {
 }
 
 // notice remembers where our questions are seen to come from.
-func (w *way) notice(ip netip.Addr) {
-	if ip != w.seenAs {
-		w.seenAs, w.seen = ip, 0
+func (k *known) notice(ip netip.Addr) {
+	if ip != k.seenAs {
+		k.seenAs, k.seen = ip, 0
 	}
-	w.seen++
+	k.seen++
 }
 
 // lookAgain has it looked for once more, at once or after the look that is under way.
-func (w *way) lookAgain() {
+func (k *known) lookAgain() {
 	select {
-	case w.again <- struct{}{}:
+	case k.again <- struct{}{}:
 	default: // somebody has asked for it already
 	}
 }
 
 // follow looks for one gateway, and again from time to time.
-func (d *discovery) follow(ctx context.Context, conn Datagrams, w *way) {
+func (d *discovery) follow(ctx context.Context, conn Datagrams, k *known) {
 	for ctx.Err() == nil {
-		d.look(ctx, conn, w)
+		d.look(ctx, conn, k)
 		d.mu.Lock()
-		w.calm = min(max(lookFirst, 2*w.calm), lookEvery)
-		pause := w.calm*9/10 + rand.N(w.calm/5) // 10 % more or less: not all at the same moment
+		k.calm = min(max(lookFirst, 2*k.calm), lookEvery)
+		pause := k.calm*9/10 + rand.N(k.calm/5) // 10 % more or less: not all at the same moment
 		d.mu.Unlock()
 		wait := time.NewTimer(pause)
 		select {
 		case <-ctx.Done():
-		case <-w.again:
+		case <-k.again:
 		case <-wait.C:
 		}
 		wait.Stop()
@@ -67,15 +67,15 @@ func (d *discovery) follow(ctx context.Context, conn Datagrams, w *way) {
 }
 
 // look looks for one gateway, and says so if there is news.
-func (d *discovery) look(ctx context.Context, conn Datagrams, w *way) {
-	r := d.newRound(conn, w)
+func (d *discovery) look(ctx context.Context, conn Datagrams, k *known) {
+	r := d.newRound(conn, k)
 	defer r.end()
 	best, found := r.reach(ctx)
 	if ctx.Err() != nil {
 		return
 	}
-	d.conclude(w, func(p *Path) {
-		w.looks++
+	d.conclude(k, func(p *Path) {
+		k.looks++
 		p.Done, p.Attempts = true, r.lines()
 		if !found {
 			return
@@ -85,32 +85,32 @@ func (d *discovery) look(ctx context.Context, conn Datagrams, w *way) {
 		}
 		p.Address, p.NAT, p.InboundOnly = best.To.Addr(), best.Translated, best.Kind == natdiscovery.Learned
 		if best.Authentic {
-			w.notice(best.SeenAs)
+			k.notice(best.SeenAs)
 		}
 	})
 	if !found {
 		return
 	}
 	if mtu := r.mtu(ctx, best); mtu != 0 {
-		d.conclude(w, func(p *Path) { p.MTU = mtu })
+		d.conclude(k, func(p *Path) { p.MTU = mtu })
 	}
 }
 
-// conclude changes what is known of a way, unless the Endpoint has become another
+// conclude changes what is known of a path, unless the Endpoint has become another
 // meanwhile.
-func (d *discovery) conclude(w *way, change func(*Path)) {
+func (d *discovery) conclude(k *known, change func(*Path)) {
 	d.mu.Lock()
-	was := w.path
-	change(&w.path)
-	if to := w.path.Address; to.IsValid() && !natdiscovery.Announced(w.peer.Gateway, to) && to != w.learned.Addr() {
-		w.path = was
+	was := k.path
+	change(&k.path)
+	if to := k.path.Address; to.IsValid() && !natdiscovery.Announced(k.peer.Gateway, to) && to != k.learned.Addr() {
+		k.path = was
 	}
-	now := w.path
-	w.looked = time.Now()
+	now := k.path
+	k.looked = time.Now()
 	d.mu.Unlock()
 	was.Attempts = now.Attempts
 	if now.Address != was.Address || now.NAT != was.NAT || now.InboundOnly != was.InboundOnly || now.MTU != was.MTU || now.Done != was.Done {
-		d.log.Debug("way to a gateway", "cable", w.peer.Name, "address", now.Address, "nat", now.NAT, "mtu", now.MTU)
+		d.log.Debug("path to a gateway", "cable", k.peer.Name, "address", now.Address, "nat", now.NAT, "mtu", now.MTU)
 		d.nudge()
 	}
 }
