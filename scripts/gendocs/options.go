@@ -109,8 +109,8 @@ Some fields of the Submariner are upstream's form of settings of ipsec, and hold
 does not say otherwise: ~ceIPSecNATTPort~ (~ipsecPort~), ~ceIPSecForceUDPEncaps~ (~encapsulation: yes~), ~ceIPSecDebug~
 (~debug~) and ~ceIPSecPreferredServer~ (~preferredServer~). Which end of a pair begins to negotiate: the other one, if exactly
 one of the two is a preferred server; else the one behind an address translation, else the one of the lower cable name. The
-end that waits begins too if nothing has come for some seconds. ~ceIPSecPSKSecret~ names the Secret with the pre-shared key of the join file ([keys](keys.md)), which gateway
-pods mount: after a change run ~subctl join~ again. ~ceIPSecPSK~, the key itself, is never written and never read.
+end that waits begins too if nothing has come for some seconds. ~ceIPSecPSKSecret~ names the Secret with the pre-shared key of the join file ([keys](keys.md)), which ~subctl join~
+makes and gateway pods mount: leave it as it is. ~ceIPSecPSK~, the key itself, is never written and never read.
 `
 
 // options returns the page of the settings of drivers.
