@@ -3,6 +3,7 @@ package agent
 import (
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"net/netip"
 	"path/filepath"
@@ -21,6 +22,7 @@ import (
 
 	submarinerv1 "subctl/api/submariner/v1"
 	"subctl/api/submariner/v1alpha1"
+	"subctl/broker"
 	"subctl/dataplane"
 	"subctl/dataplane/dataplanetest"
 	"subctl/internal/wake"
@@ -265,4 +267,15 @@ func TestBooks(t *testing.T) {
 	for _, changed := range []*v1alpha1.CablePolicies{policy("b", "1", "7"), policy("a", "2", "7"), policy("a", "1", "8")} {
 		require.NotSame(t, b.of([]*v1alpha1.CablePolicies{policy("a", "1", "7")}), b.of([]*v1alpha1.CablePolicies{changed}))
 	}
+}
+
+// A member that has thousands of its objects refused does not fill the report.
+func TestRefusalsOfMany(t *testing.T) {
+	v := &view{}
+	for i := range 3 * maxRefused {
+		v.refused = append(v.refused, refusal{spec: submarinerv1.EndpointSpec{CableName: fmt.Sprint(i), ClusterID: "west"}, err: errors.New("no")})
+	}
+	texts := refusals(v, &broker.SyncStatus{Refused: []broker.Refusal{{Kind: "Endpoint", Name: "x"}}, RefusedMore: 7})
+	require.Len(t, texts, 1+maxRefused+1)
+	require.Equal(t, "158 objects of other clusters are not used; these are the first", texts[0])
 }

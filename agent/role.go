@@ -175,16 +175,21 @@ func condition(old []metav1.Condition, kind string, is bool, reason, message str
 	return c
 }
 
-// refusals says which objects of other clusters are not used, and why.
+// refusals says which objects of other clusters are not used, and why; of many the first.
 func refusals(v *view, b *broker.SyncStatus) []string {
 	var texts []string
-	for _, r := range v.refused {
+	more := max(0, len(v.refused)-maxRefused)
+	for _, r := range v.refused[:len(v.refused)-more] {
 		texts = append(texts, fmt.Sprintf("endpoint %q of cluster %q is not connected to: %v", r.spec.CableName, r.spec.ClusterID, r.err))
 	}
 	if b != nil {
 		for _, r := range b.Refused {
 			texts = append(texts, r.String())
 		}
+		more += b.RefusedMore
+	}
+	if more > 0 {
+		texts = append([]string{fmt.Sprintf("%d objects of other clusters are not used; these are the first", len(texts)+more)}, texts...)
 	}
 	return texts
 }

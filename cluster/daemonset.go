@@ -15,6 +15,13 @@ import (
 	"subctl/dataplane"
 )
 
+// routeAgentMemory is nine times what an idle agent was seen to take (docs/benchmarks.md),
+// and leaves room for 5,000 nodes and for all that the quotas of a broker let through.
+// Traffic goes on when the limit ends an agent. Gateways have none: in theirs run
+// wireguard-go and charon, which queue packets in memory and would take their cables
+// along.
+const routeAgentMemory = "512Mi"
+
 // graceSeconds is how long a pod may take to stop: the gateway gives its lease
 // back, so that another takes over at once and not when the lease runs out.
 const graceSeconds = 10
@@ -43,6 +50,7 @@ func routeAgent(sub *v1alpha1.Submariner) *appsv1.DaemonSet {
 	ds := daemonSet(RouteAgentName, Image(sub, routeAgentComponent), dataplane.RouteMetricsPort)
 	c := &ds.Spec.Template.Spec.Containers[0]
 	c.Args = []string{"agent", "route", "--node", "$(NODE_NAME)"}
+	c.Resources.Limits = corev1.ResourceList{corev1.ResourceMemory: resource.MustParse(routeAgentMemory)}
 	c.Env = append(c.Env, commonEnv(sub)...)
 	return ds
 }
