@@ -178,6 +178,7 @@ func (n *NS) Ping(perSecond int, options string) (ended func() (sent, lost int))
 		pid, _ = strconv.Atoi(strings.TrimSpace(text))
 		return pid > 0
 	})
+	read(fmt.Sprintf("/proc/%d/status", pid), func(text string) bool { return strings.HasPrefix(text, "Name:\tping\n") && catches(text, syscall.SIGINT) })
 	return func() (sent, lost int) {
 		n.t.Helper()
 		if err := syscall.Kill(pid, syscall.SIGINT); err != nil {
@@ -195,6 +196,14 @@ func (n *NS) Ping(perSecond int, options string) (ended func() (sent, lost int))
 		}
 		return sent, lost
 	}
+}
+
+// catches says whether a process, whose /proc/PID/status is given, has a handler for a signal.
+func catches(status string, s syscall.Signal) bool {
+	_, mask, _ := strings.Cut(status, "SigCgt:\t")
+	mask, _, _ = strings.Cut(mask, "\n")
+	caught, _ := strconv.ParseUint(mask, 16, 64)
+	return caught>>(s-1)&1 == 1
 }
 
 // Sight is what was seen on a device.
