@@ -101,6 +101,9 @@ func (Gateway) Report(s Snapshot, p Plan, o Outcome) Report {
 	g.Status.Conditions = conditions(was, p, o)
 	if v := p.view; v != nil {
 		g.Status.Conditions = append(g.Status.Conditions, v.configCondition(was, o.Now))
+		if k := s.Keys; k != nil && len(k.PSK) == 0 {
+			g.Status.Conditions = append(g.Status.Conditions, condition(was, ConditionPreSharedKey, false, reasonMissing, noPSK(v.sub), o.Now))
+		}
 		g.Status.LocalEndpoint = v.endpoint().Spec
 		if s.Leader && !v.leaving() {
 			g.Status.Connections = v.connections(p, o)

@@ -7,6 +7,7 @@ import (
 	"path"
 	"strings"
 
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/util/validation"
 
 	"subctl/api/submariner/v1alpha1"
@@ -85,6 +86,28 @@ func (o Options) checkConfig() error {
 		errs = append(errs, fmt.Errorf("--cable-driver-config-path %q is not the path of a folder: say one such as %s", p, DefaultConfigPath))
 	}
 	return errors.Join(errs...)
+}
+
+// configWarning says why the ConfigMap that o names cannot be used, as found; empty if it
+// can.
+func (o Options) configWarning(found *corev1.ConfigMap) string {
+	ref := o.configRef()
+	if ref == nil {
+		return ""
+	}
+	why := "there is none"
+	if found != nil {
+		text, err := cable.ConfigText(found.Data)
+		if err == nil {
+			_, err = cable.ParseConfig(text, drivers.All())
+		}
+		if err == nil {
+			return ""
+		}
+		why = fmt.Sprintf("key %s: %v", v1alpha1.CableCustomConfig, err)
+	}
+	return fmt.Sprintf("ConfigMap %s/%s, which --cable-driver-config names: %s: until that is put right, the settings of before count, or the defaults",
+		ref.Namespace, ref.ConfigMapName, why)
 }
 
 // configPath is where the ConfigMap with the settings of the drivers is mounted.

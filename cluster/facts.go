@@ -38,10 +38,13 @@ type Facts struct {
 	Submariner *v1alpha1.Submariner
 	// Namespace is the namespace everything goes into; nil if there is none yet.
 	Namespace *corev1.Namespace
+	// CableConfig is the ConfigMap with settings of the cable drivers that the user names;
+	// nil if none is named, or there is none.
+	CableConfig *corev1.ConfigMap
 }
 
-// ReadFacts asks a cluster everything about itself.
-func ReadFacts(ctx context.Context, s Side) (*Facts, error) {
+// ReadFacts asks a cluster everything about itself that joining it with o depends on.
+func ReadFacts(ctx context.Context, s Side, o Options) (*Facts, error) {
 	f := &Facts{URL: s.URL, Version: s.Version}
 	objs, err := Render(&v1alpha1.Submariner{})
 	if err != nil {
@@ -78,6 +81,11 @@ func ReadFacts(ctx context.Context, s Side) (*Facts, error) {
 	f.Network = *network
 	if f.Submariner, err = optional(ctx, s, &v1alpha1.Submariner{}, client.ObjectKey{Namespace: Namespace, Name: v1alpha1.SubmarinerName}); err != nil {
 		return nil, err
+	}
+	if ref := o.configRef(); ref != nil {
+		if f.CableConfig, err = optional(ctx, s, &corev1.ConfigMap{}, client.ObjectKey{Namespace: ref.Namespace, Name: ref.ConfigMapName}); err != nil {
+			return nil, err
+		}
 	}
 	f.Namespace, err = optional(ctx, s, &corev1.Namespace{}, client.ObjectKey{Name: Namespace})
 	return f, err

@@ -90,11 +90,15 @@ func MakePlan(o Options, file *broker.JoinFile, f *Facts, b *BrokerFacts) (*Plan
 		return nil, err
 	}
 	p.warn(overruled(o.CableDriver, cmp.Or(b.Broker.Spec.CableDriver, drivers.Default)))
+	p.warn(o.configWarning(f.CableConfig))
 	p.warn(loopback(file.BrokerURL))
 	p.warn(unpullable(o.Image))
 	p.OthersNamespace = f.Namespace != nil && !isOurs(f.Namespace.Labels)
 	p.Present = present(o.ClusterID, b)
 	p.Submariner = newSubmariner(o, file, driver, pods, services)
+	if f.Submariner != nil {
+		p.Submariner.Spec.CeIPSecPSKSecret = pskSecretName(f.Submariner) // which no flag names
+	}
 	return p, nil
 }
 

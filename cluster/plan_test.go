@@ -222,6 +222,46 @@ func TestPlanWarns(t *testing.T) {
 	require.NotContains(t, strings.Join(p.Warnings, "\n"), "image")
 }
 
+// A ConfigMap that cannot be used does not keep a cluster from joining.
+func TestPlanLooksAtTheConfigMap(t *testing.T) {
+	for _, test := range []struct {
+		name  string
+		found *corev1.ConfigMap
+		want  string // after what it is called; empty: no warning
+	}{
+		{"missing", nil, "there is none"},
+		{"good", &corev1.ConfigMap{Data: map[string]string{"CableCustomConfig": "mtu: 1400"}}, ""},
+		{"out of range", &corev1.ConfigMap{Data: map[string]string{"CableCustomConfig": "mtu: 14"}}, `key CableCustomConfig: line 1: mtu "14": it has to be a whole number from 576 to 65535`},
+		{"another key", &corev1.ConfigMap{Data: map[string]string{"cables": "mtu: 1400"}}, "key CableCustomConfig: the key CableCustomConfig is missing: there are only cables"},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			s := normal()
+			s.Image, s.GatewayNodes, s.CableDriverConfig, s.f.CableConfig = "quay.io/a/b:c", []string{"n1"}, "cables", test.found
+			p, err := s.plan()
+			require.NoError(t, err)
+			var want []string
+			if test.want != "" {
+				want = []string{"ConfigMap submariner-operator/cables, which --cable-driver-config names: " + test.want + ": until that is put right, the settings of before count, or the defaults"}
+			}
+			require.Equal(t, want, p.Warnings)
+		})
+	}
+}
+
+// Which Secret has the pre-shared key, no flag says: joining again keeps it.
+func TestPlanKeepsThePSKSecret(t *testing.T) {
+	s := normal()
+	p, err := s.plan()
+	require.NoError(t, err)
+	require.Equal(t, cluster.PSKSecret, p.Submariner.Spec.CeIPSecPSKSecret)
+	s.f.Submariner = joined("west", "hub:6443")
+	s.f.Submariner.Spec.CeIPSecPSKSecret = "our-psk"
+	p, err = s.plan()
+	require.NoError(t, err)
+	require.Equal(t, "our-psk", p.Submariner.Spec.CeIPSecPSKSecret)
+	require.Contains(t, text(t, render(t, p.Submariner)), "- mountPath: /var/run/secrets/submariner.io/our-psk\n          name: our-psk\n          readOnly: true\n")
+}
+
 func TestGatewayNodes(t *testing.T) {
 	const control = "node-role.kubernetes.io/control-plane"
 	for _, test := range []struct {

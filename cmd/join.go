@@ -165,7 +165,7 @@ func (o *joinOptions) plan(ctx context.Context, g *globals, file *broker.JoinFil
 	if err := errors.Join(err, err2); err != nil {
 		return nil, err
 	}
-	facts, err := cluster.ReadFacts(ctx, member)
+	facts, err := cluster.ReadFacts(ctx, member, o.Options)
 	brokerFacts, err2 := cluster.ReadBrokerFacts(ctx, hub, file.BaseNamespace(), o.ClusterID, o.Sets())
 	if err := errors.Join(err, err2); err != nil {
 		return nil, err

@@ -29,7 +29,7 @@ func (w *joinWorld) operator(t *testing.T, verbs ...string) func() {
 	}
 	c := w.as(t)
 	require.Eventually(t, func() bool { // the API server's authorizer has seen it
-		f, err := cluster.ReadFacts(t.Context(), c)
+		f, err := cluster.ReadFacts(t.Context(), c, cluster.Options{})
 		return err == nil && len(f.Denied) < 10
 	}, 10*time.Second, 50*time.Millisecond)
 	return func() {
@@ -55,7 +55,7 @@ func (w *joinWorld) enough(t *testing.T) {
 	} {
 		off := w.operator(t, verbs...)
 		require.Eventually(t, func() bool {
-			f, err := cluster.ReadFacts(t.Context(), w.as(t))
+			f, err := cluster.ReadFacts(t.Context(), w.as(t), cluster.Options{})
 			return err == nil && len(f.Denied) == 0
 		}, 10*time.Second, 100*time.Millisecond, verbs)
 		off()

@@ -76,7 +76,8 @@ The setting ~mtu~ can only make packets smaller.
 The gateway reads the ConfigMap through the API server, and applies a change at once, without
 a new pod. (If it was named when joining it is mounted in the gateway's pods as well, for those who
 look there, at ~Submariner.spec.cableDriverCustomConfigPath~; the files follow a change within about
-a minute, and nothing waits for them.) Where a pair of clusters gets another device by it, the new cable is
+a minute, and nothing waits for them. One that is named later, or another path, is mounted when
+~subctl join~ is run again.) Where a pair of clusters gets another device by it, the new cable is
 up and answers before traffic moves to it.
 
 What a change costs the traffic:
@@ -109,8 +110,9 @@ Some fields of the Submariner are upstream's form of settings of ipsec, and hold
 does not say otherwise: ~ceIPSecNATTPort~ (~ipsecPort~), ~ceIPSecForceUDPEncaps~ (~encapsulation: yes~), ~ceIPSecDebug~
 (~debug~) and ~ceIPSecPreferredServer~ (~preferredServer~). Which end of a pair begins to negotiate: the other one, if exactly
 one of the two is a preferred server; else the one behind an address translation, else the one of the lower cable name. The
-end that waits begins too if nothing has come for some seconds. ~ceIPSecPSKSecret~ names the Secret with the pre-shared key of the join file ([keys](keys.md)), which ~subctl join~
-makes and gateway pods mount: leave it as it is. ~ceIPSecPSK~, the key itself, is never written and never read.
+end that waits begins too if nothing has come for some seconds. ~ceIPSecPSKSecret~ names the Secret with the pre-shared
+key of the join file ([keys](keys.md)), which gateway pods mount: after a change run ~subctl join~ again, which keeps the
+name. ~ceIPSecPSK~, the key itself, is never written and never read.
 `
 
 // options returns the page of the settings of drivers.
