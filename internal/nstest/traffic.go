@@ -178,7 +178,9 @@ func (n *NS) Ping(perSecond int, options string) (ended func() (sent, lost int))
 		pid, _ = strconv.Atoi(strings.TrimSpace(text))
 		return pid > 0
 	})
-	read(fmt.Sprintf("/proc/%d/status", pid), func(text string) bool { return strings.HasPrefix(text, "Name:\tping\n") && catches(text, syscall.SIGINT) })
+	read(fmt.Sprintf("/proc/%d/status", pid), func(text string) bool {
+		return strings.HasPrefix(text, "Name:\tping\n") && catches(text, syscall.SIGINT)
+	})
 	return func() (sent, lost int) {
 		n.t.Helper()
 		if err := syscall.Kill(pid, syscall.SIGINT); err != nil {
