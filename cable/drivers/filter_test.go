@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -86,12 +87,16 @@ func TestSourcesAreBoundToDevices(t *testing.T) {
 				if c%2 == 1 {
 					own, other = other, own
 				}
-				for dev, count := range map[string]string{own: "1", other: "0"} {
-					gw.Run(fmt.Sprintf("iptables -F PASSED; iptables -A PASSED -s 10.%d.0.9", 100+c))
+				gw.Run("iptables -F PASSED")
+				for _, dev := range []string{other, own} {
+					gw.Run(fmt.Sprintf("iptables -A PASSED -i %s -s 10.%d.0.9", dev, 100+c))
 					senders[dev].Run(fmt.Sprintf("ip addr add 10.%d.0.9/32 dev lo; ping -c1 -W0.1 -I 10.%[1]d.0.9 10.101.0.2 >/dev/null; ip addr del 10.%[1]d.0.9/32 dev lo", 100+c))
-					seen := strings.Fields(gw.Run("iptables -nvxL PASSED | tail -1"))
-					require.Equal(t, count, seen[0], "packets of cluster %d that came in by %s and passed", c, dev)
 				}
+				passed := func(dev string) string {
+					return strings.Fields(gw.Run("iptables -nvxL PASSED | grep -w " + dev))[0]
+				}
+				require.Eventually(t, func() bool { return passed(own) == "1" }, 10*time.Second, 20*time.Millisecond, "cluster %d comes in by %s", c, own)
+				require.Equal(t, "0", passed(other), "packets of cluster %d that came in by %s and passed", c, other)
 			}
 		})
 	}
