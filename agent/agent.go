@@ -156,6 +156,7 @@ func (a *agent) snapshot(ctx context.Context) (Snapshot, error) {
 	}
 	if node := find[*corev1.Node](snap, a.Name); node != nil {
 		snap.Facts = nodeFacts(facts, node, snap.podNetworks())
+		snap.PodIPMissing = podIPMissing(facts, snap.Facts)
 	}
 	if a.gateway != nil {
 		a.gateway.observe(&snap, a.cabler(), a.Log)

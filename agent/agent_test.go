@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net/netip"
+	"os"
 	"path/filepath"
 	"testing"
 	"time"
@@ -23,6 +24,8 @@ import (
 	submarinerv1 "subctl/api/submariner/v1"
 	"subctl/api/submariner/v1alpha1"
 	"subctl/broker"
+	"subctl/cable/keys"
+	"subctl/cluster"
 	"subctl/dataplane"
 	"subctl/dataplane/dataplanetest"
 	"subctl/internal/wake"
@@ -45,7 +48,7 @@ func newWorld(t *testing.T, role Role, scenario string) *world {
 		Role: role, Name: "gw", Resync: time.Second, Log: slog.New(slog.DiscardHandler), meters: newMeters(role.Name(), prometheus.NewRegistry()),
 		Client: fake.NewClientBuilder().WithScheme(scheme(t)).WithObjects(decode(t, a)...).Build(),
 		Facts: func() (dataplane.Facts, error) {
-			return dataplane.Facts{Device: "eth0", MTU: 1500, PrivateIP: netip.MustParseAddr("10.89.1.11")}, nil
+			return dataplane.Facts{Device: "eth0", MTU: 1500, PrivateIP: netip.MustParseAddr("10.89.1.11"), OwnAddrs: []netip.Addr{netip.MustParseAddr("10.111.1.1")}}, nil
 		},
 		Target: func(o dataplane.Owner) (dataplane.Target, error) {
 			if w.kernels[o.Name] == nil {
@@ -61,15 +64,32 @@ func newWorld(t *testing.T, role Role, scenario string) *world {
 		e.set(leading)
 		w.gatewayParts = &gatewayParts{
 			elector: e, prober: newProber(w.Log, func() {}), discovery: newDiscovery(nil, w.Log, func() {}),
-			public: &publicIP{nudge: func() {}, wake: wake.NewSignal()}, broker: &brokerSync{elector: e}, secrets: t.TempDir(),
+			public: &publicIP{nudge: func() {}, wake: wake.NewSignal()}, broker: &brokerSync{elector: e}, secrets: mounted(t),
 		}
 		w.gateway = w.gatewayParts
 	}
 	return w
 }
 
+// mounted is a folder with the Secrets that a gateway's pod has.
+func mounted(t *testing.T) string {
+	t.Helper()
+	dir := t.TempDir()
+	private, err := keys.Generate()
+	require.NoError(t, err)
+	for file, content := range map[string][]byte{
+		filepath.Join(cluster.ClusterKeySecret, cluster.KeyPrivate): private.Bytes(),
+		filepath.Join(cluster.ClusterKeySecret, cluster.KeySeed):    make([]byte, keys.Size),
+		filepath.Join(cluster.PSKSecret, broker.PSKKey):             []byte("0123456789abcdef"),
+	} {
+		require.NoError(t, os.MkdirAll(filepath.Join(dir, filepath.Dir(file)), 0o700))
+		require.NoError(t, os.WriteFile(filepath.Join(dir, file), content, 0o600))
+	}
+	return dir
+}
+
 func workerFacts() (dataplane.Facts, error) {
-	return dataplane.Facts{Device: "eth0", MTU: 1500, PrivateIP: netip.MustParseAddr("10.89.1.12")}, nil
+	return dataplane.Facts{Device: "eth0", MTU: 1500, PrivateIP: netip.MustParseAddr("10.89.1.12"), OwnAddrs: []netip.Addr{netip.MustParseAddr("10.111.2.1")}}, nil
 }
 
 func (w *world) run(t *testing.T) {

@@ -2,6 +2,7 @@ package agent
 
 import (
 	"net/netip"
+	"slices"
 
 	corev1 "k8s.io/api/core/v1"
 
@@ -69,6 +70,12 @@ func nodeFacts(k dataplane.Facts, node *corev1.Node, pods []netip.Prefix) submar
 		f.PodIP, f.PodIPPlanned = first.String(), true
 	}
 	return f
+}
+
+// podIPMissing says that PodIP is to be on our own device, and is not yet: the route
+// agent puts it there.
+func podIPMissing(k dataplane.Facts, f submarinerv1.NodeFacts) bool {
+	return f.PodIPPlanned && !slices.ContainsFunc(k.OwnAddrs, func(ip netip.Addr) bool { return ip.String() == f.PodIP })
 }
 
 // internalIP is the node's first IPv4 address of that type; the zero Addr if it has none.

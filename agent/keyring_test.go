@@ -23,6 +23,7 @@ func TestPreSharedKey(t *testing.T) {
 	} {
 		t.Run(test.named+" "+test.mounted, func(t *testing.T) {
 			w := gateway(t)
+			w.gateway.secrets = t.TempDir()
 			dir := filepath.Join(w.gateway.secrets, test.mounted)
 			require.NoError(t, os.MkdirAll(dir, 0o700))
 			if test.mounted != "" {

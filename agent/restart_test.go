@@ -204,7 +204,7 @@ func TestBadDriversFromTheStart(t *testing.T) {
 	for range 2 {
 		w.run(t)
 		require.Empty(t, w.holds(t, dataplane.GatewayOwner))
-		require.Contains(t, w.connection(t).StatusMessage, `this cluster does not offer vxlan: Submariner.spec.cableDrivers: there is no cable driver "wiregard": did you mean wireguard?`)
+		require.Contains(t, w.connection(t).StatusMessage, `cluster east does not offer vxlan: Submariner.spec.cableDrivers: there is no cable driver "wiregard": did you mean wireguard?`)
 	}
 }
 

@@ -21,3 +21,22 @@ func TestPacketsOfTheOldCableFindTheirNode(t *testing.T) {
 	w.run(t)
 	require.Contains(t, w.holds(t, dataplane.RouteOwner), "iif subvx-2000 lookup 150")
 }
+
+// Until the route agent has given the node its address in the pod network, no route of
+// the gateway's asks for it as its source: the kernel would refuse it.
+func TestNoRouteFromAnAddressThatIsNotThere(t *testing.T) {
+	w := newWorld(t, Gateway{}, "two-clusters")
+	facts, there := w.Facts, false
+	w.Facts = func() (dataplane.Facts, error) {
+		f, err := facts()
+		if !there {
+			f.OwnAddrs = nil
+		}
+		return f, err
+	}
+	w.run(t)
+	require.Contains(t, w.holds(t, dataplane.GatewayOwner), "10.112.0.0/16 table 100 nhid 535382446 mtu 1450")
+	there = true
+	w.run(t)
+	require.Contains(t, w.holds(t, dataplane.GatewayOwner), "10.112.0.0/16 table 100 nhid 535382446 src 10.111.1.1 mtu 1450")
+}

@@ -32,6 +32,8 @@ type Snapshot struct {
 	Leader bool
 	// Facts is what is known of the node's own network.
 	Facts submarinerv1.NodeFacts
+	// PodIPMissing says that no device of the node holds its PodIP yet.
+	PodIPMissing bool
 	// Now is when it was taken.
 	Now time.Time
 	// Keys is what the cables of a gateway are encrypted with; nil if a plan is only to

@@ -201,7 +201,7 @@ func (v *view) local() cable.Local {
 			Subnets: v.own.All(), NAT: v.sub.Spec.NatEnabled,
 			Name: cableName(v.sub.Spec.ClusterID, v.self.IP),
 		},
-		MTU: v.snap.Facts.MTU, PodIP: podIP, Pods: v.own.Pods, Svcs: v.own.Services, Keys: v.snap.Keys, Settings: v.settings,
+		MTU: v.snap.Facts.MTU, PodIP: podIP, PodIPMissing: v.snap.PodIPMissing, Pods: v.own.Pods, Svcs: v.own.Services, Keys: v.snap.Keys, Settings: v.settings,
 		WireGuard: engine(v.engines.WireGuard), IPsec: engine(v.engines.IPsec),
 	}
 }

@@ -83,8 +83,11 @@ type Local struct {
 	Gateway
 	MTU   int        // of the device that leads to the other gateways, in bytes
 	PodIP netip.Addr // source of what the node's own processes send to other clusters
-	Pods  []netip.Prefix
-	Svcs  []netip.Prefix
+	// PodIPMissing says that no device holds PodIP yet: the kernel refuses routes with it
+	// as their source.
+	PodIPMissing bool
+	Pods         []netip.Prefix
+	Svcs         []netip.Prefix
 	// Keys is what cables are encrypted with; nil if the plan is only to be shown.
 	Keys *keys.Ring
 	// Settings are this cluster's own, by driver.

@@ -78,12 +78,16 @@ func Plan(c Cabling) (dataplane.State, []Link, error) {
 		r.add(links[i].Hop, p.Subnets, p.MTU(c.Local))
 	}
 	groups := groupIDs(slices.Sorted(maps.Keys(byCluster)))
+	src := c.Local.PodIP
+	if c.Local.PodIPMissing {
+		src = netip.Addr{}
+	}
 	for cluster, r := range byCluster {
 		if err := s.Add(group(groups[cluster], r.hops)); err != nil {
 			return nil, nil, err
 		}
 		for _, n := range r.nets {
-			route := dataplane.Route{Table: dataplane.CableTable, Dst: n, Group: groups[cluster], Src: c.Local.PodIP, MTU: r.mtu}
+			route := dataplane.Route{Table: dataplane.CableTable, Dst: n, Group: groups[cluster], Src: src, MTU: r.mtu}
 			if err := s.Add(route, dataplane.Blackhole{Table: route.Table, Dst: n}); err != nil {
 				return nil, nil, fmt.Errorf("planning routes to %s: %w", cluster, err)
 			}

@@ -13,6 +13,8 @@ type Facts struct {
 	PrivateIP netip.Addr
 	// Addrs are the IPv4 addresses of all devices but our own and loopback, sorted.
 	Addrs []HostAddr
+	// OwnAddrs are the IPv4 addresses of our own devices, sorted.
+	OwnAddrs []netip.Addr
 	// CableDevices are the devices of cables with VNIs of their own (VXLANDevicePrefix) that
 	// there are, sorted: which of them carry traffic, only the gateway's agent knows.
 	CableDevices []string

@@ -33,10 +33,10 @@ func ReadFacts() (f dataplane.Facts, err error) {
 	if err != nil {
 		return f, fmt.Errorf("listing addresses: %w", err)
 	}
-	byIndex := map[int]netlink.Link{}
+	byIndex, own := map[int]netlink.Link{}, map[int]bool{}
 	for _, l := range links {
 		name := l.Attrs().Name
-		if l.Attrs().RawFlags&unix.IFF_LOOPBACK == 0 && !ours(name) {
+		if own[l.Attrs().Index] = ours(name); !own[l.Attrs().Index] && l.Attrs().RawFlags&unix.IFF_LOOPBACK == 0 {
 			byIndex[l.Attrs().Index] = l
 		}
 		if strings.HasPrefix(name, dataplane.VXLANDevicePrefix) {
@@ -48,7 +48,11 @@ func ReadFacts() (f dataplane.Facts, err error) {
 		if l := byIndex[a.LinkIndex]; l != nil {
 			f.Addrs = append(f.Addrs, dataplane.HostAddr{Dev: l.Attrs().Name, MTU: l.Attrs().MTU, Prefix: prefix(a)})
 		}
+		if own[a.LinkIndex] {
+			f.OwnAddrs = append(f.OwnAddrs, prefix(a).Addr())
+		}
 	}
+	slices.SortFunc(f.OwnAddrs, netip.Addr.Compare)
 	slices.SortFunc(f.Addrs, func(a, b dataplane.HostAddr) int {
 		return cmp.Or(cmp.Compare(a.Dev, b.Dev), a.Prefix.Compare(b.Prefix))
 	})

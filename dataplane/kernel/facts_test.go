@@ -3,6 +3,7 @@
 package kernel
 
 import (
+	"net/netip"
 	"testing"
 
 	"subctl/dataplane"
@@ -28,7 +29,8 @@ func TestFacts(t *testing.T) {
 	ns.Run("ip link set eth0 mtu 1400")
 	want := dataplane.Facts{
 		Device: "eth0", MTU: 1400, PrivateIP: ip("172.18.0.2"),
-		Addrs: []dataplane.HostAddr{{Dev: "eth0", MTU: 1400, Prefix: cidr("172.18.0.2/24")}},
+		Addrs:    []dataplane.HostAddr{{Dev: "eth0", MTU: 1400, Prefix: cidr("172.18.0.2/24")}},
+		OwnAddrs: []netip.Addr{ip("241.18.0.2"), ip("244.18.0.2")},
 	}
 	require.Equal(t, want, readFacts(t, ns))
 
@@ -46,7 +48,7 @@ func TestFacts(t *testing.T) {
 	require.Equal(t, want, readFacts(t, ns))
 
 	ns.Run("ip route flush default")
-	require.Equal(t, dataplane.Facts{Addrs: want.Addrs, CableDevices: want.CableDevices}, readFacts(t, ns), "no default route")
+	require.Equal(t, dataplane.Facts{Addrs: want.Addrs, OwnAddrs: want.OwnAddrs, CableDevices: want.CableDevices}, readFacts(t, ns), "no default route")
 }
 
 // Of several addresses on the device, the one that packets are sent from counts.
