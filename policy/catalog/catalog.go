@@ -16,7 +16,6 @@ import (
 
 	submarinerv1 "subctl/api/submariner/v1"
 	"subctl/api/submariner/v1alpha1"
-	"subctl/cable"
 	"subctl/cable/drivers"
 	"subctl/policy"
 )
@@ -52,10 +51,14 @@ type Set struct {
 // OfMember returns the catalog of a joined cluster, from what is in the namespace of its
 // agents.
 func OfMember(sub *v1alpha1.Submariner, o Objects) *Catalog {
-	c := &Catalog{Keeper: sub.Spec.ClusterID, Sets: slices.Sorted(slices.Values(sub.Spec.Sets()))}
+	c := &Catalog{Keeper: sub.Spec.ClusterID, Sets: sub.Spec.Sets()}
+	driver := drivers.Default
+	if offered, err := drivers.Listed(sub.Spec); err == nil {
+		driver = offered[0].Name()
+	}
 	found := map[string]*policy.Cluster{c.Keeper: {
 		ID: c.Keeper, Sets: c.Sets, Labels: policy.ParseLabels(sub.Annotations[v1alpha1.ClusterLabelsAnnotation]),
-		Driver: cable.Canonical(cmp.Or(sub.Spec.CableDriver, drivers.Default)),
+		Driver: driver,
 	}}
 	for i := range o.Clusters {
 		switch cluster := &o.Clusters[i]; {
