@@ -114,6 +114,7 @@ func TestMembersWriteLittle(t *testing.T) {
 func TestQuota(t *testing.T) {
 	d := deploy(t, kubetest.Shared(t))
 	east := d.join(t, "east", "uid-east")
+	require.NoError(t, east.Create(t.Context(), shared(d.ns, "east", "at-once")), "a new quota is counted")
 	q := &corev1.ResourceQuota{}
 	require.NoError(t, d.admin.Get(t.Context(), client.ObjectKey{Namespace: d.ns, Name: "submariner-k8s-broker"}, q))
 	q.Spec.Hard["count/endpoints.submariner.io"] = resource.MustParse("3")

@@ -9,6 +9,8 @@ import (
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/api/resource"
+	"k8s.io/client-go/util/retry"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"subctl/globalnet"
@@ -54,8 +56,33 @@ func Apply(ctx context.Context, c client.Client, objects []client.Object) error 
 		if err := applyServed(ctx, c, obj); err != nil {
 			return err
 		}
+		if q, ok := obj.(*corev1.ResourceQuota); ok {
+			if err := startQuota(ctx, c, client.ObjectKeyFromObject(q)); err != nil {
+				return fmt.Errorf("putting the quota of namespace %s in force: %w", q.Namespace, err)
+			}
+		}
 	}
 	return nil
+}
+
+// startQuota has a new quota count from zero. Kubernetes' own controller counts what there
+// is, but of a kind that is new only after half a minute, and until there is a count the
+// API server refuses to make any object of it.
+func startQuota(ctx context.Context, c client.Client, key client.ObjectKey) error {
+	return retry.RetryOnConflict(retry.DefaultBackoff, func() error {
+		q := &corev1.ResourceQuota{}
+		if err := c.Get(ctx, key, q); err != nil {
+			return err
+		}
+		if len(q.Status.Used) > 0 {
+			return nil // the controller knows better
+		}
+		q.Status.Hard, q.Status.Used = q.Spec.Hard, corev1.ResourceList{}
+		for name := range q.Spec.Hard {
+			q.Status.Used[name] = resource.Quantity{Format: resource.DecimalSI}
+		}
+		return c.Status().Update(ctx, q, client.FieldOwner(kube.FieldOwner))
+	})
 }
 
 // applyServed applies obj, whose kind or namespace may be a moment old.

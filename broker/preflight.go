@@ -99,6 +99,9 @@ func directRights(c client.Client, objects []client.Object) ([]kube.Right, error
 		for _, verb := range []string{"get", "create", "patch"} {
 			rights = append(rights, kube.Right{Verb: verb, Group: gvk.Group, Resource: kube.Resource(gvk), Namespace: obj.GetNamespace()})
 		}
+		if q, ok := obj.(*corev1.ResourceQuota); ok { // see startQuota
+			rights = append(rights, kube.Right{Verb: "update", Resource: "resourcequotas/status", Namespace: q.Namespace})
+		}
 		if sa, ok := obj.(*corev1.ServiceAccount); ok { // see Look and Invite
 			rights = append(rights,
 				kube.Right{Verb: "create", Resource: "serviceaccounts/token", Namespace: sa.Namespace},

@@ -46,6 +46,7 @@ func TestPreflightSaysWhatIsMissing(t *testing.T) {
 		rule("admissionregistration.k8s.io", "*", "get", "create", "patch"),
 		rule("", "*", "get", "create", "patch"),
 		rule("", "serviceaccounts", "list"),
+		rule("", "resourcequotas/status", "update"),
 		rule("rbac.authorization.k8s.io", "*", "get", "create", "patch"),
 		rule("submariner.io", "brokers", "get", "create", "patch"),
 		rule("submariner.io", "cablepolicies", "get", "create", "patch"),

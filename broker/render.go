@@ -61,7 +61,7 @@ func Render(o Options) ([]client.Object, error) {
 		out = append(out, defaultPolicy(o.Namespace, o.DefaultPolicy))
 	}
 	out = append(out, info, brokerObject(o))
-	// Last: for a second or two nothing can be made that a new quota counts.
+	// Last: until a new quota has been put in force, nothing can be made that it is about.
 	for _, set := range append([]string{submarinerv1.DefaultClusterSet}, o.Sets...) {
 		out = append(out, quota(NamespaceIn(o.Namespace, set)))
 	}
