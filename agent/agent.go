@@ -31,6 +31,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
+	"subctl/agent/discovery"
 	submarinerv1 "subctl/api/submariner/v1"
 	"subctl/api/submariner/v1alpha1"
 	"subctl/cable"
@@ -47,7 +48,7 @@ type Kernel struct {
 	// Watch signals that the kernel changed, at most once per quiet.
 	Watch func(ctx context.Context, quiet time.Duration) (<-chan struct{}, error)
 	// ListenUDP opens a UDP port on all of the node's addresses.
-	ListenUDP func(ctx context.Context, port int) (Datagrams, error)
+	ListenUDP func(ctx context.Context, port int) (discovery.Datagrams, error)
 }
 
 // agent runs one Role on one node.

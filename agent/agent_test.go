@@ -21,6 +21,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 
+	"subctl/agent/discovery"
 	submarinerv1 "subctl/api/submariner/v1"
 	"subctl/api/submariner/v1alpha1"
 	"subctl/broker"
@@ -63,7 +64,7 @@ func newWorld(t *testing.T, role Role, scenario string) *world {
 		e := &elector{log: w.Log, changed: func() {}}
 		e.set(leading)
 		w.gatewayParts = &gatewayParts{
-			elector: e, prober: newProber(w.Log, func() {}), discovery: newDiscovery(nil, w.Log, func() {}),
+			elector: e, prober: newProber(w.Log, func() {}), paths: discovery.New(nil, w.Log, func() {}),
 			public: &publicIP{nudge: func() {}, wake: wake.NewSignal()}, broker: &brokerSync{elector: e}, secrets: mounted(t),
 		}
 		w.gateway = w.gatewayParts

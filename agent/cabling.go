@@ -5,6 +5,7 @@ import (
 	"net/netip"
 	"time"
 
+	"subctl/agent/discovery"
 	submarinerv1 "subctl/api/submariner/v1"
 	"subctl/cable"
 	"subctl/cable/drivers"
@@ -158,11 +159,11 @@ func settingsReported(c cable.Config) map[string]string {
 
 // pathsFromReport is what a gateway found out about the paths to others, for those who
 // look from afar.
-func pathsFromReport(g *submarinerv1.Gateway) map[string]Path {
-	out := map[string]Path{}
+func pathsFromReport(g *submarinerv1.Gateway) map[string]discovery.Path {
+	out := map[string]discovery.Path{}
 	for _, c := range g.Status.Connections {
 		if ip, err := netip.ParseAddr(c.UsingIP); err == nil {
-			out[c.Endpoint.CableName] = Path{Address: ip, NAT: c.UsingNAT, InboundOnly: ip.String() != c.Endpoint.PrivateIP && ip.String() != c.Endpoint.PublicIP, MTU: c.PathMTU, Done: true, Attempts: c.Attempts}
+			out[c.Endpoint.CableName] = discovery.Path{Address: ip, NAT: c.UsingNAT, InboundOnly: ip.String() != c.Endpoint.PrivateIP && ip.String() != c.Endpoint.PublicIP, MTU: c.PathMTU, Done: true, Attempts: c.Attempts}
 		}
 	}
 	return out

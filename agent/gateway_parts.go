@@ -3,6 +3,7 @@ package agent
 import (
 	"log/slog"
 	"net"
+	"net/netip"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -10,6 +11,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 
+	"subctl/agent/discovery"
 	submarinerv1 "subctl/api/submariner/v1"
 	"subctl/api/submariner/v1alpha1"
 	"subctl/dataplane"
@@ -25,12 +27,21 @@ type GatewayOptions struct {
 
 // gatewayParts is what runs beside the loop of a gateway's agent.
 type gatewayParts struct {
-	elector   *elector
-	prober    *prober
-	discovery *discovery
-	public    *publicIP
-	broker    *brokerSync
-	secrets   string
+	elector *elector
+	prober  *prober
+	paths   paths
+	public  *publicIP
+	broker  *brokerSync
+	secrets string
+}
+
+// paths is what finds the paths to other gateways: a discovery.Finder.
+type paths interface {
+	manager.Runnable
+	Set(discovery.Search)
+	Again(name string)
+	Paths() map[string]discovery.Path
+	PublicIP(published netip.Addr) netip.Addr
 }
 
 // newGatewayParts makes them. nudge has the loop look again.
@@ -40,24 +51,24 @@ func newGatewayParts(o Options, local client.Reader, warn func(client.Object, me
 		return nil, err
 	}
 	return &gatewayParts{
-		elector:   e,
-		prober:    newProber(o.Log, nudge),
-		discovery: newDiscovery(o.Kernel.ListenUDP, o.Log, nudge),
-		public:    &publicIP{lookUp: net.DefaultResolver.LookupNetIP, nudge: nudge, wake: wake.NewSignal()},
-		broker:    &brokerSync{local: local, elector: e, config: rest.CopyConfig(o.Config), dir: o.Gateway.BrokerDir, log: o.Log, warn: warn},
-		secrets:   o.Gateway.Secrets,
+		elector: e,
+		prober:  newProber(o.Log, nudge),
+		paths:   discovery.New(o.Kernel.ListenUDP, o.Log, nudge),
+		public:  &publicIP{lookUp: net.DefaultResolver.LookupNetIP, nudge: nudge, wake: wake.NewSignal()},
+		broker:  &brokerSync{local: local, elector: e, config: rest.CopyConfig(o.Config), dir: o.Gateway.BrokerDir, log: o.Log, warn: warn},
+		secrets: o.Gateway.Secrets,
 	}, nil
 }
 
 // runnables are the parts that run beside the loop.
 func (g *gatewayParts) runnables() []manager.Runnable {
-	return []manager.Runnable{g.elector, g.prober, g.discovery, g.public, g.broker}
+	return []manager.Runnable{g.elector, g.prober, g.paths, g.public, g.broker}
 }
 
 // observe adds to a snapshot what this gateway alone knows. cables may be nil.
 func (g *gatewayParts) observe(s *Snapshot, cables dataplane.Cabler, log *slog.Logger) {
 	s.Leader = g.elector.isLeader()
-	s.Health, s.Paths = g.prober.health(), g.discovery.paths()
+	s.Health, s.Paths = g.prober.health(), g.paths.Paths()
 	if subs := List[*v1alpha1.Submariner](*s); len(subs) > 0 {
 		s.Keys = readRing(g.secrets, subs[0])
 	}
@@ -69,7 +80,7 @@ func (g *gatewayParts) observe(s *Snapshot, cables dataplane.Cabler, log *slog.L
 	}
 	if node := find[*corev1.Node](*s, s.Node); node != nil {
 		published := s.publishedIP()
-		s.PublicIP, s.PublicIPErr = g.public.of(node, g.discovery.publicIP(published), published)
+		s.PublicIP, s.PublicIPErr = g.public.of(node, g.paths.PublicIP(published), published)
 	}
 }
 
@@ -89,13 +100,13 @@ func (g *gatewayParts) act(s Snapshot, p Plan, out *Outcome) {
 func (g *gatewayParts) look(s Snapshot, v *view, health map[string]Health) {
 	switch {
 	case !s.Leader || v != nil && v.leaving():
-		g.discovery.set(search{})
+		g.paths.Set(discovery.Search{})
 	case v != nil:
-		g.discovery.set(search{local: v.local(), own: v.own, peers: v.remote, cables: v.peers})
+		g.paths.Set(discovery.Search{Local: v.local(), Own: v.own, Peers: v.remote, Cables: v.peers})
 	}
 	for name, h := range health {
 		if h.Status == submarinerv1.ConnectionError {
-			g.discovery.again(name)
+			g.paths.Again(name)
 		}
 	}
 }

@@ -15,6 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"subctl/agent/discovery"
 	submarinerv1 "subctl/api/submariner/v1"
 	"subctl/api/submariner/v1alpha1"
 	"subctl/cable"
@@ -48,7 +49,7 @@ type Snapshot struct {
 	// Health is the result of the probes so far, by name of the probe.
 	Health map[string]Health
 	// Paths is what is known of the path to each remote gateway, by cable name.
-	Paths map[string]Path
+	Paths map[string]discovery.Path
 	// PublicIP is where other clusters may reach the node as a gateway from outside; the
 	// zero Addr if that is not known. PublicIPErr is what is wrong with what the user says.
 	PublicIP    netip.Addr
@@ -57,23 +58,6 @@ type Snapshot struct {
 	Cables []dataplane.CableState
 
 	objects map[reflect.Type][]client.Object
-}
-
-// Path is what path discovery found out about the path to a remote gateway.
-type Path struct {
-	// Address is where the gateway was reached; the zero Addr if it was not, or not yet.
-	Address netip.Addr
-	// NAT says that there is an address translation on it.
-	NAT bool
-	// InboundOnly says that the gateway answers only where its own questions come from:
-	// what it did not ask for does not get to it.
-	InboundOnly bool
-	// MTU of the path, in bytes; 0 if it is not known.
-	MTU int
-	// Done says that the discovery has ended, one way or the other.
-	Done bool
-	// Attempts says what was tried and what came of it, a line each.
-	Attempts []string
 }
 
 // kinds lists what a Snapshot may hold: what agents watch.

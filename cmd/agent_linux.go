@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"subctl/agent"
+	"subctl/agent/discovery"
 	"subctl/dataplane"
 	"subctl/dataplane/kernel"
 )
@@ -20,6 +21,6 @@ func newKernel() (agent.Kernel, error) {
 		Watch: func(ctx context.Context, quiet time.Duration) (<-chan struct{}, error) {
 			return kernel.Watch(ctx, quiet)
 		},
-		ListenUDP: func(ctx context.Context, port int) (agent.Datagrams, error) { return kernel.ListenUDP(ctx, port) },
+		ListenUDP: func(ctx context.Context, port int) (discovery.Datagrams, error) { return kernel.ListenUDP(ctx, port) },
 	}, nil
 }

@@ -1,4 +1,4 @@
-package agent
+package discovery
 
 import (
 	"net/netip"
@@ -18,7 +18,7 @@ func TestDiscoveryHostile(t *testing.T) {
 	w, nat, router, e := wan(t)
 	nat.Run(masquerade)
 	west, east := newSeeker(t, w, "west", "10.0.1.1"), newSeeker(t, e, "east", "192.0.2.1")
-	west.discovery.local = west.local
+	west.Local = west.local
 	peer := west.peer("")
 	east.start(t, peer)
 	var conn *kernel.UDP
@@ -122,7 +122,7 @@ func TestDiscoveryForgedAnswers(t *testing.T) {
 		change(&a)
 		require.NoError(t, via.Send(a.Encode(natdiscovery.Key{}), to, from))
 	}
-	west.discovery.local = west.local
+	west.Local = west.local
 	forge(func(a *natdiscovery.Response) { a.Number++ }, conn)
 	forge(func(*natdiscovery.Response) {}, other)
 	forge(func(a *natdiscovery.Response) { a.Sender.Cluster = "north" }, conn)
@@ -139,7 +139,7 @@ func TestDiscoveryForgedAnswers(t *testing.T) {
 		m, err := natdiscovery.Parse(buf[:n])
 		require.NoError(t, err)
 		require.NoError(t, conn.Send(natdiscovery.Answer(west.self(), *m.Request, from, n).Encode(natdiscovery.Key{}), to, from))
-		if east.paths()[peer.Name].Address.IsValid() {
+		if east.Paths()[peer.Name].Address.IsValid() {
 			break // without authentication: as Submariner's gateways answer
 		}
 	}

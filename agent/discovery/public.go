@@ -1,4 +1,4 @@
-package agent
+package discovery
 
 import (
 	"net/netip"
@@ -11,7 +11,7 @@ import (
 // before it counts.
 const votesAfter = 2
 
-// publicIP is the address to publish as that of this gateway on the outside; the zero
+// PublicIP is the address to publish as that of this gateway on the outside; the zero
 // Addr for none. It is the one that more than half of the clusters see the gateway's
 // packets come from, and none if more than half see them untranslated. Only what a
 // cluster says with the key of the pair counts, and once, however many gateways it has.
@@ -19,7 +19,7 @@ const votesAfter = 2
 //
 // Any member can lie here, so what would cut this cluster off from others is never
 // published, whoever says so.
-func (d *discovery) publicIP(published netip.Addr) netip.Addr {
+func (d *Finder) PublicIP(published netip.Addr) netip.Addr {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if ip, ok := d.elected(); ok {
@@ -37,7 +37,7 @@ var undecided = netip.IPv6Unspecified()
 
 // elected is what most clusters see; false if there is no majority, or there were not
 // enough looks to tell.
-func (d *discovery) elected() (netip.Addr, bool) {
+func (d *Finder) elected() (netip.Addr, bool) {
 	votes := map[string]netip.Addr{} // by cluster; the zero Addr: untranslated
 	for _, k := range d.known {
 		if k.looks < votesAfter {
@@ -66,8 +66,8 @@ func (d *discovery) elected() (netip.Addr, bool) {
 
 // unpublishable says that an address cannot be this gateway's on the outside: it is
 // somebody's already, and others would refuse this cluster for it.
-func (d *discovery) unpublishable(ip netip.Addr) bool {
+func (d *Finder) unpublishable(ip netip.Addr) bool {
 	in := func(n netip.Prefix) bool { return n.Contains(ip) }
-	return slices.ContainsFunc(d.own.All(), in) || slices.ContainsFunc(d.own.Needed, in) || slices.Contains(d.own.Nodes, ip) ||
-		slices.ContainsFunc(d.peers, func(p cable.Peer) bool { return p.PrivateIP == ip || slices.ContainsFunc(p.Subnets, in) })
+	return slices.ContainsFunc(d.Own.All(), in) || slices.ContainsFunc(d.Own.Needed, in) || slices.Contains(d.Own.Nodes, ip) ||
+		slices.ContainsFunc(d.Peers, func(p cable.Peer) bool { return p.PrivateIP == ip || slices.ContainsFunc(p.Subnets, in) })
 }

@@ -1,4 +1,4 @@
-package agent
+package discovery
 
 import (
 	"context"
@@ -9,7 +9,7 @@ import (
 )
 
 // receive takes datagrams, from anybody, until the socket is closed.
-func (d *discovery) receive(ctx context.Context, conn Datagrams) {
+func (d *Finder) receive(ctx context.Context, conn Datagrams) {
 	buf := make([]byte, 1<<16)
 	for ctx.Err() == nil {
 		n, from, to, err := conn.Receive(buf)
@@ -35,7 +35,7 @@ func (d *discovery) receive(ctx context.Context, conn Datagrams) {
 
 // answered hands an answer to who asked. One to no question of ours, or from
 // elsewhere than was asked, is none; nor is a second one.
-func (d *discovery) answered(m natdiscovery.Message, from netip.AddrPort, now time.Time) {
+func (d *Finder) answered(m natdiscovery.Message, from netip.AddrPort, now time.Time) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	q := d.asked[m.Response.Number]
@@ -51,7 +51,7 @@ func (d *discovery) answered(m natdiscovery.Message, from netip.AddrPort, now ti
 
 // answer answers a question of size bytes, if there are not too many of them, with no
 // more bytes than it had: nobody can have us shout at a third party.
-func (d *discovery) answer(conn Datagrams, m natdiscovery.Message, size int, from netip.AddrPort, to netip.Addr) {
+func (d *Finder) answer(conn Datagrams, m natdiscovery.Message, size int, from netip.AddrPort, to netip.Addr) {
 	q := *m.Request
 	d.mu.Lock()
 	self, limiter := d.self(), d.others

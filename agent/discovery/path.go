@@ -1,4 +1,4 @@
-package agent
+package discovery
 
 import (
 	"context"
@@ -11,6 +11,23 @@ import (
 	"subctl/cable"
 	"subctl/cable/natdiscovery"
 )
+
+// Path is what is known of the path to a remote gateway.
+type Path struct {
+	// Address is where the gateway was reached; the zero Addr if it was not, or not yet.
+	Address netip.Addr
+	// NAT says that there is an address translation on it.
+	NAT bool
+	// InboundOnly says that the gateway answers only where its own questions come from:
+	// what it did not ask for does not get to it.
+	InboundOnly bool
+	// MTU of the path, in bytes; 0 if it is not known.
+	MTU int
+	// Done says that the discovery has ended, one way or the other.
+	Done bool
+	// Attempts says what was tried and what came of it, a line each.
+	Attempts []string
+}
 
 // known is a remote gateway and what is known of the path to it.
 type known struct {
@@ -49,7 +66,7 @@ func (k *known) lookAgain() {
 }
 
 // follow looks for one gateway, and again from time to time.
-func (d *discovery) follow(ctx context.Context, conn Datagrams, k *known) {
+func (d *Finder) follow(ctx context.Context, conn Datagrams, k *known) {
 	for ctx.Err() == nil {
 		d.look(ctx, conn, k)
 		d.mu.Lock()
@@ -67,7 +84,7 @@ func (d *discovery) follow(ctx context.Context, conn Datagrams, k *known) {
 }
 
 // look looks for one gateway, and says so if there is news.
-func (d *discovery) look(ctx context.Context, conn Datagrams, k *known) {
+func (d *Finder) look(ctx context.Context, conn Datagrams, k *known) {
 	r := d.newRound(conn, k)
 	defer r.end()
 	best, found := r.reach(ctx)
@@ -98,7 +115,7 @@ func (d *discovery) look(ctx context.Context, conn Datagrams, k *known) {
 
 // conclude changes what is known of a path, unless the Endpoint has become another
 // meanwhile.
-func (d *discovery) conclude(k *known, change func(*Path)) {
+func (d *Finder) conclude(k *known, change func(*Path)) {
 	d.mu.Lock()
 	was := k.path
 	change(&k.path)

@@ -1,4 +1,4 @@
-package agent
+package discovery
 
 import (
 	"context"
@@ -26,7 +26,7 @@ const (
 
 // round is one look for a gateway.
 type round struct {
-	d        *discovery
+	d        *Finder
 	conn     Datagrams
 	k        *known
 	peer     cable.Peer
@@ -56,7 +56,7 @@ type answer struct {
 	rtt       time.Duration
 }
 
-func (d *discovery) newRound(conn Datagrams, k *known) *round {
+func (d *Finder) newRound(conn Datagrams, k *known) *round {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	r := &round{d: d, conn: conn, k: k, peer: k.peer, self: d.self(), answers: make(chan answer, 256)}
@@ -67,8 +67,8 @@ func (d *discovery) newRound(conn Datagrams, k *known) *round {
 }
 
 // self is this gateway as others ask for it.
-func (d *discovery) self() natdiscovery.Self {
-	return natdiscovery.Self{Endpoint: natdiscovery.Endpoint{Cluster: d.local.Cluster, Cable: d.local.Name}, PrivateIP: d.local.PrivateIP}
+func (d *Finder) self() natdiscovery.Self {
+	return natdiscovery.Self{Endpoint: natdiscovery.Endpoint{Cluster: d.Local.Cluster, Cable: d.Local.Name}, PrivateIP: d.Local.PrivateIP}
 }
 
 // addCandidates takes in where the gateway may be asked, if that is new.
@@ -201,7 +201,7 @@ func (r *round) mtu(ctx context.Context, best natdiscovery.Attempt) int {
 	}
 	attempt := slices.IndexFunc(r.attempts, func(a natdiscovery.Attempt) bool { return a.Candidate == best.Candidate })
 	r.d.mu.Lock()
-	known, search := r.k.path.MTU, natdiscovery.NewMTUSearch(r.d.local.MTU)
+	known, search := r.k.path.MTU, natdiscovery.NewMTUSearch(r.d.Local.MTU)
 	r.d.mu.Unlock()
 	end := time.Now().Add(mtuFor)
 	for sizes := search.First(known); len(sizes) > 0 && time.Now().Before(end) && ctx.Err() == nil; sizes = search.Next() {

@@ -1,4 +1,4 @@
-package agent
+package discovery
 
 import (
 	"context"
@@ -19,7 +19,7 @@ import (
 
 // seeker is a gateway that looks for others, in a network namespace.
 type seeker struct {
-	*discovery
+	*Finder
 	ns     *nstest.NS
 	local  cable.Local
 	cables []cable.Cable
@@ -34,14 +34,14 @@ func newSeeker(t *testing.T, ns *nstest.NS, cluster, private string) *seeker {
 	require.NoError(t, err)
 	ip := netip.MustParseAddr(private)
 	s := &seeker{ns: ns, local: cable.Local{
-		Gateway: cable.Gateway{Cluster: cluster, Name: cableName(cluster, ip), PrivateIP: ip},
+		Gateway: cable.Gateway{Cluster: cluster, Name: "submariner-cable-" + cluster, PrivateIP: ip},
 		MTU:     1500, Keys: &keys.Ring{Cluster: cluster, Private: private1, PSK: clusterPSK},
 	}}
 	listen := func(ctx context.Context, port int) (conn Datagrams, err error) {
 		ns.Do(func() { conn, err = kernel.ListenUDP(ctx, port) })
 		return conn, err
 	}
-	s.discovery = newDiscovery(listen, slog.New(slog.DiscardHandler), func() {})
+	s.Finder = New(listen, slog.New(slog.DiscardHandler), func() {})
 	return s
 }
 
@@ -58,7 +58,7 @@ func (s *seeker) peer(public string) cable.Peer {
 func (s *seeker) start(t *testing.T, peers ...cable.Peer) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
-	s.set(search{local: s.local, peers: peers, cables: s.cables})
+	s.Set(Search{Local: s.local, Peers: peers, Cables: s.cables})
 	ended := make(chan struct{})
 	go func() {
 		defer close(ended)
@@ -79,7 +79,7 @@ func (s *seeker) finds(t *testing.T, p cable.Peer, within time.Duration, is func
 	var path Path
 	start := time.Now()
 	for {
-		if path = s.paths()[p.Name]; is(path) {
+		if path = s.Paths()[p.Name]; is(path) {
 			t.Logf("%s found %s after %v: %+v", s.local.Cluster, p.Cluster, time.Since(start).Round(time.Millisecond), path)
 			return path
 		}
@@ -147,15 +147,15 @@ func TestDiscoveryBehindTranslation(t *testing.T) {
 	require.Regexp(t, `^198\.51\.100\.1:2\d{4} learned: answered in .*, address translated$`, outside.Attempts[1])
 
 	// Said once by the one gateway there is: not enough to tell others.
-	require.False(t, west.publicIP(netip.Addr{}).IsValid())
+	require.False(t, west.PublicIP(netip.Addr{}).IsValid())
 	west.known[east.local.Name].lookAgain()
-	require.Eventually(t, func() bool { return west.publicIP(netip.Addr{}).IsValid() }, 30*time.Second, 10*time.Millisecond)
-	require.Equal(t, "198.51.100.1", west.publicIP(netip.Addr{}).String())
-	require.False(t, east.publicIP(netip.Addr{}).IsValid())
+	require.Eventually(t, func() bool { return west.PublicIP(netip.Addr{}).IsValid() }, 30*time.Second, 10*time.Millisecond)
+	require.Equal(t, "198.51.100.1", west.PublicIP(netip.Addr{}).String())
+	require.False(t, east.PublicIP(netip.Addr{}).IsValid())
 
 	// Published, that address is asked too, but does not lead there.
 	require.True(t, outside.InboundOnly)
-	east.set(search{local: east.local, peers: []cable.Peer{west.peer("198.51.100.1")}})
+	east.Set(Search{Local: east.local, Peers: []cable.Peer{west.peer("198.51.100.1")}})
 	outside = east.finds(t, west.peer(""), 3*time.Second, func(p Path) bool { return len(p.Attempts) == 3 })
 	require.Contains(t, strings.Join(outside.Attempts, "\n"), "198.51.100.1:4490 public: no answer in")
 	require.Equal(t, "198.51.100.1", outside.Address.String())
@@ -172,7 +172,7 @@ func TestDiscoveryKeyComesLate(t *testing.T) {
 	east.start(t, peer)
 	west.start(t, east.peer(""))
 	west.finds(t, east.peer(""), 3*time.Second, func(p Path) bool { return p.MTU != 0 })
-	east.set(search{local: east.local, peers: []cable.Peer{west.peer("")}})
+	east.Set(Search{Local: east.local, Peers: []cable.Peer{west.peer("")}})
 	path := east.finds(t, peer, 5*time.Second, func(p Path) bool { return p.Address.IsValid() })
 	require.Equal(t, "198.51.100.1", path.Address.String())
 }
@@ -242,7 +242,7 @@ func TestDiscoveryNoAnswer(t *testing.T) {
 	east.finds(t, peer, time.Second, func(p Path) bool { return p.MTU == 1500 })
 
 	nat.Run("iptables -I FORWARD -j DROP")
-	east.again(peer.Name)
+	east.Again(peer.Name)
 	require.Empty(t, east.known[peer.Name].again, "looked for a moment ago")
 	east.known[peer.Name].lookAgain()
 	path = east.finds(t, peer, 4*time.Second, func(p Path) bool { return strings.Contains(p.Attempts[0], "no answer") })

@@ -1,4 +1,9 @@
-package agent
+// Package discovery finds out how to reach the gateways of other clusters, while an
+// agent goes on: which of a gateway's addresses answers, whether it is translated on
+// the way, how large a packet gets through, and as what address others see this
+// gateway. What is said and when to believe it is in package natdiscovery; here are the
+// sockets, the clocks and what is remembered.
+package discovery
 
 import (
 	"context"
@@ -43,53 +48,55 @@ const (
 	answersToOthers = 2000 // all together, so that they cannot use up what is for a peer
 )
 
-// discovery finds out how to reach the other clusters' gateways, and lets them find
+// A Finder finds out how to reach the other clusters' gateways, and lets them find
 // out how to reach this one: see package natdiscovery. It works while there are
 // gateways to look for, and has the port open no longer than that.
 //
 // What is found stays until something else is: that nobody answers is no reason to
 // give up a path on which a cable may be working.
-type discovery struct {
+type Finder struct {
 	listen func(ctx context.Context, port int) (Datagrams, error)
 	log    *slog.Logger
 	nudge  func() // told when a Path changed
 	wake   chan struct{}
 
 	mu sync.Mutex
-	search
+	Search
 	known  map[string]*known // by cable name
 	asked  map[uint64]*question
 	others *rate.Limiter
 }
 
-func newDiscovery(listen func(context.Context, int) (Datagrams, error), log *slog.Logger, nudge func()) *discovery {
-	return &discovery{
+// New makes a Finder that listens by listen, once it is started. nudge is called when a
+// Path has changed.
+func New(listen func(context.Context, int) (Datagrams, error), log *slog.Logger, nudge func()) *Finder {
+	return &Finder{
 		listen: listen, log: log, nudge: nudge, wake: make(chan struct{}, 1),
 		known: map[string]*known{}, asked: map[uint64]*question{}, others: rate.NewLimiter(answersToOthers, answersToOthers),
 	}
 }
 
-// search is what a discovery works on.
-type search struct {
-	local cable.Local
-	own   cable.Networks // of this cluster
-	peers []cable.Peer   // to look for; none ends it
-	// cables are those there are: packets to what is behind their other ends would be
+// Search is what a Finder works on.
+type Search struct {
+	Local cable.Local
+	Own   cable.Networks // of this cluster
+	Peers []cable.Peer   // to look for; none ends it
+	// Cables are those there are: packets to what is behind their other ends would be
 	// routed into them.
-	cables []cable.Cable
+	Cables []cable.Cable
 }
 
-// set says what to work on from now on.
-func (d *discovery) set(s search) {
+// Set says what to work on from now on.
+func (d *Finder) Set(s Search) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	moved := d.local.PrivateIP != s.local.PrivateIP
-	d.search = s
+	moved := d.Local.PrivateIP != s.Local.PrivateIP
+	d.Search = s
 	gone := map[string]bool{}
 	for name := range d.known {
 		gone[name] = true
 	}
-	for _, p := range s.peers {
+	for _, p := range s.Peers {
 		delete(gone, p.Name)
 		port, err := p.Port(submarinerv1.BackendNATDiscoveryPort, dataplane.NATDiscoveryPort)
 		if err != nil {
@@ -121,8 +128,8 @@ func (d *discovery) set(s search) {
 	}
 }
 
-// paths returns what is known of the path to each gateway, by cable name.
-func (d *discovery) paths() map[string]Path {
+// Paths returns what is known of the path to each gateway, by cable name.
+func (d *Finder) Paths() map[string]Path {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	out := make(map[string]Path, len(d.known))
@@ -132,8 +139,8 @@ func (d *discovery) paths() map[string]Path {
 	return out
 }
 
-// again looks anew for a gateway whose cable is broken.
-func (d *discovery) again(name string) {
+// Again looks anew for a gateway whose cable is broken.
+func (d *Finder) Again(name string) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if k := d.known[name]; k != nil && time.Since(k.looked) > lookAgain {
@@ -143,8 +150,8 @@ func (d *discovery) again(name string) {
 
 // pair is the key that only this cluster and the peer's have; the zero Key if the two
 // share none, or not yet.
-func (d *discovery) pair(p cable.Peer) natdiscovery.Key {
-	key, err := d.local.Keys.Pair(p.Cluster, p.PublicKey, natdiscovery.KeyPurpose)
+func (d *Finder) pair(p cable.Peer) natdiscovery.Key {
+	key, err := d.Local.Keys.Pair(p.Cluster, p.PublicKey, natdiscovery.KeyPurpose)
 	if err != nil {
 		d.log.Debug("looking for a gateway without authentication", "cable", p.Name, "err", err)
 	}
@@ -152,7 +159,7 @@ func (d *discovery) pair(p cable.Peer) natdiscovery.Key {
 }
 
 // Start works until ctx is done.
-func (d *discovery) Start(ctx context.Context) error {
+func (d *Finder) Start(ctx context.Context) error {
 	for ctx.Err() == nil {
 		if !d.wanted() {
 			select {
@@ -176,14 +183,14 @@ func (d *discovery) Start(ctx context.Context) error {
 	return nil
 }
 
-func (d *discovery) wanted() bool {
+func (d *Finder) wanted() bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	return len(d.known) > 0
 }
 
 // giveUp says why nothing can be found out. What was found before stays.
-func (d *discovery) giveUp(err error) {
+func (d *Finder) giveUp(err error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	for _, k := range d.known {
@@ -193,7 +200,7 @@ func (d *discovery) giveUp(err error) {
 }
 
 // serve works until there is nobody to look for.
-func (d *discovery) serve(ctx context.Context, conn Datagrams) {
+func (d *Finder) serve(ctx context.Context, conn Datagrams) {
 	ctx, cancel := context.WithCancel(ctx)
 	var all sync.WaitGroup
 	defer all.Wait()
@@ -220,8 +227,8 @@ func (d *discovery) serve(ctx context.Context, conn Datagrams) {
 
 // barred says why an address must not be used: packets to it would be routed into the
 // cable of whoever announces a network around it. Who has no cable bars nothing.
-func (d *discovery) barred(a netip.Addr) string {
-	for _, c := range d.cables {
+func (d *Finder) barred(a netip.Addr) string {
+	for _, c := range d.Cables {
 		for _, n := range c.Subnets {
 			if n.Contains(a) {
 				return fmt.Sprintf("it is in %v of cluster %s", n, c.Cluster)

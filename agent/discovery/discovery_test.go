@@ -1,0 +1,87 @@
+package discovery
+
+import (
+	"log/slog"
+	"net/netip"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"subctl/cable"
+)
+
+// Which public address is published: what most clusters see, and nothing that would cut
+// this one off from others.
+func TestPublishedIP(t *testing.T) {
+	const outside, lie = "198.51.100.1", "203.0.113.9"
+	for _, test := range []struct {
+		name      string
+		votes     string // "cluster:looks:address", the address empty for no translation
+		published string
+		want      string
+	}{
+		{name: "nobody to look for", published: outside, want: outside},
+		{name: "said once", votes: "b:1:" + outside},
+		{name: "said twice", votes: "b:2:" + outside, want: outside},
+		{name: "all", votes: "b:2:" + outside + " c:2:" + outside, want: outside},
+		{name: "after a restart", votes: "b:1: c:1:", published: outside, want: outside},
+		{name: "one of two", votes: "b:2:" + lie + " c:2:"},
+		{name: "one of two lies", votes: "b:2:" + lie + " c:2:" + outside, published: outside, want: outside},
+		{name: "one of three lies", votes: "b:2:" + lie + " c:2:" + outside + " d:2:" + outside, published: outside, want: outside},
+		{name: "one of three denies", votes: "b:2: c:2:" + outside + " d:2:" + outside, published: outside, want: outside},
+		{name: "one that has many gateways", votes: "b:2:" + lie + " b:2:" + lie + " b:2:" + lie + " c:2: d:2:"},
+		{name: "one whose gateways differ", votes: "b:2:" + lie + " b:2: c:2:" + outside, published: outside, want: outside},
+		{name: "it moved", votes: "b:2:203.0.113.9 c:2:203.0.113.9 d:2:" + outside, published: outside, want: lie},
+		{name: "no translation any more", votes: "b:2: c:2: d:2:" + outside, published: outside},
+		{name: "no answer with a key", votes: "b:2:none", published: outside, want: outside},
+		{name: "our pods", votes: "b:2:10.111.0.5"},
+		{name: "our Services", votes: "b:2:10.101.0.5"},
+		{name: "our node", votes: "b:2:10.89.1.12"},
+		{name: "our node's network", votes: "b:2:10.89.1.77"},
+		{name: "another's network", votes: "b:2:10.112.0.5"},
+		{name: "another's gateway", votes: "b:2:10.89.2.11"},
+		{name: "published by mistake", votes: "b:1:", published: "10.112.0.5"},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			d := New(nil, slog.New(slog.DiscardHandler), func() {})
+			d.Own = cable.Networks{
+				Pods: prefixes("10.111.0.0/16"), Services: prefixes("10.101.0.0/16"), Needed: prefixes("10.89.1.0/24"),
+				Nodes: []netip.Addr{netip.MustParseAddr("10.89.1.12")},
+			}
+			d.Peers = []cable.Peer{{Gateway: cable.Gateway{Cluster: "b", PrivateIP: netip.MustParseAddr("10.89.2.11"), Subnets: prefixes("10.112.0.0/16")}}}
+			for i, text := range strings.Fields(test.votes) {
+				f := strings.Split(text, ":")
+				k := &known{peer: cable.Peer{Gateway: cable.Gateway{Cluster: f[0]}}}
+				k.looks, _ = strconv.Atoi(f[1])
+				if f[2] != "none" {
+					k.seenAs, _ = netip.ParseAddr(f[2])
+					k.seen = k.looks
+				}
+				d.known[strconv.Itoa(i)] = k
+			}
+			published, _ := netip.ParseAddr(test.published)
+			want, _ := netip.ParseAddr(test.want)
+			require.Equal(t, want, d.PublicIP(published))
+		})
+	}
+}
+
+func prefixes(all ...string) (out []netip.Prefix) {
+	for _, text := range all {
+		out = append(out, netip.MustParsePrefix(text))
+	}
+	return out
+}
+
+// Only who has a cable bars addresses: a member that was refused announces what it likes.
+func TestBarred(t *testing.T) {
+	d := New(nil, slog.New(slog.DiscardHandler), func() {})
+	west := cable.Peer{Gateway: cable.Gateway{Name: "west", Cluster: "west", PrivateIP: netip.MustParseAddr("10.89.2.11")}}
+	thief := cable.Peer{Gateway: cable.Gateway{Name: "thief", Cluster: "thief", Subnets: prefixes("10.89.2.0/24")}}
+	d.Set(Search{Peers: []cable.Peer{west, thief}})
+	require.Empty(t, d.barred(west.PrivateIP))
+	d.Set(Search{Peers: []cable.Peer{west, thief}, Cables: []cable.Cable{{Peer: thief}}})
+	require.Equal(t, "it is in 10.89.2.0/24 of cluster thief", d.barred(west.PrivateIP))
+}
