@@ -17,6 +17,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	submarinerv1 "subctl/api/submariner/v1"
+	"subctl/cable"
 	"subctl/dataplane"
 	"subctl/dataplane/kernel"
 	"subctl/internal/measure"
@@ -217,12 +218,15 @@ func manyClusters(b *testing.B, n int) {
 		h, err := kernel.New(dataplane.GatewayOwner)
 		require.NoError(b, err)
 		defer h.Close()
+		var held []cable.Gateway // as an agent remembers them
 		sync := func(objs []client.Object) float64 {
 			start := time.Now()
 			snap := NewSnapshot("gw", submarinerv1.NodeFacts{PrivateIP: k.PrivateIP.String(), Device: "eth0", MTU: 1500, PodIP: "10.111.1.1"}, true, objs...)
+			snap.Held = held
 			p, err := Gateway{}.Plan(snap)
 			require.NoError(b, err)
 			require.Empty(b, p.view.refused)
+			held = p.view.held
 			_, err = dataplane.Sync(context.Background(), h, p.State)
 			require.NoError(b, err)
 			return float64(time.Since(start).Milliseconds())

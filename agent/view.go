@@ -26,6 +26,7 @@ type view struct {
 	listed   []cable.Driver // what it may offer, the default first
 	offer    []cable.Driver // what it does offer
 	book     *policy.Book
+	us       policy.Cluster                   // this cluster as policies see it
 	clusters map[string]*submarinerv1.Cluster // of other clusters, by ID
 	engines  submarinerv1.NodeFacts           // of the gateway: this node if it may be one, else the active one
 	self     cable.Node
@@ -83,6 +84,7 @@ func newView(s Snapshot) (*view, error) {
 	v.readSettings()
 	v.readOffer()
 	v.readClusters()
+	v.us = policy.Cluster{ID: v.sub.Spec.ClusterID, Labels: v.ownLabels(), Sets: v.sub.Spec.Sets(), Driver: v.driver.Name()}
 	v.readEndpoints()
 	return v, nil
 }

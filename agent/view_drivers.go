@@ -54,8 +54,7 @@ func (v *view) peer(g cable.Gateway) cable.Peer {
 
 // resolve finds the driver for a peer, and fills in what its policy says.
 func (v *view) resolve(p *cable.Peer) (cable.Driver, error) {
-	own := policy.Cluster{ID: v.sub.Spec.ClusterID, Labels: v.ownLabels(), Sets: v.sub.Spec.Sets(), Driver: v.driver.Name()}
-	other := policy.Cluster{ID: p.Cluster, Sets: []string{submarinerv1.DefaultClusterSet}}
+	own, other := v.us, policy.Cluster{ID: p.Cluster, Sets: []string{submarinerv1.DefaultClusterSet}}
 	if c := v.clusters[p.Cluster]; c != nil {
 		other = policy.ClusterOf(c)
 	}

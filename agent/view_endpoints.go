@@ -11,7 +11,6 @@ import (
 
 	submarinerv1 "subctl/api/submariner/v1"
 	"subctl/cable"
-	"subctl/cable/drivers"
 )
 
 // This file finds out which of the other clusters' gateways are what they say.
@@ -70,7 +69,7 @@ func (v *view) readEndpoints() {
 				err = v.room(c)
 			}
 			if err == nil {
-				err = held.taken.Take(c, drivers.All())
+				err = held.taken.Take(c)
 			}
 			if err == nil {
 				v.peers, v.specs[c.Name] = append(v.peers, c), e.Spec

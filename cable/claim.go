@@ -78,22 +78,15 @@ func (held Claims) Announce(p Peer, drivers []Driver) error {
 	return held.take(p, Announced(p.Gateway, drivers), Holder{})
 }
 
-// Take claims all for a cable that any of the drivers claims, or nothing: then the error
-// says what another took before.
-func (held Claims) Take(c Cable, drivers []Driver) error {
-	var all []Claim
-	for _, d := range drivers {
-		claimer, ok := d.(Claimer)
-		if !ok {
-			continue
-		}
-		for _, claim := range claimer.Claims(c.Peer) {
-			if claim.Announced || d.Name() == c.Driver.Name() {
-				all = append(all, claim)
-			}
-		}
+// Take claims all that a cable takes besides what its peer announces, or nothing: then the
+// error says what another took before.
+func (held Claims) Take(c Cable) error {
+	claimer, ok := c.Driver.(Claimer)
+	if !ok {
+		return nil
 	}
-	return held.take(c.Peer, all, Holder{Cluster: c.Cluster, Cable: c.Name})
+	own := slices.DeleteFunc(claimer.Claims(c.Peer), func(c Claim) bool { return c.Announced })
+	return held.take(c.Peer, own, Holder{Cluster: c.Cluster, Cable: c.Name})
 }
 
 // take claims all or nothing. What mine has is the peer's already.

@@ -57,7 +57,7 @@ func (c Cable) MTU(l Local) int {
 //
 // The links are those of the cables, in the same order.
 func Plan(c Cabling) (dataplane.State, []Link, error) {
-	s := dataplane.State{}
+	s := make(dataplane.State, 12*len(c.Peers)) // a next hop, a group, two neighbours, and a few routes each
 	if len(c.Peers) == 0 {
 		return s, nil, nil // a gateway without peers has no device that somebody could send to
 	}

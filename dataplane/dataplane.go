@@ -114,8 +114,10 @@ func (s State) Add(objs ...Object) error {
 
 // Merge adds all objects of other to s.
 func (s State) Merge(other State) error {
-	for _, o := range other.Sorted() {
-		if err := s.Add(o); err != nil {
+	for k, o := range other {
+		if _, both := s[k]; !both {
+			s[k] = o
+		} else if err := s.Add(o); err != nil {
 			return err
 		}
 	}

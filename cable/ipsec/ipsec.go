@@ -100,22 +100,14 @@ func (Driver) Refuses(local cable.Local, peer cable.Peer) error {
 	return err
 }
 
-// Claims implements cable.Claimer: an identity is one gateway's, and the networks of a
-// cluster lead to one of its gateways, since a policy in the kernel has one.
+// Claims implements cable.Claimer: the networks of a cluster lead to one of its gateways,
+// since a policy in the kernel has one. Its IKE identity is its cable name, which nobody
+// else has either.
 func (Driver) Claims(p cable.Peer) []cable.Claim {
-	return []cable.Claim{identityClaim(p), {
+	return []cable.Claim{{
 		What: "ipsec cable to cluster " + p.Cluster,
 		Why:  "IPsec alone leads to one gateway of a cluster; " + cable.VXLANIPsec + " connects all of them",
 	}}
-}
-
-// identityClaim is that of a gateway's name, by which it is told, so nobody else may have it.
-// Who announces somebody else's could not use it, but would take its place.
-func identityClaim(p cable.Peer) cable.Claim {
-	return cable.Claim{
-		What: "IKE identity " + p.Name, Announced: true,
-		Why: "a gateway has a cable name of its own, and this one announces that of another",
-	}
 }
 
 // Device implements cable.Driver.

@@ -116,7 +116,7 @@ func (Driver) Overhead(cable.Local, cable.Peer) int { return dataplane.VXLANOver
 
 // Plan implements cable.Driver. It refuses two gateways of one VTEP.
 func (d Driver) Plan(local cable.Local, peers []cable.Peer) (cable.Wiring, error) {
-	w := cable.Wiring{State: dataplane.State{}}
+	w := cable.Wiring{State: make(dataplane.State, 4*len(peers))}
 	port := local.Settings[Name].Number(optPort)
 	senders := cable.Listen{Proto: "udp", Port: port}
 	others := map[uint32]bool{}
@@ -138,10 +138,10 @@ func (d Driver) Plan(local cable.Local, peers []cable.Peer) (cable.Wiring, error
 			return w, fmt.Errorf("planning vxlan cable to %s: %w", p.Name, err)
 		}
 		w.Links = append(w.Links, link)
-		if !slices.Contains(senders.From, p.Address) {
-			senders.From = append(senders.From, p.Address)
-		}
+		senders.From = append(senders.From, p.Address)
 	}
+	slices.SortFunc(senders.From, netip.Addr.Compare)
+	senders.From = slices.Compact(senders.From)
 	w.Listens = []cable.Listen{senders}
 	return w, nil
 }

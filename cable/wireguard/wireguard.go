@@ -125,6 +125,9 @@ func (Driver) Claims(p cable.Peer) []cable.Claim {
 // keyClaims is that of a gateway's key, by which it is told, so nobody else may have it. Who
 // announces somebody else's could not use it, but would take its place.
 func keyClaims(p cable.Peer) []cable.Claim {
+	if p.Gateway.Config[publicKeyKey] == "" {
+		return nil
+	}
 	key, err := peerKey(p)
 	if err != nil {
 		return nil

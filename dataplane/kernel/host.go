@@ -118,19 +118,19 @@ func (h *Host) Close() {
 // Observe implements dataplane.Target.
 func (h *Host) Observe(ctx context.Context) (dataplane.State, error) {
 	h.forget()
-	s := dataplane.State{}
+	var all []dataplane.Object
 	var errs []error
 	for _, st := range h.stores {
 		if err := ctx.Err(); err != nil {
 			return nil, err
 		}
 		objs, err := st.list()
-		errs = append(errs, err, s.Add(objs...))
+		all, errs = append(all, objs...), append(errs, err)
 	}
 	if err := errors.Join(errs...); err != nil {
 		return nil, err // half a picture would have Sync make what is there already
 	}
-	return s, nil
+	return dataplane.Of(all...)
 }
 
 // Apply implements dataplane.Target.
