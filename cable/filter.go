@@ -17,29 +17,37 @@ const (
 	setLocal = "SUBMARINER-GW-LOCAL" // this cluster's networks
 )
 
-// behind is what is behind the cables of one device.
-type behind struct {
+// cableDevice is one device by which other clusters' packets come and go.
+type cableDevice struct {
 	device string
-	nets   []netip.Prefix // the clusters' networks
-	probes []netip.Prefix // the networks of the gateways' addresses on the device
+	// carrier is the device that carries its packets, if that is no cable itself: but for
+	// those, which INPUT accepts, nothing comes in by it.
+	carrier string
+	nets    []netip.Prefix // the networks of the clusters behind it
+	probes  []netip.Prefix // the networks of the gateways' addresses on it
 }
 
 // name is that of its chain and of the set of its networks; a chain's has 28 bytes at most.
-func (b behind) name() string { return "SUBMARINER-GW-" + strings.ReplaceAll(b.device, "-", "") }
+func (d cableDevice) name() string { return "SUBMARINER-GW-" + strings.ReplaceAll(d.device, "-", "") }
 
 // devices returns the devices of all cables, sorted by name.
-func (c Cabling) devices(links []Link) []behind {
-	byDevice := map[string]*behind{}
+func (c Cabling) devices(links []Link) []cableDevice {
+	byDevice := map[string]*cableDevice{}
 	for i, p := range c.Peers {
-		b := byDevice[links[i].Device]
-		if b == nil {
-			b = &behind{device: links[i].Device}
-			byDevice[b.device] = b
+		d := byDevice[links[i].Device]
+		if d == nil {
+			d = &cableDevice{device: links[i].Device}
+			byDevice[d.device] = d
 		}
-		b.nets = append(b.nets, p.Subnets...)
-		b.probes = append(b.probes, netip.PrefixFrom(links[i].IP, 8).Masked())
+		d.nets = append(d.nets, p.Subnets...)
+		d.probes = append(d.probes, netip.PrefixFrom(links[i].IP, 8).Masked())
 	}
-	var out []behind
+	for _, l := range links {
+		if byDevice[l.StateDevice] == nil {
+			byDevice[l.Device].carrier = l.StateDevice
+		}
+	}
+	var out []cableDevice
 	for _, dev := range slices.Sorted(maps.Keys(byDevice)) {
 		out = append(out, *byDevice[dev])
 	}
@@ -49,82 +57,63 @@ func (c Cabling) devices(links []Link) []behind {
 // gatewayFilter returns the rules of who may pass the gateway: see Plan.
 func gatewayFilter(c Cabling, links []Link, listens []Listen) []dataplane.Object {
 	devices := c.devices(links)
-	under := carriers(links, devices)
 	local := append(slices.Clone(c.Local.Svcs), c.Local.Pods...)
 	input := dataplane.Chain{Table: "filter", Name: "SUBMARINER-GW-INPUT", Hook: "INPUT", Sets: []string{setLocal}}
-	var objs []dataplane.Object
+	objs := []dataplane.Object{set(setLocal, local)}
 	for i, l := range listens {
 		only, more := onlyFrom(l, fmt.Sprintf("%s-%d", setPeers, i))
 		input.Rules, input.Sets = append(input.Rules, only.Rules...), append(input.Sets, only.Sets...)
 		objs = append(objs, more...)
 	}
-	for _, b := range devices {
-		in := "-i " + b.device + " "
-		for _, p := range set("", b.probes).Members {
-			input.Rules = append(input.Rules, fmt.Sprintf("%s-s %v -p icmp -j ACCEPT", in, p))
-		}
-		ours := fmt.Sprintf("-m set --match-set %s src -m set --match-set %s dst ", b.name(), setLocal)
-		input.Rules = append(input.Rules, in+"-p icmp -m icmp --icmp-type 8 "+ours+"-j ACCEPT", in+ours+"-j RETURN", in+"-j DROP")
-		input.Sets = append(input.Sets, b.name())
-		objs = append(objs, set(b.name(), b.nets), c.from(b, devices))
+	for _, d := range devices {
+		input.Rules, input.Sets = append(input.Rules, d.input()...), append(input.Sets, d.name())
+		objs = append(objs, set(d.name(), d.nets), c.forward(d, outputs(devices)))
 	}
-	for _, dev := range under {
-		input.Rules = append(input.Rules, "-i "+dev+" -j DROP")
-	}
-	return append(objs, set(setLocal, local), input, forward(devices, under))
+	return append(objs, input)
 }
 
-// carriers are the devices that carry other cables' packets and are no cable
-// themselves: but for those, which INPUT accepts, nothing comes in by them.
-func carriers(links []Link, devices []behind) (under []string) {
-	for _, l := range links {
-		isCable := slices.ContainsFunc(devices, func(b behind) bool { return b.device == l.StateDevice })
-		if l.StateDevice != "" && !isCable && !slices.Contains(under, l.StateDevice) {
-			under = append(under, l.StateDevice)
-		}
+// input says what of that which comes in by the device may go to the node itself.
+func (d cableDevice) input() (rules []string) {
+	in := "-i " + d.device + " "
+	for _, p := range set("", d.probes).Members {
+		rules = append(rules, fmt.Sprintf("%s-s %v -p icmp -j ACCEPT", in, p))
 	}
-	slices.Sort(under)
-	return under
+	ours := fmt.Sprintf("-m set --match-set %s src -m set --match-set %s dst ", d.name(), setLocal)
+	rules = append(rules, in+"-p icmp -m icmp --icmp-type 8 "+ours+"-j ACCEPT", in+ours+"-j RETURN", in+"-j DROP")
+	if d.carrier != "" {
+		rules = append(rules, "-i "+d.carrier+" -j DROP")
+	}
+	return rules
 }
 
-// forward says what may leave by the cables; what may come in, from says. Every packet
-// between pods and other clusters, and all else that the node forwards, passes both, and
-// a rule costs each of them some 50 ns: so there are few, and the first that most
-// packets fail is the first.
+// forward says what may pass the gateway by a device. Out: whatever our own nodes send;
+// the other side checks the source. In: only what has a source behind a cable of this very
+// device. So whoever can forge packets on the way of a cable without encryption, or has its
+// other end, does not pass for a cluster whose cable is encrypted.
+//
+// Every packet between pods and other clusters, and all else that the node forwards, passes
+// this, and a rule costs each of them some 50 ns: so there are few, and what most packets
+// are comes first. That what is for our pods leaves by a cable need not be looked for:
+// the routes to them are the node's.
 //
 // Both ends' SYN pass here: each is clamped to the smaller of the MTUs of the device by
 // which it leaves and of the way back.
-func forward(devices []behind, under []string) dataplane.Chain {
-	f := dataplane.Chain{Table: "filter", Name: "SUBMARINER-GW-FORWARD", Hook: "FORWARD"}
-	for _, dev := range outputs(devices) {
-		f.Rules = append(f.Rules, clamp(dev))
-	}
-	for _, dev := range outputs(devices) { // from our own nodes; the other side checks the source
-		f.Rules = append(f.Rules, fmt.Sprintf("-i %s -o %s -j ACCEPT", dataplane.IntraDevice, dev))
-	}
-	for _, dev := range under {
-		f.Rules = append(f.Rules, "-i "+dev+" -j DROP")
-	}
-	return f
-}
-
-// from says what of that which comes in by a device may pass: only what has a source
-// behind a cable of this device, whoever else's packets come by another. One that may
-// forge packets on the way of a cable without encryption, or the cluster at its other
-// end, can so not pass for a cluster whose cable is encrypted.
-//
-// That what is for a pod's network leaves by a cable need not be looked for: routes to
-// our own networks are the node's.
-func (c Cabling) from(b behind, devices []behind) dataplane.Chain {
-	f := dataplane.Chain{Table: "filter", Name: b.name(), Hook: "FORWARD", Sets: []string{b.name()}}
+func (c Cabling) forward(d cableDevice, devices []string) dataplane.Chain {
+	const intra = dataplane.IntraDevice
+	f := dataplane.Chain{Table: "filter", Name: d.name(), Hook: "FORWARD", Sets: []string{d.name()}}
 	rule := func(format string, args ...any) { f.Rules = append(f.Rules, fmt.Sprintf(format, args...)) }
-	rule("! -i %s -j RETURN", b.device)
-	rule("%s", clamp(dataplane.IntraDevice))
-	match := "-m set --match-set " + b.name() + " src "
-	sources := b.sources(match)
+	rule("%s", clamp(d.device))
+	rule("-i %s -o %s -j ACCEPT", intra, d.device)
+	if d.carrier != "" {
+		rule("-i %s -j DROP", d.carrier)
+	}
+	rule("! -i %s -j RETURN", d.device)
+	rule("%s", clamp(intra))
+	match := "-m set --match-set " + d.name() + " src "
+	sources := d.sources(match)
 	for _, s := range sources {
 		for _, p := range c.Local.Pods {
-			rule("%s-d %v -o %s -j ACCEPT", s, p, dataplane.IntraDevice)
+			rule("%s-d %v -o %s -j ACCEPT", s, p, intra)
 			rule("%s-d %v -j RETURN", s, p)
 		}
 	}
@@ -133,7 +122,7 @@ func (c Cabling) from(b behind, devices []behind) dataplane.Chain {
 			rule("%s-d %v -j RETURN", s, n)
 		}
 	}
-	for _, out := range outputs(devices) {
+	for _, out := range devices {
 		rule("-o %s -j DROP", out) // not even if kube-proxy sends it there
 	}
 	rule("%s-m conntrack --ctstate DNAT -j RETURN", match)
@@ -143,9 +132,9 @@ func (c Cabling) from(b behind, devices []behind) dataplane.Chain {
 
 // outputs are devices as "-o" takes them: those of other VNIs, of which a policy may
 // make any number, are one.
-func outputs(devices []behind) (out []string) {
-	for _, b := range devices {
-		name := b.device
+func outputs(devices []cableDevice) (out []string) {
+	for _, d := range devices {
+		name := d.device
 		if strings.HasPrefix(name, dataplane.VXLANDevicePrefix) {
 			name = dataplane.VXLANDevicePrefix + "+"
 		}
@@ -159,8 +148,8 @@ func outputs(devices []behind) (out []string) {
 // sources matches the networks: by a rule for each if there are few, the last announced
 // first, since a cluster announces those of its Services before those of its pods, and
 // from Services nothing comes; and by their set if there are many.
-func (b behind) sources(match string) (matches []string) {
-	nets := slices.Clone(b.nets)
+func (d cableDevice) sources(match string) (matches []string) {
+	nets := slices.Clone(d.nets)
 	if len(set("", nets).Members) > fewNets {
 		return []string{match}
 	}
