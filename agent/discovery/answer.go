@@ -84,15 +84,15 @@ func (d *Finder) answer(conn Datagrams, m natdiscovery.Message, size int, from n
 }
 
 // heard takes note of a question of the gateway. Where nobody else can have sent it,
-// the gateway is to be found where it came from; and one that was not found works
-// now.
+// the gateway is to be found where it came from, at least for as long as a translator
+// keeps that open; and one that was not found works now.
 func (k *known) heard(from netip.AddrPort, authentic bool) {
 	news := authentic && k.learned != from && !natdiscovery.At(k.peer.Gateway, uint16(k.port), from)
 	if news {
 		k.learned = from
 	}
-	if news && (k.path.InboundOnly || !k.path.Address.IsValid()) ||
-		k.path.Done && !k.path.Address.IsValid() && time.Since(k.looked) > askFor {
+	lost := k.missed || !k.path.Address.IsValid()
+	if news && (k.path.InboundOnly || lost) || k.path.Done && lost && time.Since(k.looked) > askFor {
 		k.lookAgain()
 	}
 }

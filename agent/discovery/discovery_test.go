@@ -6,6 +6,7 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -84,4 +85,34 @@ func TestBarred(t *testing.T) {
 	require.Empty(t, d.barred(west.PrivateIP))
 	d.Set(Search{Peers: []cable.Peer{west, thief}, Cables: []cable.Cable{{Peer: thief}}})
 	require.Equal(t, "it is in 10.89.2.0/24 of cluster thief", d.barred(west.PrivateIP))
+}
+
+// A gateway is looked for again when its questions say that it may be found now: what a
+// translator keeps open for its answers, it does not keep open for long.
+func TestHeard(t *testing.T) {
+	west := cable.Gateway{Name: "west", PrivateIP: netip.MustParseAddr("10.0.1.1")}
+	at := func(text string) netip.AddrPort { return netip.MustParseAddrPort(text) }
+	private, outside := west.PrivateIP, netip.MustParseAddr("198.51.100.1")
+	for _, test := range []struct {
+		name   string
+		known  known
+		from   string
+		forged bool
+		again  bool
+	}{
+		{name: "never found", known: known{}, from: "198.51.100.1:20001", again: true},
+		{name: "found where it is", known: known{path: Path{Done: true, Address: private}}, from: "10.0.1.1:4490"},
+		{name: "found, and heard from elsewhere", known: known{path: Path{Done: true, Address: private}}, from: "198.51.100.1:20001"},
+		{name: "found before, but not in the last look", known: known{path: Path{Done: true, Address: private}, missed: true, looked: time.Now()}, from: "198.51.100.1:20001", again: true},
+		{name: "the same, forged", known: known{path: Path{Done: true, Address: private}, missed: true, looked: time.Now()}, from: "198.51.100.1:20001", forged: true},
+		{name: "translated to another port", known: known{path: Path{Done: true, Address: outside, InboundOnly: true}, learned: at("198.51.100.1:20001")}, from: "198.51.100.1:20002", again: true},
+		{name: "translated to the same port", known: known{path: Path{Done: true, Address: outside, InboundOnly: true}, learned: at("198.51.100.1:20001")}, from: "198.51.100.1:20001"},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			k := test.known
+			k.peer, k.port, k.again = cable.Peer{Gateway: west}, 4490, make(chan struct{}, 1)
+			k.heard(at(test.from), !test.forged)
+			require.Equal(t, test.again, len(k.again) == 1)
+		})
+	}
 }

@@ -44,6 +44,7 @@ type known struct {
 	limiter *rate.Limiter
 	again   chan struct{}
 	looked  time.Time // when the last look ended
+	missed  bool      // nobody answered in it
 	looks   int
 	calm    time.Duration // for how long there was no news; 0 if there was
 	stop    context.CancelFunc
@@ -93,6 +94,7 @@ func (d *Finder) look(ctx context.Context, conn Datagrams, k *known) {
 	}
 	d.conclude(k, func(p *Path) {
 		k.looks++
+		k.missed = !found
 		p.Done, p.Attempts = true, r.lines()
 		if !found {
 			return
