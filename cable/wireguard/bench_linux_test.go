@@ -38,7 +38,7 @@ func BenchmarkPodToPod(b *testing.B) {
 		s.gw.Run("iptables -A FORWARD -m conntrack --ctstate INVALID -j DROP") // as kube-proxy does
 	}
 	for b.Loop() {
-		for _, d := range []cable.Driver{Driver{}, Combined{}} {
+		for d, least := range map[cable.Driver]float64{Driver{}: 95, Combined{}: 90} {
 			var ours, hand []float64
 			var engine string
 			for range measure.Times(11) {
@@ -53,7 +53,7 @@ func BenchmarkPodToPod(b *testing.B) {
 			}
 			name := fmt.Sprintf("pod to pod, gateway nodes, %s (%s): ", d.Name(), engine)
 			measure.Record(b,
-				measure.AtLeast(name+"throughput, of the same path by hand", 100*quartile(ours)/quartile(hand), 95, "%"),
+				measure.AtLeast(name+"throughput, of the same path by hand", 100*quartile(ours)/quartile(hand), least, "%"),
 				measure.Info(name+"throughput", quartile(ours)/1e9, "Gbit/s"))
 		}
 	}
