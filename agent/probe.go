@@ -16,6 +16,7 @@ import (
 	"golang.org/x/net/ipv4"
 
 	submarinerv1 "subctl/api/submariner/v1"
+	"subctl/internal/wake"
 )
 
 // Probes says whom to ping.
@@ -78,7 +79,7 @@ func (r RTT) strings() *submarinerv1.LatencyRTT {
 type prober struct {
 	log     *slog.Logger
 	changed func() // told when a status changed
-	wake    chan struct{}
+	wake    wake.Signal
 
 	mu      sync.Mutex
 	probes  Probes
@@ -97,7 +98,7 @@ type pinged struct {
 }
 
 func newProber(log *slog.Logger, changed func()) *prober {
-	return &prober{log: log, changed: changed, wake: make(chan struct{}, 1), pings: map[string]*pinged{}, byOrder: map[uint16]string{}}
+	return &prober{log: log, changed: changed, wake: wake.NewSignal(), pings: map[string]*pinged{}, byOrder: map[uint16]string{}}
 }
 
 // set replaces the targets. What is known of those that stay is kept.
@@ -114,10 +115,7 @@ func (p *prober) set(probes Probes) {
 	for name, t := range probes.Targets {
 		if p.pings[name] == nil {
 			p.pings[name] = &pinged{target: t, health: Health{Status: submarinerv1.Connecting, Message: "waiting for the first answer to a ping"}}
-			select {
-			case p.wake <- struct{}{}:
-			default: // awake already
-			}
+			p.wake.Send()
 		}
 	}
 }

@@ -14,6 +14,7 @@ import (
 
 	submarinerv1 "subctl/api/submariner/v1"
 	"subctl/cable"
+	"subctl/internal/wake"
 )
 
 // parsePublicIP reads what a gateway node's annotation or label
@@ -56,7 +57,7 @@ const (
 type publicIP struct {
 	lookUp func(ctx context.Context, network, host string) ([]netip.Addr, error)
 	nudge  func() // told when what a name stands for changed
-	wake   chan struct{}
+	wake   wake.Signal
 
 	mu   sync.Mutex
 	host string
@@ -93,10 +94,7 @@ func (p *publicIP) watch(host string) {
 		return
 	}
 	p.host, p.ip, p.err = host, netip.Addr{}, nil
-	select {
-	case p.wake <- struct{}{}:
-	default: // awake already
-	}
+	p.wake.Send()
 }
 
 // Start looks the name up until ctx is done.

@@ -11,6 +11,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	submarinerv1 "subctl/api/submariner/v1"
+	"subctl/internal/wake"
 )
 
 func TestParsePublicIP(t *testing.T) {
@@ -56,7 +57,7 @@ func TestPublicIP(t *testing.T) {
 			require.Equal(t, []string{"ip4", "gw.example.com"}, []string{network, host})
 			return said, failed
 		},
-		nudge: func() { news++ }, wake: make(chan struct{}, 1),
+		nudge: func() { news++ }, wake: wake.NewSignal(),
 	}
 	published := netip.MustParseAddr("192.0.2.1")
 	seen := netip.MustParseAddr("198.51.100.1")

@@ -3,14 +3,12 @@ package agent
 import (
 	"context"
 	"fmt"
-	"io"
 	"net"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
-	"golang.org/x/sys/unix"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -171,8 +169,8 @@ func TestTraffic(t *testing.T) {
 	for _, from := range nodeNames {
 		for _, to := range nodeNames {
 			t.Run(from+" to "+to, func(t *testing.T) {
-				reach(t, east.pods[from], east.podIP(from), west.pods[to], west.podIP(to))
-				reach(t, west.pods[from], west.podIP(from), east.pods[to], east.podIP(to))
+				reach(t, east, from, west, to)
+				reach(t, west, from, east, to)
 			})
 		}
 	}
@@ -188,7 +186,7 @@ func TestTraffic(t *testing.T) {
 		east.sync(t, west, north)
 		west.sync(t, east)
 		north.sync(t, east)
-		reach(t, north.pods["worker"], north.podIP("worker"), east.pods["worker"], east.podIP("worker"))
+		reach(t, north, "worker", east, "worker")
 		// north's gateway is misled to send west's traffic to east
 		north.nodes["gw"].Run("ip route add 10.112.0.0/16 via 241.18.1.11 dev vxlan-tunnel table 100")
 		_, err := north.pods["gw"].Try("ping -c2 -W1 " + west.podIP("worker"))
@@ -204,7 +202,7 @@ func TestTraffic(t *testing.T) {
 		east.nodes["gw"].Run("ip link del vxlan-tunnel")
 		east.nodes["worker"].Run("ip link del vx-submariner; iptables -F SUBMARINER-FORWARD; ip rule del pref 150")
 		require.NotZero(t, east.sync(t, west))
-		reach(t, east.pods["worker"], east.podIP("worker"), west.pods["worker"], west.podIP("worker"))
+		reach(t, east, "worker", west, "worker")
 	})
 	east.leave(t)
 	west.leave(t)
@@ -213,59 +211,12 @@ func TestTraffic(t *testing.T) {
 	}
 }
 
-// reach sends ICMP, UDP and TCP of awkward sizes from one pod to another, which
-// must see the sender's own address.
-func reach(t *testing.T, from *nstest.NS, fromIP string, to *nstest.NS, toIP string) {
+// reach sends packets of every size from a pod of one cluster to one of another. What
+// they send fits the cable, whatever they would like.
+func reach(t *testing.T, from *side, fromNode string, to *side, toNode string) {
 	t.Helper()
-	for _, size := range []int{56, 1372, 1373, 1422, 1423, 1472, 4000, 30000} {
-		from.Run(fmt.Sprintf("ping -Mdont -c1 -W2 -s%d %s", size, toIP))
-	}
-	const megabyte = 1 << 20
-	var l net.Listener
-	to.Do(func() {
-		var err error
-		l, err = net.Listen("tcp4", toIP+":0")
-		require.NoError(t, err)
-	})
-	defer l.Close()
-	seen := make(chan string, 1)
-	go func() {
-		c, err := l.Accept()
-		if err != nil {
-			seen <- err.Error()
-			return
-		}
-		defer c.Close()
-		n, err := io.CopyN(io.Discard, c, megabyte)
-		host, _, _ := net.SplitHostPort(c.RemoteAddr().String())
-		seen <- fmt.Sprintf("%d bytes from %s, %v", n, host, err)
-	}()
-	from.Do(func() {
-		c, err := net.DialTimeout("tcp4", l.Addr().String(), 5*time.Second)
-		require.NoError(t, err)
-		defer c.Close()
-		require.NoError(t, c.SetDeadline(time.Now().Add(20*time.Second)))
-		_, err = c.Write(make([]byte, megabyte))
-		require.NoError(t, err)
-		require.Equal(t, fmt.Sprintf("%d bytes from %s, <nil>", megabyte, fromIP), <-seen)
-	})
-}
-
-// Both ends of a connection are told what fits the cable, whatever they would like.
-func TestSegmentSize(t *testing.T) {
-	fabric := newFabric(t)
-	east, west := newSide(t, fabric, 1, "east"), newSide(t, fabric, 2, "west")
-	east.sync(t, west)
-	west.sync(t, east)
-	for _, name := range nodeNames {
-		t.Run(name, func(t *testing.T) {
-			connect(t, east.pods[name], west.podIP(name)+":8080", west.pods[name], west.podIP(name)+":8080", func(client, server *net.TCPConn) {
-				// 1450 bytes, less the headers of IPv4 and TCP, less time stamps
-				require.Equal(t, 1398, segment(t, client))
-				require.Equal(t, 1398, segment(t, server))
-			})
-		})
-	}
+	pod := func(s *side, node string) nstest.Host { return nstest.Host{NS: s.pods[node], IP: s.podIP(node)} }
+	nstest.Reach(t, pod(from, fromNode), pod(to, toNode), 1500-dataplane.VXLANOverhead)
 }
 
 // A pod behind a Service sees the pod that called, and a pod that calls keeps its
@@ -303,7 +254,7 @@ func TestSourcesAreKept(t *testing.T) {
 					gw.Run(strings.ReplaceAll(fmt.Sprintf(script, west.podIP(name)), "\n\t\t\t", "\n"))
 					west.sync(t, east)
 					for _, from := range nodeNames {
-						connect(t, east.pods[from], service+":80", west.pods[name], west.podIP(name)+":8080", func(_, server *net.TCPConn) {
+						connect(t, east.pods[from], service+":80", west.pods[name], west.podIP(name)+":8080", func(server *net.TCPConn) {
 							require.Equal(t, east.podIP(from), server.RemoteAddr().(*net.TCPAddr).IP.String(), "from %s to %s", from, name)
 						})
 					}
@@ -331,7 +282,7 @@ func TestSourcesAreKeptFromNFTables(t *testing.T) {
 			west.sync(t, east)
 			for _, from := range nodeNames {
 				for _, to := range nodeNames {
-					connect(t, east.pods[from], west.podIP(to)+":8080", west.pods[to], west.podIP(to)+":8080", func(_, server *net.TCPConn) {
+					connect(t, east.pods[from], west.podIP(to)+":8080", west.pods[to], west.podIP(to)+":8080", func(server *net.TCPConn) {
 						require.Equal(t, east.podIP(from), server.RemoteAddr().(*net.TCPAddr).IP.String(), "from %s to %s", from, to)
 					})
 				}
@@ -341,7 +292,7 @@ func TestSourcesAreKeptFromNFTables(t *testing.T) {
 }
 
 // connect opens a connection to an address, and gives both ends of it to f.
-func connect(t *testing.T, from *nstest.NS, to string, server *nstest.NS, listen string, f func(client, server *net.TCPConn)) {
+func connect(t *testing.T, from *nstest.NS, to string, server *nstest.NS, listen string, f func(server *net.TCPConn)) {
 	t.Helper()
 	var l net.Listener
 	server.Do(func() {
@@ -357,20 +308,8 @@ func connect(t *testing.T, from *nstest.NS, to string, server *nstest.NS, listen
 		s, err := l.Accept()
 		require.NoError(t, err)
 		defer s.Close()
-		f(c.(*net.TCPConn), s.(*net.TCPConn))
+		f(s.(*net.TCPConn))
 	})
-}
-
-// segment is how many bytes a connection sends at once, at most.
-func segment(t *testing.T, c *net.TCPConn) (n int) {
-	t.Helper()
-	raw, err := c.SyscallConn()
-	require.NoError(t, err)
-	require.NoError(t, raw.Control(func(fd uintptr) {
-		n, err = unix.GetsockoptInt(int(fd), unix.IPPROTO_TCP, unix.TCP_MAXSEG)
-	}))
-	require.NoError(t, err)
-	return n
 }
 
 // holdings is all that the kernel of a node holds, without counters.

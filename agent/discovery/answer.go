@@ -93,6 +93,6 @@ func (k *known) heard(from netip.AddrPort, authentic bool) {
 	}
 	lost := k.missed || !k.path.Address.IsValid()
 	if news && (k.path.InboundOnly || lost) || k.path.Done && lost && time.Since(k.looked) > askFor {
-		k.lookAgain()
+		k.again.Send()
 	}
 }

@@ -19,6 +19,7 @@ import (
 	"subctl/cable"
 	"subctl/cable/natdiscovery"
 	"subctl/dataplane"
+	"subctl/internal/wake"
 )
 
 // Datagrams is a UDP socket that knows to which of the node's addresses a datagram
@@ -58,10 +59,10 @@ type Finder struct {
 	listen func(ctx context.Context, port int) (Datagrams, error)
 	log    *slog.Logger
 	nudge  func() // told when a Path changed
-	wake   chan struct{}
+	wake   wake.Signal
 
-	mu sync.Mutex
-	Search
+	mu     sync.Mutex
+	search Search
 	known  map[string]*known // by cable name
 	asked  map[uint64]*question
 	others *rate.Limiter
@@ -71,7 +72,7 @@ type Finder struct {
 // Path has changed.
 func New(listen func(context.Context, int) (Datagrams, error), log *slog.Logger, nudge func()) *Finder {
 	return &Finder{
-		listen: listen, log: log, nudge: nudge, wake: make(chan struct{}, 1),
+		listen: listen, log: log, nudge: nudge, wake: wake.NewSignal(),
 		known: map[string]*known{}, asked: map[uint64]*question{}, others: rate.NewLimiter(answersToOthers, answersToOthers),
 	}
 }
@@ -90,8 +91,8 @@ type Search struct {
 func (d *Finder) Set(s Search) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	moved := d.Local.PrivateIP != s.Local.PrivateIP
-	d.Search = s
+	moved := d.search.Local.PrivateIP != s.Local.PrivateIP
+	d.search = s
 	gone := map[string]bool{}
 	for name := range d.known {
 		gone[name] = true
@@ -104,7 +105,7 @@ func (d *Finder) Set(s Search) {
 		}
 		k := d.known[p.Name]
 		if k == nil {
-			d.known[p.Name] = &known{peer: p, port: port, key: d.pair(p), again: make(chan struct{}, 1), limiter: rate.NewLimiter(answersToPeer, answersToPeer)}
+			d.known[p.Name] = &known{peer: p, port: port, key: d.pair(p), again: wake.NewSignal(), limiter: rate.NewLimiter(answersToPeer, answersToPeer)}
 			continue
 		}
 		if moved || k.port != port || k.peer.Cluster != p.Cluster || k.peer.PrivateIP != p.PrivateIP || k.peer.PublicIP != p.PublicIP || k.peer.PublicKey != p.PublicKey {
@@ -112,7 +113,7 @@ func (d *Finder) Set(s Search) {
 				k.path = Path{}
 			}
 			k.key, k.calm = d.pair(p), 0
-			k.lookAgain()
+			k.again.Send()
 		}
 		k.peer, k.port = p, port
 	}
@@ -122,10 +123,7 @@ func (d *Finder) Set(s Search) {
 		}
 		delete(d.known, name)
 	}
-	select {
-	case d.wake <- struct{}{}:
-	default: // awake already
-	}
+	d.wake.Send()
 }
 
 // Paths returns what is known of the path to each gateway, by cable name.
@@ -144,14 +142,14 @@ func (d *Finder) Again(name string) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if k := d.known[name]; k != nil && time.Since(k.looked) > lookAgain {
-		k.lookAgain()
+		k.again.Send()
 	}
 }
 
 // pair is the key that only this cluster and the peer's have; the zero Key if the two
 // share none, or not yet.
 func (d *Finder) pair(p cable.Peer) natdiscovery.Key {
-	key, err := d.Local.Keys.Pair(p.Cluster, p.PublicKey, natdiscovery.KeyPurpose)
+	key, err := d.search.Local.Keys.Pair(p.Cluster, p.PublicKey, natdiscovery.KeyPurpose)
 	if err != nil {
 		d.log.Debug("looking for a gateway without authentication", "cable", p.Name, "err", err)
 	}
@@ -172,10 +170,7 @@ func (d *Finder) Start(ctx context.Context) error {
 		if err != nil {
 			d.log.Warn("looking for the paths to other gateways", "err", err)
 			d.giveUp(err)
-			select {
-			case <-ctx.Done():
-			case <-time.After(relisten):
-			}
+			_ = wake.After(ctx, relisten)
 			continue
 		}
 		d.serve(ctx, conn)
@@ -228,7 +223,7 @@ func (d *Finder) serve(ctx context.Context, conn Datagrams) {
 // barred says why an address must not be used: packets to it would be routed into the
 // cable of whoever announces a network around it. Who has no cable bars nothing.
 func (d *Finder) barred(a netip.Addr) string {
-	for _, c := range d.Cables {
+	for _, c := range d.search.Cables {
 		for _, n := range c.Subnets {
 			if n.Contains(a) {
 				return fmt.Sprintf("it is in %v of cluster %s", n, c.Cluster)

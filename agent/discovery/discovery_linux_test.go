@@ -148,7 +148,7 @@ func TestDiscoveryBehindTranslation(t *testing.T) {
 
 	// Said once by the one gateway there is: not enough to tell others.
 	require.False(t, west.PublicIP(netip.Addr{}).IsValid())
-	west.known[east.local.Name].lookAgain()
+	west.known[east.local.Name].again.Send()
 	require.Eventually(t, func() bool { return west.PublicIP(netip.Addr{}).IsValid() }, 30*time.Second, 10*time.Millisecond)
 	require.Equal(t, "198.51.100.1", west.PublicIP(netip.Addr{}).String())
 	require.False(t, east.PublicIP(netip.Addr{}).IsValid())
@@ -218,7 +218,7 @@ func TestDiscoveryPathMTU(t *testing.T) {
 			for _, mtu := range []string{"1300", "1400"} {
 				nat.Run("ip link set outside mtu " + mtu)
 				router.Run("ip link set wide mtu " + mtu)
-				west.known[east.local.Name].lookAgain()
+				west.known[east.local.Name].again.Send()
 				path := west.finds(t, east.peer(""), 3*time.Second, func(p Path) bool { return p.MTU != 1387 && (mtu == "1300" || p.MTU != 1300) })
 				require.Equal(t, map[string]int{"1300": 1300, "1400": 1400}[mtu], path.MTU)
 			}
@@ -244,7 +244,7 @@ func TestDiscoveryNoAnswer(t *testing.T) {
 	nat.Run("iptables -I FORWARD -j DROP")
 	east.Again(peer.Name)
 	require.Empty(t, east.known[peer.Name].again, "looked for a moment ago")
-	east.known[peer.Name].lookAgain()
+	east.known[peer.Name].again.Send()
 	path = east.finds(t, peer, 4*time.Second, func(p Path) bool { return strings.Contains(p.Attempts[0], "no answer") })
 	require.Equal(t, west.local.PrivateIP, path.Address)
 	require.Equal(t, 1500, path.MTU)

@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"subctl/cable"
+	"subctl/internal/wake"
 )
 
 // Which public address is published: what most clusters see, and nothing that would cut
@@ -47,11 +48,11 @@ func TestPublishedIP(t *testing.T) {
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			d := New(nil, slog.New(slog.DiscardHandler), func() {})
-			d.Own = cable.Networks{
+			d.search.Own = cable.Networks{
 				Pods: prefixes("10.111.0.0/16"), Services: prefixes("10.101.0.0/16"), Needed: prefixes("10.89.1.0/24"),
 				Nodes: []netip.Addr{netip.MustParseAddr("10.89.1.12")},
 			}
-			d.Peers = []cable.Peer{{Gateway: cable.Gateway{Cluster: "b", PrivateIP: netip.MustParseAddr("10.89.2.11"), Subnets: prefixes("10.112.0.0/16")}}}
+			d.search.Peers = []cable.Peer{{Gateway: cable.Gateway{Cluster: "b", PrivateIP: netip.MustParseAddr("10.89.2.11"), Subnets: prefixes("10.112.0.0/16")}}}
 			for i, text := range strings.Fields(test.votes) {
 				f := strings.Split(text, ":")
 				k := &known{peer: cable.Peer{Gateway: cable.Gateway{Cluster: f[0]}}}
@@ -110,7 +111,7 @@ func TestHeard(t *testing.T) {
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			k := test.known
-			k.peer, k.port, k.again = cable.Peer{Gateway: west}, 4490, make(chan struct{}, 1)
+			k.peer, k.port, k.again = cable.Peer{Gateway: west}, 4490, wake.NewSignal()
 			k.heard(at(test.from), !test.forged)
 			require.Equal(t, test.again, len(k.again) == 1)
 		})

@@ -18,7 +18,7 @@ func TestDiscoveryHostile(t *testing.T) {
 	w, nat, router, e := wan(t)
 	nat.Run(masquerade)
 	west, east := newSeeker(t, w, "west", "10.0.1.1"), newSeeker(t, e, "east", "192.0.2.1")
-	west.Local = west.local
+	west.search.Local = west.local
 	peer := west.peer("")
 	east.start(t, peer)
 	var conn *kernel.UDP
@@ -86,7 +86,7 @@ func TestDiscoveryHostile(t *testing.T) {
 	east.mu.Lock()
 	east.known[peer.Name].learned = netip.AddrPortFrom(from, dataplane.NATDiscoveryPort)
 	east.mu.Unlock()
-	east.known[peer.Name].lookAgain()
+	east.known[peer.Name].again.Send()
 	path = east.finds(t, peer, 5*time.Second, func(p Path) bool { return len(p.Attempts) == 2 })
 	require.False(t, path.Address.IsValid())
 	require.Contains(t, path.Attempts[1], "learned: somebody answers without this pair's key")
@@ -122,7 +122,7 @@ func TestDiscoveryForgedAnswers(t *testing.T) {
 		change(&a)
 		require.NoError(t, via.Send(a.Encode(natdiscovery.Key{}), to, from))
 	}
-	west.Local = west.local
+	west.search.Local = west.local
 	forge(func(a *natdiscovery.Response) { a.Number++ }, conn)
 	forge(func(*natdiscovery.Response) {}, other)
 	forge(func(a *natdiscovery.Response) { a.Sender.Cluster = "north" }, conn)
@@ -131,7 +131,7 @@ func TestDiscoveryForgedAnswers(t *testing.T) {
 	path := east.finds(t, peer, 4*time.Second, func(p Path) bool { return p.Done })
 	require.False(t, path.Address.IsValid())
 	require.Equal(t, []string{"10.0.1.1:4490 private: a gateway answers that cannot be it: UNKNOWN_DST_ENDPOINT"}, path.Attempts)
-	east.known[peer.Name].lookAgain()
+	east.known[peer.Name].again.Send()
 	// the questions of the first look that were left unanswered
 	for {
 		n, from, to, err := conn.Receive(buf)

@@ -10,6 +10,7 @@ import (
 
 	"subctl/cable"
 	"subctl/cable/natdiscovery"
+	"subctl/internal/wake"
 )
 
 // Path is what is known of the path to a remote gateway.
@@ -42,9 +43,9 @@ type known struct {
 	seenAs  netip.Addr
 	seen    int
 	limiter *rate.Limiter
-	again   chan struct{}
-	looked  time.Time // when the last look ended
-	missed  bool      // nobody answered in it
+	again   wake.Signal // has it looked for once more, at once or after the look that is under way
+	looked  time.Time   // when the last look ended
+	missed  bool        // nobody answered in it
 	looks   int
 	calm    time.Duration // for how long there was no news; 0 if there was
 	stop    context.CancelFunc
@@ -56,14 +57,6 @@ func (k *known) notice(ip netip.Addr) {
 		k.seenAs, k.seen = ip, 0
 	}
 	k.seen++
-}
-
-// lookAgain has it looked for once more, at once or after the look that is under way.
-func (k *known) lookAgain() {
-	select {
-	case k.again <- struct{}{}:
-	default: // somebody has asked for it already
-	}
 }
 
 // follow looks for one gateway, and again from time to time.

@@ -68,6 +68,6 @@ func (d *Finder) elected() (netip.Addr, bool) {
 // somebody's already, and others would refuse this cluster for it.
 func (d *Finder) unpublishable(ip netip.Addr) bool {
 	in := func(n netip.Prefix) bool { return n.Contains(ip) }
-	return slices.ContainsFunc(d.Own.All(), in) || slices.ContainsFunc(d.Own.Needed, in) || slices.Contains(d.Own.Nodes, ip) ||
-		slices.ContainsFunc(d.Peers, func(p cable.Peer) bool { return p.PrivateIP == ip || slices.ContainsFunc(p.Subnets, in) })
+	return slices.ContainsFunc(d.search.Own.All(), in) || slices.ContainsFunc(d.search.Own.Needed, in) || slices.Contains(d.search.Own.Nodes, ip) ||
+		slices.ContainsFunc(d.search.Peers, func(p cable.Peer) bool { return p.PrivateIP == ip || slices.ContainsFunc(p.Subnets, in) })
 }

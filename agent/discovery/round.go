@@ -68,7 +68,7 @@ func (d *Finder) newRound(conn Datagrams, k *known) *round {
 
 // self is this gateway as others ask for it.
 func (d *Finder) self() natdiscovery.Self {
-	return natdiscovery.Self{Endpoint: natdiscovery.Endpoint{Cluster: d.Local.Cluster, Cable: d.Local.Name}, PrivateIP: d.Local.PrivateIP}
+	return natdiscovery.Self{Endpoint: natdiscovery.Endpoint{Cluster: d.search.Local.Cluster, Cable: d.search.Local.Name}, PrivateIP: d.search.Local.PrivateIP}
 }
 
 // addCandidates takes in where the gateway may be asked, if that is new.
@@ -201,7 +201,7 @@ func (r *round) mtu(ctx context.Context, best natdiscovery.Attempt) int {
 	}
 	attempt := slices.IndexFunc(r.attempts, func(a natdiscovery.Attempt) bool { return a.Candidate == best.Candidate })
 	r.d.mu.Lock()
-	known, search := r.k.path.MTU, natdiscovery.NewMTUSearch(r.d.Local.MTU)
+	known, search := r.k.path.MTU, natdiscovery.NewMTUSearch(r.d.search.Local.MTU)
 	r.d.mu.Unlock()
 	end := time.Now().Add(mtuFor)
 	for sizes := search.First(known); len(sizes) > 0 && time.Now().Before(end) && ctx.Err() == nil; sizes = search.Next() {
