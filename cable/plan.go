@@ -46,8 +46,8 @@ func (c Cable) MTU(l Local) int {
 // and the rules of who may pass:
 //
 //   - from cable to cable nobody: clustersets have no transit;
-//   - from a cable only sources that are behind a cable, to this cluster's pods
-//     and Services (or to where kube-proxy sent them: a Service may be backed by
+//   - from a cable only sources that are behind a cable of the same device, to this
+//     cluster's pods and Services (or to where kube-proxy sent them: a Service may be backed by
 //     a node);
 //   - cable packets themselves only from known gateways.
 //
