@@ -113,8 +113,9 @@ func (v *view) sound(e *submarinerv1.Endpoint) (cable.Peer, error) {
 	return v.peer(g), cable.CheckRemote(g, v.own)
 }
 
-// keepHeld sets aside what the clusters held before, and this one's public address. One without an endpoint that is
-// sound, say because its gateways change, keeps everything as long as it is a member.
+// keepHeld sets aside what the clusters held before, and this one's public address. One
+// without an endpoint that is sound, say because its gateways change, keeps everything as
+// long as it is a member.
 func (v *view) keepHeld(c *claims, peers []cable.Peer) {
 	here, before := map[string]bool{}, map[string][]cable.Gateway{}
 	for _, p := range peers {
