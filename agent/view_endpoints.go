@@ -5,12 +5,12 @@ import (
 	"errors"
 	"fmt"
 	"math"
-	"net/netip"
 	"slices"
 	"strings"
 
 	submarinerv1 "subctl/api/submariner/v1"
 	"subctl/cable"
+	"subctl/cable/drivers"
 )
 
 // This file finds out which of the other clusters' gateways are what they say.
@@ -52,7 +52,7 @@ func (v *view) readEndpoints() {
 			return err
 		})
 	}
-	held := newClaims(v.nodes)
+	held := cable.NewClaims(v.nodes, drivers.All())
 	v.keepHeld(held, peers)
 	for _, e := range remote {
 		p, ok := sound[e]
@@ -60,7 +60,7 @@ func (v *view) readEndpoints() {
 			continue
 		}
 		v.try(e, func() error {
-			if err := held.add(p); err != nil {
+			if err := held.Announce(p); err != nil {
 				return err
 			}
 			v.remote, v.held = append(v.remote, p), append(v.held, p.Gateway)
@@ -69,7 +69,7 @@ func (v *view) readEndpoints() {
 				err = v.room(c)
 			}
 			if err == nil {
-				err = held.taken.Take(c)
+				err = held.Connect(c)
 			}
 			if err == nil {
 				v.peers, v.specs[c.Name] = append(v.peers, c), e.Spec
@@ -116,23 +116,20 @@ func (v *view) sound(e *submarinerv1.Endpoint) (cable.Peer, error) {
 // keepHeld sets aside what the clusters held before, and this one's public address. One
 // without an endpoint that is sound, say because its gateways change, keeps everything as
 // long as it is a member.
-func (v *view) keepHeld(c *claims, peers []cable.Peer) {
-	here, before := map[string]bool{}, map[string][]cable.Gateway{}
+func (v *view) keepHeld(c *cable.Claims, peers []cable.Peer) {
+	here := map[string]bool{}
 	for _, p := range peers {
 		here[p.Cluster] = true
 	}
 	for _, g := range v.snap.Held {
-		before[g.Cluster] = append(before[g.Cluster], g)
 		if !here[g.Cluster] && v.clusters[g.Cluster] != nil {
 			peers, v.held = append(peers, cable.Peer{Gateway: g}), append(v.held, g)
 		}
 	}
-	c.keep(peers, before)
+	c.Keep(peers, v.snap.Held)
 	for _, e := range List[*submarinerv1.Endpoint](v.snap) { // nor do we lose where others find us
 		if ip, err := cable.ParseHost(e.Spec.PublicIP); err == nil && v.isOwn(e) {
-			if from, to := c.overlapping(netip.PrefixFrom(ip, 32)); from == to {
-				c.holdHost(ip)
-			}
+			c.KeepAddress(ip)
 		}
 	}
 }

@@ -217,19 +217,18 @@ func TestLacks(t *testing.T) {
 // A hostile cluster cannot take the place of another by announcing its key, whatever
 // cable either has; and of a cluster's gateways WireGuard alone connects the first.
 func TestClaims(t *testing.T) {
-	all := []cable.Driver{Driver{}, Combined{}}
 	victim, thief, second := peer(t, 2), peer(t, 3), peer(t, 4)
 	thief.Gateway.Config[publicKeyKey] = victim.Gateway.Config[publicKeyKey]
 	second.Cluster = victim.Cluster
-	held := cable.Claims{}
-	require.NoError(t, held.Announce(victim, all))
-	require.ErrorContains(t, held.Announce(thief, all), victim.Name+" has it: a gateway has a key of its own")
-	require.NoError(t, held.Announce(peer(t, 3), all), "a refused one holds nothing")
+	claims := cable.NewClaims(nil, []cable.Driver{Driver{}, Combined{}})
+	require.NoError(t, claims.Announce(victim))
+	require.ErrorContains(t, claims.Announce(thief), victim.Name+" has it: a gateway has a key of its own")
+	require.NoError(t, claims.Announce(peer(t, 3)), "a refused gateway holds nothing")
 
-	require.NoError(t, held.Take(cable.Cable{Peer: victim, Driver: Combined{}}))
-	require.NoError(t, held.Take(cable.Cable{Peer: victim, Driver: Driver{}}))
-	require.ErrorContains(t, held.Take(cable.Cable{Peer: second, Driver: Driver{}}), "vxlan+wireguard connects all of them")
-	require.NoError(t, held.Take(cable.Cable{Peer: second, Driver: Combined{}}))
+	require.NoError(t, claims.Connect(cable.Cable{Peer: victim, Driver: Combined{}}))
+	require.NoError(t, claims.Connect(cable.Cable{Peer: victim, Driver: Driver{}}))
+	require.ErrorContains(t, claims.Connect(cable.Cable{Peer: second, Driver: Driver{}}), "vxlan+wireguard connects all of them")
+	require.NoError(t, claims.Connect(cable.Cable{Peer: second, Driver: Combined{}}))
 
 	second.Subnets = victim.Subnets
 	_, err := Driver{}.Plan(local(t, 1), []cable.Peer{victim, second})

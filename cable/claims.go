@@ -1,0 +1,236 @@
+package cable
+
+import (
+	"fmt"
+	"net/netip"
+	"slices"
+
+	"subctl/dataplane"
+)
+
+// Claims is the registry of what belongs to one cluster (networks) or to one gateway
+// (addresses, and what a Claim names), so that no cluster can take over another's or lead
+// its packets astray. Whoever claims first is the holder. Incumbents, which held something
+// before, claim with Keep, ahead of everybody else; the other gateways follow with
+// Announce, and their cables with Connect.
+//
+// Thousands of clusters are checked at every plan, so networks and addresses are sorted,
+// and a look-up is a binary search.
+type Claims struct {
+	drivers   []Driver
+	networks  []networkClaim // disjoint, sorted
+	addresses []netip.Addr   // of gateways, sorted
+	holders   map[string]holder
+}
+
+type networkClaim struct {
+	network netip.Prefix
+	cluster string
+}
+
+// holder is the holder of a Claim.
+type holder struct {
+	cluster string
+	gateway string // empty if the Claim is kept for whichever gateway of the cluster announces it
+}
+
+func (h holder) String() string {
+	if h.gateway == "" {
+		return "cluster " + h.cluster
+	}
+	return fmt.Sprintf("%.80s", h.gateway)
+}
+
+// Claim names something that only one gateway can have.
+type Claim struct {
+	What string // equal for all gateways that claim it
+	// Announced reports whether every gateway that announces it claims it, whatever cable
+	// leads there: the gateway may be about to change its cable, or have just done so.
+	Announced bool
+	Why       string // the reason for which only the first gateway can have it
+}
+
+// Claimer is a Driver whose peers have something that only one gateway can have.
+type Claimer interface {
+	// Claims returns the peer's claims.
+	Claims(Peer) []Claim
+}
+
+// NewClaims returns a registry in which the nodes of this cluster hold the addresses that
+// they have, or would have as gateways, on VXLAN devices between gateways. The drivers are
+// all those that gateways may announce something for.
+func NewClaims(nodes []Node, drivers []Driver) *Claims {
+	c := &Claims{drivers: drivers, holders: map[string]holder{}}
+	for _, n := range nodes {
+		c.holders[vtepClaim(n.IP).What] = holder{gateway: "node " + n.Name + " of this cluster"}
+	}
+	return c
+}
+
+// Keep claims for the cluster of each peer what the peer announces and an incumbent, a
+// gateway whose claims stood before, of the same cluster held. What a cluster did not hold
+// is left to Announce.
+func (c *Claims) Keep(peers []Peer, incumbents []Gateway) {
+	before := map[string][]Gateway{}
+	for _, g := range incumbents {
+		before[g.Cluster] = append(before[g.Cluster], g)
+	}
+	for _, p := range peers {
+		for _, n := range p.Subnets {
+			held := slices.ContainsFunc(before[p.Cluster], func(g Gateway) bool { return covers(g.Subnets, n) })
+			if held && c.checkNetwork(n, p.Cluster) == nil {
+				c.addNetwork(networkClaim{n, p.Cluster})
+			}
+		}
+	}
+	for _, p := range peers {
+		claims := c.announced(p.Gateway)
+		for _, g := range before[p.Cluster] {
+			for _, ip := range addressesOf(p) {
+				if ip == g.PrivateIP || ip == g.PublicIP || ip == p.Address && p.Name == g.Name {
+					c.KeepAddress(ip)
+				}
+			}
+			held := c.announced(g)
+			for _, claim := range claims {
+				if _, taken := c.holders[claim.What]; !taken && slices.Contains(held, claim) {
+					c.holders[claim.What] = holder{cluster: p.Cluster}
+				}
+			}
+		}
+	}
+}
+
+// KeepAddress claims an incumbent's address, unless it is in a network of another holder.
+func (c *Claims) KeepAddress(ip netip.Addr) {
+	if from, to := c.overlapping(netip.PrefixFrom(ip, 32)); from == to {
+		c.addAddress(ip)
+	}
+}
+
+// Announce claims everything that a gateway announces, or nothing: the error names what
+// another holder has.
+func (c *Claims) Announce(p Peer) error {
+	for _, n := range p.Subnets {
+		if err := c.checkNetwork(n, p.Cluster); err != nil {
+			return err
+		}
+	}
+	for _, ip := range []netip.Addr{p.PrivateIP, p.PublicIP} {
+		if !ip.IsValid() {
+			continue
+		}
+		if from, to := c.overlapping(netip.PrefixFrom(ip, 32)); to > from {
+			return fmt.Errorf("its address %v is in %v of cluster %s", ip, c.networks[from].network, c.networks[from].cluster)
+		}
+	}
+	if err := c.add(p.Gateway, c.announced(p.Gateway), holder{}); err != nil {
+		return err
+	}
+	for _, ip := range addressesOf(p) {
+		c.addAddress(ip)
+	}
+	for _, n := range p.Subnets {
+		c.addNetwork(networkClaim{n, p.Cluster})
+	}
+	return nil
+}
+
+// Connect claims everything that a cable takes in addition to what its peer announces, or
+// nothing: the error names what another holder has.
+func (c *Claims) Connect(to Cable) error {
+	claimer, ok := to.Driver.(Claimer)
+	if !ok {
+		return nil
+	}
+	claims := slices.DeleteFunc(claimer.Claims(to.Peer), func(claim Claim) bool { return claim.Announced })
+	return c.add(to.Gateway, claims, holder{cluster: to.Cluster, gateway: to.Name})
+}
+
+// add claims all or nothing for a gateway. It may claim again what self holds, and what is
+// kept for its cluster.
+func (c *Claims) add(g Gateway, claims []Claim, self holder) error {
+	for _, claim := range claims {
+		if by, taken := c.holders[claim.What]; taken && by != self && by != (holder{cluster: g.Cluster}) {
+			return fmt.Errorf("%s: %v has it: %s", claim.What, by, claim.Why)
+		}
+	}
+	for _, claim := range claims {
+		c.holders[claim.What] = holder{cluster: g.Cluster, gateway: g.Name}
+	}
+	return nil
+}
+
+// announced returns what a gateway claims whatever cable leads to it.
+func (c *Claims) announced(g Gateway) []Claim {
+	claims := []Claim{
+		{What: "cable name " + g.Name, Announced: true, Why: "every gateway has one of its own"},
+		vtepClaim(g.PrivateIP),
+	}
+	for _, d := range c.drivers {
+		if claimer, ok := d.(Claimer); ok {
+			claims = append(claims, slices.DeleteFunc(claimer.Claims(Peer{Gateway: g}), func(claim Claim) bool { return !claim.Announced })...)
+		}
+	}
+	return claims
+}
+
+// vtepClaim is the claim to a gateway's address on VXLAN devices between gateways.
+func vtepClaim(privateIP netip.Addr) Claim {
+	return Claim{
+		What: "address " + VTEPOf(dataplane.VXLANNet, privateIP).String() + " between the gateways", Announced: true,
+		Why: "the last three octets of their private IPs are the same, so make another node the gateway",
+	}
+}
+
+// checkNetwork returns the reason for which a cluster cannot have a network; nil if it can.
+func (c *Claims) checkNetwork(n netip.Prefix, cluster string) error {
+	from, to := c.overlapping(n)
+	for _, other := range c.networks[from:to] {
+		if other.cluster != cluster {
+			return fmt.Errorf("subnet %v overlaps %v of cluster %s, which was here first", n, other.network, other.cluster)
+		}
+	}
+	if i, _ := slices.BinarySearchFunc(c.addresses, n.Addr(), netip.Addr.Compare); i < len(c.addresses) && n.Contains(c.addresses[i]) {
+		return fmt.Errorf("subnet %v contains %v, the address of another gateway", n, c.addresses[i])
+	}
+	return nil
+}
+
+func (c *Claims) addNetwork(n networkClaim) {
+	from, to := c.overlapping(n.network)
+	if to > from && c.networks[from].network.Bits() <= n.network.Bits() {
+		return // inside a network that the cluster has claimed already
+	}
+	c.networks = slices.Replace(c.networks, from, to, n)
+}
+
+func (c *Claims) addAddress(ip netip.Addr) {
+	if i, found := slices.BinarySearchFunc(c.addresses, ip, netip.Addr.Compare); !found {
+		c.addresses = slices.Insert(c.addresses, i, ip)
+	}
+}
+
+// overlapping returns the range of claimed networks that overlap n.
+func (c *Claims) overlapping(n netip.Prefix) (from, to int) {
+	from, _ = slices.BinarySearchFunc(c.networks, n.Addr(), func(x networkClaim, a netip.Addr) int { return x.network.Addr().Compare(a) })
+	if from > 0 && c.networks[from-1].network.Overlaps(n) {
+		from-- // a wider one that starts before n
+	}
+	for to = from; to < len(c.networks) && c.networks[to].network.Overlaps(n); to++ {
+	}
+	return from, to
+}
+
+// covers reports whether one of the networks contains all of n.
+func covers(networks []netip.Prefix, n netip.Prefix) bool {
+	return slices.ContainsFunc(networks, func(s netip.Prefix) bool { return s.Bits() <= n.Bits() && s.Contains(n.Addr()) })
+}
+
+// addressesOf returns the addresses to which packets of a peer's cable may go: those that
+// the gateway announces, and the one at which it was found.
+func addressesOf(p Peer) []netip.Addr {
+	all := slices.DeleteFunc([]netip.Addr{p.PrivateIP, p.PublicIP, p.Address}, func(ip netip.Addr) bool { return !ip.IsValid() })
+	slices.SortFunc(all, netip.Addr.Compare)
+	return slices.Compact(all)
+}

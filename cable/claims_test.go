@@ -1,0 +1,149 @@
+package cable
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"net/netip"
+	"slices"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+// claimant is a Driver whose peers announce a key, and which connects one of them.
+type claimant struct{ optioned }
+
+func (claimant) Claims(p Peer) []Claim {
+	claims := []Claim{{What: "the only cable", Why: "there is one"}}
+	if key := p.Gateway.Config["key"]; key != "" {
+		claims = append(claims, Claim{What: "key " + key, Announced: true, Why: "keys differ"})
+	}
+	return claims
+}
+
+// claiming returns a gateway of a cluster with networks.
+func claiming(cluster, privateIP string, networks ...string) Peer {
+	p := Peer{Gateway: Gateway{Cluster: cluster, Name: "gw-" + cluster, PrivateIP: netip.MustParseAddr(privateIP)}}
+	for _, n := range networks {
+		p.Subnets = append(p.Subnets, netip.MustParsePrefix(n))
+	}
+	p.Address = p.PrivateIP
+	return p
+}
+
+func TestClaimsOfOthers(t *testing.T) {
+	for _, test := range []struct {
+		name   string
+		change func(*Peer) // to a gateway that has nothing in common with another
+		want   string
+	}{
+		{name: "nothing in common", change: func(*Peer) {}},
+		{
+			name: "inside its network", change: func(p *Peer) { p.Subnets[0] = netip.MustParsePrefix("10.1.7.0/24") },
+			want: "subnet 10.1.7.0/24 overlaps 10.1.0.0/16 of cluster first, which was here first",
+		},
+		{
+			name: "around its network", change: func(p *Peer) { p.Subnets[0] = netip.MustParsePrefix("10.0.0.0/8") },
+			want: "subnet 10.0.0.0/8 overlaps 10.1.0.0/16 of cluster first, which was here first",
+		},
+		{
+			name: "around its address", change: func(p *Peer) { p.Subnets[0] = netip.MustParsePrefix("192.0.2.0/24") },
+			want: "subnet 192.0.2.0/24 contains 192.0.2.1, the address of another gateway",
+		},
+		{
+			name: "an address in its network", change: func(p *Peer) { p.PublicIP = netip.MustParseAddr("10.1.0.1") },
+			want: "its address 10.1.0.1 is in 10.1.0.0/16 of cluster first",
+		},
+		{
+			name: "the same cable name", change: func(p *Peer) { p.Name = "gw-first" },
+			want: "cable name gw-first: gw-first has it: every gateway has one of its own",
+		},
+		{
+			name: "the same VTEP", change: func(p *Peer) { p.PrivateIP = netip.MustParseAddr("198.0.2.1") },
+			want: "address 241.0.2.1 between the gateways: gw-first has it: the last three octets of their private IPs are the same, so make another node the gateway",
+		},
+		{
+			name: "the VTEP of a node", change: func(p *Peer) { p.PrivateIP = netip.MustParseAddr("198.51.100.9") },
+			want: "address 241.51.100.9 between the gateways: node n1 of this cluster has it: the last three octets of their private IPs are the same, so make another node the gateway",
+		},
+		{
+			name: "what a driver claims", change: func(p *Peer) { p.Gateway.Config = map[string]string{"key": "k"} },
+			want: "key k: gw-first has it: keys differ",
+		},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			c := NewClaims([]Node{{Name: "n1", IP: netip.MustParseAddr("172.51.100.9")}}, []Driver{claimant{}})
+			first := claiming("first", "192.0.2.1", "10.1.0.0/16")
+			first.Gateway.Config = map[string]string{"key": "k"}
+			require.NoError(t, c.Announce(first))
+			second := claiming("second", "203.0.113.2", "10.2.0.0/16")
+			test.change(&second)
+			if test.want == "" {
+				require.NoError(t, c.Announce(second))
+				return
+			}
+			require.EqualError(t, c.Announce(second), test.want)
+			require.NoError(t, c.Announce(claiming("third", "203.0.113.2", "10.2.0.0/16")), "a refused gateway holds nothing")
+		})
+	}
+}
+
+// What an incumbent held is kept for its cluster, even while another cluster announces it
+// first; what it did not hold is not.
+func TestClaimsOfIncumbents(t *testing.T) {
+	incumbent := claiming("incumbent", "192.0.2.1", "10.1.0.0/16")
+	now := claiming("incumbent", "192.0.2.1", "10.1.7.0/24", "10.3.0.0/16")
+	thieves := []Peer{
+		claiming("network", "203.0.113.2", "10.1.7.0/24"),
+		claiming("address", "203.0.113.3", "192.0.2.0/24"),
+		claiming("vtep", "198.0.2.1", "10.4.0.0/16"),
+	}
+	taker := claiming("taker", "203.0.113.4", "10.3.0.0/16")
+
+	c := NewClaims(nil, nil)
+	c.Keep(append(slices.Clone(thieves), taker, now), []Gateway{incumbent.Gateway})
+	for _, thief := range thieves {
+		require.Error(t, c.Announce(thief), thief.Cluster)
+	}
+	require.NoError(t, c.Announce(taker), "nobody held that before")
+	require.EqualError(t, c.Announce(now), "subnet 10.3.0.0/16 overlaps 10.3.0.0/16 of cluster taker, which was here first")
+	now.Subnets = now.Subnets[:1]
+	require.NoError(t, c.Announce(now), "its own it may announce")
+
+	c = NewClaims(nil, nil)
+	c.Keep([]Peer{thieves[0]}, []Gateway{incumbent.Gateway})
+	require.NoError(t, c.Announce(thieves[0]), "what an incumbent announces no more is free")
+}
+
+// A cable that only one gateway can have is the first one's, however often it asks.
+func TestClaimsOfCables(t *testing.T) {
+	c := NewClaims(nil, []Driver{claimant{}})
+	first, second := Cable{Peer: claiming("first", "192.0.2.1"), Driver: claimant{}}, Cable{Peer: claiming("second", "192.0.2.2"), Driver: claimant{}}
+	require.NoError(t, c.Connect(first))
+	require.EqualError(t, c.Connect(second), "the only cable: gw-first has it: there is one")
+	require.NoError(t, c.Connect(first))
+	second.Driver = testVXLAN
+	require.NoError(t, c.Connect(second), "this driver claims nothing")
+}
+
+// The binary search finds what comparing with every network finds.
+func TestClaimsOverlap(t *testing.T) {
+	random := rand.New(rand.NewPCG(1, 1))
+	for range 50 {
+		c := NewClaims(nil, nil)
+		var accepted []Peer
+		for i := range 200 {
+			ip := netip.AddrFrom4([4]byte{192, 0, byte(i / 256), byte(i)})
+			n := netip.PrefixFrom(netip.AddrFrom4([4]byte{10, byte(random.IntN(4)), byte(random.IntN(256)), 0}), 10+random.IntN(15)).Masked()
+			p := claiming(fmt.Sprintf("c%d", random.IntN(20)), ip.String(), n.String())
+			p.Name = ip.String()
+			free := !slices.ContainsFunc(accepted, func(other Peer) bool { return other.Cluster != p.Cluster && other.Subnets[0].Overlaps(n) })
+			err := c.Announce(p)
+			require.Equal(t, free, err == nil, "%v of %s: %v", n, p.Cluster, err)
+			if free {
+				accepted = append(accepted, p)
+			}
+		}
+		require.True(t, slices.IsSortedFunc(c.networks, func(a, b networkClaim) int { return a.network.Addr().Compare(b.network.Addr()) }))
+	}
+}
