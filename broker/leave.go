@@ -22,7 +22,7 @@ var ErrNotMember = errors.New("the broker does not know this cluster any more")
 // identity last. namespaces are those of the clustersets it is in, the base
 // namespace first. c may be the member itself. What is gone already is fine.
 func RemoveMember(ctx context.Context, c client.Client, namespaces []string, clusterID string) error {
-	if err := CheckClusterID(clusterID); err != nil {
+	if err := submarinerv1.CheckClusterID(clusterID); err != nil {
 		return err
 	}
 	var objects []error

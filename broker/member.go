@@ -72,7 +72,7 @@ func withMemberTimeout(ctx context.Context) (context.Context, context.CancelFunc
 }
 
 func ensure(ctx context.Context, c client.Client, ns, clusterID, clusterUID string) (*corev1.ServiceAccount, error) {
-	if err := CheckClusterID(clusterID); err != nil {
+	if err := submarinerv1.CheckClusterID(clusterID); err != nil {
 		return nil, err
 	}
 	if clusterUID == "" {

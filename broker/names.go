@@ -58,15 +58,6 @@ func newMemberTokenName(clusterID string) string {
 	return fmt.Sprintf("%s-token-%x", MemberName(clusterID), random)
 }
 
-// CheckClusterID says what is wrong with a cluster ID, if anything.
-func CheckClusterID(id string) error {
-	if len(validation.IsDNS1123Label(id)) > 0 {
-		return fmt.Errorf("cluster ID %q is not a DNS-1123 label: use at most 63 lower case letters, digits and '-', "+
-			"with a letter or digit at both ends", id)
-	}
-	return nil
-}
-
 // CheckClusterSet says what is wrong with the name of a clusterset, if anything.
 func CheckClusterSet(set string) error {
 	if errs := validation.IsDNS1123Label(NamespaceIn(submarinerv1.BrokerNamespace, set)); len(errs) > 0 || set == "" {

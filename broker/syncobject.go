@@ -35,7 +35,7 @@ func kindOf(o client.Object) string {
 // flaw says why o cannot be an object of cluster id, or is empty.
 func flaw(o client.Object, id string) string {
 	switch {
-	case CheckClusterID(id) != nil:
+	case submarinerv1.CheckClusterID(id) != nil:
 		return fmt.Sprintf("%.70q is not a cluster ID", id)
 	case clusterID(o) != id:
 		return fmt.Sprintf("spec.cluster_id is %.70q, not %q", clusterID(o), id)

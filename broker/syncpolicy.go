@@ -117,7 +117,7 @@ func (q *policyPlan) copyHere(set SetSnapshot) {
 		if id == q.ClusterID {
 			continue
 		}
-		if id != submarinerv1.BrokerID && CheckClusterID(id) != nil {
+		if id != submarinerv1.BrokerID && submarinerv1.CheckClusterID(id) != nil {
 			q.refuse(o, false, "%.70q is not a cluster ID", id)
 			continue
 		}

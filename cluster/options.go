@@ -9,6 +9,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/util/validation"
 
+	submarinerv1 "subctl/api/submariner/v1"
 	"subctl/api/submariner/v1alpha1"
 	"subctl/broker"
 	"subctl/cable/vxlan"
@@ -64,7 +65,7 @@ func DefaultOptions() Options {
 func (o Options) Validate() error {
 	_, pods := parseCIDRs("--clustercidr", o.ClusterCIDRs)
 	_, services := parseCIDRs("--servicecidr", o.ServiceCIDRs)
-	errs := []error{broker.CheckClusterID(o.ClusterID), pods, services}
+	errs := []error{submarinerv1.CheckClusterID(o.ClusterID), pods, services}
 	_, err := o.choice(o.CableDriver).Offered(driverFlags)
 	errs = append(errs, err, o.checkConfig(), o.checkNATTPort())
 	for _, set := range o.ClusterSets {

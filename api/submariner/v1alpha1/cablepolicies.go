@@ -154,7 +154,7 @@ const (
 // ClusterSets returns the clustersets in which the policy counts, sorted: those on
 // whose broker it is. One that was made here counts in none before it is there.
 func (p *CablePolicies) ClusterSets() []string {
-	if _, copied := p.Labels[submarinerv1.ClusterIDLabel]; copied {
+	if submarinerv1.IsCopy(p) {
 		return []string{p.Labels[submarinerv1.ClusterSetLabel]}
 	}
 	return p.Status.ClusterSets
@@ -162,7 +162,7 @@ func (p *CablePolicies) ClusterSets() []string {
 
 // InForce returns the rules that count in the ClusterSets: those that the broker holds.
 func (p *CablePolicies) InForce() []CablePolicySpec {
-	if _, copied := p.Labels[submarinerv1.ClusterIDLabel]; copied || len(p.Status.Rules) == 0 {
+	if submarinerv1.IsCopy(p) || len(p.Status.Rules) == 0 {
 		return p.ConnectionPolicies
 	}
 	return p.Status.Rules
@@ -172,7 +172,7 @@ func (p *CablePolicies) InForce() []CablePolicySpec {
 // for all clusters. The copy of a clusterset other than "default", and one whose name
 // is that of another policy here, is called <name>.<clusterset>.
 func (p *CablePolicies) SharedName() string {
-	if _, copied := p.Labels[submarinerv1.ClusterIDLabel]; copied {
+	if submarinerv1.IsCopy(p) {
 		name, _, _ := strings.Cut(p.Name, ".")
 		return name
 	}

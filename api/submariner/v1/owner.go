@@ -1,0 +1,32 @@
+package v1
+
+import (
+	"fmt"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/validation"
+)
+
+// OwnerID returns the ID of the cluster that owns o, as ClusterIDLabel states it,
+// or BrokerID. ok is false if o has no such label: in a cluster, the object was made
+// there; on the broker, it was made on the broker.
+func OwnerID(o metav1.Object) (id string, ok bool) {
+	id, ok = o.GetLabels()[ClusterIDLabel]
+	return id, ok
+}
+
+// IsCopy reports whether o, found in a cluster, is a copy of an object that was made
+// elsewhere: only copies carry ClusterIDLabel.
+func IsCopy(o metav1.Object) bool {
+	_, ok := OwnerID(o)
+	return ok
+}
+
+// CheckClusterID returns an error if id cannot be a cluster ID.
+func CheckClusterID(id string) error {
+	if len(validation.IsDNS1123Label(id)) > 0 {
+		return fmt.Errorf("cluster ID %q is not a DNS-1123 label: use at most 63 lower case letters, digits and '-', "+
+			"with a letter or digit at both ends", id)
+	}
+	return nil
+}
