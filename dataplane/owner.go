@@ -5,43 +5,43 @@ import (
 	"strings"
 )
 
-// This file is the one list of numbers and names that subctl takes for itself on
-// a node and on the wire; docs/numbers.md is generated from it.
+// This file is the only list of the numbers and names that subctl uses on a node
+// and on the wire; docs/numbers.md is generated from it.
 
-// UDP ports, devices and VNIs. Those of Submariner are kept, so that firewalls
-// opened for it serve us.
+// UDP ports, devices, VNIs, addresses, tables and priorities. Submariner's numbers are
+// kept where possible, so that firewall rules for Submariner keep working.
 const (
 	// IPsecPort is the UDP port of IPsec, for IKE and for ESP in UDP: the port of NAT
-	// traversal (RFC 3948, section 2.1), which firewalls and translators know. Between
-	// gateways that both have ESP in the kernel, and no translation between them, ESP is
-	// not in UDP: it is IP protocol 50, unless the setting "encapsulation" is "yes".
+	// traversal (RFC 3948, section 2.1), which firewalls and NAT routers know. Between
+	// gateways that both have ESP in the kernel, without NAT between them, ESP is
+	// IP protocol 50 and not in UDP, unless the setting "encapsulation" is "yes".
 	IPsecPort = 4500
-	// WireGuardPort is the UDP port of WireGuard: a socket cannot serve two protocols,
-	// so it is the next one.
+	// WireGuardPort is the UDP port of WireGuard: the port after IPsecPort, since a
+	// socket cannot serve two protocols.
 	WireGuardPort = 4501
-	// VXLANPort is the UDP port of plain VXLAN between gateways, the next one again.
+	// VXLANPort is the UDP port of plain VXLAN between gateways: the next port again.
 	VXLANPort = 4502
-	// VXLANWireGuardPort is the UDP port of VXLAN inside WireGuard. It is never seen on
-	// the wire, but a VXLAN device listens on all addresses: a port of its own lets the
-	// firewall tell encrypted packets from plain ones.
+	// VXLANWireGuardPort is the UDP port of VXLAN inside WireGuard. It never appears on
+	// the wire, but a VXLAN device listens on all addresses: with a separate port the
+	// firewall distinguishes encrypted packets from plain ones.
 	VXLANWireGuardPort = 4503
-	// VXLANIPsecPort is the UDP port of VXLAN inside IPsec in transport mode: what the
-	// IPsec policy selects, and never seen on the wire.
+	// VXLANIPsecPort is the UDP port of VXLAN inside IPsec in transport mode. The
+	// IPsec policy selects packets by it; it never appears on the wire.
 	VXLANIPsecPort = 4504
-	// NATDiscoveryPort is the UDP port on which gateways find out about address translation.
+	// NATDiscoveryPort is the UDP port of path discovery, which detects NAT between gateways.
 	NATDiscoveryPort = 4490
 	// IntraPort is the UDP port of the VXLAN between the nodes of one cluster.
 	IntraPort = 4800
 
 	// VXLANDevice is the device of plain VXLAN between gateways.
 	VXLANDevice = "vxlan-tunnel"
-	// VXLANDevicePrefix is the prefix of the device of another VNI than CableVNI, which
-	// follows it in decimal.
+	// VXLANDevicePrefix is the name prefix of a VXLAN device with another VNI than
+	// CableVNI; the VNI follows it in decimal.
 	VXLANDevicePrefix = "subvx-"
 	// WireGuardDevice is the WireGuard device.
 	WireGuardDevice = "submariner"
-	// IPsecDevice is where packets enter and leave IPsec tunnels: an XFRM interface, or
-	// the TUN device of userspace ESP.
+	// IPsecDevice is the device of IPsec tunnels: an XFRM interface, or the TUN device of
+	// userspace ESP.
 	IPsecDevice = "ipsec-tunnel"
 	// VXLANWireGuardDevice is the VXLAN device over WireGuardDevice.
 	VXLANWireGuardDevice = "vxlan-wireguard"
@@ -51,57 +51,58 @@ const (
 	CableVNI = 1000
 	// IntraDevice is the VXLAN device between the nodes of one cluster.
 	IntraDevice = "vx-submariner"
-	// IntraVNI is its network identifier.
+	// IntraVNI is the network identifier of IntraDevice.
 	IntraVNI = 100
 
-	// Every gateway has an address on every cable device, by which its peers probe it:
-	// a first octet for each device, and three octets of the gateway's own address,
-	// which is why two gateways that differ only in the first octet cannot both be
-	// connected. 240/4 is reserved (RFC 1112) and so collides with nothing; 242 and 243
-	// are those of globalnet and of clusterset IPs.
+	// Every gateway has an address on every cable device, at which its peers probe it:
+	// a first octet for each device, and three octets of the gateway's own address.
+	// Therefore two gateways whose addresses differ only in the first octet cannot both be
+	// connected. 240/4 is reserved (RFC 1112) and so collides with no other network; 242
+	// and 243 belong to globalnet and to clusterset IPs.
 	VXLANNet          = 241
 	WireGuardNet      = 244
 	IPsecNet          = 245
 	VXLANWireGuardNet = 246
 	VXLANIPsecNet     = 247
-	OtherVNINet       = 248 // all devices of other VNIs than CableVNI
+	OtherVNINet       = 248 // all devices with another VNI than CableVNI
 	// IntraVTEPNet is the first octet of addresses on IntraDevice.
 	IntraVTEPNet = 240
 
-	// CableTable is the routing table of the gateways: what is behind the cables.
+	// CableTable is the routing table of gateways: routes to other clusters over the cables.
 	CableTable = 100
-	// IntraTable is the routing table between the nodes of one cluster: on a worker
-	// what is behind the gateways, on a gateway which node has which pods.
+	// IntraTable is the routing table between the nodes of one cluster: on a worker,
+	// routes to other clusters over the gateways; on a gateway, routes to the pods of
+	// each worker.
 	IntraTable = 150
 
-	// CablePriority and IntraPriority are the rules that look the tables up: after
-	// "local" (0), before "main" (32766).
+	// CablePriority and IntraPriority are the priorities of the rules that look up the
+	// tables: after "local" (0), before "main" (32766).
 	CablePriority = 100
 	IntraPriority = 150
 
-	// VXLANOverhead is what VXLAN over IPv4 takes of the MTU, in bytes: outer IPv4
+	// VXLANOverhead is the overhead of VXLAN over IPv4, in bytes: outer IPv4
 	// header 20, UDP 8, VXLAN 8, inner Ethernet header 14 (RFC 7348, section 5).
 	VXLANOverhead = 50
-	// WireGuardOverhead is what WireGuard over IPv4 takes: outer IPv4 header 20, UDP 8,
-	// header 16, tag 16 (WireGuard paper, section 5.4.6). There are no cables over IPv6.
+	// WireGuardOverhead is the overhead of WireGuard over IPv4, in bytes: outer IPv4
+	// header 20, UDP 8, header 16, tag 16 (WireGuard paper, section 5.4.6). There are no
+	// cables over IPv6.
 	WireGuardOverhead = 60
 
-	// IPsecIfID is the if_id of the XFRM interface and of the policies and security
-	// associations behind it: it keeps them apart from those of anybody else on the
-	// node, whose packets never match ours. ("ipsc" in ASCII: a number that nobody
-	// picks by chance.)
+	// IPsecIfID is the if_id of the XFRM interface and of its policies and security
+	// associations. It separates them from other IPsec users of the node, whose packets
+	// never match ours. ("ipsc" in ASCII, so that it does not collide by chance.)
 	IPsecIfID = 0x69707363
-	// IPsecBlockPriority is the priority of XFRM policies that block what must leave
-	// encrypted. The kernel asks the policy of the lowest number first, and those of
-	// strongSwan have less than a million.
+	// IPsecBlockPriority is the priority of XFRM policies that block unencrypted packets
+	// of IPsec cables. The kernel uses the matching policy with the lowest number;
+	// strongSwan's policies have priorities below one million.
 	IPsecBlockPriority = 0x69707363
-	// CharonTable is the routing table that a strongSwan with userspace ESP fills with
-	// routes of its own making; nothing needs them, so CharonPriority has it looked up
+	// CharonTable is the routing table that strongSwan with userspace ESP fills with its
+	// own routes. They are not needed, so CharonPriority places the table
 	// after "main" and "default" (32766, 32767).
 	CharonTable    = 0x69707363
 	CharonPriority = 32768
 
-	// GatewayMetricsPort and RouteMetricsPort serve /metrics, /healthz and /readyz.
+	// GatewayMetricsPort and RouteMetricsPort are the TCP ports of /metrics, /healthz and /readyz.
 	GatewayMetricsPort = 32780
 	RouteMetricsPort   = 32782
 )
@@ -112,23 +113,23 @@ type Range struct{ Min, Max uint32 }
 // Has reports whether n is in r.
 func (r Range) Has(n uint32) bool { return r.Min <= n && n <= r.Max }
 
-// Owner says whose an object is, and so who may remove it. The agents of one
-// node share its kernel: each sees its own objects only, so one that leaves does
-// not hurt the others, and nobody hurts what is not ours.
+// An Owner identifies the kernel objects of one agent, which only that agent may
+// remove. The agents of a node share its kernel. Each sees only its own objects, so
+// that it never removes objects of other agents or of other programs.
 type Owner struct {
 	Name       string
 	Devices    []string // exact names
-	Prefixes   []string // of names of devices of kind vxlan
+	Prefixes   []string // name prefixes of devices of kind vxlan
 	Chains     string   // prefix of chains and sets; the longest prefix decides
-	NFTable    string   // table of nftables, family ip
+	NFTable    string   // nftables table, family ip
 	Tables     Range    // routing tables
 	IDs        Range    // next hops and groups
 	Priorities Range    // rules that look up one of Tables
 	Protocol   uint8    // of routes: shown by "ip route" as "proto N"
 }
 
-// The owners. Next hop IDs say in their first octet what they are of and in the
-// other three which, so that no list of given-out numbers is needed.
+// The owners. The first octet of a next hop ID identifies its kind, and the other
+// three its node, so that IDs need no allocation.
 var (
 	GatewayOwner = Owner{
 		Name: "gateway", Devices: []string{VXLANDevice, WireGuardDevice, IPsecDevice, VXLANWireGuardDevice, VXLANIPsecDevice},
@@ -143,7 +144,7 @@ var (
 	}
 )
 
-// Owners returns every owner there is.
+// Owners returns all owners.
 func Owners() []Owner { return []Owner{GatewayOwner, RouteOwner} }
 
 // The first octets of next hop and group IDs.
@@ -154,18 +155,18 @@ const (
 	VXLANWireGuardNexthopID = 0x13 // over VXLAN inside WireGuard
 	VXLANIPsecNexthopID     = 0x14 // over VXLAN inside IPsec
 	OtherVNINexthopID       = 0x15 // over VXLAN with another VNI than CableVNI
-	OtherVNIGroupID         = 0x16 // that next hop alone, for the way to the peer's own address
+	OtherVNIGroupID         = 0x16 // the group of that next hop alone, for the route to the peer's own address
 	CableGroupID            = 0x1f // one per remote cluster
 	IntraNexthopID          = 0x20 // one per node of this cluster
 	IntraGroupID            = 0x2f // the gateways of this cluster, or one node
 )
 
-// OwnsDevice reports whether the device is o's.
+// OwnsDevice reports whether the device belongs to o.
 func (o Owner) OwnsDevice(name string) bool {
 	return slices.Contains(o.Devices, name) || slices.ContainsFunc(o.Prefixes, func(p string) bool { return strings.HasPrefix(name, p) })
 }
 
-// OwnsChain reports whether the chain or set is o's.
+// OwnsChain reports whether the chain or set belongs to o.
 func (o Owner) OwnsChain(name string) bool {
 	if !strings.HasPrefix(name, o.Chains) {
 		return false

@@ -1,7 +1,7 @@
 #!/bin/bash
 # demo.sh: three real clusters, joined by the commands of the README, carrying
-# traffic. Run by "make demo", which builds what it needs; taken down by
-# "make demo-down". Runs again on a demo that is up.
+# traffic. Run by "make demo", which builds the prerequisites; taken down by
+# "make demo-down". Can be repeated while the demo is up.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 lab=scripts/lab/bin/lab
@@ -10,7 +10,7 @@ export KUBECONFIG=$PWD/kubeconfigs/lab.yaml
 start=$SECONDS
 
 say() { printf '\n\033[1m%s\033[0m\n' "$*"; }
-show() { # print a command as one would type it, and run it
+show() { # print a command as typed, and run it
 	printf '\n$ %s\n' "$*"
 	"$@"
 }
@@ -21,20 +21,20 @@ say "Three real clusters (each: a control plane and two nodes)"
 $lab up --clusters 3 --nodes 2
 $lab load-image dist/subctl.tar
 
-say "A broker, where clusters meet"
+say "A broker, through which clusters exchange objects"
 show bin/subctl deploy-broker --context cluster1 --broker-info kubeconfigs/broker-info.subm
 
 say "Three members"
 for c in cluster1 cluster2 cluster3; do
 	show bin/subctl join kubeconfigs/broker-info.subm --context $c --image "$IMAGE"
 done
-for try in $(seq 30); do # the first to join hears of the last a moment later
+for try in $(seq 30); do # earlier members receive the last one a moment later
 	bin/subctl show connections >/dev/null 2>&1 && break
 	sleep 1
 done
 show bin/subctl show connections
 
-say "A web server in cluster2 and cluster3, a client on a node of cluster1 that is no gateway"
+say "A web server in cluster2 and cluster3, a client on a node of cluster1 that is not a gateway"
 for c in cluster2 cluster3; do
 	$kubectl --context $c apply -f scripts/demo/web.yaml >/dev/null
 done
@@ -52,12 +52,12 @@ for c in cluster2 cluster3; do
 	$kubectl --context cluster1 exec client -- /labapp get "http://$ip/" --timeout 10s
 done
 
-say "It works ($((SECONDS - start)) s). Go on with"
+say "It works ($((SECONDS - start)) s). Continue with"
 cat <<END
   export KUBECONFIG=$PWD/kubeconfigs/lab.yaml      # contexts cluster1, cluster2, cluster3
   bin/subctl show all --context cluster1
   bin/subctl show plan --context cluster1 --node $node
   $kubectl --context cluster1 exec client -- /labapp get http://$ip/
-and take it down, leaving nothing behind, with
+and remove it, leaving nothing behind, with
   make demo-down
 END

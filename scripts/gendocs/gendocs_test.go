@@ -27,7 +27,7 @@ func TestUpToDate(t *testing.T) {
 	old, err := written(root)
 	require.NoError(t, err)
 	for _, name := range old {
-		require.Contains(t, files, name, "%s is of a command that is no more: run \"make generate\"", name)
+		require.Contains(t, files, name, "%s is the page of a command that no longer exists: run \"make generate\"", name)
 	}
 }
 
@@ -42,13 +42,13 @@ func TestEverywhereTheSame(t *testing.T) {
 	require.Equal(t, here, there)
 }
 
-// TestExample: what the page shows is what there is.
+// TestExample: the example on the page is valid.
 func TestExample(t *testing.T) {
 	_, err := cable.ParseConfig(exampleConfig, drivers.All())
 	require.NoError(t, err)
 }
 
-// TestOptions: a row for each option, one for all drivers that have it alike.
+// TestOptions: the page has one row for each option, shared by the drivers that have it.
 func TestOptions(t *testing.T) {
 	page := options(drivers.All())
 	for _, d := range drivers.All() {
@@ -79,13 +79,13 @@ func TestWriteTidiesUp(t *testing.T) {
 	require.FileExists(t, filepath.Join(dir, "docs", "cli", "subctl_show_connections.md"))
 	numbers, err := os.ReadFile(filepath.Join(dir, "docs", "numbers.md"))
 	require.NoError(t, err)
-	require.Contains(t, string(numbers), "| `VXLANPort` | `4502` | VXLANPort is the UDP port of plain VXLAN between gateways, the next one again. |")
+	require.Contains(t, string(numbers), "| `VXLANPort` | `4502` | VXLANPort is the UDP port of plain VXLAN between gateways: the next port again. |")
 	require.Contains(t, string(numbers), "| `VXLANNet` | `241.0.0.0/8` | Every gateway has an address ")
-	require.Equal(t, 1, strings.Count(string(numbers), "Every gateway has an address "), "a comment of several constants is there once")
+	require.Equal(t, 1, strings.Count(string(numbers), "Every gateway has an address "), "the comment of several constants appears once")
 	require.Contains(t, string(numbers), "| `WireGuardNet` | `244.0.0.0/8` | likewise |")
 }
 
-// TestProposals: the page names everything that is accepted, and its example is.
+// TestProposals: the page names every accepted keyword, and its example is valid.
 func TestProposals(t *testing.T) {
 	page := proposals()
 	for _, p := range ipsec.Parts() {
@@ -123,10 +123,10 @@ func TestMetrics(t *testing.T) {
 
 func TestReadMetricsRefuses(t *testing.T) {
 	for name, test := range map[string]struct{ code, want string }{
-		"no help":        {`var m = p.NewCounter(p.CounterOpts{Name: "a"})`, `metric "a" has to have a Name and a Help`},
-		"options apart":  {`var m = p.NewCounter(opts)`, `metric "" has to have a Name and a Help`},
-		"a name to read": {`var m = p.NewCounter(p.CounterOpts{Name: name, Help: "b"})`, "a *ast.Ident stands where a string should"},
-		"labels apart":   {`var m = p.NewGaugeVec(p.GaugeOpts{Name: "a", Help: "b"}, labels)`, "stands where a list of labels should"},
+		"no help":        {`var m = p.NewCounter(p.CounterOpts{Name: "a"})`, `metric "a" must have a literal Name and Help`},
+		"options apart":  {`var m = p.NewCounter(opts)`, `metric "" must have a literal Name and Help`},
+		"a name to read": {`var m = p.NewCounter(p.CounterOpts{Name: name, Help: "b"})`, "*ast.Ident instead of a string literal"},
+		"labels apart":   {`var m = p.NewGaugeVec(p.GaugeOpts{Name: "a", Help: "b"}, labels)`, "instead of a list of labels"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			file := filepath.Join(t.TempDir(), "metrics.go")

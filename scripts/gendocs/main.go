@@ -1,7 +1,7 @@
-// Command gendocs writes what of the documentation is generated: docs/cli from the
+// Command gendocs writes the generated documentation: docs/cli from the
 // commands, docs/numbers.md from dataplane/owner.go, docs/metrics.md from
-// agent/metrics.go, and docs/cable-options.md from the cable drivers. It is run at the
-// root of the module, and writes the same wherever and whenever that is.
+// agent/metrics.go, and docs/cable-options.md from the cable drivers. It must run in the
+// root of the module. Its output depends only on the source.
 package main
 
 import (
@@ -21,7 +21,7 @@ func main() {
 	}
 }
 
-// generate returns the files, by their path in the module at root.
+// generate returns the content of the files, by path in the module at root.
 func generate(root string) (map[string]string, error) {
 	files := pages()
 	numbers, err := numbers(filepath.Join(root, "dataplane", "owner.go"))
@@ -36,7 +36,7 @@ func generate(root string) (map[string]string, error) {
 	return files, nil
 }
 
-// write writes the files, and removes the pages of commands that are no more.
+// write writes the files, and removes the pages of commands that no longer exist.
 func write(root string) error {
 	files, err := generate(root)
 	if err != nil {
@@ -65,7 +65,7 @@ func write(root string) error {
 	return nil
 }
 
-// written returns the pages there are, by their path in the module at root.
+// written returns the paths of the existing pages, relative to the module at root.
 func written(root string) ([]string, error) {
 	found, err := filepath.Glob(filepath.Join(root, "docs", "cli", "*.md"))
 	for i := range found {

@@ -13,24 +13,25 @@ import (
 	"subctl/dataplane"
 )
 
-// metricsPage has three holes: the two ports, and the rows of the table; ~ is a backquote.
+// metricsPage is a format string with three arguments: the two ports, and the rows of the table. ~ stands for
+// the backquote.
 const metricsPage = `<!-- generated: make generate -->
 
 # Metrics
 
-Every agent serves metrics in the format of Prometheus, over HTTP, on its node's addresses: gateway agents on port %d,
-route agents on port %d (~/metrics~). They hold no secrets, but addresses and cluster IDs of all clusters: who
-should not see them must not reach these ports.
+Every agent serves Prometheus metrics over HTTP (~/metrics~), on all addresses of its node: gateway agents on port %d,
+route agents on port %d. Metrics contain no secrets, but they do contain addresses and cluster IDs of all clusters:
+restrict access to these ports if these must not be visible.
 
-| metric | type | labels | what it says |
+| metric | type | labels | description |
 | --- | --- | --- | --- |
 %s
-Those of the Go runtime (~go_*~), of the process (~process_*~) and of controller-runtime (~controller_runtime_*~,
-~rest_client_*~, ~workqueue_*~) are there as well. Only the active gateway of a cluster has connections.
+The metrics of the Go runtime (~go_*~), of the process (~process_*~) and of controller-runtime (~controller_runtime_*~,
+~rest_client_*~, ~workqueue_*~) are also served. Only the active gateway of a cluster has connections.
 
-## Collecting them
+## Collecting metrics
 
-The pods carry no annotations for Prometheus. Have it look for them in the namespace of the agents:
+The pods have no Prometheus annotations. Configure Prometheus to discover them in the namespace of the agents:
 
 ~~~yaml
 scrape_configs:
@@ -44,7 +45,7 @@ scrape_configs:
     action: keep
 ~~~
 
-## What to be woken by
+## Alerts
 
 ~~~yaml
 groups:
@@ -60,12 +61,12 @@ groups:
     for: 10m
 ~~~
 
-[Troubleshooting](troubleshooting.md) says how to go on from there.
+For what to do next, see [troubleshooting](troubleshooting.md).
 
 ## Health
 
-~/healthz~ on the same port answers 200 while the agent's loop runs, and ~/readyz~ once the node was seen to hold what was
-planned for it; otherwise they answer 503 and say why. Kubernetes uses both for the pods.
+On the same port, ~/healthz~ returns 200 while the agent's loop runs, and ~/readyz~ returns 200 once the node's kernel has held
+its plan; otherwise they return 503 with the reason. Kubernetes uses both as probes of the pods.
 `
 
 // metric is one of the agents' metrics.
@@ -74,7 +75,7 @@ type metric struct {
 	labels           []string
 }
 
-// metrics returns the page of the metrics that a Go file makes.
+// metrics returns the page of the metrics that a Go file defines.
 func metrics(file string) (string, error) {
 	found, err := readMetrics(file)
 	if err != nil {
@@ -91,11 +92,11 @@ func metrics(file string) (string, error) {
 	return fmt.Sprintf(strings.ReplaceAll(metricsPage, "~", "`"), dataplane.GatewayMetricsPort, dataplane.RouteMetricsPort, b.String()), nil
 }
 
-// constructor is the name of a function of Prometheus' client that makes a metric.
+// constructor matches the functions of the Prometheus client that create a metric.
 var constructor = regexp.MustCompile(`^New(Counter|Gauge|Histogram|Summary)(Vec)?$`)
 
-// readMetrics finds the calls that make metrics, such as
-// NewGaugeVec(GaugeOpts{Name: "a", Help: "b"}, labels), in their order.
+// readMetrics finds the calls that create metrics, such as
+// NewGaugeVec(GaugeOpts{Name: "a", Help: "b"}, labels), in source order.
 func readMetrics(file string) ([]metric, error) {
 	parsed, err := parser.ParseFile(token.NewFileSet(), file, nil, 0)
 	if err != nil {
@@ -124,14 +125,14 @@ func readMetrics(file string) ([]metric, error) {
 	return r.found, errors.Join(r.errs...)
 }
 
-// metricReader reads as much of Go as metrics are made with.
+// metricReader evaluates the Go expressions that define metrics.
 type metricReader struct {
-	vars  map[string]ast.Expr // what was assigned to variables
+	vars  map[string]ast.Expr // expressions assigned to variables, by name
 	found []metric
 	errs  []error
 }
 
-// metric notes the metric that a constructor makes of its arguments.
+// metric records the metric that a constructor creates from its arguments.
 func (r *metricReader) metric(kind string, args []ast.Expr) {
 	m := metric{kind: kind}
 	opts, _ := args[0].(*ast.CompositeLit)
@@ -153,7 +154,7 @@ func (r *metricReader) metric(kind string, args []ast.Expr) {
 		m.labels = append(m.labels, r.list(labels)...)
 	}
 	if m.name == "" || m.help == "" {
-		r.errs = append(r.errs, fmt.Errorf("metric %q has to have a Name and a Help, where it is made", m.name))
+		r.errs = append(r.errs, fmt.Errorf("metric %q must have a literal Name and Help", m.name))
 	}
 	r.found = append(r.found, m)
 }
@@ -165,12 +166,12 @@ func (r *metricReader) text(e ast.Expr) string {
 			return s
 		}
 	}
-	r.errs = append(r.errs, fmt.Errorf("a %T stands where a string should", e))
+	r.errs = append(r.errs, fmt.Errorf("%T instead of a string literal", e))
 	return ""
 }
 
 // list returns the names in a list of labels: a literal, a variable that holds one, or
-// append of names to one.
+// an append to one.
 func (r *metricReader) list(e ast.Expr) (out []string) {
 	if id, ok := e.(*ast.Ident); ok {
 		e = r.vars[id.Name]
@@ -182,7 +183,7 @@ func (r *metricReader) list(e ast.Expr) (out []string) {
 	case *ast.CompositeLit:
 		names = elements(e)
 	default:
-		r.errs = append(r.errs, fmt.Errorf("a %T stands where a list of labels should", e))
+		r.errs = append(r.errs, fmt.Errorf("%T instead of a list of labels", e))
 	}
 	for _, name := range names {
 		if pair, ok := name.(*ast.KeyValueExpr); ok { // of prometheus.Labels

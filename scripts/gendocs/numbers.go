@@ -16,12 +16,11 @@ const numbersHead = `<!-- generated: make generate -->
 
 # Numbers and names
 
-What subctl takes for itself on a node and on the wire, and why. The list is
-[dataplane/owner.go](../dataplane/owner.go); nothing else may choose one.
+The numbers and names that subctl uses on a node and on the wire, with their reasons. They are defined in
+[dataplane/owner.go](../dataplane/owner.go) and nowhere else.
 `
 
-// numbers returns the page of the constants in a Go file: their comments say what
-// they are for.
+// numbers returns the page of the constants in a Go file, with their comments.
 func numbers(file string) (string, error) {
 	source, err := os.ReadFile(file)
 	if err != nil {
@@ -39,10 +38,10 @@ func numbers(file string) (string, error) {
 		if !ok || block.Tok != token.CONST {
 			continue
 		}
-		fmt.Fprintf(&b, "\n%s\n| name | value | what for |\n| --- | --- | --- |\n", block.Doc.Text())
+		fmt.Fprintf(&b, "\n%s\n| name | value | purpose |\n| --- | --- | --- |\n", block.Doc.Text())
 		for _, s := range block.Specs {
 			spec := s.(*ast.ValueSpec)
-			why := cmp.Or(reason(spec), "likewise") // a comment holds for those below it that have none
+			why := cmp.Or(reason(spec), "likewise") // a comment also covers the constants below it that have none
 			for i, name := range spec.Names {
 				value := source[set.Position(spec.Values[i].Pos()).Offset:set.Position(spec.Values[i].End()).Offset]
 				fmt.Fprintf(&b, "| `%s` | `%s` | %s |\n", name.Name, shown(name.Name, string(value)), why)
@@ -53,8 +52,8 @@ func numbers(file string) (string, error) {
 	return b.String(), nil
 }
 
-// shown returns the value of a constant as one would write it: a name that ends in Net is
-// that of a network, whose first octet is the value.
+// shown returns the value of a constant for the page. If the name ends in Net, the value
+// is the first octet of a network.
 func shown(name, value string) string {
 	if strings.HasSuffix(name, "Net") {
 		return value + ".0.0.0/8"
@@ -68,13 +67,13 @@ func reason(spec *ast.ValueSpec) string {
 	return strings.ReplaceAll(strings.Join(strings.Fields(text), " "), "|", `\|`)
 }
 
-// owners returns the table of who may remove what from a node.
+// owners returns the table of owners and the kernel objects that each may remove.
 func owners() string {
 	var b strings.Builder
 	b.WriteString(`
 ## Owners
 
-The agents of one node share its kernel. Each removes only what is its own:
+The agents of a node share its kernel. Each removes only its own objects:
 
 | owner | devices | chains and sets | nftables | tables | rule priorities | next hop IDs | route protocol |
 | --- | --- | --- | --- | --- | --- | --- | --- |

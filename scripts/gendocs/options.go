@@ -11,19 +11,19 @@ import (
 	"subctl/dataplane"
 )
 
-// exampleConfig is the settings of the example.
+// exampleConfig is the YAML of the example ConfigMap.
 const exampleConfig = `vxlanID: 100       # for every driver that has the setting
 wireguard:         # for one driver, and for the combined cable with it
   keepalive: 25s
   mtu: 1400`
 
-// optionsPage has four holes: the example, the settings, proposals, and packet sizes. ~ stands for the
-// backquote, which a Go string of several lines cannot hold.
+// optionsPage is a format string with four arguments: the example, the settings, the proposals, and the
+// packet sizes. ~ stands for the backquote, which a raw string cannot contain.
 const optionsPage = `<!-- generated: make generate -->
 
 # Settings of the cable drivers
 
-Every driver works without any. Those of a cluster are YAML, in a ConfigMap:
+All settings are optional. A cluster's settings are YAML in a ConfigMap:
 
 ~~~yaml
 apiVersion: v1
@@ -36,81 +36,80 @@ data:
 %s
 ~~~
 
-Name it when joining, ~subctl join --cable-driver-config cable-driver-config~, or later in the Submariner:
+Specify the ConfigMap when joining, ~subctl join --cable-driver-config cable-driver-config~, or later in the Submariner:
 
 ~~~sh
 kubectl -n submariner-operator patch submariner submariner --type merge \
   -p '{"spec":{"cableDriverCustomConfig":{"configMapName":"cable-driver-config"}}}'
 ~~~
 
-A cable policy names one with ~--cable-config~: its settings hold for the pairs of clusters
-that the policy decides, at both ends, over those that each cluster has for itself.
+A cable policy specifies a ConfigMap with ~--cable-config~. Its settings apply to the pairs of clusters
+that the policy decides, at both ends, and override the settings of each cluster.
 
-What is written under a driver's own name counts most, then what is under the name of a
-part of a combined cable, then what is under none. A setting of the gateway as a whole,
-such as a port, is the cluster's: it has one value for all cables, and no policy can change it.
+A setting under the driver's own name takes precedence, then one under the name of a
+part of a combined cable, then one under no name. Settings of the gateway as a whole,
+such as ports, belong to the cluster: they have one value for all cables, and no policy can change them.
 
-## What there is
+## Settings
 
 | setting | drivers | values | default | set for | what it does |
 | --- | --- | --- | --- | --- | --- |
 %s
 %s
-The UDP ports of one gateway must differ from each other, and from those that subctl
-[takes for itself](numbers.md).
+The UDP ports of one gateway must differ from each other, and from the [ports that subctl uses](numbers.md).
 
 ## Packet sizes
 
-A cable carries packets as large as the path between its two gateways lets through, which they
-[find out](nat.md), less what the cable itself takes. Routes to the other clusters have that MTU, and the segment size of
-TCP connections follows it; there is nothing to set. Of a path of 1500 bytes, with the default settings, that leaves:
+The MTU of a cable is the [discovered](nat.md) MTU of the path between its two gateways, less the overhead
+of the cable. Routes to the other clusters have this MTU, and the MSS of
+TCP connections follows it; nothing needs to be configured. With the default settings, a path of 1500 bytes leaves:
 
-| cable | bytes inside | bytes taken |
+| cable | MTU in bytes | overhead in bytes |
 | --- | --- | --- |
 %s
-All of it is IPv4, inside the cables and outside: there are no cables over IPv6, where headers are 20 bytes longer.
+All figures are for IPv4, inside the cables and outside: there are no cables over IPv6, where headers are 20 bytes longer.
 The setting ~mtu~ can only make packets smaller.
 
 ## Changes
 
 The gateway reads the ConfigMap through the API server, and applies a change at once, without
-a new pod. (If it was named when joining it is mounted in the gateway's pods as well, for those who
-look there, at ~Submariner.spec.cableDriverCustomConfigPath~; the files follow a change within about
-a minute, and nothing waits for them. One that is named later, or another path, is mounted when
-~subctl join~ is run again.) Where a pair of clusters gets another device by it, the new cable is
-up and answers before traffic moves to it.
+a new pod. If a change moves a pair of clusters to another device, the new cable must answer
+before traffic moves to it. (A ConfigMap specified when joining is also mounted in the gateway's pods,
+for other readers, at ~Submariner.spec.cableDriverCustomConfigPath~. The mounted files follow a change within about
+a minute; the gateway does not use them. A ConfigMap or path specified later is mounted when
+~subctl join~ runs again.)
 
-What a change costs the traffic:
+The effect of a change on traffic:
 
 | setting | how it changes | what is lost |
 | --- | --- | --- |
 | ~vxlanID~ | another device, beside the first | nothing |
 | ~mtu~, ~keepalive~, ~debug~ | in place | nothing |
-| ~ikeProposals~, ~espProposals~, ~ikeLifetime~, ~espLifetime~, ~dpdDelay~, ~encapsulation~ | keys are negotiated anew, beside those in use | with ESP in the kernel, what one end sends in half a round trip; else nothing |
-| ~wireguardPort~ | in place; the other ends follow the first packet from the new port | nothing, unless the new port is closed on the way |
-| ~ipsecPort~ | strongSwan ends, and starts again | all IPsec cables of the gateway stop until the other clusters have learned of the port: seconds |
-| ~vxlanPort~ | both ends need the same | the pair is not connected until both have it |
+| ~ikeProposals~, ~espProposals~, ~ikeLifetime~, ~espLifetime~, ~dpdDelay~, ~encapsulation~ | new keys are negotiated while the old keys are in use | with ESP in the kernel, the packets that one end sends in half a round trip; otherwise nothing |
+| ~wireguardPort~ | in place; the other ends follow the first packet from the new port | nothing, unless a firewall on the path blocks the new port |
+| ~ipsecPort~ | strongSwan is restarted | all IPsec cables of the gateway stop until the other clusters have received the new port: seconds |
+| ~vxlanPort~ | both ends need the same port | the pair is not connected until both have it |
 
-Proposals that the other end does not accept leave the keys in use that there are, and
-~subctl show connections -o wide~ says so.
+If the other end does not accept the new proposals, the existing keys stay in use, and
+~subctl show connections -o wide~ reports it.
 
-A mistake changes nothing: the settings that were in force before stay, also over restarts and
-over a change of the active gateway. The condition ~CableConfigValid~ of the Gateway objects
-and an Event say which line, setting and value it is, and what it could be:
+An invalid ConfigMap has no effect: the previous settings stay in force, even after a restart or
+a change of the active gateway. The condition ~CableConfigValid~ of the Gateway objects
+and an Event name the line, the setting, its value and the valid values:
 
 ~~~sh
 kubectl -n submariner-operator get events --field-selector reason=BadCableConfig
 ~~~
 
 The settings in force are in the annotation ~submariner.io/cable-config~ of the cluster's own
-Cluster object. If the ConfigMap is deleted they stay, too: to go back to the defaults, empty it or
+Cluster object. They also stay if the ConfigMap is deleted: to return to the defaults, empty it or
 remove its name from the Submariner.
 
-Some fields of the Submariner are upstream's form of settings of ipsec, and hold where the ConfigMap
-does not say otherwise: ~ceIPSecNATTPort~ (~ipsecPort~), ~ceIPSecForceUDPEncaps~ (~encapsulation: yes~), ~ceIPSecDebug~
-(~debug~) and ~ceIPSecPreferredServer~ (~preferredServer~). Which end of a pair begins to negotiate: the other one, if exactly
-one of the two is a preferred server; else the one behind an address translation, else the one of the lower cable name. The
-end that waits begins too if nothing has come for some seconds. ~ceIPSecPSKSecret~ names the Secret with the pre-shared
+Some fields of the Submariner are upstream's form of ipsec settings, and apply where the ConfigMap
+does not set the value: ~ceIPSecNATTPort~ (~ipsecPort~), ~ceIPSecForceUDPEncaps~ (~encapsulation: yes~), ~ceIPSecDebug~
+(~debug~) and ~ceIPSecPreferredServer~ (~preferredServer~). If exactly one end of a pair is a preferred server, the other
+end starts the negotiation; otherwise the end behind NAT, or else the end with the lower cable name. The
+end that waits starts too if it receives nothing for some seconds. ~ceIPSecPSKSecret~ names the Secret with the pre-shared
 key of the join file ([keys](keys.md)), which gateway pods mount: after a change run ~subctl join~ again, which keeps the
 name. ~ceIPSecPSK~, the key itself, is never written and never read.
 `
@@ -133,18 +132,18 @@ func options(drivers []cable.Driver) string {
 	}
 	var b strings.Builder
 	for _, r := range rows {
-		whom := "the gateway"
+		scope := "the gateway"
 		if r.option.PerPair {
-			whom = "each pair"
+			scope = "each pair"
 		}
 		fmt.Fprintf(&b, "| `%s` | %s | %s | %s | %s | %s |\n", r.option.Key, strings.Join(r.drivers, ", "), cell(r.option.Values()),
-			cell(defaultOf(r.option)), whom, cell(r.option.Doc))
+			cell(defaultOf(r.option)), scope, cell(r.option.Doc))
 	}
 	example := "    " + strings.ReplaceAll(exampleConfig, "\n", "\n    ")
 	return fmt.Sprintf(strings.ReplaceAll(optionsPage, "~", "`"), example, b.String(), proposals(), sizes(drivers))
 }
 
-// sizes are the rows of what cables take of a path of 1500 bytes.
+// sizes returns the table rows with the MTU and the overhead of each cable, on a path of 1500 bytes.
 func sizes(drivers []cable.Driver) string {
 	const path = 1500
 	var b strings.Builder
@@ -156,7 +155,7 @@ func sizes(drivers []cable.Driver) string {
 			peer   cable.Peer
 		}{
 			{"", dataplane.EngineKernel, cable.Peer{MTU: path}},
-			{", through address translation", dataplane.EngineKernel, cable.Peer{MTU: path, NATed: true}},
+			{", through NAT", dataplane.EngineKernel, cable.Peer{MTU: path, NATed: true}},
 			{", ESP in userspace", "userspace", cable.Peer{MTU: path}},
 		} {
 			is.peer.Config = cable.Config{}
@@ -171,24 +170,24 @@ func sizes(drivers []cable.Driver) string {
 	return b.String()
 }
 
-// proposals says what the proposals of IPsec can consist of.
+// proposals returns the section about the parts of IPsec proposals.
 func proposals() string {
 	var b strings.Builder
 	b.WriteString(`### Proposals
 
-A proposal is written as strongSwan does it, in small letters with dashes in between:
+Proposals have strongSwan's format: lower case keywords separated by dashes.
 
-| part | what it can be |
+| part | keywords |
 | --- | --- |
 `)
 	for _, p := range ipsec.Parts() {
 		fmt.Fprintf(&b, "| %s | `%s` |\n", p.Name, strings.Join(p.Names, "`, `"))
 	}
 	fmt.Fprintf(&b, `
-The ciphers %s check integrity themselves and take no integrity check; the others need one.
-Only proposals of IKE have a pseudo-random function; it may be left out after an integrity check, whose hash then
-serves. A Diffie-Hellman group is never optional: without it keys that leak later would open packets that
-were recorded before. What RFC 8221 and RFC 8247 advise against, such as 3DES, MD5, SHA-1 and modp1024, is refused by name.
+The ciphers %s authenticate packets themselves and take no integrity algorithm; the others require one.
+Only IKE proposals have a pseudo-random function. It may be omitted after an integrity algorithm, whose hash is then
+used. A Diffie-Hellman group is required: without it, keys that leak later would decrypt recorded
+packets. Algorithms that RFC 8221 and RFC 8247 advise against, such as 3DES, MD5, SHA-1 and modp1024, are refused by name.
 
 ~~~yaml
 ikeProposals: aes256gcm16-prfsha384-x25519,aes256-sha256-modp4096
@@ -198,15 +197,15 @@ espProposals: aes256gcm16-ecp384,aes128-sha256-ecp256
 	return strings.ReplaceAll(b.String(), "~", "`")
 }
 
-// sameOption says whether two drivers have an option in common. Functions cannot be
-// compared, and what they check is not on the page.
+// sameOption reports whether a and b are the same option. It ignores Check, since
+// functions are not comparable.
 func sameOption(a, b cable.Option) bool {
 	a.Check, b.Check = nil, nil
 	return reflect.DeepEqual(a, b)
 }
 
-// defaultOf is what holds where nobody says anything; a number out of its own range
-// stands for none.
+// defaultOf returns the default value of o as Markdown. A number out of the range of o
+// means that there is none.
 func defaultOf(o cable.Option) string {
 	if n := (cable.Config{}).Number(o); o.Default == "" || o.Kind == cable.OptionNumber && (n < o.Min || n > o.Max) {
 		return "none"
@@ -214,5 +213,5 @@ func defaultOf(o cable.Option) string {
 	return "`" + o.Default + "`"
 }
 
-// cell keeps a text within its cell of a table.
+// cell escapes text for a table cell.
 func cell(text string) string { return strings.ReplaceAll(text, "|", `\|`) }

@@ -19,7 +19,7 @@ func pages() map[string]string {
 	return files
 }
 
-// addPage adds the page of c, and those of the commands under it.
+// addPage adds the pages of c and of its subcommands.
 func addPage(files map[string]string, c *cobra.Command) {
 	files["docs/cli/"+pageName(c)] = page(c)
 	for _, sub := range c.Commands() {
@@ -59,7 +59,7 @@ func page(c *cobra.Command) string {
 	return strings.TrimRight(b.String(), "\n") + "\n"
 }
 
-// links returns a list of the commands under c.
+// links returns a Markdown list of the subcommands of c.
 func links(c *cobra.Command) string {
 	var b strings.Builder
 	for _, sub := range c.Commands() {
@@ -70,5 +70,5 @@ func links(c *cobra.Command) string {
 	return b.String()
 }
 
-// pageName is the file of a command's page.
+// pageName returns the file name of a command's page.
 func pageName(c *cobra.Command) string { return strings.ReplaceAll(c.CommandPath(), " ", "_") + ".md" }
