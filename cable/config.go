@@ -9,6 +9,7 @@ import (
 
 	"subctl/api/submariner/v1alpha1"
 	"subctl/dataplane"
+	"subctl/internal/words"
 )
 
 // Settings of drivers are YAML, in a ConfigMap or in a cable policy:
@@ -177,7 +178,7 @@ func (r *configReader) unknown(s setting, scope []Driver) string {
 	if len(scope) == 1 {
 		what = fmt.Sprintf("%s has no such setting", scope[0].Name())
 	}
-	if near := nearest(s.key, keys); near != "" {
+	if near := words.Nearest(s.key, keys); near != "" {
 		return fmt.Sprintf("%s: %s: did you mean %s?", s.name(), what, near)
 	}
 	for _, d := range r.known {

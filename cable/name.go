@@ -3,6 +3,8 @@ package cable
 import (
 	"fmt"
 	"strings"
+
+	"subctl/internal/words"
 )
 
 // Names of the drivers.
@@ -41,7 +43,7 @@ func FindDriver(name string, known []Driver) (Driver, error) {
 		}
 		names = append(names, d.Name())
 	}
-	if near := nearest(Canonical(name), names); near != "" {
+	if near := words.Nearest(Canonical(name), names); near != "" {
 		return nil, fmt.Errorf("there is no cable driver %s: did you mean %s? There are %s", quoted(name), near, strings.Join(names, ", "))
 	}
 	return nil, fmt.Errorf("there is no cable driver %s: use one of %s", quoted(name), strings.Join(names, ", "))

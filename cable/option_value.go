@@ -7,8 +7,6 @@ import (
 	"strconv"
 	"strings"
 	"time"
-
-	"subctl/internal/spelling"
 )
 
 // maxText is how long the value of an OptionText may be, in bytes.
@@ -121,18 +119,4 @@ func list(names []string) string {
 		out = append(out, "…")
 	}
 	return strings.Join(out, ", ")
-}
-
-// nearest returns the name that a user most likely meant; empty if none is near.
-func nearest(name string, names []string) string {
-	if len(name) > 64 {
-		return "" // no option is that long
-	}
-	best, least := "", 3
-	for _, n := range names {
-		if d := spelling.Distance(strings.ToLower(name), strings.ToLower(n)); d < least && d < len(n)/2+1 {
-			best, least = n, d
-		}
-	}
-	return best
 }

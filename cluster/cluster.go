@@ -1,12 +1,18 @@
-// Package cluster is what a member of a clusterset holds: which objects join
-// installs in it and why, what must be true before, and how all of it goes away
-// again. Every change goes the same way: facts are read from the API servers, a
-// pure function makes a plan of them (or says everything that is wrong), and the
-// plan is applied. It does not know what the agents do on a node (package agent)
-// nor what a broker is made of (package broker).
+// Package cluster is what a cluster that has joined holds: the objects that are
+// installed in it, their names, and who made them. Packages join, uninstall and
+// rotate, below it, change a cluster: each reads facts from the API servers, makes a
+// plan of them with a pure function, which returns everything that is wrong instead,
+// and applies the plan. Package cluster itself changes nothing. What the agents do on
+// a node is in package agent, and what a broker is made of in package broker.
 package cluster
 
 import (
+	"context"
+	"errors"
+	"time"
+
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
 	submarinerv1 "subctl/api/submariner/v1"
 )
 
@@ -60,5 +66,24 @@ func ours(app string) map[string]string {
 	return labels
 }
 
-// isOurs reports whether labels are those of an object we made.
-func isOurs(labels map[string]string) bool { return labels[ManagedByLabel] == ManagedBy }
+// IsOurs reports whether we made the object that has these labels.
+func IsOurs(labels map[string]string) bool { return labels[ManagedByLabel] == ManagedBy }
+
+// Side is an API server that a command works on.
+type Side struct {
+	client.Client
+	URL     string // for people
+	Version string // such as "v1.36.3"
+}
+
+// Poll is how often commands look whether what they wait for has happened. A look is
+// a handful of small requests.
+const Poll = time.Second
+
+// Interrupted returns, in a word, why ctx is done.
+func Interrupted(ctx context.Context) error {
+	if errors.Is(ctx.Err(), context.DeadlineExceeded) {
+		return errors.New("out of time")
+	}
+	return errors.New("interrupted")
+}

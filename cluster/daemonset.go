@@ -1,6 +1,7 @@
 package cluster
 
 import (
+	"cmp"
 	"strconv"
 	"strings"
 
@@ -37,8 +38,8 @@ func gateway(sub *v1alpha1.Submariner) *appsv1.DaemonSet {
 	}
 	pod.Containers[0].Args = []string{"agent", "gateway", "--node", "$(NODE_NAME)"}
 	pod.Containers[0].Env = append(pod.Containers[0].Env, gatewayEnv(sub)...)
-	mountSecret(pod, brokerSecretName(sub), "/run/secrets/submariner.io/", false)
-	mountSecret(pod, pskSecretName(sub), "/var/run/secrets/submariner.io/", true)
+	mountSecret(pod, BrokerSecretName(sub), "/run/secrets/submariner.io/", false)
+	mountSecret(pod, PSKSecretName(sub), "/var/run/secrets/submariner.io/", true)
 	mountSecret(pod, ClusterKeySecret, "/var/run/secrets/submariner.io/", true)
 	mountConfig(pod, sub)
 	mountState(pod)
@@ -152,6 +153,10 @@ func mountSecret(pod *corev1.PodSpec, name, dir string, optional bool) {
 		corev1.VolumeMount{Name: name, MountPath: dir + name, ReadOnly: true})
 }
 
+// DefaultConfigPath is where the ConfigMap with the settings of the cable drivers is
+// mounted in the gateway's pods.
+const DefaultConfigPath = "/etc/submariner/cable-driver-config"
+
 // mountConfig mounts the ConfigMap with settings of the cable drivers, if the user
 // named one. The agents read it through the API server, which is a minute faster than
 // the kubelet; the files are for people and upstream's tools. It may not exist, and
@@ -180,20 +185,6 @@ func mountState(pod *corev1.PodSpec) {
 	pod.Containers[0].VolumeMounts = append(pod.Containers[0].VolumeMounts,
 		corev1.VolumeMount{Name: "run", MountPath: "/run/subctl"},
 		corev1.VolumeMount{Name: "run", MountPath: "/run/wireguard", SubPath: "wireguard"})
-}
-
-func brokerSecretName(sub *v1alpha1.Submariner) string {
-	if sub.Spec.BrokerK8sSecret != "" {
-		return sub.Spec.BrokerK8sSecret
-	}
-	return BrokerSecret
-}
-
-func pskSecretName(sub *v1alpha1.Submariner) string {
-	if sub.Spec.CeIPSecPSKSecret != "" {
-		return sub.Spec.CeIPSecPSKSecret
-	}
-	return PSKSecret
 }
 
 // commonEnv is upstream's environment of every component, less what is secret.
@@ -225,8 +216,8 @@ func gatewayEnv(sub *v1alpha1.Submariner) []corev1.EnvVar {
 		corev1.EnvVar{Name: "BROKER_K8S_APISERVER", Value: sub.Spec.BrokerK8sApiServer},
 		corev1.EnvVar{Name: "BROKER_K8S_REMOTENAMESPACE", Value: sub.Spec.BrokerK8sRemoteNamespace},
 		corev1.EnvVar{Name: "BROKER_K8S_INSECURE", Value: strconv.FormatBool(sub.Spec.BrokerK8sInsecure)},
-		corev1.EnvVar{Name: "BROKER_K8S_SECRET", Value: brokerSecretName(sub)},
-		corev1.EnvVar{Name: "CE_IPSEC_PSKSECRET", Value: pskSecretName(sub)},
+		corev1.EnvVar{Name: "BROKER_K8S_SECRET", Value: BrokerSecretName(sub)},
+		corev1.EnvVar{Name: "CE_IPSEC_PSKSECRET", Value: PSKSecretName(sub)},
 		corev1.EnvVar{Name: "CE_IPSEC_NATTPORT", Value: strconv.Itoa(nattPort(sub))},
 		corev1.EnvVar{Name: "CE_IPSEC_FORCEENCAPS", Value: strconv.FormatBool(sub.Spec.CeIPSecForceUDPEncaps)},
 		corev1.EnvVar{Name: "CE_IPSEC_DEBUG", Value: strconv.FormatBool(sub.Spec.CeIPSecDebug)},
@@ -252,4 +243,14 @@ func healthCheck(sub *v1alpha1.Submariner) v1alpha1.HealthCheckSpec {
 
 func fromField(name, path string) corev1.EnvVar {
 	return corev1.EnvVar{Name: name, ValueFrom: &corev1.EnvVarSource{FieldRef: &corev1.ObjectFieldSelector{FieldPath: path}}}
+}
+
+// configPath is where the ConfigMap with the settings of the drivers is mounted.
+func configPath(sub *v1alpha1.Submariner) string {
+	return cmp.Or(sub.Spec.CableDriverCustomConfigPath, DefaultConfigPath)
+}
+
+// nattPort is the UDP port of IPsec.
+func nattPort(sub *v1alpha1.Submariner) int {
+	return cmp.Or(sub.Spec.CeIPSecNATTPort, dataplane.IPsecPort)
 }

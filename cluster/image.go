@@ -1,7 +1,6 @@
 package cluster
 
 import (
-	"fmt"
 	"path"
 	"strings"
 
@@ -34,14 +33,4 @@ func ImageOverrides(image string) map[string]string {
 		return nil
 	}
 	return map[string]string{gatewayComponent: image, routeAgentComponent: image}
-}
-
-// unpullable warns of an image that nobody chose and that nodes cannot pull.
-func unpullable(image string) string {
-	registry, _, _ := strings.Cut(version.Image, "/")
-	if image != "" || registry != "localhost" {
-		return ""
-	}
-	return fmt.Sprintf("the image of the agents, %s:%s, is in no registry: nodes that do not have it cannot pull it; "+
-		"push it to one and say it with --image", version.Image, version.Version)
 }

@@ -12,6 +12,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"subctl/cluster"
+	"subctl/cluster/clustertest"
 	"subctl/internal/kube"
 	"subctl/internal/kubetest"
 )
@@ -21,7 +22,7 @@ func TestMain(m *testing.M) { os.Exit(kubetest.Main(m)) }
 // What agents may do is a promise: no Secrets, nothing outside the namespace but
 // reading nodes, nothing by wildcard.
 func TestRightsAreLeast(t *testing.T) {
-	for _, obj := range render(t, west()) {
+	for _, obj := range clustertest.Render(t, clustertest.Submariner()) {
 		var rules []rbacv1.PolicyRule
 		switch o := obj.(type) {
 		case *rbacv1.ClusterRole:
@@ -46,7 +47,7 @@ func TestRightsOfAgents(t *testing.T) {
 	server := kubetest.Shared(t)
 	admin := server.Client(t)
 	require.NoError(t, admin.Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: cluster.Namespace}}))
-	for _, obj := range render(t, west()) {
+	for _, obj := range clustertest.Render(t, clustertest.Submariner()) {
 		switch obj.(type) {
 		case *rbacv1.Role, *rbacv1.RoleBinding, *rbacv1.ClusterRole, *rbacv1.ClusterRoleBinding:
 			require.NoError(t, admin.Create(t.Context(), obj))

@@ -1,9 +1,6 @@
 package cluster
 
 import (
-	"slices"
-	"strings"
-
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -59,9 +56,4 @@ func merged(maps ...map[string]string) map[string]string {
 		}
 	}
 	return out
-}
-
-// sortByName sorts objects of one kind.
-func sortByName(objs []client.Object) {
-	slices.SortFunc(objs, func(a, b client.Object) int { return strings.Compare(a.GetName(), b.GetName()) })
 }

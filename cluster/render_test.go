@@ -1,74 +1,33 @@
 package cluster_test
 
 import (
-	"bytes"
-	"fmt"
 	"testing"
 
 	"github.com/stretchr/testify/require"
 	"gotest.tools/v3/golden"
 	corev1 "k8s.io/api/core/v1"
-	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/yaml"
 
 	"subctl/api/submariner/v1alpha1"
 	"subctl/broker"
 	"subctl/cable/keys"
 	"subctl/cluster"
-	"subctl/internal/kube"
+	"subctl/cluster/clustertest"
 )
 
-func west() *v1alpha1.Submariner {
-	return &v1alpha1.Submariner{
-		ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{v1alpha1.PublicKeyAnnotation: "cHVibGlj"}},
-		Spec: v1alpha1.SubmarinerSpec{
-			ClusterID: "west", ClusterCIDR: "10.111.0.0/16", ServiceCIDR: "10.101.0.0/16", CableDriver: "vxlan",
-			BrokerK8sApiServer: "hub.example.org:6443", BrokerK8sRemoteNamespace: "submariner-k8s-broker", Version: "v0.1.0",
-		},
-	}
-}
-
-func render(t *testing.T, sub *v1alpha1.Submariner) []client.Object {
-	t.Helper()
-	objs, err := cluster.Render(sub)
-	require.NoError(t, err)
-	return objs
-}
-
-func text(t *testing.T, objs []client.Object) string {
-	t.Helper()
-	scheme, err := kube.NewScheme()
-	require.NoError(t, err)
-	var out bytes.Buffer
-	for _, obj := range objs {
-		u, err := kube.Unstructured(scheme, obj)
-		require.NoError(t, err)
-		if _, ok := obj.(*apiextensionsv1.CustomResourceDefinition); ok {
-			u.Object = map[string]any{"kind": u.GetKind(), "metadata": map[string]any{"name": u.GetName()}} // see api/crds
-		}
-		b, err := yaml.Marshal(u.Object)
-		require.NoError(t, err)
-		fmt.Fprintf(&out, "---\n%s", b)
-	}
-	return out.String()
-}
-
 func TestRender(t *testing.T) {
-	sub := west()
-	golden.Assert(t, text(t, render(t, sub)), "render.yaml")
-	require.Equal(t, west(), sub, "Render must not change its input")
+	sub := clustertest.Submariner()
+	golden.Assert(t, clustertest.Text(t, clustertest.Render(t, sub)), "render.yaml")
+	require.Equal(t, clustertest.Submariner(), sub, "Render must not change its input")
 
 	sub.Spec.ImageOverrides = cluster.ImageOverrides("registry.example.org/subctl:test")
 	sub.Spec.Tolerations = []corev1.Toleration{{Key: "gateway", Operator: corev1.TolerationOpExists}}
 	sub.Spec.CeIPSecNATTPort, sub.Spec.Debug, sub.Spec.NatEnabled = 4501, true, true
 	sub.Spec.ConnectionHealthCheck = &v1alpha1.HealthCheckSpec{IntervalSeconds: 3}
-	golden.Assert(t, text(t, render(t, sub)), "render_options.yaml")
+	golden.Assert(t, clustertest.Text(t, clustertest.Render(t, sub)), "render_options.yaml")
 }
 
 func TestEverythingRenderedIsOurs(t *testing.T) {
-	for _, obj := range render(t, west()) {
+	for _, obj := range clustertest.Render(t, clustertest.Submariner()) {
 		require.Equal(t, cluster.ManagedBy, obj.GetLabels()[cluster.ManagedByLabel], "%T %s", obj, obj.GetName())
 	}
 }
@@ -103,10 +62,28 @@ func TestSecretsHoldWhatTheGatewayReads(t *testing.T) {
 	require.ElementsMatch(t, []string{"private", "public", "seed"}, found[cluster.ClusterKeySecret])
 }
 
-func TestSuggestID(t *testing.T) {
-	for name, want := range map[string]string{
-		"west": "west", "Prod_1": "prod-1", "arn:aws:eks:eu/x": "arn-aws-eks-eu-x", "-a-": "0a0", "kind-c1.local": "kind-c1-local", "": "",
+// What join takes is in the Submariner; with a ConfigMap and everything else of cables
+// said, the gateway's pods are told.
+func TestRenderCables(t *testing.T) {
+	sub := clustertest.Submariner()
+	sub.Spec.CableDrivers = []string{"vxlan", "wireguard"}
+	sub.Spec.CombinedCableDrivers = []string{"vxlan", "ipsec"}
+	sub.Spec.CableDriverCustomConfig = &v1alpha1.ConfigMapRef{ConfigMapName: "cables"}
+	sub.Spec.CableDriverCustomConfigPath = "/etc/cables"
+	sub.Spec.CeIPSecDebug, sub.Spec.CeIPSecForceUDPEncaps, sub.Spec.CeIPSecPreferredServer = true, true, true
+	got := clustertest.Text(t, clustertest.Render(t, sub))
+	for _, want := range []string{
+		"- name: SUBMARINER_CABLEDRIVERS\n          value: vxlan,wireguard\n",
+		"- name: SUBMARINER_COMBINEDCABLEDRIVERS\n          value: vxlan,ipsec\n",
+		"- name: SUBMARINER_CABLEDRIVERCUSTOMCONFIGPATH\n          value: /etc/cables\n",
+		"- name: CE_IPSEC_FORCEENCAPS\n          value: \"true\"\n",
+		"- name: CE_IPSEC_DEBUG\n          value: \"true\"\n",
+		"- name: CE_IPSEC_PREFERREDSERVER\n          value: \"true\"\n",
+		"- mountPath: /etc/cables\n          name: cable-driver-config\n          readOnly: true\n",
+		"- configMap:\n          name: cables\n          optional: true\n        name: cable-driver-config\n",
 	} {
-		require.Equal(t, want, cluster.SuggestID(name))
+		require.Contains(t, got, want)
 	}
+	sub.Spec.CableDriverCustomConfig.Namespace = "elsewhere" // a pod cannot have it
+	require.NotContains(t, clustertest.Text(t, clustertest.Render(t, sub)), "configMap:")
 }

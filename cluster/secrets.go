@@ -1,14 +1,15 @@
 package cluster
 
 import (
-	"context"
-	"crypto/rand"
-	"fmt"
+	"cmp"
+	"slices"
+	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"subctl/api/submariner/v1alpha1"
 	"subctl/broker"
 	"subctl/cable/keys"
 )
@@ -28,18 +29,6 @@ const (
 type ClusterKey struct {
 	Private keys.PrivateKey
 	Seed    broker.Secret // keys.Size bytes
-}
-
-// newClusterKey makes both.
-func newClusterKey() (ClusterKey, error) {
-	private, err := keys.Generate()
-	return ClusterKey{private, newSeed()}, err
-}
-
-func newSeed() broker.Secret {
-	seed := make(broker.Secret, keys.Size)
-	rand.Read(seed) // never fails
-	return seed
 }
 
 // data is that of ClusterKeySecret.
@@ -67,29 +56,34 @@ func secret(name string, data map[string][]byte) *corev1.Secret {
 	}
 }
 
-// clusterKey returns the cluster's keys: those it has, or new ones. A key that is
-// there but unreadable is an error, not replaced: the other clusters derived their
-// secrets from its public half. A Secret of an older version lacks the seed, of which
-// nobody else knows: it gets one.
-func clusterKey(ctx context.Context, c client.Reader) (ClusterKey, error) {
-	stored, err := optional(ctx, c, &corev1.Secret{}, client.ObjectKey{Namespace: Namespace, Name: ClusterKeySecret})
-	if err != nil {
-		return ClusterKey{}, err
+// Redacted stands for what is secret, and for what is made when joining.
+const Redacted = "redacted"
+
+// RedactedSecrets returns the Secrets of a member with nothing in them.
+func RedactedSecrets() []client.Object {
+	var out []client.Object
+	for name, keys := range map[string][]string{
+		BrokerSecret:     {corev1.ServiceAccountTokenKey, corev1.ServiceAccountRootCAKey},
+		PSKSecret:        {broker.PSKKey},
+		ClusterKeySecret: {KeyPrivate, KeyPublic, KeySeed},
+	} {
+		s := secret(name, nil)
+		s.StringData = map[string]string{}
+		for _, key := range keys {
+			s.StringData[key] = Redacted
+		}
+		out = append(out, s)
 	}
-	if stored == nil {
-		return newClusterKey()
-	}
-	const remedy = "repair Secret " + Namespace + "/" + ClusterKeySecret + ", or delete it to make a new key"
-	key := ClusterKey{Seed: stored.Data[KeySeed]}
-	if key.Private, err = keys.ParsePrivate(stored.Data[KeyPrivate]); err != nil {
-		return ClusterKey{}, fmt.Errorf("%w: %s", err, remedy)
-	}
-	switch len(key.Seed) {
-	case keys.Size:
-	case 0:
-		key.Seed = newSeed()
-	default:
-		return ClusterKey{}, fmt.Errorf("reading the seed of gateways' keys: %d bytes, not %d: %s", len(key.Seed), keys.Size, remedy)
-	}
-	return key, nil
+	slices.SortFunc(out, func(a, b client.Object) int { return strings.Compare(a.GetName(), b.GetName()) })
+	return out
+}
+
+// BrokerSecretName returns the name of the Secret with the credentials for the broker.
+func BrokerSecretName(sub *v1alpha1.Submariner) string {
+	return cmp.Or(sub.Spec.BrokerK8sSecret, BrokerSecret)
+}
+
+// PSKSecretName returns the name of the Secret with the pre-shared key.
+func PSKSecretName(sub *v1alpha1.Submariner) string {
+	return cmp.Or(sub.Spec.CeIPSecPSKSecret, PSKSecret)
 }

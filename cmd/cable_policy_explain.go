@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"subctl/internal/printer"
+	"subctl/internal/words"
 	"subctl/policy"
 	"subctl/policy/catalog"
 )
@@ -82,7 +83,7 @@ func findCluster(all *catalog.Catalog, id string) (policy.Cluster, error) {
 		return c, nil
 	}
 	known := all.ClusterIDs()
-	if near := nearest(id, known); near != "" {
+	if near := words.Nearest(id, known); near != "" {
 		return c, usageError(fmt.Errorf("%s knows no cluster %q: did you mean %s?", catalog.MakerName(all.Keeper), id, near))
 	}
 	return c, usageError(fmt.Errorf("%s knows no cluster %q: it knows %s", catalog.MakerName(all.Keeper), id, several(known)))

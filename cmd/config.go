@@ -12,6 +12,8 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 	"github.com/spf13/viper"
+
+	"subctl/internal/words"
 )
 
 const configHelp = `What no flag sets is taken from the environment, and then from a file. The flag
@@ -80,7 +82,7 @@ func (f config) read(v *viper.Viper) error {
 			continue
 		}
 		err := fmt.Errorf("%s: there is no setting %q", path, key)
-		if near := nearest(key, f.flags); near != "" {
+		if near := words.Nearest(key, f.flags); near != "" {
 			err = fmt.Errorf("%w: did you mean %q?", err, near)
 		}
 		errs = append(errs, err)

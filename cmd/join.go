@@ -11,7 +11,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"subctl/broker"
-	"subctl/cluster"
+	"subctl/cluster/join"
 	"subctl/internal/printer"
 )
 
@@ -39,7 +39,7 @@ const joinExample = `  # join the cluster of context "west"
 
 // joinOptions is what the command line says.
 type joinOptions struct {
-	cluster.Options
+	join.Options
 	file        string
 	brokerURL   string
 	checkBroker bool
@@ -50,7 +50,7 @@ type joinOptions struct {
 }
 
 func newJoin(g *globals) *cobra.Command {
-	o := &joinOptions{Options: cluster.DefaultOptions()}
+	o := &joinOptions{Options: join.DefaultOptions()}
 	c := &cobra.Command{
 		Use:     "join FILE",
 		Short:   "Join a cluster to a broker",
@@ -102,21 +102,21 @@ func (o *joinOptions) run(ctx context.Context, g *globals) error {
 	if err != nil {
 		return err
 	}
-	join, err := o.plan(ctx, g, file)
+	op, err := o.plan(ctx, g, file)
 	if err != nil {
 		return err
 	}
-	for _, w := range join.Plan.Warnings {
-		join.Report.Warn("%s", w)
+	for _, w := range op.Plan.Warnings {
+		op.Report.Warn("%s", w)
 	}
 	if o.dryRun {
-		found, err := join.DryRun(ctx)
+		found, err := op.DryRun(ctx)
 		if err != nil {
 			return err
 		}
-		return printDryRun(g.Out, o.format.Format(), found, join)
+		return printDryRun(g.Out, o.format.Format(), found, op)
 	}
-	if err := join.Run(ctx); err != nil {
+	if err := op.Run(ctx); err != nil {
 		return err
 	}
 	if !o.wait {
@@ -124,7 +124,7 @@ func (o *joinOptions) run(ctx context.Context, g *globals) error {
 	}
 	ctx, cancel := context.WithTimeout(ctx, o.timeout)
 	defer cancel()
-	return join.Wait(ctx)
+	return op.Wait(ctx)
 }
 
 // check says everything that is wrong with the command line and the file,
@@ -135,7 +135,7 @@ func (o *joinOptions) check(g *globals) (*broker.JoinFile, error) {
 		if err != nil {
 			return nil, err
 		}
-		o.ClusterID = cluster.SuggestID(name)
+		o.ClusterID = join.SuggestID(name)
 	}
 	said := o.Validate()
 	if o.brokerURL != "" {
@@ -157,7 +157,7 @@ func (o *joinOptions) check(g *globals) (*broker.JoinFile, error) {
 }
 
 // plan asks both clusters, and decides what to do.
-func (o *joinOptions) plan(ctx context.Context, g *globals, file *broker.JoinFile) (*cluster.Join, error) {
+func (o *joinOptions) plan(ctx context.Context, g *globals, file *broker.JoinFile) (*join.Operation, error) {
 	report := g.progress()
 	report.Step("looking at this cluster, and at the broker at %s", file.BrokerURL)
 	member, err := g.memberSide(ctx)
@@ -165,15 +165,15 @@ func (o *joinOptions) plan(ctx context.Context, g *globals, file *broker.JoinFil
 	if err := errors.Join(err, err2); err != nil {
 		return nil, err
 	}
-	facts, err := cluster.ReadFacts(ctx, member, o.Options)
-	brokerFacts, err2 := cluster.ReadBrokerFacts(ctx, hub, file.BaseNamespace(), o.ClusterID, o.Sets())
+	facts, err := join.ReadFacts(ctx, member, o.Options)
+	brokerFacts, err2 := join.ReadBrokerFacts(ctx, hub, file.BaseNamespace(), o.ClusterID, o.Sets())
 	if err := errors.Join(err, err2); err != nil {
 		return nil, err
 	}
-	plan, err := cluster.MakePlan(o.Options, file, facts, brokerFacts)
+	plan, err := join.MakePlan(o.Options, file, facts, brokerFacts)
 	if err != nil {
 		return nil, err
 	}
 	report.Done("this cluster, %s, can be joined to the broker", o.ClusterID)
-	return &cluster.Join{Member: member, Broker: hub, File: file, Plan: plan, Report: report}, nil
+	return &join.Operation{Member: member, Broker: hub, File: file, Plan: plan, Report: report}, nil
 }

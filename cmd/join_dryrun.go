@@ -7,13 +7,13 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/yaml"
 
-	"subctl/cluster"
+	"subctl/cluster/join"
 	"subctl/internal/printer"
 )
 
 // printDryRun prints what join would write: as one JSON object, or as YAML
 // documents each of which says where it goes.
-func printDryRun(w io.Writer, format printer.Format, d *cluster.DryRun, j *cluster.Join) error {
+func printDryRun(w io.Writer, format printer.Format, d *join.DryRun, j *join.Operation) error {
 	if format == printer.JSON {
 		return printer.Encode(w, format, d)
 	}

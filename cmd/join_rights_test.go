@@ -10,6 +10,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"subctl/cluster"
+	"subctl/cluster/join"
 )
 
 // operator lets whoever was powerless do verbs to everything on the member, for as
@@ -29,7 +30,7 @@ func (w *joinWorld) operator(t *testing.T, verbs ...string) func() {
 	}
 	c := w.as(t)
 	require.Eventually(t, func() bool { // the API server's authorizer has seen it
-		f, err := cluster.ReadFacts(t.Context(), c, cluster.Options{})
+		f, err := join.ReadFacts(t.Context(), c, join.Options{})
 		return err == nil && len(f.Denied) < 10
 	}, 10*time.Second, 50*time.Millisecond)
 	return func() {
@@ -55,7 +56,7 @@ func (w *joinWorld) enough(t *testing.T) {
 	} {
 		off := w.operator(t, verbs...)
 		require.Eventually(t, func() bool {
-			f, err := cluster.ReadFacts(t.Context(), w.as(t), cluster.Options{})
+			f, err := join.ReadFacts(t.Context(), w.as(t), join.Options{})
 			return err == nil && len(f.Denied) == 0
 		}, 10*time.Second, 100*time.Millisecond, verbs)
 		off()

@@ -125,13 +125,3 @@ func TestManners(t *testing.T) {
 		}
 	})
 }
-
-func TestNearest(t *testing.T) {
-	names := []string{"context", "contexts", "node", "output"}
-	for name, want := range map[string]string{
-		"contxt": "context", "context": "context", "contextss": "contexts", "nod": "node", "out": "output",
-		"x": "", "frobnicate": "", "": "",
-	} {
-		require.Equal(t, want, nearest(name, names), name)
-	}
-}

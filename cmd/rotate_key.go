@@ -8,7 +8,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"subctl/cluster"
+	"subctl/cluster/rotate"
 )
 
 const rotateKeyLong = `Give the cluster of the context in use a new key, and wait until its connections use it.
@@ -26,7 +26,7 @@ const rotateKeyExample = `  # see what would be done, and do it
   subctl rotate-key --context west`
 
 func newRotateKey(g *globals) *cobra.Command {
-	k := &cluster.RotateKey{}
+	k := &rotate.Operation{}
 	var dryRun bool
 	c := &cobra.Command{
 		Use:     "rotate-key",
@@ -42,7 +42,7 @@ func newRotateKey(g *globals) *cobra.Command {
 	return c
 }
 
-func rotateKey(ctx context.Context, g *globals, k *cluster.RotateKey, dryRun bool) error {
+func rotateKey(ctx context.Context, g *globals, k *rotate.Operation, dryRun bool) error {
 	var err error
 	if k.Cluster, err = g.memberSide(ctx); err != nil {
 		return err

@@ -8,7 +8,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
-	"subctl/internal/spelling"
+	"subctl/internal/words"
 )
 
 // This file gives all commands the same manners: what is wrong with a command
@@ -67,29 +67,10 @@ func flagError(c *cobra.Command, err error) error {
 			names = append(names, f.Name)
 		}
 	})
-	if near := nearest(unknown.GetSpecifiedName(), names); near != "" {
+	if near := words.Nearest(unknown.GetSpecifiedName(), names); near != "" {
 		return fmt.Errorf("%w: did you mean --%s?", err, near)
 	}
 	return fmt.Errorf("%w: see %q", err, c.CommandPath()+" --help")
-}
-
-// nearest returns the candidate most similar to name, or "" if none is similar:
-// at most two letters, and no more than half of name, differ.
-func nearest(name string, candidates []string) string {
-	best, most := "", min(2, len(name)/2)
-	for _, c := range candidates {
-		if d := spelling.Distance(name, c); d <= most && (best == "" || d < spelling.Distance(name, best)) {
-			best = c
-		}
-	}
-	if best == "" && len(name) > 2 { // cut short, or with a tail
-		for _, c := range candidates {
-			if strings.HasPrefix(c, name) {
-				return c
-			}
-		}
-	}
-	return best
 }
 
 // usageTemplate replaces the flags that every command takes, which would bury the

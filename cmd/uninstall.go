@@ -12,7 +12,7 @@ import (
 	"github.com/spf13/cobra"
 	"golang.org/x/term"
 
-	"subctl/cluster"
+	"subctl/cluster/uninstall"
 )
 
 const uninstallLong = `Take the cluster of the context in use out of its clustersets, and remove everything
@@ -57,7 +57,7 @@ func (o *uninstallOptions) run(ctx context.Context, g *globals) error {
 		return err
 	}
 	report := g.progress()
-	remains, err := cluster.ReadRemains(ctx, side.Client)
+	remains, err := uninstall.ReadRemains(ctx, side.Client)
 	if err != nil {
 		return err
 	}
@@ -74,11 +74,11 @@ func (o *uninstallOptions) run(ctx context.Context, g *globals) error {
 			return err
 		}
 	}
-	u := &cluster.Uninstall{Cluster: side, Report: report, Connect: g.connect, Force: o.force, Timeout: o.timeout}
+	u := &uninstall.Operation{Cluster: side, Report: report, Connect: g.connect, Force: o.force, Timeout: o.timeout}
 	return u.Run(ctx, remains)
 }
 
-func uninstallQuestion(r *cluster.Remains, where string) string {
+func uninstallQuestion(r *uninstall.Remains, where string) string {
 	if r.Submariner == nil {
 		return fmt.Sprintf("Remove what is left of an earlier join from the cluster at %s?", where)
 	}

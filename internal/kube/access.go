@@ -21,6 +21,11 @@ type Right struct {
 	Name                  string // of one object; empty: of all
 }
 
+// NewRight returns the right to all objects of a resource in a namespace.
+func NewRight(verb, group, resource, namespace string) Right {
+	return Right{Verb: verb, Group: group, Resource: resource, Namespace: namespace}
+}
+
 func (r Right) String() string { return r.Verb + " " + r.Object() }
 
 // Object names what the right is about.
@@ -104,4 +109,21 @@ func Allowed(ctx context.Context, c client.Client, r Right) (bool, error) {
 		return false, fmt.Errorf("asking for the right to %s: %w", r, err)
 	}
 	return review.Status.Allowed, nil
+}
+
+// DeniedError names rights that the user lacks, where that is, and what to do about it;
+// nil if there are none.
+func DeniedError(where string, missing []Right, remedy string) error {
+	if len(missing) == 0 {
+		return nil
+	}
+	var names []string
+	for _, r := range missing {
+		names = append(names, r.String())
+	}
+	const most = 6
+	if n := len(names) - most; n > 0 {
+		names = append(names[:most], fmt.Sprintf("and %d more", n))
+	}
+	return fmt.Errorf("%s does not allow this user to %s: %s", where, strings.Join(names, ", "), remedy)
 }

@@ -1,0 +1,71 @@
+package join_test
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"subctl/cluster/join"
+)
+
+func TestCheckDrivers(t *testing.T) {
+	for _, test := range []struct {
+		name   string
+		change func(*join.Options)
+		want   string // part of the error; empty: it is all right
+	}{
+		{"none named", func(*join.Options) {}, ""},
+		{"default among the offered", func(o *join.Options) { o.CableDriver, o.CableDrivers = "libreswan", []string{"vxlan", "ipsec"} }, ""},
+		{"default is the combined cable", func(o *join.Options) {
+			o.CableDriver, o.CombinedCableDrivers = "vxlan+ipsec", []string{"libreswan", "vxlan"}
+		}, ""},
+		{
+			"default not among the offered", func(o *join.Options) { o.CableDriver, o.CableDrivers = "vxlan", []string{"wireguard", "ipsec"} },
+			"--cable-driver vxlan is the default, but not among what the cluster is to offer (wireguard, ipsec): add it to --cable-drivers, or make one of these the default",
+		},
+		{"unknown", func(o *join.Options) { o.CableDrivers = []string{"vxlan", "gre"} }, `--cable-drivers: there is no cable driver "gre": use one of `},
+		{
+			"one driver is no combination", func(o *join.Options) { o.CombinedCableDrivers = []string{"vxlan"} },
+			"--combined-cable-drivers vxlan is one driver, and a combined cable is one inside another: choose vxlan,wireguard or vxlan,ipsec",
+		},
+		{
+			"encryption inside encryption", func(o *join.Options) { o.CombinedCableDrivers = []string{"wireguard", "ipsec"} },
+			"--combined-cable-drivers wireguard,ipsec cannot be combined: choose vxlan,wireguard or vxlan,ipsec",
+		},
+		{"a driver twice", func(o *join.Options) { o.CombinedCableDrivers = []string{"vxlan", "vxlan"} }, "--combined-cable-drivers vxlan,vxlan cannot be combined"},
+		{"port wrong", func(o *join.Options) { o.NATTPort = 0 }, "--nattport 0 is not a UDP port: choose one from 1 to 65535"},
+		{
+			"port of another driver", func(o *join.Options) { o.NATTPort = 4501 },
+			"--nattport: ipsecPort: UDP port 4501 is that of wireguardPort too: choose another, from 1 to 65535",
+		},
+		{"port of a driver that is not offered", func(o *join.Options) {
+			o.NATTPort, o.CableDriver, o.CableDrivers = 4501, "ipsec", []string{"vxlan", "ipsec"}
+		}, ""},
+		{
+			"port of subctl's own", func(o *join.Options) { o.NATTPort = 4800 },
+			"--nattport: ipsecPort: UDP port 4800 is that of VXLAN between the nodes of a cluster too: choose another, from 1 to 65535",
+		},
+		{"ConfigMap", func(o *join.Options) { o.CableDriverConfig = "submariner-operator/cables" }, ""},
+		{
+			"ConfigMap of another namespace", func(o *join.Options) { o.CableDriverConfig = "net/cables" },
+			`--cable-driver-config net/cables is in namespace "net", but a pod can only have ConfigMaps of its own: put it into submariner-operator`,
+		},
+		{"ConfigMap without a name", func(o *join.Options) { o.CableDriverConfig = "submariner-operator/" }, `--cable-driver-config: "" cannot be the name of a ConfigMap`},
+		{"path", func(o *join.Options) { o.CableDriverConfigPath = "/etc/cables" }, ""},
+		{
+			"path relative", func(o *join.Options) { o.CableDriverConfigPath = "etc/../cables" },
+			`--cable-driver-config-path "etc/../cables" is not the path of a folder: say one such as /etc/submariner/cable-driver-config`,
+		},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			o := join.DefaultOptions()
+			o.ClusterID = "west"
+			test.change(&o)
+			if err := o.Validate(); test.want != "" {
+				require.ErrorContains(t, err, test.want)
+			} else {
+				require.NoError(t, err)
+			}
+		})
+	}
+}

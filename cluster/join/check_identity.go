@@ -1,0 +1,43 @@
+package join
+
+import (
+	"errors"
+	"fmt"
+
+	"subctl/broker"
+	"subctl/cluster"
+)
+
+// checkIdentity refuses a cluster ID that another cluster has claimed, a join file of
+// another broker, and a cluster that has joined in another way.
+func checkIdentity(r request) ([]string, error) {
+	var errs []error
+	f, b := r.member, r.broker
+	if b.Holder != nil && !b.holds(f.UID) {
+		errs = append(errs, &broker.TakenError{ClusterID: r.ClusterID, Namespace: b.Namespace, Since: b.Holder.CreationTimestamp.Time})
+	}
+	if want := b.Broker.Annotations[broker.PSKFingerprintAnnotation]; want != "" && want != broker.Fingerprint(r.file.PSK) {
+		errs = append(errs, errors.New("the pre-shared key in the join file is not the one of the broker's other clusters: the file is old; make a new one with subctl deploy-broker"))
+	}
+	if ns := f.Namespace; ns != nil && ns.DeletionTimestamp != nil {
+		errs = append(errs, fmt.Errorf("namespace %s is being deleted: wait until it is gone", ns.Name))
+	}
+	sub := f.Submariner
+	if sub == nil {
+		return nil, errors.Join(errs...)
+	}
+	switch {
+	case !cluster.IsOurs(sub.Labels):
+		errs = append(errs, fmt.Errorf("this cluster was joined by something else than this subctl (Submariner %s/%s lacks label %s=%s): uninstall that first",
+			sub.Namespace, sub.Name, cluster.ManagedByLabel, cluster.ManagedBy))
+	case sub.DeletionTimestamp != nil:
+		errs = append(errs, errors.New("this cluster is being uninstalled: finish that with subctl uninstall"))
+	case sub.Spec.ClusterID != r.ClusterID:
+		errs = append(errs, fmt.Errorf("this cluster is joined as %q: run subctl uninstall first, or join with --clusterid %s",
+			sub.Spec.ClusterID, sub.Spec.ClusterID))
+	case sub.Spec.BrokerK8sApiServer != withoutScheme(r.file.BrokerURL) && !b.holds(f.UID):
+		// Another address of the same broker knows us.
+		errs = append(errs, fmt.Errorf("this cluster is joined to another broker, at %s: run subctl uninstall first", sub.Spec.BrokerK8sApiServer))
+	}
+	return nil, errors.Join(errs...)
+}

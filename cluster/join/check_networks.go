@@ -1,0 +1,185 @@
+package join
+
+import (
+	"errors"
+	"fmt"
+	"net/netip"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"subctl/cable"
+	"subctl/cluster/networks"
+)
+
+// checkNetworks refuses networks that are not known, that no agent connects, and whose
+// addresses are somewhere else as well.
+func checkNetworks(r request) ([]string, error) {
+	found, self, b := r.member.Network, r.ClusterID, r.broker
+	warnings := slices.Clone(found.Warnings)
+	if len(r.ClusterCIDRs) == 0 {
+		warnings = append(warnings, found.Guess)
+	}
+	pods, podsWarning, podsErr := r.pods()
+	services, servicesWarning, servicesErr := r.services()
+	own := append(named(pods, "the pod network of this cluster"), named(services, "the Service network of this cluster")...)
+	members := members(self, b)
+	const (
+		sayOther  = "no two clusters can be connected that use the same addresses; if they do not, say the right networks with --clustercidr and --servicecidr"
+		sayRight  = "say the right networks with --clustercidr and --servicecidr"
+		sayBehind = "what is in a node's own network cannot be reached through a cable as well"
+	)
+	errs := []error{
+		podsErr, servicesErr,
+		impossible(own, sayRight),
+		overlaps(own, members, sayOther),
+		inside(internalIPs(r.member.Nodes), own, sayRight),
+		inside(internalIPs(r.member.Nodes), members, sayBehind),
+		inside(gatewayIPs(self, b), own, sayBehind),
+	}
+	for i, n := range own {
+		errs = append(errs, overlaps([]network{n}, own[i+1:], sayRight))
+	}
+	if global, err := netip.ParsePrefix(b.Broker.Spec.GlobalnetCIDRRange); err == nil && b.Broker.Spec.GlobalnetEnabled {
+		errs = append(errs, overlaps(own, []network{{global, "the range of the broker's globalnet"}}, "deploy the broker with another --globalnet-cidr-range"))
+	}
+	return append(warnings, podsWarning, servicesWarning), errors.Join(errs...)
+}
+
+func named(list []netip.Prefix, of string) []network {
+	var out []network
+	for _, p := range list {
+		out = append(out, network{p, of})
+	}
+	return out
+}
+
+// members returns the networks of the other clusters.
+func members(self string, b *BrokerFacts) []network {
+	var out []network
+	for _, c := range b.Clusters {
+		if c.Spec.ClusterID != self {
+			out = append(out, named(networks.Parse(strings.Join(c.Spec.ClusterCIDR, ",")), fmt.Sprintf("the pod network of cluster %q", c.Spec.ClusterID))...)
+			out = append(out, named(networks.Parse(strings.Join(c.Spec.ServiceCIDR, ",")), fmt.Sprintf("the Service network of cluster %q", c.Spec.ClusterID))...)
+		}
+	}
+	return out
+}
+
+// gatewayIPs returns where the other clusters' gateways are.
+func gatewayIPs(self string, b *BrokerFacts) map[string]netip.Addr {
+	out := map[string]netip.Addr{}
+	for _, e := range b.Endpoints {
+		if ip, err := netip.ParseAddr(e.Spec.PrivateIP); err == nil && e.Spec.ClusterID != self {
+			out[fmt.Sprintf("gateway %s of cluster %q", e.Spec.Hostname, e.Spec.ClusterID)] = ip
+		}
+	}
+	return out
+}
+
+// pods returns the pod networks to join with.
+func (r request) pods() (list []netip.Prefix, warning string, err error) {
+	return choose("--clustercidr", r.ClusterCIDRs, r.member.Network.Pods, "pod")
+}
+
+// services returns the Service networks to join with.
+func (r request) services() (list []netip.Prefix, warning string, err error) {
+	return choose("--servicecidr", r.ServiceCIDRs, r.member.Network.Services, "Service")
+}
+
+// choose returns the networks that a flag specifies, or else the networks that were found.
+func choose(flag string, specified []string, found networks.Found, what string) (list []netip.Prefix, warning string, err error) {
+	if list, err = parseCIDRs(flag, specified); err != nil {
+		return nil, "", nil // Validate reports it
+	}
+	switch {
+	case len(list) == 0 && len(found.CIDRs) == 0:
+		return nil, "", fmt.Errorf("the %s network could not be discovered: say it with %s", what, flag)
+	case len(list) == 0:
+		return found.CIDRs, "", nil
+	case len(found.CIDRs) > 0 && !slices.Equal(list, found.CIDRs):
+		warning = fmt.Sprintf("%s %s is taken, although the %s network seems to be %s (%s)",
+			flag, cable.FormatCIDRs(list), what, cable.FormatCIDRs(found.CIDRs), found.From)
+	}
+	return list, warning, nil
+}
+
+// network is an address range and whose it is, as a sentence goes on: "the pod
+// network of cluster "west"".
+type network struct {
+	prefix netip.Prefix
+	of     string
+}
+
+// parseCIDRs reads a list of IPv4 networks; what names the list in errors, such
+// as "--clustercidr". Every mistake is in the error. Agents read them the same way.
+func parseCIDRs(what string, list []string) ([]netip.Prefix, error) {
+	var out []netip.Prefix
+	var errs []error
+	for _, s := range list {
+		p, err := cable.ParseCIDR(strings.TrimSpace(s))
+		if err != nil {
+			errs = append(errs, fmt.Errorf("%s: %w", what, err))
+			continue
+		}
+		out = append(out, p)
+	}
+	return out, errors.Join(errs...)
+}
+
+// impossible says which of list no agent takes for a cluster's network.
+func impossible(list []network, remedy string) error {
+	var errs []error
+	for _, n := range list {
+		if _, err := cable.ParseCIDR(n.prefix.String()); err != nil {
+			errs = append(errs, fmt.Errorf("%s cannot be connected: %w: %s", n.of, err, remedy))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// overlaps says which of mine have addresses in common with others.
+func overlaps(mine, others []network, remedy string) error {
+	var errs []error
+	for _, m := range mine {
+		for _, o := range others {
+			if m.prefix.Overlaps(o.prefix) {
+				errs = append(errs, fmt.Errorf("%s, %s, overlaps %s, %s: %s", m.prefix, m.of, o.prefix, o.of, remedy))
+			}
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// inside says which addresses lie within networks.
+func inside(addrs map[string]netip.Addr, nets []network, remedy string) error {
+	var errs []error
+	var names []string
+	for name := range addrs {
+		names = append(names, name)
+	}
+	slices.Sort(names)
+	for _, name := range names {
+		for _, n := range nets {
+			if n.prefix.Contains(addrs[name]) {
+				errs = append(errs, fmt.Errorf("%s, the address of %s, lies in %s, %s: %s", addrs[name], name, n.prefix, n.of, remedy))
+			}
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// internalIPs returns the IPv4 addresses of nodes in their own network, by "node <name>".
+func internalIPs(nodes []corev1.Node) map[string]netip.Addr {
+	out := map[string]netip.Addr{}
+	for _, n := range nodes {
+		for _, a := range n.Status.Addresses {
+			ip, err := netip.ParseAddr(a.Address)
+			if err == nil && ip.Is4() && a.Type == corev1.NodeInternalIP {
+				out["node "+n.Name] = ip
+			}
+		}
+	}
+	return out
+}

@@ -1,0 +1,121 @@
+package join
+
+import (
+	"context"
+	"errors"
+	"slices"
+
+	rbacv1 "k8s.io/api/rbac/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/apiutil"
+
+	"subctl/cluster"
+	"subctl/internal/kube"
+)
+
+// checkRights refuses users who may not do what joining takes.
+func checkRights(r request) ([]string, error) {
+	return nil, errors.Join(
+		kube.DeniedError("the cluster at "+r.member.URL, r.member.Denied, "join as a cluster administrator"),
+		kube.DeniedError("the broker at "+r.broker.URL, r.broker.Denied, "use a join file made by this version of subctl deploy-broker"))
+}
+
+// joinRights returns what join does to a cluster to install objs there.
+func joinRights(c client.Client, objs []client.Object) ([]kube.Right, error) {
+	out, err := rights(c, append(slices.Clone(objs), cluster.RedactedSecrets()...))
+	return append(out,
+		kube.Right{Verb: "get", Resource: "namespaces"}, kube.Right{Verb: "get", Resource: "secrets", Namespace: cluster.Namespace},
+		kube.Right{Verb: "list", Resource: "nodes"}, kube.Right{Verb: "patch", Resource: "nodes"},
+		kube.Right{Verb: "get", Group: "submariner.io", Resource: "submariners", Namespace: cluster.Namespace},
+		kube.Right{Verb: "list", Group: "submariner.io", Resource: "gateways", Namespace: cluster.Namespace},
+		kube.Right{Verb: "get", Group: "apps", Resource: "daemonsets", Namespace: cluster.Namespace},
+		kube.Right{Verb: "list", Resource: "pods", Namespace: cluster.Namespace},
+	), err
+}
+
+// claimRights returns what it takes to make a cluster a member.
+func claimRights(ns string) []kube.Right {
+	return []kube.Right{
+		kube.NewRight("create", "", "serviceaccounts", ns), kube.NewRight("get", "", "serviceaccounts", ns),
+		kube.NewRight("create", "", "secrets", ns), kube.NewRight("get", "", "secrets", ns),
+		kube.NewRight("create", "rbac.authorization.k8s.io", "roles", ns), kube.NewRight("create", "rbac.authorization.k8s.io", "rolebindings", ns),
+		kube.NewRight("get", "submariner.io", "brokers", ns),
+		kube.NewRight("list", "submariner.io", "clusters", ns), kube.NewRight("list", "submariner.io", "endpoints", ns),
+	}
+}
+
+// rights returns what it takes to apply objs. To make or bind a Role, a user must also
+// hold what is in it: see grants.
+func rights(c client.Client, objs []client.Object) ([]kube.Right, error) {
+	var out []kube.Right
+	for _, obj := range objs {
+		gvk, err := apiutil.GVKForObject(obj, c.Scheme())
+		if err != nil {
+			return nil, err
+		}
+		for _, verb := range []string{"create", "patch"} {
+			out = append(out, kube.NewRight(verb, gvk.Group, kube.Resource(gvk), obj.GetNamespace()))
+		}
+	}
+	return out, nil
+}
+
+// grant is what it takes to hand rules on, besides writing objects: the API server
+// lets only those do it who hold the rules themselves, or may exceed them.
+type grant struct {
+	exceed kube.Right
+	rules  []kube.Right
+}
+
+// grants returns what the Roles, ClusterRoles and their bindings in objs take. A
+// binding binds the role of its name that is in objs as well.
+func grants(objs []client.Object) []grant {
+	var out []grant
+	for _, obj := range objs {
+		var rules []rbacv1.PolicyRule
+		resource := "roles"
+		switch role := obj.(type) {
+		case *rbacv1.Role:
+			rules = role.Rules
+		case *rbacv1.ClusterRole:
+			rules, resource = role.Rules, "clusterroles"
+		default:
+			continue
+		}
+		held := kube.Rights(rules, obj.GetNamespace())
+		for _, verb := range []string{"escalate", "bind"} {
+			out = append(out, grant{kube.NewRight(verb, rbacv1.GroupName, resource, obj.GetNamespace()), held})
+		}
+	}
+	return out
+}
+
+// deniedGrants returns the rights to exceed one's own that the user needs and
+// does not have, sorted.
+func deniedGrants(ctx context.Context, c client.Client, grants []grant) ([]kube.Right, error) {
+	var exceed []kube.Right
+	for _, g := range grants {
+		exceed = append(exceed, g.exceed)
+	}
+	exceed, err := kube.Denied(ctx, c, exceed)
+	if err != nil || len(exceed) == 0 {
+		return nil, err
+	}
+	var rules []kube.Right
+	for _, g := range grants {
+		rules = append(rules, g.rules...)
+	}
+	if rules, err = kube.Denied(ctx, c, rules); err != nil || len(rules) == 0 {
+		return nil, err
+	}
+	var out []kube.Right
+	for _, missing := range exceed {
+		for _, g := range grants {
+			if g.exceed == missing && slices.ContainsFunc(g.rules, func(r kube.Right) bool { return slices.Contains(rules, r) }) {
+				out = append(out, missing)
+				break
+			}
+		}
+	}
+	return out, nil
+}

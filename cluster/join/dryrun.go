@@ -1,0 +1,103 @@
+package join
+
+import (
+	"context"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"subctl/broker"
+	"subctl/cluster"
+	"subctl/internal/kube"
+)
+
+// DryRun is what a join would write, as it would be sent, without secrets.
+type DryRun struct {
+	// Broker is created there, unless it exists.
+	Broker []*unstructured.Unstructured `json:"broker"`
+	// Cluster is applied to the joining cluster, but for nodes, which are patched.
+	Cluster []*unstructured.Unstructured `json:"cluster"`
+}
+
+// DryRun finds out what Run would write. It writes nothing.
+func (j *Operation) DryRun(ctx context.Context) (*DryRun, error) {
+	rec := &recorder{Client: j.Broker.Client}
+	if _, err := j.claim(ctx, rec); err != nil {
+		return nil, err
+	}
+	out := &DryRun{Broker: []*unstructured.Unstructured{}}
+	for _, obj := range rec.made {
+		u, err := kube.Unstructured(j.Broker.Scheme(), obj)
+		if err != nil {
+			return nil, err
+		}
+		if u.GetKind() == "Secret" { // of a random name, and filled by the broker
+			u.SetName(broker.MemberName(j.Plan.Submariner.Spec.ClusterID) + "-token-" + cluster.Redacted)
+			unstructured.RemoveNestedField(u.Object, "data")
+		}
+		out.Broker = append(out.Broker, u)
+	}
+	key, err := kube.Optional(ctx, j.Member, &corev1.Secret{}, client.ObjectKey{Namespace: cluster.Namespace, Name: cluster.ClusterKeySecret})
+	if err != nil {
+		return nil, err
+	}
+	public := cluster.Redacted
+	if key != nil {
+		public = string(key.Data[cluster.KeyPublic])
+	}
+	objs, err := j.Plan.Objects(cluster.RedactedSecrets(), public)
+	if err != nil {
+		return nil, err
+	}
+	for _, obj := range append(objs, j.Plan.GatewayNodes()...) {
+		u, err := kube.Unstructured(j.Member.Scheme(), obj)
+		if err != nil {
+			return nil, err
+		}
+		if u.GetKind() == "Node" {
+			unstructured.RemoveNestedField(u.Object, "spec")
+		}
+		out.Cluster = append(out.Cluster, u)
+	}
+	return out, nil
+}
+
+// recorder is a client that keeps what would be created to itself.
+type recorder struct {
+	client.Client
+	made []client.Object
+}
+
+// Create implements client.Client. As the API server, it refuses what exists.
+func (r *recorder) Create(ctx context.Context, obj client.Object, _ ...client.CreateOption) error {
+	there := obj.DeepCopyObject().(client.Object)
+	err := r.Client.Get(ctx, client.ObjectKeyFromObject(obj), there)
+	if err == nil {
+		return apierrors.NewAlreadyExists(schema.GroupResource{}, obj.GetName())
+	}
+	if !apierrors.IsNotFound(err) {
+		return err
+	}
+	r.made = append(r.made, obj.DeepCopyObject().(client.Object))
+	return nil
+}
+
+// Get implements client.Client: a Secret that would be created has by then been
+// filled by the broker's token controller.
+func (r *recorder) Get(ctx context.Context, key client.ObjectKey, obj client.Object, opts ...client.GetOption) error {
+	if s, ok := obj.(*corev1.Secret); ok {
+		for _, made := range r.made {
+			if m, ok := made.(*corev1.Secret); ok && client.ObjectKeyFromObject(m) == key {
+				m.DeepCopyInto(s)
+				s.Data = map[string][]byte{
+					corev1.ServiceAccountTokenKey: []byte(cluster.Redacted), corev1.ServiceAccountRootCAKey: []byte(cluster.Redacted),
+				}
+				return nil
+			}
+		}
+	}
+	return r.Client.Get(ctx, key, obj, opts...)
+}

@@ -1,0 +1,140 @@
+package join
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	submarinerv1 "subctl/api/submariner/v1"
+	"subctl/api/submariner/v1alpha1"
+	"subctl/broker"
+	"subctl/cluster"
+	"subctl/cluster/networks"
+	"subctl/internal/kube"
+)
+
+// Facts is everything of a cluster that joining it depends on.
+type Facts struct {
+	URL     string
+	Version string
+	// UID is that of namespace kube-system: it tells this cluster from all others.
+	UID     string
+	Denied  []kube.Right // what the user may not do; if any, nothing below is known
+	Nodes   []corev1.Node
+	Network networks.Discovered
+	// Submariner is how the cluster is joined; nil if it is not.
+	Submariner *v1alpha1.Submariner
+	// Namespace is the namespace everything goes into; nil if there is none yet.
+	Namespace *corev1.Namespace
+	// CableConfig is the ConfigMap with settings of the cable drivers that the user names;
+	// nil if none is named, or there is none.
+	CableConfig *corev1.ConfigMap
+}
+
+// ReadFacts asks a cluster everything about itself that joining it with o depends on.
+func ReadFacts(ctx context.Context, s cluster.Side, o Options) (*Facts, error) {
+	f := &Facts{URL: s.URL, Version: s.Version}
+	objs, err := cluster.Render(&v1alpha1.Submariner{})
+	if err != nil {
+		return nil, err
+	}
+	needed, err := joinRights(s.Client, objs)
+	if err != nil {
+		return nil, err
+	}
+	if f.Denied, err = kube.Denied(ctx, s, needed); err != nil {
+		return nil, err
+	}
+	exceeding, err := deniedGrants(ctx, s, grants(objs))
+	if err != nil {
+		return nil, err
+	}
+	if f.Denied = append(f.Denied, exceeding...); len(f.Denied) > 0 {
+		return f, nil
+	}
+	system := &corev1.Namespace{}
+	if err := s.Get(ctx, client.ObjectKey{Name: metav1.NamespaceSystem}, system); err != nil {
+		return nil, fmt.Errorf("reading the cluster's identity: %w", err)
+	}
+	f.UID = string(system.UID)
+	nodes := &corev1.NodeList{}
+	if err := s.List(ctx, nodes); err != nil {
+		return nil, fmt.Errorf("listing nodes: %w", err)
+	}
+	f.Nodes = nodes.Items
+	network, err := networks.Discover(ctx, s.Client)
+	if err != nil {
+		return nil, err
+	}
+	f.Network = *network
+	if f.Submariner, err = kube.Optional(ctx, s, &v1alpha1.Submariner{}, client.ObjectKey{Namespace: cluster.Namespace, Name: v1alpha1.SubmarinerName}); err != nil {
+		return nil, err
+	}
+	if ref := o.configRef(); ref != nil {
+		if f.CableConfig, err = kube.Optional(ctx, s, &corev1.ConfigMap{}, client.ObjectKey{Namespace: ref.Namespace, Name: ref.ConfigMapName}); err != nil {
+			return nil, err
+		}
+	}
+	f.Namespace, err = kube.Optional(ctx, s, &corev1.Namespace{}, client.ObjectKey{Name: cluster.Namespace})
+	return f, err
+}
+
+// BrokerFacts is everything of a broker that joining it depends on.
+type BrokerFacts struct {
+	URL       string
+	Version   string
+	Namespace string       // of the clusterset "default"
+	Denied    []kube.Right // if any, nothing below is known
+	// Broker is how the broker was set up; nil if it is none.
+	Broker *v1alpha1.Broker
+	// Sets are the clustersets there are, sorted, as far as the user may know.
+	Sets []string
+	// Holder is the identity of the cluster that has claimed the cluster ID; nil if
+	// none has.
+	Holder    *corev1.ServiceAccount
+	Clusters  []submarinerv1.Cluster
+	Endpoints []submarinerv1.Endpoint
+}
+
+// ReadBrokerFacts asks the broker whose base namespace is ns everything that
+// concerns a cluster that wants to be clusterID in sets.
+func ReadBrokerFacts(ctx context.Context, s cluster.Side, ns, clusterID string, sets []string) (*BrokerFacts, error) {
+	f := &BrokerFacts{URL: s.URL, Version: s.Version, Namespace: ns}
+	var err error
+	if f.Denied, err = kube.Denied(ctx, s, claimRights(ns)); err != nil || len(f.Denied) > 0 {
+		return f, err
+	}
+	f.Broker, err = kube.Optional(ctx, s, &v1alpha1.Broker{}, client.ObjectKey{Namespace: ns, Name: v1alpha1.BrokerName})
+	if err != nil || f.Broker == nil {
+		return f, err
+	}
+	if f.Sets, err = clustersets(ctx, s, ns, sets); err != nil {
+		return nil, err
+	}
+	f.Holder, err = kube.Optional(ctx, s, &corev1.ServiceAccount{}, client.ObjectKey{Namespace: ns, Name: broker.MemberName(clusterID)})
+	if err != nil {
+		return nil, err
+	}
+	for _, set := range sets {
+		in := client.InNamespace(broker.NamespaceIn(ns, set))
+		clusters, endpoints := &submarinerv1.ClusterList{}, &submarinerv1.EndpointList{}
+		if err := errors.Join(s.List(ctx, clusters, in), s.List(ctx, endpoints, in)); err != nil {
+			if kube.Unreadable(err) {
+				continue // Sets says what is wrong with it
+			}
+			return nil, fmt.Errorf("listing the members of clusterset %q: %w", set, err)
+		}
+		f.Clusters = append(f.Clusters, clusters.Items...)
+		f.Endpoints = append(f.Endpoints, endpoints.Items...)
+	}
+	return f, nil
+}
+
+// holds reports whether the cluster with the given UID has claimed the cluster ID.
+func (f *BrokerFacts) holds(uid string) bool {
+	return f.Holder != nil && f.Holder.Annotations[broker.ClusterUIDAnnotation] == uid
+}

@@ -1,0 +1,159 @@
+// Package join makes a cluster a member of a broker: it reads facts about both, checks
+// them (see checks), makes a Plan, and carries it out. It does not know how networks are
+// found (package networks) nor what is installed (package cluster).
+package join
+
+import (
+	"context"
+	"fmt"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"subctl/api/submariner/v1alpha1"
+	"subctl/broker"
+	"subctl/cluster"
+	"subctl/internal/kube"
+	"subctl/internal/progress"
+)
+
+// Operation carries a Plan out. Every step may be repeated, so a join that stopped half
+// way is finished by running it again.
+type Operation struct {
+	Member, Broker cluster.Side
+	File           *broker.JoinFile
+	Plan           *Plan
+	Report         *progress.Reporter
+}
+
+// Run claims the membership on the broker, installs the agents, and labels the
+// gateway nodes.
+func (j *Operation) Run(ctx context.Context) error {
+	err := j.run(ctx)
+	if err != nil && ctx.Err() != nil {
+		return fmt.Errorf("%w: what was done so far does no harm; run the same command again to finish, or subctl uninstall to undo it", cluster.Interrupted(ctx))
+	}
+	return err
+}
+
+func (j *Operation) run(ctx context.Context) error {
+	spec := j.Plan.Submariner.Spec
+	j.Report.Step("claiming cluster ID %q on the broker at %s", spec.ClusterID, j.Broker.URL)
+	creds, err := j.claim(ctx, j.Broker.Client)
+	if err != nil {
+		return err
+	}
+	j.Report.Done("the broker knows this cluster as %q", spec.ClusterID)
+
+	j.Report.Step("installing the agents in namespace %s at %s", cluster.Namespace, j.Member.URL)
+	key, err := clusterKey(ctx, j.Member)
+	if err != nil {
+		return err
+	}
+	// The join file's authorities are those of the member and of the broker's URL.
+	creds.CA = j.File.CA
+	objs, err := j.Plan.Objects(cluster.Secrets(creds, j.File.PSK, key), key.Private.Public().String())
+	if err != nil {
+		return err
+	}
+	if err := broker.Apply(ctx, j.Member.Client, objs); err != nil {
+		return err
+	}
+	if err := j.status(ctx); err != nil {
+		return err
+	}
+	j.Report.Done("installed the agents")
+
+	for _, node := range j.Plan.Gateways {
+		if err := labelGateway(ctx, j.Member, node); err != nil {
+			return err
+		}
+		j.Report.Done("node %s is a gateway", node)
+	}
+	return nil
+}
+
+// claim makes the cluster a member on the broker behind c and returns its
+// credentials: those that it has, where they are still good, and new ones otherwise.
+func (j *Operation) claim(ctx context.Context, c client.Client) (*broker.Credentials, error) {
+	ns, id := j.File.BaseNamespace(), j.Plan.Submariner.Spec.ClusterID
+	stored, err := kube.Optional(ctx, j.Member, &corev1.Secret{}, client.ObjectKey{Namespace: cluster.Namespace, Name: cluster.BrokerSecret})
+	if err != nil {
+		return nil, err
+	}
+	if stored == nil || len(stored.Data[corev1.ServiceAccountTokenKey]) == 0 {
+		return broker.AddMember(ctx, c, ns, id, j.Plan.UID)
+	}
+	file := *j.File
+	file.Token = stored.Data[corev1.ServiceAccountTokenKey]
+	member, err := client.New(file.RESTConfig(j.Plan.Submariner.Spec.BrokerK8sInsecure), client.Options{Scheme: c.Scheme()})
+	if err != nil {
+		return nil, err
+	}
+	good, err := broker.Accepts(ctx, member, ns, id)
+	if err != nil {
+		return nil, err
+	}
+	if !good {
+		return broker.AddMember(ctx, c, ns, id, j.Plan.UID)
+	}
+	return &broker.Credentials{Token: file.Token, CA: file.CA}, broker.EnsureMember(ctx, c, ns, id, j.Plan.UID)
+}
+
+// Objects returns what the plan installs in the cluster, in order, with Secrets
+// and the cluster's public key in base64.
+func (p *Plan) Objects(secrets []client.Object, public string) ([]client.Object, error) {
+	sub := p.Submariner.DeepCopy()
+	metav1.SetMetaDataAnnotation(&sub.ObjectMeta, v1alpha1.PublicKeyAnnotation, public)
+	objs, err := cluster.Render(sub)
+	if err != nil {
+		return nil, err
+	}
+	var out []client.Object
+	for _, obj := range objs {
+		if ns, ok := obj.(*corev1.Namespace); ok && p.OthersNamespace {
+			delete(ns.Labels, cluster.ManagedByLabel) // it stays when we go
+		}
+		if _, ok := obj.(*v1alpha1.Submariner); ok {
+			out = append(out, secrets...) // before the agents that want them
+		}
+		out = append(out, obj)
+	}
+	return out, nil
+}
+
+// GatewayNodes returns the nodes as labelling them changes them.
+func (p *Plan) GatewayNodes() []client.Object {
+	var out []client.Object
+	for _, name := range p.Gateways {
+		out = append(out, cluster.GatewayNode(name))
+	}
+	return out
+}
+
+// labelGateway makes a node a gateway. It is a merge patch: an apply would make
+// the node, should it be gone by now.
+func labelGateway(ctx context.Context, c client.Client, name string) error {
+	was := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name}}
+	if err := c.Patch(ctx, cluster.GatewayNode(name), client.MergeFrom(was), client.FieldOwner(kube.FieldOwner)); err != nil {
+		return fmt.Errorf("labelling node %s as gateway: %w", name, err)
+	}
+	return nil
+}
+
+// status writes down what is known of the cluster, for upstream's tools.
+func (j *Operation) status(ctx context.Context) error {
+	sub := &v1alpha1.Submariner{}
+	if err := j.Member.Get(ctx, client.ObjectKeyFromObject(j.Plan.Submariner), sub); err != nil {
+		return fmt.Errorf("reading the Submariner object: %w", err)
+	}
+	was := sub.DeepCopy()
+	sub.Status.ClusterID, sub.Status.Version = sub.Spec.ClusterID, sub.Spec.Version
+	sub.Status.ClusterCIDR, sub.Status.ServiceCIDR = sub.Spec.ClusterCIDR, sub.Spec.ServiceCIDR
+	sub.Status.NatEnabled, sub.Status.NetworkPlugin = sub.Spec.NatEnabled, j.Plan.Found.Plugin
+	if err := j.Member.Status().Patch(ctx, sub, client.MergeFrom(was), client.FieldOwner(kube.FieldOwner)); err != nil {
+		return fmt.Errorf("writing the status of the Submariner object: %w", err)
+	}
+	return nil
+}

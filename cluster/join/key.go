@@ -1,0 +1,54 @@
+package join
+
+import (
+	"context"
+	"crypto/rand"
+	"fmt"
+
+	corev1 "k8s.io/api/core/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"subctl/broker"
+	"subctl/cable/keys"
+	"subctl/cluster"
+	"subctl/internal/kube"
+)
+
+// newClusterKey makes the key pair and the seed.
+func newClusterKey() (cluster.ClusterKey, error) {
+	private, err := keys.Generate()
+	return cluster.ClusterKey{Private: private, Seed: newSeed()}, err
+}
+
+func newSeed() broker.Secret {
+	seed := make(broker.Secret, keys.Size)
+	rand.Read(seed) // never fails
+	return seed
+}
+
+// clusterKey returns the cluster's keys: those it has, or new ones. A key that is
+// there but unreadable is an error, not replaced: the other clusters derived their
+// secrets from its public half. A Secret of an older version lacks the seed, of which
+// nobody else knows: it gets one.
+func clusterKey(ctx context.Context, c client.Reader) (cluster.ClusterKey, error) {
+	stored, err := kube.Optional(ctx, c, &corev1.Secret{}, client.ObjectKey{Namespace: cluster.Namespace, Name: cluster.ClusterKeySecret})
+	if err != nil {
+		return cluster.ClusterKey{}, err
+	}
+	if stored == nil {
+		return newClusterKey()
+	}
+	const remedy = "repair Secret " + cluster.Namespace + "/" + cluster.ClusterKeySecret + ", or delete it to make a new key"
+	key := cluster.ClusterKey{Seed: stored.Data[cluster.KeySeed]}
+	if key.Private, err = keys.ParsePrivate(stored.Data[cluster.KeyPrivate]); err != nil {
+		return cluster.ClusterKey{}, fmt.Errorf("%w: %s", err, remedy)
+	}
+	switch len(key.Seed) {
+	case keys.Size:
+	case 0:
+		key.Seed = newSeed()
+	default:
+		return cluster.ClusterKey{}, fmt.Errorf("reading the seed of gateways' keys: %d bytes, not %d: %s", len(key.Seed), keys.Size, remedy)
+	}
+	return key, nil
+}

@@ -1,0 +1,126 @@
+package join
+
+import (
+	"encoding/base64"
+	"maps"
+	"net/netip"
+	"slices"
+	"strings"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"subctl/api/submariner/v1alpha1"
+	"subctl/broker"
+	"subctl/cable"
+	"subctl/cluster"
+	"subctl/cluster/networks"
+	"subctl/internal/version"
+)
+
+// Plan is what join will do.
+type Plan struct {
+	// Submariner says how the cluster will be joined; the rest follows from it (see
+	// Render), but for the public key, which is made when joining.
+	Submariner *v1alpha1.Submariner
+	// UID tells this cluster from others that claim its ID.
+	UID string
+	// Gateways are the nodes to label as gateways, sorted.
+	Gateways []string
+	// OthersNamespace says that the namespace was there before and is not ours.
+	OthersNamespace bool
+	// Present are the other members that have a gateway, sorted.
+	Present []string
+	// Found is what is known of the cluster's network.
+	Found networks.Discovered
+	// Warnings are what the user should know before.
+	Warnings []string
+}
+
+// MakePlan decides how to join the cluster of f to the broker of b with the join
+// file. The error says everything that is in the way. It changes nothing and asks
+// nobody.
+func MakePlan(o Options, file *broker.JoinFile, f *Facts, b *BrokerFacts) (*Plan, error) {
+	r := request{Options: o, file: file, member: f, broker: b}
+	warnings, err := r.check()
+	if err != nil {
+		return nil, err
+	}
+	p := &Plan{
+		UID: f.UID, Found: f.Network, Warnings: warnings, Present: present(o.ClusterID, b),
+		OthersNamespace: f.Namespace != nil && !cluster.IsOurs(f.Namespace.Labels),
+	}
+	p.Gateways, _, _ = r.gateways() // the checks have passed
+	pods, _, _ := r.pods()
+	services, _, _ := r.services()
+	p.Submariner = newSubmariner(o, file, r.driver(), pods, services)
+	if f.Submariner != nil {
+		p.Submariner.Spec.CeIPSecPSKSecret = cluster.PSKSecretName(f.Submariner) // which no flag names
+	}
+	return p, nil
+}
+
+// newSubmariner writes down how the cluster is joined.
+func newSubmariner(o Options, file *broker.JoinFile, driver string, pods, services []netip.Prefix) *v1alpha1.Submariner {
+	sub := &v1alpha1.Submariner{
+		ObjectMeta: metav1.ObjectMeta{Name: v1alpha1.SubmarinerName, Namespace: cluster.Namespace, Annotations: map[string]string{}},
+		Spec: v1alpha1.SubmarinerSpec{
+			BrokerK8sApiServer:          withoutScheme(file.BrokerURL),
+			BrokerK8sCA:                 base64.StdEncoding.EncodeToString(file.CA),
+			BrokerK8sInsecure:           o.InsecureBroker,
+			BrokerK8sSecret:             cluster.BrokerSecret,
+			BrokerK8sRemoteNamespace:    file.BaseNamespace(),
+			CeIPSecDebug:                o.IPsecDebug,
+			CeIPSecForceUDPEncaps:       o.ForceUDPEncaps,
+			CeIPSecNATTPort:             o.NATTPort,
+			CeIPSecPreferredServer:      o.PreferredServer,
+			CeIPSecPSKSecret:            cluster.PSKSecret,
+			CableDriver:                 driver,
+			CableDrivers:                o.CableDrivers,
+			CombinedCableDrivers:        o.CombinedCableDrivers,
+			CableDriverCustomConfig:     o.configRef(),
+			CableDriverCustomConfigPath: o.CableDriverConfigPath,
+			ClusterCIDR:                 cable.FormatCIDRs(pods),
+			ServiceCIDR:                 cable.FormatCIDRs(services),
+			ClusterID:                   o.ClusterID,
+			ClusterSets:                 o.Sets(),
+			ColorCodes:                  "blue", // upstream's tools expect it
+			ConnectionHealthCheck: &v1alpha1.HealthCheckSpec{
+				Enabled: o.HealthCheck, IntervalSeconds: o.HealthCheckInterval, MaxPacketLossCount: o.HealthCheckMaxLoss,
+			},
+			HaltOnCertificateError:    true,
+			ImageOverrides:            cluster.ImageOverrides(o.Image),
+			MultiActiveGatewayEnabled: o.MultiActiveGateway,
+			Namespace:                 cluster.Namespace,
+			NatEnabled:                o.NAT,
+			Version:                   version.Version,
+		},
+	}
+	var labels []string
+	for _, k := range slices.Sorted(maps.Keys(o.Labels)) {
+		labels = append(labels, k+"="+o.Labels[k])
+	}
+	if len(labels) > 0 {
+		sub.Annotations[v1alpha1.ClusterLabelsAnnotation] = strings.Join(labels, ",")
+	}
+	return sub
+}
+
+func withoutScheme(address string) string {
+	_, rest, ok := strings.Cut(address, "://")
+	if !ok {
+		rest = address
+	}
+	return strings.TrimRight(rest, "/")
+}
+
+// present returns the other clusters that have a gateway.
+func present(self string, b *BrokerFacts) []string {
+	var out []string
+	for _, e := range b.Endpoints {
+		if e.Spec.ClusterID != self {
+			out = append(out, e.Spec.ClusterID)
+		}
+	}
+	slices.Sort(out)
+	return slices.Compact(out)
+}

@@ -1,0 +1,279 @@
+package join_test
+
+import (
+	"net/netip"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	submarinerv1 "subctl/api/submariner/v1"
+	"subctl/api/submariner/v1alpha1"
+	"subctl/broker"
+	"subctl/cluster"
+	"subctl/cluster/clustertest"
+	"subctl/cluster/join"
+	"subctl/cluster/networks"
+	"subctl/internal/kube"
+)
+
+// situation is what MakePlan looks at; the zero changes make a plan that works.
+type situation struct {
+	join.Options
+	file *broker.JoinFile
+	f    *join.Facts
+	b    *join.BrokerFacts
+}
+
+func found(from string, cidrs ...string) networks.Found {
+	f := networks.Found{From: from}
+	for _, s := range cidrs {
+		f.CIDRs = append(f.CIDRs, netip.MustParsePrefix(s))
+	}
+	return f
+}
+
+func normal() *situation {
+	s := &situation{
+		Options: join.DefaultOptions(),
+		file:    &broker.JoinFile{BrokerURL: "https://hub:6443/", CA: []byte("ca"), Namespace: "submariner-k8s-broker"},
+		f: &join.Facts{
+			URL: "https://west:6443", Version: "v1.36.3", UID: "uid-west", Nodes: []corev1.Node{clustertest.Node("n1", "10.89.1.1"), clustertest.Node("n2", "10.89.1.2")},
+			Network: networks.Discovered{Pods: found("kubeadm", "10.111.0.0/16"), Services: found("the API", "10.101.0.0/16")},
+		},
+		b: &join.BrokerFacts{
+			URL: "https://hub:6443", Version: "v1.36.3+k3s1", Namespace: "submariner-k8s-broker",
+			Broker: &v1alpha1.Broker{}, Sets: []string{"default", "prod"},
+		},
+	}
+	s.ClusterID = "west"
+	return s
+}
+
+func (s *situation) plan() (*join.Plan, error) {
+	return join.MakePlan(s.Options, s.file, s.f, s.b)
+}
+
+func (s *situation) member(id, pods, services, gateway string) {
+	s.b.Clusters = append(s.b.Clusters, submarinerv1.Cluster{Spec: submarinerv1.ClusterSpec{
+		ClusterID: id, ClusterCIDR: []string{pods}, ServiceCIDR: []string{services},
+	}})
+	if gateway != "" {
+		s.b.Endpoints = append(s.b.Endpoints, submarinerv1.Endpoint{Spec: submarinerv1.EndpointSpec{
+			ClusterID: id, Hostname: "gw", PrivateIP: gateway,
+		}})
+	}
+}
+
+func TestPlan(t *testing.T) {
+	s := normal()
+	s.Labels = map[string]string{"b": "2", "a": "1"}
+	s.b.Broker.Spec.CableDriver = "vxlan"
+	s.member("east", "10.112.0.0/16", "10.102.0.0/16", "10.89.2.1")
+	s.member("new", "10.113.0.0/16", "10.103.0.0/16", "")
+	s.member("west", "10.111.0.0/16", "10.101.0.0/16", "10.89.1.1") // its own, of a join before
+	p, err := s.plan()
+	require.NoError(t, err)
+	require.Equal(t, []string{"n1"}, p.Gateways)
+	require.Equal(t, []string{"east"}, p.Present)
+	require.Equal(t, "hub:6443", p.Submariner.Spec.BrokerK8sApiServer)
+	require.Equal(t, "10.111.0.0/16", p.Submariner.Spec.ClusterCIDR)
+	require.Equal(t, []string{"default"}, p.Submariner.Spec.ClusterSets)
+	require.Equal(t, "a=1,b=2", p.Submariner.Annotations[v1alpha1.ClusterLabelsAnnotation])
+	require.False(t, p.OthersNamespace)
+
+	s.f.Namespace = &corev1.Namespace{}
+	p, err = s.plan()
+	require.NoError(t, err)
+	require.True(t, p.OthersNamespace)
+}
+
+func TestPlanRefuses(t *testing.T) {
+	for _, test := range []struct {
+		name   string
+		change func(*situation)
+		want   string
+	}{
+		{"cluster too old", func(s *situation) { s.f.Version = "v1.24.17-eks" }, "the cluster at https://west:6443 runs Kubernetes v1.24.17-eks: upgrade it to 1.25 or later"},
+		{"broker too old", func(s *situation) { s.b.Version = "v1.29.9" }, "the broker at https://hub:6443 runs Kubernetes v1.29.9: upgrade it to 1.30 or later"},
+		{"no version", func(s *situation) { s.f.Version = "?" }, `the cluster at https://west:6443 says that its version is "?", which is not a version of Kubernetes`},
+		{"rights", func(s *situation) { s.f.Denied = []kube.Right{{Verb: "patch", Resource: "nodes"}} }, "the cluster at https://west:6443 does not allow this user to patch nodes: join as a cluster administrator"},
+		{"broker rights", func(s *situation) {
+			s.b.Denied = []kube.Right{{Verb: "create", Resource: "serviceaccounts", Namespace: "b"}}
+		}, "the broker at https://hub:6443 does not allow this user to create serviceaccounts in namespace b: use a join file made by this version of subctl deploy-broker"},
+		{"no broker", func(s *situation) { s.b.Broker = nil }, "there is no broker in namespace submariner-k8s-broker at https://hub:6443: make one with subctl deploy-broker"},
+		{"pods undiscoverable", func(s *situation) { s.f.Network.Pods = networks.Found{} }, "the pod network could not be discovered: say it with --clustercidr"},
+		{"Services undiscoverable", func(s *situation) { s.f.Network.Services = networks.Found{} }, "the Service network could not be discovered: say it with --servicecidr"},
+		{"globalnet", func(s *situation) {
+			s.b.Broker.Spec.GlobalnetEnabled, s.b.Broker.Spec.GlobalnetCIDRRange = true, "10.96.0.0/11"
+		}, "10.111.0.0/16, the pod network of this cluster, overlaps 10.96.0.0/11, the range of the broker's globalnet: deploy the broker with another --globalnet-cidr-range\n" +
+			"10.101.0.0/16, the Service network of this cluster, overlaps 10.96.0.0/11, the range of the broker's globalnet: deploy the broker with another --globalnet-cidr-range"},
+		{
+			"other's gateway within", func(s *situation) { s.member("east", "10.112.0.0/16", "10.102.0.0/16", "10.111.7.7") },
+			`10.111.7.7, the address of gateway gw of cluster "east", lies in 10.111.0.0/16, the pod network of this cluster: what is in a node's own network cannot be reached through a cable as well`,
+		},
+		{
+			"overlaps itself", func(s *situation) { s.ClusterCIDRs = []string{"10.111.0.0/16", "10.111.4.0/24"} },
+			"10.111.0.0/16, the pod network of this cluster, overlaps 10.111.4.0/24, the pod network of this cluster: say the right networks with --clustercidr and --servicecidr",
+		},
+		{
+			"cable addresses", func(s *situation) { s.ServiceCIDRs = []string{"241.0.0.0/16"} },
+			"--servicecidr: 241.0.0.0/16 overlaps 241.0.0.0/8, the addresses of our VXLAN devices between gateways",
+		},
+		{
+			"link-local", func(s *situation) { s.ClusterCIDRs = []string{"169.254.0.0/16"} },
+			"--clustercidr: 169.254.0.0/16 overlaps 169.254.0.0/16, link-local (RFC 3927)",
+		},
+		{
+			"multicast", func(s *situation) { s.ClusterCIDRs = []string{"224.1.0.0/16"} },
+			"--clustercidr: 224.1.0.0/16 overlaps 224.0.0.0/4, multicast (RFC 5771)",
+		},
+		{
+			"discovered what cannot be", func(s *situation) { s.f.Network.Pods = found("kubeadm", "240.7.0.0/16") },
+			"the pod network of this cluster cannot be connected: 240.7.0.0/16 overlaps 240.0.0.0/8, the addresses of our VXLAN devices between nodes: " +
+				"say the right networks with --clustercidr and --servicecidr",
+		},
+		{
+			"broker's driver unknown", func(s *situation) { s.b.Broker.Spec.CableDriver = "magic" },
+			`choose a default with --cable-driver: the broker's cable driver: there is no cable driver "magic": use one of vxlan, wireguard, vxlan+wireguard, ipsec, vxlan+ipsec`,
+		},
+		{
+			"broker's driver not offered", func(s *situation) {
+				s.b.Broker.Spec.CableDriver, s.CombinedCableDrivers = "vxlan", []string{"vxlan", "ipsec"}
+			},
+			"choose a default with --cable-driver: the broker's cable driver vxlan is the default, but not among what the cluster is to offer (vxlan+ipsec): add it to --cable-drivers, or make one of these the default",
+		},
+		{
+			"no node ready", func(s *situation) { s.f.Nodes[0].Status.Conditions, s.f.Nodes[1].Spec.Unschedulable = nil, true },
+			"no node can become the gateway: none is Ready and schedulable; name one with --gateway-nodes",
+		},
+		{"foreign Submariner", func(s *situation) {
+			s.f.Submariner = &v1alpha1.Submariner{ObjectMeta: metav1.ObjectMeta{Name: "submariner", Namespace: "submariner-operator"}}
+		}, "this cluster was joined by something else than this subctl (Submariner submariner-operator/submariner lacks label app.kubernetes.io/managed-by=subctl): uninstall that first"},
+		{"old key", func(s *situation) {
+			s.b.Broker.Annotations = map[string]string{broker.PSKFingerprintAnnotation: broker.Fingerprint(broker.Secret("another"))}
+		}, "the pre-shared key in the join file is not the one of the broker's other clusters: the file is old; make a new one with subctl deploy-broker"},
+		{"being uninstalled", func(s *situation) {
+			s.f.Submariner = joined("west", "hub:6443")
+			s.f.Submariner.DeletionTimestamp = &metav1.Time{}
+		}, "this cluster is being uninstalled: finish that with subctl uninstall"},
+		{
+			"other broker", func(s *situation) { s.f.Submariner = joined("west", "other:6443") },
+			"this cluster is joined to another broker, at other:6443: run subctl uninstall first",
+		},
+		{"namespace going", func(s *situation) {
+			s.f.Namespace = &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "submariner-operator", DeletionTimestamp: &metav1.Time{}}}
+		}, "namespace submariner-operator is being deleted: wait until it is gone"},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			s := normal()
+			test.change(s)
+			_, err := s.plan()
+			require.EqualError(t, err, test.want)
+		})
+	}
+}
+
+func joined(id, server string) *v1alpha1.Submariner {
+	sub := &v1alpha1.Submariner{Spec: v1alpha1.SubmarinerSpec{ClusterID: id, BrokerK8sApiServer: server}}
+	sub.Labels = map[string]string{cluster.ManagedByLabel: cluster.ManagedBy}
+	return sub
+}
+
+// The same broker under another address is no other broker.
+func TestPlanKnowsItsBrokerAgain(t *testing.T) {
+	s := normal()
+	s.f.Submariner = joined("west", "10.0.0.1:6443")
+	s.b.Holder = &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{broker.ClusterUIDAnnotation: "uid-west"}}}
+	_, err := s.plan()
+	require.NoError(t, err)
+}
+
+func TestPlanWarns(t *testing.T) {
+	s := normal()
+	s.f.Network.Guess = "the pod network is a guess"
+	s.ClusterCIDRs = []string{"10.111.0.0/17"}
+	s.b.Broker.Spec.GlobalnetEnabled, s.b.Broker.Spec.GlobalnetCIDRRange = true, "242.0.0.0/8"
+	s.f.Nodes[0].Labels[submarinerv1.GatewayNodeLabel] = "true"
+	s.f.Nodes[0].Status.Conditions = nil
+	p, err := s.plan()
+	require.NoError(t, err)
+	require.Empty(t, p.Gateways)
+	require.Equal(t, []string{
+		"--clustercidr 10.111.0.0/17 is taken, although the pod network seems to be 10.111.0.0/16 (kubeadm)",
+		"gateway node n1 is not Ready",
+		"the broker has globalnet enabled, which this version does not do: clusters are connected only if their networks are distinct",
+		"the image of the agents, localhost/subctl:devel, is in no registry: nodes that do not have it cannot pull it; push it to one and say it with --image",
+	}, p.Warnings)
+
+	s = normal()
+	s.Image = "localhost/subctl:mine" // whoever says so has it there
+	p, err = s.plan()
+	require.NoError(t, err)
+	require.NotContains(t, strings.Join(p.Warnings, "\n"), "image")
+}
+
+// A ConfigMap that cannot be used does not keep a cluster from joining.
+func TestPlanLooksAtTheConfigMap(t *testing.T) {
+	for _, test := range []struct {
+		name  string
+		found *corev1.ConfigMap
+		want  string // after what it is called; empty: no warning
+	}{
+		{"missing", nil, "there is none"},
+		{"good", &corev1.ConfigMap{Data: map[string]string{"CableCustomConfig": "mtu: 1400"}}, ""},
+		{"out of range", &corev1.ConfigMap{Data: map[string]string{"CableCustomConfig": "mtu: 14"}}, `key CableCustomConfig: line 1: mtu "14": it has to be a whole number from 576 to 65535`},
+		{"another key", &corev1.ConfigMap{Data: map[string]string{"cables": "mtu: 1400"}}, "key CableCustomConfig: the key CableCustomConfig is missing: there are only cables"},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			s := normal()
+			s.Image, s.GatewayNodes, s.CableDriverConfig, s.f.CableConfig = "quay.io/a/b:c", []string{"n1"}, "cables", test.found
+			p, err := s.plan()
+			require.NoError(t, err)
+			var want []string
+			if test.want != "" {
+				want = []string{"ConfigMap submariner-operator/cables, which --cable-driver-config names: " + test.want + ": until that is put right, the settings of before count, or the defaults"}
+			}
+			require.Equal(t, want, p.Warnings)
+		})
+	}
+}
+
+// Which Secret has the pre-shared key, no flag says: joining again keeps it.
+func TestPlanKeepsThePSKSecret(t *testing.T) {
+	s := normal()
+	p, err := s.plan()
+	require.NoError(t, err)
+	require.Equal(t, cluster.PSKSecret, p.Submariner.Spec.CeIPSecPSKSecret)
+	s.f.Submariner = joined("west", "hub:6443")
+	s.f.Submariner.Spec.CeIPSecPSKSecret = "our-psk"
+	p, err = s.plan()
+	require.NoError(t, err)
+	require.Equal(t, "our-psk", p.Submariner.Spec.CeIPSecPSKSecret)
+	require.Contains(t, clustertest.Text(t, clustertest.Render(t, p.Submariner)), "- mountPath: /var/run/secrets/submariner.io/our-psk\n          name: our-psk\n          readOnly: true\n")
+}
+
+func TestGatewayNodes(t *testing.T) {
+	const control = "node-role.kubernetes.io/control-plane"
+	for _, test := range []struct {
+		name  string
+		nodes []corev1.Node
+		named []string
+		want  []string
+	}{
+		{"workers first", []corev1.Node{clustertest.Node("a", "10.89.1.1", control), clustertest.Node("c", "10.89.1.3"), clustertest.Node("b", "10.89.1.2")}, nil, []string{"b"}},
+		{"control plane alone", []corev1.Node{clustertest.Node("a", "10.89.1.1", control)}, nil, []string{"a"}},
+		{"labelled already", []corev1.Node{clustertest.Node("a", "10.89.1.1"), clustertest.Node("b", "10.89.1.2", submarinerv1.GatewayNodeLabel)}, nil, nil},
+		{"named", []corev1.Node{clustertest.Node("a", "10.89.1.1"), clustertest.Node("b", "10.89.1.2", submarinerv1.GatewayNodeLabel)}, []string{"b", "a"}, []string{"a"}},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			s := normal()
+			s.f.Nodes, s.GatewayNodes = test.nodes, test.named
+			p, err := s.plan()
+			require.NoError(t, err)
+			require.Equal(t, test.want, p.Gateways)
+		})
+	}
+}

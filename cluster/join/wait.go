@@ -1,0 +1,185 @@
+package join
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	submarinerv1 "subctl/api/submariner/v1"
+	"subctl/cluster"
+	"subctl/internal/wake"
+	"subctl/internal/words"
+)
+
+// Wait waits until the agents run, the other clusters can see this one's gateway
+// on the broker, and it is connected to every member that has one. When ctx is
+// done before, the error says what is not up and why.
+func (j *Operation) Wait(ctx context.Context) error {
+	goal := "the agents to run"
+	if len(j.Plan.Present) > 0 {
+		goal = "connections to " + words.List(j.Plan.Present)
+	}
+	j.Report.Step("waiting for %s", goal)
+	var missing []string
+	for {
+		seen, err := j.unready(ctx)
+		switch {
+		case err == nil && len(seen) == 0:
+			j.Report.Done("the agents run%s", connectedTo(j.Plan.Present))
+			return nil
+		case err == nil:
+			missing = seen
+		case ctx.Err() == nil:
+			missing = []string{err.Error()}
+		}
+		if wake.After(ctx, cluster.Poll) != nil {
+			return fmt.Errorf("waiting for %s: %w:\n  %s", goal, cluster.Interrupted(ctx), strings.Join(missing, "\n  "))
+		}
+	}
+}
+
+func connectedTo(members []string) string {
+	if len(members) == 0 {
+		return ""
+	}
+	return ", connected to " + words.List(members)
+}
+
+// unready says what is not up, one line each; nothing if all is well.
+func (j *Operation) unready(ctx context.Context) ([]string, error) {
+	out, err := unreadyAgents(ctx, j.Member)
+	if err != nil {
+		return nil, err
+	}
+	gateways := &submarinerv1.GatewayList{}
+	if err := j.Member.List(ctx, gateways, client.InNamespace(cluster.Namespace)); err != nil {
+		return nil, fmt.Errorf("listing gateways: %w", err)
+	}
+	out = append(out, unconnected(gateways.Items, j.Plan.Present)...)
+	if len(out) > 0 {
+		return out, nil
+	}
+	endpoints := &submarinerv1.EndpointList{}
+	if err := j.Broker.List(ctx, endpoints, client.InNamespace(j.Plan.Submariner.Spec.BrokerK8sRemoteNamespace)); err != nil {
+		return nil, fmt.Errorf("listing endpoints on the broker: %w", err)
+	}
+	self := j.Plan.Submariner.Spec.ClusterID
+	if !slices.ContainsFunc(endpoints.Items, func(e submarinerv1.Endpoint) bool { return e.Spec.ClusterID == self }) {
+		return []string{fmt.Sprintf("the gateway has not told the broker of its endpoint yet: see kubectl logs -n %s -l app=%s", cluster.Namespace, cluster.GatewayName)}, nil
+	}
+	return nil, nil
+}
+
+// unreadyAgents says which pods are not up.
+func unreadyAgents(ctx context.Context, c client.Client) ([]string, error) {
+	var out []string
+	for _, name := range []string{cluster.RouteAgentName, cluster.GatewayName} {
+		ds := &appsv1.DaemonSet{}
+		if err := c.Get(ctx, client.ObjectKey{Namespace: cluster.Namespace, Name: name}, ds); err != nil {
+			return nil, fmt.Errorf("reading DaemonSet %s: %w", name, err)
+		}
+		if text := unreadyDaemonSet(ds); text != "" {
+			out = append(out, text)
+			pods := &corev1.PodList{}
+			if err := c.List(ctx, pods, client.InNamespace(cluster.Namespace), client.MatchingLabels{"app": name}); err != nil {
+				return nil, fmt.Errorf("listing pods of %s: %w", name, err)
+			}
+			for _, pod := range pods.Items {
+				if text := unreadyPod(&pod); text != "" {
+					out = append(out, "  "+text)
+				}
+			}
+		}
+	}
+	return out, nil
+}
+
+// unreadyDaemonSet says what a DaemonSet lacks; ready means for this generation.
+func unreadyDaemonSet(ds *appsv1.DaemonSet) string {
+	s := ds.Status
+	switch {
+	case s.ObservedGeneration < ds.Generation:
+		return fmt.Sprintf("DaemonSet %s: not looked at yet", ds.Name)
+	case s.DesiredNumberScheduled == 0:
+		return fmt.Sprintf("DaemonSet %s: no node for it", ds.Name)
+	case s.UpdatedNumberScheduled < s.DesiredNumberScheduled:
+		return fmt.Sprintf("DaemonSet %s: %d of %d pods are of this version", ds.Name, s.UpdatedNumberScheduled, s.DesiredNumberScheduled)
+	case s.NumberReady < s.DesiredNumberScheduled:
+		return fmt.Sprintf("DaemonSet %s: %d of %d pods are ready", ds.Name, s.NumberReady, s.DesiredNumberScheduled)
+	}
+	return ""
+}
+
+// unreadyPod says why a pod is not ready, as far as Kubernetes knows.
+func unreadyPod(pod *corev1.Pod) string {
+	where := "pod " + pod.Name
+	if pod.Spec.NodeName != "" {
+		where += " on node " + pod.Spec.NodeName
+	}
+	for _, c := range pod.Status.ContainerStatuses {
+		switch {
+		case c.Ready:
+			return ""
+		case c.State.Waiting != nil && c.LastTerminationState.Terminated != nil:
+			t := c.LastTerminationState.Terminated
+			return fmt.Sprintf("%s: %s, ended %d times, last with code %d: see kubectl logs -n %s --previous %s",
+				where, c.State.Waiting.Reason, c.RestartCount, t.ExitCode, pod.Namespace, pod.Name)
+		case c.State.Waiting != nil:
+			return strings.TrimSuffix(fmt.Sprintf("%s: %s: %s", where, c.State.Waiting.Reason, c.State.Waiting.Message), ": ")
+		}
+	}
+	for _, c := range pod.Status.Conditions {
+		if c.Type == corev1.PodScheduled && c.Status != corev1.ConditionTrue {
+			return fmt.Sprintf("%s: not scheduled: %s", where, c.Message)
+		}
+	}
+	return fmt.Sprintf("%s: running, but not ready: see kubectl logs -n %s %s", where, pod.Namespace, pod.Name)
+}
+
+// unconnected says to which of members no active gateway is connected.
+func unconnected(gateways []submarinerv1.Gateway, members []string) []string {
+	state := map[string]string{} // by cluster; empty: connected
+	active := false
+	var failures []string
+	for _, g := range gateways {
+		if g.Status.HAStatus != submarinerv1.HAStatusActive {
+			continue
+		}
+		active = true
+		if g.Status.StatusFailure != "" {
+			failures = append(failures, fmt.Sprintf("gateway %s: %s", g.Name, g.Status.StatusFailure))
+		}
+		for _, c := range g.Status.Connections {
+			was, known := state[c.Endpoint.ClusterID]
+			if known && was == "" {
+				continue
+			}
+			text := ""
+			if c.Status != submarinerv1.Connected {
+				text = strings.TrimSuffix(fmt.Sprintf("%s: %s", c.Status, c.StatusMessage), ": ")
+			}
+			state[c.Endpoint.ClusterID] = text
+		}
+	}
+	if !active {
+		return []string{"no gateway is active yet"}
+	}
+	var out []string
+	for _, m := range members {
+		if text, known := state[m]; !known {
+			out = append(out, fmt.Sprintf("cluster %q: not connected: the gateway does not know it yet", m))
+		} else if text != "" {
+			out = append(out, fmt.Sprintf("cluster %q: %s", m, text))
+		}
+	}
+	if len(out) == 0 {
+		return nil
+	}
+	slices.Sort(failures)
+	return append(out, failures...)
+}

@@ -1,0 +1,112 @@
+package join_test
+
+import (
+	"bytes"
+	"context"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	submarinerv1 "subctl/api/submariner/v1"
+	"subctl/cluster"
+	"subctl/cluster/clustertest"
+	"subctl/cluster/join"
+	"subctl/internal/progress"
+)
+
+func daemonSet(name string, want, ready int32) *appsv1.DaemonSet {
+	return &appsv1.DaemonSet{ObjectMeta: clustertest.In(name), Status: appsv1.DaemonSetStatus{
+		DesiredNumberScheduled: want, UpdatedNumberScheduled: want, NumberReady: ready,
+	}}
+}
+
+func pod(app, node string, status corev1.PodStatus) *corev1.Pod {
+	p := &corev1.Pod{ObjectMeta: clustertest.In(app + "-x"), Spec: corev1.PodSpec{NodeName: node}, Status: status}
+	p.Labels = map[string]string{"app": app}
+	return p
+}
+
+func waiting(reason, message string) corev1.PodStatus {
+	return corev1.PodStatus{ContainerStatuses: []corev1.ContainerStatus{{
+		State: corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: reason, Message: message}},
+	}}}
+}
+
+func connection(id string, status submarinerv1.ConnectionStatus, message string) submarinerv1.Connection {
+	return submarinerv1.Connection{Status: status, StatusMessage: message, Endpoint: submarinerv1.EndpointSpec{ClusterID: id}}
+}
+
+func TestWait(t *testing.T) {
+	agents := []client.Object{daemonSet(cluster.RouteAgentName, 2, 2), daemonSet(cluster.GatewayName, 1, 1)}
+	crashed := waiting("CrashLoopBackOff", "back-off 10s")
+	crashed.ContainerStatuses[0].RestartCount = 3
+	crashed.ContainerStatuses[0].LastTerminationState.Terminated = &corev1.ContainerStateTerminated{ExitCode: 2}
+	for _, test := range []struct {
+		name    string
+		objs    []client.Object
+		present []string
+		unseen  bool
+		want    string // empty: all is well
+	}{
+		{name: "alone", objs: append(agents, clustertest.Gateway("active", ""))},
+		{name: "not seen", objs: append(agents, clustertest.Gateway("active", "")), unseen: true, want: "waiting for the agents to run: out of time:\n" +
+			"  the gateway has not told the broker of its endpoint yet: see kubectl logs -n submariner-operator -l app=submariner-gateway"},
+		{name: "connected", objs: append(agents, clustertest.Gateway("active", "", connection("east", "connected", ""))), present: []string{"east"}},
+		{
+			name: "no image", want: "waiting for the agents to run: out of time:\n" +
+				"  DaemonSet submariner-routeagent: 0 of 2 pods are ready\n" +
+				"    pod submariner-routeagent-x on node n1: ImagePullBackOff: no such image\n" +
+				"  DaemonSet submariner-gateway: 0 of 1 pods are ready\n" +
+				"    pod submariner-gateway-x on node n1: CrashLoopBackOff, ended 3 times, last with code 2: see kubectl logs -n submariner-operator --previous submariner-gateway-x\n" +
+				"  no gateway is active yet",
+			objs: []client.Object{
+				daemonSet(cluster.RouteAgentName, 2, 0), daemonSet(cluster.GatewayName, 1, 0),
+				pod(cluster.RouteAgentName, "n1", waiting("ImagePullBackOff", "no such image")), pod(cluster.GatewayName, "n1", crashed),
+			},
+		},
+		{
+			name: "no node", objs: []client.Object{agents[0], daemonSet(cluster.GatewayName, 0, 0)},
+			want: "waiting for the agents to run: out of time:\n  DaemonSet submariner-gateway: no node for it\n  no gateway is active yet",
+		},
+		{
+			name: "no gateway active", objs: append(agents, clustertest.Gateway("passive", "")), present: []string{"east"},
+			want: "waiting for connections to east: out of time:\n  no gateway is active yet",
+		},
+		{
+			name: "not connected", present: []string{"east", "north", "south"},
+			objs: append(agents, clustertest.Gateway("active", "the broker does not answer", connection("east", "connected", ""), connection("north", "error", "no reply to pings"))),
+			want: "waiting for connections to east, north, south: out of time:\n" +
+				"  cluster \"north\": error: no reply to pings\n" +
+				"  cluster \"south\": not connected: the gateway does not know it yet\n" +
+				"  gateway n1: the broker does not answer",
+		},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+			defer cancel()
+			var said bytes.Buffer
+			var seen []client.Object
+			if !test.unseen {
+				seen = append(seen, &submarinerv1.Endpoint{
+					ObjectMeta: metav1.ObjectMeta{Namespace: "submariner-k8s-broker", Name: "west-gw"}, Spec: submarinerv1.EndpointSpec{ClusterID: "west"},
+				})
+			}
+			j := &join.Operation{
+				Member: cluster.Side{Client: clustertest.Client(t, test.objs...)}, Broker: cluster.Side{Client: clustertest.Client(t, seen...)},
+				Plan: &join.Plan{Present: test.present, Submariner: clustertest.Submariner()}, Report: progress.New(&said),
+			}
+			err := j.Wait(ctx)
+			if test.want == "" {
+				require.NoError(t, err)
+				require.Contains(t, said.String(), "✓ the agents run")
+				return
+			}
+			require.EqualError(t, err, test.want)
+		})
+	}
+}

@@ -1,0 +1,187 @@
+package networks
+
+import (
+	"context"
+	"encoding/json"
+	"net/netip"
+	"strings"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/yaml"
+
+	"subctl/internal/kube"
+)
+
+// plugins are network plugins by a part of the name of their DaemonSet, in
+// upstream's spelling.
+var plugins = []struct{ daemonSet, name string }{
+	{"ovnkube-node", "OVNKubernetes"},
+	{"canal", "canal-flannel"},
+	{"calico-node", "calico"},
+	{"weave-net", "weave-net"},
+	{"cilium", "cilium"},
+	{"flannel", "flannel"},
+	{"kindnet", "kindnet"},
+	{"antrea-agent", "antrea"},
+}
+
+// plugin guesses the network plugin.
+func plugin(ctx context.Context, c client.Reader) (string, error) {
+	list := &appsv1.DaemonSetList{}
+	if err := c.List(ctx, list); err != nil && !kube.Unreadable(err) {
+		return "", err
+	}
+	for _, p := range plugins {
+		for _, ds := range list.Items {
+			if strings.Contains(ds.Name, p.daemonSet) {
+				return p.name, nil
+			}
+		}
+	}
+	return "generic", nil
+}
+
+// fromCalico reads Calico's address pools, those of other clusters left out that
+// upstream's Submariner makes (label submariner.io/ippool).
+func fromCalico(ctx context.Context, c client.Reader) (Found, error) {
+	pools := &unstructured.UnstructuredList{}
+	pools.SetGroupVersionKind(schema.GroupVersionKind{Group: "crd.projectcalico.org", Version: "v1", Kind: "IPPoolList"})
+	if err := c.List(ctx, pools); err != nil {
+		return Found{}, err
+	}
+	var out []netip.Prefix
+	for _, pool := range pools.Items {
+		disabled, _, _ := unstructured.NestedBool(pool.Object, "spec", "disabled")
+		cidr, _, _ := unstructured.NestedString(pool.Object, "spec", "cidr")
+		if !disabled && pool.GetLabels()["submariner.io/ippool"] == "" {
+			out = append(out, Parse(cidr)...)
+		}
+	}
+	return Found{out, "Calico's IPPools"}, nil
+}
+
+// fromCilium reads the pool of a Cilium that gives addresses itself; one in mode
+// "kubernetes" uses the node's ranges, which are in no ConfigMap.
+func fromCilium(ctx context.Context, c client.Reader) (Found, error) {
+	cm, err := configMap(ctx, c, "kube-system", "cilium-config")
+	if err != nil || !strings.HasPrefix(cm.Data["ipam"], "cluster-pool") {
+		return Found{}, err
+	}
+	pool := strings.Join(strings.Fields(cm.Data["cluster-pool-ipv4-cidr"]), ",")
+	return Found{Parse(pool), "ConfigMap kube-system/cilium-config"}, nil
+}
+
+// fromFlannel reads flannel's own configuration.
+func fromFlannel(ctx context.Context, c client.Reader) (Found, error) {
+	for _, ns := range []string{"kube-flannel", "kube-system"} {
+		cm, err := configMap(ctx, c, ns, "kube-flannel-cfg")
+		if err != nil {
+			if kube.Unreadable(err) {
+				continue
+			}
+			return Found{}, err
+		}
+		var conf struct{ Network string }
+		if json.Unmarshal([]byte(cm.Data["net-conf.json"]), &conf) == nil {
+			return Found{Parse(conf.Network), "ConfigMap " + ns + "/kube-flannel-cfg"}, nil
+		}
+	}
+	return Found{}, nil
+}
+
+// fromKindnet reads what kind tells its network plugin.
+func fromKindnet(ctx context.Context, c client.Reader) (Found, error) {
+	ds := &appsv1.DaemonSet{}
+	if err := c.Get(ctx, client.ObjectKey{Namespace: "kube-system", Name: "kindnet"}, ds); err != nil {
+		return Found{}, err
+	}
+	for _, container := range ds.Spec.Template.Spec.Containers {
+		for _, env := range container.Env {
+			if env.Name == "POD_SUBNET" {
+				return Found{Parse(env.Value), "POD_SUBNET of DaemonSet kube-system/kindnet"}, nil
+			}
+		}
+	}
+	return Found{}, nil
+}
+
+func fromControllerManager(ctx context.Context, c client.Reader) (Found, error) {
+	return fromPodFlag(ctx, c, "component", "kube-controller-manager", "--cluster-cidr")
+}
+
+// fromKubeProxy reads its configuration, or its command line.
+func fromKubeProxy(ctx context.Context, c client.Reader) (Found, error) {
+	cm, err := configMap(ctx, c, "kube-system", "kube-proxy")
+	if err != nil && !kube.Unreadable(err) {
+		return Found{}, err
+	}
+	if err == nil {
+		var conf struct {
+			ClusterCIDR string `json:"clusterCIDR"`
+		}
+		if yaml.Unmarshal([]byte(cm.Data["config.conf"]), &conf) == nil && len(Parse(conf.ClusterCIDR)) > 0 {
+			return Found{Parse(conf.ClusterCIDR), "ConfigMap kube-system/kube-proxy"}, nil
+		}
+	}
+	return fromPodFlag(ctx, c, "k8s-app", "kube-proxy", "--cluster-cidr")
+}
+
+// kubeadm reads one field of what kubeadm was told.
+func kubeadm(field string) source {
+	return func(ctx context.Context, c client.Reader) (Found, error) {
+		cm, err := configMap(ctx, c, "kube-system", "kubeadm-config")
+		if err != nil {
+			return Found{}, err
+		}
+		var conf struct {
+			Networking map[string]any `json:"networking"`
+		}
+		if yaml.Unmarshal([]byte(cm.Data["ClusterConfiguration"]), &conf) != nil {
+			return Found{}, nil
+		}
+		value, _ := conf.Networking[field].(string)
+		return Found{Parse(value), "ConfigMap kube-system/kubeadm-config"}, nil
+	}
+}
+
+// fromPodFlag reads a flag off the command line of pods in kube-system.
+func fromPodFlag(ctx context.Context, c client.Reader, label, value, flag string) (Found, error) {
+	pods := &corev1.PodList{}
+	if err := c.List(ctx, pods, client.InNamespace("kube-system"), client.MatchingLabels{label: value}); err != nil {
+		return Found{}, err
+	}
+	for _, pod := range pods.Items {
+		for _, container := range pod.Spec.Containers {
+			words := append(append([]string{}, container.Command...), container.Args...)
+			if found := Parse(flagIn(words, flag)); len(found) > 0 {
+				return Found{found, flag + " of " + value}, nil
+			}
+		}
+	}
+	return Found{}, nil
+}
+
+// flagIn returns the value of a flag on a command line, written "--flag=value" or
+// "--flag value"; the line may also be one word for a shell.
+func flagIn(words []string, flag string) string {
+	words = strings.Fields(strings.Join(words, " "))
+	for i, w := range words {
+		if v, ok := strings.CutPrefix(w, flag+"="); ok {
+			return strings.Trim(v, `"'`)
+		}
+		if w == flag && i+1 < len(words) {
+			return strings.Trim(words[i+1], `"'`)
+		}
+	}
+	return ""
+}
+
+func configMap(ctx context.Context, c client.Reader, namespace, name string) (*corev1.ConfigMap, error) {
+	cm := &corev1.ConfigMap{}
+	err := c.Get(ctx, client.ObjectKey{Namespace: namespace, Name: name}, cm)
+	return cm, err
+}

@@ -1,0 +1,31 @@
+package cluster
+
+import (
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	submarinerv1 "subctl/api/submariner/v1"
+)
+
+// GatewayNode returns what join writes to a node to make it a gateway, and uninstall
+// removes again.
+func GatewayNode(name string) *corev1.Node {
+	return &corev1.Node{ObjectMeta: metav1.ObjectMeta{
+		Name:        name,
+		Labels:      map[string]string{submarinerv1.GatewayNodeLabel: "true"},
+		Annotations: map[string]string{LabelledByAnnotation: ManagedBy},
+	}}
+}
+
+// IsGateway reports whether a node is labelled as gateway.
+func IsGateway(n corev1.Node) bool { return n.Labels[submarinerv1.GatewayNodeLabel] == "true" }
+
+// IsReady reports whether a node is Ready.
+func IsReady(n corev1.Node) bool {
+	for _, c := range n.Status.Conditions {
+		if c.Type == corev1.NodeReady {
+			return c.Status == corev1.ConditionTrue
+		}
+	}
+	return false
+}

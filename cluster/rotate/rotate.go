@@ -1,0 +1,248 @@
+// Package rotate gives a cluster a new key pair, and waits until its connections use it.
+// It does not know how cables derive their keys (package keys).
+package rotate
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	submarinerv1 "subctl/api/submariner/v1"
+	"subctl/api/submariner/v1alpha1"
+	"subctl/cable/keys"
+	"subctl/cluster"
+	"subctl/internal/kube"
+	"subctl/internal/progress"
+	"subctl/internal/wake"
+)
+
+// Operation gives a joined cluster a new key pair. From it and the public keys of the
+// others every pair of clusters derives its secrets anew; the old private key is gone.
+//
+// Nothing is kept of a rotation but its result: one that was interrupted is complete,
+// once the gateway has read the Secret, and running it again makes another key.
+type Operation struct {
+	Cluster cluster.Side
+	Report  *progress.Reporter
+	// Timeout bounds the wait for the gateway and its connections. The kubelet takes
+	// up to two minutes to show a pod a changed Secret, unless it is woken, which
+	// Run tries.
+	Timeout time.Duration
+}
+
+// settle is by how much a gateway's report must be younger than its new key to tell
+// of connections that others make with that: the time between two reports.
+const settle = 5 * time.Second
+
+// Plan is what Run does to a cluster whose key can be rotated.
+type Plan struct {
+	submariner *v1alpha1.Submariner
+	secret     *corev1.Secret
+	connected  []string // cable names of the connections that are up
+}
+
+// Lines says what Run would do, one action a line.
+func (r *Plan) Lines() []string {
+	return []string{
+		fmt.Sprintf("update Secret %s/%s: %s, %s", cluster.Namespace, cluster.ClusterKeySecret, cluster.KeyPrivate, cluster.KeyPublic),
+		fmt.Sprintf("wait until the gateway of cluster %q has published the new public key", r.submariner.Spec.ClusterID),
+		fmt.Sprintf("wait until its connections are up: %d", len(r.connected)),
+	}
+}
+
+// Check says what is in the way of rotating the key, before anything is changed.
+func (k *Operation) Check(ctx context.Context) (*Plan, error) {
+	missing, err := kube.Denied(ctx, k.Cluster, []kube.Right{
+		kube.NewRight("get", "", "secrets", cluster.Namespace), kube.NewRight("update", "", "secrets", cluster.Namespace), kube.NewRight("list", "", "pods", cluster.Namespace),
+		kube.NewRight("get", "submariner.io", "clusters", cluster.Namespace), kube.NewRight("list", "submariner.io", "gateways", cluster.Namespace),
+		kube.NewRight("get", "submariner.io", "submariners", cluster.Namespace), kube.NewRight("patch", "submariner.io", "submariners", cluster.Namespace),
+	})
+	if err != nil {
+		return nil, err
+	}
+	if err := kube.DeniedError("the cluster at "+k.Cluster.URL, missing, "use a context with an administrator's rights"); err != nil {
+		return nil, err
+	}
+	r := &Plan{}
+	if r.submariner, err = kube.Optional(ctx, k.Cluster, &v1alpha1.Submariner{}, client.ObjectKey{Namespace: cluster.Namespace, Name: v1alpha1.SubmarinerName}); err != nil {
+		return nil, err
+	}
+	switch {
+	case r.submariner == nil:
+		return nil, errors.New("this cluster is not joined: it has no key")
+	case !cluster.IsOurs(r.submariner.Labels):
+		return nil, errors.New("this cluster was joined by something else than this subctl: its gateways share one key that is not rotated so")
+	case r.submariner.DeletionTimestamp != nil:
+		return nil, errors.New("this cluster is being uninstalled: finish that with subctl uninstall")
+	}
+	if r.secret, err = kube.Optional(ctx, k.Cluster, &corev1.Secret{}, client.ObjectKey{Namespace: cluster.Namespace, Name: cluster.ClusterKeySecret}); err != nil {
+		return nil, err
+	}
+	if r.secret == nil {
+		return nil, fmt.Errorf("there is no Secret %s/%s: make one, with a new key, by running subctl join again", cluster.Namespace, cluster.ClusterKeySecret)
+	}
+	active, err := k.active(ctx)
+	if err != nil {
+		return nil, err
+	}
+	if len(active) == 0 {
+		return nil, errors.New("no gateway is active, so nobody would tell the other clusters of a new key: see subctl show gateways")
+	}
+	r.connected = connectedCables(active)
+	return r, nil
+}
+
+// Run makes the new key, and waits until it is in use.
+func (k *Operation) Run(ctx context.Context, r *Plan) error {
+	id := r.submariner.Spec.ClusterID
+	k.Report.Step("making a new key for cluster %q", id)
+	public, err := k.replace(ctx, r)
+	if err != nil {
+		return err
+	}
+	k.Report.Done("Secret %s/%s holds a new key; the old one is gone", cluster.Namespace, cluster.ClusterKeySecret)
+	ctx, cancel := context.WithTimeout(ctx, k.Timeout)
+	defer cancel()
+	k.Report.Step("waiting for the gateway to read it, and to publish %s", public)
+	if err := k.published(ctx, id, public); err != nil {
+		return err
+	}
+	k.Report.Done("the gateway has published the new public key")
+	k.Report.Step("waiting for %d connections", len(r.connected))
+	if err := k.reconnected(ctx, r.connected); err != nil {
+		return err
+	}
+	k.Report.Done("all connections that were up are up: %d", len(r.connected))
+	return nil
+}
+
+// replace puts a new key pair where the old one was, if that still is as it was read,
+// and returns the public half.
+func (k *Operation) replace(ctx context.Context, r *Plan) (string, error) {
+	key, err := keys.Generate()
+	if err != nil {
+		return "", err
+	}
+	public := key.Public().String()
+	changed := r.secret.DeepCopy() // with the resource version: nobody else's change is lost
+	if changed.Data == nil {
+		changed.Data = map[string][]byte{}
+	}
+	changed.Data[cluster.KeyPrivate], changed.Data[cluster.KeyPublic] = key.Bytes(), []byte(public)
+	err = k.Cluster.Update(ctx, changed, client.FieldOwner(kube.FieldOwner))
+	if apierrors.IsConflict(err) || apierrors.IsNotFound(err) {
+		return "", fmt.Errorf("somebody else has changed Secret %s/%s just now: nothing was changed here; look what that was, and try again", cluster.Namespace, cluster.ClusterKeySecret)
+	}
+	if err != nil {
+		return "", fmt.Errorf("writing Secret %s/%s: %w", cluster.Namespace, cluster.ClusterKeySecret, err)
+	}
+	was := r.submariner.DeepCopy()
+	metav1.SetMetaDataAnnotation(&r.submariner.ObjectMeta, v1alpha1.PublicKeyAnnotation, public)
+	if err := k.Cluster.Patch(ctx, r.submariner, client.MergeFrom(was), client.FieldOwner(kube.FieldOwner)); err != nil {
+		return "", fmt.Errorf("writing the new public key to the Submariner object: %w", err)
+	}
+	return public, k.wake(ctx, public)
+}
+
+// wake makes the kubelets give the gateways the new key now: a change of a pod, even of an
+// annotation, makes its kubelet read the Secrets that it mounts. A user who may not change
+// pods has to wait instead.
+func (k *Operation) wake(ctx context.Context, public string) error {
+	pods := &corev1.PodList{}
+	if err := k.Cluster.List(ctx, pods, client.InNamespace(cluster.Namespace), client.MatchingLabels{"app": cluster.GatewayName}); err != nil {
+		return fmt.Errorf("listing the pods of the gateways: %w", err)
+	}
+	for i := range pods.Items {
+		pod := &pods.Items[i]
+		was := pod.DeepCopy()
+		metav1.SetMetaDataAnnotation(&pod.ObjectMeta, v1alpha1.PublicKeyAnnotation, public)
+		err := k.Cluster.Patch(ctx, pod, client.MergeFrom(was), client.FieldOwner(kube.FieldOwner))
+		if apierrors.IsForbidden(err) {
+			k.Report.Warn("this user may not change pods: it may take two minutes until the gateway sees the new key")
+			return nil
+		}
+		if client.IgnoreNotFound(err) != nil {
+			return fmt.Errorf("waking the gateway %s: %w", pod.Name, err)
+		}
+	}
+	return nil
+}
+
+// published waits until the Cluster object has the new public key.
+func (k *Operation) published(ctx context.Context, id, public string) error {
+	for {
+		c, err := kube.Optional(ctx, k.Cluster, &submarinerv1.Cluster{}, client.ObjectKey{Namespace: cluster.Namespace, Name: id})
+		if err == nil && c != nil && c.Spec.PublicKey == public {
+			return nil
+		}
+		if wake.After(ctx, cluster.Poll) != nil {
+			return fmt.Errorf("waiting for the gateway to publish the new key: %w: the key is made, and connections come back when "+
+				"the gateway has read it: see kubectl logs -n %s -l app=%s", cluster.Interrupted(ctx), cluster.Namespace, cluster.GatewayName)
+		}
+	}
+}
+
+// reconnected waits until the cables are up, in reports that are younger than the
+// new key.
+func (k *Operation) reconnected(ctx context.Context, cables []string) error {
+	since := map[string]time.Time{} // by gateway, of its own clock
+	var down []string
+	for {
+		active, err := k.active(ctx)
+		if err == nil && len(active) > 0 {
+			settled := slices.DeleteFunc(active, func(g submarinerv1.Gateway) bool {
+				at := reportedAt(g)
+				if _, seen := since[g.Name]; !seen {
+					since[g.Name] = at
+				}
+				return at.Sub(since[g.Name]) < settle
+			})
+			up := connectedCables(settled)
+			down = slices.DeleteFunc(slices.Clone(cables), func(c string) bool { return slices.Contains(up, c) })
+			if len(down) == 0 {
+				return nil
+			}
+		}
+		if wake.After(ctx, cluster.Poll) != nil {
+			return fmt.Errorf("waiting for connections: %w: the new key is published, but these are not up with it: %s: see subctl show connections",
+				cluster.Interrupted(ctx), strings.Join(down, ", "))
+		}
+	}
+}
+
+func (k *Operation) active(ctx context.Context) ([]submarinerv1.Gateway, error) {
+	list := &submarinerv1.GatewayList{}
+	if err := k.Cluster.List(ctx, list, client.InNamespace(cluster.Namespace)); err != nil {
+		return nil, fmt.Errorf("listing gateways: %w", err)
+	}
+	return slices.DeleteFunc(list.Items, func(g submarinerv1.Gateway) bool { return g.Status.HAStatus != submarinerv1.HAStatusActive }), nil
+}
+
+// connectedCables returns the cable names of the connections that are up, sorted.
+func connectedCables(gateways []submarinerv1.Gateway) []string {
+	var out []string
+	for _, g := range gateways {
+		for _, c := range g.Status.Connections {
+			if c.Status == submarinerv1.Connected {
+				out = append(out, c.Endpoint.CableName)
+			}
+		}
+	}
+	slices.Sort(out)
+	return slices.Compact(out)
+}
+
+// reportedAt is when a gateway wrote its report, by its own clock.
+func reportedAt(g submarinerv1.Gateway) time.Time {
+	sec, _ := strconv.ParseInt(g.Annotations[submarinerv1.TimestampAnnotation], 10, 64) // 0: long ago
+	return metav1.Unix(sec, 0).Time
+}

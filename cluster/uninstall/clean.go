@@ -1,0 +1,112 @@
+package uninstall
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	submarinerv1 "subctl/api/submariner/v1"
+	"subctl/cluster"
+	"subctl/internal/wake"
+)
+
+// gatewayAgent is what people call the agent that writes Gateways.
+const gatewayAgent = "gateway"
+
+// agentReport is what an agent says of its node.
+type agentReport struct {
+	agent, node string
+	failure     string
+	conditions  []metav1.Condition
+}
+
+// clean waits until every agent that runs has said that its node is clean. It
+// returns the nodes that are not Ready and so cannot say it.
+func (u *Operation) clean(ctx context.Context) (dirty []string, err error) {
+	ctx, cancel := context.WithTimeout(ctx, u.Timeout)
+	defer cancel()
+	var waiting []string
+	for {
+		nodes, reports, err := readReports(ctx, u.Cluster)
+		if err == nil {
+			if waiting, dirty = unclean(nodes, reports); len(waiting) == 0 {
+				break
+			}
+		} else if ctx.Err() == nil {
+			waiting = []string{err.Error()}
+		}
+		if wake.After(ctx, cluster.Poll) == nil {
+			continue
+		}
+		if u.Force && errors.Is(context.Cause(ctx), context.DeadlineExceeded) {
+			u.Report.Warn("going on, although these nodes are not clean:\n%s", strings.Join(waiting, "\n"))
+			return dirty, nil
+		}
+		return nil, fmt.Errorf("waiting for the agents to clean the nodes: %w:\n  %s\nrepair them and run the same command again, or go on with --force",
+			cluster.Interrupted(ctx), strings.Join(waiting, "\n  "))
+	}
+	for _, node := range dirty {
+		u.Report.Warn("node %s is not Ready: its agents cannot clean it", node)
+	}
+	u.Report.Done("the nodes are clean")
+	return dirty, nil
+}
+
+// readReports returns the nodes there are and what their agents say.
+func readReports(ctx context.Context, c client.Client) ([]corev1.Node, []agentReport, error) {
+	nodes := &corev1.NodeList{}
+	if err := c.List(ctx, nodes); err != nil {
+		return nil, nil, fmt.Errorf("listing nodes: %w", err)
+	}
+	var reports []agentReport
+	agents := &submarinerv1.RouteAgentList{}
+	if err := c.List(ctx, agents, client.InNamespace(cluster.Namespace)); err != nil {
+		return nil, nil, fmt.Errorf("listing route agents: %w", err)
+	}
+	for _, a := range agents.Items {
+		reports = append(reports, agentReport{"route agent", a.Name, a.Status.StatusFailure, a.Status.Conditions})
+	}
+	gateways := &submarinerv1.GatewayList{}
+	if err := c.List(ctx, gateways, client.InNamespace(cluster.Namespace)); err != nil {
+		return nil, nil, fmt.Errorf("listing gateways: %w", err)
+	}
+	for _, g := range gateways.Items {
+		reports = append(reports, agentReport{gatewayAgent, g.Name, g.Status.StatusFailure, g.Status.Conditions})
+	}
+	return nodes.Items, reports, nil
+}
+
+// unclean says for which agents there is reason to wait, one line each, and which
+// nodes cannot be waited for. A node without report never had an agent that did
+// anything; a report without node is of a node that is gone, and its state with it.
+// A node that is no gateway any more has no gateway agent that could say anything:
+// its route agent sweeps what that left, and says so.
+func unclean(nodes []corev1.Node, reports []agentReport) (waiting, dirty []string) {
+	for _, r := range reports {
+		i := slices.IndexFunc(nodes, func(n corev1.Node) bool { return n.Name == r.node })
+		if i < 0 || meta.IsStatusConditionTrue(r.conditions, submarinerv1.ConditionClean) {
+			continue
+		}
+		if r.agent == gatewayAgent && !cluster.IsGateway(nodes[i]) {
+			continue
+		}
+		if !cluster.IsReady(nodes[i]) {
+			dirty = append(dirty, r.node)
+			continue
+		}
+		text := fmt.Sprintf("node %s: the %s has not reported it clean", r.node, r.agent)
+		if r.failure != "" {
+			text += ": " + r.failure
+		}
+		waiting = append(waiting, text)
+	}
+	slices.Sort(dirty)
+	return waiting, slices.Compact(dirty)
+}

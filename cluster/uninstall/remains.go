@@ -1,0 +1,246 @@
+package uninstall
+
+import (
+	"context"
+	"fmt"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/apiutil"
+
+	"subctl/api/crds"
+	"subctl/api/submariner/v1alpha1"
+	"subctl/cluster"
+	"subctl/internal/kube"
+	"subctl/internal/words"
+)
+
+// Remains is what uninstall finds in a cluster, and what it would do about it.
+// What we did not make is not in it.
+type Remains struct {
+	Submariner *v1alpha1.Submariner // nil if the cluster is not joined
+	Namespaced []client.Object      // in Namespace, in the order of deletion
+	// Namespace is the namespace if it is ours; OthersIn is what others keep in it.
+	Namespace *corev1.Namespace
+	OthersIn  []string
+	Global    []client.Object // ClusterRoles and their bindings
+	Nodes     []string        // nodes that join labelled as gateways
+	// Definitions are the CRDs to delete; Kept says why others stay.
+	Definitions []*apiextensionsv1.CustomResourceDefinition
+	Kept        string
+}
+
+// Empty reports whether there is nothing to uninstall.
+func (r *Remains) Empty() bool {
+	return r.Submariner == nil && len(r.Namespaced) == 0 && r.Namespace == nil && len(r.Global) == 0 && len(r.Nodes) == 0 &&
+		len(r.Definitions) == 0
+}
+
+// ReadRemains finds what join made in a cluster.
+func ReadRemains(ctx context.Context, c client.Client) (*Remains, error) {
+	r := &Remains{}
+	var err error
+	if r.Submariner, err = kube.Optional(ctx, c, &v1alpha1.Submariner{}, client.ObjectKey{Namespace: cluster.Namespace, Name: v1alpha1.SubmarinerName}); err != nil {
+		return nil, err
+	}
+	if r.Submariner != nil && !cluster.IsOurs(r.Submariner.Labels) {
+		return nil, fmt.Errorf("this cluster was joined by something else than this subctl (Submariner %s/%s lacks label %s=%s): uninstall it with that",
+			cluster.Namespace, r.Submariner.Name, cluster.ManagedByLabel, cluster.ManagedBy)
+	}
+	if err := r.readObjects(ctx, c); err != nil {
+		return nil, err
+	}
+	if r.Namespace != nil {
+		if r.OthersIn, err = othersIn(ctx, c); err != nil {
+			return nil, err
+		}
+	}
+	nodes := &corev1.NodeList{}
+	if err := c.List(ctx, nodes); err != nil {
+		return nil, fmt.Errorf("listing nodes: %w", err)
+	}
+	for _, n := range nodes.Items {
+		if n.Annotations[cluster.LabelledByAnnotation] == cluster.ManagedBy {
+			r.Nodes = append(r.Nodes, n.Name)
+		}
+	}
+	return r, r.readDefinitions(ctx, c)
+}
+
+// readObjects looks for everything that Render and Secrets return, and takes what
+// is labelled as ours.
+func (r *Remains) readObjects(ctx context.Context, c client.Client) error {
+	objs, err := cluster.Render(&v1alpha1.Submariner{})
+	if err != nil {
+		return err
+	}
+	objs = append(cluster.RedactedSecrets(), objs...)
+	for i := len(objs) - 1; i >= 0; i-- { // agents go before what they need
+		switch objs[i].(type) {
+		case *apiextensionsv1.CustomResourceDefinition, *v1alpha1.Submariner:
+			continue
+		}
+		found, err := kube.Optional(ctx, c, objs[i].DeepCopyObject().(client.Object), client.ObjectKeyFromObject(objs[i]))
+		if err != nil {
+			return err
+		}
+		if found == nil || !cluster.IsOurs(found.GetLabels()) {
+			continue
+		}
+		if ns, ok := found.(*corev1.Namespace); ok {
+			r.Namespace = ns
+		} else if found.GetNamespace() == "" {
+			r.Global = append(r.Global, found)
+		} else {
+			r.Namespaced = append(r.Namespaced, found)
+		}
+	}
+	return nil
+}
+
+// readDefinitions decides which CRDs may go: none on a broker, and none of which
+// there are objects outside our namespace.
+func (r *Remains) readDefinitions(ctx context.Context, c client.Client) error {
+	all, err := crds.All()
+	if err != nil {
+		return err
+	}
+	for _, def := range all {
+		found, err := kube.Optional(ctx, c, &apiextensionsv1.CustomResourceDefinition{}, client.ObjectKeyFromObject(def))
+		if err != nil {
+			return err
+		}
+		if found == nil || !cluster.IsOurs(found.Labels) {
+			continue
+		}
+		kind := schema.GroupVersionKind{Group: def.Spec.Group, Version: def.Spec.Versions[0].Name, Kind: def.Spec.Names.Kind}
+		names, err := list(ctx, c, kind, "")
+		if err != nil {
+			return err
+		}
+		for _, o := range names {
+			if kind.Kind == "Broker" || o.Namespace != cluster.Namespace {
+				r.Kept = fmt.Sprintf("%s %s/%s exists", kind.Kind, o.Namespace, o.Name)
+			}
+		}
+		r.Definitions = append(r.Definitions, found)
+	}
+	if r.Kept != "" {
+		r.Definitions = nil
+	}
+	return nil
+}
+
+// list returns the metadata of all objects of a kind; none if there is no such
+// kind. An empty namespace means all.
+func list(ctx context.Context, c client.Client, kind schema.GroupVersionKind, namespace string) ([]metav1.PartialObjectMetadata, error) {
+	l := &metav1.PartialObjectMetadataList{}
+	l.SetGroupVersionKind(kind.GroupVersion().WithKind(kind.Kind + "List"))
+	if err := c.List(ctx, l, client.InNamespace(namespace)); err != nil && !kube.Unreadable(err) {
+		return nil, fmt.Errorf("listing objects of kind %s: %w", kind.Kind, err)
+	}
+	return l.Items, nil
+}
+
+// othersKinds are the kinds of things people keep in namespaces.
+var othersKinds = []schema.GroupVersionKind{
+	{Group: "apps", Version: "v1", Kind: "DaemonSet"},
+	{Group: "apps", Version: "v1", Kind: "Deployment"},
+	{Group: "apps", Version: "v1", Kind: "StatefulSet"},
+	{Group: "batch", Version: "v1", Kind: "CronJob"},
+	{Group: "batch", Version: "v1", Kind: "Job"},
+	{Version: "v1", Kind: "ConfigMap"},
+	{Version: "v1", Kind: "PersistentVolumeClaim"},
+	{Version: "v1", Kind: "Pod"},
+	{Version: "v1", Kind: "Secret"},
+	{Version: "v1", Kind: "Service"},
+	{Group: "submariner.io", Version: "v1alpha1", Kind: "Broker"},
+}
+
+// othersIn returns what is in our namespace that we did not make, and Kubernetes
+// neither.
+func othersIn(ctx context.Context, c client.Client) ([]string, error) {
+	var out []string
+	for _, kind := range othersKinds {
+		items, err := list(ctx, c, kind, cluster.Namespace)
+		if err != nil {
+			return nil, err
+		}
+		for _, o := range items {
+			if !cluster.IsOurs(o.Labels) && o.DeletionTimestamp == nil && o.Name != "kube-root-ca.crt" {
+				out = append(out, kind.Kind+" "+o.Name)
+			}
+		}
+	}
+	return out, nil
+}
+
+// Lines says what uninstall would do, one action a line.
+func (r *Remains) Lines(c client.Client) []string {
+	var out []string
+	remove := func(obj client.Object) {
+		kind := "object"
+		if gvk, err := apiutil.GVKForObject(obj, c.Scheme()); err == nil {
+			kind = gvk.Kind
+		}
+		name := obj.GetName()
+		if obj.GetNamespace() != "" {
+			name = obj.GetNamespace() + "/" + name
+		}
+		out = append(out, "delete "+kind+" "+name)
+	}
+	if r.Submariner != nil {
+		remove(r.Submariner)
+		out = append(out, "wait until every node is clean",
+			fmt.Sprintf("remove cluster %q from the broker at %s", r.Submariner.Spec.ClusterID, r.Submariner.Spec.BrokerK8sApiServer))
+	}
+	for _, obj := range r.Namespaced {
+		remove(obj)
+	}
+	if r.Namespace != nil && len(r.OthersIn) == 0 {
+		remove(r.Namespace)
+	} else if r.Namespace != nil {
+		out = append(out, fmt.Sprintf("keep cluster.Namespace %s, which holds %s", cluster.Namespace, words.List(r.OthersIn)))
+	}
+	for _, obj := range r.Global {
+		remove(obj)
+	}
+	for _, n := range r.Nodes {
+		out = append(out, "unlabel Node "+n)
+	}
+	for _, d := range r.Definitions {
+		remove(d)
+	}
+	if r.Kept != "" {
+		out = append(out, "keep the CustomResourceDefinitions: "+r.Kept)
+	}
+	return out
+}
+
+// outcome says what the cluster holds of subctl when r is removed.
+func (r *Remains) outcome() string {
+	var stays []string
+	if r.Namespace != nil && len(r.OthersIn) > 0 {
+		stays = append(stays, "namespace "+cluster.Namespace)
+	}
+	if r.Kept != "" {
+		stays = append(stays, "the CustomResourceDefinitions")
+	}
+	if len(stays) == 0 {
+		return "nothing of subctl is left in this cluster"
+	}
+	return "nothing of subctl is left in this cluster but " + strings.Join(stays, " and ")
+}
+
+// unlabelGateway takes back what join did to a node.
+func unlabelGateway(ctx context.Context, c client.Client, name string) error {
+	is, was := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name}}, cluster.GatewayNode(name)
+	if err := c.Patch(ctx, is, client.MergeFrom(was), client.FieldOwner(kube.FieldOwner)); client.IgnoreNotFound(err) != nil {
+		return fmt.Errorf("taking the gateway label off node %s: %w", name, err)
+	}
+	return nil
+}

@@ -1,0 +1,159 @@
+// Package uninstall removes from a cluster what join installed, after the agents have
+// cleaned their nodes, and removes the cluster from its broker. It deletes nothing that
+// join did not make.
+package uninstall
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/selection"
+	"k8s.io/client-go/rest"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	submarinerv1 "subctl/api/submariner/v1"
+	"subctl/api/submariner/v1alpha1"
+	"subctl/broker"
+	"subctl/cluster"
+	"subctl/internal/kube"
+	"subctl/internal/progress"
+)
+
+// Operation takes a cluster out of its clustersets and everything that join made
+// out of the cluster. Deleting the Submariner object makes the agents clean their
+// nodes; only when they have said so are they deleted themselves. Every step may
+// be repeated.
+type Operation struct {
+	Cluster cluster.Side
+	Report  *progress.Reporter
+	// Connect makes a client for the broker.
+	Connect func(context.Context, *rest.Config) (client.Client, error)
+	// Force continues even if nodes cannot be cleaned or the broker cannot be reached.
+	Force bool
+	// Timeout bounds the wait for the nodes, and that for the namespace.
+	Timeout time.Duration
+}
+
+// Run removes r.
+func (u *Operation) Run(ctx context.Context, r *Remains) error {
+	dirty, err := u.run(ctx, r)
+	if err != nil && ctx.Err() != nil {
+		return fmt.Errorf("%w: run the same command again to finish", cluster.Interrupted(ctx))
+	}
+	if err != nil {
+		return err
+	}
+	if len(dirty) > 0 && !u.Force {
+		return fmt.Errorf("nodes that were not Ready may still hold devices, routes and rules of this cluster's agents: "+
+			"restart %s", strings.Join(dirty, ", "))
+	}
+	return nil
+}
+
+func (u *Operation) run(ctx context.Context, r *Remains) (dirty []string, err error) {
+	if sub := r.Submariner; sub != nil {
+		hub, err := u.broker(ctx, sub)
+		if err != nil {
+			return nil, err
+		}
+		u.Report.Step("waiting for the agents to clean the nodes")
+		if err := client.IgnoreNotFound(u.Cluster.Delete(ctx, sub)); err != nil {
+			return nil, fmt.Errorf("deleting the Submariner object: %w", err)
+		}
+		if dirty, err = u.clean(ctx); err != nil {
+			return nil, err
+		}
+		if err := u.leave(ctx, hub, sub); err != nil {
+			return nil, err
+		}
+	}
+	return dirty, u.remove(ctx, r)
+}
+
+// broker connects to the broker with the cluster's own credentials, before
+// anything is changed. It is nil if the broker does not know us any more, or
+// cannot be asked and Force is set.
+func (u *Operation) broker(ctx context.Context, sub *v1alpha1.Submariner) (client.Client, error) {
+	where := sub.Spec.BrokerK8sApiServer
+	c, err := u.connect(ctx, sub)
+	switch {
+	case err == nil:
+		return c, nil
+	case ctx.Err() != nil:
+		return nil, err
+	case apierrors.IsUnauthorized(err):
+		u.Report.Warn("the broker at %s does not know this cluster any more", where)
+		return nil, nil
+	case u.Force:
+		u.Report.Warn("the broker at %s keeps what it knows of cluster %q: %v", where, sub.Spec.ClusterID, err)
+		return nil, nil
+	default:
+		return nil, fmt.Errorf("asking the broker at %s to forget this cluster: %w: nothing was changed; "+
+			"try again when the broker is there, or leave this cluster's traces on it with --force", where, err)
+	}
+}
+
+func (u *Operation) connect(ctx context.Context, sub *v1alpha1.Submariner) (client.Client, error) {
+	creds := &corev1.Secret{}
+	if err := u.Cluster.Get(ctx, client.ObjectKey{Namespace: cluster.Namespace, Name: cluster.BrokerSecretName(sub)}, creds); err != nil {
+		return nil, fmt.Errorf("reading the credentials for it: %w", err)
+	}
+	file := &broker.JoinFile{
+		BrokerURL: "https://" + sub.Spec.BrokerK8sApiServer,
+		CA:        creds.Data[corev1.ServiceAccountRootCAKey], Token: creds.Data[corev1.ServiceAccountTokenKey],
+	}
+	return u.Connect(ctx, file.RESTConfig(sub.Spec.BrokerK8sInsecure))
+}
+
+// leave removes the cluster from the broker, and then lets the Submariner object go.
+// The cable policies that were made here go first: the gateway, which still runs,
+// would put them back on the broker.
+func (u *Operation) leave(ctx context.Context, hub client.Client, sub *v1alpha1.Submariner) error {
+	own, err := labels.NewRequirement(submarinerv1.ClusterIDLabel, selection.DoesNotExist, nil)
+	if err != nil {
+		return err
+	}
+	err = u.Cluster.DeleteAllOf(ctx, &v1alpha1.CablePolicies{}, client.InNamespace(cluster.Namespace),
+		client.MatchingLabelsSelector{Selector: labels.NewSelector().Add(*own)})
+	if err != nil && !kube.Unreadable(err) {
+		return fmt.Errorf("deleting the cable policies of this cluster: %w", err)
+	}
+	if hub != nil {
+		var namespaces []string
+		for _, set := range sub.Spec.Sets() {
+			namespaces = append(namespaces, broker.NamespaceIn(sub.Spec.BrokerK8sRemoteNamespace, set))
+		}
+		err := broker.RemoveMember(ctx, hub, namespaces, sub.Spec.ClusterID)
+		switch {
+		case err == nil || errors.Is(err, broker.ErrNotMember):
+			u.Report.Done("the broker has forgotten cluster %q", sub.Spec.ClusterID)
+		case u.Force && ctx.Err() == nil:
+			u.Report.Warn("the broker keeps what it knows of cluster %q: %v", sub.Spec.ClusterID, err)
+		default:
+			return err
+		}
+	}
+	return u.free(ctx)
+}
+
+// free takes our finalizer off the Submariner object.
+func (u *Operation) free(ctx context.Context) error {
+	key := client.ObjectKey{Namespace: cluster.Namespace, Name: v1alpha1.SubmarinerName}
+	sub, err := kube.Optional(ctx, u.Cluster, &v1alpha1.Submariner{}, key)
+	if err != nil || sub == nil {
+		return err
+	}
+	was := sub.DeepCopy()
+	sub.Finalizers = slices.DeleteFunc(sub.Finalizers, func(f string) bool { return f == v1alpha1.UninstallFinalizer })
+	if err := u.Cluster.Patch(ctx, sub, client.MergeFrom(was), client.FieldOwner(kube.FieldOwner)); client.IgnoreNotFound(err) != nil {
+		return fmt.Errorf("letting the Submariner object go: %w", err)
+	}
+	return nil
+}

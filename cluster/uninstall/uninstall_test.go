@@ -1,0 +1,225 @@
+package uninstall_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/rest"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+
+	submarinerv1 "subctl/api/submariner/v1"
+	"subctl/api/submariner/v1alpha1"
+	"subctl/broker"
+	"subctl/cluster"
+	"subctl/cluster/clustertest"
+	"subctl/cluster/uninstall"
+	"subctl/internal/progress"
+)
+
+// joinedCluster is a cluster as join and agents leave it, on a fake API server.
+type joinedCluster struct {
+	c, hub  client.WithWatch
+	agents  bool     // agents clean their nodes when the Submariner object is deleted
+	deaf    []string // nodes whose Gateway nobody writes
+	connect error
+	said    bytes.Buffer
+}
+
+func newJoined(t *testing.T, extra ...client.Object) *joinedCluster {
+	t.Helper()
+	sub := clustertest.Submariner()
+	objs := append(clustertest.Render(t, sub), secretsOf(t)...)
+	n1, n2 := clustertest.Node("n1", "10.89.1.1", submarinerv1.GatewayNodeLabel), clustertest.Node("n2", "10.89.1.2", submarinerv1.GatewayNodeLabel)
+	n1.Annotations = map[string]string{cluster.LabelledByAnnotation: cluster.ManagedBy}
+	objs = append(objs, &n1, &n2, // n2 was labelled by a person
+		&submarinerv1.RouteAgent{ObjectMeta: clustertest.In("n1")}, &submarinerv1.RouteAgent{ObjectMeta: clustertest.In("n2")},
+		&submarinerv1.RouteAgent{ObjectMeta: clustertest.In("long-gone")}, clustertest.Gateway("active", "cannot delete vxlan-tunnel"))
+	j := &joinedCluster{agents: true}
+	j.c = interceptor.NewClient(clustertest.Client(t, append(objs, extra...)...), interceptor.Funcs{
+		Delete: func(ctx context.Context, c client.WithWatch, obj client.Object, opts ...client.DeleteOption) error {
+			if _, ok := obj.(*v1alpha1.Submariner); ok && j.agents {
+				j.clean(t, c)
+			}
+			return c.Delete(ctx, obj, opts...)
+		},
+	})
+	j.hub = clustertest.Client(t,
+		&corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: "submariner-k8s-broker", Name: broker.MemberName("west")}},
+		&submarinerv1.Cluster{ObjectMeta: metav1.ObjectMeta{Namespace: "submariner-k8s-broker", Name: "west"}})
+	return j
+}
+
+func secretsOf(t *testing.T) []client.Object {
+	t.Helper()
+	var out []client.Object
+	for _, name := range []string{cluster.BrokerSecret, cluster.PSKSecret, cluster.ClusterKeySecret} {
+		s := &corev1.Secret{ObjectMeta: clustertest.In(name)}
+		s.Labels = map[string]string{cluster.ManagedByLabel: cluster.ManagedBy}
+		out = append(out, s)
+	}
+	return out
+}
+
+// clean does what the agents of n1 and n2 do.
+func (j *joinedCluster) clean(t *testing.T, c client.Client) {
+	done := []metav1.Condition{{Type: submarinerv1.ConditionClean, Status: metav1.ConditionTrue, Reason: "Uninstalled"}}
+	agents := &submarinerv1.RouteAgentList{}
+	require.NoError(t, c.List(t.Context(), agents))
+	for _, a := range agents.Items {
+		if a.Name != "long-gone" {
+			a.Status.Conditions = done
+			require.NoError(t, c.Update(t.Context(), &a))
+		}
+	}
+	gateways := &submarinerv1.GatewayList{}
+	require.NoError(t, c.List(t.Context(), gateways))
+	for _, g := range gateways.Items {
+		if slices.Contains(j.deaf, g.Name) {
+			continue
+		}
+		g.Status.Conditions = done
+		require.NoError(t, c.Update(t.Context(), &g))
+	}
+}
+
+func (j *joinedCluster) uninstall(t *testing.T, force bool) error {
+	t.Helper()
+	remains, err := uninstall.ReadRemains(t.Context(), j.c)
+	require.NoError(t, err)
+	u := &uninstall.Operation{
+		Cluster: cluster.Side{Client: j.c}, Report: progress.New(&j.said), Force: force, Timeout: 100 * time.Millisecond,
+		Connect: func(context.Context, *rest.Config) (client.Client, error) {
+			if j.connect != nil {
+				return nil, j.connect
+			}
+			return j.hub, nil
+		},
+	}
+	return u.Run(t.Context(), remains)
+}
+
+func exists(t *testing.T, c client.Client, obj client.Object) bool {
+	t.Helper()
+	err := c.Get(t.Context(), client.ObjectKeyFromObject(obj), obj)
+	require.NoError(t, client.IgnoreNotFound(err))
+	return err == nil
+}
+
+func (j *joinedCluster) remains(t *testing.T) *uninstall.Remains {
+	t.Helper()
+	r, err := uninstall.ReadRemains(t.Context(), j.c)
+	require.NoError(t, err)
+	return r
+}
+
+func TestUninstall(t *testing.T) {
+	j := newJoined(t)
+	require.NoError(t, j.uninstall(t, false))
+	require.True(t, j.remains(t).Empty(), j.remains(t).Lines(j.c))
+	require.False(t, exists(t, j.hub, &submarinerv1.Cluster{ObjectMeta: metav1.ObjectMeta{Namespace: "submariner-k8s-broker", Name: "west"}}))
+	require.False(t, exists(t, j.hub, &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: "submariner-k8s-broker", Name: "cluster-west"}}))
+	n1, n2 := &corev1.Node{}, &corev1.Node{}
+	require.NoError(t, j.c.Get(t.Context(), client.ObjectKey{Name: "n1"}, n1))
+	require.NoError(t, j.c.Get(t.Context(), client.ObjectKey{Name: "n2"}, n2))
+	require.NotContains(t, n1.Labels, submarinerv1.GatewayNodeLabel)
+	require.NotContains(t, n1.Annotations, cluster.LabelledByAnnotation)
+	require.Equal(t, "true", n2.Labels[submarinerv1.GatewayNodeLabel], "a person set it")
+}
+
+func TestUninstallKeepsWhatIsOfOthers(t *testing.T) {
+	notes := &corev1.ConfigMap{ObjectMeta: clustertest.In("notes")}
+	hub := &v1alpha1.Broker{ObjectMeta: metav1.ObjectMeta{Namespace: "submariner-k8s-broker", Name: "submariner-broker"}}
+	other := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "elsewhere", Name: cluster.PSKSecret}}
+	j := newJoined(t, notes, hub, other)
+	require.NoError(t, j.uninstall(t, false))
+	for _, obj := range []client.Object{notes, hub, other, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: cluster.Namespace}}} {
+		require.True(t, exists(t, j.c, obj), "%T %s is gone", obj, obj.GetName())
+	}
+	require.Contains(t, j.said.String(), "namespace submariner-operator stays: it holds ConfigMap notes")
+	require.Contains(t, j.said.String(), "the CustomResourceDefinitions stay: Broker submariner-k8s-broker/submariner-broker exists")
+	require.Contains(t, j.said.String(), "nothing of subctl is left in this cluster but namespace submariner-operator and the CustomResourceDefinitions\n")
+	require.True(t, j.remains(t).Empty(), "what stays is not ours")
+}
+
+func TestUninstallWaitsForTheNodes(t *testing.T) {
+	j := newJoined(t)
+	j.agents = false
+	err := j.uninstall(t, false)
+	require.EqualError(t, err, "waiting for the agents to clean the nodes: out of time:\n"+
+		"  node n1: the route agent has not reported it clean\n"+
+		"  node n2: the route agent has not reported it clean\n"+
+		"  node n1: the gateway has not reported it clean: cannot delete vxlan-tunnel\n"+
+		"repair them and run the same command again, or go on with --force")
+	r := j.remains(t)
+	require.NotNil(t, r.Submariner.DeletionTimestamp)
+	require.Len(t, r.Namespaced, 11, "the agents must still be there")
+
+	j.clean(t, j.c) // repaired
+	require.NoError(t, j.uninstall(t, false))
+	require.True(t, j.remains(t).Empty())
+}
+
+func TestUninstallByForce(t *testing.T) {
+	j := newJoined(t)
+	j.agents, j.connect = false, errors.New("no route to host")
+	require.EqualError(t, j.uninstall(t, false), "asking the broker at hub.example.org:6443 to forget this cluster: no route to host: nothing was changed; "+
+		"try again when the broker is there, or leave this cluster's traces on it with --force")
+	require.Nil(t, j.remains(t).Submariner.DeletionTimestamp)
+	require.NoError(t, j.uninstall(t, true))
+	require.True(t, j.remains(t).Empty())
+}
+
+func TestUninstallOfAMemberThatTheBrokerForgot(t *testing.T) {
+	j := newJoined(t)
+	j.connect = apierrors.NewUnauthorized("who?")
+	require.NoError(t, j.uninstall(t, false))
+	require.True(t, j.remains(t).Empty())
+}
+
+// A node that is down cannot be cleaned: the rest is done, and the exit code says
+// that something is left.
+func TestUninstallWithANodeDown(t *testing.T) {
+	j := newJoined(t)
+	j.agents = false
+	j.clean(t, j.c)
+	down := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n3"}}
+	require.NoError(t, j.c.Create(t.Context(), down))
+	require.NoError(t, j.c.Create(t.Context(), &submarinerv1.RouteAgent{ObjectMeta: clustertest.In("n3")}))
+	require.EqualError(t, j.uninstall(t, false), "nodes that were not Ready may still hold devices, routes and rules of this cluster's agents: restart n3")
+	require.Contains(t, j.said.String(), "node n3 is not Ready: its agents cannot clean it")
+	require.True(t, j.remains(t).Empty())
+}
+
+func TestUninstallLeavesUpstreamAlone(t *testing.T) {
+	c := clustertest.Client(t, &v1alpha1.Submariner{ObjectMeta: clustertest.In("submariner")})
+	_, err := uninstall.ReadRemains(t.Context(), c)
+	require.EqualError(t, err, "this cluster was joined by something else than this subctl "+
+		"(Submariner submariner-operator/submariner lacks label app.kubernetes.io/managed-by=subctl): uninstall it with that")
+}
+
+// Nobody writes the Gateway of a node that is no gateway any more, or is gone.
+func TestUninstallAfterAGatewayWasUnlabelled(t *testing.T) {
+	stale := func(name string) client.Object {
+		g := clustertest.Gateway("passive", "")
+		g.SetName(name)
+		return g
+	}
+	n3 := clustertest.Node("n3", "10.89.1.3")
+	j := newJoined(t, stale("n3"), stale("long-gone"), &n3, &submarinerv1.RouteAgent{ObjectMeta: clustertest.In("n3")})
+	j.deaf = []string{"n3", "long-gone"}
+	require.NoError(t, j.uninstall(t, false), j.said.String())
+	require.True(t, j.remains(t).Empty(), j.remains(t).Lines(j.c))
+
+	again := newJoined(t)
+	again.deaf = []string{"n1"} // n1 is labelled: its gateway must say so
+	require.ErrorContains(t, again.uninstall(t, false), "node n1: the gateway has not reported it clean")
+}

@@ -1,0 +1,77 @@
+// Package words makes the phrases that messages of several packages need: which name
+// was meant, lists of names, and numbers of things.
+package words
+
+import (
+	"fmt"
+	"strings"
+)
+
+// longest is how long a name may be that Nearest looks at. Some come from other clusters,
+// and comparing takes time.
+const longest = 64
+
+// Nearest returns the candidate that a person who wrote name most likely meant; empty
+// if none is similar. At most two letters may differ, and no more than half of the
+// letters; otherwise name must be the beginning of the candidate.
+func Nearest(name string, candidates []string) string {
+	if len(name) > longest {
+		return ""
+	}
+	best, most := "", min(2, len(name)/2)
+	for _, c := range candidates {
+		if d := distance(strings.ToLower(name), strings.ToLower(c)); d <= most && (best == "" || d < distance(strings.ToLower(name), strings.ToLower(best))) {
+			best = c
+		}
+	}
+	if best != "" || len(name) < 3 {
+		return best
+	}
+	for _, c := range candidates {
+		if strings.HasPrefix(c, name) {
+			return c
+		}
+	}
+	return ""
+}
+
+// distance returns the Levenshtein distance: how many letters must be added, removed
+// or replaced to get from a to b.
+func distance(a, b string) int {
+	row := make([]int, len(b)+1)
+	for j := range row {
+		row[j] = j
+	}
+	for i := range len(a) {
+		diagonal := row[0]
+		row[0] = i + 1
+		for j := range len(b) {
+			replace := diagonal
+			if a[i] != b[j] {
+				replace++
+			}
+			diagonal = row[j+1]
+			row[j+1] = min(replace, row[j]+1, row[j+1]+1)
+		}
+	}
+	return row[len(b)]
+}
+
+// listed is how many names List writes out.
+const listed = 10
+
+// List enumerates names, and counts the rest of a long list.
+func List(names []string) string {
+	if n := len(names) - listed; n > 0 {
+		return fmt.Sprintf("%s and %d more", strings.Join(names[:listed], ", "), n)
+	}
+	return strings.Join(names, ", ")
+}
+
+// Count returns a number of things, such as "1 pair" and "2 pairs".
+func Count(n int, thing string) string {
+	if n == 1 {
+		return "1 " + thing
+	}
+	return fmt.Sprintf("%d %ss", n, thing)
+}
