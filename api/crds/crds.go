@@ -1,5 +1,5 @@
-// Package crds embeds the CustomResourceDefinitions generated from package api
-// by "make generate". It holds no logic.
+// Package crds embeds the CustomResourceDefinitions that "make generate" generates from
+// package api. It contains no logic.
 package crds
 
 import (
@@ -14,7 +14,7 @@ import (
 //go:embed *.yaml
 var files embed.FS
 
-// All returns every CRD, sorted by name.
+// All returns all CRDs, sorted by file name.
 func All() ([]*apiextensionsv1.CustomResourceDefinition, error) {
 	names, err := fs.Glob(files, "*.yaml")
 	if err != nil {

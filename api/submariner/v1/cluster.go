@@ -2,16 +2,16 @@ package v1
 
 import metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-// CableConfigAnnotation is on a cluster's own Cluster: its settings of the cable
-// drivers that are in force, as YAML. It does not leave the cluster.
+// CableConfigAnnotation is an annotation of a cluster's own Cluster. It holds the cable
+// driver settings in force, as YAML. It is not copied to the broker.
 const CableConfigAnnotation = "submariner.io/cable-config"
 
-// ClusterSetsAnnotation is on local copies of other clusters' objects: the clustersets
-// that the object was found in on the broker, sorted, separated by commas.
+// ClusterSetsAnnotation is an annotation of local copies of other clusters' objects. It lists
+// the clustersets in which the broker has the object, sorted, separated by commas.
 const ClusterSetsAnnotation = "submariner.io/clustersets"
 
-// Cluster is one member of a clusterset. Its name is its cluster ID. Every
-// cluster writes its own; the copies in the other clusters carry ClusterIDLabel.
+// Cluster is a member of a clusterset. Its name is the cluster ID. Every cluster
+// writes its own Cluster; the copies in other clusters carry ClusterIDLabel.
 //
 // +kubebuilder:object:root=true
 // +kubebuilder:resource:path=clusters,singular=cluster
@@ -30,26 +30,25 @@ type ClusterSpec struct {
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=63
 	ClusterID string `json:"cluster_id"`
-	// ColorCodes is always ["blue"]; upstream's tools expect it.
+	// ColorCodes is always ["blue"], which upstream's tools expect.
 	// +optional
 	ColorCodes []string `json:"color_codes,omitempty"`
-	// ServiceCIDR lists the networks of the cluster's Services.
+	// ServiceCIDR lists the Service networks of the cluster, in CIDR notation.
 	// +kubebuilder:validation:MaxItems=64
 	ServiceCIDR []string `json:"service_cidr"`
-	// ClusterCIDR lists the networks of the cluster's pods.
+	// ClusterCIDR lists the pod networks of the cluster, in CIDR notation.
 	// +kubebuilder:validation:MaxItems=64
 	ClusterCIDR []string `json:"cluster_cidr"`
-	// GlobalCIDR lists the cluster's networks of globally unique addresses; empty
-	// without globalnet.
+	// GlobalCIDR lists the cluster's networks of globally unique addresses, in CIDR
+	// notation; empty without globalnet.
 	// +kubebuilder:validation:MaxItems=64
 	GlobalCIDR []string `json:"global_cidr"`
-	// ClusterSets lists the clustersets the cluster is in; empty means
-	// "default".
+	// ClusterSets lists the clustersets of the cluster; empty means "default".
 	// +optional
 	// +kubebuilder:validation:MaxItems=1024
 	ClusterSets []string `json:"cluster_sets,omitempty"`
-	// PublicKey is the base64 of the cluster's X25519 public key, from which each
-	// pair of clusters derives its own secret. The private key never leaves the
+	// PublicKey is the cluster's X25519 public key, in base64. Each pair of clusters
+	// derives its own secret from its two key pairs. The private key never leaves the
 	// cluster.
 	// +optional
 	// +kubebuilder:validation:MaxLength=64

@@ -1,11 +1,10 @@
-// Package v1 holds the kinds that clusters tell each other about themselves:
-// Cluster, Endpoint, Gateway and RouteAgent of API group submariner.io/v1.
+// Package v1 defines the kinds that describe clusters and their gateways: Cluster,
+// Endpoint, Gateway and RouteAgent of API group submariner.io/v1.
 //
-// JSON names and required fields are those of Submariner, so that its tools can
-// read what we write; fields of our own are optional additions. The package
-// holds data only: what an object may contain beyond its schema is checked where
-// it is used (package cable), because an object that came from another cluster
-// is hostile until then.
+// JSON names and required fields are the same as Submariner's, so that its tools can
+// read our objects; our own fields are optional additions. The package
+// contains only data. The content of objects beyond their schema is validated where
+// it is used (package cable): until then, an object from another cluster is untrusted.
 //
 // +kubebuilder:object:generate=true
 // +groupName=submariner.io

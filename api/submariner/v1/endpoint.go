@@ -2,8 +2,8 @@ package v1
 
 import metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-// Endpoint is one active gateway of a cluster: where its cable ends and what is
-// behind it. A cluster with several active gateways has several.
+// Endpoint is an active gateway of a cluster: its addresses, its drivers and the networks
+// behind it. A cluster with several active gateways has several Endpoints.
 //
 // +kubebuilder:object:root=true
 // +kubebuilder:resource:path=endpoints,singular=endpoint
@@ -22,44 +22,44 @@ type Endpoint struct {
 
 // EndpointSpec describes an active gateway.
 type EndpointSpec struct {
-	// ClusterID is the cluster whose gateway this is.
+	// ClusterID is the ID of the gateway's cluster.
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=63
 	ClusterID string `json:"cluster_id"`
-	// CableName is submariner-cable-<cluster ID>-<private IP with - for .>.
+	// CableName is submariner-cable-<cluster ID>-<private IP, with '-' instead of '.'>.
 	// +kubebuilder:validation:MaxLength=253
 	CableName string `json:"cable_name"`
-	// HealthCheckIP answers pings sent through the cable: an address of the
-	// gateway inside its pod network. Empty: the cable is not probed.
+	// HealthCheckIP is an address of the gateway in its pod network that answers pings
+	// through the cable. If it is empty, the cable is not probed.
 	// +optional
 	// +kubebuilder:validation:MaxLength=64
 	HealthCheckIP string `json:"healthCheckIP,omitempty"`
-	// Hostname is the gateway's node name.
+	// Hostname is the name of the gateway's node.
 	// +kubebuilder:validation:MaxLength=253
 	Hostname string `json:"hostname"`
-	// Subnets lists what is behind the gateway: Service networks, then pod
-	// networks; with globalnet the global networks alone.
+	// Subnets lists the networks behind the gateway, in CIDR notation: Service networks,
+	// then pod networks; with globalnet only the global networks.
 	// +kubebuilder:validation:MaxItems=128
 	// +kubebuilder:validation:items:MaxLength=64
 	Subnets []string `json:"subnets"`
 	// PrivateIP is the gateway node's address in its own network.
 	// +kubebuilder:validation:MaxLength=64
 	PrivateIP string `json:"private_ip"`
-	// PublicIP is the address the gateway has on the outside; empty if unknown.
+	// PublicIP is the gateway's public address; empty if unknown.
 	// +kubebuilder:validation:MaxLength=64
 	PublicIP string `json:"public_ip"`
-	// NATEnabled says that the gateway expects address translation on the way.
+	// NATEnabled reports whether the gateway expects NAT between gateways.
 	NATEnabled bool `json:"nat_enabled"`
-	// Backend is the cable driver the gateway offers first.
+	// Backend is the gateway's default cable driver.
 	// +kubebuilder:validation:MaxLength=63
 	Backend string `json:"backend"`
-	// BackendConfig is what a peer must know about the drivers: ports, keys.
-	// Never a secret.
+	// BackendConfig holds the parameters of the drivers that a peer needs, such as ports and
+	// public keys. It never contains a secret.
 	// +optional
 	// +kubebuilder:validation:MaxProperties=64
 	BackendConfig map[string]string `json:"backend_config,omitempty"`
-	// AllocatedIPs lists addresses that replies must find their way back to at
-	// this very gateway.
+	// AllocatedIPs lists addresses that belong to this gateway: replies to them must
+	// return through it.
 	// +optional
 	// +kubebuilder:validation:MaxItems=64
 	// +kubebuilder:validation:items:MaxLength=64

@@ -2,7 +2,7 @@ package v1
 
 import metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-// HAStatus says whether a gateway carries traffic.
+// HAStatus specifies whether a gateway carries traffic.
 type HAStatus string
 
 // The values of HAStatus.
@@ -21,17 +21,17 @@ const (
 	ConnectionError ConnectionStatus = "error"
 )
 
-// ConditionClean is the condition of Gateways and RouteAgents by which an agent
-// says, while its cluster is being uninstalled, that the node holds nothing of it
-// any more.
+// ConditionClean is a condition of Gateways and RouteAgents. While the cluster is being
+// uninstalled, it is true once the node holds no kernel objects of the agent.
 const ConditionClean = "Clean"
 
-// TimestampAnnotation is on every Gateway: when it was last written, in seconds
-// since 1970. A Gateway not written for 15 s is of a dead gateway (upstream).
+// TimestampAnnotation is an annotation of every Gateway. It holds the time of the last
+// update, in seconds since 1970. A gateway is considered dead if its Gateway was not
+// updated for 15 s (upstream's rule).
 const TimestampAnnotation = "update-timestamp"
 
-// Gateway is what a gateway node reports about itself and its connections. Its
-// name is the node's. It exists in its own cluster only.
+// Gateway is the report of a gateway node about itself and its connections. Its
+// name is the name of the node. It is not copied to other clusters.
 //
 // +kubebuilder:object:root=true
 // +kubebuilder:resource:path=gateways,singular=gateway
@@ -49,10 +49,10 @@ type GatewayStatus struct {
 	Version       string       `json:"version"`
 	HAStatus      HAStatus     `json:"haStatus"`
 	LocalEndpoint EndpointSpec `json:"localEndpoint"`
-	// StatusFailure is what keeps the gateway from its work; empty if nothing does.
+	// StatusFailure is the error that prevents the gateway from working; empty if there is none.
 	StatusFailure string       `json:"statusFailure"`
 	Connections   []Connection `json:"connections"`
-	// Conditions says what the gateway makes of its input: Synced, Refused.
+	// Conditions are the conditions of the gateway, such as Synced and Refused.
 	// +optional
 	// +listType=map
 	// +listMapKey=type
@@ -64,13 +64,13 @@ type Connection struct {
 	Status        ConnectionStatus `json:"status"`
 	StatusMessage string           `json:"statusMessage"`
 	Endpoint      EndpointSpec     `json:"endpoint"`
-	// UsingIP is the remote address the cable goes to.
+	// UsingIP is the remote address of the cable.
 	// +optional
 	UsingIP string `json:"usingIP,omitempty"`
-	// UsingNAT says that an address translation lies between the gateways.
+	// UsingNAT reports whether there is NAT between the gateways.
 	// +optional
 	UsingNAT bool `json:"usingNAT,omitempty"`
-	// Driver is the cable driver in use (ours; upstream has only endpoint.backend).
+	// Driver is the cable driver in use (our addition; upstream has only endpoint.backend).
 	// +optional
 	Driver string `json:"driver,omitempty"`
 	// Device is the network device of the cable.
@@ -79,35 +79,36 @@ type Connection struct {
 	// Policy is the cable policy that chose the driver; empty if none did.
 	// +optional
 	Policy string `json:"policy,omitempty"`
-	// Settings are the driver's for this pair, by key, without those that have their
-	// default; PolicySettings are those of them that the policy set.
+	// Settings are the driver's settings for this pair, by key, except those with their
+	// default value.
 	// +optional
 	Settings map[string]string `json:"settings,omitempty"`
+	// PolicySettings are the Settings that the policy set.
 	// +optional
 	PolicySettings map[string]string `json:"policySettings,omitempty"`
-	// Before is the cable that carried the traffic until this one took over, for as long
-	// as it is still up. An agent that starts makes both again.
+	// Before is the previous cable of the pair, while it is still set up after this one took
+	// over. A restarted agent plans both.
 	// +optional
 	Before *PreviousCable `json:"before,omitempty"`
-	// Implementation says where the cable's packets are handled: "kernel", or the
-	// program that does it in userspace.
+	// Implementation is "kernel", or the name of the userspace program that handles the
+	// cable's packets.
 	// +optional
 	Implementation string `json:"implementation,omitempty"`
-	// MTU is the largest packet that fits into the cable, in bytes.
+	// MTU is the MTU of the cable, in bytes.
 	// +optional
 	MTU int `json:"mtu,omitempty"`
-	// PathMTU is the MTU of the way to UsingIP, in bytes; 0 if it is not known.
+	// PathMTU is the MTU of the path to UsingIP, in bytes; 0 if unknown.
 	// +optional
 	PathMTU int `json:"pathMTU,omitempty"`
-	// Attempts says what was tried to reach the remote gateway and what came of it.
+	// Attempts lists the addresses tried by path discovery, with the results, as text.
 	// +optional
 	Attempts []string `json:"attempts,omitempty"`
-	// LatencyRTT is the round trip through the cable.
+	// LatencyRTT is the round trip time through the cable.
 	// +optional
 	LatencyRTT *LatencyRTT `json:"latencyRTT,omitempty"`
 }
 
-// PreviousCable says how a cable was made; its fields are those of a Connection.
+// PreviousCable describes a cable; its fields have the same meaning as in Connection.
 type PreviousCable struct {
 	Driver string `json:"driver"`
 	Device string `json:"device"`

@@ -7,15 +7,15 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation"
 )
 
-// OwnerID returns the ID of the cluster that owns o, as ClusterIDLabel states it,
-// or BrokerID. ok is false if o has no such label: in a cluster, the object was made
-// there; on the broker, it was made on the broker.
+// OwnerID returns the ID of the cluster that owns o, from ClusterIDLabel, or BrokerID.
+// ok is false if o has no such label: o was then created where it was found, in the
+// cluster or on the broker.
 func OwnerID(o metav1.Object) (id string, ok bool) {
 	id, ok = o.GetLabels()[ClusterIDLabel]
 	return id, ok
 }
 
-// IsCopy reports whether o, found in a cluster, is a copy of an object that was made
+// IsCopy reports whether o, found in a cluster, is a copy of an object that was created
 // elsewhere: only copies carry ClusterIDLabel.
 func IsCopy(o metav1.Object) bool {
 	_, ok := OwnerID(o)

@@ -2,8 +2,8 @@ package v1
 
 import metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-// RouteAgent is what the route agent of a node reports. Its name is the node's.
-// It exists in its own cluster only.
+// RouteAgent is the report of a node's route agent. Its name is the name of the node.
+// It is not copied to other clusters.
 //
 // +kubebuilder:object:root=true
 // +kubebuilder:resource:path=routeagents,singular=routeagent
@@ -20,57 +20,57 @@ type RouteAgentStatus struct {
 	Version         string           `json:"version"`
 	StatusFailure   string           `json:"statusFailure"`
 	RemoteEndpoints []RemoteEndpoint `json:"remoteEndpoints"`
-	// Node is what the agent found out about its node, for the plans of the other
-	// nodes and for those who look from afar.
+	// Node describes the network of the node. The plans of other nodes and "subctl show plan"
+	// depend on it.
 	// +optional
 	Node *NodeFacts `json:"node,omitempty"`
-	// Conditions says what the agent makes of its input: Synced, Refused.
+	// Conditions are the conditions of the agent, such as Synced and Refused.
 	// +optional
 	// +listType=map
 	// +listMapKey=type
 	Conditions []metav1.Condition `json:"conditions,omitempty"`
 }
 
-// NodeFacts is what a plan must know about a node's network and the API server
-// does not tell.
+// NodeFacts describes the network of a node, as far as plans need it and the API server
+// does not know it.
 type NodeFacts struct {
 	// PrivateIP is the node's address on the device of its default route.
 	PrivateIP string `json:"privateIP"`
 	// Device is the device of the default route.
 	Device string `json:"device"`
-	// MTU of that device, in bytes.
+	// MTU is the MTU of Device, in bytes.
 	MTU int `json:"mtu"`
-	// Network is what PrivateIP is in, in CIDR notation: the node's own network,
-	// with its router and neighbours, which no other cluster may claim.
+	// Network is the network of PrivateIP, in CIDR notation. It contains the node's router and
+	// neighbors, and no other cluster may announce it.
 	// +optional
 	Network string `json:"network,omitempty"`
-	// PodIP is an address of the node inside the cluster's pod network: the source
-	// of what host-network processes send to other clusters, and what answers
-	// health checks.
+	// PodIP is an address of the node in the cluster's pod network. Host-network processes
+	// use it as source address towards other clusters, and it answers health checks.
 	// +optional
 	PodIP string `json:"podIP,omitempty"`
-	// PodIPPlanned says that no device of the CNI held such an address, so that the
-	// agent puts PodIP on its own device.
+	// PodIPPlanned reports whether PodIP is on the agent's own device, because no device of
+	// the CNI has an address in the pod network.
 	// +optional
 	PodIPPlanned bool `json:"podIPPlanned,omitempty"`
-	// CableDevices are the devices there are of cables with VNIs of their own.
+	// CableDevices lists the existing devices of cables with another VNI than the default.
 	// +optional
 	// +listType=atomic
 	CableDevices []string `json:"cableDevices,omitempty"`
-	// WireGuard and IPsec say what handles such packets on the node.
+	// WireGuard describes the node's WireGuard implementation.
 	// +optional
 	WireGuard EngineFact `json:"wireguard,omitempty"`
+	// IPsec describes the node's IPsec implementation.
 	// +optional
 	IPsec EngineFact `json:"ipsec,omitempty"`
 }
 
-// EngineFact is what handles the packets of encrypted cables on a node.
+// EngineFact describes the implementation of an encryption protocol on a node.
 type EngineFact struct {
-	// Name is "kernel", or the program or plugin that does it in userspace; empty if
-	// there is nothing.
+	// Name is "kernel", or the name of the userspace program or plugin; empty if the node
+	// has no implementation.
 	// +optional
 	Name string `json:"name,omitempty"`
-	// Missing is what there would have to be, if Name is empty.
+	// Missing names the missing prerequisite; empty unless Name is empty.
 	// +optional
 	Missing string `json:"missing,omitempty"`
 }

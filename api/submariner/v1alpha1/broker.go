@@ -2,7 +2,7 @@ package v1alpha1
 
 import metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-// Broker says how a broker was set up: what joining clusters must know.
+// Broker describes how a broker was deployed: the settings that joining clusters need.
 //
 // +kubebuilder:object:root=true
 // +kubebuilder:subresource:status
@@ -15,30 +15,30 @@ type Broker struct {
 	Status BrokerStatus `json:"status,omitempty"`
 }
 
-// BrokerSpec holds what is common to all clusters of a broker.
+// BrokerSpec holds the settings that all clusters of a broker share.
 type BrokerSpec struct {
-	// Components lists what clusters install: connectivity, service-discovery.
+	// Components lists the components that clusters install: connectivity, service-discovery.
 	// +optional
 	Components []string `json:"components,omitempty"`
-	// DefaultCustomDomains lists DNS domains besides clusterset.local.
+	// DefaultCustomDomains lists DNS domains in addition to clusterset.local.
 	// +optional
 	DefaultCustomDomains []string `json:"defaultCustomDomains,omitempty"`
-	// GlobalnetEnabled gives every cluster a network of globally unique addresses.
+	// GlobalnetEnabled specifies whether every cluster gets a network of globally unique addresses.
 	// +optional
 	GlobalnetEnabled bool `json:"globalnetEnabled,omitempty"`
-	// GlobalnetCIDRRange is the network those networks are cut from.
+	// GlobalnetCIDRRange is the range from which these networks are allocated, in CIDR notation.
 	// +optional
 	GlobalnetCIDRRange string `json:"globalnetCIDRRange,omitempty"`
-	// DefaultGlobalnetClusterSize is how many addresses a cluster gets.
+	// DefaultGlobalnetClusterSize is the number of addresses for each cluster.
 	// +optional
 	DefaultGlobalnetClusterSize uint `json:"defaultGlobalnetClusterSize,omitempty"`
-	// ClustersetIPEnabled gives exported Services an address of the clusterset.
+	// ClustersetIPEnabled specifies whether exported Services get a clusterset IP.
 	// +optional
 	ClustersetIPEnabled bool `json:"clustersetIPEnabled,omitempty"`
-	// ClustersetIPCIDRRange is the network those addresses are cut from.
+	// ClustersetIPCIDRRange is the range from which clusterset IPs are allocated, in CIDR notation.
 	// +optional
 	ClustersetIPCIDRRange string `json:"clustersetIPCIDRRange,omitempty"`
-	// CableDriver is the driver of clusters that do not name one (ours).
+	// CableDriver is the driver of clusters that do not specify one (our addition).
 	// +optional
 	CableDriver string `json:"cableDriver,omitempty"`
 }

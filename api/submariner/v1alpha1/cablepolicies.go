@@ -8,14 +8,14 @@ import (
 	submarinerv1 "subctl/api/submariner/v1"
 )
 
-// CablePolicies says which cable driver joins which pairs of clusters. It is made
-// on the broker or on any member, and shared with every cluster of the clusterset,
-// or, with the label submarinerv1.ClusterSetLabel, of that one clusterset. The policy
-// named "default" decides where no other does; package policy says how.
+// CablePolicies specifies which cable driver connects which pairs of clusters. It is created
+// on the broker or on any member, and shared with all clustersets of that member, or, with
+// the label submarinerv1.ClusterSetLabel, with that clusterset only. The policy
+// named "default" decides where no other policy matches; see package policy.
 //
-// What counts is what the broker holds, so that all clusters work from the same: see
-// ClusterSets, InForce and SharedName. A copy in a member carries the labels ClusterIDLabel
-// (which cluster made it; BrokerID: it was made on the broker) and ClusterSetLabel.
+// The version that the broker holds is in force, so that all clusters use the same policy:
+// see ClusterSets, InForce and SharedName. A copy in a member carries the labels ClusterIDLabel
+// (the cluster on which it was created, or BrokerID) and ClusterSetLabel.
 //
 // +kubebuilder:object:root=true
 // +kubebuilder:subresource:status
@@ -27,22 +27,22 @@ type CablePolicies struct {
 	// +kubebuilder:validation:MinItems=1
 	// +kubebuilder:validation:MaxItems=64
 	ConnectionPolicies []CablePolicySpec `json:"spec"`
-	// Status is written by the active gateway of the cluster that made the policy.
+	// Status is written by the active gateway of the cluster on which the policy was created.
 	// Copies have none.
 	// +optional
 	Status CablePoliciesStatus `json:"status,omitempty"`
 }
 
-// DefaultCablePolicy is the name of the policy for pairs that no other matches.
+// DefaultCablePolicy is the name of the policy for pairs that no other policy matches.
 const DefaultCablePolicy = "default"
 
-// CablePolicySpec selects pairs of clusters, in either order, and names their driver.
+// CablePolicySpec selects pairs of clusters, in either order, and specifies their driver.
 type CablePolicySpec struct {
-	// LeftClusterSelector selects one end by the labels of its Cluster object. Empty
-	// matches any cluster.
+	// LeftClusterSelector selects one end by the labels of its Cluster object. An empty
+	// selector selects any cluster.
 	// +optional
 	LeftClusterSelector ClusterSelector `json:"leftClusterSelector,omitempty"`
-	// RightClusterSelector selects the other end. Empty matches any cluster.
+	// RightClusterSelector selects the other end. An empty selector selects any cluster.
 	// +optional
 	RightClusterSelector ClusterSelector `json:"rightClusterSelector,omitempty"`
 	// CableDriver is the driver for the pairs; libreswan is an alias of ipsec.
@@ -53,13 +53,13 @@ type CablePolicySpec struct {
 	CableOptions *CableOptions `json:"options,omitempty"`
 }
 
-// ClusterSelector selects clusters by their labels: a metav1.LabelSelector with bounds,
-// as policies come from other clusters.
+// ClusterSelector selects clusters by their labels. It is a metav1.LabelSelector with limits,
+// since policies come from other clusters.
 //
 // +structType=atomic
 type ClusterSelector struct {
-	// MatchLabels are labels that a cluster has to have; a value that begins with "!" is
-	// one that it must not have.
+	// MatchLabels are labels that a cluster must have. If a value begins with "!", the cluster
+	// must not have the label with the rest of the value.
 	// +optional
 	// +kubebuilder:validation:MaxProperties=32
 	MatchLabels map[string]string `json:"matchLabels,omitempty"`
@@ -70,18 +70,18 @@ type ClusterSelector struct {
 	MatchExpressions []ClusterRequirement `json:"matchExpressions,omitempty"`
 }
 
-// ClusterRequirement is a metav1.LabelSelectorRequirement with bounds.
+// ClusterRequirement is a metav1.LabelSelectorRequirement with limits.
 //
 // +kubebuilder:validation:XValidation:rule="self.operator in ['In', 'NotIn'] ? has(self.values) && size(self.values) > 0 : !has(self.values) || size(self.values) == 0",message="operators In and NotIn need values, Exists and DoesNotExist take none"
 type ClusterRequirement struct {
-	// Key is that of a label.
+	// Key is the key of a label.
 	// +kubebuilder:validation:MaxLength=317
 	// +kubebuilder:validation:Pattern=`^([a-z0-9]([-a-z0-9.]*[a-z0-9])?/)?[A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?$`
 	Key string `json:"key"`
 	// Operator relates the key to the values.
 	// +kubebuilder:validation:Enum=In;NotIn;Exists;DoesNotExist
 	Operator metav1.LabelSelectorOperator `json:"operator"`
-	// Values are those of labels.
+	// Values are label values; empty for Exists and DoesNotExist.
 	// +optional
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=256
@@ -90,7 +90,7 @@ type ClusterRequirement struct {
 	Values []string `json:"values,omitempty"`
 }
 
-// Bounds of a policy, as its schema has them.
+// Limits of a policy, as in its schema.
 const (
 	MaxRules        = 64
 	MaxRequirements = 32  // of matchLabels, and of matchExpressions
@@ -98,46 +98,45 @@ const (
 	MaxOptionsData  = 16  // keys
 )
 
-// CableOptions is the part of a ConfigMap that a policy carries along: other
-// clusters have no access to the ConfigMap itself. It has a ConfigMap's JSON.
+// CableOptions is a copy of a ConfigMap in a policy, since other clusters have no
+// access to the ConfigMap itself. It has the JSON form of a ConfigMap.
 type CableOptions struct {
-	// Metadata names the ConfigMap that Data is a copy of.
+	// Metadata names the ConfigMap from which Data was copied.
 	// +optional
 	Metadata CableOptionsSource `json:"metadata,omitempty"`
-	// Data is the ConfigMap's: settings are the YAML under the key CableCustomConfig.
+	// Data is the data of the ConfigMap. The key CableCustomConfig holds settings as YAML.
 	// +optional
 	// +kubebuilder:validation:MaxProperties=16
 	Data map[string]string `json:"data,omitempty"`
 }
 
-// CableOptionsSource names a ConfigMap in the cluster that made the policy.
+// CableOptionsSource names a ConfigMap in the cluster on which the policy was created.
 type CableOptionsSource struct {
 	// +optional
 	// +kubebuilder:validation:MaxLength=253
 	Name string `json:"name,omitempty"`
-	// Namespace is submariner-operator if empty.
+	// Namespace is the namespace of the ConfigMap; empty means submariner-operator.
 	// +optional
 	// +kubebuilder:validation:MaxLength=63
 	Namespace string `json:"namespace,omitempty"`
 }
 
-// CableCustomConfig is the key of a ConfigMap under which drivers' settings are
-// found, as YAML.
+// CableCustomConfig is the key of a ConfigMap that holds cable driver settings, as YAML.
 const CableCustomConfig = "CableCustomConfig"
 
-// CablePoliciesStatus is what became of a policy.
+// CablePoliciesStatus reports whether a policy is valid and shared.
 type CablePoliciesStatus struct {
-	// ClusterSets lists the clustersets on whose broker the policy is, sorted.
+	// ClusterSets lists the clustersets in which the broker has the policy, sorted.
 	// +optional
 	// +kubebuilder:validation:MaxItems=1024
 	ClusterSets []string `json:"clusterSets,omitempty"`
-	// Rules are those that the broker holds, and that count: the spec may have a mistake
-	// since, or the broker may be away.
+	// Rules are the rules that the broker holds, which are in force. The spec may have become
+	// invalid since, or may not have reached the broker.
 	// +optional
 	// +kubebuilder:validation:MaxItems=64
 	Rules []CablePolicySpec `json:"rules,omitempty"`
-	// Conditions: Accepted, false with a reason where the policy is not understood;
-	// Shared, false where it is not on the broker, for example as its name is taken.
+	// Conditions are Accepted, which is false if the policy is invalid, and Shared, which is
+	// false if the broker does not have it, for example because its name is taken.
 	// +optional
 	// +listType=map
 	// +listMapKey=type
@@ -146,13 +145,14 @@ type CablePoliciesStatus struct {
 
 // Conditions of CablePolicies.
 const (
+	// ConditionAccepted is true if the policy is valid.
 	ConditionAccepted = "Accepted"
-	// ConditionShared is true for a generation that the broker holds as it is here.
+	// ConditionShared is true if the broker holds the observed generation.
 	ConditionShared = "Shared"
 )
 
-// ClusterSets returns the clustersets in which the policy counts, sorted: those on
-// whose broker it is. One that was made here counts in none before it is there.
+// ClusterSets returns the clustersets in which the policy is in force, sorted: the
+// clustersets in which the broker has it.
 func (p *CablePolicies) ClusterSets() []string {
 	if submarinerv1.IsCopy(p) {
 		return []string{p.Labels[submarinerv1.ClusterSetLabel]}
@@ -160,7 +160,7 @@ func (p *CablePolicies) ClusterSets() []string {
 	return p.Status.ClusterSets
 }
 
-// InForce returns the rules that count in the ClusterSets: those that the broker holds.
+// InForce returns the rules that are in force in the ClusterSets: the rules that the broker holds.
 func (p *CablePolicies) InForce() []CablePolicySpec {
 	if submarinerv1.IsCopy(p) || len(p.Status.Rules) == 0 {
 		return p.ConnectionPolicies
@@ -168,9 +168,9 @@ func (p *CablePolicies) InForce() []CablePolicySpec {
 	return p.Status.Rules
 }
 
-// SharedName returns the name that the policy has on the broker, which is the same
-// for all clusters. The copy of a clusterset other than "default", and one whose name
-// is that of another policy here, is called <name>.<clusterset>.
+// SharedName returns the name of the policy on the broker, which is the same for all
+// clusters. A local copy is called <name>.<clusterset> if its clusterset is not "default",
+// or if another policy here has the name.
 func (p *CablePolicies) SharedName() string {
 	if submarinerv1.IsCopy(p) {
 		name, _, _ := strings.Cut(p.Name, ".")

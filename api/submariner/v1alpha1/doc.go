@@ -1,8 +1,8 @@
-// Package v1alpha1 holds the kinds with which a person says what to run: Submariner
-// (a joined cluster), Broker, and CablePolicies (which cable a pair of clusters gets), of
-// API group submariner.io/v1alpha1.
+// Package v1alpha1 defines the kinds that configure subctl: Submariner (a joined cluster),
+// Broker, and CablePolicies (the cable driver for each pair of clusters), of API group
+// submariner.io/v1alpha1.
 //
-// JSON names and required fields are those of Submariner; fields of our own are
+// JSON names and required fields are the same as Submariner's; our own fields are
 // optional additions.
 //
 // +kubebuilder:object:generate=true

@@ -9,9 +9,9 @@ import (
 	submarinerv1 "subctl/api/submariner/v1"
 )
 
-// Submariner says that a cluster is joined, and how. Everything else that join
-// installs is computed from it, and the agents watch it. Deleting it while it
-// carries UninstallFinalizer makes every agent clean its node.
+// Submariner describes how a cluster is joined. All other objects that join
+// installs are computed from it, and the agents watch it. When it is deleted while it
+// has UninstallFinalizer, every agent cleans its node.
 //
 // +kubebuilder:object:root=true
 // +kubebuilder:subresource:status
@@ -24,31 +24,30 @@ type Submariner struct {
 	Status SubmarinerStatus `json:"status,omitempty"`
 }
 
-// UninstallFinalizer keeps a Submariner that is being deleted until every node is clean.
+// UninstallFinalizer is the finalizer that keeps a deleted Submariner until every node is clean.
 const UninstallFinalizer = "submariner.io/clean-nodes"
 
-// Annotations of a Submariner by which join hands on what belongs on the Cluster
-// object, which the active gateway writes.
+// Annotations of a Submariner that the active gateway transfers to the Cluster object.
 const (
-	// ClusterLabelsAnnotation holds the Cluster's labels: k=v,k=v.
+	// ClusterLabelsAnnotation holds the Cluster's labels, as k=v,k=v.
 	ClusterLabelsAnnotation = "submariner.io/cluster-labels"
-	// PublicKeyAnnotation holds the base64 of the cluster's X25519 public key.
+	// PublicKeyAnnotation holds the cluster's X25519 public key, in base64.
 	PublicKeyAnnotation = "submariner.io/public-key"
 )
 
-// SubmarinerSpec is how a cluster is joined.
+// SubmarinerSpec holds the settings with which a cluster is joined.
 type SubmarinerSpec struct {
 	// Broker is unused; upstream requires it to be present.
 	Broker string `json:"broker"`
-	// BrokerK8sApiServer is the broker's API server: host:port, without scheme.
+	// BrokerK8sApiServer is the address of the broker's API server, as host:port without scheme.
 	BrokerK8sApiServer string `json:"brokerK8sApiServer"` //nolint:revive // upstream's name
-	// BrokerK8sApiServerToken is never written by us: the token is in BrokerK8sSecret.
+	// BrokerK8sApiServerToken is not used: the token is in BrokerK8sSecret.
 	// +optional
 	BrokerK8sApiServerToken string `json:"brokerK8sApiServerToken,omitempty"`
-	// BrokerK8sCA is the base64 of the broker's CA certificate.
+	// BrokerK8sCA is the broker's CA certificate (PEM), in base64.
 	// +optional
 	BrokerK8sCA string `json:"brokerK8sCA,omitempty"`
-	// BrokerK8sInsecure turns off the check of the broker's certificate.
+	// BrokerK8sInsecure disables the verification of the broker's certificate.
 	// +optional
 	BrokerK8sInsecure bool `json:"brokerK8sInsecure,omitempty"`
 	// BrokerK8sSecret names the Secret with this cluster's token for the broker.
@@ -57,32 +56,34 @@ type SubmarinerSpec struct {
 	// BrokerK8sRemoteNamespace is the broker's namespace of the clusterset "default".
 	BrokerK8sRemoteNamespace string `json:"brokerK8sRemoteNamespace"`
 
+	// CeIPSecDebug is the setting "debug" of the driver ipsec.
 	CeIPSecDebug bool `json:"ceIPSecDebug"`
+	// CeIPSecForceUDPEncaps is the setting "encapsulation: yes" of the driver ipsec.
 	// +optional
 	CeIPSecForceUDPEncaps bool `json:"ceIPSecForceUDPEncaps,omitempty"`
 	// +optional
 	CeIPSecIKEPort int `json:"ceIPSecIKEPort,omitempty"`
-	// CeIPSecNATTPort is the UDP port of the cable; 0 means 4500.
+	// CeIPSecNATTPort is the UDP port of IPsec; 0 means 4500.
 	// +optional
 	// +kubebuilder:validation:Minimum=0
 	// +kubebuilder:validation:Maximum=65535
 	CeIPSecNATTPort int `json:"ceIPSecNATTPort,omitempty"`
-	// CeIPSecPSK is never written by us: the key is in CeIPSecPSKSecret.
+	// CeIPSecPSK is not used: the key is in CeIPSecPSKSecret.
 	// +optional
 	CeIPSecPSK string `json:"ceIPSecPSK,omitempty"`
-	// CeIPSecPSKSecret names the Secret with the clusterset's pre-shared key.
+	// CeIPSecPSKSecret names the Secret with the pre-shared key that all clusters of the broker share.
 	// +optional
 	CeIPSecPSKSecret string `json:"ceIPSecPSKSecret,omitempty"`
-	// CeIPSecPreferredServer has the gateways wait for others to begin to negotiate IPsec.
+	// CeIPSecPreferredServer specifies whether the gateways wait for others to start the IPsec negotiation.
 	// +optional
 	CeIPSecPreferredServer bool `json:"ceIPSecPreferredServer,omitempty"`
 
-	// CableDriver is the cluster's default driver, and the fallback where no policy decides.
-	// Empty: the first of those listed below, else vxlan.
+	// CableDriver is the cluster's default driver, used where no policy decides. If it is
+	// empty, the default is the first of CableDrivers and CombinedCableDrivers, or else vxlan.
 	// +optional
 	CableDriver string `json:"cableDriver,omitempty"`
-	// CableDrivers lists the drivers to offer as separate cables. None, and no combined ones
-	// either: all that the gateways have the means for.
+	// CableDrivers lists the drivers to offer as separate cables. If it and
+	// CombinedCableDrivers are empty, the cluster offers every driver that its gateways can run.
 	// +optional
 	CableDrivers []string `json:"cableDrivers,omitempty"`
 	// CombinedCableDrivers lists the drivers of one combined cable, such as vxlan and ipsec.
@@ -91,18 +92,18 @@ type SubmarinerSpec struct {
 	// +kubebuilder:validation:items:MaxLength=63
 	// +kubebuilder:validation:XValidation:rule="size(self) == 0 || (self.exists(d, d.trim().lowerAscii() == 'vxlan') && self.exists(d, d.trim().lowerAscii() in ['wireguard', 'ipsec', 'libreswan']))",message="a combined cable is one driver inside another: vxlan and wireguard, or vxlan and ipsec"
 	CombinedCableDrivers []string `json:"combinedCableDrivers,omitempty"`
-	// CableDriverCustomConfig names a ConfigMap with options of the drivers.
+	// CableDriverCustomConfig names a ConfigMap with settings of the cable drivers.
 	// +optional
 	CableDriverCustomConfig *ConfigMapRef `json:"cableDriverCustomConfig,omitempty"`
-	// CableDriverCustomConfigPath is where that ConfigMap is mounted.
+	// CableDriverCustomConfigPath is the path at which that ConfigMap is mounted in gateway pods.
 	// +optional
 	CableDriverCustomConfigPath string `json:"cableDriverCustomConfigPath,omitempty"`
 
 	// ClusterCIDR lists the pod networks, separated by commas.
 	ClusterCIDR string `json:"clusterCIDR"`
-	// ClusterID is the cluster's name among all clusters of the broker.
+	// ClusterID is the ID of the cluster, unique among all clusters of the broker.
 	ClusterID string `json:"clusterID"`
-	// ClusterSets lists the clustersets the cluster is in; empty means "default".
+	// ClusterSets lists the clustersets of the cluster; empty means "default".
 	// +optional
 	ClusterSets []string `json:"clusterSets,omitempty"`
 	// +optional
@@ -111,6 +112,7 @@ type SubmarinerSpec struct {
 	ClustersetIPEnabled bool `json:"clustersetIPEnabled,omitempty"`
 	// +optional
 	ColorCodes string `json:"colorCodes,omitempty"`
+	// ConnectionHealthCheck specifies how cables are probed.
 	// +optional
 	ConnectionHealthCheck *HealthCheckSpec `json:"connectionHealthCheck,omitempty"`
 	// +optional
@@ -123,19 +125,20 @@ type SubmarinerSpec struct {
 	GlobalCIDR string `json:"globalCIDR,omitempty"`
 	// +optional
 	HaltOnCertificateError bool `json:"haltOnCertificateError,omitempty"`
-	// ImageOverrides replaces images by component, for example submariner-gateway.
+	// ImageOverrides maps components, for example submariner-gateway, to images.
 	// +optional
 	ImageOverrides map[string]string `json:"imageOverrides,omitempty"`
 	// +optional
 	AirGappedDeployment bool `json:"airGappedDeployment,omitempty"`
 	// +optional
 	LoadBalancerEnabled bool `json:"loadBalancerEnabled,omitempty"`
-	// MultiActiveGatewayEnabled lets every gateway node carry traffic.
+	// MultiActiveGatewayEnabled specifies whether all gateway nodes are active.
 	// +optional
 	MultiActiveGatewayEnabled bool `json:"multiActiveGatewayEnabled,omitempty"`
-	// Namespace is where everything of this cluster is installed.
-	Namespace  string `json:"namespace"`
-	NatEnabled bool   `json:"natEnabled"` //nolint:revive // upstream's name
+	// Namespace is the namespace of all objects of this cluster.
+	Namespace string `json:"namespace"`
+	// NatEnabled specifies whether the gateways expect NAT between clusters.
+	NatEnabled bool `json:"natEnabled"` //nolint:revive // upstream's name
 	// +optional
 	NodeSelector map[string]string `json:"nodeSelector,omitempty"`
 	// +optional
@@ -156,16 +159,17 @@ type ConfigMapRef struct {
 	Namespace     string `json:"namespace,omitempty"`
 }
 
-// HealthCheckSpec says how cables are probed.
+// HealthCheckSpec specifies how cables are probed.
 type HealthCheckSpec struct {
+	// Enabled specifies whether cables are probed.
 	Enabled bool `json:"enabled,omitempty"`
-	// IntervalSeconds between pings; 0 means 1.
+	// IntervalSeconds is the time between pings, in seconds; 0 means 1.
 	IntervalSeconds uint64 `json:"intervalSeconds,omitempty"`
-	// MaxPacketLossCount is how many pings in a row may be lost; 0 means 5.
+	// MaxPacketLossCount is the number of consecutive lost pings after which the cable counts as down; 0 means 5.
 	MaxPacketLossCount uint64 `json:"maxPacketLossCount,omitempty"`
 }
 
-// SubmarinerStatus is what became of it.
+// SubmarinerStatus describes the joined cluster.
 type SubmarinerStatus struct {
 	// +optional
 	ClusterID string `json:"clusterID,omitempty"`
@@ -187,7 +191,7 @@ type SubmarinerStatus struct {
 	Conditions []metav1.Condition `json:"conditions,omitempty"`
 }
 
-// Sets returns the clustersets that the cluster is in, sorted.
+// Sets returns the clustersets of the cluster, sorted; never empty.
 func (s SubmarinerSpec) Sets() []string {
 	if len(s.ClusterSets) == 0 {
 		return []string{submarinerv1.DefaultClusterSet}
