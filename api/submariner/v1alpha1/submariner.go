@@ -165,7 +165,7 @@ type HealthCheckSpec struct {
 	Enabled bool `json:"enabled,omitempty"`
 	// IntervalSeconds is the time between pings, in seconds; 0 means 1.
 	IntervalSeconds uint64 `json:"intervalSeconds,omitempty"`
-	// MaxPacketLossCount is the number of consecutive lost pings after which the cable counts as down; 0 means 5.
+	// MaxPacketLossCount is the number of consecutive pings that may be lost; 0 means 5.
 	MaxPacketLossCount uint64 `json:"maxPacketLossCount,omitempty"`
 }
 
