@@ -21,14 +21,16 @@ import (
 var may = map[string]string{
 	".":                       "cmd",
 	"cmd":                     "agent api broker cable cluster cluster/join cluster/rotate cluster/uninstall dataplane dataplane/kernel globalnet internal/kube internal/printer internal/progress internal/words internal/version policy",
-	"agent":                   "api broker cable cluster dataplane globalnet internal/kube internal/version internal/wake policy",
-	"cluster":                 "api broker cable dataplane internal/kube internal/version internal/words",
+	"agent":                   "api broker broker/exchange cable cluster dataplane globalnet internal/kube internal/version internal/wake policy",
+	"cluster":                 "api broker broker/exchange cable dataplane internal/kube internal/version internal/words",
 	"cluster/clustertest":     "api cluster internal/kube",
 	"cluster/join":            "api broker cable cluster cluster/networks dataplane internal/kube internal/progress internal/version internal/wake internal/words",
 	"cluster/networks":        "cable internal/kube",
 	"cluster/rotate":          "api cable cluster internal/kube internal/progress internal/wake",
-	"cluster/uninstall":       "api broker cluster internal/kube internal/progress internal/wake internal/words",
-	"broker":                  "api cable globalnet internal/kube internal/progress internal/wake policy",
+	"cluster/uninstall":       "api broker broker/exchange cluster internal/kube internal/progress internal/wake internal/words",
+	"broker":                  "api broker/exchange globalnet internal/kube internal/wake",
+	"broker/exchange":         "api cable internal/kube internal/wake policy",
+	"broker/brokertest":       "api broker internal/kubetest",
 	"policy":                  "api cable dataplane",
 	"globalnet":               "api dataplane",
 	"cable":                   "api dataplane internal/words",
@@ -74,7 +76,7 @@ var guarded = map[string][]string{
 
 // helpers are folders that are not part of the program: nothing that is may import
 // them, and they may do what it takes.
-var helpers = []string{"cluster/clustertest/", "dataplane/dataplanetest/", "internal/kubetest/", "internal/measure/", "internal/nstest/", "scripts/"}
+var helpers = []string{"broker/brokertest/", "cluster/clustertest/", "dataplane/dataplanetest/", "internal/kubetest/", "internal/measure/", "internal/nstest/", "scripts/"}
 
 // vague names say nothing of what is inside, and so attract everything.
 var vague = []string{"common", "helpers", "misc", "pkg", "shared", "types", "util", "utils"}

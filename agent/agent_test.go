@@ -25,6 +25,7 @@ import (
 	submarinerv1 "subctl/api/submariner/v1"
 	"subctl/api/submariner/v1alpha1"
 	"subctl/broker"
+	"subctl/broker/exchange"
 	"subctl/cable/keys"
 	"subctl/cluster"
 	"subctl/dataplane"
@@ -296,7 +297,7 @@ func TestRefusalsOfMany(t *testing.T) {
 	for i := range 3 * maxRefused {
 		v.refused = append(v.refused, refusal{spec: submarinerv1.EndpointSpec{CableName: fmt.Sprint(i), ClusterID: "west"}, err: errors.New("no")})
 	}
-	texts := refusals(v, &broker.SyncStatus{Refused: []broker.Refusal{{Kind: "Endpoint", Name: "x"}}, RefusedMore: 7})
+	texts := refusals(v, &exchange.Status{Refused: []exchange.Refusal{{Kind: "Endpoint", Name: "x"}}, RefusedMore: 7})
 	require.Len(t, texts, 1+maxRefused+1)
 	require.Equal(t, "158 objects of other clusters are not used; these are the first", texts[0])
 }

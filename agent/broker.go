@@ -14,6 +14,7 @@ import (
 	submarinerv1 "subctl/api/submariner/v1"
 	"subctl/api/submariner/v1alpha1"
 	"subctl/broker"
+	"subctl/broker/exchange"
 	"subctl/internal/wake"
 )
 
@@ -32,18 +33,18 @@ type brokerSync struct {
 	log     *slog.Logger
 	warn    func(about client.Object, c metav1.Condition)
 
-	running atomic.Pointer[broker.Syncer]
+	running atomic.Pointer[exchange.Exchange]
 	failed  atomic.Pointer[string] // why it does not run
 }
 
 // status is nil on a gateway that does not take part.
-func (b *brokerSync) status() *broker.SyncStatus {
+func (b *brokerSync) status() *exchange.Status {
 	if s := b.running.Load(); s != nil {
 		st := s.Status()
 		return &st
 	}
 	if why := b.failed.Load(); why != nil && b.elector.isLeader() {
-		return &broker.SyncStatus{Errors: []string{*why}}
+		return &exchange.Status{Errors: []string{*why}}
 	}
 	return nil
 }
@@ -85,7 +86,7 @@ func (b *brokerSync) run(ctx context.Context) error {
 	return s.Run(ctx)
 }
 
-func (b *brokerSync) syncer(ctx context.Context) (*broker.Syncer, error) {
+func (b *brokerSync) syncer(ctx context.Context) (*exchange.Exchange, error) {
 	var sub v1alpha1.Submariner
 	key := client.ObjectKey{Namespace: submarinerv1.OperatorNamespace, Name: v1alpha1.SubmarinerName}
 	if err := b.local.Get(ctx, key, &sub); err != nil {
@@ -95,13 +96,13 @@ func (b *brokerSync) syncer(ctx context.Context) (*broker.Syncer, error) {
 	if err != nil {
 		return nil, err
 	}
-	c := broker.SyncerConfig{
+	c := exchange.Config{
 		ClusterID: sub.Spec.ClusterID, Namespace: submarinerv1.OperatorNamespace,
 		Local: b.config, Broker: remote, Log: b.log,
-		Tell: b.warn,
+		Warn: b.warn,
 	}
 	for _, set := range sub.Spec.Sets() {
-		c.Sets = append(c.Sets, broker.Set{Name: set, Namespace: broker.NamespaceIn(sub.Spec.BrokerK8sRemoteNamespace, set)})
+		c.Sets = append(c.Sets, exchange.Set{Name: set, Namespace: broker.NamespaceIn(sub.Spec.BrokerK8sRemoteNamespace, set)})
 	}
-	return broker.NewSyncer(c), nil
+	return exchange.New(c), nil
 }

@@ -12,7 +12,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	submarinerv1 "subctl/api/submariner/v1"
-	"subctl/broker"
+	"subctl/broker/exchange"
 	"subctl/cable"
 	"subctl/dataplane"
 )
@@ -56,7 +56,7 @@ type Outcome struct {
 	Health map[string]Health
 	// Broker is the state of the exchange with the broker; nil if this agent does
 	// not take part in it.
-	Broker *broker.SyncStatus
+	Broker *exchange.Status
 	Now    time.Time
 }
 
@@ -176,7 +176,7 @@ func condition(old []metav1.Condition, kind string, is bool, reason, message str
 }
 
 // refusals says which objects of other clusters are not used, and why; of many the first.
-func refusals(v *view, b *broker.SyncStatus) []string {
+func refusals(v *view, b *exchange.Status) []string {
 	var texts []string
 	more := max(0, len(v.refused)-maxRefused)
 	for _, r := range v.refused[:len(v.refused)-more] {

@@ -2,47 +2,37 @@ package broker
 
 import (
 	"fmt"
-	"strings"
+	"slices"
 
 	admissionv1 "k8s.io/api/admissionregistration/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	submarinerv1 "subctl/api/submariner/v1"
+	"subctl/broker/exchange"
 )
 
-// RBAC cannot say "your own objects", so admission policies do (they are part of
-// the API server, stable since Kubernetes 1.30; nothing of ours runs there).
+// RBAC cannot restrict a cluster to its own objects, so admission policies do. They are
+// part of the API server, stable since Kubernetes 1.30; nothing of ours runs there.
 //
-// Whose an object is follows from its name, which cannot be changed:
-//
-//	Cluster   <id>
-//	Endpoint  <id>-submariner-cable-<id>-<address>
-//
-// where the address is of hexadecimal digits and '-'. As no address holds
-// "submariner-cable", a name reads as the name of one cluster only, also where
-// one cluster ID starts with another ("a" and "a-b"). Label and spec must agree
-// with the name, so that no reader can be told different things by different
-// fields.
-//
-// Cable policies have the names that people give them. A label, which cannot be changed
-// either, says whose a policy is; one without it is the broker's.
+// Whose an object is follows from its name or, if people choose the name, from its label:
+// see exchange.Named and exchange.Free. Neither can be changed. Label, name and spec must
+// agree, so that no reader can be told different owners by different fields.
 //
 // The admission policies go by who asks, in every namespace and for every version of the
-// API: an exception by label would be one that somebody can set.
+// API: an exception by label would be an exception that somebody can set.
 
-// minKubernetes is the first minor version of Kubernetes 1 whose admission
-// policies are stable.
+// minKubernetes is the first minor version of Kubernetes 1 whose admission policies are
+// stable.
 const minKubernetes = 30
 
-// memberPolicy keeps members to their own objects.
-func memberPolicy(base string) []client.Object {
+// memberPolicy returns the policy that restricts members to their own objects.
+func memberPolicy(base string, kinds exchange.Table) []client.Object {
 	label := submarinerv1.ClusterIDLabel
 	return policy(base+"-member", &admissionv1.ValidatingAdmissionPolicySpec{
-		MatchConstraints: &admissionv1.MatchResources{ResourceRules: []admissionv1.NamedRuleWithOperations{
-			rule(submarinerv1.GroupVersion.Group, writes(), "*"),
-			rule("", writes(), "serviceaccounts"),
-		}},
+		MatchConstraints: &admissionv1.MatchResources{
+			ResourceRules: append(kindRules(kinds), rule("", writes(), "serviceaccounts")),
+		},
 		MatchConditions: []admissionv1.MatchCondition{{
 			Name:       "a-member",
 			Expression: fmt.Sprintf("request.userInfo.username.startsWith('system:serviceaccount:%s:%s')", base, memberPrefix),
@@ -54,56 +44,99 @@ func memberPolicy(base string) []client.Object {
 			{Name: "spec", Expression: "object != null && has(object.spec) ? object.spec : {}"},
 			{Name: "label", Expression: labelOf("object", label)},
 			{Name: "oldLabel", Expression: labelOf("oldObject", label)},
-		}, boundVariables()...),
-		Validations: append([]admissionv1.Validation{
-			{
-				Expression:        "variables.resource in ['clusters', 'endpoints', 'cablepolicies'] || (variables.resource == 'serviceaccounts' && request.operation == 'DELETE')",
+		}, sizeVariables(kinds)...),
+		Validations: slices.Concat(
+			[]admissionv1.Validation{{
+				Expression: "variables.resource in " + quoted(resources(kinds)) +
+					" || (variables.resource == 'serviceaccounts' && request.operation == 'DELETE')",
 				MessageExpression: "'cluster ' + variables.id + ' may not write ' + variables.resource",
-			},
-			{
-				Expression:        "variables.resource != 'clusters' || variables.name == variables.id",
-				MessageExpression: "'cluster ' + variables.id + ' may not write the Cluster ' + variables.name + ', which is not its own'",
-			},
-			{
-				Expression: "variables.resource != 'endpoints' || (variables.name.startsWith(variables.id + '-submariner-cable-' + variables.id + '-') && " +
-					"variables.name.substring(size(variables.id) * 2 + size('-submariner-cable--')).matches('^[0-9a-f-]+$'))",
-				MessageExpression: "'cluster ' + variables.id + ' may not write the Endpoint ' + variables.name + ': its own are named ' + " +
-					"variables.id + '-submariner-cable-' + variables.id + '-<address>'",
-			},
-			{
-				Expression: "variables.resource != 'cablepolicies' || oldObject == null || variables.oldLabel == variables.id",
-				MessageExpression: "'cluster ' + variables.id + ' may not change the cable policy ' + variables.name + ', which ' + " +
-					"(variables.oldLabel == '' ? 'the broker' : 'cluster ' + variables.oldLabel) + ' has made'",
-			},
-			{
-				Expression:        "variables.resource != 'cablepolicies' || object == null || variables.name.matches('^[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?$')",
-				MessageExpression: "variables.name + ' cannot name a cable policy: use at most 63 lower case letters, digits and -'",
-			},
-			{
+			}},
+			ownerValidations(kinds),
+			[]admissionv1.Validation{{
 				Expression:        "variables.resource != 'serviceaccounts' || variables.name == '" + memberPrefix + "' + variables.id",
 				MessageExpression: "'cluster ' + variables.id + ' may not delete the identity of another'",
-			},
-			{
+			}, {
 				Expression:        "object == null || variables.label == variables.id",
 				MessageExpression: fmt.Sprintf("'label %s is \"' + variables.label + '\", not ' + variables.id", label),
-			},
-			{
-				Expression:        "object == null || variables.resource == 'cablepolicies' || ('cluster_id' in variables.spec && variables.spec.cluster_id == variables.id)",
-				MessageExpression: "'spec.cluster_id is not ' + variables.id",
-			},
-			{
-				Expression: "object == null || variables.resource != 'endpoints' || " +
-					"('cable_name' in variables.spec && variables.name == variables.id + '-' + variables.spec.cable_name)",
-				MessageExpression: "'the Endpoint ' + variables.name + ' is not named after its spec.cable_name'",
-			},
-		}, boundValidations()...),
+			}},
+			specValidations(kinds),
+			boundValidations(kinds),
+		),
 	})
 }
 
-// joinerPolicy keeps the holder of a join file to what joining is: new members,
-// each with the rights of one. So it cannot make itself a token of the joiner that
-// outlives the file's, nor throw a member out. It cannot be kept from making a
-// token of a member that exists: see joinerRole.
+// kindRules selects every resource of the kinds' API groups.
+func kindRules(kinds exchange.Table) []admissionv1.NamedRuleWithOperations {
+	var groups []string
+	var rules []admissionv1.NamedRuleWithOperations
+	for _, k := range kinds {
+		if !slices.Contains(groups, k.GroupVersion.Group) {
+			groups = append(groups, k.GroupVersion.Group)
+			rules = append(rules, rule(k.GroupVersion.Group, writes(), "*"))
+		}
+	}
+	return rules
+}
+
+func resources(kinds exchange.Table) []string {
+	var out []string
+	for _, k := range kinds {
+		out = append(out, k.Resource)
+	}
+	return out
+}
+
+// ownerValidations returns what makes an object, by name or label, the member's own.
+func ownerValidations(kinds exchange.Table) []admissionv1.Validation {
+	var out []admissionv1.Validation
+	for _, k := range kinds {
+		unless := fmt.Sprintf("variables.resource != '%s' || ", k.Resource)
+		if k.Named != nil {
+			message := fmt.Sprintf("'cluster ' + variables.id + ' may not write the %s ' + variables.name + ', which is not its own'", k.Noun)
+			if k.Named.Names.Rest != nil {
+				message = fmt.Sprintf("'cluster ' + variables.id + ' may not write the %s ' + variables.name + ': its own are named ' + %s", k.Noun, k.Named.Names.Form())
+			}
+			out = append(out, admissionv1.Validation{Expression: unless + k.Named.Names.Expression(), MessageExpression: message})
+			continue
+		}
+		out = append(out, admissionv1.Validation{
+			Expression: unless + "oldObject == null || variables.oldLabel == variables.id",
+			MessageExpression: fmt.Sprintf("'cluster ' + variables.id + ' may not change the %s ' + variables.name + ', which ' + "+
+				"(variables.oldLabel == '' ? 'the broker' : 'cluster ' + variables.oldLabel) + ' has made'", k.Noun),
+		}, admissionv1.Validation{
+			Expression:        unless + "object == null || variables.name.matches('^[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?$')",
+			MessageExpression: fmt.Sprintf("variables.name + ' cannot name a %s: use at most 63 lower case letters, digits and -'", k.Noun),
+		})
+	}
+	return out
+}
+
+// specValidations returns what the specs of members' objects must agree with.
+func specValidations(kinds exchange.Table) []admissionv1.Validation {
+	unless := "object == null || "
+	var out []admissionv1.Validation
+	for _, k := range kinds {
+		if k.Named == nil || k.Named.ClusterID == nil {
+			unless += fmt.Sprintf("variables.resource == '%s' || ", k.Resource)
+		}
+		if k.Named == nil {
+			continue
+		}
+		for _, r := range k.Named.Rules {
+			r.Expression = fmt.Sprintf("object == null || variables.resource != '%s' || %s", k.Resource, r.Expression)
+			out = append(out, r)
+		}
+	}
+	return append([]admissionv1.Validation{{
+		Expression:        unless + "('cluster_id' in variables.spec && variables.spec.cluster_id == variables.id)",
+		MessageExpression: "'spec.cluster_id is not ' + variables.id",
+	}}, out...)
+}
+
+// joinerPolicy returns the policy that restricts the holder of a join file to joining: to
+// making new members, each with the rights of a member. So it can neither make itself a
+// token of the joiner that outlives the token of the file, nor remove a member. It cannot
+// be kept from making a token of an existing member: see joinerRole.
 func joinerPolicy(base string) []client.Object {
 	const sa = "^" + memberPrefix + "[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?$"
 	return policy(base+"-joiner", &admissionv1.ValidatingAdmissionPolicySpec{
@@ -153,8 +186,8 @@ func joinerPolicy(base string) []client.Object {
 	})
 }
 
-// policy returns a policy that denies what it does not allow, and when it cannot
-// be evaluated, and the binding that puts it in force.
+// policy returns a policy that denies what it does not allow, and denies everything when it
+// cannot be evaluated, and the binding that puts it in force.
 func policy(name string, spec *admissionv1.ValidatingAdmissionPolicySpec) []client.Object {
 	fail := admissionv1.Fail
 	spec.FailurePolicy = &fail
@@ -174,8 +207,8 @@ func policy(name string, spec *admissionv1.ValidatingAdmissionPolicySpec) []clie
 	}
 }
 
-// labelOf is the CEL expression for the value of a label of object or oldObject,
-// empty without it.
+// labelOf returns a CEL expression for the value of a label of object or oldObject; it is
+// empty without the label.
 func labelOf(object, label string) string {
 	return fmt.Sprintf("%[1]s != null && has(%[1]s.metadata.labels) && '%[2]s' in %[1]s.metadata.labels ? %[1]s.metadata.labels['%[2]s'] : ''", object, label)
 }
@@ -192,17 +225,4 @@ func rule(group string, ops []admissionv1.OperationType, resources ...string) ad
 			APIGroups: []string{group}, APIVersions: []string{"*"}, Resources: resources, Scope: &scope,
 		},
 	}}
-}
-
-// cablePrefix starts the cable name of every Endpoint of a cluster.
-func cablePrefix(clusterID string) string { return "submariner-cable-" + clusterID + "-" }
-
-// owns says whether name is that of an object of a cluster, as the policy of
-// members does. kind is Cluster or Endpoint.
-func owns(clusterID, kind, name string) bool {
-	if kind == "Cluster" {
-		return name == clusterID
-	}
-	address, ok := strings.CutPrefix(name, clusterID+"-"+cablePrefix(clusterID))
-	return ok && address != "" && strings.Trim(address, "0123456789abcdef-") == ""
 }

@@ -22,6 +22,12 @@ import (
 // long is more than an object may have.
 var long = strings.Repeat("x", 17<<10)
 
+// with returns o after a change.
+func with(o client.Object, change func(client.Object)) client.Object {
+	change(o)
+	return o
+}
+
 // many returns strings that take 17 KiB together.
 func many(n int) []string {
 	out := make([]string, n)
@@ -34,9 +40,9 @@ func many(n int) []string {
 // A member that writes its own objects cannot make them large.
 func TestMembersWriteLittle(t *testing.T) {
 	d := deploy(t, kubetest.Shared(t))
-	east := d.join(t, "east", "uid-east")
+	east := d.Join(t, "east", "uid-east")
 	edit := func(change func(*v1alpha1.CablePolicySpec)) client.Object {
-		p := shared(d.ns, "east", "east")
+		p := shared(d.NS, "east", "east")
 		change(&p.ConnectionPolicies[0])
 		return p
 	}
@@ -48,22 +54,22 @@ func TestMembersWriteLittle(t *testing.T) {
 		values = append(values, v1alpha1.ClusterRequirement{Key: "a", Operator: metav1.LabelSelectorOpNotIn, Values: many(17 << 10 / 63)[:200]})
 	}
 	for name, o := range map[string]client.Object{
-		"annotation": with(cluster(d.ns, "east"), func(o client.Object) { o.SetAnnotations(map[string]string{"a": long}) }),
-		"annotations": with(endpoint(d.ns, "east", "1"), func(o client.Object) {
+		"annotation": with(cluster(d.NS, "east"), func(o client.Object) { o.SetAnnotations(map[string]string{"a": long}) }),
+		"annotations": with(endpoint(d.NS, "east", "1"), func(o client.Object) {
 			o.SetAnnotations(map[string]string{})
 			for _, s := range many(500) {
 				o.GetAnnotations()[s] = ""
 			}
 		}),
-		"labels": with(cluster(d.ns, "east"), func(o client.Object) {
+		"labels": with(cluster(d.NS, "east"), func(o client.Object) {
 			for i, s := range many(1000) {
 				o.GetLabels()[fmt.Sprint("l", i)] = s
 			}
 		}),
-		"clustersets": with(cluster(d.ns, "east"), func(o client.Object) { o.(*submarinerv1.Cluster).Spec.ClusterSets = many(300) }),
-		"networks":    with(cluster(d.ns, "east"), func(o client.Object) { o.(*submarinerv1.Cluster).Spec.GlobalCIDR = []string{long} }),
-		"color":       with(cluster(d.ns, "east"), func(o client.Object) { o.(*submarinerv1.Cluster).Spec.ColorCodes = []string{long} }),
-		"backend": with(endpoint(d.ns, "east", "1"), func(o client.Object) {
+		"clustersets": with(cluster(d.NS, "east"), func(o client.Object) { o.(*submarinerv1.Cluster).Spec.ClusterSets = many(300) }),
+		"networks":    with(cluster(d.NS, "east"), func(o client.Object) { o.(*submarinerv1.Cluster).Spec.GlobalCIDR = []string{long} }),
+		"color":       with(cluster(d.NS, "east"), func(o client.Object) { o.(*submarinerv1.Cluster).Spec.ColorCodes = []string{long} }),
+		"backend": with(endpoint(d.NS, "east", "1"), func(o client.Object) {
 			for i, s := range many(20) {
 				o.(*submarinerv1.Endpoint).Spec.BackendConfig[fmt.Sprint(i)] = s
 			}
@@ -82,7 +88,7 @@ func TestMembersWriteLittle(t *testing.T) {
 	}
 
 	t.Log("what is just small enough")
-	o := cluster(d.ns, "east")
+	o := cluster(d.NS, "east")
 	require.NoError(t, east.Create(t.Context(), o))
 	patch := func(data string) error {
 		return east.Patch(t.Context(), o, client.RawPatch(types.MergePatchType, []byte(data)))
@@ -94,15 +100,15 @@ func TestMembersWriteLittle(t *testing.T) {
 	t.Log("what would keep it from being deleted")
 	require.ErrorContains(t, patch(`{"metadata":{"finalizers":["x.io/y"]}}`), "may not change the finalizers and owners of east")
 	require.ErrorContains(t, patch(`{"metadata":{"ownerReferences":[{"apiVersion":"v1","kind":"Node","name":"n","uid":"u"}]}}`), "may not change the finalizers and owners of east")
-	require.NoError(t, d.admin.Patch(t.Context(), o, client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"finalizers":["x.io/y"]}}`))))
+	require.NoError(t, d.Admin.Patch(t.Context(), o, client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"finalizers":["x.io/y"]}}`))))
 	require.NoError(t, patch(`{"metadata":{"annotations":{"a":"b"}}}`), "what an administrator put there stays")
 	require.ErrorContains(t, patch(`{"metadata":{"finalizers":null}}`), "may not change")
-	require.NoError(t, d.admin.Patch(t.Context(), o, client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"finalizers":null}}`))))
+	require.NoError(t, d.Admin.Patch(t.Context(), o, client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"finalizers":null}}`))))
 
 	t.Log("a list of fields for every manager")
 	var err error
 	for i := range 20 {
-		o := cluster(d.ns, "east")
+		o := cluster(d.NS, "east")
 		if err = kube.Apply(t.Context(), east, fmt.Sprint("manager-", i), o); err != nil {
 			break
 		}
@@ -113,23 +119,23 @@ func TestMembersWriteLittle(t *testing.T) {
 // A quota bounds how many objects all members have together.
 func TestQuota(t *testing.T) {
 	d := deploy(t, kubetest.Shared(t))
-	east := d.join(t, "east", "uid-east")
-	require.NoError(t, east.Create(t.Context(), shared(d.ns, "east", "at-once")), "a new quota is counted")
+	east := d.Join(t, "east", "uid-east")
+	require.NoError(t, east.Create(t.Context(), shared(d.NS, "east", "at-once")), "a new quota is counted")
 	q := &corev1.ResourceQuota{}
-	require.NoError(t, d.admin.Get(t.Context(), client.ObjectKey{Namespace: d.ns, Name: "submariner-k8s-broker"}, q))
+	require.NoError(t, d.Admin.Get(t.Context(), client.ObjectKey{Namespace: d.NS, Name: "submariner-k8s-broker"}, q))
 	q.Spec.Hard["count/endpoints.submariner.io"] = resource.MustParse("3")
-	require.NoError(t, d.admin.Update(t.Context(), q))
+	require.NoError(t, d.Admin.Update(t.Context(), q))
 	require.Eventually(t, func() bool {
-		err := d.admin.Get(t.Context(), client.ObjectKeyFromObject(q), q)
+		err := d.Admin.Get(t.Context(), client.ObjectKeyFromObject(q), q)
 		now := q.Status.Hard["count/endpoints.submariner.io"]
 		return err == nil && now.Value() == 3
 	}, patience, tick)
 	for i := range 3 {
-		require.NoError(t, east.Create(t.Context(), endpoint(d.ns, "east", fmt.Sprint(i))))
+		require.NoError(t, east.Create(t.Context(), endpoint(d.NS, "east", fmt.Sprint(i))))
 	}
-	err := east.Create(t.Context(), endpoint(d.ns, "east", "3"))
+	err := east.Create(t.Context(), endpoint(d.NS, "east", "3"))
 	require.ErrorContains(t, err, "exceeded quota: submariner-k8s-broker, requested: count/endpoints.submariner.io=1, used: count/endpoints.submariner.io=3")
-	require.NoError(t, east.Create(t.Context(), cluster(d.ns, "east")), "quotas are of a kind")
-	first := endpoint(d.ns, "east", "0")
+	require.NoError(t, east.Create(t.Context(), cluster(d.NS, "east")), "quotas are of a kind")
+	first := endpoint(d.NS, "east", "0")
 	require.NoError(t, east.Patch(t.Context(), first, client.RawPatch(types.MergePatchType, []byte(`{"spec":{"hostname":"other"}}`))), "what there is can be changed")
 }

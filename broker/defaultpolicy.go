@@ -34,7 +34,7 @@ func DefaultDriver(ctx context.Context, c client.Client, ns string) (string, err
 	if err != nil {
 		return "", fmt.Errorf("reading the cable policy %s: %w", v1alpha1.DefaultCablePolicy, err)
 	}
-	if id, ok := p.Labels[submarinerv1.ClusterIDLabel]; ok {
+	if id, ok := submarinerv1.OwnerID(p); ok {
 		return "", fmt.Errorf("the cable policy %s is of cluster %s: change or delete it there with subctl cable-policy, or leave --cable-driver out", p.Name, id)
 	}
 	if len(p.ConnectionPolicies) != 1 || !equality.Semantic.DeepEqual(p.ConnectionPolicies[0], v1alpha1.CablePolicySpec{CableDriver: p.ConnectionPolicies[0].CableDriver}) {

@@ -11,33 +11,29 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	submarinerv1 "subctl/api/submariner/v1"
-	"subctl/api/submariner/v1alpha1"
+	"subctl/broker/exchange"
 )
 
-// ErrNotMember says that the broker does not accept a cluster's credentials: the
-// cluster was removed there, or the broker was.
+// ErrNotMember means that the broker does not accept a cluster's credentials: the cluster
+// was removed from the broker, or the broker was removed.
 var ErrNotMember = errors.New("the broker does not know this cluster any more")
 
-// RemoveMember deletes everything of clusterID from the broker, the member's
-// identity last. namespaces are those of the clustersets it is in, the base
-// namespace first. c may be the member itself. What is gone already is fine.
+// RemoveMember deletes everything of clusterID from the broker, the member's identity
+// last. namespaces are the namespaces of the clustersets that the cluster is in, the base
+// namespace first. c may be the member itself. It is no error if objects are gone already.
 func RemoveMember(ctx context.Context, c client.Client, namespaces []string, clusterID string) error {
 	if err := submarinerv1.CheckClusterID(clusterID); err != nil {
 		return err
 	}
-	var objects []error
+	var errs []error
 	for _, ns := range namespaces {
-		for _, kind := range []client.Object{&v1alpha1.CablePolicies{}, &submarinerv1.Endpoint{}} {
-			err := c.DeleteAllOf(ctx, kind, client.InNamespace(ns), client.MatchingLabels{submarinerv1.ClusterIDLabel: clusterID})
-			if apierrors.IsUnauthorized(err) {
-				return ErrNotMember
-			}
-			objects = append(objects, client.IgnoreNotFound(err))
+		err := exchange.Kinds().Withdraw(ctx, c, ns, clusterID)
+		if apierrors.IsUnauthorized(err) {
+			return ErrNotMember
 		}
-		objects = append(objects,
-			client.IgnoreNotFound(c.Delete(ctx, &submarinerv1.Cluster{ObjectMeta: metav1.ObjectMeta{Name: clusterID, Namespace: ns}})))
+		errs = append(errs, err)
 	}
-	if err := errors.Join(objects...); err != nil {
+	if err := errors.Join(errs...); err != nil {
 		return fmt.Errorf("removing cluster %s from the broker: %w", clusterID, err)
 	}
 	if len(namespaces) == 0 {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -16,6 +17,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	submarinerv1 "subctl/api/submariner/v1"
+	"subctl/broker/exchange"
 	"subctl/internal/kube"
 	"subctl/internal/wake"
 )
@@ -221,10 +223,15 @@ func (e *TakenError) Error() string {
 		"if that cluster is gone for good, free it on the broker with: %s", e.ClusterID, e.Since.UTC().Format(time.RFC3339), e.free())
 }
 
+// free returns the commands that free the cluster ID.
 func (e *TakenError) free() string {
+	var resources []string
+	for _, k := range slices.Backward(exchange.Kinds()) {
+		resources = append(resources, k.Resource+"."+k.GroupVersion.Group)
+	}
 	return strings.Join([]string{
 		fmt.Sprintf("kubectl --namespace %s delete serviceaccount %s", e.Namespace, MemberName(e.ClusterID)),
-		fmt.Sprintf("kubectl --namespace %s delete cablepolicies.submariner.io,endpoints.submariner.io,clusters.submariner.io --selector %s=%s",
-			e.Namespace, submarinerv1.ClusterIDLabel, e.ClusterID),
+		fmt.Sprintf("kubectl --namespace %s delete %s --selector %s=%s",
+			e.Namespace, strings.Join(resources, ","), submarinerv1.ClusterIDLabel, e.ClusterID),
 	}, "; ")
 }

@@ -1,7 +1,6 @@
 package broker_test
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"sync"
@@ -9,7 +8,6 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
-	admissionv1 "k8s.io/api/admissionregistration/v1"
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -23,68 +21,46 @@ import (
 	"subctl/internal/kubetest"
 )
 
-// removeClusterScoped removes what deleting the broker's namespace leaves.
-func removeClusterScoped(t *testing.T, d *deployed) {
-	for _, name := range []string{d.ns + "-member", d.ns + "-joiner"} {
-		meta := metav1.ObjectMeta{Name: name}
-		ctx := context.WithoutCancel(t.Context())
-		_ = d.admin.Delete(ctx, &admissionv1.ValidatingAdmissionPolicyBinding{ObjectMeta: meta})
-		_ = d.admin.Delete(ctx, &admissionv1.ValidatingAdmissionPolicy{ObjectMeta: meta})
-	}
-}
-
-// joiner returns a client with the rights of a join file.
-func (d *deployed) joiner(t *testing.T) (client.Client, *broker.JoinFile) {
-	t.Helper()
-	b := &v1alpha1.Broker{}
-	require.NoError(t, d.admin.Get(t.Context(), client.ObjectKey{Namespace: d.ns, Name: v1alpha1.BrokerName}, b))
-	f, err := broker.Invite(t.Context(), d.admin, b, broker.Invitation{
-		URL: d.server.Config().Host, PSK: make(broker.Secret, 48), TTL: broker.MinTokenTTL,
-	})
-	require.NoError(t, err)
-	return kubetest.Client(t, f.RESTConfig(false)), f
-}
-
 func TestJoinAndLeave(t *testing.T) {
 	d := deploy(t, kubetest.Shared(t))
-	joiner, file := d.joiner(t)
+	joiner, file := d.Joiner(t)
 	at, ok := file.Expires()
 	require.True(t, ok)
 	require.WithinDuration(t, time.Now().Add(broker.MinTokenTTL), at, time.Minute)
 
-	cred, err := broker.AddMember(t.Context(), joiner, d.ns, "east", "uid-1")
+	cred, err := broker.AddMember(t.Context(), joiner, d.NS, "east", "uid-1")
 	require.NoError(t, err)
-	again, err := broker.AddMember(t.Context(), joiner, d.ns, "east", "uid-1")
+	again, err := broker.AddMember(t.Context(), joiner, d.NS, "east", "uid-1")
 	require.NoError(t, err)
 	require.NotEqual(t, cred.Token, again.Token, "it read what the first join left")
 	for _, c := range []*broker.Credentials{cred, again} {
-		member := kubetest.Client(t, d.server.As(string([]byte(c.Token))))
-		require.NoError(t, member.List(t.Context(), &submarinerv1.ClusterList{}, client.InNamespace(d.ns)))
+		member := kubetest.Client(t, d.Server.As(string([]byte(c.Token))))
+		require.NoError(t, member.List(t.Context(), &submarinerv1.ClusterList{}, client.InNamespace(d.NS)))
 	}
 
-	_, err = broker.AddMember(t.Context(), joiner, d.ns, "east", "uid-2")
+	_, err = broker.AddMember(t.Context(), joiner, d.NS, "east", "uid-2")
 	var taken *broker.TakenError
 	require.ErrorAs(t, err, &taken)
 	require.ErrorContains(t, err, `cluster ID "east" is taken: another cluster joined with it at`)
-	require.ErrorContains(t, err, "kubectl --namespace "+d.ns+" delete serviceaccount cluster-east")
+	require.ErrorContains(t, err, "kubectl --namespace "+d.NS+" delete serviceaccount cluster-east")
 
-	member := kubetest.Client(t, d.server.As(string([]byte(cred.Token))))
-	require.NoError(t, member.Create(t.Context(), cluster(d.ns, "east")))
-	require.NoError(t, member.Create(t.Context(), endpoint(d.ns, "east", "192-0-2-1")))
-	require.NoError(t, member.Create(t.Context(), shared(d.ns, "east", "east"))) // nothingLeft looks for names
-	require.NoError(t, broker.RemoveMember(t.Context(), member, []string{d.ns}, "east"))
+	member := kubetest.Client(t, d.Server.As(string([]byte(cred.Token))))
+	require.NoError(t, member.Create(t.Context(), cluster(d.NS, "east")))
+	require.NoError(t, member.Create(t.Context(), endpoint(d.NS, "east", "192-0-2-1")))
+	require.NoError(t, member.Create(t.Context(), shared(d.NS, "east", "east"))) // nothingLeft looks for names
+	require.NoError(t, broker.RemoveMember(t.Context(), member, []string{d.NS}, "east"))
 	d.nothingLeft(t, "east")
 	require.Eventually(t, func() bool {
-		return errors.Is(broker.RemoveMember(t.Context(), member, []string{d.ns}, "east"), broker.ErrNotMember)
+		return errors.Is(broker.RemoveMember(t.Context(), member, []string{d.NS}, "east"), broker.ErrNotMember)
 	}, patience, 100*time.Millisecond)
 
 	// At once, while the broker may still be collecting what the old member had.
-	cred, err = broker.AddMember(t.Context(), joiner, d.ns, "east", "uid-2")
+	cred, err = broker.AddMember(t.Context(), joiner, d.NS, "east", "uid-2")
 	require.NoError(t, err)
 	time.Sleep(time.Second) // long enough for a collection that must not happen
-	member = kubetest.Client(t, d.server.As(string([]byte(cred.Token))))
-	require.NoError(t, member.Create(t.Context(), cluster(d.ns, "east")))
-	require.NoError(t, broker.RemoveMember(t.Context(), member, []string{d.ns}, "east"))
+	member = kubetest.Client(t, d.Server.As(string([]byte(cred.Token))))
+	require.NoError(t, member.Create(t.Context(), cluster(d.NS, "east")))
+	require.NoError(t, broker.RemoveMember(t.Context(), member, []string{d.NS}, "east"))
 }
 
 // nothingLeft waits until the broker holds nothing of a cluster.
@@ -96,7 +72,7 @@ func (d *deployed) nothingLeft(t *testing.T, id string) {
 			&corev1.ServiceAccountList{}, &corev1.SecretList{}, &rbacv1.RoleList{}, &rbacv1.RoleBindingList{},
 			&submarinerv1.ClusterList{}, &submarinerv1.EndpointList{}, &v1alpha1.CablePoliciesList{},
 		} {
-			require.NoError(t, d.admin.List(t.Context(), list, client.InNamespace(d.ns)))
+			require.NoError(t, d.Admin.List(t.Context(), list, client.InNamespace(d.NS)))
 			found += countNamed(t, list, id)
 		}
 		return found == 0
@@ -105,13 +81,13 @@ func (d *deployed) nothingLeft(t *testing.T, id string) {
 
 func TestTwoClustersClaimOneID(t *testing.T) {
 	d := deploy(t, kubetest.Shared(t))
-	joiner, _ := d.joiner(t)
+	joiner, _ := d.Joiner(t)
 	const claims = 8
 	errs := make([]error, claims)
 	var wg sync.WaitGroup
 	for i := range claims {
 		wg.Go(func() {
-			_, errs[i] = broker.AddMember(t.Context(), joiner, d.ns, "west", fmt.Sprintf("uid-%d", i))
+			_, errs[i] = broker.AddMember(t.Context(), joiner, d.NS, "west", fmt.Sprintf("uid-%d", i))
 		})
 	}
 	wg.Wait()
@@ -138,10 +114,10 @@ func TestBadClusterIDs(t *testing.T) {
 // The token of a join file can make members, and nothing else.
 func TestJoinerCanOnlyJoin(t *testing.T) {
 	d := deploy(t, kubetest.Shared(t))
-	joiner, _ := d.joiner(t)
-	_, err := broker.AddMember(t.Context(), joiner, d.ns, "east", "uid-1")
+	joiner, _ := d.Joiner(t)
+	_, err := broker.AddMember(t.Context(), joiner, d.NS, "east", "uid-1")
 	require.NoError(t, err)
-	meta := func(name string) metav1.ObjectMeta { return metav1.ObjectMeta{Name: name, Namespace: d.ns} }
+	meta := func(name string) metav1.ObjectMeta { return metav1.ObjectMeta{Name: name, Namespace: d.NS} }
 	token := func(name, sa string) *corev1.Secret {
 		s := &corev1.Secret{ObjectMeta: meta(name), Type: corev1.SecretTypeServiceAccountToken}
 		s.Annotations = map[string]string{corev1.ServiceAccountNameKey: sa}
@@ -150,7 +126,7 @@ func TestJoinerCanOnlyJoin(t *testing.T) {
 	bind := func(role, sa string) *rbacv1.RoleBinding {
 		return &rbacv1.RoleBinding{
 			ObjectMeta: meta("b-" + role), RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role", Name: role},
-			Subjects: []rbacv1.Subject{{Kind: "ServiceAccount", Name: sa, Namespace: d.ns}},
+			Subjects: []rbacv1.Subject{{Kind: "ServiceAccount", Name: sa, Namespace: d.NS}},
 		}
 	}
 	const hex32 = "0123456789abcdef0123456789abcdef"
@@ -174,7 +150,7 @@ func TestJoinerCanOnlyJoin(t *testing.T) {
 		"rights for another account":     bind(broker.MemberRoleName, "default"),
 		"a role over another":            role("cluster-west", "cluster-east", "delete"),
 		"a role to make accounts":        role("cluster-west", "cluster-west", "create"),
-		"a cluster":                      cluster(d.ns, "east"),
+		"a cluster":                      cluster(d.NS, "east"),
 	} {
 		require.True(t, apierrors.IsForbidden(joiner.Create(t.Context(), obj)), name)
 	}
@@ -191,13 +167,13 @@ func (d *deployed) joinerFindsNoToken(t *testing.T, joiner client.Client, id str
 	name := d.token(t, id).Name
 	require.Regexp(t, "^cluster-"+id+"-token-[0-9a-f]{32}$", name)
 	for _, guess := range []string{"cluster-" + id + "-token", "cluster-" + id, "cluster-" + id + "-token-"} {
-		err := joiner.Get(t.Context(), client.ObjectKey{Namespace: d.ns, Name: guess}, &corev1.Secret{})
+		err := joiner.Get(t.Context(), client.ObjectKey{Namespace: d.NS, Name: guess}, &corev1.Secret{})
 		require.True(t, apierrors.IsNotFound(err), "%s: %v", guess, err)
 	}
-	require.True(t, apierrors.IsForbidden(joiner.List(t.Context(), &corev1.SecretList{}, client.InNamespace(d.ns))))
+	require.True(t, apierrors.IsForbidden(joiner.List(t.Context(), &corev1.SecretList{}, client.InNamespace(d.NS))))
 	watcher, err := client.NewWithWatch(d.joinerConfig(t), client.Options{})
 	require.NoError(t, err)
-	_, err = watcher.Watch(t.Context(), &corev1.SecretList{}, client.InNamespace(d.ns))
+	_, err = watcher.Watch(t.Context(), &corev1.SecretList{}, client.InNamespace(d.NS))
 	require.True(t, apierrors.IsForbidden(err), "%v", err)
 
 	// Whatever else it may read does not say the name.
@@ -207,17 +183,17 @@ func (d *deployed) joinerFindsNoToken(t *testing.T, joiner client.Client, id str
 		&rbacv1.RoleBinding{ObjectMeta: metav1.ObjectMeta{Name: "cluster-" + id}},
 		&rbacv1.RoleBinding{ObjectMeta: metav1.ObjectMeta{Name: "cluster-" + id + "-" + broker.MemberRoleName}},
 	} {
-		require.NoError(t, joiner.Get(t.Context(), client.ObjectKey{Namespace: d.ns, Name: o.GetName()}, o))
+		require.NoError(t, joiner.Get(t.Context(), client.ObjectKey{Namespace: d.NS, Name: o.GetName()}, o))
 		require.NotContains(t, fmt.Sprintf("%+v", o), name)
 	}
-	err = joiner.Get(t.Context(), client.ObjectKey{Namespace: d.ns, Name: "submariner-globalnet-info"}, &corev1.ConfigMap{})
+	err = joiner.Get(t.Context(), client.ObjectKey{Namespace: d.NS, Name: "submariner-globalnet-info"}, &corev1.ConfigMap{})
 	require.True(t, apierrors.IsForbidden(err), "%v", err)
 }
 
 // joinerConfig is how to connect with a join file.
 func (d *deployed) joinerConfig(t *testing.T) *rest.Config {
 	t.Helper()
-	_, f := d.joiner(t)
+	_, f := d.Joiner(t)
 	return f.RESTConfig(false)
 }
 
@@ -227,7 +203,7 @@ func (d *deployed) token(t *testing.T, id string) *corev1.Secret {
 	t.Helper()
 	var found []*corev1.Secret
 	list := &corev1.SecretList{}
-	require.NoError(t, d.admin.List(t.Context(), list, client.InNamespace(d.ns)))
+	require.NoError(t, d.Admin.List(t.Context(), list, client.InNamespace(d.NS)))
 	for i := range list.Items {
 		if list.Items[i].Annotations[corev1.ServiceAccountNameKey] == "cluster-"+id {
 			found = append(found, &list.Items[i])

@@ -134,21 +134,14 @@ func misnamed(ns string) map[string]client.Object {
 	}
 }
 
-// shared returns a policy as a cluster puts it on the broker.
-func shared(ns, id, name string) *v1alpha1.CablePolicies {
-	p := of(id, cablePolicy(name, "vxlan"))
-	p.Namespace, p.Generation = ns, 0
-	return p
-}
-
 func TestMemberWritesOnlyItsOwn(t *testing.T) {
 	d := deploy(t, kubetest.Shared(t))
-	east, west := d.join(t, "east", "uid-east"), d.join(t, "west", "uid-west")
-	d.join(t, "east-b", "uid-b")
+	east, west := d.Join(t, "east", "uid-east"), d.Join(t, "west", "uid-west")
+	d.Join(t, "east-b", "uid-b")
 	ctx := t.Context()
 
 	t.Log("what is its own")
-	own := []client.Object{cluster(d.ns, "east"), endpoint(d.ns, "east", "10-0-0-1"), endpoint(d.ns, "east", "fd00--1"), shared(d.ns, "east", "own")}
+	own := []client.Object{cluster(d.NS, "east"), endpoint(d.NS, "east", "10-0-0-1"), endpoint(d.NS, "east", "fd00--1"), shared(d.NS, "east", "own")}
 	for _, o := range own {
 		require.NoError(t, east.Create(ctx, o))
 		o.SetAnnotations(map[string]string{"a": "b"})
@@ -156,25 +149,25 @@ func TestMemberWritesOnlyItsOwn(t *testing.T) {
 		require.NoError(t, east.Patch(ctx, o, client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"annotations":{"c":"d"}}}`))))
 		require.NoError(t, kube.Apply(ctx, east, "east", o))
 	}
-	require.NoError(t, east.DeleteAllOf(ctx, &submarinerv1.Endpoint{}, client.InNamespace(d.ns), client.MatchingLabels{submarinerv1.ClusterIDLabel: "east"}))
+	require.NoError(t, east.DeleteAllOf(ctx, &submarinerv1.Endpoint{}, client.InNamespace(d.NS), client.MatchingLabels{submarinerv1.ClusterIDLabel: "east"}))
 	require.NoError(t, east.Delete(ctx, own[0]))
-	require.NoError(t, east.DeleteAllOf(ctx, &v1alpha1.CablePolicies{}, client.InNamespace(d.ns), client.MatchingLabels{submarinerv1.ClusterIDLabel: "east"}))
+	require.NoError(t, east.DeleteAllOf(ctx, &v1alpha1.CablePolicies{}, client.InNamespace(d.NS), client.MatchingLabels{submarinerv1.ClusterIDLabel: "east"}))
 
 	t.Log("what is of another, and what is nobody's")
-	brokers := shared(d.ns, "", "of-the-broker")
+	brokers := shared(d.NS, "", "of-the-broker")
 	brokers.Labels = nil
-	victims := []client.Object{cluster(d.ns, "west"), endpoint(d.ns, "west", "10-0-0-1"), shared(d.ns, "west", "of-west"), brokers}
+	victims := []client.Object{cluster(d.NS, "west"), endpoint(d.NS, "west", "10-0-0-1"), shared(d.NS, "west", "of-west"), brokers}
 	for i, o := range victims {
 		maker := west
 		if i == 3 {
-			maker = d.admin
+			maker = d.Admin
 		}
 		require.NoError(t, maker.Create(ctx, o))
 	}
 	unlabelled := brokers.DeepCopy()
 	unlabelled.Name = "in-nobodys-name"
 	unlabelled.ResourceVersion = ""
-	missing := []client.Object{cluster(d.ns, "north"), endpoint(d.ns, "west", "10-0-0-2"), shared(d.ns, "west", "in-wests-name"), unlabelled}
+	missing := []client.Object{cluster(d.NS, "north"), endpoint(d.NS, "west", "10-0-0-2"), shared(d.NS, "west", "in-wests-name"), unlabelled}
 	for i, victim := range victims {
 		for _, a := range foreignWrites(victim, missing[i]) {
 			if _, ok := victim.(*v1alpha1.CablePolicies); ok && a.name == "create with our label" {
@@ -187,13 +180,13 @@ func TestMemberWritesOnlyItsOwn(t *testing.T) {
 		require.NoError(t, west.Get(ctx, client.ObjectKeyFromObject(victim), after))
 		require.Equal(t, victim.GetResourceVersion(), after.GetResourceVersion(), "it was changed")
 	}
-	for name, o := range misnamed(d.ns) {
+	for name, o := range misnamed(d.NS) {
 		err := east.Create(ctx, o)
 		require.True(t, apierrors.IsForbidden(err), "%s: %v", name, err)
 	}
 
 	t.Log("what is the broker's")
-	meta := func(name string) metav1.ObjectMeta { return metav1.ObjectMeta{Name: name, Namespace: d.ns} }
+	meta := func(name string) metav1.ObjectMeta { return metav1.ObjectMeta{Name: name, Namespace: d.NS} }
 	for _, o := range []client.Object{
 		&corev1.Secret{ObjectMeta: meta("cluster-west-token")},
 		&corev1.ServiceAccount{ObjectMeta: meta("cluster-west")},
@@ -215,35 +208,35 @@ func TestMemberWritesOnlyItsOwn(t *testing.T) {
 		o := d.token(t, id)
 		require.True(t, apierrors.IsForbidden(east.Get(ctx, client.ObjectKeyFromObject(o), o)))
 	}
-	require.True(t, apierrors.IsForbidden(east.List(ctx, &corev1.SecretList{}, client.InNamespace(d.ns))))
+	require.True(t, apierrors.IsForbidden(east.List(ctx, &corev1.SecretList{}, client.InNamespace(d.NS))))
 	require.True(t, apierrors.IsForbidden(east.List(ctx, &submarinerv1.ClusterList{})), "it sees other namespaces")
-	require.NoError(t, east.List(ctx, &submarinerv1.ClusterList{}, client.InNamespace(d.ns)))
-	require.NoError(t, east.Get(ctx, client.ObjectKey{Namespace: d.ns, Name: v1alpha1.BrokerName}, &v1alpha1.Broker{}))
+	require.NoError(t, east.List(ctx, &submarinerv1.ClusterList{}, client.InNamespace(d.NS)))
+	require.NoError(t, east.Get(ctx, client.ObjectKey{Namespace: d.NS, Name: v1alpha1.BrokerName}, &v1alpha1.Broker{}))
 
 	t.Log("an administrator's change to its own can be mended")
-	mine := cluster(d.ns, "east")
+	mine := cluster(d.NS, "east")
 	require.NoError(t, east.Create(ctx, mine))
-	require.NoError(t, d.admin.Patch(ctx, mine, client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"labels":{"submariner-io/clusterID":"west"}},"spec":{"cluster_id":"west"}}`))))
+	require.NoError(t, d.Admin.Patch(ctx, mine, client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"labels":{"submariner-io/clusterID":"west"}},"spec":{"cluster_id":"west"}}`))))
 	require.True(t, apierrors.IsForbidden(west.Delete(ctx, mine)), "relabelling gave it away")
 	mine.Labels, mine.Spec.ClusterID = map[string]string{submarinerv1.ClusterIDLabel: "east"}, "east"
 	require.NoError(t, east.Update(ctx, mine))
-	require.NoError(t, broker.RemoveMember(ctx, east, []string{d.ns}, "east"))
+	require.NoError(t, broker.RemoveMember(ctx, east, []string{d.NS}, "east"))
 }
 
 // The matrix can fail: without the policy the same attacks succeed.
 func TestWithoutPolicyAttacksSucceed(t *testing.T) {
 	d := deploy(t, kubetest.Shared(t))
-	east, west := d.join(t, "east", "uid-east"), d.join(t, "west", "uid-west")
-	require.NoError(t, d.admin.Delete(t.Context(), &admissionv1.ValidatingAdmissionPolicyBinding{ObjectMeta: metav1.ObjectMeta{Name: d.ns + "-member"}}))
-	probe := func() bool { return east.Create(t.Context(), cluster(d.ns, "foreign"), client.DryRunAll) == nil }
+	east, west := d.Join(t, "east", "uid-east"), d.Join(t, "west", "uid-west")
+	require.NoError(t, d.Admin.Delete(t.Context(), &admissionv1.ValidatingAdmissionPolicyBinding{ObjectMeta: metav1.ObjectMeta{Name: d.NS + "-member"}}))
+	probe := func() bool { return east.Create(t.Context(), cluster(d.NS, "foreign"), client.DryRunAll) == nil }
 	require.Eventually(t, probe, patience, tick)
-	for i := range foreignWrites(cluster(d.ns, "x"), cluster(d.ns, "x")) {
-		victim := cluster(d.ns, "west")
+	for i := range foreignWrites(cluster(d.NS, "x"), cluster(d.NS, "x")) {
+		victim := cluster(d.NS, "west")
 		require.NoError(t, client.IgnoreAlreadyExists(west.Create(t.Context(), victim)))
-		missing := cluster(d.ns, "north")
+		missing := cluster(d.NS, "north")
 		a := foreignWrites(victim, missing)[i]
 		require.NoError(t, a.do(t.Context(), east), a.name)
-		require.NoError(t, client.IgnoreNotFound(d.admin.Patch(t.Context(), victim, client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"finalizers":null}}`)))))
-		require.NoError(t, d.admin.DeleteAllOf(t.Context(), &submarinerv1.Cluster{}, client.InNamespace(d.ns)))
+		require.NoError(t, client.IgnoreNotFound(d.Admin.Patch(t.Context(), victim, client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"finalizers":null}}`)))))
+		require.NoError(t, d.Admin.DeleteAllOf(t.Context(), &submarinerv1.Cluster{}, client.InNamespace(d.NS)))
 	}
 }

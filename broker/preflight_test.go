@@ -16,6 +16,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 
 	"subctl/broker"
+	"subctl/broker/brokertest"
 	"subctl/internal/kubetest"
 )
 
@@ -36,7 +37,7 @@ func TestPreflightSaysWhatIsMissing(t *testing.T) {
 	user := kubetest.Client(t, config)
 	objects, err := broker.Render(broker.Options{Namespace: ns, Components: []string{broker.Connectivity}, CableDriver: "vxlan", DefaultPolicy: "vxlan"})
 	require.NoError(t, err)
-	t.Cleanup(func() { removeClusterScoped(t, &deployed{server: server, admin: admin, ns: ns}) })
+	t.Cleanup(func() { (&brokertest.Broker{Admin: admin, NS: ns}).RemoveClusterScoped(t) })
 
 	rule := func(group, resource string, verbs ...string) rbacv1.PolicyRule {
 		return rbacv1.PolicyRule{APIGroups: []string{group}, Resources: []string{resource}, Verbs: verbs}

@@ -3,34 +3,26 @@ package broker
 import (
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 
-	submarinerv1 "subctl/api/submariner/v1"
 	"subctl/api/submariner/v1alpha1"
+	"subctl/broker/exchange"
 )
 
-// Members share one Role per clusterset. It lets them write; the admission
-// policy says what. There is nothing in it about Secrets.
-func memberRole(ns string) *rbacv1.Role {
+// memberRole returns the Role that the members of a clusterset share. It lets them write
+// the kinds that are exchanged; the admission policy decides which objects. It gives no
+// right to Secrets.
+func memberRole(ns string, kinds exchange.Table) *rbacv1.Role {
 	return &rbacv1.Role{
 		ObjectMeta: metav1.ObjectMeta{Name: MemberRoleName, Namespace: ns},
-		Rules:      memberRules(),
+		Rules: append(kinds.MemberRules(), rbacv1.PolicyRule{
+			APIGroups: []string{v1alpha1.GroupVersion.Group}, Resources: []string{"brokers"}, Verbs: []string{"get", "list"},
+		}),
 	}
 }
 
-func memberRules() []rbacv1.PolicyRule {
-	return []rbacv1.PolicyRule{
-		{
-			APIGroups: []string{submarinerv1.GroupVersion.Group}, Resources: []string{"clusters", "endpoints", "cablepolicies"},
-			Verbs: []string{"create", "get", "list", "watch", "patch", "update", "delete", "deletecollection"},
-		},
-		{
-			APIGroups: []string{v1alpha1.GroupVersion.Group}, Resources: []string{"brokers"},
-			Verbs: []string{"get", "list"},
-		},
-	}
-}
-
-// selfRole lets a member delete its own identity, with which goes all it has.
+// selfRole returns the Role that lets a member delete its own identity, which deletes
+// everything that the member has.
 func selfRole(ns, clusterID string) *rbacv1.Role {
 	return &rbacv1.Role{
 		ObjectMeta: metav1.ObjectMeta{Name: MemberName(clusterID), Namespace: ns},
@@ -41,33 +33,30 @@ func selfRole(ns, clusterID string) *rbacv1.Role {
 	}
 }
 
-// joinerRole is what the token of a join file can do in a clusterset's
-// namespace: give a cluster an identity, and look who is there. base is the
-// namespace the identities are in.
+// joinerRole returns the rights of the token of a join file in a clusterset's namespace:
+// to give a cluster an identity, and to read who is a member. base is the namespace of
+// the identities.
 //
-// It may not give away what it does not have, hence the right to delete service
-// accounts; the admission policy of the joiner keeps it from using that.
+// A user may not grant a right that the user does not have, hence the right to delete service
+// accounts; the admission policy of the joiner denies its use.
 //
-// It may get Secrets, to read the token it has made, and not list or watch them:
-// those of members have names that cannot be guessed. What is left is that it may
-// make another token for a member that exists, and so act as that member: joining
-// again takes the same request, and an admission policy sees the Secret only, not
-// whose service account it is for. A UID in the Secret would prove nothing, as the
-// joiner reads that on the account.
-func joinerRole(ns, base string) *rbacv1.Role {
-	rules := []rbacv1.PolicyRule{
-		{
-			APIGroups: []string{submarinerv1.GroupVersion.Group}, Resources: []string{"clusters", "endpoints", "cablepolicies", "brokers"},
-			Verbs: []string{"get", "list", "watch"},
-		},
-		{
+// The joiner may get Secrets, to read the token that it has made, but may not list or
+// watch them: the Secrets of members have names that cannot be guessed. What remains is
+// that it may make another token for an existing member, and so act as that member:
+// joining again takes the same request, and an admission policy sees the Secret only, not
+// whose service account it is for. A UID in the Secret would prove nothing, as the joiner
+// can read it on the account.
+func joinerRole(ns, base string, kinds exchange.Table) *rbacv1.Role {
+	rules := kinds.Rules([]string{"get", "list", "watch"}, schema.GroupResource{Group: v1alpha1.GroupVersion.Group, Resource: "brokers"})
+	rules = append(rules,
+		rbacv1.PolicyRule{
 			APIGroups: []string{rbacv1.GroupName}, Resources: []string{"rolebindings"}, Verbs: []string{"create", "get"},
 		},
-		{
+		rbacv1.PolicyRule{
 			APIGroups: []string{rbacv1.GroupName}, Resources: []string{"roles"},
 			ResourceNames: []string{MemberRoleName}, Verbs: []string{"bind"},
 		},
-	}
+	)
 	if ns == base {
 		rules = append(rules,
 			rbacv1.PolicyRule{APIGroups: []string{""}, Resources: []string{"serviceaccounts"}, Verbs: []string{"create", "get", "delete"}},

@@ -13,6 +13,7 @@ import (
 	"subctl/api/crds"
 	submarinerv1 "subctl/api/submariner/v1"
 	"subctl/api/submariner/v1alpha1"
+	"subctl/broker/exchange"
 	"subctl/globalnet"
 )
 
@@ -33,11 +34,16 @@ type Options struct {
 	Globalnet globalnet.Info
 	// PSKFingerprint is the Fingerprint of the pre-shared key.
 	PSKFingerprint string
+	// Kinds are the kinds that clusters exchange; nil: exchange.Kinds().
+	Kinds exchange.Table
 }
 
 // Render returns everything a broker consists of, in the order it can be
 // applied. There is no secret in it.
 func Render(o Options) ([]client.Object, error) {
+	if o.Kinds == nil {
+		o.Kinds = exchange.Kinds()
+	}
 	definitions, err := crds.All()
 	if err != nil {
 		return nil, err
@@ -47,7 +53,7 @@ func Render(o Options) ([]client.Object, error) {
 		out = append(out, crd)
 	}
 	// The policies come before the first right to write.
-	out = append(out, memberPolicy(o.Namespace)...)
+	out = append(out, memberPolicy(o.Namespace, o.Kinds)...)
 	out = append(out, joinerPolicy(o.Namespace)...)
 	out = append(out, clusterSet(o, submarinerv1.DefaultClusterSet)...)
 	for _, set := range o.Sets {
@@ -63,7 +69,7 @@ func Render(o Options) ([]client.Object, error) {
 	out = append(out, info, brokerObject(o))
 	// Last: until a new quota has been put in force, nothing can be made that it is about.
 	for _, set := range append([]string{submarinerv1.DefaultClusterSet}, o.Sets...) {
-		out = append(out, quota(NamespaceIn(o.Namespace, set)))
+		out = append(out, quota(NamespaceIn(o.Namespace, set), o.Kinds))
 	}
 	return out, nil
 }
@@ -78,7 +84,7 @@ func clusterSet(o Options, set string) []client.Object {
 	if ns == o.Namespace {
 		out = append(out, &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: JoinerName, Namespace: ns}})
 	}
-	return append(out, memberRole(ns), joinerRole(ns, o.Namespace), joinerBinding(ns, o.Namespace))
+	return append(out, memberRole(ns, o.Kinds), joinerRole(ns, o.Namespace, o.Kinds), joinerBinding(ns, o.Namespace))
 }
 
 func brokerObject(o Options) client.Object {

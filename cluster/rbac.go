@@ -1,38 +1,62 @@
 package cluster
 
 import (
+	"slices"
+
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	submarinerv1 "subctl/api/submariner/v1"
+	"subctl/broker/exchange"
 )
 
 // read is what a cache needs.
 var read = []string{"get", "list", "watch"}
 
-// gatewayRules is what the gateway may do in Namespace: write what it copies from
-// the broker, report, and hold the lease. Server-side apply is a patch, and a
-// create where there is nothing yet. It has no right to pods, its own included: who
-// may patch one may change its image, and the route agents of every node run here.
-var gatewayRules = []rbacv1.PolicyRule{
-	rule([]string{""}, []string{"configmaps"}, read...), // settings of cable drivers
-	events,
-	rule([]string{"submariner.io"}, []string{"cablepolicies", "clusters", "endpoints", "gateways"}, "create", "delete", "get", "list", "patch", "update", "watch"),
-	rule([]string{"submariner.io"}, []string{"cablepolicies/status"}, "patch"),
-	rule([]string{"submariner.io"}, []string{"routeagents", "submariners"}, read...),
-	rule([]string{"coordination.k8s.io"}, []string{"leases"}, "create"), // cannot be limited by name
-	byName(rule([]string{"coordination.k8s.io"}, []string{"leases"}, "get", "update"), submarinerv1.GatewayLease),
+// gatewayRules returns the rights of the gateway in Namespace: to write what it exchanges
+// with the broker, to report, and to hold the lease. Server-side apply is a patch, and a
+// create where there is nothing yet. The gateway has no right to pods, its own included: who
+// may patch a pod may change its image, and the route agents of every node run here.
+func gatewayRules() []rbacv1.PolicyRule {
+	return slices.Concat(
+		[]rbacv1.PolicyRule{
+			rule([]string{""}, []string{"configmaps"}, read...), // settings of cable drivers
+			events,
+		},
+		exchanged([]string{"create", "delete", "get", "list", "patch", "update", "watch"}, "gateways"),
+		exchange.Kinds().ReportRules(),
+		[]rbacv1.PolicyRule{
+			rule([]string{"submariner.io"}, []string{"routeagents", "submariners"}, read...),
+			rule([]string{"coordination.k8s.io"}, []string{"leases"}, "create"), // cannot be limited by name
+			byName(rule([]string{"coordination.k8s.io"}, []string{"leases"}, "get", "update"), submarinerv1.GatewayLease),
+		},
+	)
 }
 
-// routeAgentRules is what the route agent may do in Namespace: read what the
-// gateways found out, and report.
-var routeAgentRules = []rbacv1.PolicyRule{
-	rule([]string{"submariner.io"}, []string{"cablepolicies", "clusters", "endpoints", "submariners"}, read...),
-	rule([]string{"submariner.io"}, []string{"gateways"}, "list"), // once: what they are connected to
-	rule([]string{"submariner.io"}, []string{"routeagents"}, "create", "get", "list", "patch", "update", "watch"),
-	events,
+// routeAgentRules returns the rights of the route agent in Namespace: to read what the
+// gateways found, and to report.
+func routeAgentRules() []rbacv1.PolicyRule {
+	return append(exchanged(read, "submariners"),
+		rule([]string{"submariner.io"}, []string{"gateways"}, "list"), // once: what they are connected to
+		rule([]string{"submariner.io"}, []string{"routeagents"}, "create", "get", "list", "patch", "update", "watch"),
+		events,
+	)
+}
+
+// exchanged returns rights to the kinds that clusters exchange, and to more of our own.
+func exchanged(verbs []string, more ...string) []rbacv1.PolicyRule {
+	var resources []schema.GroupResource
+	for _, r := range more {
+		resources = append(resources, schema.GroupResource{Group: "submariner.io", Resource: r})
+	}
+	rules := exchange.Kinds().Rules(verbs, resources...)
+	for _, r := range rules {
+		slices.Sort(r.Resources)
+	}
+	return rules
 }
 
 // events lets agents say what goes wrong in "kubectl get events".

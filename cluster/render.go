@@ -22,8 +22,8 @@ func Render(sub *v1alpha1.Submariner) ([]client.Object, error) {
 		def.Labels = merged(def.Labels, ours(""))
 		out = append(out, def)
 	}
-	out = append(out, account(GatewayName, gatewayRules)...)
-	out = append(out, account(RouteAgentName, routeAgentRules)...)
+	out = append(out, account(GatewayName, gatewayRules())...)
+	out = append(out, account(RouteAgentName, routeAgentRules())...)
 	return append(out, submariner(sub), routeAgent(sub), gateway(sub)), nil
 }
 

@@ -12,7 +12,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	submarinerv1 "subctl/api/submariner/v1"
-	"subctl/api/submariner/v1alpha1"
+	"subctl/broker/exchange"
 	"subctl/cluster"
 	"subctl/internal/kube"
 	"subctl/internal/wake"
@@ -29,9 +29,11 @@ func (u *Operation) remove(ctx context.Context, r *Remains) error {
 			return err
 		}
 	}
-	for _, kind := range []client.Object{
-		&submarinerv1.Cluster{}, &submarinerv1.Endpoint{}, &submarinerv1.Gateway{}, &submarinerv1.RouteAgent{}, &v1alpha1.CablePolicies{},
-	} {
+	written := []client.Object{&submarinerv1.Gateway{}, &submarinerv1.RouteAgent{}}
+	for _, k := range exchange.Kinds() {
+		written = append(written, k.New())
+	}
+	for _, kind := range written {
 		if err := u.Cluster.DeleteAllOf(ctx, kind, client.InNamespace(cluster.Namespace)); err != nil && !kube.Unreadable(err) {
 			return fmt.Errorf("deleting what the agents wrote: %w", err)
 		}

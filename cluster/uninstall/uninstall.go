@@ -21,6 +21,7 @@ import (
 	submarinerv1 "subctl/api/submariner/v1"
 	"subctl/api/submariner/v1alpha1"
 	"subctl/broker"
+	"subctl/broker/exchange"
 	"subctl/cluster"
 	"subctl/internal/kube"
 	"subctl/internal/progress"
@@ -113,17 +114,22 @@ func (u *Operation) connect(ctx context.Context, sub *v1alpha1.Submariner) (clie
 }
 
 // leave removes the cluster from the broker, and then lets the Submariner object go.
-// The cable policies that were made here go first: the gateway, which still runs,
-// would put them back on the broker.
+// What people made here to be shared, such as cable policies, is deleted first: the
+// gateway, which still runs, would put it back on the broker.
 func (u *Operation) leave(ctx context.Context, hub client.Client, sub *v1alpha1.Submariner) error {
 	own, err := labels.NewRequirement(submarinerv1.ClusterIDLabel, selection.DoesNotExist, nil)
 	if err != nil {
 		return err
 	}
-	err = u.Cluster.DeleteAllOf(ctx, &v1alpha1.CablePolicies{}, client.InNamespace(cluster.Namespace),
-		client.MatchingLabelsSelector{Selector: labels.NewSelector().Add(*own)})
-	if err != nil && !kube.Unreadable(err) {
-		return fmt.Errorf("deleting the cable policies of this cluster: %w", err)
+	for _, k := range exchange.Kinds() {
+		if k.Free == nil {
+			continue
+		}
+		err := u.Cluster.DeleteAllOf(ctx, k.New(), client.InNamespace(cluster.Namespace),
+			client.MatchingLabelsSelector{Selector: labels.NewSelector().Add(*own)})
+		if err != nil && !kube.Unreadable(err) {
+			return fmt.Errorf("deleting the %s of this cluster: %w", k.Resource, err)
+		}
 	}
 	if hub != nil {
 		var namespaces []string

@@ -1,4 +1,4 @@
-package broker_test
+package exchange_test
 
 import (
 	"fmt"
@@ -13,7 +13,7 @@ import (
 
 	submarinerv1 "subctl/api/submariner/v1"
 	"subctl/api/submariner/v1alpha1"
-	"subctl/broker"
+	"subctl/broker/exchange"
 )
 
 type policies = map[string]*v1alpha1.CablePolicies // by name
@@ -75,22 +75,22 @@ func (f *federation) happen(r *rand.Rand) {
 
 // sync has one cluster do what it would do, and returns what that was. A write fails
 // if somebody was faster, as on an API server.
-func (f *federation) sync(id string, away ...string) []broker.Write {
-	s := broker.Snapshot{ClusterID: id, Namespace: here, Local: objectsOf(f.clusters[id])}
+func (f *federation) sync(id string, away ...string) []exchange.Write {
+	s := exchange.Snapshot{ClusterID: id, Namespace: here, Local: objectsOf(f.clusters[id])}
 	for _, name := range f.in[id] {
 		there := set(name)
 		there.Objects = objectsOf(f.sets[name])
 		there.Known = !slices.Contains(away, name)
 		s.Sets = append(s.Sets, there)
 	}
-	writes, _ := broker.PlanSync(s)
+	writes, _ := exchange.Plan(exchange.Kinds(), s)
 	for _, w := range writes {
 		f.write(id, w)
 	}
 	return writes
 }
 
-func (f *federation) write(id string, w broker.Write) {
+func (f *federation) write(id string, w exchange.Write) {
 	side := f.clusters[id]
 	if w.Set != "" {
 		side = f.sets[w.Set]
@@ -98,17 +98,17 @@ func (f *federation) write(id string, w broker.Write) {
 	o := w.Object.DeepCopyObject().(*v1alpha1.CablePolicies)
 	have := side[o.Name]
 	switch w.Op {
-	case broker.Create:
+	case exchange.Create:
 		if have == nil {
 			f.uids++
 			o.UID = types.UID(fmt.Sprint(f.uids))
 			side[o.Name] = o
 		}
-	case broker.Delete:
+	case exchange.Delete:
 		if have != nil && have.UID == o.UID {
 			delete(side, o.Name)
 		}
-	case broker.Report:
+	case exchange.Report:
 		if have != nil && have.UID == o.UID {
 			have = have.DeepCopy()
 			have.Status = o.Status

@@ -1,4 +1,4 @@
-package broker_test
+package exchange_test
 
 import (
 	"fmt"
@@ -17,7 +17,8 @@ import (
 
 	submarinerv1 "subctl/api/submariner/v1"
 	"subctl/api/submariner/v1alpha1"
-	"subctl/broker"
+	"subctl/broker/brokertest"
+	"subctl/broker/exchange"
 	"subctl/internal/kube"
 	"subctl/internal/kubetest"
 )
@@ -67,23 +68,23 @@ func (s *site) drop(name string) {
 }
 
 func TestSyncerOfPolicies(t *testing.T) {
-	d := deploy(t, kubetest.Shared(t))
-	gate := kubetest.NewGate(t, d.server)
+	d := brokertest.Deploy(t, kubetest.Shared(t))
+	gate := kubetest.NewGate(t, d.Server)
 	east, west := newSite(t, d, gate, "east"), newSite(t, d, gate, "west")
 	var told sync.Map // by name of a policy of east: the reason
-	east.config.Tell = func(p client.Object, c metav1.Condition) { told.Store(p.GetName(), c.Reason) }
+	east.config.Warn = func(p client.Object, c metav1.Condition) { told.Store(p.GetName(), c.Reason) }
 	east.start()
 	west.start()
 	brokers := func(name, driver string) *v1alpha1.CablePolicies {
 		p := cablePolicy(name, driver)
-		p.Namespace, p.Generation = d.ns, 0
+		p.Namespace, p.Generation = d.NS, 0
 		return p
 	}
 
 	t.Log("from a member and from the broker")
 	east.make("p", "vxlan")
 	fallback := brokers("default", "ipsec")
-	require.NoError(t, d.admin.Create(t.Context(), fallback))
+	require.NoError(t, d.Admin.Create(t.Context(), fallback))
 	east.holds("default ipsec BROKER", "p vxlan ")
 	west.holds("default ipsec BROKER", "p vxlan east")
 	require.Equal(t, metav1.ConditionTrue, east.shared("p", "Shared", "default").Status)
@@ -104,7 +105,7 @@ func TestSyncerOfPolicies(t *testing.T) {
 	t.Log("a mistake is not shared, and what was shared stays in force")
 	p.ConnectionPolicies[0].CableOptions = &v1alpha1.CableOptions{Data: map[string]string{v1alpha1.CableCustomConfig: "mtu: 5"}}
 	require.NoError(t, east.client.Update(t.Context(), p))
-	require.Contains(t, east.shared("p", "Mistake", "default").Message, "what there was of it before stays in force: spec[0].options.data: line 1: mtu")
+	require.Contains(t, east.shared("p", "Mistake", "default").Message, "its last valid version stays in force: spec[0].options.data: line 1: mtu")
 	require.NoError(t, east.client.Get(t.Context(), client.ObjectKey{Namespace: east.ns, Name: "p"}, p))
 	require.Equal(t, []v1alpha1.CablePolicySpec{{CableDriver: "wireguard"}}, p.InForce())
 	west.holds("default ipsec BROKER", "p wireguard east")
@@ -113,12 +114,12 @@ func TestSyncerOfPolicies(t *testing.T) {
 	east.shared("p", "Shared", "default")
 	nonsense := brokers("nonsense", "vxlan")
 	nonsense.ConnectionPolicies[0].CableOptions = &v1alpha1.CableOptions{Data: map[string]string{v1alpha1.CableCustomConfig: "mtu: 5"}}
-	require.NoError(t, d.admin.Create(t.Context(), nonsense))
+	require.NoError(t, d.Admin.Create(t.Context(), nonsense))
 	require.Eventually(t, func() bool {
-		return slices.ContainsFunc(west.syncer.Status().Refused, func(r broker.Refusal) bool { return r.Name == "nonsense" })
+		return slices.ContainsFunc(west.syncer.Status().Refused, func(r exchange.Refusal) bool { return r.Name == "nonsense" })
 	}, patience, tick)
 	west.holds("default ipsec BROKER", "p wireguard east")
-	require.NoError(t, d.admin.Delete(t.Context(), nonsense))
+	require.NoError(t, d.Admin.Delete(t.Context(), nonsense))
 
 	t.Log("only who made it changes it")
 	copied := &v1alpha1.CablePolicies{}
@@ -128,9 +129,9 @@ func TestSyncerOfPolicies(t *testing.T) {
 	west.holds("default ipsec BROKER", "p wireguard east")
 	west.drop("default")
 	west.holds("default ipsec BROKER", "p wireguard east")
-	require.NoError(t, d.admin.Delete(t.Context(), shared(d.ns, "east", "p")))
+	require.NoError(t, d.Admin.Delete(t.Context(), shared(d.NS, "east", "p")))
 	require.Eventually(t, func() bool {
-		return d.admin.Get(t.Context(), client.ObjectKey{Namespace: d.ns, Name: "p"}, p) == nil
+		return d.Admin.Get(t.Context(), client.ObjectKey{Namespace: d.NS, Name: "p"}, p) == nil
 	}, patience, tick)
 
 	t.Log("a policy with the name of one that comes later, while the broker is away")
@@ -138,14 +139,14 @@ func TestSyncerOfPolicies(t *testing.T) {
 	east.eventuallyHealthy(false)
 	west.eventuallyHealthy(false)
 	east.make("q", "vxlan")
-	require.NoError(t, d.admin.Create(t.Context(), brokers("q", "wireguard")))
+	require.NoError(t, d.Admin.Create(t.Context(), brokers("q", "wireguard")))
 	west.drop("default")
 	east.drop("p")
 	east.shared("q", "Pending")
-	gate.Open(t, d.server)
+	gate.Open(t, d.Server)
 	east.holds("default ipsec BROKER", "q vxlan ", "q.default wireguard BROKER")
 	west.holds("default ipsec BROKER", "q wireguard BROKER")
-	require.Equal(t, "the broker has shared a policy of this name in clusterset default before: make this one anew under another name", east.shared("q", "NameTaken").Message)
+	require.Equal(t, "the broker shared a cable policy of this name in clusterset default first: create this one again under another name", east.shared("q", "NameTaken").Message)
 	require.Eventually(t, func() bool { reason, _ := told.Load("q"); return reason == "NameTaken" }, patience, tick)
 	_, heard := told.Load("p")
 	require.False(t, heard, "of mistakes the condition Accepted tells")
@@ -159,8 +160,8 @@ func TestSyncerOfPolicies(t *testing.T) {
 	east.stop()
 	west.stop()
 	east.drop("r")
-	require.NoError(t, d.admin.Delete(t.Context(), fallback))
-	require.NoError(t, d.admin.Delete(t.Context(), brokers("q", "")))
+	require.NoError(t, d.Admin.Delete(t.Context(), fallback))
+	require.NoError(t, d.Admin.Delete(t.Context(), brokers("q", "")))
 	east.start()
 	west.start()
 	east.holds()
@@ -189,19 +190,19 @@ func TestSyncerOfPolicies(t *testing.T) {
 		east.make(fmt.Sprintf("race-%d", i), "vxlan")
 		west.make(fmt.Sprintf("race-%d", i), "ipsec")
 	}
-	gate.Open(t, d.server)
+	gate.Open(t, d.Server)
 	for i := range races {
 		name := fmt.Sprintf("race-%d", i)
 		there := &v1alpha1.CablePolicies{}
 		require.Eventually(t, func() bool {
-			return d.admin.Get(t.Context(), client.ObjectKey{Namespace: d.ns, Name: name}, there) == nil
+			return d.Admin.Get(t.Context(), client.ObjectKey{Namespace: d.NS, Name: name}, there) == nil
 		}, patience, tick)
 		won, lost, driver := east, west, " vxlan "
 		if there.Labels[submarinerv1.ClusterIDLabel] == "west" {
 			won, lost, driver = west, east, " ipsec "
 		}
 		won.shared(name, "Shared", "default")
-		require.Contains(t, lost.shared(name, "NameTaken").Message, "cluster "+won.id+" has shared")
+		require.Contains(t, lost.shared(name, "NameTaken").Message, "cluster "+won.id+" shared")
 		require.Eventually(t, func() bool { return slices.Contains(lost.policies(), name+".default"+driver+won.id) }, patience, tick, "%s of %s", name, won.id)
 		lost.drop(name)
 		won.drop(name)
@@ -209,7 +210,7 @@ func TestSyncerOfPolicies(t *testing.T) {
 	west.holds()
 	east.holds()
 	east.eventuallyHealthy(true)
-	require.True(t, apierrors.IsNotFound(d.admin.Get(t.Context(), client.ObjectKey{Namespace: d.ns, Name: "p"}, p)))
+	require.True(t, apierrors.IsNotFound(d.Admin.Get(t.Context(), client.ObjectKey{Namespace: d.NS, Name: "p"}, p)))
 	east.stop()
 	west.stop()
 }

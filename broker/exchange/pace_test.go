@@ -1,4 +1,4 @@
-package broker
+package exchange
 
 import (
 	"fmt"
@@ -21,8 +21,8 @@ func TestPaces(t *testing.T) {
 		}
 		return out
 	}
-	p, now := paces{}, time.Unix(0, 0)
-	all := of("west", Update, "", paceBurst)
+	p, now := newPaces(Kinds()), time.Unix(0, 0)
+	all := of("west", Update, "", p.burst)
 	admitted, held := p.admit(all, now)
 	require.Equal(t, all, admitted, "all that a cluster may have, at once")
 	require.Empty(t, held)
@@ -32,7 +32,7 @@ func TestPaces(t *testing.T) {
 	mixed = append(mixed, of("west", Update, "default", 1)...)
 	admitted, held = p.admit(mixed, now)
 	require.Equal(t, mixed[2:], admitted, "another cluster, deleting, and what goes to the broker do not wait")
-	require.Equal(t, "[Cluster here/west in this cluster: it changes its objects too often: 2 of them are copied later]", fmt.Sprint(held))
+	require.Equal(t, "[Cluster here/west in this cluster: it changes its objects too often: 2 changes are copied later]", fmt.Sprint(held))
 
 	now = now.Add(time.Second)
 	admitted, held = p.admit(mixed[:2], now)
@@ -40,5 +40,5 @@ func TestPaces(t *testing.T) {
 	require.Len(t, held, 1)
 
 	p.admit(nil, now.Add(time.Hour))
-	require.Empty(t, p, "what is as new is forgotten")
+	require.Empty(t, p.limiters, "what is as new is forgotten")
 }

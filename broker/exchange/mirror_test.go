@@ -1,4 +1,4 @@
-package broker
+package exchange
 
 import (
 	"fmt"
@@ -24,8 +24,11 @@ func westEndpoint(i int, annotation string) *submarinerv1.Endpoint {
 	}
 }
 
-func testMirror(object client.Object, most int) *mirror {
-	return &mirror{namespace: "hub", object: object, most: most, changed: func() {}, stop: func() {}, objects: map[string]client.Object{}}
+func testMirror(t *testing.T, object client.Object, most int) *mirror {
+	t.Helper()
+	kind, err := Kinds().Of(object)
+	require.NoError(t, err)
+	return &mirror{namespace: "hub", kind: kind, most: most, changed: func() {}, stop: func() {}, objects: map[string]client.Object{}}
 }
 
 // refusals are what a cluster says of what a mirror holds.
@@ -33,7 +36,7 @@ func refusals(t *testing.T, m *mirror, local ...client.Object) (texts []string, 
 	t.Helper()
 	objects, known, err := m.read()
 	require.NoError(t, err)
-	writes, refused := PlanSync(Snapshot{ClusterID: "east", Namespace: "here", Local: local, Sets: []SetSnapshot{
+	writes, refused := Plan(Kinds(), Snapshot{ClusterID: "east", Namespace: "here", Local: local, Sets: []SetSnapshot{
 		{Set: Set{Name: "default", Namespace: "hub"}, Known: known, Objects: objects},
 	}})
 	for _, r := range refused {
@@ -43,7 +46,7 @@ func refusals(t *testing.T, m *mirror, local ...client.Object) (texts []string, 
 }
 
 func TestMirrorKeepsStubs(t *testing.T) {
-	m := testMirror(&submarinerv1.Endpoint{}, 10)
+	m := testMirror(t, &submarinerv1.Endpoint{}, 10)
 	large := westEndpoint(1, strings.Repeat("x", 1<<20))
 	large.Annotations[sizeAnnotation] = "1" // a lie
 	small := westEndpoint(2, "")
@@ -81,7 +84,7 @@ func TestMirrorKeepsStubs(t *testing.T) {
 
 // A policy that becomes too large counts as it was.
 func TestMirrorKeepsStubsOfPolicies(t *testing.T) {
-	m := testMirror(&v1alpha1.CablePolicies{}, 10)
+	m := testMirror(t, &v1alpha1.CablePolicies{}, 10)
 	policy := func() *v1alpha1.CablePolicies {
 		return &v1alpha1.CablePolicies{
 			ObjectMeta:         metav1.ObjectMeta{Name: "p", Namespace: "hub", Labels: map[string]string{submarinerv1.ClusterIDLabel: "west"}},
@@ -95,7 +98,7 @@ func TestMirrorKeepsStubsOfPolicies(t *testing.T) {
 	require.NoError(t, m.Replace([]any{large}, ""))
 	texts, writes := refusals(t, m, had)
 	require.Empty(t, writes)
-	require.Equal(t, []string{"CablePolicies hub/p on the broker: what there was of it before stays in force: it has 20127 bytes, more than 16384"}, texts)
+	require.Equal(t, []string{"CablePolicies hub/p on the broker: its last valid version stays in force: it has 20127 bytes, more than 16384"}, texts)
 
 	annotated := policy()
 	annotated.Annotations = map[string]string{sizeAnnotation: "99999"}
@@ -106,7 +109,7 @@ func TestMirrorKeepsStubsOfPolicies(t *testing.T) {
 
 // Of a namespace with too many objects nothing is known: what was copied stays.
 func TestMirrorOfTooMany(t *testing.T) {
-	m := testMirror(&submarinerv1.Endpoint{}, 3)
+	m := testMirror(t, &submarinerv1.Endpoint{}, 3)
 	stopped := 0
 	m.stop = func() { stopped++ }
 	for i := range 3 {

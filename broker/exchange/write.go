@@ -1,4 +1,4 @@
-package broker
+package exchange
 
 import (
 	"context"
@@ -11,7 +11,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"subctl/api/submariner/v1alpha1"
 	"subctl/internal/kube"
 )
 
@@ -19,20 +18,19 @@ import (
 const fieldOwner = kube.FieldOwner + "-sync"
 
 const (
-	// writers is how many writes are under way at a time: the first sync with
-	// 1,000 clusters is 2,000 of them.
+	// writers is how many writes are under way at a time: the first pass with 1,000
+	// clusters has 2,000 writes.
 	writers = 16
-	// writeTimeout keeps a broker that swallows packets from holding up the sync.
+	// writeTimeout keeps a broker that drops packets from holding up the exchange.
 	writeTimeout = 10 * time.Second
 )
 
-// write does the writes, those to a clusterset only while it is watched. It
-// returns how many were done, whether the mirrors turned out to be behind, and
-// what failed.
-func (s *Syncer) write(ctx context.Context, writes []Write, local side, sets []side) (done uint64, stale bool, errs []error) {
+// write carries out writes, to a clusterset only while it is watched. It returns how many
+// it has carried out, whether the mirrors turned out to be behind, and what failed.
+func (e *Exchange) write(ctx context.Context, writes []Write, local side, sets []side) (done uint64, stale bool, errs []error) {
 	to := map[string]side{"": local}
 	for _, set := range sets {
-		if _, _, err := set.read(); err == nil { // else: its watch says why, and what to write will be looked at again
+		if _, _, err := set.read(); err == nil { // else the watch reports why, and a later pass writes
 			to[set.set.Name] = set
 		}
 	}
@@ -48,6 +46,9 @@ func (s *Syncer) write(ctx context.Context, writes []Write, local side, sets []s
 		if !ok {
 			continue
 		}
+		if ctx.Err() != nil {
+			break
+		}
 		slots <- struct{}{}
 		group.Go(func() {
 			defer func() { <-slots }()
@@ -55,9 +56,9 @@ func (s *Syncer) write(ctx context.Context, writes []Write, local side, sets []s
 			switch {
 			case err == nil:
 				count.Add(1)
-				s.config.Log.Info("synced", "op", w.String())
-				if p, ok := w.Object.(*v1alpha1.CablePolicies); ok && w.news && s.config.Tell != nil {
-					s.config.Tell(p, p.Status.Conditions[0])
+				e.config.Log.Info("synced", "op", w.String())
+				if w.news != nil && e.config.Warn != nil {
+					e.config.Warn(w.Object, *w.news)
 				}
 			case apierrors.IsConflict(err) || apierrors.IsAlreadyExists(err) || apierrors.IsNotFound(err) && w.Op != Create:
 				behind.Store(true)
@@ -72,7 +73,7 @@ func (s *Syncer) write(ctx context.Context, writes []Write, local side, sets []s
 	return count.Load(), behind.Load(), errs
 }
 
-// do writes one object, if it still is what the plan was made from.
+// do carries out a write, unless the object has changed since the plan was made.
 func do(ctx context.Context, c client.Client, w Write) error {
 	ctx, cancel := context.WithTimeout(ctx, writeTimeout)
 	defer cancel()
@@ -83,9 +84,10 @@ func do(ctx context.Context, c client.Client, w Write) error {
 	case Update:
 		return c.Update(ctx, obj, client.FieldOwner(fieldOwner))
 	case Report:
-		for i := range obj.(*v1alpha1.CablePolicies).Status.Conditions {
-			if c := &obj.(*v1alpha1.CablePolicies).Status.Conditions[i]; c.LastTransitionTime.IsZero() {
-				c.LastTransitionTime = metav1.Now()
+		conditions := w.kind.Free.Status(obj).Conditions // of obj, not copies
+		for i := range conditions {
+			if conditions[i].LastTransitionTime.IsZero() {
+				conditions[i].LastTransitionTime = metav1.Now()
 			}
 		}
 		return kube.ApplyStatus(ctx, c, fieldOwner, obj)

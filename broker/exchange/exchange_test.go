@@ -1,4 +1,4 @@
-package broker_test
+package exchange_test
 
 import (
 	"context"
@@ -16,6 +16,8 @@ import (
 
 	submarinerv1 "subctl/api/submariner/v1"
 	"subctl/broker"
+	"subctl/broker/brokertest"
+	"subctl/broker/exchange"
 	"subctl/internal/kubetest"
 )
 
@@ -24,17 +26,17 @@ type site struct {
 	t      *testing.T
 	id, ns string
 	client client.Client
-	config broker.SyncerConfig
-	syncer *broker.Syncer
+	config exchange.Config
+	syncer *exchange.Exchange
 	stop   func()
 }
 
 // newSite joins a cluster to a broker that is reached through gate.
-func newSite(t *testing.T, d *deployed, gate *kubetest.Gate, id string, sets ...string) *site {
+func newSite(t *testing.T, d *brokertest.Broker, gate *kubetest.Gate, id string, sets ...string) *site {
 	t.Helper()
 	server := kubetest.Shared(t)
 	server.InstallCRDs(t)
-	cred, err := broker.AddMember(t.Context(), d.admin, d.ns, id, "uid-"+id)
+	cred, err := broker.AddMember(t.Context(), d.Admin, d.NS, id, "uid-"+id)
 	require.NoError(t, err)
 	dir := t.TempDir()
 	require.NoError(t, os.WriteFile(filepath.Join(dir, "token"), cred.Token, 0o600))
@@ -42,9 +44,9 @@ func newSite(t *testing.T, d *deployed, gate *kubetest.Gate, id string, sets ...
 	remote, err := broker.RESTConfig(dir, gate.Address(), false)
 	require.NoError(t, err)
 	s := &site{t: t, id: id, ns: server.Namespace(t, id), client: server.Client(t)}
-	s.config = broker.SyncerConfig{
+	s.config = exchange.Config{
 		ClusterID: id, Namespace: s.ns, Local: server.Config(), Broker: remote, Log: slog.New(slog.DiscardHandler),
-		Sets: []broker.Set{{Name: "default", Namespace: d.ns}},
+		Sets: []exchange.Set{{Name: "default", Namespace: d.NS}},
 	}
 	return s
 }
@@ -52,9 +54,9 @@ func newSite(t *testing.T, d *deployed, gate *kubetest.Gate, id string, sets ...
 // start runs a new syncer, as a new gateway would.
 func (s *site) start() {
 	ctx, cancel := context.WithCancel(s.t.Context())
-	s.syncer = broker.NewSyncer(s.config)
+	s.syncer = exchange.New(s.config)
 	done := make(chan error, 1)
-	go func(syncer *broker.Syncer) { done <- syncer.Run(ctx) }(s.syncer)
+	go func(syncer *exchange.Exchange) { done <- syncer.Run(ctx) }(s.syncer)
 	s.stop = func() {
 		cancel()
 		require.NoError(s.t, <-done)
@@ -101,7 +103,7 @@ const eastCable, westCable, newCable = "submariner-cable-east-10-0-0-1", "submar
 
 func TestSyncer(t *testing.T) {
 	server := kubetest.Start(t)
-	d := deploy(t, server)
+	d := brokertest.Deploy(t, server)
 	gate := kubetest.NewGate(t, server)
 	east, west := newSite(t, d, gate, "east"), newSite(t, d, gate, "west")
 	east.start()
@@ -117,11 +119,11 @@ func TestSyncer(t *testing.T) {
 	t.Logf("a change takes %s from cluster to cluster (median of 21)", latency(t, east, west))
 
 	t.Log("a claim of our ID is refused")
-	forged := cluster(d.ns, "north")
+	forged := cluster(d.NS, "north")
 	forged.Spec.ClusterID = "east"
-	require.NoError(t, d.admin.Create(t.Context(), forged))
+	require.NoError(t, d.Admin.Create(t.Context(), forged))
 	require.Eventually(t, func() bool {
-		return slices.Contains(texts(east.syncer.Status().Refused), "Cluster "+d.ns+"/north on the broker: it claims to be of this cluster, and is not named so")
+		return slices.Contains(texts(east.syncer.Status().Refused), "Cluster "+d.NS+"/north on the broker: it claims to belong to this cluster, but is not named after it")
 	}, patience, 10*time.Millisecond)
 	require.NoError(t, east.syncer.Healthy())
 
@@ -158,7 +160,7 @@ func TestSyncer(t *testing.T) {
 	east.stop()
 	require.NoError(t, west.client.Delete(t.Context(), &submarinerv1.Cluster{ObjectMeta: metav1.ObjectMeta{Name: "west", Namespace: west.ns}}))
 	require.Eventually(t, func() bool {
-		return client.IgnoreNotFound(server.Client(t).Get(t.Context(), client.ObjectKey{Namespace: d.ns, Name: "west"}, &submarinerv1.Cluster{})) == nil
+		return client.IgnoreNotFound(server.Client(t).Get(t.Context(), client.ObjectKey{Namespace: d.NS, Name: "west"}, &submarinerv1.Cluster{})) == nil
 	}, patience, 10*time.Millisecond)
 	east.start()
 	east.eventually("east", newCable)
@@ -210,20 +212,20 @@ func TestThousandClusters(t *testing.T) {
 	if testing.Short() {
 		t.Skip("writes 4,000 objects")
 	}
-	d := deploy(t, kubetest.Shared(t))
-	gate := kubetest.NewGate(t, d.server)
+	d := brokertest.Deploy(t, kubetest.Shared(t))
+	gate := kubetest.NewGate(t, d.Server)
 	east := newSite(t, d, gate, "east")
 	for i := range 1000 {
 		id := fmt.Sprintf("c%d", i)
-		require.NoError(t, d.admin.Create(t.Context(), cluster(d.ns, id)))
-		require.NoError(t, d.admin.Create(t.Context(), endpoint(d.ns, id, "10-0-0-1")))
+		require.NoError(t, d.Admin.Create(t.Context(), cluster(d.NS, id)))
+		require.NoError(t, d.Admin.Create(t.Context(), endpoint(d.NS, id, "10-0-0-1")))
 	}
 	began := time.Now()
 	east.start()
 	require.Eventually(t, func() bool { return east.syncer.Healthy() == nil && len(east.names()) == 2000 }, 2*time.Minute, 100*time.Millisecond)
 	t.Logf("1,000 clusters were copied in %s", time.Since(began).Round(time.Millisecond))
 	began = time.Now()
-	require.NoError(t, d.admin.DeleteAllOf(t.Context(), &submarinerv1.Endpoint{}, client.InNamespace(d.ns)))
+	require.NoError(t, d.Admin.DeleteAllOf(t.Context(), &submarinerv1.Endpoint{}, client.InNamespace(d.NS)))
 	require.Eventually(t, func() bool { return len(east.names()) == 1000 }, 2*time.Minute, 100*time.Millisecond)
 	t.Logf("1,000 endpoints were deleted in %s", time.Since(began).Round(time.Millisecond))
 	east.stop()

@@ -1,4 +1,4 @@
-package broker_test
+package exchange_test
 
 import (
 	"fmt"
@@ -11,6 +11,7 @@ import (
 
 	submarinerv1 "subctl/api/submariner/v1"
 	"subctl/broker"
+	"subctl/broker/exchange"
 )
 
 const here = "submariner-operator"
@@ -29,15 +30,15 @@ func copied(o client.Object, sets string) client.Object {
 	return o
 }
 
-func set(name string, objects ...client.Object) broker.SetSnapshot {
+func set(name string, objects ...client.Object) exchange.SetSnapshot {
 	ns := broker.Namespace(name)
 	for _, o := range objects {
 		o.SetNamespace(ns)
 	}
-	return broker.SetSnapshot{Set: broker.Set{Name: name, Namespace: ns}, Known: true, Objects: objects}
+	return exchange.SetSnapshot{Set: exchange.Set{Name: name, Namespace: ns}, Known: true, Objects: objects}
 }
 
-func unread(name string) broker.SetSnapshot {
+func unread(name string) exchange.SetSnapshot {
 	s := set(name)
 	s.Known = false
 	return s
@@ -48,126 +49,126 @@ func with(o client.Object, change func(client.Object)) client.Object {
 	return o
 }
 
-func TestPlanSync(t *testing.T) {
+func TestPlan(t *testing.T) {
 	east, west := func() client.Object { return cluster("x", "east") }, func() client.Object { return cluster("x", "west") }
 	gateway := func(id string) client.Object { return endpoint("x", id, "192-0-2-1") }
 	for name, tc := range map[string]struct {
 		local   []client.Object
-		sets    []broker.SetSnapshot
+		sets    []exchange.SetSnapshot
 		writes  []string
 		refused []string
 	}{
-		"nothing":       {sets: []broker.SetSnapshot{set("default")}},
-		"ours go there": {local: []client.Object{unlabelled(east()), unlabelled(gateway("east"))}, sets: []broker.SetSnapshot{set("default"), set("lab")}, writes: []string{"create Cluster east on the broker in clusterset default", "create Endpoint east-submariner-cable-east-192-0-2-1 on the broker in clusterset default", "create Cluster east on the broker in clusterset lab", "create Endpoint east-submariner-cable-east-192-0-2-1 on the broker in clusterset lab"}},
+		"nothing":       {sets: []exchange.SetSnapshot{set("default")}},
+		"ours go there": {local: []client.Object{unlabelled(east()), unlabelled(gateway("east"))}, sets: []exchange.SetSnapshot{set("default"), set("lab")}, writes: []string{"create Cluster east on the broker in clusterset default", "create Cluster east on the broker in clusterset lab", "create Endpoint east-submariner-cable-east-192-0-2-1 on the broker in clusterset default", "create Endpoint east-submariner-cable-east-192-0-2-1 on the broker in clusterset lab"}},
 		"ours are there": {
 			local: []client.Object{unlabelled(east())},
-			sets:  []broker.SetSnapshot{set("default", east())},
+			sets:  []exchange.SetSnapshot{set("default", east())},
 		},
 		"ours are gone": {
-			sets:   []broker.SetSnapshot{set("default", east())},
+			sets:   []exchange.SetSnapshot{set("default", east())},
 			writes: []string{"delete Cluster east on the broker in clusterset default"},
 		},
 		"ours were relabelled there": {
 			local:  []client.Object{unlabelled(east())},
-			sets:   []broker.SetSnapshot{set("default", with(east(), func(o client.Object) { o.SetLabels(map[string]string{submarinerv1.ClusterIDLabel: "west"}) }))},
+			sets:   []exchange.SetSnapshot{set("default", with(east(), func(o client.Object) { o.SetLabels(map[string]string{submarinerv1.ClusterIDLabel: "west"}) }))},
 			writes: []string{"update Cluster east on the broker in clusterset default"},
 		},
 		"theirs come here": {
-			sets:   []broker.SetSnapshot{set("default", west(), gateway("west"))},
+			sets:   []exchange.SetSnapshot{set("default", west(), gateway("west"))},
 			writes: []string{"create Cluster west here", "create Endpoint west-submariner-cable-west-192-0-2-1 here"},
 		},
 		"theirs are here": {
 			local: []client.Object{copied(west(), "default")},
-			sets:  []broker.SetSnapshot{set("default", west())},
+			sets:  []exchange.SetSnapshot{set("default", west())},
 		},
 		"theirs are gone": {
 			local:  []client.Object{copied(west(), "default")},
-			sets:   []broker.SetSnapshot{set("default")},
+			sets:   []exchange.SetSnapshot{set("default")},
 			writes: []string{"delete Cluster west here"},
 		},
 		"one copy of two": {
 			local: []client.Object{copied(west(), "default,lab")},
-			sets:  []broker.SetSnapshot{set("lab", west()), set("default", west())},
+			sets:  []exchange.SetSnapshot{set("lab", west()), set("default", west())},
 		},
 		"gone from one set of two": {
 			local:  []client.Object{copied(west(), "default,lab")},
-			sets:   []broker.SetSnapshot{set("default", west()), set("lab")},
+			sets:   []exchange.SetSnapshot{set("default", west()), set("lab")},
 			writes: []string{"update Cluster west here"},
 		},
 		"nothing is deleted that an unread set may hold": {
 			local: []client.Object{copied(west(), "default,lab"), copied(cluster("x", "north"), "lab"), copied(cluster("x", "south"), "")},
-			sets:  []broker.SetSnapshot{set("default", west()), unread("lab")},
+			sets:  []exchange.SetSnapshot{set("default", west()), unread("lab")},
 		},
 		"an unread set does not hold up another": {
 			local:  []client.Object{copied(west(), "default")},
-			sets:   []broker.SetSnapshot{set("default", cluster("x", "north")), unread("lab")},
+			sets:   []exchange.SetSnapshot{set("default", cluster("x", "north")), unread("lab")},
 			writes: []string{"create Cluster north here", "delete Cluster west here"},
 		},
 		"we left a set": {
 			local:  []client.Object{copied(west(), "lab")},
-			sets:   []broker.SetSnapshot{set("default")},
+			sets:   []exchange.SetSnapshot{set("default")},
 			writes: []string{"delete Cluster west here"},
 		},
 		"nothing is written to an unread set": {
 			local: []client.Object{unlabelled(east())},
-			sets:  []broker.SetSnapshot{unread("default")},
+			sets:  []exchange.SetSnapshot{unread("default")},
 		},
 		"a copy was changed by hand": {
 			local:  []client.Object{with(copied(west(), "default"), func(o client.Object) { o.(*submarinerv1.Cluster).Spec.ClusterCIDR = nil })},
-			sets:   []broker.SetSnapshot{set("default", west())},
+			sets:   []exchange.SetSnapshot{set("default", west())},
 			writes: []string{"update Cluster west here"},
 		},
 		"another cluster says it is us": {
-			sets:    []broker.SetSnapshot{set("default", with(west(), func(o client.Object) { o.(*submarinerv1.Cluster).Spec.ClusterID = "east" }))},
-			refused: []string{"Cluster submariner-k8s-broker/west on the broker: it claims to be of this cluster, and is not named so"},
+			sets:    []exchange.SetSnapshot{set("default", with(west(), func(o client.Object) { o.(*submarinerv1.Cluster).Spec.ClusterID = "east" }))},
+			refused: []string{"Cluster submariner-k8s-broker/west on the broker: it claims to belong to this cluster, but is not named after it"},
 		},
 		"our label on the object of another": {
-			sets:    []broker.SetSnapshot{set("default", with(west(), func(o client.Object) { o.SetLabels(map[string]string{submarinerv1.ClusterIDLabel: "east"}) }))},
-			refused: []string{"Cluster submariner-k8s-broker/west on the broker: it claims to be of this cluster, and is not named so"},
+			sets:    []exchange.SetSnapshot{set("default", with(west(), func(o client.Object) { o.SetLabels(map[string]string{submarinerv1.ClusterIDLabel: "east"}) }))},
+			refused: []string{"Cluster submariner-k8s-broker/west on the broker: it claims to belong to this cluster, but is not named after it"},
 		},
 		"no label": {
-			sets:    []broker.SetSnapshot{set("default", with(west(), func(o client.Object) { o.SetLabels(nil) }))},
+			sets:    []exchange.SetSnapshot{set("default", with(west(), func(o client.Object) { o.SetLabels(nil) }))},
 			refused: []string{"Cluster submariner-k8s-broker/west on the broker: it has no label submariner-io/clusterID"},
 		},
 		"a label that is no cluster ID": {
-			sets:    []broker.SetSnapshot{set("default", with(west(), func(o client.Object) { o.SetLabels(map[string]string{submarinerv1.ClusterIDLabel: "We.st"}) }))},
+			sets:    []exchange.SetSnapshot{set("default", with(west(), func(o client.Object) { o.SetLabels(map[string]string{submarinerv1.ClusterIDLabel: "We.st"}) }))},
 			refused: []string{`Cluster submariner-k8s-broker/west on the broker: "We.st" is not a cluster ID`},
 		},
 		"label and spec disagree": {
-			sets:    []broker.SetSnapshot{set("default", with(west(), func(o client.Object) { o.(*submarinerv1.Cluster).Spec.ClusterID = "north" }))},
+			sets:    []exchange.SetSnapshot{set("default", with(west(), func(o client.Object) { o.(*submarinerv1.Cluster).Spec.ClusterID = "north" }))},
 			refused: []string{`Cluster submariner-k8s-broker/west on the broker: spec.cluster_id is "north", not "west"`},
 		},
 		"an endpoint of another name": {
-			sets:    []broker.SetSnapshot{set("default", with(gateway("west"), func(o client.Object) { o.SetName("north-submariner-cable-north-1") }))},
-			refused: []string{`Endpoint submariner-k8s-broker/north-submariner-cable-north-1 on the broker: it is not named like one of the Endpoints of cluster "west"`},
+			sets:    []exchange.SetSnapshot{set("default", with(gateway("west"), func(o client.Object) { o.SetName("north-submariner-cable-north-1") }))},
+			refused: []string{`Endpoint submariner-k8s-broker/north-submariner-cable-north-1 on the broker: its name is not one of the names that cluster "west" may give its endpoints`},
 		},
 		"an endpoint of another cable": {
-			sets:    []broker.SetSnapshot{set("default", with(gateway("west"), func(o client.Object) { o.(*submarinerv1.Endpoint).Spec.CableName = "x" }))},
-			refused: []string{`Endpoint submariner-k8s-broker/west-submariner-cable-west-192-0-2-1 on the broker: spec.cable_name is "x", which is not what it is named after`},
+			sets:    []exchange.SetSnapshot{set("default", with(gateway("west"), func(o client.Object) { o.(*submarinerv1.Endpoint).Spec.CableName = "x" }))},
+			refused: []string{`Endpoint submariner-k8s-broker/west-submariner-cable-west-192-0-2-1 on the broker: spec.cable_name is "x", but it is not named after that cable`},
 		},
 		"too large": {
-			sets: []broker.SetSnapshot{set("default", with(gateway("west"), func(o client.Object) {
+			sets: []exchange.SetSnapshot{set("default", with(gateway("west"), func(o client.Object) {
 				o.SetAnnotations(map[string]string{"a": strings.Repeat("x", 16_114)})
 			}))},
 			refused: []string{"Endpoint submariner-k8s-broker/west-submariner-cable-west-192-0-2-1 on the broker: it has 16385 bytes, more than 16384"},
 		},
 		"in the way": {
 			local:   []client.Object{unlabelled(west())},
-			sets:    []broker.SetSnapshot{set("default", west())},
-			refused: []string{"Cluster submariner-operator/west in this cluster: spec.cluster_id is \"west\", not \"east\"", "Cluster submariner-k8s-broker/west on the broker: an object of this cluster has its name"},
+			sets:    []exchange.SetSnapshot{set("default", west())},
+			refused: []string{"Cluster submariner-operator/west in this cluster: spec.cluster_id is \"west\", not \"east\"", "Cluster submariner-k8s-broker/west on the broker: this cluster has an object of that name"},
 		},
 		"ours with a label": {
 			local:   []client.Object{with(east(), func(o client.Object) { o.SetNamespace(here) })},
-			sets:    []broker.SetSnapshot{set("default")},
-			refused: []string{"Cluster submariner-operator/east in this cluster: label submariner-io/clusterID is this cluster's own ID, but only copies from other clusters carry it"},
+			sets:    []exchange.SetSnapshot{set("default")},
+			refused: []string{"Cluster submariner-operator/east in this cluster: label submariner-io/clusterID is this cluster's own ID, but only copies from other clusters carry the label"},
 		},
 		"names that start alike": { // cluster east-b may not be taken for east
-			sets:   []broker.SetSnapshot{set("default", cluster("x", "east-b"), endpoint("x", "east-b", "192-0-2-1"))},
+			sets:   []exchange.SetSnapshot{set("default", cluster("x", "east-b"), endpoint("x", "east-b", "192-0-2-1"))},
 			writes: []string{"create Cluster east-b here", "create Endpoint east-b-submariner-cable-east-b-192-0-2-1 here"},
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			writes, refused := broker.PlanSync(broker.Snapshot{ClusterID: "east", Namespace: here, Local: tc.local, Sets: tc.sets})
+			writes, refused := exchange.Plan(exchange.Kinds(), exchange.Snapshot{ClusterID: "east", Namespace: here, Local: tc.local, Sets: tc.sets})
 			require.Equal(t, tc.writes, texts(writes))
 			require.Equal(t, tc.refused, texts(refused))
 		})
@@ -186,7 +187,7 @@ func TestManyObjectsOfOneCluster(t *testing.T) {
 	for i := range 20 {
 		objects = append(objects, endpoint("x", "west", fmt.Sprintf("10-0-0-%x", i)))
 	}
-	writes, refused := broker.PlanSync(broker.Snapshot{ClusterID: "east", Namespace: here, Sets: []broker.SetSnapshot{set("default", objects...)}})
+	writes, refused := exchange.Plan(exchange.Kinds(), exchange.Snapshot{ClusterID: "east", Namespace: here, Sets: []exchange.SetSnapshot{set("default", objects...)}})
 	require.Len(t, writes, 16)
 	require.Len(t, refused, 4)
 }
@@ -198,26 +199,26 @@ func TestFederatedFields(t *testing.T) {
 		"c": "d", corev1.LastAppliedConfigAnnotation: "{}", submarinerv1.ClusterSetsAnnotation: "forged",
 	}
 	o.Namespace, o.UID, o.ResourceVersion, o.Finalizers = here, "uid", "7", []string{"f"}
-	writes, _ := broker.PlanSync(broker.Snapshot{ClusterID: "east", Namespace: here, Local: []client.Object{o}, Sets: []broker.SetSnapshot{set("default")}})
+	writes, _ := exchange.Plan(exchange.Kinds(), exchange.Snapshot{ClusterID: "east", Namespace: here, Local: []client.Object{o}, Sets: []exchange.SetSnapshot{set("default")}})
 	want := cluster("submariner-k8s-broker", "east")
 	want.Labels, want.Annotations = map[string]string{"a": "b", submarinerv1.ClusterIDLabel: "east"}, map[string]string{"c": "d"}
 	require.Equal(t, want, writes[0].Object)
 
-	writes, _ = broker.PlanSync(broker.Snapshot{ClusterID: "west", Namespace: here, Sets: []broker.SetSnapshot{set("lab", want.DeepCopy()), set("default", want.DeepCopy())}})
+	writes, _ = exchange.Plan(exchange.Kinds(), exchange.Snapshot{ClusterID: "west", Namespace: here, Sets: []exchange.SetSnapshot{set("lab", want.DeepCopy()), set("default", want.DeepCopy())}})
 	want.Namespace, want.Annotations[submarinerv1.ClusterSetsAnnotation] = here, "default,lab"
 	require.Equal(t, want, writes[0].Object)
 }
 
-func BenchmarkPlanSync1000Clusters(b *testing.B) {
+func BenchmarkPlan1000Clusters(b *testing.B) {
 	var remote, local []client.Object
 	for i := range 1000 {
 		id := fmt.Sprintf("c%d", i)
 		remote = append(remote, cluster("x", id), endpoint("x", id, "192-0-2-1"))
 		local = append(local, copied(cluster("x", id), "default"), copied(endpoint("x", id, "192-0-2-1"), "default"))
 	}
-	s := broker.Snapshot{ClusterID: "east", Namespace: here, Local: local, Sets: []broker.SetSnapshot{set("default", remote...)}}
+	s := exchange.Snapshot{ClusterID: "east", Namespace: here, Local: local, Sets: []exchange.SetSnapshot{set("default", remote...)}}
 	for b.Loop() {
-		if writes, _ := broker.PlanSync(s); len(writes) > 0 {
+		if writes, _ := exchange.Plan(exchange.Kinds(), s); len(writes) > 0 {
 			b.Fatal(writes[0])
 		}
 	}

@@ -1,4 +1,4 @@
-package broker_test
+package exchange_test
 
 import (
 	"fmt"
@@ -12,7 +12,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	submarinerv1 "subctl/api/submariner/v1"
-	"subctl/broker"
+	"subctl/broker/exchange"
 )
 
 // world is two sides that random things happen to.
@@ -23,23 +23,23 @@ type world struct {
 
 func id(o client.Object) string { return fmt.Sprintf("%T/%s", o, o.GetName()) }
 
-func (w *world) snapshot(own string) broker.Snapshot {
-	s := broker.Snapshot{ClusterID: own, Namespace: here, Local: slices.Collect(maps.Values(w.local))}
+func (w *world) snapshot(own string) exchange.Snapshot {
+	s := exchange.Snapshot{ClusterID: own, Namespace: here, Local: slices.Collect(maps.Values(w.local))}
 	for name, objects := range w.sets {
 		s.Sets = append(s.Sets, set(name, slices.Collect(maps.Values(objects))...))
 	}
 	return s
 }
 
-func (w *world) apply(t *testing.T, writes []broker.Write) {
+func (w *world) apply(t *testing.T, writes []exchange.Write) {
 	for _, write := range writes {
 		side := w.local
 		if write.Set != "" {
 			side = w.sets[write.Set]
 		}
 		_, exists := side[id(write.Object)]
-		require.Equal(t, write.Op != broker.Create, exists, "%s", write)
-		if write.Op == broker.Delete {
+		require.Equal(t, write.Op != exchange.Create, exists, "%s", write)
+		if write.Op == exchange.Delete {
 			delete(side, id(write.Object))
 		} else {
 			side[id(write.Object)] = write.Object.DeepCopyObject().(client.Object)
@@ -66,10 +66,10 @@ func TestSyncConverges(t *testing.T) {
 			}
 			snapshot := w.snapshot("east")
 			before := foreign(w)
-			writes, _ := broker.PlanSync(snapshot)
+			writes, _ := exchange.Plan(exchange.Kinds(), snapshot)
 			w.apply(t, writes)
 			require.Equal(t, before, foreign(w))
-			again, _ := broker.PlanSync(w.snapshot("east"))
+			again, _ := exchange.Plan(exchange.Kinds(), w.snapshot("east"))
 			require.Empty(t, texts(again))
 			for name, objects := range w.sets {
 				for _, o := range objects {

@@ -1,4 +1,4 @@
-package broker
+package exchange
 
 import (
 	"context"
@@ -7,7 +7,6 @@ import (
 	"maps"
 	"reflect"
 	"slices"
-	"strconv"
 	"sync"
 	"time"
 
@@ -19,26 +18,23 @@ import (
 	"k8s.io/client-go/tools/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	submarinerv1 "subctl/api/submariner/v1"
-	"subctl/api/submariner/v1alpha1"
 	"subctl/internal/wake"
 )
 
-// mirror is what one namespace holds of one kind, kept up to date by a watch. It
-// keeps what it last knew while the API server is away.
+// mirror is what one namespace holds of one kind, kept up to date by a watch. While the
+// API server does not answer, it keeps what it knew last.
 //
-// What others write is kept within bounds (see bounds.go). A broker enforces them, so
-// one that exceeds them is old or does harm. Of an object that is too large a stub is
-// kept, to refuse it by. Of too many none is: any choice among them could differ from
-// that of other clusters. The namespace counts as not known then, so that what was
-// copied from it before stays as it is.
+// What others write is kept within the bounds of its kind. A broker enforces the bounds,
+// so a broker that exceeds them is old or acts in bad faith. An object that is too large
+// is kept as a stub, which is enough to refuse it. If there are too many objects, none is
+// kept, as any choice could differ from the choice of other clusters. The namespace is not
+// known then, so that what was copied from it before stays as it is.
 type mirror struct {
 	client    client.WithWatch
 	namespace string
-	object    client.Object
-	newList   func() client.ObjectList
+	kind      *Kind
 	changed   func()
-	most      int // objects of others that are kept; 0: these are our own, however many
+	most      int // objects that are kept; 0: all, as this is our own cluster
 
 	mu      sync.Mutex
 	objects map[string]client.Object
@@ -48,11 +44,11 @@ type mirror struct {
 	stop    context.CancelFunc // ends the watch
 }
 
-// recount is the time after which a namespace that holds too many objects is read again.
+// recount is the time after which a namespace with too many objects is read again.
 const recount = time.Minute
 
-// watchBackoff is the wait between attempts to watch again: soon after a short
-// outage, and with 1,000 clusters some 130 attempts a second after a long one.
+// watchBackoff returns the wait between attempts to watch again: short after a short
+// outage; after a long one, 1,000 clusters make some 130 attempts a second.
 func watchBackoff() *wait.Backoff {
 	return &wait.Backoff{Duration: 200 * time.Millisecond, Factor: 2, Jitter: 1, Steps: 20, Cap: 5 * time.Second}
 }
@@ -74,25 +70,25 @@ func (m *mirror) watch(ctx context.Context) {
 	m.mu.Lock()
 	m.stop = stop
 	m.mu.Unlock()
-	discard := logr.Discard() // what goes wrong is in err
+	discard := logr.Discard() // errors are in m.err
 	r := cache.NewReflectorWithOptions(&cache.ListWatch{
 		ListWithContextFunc: func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
-			list := m.newList()
+			list := m.kind.newList()
 			err := m.client.List(ctx, list, &client.ListOptions{Namespace: m.namespace, Raw: &o})
 			m.contact(err)
 			return list, err
 		},
 		WatchFuncWithContext: func(ctx context.Context, o metav1.ListOptions) (watch.Interface, error) {
-			w, err := m.client.Watch(ctx, m.newList(), &client.ListOptions{Namespace: m.namespace, Raw: &o})
-			// client-go answers a connection that is cut or times out with a watch that
-			// is over at once, and no error.
+			w, err := m.client.Watch(ctx, m.kind.newList(), &client.ListOptions{Namespace: m.namespace, Raw: &o})
+			// If the connection is cut or times out, client-go returns no error, but a
+			// watch that has ended already.
 			if err == nil && reflect.TypeOf(w) == reflect.TypeOf(watch.NewEmptyWatch()) {
 				w, err = nil, errNoAnswer
 			}
 			m.contact(err)
 			return w, err
 		},
-	}, m.object, m, cache.ReflectorOptions{Name: "broker-sync", Logger: &discard, Backoff: watchBackoff()})
+	}, m.kind.New(), m, cache.ReflectorOptions{Name: "broker-sync", Logger: &discard, Backoff: watchBackoff()})
 	r.RunWithContext(logr.NewContext(ctx, discard))
 }
 
@@ -107,19 +103,19 @@ func (m *mirror) contact(err error) {
 	}
 }
 
-// read returns the objects, whether they were ever read, and why they are not
+// read returns the objects, whether they were ever read, and the reason why they are not
 // watched now. The objects must not be changed.
 func (m *mirror) read() (objects []client.Object, known bool, err error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if m.tooMany {
 		return nil, false, fmt.Errorf("namespace %s holds more than %d objects of kind %s: nothing is exchanged until some are deleted. "+
-			"subctl deploy-broker sets a quota", m.namespace, m.most, kindOf(m.object))
+			"subctl deploy-broker sets a quota", m.namespace, m.most, m.kind.Name)
 	}
 	return slices.Collect(maps.Values(m.objects)), m.known, m.err
 }
 
-// check forgets everything if there are too many objects. mu is held.
+// check forgets everything if there are too many objects. The caller holds mu.
 func (m *mirror) check() {
 	if m.tooMany = m.most > 0 && len(m.objects) > m.most; m.tooMany {
 		m.objects, m.known = map[string]client.Object{}, false
@@ -176,54 +172,11 @@ func (m *mirror) slim(o client.Object) client.Object {
 	if m.most == 0 {
 		return o
 	}
-	n := 0
-	if p, ok := o.(*v1alpha1.CablePolicies); ok {
-		p.Annotations = nil // not copied
-		n = policySize(p)
-	} else {
-		n = size(o)
+	if m.kind.Free != nil {
+		o.SetAnnotations(nil) // not copied
 	}
-	if n > maxObjectSize {
-		return stub(o, n)
+	if n := m.kind.boundedSize(o); n > m.kind.MaxSize {
+		return m.kind.stub(o, n)
 	}
 	return o
-}
-
-// sizeAnnotation is on stubs: the size of the object, in bytes.
-const sizeAnnotation = "submariner.io/size"
-
-// stub returns what it takes to say of an object that it is too large, and to replace or
-// delete it.
-func stub(o client.Object, size int) client.Object {
-	var out client.Object
-	switch o := o.(type) {
-	case *submarinerv1.Cluster:
-		out = &submarinerv1.Cluster{Spec: submarinerv1.ClusterSpec{ClusterID: o.Spec.ClusterID}}
-	case *submarinerv1.Endpoint:
-		out = &submarinerv1.Endpoint{Spec: submarinerv1.EndpointSpec{ClusterID: o.Spec.ClusterID, CableName: o.Spec.CableName}}
-	default:
-		out = &v1alpha1.CablePolicies{}
-	}
-	out.SetName(o.GetName())
-	out.SetNamespace(o.GetNamespace())
-	out.SetUID(o.GetUID())
-	out.SetResourceVersion(o.GetResourceVersion())
-	if id, ok := o.GetLabels()[submarinerv1.ClusterIDLabel]; ok {
-		out.SetLabels(map[string]string{submarinerv1.ClusterIDLabel: id})
-	}
-	out.SetAnnotations(map[string]string{sizeAnnotation: strconv.Itoa(size)})
-	return out
-}
-
-// stubSize is the size of the object that a stub stands for; 0 if o is no stub. Who
-// writes the annotation on an object of its own has that refused.
-func stubSize(o client.Object) int {
-	if n, err := strconv.Atoi(o.GetAnnotations()[sizeAnnotation]); err == nil && n > maxObjectSize {
-		return n
-	}
-	return 0
-}
-
-func tooLarge(size int) string {
-	return fmt.Sprintf("it has %d bytes, more than %d", size, maxObjectSize)
 }

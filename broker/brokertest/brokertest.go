@@ -1,0 +1,143 @@
+// Package brokertest gives tests a broker on a real API server, and objects as clusters
+// put them there. It is not for production code.
+package brokertest
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	admissionv1 "k8s.io/api/admissionregistration/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	submarinerv1 "subctl/api/submariner/v1"
+	"subctl/api/submariner/v1alpha1"
+	"subctl/broker"
+	"subctl/internal/kubetest"
+)
+
+// Patience is how long tests wait for what takes well under a second on an idle machine.
+const Patience = 30 * time.Second
+
+// Tick is how often they look.
+const Tick = 20 * time.Millisecond
+
+// Broker is a broker in a namespace of the test's own.
+type Broker struct {
+	Server *kubetest.Server
+	Admin  client.Client
+	NS     string
+}
+
+// Deploy makes a broker with the clustersets default and sets.
+func Deploy(t testing.TB, server *kubetest.Server, sets ...string) *Broker {
+	t.Helper()
+	return DeployWith(t, server, broker.Options{Sets: sets})
+}
+
+// DeployWith makes a broker with options, except namespace, components and driver.
+func DeployWith(t testing.TB, server *kubetest.Server, o broker.Options) *Broker {
+	t.Helper()
+	b := &Broker{Server: server, Admin: server.Client(t), NS: server.Namespace(t, "broker")}
+	o.Namespace, o.Components, o.CableDriver = b.NS, []string{broker.Connectivity}, "vxlan"
+	objects, err := broker.Render(o)
+	check(t, err)
+	check(t, broker.Preflight(t.Context(), b.Admin, objects))
+	check(t, broker.Apply(t.Context(), b.Admin, objects))
+	t.Cleanup(func() { b.RemoveClusterScoped(t) })
+	b.awaitPolicies(t)
+	return b
+}
+
+// RemoveClusterScoped removes what remains when the broker's namespace is deleted.
+func (b *Broker) RemoveClusterScoped(t testing.TB) {
+	ctx := context.WithoutCancel(t.Context())
+	for _, name := range []string{b.NS + "-member", b.NS + "-joiner"} {
+		meta := metav1.ObjectMeta{Name: name}
+		_ = b.Admin.Delete(ctx, &admissionv1.ValidatingAdmissionPolicyBinding{ObjectMeta: meta})
+		_ = b.Admin.Delete(ctx, &admissionv1.ValidatingAdmissionPolicy{ObjectMeta: meta})
+	}
+}
+
+// awaitPolicies waits until the API server has read the new admission policies.
+func (b *Broker) awaitPolicies(t testing.TB) {
+	t.Helper()
+	probe := b.Join(t, "probe", "uid-probe")
+	Eventually(t, func() bool { return probe.Create(t.Context(), Cluster(b.NS, "foreign"), client.DryRunAll) != nil })
+	check(t, broker.RemoveMember(t.Context(), b.Admin, []string{b.NS}, "probe"))
+	joiner, _ := b.Joiner(t)
+	Eventually(t, func() bool {
+		sa := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: "probe", Namespace: b.NS}}
+		return joiner.Create(t.Context(), sa, client.DryRunAll) != nil
+	})
+}
+
+// Join makes a member and returns its client.
+func (b *Broker) Join(t testing.TB, id, uid string) client.Client {
+	t.Helper()
+	cred, err := broker.AddMember(t.Context(), b.Admin, b.NS, id, uid)
+	check(t, err)
+	return kubetest.Client(t, b.Server.As(string([]byte(cred.Token))))
+}
+
+// Joiner returns a client with the rights of a join file, and the file.
+func (b *Broker) Joiner(t testing.TB) (client.Client, *broker.JoinFile) {
+	t.Helper()
+	object := &v1alpha1.Broker{}
+	check(t, b.Admin.Get(t.Context(), client.ObjectKey{Namespace: b.NS, Name: v1alpha1.BrokerName}, object))
+	f, err := broker.Invite(t.Context(), b.Admin, object, broker.Invitation{
+		URL: b.Server.Config().Host, PSK: make(broker.Secret, 48), TTL: broker.MinTokenTTL,
+	})
+	check(t, err)
+	return kubetest.Client(t, f.RESTConfig(false)), f
+}
+
+// Eventually waits until a condition holds.
+func Eventually(t testing.TB, condition func() bool) {
+	t.Helper()
+	for began := time.Now(); !condition(); time.Sleep(Tick) {
+		if time.Since(began) > Patience {
+			t.Fatalf("the condition does not hold after %s", Patience)
+		}
+	}
+}
+
+func check(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// Cluster returns a Cluster as a cluster puts it on the broker.
+func Cluster(ns, id string) *submarinerv1.Cluster {
+	return &submarinerv1.Cluster{
+		ObjectMeta: metav1.ObjectMeta{Name: id, Namespace: ns, Labels: map[string]string{submarinerv1.ClusterIDLabel: id}},
+		Spec: submarinerv1.ClusterSpec{
+			ClusterID: id, ColorCodes: []string{"blue"}, GlobalCIDR: []string{},
+			ServiceCIDR: []string{"10.1.0.0/16"}, ClusterCIDR: []string{"10.2.0.0/16"},
+		},
+	}
+}
+
+// Endpoint returns an Endpoint as a cluster puts it on the broker.
+func Endpoint(ns, id, address string) *submarinerv1.Endpoint {
+	cable := "submariner-cable-" + id + "-" + address
+	return &submarinerv1.Endpoint{
+		ObjectMeta: metav1.ObjectMeta{Name: id + "-" + cable, Namespace: ns, Labels: map[string]string{submarinerv1.ClusterIDLabel: id}},
+		Spec: submarinerv1.EndpointSpec{
+			ClusterID: id, CableName: cable, Hostname: "gw", Subnets: []string{"10.2.0.0/16"},
+			PrivateIP: "192.0.2.1", Backend: "vxlan", BackendConfig: map[string]string{"udp-port": "4500"},
+		},
+	}
+}
+
+// Policy returns a cable policy as a cluster puts it on the broker.
+func Policy(ns, id, name string) *v1alpha1.CablePolicies {
+	return &v1alpha1.CablePolicies{
+		ObjectMeta:         metav1.ObjectMeta{Name: name, Namespace: ns, Labels: map[string]string{submarinerv1.ClusterIDLabel: id}},
+		ConnectionPolicies: []v1alpha1.CablePolicySpec{{CableDriver: "vxlan"}},
+	}
+}

@@ -1,0 +1,12 @@
+// Package exchange copies objects between a cluster and its broker, in both
+// directions: the objects of this cluster go to the broker, into every clusterset that
+// the cluster is in, and the objects of other clusters come here.
+//
+// Which kinds of objects are exchanged, and what depends on the kind, is in one table:
+// see Kinds. The rights of members on the broker, its admission policies and its quotas
+// are derived from the same table, by package broker.
+//
+// What is written is decided by Plan, which is a pure function of what both sides hold.
+// An Exchange watches both sides, calls Plan and carries out what it returns. The package
+// does not know who runs an Exchange, or when: package agent does.
+package exchange

@@ -1,0 +1,277 @@
+package exchange
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"slices"
+	"sync"
+	"time"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/rest"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"subctl/internal/wake"
+)
+
+// Set is a clusterset on a broker.
+type Set struct {
+	Name      string // "default"
+	Namespace string // "submariner-k8s-broker"
+}
+
+// Config is what an Exchange works on.
+type Config struct {
+	Kinds     Table // nil: Kinds()
+	ClusterID string
+	Namespace string       // of this cluster: submariner-operator
+	Local     *rest.Config // this cluster
+	Broker    *rest.Config // see broker.RESTConfig
+	Sets      []Set        // the clustersets that this cluster is in
+	Log       *slog.Logger
+	// Warn is called when the condition Shared of an object that was made here has become
+	// False for a new reason. It may be nil.
+	Warn func(object client.Object, shared metav1.Condition)
+}
+
+// Exchange keeps the objects of a cluster and of its broker the same: the objects of this
+// cluster go to the broker, and the objects of other clusters come here. Plan decides
+// what is written, from what the watches of both sides have shown.
+//
+// To exchange with another configuration, stop Run and run another Exchange. Nothing is
+// deleted in between, nor before the other Exchange has read what it would delete from.
+type Exchange struct {
+	config Config
+	kick   wake.Signal // something changed
+	paces  *paces
+
+	mu     sync.Mutex
+	status Status
+}
+
+// Times of the loop.
+const (
+	// coalesce is how long changes are collected before a pass: a small part of the
+	// 300 ms that a change may take, and enough for a burst.
+	coalesce = 20 * time.Millisecond
+	// passPause is the least time between two passes, each of which takes some 50 ms with
+	// 1,000 clusters: a cluster that changes its objects all the time gets a quarter of a
+	// core of every gateway, and no more.
+	passPause = 200 * time.Millisecond
+	// retryMin and retryMax bound the wait after a failed write, which doubles.
+	retryMin = 100 * time.Millisecond
+	retryMax = 5 * time.Second
+	// resync is the time between passes when nothing happens.
+	resync = 10 * time.Second
+)
+
+// New returns an Exchange that does nothing until Run.
+func New(c Config) *Exchange {
+	if c.Kinds == nil {
+		c.Kinds = Kinds()
+	}
+	return &Exchange{config: c, kick: wake.NewSignal(), paces: newPaces(c.Kinds), status: Status{Errors: []string{"not started"}}}
+}
+
+// side is one namespace of one API server.
+type side struct {
+	set     Set // zero: this cluster
+	client  client.WithWatch
+	mirrors []*mirror
+}
+
+func (s side) String() string {
+	if s.set.Name == "" {
+		return "this cluster"
+	}
+	return "clusterset " + s.set.Name + " on the broker"
+}
+
+// Run exchanges objects until ctx is done, which is no error. Then it returns at once and
+// leaves nothing running. While the broker cannot be reached, Run changes nothing here.
+func (e *Exchange) Run(ctx context.Context) error {
+	local, sets, err := e.sides()
+	if err != nil {
+		return err
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	var watches sync.WaitGroup
+	defer watches.Wait()
+	defer cancel()
+	for _, side := range append([]side{local}, sets...) {
+		for _, m := range side.mirrors {
+			watches.Go(func() { m.run(ctx) })
+		}
+	}
+	var retry time.Duration
+	var last time.Time
+	for {
+		wait := resync
+		if retry > 0 {
+			wait = retry
+		}
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-e.kick:
+		case <-time.After(wait):
+		}
+		if wake.After(ctx, max(coalesce, passPause-time.Since(last))) != nil {
+			return nil
+		}
+		select { // this pass sees what has changed since
+		case <-e.kick:
+		default:
+		}
+		last = time.Now()
+		if e.pass(ctx, local, sets) {
+			retry = 0
+		} else {
+			retry = min(max(2*retry, retryMin), retryMax)
+		}
+	}
+}
+
+// sides makes the clients and mirrors. It contacts neither side.
+func (e *Exchange) sides() (local side, sets []side, err error) {
+	here, err := watchClient(e.config.Local, e.config.Kinds)
+	if err != nil {
+		return side{}, nil, fmt.Errorf("making a client for this cluster: %w", err)
+	}
+	there, err := watchClient(e.config.Broker, e.config.Kinds)
+	if err != nil {
+		return side{}, nil, fmt.Errorf("making a client for the broker: %w", err)
+	}
+	for _, set := range e.config.Sets {
+		sets = append(sets, e.side(set, there, set.Namespace))
+	}
+	return e.side(Set{}, here, e.config.Namespace), sets, nil
+}
+
+// side makes a side; the zero set stands for this cluster, which is not bounded.
+func (e *Exchange) side(set Set, c client.WithWatch, namespace string) side {
+	s := side{set: set, client: c}
+	for i := range e.config.Kinds {
+		k := &e.config.Kinds[i]
+		m := &mirror{client: c, namespace: namespace, kind: k, changed: e.kick.Send, objects: map[string]client.Object{}}
+		if set.Name != "" {
+			m.most = k.Quota
+		}
+		s.mirrors = append(s.mirrors, m)
+	}
+	return s
+}
+
+// watchClient returns a client for the kinds. It needs no discovery, so that it can be
+// made while the API server does not answer.
+func watchClient(config *rest.Config, kinds Table) (client.WithWatch, error) {
+	scheme := runtime.NewScheme()
+	kinds.AddToScheme(scheme)
+	mapper := meta.NewDefaultRESTMapper(nil)
+	for _, k := range kinds {
+		resource := k.GroupVersion.WithResource(k.Resource)
+		mapper.AddSpecific(k.GroupVersion.WithKind(k.Name), resource, resource, meta.RESTScopeNamespace)
+	}
+	config = rest.CopyConfig(config)
+	config.QPS = -1 // the number of writers is the limit; the default of 20 a second would take minutes with 1,000 clusters
+	return client.NewWithWatch(config, client.Options{Scheme: scheme, Mapper: mapper})
+}
+
+// pass compares both sides and writes the difference. It returns false if another pass
+// should follow soon.
+func (e *Exchange) pass(ctx context.Context, local side, sets []side) bool {
+	snap := Snapshot{ClusterID: e.config.ClusterID, Namespace: e.config.Namespace}
+	status := Status{Connected: true}
+	note := func(from side, err error) {
+		if err != nil {
+			status.Errors = append(status.Errors, fmt.Sprintf("watching %s: %v", from, err))
+			status.Connected = status.Connected && from.set.Name == ""
+		}
+	}
+	objects, known, err := local.read()
+	note(local, err)
+	snap.Local = objects
+	all := known
+	for _, set := range sets {
+		objects, known, err := set.read()
+		note(set, err)
+		snap.Sets = append(snap.Sets, SetSnapshot{Set: set.set, Known: known, Objects: objects})
+		all = all && known
+		status.Connected = status.Connected && known
+	}
+	var stale bool
+	var writes []Write
+	if known { // otherwise everything would look new
+		var refused []Refusal
+		writes, refused = Plan(e.config.Kinds, snap)
+		now, held := e.paces.admit(writes, time.Now())
+		refused = append(held, refused...)
+		status.Refused, status.RefusedMore = refused[:min(len(refused), maxRefused)], max(0, len(refused)-maxRefused)
+		n, again, errs := e.write(ctx, now, local, sets)
+		stale = again || len(held) > 0
+		status.Writes = n
+		for _, err := range errs {
+			status.Errors = append(status.Errors, err.Error())
+		}
+	}
+	if !all && len(status.Errors) == 0 {
+		status.Errors = []string{"still reading both sides"}
+	}
+	if ctx.Err() != nil {
+		return true
+	}
+	if len(writes) == 0 && len(status.Errors) == 0 {
+		status.LastSync = time.Now()
+	}
+	e.report(status)
+	return !stale && (len(writes) == 0 || len(status.Errors) == 0)
+}
+
+// read returns what the side holds, whether all of it was read, and the reason why it is
+// not watched now.
+func (s side) read() (objects []client.Object, known bool, err error) {
+	known = true
+	for _, m := range s.mirrors {
+		o, k, e := m.read()
+		objects = append(objects, o...)
+		known = known && k
+		if err == nil {
+			err = e
+		}
+	}
+	return objects, known, err
+}
+
+// report stores the status and logs what is new in it.
+func (e *Exchange) report(now Status) {
+	slices.Sort(now.Errors)
+	now.Errors = slices.Compact(now.Errors)
+	e.mu.Lock()
+	was := e.status
+	now.Writes += was.Writes
+	if now.LastSync.IsZero() {
+		now.LastSync = was.LastSync
+	}
+	e.status = now
+	e.mu.Unlock()
+	known := make(map[Refusal]bool, len(was.Refused))
+	for _, r := range was.Refused {
+		known[r] = true
+	}
+	for _, r := range now.Refused {
+		if !known[r] {
+			e.config.Log.Warn("not synced", "object", r.String())
+		}
+	}
+	for _, err := range now.Errors {
+		if !slices.Contains(was.Errors, err) {
+			e.config.Log.Warn("syncing with the broker", "err", err)
+		}
+	}
+	if len(was.Errors) > 0 && len(now.Errors) == 0 {
+		e.config.Log.Info("in sync with the broker")
+	}
+}

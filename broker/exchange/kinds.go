@@ -1,0 +1,276 @@
+package exchange
+
+import (
+	"fmt"
+	"reflect"
+	"regexp"
+	"slices"
+
+	admissionv1 "k8s.io/api/admissionregistration/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	submarinerv1 "subctl/api/submariner/v1"
+	"subctl/api/submariner/v1alpha1"
+	"subctl/cable"
+	"subctl/policy"
+)
+
+// Kind is a kind of objects that clusters exchange, with everything that depends on the
+// kind. It goes one of two ways, Named or Free; the other is nil.
+type Kind struct {
+	GroupVersion schema.GroupVersion
+	Name         string            // of the kind: "Endpoint"
+	Resource     string            // "endpoints"
+	Noun         string            // what messages call an object: "Endpoint", "cable policy"
+	Object       client.Object     // an empty object
+	List         client.ObjectList // an empty list of them
+
+	// Fields returns pointers to the fields that are copied, besides the metadata.
+	Fields func(client.Object) []any
+
+	Named *Named
+	Free  *Free
+
+	// MaxSize is the most bytes of JSON that the metadata and fields of an object may
+	// have; more are not copied. SizeVariable measures the fields on the broker, as a
+	// variable of its admission policy: see SizeOfMaps and SizeOfLists.
+	MaxSize      int
+	SizeVariable admissionv1.Variable
+	// PerCluster is how many objects of one cluster are copied from a clusterset.
+	PerCluster int
+	// Quota is how many objects a clusterset holds, of all clusters together. Who uses
+	// it up keeps others from adding objects until they are deleted; what there is stays,
+	// and can be changed.
+	Quota int
+	// Verbs are the rights of members on the broker; the admission policy limits them to
+	// their own objects.
+	Verbs []string
+}
+
+// Named is the way of kinds whose objects are named after their cluster. Whose an object
+// is follows from its name, which cannot be changed. Every cluster makes its own objects;
+// an object that is in several clustersets has one copy in the other clusters.
+type Named struct {
+	Names NameRule
+	// ClusterID returns spec.cluster_id, which must be the owner's ID. It is nil for
+	// kinds without that field.
+	ClusterID func(client.Object) string
+	// Check returns what else is wrong with an object of the right name, or "". Rules are
+	// the same as expressions of the broker's admission policy.
+	Check func(client.Object) string
+	Rules []admissionv1.Validation
+	// Stub copies the fields that ClusterID and Check read. It is nil if they read none.
+	Stub func(to, from client.Object)
+	// LocalAnnotations are not copied.
+	LocalAnnotations []string
+}
+
+// Free is the way of kinds whose objects have names that people choose. Whose an object
+// is follows from its label submarinerv1.ClusterIDLabel, which cannot be changed on the
+// broker. They may be made on the broker, too, and for one clusterset alone. Every
+// clusterset has its own copy in each cluster. Labels and annotations are not copied.
+type Free struct {
+	// Canonical rewrites the fields of a copy to their canonical form. It may be nil.
+	Canonical func(client.Object)
+	// Check returns what is wrong with an object's fields. It may be nil.
+	Check func(client.Object) error
+	// Status and SetStatus read and write the status of an object, where the cluster that
+	// made the object finds what became of it. Both are nil for kinds without a status.
+	Status    func(client.Object) Shared
+	SetStatus func(client.Object, Shared)
+}
+
+// Shared is what the status of an object reports about its copies on the broker.
+type Shared struct {
+	// Sets are the clustersets on whose broker the object is, sorted.
+	Sets []string
+	// InForce holds the fields as they are on the broker; it is nil if there are none.
+	InForce    client.Object
+	Conditions []metav1.Condition
+}
+
+// Table is the kinds that are exchanged. An object may depend on objects of the kinds
+// before its own: those are written first, and withdrawn last.
+type Table []Kind
+
+// A real Endpoint has about 1 KiB.
+const maxSize = 16 << 10
+
+// allVerbs are the rights of a member that makes and deletes objects.
+func allVerbs() []string {
+	return []string{"create", "get", "list", "watch", "patch", "update", "delete", "deletecollection"}
+}
+
+// Kinds returns the table of the kinds that clusters exchange. The quotas are for 1,000
+// clusters, each with a Cluster, up to four gateways and two policies, of up to 64 rules
+// each; and for twice the Clusters, since the Cluster of a cluster that is gone for good
+// stays until somebody frees its ID. At MaxSize each, all objects are 125 MiB; as real
+// clusters write them, 10 MiB.
+func Kinds() Table { return Table{clusters(), endpoints(), cablePolicies()} }
+
+// clusters are named <id>.
+func clusters() Kind {
+	return Kind{
+		GroupVersion: submarinerv1.GroupVersion, Name: "Cluster", Resource: "clusters", Noun: "Cluster",
+		Object: &submarinerv1.Cluster{}, List: &submarinerv1.ClusterList{},
+		Fields: func(o client.Object) []any { return []any{&o.(*submarinerv1.Cluster).Spec} },
+		Named: &Named{
+			Names:     NameRule{Prefix: "{id}"},
+			ClusterID: func(o client.Object) string { return o.(*submarinerv1.Cluster).Spec.ClusterID },
+			Stub: func(to, from client.Object) {
+				to.(*submarinerv1.Cluster).Spec.ClusterID = from.(*submarinerv1.Cluster).Spec.ClusterID
+			},
+			LocalAnnotations: []string{submarinerv1.CableConfigAnnotation, v1alpha1.ClusterLabelsAnnotation},
+		},
+		MaxSize: maxSize,
+		SizeVariable: admissionv1.Variable{
+			Name: "clusterSize", Expression: SizeOfLists("object.spec", "cluster_cidr", "service_cidr", "global_cidr", "cluster_sets", "color_codes"),
+		},
+		PerCluster: 1, Quota: 2000, Verbs: allVerbs(),
+	}
+}
+
+// endpoints are named <id>-submariner-cable-<id>-<address>, where the address consists of
+// hexadecimal digits and '-', so that no address holds "submariner-cable".
+func endpoints() Kind {
+	return Kind{
+		GroupVersion: submarinerv1.GroupVersion, Name: "Endpoint", Resource: "endpoints", Noun: "Endpoint",
+		Object: &submarinerv1.Endpoint{}, List: &submarinerv1.EndpointList{},
+		Fields: func(o client.Object) []any { return []any{&o.(*submarinerv1.Endpoint).Spec} },
+		Named: &Named{
+			Names:     NameRule{Prefix: "{id}-submariner-cable-{id}-", Rest: hexAddress, RestNoun: "address"},
+			ClusterID: func(o client.Object) string { return o.(*submarinerv1.Endpoint).Spec.ClusterID },
+			Check: func(o client.Object) string {
+				e := o.(*submarinerv1.Endpoint)
+				if e.Name == e.Spec.ClusterID+"-"+e.Spec.CableName {
+					return ""
+				}
+				return fmt.Sprintf("spec.cable_name is %.200q, but it is not named after that cable", e.Spec.CableName)
+			},
+			Rules: []admissionv1.Validation{{
+				Expression:        "('cable_name' in variables.spec && variables.name == variables.id + '-' + variables.spec.cable_name)",
+				MessageExpression: "'the Endpoint ' + variables.name + ' is not named after its spec.cable_name'",
+			}},
+			Stub: func(to, from client.Object) {
+				spec := from.(*submarinerv1.Endpoint).Spec
+				to.(*submarinerv1.Endpoint).Spec = submarinerv1.EndpointSpec{ClusterID: spec.ClusterID, CableName: spec.CableName}
+			},
+		},
+		MaxSize: maxSize,
+		SizeVariable: admissionv1.Variable{
+			Name: "endpointSize", Expression: SizeOfLists("object.spec", "subnets", "allocated_ips") + " + " + SizeOfMaps("object.spec", "backend_config"),
+		},
+		PerCluster: 16, Quota: 4000, Verbs: allVerbs(), // a cluster has as many as active gateways
+	}
+}
+
+var hexAddress = regexp.MustCompile("^[0-9a-f-]+$")
+
+// cablePolicies are copied with their drivers under canonical names.
+func cablePolicies() Kind {
+	return Kind{
+		GroupVersion: v1alpha1.GroupVersion, Name: "CablePolicies", Resource: "cablepolicies", Noun: "cable policy",
+		Object: &v1alpha1.CablePolicies{}, List: &v1alpha1.CablePoliciesList{},
+		Fields: func(o client.Object) []any { return []any{&o.(*v1alpha1.CablePolicies).ConnectionPolicies} },
+		Free: &Free{
+			Canonical: func(o client.Object) {
+				rules := o.(*v1alpha1.CablePolicies).ConnectionPolicies
+				for i := range rules {
+					rules[i].CableDriver = cable.Canonical(rules[i].CableDriver)
+				}
+			},
+			Check: func(o client.Object) error { return policy.Check(o.(*v1alpha1.CablePolicies)) },
+			Status: func(o client.Object) Shared {
+				status := &o.(*v1alpha1.CablePolicies).Status
+				shared := Shared{Sets: status.ClusterSets, Conditions: status.Conditions}
+				if len(status.Rules) > 0 {
+					shared.InForce = &v1alpha1.CablePolicies{ConnectionPolicies: status.Rules}
+				}
+				return shared
+			},
+			SetStatus: func(o client.Object, s Shared) {
+				status := v1alpha1.CablePoliciesStatus{ClusterSets: s.Sets, Conditions: s.Conditions}
+				if s.InForce != nil {
+					status.Rules = s.InForce.(*v1alpha1.CablePolicies).ConnectionPolicies
+				}
+				o.(*v1alpha1.CablePolicies).Status = status
+			},
+		},
+		MaxSize:      maxSize,
+		SizeVariable: admissionv1.Variable{Name: "policySize", Expression: optional("object", "spec", sizeOfRules)},
+		PerCluster:   256, Quota: 2000, Verbs: allVerbs(),
+	}
+}
+
+const notExchanged = "clusters do not exchange objects of this kind"
+
+// Of returns the kind of o, or an error if the kind is not in the table.
+func (t Table) Of(o client.Object) (*Kind, error) {
+	if i := t.index(o); i >= 0 {
+		return &t[i], nil
+	}
+	return nil, fmt.Errorf("%T %s: %s", o, o.GetName(), notExchanged)
+}
+
+// index returns the place of o's kind in the table, or -1.
+func (t Table) index(o client.Object) int {
+	return slices.IndexFunc(t, func(k Kind) bool { return reflect.TypeOf(o) == reflect.TypeOf(k.Object) })
+}
+
+// AddToScheme adds the kinds to a scheme.
+func (t Table) AddToScheme(s *runtime.Scheme) {
+	for _, k := range t {
+		s.AddKnownTypeWithName(k.GroupVersion.WithKind(k.Name), k.Object)
+		s.AddKnownTypeWithName(k.GroupVersion.WithKind(k.Name+"List"), k.List)
+		metav1.AddToGroupVersion(s, k.GroupVersion)
+	}
+}
+
+// MemberRules returns the rights of members in a clusterset's namespace of the broker.
+func (t Table) MemberRules() []rbacv1.PolicyRule {
+	var rules []rbacv1.PolicyRule
+	for _, k := range t {
+		rules = allow(rules, schema.GroupResource{Group: k.GroupVersion.Group, Resource: k.Resource}, k.Verbs)
+	}
+	return rules
+}
+
+// Rules returns the rights to do verbs with the objects of all kinds, and with more.
+func (t Table) Rules(verbs []string, more ...schema.GroupResource) []rbacv1.PolicyRule {
+	var rules []rbacv1.PolicyRule
+	for _, k := range t {
+		rules = allow(rules, schema.GroupResource{Group: k.GroupVersion.Group, Resource: k.Resource}, verbs)
+	}
+	for _, r := range more {
+		rules = allow(rules, r, verbs)
+	}
+	return rules
+}
+
+// ReportRules returns the rights to write the status of the objects that were made in a
+// cluster.
+func (t Table) ReportRules() []rbacv1.PolicyRule {
+	var rules []rbacv1.PolicyRule
+	for _, k := range t {
+		if k.Free != nil && k.Free.Status != nil {
+			rules = allow(rules, schema.GroupResource{Group: k.GroupVersion.Group, Resource: k.Resource + "/status"}, []string{"patch"})
+		}
+	}
+	return rules
+}
+
+// allow adds a right to rules, to an existing rule if one has the same group and verbs.
+func allow(rules []rbacv1.PolicyRule, r schema.GroupResource, verbs []string) []rbacv1.PolicyRule {
+	i := slices.IndexFunc(rules, func(rule rbacv1.PolicyRule) bool {
+		return rule.APIGroups[0] == r.Group && slices.Equal(rule.Verbs, verbs)
+	})
+	if i < 0 {
+		return append(rules, rbacv1.PolicyRule{APIGroups: []string{r.Group}, Resources: []string{r.Resource}, Verbs: verbs})
+	}
+	rules[i].Resources = append(rules[i].Resources, r.Resource)
+	return rules
+}

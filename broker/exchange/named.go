@@ -1,0 +1,185 @@
+package exchange
+
+import (
+	"maps"
+	"slices"
+	"strings"
+
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	submarinerv1 "subctl/api/submariner/v1"
+)
+
+// This file plans kinds of the Named way. A local object without the label of a cluster
+// ID was made here: it is published in every clusterset, with the label. A local object
+// with the label of another cluster is a copy of an object on the broker, and is in one
+// or more clustersets there.
+
+// namedPlan is the plan of one kind. Its maps are by name.
+type namedPlan struct {
+	kindPlan
+	here  map[string]client.Object // everything in this cluster
+	ours  map[string]client.Object // what this cluster publishes
+	found map[string]*source       // what other clusters publish
+}
+
+// source is an object of another cluster, and the clustersets in which it was found.
+type source struct {
+	object client.Object
+	sets   []string
+}
+
+func planNamed(of kindPlan) {
+	p := &namedPlan{kindPlan: of, here: map[string]client.Object{}, ours: map[string]client.Object{}, found: map[string]*source{}}
+	p.readLocal()
+	for _, set := range p.sets {
+		if set.Known {
+			p.readSet(set)
+		}
+	}
+	p.copyHere()
+	for _, set := range p.sets {
+		if set.Known {
+			p.publish(set)
+		}
+	}
+}
+
+func (p *namedPlan) readLocal() {
+	for _, o := range p.local {
+		p.here[o.GetName()] = o
+		id, labelled := submarinerv1.OwnerID(o)
+		switch {
+		case labelled && id != p.ClusterID:
+		case labelled:
+			p.refuse(o, true, "label %s is this cluster's own ID, but only copies from other clusters carry the label", submarinerv1.ClusterIDLabel)
+		default:
+			if reason := p.kind.flaw(o, p.ClusterID); reason != "" {
+				p.refuse(o, true, "%s", reason)
+				continue
+			}
+			p.ours[o.GetName()] = o
+		}
+	}
+}
+
+// readSet finds the objects of other clusters in a clusterset.
+func (p *namedPlan) readSet(set SetSnapshot) {
+	count := map[string]int{} // by cluster
+	for _, o := range set.Objects {
+		id, ok := submarinerv1.OwnerID(o)
+		switch {
+		case p.kind.Named.Names.Owns(p.ClusterID, o.GetName()):
+			continue
+		case !ok:
+			p.refuse(o, false, "it has no label %s", submarinerv1.ClusterIDLabel)
+			continue
+		case id == p.ClusterID || p.kind.claimed(o) == p.ClusterID:
+			p.refuse(o, false, "it claims to belong to this cluster, but is not named after it")
+			continue
+		}
+		if reason := p.kind.flaw(o, id); reason != "" {
+			p.refuse(o, false, "%s", reason)
+			continue
+		}
+		if count[id]++; count[id] > p.kind.PerCluster {
+			p.refuse(o, false, "cluster %s has more than %d of them", id, p.kind.PerCluster)
+			continue
+		}
+		if f := p.found[o.GetName()]; f != nil {
+			f.sets = append(f.sets, set.Name)
+		} else {
+			p.found[o.GetName()] = &source{o, []string{set.Name}}
+		}
+	}
+}
+
+// copyHere makes the copies in this cluster the same as the objects that were found.
+func (p *namedPlan) copyHere() {
+	for _, name := range slices.Sorted(maps.Keys(p.found)) {
+		f, have := p.found[name], p.here[name]
+		if have != nil && !p.isCopy(have) {
+			p.refuse(f.object, false, "this cluster has an object of that name")
+			continue
+		}
+		sets := slices.Clone(f.sets)
+		if have != nil {
+			sets = append(sets, p.unknown(have)...)
+		}
+		slices.Sort(sets)
+		want := p.kind.namedCopy(f.object, p.Namespace)
+		annotate(want, submarinerv1.ClusterSetsAnnotation, strings.Join(slices.Compact(sets), ","))
+		p.write("", want, have)
+	}
+	for _, have := range p.local {
+		if p.found[have.GetName()] == nil && p.isCopy(have) && !p.mayExist(have) {
+			p.delete("", have)
+		}
+	}
+}
+
+// publish makes the objects of this cluster in a clusterset the same as here.
+func (p *namedPlan) publish(set SetSnapshot) {
+	there := map[string]client.Object{}
+	for _, o := range set.Objects {
+		if p.kind.Named.Names.Owns(p.ClusterID, o.GetName()) {
+			there[o.GetName()] = o
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(p.ours)) {
+		want := p.kind.namedCopy(p.ours[name], set.Namespace)
+		labels := want.GetLabels()
+		if labels == nil {
+			labels = map[string]string{}
+		}
+		labels[submarinerv1.ClusterIDLabel] = p.ClusterID
+		want.SetLabels(labels)
+		p.write(set.Name, want, there[name])
+	}
+	for _, name := range slices.Sorted(maps.Keys(there)) {
+		if p.ours[name] == nil {
+			p.delete(set.Name, there[name])
+		}
+	}
+}
+
+// isCopy reports whether a local object is a copy from another cluster: one with this
+// cluster's own label was made here.
+func (p *namedPlan) isCopy(o client.Object) bool {
+	id, ok := submarinerv1.OwnerID(o)
+	return ok && id != p.ClusterID
+}
+
+// lastSets returns the clustersets in which the object of a copy was found last.
+func lastSets(o client.Object) []string {
+	sets := o.GetAnnotations()[submarinerv1.ClusterSetsAnnotation]
+	if sets == "" {
+		return nil
+	}
+	return strings.Split(sets, ",")
+}
+
+// unknown returns the clustersets in which the object of a copy was found last, and which
+// are not known now.
+func (p *namedPlan) unknown(o client.Object) []string {
+	last := lastSets(o)
+	var out []string
+	for _, set := range p.sets {
+		if !set.Known && slices.Contains(last, set.Name) {
+			out = append(out, set.Name)
+		}
+	}
+	return out
+}
+
+// mayExist reports whether an object that was not found may be in a clusterset that is
+// not known. A copy that does not state its clustersets may be in any of them; and so may
+// a copy from a clusterset that this cluster has left, as the others may not have been
+// looked at when it was made.
+func (p *namedPlan) mayExist(o client.Object) bool {
+	last := lastSets(o)
+	if len(last) == 0 || slices.ContainsFunc(last, func(set string) bool { return !p.isIn(set) }) {
+		return !p.allKnown()
+	}
+	return len(p.unknown(o)) > 0
+}

@@ -1,0 +1,66 @@
+package exchange
+
+import (
+	"fmt"
+	"regexp"
+	"strings"
+)
+
+// NameRule specifies the names of a cluster's objects. A name must not read as the name
+// of two clusters, even where one cluster ID starts with another ("a" and "a-b"): either
+// the ID is the whole name, or what follows the ID in Prefix occurs in no cluster ID and
+// in no Rest.
+type NameRule struct {
+	// Prefix is how the names start; "{id}" stands for the cluster ID.
+	Prefix string
+	// Rest matches what follows the prefix, from ^ to $. If it is nil, nothing follows.
+	Rest *regexp.Regexp
+	// RestNoun is what messages call the rest: "address".
+	RestNoun string
+}
+
+const idInName = "{id}"
+
+// Owns reports whether name is the name of an object of cluster id.
+func (r NameRule) Owns(id, name string) bool {
+	rest, ok := strings.CutPrefix(name, r.start(id))
+	if r.Rest == nil {
+		return ok && rest == ""
+	}
+	return ok && r.Rest.MatchString(rest)
+}
+
+// start returns the prefix of the names of cluster id.
+func (r NameRule) start(id string) string { return strings.ReplaceAll(r.Prefix, idInName, id) }
+
+// Expression returns Owns as a CEL expression, where variables.id is the cluster ID and
+// variables.name the name.
+func (r NameRule) Expression() string {
+	prefix := nameExpression(r.Prefix)
+	if r.Rest == nil {
+		return "variables.name == " + prefix
+	}
+	length := "size(variables.id)"
+	if n := strings.Count(r.Prefix, idInName); n > 1 {
+		length += fmt.Sprintf(" * %d", n)
+	}
+	length += fmt.Sprintf(" + size(%s)", Quote(strings.ReplaceAll(r.Prefix, idInName, "")))
+	return fmt.Sprintf("(variables.name.startsWith(%s) && variables.name.substring(%s).matches(%s))", prefix, length, Quote(r.Rest.String()))
+}
+
+// Form returns a CEL expression for the form of the names, as a text for people.
+func (r NameRule) Form() string { return nameExpression(r.Prefix + "<" + r.RestNoun + ">") }
+
+// nameExpression returns a CEL expression for a name with "{id}" in it.
+func nameExpression(name string) string {
+	var parts []string
+	for i, literal := range strings.Split(name, idInName) {
+		if i > 0 {
+			parts = append(parts, "variables.id")
+		}
+		if literal != "" {
+			parts = append(parts, Quote(literal))
+		}
+	}
+	return strings.Join(parts, " + ")
+}

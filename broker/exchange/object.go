@@ -1,0 +1,190 @@
+package exchange
+
+import (
+	"cmp"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"reflect"
+	"slices"
+	"strconv"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	submarinerv1 "subctl/api/submariner/v1"
+)
+
+// This file has what Plan needs of objects, and makes no decision.
+
+// split returns the objects of each kind, sorted by name, and those of no kind in the
+// table.
+func (t Table) split(objects []client.Object) (byKind [][]client.Object, unknown []client.Object) {
+	byKind = make([][]client.Object, len(t))
+	for _, o := range objects {
+		i := t.index(o)
+		if i < 0 {
+			unknown = append(unknown, o)
+			continue
+		}
+		byKind[i] = append(byKind[i], o)
+	}
+	for _, objects := range byKind {
+		slices.SortFunc(objects, func(a, b client.Object) int { return cmp.Compare(a.GetName(), b.GetName()) })
+	}
+	return byKind, unknown
+}
+
+// New returns an empty object of the kind.
+func (k *Kind) New() client.Object { return k.Object.DeepCopyObject().(client.Object) }
+
+// newList returns an empty list of objects of the kind.
+func (k *Kind) newList() client.ObjectList { return k.List.DeepCopyObject().(client.ObjectList) }
+
+// setFields copies the fields of an object to another. The fields of both are then the
+// same memory.
+func (k *Kind) setFields(to, from client.Object) {
+	source := k.Fields(from)
+	for i, field := range k.Fields(to) {
+		reflect.ValueOf(field).Elem().Set(reflect.ValueOf(source[i]).Elem())
+	}
+}
+
+// sameFields reports whether two objects have the same fields.
+func (k *Kind) sameFields(a, b client.Object) bool {
+	return equality.Semantic.DeepEqual(k.Fields(a), k.Fields(b))
+}
+
+// same reports whether two objects are the same in everything that is copied.
+func (k *Kind) same(a, b client.Object) bool {
+	return maps.Equal(a.GetLabels(), b.GetLabels()) && maps.Equal(a.GetAnnotations(), b.GetAnnotations()) && k.sameFields(a, b)
+}
+
+// size returns the bytes of JSON that is copied of an object. A stub has the size of the
+// object that it stands for.
+func (k *Kind) size(o client.Object) int {
+	if n := k.stubSize(o); n > 0 {
+		return n
+	}
+	b, err := json.Marshal(append([]any{o.GetLabels(), o.GetAnnotations()}, k.Fields(o)...))
+	if err != nil {
+		return k.MaxSize + 1 // strings and numbers cannot fail to encode
+	}
+	return len(b)
+}
+
+func (k *Kind) tooLarge(size int) string {
+	return fmt.Sprintf("it has %d bytes, more than %d", size, k.MaxSize)
+}
+
+// sizeAnnotation is on stubs: the size of the object, in bytes.
+const sizeAnnotation = "submariner.io/size"
+
+// stub returns what it takes to report that an object is too large, and to replace or
+// delete it.
+func (k *Kind) stub(o client.Object, size int) client.Object {
+	out := k.New()
+	if k.Named != nil && k.Named.Stub != nil {
+		k.Named.Stub(out, o)
+	}
+	out.SetName(o.GetName())
+	out.SetNamespace(o.GetNamespace())
+	out.SetUID(o.GetUID())
+	out.SetResourceVersion(o.GetResourceVersion())
+	if id, ok := submarinerv1.OwnerID(o); ok {
+		out.SetLabels(map[string]string{submarinerv1.ClusterIDLabel: id})
+	}
+	out.SetAnnotations(map[string]string{sizeAnnotation: strconv.Itoa(size)})
+	return out
+}
+
+// stubSize returns the size of the object that a stub stands for, or 0 if o is no stub.
+// An object whose owner has put the annotation on it is refused.
+func (k *Kind) stubSize(o client.Object) int {
+	if n, err := strconv.Atoi(o.GetAnnotations()[sizeAnnotation]); err == nil && n > k.MaxSize {
+		return n
+	}
+	return 0
+}
+
+// namedCopy returns what is copied of an object of the Named way: name, labels, fields
+// and annotations, except the annotations that are about one side.
+func (k *Kind) namedCopy(o client.Object, namespace string) client.Object {
+	out, from := k.New(), o.DeepCopyObject().(client.Object)
+	k.setFields(out, from)
+	out.SetName(from.GetName())
+	out.SetNamespace(namespace)
+	out.SetLabels(from.GetLabels())
+	annotations := from.GetAnnotations()
+	delete(annotations, corev1.LastAppliedConfigAnnotation)
+	delete(annotations, submarinerv1.ClusterSetsAnnotation)
+	for _, a := range k.Named.LocalAnnotations {
+		delete(annotations, a)
+	}
+	out.SetAnnotations(annotations)
+	return out
+}
+
+// flaw returns the reason why o cannot be an object of cluster id, or "". The kind is
+// Named.
+func (k *Kind) flaw(o client.Object, id string) string {
+	if submarinerv1.CheckClusterID(id) != nil {
+		return fmt.Sprintf("%.70q is not a cluster ID", id)
+	}
+	if own := k.claimed(o); k.Named.ClusterID != nil && own != id {
+		return fmt.Sprintf("spec.cluster_id is %.70q, not %q", own, id)
+	}
+	if !k.Named.Names.Owns(id, o.GetName()) {
+		return fmt.Sprintf("its name is not one of the names that cluster %q may give its %s", id, k.Resource)
+	}
+	if k.Named.Check != nil {
+		if reason := k.Named.Check(o); reason != "" {
+			return reason
+		}
+	}
+	if n := k.size(o); n > k.MaxSize {
+		return k.tooLarge(n)
+	}
+	return ""
+}
+
+// claimed returns the owner that o's fields state, or "". The kind is Named.
+func (k *Kind) claimed(o client.Object) string {
+	if k.Named.ClusterID == nil {
+		return ""
+	}
+	return k.Named.ClusterID(o)
+}
+
+// freeCopy returns what is copied of an object of the Free way: its fields, in canonical
+// form.
+func (k *Kind) freeCopy(o client.Object, namespace, name string, labels map[string]string) client.Object {
+	out := k.New()
+	k.setFields(out, o.DeepCopyObject().(client.Object))
+	out.SetName(name)
+	out.SetNamespace(namespace)
+	out.SetLabels(labels)
+	if k.Free.Canonical != nil {
+		k.Free.Canonical(out)
+	}
+	return out
+}
+
+// boundedSize returns the size that MaxSize bounds. For the Free way that is the size
+// without labels, which differ from copy to copy.
+func (k *Kind) boundedSize(o client.Object) int {
+	if k.Free != nil {
+		return k.size(k.freeCopy(o, "", "", nil))
+	}
+	return k.size(o)
+}
+
+func annotate(o client.Object, name, value string) {
+	annotations := o.GetAnnotations()
+	if annotations == nil {
+		annotations = map[string]string{}
+	}
+	annotations[name] = value
+	o.SetAnnotations(annotations)
+}

@@ -1,0 +1,153 @@
+package exchange
+
+import (
+	"cmp"
+	"fmt"
+	"reflect"
+	"slices"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+)
+
+// This file decides what is written. Plan is a pure function of what both sides hold
+// now, so an event that was missed, during an outage or while no gateway was active,
+// makes no difference. A refused object is treated as if it did not exist. How the
+// objects of a kind are planned depends on the way of the kind: see named.go and free.go.
+
+// Snapshot is what both sides hold.
+type Snapshot struct {
+	ClusterID string
+	Namespace string // of this cluster
+	Local     []client.Object
+	Sets      []SetSnapshot
+}
+
+// SetSnapshot is what a clusterset on the broker holds.
+type SetSnapshot struct {
+	Set
+	// Known reports whether Objects has been read at least once. It may be old.
+	Known   bool
+	Objects []client.Object
+}
+
+// Op is what to do with an object.
+type Op string
+
+// The operations.
+const (
+	Create Op = "create"
+	Update Op = "update"
+	Delete Op = "delete"
+	// Report writes the status of an object that was made here.
+	Report Op = "report on"
+)
+
+// Write is one change to one side.
+type Write struct {
+	Op     Op
+	Set    string // the clusterset on the broker; empty: in this cluster
+	Object client.Object
+
+	kind *Kind
+	news *metav1.Condition // of a Report: new trouble
+}
+
+func (w Write) String() string {
+	where := "here"
+	if w.Set != "" {
+		where = "on the broker in clusterset " + w.Set
+	}
+	return fmt.Sprintf("%s %s %s %s", w.Op, w.kind.Name, w.Object.GetName(), where)
+}
+
+// Plan returns the writes that make both sides the same, and the objects that it refuses
+// to copy, an object of a kind that is not in the table among them. It writes only to
+// clustersets that are known, deletes nothing that an unknown clusterset may hold, and
+// deletes what is left of clustersets that the cluster is not in any more only when all
+// its clustersets are known.
+func Plan(kinds Table, s Snapshot) ([]Write, []Refusal) {
+	p := &plan{Snapshot: s}
+	slices.SortFunc(p.Sets, func(a, b SetSnapshot) int { return cmp.Compare(a.Name, b.Name) })
+	local := p.split(kinds, s.Local, true)
+	sets := make([][][]client.Object, len(p.Sets))
+	for i, set := range p.Sets {
+		if set.Known {
+			sets[i] = p.split(kinds, set.Objects, false)
+		}
+	}
+	for i := range kinds {
+		of := kindPlan{plan: p, kind: &kinds[i], local: local[i], sets: slices.Clone(p.Sets)}
+		for j := range of.sets {
+			of.sets[j].Objects = nil
+			if of.sets[j].Known {
+				of.sets[j].Objects = sets[j][i]
+			}
+		}
+		if of.kind.Named != nil {
+			planNamed(of)
+		} else {
+			planFree(of)
+		}
+	}
+	return p.writes, p.refused
+}
+
+type plan struct {
+	Snapshot
+	writes  []Write
+	refused []Refusal
+}
+
+// split returns the objects of each kind, and refuses the others.
+func (p *plan) split(kinds Table, objects []client.Object, local bool) [][]client.Object {
+	byKind, unknown := kinds.split(objects)
+	for _, o := range unknown {
+		p.refused = append(p.refused, Refusal{
+			Kind: reflect.TypeOf(o).Elem().Name(), Namespace: o.GetNamespace(), Name: o.GetName(), Local: local, Reason: notExchanged,
+		})
+	}
+	return byKind
+}
+
+// allKnown reports whether every clusterset of the cluster is known.
+func (p *plan) allKnown() bool {
+	return !slices.ContainsFunc(p.Sets, func(s SetSnapshot) bool { return !s.Known })
+}
+
+// isIn reports whether the cluster is in a clusterset.
+func (p *plan) isIn(set string) bool {
+	return slices.ContainsFunc(p.Sets, func(s SetSnapshot) bool { return s.Name == set })
+}
+
+// kindPlan is the part of a plan that is about one kind.
+type kindPlan struct {
+	*plan
+	kind  *Kind
+	local []client.Object // sorted by name, and so are the objects of sets
+	sets  []SetSnapshot
+}
+
+func (p *kindPlan) refuse(o client.Object, local bool, format string, args ...any) {
+	p.refused = append(p.refused, Refusal{
+		Kind: p.kind.Name, Namespace: o.GetNamespace(), Name: o.GetName(), Local: local, Reason: fmt.Sprintf(format, args...),
+	})
+}
+
+// write appends the write that makes have, which may be nil, the same as want.
+func (p *kindPlan) write(set string, want, have client.Object) {
+	switch {
+	case have == nil:
+		p.writes = append(p.writes, Write{Op: Create, Set: set, Object: want, kind: p.kind})
+	case !p.kind.same(want, have):
+		update := have.DeepCopyObject().(client.Object)
+		update.SetLabels(want.GetLabels())
+		update.SetAnnotations(want.GetAnnotations())
+		p.kind.setFields(update, want)
+		p.writes = append(p.writes, Write{Op: Update, Set: set, Object: update, kind: p.kind})
+	}
+}
+
+func (p *kindPlan) delete(set string, o client.Object) {
+	p.writes = append(p.writes, Write{Op: Delete, Set: set, Object: o, kind: p.kind})
+}

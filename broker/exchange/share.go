@@ -1,0 +1,176 @@
+package exchange
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/api/equality"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	submarinerv1 "subctl/api/submariner/v1"
+	"subctl/api/submariner/v1alpha1"
+)
+
+// Reasons of the condition Shared. All except the first come with status False.
+const (
+	reasonShared      = "Shared"
+	reasonPending     = "Pending"
+	reasonNameTaken   = "NameTaken"
+	reasonInvalidName = "InvalidName"
+	reasonTooLarge    = "TooLarge"
+	reasonMistake     = "Mistake"
+	reasonTooMany     = "TooMany"
+	reasonLabelled    = "Labelled"
+	reasonNoSet       = "NotInClusterSet"
+)
+
+// share is what becomes of an object that was made here. Its kind is Free.
+type share struct {
+	kind            *Kind
+	object          client.Object
+	last            Shared        // what its status reports
+	reason, message string        // why it is not shared as it is; empty if it is or will be
+	barred          bool          // from the broker altogether
+	mistaken        bool          // its last valid version is shared instead
+	sets            []string      // the clustersets that have it
+	inForce         client.Object // with the fields that are in force; nil if the broker was not seen to hold it
+	behind          bool          // some clustersets do not have yet what they should
+}
+
+func newShare(k *Kind, o client.Object) *share {
+	s := &share{kind: k, object: o}
+	if k.Free.Status != nil {
+		s.last = k.Free.Status(o)
+	}
+	return s
+}
+
+func (s *share) refuse(reason, format string, args ...any) {
+	s.reason, s.message = reason, fmt.Sprintf(format, args...)
+}
+
+// unread assumes that a clusterset which is not known has what it had last.
+func (s *share) unread(set string) {
+	s.behind = true
+	if slices.Contains(s.last.Sets, set) {
+		s.sets = append(s.sets, set)
+	}
+}
+
+// shareable returns what a clusterset that holds have, which may be nil, should hold: the
+// object as it is or, if that has a mistake, its last valid version. It returns nil if
+// there is none.
+func (s *share) shareable(cluster, namespace string, have client.Object) client.Object {
+	labels := map[string]string{submarinerv1.ClusterIDLabel: cluster}
+	want := s.kind.freeCopy(s.object, namespace, s.object.GetName(), labels)
+	if have != nil && s.kind.same(want, have) && s.last.InForce != nil && s.kind.sameFields(s.last.InForce, want) {
+		return want // checked before
+	}
+	reason, flaw := s.kind.contentFlaw(want)
+	if flaw == "" {
+		return want
+	}
+	before := have
+	if s.last.InForce != nil {
+		before = s.last.InForce
+	}
+	if before != nil {
+		before = s.kind.freeCopy(before, namespace, s.object.GetName(), labels)
+		if _, flaw := s.kind.contentFlaw(before); flaw != "" {
+			before = nil
+		}
+	}
+	s.mistaken = true
+	s.refuse(reason, "%s: %s", instead(before != nil), flaw)
+	return before
+}
+
+// share notes what a clusterset should hold, and what it holds, which may be nil.
+func (s *share) share(set string, want, have client.Object) {
+	s.behind = s.behind || have == nil || !s.kind.same(want, have)
+	if have == nil {
+		return
+	}
+	s.sets = append(s.sets, set)
+	if s.inForce == nil {
+		s.inForce = have
+	}
+	if s.mistaken {
+		s.inForce = want // even if somebody has changed it there
+	}
+}
+
+// isNew reports whether the object's status does not have the clustersets and the fields
+// in force yet.
+func (s *share) isNew() bool {
+	fields := func(o client.Object) client.Object {
+		if o == nil {
+			return s.kind.New()
+		}
+		return o
+	}
+	return !slices.Equal(s.sets, s.last.Sets) || !s.kind.sameFields(fields(s.inForce), fields(s.last.InForce))
+}
+
+// report refuses an object that is not shared as it is, and writes its status if that has
+// changed.
+func (p *freePlan) report(s *share) {
+	if s.reason != "" {
+		p.refuse(s.object, true, "%s", s.message)
+	}
+	if s.kind.Free.Status == nil {
+		return
+	}
+	if s.inForce == nil && len(s.sets) > 0 {
+		s.inForce = s.last.InForce
+	}
+	last := meta.FindStatusCondition(s.last.Conditions, v1alpha1.ConditionShared)
+	now := s.condition(last)
+	if last != nil {
+		if last.Status == now.Status {
+			now.LastTransitionTime = last.LastTransitionTime
+		}
+		if !s.isNew() && equality.Semantic.DeepEqual(*last, now) {
+			return
+		}
+	}
+	out := s.kind.New()
+	out.SetName(s.object.GetName())
+	out.SetNamespace(s.object.GetNamespace())
+	out.SetUID(s.object.GetUID())
+	s.kind.Free.SetStatus(out, Shared{Sets: s.sets, InForce: s.inForce, Conditions: []metav1.Condition{now}})
+	w := Write{Op: Report, Object: out, kind: s.kind}
+	if isNews(last, now) {
+		w.news = &now
+	}
+	p.writes = append(p.writes, w)
+}
+
+// condition returns the condition Shared; last is the condition as it is, or nil.
+func (s *share) condition(last *metav1.Condition) metav1.Condition {
+	now := metav1.Condition{Type: v1alpha1.ConditionShared, Status: metav1.ConditionFalse, ObservedGeneration: s.object.GetGeneration()}
+	switch {
+	case s.reason != "":
+		now.Reason, now.Message = s.reason, s.message
+	case s.behind && last != nil && last.Status == metav1.ConditionTrue && slices.Equal(s.sets, s.last.Sets):
+		now = *last // a change is on its way
+	case s.behind:
+		now.Reason, now.Message = reasonPending, "it is not on the broker yet in every clusterset that it is for"
+	default:
+		now.Status, now.Reason = metav1.ConditionTrue, reasonShared
+		now.Message = "it is on the broker in clusterset " + strings.Join(s.sets, ", ")
+	}
+	return now
+}
+
+// isNews reports whether a condition tells a person of trouble that was not reported
+// before. The condition Accepted reports mistakes.
+func isNews(last *metav1.Condition, now metav1.Condition) bool {
+	if now.Status != metav1.ConditionFalse || now.Reason == reasonPending || now.Reason == reasonMistake {
+		return false
+	}
+	return last == nil || last.Reason != now.Reason || last.Message != now.Message
+}

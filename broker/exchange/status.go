@@ -1,0 +1,66 @@
+package exchange
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+)
+
+// Healthy returns nil while both sides are watched and the last pass left nothing undone,
+// and otherwise what is wrong.
+func (e *Exchange) Healthy() error {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if len(e.status.Errors) == 0 {
+		return nil
+	}
+	return errors.New(strings.Join(e.status.Errors, "; "))
+}
+
+// Status returns the state of the exchange. It is safe for concurrent use.
+func (e *Exchange) Status() Status {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	status := e.status
+	status.Refused, status.Errors = slices.Clone(status.Refused), slices.Clone(status.Errors)
+	return status
+}
+
+// maxRefused bounds the refusals that are reported and logged: a member can cause
+// thousands.
+const maxRefused = 50
+
+// Status is the state of an Exchange, for conditions and metrics.
+type Status struct {
+	// Connected reports whether every clusterset on the broker is being watched.
+	Connected bool
+	// LastSync is when both sides were last seen to be the same; zero if never.
+	LastSync time.Time
+	// Writes counts the objects written or deleted on either side.
+	Writes uint64
+	// Refused lists the first maxRefused of the objects that are not copied; RefusedMore
+	// counts the others.
+	Refused     []Refusal
+	RefusedMore int
+	// Errors lists what is wrong now, sorted: unreachable sides and failed writes.
+	Errors []string
+}
+
+// Refusal is the reason why an object is not copied.
+type Refusal struct {
+	Kind      string
+	Namespace string
+	Name      string
+	Local     bool // found in this cluster, not on the broker
+	Reason    string
+}
+
+func (r Refusal) String() string {
+	where := "on the broker"
+	if r.Local {
+		where = "in this cluster"
+	}
+	return fmt.Sprintf("%s %s/%s %s: %s", r.Kind, r.Namespace, r.Name, where, r.Reason)
+}
