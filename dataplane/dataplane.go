@@ -29,6 +29,7 @@ const (
 	KindChain               // iptables chains
 	KindSources             // nftables tables that keep source addresses
 	KindDaemon              // programs that devices and tunnels depend on
+	KindRemains             // what a daemon left that is gone; in no plan
 	KindLink                // network devices
 	KindAddr                // addresses on devices
 	KindPeer                // peers of WireGuard devices
@@ -41,7 +42,7 @@ const (
 )
 
 var kindNames = [...]string{
-	KindSet: "set", KindChain: "chain", KindSources: "sources", KindDaemon: "daemon", KindLink: "link", KindAddr: "address", KindPeer: "peer", KindTunnel: "tunnel",
+	KindSet: "set", KindChain: "chain", KindSources: "sources", KindRemains: "remains", KindDaemon: "daemon", KindLink: "link", KindAddr: "address", KindPeer: "peer", KindTunnel: "tunnel",
 	KindNeigh: "neighbour", KindNexthop: "nexthop", KindGroup: "nexthop-group", KindRoute: "route", KindRule: "rule",
 }
 

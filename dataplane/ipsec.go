@@ -14,6 +14,10 @@ import (
 type IKEDaemon struct {
 	Port  int  // UDP, of IKE and of ESP in UDP
 	Debug bool // has it log more, though never a key
+	// Unattended is set in a daemon that was observed running without anything in this
+	// process that has it negotiate, and false in a plan: an agent that starts adopts the
+	// daemon of the agent before.
+	Unattended bool
 }
 
 // daemonKey is that of the only daemon there is.
@@ -30,7 +34,25 @@ func (d IKEDaemon) Equal(o Object) bool { return o == d }
 
 // String implements Object.
 func (d IKEDaemon) String() string {
-	return fmt.Sprintf("charon-systemd # strongswan.conf: port = 0, port_nat_t = %d; debug: %s", d.Port, yes(d.Debug))
+	s := fmt.Sprintf("charon-systemd # strongswan.conf: port = 0, port_nat_t = %d; debug: %s", d.Port, yes(d.Debug))
+	if d.Unattended {
+		s += "; unattended"
+	}
+	return s
+}
+
+// change implements changer.
+func (d IKEDaemon) change(old Object) string {
+	o, ok := old.(IKEDaemon)
+	switch {
+	case !ok:
+		return ""
+	case o == IKEDaemon{}:
+		return d.String() + ", in place of one that does not answer"
+	case o == IKEDaemon{Port: d.Port, Debug: d.Debug, Unattended: true}:
+		return d.String() + ": adopts the one that runs"
+	}
+	return ""
 }
 
 // IPsecInterface is where packets enter and leave IPsec tunnels: an XFRM interface, or

@@ -20,7 +20,10 @@ func objects() []dataplane.Object {
 		dataplane.Chain{Table: "nat", Name: "c", Hook: "OUTPUT", Rules: []string{"-j DROP"}, Sets: []string{"s"}},
 		dataplane.Sources{Table: "t", Local: []netip.Prefix{p}, Remote: []netip.Prefix{p}},
 		dataplane.VXLAN{Name: "d", Dev: "a", MAC: "m", VNI: 1, Local: ip, Port: 2, SourcePort: 4, MTU: 3, Conf: dataplane.Conf{RPFilter: 2, Forwarding: 1}},
-		dataplane.IKEDaemon{Port: 1, Debug: true},
+		dataplane.IKEDaemon{Port: 1, Debug: true, Unattended: true},
+		dataplane.IPsecSA{Src: ip, Dst: ip, SPI: 1, ReqID: 2},
+		dataplane.IPsecPolicy{Src: p, Dst: p, Port: 1, Dir: "out", IfID: 2, Index: 3, ReqID: 4},
+		dataplane.IKERemains{},
 		dataplane.IPsecInterface{Name: "i", MTU: 3, Conf: dataplane.Conf{RPFilter: 2, Forwarding: 1}},
 		dataplane.WireGuard{Name: "w", Private: dataplane.Secret{1}, Port: 2, MTU: 3, Conf: dataplane.Conf{RPFilter: 2, Forwarding: 1}},
 		dataplane.WireGuardPeer{
@@ -88,7 +91,7 @@ func TestObjectsArePlainData(t *testing.T) {
 		require.False(t, names[k.String()], "two kinds are called %v", k)
 		names[k.String()] = true
 	}
-	require.Equal(t, "kind 13", (dataplane.KindRule + 1).String(), "a new kind is to be in the tests of this file")
+	require.Equal(t, "kind 14", (dataplane.KindRule + 1).String(), "a new kind is to be in the tests of this file")
 }
 
 // change gives a leaf another value.

@@ -12,17 +12,31 @@ import (
 // remove Old.
 type Op struct{ Old, New Object }
 
-// String is "+ command" for an object that is put, "- command" for one removed.
+// changer is an Object that can be put in another way than by the command of its String.
+type changer interface {
+	// change returns what a person would type to have the object in place of another, if
+	// that differs from String, else "".
+	change(old Object) string
+}
+
+// String returns "+ command" for an object that is put and "- command" for an object that
+// is removed.
 func (o Op) String() string {
 	if o.New == nil {
 		return "- " + o.Old.String()
+	}
+	if c, ok := o.New.(changer); ok && o.Old != nil {
+		if s := c.change(o.Old); s != "" {
+			return "+ " + s
+		}
 	}
 	return "+ " + o.New.String()
 }
 
 // Diff returns the steps from have to want: additions first, in creation order,
 // then removals in the opposite order, so that no step pulls away what another
-// still stands on.
+// still stands on. An object that needs another which is wanted, and not there yet, is not
+// removed: once that is there, the next look shows what has become of the object.
 func Diff(have, want State) []Op {
 	left := survivors(have, want)
 	var puts, dels State
@@ -35,7 +49,7 @@ func Diff(have, want State) []Op {
 		}
 	}
 	for k, h := range left {
-		if _, keep := want[k]; !keep {
+		if _, keep := want[k]; !keep && !awaits(h, have, want) {
 			if dels == nil {
 				dels = State{}
 			}
@@ -52,6 +66,15 @@ func Diff(have, want State) []Op {
 		ops = append(ops, Op{Old: o})
 	}
 	return ops
+}
+
+// awaits reports whether an object needs another that is wanted, and not there yet.
+func awaits(o Object, have, want State) bool {
+	return slices.ContainsFunc(o.Needs(), func(k Key) bool {
+		_, is := have[k]
+		_, willBe := want[k]
+		return willBe && !is
+	})
 }
 
 // survivors returns what is left of have once every device or daemon that cannot

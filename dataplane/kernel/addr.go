@@ -7,6 +7,7 @@ import (
 	"net/netip"
 
 	"subctl/dataplane"
+	"subctl/dataplane/kernel/netlink"
 
 	"github.com/vishvananda/netlink/nl"
 	"golang.org/x/sys/unix"
@@ -23,7 +24,7 @@ func (s addrs) list() (out []dataplane.Object, err error) {
 	}
 	for name, index := range devs {
 		ps, err := s.prefixes(index)
-		if gone(err) {
+		if netlink.Gone(err) {
 			continue // between two looks
 		}
 		if err != nil {
@@ -38,7 +39,7 @@ func (s addrs) list() (out []dataplane.Object, err error) {
 
 // prefixes returns the IPv4 addresses of a device.
 func (s addrs) prefixes(index int) (out []netip.Prefix, err error) {
-	msgs, err := s.conn.dump(unix.NETLINK_ROUTE, unix.RTM_GETADDR, ifAddrmsg(unix.AF_INET, 0, index))
+	msgs, err := s.conn.Dump(unix.NETLINK_ROUTE, unix.RTM_GETADDR, ifAddrmsg(unix.AF_INET, 0, index))
 	if err != nil {
 		return nil, err
 	}
@@ -47,9 +48,9 @@ func (s addrs) prefixes(index int) (out []netip.Prefix, err error) {
 		if int(msg.Index) != index {
 			continue // a kernel that does not filter
 		}
-		for t, v := range attrs(m[msg.Len():]) {
+		for t, v := range netlink.Attrs(m[msg.Len():]) {
 			if t == unix.IFA_LOCAL {
-				out = append(out, netip.PrefixFrom(addr(v), int(msg.Prefixlen)))
+				out = append(out, netip.PrefixFrom(netlink.Addr(v), int(msg.Prefixlen)))
 			}
 		}
 	}
@@ -58,7 +59,7 @@ func (s addrs) prefixes(index int) (out []netip.Prefix, err error) {
 
 func (s addrs) put(_, want dataplane.Object) error {
 	a := want.(dataplane.Addr)
-	if err := s.do(unix.RTM_NEWADDR, replace, a); err != nil {
+	if err := s.do(unix.RTM_NEWADDR, netlink.Replace, a); err != nil {
 		return fmt.Errorf("adding address %v on %s: %w", a.Prefix, a.Dev, err)
 	}
 	return nil
@@ -66,7 +67,7 @@ func (s addrs) put(_, want dataplane.Object) error {
 
 func (s addrs) del(old dataplane.Object) error {
 	a := old.(dataplane.Addr)
-	if err := orGone(s.do(unix.RTM_DELADDR, 0, a)); err != nil {
+	if err := netlink.OrGone(s.do(unix.RTM_DELADDR, 0, a)); err != nil {
 		return fmt.Errorf("removing address %v of %s: %w", a.Prefix, a.Dev, err)
 	}
 	return nil
@@ -78,9 +79,9 @@ func (s addrs) do(typ, flags int, a dataplane.Addr) error {
 		return err
 	}
 	ip := a.Prefix.Addr()
-	b := ifAddrmsg(family(ip), a.Prefix.Bits(), i)
-	b = putAttr(b, unix.IFA_LOCAL, ip.AsSlice())
-	return s.conn.route(typ, flags, putAttr(b, unix.IFA_ADDRESS, ip.AsSlice()))
+	b := ifAddrmsg(netlink.Family(ip), a.Prefix.Bits(), i)
+	b = netlink.PutAttr(b, unix.IFA_LOCAL, ip.AsSlice())
+	return s.conn.Change(typ, flags, netlink.PutAttr(b, unix.IFA_ADDRESS, ip.AsSlice()))
 }
 
 func ifAddrmsg(family uint8, bits, index int) []byte {

@@ -20,7 +20,7 @@ func (h *Host) CableStates() ([]dataplane.CableState, error) {
 	if err != nil {
 		return nil, err
 	}
-	ipsec, err := h.charon.cableStates()
+	ipsec, err := h.ipsecStates()
 	return append(wireGuard, ipsec...), err
 }
 

@@ -6,6 +6,8 @@ import (
 	"errors"
 	"fmt"
 
+	"subctl/dataplane/kernel/netlink"
+
 	"golang.org/x/sys/unix"
 )
 
@@ -13,12 +15,12 @@ import (
 // which Linux has since 5.3. It changes nothing: a kernel without them does not know the
 // question which there are.
 func Check() error {
-	c, err := dial()
+	c, err := netlink.Dial()
 	if err != nil {
 		return err
 	}
-	defer c.close()
-	_, err = c.dump(unix.NETLINK_ROUTE, unix.RTM_GETNEXTHOP, nhmsg(unix.AF_UNSPEC, 0))
+	defer c.Close()
+	_, err = c.Dump(unix.NETLINK_ROUTE, unix.RTM_GETNEXTHOP, nhmsg(unix.AF_UNSPEC, 0))
 	switch {
 	case errors.Is(err, unix.EOPNOTSUPP), errors.Is(err, unix.EINVAL):
 		return errors.New("this node's kernel has no next hop objects: Linux 5.3 or newer is needed")

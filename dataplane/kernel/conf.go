@@ -4,6 +4,7 @@ package kernel
 
 import (
 	"subctl/dataplane"
+	"subctl/dataplane/kernel/netlink"
 
 	"golang.org/x/sys/unix"
 )
@@ -23,16 +24,16 @@ const (
 
 // readConf finds the settings in the attributes of a device.
 func readConf(link []byte) (c dataplane.Conf) {
-	for t, spec := range attrs(link) {
+	for t, spec := range netlink.Attrs(link) {
 		if t != unix.IFLA_AF_SPEC {
 			continue
 		}
-		for family, inet := range attrs(spec) {
+		for family, inet := range netlink.Attrs(spec) {
 			if family != unix.AF_INET {
 				continue
 			}
-			for t, conf := range attrs(inet) {
-				if at := func(i int) int { return int(u32(conf[4*(i-1):])) }; t == inetConf && len(conf) >= 4*confRPFilter {
+			for t, conf := range netlink.Attrs(inet) {
+				if at := func(i int) int { return int(netlink.U32(conf[4*(i-1):])) }; t == inetConf && len(conf) >= 4*confRPFilter {
 					c.Forwarding, c.RPFilter = at(confForwarding), at(confRPFilter)
 				}
 			}
@@ -43,9 +44,9 @@ func readConf(link []byte) (c dataplane.Conf) {
 
 // putConf appends the settings to a message that sets a device.
 func putConf(b []byte, c dataplane.Conf) []byte {
-	conf := putU32(nil, confForwarding, uint32(c.Forwarding))
-	conf = putU32(conf, confRPFilter, uint32(c.RPFilter))
-	inet := putAttr(nil, inetConf|unix.NLA_F_NESTED, conf)
-	spec := putAttr(nil, unix.AF_INET|unix.NLA_F_NESTED, inet)
-	return putAttr(b, unix.IFLA_AF_SPEC|unix.NLA_F_NESTED, spec)
+	conf := netlink.PutU32(nil, confForwarding, uint32(c.Forwarding))
+	conf = netlink.PutU32(conf, confRPFilter, uint32(c.RPFilter))
+	inet := netlink.PutAttr(nil, inetConf|unix.NLA_F_NESTED, conf)
+	spec := netlink.PutAttr(nil, unix.AF_INET|unix.NLA_F_NESTED, inet)
+	return netlink.PutAttr(b, unix.IFLA_AF_SPEC|unix.NLA_F_NESTED, spec)
 }

@@ -4,15 +4,15 @@ package kernel
 
 import (
 	"cmp"
-	"errors"
 	"fmt"
 	"net/netip"
 	"slices"
 	"strings"
 
 	"subctl/dataplane"
+	"subctl/dataplane/kernel/netlink"
 
-	"github.com/vishvananda/netlink"
+	vnl "github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
 )
 
@@ -20,20 +20,20 @@ import (
 // namespace. A node without a default route has no Device, MTU and PrivateIP.
 func ReadFacts() (f dataplane.Facts, err error) {
 	f.WireGuard, f.IPsec = wireGuardEngine(), ipsecEngine()
-	h, err := netlink.NewHandle(unix.NETLINK_ROUTE)
+	h, err := vnl.NewHandle(unix.NETLINK_ROUTE)
 	if err != nil {
 		return f, fmt.Errorf("opening netlink socket: %w", err)
 	}
 	defer h.Close()
-	links, err := whole(h.LinkList)
+	links, err := netlink.Whole(h.LinkList)
 	if err != nil {
 		return f, fmt.Errorf("listing devices: %w", err)
 	}
-	addrs, err := whole(func() ([]netlink.Addr, error) { return h.AddrList(nil, netlink.FAMILY_V4) })
+	addrs, err := netlink.Whole(func() ([]vnl.Addr, error) { return h.AddrList(nil, vnl.FAMILY_V4) })
 	if err != nil {
 		return f, fmt.Errorf("listing addresses: %w", err)
 	}
-	byIndex, own := map[int]netlink.Link{}, map[int]bool{}
+	byIndex, own := map[int]vnl.Link{}, map[int]bool{}
 	for _, l := range links {
 		name := l.Attrs().Name
 		if own[l.Attrs().Index] = ours(name); !own[l.Attrs().Index] && l.Attrs().RawFlags&unix.IFF_LOOPBACK == 0 {
@@ -68,17 +68,6 @@ func ReadFacts() (f dataplane.Facts, err error) {
 	return f, nil
 }
 
-// whole repeats a dump that a change interrupted: where containers come and go,
-// that happens.
-func whole[T any](list func() ([]T, error)) (out []T, err error) {
-	for range dumpTries {
-		if out, err = list(); !errors.Is(err, netlink.ErrDumpInterrupted) {
-			break
-		}
-	}
-	return out, err
-}
-
 // ours reports whether a device is that of an agent of this node, whichever.
 func ours(device string) bool {
 	return slices.ContainsFunc(dataplane.Owners(), func(o dataplane.Owner) bool { return o.OwnsDevice(device) })
@@ -86,14 +75,14 @@ func ours(device string) bool {
 
 // defaultRoute returns the default route of the main table that the kernel
 // prefers, nil if there is none. Of several next hops, the first counts.
-func defaultRoute(h *netlink.Handle) (*netlink.Route, error) {
-	all, err := whole(func() ([]netlink.Route, error) {
-		return h.RouteListFiltered(netlink.FAMILY_V4, &netlink.Route{Table: unix.RT_TABLE_MAIN}, netlink.RT_FILTER_TABLE)
+func defaultRoute(h *vnl.Handle) (*vnl.Route, error) {
+	all, err := netlink.Whole(func() ([]vnl.Route, error) {
+		return h.RouteListFiltered(vnl.FAMILY_V4, &vnl.Route{Table: unix.RT_TABLE_MAIN}, vnl.RT_FILTER_TABLE)
 	})
 	if err != nil {
 		return nil, fmt.Errorf("listing routes: %w", err)
 	}
-	var best *netlink.Route
+	var best *vnl.Route
 	for _, r := range all {
 		if r.Dst != nil {
 			if ones, _ := r.Dst.Mask.Size(); ones > 0 {
@@ -113,9 +102,9 @@ func defaultRoute(h *netlink.Handle) (*netlink.Route, error) {
 // source is the address that packets take which leave by a route: its own, else
 // the first one of the device in the network of its gateway, else the first of
 // the device (inet_select_addr in the kernel's net/ipv4/devinet.c).
-func source(r netlink.Route, addrs []netlink.Addr) (ip netip.Addr) {
+func source(r vnl.Route, addrs []vnl.Addr) (ip netip.Addr) {
 	if r.Src != nil {
-		return addr(r.Src)
+		return netlink.Addr(r.Src)
 	}
 	for _, a := range addrs {
 		if a.LinkIndex != r.LinkIndex || a.Flags&unix.IFA_F_SECONDARY != 0 || a.Scope > unix.RT_SCOPE_UNIVERSE {
@@ -131,7 +120,7 @@ func source(r netlink.Route, addrs []netlink.Addr) (ip netip.Addr) {
 	return ip
 }
 
-func prefix(a netlink.Addr) netip.Prefix {
+func prefix(a vnl.Addr) netip.Prefix {
 	ones, _ := a.Mask.Size()
-	return netip.PrefixFrom(addr(a.IP), ones)
+	return netip.PrefixFrom(netlink.Addr(a.IP), ones)
 }

@@ -19,8 +19,10 @@ import (
 	"sync"
 
 	"subctl/dataplane"
+	"subctl/dataplane/kernel/netlink"
+	"subctl/dataplane/kernel/strongswan"
 
-	"github.com/vishvananda/netlink"
+	vnl "github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
 	"golang.zx2c4.com/wireguard/wgctrl"
 )
@@ -45,12 +47,16 @@ type store interface {
 // refuse to start it.
 type Host struct {
 	owner  dataplane.Owner
-	nl     *netlink.Handle
-	conn   conn
+	nl     *vnl.Handle
+	conn   *netlink.Conn
 	ipt    *iptables
-	charon *charon
+	charon *strongswan.Instance
+	xfrm   xfrm
 	stores []store // one of each, in order of kinds
 	byKind map[dataplane.Kind]store
+
+	ownsIPsec bool       // whether the tunnels of the node are the owner's
+	view      *ipsecView // of this Observe; nil until it is needed
 
 	mu      sync.Mutex
 	wgctrl  *wgctrl.Client // nil until it is needed
@@ -67,30 +73,40 @@ var _ dataplane.Target = (*Host)(nil)
 // New returns the kernel of the calling thread's network namespace, as far as
 // owner goes. It changes nothing.
 func New(owner dataplane.Owner) (*Host, error) {
-	c, err := dial()
+	c, err := netlink.Dial()
 	if err != nil {
 		return nil, err
 	}
-	h, err := netlink.NewHandle(unix.NETLINK_ROUTE)
+	h, err := vnl.NewHandle(unix.NETLINK_ROUTE)
 	if err != nil {
-		c.close()
+		c.Close()
 		return nil, fmt.Errorf("opening netlink socket: %w", err)
 	}
 	ipt, err := newIPTables(c)
 	if err != nil {
-		c.close()
+		c.Close()
 		h.Close()
 		return nil, err
 	}
-	host := &Host{owner: owner, nl: h, conn: c, ipt: ipt, charon: newCharon(ipt.netns, owner), restarts: map[string]int{}, served: map[string]bool{}}
+	x, err := openXFRM()
+	if err != nil {
+		c.Close()
+		h.Close()
+		return nil, err
+	}
+	host := &Host{
+		owner: owner, nl: h, conn: c, ipt: ipt, charon: newCharon(ipt.netns), xfrm: x, ownsIPsec: owner.OwnsDevice(dataplane.IPsecDevice),
+		restarts: map[string]int{}, served: map[string]bool{},
+	}
 	host.forget()
 	nh := nexthops{host}
-	host.stores = []store{sets{host}, chains{host}, sources{host}, daemons{host}, links{host}, addrs{host}, peers{host}, tunnels{host}, neighs{host}, nh, routes{host}, rules{host}}
+	host.stores = []store{sets{host}, chains{host}, sources{host}, daemons{host}, remains{host}, links{host}, addrs{host}, peers{host}, tunnels{host}, neighs{host}, nh, routes{host}, rules{host}}
 	host.byKind = map[dataplane.Kind]store{
 		dataplane.KindSet:     sets{host},
 		dataplane.KindChain:   chains{host},
 		dataplane.KindSources: sources{host},
 		dataplane.KindDaemon:  daemons{host},
+		dataplane.KindRemains: remains{host},
 		dataplane.KindLink:    links{host},
 		dataplane.KindAddr:    addrs{host},
 		dataplane.KindPeer:    peers{host},
@@ -107,9 +123,10 @@ func New(owner dataplane.Owner) (*Host, error) {
 // Close closes the netlink sockets. What is in the kernel stays, and so do the programs
 // that stand in for it.
 func (h *Host) Close() {
-	h.charon.stopKeeper()
+	h.charon.Rest()
+	h.xfrm.close()
 	h.nl.Close()
-	h.conn.close()
+	h.conn.Close()
 	if h.wgctrl != nil {
 		_ = h.wgctrl.Close() // it has nothing to lose
 	}
@@ -144,11 +161,11 @@ func (h *Host) Apply(ctx context.Context, op dataplane.Op) error {
 	return h.byKind[op.Old.Key().Kind].del(op.Old)
 }
 
-// forget drops what is known of devices: anybody may have made them anew.
+// forget drops what is known of devices and IPsec: anybody may have changed it.
 func (h *Host) forget() {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	h.indexOf, h.nameOf = map[string]int{}, map[int]string{}
+	h.indexOf, h.nameOf, h.view = map[string]int{}, map[int]string{}, nil
 }
 
 func (h *Host) learn(name string, index int) {
@@ -189,7 +206,7 @@ func (h *Host) name(index int) (string, error) {
 	}
 	l, err := h.getLink("", index)
 	if err != nil {
-		return "", orGone(err)
+		return "", netlink.OrGone(err)
 	}
 	return l.name, nil
 }
@@ -205,7 +222,7 @@ func (h *Host) devices() (map[string]int, error) {
 		switch i, err := h.index(name); {
 		case err == nil:
 			out[name] = i
-		case !gone(err):
+		case !netlink.Gone(err):
 			return nil, err
 		}
 	}

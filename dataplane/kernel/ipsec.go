@@ -6,18 +6,16 @@ import (
 	"errors"
 	"fmt"
 	"net"
-	"os"
-	"path/filepath"
 	"sync"
+	"time"
 
 	"subctl/dataplane"
+	"subctl/dataplane/kernel/netlink"
+	"subctl/dataplane/kernel/strongswan"
 
-	"github.com/vishvananda/netlink"
+	vnl "github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
 )
-
-// engineLibipsec is the strongSwan plugin that does ESP in userspace.
-const engineLibipsec = "kernel-libipsec"
 
 // ipsecEngine finds out, once, what handles IPsec packets on the node.
 var ipsecEngine = sync.OnceValue(func() dataplane.Engine { return chooseEngine("/", probeESP) })
@@ -25,17 +23,17 @@ var ipsecEngine = sync.OnceValue(func() dataplane.Engine { return chooseEngine("
 // chooseEngine is the kernel if it can do ESP, else strongSwan itself; or what is missing
 // for either. The files of the image are under root.
 func chooseEngine(root string, probeESP func() error) dataplane.Engine {
-	if err := checkCharon(root); err != nil {
+	if err := strongswan.Missing(root); err != nil {
 		return dataplane.Engine{Missing: err.Error()}
 	}
 	kernelErr := probeESP()
 	if kernelErr == nil {
 		return dataplane.Engine{Name: dataplane.EngineKernel}
 	}
-	if err := checkLibipsec(root); err != nil {
+	if err := strongswan.MissingUserspace(root); err != nil {
 		return dataplane.Engine{Missing: fmt.Sprintf("IPsec in the kernel (%v), or in userspace (%v)", kernelErr, err)}
 	}
-	return dataplane.Engine{Name: engineLibipsec}
+	return dataplane.Engine{Name: strongswan.Engine}
 }
 
 // probeESP asks the kernel for a security association and an XFRM interface, which
@@ -45,21 +43,21 @@ func chooseEngine(root string, probeESP func() error) dataplane.Engine {
 // The agents of a node may ask at the same moment: what is there already was made by
 // another of them, or by one that was killed, and what is gone was removed by another.
 func probeESP() error {
-	h, err := netlink.NewHandle(unix.NETLINK_ROUTE, unix.NETLINK_XFRM)
+	h, err := vnl.NewHandle(unix.NETLINK_ROUTE, unix.NETLINK_XFRM)
 	if err != nil {
 		return fmt.Errorf("opening netlink socket: %w", err)
 	}
 	defer h.Close()
-	sa := &netlink.XfrmState{
-		Src: net.IPv4(127, 0, 0, 1), Dst: net.IPv4(127, 0, 0, 2), Proto: netlink.XFRM_PROTO_ESP, Mode: netlink.XFRM_MODE_TUNNEL,
+	sa := &vnl.XfrmState{
+		Src: net.IPv4(127, 0, 0, 1), Dst: net.IPv4(127, 0, 0, 2), Proto: vnl.XFRM_PROTO_ESP, Mode: vnl.XFRM_MODE_TUNNEL,
 		Spi: probeID, Reqid: probeID, Ifid: probeIfID,
-		Aead: &netlink.XfrmStateAlgo{Name: "rfc4106(gcm(aes))", Key: make([]byte, 20), ICVLen: 128},
+		Aead: &vnl.XfrmStateAlgo{Name: "rfc4106(gcm(aes))", Key: make([]byte, 20), ICVLen: 128},
 	}
 	if err := h.XfrmStateAdd(sa); err != nil && !errors.Is(err, unix.EEXIST) {
 		return fmt.Errorf("no ESP: %w", err)
 	}
-	errs := []error{orGone(h.XfrmStateDel(sa))}
-	dev := &netlink.Xfrmi{LinkAttrs: netlink.LinkAttrs{Name: probeDevice}, Ifid: probeIfID}
+	errs := []error{netlink.OrGone(h.XfrmStateDel(sa))}
+	dev := &vnl.Xfrmi{LinkAttrs: vnl.LinkAttrs{Name: probeDevice}, Ifid: probeIfID}
 	if err := h.LinkAdd(dev); err != nil && !errors.Is(err, unix.EEXIST) {
 		return fmt.Errorf("no XFRM interfaces: %w", err)
 	}
@@ -67,12 +65,12 @@ func probeESP() error {
 }
 
 // delLink removes a device. Gone already is fine.
-func delLink(h *netlink.Handle, name string) error {
+func delLink(h *vnl.Handle, name string) error {
 	l, err := h.LinkByName(name)
 	if err != nil {
-		return orGone(err)
+		return netlink.OrGone(err)
 	}
-	return orGone(h.LinkDel(l))
+	return netlink.OrGone(h.LinkDel(l))
 }
 
 // What probeESP makes for a moment.
@@ -82,12 +80,27 @@ const (
 	probeIfID   = dataplane.IPsecIfID + 1
 )
 
-// checkLibipsec says what is missing for ESP in userspace.
-func checkLibipsec(root string) error {
-	for _, file := range []string{pluginDir + "/libstrongswan-" + engineLibipsec + ".so", tunFile} {
-		if _, err := os.Stat(filepath.Join(root, file)); err != nil {
-			return fmt.Errorf("no %s", file)
-		}
+// ipsecView is what there is of IPsec, read once in each Observe.
+type ipsecView struct {
+	pid      int                              // of our daemon; 0 if it does not run
+	started  time.Time                        // when it was
+	conns    map[string]strongswan.Connection // nil if it does not answer
+	policies []vnl.XfrmPolicy                 // of the kernel, ours and others
+}
+
+// ipsec returns the view of this Observe.
+func (h *Host) ipsec() (*ipsecView, error) {
+	if h.view != nil {
+		return h.view, nil
 	}
-	return nil
+	policies, err := h.xfrm.policies()
+	if err != nil {
+		return nil, err
+	}
+	v := &ipsecView{policies: policies}
+	if v.pid, v.started = h.charon.Process(); v.pid != 0 {
+		v.conns, _ = h.charon.Connections() // a daemon that does not answer is started anew
+	}
+	h.view = v
+	return v, nil
 }

@@ -8,8 +8,7 @@ import (
 
 	"subctl/dataplane"
 
-	"github.com/vishvananda/netlink"
-	"golang.org/x/sys/unix"
+	vnl "github.com/vishvananda/netlink"
 )
 
 // ipsecLink is d as a plan would have it; blank but for its name if it is not what
@@ -21,14 +20,14 @@ func (h *Host) ipsecLink(d *device) dataplane.IPsecInterface {
 	return dataplane.IPsecInterface{Name: d.name, MTU: d.link.Attrs().MTU, Conf: d.conf}
 }
 
-// leadsToIPsec says whether a device is the XFRM interface of our policies, or in
-// userspace ESP the TUN device of our daemon.
+// leadsToIPsec reports whether a device is the XFRM interface of our policies or, with ESP
+// in userspace, the TUN device of our daemon.
 func (h *Host) leadsToIPsec(d *device) bool {
-	if ipsecEngine().Name == dataplane.EngineKernel {
-		x, ok := d.link.(*netlink.Xfrmi)
-		return ok && x.Ifid == dataplane.IPsecIfID
+	if x, ok := d.link.(*vnl.Xfrmi); ok {
+		set, _ := h.charon.Running()
+		return x.Ifid == dataplane.IPsecIfID && !set.Userspace
 	}
-	return d.name == h.charon.tun()
+	return d.name == h.charon.Device()
 }
 
 // putIPsecLink makes the XFRM interface, or takes the TUN device that charon has made
@@ -43,9 +42,9 @@ func (s links) putIPsecLink(want dataplane.IPsecInterface) error {
 
 func (s links) addIPsecLink(name string) error {
 	if ipsecEngine().Name == dataplane.EngineKernel {
-		return s.nl.LinkAdd(&netlink.Xfrmi{LinkAttrs: netlink.LinkAttrs{Name: name}, Ifid: dataplane.IPsecIfID})
+		return s.nl.LinkAdd(&vnl.Xfrmi{LinkAttrs: vnl.LinkAttrs{Name: name}, Ifid: dataplane.IPsecIfID})
 	}
-	tun := s.charon.tun()
+	tun := s.charon.Device()
 	if tun == "" {
 		return errors.New("charon has no TUN device")
 	}
@@ -75,49 +74,11 @@ func (s links) addIPsecLink(name string) error {
 // standInAlias is how such a device is told from others of its kind.
 const standInAlias = "subctl: stands in for " + dataplane.IPsecDevice
 
-func addStandIn(h *netlink.Handle, name string) error {
+func addStandIn(h *vnl.Handle, name string) error {
 	// A TUN device that nobody has open: where charon can have one, there can be another.
-	dev := &netlink.Tuntap{LinkAttrs: netlink.LinkAttrs{Name: name}, Mode: netlink.TUNTAP_MODE_TUN}
+	dev := &vnl.Tuntap{LinkAttrs: vnl.LinkAttrs{Name: name}, Mode: vnl.TUNTAP_MODE_TUN}
 	if err := h.LinkAdd(dev); err != nil {
 		return fmt.Errorf("adding device %s: %w", name, err)
 	}
 	return errors.Join(h.LinkSetAlias(dev, standInAlias), h.LinkSetUp(dev))
-}
-
-// sweepRoutes removes stand-ins, and the rule that a charon left that was killed. Its
-// routes went with its device. The rule goes last: by it the others are known to be there.
-func sweepRoutes() error {
-	h, err := netlink.NewHandle(unix.NETLINK_ROUTE)
-	if err != nil {
-		return fmt.Errorf("opening netlink socket: %w", err)
-	}
-	defer h.Close()
-	links, err := whole(h.LinkList)
-	if err != nil {
-		return fmt.Errorf("listing devices: %w", err)
-	}
-	for _, l := range links {
-		if l.Attrs().Alias != standInAlias {
-			continue
-		}
-		if err := orGone(h.LinkDel(l)); err != nil {
-			return fmt.Errorf("removing device %s: %w", l.Attrs().Name, err)
-		}
-	}
-	rules, err := charonRules(h)
-	for _, r := range rules {
-		err = errors.Join(err, orGone(h.RuleDel(&r)))
-	}
-	return err
-}
-
-// charonRules are those that a charon makes when it starts, and removes when it ends.
-func charonRules(h *netlink.Handle) ([]netlink.Rule, error) {
-	rules, err := whole(func() ([]netlink.Rule, error) {
-		return h.RuleListFiltered(netlink.FAMILY_ALL, &netlink.Rule{Table: dataplane.CharonTable}, netlink.RT_FILTER_TABLE)
-	})
-	if err != nil {
-		return nil, fmt.Errorf("listing rules: %w", err)
-	}
-	return rules, nil
 }

@@ -5,12 +5,12 @@ package kernel
 import (
 	"bytes"
 	"fmt"
-	"os"
 	"os/exec"
 	"strings"
 	"sync"
 
 	"subctl/dataplane"
+	"subctl/dataplane/kernel/netlink"
 
 	goiptables "github.com/coreos/go-iptables/iptables"
 )
@@ -19,7 +19,7 @@ import (
 // and its version; rules go in by iptables-restore, because one run of iptables
 // for each rule takes 5 ms, and a chain would be half done in between.
 type iptables struct {
-	conn  conn
+	conn  *netlink.Conn
 	netns string // the namespace New was called in
 
 	mu   sync.Mutex
@@ -34,21 +34,12 @@ type iptables struct {
 	sourcesGen  uint32
 }
 
-func newIPTables(c conn) (*iptables, error) {
-	ns, err := threadNetns()
+func newIPTables(c *netlink.Conn) (*iptables, error) {
+	ns, err := netlink.Namespace()
 	if err != nil {
 		return nil, err
 	}
 	return &iptables{conn: c, netns: ns}, nil
-}
-
-// threadNetns names the calling thread's network namespace.
-func threadNetns() (string, error) {
-	s, err := os.Readlink("/proc/thread-self/ns/net")
-	if err != nil {
-		return "", fmt.Errorf("looking for network namespace: %w", err)
-	}
-	return s, nil
 }
 
 // savedRule is one line of iptables-save: a chain (without rule) or a rule.
@@ -84,10 +75,10 @@ func (t *iptables) save(fresh bool) ([]savedRule, error) {
 	var gen uint32
 	var sig string
 	if t.nft {
-		if gen = t.conn.generation(); gen != 0 && gen == t.gen {
+		if gen = t.conn.Generation(); gen != 0 && gen == t.gen {
 			return t.last, nil
 		}
-		if sig = t.conn.signature(); !fresh && sig != "" && sig == t.sig {
+		if sig = signature(t.conn); !fresh && sig != "" && sig == t.sig {
 			return t.last, nil
 		}
 	}
@@ -96,7 +87,7 @@ func (t *iptables) save(fresh bool) ([]savedRule, error) {
 		return nil, err
 	}
 	t.last, t.gen, t.sig = parseSave(out), 0, ""
-	if t.nft && gen == t.conn.generation() { // else it changed while we were reading
+	if t.nft && gen == t.conn.Generation() { // else it changed while we were reading
 		t.gen, t.sig = gen, sig
 	}
 	return t.last, nil
@@ -150,7 +141,7 @@ func (t *iptables) restore(changes string) error {
 }
 
 func (t *iptables) run(program, stdin string, args ...string) (string, error) {
-	if ns, err := threadNetns(); err != nil || ns != t.netns {
+	if ns, err := netlink.Namespace(); err != nil || ns != t.netns {
 		return "", fmt.Errorf("running %s: the thread is in network namespace %s, and the objects are in %s (%w)", program, ns, t.netns, err)
 	}
 	cmd := exec.Command(program, args...)

@@ -7,8 +7,9 @@ import (
 	"slices"
 
 	"subctl/dataplane"
+	"subctl/dataplane/kernel/netlink"
 
-	"github.com/vishvananda/netlink"
+	vnl "github.com/vishvananda/netlink"
 	"github.com/vishvananda/netlink/nl"
 	"golang.org/x/sys/unix"
 )
@@ -19,7 +20,7 @@ type device struct {
 	name  string
 	up    bool
 	conf  dataplane.Conf
-	link  netlink.Link
+	link  vnl.Link
 }
 
 const skipStats = 1 << 3 // RTEXT_FILTER_SKIP_STATS, linux/rtnetlink.h
@@ -29,18 +30,18 @@ const skipStats = 1 << 3 // RTEXT_FILTER_SKIP_STATS, linux/rtnetlink.h
 func (h *Host) getLink(name string, index int) (*device, error) {
 	msg := nl.NewIfInfomsg(unix.AF_UNSPEC)
 	msg.Index = int32(index)
-	b := putU32(msg.Serialize(), unix.IFLA_EXT_MASK, skipStats)
+	b := netlink.PutU32(msg.Serialize(), unix.IFLA_EXT_MASK, skipStats)
 	if name != "" {
-		b = putString(b, unix.IFLA_IFNAME, name)
+		b = netlink.PutString(b, unix.IFLA_IFNAME, name)
 	}
-	msgs, err := h.conn.request(unix.NETLINK_ROUTE, unix.RTM_GETLINK, 0, b)
+	msgs, err := h.conn.Request(unix.NETLINK_ROUTE, unix.RTM_GETLINK, 0, b)
 	if err != nil {
 		return nil, err
 	}
 	if len(msgs) != 1 {
 		return nil, fmt.Errorf("device %q (index %d): got %d answers", name, index, len(msgs))
 	}
-	l, err := netlink.LinkDeserialize(nil, msgs[0])
+	l, err := vnl.LinkDeserialize(nil, msgs[0])
 	if err != nil {
 		return nil, fmt.Errorf("reading device %q (index %d): %w", name, index, err)
 	}
@@ -63,7 +64,7 @@ func (s links) list() (out []dataplane.Object, err error) {
 	}
 	for _, name := range names {
 		d, err := s.getLink(name, 0)
-		if gone(err) {
+		if netlink.Gone(err) {
 			continue
 		}
 		if err != nil {
@@ -85,15 +86,15 @@ func (h *Host) names() ([]string, error) {
 		return names, nil
 	}
 	msg := nl.NewIfInfomsg(unix.AF_UNSPEC)
-	b := putU32(msg.Serialize(), unix.IFLA_EXT_MASK, skipStats)
-	b = putAttr(b, unix.IFLA_LINKINFO|unix.NLA_F_NESTED, putString(nil, nl.IFLA_INFO_KIND, "vxlan")) // or all would be told of
-	msgs, err := h.conn.dump(unix.NETLINK_ROUTE, unix.RTM_GETLINK, b)
+	b := netlink.PutU32(msg.Serialize(), unix.IFLA_EXT_MASK, skipStats)
+	b = netlink.PutAttr(b, unix.IFLA_LINKINFO|unix.NLA_F_NESTED, netlink.PutString(nil, nl.IFLA_INFO_KIND, "vxlan")) // or all would be told of
+	msgs, err := h.conn.Dump(unix.NETLINK_ROUTE, unix.RTM_GETLINK, b)
 	if err != nil {
 		return nil, fmt.Errorf("listing vxlan devices: %w", err)
 	}
 	for _, m := range msgs {
-		for t, v := range attrs(m[msg.Len():]) {
-			if name := text(v); t == unix.IFLA_IFNAME && h.owner.OwnsDevice(name) && !slices.Contains(names, name) {
+		for t, v := range netlink.Attrs(m[msg.Len():]) {
+			if name := netlink.Text(v); t == unix.IFLA_IFNAME && h.owner.OwnsDevice(name) && !slices.Contains(names, name) {
 				names = append(names, name)
 			}
 		}
@@ -129,7 +130,7 @@ func (s links) put(_, want dataplane.Object) error {
 // not fit.
 func (s links) ensure(name string, fits func(*device) bool, add func() error) (*device, error) {
 	d, err := s.getLink(name, 0)
-	if err != nil && !gone(err) {
+	if err != nil && !netlink.Gone(err) {
 		return nil, fmt.Errorf("looking for device %s: %w", name, err)
 	}
 	if d != nil && fits(d) {
@@ -153,8 +154,8 @@ func (s links) ensure(name string, fits func(*device) bool, add func() error) (*
 func (s links) setUp(d *device, mtu int, c dataplane.Conf, more ...byte) error {
 	msg := nl.NewIfInfomsg(unix.AF_UNSPEC)
 	msg.Index, msg.Flags, msg.Change = int32(d.index), unix.IFF_UP, unix.IFF_UP
-	b := append(putU32(msg.Serialize(), unix.IFLA_MTU, uint32(mtu)), more...)
-	if err := s.conn.route(unix.RTM_SETLINK, 0, putConf(b, c)); err != nil {
+	b := append(netlink.PutU32(msg.Serialize(), unix.IFLA_MTU, uint32(mtu)), more...)
+	if err := s.conn.Change(unix.RTM_SETLINK, 0, putConf(b, c)); err != nil {
 		return fmt.Errorf("setting up device %s: %w", d.name, err)
 	}
 	return nil
@@ -174,9 +175,9 @@ func (s links) remove(name string) error {
 		s.unlearn(name)
 		msg := nl.NewIfInfomsg(unix.AF_UNSPEC)
 		msg.Index = int32(i)
-		err = s.conn.route(unix.RTM_DELLINK, 0, msg.Serialize())
+		err = s.conn.Change(unix.RTM_DELLINK, 0, msg.Serialize())
 	}
-	if err := orGone(err); err != nil {
+	if err := netlink.OrGone(err); err != nil {
 		return fmt.Errorf("removing device %s: %w", name, err)
 	}
 	return nil

@@ -11,8 +11,9 @@ import (
 	"net/netip"
 
 	"subctl/dataplane"
+	"subctl/dataplane/kernel/netlink"
 
-	"github.com/vishvananda/netlink"
+	vnl "github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
 )
 
@@ -34,7 +35,7 @@ func (s neighs) list() (out []dataplane.Object, err error) {
 			return nil, fmt.Errorf("listing fdb of %s: %w", name, err)
 		}
 		// Only here does the kernel want the index in an attribute (neigh_valid_dump_req).
-		arp, err := s.entries(unix.AF_INET, index, putU32(ndmsg(unix.AF_INET, 0, 0, 0), netlink.NDA_IFINDEX, uint32(index)))
+		arp, err := s.entries(unix.AF_INET, index, netlink.PutU32(ndmsg(unix.AF_INET, 0, 0, 0), vnl.NDA_IFINDEX, uint32(index)))
 		if err != nil {
 			return nil, fmt.Errorf("listing neighbours of %s: %w", name, err)
 		}
@@ -66,8 +67,8 @@ type entry struct {
 }
 
 func (s neighs) entries(family uint8, index int, query []byte) (out []entry, err error) {
-	msgs, err := s.conn.dump(unix.NETLINK_ROUTE, unix.RTM_GETNEIGH, query)
-	if gone(err) {
+	msgs, err := s.conn.Dump(unix.NETLINK_ROUTE, unix.RTM_GETNEIGH, query)
+	if netlink.Gone(err) {
 		return nil, nil // between two looks
 	}
 	if err != nil {
@@ -75,17 +76,17 @@ func (s neighs) entries(family uint8, index int, query []byte) (out []entry, err
 	}
 	for _, m := range msgs {
 		state := binary.NativeEndian.Uint16(m[8:])
-		if m[0] != family || int(u32(m[4:])) != index || state&netlink.NUD_PERMANENT == 0 {
+		if m[0] != family || int(netlink.U32(m[4:])) != index || state&vnl.NUD_PERMANENT == 0 {
 			continue
 		}
 		var e entry
-		for t, v := range attrs(m[sizeofNdmsg:]) {
+		for t, v := range netlink.Attrs(m[sizeofNdmsg:]) {
 			switch t {
-			case netlink.NDA_DST:
-				e.ip = addr(v)
-			case netlink.NDA_LLADDR:
+			case vnl.NDA_DST:
+				e.ip = netlink.Addr(v)
+			case vnl.NDA_LLADDR:
 				e.mac = bytes.Clone(v)
-			case netlink.NDA_PORT, netlink.NDA_VNI, netlink.NDA_IFINDEX, netlink.NDA_NH_ID, netlink.NDA_SRC_VNI:
+			case vnl.NDA_PORT, vnl.NDA_VNI, vnl.NDA_IFINDEX, vnl.NDA_NH_ID, vnl.NDA_SRC_VNI:
 				e.odd = e.odd || family == unix.AF_BRIDGE
 			}
 		}
@@ -99,7 +100,7 @@ func (s neighs) put(_, want dataplane.Object) error {
 	case dataplane.FDB:
 		return s.putFDB(w)
 	case dataplane.Neigh:
-		if err := s.do(unix.RTM_NEWNEIGH, replace, unix.AF_INET, w.Dev, w.MAC, w.IP); err != nil {
+		if err := s.do(unix.RTM_NEWNEIGH, netlink.Replace, unix.AF_INET, w.Dev, w.MAC, w.IP); err != nil {
 			return fmt.Errorf("adding neighbour %v on %s: %w", w.IP, w.Dev, err)
 		}
 	}
@@ -110,10 +111,10 @@ func (s neighs) put(_, want dataplane.Object) error {
 // that may have several destinations, as that of the zero MAC (EOPNOTSUPP,
 // vxlan_fdb_update), or one that uses a next hop: those go first.
 func (s neighs) putFDB(f dataplane.FDB) error {
-	err := s.do(unix.RTM_NEWNEIGH, replace, unix.AF_BRIDGE, f.Dev, f.MAC, f.Dst)
+	err := s.do(unix.RTM_NEWNEIGH, netlink.Replace, unix.AF_BRIDGE, f.Dev, f.MAC, f.Dst)
 	if errors.Is(err, unix.EOPNOTSUPP) {
 		if err = s.del(f); err == nil {
-			err = s.do(unix.RTM_NEWNEIGH, create, unix.AF_BRIDGE, f.Dev, f.MAC, f.Dst)
+			err = s.do(unix.RTM_NEWNEIGH, netlink.Create, unix.AF_BRIDGE, f.Dev, f.MAC, f.Dst)
 		}
 	}
 	if err != nil {
@@ -125,11 +126,11 @@ func (s neighs) putFDB(f dataplane.FDB) error {
 func (s neighs) del(old dataplane.Object) error {
 	switch o := old.(type) {
 	case dataplane.FDB: // without a destination, all of that MAC
-		if err := orGone(s.do(unix.RTM_DELNEIGH, 0, unix.AF_BRIDGE, o.Dev, o.MAC, netip.Addr{})); err != nil {
+		if err := netlink.OrGone(s.do(unix.RTM_DELNEIGH, 0, unix.AF_BRIDGE, o.Dev, o.MAC, netip.Addr{})); err != nil {
 			return fmt.Errorf("removing fdb entry %s of %s: %w", o.MAC, o.Dev, err)
 		}
 	case dataplane.Neigh:
-		if err := orGone(s.do(unix.RTM_DELNEIGH, 0, unix.AF_INET, o.Dev, "", o.IP)); err != nil {
+		if err := netlink.OrGone(s.do(unix.RTM_DELNEIGH, 0, unix.AF_INET, o.Dev, "", o.IP)); err != nil {
 			return fmt.Errorf("removing neighbour %v of %s: %w", o.IP, o.Dev, err)
 		}
 	}
@@ -143,20 +144,20 @@ func (s neighs) do(typ, flags int, family uint8, dev, mac string, ip netip.Addr)
 	}
 	self := uint8(0)
 	if family == unix.AF_BRIDGE {
-		self = netlink.NTF_SELF // the device's own table, not that of a bridge above it
+		self = vnl.NTF_SELF // the device's own table, not that of a bridge above it
 	}
-	b := ndmsg(family, i, netlink.NUD_PERMANENT, self)
+	b := ndmsg(family, i, vnl.NUD_PERMANENT, self)
 	if ip.IsValid() {
-		b = putAttr(b, netlink.NDA_DST, ip.AsSlice())
+		b = netlink.PutAttr(b, vnl.NDA_DST, ip.AsSlice())
 	}
 	if mac != "" {
 		hw, err := net.ParseMAC(mac)
 		if err != nil {
 			return err
 		}
-		b = putAttr(b, netlink.NDA_LLADDR, hw)
+		b = netlink.PutAttr(b, vnl.NDA_LLADDR, hw)
 	}
-	return s.conn.route(typ, flags, b)
+	return s.conn.Change(typ, flags, b)
 }
 
 func ndmsg(family uint8, index int, state uint16, flags uint8) []byte {

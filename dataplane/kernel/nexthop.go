@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"subctl/dataplane"
+	"subctl/dataplane/kernel/netlink"
 
 	"golang.org/x/sys/unix"
 )
@@ -40,7 +41,7 @@ const tick = 10 * time.Millisecond
 const idleStep = 100 * time.Millisecond
 
 func (s nexthops) list() (out []dataplane.Object, err error) {
-	msgs, err := s.conn.dump(unix.NETLINK_ROUTE, unix.RTM_GETNEXTHOP, nhmsg(unix.AF_UNSPEC, 0))
+	msgs, err := s.conn.Dump(unix.NETLINK_ROUTE, unix.RTM_GETNEXTHOP, nhmsg(unix.AF_UNSPEC, 0))
 	if errors.Is(err, unix.EOPNOTSUPP) {
 		return nil, nil // Linux before 5.3: none
 	}
@@ -61,7 +62,7 @@ func (s nexthops) list() (out []dataplane.Object, err error) {
 			if hop.Dev, err = s.name(n.oif); err != nil {
 				return nil, fmt.Errorf("finding device of next hop %d: %w", n.id, err)
 			}
-			hop.Via = addr(n.via)
+			hop.Via = netlink.Addr(n.via)
 		}
 		out = append(out, hop)
 	}
@@ -83,19 +84,19 @@ type hop struct {
 }
 
 func parseNexthop(m []byte) (n hop) {
-	for t, v := range attrs(m[unix.SizeofNhmsg:]) {
+	for t, v := range netlink.Attrs(m[unix.SizeofNhmsg:]) {
 		switch t {
 		case unix.NHA_ID:
-			n.id = u32(v)
+			n.id = netlink.U32(v)
 		case unix.NHA_OIF:
-			n.oif = int(u32(v))
+			n.oif = int(netlink.U32(v))
 		case unix.NHA_GATEWAY:
 			n.via = v
 		case unix.NHA_GROUP:
 			n.group = true
 			for e := range slices.Chunk(v, unix.SizeofNexthopGrp) {
 				// struct nexthop_grp: id, weight-1, and since Linux 6.12 its upper 8 bits.
-				n.members = append(n.members, dataplane.Member{ID: u32(e), Weight: (int(e[4]) | int(e[5])<<8) + 1})
+				n.members = append(n.members, dataplane.Member{ID: netlink.U32(e), Weight: (int(e[4]) | int(e[5])<<8) + 1})
 			}
 		case unix.NHA_GROUP_TYPE:
 			n.resilient = binary.NativeEndian.Uint16(v) == typeResilient
@@ -109,14 +110,14 @@ func parseNexthop(m []byte) (n hop) {
 }
 
 func (n *hop) parseResilience(b []byte) {
-	for t, v := range attrs(b) {
+	for t, v := range netlink.Attrs(b) {
 		switch t {
 		case resBuckets:
 			n.buckets = int(binary.NativeEndian.Uint16(v))
 		case resIdleTimer:
-			n.idle = time.Duration(u32(v)) * tick
+			n.idle = time.Duration(netlink.U32(v)) * tick
 		case resUnbalancedTimer:
-			n.odd = n.odd || u32(v) != 0
+			n.odd = n.odd || netlink.U32(v) != 0
 		}
 	}
 }
@@ -139,10 +140,10 @@ func (s nexthops) put(_, want dataplane.Object) error {
 			return fmt.Errorf("adding next hop %d: %w", w.ID, err)
 		}
 		id = w.ID
-		b = putU32(nhmsg(family(w.Via), s.owner.Protocol), unix.NHA_ID, id)
-		b = putU32(b, unix.NHA_OIF, uint32(i))
+		b = netlink.PutU32(nhmsg(netlink.Family(w.Via), s.owner.Protocol), unix.NHA_ID, id)
+		b = netlink.PutU32(b, unix.NHA_OIF, uint32(i))
 		if w.Via.IsValid() {
-			b = putAttr(b, unix.NHA_GATEWAY, w.Via.AsSlice())
+			b = netlink.PutAttr(b, unix.NHA_GATEWAY, w.Via.AsSlice())
 		}
 	case dataplane.Group:
 		if err := check(w); err != nil {
@@ -151,13 +152,13 @@ func (s nexthops) put(_, want dataplane.Object) error {
 		id = w.ID
 		b = s.group(w)
 	}
-	err := s.conn.route(unix.RTM_NEWNEXTHOP, replace, b)
+	err := s.conn.Change(unix.RTM_NEWNEXTHOP, netlink.Replace, b)
 	if errors.Is(err, unix.EINVAL) && s.otherType(id, want) {
 		// The kernel replaces like by like only: neither a group by a next hop, nor
 		// one type of group by another, nor a resilient group by one of another
 		// number of buckets. The routes that used it are looked after by the next pass.
 		if err = s.delID(id); err == nil {
-			err = s.conn.route(unix.RTM_NEWNEXTHOP, replace, b)
+			err = s.conn.Change(unix.RTM_NEWNEXTHOP, netlink.Replace, b)
 		}
 	}
 	if err != nil {
@@ -189,21 +190,21 @@ func (s nexthops) group(g dataplane.Group) []byte {
 		ms = binary.NativeEndian.AppendUint32(ms, m.ID)
 		ms = append(ms, byte(m.Weight-1), 0, 0, 0)
 	}
-	b := putU32(nhmsg(unix.AF_UNSPEC, s.owner.Protocol), unix.NHA_ID, g.ID)
-	b = putAttr(b, unix.NHA_GROUP, ms)
+	b := netlink.PutU32(nhmsg(unix.AF_UNSPEC, s.owner.Protocol), unix.NHA_ID, g.ID)
+	b = netlink.PutAttr(b, unix.NHA_GROUP, ms)
 	if g.Buckets > 0 {
-		b = putAttr(b, unix.NHA_GROUP_TYPE, binary.NativeEndian.AppendUint16(nil, typeResilient))
-		res := putAttr(nil, resBuckets, binary.NativeEndian.AppendUint16(nil, uint16(g.Buckets)))
-		res = putU32(res, resIdleTimer, uint32(g.Idle/tick))
-		res = putU32(res, resUnbalancedTimer, 0)
-		b = putAttr(b, nhaResGroup|unix.NLA_F_NESTED, res)
+		b = netlink.PutAttr(b, unix.NHA_GROUP_TYPE, binary.NativeEndian.AppendUint16(nil, typeResilient))
+		res := netlink.PutAttr(nil, resBuckets, binary.NativeEndian.AppendUint16(nil, uint16(g.Buckets)))
+		res = netlink.PutU32(res, resIdleTimer, uint32(g.Idle/tick))
+		res = netlink.PutU32(res, resUnbalancedTimer, 0)
+		b = netlink.PutAttr(b, nhaResGroup|unix.NLA_F_NESTED, res)
 	}
 	return b
 }
 
 // otherType reports whether what the kernel has under id cannot become want.
 func (s nexthops) otherType(id uint32, want dataplane.Object) bool {
-	msgs, err := s.conn.request(unix.NETLINK_ROUTE, unix.RTM_GETNEXTHOP, 0, putU32(nhmsg(unix.AF_UNSPEC, 0), unix.NHA_ID, id))
+	msgs, err := s.conn.Request(unix.NETLINK_ROUTE, unix.RTM_GETNEXTHOP, 0, netlink.PutU32(nhmsg(unix.AF_UNSPEC, 0), unix.NHA_ID, id))
 	if err != nil || len(msgs) != 1 {
 		return false
 	}
@@ -223,8 +224,8 @@ func (s nexthops) del(old dataplane.Object) error {
 }
 
 func (s nexthops) delID(id uint32) error {
-	err := s.conn.route(unix.RTM_DELNEXTHOP, 0, putU32(nhmsg(unix.AF_UNSPEC, 0), unix.NHA_ID, id))
-	if err := orGone(err); err != nil {
+	err := s.conn.Change(unix.RTM_DELNEXTHOP, 0, netlink.PutU32(nhmsg(unix.AF_UNSPEC, 0), unix.NHA_ID, id))
+	if err := netlink.OrGone(err); err != nil {
 		return fmt.Errorf("removing next hop or group %d: %w", id, err)
 	}
 	return nil

@@ -9,6 +9,7 @@ import (
 	"slices"
 
 	"subctl/dataplane"
+	"subctl/dataplane/kernel/netlink"
 
 	"github.com/vishvananda/netlink/nl"
 	"golang.org/x/sys/unix"
@@ -48,8 +49,8 @@ func (s routes) list() ([]dataplane.Object, error) {
 func (s routes) each(table uint32, f func(msg []byte, o dataplane.Object)) error {
 	q := rtmsg(unix.AF_INET)
 	q.Protocol = s.owner.Protocol
-	msgs, err := s.conn.dump(unix.NETLINK_ROUTE, unix.RTM_GETROUTE, putU32(q.Serialize(), unix.RTA_TABLE, table))
-	if gone(err) {
+	msgs, err := s.conn.Dump(unix.NETLINK_ROUTE, unix.RTM_GETROUTE, netlink.PutU32(q.Serialize(), unix.RTA_TABLE, table))
+	if netlink.Gone(err) {
 		return nil // a table without routes does not exist
 	}
 	if err != nil {
@@ -59,24 +60,24 @@ func (s routes) each(table uint32, f func(msg []byte, o dataplane.Object)) error
 		msg := nl.DeserializeRtMsg(m)
 		r := dataplane.Route{Table: int(msg.Table)}
 		dst, odd, metric := netip.IPv4Unspecified(), msg.Type != unix.RTN_UNICAST || msg.Tos != 0, uint32(0)
-		for t, v := range attrs(m[msg.Len():]) {
+		for t, v := range netlink.Attrs(m[msg.Len():]) {
 			switch t {
 			case unix.RTA_TABLE:
-				r.Table = int(u32(v))
+				r.Table = int(netlink.U32(v))
 			case unix.RTA_DST:
-				dst = addr(v)
+				dst = netlink.Addr(v)
 			case unix.RTA_PREFSRC:
-				r.Src = addr(v)
+				r.Src = netlink.Addr(v)
 			case unix.RTA_PRIORITY:
-				odd, metric = true, u32(v)
+				odd, metric = true, netlink.U32(v)
 			case unix.RTA_METRICS:
-				for metric, v := range attrs(v) {
+				for metric, v := range netlink.Attrs(v) {
 					if metric == unix.RTAX_MTU {
-						r.MTU = int(u32(v))
+						r.MTU = int(netlink.U32(v))
 					}
 				}
 			case rtaNHID:
-				r.Group = u32(v)
+				r.Group = netlink.U32(v)
 			}
 		}
 		if uint32(r.Table) != table || msg.Protocol != s.owner.Protocol || msg.Flags&unix.RTM_F_CLONED != 0 {
@@ -97,21 +98,21 @@ func (s routes) each(table uint32, f func(msg []byte, o dataplane.Object)) error
 
 func (s routes) put(old, want dataplane.Object) error {
 	if b, ok := want.(dataplane.Blackhole); ok {
-		if err := s.conn.route(unix.RTM_NEWROUTE, create, s.blackhole(b)); err != nil && !errors.Is(err, unix.EEXIST) {
+		if err := s.conn.Change(unix.RTM_NEWROUTE, netlink.Create, s.blackhole(b)); err != nil && !errors.Is(err, unix.EEXIST) {
 			return fmt.Errorf("adding blackhole %v table %d: %w", b.Dst, b.Table, err)
 		}
 		return nil
 	}
 	r := want.(dataplane.Route)
-	flags := create
+	flags := netlink.Create
 	if o, ok := old.(dataplane.Route); ok && o.Group != 0 {
-		flags = replace
+		flags = netlink.Replace
 	} else if ok {
 		if err := s.clear(o); err != nil {
 			return err
 		}
 	}
-	err := s.conn.route(unix.RTM_NEWROUTE, flags, s.message(r))
+	err := s.conn.Change(unix.RTM_NEWROUTE, flags, s.message(r))
 	if errors.Is(err, unix.EEXIST) {
 		err = fmt.Errorf("somebody else's route is in the way: %w", err)
 	}
@@ -123,7 +124,7 @@ func (s routes) put(old, want dataplane.Object) error {
 
 func (s routes) del(old dataplane.Object) error {
 	if b, ok := old.(dataplane.Blackhole); ok {
-		if err := orGone(s.conn.route(unix.RTM_DELROUTE, 0, s.blackhole(b))); err != nil {
+		if err := netlink.OrGone(s.conn.Change(unix.RTM_DELROUTE, 0, s.blackhole(b))); err != nil {
 			return fmt.Errorf("removing blackhole %v table %d: %w", b.Dst, b.Table, err)
 		}
 		return nil
@@ -133,7 +134,7 @@ func (s routes) del(old dataplane.Object) error {
 		return s.clear(r)
 	}
 	// The kernel does not look for a route whose group is gone: leave the group out.
-	if err := orGone(s.conn.route(unix.RTM_DELROUTE, 0, identity(s.message(r)))); err != nil {
+	if err := netlink.OrGone(s.conn.Change(unix.RTM_DELROUTE, 0, identity(s.message(r)))); err != nil {
 		return fmt.Errorf("removing route %v table %d: %w", r.Dst, r.Table, err)
 	}
 	return nil
@@ -144,7 +145,7 @@ func (s routes) clear(r dataplane.Route) error {
 	var errs []error
 	err := s.each(uint32(r.Table), func(m []byte, o dataplane.Object) {
 		if have, is := o.(dataplane.Route); is && have.Dst == r.Dst {
-			errs = append(errs, orGone(s.conn.route(unix.RTM_DELROUTE, 0, identity(m))))
+			errs = append(errs, netlink.OrGone(s.conn.Change(unix.RTM_DELROUTE, 0, identity(m))))
 		}
 	})
 	if err := errors.Join(append(errs, err)...); err != nil {
@@ -157,10 +158,10 @@ func (s routes) clear(r dataplane.Route) error {
 // hops, of which the kernel tells more than it takes back.
 func identity(m []byte) []byte {
 	b := slices.Clone(m[:unix.SizeofRtMsg])
-	for t, v := range attrs(m[unix.SizeofRtMsg:]) {
+	for t, v := range netlink.Attrs(m[unix.SizeofRtMsg:]) {
 		switch t {
 		case unix.RTA_TABLE, unix.RTA_DST, unix.RTA_PRIORITY:
-			b = putAttr(b, t, v)
+			b = netlink.PutAttr(b, t, v)
 		}
 	}
 	return b
@@ -168,24 +169,24 @@ func identity(m []byte) []byte {
 
 // blackhole is the message that makes, or removes, one.
 func (s routes) blackhole(h dataplane.Blackhole) []byte {
-	msg := rtmsg(family(h.Dst.Addr()))
+	msg := rtmsg(netlink.Family(h.Dst.Addr()))
 	msg.Dst_len, msg.Protocol, msg.Type = uint8(h.Dst.Bits()), s.owner.Protocol, unix.RTN_BLACKHOLE
-	b := putU32(msg.Serialize(), unix.RTA_TABLE, uint32(h.Table))
-	b = putAttr(b, unix.RTA_DST, h.Dst.Addr().AsSlice())
-	return putU32(b, unix.RTA_PRIORITY, dataplane.BlackholeMetric)
+	b := netlink.PutU32(msg.Serialize(), unix.RTA_TABLE, uint32(h.Table))
+	b = netlink.PutAttr(b, unix.RTA_DST, h.Dst.Addr().AsSlice())
+	return netlink.PutU32(b, unix.RTA_PRIORITY, dataplane.BlackholeMetric)
 }
 
 func (s routes) message(r dataplane.Route) []byte {
-	msg := rtmsg(family(r.Dst.Addr()))
+	msg := rtmsg(netlink.Family(r.Dst.Addr()))
 	msg.Dst_len, msg.Protocol, msg.Type = uint8(r.Dst.Bits()), s.owner.Protocol, unix.RTN_UNICAST
-	b := putU32(msg.Serialize(), unix.RTA_TABLE, uint32(r.Table)) // the header has room for 8 bits
-	b = putAttr(b, unix.RTA_DST, r.Dst.Addr().AsSlice())
-	b = putU32(b, rtaNHID, r.Group)
+	b := netlink.PutU32(msg.Serialize(), unix.RTA_TABLE, uint32(r.Table)) // the header has room for 8 bits
+	b = netlink.PutAttr(b, unix.RTA_DST, r.Dst.Addr().AsSlice())
+	b = netlink.PutU32(b, rtaNHID, r.Group)
 	if r.Src.IsValid() {
-		b = putAttr(b, unix.RTA_PREFSRC, r.Src.AsSlice())
+		b = netlink.PutAttr(b, unix.RTA_PREFSRC, r.Src.AsSlice())
 	}
 	if r.MTU != 0 {
-		b = putAttr(b, unix.RTA_METRICS|unix.NLA_F_NESTED, putU32(nil, unix.RTAX_MTU, uint32(r.MTU)))
+		b = netlink.PutAttr(b, unix.RTA_METRICS|unix.NLA_F_NESTED, netlink.PutU32(nil, unix.RTAX_MTU, uint32(r.MTU)))
 	}
 	return b
 }

@@ -8,6 +8,7 @@ import (
 	"slices"
 
 	"subctl/dataplane"
+	"subctl/dataplane/kernel/netlink"
 
 	"github.com/vishvananda/netlink/nl"
 	"golang.org/x/sys/unix"
@@ -26,7 +27,7 @@ type rule struct {
 
 // all returns the rules that are ours.
 func (s rules) all() (out []rule, err error) {
-	msgs, err := s.conn.dump(unix.NETLINK_ROUTE, unix.RTM_GETRULE, rtmsg(unix.AF_INET).Serialize())
+	msgs, err := s.conn.Dump(unix.NETLINK_ROUTE, unix.RTM_GETRULE, rtmsg(unix.AF_INET).Serialize())
 	if err != nil {
 		return nil, fmt.Errorf("listing rules: %w", err)
 	}
@@ -35,16 +36,16 @@ func (s rules) all() (out []rule, err error) {
 		r := rule{msg: m}
 		r.Table = int(msg.Table)
 		r.odd = msg.Type != nl.FR_ACT_TO_TBL || msg.Flags&invert != 0 || msg.Src_len != 0 || msg.Dst_len != 0 || msg.Tos != 0
-		for t, v := range attrs(m[msg.Len():]) {
+		for t, v := range netlink.Attrs(m[msg.Len():]) {
 			switch t {
 			case nl.FRA_PRIORITY:
-				r.Priority = int(u32(v))
+				r.Priority = int(netlink.U32(v))
 			case nl.FRA_TABLE:
-				r.Table = int(u32(v))
+				r.Table = int(netlink.U32(v))
 			case nl.FRA_IIFNAME:
-				r.IIF = text(v)
+				r.IIF = netlink.Text(v)
 			case nl.FRA_SUPPRESS_PREFIXLEN, nl.FRA_SUPPRESS_IFGROUP:
-				r.odd = r.odd || int32(u32(v)) != -1 // -1 is "off"
+				r.odd = r.odd || int32(netlink.U32(v)) != -1 // -1 is "off"
 			case nl.FRA_PROTOCOL, nl.FRA_PAD:
 			default:
 				r.odd = true
@@ -86,14 +87,14 @@ func (s rules) put(old, want dataplane.Object) error {
 	w := want.(dataplane.Rule)
 	b := rtmsg(unix.AF_INET)
 	b.Type = nl.FR_ACT_TO_TBL
-	m := putU32(b.Serialize(), nl.FRA_PRIORITY, uint32(w.Priority))
-	m = putU32(m, nl.FRA_TABLE, uint32(w.Table))
-	m = putAttr(m, nl.FRA_PROTOCOL, []byte{s.owner.Protocol})
+	m := netlink.PutU32(b.Serialize(), nl.FRA_PRIORITY, uint32(w.Priority))
+	m = netlink.PutU32(m, nl.FRA_TABLE, uint32(w.Table))
+	m = netlink.PutAttr(m, nl.FRA_PROTOCOL, []byte{s.owner.Protocol})
 	if w.IIF != "" {
-		m = putString(m, nl.FRA_IIFNAME, w.IIF)
+		m = netlink.PutString(m, nl.FRA_IIFNAME, w.IIF)
 	}
 	// EEXIST: what is there is exactly what is wanted.
-	if err := s.conn.route(unix.RTM_NEWRULE, create, m); err != nil && !errors.Is(err, unix.EEXIST) {
+	if err := s.conn.Change(unix.RTM_NEWRULE, netlink.Create, m); err != nil && !errors.Is(err, unix.EEXIST) {
 		return fmt.Errorf("adding rule %d to table %d: %w", w.Priority, w.Table, err)
 	}
 	if old == nil {
@@ -118,7 +119,7 @@ func (s rules) keepOne(key dataplane.Key, keep *dataplane.Rule) error {
 	}
 	var errs []error
 	for _, r := range all { // sent back as they came, for the kernel removes what matches in all points
-		if err := orGone(s.conn.route(unix.RTM_DELRULE, 0, r.msg)); err != nil {
+		if err := netlink.OrGone(s.conn.Change(unix.RTM_DELRULE, 0, r.msg)); err != nil {
 			errs = append(errs, fmt.Errorf("removing rule %d to table %d: %w", r.Priority, r.Table, err))
 		}
 	}

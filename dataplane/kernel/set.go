@@ -10,6 +10,7 @@ import (
 	"slices"
 
 	"subctl/dataplane"
+	"subctl/dataplane/kernel/netlink"
 
 	"github.com/vishvananda/netlink/nl"
 	"golang.org/x/sys/unix"
@@ -38,7 +39,7 @@ func (s sets) list() (out []dataplane.Object, err error) {
 	}
 	for _, name := range names {
 		set, err := s.read(name)
-		if gone(err) {
+		if netlink.Gone(err) {
 			continue // between two looks
 		}
 		if err != nil {
@@ -56,9 +57,9 @@ func (s sets) names() (out []string, err error) {
 		return nil, fmt.Errorf("listing sets: %w", err)
 	}
 	for _, m := range msgs {
-		for t, v := range attrs(m[nl.SizeofNfgenmsg:]) {
-			if t == nl.IPSET_ATTR_SETNAME && s.owner.OwnsChain(text(v)) {
-				out = append(out, text(v))
+		for t, v := range netlink.Attrs(m[nl.SizeofNfgenmsg:]) {
+			if t == nl.IPSET_ATTR_SETNAME && s.owner.OwnsChain(netlink.Text(v)) {
+				out = append(out, netlink.Text(v))
 			}
 		}
 	}
@@ -75,7 +76,7 @@ const (
 func askNames() []byte { return putFlags(setmsg(""), listNames) }
 
 func putFlags(b []byte, flags uint32) []byte {
-	return putAttr(b, nl.IPSET_ATTR_FLAGS|unix.NLA_F_NET_BYTEORDER, binary.BigEndian.AppendUint32(nil, flags))
+	return netlink.PutAttr(b, nl.IPSET_ATTR_FLAGS|unix.NLA_F_NET_BYTEORDER, binary.BigEndian.AppendUint32(nil, flags))
 }
 
 // count returns how many members a set has.
@@ -85,11 +86,11 @@ func (s sets) count(name string) (n uint32, err error) {
 		return 0, fmt.Errorf("counting members of set %s: %w", name, err)
 	}
 	for _, m := range msgs {
-		for t, v := range attrs(m[nl.SizeofNfgenmsg:]) {
+		for t, v := range netlink.Attrs(m[nl.SizeofNfgenmsg:]) {
 			if t != nl.IPSET_ATTR_DATA {
 				continue
 			}
-			for t, v := range attrs(v) {
+			for t, v := range netlink.Attrs(v) {
 				if t == nl.IPSET_ATTR_ELEMENTS && len(v) == 4 {
 					n = binary.BigEndian.Uint32(v)
 				}
@@ -108,15 +109,15 @@ func (s sets) read(name string) (dataplane.Set, error) {
 		return set, err
 	}
 	for _, m := range msgs {
-		for t, v := range attrs(m[nl.SizeofNfgenmsg:]) {
+		for t, v := range netlink.Attrs(m[nl.SizeofNfgenmsg:]) {
 			switch t {
 			case nl.IPSET_ATTR_TYPENAME:
-				if text(v) != setType {
+				if netlink.Text(v) != setType {
 					set.Members = []netip.Prefix{{}}
 					return set, nil
 				}
 			case nl.IPSET_ATTR_ADT:
-				for _, entry := range attrs(v) {
+				for _, entry := range netlink.Attrs(v) {
 					set.Members = append(set.Members, member(entry))
 				}
 			}
@@ -131,11 +132,11 @@ func (s sets) read(name string) (dataplane.Set, error) {
 func member(entry []byte) netip.Prefix {
 	var ip netip.Addr
 	bits := -1
-	for t, v := range attrs(entry) {
+	for t, v := range netlink.Attrs(entry) {
 		switch t {
 		case nl.IPSET_ATTR_IP:
-			for _, a := range attrs(v) {
-				ip = addr(a)
+			for _, a := range netlink.Attrs(v) {
+				ip = netlink.Addr(a)
 			}
 		case nl.IPSET_ATTR_CIDR:
 			bits = int(v[0])
@@ -165,7 +166,7 @@ func (s sets) put(old, want dataplane.Object) error {
 	}
 	fam := uint8(unix.AF_INET)
 	if len(w.Members) > 0 {
-		fam = family(w.Members[0].Addr())
+		fam = netlink.Family(w.Members[0].Addr())
 	}
 	if err := s.ensure(w.Name, fam); err != nil {
 		return fmt.Errorf("adding set %s: %w", w.Name, err)
@@ -181,11 +182,11 @@ func (s sets) put(old, want dataplane.Object) error {
 
 // ensure makes an empty set, if there is none of this name and type.
 func (s sets) ensure(name string, family uint8) error {
-	b := putString(setmsg(name), nl.IPSET_ATTR_TYPENAME, setType)
-	b = putAttr(b, nl.IPSET_ATTR_REVISION, []byte{0})
-	b = putAttr(b, nl.IPSET_ATTR_FAMILY, []byte{family})
-	limit := putAttr(nil, nl.IPSET_ATTR_MAXELEM|unix.NLA_F_NET_BYTEORDER, binary.BigEndian.AppendUint32(nil, setMax))
-	_, err := s.send(nl.IPSET_CMD_CREATE, putAttr(b, nl.IPSET_ATTR_DATA|unix.NLA_F_NESTED, limit))
+	b := netlink.PutString(setmsg(name), nl.IPSET_ATTR_TYPENAME, setType)
+	b = netlink.PutAttr(b, nl.IPSET_ATTR_REVISION, []byte{0})
+	b = netlink.PutAttr(b, nl.IPSET_ATTR_FAMILY, []byte{family})
+	limit := netlink.PutAttr(nil, nl.IPSET_ATTR_MAXELEM|unix.NLA_F_NET_BYTEORDER, binary.BigEndian.AppendUint32(nil, setMax))
+	_, err := s.send(nl.IPSET_CMD_CREATE, netlink.PutAttr(b, nl.IPSET_ATTR_DATA|unix.NLA_F_NESTED, limit))
 	if errors.Is(err, unix.EEXIST) {
 		return nil // with other limits than ours: it serves as well
 	}
@@ -202,15 +203,15 @@ func (s sets) change(cmd int, name string, members []netip.Prefix) error {
 			if !m.Addr().Is4() {
 				kind = nl.IPSET_ATTR_IPADDR_IPV6
 			}
-			ip := putAttr(nil, kind|unix.NLA_F_NET_BYTEORDER, m.Addr().AsSlice())
-			e := putAttr(nil, nl.IPSET_ATTR_IP|unix.NLA_F_NESTED, ip)
-			e = putAttr(e, nl.IPSET_ATTR_CIDR, []byte{byte(m.Bits())})
+			ip := netlink.PutAttr(nil, kind|unix.NLA_F_NET_BYTEORDER, m.Addr().AsSlice())
+			e := netlink.PutAttr(nil, nl.IPSET_ATTR_IP|unix.NLA_F_NESTED, ip)
+			e = netlink.PutAttr(e, nl.IPSET_ATTR_CIDR, []byte{byte(m.Bits())})
 			// Of several entries each must have a number, by which the kernel names the bad one.
-			e = putAttr(e, nl.IPSET_ATTR_LINENO|unix.NLA_F_NET_BYTEORDER, binary.BigEndian.AppendUint32(nil, uint32(i+1)))
-			entries = putAttr(entries, nl.IPSET_ATTR_DATA|unix.NLA_F_NESTED, e)
+			e = netlink.PutAttr(e, nl.IPSET_ATTR_LINENO|unix.NLA_F_NET_BYTEORDER, binary.BigEndian.AppendUint32(nil, uint32(i+1)))
+			entries = netlink.PutAttr(entries, nl.IPSET_ATTR_DATA|unix.NLA_F_NESTED, e)
 		}
-		b := putAttr(setmsg(name), nl.IPSET_ATTR_LINENO|unix.NLA_F_NET_BYTEORDER, make([]byte, 4))
-		if _, err := s.send(cmd, putAttr(b, nl.IPSET_ATTR_ADT|unix.NLA_F_NESTED, entries)); err != nil {
+		b := netlink.PutAttr(setmsg(name), nl.IPSET_ATTR_LINENO|unix.NLA_F_NET_BYTEORDER, make([]byte, 4))
+		if _, err := s.send(cmd, netlink.PutAttr(b, nl.IPSET_ATTR_ADT|unix.NLA_F_NESTED, entries)); err != nil {
 			return err
 		}
 	}
@@ -219,7 +220,7 @@ func (s sets) change(cmd int, name string, members []netip.Prefix) error {
 
 func (s sets) del(old dataplane.Object) error {
 	name := old.(dataplane.Set).Name
-	if _, err := s.send(nl.IPSET_CMD_DESTROY, setmsg(name)); err != nil && !gone(err) {
+	if _, err := s.send(nl.IPSET_CMD_DESTROY, setmsg(name)); err != nil && !netlink.Gone(err) {
 		return fmt.Errorf("removing set %s: %w", name, err)
 	}
 	return nil
@@ -229,7 +230,7 @@ func (s sets) del(old dataplane.Object) error {
 // remove what is not, is no error.
 func (s sets) send(cmd int, b []byte) ([][]byte, error) {
 	flags := nl.GetIpsetFlags(cmd) &^ unix.NLM_F_EXCL
-	msgs, err := s.conn.request(unix.NETLINK_NETFILTER, unix.NFNL_SUBSYS_IPSET<<8|cmd, flags, b)
+	msgs, err := s.conn.Request(unix.NETLINK_NETFILTER, unix.NFNL_SUBSYS_IPSET<<8|cmd, flags, b)
 	var errno unix.Errno
 	switch {
 	case !errors.As(err, &errno) || errno < nl.IPSET_ERR_PRIVATE:
@@ -242,15 +243,12 @@ func (s sets) send(cmd int, b []byte) ([][]byte, error) {
 
 // setmsg starts a message on a set, or on all of them.
 func setmsg(name string) []byte {
-	b := putAttr(nfgenmsg(unix.AF_INET), nl.IPSET_ATTR_PROTOCOL, []byte{nl.IPSET_PROTOCOL})
+	b := netlink.PutAttr(netlink.NetfilterHeader(unix.AF_INET), nl.IPSET_ATTR_PROTOCOL, []byte{nl.IPSET_PROTOCOL})
 	if name != "" {
-		b = putString(b, nl.IPSET_ATTR_SETNAME, name)
+		b = netlink.PutString(b, nl.IPSET_ATTR_SETNAME, name)
 	}
 	return b
 }
-
-// nfgenmsg is the header of all messages of NETLINK_NETFILTER.
-func nfgenmsg(family uint8) []byte { return []byte{family, unix.NFNETLINK_V0, 0, 0} }
 
 // without returns the members of a that are not in b; both are sorted.
 func without(a, b []netip.Prefix) (out []netip.Prefix) {

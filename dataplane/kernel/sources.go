@@ -10,10 +10,11 @@ import (
 	"slices"
 
 	"subctl/dataplane"
+	"subctl/dataplane/kernel/netlink"
 
 	"github.com/google/nftables"
 	"github.com/google/nftables/userdata"
-	"github.com/mdlayher/netlink"
+	mdlayher "github.com/mdlayher/netlink"
 	"golang.org/x/sys/unix"
 )
 
@@ -38,7 +39,7 @@ const (
 
 // transaction collects changes. Its socket is opened when they are made.
 func transaction() (*nftables.Conn, error) {
-	return nftables.New(nftables.WithSockOptions(func(c *netlink.Conn) error {
+	return nftables.New(nftables.WithSockOptions(func(c *mdlayher.Conn) error {
 		return errors.Join(c.SetWriteBuffer(nftBuffer), c.SetReadBuffer(nftBuffer))
 	}))
 }
@@ -47,7 +48,7 @@ func (s sources) list() ([]dataplane.Object, error) {
 	if s.owner.NFTable == "" {
 		return nil, nil
 	}
-	gen := s.conn.generation()
+	gen := s.conn.Generation()
 	if gen != 0 && gen == s.ipt.sourcesGen {
 		return s.ipt.sourcesSeen, nil
 	}
@@ -55,11 +56,11 @@ func (s sources) list() ([]dataplane.Object, error) {
 	switch o, err := s.read(); {
 	case err == nil:
 		out = append(out, o)
-	case !gone(err) && !without4(err):
+	case !netlink.Gone(err) && !without4(err):
 		return nil, fmt.Errorf("listing table %s: %w", s.owner.NFTable, err)
 	}
 	s.ipt.sourcesSeen, s.ipt.sourcesGen = out, 0
-	if gen == s.conn.generation() { // else it changed while we were reading
+	if gen == s.conn.Generation() { // else it changed while we were reading
 		s.ipt.sourcesGen = gen
 	}
 	return out, nil
@@ -109,7 +110,7 @@ func (s sources) put(_, want dataplane.Object) error {
 }
 
 func (s sources) flush(tx *nftables.Conn, what, table string) error {
-	if ns, err := threadNetns(); err != nil || ns != s.ipt.netns {
+	if ns, err := netlink.Namespace(); err != nil || ns != s.ipt.netns {
 		return fmt.Errorf("%s table %s: the thread is in network namespace %s, and the objects are in %s (%w)", what, table, ns, s.ipt.netns, err)
 	}
 	switch err := tx.Flush(); {
@@ -124,7 +125,7 @@ func (s sources) flush(tx *nftables.Conn, what, table string) error {
 
 func (s sources) del(old dataplane.Object) error {
 	name := old.(dataplane.Sources).Table
-	if _, err := s.nft(unix.NFT_MSG_GETTABLE, 0, unix.NFTA_TABLE_NAME, name); gone(err) {
+	if _, err := s.nft(unix.NFT_MSG_GETTABLE, 0, unix.NFTA_TABLE_NAME, name); netlink.Gone(err) {
 		return nil
 	}
 	tx, err := transaction()

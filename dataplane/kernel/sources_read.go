@@ -11,6 +11,7 @@ import (
 	"strings"
 
 	"subctl/dataplane"
+	"subctl/dataplane/kernel/netlink"
 
 	"github.com/google/nftables"
 	"github.com/google/nftables/userdata"
@@ -41,7 +42,7 @@ func (s sources) read() (dataplane.Sources, error) {
 	}
 	for i, m := range msgs {
 		said := ""
-		for t, v := range attrs(m[nl.SizeofNfgenmsg:]) {
+		for t, v := range netlink.Attrs(m[nl.SizeofNfgenmsg:]) {
 			if t == unix.NFTA_RULE_USERDATA {
 				said, _ = userdata.GetString(v, userdata.TypeComment)
 			}
@@ -71,7 +72,7 @@ func (s sources) intact() (bool, error) {
 	if err != nil {
 		return false, err
 	}
-	for t, v := range attrs(msgs[0][nl.SizeofNfgenmsg:]) {
+	for t, v := range netlink.Attrs(msgs[0][nl.SizeofNfgenmsg:]) {
 		switch {
 		case t == unix.NFTA_TABLE_FLAGS && binary.BigEndian.Uint32(v) != 0: // dormant
 			return false, nil
@@ -81,10 +82,10 @@ func (s sources) intact() (bool, error) {
 	}
 	msgs, err = s.nft(unix.NFT_MSG_GETCHAIN, 0, unix.NFTA_CHAIN_TABLE, s.owner.NFTable, unix.NFTA_CHAIN_NAME, sourcesChain)
 	if err != nil {
-		return false, orGone(err)
+		return false, netlink.OrGone(err)
 	}
 	hooked := false
-	for t, v := range attrs(msgs[0][nl.SizeofNfgenmsg:]) {
+	for t, v := range netlink.Attrs(msgs[0][nl.SizeofNfgenmsg:]) {
 		switch t {
 		case unix.NFTA_CHAIN_POLICY:
 			if binary.BigEndian.Uint32(v) != uint32(nftables.ChainPolicyAccept) {
@@ -99,15 +100,15 @@ func (s sources) intact() (bool, error) {
 
 // nft sends a question about a table and returns the answers.
 func (s sources) nft(typ, flags int, attributes ...any) ([][]byte, error) {
-	q := nfgenmsg(unix.AF_INET)
+	q := netlink.NetfilterHeader(unix.AF_INET)
 	for i := 0; i < len(attributes); i += 2 {
-		q = putString(q, uint16(attributes[i].(int)), attributes[i+1].(string))
+		q = netlink.PutString(q, uint16(attributes[i].(int)), attributes[i+1].(string))
 	}
 	typ |= unix.NFNL_SUBSYS_NFTABLES << 8
 	if flags == unix.NLM_F_DUMP {
-		return s.conn.dump(unix.NETLINK_NETFILTER, typ, q)
+		return s.conn.Dump(unix.NETLINK_NETFILTER, typ, q)
 	}
-	return s.conn.request(unix.NETLINK_NETFILTER, typ, flags, q)
+	return s.conn.Request(unix.NETLINK_NETFILTER, typ, flags, q)
 }
 
 // readNets reads the elements of a set of intervals: each is the first address of a
@@ -144,11 +145,11 @@ type bound struct {
 
 func readBounds(msgs [][]byte) (out []bound) {
 	for _, m := range msgs {
-		for t, list := range attrs(m[nl.SizeofNfgenmsg:]) {
+		for t, list := range netlink.Attrs(m[nl.SizeofNfgenmsg:]) {
 			if t != unix.NFTA_SET_ELEM_LIST_ELEMENTS {
 				continue
 			}
-			for _, elem := range attrs(list) {
+			for _, elem := range netlink.Attrs(list) {
 				out = append(out, readBound(elem))
 			}
 		}
@@ -157,10 +158,10 @@ func readBounds(msgs [][]byte) (out []bound) {
 }
 
 func readBound(elem []byte) (b bound) {
-	for t, v := range attrs(elem) {
+	for t, v := range netlink.Attrs(elem) {
 		switch t {
 		case unix.NFTA_SET_ELEM_KEY:
-			for _, key := range attrs(v) {
+			for _, key := range netlink.Attrs(v) {
 				b.at = binary.BigEndian.Uint32(key)
 			}
 		case unix.NFTA_SET_ELEM_FLAGS:

@@ -8,8 +8,9 @@ import (
 	"net"
 
 	"subctl/dataplane"
+	"subctl/dataplane/kernel/netlink"
 
-	"github.com/vishvananda/netlink"
+	vnl "github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
 )
 
@@ -17,7 +18,7 @@ import (
 // way that no plan asks for, is blank but for its name; so is one that is down,
 // for the kernel has taken all routes and next hops off it.
 func (h *Host) vxlan(d *device) (dataplane.VXLAN, error) {
-	v, ok := d.link.(*netlink.Vxlan)
+	v, ok := d.link.(*vnl.Vxlan)
 	if !ok || !d.up || v.Learning || v.FlowBased || len(v.Group) > 0 {
 		return dataplane.VXLAN{Name: d.name}, nil
 	}
@@ -29,7 +30,7 @@ func (h *Host) vxlan(d *device) (dataplane.VXLAN, error) {
 		}
 	}
 	return dataplane.VXLAN{
-		Name: d.name, Dev: over, MAC: v.HardwareAddr.String(), VNI: v.VxlanId, Local: addr(v.SrcAddr), Port: v.Port,
+		Name: d.name, Dev: over, MAC: v.HardwareAddr.String(), VNI: v.VxlanId, Local: netlink.Addr(v.SrcAddr), Port: v.Port,
 		SourcePort: sourcePort(v), MTU: v.MTU, Conf: d.conf,
 	}, nil
 }
@@ -47,8 +48,8 @@ func (s links) putVXLAN(v dataplane.VXLAN) error {
 				return err
 			}
 		}
-		return s.nl.LinkAdd(&netlink.Vxlan{
-			LinkAttrs: netlink.LinkAttrs{Name: v.Name, MTU: v.MTU, HardwareAddr: mac},
+		return s.nl.LinkAdd(&vnl.Vxlan{
+			LinkAttrs: vnl.LinkAttrs{Name: v.Name, MTU: v.MTU, HardwareAddr: mac},
 			VxlanId:   v.VNI, SrcAddr: v.Local.AsSlice(), Port: v.Port, // Learning is off unless asked for
 			PortLow: v.SourcePort, PortHigh: portAfter(v.SourcePort), VtepDevIndex: over,
 		})
@@ -59,7 +60,7 @@ func (s links) putVXLAN(v dataplane.VXLAN) error {
 	if bytes.Equal(mac, d.link.Attrs().HardwareAddr) { // even to set the same one clears the ARP table
 		return s.setUp(d, v.MTU, v.Conf)
 	}
-	return s.setUp(d, v.MTU, v.Conf, putAttr(nil, unix.IFLA_ADDRESS, mac)...)
+	return s.setUp(d, v.MTU, v.Conf, netlink.PutAttr(nil, unix.IFLA_ADDRESS, mac)...)
 }
 
 // fits reports whether d can be made v without being made anew.
@@ -71,7 +72,7 @@ func (h *Host) fits(d *device, v dataplane.VXLAN) bool {
 }
 
 // sourcePort is that of the outer packets; 0 if it varies.
-func sourcePort(v *netlink.Vxlan) int {
+func sourcePort(v *vnl.Vxlan) int {
 	if v.PortLow == 0 || v.PortHigh != portAfter(v.PortLow) {
 		return 0
 	}

@@ -4,26 +4,19 @@ package kernel
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"slices"
 	"strings"
-	"syscall"
 	"time"
 
 	"subctl/dataplane"
+	"subctl/dataplane/kernel/netlink"
 
-	"github.com/vishvananda/netlink/nl"
 	"golang.org/x/sys/unix"
 )
 
 // setInterval is how often Watch counts the members of our sets: of ipsets, the
 // kernel tells no news.
 const setInterval = 250 * time.Millisecond
-
-// watchBuffer holds the news of some thousand changes at once, as a first Sync
-// makes. If there are more, Watch takes that as a change, too.
-const watchBuffer = 1 << 20
 
 // Watch sends a signal when something changed in the calling thread's network
 // namespace that an owner's Observe, or ReadFacts, would tell of: however many
@@ -39,31 +32,32 @@ const watchBuffer = 1 << 20
 // a set that were swapped for as many others are not noticed. So look now and
 // then, too.
 func Watch(ctx context.Context, quiet time.Duration) (<-chan struct{}, error) {
-	conn, err := dial()
+	conn, err := netlink.Dial()
 	if err != nil {
 		return nil, err
 	}
 	f, err := newFilter(conn)
 	if err != nil {
-		conn.close()
+		conn.Close()
 		return nil, err
 	}
-	route, err := subscribe(unix.NETLINK_ROUTE, unix.RTNLGRP_LINK, unix.RTNLGRP_NEIGH, unix.RTNLGRP_IPV4_IFADDR,
+	route, err := netlink.Subscribe(unix.NETLINK_ROUTE, unix.RTNLGRP_LINK, unix.RTNLGRP_NEIGH, unix.RTNLGRP_IPV4_IFADDR,
 		unix.RTNLGRP_IPV4_ROUTE, unix.RTNLGRP_IPV4_RULE, unix.RTNLGRP_IPV4_NETCONF, unix.RTNLGRP_NEXTHOP)
 	if err != nil {
-		conn.close()
+		conn.Close()
 		return nil, err
 	}
-	subscriptions := []*nl.NetlinkSocket{route}
+	subscriptions := []*netlink.Subscription{route}
 	dirty := make(chan struct{}, 1)
-	go receive(route, dirty, f.route)
+	notify := func() { signal(dirty) }
+	go route.Receive(f.route, notify)
 	// A kernel without nftables has no news of it.
-	if nft, err := subscribe(unix.NETLINK_NETFILTER, unix.NFNLGRP_NFTABLES); err == nil {
+	if nft, err := netlink.Subscribe(unix.NETLINK_NETFILTER, unix.NFNLGRP_NFTABLES); err == nil {
 		subscriptions = append(subscriptions, nft)
-		go receive(nft, dirty, nftNews)
+		go nft.Receive(nftNews, notify)
 	}
 	go func() {
-		defer conn.close()
+		defer conn.Close()
 		countSets(ctx, conn, dirty)
 		for _, s := range subscriptions {
 			s.Close()
@@ -72,18 +66,6 @@ func Watch(ctx context.Context, quiet time.Duration) (<-chan struct{}, error) {
 	out := make(chan struct{}, 1)
 	go coalesce(ctx, quiet, dirty, out)
 	return out, nil
-}
-
-func subscribe(family int, groups ...uint) (*nl.NetlinkSocket, error) {
-	s, err := nl.Subscribe(family, groups...)
-	if err != nil {
-		return nil, fmt.Errorf("subscribing to netlink family %d: %w", family, err)
-	}
-	if err := s.SetReceiveBufferSize(watchBuffer, true); err != nil { // needs CAP_NET_ADMIN, as all the rest
-		s.Close()
-		return nil, fmt.Errorf("enlarging buffer of netlink family %d: %w", family, err)
-	}
-	return s, nil
 }
 
 // coalesce passes signals on, one at most in every quiet.
@@ -113,25 +95,9 @@ func signal(c chan<- struct{}) {
 	}
 }
 
-// receive signals when a message matters, until the socket is closed.
-func receive(s *nl.NetlinkSocket, dirty chan<- struct{}, matters func(syscall.NetlinkMessage) bool) {
-	for {
-		msgs, _, err := s.Receive()
-		switch {
-		case errors.Is(err, unix.ENOBUFS):
-			signal(dirty) // news was lost
-		case errors.Is(err, unix.EINTR):
-		case err != nil:
-			return
-		case slices.ContainsFunc(msgs, matters):
-			signal(dirty)
-		}
-	}
-}
-
 // countSets signals when there are other sets of ours than before, or one has
 // more or fewer members, until ctx is done.
-func countSets(ctx context.Context, c conn, dirty chan<- struct{}) {
+func countSets(ctx context.Context, c *netlink.Conn, dirty chan<- struct{}) {
 	tick := time.NewTicker(setInterval)
 	defer tick.Stop()
 	last, _ := setCounts(c)
@@ -149,7 +115,7 @@ func countSets(ctx context.Context, c conn, dirty chan<- struct{}) {
 }
 
 // setCounts tells all sets of ours, and how many members each has.
-func setCounts(c conn) (string, error) {
+func setCounts(c *netlink.Conn) (string, error) {
 	var b strings.Builder
 	for _, o := range dataplane.Owners() {
 		s := sets{&Host{owner: o, conn: c}}
@@ -159,7 +125,7 @@ func setCounts(c conn) (string, error) {
 		}
 		for _, name := range names {
 			n, err := s.count(name)
-			if err != nil && !gone(err) {
+			if err != nil && !netlink.Gone(err) {
 				return "", err
 			}
 			fmt.Fprintln(&b, name, n)

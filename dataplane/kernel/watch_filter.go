@@ -8,8 +8,9 @@ import (
 	"syscall"
 
 	"subctl/dataplane"
+	"subctl/dataplane/kernel/netlink"
 
-	"github.com/vishvananda/netlink"
+	vnl "github.com/vishvananda/netlink"
 	"github.com/vishvananda/netlink/nl"
 	"golang.org/x/sys/unix"
 )
@@ -20,7 +21,7 @@ type filter struct {
 	devices map[int]bool // the owners' devices, by index
 }
 
-func newFilter(c conn) (*filter, error) {
+func newFilter(c *netlink.Conn) (*filter, error) {
 	f := &filter{devices: map[int]bool{}}
 	for _, o := range dataplane.Owners() {
 		h := &Host{owner: o, conn: c}
@@ -69,9 +70,9 @@ func (f *filter) link(m syscall.NetlinkMessage) bool {
 	}
 	index := int(nl.DeserializeIfInfomsg(m.Data).Index)
 	was, name := f.devices[index], ""
-	for t, v := range attrs(m.Data[unix.SizeofIfInfomsg:]) {
+	for t, v := range netlink.Attrs(m.Data[unix.SizeofIfInfomsg:]) {
 		if t == unix.IFLA_IFNAME {
-			name = text(v)
+			name = netlink.Text(v)
 		}
 	}
 	delete(f.devices, index)
@@ -84,10 +85,10 @@ func (f *filter) link(m syscall.NetlinkMessage) bool {
 // neigh judges a message on an ARP or FDB entry. That a peer was looked for, and
 // not found, is no change of ours.
 func (f *filter) neigh(m syscall.NetlinkMessage) bool {
-	if len(m.Data) < sizeofNdmsg || !f.devices[int(u32(m.Data[4:]))] {
+	if len(m.Data) < sizeofNdmsg || !f.devices[int(netlink.U32(m.Data[4:]))] {
 		return false
 	}
-	const looking = netlink.NUD_INCOMPLETE | netlink.NUD_FAILED
+	const looking = vnl.NUD_INCOMPLETE | vnl.NUD_FAILED
 	return m.Header.Type == unix.RTM_DELNEIGH || binary.NativeEndian.Uint16(m.Data[8:])&looking == 0
 }
 
@@ -114,9 +115,9 @@ func nftNews(m syscall.NetlinkMessage) bool {
 	if len(m.Data) < nl.SizeofNfgenmsg || m.Data[0] != unix.AF_INET || m.Header.Type>>8 != unix.NFNL_SUBSYS_NFTABLES {
 		return false
 	}
-	for t, v := range attrs(m.Data[nl.SizeofNfgenmsg:]) {
+	for t, v := range netlink.Attrs(m.Data[nl.SizeofNfgenmsg:]) {
 		// 1 is the table in all messages: NFTA_TABLE_NAME, NFTA_SET_TABLE and so on
-		if t == unix.NFTA_TABLE_NAME && anybodys(func(o dataplane.Owner) bool { return o.NFTable == text(v) }) {
+		if t == unix.NFTA_TABLE_NAME && anybodys(func(o dataplane.Owner) bool { return o.NFTable == netlink.Text(v) }) {
 			return true
 		}
 	}
@@ -131,9 +132,9 @@ func nftNews(m syscall.NetlinkMessage) bool {
 	default:
 		return false
 	}
-	for t, v := range attrs(m.Data[nl.SizeofNfgenmsg:]) {
+	for t, v := range netlink.Attrs(m.Data[nl.SizeofNfgenmsg:]) {
 		if t == name {
-			return slices.Contains(hooks, text(v)) || anyOwner(text(v))
+			return slices.Contains(hooks, netlink.Text(v)) || anyOwner(netlink.Text(v))
 		}
 	}
 	return false
@@ -141,9 +142,9 @@ func nftNews(m syscall.NetlinkMessage) bool {
 
 // number finds an attribute behind a header.
 func number(b []byte, header int, attr uint16) (uint32, bool) {
-	for t, v := range attrs(b[min(header, len(b)):]) {
+	for t, v := range netlink.Attrs(b[min(header, len(b)):]) {
 		if t == attr {
-			return u32(v), true
+			return netlink.U32(v), true
 		}
 	}
 	return 0, false

@@ -10,8 +10,9 @@ import (
 	"time"
 
 	"subctl/dataplane"
+	"subctl/dataplane/kernel/netlink"
 
-	"github.com/vishvananda/netlink"
+	vnl "github.com/vishvananda/netlink"
 	"golang.zx2c4.com/wireguard/wgctrl"
 	"golang.zx2c4.com/wireguard/wgctrl/wgtypes"
 )
@@ -23,7 +24,7 @@ const wireGuardKind = "wireguard"
 // wireGuardEngine is what WireGuard devices are made of. It is looked for once: that
 // may load the kernel's module, and what a node has does not change under an agent.
 var wireGuardEngine = sync.OnceValue(func() dataplane.Engine {
-	if _, err := netlink.GenlFamilyGet(wireGuardKind); err == nil { // loads the module, and makes nothing
+	if _, err := vnl.GenlFamilyGet(wireGuardKind); err == nil { // loads the module, and makes nothing
 		return dataplane.Engine{Name: dataplane.EngineKernel}
 	}
 	if err := userspaceMissing(); err != nil {
@@ -74,7 +75,7 @@ func (h *Host) serves(d *device) bool {
 	switch d.link.Type() {
 	case wireGuardKind:
 		return true
-	case (&netlink.Tuntap{}).Type():
+	case (&vnl.Tuntap{}).Type():
 		_, err := h.server(d.name)
 		if err == nil {
 			h.serving(d.name, true)
@@ -95,7 +96,7 @@ func (h *Host) serving(name string, now bool) (before bool) {
 // wg returns a client of WireGuard. Its socket is that of the calling thread's network
 // namespace, and stays open.
 func (h *Host) wg() (*wgctrl.Client, error) {
-	if ns, err := threadNetns(); err != nil || ns != h.ipt.netns {
+	if ns, err := netlink.Namespace(); err != nil || ns != h.ipt.netns {
 		return nil, fmt.Errorf("the thread is in network namespace %s, and the device is in %s (%w)", ns, h.ipt.netns, err)
 	}
 	h.mu.Lock()
@@ -151,7 +152,7 @@ func (s links) putWireGuard(want dataplane.WireGuard) error {
 func (s links) addWireGuard(name string) error {
 	switch e := wireGuardEngine(); e.Name {
 	case dataplane.EngineKernel:
-		return s.nl.LinkAdd(&netlink.Wireguard{LinkAttrs: netlink.LinkAttrs{Name: name}})
+		return s.nl.LinkAdd(&vnl.Wireguard{LinkAttrs: vnl.LinkAttrs{Name: name}})
 	case userspace:
 		return s.startUserspace(name)
 	default:

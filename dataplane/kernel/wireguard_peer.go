@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"subctl/dataplane"
+	"subctl/dataplane/kernel/netlink"
 
 	"golang.zx2c4.com/wireguard/wgctrl/wgtypes"
 )
@@ -51,7 +52,7 @@ func (h *Host) eachPeer(f func(dev string, p wgtypes.Peer)) error {
 // wireGuardOf returns what WireGuard says of a device; nil if there is none.
 func (h *Host) wireGuardOf(name string) (*wgtypes.Device, error) {
 	d, err := h.getLink(name, 0)
-	if gone(err) {
+	if netlink.Gone(err) {
 		return nil, nil
 	}
 	if err != nil {
@@ -71,7 +72,7 @@ func observedPeer(dev string, p wgtypes.Peer) dataplane.WireGuardPeer {
 	}
 	for _, n := range p.AllowedIPs {
 		ones, _ := n.Mask.Size()
-		out.Allowed = append(out.Allowed, netip.PrefixFrom(addr(n.IP), ones))
+		out.Allowed = append(out.Allowed, netip.PrefixFrom(netlink.Addr(n.IP), ones))
 	}
 	slices.SortFunc(out.Allowed, netip.Prefix.Compare)
 	return out
@@ -87,7 +88,7 @@ func endpoint(p wgtypes.Peer) netip.AddrPort {
 	if p.Endpoint == nil {
 		return netip.AddrPort{}
 	}
-	return netip.AddrPortFrom(addr(p.Endpoint.IP), uint16(p.Endpoint.Port))
+	return netip.AddrPortFrom(netlink.Addr(p.Endpoint.IP), uint16(p.Endpoint.Port))
 }
 
 // put changes no more than it must: a peer that was seen stays where it is, and networks
@@ -122,7 +123,7 @@ func (s peers) put(old, want dataplane.Object) error {
 func (s peers) del(old dataplane.Object) error {
 	p := old.(dataplane.WireGuardPeer)
 	err := s.configure(p.Dev, wgtypes.PeerConfig{PublicKey: wgtypes.Key(p.Public), Remove: true, UpdateOnly: true})
-	if err != nil && !errors.Is(err, os.ErrNotExist) && !gone(err) {
+	if err != nil && !errors.Is(err, os.ErrNotExist) && !netlink.Gone(err) {
 		return fmt.Errorf("removing peer %v of %s: %w", p.Public, p.Dev, err)
 	}
 	return nil

@@ -12,6 +12,8 @@ import (
 	"syscall"
 	"time"
 
+	"subctl/dataplane/kernel/netlink"
+
 	"golang.org/x/sys/unix"
 )
 
@@ -151,7 +153,7 @@ func (h *Host) stopUserspace(name string) error {
 		}
 		ended := []unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}
 		var n int
-		err := again(func() (err error) {
+		err := netlink.Retry(func() (err error) {
 			n, err = unix.Poll(ended, int(stopPatience.Milliseconds()))
 			return err
 		})

@@ -1,6 +1,6 @@
 //go:build linux
 
-package kernel
+package netlink
 
 import (
 	"encoding/binary"
@@ -67,7 +67,7 @@ func (s *socket) request(typ, flags int, payload []byte) (out [][]byte, err erro
 	msg = binary.NativeEndian.AppendUint16(msg, uint16(flags|unix.NLM_F_REQUEST))
 	msg = binary.NativeEndian.AppendUint32(msg, s.seq)
 	msg = append(binary.NativeEndian.AppendUint32(msg, 0), payload...)
-	err = again(func() error { return unix.Sendto(s.fd, msg, 0, &unix.SockaddrNetlink{Family: unix.AF_NETLINK}) })
+	err = Retry(func() error { return unix.Sendto(s.fd, msg, 0, &unix.SockaddrNetlink{Family: unix.AF_NETLINK}) })
 	if err != nil {
 		return nil, fmt.Errorf("sending: %w", err)
 	}
@@ -109,7 +109,7 @@ func (s *socket) request(typ, flags int, payload []byte) (out [][]byte, err erro
 // receive returns a copy of the next datagram.
 func (s *socket) receive() ([]byte, error) {
 	var n int
-	err := again(func() (err error) {
+	err := Retry(func() (err error) {
 		n, _, err = unix.Recvfrom(s.fd, s.buf, unix.MSG_TRUNC)
 		return err
 	})
@@ -122,16 +122,6 @@ func (s *socket) receive() ([]byte, error) {
 	return append([]byte(nil), s.buf[:n]...), nil
 }
 
-// again repeats a system call that a signal interrupted: the Go runtime sends
-// some to its own threads.
-func again(f func() error) error {
-	for {
-		if err := f(); !errors.Is(err, unix.EINTR) {
-			return err
-		}
-	}
-}
-
 // head is struct nlmsghdr.
 type head struct {
 	size       int
@@ -141,7 +131,7 @@ type head struct {
 
 func header(b []byte) head {
 	return head{
-		size: int(u32(b)), typ: binary.NativeEndian.Uint16(b[4:]), flags: binary.NativeEndian.Uint16(b[6:]), seq: u32(b[8:]),
+		size: int(U32(b)), typ: binary.NativeEndian.Uint16(b[4:]), flags: binary.NativeEndian.Uint16(b[6:]), seq: U32(b[8:]),
 	}
 }
 
@@ -149,10 +139,10 @@ func header(b []byte) head {
 // kernel has to say on it. NLMSG_ERROR repeats the request before that,
 // NLMSG_DONE does not.
 func answer(h head, body []byte) error {
-	if len(body) < 4 || int32(u32(body)) >= 0 {
+	if len(body) < 4 || int32(U32(body)) >= 0 {
 		return nil
 	}
-	errno := unix.Errno(-int32(u32(body)))
+	errno := unix.Errno(-int32(U32(body)))
 	rest := body[4:]
 	if h.typ == unix.NLMSG_ERROR && len(rest) >= unix.SizeofNlMsghdr {
 		size := unix.SizeofNlMsghdr
@@ -162,13 +152,11 @@ func answer(h head, body []byte) error {
 		rest = rest[min(size, len(rest)):]
 	}
 	if h.flags&unix.NLM_F_ACK_TLVS != 0 {
-		for t, v := range attrs(rest) {
+		for t, v := range Attrs(rest) {
 			if t == 1 { // NLMSGERR_ATTR_MSG
-				return fmt.Errorf("%w: %s", errno, text(v))
+				return fmt.Errorf("%w: %s", errno, Text(v))
 			}
 		}
 	}
 	return errno
 }
-
-func align(n int) int { return (n + unix.NLMSG_ALIGNTO - 1) &^ (unix.NLMSG_ALIGNTO - 1) }

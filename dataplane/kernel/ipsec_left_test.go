@@ -31,7 +31,7 @@ func TestIPsecCharonKilled(t *testing.T) {
 		time.Sleep(1100 * time.Millisecond)
 		old := pid(t, e)
 		require.NoError(t, syscall.Kill(old, syscall.SIGKILL))
-		require.Eventually(t, func() bool { return !e.h.charon.isCharon(old) }, 30*time.Second, 10*time.Millisecond)
+		require.Eventually(t, func() bool { return ended(old) }, 30*time.Second, 10*time.Millisecond)
 		require.False(t, e.state().Up, "a tunnel without charon is not up")
 		start := time.Now()
 		require.NotEmpty(t, e.sync())
@@ -51,16 +51,16 @@ func TestIPsecCharonKilled(t *testing.T) {
 		}
 	}
 	require.NoError(t, syscall.Kill(pid(t, b), syscall.SIGKILL))
-	require.Eventually(t, func() bool { n, _ := b.h.charon.pid(); return n == 0 }, 30*time.Second, 10*time.Millisecond)
+	require.Eventually(t, func() bool { n, _ := b.h.charon.Process(); return n == 0 }, 30*time.Second, 10*time.Millisecond)
 	settle(t, b.ns, b.h, dataplane.State{})
-	require.NoDirExists(t, b.h.charon.dir)
+	require.NoDirExists(t, b.h.charon.Dir())
 	require.NotContains(t, b.ns.Run("ip xfrm state; ip xfrm policy; ip rule; ip link"), "ipsec", "an uninstall after that leaves nothing")
 }
 
 // info is when the daemon was started.
 func info(t testing.TB, e *ipsecEnd) time.Time {
 	t.Helper()
-	_, started := e.h.charon.pid()
+	_, started := e.h.charon.Process()
 	return started
 }
 
@@ -73,7 +73,13 @@ func TestIPsecAdopts(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, was, group, "what ends the agent by the keyboard does not end it")
 	other := &ipsecEnd{t: t, ns: a.ns, h: host(t, a.ns, dataplane.GatewayOwner), want: a.want}
+	require.Len(t, look(t, a.ns, other.h), len(a.want))
+	require.False(t, other.h.charon.Negotiating(), "a look changes nothing")
+	steps := other.sync()
+	require.Len(t, steps, 1)
+	require.Regexp(t, `^\+ charon-systemd .*: adopts the one that runs$`, steps[0].String())
 	require.Empty(t, other.sync())
+	require.True(t, other.h.charon.Negotiating())
 	require.Equal(t, was, pid(t, other))
 	require.True(t, other.state().Up)
 }
@@ -101,7 +107,7 @@ func TestIPsecForeign(t *testing.T) {
 	upBoth(t, a, b)
 	a.ns.Run("ping -c1 -W2 -I 10.1.0.1 10.2.0.1")
 	require.NoError(t, syscall.Kill(pid(t, a), syscall.SIGKILL))
-	require.Eventually(t, func() bool { n, _ := a.h.charon.pid(); return n == 0 }, 30*time.Second, 10*time.Millisecond)
+	require.Eventually(t, func() bool { n, _ := a.h.charon.Process(); return n == 0 }, 30*time.Second, 10*time.Millisecond)
 	settle(t, a.ns, a.h, dataplane.State{})
 	require.Equal(t, before, foreign())
 }
@@ -117,8 +123,8 @@ func TestIPsecLeftBehind(t *testing.T) {
 	upBoth(t, a, b)
 	old := pid(t, a)
 	require.NoError(t, syscall.Kill(old, syscall.SIGKILL))
-	require.Eventually(t, func() bool { return !a.h.charon.isCharon(old) }, 30*time.Second, 10*time.Millisecond)
-	require.NoError(t, os.RemoveAll(a.h.charon.dir))
+	require.Eventually(t, func() bool { return ended(old) }, 30*time.Second, 10*time.Millisecond)
+	require.NoError(t, os.RemoveAll(a.h.charon.Dir()))
 	next := host(t, a.ns, dataplane.GatewayOwner)
 	require.NotEmpty(t, settle(t, a.ns, next, dataplane.State{}))
 	require.Equal(t, before, holds())

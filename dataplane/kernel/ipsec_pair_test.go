@@ -118,7 +118,13 @@ func upBoth(t testing.TB, a, b *ipsecEnd) {
 
 func pid(t testing.TB, e *ipsecEnd) int {
 	t.Helper()
-	n, _ := e.h.charon.pid()
+	n, _ := e.h.charon.Process()
 	require.NotZero(t, n, "charon runs")
 	return n
+}
+
+// ended reports whether a process has ended. It may be a zombie still.
+func ended(pid int) bool {
+	s := processState(pid)
+	return s == "" || s == "Z"
 }

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"subctl/dataplane"
+	"subctl/dataplane/kernel/strongswan"
 
 	"github.com/stretchr/testify/require"
 )
@@ -37,12 +38,12 @@ func requireFew(t testing.TB, most int, ended func() (sent, lost int)) {
 func agree(t testing.TB, ends ...*ipsecEnd) {
 	t.Helper()
 	for _, e := range ends {
-		var all map[string][]ikeSA
+		var all map[string][]strongswan.SA
 		require.Eventually(t, func() (ok bool) {
-			sas, err := e.h.charon.sas()
+			sas, err := e.h.charon.SAs()
 			all = sas
 			mine := sas[e.tunnel().Name]
-			return err == nil && len(mine) == 1 && current(mine, e.tunnel().Fingerprint())
+			return err == nil && len(mine) == 1 && strongswan.Current(mine, e.tunnel().Fingerprint())
 		}, 60*time.Second, 50*time.Millisecond, "%s: %+v", e.ns.Name, all)
 	}
 }
@@ -128,7 +129,7 @@ func TestIPsecDebug(t *testing.T) {
 		time.Sleep(100 * time.Millisecond) // for what is still being logged
 		before, err := os.ReadFile(log.Name())
 		require.NoError(t, err)
-		_, err = a.h.charon.version()
+		_, err = a.h.charon.Version()
 		require.NoError(t, err)
 		time.Sleep(100 * time.Millisecond)
 		after, err := os.ReadFile(log.Name())

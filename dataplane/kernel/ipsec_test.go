@@ -40,7 +40,7 @@ func TestIPsec(t *testing.T) {
 			before := a.ns.Run("ip -d link; ip -4 route show table all; ip rule; ip xfrm policy; ip xfrm state; ss -lun")
 			upBoth(t, a, b)
 			require.Empty(t, a.sync(), "a second sync has nothing to do")
-			mac, dir := pid(t, a), a.h.charon.dir
+			mac, dir := pid(t, a), a.h.charon.Dir()
 			seen := b.ns.Watch("eth0")
 			for _, size := range []int{8, 56, 1300, 1372, 1373, 1472, 4000, 30000} {
 				a.ns.Run(fmt.Sprintf("ping -c1 -W2 -s%d %s 10.2.0.1", size, nstest.Pattern))
@@ -56,7 +56,7 @@ func TestIPsec(t *testing.T) {
 
 			require.NotEmpty(t, settle(t, a.ns, a.h, dataplane.State{}))
 			require.Equal(t, before, a.ns.Run("ip -d link; ip -4 route show table all; ip rule; ip xfrm policy; ip xfrm state; ss -lun"))
-			require.False(t, a.h.charon.isCharon(mac), "no process is left")
+			require.Empty(t, processState(mac), "no process is left")
 			require.NoDirExists(t, dir)
 			require.Empty(t, look(t, a.ns, a.h))
 		})
@@ -68,16 +68,16 @@ func TestIPsecSecrets(t *testing.T) {
 	key := dataplane.Secret([]byte("subctl-secret-subctl-secret-0123"))
 	a, b := ipsecPair(t, func(t *dataplane.Tunnel) { t.PSK = key })
 	upBoth(t, a, b)
-	info, err := os.Stat(a.h.charon.dir)
+	info, err := os.Stat(a.h.charon.Dir())
 	require.NoError(t, err)
 	require.Equal(t, os.FileMode(0o700), info.Mode().Perm())
-	files, err := os.ReadDir(a.h.charon.dir)
+	files, err := os.ReadDir(a.h.charon.Dir())
 	require.NoError(t, err)
 	for _, f := range files {
 		if !f.Type().IsRegular() {
 			continue
 		}
-		text, err := os.ReadFile(a.h.charon.dir + "/" + f.Name())
+		text, err := os.ReadFile(a.h.charon.Dir() + "/" + f.Name())
 		require.NoError(t, err)
 		require.NotContains(t, string(text), "subctl-secret")
 	}
@@ -176,7 +176,7 @@ func TestIPsecTransport(t *testing.T) {
 
 	// What a charon that was killed left of it is known, too.
 	require.NoError(t, syscall.Kill(pid(t, a), syscall.SIGKILL))
-	require.Eventually(t, func() bool { n, _ := a.h.charon.pid(); return n == 0 }, 30*time.Second, 10*time.Millisecond)
+	require.Eventually(t, func() bool { n, _ := a.h.charon.Process(); return n == 0 }, 30*time.Second, 10*time.Millisecond)
 	settle(t, a.ns, a.h, dataplane.State{})
 	require.Equal(t, before, a.ns.Run("ip xfrm policy; ip xfrm state"))
 }
@@ -185,6 +185,7 @@ func TestIPsecTransport(t *testing.T) {
 func TestChooseEngine(t *testing.T) {
 	able, unable := func() error { return nil }, func() error { return errors.New("no ESP: not supported") }
 	lacks := func(what string) dataplane.Engine { return dataplane.Engine{Missing: what} }
+	const charonProgram, pluginDir = "/usr/sbin/charon-systemd", "/usr/lib/ipsec/plugins"
 	const strongSwan, neither = "strongSwan is missing from the image: no ", "IPsec in the kernel (no ESP: not supported), or in userspace (no "
 	byKernel, image := dataplane.Engine{Name: "kernel"}, t.TempDir()
 	for _, step := range []struct {
@@ -203,26 +204,5 @@ func TestChooseEngine(t *testing.T) {
 		require.NoError(t, os.WriteFile(file, nil, 0o644))
 		require.Equal(t, step.kernel, chooseEngine(image, able), "with %s", step.add)
 		require.Equal(t, step.without, chooseEngine(image, unable), "with %s", step.add)
-	}
-}
-
-func TestCheckVersion(t *testing.T) {
-	for version, good := range map[string]bool{"5.9.8": true, "5.9": true, "6.0.1": true, "5.8.4": false, "4.9": false, "": false, "latest": false} {
-		require.Equal(t, good, checkVersion(version) == nil, version)
-	}
-}
-
-// The configuration says what it was made for, and never asks for a log with keys.
-func TestStrongswanConf(t *testing.T) {
-	for _, d := range []dataplane.IKEDaemon{{Port: 4500}, {Port: 4510, Debug: true}} {
-		for _, engine := range []string{dataplane.EngineKernel, engineLibipsec} {
-			text := strongswanConf(d, engine, "/run/x")
-			got, ok := parseConf(text)
-			require.True(t, ok)
-			require.Equal(t, d, got)
-			require.Equal(t, engine == engineLibipsec, strings.Contains(text, engineLibipsec))
-			require.NotRegexp(t, `default = [34]`, text)
-			require.Contains(t, text, "socket = unix:///run/x/charon.vici")
-		}
 	}
 }

@@ -1,0 +1,66 @@
+//go:build linux
+
+package kernel
+
+import (
+	"time"
+
+	"subctl/dataplane"
+	"subctl/dataplane/kernel/strongswan"
+)
+
+// ipsecStates returns the states of the IPsec tunnels.
+func (h *Host) ipsecStates() (out []dataplane.CableState, err error) {
+	if _, ok := h.charon.Running(); !h.ownsIPsec || !ok {
+		return nil, nil
+	}
+	conns, err := h.charon.Connections()
+	if err != nil {
+		return nil, err
+	}
+	sas, err := h.charon.SAs()
+	if err != nil {
+		return nil, err
+	}
+	now := time.Now()
+	for name, conn := range conns {
+		st := dataplane.CableState{Device: dataplane.IPsecDevice, Peer: name}
+		if conn.Transport {
+			st.Device = dataplane.VXLANIPsecDevice
+		}
+		for _, sa := range sas[name] {
+			for _, child := range sa.Children {
+				if at := now.Add(-child.Age); child.Up && at.After(st.Handshake) {
+					st.Handshake = at
+				}
+				st.Up = st.Up || child.Up
+				st.Rx, st.Tx = st.Rx+child.In, st.Tx+child.Out
+			}
+		}
+		if !strongswan.Current(sas[name], conn.Child) {
+			st.Message = tell(h.charon.Problem(name), conn.IDs)
+		}
+		out = append(out, st)
+	}
+	return out, nil
+}
+
+// problems are the messages for people about what keeps a tunnel from coming up.
+var problems = map[strongswan.Problem]string{
+	strongswan.WrongKey:      "AUTHENTICATION_FAILED: the pair key differs",
+	strongswan.NoKey:         "AUTHENTICATION_FAILED: the other side says it is a gateway that this one has no key for",
+	strongswan.Refused:       "NO_PROPOSAL_CHOSEN: the other side does not know this gateway yet, or accepts none of its proposals: both need one in common in ikeProposals and espProposals",
+	strongswan.NoProposal:    "NO_PROPOSAL_CHOSEN: none of the other side's proposals is accepted here: both need one in common in ikeProposals and espProposals",
+	strongswan.NoCipher:      "this node cannot encrypt as was agreed on: it needs other ones in espProposals, such as the default",
+	strongswan.OtherNetworks: "TS_UNACCEPTABLE: the other side has other networks in mind for this tunnel",
+	strongswan.NoAnswer:      "no answer from the other side: is its UDP port reachable, and its IPsec running?",
+}
+
+// tell returns the message about a problem of the tunnel between two identities.
+func tell(p strongswan.Problem, ids [2]string) string {
+	if p != strongswan.WrongKey {
+		return problems[p]
+	}
+	return problems[p] + ": " + ids[0] + " and " + ids[1] +
+		" were given different ones: both clusters must be joined with the same join file, and know each other's present public key"
+}

@@ -1,0 +1,122 @@
+//go:build linux
+
+package kernel
+
+import (
+	"errors"
+	"fmt"
+	"path/filepath"
+	"strings"
+
+	"subctl/dataplane"
+	"subctl/dataplane/kernel/netlink"
+	"subctl/dataplane/kernel/strongswan"
+)
+
+// runDir holds a directory for each network namespace. It should be on a tmpfs.
+const runDir = "/run/subctl"
+
+// newCharon returns the strongSwan that is ours in a network namespace.
+func newCharon(netns string) *strongswan.Instance {
+	return strongswan.New(filepath.Join(runDir, "ipsec-"+strings.Trim(netns, "net:[]")))
+}
+
+// daemons are the one IKE daemon, as a store.
+type daemons struct{ *Host }
+
+// list returns a daemon that does not answer, or whose settings are unknown, with its
+// settings blank. A daemon that has ended is not returned: see remains.
+func (s daemons) list() ([]dataplane.Object, error) {
+	if !s.ownsIPsec {
+		return nil, nil
+	}
+	have, err := s.ipsec()
+	if err != nil || have.pid == 0 {
+		return nil, err
+	}
+	if have.conns == nil {
+		return []dataplane.Object{dataplane.IKEDaemon{}}, nil
+	}
+	set, _ := s.charon.Running()
+	return []dataplane.Object{dataplane.IKEDaemon{Port: set.NATPort, Debug: set.Debug, Unattended: !s.charon.Negotiating()}}, nil
+}
+
+// put starts the daemon, unless one runs that can be adopted, or can change its settings
+// while it runs.
+func (s daemons) put(old, want dataplane.Object) error {
+	w := want.(dataplane.IKEDaemon)
+	if had, ok := old.(dataplane.IKEDaemon); ok && had.Port == w.Port && s.adopt(had, w) == nil {
+		return nil
+	}
+	died, err := s.died(old)
+	if err == nil {
+		err = s.start(w)
+	}
+	if err != nil {
+		return fmt.Errorf("starting IPsec: %w", err)
+	}
+	s.charon.Negotiate()
+	if died {
+		s.restarted("charon")
+	}
+	return nil
+}
+
+// adopt makes the daemon that runs the wanted one.
+func (s daemons) adopt(had, want dataplane.IKEDaemon) error {
+	if had.Debug != want.Debug {
+		if err := s.charon.Reload(settings(want)); err != nil {
+			return err
+		}
+	}
+	if !s.charon.Negotiating() {
+		s.charon.Negotiate()
+	}
+	return nil
+}
+
+// died reports whether the daemon that is to be started takes the place of a daemon that
+// has ended by itself, or does not answer.
+func (s daemons) died(old dataplane.Object) (bool, error) {
+	if old != nil {
+		return old == dataplane.IKEDaemon{}, nil
+	}
+	left, err := remains{s.Host}.all()
+	return len(left) > 0, err
+}
+
+// start starts the daemon, in place of the daemon that runs.
+func (s daemons) start(d dataplane.IKEDaemon) error {
+	if ns, err := netlink.Namespace(); err != nil || ns != s.ipt.netns {
+		return fmt.Errorf("the thread is in network namespace %s, and the tunnels are in %s (%w)", ns, s.ipt.netns, err)
+	}
+	if err := s.stop(); err != nil {
+		return err
+	}
+	err := s.charon.Start(settings(d))
+	var taken strongswan.PortInUseError
+	if errors.As(err, &taken) {
+		return fmt.Errorf("%w: stop that one, or set another ipsecPort for this cluster", err)
+	}
+	return err
+}
+
+// settings returns what strongSwan is started with. IKE takes any free port instead of
+// 500: it begins on the port where it would end up behind a translator anyway.
+func settings(d dataplane.IKEDaemon) strongswan.Settings {
+	return strongswan.Settings{
+		NATPort: d.Port, Debug: d.Debug, Userspace: ipsecEngine().Name == strongswan.Engine,
+		Table: dataplane.CharonTable, Priority: dataplane.CharonPriority,
+	}
+}
+
+func (s daemons) del(dataplane.Object) error {
+	if err := s.stop(); err != nil {
+		return fmt.Errorf("stopping IPsec: %w", err)
+	}
+	return nil
+}
+
+// stop ends the daemon, if it runs. Its files, and the rule and devices of its ESP in
+// userspace, are removed in any case.
+func (h *Host) stop() error { return errors.Join(h.charon.Stop(), h.sweepStandIns()) }

@@ -1,0 +1,12 @@
+//go:build linux
+
+// Package netlink exchanges messages with the Linux kernel over netlink sockets
+// (RFC 3549): it opens sockets, sends requests, collects dumps, receives notifications,
+// and encodes and decodes attributes and errors.
+//
+// It is a transport. It does not know which objects a plan holds, or who owns them: the
+// stores in dataplane/kernel do. It is used where the library
+// github.com/vishvananda/netlink has no function (next hops, next hop IDs of routes,
+// many members of a set in one message), or has one that lists every object of the node
+// where those of one table or device are wanted.
+package netlink

@@ -1,0 +1,100 @@
+//go:build linux
+
+package strongswan
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"strings"
+)
+
+// Settings are what a daemon is started with.
+type Settings struct {
+	Port      int  // UDP, of IKE; 0 for any free port
+	NATPort   int  // UDP, of IKE and of ESP in UDP through a translation (RFC 3948)
+	Userspace bool // whether strongSwan handles ESP packets itself, instead of the kernel
+	Debug     bool // whether it logs more, though never a key
+	// Table is the routing table that ESP in userspace fills with routes of its own, and
+	// Priority the priority of the rule by which it has the table looked up.
+	Table, Priority int
+}
+
+// header begins the first line of the configuration, which continues with the Settings as
+// JSON, so that the file shows what a running daemon was started with.
+const header = "# subctl: "
+
+// conf returns the strongswan.conf of a daemon.
+//
+//   - load: what we use and nothing else; the last of the kernel-* plugins to offer a
+//     service loses, so ESP in userspace comes first where it is wanted.
+//   - port, port_nat_t: packets between two ports that are not 500 have the non-ESP marker
+//     in front, so that both ends can tell them from ESP (RFC 7296, section 2.23).
+//   - install_routes, install_virtual_ip: addresses and routes are the caller's.
+//   - threads: ESP in userspace keeps several busy for good.
+//   - retransmit_*: a try every 1 to 5 seconds, and after 18 seconds without an answer
+//     another attempt from the beginning (the default would take 165 s).
+//   - reuse_ikesa: what is started anew, under other settings or another key, is negotiated
+//     from the beginning, beside what is in use.
+//   - ikesa_table_*: for a thousand peers.
+//   - filelog: level 2 at most; above that charon logs keys.
+func conf(s Settings, dir string) []byte {
+	plugins := "random nonce openssl kdf socket-default kernel-netlink vici"
+	if s.Userspace {
+		plugins = strings.Replace(plugins, "kernel-netlink", libipsec+" kernel-netlink", 1)
+	}
+	level := "default = 0"
+	if s.Debug {
+		level = "default = 1\n      ike = 2\n      chd = 2\n      cfg = 2\n      knl = 2"
+	}
+	first, _ := json.Marshal(s) // numbers and booleans
+	return fmt.Appendf(nil, `%s%s
+charon-systemd {
+  load = %s
+  port = %d
+  port_nat_t = %d
+  routing_table = %d
+  routing_table_prio = %d
+  install_routes = no
+  install_virtual_ip = no
+  threads = 16
+  retransmit_timeout = 1.0
+  retransmit_base = 1.3
+  retransmit_limit = 5
+  retransmit_tries = 6
+  reuse_ikesa = no
+  close_ike_on_child_failure = yes
+  ikesa_table_size = 256
+  ikesa_table_segments = 16
+  replay_window = 128
+  filelog {
+    stderr {
+      %s
+      ike_name = yes
+    }
+  }
+  journal {
+    default = -1
+  }
+  plugins {
+    socket-default {
+      use_ipv6 = no
+    }
+    vici {
+      socket = unix://%s
+    }
+  }
+}
+`, header, first, plugins, s.Port, s.NATPort, s.Table, s.Priority, level, viciSocket(dir))
+}
+
+// parseConf returns the settings that a strongswan.conf of ours was made from, or the zero
+// Settings if it is not ours.
+func parseConf(text []byte) (s Settings) {
+	line, _, _ := bytes.Cut(text, []byte("\n"))
+	values, ok := bytes.CutPrefix(line, []byte(header))
+	if !ok || json.Unmarshal(values, &s) != nil {
+		return Settings{}
+	}
+	return s
+}

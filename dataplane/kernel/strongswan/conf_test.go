@@ -1,0 +1,32 @@
+//go:build linux
+
+package strongswan
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+func TestCheckVersion(t *testing.T) {
+	for version, good := range map[string]bool{"5.9.8": true, "5.9": true, "6.0.1": true, "5.8.4": false, "4.9": false, "": false, "latest": false} {
+		require.Equal(t, good, checkVersion(version) == nil, version)
+	}
+}
+
+// The configuration says what it was made for, and never asks for a log with keys.
+func TestConf(t *testing.T) {
+	for _, s := range []Settings{{NATPort: 4500}, {Port: 500, NATPort: 4510, Debug: true, Table: 7}} {
+		for _, s.Userspace = range []bool{false, true} {
+			text := string(conf(s, "/run/x"))
+			require.Equal(t, s, parseConf([]byte(text)))
+			require.Equal(t, s.Userspace, strings.Contains(text, libipsec))
+			require.NotRegexp(t, `default = [34]`, text)
+			require.Contains(t, text, "socket = unix:///run/x/charon.vici")
+			require.Contains(t, text, fmt.Sprintf("\n  port = %d\n  port_nat_t = %d\n", s.Port, s.NATPort))
+		}
+	}
+	require.Zero(t, parseConf([]byte("# another program's\n")))
+}

@@ -1,0 +1,114 @@
+//go:build linux
+
+package strongswan
+
+import (
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/strongswan/govici/vici"
+)
+
+// Connection is a tunnel that the daemon has loaded.
+type Connection struct {
+	Child     string    // the fingerprint of the dataplane.Tunnel
+	Transport bool      // whether it is in transport mode
+	IDs       [2]string // the IKE identities of the local and the remote end
+}
+
+// Connections returns the loaded tunnels by name.
+func (i *Instance) Connections() (map[string]Connection, error) {
+	out := map[string]Connection{}
+	err := i.talk(func(s *vici.Session) error {
+		msgs, err := s.StreamedCommandRequest("list-conns", "list-conn", nil)
+		for _, m := range msgs {
+			for _, name := range m.Keys() {
+				out[name] = readConnection(sub(m, name))
+			}
+		}
+		return err
+	})
+	if err != nil {
+		return nil, fmt.Errorf("listing connections: %w", err)
+	}
+	return out, nil
+}
+
+func readConnection(m *vici.Message) (c Connection) {
+	for i, end := range []string{"local-1", "remote-1"} {
+		c.IDs[i] = str(sub(m, end), "id")
+	}
+	children := sub(m, "children")
+	for _, c.Child = range children.Keys() {
+		c.Transport = str(sub(children, c.Child), "mode") == "TRANSPORT"
+	}
+	return c
+}
+
+// SA is an IKE security association, with its children.
+type SA struct {
+	ID       string // the daemon's own
+	SPIs     string // the same at both ends
+	State    string // such as "ESTABLISHED"
+	Age      time.Duration
+	Children []ChildSA
+}
+
+// ChildSA is a pair of ESP security associations.
+type ChildSA struct {
+	Name    string // the fingerprint of the dataplane.Tunnel that it was made for
+	ReqID   uint32
+	Up      bool // whether it carries traffic
+	Age     time.Duration
+	In, Out uint64 // bytes
+}
+
+// connecting reports whether keys are being negotiated.
+func (s SA) connecting() bool { return s.State == "CREATED" || s.State == "CONNECTING" }
+
+// uses reports whether a child of this name carries traffic.
+func (s SA) uses(child string) bool {
+	return slices.ContainsFunc(s.Children, func(c ChildSA) bool { return c.Up && c.Name == child })
+}
+
+// Current reports whether one of a tunnel's security associations carries traffic under
+// the tunnel's present settings, of which child is the fingerprint.
+func Current(sas []SA, child string) bool {
+	return slices.ContainsFunc(sas, func(sa SA) bool { return sa.uses(child) })
+}
+
+// SAs returns the IKE security associations by the name of their tunnel.
+func (i *Instance) SAs() (map[string][]SA, error) {
+	out := map[string][]SA{}
+	err := i.talk(func(s *vici.Session) error {
+		msgs, err := s.StreamedCommandRequest("list-sas", "list-sa", nil)
+		for _, m := range msgs {
+			for _, name := range m.Keys() {
+				out[name] = append(out[name], readSA(sub(m, name)))
+			}
+		}
+		return err
+	})
+	if err != nil {
+		return nil, fmt.Errorf("listing security associations: %w", err)
+	}
+	return out, nil
+}
+
+func readSA(m *vici.Message) SA {
+	sa := SA{
+		ID: str(m, "uniqueid"), SPIs: str(m, "initiator-spi") + str(m, "responder-spi"), State: str(m, "state"),
+		Age: time.Duration(num(m, "established")) * time.Second,
+	}
+	children := sub(m, "child-sas")
+	for _, id := range slices.Sorted(slices.Values(children.Keys())) {
+		c := sub(children, id)
+		state := str(c, "state")
+		sa.Children = append(sa.Children, ChildSA{
+			Name: str(c, "name"), ReqID: uint32(num(c, "reqid")), Up: state == "INSTALLED" || state == "REKEYING" || state == "REKEYED",
+			Age: time.Duration(num(c, "install-time")) * time.Second, In: num(c, "bytes-in"), Out: num(c, "bytes-out"),
+		})
+	}
+	return sa
+}

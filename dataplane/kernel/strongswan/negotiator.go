@@ -1,0 +1,229 @@
+//go:build linux
+
+package strongswan
+
+import (
+	"maps"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"subctl/dataplane"
+
+	"github.com/strongswan/govici/vici"
+)
+
+// negotiator has the daemon negotiate keys for the loaded tunnels that have none, or whose
+// settings have changed since, and end security associations that are out of date. It
+// loads and unloads nothing: which tunnels there are, the caller decides. The daemon could
+// do parts of that by itself (start_action, dpd_action, close_action, keyingtries), but
+// gives up where the other end refuses the key, or does not know us yet: each of those
+// settings covers one reason for which a tunnel may be down, and the negotiator covers
+// all.
+type negotiator struct {
+	instance *Instance
+	pid      int // of the daemon, with which it ends
+	stop     chan struct{}
+	poke     chan struct{}
+
+	mu       sync.Mutex
+	waits    map[string]*wait
+	problems map[string]Problem // the last, by tunnel
+}
+
+// wait is when a tunnel that is down is tried (again).
+type wait struct {
+	next  time.Time
+	tries int
+}
+
+const (
+	lookBusy = 500 * time.Millisecond // between looks while something is down
+	lookIdle = 5 * time.Second        // between looks while all is well
+	// secondAfter is how long the second end waits for the first to begin.
+	secondAfter = 1500 * time.Millisecond
+	// slowestTry bounds the time between two tries.
+	slowestTry = 10 * time.Second
+	// settledAfter is how long both ends have had time to end what is outdated for them.
+	settledAfter = 30 * time.Second
+)
+
+// Negotiate starts the negotiation of keys, in the background, for the tunnels of the
+// running daemon. It lasts until the daemon ends, or Rest is called.
+func (i *Instance) Negotiate() {
+	i.Rest()
+	pid, _ := i.Process()
+	n := &negotiator{
+		instance: i, pid: pid, stop: make(chan struct{}), poke: make(chan struct{}, 1),
+		waits: map[string]*wait{}, problems: map[string]Problem{},
+	}
+	i.mu.Lock()
+	i.negotiator = n
+	i.mu.Unlock()
+	go n.run()
+	go n.listen()
+}
+
+// Negotiating reports whether Negotiate was called for the daemon that runs.
+func (i *Instance) Negotiating() bool {
+	pid, _ := i.Process()
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	return pid != 0 && i.negotiator != nil && i.negotiator.pid == pid
+}
+
+// Rest ends what Negotiate began. The tunnels that are up stay up.
+func (i *Instance) Rest() {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	if i.negotiator != nil {
+		close(i.negotiator.stop)
+		i.negotiator = nil
+	}
+}
+
+// retryNow has the negotiator look at once.
+func (i *Instance) retryNow() {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	if i.negotiator != nil {
+		select {
+		case i.negotiator.poke <- struct{}{}:
+		default: // it has been told already
+		}
+	}
+}
+
+// Problem returns what has kept a tunnel from coming up last, or "" if nothing is known.
+func (i *Instance) Problem(name string) Problem {
+	i.mu.Lock()
+	n := i.negotiator
+	i.mu.Unlock()
+	if n == nil {
+		return ""
+	}
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return n.problems[name]
+}
+
+func (n *negotiator) run() {
+	for {
+		if pid, _ := n.instance.Process(); pid != n.pid {
+			return
+		}
+		pause := lookBusy
+		if n.look(time.Now()) {
+			pause = lookIdle
+		}
+		select {
+		case <-n.stop:
+			return
+		case <-n.poke:
+		case <-time.After(pause):
+		}
+	}
+}
+
+// look begins what is due, ends what is outdated, and reports whether all is well.
+func (n *negotiator) look(now time.Time) (well bool) {
+	conns, err := n.instance.Connections()
+	if err != nil {
+		return false // the daemon has ended: who started it will see that
+	}
+	sas, err := n.instance.SAs()
+	if err != nil {
+		return false
+	}
+	begin, end, well := n.judge(conns, sas, now)
+	for _, name := range begin {
+		n.ask("initiate", map[string]any{"ike": name, "child": conns[name].Child})
+	}
+	for _, id := range end {
+		n.ask("terminate", map[string]any{"ike-id": id})
+	}
+	return well
+}
+
+// judge returns the tunnels to be initiated, the IDs of the IKE security associations to be
+// ended, and whether all is well. It forgets tunnels that are no longer loaded.
+func (n *negotiator) judge(conns map[string]Connection, sas map[string][]SA, now time.Time) (begin, end []string, well bool) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	maps.DeleteFunc(n.waits, func(name string, _ *wait) bool { _, ok := conns[name]; return !ok })
+	maps.DeleteFunc(n.problems, func(name string, _ Problem) bool { _, ok := conns[name]; return !ok })
+	well = true
+	for name, c := range conns {
+		initiative, _, _ := strings.Cut(c.Child, "-")
+		switch {
+		case Current(sas[name], c.Child):
+			delete(n.waits, name)
+			delete(n.problems, name)
+			end = append(end, outdated(sas[name], c.Child)...)
+		case initiative == string(dataplane.InitiateNever):
+		default:
+			well = false
+			if n.due(name, initiative, now) && !anyConnecting(sas[name]) {
+				begin = append(begin, name)
+			}
+		}
+	}
+	return begin, end, well && len(end) == 0
+}
+
+// outdated returns the IDs of the security associations to be ended: those made under
+// other settings than the present, once there is one made under the present settings; and
+// all but one of these, once nobody can be changing them any more. Both ends keep the same
+// one.
+func outdated(sas []SA, child string) (ids []string) {
+	var kept *SA
+	settled := true
+	for _, sa := range sas {
+		if !sa.uses(child) {
+			continue
+		}
+		settled = settled && sa.Age >= settledAfter
+		if kept == nil || sa.SPIs > kept.SPIs {
+			kept = &sa
+		}
+	}
+	for _, sa := range sas {
+		if kept != nil && sa.ID != kept.ID && sa.State == "ESTABLISHED" && (settled || !sa.uses(child)) {
+			ids = append(ids, sa.ID)
+		}
+	}
+	return ids
+}
+
+// due reports whether a tunnel that is down is to be tried now.
+func (n *negotiator) due(name, initiative string, now time.Time) bool {
+	w := n.waits[name]
+	if w == nil {
+		w = &wait{next: now}
+		if initiative == string(dataplane.InitiateSecond) {
+			w.next = now.Add(secondAfter)
+		}
+		n.waits[name] = w
+	}
+	if now.Before(w.next) {
+		return false
+	}
+	w.next = now.Add(min(time.Second<<min(w.tries, 8), slowestTry))
+	if initiative == string(dataplane.InitiateSecond) {
+		w.next = w.next.Add(secondAfter)
+	}
+	w.tries++
+	return true
+}
+
+// ask sends a command without waiting for its result.
+func (n *negotiator) ask(command string, args map[string]any) {
+	args["timeout"], args["loglevel"] = "-1", "-1"
+	_ = n.instance.talk(func(s *vici.Session) error { // a failure shows as a problem of the tunnel
+		_, err := request(s, command, args)
+		return err
+	})
+}
+
+func anyConnecting(sas []SA) bool { return slices.ContainsFunc(sas, SA.connecting) }

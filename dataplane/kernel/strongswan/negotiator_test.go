@@ -1,0 +1,67 @@
+//go:build linux
+
+package strongswan
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+func made(id, spis string, age time.Duration, child string) SA {
+	sa := SA{ID: id, SPIs: spis, State: "ESTABLISHED", Age: age}
+	if child != "" {
+		sa.Children = []ChildSA{{Name: child, Up: true}}
+	}
+	return sa
+}
+
+func TestOutdated(t *testing.T) {
+	rekeyed := made("1", "a", time.Hour, "")
+	rekeyed.State = "REKEYED"
+	for name, test := range map[string]struct {
+		sas  []SA
+		want []string
+	}{
+		"nothing":                                     {nil, nil},
+		"one":                                         {[]SA{made("1", "a", time.Hour, "new")}, nil},
+		"only old ones carry the traffic":             {[]SA{made("1", "a", time.Hour, "old"), made("2", "b", time.Minute, "")}, nil},
+		"a new one takes their place":                 {[]SA{made("1", "a", time.Hour, "old"), made("2", "b", 0, "new"), made("3", "c", time.Hour, "")}, []string{"1", "3"}},
+		"two at once, which may be made still":        {[]SA{made("1", "a", time.Hour, "new"), made("2", "b", time.Second, "new")}, nil},
+		"two at once, for good":                       {[]SA{made("1", "a", time.Minute, "new"), made("2", "b", time.Minute, "new")}, []string{"1"}},
+		"the same two, as the other end lists them":   {[]SA{made("7", "b", time.Minute, "new"), made("8", "a", time.Minute, "new")}, []string{"8"}},
+		"one whose successor charon has made already": {[]SA{rekeyed, made("2", "b", 0, "new")}, nil},
+	} {
+		t.Run(name, func(t *testing.T) { require.Equal(t, test.want, outdated(test.sas, "new")) })
+	}
+}
+
+// The negotiator begins what is down, each end at its time, and forgets what is no longer planned.
+func TestNegotiatorJudges(t *testing.T) {
+	n := &negotiator{waits: map[string]*wait{}, problems: map[string]Problem{"": "x", "gone": "x", "up": "x", "down": "x"}}
+	conns := map[string]Connection{"up": {Child: "first-1"}, "down": {Child: "first-2"}, "late": {Child: "second-3"}, "passive": {Child: "never-4"}}
+	sas := map[string][]SA{"up": {made("1", "a", 0, "first-1")}, "down": {made("2", "b", 0, "first-old")}}
+	now := time.Now()
+	begin, end, well := n.judge(conns, sas, now)
+	require.Equal(t, []string{"down"}, begin)
+	require.Empty(t, end, "old keys carry the traffic")
+	require.False(t, well)
+	require.Equal(t, map[string]Problem{"down": "x"}, n.problems)
+
+	begin, _, _ = n.judge(conns, sas, now.Add(time.Millisecond))
+	require.Empty(t, begin)
+	begin, _, _ = n.judge(conns, sas, now.Add(secondAfter))
+	require.ElementsMatch(t, []string{"down", "late"}, begin)
+
+	sas["down"] = append(sas["down"], made("3", "c", 0, "first-2"))
+	delete(conns, "late")
+	_, end, well = n.judge(conns, sas, now)
+	require.Equal(t, []string{"2"}, end)
+	require.False(t, well, "it is to be seen that it ends")
+	require.Empty(t, n.waits)
+	sas["down"] = sas["down"][1:]
+	_, end, well = n.judge(conns, sas, now)
+	require.Empty(t, end)
+	require.True(t, well)
+}

@@ -1,0 +1,79 @@
+//go:build linux
+
+package strongswan
+
+import (
+	"strings"
+
+	"github.com/strongswan/govici/vici"
+)
+
+// Problem is what keeps a tunnel from coming up.
+type Problem string
+
+// The problems. The text before the colon is the name of the IKEv2 notification (RFC
+// 7296, section 3.10.1), where there is one.
+const (
+	WrongKey      Problem = "AUTHENTICATION_FAILED: the key differs"
+	NoKey         Problem = "AUTHENTICATION_FAILED: no key for the identity of the other end"
+	Refused       Problem = "NO_PROPOSAL_CHOSEN: refused by the other end"
+	NoProposal    Problem = "NO_PROPOSAL_CHOSEN: refused by this end"
+	OtherNetworks Problem = "TS_UNACCEPTABLE: the other end has other traffic selectors"
+	NoCipher      Problem = "the kernel lacks the cipher"
+	NoAnswer      Problem = "no answer from the other end"
+)
+
+// signs are texts in the daemon's log, and the problems that they are signs of.
+var signs = []struct {
+	log     string
+	problem Problem
+}{
+	{"received AUTHENTICATION_FAILED", WrongKey},
+	{"MAC mismatched", WrongKey},
+	{"no shared key found", NoKey},
+	{"received NO_PROPOSAL_CHOSEN", Refused},
+	{"no acceptable proposal found", NoProposal},
+	{"IPsec SA (SAD) in kernel", NoCipher},
+	{"received TS_UNACCEPTABLE", OtherNetworks},
+	{"giving up after", NoAnswer},
+}
+
+// problem returns the problem that a line of the daemon's log is a sign of, or "" if it is
+// a sign of none, as most lines are.
+func problem(line string) Problem {
+	for _, s := range signs {
+		if strings.Contains(line, s.log) {
+			return s.problem
+		}
+	}
+	return ""
+}
+
+// listen reads the daemon's log and notes the problems of tunnels.
+func (n *negotiator) listen() {
+	s, err := n.instance.dial(0)
+	if err != nil {
+		return
+	}
+	defer s.Close()
+	events := make(chan vici.Event, 64)
+	s.NotifyEvents(events)
+	if err := s.Subscribe("log"); err != nil {
+		return
+	}
+	for {
+		select {
+		case <-n.stop:
+			return
+		case e, ok := <-events:
+			if !ok {
+				return
+			}
+			if p := problem(str(e.Message, "msg")); p != "" {
+				n.mu.Lock()
+				n.problems[str(e.Message, "ikesa-name")] = p
+				n.mu.Unlock()
+			}
+		}
+	}
+}
