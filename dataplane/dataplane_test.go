@@ -71,6 +71,31 @@ func TestDiffReplace(t *testing.T) {
 	require.Empty(t, dataplane.Diff(want, want))
 }
 
+// What a daemon left is removed, but not before its successor has been started.
+func TestDiffRemains(t *testing.T) {
+	daemon, left := dataplane.IKEDaemon{Port: 4500}, dataplane.IKERemains{}
+	require.Equal(t, []dataplane.Op{{New: daemon}}, dataplane.Diff(state(t, left), state(t, daemon)))
+	require.Equal(t, []dataplane.Op{{Old: left}}, dataplane.Diff(state(t, left, daemon), state(t, daemon)))
+	require.Equal(t, []dataplane.Op{{Old: left}}, dataplane.Diff(state(t, left), nil))
+	silent := dataplane.IKEDaemon{}
+	require.Equal(t, []dataplane.Op{{Old: silent, New: daemon}}, dataplane.Diff(state(t, left, silent), state(t, daemon)))
+}
+
+// A step shows what it does with a daemon that runs.
+func TestDaemonSteps(t *testing.T) {
+	daemon := dataplane.IKEDaemon{Port: 4500}
+	found, debug, moved := daemon, daemon, daemon
+	found.Unattended, debug.Debug, moved.Port = true, true, 4510
+	for _, c := range []struct {
+		old   dataplane.Object
+		added string
+	}{
+		{nil, ""}, {found, ": adopts the one that runs"}, {dataplane.IKEDaemon{}, ", in place of one that does not answer"}, {debug, ""}, {moved, ""},
+	} {
+		require.Equal(t, "+ "+daemon.String()+c.added, dataplane.Op{Old: c.old, New: daemon}.String())
+	}
+}
+
 // A device that has to be made anew takes along what stands on it, and Diff
 // knows; one that can be altered in place does not.
 func TestDiffDevice(t *testing.T) {

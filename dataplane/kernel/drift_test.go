@@ -43,7 +43,7 @@ func calm(signals <-chan struct{}, while time.Duration) {
 }
 
 // news is how long it takes at most until something is news.
-const news = 3 * setInterval / 2
+const news = 3 * pollInterval / 2
 
 // Whatever somebody does to what is ours, Watch notices and one Sync mends.
 func TestDrift(t *testing.T) {

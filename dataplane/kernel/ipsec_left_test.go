@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"os"
 	"runtime"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -33,8 +34,13 @@ func TestIPsecCharonKilled(t *testing.T) {
 		require.NoError(t, syscall.Kill(old, syscall.SIGKILL))
 		require.Eventually(t, func() bool { return ended(old) }, 30*time.Second, 10*time.Millisecond)
 		require.False(t, e.state().Up, "a tunnel without charon is not up")
+		requireNoWrites(t, e)
+		require.Contains(t, look(t, e.ns, e.h), dataplane.IKERemains{}.Key())
+		require.NotContains(t, look(t, e.ns, e.h), dataplane.IKEDaemon{}.Key())
 		start := time.Now()
-		require.NotEmpty(t, e.sync())
+		steps := e.sync()
+		require.Regexp(t, `^\+ charon-systemd # .* debug: no$`, steps[0].String())
+		require.False(t, slices.ContainsFunc(steps, func(op dataplane.Op) bool { return op.New == nil }), "%v", steps)
 		require.NotEqual(t, old, pid(t, e))
 		require.Equal(t, map[string]int{"charon": 1}, e.h.Restarts(), "and that is known")
 		require.Empty(t, e.sync())
@@ -52,9 +58,37 @@ func TestIPsecCharonKilled(t *testing.T) {
 	}
 	require.NoError(t, syscall.Kill(pid(t, b), syscall.SIGKILL))
 	require.Eventually(t, func() bool { n, _ := b.h.charon.Process(); return n == 0 }, 30*time.Second, 10*time.Millisecond)
-	settle(t, b.ns, b.h, dataplane.State{})
+	steps := settle(t, b.ns, b.h, dataplane.State{})
+	require.Contains(t, steps, dataplane.Op{Old: dataplane.IKERemains{}}, "what is left is removed by a step of the plan")
 	require.NoDirExists(t, b.h.charon.Dir())
 	require.NotContains(t, b.ns.Run("ip xfrm state; ip xfrm policy; ip rule; ip link"), "ipsec", "an uninstall after that leaves nothing")
+}
+
+// requireNoWrites wants a look to change nothing, neither in the kernel nor on the disk.
+func requireNoWrites(t testing.TB, e *ipsecEnd) {
+	t.Helper()
+	holds := func() string {
+		return e.ns.Run("ip -d link; ip -4 addr; ip -4 route show table all; ip rule; ip xfrm policy; ip xfrm state; ls -l " + e.h.charon.Dir())
+	}
+	before := holds()
+	look(t, e.ns, e.h)
+	require.Equal(t, before, holds())
+}
+
+// Watch signals that charon has ended, which the kernel does not report.
+func TestWatchCharon(t *testing.T) {
+	a, b := ipsecPair(t, nil)
+	upBoth(t, a, b)
+	signals := watch(t, a.ns, time.Millisecond)
+	calm(signals, news)
+	start := time.Now()
+	require.NoError(t, syscall.Kill(pid(t, a), syscall.SIGKILL))
+	select {
+	case <-signals:
+		require.Less(t, time.Since(start), time.Second)
+	case <-time.After(10 * time.Second):
+		require.Fail(t, "Watch did not notice")
+	}
 }
 
 // info is when the daemon was started.

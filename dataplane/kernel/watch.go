@@ -10,13 +10,14 @@ import (
 
 	"subctl/dataplane"
 	"subctl/dataplane/kernel/netlink"
+	"subctl/dataplane/kernel/strongswan"
 
 	"golang.org/x/sys/unix"
 )
 
-// setInterval is how often Watch counts the members of our sets: of ipsets, the
-// kernel tells no news.
-const setInterval = 250 * time.Millisecond
+// pollInterval is how often Watch looks for changes that the kernel does not report: the
+// number of members of our sets, and the process of our strongSwan.
+const pollInterval = 250 * time.Millisecond
 
 // Watch sends a signal when something changed in the calling thread's network
 // namespace that an owner's Observe, or ReadFacts, would tell of: however many
@@ -36,6 +37,12 @@ func Watch(ctx context.Context, quiet time.Duration) (<-chan struct{}, error) {
 	if err != nil {
 		return nil, err
 	}
+	ns, err := netlink.Namespace()
+	if err != nil {
+		conn.Close()
+		return nil, err
+	}
+	charon := newCharon(ns)
 	f, err := newFilter(conn)
 	if err != nil {
 		conn.Close()
@@ -58,7 +65,7 @@ func Watch(ctx context.Context, quiet time.Duration) (<-chan struct{}, error) {
 	}
 	go func() {
 		defer conn.Close()
-		countSets(ctx, conn, dirty)
+		poll(ctx, pollInterval, notify, func() (string, error) { return unreported(conn, charon) })
 		for _, s := range subscriptions {
 			s.Close()
 		}
@@ -95,26 +102,33 @@ func signal(c chan<- struct{}) {
 	}
 }
 
-// countSets signals when there are other sets of ours than before, or one has
-// more or fewer members, until ctx is done.
-func countSets(ctx context.Context, c *netlink.Conn, dirty chan<- struct{}) {
-	tick := time.NewTicker(setInterval)
+// poll calls notify whenever look returns another text than before, until ctx is done.
+func poll(ctx context.Context, interval time.Duration, notify func(), look func() (string, error)) {
+	tick := time.NewTicker(interval)
 	defer tick.Stop()
-	last, _ := setCounts(c)
+	last, _ := look()
 	for {
 		select {
 		case <-ctx.Done():
 			return
 		case <-tick.C:
-			if now, err := setCounts(c); err == nil && now != last {
+			if now, err := look(); err == nil && now != last {
 				last = now
-				signal(dirty)
+				notify()
 			}
 		}
 	}
 }
 
-// setCounts tells all sets of ours, and how many members each has.
+// unreported returns a text that differs whenever something differs that the kernel does
+// not report.
+func unreported(c *netlink.Conn, charon *strongswan.Instance) (string, error) {
+	pid, _ := charon.Process()
+	sets, err := setCounts(c)
+	return fmt.Sprintln(pid, sets), err
+}
+
+// setCounts returns the names of all sets of ours, and how many members each has.
 func setCounts(c *netlink.Conn) (string, error) {
 	var b strings.Builder
 	for _, o := range dataplane.Owners() {
