@@ -9,6 +9,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"subctl/cable/drivers"
+	"subctl/internal/look"
 	"subctl/policy/catalog"
 )
 
@@ -84,7 +85,7 @@ func (s *policyOptions) open(ctx context.Context) (*catalog.Catalog, client.Clie
 	if err != nil {
 		return nil, nil, err
 	}
-	policies, err := readPolicies(ctx, c, s.broker)
+	policies, err := look.ReadPolicies(ctx, c, s.broker)
 	return policies, c, err
 }
 

@@ -4,18 +4,19 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
+	"os"
 	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
-	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	submarinerv1 "subctl/api/submariner/v1"
 	"subctl/api/submariner/v1alpha1"
-	"subctl/cable"
 	"subctl/internal/kube"
+	"subctl/internal/look"
 	"subctl/internal/printer"
 	"subctl/policy"
 	"subctl/policy/catalog"
@@ -108,23 +109,23 @@ func (o *cablePolicyAdd) run(ctx context.Context) error {
 	var errs []error
 	for i, p := range policies {
 		errs = append(errs, all.Place(p, o.set), all.CheckTaken(p, o.replace))
-		policies[i], err = withSettings(ctx, c, p)
+		policies[i], err = look.WithSettings(ctx, c, p)
 		errs = append(errs, err)
 	}
 	if err := errors.Join(errs...); err != nil {
 		return err
 	}
 	for _, r := range all.Review(policies) {
-		sayReview(o.progress(), r)
+		look.SayReview(o.progress(), r)
 		if all.OnBroker() && namesConfigMap(r.Policy) {
 			o.progress().Warn("policy %s has a copy of its ConfigMap, which nobody refreshes on a broker: after a change of the ConfigMap, use --replace", r.Policy.Name)
 		}
 	}
 	change := all.Compare(all.With(policies))
 	if o.format.Format().Structured() {
-		err = errors.Join(printChange(o.ErrOut, o.progress(), change), printObjects(o.Out, c.Scheme(), o.format.Format(), policyObjects(policies)))
+		err = errors.Join(look.PrintChange(o.ErrOut, o.progress(), change), printObjects(o.Out, c.Scheme(), o.format.Format(), policyObjects(policies)))
 	} else {
-		err = printChange(o.Out, o.progress(), change)
+		err = look.PrintChange(o.Out, o.progress(), change)
 	}
 	if err != nil || o.dryRun {
 		return err
@@ -171,31 +172,22 @@ func (o *cablePolicyAdd) read() ([]*v1alpha1.CablePolicies, error) {
 	return []*v1alpha1.CablePolicies{p}, nil
 }
 
-// withSettings returns a policy as it is written, with the settings of the ConfigMaps
-// that it names, or everything that is wrong with it.
-func withSettings(ctx context.Context, c client.Client, p *v1alpha1.CablePolicies) (*v1alpha1.CablePolicies, error) {
-	fresh, err := policy.CopySettings(p, p.Namespace, func(name string) (*corev1.ConfigMap, error) {
-		var cm corev1.ConfigMap
-		if err := c.Get(ctx, client.ObjectKey{Namespace: p.Namespace, Name: name}, &cm); err != nil {
-			return nil, client.IgnoreNotFound(err)
-		}
-		return &cm, nil
-	})
-	if err == nil {
-		err = policy.Check(fresh)
+// readFile returns the policies of the file that -f names.
+func (o *cablePolicyAdd) readFile() ([]*v1alpha1.CablePolicies, error) {
+	if o.name+o.left+o.right+o.driver+o.config != "" {
+		return nil, usageError(errors.New("-f takes whole policies from the file: leave out --name, --cable-driver and the like"))
 	}
-	var errs []error
-	for _, line := range lines(err) {
-		errs = append(errs, fmt.Errorf("policy %s: %s", p.Name, line))
+	var data []byte
+	var err error
+	if o.file == "-" {
+		data, err = io.ReadAll(o.In)
+	} else {
+		data, err = os.ReadFile(o.file)
 	}
-	for i := range fresh.ConnectionPolicies {
-		r := &fresh.ConnectionPolicies[i]
-		r.CableDriver = cable.Canonical(r.CableDriver)
-		if o := r.CableOptions; o != nil && o.Metadata.Name != "" {
-			o.Metadata.Namespace = p.Namespace
-		}
+	if err != nil {
+		return nil, fmt.Errorf("reading policies: %w", err)
 	}
-	return fresh, errors.Join(errs...)
+	return policy.Load(o.file, data)
 }
 
 // namesConfigMap says whether a policy has settings of a ConfigMap.

@@ -10,6 +10,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"subctl/api/submariner/v1alpha1"
+	"subctl/internal/look"
+	"subctl/internal/words"
 	"subctl/policy/catalog"
 )
 
@@ -64,7 +66,7 @@ func (o *cablePolicyDelete) run(ctx context.Context) error {
 	if p.SharedName() == v1alpha1.DefaultCablePolicy {
 		report.Warn("without the policy default, pairs that no other policy matches get the cable driver that both clusters were joined with, and none if that is not the same")
 	}
-	if err := printChange(o.Out, report, all.Compare(all.Without(p))); err != nil || o.dryRun {
+	if err := look.PrintChange(o.Out, report, all.Compare(all.Without(p))); err != nil || o.dryRun {
 		return err
 	}
 	if err := c.Delete(ctx, p, client.Preconditions{UID: &p.UID}); err != nil {
@@ -86,15 +88,15 @@ func (o *cablePolicyDelete) find(all *catalog.Catalog) (*v1alpha1.CablePolicies,
 		for _, p := range own {
 			sets = append(sets, all.SetsOf(p)...)
 		}
-		return nil, usageError(fmt.Errorf("there is a cable policy %s in clustersets %s: say which with --clusterset", o.name, strings.Join(unique(sets), " and ")))
+		return nil, usageError(fmt.Errorf("there is a cable policy %s in clustersets %s: say which with --clusterset", o.name, strings.Join(words.Distinct(sets), " and ")))
 	case len(makers) > 0:
 		var others []string
 		for _, id := range makers {
 			others = append(others, catalog.MakerName(id))
 		}
-		return nil, fmt.Errorf("cable policy %s was made by %s: delete it there, subctl cable-policy delete --name %s with that --context", o.name, strings.Join(unique(others), " and "), o.name)
+		return nil, fmt.Errorf("cable policy %s was made by %s: delete it there, subctl cable-policy delete --name %s with that --context", o.name, strings.Join(words.Distinct(others), " and "), o.name)
 	case len(names) == 0:
 		return nil, fmt.Errorf("there is no cable policy %q: %s has none at all", o.name, catalog.MakerName(all.Keeper))
 	}
-	return nil, fmt.Errorf("there is no cable policy %q: there are %s", o.name, several(names))
+	return nil, fmt.Errorf("there is no cable policy %q: there are %s", o.name, words.List(names))
 }

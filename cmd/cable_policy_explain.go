@@ -86,7 +86,7 @@ func findCluster(all *catalog.Catalog, id string) (policy.Cluster, error) {
 	if near := words.Nearest(id, known); near != "" {
 		return c, usageError(fmt.Errorf("%s knows no cluster %q: did you mean %s?", catalog.MakerName(all.Keeper), id, near))
 	}
-	return c, usageError(fmt.Errorf("%s knows no cluster %q: it knows %s", catalog.MakerName(all.Keeper), id, several(known)))
+	return c, usageError(fmt.Errorf("%s knows no cluster %q: it knows %s", catalog.MakerName(all.Keeper), id, words.List(known)))
 }
 
 // printReason prints a reason for people.

@@ -9,7 +9,9 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"subctl/internal/look"
 	"subctl/internal/printer"
+	"subctl/internal/words"
 	"subctl/policy/catalog"
 )
 
@@ -58,7 +60,7 @@ func (o *cablePolicyList) run(ctx context.Context) error {
 		report.Warn("and %d more", len(l.Troubles)-most)
 	}
 	if l.Undecided > 0 {
-		report.Done("%s: decided by %s", counted(l.Undecided, "pair"), decider(""))
+		report.Done("%s: decided by %s", words.Count(l.Undecided, "pair"), look.Decider(""))
 	}
 	if len(l.Rules) == 0 {
 		report.Done("there are no cable policies")
@@ -96,5 +98,5 @@ func decidedText(r catalog.Rule) string {
 	for _, p := range r.Pairs {
 		names = append(names, p[0]+" - "+p[1])
 	}
-	return fmt.Sprintf("%s: %s", counted(len(r.Pairs), "pair"), strings.Join(names, ", "))
+	return fmt.Sprintf("%s: %s", words.Count(len(r.Pairs), "pair"), strings.Join(names, ", "))
 }

@@ -6,7 +6,6 @@ import (
 	"net/http/httptest"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/require"
 	"k8s.io/cli-runtime/pkg/genericiooptions"
@@ -44,20 +43,6 @@ func TestDial(t *testing.T) {
 			require.EqualError(t, noAnswer(cfg, "west", err), strings.ReplaceAll(test.want, "URL", server.URL))
 		})
 	}
-}
-
-// TestServerClock reads the time off an API server's answers.
-func TestServerClock(t *testing.T) {
-	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
-		w.Header().Set("Date", now.Add(time.Hour).Format(http.TimeFormat))
-	}))
-	defer server.Close()
-	clock := &serverClock{local: func() time.Time { return now }}
-	require.Equal(t, now, clock.now())
-	resp, err := (&http.Client{Transport: clock.wrap(http.DefaultTransport)}).Get(server.URL)
-	require.NoError(t, err)
-	require.NoError(t, resp.Body.Close())
-	require.Equal(t, now.Add(time.Hour), clock.now())
 }
 
 func TestWarnings(t *testing.T) {

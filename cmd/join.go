@@ -4,13 +4,17 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"net/url"
 	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"subctl/broker"
+	"subctl/cable/drivers"
+	"subctl/cluster"
 	"subctl/cluster/join"
 	"subctl/internal/printer"
 )
@@ -176,4 +180,40 @@ func (o *joinOptions) plan(ctx context.Context, g *globals, file *broker.JoinFil
 	}
 	report.Done("this cluster, %s, can be joined to the broker", o.ClusterID)
 	return &join.Operation{Member: member, Broker: hub, File: file, Plan: plan, Report: report}, nil
+}
+
+// addDriverFlags declares the flags about cables: which there are, and how they are
+// set up.
+func (o *joinOptions) addDriverFlags(c *cobra.Command) {
+	f := c.Flags()
+	f.StringVar(&o.CableDriver, "cable-driver", "", "driver where no cable policy decides: "+drivers.Names()+
+		" (default: the broker's choice, else "+drivers.Default+")")
+	f.StringSliceVar(&o.CableDrivers, "cable-drivers", nil, "cable drivers to offer for cable policies to choose from (default: all that the gateways can run)")
+	f.StringSliceVar(&o.CombinedCableDrivers, "combined-cable-drivers", nil, "two drivers to offer as one cable, such as vxlan,ipsec: VXLAN inside IPsec")
+	f.StringVar(&o.CableDriverConfig, "cable-driver-config", "", "ConfigMap with settings of the cable drivers: NAME, in namespace "+cluster.Namespace)
+	f.StringVar(&o.CableDriverConfigPath, "cable-driver-config-path", "", "where that ConfigMap is mounted in the gateway's pods (default "+cluster.DefaultConfigPath+")")
+	f.IntVar(&o.NATTPort, "nattport", o.NATTPort, "UDP port of IPsec")
+	f.BoolVar(&o.ForceUDPEncaps, "force-udp-encaps", false, "put IPsec inside UDP even where no address is translated")
+	f.BoolVar(&o.IPsecDebug, "ipsec-debug", false, "log what IPsec negotiates")
+	f.BoolVar(&o.PreferredServer, "preferred-server", false, "let the gateways of other clusters begin to negotiate IPsec, unless they are to wait too")
+	names := func(context.Context) ([]string, error) { return strings.Split(drivers.Names(), ", "), nil }
+	complete(c, "cable-driver", names)
+	complete(c, "cable-drivers", names)
+}
+
+// printDryRun prints what join would write: as one JSON object, or as YAML
+// documents each of which says where it goes.
+func printDryRun(w io.Writer, format printer.Format, d *join.DryRun, op *join.Operation) error {
+	if format == printer.JSON {
+		return printer.Encode(w, format, d)
+	}
+	err := printDocuments(w, "broker: created at "+op.Broker.URL, d.Broker)
+	for _, obj := range d.Cluster {
+		how := "applied"
+		if obj.GetKind() == "Node" {
+			how = "patched"
+		}
+		err = errors.Join(err, printDocuments(w, "cluster: "+how+" at "+op.Member.URL, []*unstructured.Unstructured{obj}))
+	}
+	return err
 }

@@ -2,9 +2,16 @@ package cmd
 
 import (
 	"context"
+	"fmt"
+	"io"
 
 	"github.com/spf13/cobra"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/yaml"
 
+	"subctl/internal/kube"
 	"subctl/internal/printer"
 )
 
@@ -15,4 +22,39 @@ func output(c *cobra.Command, choices ...printer.Format) *printer.Flag {
 	c.Flags().VarP(f, "output", "o", f.Usage())
 	complete(c, "output", func(context.Context) ([]string, error) { return f.Choices(), nil })
 	return f
+}
+
+// printObjects prints objects as the API server would be sent them: as YAML
+// documents, or as one JSON List.
+func printObjects(w io.Writer, s *runtime.Scheme, format printer.Format, objects []client.Object) error {
+	list := []*unstructured.Unstructured{}
+	for _, obj := range objects {
+		u, err := kube.Unstructured(s, obj)
+		if err != nil {
+			return err
+		}
+		list = append(list, u)
+	}
+	if format == printer.JSON {
+		return printer.Encode(w, format, map[string]any{"apiVersion": "v1", "kind": "List", "items": list})
+	}
+	return printDocuments(w, "", list)
+}
+
+// printDocuments prints objects as YAML documents, each with a comment unless that is
+// empty.
+func printDocuments(w io.Writer, comment string, list []*unstructured.Unstructured) error {
+	if comment != "" {
+		comment = "# " + comment + "\n"
+	}
+	for _, u := range list {
+		b, err := yaml.Marshal(u.Object)
+		if err != nil {
+			return err
+		}
+		if _, err := fmt.Fprintf(w, "---\n%s%s", comment, b); err != nil {
+			return err
+		}
+	}
+	return nil
 }

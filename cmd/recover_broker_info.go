@@ -1,13 +1,22 @@
 package cmd
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"net/netip"
+	"net/url"
+	"os"
+	"path/filepath"
 	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/client-go/rest"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	submarinerv1 "subctl/api/submariner/v1"
 	"subctl/api/submariner/v1alpha1"
@@ -139,4 +148,95 @@ func ask(ctx context.Context, g *globals, cfg *rest.Config, hub *v1alpha1.Broker
 		return nil, errors.New("it is joined to another broker, or was joined before this one was made anew")
 	}
 	return psk, nil
+}
+
+// inviteOptions is what deploy-broker and recover-broker-info have in common:
+// which broker it is, and the file to write.
+type inviteOptions struct {
+	namespace string
+	url       string
+	ttl       time.Duration
+	file      string
+}
+
+func (o *inviteOptions) addFlags(f *pflag.FlagSet) {
+	f.StringVarP(&o.namespace, "namespace", "n", submarinerv1.BrokerNamespace, "namespace of the broker")
+	f.StringVar(&o.url, "broker-url", "", "address at which clusters reach the broker's API server, https://host:port (default: that in the kubeconfig)")
+	f.DurationVar(&o.ttl, "token-ttl", 24*time.Hour, "how long clusters can join with the file")
+	f.StringVar(&o.file, "broker-info", broker.JoinFileName, "file to write; an older one is kept under another name")
+}
+
+func (o *inviteOptions) check() error {
+	var errs []error
+	if len(validation.IsDNS1123Label(o.namespace)) > 0 {
+		errs = append(errs, fmt.Errorf("--namespace %q cannot be a namespace: use lower case letters, digits and '-'", o.namespace))
+	}
+	if o.url != "" {
+		if !strings.Contains(o.url, "://") {
+			o.url = "https://" + o.url
+		}
+		if u, err := url.Parse(o.url); err != nil || u.Scheme != "https" || u.Hostname() == "" || u.User != nil || u.RawQuery != "" {
+			errs = append(errs, fmt.Errorf("--broker-url %q is not https://host:port", o.url))
+		}
+	}
+	if o.ttl < broker.MinTokenTTL || o.ttl > broker.MaxTokenTTL {
+		errs = append(errs, fmt.Errorf("--token-ttl %s is out of range: use %s to %s", o.ttl, broker.MinTokenTTL, broker.MaxTokenTTL))
+	}
+	if info, err := os.Stat(filepath.Dir(o.file)); err != nil || !info.IsDir() {
+		errs = append(errs, fmt.Errorf("--broker-info %q is in a directory that does not exist: create it first", o.file))
+	} else if info, err := os.Stat(o.file); err == nil && info.IsDir() {
+		errs = append(errs, fmt.Errorf("--broker-info %q is a directory: name a file in it, such as %s",
+			o.file, filepath.Join(o.file, broker.JoinFileName)))
+	}
+	return errors.Join(errs...)
+}
+
+// address returns where clusters reach the broker.
+func (o *inviteOptions) address(cfg *rest.Config) string {
+	if o.url != "" || strings.Contains(cfg.Host, "://") {
+		return strings.TrimSuffix(cmp.Or(o.url, cfg.Host), "/")
+	}
+	return "https://" + cfg.Host
+}
+
+// write writes the join file of a broker that is deployed.
+func (o *inviteOptions) write(ctx context.Context, g *globals, c client.Client, cfg *rest.Config, psk broker.Secret) error {
+	hub := &v1alpha1.Broker{}
+	if err := c.Get(ctx, client.ObjectKey{Namespace: o.namespace, Name: v1alpha1.BrokerName}, hub); err != nil {
+		return fmt.Errorf("reading Broker %s/%s: %w", o.namespace, v1alpha1.BrokerName, err)
+	}
+	trusted := rest.CopyConfig(cfg)
+	if err := rest.LoadTLSFiles(trusted); err != nil {
+		return fmt.Errorf("reading the certificate authority of the kubeconfig: %w", err)
+	}
+	file, err := broker.Invite(ctx, c, hub, broker.Invitation{URL: o.address(cfg), CA: trusted.CAData, PSK: psk, TTL: o.ttl})
+	if err != nil {
+		return err
+	}
+	kept, err := file.WriteFile(o.file, g.now())
+	if err != nil {
+		return err
+	}
+	report := g.progress()
+	if kept != "" {
+		report.Done("kept the older join file as %s", kept)
+	}
+	if u, err := url.Parse(file.BrokerURL); err == nil && onlyHere(u.Hostname()) {
+		report.Warn("the broker's address %s can be reached from its own machine only: give another with --broker-url", file.BrokerURL)
+	}
+	expires := "never expires"
+	if at, ok := file.Expires(); ok {
+		expires = "clusters can join with it until " + at.Format(time.RFC3339)
+		if now := time.Now(); at.Sub(now) < o.ttl-time.Minute {
+			report.Warn("the API server gives tokens no more than %s", at.Sub(now).Round(time.Minute))
+		}
+	}
+	report.Done("wrote %s: %s", o.file, expires)
+	return nil
+}
+
+// onlyHere says that host means the machine that asks.
+func onlyHere(host string) bool {
+	ip, err := netip.ParseAddr(host)
+	return host == "localhost" || err == nil && (ip.IsLoopback() || ip.IsUnspecified())
 }

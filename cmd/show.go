@@ -1,13 +1,19 @@
 package cmd
 
 import (
+	"cmp"
 	"context"
+	"errors"
 	"fmt"
+	"io"
 	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
 
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"subctl/internal/look"
 	"subctl/internal/printer"
 )
 
@@ -28,17 +34,19 @@ func newShow(g *globals) *cobra.Command {
   subctl show connections --contexts west,east -o json
   subctl show all --watch`,
 	}
-	c.AddCommand(
-		newShowView(g, connectionsView().section(), connectionsLong),
-		newShowView(g, gatewaysView().section(), gatewaysLong),
-		newShowView(g, endpointsView().section(), endpointsLong),
-		newShowView(g, networksView().section(), networksLong),
-		newShowView(g, versionsView().section(), versionsLong),
-		newShowView(g, brokersView().section(), brokersLong),
-		newShowAll(g),
-		newShowPlan(g),
-	)
+	for _, table := range tables() {
+		c.AddCommand(newShowTable(g, table))
+	}
+	c.AddCommand(newShowAll(g), newShowPlan(g))
 	return c
+}
+
+// tables returns what "subctl show" shows, one table in a file of its name. "show all"
+// shows all of them.
+func tables() []look.Section {
+	return []look.Section{
+		brokersTable(), connectionsTable(), endpointsTable(), gatewaysTable(), networksTable(), versionsTable(),
+	}
 }
 
 // show is the options of all subcommands that show clusters.
@@ -70,17 +78,15 @@ func (s *show) addFlags(c *cobra.Command) {
 	}
 }
 
-// newShowView makes the subcommand that shows one section.
-func newShowView(g *globals, v section, long string) *cobra.Command {
+// newShowTable makes the subcommand that shows one table.
+func newShowTable(g *globals, t look.Section) *cobra.Command {
 	s := &show{globals: g}
 	c := &cobra.Command{
-		Use:   v.noun,
-		Short: v.short,
-		Long:  v.short + ".\n\n" + long,
+		Use:   t.Noun,
+		Short: t.Short,
+		Long:  t.Short + ".\n\n" + t.Long,
 		Args:  cobra.NoArgs,
-		RunE: func(c *cobra.Command, _ []string) error {
-			return s.run(c.Context(), panel{sections: []section{v}, data: v.data})
-		},
+		RunE:  func(c *cobra.Command, _ []string) error { return s.run(c.Context(), look.NewPanel(t)) },
 	}
 	s.addFlags(c)
 	return c
@@ -91,25 +97,25 @@ func newShowView(g *globals, v section, long string) *cobra.Command {
 const watchPeriod = 2 * time.Second
 
 // run shows p once, or again whenever it changes.
-func (s *show) run(ctx context.Context, p panel) error {
+func (s *show) run(ctx context.Context, p look.Panel) error {
 	targets, err := s.targets()
 	if err != nil {
 		return err
 	}
 	if !s.watch {
-		return s.look(ctx, targets, p).tell(s.globals)
+		return s.print(p.Look(ctx, targets, s.format.Format()))
 	}
-	var last picture
+	var last look.Picture
 	for {
-		now := s.look(ctx, targets, p)
+		now := p.Look(ctx, targets, s.format.Format())
 		if ctx.Err() != nil {
 			return nil // interrupted, which is how watching ends
 		}
-		if now.differs(last) {
-			if last.data != "" && !s.format.Format().Structured() {
+		if now.Differs(last) {
+			if last.Data != "" && !s.format.Format().Structured() {
 				fmt.Fprintln(s.Out) // parts it from the last
 			}
-			if err := now.tell(s.globals); exitCode(err) == exitFailed {
+			if err := s.print(now); exitCode(err) == exitFailed {
 				s.progress().Fail("%v", err) // it may come right
 			}
 			last = now
@@ -120,4 +126,100 @@ func (s *show) run(ctx context.Context, p panel) error {
 		case <-time.After(watchPeriod):
 		}
 	}
+}
+
+// print prints a picture and returns the error that it ends with.
+func (s *show) print(p look.Picture) error {
+	if _, err := io.WriteString(s.Out, p.Data); err != nil {
+		return fmt.Errorf("printing: %w", err)
+	}
+	if _, err := io.WriteString(s.ErrOut, p.Notes); err != nil {
+		return fmt.Errorf("printing: %w", err)
+	}
+	if errors.Is(p.Err, look.ErrTrouble) {
+		return trouble()
+	}
+	return p.Err
+}
+
+// targets returns the clusters to show: those of --contexts, that of --context, or
+// all of the kubeconfig.
+func (s *show) targets() ([]*look.Target, error) {
+	names := s.contexts
+	if len(names) == 0 && *s.kube.Context == "" {
+		return s.everyCluster()
+	}
+	if len(names) == 0 {
+		names = []string{*s.kube.Context}
+	}
+	out := make([]*look.Target, len(names))
+	for i, name := range names {
+		t, _, err := s.target(name)
+		if err != nil {
+			return nil, err
+		}
+		out[i] = t
+	}
+	return out, nil
+}
+
+// everyCluster returns each API server of the kubeconfig once. Of several contexts
+// for one server the current one is taken, or else the first by name.
+func (s *show) everyCluster() ([]*look.Target, error) {
+	raw, err := s.kubeconfig()
+	if err != nil {
+		return nil, err
+	}
+	names, err := s.globals.contexts()
+	if err != nil {
+		return nil, err
+	}
+	if len(names) == 0 { // in a pod, or with --server
+		t, _, err := s.target("")
+		return []*look.Target{t}, err
+	}
+	var out []*look.Target
+	at := map[string]int{}
+	for _, name := range names {
+		t, host, err := s.target(name)
+		if err != nil { // one broken context must not hide the other clusters
+			out = append(out, &look.Target{Context: name, Cluster: name, Err: err})
+			continue
+		}
+		i, again := at[host]
+		switch {
+		case !again:
+			at[host] = len(out)
+			out = append(out, t)
+		case name == raw.CurrentContext:
+			out[i] = t
+		}
+	}
+	return out, nil
+}
+
+// target returns the cluster of a context, and its API server; "" is the current context.
+func (s *show) target(name string) (t *look.Target, host string, err error) {
+	cfg, err := s.restConfigFor(name)
+	if err != nil {
+		return nil, "", err
+	}
+	raw, err := s.kubeconfig()
+	if err != nil {
+		return nil, "", err
+	}
+	t = &look.Target{Context: name, Clock: &look.Clock{Local: s.now}}
+	if c := raw.Contexts[cmp.Or(name, raw.CurrentContext)]; c != nil {
+		t.Cluster = c.Cluster
+	}
+	t.Cluster = cmp.Or(t.Cluster, name, cfg.Host)
+	cfg.Wrap(t.Clock.Wrap)
+	t.Connect = func(ctx context.Context) (client.Client, error) {
+		c, err := s.connect(ctx, cfg)
+		if err != nil {
+			return nil, noAnswer(cfg, name, err)
+		}
+		return c, nil
+	}
+	return t, cfg.Host, nil
 }

@@ -1,39 +1,28 @@
 package cmd
 
-import "github.com/spf13/cobra"
+import (
+	"strings"
 
-// everything is what "subctl show all -o json" prints; its JSON is a promise.
-type everything struct {
-	Brokers     []brokerRow     `json:"brokers"`
-	Connections []connectionRow `json:"connections"`
-	Endpoints   []endpointRow   `json:"endpoints"`
-	Gateways    []gatewayRow    `json:"gateways"`
-	Networks    []networksRow   `json:"networks"`
-	Versions    []versionRow    `json:"versions"`
-}
+	"github.com/spf13/cobra"
 
+	"subctl/internal/look"
+)
+
+// newShowAll makes the command that shows all tables; its JSON has a list for each.
 func newShowAll(g *globals) *cobra.Command {
 	s := &show{globals: g}
-	brokers, connections, endpoints := brokersView(), connectionsView(), endpointsView()
-	gateways, networks, versions := gatewaysView(), networksView(), versionsView()
-	p := panel{
-		sections: []section{
-			brokers.section(), connections.section(), endpoints.section(),
-			gateways.section(), networks.section(), versions.section(),
-		},
-		data: func(sites []site) any {
-			return everything{
-				brokers.all(sites), connections.all(sites), endpoints.all(sites),
-				gateways.all(sites), networks.all(sites), versions.all(sites),
-			}
-		},
+	all := tables()
+	var nouns []string
+	for _, t := range all {
+		nouns = append(nouns, t.Noun)
 	}
+	last := len(nouns) - 1
 	c := &cobra.Command{
 		Use:   "all",
 		Short: "Show everything",
-		Long:  "Show brokers, connections, endpoints, gateways, networks and versions.",
+		Long:  "Show " + strings.Join(nouns[:last], ", ") + " and " + nouns[last] + ".",
 		Args:  cobra.NoArgs,
-		RunE:  func(c *cobra.Command, _ []string) error { return s.run(c.Context(), p) },
+		RunE:  func(c *cobra.Command, _ []string) error { return s.run(c.Context(), look.NewPanel(all...)) },
 	}
 	s.addFlags(c)
 	return c

@@ -6,6 +6,7 @@ import (
 	"strconv"
 	"strings"
 
+	"subctl/internal/look"
 	"subctl/internal/printer"
 )
 
@@ -24,27 +25,27 @@ type brokerRow struct {
 	DefaultDomains       []string `json:"defaultDomains"`
 }
 
-func brokersView() view[brokerRow] {
-	return view[brokerRow]{
-		noun: "brokers", short: "Show the brokers", reads: []read{readBrokers},
-		rows: brokerRows, none: "no brokers found",
-		columns: []printer.Column[brokerRow]{
+func brokersTable() look.Section {
+	return look.View[brokerRow]{
+		Noun: "brokers", Short: "Show the brokers", Long: brokersLong, Reads: []look.Read{look.ReadBrokers},
+		Rows: brokerRows, None: "no brokers found",
+		Columns: []printer.Column[brokerRow]{
 			{Head: "NAMESPACE", Cell: func(r brokerRow) string { return r.Namespace }},
 			{Head: "NAME", Cell: func(r brokerRow) string { return r.Name }},
 			{Head: "COMPONENTS", Cell: func(r brokerRow) string { return strings.Join(r.Components, ", ") }},
-			{Head: "GLOBALNET", Cell: func(r brokerRow) string { return yesNo(r.Globalnet) }},
+			{Head: "GLOBALNET", Cell: func(r brokerRow) string { return look.YesNo(r.Globalnet) }},
 			{Head: "GLOBALNET CIDR", Cell: func(r brokerRow) string { return r.GlobalnetCIDR }},
 			{Head: "DEFAULT GLOBALNET SIZE", Cell: func(r brokerRow) string { return strconv.FormatUint(uint64(r.DefaultGlobalnetSize), 10) }},
 			{Head: "DEFAULT DOMAINS", Max: 40, Cell: func(r brokerRow) string { return strings.Join(r.DefaultDomains, ", ") }},
 		},
-	}
+	}.Section()
 }
 
-func brokerRows(s site) []brokerRow {
+func brokerRows(s look.Site) []brokerRow {
 	var rows []brokerRow
-	for _, b := range s.brokers {
+	for _, b := range s.Brokers {
 		rows = append(rows, brokerRow{
-			Cluster: s.name, Namespace: b.Namespace, Name: b.Name, Components: append([]string{}, b.Spec.Components...),
+			Cluster: s.Name, Namespace: b.Namespace, Name: b.Name, Components: append([]string{}, b.Spec.Components...),
 			Globalnet: b.Spec.GlobalnetEnabled, GlobalnetCIDR: b.Spec.GlobalnetCIDRRange,
 			DefaultGlobalnetSize: b.Spec.DefaultGlobalnetClusterSize, DefaultDomains: append([]string{}, b.Spec.DefaultCustomDomains...),
 		})

@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	submarinerv1 "subctl/api/submariner/v1"
+	"subctl/internal/look"
 	"subctl/internal/printer"
 )
 
@@ -44,16 +45,16 @@ type connectionRow struct {
 	Attempts       []string `json:"attempts"`
 }
 
-func connectionsView() view[connectionRow] {
-	return view[connectionRow]{
-		noun: "connections", short: "Show the connections between gateways", reads: []read{readGateways}, joined: true,
-		rows: connectionRows, trouble: connectionTrouble,
-		columns: []printer.Column[connectionRow]{
+func connectionsTable() look.Section {
+	return look.View[connectionRow]{
+		Noun: "connections", Short: "Show the connections between gateways", Long: connectionsLong, Reads: []look.Read{look.ReadGateways}, Joined: true,
+		Rows: connectionRows, Trouble: connectionTrouble,
+		Columns: []printer.Column[connectionRow]{
 			{Head: "LOCAL GATEWAY", Wide: true, Cell: func(r connectionRow) string { return r.Gateway }},
 			{Head: "GATEWAY", Cell: func(r connectionRow) string { return r.RemoteGateway }},
 			{Head: "CLUSTER", Cell: func(r connectionRow) string { return r.RemoteCluster }},
 			{Head: "REMOTE IP", Cell: func(r connectionRow) string { return r.RemoteIP }},
-			{Head: "NAT", Cell: func(r connectionRow) string { return yesNo(r.NAT) }},
+			{Head: "NAT", Cell: func(r connectionRow) string { return look.YesNo(r.NAT) }},
 			{Head: "CABLE DRIVER", Cell: func(r connectionRow) string { return r.CableDriver }},
 			{Head: "POLICY", Cell: func(r connectionRow) string { return r.Policy }},
 			{Head: "SUBNETS", Max: 40, Cell: func(r connectionRow) string { return strings.Join(r.Subnets, ", ") }},
@@ -64,16 +65,16 @@ func connectionsView() view[connectionRow] {
 			{Head: "ATTEMPTS", Wide: true, Cell: func(r connectionRow) string { return strings.Join(r.Attempts, "; ") }},
 			{Head: "MESSAGE", Max: 80, Cell: func(r connectionRow) string { return r.StatusMessage }},
 		},
-	}
+	}.Section()
 }
 
-func connectionRows(s site) []connectionRow {
+func connectionRows(s look.Site) []connectionRow {
 	var rows []connectionRow
-	for _, gw := range s.gateways {
-		old := stale(gw, s.now)
+	for _, gw := range s.Gateways {
+		old := look.Stale(gw, s.Now)
 		for _, c := range gw.Status.Connections {
 			r := connectionRow{
-				Cluster: s.name, Gateway: gw.Name,
+				Cluster: s.Name, Gateway: gw.Name,
 				RemoteCluster: c.Endpoint.ClusterID, RemoteGateway: c.Endpoint.Hostname, RemoteIP: remoteIP(c), NAT: c.UsingNAT,
 				CableDriver: cableDriver(c), Subnets: append([]string{}, c.Endpoint.Subnets...),
 				Status: string(c.Status), StatusMessage: c.StatusMessage,
@@ -123,9 +124,9 @@ func remoteIP(c submarinerv1.Connection) string {
 	return cmp.Or(c.UsingIP, c.Endpoint.PrivateIP)
 }
 
-func connectionTrouble(s site, rows []connectionRow) []string {
-	if len(s.gateways) == 0 {
-		return []string{noGateways}
+func connectionTrouble(s look.Site, rows []connectionRow) []string {
+	if len(s.Gateways) == 0 {
+		return []string{look.NoGateways}
 	}
 	var out []string
 	if len(rows) == 0 {
@@ -137,11 +138,11 @@ func connectionTrouble(s site, rows []connectionRow) []string {
 				r.Gateway, r.RemoteGateway, r.RemoteCluster, r.Status, r.StatusMessage), ": "))
 		}
 	}
-	for _, gw := range sortedGateways(s) {
-		if stale(gw, s.now) != "" && len(gw.Status.Connections) > 0 {
+	for _, gw := range s.Gateways {
+		if look.Stale(gw, s.Now) != "" && len(gw.Status.Connections) > 0 {
 			continue // that was said of each connection
 		}
-		if fault := gatewayFault(gw, s.now); fault != "" {
+		if fault := look.GatewayFault(gw, s.Now); fault != "" {
 			out = append(out, fmt.Sprintf("gateway %s: %s", gw.Name, fault))
 		}
 	}

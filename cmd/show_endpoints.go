@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	submarinerv1 "subctl/api/submariner/v1"
+	"subctl/internal/look"
 	"subctl/internal/printer"
 )
 
@@ -26,17 +27,17 @@ type endpointRow struct {
 	Subnets         []string `json:"subnets"`
 }
 
-func endpointsView() view[endpointRow] {
-	return view[endpointRow]{
-		noun: "endpoints", short: "Show where cables end", reads: []read{readGateways}, joined: true,
-		rows: endpointRows,
-		trouble: func(s site, _ []endpointRow) []string {
-			if len(s.gateways) == 0 {
-				return []string{noGateways}
+func endpointsTable() look.Section {
+	return look.View[endpointRow]{
+		Noun: "endpoints", Short: "Show where cables end", Long: endpointsLong, Reads: []look.Read{look.ReadGateways}, Joined: true,
+		Rows: endpointRows,
+		Trouble: func(s look.Site, _ []endpointRow) []string {
+			if len(s.Gateways) == 0 {
+				return []string{look.NoGateways}
 			}
 			return nil
 		},
-		columns: []printer.Column[endpointRow]{
+		Columns: []printer.Column[endpointRow]{
 			{Head: "CLUSTER", Cell: func(r endpointRow) string { return r.EndpointCluster }},
 			{Head: "GATEWAY", Wide: true, Cell: func(r endpointRow) string { return r.EndpointGateway }},
 			{Head: "ENDPOINT IP", Cell: func(r endpointRow) string { return r.EndpointIP }},
@@ -45,18 +46,18 @@ func endpointsView() view[endpointRow] {
 			{Head: "TYPE", Cell: func(r endpointRow) string { return r.Type }},
 			{Head: "SUBNETS", Wide: true, Cell: func(r endpointRow) string { return strings.Join(r.Subnets, ", ") }},
 		},
-	}
+	}.Section()
 }
 
-func endpointRows(s site) []endpointRow {
+func endpointRows(s look.Site) []endpointRow {
 	var rows []endpointRow
 	add := func(e submarinerv1.EndpointSpec, driver, kind string) {
 		rows = append(rows, endpointRow{
-			Cluster: s.name, EndpointCluster: e.ClusterID, EndpointGateway: e.Hostname, EndpointIP: e.PrivateIP, PublicIP: e.PublicIP,
+			Cluster: s.Name, EndpointCluster: e.ClusterID, EndpointGateway: e.Hostname, EndpointIP: e.PrivateIP, PublicIP: e.PublicIP,
 			CableDriver: cmp.Or(driver, e.Backend), Type: kind, Subnets: append([]string{}, e.Subnets...),
 		})
 	}
-	for _, gw := range s.gateways {
+	for _, gw := range s.Gateways {
 		if gw.Status.HAStatus != submarinerv1.HAStatusActive {
 			continue // one that stands by has no endpoint
 		}

@@ -3,13 +3,9 @@ package cmd
 import (
 	"cmp"
 	"fmt"
-	"slices"
-	"strconv"
-	"strings"
-	"time"
 
-	"subctl/agent"
 	submarinerv1 "subctl/api/submariner/v1"
+	"subctl/internal/look"
 	"subctl/internal/printer"
 )
 
@@ -19,9 +15,6 @@ its work. A gateway that has not reported for 15 s counts as dead.
 The exit code is 3 if no gateway is active, or if one is dead, reports a failure, refuses
 an endpoint, cannot use what was configured, is not in step with the broker, or has a
 connection that is not connected.`
-
-// gatewayTimeout is how old a gateway's report may be: it is written every 5 s.
-const gatewayTimeout = 15 * time.Second
 
 // gatewayRow is a gateway node of a cluster; its JSON is a promise.
 type gatewayRow struct {
@@ -35,24 +28,24 @@ type gatewayRow struct {
 	Healthy     bool   `json:"healthy"`
 }
 
-func gatewaysView() view[gatewayRow] {
-	return view[gatewayRow]{
-		noun: "gateways", short: "Show the gateway nodes", reads: []read{readGateways}, joined: true,
-		rows: gatewayRows, trouble: gatewayTrouble,
-		columns: []printer.Column[gatewayRow]{
+func gatewaysTable() look.Section {
+	return look.View[gatewayRow]{
+		Noun: "gateways", Short: "Show the gateway nodes", Long: gatewaysLong, Reads: []look.Read{look.ReadGateways}, Joined: true,
+		Rows: gatewayRows, Trouble: gatewayTrouble,
+		Columns: []printer.Column[gatewayRow]{
 			{Head: "NODE", Cell: func(r gatewayRow) string { return r.Node }},
 			{Head: "HA STATUS", Cell: func(r gatewayRow) string { return r.HAStatus }},
 			{Head: "VERSION", Wide: true, Cell: func(r gatewayRow) string { return r.Version }},
 			{Head: "SUMMARY", Cell: func(r gatewayRow) string { return r.Summary }},
 		},
-	}
+	}.Section()
 }
 
-func gatewayRows(s site) []gatewayRow {
+func gatewayRows(s look.Site) []gatewayRow {
 	var rows []gatewayRow
-	for _, gw := range sortedGateways(s) {
+	for _, gw := range s.Gateways {
 		r := gatewayRow{
-			Cluster: s.name, Node: gw.Name, HAStatus: string(gw.Status.HAStatus), Version: gw.Status.Version,
+			Cluster: s.Name, Node: gw.Name, HAStatus: string(gw.Status.HAStatus), Version: gw.Status.Version,
 			Connections: len(gw.Status.Connections),
 		}
 		for _, c := range gw.Status.Connections {
@@ -60,7 +53,7 @@ func gatewayRows(s site) []gatewayRow {
 				r.Connected++
 			}
 		}
-		fault := gatewayFault(gw, s.now)
+		fault := look.GatewayFault(gw, s.Now)
 		r.Summary = cmp.Or(fault, connectionSummary(r.Connected, r.Connections))
 		r.Healthy = fault == "" && r.Connected == r.Connections
 		rows = append(rows, r)
@@ -79,14 +72,14 @@ func connectionSummary(up, all int) string {
 	return fmt.Sprintf("%d connections out of %d are established", up, all)
 }
 
-func gatewayTrouble(s site, rows []gatewayRow) []string {
+func gatewayTrouble(s look.Site, rows []gatewayRow) []string {
 	if len(rows) == 0 {
-		return []string{noGateways}
+		return []string{look.NoGateways}
 	}
 	var out []string
 	active := false
-	for i, gw := range sortedGateways(s) {
-		active = active || gw.Status.HAStatus == submarinerv1.HAStatusActive && stale(gw, s.now) == ""
+	for i, gw := range s.Gateways {
+		active = active || gw.Status.HAStatus == submarinerv1.HAStatusActive && look.Stale(gw, s.Now) == ""
 		if !rows[i].Healthy {
 			out = append(out, fmt.Sprintf("gateway %s: %s", gw.Name, rows[i].Summary))
 		}
@@ -95,43 +88,4 @@ func gatewayTrouble(s site, rows []gatewayRow) []string {
 		out = append(out, "no gateway is active")
 	}
 	return out
-}
-
-// noGateways is what is wrong with a cluster that has joined and has no gateway.
-const noGateways = `no gateways detected: label a node with ` + submarinerv1.GatewayNodeLabel + `=true, and see that its gateway pod runs`
-
-// sortedGateways returns the gateways by name.
-func sortedGateways(s site) []submarinerv1.Gateway {
-	return slices.SortedFunc(slices.Values(s.gateways), func(a, b submarinerv1.Gateway) int { return strings.Compare(a.Name, b.Name) })
-}
-
-// gatewayFault says what keeps a gateway from its work, or from what it was told; ""
-// if nothing does.
-func gatewayFault(gw submarinerv1.Gateway, now time.Time) string {
-	if old := stale(gw, now); old != "" {
-		return old
-	}
-	var faults []string
-	if gw.Status.StatusFailure != "" {
-		faults = append(faults, gw.Status.StatusFailure)
-	}
-	for _, c := range gw.Status.Conditions {
-		if text := cmp.Or(c.Message, c.Reason); agent.Wrong(c) && !slices.Contains(faults, text) {
-			faults = append(faults, text)
-		}
-	}
-	return strings.ReplaceAll(strings.Join(faults, "; "), "\n", "; ")
-}
-
-// stale says since when a gateway has not reported, if that is too long.
-func stale(gw submarinerv1.Gateway, now time.Time) string {
-	seconds, err := strconv.ParseInt(gw.Annotations[submarinerv1.TimestampAnnotation], 10, 64)
-	if err != nil {
-		return "not updated: it has no time of its last report"
-	}
-	last := time.Unix(seconds, 0)
-	if now.Sub(last) <= gatewayTimeout {
-		return ""
-	}
-	return "not updated since " + last.UTC().Format(time.RFC3339)
 }

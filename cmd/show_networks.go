@@ -4,6 +4,8 @@ import (
 	"cmp"
 	"fmt"
 	"strings"
+
+	"subctl/internal/look"
 )
 
 const networksLong = `Shows the networks that the cluster announced when it joined. If its components use others
@@ -19,20 +21,20 @@ type networksRow struct {
 	ClustersetIPCIDR string   `json:"clustersetIPCIDR"`
 }
 
-func networksView() view[networksRow] {
-	return view[networksRow]{
-		noun: "networks", short: "Show the networks of the clusters", joined: true,
-		rows: func(s site) []networksRow {
-			spec, status := s.submariner.Spec, s.submariner.Status
+func networksTable() look.Section {
+	return look.View[networksRow]{
+		Noun: "networks", Short: "Show the networks of the clusters", Long: networksLong, Joined: true,
+		Rows: func(s look.Site) []networksRow {
+			spec, status := s.Submariner.Spec, s.Submariner.Status
 			return []networksRow{{
-				Cluster: s.name, NetworkPlugin: cmp.Or(status.NetworkPlugin, "unknown"),
+				Cluster: s.Name, NetworkPlugin: cmp.Or(status.NetworkPlugin, "unknown"),
 				ServiceCIDRs: split(cmp.Or(status.ServiceCIDR, spec.ServiceCIDR)),
 				ClusterCIDRs: split(cmp.Or(status.ClusterCIDR, spec.ClusterCIDR)),
 				GlobalCIDR:   cmp.Or(status.GlobalCIDR, spec.GlobalCIDR), ClustersetIPCIDR: spec.ClustersetIPCIDR,
 			}}
 		},
-		text: networksText,
-	}
+		Text: networksText,
+	}.Section()
 }
 
 // networksText is upstream's layout.

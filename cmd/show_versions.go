@@ -8,7 +8,9 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/labels"
 
+	"subctl/internal/look"
 	"subctl/internal/printer"
+	"subctl/internal/words"
 )
 
 const versionsLong = `CONFIGURED is the version that was asked for, RUNNING what the agents report (several if
@@ -27,40 +29,40 @@ type versionRow struct {
 	Arch       []string `json:"arch"`
 }
 
-func versionsView() view[versionRow] {
-	return view[versionRow]{
-		noun: "versions", short: "Show the versions of what is installed", joined: true,
-		reads: []read{readGateways, readRouteAgents, readWorkloads}, rows: versionRows,
-		columns: []printer.Column[versionRow]{
+func versionsTable() look.Section {
+	return look.View[versionRow]{
+		Noun: "versions", Short: "Show the versions of what is installed", Long: versionsLong, Joined: true,
+		Reads: []look.Read{look.ReadGateways, look.ReadRouteAgents, look.ReadWorkloads}, Rows: versionRows,
+		Columns: []printer.Column[versionRow]{
 			{Head: "COMPONENT", Cell: func(r versionRow) string { return r.Component }},
 			{Head: "REPOSITORY", Cell: func(r versionRow) string { return r.Repository }},
 			{Head: "CONFIGURED", Cell: func(r versionRow) string { return r.Configured }},
 			{Head: "RUNNING", Cell: func(r versionRow) string { return cmp.Or(strings.Join(r.Running, ", "), unavailable) }},
 			{Head: "ARCH", Cell: func(r versionRow) string { return strings.Join(r.Arch, ", ") }},
 		},
-		trouble: func(_ site, rows []versionRow) []string {
+		Trouble: func(_ look.Site, rows []versionRow) []string {
 			if len(rows) == 0 {
 				return []string{"no components found"}
 			}
 			return nil
 		},
-	}
+	}.Section()
 }
 
-func versionRows(s site) []versionRow {
+func versionRows(s look.Site) []versionRow {
 	var rows []versionRow
 	add := func(name string, pod corev1.PodTemplateSpec) {
 		if len(pod.Spec.Containers) == 0 {
 			return
 		}
-		r := versionRow{Cluster: s.name, Component: name, Running: running(s, name), Arch: architectures(s, pod.Labels)}
+		r := versionRow{Cluster: s.Name, Component: name, Running: running(s, name), Arch: architectures(s, pod.Labels)}
 		r.Repository, r.Configured = splitImage(pod.Spec.Containers[0].Image)
 		rows = append(rows, r)
 	}
-	for _, ds := range s.daemonSets {
+	for _, ds := range s.DaemonSets {
 		add(ds.Name, ds.Spec.Template)
 	}
-	for _, d := range s.deployments {
+	for _, d := range s.Deployments {
 		add(d.Name, d.Spec.Template)
 	}
 	slices.SortFunc(rows, func(a, b versionRow) int { return strings.Compare(a.Component, b.Component) })
@@ -68,35 +70,35 @@ func versionRows(s site) []versionRow {
 }
 
 // running returns the versions that the agents of a component report.
-func running(s site, component string) []string {
+func running(s look.Site, component string) []string {
 	found := []string{}
 	switch component {
 	case "submariner-gateway":
-		for _, gw := range s.gateways {
+		for _, gw := range s.Gateways {
 			found = append(found, gw.Status.Version)
 		}
 	case "submariner-routeagent":
-		for _, ra := range s.routeAgents {
+		for _, ra := range s.RouteAgents {
 			found = append(found, ra.Status.Version)
 		}
 	}
-	return unique(found)
+	return words.Distinct(found)
 }
 
 // architectures returns the processors of the nodes on which pods with the labels run.
-func architectures(s site, template map[string]string) []string {
+func architectures(s look.Site, template map[string]string) []string {
 	arch := map[string]string{}
-	for _, n := range s.nodes {
+	for _, n := range s.Nodes {
 		arch[n.Name] = n.Labels[corev1.LabelArchStable]
 	}
 	selector := labels.SelectorFromSet(template)
 	found := []string{}
-	for _, p := range s.pods {
+	for _, p := range s.Pods {
 		if selector.Matches(labels.Set(p.Labels)) {
 			found = append(found, arch[p.Spec.NodeName])
 		}
 	}
-	return unique(found)
+	return words.Distinct(found)
 }
 
 // splitImage takes an image's name apart: repository, and tag or digest.

@@ -11,7 +11,9 @@ import (
 	"go.yaml.in/yaml/v3"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	submarinerv1 "subctl/api/submariner/v1"
 	"subctl/api/submariner/v1alpha1"
+	"subctl/internal/words"
 )
 
 // ReadFile reads policies written as YAML or JSON, one or more documents, in either of
@@ -60,6 +62,27 @@ func ReadFile(data []byte) ([]*v1alpha1.CablePolicies, error) {
 		}
 		out = append(out, p)
 	}
+}
+
+// Load returns the policies of a file, as they are written to a cluster, or everything
+// that is wrong with them. Its name is for errors.
+func Load(name string, data []byte) ([]*v1alpha1.CablePolicies, error) {
+	policies, err := ReadFile(data)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", name, err)
+	}
+	var errs []error
+	seen := map[string]bool{}
+	for _, p := range policies {
+		delete(p.Labels, submarinerv1.ClusterIDLabel) // of an object taken from another cluster
+		p.ObjectMeta = metav1.ObjectMeta{Name: p.Name, Namespace: p.Namespace, Labels: p.Labels, Annotations: p.Annotations}
+		errs = append(errs, words.Prefix(fmt.Sprintf("%s: policy %q: ", name, p.Name), Check(p)))
+		if seen[p.Name] {
+			errs = append(errs, fmt.Errorf("%s: policy %q is in it twice", name, p.Name))
+		}
+		seen[p.Name] = true
+	}
+	return policies, errors.Join(errs...)
 }
 
 // document is a policy in either form.

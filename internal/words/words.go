@@ -3,7 +3,9 @@
 package words
 
 import (
+	"errors"
 	"fmt"
+	"slices"
 	"strings"
 )
 
@@ -74,4 +76,20 @@ func Count(n int, thing string) string {
 		return "1 " + thing
 	}
 	return fmt.Sprintf("%d %ss", n, thing)
+}
+
+// Distinct returns the different values of list but "", sorted.
+func Distinct(list []string) []string {
+	list = slices.DeleteFunc(slices.Clone(list), func(s string) bool { return s == "" })
+	slices.SortFunc(list, strings.Compare)
+	return slices.Compact(list)
+}
+
+// Prefix returns err with a prefix before each of its lines, which are one mistake each;
+// nil if err is nil.
+func Prefix(prefix string, err error) error {
+	if err == nil {
+		return nil
+	}
+	return errors.New(prefix + strings.ReplaceAll(err.Error(), "\n", "\n"+prefix))
 }

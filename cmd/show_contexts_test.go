@@ -24,7 +24,7 @@ func TestEveryClusterOnce(t *testing.T) {
 	require.NoError(t, err)
 	names := map[string]bool{} // whether it can be reached
 	for _, target := range targets {
-		names[target.context] = target.err == nil
+		names[target.Context] = target.Err == nil
 	}
 	require.Equal(t, map[string]bool{"west": true, "a-east": true, "broken": false}, names, "west is the current context, a-east the first of its cluster")
 }

@@ -1,4 +1,4 @@
-package cmd
+package look
 
 import (
 	"cmp"
@@ -6,18 +6,18 @@ import (
 	"io"
 	"maps"
 	"slices"
-	"strings"
 
 	"subctl/api/submariner/v1alpha1"
 	"subctl/internal/printer"
 	"subctl/internal/progress"
+	"subctl/internal/words"
 	"subctl/policy"
 	"subctl/policy/catalog"
 )
 
-// printChange prints the pairs that change their cable as a table, and says what else
+// PrintChange prints the pairs that change their cable as a table, and says what else
 // changes.
-func printChange(w io.Writer, report *progress.Reporter, c catalog.Change) error {
+func PrintChange(w io.Writer, report *progress.Reporter, c catalog.Change) error {
 	sayChange(report, c)
 	return printer.Print(w, printer.Table, c.Cables, []printer.Column[catalog.CableChange]{
 		{Head: "CLUSTERS", Cell: func(c catalog.CableChange) string { return c.Pair.String() }},
@@ -29,7 +29,7 @@ func printChange(w io.Writer, report *progress.Reporter, c catalog.Change) error
 // sayChange says what a change is, but for the pairs that change their cable.
 func sayChange(report *progress.Reporter, c catalog.Change) {
 	for _, m := range c.Moves {
-		report.Done("%s: %s decides instead of %s", counted(m.Pairs, "pair"), decider(m.To), decider(m.From))
+		report.Done("%s: %s decides instead of %s", words.Count(m.Pairs, "pair"), Decider(m.To), Decider(m.From))
 	}
 	for _, s := range c.Shadowed {
 		report.Warn("%s never decides: %s has the same selectors, and counts before it", s.Rule, s.By)
@@ -53,19 +53,19 @@ func cableText(c catalog.Cable) string {
 	for _, k := range slices.Sorted(maps.Keys(c.Settings)) {
 		settings += fmt.Sprintf(", %s: %s", k, c.Settings[k])
 	}
-	return fmt.Sprintf("%s%s (%s)", c.Driver, settings, decider(c.Policy))
+	return fmt.Sprintf("%s%s (%s)", c.Driver, settings, Decider(c.Policy))
 }
 
-// decider is how messages call what decides; "" is no policy.
-func decider(name string) string { return cmp.Or(name, "the clusters' own default") }
+// Decider is how messages call what decides; "" is no policy.
+func Decider(name string) string { return cmp.Or(name, "the clusters' own default") }
 
-// sayReview says what a new policy matches now, and what stands in its way.
-func sayReview(report *progress.Reporter, r catalog.Review) {
+// SayReview says what a new policy matches now, and what stands in its way.
+func SayReview(report *progress.Reporter, r catalog.Review) {
 	name := r.Policy.Name
 	for i, rule := range r.Policy.ConnectionPolicies {
 		for side, selector := range []v1alpha1.ClusterSelector{rule.LeftClusterSelector, rule.RightClusterSelector} {
 			report.Done("policy %s, %s: %s selects %s", name, []string{"left", "right"}[side], policy.SelectorText(selector),
-				cmp.Or(several(r.Selected[i][side]), "no cluster now"))
+				cmp.Or(words.List(r.Selected[i][side]), "no cluster now"))
 		}
 	}
 	if len(r.Matched) == 0 {
@@ -74,17 +74,17 @@ func sayReview(report *progress.Reporter, r catalog.Review) {
 		report.Done("policy %s matches %s", name, pairsText(r.Matched))
 	}
 	for _, other := range slices.Sorted(maps.Keys(r.Lost)) {
-		report.Done("%s still decides, as it counts more than %s, on %s", decider(other), name, pairsText(r.Lost[other]))
+		report.Done("%s still decides, as it counts more than %s, on %s", Decider(other), name, pairsText(r.Lost[other]))
 	}
 	for _, driver := range slices.Sorted(maps.Keys(r.Lacking)) {
-		report.Warn("cable driver %s is not offered by %s: pairs that need it will not be connected, unless Submariner.spec.cableDrivers lists it there", driver, several(unique(r.Lacking[driver])))
+		report.Warn("cable driver %s is not offered by %s: pairs that need it will not be connected, unless Submariner.spec.cableDrivers lists it there", driver, words.List(words.Distinct(r.Lacking[driver])))
 	}
 	const most = 10
 	for _, refused := range r.Refused[:min(len(r.Refused), most)] {
 		report.Warn("%s will not be connected by %s: %v", refused.Pair, refused.Driver, refused.Err)
 	}
 	if n := len(r.Refused) - most; n > 0 {
-		report.Warn("and %s more will not be connected", counted(n, "pair"))
+		report.Warn("and %s more will not be connected", words.Count(n, "pair"))
 	}
 }
 
@@ -94,22 +94,5 @@ func pairsText(pairs []policy.Pair) string {
 	for _, p := range pairs {
 		names = append(names, p.String())
 	}
-	return fmt.Sprintf("%s: %s", counted(len(pairs), "pair"), several(names))
-}
-
-// counted is a number of things.
-func counted(n int, thing string) string {
-	if n == 1 {
-		return "1 " + thing
-	}
-	return fmt.Sprintf("%d %ss", n, thing)
-}
-
-// several enumerates the first of many names.
-func several(names []string) string {
-	const most = 10
-	if len(names) <= most {
-		return strings.Join(names, ", ")
-	}
-	return fmt.Sprintf("%s and %d more", strings.Join(names[:most], ", "), len(names)-most)
+	return fmt.Sprintf("%s: %s", words.Count(len(pairs), "pair"), words.List(names))
 }

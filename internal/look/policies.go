@@ -1,4 +1,4 @@
-package cmd
+package look
 
 import (
 	"context"
@@ -11,12 +11,15 @@ import (
 	submarinerv1 "subctl/api/submariner/v1"
 	"subctl/api/submariner/v1alpha1"
 	"subctl/broker"
+	"subctl/cable"
+	"subctl/internal/words"
+	"subctl/policy"
 	"subctl/policy/catalog"
 )
 
-// readPolicies reads everything that cable policies are about, as the member or the
+// ReadPolicies reads everything that cable policies are about, as the member or the
 // broker knows it that an API server is; the broker, if it is both and onBroker.
-func readPolicies(ctx context.Context, c client.Client, onBroker bool) (*catalog.Catalog, error) {
+func ReadPolicies(ctx context.Context, c client.Client, onBroker bool) (*catalog.Catalog, error) {
 	var members v1alpha1.SubmarinerList
 	var brokers v1alpha1.BrokerList
 	if err := errors.Join(listOf(ctx, c, &members, "Submariner"), listIn(ctx, c, &brokers, "", "brokers")); err != nil {
@@ -72,3 +75,26 @@ func readPolicyObjects(ctx context.Context, c client.Client, namespace string) (
 
 // errNoPolicies is for a cluster that has nothing to do with policies.
 var errNoPolicies = errors.New("this cluster is neither joined nor a broker, so it has no cable policies: join it (subctl join), make it a broker (subctl deploy-broker), or choose another with --context")
+
+// WithSettings returns a policy as it is written, with the settings of the ConfigMaps
+// that it names, or everything that is wrong with it.
+func WithSettings(ctx context.Context, c client.Client, p *v1alpha1.CablePolicies) (*v1alpha1.CablePolicies, error) {
+	fresh, err := policy.CopySettings(p, p.Namespace, func(name string) (*corev1.ConfigMap, error) {
+		var cm corev1.ConfigMap
+		if err := c.Get(ctx, client.ObjectKey{Namespace: p.Namespace, Name: name}, &cm); err != nil {
+			return nil, client.IgnoreNotFound(err)
+		}
+		return &cm, nil
+	})
+	if err == nil {
+		err = policy.Check(fresh)
+	}
+	for i := range fresh.ConnectionPolicies {
+		r := &fresh.ConnectionPolicies[i]
+		r.CableDriver = cable.Canonical(r.CableDriver)
+		if o := r.CableOptions; o != nil && o.Metadata.Name != "" {
+			o.Metadata.Namespace = p.Namespace
+		}
+	}
+	return fresh, words.Prefix("policy "+p.Name+": ", err)
+}

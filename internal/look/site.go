@@ -1,0 +1,111 @@
+// Package look is what commands that look at clusters share: it reads a cluster (Site),
+// draws tables of what was read (View) for several clusters at once (Panel), and judges
+// it. It changes nothing in a cluster. Which tables there are is for package cmd, and how
+// a table is laid out for package printer.
+package look
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	submarinerv1 "subctl/api/submariner/v1"
+	"subctl/api/submariner/v1alpha1"
+)
+
+// Site is what was read of one cluster, at one time. Gateways are sorted by name; other
+// lists are in the API server's order, by namespace and name.
+type Site struct {
+	Name       string               // the cluster ID; before the cluster has joined, its name in the kubeconfig
+	Now        time.Time            // of the API server
+	Submariner *v1alpha1.Submariner // nil: not joined
+
+	Gateways    []submarinerv1.Gateway
+	RouteAgents []submarinerv1.RouteAgent
+	Brokers     []v1alpha1.Broker
+	DaemonSets  []appsv1.DaemonSet
+	Deployments []appsv1.Deployment
+	Pods        []corev1.Pod
+	Nodes       []corev1.Node
+}
+
+// Joined reports whether the cluster has joined.
+func (s Site) Joined() bool { return s.Submariner != nil }
+
+// Read reads one part of a Site. Only what a command shows is read, so that the user
+// needs no right to anything else.
+type Read func(context.Context, client.Reader, *Site) error
+
+func readSubmariner(ctx context.Context, r client.Reader, s *Site) error {
+	var list v1alpha1.SubmarinerList
+	if err := listOf(ctx, r, &list, "Submariner"); err != nil || len(list.Items) == 0 {
+		return err
+	}
+	s.Submariner = &list.Items[0]
+	s.Name = cmp.Or(s.Submariner.Spec.ClusterID, s.Name)
+	return nil
+}
+
+// ReadGateways reads the reports of the gateways.
+func ReadGateways(ctx context.Context, r client.Reader, s *Site) error {
+	var list submarinerv1.GatewayList
+	err := listOf(ctx, r, &list, "gateways")
+	s.Gateways = list.Items
+	slices.SortFunc(s.Gateways, func(a, b submarinerv1.Gateway) int { return strings.Compare(a.Name, b.Name) })
+	return err
+}
+
+// ReadRouteAgents reads the reports of the route agents.
+func ReadRouteAgents(ctx context.Context, r client.Reader, s *Site) error {
+	var list submarinerv1.RouteAgentList
+	err := listOf(ctx, r, &list, "route agents")
+	s.RouteAgents = list.Items
+	return err
+}
+
+// ReadBrokers reads the brokers of all namespaces: its owner chooses the namespace of a
+// broker.
+func ReadBrokers(ctx context.Context, r client.Reader, s *Site) error {
+	var list v1alpha1.BrokerList
+	err := listIn(ctx, r, &list, "", "brokers")
+	s.Brokers = list.Items
+	return err
+}
+
+// ReadWorkloads reads what was deployed, and on which nodes it runs.
+func ReadWorkloads(ctx context.Context, r client.Reader, s *Site) error {
+	var daemonSets appsv1.DaemonSetList
+	var deployments appsv1.DeploymentList
+	var pods corev1.PodList
+	var nodes corev1.NodeList
+	err := errors.Join(
+		listOf(ctx, r, &daemonSets, "daemon sets"),
+		listOf(ctx, r, &deployments, "deployments"),
+		listOf(ctx, r, &pods, "pods"),
+		listIn(ctx, r, &nodes, "", "nodes"),
+	)
+	s.DaemonSets, s.Deployments, s.Pods, s.Nodes = daemonSets.Items, deployments.Items, pods.Items, nodes.Items
+	return err
+}
+
+// listOf lists what is in the namespace of a joined cluster's agents.
+func listOf(ctx context.Context, r client.Reader, list client.ObjectList, what string) error {
+	return listIn(ctx, r, list, submarinerv1.OperatorNamespace, what)
+}
+
+// listIn lists objects; a kind the API server does not know has none.
+func listIn(ctx context.Context, r client.Reader, list client.ObjectList, namespace, what string) error {
+	if err := r.List(ctx, list, client.InNamespace(namespace)); err != nil && !meta.IsNoMatchError(err) {
+		return fmt.Errorf("reading the %s: %w", what, err)
+	}
+	return nil
+}

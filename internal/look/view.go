@@ -1,0 +1,86 @@
+package look
+
+import (
+	"io"
+
+	"subctl/internal/printer"
+)
+
+// View is one table, as a pure function of what was read: rows of type T, whose JSON is a
+// promise.
+type View[T any] struct {
+	Noun        string // the subcommand
+	Short, Long string // its help
+	Reads       []Read
+	// Joined reports whether only clusters that have joined have such rows.
+	Joined  bool
+	Rows    func(Site) []T
+	Columns []printer.Column[T]
+	// Text prints a row; it is there if there are no columns.
+	Text func(T) string
+	// Trouble returns what is wrong with a cluster, one line each; nil: nothing ever is.
+	Trouble func(Site, []T) []string
+	// None is a note about a cluster without rows, where that is no trouble.
+	None string
+}
+
+// all returns the rows of all sites: never nil, so that its JSON is a list.
+func (v View[T]) all(sites []Site) []T {
+	rows := []T{}
+	for _, s := range sites {
+		if s.Joined() || !v.Joined {
+			rows = append(rows, v.Rows(s)...)
+		}
+	}
+	return rows
+}
+
+// Section is a View whose rows have no type.
+type Section struct {
+	Noun, Short, Long string
+	reads             []Read
+	joined            bool
+	data              func([]Site) any
+	table             func(io.Writer, printer.Format, Site) error
+	trouble           func(Site) []string
+	remark            func(Site) string
+}
+
+// Section returns v without the type of its rows.
+func (v View[T]) Section() Section {
+	return Section{
+		Noun: v.Noun, Short: v.Short, Long: v.Long, reads: v.Reads, joined: v.Joined,
+		data: func(sites []Site) any { return v.all(sites) },
+		table: func(w io.Writer, format printer.Format, s Site) error {
+			if v.Text == nil {
+				return printer.Print(w, format, v.Rows(s), v.Columns)
+			}
+			for _, row := range v.Rows(s) {
+				if _, err := io.WriteString(w, printer.CleanLines(v.Text(row))); err != nil {
+					return err
+				}
+			}
+			return nil
+		},
+		trouble: func(s Site) []string {
+			if v.Trouble == nil {
+				return nil
+			}
+			return v.Trouble(s, v.Rows(s))
+		},
+		remark: func(s Site) string {
+			if len(v.Rows(s)) > 0 {
+				return ""
+			}
+			return v.None
+		},
+	}
+}
+
+// YesNo is how tables print a bool.
+func YesNo(b bool) string {
+	if b {
+		return "yes"
+	}
+	return "no"
+}
