@@ -68,9 +68,9 @@ func TestPolicyReports(t *testing.T) {
 		{"ConfigMap has changed", []client.Object{made("vxlan", "tuned", "mtu: 1300"), mtu("mtu: 1200")}, nil, "mtu: 1200"},
 		{"ConfigMap puts a mistake right", []client.Object{made("vxlan", "tuned", "mtu: 13"), mtu("mtu: 1200")}, nil, "mtu: 1200"},
 		{"ConfigMap out of range", []client.Object{made("vxlan", "tuned", "mtu: 1300"), mtu("mtu: 13")}, bad(`spec[0].options.data: line 1: mtu "13": it has to be a whole number from 576 to 65535`), ""},
-		{"ConfigMap empty", []client.Object{made("vxlan", "tuned", "mtu: 1300"), mtu("")}, bad("spec[0].options.metadata: ConfigMap tuned: it has no settings: they go under the key CableCustomConfig"), ""},
-		{"ConfigMap missing", []client.Object{made("vxlan", "tuned", "mtu: 1300")}, bad("spec[0].options.metadata: ConfigMap tuned: there is none in namespace submariner-operator: make it, or take its name out of the policy"), ""},
-		{"ConfigMap elsewhere", []client.Object{away, mtu("mtu: 1300")}, bad("spec[0].options.metadata: ConfigMap tuned: it is in namespace elsewhere, but only those in submariner-operator are read: put it there"), ""},
+		{"ConfigMap empty", []client.Object{made("vxlan", "tuned", "mtu: 1300"), mtu("")}, bad("spec[0].options.metadata: ConfigMap tuned: it has no settings: put them under the key CableCustomConfig"), ""},
+		{"ConfigMap missing", []client.Object{made("vxlan", "tuned", "mtu: 1300")}, bad("spec[0].options.metadata: ConfigMap tuned: not found in namespace submariner-operator: create it, or remove its name from the policy"), ""},
+		{"ConfigMap elsewhere", []client.Object{away, mtu("mtu: 1300")}, bad("spec[0].options.metadata: ConfigMap tuned: namespace elsewhere is not supported: move the ConfigMap to namespace submariner-operator"), ""},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			statuses, updates := policyReports(NewSnapshot("gw", submarinerv1.NodeFacts{}, true, test.objects...), now)
@@ -112,7 +112,7 @@ func TestPolicyEvents(t *testing.T) {
 	require.NoError(t, w.Client.Create(t.Context(), p))
 	w.run(t)
 	w.run(t)
-	const missing = "the settings copied before stay in force: spec[0].options.metadata: ConfigMap tuned: there is none in namespace submariner-operator: make it, or take its name out of the policy"
+	const missing = "the settings copied before stay in force: spec[0].options.metadata: ConfigMap tuned: not found in namespace submariner-operator: create it, or remove its name from the policy"
 	want := []recorded{{"lab", "Warning BadConfigMap", missing}}
 	require.Equal(t, want, events.got)
 

@@ -52,7 +52,7 @@ func TestCablePolicyLive(t *testing.T) {
 	require.Equal(t, "env!=test", policy.SelectorText(read().ConnectionPolicies[0].LeftClusterSelector))
 
 	_, stderr = subctl(file, "add", "-f", "-")
-	require.Contains(t, stderr, "there is a cable policy cloud already, made here")
+	require.Contains(t, stderr, "cable policy cloud already exists: change it with --replace")
 
 	// The gateway says that it is shared; a tool of the user's has put a label on it.
 	p := read()

@@ -13,33 +13,33 @@ import (
 	"subctl/cable/drivers"
 )
 
-// Book is a set of policies, ready to be looked up: its rules in the order in which
-// they count, so that the first one that matches a pair decides.
+// Book is a compiled set of policies. Its rules are in order of precedence, so that the
+// first one that matches a pair decides.
 //
-// A cluster's labels are looked up in an index from labels to the requirements they
-// meet, or break. The result is a bit for each rule, of its left selector and of its
-// right one, and then a pair's rules are four words of bits for every 64 rules. A
-// Book does not change, and can be used by several goroutines.
+// A cluster's labels are looked up in an index from labels to the requirements that they
+// meet or violate. The result has one bit for the left selector and one for the right
+// selector of each rule. Matching a pair then takes four words for every 64 rules. A
+// Book is immutable, and safe for concurrent use.
 type Book struct {
 	rules []*rule
-	// met counts, for each selector (2i is the left one of rule i, 2i+1 its right one),
-	// the labels that it requires.
+	// met is the number of labels that each selector requires. Selector 2i is the left
+	// selector of rule i, and 2i+1 its right selector.
 	met []int
-	// always are the selectors that require none: a label may break them.
+	// always are the selectors that require no label. A label may still violate them.
 	always sides
-	// index lists the selectors that care for a label, by key and value; with anyValue
-	// for its key alone.
+	// index maps labels to the selectors that they affect. The value anyValue stands for
+	// every value of the key.
 	index map[label][]effect
-	// sets has the rules of each clusterset.
+	// sets maps clustersets to their rules.
 	sets map[string]bitset
 }
 
 type label struct{ key, value string }
 
-// anyValue is no value that a label can have.
+// anyValue is not a valid label value.
 const anyValue = "*"
 
-// effect is what a label does to a selector: meet a requirement, or break one.
+// effect is the effect of a label on a selector: it meets or violates a requirement.
 type effect struct {
 	selector int
 	breaks   bool
@@ -53,20 +53,20 @@ func newBitset(rules int) bitset { return make(bitset, (rules+63)/64) }
 func (s bitset) set(rule int)   { s[rule/64] |= 1 << (rule % 64) }
 func (s bitset) clear(rule int) { s[rule/64] &^= 1 << (rule % 64) }
 
-// sides has the bits of the rules' left and right selectors.
+// sides holds the bits of the rules' left and right selectors.
 type sides [2]bitset
 
 func (s sides) set(selector int)   { s[selector%2].set(selector / 2) }
 func (s sides) clear(selector int) { s[selector%2].clear(selector / 2) }
 
-// Compile reads policies. What is wrong with one of them Check says.
+// Compile returns the Book of policies. Invalid policies are handled as the package comment describes.
 func Compile(policies []*v1alpha1.CablePolicies) *Book { return compile(policies, drivers.All()) }
 
 func compile(policies []*v1alpha1.CablePolicies, known []cable.Driver) *Book {
 	b := &Book{index: map[label][]effect{}, sets: map[string]bitset{}}
 	for _, p := range policies {
 		if len(p.ClusterSets()) == 0 {
-			continue // the other clusters do not know it
+			continue // the broker does not have it
 		}
 		rules := p.InForce()
 		for i := range rules {
@@ -106,13 +106,13 @@ func (b *Book) add(selector int, requirements []requirement) {
 	}
 }
 
-// matches is how the rules of a Book see one cluster.
+// matches holds the rules of a Book whose left or right selector selects a cluster.
 type matches struct {
 	Cluster
 	left, right bitset
 }
 
-// match looks a cluster up.
+// match returns the matches of a cluster.
 func (b *Book) match(c Cluster) matches {
 	hit := sides{slices.Clone(b.always[0]), slices.Clone(b.always[1])}
 	met, broken := make([]int32, len(b.met)), []int{}
@@ -136,8 +136,8 @@ func (b *Book) match(c Cluster) matches {
 			apply(label{k, anyValue})
 		}
 	}
-	// Copies of a Cluster carry its ID as a label, its own object does not: for
-	// policies, every cluster does.
+	// For policies, every cluster has its ID as a label, although only copies of its
+	// Cluster object do.
 	apply(label{submarinerv1.ClusterIDLabel, c.ID})
 	apply(label{submarinerv1.ClusterIDLabel, anyValue})
 	for _, selector := range broken {
@@ -156,7 +156,7 @@ func (b *Book) match(c Cluster) matches {
 	return matches{c, hit[0], hit[1]}
 }
 
-// matching yields the rules that match a pair, in the order in which they count.
+// matching yields the rules that match a pair, in order of precedence.
 func (b *Book) matching(x, y matches) iter.Seq[*rule] {
 	return func(yield func(*rule) bool) {
 		for w := range x.left {
@@ -170,32 +170,32 @@ func (b *Book) matching(x, y matches) iter.Seq[*rule] {
 	}
 }
 
-// Decide returns the cable of two clusters, in either order.
+// Decide returns the decision for two clusters, in either order.
 func (b *Book) Decide(x, y Cluster) Decision { return b.decide(b.match(x), b.match(y)) }
 
 func (b *Book) decide(x, y matches) Decision {
 	if !common(x.Sets, y.Sets) {
 		return Decision{Err: nothingShared{ordered(x.ID, "", y.ID, "")}}
 	}
-	var wary *rule // the first that may have meant the pair, and wants it encrypted
+	var invalid *rule // the first invalid rule that may match the pair and requires encryption
 	for r := range b.matching(x, y) {
 		if r.mistake == nil {
-			return r.decision().unless(wary)
+			return r.decision().unless(invalid)
 		}
-		if wary == nil && encrypts(r.driver) {
-			wary = r
+		if invalid == nil && encrypts(r.driver) {
+			invalid = r
 		}
 	}
-	return undecided(x.Cluster, y.Cluster).unless(wary)
+	return undecided(x.Cluster, y.Cluster).unless(invalid)
 }
 
-// unless keeps a pair from an unencrypted cable if a rule that nobody understands
-// asks for an encrypted one.
-func (d Decision) unless(wary *rule) Decision {
-	if wary == nil || d.Err != nil || encrypts(d.Driver) {
+// unless returns d, or a Decision without a cable if d is an unencrypted cable and the
+// invalid rule, which may be nil, requires an encrypted one.
+func (d Decision) unless(invalid *rule) Decision {
+	if invalid == nil || d.Err != nil || encrypts(d.Driver) {
 		return d
 	}
-	return Decision{Policy: wary.policy, Rule: wary.index, Err: held{wary, d.Driver}}
+	return Decision{Policy: invalid.policy, Rule: invalid.index, Err: withheld{invalid, d.Driver}}
 }
 
 // Pair is two clusters, the lower ID first.
@@ -203,8 +203,8 @@ type Pair struct{ X, Y Cluster }
 
 func (p Pair) String() string { return p.X.ID + " - " + p.Y.ID }
 
-// Pairs yields every pair of clusters that have a clusterset in common, with its cable,
-// by cluster ID.
+// Pairs yields every pair of clusters that have a clusterset in common, with its decision,
+// sorted by cluster ID.
 func (b *Book) Pairs(clusters []Cluster) iter.Seq2[Pair, Decision] {
 	return func(yield func(Pair, Decision) bool) {
 		all := make([]matches, len(clusters))
@@ -222,7 +222,7 @@ func (b *Book) Pairs(clusters []Cluster) iter.Seq2[Pair, Decision] {
 	}
 }
 
-// common says whether two lists have an entry in common. They are short.
+// common reports whether two short lists have an entry in common.
 func common(a, b []string) bool {
 	return slices.ContainsFunc(a, func(s string) bool { return slices.Contains(b, s) })
 }

@@ -13,10 +13,10 @@ import (
 	"subctl/cable/drivers"
 )
 
-// Check returns everything that is wrong with what a policy says, each mistake with the
-// field it is in; nil if nothing is. What passes is within the bounds of the schema, if
-// drivers are called by their canonical names. Rules in force are not looked at, and a
-// Book works with a policy that is wrong, too: the package comment says how.
+// Check returns all errors in the spec of a policy, joined, each with its field; nil if the
+// policy is valid. A valid policy is within the limits of the schema, once its drivers are
+// replaced by their canonical names. Check ignores the rules in force. For invalid policies in
+// a Book, see the package comment.
 func Check(p *v1alpha1.CablePolicies) error { return check(p, drivers.All()) }
 
 func check(p *v1alpha1.CablePolicies, known []cable.Driver) error {
@@ -35,11 +35,11 @@ func check(p *v1alpha1.CablePolicies, known []cable.Driver) error {
 	return errors.Join(errs...)
 }
 
-// checkBounds says what of rule i, counted from 0, is more than the schema allows.
+// checkBounds returns the errors for fields of rule i, counted from 0, that exceed the limits of the schema.
 func checkBounds(spec v1alpha1.CablePolicySpec, i int) (errs []error) {
 	most := func(field string, n, limit int) {
 		if n > limit {
-			errs = append(errs, fmt.Errorf("spec[%d].%s: there are %d, at most %d are allowed", i, field, n, limit))
+			errs = append(errs, fmt.Errorf("spec[%d].%s: %d entries, at most %d are allowed", i, field, n, limit))
 		}
 	}
 	for _, s := range []struct {
@@ -58,32 +58,32 @@ func checkBounds(spec v1alpha1.CablePolicySpec, i int) (errs []error) {
 	}
 	most("options.data", len(o.Data), v1alpha1.MaxOptionsData)
 	if len(o.Metadata.Name) > 0 && len(validation.IsDNS1123Subdomain(o.Metadata.Name)) > 0 {
-		errs = append(errs, fmt.Errorf("spec[%d].options.metadata.name: %s cannot name a ConfigMap: use at most 253 lower case letters, digits, '-' and '.'", i, quote(o.Metadata.Name)))
+		errs = append(errs, fmt.Errorf("spec[%d].options.metadata.name: %s is not the name of a ConfigMap: use at most 253 lower case letters, digits, '-' and '.'", i, quote(o.Metadata.Name)))
 	}
 	if len(o.Metadata.Namespace) > 0 && len(validation.IsDNS1123Label(o.Metadata.Namespace)) > 0 {
-		errs = append(errs, fmt.Errorf("spec[%d].options.metadata.namespace: %s cannot name a namespace: use at most 63 lower case letters, digits and '-'", i, quote(o.Metadata.Namespace)))
+		errs = append(errs, fmt.Errorf("spec[%d].options.metadata.namespace: %s is not the name of a namespace: use at most 63 lower case letters, digits and '-'", i, quote(o.Metadata.Namespace)))
 	}
 	return errs
 }
 
-// CheckName says what is wrong with the name of a policy, if anything.
+// CheckName returns an error if name is not a valid name of a policy: a DNS-1123 label.
 func CheckName(name string) error {
 	switch {
 	case name == "":
 		return errors.New("metadata.name: a policy needs a name")
 	case len(validation.IsDNS1123Label(name)) > 0:
-		return fmt.Errorf("metadata.name: %s cannot name a policy: use at most 63 lower case letters, digits and '-', with a letter or digit at both ends", quote(name))
+		return fmt.Errorf("metadata.name: %s is not the name of a policy: use at most 63 lower case letters, digits and '-', with a letter or digit at both ends", quote(name))
 	}
 	return nil
 }
 
-// CheckDriver says that a cable driver is unknown, if it is.
+// CheckDriver returns an error if there is no cable driver of that name.
 func CheckDriver(name string) error {
 	_, err := drivers.Parse(name)
 	return err
 }
 
-// quote is what somebody else wrote in a message: bounded, and harmless to a terminal.
+// quote quotes untrusted text for a message: limited to 80 bytes, and without control characters.
 func quote(text string) string {
 	const most = 80
 	if len(text) > most {

@@ -6,18 +6,19 @@ import (
 	submarinerv1 "subctl/api/submariner/v1"
 )
 
-// ClusterOf is another cluster as its Cluster object shows it, but for Driver. Which
-// clustersets it is in is the broker's word, which the copy carries, and not its own.
+// ClusterOf returns another cluster from the local copy of its Cluster object, without
+// Driver. Its clustersets come from the broker, through an annotation of the copy, and not from
+// the cluster itself.
 func ClusterOf(c *submarinerv1.Cluster) Cluster {
 	sets := []string{submarinerv1.DefaultClusterSet}
-	if heardIn := c.Annotations[submarinerv1.ClusterSetsAnnotation]; heardIn != "" {
-		sets = strings.Split(heardIn, ",")
+	if listed := c.Annotations[submarinerv1.ClusterSetsAnnotation]; listed != "" {
+		sets = strings.Split(listed, ",")
 	}
 	return Cluster{ID: c.Spec.ClusterID, Labels: c.Labels, Sets: sets}
 }
 
-// ParseLabels reads labels as join takes them, k=v,k=v. What is not of that form is left
-// out.
+// ParseLabels parses labels in the format of join, k=v,k=v. It skips entries in any other
+// format.
 func ParseLabels(text string) map[string]string {
 	out := map[string]string{}
 	for pair := range strings.SplitSeq(text, ",") {

@@ -7,29 +7,28 @@ import (
 	"subctl/api/submariner/v1alpha1"
 )
 
-// Explanation is a Decision and how it came about.
+// Explanation is a Decision with its reasons.
 type Explanation struct {
 	Decision
-	// Why says why the policy of the Decision decides, or what does where none does.
+	// Why is the reason why the policy decides, or why the default driver is used.
 	Why string
-	// Beaten are the other rules that match the pair, in the order in which they would
-	// have counted.
+	// Beaten are the other rules that match the pair, in order of precedence.
 	Beaten []Beaten
 }
 
-// Beaten is a rule that matches a pair and does not decide.
+// Beaten is a rule that matches a pair but does not decide.
 type Beaten struct {
 	Policy string
-	Rule   int    // its number in the policy, counted from 0
-	Driver string // what it asks for, as canonical name
+	Rule   int    // its index in the policy, counted from 0
+	Driver string // its driver, by canonical name
 	Why    string
 }
 
-// Explain decides on two clusters, in either order, and says why so.
+// Explain returns the decision for two clusters, in either order, with its reasons.
 func (b *Book) Explain(x, y Cluster) Explanation {
 	e := Explanation{Decision: b.Decide(x, y)}
 	if !common(x.Sets, y.Sets) {
-		e.Why = "policies are for clusters of one clusterset"
+		e.Why = "policies apply only to clusters that share a clusterset"
 		return e
 	}
 	var winner *rule
@@ -41,23 +40,24 @@ func (b *Book) Explain(x, y Cluster) Explanation {
 		}
 		others = append(others, r)
 	}
-	isHeld := errors.As(e.Err, new(held))
-	if winner != nil && isHeld {
-		e.Beaten = append(e.Beaten, beaten(winner, "its cable is not encrypted, which "+e.Policy+" asks for"))
+	isWithheld := errors.As(e.Err, new(withheld))
+	if winner != nil && isWithheld {
+		e.Beaten = append(e.Beaten, beaten(winner, "its cable is not encrypted, and "+e.Policy+" requires encryption"))
 	}
 	for _, r := range others {
-		if !isHeld || r.policy != e.Policy || r.index != e.Rule {
+		if !isWithheld || r.policy != e.Policy || r.index != e.Rule {
 			e.Beaten = append(e.Beaten, beaten(r, r.lostTo(winner)))
 		}
 	}
-	e.Why = winner.why(isHeld, others)
+	e.Why = winner.why(isWithheld, others)
 	return e
 }
 
 func beaten(r *rule, why string) Beaten { return Beaten{r.policy, r.index, r.driver, why} }
 
-// why says why the rule decides, where others match too; nil is none.
-func (r *rule) why(isHeld bool, others []*rule) string {
+// why returns the reason why r decides although others match too. r is nil if no rule
+// decides.
+func (r *rule) why(isWithheld bool, others []*rule) string {
 	usable, level := 0, 0
 	for _, o := range others {
 		if o.mistake == nil {
@@ -68,12 +68,12 @@ func (r *rule) why(isHeld bool, others []*rule) string {
 		}
 	}
 	switch {
-	case isHeld:
-		return "it asks for encryption, and nobody knows whether it means this pair"
+	case isWithheld:
+		return "it requires encryption, and may match this pair"
 	case r == nil:
-		return "no policy matches, so the clusters' own default counts"
+		return "no policy matches, so the clusters' default driver is used"
 	case level > 0:
-		return fmt.Sprintf("no other that matches has more requirements than its %d, and of those with as many it comes first", r.requirements)
+		return fmt.Sprintf("of the matching policies with the most requirements, %d, it comes first", r.requirements)
 	case usable > 0:
 		return fmt.Sprintf("it has the most requirements, %d", r.requirements)
 	case r.last() == 1:
@@ -82,24 +82,24 @@ func (r *rule) why(isHeld bool, others []*rule) string {
 	return "it is the only one that matches"
 }
 
-// lostTo says why the rule does not decide, but another does; nil is none.
+// lostTo returns the reason why winner, which may be nil, decides and not r.
 func (r *rule) lostTo(winner *rule) string {
 	switch {
 	case r.mistake != nil:
-		return fmt.Sprintf("it has a mistake: %v", r.mistake)
+		return fmt.Sprintf("it is invalid: %v", r.mistake)
 	case r.last() > winner.last():
-		return fmt.Sprintf("%s counts only where no other matches", v1alpha1.DefaultCablePolicy)
+		return fmt.Sprintf("%s applies only where no other policy matches", v1alpha1.DefaultCablePolicy)
 	case r.requirements < winner.requirements:
 		return fmt.Sprintf("it has %s, %s has %d", count(r.requirements, "requirement"), winner.policy, winner.requirements)
 	case r.policy != winner.policy:
-		return "it has as many requirements, and its name comes later"
+		return "it has the same number of requirements, and its name comes later"
 	case r.index != winner.index:
-		return "it has as many requirements, and comes later in the policy"
+		return "it has the same number of requirements, and comes later in the policy"
 	}
-	return "a policy of the same name in another clusterset says something else"
+	return "a different policy of the same name, in another clusterset, takes precedence"
 }
 
-// count is a number of things.
+// count formats a number of things.
 func count(n int, thing string) string {
 	if n == 1 {
 		return "1 " + thing

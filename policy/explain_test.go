@@ -17,17 +17,17 @@ func TestExplain(t *testing.T) {
 		why      string
 		beaten   []Beaten
 	}{
-		{"nothing", nil, "no policy matches, so the clusters' own default counts", nil},
+		{"nothing", nil, "no policy matches, so the clusters' default driver is used", nil},
 		{"default", []*v1alpha1.CablePolicies{made("default", between("", "", vxlan))}, "no other policy matches", nil},
 		{"the only one", []*v1alpha1.CablePolicies{made("a", between("", "", vxlan)), made("b", between("env=none", "", ipsec))}, "it is the only one that matches", nil},
 		{"several", []*v1alpha1.CablePolicies{
 			made("default", between("", "", vxlan)), made("z", between("env", "tier=core", wireguard), between("env", "tier=edge", "libreswan")),
 			made("zz", between("env", "tier", ipsec)), made("a", between("env", "", ipsec)),
-		}, "no other that matches has more requirements than its 2, and of those with as many it comes first", []Beaten{
-			{"z", 1, ipsec, "it has as many requirements, and comes later in the policy"},
-			{"zz", 0, ipsec, "it has as many requirements, and its name comes later"},
+		}, "of the matching policies with the most requirements, 2, it comes first", []Beaten{
+			{"z", 1, ipsec, "it has the same number of requirements, and comes later in the policy"},
+			{"zz", 0, ipsec, "it has the same number of requirements, and its name comes later"},
 			{"a", 0, ipsec, "it has 1 requirement, z has 2"},
-			{"default", 0, vxlan, "default counts only where no other matches"},
+			{"default", 0, vxlan, "default applies only where no other policy matches"},
 		}},
 		{"most", []*v1alpha1.CablePolicies{made("a", between("", "", vxlan)), made("b", between("env", "", ipsec))}, "it has the most requirements, 1", []Beaten{
 			{"a", 0, vxlan, "it has 0 requirements, b has 1"},
@@ -35,14 +35,14 @@ func TestExplain(t *testing.T) {
 		{
 			"mistake",
 			[]*v1alpha1.CablePolicies{made("a", garbled(between("", "", ipsec))), made("default", between("", "", vxlan))},
-			"it asks for encryption, and nobody knows whether it means this pair",
-			[]Beaten{{"default", 0, vxlan, "its cable is not encrypted, which a asks for"}},
+			"it requires encryption, and may match this pair",
+			[]Beaten{{"default", 0, vxlan, "its cable is not encrypted, and a requires encryption"}},
 		},
 		{
 			"mistake that does no harm",
 			[]*v1alpha1.CablePolicies{made("a", garbled(between("", "", vxlan))), made("default", between("", "", vxlan))},
 			"no other policy matches",
-			[]Beaten{{"a", 0, vxlan, `it has a mistake: spec[0].leftClusterSelector.matchExpressions[0]: there is no operator "Equals": use In, NotIn, Exists or DoesNotExist`}},
+			[]Beaten{{"a", 0, vxlan, `it is invalid: spec[0].leftClusterSelector.matchExpressions[0]: unknown operator "Equals": use In, NotIn, Exists or DoesNotExist`}},
 		},
 	} {
 		t.Run(test.name, func(t *testing.T) {
@@ -53,5 +53,5 @@ func TestExplain(t *testing.T) {
 	}
 	e := compile(nil, known).Explain(east, other)
 	require.Error(t, e.Err)
-	require.Equal(t, "policies are for clusters of one clusterset", e.Why)
+	require.Equal(t, "policies apply only to clusters that share a clusterset", e.Why)
 }

@@ -16,8 +16,8 @@ import (
 	"subctl/internal/words"
 )
 
-// ReadFile reads policies written as YAML or JSON, one or more documents, in either of
-// two forms. That of the API:
+// ReadFile parses policies from one or more documents in YAML or JSON, each in one of
+// two forms. The form of the API:
 //
 //	kind: CablePolicies
 //	metadata: {name: lab}
@@ -25,8 +25,8 @@ import (
 //	- leftClusterSelector: {matchLabels: {env: lab}}
 //	  name: wireguard
 //
-// and a short one, of one rule, whose selectors are written like labels; a value that
-// begins with "!" is one that a cluster must not have:
+// The short form for a single rule, with selectors written like labels; a value that
+// begins with "!" excludes clusters with that value:
 //
 //	kind: CablePolicies
 //	metadata: {name: lab}
@@ -36,8 +36,8 @@ import (
 //	    tier: !edge
 //	  cableDriver: {name: wireguard}
 //
-// The error is about the documents' form; what they say is for Check. Statuses are
-// left out.
+// ReadFile returns an error if a document has neither form. It does not validate the
+// policies; Check does. It ignores status.
 func ReadFile(data []byte) ([]*v1alpha1.CablePolicies, error) {
 	var out []*v1alpha1.CablePolicies
 	decoder := yaml.NewDecoder(bytes.NewReader(data))
@@ -46,7 +46,7 @@ func ReadFile(data []byte) ([]*v1alpha1.CablePolicies, error) {
 		err := decoder.Decode(&doc)
 		switch {
 		case errors.Is(err, io.EOF) && len(out) == 0:
-			return nil, errors.New("there is no policy in it")
+			return nil, errors.New("it contains no policy")
 		case errors.Is(err, io.EOF):
 			return out, nil
 		case err != nil:
@@ -106,7 +106,7 @@ type shortSpec struct {
 
 func readDocument(root *yaml.Node) (*v1alpha1.CablePolicies, error) {
 	if root.Kind != yaml.MappingNode {
-		return nil, errors.New("an object is KEY: VALUE, each on a line of its own")
+		return nil, errors.New("it is not a YAML mapping (KEY: VALUE)")
 	}
 	text, err := toJSON(root)
 	if err != nil {
@@ -140,7 +140,7 @@ func readDocument(root *yaml.Node) (*v1alpha1.CablePolicies, error) {
 			CableDriver:          short.CableDriver.Name, CableOptions: short.CableDriver.Options,
 		}}
 	default:
-		return nil, errors.New("spec is missing: it is a list of rules, or one rule")
+		return nil, errors.New("spec is missing: it must be a list of rules, or one rule")
 	}
 	for i := range p.ConnectionPolicies {
 		spellOut(&p.ConnectionPolicies[i].LeftClusterSelector)
@@ -149,8 +149,8 @@ func readDocument(root *yaml.Node) (*v1alpha1.CablePolicies, error) {
 	return p, nil
 }
 
-// toJSON returns a YAML document as JSON. What YAML takes for a tag, the "!production"
-// in "env: !production", stays the text that was meant.
+// toJSON converts a YAML document to JSON. It treats a YAML tag, such as "!production"
+// in "env: !production", as text.
 func toJSON(root *yaml.Node) ([]byte, error) {
 	untag(root)
 	var v map[string]any
@@ -159,7 +159,7 @@ func toJSON(root *yaml.Node) ([]byte, error) {
 	}
 	text, err := json.Marshal(v)
 	if err != nil {
-		return nil, fmt.Errorf("it has a key that is no text: %w", err)
+		return nil, fmt.Errorf("it has a key that is not a string: %w", err)
 	}
 	return text, nil
 }
@@ -173,7 +173,7 @@ func untag(n *yaml.Node) {
 	}
 }
 
-// strict decodes JSON that must not have unknown fields; field is where it stands.
+// strict decodes JSON and rejects unknown fields; field is the path of the value in the document.
 func strict(text []byte, into any, field string) error {
 	d := json.NewDecoder(bytes.NewReader(text))
 	d.DisallowUnknownFields()
@@ -184,14 +184,14 @@ func strict(text []byte, into any, field string) error {
 		return nil
 	case errors.As(err, &wrong):
 		at := strings.Trim(field+"."+wrong.Field, ".")
-		return fmt.Errorf("%s is a %s, which it cannot be: if it is a text, quote it", at, wrong.Value)
+		return fmt.Errorf("%s must not be a %s: quote it if it is a string", at, wrong.Value)
 	case field != "":
 		return fmt.Errorf("%s: %s", field, strings.TrimPrefix(err.Error(), "json: "))
 	}
 	return errors.New(strings.TrimPrefix(err.Error(), "json: "))
 }
 
-// shortSelector is a selector, or labels that stand for one.
+// shortSelector is a selector, in its full form or as labels.
 type shortSelector v1alpha1.ClusterSelector
 
 // UnmarshalJSON implements json.Unmarshaler.
@@ -208,8 +208,8 @@ func (s *shortSelector) UnmarshalJSON(text []byte) error {
 	return json.Unmarshal(text, &s.MatchLabels)
 }
 
-// spellOut makes expressions of labels with "!", as every client of Kubernetes reads
-// them.
+// spellOut replaces labels with "!" by expressions, which every Kubernetes client
+// understands.
 func spellOut(s *v1alpha1.ClusterSelector) {
 	for _, k := range sortedKeys(s.MatchLabels) {
 		if v, not := strings.CutPrefix(s.MatchLabels[k], "!"); not {

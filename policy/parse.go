@@ -11,15 +11,16 @@ import (
 	"subctl/api/submariner/v1alpha1"
 )
 
-// ParseSelector reads a selector as one would type it: requirements separated by
-// commas, all of which have to be met.
+// ParseSelector parses a selector: requirements separated by commas, all of which a
+// cluster must meet.
 //
 //	env=production   env==production   env: production
 //	env!=production  env=!production   env: !production
 //	tier in (a,b)    tier notin (a,b)  tier              !tier
 //
-// It is kubectl's notation and that of the seed's examples. An empty text selects
-// every cluster. The error says at which character, counted from 1, it stopped.
+// This is kubectl's notation, extended by the notation of the CablePolicies proposal. An
+// empty text selects every cluster. An error contains the position of the mistake, in
+// characters, counted from 1.
 func ParseSelector(text string) (v1alpha1.ClusterSelector, error) {
 	p := &parser{text: text}
 	p.next()
@@ -45,8 +46,8 @@ func ParseSelector(text string) (v1alpha1.ClusterSelector, error) {
 type parser struct {
 	text  string
 	token string // the current one; empty at the end
-	start int    // where it begins, in bytes
-	at    int    // where it ends
+	start int    // its first byte in text
+	at    int    // the byte after it
 }
 
 // marks are the tokens that are not words.
@@ -54,7 +55,7 @@ var marks = []string{"==", "!=", "=", "!", "(", ")", ",", ":", "<", ">"}
 
 const space = " \t\r\n"
 
-// next goes to the next token.
+// next advances to the next token.
 func (p *parser) next() {
 	p.at += len(p.text[p.at:]) - len(strings.TrimLeft(p.text[p.at:], space))
 	p.start = p.at
@@ -77,10 +78,10 @@ func (p *parser) take(n int) {
 	p.at += n
 }
 
-// word says whether the current token is one.
+// word reports whether the current token is a word.
 func (p *parser) word() bool { return p.token != "" && !slices.Contains(marks, p.token) }
 
-// requirement reads one, and adds it to s.
+// requirement parses a requirement, and adds it to s.
 func (p *parser) requirement(s *v1alpha1.ClusterSelector) error {
 	if p.token == "!" {
 		p.next()
@@ -115,7 +116,7 @@ func (p *parser) requirement(s *v1alpha1.ClusterSelector) error {
 			return err
 		}
 	case "<", ">":
-		return p.fail("labels are text, and not compared by size: use in or notin")
+		return p.fail("label values are text and have no order: use in or notin")
 	default:
 		return p.expected(`"=", "!=", "in", "notin" or ","`)
 	}
@@ -123,7 +124,7 @@ func (p *parser) requirement(s *v1alpha1.ClusterSelector) error {
 	return nil
 }
 
-// equality reads what follows a key and "=": a value, or "!" and a value.
+// equality parses the rest of a requirement after the key: "=", an optional "!", and a value.
 func (p *parser) equality(s *v1alpha1.ClusterSelector, e v1alpha1.ClusterRequirement) error {
 	p.next()
 	e.Operator = metav1.LabelSelectorOpIn
@@ -151,7 +152,7 @@ func (p *parser) equality(s *v1alpha1.ClusterSelector, e v1alpha1.ClusterRequire
 	return nil
 }
 
-// key reads the key of a label.
+// key parses the key of a label.
 func (p *parser) key() (string, error) {
 	if !p.word() {
 		return "", p.expected("the key of a label")
@@ -159,7 +160,7 @@ func (p *parser) key() (string, error) {
 	return p.label(requirement{key: p.token})
 }
 
-// value reads the value of a label, which may be empty.
+// value parses the value of a label, which may be empty.
 func (p *parser) value() (string, error) {
 	if p.token == "" || p.token == "," || p.token == ")" {
 		return "", nil
@@ -170,7 +171,7 @@ func (p *parser) value() (string, error) {
 	return p.label(requirement{key: "any", values: []string{p.token}})
 }
 
-// label takes a token, if it can be part of a label.
+// label returns the current token if q, which contains it, is valid, and advances.
 func (p *parser) label(q requirement) (string, error) {
 	if flaw := q.flaw(); flaw != "" {
 		return "", p.fail(flaw)
@@ -180,7 +181,7 @@ func (p *parser) label(q requirement) (string, error) {
 	return token, nil
 }
 
-// values reads "(a,b)" after in or notin.
+// values parses "(a,b)" after in or notin.
 func (p *parser) values() ([]string, error) {
 	if p.next(); p.token != "(" {
 		return nil, p.expected(`"("`)
@@ -206,12 +207,12 @@ func (p *parser) values() ([]string, error) {
 
 func (p *parser) expected(what string) error {
 	if p.token == "" {
-		return p.fail("it ends where there should be " + what)
+		return p.fail("expected " + what + " at the end")
 	}
-	return p.fail(fmt.Sprintf("there is %s where there should be %s", quote(p.token), what))
+	return p.fail(fmt.Sprintf("expected %s, found %s", what, quote(p.token)))
 }
 
-// fail says what is wrong with the current token, and where it is.
+// fail returns an error at the current token.
 func (p *parser) fail(what string) error {
 	return fmt.Errorf("character %d of %s: %s", utf8.RuneCountInString(p.text[:p.start])+1, quote(p.text), what)
 }

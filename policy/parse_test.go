@@ -39,19 +39,19 @@ func TestParseSelector(t *testing.T) {
 
 func TestParseSelectorMistakes(t *testing.T) {
 	for in, want := range map[string]string{
-		"env=production tier=x": `character 16 of "env=production tier=x": there is "tier" where there should be ","`,
-		"env=a,":                `character 7 of "env=a,": it ends where there should be another requirement`,
-		",env":                  `character 1 of ",env": there is "," where there should be the key of a label`,
-		"env in a":              `character 8 of "env in a": there is "a" where there should be "("`,
-		"env in (a,b":           `character 12 of "env in (a,b": it ends where there should be "," or ")"`,
-		"env in (a b)":          `character 11 of "env in (a b)": there is "b" where there should be "," or ")"`,
-		"env = (":               `character 7 of "env = (": there is "(" where there should be a value`,
-		"env: !":                `character 7 of "env: !": it ends where there should be a value`,
-		"!":                     `character 2 of "!": it ends where there should be the key of a label`,
-		"env > 5":               `character 5 of "env > 5": labels are text, and not compared by size: use in or notin`,
-		"env ! a":               `character 5 of "env ! a": there is "!" where there should be "=", "!=", "in", "notin" or ","`,
-		"é=1":                   `character 1 of "é=1": "é" cannot be the key of a label: use letters, digits, '-', '_' and '.', with a DNS name and '/' before it if need be`,
-		"a=1,b=é\x1b":           `character 7 of "a=1,b=é\x1b": "é\x1b" cannot be the value of a label: use at most 63 letters, digits, '-', '_' and '.', with a letter or digit at both ends`,
+		"env=production tier=x": `character 16 of "env=production tier=x": expected ",", found "tier"`,
+		"env=a,":                `character 7 of "env=a,": expected another requirement at the end`,
+		",env":                  `character 1 of ",env": expected the key of a label, found ","`,
+		"env in a":              `character 8 of "env in a": expected "(", found "a"`,
+		"env in (a,b":           `character 12 of "env in (a,b": expected "," or ")" at the end`,
+		"env in (a b)":          `character 11 of "env in (a b)": expected "," or ")", found "b"`,
+		"env = (":               `character 7 of "env = (": expected a value, found "("`,
+		"env: !":                `character 7 of "env: !": expected a value at the end`,
+		"!":                     `character 2 of "!": expected the key of a label at the end`,
+		"env > 5":               `character 5 of "env > 5": label values are text and have no order: use in or notin`,
+		"env ! a":               `character 5 of "env ! a": expected "=", "!=", "in", "notin" or ",", found "!"`,
+		"é=1":                   `character 1 of "é=1": "é" is not a label key: use letters, digits, '-', '_' and '.', optionally after a DNS name and '/'`,
+		"a=1,b=é\x1b":           `character 7 of "a=1,b=é\x1b": "é\x1b" is not a label value: use at most 63 letters, digits, '-', '_' and '.', with a letter or digit at both ends`,
 	} {
 		_, err := ParseSelector(in)
 		require.EqualError(t, err, want)
@@ -111,17 +111,17 @@ func TestReadFile(t *testing.T) {
 
 func TestReadFileMistakes(t *testing.T) {
 	for text, want := range map[string]string{
-		"":                    "there is no policy in it",
-		"# nothing":           "there is no policy in it",
+		"":                    "it contains no policy",
+		"# nothing":           "it contains no policy",
 		"a: b: c":             "not YAML: mapping values are not allowed in this context",
-		"- a":                 "the policy at line 1: an object is KEY: VALUE, each on a line of its own",
+		"- a":                 "the policy at line 1: it is not a YAML mapping (KEY: VALUE)",
 		"\nkind: ConfigMap":   `the policy at line 2: kind is "ConfigMap", not CablePolicies`,
-		"kind: CablePolicies": "the policy at line 1: spec is missing: it is a list of rules, or one rule",
+		"kind: CablePolicies": "the policy at line 1: spec is missing: it must be a list of rules, or one rule",
 		"kind: CablePolicies\napiVersion: v1\nspec: []":                                   `the policy at line 1: apiVersion is "v1", not submariner.io/v1alpha1`,
-		"kind: CablePolicies\nspec: {cableDriver: ipsec}":                                 "the policy at line 1: spec.cableDriver is a string, which it cannot be: if it is a text, quote it",
+		"kind: CablePolicies\nspec: {cableDriver: ipsec}":                                 "the policy at line 1: spec.cableDriver must not be a string: quote it if it is a string",
 		"kind: CablePolicies\nspec: {cableDriver: {name: ipsec}, leftSelector: {env: x}}": `the policy at line 1: spec: unknown field "leftSelector"`,
 		"kind: CablePolicies\nspec: [{name: ipsec, lefClusterSelector: {}}]":              `the policy at line 1: spec: unknown field "lefClusterSelector"`,
-		"kind: CablePolicies\nspec: {leftClusterSelector: {env: true}}":                   "the policy at line 1: spec.leftClusterSelector is a bool, which it cannot be: if it is a text, quote it",
+		"kind: CablePolicies\nspec: {leftClusterSelector: {env: true}}":                   "the policy at line 1: spec.leftClusterSelector must not be a bool: quote it if it is a string",
 		"kind: CablePolicies\nspec: {leftClusterSelector: {matchLabels: {}, env: x}}":     `the policy at line 1: spec: unknown field "env"`,
 		"kind: CablePolicies\nspec: [{name: ipsec}]\nmetadata: {nmae: x}":                 `the policy at line 1: unknown field "nmae"`,
 	} {

@@ -1,38 +1,36 @@
-// Package policy decides which cable a pair of clusters gets. It is a pure function
-// of the clusters and of the CablePolicies: both ends of a pair compute it from the
-// same objects, and come to the same answer.
+// Package policy decides which cable a pair of clusters gets. The decision is a pure
+// function of the clusters and of the CablePolicies: both ends of a pair compute it from
+// the same objects, with the same result.
 //
-// A policy is a list of rules. A rule matches a pair if one of its selectors selects
-// one cluster and the other the other, either way round. Only policies of clustersets
-// that both clusters are in count. Of the rules that match
+// A policy is a list of rules. A rule matches a pair if its two selectors select the two
+// clusters, in either order. Only policies of clustersets that contain both clusters
+// apply. The matching rules take precedence in this order:
 //
-//   - the most specific one decides: that with the most requirements in both of its
-//     selectors together;
-//   - among those, the one of the policy whose name comes first, and within a policy
-//     the earlier rule;
-//   - those of the policy named "default" only if no other matches.
+//   - rules of other policies before rules of the policy named "default";
+//   - rules with more requirements in both selectors together;
+//   - rules of the policy with the lower name;
+//   - within a policy, earlier rules.
 //
-// Where no rule matches, the clusters' own default driver decides, if they have the
-// same.
+// If no rule matches, the clusters' own default driver decides, if it is the same.
 //
-// # What cannot be understood
+// # Invalid policies
 //
-// A policy with a mistake that Check finds is neither shared nor copied (package broker
-// sees to it): what was in force before stays. A Book works with such a policy all the
-// same, say with one of a newer version, and then no mistake may lead to a weaker cable
-// than somebody asked for:
+// A policy that Check rejects is neither shared nor copied (package broker ensures
+// this): the previous version stays in force. A Book may still contain such a policy, for
+// example one of a newer version. Then an invalid rule must not lead to a weaker cable
+// than it specifies:
 //
-//   - A rule that names an unknown driver decides all the same: its pairs have no cable
-//     by it, and both ends say why. The next best rule does not step in.
-//   - A rule with a mistake in a selector decides nothing, for nobody knows which pairs
-//     it is about; and to let it match everything would cut a whole clusterset off for
-//     the sake of a typing mistake. But if the cable it asks for is encrypted, the pairs
-//     that its other requirements match get no cable that is not.
-//   - Where settings for the driver are wrong, the driver stands, and the Decision says
-//     that its settings could not be read.
+//   - A rule with an unknown driver still decides: its pairs get no cable, and both ends
+//     report the reason. The next rule does not replace it.
+//   - A rule with an invalid selector decides nothing, since the pairs that it selects are
+//     unknown, and matching every pair would disconnect a whole clusterset because of a
+//     typing error. But if its driver encrypts, the pairs that its valid requirements
+//     match get no cable without encryption.
+//   - If the settings for the driver are invalid, the driver is used, and the Decision
+//     reports the error.
 //
-// What is not on the broker, or not yet, does not count: the other clusters do not
-// know it.
+// A policy that is not on the broker does not apply, since the other clusters do not
+// have it.
 package policy
 
 import (
@@ -45,33 +43,32 @@ import (
 type Cluster struct {
 	ID     string
 	Labels map[string]string // of its Cluster object
-	Sets   []string          // the clustersets it is in
-	Driver string            // its own default, which counts where no policy does
+	Sets   []string          // the clustersets of which it is a member
+	Driver string            // its default driver, used where no policy decides
 }
 
-// Decision is the cable of a pair.
+// Decision is the result for a pair of clusters.
 type Decision struct {
 	// Driver is the canonical name of the cable driver; empty if Err is not nil.
 	Driver string
 	// Policy is the name of the policy that decided; empty if none did.
 	Policy string
-	// Rule is the number of the rule in that policy, counted from 0.
+	// Rule is the index of the rule in that policy, counted from 0.
 	Rule int
-	// Config is what the policy sets for the driver; nil if nothing.
+	// Config holds the policy's settings for the driver; nil if there are none.
 	Config cable.Config
-	// ConfigErr says why what the policy sets cannot be used; Config is nil then.
+	// ConfigErr is the error in the policy's settings; Config is nil then.
 	ConfigErr error
-	// Err says why the pair has no cable.
+	// Err is the reason why the pair has no cable.
 	Err error
 }
 
-// Same says whether a pair would notice no difference between two decisions, whoever
-// made them.
+// Same reports whether d and other lead to the same cable, whichever policies decided.
 func (d Decision) Same(other Decision) bool {
 	return d.Driver == other.Driver && equal(d.Config, other.Config) && text(d.ConfigErr) == text(other.ConfigErr) && text(d.Err) == text(other.Err)
 }
 
-// undecided is the decision where no rule makes one.
+// undecided returns the decision for a pair that no rule matches.
 func undecided(x, y Cluster) Decision {
 	dx, dy := cable.Canonical(x.Driver), cable.Canonical(y.Driver)
 	if dx != dy {
@@ -80,9 +77,9 @@ func undecided(x, y Cluster) Decision {
 	return Decision{Driver: dx}
 }
 
-// Errors of pairs name both clusters, the lower ID first, so that both ends say the
-// same. They are put into words only when somebody reads them: there may be half a
-// million.
+// Errors of pairs name both clusters, the lower ID first, so that both ends report the
+// same text. They are formatted only when they are read, since there may be half a
+// million of them.
 
 type ends struct{ id1, what1, id2, what2 string }
 
@@ -96,7 +93,7 @@ func ordered(x, whatX, y, whatY string) ends {
 type defaultsDiffer struct{ ends }
 
 func (e defaultsDiffer) Error() string {
-	return fmt.Sprintf("no cable policy decides, and cluster %s uses %s by default, cluster %s %s: make a policy (subctl cable-policy add --name default), or join both with one --cable-driver",
+	return fmt.Sprintf("no cable policy matches, and the default drivers differ (cluster %s: %s, cluster %s: %s): create a policy (subctl cable-policy add --name default), or join both clusters with the same --cable-driver",
 		e.id1, e.what1, e.id2, e.what2)
 }
 
@@ -106,20 +103,20 @@ func (e nothingShared) Error() string {
 	return fmt.Sprintf("clusters %s and %s have no clusterset in common", e.id1, e.id2)
 }
 
-// held is the error of a pair that would get an unencrypted cable instead of the
-// encrypted one of a rule with a mistake.
-type held struct {
+// withheld is the error of a pair that gets no unencrypted cable, because an invalid rule
+// that requires an encrypted one may match the pair.
+type withheld struct {
 	rule   *rule
 	driver string
 }
 
-func (e held) Error() string {
-	return fmt.Sprintf("%s asks for %s, and may mean this pair, but has a mistake: %v: until that is put right there is no %s cable instead, which is not encrypted",
+func (e withheld) Error() string {
+	return fmt.Sprintf("%s specifies %s and may match this pair, but is invalid: %v: until it is corrected, the pair gets no %s cable, which is not encrypted",
 		e.rule.name(), e.rule.driver, e.rule.mistake, e.driver)
 }
 
-// encrypts says whether a driver's cables are encrypted. What is unknown counts as
-// encrypted: somebody may have asked for that.
+// encrypts reports whether a driver's cables are encrypted. An unknown driver counts as
+// encrypted, since it may be one of a newer version that encrypts.
 func encrypts(driver string) bool { return driver != cable.VXLAN }
 
 func text(err error) string {

@@ -79,7 +79,7 @@ func TestDecide(t *testing.T) {
 		err      string
 	}{
 		{"no policy", nil, east, west, vxlan, "", ""},
-		{"no policy, defaults differ", nil, lab, other, "", "", "no cable policy decides, and cluster lab uses vxlan by default, cluster other ipsec: make a policy (subctl cable-policy add --name default), or join both with one --cable-driver"},
+		{"no policy, defaults differ", nil, lab, other, "", "", "no cable policy matches, and the default drivers differ (cluster lab: vxlan, cluster other: ipsec): create a policy (subctl cable-policy add --name default), or join both clusters with the same --cable-driver"},
 		{"no clusterset", []*v1alpha1.CablePolicies{made("a", between("", "", ipsec))}, east, other, "", "", "clusters east and other have no clusterset in common"},
 		{"the seed's", []*v1alpha1.CablePolicies{made("default", between("", "", vxlan)), made("on-prem-to-cloud", between("env: production", "env: production", ipsec))}, east, west, ipsec, "on-prem-to-cloud", ""},
 		{"the seed's, others", []*v1alpha1.CablePolicies{made("default", between("", "", wireguard)), made("on-prem-to-cloud", between("env: production", "env: production", ipsec))}, east, lab, wireguard, "default", ""},
@@ -99,8 +99,8 @@ func TestDecide(t *testing.T) {
 		{"of two, one for each end", []*v1alpha1.CablePolicies{inSets(made("a", between("", "", ipsec)), "red", "blue", "default")}, Cluster{ID: "a", Sets: []string{"red", "x"}, Driver: vxlan}, Cluster{ID: "b", Sets: []string{"blue", "x"}, Driver: vxlan}, vxlan, "", ""},
 		{"not shared", []*v1alpha1.CablePolicies{inSets(made("a", between("", "", ipsec)))}, east, west, vxlan, "", ""},
 		{"unknown driver is not passed over", []*v1alpha1.CablePolicies{made("a", between("env", "", "gre")), made("default", between("", "", vxlan))}, east, west, "", "a", `cable policy a: there is no cable driver "gre": use one of vxlan, wireguard, ipsec`},
-		{"no downgrade for a mistake", []*v1alpha1.CablePolicies{made("a", garbled(between("env=production", "env=production", ipsec))), made("default", between("", "", vxlan))}, east, west, "", "a", `cable policy a asks for ipsec, and may mean this pair, but has a mistake: spec[0].leftClusterSelector.matchExpressions[0]: there is no operator "Equals": use In, NotIn, Exists or DoesNotExist: until that is put right there is no vxlan cable instead, which is not encrypted`},
-		{"nor to the clusters' default", []*v1alpha1.CablePolicies{made("a", between("env=lab", "", ipsec), garbled(between("env=production", "env=production", "gre")))}, east, west, "", "a", `rule 2 of cable policy a asks for gre, and may mean this pair, but has a mistake: spec[1].leftClusterSelector.matchExpressions[0]: there is no operator "Equals": use In, NotIn, Exists or DoesNotExist: until that is put right there is no vxlan cable instead, which is not encrypted`},
+		{"no downgrade for a mistake", []*v1alpha1.CablePolicies{made("a", garbled(between("env=production", "env=production", ipsec))), made("default", between("", "", vxlan))}, east, west, "", "a", `cable policy a specifies ipsec and may match this pair, but is invalid: spec[0].leftClusterSelector.matchExpressions[0]: unknown operator "Equals": use In, NotIn, Exists or DoesNotExist: until it is corrected, the pair gets no vxlan cable, which is not encrypted`},
+		{"nor to the clusters' default", []*v1alpha1.CablePolicies{made("a", between("env=lab", "", ipsec), garbled(between("env=production", "env=production", "gre")))}, east, west, "", "a", `rule 2 of cable policy a specifies gre and may match this pair, but is invalid: spec[1].leftClusterSelector.matchExpressions[0]: unknown operator "Equals": use In, NotIn, Exists or DoesNotExist: until it is corrected, the pair gets no vxlan cable, which is not encrypted`},
 		{"a mistake, but not about this pair", []*v1alpha1.CablePolicies{made("a", garbled(between("env=production", "env=production", ipsec)))}, east, lab, vxlan, "", ""},
 		{"a mistake, but encrypted all the same", []*v1alpha1.CablePolicies{made("a", garbled(between("env=production", "", ipsec))), made("default", between("", "", wireguard))}, east, west, wireguard, "default", ""},
 		{"a mistake, but asks for no encryption", []*v1alpha1.CablePolicies{made("a", garbled(between("env=production", "", vxlan))), made("default", between("", "", vxlan))}, east, west, vxlan, "default", ""},
@@ -174,12 +174,12 @@ func TestCheck(t *testing.T) {
 	set := between("", "", "vxlan")
 	set.CableOptions = &v1alpha1.CableOptions{Data: map[string]string{v1alpha1.CableCustomConfig: "mtu: 5\nmtv: 1400"}}
 	require.NoError(t, check(made("a", between("", "", "libreswan")), known))
-	require.EqualError(t, check(made("A.b", bad, set), known), `metadata.name: "A.b" cannot name a policy: use at most 63 lower case letters, digits and '-', with a letter or digit at both ends
-spec[0].leftClusterSelector.matchExpressions[0]: there is no operator "Equals": use In, NotIn, Exists or DoesNotExist
+	require.EqualError(t, check(made("A.b", bad, set), known), `metadata.name: "A.b" is not the name of a policy: use at most 63 lower case letters, digits and '-', with a letter or digit at both ends
+spec[0].leftClusterSelector.matchExpressions[0]: unknown operator "Equals": use In, NotIn, Exists or DoesNotExist
 spec[0].leftClusterSelector.matchExpressions[1]: operator In needs values
 spec[0].leftClusterSelector.matchExpressions[2]: operator Exists takes no values
-spec[0].rightClusterSelector.matchLabels: "-" cannot be the key of a label: use letters, digits, '-', '_' and '.', with a DNS name and '/' before it if need be
-spec[0].rightClusterSelector.matchLabels: "b c" cannot be the value of a label: use at most 63 letters, digits, '-', '_' and '.', with a letter or digit at both ends
+spec[0].rightClusterSelector.matchLabels: "-" is not a label key: use letters, digits, '-', '_' and '.', optionally after a DNS name and '/'
+spec[0].rightClusterSelector.matchLabels: "b c" is not a label value: use at most 63 letters, digits, '-', '_' and '.', with a letter or digit at both ends
 spec[0].name: there is no cable driver "gre": use one of vxlan, wireguard, ipsec
 spec[1].options.data: line 1: mtu "5": it has to be a whole number from 576 to 65535
 line 2: mtv: vxlan has no such setting: did you mean mtu?`)
@@ -192,9 +192,9 @@ line 2: mtv: vxlan has no such setting: did you mean mtu?`)
 	}
 	many.LeftClusterSelector.MatchExpressions = []v1alpha1.ClusterRequirement{{Key: "a", Operator: metav1.LabelSelectorOpIn, Values: make([]string, 257)}}
 	many.CableOptions = &v1alpha1.CableOptions{Metadata: v1alpha1.CableOptionsSource{Name: "A", Namespace: "b.c"}}
-	require.EqualError(t, check(made("a", many), known), `spec[0].leftClusterSelector.matchExpressions[0].values: there are 257, at most 256 are allowed
-spec[0].rightClusterSelector.matchExpressions: there are 33, at most 32 are allowed
-spec[0].options.metadata.name: "A" cannot name a ConfigMap: use at most 253 lower case letters, digits, '-' and '.'
-spec[0].options.metadata.namespace: "b.c" cannot name a namespace: use at most 63 lower case letters, digits and '-'`)
+	require.EqualError(t, check(made("a", many), known), `spec[0].leftClusterSelector.matchExpressions[0].values: 257 entries, at most 256 are allowed
+spec[0].rightClusterSelector.matchExpressions: 33 entries, at most 32 are allowed
+spec[0].options.metadata.name: "A" is not the name of a ConfigMap: use at most 253 lower case letters, digits, '-' and '.'
+spec[0].options.metadata.namespace: "b.c" is not the name of a namespace: use at most 63 lower case letters, digits and '-'`)
 	require.EqualError(t, check(made("a", make([]v1alpha1.CablePolicySpec, 65)...), known), "spec: a policy has at most 64 rules, this one has 65")
 }

@@ -57,7 +57,7 @@ func TestEveryPair(t *testing.T) {
 		}
 		require.Zero(t, pairs)
 	}
-	for _, kind := range []string{"policy", "default", "none", "error", "held"} {
+	for _, kind := range []string{"policy", "default", "none", "error", "withheld"} {
 		require.Greater(t, decided[kind], 20, "%v: the cases are too tame", decided)
 	}
 }
@@ -83,10 +83,10 @@ func TestSelect(t *testing.T) {
 }
 
 func kindOf(d Decision) string {
-	isHeld := errors.As(d.Err, new(held))
+	isWithheld := errors.As(d.Err, new(withheld))
 	switch {
-	case isHeld:
-		return "held"
+	case isWithheld:
+		return "withheld"
 	case d.Err != nil:
 		return "error"
 	case d.Policy == "":

@@ -11,28 +11,28 @@ import (
 	"subctl/cable"
 )
 
-// rule is one entry of a policy, understood as far as it goes.
+// rule is a parsed rule of a policy. An invalid rule is parsed as far as possible.
 type rule struct {
 	policy string
 	index  int // in its policy, counted from 0
-	of     int // how many rules the policy has
+	of     int // the number of rules of the policy
 	spec   *v1alpha1.CablePolicySpec
-	// sets are the clustersets in which it counts.
+	// sets are the clustersets in which the rule applies.
 	sets        []string
 	left, right []requirement
-	// requirements is how many both selectors have, those with mistakes too.
+	// requirements is the number of requirements of both selectors, including invalid ones.
 	requirements int
-	// mistake says what is wrong with the selectors; nil if nothing. left and right are
-	// the requirements that can be understood.
+	// mistake is the error in the selectors, if any. left and right contain only the valid
+	// requirements.
 	mistake error
 
 	driver    string // canonical name
-	driverErr error  // it is unknown
+	driverErr error  // if the driver is unknown
 	config    cable.Config
 	configErr error
 }
 
-// readRule understands one of a policy's rules, and returns all that is wrong with it.
+// readRule parses rule i of a policy, and returns all its mistakes.
 func readRule(p *v1alpha1.CablePolicies, rules []v1alpha1.CablePolicySpec, i int, known []cable.Driver) (*rule, []error) {
 	spec := &rules[i]
 	r := &rule{
@@ -65,8 +65,8 @@ func readRule(p *v1alpha1.CablePolicies, rules []v1alpha1.CablePolicySpec, i int
 	return r, mistakes
 }
 
-// compare orders rules as they count. Clustersets may have different policies of one
-// name: what these say decides then, which is the same wherever it is read.
+// compare orders rules by precedence. Clustersets may have different policies of the same
+// name: these are ordered by content, which is the same in every cluster.
 func (r *rule) compare(other *rule) int {
 	order := cmp.Or(
 		cmp.Compare(r.last(), other.last()),
@@ -79,13 +79,13 @@ func (r *rule) compare(other *rule) int {
 	return order
 }
 
-// content is what the rule says, in one form only.
+// content returns the rule in a canonical encoding.
 func (r *rule) content() string {
 	b, _ := json.Marshal(r.spec) // strings, lists and maps cannot fail to encode
 	return string(b)
 }
 
-// last is 1 for rules that count only where no other matches.
+// last returns 1 for rules of the policy "default", and 0 for others.
 func (r *rule) last() int {
 	if r.policy == v1alpha1.DefaultCablePolicy {
 		return 1
@@ -93,12 +93,12 @@ func (r *rule) last() int {
 	return 0
 }
 
-// counts says whether the rule is about clusters of these sets at once.
+// counts reports whether the rule applies to a pair of clusters with the clustersets x and y.
 func (r *rule) counts(x, y []string) bool {
 	return len(r.sets) < 2 || slices.ContainsFunc(r.sets, func(s string) bool { return slices.Contains(x, s) && slices.Contains(y, s) })
 }
 
-// decision is what the rule says of the pairs it matches.
+// decision returns the decision for pairs that the rule matches.
 func (r *rule) decision() Decision {
 	if r.driverErr != nil {
 		return Decision{Policy: r.policy, Rule: r.index, Err: fmt.Errorf("%s: %w", r.name(), r.driverErr)}
@@ -106,7 +106,7 @@ func (r *rule) decision() Decision {
 	return Decision{Driver: r.driver, Policy: r.policy, Rule: r.index, Config: r.config, ConfigErr: r.configErr}
 }
 
-// name is how messages call the rule.
+// name returns the name of the rule in messages.
 func (r *rule) name() string {
 	if r.of == 1 {
 		return "cable policy " + r.policy

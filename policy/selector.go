@@ -13,22 +13,22 @@ import (
 	"subctl/api/submariner/v1alpha1"
 )
 
-// requirement is what a selector requires of a cluster's labels: that the label key
-// has one of the values (anyValue: is there at all); if not, that it does not. As in
-// Kubernetes, a cluster without the label meets every requirement with not.
+// requirement is a requirement of a selector on a cluster's labels: the label key must
+// have one of the values, or exist if the value is anyValue. With not, the requirement is
+// negated. As in Kubernetes, a cluster without the label meets every negated requirement.
 type requirement struct {
 	key    string
-	values []string // without repetitions
+	values []string // without duplicates
 	not    bool
 }
 
-// requirements is how specific a selector is.
+// requirements returns the number of requirements of a selector.
 func requirements(s v1alpha1.ClusterSelector) int {
 	return len(s.MatchLabels) + len(s.MatchExpressions)
 }
 
-// readSelector understands a selector, as far as it goes, and says what is wrong with
-// the rest. field is where it stands.
+// readSelector returns the valid requirements of a selector, and the errors in the others.
+// field is the path of the selector in the policy.
 func readSelector(s v1alpha1.ClusterSelector, field string) (out []requirement, mistakes []error) {
 	for _, k := range sortedKeys(s.MatchLabels) {
 		q := equals(k, s.MatchLabels[k])
@@ -68,31 +68,31 @@ func readExpression(e v1alpha1.ClusterRequirement) (q requirement, flaw string) 
 		q.values = []string{anyValue}
 		return q, flaw
 	}
-	return q, fmt.Sprintf("there is no operator %s: use In, NotIn, Exists or DoesNotExist", quote(string(e.Operator)))
+	return q, fmt.Sprintf("unknown operator %s: use In, NotIn, Exists or DoesNotExist", quote(string(e.Operator)))
 }
 
-// equals is the requirement of "key: value", where "!value" means not that value: no
-// label's value can begin so.
+// equals returns the requirement for "key: value". "!value" stands for any other value,
+// since label values cannot begin with "!".
 func equals(key, value string) requirement {
 	value, not := strings.CutPrefix(value, "!")
 	return requirement{key, []string{value}, not}
 }
 
-// flaw says what no label can be like; empty if nothing.
+// flaw returns the error in the key or values as text, or "".
 func (q requirement) flaw() string {
 	if len(validation.IsQualifiedName(q.key)) > 0 {
-		return fmt.Sprintf("%s cannot be the key of a label: use letters, digits, '-', '_' and '.', with a DNS name and '/' before it if need be", quote(q.key))
+		return fmt.Sprintf("%s is not a label key: use letters, digits, '-', '_' and '.', optionally after a DNS name and '/'", quote(q.key))
 	}
 	for _, v := range q.values {
 		if len(validation.IsValidLabelValue(v)) > 0 {
-			return fmt.Sprintf("%s cannot be the value of a label: use at most 63 letters, digits, '-', '_' and '.', with a letter or digit at both ends", quote(v))
+			return fmt.Sprintf("%s is not a label value: use at most 63 letters, digits, '-', '_' and '.', with a letter or digit at both ends", quote(v))
 		}
 	}
 	return ""
 }
 
-// Select returns the IDs of the clusters that a selector selects, of a list of them.
-// One with a mistake selects none.
+// Select returns the IDs of the clusters that a selector selects. An invalid selector
+// selects none.
 func Select(s v1alpha1.ClusterSelector, clusters []Cluster) []string {
 	var out []string
 	requirements, mistakes := readSelector(s, "selector")
@@ -105,7 +105,7 @@ func Select(s v1alpha1.ClusterSelector, clusters []Cluster) []string {
 	return out
 }
 
-// met says whether a cluster meets the requirement.
+// met reports whether a cluster meets the requirement.
 func (q requirement) met(c Cluster) bool {
 	value, has := c.Labels[q.key]
 	if q.key == submarinerv1.ClusterIDLabel {
@@ -114,7 +114,7 @@ func (q requirement) met(c Cluster) bool {
 	return q.not != (has && (slices.Contains(q.values, value) || slices.Contains(q.values, anyValue)))
 }
 
-// SelectorText writes a selector as ParseSelector reads it; "any" if it is empty.
+// SelectorText formats a selector in the notation of ParseSelector, or as "any" if it is empty.
 func SelectorText(s v1alpha1.ClusterSelector) string {
 	if requirements(s) == 0 {
 		return "any"

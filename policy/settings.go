@@ -11,10 +11,10 @@ import (
 	"subctl/cable"
 )
 
-// CopySettings returns a policy with the settings of the ConfigMaps that it names, which
-// have to be in a namespace. What could not be copied is as before, and the error says
-// why, for each rule. find returns a ConfigMap of that namespace; nil if there is none.
-// Whether the settings can be used is for Check.
+// CopySettings returns a copy of p with the settings of the ConfigMaps that its rules name,
+// which must be in the given namespace. If a ConfigMap cannot be read, its rule keeps the
+// previous settings, and the error names the rule. find returns a ConfigMap of that
+// namespace, or nil if it does not exist. CopySettings does not validate settings; Check does.
 func CopySettings(p *v1alpha1.CablePolicies, namespace string, find func(name string) (*corev1.ConfigMap, error)) (*v1alpha1.CablePolicies, error) {
 	fresh := p.DeepCopy()
 	var errs []error
@@ -36,18 +36,18 @@ func CopySettings(p *v1alpha1.CablePolicies, namespace string, find func(name st
 // settings returns the YAML of a ConfigMap.
 func settings(ref v1alpha1.CableOptionsSource, namespace string, find func(name string) (*corev1.ConfigMap, error)) (string, error) {
 	if ref.Namespace != "" && ref.Namespace != namespace {
-		return "", fmt.Errorf("it is in namespace %s, but only those in %s are read: put it there", ref.Namespace, namespace)
+		return "", fmt.Errorf("namespace %s is not supported: move the ConfigMap to namespace %s", ref.Namespace, namespace)
 	}
 	cm, err := find(ref.Name)
 	if err != nil {
 		return "", err
 	}
 	if cm == nil {
-		return "", fmt.Errorf("there is none in namespace %s: make it, or take its name out of the policy", namespace)
+		return "", fmt.Errorf("not found in namespace %s: create it, or remove its name from the policy", namespace)
 	}
 	text, err := cable.ConfigText(cm.Data)
 	if err == nil && strings.TrimSpace(text) == "" {
-		err = fmt.Errorf("it has no settings: they go under the key %s", v1alpha1.CableCustomConfig)
+		err = fmt.Errorf("it has no settings: put them under the key %s", v1alpha1.CableCustomConfig)
 	}
 	return text, err
 }

@@ -8,40 +8,40 @@ import (
 	"subctl/api/submariner/v1alpha1"
 )
 
-// Shadow is a rule that never decides: another one has the same selectors, in every
-// clusterset that it is for, and counts before it.
+// Shadow is a rule that never decides, because in each of its clustersets another rule
+// with the same selectors takes precedence.
 type Shadow struct {
-	Rule   string // how messages call it
-	Policy string // that it is in
-	By     string // the other one's policy
+	Rule   string // name of the rule in messages
+	Policy string // its policy
+	By     string // the policy of the other rule
 }
 
-// Shadows finds the rules that never decide, in the order in which they would count.
-// Rules with a mistake neither have a shadow nor cast one.
+// Shadows returns the rules that never decide, in order of precedence. It ignores invalid
+// rules.
 func Shadows(policies []*v1alpha1.CablePolicies) []Shadow {
 	var out []Shadow
-	before := map[string][]*rule{} // by what they select
+	before := map[string][]*rule{} // by the pairs that they select
 	for _, r := range Compile(policies).rules {
 		if r.mistake != nil {
 			continue
 		}
-		what := r.selects()
-		for _, other := range before[what] {
+		pairs := r.selects()
+		for _, other := range before[pairs] {
 			covered := !slices.ContainsFunc(r.sets, func(s string) bool { return !slices.Contains(other.sets, s) })
 			if s := (Shadow{r.name(), r.policy, other.policy}); covered {
-				if !slices.Contains(out, s) { // of the copy in another clusterset
+				if !slices.Contains(out, s) { // it may come from a copy in another clusterset
 					out = append(out, s)
 				}
 				break
 			}
 		}
-		before[what] = append(before[what], r)
+		before[pairs] = append(before[pairs], r)
 	}
 	return out
 }
 
-// selects is which pairs the rule selects, the same for all rules that have the same
-// requirements, in either order.
+// selects returns a canonical form of the rule's selectors, the same for all rules with the
+// same requirements, in either order.
 func (r *rule) selects() string {
 	ends := []string{selected(r.left), selected(r.right)}
 	slices.Sort(ends)

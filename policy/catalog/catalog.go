@@ -1,10 +1,8 @@
-// Package catalog is what a member of a clusterset, or the broker, knows of cable
-// policies and of the clusters that they are about. It says which cable every pair gets
-// by them, and what other policies would change. All of it is pure: who makes a Catalog
-// has read the objects.
+// Package catalog combines all cable policies and clusters that a member of a clusterset,
+// or the broker, holds. It computes which cable every pair gets, and what other policies would
+// change. It does no I/O: the caller reads the objects.
 //
-// It knows less than the gateways do: what only they can find out, such as an address
-// translation that nobody announces, is not in it.
+// It lacks information that only gateways have, such as NAT that no Endpoint announces.
 package catalog
 
 import (
@@ -22,20 +20,20 @@ import (
 
 // Catalog is the policies and clusters of one API server.
 type Catalog struct {
-	// Keeper is the ID of the cluster whose API server it is, or submarinerv1.BrokerID.
+	// Keeper is the ID of the cluster with the API server, or submarinerv1.BrokerID.
 	Keeper string
-	// Sets are the clustersets of the cluster, or of the broker, sorted.
+	// Sets are the clustersets of the cluster or of the broker, sorted.
 	Sets []string
-	// Policies are sorted by SharedName. Those made elsewhere say where, as copies do.
+	// Policies are sorted by SharedName. Policies created elsewhere have the labels of copies.
 	Policies []*v1alpha1.CablePolicies
 	// Clusters are sorted by ID.
 	Clusters []policy.Cluster
 
-	namespaces map[string]string    // of the clustersets, on a broker
+	namespaces map[string]string    // by clusterset, on a broker
 	gateways   map[string][]gateway // by cluster
 }
 
-// Objects are those of one namespace.
+// Objects are the objects of one namespace.
 type Objects struct {
 	Policies  []v1alpha1.CablePolicies
 	Clusters  []submarinerv1.Cluster
@@ -48,8 +46,8 @@ type Set struct {
 	Objects
 }
 
-// OfMember returns the catalog of a joined cluster, from what is in the namespace of its
-// agents.
+// OfMember returns the catalog of a joined cluster, from the objects in the namespace of
+// its agents.
 func OfMember(sub *v1alpha1.Submariner, o Objects) *Catalog {
 	c := &Catalog{Keeper: sub.Spec.ClusterID, Sets: sub.Spec.Sets()}
 	driver := drivers.Default
@@ -62,7 +60,7 @@ func OfMember(sub *v1alpha1.Submariner, o Objects) *Catalog {
 	}}
 	for i := range o.Clusters {
 		switch cluster := &o.Clusters[i]; {
-		case c.Maker(cluster) != cluster.Spec.ClusterID: // the agents do not believe it either
+		case c.Maker(cluster) != cluster.Spec.ClusterID: // the agents ignore it too
 		case cluster.Spec.ClusterID == c.Keeper:
 			found[c.Keeper].Labels = cluster.Labels
 		default:
@@ -77,8 +75,8 @@ func OfMember(sub *v1alpha1.Submariner, o Objects) *Catalog {
 	return c
 }
 
-// OfBroker returns the catalog of a broker. Policies in it are labelled as members label
-// their copies.
+// OfBroker returns the catalog of a broker. Its policies have the labels of copies in a
+// member.
 func OfBroker(sets []Set) *Catalog {
 	c := &Catalog{Keeper: submarinerv1.BrokerID, namespaces: map[string]string{}, gateways: map[string][]gateway{}}
 	found := map[string]*policy.Cluster{}
@@ -109,8 +107,8 @@ func OfBroker(sets []Set) *Catalog {
 	return c
 }
 
-// known is a cluster by its Cluster object. Its driver is the default until one of its
-// gateways says otherwise.
+// known returns a cluster from its Cluster object, with the default driver; arrange
+// replaces the driver if a gateway announces one.
 func known(c *submarinerv1.Cluster) *policy.Cluster {
 	out := policy.ClusterOf(c)
 	out.Driver = drivers.Default
@@ -128,12 +126,12 @@ func (c *Catalog) arrange(found map[string]*policy.Cluster) {
 	slices.SortStableFunc(c.Policies, func(a, b *v1alpha1.CablePolicies) int { return cmp.Compare(a.SharedName(), b.SharedName()) })
 }
 
-// Maker is the ID of the cluster that made an object, or submarinerv1.BrokerID.
+// Maker returns the ID of the cluster on which o was created, or submarinerv1.BrokerID.
 func (c *Catalog) Maker(o metav1.Object) string {
 	return cmp.Or(o.GetLabels()[submarinerv1.ClusterIDLabel], c.Keeper)
 }
 
-// MakerName is how messages call who makes policies.
+// MakerName returns the name of a Maker in messages.
 func MakerName(id string) string {
 	if id == submarinerv1.BrokerID {
 		return "the broker"
@@ -141,7 +139,7 @@ func MakerName(id string) string {
 	return "cluster " + id
 }
 
-// OnBroker says whether the catalog is the broker's.
+// OnBroker reports whether the catalog belongs to the broker.
 func (c *Catalog) OnBroker() bool { return c.Keeper == submarinerv1.BrokerID }
 
 // ClusterIDs returns the IDs of the clusters, sorted.
@@ -153,7 +151,7 @@ func (c *Catalog) ClusterIDs() []string {
 	return out
 }
 
-// Cluster returns a cluster by its ID.
+// Cluster returns the cluster with the given ID, if it exists.
 func (c *Catalog) Cluster(id string) (policy.Cluster, bool) {
 	i, found := slices.BinarySearchFunc(c.Clusters, id, func(cluster policy.Cluster, id string) int { return cmp.Compare(cluster.ID, id) })
 	if !found {
@@ -162,8 +160,8 @@ func (c *Catalog) Cluster(id string) (policy.Cluster, bool) {
 	return c.Clusters[i], true
 }
 
-// Find returns the policies of a name: those made here, for a clusterset or, if that is
-// empty, for any; and the makers of the others.
+// Find returns the policies of a name that were created here, and the makers of the others.
+// If set is not empty, own contains only policies for that clusterset.
 func (c *Catalog) Find(name, set string) (own []*v1alpha1.CablePolicies, makers []string) {
 	for _, p := range c.Policies {
 		switch maker := c.Maker(p); {
@@ -177,7 +175,7 @@ func (c *Catalog) Find(name, set string) (own []*v1alpha1.CablePolicies, makers 
 	return own, makers
 }
 
-// Names returns the names of the policies, sorted; own: of those made here.
+// Names returns the names of the policies, sorted. If own is true, it returns only policies created here.
 func (c *Catalog) Names(own bool) []string {
 	var out []string
 	for _, p := range c.Policies {

@@ -126,7 +126,7 @@ func TestOfBroker(t *testing.T) {
 	p := &v1alpha1.CablePolicies{ObjectMeta: metav1.ObjectMeta{Name: "mine"}}
 	require.NoError(t, c.Place(p, "blue"))
 	require.Equal(t, "b-blue", p.Namespace)
-	require.EqualError(t, c.CheckTaken(p, true), "there is a cable policy mine already, made by cluster west: change it there, or choose another name")
+	require.EqualError(t, c.CheckTaken(p, true), "cable policy mine already exists, created by cluster west: change it there, or choose another name")
 	p.Namespace = ""
 	require.NoError(t, c.Place(p, ""))
 	require.NoError(t, c.CheckTaken(p, false), "of another clusterset")
@@ -274,7 +274,7 @@ func TestList(t *testing.T) {
 	require.Equal(t, "wireguard", l.Rules[0].CableDriver)
 	require.Equal(t, [][2]string{{"east", "west"}}, l.Rules[0].Pairs)
 	require.Equal(t, "mistakes", l.Rules[0].State)
-	require.Contains(t, l.Rules[0].Message, `what was shared before stays in force: spec[0].name: there is no cable driver "gre"`)
+	require.Contains(t, l.Rules[0].Message, `the version shared before stays in force: spec[0].name: there is no cable driver "gre"`)
 	require.Equal(t, "gre", l.Rules[1].CableDriver)
 	require.Empty(t, l.Rules[1].Pairs)
 	require.Equal(t, 2, l.Undecided)

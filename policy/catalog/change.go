@@ -10,16 +10,16 @@ import (
 	"subctl/policy"
 )
 
-// Change is what other policies mean for the pairs of clusters.
+// Change is the effect of a change of policies on the pairs of clusters.
 type Change struct {
-	// Cables are the pairs whose cable changes, or its settings, by cluster IDs.
+	// Cables are the pairs whose cable or its settings change, sorted by cluster IDs.
 	Cables []CableChange
-	// Moves count the pairs that another policy decides, sorted.
+	// Moves count the pairs that another policy decides than before, sorted.
 	Moves []Move
-	// Idle are the policies that decided pairs, and decide none any more though they are
-	// still there, sorted.
+	// Idle are the remaining policies that decided pairs before and no longer decide any,
+	// sorted.
 	Idle []string
-	// Shadowed are rules that never decide any more, whatever clusters there will be.
+	// Shadowed are the rules that can no longer decide any pair, whatever clusters join.
 	Shadowed []policy.Shadow
 }
 
@@ -29,22 +29,22 @@ type CableChange struct {
 	Now, Then Cable
 }
 
-// Cable is how a pair is joined, or why it is not.
+// Cable is the cable of a pair, or the reason why it has none.
 type Cable struct {
 	Driver   string
 	Settings cable.Config // of the policy
-	Policy   string       // that decides; empty: the clusters' own default
-	Err      error        // why there is none
+	Policy   string       // the policy that decides; empty: the clusters' default driver
+	Err      error        // the reason why there is no cable
 }
 
-// Move is a number of pairs that one policy decided and another will. An empty name is
-// the clusters' own default.
+// Move counts the pairs that one policy decided and another will decide. An empty name
+// stands for the clusters' default driver.
 type Move struct {
 	From, To string
 	Pairs    int
 }
 
-// Compare says what changes if the policies become others.
+// Compare returns what changes if the policies are replaced by then.
 func (c *Catalog) Compare(then []*v1alpha1.CablePolicies) Change {
 	var out Change
 	moves := map[[2]string]int{}
@@ -74,7 +74,7 @@ func (c *Catalog) Compare(then []*v1alpha1.CablePolicies) Change {
 	return out
 }
 
-// called counts the policies of a name: clustersets may have different ones.
+// called returns the number of policies of a name: clustersets may have different ones.
 func called(policies []*v1alpha1.CablePolicies, name string) int {
 	n := 0
 	for _, p := range policies {
@@ -85,7 +85,7 @@ func called(policies []*v1alpha1.CablePolicies, name string) int {
 	return n
 }
 
-// decisions returns what policies decide on one pair after the other, in the order of
+// decisions returns an iterator over the decisions for all pairs, in the order of
 // policy.Book.Pairs.
 func (c *Catalog) decisions(policies []*v1alpha1.CablePolicies) (next func() policy.Decision, stop func()) {
 	pull, stop := iter.Pull2(policy.Compile(policies).Pairs(c.Clusters))
@@ -100,30 +100,30 @@ func (c *Catalog) cable(pair policy.Pair, dec policy.Decision) Cable {
 	return Cable{driver, dec.Config, dec.Policy, err}
 }
 
-// Review is what a new policy matches now, and what stands in its way.
+// Review describes which pairs a new policy matches, and which of them do not get its cable.
 type Review struct {
 	Policy *v1alpha1.CablePolicies
 	// Selected are the IDs of the clusters that the left and right selectors of each rule
 	// select.
 	Selected [][2][]string
-	// Matched are the pairs that it matches.
+	// Matched are the pairs that the policy matches.
 	Matched []policy.Pair
-	// Lost are those of them that another policy decides still, by its name.
+	// Lost are the matched pairs that another policy decides, by the name of that policy.
 	Lost map[string][]policy.Pair
-	// Lacking are the clusters that do not offer the driver they would need, by that.
+	// Lacking are the clusters that do not offer the driver of a pair, by driver.
 	Lacking map[string][]string
-	// Refused are the pairs that offer the driver, and cannot be joined by it.
+	// Refused are the pairs that offer the driver, but that it cannot connect.
 	Refused []Refusal
 }
 
-// Refusal is a pair that a driver cannot join.
+// Refusal is a pair that a driver cannot connect.
 type Refusal struct {
 	Pair   policy.Pair
 	Driver string
 	Err    error
 }
 
-// Review looks at each of some new policies, in their places.
+// Review reviews new policies, after Place.
 func (c *Catalog) Review(policies []*v1alpha1.CablePolicies) []Review {
 	var out []Review
 	then := c.With(policies)
@@ -146,7 +146,7 @@ func (c *Catalog) Review(policies []*v1alpha1.CablePolicies) []Review {
 	return out
 }
 
-// review notes a pair that the policy matches, and what is decided on it.
+// review adds a pair that the policy matches, with its decision, to r.
 func (c *Catalog) review(r *Review, pair policy.Pair, is policy.Decision) {
 	r.Matched = append(r.Matched, pair)
 	if is.Policy != r.Policy.Name {

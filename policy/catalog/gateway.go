@@ -14,10 +14,10 @@ import (
 	"subctl/policy"
 )
 
-// gateway is a gateway as its Endpoint shows it.
+// gateway is a gateway, from its Endpoint.
 type gateway struct {
 	cable.Peer
-	settings map[string]cable.Config // that it announces, by driver
+	settings map[string]cable.Config // announced settings, by driver
 }
 
 // gatewaysOf returns the gateways among objects, by cluster.
@@ -25,12 +25,12 @@ func (c *Catalog) gatewaysOf(o Objects) map[string][]gateway {
 	public := map[string]keys.PublicKey{}
 	for i := range o.Clusters {
 		if cluster := &o.Clusters[i]; c.Maker(cluster) == cluster.Spec.ClusterID {
-			public[cluster.Spec.ClusterID], _ = keys.ParsePublic(cluster.Spec.PublicKey) // drivers that need one refuse the zero key
+			public[cluster.Spec.ClusterID], _ = keys.ParsePublic(cluster.Spec.PublicKey) // drivers that need a key refuse the zero key
 		}
 	}
 	out := map[string][]gateway{}
 	for i := range o.Endpoints {
-		g, _ := cable.Parse(o.Endpoints[i].Spec) // what it offers is read, whatever else is wrong with it
+		g, _ := cable.Parse(o.Endpoints[i].Spec) // the offered drivers are valid even if another field is not
 		if g.Cluster == "" || c.Maker(&o.Endpoints[i]) != g.Cluster {
 			continue
 		}
@@ -41,8 +41,8 @@ func (c *Catalog) gatewaysOf(o Objects) map[string][]gateway {
 	return out
 }
 
-// Offers returns the drivers that all gateways of a cluster offer, and whether it has a
-// gateway now.
+// Offers returns the drivers that all gateways of a cluster offer, and reports whether it
+// has a gateway.
 func (c *Catalog) Offers(id string) (names []string, hasGateway bool) {
 	for i, g := range c.gateways[id] {
 		if i == 0 {
@@ -53,12 +53,12 @@ func (c *Catalog) Offers(id string) (names []string, hasGateway bool) {
 	return names, len(c.gateways[id]) > 0
 }
 
-// lacks says whether a cluster has gateways and they do not all offer a driver.
+// lacks reports whether a gateway of the cluster does not offer the driver.
 func (c *Catalog) lacks(id, driver string) bool {
 	return slices.ContainsFunc(c.gateways[id], func(g gateway) bool { return !g.Offers(driver) })
 }
 
-// Cable returns the driver of a pair by a decision, or why there is no cable.
+// Cable returns the driver of a pair after a decision, or the reason why there is no cable.
 func (c *Catalog) Cable(pair policy.Pair, dec policy.Decision) (driver string, err error) {
 	if dec.Err != nil {
 		return "", dec.Err
@@ -81,8 +81,8 @@ func (c *Catalog) Cable(pair policy.Pair, dec policy.Decision) (driver string, e
 	return dec.Driver, nil
 }
 
-// refusal says why the driver of a decision cannot join the two clusters, by any two of
-// their gateways; nil if it can, or nobody knows.
+// refusal returns the reason why the driver of a decision cannot connect any two gateways
+// of the pair; nil if it can, or if gateways are not known.
 func (c *Catalog) refusal(pair policy.Pair, dec policy.Decision) error {
 	d := drivers.Find(dec.Driver)
 	var first error
@@ -103,8 +103,8 @@ func (c *Catalog) refusal(pair policy.Pair, dec policy.Decision) error {
 	return first
 }
 
-// refuses says why a gateway does not connect to another by a driver, with the settings
-// of a policy.
+// refuses returns the reason why driver d does not connect the gateway to another, with
+// the settings of a policy; nil if it does.
 func (g gateway) refuses(d cable.Driver, other gateway, shared cable.Config) error {
 	p := other.Peer
 	p.Shared, p.Config = shared, g.settings[d.Name()].With(shared)

@@ -12,9 +12,10 @@ import (
 	"subctl/api/submariner/v1alpha1"
 )
 
-// Place puts a new policy into the namespace that it belongs in, and says what keeps it
-// from there. It is for one clusterset, or for all of a member's if that is empty; on a
-// broker, empty is the clusterset default.
+// Place sets the namespace of a new policy for a clusterset, and on a member its clusterset
+// label. An empty set means all clustersets of a member, or on a broker the clusterset
+// "default". Place returns an error if the clusterset does not exist here, or if the policy
+// specifies another namespace.
 func (c *Catalog) Place(p *v1alpha1.CablePolicies, set string) error {
 	set = cmp.Or(set, p.Labels[submarinerv1.ClusterSetLabel])
 	was, ns := p.Namespace, c.namespace(set)
@@ -23,7 +24,7 @@ func (c *Catalog) Place(p *v1alpha1.CablePolicies, set string) error {
 		return fmt.Errorf("%s is not in clusterset %q: it is in %s", MakerName(c.Keeper), set, strings.Join(c.Sets, ", "))
 	}
 	if was != "" && was != ns {
-		return fmt.Errorf("policy %s is for namespace %s, but cable policies of %s are in %s: leave the namespace out", p.Name, was, MakerName(c.Keeper), ns)
+		return fmt.Errorf("policy %s specifies namespace %s, but cable policies of %s are in %s: omit the namespace", p.Name, was, MakerName(c.Keeper), ns)
 	}
 	if set != "" && !c.OnBroker() {
 		metav1.SetMetaDataLabel(&p.ObjectMeta, submarinerv1.ClusterSetLabel, set)
@@ -31,8 +32,8 @@ func (c *Catalog) Place(p *v1alpha1.CablePolicies, set string) error {
 	return nil
 }
 
-// namespace is where a policy is written that is for a clusterset: that of the default
-// one if there is no such clusterset.
+// namespace returns the namespace of policies for a clusterset; on a broker the namespace of
+// "default" if there is no such clusterset.
 func (c *Catalog) namespace(set string) string {
 	if c.OnBroker() {
 		return cmp.Or(c.namespaces[set], c.namespaces[submarinerv1.DefaultClusterSet])
@@ -40,7 +41,7 @@ func (c *Catalog) namespace(set string) string {
 	return submarinerv1.OperatorNamespace
 }
 
-// SetsOf returns the clustersets in which a policy that is made here will count.
+// SetsOf returns the clustersets in which a policy that was created here applies.
 func (c *Catalog) SetsOf(p *v1alpha1.CablePolicies) []string {
 	if c.OnBroker() {
 		return slices.DeleteFunc(slices.Clone(c.Sets), func(s string) bool { return c.namespaces[s] != p.Namespace })
@@ -51,7 +52,7 @@ func (c *Catalog) SetsOf(p *v1alpha1.CablePolicies) []string {
 	return c.Sets
 }
 
-// Replaces returns the policy made here whose place a new one takes; nil if there is none.
+// Replaces returns the policy created here that a new one replaces; nil if there is none.
 func (c *Catalog) Replaces(p *v1alpha1.CablePolicies) *v1alpha1.CablePolicies {
 	for _, was := range c.Policies {
 		if c.Maker(was) == c.Keeper && was.SharedName() == p.Name && was.Namespace == p.Namespace {
@@ -61,8 +62,8 @@ func (c *Catalog) Replaces(p *v1alpha1.CablePolicies) *v1alpha1.CablePolicies {
 	return nil
 }
 
-// CheckTaken says who has the name of a new policy already. One made here may be
-// replaced.
+// CheckTaken returns an error if the name of a new policy is taken. With replace, it accepts
+// the name of a policy created here.
 func (c *Catalog) CheckTaken(p *v1alpha1.CablePolicies, replace bool) error {
 	for _, was := range c.Policies {
 		maker := c.Maker(was)
@@ -70,22 +71,22 @@ func (c *Catalog) CheckTaken(p *v1alpha1.CablePolicies, replace bool) error {
 			continue
 		}
 		if maker == c.Keeper {
-			return fmt.Errorf("there is a cable policy %s already, made here: change it with --replace, or choose another name", p.Name)
+			return fmt.Errorf("cable policy %s already exists: change it with --replace, or choose another name", p.Name)
 		}
-		return fmt.Errorf("there is a cable policy %s already, made by %s: change it there, or choose another name", p.Name, MakerName(maker))
+		return fmt.Errorf("cable policy %s already exists, created by %s: change it there, or choose another name", p.Name, MakerName(maker))
 	}
 	return nil
 }
 
-// overlap says whether a policy there is and a new one are for one clusterset.
+// overlap reports whether an existing policy and a new one have a clusterset in common.
 func (c *Catalog) overlap(was, p *v1alpha1.CablePolicies) bool {
 	if c.Maker(was) == c.Keeper && !c.OnBroker() {
-		return true // one object, whatever clustersets it is for
+		return true // the same object, whatever its clustersets
 	}
 	return slices.ContainsFunc(c.SetsOf(p), func(s string) bool { return slices.Contains(was.ClusterSets(), s) })
 }
 
-// With returns the policies as they will be once new ones, in their places, are shared.
+// With returns the policies as they will be once new ones are shared. Place must have been called on these.
 func (c *Catalog) With(policies []*v1alpha1.CablePolicies) []*v1alpha1.CablePolicies {
 	then := slices.DeleteFunc(slices.Clone(c.Policies), func(was *v1alpha1.CablePolicies) bool {
 		return slices.ContainsFunc(policies, func(p *v1alpha1.CablePolicies) bool {
@@ -98,14 +99,14 @@ func (c *Catalog) With(policies []*v1alpha1.CablePolicies) []*v1alpha1.CablePoli
 	return then
 }
 
-// shared is a new policy as it will be once the broker holds it.
+// shared returns a copy of a new policy as it will be once the broker has it.
 func (c *Catalog) shared(p *v1alpha1.CablePolicies) *v1alpha1.CablePolicies {
 	p = p.DeepCopy()
 	p.Status = v1alpha1.CablePoliciesStatus{ClusterSets: c.SetsOf(p)}
 	return p
 }
 
-// Without returns the policies but for one.
+// Without returns the policies except p.
 func (c *Catalog) Without(p *v1alpha1.CablePolicies) []*v1alpha1.CablePolicies {
 	return slices.DeleteFunc(slices.Clone(c.Policies), func(other *v1alpha1.CablePolicies) bool { return other == p })
 }

@@ -7,20 +7,20 @@ import (
 	"subctl/policy"
 )
 
-// Reason is why a pair has its cable; its JSON is a promise of subctl cable-policy
-// explain.
+// Reason explains the cable of a pair. Its JSON is the output of subctl cable-policy
+// explain, and stays compatible.
 type Reason struct {
 	Clusters    [2]string           `json:"clusters"`
 	CableDriver string              `json:"cableDriver"` // empty: no cable
 	Policy      string              `json:"policy"`      // empty: none decides
 	Rule        int                 `json:"rule"`        // counted from 1; 0: none decides
 	Why         string              `json:"why"`
-	Error       string              `json:"error"` // why there is no cable
+	Error       string              `json:"error"` // reason why there is no cable
 	Offers      map[string][]string `json:"offers"`
 	Beaten      []Beaten            `json:"beaten"`
 }
 
-// Beaten is a rule that matches the pair and does not decide.
+// Beaten is a rule that matches the pair but does not decide.
 type Beaten struct {
 	Policy      string `json:"policy"`
 	Rule        int    `json:"rule"` // counted from 1
@@ -28,7 +28,7 @@ type Beaten struct {
 	Why         string `json:"why"`
 }
 
-// Explain says which cable two clusters get, and why.
+// Explain returns the cable of two clusters, with the reason.
 func (c *Catalog) Explain(x, y policy.Cluster) Reason {
 	e := policy.Compile(c.Policies).Explain(x, y)
 	r := Reason{Clusters: [2]string{x.ID, y.ID}, Policy: e.Policy, Why: e.Why, Offers: map[string][]string{}, Beaten: []Beaten{}}
@@ -50,8 +50,8 @@ func (c *Catalog) Explain(x, y policy.Cluster) Reason {
 	return r
 }
 
-// Rule returns a rule of a policy, counted from 1, and who made that; nil if there is
-// none.
+// Rule returns rule n, counted from 1, of the policy of a name, and the maker of the policy;
+// nil if there is none.
 func (c *Catalog) Rule(name string, n int) (rule *v1alpha1.CablePolicySpec, maker string) {
 	i := slices.IndexFunc(c.Policies, func(p *v1alpha1.CablePolicies) bool { return p.SharedName() == name && n <= len(p.InForce()) })
 	if i < 0 || n == 0 {

@@ -12,10 +12,10 @@ import (
 	"subctl/policy"
 )
 
-// StateOK is the state of a policy that counts as it is.
+// StateOK is the state of a policy that is in force as written.
 const StateOK = "ok"
 
-// Rule is a rule of a policy; its JSON is a promise of subctl cable-policy list.
+// Rule is a rule of a policy. Its JSON is the output of subctl cable-policy list, and stays compatible.
 type Rule struct {
 	Policy      string      `json:"policy"`
 	Rule        int         `json:"rule"` // counted from 1
@@ -26,30 +26,30 @@ type Rule struct {
 	Settings    string      `json:"settings"` // YAML
 	MadeBy      string      `json:"madeBy"`   // cluster ID, or BROKER
 	ClusterSets []string    `json:"clusterSets"`
-	State       string      `json:"state"` // StateOK, or what is wrong with the policy
+	State       string      `json:"state"` // StateOK, or the kind of problem
 	Message     string      `json:"message"`
-	Pairs       [][2]string `json:"pairs"` // that it decides now
+	Pairs       [][2]string `json:"pairs"` // the pairs that it decides, by cluster IDs
 }
 
-// Listing is what the policies are and do.
+// Listing describes the policies and their effect.
 type Listing struct {
-	// Rules are those in force, or as they are written where none is. What is in several
-	// clustersets is listed once.
+	// Rules are the rules in force, or the rules as written if the policy has none in force.
+	// The same rule in several clustersets is listed once.
 	Rules []Rule
-	// Undecided counts the pairs that no policy decides, but the clusters' own default.
+	// Undecided is the number of pairs that use the clusters' default driver, without a policy.
 	Undecided int
-	// Troubles are what is wrong, a text each.
+	// Troubles are descriptions of all problems.
 	Troubles []string
 }
 
-// List returns the rules, and what each decides now.
+// List returns all rules, and the pairs that each decides.
 func (c *Catalog) List() Listing {
 	l := Listing{Rules: c.rules()}
 	type rule struct {
 		policy string
 		number int
 	}
-	at := map[rule][]int{} // clustersets may have policies of one name
+	at := map[rule][]int{} // clustersets may have different policies of the same name
 	for i, r := range l.Rules {
 		k := rule{r.Policy, r.Rule - 1}
 		at[k] = append(at[k], i)
@@ -74,7 +74,7 @@ func (c *Catalog) List() Listing {
 	return l
 }
 
-// isFor says whether the rule is of a clusterset that both clusters are in.
+// isFor reports whether the rule is of a clusterset that contains both clusters.
 func (r Rule) isFor(pair policy.Pair) bool {
 	shared := func(s string) bool { return slices.Contains(pair.X.Sets, s) && slices.Contains(pair.Y.Sets, s) }
 	return slices.ContainsFunc(r.ClusterSets, shared)
@@ -110,18 +110,18 @@ func (c *Catalog) rules() []Rule {
 	return rules
 }
 
-// sameAs says whether two rules are the same, but for the clusterset.
+// sameAs reports whether two rules are the same, except for the clusterset.
 func (r Rule) sameAs(o Rule) bool {
 	return r.Policy == o.Policy && r.Rule == o.Rule && r.Left == o.Left && r.Right == o.Right && r.CableDriver == o.CableDriver &&
 		r.Settings == o.Settings && r.MadeBy == o.MadeBy && r.State == o.State
 }
 
-// state says whether a policy counts as it is, and why not.
+// state returns StateOK if a policy is in force as written, or else the kind of problem and a message.
 func (c *Catalog) state(p *v1alpha1.CablePolicies) (state, message string) {
 	own := c.Maker(p) == c.Keeper && !c.OnBroker()
 	if err := policy.Check(p); err != nil {
 		if own && len(p.ClusterSets()) > 0 {
-			err = fmt.Errorf("what was shared before stays in force: %w", err)
+			err = fmt.Errorf("the version shared before stays in force: %w", err)
 		}
 		return "mistakes", err.Error()
 	}
