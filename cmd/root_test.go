@@ -55,7 +55,7 @@ func TestCommandLines(t *testing.T) {
 		},
 		"wrong value": {
 			args: []string{"version", "-o", "wide"}, code: 2,
-			stderr: "Error: invalid argument \"wide\" for \"-o, --output\" flag: want table, json or yaml: see \"subctl version --help\"\n",
+			stderr: "Error: invalid argument \"wide\" for \"-o, --output\" flag: use table, json or yaml: see \"subctl version --help\"\n",
 		},
 		"missing flag": {
 			args: []string{"show", "plan"}, code: 2,

@@ -1,9 +1,8 @@
-// Package globalnet says which address a flow has where clusters use the same
-// networks: every cluster gets a network of its own, cut from one range, that is
+// Package globalnet defines the addresses of flows between clusters that use the same
+// networks. Every cluster gets a global network, allocated from one range, that is
 // unique among all clusters of a broker.
 //
-// It is pure: it reads and writes nothing, and knows neither Kubernetes clients
-// nor the kernel.
+// It is pure: it does no I/O, and depends on neither Kubernetes clients nor the kernel.
 package globalnet
 
 import (
@@ -14,15 +13,15 @@ import (
 	"strings"
 )
 
-// Upstream's defaults: 256 clusters of 65,536 addresses.
+// Defaults, the same as upstream's: 256 clusters with 65,536 addresses each.
 const (
 	DefaultRange       = "242.0.0.0/8"
 	DefaultClusterSize = 65536
 )
 
-// The ConfigMap on the broker that says who has which network, and its keys
-// (upstream 0.18). The range is a JSON string, quotes and all; the clusters are
-// a JSON array of ClusterInfo.
+// Name and keys of the ConfigMap on the broker that records the network of each cluster
+// (as upstream 0.18). The value of RangeKey is a JSON string, including quotes; the value
+// of ClusterInfoKey is a JSON array of ClusterInfo.
 const (
 	ConfigMapName  = "submariner-globalnet-info"
 	EnabledKey     = "globalnetEnabled"
@@ -31,23 +30,24 @@ const (
 	ClusterInfoKey = "clusterinfo"
 )
 
-// ClusterInfo is the networks of one cluster.
+// ClusterInfo holds the global networks of one cluster.
 type ClusterInfo struct {
 	ClusterID  string   `json:"cluster_id"`
-	GlobalCIDR []string `json:"global_cidr"`
+	GlobalCIDR []string `json:"global_cidr"` // in CIDR notation
 }
 
-// Info is how globalnet is set up on a broker.
+// Info holds the globalnet settings of a broker.
 type Info struct {
 	Enabled bool
 	Range   netip.Prefix
-	// ClusterSize is how many addresses a cluster gets unless it asks for
-	// another number: a power of two.
+	// ClusterSize is the default number of addresses of a cluster, a power of two.
 	ClusterSize uint
 }
 
-// Parse checks what a person asked for. Every mistake is reported. size is
-// rounded up to a power of two.
+// Parse returns the settings for a range in CIDR notation and a default cluster size, which
+// it rounds up to a power of two. The range must be IPv4, /30 or larger, and must not overlap
+// addresses with a special meaning; the size must be at most half of the range. The error
+// contains all mistakes.
 func Parse(cidr string, size uint) (Info, error) {
 	p, err := parseRange(cidr)
 	if err != nil {
@@ -71,7 +71,7 @@ func roundedTo(size, rounded uint) string {
 	return fmt.Sprintf(" (rounded up to %d)", rounded)
 }
 
-// maxSize is the largest size that can be rounded up within IPv4.
+// maxSize is the largest cluster size: half of all IPv4 addresses.
 const maxSize = 1 << 31
 
 func checkSize(size uint) error {
@@ -84,7 +84,7 @@ func checkSize(size uint) error {
 	return nil
 }
 
-// parseRange refuses what no host outside a machine or a link can be reached by.
+// parseRange parses a range, and rejects addresses that are not unicast, that are local to a node or a link, or that subctl uses.
 func parseRange(cidr string) (netip.Prefix, error) {
 	p, err := netip.ParsePrefix(strings.TrimSpace(cidr))
 	if err != nil {
@@ -94,7 +94,7 @@ func parseRange(cidr string) (netip.Prefix, error) {
 		return netip.Prefix{}, fmt.Errorf("globalnet range %s is not IPv4: write it like %s", p, DefaultRange)
 	}
 	if p.Masked() != p {
-		return netip.Prefix{}, fmt.Errorf("globalnet range %s has bits set behind the mask: did you mean %s?", p, p.Masked())
+		return netip.Prefix{}, fmt.Errorf("globalnet range %s has host bits set: use %s", p, p.Masked())
 	}
 	if p.Bits() > 30 {
 		return netip.Prefix{}, fmt.Errorf("globalnet range %s is too small for two clusters: use a /30 or larger", p)
@@ -116,7 +116,7 @@ var unusable = []struct {
 	{"loopback", netip.MustParsePrefix("127.0.0.0/8")},
 	{"link-local", netip.MustParsePrefix("169.254.0.0/16")},
 	{"multicast", netip.MustParsePrefix("224.0.0.0/4")},
-	// The fabrics between our own nodes: what wears them is never another cluster.
+	// The VXLANs of subctl itself use these addresses for nodes.
 	{"intra-cluster VXLAN", netip.MustParsePrefix("240.0.0.0/8")},
 	{"cable VXLAN", netip.MustParsePrefix("241.0.0.0/8")},
 }

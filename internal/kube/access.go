@@ -14,21 +14,21 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// Right is one thing to be allowed on an API server: a verb on a resource.
+// Right is a permission on an API server: a verb on a resource.
 type Right struct {
-	Verb, Group, Resource string // the resource may be a subresource: pods/status
-	Namespace             string // empty: in all, or not namespaced
-	Name                  string // of one object; empty: of all
+	Verb, Group, Resource string // Resource may contain a subresource: pods/status
+	Namespace             string // empty: all namespaces, or a cluster-scoped resource
+	Name                  string // name of one object; empty: all objects
 }
 
-// NewRight returns the right to all objects of a resource in a namespace.
+// NewRight returns the right to a verb on all objects of a resource in a namespace.
 func NewRight(verb, group, resource, namespace string) Right {
 	return Right{Verb: verb, Group: group, Resource: resource, Namespace: namespace}
 }
 
 func (r Right) String() string { return r.Verb + " " + r.Object() }
 
-// Object names what the right is about.
+// Object describes the objects of the right.
 func (r Right) Object() string {
 	s := r.Resource
 	if r.Group != "" {
@@ -43,8 +43,8 @@ func (r Right) Object() string {
 	return s
 }
 
-// Rights returns the rules of a Role in a namespace, or of a ClusterRole, as single
-// rights.
+// Rights returns the rights that the rules of a Role in a namespace grant. For a ClusterRole,
+// namespace is empty.
 func Rights(rules []rbacv1.PolicyRule, namespace string) []Right {
 	var out []Right
 	for _, r := range rules {
@@ -65,11 +65,11 @@ func Rights(rules []rbacv1.PolicyRule, namespace string) []Right {
 	return out
 }
 
-// questions is how many rights are asked about at a time.
-const questions = 8
+// maxReviews is the number of concurrent access reviews.
+const maxReviews = 8
 
-// Denied returns those of rights that the user behind c does not have, each once,
-// sorted. An administrator is asked about one only.
+// Denied returns the rights that the user of c does not have, sorted and without duplicates.
+// For an administrator with all rights it takes a single request.
 func Denied(ctx context.Context, c client.Client, rights []Right) ([]Right, error) {
 	if all, err := Allowed(ctx, c, Right{Verb: "*", Group: "*", Resource: "*"}); err != nil || all {
 		return nil, err
@@ -78,7 +78,7 @@ func Denied(ctx context.Context, c client.Client, rights []Right) ([]Right, erro
 	slices.SortFunc(rights, func(a, b Right) int { return cmp.Compare(a.String(), b.String()) })
 	rights = slices.Compact(rights)
 	answers, errs := make([]bool, len(rights)), make([]error, len(rights))
-	slots := make(chan struct{}, questions)
+	slots := make(chan struct{}, maxReviews)
 	var group sync.WaitGroup
 	for i, r := range rights {
 		slots <- struct{}{}
@@ -97,7 +97,7 @@ func Denied(ctx context.Context, c client.Client, rights []Right) ([]Right, erro
 	return out, errors.Join(errs...)
 }
 
-// Allowed says whether the user behind c has a right.
+// Allowed reports whether the user of c has a right.
 func Allowed(ctx context.Context, c client.Client, r Right) (bool, error) {
 	resource, sub, _ := strings.Cut(r.Resource, "/")
 	review := &authorizationv1.SelfSubjectAccessReview{Spec: authorizationv1.SelfSubjectAccessReviewSpec{
@@ -106,13 +106,13 @@ func Allowed(ctx context.Context, c client.Client, r Right) (bool, error) {
 		},
 	}}
 	if err := c.Create(ctx, review); err != nil {
-		return false, fmt.Errorf("asking for the right to %s: %w", r, err)
+		return false, fmt.Errorf("checking the right to %s: %w", r, err)
 	}
 	return review.Status.Allowed, nil
 }
 
-// DeniedError names rights that the user lacks, where that is, and what to do about it;
-// nil if there are none.
+// DeniedError returns an error that names the API server (where), the missing rights and the
+// remedy; nil if no right is missing.
 func DeniedError(where string, missing []Right, remedy string) error {
 	if len(missing) == 0 {
 		return nil

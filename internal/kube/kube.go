@@ -1,5 +1,5 @@
-// Package kube holds what every talk with an API server needs: the scheme of the
-// kinds we use and server-side apply. It knows nothing of clusters or brokers.
+// Package kube provides the scheme of the kinds that we use, server-side apply and access
+// reviews. It does not depend on clusters or brokers.
 package kube
 
 import (
@@ -19,11 +19,10 @@ import (
 	"subctl/api/submariner/v1alpha1"
 )
 
-// FieldOwner is the field manager of everything the command line applies. Agents
-// use FieldOwner + "-" + role.
+// FieldOwner is the field manager of the command line. Agents use FieldOwner + "-" + role.
 const FieldOwner = "subctl"
 
-// NewScheme returns a scheme of all kinds we read or write.
+// NewScheme returns a scheme with all kinds that we read or write.
 func NewScheme() (*runtime.Scheme, error) {
 	s := runtime.NewScheme()
 	for _, add := range []func(*runtime.Scheme) error{
@@ -36,10 +35,10 @@ func NewScheme() (*runtime.Scheme, error) {
 	return s, nil
 }
 
-// Apply makes the API server hold obj's fields by server-side apply under the
-// field manager owner, taking over fields that others set. obj is a typed object
-// with name and, unless cluster-scoped, namespace; its kind is found in the
-// client's scheme. obj is not changed.
+// Apply applies obj by server-side apply with the field manager owner, and takes
+// ownership of fields of other managers. obj must be a typed object with a name and, unless
+// it is cluster-scoped, a namespace; its kind must be in the client's scheme. Apply does not
+// modify obj.
 func Apply(ctx context.Context, c client.Client, owner string, obj client.Object) error {
 	u, err := Unstructured(c.Scheme(), obj)
 	if err != nil {
@@ -51,8 +50,8 @@ func Apply(ctx context.Context, c client.Client, owner string, obj client.Object
 	return nil
 }
 
-// Resource returns the resource of a kind we write, without asking the API server,
-// which may not have the kind yet.
+// Resource returns the resource name of a kind that we write, such as "endpoints". It does
+// not ask the API server, which may not have the kind yet.
 func Resource(gvk schema.GroupVersionKind) string {
 	if gvk.Kind == "CablePolicies" { // plural already
 		return "cablepolicies"
@@ -61,9 +60,8 @@ func Resource(gvk schema.GroupVersionKind) string {
 	return resource.Resource
 }
 
-// ApplyStatus makes the API server hold obj's status, and nothing else of it, by
-// server-side apply under the field manager owner. If obj has a UID, only the object
-// with that UID is written.
+// ApplyStatus applies only the status of obj, by server-side apply with the field manager
+// owner. If obj has a UID, ApplyStatus fails unless the existing object has the same UID.
 func ApplyStatus(ctx context.Context, c client.Client, owner string, obj client.Object) error {
 	m, err := runtime.DefaultUnstructuredConverter.ToUnstructured(obj)
 	if err != nil {
@@ -84,9 +82,9 @@ func ApplyStatus(ctx context.Context, c client.Client, owner string, obj client.
 	return nil
 }
 
-// Unstructured returns obj as the API server should be sent it: with kind, and
-// without the fields that only the server writes (status of a kind that has the
-// subresource, creation time, managed fields).
+// Unstructured returns obj in the form in which it is sent to the API server: with its kind,
+// and without the fields that only the server writes (resource version, creation time, managed
+// fields, and the status of kinds with a status subresource).
 func Unstructured(s *runtime.Scheme, obj client.Object) (*unstructured.Unstructured, error) {
 	gvk, err := apiutil.GVKForObject(obj, s)
 	if err != nil {
@@ -108,6 +106,6 @@ func Unstructured(s *runtime.Scheme, obj client.Object) (*unstructured.Unstructu
 	return u, nil
 }
 
-// statusIsData says that status is an ordinary field of the kind: upstream's CRDs
+// statusIsData reports whether status is an ordinary field of the kind: upstream's CRDs
 // of Gateway and RouteAgent have no status subresource.
 func statusIsData(kind string) bool { return kind == "Gateway" || kind == "RouteAgent" }

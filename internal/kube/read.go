@@ -9,8 +9,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// Optional gets an object that may not exist, or whose kind may not exist: then it
-// returns nil.
+// Optional reads the object with the given key into into, and returns it. It returns nil,
+// without an error, if the object or its kind does not exist.
 func Optional[T client.Object](ctx context.Context, c client.Reader, into T, key client.ObjectKey) (T, error) {
 	var none T
 	err := c.Get(ctx, key, into)

@@ -12,16 +12,16 @@ type Format string
 // The formats.
 const (
 	Table Format = "table" // for people
-	Wide  Format = "wide"  // a table with all columns and nothing cut off
+	Wide  Format = "wide"  // a table with all columns and no truncated cells
 	JSON  Format = "json"
 	YAML  Format = "yaml"
 )
 
-// Structured reports whether f is for programs rather than people.
+// Structured reports whether f is a format for programs, JSON or YAML.
 func (f Format) Structured() bool { return f == JSON || f == YAML }
 
-// Flag is the value of a flag that chooses a format. It implements pflag.Value,
-// so that a wrong format is refused when the command line is parsed.
+// Flag is the value of a flag that selects a format. It implements pflag.Value,
+// so that parsing the command line rejects an unknown format.
 type Flag struct {
 	format  Format
 	choices []Format
@@ -30,25 +30,25 @@ type Flag struct {
 // NewFlag returns a flag value for choices, the first of which is the default.
 func NewFlag(choices ...Format) *Flag { return &Flag{choices[0], choices} }
 
-// Format returns what was chosen.
+// Format returns the selected format.
 func (f *Flag) Format() Format { return f.format }
 
-// Set chooses a format by its name.
+// Set selects a format by its name.
 func (f *Flag) Set(name string) error {
 	if !slices.Contains(f.choices, Format(name)) {
-		return fmt.Errorf("want %s", list(f.Choices(), " or "))
+		return fmt.Errorf("use %s", list(f.Choices(), " or "))
 	}
 	f.format = Format(name)
 	return nil
 }
 
-// String returns the name of the chosen format.
+// String returns the name of the selected format.
 func (f *Flag) String() string { return string(f.format) }
 
-// Type is what the help shows as the flag's value.
+// Type returns the type of the flag's value in the help.
 func (f *Flag) Type() string { return "format" }
 
-// Choices returns the names one may choose from.
+// Choices returns the names of the valid formats.
 func (f *Flag) Choices() []string {
 	names := make([]string, len(f.choices))
 	for i, c := range f.choices {
@@ -57,8 +57,8 @@ func (f *Flag) Choices() []string {
 	return names
 }
 
-// Usage is the help text of the flag.
-func (f *Flag) Usage() string { return "how to print: " + list(f.Choices(), " or ") }
+// Usage returns the help text of the flag.
+func (f *Flag) Usage() string { return "output format: " + list(f.Choices(), " or ") }
 
 // list joins names with commas, and the last one with a word.
 func list(names []string, last string) string {

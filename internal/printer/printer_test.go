@@ -123,8 +123,8 @@ func TestFlag(t *testing.T) {
 	flags.VarP(output, "output", "o", output.Usage())
 
 	require.Equal(t, printer.Table, output.Format())
-	require.Contains(t, flags.FlagUsages(), `-o, --output format   how to print: table, json or yaml (default table)`)
-	require.EqualError(t, flags.Parse([]string{"-o", "xml"}), `invalid argument "xml" for "-o, --output" flag: want table, json or yaml`)
+	require.Contains(t, flags.FlagUsages(), `-o, --output format   output format: table, json or yaml (default table)`)
+	require.EqualError(t, flags.Parse([]string{"-o", "xml"}), `invalid argument "xml" for "-o, --output" flag: use table, json or yaml`)
 	require.NoError(t, flags.Parse([]string{"-o", "yaml"}))
 	require.Equal(t, printer.YAML, output.Format())
 }

@@ -16,15 +16,16 @@ import (
 // Column is one column of a table.
 type Column[T any] struct {
 	Head string
-	// Wide columns show in wide tables only.
+	// Wide restricts the column to wide tables.
 	Wide bool
-	// Max is how many characters of a cell a table that is not wide shows; 0 means all.
-	Max  int
+	// Max is the maximum length of a cell in characters, except in wide tables; 0 means no
+	// limit.
+	Max int
+	// Cell returns the cell of a row.
 	Cell func(T) string
 }
 
-// table prints rows in aligned columns: three spaces between them, none at the
-// end of a line.
+// table prints rows in aligned columns, separated by three spaces, without trailing spaces.
 func table[T any](w io.Writer, wide bool, rows []T, columns []Column[T]) error {
 	if len(rows) == 0 {
 		return nil
@@ -67,8 +68,8 @@ func table[T any](w io.Writer, wide bool, rows []T, columns []Column[T]) error {
 	return err
 }
 
-// Clean replaces by '?' what a terminal would not print but obey, or print in
-// another place: what other clusters say is in tables.
+// Clean replaces characters that are not printable, such as terminal control sequences, by
+// '?'. Tables contain text from other clusters.
 func Clean(text string) string {
 	return strings.Map(func(r rune) rune {
 		if !unicode.IsPrint(r) || r == utf8.RuneError {
@@ -87,7 +88,7 @@ func CleanLines(text string) string {
 	return strings.Join(lines, "\n")
 }
 
-// cut shortens a cell to limit characters.
+// cut truncates a cell to limit characters, unless the table is wide.
 func cut(cell string, limit int, wide bool) string {
 	runes := []rune(cell)
 	if wide || limit == 0 || len(runes) <= limit {
@@ -96,8 +97,7 @@ func cut(cell string, limit int, wide bool) string {
 	return string(runes[:limit-1]) + "…"
 }
 
-// trim removes the spaces at the end of each line, which would be copied along
-// with the last cell.
+// trim removes trailing spaces from each line.
 func trim(text []byte) []byte {
 	var out []byte
 	for line := range bytes.Lines(text) {

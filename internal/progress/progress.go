@@ -1,13 +1,13 @@
-// Package progress tells a person what a command is doing, one line a step:
+// Package progress prints the progress of a command for people, one line for each step:
 //
 //   - deploying the broker …
 //     ✓ deployed the broker
 //     ⚠ no node is labelled as gateway
 //     ✗ waiting for the gateway: timed out
 //
-// It belongs on stderr. What a command was asked for is data, goes to stdout and
-// is the business of package printer; why a command failed is its error, and is
-// printed once, by whoever ends the program.
+// It writes to stderr. The result of a command is data and goes to stdout, see package
+// printer. The reason of a failure is the error of the command, which is printed once, at the
+// end of the program.
 package progress
 
 import (
@@ -16,33 +16,33 @@ import (
 	"strings"
 )
 
-// Reporter writes progress lines. The zero Reporter says nothing. It is for one
-// goroutine, and every line is one write.
+// Reporter writes progress lines. The zero Reporter writes nothing. A Reporter is not safe
+// for concurrent use. Each line is one write.
 type Reporter struct{ w io.Writer }
 
 // New returns a Reporter that writes to w.
 func New(w io.Writer) *Reporter { return &Reporter{w: w} }
 
-// Step says that something begins which may take a while.
+// Step reports the start of a step that may take some time.
 func (r *Reporter) Step(format string, args ...any) {
 	r.line("•", fmt.Sprintf(format, args...)+" …")
 }
 
-// Done says that something is done.
+// Done reports the end of a step.
 func (r *Reporter) Done(format string, args ...any) { r.line("✓", fmt.Sprintf(format, args...)) }
 
-// Warn says that something deserves a look, though the command goes on.
+// Warn reports a problem that does not stop the command.
 func (r *Reporter) Warn(format string, args ...any) { r.line("⚠", fmt.Sprintf(format, args...)) }
 
-// Fail says that a step failed. The command still returns the error.
+// Fail reports that a step failed. The command still returns the error.
 func (r *Reporter) Fail(format string, args ...any) { r.line("✗", fmt.Sprintf(format, args...)) }
 
-// line writes text behind mark; what follows its first line is indented as far.
+// line writes mark and text; further lines of text are indented to match the first.
 func (r *Reporter) line(mark, text string) {
 	if r.w == nil {
 		return
 	}
 	text = strings.ReplaceAll(strings.TrimRight(text, "\n"), "\n", "\n   ")
-	// Nothing useful can be done when stderr is gone.
+	// An error on stderr cannot be reported anywhere.
 	_, _ = fmt.Fprintf(r.w, " %s %s\n", mark, text)
 }

@@ -1,9 +1,8 @@
-// Package version holds the version of this build.
+// Package version holds the version and the default image of this build.
 package version
 
 // Version is set by the linker (see the Makefile's LDFLAGS).
 var Version = "devel"
 
-// Image is the image agents run unless told otherwise: quay.io/submariner-style
-// repository and name are given by join --image.
+// Image is the default image of the agents, without a tag. join --image overrides it.
 const Image = "localhost/subctl"

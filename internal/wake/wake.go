@@ -1,4 +1,4 @@
-// Package wake waits, and wakes who waits.
+// Package wake provides a cancelable sleep, and a signal that wakes a goroutine.
 package wake
 
 import (
@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// After waits for d and returns nil, or until ctx is done and returns why.
+// After waits for d and returns nil. If ctx is done earlier, it returns the cause.
 func After(ctx context.Context, d time.Duration) error {
 	t := time.NewTimer(d)
 	defer t.Stop()
@@ -18,13 +18,13 @@ func After(ctx context.Context, d time.Duration) error {
 	}
 }
 
-// Signal wakes who receives from it. Sent several times before that, it wakes once.
+// A Signal wakes the goroutine that receives from it. Signals that are sent before it receives are combined into one.
 type Signal chan struct{}
 
 // NewSignal returns a Signal that has not been sent.
 func NewSignal() Signal { return make(Signal, 1) }
 
-// Send never blocks.
+// Send sends the signal. It never blocks.
 func (s Signal) Send() {
 	select {
 	case s <- struct{}{}:
