@@ -18,7 +18,7 @@ import (
 // and Events that the code writes, and no others.
 func TestConditions(t *testing.T) {
 	types, reasons := map[string]bool{}, map[string]bool{}
-	for _, dir := range []string{"agent", "broker", "api/submariner/v1", "api/submariner/v1alpha1"} {
+	for _, dir := range []string{"agent", "broker", "broker/exchange", "api/submariner/v1", "api/submariner/v1alpha1"} {
 		for name, value := range constants(t, filepath.Join(root, dir)) {
 			switch {
 			case strings.HasPrefix(name, "Condition"):
