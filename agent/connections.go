@@ -23,7 +23,7 @@ func (v *view) connections(p Plan, o Outcome) []submarinerv1.Connection {
 		}
 		conn := submarinerv1.Connection{
 			Endpoint: bounded(v.specs[c.Name]), UsingIP: c.Address.String(), UsingNAT: c.NATed,
-			Driver: c.Driver.Name(), Device: c.Device(), Policy: c.Policy, Implementation: v.engineOf(p.links[i]), MTU: c.MTU(v.local()),
+			Driver: c.Driver.Name(), Device: c.Device(), Policy: c.Policy, Implementation: v.local().Engine(c.Driver.Properties().Engine).Name, MTU: c.MTU(v.local()),
 			PathMTU: c.Peer.MTU, Attempts: v.snap.Paths[c.Name].Attempts,
 			Settings: settingsReported(c.Config), PolicySettings: settingsReported(c.Shared), Before: p.Using[c.Name].Before.reported(),
 		}
@@ -85,17 +85,6 @@ func (v *view) stateOf(l cable.Link) (dataplane.CableState, bool) {
 		}
 	}
 	return dataplane.CableState{}, l.State != ""
-}
-
-// engineOf says what handles a cable's packets.
-func (v *view) engineOf(l cable.Link) string {
-	switch l.StateDevice {
-	case dataplane.WireGuardDevice:
-		return v.engines.WireGuard.Name
-	case "":
-		return dataplane.EngineKernel
-	}
-	return v.engines.IPsec.Name
 }
 
 // maxRefused is how many refused endpoints a report lists; the condition Refused

@@ -100,6 +100,8 @@ type Local struct {
 type Driver interface {
 	// Name is what a user types.
 	Name() string
+	// Properties returns what the driver can do, and what it needs.
+	Properties() Properties
 	// Options lists its settings.
 	Options() []Option
 	// Lacks says what this node would have to have to offer the driver; nil if it can.

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"net/netip"
 	"slices"
+	"strings"
 
 	"subctl/dataplane"
 )
@@ -21,7 +22,11 @@ type Claims struct {
 	networks  []networkClaim // disjoint, sorted
 	addresses []netip.Addr   // of gateways, sorted
 	holders   map[string]holder
+	cables    map[cablesTo][]string // names, of drivers that connect to few gateways
 }
+
+// cablesTo is the cables of one driver to one cluster.
+type cablesTo struct{ driver, cluster string }
 
 type networkClaim struct {
 	network netip.Prefix
@@ -44,23 +49,21 @@ func (h holder) String() string {
 // Claim names something that only one gateway can have.
 type Claim struct {
 	What string // equal for all gateways that claim it
-	// Announced reports whether every gateway that announces it claims it, whatever cable
-	// leads there: the gateway may be about to change its cable, or have just done so.
-	Announced bool
-	Why       string // the reason for which only the first gateway can have it
+	Why  string // the reason for which only the first gateway can have it
 }
 
-// Claimer is a Driver whose peers have something that only one gateway can have.
+// Claimer is a Driver for which gateways announce something that only one of them can have.
 type Claimer interface {
-	// Claims returns the peer's claims.
-	Claims(Peer) []Claim
+	// Claims returns what a gateway claims, whatever cable leads to it: the gateway may be
+	// about to change its cable, or have just done so.
+	Claims(Gateway) []Claim
 }
 
 // NewClaims returns a registry in which the nodes of this cluster hold the addresses that
 // they have, or would have as gateways, on VXLAN devices between gateways. The drivers are
 // all those that gateways may announce something for.
 func NewClaims(nodes []Node, drivers []Driver) *Claims {
-	c := &Claims{drivers: drivers, holders: map[string]holder{}}
+	c := &Claims{drivers: drivers, holders: map[string]holder{}, cables: map[cablesTo][]string{}}
 	for _, n := range nodes {
 		c.holders[vtepClaim(n.IP).What] = holder{gateway: "node " + n.Name + " of this cluster"}
 	}
@@ -124,7 +127,7 @@ func (c *Claims) Announce(p Peer) error {
 			return fmt.Errorf("its address %v is in %v of cluster %s", ip, c.networks[from].network, c.networks[from].cluster)
 		}
 	}
-	if err := c.add(p.Gateway, c.announced(p.Gateway), holder{}); err != nil {
+	if err := c.add(p.Gateway, c.announced(p.Gateway)); err != nil {
 		return err
 	}
 	for _, ip := range addressesOf(p) {
@@ -136,22 +139,40 @@ func (c *Claims) Announce(p Peer) error {
 	return nil
 }
 
-// Connect claims everything that a cable takes in addition to what its peer announces, or
-// nothing: the error names what another holder has.
+// Connect claims a cable to a peer. It returns an error if the driver connects to no more
+// gateways of the peer's cluster than have a cable already.
 func (c *Claims) Connect(to Cable) error {
-	claimer, ok := to.Driver.(Claimer)
-	if !ok {
+	most := to.Driver.Properties().MaxGateways
+	cables := cablesTo{to.Driver.Name(), to.Cluster}
+	switch names := c.cables[cables]; {
+	case most == 0 || slices.Contains(names, to.Name):
 		return nil
+	case len(names) >= most:
+		return c.limitError(to.Driver, to.Cluster, names)
 	}
-	claims := slices.DeleteFunc(claimer.Claims(to.Peer), func(claim Claim) bool { return claim.Announced })
-	return c.add(to.Gateway, claims, holder{cluster: to.Cluster, gateway: to.Name})
+	c.cables[cables] = append(c.cables[cables], to.Name)
+	return nil
 }
 
-// add claims all or nothing for a gateway. It may claim again what self holds, and what is
-// kept for its cluster.
-func (c *Claims) add(g Gateway, claims []Claim, self holder) error {
+// limitError returns the error for a driver that is connected to as many gateways of a cluster
+// as it can be. It names the driver that combines this one with another and has no limit.
+func (c *Claims) limitError(d Driver, cluster string, gateways []string) error {
+	limit, remedy := "one gateway", ""
+	if len(gateways) > 1 {
+		limit = fmt.Sprintf("%d gateways", len(gateways))
+	}
+	for _, other := range c.drivers {
+		if p := other.Properties(); p.MaxGateways == 0 && slices.Contains(p.Parts, d.Name()) {
+			remedy = ": use " + other.Name() + ", which connects to all of them"
+		}
+	}
+	return fmt.Errorf("%s connects to %s of cluster %s (%.80s)%s", d.Name(), limit, cluster, strings.Join(gateways, ", "), remedy)
+}
+
+// add claims all or nothing for a gateway. What is kept for its cluster it may claim.
+func (c *Claims) add(g Gateway, claims []Claim) error {
 	for _, claim := range claims {
-		if by, taken := c.holders[claim.What]; taken && by != self && by != (holder{cluster: g.Cluster}) {
+		if by, taken := c.holders[claim.What]; taken && by != (holder{cluster: g.Cluster}) {
 			return fmt.Errorf("%s: %v has it: %s", claim.What, by, claim.Why)
 		}
 	}
@@ -164,12 +185,12 @@ func (c *Claims) add(g Gateway, claims []Claim, self holder) error {
 // announced returns what a gateway claims whatever cable leads to it.
 func (c *Claims) announced(g Gateway) []Claim {
 	claims := []Claim{
-		{What: "cable name " + g.Name, Announced: true, Why: "every gateway has one of its own"},
+		{What: "cable name " + g.Name, Why: "every gateway has one of its own"},
 		vtepClaim(g.PrivateIP),
 	}
 	for _, d := range c.drivers {
 		if claimer, ok := d.(Claimer); ok {
-			claims = append(claims, slices.DeleteFunc(claimer.Claims(Peer{Gateway: g}), func(claim Claim) bool { return !claim.Announced })...)
+			claims = append(claims, claimer.Claims(g)...)
 		}
 	}
 	return claims
@@ -178,8 +199,8 @@ func (c *Claims) announced(g Gateway) []Claim {
 // vtepClaim is the claim to a gateway's address on VXLAN devices between gateways.
 func vtepClaim(privateIP netip.Addr) Claim {
 	return Claim{
-		What: "address " + VTEPOf(dataplane.VXLANNet, privateIP).String() + " between the gateways", Announced: true,
-		Why: "the last three octets of their private IPs are the same, so make another node the gateway",
+		What: "address " + VTEPOf(dataplane.VXLANNet, privateIP).String() + " between the gateways",
+		Why:  "the last three octets of their private IPs are the same, so make another node the gateway",
 	}
 }
 

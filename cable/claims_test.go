@@ -10,15 +10,20 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// claimant is a Driver whose peers announce a key, and which connects one of them.
-type claimant struct{ optioned }
+// claimant is a Driver for which gateways announce a key, and which connects to as many of a
+// cluster's gateways as it says.
+type claimant struct {
+	optioned
+	max int
+}
 
-func (claimant) Claims(p Peer) []Claim {
-	claims := []Claim{{What: "the only cable", Why: "there is one"}}
-	if key := p.Gateway.Config["key"]; key != "" {
-		claims = append(claims, Claim{What: "key " + key, Announced: true, Why: "keys differ"})
+func (c claimant) Properties() Properties { return Properties{MaxGateways: c.max} }
+
+func (claimant) Claims(g Gateway) []Claim {
+	if g.Config["key"] == "" {
+		return nil
 	}
-	return claims
+	return []Claim{{What: "key " + g.Config["key"], Why: "keys differ"}}
 }
 
 // claiming returns a gateway of a cluster with networks.
@@ -115,15 +120,22 @@ func TestClaimsOfIncumbents(t *testing.T) {
 	require.NoError(t, c.Announce(thieves[0]), "what an incumbent announces no more is free")
 }
 
-// A cable that only one gateway can have is the first one's, however often it asks.
+// A driver connects to as many gateways of a cluster as it declares, the first ones, however
+// often these ask.
 func TestClaimsOfCables(t *testing.T) {
-	c := NewClaims(nil, []Driver{claimant{}})
-	first, second := Cable{Peer: claiming("first", "192.0.2.1"), Driver: claimant{}}, Cable{Peer: claiming("second", "192.0.2.2"), Driver: claimant{}}
-	require.NoError(t, c.Connect(first))
-	require.EqualError(t, c.Connect(second), "the only cable: gw-first has it: there is one")
-	require.NoError(t, c.Connect(first))
-	second.Driver = testVXLAN
-	require.NoError(t, c.Connect(second), "this driver claims nothing")
+	few := claimant{optioned: optioned{name: WireGuard}, max: 2}
+	c := NewClaims(nil, []Driver{few, testCombined})
+	to := func(cluster string, n int, d Driver) Cable {
+		return Cable{Peer: Peer{Gateway: Gateway{Cluster: cluster, Name: fmt.Sprintf("gw-%d", n)}}, Driver: d}
+	}
+	for range 2 {
+		require.NoError(t, c.Connect(to("west", 1, few)))
+		require.NoError(t, c.Connect(to("west", 2, few)))
+		require.EqualError(t, c.Connect(to("west", 3, few)),
+			"wireguard connects to 2 gateways of cluster west (gw-1, gw-2): use vxlan+wireguard, which connects to all of them")
+	}
+	require.NoError(t, c.Connect(to("east", 3, few)), "of another cluster")
+	require.NoError(t, c.Connect(to("west", 3, testCombined)), "a driver without a limit")
 }
 
 // The binary search finds what comparing with every network finds.

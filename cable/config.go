@@ -109,12 +109,7 @@ func (c Config) Check(d Driver) error {
 // CheckPorts says which two of the offered drivers, with their settings, would listen
 // on one UDP port of the gateway, or on one that subctl uses for something else.
 func CheckPorts(settings map[string]Config, offered []Driver) error {
-	taken := map[int]string{
-		dataplane.NATDiscoveryPort:   "NAT discovery",
-		dataplane.IntraPort:          "VXLAN between the nodes of a cluster",
-		dataplane.VXLANWireGuardPort: "VXLAN inside WireGuard",
-		dataplane.VXLANIPsecPort:     "VXLAN inside IPsec",
-	}
+	taken := maps.Clone(dataplane.FixedPorts)
 	var errs []error
 	seen := map[string]bool{} // a combined cable has the ports of its parts
 	for _, d := range offered {
@@ -211,7 +206,7 @@ func (s setting) rank(d Driver, o Option) int {
 	switch {
 	case s.driver == d.Name():
 		return 2
-	case slices.Contains(strings.Split(d.Name(), "+"), s.driver):
+	case slices.Contains(d.Properties().Parts, s.driver):
 		return 1
 	case s.driver == "" || !o.PerPair:
 		return 0

@@ -18,6 +18,8 @@ type optioned struct {
 func (o optioned) Name() string      { return o.name }
 func (o optioned) Options() []Option { return o.options }
 
+func (o optioned) Properties() Properties { return Properties{Parts: strings.Split(o.name, "+")} }
+
 // Options of every kind, as drivers have them.
 var (
 	testVNI       = Option{Key: "vxlanID", Kind: OptionNumber, Default: "1000", Min: 1, Max: 16777215, PerPair: true, Doc: "VNI"}

@@ -11,13 +11,15 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation"
 
 	submarinerv1 "subctl/api/submariner/v1"
+	"subctl/dataplane"
 )
 
 // MaxSubnets is how many networks one endpoint may announce. A cluster has one or
 // two of each family; the bound keeps a hostile one from filling our tables.
 const MaxSubnets = 128
 
-// reserved are networks that no cluster can consist of, with the reason.
+// reserved are networks that no cluster can consist of, in addition to those of our devices,
+// with the reason.
 var reserved = []struct {
 	net netip.Prefix
 	why string
@@ -26,11 +28,23 @@ var reserved = []struct {
 	{netip.MustParsePrefix("127.0.0.0/8"), "loopback (RFC 1122)"},
 	{netip.MustParsePrefix("169.254.0.0/16"), "link-local (RFC 3927)"},
 	{netip.MustParsePrefix("224.0.0.0/4"), "multicast (RFC 5771)"},
-	{netip.MustParsePrefix("240.0.0.0/8"), "the addresses of our VXLAN devices between nodes"},
-	{netip.MustParsePrefix("241.0.0.0/8"), "the addresses of our VXLAN devices between gateways"},
-	{netip.MustParsePrefix("244.0.0.0/6"), "the addresses of our encrypted devices between gateways"},
-	{netip.MustParsePrefix("248.0.0.0/8"), "the addresses of our VXLAN devices between gateways"},
 	{netip.MustParsePrefix("255.255.255.255/32"), "broadcast (RFC 919)"},
+}
+
+// reservedNet returns the network that overlaps n and that no cluster can consist of, with the
+// reason; empty if there is none.
+func reservedNet(n netip.Prefix) string {
+	for _, r := range reserved {
+		if r.net.Overlaps(n) {
+			return fmt.Sprintf("%v, %s", r.net, r.why)
+		}
+	}
+	for _, own := range dataplane.DeviceNets {
+		if own.Net.Overlaps(n) {
+			return fmt.Sprintf("%v, the addresses of our %s", own.Net, own.Devices)
+		}
+	}
+	return ""
 }
 
 // Parse makes a Gateway of what another cluster, or our own, says about its
@@ -138,10 +152,8 @@ func ParseCIDR(text string) (netip.Prefix, error) {
 	if p.Bits() < minBits {
 		return p, fmt.Errorf("%s is larger than any cluster: at most a /%d is accepted", text, minBits)
 	}
-	for _, r := range reserved {
-		if p.Overlaps(r.net) {
-			return p, fmt.Errorf("%s overlaps %v, %s", text, r.net, r.why)
-		}
+	if r := reservedNet(p); r != "" {
+		return p, fmt.Errorf("%s overlaps %s", text, r)
 	}
 	return p, nil
 }
@@ -155,10 +167,8 @@ func ParseHost(text string) (netip.Addr, error) {
 	if !a.Is4() {
 		return netip.Addr{}, errors.New("not an IPv4 address")
 	}
-	for _, r := range reserved {
-		if r.net.Contains(a) {
-			return netip.Addr{}, fmt.Errorf("in %v, %s", r.net, r.why)
-		}
+	if r := reservedNet(netip.PrefixFrom(a, 32)); r != "" {
+		return netip.Addr{}, fmt.Errorf("in %s", r)
 	}
 	return a, nil
 }

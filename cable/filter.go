@@ -130,13 +130,15 @@ func (c Cabling) forward(d cableDevice, devices []string) dataplane.Chain {
 	return f
 }
 
-// outputs are devices as "-o" takes them: those of other VNIs, of which a policy may
-// make any number, are one.
+// outputs returns the devices as "-o" takes them: devices with a prefix, of which policies
+// can make many, are one.
 func outputs(devices []cableDevice) (out []string) {
 	for _, d := range devices {
 		name := d.device
-		if strings.HasPrefix(name, dataplane.VXLANDevicePrefix) {
-			name = dataplane.VXLANDevicePrefix + "+"
+		for _, prefix := range dataplane.GatewayOwner.Prefixes {
+			if strings.HasPrefix(name, prefix) {
+				name = prefix + "+"
+			}
 		}
 		if !slices.Contains(out, name) {
 			out = append(out, name)

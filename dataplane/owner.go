@@ -1,6 +1,7 @@
 package dataplane
 
 import (
+	"net/netip"
 	"slices"
 	"strings"
 )
@@ -106,6 +107,25 @@ const (
 	GatewayMetricsPort = 32780
 	RouteMetricsPort   = 32782
 )
+
+// FixedPorts are the UDP ports that no setting changes, and what uses them.
+var FixedPorts = map[int]string{
+	NATDiscoveryPort:   "NAT discovery",
+	IntraPort:          "VXLAN between the nodes of a cluster",
+	VXLANWireGuardPort: "VXLAN inside WireGuard",
+	VXLANIPsecPort:     "VXLAN inside IPsec",
+}
+
+// DeviceNets are the networks of the addresses on our devices, which no cluster can have.
+var DeviceNets = []struct {
+	Net     netip.Prefix
+	Devices string
+}{
+	{netip.MustParsePrefix("240.0.0.0/8"), "VXLAN devices between nodes"},        // IntraVTEPNet
+	{netip.MustParsePrefix("241.0.0.0/8"), "VXLAN devices between gateways"},     // VXLANNet
+	{netip.MustParsePrefix("244.0.0.0/6"), "encrypted devices between gateways"}, // WireGuardNet, IPsecNet, VXLANWireGuardNet, VXLANIPsecNet
+	{netip.MustParsePrefix("248.0.0.0/8"), "VXLAN devices between gateways"},     // OtherVNINet
+}
 
 // Range is an inclusive range of numbers.
 type Range struct{ Min, Max uint32 }

@@ -37,6 +37,7 @@ import (
 	"fmt"
 
 	"subctl/cable"
+	"subctl/cable/drivers"
 )
 
 // Cluster is one end of a pair.
@@ -117,7 +118,14 @@ func (e withheld) Error() string {
 
 // encrypts reports whether a driver's cables are encrypted. An unknown driver counts as
 // encrypted, since it may be one of a newer version that encrypts.
-func encrypts(driver string) bool { return driver != cable.VXLAN }
+func encrypts(driver string) bool {
+	for _, d := range drivers.All() {
+		if d.Name() == driver {
+			return d.Properties().Encrypts
+		}
+	}
+	return true
+}
 
 func text(err error) string {
 	if err == nil {

@@ -92,8 +92,8 @@ func (c Choice) first(listed []cable.Driver) (cable.Driver, error) {
 func combined(of []string) (cable.Driver, error) {
 	var possible []string
 	for _, d := range All() {
-		if strings.Contains(d.Name(), "+") {
-			possible = append(possible, strings.ReplaceAll(d.Name(), "+", ","))
+		if parts := d.Properties().Parts; len(parts) > 0 {
+			possible = append(possible, strings.Join(parts, ","))
 		}
 	}
 	choose := "choose " + strings.Join(possible, " or ")

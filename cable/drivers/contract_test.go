@@ -2,6 +2,7 @@ package drivers_test
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/base64"
 	"fmt"
 	"net/netip"
@@ -11,23 +12,17 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 
+	"subctl/api/crds"
 	"subctl/cable"
 	"subctl/cable/drivers"
 	"subctl/cable/keys"
 	"subctl/dataplane"
 )
 
-// What every driver owes those who use it: see cable.Driver.
-
-// octets are the first octets of the next hops' IDs, by driver.
-var octets = map[string][]uint32{
-	cable.VXLAN:          {dataplane.VXLANNexthopID, dataplane.OtherVNINexthopID},
-	cable.WireGuard:      {dataplane.WireGuardNexthopID},
-	cable.IPsec:          {dataplane.IPsecNexthopID},
-	cable.VXLANWireGuard: {dataplane.VXLANWireGuardNexthopID},
-	cable.VXLANIPsec:     {dataplane.VXLANIPsecNexthopID},
-}
+// The contract of every driver: see cable.Driver and cable.Properties. A new driver is tested
+// by it without a change to these files, as the toy shows.
 
 // ring is the keys of a cluster, always the same.
 func ring(cluster string, n byte) *keys.Ring {
@@ -53,13 +48,15 @@ func local(n byte) cable.Local {
 	}
 }
 
-// peer is the gateway of cluster n as others see it: it announces what all drivers do.
-func peer(t testing.TB, n byte) cable.Peer {
+// peer is the gateway of cluster n as others see it.
+func peer(t testing.TB, n byte) cable.Peer { return asPeer(t, local(n)) }
+
+// asPeer is a gateway as others see it: it announces what all drivers do.
+func asPeer(t testing.TB, l cable.Local) cable.Peer {
 	t.Helper()
-	l := local(n)
 	p := cable.Peer{Gateway: l.Gateway, Address: l.PrivateIP, PublicKey: l.Keys.Private.Public()}
 	p.Gateway.Config = map[string]string{}
-	for _, d := range drivers.All() {
+	for _, d := range all() {
 		config, err := d.Advertise(l)
 		require.NoError(t, err, d.Name())
 		for k, v := range config {
@@ -81,7 +78,7 @@ func peers(t testing.TB, ns ...byte) (out []cable.Peer) {
 }
 
 func each(t *testing.T, f func(*testing.T, cable.Driver)) {
-	for _, d := range drivers.All() {
+	for _, d := range all() {
 		t.Run(d.Name(), func(t *testing.T) { f(t, d) })
 	}
 }
@@ -92,8 +89,9 @@ func TestNames(t *testing.T) {
 		require.False(t, seen[d.Name()])
 		seen[d.Name()] = true
 		require.Equal(t, d.Name(), cable.Canonical(d.Name()), "or nobody could ask for it")
-		require.Equal(t, d, drivers.Find(d.Name()))
-		require.NotEmpty(t, octets[d.Name()], "a new driver needs a row in octets")
+		found, err := cable.FindDriver(d.Name(), all())
+		require.NoError(t, err)
+		require.Equal(t, d, found)
 	})
 	require.True(t, seen[drivers.Default])
 }
@@ -107,6 +105,114 @@ func TestAccepted(t *testing.T) {
 		config, err := d.Advertise(local(1))
 		require.NoError(t, err)
 		requireNoSecret(t, fmt.Sprint(config), local(1), peer(t, 2))
+	})
+}
+
+// Cable policies accept every driver.
+func TestPolicyEnum(t *testing.T) {
+	all, err := crds.All()
+	require.NoError(t, err)
+	i := slices.IndexFunc(all, func(crd *apiextensionsv1.CustomResourceDefinition) bool {
+		return crd.Spec.Names.Kind == "CablePolicies"
+	})
+	rules := all[i].Spec.Versions[0].Schema.OpenAPIV3Schema.Properties["spec"]
+	var names []string
+	for _, value := range rules.Items.Schema.Properties["name"].Enum {
+		names = append(names, strings.Trim(string(value.Raw), `"`))
+	}
+	for _, d := range drivers.All() {
+		require.Contains(t, names, d.Name())
+	}
+}
+
+// A combined driver is named after the drivers that it combines, and encrypts if one of them
+// does.
+func TestParts(t *testing.T) {
+	each(t, func(t *testing.T, d cable.Driver) {
+		properties := d.Properties()
+		if len(properties.Parts) == 0 {
+			require.NotContains(t, d.Name(), "+")
+			return
+		}
+		require.Equal(t, d.Name(), strings.Join(properties.Parts, "+"))
+		encrypts := false
+		for _, name := range properties.Parts {
+			part, err := cable.FindDriver(name, all())
+			require.NoError(t, err)
+			require.Empty(t, part.Properties().Parts, "%s is itself a combined driver", name)
+			encrypts = encrypts || part.Properties().Encrypts
+		}
+		require.Equal(t, encrypts, properties.Encrypts)
+	})
+}
+
+// A node without any engine lacks what a driver declares that it needs, and nothing else.
+func TestEngine(t *testing.T) {
+	each(t, func(t *testing.T, d cable.Driver) {
+		engine := d.Properties().Engine
+		l := local(1)
+		l.WireGuard, l.IPsec = dataplane.Engine{Missing: "its module"}, dataplane.Engine{Missing: "its module"}
+		if engine == cable.ProtocolNone {
+			require.NoError(t, d.Lacks(l))
+			return
+		}
+		require.EqualError(t, d.Lacks(l), fmt.Sprintf("this node has no %s: it lacks its module", engine))
+	})
+}
+
+// A driver that does not pass address translations refuses peers that have one on their path.
+func TestNAT(t *testing.T) {
+	each(t, func(t *testing.T, d cable.Driver) {
+		translated, seen, here := peer(t, 2), peer(t, 2), local(1)
+		translated.NAT, seen.NATed, here.NAT = true, true, true
+		for _, err := range []error{d.Refuses(local(1), translated), d.Refuses(local(1), seen), d.Refuses(here, peer(t, 2))} {
+			require.Equal(t, d.Properties().PassesNAT, err == nil, "%v", err)
+		}
+	})
+}
+
+// sibling is another gateway of the cluster of peer(t, n).
+func sibling(t testing.TB, n, host byte) cable.Peer {
+	t.Helper()
+	l := local(n)
+	l.Name, l.PrivateIP = fmt.Sprintf("%s-%d", l.Name, host), netip.AddrFrom4([4]byte{172, 18, n, host})
+	return asPeer(t, l)
+}
+
+// Of several gateways of one cluster, a driver gets as many as it declares, and its plan leads
+// to all of them.
+func TestMaxGateways(t *testing.T) {
+	const gateways = 3
+	each(t, func(t *testing.T, d cable.Driver) {
+		most := d.Properties().MaxGateways
+		claims := cable.NewClaims(nil, all())
+		var connected []cable.Peer
+		for _, p := range []cable.Peer{peer(t, 2), sibling(t, 2, 12), sibling(t, 2, 13)} {
+			require.NoError(t, claims.Announce(p))
+			if err := claims.Connect(cable.Cable{Peer: p, Driver: d}); err == nil {
+				connected = append(connected, p)
+			} else {
+				require.ErrorContains(t, err, fmt.Sprintf("%s connects to", d.Name()))
+			}
+		}
+		if most == 0 {
+			most = gateways
+		}
+		require.Len(t, connected, min(most, gateways))
+		cabling := cable.Cabling{Local: local(1)}
+		for _, p := range connected {
+			cabling.Peers = append(cabling.Peers, cable.Cable{Peer: p, Driver: d})
+		}
+		s, links, err := cable.Plan(cabling)
+		require.NoError(t, err)
+		requireSound(t, s)
+		var members []dataplane.Member
+		for _, o := range s {
+			if route, ok := o.(dataplane.Route); ok && route.Dst == connected[0].Subnets[0] {
+				members = s[dataplane.Group{ID: route.Group}.Key()].(dataplane.Group).Members
+			}
+		}
+		require.Len(t, members, len(links), "the cluster's networks are behind every gateway")
 	})
 }
 
@@ -133,7 +239,7 @@ func TestLinks(t *testing.T) {
 		require.NoError(t, err)
 		require.Len(t, w.Links, len(ps))
 		for i, l := range w.Links {
-			require.Contains(t, octets[d.Name()], l.Hop>>24)
+			require.True(t, dataplane.GatewayOwner.IDs.Has(l.Hop), "%#x", l.Hop)
 			require.Equal(t, d.Device(ps[i].Config), l.Device)
 			hop, ok := w.State[dataplane.Nexthop{ID: l.Hop}.Key()].(dataplane.Nexthop)
 			require.True(t, ok, "the next hop %d is not in the plan", l.Hop)
@@ -143,6 +249,10 @@ func TestLinks(t *testing.T) {
 			require.NoError(t, err)
 			require.Equal(t, l.IP, other.Links[0].From, "it is there where it is looked for")
 			require.Equal(t, l.State == "", l.StateDevice == "")
+			require.Equal(t, d.Properties().Engine != cable.ProtocolNone, l.State != "", "an engine keeps a state of each cable")
+			if l.StateDevice != "" {
+				require.Contains(t, w.State, dataplane.Key{Kind: dataplane.KindLink, Name: l.StateDevice})
+			}
 		}
 		require.NotEqual(t, w.Links[0].Hop, w.Links[1].Hop)
 		require.NotEmpty(t, w.Listens)
@@ -166,17 +276,16 @@ func TestWholePlan(t *testing.T) {
 // Every driver at once, each for other peers, on one gateway; and every two of them for
 // the same peer, as when a pair changes its cable.
 func TestAllAtOnce(t *testing.T) {
-	all := drivers.All()
+	all := all()
 	var ps []cable.Peer
 	for i := range 2 * len(all) {
 		ps = append(ps, peer(t, byte(2+i)))
 	}
 	s := whole(t, local(1), func(i int) cable.Driver { return all[i%len(all)] }, ps)
 	requireSound(t, s)
-	ports := map[string]string{}
+	ports, octets := map[string]string{}, map[uint32]string{}
 	for _, d := range all {
-		parts := strings.Split(d.Name(), "+")
-		protocol := parts[len(parts)-1] // drivers of one share its port
+		protocol := cmp.Or(string(d.Properties().Engine), d.Name()) // drivers of one share its port
 		w, err := d.Plan(local(1), peers(t, 2))
 		require.NoError(t, err)
 		for _, l := range w.Listens {
@@ -184,6 +293,9 @@ func TestAllAtOnce(t *testing.T) {
 			require.Contains(t, []string{"", protocol}, ports[key], "%s listens where another does: %s", d.Name(), key)
 			ports[key] = protocol
 		}
+		octet := w.Links[0].Hop >> 24
+		require.NotContains(t, octets, octet, "next hops of %s could have the IDs of others", d.Name())
+		octets[octet] = d.Name()
 	}
 	for _, a := range all {
 		for _, b := range all {

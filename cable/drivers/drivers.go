@@ -29,6 +29,17 @@ func names(ds []cable.Driver) string {
 	return strings.Join(out, ", ")
 }
 
+// Announced returns the settings that a gateway announces, by driver.
+func Announced(g cable.Gateway) map[string]cable.Config {
+	settings := map[string]cable.Config{}
+	for _, d := range All() {
+		if a, ok := d.(cable.Announcer); ok {
+			settings[d.Name()] = a.Announced(g)
+		}
+	}
+	return settings
+}
+
 // Parse returns the driver of a name, or of an alias of it. The error lists those that
 // there are, with the one that was most likely meant.
 func Parse(name string) (cable.Driver, error) { return cable.FindDriver(name, All()) }

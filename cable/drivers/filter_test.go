@@ -21,7 +21,7 @@ import (
 // for, in FORWARD and in INPUT, is dropped. That goes for devices too that only carry
 // another cable, such as WireGuard under VXLAN.
 func TestDevicesAreClosed(t *testing.T) {
-	for _, d := range drivers.All() {
+	for _, d := range all() {
 		t.Run(d.Name(), func(t *testing.T) {
 			s := whole(t, local(1), func(int) cable.Driver { return d }, peers(t, 2))
 			for _, o := range s.Sorted() {

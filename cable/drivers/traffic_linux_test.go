@@ -10,7 +10,6 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"subctl/cable"
-	"subctl/cable/drivers"
 	"subctl/dataplane"
 	"subctl/dataplane/kernel"
 	"subctl/internal/nstest"
@@ -73,21 +72,6 @@ func pod(t testing.TB, gateways ...*node) nstest.Host {
 	return p
 }
 
-// seen is the gateway as others see it.
-func (g *node) seen(t testing.TB) cable.Peer {
-	t.Helper()
-	p := cable.Peer{Gateway: g.local.Gateway, Address: g.local.PrivateIP, PublicKey: g.local.Keys.Private.Public()}
-	p.Gateway.Config = map[string]string{}
-	for _, d := range drivers.All() {
-		config, err := d.Advertise(g.local)
-		require.NoError(t, err)
-		for k, v := range config {
-			p.Gateway.Config[k] = v
-		}
-	}
-	return p
-}
-
 // join has the gateway hold its cables to peers.
 func (g *node) join(t testing.TB, d cable.Driver, peers ...cable.Peer) []cable.Link {
 	t.Helper()
@@ -111,21 +95,33 @@ func (g *node) sync(t testing.TB, want dataplane.State) {
 	})
 }
 
-// requireEngine skips where the driver cannot be.
+// requireEngine skips the test where the node cannot have the driver.
 func requireEngine(t testing.TB, d cable.Driver) {
 	t.Helper()
 	nstest.Root(t)
 	nstest.WireGuard(t) // every gateway announces its key
-	if d.Name() == cable.VXLANIPsec {
-		nstest.Kernel(t, "esp")
+	userspace := local(1)
+	userspace.WireGuard.Name, userspace.IPsec.Name = "a program", "a program"
+	if d.Lacks(userspace) != nil {
+		nstest.Kernel(t, map[cable.Protocol]string{cable.ProtocolWireGuard: "wireguard", cable.ProtocolIPsec: "esp"}[d.Properties().Engine])
 	}
 }
 
-// requireSecret wants what was seen on the way to be unreadable, but for VXLAN, which shows
-// that the test can see.
-func requireSecret(t testing.TB, d cable.Driver, s nstest.Sight) {
+// requireSecret requires that the marker in what pods send was not seen on the way if the
+// driver encrypts, and was seen otherwise, which shows that the test can see it.
+func requireSecret(t testing.TB, d cable.Driver, sights ...nstest.Sight) {
 	t.Helper()
-	require.Equal(t, d.Name() == cable.VXLAN, s.Marker, "what pods say can be read on the way")
+	seen := slices.ContainsFunc(sights, func(s nstest.Sight) bool { return s.Marker })
+	require.Equal(t, !d.Properties().Encrypts, seen, "what pods send can be read on the way")
+}
+
+// eachWith runs a test for every driver that has a property.
+func eachWith(t *testing.T, has func(cable.Properties) bool, f func(*testing.T, cable.Driver)) {
+	for _, d := range all() {
+		if has(d.Properties()) {
+			t.Run(d.Name(), func(t *testing.T) { f(t, d) })
+		}
+	}
 }
 
 func newRouter(t testing.TB, name string) *nstest.NS {
@@ -133,6 +129,19 @@ func newRouter(t testing.TB, name string) *nstest.NS {
 	r := nstest.New(t, name)
 	r.Run("sysctl -qw net.ipv4.ip_forward=1")
 	return r
+}
+
+// reachBothWays requires that packets of up to mtu bytes pass between two pods, none of them
+// fragmented, and returns what was seen on a device of the router between their gateways.
+func reachBothWays(t *testing.T, mtu int, here, there nstest.Host, router *nstest.NS, dev string) nstest.Sight {
+	t.Helper()
+	nstest.Until(t, here, there)
+	watched := router.Watch(dev)
+	nstest.Reach(t, here, there, mtu)
+	nstest.Reach(t, there, here, mtu)
+	s := watched()
+	require.False(t, s.Fragments)
+	return s
 }
 
 // Where the path between two gateways takes smaller packets than their devices, everything passes
@@ -145,17 +154,11 @@ func TestTrafficOnNarrowPath(t *testing.T) {
 		east, west := newNode(t, 1, 11, router), newNode(t, 2, 11, router)
 		router.Run(fmt.Sprintf("ip link set v2-11 mtu %d", narrow))
 		here, there := pod(t, east), pod(t, west)
-		toWest, toEast := west.seen(t), east.seen(t)
+		toWest, toEast := asPeer(t, west.local), asPeer(t, east.local)
 		toWest.MTU, toEast.MTU = narrow, narrow
 		east.join(t, d, toWest)
 		west.join(t, d, toEast)
-		mtu := cable.Cable{Peer: toWest, Driver: d}.MTU(east.local)
-		nstest.Until(t, here, there)
-		watched := router.Watch("v2-11")
-		nstest.Reach(t, here, there, mtu)
-		nstest.Reach(t, there, here, mtu)
-		s := watched()
-		require.False(t, s.Fragments)
+		s := reachBothWays(t, cable.Cable{Peer: toWest, Driver: d}.MTU(east.local), here, there, router, "v2-11")
 		require.LessOrEqual(t, s.Longest, narrow)
 		require.Greater(t, s.Longest, narrow-16, "the path is filled, as far as a cipher's blocks allow")
 		requireSecret(t, d, s)
@@ -165,90 +168,78 @@ func TestTrafficOnNarrowPath(t *testing.T) {
 // A gateway behind a router that translates addresses is heard from an address that it does
 // not know of, and comes to the other one.
 func TestTrafficBehindNAT(t *testing.T) {
-	for _, name := range []string{cable.WireGuard, cable.VXLANWireGuard, cable.IPsec} {
-		t.Run(name, func(t *testing.T) {
-			d := drivers.Find(name)
-			requireEngine(t, d)
-			fabric, nat := newRouter(t, "fabric"), newRouter(t, "nat")
-			nstest.Join(nstest.End{NS: nat, Dev: "wan", Addr: "172.18.1.1/24"}, nstest.End{NS: fabric, Dev: "v1", Addr: "172.18.1.254/24"})
-			nat.Run("ip route add default via 172.18.1.254; iptables -t nat -A POSTROUTING -o wan -j MASQUERADE --random")
-			east, west := newNode(t, 1, 11, nat, 192, 168, 1), newNode(t, 2, 11, fabric)
-			here, there := pod(t, east), pod(t, west)
-			east.local.NAT = true
-			toWest, toEast := west.seen(t), east.seen(t)
-			toEast.NATed, toEast.Address, toEast.InboundOnly = true, netip.MustParseAddr("172.18.1.1"), true
-			west.join(t, d, toEast)
-			east.join(t, d, toWest)
-			mtu := cable.Cable{Peer: toWest, Driver: d}.MTU(east.local)
-			nstest.Until(t, here, there)
-			watched := fabric.Watch("v1")
-			nstest.Reach(t, here, there, mtu)
-			nstest.Reach(t, there, here, mtu)
-			s := watched()
-			require.False(t, s.Fragments)
-			require.False(t, s.Marker, "what pods say can be read on the way")
-			west.ns.Do(func() {
-				states, err := west.host.CableStates()
-				require.NoError(t, err)
-				require.Len(t, states, 1)
-				require.True(t, states[0].Up, states[0].Message)
-			})
+	eachWith(t, func(p cable.Properties) bool { return p.PassesNAT }, func(t *testing.T, d cable.Driver) {
+		requireEngine(t, d)
+		fabric, nat := newRouter(t, "fabric"), newRouter(t, "nat")
+		nstest.Join(nstest.End{NS: nat, Dev: "wan", Addr: "172.18.1.1/24"}, nstest.End{NS: fabric, Dev: "v1", Addr: "172.18.1.254/24"})
+		nat.Run("ip route add default via 172.18.1.254; iptables -t nat -A POSTROUTING -o wan -j MASQUERADE --random")
+		east, west := newNode(t, 1, 11, nat, 192, 168, 1), newNode(t, 2, 11, fabric)
+		here, there := pod(t, east), pod(t, west)
+		east.local.NAT = true
+		toWest, toEast := asPeer(t, west.local), asPeer(t, east.local)
+		toEast.NATed, toEast.Address, toEast.InboundOnly = true, netip.MustParseAddr("172.18.1.1"), true
+		west.join(t, d, toEast)
+		east.join(t, d, toWest)
+		requireSecret(t, d, reachBothWays(t, cable.Cable{Peer: toWest, Driver: d}.MTU(east.local), here, there, fabric, "v1"))
+		west.ns.Do(func() {
+			states, err := west.host.CableStates()
+			require.NoError(t, err)
+			require.Equal(t, d.Properties().Engine != cable.ProtocolNone, len(states) == 1, "%v", states)
+			for _, s := range states {
+				require.True(t, s.Up, s.Message)
+			}
 		})
-	}
+	})
 }
 
-// Of a cluster with two gateways, combined cables lead to both, and the traffic is spread. If
+// Of a cluster with two gateways, drivers without a limit lead to both, and the traffic is spread. If
 // one is gone, the other carries everything.
 func TestTrafficOfTwoGateways(t *testing.T) {
-	for _, name := range []string{cable.VXLAN, cable.VXLANWireGuard, cable.VXLANIPsec} {
-		t.Run(name, func(t *testing.T) {
-			d := drivers.Find(name)
-			requireEngine(t, d)
-			router := newRouter(t, "router")
-			east := newNode(t, 1, 11, router)
-			west := []*node{newNode(t, 2, 11, router), newNode(t, 2, 12, router)}
-			here, there := pod(t, east), pod(t, west...)
-			var more []nstest.Host // the kernel spreads by addresses
-			for i := range 16 {
-				ip := fmt.Sprintf("10.102.100.%d", 10+i)
-				there.NS.Run("ip addr add " + ip + "/32 dev lo")
-				more = append(more, nstest.Host{NS: there.NS, IP: ip})
+	eachWith(t, func(p cable.Properties) bool { return p.MaxGateways == 0 }, func(t *testing.T, d cable.Driver) {
+		requireEngine(t, d)
+		router := newRouter(t, "router")
+		east := newNode(t, 1, 11, router)
+		west := []*node{newNode(t, 2, 11, router), newNode(t, 2, 12, router)}
+		here, there := pod(t, east), pod(t, west...)
+		var more []nstest.Host // the kernel spreads by addresses
+		for i := range 16 {
+			ip := fmt.Sprintf("10.102.100.%d", 10+i)
+			there.NS.Run("ip addr add " + ip + "/32 dev lo")
+			more = append(more, nstest.Host{NS: there.NS, IP: ip})
+		}
+		toEast, toWest := asPeer(t, east.local), []cable.Peer{asPeer(t, west[0].local), asPeer(t, west[1].local)}
+		links := east.join(t, d, toWest...)
+		for i, g := range west {
+			g.join(t, d, toEast)
+			nstest.Until(t, nstest.Host{NS: east.ns, IP: links[i].From.String()}, nstest.Host{NS: g.ns, IP: links[i].IP.String()})
+		}
+		mtu := cable.Cable{Peer: toWest[0], Driver: d}.MTU(east.local)
+		received := func() (out []string) {
+			for _, g := range west {
+				out = append(out, g.ns.Run("sed -n 's/.*"+links[0].Device+": *//p' /proc/net/dev | cut -d' ' -f1"))
 			}
-			toEast, toWest := east.seen(t), []cable.Peer{west[0].seen(t), west[1].seen(t)}
-			links := east.join(t, d, toWest...)
-			for i, g := range west {
-				g.join(t, d, toEast)
-				nstest.Until(t, nstest.Host{NS: east.ns, IP: links[i].From.String()}, nstest.Host{NS: g.ns, IP: links[i].IP.String()})
-			}
-			mtu := cable.Cable{Peer: toWest[0], Driver: d}.MTU(east.local)
-			received := func() (out []string) {
-				for _, g := range west {
-					out = append(out, g.ns.Run("sed -n 's/.*"+links[0].Device+": *//p' /proc/net/dev | cut -d' ' -f1"))
-				}
-				return out
-			}
-			before := received()
-			watched := []func() nstest.Sight{router.Watch("v2-11"), router.Watch("v2-12")}
-			for _, to := range more {
-				nstest.Until(t, here, to)
-				nstest.Until(t, to, here)
-			}
-			nstest.Reach(t, here, there, mtu)
-			nstest.Reach(t, there, here, mtu)
-			for i, after := range received() {
-				require.NotEqual(t, before[i], after, "gateway %d has a part in it", i)
-			}
-			sights := []nstest.Sight{watched[0](), watched[1]()}
-			require.Equal(t, name == cable.VXLAN, slices.ContainsFunc(sights, func(s nstest.Sight) bool { return s.Marker }), "what pods say can be read on the way")
+			return out
+		}
+		before := received()
+		watched := []func() nstest.Sight{router.Watch("v2-11"), router.Watch("v2-12")}
+		for _, to := range more {
+			nstest.Until(t, here, to)
+			nstest.Until(t, to, here)
+		}
+		nstest.Reach(t, here, there, mtu)
+		nstest.Reach(t, there, here, mtu)
+		for i, after := range received() {
+			require.NotEqual(t, before[i], after, "gateway %d has a part in it", i)
+		}
+		requireSecret(t, d, watched[0](), watched[1]())
 
-			west[1].ns.Run("ip link set eth0 down")
-			there.NS.Run(fmt.Sprintf("ip route replace default src %s via 10.102.11.1", there.IP))
-			east.join(t, d, toWest[0])
-			for _, to := range more {
-				nstest.Until(t, here, to)
-			}
-			nstest.Reach(t, here, there, mtu)
-			west[1].ns.Run("ip link set eth0 up")
-		})
-	}
+		west[1].ns.Run("ip link set eth0 down")
+		there.NS.Run(fmt.Sprintf("ip route replace default src %s via 10.102.11.1", there.IP))
+		east.join(t, d, toWest[0])
+		for _, to := range more {
+			nstest.Until(t, here, to)
+		}
+		nstest.Reach(t, here, there, mtu)
+		west[1].ns.Run("ip link set eth0 up")
+	})
 }

@@ -19,10 +19,7 @@ import (
 // there are no keys. It stays while there is any cable.
 type Combined struct{ Driver }
 
-var (
-	_ cable.Driver  = Combined{}
-	_ cable.Claimer = Combined{}
-)
+var _ cable.Driver = Combined{}
 
 // suffix makes the identities of a transport tunnel different from those of a tunnel
 // between the same gateways, of which there may be one while a pair changes its cable:
@@ -31,6 +28,11 @@ const suffix = "/vxlan"
 
 // Name implements cable.Driver.
 func (Combined) Name() string { return cable.VXLANIPsec }
+
+// Properties implements cable.Driver.
+func (Combined) Properties() cable.Properties {
+	return cable.Properties{Encrypts: true, Engine: cable.ProtocolIPsec, Parts: []string{cable.VXLAN, cable.IPsec}}
+}
 
 // Lacks implements cable.Driver: strongSwan's userspace ESP has no transport mode.
 func (d Combined) Lacks(l cable.Local) error {
@@ -54,9 +56,6 @@ func (d Combined) Refuses(local cable.Local, peer cable.Peer) error {
 	}
 	return d.Driver.Refuses(local, peer)
 }
-
-// Claims implements cable.Claimer: all gateways of a cluster can be connected.
-func (Combined) Claims(cable.Peer) []cable.Claim { return nil }
 
 // Device implements cable.Driver.
 func (Combined) Device(cable.Config) string { return dataplane.VXLANIPsecDevice }
@@ -83,25 +82,15 @@ func (d Combined) Plan(local cable.Local, peers []cable.Peer) (cable.Wiring, err
 		v.MTU = max(v.MTU, cable.Cable{Peer: p, Driver: d}.MTU(local)) // routes know of narrower paths
 	}
 	inner := cable.Listen{Proto: "udp", Port: v.Port, IPsec: true}
-	for _, p := range peers {
+	err = v.Inside(d, &w, inner, peers, func(p cable.Peer) (vxlan.Carrier, error) {
 		t, err := tunnel(local, p)
 		if err != nil {
-			return w, fmt.Errorf("planning %s cable to %s: %w", d.Name(), p.Name, err)
+			return vxlan.Carrier{}, err
 		}
 		t.Name, t.LocalID, t.RemoteID, t.Mode, t.Port = p.Name+suffix, local.Name+suffix, p.Name+suffix, dataplane.TransportMode, v.Port
 		t.LocalTS, t.RemoteTS = []netip.Prefix{netip.PrefixFrom(local.PrivateIP, 32)}, []netip.Prefix{netip.PrefixFrom(p.Address, 32)}
-		t.ReqID = cable.NexthopID(v.Hops, cable.VTEPOf(v.Net, p.PrivateIP))
-		link, err := v.To(w.State, p.PrivateIP, p.Address, t.ReqID)
-		if err != nil {
-			return w, fmt.Errorf("planning %s cable to %s: %w", d.Name(), p.Name, err)
-		}
-		link.State, link.StateDevice = t.Name, v.Device
-		w.Links = append(w.Links, link)
-		inner.From = append(inner.From, p.Address)
-		if err := w.State.Add(t); err != nil {
-			return w, err
-		}
-	}
-	w.Listens = append(w.Listens, inner)
-	return w, nil
+		t.ReqID = v.Hop(p.Gateway)
+		return vxlan.Carrier{To: p.Address, State: t.Name, Device: v.Device}, w.State.Add(t)
+	})
+	return w, err
 }

@@ -42,13 +42,16 @@ const encapKey = "ipsec-encapsulation"
 // checks.
 type Driver struct{}
 
-var (
-	_ cable.Driver  = Driver{}
-	_ cable.Claimer = Driver{}
-)
+var _ cable.Driver = Driver{}
 
 // Name implements cable.Driver.
 func (Driver) Name() string { return cable.IPsec }
+
+// Properties implements cable.Driver: the networks of a cluster lead to one of its gateways,
+// since a policy in the kernel has one.
+func (Driver) Properties() cable.Properties {
+	return cable.Properties{Encrypts: true, PassesNAT: true, MaxGateways: 1, Engine: cable.ProtocolIPsec}
+}
 
 // Options implements cable.Driver.
 func (Driver) Options() []cable.Option {
@@ -57,8 +60,8 @@ func (Driver) Options() []cable.Option {
 
 // Lacks implements cable.Driver.
 func (Driver) Lacks(l cable.Local) error {
-	if l.IPsec.Name == "" {
-		return fmt.Errorf("this node has no IPsec: it lacks %s", cmp.Or(l.IPsec.Missing, "an engine for it"))
+	if err := l.LacksEngine(cable.ProtocolIPsec); err != nil {
+		return err
 	}
 	if l.Keys != nil && len(l.Keys.Private.Bytes()) == 0 {
 		return errors.New("this cluster has no key to derive those of its IPsec cables from: run subctl join again")
@@ -90,24 +93,12 @@ func (Driver) Refuses(local cable.Local, peer cable.Peer) error {
 		return fmt.Errorf("its cable name %.80q cannot be an IKE identity: it takes up to 200 letters, digits, dots and dashes, a letter first", peer.Name)
 	case peer.Name == local.Name:
 		return fmt.Errorf("cluster %s announces this gateway's own cable name %s", peer.Cluster, peer.Name)
-	case peer.PublicKey == (keys.PublicKey{}):
-		return fmt.Errorf("cluster %s has announced no cluster key, without which there is no key for an IPsec cable to it: run subctl join there again", peer.Cluster)
 	}
-	if _, err := peer.Port(submarinerv1.BackendUDPPort, dataplane.IPsecPort); err != nil {
+	if err := local.RefusesKeys(peer, keys.IPsecPSK, "key for an IPsec cable to it"); err != nil {
 		return err
 	}
-	_, err := local.Keys.Pair(peer.Cluster, peer.PublicKey, keys.IPsecPSK)
+	_, err := peer.Port(submarinerv1.BackendUDPPort, dataplane.IPsecPort)
 	return err
-}
-
-// Claims implements cable.Claimer: the networks of a cluster lead to one of its gateways,
-// since a policy in the kernel has one. Its IKE identity is its cable name, which nobody
-// else has either.
-func (Driver) Claims(p cable.Peer) []cable.Claim {
-	return []cable.Claim{{
-		What: "ipsec cable to cluster " + p.Cluster,
-		Why:  "IPsec alone leads to one gateway of a cluster; " + cable.VXLANIPsec + " connects all of them",
-	}}
 }
 
 // Device implements cable.Driver.

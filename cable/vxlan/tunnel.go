@@ -1,6 +1,7 @@
 package vxlan
 
 import (
+	"fmt"
 	"net/netip"
 
 	"subctl/cable"
@@ -41,4 +42,36 @@ func (t Tunnel) To(s dataplane.State, peer, outer netip.Addr, hop uint32) (cable
 		dataplane.Neigh{Dev: t.Device, IP: ip, MAC: peerMAC},
 		dataplane.Nexthop{ID: hop, Via: ip, Dev: t.Device},
 	)
+}
+
+// Carrier is the cable of another protocol that a Tunnel to one peer is inside of.
+type Carrier struct {
+	To            netip.Addr // where outer packets go
+	State, Device string     // cable.Link.State and StateDevice
+}
+
+// Inside adds the tunnels to peers that are inside other cables: d is the driver that
+// combines the two, carrier returns the cable to a peer, and inner specifies how outer
+// packets arrive, except from whom.
+func (t Tunnel) Inside(d cable.Driver, w *cable.Wiring, inner cable.Listen, peers []cable.Peer, carrier func(cable.Peer) (Carrier, error)) error {
+	for _, p := range peers {
+		c, err := carrier(p)
+		if err != nil {
+			return fmt.Errorf("planning %s cable to %s: %w", d.Name(), p.Name, err)
+		}
+		link, err := t.To(w.State, p.PrivateIP, c.To, t.Hop(p.Gateway))
+		if err != nil {
+			return fmt.Errorf("planning %s cable to %s: %w", d.Name(), p.Name, err)
+		}
+		link.State, link.StateDevice = c.State, c.Device
+		w.Links = append(w.Links, link)
+		inner.From = append(inner.From, c.To)
+	}
+	w.Listens = append(w.Listens, inner)
+	return nil
+}
+
+// Hop returns the ID of the next hop to a peer's gateway.
+func (t Tunnel) Hop(g cable.Gateway) uint32 {
+	return cable.NexthopID(t.Hops, cable.VTEPOf(t.Net, g.PrivateIP))
 }

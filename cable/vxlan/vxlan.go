@@ -28,31 +28,19 @@ import (
 // Name is the driver's name.
 const Name = cable.VXLAN
 
-// Keys of backend_config.
-const (
-	portKey = "vxlan-port"
-	vniKey  = "vxlan-id"
-)
-
-// The settings.
-var (
-	optVNI = cable.Option{
-		Key: "vxlanID", Kind: cable.OptionNumber, Default: strconv.Itoa(dataplane.CableVNI), Min: 1, Max: 1<<24 - 1, PerPair: true,
-		Doc: "VXLAN network identifier (RFC 7348, section 5); both ends need the same",
-	}
-	optPort = cable.Option{
-		Key: "vxlanPort", Kind: cable.OptionNumber, Default: strconv.Itoa(dataplane.VXLANPort), Min: 1, Max: 65535,
-		Doc: "UDP port of plain VXLAN; both ends need the same",
-	}
-)
-
 // Driver implements cable.Driver.
 type Driver struct{}
 
-var _ cable.Driver = Driver{}
+var (
+	_ cable.Driver    = Driver{}
+	_ cable.Announcer = Driver{}
+)
 
 // Name implements cable.Driver.
 func (Driver) Name() string { return Name }
+
+// Properties implements cable.Driver.
+func (Driver) Properties() cable.Properties { return cable.Properties{} }
 
 // Options implements cable.Driver.
 func (Driver) Options() []cable.Option { return []cable.Option{optVNI, optPort, cable.OptionMTU} }
@@ -67,17 +55,6 @@ func (Driver) Advertise(l cable.Local) (map[string]string, error) {
 		portKey: strconv.Itoa(own.Number(optPort)),
 		vniKey:  strconv.Itoa(own.Number(optVNI)),
 	}, nil
-}
-
-// Announced are the settings of a gateway, as far as it announces them.
-func Announced(g cable.Gateway) cable.Config {
-	c := cable.Config{}
-	for key, o := range map[string]cable.Option{portKey: optPort, vniKey: optVNI} {
-		if n, err := strconv.Atoi(g.Config[key]); err == nil && n >= o.Min && n <= o.Max {
-			c[o.Key] = strconv.Itoa(n)
-		}
-	}
-	return c
 }
 
 // Refuses implements cable.Driver.
@@ -126,7 +103,7 @@ func (d Driver) Plan(local cable.Local, peers []cable.Peer) (cable.Wiring, error
 			Device: d.Device(p.Config), VNI: vni, Port: port, Net: dataplane.VXLANNet, Hops: dataplane.VXLANNexthopID,
 			Self: local.PrivateIP, Local: local.PrivateIP, MTU: local.MTU - dataplane.VXLANOverhead,
 		}
-		hop := cable.NexthopID(t.Hops, cable.VTEPOf(t.Net, p.PrivateIP))
+		hop := t.Hop(p.Gateway)
 		if vni != dataplane.CableVNI {
 			t.Net, hop = dataplane.OtherVNINet, otherVNI(others, vni, p.PrivateIP)
 		}

@@ -1,7 +1,6 @@
 package wireguard
 
 import (
-	"fmt"
 	"net/netip"
 
 	"subctl/cable"
@@ -22,8 +21,12 @@ var (
 // Name implements cable.Driver.
 func (Combined) Name() string { return cable.VXLANWireGuard }
 
-// Claims implements cable.Claimer.
-func (Combined) Claims(p cable.Peer) []cable.Claim { return keyClaims(p) }
+// Properties implements cable.Driver.
+func (Combined) Properties() cable.Properties {
+	return cable.Properties{
+		Encrypts: true, PassesNAT: true, Engine: cable.ProtocolWireGuard, Parts: []string{cable.VXLAN, cable.WireGuard},
+	}
+}
 
 // Device implements cable.Driver.
 func (Combined) Device(cable.Config) string { return dataplane.VXLANWireGuardDevice }
@@ -44,18 +47,10 @@ func (d Combined) Plan(local cable.Local, peers []cable.Peer) (cable.Wiring, err
 		Port: dataplane.VXLANWireGuardPort, Net: dataplane.VXLANWireGuardNet, Hops: dataplane.VXLANWireGuardNexthopID,
 		Self: local.PrivateIP, Local: address(local.Gateway), MTU: local.MTU - dataplane.WireGuardOverhead - dataplane.VXLANOverhead,
 	}
-	inner := cable.Listen{Proto: "udp", Port: t.Port, Device: dataplane.WireGuardDevice}
-	for _, p := range peers {
-		outer := address(p.Gateway)
-		link, err := t.To(w.State, p.PrivateIP, outer, cable.NexthopID(t.Hops, outer))
-		if err != nil {
-			return w, fmt.Errorf("planning %s cable to %s: %w", d.Name(), p.Name, err)
-		}
-		key, _ := peerKey(p) // base has read it
-		link.State, link.StateDevice = key.String(), dataplane.WireGuardDevice
-		w.Links = append(w.Links, link)
-		inner.From = append(inner.From, outer)
-	}
-	w.Listens = append(w.Listens, inner)
-	return w, nil
+	inner := cable.Listen{Proto: "udp", Port: t.Port, Device: t.Over}
+	err = t.Inside(d, &w, inner, peers, func(p cable.Peer) (vxlan.Carrier, error) {
+		key, err := peerKey(p.Gateway)
+		return vxlan.Carrier{To: address(p.Gateway), State: key.String(), Device: t.Over}, err
+	})
+	return w, err
 }

@@ -33,14 +33,14 @@ func ownKey(l cable.Local) (dataplane.PublicKey, error) {
 }
 
 // peerKey is the key that a gateway announces.
-func peerKey(p cable.Peer) (dataplane.PublicKey, error) {
-	text, ok := p.Gateway.Config[publicKeyKey]
+func peerKey(g cable.Gateway) (dataplane.PublicKey, error) {
+	text, ok := g.Config[publicKeyKey]
 	if !ok {
-		return dataplane.PublicKey{}, fmt.Errorf("cluster %s announces no WireGuard key (%s)", p.Cluster, publicKeyKey)
+		return dataplane.PublicKey{}, fmt.Errorf("cluster %s announces no WireGuard key (%s)", g.Cluster, publicKeyKey)
 	}
 	b, err := base64.StdEncoding.Strict().DecodeString(text)
 	if err != nil || len(b) != len(dataplane.PublicKey{}) || dataplane.PublicKey(b) == (dataplane.PublicKey{}) {
-		return dataplane.PublicKey{}, fmt.Errorf("cluster %s announces %.64q as its WireGuard key (%s), which is not the base64 of a key of 32 bytes", p.Cluster, text, publicKeyKey)
+		return dataplane.PublicKey{}, fmt.Errorf("cluster %s announces %.64q as its WireGuard key (%s), which is not the base64 of a key of 32 bytes", g.Cluster, text, publicKeyKey)
 	}
 	return dataplane.PublicKey(b), nil
 }

@@ -13,7 +13,6 @@
 package wireguard
 
 import (
-	"cmp"
 	"errors"
 	"fmt"
 	"net/netip"
@@ -24,29 +23,6 @@ import (
 	"subctl/cable"
 	"subctl/cable/keys"
 	"subctl/dataplane"
-)
-
-// Keys of backend_config. The first two are upstream's.
-const (
-	publicKeyKey = "publicKey"
-	deviceKey    = "interface-name"
-	portKey      = "wireguard-port"
-)
-
-// natKeepalive keeps address translations alive that forget UDP as soon as they may, or
-// sooner: RFC 4787, section 4.3, has them wait for two minutes, and many wait for 30 s.
-const natKeepalive = 25 * time.Second
-
-// The settings.
-var (
-	optPort = cable.Option{
-		Key: "wireguardPort", Kind: cable.OptionNumber, Default: strconv.Itoa(dataplane.WireGuardPort), Min: 1, Max: 65535,
-		Doc: "UDP port of WireGuard; the other end is told",
-	}
-	optKeepalive = cable.Option{
-		Key: "keepalive", Kind: cable.OptionDuration, Default: "25s", Min: 0, Max: 65535, PerPair: true,
-		Doc: "time between empty packets that keep an address translation alive, 0 for none; unset: 25s where there may be a translation, and none elsewhere",
-	}
 )
 
 // Driver implements cable.Driver.
@@ -60,6 +36,11 @@ var (
 // Name implements cable.Driver.
 func (Driver) Name() string { return cable.WireGuard }
 
+// Properties implements cable.Driver: the networks of a cluster lead to one of its gateways.
+func (Driver) Properties() cable.Properties {
+	return cable.Properties{Encrypts: true, PassesNAT: true, MaxGateways: 1, Engine: cable.ProtocolWireGuard}
+}
+
 // Options implements cable.Driver.
 func (Driver) Options() []cable.Option {
 	return []cable.Option{optPort, optKeepalive, cable.OptionMTU}
@@ -67,8 +48,8 @@ func (Driver) Options() []cable.Option {
 
 // Lacks implements cable.Driver.
 func (Driver) Lacks(l cable.Local) error {
-	if l.WireGuard.Name == "" {
-		return fmt.Errorf("this node has no WireGuard: it lacks %s", cmp.Or(l.WireGuard.Missing, "an engine for it"))
+	if err := l.LacksEngine(cable.ProtocolWireGuard); err != nil {
+		return err
 	}
 	_, err := l.Keys.WireGuard(l.Name)
 	return err
@@ -92,7 +73,7 @@ func (Driver) Advertise(l cable.Local) (map[string]string, error) {
 
 // Refuses implements cable.Driver.
 func (Driver) Refuses(local cable.Local, peer cable.Peer) error {
-	theirs, err := peerKey(peer)
+	theirs, err := peerKey(peer.Gateway)
 	if err != nil {
 		return err
 	}
@@ -106,35 +87,22 @@ func (Driver) Refuses(local cable.Local, peer cable.Peer) error {
 	if _, err := peer.Port(portKey, dataplane.WireGuardPort); err != nil {
 		return err
 	}
-	if peer.PublicKey == (keys.PublicKey{}) {
-		return fmt.Errorf("cluster %s has announced no cluster key, without which there is no preshared key: run subctl join there again", peer.Cluster)
-	}
-	_, err = local.Keys.Pair(peer.Cluster, peer.PublicKey, keys.WireGuardPSK)
-	return err
+	return local.RefusesKeys(peer, keys.WireGuardPSK, "preshared key")
 }
 
-// Claims implements cable.Claimer: a key is one peer's, and the networks of a cluster
-// lead to one of its gateways.
-func (Driver) Claims(p cable.Peer) []cable.Claim {
-	return append(keyClaims(p), cable.Claim{
-		What: "wireguard cable to cluster " + p.Cluster,
-		Why:  "WireGuard alone leads to one gateway of a cluster; " + cable.VXLANWireGuard + " connects all of them",
-	})
-}
-
-// keyClaims is that of a gateway's key, by which it is told, so nobody else may have it. Who
-// announces somebody else's could not use it, but would take its place.
-func keyClaims(p cable.Peer) []cable.Claim {
-	if p.Gateway.Config[publicKeyKey] == "" {
+// Claims implements cable.Claimer: a WireGuard device tells its peers by their keys. A
+// gateway that announces another's key could not use it, but would take its place.
+func (Driver) Claims(g cable.Gateway) []cable.Claim {
+	if g.Config[publicKeyKey] == "" {
 		return nil
 	}
-	key, err := peerKey(p)
+	key, err := peerKey(g)
 	if err != nil {
 		return nil
 	}
 	return []cable.Claim{{
-		What: "WireGuard key " + key.String(), Announced: true,
-		Why: "a gateway has a key of its own, and this one announces that of another",
+		What: "WireGuard key " + key.String(),
+		Why:  "a gateway has a key of its own, and this one announces that of another",
 	}}
 }
 
@@ -176,7 +144,7 @@ func (d Driver) Plan(local cable.Local, peers []cable.Peer) (cable.Wiring, error
 		if err := w.State.Add(hop); err != nil {
 			return w, fmt.Errorf("planning wireguard cable to %s: %w", p.Name, err)
 		}
-		key, _ := peerKey(p) // base has read it
+		key, _ := peerKey(p.Gateway) // base has read it
 		w.Links = append(w.Links, cable.Link{
 			Hop: hop.ID, Device: hop.Dev, IP: ip, From: address(local.Gateway), State: key.String(), StateDevice: hop.Dev,
 		})
@@ -215,7 +183,7 @@ func base(local cable.Local, peers []cable.Peer, more func(cable.Peer) []netip.P
 
 // plannedPeer is a gateway as a peer of the device.
 func plannedPeer(local cable.Local, p cable.Peer, networks []netip.Prefix) (dataplane.WireGuardPeer, error) {
-	key, keyErr := peerKey(p)
+	key, keyErr := peerKey(p.Gateway)
 	psk, pskErr := local.Keys.Pair(p.Cluster, p.PublicKey, keys.WireGuardPSK)
 	to, portErr := p.Port(portKey, dataplane.WireGuardPort)
 	out := dataplane.WireGuardPeer{
@@ -231,16 +199,3 @@ func plannedPeer(local cable.Local, p cable.Peer, networks []netip.Prefix) (data
 
 // address is a gateway's own address inside WireGuard.
 func address(g cable.Gateway) netip.Addr { return cable.VTEPOf(dataplane.WireGuardNet, g.PrivateIP) }
-
-// port is that of the device: both drivers have the setting, with one value.
-func port(l cable.Local) int { return l.Settings[cable.WireGuard].Number(optPort) }
-
-func keepalive(local cable.Local, p cable.Peer) time.Duration {
-	if _, set := p.Config[optKeepalive.Key]; set {
-		return p.Config.Duration(optKeepalive)
-	}
-	if local.NAT || p.NAT || p.NATed {
-		return natKeepalive
-	}
-	return 0
-}

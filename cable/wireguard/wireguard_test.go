@@ -227,7 +227,7 @@ func TestClaims(t *testing.T) {
 
 	require.NoError(t, claims.Connect(cable.Cable{Peer: victim, Driver: Combined{}}))
 	require.NoError(t, claims.Connect(cable.Cable{Peer: victim, Driver: Driver{}}))
-	require.ErrorContains(t, claims.Connect(cable.Cable{Peer: second, Driver: Driver{}}), "vxlan+wireguard connects all of them")
+	require.ErrorContains(t, claims.Connect(cable.Cable{Peer: second, Driver: Driver{}}), "use vxlan+wireguard, which connects to all of them")
 	require.NoError(t, claims.Connect(cable.Cable{Peer: second, Driver: Combined{}}))
 
 	second.Subnets = victim.Subnets

@@ -13,7 +13,6 @@ import (
 	"subctl/cable"
 	"subctl/cable/drivers"
 	"subctl/cable/ipsec"
-	"subctl/cable/vxlan"
 	"subctl/cluster"
 )
 
@@ -37,8 +36,8 @@ func checkDriver(r request) ([]string, error) {
 	if r.CableDriver == "" {
 		errs = append(errs, r.checkBrokersDriver())
 	}
-	if driver := r.driver(); r.NAT && driver == vxlan.Name {
-		errs = append(errs, fmt.Errorf("the cable driver %q cannot pass an address translation: leave --natt off, and let gateways reach each other's node addresses", driver))
+	if d := drivers.Find(r.driver()); r.NAT && d != nil && !d.Properties().PassesNAT {
+		errs = append(errs, fmt.Errorf("the cable driver %q cannot pass an address translation: leave --natt off, and let gateways reach each other's node addresses", r.driver()))
 	}
 	policy := cmp.Or(r.broker.Broker.Spec.CableDriver, drivers.Default)
 	if r.CableDriver == "" || cable.Canonical(r.CableDriver) == cable.Canonical(policy) {

@@ -12,6 +12,7 @@ import (
 	submarinerv1 "subctl/api/submariner/v1"
 	"subctl/api/submariner/v1alpha1"
 	"subctl/broker"
+	"subctl/cable/drivers"
 	"subctl/cluster"
 	"subctl/cluster/clustertest"
 	"subctl/cluster/join"
@@ -137,7 +138,11 @@ func TestPlanRefuses(t *testing.T) {
 		},
 		{
 			"broker's driver unknown", func(s *situation) { s.b.Broker.Spec.CableDriver = "magic" },
-			`choose a default with --cable-driver: the broker's cable driver: there is no cable driver "magic": use one of vxlan, wireguard, vxlan+wireguard, ipsec, vxlan+ipsec`,
+			`choose a default with --cable-driver: the broker's cable driver: there is no cable driver "magic": use one of ` + drivers.Names(),
+		},
+		{
+			"address translation", func(s *situation) { s.NAT, s.CableDriver = true, "vxlan+ipsec" },
+			`the cable driver "vxlan+ipsec" cannot pass an address translation: leave --natt off, and let gateways reach each other's node addresses`,
 		},
 		{
 			"broker's driver not offered", func(s *situation) {

@@ -10,7 +10,6 @@ import (
 	"subctl/cable/drivers"
 	"subctl/cable/keys"
 	"subctl/cable/natdiscovery"
-	"subctl/cable/vxlan"
 	"subctl/policy"
 )
 
@@ -36,7 +35,7 @@ func (c *Catalog) gatewaysOf(o Objects) map[string][]gateway {
 		}
 		p := cable.Peer{Gateway: g, PublicKey: public[g.Cluster]}
 		p.Address, p.NATed = natdiscovery.Unasked(g)
-		out[g.Cluster] = append(out[g.Cluster], gateway{p, map[string]cable.Config{cable.VXLAN: vxlan.Announced(g)}})
+		out[g.Cluster] = append(out[g.Cluster], gateway{p, drivers.Announced(g)})
 	}
 	return out
 }
