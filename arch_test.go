@@ -45,7 +45,7 @@ var may = map[string]string{
 	"internal/words":          "",
 	"internal/version":        "",
 	"internal/wake":           "",
-	"internal/measure":        "",
+	"internal/measure":        "internal/nstest",
 	"internal/nstest":         "",
 	"internal/kubetest":       "api internal/kube",
 

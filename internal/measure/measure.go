@@ -1,6 +1,10 @@
-// Package measure keeps what benchmarks found: one row a figure, with the target
-// it is held against. "make bench" collects the rows of one run, from nothing, and makes
-// docs/benchmarks.json of them.
+// Package measure records what benchmarks find: one row for each figure, with the
+// target that the figure is compared with. It also has the measurements that several
+// benchmarks share. "make bench" starts with no rows, collects those of one run, and
+// writes docs/benchmarks.json from them.
+//
+// A benchmark that compares two sides measures them in turns, many times, and judges
+// the median of the ratios: see Compare.
 package measure
 
 import (
@@ -17,13 +21,12 @@ import (
 
 // The environment of a benchmark.
 const (
-	File   = "SUBCTL_BENCH"        // names the file rows are kept in; unset: they are but logged
-	Where  = "SUBCTL_BENCH_WHERE"  // added to the rows' names, such as "in QEMU"; unset: on this machine
-	Repeat = "SUBCTL_BENCH_REPEAT" // how often a measurement is repeated at most, where machines are slow
+	File   = "SUBCTL_BENCH"        // the file that rows are written to; if unset, rows are only logged
+	Where  = "SUBCTL_BENCH_WHERE"  // is appended to the names of rows, such as "in QEMU"; unset on this machine
+	Repeat = "SUBCTL_BENCH_REPEAT" // how often a measurement is repeated at most, for slow machines
 )
 
-// Times is how often a measurement is to be repeated that is repeated so often where there
-// is no hurry.
+// Times returns how often to repeat a measurement that is usually repeated so often.
 func Times(usual int) int {
 	if most, err := strconv.Atoi(os.Getenv(Repeat)); err == nil && most > 0 {
 		return min(most, usual)
@@ -31,36 +34,47 @@ func Times(usual int) int {
 	return usual
 }
 
-// Row is one figure.
+// Row is one figure: the median of its values.
 type Row struct {
 	Name   string  `json:"name"`
 	Value  float64 `json:"value"`
+	Low    float64 `json:"low,omitempty"`  // the lower quartile, if there are several values
+	High   float64 `json:"high,omitempty"` // the upper quartile
 	Unit   string  `json:"unit"`
 	Target string  `json:"target"` // such as "at most 50"
 	Holds  bool    `json:"holds"`
 }
 
-// AtMost makes a row whose value must not exceed a limit.
-func AtMost(name string, value, limit float64, unit string) Row {
-	return Row{Name: name, Value: round(value), Unit: unit, Target: fmt.Sprintf("at most %g", limit), Holds: value <= limit}
-}
-
-// AtLeast makes a row whose value must reach a limit.
-func AtLeast(name string, value, limit float64, unit string) Row {
-	return Row{Name: name, Value: round(value), Unit: unit, Target: fmt.Sprintf("at least %g", limit), Holds: value >= limit}
-}
-
-// Info makes a row that is held against nothing.
-func Info(name string, value float64, unit string) Row {
-	return Row{Name: name, Value: round(value), Unit: unit, Holds: true}
-}
-
-func round(v float64) float64 {
-	r, _ := strconv.ParseFloat(strconv.FormatFloat(v, 'g', 4, 64), 64) // of what was just written
+// AtMost returns a row whose median must not exceed a limit.
+func AtMost(name string, values Values, limit float64, unit string) Row {
+	r := Info(name, values, unit)
+	r.Target, r.Holds = fmt.Sprintf("at most %g", limit), values.Median() <= limit
 	return r
 }
 
-// Record logs rows, and keeps them in place of older ones of the same names.
+// AtLeast returns a row whose median must reach a limit.
+func AtLeast(name string, values Values, limit float64, unit string) Row {
+	r := Info(name, values, unit)
+	r.Target, r.Holds = fmt.Sprintf("at least %g", limit), values.Median() >= limit
+	return r
+}
+
+// Info returns a row without a target.
+func Info(name string, values Values, unit string) Row {
+	r := Row{Name: name, Value: round(values.Median()), Unit: unit, Holds: true}
+	if len(values) > 1 {
+		r.Low, r.High = round(values.quantile(0.25)), round(values.quantile(0.75))
+	}
+	return r
+}
+
+func round(v float64) float64 {
+	r, _ := strconv.ParseFloat(strconv.FormatFloat(v, 'g', 4, 64), 64) // FormatFloat wrote the number
+	return r
+}
+
+// Record logs rows and writes them to File, where they replace older rows of the same
+// names.
 func Record(t testing.TB, rows ...Row) {
 	t.Helper()
 	for i := range rows {
@@ -68,7 +82,7 @@ func Record(t testing.TB, rows ...Row) {
 			rows[i].Name += ", " + where
 		}
 		r := rows[i]
-		t.Logf("%s: %g %s (%s: %v)", r.Name, r.Value, r.Unit, r.Target, r.Holds)
+		t.Logf("%s: %g %s [%g, %g] (%s: %v)", r.Name, r.Value, r.Unit, r.Low, r.High, r.Target, r.Holds)
 	}
 	if file := os.Getenv(File); file != "" {
 		if err := Keep(file, rows...); err != nil {
@@ -77,7 +91,7 @@ func Record(t testing.TB, rows ...Row) {
 	}
 }
 
-// Keep puts rows into a file, sorted by name, in place of older ones of the same names.
+// Keep writes rows to a file, sorted by name. They replace older rows of the same names.
 func Keep(file string, rows ...Row) error {
 	all, err := Read(file)
 	if err != nil {
@@ -95,7 +109,7 @@ func Keep(file string, rows ...Row) error {
 	return os.WriteFile(file, append(b, '\n'), 0o644)
 }
 
-// Read returns the rows of a file; none if there is no file.
+// Read returns the rows of a file, or no rows if the file does not exist.
 func Read(file string) ([]Row, error) {
 	b, err := os.ReadFile(file)
 	if errors.Is(err, fs.ErrNotExist) {

@@ -1,4 +1,4 @@
-// Command benchdoc makes docs/benchmarks.json and docs/benchmarks.md of the rows that "make bench" has collected in a file. It fails
+// Command benchdoc writes docs/benchmarks.json and docs/benchmarks.md from the rows that "make bench" has collected in a file. It fails
 // if a target was missed, after it has written them.
 package main
 
@@ -23,7 +23,7 @@ func main() {
 	}
 }
 
-// write puts the rows of a file, and the table of them, into a folder.
+// write writes the rows of a file, and a page with their table, to a folder.
 func write(file, folder string) error {
 	rows, err := measure.Read(file)
 	if err != nil {
@@ -45,17 +45,23 @@ func write(file, folder string) error {
 	return missed
 }
 
-// table is the page of all rows; the error names those whose target was missed.
+// table returns the page of all rows; the error names the rows whose targets were missed.
 func table(rows []measure.Row) (page string, missed error) {
 	var b strings.Builder
 	b.WriteString(`# Benchmarks
 
-Made by ` + "`make bench`" + ` (root). Figures are of one machine on one day; ratios are taken within one run, against the same thing made by
-hand in the same namespaces. What every row measures is in the benchmark of that name (` + "`agent/bench_linux_test.go`, `scripts/e2e`" + `). Rows "in QEMU" are of
-a kernel with WireGuard and ESP, emulated: only their ratios tell something.
+Made by ` + "`make bench`" + ` (root). The figures are of one machine on one day. What a row measures is explained in the benchmark with the
+row's name (` + "`*/bench_linux_test.go`, `policy/bench_test.go`, `scripts/e2e`" + `).
 
-| what | value | unit | target | holds |
-| --- | ---: | --- | --- | --- |
+- A value is the median of all measurements; the quartiles show the spread. A row without quartiles is one measurement.
+- "Of the same path by hand" compares two paths that exist at the same time, ours and one made by hand. They are measured in turns, for a
+  fraction of a second each; the value is the median of the turns' ratios.
+- CPU time is the time that CPUs spent on the work. Other programs on the machine do not change it, unlike the time that passes.
+- Rows "in QEMU" are of a kernel with WireGuard and ESP, in an emulated machine whose clock counts instructions: only their ratios
+  mean anything.
+
+| what | value | quartiles | unit | target | holds |
+| --- | ---: | ---: | --- | --- | --- |
 `)
 	for _, r := range rows {
 		holds := "yes"
@@ -66,7 +72,11 @@ a kernel with WireGuard and ESP, emulated: only their ratios tell something.
 		if r.Target == "" {
 			holds = ""
 		}
-		fmt.Fprintf(&b, "| %s | %g | %s | %s | %s |\n", r.Name, r.Value, r.Unit, r.Target, holds)
+		spread := ""
+		if r.Low != 0 || r.High != 0 {
+			spread = fmt.Sprintf("%g – %g", r.Low, r.High)
+		}
+		fmt.Fprintf(&b, "| %s | %g | %s | %s | %s | %s |\n", r.Name, r.Value, spread, r.Unit, r.Target, holds)
 	}
 	return b.String(), missed
 }

@@ -34,7 +34,7 @@ func TestA1Demo(t *testing.T) {
 	connected(t)
 	from, to := pods(t, clusters[last], "web")[0], pods(t, clusters[0], "web")[0]
 	from.exec(t, "get", "http://"+to.ip+":8080/", "--timeout", "5s")
-	measure.Record(t, measure.AtMost("join returned: all connections up and a first packet through after", time.Since(start).Seconds(), 5, "s"))
+	measure.Record(t, measure.AtMost("join returned: all connections up and a first packet through after", measure.Values{time.Since(start).Seconds()}, 5, "s"))
 	for _, a := range clusters {
 		for _, b := range clusters {
 			if a != b {
@@ -123,8 +123,8 @@ func TestA6Idle(t *testing.T) {
 	}
 	require.NotZero(t, rss)
 	measure.Record(t,
-		measure.AtMost("idle agent, the largest: resident", rss, 64, "MiB"),
-		measure.AtMost("idle agent, the busiest: CPU, of a core", cpu/seconds, 1, "%"))
+		measure.AtMost("idle agent, the largest: resident", measure.Values{rss}, 64, "MiB"),
+		measure.AtMost("idle agent, the busiest: CPU, of a core", measure.Values{cpu / seconds}, 1, "%"))
 }
 
 func TestA5Show(t *testing.T) {

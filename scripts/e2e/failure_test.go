@@ -105,7 +105,7 @@ func TestB4Takeover(t *testing.T) {
 	time.Sleep(time.Second) // lost, if anything still was on its way
 	answers(t, from, to)
 	l := s.stop(t)
-	measure.Record(t, measure.AtMost("active gateway killed: traffic again after", l.LongestGapMs/1000, 10, "s"))
+	measure.Record(t, measure.AtMost("active gateway killed: traffic again after", measure.Values{l.LongestGapMs / 1000}, 10, "s"))
 	require.Less(t, l.LongestGapMs, 30000.0, "killed: the other gateway takes over")
 	require.Equal(t, second, gateway(t, "cluster2"))
 	must(t, "lab", "heal", first)
@@ -125,7 +125,7 @@ func TestB4Takeover(t *testing.T) {
 	kubectl(t, "cluster2", "label", "node", second, "submariner.io/gateway-")
 	time.Sleep(10 * time.Second)
 	l = s.stop(t)
-	measure.Record(t, measure.AtMost("active gateway drained: traffic again after", l.LongestGapMs/1000, 2, "s"))
+	measure.Record(t, measure.AtMost("active gateway drained: traffic again after", measure.Values{l.LongestGapMs / 1000}, 2, "s"))
 	require.Less(t, l.LongestGapMs, 10000.0, "drained: the other gateway takes over")
 	require.Equal(t, first, gateway(t, "cluster2"))
 	require.NotContains(t, holdings(second), "vxlan-tunnel", "the former gateway is swept")

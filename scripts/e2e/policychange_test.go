@@ -69,8 +69,8 @@ func TestE1ChangeUnderTraffic(t *testing.T) {
 		return ls
 	})
 	measure.Record(t,
-		measure.AtMost("policy change: all affected cables in use after", took.Seconds(), 3, "s"),
-		measure.AtMost("pair changes its cable: packets lost, of 100 a second", float64(packets), 0, "packets"),
+		measure.AtMost("policy change: all affected cables in use after", measure.Values{took.Seconds()}, 3, "s"),
+		measure.AtMost("pair changes its cable: packets lost, of 100 a second", measure.Values{float64(packets)}, 0, "packets"),
 	)
 }
 

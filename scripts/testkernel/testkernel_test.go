@@ -87,7 +87,7 @@ panic: half a li`
 // What the guest measured is added to what was measured before.
 func TestKeep(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "rows.json")
-	require.NoError(t, measure.Keep(file, measure.Info("throughput", 1, "Gbit/s")))
+	require.NoError(t, measure.Keep(file, measure.Info("throughput", measure.Values{1}, "Gbit/s")))
 	t.Setenv(measure.File, file)
 	require.NoError(t, keep(nil), "there was no benchmark")
 	require.NoError(t, keep([]byte(`[{"name": "throughput, in QEMU", "value": 2, "unit": "Gbit/s", "holds": true}]`)))
