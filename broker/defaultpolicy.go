@@ -5,13 +5,12 @@ import (
 	"fmt"
 
 	"k8s.io/apimachinery/pkg/api/equality"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	submarinerv1 "subctl/api/submariner/v1"
 	"subctl/api/submariner/v1alpha1"
+	"subctl/internal/kube"
 )
 
 // defaultPolicy joins every pair of clusters that no other policy matches by driver.
@@ -28,7 +27,7 @@ func defaultPolicy(ns, driver string) *v1alpha1.CablePolicies {
 func DefaultDriver(ctx context.Context, c client.Client, ns string) (string, error) {
 	p := &v1alpha1.CablePolicies{}
 	err := c.Get(ctx, client.ObjectKey{Namespace: ns, Name: v1alpha1.DefaultCablePolicy}, p)
-	if apierrors.IsNotFound(err) || meta.IsNoMatchError(err) {
+	if kube.NotThere(err) {
 		return "", nil
 	}
 	if err != nil {

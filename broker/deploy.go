@@ -8,7 +8,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/api/resource"
 	"k8s.io/client-go/util/retry"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -89,7 +88,7 @@ func startQuota(ctx context.Context, c client.Client, key client.ObjectKey) erro
 func applyServed(ctx context.Context, c client.Client, obj client.Object) error {
 	for {
 		err := kube.Apply(ctx, c, kube.FieldOwner, obj)
-		if err == nil || !(meta.IsNoMatchError(err) || apierrors.IsNotFound(err)) {
+		if err == nil || !kube.NotThere(err) {
 			return err
 		}
 		if wake.After(ctx, 100*time.Millisecond) != nil {

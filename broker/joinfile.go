@@ -155,11 +155,28 @@ func (f *JoinFile) check() error {
 		slices.Sort(lacks)
 		return fmt.Errorf("lacks %s: make a new one with subctl deploy-broker or recover-broker-info", strings.Join(lacks, ", "))
 	}
-	if u, err := url.Parse(f.BrokerURL); err != nil || u.Scheme != "https" || u.Host == "" {
+	if !isURL(f.BrokerURL) {
 		return fmt.Errorf("has the broker URL %q, which is not https://host:port: "+
 			"make a new one with subctl deploy-broker --broker-url", f.BrokerURL)
 	}
 	return nil
+}
+
+// ParseURL returns the address of a broker's API server as a URL; https:// may be left
+// out.
+func ParseURL(address string) (string, error) {
+	if !strings.Contains(address, "://") {
+		address = "https://" + address
+	}
+	if !isURL(address) {
+		return "", fmt.Errorf("%q is not https://host:port", address)
+	}
+	return address, nil
+}
+
+func isURL(address string) bool {
+	u, err := url.Parse(address)
+	return err == nil && u.Scheme == "https" && u.Hostname() != "" && u.User == nil && u.RawQuery == ""
 }
 
 // Expires returns when the file's token expires, and false if it never does or

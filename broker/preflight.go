@@ -13,7 +13,6 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/client/apiutil"
 
 	submarinerv1 "subctl/api/submariner/v1"
 	"subctl/internal/kube"
@@ -90,15 +89,11 @@ func missingRights(ctx context.Context, c client.Client, objects []client.Object
 
 // directRights are those to the requests that deploy-broker makes.
 func directRights(c client.Client, objects []client.Object) ([]kube.Right, error) {
-	var rights []kube.Right
+	rights, err := kube.ObjectRights(c.Scheme(), objects, "get", "create", "patch")
+	if err != nil {
+		return nil, err
+	}
 	for _, obj := range objects {
-		gvk, err := apiutil.GVKForObject(obj, c.Scheme())
-		if err != nil {
-			return nil, err
-		}
-		for _, verb := range []string{"get", "create", "patch"} {
-			rights = append(rights, kube.Right{Verb: verb, Group: gvk.Group, Resource: kube.Resource(gvk), Namespace: obj.GetNamespace()})
-		}
 		if q, ok := obj.(*corev1.ResourceQuota); ok { // see startQuota
 			rights = append(rights, kube.Right{Verb: "update", Resource: "resourcequotas/status", Namespace: q.Namespace})
 		}

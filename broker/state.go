@@ -9,11 +9,11 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/api/meta"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	submarinerv1 "subctl/api/submariner/v1"
 	"subctl/api/submariner/v1alpha1"
+	"subctl/internal/kube"
 )
 
 // State is what a broker is found to be. The zero State is no broker.
@@ -29,7 +29,7 @@ func Look(ctx context.Context, c client.Client, ns string) (State, error) {
 	b := &v1alpha1.Broker{}
 	err := c.Get(ctx, client.ObjectKey{Namespace: ns, Name: v1alpha1.BrokerName}, b)
 	switch {
-	case meta.IsNoMatchError(err) || apierrors.IsNotFound(err):
+	case kube.NotThere(err):
 	case err != nil:
 		return s, fmt.Errorf("reading Broker %s/%s: %w", ns, v1alpha1.BrokerName, err)
 	default:
@@ -46,7 +46,7 @@ func Look(ctx context.Context, c client.Client, ns string) (State, error) {
 	}
 	clusters := &submarinerv1.ClusterList{}
 	err = c.List(ctx, clusters, client.InNamespace(ns))
-	if err != nil && !meta.IsNoMatchError(err) && !apierrors.IsNotFound(err) {
+	if err != nil && !kube.NotThere(err) {
 		return s, fmt.Errorf("listing the Clusters in namespace %s: %w", ns, err)
 	}
 	for _, cluster := range clusters.Items {

@@ -2,8 +2,6 @@ package cluster
 
 import (
 	"cmp"
-	"strconv"
-	"strings"
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -37,7 +35,6 @@ func gateway(sub *v1alpha1.Submariner) *appsv1.DaemonSet {
 		pod.Tolerations = sub.Spec.Tolerations
 	}
 	pod.Containers[0].Args = []string{"agent", "gateway", "--node", "$(NODE_NAME)"}
-	pod.Containers[0].Env = append(pod.Containers[0].Env, gatewayEnv(sub)...)
 	mountSecret(pod, BrokerSecretName(sub), "/run/secrets/submariner.io/", false)
 	mountSecret(pod, PSKSecretName(sub), "/var/run/secrets/submariner.io/", true)
 	mountSecret(pod, ClusterKeySecret, "/var/run/secrets/submariner.io/", true)
@@ -52,7 +49,6 @@ func routeAgent(sub *v1alpha1.Submariner) *appsv1.DaemonSet {
 	c := &ds.Spec.Template.Spec.Containers[0]
 	c.Args = []string{"agent", "route", "--node", "$(NODE_NAME)"}
 	c.Resources.Limits = corev1.ResourceList{corev1.ResourceMemory: resource.MustParse(routeAgentMemory)}
-	c.Env = append(c.Env, commonEnv(sub)...)
 	return ds
 }
 
@@ -187,60 +183,6 @@ func mountState(pod *corev1.PodSpec) {
 		corev1.VolumeMount{Name: "run", MountPath: "/run/wireguard", SubPath: "wireguard"})
 }
 
-// commonEnv is upstream's environment of every component, less what is secret.
-// Our agents read the Submariner object instead; this is what people and upstream's
-// tools look at.
-func commonEnv(sub *v1alpha1.Submariner) []corev1.EnvVar {
-	return []corev1.EnvVar{
-		{Name: "SUBMARINER_NAMESPACE", Value: Namespace},
-		{Name: "SUBMARINER_CLUSTERID", Value: sub.Spec.ClusterID},
-		{Name: "SUBMARINER_CLUSTERCIDR", Value: sub.Spec.ClusterCIDR},
-		{Name: "SUBMARINER_SERVICECIDR", Value: sub.Spec.ServiceCIDR},
-		{Name: "SUBMARINER_GLOBALCIDR", Value: sub.Spec.GlobalCIDR},
-		{Name: "SUBMARINER_DEBUG", Value: strconv.FormatBool(sub.Spec.Debug)},
-		{Name: "SUBMARINER_HEALTHCHECKENABLED", Value: strconv.FormatBool(healthCheck(sub).Enabled)},
-		{Name: "SUBMARINER_HEALTHCHECKINTERVAL", Value: strconv.FormatUint(healthCheck(sub).IntervalSeconds, 10)},
-		{Name: "SUBMARINER_HEALTHCHECKMAXPACKETLOSSCOUNT", Value: strconv.FormatUint(healthCheck(sub).MaxPacketLossCount, 10)},
-	}
-}
-
-// gatewayEnv adds what concerns broker and cables.
-func gatewayEnv(sub *v1alpha1.Submariner) []corev1.EnvVar {
-	return append(commonEnv(sub),
-		corev1.EnvVar{Name: "SUBMARINER_COLORCODES", Value: sub.Spec.ColorCodes},
-		corev1.EnvVar{Name: "SUBMARINER_NATENABLED", Value: strconv.FormatBool(sub.Spec.NatEnabled)},
-		corev1.EnvVar{Name: "SUBMARINER_CABLEDRIVER", Value: sub.Spec.CableDriver},
-		corev1.EnvVar{Name: "SUBMARINER_CABLEDRIVERS", Value: strings.Join(sub.Spec.CableDrivers, ",")},
-		corev1.EnvVar{Name: "SUBMARINER_COMBINEDCABLEDRIVERS", Value: strings.Join(sub.Spec.CombinedCableDrivers, ",")},
-		corev1.EnvVar{Name: "SUBMARINER_CABLEDRIVERCUSTOMCONFIGPATH", Value: configPath(sub)},
-		corev1.EnvVar{Name: "BROKER_K8S_APISERVER", Value: sub.Spec.BrokerK8sApiServer},
-		corev1.EnvVar{Name: "BROKER_K8S_REMOTENAMESPACE", Value: sub.Spec.BrokerK8sRemoteNamespace},
-		corev1.EnvVar{Name: "BROKER_K8S_INSECURE", Value: strconv.FormatBool(sub.Spec.BrokerK8sInsecure)},
-		corev1.EnvVar{Name: "BROKER_K8S_SECRET", Value: BrokerSecretName(sub)},
-		corev1.EnvVar{Name: "CE_IPSEC_PSKSECRET", Value: PSKSecretName(sub)},
-		corev1.EnvVar{Name: "CE_IPSEC_NATTPORT", Value: strconv.Itoa(nattPort(sub))},
-		corev1.EnvVar{Name: "CE_IPSEC_FORCEENCAPS", Value: strconv.FormatBool(sub.Spec.CeIPSecForceUDPEncaps)},
-		corev1.EnvVar{Name: "CE_IPSEC_DEBUG", Value: strconv.FormatBool(sub.Spec.CeIPSecDebug)},
-		corev1.EnvVar{Name: "CE_IPSEC_PREFERREDSERVER", Value: strconv.FormatBool(sub.Spec.CeIPSecPreferredServer)},
-	)
-}
-
-// healthCheck returns how cables are probed, with upstream's defaults filled in:
-// every second, given up after five lost replies.
-func healthCheck(sub *v1alpha1.Submariner) v1alpha1.HealthCheckSpec {
-	hc := v1alpha1.HealthCheckSpec{Enabled: true}
-	if sub.Spec.ConnectionHealthCheck != nil {
-		hc = *sub.Spec.ConnectionHealthCheck
-	}
-	if hc.IntervalSeconds == 0 {
-		hc.IntervalSeconds = 1
-	}
-	if hc.MaxPacketLossCount == 0 {
-		hc.MaxPacketLossCount = 5
-	}
-	return hc
-}
-
 func fromField(name, path string) corev1.EnvVar {
 	return corev1.EnvVar{Name: name, ValueFrom: &corev1.EnvVarSource{FieldRef: &corev1.ObjectFieldSelector{FieldPath: path}}}
 }
@@ -248,9 +190,4 @@ func fromField(name, path string) corev1.EnvVar {
 // configPath is where the ConfigMap with the settings of the drivers is mounted.
 func configPath(sub *v1alpha1.Submariner) string {
 	return cmp.Or(sub.Spec.CableDriverCustomConfigPath, DefaultConfigPath)
-}
-
-// nattPort is the UDP port of IPsec.
-func nattPort(sub *v1alpha1.Submariner) int {
-	return cmp.Or(sub.Spec.CeIPSecNATTPort, dataplane.IPsecPort)
 }

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"net/url"
 	"strings"
 	"time"
 
@@ -143,12 +142,11 @@ func (o *joinOptions) check(g *globals) (*broker.JoinFile, error) {
 	}
 	said := o.Validate()
 	if o.brokerURL != "" {
-		if !strings.Contains(o.brokerURL, "://") {
-			o.brokerURL = "https://" + o.brokerURL
+		address, err := broker.ParseURL(o.brokerURL)
+		if err != nil {
+			said = errors.Join(said, fmt.Errorf("--broker-url %w", err))
 		}
-		if u, err := url.Parse(o.brokerURL); err != nil || u.Scheme != "https" || u.Host == "" {
-			said = errors.Join(said, fmt.Errorf("--broker-url %q is not https://host:port", o.brokerURL))
-		}
+		o.brokerURL = address
 	}
 	file, err := broker.ReadJoinFile(o.file, g.now())
 	if said != nil {

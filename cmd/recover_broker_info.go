@@ -172,12 +172,11 @@ func (o *inviteOptions) check() error {
 		errs = append(errs, fmt.Errorf("--namespace %q cannot be a namespace: use lower case letters, digits and '-'", o.namespace))
 	}
 	if o.url != "" {
-		if !strings.Contains(o.url, "://") {
-			o.url = "https://" + o.url
+		address, err := broker.ParseURL(o.url)
+		if err != nil {
+			errs = append(errs, fmt.Errorf("--broker-url %w", err))
 		}
-		if u, err := url.Parse(o.url); err != nil || u.Scheme != "https" || u.Hostname() == "" || u.User != nil || u.RawQuery != "" {
-			errs = append(errs, fmt.Errorf("--broker-url %q is not https://host:port", o.url))
-		}
+		o.url = address
 	}
 	if o.ttl < broker.MinTokenTTL || o.ttl > broker.MaxTokenTTL {
 		errs = append(errs, fmt.Errorf("--token-ttl %s is out of range: use %s to %s", o.ttl, broker.MinTokenTTL, broker.MaxTokenTTL))

@@ -7,7 +7,6 @@ import (
 
 	rbacv1 "k8s.io/api/rbac/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/client/apiutil"
 
 	"subctl/cluster"
 	"subctl/internal/kube"
@@ -22,7 +21,7 @@ func checkRights(r request) ([]string, error) {
 
 // joinRights returns what join does to a cluster to install objs there.
 func joinRights(c client.Client, objs []client.Object) ([]kube.Right, error) {
-	out, err := rights(c, append(slices.Clone(objs), cluster.RedactedSecrets()...))
+	out, err := kube.ObjectRights(c.Scheme(), append(slices.Clone(objs), cluster.RedactedSecrets()...), "create", "patch")
 	return append(out,
 		kube.Right{Verb: "get", Resource: "namespaces"}, kube.Right{Verb: "get", Resource: "secrets", Namespace: cluster.Namespace},
 		kube.Right{Verb: "list", Resource: "nodes"}, kube.Right{Verb: "patch", Resource: "nodes"},
@@ -42,22 +41,6 @@ func claimRights(ns string) []kube.Right {
 		kube.NewRight("get", "submariner.io", "brokers", ns),
 		kube.NewRight("list", "submariner.io", "clusters", ns), kube.NewRight("list", "submariner.io", "endpoints", ns),
 	}
-}
-
-// rights returns what it takes to apply objs. To make or bind a Role, a user must also
-// hold what is in it: see grants.
-func rights(c client.Client, objs []client.Object) ([]kube.Right, error) {
-	var out []kube.Right
-	for _, obj := range objs {
-		gvk, err := apiutil.GVKForObject(obj, c.Scheme())
-		if err != nil {
-			return nil, err
-		}
-		for _, verb := range []string{"create", "patch"} {
-			out = append(out, kube.NewRight(verb, gvk.Group, kube.Resource(gvk), obj.GetNamespace()))
-		}
-	}
-	return out, nil
 }
 
 // grant is what it takes to hand rules on, besides writing objects: the API server

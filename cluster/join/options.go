@@ -55,7 +55,7 @@ type Options struct {
 func DefaultOptions() Options {
 	return Options{
 		NATTPort: dataplane.IPsecPort, LabelGateway: true,
-		HealthCheck: true, HealthCheckInterval: 1, HealthCheckMaxLoss: 5,
+		HealthCheck: true, HealthCheckInterval: v1alpha1.DefaultHealthCheckInterval, HealthCheckMaxLoss: v1alpha1.DefaultMaxPacketLossCount,
 	}
 }
 

@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 
@@ -200,7 +199,7 @@ func (k *Operation) reconnected(ctx context.Context, cables []string) error {
 		active, err := k.active(ctx)
 		if err == nil && len(active) > 0 {
 			settled := slices.DeleteFunc(active, func(g submarinerv1.Gateway) bool {
-				at := reportedAt(g)
+				at, _ := g.ReportedAt() // none: always the same
 				if _, seen := since[g.Name]; !seen {
 					since[g.Name] = at
 				}
@@ -239,10 +238,4 @@ func connectedCables(gateways []submarinerv1.Gateway) []string {
 	}
 	slices.Sort(out)
 	return slices.Compact(out)
-}
-
-// reportedAt is when a gateway wrote its report, by its own clock.
-func reportedAt(g submarinerv1.Gateway) time.Time {
-	sec, _ := strconv.ParseInt(g.Annotations[submarinerv1.TimestampAnnotation], 10, 64) // 0: long ago
-	return metav1.Unix(sec, 0).Time
 }

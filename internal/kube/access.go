@@ -11,7 +11,9 @@ import (
 
 	authorizationv1 "k8s.io/api/authorization/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/apiutil"
 )
 
 // Right is a permission on an API server: a verb on a resource.
@@ -63,6 +65,21 @@ func Rights(rules []rbacv1.PolicyRule, namespace string) []Right {
 		}
 	}
 	return out
+}
+
+// ObjectRights returns the rights to verbs on objects.
+func ObjectRights(s *runtime.Scheme, objects []client.Object, verbs ...string) ([]Right, error) {
+	var out []Right
+	for _, obj := range objects {
+		gvk, err := apiutil.GVKForObject(obj, s)
+		if err != nil {
+			return nil, err
+		}
+		for _, verb := range verbs {
+			out = append(out, NewRight(verb, gvk.Group, Resource(gvk), obj.GetNamespace()))
+		}
+	}
+	return out, nil
 }
 
 // maxReviews is the number of concurrent access reviews.

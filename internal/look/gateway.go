@@ -3,7 +3,6 @@ package look
 import (
 	"cmp"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 
@@ -37,11 +36,10 @@ func GatewayFault(gw submarinerv1.Gateway, now time.Time) string {
 
 // Stale says since when a gateway has not reported, if that is too long.
 func Stale(gw submarinerv1.Gateway, now time.Time) string {
-	seconds, err := strconv.ParseInt(gw.Annotations[submarinerv1.TimestampAnnotation], 10, 64)
-	if err != nil {
+	last, ok := gw.ReportedAt()
+	if !ok {
 		return "not updated: it has no time of its last report"
 	}
-	last := time.Unix(seconds, 0)
 	if now.Sub(last) <= gatewayTimeout {
 		return ""
 	}

@@ -1,6 +1,11 @@
 package v1
 
-import metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+import (
+	"strconv"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
 
 // HAStatus specifies whether a gateway carries traffic.
 type HAStatus string
@@ -42,6 +47,18 @@ type Gateway struct {
 
 	// Status is a plain field: upstream has no status subresource here.
 	Status GatewayStatus `json:"status"`
+}
+
+// ReportedAt returns when the report was last written, by the clock of the gateway; ok is
+// false if the report does not tell.
+func (g *Gateway) ReportedAt() (at time.Time, ok bool) {
+	seconds, err := strconv.ParseInt(g.Annotations[TimestampAnnotation], 10, 64)
+	return time.Unix(seconds, 0), err == nil
+}
+
+// SetReportedAt sets when the report was written.
+func (g *Gateway) SetReportedAt(at time.Time) {
+	metav1.SetMetaDataAnnotation(&g.ObjectMeta, TimestampAnnotation, strconv.FormatInt(at.Unix(), 10))
 }
 
 // GatewayStatus is the report of a gateway.

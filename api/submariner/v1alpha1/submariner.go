@@ -1,6 +1,7 @@
 package v1alpha1
 
 import (
+	"cmp"
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
@@ -167,6 +168,24 @@ type HealthCheckSpec struct {
 	IntervalSeconds uint64 `json:"intervalSeconds,omitempty"`
 	// MaxPacketLossCount is the number of consecutive pings that may be lost; 0 means 5.
 	MaxPacketLossCount uint64 `json:"maxPacketLossCount,omitempty"`
+}
+
+// The defaults of HealthCheckSpec.
+const (
+	DefaultHealthCheckInterval = 1 // seconds
+	DefaultMaxPacketLossCount  = 5
+)
+
+// HealthCheck returns how cables are probed, with the default of every field that is not
+// set.
+func (s SubmarinerSpec) HealthCheck() HealthCheckSpec {
+	hc := HealthCheckSpec{Enabled: true}
+	if s.ConnectionHealthCheck != nil {
+		hc = *s.ConnectionHealthCheck
+	}
+	hc.IntervalSeconds = cmp.Or(hc.IntervalSeconds, DefaultHealthCheckInterval)
+	hc.MaxPacketLossCount = cmp.Or(hc.MaxPacketLossCount, DefaultMaxPacketLossCount)
+	return hc
 }
 
 // SubmarinerStatus describes the joined cluster.
