@@ -3,6 +3,7 @@ package broker
 import (
 	"context"
 	"fmt"
+	"maps"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -64,22 +65,28 @@ func Apply(ctx context.Context, c client.Client, objects []client.Object) error 
 	return nil
 }
 
-// startQuota has a new quota count from zero. Kubernetes' own controller counts what there
-// is, but of a kind that is new only after half a minute, and until there is a count the
-// API server refuses to make any object of it.
+// startQuota makes a quota count from zero where it has no count yet. Kubernetes' own
+// controller counts what exists, but for a new kind only after half a minute, and until
+// there is a count the API server refuses to create objects of the kind.
 func startQuota(ctx context.Context, c client.Client, key client.ObjectKey) error {
 	return retry.RetryOnConflict(retry.DefaultBackoff, func() error {
 		q := &corev1.ResourceQuota{}
 		if err := c.Get(ctx, key, q); err != nil {
 			return err
 		}
-		if len(q.Status.Used) > 0 {
-			return nil // the controller knows better
+		used := maps.Clone(q.Status.Used)
+		if used == nil {
+			used = corev1.ResourceList{}
 		}
-		q.Status.Hard, q.Status.Used = q.Spec.Hard, corev1.ResourceList{}
 		for name := range q.Spec.Hard {
-			q.Status.Used[name] = resource.Quantity{Format: resource.DecimalSI}
+			if _, counted := used[name]; !counted {
+				used[name] = resource.Quantity{Format: resource.DecimalSI}
+			}
 		}
+		if len(used) == len(q.Status.Used) {
+			return nil
+		}
+		q.Status.Hard, q.Status.Used = q.Spec.Hard, used
 		return c.Status().Update(ctx, q, client.FieldOwner(kube.FieldOwner))
 	})
 }

@@ -11,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	utilnet "k8s.io/apimachinery/pkg/util/net"
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -93,12 +94,13 @@ func (s side) String() string {
 // Run exchanges objects until ctx is done, which is no error. Then it returns at once and
 // leaves nothing running. While the broker cannot be reached, Run changes nothing here.
 func (e *Exchange) Run(ctx context.Context) error {
-	local, sets, err := e.sides()
+	local, sets, hangUp, err := e.sides()
 	if err != nil {
 		return err
 	}
 	ctx, cancel := context.WithCancel(ctx)
 	var watches sync.WaitGroup
+	defer hangUp()
 	defer watches.Wait()
 	defer cancel()
 	for _, side := range append([]side{local}, sets...) {
@@ -135,20 +137,21 @@ func (e *Exchange) Run(ctx context.Context) error {
 	}
 }
 
-// sides makes the clients and mirrors. It contacts neither side.
-func (e *Exchange) sides() (local side, sets []side, err error) {
-	here, err := watchClient(e.config.Local, e.config.Kinds)
+// sides makes the clients and mirrors, and a function that closes the connections of the
+// clients when they are not used any more. It contacts neither side.
+func (e *Exchange) sides() (local side, sets []side, hangUp func(), err error) {
+	here, closeHere, err := watchClient(e.config.Local, e.config.Kinds)
 	if err != nil {
-		return side{}, nil, fmt.Errorf("making a client for this cluster: %w", err)
+		return side{}, nil, nil, fmt.Errorf("making a client for this cluster: %w", err)
 	}
-	there, err := watchClient(e.config.Broker, e.config.Kinds)
+	there, closeThere, err := watchClient(e.config.Broker, e.config.Kinds)
 	if err != nil {
-		return side{}, nil, fmt.Errorf("making a client for the broker: %w", err)
+		return side{}, nil, nil, fmt.Errorf("making a client for the broker: %w", err)
 	}
 	for _, set := range e.config.Sets {
 		sets = append(sets, e.side(set, there, set.Namespace))
 	}
-	return e.side(Set{}, here, e.config.Namespace), sets, nil
+	return e.side(Set{}, here, e.config.Namespace), sets, func() { closeHere(); closeThere() }, nil
 }
 
 // side makes a side; the zero set stands for this cluster, which is not bounded.
@@ -165,9 +168,10 @@ func (e *Exchange) side(set Set, c client.WithWatch, namespace string) side {
 	return s
 }
 
-// watchClient returns a client for the kinds. It needs no discovery, so that it can be
-// made while the API server does not answer.
-func watchClient(config *rest.Config, kinds Table) (client.WithWatch, error) {
+// watchClient returns a client for the kinds, and a function that closes its idle
+// connections. It needs no discovery, so that it can be made while the API server does not
+// answer.
+func watchClient(config *rest.Config, kinds Table) (c client.WithWatch, hangUp func(), err error) {
 	scheme := runtime.NewScheme()
 	kinds.AddToScheme(scheme)
 	mapper := meta.NewDefaultRESTMapper(nil)
@@ -177,7 +181,12 @@ func watchClient(config *rest.Config, kinds Table) (client.WithWatch, error) {
 	}
 	config = rest.CopyConfig(config)
 	config.QPS = -1 // the number of writers is the limit; the default of 20 a second would take minutes with 1,000 clusters
-	return client.NewWithWatch(config, client.Options{Scheme: scheme, Mapper: mapper})
+	transport, err := rest.HTTPClientFor(config)
+	if err != nil {
+		return nil, nil, err
+	}
+	c, err = client.NewWithWatch(config, client.Options{HTTPClient: transport, Scheme: scheme, Mapper: mapper})
+	return c, func() { utilnet.CloseIdleConnectionsFor(transport.Transport) }, err
 }
 
 // pass compares both sides and writes the difference. It returns false if another pass

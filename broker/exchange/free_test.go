@@ -296,6 +296,13 @@ func TestCopiesOfAClustersetThatWasLeftAreDeleted(t *testing.T) {
 	}.check(t)
 }
 
+func TestCopiesOfAClustersetThatWasLeftStayUntilAllOthersAreRead(t *testing.T) {
+	policyCase{
+		local: objects{copyOf("west", "lab", cablePolicy("p.lab", "vxlan"))},
+		sets:  []exchange.SetSnapshot{unread("default"), set("prod")},
+	}.check(t)
+}
+
 func TestNothingOfAnUnreadClustersetIsDeleted(t *testing.T) {
 	policyCase{
 		local: objects{copyOf("west", "lab", cablePolicy("p.lab", "vxlan")), reported(metav1.ConditionTrue, "Shared", "", cablePolicy("q", "vxlan"), "lab")},

@@ -109,6 +109,11 @@ func TestPlan(t *testing.T) {
 			sets:   []exchange.SetSnapshot{set("default")},
 			writes: []string{"delete Cluster west here"},
 		},
+		"we left a set, and the others may not have been looked at then": {
+			local:  []client.Object{copied(west(), "lab"), copied(cluster("x", "north"), "default")},
+			sets:   []exchange.SetSnapshot{set("default"), unread("prod")},
+			writes: []string{"delete Cluster north here"},
+		},
 		"nothing is written to an unread set": {
 			local: []client.Object{unlabelled(east())},
 			sets:  []exchange.SetSnapshot{unread("default")},

@@ -1,0 +1,69 @@
+package exchange_test
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/apiutil"
+
+	"subctl/broker/exchange"
+	"subctl/internal/kube"
+)
+
+// Every row of the table is complete, and what it states about the kind is true.
+func TestKindsAreComplete(t *testing.T) {
+	scheme, err := kube.NewScheme()
+	require.NoError(t, err)
+	resources, names, variables := map[string]bool{}, map[string]bool{}, map[string]bool{}
+	for _, k := range exchange.Kinds() {
+		gvk, err := apiutil.GVKForObject(k.Object, scheme)
+		require.NoError(t, err)
+		require.Equal(t, k.GroupVersion.WithKind(k.Name), gvk)
+		list, err := apiutil.GVKForObject(k.List, scheme)
+		require.NoError(t, err)
+		require.Equal(t, k.GroupVersion.WithKind(k.Name+"List"), list)
+		require.Equal(t, kube.Resource(gvk), k.Resource)
+
+		require.True(t, (k.Named == nil) != (k.Free == nil), "%s goes one way", k.Name)
+		if k.Free != nil {
+			require.Equal(t, k.Free.Status == nil, k.Free.SetStatus == nil, k.Name)
+		}
+		require.NotEmpty(t, k.Noun, k.Name)
+		require.NotEmpty(t, k.Verbs, k.Name)
+		require.NotEmpty(t, k.SizeVariable.Expression, k.Name)
+		require.Positive(t, k.MaxSize, k.Name)
+		require.Positive(t, k.PerCluster, k.Name)
+		require.GreaterOrEqual(t, k.Quota, k.PerCluster, k.Name)
+		require.NotEmpty(t, k.Fields(k.New()), k.Name)
+		for set, value := range map[*map[string]bool]string{&resources: k.Resource, &names: k.Name, &variables: k.SizeVariable.Name} {
+			require.False(t, (*set)[value], "%s occurs twice", value)
+			(*set)[value] = true
+		}
+	}
+}
+
+func TestNameRules(t *testing.T) {
+	one := exchange.NameRule{Prefix: "{id}"}
+	require.True(t, one.Owns("a", "a"))
+	require.False(t, one.Owns("a", "a-b"))
+	require.Equal(t, "variables.name == variables.id", one.Expression())
+
+	many := beacons().Named.Names
+	require.True(t, many.Owns("a", "a.x"))
+	for _, name := range []string{"a", "a.", "b.x", "a-b.x", "a.x.y", "a.X"} {
+		require.False(t, many.Owns("a", name), name)
+	}
+	require.Equal(t, "(variables.name.startsWith(variables.id + '.') && variables.name.substring(size(variables.id) + size('.')).matches('^[a-z0-9-]+$'))", many.Expression())
+	require.Equal(t, "variables.id + '.<name>'", many.Form())
+	require.Equal(t, `'it\'s \\d'`, exchange.Quote(`it's \d`))
+}
+
+func lenOf(t *testing.T, list client.ObjectList) int {
+	t.Helper()
+	n := 0
+	require.NoError(t, meta.EachListItem(list, func(runtime.Object) error { n++; return nil }))
+	return n
+}
