@@ -107,9 +107,9 @@ func (p *namedPlan) copyHere() {
 			sets = append(sets, p.unknown(have)...)
 		}
 		slices.Sort(sets)
-		want := p.kind.namedCopy(f.object, p.Namespace)
-		annotate(want, submarinerv1.ClusterSetsAnnotation, strings.Join(slices.Compact(sets), ","))
-		p.write("", want, have)
+		labels, annotations := p.kind.namedMetadata(f.object)
+		annotations[submarinerv1.ClusterSetsAnnotation] = strings.Join(slices.Compact(sets), ",")
+		p.copy("", p.Namespace, f.object, labels, annotations, have)
 	}
 	for _, have := range p.local {
 		if p.found[have.GetName()] == nil && p.isCopy(have) && !p.mayExist(have) {
@@ -127,20 +127,24 @@ func (p *namedPlan) publish(set SetSnapshot) {
 		}
 	}
 	for _, name := range slices.Sorted(maps.Keys(p.ours)) {
-		want := p.kind.namedCopy(p.ours[name], set.Namespace)
-		labels := want.GetLabels()
-		if labels == nil {
-			labels = map[string]string{}
-		}
+		labels, annotations := p.kind.namedMetadata(p.ours[name])
 		labels[submarinerv1.ClusterIDLabel] = p.ClusterID
-		want.SetLabels(labels)
-		p.write(set.Name, want, there[name])
+		p.copy(set.Name, set.Namespace, p.ours[name], labels, annotations, there[name])
 	}
 	for _, name := range slices.Sorted(maps.Keys(there)) {
 		if p.ours[name] == nil {
 			p.delete(set.Name, there[name])
 		}
 	}
+}
+
+// copy makes have, which may be nil, a copy of an object with the labels and annotations.
+// It builds the copy only if it differs, as hardly any does.
+func (p *namedPlan) copy(set, namespace string, from client.Object, labels, annotations map[string]string, have client.Object) {
+	if have != nil && maps.Equal(labels, have.GetLabels()) && maps.Equal(annotations, have.GetAnnotations()) && p.kind.sameFields(from, have) {
+		return
+	}
+	p.write(set, p.kind.namedCopy(from, namespace, labels, annotations), have)
 }
 
 // isCopy reports whether a local object is a copy from another cluster: one with this

@@ -23,11 +23,24 @@ const idInName = "{id}"
 
 // Owns reports whether name is the name of an object of cluster id.
 func (r NameRule) Owns(id, name string) bool {
-	rest, ok := strings.CutPrefix(name, r.start(id))
+	rest, ok := cutPrefix(name, r.Prefix, id)
 	if r.Rest == nil {
 		return ok && rest == ""
 	}
 	return ok && r.Rest.MatchString(rest)
+}
+
+// cutPrefix returns name without prefix, where "{id}" stands for id, and reports whether
+// name starts so. It is called for every object in every pass, and allocates nothing.
+func cutPrefix(name, prefix, id string) (rest string, ok bool) {
+	literal, prefix, hasID := strings.Cut(prefix, idInName)
+	if name, ok = strings.CutPrefix(name, literal); !ok || !hasID {
+		return name, ok
+	}
+	if name, ok = strings.CutPrefix(name, id); !ok {
+		return name, false
+	}
+	return cutPrefix(name, prefix, id)
 }
 
 // start returns the prefix of the names of cluster id.

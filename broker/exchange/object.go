@@ -108,22 +108,18 @@ func (k *Kind) stubSize(o client.Object) int {
 	return 0
 }
 
-// namedCopy returns what is copied of an object of the Named way: name, labels, fields
-// and annotations, except the annotations that are about one side.
-func (k *Kind) namedCopy(o client.Object, namespace string) client.Object {
-	out, from := k.New(), o.DeepCopyObject().(client.Object)
-	k.setFields(out, from)
-	out.SetName(from.GetName())
-	out.SetNamespace(namespace)
-	out.SetLabels(from.GetLabels())
-	annotations := from.GetAnnotations()
+// namedMetadata returns the labels and annotations that are copied of an object of the
+// Named way: all except the annotations that are about one side.
+func (k *Kind) namedMetadata(o client.Object) (labels, annotations map[string]string) {
+	labels, annotations = map[string]string{}, map[string]string{}
+	maps.Copy(labels, o.GetLabels())
+	maps.Copy(annotations, o.GetAnnotations())
 	delete(annotations, corev1.LastAppliedConfigAnnotation)
 	delete(annotations, submarinerv1.ClusterSetsAnnotation)
 	for _, a := range k.Named.LocalAnnotations {
 		delete(annotations, a)
 	}
-	out.SetAnnotations(annotations)
-	return out
+	return labels, annotations
 }
 
 // flaw returns the reason why o cannot be an object of cluster id, or "". The kind is
@@ -157,6 +153,18 @@ func (k *Kind) claimed(o client.Object) string {
 	return k.Named.ClusterID(o)
 }
 
+// namedCopy returns the copy of an object of the Named way: its name and fields, with
+// other labels and annotations.
+func (k *Kind) namedCopy(o client.Object, namespace string, labels, annotations map[string]string) client.Object {
+	out := k.New()
+	k.setFields(out, o.DeepCopyObject().(client.Object))
+	out.SetName(o.GetName())
+	out.SetNamespace(namespace)
+	out.SetLabels(labels)
+	out.SetAnnotations(annotations)
+	return out
+}
+
 // freeCopy returns what is copied of an object of the Free way: its fields, in canonical
 // form.
 func (k *Kind) freeCopy(o client.Object, namespace, name string, labels map[string]string) client.Object {
@@ -178,13 +186,4 @@ func (k *Kind) boundedSize(o client.Object) int {
 		return k.size(k.freeCopy(o, "", "", nil))
 	}
 	return k.size(o)
-}
-
-func annotate(o client.Object, name, value string) {
-	annotations := o.GetAnnotations()
-	if annotations == nil {
-		annotations = map[string]string{}
-	}
-	annotations[name] = value
-	o.SetAnnotations(annotations)
 }
