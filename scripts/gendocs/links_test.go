@@ -1,6 +1,7 @@
 package main
 
 import (
+	"io/fs"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -66,4 +67,38 @@ func anchors(t *testing.T, page string) []string {
 		out = append(out, strings.ReplaceAll(name, " ", "-"))
 	}
 	return out
+}
+
+// TestNamedTests: the tests that the documentation names, such as `agent.TestBooks`, exist
+// in a package of that name. A name may end in "*".
+func TestNamedTests(t *testing.T) {
+	existing := map[string]bool{}
+	function := regexp.MustCompile(`(?m)^func ((?:Test|Fuzz)\w+)\(`)
+	require.NoError(t, filepath.WalkDir(root, func(path string, _ fs.DirEntry, err error) error {
+		if err != nil || !strings.HasSuffix(path, "_test.go") {
+			return err
+		}
+		source, err := os.ReadFile(path)
+		for _, m := range function.FindAllStringSubmatch(string(source), -1) {
+			name := filepath.Base(filepath.Dir(path)) + "." + m[1]
+			for i := range len(name) + 1 {
+				existing[name[:i]+"*"] = true
+			}
+			existing[name] = true
+		}
+		return err
+	}))
+	pages, err := filepath.Glob(filepath.Join(root, "docs", "*.md"))
+	require.NoError(t, err)
+	named := regexp.MustCompile("`(\\w+\\.(?:Test|Fuzz)\\w+\\*?)`")
+	found := 0
+	for _, page := range pages {
+		text, err := os.ReadFile(page)
+		require.NoError(t, err)
+		for _, m := range named.FindAllStringSubmatch(string(text), -1) {
+			found++
+			require.True(t, existing[m[1]], "%s names %s, which does not exist", page, m[1])
+		}
+	}
+	require.Greater(t, found, 5)
 }
