@@ -94,7 +94,7 @@ func parseRange(cidr string) (netip.Prefix, error) {
 		return netip.Prefix{}, fmt.Errorf("globalnet range %s is not IPv4: write it like %s", p, DefaultRange)
 	}
 	if p.Masked() != p {
-		return netip.Prefix{}, fmt.Errorf("globalnet range %s has host bits set: use %s", p, p.Masked())
+		return netip.Prefix{}, fmt.Errorf("globalnet range %s has host bits set: did you mean %s?", p, p.Masked())
 	}
 	if p.Bits() > 30 {
 		return netip.Prefix{}, fmt.Errorf("globalnet range %s is too small for two clusters: use a /30 or larger", p)

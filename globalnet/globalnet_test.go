@@ -21,7 +21,7 @@ func TestParse(t *testing.T) {
 		"more than half":  {"10.0.0.0/16", 32769, "globalnet cluster size 32769 (rounded up to 65536) is more than half of 10.0.0.0/16 (65536 addresses): use at most 32768, or a larger range"},
 		"malformed":       {"10.0.0.0", 16, `globalnet range "10.0.0.0" is not a network: write it like 242.0.0.0/8`},
 		"empty":           {"", 16, `globalnet range "" is not a network: write it like 242.0.0.0/8`},
-		"host bits":       {"10.0.0.1/16", 16, "globalnet range 10.0.0.1/16 has host bits set: use 10.0.0.0/16"},
+		"host bits":       {"10.0.0.1/16", 16, "globalnet range 10.0.0.1/16 has host bits set: did you mean 10.0.0.0/16?"},
 		"loopback":        {"127.0.0.0/16", 16, "globalnet range 127.0.0.0/16 overlaps the loopback addresses 127.0.0.0/8: use another range, such as 242.0.0.0/8"},
 		"link-local":      {"169.254.0.0/16", 16, "globalnet range 169.254.0.0/16 overlaps the link-local addresses 169.254.0.0/16: use another range, such as 242.0.0.0/8"},
 		"multicast":       {"225.0.0.0/8", 16, "globalnet range 225.0.0.0/8 overlaps the multicast addresses 224.0.0.0/4: use another range, such as 242.0.0.0/8"},

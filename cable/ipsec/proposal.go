@@ -9,10 +9,10 @@ import (
 	"subctl/dataplane"
 )
 
-// protocol is what a proposal is for.
+// protocol is the protocol of a proposal.
 type protocol struct {
 	name string
-	prf  bool // whether it has a pseudo-random function
+	prf  bool // whether its proposals have a pseudo-random function
 }
 
 var (
@@ -20,15 +20,15 @@ var (
 	esp = protocol{"espProposals", false}
 )
 
-// cipher is what a cipher adds to each packet, in bytes, and what it makes the packet's
-// length a multiple of.
+// cipher describes the overhead of a cipher in each packet, in bytes, and the alignment of
+// the packet's length.
 type cipher struct {
-	aead           bool // checks integrity, too
+	aead           bool // also authenticates packets
 	iv, icv, align int
 }
 
-// ciphers are those that may be used, by strongSwan's names: RFC 4106 (GCM), RFC 7634
-// (ChaCha20-Poly1305) and RFC 3602 (CBC). ESP packets end on a multiple of 4 at least
+// ciphers are the accepted ciphers, by strongSwan's names: RFC 4106 (GCM), RFC 7634
+// (ChaCha20-Poly1305) and RFC 3602 (CBC). ESP packets are aligned to at least 4 bytes
 // (RFC 4303, section 2.4).
 var ciphers = map[string]cipher{
 	"aes128gcm16":      {true, 8, 16, 4},
@@ -40,15 +40,15 @@ var ciphers = map[string]cipher{
 	"aes256":           {false, 16, 0, 16},
 }
 
-// integrity is the length of the check value of each HMAC, in bytes: half of the hash
-// (RFC 4868, section 2.3).
+// integrity maps HMACs to the length of their integrity check value, in bytes: half of the
+// hash (RFC 4868, section 2.3).
 var integrity = map[string]int{"sha256": 16, "sha384": 24, "sha512": 32}
 
-// Part is one of the parts that a proposal consists of, in strongSwan's notation.
+// Part is a part of a proposal, in strongSwan's notation.
 type Part struct {
-	Name  string   // what a user would call it
-	Names []string // what it can be
-	weak  []string // what strongSwan knows too, and is refused: RFC 8247 and RFC 8221 advise against it
+	Name  string   // such as "cipher"
+	Names []string // the accepted keywords
+	weak  []string // refused keywords of strongSwan: RFC 8247 and RFC 8221 advise against them
 }
 
 var (
@@ -62,34 +62,34 @@ var (
 	}
 )
 
-// Parts are the parts of a proposal, in their order.
+// Parts returns the parts of a proposal, in order.
 func Parts() []Part { return []Part{cipherPart, integrityPart, prfPart, groupPart} }
 
-// Checked lists the ciphers that have an integrity check of their own, and take no other.
+// Checked returns the ciphers that authenticate packets themselves and take no integrity check.
 func Checked() []string {
 	return slices.DeleteFunc(sorted(ciphers), func(n string) bool { return !ciphers[n].aead })
 }
 
-// list enumerates the names in a message.
+// list formats the keywords for a message.
 func (p Part) list() string { return strings.Join(p.Names, ", ") }
 
 func (p Part) has(name string) bool { return slices.Contains(p.Names, name) }
 
-// sorted are the keys of m, in order.
+// sorted returns the keys of m, sorted.
 func sorted[T any](m map[string]T) []string { return slices.Sorted(maps.Keys(m)) }
 
 const maxProposals = 8
 
 var proposalsForm = fmt.Sprintf("up to %d proposals, separated by commas", maxProposals)
 
-// checkProposals says what is wrong with a list of proposals. Each is a cipher; the hash
-// of its integrity check, unless the cipher has one of its own; for IKE the
-// pseudo-random function, unless that hash serves; and a Diffie-Hellman group, without
-// which keys that leak later would open packets that were recorded before.
+// checkProposals returns an error if a list of proposals is invalid. Each proposal consists
+// of a cipher; an integrity check, unless the cipher has its own; for IKE a pseudo-random
+// function, unless the hash of the integrity check is used; and a Diffie-Hellman group.
+// The group is required, since without it keys that leak later would decrypt recorded packets.
 func checkProposals(text string, p protocol) error {
 	all := strings.Split(tidy(text), ",")
 	if len(all) > maxProposals {
-		return fmt.Errorf("has %d proposals: at most %d are accepted", len(all), maxProposals)
+		return fmt.Errorf("it has %d proposals: at most %d are accepted", len(all), maxProposals)
 	}
 	for _, one := range all {
 		if err := checkProposal(one, p); err != nil {
@@ -104,7 +104,7 @@ func checkProposal(text string, p protocol) error {
 	for _, text := range parts {
 		for _, p := range Parts() {
 			if slices.Contains(p.weak, text) {
-				return fmt.Errorf("%s is weak, and not accepted: choose another %s: %s", text, p.Name, p.list())
+				return fmt.Errorf("%s is weak and not accepted: use another %s: %s", text, p.Name, p.list())
 			}
 		}
 	}
@@ -116,29 +116,29 @@ func checkProposal(text string, p protocol) error {
 	}
 	c, ok := ciphers[next()]
 	if !ok {
-		return fmt.Errorf("begins with %.20q, not with a cipher: %s", next(), cipherPart.list())
+		return fmt.Errorf("it must begin with a cipher, not %.20q: use one of %s", next(), cipherPart.list())
 	}
 	parts = parts[1:]
 	hashed := false
 	if _, ok := integrity[next()]; ok {
 		if c.aead {
-			return fmt.Errorf("has an integrity check, %s, besides the cipher's own", next())
+			return fmt.Errorf("the cipher has its own integrity check: remove %s", next())
 		}
 		hashed, parts = true, parts[1:]
 	} else if !c.aead {
-		return fmt.Errorf("lacks an integrity check after the cipher: %s", integrityPart.list())
+		return fmt.Errorf("it lacks an integrity check after the cipher: use one of %s", integrityPart.list())
 	}
 	if prfPart.has(next()) && p.prf {
 		hashed, parts = true, parts[1:]
 	}
 	if p.prf && !hashed {
-		return fmt.Errorf("lacks a pseudo-random function: %s", prfPart.list())
+		return fmt.Errorf("it lacks a pseudo-random function: use one of %s", prfPart.list())
 	}
 	if !groupPart.has(next()) {
-		return fmt.Errorf("lacks a Diffie-Hellman group: %s", groupPart.list())
+		return fmt.Errorf("it lacks a Diffie-Hellman group: use one of %s", groupPart.list())
 	}
 	if len(parts) > 1 {
-		return fmt.Errorf("has something after the Diffie-Hellman group: %.20q", parts[1])
+		return fmt.Errorf("unexpected %.20q after the Diffie-Hellman group", parts[1])
 	}
 	return nil
 }
@@ -146,7 +146,7 @@ func checkProposal(text string, p protocol) error {
 // tidy removes spaces.
 func tidy(text string) string { return strings.Join(strings.Fields(text), "") }
 
-// The sizes of headers, in bytes.
+// Sizes of headers, in bytes.
 const (
 	ipv4Header = 20
 	udpHeader  = 8
@@ -154,9 +154,9 @@ const (
 	espTrailer = 2 // length of the padding, next header
 )
 
-// overhead is what tunnel mode takes of a path's MTU under the costliest of the proposals:
-// outer header, UDP header if there is one, ESP header, initialization vector, padding,
-// trailer and check value.
+// overhead returns the overhead of tunnel mode on a path with an MTU, in bytes, for the
+// proposal with the largest overhead: outer header, UDP header if encapsulated, ESP header,
+// initialization vector, padding, trailer and integrity check value.
 func overhead(mtu int, proposals string, encapsulated bool) int {
 	most := 0
 	for _, one := range strings.Split(tidy(proposals), ",") {
@@ -173,8 +173,8 @@ func overhead(mtu int, proposals string, encapsulated bool) int {
 	return most
 }
 
-// transportOverhead is what VXLAN inside transport mode takes: the outer header is that
-// of VXLAN, which is not there twice.
+// transportOverhead returns the overhead of VXLAN inside transport mode, in bytes. The outer
+// IPv4 header counts once: transport mode uses the header of the VXLAN packet.
 func transportOverhead(mtu int, proposals string, encapsulated bool) int {
 	return overhead(mtu, proposals, encapsulated) + dataplane.VXLANOverhead - ipv4Header
 }

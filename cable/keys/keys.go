@@ -1,11 +1,11 @@
-// Package keys holds a cluster's key pair and derives from two clusters' keys
-// the secret they share. It is not a cable: what the secret is used for is up to
-// the drivers. It does no I/O, and nothing it returns prints a secret.
+// Package keys holds a cluster's key pair, and derives the shared secret of two clusters
+// from their keys. Drivers decide how to use the secret. The package does no I/O, and no
+// value that it returns prints a secret.
 //
-// Each cluster makes its X25519 key pair when it joins; the private key stays in
-// that cluster, the public one is in Cluster.spec.public_key. With them a broker
-// that is read by somebody else gives away no cable, and a member cannot
-// compute the secret of two others, although all know the pre-shared key.
+// Each cluster generates its X25519 key pair when it joins. The private key stays in
+// the cluster; the public key is in Cluster.spec.public_key. Therefore the content of the
+// broker does not reveal the key of a cable, and a member cannot
+// compute the secret of two other members, although all have the pre-shared key.
 package keys
 
 import (
@@ -19,34 +19,34 @@ import (
 // Size is the size of either half of a key pair, and of a pair key, in bytes.
 const Size = 32
 
-// PrivateKey is a cluster's X25519 private key. The zero PrivateKey is none.
+// PrivateKey is a cluster's X25519 private key. The zero PrivateKey contains no key.
 type PrivateKey struct{ key *ecdh.PrivateKey }
 
-// PublicKey is a cluster's X25519 public key. Two are the same key if they are ==.
+// PublicKey is a cluster's X25519 public key. PublicKeys are comparable with ==.
 type PublicKey struct{ key [Size]byte }
 
-// Generate makes a new key pair.
+// Generate returns a new random key pair.
 func Generate() (PrivateKey, error) {
 	key, err := ecdh.X25519().GenerateKey(rand.Reader)
 	if err != nil {
-		return PrivateKey{}, fmt.Errorf("making a cluster key: %w", err)
+		return PrivateKey{}, fmt.Errorf("generating a cluster key: %w", err)
 	}
 	return PrivateKey{key}, nil
 }
 
-// ParsePrivate is the inverse of PrivateKey.Bytes.
+// ParsePrivate parses the result of PrivateKey.Bytes.
 func ParsePrivate(b []byte) (PrivateKey, error) {
 	if len(b) != Size {
 		return PrivateKey{}, fmt.Errorf("reading a private cluster key: %d bytes, not %d", len(b), Size)
 	}
 	key, err := ecdh.X25519().NewPrivateKey(b)
 	if err != nil {
-		return PrivateKey{}, errors.New("reading a private cluster key: not a key of X25519")
+		return PrivateKey{}, errors.New("reading a private cluster key: not an X25519 key")
 	}
 	return PrivateKey{key}, nil
 }
 
-// Bytes returns the key itself, to be stored in a Secret.
+// Bytes returns the Size bytes of the key, for a Secret; nil for the zero PrivateKey.
 func (k PrivateKey) Bytes() []byte {
 	if k.key == nil {
 		return nil
@@ -54,7 +54,7 @@ func (k PrivateKey) Bytes() []byte {
 	return k.key.Bytes()
 }
 
-// Public returns the other half.
+// Public returns the public key of k.
 func (k PrivateKey) Public() PublicKey {
 	var p PublicKey
 	if k.key != nil {
@@ -63,10 +63,10 @@ func (k PrivateKey) Public() PublicKey {
 	return p
 }
 
-// Format makes every verb print the same thing, which is not the key.
+// Format implements fmt.Formatter. It prints String for every verb, so that no verb prints the key.
 func (k PrivateKey) Format(f fmt.State, _ rune) { _, _ = fmt.Fprint(f, k.String()) }
 
-// String names the public half.
+// String returns a description with the public key, never the private key.
 func (k PrivateKey) String() string {
 	if k.key == nil {
 		return "no key"
@@ -74,10 +74,11 @@ func (k PrivateKey) String() string {
 	return "private key of " + k.Public().String()
 }
 
-// MarshalText keeps encoders and log handlers from seeing the key.
+// MarshalText implements encoding.TextMarshaler. It returns String, so that encoders and log
+// handlers do not print the key.
 func (k PrivateKey) MarshalText() ([]byte, error) { return []byte(k.String()), nil }
 
-// ParsePublic is the inverse of PublicKey.String.
+// ParsePublic parses the result of PublicKey.String.
 func ParsePublic(s string) (PublicKey, error) {
 	b, err := base64.StdEncoding.Strict().DecodeString(s)
 	if err != nil || len(b) != Size {
@@ -86,5 +87,5 @@ func ParsePublic(s string) (PublicKey, error) {
 	return PublicKey{[Size]byte(b)}, nil
 }
 
-// String returns the base64 of the key, as in Cluster.spec.public_key.
+// String returns the key in base64, as in Cluster.spec.public_key.
 func (k PublicKey) String() string { return base64.StdEncoding.EncodeToString(k.key[:]) }

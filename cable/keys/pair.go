@@ -10,24 +10,24 @@ import (
 	"fmt"
 )
 
-// What a pair key may be for. Keys of different purposes say nothing about each
-// other.
+// Purposes of pair keys. Keys of different purposes are independent.
 const (
 	WireGuardPSK = "wireguard-psk"
 	IPsecPSK     = "ipsec-psk"
 )
 
-// minPSK refuses keys a person typed: deploy-broker makes 48 random bytes.
+// minPSK is the minimum size of the pre-shared key in bytes, to refuse keys that a person typed.
+// deploy-broker generates 48 random bytes.
 const minPSK = 16
 
-// PairKey returns the 32 bytes that two clusters share for a purpose, the same at
-// both ends: HKDF-SHA256 (RFC 5869) whose key is the X25519 secret of the pair,
-// whose salt is the pre-shared key of the join file, and whose info names
-// purpose, clusters and public keys, each in byte order and with its length in
-// front, so that no two inputs run together.
+// PairKey returns the key of Size bytes that two clusters share for a purpose, the same at
+// both ends. It is derived with HKDF-SHA256 (RFC 5869): the key is the X25519 secret of
+// the pair, the salt is the pre-shared key of the join file, and info contains the
+// purpose, the clusters and the public keys, sorted in byte order and each preceded by its
+// length, so that the encoding is unambiguous.
 //
-// A public key of low order, which would make the secret known to everybody, is
-// refused; so is our own key, which somebody could have sent back to us.
+// PairKey returns an error for a public key of low order, which would make the secret
+// public, and for our own public key, which an attacker could have reflected.
 func PairKey(private PrivateKey, remote PublicKey, psk []byte, clusterA, clusterB, purpose string) ([]byte, error) {
 	switch {
 	case private.key == nil:
@@ -35,7 +35,7 @@ func PairKey(private PrivateKey, remote PublicKey, psk []byte, clusterA, cluster
 	case len(psk) < minPSK:
 		return nil, fmt.Errorf("deriving a pair key: the pre-shared key has %d bytes, fewer than %d", len(psk), minPSK)
 	case clusterA == "" || clusterB == "" || clusterA == clusterB:
-		return nil, fmt.Errorf("deriving a pair key: %q and %q are not two clusters", clusterA, clusterB)
+		return nil, fmt.Errorf("deriving a pair key: %q and %q are not two different clusters", clusterA, clusterB)
 	case purpose == "":
 		return nil, errors.New("deriving a pair key: no purpose")
 	case remote == private.Public():
@@ -55,7 +55,7 @@ func PairKey(private PrivateKey, remote PublicKey, psk []byte, clusterA, cluster
 	return hkdf.Key(sha256.New, secret, psk, info(purpose, low, high, lowKey, highKey), Size)
 }
 
-// info is the label of the scheme, then every part behind its length.
+// info returns the label of the scheme, followed by the parts, each preceded by its length.
 func info(purpose string, parts ...[]byte) string {
 	b := []byte("submariner.io/pair-key/v1")
 	for _, p := range append([][]byte{[]byte(purpose)}, parts...) {

@@ -9,16 +9,16 @@ import (
 	"subctl/dataplane"
 )
 
-// Ring is what a gateway derives the keys of its cables from. A nil Ring yields
-// zero Secrets: enough to show a plan, and refused by every kernel.
+// A Ring holds the secrets from which a gateway derives the keys of its cables. A nil Ring
+// returns zero Secrets: these suffice to show a plan, and every kernel rejects them.
 type Ring struct {
 	Cluster string
 	Private PrivateKey
-	Seed    []byte // of the gateways' WireGuard keys; Size bytes
-	PSK     []byte // of the join file
+	Seed    []byte // seed of the gateways' WireGuard keys; Size bytes
+	PSK     []byte // pre-shared key of the join file
 }
 
-// Pair returns the key that this cluster shares with another for a purpose: see
+// Pair returns the key that this cluster shares with another cluster for a purpose; see
 // PairKey.
 func (r *Ring) Pair(cluster string, remote PublicKey, purpose string) (dataplane.Secret, error) {
 	if r == nil {
@@ -31,10 +31,10 @@ func (r *Ring) Pair(cluster string, remote PublicKey, purpose string) (dataplane
 	return dataplane.Secret(b), nil
 }
 
-// WireGuard returns the private WireGuard key of a gateway: the same after every
-// restart, another on every gateway. It does not follow the cluster key, so that
-// rotating that (and with it every pair key, without which there is no handshake)
-// interrupts no session.
+// WireGuard returns the private WireGuard key of a gateway. It is the same after every
+// restart, and different for every gateway. It does not depend on the cluster key, so that
+// rotating the cluster key interrupts no session: rotation only changes the pair keys,
+// which the next handshake uses.
 func (r *Ring) WireGuard(gateway string) (dataplane.Secret, error) {
 	if r == nil {
 		return dataplane.Secret{}, nil
@@ -49,8 +49,9 @@ func (r *Ring) WireGuard(gateway string) (dataplane.Secret, error) {
 	return dataplane.Secret(b), nil
 }
 
-// Format keeps every verb from printing a key.
+// Format implements fmt.Formatter, so that no verb prints a key.
 func (r Ring) Format(f fmt.State, _ rune) { _, _ = fmt.Fprintf(f, "keys of cluster %s", r.Cluster) }
 
-// MarshalText keeps encoders and log handlers from seeing the keys.
+// MarshalText implements encoding.TextMarshaler, so that encoders and log handlers do not print
+// the keys.
 func (r Ring) MarshalText() ([]byte, error) { return fmt.Append(nil, r), nil }

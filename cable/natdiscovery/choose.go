@@ -8,28 +8,28 @@ import (
 	"subctl/cable"
 )
 
-// Kind is how we know of an address of a gateway. A lower one is preferred.
+// Kind is the kind of a gateway's address. Lower kinds are preferred.
 type Kind int
 
 // The kinds of addresses.
 const (
 	Private Kind = iota // Endpoint.spec.private_ip
 	Public              // Endpoint.spec.public_ip
-	Learned             // where its own questions come from
+	Learned             // the source of its own requests
 )
 
-// String returns the name for people.
+// String returns the name of the kind, such as "private".
 func (k Kind) String() string { return [...]string{"private", "public", "learned"}[k] }
 
-// Candidate is where a gateway may be asked.
+// Candidate is an address to which requests for a gateway may be sent.
 type Candidate struct {
 	Kind Kind
 	To   netip.AddrPort
 }
 
-// Candidates lists where to ask a gateway that listens on a UDP port, the preferred
-// first and each address once. learned is where its questions come from, if that is
-// none of the others; else the zero AddrPort.
+// Candidates returns the candidate addresses of a gateway that listens on a UDP port, the
+// preferred address first, without duplicates. learned is the source of the gateway's own
+// requests; the zero AddrPort if unknown.
 func Candidates(g cable.Gateway, port uint16, learned netip.AddrPort) []Candidate {
 	out := []Candidate{{Private, netip.AddrPortFrom(g.PrivateIP, port)}}
 	if g.PublicIP.IsValid() && g.PublicIP != g.PrivateIP {
@@ -41,21 +41,21 @@ func Candidates(g cable.Gateway, port uint16, learned netip.AddrPort) []Candidat
 	return out
 }
 
-// At reports whether somewhere is an address that a gateway announces, with the port
-// on which it listens. A translator's address may be announced, and its ports still
-// lead elsewhere.
-func At(g cable.Gateway, port uint16, somewhere netip.AddrPort) bool {
-	return Announced(g, somewhere.Addr()) && somewhere.Port() == port
+// At reports whether a is an address that a gateway announces, with the port on which the
+// gateway listens. Other ports of an announced address may belong to another host behind
+// the same NAT router.
+func At(g cable.Gateway, port uint16, a netip.AddrPort) bool {
+	return Announced(g, a.Addr()) && a.Port() == port
 }
 
-// Announced reports whether a gateway's Endpoint names an address.
+// Announced reports whether a is the private or public address of a gateway's Endpoint.
 func Announced(g cable.Gateway, a netip.Addr) bool {
 	return a.IsValid() && (a == g.PrivateIP || a == g.PublicIP)
 }
 
-// Unasked is the address of a gateway that answered nowhere, or was not asked yet, as
-// Submariner has it: the private one, unless it expects a translation and has a
-// public one.
+// Unasked returns the address to use for a gateway that has not answered (yet), as Submariner
+// does: the public address if the gateway expects NAT and has one, and otherwise the private
+// address. translated reports whether NAT is expected.
 func Unasked(g cable.Gateway) (to netip.Addr, translated bool) {
 	if g.NAT && g.PublicIP.IsValid() {
 		return g.PublicIP, true
@@ -63,27 +63,27 @@ func Unasked(g cable.Gateway) (to netip.Addr, translated bool) {
 	return g.PrivateIP, false
 }
 
-// Attempt is a candidate and what came of it.
+// Attempt is a candidate with the result of the requests to it.
 type Attempt struct {
 	Candidate
-	Answered   bool // by the gateway that was asked for
-	Translated bool // an address or a port, on the way
+	Answered   bool // by the intended gateway
+	Translated bool // an address or a port was translated on the path
 	RTT        time.Duration
-	// Authentic says that the answer was made with the key of the pair.
+	// Authentic reports whether the answer was authenticated with the key of the pair.
 	Authentic bool
-	// SeenAs is where the gateway saw the question come from, if translated; only who is
-	// authentic is asked for that.
+	// SeenAs is the translated source address of the request as the gateway saw it; the zero
+	// Addr if it was not translated or the answer is not authentic.
 	SeenAs netip.Addr
-	// Size is that of the question as it arrived, in bytes; 0 if the gateway does not
-	// say: then it cannot tell what else arrives.
+	// Size is the size of the request as it arrived, in bytes; 0 if the gateway does not
+	// report it, so that the MTU of the path cannot be measured.
 	Size int
-	// Barred is why the address must not be asked; empty if it may be.
+	// Barred is the reason why no request may be sent to the address; empty if there is none.
 	Barred string
-	// Problem is what happened instead of an answer; empty if nothing did.
+	// Problem is an error, such as an invalid answer; empty if there is none.
 	Problem string
 }
 
-// Choose returns the best of the attempts that were answered; false if none was.
+// Choose returns the answered attempt with the most preferred kind; false if none was answered.
 func Choose(attempts []Attempt) (Attempt, bool) {
 	var best Attempt
 	found := false
@@ -95,9 +95,9 @@ func Choose(attempts []Attempt) (Attempt, bool) {
 	return best, found
 }
 
-// Line is the attempt for people: "192.0.2.7:4490 public: answered in 12 ms, address
-// translated". waited is for how long an answer was waited for; 0 if a better one came
-// at once.
+// Line formats the attempt, such as "192.0.2.7:4490 public: answered in 12 ms, address
+// translated". waited is the time spent waiting for an answer; 0 if a preferred address
+// answered at once.
 func (a Attempt) Line(waited time.Duration) string {
 	where := fmt.Sprintf("%v %v: ", a.To, a.Kind)
 	switch {
@@ -116,7 +116,7 @@ func (a Attempt) Line(waited time.Duration) string {
 	return where + "no answer in " + spell(waited)
 }
 
-// spell prints a duration with about two digits.
+// spell formats a duration with about two digits.
 func spell(d time.Duration) string {
 	switch ms := d.Seconds() * 1000; {
 	case ms < 10:

@@ -11,25 +11,24 @@ import (
 	"google.golang.org/protobuf/encoding/protowire"
 )
 
-// Message is a Request or a Response as it arrived.
+// Message is a received Request or Response. Exactly one of the two is not nil.
 type Message struct {
 	Request  *Request
 	Response *Response
-	body     []byte // what mac is of
+	body     []byte // the bytes that mac authenticates
 	mac      []byte
 }
 
-// Authentic reports whether somebody sent the message who has the key.
+// Authentic reports whether the sender of the message has the key.
 func (m Message) Authentic(key Key) bool {
 	return key != Key{} && len(m.mac) == macSize && hmac.Equal(m.mac, code(m.body, key))
 }
 
-// Parse reads a message that anybody may have sent. It keeps no part of b but for
-// Authentic.
+// Parse parses an untrusted message. Only Authentic refers to b after Parse returns.
 func Parse(b []byte) (Message, error) {
 	var m Message
 	if len(b) > MaxSize {
-		return m, fmt.Errorf("a message of %d bytes: at most %d fit into a packet", len(b), MaxSize)
+		return m, fmt.Errorf("message of %d bytes: at most %d fit into a packet", len(b), MaxSize)
 	}
 	var request, response *field
 	end := 0
@@ -45,7 +44,7 @@ func Parse(b []byte) (Message, error) {
 			response = &f
 		case fieldMAC:
 			if end != len(b) {
-				return errors.New("something follows the authentication code")
+				return errors.New("data after the authentication code")
 			}
 			m.body = b[:end-f.size]
 			m.mac, err = f.bytes()
@@ -123,14 +122,14 @@ type field struct {
 	number protowire.Number
 	kind   protowire.Type
 	value  []byte // encoded
-	size   int    // with its tag, in bytes
+	size   int    // including its tag, in bytes
 }
 
-// maxFields bounds how many a message has: ten, and what a later version may add.
+// maxFields is the maximum number of fields of a message: ten, and room for later versions.
 const maxFields = 32
 
-// fields calls f for every field of a message. None may be there twice: no sender
-// does that, and the two would have to be merged.
+// fields calls f for every field of a message. It returns an error if a field occurs twice:
+// no sender repeats fields, and protobuf would merge them.
 func fields(b []byte, f func(field) error) error {
 	var seen []protowire.Number
 	for len(b) > 0 {
@@ -143,9 +142,9 @@ func fields(b []byte, f func(field) error) error {
 		case n < 0:
 			return fmt.Errorf("reading field %d: %w", number, protowire.ParseError(n))
 		case slices.Contains(seen, number):
-			return fmt.Errorf("field %d is there twice", number)
+			return fmt.Errorf("field %d occurs twice", number)
 		case len(seen) == maxFields:
-			return fmt.Errorf("there are more than %d fields", maxFields)
+			return fmt.Errorf("more than %d fields", maxFields)
 		}
 		seen = append(seen, number)
 		if err := f(field{number, kind, b[tag : tag+n], tag + n}); err != nil {
@@ -156,7 +155,7 @@ func fields(b []byte, f func(field) error) error {
 	return nil
 }
 
-// fields is fields of the message in f.
+// fields calls each for every field of the message in f.
 func (f field) fields(each func(field) error) error {
 	b, err := f.bytes()
 	if err != nil {
@@ -167,7 +166,7 @@ func (f field) fields(each func(field) error) error {
 
 func (f field) varint(most uint64) (uint64, error) {
 	if f.kind != protowire.VarintType {
-		return 0, errors.New("it is not a number")
+		return 0, errors.New("not a number")
 	}
 	n, _ := protowire.ConsumeVarint(f.value) // fields has consumed it before
 	if n > most {
@@ -183,7 +182,7 @@ func (f field) bool() (bool, error) {
 
 func (f field) bytes() ([]byte, error) {
 	if f.kind != protowire.BytesType {
-		return nil, errors.New("it is not a message, nor bytes")
+		return nil, errors.New("neither a message nor bytes")
 	}
 	b, _ := protowire.ConsumeBytes(f.value) // fields has consumed it before
 	return b, nil
@@ -195,9 +194,9 @@ func (f field) text(most int) (string, error) {
 	case err != nil:
 		return "", err
 	case len(b) > most:
-		return "", fmt.Errorf("a text of %d bytes: at most %d are accepted", len(b), most)
+		return "", fmt.Errorf("text of %d bytes: at most %d are accepted", len(b), most)
 	case !utf8.Valid(b):
-		return "", errors.New("it is not UTF-8")
+		return "", errors.New("not UTF-8")
 	}
 	return string(b), nil
 }
@@ -231,7 +230,7 @@ func (f field) addr() (netip.AddrPort, error) {
 	return netip.AddrPortFrom(ip, uint16(port)), err
 }
 
-// ip is an IPv4 address as text; the zero Addr if it is empty.
+// ip parses an IPv4 address in text form; the zero Addr if the text is empty.
 func (f field) ip() (netip.Addr, error) {
 	text, err := f.text(len("255.255.255.255"))
 	if err != nil || text == "" {

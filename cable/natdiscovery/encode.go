@@ -8,14 +8,14 @@ import (
 	"google.golang.org/protobuf/encoding/protowire"
 )
 
-// Field numbers of SubmarinerNATDiscoveryMessage and what is in it. Those from 100
-// are ours.
+// Field numbers of SubmarinerNATDiscoveryMessage and of the messages in it. Numbers from 100
+// are our additions.
 const (
 	fieldVersion  = 1 // int32
 	fieldRequest  = 2
 	fieldResponse = 3
 	fieldPadding  = 100 // bytes
-	fieldMAC      = 101 // bytes; always last, and computed over all before it
+	fieldMAC      = 101 // bytes; always last, computed over all previous bytes
 
 	fieldNumber   = 1 // uint64, of Request and Response
 	fieldSender   = 2 // of Request
@@ -41,27 +41,27 @@ const (
 
 const (
 	version = 1
-	// maxName bounds the names of clusters and cables: a cable name is part of the name
-	// of a Kubernetes object, which has at most 253 bytes (RFC 1123).
+	// maxName is the maximum length of cluster and cable names, in bytes: a cable name is
+	// part of the name of a Kubernetes object, which has at most 253 (RFC 1123).
 	maxName = 253
-	// macSize is half of SHA-256: more than anybody guesses, short enough for small
-	// questions.
+	// macSize is the size of the authentication code, in bytes: HMAC-SHA256 truncated to half
+	// its length (RFC 2104, section 5), to keep requests small.
 	macSize = 16
-	// macField is the size of the last field: two bytes of tag, one of length.
+	// macField is the size of the field with the code: two bytes of tag, one of length.
 	macField = 3 + macSize
-	// paddingField is what padding takes besides itself: two bytes of tag, three of length.
+	// paddingField is the overhead of padding: two bytes of tag, three of length.
 	paddingField = 5
 )
 
-// code is the authentication code of what is before it.
+// code returns the authentication code of body.
 func code(body []byte, key Key) []byte {
 	h := hmac.New(sha256.New, key[:])
 	h.Write(body) // never fails
 	return h.Sum(nil)[:macSize]
 }
 
-// Encode returns the request as a message, padded to size bytes if it is smaller, and
-// authenticated if there is a key.
+// Encode returns the request as a message. It pads the message to size bytes, if it is
+// smaller, and authenticates it unless key is zero.
 func (r Request) Encode(size int, key Key) []byte {
 	var b []byte
 	b = appendNumber(b, fieldNumber, r.Number)
@@ -72,7 +72,7 @@ func (r Request) Encode(size int, key Key) []byte {
 	return seal(appendMessage(appendNumber(nil, fieldVersion, version), fieldRequest, b), size, key)
 }
 
-// Encode returns the response as a message, authenticated if there is a key.
+// Encode returns the response as a message, authenticated unless key is zero.
 func (r Response) Encode(key Key) []byte {
 	var b []byte
 	b = appendNumber(b, fieldNumber, r.Number)
@@ -87,12 +87,12 @@ func (r Response) Encode(key Key) []byte {
 	return seal(appendMessage(nil, fieldResponse, b), 0, key)
 }
 
-// seal adds padding and authentication.
+// seal adds padding up to size bytes and, unless key is zero, the authentication code.
 func seal(b []byte, size int, key Key) []byte {
 	if key != (Key{}) {
 		size -= macField
 	}
-	// The length is written in three bytes, whatever it is: then every size can be made.
+	// The length always takes three bytes, so that every size is possible.
 	if n := size - len(b) - paddingField; n > 0 {
 		b = protowire.AppendTag(b, fieldPadding, protowire.BytesType)
 		b = append(b, byte(n)|0x80, byte(n>>7)|0x80, byte(n>>14))
@@ -105,7 +105,7 @@ func seal(b []byte, size int, key Key) []byte {
 	return protowire.AppendBytes(protowire.AppendTag(b, fieldMAC, protowire.BytesType), mac)
 }
 
-// appendNumber appends a number, unless it is 0, which is what a missing one is.
+// appendNumber appends a number, unless it is 0, the value of a missing field.
 func appendNumber(b []byte, field protowire.Number, n uint64) []byte {
 	if n == 0 {
 		return b
@@ -120,8 +120,7 @@ func appendText(b []byte, field protowire.Number, s string) []byte {
 	return protowire.AppendString(protowire.AppendTag(b, field, protowire.BytesType), s)
 }
 
-// appendMessage appends a message, even an empty one: Submariner takes those for
-// granted.
+// appendMessage appends a message, even if it is empty: Submariner requires the field.
 func appendMessage(b []byte, field protowire.Number, m []byte) []byte {
 	return protowire.AppendBytes(protowire.AppendTag(b, field, protowire.BytesType), m)
 }

@@ -1,21 +1,20 @@
-// Package natdiscovery is the protocol by which gateways find the way to each other,
-// and what a gateway concludes from it. It is pure: sockets and clocks are in package
-// agent.
+// Package natdiscovery implements the protocol with which gateways discover the path to
+// each other: its messages, and the conclusions from them. It is pure: sockets and clocks are
+// in package discovery.
 //
-// Each gateway asks every other one, by UDP, at every address where it might be:
-// the private one of its Endpoint, the public one, and, with one side behind an
-// address translator that nobody configured, the one from which its own questions
-// arrive. A question names the addresses it was sent between; the answer says
-// whether they arrived like that. Cables are then made to the addresses that answer, and
-// as the translations on the way demand.
+// Each gateway sends requests to every other one over UDP, to all candidate addresses: the
+// private and the public address of its Endpoint, and the learned address, which is the
+// source of the other gateway's own requests if that gateway is behind a NAT router without
+// port forwarding. A request contains its source and destination as sent; the response
+// reports whether they were translated. Cables then use the addresses that answered, and
+// take NAT into account.
 //
-// Messages are those of Submariner (SubmarinerNATDiscoveryMessage, protobuf), which
-// are not authenticated, so an answer can only choose among addresses that the
-// Endpoint announces. Three fields are ours, and Submariner skips them as unknown:
-// padding, which makes a question as large as the size to be tried; the size at which a
-// question arrived; and a message authentication code under a key that only the two
-// clusters have. Without that code, no gateway is believed to be at an address that its
-// Endpoint does not announce.
+// Messages have Submariner's format (SubmarinerNATDiscoveryMessage, protobuf). They are not
+// authenticated, so a response can only choose among addresses that the Endpoint announces.
+// Three fields are our additions, which Submariner ignores: padding, which gives a request
+// the size to test; the size at which a request arrived; and a message authentication code
+// under a key that only the two clusters have. A learned address is used only if the message
+// has this code.
 package natdiscovery
 
 import (
@@ -24,28 +23,28 @@ import (
 	"subctl/dataplane"
 )
 
-// KeyPurpose is what a pair key (keys.PairKey) authenticates messages for.
+// KeyPurpose is the purpose of the pair key (keys.PairKey) that authenticates messages.
 const KeyPurpose = "nat-discovery"
 
-// Headers is what a datagram has around a message, in bytes: IPv4 20 (RFC 791,
+// Headers is the size of the headers of a datagram, in bytes: IPv4 20 (RFC 791,
 // without options) and UDP 8 (RFC 768).
 const Headers = 28
 
-// MaxSize is the largest message, in bytes: what fits into an IPv4 packet.
+// MaxSize is the maximum size of a message in an IPv4 packet, in bytes.
 const MaxSize = 65535 - Headers
 
-// Endpoint names a gateway.
+// Endpoint identifies a gateway.
 type Endpoint struct {
-	Cluster string // ID
+	Cluster string // cluster ID
 	Cable   string // Endpoint.spec.cable_name
 }
 
-// Request is a question. Fields that were missing are zero.
+// Request asks a gateway to answer. Missing fields are zero.
 type Request struct {
-	Number           uint64 // random; its answer has the same
+	Number           uint64 // random; the response has the same number
 	Sender, Receiver Endpoint
-	// Src and Dst are what the sender sent it from and to. An invalid Src.Addr is
-	// unknown to it.
+	// Src and Dst are the source and destination as sent. Src.Addr is invalid if the sender
+	// does not know it.
 	Src, Dst netip.AddrPort
 }
 
@@ -54,20 +53,20 @@ type Response struct {
 	Number           uint64
 	Type             Type
 	Sender, Receiver Endpoint
-	// SrcIPNAT, SrcPortNAT and DstIPNAT say what was translated on the way of the
-	// question.
+	// SrcIPNAT, SrcPortNAT and DstIPNAT report what was translated on the path of the
+	// request.
 	SrcIPNAT, SrcPortNAT, DstIPNAT bool
-	// ReceivedSrc is where the question came from, as its receiver saw it.
+	// ReceivedSrc is the source of the request as the receiver saw it.
 	ReceivedSrc netip.AddrPort
-	// Size is that of the question as it arrived, in bytes; 0 from gateways that do
-	// not say.
+	// Size is the size of the request as it arrived, in bytes; 0 if the gateway does
+	// not report it.
 	Size int
 }
 
-// Type is the verdict of a Response, with Submariner's numbers.
+// Type is the result in a Response, with Submariner's numbers.
 type Type int
 
-// The verdicts.
+// The results.
 const (
 	OK Type = iota
 	NATDetected
@@ -78,10 +77,10 @@ const (
 
 var typeNames = []string{"OK", "NAT_DETECTED", "UNKNOWN_DST_CLUSTER", "UNKNOWN_DST_ENDPOINT", "MALFORMED"}
 
-// String returns the name in Submariner's protocol.
+// String returns the name of the result in Submariner's protocol.
 func (t Type) String() string { return typeNames[t] }
 
-// Reached reports whether the gateway that was asked for has answered.
+// Reached reports whether the intended gateway has answered.
 func (t Type) Reached() bool { return t == OK || t == NATDetected }
 
 // Self is the gateway that answers.
@@ -90,9 +89,9 @@ type Self struct {
 	PrivateIP netip.Addr
 }
 
-// Answer is what self says to a question that came from an address in size bytes.
-// An answer to somebody who asked for another repeats whom, so that who scans for
-// gateways learns no name.
+// Answer returns the response of self to a request of size bytes from an address. The
+// response to a request for another gateway contains the names in the request, so that
+// a scanner does not learn the name of self.
 func Answer(self Self, r Request, from netip.AddrPort, size int) Response {
 	a := Response{Number: r.Number, Sender: r.Receiver, Receiver: r.Sender, ReceivedSrc: from, Size: size}
 	switch {
@@ -113,5 +112,5 @@ func Answer(self Self, r Request, from netip.AddrPort, size int) Response {
 	return a
 }
 
-// Key authenticates the messages of two clusters; the zero Key none.
+// Key authenticates the messages of two clusters. The zero Key means no authentication.
 type Key = dataplane.Secret

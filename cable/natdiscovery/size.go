@@ -2,27 +2,28 @@ package natdiscovery
 
 import "slices"
 
-// MinMTU is the size of the packet that every IPv4 path is taken to let through, in
-// bytes: what every host can receive (RFC 791, section 3.1).
+// MinMTU is the assumed minimum MTU of an IPv4 path, in bytes: the size of the packet that
+// every host must accept (RFC 791, section 3.1).
 const MinMTU = 576
 
-// MTUSearch looks for the largest packet that gets through a path: between the
-// largest that did and the smallest that did not. Every step tries several sizes at
-// once, so that three steps find any size up to that of jumbo frames where a binary
-// search would need thirteen, and as long for each.
+// An MTUSearch searches for the largest packet that passes a path: between the largest
+// size that passed and the smallest that was lost. Every step tries several sizes at
+// once. Three steps find any size up to jumbo frames; a binary search would need thirteen
+// steps of the same duration.
 type MTUSearch struct {
-	Passed int // the largest size that got through, in bytes; 0 if none did yet
-	Lost   int // the smallest that did not; above the largest possible if all did
+	Passed int // the largest size that passed, in bytes; 0 if none has yet
+	Lost   int // the smallest size that was lost; above the device's MTU if none was
 }
 
-// perStep is how many sizes are tried at once.
+// perStep is the number of sizes in a step.
 const perStep = 32
 
-// NewMTUSearch returns the search below the MTU of the node's own device.
+// NewMTUSearch returns a search up to local, the MTU of the node's device in bytes.
 func NewMTUSearch(local int) MTUSearch { return MTUSearch{Lost: local + 1} }
 
-// First returns the sizes to begin with: what the device allows, which is what most
-// paths let through, and, for a path that was measured before, its MTU and one more.
+// First returns the sizes of the first step: the MTU of the device, which most paths
+// support, and, for a path with a known MTU, that MTU and one byte more. known is 0 if the
+// MTU is not known.
 func (s MTUSearch) First(known int) []int {
 	sizes := []int{s.Lost - 1}
 	for _, size := range []int{known + 1, known} {
@@ -33,13 +34,13 @@ func (s MTUSearch) First(known int) []int {
 	return sizes
 }
 
-// Next returns the sizes to try in the next step, the largest first; none if the
-// search is over.
+// Next returns the sizes of the next step, the largest first; none if the search is
+// finished.
 func (s MTUSearch) Next() []int {
 	low := max(s.Passed, MinMTU-1)
 	var sizes []int
 	for i := range perStep {
-		// evenly spaced between the two, neither of which needs another try
+		// evenly spaced between the two, excluding both
 		if size := s.Lost - 1 - i*(s.Lost-1-low)/perStep; size > low {
 			sizes = append(sizes, size)
 		}
@@ -47,13 +48,13 @@ func (s MTUSearch) Next() []int {
 	return slices.Compact(sizes)
 }
 
-// After returns the search after a step in which some of the sizes tried got through.
+// After returns the search after a step that tried some sizes, of which some passed.
 func (s MTUSearch) After(tried, passed []int) MTUSearch {
 	for _, size := range passed {
 		s.Passed = max(s.Passed, size)
 	}
 	for _, size := range tried {
-		// A packet may get lost for other reasons: where a larger one passed, it did.
+		// If a larger packet passed, this one was lost for another reason than its size.
 		if size > s.Passed {
 			s.Lost = min(s.Lost, size)
 		}
