@@ -192,7 +192,7 @@ func TestParseRefuses(t *testing.T) {
 		{append(request.Encode(0, Key{}), 0x08, 1), "occurs twice"},
 		{append(request.Encode(0, key), 0x08, 1), "after the authentication code"},
 		{append(request.Encode(0, key), tag(102, nil)...), "after the authentication code"},
-		{protowire.AppendVarint(protowire.AppendTag(nil, fieldRequest, protowire.VarintType), 1), "not a message"},
+		{protowire.AppendVarint(protowire.AppendTag(nil, fieldRequest, protowire.VarintType), 1), "neither a message nor bytes"},
 		{addr("10.0.0.1", 65536), "more than 65535"},
 		{addr("10.0.0.256", 1), "not an IPv4 address"},
 		{addr("::1", 1), "not an IPv4 address"},
