@@ -14,11 +14,7 @@ func (h *Host) ipsecStates() (out []dataplane.CableState, err error) {
 	if _, ok := h.charon.Running(); !h.ownsIPsec || !ok {
 		return nil, nil
 	}
-	conns, err := h.charon.Connections()
-	if err != nil {
-		return nil, err
-	}
-	sas, err := h.charon.SAs()
+	conns, sas, err := h.charon.Tunnels()
 	if err != nil {
 		return nil, err
 	}

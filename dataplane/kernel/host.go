@@ -25,6 +25,7 @@ import (
 	vnl "github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
 	"golang.zx2c4.com/wireguard/wgctrl"
+	"golang.zx2c4.com/wireguard/wgctrl/wgtypes"
 )
 
 // store reads and writes the objects of one or two kinds.
@@ -55,8 +56,8 @@ type Host struct {
 	stores []store // one of each, in order of kinds
 	byKind map[dataplane.Kind]store
 
-	ownsIPsec bool       // whether the tunnels of the node are the owner's
-	view      *ipsecView // of this Observe; nil until it is needed
+	ownsIPsec bool  // whether the tunnels of the node are the owner's
+	seen      sight // of this Observe
 
 	mu      sync.Mutex
 	wgctrl  *wgctrl.Client // nil until it is needed
@@ -66,6 +67,13 @@ type Host struct {
 	// process behind them, which nobody has ended since.
 	restarts map[string]int
 	served   map[string]bool
+}
+
+// sight is what one Observe reads for several stores, each once.
+type sight struct {
+	ipsec     *ipsecView                 // nil until it is read
+	devices   map[string]int             // see Host.devices; nil until they are read
+	wireGuard map[string]*wgtypes.Device // by name; a device without WireGuard behind it is nil
 }
 
 var _ dataplane.Target = (*Host)(nil)
@@ -165,7 +173,7 @@ func (h *Host) Apply(ctx context.Context, op dataplane.Op) error {
 func (h *Host) forget() {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	h.indexOf, h.nameOf, h.view = map[string]int{}, map[int]string{}, nil
+	h.indexOf, h.nameOf, h.seen = map[string]int{}, map[int]string{}, sight{wireGuard: map[string]*wgtypes.Device{}}
 }
 
 func (h *Host) learn(name string, index int) {
@@ -211,8 +219,11 @@ func (h *Host) name(index int) (string, error) {
 	return l.name, nil
 }
 
-// devices returns the owner's devices that exist, by name.
+// devices returns the indexes of the owner's devices that exist, by name.
 func (h *Host) devices() (map[string]int, error) {
+	if h.seen.devices != nil {
+		return h.seen.devices, nil
+	}
 	out := map[string]int{}
 	names, err := h.names()
 	if err != nil {
@@ -226,5 +237,6 @@ func (h *Host) devices() (map[string]int, error) {
 			return nil, err
 		}
 	}
+	h.seen.devices = out
 	return out, nil
 }

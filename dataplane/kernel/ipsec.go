@@ -80,7 +80,7 @@ const (
 	probeIfID   = dataplane.IPsecIfID + 1
 )
 
-// ipsecView is what there is of IPsec, read once in each Observe.
+// ipsecView is what there is of IPsec.
 type ipsecView struct {
 	pid      int                              // of our daemon; 0 if it does not run
 	started  time.Time                        // when it was
@@ -88,10 +88,10 @@ type ipsecView struct {
 	policies []vnl.XfrmPolicy                 // of the kernel, ours and others
 }
 
-// ipsec returns the view of this Observe.
+// ipsec returns what this Observe sees of IPsec.
 func (h *Host) ipsec() (*ipsecView, error) {
-	if h.view != nil {
-		return h.view, nil
+	if h.seen.ipsec != nil {
+		return h.seen.ipsec, nil
 	}
 	policies, err := h.xfrm.policies()
 	if err != nil {
@@ -101,6 +101,6 @@ func (h *Host) ipsec() (*ipsecView, error) {
 	if v.pid, v.started = h.charon.Process(); v.pid != 0 {
 		v.conns, _ = h.charon.Connections() // a daemon that does not answer is started anew
 	}
-	h.view = v
+	h.seen.ipsec = v
 	return v, nil
 }

@@ -52,8 +52,16 @@ func TestIPsecCharonKilled(t *testing.T) {
 	}
 	if ipsecEngine().Name == dataplane.EngineKernel {
 		states := func() string { return a.ns.Run("ip -s xfrm state | grep -E 'proto esp|add '") }
-		if !assert.Eventually(t, func() bool { a.sync(); return strings.Count(states(), "proto esp") <= 2 }, 30*time.Second, 200*time.Millisecond) {
+		var steps []dataplane.Op
+		if !assert.Eventually(t, func() bool {
+			steps = append(steps, a.sync()...)
+			return strings.Count(states(), "proto esp") <= 2
+		}, 30*time.Second, 200*time.Millisecond) {
 			t.Fatalf("what the old charon left, which ended before %v, is still there:\n%s", info(t, a), states())
+		}
+		require.NotEmpty(t, steps, "it was removed by steps of a plan")
+		for _, op := range steps {
+			require.Regexp(t, `^- ip xfrm state add src 192.0.2.[12] dst 192.0.2.[12] proto esp spi 0x[0-9a-f]+ reqid 0x12000002 # of an IKE daemon that is gone$`, op.String())
 		}
 	}
 	require.NoError(t, syscall.Kill(pid(t, b), syscall.SIGKILL))
@@ -142,7 +150,12 @@ func TestIPsecForeign(t *testing.T) {
 	a.ns.Run("ping -c1 -W2 -I 10.1.0.1 10.2.0.1")
 	require.NoError(t, syscall.Kill(pid(t, a), syscall.SIGKILL))
 	require.Eventually(t, func() bool { n, _ := a.h.charon.Process(); return n == 0 }, 30*time.Second, 10*time.Millisecond)
-	settle(t, a.ns, a.h, dataplane.State{})
+	requireNoWrites(t, a)
+	kinds := map[string]int{}
+	for _, op := range settle(t, a.ns, a.h, dataplane.State{}) {
+		kinds[fmt.Sprintf("%T", op.Old)]++
+	}
+	require.Equal(t, []int{2, 3, 1}, []int{kinds["dataplane.IPsecSA"], kinds["dataplane.IPsecPolicy"], kinds["dataplane.IKERemains"]}, "steps of the plan")
 	require.Equal(t, before, foreign())
 }
 

@@ -42,6 +42,9 @@ func isWireGuard(name string) bool { return name == dataplane.WireGuardDevice }
 // taken all routes and next hops off it.
 func (h *Host) wireGuard(d *device) (dataplane.Object, error) {
 	w, err := h.readWireGuard(d)
+	if err == nil {
+		h.seen.wireGuard[d.name] = w
+	}
 	if err != nil || w == nil || !d.up || w.FirewallMark != 0 {
 		return dataplane.WireGuard{Name: d.name}, err
 	}

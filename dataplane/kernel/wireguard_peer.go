@@ -24,9 +24,18 @@ const rejectAfter = 180 * time.Second
 // peers are the peers of the owner's WireGuard devices, all of them.
 type peers struct{ *Host }
 
+// list returns the peers of the devices that links has read: WireGuard lists a device with
+// its peers.
 func (s peers) list() (out []dataplane.Object, err error) {
-	err = s.eachPeer(func(dev string, p wgtypes.Peer) { out = append(out, observedPeer(dev, p)) })
-	return out, err
+	for name, w := range s.seen.wireGuard {
+		if w == nil {
+			continue
+		}
+		for _, p := range w.Peers {
+			out = append(out, observedPeer(name, p))
+		}
+	}
+	return out, nil
 }
 
 // eachPeer calls f for every peer of the owner's WireGuard devices.

@@ -18,19 +18,44 @@ type Connection struct {
 }
 
 // Connections returns the loaded tunnels by name.
-func (i *Instance) Connections() (map[string]Connection, error) {
-	out := map[string]Connection{}
-	err := i.talk(func(s *vici.Session) error {
-		msgs, err := s.StreamedCommandRequest("list-conns", "list-conn", nil)
-		for _, m := range msgs {
-			for _, name := range m.Keys() {
-				out[name] = readConnection(sub(m, name))
-			}
+func (i *Instance) Connections() (conns map[string]Connection, err error) {
+	err = i.talk(func(s *vici.Session) (err error) {
+		conns, err = connections(s)
+		return err
+	})
+	return conns, err
+}
+
+// SAs returns the IKE security associations by the name of their tunnel.
+func (i *Instance) SAs() (sas map[string][]SA, err error) {
+	err = i.talk(func(s *vici.Session) (err error) {
+		sas, err = associations(s)
+		return err
+	})
+	return sas, err
+}
+
+// Tunnels returns what Connections and SAs return, in one session.
+func (i *Instance) Tunnels() (conns map[string]Connection, sas map[string][]SA, err error) {
+	err = i.talk(func(s *vici.Session) (err error) {
+		if conns, err = connections(s); err == nil {
+			sas, err = associations(s)
 		}
 		return err
 	})
+	return conns, sas, err
+}
+
+func connections(s *vici.Session) (map[string]Connection, error) {
+	msgs, err := s.StreamedCommandRequest("list-conns", "list-conn", nil)
 	if err != nil {
 		return nil, fmt.Errorf("listing connections: %w", err)
+	}
+	out := map[string]Connection{}
+	for _, m := range msgs {
+		for _, name := range m.Keys() {
+			out[name] = readConnection(sub(m, name))
+		}
 	}
 	return out, nil
 }
@@ -78,20 +103,16 @@ func Current(sas []SA, child string) bool {
 	return slices.ContainsFunc(sas, func(sa SA) bool { return sa.uses(child) })
 }
 
-// SAs returns the IKE security associations by the name of their tunnel.
-func (i *Instance) SAs() (map[string][]SA, error) {
-	out := map[string][]SA{}
-	err := i.talk(func(s *vici.Session) error {
-		msgs, err := s.StreamedCommandRequest("list-sas", "list-sa", nil)
-		for _, m := range msgs {
-			for _, name := range m.Keys() {
-				out[name] = append(out[name], readSA(sub(m, name)))
-			}
-		}
-		return err
-	})
+func associations(s *vici.Session) (map[string][]SA, error) {
+	msgs, err := s.StreamedCommandRequest("list-sas", "list-sa", nil)
 	if err != nil {
 		return nil, fmt.Errorf("listing security associations: %w", err)
+	}
+	out := map[string][]SA{}
+	for _, m := range msgs {
+		for _, name := range m.Keys() {
+			out[name] = append(out[name], readSA(sub(m, name)))
+		}
 	}
 	return out, nil
 }

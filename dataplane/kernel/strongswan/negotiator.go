@@ -128,13 +128,9 @@ func (n *negotiator) run() {
 
 // look begins what is due, ends what is outdated, and reports whether all is well.
 func (n *negotiator) look(now time.Time) (well bool) {
-	conns, err := n.instance.Connections()
+	conns, sas, err := n.instance.Tunnels()
 	if err != nil {
-		return false // the daemon has ended: who started it will see that
-	}
-	sas, err := n.instance.SAs()
-	if err != nil {
-		return false
+		return false // the daemon has ended, or does not answer
 	}
 	begin, end, well := n.judge(conns, sas, now)
 	for _, name := range begin {
