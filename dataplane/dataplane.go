@@ -1,13 +1,13 @@
-// Package dataplane says, as plain data, what a node's kernel should hold, and
-// works out what has to change to get there.
+// Package dataplane describes, as plain data, what a node's kernel should hold, and
+// computes the steps that lead there.
 //
 // A plan is a State: a set of Objects, each printing as the command a person
-// would type. Diff compares two States; Sync makes a Target (a kernel, or a fake
-// of one) hold a State and looks again, so that success means "seen", not "asked
-// for". The empty State is a clean node: uninstalling is syncing it.
+// would type. Diff compares two States. Sync makes a Target (a kernel, or a fake
+// one) hold a State and reads the Target again: success means observed, not
+// requested. The empty State is a clean node, so an uninstall syncs the empty State.
 //
-// The package never touches a kernel: the hands are in dataplane/kernel. It holds
-// no policy either: what to plan is the business of cable and agent.
+// The package never touches a kernel: dataplane/kernel does. It holds no policy either:
+// packages cable and agent decide what to plan.
 package dataplane
 
 import (
@@ -20,7 +20,7 @@ import (
 
 // Kind names a sort of kernel object. Kinds are declared in dependency order:
 // objects are created from the first kind to the last and removed the other
-// way round, so a rule never points at a route that is not there yet.
+// way round, so a rule never points at a route that does not exist yet.
 type Kind uint8
 
 // The kinds, in the order in which objects are created.
@@ -46,7 +46,7 @@ var kindNames = [...]string{
 	KindNeigh: "neighbour", KindNexthop: "nexthop", KindGroup: "nexthop-group", KindRoute: "route", KindRule: "rule",
 }
 
-// String is what a kind is called where plans are shown.
+// String returns the name of the kind, as shown to people.
 func (k Kind) String() string {
 	if int(k) >= len(kindNames) {
 		return fmt.Sprintf("kind %d", uint8(k))
@@ -54,41 +54,42 @@ func (k Kind) String() string {
 	return kindNames[k]
 }
 
-// Key is what makes two objects the same thing, whatever their settings.
+// Key identifies an object, whatever its settings.
 type Key struct {
 	Kind Kind
 	Name string
 }
 
-// Object is one thing we own in the kernel. Implementations are plain values:
-// no pointers, maps or functions.
+// Object is one thing that we own in the kernel. Implementations are plain values
+// without pointers, maps or functions.
 type Object interface {
 	Key() Key
-	// Needs lists the objects this one stands on: if one of them goes, the kernel
-	// takes this one along.
+	// Needs returns the keys of the objects that this object depends on: when one of
+	// them is removed, the kernel removes this object, too.
 	Needs() []Key
-	// Equal says whether the other object, of the same key, is set up alike.
+	// Equal reports whether the other object has the same key and the same settings.
 	Equal(Object) bool
-	// String is what a person would type, one command a line. Never a secret.
+	// String returns the commands that a person would type, one per line. It never
+	// contains a secret.
 	String() string
 }
 
-// State is a set of objects. The empty State is a kernel we have left clean.
+// State is a set of objects. The empty State is a kernel without any object of ours.
 type State map[Key]Object
 
-// Of makes a State of objs. Two objects with one key are a planning error.
+// Of returns a State of objs. Two different objects with one key are an error.
 func Of(objs ...Object) (State, error) {
 	s := make(State, len(objs))
 	return s, s.Add(objs...)
 }
 
-// joiner is an Object that several plans may have a part in.
+// joiner is an Object that may serve several plans.
 type joiner interface {
-	// join returns what does for both; false if nothing does.
+	// join returns an object that serves both plans, or false if there is none.
 	join(Object) (Object, bool)
 }
 
-// joined returns what does for both of two plans for one object; false if nothing does.
+// joined returns an object that serves two plans for one object, or false if there is none.
 func joined(a, b Object) (Object, bool) {
 	if j, ok := a.(joiner); ok {
 		return j.join(b)
@@ -96,8 +97,8 @@ func joined(a, b Object) (Object, bool) {
 	return nil, false
 }
 
-// Add puts objs in s. It refuses a second, different object under a key, unless there
-// is one that does for both.
+// Add adds objs to s. It refuses a second, different object under a key, unless one
+// object can serve both.
 func (s State) Add(objs ...Object) error {
 	for _, o := range objs {
 		k := o.Key()
@@ -137,7 +138,7 @@ func (s State) Sorted() []Object {
 	return out
 }
 
-// String returns the commands that make the state, in order.
+// String returns the commands that produce the state, in order.
 func (s State) String() string {
 	var b strings.Builder
 	for _, o := range s.Sorted() {

@@ -2,39 +2,39 @@ package dataplane
 
 import "net/netip"
 
-// Facts is what a kernel says about a node before we have done anything: what
-// plans start from.
+// Facts is what plans need to know about a node: what its kernel reports apart from our
+// own objects.
 type Facts struct {
 	// Device is the device of the default route (of the lowest metric).
 	Device string
 	// MTU of Device, in bytes.
 	MTU int
-	// PrivateIP is the IPv4 address that packets leaving by Device are sent from.
+	// PrivateIP is the source address of packets that leave through Device (IPv4).
 	PrivateIP netip.Addr
-	// Addrs are the IPv4 addresses of all devices but our own and loopback, sorted.
+	// Addrs are the IPv4 addresses of all devices except our own and loopback, sorted.
 	Addrs []HostAddr
 	// OwnAddrs are the IPv4 addresses of our own devices, sorted.
 	OwnAddrs []netip.Addr
-	// CableDevices are the devices of cables with VNIs of their own (VXLANDevicePrefix) that
-	// there are, sorted: which of them carry traffic, only the gateway's agent knows.
+	// CableDevices are the names of the existing devices of cables with VNIs of their own
+	// (VXLANDevicePrefix), sorted. Only the gateway's agent knows which of them carry traffic.
 	CableDevices []string
-	// WireGuard and IPsec say what handles such packets on this node.
+	// WireGuard and IPsec are what handles such packets on this node.
 	WireGuard, IPsec Engine
 }
 
 // Engine is what handles the packets of encrypted cables on a node.
 type Engine struct {
-	// Name is "kernel", or the program or plugin that does it in userspace; empty if
-	// there is nothing.
+	// Name is "kernel", or the name of the program or plugin that handles the packets in
+	// userspace. It is empty if the node has neither.
 	Name string
-	// Missing is what there would have to be, if Name is empty.
+	// Missing is what the node lacks, if Name is empty.
 	Missing string
 }
 
-// EngineKernel is the Name of the kernel as an Engine.
+// EngineKernel is the Name of an Engine that is the kernel.
 const EngineKernel = "kernel"
 
-// HostAddr is an address that somebody else put on a device of the node.
+// HostAddr is an address, not ours, on a device of the node.
 type HostAddr struct {
 	Dev    string
 	MTU    int // of Dev, in bytes

@@ -9,8 +9,8 @@ import (
 	"strings"
 )
 
-// Set is an ipset of type hash:net, matched on by chains. Members are masked and
-// sorted; there is none of length 0, which the kernel refuses.
+// Set is an ipset of type hash:net, which rules of chains match on. Members are masked
+// and sorted. None of them has length 0, which the kernel refuses.
 type Set struct {
 	Name    string // at most 31 bytes
 	Members []netip.Prefix
@@ -39,23 +39,20 @@ func (s Set) String() string {
 }
 
 // Chain is a whole netfilter chain: it is replaced in one step or not at all.
-// Hook is the built-in chain whose first rule jumps to it; empty for none.
-// Rules are in iptables' notation, without "-A <chain>". Sets names the sets
-// they match on.
 //
-// iptables spells rules its own way when it lists them, so a chain in the kernel
-// is told from its plan by a fingerprint, which its last rule carries as a
-// comment. Seen is that fingerprint in a chain that was observed ("damaged" if
-// rules were added or removed, or the hook is not the first rule any more), and
-// empty in a plan.
+// iptables lists rules in its own spelling, so a chain in the kernel is compared with a
+// plan by a fingerprint, which its last rule carries as a comment.
 type Chain struct {
-	Table, Name, Hook string
-	Rules             []string
-	Sets              []string
-	Seen              string
+	Table, Name string
+	Hook        string   // the built-in chain whose first rule jumps to this chain; empty for none
+	Rules       []string // in the notation of iptables, without "-A <chain>"
+	Sets        []string // the names of the sets that the rules match on
+	// Seen is the fingerprint of a chain that was observed, and empty in a plan. It is
+	// "damaged" if rules were added or removed, or if the jump from Hook is no longer first.
+	Seen string
 }
 
-// Fingerprint is 16 hexadecimal digits of the SHA-256 of all that was planned.
+// Fingerprint returns 16 hexadecimal digits of the SHA-256 of everything that is planned.
 func (c Chain) Fingerprint() string {
 	if c.Seen != "" {
 		return c.Seen

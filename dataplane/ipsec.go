@@ -9,18 +9,18 @@ import (
 	"time"
 )
 
-// IKEDaemon is a strongSwan of our own, which negotiates the Tunnels of the node. In
-// userspace ESP it handles their packets, too, and the IPsecInterface is its own.
+// IKEDaemon is a strongSwan of our own, which negotiates the Tunnels of the node. With ESP
+// in userspace it handles their packets, too, and the IPsecInterface is its own.
 type IKEDaemon struct {
 	Port  int  // UDP, of IKE and of ESP in UDP
-	Debug bool // has it log more, though never a key
-	// Unattended is set in a daemon that was observed running without anything in this
-	// process that has it negotiate, and false in a plan: an agent that starts adopts the
-	// daemon of the agent before.
+	Debug bool // whether it logs more, though never a key
+	// Unattended is true for a daemon that was observed running although this process has
+	// not yet asked it to negotiate, and false in a plan. An agent that starts finds the
+	// daemon of the agent before it that way, and adopts it.
 	Unattended bool
 }
 
-// daemonKey is that of the only daemon there is.
+// daemonKey is the key of the IKEDaemon: there is only one.
 var daemonKey = Key{KindDaemon, "charon"}
 
 // Key implements Object.
@@ -55,8 +55,8 @@ func (d IKEDaemon) change(old Object) string {
 	return ""
 }
 
-// IPsecInterface is where packets enter and leave IPsec tunnels: an XFRM interface, or
-// the TUN device of userspace ESP. Which of them, the kernel decides.
+// IPsecInterface is the device through which packets enter and leave IPsec tunnels: an XFRM
+// interface, or the TUN device of ESP in userspace, depending on the kernel.
 type IPsecInterface struct {
 	Name string
 	MTU  int // bytes, of the inner packets
@@ -79,49 +79,48 @@ func (d IPsecInterface) String() string {
 
 // Modes of a Tunnel (RFC 4301, section 4.1).
 const (
-	TunnelMode    = "tunnel"    // whole packets, through the IPsecInterface
-	TransportMode = "transport" // what the two ends themselves send each other
+	TunnelMode    = "tunnel"    // for packets that pass through the IPsecInterface
+	TransportMode = "transport" // for packets between the two ends themselves
 )
 
-// Initiative is which end of a Tunnel begins.
+// Initiative is when this end of a Tunnel initiates it.
 type Initiative string
 
-// The initiatives. If both ends began at once, each would end up with two IKE
-// security associations and drop one of them, not always the same.
+// The initiatives. If both ends initiated at once, each would end up with two IKE security
+// associations and delete one of them, not always the same.
 const (
-	InitiateFirst  Initiative = "first"  // this end, at once
-	InitiateSecond Initiative = "second" // this end, if the other has not for some time
-	InitiateNever  Initiative = "never"  // the other end comes to us
+	InitiateFirst  Initiative = "first"  // at once
+	InitiateSecond Initiative = "second" // after some time, in which the other end has not
+	InitiateNever  Initiative = "never"  // only the other end initiates
 )
 
 // Tunnel is an IKEv2 connection to one gateway, with one child security association,
 // as a section of swanctl.conf would describe it.
 //
-// A daemon does not tell the secrets that it was given, so a tunnel is told from its
-// plan by a fingerprint, which is the name of the child. Seen is that fingerprint in
-// a tunnel that was observed, and empty in a plan.
+// A daemon does not return the secrets that it was given, so a loaded tunnel is compared
+// with a plan by a fingerprint, which is the name of the child.
 type Tunnel struct {
 	Name        string
 	Local       netip.Addr
-	Remote      netip.Addr // where the other end is; the zero Addr if it comes to us
-	LocalPort   int        // UDP: that of the IKEDaemon
+	Remote      netip.Addr // address of the other end; the zero Addr if only the other end initiates
+	LocalPort   int        // UDP: the port of the IKEDaemon
 	RemotePort  int        // UDP
 	LocalID     string     // IKE identities, as fully qualified domain names (RFC 7296, section 3.5)
 	RemoteID    string
 	PSK         Secret // known to these two identities only
 	Mode        string
-	LocalTS     []netip.Prefix // what may go through, on our side
-	RemoteTS    []netip.Prefix
-	Port        int    // restricts the selectors to UDP from and to this port; 0 for everything
-	ReqID       uint32 // tells our policies and security associations from those of others: one of Owner.IDs
-	IKE         string // proposals, as swanctl.conf has them, separated by commas
+	LocalTS     []netip.Prefix // traffic selectors: the networks that may use the tunnel at this end
+	RemoteTS    []netip.Prefix // and at the other end
+	Port        int            // restricts the selectors to UDP from and to this port; 0 for everything
+	ReqID       uint32         // identifies our policies and security associations: one of Owner.IDs
+	IKE         string         // proposals, as in swanctl.conf, separated by commas
 	ESP         string
 	IKELifetime time.Duration // after which keys are renewed
 	ESPLifetime time.Duration
-	DPDDelay    time.Duration // without a sign of life, after which the other end is asked for one
-	Encap       bool          // has ESP in UDP even where no address translation is seen
+	DPDDelay    time.Duration // the silence after which the other end is asked for a sign of life
+	Encap       bool          // whether ESP is in UDP even if no address translation is detected
 	Initiative  Initiative
-	Seen        string
+	Seen        string // the fingerprint of a tunnel that was observed, and empty in a plan
 }
 
 // Key implements Object.
@@ -136,8 +135,8 @@ func (t Tunnel) Equal(o Object) bool {
 	return ok && t.Name == other.Name && t.Fingerprint() == other.Fingerprint()
 }
 
-// Fingerprint is the initiative and 16 hexadecimal digits of the SHA-256 of all that
-// was planned, the key included: of 32 random bytes a hash tells nothing.
+// Fingerprint returns the initiative and 16 hexadecimal digits of the SHA-256 of everything
+// that is planned. That includes the key: a hash of 32 random bytes does not reveal them.
 func (t Tunnel) Fingerprint() string {
 	if t.Seen != "" {
 		return t.Seen
@@ -149,8 +148,8 @@ func (t Tunnel) Fingerprint() string {
 }
 
 // Selectors returns traffic selectors in the notation of swanctl.conf, such as
-// "10.1.0.0/16" or "192.0.2.1/32[17/4504]": 17 is UDP, whose name strongSwan would look up
-// in /etc/protocols, which not every image has.
+// "10.1.0.0/16" or "192.0.2.1/32[17/4504]". 17 is UDP: strongSwan would look its name up in
+// /etc/protocols, which not every image has.
 func (t Tunnel) Selectors(nets []netip.Prefix) []string {
 	var out []string
 	for _, n := range nets {
@@ -163,9 +162,9 @@ func (t Tunnel) Selectors(nets []netip.Prefix) []string {
 	return out
 }
 
-// RemoteAddrs returns where the other end is looked for, and where it may come from:
-// anywhere, since it proves who it is, and may be behind an address translation that
-// nobody knows of.
+// RemoteAddrs returns the address at which the other end is looked for, and the addresses
+// from which it may come: any, since it proves its identity and may be behind an unknown
+// address translation.
 func (t Tunnel) RemoteAddrs() []string {
 	if !t.Remote.IsValid() {
 		return []string{"%any"}
@@ -214,9 +213,8 @@ func yes(b bool) string {
 	return "no"
 }
 
-// IPsecBlock keeps UDP packets from an address of the node to a port from leaving unless
-// an IPsec policy takes them: between the start of a tunnel and its end they would
-// otherwise go out in clear.
+// IPsecBlock drops UDP packets from an address of the node to a port unless an IPsec policy
+// selects them. Otherwise they would leave in clear while there is no tunnel.
 type IPsecBlock struct {
 	From netip.Addr
 	Port int

@@ -6,10 +6,10 @@ import (
 )
 
 // What an IKE daemon leaves on a node when it is killed are objects of KindRemains. No plan
-// holds one, so a Sync removes them, with two exceptions. As long as a planned daemon is
-// yet to be started, Diff leaves them alone, for they need it. And security associations
-// that carry the traffic of a tunnel are not observed as remains until the next daemon has
-// negotiated others, or has had time enough to do so.
+// contains them, so Sync removes them, with two exceptions. While a planned daemon has not
+// been started yet, Diff leaves them alone, because they need it. And a running daemon may
+// still use the security associations of the daemon before it: they are not observed as
+// remains until it has negotiated others, or has had enough time to do so.
 
 // IPsecSA is a security association whose IKE daemon is gone.
 type IPsecSA struct {

@@ -5,19 +5,20 @@ import (
 	"net/netip"
 )
 
-// VXLAN is a vxlan device. MAC is planned, not random: a device that is made
-// again must answer to the address its peers remember. It neither learns nor
-// floods: every peer is an FDB entry and a Neigh entry.
+// VXLAN is a vxlan device. It neither learns nor floods: every peer has an FDB entry and
+// a Neigh entry.
 type VXLAN struct {
 	Name string
-	// Dev is the device that outer packets leave by, whatever routes say; empty for any.
-	// Its name sorts before Name: it has to be there first.
-	Dev   string
-	MAC   string // lower case, separated by colons
+	// Dev is the device through which outer packets leave, whatever the routes; empty for
+	// any. Its name must sort before Name, for it has to exist first.
+	Dev string
+	// MAC is in lower case, separated by colons. It is planned, not random: a device that
+	// is recreated must have the address that its peers remember.
+	MAC   string
 	VNI   int
-	Local netip.Addr // source of the outer packets
-	Port  int        // UDP, both source of listening and destination
-	// SourcePort is that of the outer packets; 0 has the kernel vary it by flow.
+	Local netip.Addr // source address of the outer packets
+	Port  int        // UDP: the device listens on it, and sends to it
+	// SourcePort is the source port of the outer packets; 0 lets the kernel vary it by flow.
 	SourcePort int
 	MTU        int // bytes, of the inner packets
 	Conf       Conf
@@ -25,15 +26,15 @@ type VXLAN struct {
 
 // Conf is net.ipv4.conf.<device>.
 type Conf struct {
-	// RPFilter is rp_filter: 2 (loose) accepts packets whose source is reached
-	// another way, which is the rule where several gateways lead to one network.
-	// The kernel takes the greater of this and conf.all.rp_filter.
+	// RPFilter is the setting rp_filter. With 2 (loose) the device accepts packets whose
+	// source is reached through another device, as happens where several gateways lead to
+	// one network. The kernel uses the greater of this and conf.all.rp_filter.
 	RPFilter int
-	// Forwarding is forwarding: 1 lets packets pass through the node.
+	// Forwarding is the setting forwarding. With 1 the node forwards packets from the device.
 	Forwarding int
 }
 
-// command is what a person would type.
+// command returns what a person would type.
 func (c Conf) command(dev string) string {
 	return fmt.Sprintf("sysctl -w net.ipv4.conf.%[1]s.rp_filter=%[2]d net.ipv4.conf.%[1]s.forwarding=%[3]d", dev, c.RPFilter, c.Forwarding)
 }
@@ -65,8 +66,8 @@ func (l VXLAN) String() string {
 	return s + "\n" + l.Conf.command(l.Name)
 }
 
-// inPlace reports whether a device or daemon can be made another without being made anew,
-// and without losing what stands on it. (A new MAC clears the ARP table.)
+// inPlace reports whether a device or daemon can be changed into another without being
+// replaced, and without losing what depends on it. (A new MAC clears the ARP table.)
 func inPlace(old, new Object) bool {
 	switch b := new.(type) {
 	case VXLAN:
@@ -75,13 +76,13 @@ func inPlace(old, new Object) bool {
 		return ok && a == b
 	case WireGuard:
 		a, ok := old.(WireGuard)
-		return ok && a != WireGuard{Name: a.Name} // blank: it is something else
+		return ok && a != WireGuard{Name: a.Name} // blank: another type of device
 	case IPsecInterface:
 		a, ok := old.(IPsecInterface)
-		return ok && a.Conf != (Conf{}) // blank: it is something else
+		return ok && a.Conf != (Conf{}) // blank: another type of device
 	case IKEDaemon:
 		a, ok := old.(IKEDaemon)
-		return ok && a.Port == b.Port // else its sockets are others
+		return ok && a.Port == b.Port // the sockets are opened once
 	}
 	return false
 }
@@ -104,7 +105,8 @@ func (a Addr) Equal(o Object) bool { return o == a }
 // String implements Object.
 func (a Addr) String() string { return fmt.Sprintf("ip addr add %v dev %s", a.Prefix, a.Dev) }
 
-// FDB tells a vxlan device to which host it sends frames for MAC.
+// FDB is an entry in the forwarding table of a vxlan device: frames for MAC are sent to the
+// host Dst.
 type FDB struct {
 	Dev string
 	MAC string
@@ -125,7 +127,7 @@ func (f FDB) String() string {
 	return fmt.Sprintf("bridge fdb replace %s dev %s dst %v self permanent", f.MAC, f.Dev, f.Dst)
 }
 
-// Neigh is a permanent ARP entry, so that nobody has to ask.
+// Neigh is a permanent ARP entry, so that no request has to be sent.
 type Neigh struct {
 	Dev string
 	IP  netip.Addr

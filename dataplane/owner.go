@@ -140,12 +140,12 @@ type Owner struct {
 	Name       string
 	Devices    []string // exact names
 	Prefixes   []string // name prefixes of devices of kind vxlan
-	Chains     string   // prefix of chains and sets; the longest prefix decides
+	Chains     string   // prefix of chains and sets; the owner with the longest matching prefix has them
 	NFTable    string   // nftables table, family ip
 	Tables     Range    // routing tables
 	IDs        Range    // next hops and groups
 	Priorities Range    // rules that look up one of Tables
-	Protocol   uint8    // of routes: shown by "ip route" as "proto N"
+	Protocol   uint8    // of routes: "ip route" shows it as "proto N"
 }
 
 // The owners. The first octet of a next hop ID identifies its kind, and the other

@@ -9,11 +9,10 @@ import (
 	"time"
 )
 
-// Nexthop is a single next hop. Via is the zero Addr on devices that know by
-// themselves whom a packet is for.
+// Nexthop is a single next hop.
 type Nexthop struct {
 	ID  uint32
-	Via netip.Addr
+	Via netip.Addr // the zero Addr on devices that choose the peer by the packet's destination
 	Dev string
 }
 
@@ -42,12 +41,12 @@ type Member struct {
 
 // Group spreads flows over next hops by weight. Members are sorted by ID.
 // The group is resilient if Buckets is not 0 (Linux ≥ 5.13): a flow then stays
-// with its next hop when others come and go.
+// with its next hop when others are added or removed.
 type Group struct {
 	ID      uint32
 	Members []Member
-	Buckets int           // resilient groups: how many buckets flows are hashed to
-	Idle    time.Duration // resilient groups: after how long without traffic a bucket may move
+	Buckets int           // resilient groups: the number of buckets that flows are hashed to
+	Idle    time.Duration // resilient groups: the time without traffic after which a bucket may move
 }
 
 // Key implements Object.
@@ -80,15 +79,13 @@ func (g Group) String() string {
 	return s
 }
 
-// Route sends Dst, looked up in Table, to a next hop group. Src is the address
-// that the node's own processes send from; the zero Addr leaves it to the kernel.
-// MTU is that of the way, in bytes; 0 leaves it to the device.
+// Route sends packets for Dst, if they are looked up in Table, to a next hop group.
 type Route struct {
 	Table int
 	Dst   netip.Prefix
 	Group uint32
-	Src   netip.Addr
-	MTU   int
+	Src   netip.Addr // source address of the node's own packets; the zero Addr lets the kernel choose
+	MTU   int        // of the path, in bytes; 0 for the MTU of the device
 }
 
 // Key implements Object.
@@ -112,12 +109,12 @@ func (r Route) String() string {
 	return s
 }
 
-// BlackholeMetric is the metric of Blackholes: any Route comes first.
+// BlackholeMetric is the metric of Blackholes: any Route is preferred.
 const BlackholeMetric = 1 << 30
 
-// Blackhole drops what is for Dst and is looked up in Table while no Route is there
-// for it: when a cable's device goes, the kernel takes its routes along, and packets
-// must not leave by another way, in clear.
+// Blackhole drops packets for Dst, if they are looked up in Table, while there is no Route
+// for Dst. When the device of a cable is removed, the kernel removes its routes, too, and
+// packets must not leave through another device, in clear.
 type Blackhole struct {
 	Table int
 	Dst   netip.Prefix
@@ -137,12 +134,11 @@ func (b Blackhole) String() string {
 	return fmt.Sprintf("ip route replace blackhole %v table %d metric %d", b.Dst, b.Table, BlackholeMetric)
 }
 
-// Rule looks packets up in Table. IIF restricts it to packets that come in on a
-// device (which need not exist); empty means all packets. The kernel has no way
-// to replace a rule: it is removed and added.
+// Rule looks packets up in Table. The kernel cannot replace a rule: it is added and the old
+// one removed.
 type Rule struct {
 	Priority int
-	IIF      string
+	IIF      string // only packets that arrive on this device, which need not exist; empty for all
 	Table    int
 }
 
@@ -163,8 +159,8 @@ func (r Rule) String() string {
 	return fmt.Sprintf("ip rule add pref %d lookup %d", r.Priority, r.Table)
 }
 
-// digits is a number with zeros in front, so that keys are sorted as their numbers are.
-// Keys are made by the thousand at every plan, which fmt would double the time of.
+// digits returns a number with leading zeros, so that keys sort like their numbers. Every
+// plan makes thousands of keys; with fmt that would take twice the time.
 func digits(n uint32) string {
 	s := strconv.FormatUint(uint64(n), 10)
 	return "0000000000"[len(s):] + s

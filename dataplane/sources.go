@@ -7,19 +7,17 @@ import (
 	"strings"
 )
 
-// SourcesPriority is that of the chain of Sources: before all other chains that
-// translate sources, which are at 100 ("srcnat") or a little before.
+// SourcesPriority is the priority of the chain of Sources: before all other chains that
+// translate sources, which have 100 ("srcnat") or a little less.
 const SourcesPriority = 50
 
-// Sources is an nftables table that keeps the source addresses of what goes from
-// Local to Remote or back. A connection has one translation of its source, and the
-// first that comes counts: so ours comes first, and translates sources to
-// themselves. It is seen by the first packet of each connection only.
-//
-// Both are masked and sorted, and no network is inside another.
+// Sources is an nftables table that preserves the source addresses of packets between the
+// networks Local and Remote. The kernel translates the source of a connection once, by the
+// first rule that matches: ours comes first, and translates sources to themselves. Only
+// the first packet of each connection passes through it.
 type Sources struct {
 	Table         string
-	Local, Remote []netip.Prefix
+	Local, Remote []netip.Prefix // masked and sorted; no network contains another
 }
 
 // Key implements Object.

@@ -8,14 +8,14 @@ import (
 	"slices"
 )
 
-// Op is one step of a plan: put New (in place of Old, if there is one), or
-// remove Old.
+// Op is one step of a plan: it puts New, in place of Old if there is an Old, or removes
+// Old if New is nil.
 type Op struct{ Old, New Object }
 
 // changer is an Object that can be put in another way than by the command of its String.
 type changer interface {
-	// change returns what a person would type to have the object in place of another, if
-	// that differs from String, else "".
+	// change returns the command that replaces an object by this one, or "" if it is the
+	// command of String.
 	change(old Object) string
 }
 
@@ -34,9 +34,9 @@ func (o Op) String() string {
 }
 
 // Diff returns the steps from have to want: additions first, in creation order,
-// then removals in the opposite order, so that no step pulls away what another
-// still stands on. An object that needs another which is wanted, and not there yet, is not
-// removed: once that is there, the next look shows what has become of the object.
+// then removals in the opposite order, so that no step removes what another object still
+// depends on. An object that depends on a wanted object which does not exist yet is not
+// removed: the next Observe shows what has become of it.
 func Diff(have, want State) []Op {
 	left := survivors(have, want)
 	var puts, dels State
@@ -68,7 +68,7 @@ func Diff(have, want State) []Op {
 	return ops
 }
 
-// awaits reports whether an object needs another that is wanted, and not there yet.
+// awaits reports whether an object depends on a wanted object that does not exist yet.
 func awaits(o Object, have, want State) bool {
 	return slices.ContainsFunc(o.Needs(), func(k Key) bool {
 		_, is := have[k]
@@ -77,9 +77,8 @@ func awaits(o Object, have, want State) bool {
 	})
 }
 
-// survivors returns what is left of have once every device or daemon that cannot
-// be altered in place has been made again: all that stands on the old one goes
-// along.
+// survivors returns what is left of have once every device or daemon that cannot be
+// changed in place has been replaced: everything that depends on the old one is gone, too.
 func survivors(have, want State) State {
 	remade := map[Key]bool{}
 	for k, w := range want {
@@ -96,7 +95,7 @@ func survivors(have, want State) State {
 	for k := range remade {
 		delete(left, k)
 	}
-	for _, o := range have.Sorted() { // needs point backwards, so one pass is enough
+	for _, o := range have.Sorted() { // dependencies come first, so one pass is enough
 		for _, k := range o.Needs() {
 			_, had := have[k]
 			if _, has := left[k]; had && !has {
@@ -107,25 +106,26 @@ func survivors(have, want State) State {
 	return left
 }
 
-// Target is somewhere a State can be applied: a kernel, or a fake of one.
+// Target is where a State can be applied: a kernel, or a fake one.
 type Target interface {
-	// Observe returns the objects we own, and no others.
+	// Observe returns the objects that we own, and no others. It changes nothing.
 	Observe(context.Context) (State, error)
 	// Apply takes one step.
 	Apply(context.Context, Op) error
 }
 
-// ErrDrift means the target would not settle on what was asked of it.
+// ErrDrift means that the target does not hold the wanted State although every step
+// was taken, several times.
 var ErrDrift = errors.New("dataplane did not converge")
 
-// maxPasses bounds Sync. One pass is the rule; the others mend what somebody
-// else, or the kernel, undid meanwhile.
+// maxPasses bounds Sync. One pass is the rule; the others repair what another program,
+// or the kernel, has undone meanwhile.
 const maxPasses = 3
 
-// Sync makes t hold want, and returns the steps it took. It looks again after
-// every pass, so success means "seen", not "asked for"; and a step that failed
-// is no error if the next look shows it was not needed. Every step is tried,
-// and what failed in the last pass is joined into the error.
+// Sync makes t hold want, and returns the steps that it took. It observes t again after
+// every pass, so success means observed, not requested; and a step that failed is no
+// error if it turns out not to have been needed. Every step is tried, and the failures of
+// the last pass are joined into the error.
 func Sync(ctx context.Context, t Target, want State) (done []Op, err error) {
 	for range maxPasses {
 		have, lookErr := t.Observe(ctx)

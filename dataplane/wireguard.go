@@ -15,20 +15,20 @@ type PublicKey [32]byte
 // String returns the base64 of the key, as wg(8) prints it.
 func (k PublicKey) String() string { return base64.StdEncoding.EncodeToString(k[:]) }
 
-// WireGuard is a WireGuard device: of the kernel, or of wireguard-go where the kernel
-// has none. Its packets have no firewall mark.
+// WireGuard is a WireGuard device: the kernel's, or wireguard-go's where the kernel has no
+// WireGuard. Its packets have no firewall mark.
 type WireGuard struct {
 	Name string
-	// Private is the device's key, clamped (RFC 7748, section 5): that is how WireGuard
-	// keeps it, whatever it is given.
+	// Private is the device's key. It is clamped (RFC 7748, section 5), because WireGuard
+	// stores it that way.
 	Private Secret
-	Port    int // UDP, both source and destination of what peers send
+	Port    int // UDP: the device listens on it, and sends from it
 	MTU     int // bytes, of the inner packets
 	Conf    Conf
 }
 
-// Clamp sets the bits of a private key that every Curve25519 key has alike (RFC 7748,
-// section 5).
+// Clamp returns the key with the bits set that are the same in every Curve25519 private key
+// (RFC 7748, section 5).
 func (k Secret) Clamp() Secret {
 	k[0] &= 0xf8
 	k[31] = k[31]&0x7f | 0x40
@@ -50,20 +50,20 @@ func (l WireGuard) String() string {
 		l.Name, l.MTU, l.Private, l.Port, l.Conf.command(l.Name))
 }
 
-// WireGuardPeer is who may send through a WireGuard device, and what.
+// WireGuardPeer is a peer of a WireGuard device.
 //
-// Endpoints roam: a peer's packets go to where its last authenticated ones came from,
-// so Endpoint is where to begin, and where to look for a peer that is not heard of any
-// more. Seen is set in a peer that was observed and has agreed on keys lately: it is
-// where it is, and any planned Endpoint is as good. So a Sync never fights roaming, and
-// the planned address is tried once the last one does not answer any more.
+// Endpoints roam: packets to a peer are sent to the source of its last authenticated
+// packet. So Endpoint is where a peer is looked for at first, and when it is silent. A peer
+// that was observed and has recently agreed on keys has Seen set, and then equals a plan
+// with any Endpoint. So a Sync never undoes roaming, and the planned address is tried once
+// the last address does not answer any more.
 type WireGuardPeer struct {
 	Dev       string
 	Public    PublicKey
 	Preshared Secret
-	Endpoint  netip.AddrPort // UDP; the zero AddrPort waits for the peer to come
-	// Allowed are the sources that the peer may have, and the destinations that are sent
-	// to it; sorted. No two peers of a device can have the same network.
+	Endpoint  netip.AddrPort // UDP; the zero AddrPort if only the peer initiates
+	// Allowed are the networks that the peer may send from, and that are sent to the peer,
+	// sorted. No two peers of a device can have the same network.
 	Allowed   []netip.Prefix
 	Keepalive int // seconds between empty packets that keep a translation alive; 0 for none
 	Seen      bool
@@ -82,14 +82,14 @@ func (p WireGuardPeer) Equal(o Object) bool {
 		slices.Equal(p.Allowed, other.Allowed) && p.reaches(other)
 }
 
-// reaches says whether the endpoint need not be set to be as the other's. One that is
-// set cannot be taken away, so a plan without one agrees to any.
+// reaches reports whether the endpoint need not be changed to be equivalent to the other's.
+// An endpoint cannot be removed, so a plan without one accepts any.
 func (p WireGuardPeer) reaches(other WireGuardPeer) bool {
 	return p.Seen || other.Seen || !other.Endpoint.IsValid() || p.Endpoint == other.Endpoint
 }
 
-// join implements joiner: a pair of gateways may have two cables through one peer, each
-// of which allows networks of its own.
+// join implements joiner: a pair of gateways may have two cables through one peer, and each
+// cable allows networks of its own.
 func (p WireGuardPeer) join(o Object) (Object, bool) {
 	other, ok := o.(WireGuardPeer)
 	if !ok || p.Key() != other.Key() || p.Preshared != other.Preshared || p.Endpoint != other.Endpoint {

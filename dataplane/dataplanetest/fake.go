@@ -1,9 +1,9 @@
-// Package dataplanetest has a kernel that exists in memory, for tests of plans and
-// agents that have no root.
+// Package dataplanetest provides a kernel in memory, for tests of plans and agents that run
+// without root.
 //
-// It refuses what Linux refuses and takes along what Linux takes along, as far as
-// a plan can come across it (each case was tried on Linux 6.18). It is not exact:
-// whether a plan works is decided by the tests on a real kernel.
+// It refuses what Linux refuses, and when an object is removed, it removes what Linux
+// removes with it, as far as plans are concerned (each case was tried on Linux 6.18). It is
+// not exact: whether a plan works is decided by the tests on a real kernel.
 package dataplanetest
 
 import (
@@ -18,12 +18,13 @@ import (
 	"subctl/dataplane"
 )
 
-// Fake is a dataplane.Target in memory. The zero value is a clean kernel. It may
-// be used by several goroutines.
+// Fake is a dataplane.Target in memory. The zero value is a clean kernel. It is safe for
+// concurrent use.
 type Fake struct {
-	// FailAt makes the Nth Apply fail with ErrInjected, counted from 1; 0 for none.
+	// FailAt is the number, counted from 1, of the Apply that fails with ErrInjected; 0 for
+	// none.
 	FailAt int
-	// ObserveErr is what Observe fails with, if it is not nil.
+	// ObserveErr is returned by Observe if it is not nil.
 	ObserveErr error
 
 	mu      sync.Mutex
@@ -33,7 +34,7 @@ type Fake struct {
 
 var _ dataplane.Target = (*Fake)(nil)
 
-// ErrInjected is what the Apply fails with that was told to.
+// ErrInjected is the error of the Apply that FailAt specifies.
 var ErrInjected = errors.New("injected failure")
 
 // Observe implements dataplane.Target.
@@ -73,15 +74,14 @@ func (f *Fake) Applied() int {
 	return f.applied
 }
 
-// Remove takes an object away, and what the kernel would take along, as if
-// somebody else had done it.
+// Remove removes an object, and what the kernel removes with it, as another program could.
 func (f *Fake) Remove(k dataplane.Key) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return f.remove(k)
 }
 
-// Put adds or replaces an object, as if somebody else had done it.
+// Put adds or replaces an object, as another program could.
 func (f *Fake) Put(o dataplane.Object) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -105,18 +105,18 @@ func (f *Fake) put(o dataplane.Object) error {
 		f.takeAllowed(w)
 	case dataplane.IKEDaemon:
 		if old != nil && !old.Equal(o) {
-			f.drop(o.Key()) // and starts again
+			f.drop(o.Key()) // it is restarted
 		}
 	case dataplane.Group:
 		if h, ok := old.(dataplane.Group); ok && h.Buckets != w.Buckets {
-			f.drop(h.Key()) // like is replaced by like only
+			f.drop(h.Key()) // a group is replaced by a group of the same type only
 		}
 	}
 	f.state[o.Key()] = o
 	return nil
 }
 
-// alter does what happens to all that stands on a device when that is changed.
+// alter removes what depends on a device and does not survive a change of the device.
 func (f *Fake) alter(old, want dataplane.VXLAN) {
 	if old.Dev != want.Dev || old.VNI != want.VNI || old.Local != want.Local || old.Port != want.Port {
 		f.drop(old.Key())
@@ -125,8 +125,8 @@ func (f *Fake) alter(old, want dataplane.VXLAN) {
 	}
 }
 
-// takeAllowed takes from the other peers of a device what a new one allows: a network
-// leads to one of them only.
+// takeAllowed removes the networks of a peer from the other peers of the device: a network
+// leads to one peer only.
 func (f *Fake) takeAllowed(p dataplane.WireGuardPeer) {
 	for k, o := range f.state {
 		other, ok := o.(dataplane.WireGuardPeer)
@@ -141,7 +141,7 @@ func (f *Fake) takeAllowed(p dataplane.WireGuardPeer) {
 func (f *Fake) remove(k dataplane.Key) error {
 	o, ok := f.state[k]
 	if !ok {
-		return nil // gone already is fine
+		return nil
 	}
 	if s, ok := o.(dataplane.Set); ok {
 		if user := f.user(s); user != "" {
@@ -150,12 +150,12 @@ func (f *Fake) remove(k dataplane.Key) error {
 	}
 	f.drop(k)
 	if a, ok := o.(dataplane.Addr); ok && !f.hasAddr(a.Dev) {
-		f.clearARP(a.Dev) // without its last address, a device does not speak IP
+		f.clearARP(a.Dev) // a device without addresses has no neighbours
 	}
 	return nil
 }
 
-// drop removes an object, and all that stands on it.
+// drop removes an object, and everything that depends on it.
 func (f *Fake) drop(k dataplane.Key) {
 	delete(f.state, k)
 	for key, o := range maps.Clone(f.state) {
@@ -167,7 +167,7 @@ func (f *Fake) drop(k dataplane.Key) {
 			f.drop(key)
 			continue
 		}
-		// A group loses the member, and goes with its last.
+		// A group loses the member, and is removed with its last member.
 		g.Members = slices.DeleteFunc(slices.Clone(g.Members), func(m dataplane.Member) bool {
 			return dataplane.Nexthop{ID: m.ID}.Key() == k
 		})
