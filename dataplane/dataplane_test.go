@@ -43,7 +43,7 @@ func all(t *testing.T) dataplane.State {
 	return state(t, route, rule, group, hop, vtep, device, chain, remote)
 }
 
-// Objects are put after what they stand on, and removed before it.
+// Objects are put after the objects that they depend on, and removed before them.
 func TestDiffOrder(t *testing.T) {
 	want := all(t)
 	puts := dataplane.Diff(nil, want)
@@ -81,7 +81,7 @@ func TestDiffRemains(t *testing.T) {
 	require.Equal(t, []dataplane.Op{{Old: silent, New: daemon}}, dataplane.Diff(state(t, left, silent), state(t, daemon)))
 }
 
-// A step shows what it does with a daemon that runs.
+// The text of a step shows what it does with a running daemon.
 func TestDaemonSteps(t *testing.T) {
 	daemon := dataplane.IKEDaemon{Port: 4500}
 	found, debug, moved := daemon, daemon, daemon
@@ -96,8 +96,8 @@ func TestDaemonSteps(t *testing.T) {
 	}
 }
 
-// A device that has to be made anew takes along what stands on it, and Diff
-// knows; one that can be altered in place does not.
+// When a device has to be recreated, Diff puts everything that depends on it again; when it can
+// be changed in place, Diff does not.
 func TestDiffDevice(t *testing.T) {
 	anew, altered := device, device
 	anew.VNI++
@@ -109,7 +109,7 @@ func TestDiffDevice(t *testing.T) {
 	want[device.Key()] = altered
 	require.Equal(t, []string{"+ " + altered.String()}, steps(dataplane.Diff(all(t), want)))
 
-	// What is not wanted any more, and goes by itself, need not be removed.
+	// An unwanted object that the kernel removes by itself need not be removed.
 	require.Equal(t, []string{"+ " + anew.String()}, steps(dataplane.Diff(state(t, device, vtep, hop), state(t, anew))))
 }
 
@@ -134,7 +134,7 @@ func TestSync(t *testing.T) {
 	require.Empty(t, done)
 }
 
-// A step that fails is tried again; what depended on it fails and comes right too.
+// A step that fails is tried again, and so are the steps that depend on it.
 func TestSyncFailingStep(t *testing.T) {
 	for n := 1; n <= len(all(t)); n++ {
 		f := dataplanetest.Fake{FailAt: n}
@@ -147,7 +147,7 @@ func TestSyncFailingStep(t *testing.T) {
 	}
 }
 
-// What never works is an error that says what; the rest is done all the same.
+// A step that always fails is named in the error; the other steps are taken all the same.
 func TestSyncDrift(t *testing.T) {
 	lost := hop
 	lost.Via = netip.MustParseAddr("192.0.2.1")

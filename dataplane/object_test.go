@@ -12,7 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// objects is one of every type there is, with no field left zero.
+// objects returns an object of every type, without zero fields.
 func objects() []dataplane.Object {
 	ip, p := netip.MustParseAddr("192.0.2.1"), netip.MustParsePrefix("10.1.0.0/16")
 	return []dataplane.Object{
@@ -47,7 +47,7 @@ func objects() []dataplane.Object {
 	}
 }
 
-// every calls f for each settable value within v that has no parts, by its path.
+// every calls f for each settable value within v that has no parts, with its path.
 func every(t *testing.T, path string, v reflect.Value, f func(path string, leaf reflect.Value)) {
 	switch v.Type() {
 	case reflect.TypeFor[netip.Addr](), reflect.TypeFor[netip.AddrPort](), reflect.TypeFor[netip.Prefix](),
@@ -59,7 +59,7 @@ func every(t *testing.T, path string, v reflect.Value, f func(path string, leaf 
 	case reflect.Struct:
 		for i := range v.NumField() {
 			if v.Type().Field(i).Name == "Seen" {
-				continue // it tells of the kernel, and is no part of a plan
+				continue // not part of a plan
 			}
 			require.True(t, v.Type().Field(i).IsExported(), "%s has a field that no plan can set", path)
 			every(t, path+"."+v.Type().Field(i).Name, v.Field(i), f)
@@ -94,7 +94,7 @@ func TestObjectsArePlainData(t *testing.T) {
 	require.Equal(t, "kind 14", (dataplane.KindRule + 1).String(), "a new kind is to be in the tests of this file")
 }
 
-// change gives a leaf another value.
+// change changes the value of a leaf.
 func change(v reflect.Value) {
 	switch x := v.Addr().Interface().(type) {
 	case *netip.Addr:
@@ -121,13 +121,13 @@ func change(v reflect.Value) {
 	}
 }
 
-// Whatever differs shows: an object with any field changed is not Equal, and
-// prints otherwise. Else a plan could differ and nobody would know.
+// Every field counts and shows: an object with any field changed is not Equal, and has another
+// String. Otherwise a difference between plans could go unnoticed.
 func TestEveryFieldShows(t *testing.T) {
 	silent := map[string]bool{
 		"dataplane.Chain.Sets[0]":           true, // the rules name them
-		"dataplane.Tunnel.PSK":              true, // nobody may see it
-		"dataplane.WireGuard.Private":       true, // nor these
+		"dataplane.Tunnel.PSK":              true, // secret
+		"dataplane.WireGuard.Private":       true, // secret
 		"dataplane.WireGuardPeer.Preshared": true,
 	}
 	for i, o := range objects() {
@@ -162,7 +162,7 @@ func TestEqualKeys(t *testing.T) {
 	}
 }
 
-// Needs points at what is created before.
+// An object depends only on objects that are created before it.
 func TestNeedsPointBack(t *testing.T) {
 	for _, o := range objects() {
 		for _, k := range o.Needs() {

@@ -7,8 +7,8 @@ import (
 	"subctl/dataplane/dataplanetest"
 )
 
-// Any plan can follow any other, and the empty one leaves nothing behind. The
-// same walk over a real kernel is in dataplane/kernel.
+// Any plan can follow any other, and the empty plan leaves nothing behind. The same walk
+// over a real kernel is in dataplane/kernel.
 func TestWalk(t *testing.T) {
 	for seed := range uint64(20) {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {

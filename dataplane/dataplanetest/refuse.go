@@ -21,7 +21,7 @@ const (
 	minMTU    = 68 // below, a device has no IPv4
 )
 
-// refuse returns what a kernel would say against an object.
+// refuse returns the error with which the kernel refuses an object, or nil.
 func (f *Fake) refuse(o dataplane.Object) error {
 	for _, need := range o.Needs() {
 		if _, ok := f.state[need]; !ok && !f.foreign(need) {
@@ -76,8 +76,7 @@ func refuseIf(bad bool, why string) error {
 	return nil
 }
 
-// foreign reports whether a device belongs to nobody of ours, such as eth0: those
-// are there.
+// foreign reports whether a device belongs to no owner, such as eth0. Such devices exist.
 func (f *Fake) foreign(k dataplane.Key) bool {
 	if k.Kind != dataplane.KindLink {
 		return false
@@ -137,7 +136,7 @@ func refusePeer(p dataplane.WireGuardPeer) error {
 		refuseIf(p.Keepalive < 0 || p.Keepalive > maxPort, "no such keepalive"))
 }
 
-// refuseVia wants the gateway to be in a network of the device.
+// refuseVia refuses a gateway that is not in a network of the device.
 func (f *Fake) refuseVia(n dataplane.Nexthop) error {
 	if f.foreign(dataplane.Key{Kind: dataplane.KindLink, Name: n.Dev}) {
 		return nil

@@ -17,10 +17,10 @@ import (
 // NodeIP is the address that the node of Walk has on a device of its own.
 const NodeIP = "172.18.0.2"
 
-// Walk makes target hold random states of dataplane.GatewayOwner, one after the
-// other, in an order that seed decides: any plan may follow any other. Each must
-// be reached, and a second Sync must find nothing to do. In the end nothing is
-// left. On a real kernel the node has NodeIP, and is alone.
+// Walk makes target hold random states of dataplane.GatewayOwner, one after the other, which
+// depend on seed: any plan may follow any other. It requires that each State is reached, that
+// a second Sync finds nothing to do, and that nothing is left in the end. On a real kernel
+// the node must have the address NodeIP, and no other agent.
 func Walk(t testing.TB, target dataplane.Target, seed uint64, steps int) {
 	t.Helper()
 	ctx, r := context.Background(), rand.New(rand.NewPCG(seed, 0))
@@ -53,12 +53,12 @@ func Walk(t testing.TB, target dataplane.Target, seed uint64, steps int) {
 	require.Empty(t, left, "the empty state must leave nothing")
 }
 
-// randomState is a plan as a gateway might have it, made of independent choices.
+// randomState returns a plan that a gateway could have, by independent choices.
 func randomState(r *rand.Rand) dataplane.State {
 	s := dataplane.State{}
 	add := func(objs ...dataplane.Object) {
 		if err := s.Add(objs...); err != nil {
-			panic(err) // a mistake of this function
+			panic(err) // an error in this function
 		}
 	}
 	add(randomFilter(r)...)
@@ -76,7 +76,7 @@ func randomState(r *rand.Rand) dataplane.State {
 	return s
 }
 
-// randomCables is a device, over another one or any, and what leads over it.
+// randomCables returns a device, over another device or any, and objects that use it.
 func randomCables(r *rand.Rand, over string) (out []dataplane.Object) {
 	const dev = dataplane.VXLANDevice
 	local := pick(r, NodeIP, "172.18.0.9")
@@ -117,7 +117,7 @@ func randomCables(r *rand.Rand, over string) (out []dataplane.Object) {
 	return out
 }
 
-// randomWireGuard is a WireGuard device with peers, between whom networks move.
+// randomWireGuard returns a WireGuard device with peers, among which networks move.
 func randomWireGuard(r *rand.Rand) (out []dataplane.Object) {
 	const dev = dataplane.WireGuardDevice
 	out = append(out, dataplane.WireGuard{
@@ -144,7 +144,7 @@ func randomWireGuard(r *rand.Rand) (out []dataplane.Object) {
 	return out
 }
 
-// randomFilter is sets and chains.
+// randomFilter returns sets and chains.
 func randomFilter(r *rand.Rand) (out []dataplane.Object) {
 	const name = "SUBMARINER-GW-REMOTE"
 	if r.IntN(2) == 0 {

@@ -13,8 +13,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// addrs are the IPv4 addresses of our devices, all of them. (The kernel gives
-// each device an IPv6 address by itself, which is nobody's plan.)
+// addrs are the IPv4 addresses of our devices, all of them. (The IPv6 address that the
+// kernel adds to each device is in no plan.)
 type addrs struct{ *Host }
 
 func (s addrs) list() (out []dataplane.Object, err error) {
@@ -25,7 +25,7 @@ func (s addrs) list() (out []dataplane.Object, err error) {
 	for name, index := range devs {
 		ps, err := s.prefixes(index)
 		if netlink.Gone(err) {
-			continue // between two looks
+			continue // the device was removed meanwhile
 		}
 		if err != nil {
 			return nil, fmt.Errorf("listing addresses of %s: %w", name, err)

@@ -15,8 +15,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// thousand is what a gateway holds that is connected to 1,000 clusters of 2 CIDRs
-// each.
+// thousand returns the plan of a gateway that is connected to 1,000 clusters with 2 CIDRs
+// each. The cluster with the number moved, if any, has moved to another gateway.
 func thousand(t testing.TB, moved int) dataplane.State {
 	const dev = dataplane.VXLANDevice
 	members := make([]netip.Prefix, 0, 2000)
@@ -56,7 +56,7 @@ func thousand(t testing.TB, moved int) dataplane.State {
 	return s
 }
 
-// bench times f, which runs in a node of its own.
+// bench measures f in a node of its own.
 func bench(b *testing.B, prepare, f func(*nstest.NS, *Host)) {
 	ns, h := node(b, dataplane.GatewayOwner)
 	b.ResetTimer()
@@ -114,8 +114,8 @@ func BenchmarkObserveBusyNode(b *testing.B) {
 	}
 }
 
-// A node of a cluster that is connected to 1,000 others, of 2 CIDRs each: one of
-// them changes.
+// On a node of a cluster that is connected to 1,000 others with 2 CIDRs each, one CIDR
+// changes.
 func BenchmarkSourcesOneChanged(b *testing.B) {
 	ns, h := node(b, dataplane.RouteOwner)
 	var remote []netip.Prefix

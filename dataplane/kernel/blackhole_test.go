@@ -10,8 +10,8 @@ import (
 	"subctl/dataplane"
 )
 
-// When a cable's device goes, the kernel takes its routes along: packets must not take
-// the default route, in clear.
+// When the device of a cable is removed, the kernel removes its routes, too: packets must not
+// leave by the default route, in clear.
 func TestNothingLeavesByAnotherWay(t *testing.T) {
 	ns, h := node(t, dataplane.GatewayOwner)
 	settle(t, ns, h, state(t, one()...))

@@ -31,21 +31,21 @@ func (h *Host) Restarts() map[string]int {
 	return maps.Clone(h.restarts)
 }
 
-// restarted counts a program that was found dead and runs again.
+// restarted counts a restart of a program that was found dead.
 func (h *Host) restarted(program string) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.restarts[program]++
 }
 
-// wireGuardStates are those of the peers of the owner's WireGuard devices.
+// wireGuardStates returns the states of the peers of the owner's WireGuard devices.
 func (h *Host) wireGuardStates() (out []dataplane.CableState, err error) {
 	err = h.eachPeer(func(dev string, p wgtypes.Peer) { out = append(out, peerState(dev, p, time.Now())) })
 	return out, err
 }
 
-// peerState says how it goes with a peer. A device that has nothing to send agrees on no
-// keys, so one that is idle cannot be told from one that is not answered.
+// peerState returns the state of a peer. A device that has nothing to send does not agree on
+// keys, so an idle device looks the same as a device whose peer does not answer.
 func peerState(dev string, p wgtypes.Peer, now time.Time) dataplane.CableState {
 	s := dataplane.CableState{
 		Device: dev, Peer: p.PublicKey.String(), Handshake: p.LastHandshakeTime, Rx: uint64(p.ReceiveBytes), Tx: uint64(p.TransmitBytes),
@@ -53,7 +53,7 @@ func peerState(dev string, p wgtypes.Peer, now time.Time) dataplane.CableState {
 	age := now.Sub(p.LastHandshakeTime)
 	switch {
 	case p.LastHandshakeTime.IsZero():
-		s.Message = fmt.Sprintf("never heard of the other side: does UDP get to it, at %s, and does it have this gateway's key, and the same pre-shared key?", where(p))
+		s.Message = fmt.Sprintf("no handshake yet: check that UDP packets reach the other side at %s, and that it has this gateway's public key and the same pre-shared key", where(p))
 	case age >= rejectAfter:
 		s.Message = fmt.Sprintf("no handshake for %v: the other side, last at %s, does not answer, or there is nothing to send", age.Round(time.Second), where(p))
 	default:
@@ -62,10 +62,10 @@ func peerState(dev string, p wgtypes.Peer, now time.Time) dataplane.CableState {
 	return s
 }
 
-// where says where a peer was last.
+// where returns the present endpoint of a peer, for people.
 func where(p wgtypes.Peer) string {
 	if p.Endpoint == nil {
-		return "an address that nobody knows"
+		return "an unknown address"
 	}
 	return p.Endpoint.String()
 }

@@ -44,19 +44,19 @@ func (h *Host) ipsecStates() (out []dataplane.CableState, err error) {
 // problems are the messages for people about what keeps a tunnel from coming up.
 var problems = map[strongswan.Problem]string{
 	strongswan.WrongKey:      "AUTHENTICATION_FAILED: the pair key differs",
-	strongswan.NoKey:         "AUTHENTICATION_FAILED: the other side says it is a gateway that this one has no key for",
-	strongswan.Refused:       "NO_PROPOSAL_CHOSEN: the other side does not know this gateway yet, or accepts none of its proposals: both need one in common in ikeProposals and espProposals",
-	strongswan.NoProposal:    "NO_PROPOSAL_CHOSEN: none of the other side's proposals is accepted here: both need one in common in ikeProposals and espProposals",
-	strongswan.NoCipher:      "this node cannot encrypt as was agreed on: it needs other ones in espProposals, such as the default",
-	strongswan.OtherNetworks: "TS_UNACCEPTABLE: the other side has other networks in mind for this tunnel",
-	strongswan.NoAnswer:      "no answer from the other side: is its UDP port reachable, and its IPsec running?",
+	strongswan.NoKey:         "AUTHENTICATION_FAILED: this gateway has no key for the identity of the other side",
+	strongswan.Refused:       "NO_PROPOSAL_CHOSEN: the other side does not know this gateway yet, or accepts none of its proposals: specify a common proposal in ikeProposals and espProposals",
+	strongswan.NoProposal:    "NO_PROPOSAL_CHOSEN: this gateway accepts none of the other side's proposals: specify a common proposal in ikeProposals and espProposals",
+	strongswan.NoCipher:      "this node cannot encrypt with the negotiated cipher: specify another one in espProposals, such as the default",
+	strongswan.OtherNetworks: "TS_UNACCEPTABLE: the other side expects other networks in this tunnel",
+	strongswan.NoAnswer:      "no answer from the other side: check that its UDP port is reachable, and that its IPsec is running",
 }
 
-// tell returns the message about a problem of the tunnel between two identities.
+// tell returns the message for people about a problem of the tunnel between two identities.
 func tell(p strongswan.Problem, ids [2]string) string {
 	if p != strongswan.WrongKey {
 		return problems[p]
 	}
 	return problems[p] + ": " + ids[0] + " and " + ids[1] +
-		" were given different ones: both clusters must be joined with the same join file, and know each other's present public key"
+		" have different keys: both clusters must be joined with the same join file, and know each other's present public key"
 }

@@ -10,17 +10,16 @@ import (
 	"subctl/dataplane"
 )
 
-// chains are iptables chains whose names are the owner's, with the jumps to them.
+// chains are the iptables chains with the owner's names, and the jumps to them.
 //
-// The last rule of each has no target, and a comment from which the plan is
-// known again: "subctl:FINGERPRINT:RULES:HOOK". It is for packets from the
-// broadcast address, of which there are none: iptables calls a comment's match
-// and counts for every packet that gets so far, which over ten chains cost a
-// tenth of the throughput. The chain is as planned if it has
-// that many rules more, and if exactly one jump leads to it, from the hook, and
-// before all rules that are not jumps to chains of subctl's owners. (Each owner
-// wants to be first; if they minded each other, they would push each other
-// aside for ever.)
+// The last rule of a chain has no target, and a comment that identifies the plan:
+// "subctl:FINGERPRINT:RULES:HOOK". It matches packets from the broadcast address, of which
+// there are none: otherwise iptables would evaluate the comment, and count, for every
+// packet that gets so far, which for ten chains cost a tenth of the throughput. The chain
+// is as planned if it has RULES rules before that one, and if exactly one jump leads to it,
+// from HOOK, and before all rules that are not jumps to chains of subctl's owners. (Each
+// owner inserts its jumps first; if the jumps of other owners counted, the owners would
+// push each other aside forever.)
 type chains struct{ *Host }
 
 const (
@@ -42,7 +41,7 @@ func (s chains) list() (out []dataplane.Object, err error) {
 	return out, nil
 }
 
-// readChain reads one chain out of all.
+// readChain returns one of the saved chains.
 func readChain(saved []savedRule, table, name string) dataplane.Chain {
 	c := dataplane.Chain{Table: table, Name: name, Seen: damaged}
 	var rules []savedRule
@@ -103,7 +102,7 @@ func comment(c dataplane.Chain) string {
 	return fmt.Sprintf(`%s"%s%s:%d:%s"`, commentRule, commentStart, c.Fingerprint(), len(c.Rules), c.Hook)
 }
 
-// parseComment takes the last rule of a chain apart.
+// parseComment returns the parts of the comment in the last rule of a chain.
 func parseComment(rule string) (fingerprint, count, hook string) {
 	text, ok := strings.CutPrefix(rule, commentRule)
 	if !ok {
@@ -127,7 +126,7 @@ func matchedSets(rule string) (out []string) {
 	return out
 }
 
-// put swaps the whole chain, and the jump to it, in one transaction.
+// put replaces the whole chain, and the jump to it, in one transaction.
 func (s chains) put(_, want dataplane.Object) error {
 	c := want.(dataplane.Chain)
 	saved, err := s.ipt.fresh()
@@ -135,7 +134,7 @@ func (s chains) put(_, want dataplane.Object) error {
 		return fmt.Errorf("adding chain %s %s: %w", c.Table, c.Name, err)
 	}
 	var b strings.Builder
-	fmt.Fprintf(&b, "*%s\n:%s - [0:0]\n", c.Table, c.Name) // makes or empties it
+	fmt.Fprintf(&b, "*%s\n:%s - [0:0]\n", c.Table, c.Name) // creates or empties it
 	for _, r := range c.Rules {
 		fmt.Fprintf(&b, "-A %s %s\n", c.Name, r)
 	}
@@ -170,7 +169,7 @@ func (s chains) del(old dataplane.Object) error {
 	return nil
 }
 
-// dropJumps removes the jumps to a chain, whoever made them: each would keep the
+// dropJumps removes the jumps to a chain, whichever program added them: each would keep the
 // chain from being removed, or lead to it twice.
 func dropJumps(b *strings.Builder, saved []savedRule, c dataplane.Chain) {
 	for _, j := range jumpsTo(saved, c.Table, c.Name) {

@@ -11,9 +11,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Check says what the kernel lacks without which no plan can be applied: next hop objects,
-// which Linux has since 5.3. It changes nothing: a kernel without them does not know the
-// question which there are.
+// Check returns an error if the kernel lacks something without which no plan can be applied:
+// next hop objects, which Linux has since 5.3. It changes nothing: a kernel without next hop
+// objects refuses to list them.
 func Check() error {
 	c, err := netlink.Dial()
 	if err != nil {
@@ -25,7 +25,7 @@ func Check() error {
 	case errors.Is(err, unix.EOPNOTSUPP), errors.Is(err, unix.EINVAL):
 		return errors.New("this node's kernel has no next hop objects: Linux 5.3 or newer is needed")
 	case err != nil:
-		return fmt.Errorf("asking for next hops: %w", err)
+		return fmt.Errorf("listing next hops: %w", err)
 	}
 	return nil
 }

@@ -10,8 +10,8 @@ import (
 )
 
 // net.ipv4.conf.DEVICE is read and written by netlink rather than in /proc/sys,
-// which containers have mounted read-only: CAP_NET_ADMIN is then enough, and one
-// message reads it along with the device. In RTM_GETLINK's answer,
+// which is read-only in containers: CAP_NET_ADMIN is then enough, and one message reads the
+// settings together with the device. In RTM_GETLINK's answer,
 // IFLA_AF_SPEC/AF_INET/IFLA_INET_CONF is an array of 32-bit numbers; to set some,
 // it is a list of attributes, each of them one number (inet_fill_link_af and
 // inet_set_link_af in the kernel's net/ipv4/devinet.c).
@@ -22,7 +22,7 @@ const (
 	confRPFilter   = 8 // IPV4_DEVCONF_RP_FILTER
 )
 
-// readConf finds the settings in the attributes of a device.
+// readConf returns the settings in the attributes of a device.
 func readConf(link []byte) (c dataplane.Conf) {
 	for t, spec := range netlink.Attrs(link) {
 		if t != unix.IFLA_AF_SPEC {

@@ -42,10 +42,10 @@ func calm(signals <-chan struct{}, while time.Duration) {
 	}
 }
 
-// news is how long it takes at most until something is news.
+// news is the longest time until Watch notices a change.
 const news = 3 * pollInterval / 2
 
-// Whatever somebody does to what is ours, Watch notices and one Sync mends.
+// Whatever another program does to our objects, Watch notices and one Sync repairs.
 func TestDrift(t *testing.T) {
 	ns, h := node(t, dataplane.GatewayOwner)
 	want := state(t, one()...)
@@ -122,11 +122,11 @@ func TestDrift(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			if strings.Contains(damage, "ipset") {
-				defer calm(signals, news) // sets are only counted now and then
+				defer calm(signals, news) // sets are counted at intervals
 			}
 			calm(signals, 50*time.Millisecond)
 			if name == "jump moved down" {
-				t.Cleanup(func() { ns.Run("iptables -t mangle -D FORWARD -s 192.0.2.1 -j ACCEPT") }) // it is not ours
+				t.Cleanup(func() { ns.Run("iptables -t mangle -D FORWARD -s 192.0.2.1 -j ACCEPT") }) // the rule is not ours
 			}
 			ns.Run(damage)
 			require.NotEqual(t, clean, fingerprints(look(t, ns, h)), "Observe must see it")
@@ -145,7 +145,7 @@ func TestDrift(t *testing.T) {
 	require.Empty(t, look(t, ns, h))
 }
 
-// What is not ours to mind makes no signals, and our own changes end in silence.
+// Changes of other programs are not signalled, and our own changes end without a signal.
 func TestWatchIsQuiet(t *testing.T) {
 	ns, h := node(t, dataplane.GatewayOwner)
 	want := state(t, one()...)

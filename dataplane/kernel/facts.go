@@ -16,7 +16,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// ReadFacts reads what plans start from, in the calling thread's network
+// ReadFacts returns the facts about the node, read in the calling thread's network
 // namespace. A node without a default route has no Device, MTU and PrivateIP.
 func ReadFacts() (f dataplane.Facts, err error) {
 	f.WireGuard, f.IPsec = wireGuardEngine(), ipsecEngine()
@@ -68,13 +68,13 @@ func ReadFacts() (f dataplane.Facts, err error) {
 	return f, nil
 }
 
-// ours reports whether a device is that of an agent of this node, whichever.
+// ours reports whether a device belongs to any of the owners.
 func ours(device string) bool {
 	return slices.ContainsFunc(dataplane.Owners(), func(o dataplane.Owner) bool { return o.OwnsDevice(device) })
 }
 
-// defaultRoute returns the default route of the main table that the kernel
-// prefers, nil if there is none. Of several next hops, the first counts.
+// defaultRoute returns the default route of the main table that the kernel prefers, or nil
+// if there is none. Only the first of several next hops counts.
 func defaultRoute(h *vnl.Handle) (*vnl.Route, error) {
 	all, err := netlink.Whole(func() ([]vnl.Route, error) {
 		return h.RouteListFiltered(vnl.FAMILY_V4, &vnl.Route{Table: unix.RT_TABLE_MAIN}, vnl.RT_FILTER_TABLE)
@@ -99,9 +99,9 @@ func defaultRoute(h *vnl.Handle) (*vnl.Route, error) {
 	return best, nil
 }
 
-// source is the address that packets take which leave by a route: its own, else
-// the first one of the device in the network of its gateway, else the first of
-// the device (inet_select_addr in the kernel's net/ipv4/devinet.c).
+// source returns the source address of packets that leave by a route: the route's own,
+// else the first address of the device in the network of the gateway, else the first
+// address of the device (inet_select_addr in the kernel's net/ipv4/devinet.c).
 func source(r vnl.Route, addrs []vnl.Addr) (ip netip.Addr) {
 	if r.Src != nil {
 		return netlink.Addr(r.Src)

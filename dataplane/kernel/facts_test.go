@@ -25,7 +25,7 @@ func readFacts(t *testing.T, ns *nstest.NS) (f dataplane.Facts) {
 
 func TestFacts(t *testing.T) {
 	ns, h := node(t, dataplane.GatewayOwner)
-	settle(t, ns, h, state(t, one()...)) // our own device is no fact
+	settle(t, ns, h, state(t, one()...)) // our own devices are no facts
 	ns.Run("ip link set eth0 mtu 1400")
 	want := dataplane.Facts{
 		Device: "eth0", MTU: 1400, PrivateIP: ip("172.18.0.2"),
@@ -51,7 +51,7 @@ func TestFacts(t *testing.T) {
 	require.Equal(t, dataplane.Facts{Addrs: want.Addrs, OwnAddrs: want.OwnAddrs, CableDevices: want.CableDevices}, readFacts(t, ns), "no default route")
 }
 
-// Of several addresses on the device, the one that packets are sent from counts.
+// If the device has several addresses, PrivateIP is the source address of packets.
 func TestFactsPrivateIP(t *testing.T) {
 	for name, c := range map[string]struct{ setup, want string }{
 		"the gateway's network": {"ip addr add 10.5.0.1/24 dev eth0 && ip addr add 172.18.0.2/24 dev eth0 && ip route add default via 172.18.0.1", "172.18.0.2"},
@@ -66,14 +66,14 @@ func TestFactsPrivateIP(t *testing.T) {
 			f := readFacts(t, ns)
 			require.Equal(t, ip(c.want), f.PrivateIP)
 			require.Equal(t, "eth0", f.Device)
-			if name != "multipath" { // there the kernel throws dice
+			if name != "multipath" { // there the kernel chooses at random
 				require.Contains(t, ns.Run("ip route get 203.0.113.1"), " src "+c.want+" ", "the kernel must agree")
 			}
 		})
 	}
 }
 
-// What Check says is what ip finds.
+// Check agrees with ip.
 func TestCheck(t *testing.T) {
 	ns := nstest.New(t, "node")
 	_, err := ns.Try("ip nexthop list")

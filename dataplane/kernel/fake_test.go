@@ -14,7 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// The fake refuses what the kernel refuses, and takes along what it takes along.
+// The fake refuses what the kernel refuses, and removes with an object what the kernel removes.
 func TestFakeAgrees(t *testing.T) {
 	const dev, mac, peer = dataplane.VXLANDevice, "0a:58:ac:12:00:02", "0a:58:ac:12:00:03"
 	base := state(t, one()...)
@@ -130,7 +130,7 @@ func TestFakeAgrees(t *testing.T) {
 			require.Equal(t, c.refused, err != nil, "the fake says: %v", err)
 			got, err := fake.Observe(context.Background())
 			require.NoError(t, err)
-			if !c.refused { // one that is refused half-way is put right by the next Sync
+			if !c.refused { // a refused object that exists in part is repaired by the next Sync
 				require.Equal(t, fingerprints(look(t, ns, h)), fingerprints(got))
 			}
 		})

@@ -4,12 +4,16 @@
 // speaks netlink or runs programs: iptables, and the two that stand in for what a kernel
 // lacks or negotiate for it, wireguard-go and strongSwan's charon.
 //
-// It holds no policy, and it remembers nothing that a look at the kernel would
-// not tell: what is ours is told by name, table, priority or ID range, so an
-// agent that starts anew adopts what it finds. Where several kernel objects share
-// the key of one of ours, or one has settings that a dataplane object cannot
-// express, it is reported with its settings blank: equal to no plan, and so put
-// right or removed by the next Sync.
+// It holds no policy, and it keeps nothing in memory that the kernel can be asked for:
+// our objects are recognized by name, table, priority or ID range, so an agent that is
+// restarted adopts what it finds. Observe only reads. Where several kernel objects share
+// the key of one of ours, or an object has settings that a dataplane object cannot
+// express, it is reported with its settings blank: it equals no plan, and so is repaired or
+// removed by the next Sync.
+//
+// Each kind of object has a store: set.go, chain.go, sources.go, daemon.go, remains.go,
+// link.go (and a file for each type of device), addr.go, peer.go, tunnel.go, neigh.go,
+// nexthop.go (also groups), route.go and rule.go.
 package kernel
 
 import (
@@ -30,22 +34,21 @@ import (
 
 // store reads and writes the objects of one or two kinds.
 type store interface {
-	// list returns the objects we own.
+	// list returns the objects that we own. It changes nothing.
 	list() ([]dataplane.Object, error)
-	// put creates want, or puts it in place of old (nil if there is none). It must
-	// not mind if the kernel differs from old by now.
+	// put creates want, or puts it in place of old, which is nil if there is none. It
+	// must succeed even if the kernel differs from old by now.
 	put(old, want dataplane.Object) error
-	// del removes old. Gone already is fine.
+	// del removes old. It is no error if old does not exist.
 	del(old dataplane.Object) error
 }
 
-// Host is the kernel of one network namespace, as far as one owner goes.
+// Host is the kernel of one network namespace, restricted to the objects of one owner.
 //
-// Its netlink sockets belong to the namespace in which New was called, whatever
-// thread uses them later. iptables is a program, and programs run in the
-// namespace of the thread that starts them: call Observe and Apply from a thread
-// in the same namespace (in tests: inside nstest's Do); from any other they
-// refuse to start it.
+// Its netlink sockets belong to the namespace in which New was called, whichever
+// thread uses them later. Programs such as iptables run in the namespace of the thread
+// that starts them: call Observe and Apply from a thread in the same namespace (in
+// tests: inside nstest's Do). Called from another namespace, they return an error.
 type Host struct {
 	owner  dataplane.Owner
 	nl     *vnl.Handle
@@ -63,8 +66,8 @@ type Host struct {
 	wgctrl  *wgctrl.Client // nil until it is needed
 	indexOf map[string]int // devices by name and by index, since the last Observe
 	nameOf  map[int]string
-	// restarts is that of Restarts, and served the WireGuard devices that were seen with a
-	// process behind them, which nobody has ended since.
+	// restarts is the result of Restarts. served are the WireGuard devices that were seen
+	// with a process behind them which we have not ended since.
 	restarts map[string]int
 	served   map[string]bool
 }
@@ -78,8 +81,8 @@ type sight struct {
 
 var _ dataplane.Target = (*Host)(nil)
 
-// New returns the kernel of the calling thread's network namespace, as far as
-// owner goes. It changes nothing.
+// New returns the kernel of the calling thread's network namespace, restricted to the
+// objects of owner. It changes nothing.
 func New(owner dataplane.Owner) (*Host, error) {
 	c, err := netlink.Dial()
 	if err != nil {
@@ -128,8 +131,8 @@ func New(owner dataplane.Owner) (*Host, error) {
 	return host, nil
 }
 
-// Close closes the netlink sockets. What is in the kernel stays, and so do the programs
-// that stand in for it.
+// Close closes the netlink sockets. The objects in the kernel stay, and so do the programs
+// that stand in for the kernel.
 func (h *Host) Close() {
 	h.charon.Rest()
 	h.xfrm.close()
@@ -153,7 +156,7 @@ func (h *Host) Observe(ctx context.Context) (dataplane.State, error) {
 		all, errs = append(all, objs...), append(errs, err)
 	}
 	if err := errors.Join(errs...); err != nil {
-		return nil, err // half a picture would have Sync make what is there already
+		return nil, err // from part of the objects Sync would create objects that exist
 	}
 	return dataplane.Of(all...)
 }
@@ -169,7 +172,7 @@ func (h *Host) Apply(ctx context.Context, op dataplane.Op) error {
 	return h.byKind[op.Old.Key().Kind].del(op.Old)
 }
 
-// forget drops what is known of devices and IPsec: anybody may have changed it.
+// forget drops what is known of devices and IPsec: other programs may have changed it.
 func (h *Host) forget() {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -189,7 +192,7 @@ func (h *Host) unlearn(name string) {
 	delete(h.indexOf, name)
 }
 
-// index returns the index of a device.
+// index returns the index of the device with a name.
 func (h *Host) index(name string) (int, error) {
 	h.mu.Lock()
 	i, ok := h.indexOf[name]
@@ -204,7 +207,7 @@ func (h *Host) index(name string) (int, error) {
 	return l.index, nil
 }
 
-// name returns the name of a device, or "" if there is none of that index.
+// name returns the name of the device with an index, or "" if there is none.
 func (h *Host) name(index int) (string, error) {
 	h.mu.Lock()
 	n, ok := h.nameOf[index]

@@ -16,7 +16,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// The settings that go in by netlink are those that sysctl shows.
+// The settings that are written over netlink are the settings that sysctl shows.
 func TestConf(t *testing.T) {
 	ns, h := node(t, dataplane.GatewayOwner)
 	for _, c := range []dataplane.Conf{{RPFilter: 2, Forwarding: 1}, {RPFilter: 1}, {Forwarding: 1}, {}} {
@@ -28,7 +28,7 @@ func TestConf(t *testing.T) {
 	require.Equal(t, "0\n", ns.Run("cat /proc/sys/net/ipv4/conf/all/rp_filter"), "other devices are left alone")
 }
 
-// What can be altered without losing the device is: it keeps its index.
+// A device that can be changed in place is not recreated: it keeps its index.
 func TestAlterInPlace(t *testing.T) {
 	ns, h := node(t, dataplane.GatewayOwner)
 	want := state(t, one()...)
@@ -39,14 +39,14 @@ func TestAlterInPlace(t *testing.T) {
 	v.MTU, v.Conf.RPFilter = 1400, 1
 	want[key] = v
 	require.Len(t, settle(t, ns, h, want), 1)
-	v.MAC = "0a:58:ac:12:00:99" // takes the ARP table along
+	v.MAC = "0a:58:ac:12:00:99" // clears the ARP table
 	want[key] = v
 	settle(t, ns, h, want)
 	require.Equal(t, index, ns.Run("cat /proc/net/dev | grep -c vxlan; ip -o link show vxlan-tunnel | cut -d: -f1"))
 }
 
-// A rule that matches on a set goes on matching while members come and go: the
-// set is neither emptied nor swapped.
+// A rule that matches on a set continues to match while members are added and removed: the
+// set is neither emptied nor replaced.
 func TestSetKeepsMatching(t *testing.T) {
 	ns, h := node(t, dataplane.GatewayOwner)
 	const name = "SUBMARINER-GW-REMOTE"
@@ -64,14 +64,14 @@ func TestSetKeepsMatching(t *testing.T) {
 	}
 	ns.Run("ipset test " + name + " 10.0.5.1")
 
-	// In use, it cannot go, and the error says which.
+	// A set in use cannot be removed, and the error names it.
 	var err error
 	ns.Do(func() { _, err = dataplane.Sync(context.Background(), h, nil) })
 	require.ErrorContains(t, err, name)
 	require.ErrorContains(t, err, "busy")
 }
 
-// What the chain looks like to iptables itself, and to go-iptables.
+// The chain as iptables and go-iptables see it.
 func TestChainInIPTables(t *testing.T) {
 	ns, h := node(t, dataplane.GatewayOwner)
 	settle(t, ns, h, state(t, one()...))
@@ -87,7 +87,7 @@ func TestChainInIPTables(t *testing.T) {
 	})
 }
 
-// A chain that iptables refuses leaves no half of it, and the error shows the rule.
+// A chain that iptables refuses is not created in part, and the error shows the rule.
 func TestChainAtomic(t *testing.T) {
 	ns, h := node(t, dataplane.GatewayOwner)
 	bad := dataplane.Chain{Table: "filter", Name: "SUBMARINER-GW-X", Hook: "FORWARD", Rules: []string{"-j ACCEPT", "-j NOSUCHTARGET"}}
@@ -97,8 +97,8 @@ func TestChainAtomic(t *testing.T) {
 	require.Empty(t, look(t, ns, h))
 }
 
-// iptables runs in the namespace of the thread, so a Host refuses to run it from
-// another: it would change somebody else's rules.
+// iptables runs in the namespace of the thread, so a Host refuses to run it in another
+// namespace: it would change the wrong rules.
 func TestWrongNamespace(t *testing.T) {
 	_, h := node(t, dataplane.GatewayOwner)
 	elsewhere := nstest.New(t, "elsewhere")
@@ -109,7 +109,7 @@ func TestWrongNamespace(t *testing.T) {
 		require.ErrorContains(t, err, "network namespace")
 	})
 	require.Empty(t, elsewhere.Run("iptables-save"))
-	// Netlink is no matter of threads.
+	// Netlink does not depend on the thread.
 	require.NoError(t, h.Apply(context.Background(), dataplane.Op{New: dataplane.Rule{Priority: 100, Table: 100}}))
 }
 
@@ -127,8 +127,8 @@ func (c *cut) Apply(ctx context.Context, op dataplane.Op) error {
 	return c.Host.Apply(ctx, op)
 }
 
-// An agent that is stopped anywhere, going up or down, leaves what the next one
-// completes.
+// Wherever an agent is stopped, on the way to a plan or to the empty one, the next agent
+// completes the plan.
 func TestStoppedAnywhere(t *testing.T) {
 	ns, h := node(t, dataplane.GatewayOwner)
 	want := state(t, one()...)
@@ -146,7 +146,7 @@ func TestStoppedAnywhere(t *testing.T) {
 	}
 }
 
-// Errors say what, where, and what the kernel has to say on it.
+// Errors name the step and the object, and contain the kernel's message.
 func TestErrors(t *testing.T) {
 	_, h := node(t, dataplane.GatewayOwner)
 	for _, c := range []struct {
@@ -168,7 +168,7 @@ func TestErrors(t *testing.T) {
 	}
 }
 
-// iptables-save is slow where others have many rules, and is not run for theirs.
+// iptables-save is slow where other programs have many rules, and is not run when they change.
 func TestChainsCached(t *testing.T) {
 	ns, h := node(t, dataplane.GatewayOwner)
 	want := state(t, one()...)
@@ -195,7 +195,8 @@ func TestChainsCached(t *testing.T) {
 	settle(t, ns, h, want)
 	require.NoError(t, seeing())
 
-	// A jump to our chain in a chain of others is not seen, but does not keep the chain.
+	// A jump to our chain in the chain of another program is not observed, but does not keep
+	// our chain from being removed.
 	ns.Run("iptables -t mangle -A KUBE-X -j SUBMARINER-GW-FORWARD")
 	settle(t, ns, h, nil)
 	require.NotContains(t, ns.Run("iptables-save"), "SUBMARINER")

@@ -17,11 +17,11 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// ipsecEngine finds out, once, what handles IPsec packets on the node.
+// ipsecEngine returns what handles IPsec packets on the node. It looks once.
 var ipsecEngine = sync.OnceValue(func() dataplane.Engine { return chooseEngine("/", probeESP) })
 
-// chooseEngine is the kernel if it can do ESP, else strongSwan itself; or what is missing
-// for either. The files of the image are under root.
+// chooseEngine returns the kernel if it has ESP, else strongSwan itself, or an Engine that
+// names what is missing for either. The files of the image are under root.
 func chooseEngine(root string, probeESP func() error) dataplane.Engine {
 	if err := strongswan.Missing(root); err != nil {
 		return dataplane.Engine{Missing: err.Error()}
@@ -36,12 +36,13 @@ func chooseEngine(root string, probeESP func() error) dataplane.Engine {
 	return dataplane.Engine{Name: strongswan.Engine}
 }
 
-// probeESP asks the kernel for a security association and an XFRM interface, which
-// loads the modules they need, and removes them again. There is no other way to ask:
-// modules that are not loaded yet are listed nowhere.
+// probeESP adds a security association and an XFRM interface, which loads the modules that
+// they need, and removes them again. There is no other way to find out: modules that are
+// not loaded yet are listed nowhere.
 //
-// The agents of a node may ask at the same moment: what is there already was made by
-// another of them, or by one that was killed, and what is gone was removed by another.
+// The agents of a node may probe at the same moment: an object that exists already was
+// added by another agent, or by an agent that was killed, and an object that is gone was
+// removed by another agent.
 func probeESP() error {
 	h, err := vnl.NewHandle(unix.NETLINK_ROUTE, unix.NETLINK_XFRM)
 	if err != nil {
@@ -64,7 +65,7 @@ func probeESP() error {
 	return errors.Join(append(errs, delLink(h, dev.Name))...)
 }
 
-// delLink removes a device. Gone already is fine.
+// delLink removes a device. It is no error if there is none.
 func delLink(h *vnl.Handle, name string) error {
 	l, err := h.LinkByName(name)
 	if err != nil {
@@ -73,7 +74,7 @@ func delLink(h *vnl.Handle, name string) error {
 	return netlink.OrGone(h.LinkDel(l))
 }
 
-// What probeESP makes for a moment.
+// The objects that probeESP adds.
 const (
 	probeDevice = "subctl-probe"
 	probeID     = 0x1ffffffe // in no plan: next hops begin at 0x10 and groups end with 24 bits of hash

@@ -18,14 +18,14 @@ import (
 // How many packets of 50 a second may be lost: a busy machine loses one or two by itself.
 const (
 	nothing = 3
-	// moments is for ends that come to new keys, several times. The end that was asked uses
-	// them when it has answered, and the other one from when it has the answer: what is sent
-	// between is lost, which is half a round trip and, on an emulated processor, up to 0.1 s.
-	// An interruption lasts for more than a second.
+	// moments is for ends that negotiate new keys several times. The responder uses them as
+	// soon as it has answered, and the initiator when it has the answer: packets sent between
+	// are lost, for half a round trip and, on an emulated processor, for up to 0.1 s. An
+	// interruption lasts more than a second.
 	moments = 30
 )
 
-// requireFew wants no more than that lost of what nstest's Ping sends.
+// requireFew requires that at most a number of the packets of nstest's Ping are lost.
 func requireFew(t testing.TB, most int, ended func() (sent, lost int)) {
 	t.Helper()
 	sent, lost := ended()
@@ -48,7 +48,7 @@ func agree(t testing.TB, ends ...*ipsecEnd) {
 	}
 }
 
-// Keys are renewed under traffic, of which nothing is lost.
+// Keys are renewed under traffic, without loss.
 func TestIPsecRekey(t *testing.T) {
 	a, b := ipsecPair(t, func(t *dataplane.Tunnel) { t.ESPLifetime, t.IKELifetime = 3*time.Second, 4*time.Second })
 	upBoth(t, a, b)
@@ -59,8 +59,8 @@ func TestIPsecRekey(t *testing.T) {
 	requireFew(t, nothing, ended)
 }
 
-// Settings of a pair that change under traffic, which the ends learn of one after the other,
-// are negotiated anew beside what is in use: nothing is interrupted.
+// Settings of a pair change under traffic, at one end after the other. New keys are negotiated
+// beside the keys in use: nothing is interrupted.
 func TestIPsecChange(t *testing.T) {
 	a, b := ipsecPair(t, nil)
 	upBoth(t, a, b)
@@ -78,7 +78,7 @@ func TestIPsecChange(t *testing.T) {
 			e.plan(fresh[e])
 			require.Len(t, e.sync(), 1, "the tunnel, and nothing else")
 			if j == 0 {
-				time.Sleep(3 * time.Second) // for what the ends do while they differ
+				time.Sleep(3 * time.Second) // while the ends differ
 				require.True(t, a.state().Up && b.state().Up, "%+v %+v", a.state(), b.state())
 			}
 		}
@@ -87,14 +87,14 @@ func TestIPsecChange(t *testing.T) {
 	requireFew(t, moments, ended)
 }
 
-// Settings that the other end does not accept leave the keys in use that there are, for good,
-// and are complained of.
+// If the other end does not accept new settings, the present keys stay in use, for good, and
+// the problem is reported.
 func TestIPsecUnusable(t *testing.T) {
 	a, b := ipsecPair(t, nil)
 	upBoth(t, a, b)
 	a.ns.Run("ping -c1 -W2 -I 10.1.0.1 10.2.0.1")
 	ended := a.ns.Ping(50, "-I 10.1.0.1 10.2.0.1")
-	a.plan(testTunnel(1, 2, func(t *dataplane.Tunnel) { t.ESP = "aes256gcm16-ecp384" })) // which is the last thing to be agreed on
+	a.plan(testTunnel(1, 2, func(t *dataplane.Tunnel) { t.ESP = "aes256gcm16-ecp384" })) // the last thing to be negotiated
 	a.sync()
 	require.Eventually(t, func() bool { return strings.Contains(a.state().Message, "NO_PROPOSAL_CHOSEN") }, 30*time.Second, 20*time.Millisecond)
 	require.Contains(t, a.state().Message, "espProposals")
@@ -109,7 +109,7 @@ func TestIPsecUnusable(t *testing.T) {
 	require.Empty(t, a.state().Message)
 }
 
-// How much is logged changes while the daemon runs, and interrupts nothing.
+// The log level changes while the daemon runs, without an interruption.
 func TestIPsecDebug(t *testing.T) {
 	log, err := os.Create(filepath.Join(t.TempDir(), "log"))
 	require.NoError(t, err)
@@ -126,7 +126,7 @@ func TestIPsecDebug(t *testing.T) {
 		a.want[dataplane.IKEDaemon{}.Key()] = dataplane.IKEDaemon{Port: dataplane.IPsecPort, Debug: debug}
 		require.Len(t, a.sync(), 1)
 		require.Empty(t, a.sync())
-		time.Sleep(100 * time.Millisecond) // for what is still being logged
+		time.Sleep(100 * time.Millisecond) // until everything is logged
 		before, err := os.ReadFile(log.Name())
 		require.NoError(t, err)
 		_, err = a.h.charon.Version()
@@ -141,8 +141,8 @@ func TestIPsecDebug(t *testing.T) {
 	requireFew(t, nothing, ended)
 }
 
-// For another port the daemon ends and another one starts: an interruption, of a second
-// here, where both ends learn of it at once.
+// For another port the daemon is restarted, which interrupts the tunnel: here for a second,
+// as both ends change at once.
 func TestIPsecOtherPort(t *testing.T) {
 	a, b := ipsecPair(t, nil)
 	upBoth(t, a, b)

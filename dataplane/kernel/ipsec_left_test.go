@@ -21,14 +21,14 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// A charon that is killed is started again by the next sync, which finds it missing,
-// and its tunnels come up again.
+// When charon is killed, the next sync finds it missing and restarts it, and its tunnels come
+// up again.
 func TestIPsecCharonKilled(t *testing.T) {
 	a, b := ipsecPair(t, nil)
 	upBoth(t, a, b)
 	for _, e := range []*ipsecEnd{a, b} {
-		// The kernel tells in seconds when a security association was made: one of the
-		// second in which its charon died cannot be told from the next charon's.
+		// The kernel reports in seconds when a security association was added. If that was in
+		// the second in which charon died, it cannot be distinguished from the next charon's.
 		time.Sleep(1100 * time.Millisecond)
 		old := pid(t, e)
 		require.NoError(t, syscall.Kill(old, syscall.SIGKILL))
@@ -72,7 +72,7 @@ func TestIPsecCharonKilled(t *testing.T) {
 	require.NotContains(t, b.ns.Run("ip xfrm state; ip xfrm policy; ip rule; ip link"), "ipsec", "an uninstall after that leaves nothing")
 }
 
-// requireNoWrites wants a look to change nothing, neither in the kernel nor on the disk.
+// requireNoWrites requires that Observe changes nothing, neither in the kernel nor on the disk.
 func requireNoWrites(t testing.TB, e *ipsecEnd) {
 	t.Helper()
 	holds := func() string {
@@ -99,7 +99,7 @@ func TestWatchCharon(t *testing.T) {
 	}
 }
 
-// info is when the daemon was started.
+// info returns the time at which the daemon was started.
 func info(t testing.TB, e *ipsecEnd) time.Time {
 	t.Helper()
 	_, started := e.h.charon.Process()
@@ -126,7 +126,7 @@ func TestIPsecAdopts(t *testing.T) {
 	require.True(t, other.state().Up)
 }
 
-// What others have in the kernel's IPsec stays, whatever becomes of ours.
+// The policies and security associations of other programs stay, whatever becomes of ours.
 func TestIPsecForeign(t *testing.T) {
 	if e := ipsecEngine(); e.Name != dataplane.EngineKernel {
 		nstest.Kernel(t, "esp")
@@ -138,7 +138,7 @@ func TestIPsecForeign(t *testing.T) {
 		a.ns.Run("ip xfrm state add src 192.0.2.1 dst 192.0.2.9 proto esp " + settings + " aead 'rfc4106(gcm(aes))' 0x" + strings.Repeat("00", 20) + " 128")
 	}
 	sa("spi 0x99 reqid 1 mode tunnel")
-	// Numbers that somebody else may have come to as well as we.
+	// Numbers of ours that another program may use, too.
 	reqid := fmt.Sprintf("reqid %#x", a.tunnel().ReqID)
 	a.ns.Run("ip xfrm policy add src 10.9.0.0/24 dst 10.7.0.0/24 dir out tmpl src 192.0.2.1 dst 192.0.2.9 proto esp mode tunnel " + reqid)
 	a.ns.Run("ip xfrm policy add src 192.0.2.1 dst 192.0.2.9 proto 17 sport 1701 dport 1701 dir out tmpl proto esp mode transport reqid 0x14000009")
@@ -159,8 +159,8 @@ func TestIPsecForeign(t *testing.T) {
 	require.Equal(t, before, foreign())
 }
 
-// What a charon left on the node is found and removed by whoever comes next, though its
-// files, which told of it, went with the pod that it was in.
+// The next agent finds and removes what charon left on the node, although the files of
+// charon are gone with its pod.
 func TestIPsecLeftBehind(t *testing.T) {
 	a, b := ipsecPair(t, nil)
 	holds := func() string {
@@ -178,7 +178,7 @@ func TestIPsecLeftBehind(t *testing.T) {
 	require.Empty(t, look(t, a.ns, next))
 }
 
-// Several agents of a node find out at the same moment what its kernel can do.
+// Several agents of a node probe its kernel at the same moment.
 func TestProbesTogether(t *testing.T) {
 	nstest.Kernel(t, "esp")
 	ns := nstest.New(t, "node")

@@ -23,8 +23,8 @@ type ipsecEnd struct {
 	want dataplane.State
 }
 
-// ipsecPair makes two gateways, 192.0.2.1 with 10.1.0.0/24 and 192.0.2.2 with
-// 10.2.0.0/24, and what they should hold. Nothing is synced yet.
+// ipsecPair returns two gateways, 192.0.2.1 with 10.1.0.0/24 and 192.0.2.2 with
+// 10.2.0.0/24, and their plans. Nothing is synced yet.
 func ipsecPair(t testing.TB, change func(*dataplane.Tunnel)) (a, b *ipsecEnd) {
 	t.Helper()
 	nstest.Root(t)
@@ -68,7 +68,7 @@ func testTunnel(own, other int, change func(*dataplane.Tunnel)) dataplane.Tunnel
 	return t
 }
 
-// plan has the end hold a tunnel, and all that leads into it.
+// plan makes a tunnel, and the objects that lead into it, the plan of the end.
 func (e *ipsecEnd) plan(t dataplane.Tunnel) {
 	const hop, group = 0x12000001, 0x1f000001
 	e.want = state(e.t, dataplane.IKEDaemon{Port: t.LocalPort, Debug: os.Getenv("SUBCTL_IPSEC_DEBUG") != ""}, t)
@@ -86,7 +86,7 @@ func (e *ipsecEnd) plan(t dataplane.Tunnel) {
 
 func (e *ipsecEnd) sync() []dataplane.Op { return settle(e.t, e.ns, e.h, e.want) }
 
-// tunnel is the one planned.
+// tunnel returns the planned tunnel.
 func (e *ipsecEnd) tunnel() dataplane.Tunnel {
 	for _, o := range e.want {
 		if t, ok := o.(dataplane.Tunnel); ok {

@@ -20,7 +20,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// Packets of every size pass both ways, encrypted; a second sync does nothing; the
+// Packets of every size pass in both directions, encrypted. A second sync does nothing. The
 // empty state leaves nothing: no process, no file, no policy.
 func TestIPsec(t *testing.T) {
 	for name, change := range map[string]func(*dataplane.Tunnel){
@@ -64,7 +64,7 @@ func TestIPsec(t *testing.T) {
 	}
 }
 
-// A file with the daemon's configuration is all that is written, and no key is in it.
+// Only the configuration of the daemon is written to a file, and it contains no key.
 func TestIPsecSecrets(t *testing.T) {
 	key := dataplane.Secret([]byte("subctl-secret-subctl-secret-0123"))
 	a, b := ipsecPair(t, func(t *dataplane.Tunnel) { t.PSK = key })
@@ -92,8 +92,8 @@ func TestIPsecSecrets(t *testing.T) {
 	})
 }
 
-// Another key on one side: both sides say so, and name the pair. With the right key the
-// tunnel comes up by itself.
+// If one side has another key, both sides report that, and name the pair. With the right key
+// the tunnel comes up by itself.
 func TestIPsecWrongKey(t *testing.T) {
 	a, b := ipsecPair(t, nil)
 	wrong := b.tunnel()
@@ -112,7 +112,7 @@ func TestIPsecWrongKey(t *testing.T) {
 	require.Empty(t, a.state().Message)
 }
 
-// The other side's end is noticed, and so is its return.
+// It is noticed when the other side disappears, and when it returns.
 func TestIPsecDeadPeer(t *testing.T) {
 	a, b := ipsecPair(t, nil)
 	upBoth(t, a, b)
@@ -126,7 +126,7 @@ func TestIPsecDeadPeer(t *testing.T) {
 	}, 30*time.Second, 100*time.Millisecond)
 }
 
-// A port that somebody else has is an error that says so, and what they have stays.
+// It is an error if another program has the port, and that program keeps it.
 func TestIPsecPortTaken(t *testing.T) {
 	a, _ := ipsecPair(t, nil)
 	a.ns.Start("socat -u UDP4-LISTEN:4500 - || python3 -c 'import socket,time; s=socket.socket(2,2); s.bind((\"\",4500)); time.sleep(60)'")
@@ -139,8 +139,8 @@ func TestIPsecPortTaken(t *testing.T) {
 	require.Contains(t, a.ns.Run("ss -lun"), ":4500")
 }
 
-// Transport mode takes what it selects, and a block keeps that from leaving in clear
-// for as long as there are no keys. It holds for what the node itself sends.
+// Transport mode encrypts the packets that it selects, and an IPsecBlock drops them while
+// there are no keys. Both apply to packets of the node itself.
 func TestIPsecTransport(t *testing.T) {
 	nstest.Kernel(t, "esp")
 	a, b := ipsecPair(t, func(t *dataplane.Tunnel) {
@@ -158,7 +158,7 @@ func TestIPsecTransport(t *testing.T) {
 	seen := b.ns.Watch("eth0")
 	_, err := a.ns.Try(send)
 	require.Error(t, err, "blocked, and the sender is told")
-	a.ns.Run("ping -c1 -W2 192.0.2.2") // something else, that there is something to see
+	a.ns.Run("ping -c1 -W2 192.0.2.2") // so that there is a packet to see
 	require.False(t, seen().Marker)
 	seen = b.ns.Watch("eth0")
 	a.ns.Run(send + ",bind=10.1.0.1")
@@ -175,14 +175,14 @@ func TestIPsecTransport(t *testing.T) {
 	require.NotZero(t, a.state().Tx)
 	require.Equal(t, dataplane.VXLANIPsecDevice, a.state().Device)
 
-	// What a charon that was killed left of it is known, too.
+	// What a killed charon left of it is recognized, too.
 	require.NoError(t, syscall.Kill(pid(t, a), syscall.SIGKILL))
 	require.Eventually(t, func() bool { n, _ := a.h.charon.Process(); return n == 0 }, 30*time.Second, 10*time.Millisecond)
 	settle(t, a.ns, a.h, dataplane.State{})
 	require.Equal(t, before, a.ns.Run("ip xfrm policy; ip xfrm state"))
 }
 
-// What an image, a kernel and a node have decides about the engine, and what is missing is named.
+// The engine depends on the image, the kernel and the node, and what is missing is named.
 func TestChooseEngine(t *testing.T) {
 	able, unable := func() error { return nil }, func() error { return errors.New("no ESP: not supported") }
 	lacks := func(what string) dataplane.Engine { return dataplane.Engine{Missing: what} }
@@ -191,7 +191,7 @@ func TestChooseEngine(t *testing.T) {
 	byKernel, image := dataplane.Engine{Name: "kernel"}, t.TempDir()
 	for _, step := range []struct {
 		add             string
-		kernel, without dataplane.Engine // what is chosen where the kernel can, and where it cannot
+		kernel, without dataplane.Engine // with ESP in the kernel, and without
 	}{
 		{"/etc/passwd", lacks(strongSwan + "/usr/sbin/charon-systemd"), lacks(strongSwan + "/usr/sbin/charon-systemd")},
 		{charonProgram, lacks(strongSwan + pluginDir + "/libstrongswan-vici.so"), lacks(strongSwan + pluginDir + "/libstrongswan-vici.so")},

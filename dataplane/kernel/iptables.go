@@ -15,16 +15,16 @@ import (
 	goiptables "github.com/coreos/go-iptables/iptables"
 )
 
-// iptables runs iptables-save and iptables-restore. go-iptables finds the program
-// and its version; rules go in by iptables-restore, because one run of iptables
-// for each rule takes 5 ms, and a chain would be half done in between.
+// iptables runs iptables-save and iptables-restore. go-iptables finds the program and its
+// version. Rules are added with iptables-restore, because one run of iptables for each rule
+// takes 5 ms, and chains would be incomplete meanwhile.
 type iptables struct {
 	conn  *netlink.Conn
 	netns string // the namespace New was called in
 
 	mu   sync.Mutex
 	seen bool // whether nft is known
-	nft  bool // the iptables that keeps its rules in nftables
+	nft  bool // whether this iptables keeps its rules in nftables
 
 	last []savedRule // what was saved last, and nftables' generation and signature then
 	gen  uint32
@@ -48,7 +48,7 @@ type savedRule struct {
 	rule         string // as iptables-save spells it, without "-A CHAIN"; empty for the chain itself
 }
 
-// target is the chain that the rule jumps or goes to.
+// target returns the chain that the rule jumps or goes to.
 func (r savedRule) target() string {
 	f := strings.Fields(r.rule)
 	for i := len(f) - 2; i >= 0; i-- {
@@ -59,11 +59,11 @@ func (r savedRule) target() string {
 	return ""
 }
 
-// look returns chains and rules, in order: all that chains observes, for sure,
-// and others as they were some time ago. Nothing is run if nothing has changed.
+// look returns chains and rules, in order. The chains that the store observes are up to
+// date; others may be older. No program is run if nothing has changed.
 func (t *iptables) look() ([]savedRule, error) { return t.save(false) }
 
-// fresh returns all chains and rules, in order.
+// fresh returns all chains and rules, up to date and in order.
 func (t *iptables) fresh() ([]savedRule, error) { return t.save(true) }
 
 func (t *iptables) save(fresh bool) ([]savedRule, error) {
@@ -87,13 +87,13 @@ func (t *iptables) save(fresh bool) ([]savedRule, error) {
 		return nil, err
 	}
 	t.last, t.gen, t.sig = parseSave(out), 0, ""
-	if t.nft && gen == t.conn.Generation() { // else it changed while we were reading
+	if t.nft && gen == t.conn.Generation() { // otherwise it changed meanwhile
 		t.gen, t.sig = gen, sig
 	}
 	return t.last, nil
 }
 
-// probe finds out once which iptables there is.
+// probe determines, once, which iptables the node has.
 func (t *iptables) probe() error {
 	if t.seen {
 		return nil
@@ -113,7 +113,7 @@ func (t *iptables) probe() error {
 	return nil
 }
 
-// parseSave reads the output of iptables-save.
+// parseSave parses the output of iptables-save.
 func parseSave(out string) (rules []savedRule) {
 	table := ""
 	for line := range strings.Lines(out) {
@@ -132,7 +132,7 @@ func parseSave(out string) (rules []savedRule) {
 	return rules
 }
 
-// restore makes changes, all of them or none.
+// restore applies changes, all of them or none.
 func (t *iptables) restore(changes string) error {
 	t.mu.Lock()
 	defer t.mu.Unlock()

@@ -38,7 +38,7 @@ func host(t testing.TB, ns *nstest.NS, owner dataplane.Owner) (h *Host) {
 	return h
 }
 
-// settle makes the namespace hold objs, and returns the steps that took.
+// settle makes the namespace hold want, and returns the steps that were taken.
 func settle(t testing.TB, ns *nstest.NS, h *Host, want dataplane.State) (ops []dataplane.Op) {
 	t.Helper()
 	ns.Do(func() {
@@ -109,7 +109,8 @@ func one() []dataplane.Object {
 	}
 }
 
-// For every kind: put, list equals it, put again is no difference, remove, remove again.
+// An object of every kind is put, and observed as it was put. Putting it again changes nothing,
+// and removing it twice is no error.
 func TestRoundTrip(t *testing.T) {
 	ns, h := node(t, dataplane.GatewayOwner)
 	want := state(t, one()...)
@@ -134,8 +135,8 @@ func TestRoundTrip(t *testing.T) {
 	require.Empty(t, look(t, ns, h))
 }
 
-// fingerprints are the objects as comparable text: a chain that was observed
-// knows its fingerprint only.
+// fingerprints returns the objects as comparable texts: of an observed chain only the
+// fingerprint is known.
 func fingerprints(s dataplane.State) (out []string) {
 	for _, o := range s.Sorted() {
 		if c, ok := o.(dataplane.Chain); ok {
@@ -147,7 +148,7 @@ func fingerprints(s dataplane.State) (out []string) {
 	return out
 }
 
-// set is a Set with its members in order, as a plan has them.
+// set returns a Set with its members sorted, as in a plan.
 func set(name string, members ...netip.Prefix) dataplane.Set {
 	slices.SortFunc(members, netip.Prefix.Compare)
 	return dataplane.Set{Name: name, Members: members}

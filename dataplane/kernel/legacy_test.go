@@ -13,7 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// The old iptables, which knows nothing of nftables, serves as well.
+// The legacy iptables, which does not use nftables, works as well.
 func TestLegacyIPTables(t *testing.T) {
 	bin := t.TempDir()
 	for _, program := range []string{"", "-save", "-restore"} {

@@ -14,7 +14,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// device is what the kernel says of a network device.
+// device is a network device as the kernel reports it.
 type device struct {
 	index int
 	name  string
@@ -25,8 +25,8 @@ type device struct {
 
 const skipStats = 1 << 3 // RTEXT_FILTER_SKIP_STATS, linux/rtnetlink.h
 
-// getLink asks for one device, by name or by index: a node may have hundreds, so
-// none are listed.
+// getLink returns one device, by name or by index. It does not list the devices: a node may
+// have hundreds.
 func (h *Host) getLink(name string, index int) (*device, error) {
 	msg := nl.NewIfInfomsg(unix.AF_UNSPEC)
 	msg.Index = int32(index)
@@ -79,7 +79,7 @@ func (s links) list() (out []dataplane.Object, err error) {
 	return out, nil
 }
 
-// names returns those that the owner's devices have or could have.
+// names returns the names that the owner's devices have or could have.
 func (h *Host) names() ([]string, error) {
 	names := slices.Clone(h.owner.Devices)
 	if len(h.owner.Prefixes) == 0 {
@@ -87,7 +87,7 @@ func (h *Host) names() ([]string, error) {
 	}
 	msg := nl.NewIfInfomsg(unix.AF_UNSPEC)
 	b := netlink.PutU32(msg.Serialize(), unix.IFLA_EXT_MASK, skipStats)
-	b = netlink.PutAttr(b, unix.IFLA_LINKINFO|unix.NLA_F_NESTED, netlink.PutString(nil, nl.IFLA_INFO_KIND, "vxlan")) // or all would be told of
+	b = netlink.PutAttr(b, unix.IFLA_LINKINFO|unix.NLA_F_NESTED, netlink.PutString(nil, nl.IFLA_INFO_KIND, "vxlan")) // or the kernel lists all devices
 	msgs, err := h.conn.Dump(unix.NETLINK_ROUTE, unix.RTM_GETLINK, b)
 	if err != nil {
 		return nil, fmt.Errorf("listing vxlan devices: %w", err)
@@ -102,7 +102,7 @@ func (h *Host) names() ([]string, error) {
 	return names, nil
 }
 
-// observe returns what a plan would have to hold for the device to be as it is.
+// observe returns the object that a plan would hold for the device.
 func (s links) observe(d *device) (dataplane.Object, error) {
 	switch {
 	case isWireGuard(d.name):
@@ -113,7 +113,7 @@ func (s links) observe(d *device) (dataplane.Object, error) {
 	return s.vxlan(d)
 }
 
-// put makes the device, or puts it right.
+// put creates the device, or repairs it.
 func (s links) put(_, want dataplane.Object) error {
 	switch w := want.(type) {
 	case dataplane.WireGuard:
@@ -126,8 +126,8 @@ func (s links) put(_, want dataplane.Object) error {
 	return fmt.Errorf("no such kind of device: %T", want)
 }
 
-// ensure returns the device of a name, made anew with add if there is none, or one that does
-// not fit.
+// ensure returns the device with a name. If there is none, or it does not fit, the device is
+// created with add.
 func (s links) ensure(name string, fits func(*device) bool, add func() error) (*device, error) {
 	d, err := s.getLink(name, 0)
 	if err != nil && !netlink.Gone(err) {
@@ -150,7 +150,7 @@ func (s links) ensure(name string, fits func(*device) bool, add func() error) (*
 	return d, nil
 }
 
-// setUp sets a device up, with settings and more attributes.
+// setUp sets a device up, and changes its settings and more attributes.
 func (s links) setUp(d *device, mtu int, c dataplane.Conf, more ...byte) error {
 	msg := nl.NewIfInfomsg(unix.AF_UNSPEC)
 	msg.Index, msg.Flags, msg.Change = int32(d.index), unix.IFF_UP, unix.IFF_UP
@@ -163,7 +163,7 @@ func (s links) setUp(d *device, mtu int, c dataplane.Conf, more ...byte) error {
 
 func (s links) del(old dataplane.Object) error { return s.remove(old.Key().Name) }
 
-// remove removes a device, and the process behind it. Gone already is fine.
+// remove removes a device, and the process behind it. It is no error if there is none.
 func (s links) remove(name string) error {
 	if isWireGuard(name) {
 		if err := s.stopUserspace(name); err != nil {

@@ -11,8 +11,8 @@ import (
 	vnl "github.com/vishvananda/netlink"
 )
 
-// ipsecLink is d as a plan would have it; blank but for its name if it is not what
-// leads into our tunnels, or is down.
+// ipsecLink returns d as a plan describes it. If the device does not lead into our tunnels,
+// or is down, only the name is set.
 func (h *Host) ipsecLink(d *device) dataplane.IPsecInterface {
 	if !d.up || !h.leadsToIPsec(d) {
 		return dataplane.IPsecInterface{Name: d.name}
@@ -30,8 +30,8 @@ func (h *Host) leadsToIPsec(d *device) bool {
 	return d.name == h.charon.Device()
 }
 
-// putIPsecLink makes the XFRM interface, or takes the TUN device that charon has made
-// and gives it its name.
+// putIPsecLink creates the XFRM interface, or renames the TUN device that charon has
+// created.
 func (s links) putIPsecLink(want dataplane.IPsecInterface) error {
 	d, err := s.ensure(want.Name, s.leadsToIPsec, func() error { return s.addIPsecLink(want.Name) })
 	if err != nil {
@@ -53,7 +53,7 @@ func (s links) addIPsecLink(name string) error {
 		return fmt.Errorf("looking for charon's device %s: %w", tun, err)
 	}
 	s.unlearn(tun)
-	// A device that is up cannot have another name. charon goes on with the open file.
+	// A device that is up cannot be renamed. charon continues with the open file.
 	if err := s.nl.LinkSetDown(d.link); err != nil {
 		return err
 	}
@@ -66,16 +66,16 @@ func (s links) addIPsecLink(name string) error {
 	return nil
 }
 
-// In userspace ESP charon insists on a route to what a tunnel leads to, through the
-// device as it named it (kernel_libipsec_ipsec.c, install_route: no setting turns that
-// off), and without it there is no tunnel. So a device that does nothing takes the old
-// name, and charon's routes are in a table that is looked up after all others.
+// With ESP in userspace charon insists on a route to the networks of a tunnel through its
+// device, by the original name (kernel_libipsec_ipsec.c, install_route: no setting turns
+// that off), and there is no tunnel without it. So a device without any function gets the
+// original name, and charon's routes are in a table that is looked up after all others.
 
-// standInAlias is how such a device is told from others of its kind.
+// standInAlias identifies such a device.
 const standInAlias = "subctl: stands in for " + dataplane.IPsecDevice
 
 func addStandIn(h *vnl.Handle, name string) error {
-	// A TUN device that nobody has open: where charon can have one, there can be another.
+	// A TUN device that no process has open: the node has TUN devices, for charon has one.
 	dev := &vnl.Tuntap{LinkAttrs: vnl.LinkAttrs{Name: name}, Mode: vnl.TUNTAP_MODE_TUN}
 	if err := h.LinkAdd(dev); err != nil {
 		return fmt.Errorf("adding device %s: %w", name, err)

@@ -14,9 +14,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// vxlan is d as a plan would have it. A device of another type, or set up in a
-// way that no plan asks for, is blank but for its name; so is one that is down,
-// for the kernel has taken all routes and next hops off it.
+// vxlan returns d as a plan describes it. If the device has another type, or settings that
+// no plan asks for, only the name is set; likewise if it is down, because the kernel has
+// then removed all its routes and next hops.
 func (h *Host) vxlan(d *device) (dataplane.VXLAN, error) {
 	v, ok := d.link.(*vnl.Vxlan)
 	if !ok || !d.up || v.Learning || v.FlowBased || len(v.Group) > 0 {
@@ -35,7 +35,8 @@ func (h *Host) vxlan(d *device) (dataplane.VXLAN, error) {
 	}, nil
 }
 
-// putVXLAN alters the device in place if it can: a new one loses all that stands on it.
+// putVXLAN changes the device in place if it can: a new device loses everything that
+// depends on the old one.
 func (s links) putVXLAN(v dataplane.VXLAN) error {
 	mac, err := net.ParseMAC(v.MAC)
 	if err != nil {
@@ -57,13 +58,13 @@ func (s links) putVXLAN(v dataplane.VXLAN) error {
 	if err != nil {
 		return err
 	}
-	if bytes.Equal(mac, d.link.Attrs().HardwareAddr) { // even to set the same one clears the ARP table
+	if bytes.Equal(mac, d.link.Attrs().HardwareAddr) { // setting even the same MAC clears the ARP table
 		return s.setUp(d, v.MTU, v.Conf)
 	}
 	return s.setUp(d, v.MTU, v.Conf, netlink.PutAttr(nil, unix.IFLA_ADDRESS, mac)...)
 }
 
-// fits reports whether d can be made v without being made anew.
+// fits reports whether d can be changed into v without being recreated.
 func (h *Host) fits(d *device, v dataplane.VXLAN) bool {
 	up := *d
 	up.up = true
@@ -71,7 +72,7 @@ func (h *Host) fits(d *device, v dataplane.VXLAN) bool {
 	return err == nil && have.Dev == v.Dev && have.VNI == v.VNI && have.Local == v.Local && have.Port == v.Port && have.SourcePort == v.SourcePort
 }
 
-// sourcePort is that of the outer packets; 0 if it varies.
+// sourcePort returns the source port of the outer packets, or 0 if it varies.
 func sourcePort(v *vnl.Vxlan) int {
 	if v.PortLow == 0 || v.PortHigh != portAfter(v.PortLow) {
 		return 0
@@ -79,8 +80,8 @@ func sourcePort(v *vnl.Vxlan) int {
 	return v.PortLow
 }
 
-// portAfter ends a range that begins with a port and has no other: the kernel leaves the
-// last one out, and takes an empty range for none (udp_flow_src_port in include/net/udp.h).
+// portAfter returns the end of a range that contains only one port: the kernel excludes the
+// end, and an empty range stands for any port (udp_flow_src_port in include/net/udp.h).
 func portAfter(port int) int {
 	if port == 0 {
 		return 0

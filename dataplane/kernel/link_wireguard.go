@@ -17,14 +17,14 @@ import (
 	"golang.zx2c4.com/wireguard/wgctrl/wgtypes"
 )
 
-// wireGuardKind is the kind of link, and the generic netlink family, of the kernel's
+// wireGuardKind is the link type, and the generic netlink family, of the kernel's
 // WireGuard.
 const wireGuardKind = "wireguard"
 
-// wireGuardEngine is what WireGuard devices are made of. It is looked for once: that
-// may load the kernel's module, and what a node has does not change under an agent.
+// wireGuardEngine returns what handles WireGuard packets on the node. It looks once: that may
+// load the kernel's module, and the engine does not change while an agent runs.
 var wireGuardEngine = sync.OnceValue(func() dataplane.Engine {
-	if _, err := vnl.GenlFamilyGet(wireGuardKind); err == nil { // loads the module, and makes nothing
+	if _, err := vnl.GenlFamilyGet(wireGuardKind); err == nil { // loads the module, and creates nothing
 		return dataplane.Engine{Name: dataplane.EngineKernel}
 	}
 	if err := userspaceMissing(); err != nil {
@@ -33,13 +33,13 @@ var wireGuardEngine = sync.OnceValue(func() dataplane.Engine {
 	return dataplane.Engine{Name: userspace}
 })
 
-// isWireGuard says which devices of an owner are WireGuard devices: those of wireguard-go
-// are TUN devices, which their kind alone does not tell from others.
+// isWireGuard reports whether a device of an owner is a WireGuard device, by its name:
+// wireguard-go's devices have the type of any TUN device.
 func isWireGuard(name string) bool { return name == dataplane.WireGuardDevice }
 
-// wireGuard is d as a plan would have it. A device of another type, or without anybody
-// who serves it, is blank but for its name; so is one that is down, for the kernel has
-// taken all routes and next hops off it.
+// wireGuard returns d as a plan describes it. If the device has another type, or no process
+// behind it, only the name is set; likewise if it is down, because the kernel has then
+// removed all its routes and next hops.
 func (h *Host) wireGuard(d *device) (dataplane.Object, error) {
 	w, err := h.readWireGuard(d)
 	if err == nil {
@@ -53,8 +53,8 @@ func (h *Host) wireGuard(d *device) (dataplane.Object, error) {
 	}, nil
 }
 
-// readWireGuard returns what WireGuard says of a device; nil if it is not of WireGuard,
-// or whoever served it is gone.
+// readWireGuard returns a device as WireGuard reports it, or nil if it is no WireGuard
+// device, or the process behind it is gone.
 func (h *Host) readWireGuard(d *device) (*wgtypes.Device, error) {
 	if !h.serves(d) {
 		return nil, nil
@@ -65,7 +65,7 @@ func (h *Host) readWireGuard(d *device) (*wgtypes.Device, error) {
 	}
 	w, err := wg.Device(d.name)
 	if errors.Is(err, os.ErrNotExist) {
-		return nil, nil // between two looks
+		return nil, nil // removed meanwhile
 	}
 	if err != nil {
 		return nil, fmt.Errorf("reading WireGuard device %s: %w", d.name, err)
@@ -73,7 +73,7 @@ func (h *Host) readWireGuard(d *device) (*wgtypes.Device, error) {
 	return w, nil
 }
 
-// serves says whether there is WireGuard behind a device.
+// serves reports whether WireGuard is behind a device.
 func (h *Host) serves(d *device) bool {
 	switch d.link.Type() {
 	case wireGuardKind:
@@ -88,7 +88,7 @@ func (h *Host) serves(d *device) bool {
 	return false
 }
 
-// serving notes whether a process is behind a device, and returns what was noted before.
+// serving records whether a process is behind a device, and returns the previous record.
 func (h *Host) serving(name string, now bool) (before bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -96,7 +96,7 @@ func (h *Host) serving(name string, now bool) (before bool) {
 	return before
 }
 
-// wg returns a client of WireGuard. Its socket is that of the calling thread's network
+// wg returns a client of WireGuard. Its socket belongs to the calling thread's network
 // namespace, and stays open.
 func (h *Host) wg() (*wgctrl.Client, error) {
 	if ns, err := netlink.Namespace(); err != nil || ns != h.ipt.netns {
@@ -105,7 +105,7 @@ func (h *Host) wg() (*wgctrl.Client, error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if h.wgctrl == nil {
-		wireGuardEngine() // has the kernel load its module: a client looks for that at first only
+		wireGuardEngine() // loads the kernel's module: a client looks for it only once
 		c, err := wgctrl.New()
 		if err != nil {
 			return nil, err
@@ -124,10 +124,10 @@ func (h *Host) configureWireGuard(name string, c wgtypes.Config) error {
 	return wg.ConfigureDevice(name, c)
 }
 
-// errShownOnly says that a plan was made without keys.
+// errShownOnly is the error for a plan that was made without keys.
 var errShownOnly = errors.New("its key is missing: the plan was made to be shown, not to be applied")
 
-// putWireGuard makes the device, or alters it in place: a new one loses its peers.
+// putWireGuard creates the device, or changes it in place: a new device has no peers.
 func (s links) putWireGuard(want dataplane.WireGuard) error {
 	if want.Private == (dataplane.Secret{}) {
 		return fmt.Errorf("adding device %s: %w", want.Name, errShownOnly)
@@ -135,7 +135,7 @@ func (s links) putWireGuard(want dataplane.WireGuard) error {
 	patient := time.Now()
 	d, err := s.ensure(want.Name, s.serves, func() error {
 		err := s.addWireGuard(want.Name)
-		patient = time.Now().Add(stopPatience) // the port may still be that of a device that has just gone
+		patient = time.Now().Add(stopPatience) // the device before it may still have the port
 		return err
 	})
 	if err != nil {
@@ -151,7 +151,7 @@ func (s links) putWireGuard(want dataplane.WireGuard) error {
 	return s.setUp(d, want.MTU, want.Conf)
 }
 
-// addWireGuard makes a device without settings.
+// addWireGuard creates a device without settings.
 func (s links) addWireGuard(name string) error {
 	switch e := wireGuardEngine(); e.Name {
 	case dataplane.EngineKernel:

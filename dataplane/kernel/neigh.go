@@ -17,9 +17,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// neighs are the permanent entries of our devices in the ARP and forwarding
-// tables, whoever made them. What the kernel makes or learns by itself
-// (multicast, incomplete, stale) is not permanent, and nobody's plan.
+// neighs are the permanent entries of our devices in the ARP and forwarding tables,
+// whichever program added them. Entries that the kernel adds or learns by itself (multicast,
+// incomplete, stale) are not permanent, and in no plan.
 type neighs struct{ *Host }
 
 const sizeofNdmsg = 12 // struct ndmsg, linux/neighbour.h
@@ -34,7 +34,7 @@ func (s neighs) list() (out []dataplane.Object, err error) {
 		if err != nil {
 			return nil, fmt.Errorf("listing fdb of %s: %w", name, err)
 		}
-		// Only here does the kernel want the index in an attribute (neigh_valid_dump_req).
+		// Only here the kernel expects the index in an attribute (neigh_valid_dump_req).
 		arp, err := s.entries(unix.AF_INET, index, netlink.PutU32(ndmsg(unix.AF_INET, 0, 0, 0), vnl.NDA_IFINDEX, uint32(index)))
 		if err != nil {
 			return nil, fmt.Errorf("listing neighbours of %s: %w", name, err)
@@ -59,7 +59,7 @@ func (s neighs) list() (out []dataplane.Object, err error) {
 	return out, nil
 }
 
-// entry is one permanent entry; odd if it has more to it than a plan can say.
+// entry is one permanent entry. It is odd if it has settings that a plan cannot express.
 type entry struct {
 	ip  netip.Addr
 	mac net.HardwareAddr
@@ -69,7 +69,7 @@ type entry struct {
 func (s neighs) entries(family uint8, index int, query []byte) (out []entry, err error) {
 	msgs, err := s.conn.Dump(unix.NETLINK_ROUTE, unix.RTM_GETNEIGH, query)
 	if netlink.Gone(err) {
-		return nil, nil // between two looks
+		return nil, nil // the device was removed meanwhile
 	}
 	if err != nil {
 		return nil, err
@@ -107,9 +107,9 @@ func (s neighs) put(_, want dataplane.Object) error {
 	return nil
 }
 
-// putFDB replaces what there is for a MAC. The kernel refuses to replace an entry
-// that may have several destinations, as that of the zero MAC (EOPNOTSUPP,
-// vxlan_fdb_update), or one that uses a next hop: those go first.
+// putFDB replaces the entry of a MAC. The kernel refuses to replace an entry that may have
+// several destinations, such as the entry of the zero MAC (EOPNOTSUPP, vxlan_fdb_update), or
+// an entry that uses a next hop: these are removed first.
 func (s neighs) putFDB(f dataplane.FDB) error {
 	err := s.do(unix.RTM_NEWNEIGH, netlink.Replace, unix.AF_BRIDGE, f.Dev, f.MAC, f.Dst)
 	if errors.Is(err, unix.EOPNOTSUPP) {
@@ -125,7 +125,7 @@ func (s neighs) putFDB(f dataplane.FDB) error {
 
 func (s neighs) del(old dataplane.Object) error {
 	switch o := old.(type) {
-	case dataplane.FDB: // without a destination, all of that MAC
+	case dataplane.FDB: // without a destination: all entries of the MAC
 		if err := netlink.OrGone(s.do(unix.RTM_DELNEIGH, 0, unix.AF_BRIDGE, o.Dev, o.MAC, netip.Addr{})); err != nil {
 			return fmt.Errorf("removing fdb entry %s of %s: %w", o.MAC, o.Dev, err)
 		}
@@ -144,7 +144,7 @@ func (s neighs) do(typ, flags int, family uint8, dev, mac string, ip netip.Addr)
 	}
 	self := uint8(0)
 	if family == unix.AF_BRIDGE {
-		self = vnl.NTF_SELF // the device's own table, not that of a bridge above it
+		self = vnl.NTF_SELF // the device's own table, not the table of a bridge above it
 	}
 	b := ndmsg(family, i, vnl.NUD_PERMANENT, self)
 	if ip.IsValid() {

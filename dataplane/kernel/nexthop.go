@@ -15,8 +15,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// nexthops are next hops and groups of them, which share their IDs. They are
-// spoken of by hand: netlink v1.3.1 knows neither.
+// nexthops are next hops and groups of next hops, which share a range of IDs. The netlink
+// library v1.3.1 supports neither.
 type nexthops struct{ *Host }
 
 // From linux/nexthop.h, where x/sys/unix has no name for them.
@@ -35,9 +35,9 @@ const (
 // every architecture that Go knows (include/asm-generic/param.h).
 const tick = 10 * time.Millisecond
 
-// idleStep is what idle times must be multiples of. The kernel counts in jiffies
-// of its own (4 ms where CONFIG_HZ is 250), so that not every number of ticks
-// comes back as it went in; these do with every CONFIG_HZ there is.
+// idleStep divides every idle time. The kernel counts in jiffies (4 ms where CONFIG_HZ is
+// 250), so it does not return every number of ticks unchanged; multiples of idleStep it
+// does, with every CONFIG_HZ.
 const idleStep = 100 * time.Millisecond
 
 func (s nexthops) list() (out []dataplane.Object, err error) {
@@ -69,8 +69,8 @@ func (s nexthops) list() (out []dataplane.Object, err error) {
 	return out, nil
 }
 
-// hop is a next hop or group as the kernel tells it; odd if it has more to it
-// than a plan can say.
+// hop is a next hop or group as the kernel reports it. It is odd if it has settings that a
+// plan cannot express.
 type hop struct {
 	id        uint32
 	oif       int
@@ -154,9 +154,9 @@ func (s nexthops) put(_, want dataplane.Object) error {
 	}
 	err := s.conn.Change(unix.RTM_NEWNEXTHOP, netlink.Replace, b)
 	if errors.Is(err, unix.EINVAL) && s.otherType(id, want) {
-		// The kernel replaces like by like only: neither a group by a next hop, nor
-		// one type of group by another, nor a resilient group by one of another
-		// number of buckets. The routes that used it are looked after by the next pass.
+		// The kernel replaces an object only by an object of the same type: no group by a
+		// next hop, no group by a group of another type, and no resilient group by a group
+		// with another number of buckets. The next pass restores the routes that used it.
 		if err = s.delID(id); err == nil {
 			err = s.conn.Change(unix.RTM_NEWNEXTHOP, netlink.Replace, b)
 		}
@@ -167,7 +167,7 @@ func (s nexthops) put(_, want dataplane.Object) error {
 	return nil
 }
 
-// check refuses what the kernel would take for something else.
+// check refuses a group that the kernel would store differently.
 func check(g dataplane.Group) error {
 	if g.Idle%idleStep != 0 {
 		return fmt.Errorf("idle time %v is no multiple of %v", g.Idle, idleStep)
@@ -180,10 +180,10 @@ func check(g dataplane.Group) error {
 	return nil
 }
 
-// maxWeight is what fits in 8 bits, less one: kernels before 6.12 have no more.
+// maxWeight is the greatest weight: the weight less one has 8 bits in kernels before 6.12.
 const maxWeight = 256
 
-// group is the message that makes g.
+// group returns the message that creates g.
 func (s nexthops) group(g dataplane.Group) []byte {
 	var ms []byte
 	for _, m := range g.Members {
@@ -202,7 +202,7 @@ func (s nexthops) group(g dataplane.Group) []byte {
 	return b
 }
 
-// otherType reports whether what the kernel has under id cannot become want.
+// otherType reports whether the object with an ID cannot be replaced by want.
 func (s nexthops) otherType(id uint32, want dataplane.Object) bool {
 	msgs, err := s.conn.Request(unix.NETLINK_ROUTE, unix.RTM_GETNEXTHOP, 0, netlink.PutU32(nhmsg(unix.AF_UNSPEC, 0), unix.NHA_ID, id))
 	if err != nil || len(msgs) != 1 {

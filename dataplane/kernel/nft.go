@@ -14,13 +14,13 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// The newer iptables keeps its rules in nftables. This file tells by netlink, in
-// a millisecond, whether anything changed that chains would tell of: where
-// kube-proxy has some thousand rules, iptables-save takes 0.1 s, and kube-proxy
-// changes some of them all the time.
+// The newer iptables keeps its rules in nftables. This file determines over netlink, in a
+// millisecond, whether anything has changed that the store of chains observes: where
+// kube-proxy has thousands of rules, iptables-save takes 0.1 s, and kube-proxy changes some
+// of them all the time.
 
-// signature is a digest of the rules in the built-in chains and in those of
-// subctl's owners; empty if it cannot be told.
+// signature returns a digest of the rules in the built-in chains and in the chains of
+// subctl's owners, or "" if they cannot be read.
 func signature(c *netlink.Conn) string {
 	msgs, err := c.Dump(unix.NETLINK_NETFILTER, unix.NFNL_SUBSYS_NFTABLES<<8|unix.NFT_MSG_GETCHAIN, netlink.NetfilterHeader(unix.AF_INET))
 	if err != nil {
@@ -48,8 +48,8 @@ func signature(c *netlink.Conn) string {
 	return string(h.Sum(nil))
 }
 
-// digest writes a chain's rules to w, less their counters. (A rule's handle does
-// not do: one that takes the place of another gets the same.)
+// digest writes a chain's rules to w, without their counters. (A rule's handle is not
+// enough: a rule that replaces another gets the same handle.)
 func digest(c *netlink.Conn, w io.Writer, table, chain string) error {
 	q := netlink.PutString(netlink.NetfilterHeader(unix.AF_INET), unix.NFTA_RULE_TABLE, table)
 	q = netlink.PutString(q, unix.NFTA_RULE_CHAIN, chain)

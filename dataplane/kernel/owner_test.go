@@ -11,8 +11,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// routeAgent is what the other agent of the node holds, of every kind, as near to
-// the gateway's as can be.
+// routeAgent returns what the other agent of the node holds: an object of every kind, as
+// similar to the gateway's as possible.
 func routeAgent(t testing.TB) dataplane.State {
 	const dev, mac, peer = dataplane.IntraDevice, "0a:58:ac:12:00:02", "0a:58:ac:12:00:03"
 	return state(t,
@@ -36,8 +36,8 @@ func routeAgent(t testing.TB) dataplane.State {
 	)
 }
 
-// others is what people who have never heard of subctl put beside ours: things
-// alike, things with names alike, and routes in the very tables of ours.
+// others adds objects of other programs: objects similar to ours, objects with similar
+// names, and routes in our tables.
 const others = `
 ip link add vxlan-tunnel2 type vxlan id 1002 local 172.18.0.2 dstport 4790 && ip link set vxlan-tunnel2 up
 ip addr add 241.99.0.2/16 dev vxlan-tunnel2
@@ -67,8 +67,8 @@ nft add table ip submariner && nft 'add chain ip submariner postrouting { type n
 nft add table inet submariner-route && nft 'add set inet submariner-route remote { type ipv4_addr; }'
 `
 
-// Two agents and some strangers on one node: each agent sees its own objects
-// only, and nobody's are touched but its own, whether it comes, stays or leaves.
+// Two agents and other programs share one node. Each agent observes and changes its own
+// objects only, whether it starts, stays or is uninstalled.
 func TestOwners(t *testing.T) {
 	ns, gateway := node(t, dataplane.GatewayOwner)
 	route := host(t, ns, dataplane.RouteOwner)
@@ -80,7 +80,7 @@ func TestOwners(t *testing.T) {
 	gatewayWants, routeWants := state(t, one()...), routeAgent(t)
 	settle(t, ns, gateway, gatewayWants)
 	settle(t, ns, route, routeWants)
-	for range 2 { // whoever comes last must not make the other one move
+	for range 2 { // the agent that syncs last must not change the objects of the other
 		require.Empty(t, settle(t, ns, gateway, gatewayWants))
 		require.Empty(t, settle(t, ns, route, routeWants))
 	}
@@ -95,14 +95,14 @@ func TestOwners(t *testing.T) {
 	require.ElementsMatch(t, before, traces(ns), "strangers are left as they were")
 }
 
-// A stranger's route to a destination of ours, in our table, is not taken over.
+// The route of another program to a destination of ours, in our table, is not replaced.
 func TestForeignRouteInTheWay(t *testing.T) {
 	ns, h := node(t, dataplane.GatewayOwner)
 	ns.Run("ip route add 10.1.0.0/16 via 172.18.0.1 table 100")
 	var err error
 	ns.Do(func() { _, err = dataplane.Sync(t.Context(), h, state(t, one()...)) })
 	require.ErrorIs(t, err, dataplane.ErrDrift)
-	require.ErrorContains(t, err, "somebody else's route is in the way")
+	require.ErrorContains(t, err, "there is a route of another program")
 	require.ErrorContains(t, err, "10.1.0.0/16 table 100")
 	require.Contains(t, ns.Run("ip route show table 100"), "10.1.0.0/16 via 172.18.0.1")
 	ns.Run("ip route del 10.1.0.0/16 table 100")

@@ -17,8 +17,8 @@ import (
 	"golang.zx2c4.com/wireguard/wgctrl/wgtypes"
 )
 
-// rejectAfter is how old keys may be: REJECT_AFTER_TIME in section 6.1 of the WireGuard
-// paper. Who agreed on keys less than that ago can be reached.
+// rejectAfter is the maximum age of keys: REJECT_AFTER_TIME in section 6.1 of the WireGuard
+// paper. A peer that agreed on keys less than that ago can be reached.
 const rejectAfter = 180 * time.Second
 
 // peers are the peers of the owner's WireGuard devices, all of them.
@@ -58,7 +58,7 @@ func (h *Host) eachPeer(f func(dev string, p wgtypes.Peer)) error {
 	return nil
 }
 
-// wireGuardOf returns what WireGuard says of a device; nil if there is none.
+// wireGuardOf returns a device as WireGuard reports it, or nil if there is none.
 func (h *Host) wireGuardOf(name string) (*wgtypes.Device, error) {
 	d, err := h.getLink(name, 0)
 	if netlink.Gone(err) {
@@ -70,7 +70,7 @@ func (h *Host) wireGuardOf(name string) (*wgtypes.Device, error) {
 	return h.readWireGuard(d)
 }
 
-// observedPeer is a peer as a plan would have it.
+// observedPeer returns a peer as a plan describes it.
 func observedPeer(dev string, p wgtypes.Peer) dataplane.WireGuardPeer {
 	out := dataplane.WireGuardPeer{
 		Dev: dev, Public: dataplane.PublicKey(p.PublicKey), Preshared: dataplane.Secret(p.PresharedKey),
@@ -87,12 +87,12 @@ func observedPeer(dev string, p wgtypes.Peer) dataplane.WireGuardPeer {
 	return out
 }
 
-// seen says whether a peer can be reached where it is.
+// seen reports whether a peer can be reached at its present endpoint.
 func seen(p wgtypes.Peer) bool {
 	return p.Endpoint != nil && !p.LastHandshakeTime.IsZero() && time.Since(p.LastHandshakeTime) < rejectAfter
 }
 
-// endpoint is where a peer was last; the zero AddrPort if nobody knows.
+// endpoint returns the present endpoint of a peer, or the zero AddrPort if it has none.
 func endpoint(p wgtypes.Peer) netip.AddrPort {
 	if p.Endpoint == nil {
 		return netip.AddrPort{}
@@ -100,8 +100,8 @@ func endpoint(p wgtypes.Peer) netip.AddrPort {
 	return netip.AddrPortFrom(netlink.Addr(p.Endpoint.IP), uint16(p.Endpoint.Port))
 }
 
-// put changes no more than it must: a peer that was seen stays where it is, and networks
-// that stay are never without their peer, as they would be if all were replaced.
+// put changes no more than it must: a peer that was seen keeps its endpoint, and networks
+// that the peer keeps are not removed meanwhile, as they would be if all were replaced.
 func (s peers) put(old, want dataplane.Object) error {
 	p := want.(dataplane.WireGuardPeer)
 	keepalive := time.Duration(p.Keepalive) * time.Second

@@ -15,10 +15,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// routes are the IPv4 routes in the owner's tables that carry the owner's
-// protocol number. A route of another protocol in such a table is somebody
-// else's: it is neither seen nor removed, and if it holds a destination that we
-// want too, put says so instead of taking it over.
+// routes are the IPv4 routes in the owner's tables with the owner's protocol number. A route
+// of another protocol in such a table belongs to another program: it is neither observed
+// nor removed, and if a plan has a route to the same destination, put returns an error.
 type routes struct{ *Host }
 
 const rtaNHID = 30 // RTA_NH_ID, linux/rtnetlink.h
@@ -44,8 +43,8 @@ func (s routes) list() ([]dataplane.Object, error) {
 	return out, nil
 }
 
-// each calls f for each route of ours in a table: a Route or a Blackhole. A route that
-// is more than a plan can say (a metric, a device instead of a group) has group 0.
+// each calls f for each route of ours in a table: a Route or a Blackhole. A route with
+// settings that a plan cannot express (a metric, a device instead of a group) has group 0.
 func (s routes) each(table uint32, f func(msg []byte, o dataplane.Object)) error {
 	q := rtmsg(unix.AF_INET)
 	q.Protocol = s.owner.Protocol
@@ -81,7 +80,7 @@ func (s routes) each(table uint32, f func(msg []byte, o dataplane.Object)) error
 			}
 		}
 		if uint32(r.Table) != table || msg.Protocol != s.owner.Protocol || msg.Flags&unix.RTM_F_CLONED != 0 {
-			continue // a kernel that does not filter
+			continue // the kernel does not filter
 		}
 		if odd {
 			r.Group = 0
@@ -114,7 +113,7 @@ func (s routes) put(old, want dataplane.Object) error {
 	}
 	err := s.conn.Change(unix.RTM_NEWROUTE, flags, s.message(r))
 	if errors.Is(err, unix.EEXIST) {
-		err = fmt.Errorf("somebody else's route is in the way: %w", err)
+		err = fmt.Errorf("there is a route of another program: %w", err)
 	}
 	if err != nil {
 		return fmt.Errorf("adding route %v table %d: %w", r.Dst, r.Table, err)
@@ -154,8 +153,8 @@ func (s routes) clear(r dataplane.Route) error {
 	return nil
 }
 
-// identity is what tells a route from all others: its message without the next
-// hops, of which the kernel tells more than it takes back.
+// identity returns a message that identifies a route: without the next hops, for which the
+// kernel reports attributes that it does not accept.
 func identity(m []byte) []byte {
 	b := slices.Clone(m[:unix.SizeofRtMsg])
 	for t, v := range netlink.Attrs(m[unix.SizeofRtMsg:]) {
@@ -167,7 +166,7 @@ func identity(m []byte) []byte {
 	return b
 }
 
-// blackhole is the message that makes, or removes, one.
+// blackhole returns the message that adds or removes a Blackhole.
 func (s routes) blackhole(h dataplane.Blackhole) []byte {
 	msg := rtmsg(netlink.Family(h.Dst.Addr()))
 	msg.Dst_len, msg.Protocol, msg.Type = uint8(h.Dst.Bits()), s.owner.Protocol, unix.RTN_BLACKHOLE

@@ -17,8 +17,8 @@ import (
 // rules are the IPv4 policy rules whose priority and table are both the owner's.
 type rules struct{ *Host }
 
-// rule is a rule as the kernel tells it; odd if it has more to it than a plan
-// can say.
+// rule is a rule as the kernel reports it. It is odd if it has settings that a plan cannot
+// express.
 type rule struct {
 	dataplane.Rule
 	odd bool
@@ -81,8 +81,7 @@ func (s rules) list() (out []dataplane.Object, err error) {
 	return out, nil
 }
 
-// put adds the rule before it removes what it stands in for, so that no packet
-// goes astray meanwhile.
+// put adds the rule before it removes the old one, so that there is a rule for every packet.
 func (s rules) put(old, want dataplane.Object) error {
 	w := want.(dataplane.Rule)
 	b := rtmsg(unix.AF_INET)
@@ -93,7 +92,7 @@ func (s rules) put(old, want dataplane.Object) error {
 	if w.IIF != "" {
 		m = netlink.PutString(m, nl.FRA_IIFNAME, w.IIF)
 	}
-	// EEXIST: what is there is exactly what is wanted.
+	// EEXIST: the wanted rule exists.
 	if err := s.conn.Change(unix.RTM_NEWRULE, netlink.Create, m); err != nil && !errors.Is(err, unix.EEXIST) {
 		return fmt.Errorf("adding rule %d to table %d: %w", w.Priority, w.Table, err)
 	}
@@ -105,7 +104,7 @@ func (s rules) put(old, want dataplane.Object) error {
 
 func (s rules) del(old dataplane.Object) error { return s.keepOne(old.Key(), nil) }
 
-// keepOne removes all rules of ours that have a key, but one that is keep.
+// keepOne removes all rules of ours with a key, except one rule that equals keep.
 func (s rules) keepOne(key dataplane.Key, keep *dataplane.Rule) error {
 	all, err := s.all()
 	if err != nil {
@@ -118,7 +117,7 @@ func (s rules) keepOne(key dataplane.Key, keep *dataplane.Rule) error {
 		}
 	}
 	var errs []error
-	for _, r := range all { // sent back as they came, for the kernel removes what matches in all points
+	for _, r := range all { // as the kernel sent them: it removes the rule that matches in every attribute
 		if err := netlink.OrGone(s.conn.Change(unix.RTM_DELRULE, 0, r.msg)); err != nil {
 			errs = append(errs, fmt.Errorf("removing rule %d to table %d: %w", r.Priority, r.Table, err))
 		}

@@ -16,16 +16,15 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// sets are ipsets. They are spoken of with the netlink library's constants but
-// not its functions: those list all sets with all members (other people's have
-// hundreds of thousands), log what they do not know, and send one message for
-// each member.
+// sets are ipsets. The netlink library's functions are not used: they list all sets with
+// all members (the sets of other programs have hundreds of thousands), log what they do not
+// know, and send one message for each member.
 type sets struct{ *Host }
 
 const (
 	setType = "hash:net"
-	// setMax is the most members a set may have. The kernel's own limit of 65,536
-	// is less than 1,000 clusters may bring along; memory is taken as it is needed.
+	// setMax is the maximum number of members of a set. The kernel's default of 65,536 is
+	// less than 1,000 clusters may have. Memory is allocated as it is needed.
 	setMax = 1 << 20
 	// setBatch is how many members go into one message: 24 bytes each, and the
 	// kernel holds its lock for the whole message.
@@ -40,7 +39,7 @@ func (s sets) list() (out []dataplane.Object, err error) {
 	for _, name := range names {
 		set, err := s.read(name)
 		if netlink.Gone(err) {
-			continue // between two looks
+			continue // removed meanwhile
 		}
 		if err != nil {
 			return nil, fmt.Errorf("listing set %s: %w", name, err)
@@ -72,14 +71,14 @@ const (
 	listHeader = 1 << 2 // IPSET_FLAG_LIST_HEADER
 )
 
-// askNames asks for the names of all sets, without their members.
+// askNames returns a request for the names of all sets, without their members.
 func askNames() []byte { return putFlags(setmsg(""), listNames) }
 
 func putFlags(b []byte, flags uint32) []byte {
 	return netlink.PutAttr(b, nl.IPSET_ATTR_FLAGS|unix.NLA_F_NET_BYTEORDER, binary.BigEndian.AppendUint32(nil, flags))
 }
 
-// count returns how many members a set has.
+// count returns the number of members of a set.
 func (s sets) count(name string) (n uint32, err error) {
 	msgs, err := s.send(nl.IPSET_CMD_LIST, putFlags(setmsg(name), listHeader))
 	if err != nil {
@@ -100,8 +99,8 @@ func (s sets) count(name string) (n uint32, err error) {
 	return n, nil
 }
 
-// read returns a set with its members, sorted. A set of another type has one
-// member that no plan has: the zero Prefix.
+// read returns a set with its members, sorted. A set of another type is returned with the
+// zero Prefix as its only member, which no plan has.
 func (s sets) read(name string) (dataplane.Set, error) {
 	set := dataplane.Set{Name: name}
 	msgs, err := s.send(nl.IPSET_CMD_LIST, setmsg(name)) // a big set comes in several messages
@@ -127,8 +126,8 @@ func (s sets) read(name string) (dataplane.Set, error) {
 	return set, nil
 }
 
-// member reads one entry. One that is more than an address (nomatch, or about to expire) is the zero
-// Prefix.
+// member returns the network of an entry, or the zero Prefix if the entry is more than a
+// network (nomatch, or about to expire).
 func member(entry []byte) netip.Prefix {
 	var ip netip.Addr
 	bits := -1
@@ -150,15 +149,15 @@ func member(entry []byte) netip.Prefix {
 	return netip.PrefixFrom(ip, bits)
 }
 
-// put changes members one by one: whoever is in both stays in all along, so a
-// rule that matches on the set never misses it.
+// put adds and removes single members: a member of both the old and the new set stays in
+// the set all the time, so that rules never miss it.
 func (s sets) put(old, want dataplane.Object) error {
 	w := want.(dataplane.Set)
 	var had []netip.Prefix
 	if o, ok := old.(dataplane.Set); ok {
 		had = o.Members
 	}
-	if slices.Contains(had, netip.Prefix{}) { // another type, or settings we have no words for
+	if slices.Contains(had, netip.Prefix{}) { // another type, or settings that a plan cannot express
 		if err := s.del(old); err != nil {
 			return err
 		}
@@ -180,7 +179,7 @@ func (s sets) put(old, want dataplane.Object) error {
 	return nil
 }
 
-// ensure makes an empty set, if there is none of this name and type.
+// ensure creates an empty set, if there is none of this name and type.
 func (s sets) ensure(name string, family uint8) error {
 	b := netlink.PutString(setmsg(name), nl.IPSET_ATTR_TYPENAME, setType)
 	b = netlink.PutAttr(b, nl.IPSET_ATTR_REVISION, []byte{0})
@@ -188,12 +187,12 @@ func (s sets) ensure(name string, family uint8) error {
 	limit := netlink.PutAttr(nil, nl.IPSET_ATTR_MAXELEM|unix.NLA_F_NET_BYTEORDER, binary.BigEndian.AppendUint32(nil, setMax))
 	_, err := s.send(nl.IPSET_CMD_CREATE, netlink.PutAttr(b, nl.IPSET_ATTR_DATA|unix.NLA_F_NESTED, limit))
 	if errors.Is(err, unix.EEXIST) {
-		return nil // with other limits than ours: it serves as well
+		return nil // other limits than ours do not matter
 	}
 	return err
 }
 
-// change adds or removes members. Those that are there, or gone, already are fine.
+// change adds or removes members. It is no error if they are there, or gone, already.
 func (s sets) change(cmd int, name string, members []netip.Prefix) error {
 	for batch := range slices.Chunk(members, setBatch) {
 		var entries []byte
@@ -206,7 +205,7 @@ func (s sets) change(cmd int, name string, members []netip.Prefix) error {
 			ip := netlink.PutAttr(nil, kind|unix.NLA_F_NET_BYTEORDER, m.Addr().AsSlice())
 			e := netlink.PutAttr(nil, nl.IPSET_ATTR_IP|unix.NLA_F_NESTED, ip)
 			e = netlink.PutAttr(e, nl.IPSET_ATTR_CIDR, []byte{byte(m.Bits())})
-			// Of several entries each must have a number, by which the kernel names the bad one.
+			// Each of several entries must have a number, by which the kernel reports the bad one.
 			e = netlink.PutAttr(e, nl.IPSET_ATTR_LINENO|unix.NLA_F_NET_BYTEORDER, binary.BigEndian.AppendUint32(nil, uint32(i+1)))
 			entries = netlink.PutAttr(entries, nl.IPSET_ATTR_DATA|unix.NLA_F_NESTED, e)
 		}
@@ -226,8 +225,8 @@ func (s sets) del(old dataplane.Object) error {
 	return nil
 }
 
-// send sends a message without NLM_F_EXCL, so that to add what is there, or
-// remove what is not, is no error.
+// send sends a message without NLM_F_EXCL, so that it is no error to add a member that
+// exists, or to remove one that does not.
 func (s sets) send(cmd int, b []byte) ([][]byte, error) {
 	flags := nl.GetIpsetFlags(cmd) &^ unix.NLM_F_EXCL
 	msgs, err := s.conn.Request(unix.NETLINK_NETFILTER, unix.NFNL_SUBSYS_IPSET<<8|cmd, flags, b)
@@ -241,7 +240,7 @@ func (s sets) send(cmd int, b []byte) ([][]byte, error) {
 	return nil, fmt.Errorf("ipset: %w", nl.IPSetError(errno))
 }
 
-// setmsg starts a message on a set, or on all of them.
+// setmsg returns the beginning of a message about a set, or about all sets if name is empty.
 func setmsg(name string) []byte {
 	b := netlink.PutAttr(netlink.NetfilterHeader(unix.AF_INET), nl.IPSET_ATTR_PROTOCOL, []byte{nl.IPSET_PROTOCOL})
 	if name != "" {

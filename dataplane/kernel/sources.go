@@ -18,26 +18,27 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// sources is the owner's table of nftables: all that is in it is ours. Each rule
-// has a comment that says which network it is for, from which the plan is known
-// again; packets do not pay for it.
+// sources is the owner's table of nftables: everything in it is ours. Each rule has a
+// comment with the network that it is for, which identifies the plan; comments cost packets
+// nothing.
 //
-// The library writes. It does not read: it would list the elements of sets twice,
-// and knows no words for some of what other people may put in our table.
+// The library is used for writing only: it lists the elements of sets twice, and cannot
+// express everything that another program may add to our table.
 type sources struct{ *Host }
 
 const (
 	sourcesSet   = "remote"
 	sourcesChain = "postrouting"
-	// sourcesHolds is how many sets and chains are in the table.
+	// sourcesHolds is the number of sets and chains in the table.
 	sourcesHolds = 2
-	// nftBatch is how many elements go into one message, whose attributes have 64 kB.
+	// nftBatch is the number of elements in one message, whose attributes have 64 kB.
 	nftBatch = 500
 	// nftBuffer holds the messages of one transaction, about 50 bytes an element.
 	nftBuffer = 16 << 20
 )
 
-// transaction collects changes. Its socket is opened when they are made.
+// transaction returns a transaction, which collects changes. Its socket is opened when they
+// are applied.
 func transaction() (*nftables.Conn, error) {
 	return nftables.New(nftables.WithSockOptions(func(c *mdlayher.Conn) error {
 		return errors.Join(c.SetWriteBuffer(nftBuffer), c.SetReadBuffer(nftBuffer))
@@ -60,14 +61,14 @@ func (s sources) list() ([]dataplane.Object, error) {
 		return nil, fmt.Errorf("listing table %s: %w", s.owner.NFTable, err)
 	}
 	s.ipt.sourcesSeen, s.ipt.sourcesGen = out, 0
-	if gen == s.conn.Generation() { // else it changed while we were reading
+	if gen == s.conn.Generation() { // otherwise it changed meanwhile
 		s.ipt.sourcesGen = gen
 	}
 	return out, nil
 }
 
-// put changes elements one by one if nothing else is to do, or makes the whole
-// table anew: either way in one transaction.
+// put adds and removes single elements if nothing else has changed, or else recreates the
+// whole table: either way in one transaction.
 func (s sources) put(_, want dataplane.Object) error {
 	w := want.(dataplane.Sources)
 	t := &nftables.Table{Family: nftables.TableFamilyIPv4, Name: w.Table}
@@ -136,7 +137,7 @@ func (s sources) del(old dataplane.Object) error {
 	return s.flush(tx, "removing", name)
 }
 
-// elements hands networks on as elements of a set of intervals, not too many at once.
+// elements calls do with networks as elements of a set of intervals, some at a time.
 func elements(nets []netip.Prefix, do func([]nftables.SetElement) error) error {
 	for batch := range slices.Chunk(nets, nftBatch) {
 		var out []nftables.SetElement

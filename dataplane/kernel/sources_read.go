@@ -19,13 +19,13 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// without4 says that the kernel has no nftables, or none for IPv4.
+// without4 reports whether err means that the kernel has no nftables, or none for IPv4.
 func without4(err error) bool {
 	return errors.Is(err, unix.EINVAL) || errors.Is(err, unix.EOPNOTSUPP) || errors.Is(err, unix.EAFNOSUPPORT)
 }
 
-// read reads the table. One that holds anything else than a plan has the zero
-// Prefix in Local, as no plan does.
+// read returns the table. If it holds anything that a plan does not hold, Local is the zero
+// Prefix, which no plan has.
 func (s sources) read() (dataplane.Sources, error) {
 	o := dataplane.Sources{Table: s.owner.NFTable}
 	blank := dataplane.Sources{Table: s.owner.NFTable, Local: []netip.Prefix{{}}}
@@ -66,7 +66,7 @@ func (s sources) read() (dataplane.Sources, error) {
 	return o, err
 }
 
-// intact says whether the table holds our set and chain, and nothing else.
+// intact reports whether the table holds our set and chain, and nothing else.
 func (s sources) intact() (bool, error) {
 	msgs, err := s.nft(unix.NFT_MSG_GETTABLE, 0, unix.NFTA_TABLE_NAME, s.owner.NFTable)
 	if err != nil {
@@ -98,7 +98,7 @@ func (s sources) intact() (bool, error) {
 	return hooked, nil
 }
 
-// nft sends a question about a table and returns the answers.
+// nft sends a request about a table and returns the answers.
 func (s sources) nft(typ, flags int, attributes ...any) ([][]byte, error) {
 	q := netlink.NetfilterHeader(unix.AF_INET)
 	for i := 0; i < len(attributes); i += 2 {
@@ -111,8 +111,8 @@ func (s sources) nft(typ, flags int, attributes ...any) ([][]byte, error) {
 	return s.conn.Request(unix.NETLINK_NETFILTER, typ, flags, q)
 }
 
-// readNets reads the elements of a set of intervals: each is the first address of a
-// network, or the first one behind.
+// readNets returns the networks in a set of intervals. Each element is the first address of
+// a network, or the first address after it.
 func readNets(msgs [][]byte) (nets []netip.Prefix) {
 	bounds := readBounds(msgs)
 	slices.SortFunc(bounds, func(a, b bound) int {
@@ -171,7 +171,8 @@ func readBound(elem []byte) (b bound) {
 	return b
 }
 
-// network is from first up to, but not, end; the zero Prefix if that is no network.
+// network returns the network of the addresses from first to end, without end, or the zero
+// Prefix if they are no network.
 func network(first, end uint32) netip.Prefix {
 	for bits := range 33 {
 		p := netip.PrefixFrom(netip.AddrFrom4([4]byte(binary.BigEndian.AppendUint32(nil, first))), bits)

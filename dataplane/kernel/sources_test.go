@@ -12,8 +12,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// The table is what its plan says, in nft's own words; whatever somebody does to it,
-// Watch notices and one Sync mends; in the end there is none.
+// nft lists the table as planned. Whatever another program does to it, Watch notices and one
+// Sync repairs. In the end there is no table.
 func TestSources(t *testing.T) {
 	ns, h := node(t, dataplane.GatewayOwner)
 	want := state(t, dataplane.Sources{
@@ -57,7 +57,7 @@ func TestSources(t *testing.T) {
 	require.NotContains(t, ns.Run("nft list tables"), "submariner")
 }
 
-// Elements change one by one: what stays is there all along.
+// Elements are added and removed singly: the others are there all the time.
 func TestSourcesChangeInPlace(t *testing.T) {
 	ns, h := node(t, dataplane.GatewayOwner)
 	s := dataplane.Sources{Table: "submariner-gateway", Local: []netip.Prefix{cidr("10.0.0.0/16")}}

@@ -13,10 +13,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// UDP is a socket for questions about the way itself: it knows to which of the node's
-// addresses a datagram came, and what it sends is never fragmented, neither here nor
-// on the way (IP_PMTUDISC_PROBE in ip(7): the don't-fragment bit is set, and what the
-// kernel believes of the path's MTU is ignored).
+// UDP is a socket for probing a path: it reports to which of the node's addresses a datagram
+// was sent, and the datagrams that it sends are never fragmented, neither here nor on the
+// path (IP_PMTUDISC_PROBE in ip(7): the don't-fragment bit is set, and the path MTU that the
+// kernel has recorded is ignored).
 type UDP struct{ conn *net.UDPConn }
 
 // ListenUDP opens a socket on a port of all the node's IPv4 addresses, in the calling
@@ -38,8 +38,8 @@ func ListenUDP(ctx context.Context, port int) (*UDP, error) {
 	return &UDP{conn.(*net.UDPConn)}, nil
 }
 
-// Receive waits for a datagram, and returns its size, where it came from and which of
-// the node's addresses it was sent to. What does not fit into b is cut off.
+// Receive waits for a datagram, and returns its size, its source, and the address of the
+// node that it was sent to. A datagram that is longer than b is truncated.
 func (u *UDP) Receive(b []byte) (n int, from netip.AddrPort, to netip.Addr, err error) {
 	control := make([]byte, unix.CmsgSpace(unix.SizeofInet4Pktinfo))
 	n, more, _, from, err := u.conn.ReadMsgUDPAddrPort(b, control)
@@ -48,7 +48,7 @@ func (u *UDP) Receive(b []byte) (n int, from netip.AddrPort, to netip.Addr, err 
 	}
 	messages, err := unix.ParseSocketControlMessage(control[:more])
 	if err != nil {
-		return 0, from, to, fmt.Errorf("reading what the kernel says of a datagram: %w", err)
+		return 0, from, to, fmt.Errorf("reading the control messages of a datagram: %w", err)
 	}
 	for _, m := range messages {
 		if m.Header.Level == unix.IPPROTO_IP && m.Header.Type == unix.IP_PKTINFO && len(m.Data) >= unix.SizeofInet4Pktinfo {
@@ -58,8 +58,8 @@ func (u *UDP) Receive(b []byte) (n int, from netip.AddrPort, to netip.Addr, err 
 	return n, netip.AddrPortFrom(from.Addr().Unmap(), from.Port()), to, nil
 }
 
-// Send sends a datagram from one of the node's addresses. One that is larger than
-// the device's MTU is an error.
+// Send sends a datagram from one of the node's addresses. It is an error if the datagram is
+// larger than the device's MTU.
 func (u *UDP) Send(b []byte, from netip.Addr, to netip.AddrPort) error {
 	var source unix.Inet4Pktinfo
 	if from.Is4() {
@@ -69,5 +69,5 @@ func (u *UDP) Send(b []byte, from netip.Addr, to netip.AddrPort) error {
 	return err
 }
 
-// Close ends a Receive that waits.
+// Close closes the socket, which ends a Receive that waits.
 func (u *UDP) Close() error { return u.conn.Close() }

@@ -23,8 +23,8 @@ func listenUDP(t *testing.T, ns *nstest.NS, port int) (u *UDP) {
 	return u
 }
 
-// An answer leaves from the address that was asked, not from the one that the route
-// would choose.
+// An answer is sent from the address that the request was sent to, not from the address that
+// the route would choose.
 func TestUDPAnswersFromWhereItWasAsked(t *testing.T) {
 	a, b := nstest.New(t, "a"), nstest.New(t, "b")
 	nstest.Join(nstest.End{NS: a, Dev: "eth0", Addr: "192.0.2.1/24"}, nstest.End{NS: b, Dev: "eth0", Addr: "192.0.2.2/24"})
@@ -45,8 +45,8 @@ func TestUDPAnswersFromWhereItWasAsked(t *testing.T) {
 	}
 }
 
-// Datagrams are not fragmented: one too large for the device is refused, one too
-// large for the way is lost, and no ICMP error keeps the next from being tried.
+// Datagrams are not fragmented: a datagram too large for the device is refused, a datagram too
+// large for the path is lost, and an ICMP error does not keep the next one from being sent.
 func TestUDPDoesNotFragment(t *testing.T) {
 	a, r, b := nstest.New(t, "a"), nstest.New(t, "r"), nstest.New(t, "b")
 	nstest.Join(nstest.End{NS: a, Dev: "eth0", Addr: "192.0.2.1/24"}, nstest.End{NS: r, Dev: "west", Addr: "192.0.2.254/24"})
@@ -57,7 +57,7 @@ func TestUDPDoesNotFragment(t *testing.T) {
 	src, to := netip.MustParseAddr("192.0.2.1"), netip.MustParseAddrPort("198.51.100.1:4490")
 	ask, answer := listenUDP(t, a, 4490), listenUDP(t, b, 4490)
 	require.ErrorIs(t, ask.Send(make([]byte, 1473), src, to), syscall.EMSGSIZE)
-	for range 3 { // the router's ICMP error has come by the second time
+	for range 3 { // the router's ICMP error has arrived by the second time
 		require.NoError(t, ask.Send(make([]byte, 1373), src, to))
 		require.NoError(t, ask.Send(make([]byte, 1372), src, to))
 		n, _, _, err := answer.Receive(make([]byte, 2000))

@@ -15,16 +15,16 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// everything is all that a plan might leave traces in.
+// everything lists all places in which a plan could leave traces.
 const everything = "ip -4 -d link; ip -4 addr; bridge fdb; ip -4 neigh; ip -4 route show table all; ip -4 rule; ip nexthop; " +
 	"iptables-save; ipset list; sysctl -a -r '^net.ipv4.(conf|ip_forward)'"
 
-// noise is what differs from one look to the next, what iptables leaves of a table in
-// which there are no rules, whom the kernel looked for in vain, and what the kernel's
-// WireGuard turns off for good when a device of it comes up (wg_open in its device.c).
+// noise matches lines that differ from one listing to the next: what iptables leaves of a
+// table without rules, neighbours that the kernel did not find, and the setting that the
+// kernel's WireGuard turns off for good when its device comes up (wg_open in device.c).
 var noise = regexp.MustCompile(`^#|^COMMIT|^\*|^:[A-Z]+ ACCEPT \[|valid_lft|dev eth0 (INCOMPLETE|FAILED)|conf\.all\.send_redirects`)
 
-// traces are the lines of everything.
+// traces returns the lines of everything, without noise.
 func traces(ns *nstest.NS) []string {
 	return slices.DeleteFunc(strings.Split(ns.Run(everything), "\n"), noise.MatchString)
 }

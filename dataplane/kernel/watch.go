@@ -19,19 +19,18 @@ import (
 // number of members of our sets, and the process of our strongSwan.
 const pollInterval = 250 * time.Millisecond
 
-// Watch sends a signal when something changed in the calling thread's network
-// namespace that an owner's Observe, or ReadFacts, would tell of: however many
-// changes there are, one signal at most in every quiet, and that long after the
-// first of them. The channel is closed when ctx is done.
+// Watch sends a signal when something has changed, in the calling thread's network
+// namespace, that an owner's Observe or ReadFacts would report. However many changes there
+// are, it sends at most one signal in each interval quiet, and sends it that long after the
+// first change. The channel is closed when ctx is done.
 //
-// What an agent changes itself is news as well. One more Sync follows, which
-// finds nothing to do and so changes nothing: it ends there. What others do to
-// their own devices, tables, chains and next hops is passed over.
+// An agent's own changes are signalled as well. One more Sync follows, which finds nothing
+// to do, and so there is no further signal. Changes that other programs make to their own
+// devices, tables, chains and next hops are ignored.
 //
-// A signal is a reason to look, no more; that none came does not mean that all
-// is well. Of the old (legacy) iptables the kernel tells no news, and members of
-// a set that were swapped for as many others are not noticed. So look now and
-// then, too.
+// A signal is only a reason to look, and without a signal not everything need be well. The
+// kernel does not report changes of the old (legacy) iptables, and members of a set that
+// are replaced by as many others are not noticed. So observe from time to time, too.
 func Watch(ctx context.Context, quiet time.Duration) (<-chan struct{}, error) {
 	conn, err := netlink.Dial()
 	if err != nil {
@@ -58,7 +57,7 @@ func Watch(ctx context.Context, quiet time.Duration) (<-chan struct{}, error) {
 	dirty := make(chan struct{}, 1)
 	notify := func() { signal(dirty) }
 	go route.Receive(f.route, notify)
-	// A kernel without nftables has no news of it.
+	// A kernel without nftables has no such family.
 	if nft, err := netlink.Subscribe(unix.NETLINK_NETFILTER, unix.NFNLGRP_NFTABLES); err == nil {
 		subscriptions = append(subscriptions, nft)
 		go nft.Receive(nftNews, notify)
@@ -75,7 +74,7 @@ func Watch(ctx context.Context, quiet time.Duration) (<-chan struct{}, error) {
 	return out, nil
 }
 
-// coalesce passes signals on, one at most in every quiet.
+// coalesce forwards signals, at most one in each interval quiet.
 func coalesce(ctx context.Context, quiet time.Duration, in <-chan struct{}, out chan<- struct{}) {
 	defer close(out)
 	var due <-chan time.Time
@@ -94,7 +93,7 @@ func coalesce(ctx context.Context, quiet time.Duration, in <-chan struct{}, out 
 	}
 }
 
-// signal sends, unless a signal is waiting: that one stands for this change, too.
+// signal sends a signal, unless one is waiting already.
 func signal(c chan<- struct{}) {
 	select {
 	case c <- struct{}{}:

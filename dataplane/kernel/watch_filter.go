@@ -15,8 +15,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// filter tells the news that matters from what goes on in a node all the time:
-// containers that come and go, and other people's routes and rules.
+// filter selects the notifications that matter. Most do not: containers that start and
+// stop, and the routes and rules of other programs.
 type filter struct {
 	devices map[int]bool // the owners' devices, by index
 }
@@ -37,7 +37,7 @@ func newFilter(c *netlink.Conn) (*filter, error) {
 	return f, nil
 }
 
-// route judges a message of rtnetlink.
+// route reports whether a message of rtnetlink matters.
 func (f *filter) route(m syscall.NetlinkMessage) bool {
 	switch m.Header.Type {
 	case unix.RTM_NEWLINK, unix.RTM_DELLINK:
@@ -51,7 +51,7 @@ func (f *filter) route(m syscall.NetlinkMessage) bool {
 	case unix.RTM_NEWRULE, unix.RTM_DELRULE:
 		n, ok := number(m.Data, unix.SizeofRtMsg, nl.FRA_PRIORITY)
 		return ok && anybodys(func(o dataplane.Owner) bool { return o.Priorities.Has(n) })
-	case unix.RTM_NEWNEXTHOP, unix.RTM_DELNEXTHOP: // but not those of single buckets
+	case unix.RTM_NEWNEXTHOP, unix.RTM_DELNEXTHOP: // but not messages about single buckets
 		n, ok := number(m.Data, unix.SizeofNhmsg, unix.NHA_ID)
 		return ok && anybodys(func(o dataplane.Owner) bool { return o.IDs.Has(n) })
 	case unix.RTM_NEWNETCONF:
@@ -63,7 +63,7 @@ func (f *filter) route(m syscall.NetlinkMessage) bool {
 
 const netconfIndex = 1 // NETCONFA_IFINDEX, linux/netconf.h
 
-// link judges a message on a device, and keeps book of the owners' devices.
+// link reports whether a message about a device matters, and records the owners' devices.
 func (f *filter) link(m syscall.NetlinkMessage) bool {
 	if len(m.Data) < unix.SizeofIfInfomsg {
 		return false
@@ -82,8 +82,8 @@ func (f *filter) link(m syscall.NetlinkMessage) bool {
 	return was || f.devices[index]
 }
 
-// neigh judges a message on an ARP or FDB entry. That a peer was looked for, and
-// not found, is no change of ours.
+// neigh reports whether a message about an ARP or FDB entry matters. An unsuccessful lookup
+// of a neighbour does not.
 func (f *filter) neigh(m syscall.NetlinkMessage) bool {
 	if len(m.Data) < sizeofNdmsg || !f.devices[int(netlink.U32(m.Data[4:]))] {
 		return false
@@ -92,8 +92,8 @@ func (f *filter) neigh(m syscall.NetlinkMessage) bool {
 	return m.Header.Type == unix.RTM_DELNEIGH || binary.NativeEndian.Uint16(m.Data[8:])&looking == 0
 }
 
-// routeMatters reports whether a route is in an owner's table, or is the default
-// route, of which dataplane.Facts tells.
+// routeMatters reports whether a route is in an owner's table, or is the default route,
+// which dataplane.Facts describes.
 func routeMatters(b []byte) bool {
 	if len(b) < unix.SizeofRtMsg {
 		return false
@@ -107,10 +107,10 @@ func routeMatters(b []byte) bool {
 		anybodys(func(o dataplane.Owner) bool { return o.Tables.Has(table) })
 }
 
-// hooks are the chains that ours may be jumped to from.
+// hooks are the chains from which rules may jump to ours.
 var hooks = []string{"PREROUTING", "INPUT", "FORWARD", "OUTPUT", "POSTROUTING"}
 
-// nftNews judges a message of nftables, in which iptables keeps its rules.
+// nftNews reports whether a message of nftables matters, in which iptables keeps its rules.
 func nftNews(m syscall.NetlinkMessage) bool {
 	if len(m.Data) < nl.SizeofNfgenmsg || m.Data[0] != unix.AF_INET || m.Header.Type>>8 != unix.NFNL_SUBSYS_NFTABLES {
 		return false
@@ -140,7 +140,7 @@ func nftNews(m syscall.NetlinkMessage) bool {
 	return false
 }
 
-// number finds an attribute behind a header.
+// number returns the attribute of a type that follows a header.
 func number(b []byte, header int, attr uint16) (uint32, bool) {
 	for t, v := range netlink.Attrs(b[min(header, len(b)):]) {
 		if t == attr {

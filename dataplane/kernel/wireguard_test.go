@@ -85,7 +85,7 @@ func TestWireGuardRoundTrip(t *testing.T) {
 	})
 }
 
-// What somebody else did to the device is undone.
+// What another program did to the device is undone.
 func TestWireGuardRepaired(t *testing.T) {
 	ns, h := node(t, dataplane.GatewayOwner)
 	want := withPeers(t, wgDevice(), wgPeer(1, "172.18.0.3:4501", "10.1.0.0/16"))
@@ -133,8 +133,8 @@ func TestWireGuardWithoutKeys(t *testing.T) {
 	})
 }
 
-// A peer that shook hands lately stays where it is, whatever is planned; one that is
-// silent is looked for where the plan says.
+// A peer with a recent handshake keeps its endpoint, whatever is planned. A silent peer is
+// looked for at the planned endpoint.
 func TestRoaming(t *testing.T) {
 	now := time.Now()
 	at := wgPeer(1, "172.18.0.9:5000").Endpoint
@@ -169,7 +169,7 @@ func TestPeerState(t *testing.T) {
 	s := peerState(wg, p, now)
 	require.Equal(t, dataplane.CableState{
 		Device: wg, Peer: "AQAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA=", Rx: 5, Tx: 6,
-		Message: "never heard of the other side: does UDP get to it, at 172.18.0.3:4501, and does it have this gateway's key, and the same pre-shared key?",
+		Message: "no handshake yet: check that UDP packets reach the other side at 172.18.0.3:4501, and that it has this gateway's public key and the same pre-shared key",
 	}, s)
 	p.LastHandshakeTime = now.Add(-190 * time.Second)
 	s = peerState(wg, p, now)
@@ -180,11 +180,10 @@ func TestPeerState(t *testing.T) {
 	require.True(t, s.Up)
 	require.Empty(t, s.Message)
 	p.Endpoint, p.LastHandshakeTime = nil, time.Time{}
-	require.Contains(t, peerState(wg, p, now).Message, "an address that nobody knows")
+	require.Contains(t, peerState(wg, p, now).Message, "at an unknown address")
 }
 
-// What the node needs is found without leaving anything behind, and what it lacks is
-// said.
+// The engine is determined without leaving anything behind, and what is missing is named.
 func TestWireGuardEngine(t *testing.T) {
 	ns, _ := node(t, dataplane.GatewayOwner)
 	before := traces(ns)
@@ -208,7 +207,7 @@ func TestWireGuardEngine(t *testing.T) {
 	}
 }
 
-// Two devices that are planned and applied talk to each other, and say so.
+// Two devices that are planned and applied exchange packets, and report that.
 func TestHandshake(t *testing.T) {
 	a, ha := node(t, dataplane.GatewayOwner)
 	b := nstest.New(t, "b")
@@ -235,7 +234,7 @@ func TestHandshake(t *testing.T) {
 		return out
 	}
 	require.False(t, states()[0].Up)
-	require.True(t, strings.HasPrefix(states()[0].Message, "never heard of the other side"))
+	require.True(t, strings.HasPrefix(states()[0].Message, "no handshake yet"))
 	settle(t, b, hb, end(theirKey, ourKey, "172.18.0.2:4501", "244.18.0.3/8", "244.18.0.2/32"))
 	a.Run("ping -c3 -i0.2 -W5 244.18.0.3")
 	s := states()[0]
@@ -244,7 +243,7 @@ func TestHandshake(t *testing.T) {
 	require.NotZero(t, s.Tx)
 	require.WithinDuration(t, time.Now(), s.Handshake, 10*time.Second)
 
-	// The other side moves: we follow, whatever the plan says, and the plan does not mind.
+	// The other side moves: its endpoint follows, whatever is planned, and still equals the plan.
 	b.Run("ip addr del 172.18.0.3/24 dev eth0 && ip addr add 172.18.0.33/24 dev eth0")
 	b.Run("ping -c3 -i0.2 -W5 244.18.0.2")
 	a.Run("ping -c3 -i0.2 -W5 244.18.0.3")

@@ -18,13 +18,13 @@ import (
 )
 
 // Where the kernel has no WireGuard, wireguard-go stands in: a process for each device.
-// The device is a TUN device, which lives as long as the process does, and the other
-// way round. So there is nothing to supervise: a process that dies takes its device
-// along, Watch tells of that, and the next Sync makes both again.
+// The device is a TUN device, which exists as long as the process does, and vice versa. So
+// no supervision is needed: when a process dies, the kernel removes its device, Watch
+// signals that, and the next Sync recreates both.
 //
-// The process does not die with the thread or the agent that started it: an agent that
-// starts anew adopts it. It does die with the container, with whose first process the
-// kernel ends all others (pid_namespaces(7)).
+// The process survives the thread and the agent that started it: an agent that is restarted
+// adopts it. It does not survive the container: the kernel ends all its processes with the
+// first one (pid_namespaces(7)).
 
 // userspace is the program.
 const userspace = "wireguard-go"
@@ -42,12 +42,13 @@ const (
 	uapiPoll      = 10 * time.Millisecond
 )
 
-// userspaceMissing says what wireguard-go would need; nil if it can run.
+// userspaceMissing returns an error that names what the node lacks for WireGuard, or nil if
+// wireguard-go can run.
 func userspaceMissing() error {
 	if _, err := exec.LookPath(userspace); err != nil {
 		return fmt.Errorf("the wireguard kernel module, or %s in the image", userspace)
 	}
-	f, err := os.OpenFile(tunFile, os.O_RDWR, 0) // makes no device yet
+	f, err := os.OpenFile(tunFile, os.O_RDWR, 0) // creates no device yet
 	if err != nil {
 		return fmt.Errorf("the wireguard kernel module, or %s for %s (%w)", tunFile, userspace, err)
 	}
@@ -57,9 +58,9 @@ func userspaceMissing() error {
 // startUserspace starts the process of a device, and waits until it answers.
 func (h *Host) startUserspace(name string) error {
 	cmd := exec.Command(userspace, "-f", name)
-	cmd.Env = []string{"WG_PROCESS_FOREGROUND=1"}        // or it prints advice; and it needs nothing of ours
-	cmd.Stdout, cmd.Stderr = os.Stderr, os.Stderr        // files: a pipe would break with the agent, and end it
-	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true} // what ends an agent by the keyboard does not end its cables
+	cmd.Env = []string{"WG_PROCESS_FOREGROUND=1"}        // without it, the program prints advice
+	cmd.Stdout, cmd.Stderr = os.Stderr, os.Stderr        // files: a pipe would break when the agent ends
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true} // a ^C ends the agent only
 	if err := cmd.Start(); err != nil {
 		return fmt.Errorf("starting %s: %w", userspace, err)
 	}
@@ -68,7 +69,7 @@ func (h *Host) startUserspace(name string) error {
 	for deadline := time.Now().Add(startPatience); ; {
 		select {
 		case state := <-ended:
-			return fmt.Errorf("%s ended at once (%v): it said why on standard error", userspace, state)
+			return fmt.Errorf("%s ended at once (%v): see its messages on standard error", userspace, state)
 		case <-time.After(uapiPoll):
 		}
 		_, err := h.server(name)
@@ -84,9 +85,9 @@ func (h *Host) startUserspace(name string) error {
 	}
 }
 
-// server returns the process that serves a device, and an error if nobody does, or
-// somebody who does not answer, or who serves a device of that name in another network
-// namespace: its socket is a file, and files know nothing of those.
+// server returns the process behind a device. It returns an error if there is none, or if
+// it does not answer, or if its device is in another network namespace: the process has a
+// socket in the file system, which has no such namespaces.
 func (h *Host) server(name string) (pid int, err error) {
 	c, err := net.DialTimeout("unix", filepath.Join(uapiDir, name+".sock"), uapiPatience)
 	if err != nil {
@@ -111,7 +112,7 @@ func (h *Host) server(name string) (pid int, err error) {
 	return pid, nil
 }
 
-// peerPID is the process that listens at the other end of a socket.
+// peerPID returns the process that listens at the other end of a socket.
 func peerPID(c *net.UnixConn) (int, error) {
 	raw, err := c.SyscallConn()
 	if err != nil {
@@ -120,13 +121,13 @@ func peerPID(c *net.UnixConn) (int, error) {
 	var cred *unix.Ucred
 	ctlErr := raw.Control(func(fd uintptr) { cred, err = unix.GetsockoptUcred(int(fd), unix.SOL_SOCKET, unix.SO_PEERCRED) })
 	if err := errors.Join(ctlErr, err); err != nil {
-		return 0, fmt.Errorf("asking who listens: %w", err)
+		return 0, fmt.Errorf("finding the process that listens: %w", err)
 	}
 	return int(cred.Pid), nil
 }
 
-// stopUserspace ends the process of a device, if there is one, and waits until it has:
-// before that, no other could have its socket and its port.
+// stopUserspace ends the process behind a device, if there is one, and waits until it has
+// ended: only then can another process have its socket and its port.
 func (h *Host) stopUserspace(name string) error {
 	pid, err := h.server(name)
 	if err == nil {

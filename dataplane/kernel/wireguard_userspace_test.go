@@ -17,7 +17,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// A process that is killed, or hangs, is replaced; one that another agent started is
+// A process that is killed, or hangs, is replaced. A process that another agent started is
 // adopted, and ended in the end.
 func TestUserspace(t *testing.T) {
 	ns, h := node(t, dataplane.GatewayOwner)
@@ -33,7 +33,7 @@ func TestUserspace(t *testing.T) {
 	first := server(h)
 	for name, c := range map[string]struct {
 		signal unix.Signal
-		state  string // in proc_pid_stat(5), of one that is gone or stopped
+		state  string // of the process, as in proc_pid_stat(5); empty if it is gone
 	}{"killed": {unix.SIGKILL, ""}, "hangs": {unix.SIGSTOP, "T"}} {
 		t.Run(name, func(t *testing.T) {
 			before := server(h)
@@ -62,7 +62,7 @@ func TestUserspace(t *testing.T) {
 	})
 }
 
-// processState is the letter for it; empty if there is no such process.
+// processState returns the letter of proc_pid_stat(5) for a process, or "" if there is none.
 func processState(pid int) string {
 	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
 	if err != nil {

@@ -12,10 +12,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// socket is a netlink socket that stays open. The netlink library's own would do,
-// but for two things: it opens one for each request unless the library made the
-// request, and it panics when the kernel ends a dump with an explanation
-// (NLMSG_DONE with NLM_F_ACK_TLVS, in v1.3.1).
+// socket is a netlink socket that stays open. The netlink library's sockets have two
+// disadvantages: the library opens one for each request that it has not built itself, and
+// it panics when the kernel ends a dump with an explanation (NLMSG_DONE with
+// NLM_F_ACK_TLVS, in v1.3.1).
 type socket struct {
 	mu  sync.Mutex
 	fd  int
@@ -23,7 +23,7 @@ type socket struct {
 	buf []byte
 }
 
-// patience is how long to wait for the kernel, which answers at once or never.
+// patience bounds the time to wait for the kernel, which answers at once or never.
 const patience = 10 * time.Second
 
 // openSocket opens a socket in the calling thread's network namespace.
@@ -42,18 +42,18 @@ func openSocket(family int) (*socket, error) {
 		unix.Close(fd)
 		return nil, fmt.Errorf("setting up netlink socket, family %d: %w", family, err)
 	}
-	// What older kernels lack, we can do without: errors in words (Linux 4.12), and
-	// dumps filtered by table or device (4.20; the stores filter again anyway).
+	// Neither option is essential: error messages (since Linux 4.12), and dumps filtered by
+	// table or device (since 4.20; the stores filter again anyway).
 	_ = unix.SetsockoptInt(fd, unix.SOL_NETLINK, unix.NETLINK_EXT_ACK, 1)
 	_ = unix.SetsockoptInt(fd, unix.SOL_NETLINK, unix.NETLINK_GET_STRICT_CHK, 1)
-	// The kernel makes dumps as big as the buffer, up to 32 kB (netlink_dump in
-	// net/netlink/af_netlink.c); an error repeats the message that it is about.
+	// The messages of a dump are as long as the buffer, up to 32 kB (netlink_dump in
+	// net/netlink/af_netlink.c). An error repeats the message that it is about.
 	return &socket{fd: fd, buf: make([]byte, 1<<16)}, nil
 }
 
 func (s *socket) close() { unix.Close(s.fd) }
 
-// errInterrupted says that what a dump lists changed meanwhile.
+// errInterrupted means that the objects which a dump lists changed meanwhile.
 var errInterrupted = errors.New("dump interrupted by a change")
 
 // request sends one message and returns the payloads of the answers.
@@ -85,7 +85,7 @@ func (s *socket) request(typ, flags int, payload []byte) (out [][]byte, err erro
 			body := b[unix.SizeofNlMsghdr:h.size]
 			b = b[min(align(h.size), len(b)):]
 			if h.seq != s.seq {
-				continue // of a request that was given up
+				continue // an answer to a request that has timed out
 			}
 			interrupted = interrupted || h.flags&unix.NLM_F_DUMP_INTR != 0
 			switch h.typ {
@@ -135,9 +135,8 @@ func header(b []byte) head {
 	}
 }
 
-// answer turns the end of an answer into an error: its number, and what the
-// kernel has to say on it. NLMSG_ERROR repeats the request before that,
-// NLMSG_DONE does not.
+// answer returns the error at the end of an answer, with the kernel's message if there is
+// one. In NLMSG_ERROR the request is repeated before the message, in NLMSG_DONE it is not.
 func answer(h head, body []byte) error {
 	if len(body) < 4 || int32(U32(body)) >= 0 {
 		return nil

@@ -16,7 +16,7 @@ func TestCheckVersion(t *testing.T) {
 	}
 }
 
-// The configuration says what it was made for, and never asks for a log with keys.
+// The configuration contains its settings, and never enables a log with keys.
 func TestConf(t *testing.T) {
 	for _, s := range []Settings{{NATPort: 4500}, {Port: 500, NATPort: 4510, Debug: true, Table: 7}} {
 		for _, s.Userspace = range []bool{false, true} {

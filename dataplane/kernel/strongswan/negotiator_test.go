@@ -37,7 +37,8 @@ func TestOutdated(t *testing.T) {
 	}
 }
 
-// The negotiator begins what is down, each end at its time, and forgets what is no longer planned.
+// The negotiator initiates tunnels that are down, each end in its turn, and forgets tunnels that
+// are no longer loaded.
 func TestNegotiatorJudges(t *testing.T) {
 	n := &negotiator{waits: map[string]*wait{}, problems: map[string]Problem{"": "x", "gone": "x", "up": "x", "down": "x"}}
 	conns := map[string]Connection{"up": {Child: "first-1"}, "down": {Child: "first-2"}, "late": {Child: "second-3"}, "passive": {Child: "never-4"}}

@@ -8,7 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// What charon logs about a tunnel that does not come up is a problem; what else it logs is none.
+// Messages of charon about a tunnel that does not come up are problems; other messages are not.
 func TestProblem(t *testing.T) {
 	for log, want := range map[string]Problem{
 		"received AUTHENTICATION_FAILED notify error":                               WrongKey,

@@ -1,11 +1,11 @@
 //go:build linux
 
-// Package strongswan starts, configures and questions instances of strongSwan, the
+// Package strongswan starts, configures and queries instances of strongSwan, the
 // program that negotiates the keys of IPsec tunnels (IKEv2, RFC 7296).
 //
 // An instance has a directory of its own, and so a socket of its own for vici,
 // strongSwan's control protocol. Nothing about an instance is kept in memory only:
-// whether its daemon runs, and what it was told, is read from the directory and asked of
+// whether its daemon runs, and what it was told, is found in the directory and by asking
 // the daemon. So a new process finds the daemon that an earlier one started. Keys are
 // passed through vici only, and are in no file.
 //
