@@ -16,30 +16,34 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// may says which of our packages each part may import, itself apart. What is not
-// listed is forbidden, and so is a part that is not listed.
+// may lists the packages of ours that each part imports, except itself. An import that is
+// not listed is forbidden, and so is a part that is not listed. TestArchitecture fails for
+// an edge that no source needs.
 var may = map[string]string{
 	".":                       "cmd",
-	"cmd":                     "agent api broker cable cluster cluster/join cluster/rotate cluster/uninstall dataplane dataplane/kernel globalnet internal/kube internal/look internal/printer internal/progress internal/words internal/version policy",
-	"agent":                   "api broker broker/exchange cable cluster dataplane globalnet internal/kube internal/version internal/wake policy",
-	"cluster":                 "api broker broker/exchange cable dataplane internal/kube internal/version internal/words",
+	"cmd":                     "agent agent/discovery agent/mesh agent/parts api broker cable cluster cluster/join cluster/rotate cluster/uninstall dataplane dataplane/kernel globalnet internal/kube internal/look internal/printer internal/progress internal/version internal/words policy",
+	"agent":                   "agent/discovery agent/mesh agent/parts api cable dataplane internal/kube policy",
+	"agent/parts":             "broker/exchange agent/discovery agent/mesh api broker cable cluster dataplane internal/wake",
+	"agent/mesh":              "api cable dataplane internal/version policy",
+	"agent/discovery":         "api cable dataplane internal/wake",
+	"cluster":                 "api broker broker/exchange cable dataplane internal/version",
 	"cluster/clustertest":     "api cluster internal/kube",
 	"cluster/join":            "api broker cable cluster cluster/networks dataplane internal/kube internal/progress internal/version internal/wake internal/words",
 	"cluster/networks":        "cable internal/kube",
 	"cluster/rotate":          "api cable cluster internal/kube internal/progress internal/wake",
 	"cluster/uninstall":       "api broker broker/exchange cluster internal/kube internal/progress internal/wake internal/words",
 	"broker":                  "api broker/exchange globalnet internal/kube internal/wake",
+	"policy":                  "api cable internal/words",
+	"globalnet":               "",
 	"broker/exchange":         "api cable internal/kube internal/wake policy",
 	"broker/brokertest":       "api broker internal/kubetest",
-	"policy":                  "api cable dataplane internal/words",
-	"globalnet":               "api dataplane",
 	"cable":                   "api dataplane internal/words",
 	"dataplane":               "",
 	"dataplane/dataplanetest": "dataplane",
 	"dataplane/kernel":        "dataplane dataplane/kernel/netlink dataplane/kernel/strongswan",
 	"api":                     "",
 	"internal/kube":           "api",
-	"internal/look":           "agent api broker cable internal/printer internal/progress internal/words policy",
+	"internal/look":           "agent/mesh api broker cable internal/printer internal/progress internal/words policy",
 	"internal/printer":        "",
 	"internal/progress":       "",
 	"internal/words":          "",
@@ -83,13 +87,38 @@ var guarded = map[string][]string{
 // them, and they may do what it takes.
 var helpers = []string{"broker/brokertest/", "cluster/clustertest/", "dataplane/dataplanetest/", "internal/kubetest/", "internal/measure/", "internal/nstest/", "scripts/"}
 
+// pure are the parts whose functions depend on their arguments alone, and impure is what
+// they may not use.
+var (
+	pure   = []string{"agent/mesh", "cable", "dataplane", "globalnet", "policy"}
+	impure = []string{
+		"crypto/rand", "io/ioutil", "log", "log/slog", "math/rand", "math/rand/v2", "net/http", "os", "sync",
+		"net.Dial", "net.Listen", "time.After", "time.NewTicker", "time.NewTimer", "time.Now", "time.Since", "time.Sleep", "time.Tick",
+		"k8s.io/client-go/",
+	}
+)
+
+// random is the only source of a pure part that is not: it makes keys.
+const random = "cable/keys/keys.go"
+
 // vague names say nothing of what is inside, and so attract everything.
 var vague = []string{"common", "helpers", "misc", "pkg", "shared", "types", "util", "utils"}
 
 func TestArchitecture(t *testing.T) {
+	needed := map[string]bool{}
 	for _, s := range sources(t) {
 		for _, v := range s.violations() {
 			t.Error(v)
+		}
+		for _, imported := range s.ours() {
+			needed[part(path.Dir(s.path))+" "+part(imported)] = true
+		}
+	}
+	for from, edges := range may {
+		for _, to := range strings.Fields(edges) {
+			if !needed[from+" "+to] {
+				t.Errorf("%s does not import %s: remove the edge", from, to)
+			}
 		}
 	}
 }
@@ -109,6 +138,10 @@ func TestArchitectureBites(t *testing.T) {
 		{"internal/utils/x.go", ``, "internal/utils/x.go: a package named utils says nothing"},
 		{"wires/x.go", ``, "wires/x.go: wires is not in the list of parts"},
 		{"internal/nstest/x.go", `import "os/exec"`, ""},
+		{"agent/mesh/x.go", `import "time"; func f() { g(time.Now()) }`, "agent/mesh/x.go: agent/mesh is pure: it may not use time.Now"},
+		{"agent/mesh/x.go", `import "net"; func f() { net.SplitHostPort("x") }`, ""},
+		{"cable/x.go", `import "net"; func f() { net.Dial("tcp", "x") }`, "cable/x.go: cable is pure: it may not use net.Dial"},
+		{"policy/x.go", `import "log/slog"`, "policy/x.go: policy is pure: it may not use log/slog"},
 	} {
 		file, err := parser.ParseFile(token.NewFileSet(), test.path, "package x\n"+test.code, parser.ParseComments)
 		require.NoError(t, err)
@@ -179,6 +212,9 @@ func (s source) violations() []string {
 		if where, ok := s.guard(imported); !ok {
 			say(imported + " belongs " + where)
 		}
+		if s.impure(from, imported) {
+			say(from + " is pure: it may not use " + imported)
+		}
 	}
 	for _, declaration := range s.file.Decls {
 		ast.Inspect(declaration, func(n ast.Node) bool {
@@ -195,11 +231,32 @@ func (s source) violations() []string {
 				if !ok {
 					say(name + " belongs " + where)
 				}
+				if s.impure(from, name) {
+					say(from + " is pure: it may not use " + name)
+				}
 			}
 			return true
 		})
 	}
 	return out
+}
+
+// ours returns the packages of this module that the source imports.
+func (s source) ours() (out []string) {
+	for _, spec := range s.file.Imports {
+		imported, _ := strconv.Unquote(spec.Path.Value) // the parser has checked it
+		if ours, ok := strings.CutPrefix(imported, "subctl/"); ok {
+			out = append(out, ours)
+		}
+	}
+	return out
+}
+
+// impure reports whether a part is pure and may not use something.
+func (s source) impure(part, thing string) bool {
+	return slices.Contains(pure, part) && s.path != random && slices.ContainsFunc(impure, func(i string) bool {
+		return thing == i || strings.HasSuffix(i, "/") && strings.HasPrefix(thing, i)
+	})
 }
 
 // helps reports whether the source is of a helper.

@@ -1,16 +1,17 @@
-// Package agent is what runs in the pods: one loop that keeps a node's kernel in
-// step with the cluster.
+// Package agent is what runs in the pods: one loop that keeps a node's kernel in step
+// with the cluster.
 //
 //	watch → snapshot → plan → sync → report
 //
-// Every change of anything watched, of the kernel and of the health of a cable
-// leads to the same: everything is read, planned, synced and reported anew. There
-// is no code for events, so no event can be missed. A Role (gateway.go, route.go)
-// says what to plan and what to report, both as pure functions of a Snapshot.
+// Every change of a watched object, of the kernel, or of what a part knows leads to the
+// same: everything is read, planned, synced and reported anew. There is no code for
+// events, so no event can be missed. A mesh.Role plans and reports, as pure functions of
+// a Snapshot, and names the parts that run beside the loop (package parts). The loop knows
+// no role and no part by name.
 //
-// Stopping an agent stops the loop, not the traffic: the kernel keeps what it
-// holds, and the next agent adopts it. Only an uninstall, or another gateway
-// taking over, plans the empty State.
+// Stopping an agent stops the loop, not the traffic: the kernel keeps what it holds, and
+// the next agent adopts it. Only an uninstall, or another gateway taking over, plans the
+// empty State.
 package agent
 
 import (
@@ -24,28 +25,29 @@ import (
 	"time"
 
 	"golang.org/x/time/rate"
-	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/events"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/manager"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"subctl/agent/discovery"
+	"subctl/agent/mesh"
+	"subctl/agent/parts"
 	submarinerv1 "subctl/api/submariner/v1"
 	"subctl/api/submariner/v1alpha1"
-	"subctl/cable"
 	"subctl/dataplane"
 	"subctl/internal/kube"
 )
 
-// Kernel is what an agent needs of the kernel of its node. cmd hands in the real one.
+// Kernel is what an agent needs of the kernel of its node. Package cmd passes the real one.
 type Kernel struct {
 	// Facts reads what the kernel says about the node.
 	Facts func() (dataplane.Facts, error)
-	// Target returns the part of the kernel that is an owner's.
+	// Target returns the part of the kernel that belongs to an owner.
 	Target func(dataplane.Owner) (dataplane.Target, error)
-	// Watch signals that the kernel changed, at most once per quiet.
+	// Watch signals changes of the kernel, at most once per quiet.
 	Watch func(ctx context.Context, quiet time.Duration) (<-chan struct{}, error)
 	// ListenUDP opens a UDP port on all of the node's addresses.
 	ListenUDP func(ctx context.Context, port int) (discovery.Datagrams, error)
@@ -53,32 +55,29 @@ type Kernel struct {
 
 // agent runs one Role on one node.
 type agent struct {
-	Role   Role
-	Name   string // of the node
+	Role   mesh.Role
+	Node   string // name of the node
 	Client client.Client
-	Facts  func() (dataplane.Facts, error)
-	Target func(dataplane.Owner) (dataplane.Target, error)
+	Kernel Kernel
 	Log    *slog.Logger
-	Resync time.Duration // looks again after so long, whatever happens
 
-	gateway *gatewayParts // nil for other roles
-	pace    *rate.Limiter // of loops
-	books   books
-	held    []cable.Gateway      // of other clusters, whose claims stand; nil until they were read from reports
-	using   map[string]Using     // what carries the traffic, by cable name
-	reports client.Reader        // where they are read
-	events  events.EventRecorder // nil: none are written
+	parts   []manager.Runnable // that run beside the loop
+	pace    *rate.Limiter      // of loops
+	reports client.Reader      // of the API server itself, for recall
+	events  events.EventRecorder
 	meters  *meters
+
+	books   books
+	memory  *mesh.Memory // nil until recall has read it
+	mistake string       // the last one that was logged
 	targets map[string]dataplane.Target
 	done    atomic.Int64 // when the last loop ended, Unix nanoseconds
-	synced  atomic.Bool  // whether it ended well
-
-	restarts map[string]int // of programs that cables depend on, as far as told
+	synced  atomic.Bool  // whether it ended without an error
 }
 
-// How often the loop runs at most: the first changes at once, as one change often leads
-// to another within milliseconds, and then no more often than five times a second,
-// whoever has it run. With 1,000 clusters that is a third of a core.
+// The loop runs at most so often: the first changes are followed at once, as one change
+// often leads to another within milliseconds, and then no more than five times a second,
+// whatever changes. With 1,000 clusters that is a third of a core.
 const (
 	loopPause = 200 * time.Millisecond
 	loopBurst = 5
@@ -89,49 +88,59 @@ func newPace() *rate.Limiter { return rate.NewLimiter(rate.Every(loopPause), loo
 // everything is the only request there is: any change replans the whole node.
 var everything = reconcile.Request{NamespacedName: types.NamespacedName{Name: "node"}}
 
-// Reconcile implements reconcile.Reconciler.
+// Reconcile implements reconcile.Reconciler. Faults, of the API server or of the kernel,
+// are errors and retried with back-off. A mistake of the user is reported and waits for a
+// change: trying again would not help.
 func (a *agent) Reconcile(ctx context.Context, _ reconcile.Request) (reconcile.Result, error) {
-	if a.gateway != nil && !a.gateway.elector.isKnown() {
-		return reconcile.Result{}, nil // the election will wake us
-	}
 	if !a.pace.Allow() {
 		return reconcile.Result{RequeueAfter: loopPause}, nil
 	}
 	snap, err := a.snapshot(ctx)
+	if errors.Is(err, parts.ErrTooEarly) {
+		return reconcile.Result{}, nil // the part nudges the loop
+	}
 	if err != nil {
 		return reconcile.Result{}, fmt.Errorf("reading the cluster: %w", err)
 	}
 	start := time.Now()
-	plan, err := a.Role.Plan(snap)
-	a.remember(plan)
 	var ops []dataplane.Op
-	if err == nil {
-		ops, err = a.sync(ctx, plan)
+	plan, mistake := a.Role.Plan(snap)
+	var fault error
+	if mistake == nil {
+		ops, fault = a.sync(ctx, plan)
 	}
-	a.meters.observe(plan, len(ops), time.Since(start), err)
+	out := mesh.Outcome{Err: errors.Join(mistake, fault), Now: snap.Now}
+	a.remember(plan, out.Err)
+	a.meters.observe(plan, len(ops), time.Since(start), out.Err)
 	for _, op := range ops {
 		a.Log.Info("dataplane", "op", op.String())
 	}
-	if errors.Is(err, errNotJoined) {
-		a.finished(false)
-		return reconcile.Result{RequeueAfter: a.Resync}, nil
+	a.logMistake(mistake)
+	a.finished(out.Err == nil)
+	for _, p := range a.parts {
+		if p, ok := p.(parts.Actor); ok {
+			p.Act(snap, plan, &out)
+		}
 	}
-	if err == nil {
-		a.using = plan.Using
+	if !errors.Is(mistake, mesh.ErrNotJoined) {
+		fault = errors.Join(fault, a.report(ctx, snap, a.Role.Report(snap, plan, out), out))
 	}
-	out := Outcome{Err: err, Now: snap.Now}
-	if a.gateway != nil {
-		a.gateway.act(snap, plan, &out)
+	if fault != nil {
+		return reconcile.Result{}, fault
 	}
-	a.finished(err == nil)
-	report := a.Role.Report(snap, plan, out)
-	reportErr := a.report(ctx, report, out)
-	a.tell(snap, slices.Concat(report.Apply, report.Status))
-	a.tellRestarts(snap)
-	if err := errors.Join(err, reportErr); err != nil {
-		return reconcile.Result{}, err
+	return reconcile.Result{RequeueAfter: a.Role.Resync}, nil
+}
+
+// logMistake logs a mistake of the user once.
+func (a *agent) logMistake(err error) {
+	text := ""
+	if err != nil {
+		text = err.Error()
 	}
-	return reconcile.Result{RequeueAfter: a.Resync}, nil
+	if text != "" && text != a.mistake {
+		a.Log.Error("waiting for a change", "err", err)
+	}
+	a.mistake = text
 }
 
 func (a *agent) finished(well bool) {
@@ -139,41 +148,43 @@ func (a *agent) finished(well bool) {
 	a.synced.Store(well)
 }
 
-func (a *agent) snapshot(ctx context.Context) (Snapshot, error) {
-	objs, err := readObjects(ctx, a.Client, a.Client.Scheme(), submarinerv1.OperatorNamespace, a.Role.Watches())
+// snapshot reads the cluster and the node, and lets the parts add what they know.
+func (a *agent) snapshot(ctx context.Context) (mesh.Snapshot, error) {
+	objs, err := kube.List(ctx, a.Client, a.Client.Scheme(), submarinerv1.OperatorNamespace, a.Role.Watches)
 	if err != nil {
-		return Snapshot{}, err
+		return mesh.Snapshot{}, err
 	}
-	snap := NewSnapshot(a.Name, submarinerv1.NodeFacts{}, false, objs...)
+	snap := mesh.NewSnapshot(a.Node, objs...)
 	snap.Now = time.Now()
-	snap.Book = a.books.of(List[*v1alpha1.CablePolicies](snap))
-	if err := a.takeOver(ctx, snap.Now); err != nil {
-		return Snapshot{}, err
+	snap.Book = a.books.of(mesh.List[*v1alpha1.CablePolicies](snap))
+	if snap.Memory, err = a.recall(ctx, snap); err != nil {
+		return snap, err
 	}
-	snap.Held, snap.Using = a.held, a.using
-	facts, err := a.Facts()
+	facts, err := a.Kernel.Facts()
 	if err != nil {
-		return Snapshot{}, fmt.Errorf("reading the node's network: %w", err)
+		return snap, fmt.Errorf("reading the node's network: %w", err)
 	}
-	if node := find[*corev1.Node](snap, a.Name); node != nil {
-		snap.Facts = nodeFacts(facts, node, snap.podNetworks())
-		snap.PodIPMissing = podIPMissing(facts, snap.Facts)
-	}
-	if a.gateway != nil {
-		a.gateway.observe(&snap, a.cabler(), a.Log)
+	snap.SetFacts(facts)
+	for _, p := range a.parts {
+		if p, ok := p.(parts.Observer); ok {
+			if err := p.Observe(&snap); err != nil {
+				return snap, err
+			}
+		}
 	}
 	return snap, nil
 }
 
-// cabler is the kernel's view of the gateway's cables; nil if this agent has not made any.
+// cabler returns the kernel's view of the node's cables; nil if this agent has not made
+// any.
 func (a *agent) cabler() dataplane.Cabler {
-	c, _ := a.targets[dataplane.GatewayOwner.Name].(dataplane.Cabler)
+	c, _ := a.targets[a.Role.Owner.Name].(dataplane.Cabler)
 	return c
 }
 
-// sync makes the node hold the plan. Every part is tried.
-func (a *agent) sync(ctx context.Context, p Plan) ([]dataplane.Op, error) {
-	done, err := a.syncOwner(ctx, a.Role.Owner(), p.State)
+// sync makes the node hold the plan. A failure of one part does not stop the others.
+func (a *agent) sync(ctx context.Context, p mesh.Plan) ([]dataplane.Op, error) {
+	done, err := a.syncOwner(ctx, a.Role.Owner, p.State)
 	for _, o := range p.Sweep {
 		ops, sweepErr := a.syncOwner(ctx, o, dataplane.State{})
 		done, err = append(done, ops...), errors.Join(err, sweepErr)
@@ -185,7 +196,7 @@ func (a *agent) syncOwner(ctx context.Context, o dataplane.Owner, want dataplane
 	t := a.targets[o.Name]
 	if t == nil {
 		var err error
-		if t, err = a.Target(o); err != nil {
+		if t, err = a.Kernel.Target(o); err != nil {
 			return nil, err
 		}
 		if a.targets == nil {
@@ -196,17 +207,18 @@ func (a *agent) syncOwner(ctx context.Context, o dataplane.Owner, want dataplane
 	return dataplane.Sync(ctx, t, want)
 }
 
-// reportTimeout bounds telling the API server, which may not answer: the loop has a
+// reportTimeout bounds writing to the API server, which may not answer: the loop has a
 // node to look after.
 const reportTimeout = 5 * time.Second
 
-// report tells the API server.
-func (a *agent) report(ctx context.Context, r Report, out Outcome) error {
+// report writes to the API server, and Events about what has become False.
+func (a *agent) report(ctx context.Context, s mesh.Snapshot, r mesh.Report, out mesh.Outcome) error {
 	ctx, cancel := context.WithTimeout(ctx, reportTimeout)
 	defer cancel()
+	owner := kube.FieldOwner + "-" + a.Role.Name
 	var errs []error
 	for _, o := range r.Apply {
-		if err := kube.Apply(ctx, a.Client, kube.FieldOwner+"-"+a.Role.Name(), o); err != nil {
+		if err := kube.Apply(ctx, a.Client, owner, o); err != nil {
 			errs = append(errs, err)
 		}
 		if g, ok := o.(*submarinerv1.Gateway); ok {
@@ -214,7 +226,7 @@ func (a *agent) report(ctx context.Context, r Report, out Outcome) error {
 		}
 	}
 	for _, o := range r.Status {
-		if err := kube.ApplyStatus(ctx, a.Client, kube.FieldOwner+"-"+a.Role.Name(), o); err != nil {
+		if err := kube.ApplyStatus(ctx, a.Client, owner, o); err != nil {
 			errs = append(errs, err)
 		}
 	}
@@ -228,12 +240,13 @@ func (a *agent) report(ctx context.Context, r Report, out Outcome) error {
 			errs = append(errs, fmt.Errorf("deleting %s: %w", client.ObjectKeyFromObject(o), err))
 		}
 	}
+	a.tell(s, slices.Concat(r.Apply, r.Status))
 	return errors.Join(errs...)
 }
 
 // Healthy is the liveness probe: the loop must have ended recently.
 func (a *agent) Healthy(*http.Request) error {
-	if last := time.Unix(0, a.done.Load()); a.done.Load() != 0 && time.Since(last) > 10*a.Resync {
+	if last := time.Unix(0, a.done.Load()); a.done.Load() != 0 && time.Since(last) > 10*a.Role.Resync {
 		return fmt.Errorf("the last loop ended %s ago", time.Since(last).Round(time.Second))
 	}
 	return nil

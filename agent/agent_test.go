@@ -3,10 +3,8 @@ package agent
 import (
 	"context"
 	"errors"
-	"fmt"
 	"log/slog"
 	"net/netip"
-	"os"
 	"path/filepath"
 	"testing"
 	"time"
@@ -14,80 +12,89 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/stretchr/testify/require"
 	"golang.org/x/time/rate"
-	"golang.org/x/tools/txtar"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+	"sigs.k8s.io/controller-runtime/pkg/manager"
 
-	"subctl/agent/discovery"
+	"subctl/agent/mesh"
+	"subctl/agent/parts"
 	submarinerv1 "subctl/api/submariner/v1"
 	"subctl/api/submariner/v1alpha1"
-	"subctl/broker"
-	"subctl/broker/exchange"
-	"subctl/cable/keys"
-	"subctl/cluster"
 	"subctl/dataplane"
 	"subctl/dataplane/dataplanetest"
-	"subctl/internal/wake"
+	"subctl/internal/kubetest"
 )
 
-// world is an agent on node gw of a scenario, with a fake API server and a fake
-// kernel.
+// world is an agent on node gw of a scenario, with a fake API server, a fake kernel, and
+// a part that knows what the test says.
 type world struct {
 	*agent
-	*gatewayParts // nil for other roles
-	kernels       map[string]*dataplanetest.Fake
+	*beside
+	kernels map[string]*dataplanetest.Fake
 }
 
-func newWorld(t *testing.T, role Role, scenario string) *world {
+// beside is a part that adds to snapshots what a test says, and remembers the last plan.
+type beside struct {
+	tooEarly bool
+	standing mesh.Standing
+	health   map[string]mesh.Health
+
+	plan mesh.Plan
+}
+
+// active is the standing of a gateway that is the only active one.
+func active(node string) mesh.Standing {
+	return mesh.Standing{Active: true, Speaker: true, Gateways: []string{node}}
+}
+
+func (b *beside) Start(context.Context) error { return nil }
+
+func (b *beside) Observe(s *mesh.Snapshot) error {
+	if b.tooEarly {
+		return parts.ErrTooEarly
+	}
+	s.Standing, s.Health, s.PublicIP = b.standing, b.health, s.PublishedIP()
+	return nil
+}
+
+func (b *beside) Act(_ mesh.Snapshot, p mesh.Plan, out *mesh.Outcome) {
+	b.plan = p
+	out.Health = map[string]mesh.Health{}
+	for name := range p.Probes.Targets {
+		if h, answered := b.health[name]; answered {
+			out.Health[name] = h
+		}
+	}
+}
+
+func newWorld(t *testing.T, role mesh.Role, scenario string) *world {
 	t.Helper()
-	a, err := txtar.ParseFile(filepath.Join("../testdata/scenarios", scenario+".txtar"))
-	require.NoError(t, err)
-	w := &world{kernels: map[string]*dataplanetest.Fake{}}
+	w := &world{kernels: map[string]*dataplanetest.Fake{}, beside: &beside{health: map[string]mesh.Health{}}}
 	w.agent = &agent{
-		Role: role, Name: "gw", Resync: time.Second, Log: slog.New(slog.DiscardHandler), meters: newMeters(role.Name(), prometheus.NewRegistry()),
-		Client: fake.NewClientBuilder().WithScheme(scheme(t)).WithObjects(decode(t, a)...).Build(),
-		Facts: func() (dataplane.Facts, error) {
-			return dataplane.Facts{Device: "eth0", MTU: 1500, PrivateIP: netip.MustParseAddr("10.89.1.11"), OwnAddrs: []netip.Addr{netip.MustParseAddr("10.111.1.1")}}, nil
+		Role: role, Node: "gw", Log: slog.New(slog.DiscardHandler), meters: newMeters(role.Name, prometheus.NewRegistry()),
+		Client: fake.NewClientBuilder().WithScheme(kubetest.Scheme(t)).WithStatusSubresource(&v1alpha1.CablePolicies{}).
+			WithObjects(kubetest.Scenario(t, filepath.Join("../testdata/scenarios", scenario+".txtar"))...).Build(),
+		Kernel: Kernel{
+			Facts: func() (dataplane.Facts, error) {
+				return dataplane.Facts{Device: "eth0", MTU: 1500, PrivateIP: netip.MustParseAddr("10.89.1.11"), OwnAddrs: []netip.Addr{netip.MustParseAddr("10.111.1.1")}}, nil
+			},
+			Target: func(o dataplane.Owner) (dataplane.Target, error) {
+				if w.kernels[o.Name] == nil {
+					w.kernels[o.Name] = &dataplanetest.Fake{}
+				}
+				return w.kernels[o.Name], nil
+			},
 		},
-		Target: func(o dataplane.Owner) (dataplane.Target, error) {
-			if w.kernels[o.Name] == nil {
-				w.kernels[o.Name] = &dataplanetest.Fake{}
-			}
-			return w.kernels[o.Name], nil
-		},
-		pace: rate.NewLimiter(rate.Inf, 0),
+		pace: rate.NewLimiter(rate.Inf, 0), events: &recorder{}, parts: []manager.Runnable{w.beside},
 	}
 	w.reports = w.Client
-	if role == (Gateway{}) {
-		e := &elector{log: w.Log, changed: func() {}}
-		e.set(leading)
-		w.gatewayParts = &gatewayParts{
-			elector: e, prober: newProber(w.Log, func() {}), paths: discovery.New(nil, w.Log, func() {}),
-			public: &publicIP{nudge: func() {}, wake: wake.NewSignal()}, broker: &brokerSync{elector: e}, secrets: mounted(t),
-		}
-		w.gateway = w.gatewayParts
+	if role.Name == mesh.Gateway().Name {
+		w.standing = active("gw")
 	}
 	return w
-}
-
-// mounted is a folder with the Secrets that a gateway's pod has.
-func mounted(t *testing.T) string {
-	t.Helper()
-	dir := t.TempDir()
-	private, err := keys.Generate()
-	require.NoError(t, err)
-	for file, content := range map[string][]byte{
-		filepath.Join(cluster.ClusterKeySecret, cluster.KeyPrivate): private.Bytes(),
-		filepath.Join(cluster.ClusterKeySecret, cluster.KeySeed):    make([]byte, keys.Size),
-		filepath.Join(cluster.PSKSecret, broker.PSKKey):             []byte("0123456789abcdef"),
-	} {
-		require.NoError(t, os.MkdirAll(filepath.Join(dir, filepath.Dir(file)), 0o700))
-		require.NoError(t, os.WriteFile(filepath.Join(dir, file), content, 0o600))
-	}
-	return dir
 }
 
 func workerFacts() (dataplane.Facts, error) {
@@ -117,7 +124,7 @@ func get[T client.Object](t *testing.T, w *world, o T, name string) T {
 }
 
 func TestActiveGatewayPublishesAndConnects(t *testing.T) {
-	w := newWorld(t, Gateway{}, "two-clusters")
+	w := newWorld(t, mesh.Gateway(), "two-clusters")
 	w.run(t)
 	require.Contains(t, w.holds(t, dataplane.GatewayOwner), "ip route replace 10.112.0.0/16 table 100")
 	require.NoError(t, w.Ready(nil))
@@ -134,8 +141,9 @@ func TestActiveGatewayPublishesAndConnects(t *testing.T) {
 	require.Len(t, g.Status.Connections, 1)
 	require.Equal(t, submarinerv1.Connecting, g.Status.Connections[0].Status, "no ping was answered yet")
 
-	w.prober.lose(1)
-	w.prober.answered(w.prober.pings["submariner-cable-west-10-89-2-11"].seq, netip.MustParseAddr("10.112.1.1"), time.Now())
+	h := mesh.Health{Status: submarinerv1.Connected}
+	h.RTT.Add(time.Millisecond)
+	w.health["submariner-cable-west-10-89-2-11"] = h
 	w.run(t)
 	g = get(t, w, &submarinerv1.Gateway{}, "gw")
 	require.Equal(t, submarinerv1.Connected, g.Status.Connections[0].Status)
@@ -145,18 +153,19 @@ func TestActiveGatewayPublishesAndConnects(t *testing.T) {
 // A gateway that was restarted adopts what it finds until it knows whether it is
 // still the active one.
 func TestGatewayWaitsForTheElection(t *testing.T) {
-	w := newWorld(t, Gateway{}, "two-clusters")
+	w := newWorld(t, mesh.Gateway(), "two-clusters")
 	w.run(t)
 	before := w.holds(t, dataplane.GatewayOwner)
-	w.elector.role.Store(unknown)
+	w.tooEarly = true
+	require.NoError(t, w.Client.Delete(t.Context(), get(t, w, &v1alpha1.Submariner{}, v1alpha1.SubmarinerName)))
 	w.run(t)
 	require.Equal(t, before, w.holds(t, dataplane.GatewayOwner))
 }
 
 func TestGatewayLosesTheElection(t *testing.T) {
-	w := newWorld(t, Gateway{}, "two-clusters")
+	w := newWorld(t, mesh.Gateway(), "two-clusters")
 	w.run(t)
-	w.elector.set(following)
+	w.standing = mesh.Standing{}
 	w.run(t)
 	require.Empty(t, w.holds(t, dataplane.GatewayOwner))
 	require.Equal(t, submarinerv1.HAStatusPassive, get(t, w, &submarinerv1.Gateway{}, "gw").Status.HAStatus)
@@ -164,8 +173,8 @@ func TestGatewayLosesTheElection(t *testing.T) {
 }
 
 func TestNewActiveGatewayReplacesTheOld(t *testing.T) {
-	w := newWorld(t, Gateway{}, "two-clusters")
-	w.Name, w.Facts = "worker", workerFacts
+	w := newWorld(t, mesh.Gateway(), "two-clusters")
+	w.Node, w.Kernel.Facts, w.standing = "worker", workerFacts, active("worker")
 	w.run(t)
 	var list submarinerv1.EndpointList
 	require.NoError(t, w.Client.List(t.Context(), &list))
@@ -177,18 +186,18 @@ func TestNewActiveGatewayReplacesTheOld(t *testing.T) {
 }
 
 func TestUninstallCleansAndSaysSo(t *testing.T) {
-	for _, role := range []Role{Gateway{}, Route{}} {
+	for _, role := range mesh.Roles() {
 		w := newWorld(t, role, "two-clusters")
 		w.run(t)
-		require.NotEmpty(t, w.holds(t, role.Owner()))
+		require.NotEmpty(t, w.holds(t, role.Owner))
 		sub := get(t, w, &v1alpha1.Submariner{}, v1alpha1.SubmarinerName)
 		sub.Finalizers = []string{v1alpha1.UninstallFinalizer}
 		require.NoError(t, w.Client.Update(t.Context(), sub))
 		require.NoError(t, w.Client.Delete(t.Context(), sub))
 		w.run(t)
-		require.Empty(t, w.holds(t, role.Owner()))
+		require.Empty(t, w.holds(t, role.Owner))
 		conds := get(t, w, &submarinerv1.RouteAgent{}, "gw").Status.Conditions
-		if role == (Gateway{}) {
+		if role.Name == "gateway" {
 			conds = get(t, w, &submarinerv1.Gateway{}, "gw").Status.Conditions
 			err := w.Client.Get(t.Context(), client.ObjectKey{Namespace: submarinerv1.OperatorNamespace, Name: "east"}, &submarinerv1.Cluster{})
 			require.Error(t, err, "the cluster is no member any more")
@@ -198,34 +207,37 @@ func TestUninstallCleansAndSaysSo(t *testing.T) {
 }
 
 func TestRouteAgentSweepsAfterAGateway(t *testing.T) {
-	w := newWorld(t, Gateway{}, "two-clusters")
+	w := newWorld(t, mesh.Gateway(), "two-clusters")
 	w.run(t)
 	require.NotEmpty(t, w.holds(t, dataplane.GatewayOwner))
-	w.Role = Route{}
+	w.Role, w.memory = mesh.Route(), nil
 	w.run(t)
 	require.NotEmpty(t, w.holds(t, dataplane.GatewayOwner), "gw is a gateway node")
-	w.Name = "worker" // the same kernel, of a node without the label
-	w.Facts = workerFacts
+	w.Node = "worker" // the same kernel, of a node without the label
+	w.Kernel.Facts = workerFacts
 	w.run(t)
 	require.Empty(t, w.holds(t, dataplane.GatewayOwner))
 }
 
 func TestMistakeOfOursLeavesTheNodeAlone(t *testing.T) {
-	w := newWorld(t, Gateway{}, "two-clusters")
+	w := newWorld(t, mesh.Gateway(), "two-clusters")
 	w.run(t)
 	before := w.holds(t, dataplane.GatewayOwner)
 	sub := get(t, w, &v1alpha1.Submariner{}, v1alpha1.SubmarinerName)
 	sub.Spec.ClusterCIDR = "10.111.0.0"
 	require.NoError(t, w.Client.Update(t.Context(), sub))
-	_, err := w.Reconcile(t.Context(), everything)
-	require.ErrorContains(t, err, `Submariner.spec.clusterCIDR: "10.111.0.0" is not a network`)
+	for range 2 {
+		r, err := w.Reconcile(t.Context(), everything)
+		require.NoError(t, err, "a mistake is not retried like a fault")
+		require.Equal(t, w.Role.Resync, r.RequeueAfter)
+	}
 	require.Equal(t, before, w.holds(t, dataplane.GatewayOwner))
-	require.Contains(t, get(t, w, &submarinerv1.Gateway{}, "gw").Status.StatusFailure, "clusterCIDR")
+	require.Contains(t, get(t, w, &submarinerv1.Gateway{}, "gw").Status.StatusFailure, `Submariner.spec.clusterCIDR: "10.111.0.0" is not a network`)
 	require.Error(t, w.Ready(nil))
 }
 
 func TestRefusedEndpointIsReported(t *testing.T) {
-	w := newWorld(t, Gateway{}, "hostile-endpoints")
+	w := newWorld(t, mesh.Gateway(), "hostile-endpoints")
 	w.run(t)
 	g := get(t, w, &submarinerv1.Gateway{}, "gw")
 	byStatus := map[submarinerv1.ConnectionStatus]int{}
@@ -236,14 +248,14 @@ func TestRefusedEndpointIsReported(t *testing.T) {
 	require.NoError(t, w.Client.List(t.Context(), &all))
 	hostile := len(all.Items) - 2 // but for west's and our own
 	require.Equal(t, map[submarinerv1.ConnectionStatus]int{submarinerv1.Connecting: 1, submarinerv1.ConnectionError: hostile}, byStatus)
-	require.True(t, meta.IsStatusConditionTrue(g.Status.Conditions, ConditionRefused))
+	require.True(t, meta.IsStatusConditionTrue(g.Status.Conditions, mesh.ConditionRefused))
 }
 
 func TestFailingKernelIsReportedAndRetried(t *testing.T) {
-	w := newWorld(t, Route{}, "two-clusters")
+	w := newWorld(t, mesh.Route(), "two-clusters")
 	broken := true
-	real := w.Target
-	w.Target = func(o dataplane.Owner) (dataplane.Target, error) {
+	real := w.Kernel.Target
+	w.Kernel.Target = func(o dataplane.Owner) (dataplane.Target, error) {
 		if broken {
 			return nil, errors.New("out of memory")
 		}
@@ -260,12 +272,12 @@ func TestFailingKernelIsReportedAndRetried(t *testing.T) {
 // However often something changes, the loop runs five times a second at most; the first
 // changes are not held up.
 func TestPace(t *testing.T) {
-	w := newWorld(t, Route{}, "two-clusters")
-	w.Facts, w.pace = workerFacts, newPace()
+	w := newWorld(t, mesh.Route(), "two-clusters")
+	w.Kernel.Facts, w.pace = workerFacts, newPace()
 	for range loopBurst {
 		r, err := w.Reconcile(t.Context(), everything)
 		require.NoError(t, err)
-		require.Equal(t, w.Resync, r.RequeueAfter)
+		require.Equal(t, w.Role.Resync, r.RequeueAfter)
 	}
 	w.pace.SetLimitAt(time.Now(), 0) // time stands still
 	w.pace.SetBurst(0)
@@ -289,15 +301,4 @@ func TestBooks(t *testing.T) {
 	for _, changed := range []*v1alpha1.CablePolicies{policy("b", "1", "7"), policy("a", "2", "7"), policy("a", "1", "8")} {
 		require.NotSame(t, b.of([]*v1alpha1.CablePolicies{policy("a", "1", "7")}), b.of([]*v1alpha1.CablePolicies{changed}))
 	}
-}
-
-// A member that has thousands of its objects refused does not fill the report.
-func TestRefusalsOfMany(t *testing.T) {
-	v := &view{}
-	for i := range 3 * maxRefused {
-		v.refused = append(v.refused, refusal{spec: submarinerv1.EndpointSpec{CableName: fmt.Sprint(i), ClusterID: "west"}, err: errors.New("no")})
-	}
-	texts := refusals(v, &exchange.Status{Refused: []exchange.Refusal{{Kind: "Endpoint", Name: "x"}}, RefusedMore: 7})
-	require.Len(t, texts, 1+maxRefused+1)
-	require.Equal(t, "158 objects of other clusters are not used; these are the first", texts[0])
 }

@@ -12,6 +12,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"subctl/agent/mesh"
 	submarinerv1 "subctl/api/submariner/v1"
 	"subctl/cable"
 	"subctl/dataplane"
@@ -119,12 +120,13 @@ func manyClusters(b *testing.B, n int) {
 		defer h.Close()
 		var held []cable.Gateway // as an agent remembers them
 		sync := func(objs []client.Object) {
-			snap := NewSnapshot("gw", submarinerv1.NodeFacts{PrivateIP: k.PrivateIP.String(), Device: "eth0", MTU: 1500, PodIP: "10.111.1.1"}, true, objs...)
-			snap.Held = held
-			p, err := Gateway{}.Plan(snap)
+			snap := mesh.NewSnapshot("gw", objs...)
+			snap.Facts, snap.Standing = submarinerv1.NodeFacts{PrivateIP: k.PrivateIP.String(), Device: "eth0", MTU: 1500, PodIP: "10.111.1.1"}, active("gw")
+			snap.Memory.Incumbents = held
+			p, err := mesh.Gateway().Plan(snap)
 			require.NoError(b, err)
-			require.Empty(b, p.view.refused)
-			held = p.view.held
+			require.Empty(b, p.Mesh.Refused())
+			held = p.Mesh.Accepted.Incumbents
 			_, err = dataplane.Sync(context.Background(), h, p.State)
 			require.NoError(b, err)
 		}

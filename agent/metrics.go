@@ -15,11 +15,12 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 	"sigs.k8s.io/controller-runtime/pkg/metrics"
 
+	"subctl/agent/mesh"
 	submarinerv1 "subctl/api/submariner/v1"
 )
 
-// meters are the metrics of one agent. Names and labels of connections are those
-// of Submariner 0.18.
+// meters are the metrics of one agent. Connections have the names and labels of
+// Submariner 0.18.
 type meters struct {
 	connections *prometheus.GaugeVec
 	latency     *prometheus.GaugeVec
@@ -55,10 +56,10 @@ func newMeters(role string, reg prometheus.Registerer) *meters {
 	return m
 }
 
-// registry is where controller-runtime serves /metrics from.
+// registry returns the registry that /metrics serves.
 func registry() prometheus.Registerer { return metrics.Registry }
 
-func (m *meters) observe(p Plan, ops int, took time.Duration, err error) {
+func (m *meters) observe(p mesh.Plan, ops int, took time.Duration, err error) {
 	m.iterations.Inc()
 	m.syncSeconds.Observe(took.Seconds())
 	m.operations.Add(float64(ops))
@@ -67,13 +68,18 @@ func (m *meters) observe(p Plan, ops int, took time.Duration, err error) {
 		return
 	}
 	m.objects.Set(float64(len(p.State)))
-	if p.view != nil {
-		m.refused.Set(float64(len(p.view.refused)))
+	if p.Mesh != nil {
+		m.refused.Set(float64(len(p.Mesh.Accepted.Refused) + len(p.Mesh.Cables.Refused)))
 	}
 }
 
+// restarted counts programs that were found dead and started again.
+func (m *meters) restarted(program string, times int) {
+	m.restarts.WithLabelValues(program).Add(float64(times))
+}
+
 // report counts the connections of a Gateway.
-func (m *meters) report(s submarinerv1.GatewayStatus, health map[string]Health, now time.Time) {
+func (m *meters) report(s submarinerv1.GatewayStatus, health map[string]mesh.Health, now time.Time) {
 	m.connections.Reset()
 	m.latency.Reset()
 	m.established.Reset()
@@ -92,8 +98,8 @@ func (m *meters) report(s submarinerv1.GatewayStatus, health map[string]Health, 
 			up[name] = now
 		}
 		m.established.WithLabelValues(l...).Set(float64(up[name].Unix()))
-		if h, ok := health[name]; ok && h.RTT.n > 0 {
-			m.latency.WithLabelValues(l...).Set(h.RTT.mean / float64(time.Second))
+		if mean, ok := health[name].RTT.Mean(); ok {
+			m.latency.WithLabelValues(l...).Set(mean)
 		}
 	}
 	m.since = up

@@ -10,6 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"subctl/agent/mesh"
 	submarinerv1 "subctl/api/submariner/v1"
 	"subctl/api/submariner/v1alpha1"
 	"subctl/cable/vxlan"
@@ -24,7 +25,7 @@ const (
 // gateway is the gateway agent of two-clusters.
 func gateway(t *testing.T) *world {
 	t.Helper()
-	return newWorld(t, Gateway{}, "two-clusters")
+	return newWorld(t, mesh.Gateway(), "two-clusters")
 }
 
 // restarted is another agent on the same node of the same cluster.
@@ -52,14 +53,11 @@ func (w *world) policy(t *testing.T, driver, settings string) {
 	require.NoError(t, w.Client.Create(t.Context(), p))
 }
 
-// answers has a probe answered, as if the far end of the cable were there.
+// answers makes a probe be answered, as if the other end of the cable were there.
 func (w *world) answers(t *testing.T, probe string) {
 	t.Helper()
-	w.prober.mu.Lock()
-	defer w.prober.mu.Unlock()
-	require.Contains(t, w.prober.pings, probe)
-	w.prober.pings[probe].started = true
-	w.prober.pings[probe].health.Status = submarinerv1.Connected
+	require.Contains(t, w.plan.Probes.Targets, probe)
+	w.health[probe] = mesh.Health{Status: submarinerv1.Connected}
 }
 
 func (w *world) connection(t *testing.T) submarinerv1.Connection {
@@ -72,7 +70,7 @@ func (w *world) connection(t *testing.T) submarinerv1.Connection {
 // carrier is the device that carries the traffic to cluster west.
 func (w *world) carrier(t *testing.T) string {
 	t.Helper()
-	return w.using[westCable].Device
+	return w.memory.Using[westCable].Device
 }
 
 // An agent that starts in the middle of a change goes on with it: traffic stays with
@@ -93,7 +91,7 @@ func TestRestartDuringAChange(t *testing.T) {
 	require.Equal(t, "subvx-2000", w.carrier(t), "nobody has seen the new cable work")
 	require.Equal(t, routes, w.holds(t, dataplane.GatewayOwner))
 
-	w.answers(t, probeName(westCable, "subvx-3000"))
+	w.answers(t, westCable+" over subvx-3000")
 	w.run(t)
 	require.Equal(t, "subvx-3000", w.carrier(t))
 	require.Equal(t, "subvx-2000", w.connection(t).Before.Device)
@@ -102,48 +100,12 @@ func TestRestartDuringAChange(t *testing.T) {
 	w.run(t)
 	require.Equal(t, "subvx-3000", w.carrier(t))
 	require.Contains(t, w.holds(t, dataplane.GatewayOwner), "dev subvx-2000", "the other side may still send through it")
-	u := w.using[westCable]
-	u.Since = u.Since.Add(-keptFor - time.Second)
-	w.using[westCable] = u
+	u := w.memory.Using[westCable]
+	u.Since = u.Since.Add(-time.Minute)
+	w.memory.Using[westCable] = u
 	w.run(t)
 	require.NotContains(t, w.holds(t, dataplane.GatewayOwner), "dev subvx-2000")
 	require.Nil(t, w.connection(t).Before)
-}
-
-// A Gateway that somebody wrote by hand gives an agent nothing to work with that its
-// own drivers would not accept.
-func TestUsingFromReport(t *testing.T) {
-	good := submarinerv1.Connection{
-		Endpoint: submarinerv1.EndpointSpec{ClusterID: "west", CableName: "west"}, Status: submarinerv1.ConnectionError,
-		Driver: "vxlan", Device: "subvx-2000", Policy: "lab", Settings: map[string]string{"vxlanID": "2000"}, PolicySettings: map[string]string{"vxlanID": "2000"},
-	}
-	for _, test := range []struct {
-		name   string
-		change func(*submarinerv1.Connection)
-		adopt  bool
-	}{
-		{"a cable that does not answer", func(*submarinerv1.Connection) {}, true},
-		{"a refused endpoint", func(c *submarinerv1.Connection) { c.Device = "" }, false},
-		{"an unknown driver", func(c *submarinerv1.Connection) { c.Driver = "gre" }, false},
-		{"an unknown setting", func(c *submarinerv1.Connection) { c.Settings = map[string]string{"colour": "red"} }, false},
-		{"a setting out of range", func(c *submarinerv1.Connection) { c.Settings = map[string]string{"vxlanID": "0"} }, false},
-		{"a policy's setting out of range", func(c *submarinerv1.Connection) { c.PolicySettings = map[string]string{"vxlanID": "0"} }, false},
-	} {
-		t.Run(test.name, func(t *testing.T) {
-			c := good
-			test.change(&c)
-			g := &submarinerv1.Gateway{Status: submarinerv1.GatewayStatus{HAStatus: submarinerv1.HAStatusActive, Connections: []submarinerv1.Connection{c}}}
-			got := usingFromReport(g, time.Time{})
-			if !test.adopt {
-				require.Empty(t, got)
-				return
-			}
-			u := got["west"]
-			require.Equal(t, &submarinerv1.PreviousCable{Driver: c.Driver, Device: c.Device, Policy: c.Policy, Settings: c.Settings, PolicySettings: c.PolicySettings}, u.reported())
-			g.Status.HAStatus = submarinerv1.HAStatusPassive
-			require.Empty(t, usingFromReport(g, time.Time{}), "a passive gateway carries nothing")
-		})
-	}
 }
 
 // A mistake in which drivers a cluster offers changes nothing of its cables, also for
@@ -185,7 +147,7 @@ func TestBadDriversInTheSubmariner(t *testing.T) {
 				w = w.restarted(t)
 			}
 
-			worker := newWorld(t, Route{}, "alone")
+			worker := newWorld(t, mesh.Route(), "alone")
 			worker.Client, worker.reports = w.Client, w.Client
 			worker.run(t)
 			require.Contains(t, worker.holds(t, dataplane.RouteOwner), "iif vxlan-tunnel lookup 150")
@@ -196,7 +158,7 @@ func TestBadDriversInTheSubmariner(t *testing.T) {
 // Who never had a choice that can be understood offers nothing, rather than something
 // that the user may not want.
 func TestBadDriversFromTheStart(t *testing.T) {
-	w := newWorld(t, Gateway{}, "two-clusters")
+	w := newWorld(t, mesh.Gateway(), "two-clusters")
 	require.NoError(t, w.Client.Delete(t.Context(), get(t, w, &submarinerv1.Endpoint{}, "east-submariner-cable-east-10-89-1-11")))
 	sub := get(t, w, &v1alpha1.Submariner{}, v1alpha1.SubmarinerName)
 	sub.Spec.CableDrivers = []string{"wiregard"}
@@ -218,10 +180,10 @@ func TestMistakesInPoliciesKeepTheCable(t *testing.T) {
 		{"settings of another driver", "wireguard", "vxlanID: 5", "cable policy lab, settings of wireguard: line 1: vxlanID: wireguard has no such setting, but vxlan has: it has keepalive, mtu, wireguardPort"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			w, worker := gateway(t), newWorld(t, Route{}, "alone")
+			w, worker := gateway(t), newWorld(t, mesh.Route(), "alone")
 			w.policy(t, vxlan.Name, "{vxlanID: 2000, mtu: 1300}")
 			w.run(t)
-			worker.Client, worker.reports, worker.Name, worker.Facts = w.Client, w.Client, "worker", workerFacts
+			worker.Client, worker.reports, worker.Node, worker.Kernel.Facts = w.Client, w.Client, "worker", workerFacts
 			worker.run(t)
 			cables, routes := w.holds(t, dataplane.GatewayOwner), worker.holds(t, dataplane.RouteOwner)
 			require.Contains(t, cables, "dev subvx-2000")
@@ -236,23 +198,23 @@ func TestMistakesInPoliciesKeepTheCable(t *testing.T) {
 				why := "the cable to cluster west stays vxlan: " + test.why
 				c := w.connection(t)
 				require.Equal(t, "subvx-2000", c.Device)
-				c0 := meta.FindStatusCondition(get(t, w, &submarinerv1.Gateway{}, "gw").Status.Conditions, ConditionCablePoliciesValid)
+				c0 := meta.FindStatusCondition(get(t, w, &submarinerv1.Gateway{}, "gw").Status.Conditions, mesh.ConditionCablePoliciesValid)
 				require.Equal(t, why, c0.Message)
 				require.Equal(t, []recorded{{"gw", "Warning CableKept", why}}, events.got)
 				worker.run(t)
 				require.Equal(t, routes, worker.holds(t, dataplane.RouteOwner))
 				w, worker = w.restarted(t), worker.restarted(t)
-				worker.Name, worker.Facts = "worker", workerFacts
+				worker.Node, worker.Kernel.Facts = "worker", workerFacts
 			}
 
-			next := newWorld(t, Gateway{}, "alone") // another gateway of the cluster takes over
-			next.Client, next.reports, next.Name, next.Facts = w.Client, w.Client, "worker", workerFacts
+			next := newWorld(t, mesh.Gateway(), "alone") // another gateway of the cluster takes over
+			next.Client, next.reports, next.Node, next.Kernel.Facts, next.standing = w.Client, w.Client, "worker", workerFacts, active("worker")
 			next.run(t)
 			require.Equal(t, "subvx-2000", next.carrier(t))
 
 			w.policy(t, vxlan.Name, "")
 			w.run(t)
-			require.Nil(t, meta.FindStatusCondition(get(t, w, &submarinerv1.Gateway{}, "gw").Status.Conditions, ConditionCablePoliciesValid))
+			require.Nil(t, meta.FindStatusCondition(get(t, w, &submarinerv1.Gateway{}, "gw").Status.Conditions, mesh.ConditionCablePoliciesValid))
 
 			fresh := gateway(t)
 			fresh.policy(t, test.driver, test.settings)

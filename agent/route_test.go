@@ -5,15 +5,16 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"subctl/agent/mesh"
 	"subctl/dataplane"
 )
 
 // While a pair changes from one VNI to another, packets come in by the device of the old
 // one, of which no policy speaks any more.
 func TestPacketsOfTheOldCableFindTheirNode(t *testing.T) {
-	w := newWorld(t, Route{}, "two-clusters")
-	facts := w.Facts
-	w.Facts = func() (dataplane.Facts, error) {
+	w := newWorld(t, mesh.Route(), "two-clusters")
+	facts := w.Kernel.Facts
+	w.Kernel.Facts = func() (dataplane.Facts, error) {
 		f, err := facts()
 		f.CableDevices = []string{"subvx-2000"}
 		return f, err
@@ -25,9 +26,9 @@ func TestPacketsOfTheOldCableFindTheirNode(t *testing.T) {
 // Until the route agent has given the node its address in the pod network, no route of
 // the gateway's asks for it as its source: the kernel would refuse it.
 func TestNoRouteFromAnAddressThatIsNotThere(t *testing.T) {
-	w := newWorld(t, Gateway{}, "two-clusters")
-	facts, there := w.Facts, false
-	w.Facts = func() (dataplane.Facts, error) {
+	w := newWorld(t, mesh.Gateway(), "two-clusters")
+	facts, there := w.Kernel.Facts, false
+	w.Kernel.Facts = func() (dataplane.Facts, error) {
 		f, err := facts()
 		if !there {
 			f.OwnAddrs = nil

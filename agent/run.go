@@ -24,38 +24,41 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 	"sigs.k8s.io/controller-runtime/pkg/source"
 
+	"subctl/agent/mesh"
+	"subctl/agent/parts"
 	submarinerv1 "subctl/api/submariner/v1"
 	"subctl/internal/kube"
 )
 
 // Options is how an agent is run.
 type Options struct {
-	Role    Role
-	Node    string          // name of the node
-	Addr    string          // where /metrics, /healthz and /readyz are served, such as ":32780"
-	Gateway *GatewayOptions // nil for other roles
-	Kernel  Kernel
-	Config  *rest.Config // is not changed
-	Log     *slog.Logger
+	Role   mesh.Role
+	Node   string // name of the node
+	Addr   string // where /metrics, /healthz and /readyz are served, such as ":32780"
+	Kernel Kernel
+	Config *rest.Config // is not changed
+	Log    *slog.Logger
+
+	Lease     parts.Lease // of the election, for roles that take part in one
+	BrokerDir string      // directory of the mounted Secret with the broker's credentials
+	Secrets   string      // directory of the mounted Secrets with keys, each in a directory of its name
 }
 
 const (
 	quiet        = 200 * time.Millisecond // changes of the kernel closer together are one
-	resync       = 30 * time.Second       // route agents look again after so long
 	slowestRetry = 10 * time.Second
 	fastestRetry = 50 * time.Millisecond
-	stopWithin   = 3 * time.Second // of the grace period that the pod has
+	stopWithin   = 3 * time.Second // of the pod's grace period
 )
 
-// What an agent may ask of its API server, besides watching: a loop writes two or three
-// objects, and one that copies from the broker has clients of its own.
+// The requests that an agent may send to its API server, besides watches: a loop writes
+// two or three objects, and the exchange with the broker has clients of its own.
 const (
 	requestsPerSecond = 50
 	requestsAtOnce    = 100
 )
 
-// Run runs an agent until ctx is done. Then the loop stops; the node keeps what it
-// holds.
+// Run runs an agent until ctx is done. Then the loop stops; the node keeps what it holds.
 func Run(ctx context.Context, o Options) error {
 	ctrl.SetLogger(logr.FromSlogHandler(o.Log.Handler()))
 	klog.SetLogger(logr.FromSlogHandler(o.Log.Handler()))
@@ -64,9 +67,8 @@ func Run(ctx context.Context, o Options) error {
 		return err
 	}
 	a := &agent{
-		Role: o.Role, Name: o.Node, Client: mgr.GetClient(), reports: mgr.GetAPIReader(), Facts: o.Kernel.Facts, Target: o.Kernel.Target,
-		Log: o.Log, Resync: resync, pace: newPace(),
-		events: mgr.GetEventRecorder("subctl-" + o.Role.Name()), meters: newMeters(o.Role.Name(), registry()),
+		Role: o.Role, Node: o.Node, Client: mgr.GetClient(), reports: mgr.GetAPIReader(), Kernel: o.Kernel,
+		Log: o.Log, pace: newPace(), events: mgr.GetEventRecorder("subctl-" + o.Role.Name), meters: newMeters(o.Role.Name, registry()),
 	}
 	nudges := make(chan event.GenericEvent, 1)
 	nudge := func() {
@@ -79,29 +81,24 @@ func Run(ctx context.Context, o Options) error {
 	if err != nil {
 		return fmt.Errorf("watching the kernel: %w", err)
 	}
-	parts := []manager.Runnable{
+	if a.parts, err = parts.New(o.Role.Parts, a.partOptions(o, nudge)); err != nil {
+		return err
+	}
+	beside := append(a.parts,
 		serve(o.Addr, map[string]healthz.Checker{"/healthz": a.Healthy, "/readyz": a.Ready}, o.Log),
 		manager.RunnableFunc(func(context.Context) error {
 			for range changed {
 				nudge()
 			}
 			return nil
-		}),
-	}
-	if o.Gateway != nil {
-		a.Resync = heartbeat
-		if a.gateway, err = newGatewayParts(o, a.Client, a.warn, nudge); err != nil {
+		}))
+	for _, r := range beside {
+		if err := mgr.Add(r); err != nil {
 			return err
 		}
-		parts = append(parts, a.gateway.runnables()...)
 	}
 	if err := a.watch(mgr, nudges); err != nil {
 		return err
-	}
-	for _, p := range parts {
-		if err := mgr.Add(p); err != nil {
-			return err
-		}
 	}
 	if err := mgr.Start(ctx); err != nil && !errors.Is(err, context.Canceled) {
 		return err
@@ -109,7 +106,15 @@ func Run(ctx context.Context, o Options) error {
 	return nil
 }
 
-// newManager makes what watches the objects that the role looks at.
+// partOptions returns how the parts of the agent are run.
+func (a *agent) partOptions(o Options, nudge func()) parts.Options {
+	return parts.Options{
+		Node: o.Node, Config: o.Config, Log: o.Log, Nudge: nudge, Warn: a.warn, Restarted: a.meters.restarted,
+		Cabler: a.cabler, ListenUDP: o.Kernel.ListenUDP, Lease: o.Lease, Secrets: o.Secrets, BrokerDir: o.BrokerDir,
+	}
+}
+
+// newManager returns the manager that watches the objects of the role's snapshots.
 func newManager(o Options) (manager.Manager, error) {
 	scheme, err := kube.NewScheme()
 	if err != nil {
@@ -117,7 +122,7 @@ func newManager(o Options) (manager.Manager, error) {
 	}
 	ours := cache.ByObject{Namespaces: map[string]cache.Config{submarinerv1.OperatorNamespace: {}}}
 	byObject := map[client.Object]cache.ByObject{}
-	for _, kind := range o.Role.Watches() {
+	for _, kind := range o.Role.Watches {
 		byObject[kind] = ours
 		switch kind.(type) {
 		case *corev1.Node:
@@ -147,16 +152,16 @@ func (a *agent) watch(mgr manager.Manager, nudges <-chan event.GenericEvent) err
 	one := handler.EnqueueRequestsFromMapFunc(func(context.Context, client.Object) []reconcile.Request {
 		return []reconcile.Request{everything}
 	})
-	b := ctrl.NewControllerManagedBy(mgr).Named(a.Role.Name()).
+	b := ctrl.NewControllerManagedBy(mgr).Named(a.Role.Name).
 		WithOptions(controller.Options{RateLimiter: backoff()}).
 		WatchesRawSource(source.Channel(nudges, one))
-	for _, kind := range a.Role.Watches() {
+	for _, kind := range a.Role.Watches {
 		b = b.Watches(kind, one)
 	}
 	return b.Complete(a)
 }
 
-// backoff retries what failed soon at first and then ever more slowly.
+// backoff retries faults soon at first, and then more and more slowly.
 func backoff() workqueue.TypedRateLimiter[reconcile.Request] {
 	return workqueue.NewTypedItemExponentialFailureRateLimiter[reconcile.Request](fastestRetry, slowestRetry)
 }

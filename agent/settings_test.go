@@ -10,10 +10,9 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 
+	"subctl/agent/mesh"
 	submarinerv1 "subctl/api/submariner/v1"
 	"subctl/api/submariner/v1alpha1"
-	"subctl/cable"
-	"subctl/cable/vxlan"
 	"subctl/dataplane"
 )
 
@@ -48,7 +47,7 @@ func (w *world) config(t *testing.T, text string) {
 
 func (w *world) configCondition(t *testing.T) metav1.Condition {
 	t.Helper()
-	c := meta.FindStatusCondition(get(t, w, &submarinerv1.Gateway{}, "gw").Status.Conditions, ConditionCableConfigValid)
+	c := meta.FindStatusCondition(get(t, w, &submarinerv1.Gateway{}, "gw").Status.Conditions, mesh.ConditionCableConfigValid)
 	require.NotNil(t, c)
 	return *c
 }
@@ -63,7 +62,7 @@ func (w *world) configured(t *testing.T) {
 // A good configuration is applied live; a bad one is said to be, and changes nothing,
 // whatever restarts in between.
 func TestCableConfig(t *testing.T) {
-	w := newWorld(t, Gateway{}, "two-clusters")
+	w := newWorld(t, mesh.Gateway(), "two-clusters")
 	events := &recorder{}
 	w.events = events
 	w.configured(t)
@@ -84,7 +83,7 @@ func TestCableConfig(t *testing.T) {
 	w.run(t)
 	require.Equal(t, []recorded{{"gw", "Warning BadCableConfig", why}}, events.got)
 
-	next := newWorld(t, Gateway{}, "alone") // another agent on the same cluster and node
+	next := newWorld(t, mesh.Gateway(), "alone") // another agent on the same cluster and node
 	next.Client = w.Client
 	next.run(t)
 	require.Contains(t, next.holds(t, dataplane.GatewayOwner), "table 100 nhid 535382446 src 10.111.1.1 mtu 1400")
@@ -99,80 +98,6 @@ func TestCableConfig(t *testing.T) {
 	require.Contains(t, next.holds(t, dataplane.GatewayOwner), "table 100 nhid 535382446 src 10.111.1.1 mtu 1450")
 	require.Equal(t, metav1.ConditionTrue, next.configCondition(t).Status)
 	require.NotContains(t, get(t, next, &submarinerv1.Cluster{}, "east").Annotations, submarinerv1.CableConfigAnnotation)
-}
-
-func TestSettings(t *testing.T) {
-	named := &v1alpha1.ConfigMapRef{ConfigMapName: configName}
-	inForce := map[string]cable.Config{vxlan.Name: {"vxlanPort": "4600"}}
-	for _, test := range []struct {
-		name    string
-		spec    v1alpha1.SubmarinerSpec
-		data    map[string]string // of the ConfigMap; nil: there is none
-		inForce string            // before
-		want    map[string]cable.Config
-		err     string
-	}{
-		{name: "none"},
-		{name: "in the Submariner", spec: v1alpha1.SubmarinerSpec{CeIPSecNATTPort: 4600, CeIPSecForceUDPEncaps: true, CeIPSecDebug: true, CeIPSecPreferredServer: true}, want: map[string]cable.Config{
-			cable.IPsec:      {"ipsecPort": "4600", "encapsulation": "yes", "debug": "true", "preferredServer": "true"},
-			cable.VXLANIPsec: {"ipsecPort": "4600", "encapsulation": "yes", "debug": "true", "preferredServer": "true"},
-		}},
-		{name: "the default port", spec: v1alpha1.SubmarinerSpec{CeIPSecNATTPort: dataplane.IPsecPort}},
-		{
-			name: "the ConfigMap over the Submariner", spec: v1alpha1.SubmarinerSpec{CeIPSecForceUDPEncaps: true, CableDriverCustomConfig: named},
-			data: map[string]string{"CableCustomConfig": "ipsec: {encapsulation: auto}"},
-			want: map[string]cable.Config{cable.IPsec: {"encapsulation": "auto"}, cable.VXLANIPsec: {"encapsulation": "auto"}},
-		},
-		{
-			name: "the port of another driver", spec: v1alpha1.SubmarinerSpec{CeIPSecNATTPort: dataplane.WireGuardPort},
-			err: "ipsecPort: UDP port 4501 is that of wireguardPort too: choose another, from 1 to 65535",
-		},
-		{
-			name: "the port of a driver that is not offered", spec: v1alpha1.SubmarinerSpec{CeIPSecNATTPort: dataplane.WireGuardPort, CableDrivers: []string{cable.IPsec}},
-			want: map[string]cable.Config{cable.IPsec: {"ipsecPort": "4501"}, cable.VXLANIPsec: {"ipsecPort": "4501"}},
-		},
-		{name: "the ConfigMap is not named", data: map[string]string{"CableCustomConfig": "vxlanPort: 4600"}},
-		{name: "the ConfigMap", spec: v1alpha1.SubmarinerSpec{CableDriverCustomConfig: named}, data: map[string]string{"CableCustomConfig": "vxlan: {vxlanPort: 4600}"}, want: inForce},
-		{
-			name: "another key", spec: v1alpha1.SubmarinerSpec{CableDriverCustomConfig: named}, data: map[string]string{"config.yaml": "vxlanPort: 4600"},
-			err: "ConfigMap cable-driver-config, key CableCustomConfig: the key CableCustomConfig is missing: there are only config.yaml",
-		},
-		{
-			name: "of another namespace", spec: v1alpha1.SubmarinerSpec{CableDriverCustomConfig: &v1alpha1.ConfigMapRef{ConfigMapName: configName, Namespace: "net"}},
-			err: "Submariner.spec.cableDriverCustomConfig names ConfigMap cable-driver-config in namespace net, but a pod can only have those of its own: put it into submariner-operator",
-		},
-		{
-			name: "a port of subctl's own", spec: v1alpha1.SubmarinerSpec{CableDriverCustomConfig: named}, data: map[string]string{"CableCustomConfig": "vxlanPort: 4800"},
-			inForce: "vxlan: {vxlanPort: 4600}", want: inForce,
-			err: "vxlanPort: UDP port 4800 is that of VXLAN between the nodes of a cluster too: choose another, from 1 to 65535",
-		},
-		{
-			name: "what was in force is nonsense by now", spec: v1alpha1.SubmarinerSpec{CableDriverCustomConfig: named}, inForce: "vxlan: {colour: red}",
-			err: "there is no ConfigMap cable-driver-config in namespace submariner-operator, which Submariner.spec.cableDriverCustomConfig names: make it, or remove the name",
-		},
-	} {
-		t.Run(test.name, func(t *testing.T) {
-			test.spec.ClusterID = "east"
-			s := NewSnapshot("gw", submarinerv1.NodeFacts{}, true, &submarinerv1.Cluster{ObjectMeta: metav1.ObjectMeta{
-				Name: "east", Annotations: map[string]string{submarinerv1.CableConfigAnnotation: test.inForce},
-			}})
-			if test.data != nil {
-				cm, err := slimConfigMap(&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: configName}, Data: test.data})
-				require.NoError(t, err)
-				s = NewSnapshot("gw", submarinerv1.NodeFacts{}, true, List[*submarinerv1.Cluster](s)[0], cm.(*corev1.ConfigMap))
-			}
-			v := &view{snap: s, sub: &v1alpha1.Submariner{Spec: test.spec}}
-			v.readListed()
-			v.readSettings()
-			if test.err != "" {
-				require.EqualError(t, v.configErr, test.err)
-			} else {
-				require.NoError(t, v.configErr)
-			}
-			want := cable.FormatConfig(test.want)
-			require.Equal(t, want, cable.FormatConfig(v.settings))
-		})
-	}
 }
 
 // ConfigMaps of others may hold anything: nothing of it stays in memory.
@@ -202,7 +127,7 @@ func TestNewlyFalse(t *testing.T) {
 		{"still", bad, bad, false},
 		{"for another reason", bad, c(metav1.ConditionFalse, "Failed", "no device"), true},
 		{"no more", bad, c(metav1.ConditionTrue, "Seen", ""), false},
-		{"waiting", nil, c(metav1.ConditionFalse, reasonWaiting, "not yet"), false},
+		{"waiting", nil, c(metav1.ConditionFalse, mesh.ReasonWaiting, "not yet"), false},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			require.Equal(t, test.news, len(newlyFalse(test.was, test.is)) == 1)

@@ -13,6 +13,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"subctl/agent/mesh"
 	submarinerv1 "subctl/api/submariner/v1"
 	"subctl/api/submariner/v1alpha1"
 	"subctl/dataplane"
@@ -106,12 +107,16 @@ func (s *side) sync(t testing.TB, others ...*side) (changes int) {
 		ns.Do(func() {
 			k, err := kernel.ReadFacts()
 			require.NoError(t, err)
-			snap := NewSnapshot(name, submarinerv1.NodeFacts{}, name == "gw", objs...)
-			snap.Facts = nodeFacts(k, find[*corev1.Node](snap, name), snap.podNetworks())
-			for _, r := range []Role{Gateway{}, Route{}} {
+			snap := mesh.NewSnapshot(name, objs...)
+			snap.SetFacts(k)
+			if name == "gw" {
+				snap.Standing = active(name)
+			}
+			snap.PodIPMissing = false
+			for _, r := range mesh.Roles() {
 				p, err := r.Plan(snap)
 				require.NoError(t, err)
-				changes += syncNode(t, r.Owner(), p.State)
+				changes += syncNode(t, r.Owner, p.State)
 			}
 		})
 	}

@@ -9,8 +9,10 @@ import (
 	"github.com/spf13/cobra"
 	corev1 "k8s.io/api/core/v1"
 
-	"subctl/agent"
+	"subctl/agent/mesh"
+	"subctl/cluster"
 	"subctl/dataplane"
+	"subctl/internal/kube"
 	"subctl/internal/printer"
 )
 
@@ -61,11 +63,15 @@ func (g *globals) plan(ctx context.Context, node string) (dataplane.State, error
 	if err != nil {
 		return nil, err
 	}
-	snapshot, err := agent.ReadSnapshot(ctx, c, node)
+	objs, err := kube.List(ctx, c, c.Scheme(), cluster.Namespace, mesh.Kinds())
 	if err != nil {
 		return nil, err
 	}
-	state, err := agent.PlanNode(snapshot)
+	snapshot, err := mesh.FromReports(node, objs...)
+	if err != nil {
+		return nil, err
+	}
+	state, err := mesh.PlanNode(snapshot)
 	if err != nil {
 		return nil, fmt.Errorf("planning node %s: %w", node, err)
 	}

@@ -11,7 +11,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"subctl/agent"
+	"subctl/agent/mesh"
 	submarinerv1 "subctl/api/submariner/v1"
 	"subctl/api/submariner/v1alpha1"
 )
@@ -86,16 +86,16 @@ func worlds() map[string]world {
 	toWest := connection(submarinerv1.Connected, endpoint("west", "gw-1", "172.18.0.2"))
 
 	refusing := gateway("west", "gw-1", time.Second, toEast)
-	refusing.Status.Conditions = []metav1.Condition{{Type: agent.ConditionRefused, Status: metav1.ConditionTrue, Reason: "EndpointRefused", Message: "endpoint south: its subnets overlap ours"}}
+	refusing.Status.Conditions = []metav1.Condition{{Type: mesh.ConditionRefused, Status: metav1.ConditionTrue, Reason: "EndpointRefused", Message: "endpoint south: its subnets overlap ours"}}
 	faulty := gateway("west", "gw-1", time.Second, toEast)
 	faulty.Status.Conditions = []metav1.Condition{
-		{Type: agent.ConditionSynced, Status: metav1.ConditionTrue, Reason: "Seen", Message: "the node holds what was planned"},
-		{Type: agent.ConditionPublicIP, Status: metav1.ConditionFalse, Reason: "Unusable", Message: "no address is called gw.example.com"},
-		{Type: agent.ConditionBrokerSynced, Status: metav1.ConditionFalse, Reason: "Failed", Message: "broker: connection refused\nbroker: again"},
-		{Type: agent.ConditionCableConfigValid, Status: metav1.ConditionFalse, Reason: "BadCableConfig"},
+		{Type: mesh.ConditionSynced, Status: metav1.ConditionTrue, Reason: "Seen", Message: "the node holds what was planned"},
+		{Type: mesh.ConditionPublicIP, Status: metav1.ConditionFalse, Reason: "Unusable", Message: "no address is called gw.example.com"},
+		{Type: mesh.ConditionBrokerSynced, Status: metav1.ConditionFalse, Reason: "Failed", Message: "broker: connection refused\nbroker: again"},
+		{Type: mesh.ConditionCableConfigValid, Status: metav1.ConditionFalse, Reason: "BadCableConfig"},
 	}
 	waiting := gateway("west", "gw-1", time.Second, toEast)
-	waiting.Status.Conditions = []metav1.Condition{{Type: agent.ConditionBrokerSynced, Status: metav1.ConditionFalse, Reason: "Waiting", Message: "the broker was not heard of yet"}}
+	waiting.Status.Conditions = []metav1.Condition{{Type: mesh.ConditionBrokerSynced, Status: metav1.ConditionFalse, Reason: "Waiting", Message: "no contact with the broker yet"}}
 	failing := gateway("west", "gw-1", time.Second)
 	failing.Status.StatusFailure = "port 4500 is taken"
 

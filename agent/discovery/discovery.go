@@ -110,7 +110,7 @@ func (d *Finder) Set(s Search) {
 		}
 		if moved || k.port != port || k.peer.Cluster != p.Cluster || k.peer.PrivateIP != p.PrivateIP || k.peer.PublicIP != p.PublicIP || k.peer.PublicKey != p.PublicKey {
 			if to := k.path.Address; !natdiscovery.Announced(p.Gateway, to) && to != k.learned.Addr() {
-				k.path = Path{}
+				k.path = natdiscovery.Path{}
 			}
 			k.key, k.calm = d.pair(p), 0
 			k.again.Send()
@@ -127,10 +127,10 @@ func (d *Finder) Set(s Search) {
 }
 
 // Paths returns what is known of the path to each gateway, by cable name.
-func (d *Finder) Paths() map[string]Path {
+func (d *Finder) Paths() map[string]natdiscovery.Path {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	out := make(map[string]Path, len(d.known))
+	out := make(map[string]natdiscovery.Path, len(d.known))
 	for name, k := range d.known {
 		out[name] = k.path
 	}

@@ -12,6 +12,7 @@ import (
 
 	"subctl/cable"
 	"subctl/cable/keys"
+	"subctl/cable/natdiscovery"
 	"subctl/dataplane"
 	"subctl/dataplane/kernel"
 	"subctl/internal/nstest"
@@ -74,9 +75,9 @@ func (s *seeker) start(t *testing.T, peers ...cable.Peer) {
 const busy = 10 * time.Second
 
 // finds waits until the way to a peer is as a test wants it, and returns it.
-func (s *seeker) finds(t *testing.T, p cable.Peer, within time.Duration, is func(Path) bool) Path {
+func (s *seeker) finds(t *testing.T, p cable.Peer, within time.Duration, is func(natdiscovery.Path) bool) natdiscovery.Path {
 	t.Helper()
-	var path Path
+	var path natdiscovery.Path
 	start := time.Now()
 	for {
 		if path = s.Paths()[p.Name]; is(path) {
@@ -115,7 +116,7 @@ func TestDiscoveryDirect(t *testing.T) {
 	west.start(t, east.peer(""))
 	east.start(t, west.peer("203.0.113.1"))
 	for _, x := range []struct{ s, to *seeker }{{west, east}, {east, west}} {
-		path := x.s.finds(t, x.to.peer(""), time.Second, func(p Path) bool { return p.MTU != 0 })
+		path := x.s.finds(t, x.to.peer(""), time.Second, func(p natdiscovery.Path) bool { return p.MTU != 0 })
 		require.Equal(t, x.to.local.PrivateIP, path.Address)
 		require.False(t, path.NAT)
 		require.Equal(t, 1500, path.MTU)
@@ -133,14 +134,14 @@ func TestDiscoveryBehindTranslation(t *testing.T) {
 	time.Sleep(100 * time.Millisecond)
 	west.start(t, east.peer(""))
 
-	inside := west.finds(t, east.peer(""), 3*time.Second, func(p Path) bool { return p.MTU != 0 })
+	inside := west.finds(t, east.peer(""), 3*time.Second, func(p natdiscovery.Path) bool { return p.MTU != 0 })
 	require.Equal(t, "192.0.2.1", inside.Address.String())
 	require.True(t, inside.NAT)
 	require.Equal(t, 1500, inside.MTU)
 	require.Contains(t, inside.Attempts[0], "192.0.2.1:4490 private: answered in")
 	require.Contains(t, inside.Attempts[0], ", address translated")
 
-	outside := east.finds(t, west.peer(""), 3*time.Second, func(p Path) bool { return p.MTU != 0 })
+	outside := east.finds(t, west.peer(""), 3*time.Second, func(p natdiscovery.Path) bool { return p.MTU != 0 })
 	require.Equal(t, "198.51.100.1", outside.Address.String())
 	require.True(t, outside.NAT)
 	require.Contains(t, outside.Attempts[0], "10.0.1.1:4490 private: no answer in")
@@ -156,7 +157,7 @@ func TestDiscoveryBehindTranslation(t *testing.T) {
 	// Published, that address is asked too, but does not lead there.
 	require.True(t, outside.InboundOnly)
 	east.Set(Search{Local: east.local, Peers: []cable.Peer{west.peer("198.51.100.1")}})
-	outside = east.finds(t, west.peer(""), 3*time.Second, func(p Path) bool { return len(p.Attempts) == 3 })
+	outside = east.finds(t, west.peer(""), 3*time.Second, func(p natdiscovery.Path) bool { return len(p.Attempts) == 3 })
 	require.Contains(t, strings.Join(outside.Attempts, "\n"), "198.51.100.1:4490 public: no answer in")
 	require.Equal(t, "198.51.100.1", outside.Address.String())
 	require.True(t, outside.InboundOnly)
@@ -171,9 +172,9 @@ func TestDiscoveryKeyComesLate(t *testing.T) {
 	peer.PublicKey = keys.PublicKey{}
 	east.start(t, peer)
 	west.start(t, east.peer(""))
-	west.finds(t, east.peer(""), 3*time.Second, func(p Path) bool { return p.MTU != 0 })
+	west.finds(t, east.peer(""), 3*time.Second, func(p natdiscovery.Path) bool { return p.MTU != 0 })
 	east.Set(Search{Local: east.local, Peers: []cable.Peer{west.peer("")}})
-	path := east.finds(t, peer, 5*time.Second, func(p Path) bool { return p.Address.IsValid() })
+	path := east.finds(t, peer, 5*time.Second, func(p natdiscovery.Path) bool { return p.Address.IsValid() })
 	require.Equal(t, "198.51.100.1", path.Address.String())
 }
 
@@ -186,7 +187,7 @@ func TestDiscoveryForwarded(t *testing.T) {
 	west, east := newSeeker(t, w, "west", "10.0.1.1"), newSeeker(t, e, "east", "192.0.2.1")
 	west.start(t, east.peer(""))
 	east.start(t, west.peer("198.51.100.1"))
-	path := east.finds(t, west.peer(""), 3*time.Second, func(p Path) bool { return p.MTU != 0 })
+	path := east.finds(t, west.peer(""), 3*time.Second, func(p natdiscovery.Path) bool { return p.MTU != 0 })
 	require.Equal(t, "198.51.100.1", path.Address.String())
 	require.True(t, path.NAT)
 	require.False(t, path.InboundOnly)
@@ -211,7 +212,7 @@ func TestDiscoveryPathMTU(t *testing.T) {
 			east.start(t, west.peer(""))
 			west.start(t, east.peer(""))
 			for _, x := range []struct{ s, to *seeker }{{west, east}, {east, west}} {
-				path := x.s.finds(t, x.to.peer(""), 3*time.Second, func(p Path) bool { return p.MTU != 0 })
+				path := x.s.finds(t, x.to.peer(""), 3*time.Second, func(p natdiscovery.Path) bool { return p.MTU != 0 })
 				require.Equal(t, 1387, path.MTU)
 			}
 			// Later it shrinks, and then it grows.
@@ -219,7 +220,7 @@ func TestDiscoveryPathMTU(t *testing.T) {
 				nat.Run("ip link set outside mtu " + mtu)
 				router.Run("ip link set wide mtu " + mtu)
 				west.known[east.local.Name].again.Send()
-				path := west.finds(t, east.peer(""), 3*time.Second, func(p Path) bool { return p.MTU != 1387 && (mtu == "1300" || p.MTU != 1300) })
+				path := west.finds(t, east.peer(""), 3*time.Second, func(p natdiscovery.Path) bool { return p.MTU != 1387 && (mtu == "1300" || p.MTU != 1300) })
 				require.Equal(t, map[string]int{"1300": 1300, "1400": 1400}[mtu], path.MTU)
 			}
 		})
@@ -233,19 +234,19 @@ func TestDiscoveryNoAnswer(t *testing.T) {
 	west, east := newSeeker(t, w, "west", "10.0.1.1"), newSeeker(t, e, "east", "192.0.2.1")
 	peer := west.peer("198.51.100.77")
 	east.start(t, peer)
-	path := east.finds(t, peer, 4*time.Second, func(p Path) bool { return p.Done })
+	path := east.finds(t, peer, 4*time.Second, func(p natdiscovery.Path) bool { return p.Done })
 	require.False(t, path.Address.IsValid())
 	require.Equal(t, []string{"10.0.1.1:4490 private: no answer in 3 s", "198.51.100.77:4490 public: no answer in 3 s"}, path.Attempts)
 
 	time.Sleep(askFor) // a gateway that was not found and asks is looked for at once
 	west.start(t, east.peer(""))
-	east.finds(t, peer, time.Second, func(p Path) bool { return p.MTU == 1500 })
+	east.finds(t, peer, time.Second, func(p natdiscovery.Path) bool { return p.MTU == 1500 })
 
 	nat.Run("iptables -I FORWARD -j DROP")
 	east.Again(peer.Name)
 	require.Empty(t, east.known[peer.Name].again, "looked for a moment ago")
 	east.known[peer.Name].again.Send()
-	path = east.finds(t, peer, 4*time.Second, func(p Path) bool { return strings.Contains(p.Attempts[0], "no answer") })
+	path = east.finds(t, peer, 4*time.Second, func(p natdiscovery.Path) bool { return strings.Contains(p.Attempts[0], "no answer") })
 	require.Equal(t, west.local.PrivateIP, path.Address)
 	require.Equal(t, 1500, path.MTU)
 }
@@ -263,7 +264,7 @@ func TestDiscoveryPortTaken(t *testing.T) {
 	})
 	defer taken.Close()
 	west.start(t, east.peer(""))
-	path := west.finds(t, east.peer(""), time.Second, func(p Path) bool { return p.Done })
+	path := west.finds(t, east.peer(""), time.Second, func(p natdiscovery.Path) bool { return p.Done })
 	require.Contains(t, path.Attempts[0], "UDP port 4490")
 	require.False(t, path.Address.IsValid())
 }
@@ -278,7 +279,7 @@ func TestDiscoveryDoesNotAskInsideOthersNetworks(t *testing.T) {
 	east.start(t, west.peer(""))
 	west.cables = []cable.Cable{{Peer: evil}}
 	west.start(t, east.peer(""), evil)
-	path := west.finds(t, east.peer(""), 4*time.Second, func(p Path) bool { return p.Done })
+	path := west.finds(t, east.peer(""), 4*time.Second, func(p natdiscovery.Path) bool { return p.Done })
 	require.False(t, path.Address.IsValid())
 	require.Equal(t, "192.0.2.1:4490 private: not asked: it is in 192.0.2.0/24 of cluster evil", path.Attempts[0])
 }

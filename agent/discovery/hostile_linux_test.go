@@ -79,7 +79,7 @@ func TestDiscoveryHostile(t *testing.T) {
 	limit := answersToOthers * (1 + int(time.Since(start).Seconds()+1))
 	time.Sleep(50 * time.Millisecond)
 	require.LessOrEqual(t, len(answers), limit)
-	path := east.finds(t, peer, 4*time.Second, func(p Path) bool { return p.Done })
+	path := east.finds(t, peer, 4*time.Second, func(p natdiscovery.Path) bool { return p.Done })
 	require.False(t, path.Address.IsValid(), "nobody but the attacker has answered")
 	require.Zero(t, questions.Load(), "it was believed to be west")
 	// Even where it is asked, as by a gateway that once was there, it is not believed.
@@ -87,11 +87,11 @@ func TestDiscoveryHostile(t *testing.T) {
 	east.known[peer.Name].learned = netip.AddrPortFrom(from, dataplane.NATDiscoveryPort)
 	east.mu.Unlock()
 	east.known[peer.Name].again.Send()
-	path = east.finds(t, peer, 5*time.Second, func(p Path) bool { return len(p.Attempts) == 2 })
+	path = east.finds(t, peer, 5*time.Second, func(p natdiscovery.Path) bool { return len(p.Attempts) == 2 })
 	require.False(t, path.Address.IsValid())
 	require.Contains(t, path.Attempts[1], "learned: somebody answers without this pair's key")
 	west.start(t, east.peer(""))
-	require.Equal(t, "198.51.100.1", east.finds(t, peer, 4*time.Second, func(p Path) bool { return p.MTU != 0 }).Address.String())
+	require.Equal(t, "198.51.100.1", east.finds(t, peer, 4*time.Second, func(p natdiscovery.Path) bool { return p.MTU != 0 }).Address.String())
 }
 
 // An answer counts if it comes from where was asked, to the question that was asked,
@@ -128,7 +128,7 @@ func TestDiscoveryForgedAnswers(t *testing.T) {
 	forge(func(a *natdiscovery.Response) { a.Sender.Cluster = "north" }, conn)
 	forge(func(a *natdiscovery.Response) { a.Receiver.Cable = "another" }, conn)
 	forge(func(a *natdiscovery.Response) { a.Type = natdiscovery.UnknownEndpoint }, conn)
-	path := east.finds(t, peer, 4*time.Second, func(p Path) bool { return p.Done })
+	path := east.finds(t, peer, 4*time.Second, func(p natdiscovery.Path) bool { return p.Done })
 	require.False(t, path.Address.IsValid())
 	require.Equal(t, []string{"10.0.1.1:4490 private: a gateway answers that cannot be it: UNKNOWN_DST_ENDPOINT"}, path.Attempts)
 	east.known[peer.Name].again.Send()

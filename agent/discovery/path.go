@@ -13,28 +13,11 @@ import (
 	"subctl/internal/wake"
 )
 
-// Path is what is known of the path to a remote gateway.
-type Path struct {
-	// Address is where the gateway was reached; the zero Addr if it was not, or not yet.
-	Address netip.Addr
-	// NAT says that there is an address translation on it.
-	NAT bool
-	// InboundOnly says that the gateway answers only where its own questions come from:
-	// what it did not ask for does not get to it.
-	InboundOnly bool
-	// MTU of the path, in bytes; 0 if it is not known.
-	MTU int
-	// Done says that the discovery has ended, one way or the other.
-	Done bool
-	// Attempts says what was tried and what came of it, a line each.
-	Attempts []string
-}
-
 // known is a remote gateway and what is known of the path to it.
 type known struct {
 	peer    cable.Peer
 	port    int // of its discovery
-	path    Path
+	path    natdiscovery.Path
 	key     natdiscovery.Key
 	learned netip.AddrPort // where its authenticated questions come from, if not announced
 	// seenAs is where it sees our questions come from, the zero Addr if they are not
@@ -85,7 +68,7 @@ func (d *Finder) look(ctx context.Context, conn Datagrams, k *known) {
 	if ctx.Err() != nil {
 		return
 	}
-	d.conclude(k, func(p *Path) {
+	d.conclude(k, func(p *natdiscovery.Path) {
 		k.looks++
 		k.missed = !found
 		p.Done, p.Attempts = true, r.lines()
@@ -104,13 +87,13 @@ func (d *Finder) look(ctx context.Context, conn Datagrams, k *known) {
 		return
 	}
 	if mtu := r.mtu(ctx, best); mtu != 0 {
-		d.conclude(k, func(p *Path) { p.MTU = mtu })
+		d.conclude(k, func(p *natdiscovery.Path) { p.MTU = mtu })
 	}
 }
 
 // conclude changes what is known of a path, unless the Endpoint has become another
 // meanwhile.
-func (d *Finder) conclude(k *known, change func(*Path)) {
+func (d *Finder) conclude(k *known, change func(*natdiscovery.Path)) {
 	d.mu.Lock()
 	was := k.path
 	change(&k.path)

@@ -4,9 +4,12 @@ import (
 	"context"
 	"fmt"
 
+	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/apiutil"
 )
 
 // Optional reads the object with the given key into into, and returns it. It returns nil,
@@ -29,3 +32,34 @@ func NotThere(err error) bool { return apierrors.IsNotFound(err) || meta.IsNoMat
 // Unreadable reports whether err means that an object does not exist, or that the user
 // may not read it.
 func Unreadable(err error) bool { return NotThere(err) || apierrors.IsForbidden(err) }
+
+// List returns all objects of some kinds: those in a namespace, and those of kinds
+// without namespaces. What a cache returns is shared, not copied: it must not be changed.
+func List(ctx context.Context, r client.Reader, s *runtime.Scheme, namespace string, kinds []client.Object) ([]client.Object, error) {
+	var objs []client.Object
+	for _, kind := range kinds {
+		gvk, err := apiutil.GVKForObject(kind, s)
+		if err != nil {
+			return nil, err
+		}
+		made, err := s.New(gvk.GroupVersion().WithKind(gvk.Kind + "List"))
+		if err != nil {
+			return nil, err
+		}
+		list := made.(client.ObjectList)
+		opts := []client.ListOption{client.UnsafeDisableDeepCopy}
+		if _, global := kind.(*corev1.Node); !global {
+			opts = append(opts, client.InNamespace(namespace))
+		}
+		if err := r.List(ctx, list, opts...); err != nil {
+			return nil, fmt.Errorf("listing %s: %w", gvk.Kind, err)
+		}
+		if err := meta.EachListItem(list, func(o runtime.Object) error {
+			objs = append(objs, o.(client.Object))
+			return nil
+		}); err != nil {
+			return nil, err
+		}
+	}
+	return objs, nil
+}

@@ -6,7 +6,7 @@ import (
 	"strings"
 	"time"
 
-	"subctl/agent"
+	"subctl/agent/mesh"
 	submarinerv1 "subctl/api/submariner/v1"
 )
 
@@ -27,7 +27,7 @@ func GatewayFault(gw submarinerv1.Gateway, now time.Time) string {
 		faults = append(faults, gw.Status.StatusFailure)
 	}
 	for _, c := range gw.Status.Conditions {
-		if text := cmp.Or(c.Message, c.Reason); agent.Wrong(c) && !slices.Contains(faults, text) {
+		if text := cmp.Or(c.Message, c.Reason); mesh.Wrong(c) && !slices.Contains(faults, text) {
 			faults = append(faults, text)
 		}
 	}

@@ -1,0 +1,64 @@
+package agent
+
+import (
+	"context"
+	"fmt"
+	"slices"
+
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"subctl/agent/mesh"
+	submarinerv1 "subctl/api/submariner/v1"
+	"subctl/api/submariner/v1alpha1"
+	"subctl/cable"
+	"subctl/policy"
+)
+
+// recall returns the memory of the last plan. An agent that has just started takes it
+// over from the reports of its cluster's gateways.
+func (a *agent) recall(ctx context.Context, s mesh.Snapshot) (mesh.Memory, error) {
+	if a.memory != nil {
+		return *a.memory, nil
+	}
+	var list submarinerv1.GatewayList
+	if err := a.reports.List(ctx, &list, client.InNamespace(submarinerv1.OperatorNamespace)); err != nil {
+		return mesh.Memory{}, fmt.Errorf("reading what the gateways are connected to: %w", err)
+	}
+	var reports []*submarinerv1.Gateway
+	for i := range list.Items {
+		reports = append(reports, &list.Items[i])
+	}
+	m := a.Role.Recall(a.Node, reports, s.Now)
+	a.memory = &m
+	return m, nil
+}
+
+// remember hands a plan's claims to the next plan, and what carries the traffic if the
+// node holds the plan. A snapshot with a mistake changes nothing.
+func (a *agent) remember(p mesh.Plan, err error) {
+	if p.Mesh != nil {
+		a.memory.Incumbents = append([]cable.Gateway{}, p.Mesh.Accepted.Incumbents...)
+	}
+	if err == nil {
+		a.memory.Using = p.Using
+	}
+}
+
+// books keeps policies compiled until one of them changes: compiling reads the YAML in
+// them, and the loop runs for every other change, too.
+type books struct {
+	versions []string // of the policies
+	book     *policy.Book
+}
+
+// of returns the policies compiled.
+func (b *books) of(policies []*v1alpha1.CablePolicies) *policy.Book {
+	versions := make([]string, 0, 3*len(policies))
+	for _, p := range policies {
+		versions = append(versions, p.Name, string(p.UID), p.ResourceVersion)
+	}
+	if b.book == nil || !slices.Equal(b.versions, versions) {
+		b.versions, b.book = versions, policy.Compile(policies)
+	}
+	return b.book
+}

@@ -1,0 +1,162 @@
+package mesh
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"math"
+	"slices"
+	"strings"
+
+	submarinerv1 "subctl/api/submariner/v1"
+	"subctl/cable"
+	"subctl/cable/drivers"
+	"subctl/cable/keys"
+	"subctl/cable/natdiscovery"
+)
+
+// Accepted is which of the gateways that other clusters announce are accepted: their
+// endpoints are sound, they claim nothing of this cluster, and nothing that another
+// gateway holds.
+type Accepted struct {
+	// Peers are the gateways, those of the clusters first that were here first. Whether
+	// a cable connects them makes no difference.
+	Peers []Peer
+	// Incumbents are the gateways whose claims stand, for the next plan.
+	Incumbents []cable.Gateway
+	// Refused are the other endpoints.
+	Refused []Refusal
+
+	claims *cable.Claims
+}
+
+// Endpoint is what another cluster announces of a gateway.
+type Endpoint struct{ Spec submarinerv1.EndpointSpec }
+
+// Peer is an accepted gateway and the endpoint that announces it.
+type Peer struct {
+	cable.Peer
+	Endpoint
+}
+
+// accept sorts the endpoints of other clusters into peers and refusals. Where two
+// clusters claim the same, the incumbent keeps it. What nobody held goes to the cluster
+// that has been here longer.
+func accept(s Snapshot, m Membership, local cable.Local) Accepted {
+	a := Accepted{claims: cable.NewClaims(m.Nodes, drivers.All())}
+	sound := map[*submarinerv1.Endpoint]cable.Peer{}
+	var peers []cable.Peer
+	endpoints := byAge(s, m.Remote)
+	for _, e := range endpoints {
+		a.try(e, func() error {
+			p, err := announced(s, m, e)
+			if err == nil {
+				sound[e], peers = p, append(peers, p)
+			}
+			return err
+		})
+	}
+	a.keepIncumbents(s, m, peers)
+	for _, e := range endpoints {
+		p, ok := sound[e]
+		if !ok {
+			continue
+		}
+		a.try(e, func() error {
+			if err := a.claims.Announce(p); err != nil {
+				return err
+			}
+			a.Peers, a.Incumbents = append(a.Peers, Peer{p, Endpoint{e.Spec}}), append(a.Incumbents, p.Gateway)
+			return nil
+		})
+	}
+	return a
+}
+
+// byAge sorts endpoints by when their clusters became known here. A cluster without a
+// Cluster object is the youngest.
+func byAge(s Snapshot, endpoints []*submarinerv1.Endpoint) []*submarinerv1.Endpoint {
+	since := map[string]int64{}
+	for _, c := range List[*submarinerv1.Cluster](s) {
+		since[c.Spec.ClusterID] = c.CreationTimestamp.Unix()
+	}
+	age := func(e *submarinerv1.Endpoint) int64 {
+		if t, ok := since[e.Spec.ClusterID]; ok {
+			return t
+		}
+		return math.MaxInt64
+	}
+	sorted := slices.Clone(endpoints)
+	slices.SortStableFunc(sorted, func(a, b *submarinerv1.Endpoint) int {
+		return cmp.Or(cmp.Compare(age(a), age(b)), strings.Compare(a.Spec.ClusterID, b.Spec.ClusterID))
+	})
+	return sorted
+}
+
+// try takes one step with an endpoint, and refuses the endpoint if the step fails.
+func (a *Accepted) try(e *submarinerv1.Endpoint, step func() error) {
+	if err := guarded(step); err != nil {
+		a.Refused = append(a.Refused, Refusal{Endpoint{e.Spec}, err})
+	}
+}
+
+// guarded calls step, and turns a panic into an error: what others publish must never
+// stop this cluster, even if it runs into a mistake in subctl.
+func guarded(step func() error) (err error) {
+	defer func() {
+		if r := recover(); r != nil {
+			err = fmt.Errorf("subctl cannot handle it, which is a mistake in subctl: please report it: %v", r)
+		}
+	}()
+	return step()
+}
+
+// announced returns the gateway that an endpoint announces, or what is wrong with the
+// endpoint regardless of other clusters.
+func announced(s Snapshot, m Membership, e *submarinerv1.Endpoint) (cable.Peer, error) {
+	g, err := cable.Parse(e.Spec)
+	if err != nil {
+		return cable.Peer{}, err
+	}
+	if owner := e.Labels[submarinerv1.ClusterIDLabel]; owner != g.Cluster {
+		return cable.Peer{}, fmt.Errorf("it says it is of cluster %q, but cluster %q published it", g.Cluster, owner)
+	}
+	if g.Cluster == m.Submariner.Spec.ClusterID {
+		return cable.Peer{}, errors.New("it claims this cluster's own ID")
+	}
+	return peer(s, m, g), cable.CheckRemote(g, m.Own)
+}
+
+// peer returns a remote gateway with what is known of the path to it.
+func peer(s Snapshot, m Membership, g cable.Gateway) cable.Peer {
+	path := s.Paths[g.Name]
+	p := cable.Peer{Gateway: g, Address: path.Address, NATed: path.NAT, InboundOnly: path.InboundOnly, MTU: path.MTU}
+	if !p.Address.IsValid() {
+		p.Address, p.NATed = natdiscovery.Unasked(g)
+	}
+	if c := m.Clusters[g.Cluster]; c != nil {
+		p.PublicKey, _ = keys.ParsePublic(c.Spec.PublicKey) // drivers that need one refuse the zero key
+	}
+	return p
+}
+
+// keepIncumbents sets aside what the incumbents held, and this cluster's own public
+// address. A member without a sound endpoint keeps everything that it held: its
+// gateways may be changing.
+func (a *Accepted) keepIncumbents(s Snapshot, m Membership, peers []cable.Peer) {
+	here := map[string]bool{}
+	for _, p := range peers {
+		here[p.Cluster] = true
+	}
+	for _, g := range s.Memory.Incumbents {
+		if !here[g.Cluster] && m.Clusters[g.Cluster] != nil {
+			peers, a.Incumbents = append(peers, cable.Peer{Gateway: g}), append(a.Incumbents, g)
+		}
+	}
+	a.claims.Keep(peers, s.Memory.Incumbents)
+	for _, e := range m.Endpoints {
+		if ip, err := cable.ParseHost(e.Spec.PublicIP); err == nil {
+			a.claims.KeepAddress(ip)
+		}
+	}
+}

@@ -1,0 +1,194 @@
+package mesh
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	submarinerv1 "subctl/api/submariner/v1"
+	"subctl/api/submariner/v1alpha1"
+	"subctl/cable"
+	"subctl/cable/drivers"
+	"subctl/policy"
+)
+
+// Cables is which driver connects each accepted gateway: what policy decides, as far as
+// both clusters offer it.
+type Cables struct {
+	// Wanted are the cables that policy decides on, sorted by name.
+	Wanted []cable.Cable
+	// Endpoints are those of the cables' peers, by cable name.
+	Endpoints map[string]Endpoint
+	// Kept is why a pair keeps the cable that it has although a policy decides
+	// differently, by cable name.
+	Kept map[string]string
+	// Refused are the endpoints that no cable connects.
+	Refused []Refusal
+}
+
+// maxDevices is how many devices policies can make a gateway create, by settings that
+// give pairs of clusters a device of their own (vxlanID). Each costs the kernel a
+// device with rules of its own, and any member can write policies.
+const maxDevices = 16
+
+// connect chooses the cables to the accepted gateways, in their order: devices and
+// whatever else only one gateway can have go to the clusters that were here first.
+func connect(m *Mesh) Cables {
+	c := chooser{Mesh: m, book: m.Snapshot.Book, devices: map[string]bool{}, out: Cables{Endpoints: map[string]Endpoint{}, Kept: map[string]string{}}}
+	if c.book == nil {
+		c.book = policy.Compile(List[*v1alpha1.CablePolicies](m.Snapshot))
+	}
+	c.own = policy.Cluster{ID: m.Local.Cluster, Labels: m.labels(), Sets: m.Membership.Submariner.Spec.Sets(), Driver: m.Offer.Default.Name()}
+	for _, p := range m.Accepted.Peers {
+		if err := guarded(func() error { return c.connect(p) }); err != nil {
+			c.out.Refused = append(c.out.Refused, Refusal{p.Endpoint, err})
+		}
+	}
+	slices.SortFunc(c.out.Wanted, func(a, b cable.Cable) int { return strings.Compare(a.Name, b.Name) })
+	return c.out
+}
+
+// chooser chooses cables.
+type chooser struct {
+	*Mesh
+	book    *policy.Book
+	own     policy.Cluster
+	before  map[string]Using // by cluster; nil until inUse needs it
+	devices map[string]bool  // that policies make the gateway create
+	out     Cables
+}
+
+// connect adds the cable to a gateway, or returns why there is none.
+func (c *chooser) connect(p Peer) error {
+	d, err := c.driver(&p.Peer)
+	if err != nil {
+		return err
+	}
+	if err := d.Refuses(c.Local, p.Peer); err != nil {
+		return noCable{d.Name(), p.Policy, err}
+	}
+	made := cable.Cable{Peer: p.Peer, Driver: d}
+	if err := c.room(made); err != nil {
+		return err
+	}
+	if err := c.Accepted.claims.Connect(made); err != nil {
+		return err
+	}
+	c.out.Wanted, c.out.Endpoints[p.Name] = append(c.out.Wanted, made), p.Endpoint
+	return nil
+}
+
+// noCable is why a pair does not have the cable that it should have.
+type noCable struct {
+	driver, policy string // that it should have; empty if unknown, or if no policy decides
+	why            error
+}
+
+// Error implements error.
+func (e noCable) Error() string { return e.why.Error() }
+
+// Unwrap returns the reason.
+func (e noCable) Unwrap() error { return e.why }
+
+// driver returns the driver that policy decides on for a peer, and fills in the peer's
+// settings.
+func (c *chooser) driver(p *cable.Peer) (cable.Driver, error) {
+	other := policy.Cluster{ID: p.Cluster, Sets: []string{submarinerv1.DefaultClusterSet}}
+	if known := c.Membership.Clusters[p.Cluster]; known != nil {
+		other = policy.ClusterOf(known)
+	}
+	other.Driver = p.Default
+	dec := c.book.Decide(c.own, other)
+	if dec.ConfigErr != nil {
+		dec.Err = fmt.Errorf("cable policy %s, settings of %s: %w", dec.Policy, dec.Driver, dec.ConfigErr)
+	}
+	no := noCable{driver: dec.Driver, policy: dec.Policy, why: dec.Err}
+	if dec.Err != nil {
+		return c.keep(p, no)
+	}
+	d, err := drivers.Parse(dec.Driver)
+	switch {
+	case err != nil:
+		no.why = err
+	case !c.Offer.offers(d.Name()):
+		no.why = fmt.Errorf("%scluster %s does not offer %s%s", wants(dec), c.own.ID, d.Name(), c.Offer.whyNot(d, c.Local))
+	case !p.Offers(d.Name()):
+		no.why = fmt.Errorf("%scluster %s does not offer %s", wants(dec), other.ID, d.Name())
+	default:
+		p.Policy, p.Shared, p.Config = dec.Policy, dec.Config, c.Offer.Settings[d.Name()].With(dec.Config)
+		return d, nil
+	}
+	return nil, no
+}
+
+// wants returns the beginning of a message about a policy's decision.
+func wants(d policy.Decision) string {
+	if d.Policy == "" {
+		return ""
+	}
+	return fmt.Sprintf("cable policy %s wants %s: ", d.Policy, d.Driver)
+}
+
+// keep lets a pair keep the cable that it uses where the policy that decides has a
+// mistake. Any member can write a policy; a mistake in one must neither cut others off
+// nor weaken their cables. A pair without a cable does not get one.
+func (c *chooser) keep(p *cable.Peer, no noCable) (cable.Driver, error) {
+	u, ok := c.inUse(p.Gateway)
+	if !ok || no.policy == "" || !c.Offer.offers(u.Driver) || !p.Offers(u.Driver) {
+		return nil, no
+	}
+	p.Policy, p.Shared, p.Config = u.Policy, u.Shared, c.Offer.Settings[u.Driver].With(u.Shared)
+	c.out.Kept[p.Name] = fmt.Sprintf("the cable to cluster %s stays %s: %v", p.Cluster, u.Driver, no)
+	return drivers.Find(u.Driver), nil
+}
+
+// inUse returns what carries the traffic to a gateway. If the gateway is new, or this
+// one is, it returns what carries or carried the traffic between other gateways of the
+// two clusters.
+func (c *chooser) inUse(g cable.Gateway) (Using, bool) {
+	using := c.Snapshot.Memory.Using
+	if u, ok := using[g.Name]; ok {
+		return u, true
+	}
+	if c.before == nil {
+		c.before = map[string]Using{}
+		for _, report := range List[*submarinerv1.Gateway](c.Snapshot) {
+			for _, u := range usingIn(report, c.Snapshot.Now) {
+				c.before[u.Cluster] = u
+			}
+		}
+		for _, u := range using {
+			c.before[u.Cluster] = u
+		}
+	}
+	u, ok := c.before[g.Cluster]
+	return u, ok
+}
+
+// room reports, as an error, that policies already make the gateway create as many
+// devices as they can.
+func (c *chooser) room(made cable.Cable) error {
+	device := made.Device()
+	if device == made.Driver.Device(c.Offer.Settings[made.Driver.Name()]) || c.devices[device] {
+		return nil
+	}
+	if len(c.devices) >= maxDevices {
+		return noCable{made.Driver.Name(), made.Policy, fmt.Errorf("cable policy %s has it on a device of its own, %s, but policies can have a gateway make %d at most: let pairs of clusters share a vxlanID", made.Policy, device, maxDevices)}
+	}
+	c.devices[device] = true
+	return nil
+}
+
+// labels returns the labels of this cluster: those of its Cluster object, and until it
+// has one the labels that join was given.
+func (m *Mesh) labels() map[string]string {
+	labels := m.cluster().Labels
+	if c := m.Membership.Cluster; c != nil {
+		if labels == nil {
+			labels = map[string]string{}
+		}
+		maps.Copy(labels, c.Labels)
+	}
+	return labels
+}

@@ -1,0 +1,211 @@
+package mesh
+
+import (
+	"errors"
+	"net/netip"
+	"time"
+
+	submarinerv1 "subctl/api/submariner/v1"
+	"subctl/cable"
+	"subctl/cable/drivers"
+	"subctl/cable/natdiscovery"
+)
+
+// Using is what carries the traffic to one remote gateway, and since when. One plan
+// hands it to the next: a pair changes its cable only once the new one is known to work.
+type Using struct {
+	Cluster string // of the remote gateway
+	Driver  string
+	Device  string
+	Config  cable.Config
+	Shared  cable.Config
+	Policy  string
+	// Since is when the cable took over from Before; zero if there was none.
+	Since time.Time
+	// Before is kept up for a while, for packets that the other end still sends
+	// through it.
+	Before *Using
+}
+
+// using returns how a cable is made.
+func using(c cable.Cable) Using {
+	return Using{Cluster: c.Cluster, Driver: c.Driver.Name(), Device: c.Device(), Config: c.Config, Shared: c.Shared, Policy: c.Policy}
+}
+
+// keptFor is how long the old cable of a pair stays up after the new one has taken
+// over. The other end has seen the new cable work at the same time as this end, as a
+// ping and its answer need both directions, and takes no longer than that to change.
+const keptFor = 10 * time.Second
+
+// probeName returns the name of the probe of one of a pair's cables.
+func probeName(peer, device string) string { return peer + " over " + device }
+
+// cablings returns the cables that the gateway holds: for each peer the one that policy
+// decides on and, while that is not known to work or has only just taken over, the one
+// before it. It also returns what carries the traffic from now on.
+//
+// The old cable is given up at once if either end no longer offers its driver: then a
+// user wants it gone.
+func (m *Mesh) cablings() ([]cable.Cable, map[string]Using) {
+	var out []cable.Cable
+	next := map[string]Using{}
+	for _, want := range m.Cables.Wanted {
+		was, had := m.Snapshot.Memory.Using[want.Name]
+		u := using(want)
+		old, oldOK := m.revive(want.Peer, was, had)
+		switch {
+		case !oldOK || was.Device == u.Device:
+			// There was no cable before, or none that could be up beside this one.
+			u.Since, u.Before = was.Since, was.Before
+		case m.proven(want):
+			before := was
+			before.Before = nil
+			u.Since, u.Before = m.Snapshot.Now, &before
+		default:
+			want.Idle, was.Before = true, nil
+			out = append(out, old, want)
+			next[want.Name] = was
+			continue
+		}
+		if u.Before != nil {
+			kept, ok := m.revive(want.Peer, *u.Before, true)
+			if ok && kept.Device() != want.Device() && m.Snapshot.Now.Sub(u.Since) < keptFor {
+				kept.Idle = true
+				out = append(out, kept)
+			} else {
+				u.Before = nil
+			}
+		}
+		out = append(out, want)
+		next[want.Name] = u
+	}
+	return out, next
+}
+
+// revive returns the cable that was in use, if it is still possible.
+func (m *Mesh) revive(p cable.Peer, u Using, had bool) (cable.Cable, bool) {
+	if !had {
+		return cable.Cable{}, false
+	}
+	d := drivers.Find(u.Driver)
+	if d == nil || !m.Offer.offers(d.Name()) || !p.Offers(d.Name()) {
+		return cable.Cable{}, false
+	}
+	p.Config, p.Shared, p.Policy = u.Config, u.Shared, u.Policy
+	if d.Refuses(m.Local, p) != nil {
+		return cable.Cable{}, false
+	}
+	c := cable.Cable{Peer: p, Driver: d}
+	return c, c.Device() == u.Device // otherwise its settings are no longer known
+}
+
+// proven reports whether a cable answers pings.
+func (m *Mesh) proven(c cable.Cable) bool {
+	return m.Snapshot.Health[probeName(c.Name, c.Device())].Status == submarinerv1.Connected
+}
+
+// next returns the cable that a pair is changing to from c; nil if it stays.
+func (p Plan) next(c cable.Cable) *cable.Cable {
+	if p.Using[c.Name].Before != nil {
+		return nil // the idle cable is the one before c
+	}
+	for i, other := range p.cables {
+		if other.Idle && other.Name == c.Name {
+			return &p.cables[i]
+		}
+	}
+	return nil
+}
+
+// recall returns what an agent that starts at a time takes over from the reports of
+// gateways: all of them hold claims, those in from carry traffic.
+func recall(all, from []*submarinerv1.Gateway, now time.Time) Memory {
+	m := Memory{Incumbents: incumbentsIn(all), Using: map[string]Using{}}
+	for _, g := range from {
+		for name, u := range usingIn(g, now) {
+			m.Using[name] = u
+		}
+	}
+	return m
+}
+
+// incumbentsIn returns the gateways of other clusters to which the reports have a cable,
+// or the cable that they should have. It is not nil.
+func incumbentsIn(reports []*submarinerv1.Gateway) []cable.Gateway {
+	held := []cable.Gateway{}
+	for _, r := range reports {
+		for _, c := range r.Status.Connections {
+			if g, err := cable.Parse(c.Endpoint); err == nil && c.Driver != "" {
+				held = append(held, g)
+			}
+		}
+	}
+	return held
+}
+
+// usingIn returns what carries the traffic according to the last report of a gateway,
+// whether it answers or not; nothing if the gateway was not active. What is kept up
+// beside it stays for as long as after a change.
+func usingIn(g *submarinerv1.Gateway, now time.Time) map[string]Using {
+	out := map[string]Using{}
+	if g == nil || g.Status.HAStatus != submarinerv1.HAStatusActive {
+		return out
+	}
+	for _, c := range g.Status.Connections {
+		u, ok := usingOf(c.Endpoint.ClusterID, submarinerv1.PreviousCable{
+			Driver: c.Driver, Device: c.Device, Policy: c.Policy, Settings: c.Settings, PolicySettings: c.PolicySettings,
+		})
+		if !ok {
+			continue // refused
+		}
+		if c.Before != nil {
+			if before, ok := usingOf(u.Cluster, *c.Before); ok {
+				u.Since, u.Before = now, &before
+			}
+		}
+		out[c.Endpoint.CableName] = u
+	}
+	return out
+}
+
+// usingOf reads how a cable was made. It returns false if there was no cable, or one
+// that this version cannot make.
+func usingOf(cluster string, c submarinerv1.PreviousCable) (Using, bool) {
+	d := drivers.Find(c.Driver)
+	if d == nil || c.Device == "" || errors.Join(cable.Config(c.Settings).Check(d), cable.Config(c.PolicySettings).Check(d)) != nil {
+		return Using{}, false
+	}
+	return Using{Cluster: cluster, Driver: d.Name(), Device: c.Device, Policy: c.Policy, Config: c.Settings, Shared: c.PolicySettings}, true
+}
+
+// reported returns what usingOf reads; nil if u is nil.
+func (u *Using) reported() *submarinerv1.PreviousCable {
+	if u == nil {
+		return nil
+	}
+	return &submarinerv1.PreviousCable{
+		Driver: u.Driver, Device: u.Device, Policy: u.Policy, Settings: settingsReported(u.Config), PolicySettings: settingsReported(u.Shared),
+	}
+}
+
+// settingsReported returns settings as they are read back: nil if there are none.
+func settingsReported(c cable.Config) map[string]string {
+	if len(c) == 0 {
+		return nil
+	}
+	return c
+}
+
+// pathsIn returns the paths to other gateways that a gateway reports.
+func pathsIn(g *submarinerv1.Gateway) map[string]natdiscovery.Path {
+	out := map[string]natdiscovery.Path{}
+	for _, c := range g.Status.Connections {
+		if ip, err := netip.ParseAddr(c.UsingIP); err == nil {
+			out[c.Endpoint.CableName] = natdiscovery.Path{
+				Address: ip, NAT: c.UsingNAT, InboundOnly: ip.String() != c.Endpoint.PrivateIP && ip.String() != c.Endpoint.PublicIP,
+				MTU: c.PathMTU, Done: true, Attempts: c.Attempts,
+			}
+		}
+	}
+	return out
+}

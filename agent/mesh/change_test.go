@@ -1,0 +1,151 @@
+package mesh
+
+import (
+	"net/netip"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	submarinerv1 "subctl/api/submariner/v1"
+	"subctl/cable"
+	"subctl/cable/drivers"
+	"subctl/cable/vxlan"
+)
+
+// A pair moves from one VXLAN device to another: the simplest change of a cable.
+func TestPairsChangeTheirCable(t *testing.T) {
+	start := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+	old := Using{Driver: vxlan.Name, Device: "vxlan-tunnel"}
+	want := cable.Config{"vxlanID": "2000"}
+	up := map[string]Health{"west over subvx-2000": {Status: submarinerv1.Connected}}
+	down := map[string]Health{"west over subvx-2000": {Status: submarinerv1.Connecting}}
+	for _, test := range []struct {
+		name   string
+		using  map[string]Using
+		health map[string]Health
+		drop   bool // the peer offers the old driver no more
+		after  time.Duration
+		carry  string   // the device that carries the traffic
+		idle   []string // devices that are up beside it
+	}{
+		{name: "the first cable is used at once", carry: "subvx-2000"},
+		{name: "the new one waits until it was probed", using: map[string]Using{"west": old}, carry: "vxlan-tunnel", idle: []string{"subvx-2000"}},
+		{name: "and while it does not answer", using: map[string]Using{"west": old}, health: down, carry: "vxlan-tunnel", idle: []string{"subvx-2000"}},
+		{name: "then it takes over, and the old one stays a while", using: map[string]Using{"west": old}, health: up, carry: "subvx-2000", idle: []string{"vxlan-tunnel"}},
+		{
+			name:  "also when it fails meanwhile",
+			using: map[string]Using{"west": {Driver: vxlan.Name, Device: "subvx-2000", Config: want, Since: start, Before: &old}},
+			after: keptFor - time.Second, health: down, carry: "subvx-2000", idle: []string{"vxlan-tunnel"},
+		},
+		{
+			name:  "and then goes",
+			using: map[string]Using{"west": {Driver: vxlan.Name, Device: "subvx-2000", Config: want, Since: start, Before: &old}},
+			after: keptFor, carry: "subvx-2000",
+		},
+		{name: "an agent that has just started knows it by its device", using: map[string]Using{"west": {Driver: vxlan.Name, Device: "subvx-2000"}}, carry: "subvx-2000"},
+		{name: "what it cannot make again is given up", using: map[string]Using{"west": {Driver: vxlan.Name, Device: "subvx-3000"}}, carry: "subvx-2000"},
+		{name: "what is not offered any more goes at once", using: map[string]Using{"west": {Driver: "gre"}}, carry: "subvx-2000"},
+		{name: "what the peer does not offer any more goes at once", using: map[string]Using{"west": old}, drop: true, carry: ""},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			peer := cable.Peer{
+				Gateway: cable.Gateway{Name: "west", Cluster: "west", PrivateIP: netip.MustParseAddr("10.89.2.11"), Drivers: []string{vxlan.Name}},
+				Config:  want, Shared: want,
+			}
+			m := &Mesh{
+				Snapshot: Snapshot{Now: start.Add(test.after), Memory: Memory{Using: test.using}, Health: test.health},
+				Offer:    Offer{Drivers: []cable.Driver{drivers.Find(vxlan.Name)}},
+			}
+			if !test.drop {
+				m.Cables.Wanted = []cable.Cable{{Peer: peer, Driver: drivers.Find(vxlan.Name)}}
+			}
+			cables, next := m.cablings()
+			var carry string
+			var idle []string
+			for _, c := range cables {
+				if c.Idle {
+					idle = append(idle, c.Device())
+					continue
+				}
+				require.Empty(t, carry, "one cable carries the traffic")
+				carry = c.Device()
+			}
+			require.Equal(t, test.carry, carry)
+			require.Equal(t, test.idle, idle)
+			if carry != "" {
+				require.Equal(t, carry, vxlan.Driver{}.Device(next["west"].Config), "what is in use is handed on")
+			}
+		})
+	}
+}
+
+// Whatever happens to the probes, a pair that was connected has exactly one cable
+// that carries traffic, and no change undoes itself.
+func TestChangeIsNeverUndone(t *testing.T) {
+	now := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+	using := map[string]Using{"west": {Driver: vxlan.Name, Device: "vxlan-tunnel"}}
+	want := cable.Config{"vxlanID": "2000"}
+	peer := cable.Peer{
+		Gateway: cable.Gateway{Name: "west", Cluster: "west", PrivateIP: netip.MustParseAddr("10.89.2.11"), Drivers: []string{vxlan.Name}},
+		Config:  want, Shared: want,
+	}
+	moved := false
+	for i := range 100 {
+		now = now.Add(300 * time.Millisecond)
+		health := map[string]Health{}
+		if i%7 == 3 {
+			health["west over subvx-2000"] = Health{Status: submarinerv1.Connected}
+		}
+		m := &Mesh{
+			Snapshot: Snapshot{Now: now, Memory: Memory{Using: using}, Health: health},
+			Offer:    Offer{Drivers: drivers.All()}, Cables: Cables{Wanted: []cable.Cable{{Peer: peer, Driver: drivers.Find(vxlan.Name)}}},
+		}
+		var cables []cable.Cable
+		cables, using = m.cablings()
+		for _, c := range cables {
+			if !c.Idle {
+				require.False(t, moved && c.Device() == "vxlan-tunnel", "step %d went back", i)
+				moved = moved || c.Device() == "subvx-2000"
+			}
+		}
+	}
+	require.True(t, moved)
+	require.Nil(t, using["west"].Before, "the old cable is gone in the end")
+}
+
+// A Gateway that somebody wrote by hand gives an agent nothing to work with that its
+// own drivers would not accept.
+func TestUsingFromReport(t *testing.T) {
+	good := submarinerv1.Connection{
+		Endpoint: submarinerv1.EndpointSpec{ClusterID: "west", CableName: "west"}, Status: submarinerv1.ConnectionError,
+		Driver: "vxlan", Device: "subvx-2000", Policy: "lab", Settings: map[string]string{"vxlanID": "2000"}, PolicySettings: map[string]string{"vxlanID": "2000"},
+	}
+	for _, test := range []struct {
+		name   string
+		change func(*submarinerv1.Connection)
+		adopt  bool
+	}{
+		{"a cable that does not answer", func(*submarinerv1.Connection) {}, true},
+		{"a refused endpoint", func(c *submarinerv1.Connection) { c.Device = "" }, false},
+		{"an unknown driver", func(c *submarinerv1.Connection) { c.Driver = "gre" }, false},
+		{"an unknown setting", func(c *submarinerv1.Connection) { c.Settings = map[string]string{"colour": "red"} }, false},
+		{"a setting out of range", func(c *submarinerv1.Connection) { c.Settings = map[string]string{"vxlanID": "0"} }, false},
+		{"a policy's setting out of range", func(c *submarinerv1.Connection) { c.PolicySettings = map[string]string{"vxlanID": "0"} }, false},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			c := good
+			test.change(&c)
+			g := &submarinerv1.Gateway{Status: submarinerv1.GatewayStatus{HAStatus: submarinerv1.HAStatusActive, Connections: []submarinerv1.Connection{c}}}
+			got := usingIn(g, time.Time{})
+			if !test.adopt {
+				require.Empty(t, got)
+				return
+			}
+			u := got["west"]
+			require.Equal(t, &submarinerv1.PreviousCable{Driver: c.Driver, Device: c.Device, Policy: c.Policy, Settings: c.Settings, PolicySettings: c.PolicySettings}, u.reported())
+			g.Status.HAStatus = submarinerv1.HAStatusPassive
+			require.Empty(t, usingIn(g, time.Time{}), "a passive gateway carries nothing")
+		})
+	}
+}

@@ -1,0 +1,142 @@
+package mesh
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	submarinerv1 "subctl/api/submariner/v1"
+)
+
+// Types of the conditions in Gateway.status and RouteAgent.status. docs/conditions.md
+// explains each of them.
+const (
+	// ConditionSynced is True if the node was seen to hold the plan.
+	ConditionSynced = "Synced"
+	// ConditionPublicIP is False if the public address that a user specifies for the
+	// gateway cannot be used.
+	ConditionPublicIP = "PublicIP"
+	// ConditionRefused is True if endpoints of other clusters are not connected.
+	ConditionRefused = "Refused"
+	// ConditionCablePoliciesValid is False if pairs keep their cables because the policy
+	// that decides has a mistake.
+	ConditionCablePoliciesValid = "CablePoliciesValid"
+	// ConditionBrokerSynced is True if this cluster and the broker hold the same objects.
+	ConditionBrokerSynced = "BrokerSynced"
+	// ConditionPreSharedKey is False if the gateway's pod has no pre-shared key.
+	ConditionPreSharedKey = "PreSharedKey"
+)
+
+// Reasons of these conditions.
+const (
+	reasonFailed          = "Failed"
+	reasonSeen            = "Seen"
+	reasonEndpointRefused = "EndpointRefused"
+	reasonUnusable        = "Unusable"
+	reasonKept            = "CableKept"
+	reasonSynced          = "Synced"
+	reasonUninstalled     = "Uninstalled"
+	reasonMissing         = "Missing"
+)
+
+// ReasonWaiting is the reason of a condition that is False because it is too early to
+// tell.
+const ReasonWaiting = "Waiting"
+
+// Wrong reports whether a condition of an agent means that something is wrong.
+func Wrong(c metav1.Condition) bool {
+	if c.Type == ConditionRefused {
+		return c.Status == metav1.ConditionTrue
+	}
+	return c.Status == metav1.ConditionFalse && c.Reason != ReasonWaiting
+}
+
+// conditions returns the conditions that all roles report. old are the conditions that
+// were reported before.
+func conditions(old []metav1.Condition, p Plan, o Outcome) []metav1.Condition {
+	var cs []metav1.Condition
+	add := func(kind string, is bool, reason, message string) {
+		cs = append(cs, condition(old, kind, is, reason, message, o.Now))
+	}
+	if o.Err != nil {
+		add(ConditionSynced, false, reasonFailed, clip(o.Err.Error()))
+	} else {
+		add(ConditionSynced, true, reasonSeen, "the node holds what was planned")
+	}
+	m := p.Mesh
+	if m == nil {
+		return cs
+	}
+	if texts := refusals(m.Refused(), o.Exchange); len(texts) > 0 {
+		add(ConditionRefused, true, reasonEndpointRefused, clip(strings.Join(texts, "\n")))
+	}
+	if kept := m.Cables.Kept; len(kept) > 0 {
+		add(ConditionCablePoliciesValid, false, reasonKept, clip(strings.Join(slices.Sorted(maps.Values(kept)), "\n")))
+	}
+	if err := m.Snapshot.PublicIPErr; err != nil {
+		add(ConditionPublicIP, false, reasonUnusable, clip(err.Error()))
+	}
+	switch e := o.Exchange; {
+	case e == nil:
+	case len(e.Errors) > 0:
+		add(ConditionBrokerSynced, false, reasonFailed, clip(strings.Join(e.Errors, "\n")))
+	case e.LastSync.IsZero():
+		add(ConditionBrokerSynced, false, ReasonWaiting, "no contact with the broker yet")
+	default:
+		add(ConditionBrokerSynced, true, reasonSynced, "this cluster and the broker hold the same objects")
+	}
+	if m.Membership.Leaving() && o.Err == nil {
+		add(submarinerv1.ConditionClean, true, reasonUninstalled, "the node holds nothing of this agent any more")
+	}
+	return cs
+}
+
+// condition returns a condition as of now. Among old is the one that was reported
+// before, which keeps its time if its status has not changed.
+func condition(old []metav1.Condition, kind string, is bool, reason, message string, now time.Time) metav1.Condition {
+	c := metav1.Condition{Type: kind, Status: metav1.ConditionFalse, Reason: reason, Message: message, LastTransitionTime: metav1.NewTime(now.Truncate(time.Second))}
+	if is {
+		c.Status = metav1.ConditionTrue
+	}
+	for _, was := range old {
+		if was.Type == kind && was.Status == c.Status {
+			c.LastTransitionTime = was.LastTransitionTime
+		}
+	}
+	return c
+}
+
+// maxRefused is how many refused endpoints a report lists. A member can announce
+// thousands.
+const maxRefused = 50
+
+// refusals describes the objects of other clusters that are not used, and why: the first
+// maxRefused, after a line with their number if there are more.
+func refusals(refused []Refusal, e *ExchangeStatus) []string {
+	var texts []string
+	more := max(0, len(refused)-maxRefused)
+	for _, r := range refused[:len(refused)-more] {
+		texts = append(texts, fmt.Sprintf("endpoint %q of cluster %q is not connected to: %v", r.Spec.CableName, r.Spec.ClusterID, r.Err))
+	}
+	if e != nil {
+		texts = append(texts, e.Refused...)
+		more += e.RefusedMore
+	}
+	if more > 0 {
+		texts = append([]string{fmt.Sprintf("%d objects of other clusters are not used; these are the first", len(texts)+more)}, texts...)
+	}
+	return texts
+}
+
+// clip shortens a message to far less than the 32,768 bytes that a condition may hold.
+func clip(s string) string {
+	const most = 2000
+	if len(s) > most {
+		return strings.ToValidUTF8(s[:most], "") + " …"
+	}
+	return s
+}

@@ -1,0 +1,112 @@
+package mesh
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+
+	submarinerv1 "subctl/api/submariner/v1"
+	"subctl/cable"
+	"subctl/dataplane"
+)
+
+// connections returns the state of the cable to each remote gateway, for Gateway.status.
+func (m *Mesh) connections(p Plan, o Outcome) []submarinerv1.Connection {
+	out := []submarinerv1.Connection{}
+	for i, c := range p.cables {
+		if c.Idle {
+			continue
+		}
+		conn := submarinerv1.Connection{
+			Endpoint: bounded(m.Cables.Endpoints[c.Name].Spec), UsingIP: c.Address.String(), UsingNAT: c.NATed,
+			Driver: c.Driver.Name(), Device: c.Device(), Policy: c.Policy, Implementation: m.Local.Engine(c.Driver.Properties().Engine).Name, MTU: c.MTU(m.Local),
+			PathMTU: c.Peer.MTU, Attempts: m.Snapshot.Paths[c.Name].Attempts,
+			Settings: settingsReported(c.Config), PolicySettings: settingsReported(c.Shared), Before: p.Using[c.Name].Before.reported(),
+		}
+		conn.Status, conn.StatusMessage, conn.LatencyRTT = m.status(p, o, c, p.links[i])
+		if why := m.Cables.Kept[c.Name]; why != "" && conn.StatusMessage == "" {
+			conn.StatusMessage = clip(why)
+		}
+		if next := p.next(c); next != nil && conn.Status == submarinerv1.Connected {
+			conn.Status = submarinerv1.Connecting
+			conn.StatusMessage = fmt.Sprintf("changing to %s, which does not answer yet: traffic stays with %s until it does", next.Driver.Name(), c.Driver.Name())
+		}
+		out = append(out, conn)
+	}
+	refused := m.Refused()
+	for _, r := range refused[:min(len(refused), maxRefused)] {
+		var wanted noCable
+		errors.As(r.Err, &wanted)
+		out = append(out, submarinerv1.Connection{
+			Driver: wanted.driver, Policy: wanted.policy,
+			Status: submarinerv1.ConnectionError, StatusMessage: clip("refused: " + r.Err.Error()), Endpoint: bounded(r.Spec),
+			Attempts: m.Snapshot.Paths[r.Spec.CableName].Attempts,
+		})
+	}
+	return out
+}
+
+// status returns the state of one cable. A ping counts most, as it takes the path of the
+// traffic. Where no ping is answered, the cable's own state tells why.
+func (m *Mesh) status(p Plan, o Outcome, c cable.Cable, l cable.Link) (submarinerv1.ConnectionStatus, string, *submarinerv1.LatencyRTT) {
+	state, stateful := m.stateOf(l)
+	_, probed := p.Probes.Targets[c.Name]
+	h, answered := o.Health[c.Name]
+	switch {
+	case o.Err != nil:
+		return submarinerv1.ConnectionError, clip(o.Err.Error()), nil
+	case probed && answered && h.Status == submarinerv1.Connected:
+		if state.Up && state.Message != "" { // keys of before carry the traffic
+			return h.Status, clip("still under the settings of before: " + state.Message), h.RTT.reported()
+		}
+		return h.Status, h.Message, h.RTT.reported()
+	case stateful && !state.Up:
+		status := submarinerv1.Connecting
+		if answered && h.Status == submarinerv1.ConnectionError {
+			status = submarinerv1.ConnectionError
+		}
+		return status, clip(cmp.Or(state.Message, "no keys were agreed on with the other side yet")), h.RTT.reported()
+	case !probed:
+		return submarinerv1.Connected, "not probed: the health check is off, or one of the gateways has no address in its pod network", nil
+	case !answered:
+		return submarinerv1.Connecting, "waiting for the first answer to a ping", nil
+	}
+	return h.Status, h.Message, h.RTT.reported()
+}
+
+// stateOf returns what the kernel says of a cable; false if its driver keeps no state.
+func (m *Mesh) stateOf(l cable.Link) (dataplane.CableState, bool) {
+	for _, s := range m.Snapshot.Cables {
+		if s.Device == l.StateDevice && s.Peer == l.State {
+			return s, true
+		}
+	}
+	return dataplane.CableState{}, l.State != ""
+}
+
+// How much of an endpoint's backend_config a report repeats.
+const (
+	maxConfig  = 100 // bytes of a key or a value
+	maxConfigs = 20
+)
+
+// bounded reduces what another cluster announces of its endpoint to what a report
+// repeats: a Gateway must stay small enough to be written.
+func bounded(s submarinerv1.EndpointSpec) submarinerv1.EndpointSpec {
+	config := map[string]string{}
+	for _, k := range slices.Sorted(maps.Keys(s.BackendConfig)) {
+		if v := s.BackendConfig[k]; len(k) <= maxConfig && len(v) <= maxConfig && len(config) < maxConfigs {
+			config[k] = v
+		}
+	}
+	s.BackendConfig = config
+	if len(s.Subnets) > cable.MaxSubnets {
+		s.Subnets = s.Subnets[:cable.MaxSubnets]
+	}
+	if s.Subnets == nil {
+		s.Subnets = []string{}
+	}
+	return s
+}

@@ -1,0 +1,94 @@
+package mesh
+
+import (
+	"net/netip"
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+
+	submarinerv1 "subctl/api/submariner/v1"
+	"subctl/dataplane"
+)
+
+// SetFacts sets Facts and PodIPMissing from what the kernel says, as far as a plan needs
+// it. Without a Node object of the snapshot's node nothing is set.
+//
+// The node's address is its InternalIP, if one of its devices holds it: a node may be
+// in several networks, and the one that Kubernetes uses need not be the network of the
+// default route.
+//
+// PodIP is an address of the node inside the cluster's pod network. Most CNIs give the
+// node one (cni0, cilium_host, …), which is preferred. Some have it only while a pod runs
+// (one veth per pod, each with the gateway address of the node's network as a /32), and
+// some not at all. Then it is the first host address of the node's podCIDR, which
+// host-local IPAM reserves for the gateway and gives to no pod, and our own device holds
+// it: the route agent assigns it, and until then it is missing.
+func (s *Snapshot) SetFacts(k dataplane.Facts) {
+	node := Find[*corev1.Node](*s, s.Node)
+	if node == nil {
+		return
+	}
+	s.Facts = nodeFacts(k, node, s.podNetworks())
+	s.PodIPMissing = s.Facts.PodIPPlanned && !slices.ContainsFunc(k.OwnAddrs, func(ip netip.Addr) bool { return ip.String() == s.Facts.PodIP })
+}
+
+// nodeFacts returns the facts of a node: see SetFacts.
+func nodeFacts(k dataplane.Facts, node *corev1.Node, pods []netip.Prefix) submarinerv1.NodeFacts {
+	f := submarinerv1.NodeFacts{
+		Device: k.Device, MTU: k.MTU, CableDevices: k.CableDevices,
+		WireGuard: submarinerv1.EngineFact{Name: k.WireGuard.Name, Missing: k.WireGuard.Missing},
+		IPsec:     submarinerv1.EngineFact{Name: k.IPsec.Name, Missing: k.IPsec.Missing},
+	}
+	private := k.PrivateIP
+	for _, a := range k.Addrs {
+		if a.Prefix.Addr() == internalIP(node) {
+			private, f.Device, f.MTU = a.Prefix.Addr(), a.Dev, a.MTU
+			break
+		}
+	}
+	if private.IsValid() {
+		f.PrivateIP = private.String()
+	}
+	for _, a := range k.Addrs {
+		if a.Dev == f.Device && a.Prefix.Addr() == private && a.Prefix.Bits() < 32 {
+			f.Network = a.Prefix.Masked().String()
+		}
+	}
+	own := podCIDR(node)
+	var first netip.Addr
+	if own.IsValid() && own.Bits() < 31 {
+		first = own.Addr().Next()
+	}
+	var stable netip.Addr
+	for _, a := range k.Addrs {
+		ip := a.Prefix.Addr()
+		if ip == first && a.Prefix.Bits() == 32 {
+			continue // removed with its pod
+		}
+		inPods := false
+		for _, p := range pods {
+			inPods = inPods || p.Contains(ip)
+		}
+		// Prefer one of the node's own network; else the lowest, for stability.
+		if inPods && (!stable.IsValid() || own.IsValid() && own.Contains(ip) && !own.Contains(stable)) {
+			stable = ip
+		}
+	}
+	switch {
+	case stable.IsValid():
+		f.PodIP = stable.String()
+	case first.IsValid():
+		f.PodIP, f.PodIPPlanned = first.String(), true
+	}
+	return f
+}
+
+// internalIP returns the node's first IPv4 address of that type; the zero Addr if it has none.
+func internalIP(n *corev1.Node) netip.Addr {
+	for _, a := range n.Status.Addresses {
+		if ip, err := netip.ParseAddr(a.Address); err == nil && ip.Is4() && a.Type == corev1.NodeInternalIP {
+			return ip
+		}
+	}
+	return netip.Addr{}
+}

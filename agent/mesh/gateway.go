@@ -1,0 +1,174 @@
+package mesh
+
+import (
+	"reflect"
+	"slices"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	submarinerv1 "subctl/api/submariner/v1"
+	"subctl/cable"
+	"subctl/dataplane"
+	"subctl/internal/version"
+)
+
+const (
+	heartbeat = 5 * time.Second  // how often a Gateway is written at least (upstream)
+	deadAfter = 15 * time.Second // a Gateway that was not written for so long is dead (upstream)
+)
+
+// Gateway returns the role of a gateway pod. The gateway holds the cables and publishes
+// its Endpoint while it is active, and publishes the cluster while it is the speaker.
+func Gateway() Role {
+	return Role{
+		Name: "gateway", Owner: dataplane.GatewayOwner, MetricsPort: dataplane.GatewayMetricsPort, Resync: heartbeat, Watches: Kinds(),
+		Parts: []Part{Election, KeyRing, Probing, Discovery, PublicIP, KernelView, Exchange},
+		Plan:  planGateway, Report: reportGateway, Recall: recallGateway,
+	}
+}
+
+func planGateway(s Snapshot) (Plan, error) {
+	m, err := Of(s)
+	if err != nil {
+		return Plan{}, err
+	}
+	p := Plan{State: dataplane.State{}, Mesh: m}
+	if !s.Standing.Active || m.Membership.Leaving() {
+		return p, nil
+	}
+	p.cables, p.Using = m.cablings()
+	if p.State, p.links, err = cable.Plan(cable.Cabling{Local: m.Local, Peers: p.cables}); err != nil {
+		return Plan{}, err
+	}
+	p.Probes = m.probes(p)
+	return p, nil
+}
+
+// recallGateway takes over the cables of this node's gateway only: a gateway's cables are
+// its own.
+func recallGateway(node string, reports []*submarinerv1.Gateway, now time.Time) Memory {
+	own := slices.DeleteFunc(slices.Clone(reports), func(g *submarinerv1.Gateway) bool { return g.Name != node })
+	return recall(reports, own, now)
+}
+
+// probes returns the addresses to ping: the other end of both cables of each pair that is
+// changing its cable, and the health check IP of each gateway.
+func (m *Mesh) probes(plan Plan) Probes {
+	hc := m.Membership.Submariner.Spec.HealthCheck()
+	p := Probes{Interval: time.Duration(hc.IntervalSeconds) * time.Second, MaxLost: int(hc.MaxPacketLossCount), Targets: map[string]Target{}}
+	from := m.Local.PodIP
+	for i, c := range plan.cables {
+		if c.Idle {
+			p.Targets[probeName(c.Name, c.Device())] = Target{IP: plan.links[i].IP, From: plan.links[i].From, Eager: true}
+			continue
+		}
+		if c.HealthIP.IsValid() && from.IsValid() && hc.Enabled {
+			p.Targets[c.Name] = Target{IP: c.HealthIP, From: from}
+		}
+	}
+	return p
+}
+
+func reportGateway(s Snapshot, p Plan, o Outcome) Report {
+	var r Report
+	old := Find[*submarinerv1.Gateway](s, s.Node)
+	g := gatewayReport(s, p, o, old)
+	if m := p.Mesh; m != nil {
+		if s.Standing.Active && !m.Membership.Leaving() {
+			g.Status.Connections = m.connections(p, o)
+			r.publishEndpoint(m)
+		}
+		if s.Standing.Speaker && !m.Membership.Leaving() {
+			r.publishCluster(m)
+			r.Status, r.Update = policyReports(s, o.Now)
+		}
+		r.prune(m, o.Now)
+	}
+	if old == nil || gatewayChanged(old.Status, g.Status) || o.Now.Sub(reportedAt(old)) >= heartbeat {
+		g.SetReportedAt(o.Now)
+		r.Apply = append(r.Apply, g)
+	}
+	return r
+}
+
+// gatewayReport returns the Gateway of this node without its connections.
+func gatewayReport(s Snapshot, p Plan, o Outcome, old *submarinerv1.Gateway) *submarinerv1.Gateway {
+	g := &submarinerv1.Gateway{
+		ObjectMeta: metav1.ObjectMeta{Name: s.Node, Namespace: submarinerv1.OperatorNamespace},
+		Status: submarinerv1.GatewayStatus{
+			Version: version.Version, HAStatus: submarinerv1.HAStatusPassive, Connections: []submarinerv1.Connection{},
+			LocalEndpoint: submarinerv1.EndpointSpec{Hostname: s.Node, Subnets: []string{}},
+		},
+	}
+	if s.Standing.Active {
+		g.Status.HAStatus = submarinerv1.HAStatusActive
+	}
+	if o.Err != nil {
+		g.Status.StatusFailure = clip(o.Err.Error())
+	}
+	var was []metav1.Condition
+	if old != nil {
+		was = old.Status.Conditions
+	}
+	g.Status.Conditions = conditions(was, p, o)
+	if m := p.Mesh; m != nil {
+		g.Status.Conditions = append(g.Status.Conditions, m.Offer.condition(was, o.Now))
+		if s.KeysErr != nil {
+			g.Status.Conditions = append(g.Status.Conditions, condition(was, ConditionPreSharedKey, false, reasonMissing, s.KeysErr.Error(), o.Now))
+		}
+		g.Status.LocalEndpoint = m.endpoint().Spec
+	}
+	return g
+}
+
+// gatewayChanged compares without what changes all the time: round trip times.
+func gatewayChanged(a, b submarinerv1.GatewayStatus) bool {
+	a.Connections, b.Connections = withoutRTT(a.Connections), withoutRTT(b.Connections)
+	return !reflect.DeepEqual(a, b)
+}
+
+func withoutRTT(cs []submarinerv1.Connection) []submarinerv1.Connection {
+	out := make([]submarinerv1.Connection, len(cs))
+	for i, c := range cs {
+		c.LatencyRTT = nil
+		out[i] = c
+	}
+	return out
+}
+
+// reportedAt returns the time of a gateway's last report; the zero Time if it does not
+// state one.
+func reportedAt(g *submarinerv1.Gateway) time.Time {
+	at, _ := g.ReportedAt() // the zero Time: none
+	return at
+}
+
+// prune deletes what is left of gateways that are gone. The Endpoint of a sibling stays
+// for as long as the sibling is active.
+func (r *Report) prune(m *Mesh, now time.Time) {
+	s, own := m.Snapshot, m.endpoint().Name
+	leaving := m.Membership.Leaving()
+	for _, e := range m.Membership.Endpoints {
+		mine := s.Standing.Active && e.Spec.Hostname == s.Node
+		gone := s.Standing.Speaker && !slices.Contains(s.Standing.Gateways, e.Spec.Hostname)
+		outdated := mine && e.Name != own // the node had another address
+		if gone || outdated || leaving && (mine || s.Standing.Speaker) {
+			r.Delete = append(r.Delete, e)
+		}
+	}
+	if !s.Standing.Speaker {
+		return
+	}
+	if leaving {
+		if c := m.Membership.Cluster; c != nil {
+			r.Delete = append(r.Delete, c)
+		}
+		return
+	}
+	for _, g := range List[*submarinerv1.Gateway](s) {
+		if g.Name != s.Node && now.Sub(reportedAt(g)) >= deadAfter {
+			r.Delete = append(r.Delete, g)
+		}
+	}
+}

@@ -1,0 +1,113 @@
+package mesh
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	submarinerv1 "subctl/api/submariner/v1"
+	"subctl/api/submariner/v1alpha1"
+	"subctl/internal/kubetest"
+)
+
+// Carrying traffic and speaking for the cluster are separate: an active gateway holds
+// cables and publishes its Endpoint, the speaker publishes the Cluster and the policies.
+func TestStandings(t *testing.T) {
+	policy := &v1alpha1.CablePolicies{
+		ObjectMeta:         metav1.ObjectMeta{Name: "lab", Namespace: submarinerv1.OperatorNamespace},
+		ConnectionPolicies: []v1alpha1.CablePolicySpec{{CableDriver: "vxlan"}},
+	}
+	for _, test := range []struct {
+		name     string
+		standing Standing
+		cables   bool
+		writes   []string
+	}{
+		{"standby", Standing{}, false, []string{"Gateway gw"}},
+		{"active", Standing{Active: true}, true, []string{"Endpoint east-submariner-cable-east-10-89-1-11", "Gateway gw"}},
+		{"speaker", Standing{Speaker: true, Gateways: []string{"worker"}}, false, []string{"Cluster east", "CablePolicies lab", "Gateway gw"}},
+		{
+			"both", Standing{Active: true, Speaker: true, Gateways: []string{"gw"}}, true,
+			[]string{"Endpoint east-submariner-cable-east-10-89-1-11", "Cluster east", "CablePolicies lab", "Gateway gw"},
+		},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			s := withoutEndpoints(t, policy)
+			s.Standing = test.standing
+			p, err := Gateway().Plan(s)
+			require.NoError(t, err)
+			require.Equal(t, test.cables, len(p.State) > 0)
+			r := Gateway().Report(s, p, Outcome{Now: s.Now})
+			require.ElementsMatch(t, test.writes, named(t, append(r.Apply, r.Status...)))
+			require.Empty(t, r.Delete)
+		})
+	}
+}
+
+// The Endpoint of a sibling stays for as long as the sibling is active. It is deleted by
+// the speaker, and by nobody else.
+func TestSiblingsEndpoint(t *testing.T) {
+	sibling := ownEndpoint("worker", "10-89-1-12")
+	former := ownEndpoint("gw", "10-89-1-99") // at another address of this node
+	for _, test := range []struct {
+		name     string
+		standing Standing
+		deletes  []string
+	}{
+		{"both are active", Standing{Active: true, Speaker: true, Gateways: []string{"gw", "worker"}}, []string{"Endpoint " + former.Name}},
+		{"the sibling is gone", Standing{Active: true, Speaker: true, Gateways: []string{"gw"}}, []string{"Endpoint " + former.Name, "Endpoint " + sibling.Name}},
+		{"the speaker no longer carries traffic", Standing{Speaker: true, Gateways: []string{"worker"}}, []string{"Endpoint " + former.Name}},
+		{"another gateway speaks", Standing{Active: true}, []string{"Endpoint " + former.Name}},
+		{"standby", Standing{}, nil},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			s := withoutEndpoints(t, sibling, former)
+			s.Standing = test.standing
+			p, err := Gateway().Plan(s)
+			require.NoError(t, err)
+			require.ElementsMatch(t, test.deletes, named(t, Gateway().Report(s, p, Outcome{Now: s.Now}).Delete))
+		})
+	}
+}
+
+func ownEndpoint(node, address string) *submarinerv1.Endpoint {
+	cable := "submariner-cable-east-" + address
+	return &submarinerv1.Endpoint{
+		ObjectMeta: metav1.ObjectMeta{Name: "east-" + cable, Namespace: submarinerv1.OperatorNamespace},
+		Spec:       submarinerv1.EndpointSpec{ClusterID: "east", CableName: cable, Hostname: node},
+	}
+}
+
+// withoutEndpoints returns the snapshot of gateway gw of scenario two-clusters, in which
+// this cluster has not published anything, with more objects.
+func withoutEndpoints(t *testing.T, more ...client.Object) Snapshot {
+	t.Helper()
+	objs := more
+	for _, o := range kubetest.Scenario(t, "../../testdata/scenarios/two-clusters.txtar") {
+		if e, ok := o.(*submarinerv1.Endpoint); ok && !submarinerv1.IsCopy(e) {
+			continue
+		}
+		objs = append(objs, o)
+	}
+	s := snapshotOf(objs...)
+	s.Now = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
+	for _, g := range List[*submarinerv1.Gateway](s) {
+		g.SetReportedAt(s.Now)
+	}
+	return s
+}
+
+// named returns the kinds and names of objects.
+func named(t *testing.T, objs []client.Object) []string {
+	t.Helper()
+	var out []string
+	for _, o := range objs {
+		gvks, _, err := kubetest.Scheme(t).ObjectKinds(o)
+		require.NoError(t, err)
+		out = append(out, gvks[0].Kind+" "+o.GetName())
+	}
+	return out
+}

@@ -1,0 +1,47 @@
+package mesh
+
+import (
+	submarinerv1 "subctl/api/submariner/v1"
+	"subctl/api/submariner/v1alpha1"
+	"subctl/policy"
+)
+
+// clusterLabels returns the labels that the agent applies to the Cluster object: those
+// that join was given (joined, as k=v,k=v), except where a person has since changed or
+// removed such a label. Then the person's choice stands until join is given another
+// value. current is the Cluster as the API server has it; nil if there is none. Its
+// annotation ClusterLabelsAnnotation holds what join was given when the labels were last
+// applied.
+//
+// Labels that people added are theirs: server-side apply leaves them alone, and removes
+// those that join is no longer given.
+func clusterLabels(joined string, current *submarinerv1.Cluster) map[string]string {
+	out := policy.ParseLabels(joined)
+	if current == nil {
+		return out
+	}
+	before := policy.ParseLabels(current.Annotations[v1alpha1.ClusterLabelsAnnotation])
+	for k, v := range out {
+		old, known := before[k]
+		if !known || old != v {
+			continue
+		}
+		if now, there := current.Labels[k]; there {
+			out[k] = now
+		} else {
+			delete(out, k)
+		}
+	}
+	return out
+}
+
+// labelled reports whether a Cluster has the labels that the agent applies, and records
+// what join was given.
+func labelled(is, want *submarinerv1.Cluster) bool {
+	for k, v := range want.Labels {
+		if is.Labels[k] != v {
+			return false
+		}
+	}
+	return is.Annotations[v1alpha1.ClusterLabelsAnnotation] == want.Annotations[v1alpha1.ClusterLabelsAnnotation]
+}

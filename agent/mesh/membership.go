@@ -1,0 +1,198 @@
+package mesh
+
+import (
+	"fmt"
+	"net"
+	"net/netip"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+
+	submarinerv1 "subctl/api/submariner/v1"
+	"subctl/api/submariner/v1alpha1"
+	"subctl/cable"
+	"subctl/dataplane"
+)
+
+// Membership is who takes part: this cluster with its nodes, and the other clusters.
+type Membership struct {
+	Submariner *v1alpha1.Submariner // how this cluster is joined
+	Own        cable.Networks
+	Self       cable.Node
+	Nodes      []cable.Node // of this cluster, sorted by name
+	Gateways   []cable.Node // the nodes among them that have an Endpoint
+	Engines    Engines
+	// Cluster is the Cluster object of this cluster; nil if there is none yet.
+	Cluster *submarinerv1.Cluster
+	// Clusters are the Cluster objects of other clusters, by ID.
+	Clusters map[string]*submarinerv1.Cluster
+	// Endpoints are those of this cluster; Remote are those that other clusters announce.
+	Endpoints, Remote []*submarinerv1.Endpoint
+}
+
+// Engines is what the gateway's node has to encrypt packets with. Every node of a
+// cluster goes by its gateway's, so that all come to the same conclusions.
+type Engines struct{ WireGuard, IPsec dataplane.Engine }
+
+// Leaving reports whether the cluster is being uninstalled.
+func (m Membership) Leaving() bool { return !m.Submariner.DeletionTimestamp.IsZero() }
+
+// readMembership reads a Snapshot. The error is ErrNotJoined or a mistake in this
+// cluster's own objects.
+func readMembership(s Snapshot) (Membership, error) {
+	subs := List[*v1alpha1.Submariner](s)
+	if len(subs) == 0 {
+		return Membership{}, ErrNotJoined
+	}
+	m := Membership{Submariner: subs[0]}
+	var err error
+	if m.Own.Pods, err = parseCIDRs("clusterCIDR", m.Submariner.Spec.ClusterCIDR); err != nil {
+		return m, err
+	}
+	if m.Own.Services, err = parseCIDRs("serviceCIDR", m.Submariner.Spec.ServiceCIDR); err != nil {
+		return m, err
+	}
+	host, _, _ := net.SplitHostPort(m.Submariner.Spec.BrokerK8sApiServer) // not an address: no route can cover it
+	if ip, err := netip.ParseAddr(host); err == nil && ip.Is4() {
+		m.Own.Needed = append(m.Own.Needed, netip.PrefixFrom(ip, 32))
+	}
+	m.readClusters(s)
+	return m, m.readNodes(s)
+}
+
+// readClusters fills in the Clusters and Endpoints of this cluster and of the others.
+func (m *Membership) readClusters(s Snapshot) {
+	id := m.Submariner.Spec.ClusterID
+	m.Clusters = map[string]*submarinerv1.Cluster{}
+	for _, c := range List[*submarinerv1.Cluster](s) {
+		switch {
+		case c.Name == id && !submarinerv1.IsCopy(c):
+			m.Cluster = c
+		case c.Labels[submarinerv1.ClusterIDLabel] == c.Spec.ClusterID:
+			m.Clusters[c.Spec.ClusterID] = c
+		}
+	}
+	for _, e := range List[*submarinerv1.Endpoint](s) {
+		if e.Spec.ClusterID == id && !submarinerv1.IsCopy(e) {
+			m.Endpoints = append(m.Endpoints, e)
+		} else {
+			m.Remote = append(m.Remote, e)
+		}
+	}
+}
+
+// readNodes fills in the nodes. What a node's own agent reports of it takes precedence
+// over the API server's Node.
+func (m *Membership) readNodes(s Snapshot) error {
+	reported := map[string]submarinerv1.NodeFacts{s.Node: s.Facts}
+	for _, ra := range List[*submarinerv1.RouteAgent](s) {
+		if f := ra.Status.Node; f != nil && ra.Name != s.Node {
+			reported[ra.Name] = *f
+		}
+	}
+	for _, n := range List[*corev1.Node](s) {
+		node := m.readNode(n, reported[n.Name])
+		if n.Name == s.Node {
+			m.Self = node
+		}
+		if node.IP.IsValid() {
+			m.Nodes = append(m.Nodes, node)
+		}
+	}
+	for _, n := range m.Nodes {
+		if slices.ContainsFunc(m.Endpoints, func(e *submarinerv1.Endpoint) bool { return e.Spec.Hostname == n.Name }) {
+			m.Gateways = append(m.Gateways, n)
+		}
+	}
+	m.Engines = m.readEngines(s, reported)
+	switch {
+	case m.Self.Name == "":
+		return fmt.Errorf("the cluster has no node %q", s.Node)
+	case s.Facts.MTU == 0:
+		return fmt.Errorf("node %s has no default route, and none of its devices holds its InternalIP: give it either, so that packets find the other nodes", m.Self.Name)
+	case !m.Self.IP.IsValid():
+		return fmt.Errorf("node %s has no IPv4 address", m.Self.Name)
+	}
+	return nil
+}
+
+// readNode returns a node, and adds its addresses and its network to Own.
+func (m *Membership) readNode(n *corev1.Node, facts submarinerv1.NodeFacts) cable.Node {
+	node := cable.Node{Name: n.Name}
+	for _, a := range n.Status.Addresses {
+		if ip, err := netip.ParseAddr(a.Address); err == nil && ip.Is4() && a.Type == corev1.NodeInternalIP {
+			m.Own.Nodes = append(m.Own.Nodes, ip)
+			if !node.IP.IsValid() {
+				node.IP = ip
+			}
+		}
+	}
+	if ip, err := netip.ParseAddr(facts.PrivateIP); err == nil && ip.Is4() {
+		if node.IP != ip {
+			m.Own.Nodes = append(m.Own.Nodes, ip)
+		}
+		node.IP = ip
+	}
+	if own, err := netip.ParsePrefix(facts.Network); err == nil && !slices.Contains(m.Own.Needed, own.Masked()) {
+		m.Own.Needed = append(m.Own.Needed, own.Masked())
+	}
+	podIP, err := netip.ParseAddr(facts.PodIP)
+	if pods := podCIDR(n); err == nil && pods.IsValid() && pods.Contains(podIP) {
+		node.Pods = pods // the CNI does use the node's podCIDR
+	}
+	return node
+}
+
+// readEngines returns the engines of this node if it may be a gateway, and otherwise of
+// the active gateway.
+func (m *Membership) readEngines(s Snapshot, reported map[string]submarinerv1.NodeFacts) Engines {
+	facts := s.Facts
+	if n := Find[*corev1.Node](s, s.Node); n == nil || !isGatewayNode(n) {
+		for _, e := range m.Endpoints {
+			if f, ok := reported[e.Spec.Hostname]; ok {
+				facts = f
+				break
+			}
+		}
+	}
+	engine := func(f submarinerv1.EngineFact) dataplane.Engine {
+		return dataplane.Engine{Name: f.Name, Missing: f.Missing}
+	}
+	return Engines{WireGuard: engine(facts.WireGuard), IPsec: engine(facts.IPsec)}
+}
+
+// isGatewayNode reports whether a node has the label of gateway nodes.
+func isGatewayNode(n *corev1.Node) bool {
+	return n != nil && n.Labels[submarinerv1.GatewayNodeLabel] == "true"
+}
+
+// podCIDR returns the node's first IPv4 pod network; the zero Prefix if it has none.
+func podCIDR(n *corev1.Node) netip.Prefix {
+	for _, c := range append([]string{n.Spec.PodCIDR}, n.Spec.PodCIDRs...) {
+		if p, err := netip.ParsePrefix(c); err == nil && p.Addr().Is4() {
+			return p.Masked()
+		}
+	}
+	return netip.Prefix{}
+}
+
+// parseCIDRs parses the networks in a field of Submariner.spec, separated by commas.
+func parseCIDRs(field, text string) ([]netip.Prefix, error) {
+	var out []netip.Prefix
+	for part := range strings.SplitSeq(text, ",") {
+		if part = strings.TrimSpace(part); part == "" {
+			continue
+		}
+		p, err := cable.ParseCIDR(part)
+		if err != nil {
+			return nil, fmt.Errorf("Submariner.spec.%s: %w", field, err)
+		}
+		out = append(out, p)
+	}
+	if len(out) == 0 {
+		return nil, fmt.Errorf("Submariner.spec.%s is empty: run subctl join again", field)
+	}
+	slices.SortFunc(out, netip.Prefix.Compare)
+	return slices.Compact(out), nil
+}

@@ -1,0 +1,113 @@
+// Package mesh computes what one node contributes to the network of clusters: which
+// kernel objects it holds, and what its agent reports. It is the pure half of an
+// agent: a Snapshot goes in, a Plan and a Report come out.
+//
+//	Snapshot → Membership → Offer → Accepted → Cables → dataplane.State and Report
+//
+// Each arrow is a function of the values to its left. Membership lists the nodes of
+// this cluster and the other clusters that exist. Offer lists the cable drivers of
+// this cluster, with their settings. Accepted lists the gateways of other clusters
+// whose announcements are sound and conflict with nobody's. Cables says which driver
+// connects each of them. A Mesh holds these values; the roles (gateway.go, route.go)
+// are views of it.
+//
+// The package has no clock, no API client, no socket and no kernel: what they know is
+// in the Snapshot. So "subctl show plan" computes on any machine what a node will hold.
+package mesh
+
+import (
+	"cmp"
+	"errors"
+	"net/netip"
+	"slices"
+	"strings"
+
+	"subctl/cable"
+	"subctl/dataplane"
+)
+
+// Mesh is a Snapshot and everything that follows from it, stage by stage.
+type Mesh struct {
+	Snapshot   Snapshot
+	Membership Membership
+	Offer      Offer
+	Local      cable.Local // this node as a gateway
+	Accepted   Accepted
+	Cables     Cables
+}
+
+// ErrNotJoined is the error of a cluster without a Submariner object: its agents have
+// nothing to do.
+var ErrNotJoined = errors.New("there is no Submariner object in this cluster: run subctl join")
+
+// Of computes all stages. The error is ErrNotJoined or a mistake in this cluster's own
+// objects. Mistakes of other clusters are not errors: they are in Refused.
+func Of(s Snapshot) (*Mesh, error) {
+	m := &Mesh{Snapshot: s}
+	var err error
+	if m.Membership, err = readMembership(s); err != nil {
+		return nil, err
+	}
+	m.Offer = readOffer(s, m.Membership)
+	m.Local = m.Membership.local(s, m.Offer.Settings)
+	m.Offer.check(m.Local)
+	m.Accepted = accept(s, m.Membership, m.Local)
+	m.Cables = connect(m)
+	return m, nil
+}
+
+// Refusal is an endpoint of another cluster to which there is no cable, and why.
+type Refusal struct {
+	Endpoint
+	Err error
+}
+
+// Refused returns the endpoints that are not accepted and those that no driver can
+// connect, sorted by cable name.
+func (m *Mesh) Refused() []Refusal {
+	all := slices.Concat(m.Accepted.Refused, m.Cables.Refused)
+	slices.SortStableFunc(all, func(a, b Refusal) int {
+		return cmp.Or(strings.Compare(a.Spec.CableName, b.Spec.CableName), strings.Compare(a.Spec.ClusterID, b.Spec.ClusterID))
+	})
+	return all
+}
+
+// local returns this node as a gateway.
+func (m Membership) local(s Snapshot, settings map[string]cable.Config) cable.Local {
+	podIP, _ := netip.ParseAddr(s.Facts.PodIP) // the zero Addr: the node has none
+	spec := m.Submariner.Spec
+	return cable.Local{
+		Gateway: cable.Gateway{
+			Cluster: spec.ClusterID, Host: m.Self.Name, PrivateIP: m.Self.IP, PublicIP: s.PublicIP, HealthIP: podIP,
+			Subnets: m.Own.All(), NAT: spec.NatEnabled,
+			Name: cableName(spec.ClusterID, m.Self.IP),
+		},
+		MTU: s.Facts.MTU, PodIP: podIP, PodIPMissing: s.PodIPMissing, Pods: m.Own.Pods, Svcs: m.Own.Services, Keys: s.Keys, Settings: settings,
+		WireGuard: m.Engines.WireGuard, IPsec: m.Engines.IPsec,
+	}
+}
+
+// cableName returns the name of a gateway's cables: the cluster and the address at
+// which they end (upstream's format).
+func cableName(cluster string, ip netip.Addr) string {
+	return "submariner-cable-" + cluster + "-" + strings.ReplaceAll(ip.String(), ".", "-")
+}
+
+// Plan is what a role makes of a Snapshot.
+type Plan struct {
+	// State is what the node's kernel should hold.
+	State dataplane.State
+	// Sweep lists the owners whose agents no longer run on this node and whose objects
+	// are to be removed.
+	Sweep []dataplane.Owner
+	// Probes are the addresses to ping.
+	Probes Probes
+	// Using is what carries the traffic to each remote gateway once the node holds
+	// State, by cable name.
+	Using map[string]Using
+	// Mesh is what the plan was made from; nil if the snapshot has a mistake.
+	Mesh *Mesh
+
+	cables []cable.Cable // that State connects, in the order of links
+	links  []cable.Link
+}

@@ -1,0 +1,164 @@
+package mesh
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	submarinerv1 "subctl/api/submariner/v1"
+	"subctl/api/submariner/v1alpha1"
+	"subctl/cable"
+	"subctl/cable/drivers"
+	"subctl/cable/ipsec"
+)
+
+// Offer is which cable drivers this cluster offers, and its own settings of them: those
+// in the Submariner object, overridden by those in the ConfigMap that it names.
+//
+// A mistake in them takes no cable down: what was in force before stays in force. The
+// drivers are read back from the cluster's Endpoint. The settings are read back from
+// the Cluster object, on which the speaker notes them for its successor and for the
+// route agents, which read no ConfigMaps.
+type Offer struct {
+	Default  cable.Driver            // of pairs for which no policy decides
+	Listed   []cable.Driver          // that the user allows, the default first
+	Drivers  []cable.Driver          // that the cluster offers: those listed that its gateway can run
+	Settings map[string]cable.Config // by driver
+	// Err is the mistake because of which older settings or drivers are in force; nil if
+	// there is none. ListedErr is the part of it that is about the drivers.
+	Err, ListedErr error
+}
+
+// readOffer returns the Offer without its Drivers: see check.
+func readOffer(s Snapshot, m Membership) Offer {
+	var o Offer
+	o.readListed(m)
+	o.readSettings(s, m)
+	return o
+}
+
+// check fills in Drivers: of those that are listed, the ones that the gateway can run.
+func (o *Offer) check(l cable.Local) {
+	for _, d := range o.Listed {
+		if d.Lacks(l) == nil {
+			o.Drivers = append(o.Drivers, d)
+		}
+	}
+}
+
+// offers reports whether this cluster offers a driver.
+func (o Offer) offers(driver string) bool {
+	return slices.ContainsFunc(o.Drivers, func(d cable.Driver) bool { return d.Name() == driver })
+}
+
+// whyNot returns why this cluster does not offer a driver, as the end of a sentence.
+func (o Offer) whyNot(d cable.Driver, l cable.Local) string {
+	if err := cmp.Or(d.Lacks(l), o.ListedErr); err != nil {
+		return ": " + err.Error()
+	}
+	return ": it is not in Submariner.spec.cableDrivers"
+}
+
+// readListed fills in Default and Listed. After a mistake they are what the cluster's
+// Endpoint offered before.
+func (o *Offer) readListed(m Membership) {
+	listed, err := drivers.Listed(m.Submariner.Spec)
+	if err == nil {
+		o.Default, o.Listed = listed[0], listed
+		return
+	}
+	o.ListedErr = err
+	o.Default = drivers.Find(drivers.Default) // of a cluster that offers none
+	for _, e := range m.Endpoints {
+		g, err := cable.Parse(e.Spec)
+		d := drivers.Find(g.Default)
+		if err != nil || d == nil {
+			continue
+		}
+		o.Default, o.Listed = d, nil
+		for _, name := range g.Drivers {
+			if d := drivers.Find(name); d != nil {
+				o.Listed = append(o.Listed, d)
+			}
+		}
+	}
+}
+
+// readSettings fills in Settings and Err.
+func (o *Offer) readSettings(s Snapshot, m Membership) {
+	settings, err := o.specified(s, m.Submariner.Spec)
+	o.Err = errors.Join(o.ListedErr, err)
+	if o.Settings = settings; err == nil {
+		return
+	}
+	o.Settings = nil // the defaults, if nothing was in force before
+	if m.Cluster != nil {
+		before, err := cable.ParseConfig(m.Cluster.Annotations[submarinerv1.CableConfigAnnotation], drivers.All())
+		if err == nil && cable.CheckPorts(before, o.Listed) == nil {
+			o.Settings = before
+		}
+	}
+}
+
+// specified returns the settings that the user specifies.
+func (o *Offer) specified(s Snapshot, spec v1alpha1.SubmarinerSpec) (map[string]cable.Config, error) {
+	settings, err := ipsec.SettingsOf(spec)
+	own, err2 := configMapSettings(s, spec.CableDriverCustomConfig)
+	if err := errors.Join(err, err2); err != nil {
+		return nil, err
+	}
+	for name, c := range own {
+		settings[name] = settings[name].With(c)
+	}
+	return settings, cable.CheckPorts(settings, o.Listed)
+}
+
+// configMapSettings returns the settings in the ConfigMap that the Submariner names;
+// nil if it names none.
+func configMapSettings(s Snapshot, ref *v1alpha1.ConfigMapRef) (map[string]cable.Config, error) {
+	if ref == nil || ref.ConfigMapName == "" {
+		return nil, nil
+	}
+	if ns := cmp.Or(ref.Namespace, submarinerv1.OperatorNamespace); ns != submarinerv1.OperatorNamespace {
+		return nil, fmt.Errorf("Submariner.spec.cableDriverCustomConfig names ConfigMap %s in namespace %s, but a pod can only have those of its own: put it into %s",
+			ref.ConfigMapName, ns, submarinerv1.OperatorNamespace)
+	}
+	cm := Find[*corev1.ConfigMap](s, ref.ConfigMapName)
+	if cm == nil {
+		return nil, fmt.Errorf("there is no ConfigMap %s in namespace %s, which Submariner.spec.cableDriverCustomConfig names: make it, or remove the name",
+			ref.ConfigMapName, submarinerv1.OperatorNamespace)
+	}
+	text, err := cable.ConfigText(cm.Data)
+	var own map[string]cable.Config
+	if err == nil {
+		own, err = cable.ParseConfig(text, drivers.All())
+	}
+	if err != nil {
+		return nil, fmt.Errorf("ConfigMap %s, key %s: %w", cm.Name, v1alpha1.CableCustomConfig, err)
+	}
+	return own, nil
+}
+
+// ConditionCableConfigValid is the condition of a Gateway that is False if the
+// cluster's own settings of its cable drivers cannot be used.
+const ConditionCableConfigValid = "CableConfigValid"
+
+// Reasons of CableConfigValid.
+const (
+	reasonBadCableConfig = "BadCableConfig"
+	reasonInForce        = "InForce"
+)
+
+// condition returns CableConfigValid. was are the conditions that were reported before.
+func (o Offer) condition(was []metav1.Condition, now time.Time) metav1.Condition {
+	if o.Err != nil {
+		message := clip("the settings before stay in force: " + o.Err.Error())
+		return condition(was, ConditionCableConfigValid, false, reasonBadCableConfig, message, now)
+	}
+	return condition(was, ConditionCableConfigValid, true, reasonInForce, "the settings of the cable drivers are in force", now)
+}

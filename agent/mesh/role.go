@@ -1,0 +1,100 @@
+package mesh
+
+import (
+	"fmt"
+	"time"
+
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	submarinerv1 "subctl/api/submariner/v1"
+	"subctl/dataplane"
+)
+
+// Role is the duties of one pod: what it plans and reports, and which parts run beside
+// its loop. Plan, Report and Recall are pure functions.
+type Role struct {
+	// Name is the subcommand of "subctl agent", and the name in logs and field owners.
+	Name string
+	// Owner says which kernel objects belong to the role.
+	Owner dataplane.Owner
+	// MetricsPort is the TCP port of metrics and probes, unless the user sets another.
+	MetricsPort int
+	// Resync is the time after which the loop runs although nothing has changed.
+	Resync time.Duration
+	// Watches lists the kinds of objects that a Snapshot of the role holds.
+	Watches []client.Object
+	// Parts lists what runs beside the loop, in the order in which snapshots are completed.
+	Parts []Part
+	// Plan returns what the node's kernel should hold. The error is ErrNotJoined or a
+	// mistake in this cluster's own objects: it stays until one of them changes.
+	Plan func(Snapshot) (Plan, error)
+	// Report returns what the API server should hold.
+	Report func(Snapshot, Plan, Outcome) Report
+	// Recall returns what an agent of a node that has just started takes over from the
+	// reports of its cluster's gateways.
+	Recall func(node string, reports []*submarinerv1.Gateway, now time.Time) Memory
+}
+
+// Roles lists the roles there are.
+func Roles() []Role { return []Role{Gateway(), Route()} }
+
+// Part names something that runs beside the loop of an agent; package parts has the
+// implementations.
+type Part string
+
+// The parts there are.
+const (
+	Election   Part = "election"    // decides which gateways are active, and which one speaks
+	KeyRing    Part = "key ring"    // reads the keys of cables from mounted Secrets
+	Probing    Part = "probes"      // pings the other ends of cables
+	Discovery  Part = "discovery"   // finds the paths to other gateways
+	PublicIP   Part = "public IP"   // finds the address at which this gateway is reached from outside
+	KernelView Part = "kernel view" // reads the state of cables from the kernel
+	Exchange   Part = "exchange"    // exchanges objects with the broker
+)
+
+// Outcome is the result of a plan.
+type Outcome struct {
+	// Err is why the node does not hold the plan; nil if the node was seen to hold it.
+	Err error
+	// Health is the result of the probes, by name of the probe.
+	Health map[string]Health
+	// Exchange is the state of the exchange with the broker; nil if this agent does not
+	// take part in it.
+	Exchange *ExchangeStatus
+	Now      time.Time
+}
+
+// ExchangeStatus is the state of the exchange with the broker.
+type ExchangeStatus struct {
+	LastSync    time.Time // when both sides were last seen to be the same; zero if never
+	Errors      []string  // that exist now
+	Refused     []string  // objects of other clusters that are not copied, with reasons
+	RefusedMore int       // how many there are in addition to Refused
+}
+
+// Report is what the API server should hold.
+type Report struct {
+	// Apply are objects to apply, Delete are objects to delete.
+	Apply, Delete []client.Object
+	// Status are objects whose status is applied, as far as it is set.
+	Status []client.Object
+	// Update are objects of users, with a change. An object that somebody else has changed
+	// since it was read is not overwritten.
+	Update []client.Object
+}
+
+// PlanNode returns what a node's kernel should hold, for all roles.
+func PlanNode(s Snapshot) (dataplane.State, error) {
+	all := dataplane.State{}
+	for _, r := range Roles() {
+		p, err := r.Plan(s)
+		if err != nil {
+			return nil, err
+		}
+		if err := all.Merge(p.State); err != nil {
+			return nil, fmt.Errorf("merging the plan of role %s: %w", r.Name, err)
+		}
+	}
+	return all, nil
+}

@@ -1,0 +1,112 @@
+package mesh
+
+import (
+	"reflect"
+	"slices"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	submarinerv1 "subctl/api/submariner/v1"
+	"subctl/cable"
+	"subctl/cable/drivers"
+	"subctl/dataplane"
+	"subctl/internal/version"
+)
+
+// Route returns the role of the route agent, which runs on every node: the paths between
+// the nodes and the gateways of one cluster.
+//
+// It does not watch Gateways, each of which is written every few seconds, nor ConfigMaps:
+// the settings in force are noted on the Cluster object.
+func Route() Role {
+	watches := slices.DeleteFunc(Kinds(), func(o client.Object) bool {
+		switch o.(type) {
+		case *submarinerv1.Gateway, *corev1.ConfigMap:
+			return true
+		}
+		return false
+	})
+	return Role{
+		Name: "route", Owner: dataplane.RouteOwner, MetricsPort: dataplane.RouteMetricsPort, Resync: 30 * time.Second, Watches: watches,
+		Plan: planRoute, Report: reportRoute,
+		Recall: func(_ string, reports []*submarinerv1.Gateway, now time.Time) Memory {
+			return recall(reports, reports, now)
+		},
+	}
+}
+
+func planRoute(s Snapshot) (Plan, error) {
+	m, err := Of(s)
+	if err != nil {
+		return Plan{}, err
+	}
+	p := Plan{State: dataplane.State{}, Using: map[string]Using{}, Mesh: m}
+	if !isGatewayNode(Find[*corev1.Node](s, s.Node)) {
+		// No gateway agent runs here; one that did has left its objects in place.
+		p.Sweep = []dataplane.Owner{dataplane.GatewayOwner}
+	}
+	if m.Membership.Leaving() {
+		return p, nil
+	}
+	in := cable.Intra{
+		Self: m.Membership.Self, MTU: s.Facts.MTU, PodIP: m.Local.PodIP, OwnPodIP: s.Facts.PodIPPlanned,
+		Gateways: m.Membership.Gateways, Local: m.Membership.Own, CableIn: m.cableDevices(),
+	}
+	for _, n := range m.Membership.Nodes {
+		if !slices.ContainsFunc(in.Gateways, func(g cable.Node) bool { return g.Name == n.Name }) {
+			in.Workers = append(in.Workers, n)
+		}
+	}
+	for _, c := range m.Cables.Wanted {
+		p.Using[c.Name] = using(c)
+		in.Remote = append(in.Remote, cable.Reached{Cluster: c.Cluster, Subnets: c.Subnets, MTU: c.MTU(m.Local)})
+	}
+	if p.State, err = cable.PlanIntra(in); err != nil {
+		return Plan{}, err
+	}
+	return p, nil
+}
+
+// cableDevices returns the devices on which packets of other clusters can arrive: those
+// of all drivers, those that policies decide on, and those that exist, as a pair that
+// changes its cable has two.
+func (m *Mesh) cableDevices() []string {
+	devices := slices.Clone(m.Snapshot.Facts.CableDevices)
+	for _, d := range drivers.All() {
+		devices = append(devices, d.Device(nil))
+	}
+	for _, c := range m.Cables.Wanted {
+		devices = append(devices, c.Device())
+	}
+	slices.Sort(devices)
+	return slices.Compact(devices)
+}
+
+func reportRoute(s Snapshot, p Plan, o Outcome) Report {
+	old := Find[*submarinerv1.RouteAgent](s, s.Node)
+	facts := s.Facts
+	ra := &submarinerv1.RouteAgent{
+		ObjectMeta: metav1.ObjectMeta{Name: s.Node, Namespace: submarinerv1.OperatorNamespace},
+		Status: submarinerv1.RouteAgentStatus{
+			Version: version.Version, RemoteEndpoints: []submarinerv1.RemoteEndpoint{}, Node: &facts,
+		},
+	}
+	if n := Find[*corev1.Node](s, s.Node); n != nil { // deleted with its node
+		ra.OwnerReferences = []metav1.OwnerReference{{APIVersion: "v1", Kind: "Node", Name: n.Name, UID: n.UID}}
+	}
+	if o.Err != nil {
+		ra.Status.StatusFailure = clip(o.Err.Error())
+	}
+	var was []metav1.Condition
+	if old != nil {
+		was = old.Status.Conditions
+	}
+	ra.Status.Conditions = conditions(was, p, o)
+	if old != nil && reflect.DeepEqual(old.Status, ra.Status) {
+		return Report{}
+	}
+	return Report{Apply: []client.Object{ra}}
+}

@@ -1,0 +1,209 @@
+package mesh
+
+import (
+	"cmp"
+	"fmt"
+	"net/netip"
+	"reflect"
+	"slices"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	submarinerv1 "subctl/api/submariner/v1"
+	"subctl/api/submariner/v1alpha1"
+	"subctl/cable"
+	"subctl/cable/keys"
+	"subctl/cable/natdiscovery"
+	"subctl/dataplane"
+	"subctl/policy"
+)
+
+// Snapshot is everything that a plan may look at, read once: the objects of the API
+// server, sorted by name, what the node's kernel says, and what the parts beside the
+// loop know.
+type Snapshot struct {
+	// Node is the node's name.
+	Node string
+	// Now is the time at which the snapshot was taken.
+	Now time.Time
+	// Facts is what is known of the node's own network.
+	Facts submarinerv1.NodeFacts
+	// PodIPMissing reports whether no device of the node holds Facts.PodIP yet.
+	PodIPMissing bool
+	// Standing is the result of the election among this cluster's gateways.
+	Standing Standing
+	// Keys is the key material of a gateway's cables; nil where a plan is only shown.
+	// KeysErr is what the gateway's pod lacks of it.
+	Keys    *keys.Ring
+	KeysErr error
+	// Memory is what the last plan handed on.
+	Memory Memory
+	// Book is the compiled policies; nil if they are to be compiled when needed.
+	Book *policy.Book
+	// Health is the result of the probes so far, by name of the probe.
+	Health map[string]Health
+	// Paths is what is known of the path to each remote gateway, by cable name.
+	Paths map[string]natdiscovery.Path
+	// PublicIP is the address at which other clusters may reach the node as a gateway
+	// from outside; the zero Addr if it is not known. PublicIPErr is a mistake in the
+	// address that the user specifies.
+	PublicIP    netip.Addr
+	PublicIPErr error
+	// Cables is what the kernel says of the gateway's encrypted cables.
+	Cables []dataplane.CableState
+
+	objects map[reflect.Type][]client.Object
+}
+
+// Standing is the result of the election among the gateways of a cluster, as one of
+// them knows it. Carrying traffic and speaking for the cluster are separate questions.
+type Standing struct {
+	// Active reports whether the gateway on this node carries traffic.
+	Active bool
+	// Speaker reports whether it speaks for its cluster: it publishes the Cluster object,
+	// shares the cluster's policies and exchanges objects with the broker. A cluster has
+	// one speaker at a time.
+	Speaker bool
+	// Gateways lists the nodes whose gateways are active. Only a speaker needs it, to tell
+	// a sibling's Endpoint from one that a lost gateway left.
+	Gateways []string
+}
+
+// Memory is what one plan hands to the next. An agent that has just started reads it
+// from the reports of its cluster's gateways: see Role.Recall.
+type Memory struct {
+	// Incumbents are the gateways of other clusters whose announcements were accepted:
+	// they keep what they announce against clusters that announce the same.
+	Incumbents []cable.Gateway
+	// Using is what carries the traffic to each remote gateway, by cable name.
+	Using map[string]Using
+}
+
+// Kinds lists the kinds of objects that a Snapshot may hold.
+func Kinds() []client.Object {
+	return []client.Object{
+		&v1alpha1.Submariner{}, &submarinerv1.Cluster{}, &submarinerv1.Endpoint{},
+		&submarinerv1.Gateway{}, &submarinerv1.RouteAgent{}, &corev1.Node{}, &v1alpha1.CablePolicies{},
+		&corev1.ConfigMap{},
+	}
+}
+
+// NewSnapshot returns a Snapshot of a node with the given objects, which are shared:
+// they must not be changed afterwards.
+func NewSnapshot(node string, objs ...client.Object) Snapshot {
+	s := Snapshot{Node: node, objects: map[reflect.Type][]client.Object{}}
+	for _, o := range objs {
+		t := reflect.TypeOf(o)
+		s.objects[t] = append(s.objects[t], o)
+	}
+	for _, objs := range s.objects {
+		slices.SortFunc(objs, func(x, y client.Object) int {
+			return cmp.Or(strings.Compare(x.GetNamespace(), y.GetNamespace()), strings.Compare(x.GetName(), y.GetName()))
+		})
+	}
+	return s
+}
+
+// List returns the snapshot's objects of one kind, sorted. They are shared: do not
+// change them.
+func List[T client.Object](s Snapshot) []T {
+	objs := s.objects[reflect.TypeFor[T]()]
+	out := make([]T, len(objs))
+	for i, o := range objs {
+		out[i] = o.(T)
+	}
+	return out
+}
+
+// Find returns the snapshot's object of a kind and a name; nil if there is none.
+func Find[T interface {
+	client.Object
+	comparable
+}](s Snapshot, name string) T {
+	for _, o := range s.objects[reflect.TypeFor[T]()] {
+		if o.GetName() == name {
+			return o.(T)
+		}
+	}
+	var none T
+	return none
+}
+
+// FromReports returns the Snapshot of a node as its own agents would take it, from
+// what they reported to the API server. It is for those who look from afar. The error
+// is ErrNotJoined, an *UnknownNodeError, or that the node's agent has not reported.
+func FromReports(node string, objs ...client.Object) (Snapshot, error) {
+	s := NewSnapshot(node, objs...)
+	if len(s.podNetworks()) == 0 {
+		return s, ErrNotJoined
+	}
+	if Find[*corev1.Node](s, node) == nil {
+		return s, &UnknownNodeError{Node: node, Nodes: names(List[*corev1.Node](s))}
+	}
+	ra := Find[*submarinerv1.RouteAgent](s, node)
+	if ra == nil || ra.Status.Node == nil {
+		return s, fmt.Errorf("the route agent of node %s has not reported yet: see kubectl -n %s get pods -o wide", node, submarinerv1.OperatorNamespace)
+	}
+	s.Facts = *ra.Status.Node
+	for _, e := range List[*submarinerv1.Endpoint](s) {
+		if !submarinerv1.IsCopy(e) {
+			s.Standing.Gateways = append(s.Standing.Gateways, e.Spec.Hostname)
+			s.Standing.Active = s.Standing.Active || e.Spec.Hostname == node
+		}
+	}
+	s.Memory.Incumbents = incumbentsIn(List[*submarinerv1.Gateway](s))
+	if g := Find[*submarinerv1.Gateway](s, node); s.Standing.Active && g != nil {
+		s.Memory.Using, s.Paths = usingIn(g, s.Now), pathsIn(g)
+	}
+	return s, nil
+}
+
+// podNetworks returns the cluster's pod networks; none if the cluster has not joined.
+func (s Snapshot) podNetworks() []netip.Prefix {
+	for _, sub := range List[*v1alpha1.Submariner](s) {
+		nets, err := parseCIDRs("clusterCIDR", sub.Spec.ClusterCIDR)
+		if err == nil {
+			return nets
+		}
+	}
+	return nil
+}
+
+// PublishedIP returns the public address in the Endpoint of the snapshot's node; the
+// zero Addr if there is none.
+func (s Snapshot) PublishedIP() netip.Addr {
+	for _, e := range List[*submarinerv1.Endpoint](s) {
+		if e.Spec.Hostname == s.Node && !submarinerv1.IsCopy(e) {
+			ip, _ := cable.ParseHost(e.Spec.PublicIP) // the zero Addr: none
+			return ip
+		}
+	}
+	return netip.Addr{}
+}
+
+// configMap finds a ConfigMap in the namespace of the agents; nil if there is none.
+func (s Snapshot) configMap(name string) (*corev1.ConfigMap, error) {
+	return Find[*corev1.ConfigMap](s, name), nil
+}
+
+// UnknownNodeError is the error of a node that a cluster does not have.
+type UnknownNodeError struct {
+	Node  string
+	Nodes []string // that the cluster has
+}
+
+// Error implements error.
+func (e *UnknownNodeError) Error() string {
+	return fmt.Sprintf("the cluster has no node %q: it has %v", e.Node, e.Nodes)
+}
+
+func names[T client.Object](objs []T) []string {
+	var out []string
+	for _, o := range objs {
+		out = append(out, o.GetName())
+	}
+	return out
+}

@@ -1,0 +1,172 @@
+package parts
+
+import (
+	"context"
+	"log/slog"
+	"slices"
+	"sync"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/rest"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"subctl/agent/mesh"
+	submarinerv1 "subctl/api/submariner/v1"
+	"subctl/api/submariner/v1alpha1"
+	"subctl/broker"
+	"subctl/broker/exchange"
+	"subctl/internal/wake"
+)
+
+// exchangeRetry is the time after which an exchange that could not be set up is tried again.
+const exchangeRetry = time.Second
+
+// exchanger exchanges objects with the broker while this gateway is the speaker. It
+// follows the snapshots of the loop: when the speaker changes, or the Submariner object
+// names other clustersets or another broker, the exchange stops, or starts anew. The
+// files with the credentials are read again by each connection.
+//
+// Traffic does not need the broker, so nothing that goes wrong here stops the agent.
+type exchanger struct {
+	local *rest.Config // this cluster
+	dir   string       // with the broker's credentials
+	log   *slog.Logger
+	warn  func(about client.Object, c metav1.Condition)
+	wake  wake.Signal
+	make  func(exchange.Config) syncer
+
+	mu      sync.Mutex
+	target  *target // nil: nothing is to be exchanged
+	stop    context.CancelFunc
+	running syncer
+	failed  string // why it does not run
+}
+
+// syncer exchanges objects: an *exchange.Exchange.
+type syncer interface {
+	Run(context.Context) error
+	Status() exchange.Status
+}
+
+// target is what to exchange, and with whom.
+type target struct {
+	clusterID string
+	server    string // host:port of the broker's API server
+	insecure  bool
+	sets      []exchange.Set
+}
+
+func (t target) equal(o target) bool {
+	return t.clusterID == o.clusterID && t.server == o.server && t.insecure == o.insecure && slices.Equal(t.sets, o.sets)
+}
+
+func newExchanger(o Options) *exchanger {
+	return &exchanger{
+		local: o.Config, dir: o.BrokerDir, log: o.Log, warn: o.Warn, wake: wake.NewSignal(),
+		make: func(c exchange.Config) syncer { return exchange.New(c) },
+	}
+}
+
+// Act implements Actor: it follows the election and the Submariner object, whether the
+// rest of the snapshot has mistakes or not.
+func (x *exchanger) Act(s mesh.Snapshot, _ mesh.Plan, out *mesh.Outcome) {
+	x.follow(targetOf(s))
+	out.Exchange = x.status()
+}
+
+// targetOf returns what a gateway is to exchange; nil if nothing.
+func targetOf(s mesh.Snapshot) *target {
+	subs := mesh.List[*v1alpha1.Submariner](s)
+	if len(subs) == 0 || !s.Standing.Speaker {
+		return nil
+	}
+	spec := subs[0].Spec
+	t := &target{clusterID: spec.ClusterID, server: spec.BrokerK8sApiServer, insecure: spec.BrokerK8sInsecure}
+	for _, set := range spec.Sets() {
+		t.sets = append(t.sets, exchange.Set{Name: set, Namespace: broker.NamespaceIn(spec.BrokerK8sRemoteNamespace, set)})
+	}
+	return t
+}
+
+// follow makes Start work on a target from now on.
+func (x *exchanger) follow(t *target) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	if t == nil && x.target == nil || t != nil && x.target != nil && t.equal(*x.target) {
+		return
+	}
+	x.target, x.failed = t, ""
+	if x.stop != nil {
+		x.stop()
+	}
+	x.wake.Send()
+}
+
+// status returns the state of the exchange; nil if there is nothing to exchange.
+func (x *exchanger) status() *mesh.ExchangeStatus {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	switch {
+	case x.target == nil:
+		return nil
+	case x.failed != "":
+		return &mesh.ExchangeStatus{Errors: []string{x.failed}}
+	case x.running == nil:
+		return &mesh.ExchangeStatus{}
+	}
+	now := x.running.Status()
+	out := &mesh.ExchangeStatus{LastSync: now.LastSync, Errors: now.Errors, RefusedMore: now.RefusedMore}
+	for _, r := range now.Refused {
+		out.Refused = append(out.Refused, r.String())
+	}
+	return out
+}
+
+// Start exchanges objects until ctx is done.
+func (x *exchanger) Start(ctx context.Context) error {
+	for ctx.Err() == nil {
+		x.mu.Lock()
+		t := x.target
+		running, stop := context.WithCancel(ctx)
+		x.stop = stop
+		x.mu.Unlock()
+		if t == nil {
+			select {
+			case <-ctx.Done():
+			case <-x.wake:
+			}
+		} else {
+			x.run(running, *t)
+			_ = wake.After(running, exchangeRetry)
+		}
+		stop()
+	}
+	return nil
+}
+
+// run exchanges objects until ctx is done, or notes why it cannot.
+func (x *exchanger) run(ctx context.Context, t target) {
+	remote, err := broker.RESTConfig(x.dir, t.server, t.insecure)
+	if err == nil {
+		s := x.make(exchange.Config{
+			ClusterID: t.clusterID, Namespace: submarinerv1.OperatorNamespace,
+			Local: x.local, Broker: remote, Sets: t.sets, Log: x.log, Warn: x.warn,
+		})
+		x.note(s, "")
+		err = s.Run(ctx)
+	}
+	if err != nil && ctx.Err() == nil {
+		x.log.Warn("exchange with the broker", "err", err)
+		x.note(nil, err.Error())
+		return
+	}
+	x.note(nil, "")
+}
+
+// note records what runs, or why nothing does.
+func (x *exchanger) note(running syncer, failed string) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	x.running, x.failed = running, failed
+}

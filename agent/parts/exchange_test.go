@@ -1,0 +1,129 @@
+package parts
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"k8s.io/client-go/rest"
+
+	"subctl/agent/mesh"
+	"subctl/api/submariner/v1alpha1"
+	"subctl/broker/exchange"
+)
+
+// exchanges are the exchanges that a part has started and not stopped.
+type exchanges struct {
+	t       *testing.T
+	part    *exchanger
+	sub     v1alpha1.Submariner
+	started int
+	running []exchange.Config
+	fail    error
+}
+
+type pretended struct {
+	*exchanges
+	config exchange.Config
+}
+
+func (p pretended) Run(ctx context.Context) error {
+	if p.fail != nil {
+		return p.fail
+	}
+	p.started++
+	p.running = append(p.running, p.config)
+	<-ctx.Done()
+	p.running = nil
+	return nil
+}
+
+func (p pretended) Status() exchange.Status {
+	return exchange.Status{LastSync: time.Unix(1, 0), Refused: []exchange.Refusal{{Kind: "Endpoint", Name: "x", Reason: "too large"}}, RefusedMore: 3}
+}
+
+func newExchanges(t *testing.T) *exchanges {
+	t.Helper()
+	dir := t.TempDir()
+	for _, file := range []string{"token", "ca.crt"} {
+		require.NoError(t, os.WriteFile(filepath.Join(dir, file), []byte("x"), 0o600))
+	}
+	x := &exchanges{t: t, part: newExchanger(Options{BrokerDir: dir, Config: &rest.Config{}, Log: slog.New(slog.DiscardHandler)})}
+	x.sub.Spec = v1alpha1.SubmarinerSpec{ClusterID: "east", BrokerK8sApiServer: "192.0.2.1:6443", BrokerK8sRemoteNamespace: "submariner-k8s-broker"}
+	x.part.make = func(c exchange.Config) syncer { return pretended{x, c} }
+	return x
+}
+
+// loop is one loop of an agent, which may be the speaker. It returns what the part reports.
+func (x *exchanges) loop(speaker bool) *mesh.ExchangeStatus {
+	s := mesh.NewSnapshot("gw", x.sub.DeepCopy())
+	s.Standing.Speaker = speaker
+	var out mesh.Outcome
+	x.part.Act(s, mesh.Plan{}, &out)
+	synctest.Wait()
+	return out.Exchange
+}
+
+// The exchange runs on the speaker, and follows the Submariner object without a restart of
+// the agent.
+func TestExchangeFollows(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		x := newExchanges(t)
+		stop := start(t, x.part)
+		require.Nil(t, x.loop(false), "somebody else speaks")
+		require.Empty(t, x.running)
+
+		x.loop(true)
+		require.Len(t, x.running, 1)
+		require.Equal(t, "https://192.0.2.1:6443", x.running[0].Broker.Host)
+		require.Equal(t, []exchange.Set{{Name: "default", Namespace: "submariner-k8s-broker"}}, x.running[0].Sets)
+		status := x.loop(true)
+		require.Equal(t, 1, x.started, "nothing has changed")
+		require.Equal(t, &mesh.ExchangeStatus{LastSync: time.Unix(1, 0), Refused: []string{"Endpoint /x on the broker: too large"}, RefusedMore: 3}, status)
+
+		x.sub.Spec.ClusterSets = []string{"a", "b"}
+		x.loop(true)
+		require.Len(t, x.running, 1)
+		require.Len(t, x.running[0].Sets, 2)
+
+		x.sub.Spec.BrokerK8sApiServer = "192.0.2.2:6443"
+		x.loop(true)
+		require.Len(t, x.running, 1)
+		require.Equal(t, "https://192.0.2.2:6443", x.running[0].Broker.Host)
+		require.Equal(t, 3, x.started)
+
+		require.Nil(t, x.loop(false), "another gateway was elected")
+		require.Empty(t, x.running)
+		x.loop(true)
+		require.Len(t, x.running, 1)
+		stop()
+		require.Empty(t, x.running)
+	})
+}
+
+// What keeps the exchange from running is reported, and tried again.
+func TestExchangeIsRetried(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		x := newExchanges(t)
+		x.fail = errors.New("no route to host")
+		stop := start(t, x.part)
+		x.loop(true)
+		require.Equal(t, []string{"no route to host"}, x.loop(true).Errors)
+		x.fail = nil
+		pass(exchangeRetry)
+		require.Len(t, x.running, 1)
+		require.Empty(t, x.loop(true).Errors)
+
+		require.NoError(t, os.Remove(filepath.Join(x.part.dir, "token")))
+		x.sub.Spec.ClusterSets = []string{"a"}
+		x.loop(true)
+		require.Contains(t, x.loop(true).Errors[0], "reading the credentials for the broker")
+		stop()
+	})
+}

@@ -1,0 +1,66 @@
+package parts
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"subctl/agent/mesh"
+	submarinerv1 "subctl/api/submariner/v1"
+)
+
+// reasonRestarted is the reason of the Event about a program that was started again.
+const reasonRestarted = "CableProgramRestarted"
+
+// kernelView adds the kernel's view of encrypted cables to snapshots, and reports when a
+// program that cables depend on (charon, wireguard-go) had to be started again.
+type kernelView struct {
+	Options
+	restarts map[string]int // by program, as far as they were reported
+}
+
+func newKernelView(o Options) *kernelView { return &kernelView{Options: o} }
+
+// Start waits until ctx is done: the loop itself watches the kernel.
+func (k *kernelView) Start(ctx context.Context) error {
+	<-ctx.Done()
+	return nil
+}
+
+// Observe implements Observer.
+func (k *kernelView) Observe(s *mesh.Snapshot) error {
+	c := k.Cabler()
+	if c == nil || !s.Standing.Active {
+		return nil
+	}
+	var err error
+	if s.Cables, err = c.CableStates(); err != nil {
+		k.Log.Warn("reading the state of the cables", "err", err) // pings tell, too
+	}
+	return nil
+}
+
+// Act implements Actor: it reports programs that were started again.
+func (k *kernelView) Act(s mesh.Snapshot, _ mesh.Plan, _ *mesh.Outcome) {
+	c := k.Cabler()
+	if c == nil {
+		return
+	}
+	now := c.Restarts()
+	for _, program := range slices.Sorted(maps.Keys(now)) {
+		n := now[program] - k.restarts[program]
+		if n == 0 {
+			continue
+		}
+		k.Restarted(program, n)
+		k.Log.Warn("restarted", "program", program)
+		if g := mesh.Find[*submarinerv1.Gateway](s, s.Node); g != nil {
+			message := fmt.Sprintf("%s was found dead, or not answering, and was started again: cables through it were interrupted. Its own messages are in the log of the gateway's pod", program)
+			k.Warn(g, metav1.Condition{Type: "Restart", Reason: reasonRestarted, Message: message})
+		}
+	}
+	k.restarts = now
+}

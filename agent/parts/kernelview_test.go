@@ -1,0 +1,57 @@
+package parts
+
+import (
+	"log/slog"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"subctl/agent/mesh"
+	submarinerv1 "subctl/api/submariner/v1"
+	"subctl/dataplane"
+)
+
+// mortal is a kernel whose programs die.
+type mortal map[string]int
+
+func (mortal) CableStates() ([]dataplane.CableState, error) {
+	return []dataplane.CableState{{Device: "submariner", Peer: "west"}}, nil
+}
+func (m mortal) Restarts() map[string]int { return map[string]int(m) }
+
+// A program that was found dead is counted, and there is an Event about it, once.
+func TestRestartsAreReported(t *testing.T) {
+	var kernel dataplane.Cabler
+	var events []string
+	counts := map[string]int{}
+	k := newKernelView(Options{
+		Log: slog.New(slog.DiscardHandler), Cabler: func() dataplane.Cabler { return kernel },
+		Restarted: func(program string, n int) { counts[program] += n },
+		Warn: func(about client.Object, c metav1.Condition) {
+			events = append(events, about.GetName()+" "+c.Reason+": "+c.Message)
+		},
+	})
+	s := mesh.NewSnapshot("gw", &submarinerv1.Gateway{ObjectMeta: metav1.ObjectMeta{Name: "gw"}})
+	look := func() {
+		t.Helper()
+		require.NoError(t, k.Observe(&s))
+		k.Act(s, mesh.Plan{}, &mesh.Outcome{})
+	}
+	look()
+	require.Empty(t, s.Cables, "nothing was made yet")
+	kernel = mortal{}
+	look()
+	require.Empty(t, events)
+	require.Empty(t, s.Cables, "a standby gateway has no cables")
+	s.Standing.Active = true
+	kernel = mortal{"charon": 2, "wireguard-go": 1}
+	look()
+	look()
+	require.Len(t, s.Cables, 1)
+	require.Equal(t, map[string]int{"charon": 2, "wireguard-go": 1}, counts)
+	require.Len(t, events, 2)
+	require.Contains(t, events[0], "gw CableProgramRestarted: charon was found dead")
+	require.Contains(t, events[1], "gw CableProgramRestarted: wireguard-go was found dead")
+}

@@ -1,0 +1,93 @@
+// Package parts is what runs beside the loop of an agent: the election among the gateways,
+// pings, path discovery, the exchange with the broker, and so on. Parts have the clocks,
+// clients and sockets that package mesh does not have; they decide nothing about the
+// node's kernel.
+//
+// A part is a manager.Runnable. If it is an Observer it adds to every snapshot what it
+// knows, and if it is an Actor it follows every plan. When it learns something new it
+// nudges the loop.
+package parts
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/rest"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/manager"
+
+	"subctl/agent/discovery"
+	"subctl/agent/mesh"
+	"subctl/dataplane"
+)
+
+// Observer is a part that adds to snapshots.
+type Observer interface {
+	// Observe adds what the part knows. The error is ErrTooEarly if the part does not yet
+	// know enough for any plan to be made: then it nudges the loop once it does.
+	Observe(*mesh.Snapshot) error
+}
+
+// Actor is a part that follows plans.
+type Actor interface {
+	// Act follows a plan that the node was made to hold, or failed to hold, and adds to
+	// the outcome. Plan.Mesh is nil if the snapshot has a mistake: then nothing changes.
+	Act(mesh.Snapshot, mesh.Plan, *mesh.Outcome)
+}
+
+// ErrTooEarly is the error of a snapshot from which no plan should be made yet. The agent
+// leaves the node as it finds it.
+var ErrTooEarly = errors.New("too early to plan")
+
+// Options is how a part is run. The fields at the top are the same for all agents.
+type Options struct {
+	Node   string // name of the node
+	Config *rest.Config
+	Log    *slog.Logger
+	// Nudge makes the loop run again soon.
+	Nudge func()
+	// Warn writes an Event about an object whose condition is False.
+	Warn func(about client.Object, c metav1.Condition)
+	// Restarted is called when a program that cables depend on was found dead and started
+	// again, with how often that happened since the last call.
+	Restarted func(program string, times int)
+	// Cabler returns the kernel's view of the cables; nil if the agent made none.
+	Cabler func() dataplane.Cabler
+	// ListenUDP opens a UDP port on all of the node's addresses.
+	ListenUDP func(ctx context.Context, port int) (discovery.Datagrams, error)
+
+	Lease     Lease  // of the election
+	Secrets   string // directory of the Secrets with the keys of cables, each in a directory of its name
+	BrokerDir string // directory of the Secret with the broker's credentials
+}
+
+// constructors make the parts by name. They start nothing.
+var constructors = map[mesh.Part]func(Options) (manager.Runnable, error){
+	mesh.Election:   func(o Options) (manager.Runnable, error) { return newElector(o) },
+	mesh.KeyRing:    func(o Options) (manager.Runnable, error) { return newKeyRing(o), nil },
+	mesh.Probing:    func(o Options) (manager.Runnable, error) { return newProber(o), nil },
+	mesh.Discovery:  func(o Options) (manager.Runnable, error) { return newPathFinder(o), nil },
+	mesh.PublicIP:   func(o Options) (manager.Runnable, error) { return newPublicIP(o), nil },
+	mesh.KernelView: func(o Options) (manager.Runnable, error) { return newKernelView(o), nil },
+	mesh.Exchange:   func(o Options) (manager.Runnable, error) { return newExchanger(o), nil },
+}
+
+// New returns the parts of a role, in the order in which they complete a snapshot.
+func New(names []mesh.Part, o Options) ([]manager.Runnable, error) {
+	var out []manager.Runnable
+	for _, name := range names {
+		construct, ok := constructors[name]
+		if !ok {
+			return nil, fmt.Errorf("there is no part %q", name)
+		}
+		p, err := construct(o)
+		if err != nil {
+			return nil, fmt.Errorf("setting up the %s: %w", name, err)
+		}
+		out = append(out, p)
+	}
+	return out, nil
+}

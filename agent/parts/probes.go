@@ -1,0 +1,220 @@
+package parts
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/binary"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/netip"
+	"sync"
+	"time"
+
+	"golang.org/x/net/icmp"
+	"golang.org/x/net/ipv4"
+
+	"subctl/agent/mesh"
+	submarinerv1 "subctl/api/submariner/v1"
+	"subctl/internal/wake"
+)
+
+// eagerly is the time between pings of a target that is Eager.
+const eagerly = 200 * time.Millisecond
+
+// prober pings all targets over one socket. With a socket for each target, as in ping
+// libraries, the kernel would deliver every answer to every socket: a million deliveries
+// a second with a thousand clusters.
+type prober struct {
+	log     *slog.Logger
+	changed func() // called when a status changed
+	wake    wake.Signal
+
+	mu      sync.Mutex
+	probes  mesh.Probes
+	pings   map[string]*pinged
+	byOrder map[uint16]string // probe names by ICMP sequence number, of unanswered pings
+}
+
+type pinged struct {
+	target  mesh.Target
+	lost    int       // in a row
+	seq     uint16    // of the last ping
+	sent    time.Time // when it was sent; zero if it was answered
+	due     time.Time // when to ping next
+	health  mesh.Health
+	started bool
+}
+
+func newProber(o Options) *prober {
+	return &prober{log: o.Log, changed: o.Nudge, wake: wake.NewSignal(), pings: map[string]*pinged{}, byOrder: map[uint16]string{}}
+}
+
+// Observe implements Observer.
+func (p *prober) Observe(s *mesh.Snapshot) error {
+	s.Health = p.health()
+	return nil
+}
+
+// Act implements Actor: it pings what the plan asks for. Where the node does not hold the
+// plan, the targets stay as they are.
+func (p *prober) Act(_ mesh.Snapshot, plan mesh.Plan, out *mesh.Outcome) {
+	if out.Err == nil {
+		p.set(plan.Probes)
+	}
+	out.Health = p.health()
+}
+
+// set replaces the targets. What is known of the targets that stay is kept.
+func (p *prober) set(probes mesh.Probes) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.probes = probes
+	for name, old := range p.pings {
+		if t, ok := probes.Targets[name]; !ok || t != old.target {
+			delete(p.byOrder, old.seq)
+			delete(p.pings, name)
+		}
+	}
+	for name, t := range probes.Targets {
+		if p.pings[name] == nil {
+			p.pings[name] = &pinged{target: t, health: mesh.Health{Status: submarinerv1.Connecting, Message: "waiting for the first answer to a ping"}}
+			p.wake.Send()
+		}
+	}
+}
+
+// health returns what is known of each target that was pinged at least once.
+func (p *prober) health() map[string]mesh.Health {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	out := make(map[string]mesh.Health, len(p.pings))
+	for name, g := range p.pings {
+		if g.started {
+			out[name] = g.health
+		}
+	}
+	return out
+}
+
+// Start pings until ctx is done. It needs CAP_NET_RAW.
+func (p *prober) Start(ctx context.Context) error {
+	conn, err := icmp.ListenPacket("ip4:icmp", "0.0.0.0")
+	if err != nil {
+		return fmt.Errorf("opening an ICMP socket for health checks: %w", err)
+	}
+	defer conn.Close()
+	var id [2]byte
+	rand.Read(id[:]) // never fails
+	go p.receive(ctx, conn, int(binary.BigEndian.Uint16(id[:])))
+	next := uint16(0)
+	timer := time.NewTimer(0)
+	defer timer.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-timer.C:
+		case <-p.wake:
+		}
+		timer.Reset(p.sendDue(conn, int(binary.BigEndian.Uint16(id[:])), &next))
+	}
+}
+
+// sendDue pings every target whose time has come, and returns when to do so again.
+func (p *prober) sendDue(conn *icmp.PacketConn, id int, next *uint16) time.Duration {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	changed, now, wait := false, time.Now(), time.Second
+	for name, g := range p.pings {
+		if left := g.due.Sub(now); left > 0 {
+			wait = min(wait, left)
+			continue
+		}
+		if !g.sent.IsZero() {
+			g.lost++
+			changed = p.judge(g) || changed
+		}
+		delete(p.byOrder, g.seq)
+		*next++
+		g.seq, g.sent, g.started = *next, now, true
+		p.byOrder[g.seq] = name
+		interval := p.probes.Interval
+		if g.target.Eager {
+			interval = eagerly
+		}
+		g.due, wait = now.Add(interval), min(wait, interval)
+		if err := ping(conn, id, g); err != nil {
+			p.log.Debug("ping", "cable", name, "err", err)
+		}
+	}
+	if changed {
+		p.changed()
+	}
+	return wait
+}
+
+// judge declares a target broken when too many pings in a row stayed unanswered, and
+// reports whether it was not broken before.
+func (p *prober) judge(g *pinged) bool {
+	if g.lost <= p.probes.MaxLost || g.health.Status == submarinerv1.ConnectionError {
+		return false
+	}
+	g.health.Status = submarinerv1.ConnectionError
+	g.health.Message = fmt.Sprintf("Failed to successfully ping the remote endpoint IP %q", g.target.IP)
+	return true
+}
+
+func ping(conn *icmp.PacketConn, id int, g *pinged) error {
+	b, err := (&icmp.Message{Type: ipv4.ICMPTypeEcho, Body: &icmp.Echo{ID: id, Seq: int(g.seq), Data: []byte("subctl health check")}}).Marshal(nil)
+	if err != nil {
+		return err
+	}
+	from := &ipv4.ControlMessage{Src: g.target.From.AsSlice()}
+	_, err = conn.IPv4PacketConn().WriteTo(b, from, &net.IPAddr{IP: g.target.IP.AsSlice()})
+	return err
+}
+
+// receive takes answers until the socket is closed.
+func (p *prober) receive(ctx context.Context, conn *icmp.PacketConn, id int) {
+	buf := make([]byte, 1500)
+	for ctx.Err() == nil {
+		n, from, err := conn.ReadFrom(buf)
+		if err != nil {
+			if ctx.Err() == nil {
+				p.log.Warn("reading answers to health checks", "err", err)
+				time.Sleep(time.Second)
+			}
+			continue
+		}
+		now := time.Now()
+		m, err := icmp.ParseMessage(1 /* ICMP for IPv4 */, buf[:n])
+		if err != nil || m.Type != ipv4.ICMPTypeEchoReply {
+			continue
+		}
+		echo, ok := m.Body.(*icmp.Echo)
+		addr, isIP := from.(*net.IPAddr)
+		if !ok || !isIP || echo.ID != id {
+			continue
+		}
+		src, _ := netip.AddrFromSlice(addr.IP)
+		p.answered(uint16(echo.Seq), src.Unmap(), now)
+	}
+}
+
+// answered takes an answer to the last ping of a target. A late answer, or one from
+// another address, is ignored.
+func (p *prober) answered(seq uint16, from netip.Addr, now time.Time) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	g := p.pings[p.byOrder[seq]]
+	if g == nil || g.seq != seq || g.target.IP != from || g.sent.IsZero() {
+		return
+	}
+	g.health.RTT.Add(now.Sub(g.sent))
+	g.sent, g.lost = time.Time{}, 0
+	if g.health.Status != submarinerv1.Connected {
+		g.health.Status, g.health.Message = submarinerv1.Connected, ""
+		p.changed()
+	}
+}

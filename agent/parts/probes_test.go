@@ -1,0 +1,65 @@
+package parts
+
+import (
+	"log/slog"
+	"net/netip"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"subctl/agent/mesh"
+	submarinerv1 "subctl/api/submariner/v1"
+)
+
+// lose pretends that so many pings went out and none was answered.
+func (p *prober) lose(n int) {
+	for range n {
+		for name, g := range p.pings {
+			if !g.sent.IsZero() {
+				g.lost++
+				p.judge(g)
+			}
+			g.seq++
+			g.sent, g.started = time.Now(), true
+			p.byOrder[g.seq] = name
+		}
+	}
+}
+
+func TestProber(t *testing.T) {
+	changes := 0
+	p := newProber(Options{Log: slog.New(slog.DiscardHandler), Nudge: func() { changes++ }})
+	west := netip.MustParseAddr("10.112.1.1")
+	p.set(mesh.Probes{Interval: time.Second, MaxLost: 2, Targets: map[string]mesh.Target{"west": {IP: west}}})
+	require.Empty(t, p.health(), "nothing is known before the first ping")
+
+	p.lose(1)
+	require.Equal(t, submarinerv1.Connecting, p.health()["west"].Status)
+	g := p.pings["west"]
+	p.answered(g.seq, netip.MustParseAddr("10.112.1.99"), time.Now())
+	require.Equal(t, submarinerv1.Connecting, p.health()["west"].Status, "somebody else answered")
+	p.answered(g.seq-1, west, time.Now())
+	require.Equal(t, submarinerv1.Connecting, p.health()["west"].Status, "too late an answer")
+	p.answered(g.seq, west, g.sent.Add(3*time.Millisecond))
+	h := p.health()["west"]
+	require.Equal(t, submarinerv1.Connected, h.Status)
+	mean, ok := h.RTT.Mean()
+	require.True(t, ok)
+	require.InDelta(t, 0.003, mean, 1e-9)
+	require.Equal(t, 1, changes)
+
+	p.lose(3)
+	require.Equal(t, submarinerv1.Connected, p.health()["west"].Status, "two may be lost")
+	p.lose(1)
+	h = p.health()["west"]
+	require.Equal(t, submarinerv1.ConnectionError, h.Status)
+	require.Equal(t, `Failed to successfully ping the remote endpoint IP "10.112.1.1"`, h.Message)
+
+	p.answered(p.pings["west"].seq, west, time.Now())
+	require.Equal(t, submarinerv1.Connected, p.health()["west"].Status)
+	require.Empty(t, p.health()["west"].Message)
+
+	p.set(mesh.Probes{Interval: time.Second, MaxLost: 2, Targets: map[string]mesh.Target{"west": {IP: netip.MustParseAddr("10.112.2.1")}}})
+	require.Empty(t, p.health(), "another address is another story")
+}

@@ -1,0 +1,59 @@
+package agent
+
+import (
+	"net/netip"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"subctl/agent/mesh"
+	submarinerv1 "subctl/api/submariner/v1"
+	"subctl/dataplane"
+)
+
+var toyNetwork = netip.MustParsePrefix("10.77.0.0/16")
+
+// toy is a role as CONTRIBUTING.md describes it: a function like this one in a file of
+// package mesh, and a line in mesh.Roles. While it is active it drops packets to
+// a network, and notes so on the Node.
+func toy() mesh.Role {
+	return mesh.Role{
+		Name: "toy", Owner: dataplane.RouteOwner, MetricsPort: 32799, Resync: time.Minute,
+		Watches: []client.Object{&corev1.Node{}},
+		Parts:   []mesh.Part{mesh.Election},
+		Plan: func(s mesh.Snapshot) (mesh.Plan, error) {
+			if !s.Standing.Active {
+				return mesh.Plan{State: dataplane.State{}}, nil
+			}
+			state, err := dataplane.Of(dataplane.Blackhole{Table: dataplane.IntraTable, Dst: toyNetwork})
+			return mesh.Plan{State: state}, err
+		},
+		Report: func(s mesh.Snapshot, p mesh.Plan, o mesh.Outcome) mesh.Report {
+			n := mesh.Find[*corev1.Node](s, s.Node).DeepCopy()
+			metav1.SetMetaDataAnnotation(&n.ObjectMeta, "toy", p.State.String())
+			return mesh.Report{Update: []client.Object{n}}
+		},
+		Recall: func(string, []*submarinerv1.Gateway, time.Time) mesh.Memory { return mesh.Memory{} },
+	}
+}
+
+// The loop runs a role that it has never heard of: it plans, syncs, reports, and cleans up
+// when the role's duties end.
+func TestToyRole(t *testing.T) {
+	w := newWorld(t, toy(), "two-clusters")
+	w.standing = active("gw")
+	w.run(t)
+	want := "ip route replace blackhole 10.77.0.0/16 table 150"
+	require.Contains(t, w.holds(t, dataplane.RouteOwner), want)
+	var n corev1.Node
+	require.NoError(t, w.Client.Get(t.Context(), client.ObjectKey{Name: "gw"}, &n))
+	require.Contains(t, n.Annotations["toy"], want)
+
+	w.standing = mesh.Standing{}
+	w.run(t)
+	require.Empty(t, w.holds(t, dataplane.RouteOwner))
+}

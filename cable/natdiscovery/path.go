@@ -1,0 +1,21 @@
+package natdiscovery
+
+import "net/netip"
+
+// Path is what is known of the path to a remote gateway.
+type Path struct {
+	// Address is the address at which the gateway answered; the zero Addr if it did not
+	// answer, or has not been asked yet.
+	Address netip.Addr
+	// NAT reports whether the path has an address translation.
+	NAT bool
+	// InboundOnly reports whether the gateway answers only at the address from which its
+	// own questions arrive: packets that it did not ask for do not reach it.
+	InboundOnly bool
+	// MTU is that of the path, in bytes; 0 if it is not known.
+	MTU int
+	// Done reports whether discovery has ended, with or without an answer.
+	Done bool
+	// Attempts lists the addresses that were tried and their results, one per line.
+	Attempts []string
+}
