@@ -13,7 +13,8 @@ import (
 	"subctl/internal/kube"
 )
 
-// defaultPolicy joins every pair of clusters that no other policy matches by driver.
+// defaultPolicy returns the policy that connects, with driver, the pairs of clusters that no
+// other policy matches.
 func defaultPolicy(ns, driver string) *v1alpha1.CablePolicies {
 	return &v1alpha1.CablePolicies{
 		ObjectMeta:         metav1.ObjectMeta{Name: v1alpha1.DefaultCablePolicy, Namespace: ns},
@@ -21,9 +22,9 @@ func defaultPolicy(ns, driver string) *v1alpha1.CablePolicies {
 	}
 }
 
-// DefaultDriver returns the driver of the policy "default" in namespace ns; empty if
-// there is none. What is not as deploy-broker makes it is somebody else's: that is an
-// error.
+// DefaultDriver returns the driver of the policy "default" in namespace ns, or "" if there is
+// no such policy. It is an error if the policy differs from what deploy-broker creates:
+// somebody else has changed it.
 func DefaultDriver(ctx context.Context, c client.Client, ns string) (string, error) {
 	p := &v1alpha1.CablePolicies{}
 	err := c.Get(ctx, client.ObjectKey{Namespace: ns, Name: v1alpha1.DefaultCablePolicy}, p)

@@ -18,11 +18,11 @@ import (
 	"subctl/internal/wake"
 )
 
-// applyTimeout bounds the wait for an API server to serve what was applied.
+// applyTimeout bounds the wait until the API server serves new kinds.
 const applyTimeout = 30 * time.Second
 
-// Apply makes the API server hold objects, as Render returned them, and waits
-// until their kinds are served. It may be repeated and interrupted.
+// Apply applies objects that Render returned, and waits until their kinds are served. It may
+// be interrupted and repeated.
 func Apply(ctx context.Context, c client.Client, objects []client.Object) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, applyTimeout,
 		fmt.Errorf("the API server did not serve what was applied within %s", applyTimeout))
@@ -91,7 +91,7 @@ func startQuota(ctx context.Context, c client.Client, key client.ObjectKey) erro
 	})
 }
 
-// applyServed applies obj, whose kind or namespace may be a moment old.
+// applyServed applies obj, whose kind or namespace may not be served yet.
 func applyServed(ctx context.Context, c client.Client, obj client.Object) error {
 	for {
 		err := kube.Apply(ctx, c, kube.FieldOwner, obj)
@@ -124,8 +124,8 @@ func waitEstablished(ctx context.Context, c client.Client, name string) error {
 	}
 }
 
-// applyGlobalnetInfo creates the account of global networks whole, and applies
-// all but the clusters' entries when it exists: joining clusters write those.
+// applyGlobalnetInfo creates the record of global networks. If it exists, everything except
+// the clusters' entries is applied: joining clusters write the entries.
 func applyGlobalnetInfo(ctx context.Context, c client.Client, info *corev1.ConfigMap) error {
 	err := c.Create(ctx, info.DeepCopy(), client.FieldOwner(kube.FieldOwner))
 	if !apierrors.IsAlreadyExists(err) {

@@ -1,11 +1,10 @@
-// Package broker is where clusters meet: the objects a broker consists of, the
-// join file that invites a cluster, the identity each member has there, and the
-// two-way sync of Clusters, Endpoints and CablePolicies that the active gateway runs.
+// Package broker is where clusters meet: the objects of a broker, the join file that invites
+// a cluster, and the identity and rights of each member. Package exchange copies objects
+// between the broker and its members.
 //
-// A broker is namespaces, custom resources, RBAC and admission policies on some
-// cluster's API server. No pod runs there, and no secret that clusters share is
-// kept there: the pre-shared key travels in the join file, the broker holds its
-// fingerprint.
+// A broker consists of namespaces, custom resources, RBAC and admission policies on the API
+// server of some cluster. No pod runs there, and no secret that clusters share is stored
+// there: the pre-shared key is in the join file, and the broker has its fingerprint.
 //
-// The package does not know flags, kubeconfigs or kernels: cmd and agent do.
+// The package does not know flags, kubeconfigs or kernels: packages cmd and agent do.
 package broker

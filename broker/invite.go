@@ -17,31 +17,29 @@ import (
 	"subctl/internal/wake"
 )
 
-// MinTokenTTL and MaxTokenTTL bound the life of a join file's token: the API
-// server refuses less than 10 minutes, and nobody should have to remember an
-// invitation after a year.
+// MinTokenTTL and MaxTokenTTL bound the lifetime of a join file's token. The API server
+// refuses less than 10 minutes; an invitation that is older than a year is forgotten.
 const (
 	MinTokenTTL = 10 * time.Minute
 	MaxTokenTTL = 365 * 24 * time.Hour
 )
 
-// rootCA is the ConfigMap that every namespace has, with the certificate
-// authority of the API server under corev1.ServiceAccountRootCAKey.
+// rootCA is the name of a ConfigMap in every namespace. Its key
+// corev1.ServiceAccountRootCAKey holds the certificate authority of the API server.
 const rootCA = "kube-root-ca.crt"
 
-// Invitation is what a join file is made of, besides what the broker says.
+// Invitation is the content of a join file that is not read from the broker.
 type Invitation struct {
 	URL string // of the broker, with scheme
-	// CA in PEM that the deployer trusts the broker by, besides the cluster's own;
-	// empty if none.
+	// CA is a certificate authority in PEM by which the deployer trusts the broker, besides
+	// the cluster's own. It may be empty.
 	CA  []byte
 	PSK Secret
 	TTL time.Duration
 }
 
-// Invite returns a join file for a broker that is deployed, with a new token of
-// the joiner. API servers may give the token a shorter life than asked for: see
-// JoinFile.Expires.
+// Invite returns a join file for a deployed broker, with a new token of the joiner. The API
+// server may give the token a shorter lifetime than requested: see JoinFile.Expires.
 func Invite(ctx context.Context, c client.Client, b *v1alpha1.Broker, i Invitation) (*JoinFile, error) {
 	ca, err := clusterCA(ctx, c, b.Namespace)
 	if err != nil {
@@ -71,10 +69,10 @@ const (
 	ServiceDiscovery = "service-discovery"
 )
 
-// clusterCA waits for the controller that gives every namespace the certificate
-// authority, which takes a moment in a new one.
+// clusterCA returns the certificate authority of the API server. A new namespace gets it
+// from a controller, after a moment.
 func clusterCA(ctx context.Context, c client.Client, ns string) ([]byte, error) {
-	ctx, cancel := context.WithTimeoutCause(ctx, memberTimeout, fmt.Errorf("it was not there after %s", memberTimeout))
+	ctx, cancel := context.WithTimeoutCause(ctx, memberTimeout, fmt.Errorf("it did not exist after %s", memberTimeout))
 	defer cancel()
 	for {
 		cm := &corev1.ConfigMap{}

@@ -18,22 +18,22 @@ import (
 	submarinerv1 "subctl/api/submariner/v1"
 )
 
-// JoinFileName is the file deploy-broker writes.
+// JoinFileName is the name of the file that deploy-broker writes.
 const JoinFileName = "broker-info.subm"
 
-// PSKSecretName is the Secret with the pre-shared key, in the join file and in
-// every joined cluster; its key is PSKKey.
+// PSKSecretName is the name of the Secret with the pre-shared key, in the join file and in
+// every joined cluster. PSKKey is the key in that Secret.
 const (
 	PSKSecretName = "submariner-ipsec-psk"
 	PSKKey        = "psk"
 )
 
-// pskSize is upstream's: 48 random bytes.
+// pskSize is the number of random bytes of a new pre-shared key, the same as upstream.
 const pskSize = 48
 
-// JoinFile is an invitation: where the broker is, the right to become a member
-// for as long as the token lives, and the pre-shared key. Whoever holds the file
-// can join.
+// JoinFile is an invitation to join: the address of the broker, a token with the right to
+// become a member, and the pre-shared key. Until the token expires, every holder of the
+// file can join a cluster.
 type JoinFile struct {
 	BrokerURL string // with scheme
 	CA        []byte // PEM
@@ -46,9 +46,9 @@ type JoinFile struct {
 	CustomDomains    []string
 }
 
-// wireFile has upstream's keys as its encoder really writes them (upstream
-// 0.18: most of its struct tags are malformed, so field names go out).
-// encoding/json matches keys of any case when it reads.
+// wireFile has the keys that upstream's encoder writes. Most struct tags of upstream 0.18
+// are malformed, so the keys are field names. When it decodes, encoding/json ignores the
+// case of keys.
 type wireFile struct {
 	BrokerURL        string         `json:"brokerURL"`
 	ClientToken      *corev1.Secret `json:"ClientToken"`
@@ -58,7 +58,7 @@ type wireFile struct {
 	CustomDomains    []string       `json:"CustomDomains"`
 }
 
-// Encode returns the file's content: the URL-safe base64 of one JSON object.
+// Encode returns the content of the file: the URL-safe base64 of a JSON object.
 func (f *JoinFile) Encode() ([]byte, error) {
 	b, err := json.Marshal(wireFile{
 		BrokerURL: f.BrokerURL,
@@ -85,8 +85,8 @@ func (f *JoinFile) Encode() ([]byte, error) {
 	return []byte(base64.URLEncoding.EncodeToString(b)), nil
 }
 
-// DecodeJoinFile is the inverse of Encode. It also takes files of upstream's
-// subctl. It does not look at the clock: see Expired.
+// DecodeJoinFile is the inverse of Encode. It also decodes the files of upstream's subctl.
+// The token may have expired: see JoinFile.Expired.
 func DecodeJoinFile(content []byte) (*JoinFile, error) {
 	b, err := decodeBase64(content)
 	if err != nil {
@@ -118,10 +118,10 @@ func DecodeJoinFile(content []byte) (*JoinFile, error) {
 	return f, f.check()
 }
 
-// What may be wrong with a join file. Each continues "join file <name> …".
+// Errors of DecodeJoinFile. Each continues "join file <name> …".
 var (
-	errTruncated = errors.New("is cut off or damaged: copy it again, whole")
-	errForeign   = errors.New("is not a join file: subctl deploy-broker writes those")
+	errTruncated = errors.New("is truncated or damaged: copy the whole file again")
+	errForeign   = errors.New("is not a join file: subctl deploy-broker writes join files")
 )
 
 func decodeBase64(content []byte) ([]byte, error) {
@@ -131,7 +131,7 @@ func decodeBase64(content []byte) ([]byte, error) {
 	}
 	b, err := base64.URLEncoding.DecodeString(string(content))
 	if err != nil {
-		// What starts like base64 of a JSON object was one once.
+		// The content starts like the base64 of a JSON object.
 		if bytes.HasPrefix(content, []byte("ey")) {
 			return nil, errTruncated
 		}
@@ -140,7 +140,7 @@ func decodeBase64(content []byte) ([]byte, error) {
 	return b, nil
 }
 
-// check says what a decoded file lacks.
+// check returns an error if fields of a decoded file are missing or invalid.
 func (f *JoinFile) check() error {
 	var lacks []string
 	for name, missing := range map[string]bool{
@@ -162,8 +162,8 @@ func (f *JoinFile) check() error {
 	return nil
 }
 
-// ParseURL returns the address of a broker's API server as a URL; https:// may be left
-// out.
+// ParseURL returns the address of a broker's API server as a URL. The address may lack
+// https://.
 func ParseURL(address string) (string, error) {
 	if !strings.Contains(address, "://") {
 		address = "https://" + address
@@ -179,8 +179,8 @@ func isURL(address string) bool {
 	return err == nil && u.Scheme == "https" && u.Hostname() != "" && u.User == nil && u.RawQuery == ""
 }
 
-// Expires returns when the file's token expires, and false if it never does or
-// does not say.
+// Expires returns the time at which the file's token expires. It returns false if the token
+// never expires or its expiry is unknown.
 func (f *JoinFile) Expires() (time.Time, bool) {
 	parts := strings.Split(string(f.Token), ".")
 	if len(parts) != 3 {
@@ -199,7 +199,7 @@ func (f *JoinFile) Expires() (time.Time, bool) {
 	return time.Unix(claims.Exp, 0).UTC(), true
 }
 
-// Expired says that the file's token has expired at now.
+// Expired returns an error if the file's token has expired at now.
 func (f *JoinFile) Expired(now time.Time) error {
 	at, ok := f.Expires()
 	if !ok || now.Before(at) {
@@ -209,8 +209,8 @@ func (f *JoinFile) Expired(now time.Time) error {
 		"or subctl recover-broker-info", at.Format(time.RFC3339))
 }
 
-// RESTConfig returns how to talk to the broker as the joiner. insecure turns off
-// the check of the broker's certificate.
+// RESTConfig returns the configuration of a client of the broker with the rights of the
+// joiner. insecure turns off the verification of the broker's certificate.
 func (f *JoinFile) RESTConfig(insecure bool) *rest.Config {
 	return restConfig(f.BrokerURL, insecure, func() ([]byte, error) { return f.CA, nil },
 		func(c *rest.Config) { c.BearerToken = string(f.Token) })

@@ -8,8 +8,8 @@ import (
 	"time"
 )
 
-// ReadJoinFile reads a join file that is good at now. Every error names the
-// file, what is wrong with it and what to do.
+// ReadJoinFile reads a join file whose token has not expired at now. Every error names the
+// file, what is wrong with it and the remedy.
 func ReadJoinFile(path string, now time.Time) (*JoinFile, error) {
 	f, err := ReadOldJoinFile(path)
 	if err != nil {
@@ -21,8 +21,7 @@ func ReadJoinFile(path string, now time.Time) (*JoinFile, error) {
 	return f, nil
 }
 
-// ReadOldJoinFile reads a join file whose token may have expired, for the sake of
-// its pre-shared key.
+// ReadOldJoinFile reads a join file for its pre-shared key. The token may have expired.
 func ReadOldJoinFile(path string) (*JoinFile, error) {
 	b, err := os.ReadFile(path)
 	if err != nil {
@@ -35,9 +34,9 @@ func ReadOldJoinFile(path string) (*JoinFile, error) {
 	return f, nil
 }
 
-// WriteFile writes the join file atomically, readable by its owner only. A file
-// that is there already is kept under the name it returns, which ends in the
-// time now.
+// WriteFile writes the join file atomically, readable by its owner only. If the file
+// exists, it is kept under another name, which ends in the time now. WriteFile returns that
+// name.
 func (f *JoinFile) WriteFile(path string, now time.Time) (kept string, err error) {
 	content, err := f.Encode()
 	if err != nil {
@@ -70,7 +69,8 @@ func (f *JoinFile) WriteFile(path string, now time.Time) (kept string, err error
 	return kept, nil
 }
 
-// spareName returns upstream's name for an older file, or the next that is free.
+// spareName returns the name that upstream gives to an older file, with a number if that
+// name is in use.
 func spareName(path string, now time.Time) string {
 	name := path + "." + strings.ReplaceAll(now.Format(time.RFC3339), ":", "_")
 	for i, spare := 2, name; ; i++ {

@@ -85,8 +85,8 @@ func TestReadJoinFile(t *testing.T) {
 		return []byte(base64.URLEncoding.EncodeToString(plain))
 	}
 	file := filepath.Join(t.TempDir(), "f")
-	foreign := "join file " + file + " is not a join file: subctl deploy-broker writes those"
-	cut := "join file " + file + " is cut off or damaged: copy it again, whole"
+	foreign := "join file " + file + " is not a join file: subctl deploy-broker writes join files"
+	cut := "join file " + file + " is truncated or damaged: copy the whole file again"
 	for name, tc := range map[string]struct {
 		content []byte
 		now     time.Time

@@ -22,26 +22,26 @@ import (
 	"subctl/internal/wake"
 )
 
-// Credentials are what a member talks to the broker with.
+// Credentials are a member's credentials for the broker.
 type Credentials struct {
 	Token Secret
-	// CA is the certificate authority of the broker's own certificate, in PEM. That
-	// of the join file holds it too, and may hold another for the broker's URL.
+	// CA is the certificate authority of the broker's own certificate, in PEM. The join file
+	// has it too, and may have another one for the broker's URL.
 	CA []byte
 }
 
-// memberTimeout bounds the wait for the broker's controllers, which take well
-// under a second unless they are down.
+// memberTimeout bounds the wait for the broker's controllers, which take well under a second
+// while they run.
 const memberTimeout = 30 * time.Second
 
-// EnsureMember claims clusterID on the broker whose base namespace is ns for the
-// cluster with the given UID (that of its kube-system namespace), and gives it the
-// rights of a member. It may be repeated by the same cluster; a claim of an ID that
-// another cluster holds is a *TakenError.
+// EnsureMember claims clusterID on the broker whose base namespace is ns, and gives the
+// cluster the rights of a member. clusterUID is the UID of the cluster's kube-system
+// namespace. The same cluster may repeat the claim. If another cluster holds the ID, the
+// error is a *TakenError.
 //
-// The claim is the creation of the member's service account, of which the API
-// server lets only one succeed. The account owns everything else the member has
-// there, so that whoever deletes it deletes all.
+// The claim is the creation of the member's service account, in which only one cluster
+// succeeds. The account owns everything else that the member has on the broker, so that
+// deleting the account deletes everything.
 func EnsureMember(ctx context.Context, c client.Client, ns, clusterID, clusterUID string) error {
 	ctx, cancel := withMemberTimeout(ctx)
 	defer cancel()
@@ -49,12 +49,11 @@ func EnsureMember(ctx context.Context, c client.Client, ns, clusterID, clusterUI
 	return err
 }
 
-// AddMember does what EnsureMember does, and returns new credentials of the member.
+// AddMember is like EnsureMember, and returns new credentials of the member.
 //
-// Every call makes a new token, in a Secret whose name only the caller knows: a
-// name that could be found again could be found by everyone with a join file. The
-// older ones stay good until the service account is deleted, and go with it, so who
-// has one that works (see Accepts) should keep to it.
+// Every call makes a new token, in a Secret whose name only the caller knows: everyone with
+// a join file could find a name that can be found again. Older tokens are valid until the
+// service account is deleted, so a member with a valid token (see Accepts) should keep it.
 func AddMember(ctx context.Context, c client.Client, ns, clusterID, clusterUID string) (*Credentials, error) {
 	ctx, cancel := withMemberTimeout(ctx)
 	defer cancel()
@@ -92,8 +91,8 @@ func ensure(ctx context.Context, c client.Client, ns, clusterID, clusterUID stri
 	return sa, nil
 }
 
-// Accepts says whether the broker whose base namespace is ns takes whoever is behind
-// c for the member clusterID.
+// Accepts reports whether the broker whose base namespace is ns accepts the credentials of c
+// as the credentials of member clusterID.
 func Accepts(ctx context.Context, c client.Client, ns, clusterID string) (bool, error) {
 	review := &authenticationv1.SelfSubjectReview{}
 	err := c.Create(ctx, review)
@@ -106,8 +105,8 @@ func Accepts(ctx context.Context, c client.Client, ns, clusterID string) (bool, 
 	return review.Status.UserInfo.Username == "system:serviceaccount:"+ns+":"+MemberName(clusterID), nil
 }
 
-// claim creates the member's service account, or finds it claimed by the same
-// cluster.
+// claim creates the member's service account. It succeeds if the same cluster has claimed it
+// before.
 func claim(ctx context.Context, c client.Client, ns, clusterID, clusterUID string) (*corev1.ServiceAccount, error) {
 	sa := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{
 		Name: MemberName(clusterID), Namespace: ns,
@@ -121,7 +120,7 @@ func claim(ctx context.Context, c client.Client, ns, clusterID, clusterUID strin
 		return nil, fmt.Errorf("claiming cluster ID %q on the broker: %w", clusterID, err)
 	}
 	if err := c.Get(ctx, client.ObjectKeyFromObject(sa), sa); err != nil {
-		return nil, fmt.Errorf("looking who has cluster ID %q on the broker: %w", clusterID, err)
+		return nil, fmt.Errorf("reading which cluster has ID %q on the broker: %w", clusterID, err)
 	}
 	if sa.Annotations[ClusterUIDAnnotation] != clusterUID {
 		return nil, &TakenError{ClusterID: clusterID, Namespace: ns, Since: sa.CreationTimestamp.Time}
@@ -129,7 +128,7 @@ func claim(ctx context.Context, c client.Client, ns, clusterID, clusterUID strin
 	return sa, nil
 }
 
-// ownedMeta is that of an object that goes with a member's service account.
+// ownedMeta returns the metadata of an object that a member's service account owns.
 func ownedMeta(sa *corev1.ServiceAccount, name string) metav1.ObjectMeta {
 	return metav1.ObjectMeta{
 		Name: name, Namespace: sa.Namespace,
@@ -151,15 +150,15 @@ func memberObjects(sa *corev1.ServiceAccount, clusterID string) []client.Object 
 	return []client.Object{role, bind(role.Name, role.Name), bind(memberBindingName(clusterID), MemberRoleName)}
 }
 
-// memberToken returns the Secret that the broker's token controller fills.
+// memberToken returns a Secret, into which the broker's token controller writes a token.
 func memberToken(sa *corev1.ServiceAccount, name string) *corev1.Secret {
 	secret := &corev1.Secret{ObjectMeta: ownedMeta(sa, name), Type: corev1.SecretTypeServiceAccountToken}
 	secret.Annotations = map[string]string{corev1.ServiceAccountNameKey: sa.Name, "kubernetes.io/created-by": "subctl"}
 	return secret
 }
 
-// createOwned creates obj unless it exists. One that an earlier service account
-// of the same name has left is about to be collected; it waits for that.
+// createOwned creates obj unless it exists. If an earlier service account of the same name
+// owns an object of that name, createOwned waits until that object is collected.
 func createOwned(ctx context.Context, c client.Client, obj client.Object, owner types.UID) error {
 	there := obj.DeepCopyObject().(client.Object)
 	for {
@@ -192,8 +191,8 @@ func ownedBy(obj client.Object, owner types.UID) bool {
 	return false
 }
 
-// waitForToken returns the member's credentials when the token controller has
-// made them.
+// waitForToken waits until the token controller has made the member's credentials, and
+// returns them.
 func waitForToken(ctx context.Context, c client.Client, key client.ObjectKey, clusterID string) (*Credentials, error) {
 	secret := &corev1.Secret{}
 	for {
@@ -211,7 +210,7 @@ func waitForToken(ctx context.Context, c client.Client, key client.ObjectKey, cl
 	}
 }
 
-// TakenError says that another cluster holds a cluster ID.
+// TakenError means that another cluster holds a cluster ID.
 type TakenError struct {
 	ClusterID string
 	Namespace string // on the broker

@@ -9,22 +9,22 @@ import (
 	submarinerv1 "subctl/api/submariner/v1"
 )
 
-// Names on the broker (upstream's, so that its tools find them).
+// Names on the broker. They are upstream's, so that its tools find them.
 const (
-	// JoinerName is the service account whose token a join file carries.
+	// JoinerName is the name of the service account whose token is in join files.
 	JoinerName = "submariner-k8s-broker-admin"
-	// MemberRoleName is the Role every member of a clusterset is bound to.
+	// MemberRoleName is the name of the Role of all members of a clusterset.
 	MemberRoleName = "submariner-k8s-broker-cluster"
-	// memberPrefix starts the name of every member's service account.
+	// memberPrefix is the prefix of the names of members' service accounts.
 	memberPrefix = "cluster-"
 )
 
-// Annotations and labels of our own on the broker and on synced objects.
+// Annotations of our own on the broker.
 const (
-	// ClusterUIDAnnotation is on a member's service account: the UID of the
-	// kube-system namespace of the cluster that claimed the ID.
+	// ClusterUIDAnnotation of a member's service account is the UID of the kube-system
+	// namespace of the cluster that claimed the ID.
 	ClusterUIDAnnotation = "submariner.io/cluster-uid"
-	// PSKFingerprintAnnotation is on the Broker: Fingerprint of the pre-shared key.
+	// PSKFingerprintAnnotation of the Broker is the Fingerprint of the pre-shared key.
 	PSKFingerprintAnnotation = "submariner.io/psk-fingerprint"
 )
 
@@ -41,24 +41,24 @@ func NamespaceIn(base, set string) string {
 	return base + "-" + set
 }
 
-// MemberName returns the name of a member's service account, and of the Role
-// that lets it delete itself.
+// MemberName returns the name of a member's service account, and of the Role that lets the
+// member delete that account.
 func MemberName(clusterID string) string { return memberPrefix + clusterID }
 
-// memberBindingName is the name upstream gives a member's RoleBinding.
+// memberBindingName returns the name of a member's RoleBinding, as upstream names it.
 func memberBindingName(clusterID string) string {
 	return MemberName(clusterID) + "-" + MemberRoleName
 }
 
-// newMemberTokenName names the Secret with a token of a member. Whoever has a
-// join file may read Secrets whose name it knows: nobody can guess this one.
+// newMemberTokenName returns a name for a Secret with a token of a member. The holder of a
+// join file may read Secrets by name, so the name must not be guessable.
 func newMemberTokenName(clusterID string) string {
 	var random [16]byte
 	rand.Read(random[:]) // never fails
 	return fmt.Sprintf("%s-token-%x", MemberName(clusterID), random)
 }
 
-// CheckClusterSet says what is wrong with the name of a clusterset, if anything.
+// CheckClusterSet returns an error if set cannot be the name of a clusterset.
 func CheckClusterSet(set string) error {
 	if errs := validation.IsDNS1123Label(NamespaceIn(submarinerv1.BrokerNamespace, set)); len(errs) > 0 || set == "" {
 		return fmt.Errorf("clusterset %q cannot name a namespace: use at most %d lower case letters, digits and '-', "+

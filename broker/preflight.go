@@ -18,15 +18,15 @@ import (
 	"subctl/internal/kube"
 )
 
-// Preflight says everything that would keep objects, as Render returned them,
-// from being applied. It changes nothing.
+// Preflight returns everything that would prevent objects that Render returned from being
+// applied. It changes nothing.
 func Preflight(ctx context.Context, c client.Client, objects []client.Object) error {
 	policies := schema.GroupKind{Group: admissionv1.GroupName, Kind: "ValidatingAdmissionPolicy"}
 	if _, err := c.RESTMapper().RESTMapping(policies, "v1"); meta.IsNoMatchError(err) {
 		return fmt.Errorf("the API server has no admission policies (%s/v1), which keep clusters apart on a broker: "+
 			"use Kubernetes 1.%d or later", admissionv1.GroupName, minKubernetes)
 	} else if err != nil {
-		return fmt.Errorf("asking the API server what it serves: %w", err)
+		return fmt.Errorf("reading which kinds the API server serves: %w", err)
 	}
 	missing, err := missingRights(ctx, c, objects)
 	if err != nil {
@@ -45,8 +45,8 @@ func Preflight(ctx context.Context, c client.Client, objects []client.Object) er
 	return errors.Join(errs...)
 }
 
-// checkNamespace refuses a namespace that is being deleted: what is applied to it
-// would be deleted too, or denied.
+// checkNamespace returns an error if a namespace is being deleted: objects that are applied
+// to it would be denied, or deleted too.
 func checkNamespace(ctx context.Context, c client.Client, name string) error {
 	ns := &corev1.Namespace{}
 	err := client.IgnoreNotFound(c.Get(ctx, client.ObjectKey{Name: name}, ns))
@@ -59,8 +59,8 @@ func checkNamespace(ctx context.Context, c client.Client, name string) error {
 	return nil
 }
 
-// missingRights asks the API server for every right that applying objects and
-// inviting clusters takes, and returns what the user lacks, by object.
+// missingRights returns the rights that applying objects and inviting clusters takes, and
+// that the user does not have, sorted by object.
 func missingRights(ctx context.Context, c client.Client, objects []client.Object) ([]string, error) {
 	rights, err := directRights(c, objects)
 	if err != nil {
@@ -87,7 +87,7 @@ func missingRights(ctx context.Context, c client.Client, objects []client.Object
 	return out, nil
 }
 
-// directRights are those to the requests that deploy-broker makes.
+// directRights returns the rights to the requests that deploy-broker makes.
 func directRights(c client.Client, objects []client.Object) ([]kube.Right, error) {
 	rights, err := kube.ObjectRights(c.Scheme(), objects, "get", "create", "patch")
 	if err != nil {
@@ -107,8 +107,8 @@ func directRights(c client.Client, objects []client.Object) ([]kube.Right, error
 	return rights, nil
 }
 
-// grantRights are what the API server asks of who gives rights away that it does not
-// have all of: escalate for a Role and bind for a RoleBinding.
+// grantRights returns the rights that the API server requires of a user who grants rights
+// that the user does not have: escalate for a Role, and bind for a RoleBinding.
 func grantRights(ctx context.Context, c client.Client, objects []client.Object) ([]kube.Right, error) {
 	var rights []kube.Right
 	lacking := map[client.ObjectKey]bool{} // Roles

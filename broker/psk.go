@@ -7,24 +7,24 @@ import (
 	"strings"
 )
 
-// NewPSK is the origin of a pre-shared key that was made just now.
+// NewPSK is the origin of a newly generated pre-shared key.
 const NewPSK = "new"
 
-// PSKSources are the places a pre-shared key may come from.
+// PSKSources are the possible sources of a pre-shared key.
 type PSKSources struct {
-	// From is the file that the user named, nil if none.
+	// From is the file that the user specified, or nil.
 	From *JoinFile
-	// Existing is the file that is about to be replaced, nil if there is none that
-	// can be read; Reason then says why, if there is one at all.
+	// Existing is the file that will be replaced. It is nil if there is none, or if it
+	// cannot be read; Reason is then the error.
 	Existing *JoinFile
 	Reason   error
-	// URL and Namespace are those of the broker being deployed.
+	// URL and Namespace are the address and base namespace of the broker.
 	URL, Namespace string
 }
 
-// ChoosePSK returns the pre-shared key for a broker in state s, and where it is
-// from, as words for a person. The key of a broker with members cannot change:
-// their cables would not come up with those of new ones.
+// ChoosePSK returns the pre-shared key for a broker in state s, and a description of its
+// origin. The key of a broker with members cannot change: no cable would come up between
+// these members and new ones.
 func (s State) ChoosePSK(from PSKSources) (psk Secret, origin string, err error) {
 	fingerprint := s.fingerprint()
 	switch {
@@ -41,13 +41,13 @@ func (s State) ChoosePSK(from PSKSources) (psk Secret, origin string, err error)
 	}
 	psk = make(Secret, pskSize)
 	if _, err := rand.Read(psk); err != nil {
-		return nil, "", fmt.Errorf("making a pre-shared key: %w", err)
+		return nil, "", fmt.Errorf("generating a pre-shared key: %w", err)
 	}
 	return psk, NewPSK, nil
 }
 
-// belongs says that the existing file is one of this broker. A broker that does
-// not say which key it has is known by its address.
+// belongs reports whether the existing file is a file of this broker. A broker without a
+// fingerprint is identified by its address.
 func (f PSKSources) belongs(fingerprint string) bool {
 	if f.Existing == nil {
 		return false
@@ -66,7 +66,7 @@ func (f PSKSources) lost(members []string) error {
 	case f.Reason != nil:
 		why = f.Reason
 	}
-	return fmt.Errorf("clusters are joined (%s), and their pre-shared key is needed, but %w: name a file with "+
+	return fmt.Errorf("clusters are joined (%s), and their pre-shared key is needed, but %w: specify a file with "+
 		"--ipsec-psk-from, or get the key back from a joined cluster with subctl recover-broker-info",
 		strings.Join(members, ", "), why)
 }

@@ -25,7 +25,7 @@ func TestChoosePSK(t *testing.T) {
 	}
 	elsewhere := file("a")
 	elsewhere.BrokerURL = "https://other:6443"
-	const lost = ": name a file with --ipsec-psk-from, or get the key back from a joined cluster with subctl recover-broker-info"
+	const lost = ": specify a file with --ipsec-psk-from, or get the key back from a joined cluster with subctl recover-broker-info"
 	for name, tc := range map[string]struct {
 		state  broker.State
 		from   broker.PSKSources
@@ -78,5 +78,5 @@ func TestCheckChange(t *testing.T) {
 	joined := broker.State{Broker: deployed, Members: []string{"east"}}
 	require.NoError(t, joined.CheckChange(broker.Options{Globalnet: on}))
 	require.EqualError(t, joined.CheckChange(broker.Options{}), "globalnet is on, with 242.0.0.0/8, and cannot be off while clusters are joined (east): "+
-		"give the flags that it was deployed with, or uninstall the clusters first")
+		"specify the flags that it was deployed with, or uninstall the clusters first")
 }

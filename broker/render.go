@@ -17,20 +17,20 @@ import (
 	"subctl/globalnet"
 )
 
-// Options say what a broker is like.
+// Options specify a broker.
 type Options struct {
-	// Namespace of the clusterset "default" (the base namespace).
+	// Namespace is the namespace of the clusterset "default", the base namespace.
 	Namespace string
-	// Sets lists the clustersets besides "default".
+	// Sets are the clustersets besides "default".
 	Sets []string
-	// Components is what clusters install.
+	// Components are the components that clusters install.
 	Components []string
-	// CableDriver is the driver of clusters that name none.
+	// CableDriver is the driver of clusters that specify none.
 	CableDriver string
-	// DefaultPolicy is the driver of the cable policy "default"; empty leaves that
-	// policy alone, whether it exists or not.
+	// DefaultPolicy is the driver of the cable policy "default". If it is empty, that policy
+	// is not changed.
 	DefaultPolicy string
-	// Globalnet is the range global addresses come from; zero without globalnet.
+	// Globalnet is the range of global addresses; it is zero without globalnet.
 	Globalnet globalnet.Info
 	// PSKFingerprint is the Fingerprint of the pre-shared key.
 	PSKFingerprint string
@@ -38,8 +38,8 @@ type Options struct {
 	Kinds exchange.Table
 }
 
-// Render returns everything a broker consists of, in the order it can be
-// applied. There is no secret in it.
+// Render returns all objects of a broker, in an order in which they can be applied. They
+// hold no secret.
 func Render(o Options) ([]client.Object, error) {
 	if o.Kinds == nil {
 		o.Kinds = exchange.Kinds()
@@ -67,15 +67,15 @@ func Render(o Options) ([]client.Object, error) {
 		out = append(out, defaultPolicy(o.Namespace, o.DefaultPolicy))
 	}
 	out = append(out, info, brokerObject(o))
-	// Last: until a new quota has been put in force, nothing can be made that it is about.
+	// Last: until a new quota is in force, no object that it counts can be created.
 	for _, set := range append([]string{submarinerv1.DefaultClusterSet}, o.Sets...) {
 		out = append(out, quota(NamespaceIn(o.Namespace, set), o.Kinds))
 	}
 	return out, nil
 }
 
-// clusterSet returns the namespace of a clusterset and who may do what in it.
-// Service accounts are in the base namespace only: a cluster has one identity.
+// clusterSet returns the namespace of a clusterset and the rights in it. Service accounts
+// are in the base namespace only, as a cluster has one identity.
 func clusterSet(o Options, set string) []client.Object {
 	ns := NamespaceIn(o.Namespace, set)
 	out := []client.Object{&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{
@@ -103,8 +103,8 @@ func brokerObject(o Options) client.Object {
 	return b
 }
 
-// globalnetInfo is how upstream keeps account of global networks. The key with
-// what clusters have is written once: see applyGlobalnetInfo.
+// globalnetInfo returns the ConfigMap in which upstream records global networks. The key
+// with the networks of clusters is written once: see applyGlobalnetInfo.
 func globalnetInfo(o Options) (client.Object, error) {
 	data := map[string]string{globalnet.EnabledKey: fmt.Sprint(o.Globalnet.Enabled), globalnet.ClusterInfoKey: "[]"}
 	if o.Globalnet.Enabled {

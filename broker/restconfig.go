@@ -17,10 +17,10 @@ import (
 	"k8s.io/client-go/rest"
 )
 
-// RESTConfig returns how an agent talks to the broker: server is host:port, with
-// or without scheme, and secretDir is where the Secret with token and ca.crt is
-// mounted. Both files are read again as time goes by, so they may be rotated.
-// insecure turns off the check of the broker's certificate.
+// RESTConfig returns the configuration of an agent's client of the broker. server is
+// host:port, with or without a scheme. secretDir is the directory where the Secret with
+// token and ca.crt is mounted; both files are read repeatedly, so they may be rotated.
+// insecure turns off the verification of the broker's certificate.
 func RESTConfig(secretDir, server string, insecure bool) (*rest.Config, error) {
 	token, ca := filepath.Join(secretDir, "token"), filepath.Join(secretDir, "ca.crt")
 	for _, file := range []string{token, ca} {
@@ -33,10 +33,9 @@ func RESTConfig(secretDir, server string, insecure bool) (*rest.Config, error) {
 		func(c *rest.Config) { c.BearerTokenFile = token }), nil
 }
 
-// restConfig returns a configuration that trusts the system's certificate
-// authorities and those that ca returns. rest.Config itself can only replace the
-// former by the latter, and a broker behind a public load balancer has a
-// certificate of the former.
+// restConfig returns a configuration that trusts the certificate authorities of the system
+// and the ones that ca returns. A rest.Config can only replace the former by the latter, but
+// a broker behind a public load balancer has a certificate from the former.
 func restConfig(server string, insecure bool, ca func() ([]byte, error), auth func(*rest.Config)) *rest.Config {
 	if !strings.Contains(server, "://") {
 		server = "https://" + server
@@ -57,10 +56,10 @@ func restConfig(server string, insecure bool, ca func() ([]byte, error), auth fu
 	return c
 }
 
-// handshakeTimeout bounds connecting: long for a slow link, short for a dead one.
+// handshakeTimeout bounds connecting: enough for a slow link, short for a dead one.
 const handshakeTimeout = 10 * time.Second
 
-// tlsDialer connects with the certificate authorities as they are now.
+// tlsDialer reads the certificate authorities again for every connection.
 type tlsDialer struct {
 	ca func() ([]byte, error)
 }

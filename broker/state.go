@@ -16,10 +16,10 @@ import (
 	"subctl/internal/kube"
 )
 
-// State is what a broker is found to be. The zero State is no broker.
+// State is the observed state of a broker. The zero State means that there is no broker.
 type State struct {
 	Broker *v1alpha1.Broker
-	// Members lists the cluster IDs that are claimed, sorted.
+	// Members are the cluster IDs in use, sorted.
 	Members []string
 }
 
@@ -73,8 +73,8 @@ func MemberPSK(ctx context.Context, c client.Client, ns string) (Secret, error) 
 	return secret.Data[PSKKey], nil
 }
 
-// fingerprint is that of the pre-shared key the broker was deployed with; empty
-// if it does not say.
+// fingerprint returns the fingerprint of the pre-shared key that the broker was deployed
+// with, or "" if it is unknown.
 func (s State) fingerprint() string {
 	if s.Broker == nil {
 		return ""
@@ -82,8 +82,7 @@ func (s State) fingerprint() string {
 	return s.Broker.Annotations[PSKFingerprintAnnotation]
 }
 
-// CheckChange says why a broker cannot be made like o while it has the members
-// it has.
+// CheckChange returns an error if a broker cannot be changed to o while it has members.
 func (s State) CheckChange(o Options) error {
 	if s.Broker == nil || len(s.Members) == 0 {
 		return nil
@@ -96,14 +95,14 @@ func (s State) CheckChange(o Options) error {
 		will = "on, with " + o.Globalnet.Range.String()
 	}
 	if was != will {
-		return fmt.Errorf("globalnet is %s, and cannot be %s while clusters are joined (%s): give the flags that it was "+
+		return fmt.Errorf("globalnet is %s, and cannot be %s while clusters are joined (%s): specify the flags that it was "+
 			"deployed with, or uninstall the clusters first", was, will, strings.Join(s.Members, ", "))
 	}
 	return nil
 }
 
-// MayHavePSK says whether psk is the pre-shared key of a broker, or the broker
-// does not say which one it has.
+// MayHavePSK reports whether psk is the pre-shared key of a broker, or the broker's key is
+// unknown.
 func MayHavePSK(b *v1alpha1.Broker, psk Secret) bool {
 	want := b.Annotations[PSKFingerprintAnnotation]
 	return want == "" || want == Fingerprint(psk)

@@ -52,7 +52,7 @@ func TestDeployBrokerRefuses(t *testing.T) {
 		"range without":      {"--globalnet-cidr-range 10.0.0.0/8", "--globalnet-cidr-range says how globalnet is, which is off: add --globalnet"},
 		"cable driver":       {"--cable-driver carrier-pigeon", `--cable-driver: there is no cable driver "carrier-pigeon": use one of ` + drivers.Names()},
 		"key from nowhere":   {"--ipsec-psk-from none", "reading join file: open none: no such file or directory"},
-		"key from elsewhere": {"--ipsec-psk-from foreign", "join file foreign is not a join file: subctl deploy-broker writes those"},
+		"key from elsewhere": {"--ipsec-psk-from foreign", "join file foreign is not a join file: subctl deploy-broker writes join files"},
 		"format":             {"-o json", "--output is the format of --dry-run: add that"},
 		"two mistakes":       {"-n Bad_ --cable-driver x", "--namespace \"Bad_\" cannot be a namespace: use lower case letters, digits and '-'\n--cable-driver: there is no cable driver \"x\": use one of " + drivers.Names()},
 	} {

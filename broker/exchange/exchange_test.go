@@ -21,13 +21,13 @@ import (
 	"subctl/internal/kubetest"
 )
 
-// site is a joined cluster: a namespace of the shared server and a syncer.
+// site is a joined cluster: a namespace of the shared server and an exchange.
 type site struct {
 	t      *testing.T
 	id, ns string
 	client client.Client
 	config exchange.Config
-	syncer *exchange.Exchange
+	ex     *exchange.Exchange
 	stop   func()
 }
 
@@ -51,12 +51,12 @@ func newSite(t *testing.T, d *brokertest.Broker, gate *kubetest.Gate, id string,
 	return s
 }
 
-// start runs a new syncer, as a new gateway would.
+// start runs a new exchange, as a new gateway would.
 func (s *site) start() {
 	ctx, cancel := context.WithCancel(s.t.Context())
-	s.syncer = exchange.New(s.config)
+	s.ex = exchange.New(s.config)
 	done := make(chan error, 1)
-	go func(syncer *exchange.Exchange) { done <- syncer.Run(ctx) }(s.syncer)
+	go func(e *exchange.Exchange) { done <- e.Run(ctx) }(s.ex)
 	s.stop = func() {
 		cancel()
 		require.NoError(s.t, <-done)
@@ -96,12 +96,12 @@ func (s *site) eventually(names ...string) {
 
 func (s *site) eventuallyHealthy(healthy bool) {
 	s.t.Helper()
-	require.Eventually(s.t, func() bool { return (s.syncer.Healthy() == nil) == healthy }, patience, 10*time.Millisecond)
+	require.Eventually(s.t, func() bool { return (s.ex.Healthy() == nil) == healthy }, patience, 10*time.Millisecond)
 }
 
 const eastCable, westCable, newCable = "submariner-cable-east-10-0-0-1", "submariner-cable-west-10-0-0-1", "submariner-cable-west-10-0-0-2"
 
-func TestSyncer(t *testing.T) {
+func TestExchange(t *testing.T) {
 	server := kubetest.Start(t)
 	d := brokertest.Deploy(t, server)
 	gate := kubetest.NewGate(t, server)
@@ -123,15 +123,15 @@ func TestSyncer(t *testing.T) {
 	forged.Spec.ClusterID = "east"
 	require.NoError(t, d.Admin.Create(t.Context(), forged))
 	require.Eventually(t, func() bool {
-		return slices.Contains(texts(east.syncer.Status().Refused), "Cluster "+d.NS+"/north on the broker: it claims to belong to this cluster, but is not named after it")
+		return slices.Contains(texts(east.ex.Status().Refused), "Cluster "+d.NS+"/north on the broker: it claims to belong to this cluster, but is not named after it")
 	}, patience, 10*time.Millisecond)
-	require.NoError(t, east.syncer.Healthy())
+	require.NoError(t, east.ex.Healthy())
 
 	t.Log("the broker is away")
 	gate.Shut()
 	east.eventuallyHealthy(false)
 	west.eventuallyHealthy(false)
-	require.False(t, east.syncer.Status().Connected)
+	require.False(t, east.ex.Status().Connected)
 	require.NoError(t, west.client.Delete(t.Context(), &submarinerv1.Endpoint{ObjectMeta: metav1.ObjectMeta{Name: "west-" + westCable, Namespace: west.ns}}))
 	west.create(endpoint(west.ns, "west", "10-0-0-2"))
 	time.Sleep(500 * time.Millisecond)
@@ -222,7 +222,7 @@ func TestThousandClusters(t *testing.T) {
 	}
 	began := time.Now()
 	east.start()
-	require.Eventually(t, func() bool { return east.syncer.Healthy() == nil && len(east.names()) == 2000 }, 2*time.Minute, 100*time.Millisecond)
+	require.Eventually(t, func() bool { return east.ex.Healthy() == nil && len(east.names()) == 2000 }, 2*time.Minute, 100*time.Millisecond)
 	t.Logf("1,000 clusters were copied in %s", time.Since(began).Round(time.Millisecond))
 	began = time.Now()
 	require.NoError(t, d.Admin.DeleteAllOf(t.Context(), &submarinerv1.Endpoint{}, client.InNamespace(d.NS)))

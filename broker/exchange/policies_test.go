@@ -67,7 +67,7 @@ func (s *site) drop(name string) {
 	require.NoError(s.t, s.client.Delete(s.t.Context(), &v1alpha1.CablePolicies{ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: s.ns}}))
 }
 
-func TestSyncerOfPolicies(t *testing.T) {
+func TestExchangeOfPolicies(t *testing.T) {
 	d := brokertest.Deploy(t, kubetest.Shared(t))
 	gate := kubetest.NewGate(t, d.Server)
 	east, west := newSite(t, d, gate, "east"), newSite(t, d, gate, "west")
@@ -116,7 +116,7 @@ func TestSyncerOfPolicies(t *testing.T) {
 	nonsense.ConnectionPolicies[0].CableOptions = &v1alpha1.CableOptions{Data: map[string]string{v1alpha1.CableCustomConfig: "mtu: 5"}}
 	require.NoError(t, d.Admin.Create(t.Context(), nonsense))
 	require.Eventually(t, func() bool {
-		return slices.ContainsFunc(west.syncer.Status().Refused, func(r exchange.Refusal) bool { return r.Name == "nonsense" })
+		return slices.ContainsFunc(west.ex.Status().Refused, func(r exchange.Refusal) bool { return r.Name == "nonsense" })
 	}, patience, tick)
 	west.holds("default ipsec BROKER", "p wireguard east")
 	require.NoError(t, d.Admin.Delete(t.Context(), nonsense))
