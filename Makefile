@@ -62,7 +62,7 @@ generated: generate ## fail if what is generated was not committed
 	test -z "$$(git status --porcelain -- api docs/cli $$(grep -rl '^<!-- generated' docs) | tee /dev/stderr)"
 
 golden: ## rewrite the golden files; read the diff
-	go test ./agent ./cluster ./cmd ./broker ./cable/... -update
+	go test ./agent/mesh ./cluster ./cmd ./broker ./cable/... -update
 
 lab: ## build the lab
 	$(MAKE) -C scripts/lab

@@ -90,7 +90,7 @@ func TestNamedTests(t *testing.T) {
 	}))
 	pages, err := filepath.Glob(filepath.Join(root, "docs", "*.md"))
 	require.NoError(t, err)
-	named := regexp.MustCompile("`(\\w+\\.(?:Test|Fuzz)\\w+\\*?)`")
+	named := regexp.MustCompile("`(?:\\w+/)*(\\w+\\.(?:Test|Fuzz)\\w+\\*?)`")
 	found := 0
 	for _, page := range pages {
 		text, err := os.ReadFile(page)
