@@ -8,7 +8,7 @@ import (
 	"subctl/cable/natdiscovery"
 )
 
-// receive takes datagrams, from anybody, until the socket is closed.
+// receive reads datagrams, from any sender, until ctx is done.
 func (d *Finder) receive(ctx context.Context, conn Datagrams) {
 	buf := make([]byte, 1<<16)
 	for ctx.Err() == nil {
@@ -33,8 +33,8 @@ func (d *Finder) receive(ctx context.Context, conn Datagrams) {
 	}
 }
 
-// answered hands an answer to who asked. One to no question of ours, or from
-// elsewhere than was asked, is none; nor is a second one.
+// answered passes an answer to the search that asked. An answer to no question, one from
+// another address than was asked, and a second answer are dropped.
 func (d *Finder) answered(m natdiscovery.Message, from netip.AddrPort, now time.Time) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -45,12 +45,12 @@ func (d *Finder) answered(m natdiscovery.Message, from netip.AddrPort, now time.
 	delete(d.asked, m.Response.Number)
 	select {
 	case q.answers <- answer{Response: *m.Response, question: q, authentic: m.Authentic(q.key), rtt: now.Sub(q.sent)}:
-	default: // more than a round asks for
+	default: // more answers than a search has questions
 	}
 }
 
-// answer answers a question of size bytes, if there are not too many of them, with no
-// more bytes than it had: nobody can have us shout at a third party.
+// answer answers a question of size bytes, within the rate, and with no more bytes than the
+// question has: a forged sender address must not amplify traffic.
 func (d *Finder) answer(conn Datagrams, m natdiscovery.Message, size int, from netip.AddrPort, to netip.Addr) {
 	q := *m.Request
 	d.mu.Lock()
@@ -66,7 +66,7 @@ func (d *Finder) answer(conn Datagrams, m natdiscovery.Message, size int, from n
 		d.mu.Unlock()
 		return
 	}
-	var key natdiscovery.Key // only who has it is answered with it
+	var key natdiscovery.Key // signs the answer only if it signed the question
 	if k != nil && q.Receiver == self.Endpoint {
 		if m.Authentic(k.key) {
 			key = k.key
@@ -83,9 +83,9 @@ func (d *Finder) answer(conn Datagrams, m natdiscovery.Message, size int, from n
 	}
 }
 
-// heard takes note of a question of the gateway. Where nobody else can have sent it,
-// the gateway is to be found where it came from, at least for as long as a translator
-// keeps that open; and one that was not found works now.
+// heard records a question of the gateway. If the question is authentic, the gateway can be
+// reached at its source address, at least for as long as a translator keeps the mapping. A
+// gateway that was not found before is searched for once more.
 func (k *known) heard(from netip.AddrPort, authentic bool) {
 	news := authentic && k.learned != from && !natdiscovery.At(k.peer.Gateway, uint16(k.port), from)
 	if news {

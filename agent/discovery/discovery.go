@@ -1,8 +1,8 @@
-// Package discovery finds out how to reach the gateways of other clusters, while an
-// agent goes on: which of a gateway's addresses answers, whether it is translated on
-// the way, how large a packet gets through, and as what address others see this
-// gateway. What is said and when to believe it is in package natdiscovery; here are the
-// sockets, the clocks and what is remembered.
+// Package discovery finds the paths to the gateways of other clusters: which of a
+// gateway's addresses answers, whether the path has an address translation, how large a
+// packet it carries, and the address at which other gateways see this one. It has the
+// sockets, the clocks and the memory. The messages, and which of them to believe, are in
+// package cable/natdiscovery; the choice of cables is not made here.
 package discovery
 
 import (
@@ -22,43 +22,42 @@ import (
 	"subctl/internal/wake"
 )
 
-// Datagrams is a UDP socket that knows to which of the node's addresses a datagram
-// came, and whose datagrams are never fragmented.
+// Datagrams is a UDP socket that tells which of the node's addresses a datagram was sent
+// to, and whose datagrams are never fragmented.
 type Datagrams interface {
 	Receive(b []byte) (n int, from netip.AddrPort, to netip.Addr, err error)
 	Send(b []byte, from netip.Addr, to netip.AddrPort) error
 	Close() error
 }
 
-// How the path to a remote gateway is looked for.
+// The timing of the search for the path to a remote gateway.
 const (
-	askEvery  = 300 * time.Millisecond // at each address that has not answered
-	askFor    = 3 * time.Second        // then what has answered counts
-	betterIn  = 300 * time.Millisecond // after an answer, for one from a preferred address
-	lookEvery = time.Minute            // anew: what was found may change
-	lookFirst = time.Second            // after news, and then after twice as long each time: the other side may hear of us later
-	lookAgain = 10 * time.Second       // at the earliest where a cable is broken
-	relisten  = 10 * time.Second       // where the port could not be had
-	readAgain = time.Second            // where the socket has an error, so that the log is not filled with it
+	askEvery  = 300 * time.Millisecond // between questions to an address that has not answered
+	askFor    = 3 * time.Second        // the length of a search; then the best address that has answered is used
+	betterIn  = 300 * time.Millisecond // the wait for a preferred address after another one has answered
+	lookEvery = time.Minute            // between searches, as paths change
+	lookFirst = time.Second            // to the next search after a change, doubled each time: the other gateway may learn of this one later
+	lookAgain = 10 * time.Second       // at least, between searches for a gateway whose cable is broken
+	relisten  = 10 * time.Second       // to the next attempt to open the port
+	readAgain = time.Second            // after an error of the socket, to keep the log short
 )
 
-// How many questions a second are answered, with as many at once: each path takes a
-// few hundred while its MTU is looked for.
+// The rates, per second, and the bursts of answers. The search for the MTU of a path asks
+// a few hundred questions.
 const (
 	answersToPeer   = 500
-	answersToOthers = 2000 // all together, so that they cannot use up what is for a peer
+	answersToOthers = 2000 // together, so that they do not use up the rate of a peer
 )
 
-// A Finder finds out how to reach the other clusters' gateways, and lets them find
-// out how to reach this one: see package natdiscovery. It works while there are
-// gateways to look for, and has the port open no longer than that.
+// A Finder finds the paths to the gateways of other clusters, and answers theirs: see
+// package natdiscovery. Its port is open only while there are gateways to search for.
 //
-// What is found stays until something else is: that nobody answers is no reason to
-// give up a path on which a cable may be working.
+// A path stays as it is until another one is found. A gateway that does not answer is no
+// reason to give up a path on which a cable may be working.
 type Finder struct {
 	listen func(ctx context.Context, port int) (Datagrams, error)
 	log    *slog.Logger
-	nudge  func() // told when a Path changed
+	nudge  func() // called when a Path changed
 	wake   wake.Signal
 
 	mu     sync.Mutex
@@ -68,8 +67,8 @@ type Finder struct {
 	others *rate.Limiter
 }
 
-// New makes a Finder that listens by listen, once it is started. nudge is called when a
-// Path has changed.
+// New returns a Finder that opens its socket with listen once it is started. It calls
+// nudge when a Path has changed.
 func New(listen func(context.Context, int) (Datagrams, error), log *slog.Logger, nudge func()) *Finder {
 	return &Finder{
 		listen: listen, log: log, nudge: nudge, wake: wake.NewSignal(),
@@ -77,17 +76,17 @@ func New(listen func(context.Context, int) (Datagrams, error), log *slog.Logger,
 	}
 }
 
-// Search is what a Finder works on.
+// Search is what a Finder searches for.
 type Search struct {
 	Local cable.Local
 	Own   cable.Networks // of this cluster
-	Peers []cable.Peer   // to look for; none ends it
-	// Cables are those there are: packets to what is behind their other ends would be
-	// routed into them.
+	Peers []cable.Peer   // to search for; none ends the search
+	// Cables are the existing ones: packets to the networks behind them are routed into
+	// them, so no gateway is searched for in these networks.
 	Cables []cable.Cable
 }
 
-// Set says what to work on from now on.
+// Set sets what to search for from now on.
 func (d *Finder) Set(s Search) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -137,7 +136,7 @@ func (d *Finder) Paths() map[string]natdiscovery.Path {
 	return out
 }
 
-// Again looks anew for a gateway whose cable is broken.
+// Again searches once more for a gateway whose cable is broken.
 func (d *Finder) Again(name string) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -146,8 +145,8 @@ func (d *Finder) Again(name string) {
 	}
 }
 
-// pair is the key that only this cluster and the peer's have; the zero Key if the two
-// share none, or not yet.
+// pair returns the key that only this cluster and the peer's cluster have; the zero Key if
+// they share none yet.
 func (d *Finder) pair(p cable.Peer) natdiscovery.Key {
 	key, err := d.search.Local.Keys.Pair(p.Cluster, p.PublicKey, natdiscovery.KeyPurpose)
 	if err != nil {
@@ -156,7 +155,7 @@ func (d *Finder) pair(p cable.Peer) natdiscovery.Key {
 	return key
 }
 
-// Start works until ctx is done.
+// Start searches and answers until ctx is done.
 func (d *Finder) Start(ctx context.Context) error {
 	for ctx.Err() == nil {
 		if !d.wanted() {
@@ -184,7 +183,7 @@ func (d *Finder) wanted() bool {
 	return len(d.known) > 0
 }
 
-// giveUp says why nothing can be found out. What was found before stays.
+// giveUp records why no path can be found. Paths that were found before stay.
 func (d *Finder) giveUp(err error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -194,7 +193,7 @@ func (d *Finder) giveUp(err error) {
 	d.nudge()
 }
 
-// serve works until there is nobody to look for.
+// serve uses a socket until there are no gateways to search for.
 func (d *Finder) serve(ctx context.Context, conn Datagrams) {
 	ctx, cancel := context.WithCancel(ctx)
 	var all sync.WaitGroup
@@ -220,8 +219,9 @@ func (d *Finder) serve(ctx context.Context, conn Datagrams) {
 	}
 }
 
-// barred says why an address must not be used: packets to it would be routed into the
-// cable of whoever announces a network around it. Who has no cable bars nothing.
+// barred returns why an address must not be used, or an empty string: packets to an
+// address in a network behind a cable are routed into that cable. Only the networks of
+// connected clusters bar addresses.
 func (d *Finder) barred(a netip.Addr) string {
 	for _, c := range d.search.Cables {
 		for _, n := range c.Subnets {

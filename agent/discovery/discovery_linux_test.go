@@ -4,6 +4,7 @@ import (
 	"context"
 	"log/slog"
 	"net/netip"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -212,16 +213,14 @@ func TestDiscoveryPathMTU(t *testing.T) {
 			east.start(t, west.peer(""))
 			west.start(t, east.peer(""))
 			for _, x := range []struct{ s, to *seeker }{{west, east}, {east, west}} {
-				path := x.s.finds(t, x.to.peer(""), 3*time.Second, func(p natdiscovery.Path) bool { return p.MTU != 0 })
-				require.Equal(t, 1387, path.MTU)
+				x.s.finds(t, x.to.peer(""), 3*time.Second, func(p natdiscovery.Path) bool { return p.MTU == 1387 }) // a busy machine takes several searches
 			}
 			// Later it shrinks, and then it grows.
 			for _, mtu := range []string{"1300", "1400"} {
 				nat.Run("ip link set outside mtu " + mtu)
 				router.Run("ip link set wide mtu " + mtu)
 				west.known[east.local.Name].again.Send()
-				path := west.finds(t, east.peer(""), 3*time.Second, func(p natdiscovery.Path) bool { return p.MTU != 1387 && (mtu == "1300" || p.MTU != 1300) })
-				require.Equal(t, map[string]int{"1300": 1300, "1400": 1400}[mtu], path.MTU)
+				west.finds(t, east.peer(""), 3*time.Second, func(p natdiscovery.Path) bool { return strconv.Itoa(p.MTU) == mtu })
 			}
 		})
 	}

@@ -89,7 +89,7 @@ func TestDiscoveryHostile(t *testing.T) {
 	east.known[peer.Name].again.Send()
 	path = east.finds(t, peer, 5*time.Second, func(p natdiscovery.Path) bool { return len(p.Attempts) == 2 })
 	require.False(t, path.Address.IsValid())
-	require.Contains(t, path.Attempts[1], "learned: somebody answers without this pair's key")
+	require.Contains(t, path.Attempts[1], "learned: the answer is not signed with this pair's key")
 	west.start(t, east.peer(""))
 	require.Equal(t, "198.51.100.1", east.finds(t, peer, 4*time.Second, func(p natdiscovery.Path) bool { return p.MTU != 0 }).Address.String())
 }
@@ -130,7 +130,7 @@ func TestDiscoveryForgedAnswers(t *testing.T) {
 	forge(func(a *natdiscovery.Response) { a.Type = natdiscovery.UnknownEndpoint }, conn)
 	path := east.finds(t, peer, 4*time.Second, func(p natdiscovery.Path) bool { return p.Done })
 	require.False(t, path.Address.IsValid())
-	require.Equal(t, []string{"10.0.1.1:4490 private: a gateway answers that cannot be it: UNKNOWN_DST_ENDPOINT"}, path.Attempts)
+	require.Equal(t, []string{"10.0.1.1:4490 private: the answer is a refusal: UNKNOWN_DST_ENDPOINT"}, path.Attempts)
 	east.known[peer.Name].again.Send()
 	// the questions of the first look that were left unanswered
 	for {

@@ -19,22 +19,22 @@ type known struct {
 	port    int // of its discovery
 	path    natdiscovery.Path
 	key     natdiscovery.Key
-	learned netip.AddrPort // where its authenticated questions come from, if not announced
-	// seenAs is where it sees our questions come from, the zero Addr if they are not
-	// translated; seen counts for how many looks in a row, and is 0 if it did not say so
-	// with the pair's key.
+	learned netip.AddrPort // the source of its authentic questions, if that is not announced
+	// seenAs is the source address at which it sees our questions; the zero Addr if they
+	// are not translated. seen counts the searches in a row with that result, as far as
+	// they were authentic.
 	seenAs  netip.Addr
 	seen    int
 	limiter *rate.Limiter
-	again   wake.Signal // has it looked for once more, at once or after the look that is under way
-	looked  time.Time   // when the last look ended
-	missed  bool        // nobody answered in it
-	looks   int
-	calm    time.Duration // for how long there was no news; 0 if there was
+	again   wake.Signal   // starts a search, at once or after the one that is under way
+	looked  time.Time     // when the last search ended
+	missed  bool          // the last search had no answer
+	looks   int           // searches that ended
+	calm    time.Duration // the last pause between searches; 0 after a change
 	stop    context.CancelFunc
 }
 
-// notice remembers where our questions are seen to come from.
+// notice records the source address at which our questions are seen.
 func (k *known) notice(ip netip.Addr) {
 	if ip != k.seenAs {
 		k.seenAs, k.seen = ip, 0
@@ -42,13 +42,13 @@ func (k *known) notice(ip netip.Addr) {
 	k.seen++
 }
 
-// follow looks for one gateway, and again from time to time.
+// follow searches for one gateway from time to time.
 func (d *Finder) follow(ctx context.Context, conn Datagrams, k *known) {
 	for ctx.Err() == nil {
 		d.look(ctx, conn, k)
 		d.mu.Lock()
 		k.calm = min(max(lookFirst, 2*k.calm), lookEvery)
-		pause := k.calm*9/10 + rand.N(k.calm/5) // 10 % more or less: not all at the same moment
+		pause := k.calm*9/10 + rand.N(k.calm/5) // ±10 %, so that searches do not coincide
 		d.mu.Unlock()
 		wait := time.NewTimer(pause)
 		select {
@@ -60,7 +60,7 @@ func (d *Finder) follow(ctx context.Context, conn Datagrams, k *known) {
 	}
 }
 
-// look looks for one gateway, and says so if there is news.
+// look searches for one gateway once.
 func (d *Finder) look(ctx context.Context, conn Datagrams, k *known) {
 	r := d.newRound(conn, k)
 	defer r.end()
@@ -91,8 +91,8 @@ func (d *Finder) look(ctx context.Context, conn Datagrams, k *known) {
 	}
 }
 
-// conclude changes what is known of a path, unless the Endpoint has become another
-// meanwhile.
+// conclude changes what is known of a path, unless the gateway's Endpoint has changed
+// meanwhile, and nudges if the path is another one.
 func (d *Finder) conclude(k *known, change func(*natdiscovery.Path)) {
 	d.mu.Lock()
 	was := k.path

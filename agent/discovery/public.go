@@ -7,18 +7,18 @@ import (
 	"subctl/cable"
 )
 
-// votesAfter is for how many looks in a row a gateway has to see the same of this one
-// before it counts.
+// votesAfter is how many searches in a row a gateway must see this one at the same address
+// before its vote counts.
 const votesAfter = 2
 
-// PublicIP is the address to publish as that of this gateway on the outside; the zero
-// Addr for none. It is the one that more than half of the clusters see the gateway's
-// packets come from, and none if more than half see them untranslated. Only what a
-// cluster says with the key of the pair counts, and once, however many gateways it has.
-// Where there is no such majority, what is published stays.
+// PublicIP returns the address of this gateway on the outside of an address translation,
+// which is to be published; the zero Addr if there is none. It is the source address at
+// which more than half of the clusters see the gateway's packets, and none if more than
+// half see them untranslated. Each cluster has one vote, however many gateways it has, and
+// only authentic answers count. Without a majority the published address stays.
 //
-// Any member can lie here, so what would cut this cluster off from others is never
-// published, whoever says so.
+// Any member can lie here. So an address for which other clusters would refuse this one is
+// never published.
 func (d *Finder) PublicIP(published netip.Addr) netip.Addr {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -31,12 +31,12 @@ func (d *Finder) PublicIP(published netip.Addr) netip.Addr {
 	return published
 }
 
-// undecided is the vote of a cluster whose gateways see different things. It is no
-// address that anybody can be seen as.
+// undecided is the vote of a cluster whose gateways see different addresses. No gateway can
+// be seen at it.
 var undecided = netip.IPv6Unspecified()
 
-// elected is what most clusters see; false if there is no majority, or there were not
-// enough looks to tell.
+// elected returns the address that most clusters see; false if there is no majority, or if
+// there were too few searches to tell.
 func (d *Finder) elected() (netip.Addr, bool) {
 	votes := map[string]netip.Addr{} // by cluster; the zero Addr: untranslated
 	for _, k := range d.known {
@@ -64,8 +64,8 @@ func (d *Finder) elected() (netip.Addr, bool) {
 	return netip.Addr{}, false
 }
 
-// unpublishable says that an address cannot be this gateway's on the outside: it is
-// somebody's already, and others would refuse this cluster for it.
+// unpublishable reports whether an address belongs to this cluster or to another one: other
+// clusters would refuse an Endpoint with it.
 func (d *Finder) unpublishable(ip netip.Addr) bool {
 	in := func(n netip.Prefix) bool { return n.Contains(ip) }
 	return slices.ContainsFunc(d.search.Own.All(), in) || slices.ContainsFunc(d.search.Own.Needed, in) || slices.Contains(d.search.Own.Nodes, ip) ||

@@ -16,15 +16,15 @@ import (
 	"subctl/dataplane"
 )
 
-// How the MTU of a path is looked for.
+// The timing of the search for the MTU of a path.
 const (
-	mtuFor     = 2 * time.Second        // then what got through counts
-	mtuRepeat  = 30 * time.Millisecond  // between copies of a question, any of which may get lost
-	mtuCopies  = 3                      // of each question
-	mtuPatient = 200 * time.Millisecond // with answers, besides the round trip
+	mtuFor     = 2 * time.Second        // the length of the search; then the largest packet that got through counts
+	mtuRepeat  = 30 * time.Millisecond  // between copies of a question
+	mtuCopies  = 3                      // of each question, any of which may get lost
+	mtuPatient = 200 * time.Millisecond // the wait for answers, in addition to the round trip time
 )
 
-// round is one look for a gateway.
+// round is one search for a gateway.
 type round struct {
 	d        *Finder
 	conn     Datagrams
@@ -48,7 +48,7 @@ type question struct {
 	answers chan<- answer
 }
 
-// answer is what came back.
+// answer is an answer and its question.
 type answer struct {
 	natdiscovery.Response
 	*question
@@ -66,12 +66,12 @@ func (d *Finder) newRound(conn Datagrams, k *known) *round {
 	return r
 }
 
-// self is this gateway as others ask for it.
+// self returns this gateway as others ask for it.
 func (d *Finder) self() natdiscovery.Self {
 	return natdiscovery.Self{Endpoint: natdiscovery.Endpoint{Cluster: d.search.Local.Cluster, Cable: d.search.Local.Name}, PrivateIP: d.search.Local.PrivateIP}
 }
 
-// addCandidates takes in where the gateway may be asked, if that is new.
+// addCandidates adds the addresses at which the gateway can be asked and that are new.
 func (r *round) addCandidates() {
 	for _, c := range natdiscovery.Candidates(r.k.peer.Gateway, uint16(r.k.port), r.k.learned) {
 		if !slices.ContainsFunc(r.attempts, func(a natdiscovery.Attempt) bool { return a.Candidate == c }) {
@@ -80,7 +80,7 @@ func (r *round) addCandidates() {
 	}
 }
 
-// end forgets what was asked.
+// end forgets the questions.
 func (r *round) end() {
 	r.d.mu.Lock()
 	defer r.d.mu.Unlock()
@@ -89,7 +89,7 @@ func (r *round) end() {
 	}
 }
 
-// lines is what was tried and what came of it, for people.
+// lines returns the attempts and their results as text.
 func (r *round) lines() []string {
 	var out []string
 	for _, a := range r.attempts {
@@ -98,8 +98,8 @@ func (r *round) lines() []string {
 	return out
 }
 
-// reach asks at all addresses at once until the preferred one answers, or another did
-// and that one had its chance, or askFor is over.
+// reach asks at all addresses at once until the preferred one answers, until betterIn after
+// another one has answered, or for askFor.
 func (r *round) reach(ctx context.Context) (natdiscovery.Attempt, bool) {
 	start := time.Now()
 	for end := start.Add(askFor); time.Now().Before(end) && ctx.Err() == nil; {
@@ -146,7 +146,7 @@ func (r *round) until(ctx context.Context, patience time.Duration) func(func(ans
 	}
 }
 
-// ask sends a question, padded to a size; 0 for none.
+// ask sends a question, padded to size bytes; 0 for no padding.
 func (r *round) ask(attempt, size int) {
 	a := &r.attempts[attempt]
 	var random [8]byte
@@ -160,27 +160,27 @@ func (r *round) ask(attempt, size int) {
 	r.numbers = append(r.numbers, number)
 	r.d.asked[number] = &question{to: a.To, key: r.key, attempt: attempt, size: len(b), sent: time.Now(), answers: r.answers}
 	r.d.mu.Unlock()
-	// A question too large for the node's own device is as good as lost.
+	// A question that is too large for the node's own device counts as lost.
 	if err := r.conn.Send(b, r.self.PrivateIP, a.To); err != nil && !(size > 0 && errors.Is(err, syscall.EMSGSIZE)) {
 		a.Problem = fmt.Sprintf("cannot be sent to: %v", err)
 	}
 }
 
-// accept takes an answer to a question without padding, and reports whether the
-// gateway was reached.
+// accept records the answer to a question without padding, and reports whether it means
+// that the gateway was reached.
 func (r *round) accept(a answer) bool {
 	t := &r.attempts[a.attempt]
 	switch {
 	case t.Answered:
 		return false // to an earlier copy
 	case a.Type != natdiscovery.OK && a.Type != natdiscovery.NATDetected:
-		t.Problem = "a gateway answers that cannot be it: " + a.Type.String()
+		t.Problem = "the answer is a refusal: " + a.Type.String()
 		return false
 	case a.Sender != natdiscovery.Endpoint{Cluster: r.peer.Cluster, Cable: r.peer.Name} || a.Receiver != r.self.Endpoint:
-		t.Problem = "a gateway answers that is another one"
+		t.Problem = "the answer came from a different gateway"
 		return false
 	case t.Kind == natdiscovery.Learned && !a.authentic:
-		t.Problem = "somebody answers without this pair's key"
+		t.Problem = "the answer is not signed with this pair's key"
 		return false
 	}
 	t.Answered, t.Authentic, t.Translated, t.RTT = true, a.authentic, a.Type == natdiscovery.NATDetected, a.rtt
@@ -193,8 +193,8 @@ func (r *round) accept(a answer) bool {
 	return true
 }
 
-// mtu finds the largest packet that gets through, in bytes; 0 if the gateway does not
-// say what arrives, or nothing of a sensible size does.
+// mtu returns the size of the largest packet that gets through, in bytes; 0 if the gateway
+// does not report sizes, or no packet of a sensible size gets through.
 func (r *round) mtu(ctx context.Context, best natdiscovery.Attempt) int {
 	if best.Size == 0 {
 		return 0
@@ -210,7 +210,7 @@ func (r *round) mtu(ctx context.Context, best natdiscovery.Attempt) int {
 	return search.Passed
 }
 
-// try asks with packets of some sizes, the largest first, and returns those that got
+// try asks with packets of several sizes, the largest first, and returns the sizes that got
 // through.
 func (r *round) try(ctx context.Context, attempt int, sizes []int, rtt time.Duration) []int {
 	var passed []int
