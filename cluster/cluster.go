@@ -1,9 +1,8 @@
-// Package cluster is what a cluster that has joined holds: the objects that are
-// installed in it, their names, and who made them. Packages join, uninstall and
-// rotate, below it, change a cluster: each reads facts from the API servers, makes a
-// plan of them with a pure function, which returns everything that is wrong instead,
-// and applies the plan. Package cluster itself changes nothing. What the agents do on
-// a node is in package agent, and what a broker is made of in package broker.
+// Package cluster describes what a joined cluster contains: the objects that join
+// installs, their names and their labels. It changes nothing. The packages below it do:
+// join, uninstall and rotate each read facts from the API servers, compute a plan with a
+// pure function, which returns all mistakes instead if there are any, and apply the plan.
+// Package agent implements the agents, and package broker the broker.
 package cluster
 
 import (
@@ -16,38 +15,37 @@ import (
 	submarinerv1 "subctl/api/submariner/v1"
 )
 
-// Names of what is installed. Upstream's tools look for them
-// (Submariner 0.18).
+// Names of the installed objects. The tools of Submariner 0.18 look for them.
 const (
-	// Namespace holds everything that is not cluster-scoped.
+	// Namespace is the namespace of all objects that are not cluster-scoped.
 	Namespace = submarinerv1.OperatorNamespace
 
-	// GatewayName names the DaemonSet on gateway nodes, its container, ServiceAccount,
-	// Role and ClusterRole.
+	// GatewayName is the name of the DaemonSet on gateway nodes, and of its container,
+	// ServiceAccount, Role and ClusterRole.
 	GatewayName = "submariner-gateway"
-	// RouteAgentName does so for the DaemonSet on all nodes.
+	// RouteAgentName is the corresponding name for the DaemonSet on all nodes.
 	RouteAgentName = "submariner-routeagent"
 
-	// BrokerSecret holds token and ca.crt for the broker.
+	// BrokerSecret is the Secret with the token and ca.crt for the broker.
 	BrokerSecret = "submariner-broker-secret"
-	// PSKSecret holds psk, the key that all clusters of the broker share.
+	// PSKSecret is the Secret with psk, the key that all clusters of the broker share.
 	PSKSecret = "submariner-ipsec-psk"
-	// ClusterKeySecret holds this cluster's X25519 key pair, under KeyPrivate and
-	// KeyPublic, and KeySeed. It is made once and survives every later join; RotateKey
-	// makes a new pair.
+	// ClusterKeySecret is the Secret with the X25519 key pair of this cluster (KeyPrivate
+	// and KeyPublic) and KeySeed. Join creates it once and keeps it from then on; package
+	// rotate replaces the key pair.
 	ClusterKeySecret = "submariner-cluster-key"
 )
 
-// Labels and annotations of ours.
+// Labels and annotations of the installed objects.
 const (
-	// ManagedByLabel with value ManagedBy is on every object we made, and so on
-	// everything that uninstall may delete.
+	// ManagedByLabel is on every object that subctl creates. Uninstall deletes only
+	// objects that have it with the value ManagedBy.
 	ManagedByLabel = "app.kubernetes.io/managed-by"
-	// ManagedBy is its value.
+	// ManagedBy is the value of ManagedByLabel and LabelledByAnnotation.
 	ManagedBy = "subctl"
 
-	// LabelledByAnnotation on a node says who made it a gateway; with value
-	// ManagedBy uninstall takes the label off again.
+	// LabelledByAnnotation is on the nodes that join labelled as gateways. If its value is
+	// ManagedBy, uninstall removes the gateway label.
 	LabelledByAnnotation = "submariner.io/labelled-by"
 )
 
@@ -57,7 +55,7 @@ const (
 	routeAgentComponent = RouteAgentName
 )
 
-// ours returns the labels of every object we make, app being its component.
+// ours returns the labels of an object of the component app; app may be empty.
 func ours(app string) map[string]string {
 	labels := map[string]string{ManagedByLabel: ManagedBy}
 	if app != "" {
@@ -66,21 +64,21 @@ func ours(app string) map[string]string {
 	return labels
 }
 
-// IsOurs reports whether we made the object that has these labels.
+// IsOurs reports whether labels belong to an object that subctl created.
 func IsOurs(labels map[string]string) bool { return labels[ManagedByLabel] == ManagedBy }
 
-// Side is an API server that a command works on.
+// Side is the API server of a cluster or of a broker.
 type Side struct {
 	client.Client
-	URL     string // for people
+	URL     string // for messages
 	Version string // such as "v1.36.3"
 }
 
-// Poll is how often commands look whether what they wait for has happened. A look is
-// a handful of small requests.
+// Poll is the interval at which commands check whether the event that they wait for has
+// happened. A check consists of a few small requests.
 const Poll = time.Second
 
-// Interrupted returns, in a word, why ctx is done.
+// Interrupted returns an error that tells a timeout of ctx from an interruption.
 func Interrupted(ctx context.Context) error {
 	if errors.Is(ctx.Err(), context.DeadlineExceeded) {
 		return errors.New("out of time")

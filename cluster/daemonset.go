@@ -14,19 +14,19 @@ import (
 	"subctl/dataplane"
 )
 
-// routeAgentMemory is nine times what an idle agent was seen to take (docs/benchmarks.md),
-// and leaves room for 5,000 nodes and for all that the quotas of a broker let through.
-// Traffic goes on when the limit ends an agent. Gateways have none: in theirs run
-// wireguard-go and charon, which queue packets in memory and would take their cables
-// along.
+// routeAgentMemory is the memory limit of route agents: nine times the memory of an idle
+// agent (docs/benchmarks.md), enough for 5,000 nodes and for all objects that the quotas
+// of a broker admit. Traffic continues when the limit ends a route agent. Gateway pods
+// have no limit, because wireguard-go and charon run in them: they queue packets in
+// memory, and their cables would end with them.
 const routeAgentMemory = "512Mi"
 
-// graceSeconds is how long a pod may take to stop: the gateway gives its lease
-// back, so that another takes over at once and not when the lease runs out.
+// graceSeconds is the time that a pod has to stop. In it the gateway releases its Lease, so
+// that another gateway takes over at once, not after the Lease expires.
 const graceSeconds = 10
 
-// gateway returns the DaemonSet of the gateway nodes. A person labelled those
-// nodes, so by default it runs on them whatever their taints.
+// gateway returns the DaemonSet of the gateway nodes. A person has chosen these nodes by
+// labelling them, so by default its pods tolerate every taint.
 func gateway(sub *v1alpha1.Submariner) *appsv1.DaemonSet {
 	ds := daemonSet(GatewayName, Image(sub, gatewayComponent), dataplane.GatewayMetricsPort)
 	pod := &ds.Spec.Template.Spec
@@ -43,7 +43,7 @@ func gateway(sub *v1alpha1.Submariner) *appsv1.DaemonSet {
 	return ds
 }
 
-// routeAgent returns the DaemonSet of all nodes. It sees no Secret.
+// routeAgent returns the DaemonSet of all nodes. Its pods mount no Secret.
 func routeAgent(sub *v1alpha1.Submariner) *appsv1.DaemonSet {
 	ds := daemonSet(RouteAgentName, Image(sub, routeAgentComponent), dataplane.RouteMetricsPort)
 	c := &ds.Spec.Template.Spec.Containers[0]
@@ -52,14 +52,21 @@ func routeAgent(sub *v1alpha1.Submariner) *appsv1.DaemonSet {
 	return ds
 }
 
-// daemonSet returns what both have in common. Agents program the network of their
-// node: for that they need the capabilities NET_ADMIN and NET_RAW (iptables and
-// ping), and root because a capability that is added in Kubernetes is not ambient.
-// Of the node's devices they need /dev/net/tun: gateways to handle packets in userspace
-// where the kernel cannot, the others to know whether that is possible. Its folder is
-// mounted, as there is no such file on a node without the module, and a pod that asks
-// for it would not start. They need nothing else of the node. Liveness is lenient: a restarted agent
-// forwards no better, as traffic does not go through it.
+// daemonSet returns the common part of both DaemonSets.
+//
+// The only environment variable is the name of the node. All other settings are in the
+// Submariner object, which the agents watch, so that a changed setting restarts no pod
+// and interrupts no cable.
+//
+// Agents configure the network of their node. For that they need the capabilities
+// NET_ADMIN and NET_RAW (iptables and ping), and user ID 0, because capabilities added by
+// Kubernetes are not ambient. Of the node's devices they need /dev/net/tun: gateways
+// process packets in userspace where the kernel cannot, and route agents report whether
+// that is possible. The directory of the device is mounted rather than the device, because
+// a pod that mounts a missing file does not start.
+//
+// The liveness probe is lenient: traffic does not pass through an agent, so a restart does
+// not help traffic.
 func daemonSet(name, image string, port int32) *appsv1.DaemonSet {
 	one := intstr.FromInt32(1)
 	probe := func(path string, period, failures int32) *corev1.Probe {
@@ -82,7 +89,7 @@ func daemonSet(name, image string, port int32) *appsv1.DaemonSet {
 					ServiceAccountName:            name,
 					AutomountServiceAccountToken:  new(true),
 					HostNetwork:                   true,
-					DNSPolicy:                     corev1.DNSDefault, // the node's: pods' DNS may be what is broken
+					DNSPolicy:                     corev1.DNSDefault, // the node's: the cluster's DNS may be the fault
 					PriorityClassName:             "system-node-critical",
 					TerminationGracePeriodSeconds: new(int64(graceSeconds)),
 					Tolerations:                   []corev1.Toleration{{Operator: corev1.TolerationOpExists}},
@@ -132,13 +139,13 @@ func daemonSet(name, image string, port int32) *appsv1.DaemonSet {
 }
 
 const (
-	xtablesLock = "/run/xtables.lock" // keeps two writers of iptables rules on one node apart
-	devNet      = "/dev/net"          // where the device "tun" is, by which TUN devices are made
+	xtablesLock = "/run/xtables.lock" // the lock of all programs that write iptables rules on the node
+	devNet      = "/dev/net"          // the directory of the device "tun", which creates TUN devices
 )
 
-// mountSecret mounts a Secret below dir, under its name, readable by root only.
-// Files follow a change of the Secret without a restart, and unlike environment
-// variables are not inherited, dumped or listed.
+// mountSecret mounts a Secret at dir/name, readable by root only. Mounted files follow a
+// change of the Secret without a restart. Unlike environment variables, they are not
+// inherited by child processes and do not appear in listings.
 func mountSecret(pod *corev1.PodSpec, name, dir string, optional bool) {
 	source := &corev1.SecretVolumeSource{SecretName: name, DefaultMode: new(int32(0o400))}
 	if optional {
@@ -149,14 +156,14 @@ func mountSecret(pod *corev1.PodSpec, name, dir string, optional bool) {
 		corev1.VolumeMount{Name: name, MountPath: dir + name, ReadOnly: true})
 }
 
-// DefaultConfigPath is where the ConfigMap with the settings of the cable drivers is
-// mounted in the gateway's pods.
+// DefaultConfigPath is the default mount path, in gateway pods, of the ConfigMap with the
+// settings of the cable drivers.
 const DefaultConfigPath = "/etc/submariner/cable-driver-config"
 
-// mountConfig mounts the ConfigMap with settings of the cable drivers, if the user
-// named one. The agents read it through the API server, which is a minute faster than
-// the kubelet; the files are for people and upstream's tools. It may not exist, and
-// a pod cannot have one of another namespace.
+// mountConfig mounts the ConfigMap with settings of the cable drivers, if the user named
+// one. The agents read it from the API server, which is up to a minute faster than the
+// kubelet; the files are for people and upstream's tools. The ConfigMap need not exist. A
+// pod cannot mount a ConfigMap of another namespace.
 func mountConfig(pod *corev1.PodSpec, sub *v1alpha1.Submariner) {
 	ref := sub.Spec.CableDriverCustomConfig
 	if ref == nil || ref.ConfigMapName == "" || (ref.Namespace != "" && ref.Namespace != Namespace) {
@@ -172,8 +179,8 @@ func mountConfig(pod *corev1.PodSpec, sub *v1alpha1.Submariner) {
 		corev1.VolumeMount{Name: name, MountPath: configPath(sub), ReadOnly: true})
 }
 
-// mountState gives the pod a place for what charon and wireguard-go write: sockets,
-// and configuration with keys in it. It is in memory, and goes with the pod.
+// mountState mounts a directory in memory for the sockets of charon and wireguard-go, and
+// for their configuration, which contains keys. It disappears with the pod.
 func mountState(pod *corev1.PodSpec) {
 	pod.Volumes = append(pod.Volumes, corev1.Volume{Name: "run", VolumeSource: corev1.VolumeSource{
 		EmptyDir: &corev1.EmptyDirVolumeSource{Medium: corev1.StorageMediumMemory, SizeLimit: resource.NewQuantity(16<<20, resource.BinarySI)},
@@ -187,7 +194,7 @@ func fromField(name, path string) corev1.EnvVar {
 	return corev1.EnvVar{Name: name, ValueFrom: &corev1.EnvVarSource{FieldRef: &corev1.ObjectFieldSelector{FieldPath: path}}}
 }
 
-// configPath is where the ConfigMap with the settings of the drivers is mounted.
+// configPath returns the mount path of the ConfigMap with the settings of the drivers.
 func configPath(sub *v1alpha1.Submariner) string {
 	return cmp.Or(sub.Spec.CableDriverCustomConfigPath, DefaultConfigPath)
 }

@@ -8,9 +8,9 @@ import (
 	"subctl/internal/version"
 )
 
-// Image returns the image that a component of sub runs: its override; else
-// <repository>/subctl:<version>, the repository being that of our own image and
-// the version the one of this binary unless sub says otherwise.
+// Image returns the image of a component of sub: its override if there is one, or else
+// <repository>/subctl:<version>. Repository and version default to the repository of the
+// official image and the version of this binary.
 func Image(sub *v1alpha1.Submariner, component string) string {
 	if image := sub.Spec.ImageOverrides[component]; image != "" {
 		return image
@@ -26,8 +26,8 @@ func Image(sub *v1alpha1.Submariner, component string) string {
 	return image + ":" + tag
 }
 
-// ImageOverrides returns the overrides by which every component runs image;
-// none for the empty image.
+// ImageOverrides returns overrides that make every component run image. It returns nil if
+// image is empty.
 func ImageOverrides(image string) map[string]string {
 	if image == "" {
 		return nil

@@ -7,8 +7,8 @@ import (
 	submarinerv1 "subctl/api/submariner/v1"
 )
 
-// GatewayNode returns what join writes to a node to make it a gateway, and uninstall
-// removes again.
+// GatewayNode returns a node with the label and the annotation that make it a gateway.
+// Join adds them, and uninstall removes them.
 func GatewayNode(name string) *corev1.Node {
 	return &corev1.Node{ObjectMeta: metav1.ObjectMeta{
 		Name:        name,
@@ -17,7 +17,7 @@ func GatewayNode(name string) *corev1.Node {
 	}}
 }
 
-// IsGateway reports whether a node is labelled as gateway.
+// IsGateway reports whether a node is labelled as a gateway.
 func IsGateway(n corev1.Node) bool { return n.Labels[submarinerv1.GatewayNodeLabel] == "true" }
 
 // IsReady reports whether a node is Ready.

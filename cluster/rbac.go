@@ -13,12 +13,12 @@ import (
 	"subctl/broker/exchange"
 )
 
-// read is what a cache needs.
+// read lists the verbs that a cache needs.
 var read = []string{"get", "list", "watch"}
 
 // gatewayRules returns the rights of the gateway in Namespace: to write what it exchanges
 // with the broker, to report, and to hold the lease. Server-side apply is a patch, and a
-// create where there is nothing yet. The gateway has no right to pods, its own included: who
+// create where there is nothing yet. The gateway has no right to pods, its own included: whoever
 // may patch a pod may change its image, and the route agents of every node run here.
 func gatewayRules() []rbacv1.PolicyRule {
 	return slices.Concat(
@@ -59,25 +59,25 @@ func exchanged(verbs []string, more ...string) []rbacv1.PolicyRule {
 	return rules
 }
 
-// events lets agents say what goes wrong in "kubectl get events".
+// events is the right to report problems as events.
 var events = rule([]string{"events.k8s.io"}, []string{"events"}, "create", "patch")
 
-// nodeRules is what both may do in the whole cluster: node addresses, pod
-// networks and the gateway label are on nodes.
+// nodeRules are the cluster-wide rights of both agents: to read nodes, which have the
+// node addresses, the pod networks and the gateway label.
 var nodeRules = []rbacv1.PolicyRule{rule([]string{""}, []string{"nodes"}, read...)}
 
 func rule(groups, resources []string, verbs ...string) rbacv1.PolicyRule {
 	return rbacv1.PolicyRule{APIGroups: groups, Resources: resources, Verbs: verbs}
 }
 
-// byName limits a rule to objects of some names.
+// byName limits a rule to the objects with the given names.
 func byName(r rbacv1.PolicyRule, names ...string) rbacv1.PolicyRule {
 	r.ResourceNames = names
 	return r
 }
 
-// account returns the ServiceAccount of a component with its rights. The token is
-// mounted by the pods that ask for it, not by whoever runs under the account.
+// account returns the ServiceAccount of a component and its rights. Only pods that ask for
+// the token mount it, not every pod of the account.
 func account(name string, rules []rbacv1.PolicyRule) []client.Object {
 	noToken := false
 	subjects := []rbacv1.Subject{{Kind: rbacv1.ServiceAccountKind, Name: name, Namespace: Namespace}}

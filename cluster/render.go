@@ -9,9 +9,9 @@ import (
 	"subctl/api/submariner/v1alpha1"
 )
 
-// Render returns everything that a cluster joined as sub says holds, but for the
-// Secrets (see Secrets), in the order in which it can be made. It is a function of
-// sub alone. The error is of the embedded CRDs only.
+// Render returns all objects of a cluster that is joined as sub describes, except the
+// Secrets (see Secrets), in an order in which they can be created. It depends only on sub.
+// It fails only if the embedded CRDs are broken.
 func Render(sub *v1alpha1.Submariner) ([]client.Object, error) {
 	defs, err := crds.All()
 	if err != nil {
@@ -27,14 +27,14 @@ func Render(sub *v1alpha1.Submariner) ([]client.Object, error) {
 	return append(out, submariner(sub), routeAgent(sub), gateway(sub)), nil
 }
 
-// namespace lets pods use the network of their node.
+// namespace returns the namespace, in which pods may use the network of their node.
 func namespace() *corev1.Namespace {
 	labels := ours("")
 	labels["pod-security.kubernetes.io/enforce"] = "privileged"
 	return &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: Namespace, Labels: labels}}
 }
 
-// submariner returns sub as it is stored: with the finalizer that keeps it until
+// submariner returns sub as it is stored: with the finalizer that delays its deletion until
 // every node is clean.
 func submariner(sub *v1alpha1.Submariner) *v1alpha1.Submariner {
 	return &v1alpha1.Submariner{
@@ -47,7 +47,7 @@ func submariner(sub *v1alpha1.Submariner) *v1alpha1.Submariner {
 	}
 }
 
-// merged returns the entries of all maps, later ones winning.
+// merged returns the entries of all maps; later entries win.
 func merged(maps ...map[string]string) map[string]string {
 	out := map[string]string{}
 	for _, m := range maps {

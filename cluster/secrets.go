@@ -14,31 +14,31 @@ import (
 	"subctl/cable/keys"
 )
 
-// Keys of ClusterKeySecret's data, which are file names in the gateway.
+// Keys of the data of ClusterKeySecret. In gateway pods they are file names.
 const (
-	// KeyPrivate is the X25519 private key, 32 bytes as they are.
+	// KeyPrivate is the X25519 private key, 32 raw bytes.
 	KeyPrivate = "private"
 	// KeyPublic is the public key in base64, as in Cluster.spec.public_key.
 	KeyPublic = "public"
-	// KeySeed is what the gateways' WireGuard keys are derived from, 32 random bytes.
+	// KeySeed is the seed from which the WireGuard keys of the gateways are derived: 32
+	// random bytes.
 	KeySeed = "seed"
 )
 
-// ClusterKey is what a cluster alone knows, and its cables are encrypted with: see
-// package keys.
+// ClusterKey is the secret of one cluster from which the keys of its cables are derived:
+// see package keys.
 type ClusterKey struct {
 	Private keys.PrivateKey
 	Seed    broker.Secret // keys.Size bytes
 }
 
-// data is that of ClusterKeySecret.
+// data returns the data of ClusterKeySecret.
 func (k ClusterKey) data() map[string][]byte {
 	return map[string][]byte{KeyPrivate: k.Private.Bytes(), KeyPublic: []byte(k.Private.Public().String()), KeySeed: k.Seed}
 }
 
-// Secrets returns the Secrets of a member, which only its gateways mount: the
-// credentials for the broker, the key that all clusters share, and the cluster's
-// own keys.
+// Secrets returns the Secrets of a joined cluster, which only gateway pods mount: the
+// credentials for the broker, the pre-shared key, and the keys of the cluster.
 func Secrets(creds *broker.Credentials, psk broker.Secret, key ClusterKey) []client.Object {
 	return []client.Object{
 		secret(BrokerSecret, map[string][]byte{
@@ -56,10 +56,10 @@ func secret(name string, data map[string][]byte) *corev1.Secret {
 	}
 }
 
-// Redacted stands for what is secret, and for what is made when joining.
+// Redacted replaces secrets, and values that join creates, in the output of a dry run.
 const Redacted = "redacted"
 
-// RedactedSecrets returns the Secrets of a member with nothing in them.
+// RedactedSecrets returns the Secrets of a joined cluster without their values.
 func RedactedSecrets() []client.Object {
 	var out []client.Object
 	for name, keys := range map[string][]string{

@@ -84,7 +84,7 @@ func (o *agentOptions) run(ctx context.Context) error {
 	return agent.Run(ctx, o.options)
 }
 
-// agentConfig is the pod's own service account, or what the flags say.
+// agentConfig returns the client configuration of the pod, or else of the flags.
 func (o *agentOptions) agentConfig() (*rest.Config, error) {
 	if c, err := rest.InClusterConfig(); err == nil {
 		return c, nil

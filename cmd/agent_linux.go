@@ -10,7 +10,7 @@ import (
 	"subctl/dataplane/kernel"
 )
 
-// newKernel hands the agent the real kernel: the only place that does.
+// newKernel returns the real kernel. Nothing else does.
 func newKernel() (agent.Kernel, error) {
 	if err := kernel.Check(); err != nil {
 		return agent.Kernel{}, err

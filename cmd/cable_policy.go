@@ -15,21 +15,21 @@ import (
 
 const cablePolicyLong = `Choose the cables between clusters.
 
-A cable policy says which cable driver joins which pairs of clusters. It selects the
-clusters at each end by their labels. The most specific policy that matches a pair
-decides; if none matches, the policy "default" does, and without that one the clusters'
-own default driver. All clusters of a clusterset share all policies, no matter which
-cluster they were made on.
+A cable policy specifies the cable driver of pairs of clusters. It selects the two clusters of
+a pair by their labels. The most specific policy that matches a pair decides. If no policy
+matches, the policy "default" decides, and without that policy the clusters' own default
+driver. All clusters of a clusterset share all policies, no matter on which cluster a policy
+was created.
 
-The cluster in use may be a member or the broker. If it is both, these commands work on
-the member unless --broker is given.`
+The current cluster may be a member or the broker. If it is both, these commands work on the
+member unless --broker is set.`
 
 const cablePolicyExample = `  # IPsec between production clusters, VXLAN between all others
   subctl cable-policy add --name default --cable-driver vxlan
   subctl cable-policy add --name secure --cable-driver ipsec \
     --left-cluster-selector env=production --right-cluster-selector env=production
 
-  # which pair gets which cable, and why
+  # show which pair gets which cable, and why
   subctl cable-policy list
   subctl cable-policy explain east west`
 
@@ -45,29 +45,29 @@ func newCablePolicy(g *globals) *cobra.Command {
 	return c
 }
 
-// policyOptions are those of all cable-policy commands: whose policies.
+// policyOptions are the options of all cable-policy commands, which choose the cluster.
 type policyOptions struct {
 	*globals
 	broker bool
 	set    string
 }
 
-// addFlags gives c the flags of a command that works on a cluster's policies. The flag
-// --kubecontext is --context under the name that the proposal gives it.
+// addFlags declares the flags of a command that works on a cluster's policies. --kubecontext
+// is another name of --context.
 func (s *policyOptions) addFlags(c *cobra.Command) {
 	f := c.Flags()
-	f.StringVar(s.kube.Context, "kubecontext", "", "kubeconfig context to use, the same as --context")
-	f.BoolVar(&s.broker, "broker", false, "work on the broker, on a cluster that is both member and broker")
+	f.StringVar(s.kube.Context, "kubecontext", "", "kubeconfig context, the same as --context")
+	f.BoolVar(&s.broker, "broker", false, "work on the broker if the cluster is both member and broker")
 	complete(c, "kubecontext", func(context.Context) ([]string, error) { return s.contexts() })
 	c.PreRunE = func(c *cobra.Command, _ []string) error {
 		if c.Flags().Changed("context") && c.Flags().Changed("kubecontext") {
-			return errors.New("--context and --kubecontext are the same: leave one out (it may come from SUBCTL_CONTEXT or the configuration file)")
+			return errors.New("--context and --kubecontext are the same: set only one of them (one may be set by SUBCTL_CONTEXT or the configuration file)")
 		}
 		return nil
 	}
 }
 
-// addSet gives c the flag that chooses a clusterset.
+// addSet declares the flag that chooses a clusterset.
 func (s *policyOptions) addSet(c *cobra.Command, usage string) {
 	c.Flags().StringVar(&s.set, "clusterset", "", usage)
 	complete(c, "clusterset", func(ctx context.Context) ([]string, error) {
@@ -79,7 +79,7 @@ func (s *policyOptions) addSet(c *cobra.Command, usage string) {
 	})
 }
 
-// open reads everything that policies are about, from the cluster in use.
+// open reads the policies, and the clusters they select, from the current cluster.
 func (s *policyOptions) open(ctx context.Context) (*catalog.Catalog, client.Client, error) {
 	c, err := s.client(ctx)
 	if err != nil {
@@ -89,8 +89,8 @@ func (s *policyOptions) open(ctx context.Context) (*catalog.Catalog, client.Clie
 	return policies, c, err
 }
 
-// completeNames makes --name complete from the policies there are; own from those that
-// may be changed here.
+// completeNames completes --name with the names of the policies; if own is set, only of the
+// policies that were created on this cluster.
 func (s *policyOptions) completeNames(c *cobra.Command, own bool) {
 	complete(c, "name", func(ctx context.Context) ([]string, error) {
 		all, _, err := s.open(ctx)
@@ -101,7 +101,7 @@ func (s *policyOptions) completeNames(c *cobra.Command, own bool) {
 	})
 }
 
-// completeDrivers makes --cable-driver complete.
+// completeDrivers completes --cable-driver.
 func completeDrivers(c *cobra.Command) {
 	complete(c, "cable-driver", func(context.Context) ([]string, error) {
 		var names []string
@@ -112,7 +112,7 @@ func completeDrivers(c *cobra.Command) {
 	})
 }
 
-// completeClusters completes the arguments of a command from cluster IDs.
+// completeClusters completes the arguments of a command with cluster IDs.
 func (s *policyOptions) completeClusters(c *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
 	all, _, err := s.open(c.Context())
 	if err != nil || len(args) > 1 {

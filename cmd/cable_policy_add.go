@@ -22,19 +22,19 @@ import (
 	"subctl/policy/catalog"
 )
 
-const cablePolicyAddLong = `Make a cable policy, from flags or from a file.
+const cablePolicyAddLong = `Create a cable policy, from flags or from a file.
 
-A selector is a list of requirements, separated by commas, and selects the clusters whose
-labels meet all of them: env=production, env!=production (also env: !production), "tier in
-(a,b)", "tier notin (a,b)", tier, !tier. Left and right are the two ends of a cable, in
-either order; an empty selector selects every cluster. Each cluster has its own ID as the
-label submariner-io/clusterID.
+A selector is a list of requirements, separated by commas. It selects the clusters whose
+labels meet all requirements: env=production, env!=production (also env: !production), "tier
+in (a,b)", "tier notin (a,b)", tier, !tier. Left and right are the two clusters of a pair, in
+either order. An empty selector selects every cluster. The ID of a cluster is its label
+submariner-io/clusterID.
 
---cable-config names a ConfigMap in namespace submariner-operator (on a broker, in that of
-the clusterset). Its key CableCustomConfig is copied into the policy, so that both ends of
-a cable have it: it must not hold secrets.
+--cable-config names a ConfigMap in namespace submariner-operator (on a broker, in the
+namespace of the clusterset). Its key CableCustomConfig is copied into the policy, so that
+both gateways of a cable can read it: it must not contain secrets.
 
-A file holds objects as kubectl takes them, or this short form:
+A file contains objects as for kubectl, or objects in this short form:
 
   kind: CablePolicies
   metadata:
@@ -47,15 +47,15 @@ A file holds objects as kubectl takes them, or this short form:
     cableDriver:
       name: ipsec
 
-Mistakes are reported before anything is written. The pairs of clusters whose cable
-changes are printed on stdout. Gateways bring up the new cable of a pair before traffic
-leaves the old one.`
+All mistakes are reported before anything is written. The pairs of clusters whose cable
+changes are printed on stdout. Gateways bring up the new cable of a pair before they move
+its traffic.`
 
-const cablePolicyAddExample = `  # IPsec between production clusters and all others, if the others are not for tests
+const cablePolicyAddExample = `  # IPsec between production clusters and all clusters that are not for tests
   subctl cable-policy add --name secure --cable-driver ipsec \
     --left-cluster-selector env=production --right-cluster-selector 'env!=test'
 
-  # see what it would change, and what would be written
+  # show what would change, and what would be written
   subctl cable-policy add -f secure.yaml --dry-run
   subctl cable-policy add -f secure.yaml --dry-run -o yaml
 
@@ -75,23 +75,23 @@ func newCablePolicyAdd(g *globals) *cobra.Command {
 	c := &cobra.Command{
 		Use:     "add",
 		Aliases: []string{"create"},
-		Short:   "Make a cable policy",
+		Short:   "Create a cable policy",
 		Long:    cablePolicyAddLong,
 		Example: cablePolicyAddExample,
 		Args:    cobra.NoArgs,
 		RunE:    func(c *cobra.Command, _ []string) error { return o.run(c.Context()) },
 	}
 	o.policyOptions.addFlags(c)
-	o.addSet(c, "clusterset that the policy is for (default: all that the member is in; on a broker, the one called default)")
+	o.addSet(c, "clusterset of the policy (default: all clustersets of the member; on a broker, \"default\")")
 	f := c.Flags()
-	f.StringVar(&o.name, "name", "", "name of the policy; \"default\" decides where no other policy matches")
-	f.StringVar(&o.left, "left-cluster-selector", "", "labels of the clusters at one end")
-	f.StringVar(&o.right, "right-cluster-selector", "", "labels of the clusters at the other end")
-	f.StringVar(&o.driver, "cable-driver", "", "cable driver for the pairs of clusters")
+	f.StringVar(&o.name, "name", "", "name of the policy; the policy \"default\" decides where no other policy matches")
+	f.StringVar(&o.left, "left-cluster-selector", "", "labels of one cluster of a pair")
+	f.StringVar(&o.right, "right-cluster-selector", "", "labels of the other cluster of a pair")
+	f.StringVar(&o.driver, "cable-driver", "", "cable driver of the pairs of clusters")
 	f.StringVar(&o.config, "cable-config", "", "ConfigMap with settings of the driver")
-	f.StringVarP(&o.file, "filename", "f", "", "file with policies, instead of flags; - for stdin")
-	f.BoolVar(&o.replace, "replace", false, "change the policy of this name, if there is one")
-	f.BoolVar(&o.dryRun, "dry-run", false, "print what would change, and change nothing")
+	f.StringVarP(&o.file, "filename", "f", "", "file with policies, instead of the flags above; - for stdin")
+	f.BoolVar(&o.replace, "replace", false, "replace the policy of this name if it exists")
+	f.BoolVar(&o.dryRun, "dry-run", false, "print what would change, without changing it")
 	o.format = output(c, printer.Table, printer.JSON, printer.YAML)
 	completeDrivers(c)
 	return c
@@ -118,7 +118,7 @@ func (o *cablePolicyAdd) run(ctx context.Context) error {
 	for _, r := range all.Review(policies) {
 		look.SayReview(o.progress(), r)
 		if all.OnBroker() && namesConfigMap(r.Policy) {
-			o.progress().Warn("policy %s has a copy of its ConfigMap, which nobody refreshes on a broker: after a change of the ConfigMap, use --replace", r.Policy.Name)
+			o.progress().Warn("policy %s has a copy of its ConfigMap, which is not updated on a broker: after a change of the ConfigMap, use --replace", r.Policy.Name)
 		}
 	}
 	change := all.Compare(all.With(policies))
@@ -133,14 +133,13 @@ func (o *cablePolicyAdd) run(ctx context.Context) error {
 	return o.write(ctx, c, all, policies)
 }
 
-// read returns the policies that the command line says, or everything that is wrong
-// with it.
+// read returns the policies that the command line specifies, or all its mistakes.
 func (o *cablePolicyAdd) read() ([]*v1alpha1.CablePolicies, error) {
 	if o.file != "" {
 		return o.readFile()
 	}
 	if o.name == "" && o.driver == "" {
-		return nil, usageError(errors.New("a policy wants --name and --cable-driver, or a file: -f FILE"))
+		return nil, usageError(errors.New("specify a policy with --name and --cable-driver, or a file with -f FILE"))
 	}
 	p := &v1alpha1.CablePolicies{ObjectMeta: metav1.ObjectMeta{Name: o.name}, ConnectionPolicies: make([]v1alpha1.CablePolicySpec, 1)}
 	r := &p.ConnectionPolicies[0]
@@ -175,7 +174,7 @@ func (o *cablePolicyAdd) read() ([]*v1alpha1.CablePolicies, error) {
 // readFile returns the policies of the file that -f names.
 func (o *cablePolicyAdd) readFile() ([]*v1alpha1.CablePolicies, error) {
 	if o.name+o.left+o.right+o.driver+o.config != "" {
-		return nil, usageError(errors.New("-f takes whole policies from the file: leave out --name, --cable-driver and the like"))
+		return nil, usageError(errors.New("-f reads whole policies from a file: omit --name, --cable-driver and the other flags of a policy"))
 	}
 	var data []byte
 	var err error
@@ -190,14 +189,14 @@ func (o *cablePolicyAdd) readFile() ([]*v1alpha1.CablePolicies, error) {
 	return policy.Load(o.file, data)
 }
 
-// namesConfigMap says whether a policy has settings of a ConfigMap.
+// namesConfigMap reports whether a policy has settings from a ConfigMap.
 func namesConfigMap(p *v1alpha1.CablePolicies) bool {
 	return slices.ContainsFunc(p.ConnectionPolicies, func(r v1alpha1.CablePolicySpec) bool {
 		return r.CableOptions != nil && r.CableOptions.Metadata.Name != ""
 	})
 }
 
-// policyObjects are policies as they are written.
+// policyObjects returns policies as objects.
 func policyObjects(policies []*v1alpha1.CablePolicies) []client.Object {
 	var out []client.Object
 	for _, p := range policies {
@@ -206,10 +205,10 @@ func policyObjects(policies []*v1alpha1.CablePolicies) []client.Object {
 	return out
 }
 
-// write makes the policies what the API server holds.
+// write creates or changes the policies on the API server.
 func (o *cablePolicyAdd) write(ctx context.Context, c client.Client, all *catalog.Catalog, policies []*v1alpha1.CablePolicies) error {
 	for _, p := range policies {
-		did, err := "made", error(nil)
+		did, err := "created", error(nil)
 		if all.Replaces(p) != nil {
 			did, err = "changed", changePolicy(ctx, c, p)
 		} else {
@@ -223,7 +222,8 @@ func (o *cablePolicyAdd) write(ctx context.Context, c client.Client, all *catalo
 	return nil
 }
 
-// changePolicy makes a policy there is what p says. What others have put on it stays.
+// changePolicy changes an existing policy to p. It keeps the labels and annotations that
+// others have added.
 func changePolicy(ctx context.Context, c client.Client, p *v1alpha1.CablePolicies) error {
 	var was v1alpha1.CablePolicies
 	if err := c.Get(ctx, client.ObjectKeyFromObject(p), &was); err != nil {

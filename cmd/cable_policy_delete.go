@@ -15,13 +15,13 @@ import (
 	"subctl/policy/catalog"
 )
 
-const cablePolicyDeleteLong = `Delete a cable policy, on the cluster it was made on.
+const cablePolicyDeleteLong = `Delete a cable policy, on the cluster on which it was created.
 
-The pairs of clusters whose cable changes are printed on stdout. A pair that no other
-policy matches gets the cable of the policy "default"; without that one, the clusters' own
-default driver, if both have the same.`
+The pairs of clusters whose cable changes are printed on stdout. If no other policy matches
+a pair, it gets the cable of the policy "default". Without that policy, it gets the clusters'
+own default driver if that is the same for both.`
 
-const cablePolicyDeleteExample = `  # see what would change, and delete it
+const cablePolicyDeleteExample = `  # show what would change, and delete it
   subctl cable-policy delete --name secure --dry-run
   subctl cable-policy delete --name secure`
 
@@ -43,16 +43,16 @@ func newCablePolicyDelete(g *globals) *cobra.Command {
 		RunE:    func(c *cobra.Command, _ []string) error { return o.run(c.Context()) },
 	}
 	o.policyOptions.addFlags(c)
-	o.addSet(c, "clusterset whose policy to delete, on a broker")
+	o.addSet(c, "clusterset of the policy, on a broker")
 	c.Flags().StringVar(&o.name, "name", "", "name of the policy")
-	c.Flags().BoolVar(&o.dryRun, "dry-run", false, "print what would change, and change nothing")
+	c.Flags().BoolVar(&o.dryRun, "dry-run", false, "print what would change, without changing it")
 	o.completeNames(c, true)
 	return c
 }
 
 func (o *cablePolicyDelete) run(ctx context.Context) error {
 	if o.name == "" {
-		return usageError(errors.New("--name is missing: subctl cable-policy list has the names"))
+		return usageError(errors.New("--name is missing: subctl cable-policy list prints the names"))
 	}
 	all, c, err := o.open(ctx)
 	if err != nil {
@@ -64,7 +64,7 @@ func (o *cablePolicyDelete) run(ctx context.Context) error {
 	}
 	report := o.progress()
 	if p.SharedName() == v1alpha1.DefaultCablePolicy {
-		report.Warn("without the policy default, pairs that no other policy matches get the cable driver that both clusters were joined with, and none if that is not the same")
+		report.Warn("without the policy default, pairs that no other policy matches get the default driver of both clusters, and no cable if these drivers differ")
 	}
 	if err := look.PrintChange(o.Out, report, all.Compare(all.Without(p))); err != nil || o.dryRun {
 		return err
@@ -76,7 +76,7 @@ func (o *cablePolicyDelete) run(ctx context.Context) error {
 	return nil
 }
 
-// find returns the policy that was made here and is to be deleted.
+// find returns the policy to delete, which must have been created on this cluster.
 func (o *cablePolicyDelete) find(all *catalog.Catalog) (*v1alpha1.CablePolicies, error) {
 	own, makers := all.Find(o.name, o.set)
 	names := all.Names(false)
@@ -88,15 +88,15 @@ func (o *cablePolicyDelete) find(all *catalog.Catalog) (*v1alpha1.CablePolicies,
 		for _, p := range own {
 			sets = append(sets, all.SetsOf(p)...)
 		}
-		return nil, usageError(fmt.Errorf("there is a cable policy %s in clustersets %s: say which with --clusterset", o.name, strings.Join(words.Distinct(sets), " and ")))
+		return nil, usageError(fmt.Errorf("there is a cable policy %s in clustersets %s: choose one with --clusterset", o.name, strings.Join(words.Distinct(sets), " and ")))
 	case len(makers) > 0:
 		var others []string
 		for _, id := range makers {
 			others = append(others, catalog.MakerName(id))
 		}
-		return nil, fmt.Errorf("cable policy %s was made by %s: delete it there, subctl cable-policy delete --name %s with that --context", o.name, strings.Join(words.Distinct(others), " and "), o.name)
+		return nil, fmt.Errorf("cable policy %s was created by %s: delete it there with subctl cable-policy delete --name %s --context CONTEXT", o.name, strings.Join(words.Distinct(others), " and "), o.name)
 	case len(names) == 0:
-		return nil, fmt.Errorf("there is no cable policy %q: %s has none at all", o.name, catalog.MakerName(all.Keeper))
+		return nil, fmt.Errorf("there is no cable policy %q: %s has no cable policies", o.name, catalog.MakerName(all.Keeper))
 	}
-	return nil, fmt.Errorf("there is no cable policy %q: there are %s", o.name, words.List(names))
+	return nil, fmt.Errorf("there is no cable policy %q: the policies are %s", o.name, words.List(names))
 }

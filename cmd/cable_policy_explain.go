@@ -16,12 +16,12 @@ import (
 	"subctl/policy/catalog"
 )
 
-const cablePolicyExplainLong = `Say which cable two clusters get and why: the policy that decides, and the policies that
-match too but do not decide.
+const cablePolicyExplainLong = `Explain which cable two clusters get and why: the policy that decides, and the other policies
+that match.
 
-Of the policies that match, the one with the most requirements in both selectors decides;
-if several have as many, the one whose name comes first. "default" decides only if no other
-policy matches.
+Of the matching policies, the policy with the most requirements in its selectors decides, and
+among equals the policy whose name sorts first. The policy "default" decides only if no
+other policy matches.
 
 The exit code is 3 if the two clusters get no cable.`
 
@@ -34,7 +34,7 @@ func newCablePolicyExplain(g *globals) *cobra.Command {
 	o := &cablePolicyExplain{policyOptions: policyOptions{globals: g}}
 	c := &cobra.Command{
 		Use:               "explain CLUSTER CLUSTER",
-		Short:             "Say which cable two clusters get, and why",
+		Short:             "Explain which cable two clusters get",
 		Long:              cablePolicyExplainLong,
 		Example:           "  subctl cable-policy explain east west",
 		Args:              twoClusters,
@@ -48,7 +48,7 @@ func newCablePolicyExplain(g *globals) *cobra.Command {
 
 func twoClusters(_ *cobra.Command, args []string) error {
 	if len(args) != 2 || args[0] == args[1] {
-		return errors.New("explain wants two cluster IDs: subctl cable-policy explain CLUSTER CLUSTER")
+		return errors.New("explain requires two different cluster IDs: subctl cable-policy explain CLUSTER CLUSTER")
 	}
 	return nil
 }
@@ -89,7 +89,7 @@ func findCluster(all *catalog.Catalog, id string) (policy.Cluster, error) {
 	return c, usageError(fmt.Errorf("%s knows no cluster %q: it knows %s", catalog.MakerName(all.Keeper), id, words.List(known)))
 }
 
-// printReason prints a reason for people.
+// printReason prints a reason as text.
 func printReason(w io.Writer, all *catalog.Catalog, r catalog.Reason) error {
 	var b strings.Builder
 	verdict := r.CableDriver

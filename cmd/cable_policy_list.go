@@ -17,12 +17,11 @@ import (
 
 const cablePolicyListLong = `List the cable policies, and the pairs of clusters that each of them decides now.
 
-A policy has one line for each of its rules. STATE is ok, or what is wrong: a mistake in
-the policy, a ConfigMap that cannot be used, or that the broker does not have the policy,
-so that it does not count. Details are printed on stderr.
+Each rule of a policy has a line. STATE is ok, or a problem: a mistake in the policy, a
+ConfigMap that cannot be used, or a policy that is not on the broker and therefore has no
+effect. Details are printed on stderr.
 
-The exit code is 3 if something is wrong with a policy, or if a pair of clusters has no
-cable.`
+The exit code is 3 if a policy has a problem, or if a pair of clusters has no cable.`
 
 type cablePolicyList struct {
 	policyOptions
@@ -52,7 +51,7 @@ func (o *cablePolicyList) run(ctx context.Context) error {
 	}
 	l := all.List()
 	report := o.progress()
-	const most = 50 // things that are wrong, which a person wants to read
+	const most = 50 // problems; more are too many to read
 	for _, text := range l.Troubles[:min(len(l.Troubles), most)] {
 		report.Warn("%s", printer.CleanLines(text))
 	}
@@ -89,7 +88,7 @@ func policyColumns() []printer.Column[catalog.Rule] {
 	}
 }
 
-// decidedText says which pairs a rule decides.
+// decidedText returns the pairs that a rule decides.
 func decidedText(r catalog.Rule) string {
 	if len(r.Pairs) == 0 {
 		return "no pair"

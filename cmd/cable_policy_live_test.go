@@ -47,7 +47,7 @@ func TestCablePolicyLive(t *testing.T) {
 	const file = "kind: CablePolicies\nmetadata: {name: cloud}\nspec:\n  leftClusterSelector:\n    env: !test\n  cableDriver:\n    name: wireguard\n"
 
 	stdout, stderr := subctl(file, "add", "-f", "-")
-	require.Contains(t, stderr, "made cable policy cloud on cluster west, for clusterset default")
+	require.Contains(t, stderr, "created cable policy cloud on cluster west, for clusterset default")
 	require.Contains(t, stdout, "east - west   vxlan (the clusters' own default)   wireguard (cloud)")
 	require.Equal(t, "env!=test", policy.SelectorText(read().ConnectionPolicies[0].LeftClusterSelector))
 

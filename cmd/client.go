@@ -25,18 +25,18 @@ import (
 	"subctl/internal/progress"
 )
 
-// firstContact is how long an API server may take for its first answer, unless
-// --request-timeout says otherwise: long enough for a slow VPN, and far less than
-// the minutes TCP would try an address where nobody is.
+// firstContact is the time limit for the first answer of an API server, unless
+// --request-timeout is set: long enough for a slow VPN, and much shorter than the minutes
+// that TCP spends on an unused address.
 const firstContact = 10 * time.Second
 
-// client returns a client for the cluster of the context in use, after having
-// heard from its API server.
+// client returns a client for the cluster of the current context, after a first answer of
+// its API server.
 func (g *globals) client(ctx context.Context) (client.Client, error) {
 	return g.clientFor(ctx, *g.kube.Context)
 }
 
-// clientFor is client for a context; "" is the current one.
+// clientFor returns a client for the cluster of a context; "" is the current context.
 func (g *globals) clientFor(ctx context.Context, name string) (client.Client, error) {
 	cfg, err := g.restConfigFor(name)
 	if err != nil {
@@ -51,8 +51,8 @@ func (g *globals) clientFor(ctx context.Context, name string) (client.Client, er
 	return c, nil
 }
 
-// dial makes a client and asks the API server for its version, so that what is
-// wrong with the connection or the credentials comes to light at once.
+// dial returns a client. It first requests the API server's version, so that problems with
+// the connection or the credentials are found at once.
 func (*globals) dial(ctx context.Context, cfg *rest.Config) (client.Client, error) {
 	first := rest.CopyConfig(cfg)
 	first.Timeout = cmp.Or(cfg.Timeout, firstContact)
@@ -70,7 +70,7 @@ func (*globals) dial(ctx context.Context, cfg *rest.Config) (client.Client, erro
 	return client.New(cfg, client.Options{Scheme: scheme})
 }
 
-// noAnswer says in one line why an API server could not be used, and what to do.
+// noAnswer returns a one-line error about an API server that cannot be used, with a remedy.
 func noAnswer(cfg *rest.Config, name string, err error) error {
 	where := cfg.Host
 	if name != "" {
@@ -86,12 +86,12 @@ func noAnswer(cfg *rest.Config, name string, err error) error {
 	case errors.As(err, &refused):
 		return fmt.Errorf("asking the API server at %s: %w", where, err)
 	case errors.As(err, &request):
-		err = request.Err // without the URL, which is said already
+		err = request.Err // without the URL, which the message has already
 	}
 	return fmt.Errorf("reaching the API server at %s: %w: is the cluster up, and the context right?", where, err)
 }
 
-// memberSide connects to the cluster in use.
+// memberSide connects to the cluster of the current context.
 func (g *globals) memberSide(ctx context.Context) (cluster.Side, error) {
 	cfg, err := g.restConfig()
 	if err != nil {
@@ -116,7 +116,7 @@ func (g *globals) brokerSide(ctx context.Context, cfg *rest.Config) (cluster.Sid
 }
 
 func (g *globals) side(ctx context.Context, cfg *rest.Config) (cluster.Side, error) {
-	ctrllog.SetLogger(logr.Discard()) // else it complains after 30 s: what there is to say, we say
+	ctrllog.SetLogger(logr.Discard()) // otherwise it prints a warning after 30 s
 	c, err := g.connect(ctx, cfg)
 	if err != nil {
 		return cluster.Side{}, err
@@ -136,7 +136,7 @@ func (g *globals) side(ctx context.Context, cfg *rest.Config) (cluster.Side, err
 	return cluster.Side{Client: c, URL: cfg.Host, Version: v.GitVersion}, nil
 }
 
-// noBroker says in one line why a broker could not be used, and what to do.
+// noBroker returns a one-line error about a broker that cannot be used, with a remedy.
 func noBroker(host string, err error) error {
 	var (
 		request *url.Error
@@ -149,14 +149,14 @@ func noBroker(host string, err error) error {
 	case errors.Is(err, context.Canceled):
 		return err
 	case errors.As(err, &cert), errors.As(err, &unknown), errors.As(err, &name), errors.As(err, &invalid):
-		return fmt.Errorf("the certificate of the broker at %s cannot be trusted: %w: check the address, or make a new join file there. "+
-			"With --check-broker-certificate=false whoever answers at that address gets this cluster's credentials for the broker", host, innermost(err))
+		return fmt.Errorf("the certificate of the broker at %s cannot be trusted: %w: check the address, or create a new join file there. "+
+			"With --check-broker-certificate=false, any server at that address receives this cluster's credentials for the broker", host, innermost(err))
 	case apierrors.IsUnauthorized(err):
-		return fmt.Errorf("the broker at %s does not accept its credentials: the join file is of another broker, or was revoked; "+
-			"make a new one with subctl deploy-broker or subctl recover-broker-info", host)
+		return fmt.Errorf("the broker at %s does not accept its credentials: the join file belongs to another broker or was revoked; "+
+			"create a new one with subctl deploy-broker or subctl recover-broker-info", host)
 	case errors.As(err, &request):
 		return fmt.Errorf("reaching the broker at %s: %w: is it up, and can it be reached from here and from the gateways? "+
-			"Say another address with --broker-url", host, request.Err)
+			"Specify another address with --broker-url", host, request.Err)
 	default:
 		return fmt.Errorf("asking the broker at %s: %w", host, err)
 	}
@@ -173,9 +173,8 @@ func innermost(err error) error {
 	}
 }
 
-// apiWarnings prints the warnings that API servers send along, but for those
-// that are of no use to who installs subctl's agents: they need a privileged pod
-// and a Secret with a token, and are meant to.
+// apiWarnings prints the warnings of API servers, except for two that are expected: the
+// agents need privileged pods, and a Secret with a token.
 type apiWarnings struct{ p *progress.Reporter }
 
 // HandleWarningHeader implements rest.WarningHandler.

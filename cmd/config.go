@@ -16,25 +16,23 @@ import (
 	"subctl/internal/words"
 )
 
-const configHelp = `What no flag sets is taken from the environment, and then from a file. The flag
---request-timeout, for example, is SUBCTL_REQUEST_TIMEOUT in the environment and the key
-request-timeout in the file, which counts for all commands that have the flag. The file is
-$SUBCTL_CONFIG or ~/.config/subctl/config.yaml, and need not exist. --output can be set by
-a flag only.`
+const configHelp = `Flags that are not set on the command line are read from the environment, and then from a
+configuration file. For example, --request-timeout is SUBCTL_REQUEST_TIMEOUT in the
+environment and the key request-timeout in the file. A key in the file applies to all
+commands that have the flag. The file is $SUBCTL_CONFIG or ~/.config/subctl/config.yaml, and
+need not exist. --output can be set only on the command line.`
 
-// config is the environment and the configuration file. It fills in flags that
-// the command line leaves open, so that commands know of flags only; nothing
-// else reads the environment.
+// config is the environment and the configuration file. It sets flags that the command line
+// does not set, so that commands use only flags. Nothing else reads the environment.
 type config struct {
-	// flags are the names of all flags of all commands, which are what the file
-	// may hold.
+	// flags are the names of all flags of all commands: the valid keys of the file.
 	flags []string
 }
 
-// apply sets the flags of c that the command line left open: from the
-// environment or, failing that, from the file.
+// apply sets the flags of c that the command line does not set, from the environment or
+// else from the file.
 func (f config) apply(c *cobra.Command) error {
-	v := viper.NewWithOptions(viper.KeyDelimiter("\x00")) // a key is a flag's name, whatever it contains
+	v := viper.NewWithOptions(viper.KeyDelimiter("\x00")) // keys are names of flags, with any characters
 	v.SetEnvPrefix("subctl")
 	v.SetEnvKeyReplacer(strings.NewReplacer("-", "_"))
 	v.AutomaticEnv()
@@ -42,10 +40,10 @@ func (f config) apply(c *cobra.Command) error {
 		return err
 	}
 	var errs []error
-	var said []pflag.Value // by the command line, under whatever name: --kubecontext is --context
-	c.Flags().Visit(func(flag *pflag.Flag) { said = append(said, flag.Value) })
+	var set []pflag.Value // on the command line, also by another name: --kubecontext is --context
+	c.Flags().Visit(func(flag *pflag.Flag) { set = append(set, flag.Value) })
 	c.Flags().VisitAll(func(flag *pflag.Flag) {
-		if slices.Contains(said, flag.Value) || !configurable(flag) || !v.IsSet(flag.Name) {
+		if slices.Contains(set, flag.Value) || !configurable(flag) || !v.IsSet(flag.Name) {
 			return
 		}
 		for _, value := range values(v, flag) {
@@ -57,14 +55,14 @@ func (f config) apply(c *cobra.Command) error {
 	return errors.Join(errs...)
 }
 
-// read reads the file, if there is one, and refuses keys that are no flag of any
-// command: a misspelt key would silently do nothing.
+// read reads the file, if there is one. It refuses keys that are not the name of a flag,
+// since a misspelt key would silently have no effect.
 func (f config) read(v *viper.Viper) error {
 	path, optional := os.Getenv("SUBCTL_CONFIG"), false
 	if path == "" {
 		home, err := os.UserHomeDir()
 		if err != nil {
-			return nil // without a home there is no file in it
+			return nil // no home directory, no file
 		}
 		path, optional = filepath.Join(home, ".config", "subctl", "config.yaml"), true
 	}
@@ -81,7 +79,7 @@ func (f config) read(v *viper.Viper) error {
 		if slices.Contains(f.flags, key) {
 			continue
 		}
-		err := fmt.Errorf("%s: there is no setting %q", path, key)
+		err := fmt.Errorf("%s: unknown setting %q", path, key)
 		if near := words.Nearest(key, f.flags); near != "" {
 			err = fmt.Errorf("%w: did you mean %q?", err, near)
 		}
@@ -91,8 +89,8 @@ func (f config) read(v *viper.Viper) error {
 	return errors.Join(errs...)
 }
 
-// values returns what a flag is to be set to: one value, or several for a flag
-// that can be repeated and a list in the file.
+// values returns the values to set a flag to: several if the file has a list, for a flag
+// that can be repeated.
 func values(v *viper.Viper, flag *pflag.Flag) []string {
 	if list, ok := v.Get(flag.Name).([]any); ok {
 		out := make([]string, len(list))
@@ -104,7 +102,7 @@ func values(v *viper.Viper, flag *pflag.Flag) []string {
 	return []string{v.GetString(flag.Name)}
 }
 
-// source says where the value of a flag came from.
+// source names the origin of the value of a flag.
 func source(v *viper.Viper, name string) string {
 	env := "SUBCTL_" + strings.ToUpper(strings.ReplaceAll(name, "-", "_"))
 	if _, ok := os.LookupEnv(env); ok {
@@ -113,9 +111,8 @@ func source(v *viper.Viper, name string) string {
 	return v.ConfigFileUsed() + ": " + name
 }
 
-// configurable reports whether a flag may come from the environment or the file.
-// How to print may not: it is another matter for each command, and for each script
-// that reads it.
+// configurable reports whether a flag can be set by the environment or the file. --output
+// cannot: scripts that parse the output of a command depend on it.
 func configurable(flag *pflag.Flag) bool {
 	return flag.Name != "help" && flag.Name != "output" && !flag.Hidden
 }

@@ -20,29 +20,28 @@ import (
 	"subctl/internal/printer"
 )
 
-const deployBrokerLong = `Make the cluster of the context in use a broker, and write the file that clusters join
-with.
+const deployBrokerLong = `Deploy a broker on the cluster of the current context, and write the join file for clusters.
 
-A broker is custom resources, roles and admission policies in a namespace; no pod runs
-there. Clusters exchange their addresses through it, and each can change nothing but its
-own. The same command finishes a deployment that was interrupted, repairs one that was
-damaged, and writes a new file when the old one has expired. It also makes the cable
-policy "default", which decides for pairs of clusters that no other policy matches; an
-existing one changes only if --cable-driver is given.
+A broker consists of custom resources, roles and admission policies in a namespace; no pod
+runs there. Clusters exchange their addresses through it, and each cluster can change only
+its own objects. To finish an interrupted deployment, to repair one, or to write a new join
+file after the old one has expired, run the command again. It also creates the cable policy
+"default", which decides for pairs of clusters that no other policy matches. If that policy
+exists, only --cable-driver changes it.
 
-The file carries a token, with which clusters can join until it expires, and the
-pre-shared key of the cables: whoever has it can join. Keep it like a password.`
+The join file contains a token, which expires, and the pre-shared key of the cables. Whoever
+has the file can join. Protect it like a password.`
 
-const deployBrokerExample = `  # make the cluster of context "hub" the broker
+const deployBrokerExample = `  # deploy a broker on the cluster of context "hub"
   subctl deploy-broker --context hub
 
-  # clusters reach its API server at another address than this machine does
+  # clusters reach its API server at a different address than this machine
   subctl deploy-broker --context hub --broker-url https://hub.example.com:6443
 
-  # see what would be applied
+  # show what would be applied
   subctl deploy-broker --context hub --dry-run`
 
-// deployBrokerOptions is what the command line says.
+// deployBrokerOptions are the options of deploy-broker.
 type deployBrokerOptions struct {
 	invite        inviteOptions
 	components    []string
@@ -66,7 +65,7 @@ func newDeployBroker(g *globals) *cobra.Command {
 	o := &deployBrokerOptions{}
 	c := &cobra.Command{
 		Use:     "deploy-broker",
-		Short:   "Make a cluster the broker",
+		Short:   "Deploy a broker on a cluster",
 		Long:    deployBrokerLong,
 		Example: deployBrokerExample,
 		Args:    cobra.NoArgs,
@@ -75,13 +74,13 @@ func newDeployBroker(g *globals) *cobra.Command {
 	o.flags = c.Flags()
 	o.invite.addFlags(o.flags)
 	f := o.flags
-	f.StringSliceVar(&o.components, "components", []string{broker.Connectivity}, "what clusters install: "+broker.Connectivity)
-	f.BoolVar(&o.globalnet, "globalnet", false, "record that clusters get globally unique addresses; this version does not implement them, and refuses clusters whose networks overlap")
-	f.StringVar(&o.globalnetCIDR, "globalnet-cidr-range", globalnet.DefaultRange, "network that those addresses are cut from")
-	f.UintVar(&o.globalnetSize, "globalnet-cluster-size", globalnet.DefaultClusterSize, "how many of them a cluster gets; rounded up to a power of two")
-	f.StringVar(&o.cableDriver, "cable-driver", drivers.Default, "driver of the cable policy \""+v1alpha1.DefaultCablePolicy+"\", which decides where no other does: "+drivers.Names()+"; an existing broker keeps its driver unless this flag is given")
-	f.StringVar(&o.pskFrom, "ipsec-psk-from", "", "join file to take the pre-shared key from (default: the one that is replaced, else a new key)")
-	f.BoolVar(&o.dryRun, "dry-run", false, "print what would be applied, and change nothing")
+	f.StringSliceVar(&o.components, "components", []string{broker.Connectivity}, "components that clusters install: "+broker.Connectivity)
+	f.BoolVar(&o.globalnet, "globalnet", false, "record that clusters get globally unique addresses; not implemented in this version, which refuses clusters whose networks overlap")
+	f.StringVar(&o.globalnetCIDR, "globalnet-cidr-range", globalnet.DefaultRange, "network from which those addresses are allocated")
+	f.UintVar(&o.globalnetSize, "globalnet-cluster-size", globalnet.DefaultClusterSize, "number of those addresses per cluster; rounded up to a power of two")
+	f.StringVar(&o.cableDriver, "cable-driver", drivers.Default, "driver of the cable policy \""+v1alpha1.DefaultCablePolicy+"\", which decides where no other policy matches: "+drivers.Names()+"; an existing broker keeps its driver unless this flag is set")
+	f.StringVar(&o.pskFrom, "ipsec-psk-from", "", "join file with the pre-shared key (default: the file that is replaced, or else a new key)")
+	f.BoolVar(&o.dryRun, "dry-run", false, "print the objects without applying them")
 	o.format = output(c, printer.YAML, printer.JSON)
 	completeDrivers(c)
 	return c
@@ -97,9 +96,9 @@ func (o *deployBrokerOptions) run(ctx context.Context, g *globals) error {
 	}
 	report := g.progress()
 	if o.globalnet {
-		report.Warn("this version records the globalnet setting, but does not program globalnet yet: clusters can join only if their networks are distinct")
+		report.Warn("this version records the globalnet setting, but does not program globalnet yet: clusters can join only if their networks do not overlap")
 	}
-	report.Step("looking at the cluster at %s", cfg.Host)
+	report.Step("checking the cluster at %s", cfg.Host)
 	c, err := g.client(ctx)
 	if err != nil {
 		return err
@@ -108,13 +107,13 @@ func (o *deployBrokerOptions) run(ctx context.Context, g *globals) error {
 	if err != nil {
 		return err
 	}
-	report.Done("it can be a broker; the pre-shared key is %s", origin)
+	report.Done("the cluster can host a broker; the pre-shared key is %s", origin)
 	if o.render.DefaultPolicy != "" && o.was != "" && o.was != o.render.DefaultPolicy {
-		report.Warn("the cable policy %s changes from %s to %s: clusters that no other policy matches change their cable", v1alpha1.DefaultCablePolicy, o.was, o.render.DefaultPolicy)
+		report.Warn("the cable policy %s changes from %s to %s: pairs of clusters that no other policy matches change their cable", v1alpha1.DefaultCablePolicy, o.was, o.render.DefaultPolicy)
 	}
 	if o.dryRun {
 		if origin == broker.NewPSK {
-			report.Warn("not printed is the annotation %s, of the key that is made then", broker.PSKFingerprintAnnotation)
+			report.Warn("the annotation %s is not printed, because the key is generated when deploying", broker.PSKFingerprintAnnotation)
 		}
 		return o.print(g, c, origin)
 	}
@@ -130,8 +129,7 @@ func (o *deployBrokerOptions) run(ctx context.Context, g *globals) error {
 	return o.invite.write(ctx, g, c, cfg, psk)
 }
 
-// plan asks the cluster whether it can be a broker, and decides on the
-// pre-shared key.
+// plan checks whether the cluster can host a broker, and chooses the pre-shared key.
 func (o *deployBrokerOptions) plan(ctx context.Context, c client.Client, cfg *rest.Config) (broker.Secret, string, error) {
 	objects, err := broker.Render(o.render)
 	if err != nil {
@@ -157,8 +155,8 @@ func (o *deployBrokerOptions) plan(ctx context.Context, c client.Client, cfg *re
 	return psk, origin, o.planDriver(ctx, c, state.Broker)
 }
 
-// planDriver keeps the driver of a broker that is there, and its policy, unless the
-// command line says another.
+// planDriver keeps the driver and the default policy of an existing broker, unless
+// --cable-driver is set.
 func (o *deployBrokerOptions) planDriver(ctx context.Context, c client.Client, b *v1alpha1.Broker) error {
 	if b != nil && !o.flags.Changed("cable-driver") {
 		o.render.CableDriver, o.render.DefaultPolicy = b.Spec.CableDriver, ""
@@ -167,14 +165,13 @@ func (o *deployBrokerOptions) planDriver(ctx context.Context, c client.Client, b
 	var err error
 	o.was, err = broker.DefaultDriver(ctx, c, o.render.Namespace)
 	if !o.flags.Changed("cable-driver") && (err != nil || o.was != "") {
-		o.render.DefaultPolicy = "" // a deployment that was interrupted, or a person, has made it
+		o.render.DefaultPolicy = "" // an interrupted deployment or a person has created it
 		return nil
 	}
 	return err
 }
 
-// check says everything that is wrong with the command line, without asking a
-// cluster.
+// check returns all mistakes on the command line. It contacts no cluster.
 func (o *deployBrokerOptions) check() error {
 	errs := []error{o.invite.check(), o.checkComponents()}
 	o.render = broker.Options{Namespace: o.invite.namespace, Components: o.components, CableDriver: o.cableDriver, DefaultPolicy: cable.Canonical(o.cableDriver)}
@@ -185,7 +182,7 @@ func (o *deployBrokerOptions) check() error {
 	} else {
 		for _, name := range []string{"globalnet-cidr-range", "globalnet-cluster-size"} {
 			if o.flags.Changed(name) {
-				errs = append(errs, fmt.Errorf("--%s says how globalnet is, which is off: add --globalnet", name))
+				errs = append(errs, fmt.Errorf("--%s requires --globalnet", name))
 			}
 		}
 	}
@@ -198,7 +195,7 @@ func (o *deployBrokerOptions) check() error {
 		errs = append(errs, err)
 	}
 	if o.flags.Changed("output") && !o.dryRun {
-		errs = append(errs, errors.New("--output is the format of --dry-run: add that"))
+		errs = append(errs, errors.New("--output requires --dry-run"))
 	}
 	return errors.Join(errs...)
 }
@@ -209,19 +206,18 @@ func (o *deployBrokerOptions) checkComponents() error {
 		switch name {
 		case broker.Connectivity:
 		case broker.ServiceDiscovery:
-			errs = append(errs, fmt.Errorf("component %s is not in this version: leave it out", name))
+			errs = append(errs, fmt.Errorf("component %s is not implemented in this version: omit it", name))
 		default:
-			errs = append(errs, fmt.Errorf("there is no component %q: use %s", name, broker.Connectivity))
+			errs = append(errs, fmt.Errorf("unknown component %q: use %s", name, broker.Connectivity))
 		}
 	}
 	if !slices.Contains(o.components, broker.Connectivity) && len(errs) == 0 {
-		errs = append(errs, fmt.Errorf("no component is left: use %s", broker.Connectivity))
+		errs = append(errs, fmt.Errorf("no component is specified: use %s", broker.Connectivity))
 	}
 	return errors.Join(errs...)
 }
 
-// print prints what would be applied. Of a key that is not made yet there is no
-// fingerprint.
+// print prints the objects to apply. A key that does not exist yet has no fingerprint.
 func (o *deployBrokerOptions) print(g *globals, c client.Client, origin string) error {
 	if origin == broker.NewPSK {
 		o.render.PSKFingerprint = ""

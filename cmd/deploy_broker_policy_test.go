@@ -16,7 +16,7 @@ import (
 // The policy "default" is made with the broker, and changed by --cable-driver alone.
 func TestDeployBrokerMakesTheDefaultPolicy(t *testing.T) {
 	h := newHub(t)
-	const asked = "the cable policy default changes from ipsec to vxlan: clusters that no other policy matches change their cable"
+	const asked = "the cable policy default changes from ipsec to vxlan: pairs of clusters that no other policy matches change their cable"
 	ns := submarinerv1.BrokerNamespace
 	p := &v1alpha1.CablePolicies{ObjectMeta: metav1.ObjectMeta{Name: "default", Namespace: ns}}
 	key := client.ObjectKeyFromObject(p)

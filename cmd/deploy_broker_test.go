@@ -36,25 +36,25 @@ func TestDeployBrokerRefuses(t *testing.T) {
 	t.Chdir(dir)
 	require.NoError(t, os.WriteFile("foreign", []byte("hello"), 0o600))
 	for name, tc := range map[string]struct{ args, want string }{
-		"namespace":          {"-n Bad_", `--namespace "Bad_" cannot be a namespace: use lower case letters, digits and '-'`},
+		"namespace":          {"-n Bad_", `--namespace "Bad_" is not a valid namespace: use lower case letters, digits and '-'`},
 		"URL":                {"--broker-url http://hub:6443", `--broker-url "http://hub:6443" is not https://host:port`},
 		"URL without host":   {"--broker-url https://:6443", `--broker-url "https://:6443" is not https://host:port`},
 		"URL with password":  {"--broker-url https://a:b@hub", `--broker-url "https://a:b@hub" is not https://host:port`},
 		"token, short":       {"--token-ttl 1s", "--token-ttl 1s is out of range: use 10m0s to 8760h0m0s"},
 		"token, long":        {"--token-ttl 10000h", "--token-ttl 10000h0m0s is out of range: use 10m0s to 8760h0m0s"},
 		"no directory":       {"--broker-info none/f", `--broker-info "none/f" is in a directory that does not exist: create it first`},
-		"a directory":        {"--broker-info .", `--broker-info "." is a directory: name a file in it, such as broker-info.subm`},
-		"component":          {"--components connectivity,foo", `there is no component "foo": use connectivity`},
-		"service discovery":  {"--components service-discovery,connectivity", "component service-discovery is not in this version: leave it out"},
-		"no component":       {"--components=", "no component is left: use connectivity"},
+		"a directory":        {"--broker-info .", `--broker-info "." is a directory: specify a file in it, such as broker-info.subm`},
+		"component":          {"--components connectivity,foo", `unknown component "foo": use connectivity`},
+		"service discovery":  {"--components service-discovery,connectivity", "component service-discovery is not implemented in this version: omit it"},
+		"no component":       {"--components=", "no component is specified: use connectivity"},
 		"range":              {"--globalnet --globalnet-cidr-range 127.0.0.0/8", "globalnet range 127.0.0.0/8 overlaps the loopback addresses 127.0.0.0/8: use another range, such as 242.0.0.0/8"},
 		"size":               {"--globalnet --globalnet-cidr-range 10.0.0.0/24 --globalnet-cluster-size 200", "globalnet cluster size 200 (rounded up to 256) is more than half of 10.0.0.0/24 (256 addresses): use at most 128, or a larger range"},
-		"range without":      {"--globalnet-cidr-range 10.0.0.0/8", "--globalnet-cidr-range says how globalnet is, which is off: add --globalnet"},
+		"range without":      {"--globalnet-cidr-range 10.0.0.0/8", "--globalnet-cidr-range requires --globalnet"},
 		"cable driver":       {"--cable-driver carrier-pigeon", `--cable-driver: there is no cable driver "carrier-pigeon": use one of ` + drivers.Names()},
 		"key from nowhere":   {"--ipsec-psk-from none", "reading join file: open none: no such file or directory"},
 		"key from elsewhere": {"--ipsec-psk-from foreign", "join file foreign is not a join file: subctl deploy-broker writes join files"},
-		"format":             {"-o json", "--output is the format of --dry-run: add that"},
-		"two mistakes":       {"-n Bad_ --cable-driver x", "--namespace \"Bad_\" cannot be a namespace: use lower case letters, digits and '-'\n--cable-driver: there is no cable driver \"x\": use one of " + drivers.Names()},
+		"format":             {"-o json", "--output requires --dry-run"},
+		"two mistakes":       {"-n Bad_ --cable-driver x", "--namespace \"Bad_\" is not a valid namespace: use lower case letters, digits and '-'\n--cable-driver: there is no cable driver \"x\": use one of " + drivers.Names()},
 	} {
 		t.Run(name, func(t *testing.T) {
 			got := runIn(t, nil, []string{"hub"}, append([]string{"deploy-broker"}, strings.Fields(tc.args)...)...)
@@ -170,8 +170,8 @@ func TestDeployBroker(t *testing.T) {
 	before := h.versions(t, objects)
 	again := h.done(t, "deploy-broker", "--globalnet", "--broker-url", "hub.example.com:443", "--token-ttl", "1h")
 	require.Equal(t, before, h.versions(t, objects))
-	require.Contains(t, again.stderr, " ✓ it can be a broker; the pre-shared key is kept from the existing join file\n")
-	require.Contains(t, again.stderr, " ✓ kept the older join file as broker-info.subm.")
+	require.Contains(t, again.stderr, " ✓ the cluster can host a broker; the pre-shared key is kept from the existing join file\n")
+	require.Contains(t, again.stderr, " ✓ renamed the existing join file to broker-info.subm.")
 	require.Contains(t, again.stderr, " ✓ wrote broker-info.subm: clusters can join with it until ")
 	newer, err := broker.ReadJoinFile(broker.JoinFileName, time.Now())
 	require.NoError(t, err)
@@ -216,7 +216,7 @@ func (h *hub) withMember(t *testing.T, file *broker.JoinFile) {
 	require.NoError(t, h.client.Create(t.Context(), secret))
 	r = h.run(t, nil, "recover-broker-info")
 	require.Equal(t, exitFailed, r.code)
-	require.Contains(t, r.stderr, ": it is joined to another broker, or was joined before this one was made anew\n")
+	require.Contains(t, r.stderr, ": it has joined another broker, or joined before this broker was deployed again\n")
 	require.NoFileExists(t, broker.JoinFileName)
 
 	secret.Data[broker.PSKKey] = file.PSK
@@ -293,7 +293,7 @@ func TestRecoverBrokerInfoWithoutFingerprint(t *testing.T) {
 	t.Chdir(t.TempDir())
 	got := runIn(t, world{"hub": {hub}, "west": nil}, []string{"hub", "west"}, "recover-broker-info")
 	require.Equal(t, exitFailed, got.code)
-	require.Contains(t, got.stderr, "Error: the broker has no fingerprint of its pre-shared key to tell it by: name a cluster that is joined to it with --member-context\n")
+	require.Contains(t, got.stderr, "Error: the broker has no fingerprint of its pre-shared key: specify a cluster that has joined it with --member-context\n")
 	got = runIn(t, world{"hub": {hub}, "west": nil}, []string{"hub", "west"}, "recover-broker-info", "--member-context", "north")
 	require.Equal(t, result{exitUsage, "", " • looking for the broker at https://hub.test:6443 …\n ✓ found the broker; members: 0\nError: there is no context \"north\" in the kubeconfig: it has hub, west\n"}, got)
 }

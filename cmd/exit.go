@@ -7,11 +7,11 @@ const (
 	exitDone    = 0
 	exitFailed  = 1
 	exitUsage   = 2 // the command line is wrong
-	exitTrouble = 3 // the command worked, and what it looked at is not well
+	exitTrouble = 3 // the command worked, and found a problem
 )
 
-// exitError carries an exit code. Without err nothing is printed: the command
-// has said it already.
+// exitError carries an exit code. If err is nil, nothing is printed, because the command has
+// already reported the problem.
 type exitError struct {
 	code int
 	err  error
@@ -29,7 +29,7 @@ func (e *exitError) Unwrap() error { return e.err }
 // usageError marks err as a mistake on the command line.
 func usageError(err error) error { return &exitError{exitUsage, err} }
 
-// trouble ends a command that looked and found something wrong, and has printed it.
+// trouble returns the error of a command that has found and reported a problem.
 func trouble() error { return &exitError{code: exitTrouble} }
 
 func exitCode(err error) int {

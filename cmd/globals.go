@@ -13,12 +13,12 @@ import (
 	"subctl/internal/progress"
 )
 
-// globals is what every command shares. There are no package variables.
+// globals is the state that all commands share. There are no package variables.
 type globals struct {
 	genericiooptions.IOStreams
-	// kube is kubectl's flags, but for --namespace (a command that has a choice
-	// declares its own), --token (a secret does not belong on a command line) and
-	// --cache-dir (nothing is cached): those fields are nil.
+	// kube has kubectl's flags, except --namespace (commands that need it declare it),
+	// --token (a secret does not belong on a command line) and --cache-dir (nothing is
+	// cached). Those fields are nil.
 	kube *genericclioptions.ConfigFlags
 	// config is the environment and the configuration file.
 	config config
@@ -26,7 +26,7 @@ type globals struct {
 	connect func(context.Context, *rest.Config) (client.Client, error)
 	now     func() time.Time
 
-	// started is set when the command line was found right and the command runs.
+	// started reports whether the command line is valid and the command runs.
 	started bool
 }
 
@@ -41,15 +41,15 @@ func newGlobals(io genericiooptions.IOStreams) *globals {
 // progress returns a reporter on stderr.
 func (g *globals) progress() *progress.Reporter { return progress.New(g.ErrOut) }
 
-// addFlags declares the flags that every command takes.
+// addFlags declares the global flags.
 func (g *globals) addFlags(root *cobra.Command) {
 	g.kube.AddFlags(root.PersistentFlags())
-	root.PersistentFlags().Lookup("kubeconfig").Usage = "kubeconfig file to use, or several, separated as in $KUBECONFIG"
+	root.PersistentFlags().Lookup("kubeconfig").Usage = "kubeconfig file, or several files separated as in $KUBECONFIG"
 	complete(root, "context", func(context.Context) ([]string, error) { return g.contexts() })
 }
 
-// complete makes the values of a flag complete from a list. What goes wrong
-// while the user is still typing is not worth a word.
+// complete registers a list as the completions of a flag's values. Errors are not printed
+// while the user is typing.
 func complete(c *cobra.Command, flag string, list func(context.Context) ([]string, error)) {
 	err := c.RegisterFlagCompletionFunc(flag, func(c *cobra.Command, _ []string, _ string) ([]string, cobra.ShellCompDirective) {
 		values, err := list(c.Context())
@@ -59,6 +59,6 @@ func complete(c *cobra.Command, flag string, list func(context.Context) ([]strin
 		return values, cobra.ShellCompDirectiveNoFileComp
 	})
 	if err != nil {
-		panic(err) // the flag does not exist: a mistake in the command's constructor
+		panic(err) // the flag does not exist: a bug in the command's constructor
 	}
 }

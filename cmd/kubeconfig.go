@@ -15,8 +15,8 @@ import (
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 )
 
-// errNoKubeconfig is for those who have none.
-var errNoKubeconfig = errors.New("no kubeconfig found: name one with --kubeconfig FILE or $KUBECONFIG, or put it at ~/.kube/config")
+// errNoKubeconfig reports that there is no kubeconfig.
+var errNoKubeconfig = errors.New("no kubeconfig found: specify one with --kubeconfig FILE or $KUBECONFIG, or create ~/.kube/config")
 
 // kubeconfig returns the merged kubeconfig files.
 func (g *globals) kubeconfig() (clientcmdapi.Config, error) {
@@ -37,15 +37,15 @@ func (g *globals) contexts() ([]string, error) {
 	return slices.Sorted(maps.Keys(raw.Contexts)), err
 }
 
-// contextName returns the context in use: that of --context, or the current one.
-// It is empty in a pod, and with --server and no kubeconfig.
+// contextName returns the current context, which --context overrides. It is empty in a pod,
+// and with --server and no kubeconfig.
 func (g *globals) contextName() (string, error) {
 	raw, err := g.kubeconfig()
 	return cmp.Or(*g.kube.Context, raw.CurrentContext), err
 }
 
-// clusterName returns the name that the kubeconfig gives the cluster in use;
-// empty if it does not.
+// clusterName returns the name of the current cluster in the kubeconfig; empty if it has
+// none.
 func (g *globals) clusterName() (string, error) {
 	raw, err := g.kubeconfig()
 	if err != nil {
@@ -60,11 +60,11 @@ func (g *globals) clusterName() (string, error) {
 	return "", nil
 }
 
-// restConfig returns how to reach the cluster of the context in use.
+// restConfig returns the client configuration of the current context.
 func (g *globals) restConfig() (*rest.Config, error) { return g.restConfigFor(*g.kube.Context) }
 
-// restConfigFor returns how to reach the cluster of a context; "" is the current
-// one. It is for one goroutine.
+// restConfigFor returns the client configuration of a context; "" is the current context.
+// It must not be called concurrently.
 func (g *globals) restConfigFor(context string) (*rest.Config, error) {
 	raw, err := g.kubeconfig()
 	if err != nil {
@@ -88,8 +88,8 @@ func (g *globals) restConfigFor(context string) (*rest.Config, error) {
 	return cfg, nil
 }
 
-// check says what is wrong with a kubeconfig, before client-go falls back to
-// localhost:8080.
+// check returns an error if the kubeconfig has no usable context. Otherwise client-go would
+// fall back to localhost:8080.
 func (g *globals) check(raw clientcmdapi.Config, context string) error {
 	known := slices.Sorted(maps.Keys(raw.Contexts))
 	switch {
@@ -102,7 +102,7 @@ func (g *globals) check(raw clientcmdapi.Config, context string) error {
 		return nil
 	case context != "":
 		if name := raw.Contexts[context].Cluster; raw.Clusters[name] == nil {
-			return fmt.Errorf("the kubeconfig has no cluster %q, which its context %q names", name, context)
+			return fmt.Errorf("the kubeconfig has no cluster %q, which its context %q refers to", name, context)
 		}
 		return nil
 	case len(known) > 0:
@@ -114,14 +114,14 @@ func (g *globals) check(raw clientcmdapi.Config, context string) error {
 	return nil
 }
 
-// loader reads the kubeconfig: the files of --kubeconfig, which may be several as in
-// $KUBECONFIG, or those of $KUBECONFIG.
+// loader returns a loader of the kubeconfig: of the files of --kubeconfig, which may be
+// several, or else of $KUBECONFIG.
 func (g *globals) loader() (clientcmd.ClientConfig, error) {
 	files := slices.DeleteFunc(filepath.SplitList(*g.kube.KubeConfig), func(f string) bool { return f == "" })
 	if len(files) < 2 {
 		return g.kube.ToRawKubeConfigLoader(), nil
 	}
-	for _, file := range files { // clientcmd would pass over what is not there
+	for _, file := range files { // clientcmd would skip missing files
 		if _, err := os.Stat(file); err != nil {
 			return nil, fmt.Errorf("reading the kubeconfig: %w", err)
 		}
@@ -130,8 +130,8 @@ func (g *globals) loader() (clientcmd.ClientConfig, error) {
 	return clientcmd.NewNonInteractiveDeferredLoadingClientConfig(rules, g.overrides()), nil
 }
 
-// overrides are kubectl's flags, but for --kubeconfig: genericclioptions keeps them to
-// itself, and takes one file.
+// overrides returns kubectl's flags except --kubeconfig. genericclioptions does not export
+// them, and supports only one file.
 func (g *globals) overrides() *clientcmd.ConfigOverrides {
 	k := g.kube
 	o := &clientcmd.ConfigOverrides{ClusterDefaults: clientcmd.ClusterDefaults, CurrentContext: *k.Context, Timeout: *k.Timeout}

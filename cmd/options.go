@@ -6,13 +6,13 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// newOptions is the command that lists the flags which other commands' help
-// leaves out.
+// newOptions returns the command that lists the global flags, which the help of other
+// commands omits.
 func newOptions(g *globals) *cobra.Command {
 	return &cobra.Command{
 		Use:   "options",
-		Short: "List the flags that every command takes",
-		Long: `List the flags that every command takes.
+		Short: "List the global flags",
+		Long: `List the global flags, which every command takes.
 
 ` + configHelp,
 		Args: cobra.NoArgs,

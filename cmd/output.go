@@ -15,8 +15,7 @@ import (
 	"subctl/internal/printer"
 )
 
-// output gives c a flag -o for the formats in choices, the first of which is the
-// default.
+// output declares the flag -o of c for the formats in choices; the first is the default.
 func output(c *cobra.Command, choices ...printer.Format) *printer.Flag {
 	f := printer.NewFlag(choices...)
 	c.Flags().VarP(f, "output", "o", f.Usage())
@@ -24,8 +23,8 @@ func output(c *cobra.Command, choices ...printer.Format) *printer.Flag {
 	return f
 }
 
-// printObjects prints objects as the API server would be sent them: as YAML
-// documents, or as one JSON List.
+// printObjects prints objects as they would be sent to an API server: as YAML documents, or
+// as one JSON List.
 func printObjects(w io.Writer, s *runtime.Scheme, format printer.Format, objects []client.Object) error {
 	list := []*unstructured.Unstructured{}
 	for _, obj := range objects {
@@ -41,7 +40,7 @@ func printObjects(w io.Writer, s *runtime.Scheme, format printer.Format, objects
 	return printDocuments(w, "", list)
 }
 
-// printDocuments prints objects as YAML documents, each with a comment unless that is
+// printDocuments prints objects as YAML documents, each with a comment unless comment is
 // empty.
 func printDocuments(w io.Writer, comment string, list []*unstructured.Unstructured) error {
 	if comment != "" {

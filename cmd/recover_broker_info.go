@@ -23,18 +23,18 @@ import (
 	"subctl/broker"
 )
 
-const recoverBrokerInfoLong = `Write a lost join file again, for the broker that the cluster of the context in use hosts.
+const recoverBrokerInfoLong = `Write a lost join file again, for the broker on the cluster of the current context.
 
 The broker does not have the pre-shared key of the cables, but every joined cluster does.
-The command asks the clusters of all contexts of the kubeconfig for it, or that of
---member-context, and checks it against the fingerprint that the broker has.
+The command reads it from the cluster of --member-context, or searches the clusters of all
+contexts of the kubeconfig. It compares the key with the fingerprint on the broker.
 
-If you still have a join file with the key, use deploy-broker.`
+If you still have a join file with the key, use deploy-broker instead.`
 
-const recoverBrokerInfoExample = `  # the broker is the cluster of context "hub"; find a joined cluster in the kubeconfig
+const recoverBrokerInfoExample = `  # the broker is on the cluster of context "hub"; find a joined cluster in the kubeconfig
   subctl recover-broker-info --context hub
 
-  # ask the cluster of context "west" only
+  # read the key from the cluster of context "west"
   subctl recover-broker-info --context hub --member-context west`
 
 type recoverBrokerInfoOptions struct {
@@ -53,7 +53,7 @@ func newRecoverBrokerInfo(g *globals) *cobra.Command {
 		RunE:    func(c *cobra.Command, _ []string) error { return o.run(c.Context(), g) },
 	}
 	o.invite.addFlags(c.Flags())
-	c.Flags().StringVar(&o.member, "member-context", "", "context of a joined cluster (default: all are asked)")
+	c.Flags().StringVar(&o.member, "member-context", "", "context of a joined cluster (default: all contexts are searched)")
 	complete(c, "member-context", func(context.Context) ([]string, error) { return g.contexts() })
 	return c
 }
@@ -78,7 +78,7 @@ func (o *recoverBrokerInfoOptions) run(ctx context.Context, g *globals) error {
 	}
 	if state.Broker == nil {
 		return fmt.Errorf("there is no broker in namespace %s of the cluster at %s: choose another --context or --namespace, "+
-			"or make one with subctl deploy-broker", o.invite.namespace, cfg.Host)
+			"or create one with subctl deploy-broker", o.invite.namespace, cfg.Host)
 	}
 	report.Done("found the broker; members: %d", len(state.Members))
 	psk, from, err := o.find(ctx, g, state.Broker)
@@ -89,13 +89,13 @@ func (o *recoverBrokerInfoOptions) run(ctx context.Context, g *globals) error {
 	return o.invite.write(ctx, g, c, cfg, psk)
 }
 
-// find asks joined clusters for the broker's pre-shared key. They are asked at
-// once, since some may not answer.
+// find searches joined clusters for the broker's pre-shared key. It asks them all at the same
+// time, since some may not answer.
 func (o *recoverBrokerInfoOptions) find(ctx context.Context, g *globals, hub *v1alpha1.Broker) (broker.Secret, string, error) {
 	contexts := []string{o.member}
 	if o.member == "" {
 		if hub.Annotations[broker.PSKFingerprintAnnotation] == "" {
-			return nil, "", errors.New("the broker has no fingerprint of its pre-shared key to tell it by: name a cluster that is joined to it with --member-context")
+			return nil, "", errors.New("the broker has no fingerprint of its pre-shared key: specify a cluster that has joined it with --member-context")
 		}
 		var err error
 		if contexts, err = g.contexts(); err != nil {
@@ -134,7 +134,7 @@ func (o *recoverBrokerInfoOptions) find(ctx context.Context, g *globals, hub *v1
 		strings.Join(why, "\n"))
 }
 
-// ask returns the pre-shared key of a cluster if it is the broker's.
+// ask returns the pre-shared key of a cluster if it is the key of the broker.
 func ask(ctx context.Context, g *globals, cfg *rest.Config, hub *v1alpha1.Broker) (broker.Secret, error) {
 	c, err := g.connect(ctx, cfg)
 	if err != nil {
@@ -145,13 +145,13 @@ func ask(ctx context.Context, g *globals, cfg *rest.Config, hub *v1alpha1.Broker
 		return nil, err
 	}
 	if !broker.MayHavePSK(hub, psk) {
-		return nil, errors.New("it is joined to another broker, or was joined before this one was made anew")
+		return nil, errors.New("it has joined another broker, or joined before this broker was deployed again")
 	}
 	return psk, nil
 }
 
-// inviteOptions is what deploy-broker and recover-broker-info have in common:
-// which broker it is, and the file to write.
+// inviteOptions are the common options of deploy-broker and recover-broker-info: the broker,
+// and the file to write.
 type inviteOptions struct {
 	namespace string
 	url       string
@@ -161,15 +161,15 @@ type inviteOptions struct {
 
 func (o *inviteOptions) addFlags(f *pflag.FlagSet) {
 	f.StringVarP(&o.namespace, "namespace", "n", submarinerv1.BrokerNamespace, "namespace of the broker")
-	f.StringVar(&o.url, "broker-url", "", "address at which clusters reach the broker's API server, https://host:port (default: that in the kubeconfig)")
-	f.DurationVar(&o.ttl, "token-ttl", 24*time.Hour, "how long clusters can join with the file")
-	f.StringVar(&o.file, "broker-info", broker.JoinFileName, "file to write; an older one is kept under another name")
+	f.StringVar(&o.url, "broker-url", "", "address of the broker's API server for the clusters, https://host:port (default: the address in the kubeconfig)")
+	f.DurationVar(&o.ttl, "token-ttl", 24*time.Hour, "lifetime of the join file")
+	f.StringVar(&o.file, "broker-info", broker.JoinFileName, "join file to write; an existing file is renamed")
 }
 
 func (o *inviteOptions) check() error {
 	var errs []error
 	if len(validation.IsDNS1123Label(o.namespace)) > 0 {
-		errs = append(errs, fmt.Errorf("--namespace %q cannot be a namespace: use lower case letters, digits and '-'", o.namespace))
+		errs = append(errs, fmt.Errorf("--namespace %q is not a valid namespace: use lower case letters, digits and '-'", o.namespace))
 	}
 	if o.url != "" {
 		address, err := broker.ParseURL(o.url)
@@ -184,13 +184,13 @@ func (o *inviteOptions) check() error {
 	if info, err := os.Stat(filepath.Dir(o.file)); err != nil || !info.IsDir() {
 		errs = append(errs, fmt.Errorf("--broker-info %q is in a directory that does not exist: create it first", o.file))
 	} else if info, err := os.Stat(o.file); err == nil && info.IsDir() {
-		errs = append(errs, fmt.Errorf("--broker-info %q is a directory: name a file in it, such as %s",
+		errs = append(errs, fmt.Errorf("--broker-info %q is a directory: specify a file in it, such as %s",
 			o.file, filepath.Join(o.file, broker.JoinFileName)))
 	}
 	return errors.Join(errs...)
 }
 
-// address returns where clusters reach the broker.
+// address returns the address of the broker for the clusters.
 func (o *inviteOptions) address(cfg *rest.Config) string {
 	if o.url != "" || strings.Contains(cfg.Host, "://") {
 		return strings.TrimSuffix(cmp.Or(o.url, cfg.Host), "/")
@@ -198,7 +198,7 @@ func (o *inviteOptions) address(cfg *rest.Config) string {
 	return "https://" + cfg.Host
 }
 
-// write writes the join file of a broker that is deployed.
+// write writes the join file of a deployed broker.
 func (o *inviteOptions) write(ctx context.Context, g *globals, c client.Client, cfg *rest.Config, psk broker.Secret) error {
 	hub := &v1alpha1.Broker{}
 	if err := c.Get(ctx, client.ObjectKey{Namespace: o.namespace, Name: v1alpha1.BrokerName}, hub); err != nil {
@@ -218,23 +218,23 @@ func (o *inviteOptions) write(ctx context.Context, g *globals, c client.Client, 
 	}
 	report := g.progress()
 	if kept != "" {
-		report.Done("kept the older join file as %s", kept)
+		report.Done("renamed the existing join file to %s", kept)
 	}
 	if u, err := url.Parse(file.BrokerURL); err == nil && onlyHere(u.Hostname()) {
-		report.Warn("the broker's address %s can be reached from its own machine only: give another with --broker-url", file.BrokerURL)
+		report.Warn("the broker's address %s can be reached only from its own machine: specify another address with --broker-url", file.BrokerURL)
 	}
 	expires := "never expires"
 	if at, ok := file.Expires(); ok {
 		expires = "clusters can join with it until " + at.Format(time.RFC3339)
 		if now := time.Now(); at.Sub(now) < o.ttl-time.Minute {
-			report.Warn("the API server gives tokens no more than %s", at.Sub(now).Round(time.Minute))
+			report.Warn("the API server limits the lifetime of tokens to %s", at.Sub(now).Round(time.Minute))
 		}
 	}
 	report.Done("wrote %s: %s", o.file, expires)
 	return nil
 }
 
-// onlyHere says that host means the machine that asks.
+// onlyHere reports whether host is an address of the local machine.
 func onlyHere(host string) bool {
 	ip, err := netip.ParseAddr(host)
 	return host == "localhost" || err == nil && (ip.IsLoopback() || ip.IsUnspecified())

@@ -12,6 +12,7 @@
 package cmd
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -27,33 +28,33 @@ import (
 	"subctl/internal/words"
 )
 
-// The groups under which commands are listed in the help.
+// The groups of commands in the help, by what a person wants to do.
 const (
-	groupJoin = "join"
-	groupSay  = "say"
-	groupLook = "look"
+	groupJoin    = "join"
+	groupCables  = "cables"
+	groupInspect = "inspect"
 )
 
-const rootLong = `subctl joins Kubernetes clusters into one network: pods and services of one cluster
-reach those of another, through cables between gateway nodes.
+const rootLong = `subctl joins Kubernetes clusters into one network: pods and Services of one cluster reach
+pods and Services of the others through cables between gateway nodes.
 
-One cluster becomes the broker, where the clusters meet; every cluster joins with the
-file that deploy-broker writes.
+One cluster hosts the broker, through which the clusters exchange their addresses. Every
+cluster joins with the file that deploy-broker writes.
 
-Data goes to stdout and everything else to stderr. The exit code is 0 when the command
-did its work, 1 when it failed, 2 when the command line has a mistake, and 3 when it
-found a problem, such as a connection that is down.`
+Commands print data on stdout and messages on stderr. The exit code is 0 if the command
+succeeded, 1 if it failed, 2 if the command line has a mistake, and 3 if it found a
+problem, such as a connection that is down.`
 
-const rootExample = `  # make the cluster of context "hub" the broker, and join two clusters
+const rootExample = `  # deploy the broker on the cluster of context "hub", and join two clusters
   subctl deploy-broker --context hub
   subctl join broker-info.subm --context west --clusterid west --image registry.example/subctl:v1
   subctl join broker-info.subm --context east --clusterid east --image registry.example/subctl:v1
 
-  # see how they are connected
+  # show how they are connected
   subctl show connections`
 
-// Main runs subctl and returns its exit code: 0 done, 1 failed, 2 usage, 3 looked
-// and found trouble.
+// Main runs subctl and returns its exit code: 0 success, 1 failure, 2 wrong usage, 3 a
+// problem was found.
 func Main() int {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
@@ -71,7 +72,7 @@ func run(ctx context.Context, g *globals, args []string) int {
 	root.SetArgs(args)
 	err := root.ExecuteContext(ctx)
 	switch {
-	case err != nil && !g.started: // refused before it did anything
+	case err != nil && !g.started: // a mistake on the command line
 		err = usageError(err)
 	case errors.Is(err, context.Canceled) && ctx.Err() != nil:
 		err = errors.New("interrupted")
@@ -100,14 +101,14 @@ func newRoot(g *globals) *cobra.Command {
 	root.SetOut(g.Out)
 	root.SetErr(g.ErrOut)
 	root.AddGroup(
-		&cobra.Group{ID: groupJoin, Title: "Joining clusters:"},
-		&cobra.Group{ID: groupSay, Title: "Saying how they are joined:"},
-		&cobra.Group{ID: groupLook, Title: "Looking at them:"},
+		&cobra.Group{ID: groupJoin, Title: "Join clusters:"},
+		&cobra.Group{ID: groupCables, Title: "Choose cables:"},
+		&cobra.Group{ID: groupInspect, Title: "Inspect:"},
 	)
 
 	add(root, groupJoin, newDeployBroker(g), newRecoverBrokerInfo(g), newJoin(g), newRotateKey(g), newUninstall(g))
-	add(root, groupSay, newCablePolicy(g))
-	add(root, groupLook, newShow(g))
+	add(root, groupCables, newCablePolicy(g))
+	add(root, groupInspect, newShow(g))
 	add(root, "", newVersion(g), newOptions(g), newAgent(g))
 
 	g.addFlags(root)
@@ -115,7 +116,7 @@ func newRoot(g *globals) *cobra.Command {
 	return root
 }
 
-// add puts commands into a group of the root command's help.
+// add adds commands to root, in a group of its help.
 func add(root *cobra.Command, group string, commands ...*cobra.Command) {
 	for _, c := range commands {
 		c.GroupID = group
@@ -123,11 +124,13 @@ func add(root *cobra.Command, group string, commands ...*cobra.Command) {
 	}
 }
 
-// prepare finishes the command tree under root.
+// prepare gives all commands under root their common behaviour: flags from the
+// configuration, messages about mistakes, and help.
 func (g *globals) prepare(root *cobra.Command) {
 	g.config.flags = allFlags(root)
 	root.PersistentPreRunE = func(c *cobra.Command, _ []string) error { return g.config.apply(c) }
 	root.SetFlagErrorFunc(flagError)
+	root.SetHelpFunc(func(c *cobra.Command, _ []string) { help(c) })
 	root.SetUsageTemplate(usageTemplate(root.UsageTemplate()))
 	each(root, func(c *cobra.Command) {
 		if c.HasSubCommands() && !c.Runnable() {
@@ -143,7 +146,7 @@ func (g *globals) prepare(root *cobra.Command) {
 	})
 }
 
-// each calls do for c and all commands under it.
+// each calls do for c and all its subcommands.
 func each(c *cobra.Command, do func(*cobra.Command)) {
 	do(c)
 	for _, sub := range c.Commands() {
@@ -151,20 +154,20 @@ func each(c *cobra.Command, do func(*cobra.Command)) {
 	}
 }
 
-// noSuchCommand is the Args of a command that only groups others.
+// noSuchCommand is the Args of a command that only groups other commands.
 func noSuchCommand(c *cobra.Command, args []string) error {
 	if len(args) == 0 {
 		return nil
 	}
 	c.SuggestionsMinimumDistance = 2
-	err := fmt.Errorf("there is no command %q", c.CommandPath()+" "+args[0])
+	err := fmt.Errorf("unknown command %q", c.CommandPath()+" "+args[0])
 	if found := c.SuggestionsFor(args[0]); len(found) > 0 {
 		return fmt.Errorf("%w: did you mean %q?", err, c.CommandPath()+" "+found[0])
 	}
 	return fmt.Errorf("%w: see %q", err, c.CommandPath()+" --help")
 }
 
-// flagError adds the most similar flag to the error about an unknown one.
+// flagError adds the most similar flag to the error about an unknown flag.
 func flagError(c *cobra.Command, err error) error {
 	var unknown *pflag.NotExistError
 	if !errors.As(err, &unknown) || unknown.GetSpecifiedShortnames() != "" {
@@ -182,10 +185,26 @@ func flagError(c *cobra.Command, err error) error {
 	return fmt.Errorf("%w: see %q", err, c.CommandPath()+" --help")
 }
 
-// usageTemplate replaces the flags that every command takes, which would bury the
-// command's own, by a pointer to where they are listed.
+// help prints what a command does, examples, the rest of the description, and the flags.
+func help(c *cobra.Command) {
+	summary, description, _ := strings.Cut(cmp.Or(c.Long, c.Short), "\n\n")
+	text := summary + "\n\n"
+	if c.Example != "" {
+		text += "Examples:\n" + c.Example + "\n\n"
+	}
+	if description != "" {
+		text += description + "\n\n"
+	}
+	c.Print(text + c.UsageString())
+}
+
+// usageTemplate returns cobra's template without the examples, which help prints, and
+// without the global flags, which would bury the command's own flags.
 func usageTemplate(cobras string) string {
-	before, rest, _ := strings.Cut(cobras, "{{if .HasAvailableInheritedFlags}}")
+	before, rest, _ := strings.Cut(cobras, "{{if .HasExample}}")
+	_, rest, _ = strings.Cut(rest, "{{end}}")
+	cobras = before + rest
+	before, rest, _ = strings.Cut(cobras, "{{if .HasAvailableInheritedFlags}}")
 	_, after, _ := strings.Cut(rest, "{{end}}")
 	return strings.Replace(before, "{{if .HasAvailableLocalFlags}}", "{{if and .HasParent .HasAvailableLocalFlags}}", 1) +
 		"\n\nEvery command takes --context, --kubeconfig and the other flags that\n\"subctl options\" lists." + after

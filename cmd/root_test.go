@@ -31,15 +31,15 @@ func TestCommandLines(t *testing.T) {
 
 		"no such command": {
 			args: []string{"shwo"}, code: 2,
-			stderr: "Error: there is no command \"subctl shwo\": did you mean \"subctl show\"?\n",
+			stderr: "Error: unknown command \"subctl shwo\": did you mean \"subctl show\"?\n",
 		},
 		"no such command at all": {
 			args: []string{"frobnicate"}, code: 2,
-			stderr: "Error: there is no command \"subctl frobnicate\": see \"subctl --help\"\n",
+			stderr: "Error: unknown command \"subctl frobnicate\": see \"subctl --help\"\n",
 		},
 		"no such subcommand": {
 			args: []string{"show", "conections"}, code: 2,
-			stderr: "Error: there is no command \"subctl show conections\": did you mean \"subctl show connections\"?\n",
+			stderr: "Error: unknown command \"subctl show conections\": did you mean \"subctl show connections\"?\n",
 		},
 		"no such flag": {
 			args: []string{"show", "all", "--contxt", "west"}, code: 2,
@@ -67,7 +67,7 @@ func TestCommandLines(t *testing.T) {
 		},
 		"no kubeconfig": {
 			args: []string{"show", "connections"}, code: 1,
-			stderr: "Error: no kubeconfig found: name one with --kubeconfig FILE or $KUBECONFIG, or put it at ~/.kube/config\n",
+			stderr: "Error: no kubeconfig found: specify one with --kubeconfig FILE or $KUBECONFIG, or create ~/.kube/config\n",
 		},
 		"kubeconfig not there": {
 			args: []string{"show", "connections", "--kubeconfig", "not-there"}, code: 1,

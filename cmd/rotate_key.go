@@ -11,17 +11,18 @@ import (
 	"subctl/cluster/rotate"
 )
 
-const rotateKeyLong = `Give the cluster of the context in use a new key, and wait until its connections use it.
+const rotateKeyLong = `Replace the key of the cluster of the current context, and wait until its connections use
+the new key.
 
-The secrets of encrypted cables, one for each pair of clusters, are derived from this key,
-that of the other cluster, and the pre-shared key of the join file. The new key replaces
-the old one in Secret submariner-cluster-key. The active gateway reads it, and publishes
-its public half to the other clusters.
+The secret of an encrypted cable is derived from the keys of both clusters and the
+pre-shared key of the join file. The new key replaces the old key in Secret
+submariner-cluster-key. The active gateway reads it, and publishes the public key to the
+other clusters.
 
-Traffic goes on: cables that are up keep their sessions until these expire. The pre-shared
-key, which all clusters share, does not change.`
+Traffic is not interrupted: cables keep their current sessions until the sessions expire.
+The pre-shared key, which all clusters share, does not change.`
 
-const rotateKeyExample = `  # see what would be done, and do it
+const rotateKeyExample = `  # show what would be done, and do it
   subctl rotate-key --context west --dry-run
   subctl rotate-key --context west`
 
@@ -30,15 +31,15 @@ func newRotateKey(g *globals) *cobra.Command {
 	var dryRun bool
 	c := &cobra.Command{
 		Use:     "rotate-key",
-		Short:   "Give a cluster a new key",
+		Short:   "Replace the key of a cluster",
 		Long:    rotateKeyLong,
 		Example: rotateKeyExample,
 		Args:    cobra.NoArgs,
 		RunE:    func(c *cobra.Command, _ []string) error { return rotateKey(c.Context(), g, k, dryRun) },
 	}
 	f := c.Flags()
-	f.BoolVar(&dryRun, "dry-run", false, "print what would be done, and change nothing")
-	f.DurationVar(&k.Timeout, "timeout", 4*time.Minute, "how long to wait for the gateway and its connections")
+	f.BoolVar(&dryRun, "dry-run", false, "print the actions without performing them")
+	f.DurationVar(&k.Timeout, "timeout", 4*time.Minute, "time limit for the gateway and its connections")
 	return c
 }
 

@@ -20,7 +20,7 @@ import (
 // rotate gives the joined member a new key. There are no agents: a goroutine stands in
 // for the gateway.
 func (w *joinWorld) rotate(t *testing.T) {
-	require.Equal(t, result{code: exitFailed, stderr: "Error: no gateway is active, so nobody would tell the other clusters of a new key: see subctl show gateways\n"},
+	require.Equal(t, result{code: exitFailed, stderr: "Error: no gateway is active to publish a new key: see subctl show gateways\n"},
 		w.run(t, "rotate-key"))
 
 	meta := func(name string) metav1.ObjectMeta {
@@ -49,8 +49,8 @@ func (w *joinWorld) rotate(t *testing.T) {
 	stop()
 	<-done
 	require.Equal(t, exitDone, r.code, r.stderr)
-	require.Contains(t, r.stderr, " ✓ Secret submariner-operator/submariner-cluster-key holds a new key; the old one is gone\n")
-	require.Contains(t, r.stderr, " ✓ all connections that were up are up: 1\n")
+	require.Contains(t, r.stderr, " ✓ Secret submariner-operator/submariner-cluster-key has a new key; the old key is deleted\n")
+	require.Contains(t, r.stderr, " ✓ connections that are up again: 1\n")
 	require.NoError(t, w.memberC.Get(t.Context(), client.ObjectKeyFromObject(secret), secret))
 	require.NotEqual(t, before.Data[cluster.KeyPrivate], secret.Data[cluster.KeyPrivate])
 	require.Equal(t, before.Data[cluster.KeySeed], secret.Data[cluster.KeySeed])

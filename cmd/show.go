@@ -19,11 +19,11 @@ import (
 
 const showLong = `Show how clusters are connected.
 
-Without --context or --contexts, every cluster of the kubeconfig is shown once. What can
-be read is shown even when a cluster cannot be reached.
+Without --context or --contexts, every cluster of the kubeconfig is shown once. If a cluster
+cannot be reached, the others are shown.
 
-The exit code is 0 when all is well, 1 when a cluster could not be read or none of them
-is joined, and 3 when everything was read and something is wrong: stderr says what.`
+The exit code is 0 if there is no problem, 1 if a cluster could not be read or no cluster
+has joined, and 3 if everything was read and there is a problem, which stderr describes.`
 
 func newShow(g *globals) *cobra.Command {
 	c := &cobra.Command{
@@ -41,15 +41,15 @@ func newShow(g *globals) *cobra.Command {
 	return c
 }
 
-// tables returns what "subctl show" shows, one table in a file of its name. "show all"
-// shows all of them.
+// tables returns the tables of "subctl show". Each is in the file with its name, and "show
+// all" shows all of them.
 func tables() []look.Section {
 	return []look.Section{
 		brokersTable(), connectionsTable(), endpointsTable(), gatewaysTable(), networksTable(), versionsTable(),
 	}
 }
 
-// show is the options of all subcommands that show clusters.
+// show are the options of all subcommands that show clusters.
 type show struct {
 	*globals
 	contexts []string
@@ -60,8 +60,8 @@ type show struct {
 // addFlags gives c the flags of a command that shows clusters.
 func (s *show) addFlags(c *cobra.Command) {
 	s.format = output(c, printer.Table, printer.Wide, printer.JSON, printer.YAML)
-	c.Flags().StringSliceVar(&s.contexts, "contexts", nil, "show the clusters of these kubeconfig contexts, in this order, instead of that of --context")
-	c.Flags().BoolVarP(&s.watch, "watch", "w", false, "show again when something changes, until interrupted")
+	c.Flags().StringSliceVar(&s.contexts, "contexts", nil, "kubeconfig contexts of the clusters to show, in this order (instead of --context)")
+	c.Flags().BoolVarP(&s.watch, "watch", "w", false, "show the output again whenever it changes, until interrupted")
 	err := c.RegisterFlagCompletionFunc("contexts", func(_ *cobra.Command, _ []string, typed string) ([]string, cobra.ShellCompDirective) {
 		names, err := s.globals.contexts()
 		if err != nil {
@@ -78,7 +78,7 @@ func (s *show) addFlags(c *cobra.Command) {
 	}
 }
 
-// newShowTable makes the subcommand that shows one table.
+// newShowTable returns the subcommand that shows one table.
 func newShowTable(g *globals, t look.Section) *cobra.Command {
 	s := &show{globals: g}
 	c := &cobra.Command{
@@ -92,11 +92,11 @@ func newShowTable(g *globals, t look.Section) *cobra.Command {
 	return c
 }
 
-// watchPeriod is how often --watch looks: agents write their reports every few
-// seconds.
+// watchPeriod is the interval at which --watch reads the clusters. Agents write their reports
+// every few seconds.
 const watchPeriod = 2 * time.Second
 
-// run shows p once, or again whenever it changes.
+// run shows p once, or whenever it changes.
 func (s *show) run(ctx context.Context, p look.Panel) error {
 	targets, err := s.targets()
 	if err != nil {
@@ -109,14 +109,14 @@ func (s *show) run(ctx context.Context, p look.Panel) error {
 	for {
 		now := p.Look(ctx, targets, s.format.Format())
 		if ctx.Err() != nil {
-			return nil // interrupted, which is how watching ends
+			return nil // interrupted, the normal end
 		}
 		if now.Differs(last) {
 			if last.Data != "" && !s.format.Format().Structured() {
-				fmt.Fprintln(s.Out) // parts it from the last
+				fmt.Fprintln(s.Out) // a blank line between outputs
 			}
 			if err := s.print(now); exitCode(err) == exitFailed {
-				s.progress().Fail("%v", err) // it may come right
+				s.progress().Fail("%v", err) // the next read may succeed
 			}
 			last = now
 		}
@@ -128,7 +128,7 @@ func (s *show) run(ctx context.Context, p look.Panel) error {
 	}
 }
 
-// print prints a picture and returns the error that it ends with.
+// print prints a picture and returns its error.
 func (s *show) print(p look.Picture) error {
 	if _, err := io.WriteString(s.Out, p.Data); err != nil {
 		return fmt.Errorf("printing: %w", err)
@@ -142,8 +142,8 @@ func (s *show) print(p look.Picture) error {
 	return p.Err
 }
 
-// targets returns the clusters to show: those of --contexts, that of --context, or
-// all of the kubeconfig.
+// targets returns the clusters to show: the clusters of --contexts, the cluster of --context,
+// or all clusters of the kubeconfig.
 func (s *show) targets() ([]*look.Target, error) {
 	names := s.contexts
 	if len(names) == 0 && *s.kube.Context == "" {
@@ -163,8 +163,8 @@ func (s *show) targets() ([]*look.Target, error) {
 	return out, nil
 }
 
-// everyCluster returns each API server of the kubeconfig once. Of several contexts
-// for one server the current one is taken, or else the first by name.
+// everyCluster returns each API server of the kubeconfig once. If several contexts are for
+// the same server, it uses the current context, or else the first by name.
 func (s *show) everyCluster() ([]*look.Target, error) {
 	raw, err := s.kubeconfig()
 	if err != nil {

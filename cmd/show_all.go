@@ -8,7 +8,7 @@ import (
 	"subctl/internal/look"
 )
 
-// newShowAll makes the command that shows all tables; its JSON has a list for each.
+// newShowAll returns the command that shows all tables. Its JSON has a list for each table.
 func newShowAll(g *globals) *cobra.Command {
 	s := &show{globals: g}
 	all := tables()

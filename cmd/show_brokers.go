@@ -10,8 +10,8 @@ import (
 	"subctl/internal/printer"
 )
 
-const brokersLong = `Shows the brokers that the clusters host, not those they have joined. It is not a problem
-if a cluster hosts none.`
+const brokersLong = `These are the brokers that the clusters host, not the brokers that they have joined. It is
+not a problem if a cluster hosts none.`
 
 // brokerRow is a broker on a cluster; its JSON is a promise.
 type brokerRow struct {

@@ -13,19 +13,19 @@ import (
 )
 
 const connectionsLong = `Every active gateway has one connection to each active gateway of every other cluster.
-GATEWAY, CLUSTER and REMOTE IP are those of the other end. CABLE DRIVER is the one in use,
-or, where there is no cable, the one that there should be; POLICY is the cable policy that
-chose it, empty if none did. MESSAGE says what is wrong. What a gateway last reported more
-than 15 s ago is shown as an error.
+GATEWAY, CLUSTER and REMOTE IP describe the remote gateway. CABLE DRIVER is the driver in
+use or, if there is no cable, the driver that should be in use. POLICY is the cable policy
+that chose the driver; it is empty if none did. MESSAGE describes the problem, if there is
+one. Connections that were reported more than 15 s ago are shown as errors.
 
--o wide also shows our own gateway, and how the cable is made: MTU is the
-largest packet that fits into it, in bytes; IMPLEMENTATION is kernel, or the program that
-handles its packets; ATTEMPTS is what was tried to reach the other gateway.
+-o wide also shows the local gateway and details of the cable. MTU is the largest packet
+that it carries, in bytes. IMPLEMENTATION is kernel, or the program that processes its
+packets. ATTEMPTS lists the attempts to reach the remote gateway.
 
-The exit code is 3 if a connection is not connected, if there is none, or if a gateway
-reports a failure (subctl show gateways).`
+The exit code is 3 if a connection is not connected, if there are no connections, or if a
+gateway reports a failure (subctl show gateways).`
 
-// connectionRow is a connection as one end sees it; its JSON is a promise.
+// connectionRow is a connection as reported by one of its gateways; its JSON is a promise.
 type connectionRow struct {
 	Cluster       string   `json:"cluster"`
 	Gateway       string   `json:"gateway"`
@@ -40,7 +40,7 @@ type connectionRow struct {
 	StatusMessage string   `json:"statusMessage"`
 	RTTAverage    string   `json:"rttAverage"`
 
-	MTU            int      `json:"mtu"` // bytes; 0: not known
+	MTU            int      `json:"mtu"` // bytes; 0: unknown
 	Implementation string   `json:"implementation"`
 	Attempts       []string `json:"attempts"`
 }
@@ -98,8 +98,9 @@ func connectionRows(s look.Site) []connectionRow {
 	return rows
 }
 
-// cableDriver returns the driver in use: upstream's agents tell of the endpoint's only.
-// What is refused uses none, and no address either: then it is the one that would be.
+// cableDriver returns the driver in use. The agents of upstream report only the driver of the
+// endpoint. A refused connection has no address; its driver is the driver that should be in
+// use.
 func cableDriver(c submarinerv1.Connection) string {
 	if c.Status == submarinerv1.ConnectionError && c.UsingIP == "" {
 		return c.Driver
@@ -107,7 +108,7 @@ func cableDriver(c submarinerv1.Connection) string {
 	return cmp.Or(c.Driver, c.Endpoint.Backend)
 }
 
-// number prints a figure that may not be known.
+// number formats a number that may be unknown.
 func number(n int) string {
 	if n == 0 {
 		return ""
@@ -115,8 +116,8 @@ func number(n int) string {
 	return strconv.Itoa(n)
 }
 
-// remoteIP returns the address a cable goes to; a report that does not tell leaves
-// us to guess as upstream does.
+// remoteIP returns the remote address of a cable. If the report does not contain it, remoteIP
+// guesses as upstream does.
 func remoteIP(c submarinerv1.Connection) string {
 	if c.UsingIP == "" && c.Endpoint.NATEnabled {
 		return cmp.Or(c.Endpoint.PublicIP, c.Endpoint.PrivateIP)
@@ -140,7 +141,7 @@ func connectionTrouble(s look.Site, rows []connectionRow) []string {
 	}
 	for _, gw := range s.Gateways {
 		if look.Stale(gw, s.Now) != "" && len(gw.Status.Connections) > 0 {
-			continue // that was said of each connection
+			continue // reported for each connection above
 		}
 		if fault := look.GatewayFault(gw, s.Now); fault != "" {
 			out = append(out, fmt.Sprintf("gateway %s: %s", gw.Name, fault))

@@ -10,12 +10,13 @@ import (
 	"subctl/internal/printer"
 )
 
-const endpointsLong = `An endpoint is where the cables of an active gateway end. The list has the cluster's own
-("local") and those of other clusters that its gateways connect to ("remote").
+const endpointsLong = `An endpoint is the end of the cables at an active gateway. The list contains the endpoints
+of the cluster ("local"), and the endpoints of other clusters that its gateways connect to
+("remote").
 
 The exit code is 3 if the cluster has no gateway.`
 
-// endpointRow is an endpoint as a cluster knows it; its JSON is a promise.
+// endpointRow is an endpoint that a cluster has read; its JSON is a promise.
 type endpointRow struct {
 	Cluster         string   `json:"cluster"`
 	EndpointCluster string   `json:"endpointCluster"`
@@ -29,7 +30,7 @@ type endpointRow struct {
 
 func endpointsTable() look.Section {
 	return look.View[endpointRow]{
-		Noun: "endpoints", Short: "Show where cables end", Long: endpointsLong, Reads: []look.Read{look.ReadGateways}, Joined: true,
+		Noun: "endpoints", Short: "Show the endpoints of cables", Long: endpointsLong, Reads: []look.Read{look.ReadGateways}, Joined: true,
 		Rows: endpointRows,
 		Trouble: func(s look.Site, _ []endpointRow) []string {
 			if len(s.Gateways) == 0 {
@@ -59,7 +60,7 @@ func endpointRows(s look.Site) []endpointRow {
 	}
 	for _, gw := range s.Gateways {
 		if gw.Status.HAStatus != submarinerv1.HAStatusActive {
-			continue // one that stands by has no endpoint
+			continue // a passive gateway has no endpoint
 		}
 		add(gw.Status.LocalEndpoint, "", "local")
 		for _, c := range gw.Status.Connections {
@@ -77,6 +78,6 @@ func endpointRows(s look.Site) []endpointRow {
 			strings.Compare(a.CableDriver, b.CableDriver))
 	}
 	slices.SortStableFunc(rows, order)
-	// Every gateway of ours knows the same remote ones.
+	// All gateways of a cluster report the same remote endpoints.
 	return slices.CompactFunc(rows, func(a, b endpointRow) bool { return order(a, b) == 0 })
 }

@@ -9,11 +9,11 @@ import (
 	"subctl/internal/printer"
 )
 
-const gatewaysLong = `SUMMARY says how many connections to other clusters are up, or what keeps the gateway from
-its work. A gateway that has not reported for 15 s counts as dead.
+const gatewaysLong = `SUMMARY is the number of connections that are up, or the problem of the gateway. A gateway
+that has not reported for 15 s is considered dead.
 
-The exit code is 3 if no gateway is active, or if one is dead, reports a failure, refuses
-an endpoint, cannot use what was configured, is not in step with the broker, or has a
+The exit code is 3 if no gateway is active, or if a gateway is dead, reports a failure,
+refuses an endpoint, cannot use its configuration, is out of sync with the broker, or has a
 connection that is not connected.`
 
 // gatewayRow is a gateway node of a cluster; its JSON is a promise.

@@ -8,10 +8,10 @@ import (
 	"subctl/internal/look"
 )
 
-const networksLong = `Shows the networks that the cluster announced when it joined. If its components use others
-by now, run "subctl join" again.`
+const networksLong = `These are the networks with which the cluster joined. If they have changed since, run
+"subctl join" again.`
 
-// networksRow is the networks of a cluster; its JSON is a promise.
+// networksRow are the networks of a cluster; its JSON is a promise.
 type networksRow struct {
 	Cluster          string   `json:"cluster"`
 	NetworkPlugin    string   `json:"networkPlugin"`
@@ -54,7 +54,7 @@ func networksText(r networksRow) string {
 	return b.String()
 }
 
-// split takes a list with commas apart.
+// split splits a list at commas.
 func split(list string) []string {
 	return strings.FieldsFunc(list, func(r rune) bool { return r == ',' || r == ' ' })
 }

@@ -16,11 +16,11 @@ import (
 	"subctl/internal/printer"
 )
 
-const showPlanLong = `Show what the kernel of a node should hold, as the commands a person would type.
+const showPlanLong = `Show the kernel configuration that a node should have, as commands.
 
-The plan is made here, by the same function the agents use, from what the API server
-knows. The node itself is not asked: to see whether it agrees, compare with "ip route
-show table all" and the like on the node.`
+The plan is computed locally, by the function that the agents use, from objects on the API
+server. The node itself is not read: to compare, run commands such as "ip route show table
+all" on the node.`
 
 // planStep is an object of a plan; its JSON is a promise.
 type planStep struct {
@@ -32,7 +32,7 @@ func newShowPlan(g *globals) *cobra.Command {
 	var node string
 	c := &cobra.Command{
 		Use:     "plan --node NAME",
-		Short:   "Show what a node's kernel should hold",
+		Short:   "Show the kernel configuration that a node should have",
 		Long:    showPlanLong,
 		Example: "  subctl show plan --context west --node gw-1",
 		Args:    cobra.NoArgs,
@@ -57,7 +57,7 @@ func newShowPlan(g *globals) *cobra.Command {
 	return c
 }
 
-// plan returns what a node should hold.
+// plan returns the plan of a node.
 func (g *globals) plan(ctx context.Context, node string) (dataplane.State, error) {
 	c, err := g.client(ctx)
 	if err != nil {
@@ -78,7 +78,7 @@ func (g *globals) plan(ctx context.Context, node string) (dataplane.State, error
 	return state, nil
 }
 
-// planSteps returns the objects of a plan in the order in which they are made.
+// planSteps returns the objects of a plan in the order in which they are created.
 func planSteps(state dataplane.State) []planStep {
 	steps := []planStep{}
 	for _, o := range state.Sorted() {
@@ -87,7 +87,7 @@ func planSteps(state dataplane.State) []planStep {
 	return steps
 }
 
-// nodes returns the names of the nodes of the cluster in use, sorted.
+// nodes returns the names of the nodes of the current cluster, sorted.
 func (g *globals) nodes(ctx context.Context) ([]string, error) {
 	c, err := g.client(ctx)
 	if err != nil {

@@ -13,10 +13,10 @@ import (
 	"subctl/internal/words"
 )
 
-const versionsLong = `CONFIGURED is the version that was asked for, RUNNING what the agents report (several if
-they differ), ARCH the processors of the nodes they run on.`
+const versionsLong = `CONFIGURED is the version in the image, RUNNING lists the versions that the agents report,
+and ARCH the processor architectures of their nodes.`
 
-// unavailable is the version of what does not report one.
+// unavailable is the version of a component that reports none.
 const unavailable = "Unavailable"
 
 // versionRow is a component of a cluster; its JSON is a promise.
@@ -31,7 +31,7 @@ type versionRow struct {
 
 func versionsTable() look.Section {
 	return look.View[versionRow]{
-		Noun: "versions", Short: "Show the versions of what is installed", Long: versionsLong, Joined: true,
+		Noun: "versions", Short: "Show the versions of the agents", Long: versionsLong, Joined: true,
 		Reads: []look.Read{look.ReadGateways, look.ReadRouteAgents, look.ReadWorkloads}, Rows: versionRows,
 		Columns: []printer.Column[versionRow]{
 			{Head: "COMPONENT", Cell: func(r versionRow) string { return r.Component }},
@@ -85,7 +85,7 @@ func running(s look.Site, component string) []string {
 	return words.Distinct(found)
 }
 
-// architectures returns the processors of the nodes on which pods with the labels run.
+// architectures returns the architectures of the nodes on which pods with the labels run.
 func architectures(s look.Site, template map[string]string) []string {
 	arch := map[string]string{}
 	for _, n := range s.Nodes {
@@ -101,7 +101,7 @@ func architectures(s look.Site, template map[string]string) []string {
 	return words.Distinct(found)
 }
 
-// splitImage takes an image's name apart: repository, and tag or digest.
+// splitImage splits the name of an image into repository, and tag or digest.
 func splitImage(image string) (repository, version string) {
 	at := strings.LastIndexAny(image, ":@")
 	if at <= strings.LastIndex(image, "/") { // no tag; a colon before the last slash is a port

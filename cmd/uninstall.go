@@ -15,15 +15,15 @@ import (
 	"subctl/cluster/uninstall"
 )
 
-const uninstallLong = `Take the cluster of the context in use out of its clustersets, and remove everything
-that join made in it.
+const uninstallLong = `Remove the cluster of the current context from its clustersets, and delete everything that
+join created in it.
 
-The agents clean their nodes first, and say so; then the broker forgets the cluster, and
-the agents are deleted. What join did not make stays: a broker on the same cluster, other
-things in namespace submariner-operator, gateway labels that a person set. The same
-command finishes an uninstall that was interrupted.`
+First the agents clean their nodes and report it. Then the cluster is removed from the
+broker, and the agents are deleted. Everything that join did not create is kept: a broker on
+the same cluster, other objects in namespace submariner-operator, and gateway labels that a
+person has set. To finish an interrupted uninstall, run the same command again.`
 
-const uninstallExample = `  # see what would be removed, and remove it
+const uninstallExample = `  # show what would be removed, and remove it
   subctl uninstall --context west --dry-run
   subctl uninstall --context west --yes`
 
@@ -44,10 +44,10 @@ func newUninstall(g *globals) *cobra.Command {
 		RunE:    func(c *cobra.Command, _ []string) error { return o.run(c.Context(), g) },
 	}
 	f := c.Flags()
-	f.BoolVarP(&o.yes, "yes", "y", false, "do not ask")
-	f.BoolVar(&o.dryRun, "dry-run", false, "print what would be done, and change nothing")
+	f.BoolVarP(&o.yes, "yes", "y", false, "do not ask for confirmation")
+	f.BoolVar(&o.dryRun, "dry-run", false, "print the actions without performing them")
 	f.BoolVar(&o.force, "force", false, "continue even if nodes cannot be cleaned or the broker cannot be reached")
-	f.DurationVar(&o.timeout, "timeout", 2*time.Minute, "how long to wait for the nodes, and for the namespace")
+	f.DurationVar(&o.timeout, "timeout", 2*time.Minute, "time limit for cleaning the nodes, and for deleting the namespace")
 	return c
 }
 
@@ -80,24 +80,24 @@ func (o *uninstallOptions) run(ctx context.Context, g *globals) error {
 
 func uninstallQuestion(r *uninstall.Remains, where string) string {
 	if r.Submariner == nil {
-		return fmt.Sprintf("Remove what is left of an earlier join from the cluster at %s?", where)
+		return fmt.Sprintf("Remove the remains of an earlier join from the cluster at %s?", where)
 	}
-	return fmt.Sprintf("Cut cluster %q, at %s, off from all others and remove everything that join made in it?", r.Submariner.Spec.ClusterID, where)
+	return fmt.Sprintf("Disconnect cluster %q, at %s, from all other clusters and delete everything that join created in it?", r.Submariner.Spec.ClusterID, where)
 }
 
-// confirm asks a question on stderr and returns nil if the answer is yes. It is an
-// error if nobody is at a terminal to answer.
+// confirm asks a question on stderr and returns nil if the answer is yes. It returns an error
+// if stdin is not a terminal.
 func (g *globals) confirm(ctx context.Context, question string) error {
 	file, ok := g.In.(*os.File)
 	if !ok || !term.IsTerminal(int(file.Fd())) {
-		return usageError(errors.New("stdin is no terminal, so nobody can be asked: add --yes"))
+		return usageError(errors.New("stdin is not a terminal, so the confirmation is missing: add --yes"))
 	}
 	if _, err := fmt.Fprintf(g.ErrOut, "%s [y/N] ", question); err != nil {
 		return err
 	}
 	answer := make(chan string, 1)
 	go func() {
-		line, _ := bufio.NewReader(g.In).ReadString('\n') // an end of file is a no
+		line, _ := bufio.NewReader(g.In).ReadString('\n') // end of file means no
 		answer <- strings.ToLower(strings.TrimSpace(line))
 	}()
 	select {

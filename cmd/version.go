@@ -21,7 +21,7 @@ func newVersion(g *globals) *cobra.Command {
 	c := &cobra.Command{
 		Use:   "version",
 		Short: "Print the version of subctl",
-		Long:  "Print the version of subctl. It asks no cluster; for what runs in clusters, see \"subctl show versions\".",
+		Long:  "Print the version of this subctl. To print the versions of the agents in clusters, use \"subctl show versions\".",
 		Args:  cobra.NoArgs,
 	}
 	format := output(c, printer.Table, printer.JSON, printer.YAML)

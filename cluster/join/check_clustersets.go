@@ -20,18 +20,18 @@ func checkClusterSets(r request) ([]string, error) {
 	var errs []error
 	for _, set := range r.Sets() {
 		if !slices.Contains(r.broker.Sets, set) {
-			errs = append(errs, fmt.Errorf("the broker has no clusterset %q, or the join file is not for it: there is %s",
+			errs = append(errs, fmt.Errorf("the broker has no clusterset %q, or the join file does not allow it: the clustersets are %s",
 				set, strings.Join(r.broker.Sets, ", ")))
 		} else if set != submarinerv1.DefaultClusterSet {
-			errs = append(errs, fmt.Errorf("clusterset %q: this version joins clusters to clusterset %q only", set, submarinerv1.DefaultClusterSet))
+			errs = append(errs, fmt.Errorf("clusterset %q: in this version clusters can only join clusterset %q", set, submarinerv1.DefaultClusterSet))
 		}
 	}
 	return nil, errors.Join(errs...)
 }
 
-// clustersets returns the clustersets of a broker, sorted. A user who may
-// not list namespaces, such as the bearer of a join file, learns only of those of wanted
-// that it may read.
+// clustersets returns the clustersets of a broker, sorted. If the user may not list
+// namespaces, as with the credentials of a join file, it returns the clustersets of wanted
+// that the user may read.
 func clustersets(ctx context.Context, c client.Client, base string, wanted []string) ([]string, error) {
 	list := &corev1.NamespaceList{}
 	err := c.List(ctx, list, client.HasLabels{submarinerv1.ClusterSetLabel})

@@ -16,15 +16,15 @@ import (
 	"subctl/cluster"
 )
 
-// driverFlags are where a user of join says which drivers the cluster offers.
+// driverFlags are the flags of join that specify the drivers of the cluster, for messages.
 var driverFlags = drivers.Fields{Default: "--cable-driver", Separate: "--cable-drivers", Combined: "--combined-cable-drivers"}
 
-// choice is what o says about the drivers, with this default.
+// choice returns the drivers that o specifies, with the given default.
 func (o Options) choice(driver string) drivers.Choice {
 	return drivers.Choice{Default: driver, Separate: o.CableDrivers, Combined: o.CombinedCableDrivers}
 }
 
-// driver returns the cluster's own driver, which counts where no cable policy decides.
+// driver returns the default driver of the cluster, used where no cable policy decides.
 func (r request) driver() string {
 	return cmp.Or(r.CableDriver, r.broker.Broker.Spec.CableDriver, drivers.Default)
 }
@@ -37,14 +37,14 @@ func checkDriver(r request) ([]string, error) {
 		errs = append(errs, r.checkBrokersDriver())
 	}
 	if d := drivers.Find(r.driver()); r.NAT && d != nil && !d.Properties().PassesNAT {
-		errs = append(errs, fmt.Errorf("the cable driver %q cannot pass an address translation: leave --natt off, and let gateways reach each other's node addresses", r.driver()))
+		errs = append(errs, fmt.Errorf("the cable driver %q does not work through NAT: omit --natt, and make sure that gateways can reach the node addresses of other gateways", r.driver()))
 	}
 	policy := cmp.Or(r.broker.Broker.Spec.CableDriver, drivers.Default)
 	if r.CableDriver == "" || cable.Canonical(r.CableDriver) == cable.Canonical(policy) {
 		return nil, errors.Join(errs...)
 	}
-	return []string{fmt.Sprintf("--cable-driver %s counts where no cable policy decides, and the broker came with one for all pairs: %s. "+
-		"Change it (subctl cable-policy), or refuse anything else with --cable-drivers %[1]s", r.CableDriver, policy)}, errors.Join(errs...)
+	return []string{fmt.Sprintf("--cable-driver %s is used only where no cable policy decides, and the broker's default policy chooses %s for all pairs of clusters. "+
+		"Change that policy (subctl cable-policy), or offer no other driver with --cable-drivers %[1]s", r.CableDriver, policy)}, errors.Join(errs...)
 }
 
 // checkBrokersDriver returns what is wrong with the broker's default driver for a cluster
@@ -61,14 +61,15 @@ func (r request) checkBrokersDriver() error {
 	return nil
 }
 
-// checkNATTPort says who else has the UDP port of IPsec on the gateways.
+// checkNATTPort returns an error if the UDP port of IPsec is invalid or used by another
+// driver.
 func (o Options) checkNATTPort() error {
 	if o.NATTPort < 1 || o.NATTPort > 65535 {
 		return fmt.Errorf("--nattport %d is not a UDP port: choose one from 1 to 65535", o.NATTPort)
 	}
 	offered, err := o.choice(o.CableDriver).Offered(driverFlags)
 	if err != nil {
-		return nil // which is said elsewhere
+		return nil // Validate reports it
 	}
 	settings, err := ipsec.SettingsOf(v1alpha1.SubmarinerSpec{CeIPSecNATTPort: o.NATTPort})
 	if err == nil {
@@ -80,7 +81,7 @@ func (o Options) checkNATTPort() error {
 	return nil
 }
 
-// configRef is the ConfigMap that --cable-driver-config names; nil if it names none.
+// configRef returns the ConfigMap that --cable-driver-config names; nil if it is not set.
 func (o Options) configRef() *v1alpha1.ConfigMapRef {
 	if o.CableDriverConfig == "" {
 		return nil
@@ -92,30 +93,30 @@ func (o Options) configRef() *v1alpha1.ConfigMapRef {
 	return &v1alpha1.ConfigMapRef{ConfigMapName: name, Namespace: ns}
 }
 
-// checkConfig says what is wrong with where o says the settings of the drivers are.
+// checkConfig returns the mistakes in the name and the mount path of that ConfigMap.
 func (o Options) checkConfig() error {
 	var errs []error
 	if ref := o.configRef(); ref != nil {
 		if ref.Namespace != cluster.Namespace {
-			errs = append(errs, fmt.Errorf("--cable-driver-config %s is in namespace %q, but a pod can only have ConfigMaps of its own: put it into %s", o.CableDriverConfig, ref.Namespace, cluster.Namespace))
+			errs = append(errs, fmt.Errorf("--cable-driver-config %s is in namespace %q, but a pod can mount only ConfigMaps of its own namespace: create it in %s", o.CableDriverConfig, ref.Namespace, cluster.Namespace))
 		}
 		for _, text := range validation.IsDNS1123Subdomain(ref.ConfigMapName) {
-			errs = append(errs, fmt.Errorf("--cable-driver-config: %q cannot be the name of a ConfigMap: %s", ref.ConfigMapName, text))
+			errs = append(errs, fmt.Errorf("--cable-driver-config: %q is not a valid name of a ConfigMap: %s", ref.ConfigMapName, text))
 		}
 	}
 	if p := o.CableDriverConfigPath; p != "" && (!path.IsAbs(p) || path.Clean(p) != p || p == "/" || strings.Contains(p, ":")) {
-		errs = append(errs, fmt.Errorf("--cable-driver-config-path %q is not the path of a folder: say one such as %s", p, cluster.DefaultConfigPath))
+		errs = append(errs, fmt.Errorf("--cable-driver-config-path %q is not an absolute path without colons: specify a directory such as %s", p, cluster.DefaultConfigPath))
 	}
 	return errors.Join(errs...)
 }
 
-// checkConfigMap warns of a ConfigMap with settings of drivers that cannot be used.
+// checkConfigMap warns if the ConfigMap with the settings of the drivers cannot be used.
 func checkConfigMap(r request) ([]string, error) {
 	ref, found := r.configRef(), r.member.CableConfig
 	if ref == nil {
 		return nil, nil
 	}
-	why := "there is none"
+	why := "it does not exist"
 	if found != nil {
 		text, err := cable.ConfigText(found.Data)
 		if err == nil {
@@ -126,6 +127,6 @@ func checkConfigMap(r request) ([]string, error) {
 		}
 		why = fmt.Sprintf("key %s: %v", v1alpha1.CableCustomConfig, err)
 	}
-	return []string{fmt.Sprintf("ConfigMap %s/%s, which --cable-driver-config names: %s: until that is put right, the settings of before count, or the defaults",
+	return []string{fmt.Sprintf("ConfigMap %s/%s, which --cable-driver-config names: %s: until that is fixed, the previous settings apply, or the defaults",
 		ref.Namespace, ref.ConfigMapName, why)}, nil
 }

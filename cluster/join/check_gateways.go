@@ -20,9 +20,9 @@ func checkGateways(r request) ([]string, error) {
 	return notes, err
 }
 
-// gateways returns the nodes to label as gateways, and what to tell the user.
-// Nodes that are named are labelled; nodes that are labelled stay; where neither
-// is the case, the first worker by name that is ready becomes the gateway.
+// gateways returns the nodes to label as gateways, and notes for the user. It chooses the
+// nodes that the user named. If none are named and no node is labelled, it chooses the
+// first worker by name that is Ready.
 func (r request) gateways() (choice, notes []string, err error) {
 	nodes, named := slices.Clone(r.member.Nodes), r.GatewayNodes
 	slices.SortFunc(nodes, func(a, b corev1.Node) int { return strings.Compare(a.Name, b.Name) })
@@ -42,15 +42,15 @@ func (r request) gateways() (choice, notes []string, err error) {
 		return nil, notes, nil
 	}
 	if !r.LabelGateway {
-		return nil, nil, fmt.Errorf("no node is a gateway: label one (kubectl label node NAME %s=true), name one with --gateway-nodes, "+
-			"or leave --label-gateway on", submarinerv1.GatewayNodeLabel)
+		return nil, nil, fmt.Errorf("no node is a gateway: label one (kubectl label node NAME %s=true), specify one with --gateway-nodes, "+
+			"or do not turn off --label-gateway", submarinerv1.GatewayNodeLabel)
 	}
 	candidates := workers(nodes)
 	if len(candidates) == 0 {
-		return nil, nil, errors.New("no node can become the gateway: none is Ready and schedulable; name one with --gateway-nodes")
+		return nil, nil, errors.New("no node can become the gateway: none is Ready and schedulable; specify one with --gateway-nodes")
 	}
 	if len(candidates) > 1 {
-		notes = append(notes, fmt.Sprintf("node %s becomes the gateway, the first of %d that could: choose others with --gateway-nodes",
+		notes = append(notes, fmt.Sprintf("node %s becomes the gateway, the first of %d suitable nodes: specify other nodes with --gateway-nodes",
 			candidates[0], len(candidates)))
 	}
 	return candidates[:1], notes, nil
@@ -77,8 +77,8 @@ func namedGateways(nodes []corev1.Node, named []string) (choice, notes []string,
 	return choice, notes, errors.Join(errs...)
 }
 
-// workers returns the names of nodes that may become gateways: those of the
-// control plane only if there are no others.
+// workers returns the names of the nodes that can become gateways. Nodes of the control
+// plane are included only if there are no other nodes.
 func workers(nodes []corev1.Node) []string {
 	var plain, control []string
 	for _, n := range nodes {

@@ -17,10 +17,10 @@ func checkIdentity(r request) ([]string, error) {
 		errs = append(errs, &broker.TakenError{ClusterID: r.ClusterID, Namespace: b.Namespace, Since: b.Holder.CreationTimestamp.Time})
 	}
 	if want := b.Broker.Annotations[broker.PSKFingerprintAnnotation]; want != "" && want != broker.Fingerprint(r.file.PSK) {
-		errs = append(errs, errors.New("the pre-shared key in the join file is not the one of the broker's other clusters: the file is old; make a new one with subctl deploy-broker"))
+		errs = append(errs, errors.New("the pre-shared key in the join file is not the key of the other clusters: the file is outdated; create a new one with subctl deploy-broker"))
 	}
 	if ns := f.Namespace; ns != nil && ns.DeletionTimestamp != nil {
-		errs = append(errs, fmt.Errorf("namespace %s is being deleted: wait until it is gone", ns.Name))
+		errs = append(errs, fmt.Errorf("namespace %s is being deleted: wait until it is deleted", ns.Name))
 	}
 	sub := f.Submariner
 	if sub == nil {
@@ -28,15 +28,15 @@ func checkIdentity(r request) ([]string, error) {
 	}
 	switch {
 	case !cluster.IsOurs(sub.Labels):
-		errs = append(errs, fmt.Errorf("this cluster was joined by something else than this subctl (Submariner %s/%s lacks label %s=%s): uninstall that first",
+		errs = append(errs, fmt.Errorf("this cluster was not joined by subctl (Submariner %s/%s has no label %s=%s): first uninstall it with the tool that joined it",
 			sub.Namespace, sub.Name, cluster.ManagedByLabel, cluster.ManagedBy))
 	case sub.DeletionTimestamp != nil:
-		errs = append(errs, errors.New("this cluster is being uninstalled: finish that with subctl uninstall"))
+		errs = append(errs, errors.New("this cluster is being uninstalled: finish with subctl uninstall"))
 	case sub.Spec.ClusterID != r.ClusterID:
 		errs = append(errs, fmt.Errorf("this cluster is joined as %q: run subctl uninstall first, or join with --clusterid %s",
 			sub.Spec.ClusterID, sub.Spec.ClusterID))
 	case sub.Spec.BrokerK8sApiServer != withoutScheme(r.file.BrokerURL) && !b.holds(f.UID):
-		// Another address of the same broker knows us.
+		// If the broker knows this cluster, it is the same broker at another address.
 		errs = append(errs, fmt.Errorf("this cluster is joined to another broker, at %s: run subctl uninstall first", sub.Spec.BrokerK8sApiServer))
 	}
 	return nil, errors.Join(errs...)

@@ -13,8 +13,8 @@ import (
 	"subctl/cluster/networks"
 )
 
-// checkNetworks refuses networks that are not known, that no agent connects, and whose
-// addresses are somewhere else as well.
+// checkNetworks refuses networks that are unknown, that agents do not connect, and that
+// overlap other networks.
 func checkNetworks(r request) ([]string, error) {
 	found, self, b := r.member.Network, r.ClusterID, r.broker
 	warnings := slices.Clone(found.Warnings)
@@ -26,9 +26,9 @@ func checkNetworks(r request) ([]string, error) {
 	own := append(named(pods, "the pod network of this cluster"), named(services, "the Service network of this cluster")...)
 	members := members(self, b)
 	const (
-		sayOther  = "no two clusters can be connected that use the same addresses; if they do not, say the right networks with --clustercidr and --servicecidr"
-		sayRight  = "say the right networks with --clustercidr and --servicecidr"
-		sayBehind = "what is in a node's own network cannot be reached through a cable as well"
+		sayOther  = "clusters that use the same addresses cannot be connected; if they do not, specify the right networks with --clustercidr and --servicecidr"
+		sayRight  = "specify the right networks with --clustercidr and --servicecidr"
+		sayBehind = "addresses in the network of a node cannot be reached through a cable"
 	)
 	errs := []error{
 		podsErr, servicesErr,
@@ -67,7 +67,7 @@ func members(self string, b *BrokerFacts) []network {
 	return out
 }
 
-// gatewayIPs returns where the other clusters' gateways are.
+// gatewayIPs returns the addresses of the other clusters' gateways, by description.
 func gatewayIPs(self string, b *BrokerFacts) map[string]netip.Addr {
 	out := map[string]netip.Addr{}
 	for _, e := range b.Endpoints {
@@ -95,25 +95,25 @@ func choose(flag string, specified []string, found networks.Found, what string) 
 	}
 	switch {
 	case len(list) == 0 && len(found.CIDRs) == 0:
-		return nil, "", fmt.Errorf("the %s network could not be discovered: say it with %s", what, flag)
+		return nil, "", fmt.Errorf("the %s network could not be discovered: specify it with %s", what, flag)
 	case len(list) == 0:
 		return found.CIDRs, "", nil
 	case len(found.CIDRs) > 0 && !slices.Equal(list, found.CIDRs):
-		warning = fmt.Sprintf("%s %s is taken, although the %s network seems to be %s (%s)",
+		warning = fmt.Sprintf("%s %s is used, although the %s network seems to be %s (%s)",
 			flag, cable.FormatCIDRs(list), what, cable.FormatCIDRs(found.CIDRs), found.From)
 	}
 	return list, warning, nil
 }
 
-// network is an address range and whose it is, as a sentence goes on: "the pod
-// network of cluster "west"".
+// network is an address range and its description, such as: the pod network of cluster
+// "west".
 type network struct {
 	prefix netip.Prefix
 	of     string
 }
 
-// parseCIDRs reads a list of IPv4 networks; what names the list in errors, such
-// as "--clustercidr". Every mistake is in the error. Agents read them the same way.
+// parseCIDRs parses a list of IPv4 networks, as agents do. The error contains every
+// mistake; what names the list in it, such as "--clustercidr".
 func parseCIDRs(what string, list []string) ([]netip.Prefix, error) {
 	var out []netip.Prefix
 	var errs []error
@@ -128,7 +128,7 @@ func parseCIDRs(what string, list []string) ([]netip.Prefix, error) {
 	return out, errors.Join(errs...)
 }
 
-// impossible says which of list no agent takes for a cluster's network.
+// impossible returns an error for each network of list that agents do not connect.
 func impossible(list []network, remedy string) error {
 	var errs []error
 	for _, n := range list {
@@ -139,7 +139,7 @@ func impossible(list []network, remedy string) error {
 	return errors.Join(errs...)
 }
 
-// overlaps says which of mine have addresses in common with others.
+// overlaps returns an error for each network of mine that overlaps one of others.
 func overlaps(mine, others []network, remedy string) error {
 	var errs []error
 	for _, m := range mine {
@@ -152,7 +152,7 @@ func overlaps(mine, others []network, remedy string) error {
 	return errors.Join(errs...)
 }
 
-// inside says which addresses lie within networks.
+// inside returns an error for each address that is in one of nets.
 func inside(addrs map[string]netip.Addr, nets []network, remedy string) error {
 	var errs []error
 	var names []string
@@ -163,14 +163,14 @@ func inside(addrs map[string]netip.Addr, nets []network, remedy string) error {
 	for _, name := range names {
 		for _, n := range nets {
 			if n.prefix.Contains(addrs[name]) {
-				errs = append(errs, fmt.Errorf("%s, the address of %s, lies in %s, %s: %s", addrs[name], name, n.prefix, n.of, remedy))
+				errs = append(errs, fmt.Errorf("%s, the address of %s, is in %s, %s: %s", addrs[name], name, n.prefix, n.of, remedy))
 			}
 		}
 	}
 	return errors.Join(errs...)
 }
 
-// internalIPs returns the IPv4 addresses of nodes in their own network, by "node <name>".
+// internalIPs returns the internal IPv4 addresses of nodes, by "node <name>".
 func internalIPs(nodes []corev1.Node) map[string]netip.Addr {
 	out := map[string]netip.Addr{}
 	for _, n := range nodes {

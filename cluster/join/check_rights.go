@@ -12,14 +12,14 @@ import (
 	"subctl/internal/kube"
 )
 
-// checkRights refuses users who may not do what joining takes.
+// checkRights refuses users who lack a right that joining needs.
 func checkRights(r request) ([]string, error) {
 	return nil, errors.Join(
 		kube.DeniedError("the cluster at "+r.member.URL, r.member.Denied, "join as a cluster administrator"),
-		kube.DeniedError("the broker at "+r.broker.URL, r.broker.Denied, "use a join file made by this version of subctl deploy-broker"))
+		kube.DeniedError("the broker at "+r.broker.URL, r.broker.Denied, "use a join file created by this version of subctl deploy-broker"))
 }
 
-// joinRights returns what join does to a cluster to install objs there.
+// joinRights returns the rights that join needs in a cluster to install objs.
 func joinRights(c client.Client, objs []client.Object) ([]kube.Right, error) {
 	out, err := kube.ObjectRights(c.Scheme(), append(slices.Clone(objs), cluster.RedactedSecrets()...), "create", "patch")
 	return append(out,
@@ -32,7 +32,7 @@ func joinRights(c client.Client, objs []client.Object) ([]kube.Right, error) {
 	), err
 }
 
-// claimRights returns what it takes to make a cluster a member.
+// claimRights returns the rights on the broker that join needs.
 func claimRights(ns string) []kube.Right {
 	return []kube.Right{
 		kube.NewRight("create", "", "serviceaccounts", ns), kube.NewRight("get", "", "serviceaccounts", ns),
@@ -43,15 +43,15 @@ func claimRights(ns string) []kube.Right {
 	}
 }
 
-// grant is what it takes to hand rules on, besides writing objects: the API server
-// lets only those do it who hold the rules themselves, or may exceed them.
+// grant is the right to grant rules to others. The API server allows it to users who have
+// all the rights in the rules, and to users who have the verb "escalate" or "bind".
 type grant struct {
 	exceed kube.Right
 	rules  []kube.Right
 }
 
-// grants returns what the Roles, ClusterRoles and their bindings in objs take. A
-// binding binds the role of its name that is in objs as well.
+// grants returns the grants that the Roles, ClusterRoles and bindings in objs need. A
+// binding binds the role with its own name, which is also in objs.
 func grants(objs []client.Object) []grant {
 	var out []grant
 	for _, obj := range objs {
@@ -73,8 +73,8 @@ func grants(objs []client.Object) []grant {
 	return out
 }
 
-// deniedGrants returns the rights to exceed one's own that the user needs and
-// does not have, sorted.
+// deniedGrants returns the rights to escalate and bind that the user needs and does not
+// have, sorted.
 func deniedGrants(ctx context.Context, c client.Client, grants []grant) ([]kube.Right, error) {
 	var exceed []kube.Right
 	for _, g := range grants {

@@ -6,8 +6,8 @@ import (
 	"subctl/broker"
 )
 
-// request is everything that decides about a join: what the user specified, the join
-// file, and the facts about both sides.
+// request contains everything that a join depends on: the options, the join file, and the
+// facts about the cluster and the broker.
 type request struct {
 	Options
 	file   *broker.JoinFile
@@ -15,13 +15,13 @@ type request struct {
 	broker *BrokerFacts
 }
 
-// A check returns what the user should know before the cluster joins, and what keeps it
-// from joining. Empty warnings are left out.
+// A check returns warnings for the user, and an error if the cluster cannot join. Empty
+// warnings are ignored.
 type check func(request) (warnings []string, err error)
 
-// These are the checks, each in a file named after it. All of them run, so that all
-// mistakes are reported at once. The first ones are about what the others need: without
-// rights, and without a broker, the rest is not known.
+// These are all checks before joining. Each is in the file named after its subject. All of
+// them run, so that all mistakes are reported at once. Only if the user lacks rights, or
+// there is no broker, firstChecks alone run, because the other facts are unknown then.
 var (
 	firstChecks = []check{checkOptions, checkVersions, checkRights, checkBroker}
 	checks      = []check{
@@ -29,7 +29,7 @@ var (
 	}
 )
 
-// check runs the checks.
+// check runs the checks, and returns all warnings and all errors.
 func (r request) check() (warnings []string, err error) {
 	var errs []error
 	run := func(list []check) {

@@ -5,10 +5,9 @@ import (
 	"strings"
 )
 
-// SuggestID makes a cluster ID of the name a kubeconfig gives a cluster, the way
-// upstream does: lower case, anything but letters, digits and '-' becomes '-', a
-// '-' at either end becomes '0'. What comes out may still be too long; check it
-// with submarinerv1.CheckClusterID.
+// SuggestID returns a cluster ID for a cluster's name in a kubeconfig, as upstream does: in
+// lower case, with '-' for anything except letters, digits and '-', and with '0' for a '-'
+// at either end. The result may be too long: see submarinerv1.CheckClusterID.
 func SuggestID(name string) string {
 	id := notInID.ReplaceAllString(strings.ToLower(name), "-")
 	if strings.HasPrefix(id, "-") {

@@ -14,15 +14,15 @@ import (
 	"subctl/internal/kube"
 )
 
-// DryRun is what a join would write, as it would be sent, without secrets.
+// DryRun lists the objects that a join would write, as it would send them, without secrets.
 type DryRun struct {
-	// Broker is created there, unless it exists.
+	// Broker lists the objects to create on the broker, unless they exist.
 	Broker []*unstructured.Unstructured `json:"broker"`
-	// Cluster is applied to the joining cluster, but for nodes, which are patched.
+	// Cluster lists the objects to apply to the joining cluster. Nodes are patched.
 	Cluster []*unstructured.Unstructured `json:"cluster"`
 }
 
-// DryRun finds out what Run would write. It writes nothing.
+// DryRun returns the objects that Run would write. It writes nothing.
 func (j *Operation) DryRun(ctx context.Context) (*DryRun, error) {
 	rec := &recorder{Client: j.Broker.Client}
 	if _, err := j.claim(ctx, rec); err != nil {
@@ -34,7 +34,7 @@ func (j *Operation) DryRun(ctx context.Context) (*DryRun, error) {
 		if err != nil {
 			return nil, err
 		}
-		if u.GetKind() == "Secret" { // of a random name, and filled by the broker
+		if u.GetKind() == "Secret" { // has a random name, and the broker fills it
 			u.SetName(broker.MemberName(j.Plan.Submariner.Spec.ClusterID) + "-token-" + cluster.Redacted)
 			unstructured.RemoveNestedField(u.Object, "data")
 		}
@@ -65,13 +65,13 @@ func (j *Operation) DryRun(ctx context.Context) (*DryRun, error) {
 	return out, nil
 }
 
-// recorder is a client that keeps what would be created to itself.
+// recorder is a client that records created objects, and does not send them.
 type recorder struct {
 	client.Client
 	made []client.Object
 }
 
-// Create implements client.Client. As the API server, it refuses what exists.
+// Create implements client.Client. Like the API server, it refuses an object that exists.
 func (r *recorder) Create(ctx context.Context, obj client.Object, _ ...client.CreateOption) error {
 	there := obj.DeepCopyObject().(client.Object)
 	err := r.Client.Get(ctx, client.ObjectKeyFromObject(obj), there)
@@ -85,8 +85,8 @@ func (r *recorder) Create(ctx context.Context, obj client.Object, _ ...client.Cr
 	return nil
 }
 
-// Get implements client.Client: a Secret that would be created has by then been
-// filled by the broker's token controller.
+// Get implements client.Client. It returns a recorded Secret as if the broker's token
+// controller had filled it.
 func (r *recorder) Get(ctx context.Context, key client.ObjectKey, obj client.Object, opts ...client.GetOption) error {
 	if s, ok := obj.(*corev1.Secret); ok {
 		for _, made := range r.made {

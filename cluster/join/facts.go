@@ -17,25 +17,25 @@ import (
 	"subctl/internal/kube"
 )
 
-// Facts is everything of a cluster that joining it depends on.
+// Facts are the facts about a cluster that joining it depends on.
 type Facts struct {
 	URL     string
 	Version string
-	// UID is that of namespace kube-system: it tells this cluster from all others.
+	// UID is the UID of namespace kube-system, which is different in every cluster.
 	UID     string
-	Denied  []kube.Right // what the user may not do; if any, nothing below is known
+	Denied  []kube.Right // rights that the user lacks; if any, nothing below is known
 	Nodes   []corev1.Node
 	Network networks.Discovered
-	// Submariner is how the cluster is joined; nil if it is not.
+	// Submariner describes how the cluster has joined; nil if it has not.
 	Submariner *v1alpha1.Submariner
-	// Namespace is the namespace everything goes into; nil if there is none yet.
+	// Namespace is the namespace of the agents; nil if it does not exist.
 	Namespace *corev1.Namespace
-	// CableConfig is the ConfigMap with settings of the cable drivers that the user names;
-	// nil if none is named, or there is none.
+	// CableConfig is the ConfigMap with settings of the cable drivers; nil if the user
+	// names none, or it does not exist.
 	CableConfig *corev1.ConfigMap
 }
 
-// ReadFacts asks a cluster everything about itself that joining it with o depends on.
+// ReadFacts reads the facts about a cluster that joining it with o depends on.
 func ReadFacts(ctx context.Context, s cluster.Side, o Options) (*Facts, error) {
 	f := &Facts{URL: s.URL, Version: s.Version}
 	objs, err := cluster.Render(&v1alpha1.Submariner{})
@@ -83,25 +83,25 @@ func ReadFacts(ctx context.Context, s cluster.Side, o Options) (*Facts, error) {
 	return f, err
 }
 
-// BrokerFacts is everything of a broker that joining it depends on.
+// BrokerFacts are the facts about a broker that joining it depends on.
 type BrokerFacts struct {
 	URL       string
 	Version   string
-	Namespace string       // of the clusterset "default"
-	Denied    []kube.Right // if any, nothing below is known
-	// Broker is how the broker was set up; nil if it is none.
+	Namespace string       // namespace of the clusterset "default"
+	Denied    []kube.Right // rights that the user lacks; if any, nothing below is known
+	// Broker describes how the broker was deployed; nil if there is no broker.
 	Broker *v1alpha1.Broker
-	// Sets are the clustersets there are, sorted, as far as the user may know.
+	// Sets are the clustersets of the broker that the user may read, sorted.
 	Sets []string
-	// Holder is the identity of the cluster that has claimed the cluster ID; nil if
+	// Holder is the ServiceAccount of the cluster that has claimed the cluster ID; nil if
 	// none has.
 	Holder    *corev1.ServiceAccount
 	Clusters  []submarinerv1.Cluster
 	Endpoints []submarinerv1.Endpoint
 }
 
-// ReadBrokerFacts asks the broker whose base namespace is ns everything that
-// concerns a cluster that wants to be clusterID in sets.
+// ReadBrokerFacts reads the facts about the broker with the base namespace ns that a cluster
+// depends on that joins as clusterID, in the clustersets sets.
 func ReadBrokerFacts(ctx context.Context, s cluster.Side, ns, clusterID string, sets []string) (*BrokerFacts, error) {
 	f := &BrokerFacts{URL: s.URL, Version: s.Version, Namespace: ns}
 	var err error
@@ -124,7 +124,7 @@ func ReadBrokerFacts(ctx context.Context, s cluster.Side, ns, clusterID string, 
 		clusters, endpoints := &submarinerv1.ClusterList{}, &submarinerv1.EndpointList{}
 		if err := errors.Join(s.List(ctx, clusters, in), s.List(ctx, endpoints, in)); err != nil {
 			if kube.Unreadable(err) {
-				continue // Sets says what is wrong with it
+				continue // checkClusterSets reports it
 			}
 			return nil, fmt.Errorf("listing the members of clusterset %q: %w", set, err)
 		}

@@ -1,6 +1,6 @@
-// Package join makes a cluster a member of a broker: it reads facts about both, checks
-// them (see checks), makes a Plan, and carries it out. It does not know how networks are
-// found (package networks) nor what is installed (package cluster).
+// Package join joins a cluster to a broker: it reads facts about both, runs all checks (see
+// checks.go), makes a Plan, and carries it out. Package networks discovers the networks, and
+// package cluster renders the objects to install.
 package join
 
 import (
@@ -18,8 +18,8 @@ import (
 	"subctl/internal/progress"
 )
 
-// Operation carries a Plan out. Every step may be repeated, so a join that stopped half
-// way is finished by running it again.
+// Operation carries out a Plan. Every step can be repeated, so running an interrupted join
+// again finishes it.
 type Operation struct {
 	Member, Broker cluster.Side
 	File           *broker.JoinFile
@@ -27,12 +27,12 @@ type Operation struct {
 	Report         *progress.Reporter
 }
 
-// Run claims the membership on the broker, installs the agents, and labels the
-// gateway nodes.
+// Run claims the cluster ID on the broker, installs the agents, and labels the gateway
+// nodes.
 func (j *Operation) Run(ctx context.Context) error {
 	err := j.run(ctx)
 	if err != nil && ctx.Err() != nil {
-		return fmt.Errorf("%w: what was done so far does no harm; run the same command again to finish, or subctl uninstall to undo it", cluster.Interrupted(ctx))
+		return fmt.Errorf("%w: run the same command again to finish, or subctl uninstall to undo what was done", cluster.Interrupted(ctx))
 	}
 	return err
 }
@@ -51,7 +51,7 @@ func (j *Operation) run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	// The join file's authorities are those of the member and of the broker's URL.
+	// The join file has the certificate authorities for the broker's URL.
 	creds.CA = j.File.CA
 	objs, err := j.Plan.Objects(cluster.Secrets(creds, j.File.PSK, key), key.Private.Public().String())
 	if err != nil {
@@ -74,8 +74,8 @@ func (j *Operation) run(ctx context.Context) error {
 	return nil
 }
 
-// claim makes the cluster a member on the broker behind c and returns its
-// credentials: those that it has, where they are still good, and new ones otherwise.
+// claim makes the cluster a member of the broker of c, and returns its credentials: the
+// existing credentials if the broker accepts them, and otherwise new ones.
 func (j *Operation) claim(ctx context.Context, c client.Client) (*broker.Credentials, error) {
 	ns, id := j.File.BaseNamespace(), j.Plan.Submariner.Spec.ClusterID
 	stored, err := kube.Optional(ctx, j.Member, &corev1.Secret{}, client.ObjectKey{Namespace: cluster.Namespace, Name: cluster.BrokerSecret})
@@ -101,8 +101,8 @@ func (j *Operation) claim(ctx context.Context, c client.Client) (*broker.Credent
 	return &broker.Credentials{Token: file.Token, CA: file.CA}, broker.EnsureMember(ctx, c, ns, id, j.Plan.UID)
 }
 
-// Objects returns what the plan installs in the cluster, in order, with Secrets
-// and the cluster's public key in base64.
+// Objects returns the objects to install in the cluster, in order, including the given
+// Secrets. public is the public key of the cluster, in base64.
 func (p *Plan) Objects(secrets []client.Object, public string) ([]client.Object, error) {
 	sub := p.Submariner.DeepCopy()
 	metav1.SetMetaDataAnnotation(&sub.ObjectMeta, v1alpha1.PublicKeyAnnotation, public)
@@ -113,17 +113,17 @@ func (p *Plan) Objects(secrets []client.Object, public string) ([]client.Object,
 	var out []client.Object
 	for _, obj := range objs {
 		if ns, ok := obj.(*corev1.Namespace); ok && p.OthersNamespace {
-			delete(ns.Labels, cluster.ManagedByLabel) // it stays when we go
+			delete(ns.Labels, cluster.ManagedByLabel) // uninstall keeps it
 		}
 		if _, ok := obj.(*v1alpha1.Submariner); ok {
-			out = append(out, secrets...) // before the agents that want them
+			out = append(out, secrets...) // before the agents, which mount them
 		}
 		out = append(out, obj)
 	}
 	return out, nil
 }
 
-// GatewayNodes returns the nodes as labelling them changes them.
+// GatewayNodes returns the nodes to label, with the label and the annotation.
 func (p *Plan) GatewayNodes() []client.Object {
 	var out []client.Object
 	for _, name := range p.Gateways {
@@ -132,8 +132,8 @@ func (p *Plan) GatewayNodes() []client.Object {
 	return out
 }
 
-// labelGateway makes a node a gateway. It is a merge patch: an apply would make
-// the node, should it be gone by now.
+// labelGateway labels a node as a gateway. It uses a merge patch, because server-side apply
+// would create the node if it were deleted in the meantime.
 func labelGateway(ctx context.Context, c client.Client, name string) error {
 	was := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name}}
 	if err := c.Patch(ctx, cluster.GatewayNode(name), client.MergeFrom(was), client.FieldOwner(kube.FieldOwner)); err != nil {
@@ -142,7 +142,7 @@ func labelGateway(ctx context.Context, c client.Client, name string) error {
 	return nil
 }
 
-// status writes down what is known of the cluster, for upstream's tools.
+// status writes the status of the Submariner object, for upstream's tools.
 func (j *Operation) status(ctx context.Context) error {
 	sub := &v1alpha1.Submariner{}
 	if err := j.Member.Get(ctx, client.ObjectKeyFromObject(j.Plan.Submariner), sub); err != nil {

@@ -14,7 +14,7 @@ import (
 	"subctl/internal/kube"
 )
 
-// newClusterKey makes the key pair and the seed.
+// newClusterKey returns a new key pair and a new seed.
 func newClusterKey() (cluster.ClusterKey, error) {
 	private, err := keys.Generate()
 	return cluster.ClusterKey{Private: private, Seed: newSeed()}, err
@@ -26,10 +26,10 @@ func newSeed() broker.Secret {
 	return seed
 }
 
-// clusterKey returns the cluster's keys: those it has, or new ones. A key that is
-// there but unreadable is an error, not replaced: the other clusters derived their
-// secrets from its public half. A Secret of an older version lacks the seed, of which
-// nobody else knows: it gets one.
+// clusterKey returns the keys of the cluster, or new keys if it has none. It does not replace
+// an unreadable key but returns an error, because the other clusters have derived their
+// secrets from its public key. If the Secret was created by a version without the seed,
+// clusterKey adds a seed, which no other cluster depends on.
 func clusterKey(ctx context.Context, c client.Reader) (cluster.ClusterKey, error) {
 	stored, err := kube.Optional(ctx, c, &corev1.Secret{}, client.ObjectKey{Namespace: cluster.Namespace, Name: cluster.ClusterKeySecret})
 	if err != nil {
@@ -38,7 +38,7 @@ func clusterKey(ctx context.Context, c client.Reader) (cluster.ClusterKey, error
 	if stored == nil {
 		return newClusterKey()
 	}
-	const remedy = "repair Secret " + cluster.Namespace + "/" + cluster.ClusterKeySecret + ", or delete it to make a new key"
+	const remedy = "repair Secret " + cluster.Namespace + "/" + cluster.ClusterKeySecret + ", or delete it to get a new key"
 	key := cluster.ClusterKey{Seed: stored.Data[cluster.KeySeed]}
 	if key.Private, err = keys.ParsePrivate(stored.Data[cluster.KeyPrivate]); err != nil {
 		return cluster.ClusterKey{}, fmt.Errorf("%w: %s", err, remedy)
@@ -48,7 +48,7 @@ func clusterKey(ctx context.Context, c client.Reader) (cluster.ClusterKey, error
 	case 0:
 		key.Seed = newSeed()
 	default:
-		return cluster.ClusterKey{}, fmt.Errorf("reading the seed of gateways' keys: %d bytes, not %d: %s", len(key.Seed), keys.Size, remedy)
+		return cluster.ClusterKey{}, fmt.Errorf("reading the seed of the gateways' keys: it has %d bytes, not %d: %s", len(key.Seed), keys.Size, remedy)
 	}
 	return key, nil
 }

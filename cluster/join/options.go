@@ -14,44 +14,45 @@ import (
 	"subctl/dataplane"
 )
 
-// Options is what a user may say about a join. The zero value of a field leaves
-// the choice to us, but for those that DefaultOptions sets.
+// Options are the options of a join. A field with its zero value is chosen automatically,
+// except for the fields that DefaultOptions sets.
 type Options struct {
 	ClusterID    string
 	ClusterCIDRs []string // pod networks; empty: discovered
 	ServiceCIDRs []string // Service networks; empty: discovered
 	CableDriver  string   // default and fallback; empty: the broker's, else drivers.Default
-	// CableDrivers are those to offer as separate cables. Empty, with no combined ones
-	// either: all that the gateways have the means for.
+	// CableDrivers are the drivers to offer as separate cables. If it and
+	// CombinedCableDrivers are empty, the cluster offers all drivers that its gateways
+	// can run.
 	CableDrivers []string
-	// CombinedCableDrivers are those of one combined cable, such as vxlan and ipsec.
+	// CombinedCableDrivers are the drivers of one combined cable, such as vxlan and ipsec.
 	CombinedCableDrivers []string
 	// CableDriverConfig names the ConfigMap with settings of the drivers: NAME, or
 	// NAMESPACE/NAME.
 	CableDriverConfig     string
-	CableDriverConfigPath string // where that is mounted; empty: DefaultConfigPath
-	ForceUDPEncaps        bool   // IPsec goes inside UDP even where nothing translates addresses
+	CableDriverConfigPath string // its mount path; empty: cluster.DefaultConfigPath
+	ForceUDPEncaps        bool   // IPsec is encapsulated in UDP even without NAT
 	IPsecDebug            bool
-	PreferredServer       bool // gateways wait for others to begin to negotiate IPsec
-	// Labels go on the Cluster object, where cable policies select by them.
+	PreferredServer       bool // gateways wait for other gateways to start the IPsec negotiation
+	// Labels are labels of the Cluster object, which the selectors of cable policies match.
 	Labels      map[string]string
 	ClusterSets []string // empty: "default"
 	NATTPort    int      // UDP port of IPsec
-	NAT         bool     // an address translation lies between the gateways
-	// LabelGateway lets join label a node as gateway where there is none.
+	NAT         bool     // there is NAT between the gateways
+	// LabelGateway specifies whether join labels a node as a gateway if there is none.
 	LabelGateway bool
 	GatewayNodes []string // nodes to label; empty: one is chosen if none is labelled
 	HealthCheck  bool
-	// HealthCheckInterval is in seconds, HealthCheckMaxLoss in pings in a row.
+	// HealthCheckInterval is in seconds, HealthCheckMaxLoss in consecutive pings.
 	HealthCheckInterval uint64
 	HealthCheckMaxLoss  uint64
-	Image               string // of all components; empty: see Image
-	InsecureBroker      bool   // the broker's certificate is not checked
+	Image               string // of all components; empty: see cluster.Image
+	InsecureBroker      bool   // do not verify the certificate of the broker
 	MultiActiveGateway  bool
 }
 
-// DefaultOptions returns upstream's defaults, with one difference: NAT is off,
-// because the default driver cannot pass an address translation.
+// DefaultOptions returns upstream's defaults, with one difference: NAT is off, because the
+// default driver does not work through NAT.
 func DefaultOptions() Options {
 	return Options{
 		NATTPort: dataplane.IPsecPort, LabelGateway: true,
@@ -59,10 +60,10 @@ func DefaultOptions() Options {
 	}
 }
 
-// checkOptions refuses what is wrong with the options by themselves.
+// checkOptions refuses invalid options.
 func checkOptions(r request) ([]string, error) { return nil, r.Validate() }
 
-// Validate says everything that is wrong with o by itself.
+// Validate returns all mistakes in o that can be found without asking a cluster.
 func (o Options) Validate() error {
 	_, pods := parseCIDRs("--clustercidr", o.ClusterCIDRs)
 	_, services := parseCIDRs("--servicecidr", o.ServiceCIDRs)
@@ -77,7 +78,7 @@ func (o Options) Validate() error {
 			"turn health checks off with --health-check=false"))
 	}
 	if o.MultiActiveGateway {
-		errs = append(errs, errors.New("--multi-active-gateway is not there yet: this version runs one active gateway, and the others stand by"))
+		errs = append(errs, errors.New("--multi-active-gateway is not implemented yet: this version runs one active gateway, and the other gateways are passive"))
 	}
 	errs = append(errs, checkLabels(o.Labels))
 	return errors.Join(errs...)
@@ -87,16 +88,16 @@ func checkLabels(labels map[string]string) error {
 	var errs []error
 	for _, k := range slices.Sorted(maps.Keys(labels)) {
 		for _, text := range validation.IsQualifiedName(k) {
-			errs = append(errs, fmt.Errorf("--cluster-labels: %q cannot be the name of a label: %s", k, text))
+			errs = append(errs, fmt.Errorf("--cluster-labels: %q is not a valid name of a label: %s", k, text))
 		}
 		for _, text := range validation.IsValidLabelValue(labels[k]) {
-			errs = append(errs, fmt.Errorf("--cluster-labels: %q cannot be the value of label %q: %s", labels[k], k, text))
+			errs = append(errs, fmt.Errorf("--cluster-labels: %q is not a valid value of label %q: %s", labels[k], k, text))
 		}
 	}
 	return errors.Join(errs...)
 }
 
-// Sets returns the clustersets to be in, sorted.
+// Sets returns the clustersets to join, sorted.
 func (o Options) Sets() []string {
 	return v1alpha1.SubmarinerSpec{ClusterSets: o.ClusterSets}.Sets()
 }

@@ -17,28 +17,27 @@ import (
 	"subctl/internal/version"
 )
 
-// Plan is what join will do.
+// Plan describes a join.
 type Plan struct {
-	// Submariner says how the cluster will be joined; the rest follows from it (see
-	// Render), but for the public key, which is made when joining.
+	// Submariner describes how the cluster joins. All other objects are rendered from it
+	// (see cluster.Render). It lacks the public key, which is created when joining.
 	Submariner *v1alpha1.Submariner
-	// UID tells this cluster from others that claim its ID.
+	// UID distinguishes this cluster from other clusters that claim its ID.
 	UID string
 	// Gateways are the nodes to label as gateways, sorted.
 	Gateways []string
-	// OthersNamespace says that the namespace was there before and is not ours.
+	// OthersNamespace reports whether the namespace existed before the first join.
 	OthersNamespace bool
 	// Present are the other members that have a gateway, sorted.
 	Present []string
-	// Found is what is known of the cluster's network.
+	// Found are the discovered networks of the cluster.
 	Found networks.Discovered
-	// Warnings are what the user should know before.
+	// Warnings are for the user to read before the cluster joins.
 	Warnings []string
 }
 
-// MakePlan decides how to join the cluster of f to the broker of b with the join
-// file. The error says everything that is in the way. It changes nothing and asks
-// nobody.
+// MakePlan returns how to join the cluster of f to the broker of b with the join file, or an
+// error with all mistakes. It is a pure function.
 func MakePlan(o Options, file *broker.JoinFile, f *Facts, b *BrokerFacts) (*Plan, error) {
 	r := request{Options: o, file: file, member: f, broker: b}
 	warnings, err := r.check()
@@ -54,12 +53,12 @@ func MakePlan(o Options, file *broker.JoinFile, f *Facts, b *BrokerFacts) (*Plan
 	services, _, _ := r.services()
 	p.Submariner = newSubmariner(o, file, r.driver(), pods, services)
 	if f.Submariner != nil {
-		p.Submariner.Spec.CeIPSecPSKSecret = cluster.PSKSecretName(f.Submariner) // which no flag names
+		p.Submariner.Spec.CeIPSecPSKSecret = cluster.PSKSecretName(f.Submariner) // no flag sets it
 	}
 	return p, nil
 }
 
-// newSubmariner writes down how the cluster is joined.
+// newSubmariner returns the Submariner object of the cluster.
 func newSubmariner(o Options, file *broker.JoinFile, driver string, pods, services []netip.Prefix) *v1alpha1.Submariner {
 	sub := &v1alpha1.Submariner{
 		ObjectMeta: metav1.ObjectMeta{Name: v1alpha1.SubmarinerName, Namespace: cluster.Namespace, Annotations: map[string]string{}},

@@ -99,25 +99,25 @@ func TestPlanRefuses(t *testing.T) {
 	}{
 		{"cluster too old", func(s *situation) { s.f.Version = "v1.24.17-eks" }, "the cluster at https://west:6443 runs Kubernetes v1.24.17-eks: upgrade it to 1.25 or later"},
 		{"broker too old", func(s *situation) { s.b.Version = "v1.29.9" }, "the broker at https://hub:6443 runs Kubernetes v1.29.9: upgrade it to 1.30 or later"},
-		{"no version", func(s *situation) { s.f.Version = "?" }, `the cluster at https://west:6443 says that its version is "?", which is not a version of Kubernetes`},
+		{"no version", func(s *situation) { s.f.Version = "?" }, `the cluster at https://west:6443 reports the version "?", which is not a version of Kubernetes`},
 		{"rights", func(s *situation) { s.f.Denied = []kube.Right{{Verb: "patch", Resource: "nodes"}} }, "the cluster at https://west:6443 does not allow this user to patch nodes: join as a cluster administrator"},
 		{"broker rights", func(s *situation) {
 			s.b.Denied = []kube.Right{{Verb: "create", Resource: "serviceaccounts", Namespace: "b"}}
-		}, "the broker at https://hub:6443 does not allow this user to create serviceaccounts in namespace b: use a join file made by this version of subctl deploy-broker"},
-		{"no broker", func(s *situation) { s.b.Broker = nil }, "there is no broker in namespace submariner-k8s-broker at https://hub:6443: make one with subctl deploy-broker"},
-		{"pods undiscoverable", func(s *situation) { s.f.Network.Pods = networks.Found{} }, "the pod network could not be discovered: say it with --clustercidr"},
-		{"Services undiscoverable", func(s *situation) { s.f.Network.Services = networks.Found{} }, "the Service network could not be discovered: say it with --servicecidr"},
+		}, "the broker at https://hub:6443 does not allow this user to create serviceaccounts in namespace b: use a join file created by this version of subctl deploy-broker"},
+		{"no broker", func(s *situation) { s.b.Broker = nil }, "there is no broker in namespace submariner-k8s-broker at https://hub:6443: create one with subctl deploy-broker"},
+		{"pods undiscoverable", func(s *situation) { s.f.Network.Pods = networks.Found{} }, "the pod network could not be discovered: specify it with --clustercidr"},
+		{"Services undiscoverable", func(s *situation) { s.f.Network.Services = networks.Found{} }, "the Service network could not be discovered: specify it with --servicecidr"},
 		{"globalnet", func(s *situation) {
 			s.b.Broker.Spec.GlobalnetEnabled, s.b.Broker.Spec.GlobalnetCIDRRange = true, "10.96.0.0/11"
 		}, "10.111.0.0/16, the pod network of this cluster, overlaps 10.96.0.0/11, the range of the broker's globalnet: deploy the broker with another --globalnet-cidr-range\n" +
 			"10.101.0.0/16, the Service network of this cluster, overlaps 10.96.0.0/11, the range of the broker's globalnet: deploy the broker with another --globalnet-cidr-range"},
 		{
 			"other's gateway within", func(s *situation) { s.member("east", "10.112.0.0/16", "10.102.0.0/16", "10.111.7.7") },
-			`10.111.7.7, the address of gateway gw of cluster "east", lies in 10.111.0.0/16, the pod network of this cluster: what is in a node's own network cannot be reached through a cable as well`,
+			`10.111.7.7, the address of gateway gw of cluster "east", is in 10.111.0.0/16, the pod network of this cluster: addresses in the network of a node cannot be reached through a cable`,
 		},
 		{
 			"overlaps itself", func(s *situation) { s.ClusterCIDRs = []string{"10.111.0.0/16", "10.111.4.0/24"} },
-			"10.111.0.0/16, the pod network of this cluster, overlaps 10.111.4.0/24, the pod network of this cluster: say the right networks with --clustercidr and --servicecidr",
+			"10.111.0.0/16, the pod network of this cluster, overlaps 10.111.4.0/24, the pod network of this cluster: specify the right networks with --clustercidr and --servicecidr",
 		},
 		{
 			"cable addresses", func(s *situation) { s.ServiceCIDRs = []string{"241.0.0.0/16"} },
@@ -134,7 +134,7 @@ func TestPlanRefuses(t *testing.T) {
 		{
 			"discovered what cannot be", func(s *situation) { s.f.Network.Pods = found("kubeadm", "240.7.0.0/16") },
 			"the pod network of this cluster cannot be connected: 240.7.0.0/16 overlaps 240.0.0.0/8, the addresses of our VXLAN devices between nodes: " +
-				"say the right networks with --clustercidr and --servicecidr",
+				"specify the right networks with --clustercidr and --servicecidr",
 		},
 		{
 			"broker's driver unknown", func(s *situation) { s.b.Broker.Spec.CableDriver = "magic" },
@@ -142,7 +142,7 @@ func TestPlanRefuses(t *testing.T) {
 		},
 		{
 			"address translation", func(s *situation) { s.NAT, s.CableDriver = true, "vxlan+ipsec" },
-			`the cable driver "vxlan+ipsec" cannot pass an address translation: leave --natt off, and let gateways reach each other's node addresses`,
+			`the cable driver "vxlan+ipsec" does not work through NAT: omit --natt, and make sure that gateways can reach the node addresses of other gateways`,
 		},
 		{
 			"broker's driver not offered", func(s *situation) {
@@ -152,25 +152,25 @@ func TestPlanRefuses(t *testing.T) {
 		},
 		{
 			"no node ready", func(s *situation) { s.f.Nodes[0].Status.Conditions, s.f.Nodes[1].Spec.Unschedulable = nil, true },
-			"no node can become the gateway: none is Ready and schedulable; name one with --gateway-nodes",
+			"no node can become the gateway: none is Ready and schedulable; specify one with --gateway-nodes",
 		},
 		{"foreign Submariner", func(s *situation) {
 			s.f.Submariner = &v1alpha1.Submariner{ObjectMeta: metav1.ObjectMeta{Name: "submariner", Namespace: "submariner-operator"}}
-		}, "this cluster was joined by something else than this subctl (Submariner submariner-operator/submariner lacks label app.kubernetes.io/managed-by=subctl): uninstall that first"},
+		}, "this cluster was not joined by subctl (Submariner submariner-operator/submariner has no label app.kubernetes.io/managed-by=subctl): first uninstall it with the tool that joined it"},
 		{"old key", func(s *situation) {
 			s.b.Broker.Annotations = map[string]string{broker.PSKFingerprintAnnotation: broker.Fingerprint(broker.Secret("another"))}
-		}, "the pre-shared key in the join file is not the one of the broker's other clusters: the file is old; make a new one with subctl deploy-broker"},
+		}, "the pre-shared key in the join file is not the key of the other clusters: the file is outdated; create a new one with subctl deploy-broker"},
 		{"being uninstalled", func(s *situation) {
 			s.f.Submariner = joined("west", "hub:6443")
 			s.f.Submariner.DeletionTimestamp = &metav1.Time{}
-		}, "this cluster is being uninstalled: finish that with subctl uninstall"},
+		}, "this cluster is being uninstalled: finish with subctl uninstall"},
 		{
 			"other broker", func(s *situation) { s.f.Submariner = joined("west", "other:6443") },
 			"this cluster is joined to another broker, at other:6443: run subctl uninstall first",
 		},
 		{"namespace going", func(s *situation) {
 			s.f.Namespace = &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "submariner-operator", DeletionTimestamp: &metav1.Time{}}}
-		}, "namespace submariner-operator is being deleted: wait until it is gone"},
+		}, "namespace submariner-operator is being deleted: wait until it is deleted"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			s := normal()
@@ -207,10 +207,10 @@ func TestPlanWarns(t *testing.T) {
 	require.NoError(t, err)
 	require.Empty(t, p.Gateways)
 	require.Equal(t, []string{
-		"--clustercidr 10.111.0.0/17 is taken, although the pod network seems to be 10.111.0.0/16 (kubeadm)",
+		"--clustercidr 10.111.0.0/17 is used, although the pod network seems to be 10.111.0.0/16 (kubeadm)",
 		"gateway node n1 is not Ready",
-		"the broker has globalnet enabled, which this version does not do: clusters are connected only if their networks are distinct",
-		"the image of the agents, localhost/subctl:devel, is in no registry: nodes that do not have it cannot pull it; push it to one and say it with --image",
+		"the broker has globalnet enabled, which this version does not implement: clusters are connected only if their networks do not overlap",
+		"the image of the agents, localhost/subctl:devel, is in no registry: nodes that do not have it cannot pull it; push it to a registry and specify it with --image",
 	}, p.Warnings)
 
 	s = normal()
@@ -227,7 +227,7 @@ func TestPlanLooksAtTheConfigMap(t *testing.T) {
 		found *corev1.ConfigMap
 		want  string // after what it is called; empty: no warning
 	}{
-		{"missing", nil, "there is none"},
+		{"missing", nil, "it does not exist"},
 		{"good", &corev1.ConfigMap{Data: map[string]string{"CableCustomConfig": "mtu: 1400"}}, ""},
 		{"out of range", &corev1.ConfigMap{Data: map[string]string{"CableCustomConfig": "mtu: 14"}}, `key CableCustomConfig: line 1: mtu "14": it has to be a whole number from 576 to 65535`},
 		{"another key", &corev1.ConfigMap{Data: map[string]string{"cables": "mtu: 1400"}}, "key CableCustomConfig: the key CableCustomConfig is missing: there are only cables"},
@@ -239,7 +239,7 @@ func TestPlanLooksAtTheConfigMap(t *testing.T) {
 			require.NoError(t, err)
 			var want []string
 			if test.want != "" {
-				want = []string{"ConfigMap submariner-operator/cables, which --cable-driver-config names: " + test.want + ": until that is put right, the settings of before count, or the defaults"}
+				want = []string{"ConfigMap submariner-operator/cables, which --cable-driver-config names: " + test.want + ": until that is fixed, the previous settings apply, or the defaults"}
 			}
 			require.Equal(t, want, p.Warnings)
 		})

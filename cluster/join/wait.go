@@ -16,9 +16,9 @@ import (
 	"subctl/internal/words"
 )
 
-// Wait waits until the agents run, the other clusters can see this one's gateway
-// on the broker, and it is connected to every member that has one. When ctx is
-// done before, the error says what is not up and why.
+// Wait waits until the agents run, the endpoint of the gateway is on the broker, and the
+// gateway is connected to every member that has a gateway. If ctx is done before that, the
+// error lists what is missing and why.
 func (j *Operation) Wait(ctx context.Context) error {
 	goal := "the agents to run"
 	if len(j.Plan.Present) > 0 {
@@ -50,7 +50,7 @@ func connectedTo(members []string) string {
 	return ", connected to " + words.List(members)
 }
 
-// unready says what is not up, one line each; nothing if all is well.
+// unready returns what Wait still waits for, one line each.
 func (j *Operation) unready(ctx context.Context) ([]string, error) {
 	out, err := unreadyAgents(ctx, j.Member)
 	if err != nil {
@@ -70,12 +70,12 @@ func (j *Operation) unready(ctx context.Context) ([]string, error) {
 	}
 	self := j.Plan.Submariner.Spec.ClusterID
 	if !slices.ContainsFunc(endpoints.Items, func(e submarinerv1.Endpoint) bool { return e.Spec.ClusterID == self }) {
-		return []string{fmt.Sprintf("the gateway has not told the broker of its endpoint yet: see kubectl logs -n %s -l app=%s", cluster.Namespace, cluster.GatewayName)}, nil
+		return []string{fmt.Sprintf("the gateway has not published its endpoint on the broker yet: see kubectl logs -n %s -l app=%s", cluster.Namespace, cluster.GatewayName)}, nil
 	}
 	return nil, nil
 }
 
-// unreadyAgents says which pods are not up.
+// unreadyAgents returns the DaemonSets and pods that are not ready, one line each.
 func unreadyAgents(ctx context.Context, c client.Client) ([]string, error) {
 	var out []string
 	for _, name := range []string{cluster.RouteAgentName, cluster.GatewayName} {
@@ -99,14 +99,15 @@ func unreadyAgents(ctx context.Context, c client.Client) ([]string, error) {
 	return out, nil
 }
 
-// unreadyDaemonSet says what a DaemonSet lacks; ready means for this generation.
+// unreadyDaemonSet returns why a DaemonSet is not ready; empty if its current generation is
+// ready.
 func unreadyDaemonSet(ds *appsv1.DaemonSet) string {
 	s := ds.Status
 	switch {
 	case s.ObservedGeneration < ds.Generation:
-		return fmt.Sprintf("DaemonSet %s: not looked at yet", ds.Name)
+		return fmt.Sprintf("DaemonSet %s: not processed yet", ds.Name)
 	case s.DesiredNumberScheduled == 0:
-		return fmt.Sprintf("DaemonSet %s: no node for it", ds.Name)
+		return fmt.Sprintf("DaemonSet %s: no node matches", ds.Name)
 	case s.UpdatedNumberScheduled < s.DesiredNumberScheduled:
 		return fmt.Sprintf("DaemonSet %s: %d of %d pods are of this version", ds.Name, s.UpdatedNumberScheduled, s.DesiredNumberScheduled)
 	case s.NumberReady < s.DesiredNumberScheduled:
@@ -115,7 +116,7 @@ func unreadyDaemonSet(ds *appsv1.DaemonSet) string {
 	return ""
 }
 
-// unreadyPod says why a pod is not ready, as far as Kubernetes knows.
+// unreadyPod returns why a pod is not ready, according to its status; empty if it is ready.
 func unreadyPod(pod *corev1.Pod) string {
 	where := "pod " + pod.Name
 	if pod.Spec.NodeName != "" {
@@ -127,7 +128,7 @@ func unreadyPod(pod *corev1.Pod) string {
 			return ""
 		case c.State.Waiting != nil && c.LastTerminationState.Terminated != nil:
 			t := c.LastTerminationState.Terminated
-			return fmt.Sprintf("%s: %s, ended %d times, last with code %d: see kubectl logs -n %s --previous %s",
+			return fmt.Sprintf("%s: %s, restarted %d times, last exit code %d: see kubectl logs -n %s --previous %s",
 				where, c.State.Waiting.Reason, c.RestartCount, t.ExitCode, pod.Namespace, pod.Name)
 		case c.State.Waiting != nil:
 			return strings.TrimSuffix(fmt.Sprintf("%s: %s: %s", where, c.State.Waiting.Reason, c.State.Waiting.Message), ": ")
@@ -141,7 +142,7 @@ func unreadyPod(pod *corev1.Pod) string {
 	return fmt.Sprintf("%s: running, but not ready: see kubectl logs -n %s %s", where, pod.Namespace, pod.Name)
 }
 
-// unconnected says to which of members no active gateway is connected.
+// unconnected returns the members to which no active gateway is connected, one line each.
 func unconnected(gateways []submarinerv1.Gateway, members []string) []string {
 	state := map[string]string{} // by cluster; empty: connected
 	active := false
@@ -172,7 +173,7 @@ func unconnected(gateways []submarinerv1.Gateway, members []string) []string {
 	var out []string
 	for _, m := range members {
 		if text, known := state[m]; !known {
-			out = append(out, fmt.Sprintf("cluster %q: not connected: the gateway does not know it yet", m))
+			out = append(out, fmt.Sprintf("cluster %q: not connected: the gateway has not read its endpoint yet", m))
 		} else if text != "" {
 			out = append(out, fmt.Sprintf("cluster %q: %s", m, text))
 		}

@@ -55,14 +55,14 @@ func TestWait(t *testing.T) {
 	}{
 		{name: "alone", objs: append(agents, clustertest.Gateway("active", ""))},
 		{name: "not seen", objs: append(agents, clustertest.Gateway("active", "")), unseen: true, want: "waiting for the agents to run: out of time:\n" +
-			"  the gateway has not told the broker of its endpoint yet: see kubectl logs -n submariner-operator -l app=submariner-gateway"},
+			"  the gateway has not published its endpoint on the broker yet: see kubectl logs -n submariner-operator -l app=submariner-gateway"},
 		{name: "connected", objs: append(agents, clustertest.Gateway("active", "", connection("east", "connected", ""))), present: []string{"east"}},
 		{
 			name: "no image", want: "waiting for the agents to run: out of time:\n" +
 				"  DaemonSet submariner-routeagent: 0 of 2 pods are ready\n" +
 				"    pod submariner-routeagent-x on node n1: ImagePullBackOff: no such image\n" +
 				"  DaemonSet submariner-gateway: 0 of 1 pods are ready\n" +
-				"    pod submariner-gateway-x on node n1: CrashLoopBackOff, ended 3 times, last with code 2: see kubectl logs -n submariner-operator --previous submariner-gateway-x\n" +
+				"    pod submariner-gateway-x on node n1: CrashLoopBackOff, restarted 3 times, last exit code 2: see kubectl logs -n submariner-operator --previous submariner-gateway-x\n" +
 				"  no gateway is active yet",
 			objs: []client.Object{
 				daemonSet(cluster.RouteAgentName, 2, 0), daemonSet(cluster.GatewayName, 1, 0),
@@ -71,7 +71,7 @@ func TestWait(t *testing.T) {
 		},
 		{
 			name: "no node", objs: []client.Object{agents[0], daemonSet(cluster.GatewayName, 0, 0)},
-			want: "waiting for the agents to run: out of time:\n  DaemonSet submariner-gateway: no node for it\n  no gateway is active yet",
+			want: "waiting for the agents to run: out of time:\n  DaemonSet submariner-gateway: no node matches\n  no gateway is active yet",
 		},
 		{
 			name: "no gateway active", objs: append(agents, clustertest.Gateway("passive", "")), present: []string{"east"},
@@ -82,7 +82,7 @@ func TestWait(t *testing.T) {
 			objs: append(agents, clustertest.Gateway("active", "the broker does not answer", connection("east", "connected", ""), connection("north", "error", "no reply to pings"))),
 			want: "waiting for connections to east, north, south: out of time:\n" +
 				"  cluster \"north\": error: no reply to pings\n" +
-				"  cluster \"south\": not connected: the gateway does not know it yet\n" +
+				"  cluster \"south\": not connected: the gateway has not read its endpoint yet\n" +
 				"  gateway n1: the broker does not answer",
 		},
 	} {

@@ -1,6 +1,6 @@
-// Package networks finds the pod and Service networks of a cluster: it asks everything
-// that may know them. It changes nothing, and does not judge what it finds (package
-// join does).
+// Package networks discovers the pod and Service networks of a cluster from the
+// configuration of its components. It changes nothing. Package join decides whether the
+// networks can be connected.
 package networks
 
 import (
@@ -16,32 +16,30 @@ import (
 	"subctl/internal/kube"
 )
 
-// Discovered is what a cluster tells about its own networks.
+// Discovered is the result of Discover.
 type Discovered struct {
 	Pods     Found
 	Services Found
-	// Plugin is the network plugin, in upstream's spelling; "generic" if none that
-	// we know was recognised.
+	// Plugin is the network plugin, in upstream's spelling; "generic" if it is unknown.
 	Plugin string
-	// Guess says why Pods is not to be relied on; empty if it is.
+	// Guess explains why Pods is unreliable; empty if it is reliable.
 	Guess string
-	// Warnings are what else to know.
+	// Warnings are further remarks for the user.
 	Warnings []string
 }
 
-// Found is a list of networks, and who said so.
+// Found is a list of networks and their source.
 type Found struct {
-	CIDRs []netip.Prefix // IPv4, without host bits; none if nothing was found
+	CIDRs []netip.Prefix // IPv4, without host bits; empty if nothing was found
 	From  string         // such as "ConfigMap kube-system/kubeadm-config"
 }
 
-// source is one place that may know a network. Not knowing is no error.
+// source reads networks from one place. It is not an error if the place has none.
 type source func(context.Context, client.Reader) (Found, error)
 
-// Discover finds out the pod and Service networks of a cluster. A network plugin
-// that gives addresses itself is asked before Kubernetes, and what an
-// administrator configured before what can be observed. A place that does not
-// exist, or that we may not look at, is passed over.
+// Discover discovers the pod and Service networks of a cluster. A network plugin that
+// allocates addresses itself takes precedence over Kubernetes, and configuration over
+// observation. Sources that do not exist, or that the user may not read, are skipped.
 func Discover(ctx context.Context, c client.Client) (*Discovered, error) {
 	n := &Discovered{}
 	var err error
@@ -59,7 +57,7 @@ func Discover(ctx context.Context, c client.Client) (*Discovered, error) {
 		}
 		n.Pods = fromNodes(nodes.Items)
 		if len(n.Pods.CIDRs) > 0 {
-			n.Guess = fmt.Sprintf("the pod network is a guess, %s, from the %s: nodes that come later may lie outside it; say it with --clustercidr",
+			n.Guess = fmt.Sprintf("the pod network is a guess, %s, from the %s: later nodes may be outside it; specify the network with --clustercidr",
 				cable.FormatCIDRs(n.Pods.CIDRs), n.Pods.From)
 		}
 	}
@@ -84,7 +82,7 @@ func (n *Discovered) onlyIPv4(what string, f Found) Found {
 	return Found{four, f.From}
 }
 
-// first asks sources in turn until one knows.
+// first returns the networks of the first source that has any.
 func first(ctx context.Context, c client.Reader, sources ...source) (Found, error) {
 	for _, ask := range sources {
 		f, err := ask(ctx, c)
@@ -98,8 +96,8 @@ func first(ctx context.Context, c client.Reader, sources ...source) (Found, erro
 	return Found{}, nil
 }
 
-// Parse returns the networks in a list separated by commas; what is no network
-// is passed over, for a list that we do not understand is one we do not know.
+// Parse returns the networks in a list separated by commas. It skips entries that are not
+// networks.
 func Parse(list string) []netip.Prefix {
 	var out []netip.Prefix
 	for s := range strings.SplitSeq(list, ",") {
@@ -110,8 +108,8 @@ func Parse(list string) []netip.Prefix {
 	return out
 }
 
-// fromNodes guesses the pod network from the ranges of the nodes: the smallest
-// network that holds them all, if every node has one.
+// fromNodes guesses the pod network: the smallest network that contains the pod networks of
+// all nodes. It finds nothing if a node has no pod network.
 func fromNodes(nodes []corev1.Node) Found {
 	var all []netip.Prefix
 	for _, node := range nodes {
@@ -135,8 +133,8 @@ func fromNodes(nodes []corev1.Node) Found {
 	return Found{[]netip.Prefix{covering(all)}, from + ")"}
 }
 
-// covering returns the smallest network that holds all of list, which must not
-// be empty.
+// covering returns the smallest network that contains every network of list, which must
+// not be empty.
 func covering(list []netip.Prefix) netip.Prefix {
 	out := list[0]
 	for _, p := range list[1:] {

@@ -84,7 +84,7 @@ func TestDiscover(t *testing.T) {
 			name: "nodes", objs: []client.Object{withPods("n1", "10.111.1.0/24"), withPods("n2", "fd00::/64", "10.111.2.0/24")}, services: nothing,
 			pods: "[10.111.0.0/22] from podCIDRs of the nodes (10.111.1.0/24,10.111.2.0/24)",
 			guess: "the pod network is a guess, 10.111.0.0/22, from the podCIDRs of the nodes (10.111.1.0/24,10.111.2.0/24): " +
-				"nodes that come later may lie outside it; say it with --clustercidr",
+				"later nodes may be outside it; specify the network with --clustercidr",
 		},
 		{name: "a node without", objs: []client.Object{withPods("n1", "10.111.1.0/24"), withPods("n2")}, pods: nothing, services: nothing},
 	} {

@@ -16,8 +16,8 @@ import (
 	"subctl/internal/kube"
 )
 
-// plugins are network plugins by a part of the name of their DaemonSet, in
-// upstream's spelling.
+// plugins lists network plugins, in upstream's spelling, by a part of the name of their
+// DaemonSet.
 var plugins = []struct{ daemonSet, name string }{
 	{"ovnkube-node", "OVNKubernetes"},
 	{"canal", "canal-flannel"},
@@ -45,8 +45,8 @@ func plugin(ctx context.Context, c client.Reader) (string, error) {
 	return "generic", nil
 }
 
-// fromCalico reads Calico's address pools, those of other clusters left out that
-// upstream's Submariner makes (label submariner.io/ippool).
+// fromCalico reads Calico's address pools, except the pools that upstream's Submariner
+// creates for other clusters (label submariner.io/ippool).
 func fromCalico(ctx context.Context, c client.Reader) (Found, error) {
 	pools := &unstructured.UnstructuredList{}
 	pools.SetGroupVersionKind(schema.GroupVersionKind{Group: "crd.projectcalico.org", Version: "v1", Kind: "IPPoolList"})
@@ -64,8 +64,8 @@ func fromCalico(ctx context.Context, c client.Reader) (Found, error) {
 	return Found{out, "Calico's IPPools"}, nil
 }
 
-// fromCilium reads the pool of a Cilium that gives addresses itself; one in mode
-// "kubernetes" uses the node's ranges, which are in no ConfigMap.
+// fromCilium reads the address pool of Cilium. In IPAM mode "kubernetes" Cilium has none: it
+// uses the pod networks of the nodes.
 func fromCilium(ctx context.Context, c client.Reader) (Found, error) {
 	cm, err := configMap(ctx, c, "kube-system", "cilium-config")
 	if err != nil || !strings.HasPrefix(cm.Data["ipam"], "cluster-pool") {
@@ -75,7 +75,7 @@ func fromCilium(ctx context.Context, c client.Reader) (Found, error) {
 	return Found{Parse(pool), "ConfigMap kube-system/cilium-config"}, nil
 }
 
-// fromFlannel reads flannel's own configuration.
+// fromFlannel reads flannel's configuration.
 func fromFlannel(ctx context.Context, c client.Reader) (Found, error) {
 	for _, ns := range []string{"kube-flannel", "kube-system"} {
 		cm, err := configMap(ctx, c, ns, "kube-flannel-cfg")
@@ -93,7 +93,7 @@ func fromFlannel(ctx context.Context, c client.Reader) (Found, error) {
 	return Found{}, nil
 }
 
-// fromKindnet reads what kind tells its network plugin.
+// fromKindnet reads the configuration that kind gives its network plugin.
 func fromKindnet(ctx context.Context, c client.Reader) (Found, error) {
 	ds := &appsv1.DaemonSet{}
 	if err := c.Get(ctx, client.ObjectKey{Namespace: "kube-system", Name: "kindnet"}, ds); err != nil {
@@ -113,7 +113,7 @@ func fromControllerManager(ctx context.Context, c client.Reader) (Found, error) 
 	return fromPodFlag(ctx, c, "component", "kube-controller-manager", "--cluster-cidr")
 }
 
-// fromKubeProxy reads its configuration, or its command line.
+// fromKubeProxy reads the configuration of kube-proxy, or its command line.
 func fromKubeProxy(ctx context.Context, c client.Reader) (Found, error) {
 	cm, err := configMap(ctx, c, "kube-system", "kube-proxy")
 	if err != nil && !kube.Unreadable(err) {
@@ -130,7 +130,7 @@ func fromKubeProxy(ctx context.Context, c client.Reader) (Found, error) {
 	return fromPodFlag(ctx, c, "k8s-app", "kube-proxy", "--cluster-cidr")
 }
 
-// kubeadm reads one field of what kubeadm was told.
+// kubeadm reads one field of the networking configuration of kubeadm.
 func kubeadm(field string) source {
 	return func(ctx context.Context, c client.Reader) (Found, error) {
 		cm, err := configMap(ctx, c, "kube-system", "kubeadm-config")
@@ -148,7 +148,7 @@ func kubeadm(field string) source {
 	}
 }
 
-// fromPodFlag reads a flag off the command line of pods in kube-system.
+// fromPodFlag reads a flag from the command line of pods in kube-system.
 func fromPodFlag(ctx context.Context, c client.Reader, label, value, flag string) (Found, error) {
 	pods := &corev1.PodList{}
 	if err := c.List(ctx, pods, client.InNamespace("kube-system"), client.MatchingLabels{label: value}); err != nil {

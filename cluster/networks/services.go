@@ -11,8 +11,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// fromServiceCIDRs asks the API that knows: Kubernetes 1.33 and later. All
-// ranges count, those that were added later too.
+// fromServiceCIDRs reads the ServiceCIDR API of Kubernetes 1.33 and later. All ranges count,
+// including ranges that were added later.
 func fromServiceCIDRs(ctx context.Context, c client.Reader) (Found, error) {
 	list := &networkingv1.ServiceCIDRList{}
 	if err := c.List(ctx, list); err != nil {
@@ -31,13 +31,13 @@ func fromAPIServer(ctx context.Context, c client.Reader) (Found, error) {
 	return fromPodFlag(ctx, c, "component", "kube-apiserver", "--service-cluster-ip-range")
 }
 
-// refusal is how an API server without the ServiceCIDR API refuses a Service
+// refusal matches the error of an API server without the ServiceCIDR API about a Service
 // address outside its range.
 var refusal = regexp.MustCompile(`range of valid IPs is ([0-9a-fA-F.:/]+)`)
 
-// fromRefusal has the API server refuse a Service with an address that is in no
-// cluster's range, and reads the range off the error. Nothing is created: the
-// request is a dry run.
+// fromRefusal requests a Service with an address that is in no cluster's range, and reads
+// the range from the error of the API server. The request is a dry run, which creates
+// nothing.
 func fromRefusal(w client.Writer) source {
 	return func(ctx context.Context, _ client.Reader) (Found, error) {
 		svc := &corev1.Service{

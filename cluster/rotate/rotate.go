@@ -1,5 +1,5 @@
-// Package rotate gives a cluster a new key pair, and waits until its connections use it.
-// It does not know how cables derive their keys (package keys).
+// Package rotate replaces the key pair of a cluster, and waits until its connections use
+// the new one. Package keys derives the keys of cables from it.
 package rotate
 
 import (
@@ -24,32 +24,31 @@ import (
 	"subctl/internal/wake"
 )
 
-// Operation gives a joined cluster a new key pair. From it and the public keys of the
-// others every pair of clusters derives its secrets anew; the old private key is gone.
+// Operation replaces the key pair of a joined cluster. Every pair of clusters derives new
+// secrets from it. The old private key is deleted.
 //
-// Nothing is kept of a rotation but its result: one that was interrupted is complete,
-// once the gateway has read the Secret, and running it again makes another key.
+// The only state of a rotation is the key pair. An interrupted rotation is complete once
+// the gateway has read the Secret; repeating it creates another key pair.
 type Operation struct {
 	Cluster cluster.Side
 	Report  *progress.Reporter
-	// Timeout bounds the wait for the gateway and its connections. The kubelet takes
-	// up to two minutes to show a pod a changed Secret, unless it is woken, which
-	// Run tries.
+	// Timeout limits the wait for the gateway and its connections. The kubelet updates the
+	// mounted files of a changed Secret within two minutes; Run tries to shorten that.
 	Timeout time.Duration
 }
 
-// settle is by how much a gateway's report must be younger than its new key to tell
-// of connections that others make with that: the time between two reports.
+// settle is the age that the new key must have before a report of the gateway counts: the
+// time between two reports.
 const settle = 5 * time.Second
 
-// Plan is what Run does to a cluster whose key can be rotated.
+// Plan describes the rotation of the key of one cluster.
 type Plan struct {
 	submariner *v1alpha1.Submariner
 	secret     *corev1.Secret
 	connected  []string // cable names of the connections that are up
 }
 
-// Lines says what Run would do, one action a line.
+// Lines returns the actions of Run, one per line.
 func (r *Plan) Lines() []string {
 	return []string{
 		fmt.Sprintf("update Secret %s/%s: %s, %s", cluster.Namespace, cluster.ClusterKeySecret, cluster.KeyPrivate, cluster.KeyPublic),
@@ -58,7 +57,7 @@ func (r *Plan) Lines() []string {
 	}
 }
 
-// Check says what is in the way of rotating the key, before anything is changed.
+// Check returns a plan, or an error if the key cannot be rotated. It changes nothing.
 func (k *Operation) Check(ctx context.Context) (*Plan, error) {
 	missing, err := kube.Denied(ctx, k.Cluster, []kube.Right{
 		kube.NewRight("get", "", "secrets", cluster.Namespace), kube.NewRight("update", "", "secrets", cluster.Namespace), kube.NewRight("list", "", "pods", cluster.Namespace),
@@ -77,41 +76,41 @@ func (k *Operation) Check(ctx context.Context) (*Plan, error) {
 	}
 	switch {
 	case r.submariner == nil:
-		return nil, errors.New("this cluster is not joined: it has no key")
+		return nil, errors.New("this cluster is not joined, so it has no key")
 	case !cluster.IsOurs(r.submariner.Labels):
-		return nil, errors.New("this cluster was joined by something else than this subctl: its gateways share one key that is not rotated so")
+		return nil, errors.New("this cluster was not joined by subctl: its gateways share one key, which subctl cannot replace")
 	case r.submariner.DeletionTimestamp != nil:
-		return nil, errors.New("this cluster is being uninstalled: finish that with subctl uninstall")
+		return nil, errors.New("this cluster is being uninstalled: finish with subctl uninstall")
 	}
 	if r.secret, err = kube.Optional(ctx, k.Cluster, &corev1.Secret{}, client.ObjectKey{Namespace: cluster.Namespace, Name: cluster.ClusterKeySecret}); err != nil {
 		return nil, err
 	}
 	if r.secret == nil {
-		return nil, fmt.Errorf("there is no Secret %s/%s: make one, with a new key, by running subctl join again", cluster.Namespace, cluster.ClusterKeySecret)
+		return nil, fmt.Errorf("Secret %s/%s does not exist: run subctl join again, which creates it with a new key", cluster.Namespace, cluster.ClusterKeySecret)
 	}
 	active, err := k.active(ctx)
 	if err != nil {
 		return nil, err
 	}
 	if len(active) == 0 {
-		return nil, errors.New("no gateway is active, so nobody would tell the other clusters of a new key: see subctl show gateways")
+		return nil, errors.New("no gateway is active to publish a new key: see subctl show gateways")
 	}
 	r.connected = connectedCables(active)
 	return r, nil
 }
 
-// Run makes the new key, and waits until it is in use.
+// Run creates the new key pair, and waits until it is in use.
 func (k *Operation) Run(ctx context.Context, r *Plan) error {
 	id := r.submariner.Spec.ClusterID
-	k.Report.Step("making a new key for cluster %q", id)
+	k.Report.Step("creating a new key for cluster %q", id)
 	public, err := k.replace(ctx, r)
 	if err != nil {
 		return err
 	}
-	k.Report.Done("Secret %s/%s holds a new key; the old one is gone", cluster.Namespace, cluster.ClusterKeySecret)
+	k.Report.Done("Secret %s/%s has a new key; the old key is deleted", cluster.Namespace, cluster.ClusterKeySecret)
 	ctx, cancel := context.WithTimeout(ctx, k.Timeout)
 	defer cancel()
-	k.Report.Step("waiting for the gateway to read it, and to publish %s", public)
+	k.Report.Step("waiting for the gateway to publish %s", public)
 	if err := k.published(ctx, id, public); err != nil {
 		return err
 	}
@@ -120,26 +119,26 @@ func (k *Operation) Run(ctx context.Context, r *Plan) error {
 	if err := k.reconnected(ctx, r.connected); err != nil {
 		return err
 	}
-	k.Report.Done("all connections that were up are up: %d", len(r.connected))
+	k.Report.Done("connections that are up again: %d", len(r.connected))
 	return nil
 }
 
-// replace puts a new key pair where the old one was, if that still is as it was read,
-// and returns the public half.
+// replace replaces the key pair, unless the Secret has changed since it was read, and
+// returns the new public key.
 func (k *Operation) replace(ctx context.Context, r *Plan) (string, error) {
 	key, err := keys.Generate()
 	if err != nil {
 		return "", err
 	}
 	public := key.Public().String()
-	changed := r.secret.DeepCopy() // with the resource version: nobody else's change is lost
+	changed := r.secret.DeepCopy() // has the resource version, so that no other change is lost
 	if changed.Data == nil {
 		changed.Data = map[string][]byte{}
 	}
 	changed.Data[cluster.KeyPrivate], changed.Data[cluster.KeyPublic] = key.Bytes(), []byte(public)
 	err = k.Cluster.Update(ctx, changed, client.FieldOwner(kube.FieldOwner))
 	if apierrors.IsConflict(err) || apierrors.IsNotFound(err) {
-		return "", fmt.Errorf("somebody else has changed Secret %s/%s just now: nothing was changed here; look what that was, and try again", cluster.Namespace, cluster.ClusterKeySecret)
+		return "", fmt.Errorf("Secret %s/%s was changed at the same time, so nothing was done: inspect it and try again", cluster.Namespace, cluster.ClusterKeySecret)
 	}
 	if err != nil {
 		return "", fmt.Errorf("writing Secret %s/%s: %w", cluster.Namespace, cluster.ClusterKeySecret, err)
@@ -152,13 +151,12 @@ func (k *Operation) replace(ctx context.Context, r *Plan) (string, error) {
 	return public, k.wake(ctx, public)
 }
 
-// wake makes the kubelets give the gateways the new key now: a change of a pod, even of an
-// annotation, makes its kubelet read the Secrets that it mounts. A user who may not change
-// pods has to wait instead.
+// wake makes the kubelets update the mounted Secret now. A kubelet reads the Secrets of a
+// pod again when the pod changes, even if only an annotation does.
 func (k *Operation) wake(ctx context.Context, public string) error {
 	pods := &corev1.PodList{}
 	if err := k.Cluster.List(ctx, pods, client.InNamespace(cluster.Namespace), client.MatchingLabels{"app": cluster.GatewayName}); err != nil {
-		return fmt.Errorf("listing the pods of the gateways: %w", err)
+		return fmt.Errorf("listing the gateway pods: %w", err)
 	}
 	for i := range pods.Items {
 		pod := &pods.Items[i]
@@ -166,11 +164,11 @@ func (k *Operation) wake(ctx context.Context, public string) error {
 		metav1.SetMetaDataAnnotation(&pod.ObjectMeta, v1alpha1.PublicKeyAnnotation, public)
 		err := k.Cluster.Patch(ctx, pod, client.MergeFrom(was), client.FieldOwner(kube.FieldOwner))
 		if apierrors.IsForbidden(err) {
-			k.Report.Warn("this user may not change pods: it may take two minutes until the gateway sees the new key")
+			k.Report.Warn("you may not change pods, so it may take two minutes until the gateway reads the new key")
 			return nil
 		}
 		if client.IgnoreNotFound(err) != nil {
-			return fmt.Errorf("waking the gateway %s: %w", pod.Name, err)
+			return fmt.Errorf("annotating gateway pod %s: %w", pod.Name, err)
 		}
 	}
 	return nil
@@ -184,22 +182,22 @@ func (k *Operation) published(ctx context.Context, id, public string) error {
 			return nil
 		}
 		if wake.After(ctx, cluster.Poll) != nil {
-			return fmt.Errorf("waiting for the gateway to publish the new key: %w: the key is made, and connections come back when "+
+			return fmt.Errorf("waiting for the gateway to publish the new key: %w: the new key exists, and connections return when "+
 				"the gateway has read it: see kubectl logs -n %s -l app=%s", cluster.Interrupted(ctx), cluster.Namespace, cluster.GatewayName)
 		}
 	}
 }
 
-// reconnected waits until the cables are up, in reports that are younger than the
-// new key.
+// reconnected waits until the cables are up, according to reports that were written after
+// the new key was in use.
 func (k *Operation) reconnected(ctx context.Context, cables []string) error {
-	since := map[string]time.Time{} // by gateway, of its own clock
+	since := map[string]time.Time{} // by gateway, by the clock of the gateway
 	var down []string
 	for {
 		active, err := k.active(ctx)
 		if err == nil && len(active) > 0 {
 			settled := slices.DeleteFunc(active, func(g submarinerv1.Gateway) bool {
-				at, _ := g.ReportedAt() // none: always the same
+				at, _ := g.ReportedAt() // the zero time if there is none
 				if _, seen := since[g.Name]; !seen {
 					since[g.Name] = at
 				}
@@ -212,7 +210,7 @@ func (k *Operation) reconnected(ctx context.Context, cables []string) error {
 			}
 		}
 		if wake.After(ctx, cluster.Poll) != nil {
-			return fmt.Errorf("waiting for connections: %w: the new key is published, but these are not up with it: %s: see subctl show connections",
+			return fmt.Errorf("waiting for connections: %w: the new key is published, but these cables are not up: %s: see subctl show connections",
 				cluster.Interrupted(ctx), strings.Join(down, ", "))
 		}
 	}

@@ -142,7 +142,7 @@ func TestRotateKey(t *testing.T) {
 	require.NoError(t, r.c.Get(t.Context(), client.ObjectKey{Namespace: cluster.Namespace, Name: "submariner"}, sub))
 	require.Equal(t, private.Public().String(), sub.Annotations[v1alpha1.PublicKeyAnnotation])
 	require.NotContains(t, r.said.String(), string(private.Bytes()))
-	require.Contains(t, r.said.String(), "✓ all connections that were up are up: 1")
+	require.Contains(t, r.said.String(), "✓ connections that are up again: 1")
 }
 
 func TestRotateKeyFails(t *testing.T) {
@@ -154,7 +154,7 @@ func TestRotateKeyFails(t *testing.T) {
 		"somebody else writes": {
 			func(r *rotating) {
 				r.refuse = apierrors.NewConflict(schema.GroupResource{}, "submariner-cluster-key", errors.New("changed"))
-			}, "somebody else has changed Secret submariner-operator/submariner-cluster-key just now: nothing was changed here", true,
+			}, "Secret submariner-operator/submariner-cluster-key was changed at the same time, so nothing was done", true,
 		},
 		"no right to write": {
 			func(r *rotating) {
@@ -163,11 +163,11 @@ func TestRotateKeyFails(t *testing.T) {
 		},
 		"a gateway that does not read it": {
 			func(r *rotating) { r.deaf = true },
-			"waiting for the gateway to publish the new key: out of time: the key is made, and connections come back when the gateway has read it", false,
+			"waiting for the gateway to publish the new key: out of time: the new key exists, and connections return when the gateway has read it", false,
 		},
 		"connections that stay down": {
 			func(r *rotating) { r.broken = true },
-			"waiting for connections: out of time: the new key is published, but these are not up with it: submariner-cable-east-1: see subctl show connections", false,
+			"waiting for connections: out of time: the new key is published, but these cables are not up: submariner-cable-east-1: see subctl show connections", false,
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -187,10 +187,10 @@ func TestRotateKeyRefuses(t *testing.T) {
 	}{
 		"not joined": {func(t *testing.T, r *rotating) {
 			require.NoError(t, r.c.Delete(t.Context(), &v1alpha1.Submariner{ObjectMeta: clustertest.In("submariner")}))
-		}, "this cluster is not joined: it has no key"},
+		}, "this cluster is not joined, so it has no key"},
 		"no key": {func(t *testing.T, r *rotating) {
 			require.NoError(t, r.c.Delete(t.Context(), r.secret(t)))
-		}, "there is no Secret submariner-operator/submariner-cluster-key: make one, with a new key, by running subctl join again"},
+		}, "Secret submariner-operator/submariner-cluster-key does not exist: run subctl join again, which creates it with a new key"},
 		"no right": {
 			func(_ *testing.T, r *rotating) { r.denied = "update secrets" },
 			"the cluster at https://west:6443 does not allow this user to update secrets in namespace submariner-operator: use a context with an administrator's rights",
@@ -200,7 +200,7 @@ func TestRotateKeyRefuses(t *testing.T) {
 			require.NoError(t, r.c.Get(t.Context(), client.ObjectKey{Namespace: cluster.Namespace, Name: "submariner"}, sub))
 			sub.Labels = nil
 			require.NoError(t, r.c.Update(t.Context(), sub))
-		}, "this cluster was joined by something else than this subctl: its gateways share one key that is not rotated so"},
+		}, "this cluster was not joined by subctl: its gateways share one key, which subctl cannot replace"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			r := newRotating(t)

@@ -17,18 +17,18 @@ import (
 	"subctl/internal/wake"
 )
 
-// gatewayAgent is what people call the agent that writes Gateways.
+// gatewayAgent is the name, in messages, of the agent that writes Gateways.
 const gatewayAgent = "gateway"
 
-// agentReport is what an agent says of its node.
+// agentReport is the report of an agent about its node.
 type agentReport struct {
 	agent, node string
 	failure     string
 	conditions  []metav1.Condition
 }
 
-// clean waits until every agent that runs has said that its node is clean. It
-// returns the nodes that are not Ready and so cannot say it.
+// clean waits until every agent has reported that its node is clean. It does not wait for
+// nodes that are not Ready, and returns them.
 func (u *Operation) clean(ctx context.Context) (dirty []string, err error) {
 	ctx, cancel := context.WithTimeout(ctx, u.Timeout)
 	defer cancel()
@@ -46,20 +46,20 @@ func (u *Operation) clean(ctx context.Context) (dirty []string, err error) {
 			continue
 		}
 		if u.Force && errors.Is(context.Cause(ctx), context.DeadlineExceeded) {
-			u.Report.Warn("going on, although these nodes are not clean:\n%s", strings.Join(waiting, "\n"))
+			u.Report.Warn("continuing although these nodes are not clean:\n%s", strings.Join(waiting, "\n"))
 			return dirty, nil
 		}
-		return nil, fmt.Errorf("waiting for the agents to clean the nodes: %w:\n  %s\nrepair them and run the same command again, or go on with --force",
+		return nil, fmt.Errorf("waiting for the agents to clean the nodes: %w:\n  %s\nrepair them and run the same command again, or continue with --force",
 			cluster.Interrupted(ctx), strings.Join(waiting, "\n  "))
 	}
 	for _, node := range dirty {
-		u.Report.Warn("node %s is not Ready: its agents cannot clean it", node)
+		u.Report.Warn("node %s is not Ready, so its agents cannot clean it", node)
 	}
 	u.Report.Done("the nodes are clean")
 	return dirty, nil
 }
 
-// readReports returns the nodes there are and what their agents say.
+// readReports returns the nodes and the reports of their agents.
 func readReports(ctx context.Context, c client.Client) ([]corev1.Node, []agentReport, error) {
 	nodes := &corev1.NodeList{}
 	if err := c.List(ctx, nodes); err != nil {
@@ -83,11 +83,10 @@ func readReports(ctx context.Context, c client.Client) ([]corev1.Node, []agentRe
 	return nodes.Items, reports, nil
 }
 
-// unclean says for which agents there is reason to wait, one line each, and which
-// nodes cannot be waited for. A node without report never had an agent that did
-// anything; a report without node is of a node that is gone, and its state with it.
-// A node that is no gateway any more has no gateway agent that could say anything:
-// its route agent sweeps what that left, and says so.
+// unclean returns the agents to wait for, one line each, and the nodes that are not clean
+// and cannot become clean because they are not Ready. Nodes without a report are clean: no
+// agent has changed them. Reports of deleted nodes do not count. On a node that is no longer
+// a gateway, the route agent cleans up after the gateway agent and reports it.
 func unclean(nodes []corev1.Node, reports []agentReport) (waiting, dirty []string) {
 	for _, r := range reports {
 		i := slices.IndexFunc(nodes, func(n corev1.Node) bool { return n.Name == r.node })
@@ -101,7 +100,7 @@ func unclean(nodes []corev1.Node, reports []agentReport) (waiting, dirty []strin
 			dirty = append(dirty, r.node)
 			continue
 		}
-		text := fmt.Sprintf("node %s: the %s has not reported it clean", r.node, r.agent)
+		text := fmt.Sprintf("node %s: the %s has not reported that it is clean", r.node, r.agent)
 		if r.failure != "" {
 			text += ": " + r.failure
 		}

@@ -19,17 +19,18 @@ import (
 	"subctl/internal/words"
 )
 
-// Remains is what uninstall finds in a cluster, and what it would do about it.
-// What we did not make is not in it.
+// Remains lists the objects that uninstall finds in a cluster. It contains only objects that
+// subctl created.
 type Remains struct {
-	Submariner *v1alpha1.Submariner // nil if the cluster is not joined
-	Namespaced []client.Object      // in Namespace, in the order of deletion
-	// Namespace is the namespace if it is ours; OthersIn is what others keep in it.
+	Submariner *v1alpha1.Submariner // nil if the cluster has not joined
+	Namespaced []client.Object      // in cluster.Namespace, in the order of deletion
+	// Namespace is the namespace of the agents if subctl created it. OthersIn lists the
+	// objects in it that subctl did not create.
 	Namespace *corev1.Namespace
 	OthersIn  []string
 	Global    []client.Object // ClusterRoles and their bindings
 	Nodes     []string        // nodes that join labelled as gateways
-	// Definitions are the CRDs to delete; Kept says why others stay.
+	// Definitions are the CRDs to delete. Kept explains why no CRDs are deleted.
 	Definitions []*apiextensionsv1.CustomResourceDefinition
 	Kept        string
 }
@@ -40,7 +41,7 @@ func (r *Remains) Empty() bool {
 		len(r.Definitions) == 0
 }
 
-// ReadRemains finds what join made in a cluster.
+// ReadRemains finds the objects that join created in a cluster.
 func ReadRemains(ctx context.Context, c client.Client) (*Remains, error) {
 	r := &Remains{}
 	var err error
@@ -48,7 +49,7 @@ func ReadRemains(ctx context.Context, c client.Client) (*Remains, error) {
 		return nil, err
 	}
 	if r.Submariner != nil && !cluster.IsOurs(r.Submariner.Labels) {
-		return nil, fmt.Errorf("this cluster was joined by something else than this subctl (Submariner %s/%s lacks label %s=%s): uninstall it with that",
+		return nil, fmt.Errorf("this cluster was not joined by subctl (Submariner %s/%s has no label %s=%s): uninstall it with the tool that joined it",
 			cluster.Namespace, r.Submariner.Name, cluster.ManagedByLabel, cluster.ManagedBy)
 	}
 	if err := r.readObjects(ctx, c); err != nil {
@@ -71,15 +72,14 @@ func ReadRemains(ctx context.Context, c client.Client) (*Remains, error) {
 	return r, r.readDefinitions(ctx, c)
 }
 
-// readObjects looks for everything that Render and Secrets return, and takes what
-// is labelled as ours.
+// readObjects reads all objects that Render and Secrets return and that subctl created.
 func (r *Remains) readObjects(ctx context.Context, c client.Client) error {
 	objs, err := cluster.Render(&v1alpha1.Submariner{})
 	if err != nil {
 		return err
 	}
 	objs = append(cluster.RedactedSecrets(), objs...)
-	for i := len(objs) - 1; i >= 0; i-- { // agents go before what they need
+	for i := len(objs) - 1; i >= 0; i-- { // agents are deleted before the objects that they need
 		switch objs[i].(type) {
 		case *apiextensionsv1.CustomResourceDefinition, *v1alpha1.Submariner:
 			continue
@@ -102,8 +102,8 @@ func (r *Remains) readObjects(ctx context.Context, c client.Client) error {
 	return nil
 }
 
-// readDefinitions decides which CRDs may go: none on a broker, and none of which
-// there are objects outside our namespace.
+// readDefinitions finds the CRDs to delete. On a broker, or if there are objects outside the
+// namespace of the agents, all CRDs are kept.
 func (r *Remains) readDefinitions(ctx context.Context, c client.Client) error {
 	all, err := crds.All()
 	if err != nil {
@@ -135,8 +135,8 @@ func (r *Remains) readDefinitions(ctx context.Context, c client.Client) error {
 	return nil
 }
 
-// list returns the metadata of all objects of a kind; none if there is no such
-// kind. An empty namespace means all.
+// list returns the metadata of all objects of a kind in a namespace; an empty namespace means
+// all namespaces. It returns nil if the kind does not exist.
 func list(ctx context.Context, c client.Client, kind schema.GroupVersionKind, namespace string) ([]metav1.PartialObjectMetadata, error) {
 	l := &metav1.PartialObjectMetadataList{}
 	l.SetGroupVersionKind(kind.GroupVersion().WithKind(kind.Kind + "List"))
@@ -146,7 +146,7 @@ func list(ctx context.Context, c client.Client, kind schema.GroupVersionKind, na
 	return l.Items, nil
 }
 
-// othersKinds are the kinds of things people keep in namespaces.
+// othersKinds are the kinds of objects that people usually have in a namespace.
 var othersKinds = []schema.GroupVersionKind{
 	{Group: "apps", Version: "v1", Kind: "DaemonSet"},
 	{Group: "apps", Version: "v1", Kind: "Deployment"},
@@ -161,8 +161,8 @@ var othersKinds = []schema.GroupVersionKind{
 	{Group: "submariner.io", Version: "v1alpha1", Kind: "Broker"},
 }
 
-// othersIn returns what is in our namespace that we did not make, and Kubernetes
-// neither.
+// othersIn returns the objects in the namespace of the agents that neither subctl nor
+// Kubernetes created.
 func othersIn(ctx context.Context, c client.Client) ([]string, error) {
 	var out []string
 	for _, kind := range othersKinds {
@@ -179,7 +179,7 @@ func othersIn(ctx context.Context, c client.Client) ([]string, error) {
 	return out, nil
 }
 
-// Lines says what uninstall would do, one action a line.
+// Lines returns the actions of uninstall, one per line.
 func (r *Remains) Lines(c client.Client) []string {
 	var out []string
 	remove := func(obj client.Object) {
@@ -204,7 +204,7 @@ func (r *Remains) Lines(c client.Client) []string {
 	if r.Namespace != nil && len(r.OthersIn) == 0 {
 		remove(r.Namespace)
 	} else if r.Namespace != nil {
-		out = append(out, fmt.Sprintf("keep cluster.Namespace %s, which holds %s", cluster.Namespace, words.List(r.OthersIn)))
+		out = append(out, fmt.Sprintf("keep Namespace %s, which contains %s", cluster.Namespace, words.List(r.OthersIn)))
 	}
 	for _, obj := range r.Global {
 		remove(obj)
@@ -221,7 +221,7 @@ func (r *Remains) Lines(c client.Client) []string {
 	return out
 }
 
-// outcome says what the cluster holds of subctl when r is removed.
+// outcome describes what is left of subctl in the cluster after r is removed.
 func (r *Remains) outcome() string {
 	var stays []string
 	if r.Namespace != nil && len(r.OthersIn) > 0 {
@@ -233,14 +233,14 @@ func (r *Remains) outcome() string {
 	if len(stays) == 0 {
 		return "nothing of subctl is left in this cluster"
 	}
-	return "nothing of subctl is left in this cluster but " + strings.Join(stays, " and ")
+	return "nothing of subctl is left in this cluster except " + strings.Join(stays, " and ")
 }
 
-// unlabelGateway takes back what join did to a node.
+// unlabelGateway removes the gateway label and the annotation that join added to a node.
 func unlabelGateway(ctx context.Context, c client.Client, name string) error {
 	is, was := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name}}, cluster.GatewayNode(name)
 	if err := c.Patch(ctx, is, client.MergeFrom(was), client.FieldOwner(kube.FieldOwner)); client.IgnoreNotFound(err) != nil {
-		return fmt.Errorf("taking the gateway label off node %s: %w", name, err)
+		return fmt.Errorf("removing the gateway label of node %s: %w", name, err)
 	}
 	return nil
 }

@@ -19,9 +19,9 @@ import (
 	"subctl/internal/words"
 )
 
-// remove deletes what is left when the nodes are clean.
+// remove deletes the remaining objects after the nodes are clean.
 func (u *Operation) remove(ctx context.Context, r *Remains) error {
-	u.Report.Step("removing what is left")
+	u.Report.Step("removing the remaining objects")
 	for _, obj := range append(r.Namespaced, &coordinationv1.Lease{
 		ObjectMeta: metav1.ObjectMeta{Name: submarinerv1.GatewayLease, Namespace: cluster.Namespace},
 	}) {
@@ -35,7 +35,7 @@ func (u *Operation) remove(ctx context.Context, r *Remains) error {
 	}
 	for _, kind := range written {
 		if err := u.Cluster.DeleteAllOf(ctx, kind, client.InNamespace(cluster.Namespace)); err != nil && !kube.Unreadable(err) {
-			return fmt.Errorf("deleting what the agents wrote: %w", err)
+			return fmt.Errorf("deleting the objects of the agents: %w", err)
 		}
 	}
 	if err := u.removeNamespace(ctx, r); err != nil {
@@ -62,7 +62,7 @@ func (u *Operation) remove(ctx context.Context, r *Remains) error {
 		}
 	}
 	if r.Kept != "" {
-		u.Report.Warn("the CustomResourceDefinitions stay: %s", r.Kept)
+		u.Report.Warn("the CustomResourceDefinitions are kept: %s", r.Kept)
 	}
 	u.Report.Done("%s", r.outcome())
 	return nil
@@ -75,30 +75,30 @@ func (u *Operation) delete(ctx context.Context, obj client.Object) error {
 	return nil
 }
 
-// removeNamespace deletes the namespace if it is ours and holds nothing else, and
-// waits until it is gone, so that the cluster can be joined again at once.
+// removeNamespace deletes the namespace if subctl created it and it contains nothing else.
+// It waits until the namespace is gone, so that the cluster can join again at once.
 func (u *Operation) removeNamespace(ctx context.Context, r *Remains) error {
 	ns := r.Namespace
 	if ns == nil {
 		return nil
 	}
 	if len(r.OthersIn) > 0 {
-		u.Report.Warn("namespace %s stays: it holds %s", cluster.Namespace, words.List(r.OthersIn))
+		u.Report.Warn("namespace %s is kept: it contains %s", cluster.Namespace, words.List(r.OthersIn))
 		patch := []byte(`{"metadata":{"labels":{"` + cluster.ManagedByLabel + `":null}}}`)
 		return client.IgnoreNotFound(u.Cluster.Patch(ctx, ns, client.RawPatch("application/merge-patch+json", patch), client.FieldOwner(kube.FieldOwner)))
 	}
 	if err := u.delete(ctx, ns); err != nil {
 		return err
 	}
-	u.Report.Step("waiting for namespace %s to go", cluster.Namespace)
+	u.Report.Step("waiting until namespace %s is deleted", cluster.Namespace)
 	return u.gone(ctx, ns)
 }
 
-// gonePoll is how often gone looks.
+// gonePoll is the interval at which gone checks.
 const gonePoll = 200 * time.Millisecond
 
-// gone waits until what was deleted is gone, so that the cluster can be joined
-// again at once: what is applied to a thing that is being deleted goes with it.
+// gone waits until a deleted object is gone, so that the cluster can join again at once: an
+// object that is applied while it is being deleted is deleted nevertheless.
 func (u *Operation) gone(ctx context.Context, obj client.Object) error {
 	ctx, cancel := context.WithTimeout(ctx, u.Timeout)
 	defer cancel()
@@ -108,12 +108,12 @@ func (u *Operation) gone(ctx context.Context, obj client.Object) error {
 			return nil
 		}
 		if wake.After(ctx, gonePoll) != nil {
-			return fmt.Errorf("waiting for %s to go: %w%s", obj.GetName(), cluster.Interrupted(ctx), whatHolds(obj))
+			return fmt.Errorf("waiting until %s is deleted: %w%s", obj.GetName(), cluster.Interrupted(ctx), whatHolds(obj))
 		}
 	}
 }
 
-// whatHolds says what keeps an object, as far as Kubernetes says.
+// whatHolds returns the reason that Kubernetes gives for not deleting an object.
 func whatHolds(obj client.Object) string {
 	if ns, ok := obj.(*corev1.Namespace); ok {
 		for _, c := range ns.Status.Conditions {

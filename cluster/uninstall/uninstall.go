@@ -27,18 +27,18 @@ import (
 	"subctl/internal/progress"
 )
 
-// Operation takes a cluster out of its clustersets and everything that join made
-// out of the cluster. Deleting the Submariner object makes the agents clean their
-// nodes; only when they have said so are they deleted themselves. Every step may
-// be repeated.
+// Operation removes a cluster from its clustersets, and deletes everything that join
+// created in the cluster. Deleting the Submariner object makes the agents clean their
+// nodes; the agents are deleted after they have reported that their nodes are clean. Every
+// step may be repeated.
 type Operation struct {
 	Cluster cluster.Side
 	Report  *progress.Reporter
-	// Connect makes a client for the broker.
+	// Connect returns a client for the broker.
 	Connect func(context.Context, *rest.Config) (client.Client, error)
 	// Force continues even if nodes cannot be cleaned or the broker cannot be reached.
 	Force bool
-	// Timeout bounds the wait for the nodes, and that for the namespace.
+	// Timeout limits the wait for the nodes, and then the wait for the namespace.
 	Timeout time.Duration
 }
 
@@ -52,7 +52,7 @@ func (u *Operation) Run(ctx context.Context, r *Remains) error {
 		return err
 	}
 	if len(dirty) > 0 && !u.Force {
-		return fmt.Errorf("nodes that were not Ready may still hold devices, routes and rules of this cluster's agents: "+
+		return fmt.Errorf("nodes that were not Ready may still have devices, routes and rules of this cluster's agents: "+
 			"restart %s", strings.Join(dirty, ", "))
 	}
 	return nil
@@ -78,9 +78,9 @@ func (u *Operation) run(ctx context.Context, r *Remains) (dirty []string, err er
 	return dirty, u.remove(ctx, r)
 }
 
-// broker connects to the broker with the cluster's own credentials, before
-// anything is changed. It is nil if the broker does not know us any more, or
-// cannot be asked and Force is set.
+// broker connects to the broker with the cluster's own credentials, before anything is
+// changed. It returns nil if the broker does not accept the credentials any more, or if it
+// cannot be reached and Force is set.
 func (u *Operation) broker(ctx context.Context, sub *v1alpha1.Submariner) (client.Client, error) {
 	where := sub.Spec.BrokerK8sApiServer
 	c, err := u.connect(ctx, sub)
@@ -90,21 +90,21 @@ func (u *Operation) broker(ctx context.Context, sub *v1alpha1.Submariner) (clien
 	case ctx.Err() != nil:
 		return nil, err
 	case apierrors.IsUnauthorized(err):
-		u.Report.Warn("the broker at %s does not know this cluster any more", where)
+		u.Report.Warn("the broker at %s no longer knows this cluster", where)
 		return nil, nil
 	case u.Force:
-		u.Report.Warn("the broker at %s keeps what it knows of cluster %q: %v", where, sub.Spec.ClusterID, err)
+		u.Report.Warn("the broker at %s keeps its objects of cluster %q: %v", where, sub.Spec.ClusterID, err)
 		return nil, nil
 	default:
-		return nil, fmt.Errorf("asking the broker at %s to forget this cluster: %w: nothing was changed; "+
-			"try again when the broker is there, or leave this cluster's traces on it with --force", where, err)
+		return nil, fmt.Errorf("removing this cluster from the broker at %s: %w: nothing was changed; "+
+			"try again when the broker can be reached, or leave the objects of this cluster there with --force", where, err)
 	}
 }
 
 func (u *Operation) connect(ctx context.Context, sub *v1alpha1.Submariner) (client.Client, error) {
 	creds := &corev1.Secret{}
 	if err := u.Cluster.Get(ctx, client.ObjectKey{Namespace: cluster.Namespace, Name: cluster.BrokerSecretName(sub)}, creds); err != nil {
-		return nil, fmt.Errorf("reading the credentials for it: %w", err)
+		return nil, fmt.Errorf("reading the credentials: %w", err)
 	}
 	file := &broker.JoinFile{
 		BrokerURL: "https://" + sub.Spec.BrokerK8sApiServer,
@@ -113,9 +113,9 @@ func (u *Operation) connect(ctx context.Context, sub *v1alpha1.Submariner) (clie
 	return u.Connect(ctx, file.RESTConfig(sub.Spec.BrokerK8sInsecure))
 }
 
-// leave removes the cluster from the broker, and then lets the Submariner object go.
-// What people made here to be shared, such as cable policies, is deleted first: the
-// gateway, which still runs, would put it back on the broker.
+// leave removes the cluster from the broker, and then removes the finalizer of the
+// Submariner object. The cluster's own shared objects, such as cable policies, are deleted
+// first: the gateway still runs, and would copy them to the broker again.
 func (u *Operation) leave(ctx context.Context, hub client.Client, sub *v1alpha1.Submariner) error {
 	own, err := labels.NewRequirement(submarinerv1.ClusterIDLabel, selection.DoesNotExist, nil)
 	if err != nil {
@@ -139,9 +139,9 @@ func (u *Operation) leave(ctx context.Context, hub client.Client, sub *v1alpha1.
 		err := broker.RemoveMember(ctx, hub, namespaces, sub.Spec.ClusterID)
 		switch {
 		case err == nil || errors.Is(err, broker.ErrNotMember):
-			u.Report.Done("the broker has forgotten cluster %q", sub.Spec.ClusterID)
+			u.Report.Done("cluster %q is removed from the broker", sub.Spec.ClusterID)
 		case u.Force && ctx.Err() == nil:
-			u.Report.Warn("the broker keeps what it knows of cluster %q: %v", sub.Spec.ClusterID, err)
+			u.Report.Warn("the broker keeps its objects of cluster %q: %v", sub.Spec.ClusterID, err)
 		default:
 			return err
 		}
@@ -149,7 +149,7 @@ func (u *Operation) leave(ctx context.Context, hub client.Client, sub *v1alpha1.
 	return u.free(ctx)
 }
 
-// free takes our finalizer off the Submariner object.
+// free removes the finalizer of the Submariner object.
 func (u *Operation) free(ctx context.Context) error {
 	key := client.ObjectKey{Namespace: cluster.Namespace, Name: v1alpha1.SubmarinerName}
 	sub, err := kube.Optional(ctx, u.Cluster, &v1alpha1.Submariner{}, key)
@@ -159,7 +159,7 @@ func (u *Operation) free(ctx context.Context) error {
 	was := sub.DeepCopy()
 	sub.Finalizers = slices.DeleteFunc(sub.Finalizers, func(f string) bool { return f == v1alpha1.UninstallFinalizer })
 	if err := u.Cluster.Patch(ctx, sub, client.MergeFrom(was), client.FieldOwner(kube.FieldOwner)); client.IgnoreNotFound(err) != nil {
-		return fmt.Errorf("letting the Submariner object go: %w", err)
+		return fmt.Errorf("removing the finalizer of the Submariner object: %w", err)
 	}
 	return nil
 }

@@ -144,9 +144,9 @@ func TestUninstallKeepsWhatIsOfOthers(t *testing.T) {
 	for _, obj := range []client.Object{notes, hub, other, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: cluster.Namespace}}} {
 		require.True(t, exists(t, j.c, obj), "%T %s is gone", obj, obj.GetName())
 	}
-	require.Contains(t, j.said.String(), "namespace submariner-operator stays: it holds ConfigMap notes")
-	require.Contains(t, j.said.String(), "the CustomResourceDefinitions stay: Broker submariner-k8s-broker/submariner-broker exists")
-	require.Contains(t, j.said.String(), "nothing of subctl is left in this cluster but namespace submariner-operator and the CustomResourceDefinitions\n")
+	require.Contains(t, j.said.String(), "namespace submariner-operator is kept: it contains ConfigMap notes")
+	require.Contains(t, j.said.String(), "the CustomResourceDefinitions are kept: Broker submariner-k8s-broker/submariner-broker exists")
+	require.Contains(t, j.said.String(), "nothing of subctl is left in this cluster except namespace submariner-operator and the CustomResourceDefinitions\n")
 	require.True(t, j.remains(t).Empty(), "what stays is not ours")
 }
 
@@ -155,10 +155,10 @@ func TestUninstallWaitsForTheNodes(t *testing.T) {
 	j.agents = false
 	err := j.uninstall(t, false)
 	require.EqualError(t, err, "waiting for the agents to clean the nodes: out of time:\n"+
-		"  node n1: the route agent has not reported it clean\n"+
-		"  node n2: the route agent has not reported it clean\n"+
-		"  node n1: the gateway has not reported it clean: cannot delete vxlan-tunnel\n"+
-		"repair them and run the same command again, or go on with --force")
+		"  node n1: the route agent has not reported that it is clean\n"+
+		"  node n2: the route agent has not reported that it is clean\n"+
+		"  node n1: the gateway has not reported that it is clean: cannot delete vxlan-tunnel\n"+
+		"repair them and run the same command again, or continue with --force")
 	r := j.remains(t)
 	require.NotNil(t, r.Submariner.DeletionTimestamp)
 	require.Len(t, r.Namespaced, 11, "the agents must still be there")
@@ -171,8 +171,8 @@ func TestUninstallWaitsForTheNodes(t *testing.T) {
 func TestUninstallByForce(t *testing.T) {
 	j := newJoined(t)
 	j.agents, j.connect = false, errors.New("no route to host")
-	require.EqualError(t, j.uninstall(t, false), "asking the broker at hub.example.org:6443 to forget this cluster: no route to host: nothing was changed; "+
-		"try again when the broker is there, or leave this cluster's traces on it with --force")
+	require.EqualError(t, j.uninstall(t, false), "removing this cluster from the broker at hub.example.org:6443: no route to host: nothing was changed; "+
+		"try again when the broker can be reached, or leave the objects of this cluster there with --force")
 	require.Nil(t, j.remains(t).Submariner.DeletionTimestamp)
 	require.NoError(t, j.uninstall(t, true))
 	require.True(t, j.remains(t).Empty())
@@ -194,16 +194,16 @@ func TestUninstallWithANodeDown(t *testing.T) {
 	down := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n3"}}
 	require.NoError(t, j.c.Create(t.Context(), down))
 	require.NoError(t, j.c.Create(t.Context(), &submarinerv1.RouteAgent{ObjectMeta: clustertest.In("n3")}))
-	require.EqualError(t, j.uninstall(t, false), "nodes that were not Ready may still hold devices, routes and rules of this cluster's agents: restart n3")
-	require.Contains(t, j.said.String(), "node n3 is not Ready: its agents cannot clean it")
+	require.EqualError(t, j.uninstall(t, false), "nodes that were not Ready may still have devices, routes and rules of this cluster's agents: restart n3")
+	require.Contains(t, j.said.String(), "node n3 is not Ready, so its agents cannot clean it")
 	require.True(t, j.remains(t).Empty())
 }
 
 func TestUninstallLeavesUpstreamAlone(t *testing.T) {
 	c := clustertest.Client(t, &v1alpha1.Submariner{ObjectMeta: clustertest.In("submariner")})
 	_, err := uninstall.ReadRemains(t.Context(), c)
-	require.EqualError(t, err, "this cluster was joined by something else than this subctl "+
-		"(Submariner submariner-operator/submariner lacks label app.kubernetes.io/managed-by=subctl): uninstall it with that")
+	require.EqualError(t, err, "this cluster was not joined by subctl "+
+		"(Submariner submariner-operator/submariner has no label app.kubernetes.io/managed-by=subctl): uninstall it with the tool that joined it")
 }
 
 // Nobody writes the Gateway of a node that is no gateway any more, or is gone.
@@ -221,5 +221,5 @@ func TestUninstallAfterAGatewayWasUnlabelled(t *testing.T) {
 
 	again := newJoined(t)
 	again.deaf = []string{"n1"} // n1 is labelled: its gateway must say so
-	require.ErrorContains(t, again.uninstall(t, false), "node n1: the gateway has not reported it clean")
+	require.ErrorContains(t, again.uninstall(t, false), "node n1: the gateway has not reported that it is clean")
 }

@@ -15,7 +15,7 @@ import (
 	"subctl/policy/catalog"
 )
 
-// PrintChange prints the pairs that change their cable as a table, and says what else
+// PrintChange prints the pairs that change their cable as a table, and reports the other
 // changes.
 func PrintChange(w io.Writer, report *progress.Reporter, c catalog.Change) error {
 	sayChange(report, c)
@@ -26,13 +26,13 @@ func PrintChange(w io.Writer, report *progress.Reporter, c catalog.Change) error
 	})
 }
 
-// sayChange says what a change is, but for the pairs that change their cable.
+// sayChange reports a change, except for the pairs that change their cable.
 func sayChange(report *progress.Reporter, c catalog.Change) {
 	for _, m := range c.Moves {
 		report.Done("%s: %s decides instead of %s", words.Count(m.Pairs, "pair"), Decider(m.To), Decider(m.From))
 	}
 	for _, s := range c.Shadowed {
-		report.Warn("%s never decides: %s has the same selectors, and counts before it", s.Rule, s.By)
+		report.Warn("%s never decides: %s has the same selectors and takes precedence", s.Rule, s.By)
 	}
 	for _, name := range c.Idle {
 		if !slices.ContainsFunc(c.Shadowed, func(s policy.Shadow) bool { return s.Policy == name }) {
@@ -44,7 +44,7 @@ func sayChange(report *progress.Reporter, c catalog.Change) {
 	}
 }
 
-// cableText says in a table which cable a pair has, and by which policy.
+// cableText returns the cable of a pair, and the policy that decides, for a table.
 func cableText(c catalog.Cable) string {
 	if c.Err != nil {
 		return "none: " + c.Err.Error()
@@ -56,10 +56,10 @@ func cableText(c catalog.Cable) string {
 	return fmt.Sprintf("%s%s (%s)", c.Driver, settings, Decider(c.Policy))
 }
 
-// Decider is how messages call what decides; "" is no policy.
+// Decider returns the name, in messages, of the policy that decides; empty means no policy.
 func Decider(name string) string { return cmp.Or(name, "the clusters' own default") }
 
-// SayReview says what a new policy matches now, and what stands in its way.
+// SayReview reports what a new policy matches now, and what prevents it from taking effect.
 func SayReview(report *progress.Reporter, r catalog.Review) {
 	name := r.Policy.Name
 	for i, rule := range r.Policy.ConnectionPolicies {
@@ -74,7 +74,7 @@ func SayReview(report *progress.Reporter, r catalog.Review) {
 		report.Done("policy %s matches %s", name, pairsText(r.Matched))
 	}
 	for _, other := range slices.Sorted(maps.Keys(r.Lost)) {
-		report.Done("%s still decides, as it counts more than %s, on %s", Decider(other), name, pairsText(r.Lost[other]))
+		report.Done("%s still decides, because it takes precedence over %s, on %s", Decider(other), name, pairsText(r.Lost[other]))
 	}
 	for _, driver := range slices.Sorted(maps.Keys(r.Lacking)) {
 		report.Warn("cable driver %s is not offered by %s: pairs that need it will not be connected, unless Submariner.spec.cableDrivers lists it there", driver, words.List(words.Distinct(r.Lacking[driver])))
@@ -88,7 +88,7 @@ func SayReview(report *progress.Reporter, r catalog.Review) {
 	}
 }
 
-// pairsText counts pairs, and names the first of them.
+// pairsText returns the number of pairs, and the first of them.
 func pairsText(pairs []policy.Pair) string {
 	var names []string
 	for _, p := range pairs {

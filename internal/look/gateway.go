@@ -10,14 +10,14 @@ import (
 	submarinerv1 "subctl/api/submariner/v1"
 )
 
-// gatewayTimeout is how old a gateway's report may be: it is written every 5 s.
+// gatewayTimeout is the maximum age of the report of a working gateway, which is written
+// every 5 s.
 const gatewayTimeout = 15 * time.Second
 
-// NoGateways is what is wrong with a cluster that has joined and has no gateway.
-const NoGateways = `no gateways detected: label a node with ` + submarinerv1.GatewayNodeLabel + `=true, and see that its gateway pod runs`
+// NoGateways is the problem of a joined cluster without gateways.
+const NoGateways = `no gateways detected: label a node with ` + submarinerv1.GatewayNodeLabel + `=true, and check that its gateway pod runs`
 
-// GatewayFault says what keeps a gateway from its work, or from what it was told; ""
-// if nothing does.
+// GatewayFault returns the problems that a gateway has or reports; empty if there are none.
 func GatewayFault(gw submarinerv1.Gateway, now time.Time) string {
 	if old := Stale(gw, now); old != "" {
 		return old
@@ -34,11 +34,11 @@ func GatewayFault(gw submarinerv1.Gateway, now time.Time) string {
 	return strings.ReplaceAll(strings.Join(faults, "; "), "\n", "; ")
 }
 
-// Stale says since when a gateway has not reported, if that is too long.
+// Stale returns since when a gateway has not reported; empty if its report is recent.
 func Stale(gw submarinerv1.Gateway, now time.Time) string {
 	last, ok := gw.ReportedAt()
 	if !ok {
-		return "not updated: it has no time of its last report"
+		return "not updated: its report has no time"
 	}
 	if now.Sub(last) <= gatewayTimeout {
 		return ""

@@ -11,14 +11,14 @@ import (
 	"subctl/internal/progress"
 )
 
-// Panel is what one command shows: sections for people, one value for programs.
+// Panel is the output of one command: sections for people, and one value for programs.
 type Panel struct {
 	sections []Section
 	data     func([]Site) any
 }
 
-// NewPanel returns a panel of some sections. Programs get a list of rows if there is one
-// section, and otherwise such a list for each noun.
+// NewPanel returns a panel of sections. The value for programs is a list of rows if there is
+// one section, and otherwise an object with a list for each section.
 func NewPanel(sections ...Section) Panel {
 	if len(sections) == 1 {
 		return Panel{sections, sections[0].data}
@@ -32,25 +32,25 @@ func NewPanel(sections ...Section) Panel {
 	}}
 }
 
-// ErrTrouble reports that everything was read, and that something is wrong, which the
-// picture's notes name.
+// ErrTrouble reports that everything was read, and that there are problems, which the notes
+// of the picture describe.
 var ErrTrouble = errors.New("trouble found")
 
-// Picture is what a look at some clusters gave.
+// Picture is the result of Look.
 type Picture struct {
 	Data  string // for stdout
 	Notes string // for stderr
-	// Err is nil if all is well, ErrTrouble if not, and another error if not everything
-	// could be read.
+	// Err is nil if there are no problems, ErrTrouble if there are, and another error if
+	// not everything could be read.
 	Err error
 }
 
-// Differs reports whether a person would see a difference.
+// Differs reports whether the pictures look different.
 func (p Picture) Differs(from Picture) bool {
 	return p.Data != from.Data || p.Notes != from.Notes || fmt.Sprint(p.Err) != fmt.Sprint(from.Err)
 }
 
-// Look reads all targets at once and draws what could be read.
+// Look reads all targets concurrently, and draws what could be read.
 func (p Panel) Look(ctx context.Context, targets []*Target, format printer.Format) Picture {
 	var reads []Read
 	for _, v := range p.sections {
@@ -90,7 +90,7 @@ func (p Panel) Look(ctx context.Context, targets []*Target, format printer.Forma
 	return Picture{Data: data, Notes: notes.String(), Err: err}
 }
 
-// draw renders what was read.
+// draw renders the sites.
 func (p Panel) draw(sites []Site, heads bool, format printer.Format) (string, error) {
 	var b bytes.Buffer
 	if format.Structured() {
@@ -116,7 +116,7 @@ func (p Panel) draw(sites []Site, heads bool, format printer.Format) (string, er
 	return b.String(), nil
 }
 
-// drawSite renders one cluster for people, with a blank line between sections.
+// drawSite renders one site as text, with blank lines between sections.
 func (p Panel) drawSite(s Site, format printer.Format) (string, error) {
 	var b bytes.Buffer
 	for _, v := range p.sections {
@@ -135,7 +135,7 @@ func (p Panel) drawSite(s Site, format printer.Format) (string, error) {
 	return b.String(), nil
 }
 
-// judge says what is wrong with what was read, and returns the error to end with.
+// judge reports the problems of the sites, and returns the error of the picture.
 func (p Panel) judge(sites []Site, say *progress.Reporter) error {
 	var ill error
 	var missing []string

@@ -17,8 +17,8 @@ import (
 	"subctl/policy/catalog"
 )
 
-// ReadPolicies reads everything that cable policies are about, as the member or the
-// broker knows it that an API server is; the broker, if it is both and onBroker.
+// ReadPolicies reads the cable policies of a member or a broker, and the clusters that they
+// select. If the cluster is both, it reads them from the broker if onBroker is set.
 func ReadPolicies(ctx context.Context, c client.Client, onBroker bool) (*catalog.Catalog, error) {
 	var members v1alpha1.SubmarinerList
 	var brokers v1alpha1.BrokerList
@@ -35,7 +35,7 @@ func ReadPolicies(ctx context.Context, c client.Client, onBroker bool) (*catalog
 	case len(brokers.Items) > 0:
 		return readBrokerPolicies(ctx, c, brokers.Items[0].Namespace)
 	case onBroker:
-		return nil, errors.New("this cluster is no broker: leave out --broker, or choose another with --context")
+		return nil, errors.New("this cluster hosts no broker: omit --broker, or choose another cluster with --context")
 	}
 	return nil, errNoPolicies
 }
@@ -73,11 +73,11 @@ func readPolicyObjects(ctx context.Context, c client.Client, namespace string) (
 	return catalog.Objects{Policies: policies.Items, Clusters: clusters.Items, Endpoints: endpoints.Items}, err
 }
 
-// errNoPolicies is for a cluster that has nothing to do with policies.
-var errNoPolicies = errors.New("this cluster is neither joined nor a broker, so it has no cable policies: join it (subctl join), make it a broker (subctl deploy-broker), or choose another with --context")
+// errNoPolicies reports that a cluster is neither a member nor a broker.
+var errNoPolicies = errors.New("this cluster is neither a member nor a broker, so it has no cable policies: join it (subctl join), deploy a broker (subctl deploy-broker), or choose another cluster with --context")
 
-// WithSettings returns a policy as it is written, with the settings of the ConfigMaps
-// that it names, or everything that is wrong with it.
+// WithSettings returns a policy with the settings of the ConfigMaps that it names, or all
+// mistakes in it.
 func WithSettings(ctx context.Context, c client.Client, p *v1alpha1.CablePolicies) (*v1alpha1.CablePolicies, error) {
 	fresh, err := policy.CopySettings(p, p.Namespace, func(name string) (*corev1.ConfigMap, error) {
 		var cm corev1.ConfigMap

@@ -1,7 +1,7 @@
-// Package look is what commands that look at clusters share: it reads a cluster (Site),
-// draws tables of what was read (View) for several clusters at once (Panel), and judges
-// it. It changes nothing in a cluster. Which tables there are is for package cmd, and how
-// a table is laid out for package printer.
+// Package look is shared by the commands that inspect clusters. It reads clusters (Site),
+// renders tables from what was read (View), for several clusters at once (Panel), and
+// reports problems. It changes nothing. Package cmd defines the tables, and package printer
+// formats them.
 package look
 
 import (
@@ -22,7 +22,7 @@ import (
 	"subctl/api/submariner/v1alpha1"
 )
 
-// Site is what was read of one cluster, at one time. Gateways are sorted by name; other
+// Site is the state of one cluster, read at one time. Gateways are sorted by name; other
 // lists are in the API server's order, by namespace and name.
 type Site struct {
 	Name       string               // the cluster ID; before the cluster has joined, its name in the kubeconfig
@@ -41,8 +41,8 @@ type Site struct {
 // Joined reports whether the cluster has joined.
 func (s Site) Joined() bool { return s.Submariner != nil }
 
-// Read reads one part of a Site. Only what a command shows is read, so that the user
-// needs no right to anything else.
+// Read reads one part of a Site. A command reads only what it shows, so that the user needs
+// no other rights.
 type Read func(context.Context, client.Reader, *Site) error
 
 func readSubmariner(ctx context.Context, r client.Reader, s *Site) error {
@@ -72,8 +72,7 @@ func ReadRouteAgents(ctx context.Context, r client.Reader, s *Site) error {
 	return err
 }
 
-// ReadBrokers reads the brokers of all namespaces: its owner chooses the namespace of a
-// broker.
+// ReadBrokers reads the brokers in all namespaces, since a broker can be in any namespace.
 func ReadBrokers(ctx context.Context, r client.Reader, s *Site) error {
 	var list v1alpha1.BrokerList
 	err := listIn(ctx, r, &list, "", "brokers")
@@ -81,7 +80,7 @@ func ReadBrokers(ctx context.Context, r client.Reader, s *Site) error {
 	return err
 }
 
-// ReadWorkloads reads what was deployed, and on which nodes it runs.
+// ReadWorkloads reads the DaemonSets and Deployments, their pods, and the nodes.
 func ReadWorkloads(ctx context.Context, r client.Reader, s *Site) error {
 	var daemonSets appsv1.DaemonSetList
 	var deployments appsv1.DeploymentList
@@ -97,12 +96,12 @@ func ReadWorkloads(ctx context.Context, r client.Reader, s *Site) error {
 	return err
 }
 
-// listOf lists what is in the namespace of a joined cluster's agents.
+// listOf lists objects in the namespace of the agents.
 func listOf(ctx context.Context, r client.Reader, list client.ObjectList, what string) error {
 	return listIn(ctx, r, list, submarinerv1.OperatorNamespace, what)
 }
 
-// listIn lists objects; a kind the API server does not know has none.
+// listIn lists objects in a namespace. The list is empty if the kind does not exist.
 func listIn(ctx context.Context, r client.Reader, list client.ObjectList, namespace, what string) error {
 	if err := r.List(ctx, list, client.InNamespace(namespace)); err != nil && !meta.IsNoMatchError(err) {
 		return fmt.Errorf("reading the %s: %w", what, err)

@@ -21,7 +21,7 @@ type Target struct {
 	client client.Client // nil before the first answer
 }
 
-// connect makes the client, unless that was done before.
+// connect creates the client, unless it exists.
 func (t *Target) connect(ctx context.Context) error {
 	if t.Err != nil || t.client != nil {
 		return t.Err
@@ -49,8 +49,8 @@ func (t *Target) read(ctx context.Context, reads []Read) (Site, error) {
 	return s, nil
 }
 
-// Clock tells the time of an API server: what the clusters' agents write
-// must not look old because this machine's clock is wrong.
+// Clock is the clock of an API server. Reports of agents must not look old because the
+// clock of this machine is wrong.
 type Clock struct {
 	Local func() time.Time
 	skew  atomic.Int64 // of the server's clock, in nanoseconds
@@ -59,7 +59,7 @@ type Clock struct {
 // Now returns the server's time, or the local time before its first answer.
 func (c *Clock) Now() time.Time { return c.Local().Add(time.Duration(c.skew.Load())) }
 
-// Wrap returns a transport that reads the time off every answer.
+// Wrap returns a transport that reads the time from every answer.
 func (c *Clock) Wrap(next http.RoundTripper) http.RoundTripper {
 	return roundTripper(func(req *http.Request) (*http.Response, error) {
 		resp, err := next.RoundTrip(req)

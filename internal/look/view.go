@@ -16,11 +16,11 @@ type View[T any] struct {
 	Joined  bool
 	Rows    func(Site) []T
 	Columns []printer.Column[T]
-	// Text prints a row; it is there if there are no columns.
+	// Text prints a row if there are no columns.
 	Text func(T) string
-	// Trouble returns what is wrong with a cluster, one line each; nil: nothing ever is.
+	// Trouble returns the problems of a cluster, one line each; nil: there are never any.
 	Trouble func(Site, []T) []string
-	// None is a note about a cluster without rows, where that is no trouble.
+	// None is a note about a cluster without rows, if that is not a problem.
 	None string
 }
 
@@ -35,7 +35,7 @@ func (v View[T]) all(sites []Site) []T {
 	return rows
 }
 
-// Section is a View whose rows have no type.
+// Section is a View without the type of its rows.
 type Section struct {
 	Noun, Short, Long string
 	reads             []Read
@@ -46,7 +46,7 @@ type Section struct {
 	remark            func(Site) string
 }
 
-// Section returns v without the type of its rows.
+// Section returns v as a Section.
 func (v View[T]) Section() Section {
 	return Section{
 		Noun: v.Noun, Short: v.Short, Long: v.Long, reads: v.Reads, joined: v.Joined,
@@ -77,7 +77,7 @@ func (v View[T]) Section() Section {
 	}
 }
 
-// YesNo is how tables print a bool.
+// YesNo formats a bool for a table.
 func YesNo(b bool) string {
 	if b {
 		return "yes"
