@@ -18,7 +18,7 @@ func TestCommandLines(t *testing.T) {
 		stdout   string // a part of it
 		stderr   string // all of it
 	}{
-		"nothing":           {code: 0, stdout: "Joining clusters:"},
+		"nothing":           {code: 0, stdout: "Join clusters:"},
 		"help":              {args: []string{"help", "show"}, code: 0, stdout: "subctl show [command]"},
 		"help of a group":   {args: []string{"show"}, code: 0, stdout: "subctl show [command]"},
 		"version":           {args: []string{"version"}, code: 0, stdout: "subctl version: "},
@@ -117,6 +117,7 @@ func TestManners(t *testing.T) {
 	g, _, _ := testGlobals(t, nil)
 	each(newRoot(g), func(c *cobra.Command) {
 		require.NotEmpty(t, c.Short, c.CommandPath())
+		require.LessOrEqual(t, len(c.Short), 60, "%s: the first line of the help is too long", c.CommandPath())
 		require.NotNil(t, c.RunE, "%s must return its errors", c.CommandPath())
 		require.Nil(t, c.Run, c.CommandPath())
 		require.NotNil(t, c.Args, "%s must say which arguments it takes", c.CommandPath())
