@@ -15,6 +15,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"subctl/broker"
+	"subctl/internal/secret"
 )
 
 var noon = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
@@ -160,7 +161,7 @@ func TestSecretsDoNotShow(t *testing.T) {
 	for _, secret := range []string{"sesame", fmt.Sprintf("%x", "sesame"), base64.StdEncoding.EncodeToString([]byte("sesame"))[:6], "115 101 115", "0x73, 0x65"} {
 		require.NotContains(t, all, secret)
 	}
-	require.Contains(t, all, "redacted")
+	require.Contains(t, all, secret.Hidden)
 }
 
 func TestFingerprint(t *testing.T) {

@@ -4,22 +4,12 @@ import (
 	"crypto/hmac"
 	"crypto/sha256"
 	"encoding/hex"
-	"fmt"
+
+	"subctl/internal/secret"
 )
 
-// Secret is a secret that is never printed: format verbs, encoders and log handlers get the
-// word "redacted".
-type Secret []byte
-
-const redacted = "redacted"
-
-func (s Secret) String() string { return redacted }
-
-// Format implements fmt.Formatter: every verb prints "redacted".
-func (s Secret) Format(f fmt.State, _ rune) { _, _ = fmt.Fprint(f, redacted) }
-
-// MarshalText implements encoding.TextMarshaler, for encoding/json and log/slog.
-func (s Secret) MarshalText() ([]byte, error) { return []byte(redacted), nil }
+// Secret is a token or a pre-shared key. It is never printed.
+type Secret = secret.Bytes
 
 // Fingerprint returns 32 hexadecimal digits that distinguish pre-shared keys and reveal
 // nothing about a random key. A key that can be guessed can be found from its fingerprint.

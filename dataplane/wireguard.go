@@ -27,14 +27,6 @@ type WireGuard struct {
 	Conf    Conf
 }
 
-// Clamp returns the key with the bits set that are the same in every Curve25519 private key
-// (RFC 7748, section 5).
-func (k Secret) Clamp() Secret {
-	k[0] &= 0xf8
-	k[31] = k[31]&0x7f | 0x40
-	return k
-}
-
 // Key implements Object.
 func (l WireGuard) Key() Key { return Key{KindLink, l.Name} }
 

@@ -179,19 +179,13 @@ func podCIDR(n *corev1.Node) netip.Prefix {
 
 // parseCIDRs parses the networks in a field of Submariner.spec, separated by commas.
 func parseCIDRs(field, text string) ([]netip.Prefix, error) {
-	var out []netip.Prefix
-	for part := range strings.SplitSeq(text, ",") {
-		if part = strings.TrimSpace(part); part == "" {
-			continue
-		}
-		p, err := cable.ParseCIDR(part)
-		if err != nil {
-			return nil, fmt.Errorf("Submariner.spec.%s: %w", field, err)
-		}
-		out = append(out, p)
-	}
-	if len(out) == 0 {
+	list := slices.DeleteFunc(strings.Split(text, ","), func(s string) bool { return strings.TrimSpace(s) == "" })
+	if len(list) == 0 {
 		return nil, fmt.Errorf("Submariner.spec.%s is empty: run subctl join again", field)
+	}
+	out, err := cable.ParseCIDRs("Submariner.spec."+field, list)
+	if err != nil {
+		return nil, err
 	}
 	slices.SortFunc(out, netip.Prefix.Compare)
 	return slices.Compact(out), nil

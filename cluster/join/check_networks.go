@@ -90,7 +90,7 @@ func (r request) services() (list []netip.Prefix, warning string, err error) {
 
 // choose returns the networks that a flag specifies, or else the networks that were found.
 func choose(flag string, specified []string, found networks.Found, what string) (list []netip.Prefix, warning string, err error) {
-	if list, err = parseCIDRs(flag, specified); err != nil {
+	if list, err = cable.ParseCIDRs(flag, specified); err != nil {
 		return nil, "", nil // Validate reports it
 	}
 	switch {
@@ -110,22 +110,6 @@ func choose(flag string, specified []string, found networks.Found, what string) 
 type network struct {
 	prefix netip.Prefix
 	of     string
-}
-
-// parseCIDRs parses a list of IPv4 networks, as agents do. The error contains every
-// mistake; what names the list in it, such as "--clustercidr".
-func parseCIDRs(what string, list []string) ([]netip.Prefix, error) {
-	var out []netip.Prefix
-	var errs []error
-	for _, s := range list {
-		p, err := cable.ParseCIDR(strings.TrimSpace(s))
-		if err != nil {
-			errs = append(errs, fmt.Errorf("%s: %w", what, err))
-			continue
-		}
-		out = append(out, p)
-	}
-	return out, errors.Join(errs...)
 }
 
 // impossible returns an error for each network of list that agents do not connect.

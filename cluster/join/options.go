@@ -11,6 +11,7 @@ import (
 	submarinerv1 "subctl/api/submariner/v1"
 	"subctl/api/submariner/v1alpha1"
 	"subctl/broker"
+	"subctl/cable"
 	"subctl/dataplane"
 )
 
@@ -65,8 +66,8 @@ func checkOptions(r request) ([]string, error) { return nil, r.Validate() }
 
 // Validate returns all mistakes in o that can be found without asking a cluster.
 func (o Options) Validate() error {
-	_, pods := parseCIDRs("--clustercidr", o.ClusterCIDRs)
-	_, services := parseCIDRs("--servicecidr", o.ServiceCIDRs)
+	_, pods := cable.ParseCIDRs("--clustercidr", o.ClusterCIDRs)
+	_, services := cable.ParseCIDRs("--servicecidr", o.ServiceCIDRs)
 	errs := []error{submarinerv1.CheckClusterID(o.ClusterID), pods, services}
 	_, err := o.choice(o.CableDriver).Offered(driverFlags)
 	errs = append(errs, err, o.checkConfig(), o.checkNATTPort())
