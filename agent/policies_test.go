@@ -35,7 +35,7 @@ func TestPolicyEvents(t *testing.T) {
 	require.NoError(t, w.Client.Status().Update(t.Context(), p))
 	w.run(t)
 	w.run(t)
-	const mistake = `what was shared before stays in force: spec[0].name: there is no cable driver "gre": use one of vxlan, wireguard, vxlan+wireguard, ipsec, vxlan+ipsec`
+	const mistake = `what was shared before stays in force: spec[0].name: unknown cable driver "gre": use one of vxlan, wireguard, vxlan+wireguard, ipsec, vxlan+ipsec`
 	kept := recorded{"gw", "Warning CableKept", "the cable to cluster west stays vxlan: " + strings.Replace(strings.TrimPrefix(mistake, "what was shared before stays in force: "), "spec[0].name", "cable policy lab", 1)}
 	require.Equal(t, append(want, kept, recorded{"lab", "Warning Mistake", mistake}), events.got)
 }

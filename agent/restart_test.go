@@ -117,8 +117,8 @@ func TestBadDriversInTheSubmariner(t *testing.T) {
 		change func(*v1alpha1.SubmarinerSpec)
 		why    string
 	}{
-		{"unknown default", func(s *v1alpha1.SubmarinerSpec) { s.CableDriver = "carrier-pigeon" }, `Submariner.spec.cableDriver: there is no cable driver "carrier-pigeon": ` + list},
-		{"unknown driver", func(s *v1alpha1.SubmarinerSpec) { s.CableDrivers = []string{"wireguard", "gre"} }, `Submariner.spec.cableDrivers: there is no cable driver "gre": ` + list},
+		{"unknown default", func(s *v1alpha1.SubmarinerSpec) { s.CableDriver = "carrier-pigeon" }, `Submariner.spec.cableDriver: unknown cable driver "carrier-pigeon": ` + list},
+		{"unknown driver", func(s *v1alpha1.SubmarinerSpec) { s.CableDrivers = []string{"wireguard", "gre"} }, `Submariner.spec.cableDrivers: unknown cable driver "gre": ` + list},
 		{
 			"one driver combined", func(s *v1alpha1.SubmarinerSpec) { s.CombinedCableDrivers = []string{"vxlan"} },
 			"Submariner.spec.combinedCableDrivers vxlan is one driver, and a combined cable is one inside another: choose vxlan,wireguard or vxlan,ipsec",
@@ -166,18 +166,18 @@ func TestBadDriversFromTheStart(t *testing.T) {
 	for range 2 {
 		w.run(t)
 		require.Empty(t, w.holds(t, dataplane.GatewayOwner))
-		require.Contains(t, w.connection(t).StatusMessage, `cluster east does not offer vxlan: Submariner.spec.cableDrivers: there is no cable driver "wiregard": did you mean wireguard?`)
+		require.Contains(t, w.connection(t).StatusMessage, `cluster east does not offer vxlan: Submariner.spec.cableDrivers: unknown cable driver "wiregard": did you mean wireguard?`)
 	}
 }
 
 // A mistake in the policy that decides does not take the cable that a pair has, nor
 // change it, whatever starts anew; a pair without one does not get any.
 func TestMistakesInPoliciesKeepTheCable(t *testing.T) {
-	const unknown = `cable policy lab: there is no cable driver "gre": use one of vxlan, wireguard, vxlan+wireguard, ipsec, vxlan+ipsec`
+	const unknown = `cable policy lab: unknown cable driver "gre": use one of vxlan, wireguard, vxlan+wireguard, ipsec, vxlan+ipsec`
 	for _, test := range []struct{ name, driver, settings, why string }{
 		{"unknown driver", "gre", "", unknown},
-		{"settings that cannot be read", "vxlan", "vxlanID: none", `cable policy lab, settings of vxlan: line 1: vxlanID "none": it has to be a whole number from 1 to 16777215`},
-		{"settings of another driver", "wireguard", "vxlanID: 5", "cable policy lab, settings of wireguard: line 1: vxlanID: wireguard has no such setting, but vxlan has: it has keepalive, mtu, wireguardPort"},
+		{"settings that cannot be read", "vxlan", "vxlanID: none", `cable policy lab, settings of vxlan: line 1: vxlanID "none": it must be a whole number from 1 to 16777215`},
+		{"settings of another driver", "wireguard", "vxlanID: 5", "cable policy lab, settings of wireguard: line 1: vxlanID: wireguard has no such setting, but vxlan has it: use one of keepalive, mtu, wireguardPort"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			w, worker := gateway(t), newWorld(t, mesh.Route(), "alone")

@@ -13,6 +13,7 @@ import (
 	"k8s.io/client-go/util/workqueue"
 	"k8s.io/klog/v2"
 	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller"
@@ -147,7 +148,7 @@ func newManager(o Options) (manager.Manager, error) {
 	return mgr, nil
 }
 
-// watch makes every change lead to the one request.
+// watch makes every change lead to the one request, except heartbeats.
 func (a *agent) watch(mgr manager.Manager, nudges <-chan event.GenericEvent) error {
 	one := handler.EnqueueRequestsFromMapFunc(func(context.Context, client.Object) []reconcile.Request {
 		return []reconcile.Request{everything}
@@ -156,7 +157,7 @@ func (a *agent) watch(mgr manager.Manager, nudges <-chan event.GenericEvent) err
 		WithOptions(controller.Options{RateLimiter: backoff()}).
 		WatchesRawSource(source.Channel(nudges, one))
 	for _, kind := range a.Role.Watches {
-		b = b.Watches(kind, one)
+		b = b.Watches(kind, one, builder.WithPredicates(changes))
 	}
 	return b.Complete(a)
 }

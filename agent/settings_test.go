@@ -73,7 +73,7 @@ func TestCableConfig(t *testing.T) {
 	require.Empty(t, events.got)
 
 	const why = "the settings before stay in force: ConfigMap cable-driver-config, key CableCustomConfig: " +
-		`line 1: mtu "70000": it has to be a whole number from 576 to 65535`
+		`line 1: mtu "70000": it must be a whole number from 576 to 65535`
 	w.config(t, "mtu: 70000")
 	w.run(t)
 	require.Contains(t, w.holds(t, dataplane.GatewayOwner), "table 100 nhid 535382446 src 10.111.1.1 mtu 1400")

@@ -1,13 +1,13 @@
-// Package cable says how packets get from a node to the pods and Services of
-// another cluster: from a worker to a gateway of its own cluster (intra.go), from
-// there through a cable to a gateway of the other cluster (plan.go, and one
-// package per Driver), and on to the worker that has the pod.
+// Package cable plans the path of packets from a node to the pods and Services of
+// another cluster: from a worker to a gateway of its own cluster (intra.go), through
+// a cable to a gateway of the other cluster (plan.go, and one package per Driver), and
+// on to the pod's worker.
 //
-// Everything here is a pure function of its input: no clock, no kernel, no API
-// server. What a plan returns is a dataplane.State.
+// Everything in this package is a pure function of its input: no clock, no kernel, no API
+// server. Plans are returned as a dataplane.State.
 //
-// What arrives from other clusters is hostile until Parse and CheckRemote have looked
-// at it; a Gateway is an Endpoint that Parse accepted.
+// Endpoints from other clusters are untrusted until Parse and CheckRemote have accepted
+// them. A Gateway is an Endpoint that Parse accepted.
 package cable
 
 import (
@@ -18,57 +18,57 @@ import (
 	"subctl/dataplane"
 )
 
-// Gateway is one active gateway of a cluster, as its Endpoint describes it,
-// syntactically sound.
+// Gateway is an active gateway of a cluster, from an Endpoint with valid syntax.
 type Gateway struct {
 	Cluster   string
-	Name      string // of the cable: Endpoint.spec.cable_name
+	Name      string // cable name: Endpoint.spec.cable_name
 	Host      string // node name
 	PrivateIP netip.Addr
-	PublicIP  netip.Addr     // on the outside of an address translation; the zero Addr if unknown
+	PublicIP  netip.Addr     // public address, outside NAT; the zero Addr if unknown
 	HealthIP  netip.Addr     // answers pings through the cable; the zero Addr if there is none
 	Subnets   []netip.Prefix // sorted, without host bits
-	NAT       bool           // expects an address translation on its paths
-	Default   string         // the driver of its pairs that no policy decides, offered or not
-	Drivers   []string       // what it offers
-	// Config is Endpoint.spec.backend_config: each driver reads, and checks, its keys.
+	NAT       bool           // expects NAT on its paths
+	Default   string         // the driver for pairs that no policy decides, whether or not it is offered
+	Drivers   []string       // the offered drivers
+	// Config is Endpoint.spec.backend_config. Each driver reads and validates its own keys.
 	Config map[string]string
 }
 
-// Offers says whether the gateway offers a driver.
+// Offers reports whether the gateway offers a driver.
 func (g Gateway) Offers(driver string) bool { return slices.Contains(g.Drivers, driver) }
 
-// Peer is a gateway of another cluster and what is known of the path to it.
+// Peer is a gateway of another cluster, with the path to it and the settings of the pair.
 type Peer struct {
 	Gateway
-	// Address is where packets of the cable go: PrivateIP, PublicIP, or what path
-	// discovery found.
+	// Address is the destination of the cable's packets: PrivateIP, PublicIP, or an address
+	// from path discovery.
 	Address netip.Addr
-	// NATed says that path discovery saw an address translation on the path.
+	// NATed reports whether path discovery detected NAT on the path.
 	NATed bool
-	// InboundOnly says that the gateway answers at no address that it announces, and was
-	// only heard from Address, from where its packets are translated: this end has to
-	// wait for what the other one sends.
+	// InboundOnly reports whether the gateway answers at none of the addresses that it
+	// announces. Address is then the translated source of its packets, and this end must wait
+	// for the other end to start the cable.
 	InboundOnly bool
-	// MTU is that of the path to Address, in bytes; 0 if nothing is known of it.
+	// MTU is the MTU of the path to Address, in bytes; 0 if unknown.
 	MTU int
-	// PublicKey is that of the peer's cluster; the zero PublicKey if it has none.
+	// PublicKey is the public key of the peer's cluster; the zero PublicKey if it has none.
 	PublicKey keys.PublicKey
-	// Config is the driver's for this pair: Shared over this cluster's own settings.
+	// Config holds the driver's settings for this pair: this cluster's own settings, overridden
+	// by Shared.
 	Config Config
-	// Shared are the policy's settings, which both ends have alike.
+	// Shared holds the settings of the policy, which are the same at both ends.
 	Shared Config
 	// Policy is the name of the cable policy that chose the driver; empty if none did.
 	Policy string
 }
 
-// Networks is what a cluster is made of, and no other cluster may claim.
+// Networks are the networks and addresses of a cluster, which no other cluster may announce.
 type Networks struct {
 	Pods     []netip.Prefix
 	Services []netip.Prefix
 	Nodes    []netip.Addr
-	// Needed are networks and addresses that the nodes themselves cannot do without:
-	// their own networks, and where the API server of the broker is.
+	// Needed are networks and addresses that the nodes themselves must reach: their own
+	// networks, and the API server of the broker.
 	Needed []netip.Prefix
 }
 
@@ -78,56 +78,57 @@ func (n Networks) All() []netip.Prefix {
 	return append(append([]netip.Prefix{}, n.Services...), n.Pods...)
 }
 
-// Local is the gateway a plan is made for.
+// Local is the gateway for which a plan is made.
 type Local struct {
 	Gateway
-	MTU   int        // of the device that leads to the other gateways, in bytes
-	PodIP netip.Addr // source of what the node's own processes send to other clusters
-	// PodIPMissing says that no device holds PodIP yet: the kernel refuses routes with it
-	// as their source.
+	MTU   int        // MTU of the device towards the other gateways, in bytes
+	PodIP netip.Addr // source address of the node's own processes towards other clusters
+	// PodIPMissing reports whether no device holds PodIP yet. The kernel rejects routes with
+	// such a source address.
 	PodIPMissing bool
 	Pods         []netip.Prefix
 	Svcs         []netip.Prefix
-	// Keys is what cables are encrypted with; nil if the plan is only to be shown.
+	// Keys are the keys for encrypted cables; nil if the plan is only shown.
 	Keys *keys.Ring
-	// Settings are this cluster's own, by driver.
+	// Settings are this cluster's own settings, by driver.
 	Settings map[string]Config
-	// WireGuard and IPsec are what the node has to handle such packets.
+	// WireGuard and IPsec are the node's implementations of the protocols.
 	WireGuard, IPsec dataplane.Engine
 }
 
-// Driver is a way to join two gateways. It does no I/O at all.
+// A Driver plans one kind of cable between two gateways. It does no I/O.
 type Driver interface {
-	// Name is what a user types.
+	// Name returns the name of the driver, as users specify it.
 	Name() string
-	// Properties returns what the driver can do, and what it needs.
+	// Properties returns the capabilities and requirements of the driver.
 	Properties() Properties
-	// Options lists its settings.
+	// Options returns the settings of the driver.
 	Options() []Option
-	// Lacks says what this node would have to have to offer the driver; nil if it can.
+	// Lacks returns an error that names a missing prerequisite if this node cannot offer the
+	// driver.
 	Lacks(Local) error
-	// Advertise returns what the other side must know: entries of
-	// Endpoint.spec.backend_config. Never a secret.
+	// Advertise returns the parameters that the other end needs, as entries of
+	// Endpoint.spec.backend_config. They contain no secret.
 	Advertise(Local) (map[string]string, error)
-	// Refuses says why the driver cannot join the two; nil if it can.
+	// Refuses returns an error with the reason if the driver cannot connect the two.
 	Refuses(Local, Peer) error
-	// Device is the network device on which packets from other clusters come in and
-	// go out, for the settings of a pair. Two cables with different devices can be up
-	// at once between the same two gateways.
+	// Device returns the name of the network device for packets from and to other clusters,
+	// for the settings of a pair. Two cables with different devices can be up at once between
+	// the same two gateways.
 	Device(Config) string
-	// Overhead is how many bytes of the path's MTU the cable takes.
+	// Overhead returns the difference between the MTU of the path and of the cable, in bytes.
 	Overhead(Local, Peer) int
-	// Plan returns what the kernel holds for the cables to peers, none of which the
-	// driver Refuses.
+	// Plan returns the objects that the kernel should hold for the cables to peers. Refuses
+	// must have accepted each peer.
 	Plan(Local, []Peer) (Wiring, error)
 }
 
-// Wiring is what one driver plans.
+// Wiring is the plan of one driver.
 type Wiring struct {
 	State dataplane.State
 	// Links are the ends of the cables, in the order of the peers.
 	Links []Link
-	// Listens is what the gateway must be able to receive.
+	// Listens are the kinds of packets that the gateway must accept.
 	Listens []Listen
 }
 
@@ -142,16 +143,16 @@ type Link struct {
 	State, StateDevice string
 }
 
-// Listen is a kind of packet that gateways send each other, and from whom it is
-// accepted. What does not match is dropped.
+// Listen is a kind of packet that gateways send each other, with the accepted senders.
+// Packets of this kind from others are dropped.
 type Listen struct {
 	Proto string // "udp" or "esp"
-	Port  int    // of UDP
-	// From lists the senders; nil for anybody: a protocol that authenticates its
-	// packets, and whose peers may roam.
+	Port  int    // UDP port
+	// From lists the accepted senders. It is nil for all senders, for protocols that
+	// authenticate packets and whose peers may roam.
 	From []netip.Addr
-	// Device is the one on which the packet must come in; empty for any.
+	// Device is the device on which the packet must arrive; empty for any.
 	Device string
-	// IPsec says that the packet must have come through IPsec.
+	// IPsec specifies whether the packet must have arrived through IPsec.
 	IPsec bool
 }

@@ -7,7 +7,7 @@ import (
 	"strings"
 )
 
-// FormatCIDRs writes networks as Submariner.spec does: separated by commas.
+// FormatCIDRs formats networks in CIDR notation, separated by commas, as in Submariner.spec.
 func FormatCIDRs(list []netip.Prefix) string {
 	out := make([]string, len(list))
 	for i, p := range list {

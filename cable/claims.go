@@ -9,23 +9,23 @@ import (
 	"subctl/dataplane"
 )
 
-// Claims is the registry of what belongs to one cluster (networks) or to one gateway
-// (addresses, and what a Claim names), so that no cluster can take over another's or lead
-// its packets astray. Whoever claims first is the holder. Incumbents, which held something
-// before, claim with Keep, ahead of everybody else; the other gateways follow with
-// Announce, and their cables with Connect.
+// Claims is the registry of resources that belong to one cluster (networks) or to one gateway
+// (addresses, and the resources that a Claim names). It prevents a cluster from taking over
+// resources of another, or diverting its packets. The first to claim a resource is its
+// holder. Incumbents, which held resources before, claim first, with Keep; the other gateways
+// follow with Announce, and cables with Connect.
 //
-// Thousands of clusters are checked at every plan, so networks and addresses are sorted,
-// and a look-up is a binary search.
+// Every plan checks thousands of clusters, so networks and addresses are sorted, and
+// a lookup is a binary search.
 type Claims struct {
 	drivers   []Driver
 	networks  []networkClaim // disjoint, sorted
 	addresses []netip.Addr   // of gateways, sorted
 	holders   map[string]holder
-	cables    map[cablesTo][]string // names, of drivers that connect to few gateways
+	cables    map[cablesTo][]string // cable names, for drivers with MaxGateways
 }
 
-// cablesTo is the cables of one driver to one cluster.
+// cablesTo identifies the cables of one driver to one cluster.
 type cablesTo struct{ driver, cluster string }
 
 type networkClaim struct {
@@ -36,7 +36,7 @@ type networkClaim struct {
 // holder is the holder of a Claim.
 type holder struct {
 	cluster string
-	gateway string // empty if the Claim is kept for whichever gateway of the cluster announces it
+	gateway string // empty if the claim is kept for any gateway of the cluster that announces it
 }
 
 func (h holder) String() string {
@@ -46,22 +46,22 @@ func (h holder) String() string {
 	return fmt.Sprintf("%.80s", h.gateway)
 }
 
-// Claim names something that only one gateway can have.
+// Claim names a resource that only one gateway can have.
 type Claim struct {
-	What string // equal for all gateways that claim it
-	Why  string // the reason for which only the first gateway can have it
+	What string // the resource, the same text for all gateways that claim it
+	Why  string // the reason why only one gateway can have it
 }
 
-// Claimer is a Driver for which gateways announce something that only one of them can have.
+// Claimer is a Driver whose gateways announce resources that only one of them can have.
 type Claimer interface {
-	// Claims returns what a gateway claims, whatever cable leads to it: the gateway may be
-	// about to change its cable, or have just done so.
+	// Claims returns the claims of a gateway, whichever cable connects it: the gateway may be
+	// about to change its cable, or may have just done so.
 	Claims(Gateway) []Claim
 }
 
 // NewClaims returns a registry in which the nodes of this cluster hold the addresses that
-// they have, or would have as gateways, on VXLAN devices between gateways. The drivers are
-// all those that gateways may announce something for.
+// they have, or would have as gateways, on VXLAN devices between gateways. drivers are all
+// drivers that gateways may use.
 func NewClaims(nodes []Node, drivers []Driver) *Claims {
 	c := &Claims{drivers: drivers, holders: map[string]holder{}, cables: map[cablesTo][]string{}}
 	for _, n := range nodes {
@@ -70,9 +70,9 @@ func NewClaims(nodes []Node, drivers []Driver) *Claims {
 	return c
 }
 
-// Keep claims for the cluster of each peer what the peer announces and an incumbent, a
-// gateway whose claims stood before, of the same cluster held. What a cluster did not hold
-// is left to Announce.
+// Keep claims for the cluster of each peer the resources that the peer announces and that an
+// incumbent of the same cluster held. An incumbent is a gateway with earlier claims. Announce
+// claims the other resources.
 func (c *Claims) Keep(peers []Peer, incumbents []Gateway) {
 	before := map[string][]Gateway{}
 	for _, g := range incumbents {
@@ -104,15 +104,15 @@ func (c *Claims) Keep(peers []Peer, incumbents []Gateway) {
 	}
 }
 
-// KeepAddress claims an incumbent's address, unless it is in a network of another holder.
+// KeepAddress claims an incumbent's address, unless it is in a claimed network.
 func (c *Claims) KeepAddress(ip netip.Addr) {
 	if from, to := c.overlapping(netip.PrefixFrom(ip, 32)); from == to {
 		c.addAddress(ip)
 	}
 }
 
-// Announce claims everything that a gateway announces, or nothing: the error names what
-// another holder has.
+// Announce claims all resources that a gateway announces. If another holder has one of them,
+// Announce claims none, and returns an error that names it.
 func (c *Claims) Announce(p Peer) error {
 	for _, n := range p.Subnets {
 		if err := c.checkNetwork(n, p.Cluster); err != nil {
@@ -139,8 +139,8 @@ func (c *Claims) Announce(p Peer) error {
 	return nil
 }
 
-// Connect claims a cable to a peer. It returns an error if the driver connects to no more
-// gateways of the peer's cluster than have a cable already.
+// Connect claims a cable to a peer. It returns an error if the driver already has cables to
+// MaxGateways other gateways of the peer's cluster.
 func (c *Claims) Connect(to Cable) error {
 	most := to.Driver.Properties().MaxGateways
 	cables := cablesTo{to.Driver.Name(), to.Cluster}
@@ -154,8 +154,8 @@ func (c *Claims) Connect(to Cable) error {
 	return nil
 }
 
-// limitError returns the error for a driver that is connected to as many gateways of a cluster
-// as it can be. It names the driver that combines this one with another and has no limit.
+// limitError returns the error for a driver that has reached MaxGateways. It suggests the
+// combined driver without a limit, if there is one.
 func (c *Claims) limitError(d Driver, cluster string, gateways []string) error {
 	limit, remedy := "one gateway", ""
 	if len(gateways) > 1 {
@@ -169,11 +169,11 @@ func (c *Claims) limitError(d Driver, cluster string, gateways []string) error {
 	return fmt.Errorf("%s connects to %s of cluster %s (%.80s)%s", d.Name(), limit, cluster, strings.Join(gateways, ", "), remedy)
 }
 
-// add claims all or nothing for a gateway. What is kept for its cluster it may claim.
+// add adds all claims of a gateway, or none. A gateway may claim what is kept for its cluster.
 func (c *Claims) add(g Gateway, claims []Claim) error {
 	for _, claim := range claims {
 		if by, taken := c.holders[claim.What]; taken && by != (holder{cluster: g.Cluster}) {
-			return fmt.Errorf("%s: %v has it: %s", claim.What, by, claim.Why)
+			return fmt.Errorf("%s is already used by %v: %s", claim.What, by, claim.Why)
 		}
 	}
 	for _, claim := range claims {
@@ -182,10 +182,10 @@ func (c *Claims) add(g Gateway, claims []Claim) error {
 	return nil
 }
 
-// announced returns what a gateway claims whatever cable leads to it.
+// announced returns the claims of a gateway, whichever cable connects it.
 func (c *Claims) announced(g Gateway) []Claim {
 	claims := []Claim{
-		{What: "cable name " + g.Name, Why: "every gateway has one of its own"},
+		{What: "cable name " + g.Name, Why: "cable names must be unique"},
 		vtepClaim(g.PrivateIP),
 	}
 	for _, d := range c.drivers {
@@ -196,20 +196,20 @@ func (c *Claims) announced(g Gateway) []Claim {
 	return claims
 }
 
-// vtepClaim is the claim to a gateway's address on VXLAN devices between gateways.
+// vtepClaim returns the claim for a gateway's address on VXLAN devices between gateways.
 func vtepClaim(privateIP netip.Addr) Claim {
 	return Claim{
 		What: "address " + VTEPOf(dataplane.VXLANNet, privateIP).String() + " between the gateways",
-		Why:  "the last three octets of their private IPs are the same, so make another node the gateway",
+		Why:  "the last three octets of their private IPs are equal: make another node the gateway",
 	}
 }
 
-// checkNetwork returns the reason for which a cluster cannot have a network; nil if it can.
+// checkNetwork returns an error if a network of a cluster conflicts with another claim.
 func (c *Claims) checkNetwork(n netip.Prefix, cluster string) error {
 	from, to := c.overlapping(n)
 	for _, other := range c.networks[from:to] {
 		if other.cluster != cluster {
-			return fmt.Errorf("subnet %v overlaps %v of cluster %s, which was here first", n, other.network, other.cluster)
+			return fmt.Errorf("subnet %v overlaps %v of cluster %s, which already uses it", n, other.network, other.cluster)
 		}
 	}
 	if i, _ := slices.BinarySearchFunc(c.addresses, n.Addr(), netip.Addr.Compare); i < len(c.addresses) && n.Contains(c.addresses[i]) {
@@ -248,8 +248,8 @@ func covers(networks []netip.Prefix, n netip.Prefix) bool {
 	return slices.ContainsFunc(networks, func(s netip.Prefix) bool { return s.Bits() <= n.Bits() && s.Contains(n.Addr()) })
 }
 
-// addressesOf returns the addresses to which packets of a peer's cable may go: those that
-// the gateway announces, and the one at which it was found.
+// addressesOf returns the possible destinations of a peer's cable: the addresses that the
+// gateway announces, and the address from path discovery.
 func addressesOf(p Peer) []netip.Addr {
 	all := slices.DeleteFunc([]netip.Addr{p.PrivateIP, p.PublicIP, p.Address}, func(ip netip.Addr) bool { return !ip.IsValid() })
 	slices.SortFunc(all, netip.Addr.Compare)

@@ -45,11 +45,11 @@ func TestClaimsOfOthers(t *testing.T) {
 		{name: "nothing in common", change: func(*Peer) {}},
 		{
 			name: "inside its network", change: func(p *Peer) { p.Subnets[0] = netip.MustParsePrefix("10.1.7.0/24") },
-			want: "subnet 10.1.7.0/24 overlaps 10.1.0.0/16 of cluster first, which was here first",
+			want: "subnet 10.1.7.0/24 overlaps 10.1.0.0/16 of cluster first, which already uses it",
 		},
 		{
 			name: "around its network", change: func(p *Peer) { p.Subnets[0] = netip.MustParsePrefix("10.0.0.0/8") },
-			want: "subnet 10.0.0.0/8 overlaps 10.1.0.0/16 of cluster first, which was here first",
+			want: "subnet 10.0.0.0/8 overlaps 10.1.0.0/16 of cluster first, which already uses it",
 		},
 		{
 			name: "around its address", change: func(p *Peer) { p.Subnets[0] = netip.MustParsePrefix("192.0.2.0/24") },
@@ -61,19 +61,19 @@ func TestClaimsOfOthers(t *testing.T) {
 		},
 		{
 			name: "the same cable name", change: func(p *Peer) { p.Name = "gw-first" },
-			want: "cable name gw-first: gw-first has it: every gateway has one of its own",
+			want: "cable name gw-first is already used by gw-first: cable names must be unique",
 		},
 		{
 			name: "the same VTEP", change: func(p *Peer) { p.PrivateIP = netip.MustParseAddr("198.0.2.1") },
-			want: "address 241.0.2.1 between the gateways: gw-first has it: the last three octets of their private IPs are the same, so make another node the gateway",
+			want: "address 241.0.2.1 between the gateways is already used by gw-first: the last three octets of their private IPs are equal: make another node the gateway",
 		},
 		{
 			name: "the VTEP of a node", change: func(p *Peer) { p.PrivateIP = netip.MustParseAddr("198.51.100.9") },
-			want: "address 241.51.100.9 between the gateways: node n1 of this cluster has it: the last three octets of their private IPs are the same, so make another node the gateway",
+			want: "address 241.51.100.9 between the gateways is already used by node n1 of this cluster: the last three octets of their private IPs are equal: make another node the gateway",
 		},
 		{
 			name: "what a driver claims", change: func(p *Peer) { p.Gateway.Config = map[string]string{"key": "k"} },
-			want: "key k: gw-first has it: keys differ",
+			want: "key k is already used by gw-first: keys differ",
 		},
 	} {
 		t.Run(test.name, func(t *testing.T) {
@@ -111,7 +111,7 @@ func TestClaimsOfIncumbents(t *testing.T) {
 		require.Error(t, c.Announce(thief), thief.Cluster)
 	}
 	require.NoError(t, c.Announce(taker), "nobody held that before")
-	require.EqualError(t, c.Announce(now), "subnet 10.3.0.0/16 overlaps 10.3.0.0/16 of cluster taker, which was here first")
+	require.EqualError(t, c.Announce(now), "subnet 10.3.0.0/16 overlaps 10.3.0.0/16 of cluster taker, which already uses it")
 	now.Subnets = now.Subnets[:1]
 	require.NoError(t, c.Announce(now), "its own it may announce")
 

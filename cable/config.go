@@ -14,18 +14,19 @@ import (
 
 // Settings of drivers are YAML, in a ConfigMap or in a cable policy:
 //
-//	vxlanID: 100        # for every driver that knows the key
-//	wireguard:          # for one driver, and for the combined cable it is part of
+//	vxlanID: 100        # for every driver that has the setting
+//	wireguard:          # for one driver, and for the combined cable with it
 //	  keepalive: 25s
 //
-// What is under a driver's own name counts most, then what is under the name of a
-// part of it, then what is under none. A setting of the gateway as a whole, such as a
-// port, has one value for all drivers, wherever it stands.
+// A setting under the driver's own name takes precedence, then one under the name of a
+// part of the driver, then one under no name. A setting of the gateway as a whole, such as a
+// port, has one value for all drivers, whatever name it is under.
 //
-// A policy comes from another cluster: nothing in it is trusted, and nothing of it is
-// repeated in full.
+// Policies come from other clusters: they are untrusted, and messages repeat their content
+// only truncated.
 
-// ConfigText returns the YAML of a ConfigMap's data; empty if there are no settings.
+// ConfigText returns the YAML in the data of a ConfigMap; "" if there are no settings. It returns
+// an error if there are only other keys.
 func ConfigText(data map[string]string) (string, error) {
 	text := data[v1alpha1.CableCustomConfig]
 	others := slices.DeleteFunc(slices.Sorted(maps.Keys(data)), func(k string) bool { return k == v1alpha1.CableCustomConfig })
@@ -33,13 +34,13 @@ func ConfigText(data map[string]string) (string, error) {
 	case len(others) == 0 || strings.TrimSpace(text) != "":
 		return text, nil
 	case ok:
-		return "", fmt.Errorf("the key %s is empty, but there are others: %s: the settings have to be indented below it", v1alpha1.CableCustomConfig, list(others))
+		return "", fmt.Errorf("the key %s is empty, but there are other keys (%s): indent the settings below it", v1alpha1.CableCustomConfig, list(others))
 	}
-	return "", fmt.Errorf("the key %s is missing: there are only %s", v1alpha1.CableCustomConfig, list(others))
+	return "", fmt.Errorf("the key %s is missing: found only %s", v1alpha1.CableCustomConfig, list(others))
 }
 
-// ParseConfig reads a cluster's settings of all the known drivers, by their names. The
-// error lists every mistake, each with its line, key, value and what it could be.
+// ParseConfig parses a cluster's settings, and returns those of each known driver, by name.
+// The error contains all mistakes, each with its line, key, value and the valid values.
 func ParseConfig(text string, known []Driver) (map[string]Config, error) {
 	r, err := readConfig(text, known)
 	if err != nil {
@@ -53,9 +54,9 @@ func ParseConfig(text string, known []Driver) (map[string]Config, error) {
 	return out, r.err()
 }
 
-// ParsePolicyConfig reads the settings that a cable policy has for driver d, one of
-// the known ones; nil if there are none. What stands under the name of another driver
-// is checked, but does not count. Settings of the gateway as a whole are refused.
+// ParsePolicyConfig parses the settings of a cable policy, and returns those of driver d,
+// one of the known drivers; nil if there are none. Settings under the name of another driver
+// are only validated. Settings of the gateway as a whole are an error.
 func ParsePolicyConfig(text string, d Driver, known []Driver) (Config, error) {
 	r, err := readConfig(text, known)
 	if err != nil {
@@ -69,8 +70,8 @@ func ParsePolicyConfig(text string, d Driver, known []Driver) (Config, error) {
 	return c, nil
 }
 
-// FormatConfig writes settings by driver in the form that ParseConfig reads; empty if
-// there are none.
+// FormatConfig formats settings by driver as YAML that ParseConfig accepts; "" if there are
+// none.
 func FormatConfig(settings map[string]Config) string {
 	var b strings.Builder
 	for _, name := range slices.Sorted(maps.Keys(settings)) {
@@ -84,7 +85,7 @@ func FormatConfig(settings map[string]Config) string {
 	return b.String()
 }
 
-// With returns the settings with others over them.
+// With returns the settings in c, overridden by the settings in over.
 func (c Config) With(over Config) Config {
 	out := Config{}
 	maps.Copy(out, c)
@@ -92,7 +93,8 @@ func (c Config) With(over Config) Config {
 	return out
 }
 
-// Check says what is wrong with settings of driver d that did not come from ParseConfig.
+// Check returns an error if c, which need not come from ParseConfig, contains settings that
+// driver d does not have, or invalid values.
 func (c Config) Check(d Driver) error {
 	var errs []error
 	for _, key := range slices.Sorted(maps.Keys(c)) {
@@ -106,8 +108,8 @@ func (c Config) Check(d Driver) error {
 	return errors.Join(errs...)
 }
 
-// CheckPorts says which two of the offered drivers, with their settings, would listen
-// on one UDP port of the gateway, or on one that subctl uses for something else.
+// CheckPorts returns an error if two of the offered drivers, with their settings, would use
+// the same UDP port of the gateway, or if one uses a port of dataplane.FixedPorts.
 func CheckPorts(settings map[string]Config, offered []Driver) error {
 	taken := maps.Clone(dataplane.FixedPorts)
 	var errs []error
@@ -120,7 +122,7 @@ func CheckPorts(settings map[string]Config, offered []Driver) error {
 			seen[o.Key] = true
 			port := settings[d.Name()].Number(o)
 			if by, ok := taken[port]; ok {
-				errs = append(errs, fmt.Errorf("%s: UDP port %d is that of %s too: choose another, from %d to %d", o.Key, port, by, o.Min, o.Max))
+				errs = append(errs, fmt.Errorf("%s: UDP port %d is already used by %s: use another, from %d to %d", o.Key, port, by, o.Min, o.Max))
 				continue
 			}
 			taken[port] = o.Key
@@ -129,9 +131,9 @@ func CheckPorts(settings map[string]Config, offered []Driver) error {
 	return errors.Join(errs...)
 }
 
-// checkKeys notes which names of drivers and of settings are unknown, and which
-// settings are written where they cannot be: those of the gateway in a policy, or
-// twice. The driver is that of the policy; nil if there is none.
+// checkKeys validates all entries. It reports unknown settings, settings of the gateway as a
+// whole that occur in a policy or with two values, and invalid values. policy is the driver
+// of the policy; nil if the settings do not come from a policy.
 func (r *configReader) checkKeys(policy Driver) {
 	gateway := map[string]setting{}
 	for _, s := range r.entries {
@@ -149,9 +151,9 @@ func (r *configReader) checkKeys(policy Driver) {
 		case o.PerPair:
 			r.check(s, o)
 		case policy != nil:
-			r.mistake(s.line, "%s is the gateway's as a whole, and cannot be set for some pairs of clusters: set it in the ConfigMap of the cluster (Submariner.spec.cableDriverCustomConfig)", s.name())
+			r.mistake(s.line, "%s applies to the gateway as a whole and cannot be set by a policy: set it in the ConfigMap of the cluster (Submariner.spec.cableDriverCustomConfig)", s.name())
 		case twice && before.text != s.text:
-			r.mistake(s.line, "%s %s: line %d sets it to %s, and the gateway has one for all cables", s.name(), quoted(s.text), before.line, quoted(before.text))
+			r.mistake(s.line, "%s %s: line %d sets it to %s, but it has one value for all cables", s.name(), quoted(s.text), before.line, quoted(before.text))
 		default:
 			gateway[s.key] = s
 			r.check(s, o)
@@ -159,7 +161,7 @@ func (r *configReader) checkKeys(policy Driver) {
 	}
 }
 
-// unknown complains about a key that no driver of the scope has.
+// unknown returns the message for a key that no driver of the scope has.
 func (r *configReader) unknown(s setting, scope []Driver) string {
 	var keys []string
 	for _, d := range scope {
@@ -178,13 +180,13 @@ func (r *configReader) unknown(s setting, scope []Driver) string {
 	}
 	for _, d := range r.known {
 		if _, ok := findOption(s.key, []Driver{d}); ok && len(scope) == 1 {
-			return fmt.Sprintf("%s: %s, but %s has: it has %s", s.name(), what, d.Name(), list(keys))
+			return fmt.Sprintf("%s: %s, but %s has it: use one of %s", s.name(), what, d.Name(), list(keys))
 		}
 	}
-	return fmt.Sprintf("%s: %s: there are %s", s.name(), what, list(keys))
+	return fmt.Sprintf("%s: %s: use one of %s", s.name(), what, list(keys))
 }
 
-// settings returns what counts for a driver.
+// settings returns the settings that apply to a driver.
 func (r *configReader) settings(d Driver) Config {
 	c := Config{}
 	for rank := range 3 {
@@ -201,7 +203,7 @@ func (r *configReader) settings(d Driver) Config {
 	return c
 }
 
-// rank says how much a setting counts for a driver; negative if not at all.
+// rank returns the precedence of a setting for a driver; negative if it does not apply.
 func (s setting) rank(d Driver, o Option) int {
 	switch {
 	case s.driver == d.Name():
@@ -214,14 +216,14 @@ func (s setting) rank(d Driver, o Option) int {
 	return -1
 }
 
-// check notes what is wrong with the value of a setting.
+// check reports an invalid value of a setting.
 func (r *configReader) check(s setting, o Option) {
 	if _, err := o.parse(s.text); err != nil {
 		r.mistake(s.line, "%s %s: %v", s.name(), quoted(s.text), err)
 	}
 }
 
-// findOption returns the option of a key, of the first driver that has it.
+// findOption returns the option of a key, from the first driver that has it.
 func findOption(key string, drivers []Driver) (Option, bool) {
 	for _, d := range drivers {
 		for _, o := range d.Options() {

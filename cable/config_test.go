@@ -83,37 +83,37 @@ func TestParseConfig(t *testing.T) {
 
 func TestParseConfigMistakes(t *testing.T) {
 	for _, test := range []struct{ name, text, want string }{
-		{"range", "vxlanID: 16777216", `line 1: vxlanID "16777216": it has to be a whole number from 1 to 16777215`},
-		{"type", "vxlan:\n  vxlanID: many", `line 2: vxlan.vxlanID "many": it has to be a whole number from 1 to 16777215`},
-		{"float", "mtu: 1400.5", `line 1: mtu "1400.5": it has to be a whole number from 576 to 65535`},
-		{"duration", "keepalive: 2h", `line 1: keepalive "2h": it has to be whole seconds from 0s to 1h, such as 25s`},
-		{"part of a second", "keepalive: 1500ms", `line 1: keepalive "1500ms": it has to be whole seconds from 0s to 1h, such as 25s`},
-		{"bool", "debug: yes", `line 1: debug "yes": it has to be true or false`},
-		{"text", "encapsulation: maybe", `line 1: encapsulation "maybe": it has to be one of auto, yes, no`},
-		{"text of two lines", "proposals: \"aes\\nother\"", `line 1: proposals "aes?other": it has to be of printable ASCII characters, on one line`},
+		{"range", "vxlanID: 16777216", `line 1: vxlanID "16777216": it must be a whole number from 1 to 16777215`},
+		{"type", "vxlan:\n  vxlanID: many", `line 2: vxlan.vxlanID "many": it must be a whole number from 1 to 16777215`},
+		{"float", "mtu: 1400.5", `line 1: mtu "1400.5": it must be a whole number from 576 to 65535`},
+		{"duration", "keepalive: 2h", `line 1: keepalive "2h": it must be whole seconds from 0s to 1h, such as 25s`},
+		{"part of a second", "keepalive: 1500ms", `line 1: keepalive "1500ms": it must be whole seconds from 0s to 1h, such as 25s`},
+		{"bool", "debug: yes", `line 1: debug "yes": it must be true or false`},
+		{"text", "encapsulation: maybe", `line 1: encapsulation "maybe": it must be one of auto, yes, no`},
+		{"text of two lines", "proposals: \"aes\\nother\"", `line 1: proposals "aes?other": it must consist of printable ASCII characters, on one line`},
 		{"unknown", "vxlanId: 1", `line 1: vxlanId: no cable driver has it: did you mean vxlanID?`},
-		{"unknown, nothing near", "wireguard: {colour: red}", `line 1: wireguard.colour: wireguard has no such setting: there are keepalive, mtu, wireguardPort`},
-		{"of another driver", "wireguard: {encapsulation: auto}", `line 1: wireguard.encapsulation: wireguard has no such setting, but ipsec has: it has keepalive, mtu, wireguardPort`},
-		{"unknown driver", "wiregard: {keepalive: 3}", `line 1: there is no cable driver "wiregard": did you mean wireguard? There are vxlan, wireguard, ipsec, vxlan+wireguard`},
-		{"driver with a value", "wireguard: 3", `line 1: wireguard is a cable driver: its settings go below it, indented, each on a line of its own`},
-		{"no value", "mtu:", `line 1: mtu has no value: write one, or leave the line out for the default`},
-		{"list", "mtu: [1400]", `line 1: mtu wants one value, but this is a list`},
-		{"alias of YAML", "mtu: &a 1400\nwireguard: {mtu: *a}", `line 2: wireguard.mtu wants one value, but this is an alias, which is not followed`},
-		{"twice", "mtu: 1400\nmtu: 1300", `line 2: mtu is on line 1 already`},
-		{"a driver twice", "ipsec: {debug: true}\nlibreswan: {debug: false}", `line 2: libreswan is on line 1 already`},
+		{"unknown, nothing near", "wireguard: {colour: red}", `line 1: wireguard.colour: wireguard has no such setting: use one of keepalive, mtu, wireguardPort`},
+		{"of another driver", "wireguard: {encapsulation: auto}", `line 1: wireguard.encapsulation: wireguard has no such setting, but ipsec has it: use one of keepalive, mtu, wireguardPort`},
+		{"unknown driver", "wiregard: {keepalive: 3}", `line 1: unknown cable driver "wiregard": did you mean wireguard? The drivers are vxlan, wireguard, ipsec, vxlan+wireguard`},
+		{"driver with a value", "wireguard: 3", `line 1: wireguard is a cable driver: write its settings below it, indented, one per line`},
+		{"no value", "mtu:", `line 1: mtu has no value: specify one, or remove the line for the default`},
+		{"list", "mtu: [1400]", `line 1: mtu takes a single value, not a list`},
+		{"alias of YAML", "mtu: &a 1400\nwireguard: {mtu: *a}", `line 2: wireguard.mtu takes a single value, not an alias`},
+		{"twice", "mtu: 1400\nmtu: 1300", `line 2: mtu is already on line 1`},
+		{"a driver twice", "ipsec: {debug: true}\nlibreswan: {debug: false}", `line 2: libreswan is already on line 1`},
 		{
 			"two values for the gateway", "wireguardPort: 5000\nvxlan+wireguard: {wireguardPort: 5001}",
-			`line 2: vxlan+wireguard.wireguardPort "5001": line 1 sets it to "5000", and the gateway has one for all cables`,
+			`line 2: vxlan+wireguard.wireguardPort "5001": line 1 sets it to "5000", but it has one value for all cables`,
 		},
 		{"not YAML", "vxlanID: 100\n  mtu: 3", "not YAML: line 2: mapping values are not allowed in this context"},
-		{"a word", "vxlan", "line 1: settings of cable drivers are KEY: VALUE, each on a line of its own, but this is one value"},
-		{"two documents", "mtu: 1400\n---\nmtu: 1300", "line 2: a second YAML document begins: write all settings into one"},
-		{"too long", strings.Repeat("#", maxConfig+1), "the settings of cable drivers are 65537 bytes: at most 65536 are read"},
+		{"a word", "vxlan", "line 1: settings of cable drivers must be a YAML mapping (KEY: VALUE), not a single value"},
+		{"two documents", "mtu: 1400\n---\nmtu: 1300", "line 2: a second YAML document starts: write all settings into one document"},
+		{"too long", strings.Repeat("#", maxConfig+1), "the settings of cable drivers have 65537 bytes: at most 65536 are accepted"},
 		{"too many", strings.Repeat("vxlan: {}\n", 300), "there are more than 256 settings of cable drivers"},
-		{"a terminal is not steered", "mtu: \"\\e[2J\"", `line 1: mtu "?[2J": it has to be a whole number from 576 to 65535`},
-		{"all at once", "vxlanID: 0\nnonsense: 1\nmtu: big", "line 1: vxlanID \"0\": it has to be a whole number from 1 to 16777215\n" +
-			"line 2: nonsense: no cable driver has it: there are debug, encapsulation, keepalive, mtu, proposals, vxlanID, vxlanPort, wireguardPort\n" +
-			"line 3: mtu \"big\": it has to be a whole number from 576 to 65535"},
+		{"a terminal is not steered", "mtu: \"\\e[2J\"", `line 1: mtu "?[2J": it must be a whole number from 576 to 65535`},
+		{"all at once", "vxlanID: 0\nnonsense: 1\nmtu: big", "line 1: vxlanID \"0\": it must be a whole number from 1 to 16777215\n" +
+			"line 2: nonsense: no cable driver has it: use one of debug, encapsulation, keepalive, mtu, proposals, vxlanID, vxlanPort, wireguardPort\n" +
+			"line 3: mtu \"big\": it must be a whole number from 576 to 65535"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			_, err := ParseConfig(test.text, testDrivers)
@@ -133,14 +133,14 @@ func TestParsePolicyConfig(t *testing.T) {
 		{name: "its own", text: "keepalive: 10", driver: testWireGuard, want: Config{"keepalive": "10s"}},
 		{name: "of a part", text: "wireguard: {keepalive: 10}\nvxlanID: 9", driver: testCombined, want: Config{"keepalive": "10s", "vxlanID": "9"}},
 		{name: "of another driver does not count", text: "ipsec: {debug: true}\nmtu: 1280", driver: testWireGuard, want: Config{"mtu": "1280"}},
-		{name: "of another driver is checked", text: "ipsec: {debug: 1}", driver: testWireGuard, err: `line 1: ipsec.debug "1": it has to be true or false`},
+		{name: "of another driver is checked", text: "ipsec: {debug: 1}", driver: testWireGuard, err: `line 1: ipsec.debug "1": it must be true or false`},
 		{
 			name: "of another driver, under no name", text: "vxlanID: 100", driver: testWireGuard,
-			err: `line 1: vxlanID: wireguard has no such setting, but vxlan has: it has keepalive, mtu, wireguardPort`,
+			err: `line 1: vxlanID: wireguard has no such setting, but vxlan has it: use one of keepalive, mtu, wireguardPort`,
 		},
 		{
 			name: "of the gateway", text: "wireguardPort: 5000", driver: testWireGuard,
-			err: `line 1: wireguardPort is the gateway's as a whole, and cannot be set for some pairs of clusters: set it in the ConfigMap of the cluster (Submariner.spec.cableDriverCustomConfig)`,
+			err: `line 1: wireguardPort applies to the gateway as a whole and cannot be set by a policy: set it in the ConfigMap of the cluster (Submariner.spec.cableDriverCustomConfig)`,
 		},
 	} {
 		t.Run(test.name, func(t *testing.T) {
@@ -166,11 +166,11 @@ func TestConfigText(t *testing.T) {
 		{name: "settings, and something else", data: map[string]string{"CableCustomConfig": "mtu: 1400", "README": "x"}, want: "mtu: 1400"},
 		{
 			name: "another key", data: map[string]string{"cableCustomConfig": "mtu: 1400", "a": ""},
-			err: "the key CableCustomConfig is missing: there are only a, cableCustomConfig",
+			err: "the key CableCustomConfig is missing: found only a, cableCustomConfig",
 		},
 		{
 			name: "not indented", data: map[string]string{"CableCustomConfig": "", "vxlanID": "100"},
-			err: "the key CableCustomConfig is empty, but there are others: vxlanID: the settings have to be indented below it",
+			err: "the key CableCustomConfig is empty, but there are other keys (vxlanID): indent the settings below it",
 		},
 	} {
 		t.Run(test.name, func(t *testing.T) {
@@ -194,14 +194,14 @@ func TestCheckPorts(t *testing.T) {
 		{name: "defaults", offered: testDrivers},
 		{
 			name: "another's default", text: "vxlanPort: 4501", offered: testDrivers,
-			want: "wireguardPort: UDP port 4501 is that of vxlanPort too: choose another, from 1 to 65535",
+			want: "wireguardPort: UDP port 4501 is already used by vxlanPort: use another, from 1 to 65535",
 		},
 		{name: "another's that is not offered", text: "vxlanPort: 4501", offered: []Driver{testVXLAN}},
 		{name: "swapped", text: "vxlanPort: 4501\nwireguardPort: 4502", offered: testDrivers},
 		{
 			name: "subctl's own", text: "vxlanPort: 4800\nwireguardPort: 4504", offered: testDrivers,
-			want: "vxlanPort: UDP port 4800 is that of VXLAN between the nodes of a cluster too: choose another, from 1 to 65535\n" +
-				"wireguardPort: UDP port 4504 is that of VXLAN inside IPsec too: choose another, from 1 to 65535",
+			want: "vxlanPort: UDP port 4800 is already used by VXLAN between the nodes of a cluster: use another, from 1 to 65535\n" +
+				"wireguardPort: UDP port 4504 is already used by VXLAN inside IPsec: use another, from 1 to 65535",
 		},
 	} {
 		t.Run(test.name, func(t *testing.T) {

@@ -14,11 +14,11 @@ import (
 	"subctl/dataplane"
 )
 
-// MaxSubnets is how many networks one endpoint may announce. A cluster has one or
-// two of each family; the bound keeps a hostile one from filling our tables.
+// MaxSubnets is the maximum number of networks that an endpoint may announce. A cluster has
+// one or two of each family; the limit prevents a hostile cluster from filling our tables.
 const MaxSubnets = 128
 
-// reserved are networks that no cluster can consist of, in addition to those of our devices,
+// reserved are networks that no cluster can use, in addition to the networks of our devices,
 // with the reason.
 var reserved = []struct {
 	net netip.Prefix
@@ -31,8 +31,8 @@ var reserved = []struct {
 	{netip.MustParsePrefix("255.255.255.255/32"), "broadcast (RFC 919)"},
 }
 
-// reservedNet returns the network that overlaps n and that no cluster can consist of, with the
-// reason; empty if there is none.
+// reservedNet returns the reserved network that overlaps n, with the reason; empty if there
+// is none.
 func reservedNet(n netip.Prefix) string {
 	for _, r := range reserved {
 		if r.net.Overlaps(n) {
@@ -47,9 +47,9 @@ func reservedNet(n netip.Prefix) string {
 	return ""
 }
 
-// Parse makes a Gateway of what another cluster, or our own, says about its
-// endpoint. It reports everything that is wrong, joined. It does not know our
-// networks: see CheckRemote.
+// Parse returns the Gateway of an Endpoint of another cluster or of our own. The error
+// contains all mistakes, joined; the Gateway then holds the valid fields. Parse does not
+// compare with our networks: see CheckRemote.
 func Parse(s submarinerv1.EndpointSpec) (Gateway, error) {
 	g := Gateway{Cluster: s.ClusterID, Name: s.CableName, Host: s.Hostname, NAT: s.NATEnabled, Config: s.BackendConfig}
 	var errs []error
@@ -71,9 +71,9 @@ func Parse(s submarinerv1.EndpointSpec) (Gateway, error) {
 	g.Default, g.Drivers = Canonical(s.Backend), offered(s)
 	switch {
 	case g.Default == "":
-		errs = append(errs, errors.New("it names no cable driver as its default: backend is empty"))
+		errs = append(errs, errors.New("backend is empty: it must name the default cable driver"))
 	case len(g.Drivers) == 0:
-		errs = append(errs, errors.New("it offers no cable driver: its gateway lacks what those of its cluster need"))
+		errs = append(errs, errors.New("it offers no cable driver: its gateway lacks the prerequisites of every driver of its cluster"))
 	}
 	if s.HealthCheckIP != "" {
 		if g.HealthIP, err = ParseHost(s.HealthCheckIP); err != nil {
@@ -100,11 +100,11 @@ func Parse(s submarinerv1.EndpointSpec) (Gateway, error) {
 	return g, errors.Join(errs...)
 }
 
-// maxDrivers bounds the list of drivers that an endpoint may offer.
+// maxDrivers is the maximum number of drivers that are read from an endpoint.
 const maxDrivers = 16
 
-// offered are the drivers that an endpoint offers: those in the list that it has, even
-// if its default is not among them, and its default alone if it has no list.
+// offered returns the drivers that an endpoint offers: the drivers in its list, even if its
+// default is not among them; without a list, only its default.
 func offered(s submarinerv1.EndpointSpec) []string {
 	list, listed := s.BackendConfig[submarinerv1.BackendDrivers]
 	if !listed {
@@ -120,7 +120,7 @@ func offered(s submarinerv1.EndpointSpec) []string {
 	return out
 }
 
-// Port reads a UDP port that a gateway announces; missing means def.
+// Port returns the UDP port that a gateway announces under a key of its Config; def if there is none.
 func (g Gateway) Port(key string, def int) (int, error) {
 	text, ok := g.Config[key]
 	if !ok {
@@ -133,12 +133,12 @@ func (g Gateway) Port(key string, def int) (int, error) {
 	return n, nil
 }
 
-// minBits is the length of the largest network a cluster may have: a /8, which is
-// what private use has at most (RFC 1918).
+// minBits is the prefix length of the largest network that a cluster may have: a /8, the
+// largest network for private use (RFC 1918).
 const minBits = 8
 
-// ParseCIDR parses an IPv4 network in CIDR notation, such as 10.1.0.0/16. It
-// refuses host bits and networks that no cluster can consist of.
+// ParseCIDR parses an IPv4 network in CIDR notation, such as 10.1.0.0/16. It returns an
+// error for a network with host bits, larger than a /8, or that overlaps a reserved network.
 func ParseCIDR(text string) (netip.Prefix, error) {
 	p, err := netip.ParsePrefix(text)
 	switch {
@@ -158,7 +158,7 @@ func ParseCIDR(text string) (netip.Prefix, error) {
 	return p, nil
 }
 
-// ParseHost parses an IPv4 address, and refuses those that no gateway can have.
+// ParseHost parses an IPv4 address. It returns an error for an address in a reserved network.
 func ParseHost(text string) (netip.Addr, error) {
 	a, err := netip.ParseAddr(text)
 	if err != nil {
@@ -173,11 +173,11 @@ func ParseHost(text string) (netip.Addr, error) {
 	return a, nil
 }
 
-// CheckRemote says what forbids us to route to a remote gateway, whatever other
-// clusters there are: everything it announces must be apart from our own networks
-// and nodes, and from the address its cable goes to, or the cable's own packets
-// would be routed into it; and its addresses must be outside this cluster, or a pod
-// here would pass for a gateway.
+// CheckRemote returns an error, joined of all conflicts, if a remote gateway conflicts with
+// our cluster or with itself. The networks that it announces must not overlap our networks
+// and nodes, and must not contain its own addresses, since the cable's packets
+// would be routed into the cable. Its addresses must be outside our networks, since otherwise
+// a pod here could impersonate a gateway.
 func CheckRemote(g Gateway, own Networks) error {
 	var errs []error
 	for _, s := range g.Subnets {
@@ -214,7 +214,7 @@ func CheckRemote(g Gateway, own Networks) error {
 		ip   netip.Addr
 	}{{"private", g.PrivateIP}, {"public", g.PublicIP}} {
 		if slices.Contains(own.Nodes, a.ip) {
-			errs = append(errs, fmt.Errorf("%s IP %v is that of a node of this cluster", a.what, a.ip))
+			errs = append(errs, fmt.Errorf("%s IP %v belongs to a node of this cluster", a.what, a.ip))
 		}
 		for _, p := range own.All() {
 			if p.Contains(a.ip) {

@@ -13,21 +13,22 @@ import (
 
 // Names of the gateway's sets and chains.
 const (
-	setPeers = "SUBMARINER-GW-PEERS" // addresses of the remote gateways
-	setLocal = "SUBMARINER-GW-LOCAL" // this cluster's networks
+	setPeers = "SUBMARINER-GW-PEERS" // prefix: the addresses of remote gateways
+	setLocal = "SUBMARINER-GW-LOCAL" // the networks of this cluster
 )
 
-// cableDevice is one device by which other clusters' packets come and go.
+// cableDevice is a device for packets from and to other clusters.
 type cableDevice struct {
 	device string
-	// carrier is the device that carries its packets, if that is no cable itself: but for
-	// those, which INPUT accepts, nothing comes in by it.
+	// carrier is the device that carries its outer packets, if no cable uses it directly. All
+	// other packets that arrive on the carrier are dropped.
 	carrier string
 	nets    []netip.Prefix // the networks of the clusters behind it
 	probes  []netip.Prefix // the networks of the gateways' addresses on it
 }
 
-// name is that of its chain and of the set of its networks; a chain's has 28 bytes at most.
+// name returns the name of the device's chain and of the set of its networks. The name of a chain
+// has at most 28 bytes.
 func (d cableDevice) name() string { return "SUBMARINER-GW-" + strings.ReplaceAll(d.device, "-", "") }
 
 // devices returns the devices of all cables, sorted by name.
@@ -54,7 +55,7 @@ func (c Cabling) devices(links []Link) []cableDevice {
 	return out
 }
 
-// gatewayFilter returns the rules of who may pass the gateway: see Plan.
+// gatewayFilter returns the filter rules of a gateway; see Plan.
 func gatewayFilter(c Cabling, links []Link, listens []Listen) []dataplane.Object {
 	devices := c.devices(links)
 	local := append(slices.Clone(c.Local.Svcs), c.Local.Pods...)
@@ -72,7 +73,7 @@ func gatewayFilter(c Cabling, links []Link, listens []Listen) []dataplane.Object
 	return append(objs, input)
 }
 
-// input says what of that which comes in by the device may go to the node itself.
+// input returns the rules for packets that arrive on the device for the node itself.
 func (d cableDevice) input() (rules []string) {
 	in := "-i " + d.device + " "
 	for _, p := range set("", d.probes).Members {
@@ -86,18 +87,18 @@ func (d cableDevice) input() (rules []string) {
 	return rules
 }
 
-// forward says what may pass the gateway by a device. Out: whatever our own nodes send;
-// the other side checks the source. In: only what has a source behind a cable of this very
-// device. So whoever can forge packets on the way of a cable without encryption, or has its
-// other end, does not pass for a cluster whose cable is encrypted.
+// forward returns the chain for packets that the gateway forwards through a device. Outgoing
+// packets of our own nodes are accepted; the other end checks their source. Incoming packets
+// are accepted only if their source is behind a cable of this device. So an attacker who can
+// forge packets on a cable without encryption, or who controls its other end, cannot
+// impersonate a cluster whose cable is encrypted.
 //
-// Every packet between pods and other clusters, and all else that the node forwards, passes
-// this, and a rule costs each of them some 50 ns: so there are few, and what most packets
-// are comes first. That what is for our pods leaves by a cable need not be looked for:
-// the routes to them are the node's.
+// All packets that the node forwards traverse the chain, and each rule costs about 50 ns per
+// packet. So there are few rules, and those for most packets come first. Packets for our pods
+// need no check of the output device: they follow the node's own routes.
 //
-// Both ends' SYN pass here: each is clamped to the smaller of the MTUs of the device by
-// which it leaves and of the way back.
+// The SYN packets of both ends traverse the chain. The MSS of each is clamped to the smaller
+// MTU of the output device and of the route back.
 func (c Cabling) forward(d cableDevice, devices []string) dataplane.Chain {
 	const intra = dataplane.IntraDevice
 	f := dataplane.Chain{Table: "filter", Name: d.name(), Hook: "FORWARD", Sets: []string{d.name()}}
@@ -123,15 +124,15 @@ func (c Cabling) forward(d cableDevice, devices []string) dataplane.Chain {
 		}
 	}
 	for _, out := range devices {
-		rule("-o %s -j DROP", out) // not even if kube-proxy sends it there
+		rule("-o %s -j DROP", out) // even if kube-proxy chose the destination
 	}
 	rule("%s-m conntrack --ctstate DNAT -j RETURN", match)
 	rule("-j DROP")
 	return f
 }
 
-// outputs returns the devices as "-o" takes them: devices with a prefix, of which policies
-// can make many, are one.
+// outputs returns the devices as arguments of "-o". Devices with a common prefix, of which
+// policies can create many, become one argument.
 func outputs(devices []cableDevice) (out []string) {
 	for _, d := range devices {
 		name := d.device
@@ -147,9 +148,9 @@ func outputs(devices []cableDevice) (out []string) {
 	return out
 }
 
-// sources matches the networks: by a rule for each if there are few, the last announced
-// first, since a cluster announces those of its Services before those of its pods, and
-// from Services nothing comes; and by their set if there are many.
+// sources returns matches for the networks behind the device: one per network if there are
+// few, otherwise one for their set. The networks announced last come first: these are the pod
+// networks, and Service networks are not sources of packets.
 func (d cableDevice) sources(match string) (matches []string) {
 	nets := slices.Clone(d.nets)
 	if len(set("", nets).Members) > fewNets {
@@ -164,12 +165,12 @@ func (d cableDevice) sources(match string) (matches []string) {
 	return matches
 }
 
-// clamp returns a rule for FORWARD that makes TCP fit what leaves by a device.
+// clamp returns a rule for FORWARD that clamps the TCP MSS to the MTU of the output device.
 func clamp(dev string) string {
 	return fmt.Sprintf("-o %s -p tcp -m tcp --tcp-flags SYN,RST SYN -j TCPMSS --clamp-mss-to-pmtu", dev)
 }
 
-// set masks, sorts and merges members: a network inside another is left out.
+// set returns a set with members sorted, without networks that are inside another one.
 func set(name string, members []netip.Prefix) dataplane.Set {
 	ms := slices.Clone(members)
 	slices.SortFunc(ms, func(a, b netip.Prefix) int {
@@ -185,16 +186,16 @@ func set(name string, members []netip.Prefix) dataplane.Set {
 	return dataplane.Set{Name: name, Members: out}
 }
 
-// fewNets is up to how many networks behind a device are matched by a rule each, for
+// fewNets is the maximum number of networks behind a device that get their own rule for
 // every network of this cluster.
 const fewNets = 4
 
-// fewPeers is up to how many peers are matched by a rule each. A look-up in a set
-// costs as much as about eight comparisons, for every packet of a cable.
+// fewPeers is the maximum number of peers that get their own rule. A set lookup costs as much
+// as about eight comparisons, for every packet of a cable.
 const fewPeers = 8
 
-// onlyFrom returns rules for INPUT that accept a kind of packet from its senders and
-// drop it from anybody else, and the set they need if there are many.
+// onlyFrom returns rules for INPUT that accept a kind of packet from its senders and drop it
+// from all others, and the set for the rules if there are many senders.
 func onlyFrom(l Listen, setName string) (c dataplane.Chain, objs []dataplane.Object) {
 	match := "-p " + l.Proto + " "
 	if l.Port != 0 {

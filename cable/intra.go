@@ -7,36 +7,36 @@ import (
 	"subctl/dataplane"
 )
 
-// setNodes is the set of the nodes that may send to this one, if there are many.
+// setNodes is the name of the set of nodes that may send to this node, if there are many.
 const setNodes = "SUBMARINER-NODES"
 
 // Node is a node of this cluster.
 type Node struct {
 	Name string
-	IP   netip.Addr // where its VXLAN packets come from and go to
-	// Pods is the network of its own pods; the zero Prefix if the CNI does not give
-	// each node one. A gateway then leaves the way to a pod to the CNI.
+	IP   netip.Addr // outer address of its VXLAN packets
+	// Pods is the network of the node's pods; the zero Prefix if the CNI does not use one
+	// network per node. The CNI's routes to the pods then apply.
 	Pods netip.Prefix
 }
 
-// Intra is one node and its way to the gateways of its cluster.
+// Intra is the input of PlanIntra: a node and the other nodes of its cluster.
 type Intra struct {
 	Self     Node
-	MTU      int        // of the node's default device, in bytes
-	PodIP    netip.Addr // source of what its processes send to other clusters
-	OwnPodIP bool       // no device of the CNI holds PodIP, so ours does
-	Gateways []Node     // the active ones
+	MTU      int        // MTU of the device of the node's default route, in bytes
+	PodIP    netip.Addr // source address of the node's own processes towards other clusters
+	OwnPodIP bool       // PodIP is on our device, since no device of the CNI holds it
+	Gateways []Node     // the active gateways
 	Workers  []Node     // all other nodes
-	Local    Networks   // of this cluster
-	Remote   []Reached  // the clusters we are connected to
+	Local    Networks   // the networks of this cluster
+	Remote   []Reached  // the networks of connected clusters
 	CableIn  []string   // devices on which packets from other clusters arrive
 }
 
-// Reached is what is behind one cable.
+// Reached holds the networks behind one cable.
 type Reached struct {
 	Cluster string
 	Subnets []netip.Prefix
-	MTU     int // of the cable, in bytes
+	MTU     int // MTU of the cable, in bytes
 }
 
 func (n Intra) isGateway() bool {
@@ -48,19 +48,18 @@ func (n Intra) isGateway() bool {
 	return false
 }
 
-// PlanIntra returns what the route agent's part of a node's kernel holds.
+// PlanIntra returns the State of a node's route agent.
 //
-// On a worker all that is behind other clusters' gateways is routed, over a VXLAN
-// between the nodes, to the gateways of this cluster. On an active gateway it is
-// the other way round: what comes in from another cluster for a pod of a worker
-// goes to that worker over the same VXLAN, so that both directions of a
-// connection cross the same devices of the same nodes; a network that drops
+// On a worker, the networks of other clusters are routed over a VXLAN between the nodes to
+// the gateways of this cluster. On an active gateway, packets from other clusters to a
+// worker's pods are routed to the worker over the same VXLAN. So both directions of a
+// connection cross the same devices of the same nodes: a network that drops
 // packets with foreign source addresses (most clouds) never sees one, and
 // connection tracking sees both directions.
 //
-// On every node, TCP is clamped to the path's MTU both ways (on a gateway by Plan), and sources stay
-// what they are: the CNI's masquerading of pods and kube-proxy's of Services are
-// kept off what goes between clusters.
+// On every node, the TCP MSS is clamped to the path's MTU in both directions (on a gateway by
+// Plan), and source addresses are kept: neither the CNI nor kube-proxy masquerades packets
+// between clusters.
 func PlanIntra(n Intra) (dataplane.State, error) {
 	own, mac := VTEP(dataplane.IntraVTEPNet, n.Self.IP)
 	const dev = dataplane.IntraDevice
@@ -88,7 +87,7 @@ func PlanIntra(n Intra) (dataplane.State, error) {
 	return s, n.toGateways(s)
 }
 
-// toGateways routes the other clusters' networks to our gateways.
+// toGateways adds the routes to other clusters' networks over our gateways.
 func (n Intra) toGateways(s dataplane.State) error {
 	if len(n.Gateways) == 0 {
 		return nil
@@ -105,7 +104,7 @@ func (n Intra) toGateways(s dataplane.State) error {
 	if err := s.Add(all, dataplane.Rule{Priority: dataplane.IntraPriority, Table: dataplane.IntraTable}); err != nil {
 		return err
 	}
-	// The narrowest cable of a cluster counts: a packet may take any of them.
+	// A packet may take any cable of a cluster, so the smallest MTU applies.
 	narrowest := map[string]int{}
 	for _, r := range n.Remote {
 		mtu := min(r.MTU, n.MTU-dataplane.VXLANOverhead)
@@ -124,7 +123,7 @@ func (n Intra) toGateways(s dataplane.State) error {
 	return nil
 }
 
-// toWorkers routes what arrives from other clusters to the node that has the pod.
+// toWorkers adds the routes for packets from other clusters to the nodes of the pods.
 func (n Intra) toWorkers(s dataplane.State) error {
 	for _, w := range n.Workers {
 		hop, err := addNode(s, w)
@@ -147,7 +146,8 @@ func (n Intra) toWorkers(s dataplane.State) error {
 	return nil
 }
 
-// addNode makes another node reachable over the VXLAN and returns its next hop.
+// addNode adds the entries that make another node reachable over the VXLAN, and returns the ID of
+// its next hop.
 func addNode(s dataplane.State, other Node) (uint32, error) {
 	ip, mac := VTEP(dataplane.IntraVTEPNet, other.IP)
 	id := NexthopID(dataplane.IntraNexthopID, ip)
@@ -156,7 +156,7 @@ func addNode(s dataplane.State, other Node) (uint32, error) {
 		dataplane.Neigh{Dev: dataplane.IntraDevice, IP: ip, MAC: mac},
 		dataplane.Nexthop{ID: id, Via: ip, Dev: dataplane.IntraDevice},
 	); err != nil {
-		return 0, fmt.Errorf("planning the way to node %s: %w", other.Name, err)
+		return 0, fmt.Errorf("planning the path to node %s: %w", other.Name, err)
 	}
 	return id, nil
 }
@@ -174,7 +174,7 @@ func (n Intra) chains() []dataplane.Object {
 			Table: dataplane.RouteOwner.NFTable, Local: set("", n.Local.Pods).Members, Remote: set("", remote).Members,
 		})
 	}
-	if !n.isGateway() { // where all that passes is clamped by the gateway's own chain
+	if !n.isGateway() { // on a gateway, the chains of Plan clamp the MSS
 		objs = append(objs, dataplane.Chain{
 			Table: "filter", Name: "SUBMARINER-FORWARD", Hook: "FORWARD", Rules: []string{clamp(dataplane.IntraDevice)},
 		})
@@ -182,14 +182,14 @@ func (n Intra) chains() []dataplane.Object {
 	return objs
 }
 
-// senders are the nodes that may send to this one: gateways to workers and workers
+// senders returns the nodes that may send to this one: gateways to workers and workers
 // to gateways.
 func (n Intra) senders() []netip.Addr {
 	nodes := n.Gateways
 	if n.isGateway() {
 		nodes = n.Workers
 	}
-	ips := []netip.Addr{} // nobody, not anybody
+	ips := []netip.Addr{} // not nil, which means all senders
 	for _, node := range nodes {
 		ips = append(ips, node.IP)
 	}

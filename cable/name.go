@@ -16,9 +16,9 @@ const (
 	VXLANIPsec     = VXLAN + "+" + IPsec
 )
 
-// Canonical returns a driver's name for what a user may write instead: libreswan
-// (upstream's IPsec, so that existing configurations load), and combined cables in
-// either order.
+// Canonical returns the canonical name of a driver. It accepts "libreswan" for ipsec (so
+// that upstream's configurations load), any case, and combined cables in either order. It does
+// not check that the driver exists.
 func Canonical(name string) string {
 	parts := strings.Split(strings.ToLower(strings.TrimSpace(name)), "+")
 	for i, p := range parts {
@@ -33,8 +33,8 @@ func Canonical(name string) string {
 	return strings.Join(parts, "+")
 }
 
-// FindDriver returns the driver of a name, or of an alias of it, among the known ones. The
-// error lists them, with the one that was most likely meant.
+// FindDriver returns the known driver with a name, which need not be canonical. If there is
+// none, the error lists the known drivers, and suggests a similar name.
 func FindDriver(name string, known []Driver) (Driver, error) {
 	var names []string
 	for _, d := range known {
@@ -44,7 +44,7 @@ func FindDriver(name string, known []Driver) (Driver, error) {
 		names = append(names, d.Name())
 	}
 	if near := words.Nearest(Canonical(name), names); near != "" {
-		return nil, fmt.Errorf("there is no cable driver %s: did you mean %s? There are %s", quoted(name), near, strings.Join(names, ", "))
+		return nil, fmt.Errorf("unknown cable driver %s: did you mean %s? The drivers are %s", quoted(name), near, strings.Join(names, ", "))
 	}
-	return nil, fmt.Errorf("there is no cable driver %s: use one of %s", quoted(name), strings.Join(names, ", "))
+	return nil, fmt.Errorf("unknown cable driver %s: use one of %s", quoted(name), strings.Join(names, ", "))
 }

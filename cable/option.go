@@ -5,25 +5,25 @@ import (
 	"time"
 )
 
-// Option is a setting of a driver: a key in the YAML that a ConfigMap holds under
+// Option describes a setting of a driver: a key in the YAML of a ConfigMap, under
 // CableCustomConfig.
 type Option struct {
 	Key  string
 	Kind OptionKind
-	// Default is what holds where nobody says anything, as a user would write it.
+	// Default is the default value, in the format in which users write it.
 	Default string
-	// Min and Max bound numbers; seconds for durations.
+	// Min and Max are the inclusive bounds of numbers, and of durations in seconds.
 	Min, Max int
-	// Allowed lists the values of a text; nil leaves it to Check.
+	// Allowed lists the valid values of a text; if it is nil, Check decides.
 	Allowed []string
-	// Check says what is wrong with a text; nil accepts any.
+	// Check returns an error if a text is invalid. A nil Check accepts any text.
 	Check func(string) error
-	// Form says what Check accepts, as one would say it to a user.
+	// Form describes the texts that Check accepts.
 	Form string
-	// PerPair says that a policy may set it for some pairs. What belongs to the
-	// gateway as a whole, such as a port, can be set for the cluster only.
+	// PerPair specifies whether a policy may set the option for some pairs. Settings of the
+	// gateway as a whole, such as a port, can be set only for the cluster.
 	PerPair bool
-	// Doc says what it does, in one sentence.
+	// Doc describes the option, in one sentence.
 	Doc string
 }
 
@@ -38,11 +38,11 @@ const (
 	OptionText
 )
 
-// Config is the settings of one driver, by key, checked. What is not in it has
-// its default.
+// Config holds the settings of one driver, by key. The values are valid. Settings that are
+// not in it have their default.
 type Config map[string]string
 
-// text returns the value of an option as a user wrote it.
+// text returns the value of an option as text.
 func (c Config) text(o Option) string {
 	if v, ok := c[o.Key]; ok {
 		return v
@@ -52,7 +52,7 @@ func (c Config) text(o Option) string {
 
 // Number returns the value of an OptionNumber.
 func (c Config) Number(o Option) int {
-	n, _ := strconv.Atoi(c.text(o)) // checked when it was read; defaults by a test
+	n, _ := strconv.Atoi(c.text(o)) // validated when it was parsed; a test validates defaults
 	return n
 }
 
@@ -62,7 +62,7 @@ func (c Config) Duration(o Option) time.Duration {
 	if n, err := strconv.Atoi(text); err == nil {
 		return time.Duration(n) * time.Second
 	}
-	d, _ := time.ParseDuration(text) // checked when it was read
+	d, _ := time.ParseDuration(text) // validated when it was parsed
 	return d
 }
 
@@ -72,8 +72,8 @@ func (c Config) Bool(o Option) bool { return c.text(o) == "true" }
 // Text returns the value of an OptionText.
 func (c Config) Text(o Option) string { return c.text(o) }
 
-// OptionMTU is a setting of every driver.
+// OptionMTU is an option of every driver.
 var OptionMTU = Option{
 	Key: "mtu", Kind: OptionNumber, Default: "0", Min: 576, Max: 65535, PerPair: true,
-	Doc: "largest packet inside the cable, in bytes; unset: what the path allows",
+	Doc: "maximum MTU of the cable, in bytes; unset: the MTU that the path allows",
 }

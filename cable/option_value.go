@@ -9,10 +9,10 @@ import (
 	"time"
 )
 
-// maxText is how long the value of an OptionText may be, in bytes.
+// maxText is the maximum length of the value of an OptionText, in bytes.
 const maxText = 256
 
-// Values says what an option can be, as one would say it to a user.
+// Values describes the valid values of the option, for users.
 func (o Option) Values() string {
 	switch o.Kind {
 	case OptionNumber:
@@ -28,8 +28,8 @@ func (o Option) Values() string {
 	return o.Form
 }
 
-// parse checks a value that a user wrote, and returns it in the form that a Config
-// holds. The error says what it could be.
+// parse validates a value, and returns it in the form of a Config. The error describes the
+// valid values.
 func (o Option) parse(text string) (string, error) {
 	text = strings.TrimSpace(text)
 	switch o.Kind {
@@ -48,7 +48,7 @@ func (o Option) parse(text string) (string, error) {
 	case OptionText:
 		return text, o.checkText(text)
 	}
-	return "", fmt.Errorf("it has to be %s", o.Values())
+	return "", fmt.Errorf("it must be %s", o.Values())
 }
 
 func (o Option) within(d time.Duration) bool {
@@ -58,18 +58,18 @@ func (o Option) within(d time.Duration) bool {
 func (o Option) checkText(text string) error {
 	switch {
 	case o.Allowed != nil && !slices.Contains(o.Allowed, text):
-		return fmt.Errorf("it has to be %s", o.Values())
+		return fmt.Errorf("it must be %s", o.Values())
 	case len(text) > maxText:
-		return fmt.Errorf("it has to be at most %d bytes", maxText)
+		return fmt.Errorf("it must have at most %d bytes", maxText)
 	case strings.ContainsFunc(text, func(r rune) bool { return r < ' ' || r > '~' }):
-		return errors.New("it has to be of printable ASCII characters, on one line")
+		return errors.New("it must consist of printable ASCII characters, on one line")
 	case o.Check != nil:
 		return o.Check(text)
 	}
 	return nil
 }
 
-// parseDuration reads "25s", "1h30m", or a bare number of seconds.
+// parseDuration parses a duration such as "25s" or "1h30m", or a number of seconds.
 func parseDuration(text string) (time.Duration, error) {
 	if n, err := strconv.ParseInt(text, 10, 32); err == nil {
 		return time.Duration(n) * time.Second, nil
@@ -77,8 +77,7 @@ func parseDuration(text string) (time.Duration, error) {
 	return time.ParseDuration(text)
 }
 
-// seconds writes a number of them as a user would: in hours or minutes where that
-// is exact.
+// seconds formats a number of seconds, in hours or minutes if that is exact.
 func seconds(n int) string {
 	switch {
 	case n != 0 && n%3600 == 0:
@@ -89,11 +88,10 @@ func seconds(n int) string {
 	return strconv.Itoa(n) + "s"
 }
 
-// quoted is a value in a message: bounded, and harmless to a terminal.
+// quoted returns text in quotes for a message, truncated and without control characters.
 func quoted(text string) string { return strconv.Quote(clip(text)) }
 
-// clip bounds what is repeated of a text that somebody else wrote, and leaves out what
-// could steer a terminal.
+// clip truncates untrusted text for a message, and replaces unprintable characters.
 func clip(text string) string {
 	const most = 80
 	text = strings.Map(func(r rune) rune {
@@ -108,7 +106,7 @@ func clip(text string) string {
 	return text
 }
 
-// list enumerates names in a message: bounded, and harmless to a terminal.
+// list formats untrusted names for a message, truncated and without control characters.
 func list(names []string) string {
 	const most = 40
 	var out []string

@@ -11,26 +11,26 @@ import (
 	"subctl/dataplane"
 )
 
-// Cabling is the cables of one gateway: each peer with the driver that joins it.
+// Cabling holds the cables of one gateway.
 type Cabling struct {
 	Local Local
 	Peers []Cable
 }
 
-// Cable is one peer and how it is joined. While a pair changes its cable, a peer
+// Cable is a cable to a peer by a driver. While a pair changes its cable, a peer
 // has two.
 type Cable struct {
 	Peer
 	Driver Driver
-	// Idle says that the cable is up but carries no traffic: it has yet to be seen
-	// working, or is kept for what the other side still sends.
+	// Idle specifies that the cable is set up but carries no traffic from this end: it has not
+	// answered yet, or it stays for packets that the other end still sends.
 	Idle bool
 }
 
-// Device is the device of the cable.
+// Device returns the device of the cable.
 func (c Cable) Device() string { return c.Driver.Device(c.Config) }
 
-// MTU is the size of the largest packet that fits into the cable, in bytes.
+// MTU returns the MTU of the cable, in bytes.
 func (c Cable) MTU(l Local) int {
 	most := cmp.Or(c.Peer.MTU, l.MTU) - c.Driver.Overhead(l, c.Peer)
 	if set := c.Config.Number(OptionMTU); set != 0 {
@@ -39,27 +39,26 @@ func (c Cable) MTU(l Local) int {
 	return most
 }
 
-// Plan returns what an active gateway's kernel holds: the drivers' devices and
-// next hops; a next hop group for each remote cluster (even of one member: when
-// gateways come and go only the group changes, never the routes); the routes to
-// what is behind them, and what drops packets for it should its cable's device go;
-// and the rules of who may pass:
+// Plan returns the State of an active gateway: the drivers' devices and next hops; a next
+// hop group for each remote cluster (even with a single member, so that changes of gateways
+// change only the group and no routes); the routes to the remote networks, and blackhole
+// routes that drop their packets if the device of a cable disappears; and the filter rules:
 //
-//   - from cable to cable nobody: clustersets have no transit;
-//   - from a cable only sources that are behind a cable of the same device, to this
-//     cluster's pods and Services (or to where kube-proxy sent them: a Service may be backed by
-//     a node);
-//   - cable packets themselves only from known gateways.
+//   - no packets from one cable to another: clustersets have no transit;
+//   - from a cable, only packets whose source is behind a cable of the same device, to this
+//     cluster's pods and Services (or to the destination that kube-proxy chose: a Service may
+//     be backed by a node);
+//   - the packets of cables themselves only from known gateways.
 //
-// What goes to and from pods of the gateway node itself, and to the node, is
-// returned, not accepted: chains of the CNI and of the host's own firewall come
-// next, and with them network policies. Health checks alone are accepted.
+// Packets to and from pods of the gateway node, and to the node itself, are returned and
+// not accepted, so that the following chains of the CNI (network policies) and of the host's
+// firewall apply. Only health checks are accepted.
 //
-// The links are those of the cables, in the same order.
+// Plan also returns the links of the cables, in the order of c.Peers.
 func Plan(c Cabling) (dataplane.State, []Link, error) {
 	s := make(dataplane.State, 12*len(c.Peers)) // a next hop, a group, two neighbours, and a few routes each
 	if len(c.Peers) == 0 {
-		return s, nil, nil // a gateway without peers has no device that somebody could send to
+		return s, nil, nil // no cables: no devices, and no rules for them
 	}
 	links, listens, err := c.wire(s)
 	if err != nil {
@@ -99,7 +98,7 @@ func Plan(c Cabling) (dataplane.State, []Link, error) {
 	return s, links, s.Add(gatewayFilter(c, links, listens)...)
 }
 
-// wire has every driver plan its cables, and puts what they plan in s.
+// wire calls Plan of every driver for its cables, and merges the results into s.
 func (c Cabling) wire(s dataplane.State) ([]Link, []Listen, error) {
 	byDriver := map[string][]int{}
 	for i, p := range c.Peers {
@@ -124,15 +123,15 @@ func (c Cabling) wire(s dataplane.State) ([]Link, []Listen, error) {
 		}
 		listens = append(listens, w.Listens...)
 	}
-	listens = append(listens, Listen{Proto: "udp", Port: dataplane.NATDiscoveryPort}) // who does not know us yet asks there
+	listens = append(listens, Listen{Proto: "udp", Port: dataplane.NATDiscoveryPort}) // unknown gateways may send requests, too
 	return links, listens, nil
 }
 
-// remote is what is behind the cables to one cluster.
+// remote holds the next hops and networks of one remote cluster.
 type remote struct {
 	hops []uint32
 	nets []netip.Prefix
-	mtu  int // of the narrowest cable
+	mtu  int // the smallest MTU of its cables
 }
 
 func (r *remote) add(hop uint32, nets []netip.Prefix, mtu int) {
@@ -143,7 +142,7 @@ func (r *remote) add(hop uint32, nets []netip.Prefix, mtu int) {
 	}
 }
 
-// group lists next hops with equal weight, sorted.
+// group returns a group of the next hops, sorted, with equal weights.
 func group(id uint32, hops []uint32) dataplane.Group {
 	slices.Sort(hops)
 	g := dataplane.Group{ID: id}
@@ -153,10 +152,9 @@ func group(id uint32, hops []uint32) dataplane.Group {
 	return g
 }
 
-// groupIDs gives each cluster a next hop group: 24 bits of a hash of its ID,
-// counted up where two clusters would share one. A cluster keeps its group
-// whatever happens to its gateways and, but for collisions (one pair in 16
-// million), to other clusters.
+// groupIDs returns the ID of each cluster's next hop group: 24 bits of a hash of the cluster
+// ID, incremented on a collision. A cluster's ID does not depend on its gateways or, except
+// for collisions (one pair in 16 million), on other clusters.
 func groupIDs(clusters []string) map[string]uint32 {
 	const mask = 1<<24 - 1
 	ids, taken := map[string]uint32{}, map[uint32]bool{}

@@ -8,34 +8,34 @@ import (
 	"subctl/dataplane"
 )
 
-// Properties specifies what a driver can do and what it needs, for every pair of gateways
-// alike.
+// Properties describes the capabilities and requirements of a driver, which are the same for
+// every pair of gateways.
 type Properties struct {
 	// Encrypts reports whether the packets of its cables are encrypted.
 	Encrypts bool
-	// PassesNAT reports whether its cables pass address translations.
+	// PassesNAT reports whether its cables work through NAT.
 	PassesNAT bool
-	// MaxGateways is the number of gateways of one remote cluster that it can connect to at
-	// once; 0 if there is no limit.
+	// MaxGateways is the maximum number of gateways of one remote cluster to which it connects
+	// at once; 0 means no limit.
 	MaxGateways int
-	// Engine is the protocol for which the node needs an engine.
+	// Engine is the protocol for which the node needs an implementation.
 	Engine Protocol
-	// Parts are the names of the drivers that it combines, in the order of its own name; nil
-	// if it combines none.
+	// Parts are the names of the drivers that it combines, in the order in its name; nil if it
+	// is not a combined cable.
 	Parts []string
 }
 
-// Protocol is a protocol that not every node can handle: see Local.Engine.
+// Protocol is a protocol that not every node supports; see Local.Engine.
 type Protocol string
 
 // The protocols.
 const (
-	ProtocolNone      Protocol = "" // what every kernel handles
+	ProtocolNone      Protocol = "" // no protocol beyond what every kernel supports
 	ProtocolWireGuard Protocol = "WireGuard"
 	ProtocolIPsec     Protocol = "IPsec"
 )
 
-// Engine returns what handles the packets of a protocol on the node.
+// Engine returns the implementation of a protocol on the node.
 func (l Local) Engine(p Protocol) dataplane.Engine {
 	switch p {
 	case ProtocolWireGuard:
@@ -46,26 +46,25 @@ func (l Local) Engine(p Protocol) dataplane.Engine {
 	return dataplane.Engine{Name: dataplane.EngineKernel}
 }
 
-// LacksEngine returns an error if the node has no engine for a protocol.
+// LacksEngine returns an error if the node has no implementation of a protocol.
 func (l Local) LacksEngine(p Protocol) error {
 	if e := l.Engine(p); e.Name == "" {
-		return fmt.Errorf("this node has no %s: it lacks %s", p, cmp.Or(e.Missing, "an engine for it"))
+		return fmt.Errorf("this node has no %s: it lacks %s", p, cmp.Or(e.Missing, "an implementation"))
 	}
 	return nil
 }
 
-// RefusesKeys returns an error if the keys of the two clusters give no key for a purpose of
-// package keys. The error calls that key by its name.
+// RefusesKeys returns an error if no key for a purpose of package keys can be derived from the
+// keys of the two clusters. name is the name of that key in the error.
 func (l Local) RefusesKeys(p Peer, purpose, name string) error {
 	if p.PublicKey == (keys.PublicKey{}) {
-		return fmt.Errorf("cluster %s has announced no cluster key, without which there is no %s: run subctl join there again", p.Cluster, name)
+		return fmt.Errorf("cluster %s announces no cluster key, which the %s requires: run subctl join there again", p.Cluster, name)
 	}
 	_, err := l.Keys.Pair(p.Cluster, p.PublicKey, purpose)
 	return err
 }
 
-// Announcer is a Driver of which gateways announce settings that both ends need to have in
-// common.
+// Announcer is a Driver whose gateways announce settings that must be the same at both ends.
 type Announcer interface {
 	// Announced returns the settings that a gateway announces.
 	Announced(Gateway) Config

@@ -50,11 +50,11 @@ func TestDeployBrokerRefuses(t *testing.T) {
 		"range":              {"--globalnet --globalnet-cidr-range 127.0.0.0/8", "globalnet range 127.0.0.0/8 overlaps the loopback addresses 127.0.0.0/8: use another range, such as 242.0.0.0/8"},
 		"size":               {"--globalnet --globalnet-cidr-range 10.0.0.0/24 --globalnet-cluster-size 200", "globalnet cluster size 200 (rounded up to 256) is more than half of 10.0.0.0/24 (256 addresses): use at most 128, or a larger range"},
 		"range without":      {"--globalnet-cidr-range 10.0.0.0/8", "--globalnet-cidr-range requires --globalnet"},
-		"cable driver":       {"--cable-driver carrier-pigeon", `--cable-driver: there is no cable driver "carrier-pigeon": use one of ` + drivers.Names()},
+		"cable driver":       {"--cable-driver carrier-pigeon", `--cable-driver: unknown cable driver "carrier-pigeon": use one of ` + drivers.Names()},
 		"key from nowhere":   {"--ipsec-psk-from none", "reading join file: open none: no such file or directory"},
 		"key from elsewhere": {"--ipsec-psk-from foreign", "join file foreign is not a join file: subctl deploy-broker writes join files"},
 		"format":             {"-o json", "--output requires --dry-run"},
-		"two mistakes":       {"-n Bad_ --cable-driver x", "--namespace \"Bad_\" is not a valid namespace: use lower case letters, digits and '-'\n--cable-driver: there is no cable driver \"x\": use one of " + drivers.Names()},
+		"two mistakes":       {"-n Bad_ --cable-driver x", "--namespace \"Bad_\" is not a valid namespace: use lower case letters, digits and '-'\n--cable-driver: unknown cable driver \"x\": use one of " + drivers.Names()},
 	} {
 		t.Run(name, func(t *testing.T) {
 			got := runIn(t, nil, []string{"hub"}, append([]string{"deploy-broker"}, strings.Fields(tc.args)...)...)

@@ -99,7 +99,7 @@ func TestDecide(t *testing.T) {
 		{"of one that both are in", []*v1alpha1.CablePolicies{inSets(made("a", between("", "", ipsec)), "blue")}, lab, other, ipsec, "a", ""},
 		{"of two, one for each end", []*v1alpha1.CablePolicies{inSets(made("a", between("", "", ipsec)), "red", "blue", "default")}, Cluster{ID: "a", Sets: []string{"red", "x"}, Driver: vxlan}, Cluster{ID: "b", Sets: []string{"blue", "x"}, Driver: vxlan}, vxlan, "", ""},
 		{"not shared", []*v1alpha1.CablePolicies{inSets(made("a", between("", "", ipsec)))}, east, west, vxlan, "", ""},
-		{"unknown driver is not passed over", []*v1alpha1.CablePolicies{made("a", between("env", "", "gre")), made("default", between("", "", vxlan))}, east, west, "", "a", `cable policy a: there is no cable driver "gre": use one of vxlan, wireguard, ipsec`},
+		{"unknown driver is not passed over", []*v1alpha1.CablePolicies{made("a", between("env", "", "gre")), made("default", between("", "", vxlan))}, east, west, "", "a", `cable policy a: unknown cable driver "gre": use one of vxlan, wireguard, ipsec`},
 		{"no downgrade for a mistake", []*v1alpha1.CablePolicies{made("a", garbled(between("env=production", "env=production", ipsec))), made("default", between("", "", vxlan))}, east, west, "", "a", `cable policy a specifies ipsec and may match this pair, but is invalid: spec[0].leftClusterSelector.matchExpressions[0]: unknown operator "Equals": use In, NotIn, Exists or DoesNotExist: until it is corrected, the pair gets no vxlan cable, which is not encrypted`},
 		{"nor to the clusters' default", []*v1alpha1.CablePolicies{made("a", between("env=lab", "", ipsec), garbled(between("env=production", "env=production", "gre")))}, east, west, "", "a", `rule 2 of cable policy a specifies gre and may match this pair, but is invalid: spec[1].leftClusterSelector.matchExpressions[0]: unknown operator "Equals": use In, NotIn, Exists or DoesNotExist: until it is corrected, the pair gets no vxlan cable, which is not encrypted`},
 		{"a mistake, but not about this pair", []*v1alpha1.CablePolicies{made("a", garbled(between("env=production", "env=production", ipsec)))}, east, lab, vxlan, "", ""},
@@ -163,7 +163,7 @@ func TestDecideSettings(t *testing.T) {
 	d = compile([]*v1alpha1.CablePolicies{rule("mtu: 13")}, known).Decide(east, west)
 	require.Equal(t, cable.IPsec, d.Driver)
 	require.Nil(t, d.Config)
-	require.EqualError(t, d.ConfigErr, `line 1: mtu "13": it has to be a whole number from 576 to 65535`)
+	require.EqualError(t, d.ConfigErr, `line 1: mtu "13": it must be a whole number from 576 to 65535`)
 }
 
 func TestCheck(t *testing.T) {
@@ -181,8 +181,8 @@ spec[0].leftClusterSelector.matchExpressions[1]: operator In needs values
 spec[0].leftClusterSelector.matchExpressions[2]: operator Exists takes no values
 spec[0].rightClusterSelector.matchLabels: "-" is not a label key: use letters, digits, '-', '_' and '.', optionally after a DNS name and '/'
 spec[0].rightClusterSelector.matchLabels: "b c" is not a label value: use at most 63 letters, digits, '-', '_' and '.', with a letter or digit at both ends
-spec[0].name: there is no cable driver "gre": use one of vxlan, wireguard, ipsec
-spec[1].options.data: line 1: mtu "5": it has to be a whole number from 576 to 65535
+spec[0].name: unknown cable driver "gre": use one of vxlan, wireguard, ipsec
+spec[1].options.data: line 1: mtu "5": it must be a whole number from 576 to 65535
 line 2: mtv: vxlan has no such setting: did you mean mtu?`)
 	require.EqualError(t, check(made(""), known), "metadata.name: a policy needs a name\nspec: a policy needs at least one rule")
 

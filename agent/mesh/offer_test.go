@@ -41,7 +41,7 @@ func TestSettings(t *testing.T) {
 		},
 		{
 			name: "the port of another driver", spec: v1alpha1.SubmarinerSpec{CeIPSecNATTPort: dataplane.WireGuardPort},
-			err: "ipsecPort: UDP port 4501 is that of wireguardPort too: choose another, from 1 to 65535",
+			err: "ipsecPort: UDP port 4501 is already used by wireguardPort: use another, from 1 to 65535",
 		},
 		{
 			name: "the port of a driver that is not offered", spec: v1alpha1.SubmarinerSpec{CeIPSecNATTPort: dataplane.WireGuardPort, CableDrivers: []string{cable.IPsec}},
@@ -51,7 +51,7 @@ func TestSettings(t *testing.T) {
 		{name: "the ConfigMap", spec: v1alpha1.SubmarinerSpec{CableDriverCustomConfig: named}, data: map[string]string{"CableCustomConfig": "vxlan: {vxlanPort: 4600}"}, want: inForce},
 		{
 			name: "another key", spec: v1alpha1.SubmarinerSpec{CableDriverCustomConfig: named}, data: map[string]string{"config.yaml": "vxlanPort: 4600"},
-			err: "ConfigMap cable-driver-config, key CableCustomConfig: the key CableCustomConfig is missing: there are only config.yaml",
+			err: "ConfigMap cable-driver-config, key CableCustomConfig: the key CableCustomConfig is missing: found only config.yaml",
 		},
 		{
 			name: "of another namespace", spec: v1alpha1.SubmarinerSpec{CableDriverCustomConfig: &v1alpha1.ConfigMapRef{ConfigMapName: configName, Namespace: "net"}},
@@ -60,7 +60,7 @@ func TestSettings(t *testing.T) {
 		{
 			name: "a port of subctl's own", spec: v1alpha1.SubmarinerSpec{CableDriverCustomConfig: named}, data: map[string]string{"CableCustomConfig": "vxlanPort: 4800"},
 			inForce: "vxlan: {vxlanPort: 4600}", want: inForce,
-			err: "vxlanPort: UDP port 4800 is that of VXLAN between the nodes of a cluster too: choose another, from 1 to 65535",
+			err: "vxlanPort: UDP port 4800 is already used by VXLAN between the nodes of a cluster: use another, from 1 to 65535",
 		},
 		{
 			name: "what was in force is nonsense by now", spec: v1alpha1.SubmarinerSpec{CableDriverCustomConfig: named}, inForce: "vxlan: {colour: red}",

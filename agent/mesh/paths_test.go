@@ -28,7 +28,7 @@ func TestPathsDecide(t *testing.T) {
 		{name: "not known yet", address: "10.89.2.11"},
 		{name: "nobody answered", path: natdiscovery.Path{Done: true}, address: "10.89.2.11"},
 		{name: "private", path: natdiscovery.Path{Done: true, Address: netip.MustParseAddr("10.89.2.11"), MTU: 1400}, address: "10.89.2.11"},
-		{name: "learned", path: natdiscovery.Path{Done: true, Address: netip.MustParseAddr("198.51.100.1"), NAT: true, InboundOnly: true}, address: "198.51.100.1", inboundOnly: true, refused: "address translation"},
+		{name: "learned", path: natdiscovery.Path{Done: true, Address: netip.MustParseAddr("198.51.100.1"), NAT: true, InboundOnly: true}, address: "198.51.100.1", inboundOnly: true, refused: "is behind NAT"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			s := snapshotOf(kubetest.Decode(t, a)...)

@@ -64,7 +64,7 @@ func TestPolicyReports(t *testing.T) {
 		{"as in the ConfigMap", []client.Object{made("vxlan", "tuned", "mtu: 1300"), mtu("mtu: 1300")}, &understood, ""},
 		{"ConfigMap has changed", []client.Object{made("vxlan", "tuned", "mtu: 1300"), mtu("mtu: 1200")}, nil, "mtu: 1200"},
 		{"ConfigMap puts a mistake right", []client.Object{made("vxlan", "tuned", "mtu: 13"), mtu("mtu: 1200")}, nil, "mtu: 1200"},
-		{"ConfigMap out of range", []client.Object{made("vxlan", "tuned", "mtu: 1300"), mtu("mtu: 13")}, bad(`spec[0].options.data: line 1: mtu "13": it has to be a whole number from 576 to 65535`), ""},
+		{"ConfigMap out of range", []client.Object{made("vxlan", "tuned", "mtu: 1300"), mtu("mtu: 13")}, bad(`spec[0].options.data: line 1: mtu "13": it must be a whole number from 576 to 65535`), ""},
 		{"ConfigMap empty", []client.Object{made("vxlan", "tuned", "mtu: 1300"), mtu("")}, bad("spec[0].options.metadata: ConfigMap tuned: it has no settings: put them under the key CableCustomConfig"), ""},
 		{"ConfigMap missing", []client.Object{made("vxlan", "tuned", "mtu: 1300")}, bad("spec[0].options.metadata: ConfigMap tuned: not found in namespace submariner-operator: create it, or remove its name from the policy"), ""},
 		{"ConfigMap elsewhere", []client.Object{away, mtu("mtu: 1300")}, bad("spec[0].options.metadata: ConfigMap tuned: namespace elsewhere is not supported: move the ConfigMap to namespace submariner-operator"), ""},
@@ -91,5 +91,5 @@ func TestPolicyReports(t *testing.T) {
 	mistaken, _ := policyReports(NewSnapshot("gw", made("gre", "", "")), now)
 	c := mistaken[0].(*v1alpha1.CablePolicies).Status.Conditions[0]
 	require.Equal(t, reasonMistake, c.Reason)
-	require.Contains(t, c.Message, `spec[0].name: there is no cable driver "gre": use one of vxlan`)
+	require.Contains(t, c.Message, `spec[0].name: unknown cable driver "gre": use one of vxlan`)
 }

@@ -78,7 +78,7 @@ func said(writes []exchange.Write) (out []string) {
 }
 
 // noGRE is what is wrong with a policy of an unknown driver.
-const noGRE = `spec[0].name: there is no cable driver "gre": use one of vxlan, wireguard, vxlan+wireguard, ipsec, vxlan+ipsec`
+const noGRE = `spec[0].name: unknown cable driver "gre": use one of vxlan, wireguard, vxlan+wireguard, ipsec, vxlan+ipsec`
 
 type objects = []client.Object
 

@@ -10,29 +10,29 @@ import (
 	"subctl/cable"
 )
 
-// Choice is what a user says about the drivers that a cluster offers.
+// Choice holds the user's settings of the drivers that a cluster offers.
 type Choice struct {
-	// Default is that of pairs that no policy decides. Empty: the first of those listed,
-	// or drivers.Default if none is.
+	// Default is the driver for pairs that no policy decides. If it is empty, the first driver
+	// of Separate and Combined is used, or drivers.Default if there is none.
 	Default string
-	// Separate are the drivers to offer. None, and no Combined either: all there are.
+	// Separate lists the drivers to offer. If it and Combined are empty, all are offered.
 	Separate []string
-	// Combined are those of the one combined cable to offer, such as vxlan and ipsec.
+	// Combined lists the drivers of one combined cable to offer, such as vxlan and ipsec.
 	Combined []string
 }
 
-// Fields is what the fields of a Choice are called where the user wrote it.
+// Fields holds the names of the fields or flags from which a Choice was read, for messages.
 type Fields struct{ Default, Separate, Combined string }
 
-// Listed returns the drivers that the cluster of a Submariner may offer, as Offered does.
+// Listed returns the drivers that the cluster of a Submariner may offer, the default first.
 func Listed(s v1alpha1.SubmarinerSpec) ([]cable.Driver, error) {
 	return Choice{Default: s.CableDriver, Separate: s.CableDrivers, Combined: s.CombinedCableDrivers}.Offered(Fields{
 		Default: "Submariner.spec.cableDriver", Separate: "Submariner.spec.cableDrivers", Combined: "Submariner.spec.combinedCableDrivers",
 	})
 }
 
-// Offered returns the drivers to offer, the default first. The error says everything
-// that is wrong, and in which field.
+// Offered returns the drivers to offer, the default first. The error contains all mistakes,
+// each with its field.
 func (c Choice) Offered(f Fields) ([]cable.Driver, error) {
 	var listed []cable.Driver
 	var errs []error
@@ -64,7 +64,7 @@ func (c Choice) Offered(f Fields) ([]cable.Driver, error) {
 	}
 	i := slices.Index(listed, first)
 	if i < 0 {
-		return nil, fmt.Errorf("%s %s is the default, but not among what the cluster is to offer (%s): add it to %s, or make one of these the default",
+		return nil, fmt.Errorf("%s %s is not one of the drivers that the cluster offers (%s): add it to %s, or use one of these as the default",
 			f.Default, first.Name(), names(listed), f.Separate)
 	}
 	out := []cable.Driver{first}
@@ -76,7 +76,7 @@ func (c Choice) Offered(f Fields) ([]cable.Driver, error) {
 	return out, nil
 }
 
-// first is the default.
+// first returns the default driver.
 func (c Choice) first(listed []cable.Driver) (cable.Driver, error) {
 	switch {
 	case c.Default != "":
@@ -87,8 +87,8 @@ func (c Choice) first(listed []cable.Driver) (cable.Driver, error) {
 	return Parse(Default)
 }
 
-// combined returns the cable that is made of drivers. The error goes on after what the
-// user wrote.
+// combined returns the driver that combines others. The error continues a message that ends
+// with the user's value.
 func combined(of []string) (cable.Driver, error) {
 	var possible []string
 	for _, d := range All() {

@@ -26,12 +26,12 @@ func TestOffered(t *testing.T) {
 		{name: "a combined one", combined: "vxlan,ipsec", want: "vxlan+ipsec"},
 		{name: "in the other order", combined: "libreswan,vxlan", separate: "wireguard", want: "wireguard, vxlan+ipsec"},
 		{name: "a combined one as one name", separate: "vxlan+ipsec", want: "vxlan+ipsec"},
-		{name: "unknown default", def: "carrier-pigeon", err: `cableDriver: there is no cable driver "carrier-pigeon": use one of ` + all},
-		{name: "near", separate: "wiregard", err: `cableDrivers: there is no cable driver "wiregard": did you mean wireguard? There are ` + all},
-		{name: "two mistakes", def: "a", separate: "b", err: "cableDrivers: there is no cable driver \"b\": use one of " + all + "\ncableDriver: there is no cable driver \"a\": use one of " + all},
+		{name: "unknown default", def: "carrier-pigeon", err: `cableDriver: unknown cable driver "carrier-pigeon": use one of ` + all},
+		{name: "near", separate: "wiregard", err: `cableDrivers: unknown cable driver "wiregard": did you mean wireguard? The drivers are ` + all},
+		{name: "two mistakes", def: "a", separate: "b", err: "cableDrivers: unknown cable driver \"b\": use one of " + all + "\ncableDriver: unknown cable driver \"a\": use one of " + all},
 		{
 			name: "the default is not listed", def: "vxlan", separate: "ipsec",
-			err: "cableDriver vxlan is the default, but not among what the cluster is to offer (ipsec): add it to cableDrivers, or make one of these the default",
+			err: "cableDriver vxlan is not one of the drivers that the cluster offers (ipsec): add it to cableDrivers, or use one of these as the default",
 		},
 		{
 			name: "one is no combination", combined: "vxlan",

@@ -1,4 +1,4 @@
-// Package drivers lists the cable drivers there are.
+// Package drivers lists all cable drivers.
 package drivers
 
 import (
@@ -10,12 +10,12 @@ import (
 	"subctl/cable/wireguard"
 )
 
-// All returns every driver, in the order in which users are told of them.
+// All returns all drivers, in the order of the documentation.
 func All() []cable.Driver {
 	return []cable.Driver{vxlan.Driver{}, wireguard.Driver{}, wireguard.Combined{}, ipsec.Driver{}, ipsec.Combined{}}
 }
 
-// Default is the driver of a cluster that names none.
+// Default is the name of the default driver of clusters that do not specify one.
 const Default = vxlan.Name
 
 // Names returns the names of all drivers, separated by commas.
@@ -40,11 +40,11 @@ func Announced(g cable.Gateway) map[string]cable.Config {
 	return settings
 }
 
-// Parse returns the driver of a name, or of an alias of it. The error lists those that
-// there are, with the one that was most likely meant.
+// Parse returns the driver with a name, which need not be canonical. If there is none, the
+// error lists all drivers, and suggests a similar name.
 func Parse(name string) (cable.Driver, error) { return cable.FindDriver(name, All()) }
 
-// Find returns the driver of a name, or of an alias of it; nil if there is none.
+// Find returns the driver with a name, which need not be canonical; nil if there is none.
 func Find(name string) cable.Driver {
 	d, _ := Parse(name)
 	return d

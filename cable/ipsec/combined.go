@@ -10,20 +10,20 @@ import (
 	"subctl/dataplane"
 )
 
-// Combined implements cable.Driver: VXLAN inside IPsec in transport mode. IPsec takes
-// what goes between two gateways' own addresses and is VXLAN by its port, which is the
-// same at both ends so that one pair of selectors is enough; routes and next hop groups
-// say which gateway a packet goes by, so several can share a cluster's traffic.
+// Combined implements cable.Driver with VXLAN inside IPsec in transport mode. The traffic
+// selectors are the VXLAN packets between two gateways' own addresses; source and destination
+// port are the same, so that one pair of selectors suffices. Routes and next hop groups
+// select the gateway, so several gateways can share a cluster's traffic.
 //
-// A block of lower priority than IPsec's own policies keeps the port's packets in when
+// A blocking policy with lower priority than IPsec's own policies drops VXLAN packets while
 // there are no keys. It stays while there is any cable.
 type Combined struct{ Driver }
 
 var _ cable.Driver = Combined{}
 
-// suffix makes the identities of a transport tunnel different from those of a tunnel
-// between the same gateways, of which there may be one while a pair changes its cable:
-// a gateway has one negotiation with each identity.
+// suffix distinguishes the IKE identities of this driver from those of Driver. While a pair
+// changes its cable, both may be up between the same gateways, and strongSwan keeps one IKE
+// SA for each pair of identities.
 const suffix = "/vxlan"
 
 // Name implements cable.Driver.
@@ -34,25 +34,25 @@ func (Combined) Properties() cable.Properties {
 	return cable.Properties{Encrypts: true, Engine: cable.ProtocolIPsec, Parts: []string{cable.VXLAN, cable.IPsec}}
 }
 
-// Lacks implements cable.Driver: strongSwan's userspace ESP has no transport mode.
+// Lacks implements cable.Driver. strongSwan's userspace ESP has no transport mode.
 func (d Combined) Lacks(l cable.Local) error {
 	if err := d.Driver.Lacks(l); err != nil {
 		return err
 	}
 	if l.IPsec.Name != dataplane.EngineKernel {
-		return fmt.Errorf("this node's kernel has no IPsec, and %s cannot do transport mode, which %s is made of: use %s, or %s", l.IPsec.Name, cable.VXLANIPsec, cable.IPsec, cable.VXLANWireGuard)
+		return fmt.Errorf("this node's kernel has no IPsec, and %s has no transport mode, which %s requires: use %s, or %s", l.IPsec.Name, cable.VXLANIPsec, cable.IPsec, cable.VXLANWireGuard)
 	}
 	return nil
 }
 
-// Refuses implements cable.Driver. Transport mode protects the packet that was sent, of
-// which a translator would change the addresses.
+// Refuses implements cable.Driver. Transport mode does not work through NAT, which changes
+// the addresses of the protected packet.
 func (d Combined) Refuses(local cable.Local, peer cable.Peer) error {
 	switch {
 	case peer.NAT || peer.NATed || peer.InboundOnly:
-		return fmt.Errorf("cluster %s is behind address translation, which IPsec in transport mode does not get through: use %s, or %s", peer.Cluster, cable.IPsec, cable.VXLANWireGuard)
+		return fmt.Errorf("cluster %s is behind NAT, through which IPsec in transport mode does not work: use %s, or %s", peer.Cluster, cable.IPsec, cable.VXLANWireGuard)
 	case local.NAT:
-		return fmt.Errorf("this cluster is behind address translation (joined with --natt), which IPsec in transport mode does not get through: use %s or %s, or join with --natt=false if there is none", cable.IPsec, cable.VXLANWireGuard)
+		return fmt.Errorf("this cluster is behind NAT (joined with --natt), through which IPsec in transport mode does not work: use %s or %s, or join with --natt=false if there is no NAT", cable.IPsec, cable.VXLANWireGuard)
 	}
 	return d.Driver.Refuses(local, peer)
 }
@@ -79,7 +79,7 @@ func (d Combined) Plan(local cable.Local, peers []cable.Peer) (cable.Wiring, err
 		Net: dataplane.VXLANIPsecNet, Hops: dataplane.VXLANIPsecNexthopID, Self: local.PrivateIP, Local: local.PrivateIP,
 	}
 	for _, p := range peers {
-		v.MTU = max(v.MTU, cable.Cable{Peer: p, Driver: d}.MTU(local)) // routes know of narrower paths
+		v.MTU = max(v.MTU, cable.Cable{Peer: p, Driver: d}.MTU(local)) // routes have the MTU of narrower paths
 	}
 	inner := cable.Listen{Proto: "udp", Port: v.Port, IPsec: true}
 	err = v.Inside(d, &w, inner, peers, func(p cable.Peer) (vxlan.Carrier, error) {

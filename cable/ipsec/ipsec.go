@@ -1,15 +1,15 @@
-// Package ipsec joins gateways with IPsec: Driver with tunnels (ESP in tunnel mode,
-// RFC 4303), and Combined with VXLAN inside IPsec in transport mode. Keys are negotiated
-// by IKEv2 (RFC 7296), by a strongSwan of our own on each gateway; the package says what
-// it is to negotiate, and does not talk to it.
+// Package ipsec connects gateways with IPsec. Driver uses tunnels (ESP in tunnel mode,
+// RFC 4303), Combined uses VXLAN inside IPsec in transport mode. Each gateway runs its own
+// strongSwan, which negotiates keys with IKEv2 (RFC 7296). The package plans the
+// configuration, and does not communicate with strongSwan.
 //
-// Each pair of clusters has a pre-shared key of its own, derived from both clusters'
-// keys (package keys), and bound to the two gateways' names, which are their IKE
-// identities. No key serves anybody else, so a gateway need not be known by its
-// address, and may be behind an address translation.
+// Each pair of clusters has its own pre-shared key, derived from both clusters' keys
+// (package keys) and bound to the names of the two gateways, which are their IKE
+// identities. Gateways are therefore not identified by their addresses, and may be behind
+// NAT.
 //
-// IKE and, where it is encapsulated, ESP use one UDP port from the first packet on, that
-// of NAT traversal (RFC 3948): UDP 500 is not needed, and no port changes on the way.
+// IKE and encapsulated ESP use one UDP port from the first packet on, the port of NAT
+// traversal (RFC 3948): UDP 500 is not needed, and the port never changes.
 package ipsec
 
 import (
@@ -28,18 +28,16 @@ import (
 	"subctl/dataplane"
 )
 
-// encapKey is a key of backend_config: "yes" if the gateway always has ESP in UDP.
+// encapKey is a key of backend_config: "yes" if the gateway requires ESP in UDP.
 const encapKey = "ipsec-encapsulation"
 
 // Driver implements cable.Driver with tunnel mode.
 //
-// A cable is one child security association whose selectors are all of the networks of
-// both ends, and the two addresses by which the gateways probe each other. One for each
-// pair of networks, as upstream has it, would be m times n sets of keys to negotiate and
-// renew, each of which can fail alone and leave a cable that works by half; and the
-// order of the policies in the kernel is that of the selectors, however many children
-// they belong to. That the other end sends nothing but what was agreed on, IPsec itself
-// checks.
+// A cable is one child security association. Its traffic selectors are all networks of
+// both ends, and the two addresses at which the gateways probe each other. Upstream uses one
+// association for each pair of networks: m times n sets of keys to negotiate and renew, each
+// of which can fail alone and leave a cable that works only partly. IPsec itself drops packets
+// outside the selectors.
 type Driver struct{}
 
 var _ cable.Driver = Driver{}
@@ -47,8 +45,8 @@ var _ cable.Driver = Driver{}
 // Name implements cable.Driver.
 func (Driver) Name() string { return cable.IPsec }
 
-// Properties implements cable.Driver: the networks of a cluster lead to one of its gateways,
-// since a policy in the kernel has one.
+// Properties implements cable.Driver. An IPsec policy in the kernel has one destination, so
+// MaxGateways is 1.
 func (Driver) Properties() cable.Properties {
 	return cable.Properties{Encrypts: true, PassesNAT: true, MaxGateways: 1, Engine: cable.ProtocolIPsec}
 }
@@ -64,7 +62,7 @@ func (Driver) Lacks(l cable.Local) error {
 		return err
 	}
 	if l.Keys != nil && len(l.Keys.Private.Bytes()) == 0 {
-		return errors.New("this cluster has no key to derive those of its IPsec cables from: run subctl join again")
+		return errors.New("this cluster has no cluster key, which IPsec cables require: run subctl join again")
 	}
 	return nil
 }
@@ -81,8 +79,8 @@ func (Driver) Advertise(l cable.Local) (map[string]string, error) {
 	return config, nil
 }
 
-// names are those that can be IKE identities of the type FQDN, and nothing else that
-// strongSwan reads out of an identity, such as an address, a distinguished name or a
+// names matches the names that strongSwan accepts as IKE identities of the type FQDN, and
+// does not interpret as another type, such as an address, a distinguished name or a
 // wildcard.
 var names = regexp.MustCompile(`^[A-Za-z][A-Za-z0-9.-]{0,199}$`)
 
@@ -90,7 +88,7 @@ var names = regexp.MustCompile(`^[A-Za-z][A-Za-z0-9.-]{0,199}$`)
 func (Driver) Refuses(local cable.Local, peer cable.Peer) error {
 	switch {
 	case !names.MatchString(peer.Name):
-		return fmt.Errorf("its cable name %.80q cannot be an IKE identity: it takes up to 200 letters, digits, dots and dashes, a letter first", peer.Name)
+		return fmt.Errorf("its cable name %.80q is not a valid IKE identity: it must have up to 200 letters, digits, dots and dashes, and begin with a letter", peer.Name)
 	case peer.Name == local.Name:
 		return fmt.Errorf("cluster %s announces this gateway's own cable name %s", peer.Cluster, peer.Name)
 	}
@@ -114,9 +112,9 @@ func (Driver) Overhead(l cable.Local, p cable.Peer) int {
 	return most
 }
 
-// userspaceMTU is the size of strongSwan's buffer for what it reads from its TUN device:
-// of a longer packet it would take the beginning (TUN_DEFAULT_MTU in its
-// kernel_libipsec_plugin.c, and read_packet in tun_device.c).
+// userspaceMTU is the size of strongSwan's buffer for packets from its TUN device, in bytes.
+// It would truncate a longer packet (TUN_DEFAULT_MTU in its kernel_libipsec_plugin.c, and
+// read_packet in tun_device.c).
 const userspaceMTU = 1400
 
 // Plan implements cable.Driver.
@@ -128,7 +126,7 @@ func (d Driver) Plan(local cable.Local, peers []cable.Peer) (cable.Wiring, error
 	own := address(local.Gateway)
 	dev := dataplane.IPsecInterface{Name: dataplane.IPsecDevice, Conf: dataplane.Conf{RPFilter: 2, Forwarding: 1}}
 	for _, p := range peers {
-		dev.MTU = max(dev.MTU, cable.Cable{Peer: p, Driver: d}.MTU(local)) // routes know of narrower paths
+		dev.MTU = max(dev.MTU, cable.Cable{Peer: p, Driver: d}.MTU(local)) // routes have the MTU of narrower paths
 	}
 	objs := append([]dataplane.Object{dev, dataplane.Addr{Dev: dev.Name, Prefix: netip.PrefixFrom(own, 8)}}, d.inside(local)...)
 	for _, p := range peers {
@@ -146,8 +144,8 @@ func (d Driver) Plan(local cable.Local, peers []cable.Peer) (cable.Wiring, error
 	return w, w.State.Add(objs...)
 }
 
-// inside is what userspace ESP asks for: an address of the node's own in each network
-// that it is to let packets in from. Where there is none, it takes the network's first,
+// inside returns the addresses that userspace ESP requires: the node must have an address in
+// each local network of the tunnel. If it has none in a network, it gets the first address,
 // which belongs to no pod and no Service.
 func (Driver) inside(l cable.Local) (out []dataplane.Object) {
 	if l.IPsec.Name == dataplane.EngineKernel {
@@ -161,7 +159,8 @@ func (Driver) inside(l cable.Local) (out []dataplane.Object) {
 	return out
 }
 
-// base plans what both drivers stand on, and says what a gateway must be able to receive.
+// base returns the plan of the IKE daemon, which both drivers share, and the packets that the gateway
+// must accept.
 func base(local cable.Local, peers []cable.Peer) (cable.Wiring, error) {
 	w := cable.Wiring{State: dataplane.State{}}
 	if len(peers) == 0 {
@@ -174,7 +173,7 @@ func base(local cable.Local, peers []cable.Peer) (cable.Wiring, error) {
 	return w, w.State.Add(dataplane.IKEDaemon{Port: port(local), Debug: local.Settings[cable.IPsec].Bool(optDebug)})
 }
 
-// tunnel is what the two drivers' tunnels have in common.
+// tunnel returns the common part of the two drivers' tunnels.
 func tunnel(local cable.Local, p cable.Peer) (dataplane.Tunnel, error) {
 	psk, pskErr := local.Keys.Pair(p.Cluster, p.PublicKey, keys.IPsecPSK)
 	to, portErr := p.Port(submarinerv1.BackendUDPPort, dataplane.IPsecPort)
@@ -190,10 +189,10 @@ func tunnel(local cable.Local, p cable.Peer) (dataplane.Tunnel, error) {
 	return t, errors.Join(pskErr, portErr)
 }
 
-// initiative says which end begins, so that both come to the same conclusion: the one
-// that the other cannot reach, else the one that is not to be the server if the other is,
-// else the one that is behind an address translation, else the one of the lower name. The
-// other one begins if nothing has come for some seconds.
+// initiative returns which end starts the negotiation. Both ends compute the same result: the
+// end that the other cannot reach; or the end that is not the preferred server, if exactly one
+// is; or the end behind NAT, if exactly one is; or the end with the lower cable name. The
+// other end starts too if it receives nothing for some seconds.
 func initiative(local cable.Local, p cable.Peer) dataplane.Initiative {
 	own, other := prefersServer(local), p.Gateway.Config[submarinerv1.BackendPreferredServer] == "true"
 	switch {
@@ -209,22 +208,22 @@ func initiative(local cable.Local, p cable.Peer) dataplane.Initiative {
 	return dataplane.InitiateSecond
 }
 
-// prefersServer says that this cluster's gateways are to wait for others to begin.
+// prefersServer reports whether this cluster's gateways wait for others to start.
 func prefersServer(l cable.Local) bool { return l.Settings[cable.IPsec].Bool(optServer) }
 
-// encapsulated says whether ESP will be in UDP: if either end wants it, or cannot do
-// without, or if a translation may be on the way.
+// encapsulated reports whether ESP is encapsulated in UDP: if either end requires it, or if
+// there may be NAT on the path.
 func encapsulated(l cable.Local, p cable.Peer) bool {
 	return l.IPsec.Name != dataplane.EngineKernel || p.Config.Text(optEncap) == "yes" || p.Gateway.Config[encapKey] == "yes" ||
 		l.NAT || p.NAT || p.NATed
 }
 
-// selectors are networks and the gateway's address on the device, sorted.
+// selectors returns the networks and the gateway's address on the device, sorted.
 func selectors(nets []netip.Prefix, own netip.Addr) []netip.Prefix {
 	out := append(slices.Clone(nets), netip.PrefixFrom(own, 32))
 	slices.SortFunc(out, netip.Prefix.Compare)
 	return out
 }
 
-// address is a gateway's own address inside IPsec.
+// address returns a gateway's own address inside IPsec.
 func address(g cable.Gateway) netip.Addr { return cable.VTEPOf(dataplane.IPsecNet, g.PrivateIP) }

@@ -214,13 +214,13 @@ func TestRefuses(t *testing.T) {
 		{"no cluster key", func(_ *cable.Local, p *cable.Peer) { p.PublicKey = keys.PublicKey{} }, "run subctl join there again", ""},
 		{"our own key", func(l *cable.Local, p *cable.Peer) { p.PublicKey = l.Keys.Private.Public() }, "same public key", ""},
 		{"our own name", func(l *cable.Local, p *cable.Peer) { p.Name = l.Name }, "own cable name", ""},
-		{"a wildcard", func(_ *cable.Local, p *cable.Peer) { p.Name = "*" }, "cannot be an IKE identity", ""},
-		{"any", func(_ *cable.Local, p *cable.Peer) { p.Name = "%any" }, "cannot be an IKE identity", ""},
-		{"an address", func(_ *cable.Local, p *cable.Peer) { p.Name = "10.0.0.1" }, "cannot be an IKE identity", ""},
-		{"a distinguished name", func(_ *cable.Local, p *cable.Peer) { p.Name = "CN=x" }, "cannot be an IKE identity", ""},
+		{"a wildcard", func(_ *cable.Local, p *cable.Peer) { p.Name = "*" }, "is not a valid IKE identity", ""},
+		{"any", func(_ *cable.Local, p *cable.Peer) { p.Name = "%any" }, "is not a valid IKE identity", ""},
+		{"an address", func(_ *cable.Local, p *cable.Peer) { p.Name = "10.0.0.1" }, "is not a valid IKE identity", ""},
+		{"a distinguished name", func(_ *cable.Local, p *cable.Peer) { p.Name = "CN=x" }, "is not a valid IKE identity", ""},
 		{"no port", func(_ *cable.Local, p *cable.Peer) { p.Gateway.Config["udp-port"] = "99999" }, "is not a UDP port", ""},
-		{"the other's translation", func(_ *cable.Local, p *cable.Peer) { p.NATed = true }, "", "cluster west is behind address translation"},
-		{"our translation", func(l *cable.Local, _ *cable.Peer) { l.NAT = true }, "", "this cluster is behind address translation"},
+		{"the other's translation", func(_ *cable.Local, p *cable.Peer) { p.NATed = true }, "", "cluster west is behind NAT"},
+		{"our translation", func(l *cable.Local, _ *cable.Peer) { l.NAT = true }, "", "this cluster is behind NAT"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			l, p := testLocal(t), testPeer(t)

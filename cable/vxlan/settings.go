@@ -17,15 +17,15 @@ const (
 var (
 	optVNI = cable.Option{
 		Key: "vxlanID", Kind: cable.OptionNumber, Default: strconv.Itoa(dataplane.CableVNI), Min: 1, Max: 1<<24 - 1, PerPair: true,
-		Doc: "VXLAN network identifier (RFC 7348, section 5); both ends need the same",
+		Doc: "VXLAN network identifier (RFC 7348, section 5); must be the same at both ends",
 	}
 	optPort = cable.Option{
 		Key: "vxlanPort", Kind: cable.OptionNumber, Default: strconv.Itoa(dataplane.VXLANPort), Min: 1, Max: 65535,
-		Doc: "UDP port of plain VXLAN; both ends need the same",
+		Doc: "UDP port of plain VXLAN; must be the same at both ends",
 	}
 )
 
-// Announced implements cable.Announcer. What a gateway announces wrongly is left out.
+// Announced implements cable.Announcer. It omits invalid values.
 func (Driver) Announced(g cable.Gateway) cable.Config {
 	c := cable.Config{}
 	for key, o := range map[string]cable.Option{portKey: optPort, vniKey: optVNI} {

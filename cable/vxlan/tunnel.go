@@ -8,26 +8,26 @@ import (
 	"subctl/dataplane"
 )
 
-// Tunnel is one VXLAN device between gateways.
+// Tunnel is a VXLAN device between gateways.
 type Tunnel struct {
 	Device string
-	// Over is the device that outer packets leave by, whatever routes say: what is
-	// encrypted there never leaves otherwise. Empty for any.
+	// Over is the output device of outer packets, whatever the routes are, so that they never
+	// leave unencrypted. Empty means any device.
 	Over string
 	VNI  int
-	Port int // UDP
-	// SourcePort fixes the source port of outer packets, for an IPsec policy that
-	// selects them; 0 lets the kernel vary it by flow.
+	Port int // UDP port
+	// SourcePort is the source port of outer packets, for an IPsec policy that selects them; 0
+	// means a port that depends on the flow.
 	SourcePort int
-	Net        byte       // first octet of the addresses on it
-	Hops       uint32     // first octet of its next hops' IDs
-	Self       netip.Addr // the gateway's own address: three octets of it make the VTEP
-	Local      netip.Addr // source of the outer packets
-	MTU        int        // of the device, in bytes
+	Net        byte       // first octet of the addresses on the device
+	Hops       uint32     // first octet of the IDs of its next hops
+	Self       netip.Addr // the gateway's own address, from which the VTEP is derived
+	Local      netip.Addr // source address of outer packets
+	MTU        int        // MTU of the device, in bytes
 }
 
-// To adds the device, and the way over it to a peer whose own address is peer and
-// whose VXLAN packets go to outer.
+// To adds the device and the entries for a peer to s, and returns the link. peer is the
+// peer's own address, outer the destination of outer packets, and hop the ID of the next hop.
 func (t Tunnel) To(s dataplane.State, peer, outer netip.Addr, hop uint32) (cable.Link, error) {
 	own, mac := cable.VTEP(t.Net, t.Self)
 	ip, peerMAC := cable.VTEP(t.Net, peer)
@@ -44,15 +44,15 @@ func (t Tunnel) To(s dataplane.State, peer, outer netip.Addr, hop uint32) (cable
 	)
 }
 
-// Carrier is the cable of another protocol that a Tunnel to one peer is inside of.
+// Carrier is the encrypted cable to a peer that carries a Tunnel.
 type Carrier struct {
-	To            netip.Addr // where outer packets go
+	To            netip.Addr // destination of outer packets
 	State, Device string     // cable.Link.State and StateDevice
 }
 
-// Inside adds the tunnels to peers that are inside other cables: d is the driver that
-// combines the two, carrier returns the cable to a peer, and inner specifies how outer
-// packets arrive, except from whom.
+// Inside adds the tunnels to peers inside other cables to w. d is the combined driver, carrier
+// returns the carrier to a peer, and inner describes the outer packets without their senders,
+// which Inside sets.
 func (t Tunnel) Inside(d cable.Driver, w *cable.Wiring, inner cable.Listen, peers []cable.Peer, carrier func(cable.Peer) (Carrier, error)) error {
 	for _, p := range peers {
 		c, err := carrier(p)

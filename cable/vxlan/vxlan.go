@@ -1,17 +1,15 @@
-// Package vxlan joins gateways with VXLAN tunnels: plain ones, without encryption,
-// for networks that are private already, and ones inside another cable's
-// encryption (Tunnel; packages wireguard and ipsec have drivers of it, Combined).
+// Package vxlan connects gateways with VXLAN tunnels: plain tunnels without encryption, for
+// private networks, and tunnels inside another, encrypted cable (Tunnel, which the drivers
+// Combined of packages wireguard and ipsec use).
 //
-// A VXLAN device usually learns: it floods ARP requests to every peer and
-// remembers who answered. With n clusters that is n copies of every broadcast and
-// a table that is wrong whenever a gateway moves. Here nothing is learned: each
-// gateway's MAC is a function of its address (cable.VTEP), so a peer is three
-// entries that never have to be asked for: a neighbour (VTEP to MAC), a
-// forwarding entry (MAC to host) and a next hop. A lost peer is the absence of
-// those three.
+// A VXLAN device usually learns: it floods ARP requests to every peer and records the
+// replies. With n clusters this sends n copies of every broadcast, and the
+// table is wrong whenever a gateway moves. Here nothing is learned. Each gateway's MAC
+// address is a function of its IP address (cable.VTEP), so a peer has three permanent
+// entries: a neighbor (VTEP to MAC), a forwarding entry (MAC to host) and a next hop.
 //
-// VXLAN does not get through address translation: the outer packet's ports are
-// not a connection that a translator could follow both ways, so Refuses says no.
+// VXLAN does not work through NAT: the two directions use different source ports, and a NAT
+// router cannot associate them. Refuses returns an error in this case.
 package vxlan
 
 import (
@@ -45,7 +43,7 @@ func (Driver) Properties() cable.Properties { return cable.Properties{} }
 // Options implements cable.Driver.
 func (Driver) Options() []cable.Option { return []cable.Option{optVNI, optPort, cable.OptionMTU} }
 
-// Lacks implements cable.Driver: every kernel has VXLAN.
+// Lacks implements cable.Driver. Every kernel has VXLAN.
 func (Driver) Lacks(cable.Local) error { return nil }
 
 // Advertise implements cable.Driver.
@@ -66,16 +64,16 @@ func (Driver) Refuses(local cable.Local, peer cable.Peer) error {
 	}
 	switch ours := own.Number(optPort); {
 	case peer.NAT || peer.NATed:
-		return fmt.Errorf("cluster %s is behind address translation, which a vxlan cable does not get through: use an encrypted driver, or join it with --natt=false if there is none", peer.Cluster)
+		return fmt.Errorf("cluster %s is behind NAT, through which vxlan does not work: use an encrypted driver, or join the cluster with --natt=false if there is no NAT", peer.Cluster)
 	case local.NAT:
-		return fmt.Errorf("this cluster is behind address translation (joined with --natt), which a vxlan cable does not get through: use an encrypted driver, or join with --natt=false if there is none")
+		return fmt.Errorf("this cluster is behind NAT (joined with --natt), through which vxlan does not work: use an encrypted driver, or join with --natt=false if there is no NAT")
 	case port != ours:
-		return fmt.Errorf("cluster %s has its vxlan cable on UDP port %d and this cluster on %d, but a vxlan device sends to the port that it listens on: set the same vxlanPort in both", peer.Cluster, port, ours)
+		return fmt.Errorf("cluster %s uses UDP port %d for vxlan and this cluster uses %d, but a VXLAN device sends to the port on which it listens: set the same vxlanPort in both", peer.Cluster, port, ours)
 	}
 	theirs := peer.Gateway.Config[vniKey]
 	_, shared := peer.Shared[optVNI.Key]
 	if ours := strconv.Itoa(own.Number(optVNI)); !shared && theirs != "" && theirs != ours {
-		return fmt.Errorf("cluster %s has its vxlan cable on VNI %.20q and this cluster on %s: set the same vxlanID in both", peer.Cluster, theirs, ours)
+		return fmt.Errorf("cluster %s uses VNI %.20q for vxlan and this cluster uses %s: set the same vxlanID in both", peer.Cluster, theirs, ours)
 	}
 	return nil
 }
@@ -91,7 +89,7 @@ func (Driver) Device(c cable.Config) string {
 // Overhead implements cable.Driver.
 func (Driver) Overhead(cable.Local, cable.Peer) int { return dataplane.VXLANOverhead }
 
-// Plan implements cable.Driver. It refuses two gateways of one VTEP.
+// Plan implements cable.Driver. It returns an error if two gateways have the same VTEP.
 func (d Driver) Plan(local cable.Local, peers []cable.Peer) (cable.Wiring, error) {
 	w := cable.Wiring{State: make(dataplane.State, 4*len(peers))}
 	port := local.Settings[Name].Number(optPort)
@@ -109,7 +107,7 @@ func (d Driver) Plan(local cable.Local, peers []cable.Peer) (cable.Wiring, error
 		}
 		link, err := t.To(w.State, p.PrivateIP, p.Address, hop)
 		if err == nil && vni != dataplane.CableVNI {
-			err = wayTo(w.State, link)
+			err = routeTo(w.State, link)
 		}
 		if err != nil {
 			return w, fmt.Errorf("planning vxlan cable to %s: %w", p.Name, err)
@@ -123,10 +121,10 @@ func (d Driver) Plan(local cable.Local, peers []cable.Peer) (cable.Wiring, error
 	return w, nil
 }
 
-// wayTo routes a peer's own address to the device that the peer is on: those of
-// several VNIs have addresses in one network. While a peer changes from one such VNI
-// to another, the first has it.
-func wayTo(s dataplane.State, l cable.Link) error {
+// routeTo adds a route for the peer's address on the device, since the devices of several VNIs
+// have addresses in the same network. While a peer changes from one such VNI to another, the
+// route of the first remains.
+func routeTo(s dataplane.State, l cable.Link) error {
 	g := dataplane.Group{ID: dataplane.OtherVNIGroupID<<24 | l.Hop&hopMask, Members: []dataplane.Member{{ID: l.Hop, Weight: 1}}}
 	r := dataplane.Route{Table: dataplane.CableTable, Dst: netip.PrefixFrom(l.IP, 32), Group: g.ID}
 	if _, taken := s[r.Key()]; taken {
@@ -135,11 +133,11 @@ func wayTo(s dataplane.State, l cable.Link) error {
 	return s.Add(g, r)
 }
 
-// hopMask is what tells next hops of one kind apart.
+// hopMask is the part of an ID that distinguishes next hops of the same kind.
 const hopMask = 1<<24 - 1
 
-// otherVNI is the next hop's ID where VNI and VTEP do not both fit into one: 24 bits
-// of a hash of them, counted up where two would share one.
+// otherVNI returns the ID of the next hop to a peer on another VNI: 24 bits of a hash of VNI
+// and VTEP, which do not both fit into an ID, incremented on a collision.
 func otherVNI(taken map[uint32]bool, vni int, peer netip.Addr) uint32 {
 	h := fnv.New32a()
 	fmt.Fprintf(h, "%d %v", vni, peer) // never fails

@@ -8,9 +8,9 @@ import (
 	"subctl/dataplane"
 )
 
-// Combined implements cable.Driver: VXLAN inside WireGuard. All of its outer packets are
-// between the gateways' addresses inside WireGuard, so that is all that a peer is allowed.
-// Settings, keys and ports are those of the device, which both drivers share.
+// Combined implements cable.Driver with VXLAN inside WireGuard. All outer packets are between
+// the gateways' addresses inside WireGuard, so AllowedIPs contain only these. Settings, keys
+// and ports belong to the device, which both drivers share.
 type Combined struct{ Driver }
 
 var (

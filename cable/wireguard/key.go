@@ -10,7 +10,7 @@ import (
 	"subctl/dataplane"
 )
 
-// privateKey is this gateway's; the zero Secret where the plan is only shown.
+// privateKey returns this gateway's private key; the zero Secret if the plan is only shown.
 func privateKey(l cable.Local) (dataplane.Secret, error) {
 	k, err := l.Keys.WireGuard(l.Name)
 	if err != nil || k == (dataplane.Secret{}) {
@@ -19,7 +19,7 @@ func privateKey(l cable.Local) (dataplane.Secret, error) {
 	return k.Clamp(), nil
 }
 
-// ownKey is the public half of privateKey; the zero key where there is none.
+// ownKey returns the public key of privateKey; the zero key if there is none.
 func ownKey(l cable.Local) (dataplane.PublicKey, error) {
 	k, err := privateKey(l)
 	if err != nil || k == (dataplane.Secret{}) {
@@ -27,12 +27,12 @@ func ownKey(l cable.Local) (dataplane.PublicKey, error) {
 	}
 	private, err := ecdh.X25519().NewPrivateKey(k[:])
 	if err != nil {
-		return dataplane.PublicKey{}, errors.New("this gateway's WireGuard key is not a key of X25519")
+		return dataplane.PublicKey{}, errors.New("this gateway's WireGuard key is not an X25519 key")
 	}
 	return dataplane.PublicKey(private.PublicKey().Bytes()), nil
 }
 
-// peerKey is the key that a gateway announces.
+// peerKey returns the public key that a gateway announces.
 func peerKey(g cable.Gateway) (dataplane.PublicKey, error) {
 	text, ok := g.Config[publicKeyKey]
 	if !ok {
@@ -40,7 +40,7 @@ func peerKey(g cable.Gateway) (dataplane.PublicKey, error) {
 	}
 	b, err := base64.StdEncoding.Strict().DecodeString(text)
 	if err != nil || len(b) != len(dataplane.PublicKey{}) || dataplane.PublicKey(b) == (dataplane.PublicKey{}) {
-		return dataplane.PublicKey{}, fmt.Errorf("cluster %s announces %.64q as its WireGuard key (%s), which is not the base64 of a key of 32 bytes", g.Cluster, text, publicKeyKey)
+		return dataplane.PublicKey{}, fmt.Errorf("cluster %s announces %.64q as its WireGuard key (%s), which is not the base64 of 32 bytes", g.Cluster, text, publicKeyKey)
 	}
 	return dataplane.PublicKey(b), nil
 }

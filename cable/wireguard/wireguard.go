@@ -1,15 +1,15 @@
-// Package wireguard joins gateways with WireGuard: Driver with WireGuard alone, and
-// Combined with VXLAN inside it.
+// Package wireguard connects gateways with WireGuard. Driver uses WireGuard alone, Combined
+// uses VXLAN inside WireGuard.
 //
-// WireGuard sends a packet to the peer that its destination belongs to (AllowedIPs), and
-// accepts it from the peer that its source belongs to. So a network leads to one gateway,
-// and Driver connects one gateway of a cluster. With Combined, WireGuard carries VXLAN
-// packets between the gateways' own addresses, and routes and next hop groups choose the
-// gateway.
+// WireGuard sends a packet to the peer whose AllowedIPs contain its destination, and accepts
+// it only from the peer whose AllowedIPs contain its source. A network can therefore belong
+// to only one peer, and Driver connects to one gateway of a cluster. With Combined, WireGuard
+// carries VXLAN packets between the gateways' own addresses, and routes and next hop groups
+// select the gateway.
 //
-// Both share one device, with one key and one port: a pair that changes from the one to
-// the other keeps its keys and its peer, which allows what both of them need. A gateway's
-// key and the preshared key of a pair of clusters come from package keys.
+// Both drivers share one device, with one key and one port. A pair that changes from one
+// driver to the other keeps its keys and its peer, whose AllowedIPs are then the union for both.
+// Package keys derives a gateway's key and the preshared key of a pair of clusters.
 package wireguard
 
 import (
@@ -36,7 +36,7 @@ var (
 // Name implements cable.Driver.
 func (Driver) Name() string { return cable.WireGuard }
 
-// Properties implements cable.Driver: the networks of a cluster lead to one of its gateways.
+// Properties implements cable.Driver. A network can belong to only one peer, so MaxGateways is 1.
 func (Driver) Properties() cable.Properties {
 	return cable.Properties{Encrypts: true, PassesNAT: true, MaxGateways: 1, Engine: cable.ProtocolWireGuard}
 }
@@ -62,7 +62,7 @@ func (Driver) Advertise(l cable.Local) (map[string]string, error) {
 		return nil, err
 	}
 	if own == (dataplane.PublicKey{}) {
-		return nil, errors.New("announcing a WireGuard key: this gateway's keys are not at hand")
+		return nil, errors.New("announcing a WireGuard key: the keys of this gateway are not available")
 	}
 	return map[string]string{
 		publicKeyKey: own.String(),
@@ -90,8 +90,8 @@ func (Driver) Refuses(local cable.Local, peer cable.Peer) error {
 	return local.RefusesKeys(peer, keys.WireGuardPSK, "preshared key")
 }
 
-// Claims implements cable.Claimer: a WireGuard device tells its peers by their keys. A
-// gateway that announces another's key could not use it, but would take its place.
+// Claims implements cable.Claimer. A WireGuard device identifies its peers by their keys. A
+// gateway that announces another gateway's key could not use it, but would replace that peer.
 func (Driver) Claims(g cable.Gateway) []cable.Claim {
 	if g.Config[publicKeyKey] == "" {
 		return nil
@@ -102,7 +102,7 @@ func (Driver) Claims(g cable.Gateway) []cable.Claim {
 	}
 	return []cable.Claim{{
 		What: "WireGuard key " + key.String(),
-		Why:  "a gateway has a key of its own, and this one announces that of another",
+		Why:  "WireGuard keys must be unique",
 	}}
 }
 
@@ -111,10 +111,10 @@ func (Driver) Device(cable.Config) string { return dataplane.WireGuardDevice }
 
 // Overhead implements cable.Driver.
 //
-// WireGuard pads what it encrypts to a multiple of 16 bytes, but not beyond the MTU of the
-// device (section 5.4.6 of its paper, calculate_skb_padding in the kernel's
-// drivers/net/wireguard/send.c). That MTU is what the widest path leaves, so packets on a
-// narrower one have to fit with their padding.
+// WireGuard pads packets to a multiple of 16 bytes, but not beyond the MTU of the device
+// (section 5.4.6 of its paper, calculate_skb_padding in the kernel's
+// drivers/net/wireguard/send.c). The MTU of the device is for the path with the largest MTU, so
+// on other paths packets must fit including their padding.
 func (Driver) Overhead(l cable.Local, p cable.Peer) int {
 	if p.MTU == 0 || p.MTU >= l.MTU {
 		return dataplane.WireGuardOverhead
@@ -122,7 +122,7 @@ func (Driver) Overhead(l cable.Local, p cable.Peer) int {
 	return dataplane.WireGuardOverhead + (p.MTU-dataplane.WireGuardOverhead)%padding
 }
 
-// padding is the size in bytes that WireGuard pads packets to a multiple of.
+// padding is the alignment to which WireGuard pads packets, in bytes.
 const padding = 16
 
 // Plan implements cable.Driver.
@@ -131,20 +131,20 @@ func (d Driver) Plan(local cable.Local, peers []cable.Peer) (cable.Wiring, error
 	if err != nil {
 		return w, err
 	}
-	leads := map[netip.Prefix]string{}
+	holders := map[netip.Prefix]string{}
 	for _, p := range peers {
 		for _, n := range p.Subnets {
-			if by, ok := leads[n]; ok {
-				return w, fmt.Errorf("planning wireguard cable to %s: %v leads to %s already", p.Name, n, by)
+			if by, ok := holders[n]; ok {
+				return w, fmt.Errorf("planning wireguard cable to %s: %v already belongs to %s", p.Name, n, by)
 			}
-			leads[n] = p.Name
+			holders[n] = p.Name
 		}
 		ip := address(p.Gateway)
 		hop := dataplane.Nexthop{ID: cable.NexthopID(dataplane.WireGuardNexthopID, ip), Dev: dataplane.WireGuardDevice}
 		if err := w.State.Add(hop); err != nil {
 			return w, fmt.Errorf("planning wireguard cable to %s: %w", p.Name, err)
 		}
-		key, _ := peerKey(p.Gateway) // base has read it
+		key, _ := peerKey(p.Gateway) // base has returned its error
 		w.Links = append(w.Links, cable.Link{
 			Hop: hop.ID, Device: hop.Dev, IP: ip, From: address(local.Gateway), State: key.String(), StateDevice: hop.Dev,
 		})
@@ -152,8 +152,8 @@ func (d Driver) Plan(local cable.Local, peers []cable.Peer) (cable.Wiring, error
 	return w, nil
 }
 
-// base plans the WireGuard device and its peers, each of which may send from its own
-// address, and from more networks.
+// base returns the plan of the WireGuard device and its peers. The AllowedIPs of a peer are its
+// own address and the networks that more returns.
 func base(local cable.Local, peers []cable.Peer, more func(cable.Peer) []netip.Prefix) (cable.Wiring, error) {
 	w := cable.Wiring{State: dataplane.State{}}
 	if len(peers) == 0 {
@@ -181,7 +181,7 @@ func base(local cable.Local, peers []cable.Peer, more func(cable.Peer) []netip.P
 	return w, w.State.Add(objs...)
 }
 
-// plannedPeer is a gateway as a peer of the device.
+// plannedPeer returns the peer of the device for a gateway.
 func plannedPeer(local cable.Local, p cable.Peer, networks []netip.Prefix) (dataplane.WireGuardPeer, error) {
 	key, keyErr := peerKey(p.Gateway)
 	psk, pskErr := local.Keys.Pair(p.Cluster, p.PublicKey, keys.WireGuardPSK)
@@ -190,12 +190,12 @@ func plannedPeer(local cable.Local, p cable.Peer, networks []netip.Prefix) (data
 		Dev: dataplane.WireGuardDevice, Public: key, Preshared: psk, Keepalive: int(keepalive(local, p) / time.Second),
 		Allowed: append(slices.Clone(networks), netip.PrefixFrom(address(p.Gateway), 32)),
 	}
-	if !p.InboundOnly { // else it comes to us
+	if !p.InboundOnly { // otherwise the peer starts the handshake
 		out.Endpoint = netip.AddrPortFrom(p.Address, uint16(to))
 	}
 	slices.SortFunc(out.Allowed, netip.Prefix.Compare)
 	return out, errors.Join(keyErr, pskErr, portErr)
 }
 
-// address is a gateway's own address inside WireGuard.
+// address returns a gateway's own address inside WireGuard.
 func address(g cable.Gateway) netip.Addr { return cable.VTEPOf(dataplane.WireGuardNet, g.PrivateIP) }

@@ -175,15 +175,15 @@ func TestRefuses(t *testing.T) {
 		{"fine without keys", func(l *cable.Local, _ *cable.Peer) { l.Keys = nil }, ""},
 		{"no key", func(_ *cable.Local, p *cable.Peer) { delete(p.Gateway.Config, publicKeyKey) }, "cluster c2 announces no WireGuard key (publicKey)"},
 		{"no base64", func(_ *cable.Local, p *cable.Peer) { p.Gateway.Config[publicKeyKey] = "\x1b[31m" }, `announces "\x1b[31m" as its WireGuard key`},
-		{"short key", func(_ *cable.Local, p *cable.Peer) { p.Gateway.Config[publicKeyKey] = "AAAA" }, "not the base64 of a key of 32 bytes"},
+		{"short key", func(_ *cable.Local, p *cable.Peer) { p.Gateway.Config[publicKeyKey] = "AAAA" }, "not the base64 of 32 bytes"},
 		{"zero key", func(_ *cable.Local, p *cable.Peer) {
 			p.Gateway.Config[publicKeyKey] = base64.StdEncoding.EncodeToString(make([]byte, 32))
-		}, "not the base64 of a key of 32 bytes"},
+		}, "not the base64 of 32 bytes"},
 		{"our own key", func(_ *cable.Local, p *cable.Peer) {
 			p.Gateway.Config[publicKeyKey] = peer(t, 1).Gateway.Config[publicKeyKey]
 		}, "cluster c2 announces this gateway's own WireGuard key"},
 		{"no port", func(_ *cable.Local, p *cable.Peer) { p.Gateway.Config[portKey] = "70000" }, `its wireguard-port "70000" is not a UDP port`},
-		{"no cluster key", func(_ *cable.Local, p *cable.Peer) { p.PublicKey = keys.PublicKey{} }, "cluster c2 has announced no cluster key"},
+		{"no cluster key", func(_ *cable.Local, p *cable.Peer) { p.PublicKey = keys.PublicKey{} }, "cluster c2 announces no cluster key"},
 		{"no PSK", func(l *cable.Local, _ *cable.Peer) { l.Keys.PSK = nil }, "the pre-shared key has 0 bytes"},
 	} {
 		for _, d := range []cable.Driver{Driver{}, Combined{}} {
@@ -211,7 +211,7 @@ func TestLacks(t *testing.T) {
 	require.ErrorContains(t, Driver{}.Lacks(l), "has no seed")
 	l.Keys = nil
 	_, err := Driver{}.Advertise(l)
-	require.ErrorContains(t, err, "not at hand", "a key of nobody must not be announced")
+	require.ErrorContains(t, err, "not available", "a key of nobody must not be announced")
 }
 
 // A hostile cluster cannot take the place of another by announcing its key, whatever
@@ -222,7 +222,7 @@ func TestClaims(t *testing.T) {
 	second.Cluster = victim.Cluster
 	claims := cable.NewClaims(nil, []cable.Driver{Driver{}, Combined{}})
 	require.NoError(t, claims.Announce(victim))
-	require.ErrorContains(t, claims.Announce(thief), victim.Name+" has it: a gateway has a key of its own")
+	require.ErrorContains(t, claims.Announce(thief), "is already used by "+victim.Name+": WireGuard keys must be unique")
 	require.NoError(t, claims.Announce(peer(t, 3)), "a refused gateway holds nothing")
 
 	require.NoError(t, claims.Connect(cable.Cable{Peer: victim, Driver: Combined{}}))
@@ -232,7 +232,7 @@ func TestClaims(t *testing.T) {
 
 	second.Subnets = victim.Subnets
 	_, err := Driver{}.Plan(local(t, 1), []cable.Peer{victim, second})
-	require.ErrorContains(t, err, "10.112.0.0/16 leads to cable-c2 already")
+	require.ErrorContains(t, err, "10.112.0.0/16 already belongs to cable-c2")
 }
 
 // Packets of exactly the MTU of the cable, padded as WireGuard does, fit into the path.

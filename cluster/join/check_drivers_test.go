@@ -21,9 +21,9 @@ func TestCheckDrivers(t *testing.T) {
 		}, ""},
 		{
 			"default not among the offered", func(o *join.Options) { o.CableDriver, o.CableDrivers = "vxlan", []string{"wireguard", "ipsec"} },
-			"--cable-driver vxlan is the default, but not among what the cluster is to offer (wireguard, ipsec): add it to --cable-drivers, or make one of these the default",
+			"--cable-driver vxlan is not one of the drivers that the cluster offers (wireguard, ipsec): add it to --cable-drivers, or use one of these as the default",
 		},
-		{"unknown", func(o *join.Options) { o.CableDrivers = []string{"vxlan", "gre"} }, `--cable-drivers: there is no cable driver "gre": use one of `},
+		{"unknown", func(o *join.Options) { o.CableDrivers = []string{"vxlan", "gre"} }, `--cable-drivers: unknown cable driver "gre": use one of `},
 		{
 			"one driver is no combination", func(o *join.Options) { o.CombinedCableDrivers = []string{"vxlan"} },
 			"--combined-cable-drivers vxlan is one driver, and a combined cable is one inside another: choose vxlan,wireguard or vxlan,ipsec",
@@ -36,14 +36,14 @@ func TestCheckDrivers(t *testing.T) {
 		{"port wrong", func(o *join.Options) { o.NATTPort = 0 }, "--nattport 0 is not a UDP port: choose one from 1 to 65535"},
 		{
 			"port of another driver", func(o *join.Options) { o.NATTPort = 4501 },
-			"--nattport: ipsecPort: UDP port 4501 is that of wireguardPort too: choose another, from 1 to 65535",
+			"--nattport: ipsecPort: UDP port 4501 is already used by wireguardPort: use another, from 1 to 65535",
 		},
 		{"port of a driver that is not offered", func(o *join.Options) {
 			o.NATTPort, o.CableDriver, o.CableDrivers = 4501, "ipsec", []string{"vxlan", "ipsec"}
 		}, ""},
 		{
 			"port of subctl's own", func(o *join.Options) { o.NATTPort = 4800 },
-			"--nattport: ipsecPort: UDP port 4800 is that of VXLAN between the nodes of a cluster too: choose another, from 1 to 65535",
+			"--nattport: ipsecPort: UDP port 4800 is already used by VXLAN between the nodes of a cluster: use another, from 1 to 65535",
 		},
 		{"ConfigMap", func(o *join.Options) { o.CableDriverConfig = "submariner-operator/cables" }, ""},
 		{

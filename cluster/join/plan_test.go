@@ -138,7 +138,7 @@ func TestPlanRefuses(t *testing.T) {
 		},
 		{
 			"broker's driver unknown", func(s *situation) { s.b.Broker.Spec.CableDriver = "magic" },
-			`choose a default with --cable-driver: the broker's cable driver: there is no cable driver "magic": use one of ` + drivers.Names(),
+			`choose a default with --cable-driver: the broker's cable driver: unknown cable driver "magic": use one of ` + drivers.Names(),
 		},
 		{
 			"address translation", func(s *situation) { s.NAT, s.CableDriver = true, "vxlan+ipsec" },
@@ -148,7 +148,7 @@ func TestPlanRefuses(t *testing.T) {
 			"broker's driver not offered", func(s *situation) {
 				s.b.Broker.Spec.CableDriver, s.CombinedCableDrivers = "vxlan", []string{"vxlan", "ipsec"}
 			},
-			"choose a default with --cable-driver: the broker's cable driver vxlan is the default, but not among what the cluster is to offer (vxlan+ipsec): add it to --cable-drivers, or make one of these the default",
+			"choose a default with --cable-driver: the broker's cable driver vxlan is not one of the drivers that the cluster offers (vxlan+ipsec): add it to --cable-drivers, or use one of these as the default",
 		},
 		{
 			"no node ready", func(s *situation) { s.f.Nodes[0].Status.Conditions, s.f.Nodes[1].Spec.Unschedulable = nil, true },
@@ -229,8 +229,8 @@ func TestPlanLooksAtTheConfigMap(t *testing.T) {
 	}{
 		{"missing", nil, "it does not exist"},
 		{"good", &corev1.ConfigMap{Data: map[string]string{"CableCustomConfig": "mtu: 1400"}}, ""},
-		{"out of range", &corev1.ConfigMap{Data: map[string]string{"CableCustomConfig": "mtu: 14"}}, `key CableCustomConfig: line 1: mtu "14": it has to be a whole number from 576 to 65535`},
-		{"another key", &corev1.ConfigMap{Data: map[string]string{"cables": "mtu: 1400"}}, "key CableCustomConfig: the key CableCustomConfig is missing: there are only cables"},
+		{"out of range", &corev1.ConfigMap{Data: map[string]string{"CableCustomConfig": "mtu: 14"}}, `key CableCustomConfig: line 1: mtu "14": it must be a whole number from 576 to 65535`},
+		{"another key", &corev1.ConfigMap{Data: map[string]string{"cables": "mtu: 1400"}}, "key CableCustomConfig: the key CableCustomConfig is missing: found only cables"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			s := normal()

@@ -10,8 +10,8 @@ import (
 	"k8s.io/client-go/rest"
 )
 
-// Gate is a TCP relay in front of a server, at an address that stays the same.
-// While it is shut, the server cannot be reached through it.
+// Gate is a TCP relay in front of a server, whose address never changes. While the gate
+// is shut, the server cannot be reached through it.
 type Gate struct {
 	listener net.Listener
 
@@ -41,7 +41,7 @@ func (g *Gate) Config(config *rest.Config) *rest.Config {
 	return c
 }
 
-// Address returns host:port of the gate.
+// Address returns the gate's address, as host:port.
 func (g *Gate) Address() string { return g.listener.Addr().String() }
 
 // Open lets connections through to s.
@@ -98,9 +98,9 @@ func (g *Gate) relay(from net.Conn) {
 	g.conns[from], g.conns[to] = true, true
 	g.mu.Unlock()
 	done := make(chan struct{}, 2)
-	for _, way := range [][2]net.Conn{{from, to}, {to, from}} {
+	for _, ends := range [][2]net.Conn{{from, to}, {to, from}} {
 		go func() {
-			_, _ = io.Copy(way[0], way[1])
+			_, _ = io.Copy(ends[0], ends[1])
 			done <- struct{}{}
 		}()
 	}

@@ -1,14 +1,14 @@
 // Package kubetest gives tests a real API server: etcd, kube-apiserver and the
-// controllers, without nodes, as the lab's binary runs them. What RBAC, admission
-// policies, token and garbage collectors really do cannot be learned from a fake.
+// controllers, without nodes, as the lab's binary runs them. A fake does not show how
+// RBAC, admission policies, and the controllers of tokens and garbage behave.
 //
 // A test binary shares one server and gives every test a namespace:
 //
 //	func TestMain(m *testing.M) { os.Exit(kubetest.Main(m)) }
 //	func TestX(t *testing.T)    { s := kubetest.Shared(t); ns := s.Namespace(t, "x"); … }
 //
-// Without the lab's binary the tests are skipped, and fail when
-// SUBCTL_REQUIRE_ROOT=1. It is not for production code.
+// Without the lab's binary the tests are skipped, or fail if SUBCTL_REQUIRE_ROOT=1.
+// The package is not for production code.
 package kubetest
 
 import (
@@ -23,11 +23,11 @@ import (
 )
 
 const (
-	// LabBin is the environment variable with the path of the lab's binary, where
-	// it is not scripts/lab/bin/lab.
+	// LabBin is the environment variable with the path of the lab's binary. The default
+	// is scripts/lab/bin/lab.
 	LabBin = "SUBCTL_LAB_BIN"
-	// Require is the environment variable that, set to 1, makes tests fail that
-	// would be skipped.
+	// Require is the environment variable that, if set to 1, makes a test fail instead
+	// of being skipped.
 	Require = "SUBCTL_REQUIRE_ROOT"
 )
 
@@ -42,7 +42,7 @@ var shared struct {
 // Main runs the tests of a package, stops the shared server and returns the exit
 // code.
 func Main(m *testing.M) int {
-	log.SetLogger(logr.Discard()) // controller-runtime complains if nobody does
+	log.SetLogger(logr.Discard()) // controller-runtime prints a warning if there is no logger
 	code := m.Run()
 	shared.Lock()
 	defer shared.Unlock()
@@ -68,7 +68,7 @@ func Shared(t testing.TB) *Server {
 	return shared.server
 }
 
-// Start returns a server of the test's own, which ends with it.
+// Start returns a server that only this test uses, and that ends with the test.
 func Start(t testing.TB) *Server {
 	t.Helper()
 	s, err := start(binary(t))
@@ -93,7 +93,7 @@ func binary(t testing.TB) string {
 	return ""
 }
 
-var errNoLab = errors.New("needs the lab for a real API server: build it with make -C scripts/lab, or name it in " + LabBin)
+var errNoLab = errors.New("needs the lab for a real API server: build it with make -C scripts/lab, or specify its path in " + LabBin)
 
 func find() (string, error) {
 	path := os.Getenv(LabBin)
@@ -110,7 +110,7 @@ func find() (string, error) {
 	return path, nil
 }
 
-// moduleRoot is where go.mod is: tests run in the directory of their package.
+// moduleRoot returns the directory of go.mod. Tests run in the directory of their package.
 func moduleRoot() (string, error) {
 	dir, err := os.Getwd()
 	if err != nil {

@@ -23,13 +23,13 @@ import (
 	"subctl/internal/kube"
 )
 
-// startTimeout is ten times what a start takes on two idle cores.
+// startTimeout is ten times the time that a start takes on two idle cores.
 const startTimeout = 60 * time.Second
 
 // Server is an API server with its etcd and controllers.
 type Server struct {
 	lab, dir string
-	port     string // 0 until it is known
+	port     string // 0 before the first start
 	process  *exec.Cmd
 	exited   chan struct{}
 	config   *rest.Config
@@ -51,7 +51,7 @@ func start(lab string) (*Server, error) {
 // run starts the process and waits until it is ready.
 func (s *Server) run() error {
 	ready := filepath.Join(s.dir, "ready")
-	_ = os.Remove(ready) // of a start before
+	_ = os.Remove(ready) // from an earlier start
 	output, err := os.OpenFile(s.logFile(), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
 	if err != nil {
 		return err
@@ -84,7 +84,7 @@ func (s *Server) run() error {
 	if err != nil {
 		return fmt.Errorf("reading the API server's kubeconfig: %w", err)
 	}
-	s.config.QPS = -1 // tests wait for nothing
+	s.config.QPS = -1 // no limit: tests do not wait
 	u, err := url.Parse(s.config.Host)
 	if err != nil {
 		return fmt.Errorf("reading the API server's kubeconfig: %w", err)
@@ -104,17 +104,17 @@ func (s *Server) logTail() string {
 // Kubeconfig returns the path of the administrator's kubeconfig.
 func (s *Server) Kubeconfig() string { return filepath.Join(s.dir, "kubeconfig") }
 
-// Config returns how to talk to the server as its administrator.
+// Config returns the administrator's configuration for clients.
 func (s *Server) Config() *rest.Config { return rest.CopyConfig(s.config) }
 
-// As returns how to talk to the server with a bearer token.
+// As returns a configuration for clients that authenticate with a bearer token.
 func (s *Server) As(token string) *rest.Config {
 	c := rest.AnonymousClientConfig(s.config)
 	c.BearerToken = token
 	return c
 }
 
-// Client returns a client for config, which may be that of the administrator.
+// Client returns a client for config, such as the configuration of Server.Config.
 func Client(t testing.TB, config *rest.Config) client.Client {
 	t.Helper()
 	scheme, err := kube.NewScheme()
@@ -136,8 +136,8 @@ func (s *Server) Client(t testing.TB) client.Client {
 	return Client(t, s.config)
 }
 
-// Namespace makes a namespace for the test, whose name starts with prefix, and
-// deletes it afterwards.
+// Namespace creates a namespace for the test, whose name starts with prefix, and deletes
+// it when the test has ended.
 func (s *Server) Namespace(t testing.TB, prefix string) string {
 	t.Helper()
 	c := s.Client(t)
@@ -181,8 +181,8 @@ func established(crd *apiextensionsv1.CustomResourceDefinition) bool {
 	return false
 }
 
-// Stop kills the server, as an outage would. What it stored stays for Restart;
-// a signal that it can handle would make it clean up.
+// Stop kills the server, as an outage does. Its data is kept for Restart. A signal that
+// the server can handle would make it remove the data.
 func (s *Server) Stop() {
 	if s.process == nil {
 		return

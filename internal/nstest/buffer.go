@@ -7,7 +7,7 @@ import (
 	"sync"
 )
 
-// lockedBuffer collects what a command says while a test runs.
+// lockedBuffer collects the output of a command while the test runs.
 type lockedBuffer struct {
 	mu sync.Mutex
 	b  bytes.Buffer

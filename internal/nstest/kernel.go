@@ -10,13 +10,13 @@ import (
 	"testing"
 )
 
-// RequireKernel is the environment variable that lists, with commas between, what
-// the kernel must have: tests that want it then fail where they would be skipped.
-// "make test-kernel" sets it for its guest, so that no test can vanish there.
+// RequireKernel is the environment variable that lists the features that the kernel must
+// have, separated by commas. A test that needs one of them then fails instead of being
+// skipped. "make test-kernel" sets it in its guest, so that no test can vanish there.
 const RequireKernel = "SUBCTL_REQUIRE_KERNEL"
 
-// probes make, in a namespace of their own, one object of each thing that not every
-// kernel has. They use ip, not the code that is tested.
+// probes are the features that not every kernel has, each with a command that creates an
+// object of the feature. They use ip, not the code that is tested.
 var probes = map[string]string{
 	"wireguard":      "ip link add wg0 type wireguard",
 	"esp":            "ip xfrm state add src 192.0.2.1 dst 192.0.2.2 proto esp spi 0x1000 mode tunnel aead 'rfc4106(gcm(aes))' 0x" + strings.Repeat("5a", 20) + " 128",
@@ -24,7 +24,7 @@ var probes = map[string]string{
 }
 
 // Kernel skips the test unless the kernel itself has the feature: "wireguard", "esp"
-// or "xfrm-interface". A test of what replaces them in userspace must not call it.
+// or "xfrm-interface". Tests of the userspace implementations must not call it.
 func Kernel(t testing.TB, feature string) {
 	t.Helper()
 	required := strings.FieldsFunc(os.Getenv(RequireKernel), func(r rune) bool { return r == ',' })

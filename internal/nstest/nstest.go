@@ -1,15 +1,15 @@
 //go:build linux
 
-// Package nstest gives tests network namespaces of their own, so that they work
-// on a real kernel without touching the host's network.
+// Package nstest gives tests their own network namespaces, so that tests use a real
+// kernel and do not change the host's network.
 //
 // A namespace is a goroutine locked to its thread: Do runs code on it, Run and
 // Start run commands in it. The goroutine never unlocks its thread, so the
 // runtime ends the thread together with the goroutine and no other goroutine
-// ever wakes up in a test's namespace. The kernel frees the namespace with the
-// last thread or process in it.
+// ever wakes up in a test's namespace. The kernel frees the namespace when the last
+// thread or process in it has ended.
 //
-// It is not for production code, and it knows nothing of what is tested.
+// The package is not for production code, and does not depend on what is tested.
 package nstest
 
 import (
@@ -26,17 +26,17 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// RequireRoot is the environment variable that, set to 1, makes tests fail that
-// would be skipped for want of root: on a build server they must not vanish.
+// RequireRoot is the environment variable that, if set to 1, makes a test fail instead of
+// being skipped because it is not run by root. On a build server no test may vanish.
 const RequireRoot = "SUBCTL_REQUIRE_ROOT"
 
-// Root skips the test unless it may make network namespaces.
+// Root skips the test unless it is run by root, who may create network namespaces.
 func Root(t testing.TB) {
 	t.Helper()
 	if os.Geteuid() == 0 {
 		return
 	}
-	const why = "needs root, to make network namespaces"
+	const why = "needs root, to create network namespaces"
 	if os.Getenv(RequireRoot) == "1" {
 		t.Fatalf("%s: %s, and %s=1 forbids skipping", t.Name(), why, RequireRoot)
 	}
@@ -52,7 +52,7 @@ type NS struct {
 	dead chan struct{} // closed when the goroutine has ended
 }
 
-// New makes an empty namespace, in which only lo is up. It ends with the test.
+// New returns an empty namespace, in which only lo is up. It ends with the test.
 func New(t testing.TB, name string) *NS {
 	t.Helper()
 	Root(t)
@@ -60,7 +60,7 @@ func New(t testing.TB, name string) *NS {
 	ready := make(chan error, 1)
 	go n.live(ready)
 	if err := <-ready; err != nil {
-		t.Fatalf("making network namespace %s: %v", name, err)
+		t.Fatalf("creating network namespace %s: %v", name, err)
 	}
 	t.Cleanup(func() {
 		close(n.work)
@@ -74,8 +74,8 @@ func New(t testing.TB, name string) *NS {
 func (n *NS) live(ready chan<- error) {
 	runtime.LockOSThread() // never unlocked: the thread dies with its namespace
 	if unix.Gettid() == unix.Getpid() {
-		// The main thread never dies, and /proc/self speaks of it. Hold it while
-		// another goroutine takes a thread of its own, then give it back.
+		// The main thread never ends, and /proc/self describes it. Hold it while
+		// another goroutine locks another thread, then release it.
 		started := make(chan error, 1)
 		go n.live(started)
 		err := <-started
@@ -96,8 +96,8 @@ func (n *NS) live(ready chan<- error) {
 	}
 }
 
-// Do runs f inside the namespace. If f ends its goroutine, as t.FailNow does,
-// the test ends.
+// Do runs f inside the namespace. If f ends its goroutine, as t.FailNow does, the test
+// ends.
 func (n *NS) Do(f func()) {
 	n.t.Helper()
 	done, returned := make(chan struct{}), false
@@ -116,11 +116,11 @@ func (n *NS) Do(f func()) {
 	}
 }
 
-// Tid is the thread inside the namespace: "ip link set DEV netns TID" moves a
-// device to it.
+// Tid returns the ID of the thread inside the namespace: "ip link set DEV netns TID"
+// moves a device to the namespace.
 func (n *NS) Tid() int { return n.tid }
 
-// Try runs a shell command inside the namespace and returns what it said.
+// Try runs a shell command inside the namespace and returns its output.
 func (n *NS) Try(command string) (out string, err error) {
 	n.t.Helper()
 	n.Do(func() {
@@ -131,7 +131,7 @@ func (n *NS) Try(command string) (out string, err error) {
 	return out, err
 }
 
-// Run is Try that must succeed.
+// Run is Try for a command that must succeed.
 func (n *NS) Run(command string) string {
 	n.t.Helper()
 	out, err := n.Try(command)
@@ -141,22 +141,22 @@ func (n *NS) Run(command string) string {
 	return out
 }
 
-// Start runs a shell command in the background until stop is called or the test
-// ends, whichever is first. Its output goes to the test's log.
+// Start runs a shell command in the background until stop is called or the test ends.
+// Its output goes to the test's log.
 func (n *NS) Start(command string) (stop func()) {
 	n.t.Helper()
 	var out lockedBuffer
 	cmd := exec.Command("sh", "-c", command)
 	cmd.Stdout, cmd.Stderr = &out, &out
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // so that the shell's children can be ended too
-	cmd.WaitDelay = time.Second                           // for what the shell left behind
+	cmd.WaitDelay = time.Second                           // for processes that the shell leaves behind
 	var err error
 	n.Do(func() { err = cmd.Start() })
 	if err != nil {
 		n.t.Fatalf("%s: starting %s: %v", n.Name, command, err)
 	}
 	stop = sync.OnceFunc(func() {
-		_ = syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) // it may have ended by itself
+		_ = syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) // the command may have ended already
 		_ = cmd.Wait()
 		if s := out.String(); s != "" {
 			n.t.Logf("%s: %s:\n%s", n.Name, command, s)

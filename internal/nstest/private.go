@@ -8,9 +8,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Private gives the namespace a folder of its own: it is empty, and nobody outside sees
-// what is put into it. Programs that meet in the file system, and so know nothing of
-// network namespaces, do not meet there.
+// Private mounts an empty directory that only the namespace can see. Programs that find
+// each other through the file system do not respect network namespaces otherwise.
 func (n *NS) Private(dir string) {
 	n.t.Helper()
 	var err error
@@ -20,13 +19,13 @@ func (n *NS) Private(dir string) {
 	}
 }
 
-// private moves the calling thread to a mount namespace of its own, where dir is a new
+// private moves the calling thread to a new mount namespace, in which dir is an empty
 // tmpfs.
 func private(dir string) error {
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return err
 	}
-	if err := unix.Unshare(unix.CLONE_NEWNS); err != nil { // and CLONE_FS, which is what threads share
+	if err := unix.Unshare(unix.CLONE_NEWNS); err != nil { // implies CLONE_FS: the threads share no working directory any more
 		return err
 	}
 	if err := unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, ""); err != nil {

@@ -19,11 +19,11 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Marker is in all that Reach sends: who can read it on the way can read everything. It has
-// the 16 bytes that ping(8) takes for a pattern, in hexadecimal digits: see Pattern.
+// Marker is in every packet that Reach sends: if it can be read on the way, everything can.
+// It has 16 bytes, the length of ping(8)'s pattern: see Pattern.
 const Marker = "nstest's marker."
 
-// Pattern is the option that has ping send Marker.
+// Pattern is the option that makes ping send Marker.
 var Pattern = fmt.Sprintf("-p %x", Marker)
 
 // Host is an address in a namespace.
@@ -32,8 +32,8 @@ type Host struct {
 	IP string
 }
 
-// Until waits until pings from one host are answered by another: what has yet to agree on
-// keys loses the first.
+// Until waits until one host answers pings of another. A cable whose keys are not
+// negotiated yet loses the first pings.
 func Until(t testing.TB, from, to Host) {
 	t.Helper()
 	for deadline := time.Now().Add(60 * time.Second); ; {
@@ -47,9 +47,9 @@ func Until(t testing.TB, from, to Host) {
 	}
 }
 
-// Reach sends ICMP, UDP and TCP of awkward sizes from one host to another, which must see
-// the sender's own address. The largest packet between them has mtu bytes, and both ends
-// of a TCP connection have to know.
+// Reach sends ICMP, UDP and TCP packets of awkward sizes from one host to another, which
+// must see the sender's own address. The largest packet between them has mtu bytes, and
+// both ends of a TCP connection must use segments of that size.
 func Reach(t testing.TB, from, to Host, mtu int) {
 	t.Helper()
 	Until(t, from, to)
@@ -63,7 +63,7 @@ func Reach(t testing.TB, from, to Host, mtu int) {
 	stream(t, from, to, mtu)
 }
 
-// datagram sends one of so many bytes, and has it come back.
+// datagram sends a UDP datagram of the given size, which must arrive.
 func datagram(t testing.TB, from, to Host, size int) {
 	t.Helper()
 	var l net.PacketConn
@@ -83,7 +83,7 @@ func datagram(t testing.TB, from, to Host, size int) {
 	}
 	defer c.Close()
 	buf := make([]byte, 1<<16)
-	for range 3 { // the first that is too large finds out the MTU of the path, and is lost
+	for range 3 { // the first datagram that is too large is lost, and the sender learns the MTU of the path
 		if _, err = c.Write(what); err != nil {
 			continue
 		}
@@ -94,7 +94,7 @@ func datagram(t testing.TB, from, to Host, size int) {
 			continue
 		}
 		if !bytes.Equal(buf[:n], what) || whom.(*net.UDPAddr).IP.String() != from.IP {
-			t.Fatalf("%d bytes of %d came, from %v and not from %s", n, size, whom, from.IP)
+			t.Fatalf("%d bytes of %d arrived from %v, not from %s", n, size, whom, from.IP)
 		}
 		return
 	}
@@ -145,7 +145,7 @@ func stream(t testing.TB, from, to Host, mtu int) {
 	}
 }
 
-// segment is the size of what a connection sends at once, in bytes.
+// segment returns the maximum segment size of a connection, in bytes.
 func segment(c net.Conn) (n int) {
 	raw, err := c.(*net.TCPConn).SyscallConn()
 	if err != nil {
@@ -155,8 +155,8 @@ func segment(c net.Conn) (n int) {
 	return n
 }
 
-// Ping sends so many packets a second, with more options of ping(8), until what it returns is called,
-// which counts them. The namespace is free for other things meanwhile.
+// Ping sends so many packets a second, with options of ping(8), until ended is called,
+// which returns the numbers of packets. The namespace can be used meanwhile.
 func (n *NS) Ping(perSecond int, options string) (ended func() (sent, lost int)) {
 	n.t.Helper()
 	said := filepath.Join(n.t.TempDir(), "ping")
@@ -200,7 +200,8 @@ func (n *NS) Ping(perSecond int, options string) (ended func() (sent, lost int))
 	}
 }
 
-// catches says whether a process, whose /proc/PID/status is given, has a handler for a signal.
+// catches reports whether a process with the given /proc/PID/status has a handler for a
+// signal.
 func catches(status string, s syscall.Signal) bool {
 	_, mask, _ := strings.Cut(status, "SigCgt:\t")
 	mask, _, _ = strings.Cut(mask, "\n")
@@ -208,19 +209,19 @@ func catches(status string, s syscall.Signal) bool {
 	return caught>>(s-1)&1 == 1
 }
 
-// Sight is what was seen on a device.
+// Sight describes the packets that were seen on a device.
 type Sight struct {
-	Longest   int // IPv4 packet, in bytes
+	Longest   int // length of the longest IPv4 packet, in bytes
 	Fragments bool
 	Marker    bool
 }
 
-// Watch looks at all packets of a device, which has Ethernet's headers, until what it
-// returns is called.
+// Watch captures all packets of an Ethernet device until the function that it returns is
+// called.
 //
-// It is tcpdump that looks, which takes a copy of each packet as it comes by. All
-// namespaces share one memory: of a packet that is read later, what has come out of
-// decryption at the other end may be seen.
+// It runs tcpdump, which copies each packet at once. Namespaces share the memory of
+// packets: a packet that is read later may already have been decrypted in place at the
+// other end.
 func (n *NS) Watch(dev string) func() Sight {
 	n.t.Helper()
 	file := filepath.Join(n.t.TempDir(), "capture")
@@ -236,7 +237,7 @@ func (n *NS) Watch(dev string) func() Sight {
 	}
 	return func() (s Sight) {
 		n.t.Helper()
-		time.Sleep(200 * time.Millisecond) // for what the kernel has still to hand over
+		time.Sleep(200 * time.Millisecond) // for packets that the kernel has not passed to tcpdump yet
 		stop()
 		b, err := os.ReadFile(file)
 		if err != nil {
@@ -245,7 +246,7 @@ func (n *NS) Watch(dev string) func() Sight {
 		for b = b[fileHeader:]; len(b) >= recordHeader; {
 			size := recordHeader + int(binary.NativeEndian.Uint32(b[8:]))
 			if size > len(b) {
-				break // tcpdump was stopped in the middle of it
+				break // tcpdump was stopped while it wrote the packet
 			}
 			if size >= recordHeader+etherHeader {
 				s.add(b[recordHeader+etherHeader-2 : size])
@@ -253,13 +254,13 @@ func (n *NS) Watch(dev string) func() Sight {
 			b = b[size:]
 		}
 		if s.Longest == 0 {
-			n.t.Fatalf("%s: nothing came by on %s: the test is blind", n.Name, dev)
+			n.t.Fatalf("%s: no packet was seen on %s: the test is blind", n.Name, dev)
 		}
 		return s
 	}
 }
 
-// add looks at a packet, which its type is in front of.
+// add adds a packet, which follows its type.
 func (s *Sight) add(b []byte) {
 	const ipv4 = 0x0800
 	s.Marker = s.Marker || bytes.Contains(b, []byte(Marker))
@@ -267,5 +268,5 @@ func (s *Sight) add(b []byte) {
 		return
 	}
 	s.Longest = max(s.Longest, int(binary.BigEndian.Uint16(b[4:])))
-	s.Fragments = s.Fragments || binary.BigEndian.Uint16(b[8:])&0x3fff != 0 // more of them, or not the first
+	s.Fragments = s.Fragments || binary.BigEndian.Uint16(b[8:])&0x3fff != 0 // more fragments follow, or an offset
 }

@@ -14,11 +14,11 @@ import (
 	"testing"
 )
 
-// UAPIDir is where wireguard-go has its sockets: see Private.
+// UAPIDir is the directory of wireguard-go's sockets: see Private.
 const UAPIDir = "/var/run/wireguard"
 
-// WireGuard sees to it that the code under test can make WireGuard devices: of the
-// kernel if it can, else with wireguard-go, which it puts into PATH if it is not there.
+// WireGuard ensures that the code under test can create WireGuard devices: in the kernel
+// if it has WireGuard, otherwise with wireguard-go, which is added to PATH if necessary.
 func WireGuard(t testing.TB) {
 	t.Helper()
 	if _, err := New(t, "probe").Try(probes["wireguard"]); err == nil {
@@ -29,7 +29,7 @@ func WireGuard(t testing.TB) {
 	}
 }
 
-// wireGuardGo puts wireguard-go into PATH, in the version that go.mod names.
+// wireGuardGo adds wireguard-go to PATH, in the version of go.mod.
 var wireGuardGo = sync.OnceValue(func() error {
 	if _, err := exec.LookPath("wireguard-go"); err == nil {
 		return nil
@@ -47,7 +47,7 @@ var wireGuardGo = sync.OnceValue(func() error {
 		return err
 	}
 	program := filepath.Join(dir, "wireguard-go")
-	_ = os.Remove(program) // of another build
+	_ = os.Remove(program) // from another build
 	if err := os.Symlink(strings.TrimSpace(string(tool)), program); err != nil && !errors.Is(err, fs.ErrExist) {
 		return err
 	}

@@ -186,7 +186,7 @@ func TestCompare(t *testing.T) {
 		}},
 		{"a shadow there was before", []*v1alpha1.CablePolicies{made("a", "site=mars |  | vxlan"), made("b", "site=mars |  | vxlan")}, made("c", "site=venus |  | vxlan"), nil},
 		{"a mistake that unconnects", []*v1alpha1.CablePolicies{made("a", "site=one | site=two | vxlan")}, made("a", "site=one | site=two | vxlan | mtu: 1"), []string{
-			`east - west: vxlanmap[] by a, then none (settings of cable policy a: line 1: mtu "1": it has to be a whole number from 576 to 65535)`,
+			`east - west: vxlanmap[] by a, then none (settings of cable policy a: line 1: mtu "1": it must be a whole number from 576 to 65535)`,
 		}},
 	} {
 		t.Run(test.name, func(t *testing.T) {
@@ -214,11 +214,11 @@ func TestCable(t *testing.T) {
 	}{
 		{"plain", "vxlan", []func(*submarinerv1.EndpointSpec){config("x", "")}, ""},
 		{"no gateway", "vxlan", nil, ""},
-		{"translated", "vxlan", []func(*submarinerv1.EndpointSpec){nat}, "cluster east refuses: this cluster is behind address translation"},
+		{"translated", "vxlan", []func(*submarinerv1.EndpointSpec){nat}, "cluster east refuses: this cluster is behind NAT"},
 		{"translated, encrypted", "wireguard", []func(*submarinerv1.EndpointSpec){nat}, ""},
 		{"one of two is not translated", "vxlan", []func(*submarinerv1.EndpointSpec){nat, config("x", "")}, ""},
-		{"other port", "vxlan", []func(*submarinerv1.EndpointSpec){config("vxlan-port", "4599")}, "cluster east refuses: cluster west has its vxlan cable on UDP port 4501 and this cluster on 4599"},
-		{"other VNI", "vxlan", []func(*submarinerv1.EndpointSpec){config("vxlan-id", "7")}, "cluster east refuses: cluster west has its vxlan cable on VNI"},
+		{"other port", "vxlan", []func(*submarinerv1.EndpointSpec){config("vxlan-port", "4599")}, "cluster east refuses: cluster west uses UDP port 4501 for vxlan and this cluster uses 4599"},
+		{"other VNI", "vxlan", []func(*submarinerv1.EndpointSpec){config("vxlan-id", "7")}, "cluster east refuses: cluster west uses VNI"},
 		{"no key", "wireguard", []func(*submarinerv1.EndpointSpec){config("publicKey", "")}, "cluster west refuses: cluster east announces"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
@@ -274,7 +274,7 @@ func TestList(t *testing.T) {
 	require.Equal(t, "wireguard", l.Rules[0].CableDriver)
 	require.Equal(t, [][2]string{{"east", "west"}}, l.Rules[0].Pairs)
 	require.Equal(t, "mistakes", l.Rules[0].State)
-	require.Contains(t, l.Rules[0].Message, `the version shared before stays in force: spec[0].name: there is no cable driver "gre"`)
+	require.Contains(t, l.Rules[0].Message, `the version shared before stays in force: spec[0].name: unknown cable driver "gre"`)
 	require.Equal(t, "gre", l.Rules[1].CableDriver)
 	require.Empty(t, l.Rules[1].Pairs)
 	require.Equal(t, 2, l.Undecided)

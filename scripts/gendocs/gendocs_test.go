@@ -116,7 +116,7 @@ func TestMetrics(t *testing.T) {
 		},
 	})
 	require.Contains(t, found, metric{
-		name: "submariner_sync_errors_total", kind: "counter", help: "How often the node could not be brought to hold the plan.",
+		name: "submariner_sync_errors_total", kind: "counter", help: "Number of times that the node did not hold the plan after a sync.",
 		labels: []string{"role"},
 	})
 }
