@@ -12,7 +12,7 @@ type Path struct {
 	// InboundOnly reports whether the gateway answers only at the address from which its
 	// own questions arrive: packets that it did not ask for do not reach it.
 	InboundOnly bool
-	// MTU is that of the path, in bytes; 0 if it is not known.
+	// MTU is the MTU of the path, in bytes; 0 if unknown.
 	MTU int
 	// Done reports whether discovery has ended, with or without an answer.
 	Done bool
