@@ -8,34 +8,28 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"subctl/agent/mesh"
-	submarinerv1 "subctl/api/submariner/v1"
-	"subctl/api/submariner/v1alpha1"
 )
 
+// conditioned is an object whose status has conditions.
+type conditioned interface {
+	client.Object
+	GetConditions() []metav1.Condition
+}
+
 // tell writes a Kubernetes Event for each reported condition that has become False, or is
-// False for another reason than before: "kubectl get events" then shows what went wrong,
-// and when.
+// False for a different reason than before: "kubectl get events" then shows what went
+// wrong, and when.
 func (a *agent) tell(s mesh.Snapshot, reported []client.Object) {
 	for _, o := range reported {
-		about, was, is := o, []metav1.Condition(nil), []metav1.Condition(nil)
-		switch o := o.(type) {
-		case *submarinerv1.Gateway:
-			is = o.Status.Conditions
-			if old := mesh.Find[*submarinerv1.Gateway](s, o.Name); old != nil {
-				about, was = old, old.Status.Conditions
-			}
-		case *submarinerv1.RouteAgent:
-			is = o.Status.Conditions
-			if old := mesh.Find[*submarinerv1.RouteAgent](s, o.Name); old != nil {
-				about, was = old, old.Status.Conditions
-			}
-		case *v1alpha1.CablePolicies:
-			is = o.Status.Conditions
-			if old := mesh.Find[*v1alpha1.CablePolicies](s, o.Name); old != nil {
-				about, was = old, old.Status.Conditions
-			}
+		now, ok := o.(conditioned)
+		if !ok {
+			continue
 		}
-		for _, c := range newlyFalse(was, is) {
+		about, was := o, []metav1.Condition(nil)
+		if old, ok := s.Same(o).(conditioned); ok {
+			about, was = old, old.GetConditions()
+		}
+		for _, c := range newlyFalse(was, now.GetConditions()) {
 			a.warn(about, c)
 		}
 	}

@@ -28,10 +28,6 @@ const (
 	PSKFingerprintAnnotation = "submariner.io/psk-fingerprint"
 )
 
-// Namespace returns the broker's namespace of a clusterset on a broker with the
-// default base namespace.
-func Namespace(set string) string { return NamespaceIn(submarinerv1.BrokerNamespace, set) }
-
 // NamespaceIn returns the broker's namespace of a clusterset, where base is the
 // namespace of the clusterset "default".
 func NamespaceIn(base, set string) string {

@@ -21,7 +21,7 @@ const (
 
 // Name and keys of the ConfigMap on the broker that records the network of each cluster
 // (as upstream 0.18). The value of RangeKey is a JSON string, including quotes; the value
-// of ClusterInfoKey is a JSON array of ClusterInfo.
+// of ClusterInfoKey is a JSON array of objects with the fields cluster_id and global_cidr.
 const (
 	ConfigMapName  = "submariner-globalnet-info"
 	EnabledKey     = "globalnetEnabled"
@@ -29,12 +29,6 @@ const (
 	ClusterSizeKey = "globalnetClusterSize"
 	ClusterInfoKey = "clusterinfo"
 )
-
-// ClusterInfo holds the global networks of one cluster.
-type ClusterInfo struct {
-	ClusterID  string   `json:"cluster_id"`
-	GlobalCIDR []string `json:"global_cidr"` // in CIDR notation
-}
 
 // Info holds the globalnet settings of a broker.
 type Info struct {

@@ -118,7 +118,7 @@ func announced(s Snapshot, m Membership, e *submarinerv1.Endpoint) (cable.Peer, 
 	if err != nil {
 		return cable.Peer{}, err
 	}
-	if owner := e.Labels[submarinerv1.ClusterIDLabel]; owner != g.Cluster {
+	if owner, _ := submarinerv1.OwnerID(e); owner != g.Cluster {
 		return cable.Peer{}, fmt.Errorf("it says it is of cluster %q, but cluster %q published it", g.Cluster, owner)
 	}
 	if g.Cluster == m.Submariner.Spec.ClusterID {

@@ -123,13 +123,22 @@ func Find[T interface {
 	client.Object
 	comparable
 }](s Snapshot, name string) T {
-	for _, o := range s.objects[reflect.TypeFor[T]()] {
+	o, _ := s.find(reflect.TypeFor[T](), name).(T) // nil: none
+	return o
+}
+
+// Same returns the snapshot's object of the kind and name of o; nil if there is none.
+func (s Snapshot) Same(o client.Object) client.Object {
+	return s.find(reflect.TypeOf(o), o.GetName())
+}
+
+func (s Snapshot) find(kind reflect.Type, name string) client.Object {
+	for _, o := range s.objects[kind] {
 		if o.GetName() == name {
-			return o.(T)
+			return o
 		}
 	}
-	var none T
-	return none
+	return nil
 }
 
 // FromReports returns the Snapshot of a node as its own agents would take it, from

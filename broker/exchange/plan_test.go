@@ -31,7 +31,7 @@ func copied(o client.Object, sets string) client.Object {
 }
 
 func set(name string, objects ...client.Object) exchange.SetSnapshot {
-	ns := broker.Namespace(name)
+	ns := broker.NamespaceIn(submarinerv1.BrokerNamespace, name)
 	for _, o := range objects {
 		o.SetNamespace(ns)
 	}

@@ -128,7 +128,8 @@ func (c *Catalog) arrange(found map[string]*policy.Cluster) {
 
 // Maker returns the ID of the cluster on which o was created, or submarinerv1.BrokerID.
 func (c *Catalog) Maker(o metav1.Object) string {
-	return cmp.Or(o.GetLabels()[submarinerv1.ClusterIDLabel], c.Keeper)
+	id, _ := submarinerv1.OwnerID(o) // empty: it was created where it was found
+	return cmp.Or(id, c.Keeper)
 }
 
 // MakerName returns the name of a Maker in messages.

@@ -61,6 +61,9 @@ func (g *Gateway) SetReportedAt(at time.Time) {
 	metav1.SetMetaDataAnnotation(&g.ObjectMeta, TimestampAnnotation, strconv.FormatInt(at.Unix(), 10))
 }
 
+// GetConditions returns the conditions in the status.
+func (g *Gateway) GetConditions() []metav1.Condition { return g.Status.Conditions }
+
 // GatewayStatus is the report of a gateway.
 type GatewayStatus struct {
 	Version       string       `json:"version"`

@@ -15,6 +15,9 @@ type RouteAgent struct {
 	Status RouteAgentStatus `json:"status"`
 }
 
+// GetConditions returns the conditions in the status.
+func (r *RouteAgent) GetConditions() []metav1.Condition { return r.Status.Conditions }
+
 // RouteAgentStatus is the report of a route agent.
 type RouteAgentStatus struct {
 	Version         string           `json:"version"`
@@ -34,9 +37,10 @@ type RouteAgentStatus struct {
 // NodeFacts describes the network of a node, as far as plans need it and the API server
 // does not know it.
 type NodeFacts struct {
-	// PrivateIP is the node's address on the device of its default route.
+	// PrivateIP is the node's InternalIP if one of its devices has it, or else its address on
+	// the device of the default route.
 	PrivateIP string `json:"privateIP"`
-	// Device is the device of the default route.
+	// Device is the device of PrivateIP.
 	Device string `json:"device"`
 	// MTU is the MTU of Device, in bytes.
 	MTU int `json:"mtu"`

@@ -168,6 +168,9 @@ func (p *CablePolicies) InForce() []CablePolicySpec {
 	return p.Status.Rules
 }
 
+// GetConditions returns the conditions in the status.
+func (p *CablePolicies) GetConditions() []metav1.Condition { return p.Status.Conditions }
+
 // SharedName returns the name of the policy on the broker, which is the same for all
 // clusters. A local copy is called <name>.<clusterset> if its clusterset is not "default",
 // or if another policy here has the name.
