@@ -1,7 +1,7 @@
 #!/bin/sh
-# The first process of the guest. Each line of /tests is a folder with a program "test", and regular expressions of the
-# benchmarks (- for none) and tests to run, and of the tests to skip. What they say goes to the second serial port, each followed by
-# a line "testkernel: exit STATUS FOLDER"; what benchmarks measured comes last, in lines "testkernel: row ...".
+# The first process of the guest. Each line of /tests specifies a folder with a program "test", and regular expressions of the
+# benchmarks (- for none) and of the tests to run. The output goes to the second serial port. A line
+# "testkernel: exit STATUS FOLDER" follows the output of each program; lines "testkernel: row ..." at the end are the results of benchmarks.
 PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin HOME=/root
 export PATH HOME
 mount -t proc proc /proc
@@ -10,16 +10,16 @@ mount -t devtmpfs dev /dev
 mount -t tmpfs run /run
 mount -t tmpfs tmp /tmp
 mount -t cgroup2 cgroup /sys/fs/cgroup
-mkdir -p /dev/net && mknod /dev/net/tun c 10 200 # udev does it; opening it loads the module
+mkdir -p /dev/net && mknod /dev/net/tun c 10 200 # as udev does; opening the device loads the module
 ln -s /proc/self/fd /dev/fd
 . /environment
 
 {
 	stty raw # lines end as they were written
 	echo "testkernel: up after $(cut -d' ' -f1 /proc/uptime) s, $(uname -r), $(nproc) processors"
-	while read -r dir bench run skip; do
+	while read -r dir bench run; do
 		cd "$dir" || continue
-		./test -test.v -test.count=1 -test.timeout=20m -test.benchtime=1x -test.bench="${bench#-}" -test.run="$run" -test.skip="$skip" 2>&1 </dev/null
+		./test -test.v -test.count=1 -test.timeout=20m -test.benchtime=1x -test.bench="${bench#-}" -test.run="$run" 2>&1 </dev/null
 		echo "testkernel: exit $? $dir"
 	done </tests
 	[ ! -e "$SUBCTL_BENCH" ] || sed 's/^/testkernel: row /' "$SUBCTL_BENCH"

@@ -18,7 +18,7 @@ import (
 //go:embed init.sh
 var first []byte
 
-// tools are the commands that tests type, and those that init.sh needs. What is in the image already is that of the image.
+// tools are the commands that tests and init.sh run. A command that is in the image already is not replaced.
 var tools = strings.Fields(`
 	sh cat chmod cp cut env false grep head ln ls mkdir mknod mount nproc ps pgrep pkill readlink rm sed sleep sort stty tail timeout touch tr true uname wc
 	ip bridge ss tc nft ping setpriv socat swanctl sysctl tcpdump kmod`)
@@ -77,7 +77,7 @@ func initramfs(ctx context.Context, k kernel, suites []suite) (_ *os.File, err e
 		if data := filepath.Join(s.pkg, "testdata"); exists(data) {
 			a.tree(data, filepath.Join(dir, "testdata"))
 		}
-		list += fmt.Sprintf("%s %s %s %s\n", dir, cmp.Or(s.bench, "-"), cmp.Or(s.run, "."), s.skip)
+		list += fmt.Sprintf("%s %s %s\n", dir, cmp.Or(s.bench, "-"), cmp.Or(s.run, "."))
 	}
 	a.tree("testdata", "/src/testdata")
 	a.put("/tests", 0o644, []byte(list))

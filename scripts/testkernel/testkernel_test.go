@@ -3,6 +3,9 @@ package main
 import (
 	"bytes"
 	"fmt"
+	"go/ast"
+	"go/parser"
+	"go/token"
 	"io"
 	"io/fs"
 	"os"
@@ -131,4 +134,39 @@ func TestVerdict(t *testing.T) {
 			require.EqualError(t, err, test.want)
 		}
 	}
+}
+
+// A test that skips where the kernel lacks a feature runs in the guest, so that it runs somewhere.
+func TestNothingIsSkippedEverywhere(t *testing.T) {
+	found := 0
+	for _, s := range suites {
+		files, err := filepath.Glob(filepath.Join("../..", s.pkg, "*_test.go"))
+		require.NoError(t, err)
+		require.NotEmpty(t, files, s.pkg)
+		for _, file := range files {
+			parsed, err := parser.ParseFile(token.NewFileSet(), file, nil, 0)
+			require.NoError(t, err)
+			for _, d := range parsed.Decls {
+				f, ok := d.(*ast.FuncDecl)
+				if !ok || f.Recv != nil || !strings.HasPrefix(f.Name.Name, "Test") || !mayBeSkipped(f) {
+					continue
+				}
+				found++
+				require.Regexp(t, strings.Split(s.run, "/")[0], f.Name.Name, "%s: it wants a feature of the kernel, and does not run in the guest", file)
+			}
+		}
+	}
+	require.NotZero(t, found)
+}
+
+// mayBeSkipped reports whether a test calls nstest.Kernel.
+func mayBeSkipped(f *ast.FuncDecl) (calls bool) {
+	ast.Inspect(f, func(n ast.Node) bool {
+		if s, ok := n.(*ast.SelectorExpr); ok && s.Sel.Name == "Kernel" {
+			x, ok := s.X.(*ast.Ident)
+			calls = calls || ok && x.Name == "nstest"
+		}
+		return true
+	})
+	return calls
 }
