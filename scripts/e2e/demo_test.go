@@ -91,41 +91,53 @@ func TestA4ShowPlan(t *testing.T) {
 	}
 }
 
-// An agent that has nothing to do takes next to nothing.
+// An agent that has nothing to do uses next to no CPU time.
 func TestA6Idle(t *testing.T) {
-	const seconds = 15
-	ticks := func() map[string]float64 {
-		used := map[string]float64{}
+	const windows, window = 4, 5 * time.Second // a Gateway is written once in each
+	cpu, rss := map[string]measure.Values{}, 0.0
+	was := map[string]float64{}
+	for i := range windows + 1 {
+		now := map[string]float64{}
 		for _, c := range clusters {
 			for _, n := range nodes(c) {
-				for line := range strings.Lines(on(t, n, `for p in $(pgrep -x subctl); do echo $(tr '\0' ' ' </proc/$p/cmdline | cut -d' ' -f3) $(cut -d' ' -f14,15 /proc/$p/stat) $(awk '/VmRSS/{print $2}' /proc/$p/status); done`)) {
+				for line := range strings.Lines(on(t, n, agentsScript)) {
 					var role string
-					var user, sys, kib float64
-					_, err := fmt.Sscan(line, &role, &user, &sys, &kib)
+					var nanoseconds, kib float64
+					_, err := fmt.Sscan(line, &role, &nanoseconds, &kib)
 					require.NoError(t, err, line)
-					used[n+" "+role] = user + sys
-					used["RSS "+n+" "+role] = kib / 1024
+					now[n+" "+role] = nanoseconds
+					rss = max(rss, kib/1024)
 				}
 			}
 		}
-		return used
-	}
-	before := ticks()
-	time.Sleep(seconds * time.Second)
-	var cpu, rss float64
-	for k, v := range ticks() {
-		if strings.HasPrefix(k, "RSS ") {
-			rss = max(rss, v)
-			continue
+		if i > 0 {
+			require.Len(t, now, len(was), "an agent was restarted")
+			for k := range now {
+				cpu[k] = append(cpu[k], 100*(now[k]-was[k])/float64(window))
+			}
 		}
-		require.Contains(t, before, k, "an agent was restarted")
-		cpu = max(cpu, v-before[k]) // hundredths of a second
+		if was = now; i < windows {
+			time.Sleep(window)
+		}
 	}
-	require.NotZero(t, rss)
+	require.NotEmpty(t, cpu)
+	var busiest measure.Values
+	for k, v := range cpu {
+		t.Logf("%s: %.2f %% of a core", k, v.Median())
+		if len(busiest) == 0 || v.Median() > busiest.Median() {
+			busiest = v
+		}
+	}
 	measure.Record(t,
 		measure.AtMost("idle agent, the largest: resident", measure.Values{rss}, 64, "MiB"),
-		measure.AtMost("idle agent, the busiest: CPU, of a core", measure.Values{cpu / seconds}, 1, "%"))
+		measure.AtMost("idle agent, the busiest: CPU, of a core", busiest, 1, "%"))
 }
+
+// agentsScript prints the role of each agent on a node, the CPU time of its threads in
+// nanoseconds, and its resident memory in KiB.
+const agentsScript = `for p in $(pgrep -x subctl); do
+	echo $(tr '\0' ' ' </proc/$p/cmdline | cut -d' ' -f3) $(cat /proc/$p/task/*/schedstat | awk '{n+=$1} END {printf "%d", n}') $(awk '/VmRSS/{print $2}' /proc/$p/status)
+done`
 
 func TestA5Show(t *testing.T) {
 	for _, what := range []string{"connections", "gateways", "endpoints", "networks", "versions", "brokers", "all"} {

@@ -20,7 +20,22 @@ type stream struct {
 	from, to pod
 	end      io.Closer
 	out      bytes.Buffer
+	errs     firstWrite
 	done     chan error
+}
+
+// firstWrite keeps what is written, and closes begun with the first write.
+type firstWrite struct {
+	text  []byte
+	begun chan struct{}
+}
+
+func (w *firstWrite) Write(b []byte) (int, error) {
+	if len(w.text) == 0 {
+		close(w.begun)
+	}
+	w.text = append(w.text, b...)
+	return len(b), nil
 }
 
 // lost is what became of a stream.
@@ -33,7 +48,7 @@ type lost struct {
 func startStream(t *testing.T, from, to pod) *stream {
 	t.Helper()
 	s := begin(t, from, to)
-	time.Sleep(2 * time.Second)
+	s.comesBack(t)
 	return s
 }
 
@@ -41,9 +56,9 @@ func begin(t *testing.T, from, to pod) *stream {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Minute)
 	t.Cleanup(cancel)
-	s := &stream{from: from, to: to, done: make(chan error, 1)}
+	s := &stream{from: from, to: to, done: make(chan error, 1), errs: firstWrite{begun: make(chan struct{})}}
 	cmd := command(ctx, "kubectl", "--context", from.cluster, "exec", "-i", from.name, "--", "/labapp", "stream", to.ip+":7", "--rate", "100", "--seconds", "0")
-	cmd.Stdout, cmd.Stderr = &s.out, &s.out
+	cmd.Stdout, cmd.Stderr = &s.out, &s.errs
 	var err error
 	s.end, err = cmd.StdinPipe()
 	require.NoError(t, err)
@@ -52,23 +67,34 @@ func begin(t *testing.T, from, to pod) *stream {
 	return s
 }
 
-// stop ends it, a second after the last event, and returns what was lost.
-func (s *stream) stop(t *testing.T) (l lost) {
+// comesBack waits until the first packet has come back.
+func (s *stream) comesBack(t *testing.T) {
 	t.Helper()
-	time.Sleep(time.Second)
-	return s.finish(t)
+	select {
+	case <-s.errs.begun:
+	case <-time.After(30 * time.Second):
+		t.Fatalf("no packet comes back from %s to %s", s.to.name, s.from.name)
+	}
 }
 
-func (s *stream) finish(t *testing.T) (l lost) {
+// stop ends it, a second after the last event, and returns what was lost.
+func (s *stream) stop(t *testing.T) lost {
 	t.Helper()
+	time.Sleep(time.Second)
 	require.NoError(t, s.end.Close())
-	require.NoError(t, <-s.done, s.out.String())
+	return s.result(t)
+}
+
+// result waits for the end of a stream.
+func (s *stream) result(t *testing.T) (l lost) {
+	t.Helper()
+	require.NoError(t, <-s.done, "%s%s", &s.out, s.errs.text)
 	require.NoError(t, json.Unmarshal(s.out.Bytes(), &l), s.out.String())
 	t.Logf("%s to %s: %+v", s.from.cluster, s.to.cluster, l)
 	return l
 }
 
-// streams are those between the workers of pairs of clusters.
+// streams are streams between the workers of pairs of clusters.
 type streams map[string]*stream
 
 func startStreams(t *testing.T, pairs ...string) streams {
@@ -78,16 +104,21 @@ func startStreams(t *testing.T, pairs ...string) streams {
 		from, to := workersOf(t, pair)
 		all[pair] = begin(t, from, to)
 	}
-	time.Sleep(2 * time.Second)
+	for _, s := range all {
+		s.comesBack(t)
+	}
 	return all
 }
 
 func (all streams) stop(t *testing.T) map[string]lost {
 	t.Helper()
 	time.Sleep(time.Second)
+	for _, s := range all {
+		require.NoError(t, s.end.Close())
+	}
 	out := map[string]lost{}
 	for pair, s := range all {
-		out[pair] = s.finish(t)
+		out[pair] = s.result(t)
 	}
 	return out
 }

@@ -5,16 +5,19 @@ import (
 	"encoding/binary"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
 	"net"
 	"os"
+	"sync/atomic"
 	"time"
 )
 
 const maxStream = 3600 // seconds that a stream takes at most
 
-// stream sends numbered datagrams at a steady rate to a UDP echo, from one port, and says how many came back and for how
-// long none did: what a failover costs a flow. For 0 seconds it goes on until its standard input ends ("kubectl exec -i").
+// stream sends numbered datagrams at a steady rate to a UDP echo, from one port, and reports how many came back and for how
+// long none did: what a failover costs a flow. With 0 seconds it goes on until its standard input ends ("kubectl exec -i").
+// It prints a line to standard error when the first datagram comes back.
 func stream(ctx context.Context, args []string) error {
 	rest, values, err := split(args, "rate", "seconds")
 	if err != nil {
@@ -45,16 +48,23 @@ func stream(ctx context.Context, args []string) error {
 
 	back := make([]bool, total)
 	var arrivals []time.Time
+	var arrived atomic.Int64
 	received := make(chan struct{})
 	go func() {
 		defer close(received)
-		arrivals = receive(conn, back)
+		arrivals = receive(conn, back, func() {
+			if arrived.Add(1) == 1 {
+				fmt.Fprintln(os.Stderr, "datagrams come back")
+			}
+		})
 	}()
 	started := time.Now()
 	sent, refused := sendAll(ctx, conn, total, time.Second/time.Duration(rate))
 	ended := time.Now()
-	// What is on its way may arrive: a second is plenty.
-	if err := conn.SetReadDeadline(ended.Add(time.Second)); err != nil {
+	for time.Since(ended) < time.Second && arrived.Load() < int64(sent-refused) { // datagrams on their way may arrive
+		time.Sleep(10 * time.Millisecond)
+	}
+	if err := conn.SetReadDeadline(time.Now()); err != nil {
 		return err
 	}
 	<-received
@@ -103,7 +113,7 @@ func untilStdinEnds(ctx context.Context) context.Context {
 	return ctx
 }
 
-// sendAll keeps to the clock, not to the pause: a machine that was busy catches up. Errors (unreachable, for a while) are losses.
+// sendAll follows the clock, so that it catches up after the machine was busy. Errors, such as an unreachable network, count as losses.
 func sendAll(ctx context.Context, conn net.Conn, total int, every time.Duration) (sent, refused int) {
 	started := time.Now()
 	for i := range total {
@@ -121,8 +131,8 @@ func sendAll(ctx context.Context, conn net.Conn, total int, every time.Duration)
 	return total, refused
 }
 
-// receive notes what comes back until the deadline.
-func receive(conn net.Conn, back []bool) (arrivals []time.Time) {
+// receive notes what comes back until the deadline, and calls arrived for each datagram.
+func receive(conn net.Conn, back []bool, arrived func()) (arrivals []time.Time) {
 	buf := make([]byte, 64)
 	for {
 		n, err := conn.Read(buf)
@@ -139,6 +149,7 @@ func receive(conn net.Conn, back []bool) (arrivals []time.Time) {
 		if i := int(binary.BigEndian.Uint32(buf)); n == len(buf) && i < len(back) && !back[i] {
 			back[i] = true
 			arrivals = append(arrivals, time.Now())
+			arrived()
 		}
 	}
 }
