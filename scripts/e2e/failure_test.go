@@ -19,7 +19,7 @@ func workers(t *testing.T) (from, to pod) {
 	return podOn(t, "cluster1", "web", worker(t, "cluster1")), podOn(t, "cluster2", "web", worker(t, "cluster2"))
 }
 
-// Killing every agent of a cluster costs no packet, and the next agents change
+// Killing every agent of a cluster loses no packet, and the next agents change
 // nothing.
 func TestB1AgentsKilled(t *testing.T) {
 	from, to := workers(t)
@@ -33,7 +33,7 @@ func TestB1AgentsKilled(t *testing.T) {
 	require.Zero(t, s.stop(t).Lost)
 }
 
-// Somebody deletes what is ours: it is back within seconds.
+// Objects of ours that somebody deletes are back within seconds.
 func TestB2DeletedByHand(t *testing.T) {
 	from, to := workers(t)
 	gw := gateway(t, "cluster1")
@@ -58,21 +58,18 @@ func TestB2DeletedByHand(t *testing.T) {
 	}
 }
 
-// The broker cannot be reached for a minute: the traffic does not care, and what
-// happened meanwhile is made up for.
+// The broker cannot be reached for longer than any request waits: traffic is not
+// interrupted, and the clusters catch up afterward.
 func TestB3BrokerUnreachable(t *testing.T) {
-	if testing.Short() {
-		t.Skip("takes a minute")
-	}
 	from := podOn(t, "cluster3", "web", worker(t, "cluster3"))
 	to := podOn(t, "cluster2", "web", worker(t, "cluster2"))
 	for _, c := range []string{"cluster2", "cluster3"} {
 		must(t, "lab", "cut", c, "cluster1-api")
 	}
 	s := startStream(t, from, to)
-	// cluster2 grows a label while nobody can hear of it
+	// cluster2 gets a label while the broker cannot be told
 	kubectl(t, "cluster2", "-n", "submariner-operator", "label", "clusters.submariner.io", "cluster2", "while=unreachable", "--overwrite")
-	time.Sleep(time.Minute)
+	time.Sleep(30 * time.Second)
 	require.Zero(t, s.stop(t).Lost)
 	for _, c := range []string{"cluster2", "cluster3"} {
 		must(t, "lab", "heal", c, "cluster1-api")
@@ -84,12 +81,12 @@ func TestB3BrokerUnreachable(t *testing.T) {
 		}
 		return nil
 	})
-	t.Logf("made up for after %.1f s", took.Seconds())
+	t.Logf("cluster3 knows the label after %.1f s", took.Seconds())
 	connected(t)
 }
 
-// The second node becomes a gateway too; the active one dies, and later another is
-// stopped cleanly.
+// The second node becomes a gateway too. The active gateway is killed; later the
+// other one is stopped cleanly.
 func TestB4Takeover(t *testing.T) {
 	first := gateway(t, "cluster2")
 	second := worker(t, "cluster2")
@@ -123,17 +120,21 @@ func TestB4Takeover(t *testing.T) {
 	})
 	s = startStream(t, from, to)
 	kubectl(t, "cluster2", "label", "node", second, "submariner.io/gateway-")
-	time.Sleep(10 * time.Second)
+	eventually(t, 30*time.Second, func() error {
+		if h := holdings(t, second); strings.Contains(h, "vxlan-tunnel") {
+			return fmt.Errorf("the former gateway is not swept: %s", h)
+		}
+		return nil
+	})
 	l = s.stop(t)
 	measure.Record(t, measure.AtMost("active gateway drained: traffic again after", measure.Values{l.LongestGapMs / 1000}, 2, "s"))
 	require.Less(t, l.LongestGapMs, 10000.0, "drained: the other gateway takes over")
 	require.Equal(t, first, gateway(t, "cluster2"))
-	require.NotContains(t, holdings(second), "vxlan-tunnel", "the former gateway is swept")
 	connected(t)
 }
 
 // An endpoint that another cluster published with absurd content is refused and
-// reported, and hurts nobody.
+// reported, and does no harm.
 func TestB5HostileEndpoint(t *testing.T) {
 	hostile := func(name, subnet string) string {
 		return fmt.Sprintf(`
@@ -159,7 +160,7 @@ spec: {cluster_id: evil, cable_name: submariner-cable-evil-%[1]s, hostname: h, s
 	})
 	flows(t, "cluster1", "cluster2")
 	for _, n := range nodes("cluster1") {
-		require.NotContains(t, holdings(n), "10.100.9.9")
+		require.NotContains(t, holdings(t, n), "10.100.9.9")
 	}
 	kubectl(t, "cluster1", "-n", "submariner-k8s-broker", "delete", "endpoints.submariner.io", "evil-submariner-cable-evil-e0", "evil-submariner-cable-evil-e1")
 	connected(t)

@@ -70,7 +70,10 @@ func run(m *testing.M) int {
 	}
 	for _, c := range clusters {
 		for _, n := range nodes(c) {
-			pristine[n] = holdings(n)
+			if pristine[n], err = readHoldings(n); err != nil {
+				fmt.Fprintln(os.Stderr, err)
+				return 1
+			}
 		}
 	}
 	return m.Run()
@@ -78,8 +81,8 @@ func run(m *testing.M) int {
 
 func nodes(cluster string) []string { return []string{cluster + "-node1", cluster + "-node2"} }
 
-// sh runs one of our programs: lab, subctl or kubectl. It returns what it said on
-// both streams.
+// sh runs one of our programs: lab, subctl or kubectl. It returns the output to both
+// streams.
 func sh(args ...string) (string, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Minute)
 	defer cancel()
@@ -101,7 +104,7 @@ func command(ctx context.Context, args ...string) *exec.Cmd {
 	return cmd
 }
 
-// must is sh that has to succeed.
+// must is sh for a command that must succeed.
 func must(t *testing.T, args ...string) string {
 	t.Helper()
 	out, err := sh(args...)
@@ -109,7 +112,7 @@ func must(t *testing.T, args ...string) string {
 	return out
 }
 
-// stdout is must that returns only what went to stdout, and the exit code.
+// stdout runs a program and returns its output to stdout, and its exit code.
 func stdout(t *testing.T, args ...string) (string, int) {
 	t.Helper()
 	cmd := command(t.Context(), args...)
@@ -198,16 +201,23 @@ func eventually(t *testing.T, within time.Duration, try func() error) time.Durat
 	}
 }
 
-// holdings is what a node's kernel holds, but for what pods and kube-proxy bring
-// along: they come and go.
-func holdings(node string) string {
+// holdings returns what a node's kernel holds, except what belongs to pods and to
+// kube-proxy, which comes and goes.
+func holdings(t *testing.T, node string) string {
+	t.Helper()
+	out, err := readHoldings(node)
+	require.NoError(t, err)
+	return out
+}
+
+func readHoldings(node string) (string, error) {
 	out, err := sh("lab", "exec", node, "--", "sh", "-c", `
 		ip -br link | grep -v ^veth | sed 's/ *<.*//'
 		ip -4 rule; ip nexthop; ip -4 route show table all | grep -v veth
 		iptables-save 2>/dev/null | grep ^-A | grep -viE 'kube|CNI-' | sort
 		ipset list -n 2>/dev/null; ipset list 2>/dev/null | grep -A99 Members; true`)
 	if err != nil {
-		return "error: " + err.Error() + out
+		return "", fmt.Errorf("reading what %s holds: %w: %s", node, err, out)
 	}
-	return out
+	return out, nil
 }

@@ -15,7 +15,7 @@ func TestC1FourthCluster(t *testing.T) {
 	must(t, "lab", "up", "--first", "4", "--clusters", "1", "--nodes", "2", "--proxy-mode", "nftables")
 	must(t, "lab", "load-image", filepath.Join(root, "dist/subctl.tar"), "--clusters", "4")
 	for _, n := range nodes("cluster4") {
-		pristine[n] = holdings(n)
+		pristine[n] = holdings(t, n)
 	}
 	clusters = append(clusters, "cluster4")
 	start := time.Now()
@@ -37,11 +37,11 @@ func TestC2Uninstall(t *testing.T) {
 		ipset create sub hash:net; ipset add sub 203.0.113.0/24`
 	node := worker(t, "cluster4")
 	on(t, node, foreign)
-	with := holdings(node)
+	with := holdings(t, node)
 	must(t, "subctl", "uninstall", "--context", "cluster4", "--yes")
 	for _, n := range nodes("cluster4") {
 		if n == node {
-			after := holdings(n)
+			after := holdings(t, n)
 			for _, want := range []string{"foreign", "203.0.113.0/24", "SUBMARINE-SANDWICH", "160:", "id 77"} {
 				require.Contains(t, with, want)
 				require.Contains(t, after, want)
@@ -49,7 +49,7 @@ func TestC2Uninstall(t *testing.T) {
 			on(t, node, `iptables -D FORWARD -j SUBMARINE-SANDWICH; iptables -F SUBMARINE-SANDWICH; iptables -X SUBMARINE-SANDWICH
 				ip rule del pref 160; ip link del foreign; ipset destroy sub`)
 		}
-		require.Equal(t, pristine[n], holdings(n), n)
+		require.Equal(t, pristine[n], holdings(t, n), n)
 	}
 	out, err := sh("kubectl", "--context", "cluster4", "get", "namespace", "submariner-operator")
 	require.Error(t, err, out)

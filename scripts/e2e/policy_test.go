@@ -25,17 +25,27 @@ func cabled(t *testing.T, want map[string]string) time.Duration {
 	return eventually(t, 30*time.Second, func() error {
 		cs, code := connections(t)
 		for pair, driver := range want {
-			for _, c := range between(cs, pair) {
-				if c.CableDriver != driver || c.Status != "connected" {
-					return fmt.Errorf("%s: want %s, exit code %d: %+v", pair, driver, code, c)
-				}
-			}
-			if n := len(between(cs, pair)); n != 2 {
-				return fmt.Errorf("%s: %d connections, want one from each end: %+v", pair, n, cs)
+			if err := each(cs, pair, func(c connection) bool { return c.CableDriver == driver && c.Status == "connected" }); err != nil {
+				return fmt.Errorf("%s: want %s, exit code %d: %w", pair, driver, code, err)
 			}
 		}
 		return nil
 	})
+}
+
+// each returns an error unless a pair has two connections, one from each end, and both are
+// as wanted.
+func each(cs []connection, pair string, wanted func(connection) bool) error {
+	both := between(cs, pair)
+	if len(both) != 2 {
+		return fmt.Errorf("%d connections, want one from each end: %+v", len(both), cs)
+	}
+	for _, c := range both {
+		if !wanted(c) {
+			return fmt.Errorf("%+v", c)
+		}
+	}
+	return nil
 }
 
 // between returns the connections of a pair, from either end.
@@ -190,15 +200,10 @@ func TestD4NotOffered(t *testing.T) {
 	const reason = "cluster cluster3 does not offer ipsec"
 	eventually(t, 30*time.Second, func() error {
 		cs, code := connections(t)
-		for _, c := range between(cs, "cluster2 cluster3") {
-			if c.Status != "error" || !strings.Contains(c.StatusMessage, reason) {
-				return fmt.Errorf("%+v", c)
-			}
+		if code != 3 {
+			return fmt.Errorf("exit code %d: %+v", code, cs)
 		}
-		if n := len(between(cs, "cluster2 cluster3")); n != 2 || code != 3 {
-			return fmt.Errorf("%d connections, exit code %d: %+v", n, code, cs)
-		}
-		return nil
+		return each(cs, "cluster2 cluster3", func(c connection) bool { return c.Status == "error" && strings.Contains(c.StatusMessage, reason) })
 	})
 	for _, c := range []string{"cluster2", "cluster3"} {
 		out, err := sh("subctl", "show", "connections", "--context", c)

@@ -84,11 +84,11 @@ func TestE2SettingsUnderTraffic(t *testing.T) {
 		all := startStreams(t, pair)
 		must(t, policyFor(pair, "own-vni", "vxlan", "--cable-config", "own-vni")...)
 		decided(t, pair, "own-vni")
-		require.Contains(t, holdings(gateway(t, "cluster1")), "subvx-2000")
+		require.Contains(t, holdings(t, gateway(t, "cluster1")), "subvx-2000")
 		must(t, "subctl", "cable-policy", "delete", "--context", "cluster1", "--name", "own-vni")
 		decided(t, pair, "default")
 		eventually(t, 30*time.Second, func() error {
-			if h := holdings(gateway(t, "cluster1")); strings.Contains(h, "subvx-2000") {
+			if h := holdings(t, gateway(t, "cluster1")); strings.Contains(h, "subvx-2000") {
 				return fmt.Errorf("the old device is still there: %s", h)
 			}
 			return nil
@@ -102,10 +102,8 @@ func decided(t *testing.T, pair, policy string) {
 	t.Helper()
 	eventually(t, 30*time.Second, func() error {
 		cs, _ := connections(t)
-		for _, c := range between(cs, pair) {
-			if c.Policy != policy || c.Status != "connected" {
-				return fmt.Errorf("want policy %s: %+v", policy, c)
-			}
+		if err := each(cs, pair, func(c connection) bool { return c.Policy == policy && c.Status == "connected" }); err != nil {
+			return fmt.Errorf("want policy %s: %w", policy, err)
 		}
 		return nil
 	})
@@ -196,16 +194,11 @@ func TestE6WrongPSK(t *testing.T) {
 	set(strings.Repeat("QUJD", 16))
 	eventually(t, time.Minute, func() error {
 		cs, code := connections(t)
-		for _, pair := range []string{"cluster1 cluster3", "cluster2 cluster3"} {
-			for _, c := range between(cs, pair) {
-				if c.Status == "connected" || c.Cluster == "cluster3" && !strings.Contains(c.StatusMessage, " key") {
-					return fmt.Errorf("%+v", c)
-				}
-			}
-		}
-		for _, c := range between(cs, "cluster2 cluster3") {
-			if c.Cluster == "cluster3" && !strings.Contains(c.StatusMessage, "pair key") {
-				return fmt.Errorf("%+v", c)
+		for pair, reason := range map[string]string{"cluster1 cluster3": " key", "cluster2 cluster3": "pair key"} {
+			if err := each(cs, pair, func(c connection) bool {
+				return c.Status != "connected" && (c.Cluster != "cluster3" || strings.Contains(c.StatusMessage, reason))
+			}); err != nil {
+				return fmt.Errorf("%s: %w", pair, err)
 			}
 		}
 		if code != 3 {
