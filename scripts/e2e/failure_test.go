@@ -126,6 +126,7 @@ func TestB4Takeover(t *testing.T) {
 		}
 		return nil
 	})
+	answers(t, from, to)
 	l = s.stop(t)
 	measure.Record(t, measure.AtMost("active gateway drained: traffic again after", measure.Values{l.LongestGapMs / 1000}, 2, "s"))
 	require.Less(t, l.LongestGapMs, 10000.0, "drained: the other gateway takes over")
