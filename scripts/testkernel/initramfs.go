@@ -20,7 +20,7 @@ var first []byte
 
 // tools are the commands that tests and init.sh run. A command that is in the image already is not replaced.
 var tools = strings.Fields(`
-	sh cat chmod cp cut env false grep head ln ls mkdir mknod mount nproc ps pgrep pkill readlink rm sed sleep sort stty tail timeout touch tr true uname wc
+	sh cat chmod cp cut env false grep head ln ls mkdir mknod mount mv nproc ps pgrep pkill readlink rm sed sleep sort stty tail timeout touch tr true uname wc
 	ip bridge ss tc nft ping setpriv socat swanctl sysctl tcpdump kmod`)
 
 // initramfs makes the guest's file system, an open file without a name.
