@@ -30,19 +30,16 @@ type Accepted struct {
 	claims *cable.Claims
 }
 
-// Endpoint is what another cluster announces of a gateway.
-type Endpoint struct{ Spec submarinerv1.EndpointSpec }
-
 // Peer is an accepted gateway and the endpoint that announces it.
 type Peer struct {
 	cable.Peer
-	Endpoint
+	Spec submarinerv1.EndpointSpec
 }
 
 // accept sorts the endpoints of other clusters into peers and refusals. Where two
 // clusters claim the same, the incumbent keeps it. What nobody held goes to the cluster
 // that has been here longer.
-func accept(s Snapshot, m Membership, local cable.Local) Accepted {
+func accept(s Snapshot, m Membership) Accepted {
 	a := Accepted{claims: cable.NewClaims(m.Nodes, drivers.All())}
 	sound := map[*submarinerv1.Endpoint]cable.Peer{}
 	var peers []cable.Peer
@@ -66,7 +63,7 @@ func accept(s Snapshot, m Membership, local cable.Local) Accepted {
 			if err := a.claims.Announce(p); err != nil {
 				return err
 			}
-			a.Peers, a.Incumbents = append(a.Peers, Peer{p, Endpoint{e.Spec}}), append(a.Incumbents, p.Gateway)
+			a.Peers, a.Incumbents = append(a.Peers, Peer{p, e.Spec}), append(a.Incumbents, p.Gateway)
 			return nil
 		})
 	}
@@ -96,7 +93,7 @@ func byAge(s Snapshot, endpoints []*submarinerv1.Endpoint) []*submarinerv1.Endpo
 // try takes one step with an endpoint, and refuses the endpoint if the step fails.
 func (a *Accepted) try(e *submarinerv1.Endpoint, step func() error) {
 	if err := guarded(step); err != nil {
-		a.Refused = append(a.Refused, Refusal{Endpoint{e.Spec}, err})
+		a.Refused = append(a.Refused, Refusal{e.Spec, err})
 	}
 }
 

@@ -136,7 +136,7 @@ func snapshotOf(objs ...client.Object) Snapshot {
 func TestRefusalsOfMany(t *testing.T) {
 	var refused []Refusal
 	for i := range 3 * maxRefused {
-		refused = append(refused, Refusal{Endpoint{submarinerv1.EndpointSpec{CableName: fmt.Sprint(i), ClusterID: "west"}}, errors.New("no")})
+		refused = append(refused, Refusal{submarinerv1.EndpointSpec{CableName: fmt.Sprint(i), ClusterID: "west"}, errors.New("no")})
 	}
 	texts := refusals(refused, &ExchangeStatus{Refused: []string{"Endpoint x"}, RefusedMore: 7})
 	require.Len(t, texts, 1+maxRefused+1)

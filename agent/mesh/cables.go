@@ -18,8 +18,8 @@ import (
 type Cables struct {
 	// Wanted are the cables that policy decides on, sorted by name.
 	Wanted []cable.Cable
-	// Endpoints are those of the cables' peers, by cable name.
-	Endpoints map[string]Endpoint
+	// Endpoints are the endpoints that announce the peers of the cables, by cable name.
+	Endpoints map[string]submarinerv1.EndpointSpec
 	// Kept is why a pair keeps the cable that it has although a policy decides
 	// differently, by cable name.
 	Kept map[string]string
@@ -35,14 +35,14 @@ const maxDevices = 16
 // connect chooses the cables to the accepted gateways, in their order: devices and
 // whatever else only one gateway can have go to the clusters that were here first.
 func connect(m *Mesh) Cables {
-	c := chooser{Mesh: m, book: m.Snapshot.Book, devices: map[string]bool{}, out: Cables{Endpoints: map[string]Endpoint{}, Kept: map[string]string{}}}
+	c := chooser{Mesh: m, book: m.Snapshot.Book, devices: map[string]bool{}, out: Cables{Endpoints: map[string]submarinerv1.EndpointSpec{}, Kept: map[string]string{}}}
 	if c.book == nil {
 		c.book = policy.Compile(List[*v1alpha1.CablePolicies](m.Snapshot))
 	}
 	c.own = policy.Cluster{ID: m.Local.Cluster, Labels: m.labels(), Sets: m.Membership.Submariner.Spec.Sets(), Driver: m.Offer.Default.Name()}
 	for _, p := range m.Accepted.Peers {
 		if err := guarded(func() error { return c.connect(p) }); err != nil {
-			c.out.Refused = append(c.out.Refused, Refusal{p.Endpoint, err})
+			c.out.Refused = append(c.out.Refused, Refusal{p.Spec, err})
 		}
 	}
 	slices.SortFunc(c.out.Wanted, func(a, b cable.Cable) int { return strings.Compare(a.Name, b.Name) })
@@ -75,7 +75,7 @@ func (c *chooser) connect(p Peer) error {
 	if err := c.Accepted.claims.Connect(made); err != nil {
 		return err
 	}
-	c.out.Wanted, c.out.Endpoints[p.Name] = append(c.out.Wanted, made), p.Endpoint
+	c.out.Wanted, c.out.Endpoints[p.Name] = append(c.out.Wanted, made), p.Spec
 	return nil
 }
 

@@ -20,7 +20,7 @@ func (m *Mesh) connections(p Plan, o Outcome) []submarinerv1.Connection {
 			continue
 		}
 		conn := submarinerv1.Connection{
-			Endpoint: bounded(m.Cables.Endpoints[c.Name].Spec), UsingIP: c.Address.String(), UsingNAT: c.NATed,
+			Endpoint: bounded(m.Cables.Endpoints[c.Name]), UsingIP: c.Address.String(), UsingNAT: c.NATed,
 			Driver: c.Driver.Name(), Device: c.Device(), Policy: c.Policy, Implementation: m.Local.Engine(c.Driver.Properties().Engine).Name, MTU: c.MTU(m.Local),
 			PathMTU: c.Peer.MTU, Attempts: m.Snapshot.Paths[c.Name].Attempts,
 			Settings: settingsReported(c.Config), PolicySettings: settingsReported(c.Shared), Before: p.Using[c.Name].Before.reported(),

@@ -18,10 +18,10 @@ package mesh
 import (
 	"cmp"
 	"errors"
-	"net/netip"
 	"slices"
 	"strings"
 
+	submarinerv1 "subctl/api/submariner/v1"
 	"subctl/cable"
 	"subctl/dataplane"
 )
@@ -48,18 +48,16 @@ func Of(s Snapshot) (*Mesh, error) {
 	if m.Membership, err = readMembership(s); err != nil {
 		return nil, err
 	}
-	m.Offer = readOffer(s, m.Membership)
-	m.Local = m.Membership.local(s, m.Offer.Settings)
-	m.Offer.check(m.Local)
-	m.Accepted = accept(s, m.Membership, m.Local)
+	m.Offer, m.Local = readOffer(s, m.Membership)
+	m.Accepted = accept(s, m.Membership)
 	m.Cables = connect(m)
 	return m, nil
 }
 
-// Refusal is an endpoint of another cluster to which there is no cable, and why.
+// Refusal is an endpoint of another cluster to which there is no cable, and the reason.
 type Refusal struct {
-	Endpoint
-	Err error
+	Spec submarinerv1.EndpointSpec
+	Err  error
 }
 
 // Refused returns the endpoints that are not accepted and those that no driver can
@@ -70,27 +68,6 @@ func (m *Mesh) Refused() []Refusal {
 		return cmp.Or(strings.Compare(a.Spec.CableName, b.Spec.CableName), strings.Compare(a.Spec.ClusterID, b.Spec.ClusterID))
 	})
 	return all
-}
-
-// local returns this node as a gateway.
-func (m Membership) local(s Snapshot, settings map[string]cable.Config) cable.Local {
-	podIP, _ := netip.ParseAddr(s.Facts.PodIP) // the zero Addr: the node has none
-	spec := m.Submariner.Spec
-	return cable.Local{
-		Gateway: cable.Gateway{
-			Cluster: spec.ClusterID, Host: m.Self.Name, PrivateIP: m.Self.IP, PublicIP: s.PublicIP, HealthIP: podIP,
-			Subnets: m.Own.All(), NAT: spec.NatEnabled,
-			Name: cableName(spec.ClusterID, m.Self.IP),
-		},
-		MTU: s.Facts.MTU, PodIP: podIP, PodIPMissing: s.PodIPMissing, Pods: m.Own.Pods, Svcs: m.Own.Services, Keys: s.Keys, Settings: settings,
-		WireGuard: m.Engines.WireGuard, IPsec: m.Engines.IPsec,
-	}
-}
-
-// cableName returns the name of a gateway's cables: the cluster and the address at
-// which they end (upstream's format).
-func cableName(cluster string, ip netip.Addr) string {
-	return "submariner-cable-" + cluster + "-" + strings.ReplaceAll(ip.String(), ".", "-")
 }
 
 // Plan is what a role makes of a Snapshot.

@@ -34,21 +34,19 @@ type Offer struct {
 	Err, ListedErr error
 }
 
-// readOffer returns the Offer without its Drivers: see check.
-func readOffer(s Snapshot, m Membership) Offer {
+// readOffer returns the offer, and this node as a gateway with the offer's settings, which
+// determine the drivers that it can run.
+func readOffer(s Snapshot, m Membership) (Offer, cable.Local) {
 	var o Offer
 	o.readListed(m)
 	o.readSettings(s, m)
-	return o
-}
-
-// check fills in Drivers: of those that are listed, the ones that the gateway can run.
-func (o *Offer) check(l cable.Local) {
+	l := m.local(s, o.Settings)
 	for _, d := range o.Listed {
 		if d.Lacks(l) == nil {
 			o.Drivers = append(o.Drivers, d)
 		}
 	}
+	return o, l
 }
 
 // offers reports whether this cluster offers a driver.

@@ -1,0 +1,108 @@
+package mesh
+
+import (
+	"errors"
+	"net/netip"
+	"time"
+
+	submarinerv1 "subctl/api/submariner/v1"
+	"subctl/cable"
+	"subctl/cable/drivers"
+	"subctl/cable/natdiscovery"
+)
+
+// The reports of gateways are the only memory that outlives an agent: this file reads back
+// what connections and change.go write.
+
+// recall returns what an agent that starts at a time takes over from the reports of
+// gateways: all of them hold claims, those in from carry traffic.
+func recall(all, from []*submarinerv1.Gateway, now time.Time) Memory {
+	m := Memory{Incumbents: incumbentsIn(all), Using: map[string]Using{}}
+	for _, g := range from {
+		for name, u := range usingIn(g, now) {
+			m.Using[name] = u
+		}
+	}
+	return m
+}
+
+// incumbentsIn returns the gateways of other clusters to which the reports have a cable,
+// or the cable that they should have. It is not nil.
+func incumbentsIn(reports []*submarinerv1.Gateway) []cable.Gateway {
+	held := []cable.Gateway{}
+	for _, r := range reports {
+		for _, c := range r.Status.Connections {
+			if g, err := cable.Parse(c.Endpoint); err == nil && c.Driver != "" {
+				held = append(held, g)
+			}
+		}
+	}
+	return held
+}
+
+// usingIn returns what carries the traffic according to the last report of a gateway,
+// whether it answers or not; nothing if the gateway was not active. What is kept up
+// beside it stays for as long as after a change.
+func usingIn(g *submarinerv1.Gateway, now time.Time) map[string]Using {
+	out := map[string]Using{}
+	if g == nil || g.Status.HAStatus != submarinerv1.HAStatusActive {
+		return out
+	}
+	for _, c := range g.Status.Connections {
+		u, ok := usingOf(c.Endpoint.ClusterID, submarinerv1.PreviousCable{
+			Driver: c.Driver, Device: c.Device, Policy: c.Policy, Settings: c.Settings, PolicySettings: c.PolicySettings,
+		})
+		if !ok {
+			continue // refused
+		}
+		if c.Before != nil {
+			if before, ok := usingOf(u.Cluster, *c.Before); ok {
+				u.Since, u.Before = now, &before
+			}
+		}
+		out[c.Endpoint.CableName] = u
+	}
+	return out
+}
+
+// usingOf reads how a cable was made. It returns false if there was no cable, or one
+// that this version cannot make.
+func usingOf(cluster string, c submarinerv1.PreviousCable) (Using, bool) {
+	d := drivers.Find(c.Driver)
+	if d == nil || c.Device == "" || errors.Join(cable.Config(c.Settings).Check(d), cable.Config(c.PolicySettings).Check(d)) != nil {
+		return Using{}, false
+	}
+	return Using{Cluster: cluster, Driver: d.Name(), Device: c.Device, Policy: c.Policy, Config: c.Settings, Shared: c.PolicySettings}, true
+}
+
+// reported returns what usingOf reads; nil if u is nil.
+func (u *Using) reported() *submarinerv1.PreviousCable {
+	if u == nil {
+		return nil
+	}
+	return &submarinerv1.PreviousCable{
+		Driver: u.Driver, Device: u.Device, Policy: u.Policy, Settings: settingsReported(u.Config), PolicySettings: settingsReported(u.Shared),
+	}
+}
+
+// settingsReported returns settings as they are read back: nil if there are none.
+func settingsReported(c cable.Config) map[string]string {
+	if len(c) == 0 {
+		return nil
+	}
+	return c
+}
+
+// pathsIn returns the paths to other gateways that a gateway reports.
+func pathsIn(g *submarinerv1.Gateway) map[string]natdiscovery.Path {
+	out := map[string]natdiscovery.Path{}
+	for _, c := range g.Status.Connections {
+		if ip, err := netip.ParseAddr(c.UsingIP); err == nil {
+			out[c.Endpoint.CableName] = natdiscovery.Path{
+				Address: ip, NAT: c.UsingNAT, InboundOnly: ip.String() != c.Endpoint.PrivateIP && ip.String() != c.Endpoint.PublicIP,
+				MTU: c.PathMTU, Done: true, Attempts: c.Attempts,
+			}
+		}
+	}
+	return out
+}
