@@ -53,28 +53,8 @@ func routeAgent(sub *v1alpha1.Submariner) *appsv1.DaemonSet {
 }
 
 // daemonSet returns the common part of both DaemonSets.
-//
-// The only environment variable is the name of the node. All other settings are in the
-// Submariner object, which the agents watch, so that a changed setting restarts no pod
-// and interrupts no cable.
-//
-// Agents configure the network of their node. For that they need the capabilities
-// NET_ADMIN and NET_RAW (iptables and ping), and user ID 0, because capabilities added by
-// Kubernetes are not ambient. Of the node's devices they need /dev/net/tun: gateways
-// process packets in userspace where the kernel cannot, and route agents report whether
-// that is possible. The directory of the device is mounted rather than the device, because
-// a pod that mounts a missing file does not start.
-//
-// The liveness probe is lenient: traffic does not pass through an agent, so a restart does
-// not help traffic.
 func daemonSet(name, image string, port int32) *appsv1.DaemonSet {
 	one := intstr.FromInt32(1)
-	probe := func(path string, period, failures int32) *corev1.Probe {
-		return &corev1.Probe{
-			ProbeHandler:  corev1.ProbeHandler{HTTPGet: &corev1.HTTPGetAction{Path: path, Port: intstr.FromInt32(port)}},
-			PeriodSeconds: period, FailureThreshold: failures, TimeoutSeconds: 3,
-		}
-	}
 	return &appsv1.DaemonSet{
 		ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: Namespace, Labels: ours(name)},
 		Spec: appsv1.DaemonSetSpec{
@@ -96,33 +76,7 @@ func daemonSet(name, image string, port int32) *appsv1.DaemonSet {
 					SecurityContext: &corev1.PodSecurityContext{
 						SeccompProfile: &corev1.SeccompProfile{Type: corev1.SeccompProfileTypeRuntimeDefault},
 					},
-					Containers: []corev1.Container{{
-						Name: name, Image: image, ImagePullPolicy: corev1.PullIfNotPresent,
-						Command: []string{"subctl"},
-						Env:     []corev1.EnvVar{fromField("NODE_NAME", "spec.nodeName")},
-						Ports: []corev1.ContainerPort{{
-							Name: "metrics", ContainerPort: port, HostPort: port, Protocol: corev1.ProtocolTCP,
-						}},
-						Resources: corev1.ResourceRequirements{Requests: corev1.ResourceList{
-							corev1.ResourceCPU:    resource.MustParse("10m"),
-							corev1.ResourceMemory: resource.MustParse("32Mi"),
-						}},
-						LivenessProbe:  probe("/healthz", 10, 6),
-						ReadinessProbe: probe("/readyz", 3, 3),
-						SecurityContext: &corev1.SecurityContext{
-							RunAsUser:                new(int64(0)),
-							AllowPrivilegeEscalation: new(false),
-							ReadOnlyRootFilesystem:   new(true),
-							Capabilities: &corev1.Capabilities{
-								Drop: []corev1.Capability{"ALL"}, Add: []corev1.Capability{"NET_ADMIN", "NET_RAW"},
-							},
-						},
-						VolumeMounts: []corev1.VolumeMount{
-							{Name: "tmp", MountPath: "/tmp"},
-							{Name: "xtables-lock", MountPath: xtablesLock},
-							{Name: "dev-net", MountPath: devNet, ReadOnly: true},
-						},
-					}},
+					Containers: []corev1.Container{container(name, image, port)},
 					Volumes: []corev1.Volume{
 						{Name: "tmp", VolumeSource: corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{}}},
 						{Name: "xtables-lock", VolumeSource: corev1.VolumeSource{HostPath: &corev1.HostPathVolumeSource{
@@ -134,6 +88,57 @@ func daemonSet(name, image string, port int32) *appsv1.DaemonSet {
 					},
 				},
 			},
+		},
+	}
+}
+
+// container returns the container of an agent.
+//
+// The only environment variable is the name of the node. All other settings are in the
+// Submariner object, which the agents watch, so that a changed setting restarts no pod
+// and interrupts no cable.
+//
+// Agents configure the network of their node. For that they need the capabilities
+// NET_ADMIN and NET_RAW (iptables and ping), and user ID 0, because capabilities added by
+// Kubernetes are not ambient. Of the node's devices they need /dev/net/tun: gateways
+// process packets in userspace where the kernel cannot, and route agents report whether
+// that is possible. The directory of the device is mounted rather than the device, because
+// a pod that mounts a missing file does not start.
+//
+// The liveness probe is lenient: traffic does not pass through an agent, so a restart does
+// not help traffic.
+func container(name, image string, port int32) corev1.Container {
+	probe := func(path string, period, failures int32) *corev1.Probe {
+		return &corev1.Probe{
+			ProbeHandler:  corev1.ProbeHandler{HTTPGet: &corev1.HTTPGetAction{Path: path, Port: intstr.FromInt32(port)}},
+			PeriodSeconds: period, FailureThreshold: failures, TimeoutSeconds: 3,
+		}
+	}
+	return corev1.Container{
+		Name: name, Image: image, ImagePullPolicy: corev1.PullIfNotPresent,
+		Command: []string{"subctl"},
+		Env:     []corev1.EnvVar{fromField("NODE_NAME", "spec.nodeName")},
+		Ports: []corev1.ContainerPort{{
+			Name: "metrics", ContainerPort: port, HostPort: port, Protocol: corev1.ProtocolTCP,
+		}},
+		Resources: corev1.ResourceRequirements{Requests: corev1.ResourceList{
+			corev1.ResourceCPU:    resource.MustParse("10m"),
+			corev1.ResourceMemory: resource.MustParse("32Mi"),
+		}},
+		LivenessProbe:  probe("/healthz", 10, 6),
+		ReadinessProbe: probe("/readyz", 3, 3),
+		SecurityContext: &corev1.SecurityContext{
+			RunAsUser:                new(int64(0)),
+			AllowPrivilegeEscalation: new(false),
+			ReadOnlyRootFilesystem:   new(true),
+			Capabilities: &corev1.Capabilities{
+				Drop: []corev1.Capability{"ALL"}, Add: []corev1.Capability{"NET_ADMIN", "NET_RAW"},
+			},
+		},
+		VolumeMounts: []corev1.VolumeMount{
+			{Name: "tmp", MountPath: "/tmp"},
+			{Name: "xtables-lock", MountPath: xtablesLock},
+			{Name: "dev-net", MountPath: devNet, ReadOnly: true},
 		},
 	}
 }
