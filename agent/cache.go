@@ -7,7 +7,8 @@ import (
 	"subctl/api/submariner/v1alpha1"
 )
 
-// slimNode keeps of a node what plans look at, so that a cache of thousands is small.
+// slimNode removes from a node what plans do not use, so that a cache of thousands of nodes
+// is small.
 func slimNode(obj any) (any, error) {
 	n, ok := obj.(*corev1.Node)
 	if !ok {
@@ -24,8 +25,8 @@ func slimNode(obj any) (any, error) {
 	return slim, nil
 }
 
-// slimConfigMap keeps of a ConfigMap what settings are read from: the rest may be
-// anything, and as large as it likes.
+// slimConfigMap removes from a ConfigMap the values of all keys but the key that has
+// settings: they may be large.
 func slimConfigMap(obj any) (any, error) {
 	cm, ok := obj.(*corev1.ConfigMap)
 	if !ok {

@@ -15,16 +15,15 @@ import (
 	"subctl/cable/natdiscovery"
 )
 
-// Accepted is which of the gateways that other clusters announce are accepted: their
-// endpoints are sound, they claim nothing of this cluster, and nothing that another
-// gateway holds.
+// Accepted holds the accepted gateways of other clusters. Their endpoints are valid, and
+// they claim nothing that belongs to this cluster or that another cluster has claimed.
 type Accepted struct {
-	// Peers are the gateways, those of the clusters first that were here first. Whether
-	// a cable connects them makes no difference.
+	// Peers are the accepted gateways, sorted by the age of their clusters: see byAge. Some
+	// may have no cable.
 	Peers []Peer
 	// Incumbents are the gateways whose claims stand, for the next plan.
 	Incumbents []cable.Gateway
-	// Refused are the other endpoints.
+	// Refused are the endpoints that are not accepted.
 	Refused []Refusal
 
 	claims *cable.Claims
@@ -37,8 +36,8 @@ type Peer struct {
 }
 
 // accept sorts the endpoints of other clusters into peers and refusals. Where two
-// clusters claim the same, the incumbent keeps it. What nobody held goes to the cluster
-// that has been here longer.
+// clusters claim the same, the incumbent keeps it. Without an incumbent, the cluster that
+// has been known for longer gets it.
 func accept(s Snapshot, m Membership) Accepted {
 	a := Accepted{claims: cable.NewClaims(m.Nodes, drivers.All())}
 	sound := map[*submarinerv1.Endpoint]cable.Peer{}
@@ -137,9 +136,9 @@ func peer(s Snapshot, m Membership, g cable.Gateway) cable.Peer {
 	return p
 }
 
-// keepIncumbents sets aside what the incumbents held, and this cluster's own public
-// address. A member without a sound endpoint keeps everything that it held: its
-// gateways may be changing.
+// keepIncumbents reserves the claims of the incumbents, and this cluster's own public
+// address. A member without a valid endpoint keeps all its claims: its gateways may be
+// changing.
 func (a *Accepted) keepIncumbents(s Snapshot, m Membership, peers []cable.Peer) {
 	here := map[string]bool{}
 	for _, p := range peers {

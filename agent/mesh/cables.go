@@ -13,15 +13,15 @@ import (
 	"subctl/policy"
 )
 
-// Cables is which driver connects each accepted gateway: what policy decides, as far as
-// both clusters offer it.
+// Cables holds the cable to each accepted gateway, with the driver that policy decides on.
+// Both clusters offer that driver.
 type Cables struct {
 	// Wanted are the cables that policy decides on, sorted by name.
 	Wanted []cable.Cable
 	// Endpoints are the endpoints that announce the peers of the cables, by cable name.
 	Endpoints map[string]submarinerv1.EndpointSpec
-	// Kept is why a pair keeps the cable that it has although a policy decides
-	// differently, by cable name.
+	// Kept has the reasons why pairs keep their cable, by cable name: the policy that
+	// decides is invalid.
 	Kept map[string]string
 	// Refused are the endpoints that no cable connects.
 	Refused []Refusal
@@ -79,7 +79,7 @@ func (c *chooser) connect(p Peer) error {
 	return nil
 }
 
-// noCable is why a pair does not have the cable that it should have.
+// noCable is the reason why a pair does not have the cable that it should have.
 type noCable struct {
 	driver, policy string // that it should have; empty if unknown, or if no policy decides
 	why            error
@@ -143,9 +143,9 @@ func (c *chooser) keep(p *cable.Peer, no noCable) (cable.Driver, error) {
 	return drivers.Find(u.Driver), nil
 }
 
-// inUse returns what carries the traffic to a gateway. If the gateway is new, or this
-// one is, it returns what carries or carried the traffic between other gateways of the
-// two clusters.
+// inUse returns what carries the traffic to a gateway. If the gateway is new, or this one
+// is, inUse returns what carries, or last carried, the traffic between other gateways of
+// the two clusters.
 func (c *chooser) inUse(g cable.Gateway) (Using, bool) {
 	using := c.Snapshot.Memory.Using
 	if u, ok := using[g.Name]; ok {

@@ -22,7 +22,7 @@ type Target struct {
 	Eager bool
 }
 
-// Health is what the pings of one target tell.
+// Health is the result of pinging one target.
 type Health struct {
 	Status  submarinerv1.ConnectionStatus
 	Message string

@@ -15,7 +15,7 @@ import (
 	"subctl/dataplane"
 )
 
-// Membership is who takes part: this cluster with its nodes, and the other clusters.
+// Membership holds the members: this cluster with its nodes, and the other clusters.
 type Membership struct {
 	Submariner *v1alpha1.Submariner // how this cluster is joined
 	Own        cable.Networks
@@ -31,8 +31,8 @@ type Membership struct {
 	Endpoints, Remote []*submarinerv1.Endpoint
 }
 
-// Engines is what the gateway's node has to encrypt packets with. Every node of a
-// cluster goes by its gateway's, so that all come to the same conclusions.
+// Engines are the engines of encrypted cables on the gateway's node. The plans of all
+// nodes of a cluster use the engines of its gateway, so that they agree.
 type Engines struct{ WireGuard, IPsec dataplane.Engine }
 
 // Leaving reports whether the cluster is being uninstalled.

@@ -7,12 +7,13 @@
 // Each arrow is a function of the values to its left. Membership lists the nodes of
 // this cluster and the other clusters that exist. Offer lists the cable drivers of
 // this cluster, with their settings. Accepted lists the gateways of other clusters
-// whose announcements are sound and conflict with nobody's. Cables says which driver
-// connects each of them. A Mesh holds these values; the roles (gateway.go, route.go)
+// whose announcements are valid and do not conflict with others. Cables lists the driver
+// that connects each of them. A Mesh holds these values; the roles (gateway.go, route.go)
 // are views of it.
 //
-// The package has no clock, no API client, no socket and no kernel: what they know is
-// in the Snapshot. So "subctl show plan" computes on any machine what a node will hold.
+// The package has no clock, no API client, no socket and no access to a kernel: the
+// Snapshot has everything that it needs from them. So "subctl show plan" computes on any
+// machine what a node should hold.
 package mesh
 
 import (

@@ -10,12 +10,12 @@ import (
 	"subctl/dataplane"
 )
 
-// Role is the duties of one pod: what it plans and reports, and which parts run beside
+// Role describes one kind of agent: what it plans and reports, and which parts run beside
 // its loop. Plan, Report and Recall are pure functions.
 type Role struct {
 	// Name is the subcommand of "subctl agent", and the name in logs and field owners.
 	Name string
-	// Owner says which kernel objects belong to the role.
+	// Owner specifies which kernel objects belong to the role.
 	Owner dataplane.Owner
 	// MetricsPort is the TCP port of metrics and probes, unless the user sets another.
 	MetricsPort int
@@ -30,19 +30,19 @@ type Role struct {
 	Plan func(Snapshot) (Plan, error)
 	// Report returns what the API server should hold.
 	Report func(Snapshot, Plan, Outcome) Report
-	// Recall returns what an agent of a node that has just started takes over from the
-	// reports of its cluster's gateways.
+	// Recall returns the memory of an agent that has just started on a node, from the reports
+	// of its cluster's gateways.
 	Recall func(node string, reports []*submarinerv1.Gateway, now time.Time) Memory
 }
 
-// Roles lists the roles there are.
+// Roles returns all roles.
 func Roles() []Role { return []Role{Gateway(), Route()} }
 
 // Part names something that runs beside the loop of an agent; package parts has the
 // implementations.
 type Part string
 
-// The parts there are.
+// All parts.
 const (
 	Election   Part = "election"    // decides which gateways are active, and which one speaks
 	KeyRing    Part = "key ring"    // reads the keys of cables from mounted Secrets
@@ -55,7 +55,8 @@ const (
 
 // Outcome is the result of a plan.
 type Outcome struct {
-	// Err is why the node does not hold the plan; nil if the node was seen to hold it.
+	// Err is the reason why the node does not hold the plan; nil if the node was seen to
+	// hold it.
 	Err error
 	// Health is the result of the probes, by name of the probe.
 	Health map[string]Health

@@ -21,22 +21,22 @@ import (
 	"subctl/policy"
 )
 
-// Snapshot is everything that a plan may look at, read once: the objects of the API
-// server, sorted by name, what the node's kernel says, and what the parts beside the
-// loop know.
+// Snapshot is everything that a plan may depend on, read once: the objects of the API
+// server, sorted by name, the facts of the node's kernel, and the knowledge of the parts
+// that run beside the loop.
 type Snapshot struct {
 	// Node is the node's name.
 	Node string
 	// Now is the time at which the snapshot was taken.
 	Now time.Time
-	// Facts is what is known of the node's own network.
+	// Facts describes the node's own network.
 	Facts submarinerv1.NodeFacts
 	// PodIPMissing reports whether no device of the node holds Facts.PodIP yet.
 	PodIPMissing bool
 	// Standing is the result of the election among this cluster's gateways.
 	Standing Standing
 	// Keys is the key material of a gateway's cables; nil where a plan is only shown.
-	// KeysErr is what the gateway's pod lacks of it.
+	// KeysErr reports key material that the gateway's pod lacks.
 	Keys    *keys.Ring
 	KeysErr error
 	// Memory is what the last plan handed on.
@@ -45,14 +45,14 @@ type Snapshot struct {
 	Book *policy.Book
 	// Health is the result of the probes so far, by name of the probe.
 	Health map[string]Health
-	// Paths is what is known of the path to each remote gateway, by cable name.
+	// Paths are the discovered paths to remote gateways, by cable name.
 	Paths map[string]natdiscovery.Path
 	// PublicIP is the address at which other clusters may reach the node as a gateway
 	// from outside; the zero Addr if it is not known. PublicIPErr is a mistake in the
 	// address that the user specifies.
 	PublicIP    netip.Addr
 	PublicIPErr error
-	// Cables is what the kernel says of the gateway's encrypted cables.
+	// Cables are the states of the gateway's encrypted cables, as the kernel has them.
 	Cables []dataplane.CableState
 
 	objects map[reflect.Type][]client.Object
@@ -76,7 +76,7 @@ type Standing struct {
 // from the reports of its cluster's gateways: see Role.Recall.
 type Memory struct {
 	// Incumbents are the gateways of other clusters whose announcements were accepted:
-	// they keep what they announce against clusters that announce the same.
+	// they keep what they announced if another cluster announces the same.
 	Incumbents []cable.Gateway
 	// Using is what carries the traffic to each remote gateway, by cable name.
 	Using map[string]Using
@@ -142,7 +142,7 @@ func (s Snapshot) find(kind reflect.Type, name string) client.Object {
 }
 
 // FromReports returns the Snapshot of a node as its own agents would take it, from
-// what they reported to the API server. It is for those who look from afar. The error
+// their reports to the API server. It serves commands that run on another machine. The error
 // is ErrNotJoined, an *UnknownNodeError, or that the node's agent has not reported.
 func FromReports(node string, objs ...client.Object) (Snapshot, error) {
 	s := NewSnapshot(node, objs...)
