@@ -180,8 +180,8 @@ func (c *chooser) room(made cable.Cable) error {
 	return nil
 }
 
-// labels returns the labels of this cluster: those of its Cluster object, and until it
-// has one the labels that join was given.
+// labels returns the labels of this cluster: the labels of its Cluster object, or, until
+// the object exists, the labels that join was given.
 func (m *Mesh) labels() map[string]string {
 	labels := m.cluster().Labels
 	if c := m.Membership.Cluster; c != nil {

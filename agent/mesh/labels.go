@@ -13,8 +13,8 @@ import (
 // annotation ClusterLabelsAnnotation holds what join was given when the labels were last
 // applied.
 //
-// Labels that people added are theirs: server-side apply leaves them alone, and removes
-// those that join is no longer given.
+// Server-side apply keeps labels that people added, and removes labels that join is no
+// longer given.
 func clusterLabels(joined string, current *submarinerv1.Cluster) map[string]string {
 	out := policy.ParseLabels(joined)
 	if current == nil {

@@ -27,7 +27,8 @@ type Membership struct {
 	Cluster *submarinerv1.Cluster
 	// Clusters are the Cluster objects of other clusters, by ID.
 	Clusters map[string]*submarinerv1.Cluster
-	// Endpoints are those of this cluster; Remote are those that other clusters announce.
+	// Endpoints are the Endpoints of this cluster; Remote are the Endpoints that other
+	// clusters announce.
 	Endpoints, Remote []*submarinerv1.Endpoint
 }
 

@@ -61,8 +61,8 @@ type Refusal struct {
 	Err  error
 }
 
-// Refused returns the endpoints that are not accepted and those that no driver can
-// connect, sorted by cable name.
+// Refused returns the endpoints that are not accepted and the endpoints that no driver
+// can connect, sorted by cable name.
 func (m *Mesh) Refused() []Refusal {
 	all := slices.Concat(m.Accepted.Refused, m.Cables.Refused)
 	slices.SortStableFunc(all, func(a, b Refusal) int {

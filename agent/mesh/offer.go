@@ -71,7 +71,7 @@ func (o *Offer) readListed(m Membership) {
 		return
 	}
 	o.ListedErr = err
-	o.Default = drivers.Find(drivers.Default) // of a cluster that offers none
+	o.Default = drivers.Find(drivers.Default) // if the Endpoint names no driver
 	for _, e := range m.Endpoints {
 		g, err := cable.Parse(e.Spec)
 		d := drivers.Find(g.Default)

@@ -70,9 +70,9 @@ func planRoute(s Snapshot) (Plan, error) {
 	return p, nil
 }
 
-// cableDevices returns the devices on which packets of other clusters can arrive: those
-// of all drivers, those that policies decide on, and those that exist, as a pair that
-// changes its cable has two.
+// cableDevices returns the devices on which packets of other clusters can arrive: the
+// default devices of all drivers, the devices that policies decide on, and the existing
+// cable devices, because a pair that changes its cable has two.
 func (m *Mesh) cableDevices() []string {
 	devices := slices.Clone(m.Snapshot.Facts.CableDevices)
 	for _, d := range drivers.All() {

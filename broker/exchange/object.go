@@ -18,8 +18,8 @@ import (
 
 // This file has what Plan needs of objects, and makes no decision.
 
-// split returns the objects of each kind, sorted by name, and those of no kind in the
-// table.
+// split returns the objects of each kind, sorted by name, and the objects whose kind is not
+// in the table.
 func (t Table) split(objects []client.Object) (byKind [][]client.Object, unknown []client.Object) {
 	byKind = make([][]client.Object, len(t))
 	for _, o := range objects {

@@ -63,8 +63,8 @@ func ourPolicy(p *vnl.XfrmPolicy) bool {
 
 func ourReqID(id int) bool { return dataplane.GatewayOwner.IDs.Has(uint32(id)) }
 
-// ours returns those of some policies that are of our tunnels, and the security
-// associations of our tunnels.
+// ours returns the policies that belong to our tunnels, and the security associations of our
+// tunnels.
 func (x xfrm) ours(policies []vnl.XfrmPolicy) (ps []vnl.XfrmPolicy, sas []vnl.XfrmState, err error) {
 	if x.nl == nil {
 		return nil, nil, nil

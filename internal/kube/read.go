@@ -33,8 +33,8 @@ func NotThere(err error) bool { return apierrors.IsNotFound(err) || meta.IsNoMat
 // may not read it.
 func Unreadable(err error) bool { return NotThere(err) || apierrors.IsForbidden(err) }
 
-// List returns all objects of some kinds: those in a namespace, and those of kinds
-// without namespaces. What a cache returns is shared, not copied: it must not be changed.
+// List returns the objects of some kinds: the objects in a namespace, and all objects of
+// cluster-scoped kinds. Objects from a cache are shared and must not be changed.
 func List(ctx context.Context, r client.Reader, s *runtime.Scheme, namespace string, kinds []client.Object) ([]client.Object, error) {
 	var objs []client.Object
 	for _, kind := range kinds {

@@ -112,7 +112,7 @@ type Review struct {
 	Lost map[string][]policy.Pair
 	// Lacking are the clusters that do not offer the driver of a pair, by driver.
 	Lacking map[string][]string
-	// Refused are the pairs that offer the driver, but that it cannot connect.
+	// Refused are the pairs that offer the driver, but that the driver cannot connect.
 	Refused []Refusal
 }
 
