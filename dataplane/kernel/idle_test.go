@@ -50,10 +50,10 @@ func BenchmarkIdle(b *testing.B) {
 			settle(b, ns, h, want)
 			b.Cleanup(func() { settle(b, ns, h, nil) })
 			for name, do := range map[string]func() error{
-				"facts":      func() error { _, err := ReadFacts(); return err },
-				"cables":     func() error { _, err := h.CableStates(); return err },
-				"sync":       func() error { must(b, h, want, 0); return nil },
-				"unreported": func() error { _, err := unreported(h.conn, h.charon); return err },
+				"facts":  func() error { _, err := ReadFacts(); return err },
+				"cables": func() error { _, err := h.CableStates(); return err },
+				"sync":   func() error { must(b, h, want, 0); return nil },
+				"sets":   func() error { _, err := setCounts(h.conn); return err },
 			} {
 				b.Run(name, func(b *testing.B) {
 					ns.Do(func() {

@@ -5,19 +5,23 @@ package kernel
 import (
 	"context"
 	"fmt"
+	"strconv"
 	"strings"
 	"time"
 
 	"subctl/dataplane"
 	"subctl/dataplane/kernel/netlink"
-	"subctl/dataplane/kernel/strongswan"
 
 	"golang.org/x/sys/unix"
 )
 
-// pollInterval is how often Watch looks for changes that the kernel does not report: the
-// number of members of our sets, and the process of our strongSwan.
-const pollInterval = 250 * time.Millisecond
+// The intervals at which Watch looks for changes that the kernel does not report. A dead
+// charon interrupts cables. A set that somebody has emptied is a rare accident, and counting
+// the members of all sets would be half of what an idle agent does.
+const (
+	pollCharon = 250 * time.Millisecond // the process of our strongSwan
+	pollSets   = time.Second            // the number of members of our sets
+)
 
 // Watch sends a signal when something has changed, in the calling thread's network
 // namespace, that an owner's Observe or ReadFacts would report. However many changes there
@@ -62,9 +66,13 @@ func Watch(ctx context.Context, quiet time.Duration) (<-chan struct{}, error) {
 		subscriptions = append(subscriptions, nft)
 		go nft.Receive(nftNews, notify)
 	}
+	go poll(ctx, pollCharon, notify, func() (string, error) {
+		pid, _ := charon.Process() // 0 if there is none
+		return strconv.Itoa(pid), nil
+	})
 	go func() {
 		defer conn.Close()
-		poll(ctx, pollInterval, notify, func() (string, error) { return unreported(conn, charon) })
+		poll(ctx, pollSets, notify, func() (string, error) { return setCounts(conn) })
 		for _, s := range subscriptions {
 			s.Close()
 		}
@@ -117,14 +125,6 @@ func poll(ctx context.Context, interval time.Duration, notify func(), look func(
 			}
 		}
 	}
-}
-
-// unreported returns a text that differs whenever something differs that the kernel does
-// not report.
-func unreported(c *netlink.Conn, charon *strongswan.Instance) (string, error) {
-	pid, _ := charon.Process()
-	sets, err := setCounts(c)
-	return fmt.Sprintln(pid, sets), err
 }
 
 // setCounts returns the names of all sets of ours, and how many members each has.
