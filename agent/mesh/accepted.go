@@ -115,7 +115,7 @@ func announced(s Snapshot, m Membership, e *submarinerv1.Endpoint) (cable.Peer, 
 		return cable.Peer{}, err
 	}
 	if owner, _ := submarinerv1.OwnerID(e); owner != g.Cluster {
-		return cable.Peer{}, fmt.Errorf("it says it is of cluster %q, but cluster %q published it", g.Cluster, owner)
+		return cable.Peer{}, fmt.Errorf("it names cluster %q, but cluster %q published it", g.Cluster, owner)
 	}
 	if g.Cluster == m.Submariner.Spec.ClusterID {
 		return cable.Peer{}, errors.New("it claims this cluster's own ID")

@@ -174,7 +174,7 @@ func (c *chooser) room(made cable.Cable) error {
 		return nil
 	}
 	if len(c.devices) >= maxDevices {
-		return noCable{made.Driver.Name(), made.Policy, fmt.Errorf("cable policy %s has it on a device of its own, %s, but policies can have a gateway make %d at most: let pairs of clusters share a vxlanID", made.Policy, device, maxDevices)}
+		return noCable{made.Driver.Name(), made.Policy, fmt.Errorf("cable policy %s requires a separate device, %s, but policies can make a gateway create at most %d devices: let pairs of clusters share a vxlanID", made.Policy, device, maxDevices)}
 	}
 	c.devices[device] = true
 	return nil

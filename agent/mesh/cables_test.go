@@ -54,8 +54,8 @@ func TestDevicesOfPolicies(t *testing.T) {
 	}
 	for _, r := range m.Refused() {
 		refused = append(refused, r.Spec.ClusterID)
-		require.ErrorContains(t, r.Err, "on a device of its own, subvx-20")
-		require.ErrorContains(t, r.Err, "policies can have a gateway make 16 at most")
+		require.ErrorContains(t, r.Err, "requires a separate device, subvx-20")
+		require.ErrorContains(t, r.Err, "policies can make a gateway create at most 16 devices")
 	}
 	require.Equal(t, []string{"c16", "c17", "c18"}, refused)
 	require.Contains(t, connected, "c15")

@@ -59,7 +59,7 @@ func (m *Mesh) status(p Plan, o Outcome, c cable.Cable, l cable.Link) (submarine
 		return submarinerv1.ConnectionError, clip(o.Err.Error()), nil
 	case probed && answered && h.Status == submarinerv1.Connected:
 		if state.Up && state.Message != "" { // keys of before carry the traffic
-			return h.Status, clip("still under the settings of before: " + state.Message), h.RTT.reported()
+			return h.Status, clip("still with the previous settings: " + state.Message), h.RTT.reported()
 		}
 		return h.Status, h.Message, h.RTT.reported()
 	case stateful && !state.Up:

@@ -24,7 +24,7 @@ func TestStatus(t *testing.T) {
 		message string
 	}{
 		{"connected", submarinerv1.Connected, dataplane.CableState{Up: true}, submarinerv1.Connected, ""},
-		{"connected, new settings refused", submarinerv1.Connected, dataplane.CableState{Up: true, Message: refused}, submarinerv1.Connected, "still under the settings of before: " + refused},
+		{"connected, new settings refused", submarinerv1.Connected, dataplane.CableState{Up: true, Message: refused}, submarinerv1.Connected, "still with the previous settings: " + refused},
 		{"no keys yet", "", dataplane.CableState{}, submarinerv1.Connecting, "no keys were agreed on with the other side yet"},
 		{"no keys, known why", "", dataplane.CableState{Message: refused}, submarinerv1.Connecting, refused},
 		{"no keys any more", submarinerv1.ConnectionError, dataplane.CableState{Message: refused}, submarinerv1.ConnectionError, refused},
