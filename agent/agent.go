@@ -221,10 +221,8 @@ func (a *agent) report(ctx context.Context, s mesh.Snapshot, r mesh.Report, out 
 		if err := kube.Apply(ctx, a.Client, owner, o); err != nil {
 			errs = append(errs, err)
 		}
-		if g, ok := o.(*submarinerv1.Gateway); ok {
-			a.meters.report(g.Status, out.Health, out.Now)
-		}
 	}
+	a.meters.reported(r, out)
 	for _, o := range r.Status {
 		if err := kube.ApplyStatus(ctx, a.Client, owner, o); err != nil {
 			errs = append(errs, err)

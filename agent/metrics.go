@@ -78,8 +78,17 @@ func (m *meters) restarted(program string, times int) {
 	m.restarts.WithLabelValues(program).Add(float64(times))
 }
 
-// report counts the connections of a Gateway.
-func (m *meters) report(s submarinerv1.GatewayStatus, health map[string]mesh.Health, now time.Time) {
+// reported updates the metrics of connections, which are as old as the last report of them.
+func (m *meters) reported(r mesh.Report, out mesh.Outcome) {
+	for _, o := range r.Apply {
+		if g, ok := o.(*submarinerv1.Gateway); ok {
+			m.connected(g.Status, out.Health, out.Now)
+		}
+	}
+}
+
+// connected sets the metrics of the connections of a Gateway.
+func (m *meters) connected(s submarinerv1.GatewayStatus, health map[string]mesh.Health, now time.Time) {
 	m.connections.Reset()
 	m.latency.Reset()
 	m.established.Reset()

@@ -133,31 +133,6 @@ func (g Gateway) Port(key string, def int) (int, error) {
 	return n, nil
 }
 
-// minBits is the prefix length of the largest network that a cluster may have: a /8, the
-// largest network for private use (RFC 1918).
-const minBits = 8
-
-// ParseCIDR parses an IPv4 network in CIDR notation, such as 10.1.0.0/16. It returns an
-// error for a network with host bits, larger than a /8, or that overlaps a reserved network.
-func ParseCIDR(text string) (netip.Prefix, error) {
-	p, err := netip.ParsePrefix(text)
-	switch {
-	case err != nil:
-		return p, fmt.Errorf("%.80q is not a network in CIDR notation, such as 10.1.0.0/16", text)
-	case !p.Addr().Is4():
-		return p, fmt.Errorf("%s is not an IPv4 network", text)
-	case p != p.Masked():
-		return p, fmt.Errorf("%s has host bits set: did you mean %v?", text, p.Masked())
-	}
-	if p.Bits() < minBits {
-		return p, fmt.Errorf("%s is larger than any cluster: at most a /%d is accepted", text, minBits)
-	}
-	if r := reservedNet(p); r != "" {
-		return p, fmt.Errorf("%s overlaps %s", text, r)
-	}
-	return p, nil
-}
-
 // ParseHost parses an IPv4 address. It returns an error for an address in a reserved network.
 func ParseHost(text string) (netip.Addr, error) {
 	a, err := netip.ParseAddr(text)

@@ -94,9 +94,10 @@ func daemonSet(name, image string, port int32) *appsv1.DaemonSet {
 
 // container returns the container of an agent.
 //
-// The only environment variable is the name of the node. All other settings are in the
-// Submariner object, which the agents watch, so that a changed setting restarts no pod
-// and interrupts no cable.
+// The only environment variable is the name of the node. A pod depends on its image, on
+// tolerations, and on the names of the Secrets and of the ConfigMap that it mounts. All other
+// settings are read from the Submariner object, which the agents watch, so that a changed
+// setting restarts no pod and interrupts no cable.
 //
 // Agents configure the network of their node. For that they need the capabilities
 // NET_ADMIN and NET_RAW (iptables and ping), and user ID 0, because capabilities added by

@@ -103,7 +103,7 @@ func (h *Host) server(name string) (pid int, err error) {
 	if err := c.SetDeadline(time.Now().Add(uapiPatience)); err != nil {
 		return pid, err
 	}
-	if _, err := c.Write([]byte("set=1\n\n")); err != nil { // sets nothing
+	if _, err := c.Write([]byte("set=1\n\n")); err != nil { // the shortest request: it changes nothing
 		return pid, fmt.Errorf("asking process %d: %w", pid, err)
 	}
 	if _, err := c.Read(make([]byte, 64)); err != nil {
