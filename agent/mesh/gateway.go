@@ -150,8 +150,8 @@ func (r *Report) prune(m *Mesh, now time.Time) {
 	s, own := m.Snapshot, m.endpoint().Name
 	leaving := m.Membership.Leaving()
 	for _, e := range m.Membership.Endpoints {
-		mine := s.Standing.Active && e.Spec.Hostname == s.Node
-		gone := s.Standing.Speaker && !slices.Contains(s.Standing.Gateways, e.Spec.Hostname)
+		mine := s.Standing.Active && (e.Name == own || e.Spec.Hostname == s.Node)
+		gone := s.Standing.Speaker && !mine && !slices.Contains(s.Standing.Gateways, e.Spec.Hostname)
 		outdated := mine && e.Name != own // the node had another address
 		if gone || outdated || leaving && (mine || s.Standing.Speaker) {
 			r.Delete = append(r.Delete, e)

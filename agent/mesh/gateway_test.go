@@ -73,6 +73,30 @@ func TestSiblingsEndpoint(t *testing.T) {
 	}
 }
 
+// A node that takes the place of another one, under another name and at the same address,
+// takes over its Endpoint. The Endpoint is changed and not deleted: without it, the other
+// clusters would end their cables.
+func TestEndpointOfAReplacedNode(t *testing.T) {
+	replaced := ownEndpoint("gw-old", "10-89-1-11")
+	s := withoutEndpoints(t, replaced)
+	for _, leaving := range []bool{false, true} {
+		if leaving {
+			List[*v1alpha1.Submariner](s)[0].DeletionTimestamp = new(metav1.NewTime(s.Now))
+		}
+		p, err := Gateway().Plan(s)
+		require.NoError(t, err)
+		r := Gateway().Report(s, p, Outcome{Now: s.Now})
+		endpoint := "Endpoint " + replaced.Name
+		if leaving {
+			require.Contains(t, named(t, r.Delete), endpoint)
+			require.NotContains(t, named(t, r.Apply), endpoint)
+		} else {
+			require.Empty(t, r.Delete)
+			require.Contains(t, named(t, r.Apply), endpoint)
+		}
+	}
+}
+
 func ownEndpoint(node, address string) *submarinerv1.Endpoint {
 	cable := "submariner-cable-east-" + address
 	return &submarinerv1.Endpoint{

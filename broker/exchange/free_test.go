@@ -355,6 +355,18 @@ func TestLargePoliciesAndUnknownOwnersAreRefused(t *testing.T) {
 	}.check(t)
 }
 
+// A broker that enforces no bounds may hold a version of an own policy that is too large. It
+// is replaced, and is not reported as what is in force.
+func TestLargeVersionOnTheBrokerIsReplaced(t *testing.T) {
+	stub := of("east", cablePolicy("p", ""))
+	stub.ConnectionPolicies, stub.Annotations = nil, map[string]string{"submariner.io/size": "17076"} // as a mirror keeps it
+	policyCase{
+		local:  objects{done(cablePolicy("p", "vxlan"))},
+		sets:   []exchange.SetSnapshot{set("default", stub)},
+		writes: []string{"update CablePolicies p on the broker in clusterset default"},
+	}.check(t)
+}
+
 func TestOwnLabelIsRefused(t *testing.T) {
 	policyCase{
 		local:   objects{of("east", cablePolicy("p", "vxlan"))},

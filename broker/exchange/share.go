@@ -95,7 +95,7 @@ func (s *share) share(set string, want, have client.Object) {
 		return
 	}
 	s.sets = append(s.sets, set)
-	if s.inForce == nil {
+	if s.inForce == nil && !s.kind.sameFields(have, s.kind.New()) { // not a stub
 		s.inForce = have
 	}
 	if s.mistaken {

@@ -77,9 +77,23 @@ func (i *Instance) Negotiating() bool {
 func (i *Instance) Rest() {
 	i.mu.Lock()
 	defer i.mu.Unlock()
+	i.rest()
+}
+
+// rest is Rest for callers that hold mu.
+func (i *Instance) rest() {
 	if i.negotiator != nil {
 		close(i.negotiator.stop)
 		i.negotiator = nil
+	}
+}
+
+// ended notes that a negotiator has ended by itself, so that Negotiating does not report it.
+func (i *Instance) ended(n *negotiator) {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	if i.negotiator == n {
+		i.rest()
 	}
 }
 
@@ -111,6 +125,7 @@ func (i *Instance) Problem(name string) Problem {
 func (n *negotiator) run() {
 	for {
 		if pid, _ := n.instance.Process(); pid != n.pid {
+			n.instance.ended(n)
 			return
 		}
 		pause := lookBusy

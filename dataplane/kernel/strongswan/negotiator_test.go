@@ -3,6 +3,9 @@
 package strongswan
 
 import (
+	"os"
+	"os/exec"
+	"strconv"
 	"testing"
 	"time"
 
@@ -65,4 +68,27 @@ func TestNegotiatorJudges(t *testing.T) {
 	_, end, well = n.judge(conns, sas, now)
 	require.Empty(t, end)
 	require.True(t, well)
+}
+
+// A negotiator that has ended is not taken for one that works: a daemon that cannot be found
+// for a moment, such as while the agent has no file descriptor to spare, would stay without
+// one.
+func TestNegotiatorEnds(t *testing.T) {
+	i := New(t.TempDir())
+	daemon := exec.Command("sleep", "60") // it is the daemon by its environment
+	daemon.Env = []string{"STRONGSWAN_CONF=" + i.conf()}
+	require.NoError(t, daemon.Start())
+	t.Cleanup(func() { _, _ = daemon.Process.Kill(), daemon.Wait() })
+	require.NoError(t, os.WriteFile(i.pidFile(), []byte(strconv.Itoa(daemon.Process.Pid)), 0o600))
+	require.Eventually(t, func() bool { pid, _ := i.Process(); return pid != 0 }, 10*time.Second, time.Millisecond)
+	i.Negotiate()
+	t.Cleanup(i.Rest)
+	require.True(t, i.Negotiating())
+
+	require.NoError(t, os.Rename(i.pidFile(), i.pidFile()+".away"))
+	time.Sleep(3 * lookBusy)
+	require.NoError(t, os.Rename(i.pidFile()+".away", i.pidFile()))
+	require.False(t, i.Negotiating())
+	i.Negotiate()
+	require.True(t, i.Negotiating())
 }
