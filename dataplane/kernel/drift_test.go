@@ -43,7 +43,7 @@ func calm(signals <-chan struct{}, while time.Duration) {
 }
 
 // news is the longest time until Watch notices a change.
-const news = 3 * pollSets / 2
+const news = 3 * pollRare / 2
 
 // Whatever another program does to our objects, Watch notices and one Sync repairs.
 func TestDrift(t *testing.T) {

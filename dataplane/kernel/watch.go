@@ -15,12 +15,12 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// The intervals at which Watch looks for changes that the kernel does not report. A dead
-// charon interrupts cables. A set that somebody has emptied is a rare accident, and counting
-// the members of all sets would be half of what an idle agent does.
+// The intervals at which Watch looks for changes that the kernel does not report. A charon
+// that dies interrupts cables. That somebody empties a set, or starts a charon in place of
+// the agent, is rare, and an idle agent should have little to do.
 const (
-	pollCharon = 250 * time.Millisecond // the process of our strongSwan
-	pollSets   = time.Second            // the number of members of our sets
+	pollCharon = 250 * time.Millisecond // the process of our strongSwan, while it runs
+	pollRare   = time.Second            // the number of members of our sets; a strongSwan that does not run
 )
 
 // Watch sends a signal when something has changed, in the calling thread's network
@@ -66,13 +66,19 @@ func Watch(ctx context.Context, quiet time.Duration) (<-chan struct{}, error) {
 		subscriptions = append(subscriptions, nft)
 		go nft.Receive(nftNews, notify)
 	}
-	go poll(ctx, pollCharon, notify, func() (string, error) {
-		pid, _ := charon.Process() // 0 if there is none
-		return strconv.Itoa(pid), nil
+	go poll(ctx, notify, func() (string, time.Duration, error) {
+		pid, _ := charon.Process()
+		if pid == 0 {
+			return "", pollRare, nil
+		}
+		return strconv.Itoa(pid), pollCharon, nil
 	})
 	go func() {
 		defer conn.Close()
-		poll(ctx, pollSets, notify, func() (string, error) { return setCounts(conn) })
+		poll(ctx, notify, func() (string, time.Duration, error) {
+			counts, err := setCounts(conn)
+			return counts, pollRare, err
+		})
 		for _, s := range subscriptions {
 			s.Close()
 		}
@@ -109,21 +115,24 @@ func signal(c chan<- struct{}) {
 	}
 }
 
-// poll calls notify whenever look returns another text than before, until ctx is done.
-func poll(ctx context.Context, interval time.Duration, notify func(), look func() (string, error)) {
-	tick := time.NewTicker(interval)
-	defer tick.Stop()
-	last, _ := look()
+// poll calls notify whenever look returns another text than before, until ctx is done. look
+// also returns the time until the next look.
+func poll(ctx context.Context, notify func(), look func() (string, time.Duration, error)) {
+	last, wait, _ := look()
+	timer := time.NewTimer(wait)
+	defer timer.Stop()
 	for {
 		select {
 		case <-ctx.Done():
 			return
-		case <-tick.C:
-			if now, err := look(); err == nil && now != last {
-				last = now
-				notify()
-			}
+		case <-timer.C:
 		}
+		now, wait, err := look()
+		if err == nil && now != last {
+			last = now
+			notify()
+		}
+		timer.Reset(wait)
 	}
 }
 
