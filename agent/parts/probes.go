@@ -19,8 +19,16 @@ import (
 	"subctl/internal/wake"
 )
 
-// eagerly is the time between pings of a target that is Eager.
-const eagerly = 200 * time.Millisecond
+const (
+	// eagerly is the time between pings of a target that is Eager.
+	eagerly = 200 * time.Millisecond
+	// together has targets pinged at the same time if they are due within that part of the
+	// interval: what an idle agent costs is mostly that it wakes up.
+	together = 8
+	// idlePause is the time between looks for targets while there are none; new targets do
+	// not wait for it.
+	idlePause = time.Hour
+)
 
 // prober pings all targets over one socket. With a socket for each target, as in ping
 // libraries, the kernel would deliver every answer to every socket: a million deliveries
@@ -107,6 +115,7 @@ func (p *prober) Start(ctx context.Context) error {
 	var id [2]byte
 	rand.Read(id[:]) // never fails
 	go p.receive(ctx, conn, int(binary.BigEndian.Uint16(id[:])))
+	send := func(g *pinged) error { return ping(conn, int(binary.BigEndian.Uint16(id[:])), g) }
 	next := uint16(0)
 	timer := time.NewTimer(0)
 	defer timer.Stop()
@@ -117,17 +126,21 @@ func (p *prober) Start(ctx context.Context) error {
 		case <-timer.C:
 		case <-p.wake:
 		}
-		timer.Reset(p.sendDue(conn, int(binary.BigEndian.Uint16(id[:])), &next))
+		timer.Reset(p.sendDue(send, &next))
 	}
 }
 
 // sendDue pings every target whose time has come, and returns when to do so again.
-func (p *prober) sendDue(conn *icmp.PacketConn, id int, next *uint16) time.Duration {
+func (p *prober) sendDue(send func(*pinged) error, next *uint16) time.Duration {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	changed, now, wait := false, time.Now(), time.Second
+	changed, now, wait := false, time.Now(), idlePause
 	for name, g := range p.pings {
-		if left := g.due.Sub(now); left > 0 {
+		interval := p.probes.Interval
+		if g.target.Eager {
+			interval = eagerly
+		}
+		if left := g.due.Sub(now); left > interval/together {
 			wait = min(wait, left)
 			continue
 		}
@@ -139,12 +152,8 @@ func (p *prober) sendDue(conn *icmp.PacketConn, id int, next *uint16) time.Durat
 		*next++
 		g.seq, g.sent, g.started = *next, now, true
 		p.byOrder[g.seq] = name
-		interval := p.probes.Interval
-		if g.target.Eager {
-			interval = eagerly
-		}
 		g.due, wait = now.Add(interval), min(wait, interval)
-		if err := ping(conn, id, g); err != nil {
+		if err := send(g); err != nil {
 			p.log.Debug("ping", "cable", name, "err", err)
 		}
 	}

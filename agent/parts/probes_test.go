@@ -63,3 +63,18 @@ func TestProber(t *testing.T) {
 	p.set(mesh.Probes{Interval: time.Second, MaxLost: 2, Targets: map[string]mesh.Target{"west": {IP: netip.MustParseAddr("10.112.2.1")}}})
 	require.Empty(t, p.health(), "another address is another story")
 }
+
+// Targets that are due at about the same time are pinged at the same time, and from then on.
+func TestPingsTogether(t *testing.T) {
+	p := newProber(Options{Log: slog.New(slog.DiscardHandler), Nudge: func() {}})
+	ip := netip.MustParseAddr("192.0.2.1")
+	p.set(mesh.Probes{Interval: time.Minute, MaxLost: 2, Targets: map[string]mesh.Target{"east": {IP: ip}, "north": {IP: ip}, "west": {IP: ip}}})
+	now := time.Now()
+	p.pings["east"].due, p.pings["north"].due, p.pings["west"].due = now, now.Add(5*time.Second), now.Add(30*time.Second)
+	next, sent := uint16(0), 0
+	wait := p.sendDue(func(*pinged) error { sent++; return nil }, &next)
+	require.Equal(t, 2, sent)
+	require.Equal(t, p.pings["east"].due, p.pings["north"].due)
+	require.False(t, p.pings["west"].started, "it is due much later")
+	require.InDelta(t, 30, wait.Seconds(), 5)
+}
