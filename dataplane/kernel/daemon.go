@@ -24,8 +24,8 @@ func newCharon(netns string) *strongswan.Instance {
 // daemons are the one IKE daemon, as a store.
 type daemons struct{ *Host }
 
-// list returns a daemon that does not answer, or whose settings are unknown, with its
-// settings blank. A daemon that has ended is not returned: see remains.
+// list returns a daemon that does not answer, that has lost its device, or whose settings are
+// unknown, with its settings blank. A daemon that has ended is not returned: see remains.
 func (s daemons) list() ([]dataplane.Object, error) {
 	if !s.ownsIPsec {
 		return nil, nil

@@ -85,7 +85,7 @@ const (
 type ipsecView struct {
 	pid      int                              // of our daemon; 0 if it does not run
 	started  time.Time                        // when it was
-	conns    map[string]strongswan.Connection // nil if it does not answer
+	conns    map[string]strongswan.Connection // nil if it does not answer, or has lost its device
 	policies []vnl.XfrmPolicy                 // of the kernel, ours and others
 }
 
@@ -99,9 +99,16 @@ func (h *Host) ipsec() (*ipsecView, error) {
 		return nil, err
 	}
 	v := &ipsecView{policies: policies}
-	if v.pid, v.started = h.charon.Process(); v.pid != 0 {
+	if v.pid, v.started = h.charon.Process(); v.pid != 0 && !h.lostDevice() {
 		v.conns, _ = h.charon.Connections() // a daemon that does not answer is started anew
 	}
 	h.seen.ipsec = v
 	return v, nil
+}
+
+// lostDevice reports whether the daemon handles ESP in userspace and somebody has deleted
+// its TUN device. It does not create another one.
+func (h *Host) lostDevice() bool {
+	set, _ := h.charon.Running()
+	return set.Userspace && h.charon.Device() == ""
 }

@@ -72,6 +72,21 @@ func TestIPsecCharonKilled(t *testing.T) {
 	require.NotContains(t, b.ns.Run("ip xfrm state; ip xfrm policy; ip rule; ip link"), "ipsec", "an uninstall after that leaves nothing")
 }
 
+// When somebody deletes the device of the tunnels, the next sync restores it, and the
+// tunnels come up again. With ESP in userspace the device is charon's own.
+func TestIPsecDeviceDeleted(t *testing.T) {
+	a, b := ipsecPair(t, nil)
+	upBoth(t, a, b)
+	a.ns.Run("ip link del " + dataplane.IPsecDevice)
+	requireNoWrites(t, a)
+	require.NotEmpty(t, a.sync())
+	require.Empty(t, a.sync())
+	require.Eventually(t, func() bool {
+		_, err := a.ns.Try("ping -c1 -W1 -I 10.1.0.1 10.2.0.1")
+		return err == nil && a.state().Up && b.state().Up
+	}, 15*time.Second, 50*time.Millisecond)
+}
+
 // requireNoWrites requires that Observe changes nothing, neither in the kernel nor on the disk.
 func requireNoWrites(t testing.TB, e *ipsecEnd) {
 	t.Helper()
