@@ -223,6 +223,8 @@ func TestMistakeOfOursLeavesTheNodeAlone(t *testing.T) {
 	w := newWorld(t, mesh.Gateway(), "two-clusters")
 	w.run(t)
 	before := w.holds(t, dataplane.GatewayOwner)
+	reported := get(t, w, &submarinerv1.Gateway{}, "gw").Status
+	require.NotEmpty(t, reported.Connections)
 	sub := get(t, w, &v1alpha1.Submariner{}, v1alpha1.SubmarinerName)
 	sub.Spec.ClusterCIDR = "10.111.0.0"
 	require.NoError(t, w.Client.Update(t.Context(), sub))
@@ -232,8 +234,15 @@ func TestMistakeOfOursLeavesTheNodeAlone(t *testing.T) {
 		require.Equal(t, w.Role.Resync, r.RequeueAfter)
 	}
 	require.Equal(t, before, w.holds(t, dataplane.GatewayOwner))
-	require.Contains(t, get(t, w, &submarinerv1.Gateway{}, "gw").Status.StatusFailure, `Submariner.spec.clusterCIDR: "10.111.0.0" is not a network`)
+	now := get(t, w, &submarinerv1.Gateway{}, "gw").Status
+	require.Contains(t, now.StatusFailure, `Submariner.spec.clusterCIDR: "10.111.0.0" is not a network`)
+	require.Equal(t, reported.LocalEndpoint, now.LocalEndpoint)
+	require.Equal(t, reported.Connections, now.Connections, "the kernel holds the previous plan")
 	require.Error(t, w.Ready(nil))
+
+	require.NoError(t, w.Client.Delete(t.Context(), get(t, w, &submarinerv1.Gateway{}, "gw")))
+	w.run(t)
+	require.Equal(t, "east", get(t, w, &submarinerv1.Gateway{}, "gw").Status.LocalEndpoint.ClusterID, "an empty one would be refused by the API server")
 }
 
 func TestRefusedEndpointIsReported(t *testing.T) {

@@ -8,6 +8,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	submarinerv1 "subctl/api/submariner/v1"
+	"subctl/api/submariner/v1alpha1"
 	"subctl/cable"
 	"subctl/dataplane"
 	"subctl/internal/version"
@@ -98,7 +99,6 @@ func gatewayReport(s Snapshot, p Plan, o Outcome, old *submarinerv1.Gateway) *su
 		ObjectMeta: metav1.ObjectMeta{Name: s.Node, Namespace: submarinerv1.OperatorNamespace},
 		Status: submarinerv1.GatewayStatus{
 			Version: version.Version, HAStatus: submarinerv1.HAStatusPassive, Connections: []submarinerv1.Connection{},
-			LocalEndpoint: submarinerv1.EndpointSpec{Hostname: s.Node, Subnets: []string{}},
 		},
 	}
 	if s.Standing.Active {
@@ -118,8 +118,23 @@ func gatewayReport(s Snapshot, p Plan, o Outcome, old *submarinerv1.Gateway) *su
 			g.Status.Conditions = append(g.Status.Conditions, condition(was, ConditionPreSharedKey, false, reasonMissing, s.KeysErr.Error(), o.Now))
 		}
 		g.Status.LocalEndpoint = m.endpoint().Spec
+	} else {
+		g.Status.LocalEndpoint, g.Status.Connections = unplanned(s, old)
 	}
 	return g
+}
+
+// unplanned returns what a gateway reports while the snapshot has a mistake: what it
+// reported before, since its kernel holds the previous plan.
+func unplanned(s Snapshot, old *submarinerv1.Gateway) (submarinerv1.EndpointSpec, []submarinerv1.Connection) {
+	if old != nil && old.Status.LocalEndpoint.ClusterID != "" {
+		return old.Status.LocalEndpoint, slices.Clone(old.Status.Connections)
+	}
+	e := submarinerv1.EndpointSpec{Hostname: s.Node, Subnets: []string{}}
+	for _, sub := range List[*v1alpha1.Submariner](s) {
+		e.ClusterID = sub.Spec.ClusterID
+	}
+	return e, []submarinerv1.Connection{}
 }
 
 // gatewayChanged compares without what changes all the time: round trip times.
