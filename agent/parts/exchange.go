@@ -117,6 +117,9 @@ func (x *exchanger) status() *mesh.ExchangeStatus {
 	}
 	now := x.running.Status()
 	out := &mesh.ExchangeStatus{LastSync: now.LastSync, Errors: now.Errors, RefusedMore: now.RefusedMore}
+	if now.Reading {
+		out.LastSync = time.Time{} // too early to tell
+	}
 	for _, r := range now.Refused {
 		out.Refused = append(out.Refused, r.String())
 	}

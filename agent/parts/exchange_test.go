@@ -26,6 +26,7 @@ type exchanges struct {
 	started int
 	running []exchange.Config
 	fail    error
+	reading bool // they have not read everything yet
 }
 
 type pretended struct {
@@ -45,6 +46,9 @@ func (p pretended) Run(ctx context.Context) error {
 }
 
 func (p pretended) Status() exchange.Status {
+	if p.reading {
+		return exchange.Status{Reading: true, LastSync: time.Unix(1, 0)}
+	}
 	return exchange.Status{LastSync: time.Unix(1, 0), Refused: []exchange.Refusal{{Kind: "Endpoint", Name: "x", Reason: "too large"}}, RefusedMore: 3}
 }
 
@@ -86,6 +90,10 @@ func TestExchangeFollows(t *testing.T) {
 		status := x.loop(true)
 		require.Equal(t, 1, x.started, "nothing has changed")
 		require.Equal(t, &mesh.ExchangeStatus{LastSync: time.Unix(1, 0), Refused: []string{"Endpoint /x on the broker: too large"}, RefusedMore: 3}, status)
+
+		x.reading = true
+		require.Equal(t, &mesh.ExchangeStatus{}, x.loop(true), "too early to tell, and not wrong")
+		x.reading = false
 
 		x.sub.Spec.ClusterSets = []string{"a", "b"}
 		x.loop(true)

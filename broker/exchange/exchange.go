@@ -2,8 +2,10 @@ package exchange
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
+	"net/url"
 	"slices"
 	"sync"
 	"time"
@@ -74,7 +76,7 @@ func New(c Config) *Exchange {
 	if c.Kinds == nil {
 		c.Kinds = Kinds()
 	}
-	return &Exchange{config: c, kick: wake.NewSignal(), paces: newPaces(c.Kinds), status: Status{Errors: []string{"not started"}}}
+	return &Exchange{config: c, kick: wake.NewSignal(), paces: newPaces(c.Kinds), status: Status{Reading: true}}
 }
 
 // side is one namespace of one API server.
@@ -196,7 +198,7 @@ func (e *Exchange) pass(ctx context.Context, local side, sets []side) bool {
 	status := Status{Connected: true}
 	note := func(from side, err error) {
 		if err != nil {
-			status.Errors = append(status.Errors, fmt.Sprintf("watching %s: %v", from, err))
+			status.Errors = append(status.Errors, fmt.Sprintf("watching %s: %v", from, withoutQuery(err)))
 			status.Connected = status.Connected && from.set.Name == ""
 		}
 	}
@@ -226,17 +228,29 @@ func (e *Exchange) pass(ctx context.Context, local side, sets []side) bool {
 			status.Errors = append(status.Errors, err.Error())
 		}
 	}
-	if !all && len(status.Errors) == 0 {
-		status.Errors = []string{"still reading both sides"}
-	}
+	status.Reading = !all && len(status.Errors) == 0
 	if ctx.Err() != nil {
 		return true
 	}
-	if len(writes) == 0 && len(status.Errors) == 0 {
+	if len(writes) == 0 && status.problem() == nil {
 		status.LastSync = time.Now()
 	}
 	e.report(status)
-	return !stale && (len(writes) == 0 || len(status.Errors) == 0)
+	return !stale && (len(writes) == 0 || status.problem() == nil)
+}
+
+// withoutQuery returns err with the host in place of the URL of a request, which is long
+// and differs from one attempt to the next.
+func withoutQuery(err error) error {
+	var request *url.Error
+	if !errors.As(err, &request) {
+		return err
+	}
+	u, parseErr := url.Parse(request.URL)
+	if parseErr != nil {
+		return err
+	}
+	return fmt.Errorf("%s: %w", u.Host, request.Err)
 }
 
 // read returns what the side holds, whether all of it was read, and the reason why it is
@@ -280,7 +294,7 @@ func (e *Exchange) report(now Status) {
 			e.config.Log.Warn("syncing with the broker", "err", err)
 		}
 	}
-	if len(was.Errors) > 0 && len(now.Errors) == 0 {
+	if was.problem() != nil && now.problem() == nil {
 		e.config.Log.Info("in sync with the broker")
 	}
 }

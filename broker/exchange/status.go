@@ -13,10 +13,17 @@ import (
 func (e *Exchange) Healthy() error {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	if len(e.status.Errors) == 0 {
-		return nil
+	return e.status.problem()
+}
+
+func (s Status) problem() error {
+	switch {
+	case len(s.Errors) > 0:
+		return errors.New(strings.Join(s.Errors, "; "))
+	case s.Reading:
+		return errors.New("still reading both sides")
 	}
-	return errors.New(strings.Join(e.status.Errors, "; "))
+	return nil
 }
 
 // Status returns the state of the exchange. It is safe for concurrent use.
@@ -36,6 +43,8 @@ const maxRefused = 50
 type Status struct {
 	// Connected reports whether every clusterset on the broker is being watched.
 	Connected bool
+	// Reading reports whether nothing is wrong, but not all objects have been read yet.
+	Reading bool
 	// LastSync is when both sides were last seen to be the same; zero if never.
 	LastSync time.Time
 	// Writes counts the objects written or deleted on either side.
