@@ -39,7 +39,7 @@ func newAgent(g *globals) *cobra.Command {
 func newAgentRole(g *globals, role mesh.Role) *cobra.Command {
 	o := &agentOptions{globals: g, options: agent.Options{Role: role, Lease: parts.DefaultLease}}
 	c := &cobra.Command{
-		Use: role.Name, Short: "Run the " + role.Name + " agent of a node", Args: cobra.NoArgs,
+		Use: role.Name, Short: "Run the " + role.Name + " agent of a node", Args: noArguments,
 		RunE: func(c *cobra.Command, _ []string) error { return o.run(c.Context()) },
 	}
 	f := c.Flags()

@@ -78,7 +78,7 @@ func newCablePolicyAdd(g *globals) *cobra.Command {
 		Short:   "Create a cable policy",
 		Long:    cablePolicyAddLong,
 		Example: cablePolicyAddExample,
-		Args:    cobra.NoArgs,
+		Args:    noArguments,
 		RunE:    func(c *cobra.Command, _ []string) error { return o.run(c.Context()) },
 	}
 	o.policyOptions.addFlags(c)

@@ -39,7 +39,7 @@ func newCablePolicyDelete(g *globals) *cobra.Command {
 		Short:   "Delete a cable policy",
 		Long:    cablePolicyDeleteLong,
 		Example: cablePolicyDeleteExample,
-		Args:    cobra.NoArgs,
+		Args:    noArguments,
 		RunE:    func(c *cobra.Command, _ []string) error { return o.run(c.Context()) },
 	}
 	o.policyOptions.addFlags(c)

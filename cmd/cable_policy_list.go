@@ -36,7 +36,7 @@ func newCablePolicyList(g *globals) *cobra.Command {
 		Short:   "List the cable policies and what they decide",
 		Long:    cablePolicyListLong,
 		Example: "  subctl cable-policy list\n  subctl cable-policy list -o wide --context hub",
-		Args:    cobra.NoArgs,
+		Args:    noArguments,
 		RunE:    func(c *cobra.Command, _ []string) error { return o.run(c.Context()) },
 	}
 	o.policyOptions.addFlags(c)

@@ -48,7 +48,7 @@ func (f config) apply(c *cobra.Command) error {
 		}
 		for _, value := range values(v, flag) {
 			if err := c.Flags().Set(flag.Name, value); err != nil {
-				errs = append(errs, fmt.Errorf("%s: %w", source(v, flag.Name), err))
+				errs = append(errs, fmt.Errorf("%s: %w", source(v, flag.Name), invalidValue(err)))
 			}
 		}
 	})
@@ -71,6 +71,10 @@ func (f config) read(v *viper.Viper) error {
 	if err := v.ReadInConfig(); err != nil {
 		if optional && errors.Is(err, fs.ErrNotExist) {
 			return nil
+		}
+		var syntax viper.ConfigParseError
+		if errors.As(err, &syntax) {
+			err = fmt.Errorf("%s: %w", path, syntax.Unwrap())
 		}
 		return fmt.Errorf("reading the configuration file: %w", err)
 	}

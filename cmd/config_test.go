@@ -30,8 +30,9 @@ func TestConfig(t *testing.T) {
 		"no format":          {file: "output: json", code: 2, stderr: "Error: FILE: unknown setting \"output\"\n"},
 		"format stays":       {env: map[string]string{"SUBCTL_OUTPUT": "xml"}, code: 1, stderr: reached("west"), args: []string{"--context", "west"}},
 		"no secrets":         {file: "password: sesame", code: 2, stderr: "Error: FILE: unknown setting \"password\"\n"},
-		"wrong value":        {file: "watch: perhaps", code: 2, stderr: "Error: FILE: watch: invalid argument \"perhaps\" for \"-w, --watch\" flag: strconv.ParseBool: parsing \"perhaps\": invalid syntax\n"},
-		"wrong variable":     {env: map[string]string{"SUBCTL_WATCH": "perhaps"}, code: 2, stderr: "Error: SUBCTL_WATCH: invalid argument \"perhaps\" for \"-w, --watch\" flag: strconv.ParseBool: parsing \"perhaps\": invalid syntax\n"},
+		"wrong value":        {file: "watch: perhaps", code: 2, stderr: "Error: FILE: watch: invalid argument \"perhaps\" for \"-w, --watch\" flag: use true or false\n"},
+		"wrong variable":     {env: map[string]string{"SUBCTL_WATCH": "perhaps"}, code: 2, stderr: "Error: SUBCTL_WATCH: invalid argument \"perhaps\" for \"-w, --watch\" flag: use true or false\n"},
+		"no YAML":            {file: "context: [east", code: 2, stderr: "Error: reading the configuration file: FILE: yaml: line 1: did not find expected ',' or ']'\n"},
 		"file not there":     {env: map[string]string{"SUBCTL_CONFIG": "not-there"}, code: 2, stderr: "Error: reading the configuration file: open not-there: no such file or directory\n"},
 	} {
 		t.Run(name, func(t *testing.T) {

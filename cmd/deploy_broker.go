@@ -68,7 +68,7 @@ func newDeployBroker(g *globals) *cobra.Command {
 		Short:   "Deploy a broker on a cluster",
 		Long:    deployBrokerLong,
 		Example: deployBrokerExample,
-		Args:    cobra.NoArgs,
+		Args:    noArguments,
 		RunE:    func(c *cobra.Command, _ []string) error { return o.run(c.Context(), g) },
 	}
 	o.flags = c.Flags()

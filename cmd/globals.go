@@ -2,12 +2,14 @@ package cmd
 
 import (
 	"context"
+	"fmt"
 	"time"
 
 	"github.com/spf13/cobra"
 	"k8s.io/cli-runtime/pkg/genericclioptions"
 	"k8s.io/cli-runtime/pkg/genericiooptions"
 	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"subctl/internal/progress"
@@ -46,6 +48,14 @@ func (g *globals) addFlags(root *cobra.Command) {
 	g.kube.AddFlags(root.PersistentFlags())
 	root.PersistentFlags().Lookup("kubeconfig").Usage = "kubeconfig file, or several files separated as in $KUBECONFIG"
 	complete(root, "context", func(context.Context) ([]string, error) { return g.contexts() })
+}
+
+// checkTimeout returns an error if --request-timeout is not a duration.
+func (g *globals) checkTimeout() error {
+	if _, err := clientcmd.ParseTimeout(*g.kube.Timeout); err != nil {
+		return fmt.Errorf("--request-timeout %q is not a duration: use seconds, or a number with a unit, such as 30s or 2m", *g.kube.Timeout)
+	}
+	return nil
 }
 
 // complete registers a list as the completions of a flag's values. Errors are not printed

@@ -137,6 +137,9 @@ func (o *joinOptions) check(g *globals) (*broker.JoinFile, error) {
 		if err != nil {
 			return nil, err
 		}
+		if name == "" {
+			return nil, usageError(errors.New("--clusterid is missing: the kubeconfig does not name the cluster"))
+		}
 		o.ClusterID = join.SuggestID(name)
 	}
 	mistakes := o.Validate()

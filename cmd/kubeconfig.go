@@ -26,9 +26,18 @@ func (g *globals) kubeconfig() (clientcmdapi.Config, error) {
 	}
 	raw, err := loader.RawConfig()
 	if err != nil && !clientcmd.IsEmptyConfig(err) {
-		return raw, fmt.Errorf("reading the kubeconfig: %w", err)
+		return raw, unreadable(err)
 	}
 	return raw, nil
+}
+
+// unreadable returns the error about a kubeconfig that cannot be read. If the file contains
+// something else, client-go's error describes Go types.
+func unreadable(err error) error {
+	if where, _, found := strings.Cut(err.Error(), ": couldn't get version/kind; "); found {
+		return fmt.Errorf("reading the kubeconfig: %s: the file is not a kubeconfig", where)
+	}
+	return fmt.Errorf("reading the kubeconfig: %w", err)
 }
 
 // contexts returns the names of all contexts, sorted.
@@ -44,11 +53,14 @@ func (g *globals) contextName() (string, error) {
 	return cmp.Or(*g.kube.Context, raw.CurrentContext), err
 }
 
-// clusterName returns the name of the current cluster in the kubeconfig; empty if it has
-// none.
+// clusterName returns the name of the current cluster in the kubeconfig. It is empty in a
+// pod, and with --server and no kubeconfig.
 func (g *globals) clusterName() (string, error) {
 	raw, err := g.kubeconfig()
 	if err != nil {
+		return "", err
+	}
+	if err := g.check(raw, cmp.Or(*g.kube.Context, raw.CurrentContext)); err != nil {
 		return "", err
 	}
 	if *g.kube.ClusterName != "" {

@@ -45,6 +45,16 @@ func TestKubeconfigList(t *testing.T) {
 	require.ErrorContains(t, err, "reading the kubeconfig: stat "+filepath.Join(dir, "north.yaml")+": no such file")
 }
 
+// A file that is not a kubeconfig is reported without the types of Go.
+func TestNoKubeconfig(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "passwd")
+	require.NoError(t, os.WriteFile(file, []byte("root:x:0:0:root:/root:/bin/bash\n"), 0o600))
+	g := newGlobals(genericiooptions.IOStreams{})
+	*g.kube.KubeConfig = file
+	_, err := g.restConfig()
+	require.EqualError(t, err, `reading the kubeconfig: error loading config file "`+file+`": the file is not a kubeconfig`)
+}
+
 // Whatever kubectl's other flags say, a list means what one file does.
 func TestKubeconfigListFlags(t *testing.T) {
 	west := kubeconfigFile(t, t.TempDir(), "west")

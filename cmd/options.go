@@ -15,7 +15,7 @@ func newOptions(g *globals) *cobra.Command {
 		Long: `List the global flags, which every command takes.
 
 ` + configHelp,
-		Args: cobra.NoArgs,
+		Args: noArguments,
 		RunE: func(c *cobra.Command, _ []string) error {
 			_, err := fmt.Fprintf(g.Out, "The following flags can be passed to any command:\n\n%s", c.InheritedFlags().FlagUsages())
 			return err

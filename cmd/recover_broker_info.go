@@ -49,7 +49,7 @@ func newRecoverBrokerInfo(g *globals) *cobra.Command {
 		Short:   "Write a lost join file again",
 		Long:    recoverBrokerInfoLong,
 		Example: recoverBrokerInfoExample,
-		Args:    cobra.NoArgs,
+		Args:    noArguments,
 		RunE:    func(c *cobra.Command, _ []string) error { return o.run(c.Context(), g) },
 	}
 	o.invite.addFlags(c.Flags())

@@ -112,6 +112,9 @@ func newRoot(g *globals) *cobra.Command {
 	add(root, "", newVersion(g), newOptions(g), newAgent(g))
 
 	g.addFlags(root)
+	root.SetHelpCommand(newHelp())
+	root.InitDefaultHelpCmd()
+	root.InitDefaultCompletionCmd()
 	g.prepare(root)
 	return root
 }
@@ -128,7 +131,12 @@ func add(root *cobra.Command, group string, commands ...*cobra.Command) {
 // configuration, messages about mistakes, and help.
 func (g *globals) prepare(root *cobra.Command) {
 	g.config.flags = allFlags(root)
-	root.PersistentPreRunE = func(c *cobra.Command, _ []string) error { return g.config.apply(c) }
+	root.PersistentPreRunE = func(c *cobra.Command, _ []string) error {
+		if err := g.config.apply(c); err != nil {
+			return err
+		}
+		return g.checkTimeout()
+	}
 	root.SetFlagErrorFunc(flagError)
 	root.SetHelpFunc(func(c *cobra.Command, _ []string) { help(c) })
 	root.SetUsageTemplate(usageTemplate(root.UsageTemplate()))
@@ -167,8 +175,39 @@ func noSuchCommand(c *cobra.Command, args []string) error {
 	return fmt.Errorf("%w: see %q", err, c.CommandPath()+" --help")
 }
 
-// flagError adds the most similar flag to the error about an unknown flag.
+// noArguments is the Args of a command that takes only flags.
+func noArguments(c *cobra.Command, args []string) error {
+	if len(args) == 0 {
+		return nil
+	}
+	return fmt.Errorf("%s takes no arguments: omit %q", c.CommandPath(), args[0])
+}
+
+// newHelp returns the command help, which prints the same as --help. Unlike cobra's, it
+// reports names that are not a command.
+func newHelp() *cobra.Command {
+	return &cobra.Command{
+		Use:   "help [command]",
+		Short: "Print the help of a command",
+		Args:  cobra.ArbitraryArgs,
+		RunE: func(c *cobra.Command, args []string) error {
+			about, rest, err := c.Root().Find(args)
+			if err == nil {
+				err = noSuchCommand(about, rest)
+			}
+			if err != nil {
+				return usageError(err)
+			}
+			about.InitDefaultHelpFlag()
+			return about.Help()
+		},
+	}
+}
+
+// flagError adds the remedy to an error about a flag: the most similar flag if it is unknown,
+// the kind of value that it takes, or else where the flags are described.
 func flagError(c *cobra.Command, err error) error {
+	err = invalidValue(err)
 	var unknown *pflag.NotExistError
 	if !errors.As(err, &unknown) || unknown.GetSpecifiedShortnames() != "" {
 		return fmt.Errorf("%w: see %q", err, c.CommandPath()+" --help")
@@ -183,6 +222,24 @@ func flagError(c *cobra.Command, err error) error {
 		return fmt.Errorf("%w: did you mean --%s?", err, near)
 	}
 	return fmt.Errorf("%w: see %q", err, c.CommandPath()+" --help")
+}
+
+// valuesOf describes the values of the types of flags whose own errors are about Go.
+var valuesOf = map[string]string{
+	"bool":     "true or false",
+	"duration": "a duration, such as 30s, 5m or 24h",
+	"int":      "a whole number",
+	"uint":     "a whole number, not negative",
+	"uint64":   "a whole number, not negative",
+}
+
+// invalidValue returns err, or an error in its place that describes the values of the flag.
+func invalidValue(err error) error {
+	var invalid *pflag.InvalidValueError
+	if !errors.As(err, &invalid) || valuesOf[invalid.GetFlag().Value.Type()] == "" {
+		return err
+	}
+	return fmt.Errorf("%suse %s", strings.TrimSuffix(err.Error(), invalid.Unwrap().Error()), valuesOf[invalid.GetFlag().Value.Type()])
 }
 
 // help prints what a command does, examples, the rest of the description, and the flags.

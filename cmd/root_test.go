@@ -59,11 +59,39 @@ func TestCommandLines(t *testing.T) {
 		},
 		"missing flag": {
 			args: []string{"show", "plan"}, code: 2,
-			stderr: "Error: required flag(s) \"node\" not set\n",
+			stderr: "Error: --node is missing: specify the name of a node\n",
 		},
 		"argument too many": {
 			args: []string{"version", "please"}, code: 2,
-			stderr: "Error: unknown command \"please\" for \"subctl version\"\n",
+			stderr: "Error: subctl version takes no arguments: omit \"please\"\n",
+		},
+		"help of no command": {
+			args: []string{"help", "show", "conections"}, code: 2,
+			stderr: "Error: unknown command \"subctl show conections\": did you mean \"subctl show connections\"?\n",
+		},
+		"completion for no shell": {
+			args: []string{"completion", "xonsh"}, code: 2,
+			stderr: "Error: unknown command \"subctl completion xonsh\": see \"subctl completion --help\"\n",
+		},
+		"no number": {
+			args: []string{"join", "f", "--health-check-interval", "-1"}, code: 2,
+			stderr: "Error: invalid argument \"-1\" for \"--health-check-interval\" flag: use a whole number, not negative: see \"subctl join --help\"\n",
+		},
+		"no duration": {
+			args: []string{"deploy-broker", "--token-ttl", "1 day"}, code: 2,
+			stderr: "Error: invalid argument \"1 day\" for \"--token-ttl\" flag: use a duration, such as 30s, 5m or 24h: see \"subctl deploy-broker --help\"\n",
+		},
+		"cluster ID without a kubeconfig": {
+			args: []string{"join", "broker-info.subm"}, code: 1,
+			stderr: "Error: no kubeconfig found: specify one with --kubeconfig FILE or $KUBECONFIG, or create ~/.kube/config\n",
+		},
+		"cluster ID without a name": {
+			args: []string{"join", "broker-info.subm", "--server", "https://west.test"}, code: 2,
+			stderr: "Error: --clusterid is missing: the kubeconfig does not name the cluster\n",
+		},
+		"no timeout": {
+			args: []string{"show", "connections", "--request-timeout", "soon"}, contexts: []string{"west"}, code: 2,
+			stderr: "Error: --request-timeout \"soon\" is not a duration: use seconds, or a number with a unit, such as 30s or 2m\n",
 		},
 		"no kubeconfig": {
 			args: []string{"show", "connections"}, code: 1,

@@ -34,7 +34,7 @@ func newRotateKey(g *globals) *cobra.Command {
 		Short:   "Replace the key of a cluster",
 		Long:    rotateKeyLong,
 		Example: rotateKeyExample,
-		Args:    cobra.NoArgs,
+		Args:    noArguments,
 		RunE:    func(c *cobra.Command, _ []string) error { return rotateKey(c.Context(), g, k, dryRun) },
 	}
 	f := c.Flags()

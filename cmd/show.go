@@ -82,11 +82,12 @@ func (s *show) addFlags(c *cobra.Command) {
 func newShowTable(g *globals, t look.Section) *cobra.Command {
 	s := &show{globals: g}
 	c := &cobra.Command{
-		Use:   t.Noun,
-		Short: t.Short,
-		Long:  t.Short + ".\n\n" + t.Long,
-		Args:  cobra.NoArgs,
-		RunE:  func(c *cobra.Command, _ []string) error { return s.run(c.Context(), look.NewPanel(t)) },
+		Use:     t.Noun,
+		Short:   t.Short,
+		Long:    t.Short + ".\n\n" + t.Long,
+		Example: "  subctl show " + t.Noun + "\n  subctl show " + t.Noun + " --contexts west,east -o json",
+		Args:    noArguments,
+		RunE:    func(c *cobra.Command, _ []string) error { return s.run(c.Context(), look.NewPanel(t)) },
 	}
 	s.addFlags(c)
 	return c

@@ -18,11 +18,12 @@ func newShowAll(g *globals) *cobra.Command {
 	}
 	last := len(nouns) - 1
 	c := &cobra.Command{
-		Use:   "all",
-		Short: "Show everything",
-		Long:  "Show " + strings.Join(nouns[:last], ", ") + " and " + nouns[last] + ".",
-		Args:  cobra.NoArgs,
-		RunE:  func(c *cobra.Command, _ []string) error { return s.run(c.Context(), look.NewPanel(all...)) },
+		Use:     "all",
+		Short:   "Show everything",
+		Example: "  subctl show all\n  subctl show all --context west --watch",
+		Long:    "Show " + strings.Join(nouns[:last], ", ") + " and " + nouns[last] + ".",
+		Args:    noArguments,
+		RunE:    func(c *cobra.Command, _ []string) error { return s.run(c.Context(), look.NewPanel(all...)) },
 	}
 	s.addFlags(c)
 	return c

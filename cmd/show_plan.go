@@ -2,6 +2,7 @@ package cmd
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -35,15 +36,15 @@ func newShowPlan(g *globals) *cobra.Command {
 		Short:   "Show the kernel configuration that a node should have",
 		Long:    showPlanLong,
 		Example: "  subctl show plan --context west --node gw-1",
-		Args:    cobra.NoArgs,
+		Args:    noArguments,
 	}
 	format := output(c, printer.Table, printer.JSON, printer.YAML)
 	c.Flags().StringVar(&node, "node", "", "name of the node")
-	if err := c.MarkFlagRequired("node"); err != nil {
-		panic(err) // the flag was declared above
-	}
 	complete(c, "node", g.nodes)
 	c.RunE = func(c *cobra.Command, _ []string) error {
+		if node == "" {
+			return usageError(errors.New("--node is missing: specify the name of a node"))
+		}
 		state, err := g.plan(c.Context(), node)
 		if err != nil {
 			return err

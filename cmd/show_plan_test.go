@@ -63,7 +63,7 @@ func TestShowPlan(t *testing.T) {
 func TestShowPlanMistakes(t *testing.T) {
 	objs, _ := scenario(t, "alone")
 	got := runIn(t, world{"east": objs}, []string{"east"}, "show", "plan", "--node", "gw-9")
-	require.Equal(t, result{code: exitFailed, stderr: "Error: the cluster has no node \"gw-9\": it has [gw worker]\n"}, got)
+	require.Equal(t, result{code: exitFailed, stderr: "Error: the cluster has no node \"gw-9\": it has gw, worker\n"}, got)
 
 	got = runIn(t, world{"east": nil}, []string{"east"}, "show", "plan", "--node", "gw")
 	require.Equal(t, exitFailed, got.code)

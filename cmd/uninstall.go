@@ -40,7 +40,7 @@ func newUninstall(g *globals) *cobra.Command {
 		Short:   "Remove a cluster from the network",
 		Long:    uninstallLong,
 		Example: uninstallExample,
-		Args:    cobra.NoArgs,
+		Args:    noArguments,
 		RunE:    func(c *cobra.Command, _ []string) error { return o.run(c.Context(), g) },
 	}
 	f := c.Flags()

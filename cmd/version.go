@@ -21,8 +21,8 @@ func newVersion(g *globals) *cobra.Command {
 	c := &cobra.Command{
 		Use:   "version",
 		Short: "Print the version of subctl",
-		Long:  "Print the version of this subctl. To print the versions of the agents in clusters, use \"subctl show versions\".",
-		Args:  cobra.NoArgs,
+		Long:  "Print the version of this subctl.\n\nTo print the versions of the agents in clusters, use \"subctl show versions\".",
+		Args:  noArguments,
 	}
 	format := output(c, printer.Table, printer.JSON, printer.YAML)
 	c.RunE = func(*cobra.Command, []string) error {

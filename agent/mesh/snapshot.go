@@ -206,7 +206,7 @@ type UnknownNodeError struct {
 
 // Error implements error.
 func (e *UnknownNodeError) Error() string {
-	return fmt.Sprintf("the cluster has no node %q: it has %v", e.Node, e.Nodes)
+	return fmt.Sprintf("the cluster has no node %q: it has %s", e.Node, strings.Join(e.Nodes, ", "))
 }
 
 func names[T client.Object](objs []T) []string {

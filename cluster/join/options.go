@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 
 	"k8s.io/apimachinery/pkg/util/validation"
 
@@ -89,13 +90,20 @@ func checkLabels(labels map[string]string) error {
 	var errs []error
 	for _, k := range slices.Sorted(maps.Keys(labels)) {
 		for _, text := range validation.IsQualifiedName(k) {
-			errs = append(errs, fmt.Errorf("--cluster-labels: %q is not a valid name of a label: %s", k, text))
+			errs = append(errs, fmt.Errorf("--cluster-labels: %q is not a valid name of a label: %s", k, withoutPattern(text)))
 		}
 		for _, text := range validation.IsValidLabelValue(labels[k]) {
-			errs = append(errs, fmt.Errorf("--cluster-labels: %q is not a valid value of label %q: %s", labels[k], k, text))
+			errs = append(errs, fmt.Errorf("--cluster-labels: %q is not a valid value of label %q: %s", labels[k], k, withoutPattern(text)))
 		}
 	}
 	return errors.Join(errs...)
+}
+
+// withoutPattern returns a text of package validation without its examples and its regular
+// expression.
+func withoutPattern(text string) string {
+	text, _, _ = strings.Cut(text, " (e.g. ")
+	return text
 }
 
 // Sets returns the clustersets to join, sorted.
