@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"net/url"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -239,8 +240,8 @@ func (e *Exchange) pass(ctx context.Context, local side, sets []side) bool {
 	return !stale && (len(writes) == 0 || status.problem() == nil)
 }
 
-// withoutQuery returns err with the host in place of the URL of a request, which is long
-// and differs from one attempt to the next.
+// withoutQuery returns err with the host, unless err names it, in place of the URL of a
+// request, which is long and differs from one attempt to the next.
 func withoutQuery(err error) error {
 	var request *url.Error
 	if !errors.As(err, &request) {
@@ -249,6 +250,9 @@ func withoutQuery(err error) error {
 	u, parseErr := url.Parse(request.URL)
 	if parseErr != nil {
 		return err
+	}
+	if strings.Contains(request.Err.Error(), u.Host) {
+		return request.Err
 	}
 	return fmt.Errorf("%s: %w", u.Host, request.Err)
 }

@@ -21,6 +21,9 @@ func TestWithoutQuery(t *testing.T) {
 	refused := errors.New("connection refused")
 	request := &url.Error{Op: "Get", URL: "https://192.0.2.1:6443/apis?timeoutSeconds=403&watch=true", Err: refused}
 	require.EqualError(t, withoutQuery(fmt.Errorf("watching: %w", request)), "192.0.2.1:6443: connection refused")
+	request.Err = errors.New("dial tcp 192.0.2.1:6443: no route to host")
+	require.Equal(t, request.Err, withoutQuery(request))
+	request.Err = refused
 	require.ErrorIs(t, withoutQuery(request), refused)
 	require.Equal(t, refused, withoutQuery(refused))
 }
