@@ -41,7 +41,7 @@ func toy() mesh.Role {
 	}
 }
 
-// The loop runs a role that it has never heard of: it plans, syncs, reports, and cleans up
+// The loop runs a role that it does not know: it plans, syncs, reports, and cleans up
 // when the role's duties end.
 func TestToyRole(t *testing.T) {
 	w := newWorld(t, toy(), "two-clusters")

@@ -10,7 +10,7 @@ import (
 	"subctl/dataplane"
 )
 
-// What pings say counts; where keys of before still carry the traffic, the cable's own
+// The result of pings counts; where older keys still carry the traffic, the cable's own
 // state tells that it is so.
 func TestStatus(t *testing.T) {
 	const refused = "NO_PROPOSAL_CHOSEN: both need one in common"

@@ -22,7 +22,7 @@ func cablePolicy(name, driver string) *v1alpha1.CablePolicies {
 	}
 }
 
-// of returns a policy as the broker holds that of a cluster.
+// of returns the policy of a cluster as the broker holds it.
 func of(id string, p *v1alpha1.CablePolicies) *v1alpha1.CablePolicies {
 	p.Labels = map[string]string{submarinerv1.ClusterIDLabel: id}
 	return p
@@ -50,7 +50,7 @@ func reported(status metav1.ConditionStatus, reason, message string, p *v1alpha1
 	return p
 }
 
-// done returns a policy that is in clusterset default, and says so.
+// done returns a policy that is in clusterset default, with the condition that states it.
 func done(p *v1alpha1.CablePolicies) *v1alpha1.CablePolicies {
 	return reported(metav1.ConditionTrue, "Shared", "it is on the broker in clusterset default", p, "default")
 }
