@@ -2,12 +2,9 @@ package exchange
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"log/slog"
-	"net/url"
 	"slices"
-	"strings"
 	"sync"
 	"time"
 
@@ -238,23 +235,6 @@ func (e *Exchange) pass(ctx context.Context, local side, sets []side) bool {
 	}
 	e.report(status)
 	return !stale && (len(writes) == 0 || status.problem() == nil)
-}
-
-// withoutQuery returns err with the host, unless err names it, in place of the URL of a
-// request, which is long and differs from one attempt to the next.
-func withoutQuery(err error) error {
-	var request *url.Error
-	if !errors.As(err, &request) {
-		return err
-	}
-	u, parseErr := url.Parse(request.URL)
-	if parseErr != nil {
-		return err
-	}
-	if strings.Contains(request.Err.Error(), u.Host) {
-		return request.Err
-	}
-	return fmt.Errorf("%s: %w", u.Host, request.Err)
 }
 
 // read returns what the side holds, whether all of it was read, and the reason why it is

@@ -3,6 +3,7 @@ package exchange
 import (
 	"errors"
 	"fmt"
+	"net/url"
 	"slices"
 	"strings"
 	"time"
@@ -72,4 +73,21 @@ func (r Refusal) String() string {
 		where = "in this cluster"
 	}
 	return fmt.Sprintf("%s %s/%s %s: %s", r.Kind, r.Namespace, r.Name, where, r.Reason)
+}
+
+// withoutQuery returns err with the host, unless err names it, in place of the URL of a
+// request, which is long and differs from one attempt to the next.
+func withoutQuery(err error) error {
+	var request *url.Error
+	if !errors.As(err, &request) {
+		return err
+	}
+	u, parseErr := url.Parse(request.URL)
+	if parseErr != nil {
+		return err
+	}
+	if strings.Contains(request.Err.Error(), u.Host) {
+		return request.Err
+	}
+	return fmt.Errorf("%s: %w", u.Host, request.Err)
 }
