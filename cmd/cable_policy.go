@@ -2,12 +2,12 @@ package cmd
 
 import (
 	"context"
-	"errors"
 	"slices"
 
 	"github.com/spf13/cobra"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"subctl/api/submariner/v1alpha1"
 	"subctl/cable/drivers"
 	"subctl/internal/look"
 	"subctl/policy/catalog"
@@ -52,19 +52,9 @@ type policyOptions struct {
 	set    string
 }
 
-// addFlags declares the flags of a command that works on a cluster's policies. --kubecontext
-// is another name of --context.
+// addFlags declares the flags of a command that works on a cluster's policies.
 func (s *policyOptions) addFlags(c *cobra.Command) {
-	f := c.Flags()
-	f.StringVar(s.kube.Context, "kubecontext", "", "kubeconfig context, the same as --context")
-	f.BoolVar(&s.broker, "broker", false, "work on the broker if the cluster is both member and broker")
-	complete(c, "kubecontext", func(context.Context) ([]string, error) { return s.contexts() })
-	c.PreRunE = func(c *cobra.Command, _ []string) error {
-		if c.Flags().Changed("context") && c.Flags().Changed("kubecontext") {
-			return errors.New("--context and --kubecontext are the same: set only one of them (one may be set by SUBCTL_CONTEXT or the configuration file)")
-		}
-		return nil
-	}
+	c.Flags().BoolVar(&s.broker, "broker", false, "work on the broker if the cluster is both member and broker")
 }
 
 // addSet declares the flag that chooses a clusterset.
@@ -89,16 +79,26 @@ func (s *policyOptions) open(ctx context.Context) (*catalog.Catalog, client.Clie
 	return policies, c, err
 }
 
-// completeNames completes --name with the names of the policies; if own is set, only of the
-// policies that were created on this cluster.
-func (s *policyOptions) completeNames(c *cobra.Command, own bool) {
-	complete(c, "name", func(ctx context.Context) ([]string, error) {
-		all, _, err := s.open(ctx)
-		if err != nil {
-			return nil, err
-		}
-		return all.Names(own), nil
-	})
+// ownNames returns the names of the policies that were created on this cluster.
+func (s *policyOptions) ownNames(ctx context.Context) ([]string, error) {
+	all, _, err := s.open(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return all.Names(true), nil
+}
+
+// settings returns the names of the ConfigMaps that a new policy can name.
+func (s *policyOptions) settings(ctx context.Context) ([]string, error) {
+	all, c, err := s.open(ctx)
+	if err != nil {
+		return nil, err
+	}
+	var p v1alpha1.CablePolicies
+	if err := all.Place(&p, s.set); err != nil {
+		return nil, err
+	}
+	return settingsIn(ctx, c, p.Namespace)
 }
 
 // completeDrivers completes --cable-driver.

@@ -73,18 +73,18 @@ type cablePolicyAdd struct {
 func newCablePolicyAdd(g *globals) *cobra.Command {
 	o := &cablePolicyAdd{policyOptions: policyOptions{globals: g}}
 	c := &cobra.Command{
-		Use:     "add",
+		Use:     "add [NAME]",
 		Aliases: []string{"create"},
 		Short:   "Create a cable policy",
 		Long:    cablePolicyAddLong,
 		Example: cablePolicyAddExample,
-		Args:    noArguments,
+		Args:    optionalName("name"),
 		RunE:    func(c *cobra.Command, _ []string) error { return o.run(c.Context()) },
 	}
 	o.policyOptions.addFlags(c)
 	o.addSet(c, "clusterset of the policy (default: all clustersets of the member; on a broker, \"default\")")
 	f := c.Flags()
-	f.StringVar(&o.name, "name", "", "name of the policy; the policy \"default\" decides where no other policy matches")
+	f.StringVar(&o.name, "name", "", "name of the policy, instead of the argument; the policy \"default\" decides where no other policy matches")
 	f.StringVar(&o.left, "left-cluster-selector", "", "labels of one cluster of a pair")
 	f.StringVar(&o.right, "right-cluster-selector", "", "labels of the other cluster of a pair")
 	f.StringVar(&o.driver, "cable-driver", "", "cable driver of the pairs of clusters")
@@ -94,6 +94,9 @@ func newCablePolicyAdd(g *globals) *cobra.Command {
 	f.BoolVar(&o.dryRun, "dry-run", false, "print what would change, without changing it")
 	o.format = output(c, printer.Table, printer.JSON, printer.YAML)
 	completeDrivers(c)
+	complete(c, "name", o.ownNames) // to replace one
+	complete(c, "cable-config", o.settings)
+	c.ValidArgsFunction = completeArgument(o.ownNames)
 	return c
 }
 

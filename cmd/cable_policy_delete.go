@@ -22,8 +22,8 @@ a pair, it gets the cable of the policy "default". Without that policy, it gets 
 own default driver if that is the same for both.`
 
 const cablePolicyDeleteExample = `  # show what would change, and delete it
-  subctl cable-policy delete --name secure --dry-run
-  subctl cable-policy delete --name secure`
+  subctl cable-policy delete secure --dry-run
+  subctl cable-policy delete secure`
 
 type cablePolicyDelete struct {
 	policyOptions
@@ -34,25 +34,26 @@ type cablePolicyDelete struct {
 func newCablePolicyDelete(g *globals) *cobra.Command {
 	o := &cablePolicyDelete{policyOptions: policyOptions{globals: g}}
 	c := &cobra.Command{
-		Use:     "delete",
-		Aliases: []string{"remove"},
-		Short:   "Delete a cable policy",
-		Long:    cablePolicyDeleteLong,
-		Example: cablePolicyDeleteExample,
-		Args:    noArguments,
-		RunE:    func(c *cobra.Command, _ []string) error { return o.run(c.Context()) },
+		Use:               "delete NAME",
+		Aliases:           []string{"remove"},
+		Short:             "Delete a cable policy",
+		Long:              cablePolicyDeleteLong,
+		Example:           cablePolicyDeleteExample,
+		Args:              optionalName("name"),
+		ValidArgsFunction: completeArgument(o.ownNames),
+		RunE:              func(c *cobra.Command, _ []string) error { return o.run(c.Context()) },
 	}
 	o.policyOptions.addFlags(c)
 	o.addSet(c, "clusterset of the policy, on a broker")
-	c.Flags().StringVar(&o.name, "name", "", "name of the policy")
+	c.Flags().StringVar(&o.name, "name", "", "name of the policy, instead of the argument")
 	c.Flags().BoolVar(&o.dryRun, "dry-run", false, "print what would change, without changing it")
-	o.completeNames(c, true)
+	complete(c, "name", o.ownNames)
 	return c
 }
 
 func (o *cablePolicyDelete) run(ctx context.Context) error {
 	if o.name == "" {
-		return usageError(errors.New("--name is missing: subctl cable-policy list prints the names"))
+		return usageError(errors.New("the name of the policy is missing: subctl cable-policy delete NAME (subctl cable-policy list prints the names)"))
 	}
 	all, c, err := o.open(ctx)
 	if err != nil {
@@ -94,7 +95,7 @@ func (o *cablePolicyDelete) find(all *catalog.Catalog) (*v1alpha1.CablePolicies,
 		for _, id := range makers {
 			others = append(others, catalog.MakerName(id))
 		}
-		return nil, fmt.Errorf("cable policy %s was created by %s: delete it there with subctl cable-policy delete --name %s --context CONTEXT", o.name, strings.Join(words.Distinct(others), " and "), o.name)
+		return nil, fmt.Errorf("cable policy %s was created by %s: delete it there with subctl cable-policy delete %s --context CONTEXT", o.name, strings.Join(words.Distinct(others), " and "), o.name)
 	case len(names) == 0:
 		return nil, fmt.Errorf("there is no cable policy %q: %s has no cable policies", o.name, catalog.MakerName(all.Keeper))
 	}

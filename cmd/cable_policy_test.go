@@ -207,7 +207,7 @@ func TestCablePolicy(t *testing.T) {
 		"translated: list", "translated: explain west cloud", "translated: explain west east", "translated: add --name plain --cable-driver vxlan", "translated: add --name safe --cable-driver wireguard --dry-run",
 		"west: delete", "west: delete --name nothing", "alone: delete --name nothing", "west: delete --name east-cloud", "hub: delete --name secure",
 		"west: delete --name default", "hub: delete --name default", "hub: delete --name default --clusterset blue --dry-run", "hub: delete --name default --clusterset blue",
-		"west: delete --name secure",
+		"west: delete --name secure", "west: delete secure --dry-run", "west: delete secure --name secure", "west: add secure --cable-driver ipsec", "west: add secure -f good.yaml",
 	} {
 		context, args, _ := strings.Cut(line, ": ")
 		verb, _, _ := strings.Cut(args, " ")
@@ -293,10 +293,16 @@ func TestKubecontext(t *testing.T) {
 
 func TestCablePolicyCompletion(t *testing.T) {
 	for line, want := range map[string]string{
-		"west explain ":             "blue-1 cloud east west",
-		"west explain east ":        "blue-1 cloud west",
-		"west explain east west ":   "",
-		"west delete --name ":       "secure",
+		"west explain ":            "blue-1 cloud east west",
+		"west explain east ":       "blue-1 cloud west",
+		"west explain east west ":  "",
+		"west delete --name ":      "secure",
+		"west delete ":             "secure",
+		"west delete secure ":      "",
+		"west add --name ":         "secure",
+		"west add --cable-config ": "tiny tuned",
+		"hub add --cable-config ":  "tuned",
+
 		"hub delete --name ":        "default",
 		"west delete --clusterset ": "blue default",
 		"west add --cable-driver ":  strings.ReplaceAll(drivers.Names(), ",", ""),

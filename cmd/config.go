@@ -40,10 +40,9 @@ func (f config) apply(c *cobra.Command) error {
 		return err
 	}
 	var errs []error
-	var set []pflag.Value // on the command line, also by another name: --kubecontext is --context
-	c.Flags().Visit(func(flag *pflag.Flag) { set = append(set, flag.Value) })
+	chosen := slices.ContainsFunc(contextFlags, c.Flags().Changed) // on the command line
 	c.Flags().VisitAll(func(flag *pflag.Flag) {
-		if slices.Contains(set, flag.Value) || !configurable(flag) || !v.IsSet(flag.Name) {
+		if flag.Changed || !configurable(flag) || !v.IsSet(flag.Name) || chosen && slices.Contains(contextFlags, flag.Name) {
 			return
 		}
 		for _, value := range values(v, flag) {

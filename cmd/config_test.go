@@ -26,6 +26,8 @@ func TestConfig(t *testing.T) {
 		"flag wins":          {file: "context: east", env: map[string]string{"SUBCTL_CONTEXT": "south"}, args: []string{"--context", "west"}, code: 1, stderr: reached("west")},
 		"list":               {file: "contexts: [south]", code: 1, stderr: reached("south")},
 		"other commands too": {file: "context: east\nnode: gw-1", code: 1, stderr: reached("east")},
+		"not both":           {file: "context: east", args: []string{"--contexts", "south"}, code: 1, stderr: reached("south")},
+		"nor the other":      {file: "contexts: [east, south]", args: []string{"--kubecontext", "west"}, code: 1, stderr: reached("west")},
 		"misspelt":           {file: "contxt: east\nfrobnicate: 1", code: 2, stderr: "Error: FILE: unknown setting \"contxt\": did you mean \"context\"?\nFILE: unknown setting \"frobnicate\"\n"},
 		"no format":          {file: "output: json", code: 2, stderr: "Error: FILE: unknown setting \"output\"\n"},
 		"format stays":       {env: map[string]string{"SUBCTL_OUTPUT": "xml"}, code: 1, stderr: reached("west"), args: []string{"--context", "west"}},

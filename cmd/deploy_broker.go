@@ -83,6 +83,7 @@ func newDeployBroker(g *globals) *cobra.Command {
 	f.BoolVar(&o.dryRun, "dry-run", false, "print the objects without applying them")
 	o.format = output(c, printer.YAML, printer.JSON)
 	completeDrivers(c)
+	complete(c, "components", func(context.Context) ([]string, error) { return []string{broker.Connectivity}, nil })
 	return c
 }
 

@@ -3,6 +3,7 @@ package cmd
 import (
 	"context"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -45,9 +46,33 @@ func (g *globals) progress() *progress.Reporter { return progress.New(g.ErrOut) 
 
 // addFlags declares the global flags.
 func (g *globals) addFlags(root *cobra.Command) {
-	g.kube.AddFlags(root.PersistentFlags())
-	root.PersistentFlags().Lookup("kubeconfig").Usage = "kubeconfig file, or several files separated as in $KUBECONFIG"
-	complete(root, "context", func(context.Context) ([]string, error) { return g.contexts() })
+	f := root.PersistentFlags()
+	g.kube.AddFlags(f)
+	f.Lookup("kubeconfig").Usage = "kubeconfig file, or several files separated as in $KUBECONFIG"
+	f.StringVar(g.kube.Context, "kubecontext", "", "the same as --context")
+	for flag, names := range map[string]func() ([]string, error){
+		"context": g.contexts, "kubecontext": g.contexts, "cluster": g.clusters, "user": g.users,
+	} {
+		complete(root, flag, func(context.Context) ([]string, error) { return names() })
+	}
+}
+
+// contextFlags choose the clusters of a command. A command line has one of them, and the
+// environment and the configuration file then set none.
+var contextFlags = []string{"context", "kubecontext", "contexts"}
+
+// checkContexts returns an error if the command line chooses the clusters twice.
+func checkContexts(c *cobra.Command) error {
+	var set []string
+	for _, name := range contextFlags {
+		if c.Flags().Changed(name) {
+			set = append(set, "--"+name)
+		}
+	}
+	if len(set) < 2 {
+		return nil
+	}
+	return fmt.Errorf("%s both choose the clusters: set only one of them", strings.Join(set, " and "))
 }
 
 // checkTimeout returns an error if --request-timeout is not a duration.
@@ -56,19 +81,4 @@ func (g *globals) checkTimeout() error {
 		return fmt.Errorf("--request-timeout %q is not a duration: use seconds, or a number with a unit, such as 30s or 2m", *g.kube.Timeout)
 	}
 	return nil
-}
-
-// complete registers a list as the completions of a flag's values. Errors are not printed
-// while the user is typing.
-func complete(c *cobra.Command, flag string, list func(context.Context) ([]string, error)) {
-	err := c.RegisterFlagCompletionFunc(flag, func(c *cobra.Command, _ []string, _ string) ([]string, cobra.ShellCompDirective) {
-		values, err := list(c.Context())
-		if err != nil {
-			return nil, cobra.ShellCompDirectiveError
-		}
-		return values, cobra.ShellCompDirectiveNoFileComp
-	})
-	if err != nil {
-		panic(err) // the flag does not exist: a bug in the command's constructor
-	}
 }

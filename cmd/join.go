@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 	"time"
 
@@ -81,6 +82,8 @@ func newJoin(g *globals) *cobra.Command {
 	f.BoolVar(&o.wait, "wait", true, "wait until the cluster is connected")
 	f.DurationVar(&o.timeout, "timeout", 2*time.Minute, "time limit for --wait")
 	o.format = output(c, printer.YAML, printer.JSON)
+	complete(c, "gateway-nodes", g.nodes)
+	complete(c, "cable-driver-config", g.configMaps)
 	c.RunE = func(c *cobra.Command, args []string) error {
 		if f.Changed("output") && !o.dryRun {
 			return usageError(errors.New("--output requires --dry-run"))
@@ -198,6 +201,9 @@ func (o *joinOptions) addDriverFlags(c *cobra.Command) {
 	names := func(context.Context) ([]string, error) { return strings.Split(drivers.Names(), ", "), nil }
 	complete(c, "cable-driver", names)
 	complete(c, "cable-drivers", names)
+	complete(c, "combined-cable-drivers", func(context.Context) ([]string, error) {
+		return slices.DeleteFunc(strings.Split(drivers.Names(), ", "), func(name string) bool { return strings.Contains(name, "+") }), nil
+	})
 }
 
 // printDryRun prints the objects that join would write: as one JSON object, or as YAML

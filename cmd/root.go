@@ -132,7 +132,7 @@ func add(root *cobra.Command, group string, commands ...*cobra.Command) {
 func (g *globals) prepare(root *cobra.Command) {
 	g.config.flags = allFlags(root)
 	root.PersistentPreRunE = func(c *cobra.Command, _ []string) error {
-		if err := g.config.apply(c); err != nil {
+		if err := errors.Join(checkContexts(c), g.config.apply(c)); err != nil {
 			return err
 		}
 		return g.checkTimeout()

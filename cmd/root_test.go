@@ -26,7 +26,7 @@ func TestCommandLines(t *testing.T) {
 		"options":           {args: []string{"options"}, code: 0, stdout: "--kubeconfig string"},
 		"bash completion":   {args: []string{"completion", "bash"}, code: 0, stdout: "__start_subctl"},
 		"context completes": {args: []string{"__complete", "version", "--context", ""}, contexts: []string{"west", "east"}, code: 0, stdout: "east\nwest\n:4\n", stderr: "Completion ended with directive: ShellCompDirectiveNoFileComp\n"},
-		"contexts complete": {args: []string{"__complete", "show", "all", "--contexts", "west,"}, contexts: []string{"west", "east"}, code: 0, stdout: "west,east\nwest,west\n:4\n", stderr: "Completion ended with directive: ShellCompDirectiveNoFileComp\n"},
+		"contexts complete": {args: []string{"__complete", "show", "all", "--contexts", "west,"}, contexts: []string{"west", "east"}, code: 0, stdout: "west,east\n:4\n", stderr: "Completion ended with directive: ShellCompDirectiveNoFileComp\n"},
 		"format completes":  {args: []string{"__complete", "version", "-o", ""}, code: 0, stdout: "table\njson\nyaml\n:4\n", stderr: "Completion ended with directive: ShellCompDirectiveNoFileComp\n"},
 
 		"no such command": {
@@ -59,7 +59,31 @@ func TestCommandLines(t *testing.T) {
 		},
 		"missing flag": {
 			args: []string{"show", "plan"}, code: 2,
-			stderr: "Error: --node is missing: specify the name of a node\n",
+			stderr: "Error: the name of the node is missing: subctl show plan NODE\n",
+		},
+		"node as argument and flag": {
+			args: []string{"show", "plan", "gw-1", "--node", "gw-2"}, code: 2,
+			stderr: "Error: the argument \"gw-1\" is the same as --node: set only one of them\n",
+		},
+		"two nodes": {
+			args: []string{"show", "plan", "gw-1", "gw-2"}, code: 2,
+			stderr: "Error: subctl show plan takes one argument: omit \"gw-2\"\n",
+		},
+		"contexts and context": {
+			args: []string{"show", "all", "--contexts", "west", "--context", "east"}, contexts: []string{"west", "east"}, code: 2,
+			stderr: "Error: --context and --contexts both choose the clusters: set only one of them\n",
+		},
+		"context and kubecontext": {
+			args: []string{"uninstall", "--kubecontext", "west", "--context", "east"}, contexts: []string{"west", "east"}, code: 2,
+			stderr: "Error: --context and --kubecontext both choose the clusters: set only one of them\n",
+		},
+		"kubecontext everywhere": {
+			args: []string{"uninstall", "--kubecontext", "east"}, contexts: []string{"west", "east"}, code: 1,
+			stderr: "Error: reaching the API server at https://east.test:6443 (context \"east\"): connection refused: is the cluster up, and the context right?\n",
+		},
+		"node as an argument": {
+			args: []string{"show", "plan", "gw-1"}, contexts: []string{"west", "east"}, code: 1,
+			stderr: "Error: reaching the API server at https://west.test:6443 (context \"west\"): connection refused: is the cluster up, and the context right?\n",
 		},
 		"argument too many": {
 			args: []string{"version", "please"}, code: 2,

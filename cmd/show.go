@@ -6,11 +6,10 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"strings"
+	"slices"
 	"time"
 
 	"github.com/spf13/cobra"
-
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"subctl/internal/look"
@@ -62,20 +61,7 @@ func (s *show) addFlags(c *cobra.Command) {
 	s.format = output(c, printer.Table, printer.Wide, printer.JSON, printer.YAML)
 	c.Flags().StringSliceVar(&s.contexts, "contexts", nil, "kubeconfig contexts of the clusters to show, in this order (instead of --context)")
 	c.Flags().BoolVarP(&s.watch, "watch", "w", false, "show the output again whenever it changes, until interrupted")
-	err := c.RegisterFlagCompletionFunc("contexts", func(_ *cobra.Command, _ []string, typed string) ([]string, cobra.ShellCompDirective) {
-		names, err := s.globals.contexts()
-		if err != nil {
-			return nil, cobra.ShellCompDirectiveError
-		}
-		before := typed[:strings.LastIndex(typed, ",")+1]
-		for i := range names {
-			names[i] = before + names[i]
-		}
-		return names, cobra.ShellCompDirectiveNoFileComp
-	})
-	if err != nil {
-		panic(err) // the flag was declared above
-	}
+	complete(c, "contexts", func(context.Context) ([]string, error) { return s.globals.contexts() })
 }
 
 // newShowTable returns the subcommand that shows one table.
@@ -153,13 +139,16 @@ func (s *show) targets() ([]*look.Target, error) {
 	if len(names) == 0 {
 		names = []string{*s.kube.Context}
 	}
-	out := make([]*look.Target, len(names))
+	var out []*look.Target
 	for i, name := range names {
+		if slices.Contains(names[:i], name) {
+			continue
+		}
 		t, _, err := s.target(name)
 		if err != nil {
 			return nil, err
 		}
-		out[i] = t
+		out = append(out, t)
 	}
 	return out, nil
 }

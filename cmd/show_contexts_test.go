@@ -2,6 +2,7 @@ package cmd
 
 import (
 	"os"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -27,4 +28,13 @@ func TestEveryClusterOnce(t *testing.T) {
 		names[target.Context] = target.Err == nil
 	}
 	require.Equal(t, map[string]bool{"west": true, "a-east": true, "broken": false}, names, "west is the current context, a-east the first of its cluster")
+}
+
+// A context that is named twice is shown once, however it is repeated.
+func TestContextsOnce(t *testing.T) {
+	w := worlds()["two"]
+	want := runIn(t, w, []string{"west", "east"}, "show", "connections", "--contexts", "east,west")
+	for _, args := range []string{"--contexts east,west,east", "--contexts east --contexts west", "--contexts east,west --contexts west"} {
+		require.Equal(t, want, runIn(t, w, []string{"west", "east"}, append([]string{"show", "connections"}, strings.Fields(args)...)...), args)
+	}
 }

@@ -4,11 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
-	"strings"
 
 	"github.com/spf13/cobra"
-	corev1 "k8s.io/api/core/v1"
 
 	"subctl/agent/mesh"
 	"subctl/cluster"
@@ -32,18 +29,19 @@ type planStep struct {
 func newShowPlan(g *globals) *cobra.Command {
 	var node string
 	c := &cobra.Command{
-		Use:     "plan --node NAME",
-		Short:   "Show the kernel configuration that a node should have",
-		Long:    showPlanLong,
-		Example: "  subctl show plan --context west --node gw-1",
-		Args:    noArguments,
+		Use:               "plan NODE",
+		Short:             "Show the kernel configuration that a node should have",
+		Long:              showPlanLong,
+		Example:           "  subctl show plan gw-1 --context west",
+		Args:              optionalName("node"),
+		ValidArgsFunction: completeArgument(g.nodes),
 	}
 	format := output(c, printer.Table, printer.JSON, printer.YAML)
-	c.Flags().StringVar(&node, "node", "", "name of the node")
+	c.Flags().StringVar(&node, "node", "", "name of the node, instead of the argument")
 	complete(c, "node", g.nodes)
 	c.RunE = func(c *cobra.Command, _ []string) error {
 		if node == "" {
-			return usageError(errors.New("--node is missing: specify the name of a node"))
+			return usageError(errors.New("the name of the node is missing: subctl show plan NODE"))
 		}
 		state, err := g.plan(c.Context(), node)
 		if err != nil {
@@ -86,22 +84,4 @@ func planSteps(state dataplane.State) []planStep {
 		steps = append(steps, planStep{o.Key().Kind.String(), o.String()})
 	}
 	return steps
-}
-
-// nodes returns the names of the nodes of the current cluster, sorted.
-func (g *globals) nodes(ctx context.Context) ([]string, error) {
-	c, err := g.client(ctx)
-	if err != nil {
-		return nil, err
-	}
-	var list corev1.NodeList
-	if err := c.List(ctx, &list); err != nil {
-		return nil, fmt.Errorf("reading the nodes: %w", err)
-	}
-	names := make([]string, len(list.Items))
-	for i, n := range list.Items {
-		names[i] = n.Name
-	}
-	slices.SortFunc(names, strings.Compare)
-	return names, nil
 }

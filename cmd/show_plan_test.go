@@ -10,6 +10,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/serializer"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	submarinerv1 "subctl/api/submariner/v1"
+	"subctl/api/submariner/v1alpha1"
 	"subctl/internal/kube"
 )
 
@@ -71,8 +73,27 @@ func TestShowPlanMistakes(t *testing.T) {
 	require.Empty(t, got.stdout)
 }
 
-func TestNodesComplete(t *testing.T) {
+// TestNamesComplete completes flags and arguments that name nodes, ConfigMaps and the like.
+func TestNamesComplete(t *testing.T) {
 	objs, _ := scenario(t, "alone")
-	got := runIn(t, world{"east": objs}, []string{"east"}, "__complete", "show", "plan", "--node", "")
-	require.Equal(t, "gw\nworker\n:4\n", got.stdout)
+	objs = append(objs, configMap("tuned", submarinerv1.OperatorNamespace, map[string]string{v1alpha1.CableCustomConfig: "mtu: 1300"}),
+		configMap("kube-root-ca.crt", submarinerv1.OperatorNamespace, map[string]string{"ca.crt": ""}))
+	for line, want := range map[string]string{
+		"show plan --node ":                      "gw worker",
+		"show plan ":                             "gw worker",
+		"show plan gw ":                          "",
+		"join f --gateway-nodes ":                "gw worker",
+		"join f --gateway-nodes gw,":             "gw,worker",
+		"join f --cable-drivers x,":              "x,vxlan x,wireguard x,vxlan+wireguard x,ipsec x,vxlan+ipsec",
+		"join f --combined-cable-drivers vxlan,": "vxlan,wireguard vxlan,ipsec",
+		"join f --cable-driver-config ":          "tuned",
+		"cable-policy add --cable-config ":       "tuned",
+		"deploy-broker --components ":            "connectivity",
+		"version --cluster ":                     "kube-east",
+		"version --user ":                        "east",
+	} {
+		got := runIn(t, world{"east": objs}, []string{"east"}, append([]string{"__complete"}, strings.Split(line, " ")...)...)
+		values, _, _ := strings.Cut(got.stdout, ":4\n")
+		require.Equal(t, want, strings.Join(strings.Fields(values), " "), line)
+	}
 }

@@ -56,7 +56,7 @@ say "It works ($((SECONDS - start)) s). Continue with"
 cat <<END
   export KUBECONFIG=$PWD/kubeconfigs/lab.yaml      # contexts cluster1, cluster2, cluster3
   bin/subctl show all --context cluster1
-  bin/subctl show plan --context cluster1 --node $node
+  bin/subctl show plan $node --context cluster1
   $kubectl --context cluster1 exec client -- /labapp get http://$ip/
 and remove it, leaving nothing behind, with
   make demo-down
