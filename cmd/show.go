@@ -60,7 +60,7 @@ type show struct {
 func (s *show) addFlags(c *cobra.Command) {
 	s.format = output(c, printer.Table, printer.Wide, printer.JSON, printer.YAML)
 	c.Flags().StringSliceVar(&s.contexts, "contexts", nil, "kubeconfig contexts of the clusters to show, in this order (instead of --context)")
-	c.Flags().BoolVarP(&s.watch, "watch", "w", false, "show the output again whenever it changes, until interrupted")
+	c.Flags().BoolVarP(&s.watch, "watch", "w", false, "show the output again whenever it changes, until interrupted; JSON has one document per line")
 	complete(c, "contexts", func(context.Context) ([]string, error) { return s.globals.contexts() })
 }
 
@@ -94,7 +94,7 @@ func (s *show) run(ctx context.Context, p look.Panel) error {
 	}
 	var last look.Picture
 	for {
-		now := p.Look(ctx, targets, s.format.Format())
+		now := p.Look(ctx, targets, s.format.Format().Stream())
 		if ctx.Err() != nil {
 			return nil // interrupted, the normal end
 		}

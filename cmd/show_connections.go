@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	submarinerv1 "subctl/api/submariner/v1"
 	"subctl/internal/look"
@@ -38,7 +39,9 @@ type connectionRow struct {
 	Subnets       []string `json:"subnets"`
 	Status        string   `json:"status"`
 	StatusMessage string   `json:"statusMessage"`
-	RTTAverage    string   `json:"rttAverage"`
+	RTTAverage    string   `json:"rttAverage"` // such as "404.351µs"; empty: unknown
+
+	RTTAverageMilliseconds *float64 `json:"rttAverageMilliseconds"` // the same as a number; null: unknown
 
 	MTU            int      `json:"mtu"` // bytes; 0: unknown
 	Implementation string   `json:"implementation"`
@@ -81,7 +84,7 @@ func connectionRows(s look.Site) []connectionRow {
 				Policy: c.Policy, MTU: c.MTU, Implementation: c.Implementation, Attempts: append([]string{}, c.Attempts...),
 			}
 			if c.LatencyRTT != nil {
-				r.RTTAverage = c.LatencyRTT.Average
+				r.RTTAverage, r.RTTAverageMilliseconds = c.LatencyRTT.Average, milliseconds(c.LatencyRTT.Average)
 			}
 			if old != "" {
 				r.Status, r.StatusMessage = string(submarinerv1.ConnectionError), old
@@ -114,6 +117,16 @@ func number(n int) string {
 		return ""
 	}
 	return strconv.Itoa(n)
+}
+
+// milliseconds converts a duration in Go's notation; nil if it is not one.
+func milliseconds(text string) *float64 {
+	d, err := time.ParseDuration(text)
+	if err != nil {
+		return nil
+	}
+	ms := float64(d) / float64(time.Millisecond)
+	return &ms
 }
 
 // remoteIP returns the remote address of a cable. If the report does not contain it, remoteIP

@@ -15,10 +15,28 @@ const (
 	Wide  Format = "wide"  // a table with all columns and no truncated cells
 	JSON  Format = "json"
 	YAML  Format = "yaml"
+
+	// The formats of a stream of documents, see Stream.
+	jsonLine     Format = "json, one line"
+	yamlDocument Format = "yaml, one document"
 )
 
 // Structured reports whether f is a format for programs, JSON or YAML.
-func (f Format) Structured() bool { return f == JSON || f == YAML }
+func (f Format) Structured() bool {
+	return f == JSON || f == YAML || f == jsonLine || f == yamlDocument
+}
+
+// Stream returns the form of f in which documents can follow one another: JSON has one
+// document per line, and YAML begins each document with a line "---".
+func (f Format) Stream() Format {
+	switch f {
+	case JSON:
+		return jsonLine
+	case YAML:
+		return yamlDocument
+	}
+	return f
+}
 
 // Flag is the value of a flag that selects a format. It implements pflag.Value,
 // so that parsing the command line rejects an unknown format.

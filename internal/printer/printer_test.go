@@ -113,6 +113,22 @@ func TestNoRows(t *testing.T) {
 	}
 }
 
+// In a stream, a reader finds the end of each document.
+func TestStream(t *testing.T) {
+	for format, want := range map[printer.Format]string{
+		printer.JSON: "[{\"cluster\":\"west\",\"subnets\":null}]\n[]\n",
+		printer.YAML: "---\n- cluster: west\n  subnets: null\n---\n[]\n",
+	} {
+		var out bytes.Buffer
+		for _, rows := range [][]cable{{{Cluster: "west"}}, nil} {
+			require.NoError(t, printer.Print(&out, format.Stream(), rows, columns))
+		}
+		require.Equal(t, want, out.String())
+		require.True(t, format.Stream().Structured())
+	}
+	require.Equal(t, printer.Wide, printer.Wide.Stream())
+}
+
 func TestEncodeIsNoTable(t *testing.T) {
 	require.ErrorContains(t, printer.Encode(&bytes.Buffer{}, printer.Table, cables), `cannot be encoded as "table"`)
 }
