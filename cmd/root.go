@@ -59,6 +59,9 @@ func Main() int {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	io := genericiooptions.IOStreams{In: os.Stdin, Out: os.Stdout, ErrOut: os.Stderr}
+	if code, ok := runComponent(io, os.Args[0], os.Args[1:]); ok {
+		return code
+	}
 	return Run(ctx, io, os.Args[1:])
 }
 

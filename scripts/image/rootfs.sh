@@ -66,6 +66,8 @@ done
 
 printf 'root:x:0:0:root:/root:/nologin\nnobody:x:65534:65534:nobody:/:/nologin\n' >"$out/etc/passwd"
 printf 'root:x:0:\nnogroup:x:65534:\n' >"$out/etc/group"
+# The names by which Submariner's tools ask for the versions of the agents; subctl itself is in the layer on top.
+for component in submariner-gateway submariner-route-agent; do ln -s subctl "$out/usr/local/bin/$component"; done
 for program; do
 	[ -x "$program" ] || die "$program is not a program: build it first"
 	cp -L "$program" "$out/usr/local/bin/"
