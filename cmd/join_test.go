@@ -194,6 +194,7 @@ func TestJoinAndUninstall(t *testing.T) {
 	require.Equal(t, "10.111.0.0/22", sub.Spec.ClusterCIDR)
 	require.Equal(t, string(key.Data[cluster.KeyPublic]), sub.Annotations[v1alpha1.PublicKeyAnnotation])
 	require.Equal(t, "generic", sub.Status.NetworkPlugin)
+	w.statusForUpstream(t)
 
 	t.Run("join again", func(t *testing.T) {
 		after := w.state(t)

@@ -5,10 +5,12 @@ package join
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"subctl/api/submariner/v1alpha1"
@@ -148,11 +150,15 @@ func (j *Operation) status(ctx context.Context) error {
 	if err := j.Member.Get(ctx, client.ObjectKeyFromObject(j.Plan.Submariner), sub); err != nil {
 		return fmt.Errorf("reading the Submariner object: %w", err)
 	}
-	was := sub.DeepCopy()
 	sub.Status.ClusterID, sub.Status.Version = sub.Spec.ClusterID, sub.Spec.Version
 	sub.Status.ClusterCIDR, sub.Status.ServiceCIDR = sub.Spec.ClusterCIDR, sub.Spec.ServiceCIDR
 	sub.Status.NatEnabled, sub.Status.NetworkPlugin = sub.Spec.NatEnabled, j.Plan.Found.Plugin
-	if err := j.Member.Status().Patch(ctx, sub, client.MergeFrom(was), client.FieldOwner(kube.FieldOwner)); err != nil {
+	// The patch has every field, even one with the zero value: upstream's tools expect them.
+	patch, err := json.Marshal(map[string]any{"status": sub.Status})
+	if err != nil {
+		return fmt.Errorf("encoding the status of the Submariner object: %w", err)
+	}
+	if err := j.Member.Status().Patch(ctx, sub, client.RawPatch(types.MergePatchType, patch), client.FieldOwner(kube.FieldOwner)); err != nil {
 		return fmt.Errorf("writing the status of the Submariner object: %w", err)
 	}
 	return nil

@@ -17,6 +17,9 @@ const ClusterSetsAnnotation = "submariner.io/clustersets"
 // +kubebuilder:resource:path=clusters,singular=cluster
 // +kubebuilder:printcolumn:name="Service CIDR",type=string,JSONPath=`.spec.service_cidr`
 // +kubebuilder:printcolumn:name="Cluster CIDR",type=string,JSONPath=`.spec.cluster_cidr`
+// +kubebuilder:printcolumn:name="Global CIDR",type=string,JSONPath=`.spec.global_cidr`,priority=1
+// +kubebuilder:printcolumn:name="Clustersets",type=string,JSONPath=`.spec.cluster_sets`
+// +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
 type Cluster struct {
 	metav1.TypeMeta   `json:",inline"`
 	metav1.ObjectMeta `json:"metadata,omitempty"`

@@ -11,6 +11,9 @@ import metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 // +kubebuilder:printcolumn:name="Host",type=string,JSONPath=`.spec.hostname`
 // +kubebuilder:printcolumn:name="Cable",type=string,JSONPath=`.spec.backend`
 // +kubebuilder:printcolumn:name="Private IP",type=string,JSONPath=`.spec.private_ip`
+// +kubebuilder:printcolumn:name="Public IP",type=string,JSONPath=`.spec.public_ip`
+// +kubebuilder:printcolumn:name="Subnets",type=string,JSONPath=`.spec.subnets`,priority=1
+// +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
 type Endpoint struct {
 	metav1.TypeMeta   `json:",inline"`
 	metav1.ObjectMeta `json:"metadata,omitempty"`

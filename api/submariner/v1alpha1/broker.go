@@ -7,6 +7,10 @@ import metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 // +kubebuilder:object:root=true
 // +kubebuilder:subresource:status
 // +kubebuilder:resource:path=brokers,singular=broker
+// +kubebuilder:printcolumn:name="Components",type=string,JSONPath=`.spec.components`
+// +kubebuilder:printcolumn:name="Globalnet",type=boolean,JSONPath=`.spec.globalnetEnabled`
+// +kubebuilder:printcolumn:name="Globalnet CIDR",type=string,JSONPath=`.spec.globalnetCIDRRange`
+// +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
 type Broker struct {
 	metav1.TypeMeta   `json:",inline"`
 	metav1.ObjectMeta `json:"metadata,omitempty"`

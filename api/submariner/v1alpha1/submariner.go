@@ -17,6 +17,14 @@ import (
 // +kubebuilder:object:root=true
 // +kubebuilder:subresource:status
 // +kubebuilder:resource:path=submariners,singular=submariner
+// +kubebuilder:printcolumn:name="Cluster ID",type=string,JSONPath=`.spec.clusterID`
+// +kubebuilder:printcolumn:name="Service CIDR",type=string,JSONPath=`.spec.serviceCIDR`
+// +kubebuilder:printcolumn:name="Cluster CIDR",type=string,JSONPath=`.spec.clusterCIDR`
+// +kubebuilder:printcolumn:name="Global CIDR",type=string,JSONPath=`.spec.globalCIDR`,priority=1
+// +kubebuilder:printcolumn:name="NAT",type=boolean,JSONPath=`.spec.natEnabled`
+// +kubebuilder:printcolumn:name="Network Plugin",type=string,JSONPath=`.status.networkPlugin`
+// +kubebuilder:printcolumn:name="Version",type=string,JSONPath=`.status.version`
+// +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
 type Submariner struct {
 	metav1.TypeMeta   `json:",inline"`
 	metav1.ObjectMeta `json:"metadata,omitempty"`
@@ -190,8 +198,9 @@ func (s SubmarinerSpec) HealthCheck() HealthCheckSpec {
 
 // SubmarinerStatus describes the joined cluster.
 type SubmarinerStatus struct {
+	// ClusterID is Submariner.spec.clusterID. Upstream's tools expect it to be present.
 	// +optional
-	ClusterID string `json:"clusterID,omitempty"`
+	ClusterID string `json:"clusterID"`
 	// +optional
 	ClusterCIDR string `json:"clusterCIDR,omitempty"`
 	// +optional
@@ -200,8 +209,9 @@ type SubmarinerStatus struct {
 	GlobalCIDR string `json:"globalCIDR,omitempty"`
 	// +optional
 	NetworkPlugin string `json:"networkPlugin,omitempty"`
+	// NatEnabled is Submariner.spec.natEnabled. Upstream's tools expect it to be present, even if false.
 	// +optional
-	NatEnabled bool `json:"natEnabled,omitempty"` //nolint:revive // upstream's name
+	NatEnabled bool `json:"natEnabled"` //nolint:revive // upstream's name
 	// +optional
 	Version string `json:"version,omitempty"`
 	// +optional
