@@ -30,7 +30,7 @@ func withoutHeartbeat(o client.Object) client.Object {
 		g.Generation = 0 // counts updates of the status, too, which is a plain field
 		delete(g.Annotations, submarinerv1.TimestampAnnotation)
 		for i := range g.Status.Connections {
-			g.Status.Connections[i].LatencyRTT = nil
+			g.Status.Connections[i].ClearMeasurements()
 		}
 	}
 	return o

@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
+	"slices"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -25,6 +26,12 @@ type meters struct {
 	connections *prometheus.GaugeVec
 	latency     *prometheus.GaugeVec
 	established *prometheus.GaugeVec
+	received    *prometheus.GaugeVec
+	sent        *prometheus.GaugeVec
+	handshake   *prometheus.GaugeVec
+	mtu         *prometheus.GaugeVec
+	pathMTU     *prometheus.GaugeVec
+	desired     *prometheus.GaugeVec
 	iterations  prometheus.Counter
 	syncSeconds prometheus.Histogram
 	syncErrors  prometheus.Counter
@@ -43,6 +50,12 @@ func newMeters(role string, reg prometheus.Registerer) *meters {
 		connections: prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: "submariner_connections", Help: "1 for each connection, with its status."}, append(conn, "status")),
 		latency:     prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: "submariner_connection_latency_seconds", Help: "Average round trip time through the cable."}, conn),
 		established: prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: "submariner_connection_established_timestamp", Help: "When the connection came up, in seconds since 1970."}, conn),
+		received:    prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: "submariner_gateway_rx_bytes", Help: "Bytes received through an encrypted cable since its keys or its program were last replaced."}, conn),
+		sent:        prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: "submariner_gateway_tx_bytes", Help: "Bytes sent through an encrypted cable since its keys or its program were last replaced."}, conn),
+		handshake:   prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: "submariner_connection_handshake_timestamp", Help: "When the gateways last agreed on the keys of an encrypted cable, in seconds since 1970."}, conn),
+		mtu:         prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: "submariner_connection_mtu_bytes", Help: "Largest packet that the cable carries."}, conn),
+		pathMTU:     prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: "submariner_connection_path_mtu_bytes", Help: "Largest packet that the network between the gateways carries, where it was measured."}, conn),
+		desired:     prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: "submariner_connection_desired_driver", Help: "1 for each connection, with the driver that it should use; cable_driver is the driver in use, or empty if there is no cable."}, append(conn, "desired_cable_driver")),
 		iterations:  prometheus.NewCounter(prometheus.CounterOpts{Name: "submariner_gateway_sync_iterations", Help: "Number of times that the agent read the cluster and planned the node.", ConstLabels: own}),
 		syncSeconds: prometheus.NewHistogram(prometheus.HistogramOpts{Name: "submariner_sync_duration_seconds", Help: "Time to plan and sync the node.", ConstLabels: own, Buckets: prometheus.ExponentialBuckets(0.001, 4, 7)}),
 		syncErrors:  prometheus.NewCounter(prometheus.CounterOpts{Name: "submariner_sync_errors_total", Help: "Number of times that the node did not hold the plan after a sync.", ConstLabels: own}),
@@ -52,8 +65,16 @@ func newMeters(role string, reg prometheus.Registerer) *meters {
 		restarts:    prometheus.NewCounterVec(prometheus.CounterOpts{Name: "submariner_cable_program_restarts_total", Help: "Number of times that charon or wireguard-go was found dead, or not answering, and was started again.", ConstLabels: own}, []string{"program"}),
 		since:       map[string]time.Time{},
 	}
-	reg.MustRegister(m.connections, m.latency, m.established, m.iterations, m.syncSeconds, m.syncErrors, m.objects, m.operations, m.refused, m.restarts)
+	for _, g := range m.ofConnections() {
+		reg.MustRegister(g)
+	}
+	reg.MustRegister(m.iterations, m.syncSeconds, m.syncErrors, m.objects, m.operations, m.refused, m.restarts)
 	return m
+}
+
+// ofConnections returns the metrics that have a value for each connection.
+func (m *meters) ofConnections() []*prometheus.GaugeVec {
+	return []*prometheus.GaugeVec{m.connections, m.latency, m.established, m.received, m.sent, m.handshake, m.mtu, m.pathMTU, m.desired}
 }
 
 // registry returns the registry that /metrics serves.
@@ -89,9 +110,9 @@ func (m *meters) reported(r mesh.Report, out mesh.Outcome) {
 
 // connected sets the metrics of the connections of a Gateway.
 func (m *meters) connected(s submarinerv1.GatewayStatus, health map[string]mesh.Health, now time.Time) {
-	m.connections.Reset()
-	m.latency.Reset()
-	m.established.Reset()
+	for _, g := range m.ofConnections() {
+		g.Reset()
+	}
 	up := map[string]time.Time{}
 	for _, c := range s.Connections {
 		l := []string{
@@ -99,6 +120,7 @@ func (m *meters) connected(s submarinerv1.GatewayStatus, health map[string]mesh.
 			c.Endpoint.ClusterID, c.Endpoint.Hostname, c.UsingIP,
 		}
 		m.connections.WithLabelValues(append(l, string(c.Status))...).Set(1)
+		m.details(c, l)
 		if c.Status != submarinerv1.Connected {
 			continue
 		}
@@ -112,6 +134,29 @@ func (m *meters) connected(s submarinerv1.GatewayStatus, health map[string]mesh.
 		}
 	}
 	m.since = up
+}
+
+// details sets the metrics of what a connection reports about its cable, as far as it is
+// known. l are the labels of the connection, of which the first is the driver.
+func (m *meters) details(c submarinerv1.Connection, l []string) {
+	inUse := slices.Clone(l)
+	if c.Device == "" {
+		inUse[0] = "" // there is no cable
+	}
+	m.desired.WithLabelValues(append(inUse, c.DesiredDriver)...).Set(1)
+	if c.ReceivedBytes != nil && c.SentBytes != nil {
+		m.received.WithLabelValues(l...).Set(float64(*c.ReceivedBytes))
+		m.sent.WithLabelValues(l...).Set(float64(*c.SentBytes))
+	}
+	if c.LastHandshake != nil {
+		m.handshake.WithLabelValues(l...).Set(float64(c.LastHandshake.Unix()))
+	}
+	if c.MTU > 0 {
+		m.mtu.WithLabelValues(l...).Set(float64(c.MTU))
+	}
+	if c.PathMTU > 0 {
+		m.pathMTU.WithLabelValues(l...).Set(float64(c.PathMTU))
+	}
 }
 
 // serve answers probes and serves metrics on one port.

@@ -19,9 +19,13 @@ use or, if there is no cable, the driver that should be in use. POLICY is the ca
 that chose the driver; it is empty if none did. MESSAGE describes the problem, if there is
 one. Connections that were reported more than 15 s ago are shown as errors.
 
--o wide also shows the local gateway and details of the cable. MTU is the largest packet
-that it carries, in bytes. IMPLEMENTATION is kernel, or the program that processes its
-packets. ATTEMPTS lists the attempts to reach the remote gateway.
+-o wide also shows the local gateway and details of the cable. DESIRED DRIVER differs from
+CABLE DRIVER while the pair changes its cable. MTU is the largest packet that the cable
+carries, and PATH MTU the largest packet of the network between the gateways, in bytes.
+RECEIVED and SENT count the bytes of an encrypted cable since its keys or its program were
+last replaced, and HANDSHAKE is the time since the gateways last agreed on keys.
+IMPLEMENTATION is kernel, or the program that processes the packets. ATTEMPTS lists the
+attempts to reach the remote gateway.
 
 The exit code is 3 if a connection is not connected, if there are no connections, or if a
 gateway reports a failure (subctl show gateways).`
@@ -43,9 +47,16 @@ type connectionRow struct {
 
 	RTTAverageMilliseconds *float64 `json:"rttAverageMilliseconds"` // the same as a number; null: unknown
 
-	MTU            int      `json:"mtu"` // bytes; 0: unknown
+	DesiredDriver  string   `json:"desiredDriver"`
+	MTU            int      `json:"mtu"`           // bytes; 0: unknown
+	PathMTU        int      `json:"pathMTU"`       // bytes; 0: unknown
+	ReceivedBytes  *int64   `json:"receivedBytes"` // null: unknown
+	SentBytes      *int64   `json:"sentBytes"`     // null: unknown
+	LastHandshake  string   `json:"lastHandshake"` // RFC 3339; empty: unknown
 	Implementation string   `json:"implementation"`
 	Attempts       []string `json:"attempts"`
+
+	handshakeAge string
 }
 
 func connectionsTable() look.Section {
@@ -59,11 +70,16 @@ func connectionsTable() look.Section {
 			{Head: "REMOTE IP", Cell: func(r connectionRow) string { return r.RemoteIP }},
 			{Head: "NAT", Cell: func(r connectionRow) string { return look.YesNo(r.NAT) }},
 			{Head: "CABLE DRIVER", Cell: func(r connectionRow) string { return r.CableDriver }},
+			{Head: "DESIRED DRIVER", Wide: true, Cell: func(r connectionRow) string { return r.DesiredDriver }},
 			{Head: "POLICY", Cell: func(r connectionRow) string { return r.Policy }},
 			{Head: "SUBNETS", Max: 40, Cell: func(r connectionRow) string { return strings.Join(r.Subnets, ", ") }},
 			{Head: "STATUS", Cell: func(r connectionRow) string { return r.Status }},
 			{Head: "RTT avg.", Cell: func(r connectionRow) string { return r.RTTAverage }},
 			{Head: "MTU", Wide: true, Cell: func(r connectionRow) string { return number(r.MTU) }},
+			{Head: "PATH MTU", Wide: true, Cell: func(r connectionRow) string { return number(r.PathMTU) }},
+			{Head: "RECEIVED", Wide: true, Cell: func(r connectionRow) string { return count(r.ReceivedBytes) }},
+			{Head: "SENT", Wide: true, Cell: func(r connectionRow) string { return count(r.SentBytes) }},
+			{Head: "HANDSHAKE", Wide: true, Cell: func(r connectionRow) string { return r.handshakeAge }},
 			{Head: "IMPLEMENTATION", Wide: true, Cell: func(r connectionRow) string { return r.Implementation }},
 			{Head: "ATTEMPTS", Wide: true, Cell: func(r connectionRow) string { return strings.Join(r.Attempts, "; ") }},
 			{Head: "MESSAGE", Max: 80, Cell: func(r connectionRow) string { return r.StatusMessage }},
@@ -81,7 +97,11 @@ func connectionRows(s look.Site) []connectionRow {
 				RemoteCluster: c.Endpoint.ClusterID, RemoteGateway: c.Endpoint.Hostname, RemoteIP: remoteIP(c), NAT: c.UsingNAT,
 				CableDriver: cableDriver(c), Subnets: append([]string{}, c.Endpoint.Subnets...),
 				Status: string(c.Status), StatusMessage: c.StatusMessage,
-				Policy: c.Policy, MTU: c.MTU, Implementation: c.Implementation, Attempts: append([]string{}, c.Attempts...),
+				Policy: c.Policy, DesiredDriver: c.DesiredDriver, MTU: c.MTU, PathMTU: c.PathMTU, ReceivedBytes: c.ReceivedBytes, SentBytes: c.SentBytes,
+				Implementation: c.Implementation, Attempts: append([]string{}, c.Attempts...),
+			}
+			if at := c.LastHandshake; at != nil {
+				r.LastHandshake, r.handshakeAge = at.UTC().Format(time.RFC3339), max(0, s.Now.Sub(at.Time)).Round(time.Second).String()
 			}
 			if c.LatencyRTT != nil {
 				r.RTTAverage, r.RTTAverageMilliseconds = c.LatencyRTT.Average, milliseconds(c.LatencyRTT.Average)
@@ -127,6 +147,14 @@ func milliseconds(text string) *float64 {
 	}
 	ms := float64(d) / float64(time.Millisecond)
 	return &ms
+}
+
+// count formats a counter that may be unknown.
+func count(n *int64) string {
+	if n == nil {
+		return ""
+	}
+	return strconv.FormatInt(*n, 10)
 }
 
 // remoteIP returns the remote address of a cable. If the report does not contain it, remoteIP

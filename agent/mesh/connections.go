@@ -5,7 +5,11 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"math"
 	"slices"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	submarinerv1 "subctl/api/submariner/v1"
 	"subctl/cable"
@@ -25,11 +29,17 @@ func (m *Mesh) connections(p Plan, o Outcome) []submarinerv1.Connection {
 			PathMTU: c.Peer.MTU, Attempts: m.Snapshot.Paths[c.Name].Attempts,
 			Settings: settingsReported(c.Config), PolicySettings: settingsReported(c.Shared), Before: p.Using[c.Name].Before.reported(),
 		}
+		conn.Endpoint.Backend, conn.DesiredDriver = conn.Driver, conn.Driver
 		conn.Status, conn.StatusMessage, conn.LatencyRTT = m.status(p, o, c, p.links[i])
+		m.count(&conn, p.links[i])
 		if why := m.Cables.Kept[c.Name]; why != "" && conn.StatusMessage == "" {
 			conn.StatusMessage = clip(why)
 		}
-		if next := p.next(c); next != nil && conn.Status == submarinerv1.Connected {
+		next := p.next(c)
+		if next != nil {
+			conn.DesiredDriver = next.Driver.Name()
+		}
+		if next != nil && conn.Status == submarinerv1.Connected {
 			conn.Status = submarinerv1.Connecting
 			conn.StatusMessage = fmt.Sprintf("changing to %s, which does not answer yet: traffic stays with %s until it does", next.Driver.Name(), c.Driver.Name())
 		}
@@ -40,7 +50,7 @@ func (m *Mesh) connections(p Plan, o Outcome) []submarinerv1.Connection {
 		var wanted noCable
 		errors.As(r.Err, &wanted)
 		out = append(out, submarinerv1.Connection{
-			Driver: wanted.driver, Policy: wanted.policy,
+			Driver: wanted.driver, DesiredDriver: wanted.driver, Policy: wanted.policy,
 			Status: submarinerv1.ConnectionError, StatusMessage: clip("refused: " + r.Err.Error()), Endpoint: bounded(r.Spec),
 			Attempts: m.Snapshot.Paths[r.Spec.CableName].Attempts,
 		})
@@ -84,6 +94,20 @@ func (m *Mesh) stateOf(l cable.Link) (dataplane.CableState, bool) {
 		}
 	}
 	return dataplane.CableState{}, l.State != ""
+}
+
+// count adds the counters and the time of the last handshake of an encrypted cable.
+func (m *Mesh) count(c *submarinerv1.Connection, l cable.Link) {
+	state, _ := m.stateOf(l)
+	if state.Device == "" {
+		return // not encrypted, or not known to the kernel yet
+	}
+	rx, tx := int64(min(state.Rx, math.MaxInt64)), int64(min(state.Tx, math.MaxInt64))
+	c.ReceivedBytes, c.SentBytes = &rx, &tx
+	if !state.Handshake.IsZero() {
+		at := metav1.NewTime(state.Handshake.Truncate(time.Second))
+		c.LastHandshake = &at
+	}
 }
 
 // How much of an endpoint's backend_config a report repeats.

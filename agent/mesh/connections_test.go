@@ -1,12 +1,17 @@
 package mesh
 
 import (
+	"math"
+	"net/netip"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	submarinerv1 "subctl/api/submariner/v1"
 	"subctl/cable"
+	"subctl/cable/drivers"
 	"subctl/dataplane"
 )
 
@@ -46,4 +51,36 @@ func TestStatus(t *testing.T) {
 			require.Equal(t, test.message, message)
 		})
 	}
+}
+
+// A connection reports the driver in use where upstream's tools look for it, the driver that
+// it should use, and what the kernel counted.
+func TestWhatAConnectionReports(t *testing.T) {
+	shook := time.Date(2026, 1, 1, 0, 0, 0, 5, time.UTC)
+	peer := cable.Peer{Gateway: cable.Gateway{Name: "west", Cluster: "west", PrivateIP: netip.MustParseAddr("10.89.2.11")}}
+	m := &Mesh{
+		Snapshot: Snapshot{Cables: []dataplane.CableState{{Device: dataplane.IPsecDevice, Peer: "west", Up: true, Rx: 7, Tx: math.MaxUint64, Handshake: shook}}},
+		Cables:   Cables{Endpoints: map[string]submarinerv1.EndpointSpec{"west": {CableName: "west", Backend: "vxlan"}}},
+	}
+	used := cable.Cable{Peer: peer, Driver: drivers.Find("ipsec")}
+	next := cable.Cable{Peer: peer, Driver: drivers.Find("wireguard")}
+	next.Idle = true
+	p := Plan{
+		cables: []cable.Cable{used, next}, Using: map[string]Using{"west": {Driver: "ipsec"}},
+		links: []cable.Link{{State: "west", StateDevice: dataplane.IPsecDevice}, {}},
+	}
+	c := m.connections(p, Outcome{})[0]
+	require.Equal(t, []string{"ipsec", "ipsec", "wireguard"}, []string{c.Endpoint.Backend, c.Driver, c.DesiredDriver})
+	require.Equal(t, []int64{7, math.MaxInt64}, []int64{*c.ReceivedBytes, *c.SentBytes})
+	require.True(t, c.LastHandshake.Equal(&metav1.Time{Time: shook.Truncate(time.Second)}))
+
+	p.cables, m.Snapshot.Cables = p.cables[:1], nil
+	later := m.connections(p, Outcome{})[0]
+	require.Equal(t, "ipsec", later.DesiredDriver, "the change is over")
+	require.Nil(t, later.ReceivedBytes, "not known")
+	require.Nil(t, later.LastHandshake)
+
+	c.DesiredDriver, c.Status, c.StatusMessage = later.DesiredDriver, later.Status, later.StatusMessage
+	require.False(t, gatewayChanged(submarinerv1.GatewayStatus{Connections: []submarinerv1.Connection{c}}, submarinerv1.GatewayStatus{Connections: []submarinerv1.Connection{later}}),
+		"counters must not make a gateway write more often")
 }

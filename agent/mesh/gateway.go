@@ -137,17 +137,16 @@ func unplanned(s Snapshot, old *submarinerv1.Gateway) (submarinerv1.EndpointSpec
 	return e, []submarinerv1.Connection{}
 }
 
-// gatewayChanged compares without what changes all the time: round trip times.
+// gatewayChanged compares without the measurements, which change all the time.
 func gatewayChanged(a, b submarinerv1.GatewayStatus) bool {
-	a.Connections, b.Connections = withoutRTT(a.Connections), withoutRTT(b.Connections)
+	a.Connections, b.Connections = unmeasured(a.Connections), unmeasured(b.Connections)
 	return !reflect.DeepEqual(a, b)
 }
 
-func withoutRTT(cs []submarinerv1.Connection) []submarinerv1.Connection {
-	out := make([]submarinerv1.Connection, len(cs))
-	for i, c := range cs {
-		c.LatencyRTT = nil
-		out[i] = c
+func unmeasured(cs []submarinerv1.Connection) []submarinerv1.Connection {
+	out := slices.Clone(cs)
+	for i := range out {
+		out[i].ClearMeasurements()
 	}
 	return out
 }

@@ -24,6 +24,8 @@ const (
 	Connected       ConnectionStatus = "connected"
 	Connecting      ConnectionStatus = "connecting"
 	ConnectionError ConnectionStatus = "error"
+	// ConnectionNone is the status of a path that is not probed. Only RouteAgents report it.
+	ConnectionNone ConnectionStatus = "none"
 )
 
 // ConditionClean is a condition of Gateways and RouteAgents. While the cluster is being
@@ -41,6 +43,9 @@ const TimestampAnnotation = "update-timestamp"
 // +kubebuilder:object:root=true
 // +kubebuilder:resource:path=gateways,singular=gateway
 // +kubebuilder:printcolumn:name="HA Status",type=string,JSONPath=`.status.haStatus`
+// +kubebuilder:printcolumn:name="Version",type=string,JSONPath=`.status.version`
+// +kubebuilder:printcolumn:name="Failure",type=string,JSONPath=`.status.statusFailure`,priority=1
+// +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
 type Gateway struct {
 	metav1.TypeMeta   `json:",inline"`
 	metav1.ObjectMeta `json:"metadata,omitempty"`
@@ -83,7 +88,9 @@ type GatewayStatus struct {
 type Connection struct {
 	Status        ConnectionStatus `json:"status"`
 	StatusMessage string           `json:"statusMessage"`
-	Endpoint      EndpointSpec     `json:"endpoint"`
+	// Endpoint is the remote endpoint, except that its Backend is the driver in use, as in
+	// upstream. If there is no cable, it is the remote gateway's default driver.
+	Endpoint EndpointSpec `json:"endpoint"`
 	// UsingIP is the remote address of the cable.
 	// +optional
 	UsingIP string `json:"usingIP,omitempty"`
@@ -93,6 +100,10 @@ type Connection struct {
 	// Driver is the cable driver in use (our addition; upstream has only endpoint.backend).
 	// +optional
 	Driver string `json:"driver,omitempty"`
+	// DesiredDriver is the cable driver that the pair should use. It differs from Driver while
+	// the pair changes its cable.
+	// +optional
+	DesiredDriver string `json:"desiredDriver,omitempty"`
 	// Device is the network device of the cable.
 	// +optional
 	Device string `json:"device,omitempty"`
@@ -120,12 +131,27 @@ type Connection struct {
 	// PathMTU is the MTU of the path to UsingIP, in bytes; 0 if unknown.
 	// +optional
 	PathMTU int `json:"pathMTU,omitempty"`
+	// ReceivedBytes and SentBytes count what the cable has carried since its keys or its
+	// program were last replaced; nil if unknown. Only encrypted cables are counted.
+	// +optional
+	ReceivedBytes *int64 `json:"receivedBytes,omitempty"`
+	// +optional
+	SentBytes *int64 `json:"sentBytes,omitempty"`
+	// LastHandshake is the time at which the two gateways last agreed on keys; nil if unknown.
+	// +optional
+	LastHandshake *metav1.Time `json:"lastHandshake,omitempty"`
 	// Attempts lists the addresses tried by path discovery, with the results, as text.
 	// +optional
 	Attempts []string `json:"attempts,omitempty"`
 	// LatencyRTT is the round trip time through the cable.
 	// +optional
 	LatencyRTT *LatencyRTT `json:"latencyRTT,omitempty"`
+}
+
+// ClearMeasurements removes the values that change although nothing happens: round trip
+// times, counters and the time of the last handshake.
+func (c *Connection) ClearMeasurements() {
+	c.LatencyRTT, c.ReceivedBytes, c.SentBytes, c.LastHandshake = nil, nil, nil, nil
 }
 
 // PreviousCable describes a cable; its fields have the same meaning as in Connection.

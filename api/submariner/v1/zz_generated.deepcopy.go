@@ -130,6 +130,20 @@ func (in *Connection) DeepCopyInto(out *Connection) {
 		*out = new(PreviousCable)
 		(*in).DeepCopyInto(*out)
 	}
+	if in.ReceivedBytes != nil {
+		in, out := &in.ReceivedBytes, &out.ReceivedBytes
+		*out = new(int64)
+		**out = **in
+	}
+	if in.SentBytes != nil {
+		in, out := &in.SentBytes, &out.SentBytes
+		*out = new(int64)
+		**out = **in
+	}
+	if in.LastHandshake != nil {
+		in, out := &in.LastHandshake, &out.LastHandshake
+		*out = (*in).DeepCopy()
+	}
 	if in.Attempts != nil {
 		in, out := &in.Attempts, &out.Attempts
 		*out = make([]string, len(*in))
