@@ -60,7 +60,13 @@ type Peer struct {
 	Shared Config
 	// Policy is the name of the cable policy that chose the driver; empty if none did.
 	Policy string
+	// MustEncrypt names what requires that the cable encrypts, a cluster or a policy; empty if
+	// nothing does.
+	MustEncrypt string
 }
+
+// ForbidsDriver reports whether the cables of a driver are not encrypted although they must be.
+func (p Peer) ForbidsDriver(d Driver) bool { return p.MustEncrypt != "" && !d.Properties().Encrypts }
 
 // Networks are the networks and addresses of a cluster, which no other cluster may announce.
 type Networks struct {

@@ -22,14 +22,15 @@ type Node struct {
 // Intra is the input of PlanIntra: a node and the other nodes of its cluster.
 type Intra struct {
 	Self     Node
-	MTU      int        // MTU of the device of the node's default route, in bytes
-	PodIP    netip.Addr // source address of the node's own processes towards other clusters
-	OwnPodIP bool       // PodIP is on our device, since no device of the CNI holds it
-	Gateways []Node     // the active gateways
-	Workers  []Node     // all other nodes
-	Local    Networks   // the networks of this cluster
-	Remote   []Reached  // the networks of connected clusters
-	CableIn  []string   // devices on which packets from other clusters arrive
+	MTU      int            // MTU of the device of the node's default route, in bytes
+	PodIP    netip.Addr     // source address of the node's own processes towards other clusters
+	OwnPodIP bool           // PodIP is on our device, since no device of the CNI holds it
+	Gateways []Node         // the active gateways
+	Workers  []Node         // all other nodes
+	Local    Networks       // the networks of this cluster
+	Remote   []Reached      // the networks of connected clusters
+	Barred   []netip.Prefix // networks whose packets are dropped: see Cabling.Barred
+	CableIn  []string       // devices on which packets from other clusters arrive
 }
 
 // Reached holds the networks behind one cable.
@@ -89,6 +90,12 @@ func PlanIntra(n Intra) (dataplane.State, error) {
 
 // toGateways adds the routes to other clusters' networks over our gateways.
 func (n Intra) toGateways(s dataplane.State) error {
+	rule := dataplane.Rule{Priority: dataplane.IntraPriority, Table: dataplane.IntraTable}
+	for _, net := range n.Barred {
+		if err := s.Add(dataplane.Blackhole{Table: dataplane.IntraTable, Dst: net}, rule); err != nil {
+			return err
+		}
+	}
 	if len(n.Gateways) == 0 {
 		return nil
 	}
@@ -101,7 +108,7 @@ func (n Intra) toGateways(s dataplane.State) error {
 		hops = append(hops, hop)
 	}
 	all := group(dataplane.IntraGroupID<<24, hops)
-	if err := s.Add(all, dataplane.Rule{Priority: dataplane.IntraPriority, Table: dataplane.IntraTable}); err != nil {
+	if err := s.Add(all, rule); err != nil {
 		return err
 	}
 	// A packet may take any cable of a cluster, so the smallest MTU applies.

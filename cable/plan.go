@@ -15,6 +15,9 @@ import (
 type Cabling struct {
 	Local Local
 	Peers []Cable
+	// Barred are networks whose packets are dropped, because their clusters are not connected
+	// and must never be reached without encryption.
+	Barred []netip.Prefix
 }
 
 // Cable is a cable to a peer by a driver. While a pair changes its cable, a peer
@@ -42,7 +45,8 @@ func (c Cable) MTU(l Local) int {
 // Plan returns the State of an active gateway: the drivers' devices and next hops; a next
 // hop group for each remote cluster (even with a single member, so that changes of gateways
 // change only the group and no routes); the routes to the remote networks, and blackhole
-// routes that drop their packets if the device of a cable disappears; and the filter rules:
+// routes that drop their packets if the device of a cable disappears, or if the network is
+// barred; and the filter rules:
 //
 //   - no packets from one cable to another: clustersets have no transit;
 //   - from a cable, only packets whose source is behind a cable of the same device, to this
@@ -57,6 +61,11 @@ func (c Cable) MTU(l Local) int {
 // Plan also returns the links of the cables, in the order of c.Peers.
 func Plan(c Cabling) (dataplane.State, []Link, error) {
 	s := make(dataplane.State, 12*len(c.Peers)) // a next hop, a group, two neighbours, and a few routes each
+	for _, n := range c.Barred {
+		if err := s.Add(dataplane.Blackhole{Table: dataplane.CableTable, Dst: n}, cableRule); err != nil {
+			return nil, nil, err
+		}
+	}
 	if len(c.Peers) == 0 {
 		return s, nil, nil // no cables: no devices, and no rules for them
 	}
@@ -92,11 +101,14 @@ func Plan(c Cabling) (dataplane.State, []Link, error) {
 			}
 		}
 	}
-	if err := s.Add(dataplane.Rule{Priority: dataplane.CablePriority, Table: dataplane.CableTable}); err != nil {
+	if err := s.Add(cableRule); err != nil {
 		return nil, nil, err
 	}
 	return s, links, s.Add(gatewayFilter(c, links, listens)...)
 }
+
+// cableRule is the rule by which a gateway looks up packets in the table of the cables.
+var cableRule = dataplane.Rule{Priority: dataplane.CablePriority, Table: dataplane.CableTable}
 
 // wire calls Plan of every driver for its cables, and merges the results into s.
 func (c Cabling) wire(s dataplane.State) ([]Link, []Listen, error) {

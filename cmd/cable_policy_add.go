@@ -15,6 +15,7 @@ import (
 
 	submarinerv1 "subctl/api/submariner/v1"
 	"subctl/api/submariner/v1alpha1"
+	"subctl/cable/drivers"
 	"subctl/internal/kube"
 	"subctl/internal/look"
 	"subctl/internal/printer"
@@ -33,6 +34,9 @@ submariner-io/clusterID.
 --cable-config names a ConfigMap in namespace submariner-operator (on a broker, in the
 namespace of the clusterset). Its key CableCustomConfig is copied into the policy, so that
 both gateways of a cable can read it: it must not contain secrets.
+
+With --encryption required, the pairs that the policy matches never get a cable without
+encryption, even if another policy decides: rather than that, they get no cable.
 
 A file contains objects as for kubectl, or objects in this short form:
 
@@ -64,10 +68,11 @@ const cablePolicyAddExample = `  # IPsec between production clusters and all clu
 
 type cablePolicyAdd struct {
 	policyOptions
-	name, left, right, driver, config string
-	file                              string
-	replace, dryRun                   bool
-	format                            *printer.Flag
+	name, left, right, driver, config, encryption string
+
+	file            string
+	replace, dryRun bool
+	format          *printer.Flag
 }
 
 func newCablePolicyAdd(g *globals) *cobra.Command {
@@ -89,6 +94,7 @@ func newCablePolicyAdd(g *globals) *cobra.Command {
 	f.StringVar(&o.right, "right-cluster-selector", "", "labels of the other cluster of a pair")
 	f.StringVar(&o.driver, "cable-driver", "", "cable driver of the pairs of clusters")
 	f.StringVar(&o.config, "cable-config", "", "ConfigMap with settings of the driver")
+	f.StringVar(&o.encryption, "encryption", "", "required: never connect the pairs without encryption, even where another policy decides")
 	f.StringVarP(&o.file, "filename", "f", "", "file with policies, instead of the flags above; - for stdin")
 	f.BoolVar(&o.replace, "replace", false, "replace the policy of this name if it exists")
 	f.BoolVar(&o.dryRun, "dry-run", false, "print what would change, without changing it")
@@ -97,6 +103,7 @@ func newCablePolicyAdd(g *globals) *cobra.Command {
 	complete(c, "name", o.ownNames) // to replace one
 	complete(c, "cable-config", o.settings)
 	c.ValidArgsFunction = completeArgument(o.ownNames)
+	complete(c, "encryption", func(context.Context) ([]string, error) { return []string{string(submarinerv1.EncryptionRequired)}, nil })
 	return c
 }
 
@@ -165,18 +172,34 @@ func (o *cablePolicyAdd) read() ([]*v1alpha1.CablePolicies, error) {
 	} else if err := policy.CheckDriver(o.driver); err != nil {
 		errs = append(errs, fmt.Errorf("--cable-driver: %w", err))
 	}
-	if o.config != "" {
-		r.CableOptions = &v1alpha1.CableOptions{Metadata: v1alpha1.CableOptionsSource{Name: o.config}}
+	if o.config+o.encryption != "" {
+		r.CableOptions = &v1alpha1.CableOptions{Metadata: v1alpha1.CableOptionsSource{Name: o.config}, Encryption: submarinerv1.Encryption(o.encryption)}
 	}
+	errs = append(errs, o.checkEncryption())
 	if err := errors.Join(errs...); err != nil {
 		return nil, usageError(err)
 	}
 	return []*v1alpha1.CablePolicies{p}, nil
 }
 
+// checkEncryption returns an error if --encryption has an unknown value, or if the driver does
+// not encrypt.
+func (o *cablePolicyAdd) checkEncryption() error {
+	d := drivers.Find(o.driver)
+	switch {
+	case o.encryption == "":
+		return nil
+	case o.encryption != string(submarinerv1.EncryptionRequired):
+		return fmt.Errorf("--encryption %q is not a value: use %s, or omit it", o.encryption, submarinerv1.EncryptionRequired)
+	case d != nil && !d.Properties().Encrypts:
+		return fmt.Errorf("--encryption %s: %s does not encrypt: choose another driver with --cable-driver", o.encryption, d.Name())
+	}
+	return nil
+}
+
 // readFile returns the policies of the file that -f names.
 func (o *cablePolicyAdd) readFile() ([]*v1alpha1.CablePolicies, error) {
-	if o.name+o.left+o.right+o.driver+o.config != "" {
+	if o.name+o.left+o.right+o.driver+o.config+o.encryption != "" {
 		return nil, usageError(errors.New("-f reads whole policies from a file: omit --name, --cable-driver and the other flags of a policy"))
 	}
 	var data []byte

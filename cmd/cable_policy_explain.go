@@ -105,6 +105,9 @@ func printReason(w io.Writer, all *catalog.Catalog, r catalog.Reason) error {
 	if rule, maker := all.Rule(r.Policy, r.Rule); rule != nil {
 		fmt.Fprintf(&b, "    left: %s, right: %s, made by %s\n", policy.SelectorText(rule.LeftClusterSelector), policy.SelectorText(rule.RightClusterSelector), catalog.MakerName(maker))
 	}
+	if r.EncryptionRequiredBy != "" {
+		fmt.Fprintf(&b, "  %s requires encryption\n", r.EncryptionRequiredBy)
+	}
 	for _, id := range r.Clusters {
 		if offered, hasGateway := r.Offers[id]; hasGateway {
 			fmt.Fprintf(&b, "  cluster %s offers %s\n", id, cmp.Or(strings.Join(offered, ", "), "no cable driver"))

@@ -80,6 +80,7 @@ func policyColumns() []printer.Column[catalog.Rule] {
 		{Head: "SETTINGS", Wide: true, Cell: func(r catalog.Rule) string {
 			return strings.Join(slices.Collect(strings.SplitSeq(strings.TrimSpace(r.Settings), "\n")), "; ")
 		}},
+		{Head: "ENCRYPTION", Wide: true, Cell: func(r catalog.Rule) string { return r.Encryption }},
 		{Head: "CONFIG MAP", Wide: true, Cell: func(r catalog.Rule) string { return r.ConfigMap }},
 		{Head: "MADE BY", Cell: func(r catalog.Rule) string { return catalog.MakerName(r.MadeBy) }},
 		{Head: "CLUSTERSETS", Wide: true, Cell: func(r catalog.Rule) string { return strings.Join(r.ClusterSets, ", ") }},

@@ -190,6 +190,8 @@ func TestCablePolicy(t *testing.T) {
 		"west: explain east wst", "west: explain east nirvana", "west: explain east", "west: explain east east", "ill: explain east west", "alone: explain alone x",
 		"west: add", "west: add --name Lab --cable-driver gre --left-cluster-selector env==,b=_", "west: add --name lab", "west: add --cable-driver vxlan",
 		"west: add --name x --cable-driver wiregard --right-cluster-selector env>5",
+		"west: add --name x --cable-driver vxlan --encryption required", "west: add --name x --cable-driver ipsec --encryption maybe",
+		"west: add --name x --cable-driver ipsec --left-cluster-selector env=cloud --right-cluster-selector tier=core --encryption required",
 		"west: add --name secure --cable-driver ipsec --cable-config missing --clusterset green", "west: add --name east-cloud --cable-driver ipsec --cable-config empty",
 		"west: add --name a --cable-driver ipsec --cable-config wrong", "west: add --name a --cable-driver ipsec --cable-config tiny",
 		"west: add --name default --cable-driver ipsec --replace", "hub: add --name secure --cable-driver ipsec",

@@ -192,6 +192,7 @@ func (o *joinOptions) addDriverFlags(c *cobra.Command) {
 		" (default: the broker's choice, else "+drivers.Default+")")
 	f.StringSliceVar(&o.CableDrivers, "cable-drivers", nil, "cable drivers to offer (default: all drivers that the gateways can run)")
 	f.StringSliceVar(&o.CombinedCableDrivers, "combined-cable-drivers", nil, "two drivers to offer as one combined cable, such as vxlan,ipsec: VXLAN inside IPsec")
+	f.StringVar(&o.Encryption, "encryption", "", "required: never connect this cluster without encryption, whatever the cable policies decide; optional: let them decide (default: as before, optional for a new cluster)")
 	f.StringVar(&o.CableDriverConfig, "cable-driver-config", "", "ConfigMap with settings of the cable drivers, in namespace "+cluster.Namespace)
 	f.StringVar(&o.CableDriverConfigPath, "cable-driver-config-path", "", "mount path of that ConfigMap in gateway pods (default "+cluster.DefaultConfigPath+")")
 	f.IntVar(&o.NATTPort, "nattport", o.NATTPort, "UDP port of IPsec")
@@ -203,6 +204,9 @@ func (o *joinOptions) addDriverFlags(c *cobra.Command) {
 	complete(c, "cable-drivers", names)
 	complete(c, "combined-cable-drivers", func(context.Context) ([]string, error) {
 		return slices.DeleteFunc(strings.Split(drivers.Names(), ", "), func(name string) bool { return strings.Contains(name, "+") }), nil
+	})
+	complete(c, "encryption", func(context.Context) ([]string, error) {
+		return []string{join.EncryptionRequired, join.EncryptionOptional}, nil
 	})
 }
 

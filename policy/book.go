@@ -32,6 +32,8 @@ type Book struct {
 	index map[label][]effect
 	// sets maps clustersets to their rules.
 	sets map[string]bitset
+	// secure are the rules that require encryption; nil if there are none.
+	secure bitset
 }
 
 type label struct{ key, value string }
@@ -80,6 +82,12 @@ func compile(policies []*v1alpha1.CablePolicies, known []cable.Driver) *Book {
 	for i, r := range b.rules {
 		b.add(2*i, r.left)
 		b.add(2*i+1, r.right)
+		if r.spec.RequiresEncryption() {
+			if b.secure == nil {
+				b.secure = newBitset(n)
+			}
+			b.secure.set(i)
+		}
 		for _, set := range r.sets {
 			if b.sets[set] == nil {
 				b.sets[set] = newBitset(n)
@@ -177,16 +185,45 @@ func (b *Book) decide(x, y matches) Decision {
 	if !common(x.Sets, y.Sets) {
 		return Decision{Err: nothingShared{ordered(x.ID, "", y.ID, "")}}
 	}
+	by := b.mustEncrypt(x, y)
 	var invalid *rule // the first invalid rule that may match the pair and requires encryption
 	for r := range b.matching(x, y) {
 		if r.mistake == nil {
-			return r.decision().unless(invalid)
+			return r.decision().unless(invalid).encrypted(by, r)
 		}
 		if invalid == nil && encrypts(r.driver) {
 			invalid = r
 		}
 	}
-	return undecided(x.Cluster, y.Cluster).unless(invalid)
+	return undecided(x.Cluster, y.Cluster).unless(invalid).encrypted(by, nil)
+}
+
+// mustEncrypt returns Decision.MustEncrypt of two clusters, in either order.
+func (b *Book) mustEncrypt(x, y matches) string {
+	switch {
+	case x.MustEncrypt && (!y.MustEncrypt || x.ID < y.ID):
+		return "cluster " + x.ID
+	case y.MustEncrypt:
+		return "cluster " + y.ID
+	case b.secure == nil:
+		return ""
+	}
+	for r := range b.matching(x.among(b.secure), y) {
+		return r.name()
+	}
+	return ""
+}
+
+// among returns the matches that are in a set of rules.
+func (m matches) among(rules bitset) matches {
+	both := func(a bitset) bitset {
+		out := slices.Clone(a)
+		for w := range out {
+			out[w] &= rules[w]
+		}
+		return out
+	}
+	return matches{m.Cluster, both(m.left), both(m.right)}
 }
 
 // unless returns d, or a Decision without a cable if d is an unencrypted cable and the

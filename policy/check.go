@@ -8,6 +8,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/util/validation"
 
+	submarinerv1 "subctl/api/submariner/v1"
 	"subctl/api/submariner/v1alpha1"
 	"subctl/cable"
 	"subctl/cable/drivers"
@@ -57,6 +58,9 @@ func checkBounds(spec v1alpha1.CablePolicySpec, i int) (errs []error) {
 		return errs
 	}
 	most("options.data", len(o.Data), v1alpha1.MaxOptionsData)
+	if o.Encryption != "" && o.Encryption != submarinerv1.EncryptionRequired {
+		errs = append(errs, fmt.Errorf("spec[%d].options.encryption: %s is not a value: use %s, or omit it", i, quote(string(o.Encryption)), submarinerv1.EncryptionRequired))
+	}
 	if len(o.Metadata.Name) > 0 && len(validation.IsDNS1123Subdomain(o.Metadata.Name)) > 0 {
 		errs = append(errs, fmt.Errorf("spec[%d].options.metadata.name: %s is not the name of a ConfigMap: use at most 253 lower case letters, digits, '-' and '.'", i, quote(o.Metadata.Name)))
 	}

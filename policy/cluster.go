@@ -14,7 +14,7 @@ func ClusterOf(c *submarinerv1.Cluster) Cluster {
 	if listed := c.Annotations[submarinerv1.ClusterSetsAnnotation]; listed != "" {
 		sets = strings.Split(listed, ",")
 	}
-	return Cluster{ID: c.Spec.ClusterID, Labels: c.Labels, Sets: sets}
+	return Cluster{ID: c.Spec.ClusterID, Labels: c.Labels, Sets: sets, MustEncrypt: c.Spec.Encryption.Required()}
 }
 
 // ParseLabels parses labels in the format of join, k=v,k=v. It skips entries in any other

@@ -31,6 +31,12 @@
 //
 // A policy that is not on the broker does not apply, since the other clusters do not
 // have it.
+//
+// # Required encryption
+//
+// A cluster, or a rule that matches a pair, can require encryption. Then the pair never gets a
+// cable without encryption, even if another rule, with any precedence, or the clusters' default
+// driver decides. This includes invalid rules whose valid requirements match the pair.
 package policy
 
 import (
@@ -46,6 +52,8 @@ type Cluster struct {
 	Labels map[string]string // of its Cluster object
 	Sets   []string          // the clustersets of which it is a member
 	Driver string            // its default driver, used where no policy decides
+	// MustEncrypt reports whether the cluster requires encryption.
+	MustEncrypt bool
 }
 
 // Decision is the result for a pair of clusters.
@@ -62,6 +70,9 @@ type Decision struct {
 	ConfigErr error
 	// Err is the reason why the pair has no cable.
 	Err error
+	// MustEncrypt names what requires that the pair is never connected without encryption: a
+	// cluster or a rule, the same at both ends. It is empty if nothing does.
+	MustEncrypt string
 }
 
 // Same reports whether d and other lead to the same cable, whichever policies decided.
@@ -114,6 +125,33 @@ type withheld struct {
 func (e withheld) Error() string {
 	return fmt.Sprintf("%s specifies %s and may match this pair, but is invalid: %v: until it is corrected, the pair gets no %s cable, which is not encrypted",
 		e.rule.name(), e.rule.driver, e.rule.mistake, e.driver)
+}
+
+// clearText is the error of a pair that gets no unencrypted cable, because encryption is
+// required.
+type clearText struct {
+	by      string // see Decision.MustEncrypt
+	decider *rule  // nil: the clusters' default driver
+	driver  string
+}
+
+func (e clearText) Error() string {
+	decider := "the clusters' own default"
+	if e.decider != nil {
+		decider = e.decider.name()
+	}
+	return fmt.Sprintf("%s requires encryption, but %s specifies %s, which does not encrypt: the pair gets no cable until a policy specifies a driver that encrypts",
+		e.by, decider, e.driver)
+}
+
+// encrypted returns d, or a Decision without a cable if d has an unencrypted cable although by,
+// which may be empty, requires encryption. decider is the rule that decided; nil if none did.
+func (d Decision) encrypted(by string, decider *rule) Decision {
+	d.MustEncrypt = by
+	if by == "" || d.Err != nil || encrypts(d.Driver) {
+		return d
+	}
+	return Decision{Policy: d.Policy, Rule: d.Rule, Err: clearText{by, decider, d.Driver}, MustEncrypt: by}
 }
 
 // encrypts reports whether a driver's cables are encrypted. An unknown driver counts as

@@ -18,9 +18,11 @@ type driver struct {
 	name string
 }
 
-func (d driver) Name() string               { return d.name }
-func (driver) Properties() cable.Properties { return cable.Properties{} }
-func (driver) Options() []cable.Option      { return []cable.Option{cable.OptionMTU} }
+func (d driver) Name() string { return d.name }
+func (d driver) Properties() cable.Properties {
+	return cable.Properties{Encrypts: d.name != cable.VXLAN}
+}
+func (driver) Options() []cable.Option { return []cable.Option{cable.OptionMTU} }
 
 var known = []cable.Driver{driver{name: cable.VXLAN}, driver{name: cable.WireGuard}, driver{name: cable.IPsec}}
 

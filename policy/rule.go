@@ -51,6 +51,9 @@ func readRule(p *v1alpha1.CablePolicies, rules []v1alpha1.CablePolicySpec, i int
 		r.driverErr = err
 		return r, append(mistakes, fmt.Errorf("spec[%d].name: %w", i, r.driverErr))
 	}
+	if spec.RequiresEncryption() && !driver.Properties().Encrypts {
+		mistakes = append(mistakes, fmt.Errorf("spec[%d].options.encryption: encryption is required, but %s does not encrypt: choose another driver", i, r.driver))
+	}
 	if spec.CableOptions == nil {
 		return r, mistakes
 	}

@@ -3,6 +3,7 @@ package mesh
 import (
 	"fmt"
 	"maps"
+	"net/netip"
 	"slices"
 	"strings"
 
@@ -25,6 +26,9 @@ type Cables struct {
 	Kept map[string]string
 	// Refused are the endpoints that no cable connects.
 	Refused []Refusal
+	// Barred are the networks of the Refused that must never be reached without encryption.
+	// Their packets are dropped: the default route would send them in clear text.
+	Barred []netip.Prefix
 }
 
 // maxDevices is how many devices policies can make a gateway create, by settings that
@@ -39,10 +43,16 @@ func connect(m *Mesh) Cables {
 	if c.book == nil {
 		c.book = policy.Compile(List[*v1alpha1.CablePolicies](m.Snapshot))
 	}
-	c.own = policy.Cluster{ID: m.Local.Cluster, Labels: m.labels(), Sets: m.Membership.Submariner.Spec.Sets(), Driver: m.Offer.Default.Name()}
+	c.own = policy.Cluster{
+		ID: m.Local.Cluster, Labels: m.labels(), Sets: m.Membership.Submariner.Spec.Sets(), Driver: m.Offer.Default.Name(),
+		MustEncrypt: m.Membership.Submariner.Spec.Encryption.Required(),
+	}
 	for _, p := range m.Accepted.Peers {
-		if err := guarded(func() error { return c.connect(p) }); err != nil {
+		if err := guarded(func() error { return c.connect(&p) }); err != nil {
 			c.out.Refused = append(c.out.Refused, Refusal{p.Spec, err})
+			if p.MustEncrypt != "" {
+				c.out.Barred = append(c.out.Barred, p.Subnets...)
+			}
 		}
 	}
 	slices.SortFunc(c.out.Wanted, func(a, b cable.Cable) int { return strings.Compare(a.Name, b.Name) })
@@ -60,10 +70,13 @@ type chooser struct {
 }
 
 // connect adds the cable to a gateway, or returns why there is none.
-func (c *chooser) connect(p Peer) error {
+func (c *chooser) connect(p *Peer) error {
 	d, err := c.driver(&p.Peer)
 	if err != nil {
 		return err
+	}
+	if p.ForbidsDriver(d) { // policy never decides on such a driver
+		return noCable{d.Name(), p.Policy, fmt.Errorf("%s requires encryption, but %s does not encrypt", p.MustEncrypt, d.Name())}
 	}
 	if err := d.Refuses(c.Local, p.Peer); err != nil {
 		return noCable{d.Name(), p.Policy, err}
@@ -100,6 +113,7 @@ func (c *chooser) driver(p *cable.Peer) (cable.Driver, error) {
 	}
 	other.Driver = p.Default
 	dec := c.book.Decide(c.own, other)
+	p.MustEncrypt = dec.MustEncrypt
 	if dec.ConfigErr != nil {
 		dec.Err = fmt.Errorf("cable policy %s, settings of %s: %w", dec.Policy, dec.Driver, dec.ConfigErr)
 	}
@@ -135,7 +149,7 @@ func wants(d policy.Decision) string {
 // nor weaken their cables. A pair without a cable does not get one.
 func (c *chooser) keep(p *cable.Peer, no noCable) (cable.Driver, error) {
 	u, ok := c.inUse(p.Gateway)
-	if !ok || no.policy == "" || !c.Offer.offers(u.Driver) || !p.Offers(u.Driver) {
+	if !ok || no.policy == "" || !c.Offer.offers(u.Driver) || !p.Offers(u.Driver) || p.ForbidsDriver(drivers.Find(u.Driver)) {
 		return nil, no
 	}
 	p.Policy, p.Shared, p.Config = u.Policy, u.Shared, c.Offer.Settings[u.Driver].With(u.Shared)

@@ -41,8 +41,8 @@ func probeName(peer, device string) string { return peer + " over " + device }
 // decides on and, while that is not known to work or has only just taken over, the one
 // before it. It also returns what carries the traffic from now on.
 //
-// The old cable is given up at once if either end no longer offers its driver: then a
-// user wants it gone.
+// The old cable is given up at once if either end no longer offers its driver, or if it is
+// not encrypted and the pair must be: then a user wants it gone.
 func (m *Mesh) cablings() ([]cable.Cable, map[string]Using) {
 	var out []cable.Cable
 	next := map[string]Using{}
@@ -85,7 +85,7 @@ func (m *Mesh) revive(p cable.Peer, u Using, had bool) (cable.Cable, bool) {
 		return cable.Cable{}, false
 	}
 	d := drivers.Find(u.Driver)
-	if d == nil || !m.Offer.offers(d.Name()) || !p.Offers(d.Name()) {
+	if d == nil || !m.Offer.offers(d.Name()) || !p.Offers(d.Name()) || p.ForbidsDriver(d) {
 		return cable.Cable{}, false
 	}
 	p.Config, p.Shared, p.Policy = u.Config, u.Shared, u.Policy

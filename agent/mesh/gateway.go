@@ -39,7 +39,7 @@ func planGateway(s Snapshot) (Plan, error) {
 		return p, nil
 	}
 	p.cables, p.Using = m.cablings()
-	if p.State, p.links, err = cable.Plan(cable.Cabling{Local: m.Local, Peers: p.cables}); err != nil {
+	if p.State, p.links, err = cable.Plan(cable.Cabling{Local: m.Local, Peers: p.cables, Barred: m.Cables.Barred}); err != nil {
 		return Plan{}, err
 	}
 	p.Probes = m.probes(p)

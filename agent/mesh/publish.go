@@ -73,7 +73,7 @@ func (m *Mesh) cluster() *submarinerv1.Cluster {
 		ObjectMeta: metav1.ObjectMeta{Name: spec.ClusterID, Namespace: submarinerv1.OperatorNamespace},
 		Spec: submarinerv1.ClusterSpec{
 			ClusterID: spec.ClusterID, ColorCodes: []string{"blue"}, ClusterSets: spec.ClusterSets,
-			ServiceCIDR: []string{}, ClusterCIDR: []string{}, GlobalCIDR: []string{}, PublicKey: m.publicKey(),
+			ServiceCIDR: []string{}, ClusterCIDR: []string{}, GlobalCIDR: []string{}, PublicKey: m.publicKey(), Encryption: spec.Encryption,
 		},
 	}
 	for _, n := range m.Membership.Own.Services {

@@ -53,7 +53,7 @@ func planRoute(s Snapshot) (Plan, error) {
 	}
 	in := cable.Intra{
 		Self: m.Membership.Self, MTU: s.Facts.MTU, PodIP: m.Local.PodIP, OwnPodIP: s.Facts.PodIPPlanned,
-		Gateways: m.Membership.Gateways, Local: m.Membership.Own, CableIn: m.cableDevices(),
+		Gateways: m.Membership.Gateways, Local: m.Membership.Own, CableIn: m.cableDevices(), Barred: m.Cables.Barred,
 	}
 	for _, n := range m.Membership.Nodes {
 		if !slices.ContainsFunc(in.Gateways, func(g cable.Node) bool { return g.Name == n.Name }) {

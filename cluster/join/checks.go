@@ -25,7 +25,7 @@ type check func(request) (warnings []string, err error)
 var (
 	firstChecks = []check{checkOptions, checkVersions, checkRights, checkBroker}
 	checks      = []check{
-		checkIdentity, checkClusterSets, checkNetworks, checkGateways, checkGlobalnet, checkDriver, checkConfigMap, checkAddress, checkImage,
+		checkIdentity, checkClusterSets, checkNetworks, checkGateways, checkGlobalnet, checkDriver, checkEncryption, checkConfigMap, checkAddress, checkImage,
 	}
 )
 

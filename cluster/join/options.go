@@ -33,9 +33,12 @@ type Options struct {
 	// NAMESPACE/NAME.
 	CableDriverConfig     string
 	CableDriverConfigPath string // its mount path; empty: cluster.DefaultConfigPath
-	ForceUDPEncaps        bool   // IPsec is encapsulated in UDP even without NAT
-	IPsecDebug            bool
-	PreferredServer       bool // gateways wait for other gateways to start the IPsec negotiation
+	// Encryption is EncryptionRequired, EncryptionOptional, or empty: as before, which is optional
+	// for a new cluster.
+	Encryption      string
+	ForceUDPEncaps  bool // IPsec is encapsulated in UDP even without NAT
+	IPsecDebug      bool
+	PreferredServer bool // gateways wait for other gateways to start the IPsec negotiation
 	// Labels are labels of the Cluster object, which the selectors of cable policies match.
 	Labels      map[string]string
 	ClusterSets []string // empty: "default"
@@ -71,7 +74,7 @@ func (o Options) Validate() error {
 	_, services := cable.ParseCIDRs("--servicecidr", o.ServiceCIDRs)
 	errs := []error{submarinerv1.CheckClusterID(o.ClusterID), pods, services}
 	_, err := o.choice(o.CableDriver).Offered(driverFlags)
-	errs = append(errs, err, o.checkConfig(), o.checkNATTPort())
+	errs = append(errs, err, o.checkConfig(), o.checkNATTPort(), o.checkEncryption())
 	for _, set := range o.ClusterSets {
 		errs = append(errs, broker.CheckClusterSet(set))
 	}

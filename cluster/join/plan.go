@@ -55,6 +55,7 @@ func MakePlan(o Options, file *broker.JoinFile, f *Facts, b *BrokerFacts) (*Plan
 	if f.Submariner != nil {
 		p.Submariner.Spec.CeIPSecPSKSecret = cluster.PSKSecretName(f.Submariner) // no flag sets it
 	}
+	p.Submariner.Spec.Encryption = r.encryption()
 	return p, nil
 }
 

@@ -91,6 +91,40 @@ func TestPlan(t *testing.T) {
 	require.True(t, p.OthersNamespace)
 }
 
+// A join never gives up that encryption is required, unless it is told to.
+func TestPlanEncryption(t *testing.T) {
+	const required = submarinerv1.EncryptionRequired
+	for _, test := range []struct {
+		flag      string
+		was, want submarinerv1.Encryption
+		driver    string
+		warning   string
+	}{
+		{"", "", "", "vxlan", ""},
+		{"", required, required, "ipsec", ""},
+		{"optional", required, "", "vxlan", ""},
+		{"required", "", required, "ipsec", ""},
+		{"required", "", required, "vxlan", "this cluster requires encryption, but the broker's default driver, vxlan, does not encrypt: the cluster is connected only to clusters for which a cable policy specifies a driver that encrypts (subctl cable-policy add)"},
+	} {
+		s := normal()
+		s.Encryption, s.b.Broker.Spec.CableDriver = test.flag, test.driver
+		s.f.Submariner = joined("west", "hub:6443")
+		s.f.Submariner.Spec.Encryption = test.was
+		p, err := s.plan()
+		require.NoError(t, err)
+		require.Equal(t, test.want, p.Submariner.Spec.Encryption)
+		if test.warning != "" {
+			require.Contains(t, p.Warnings, test.warning)
+		} else {
+			require.NotContains(t, strings.Join(p.Warnings, "\n"), "requires encryption")
+		}
+	}
+	s := normal()
+	s.Encryption = "maybe"
+	_, err := s.plan()
+	require.ErrorContains(t, err, `--encryption "maybe" is not a value: use required or optional`)
+}
+
 func TestPlanRefuses(t *testing.T) {
 	for _, test := range []struct {
 		name   string

@@ -56,7 +56,7 @@ func OfMember(sub *v1alpha1.Submariner, o Objects) *Catalog {
 	}
 	found := map[string]*policy.Cluster{c.Keeper: {
 		ID: c.Keeper, Sets: c.Sets, Labels: policy.ParseLabels(sub.Annotations[v1alpha1.ClusterLabelsAnnotation]),
-		Driver: driver,
+		Driver: driver, MustEncrypt: sub.Spec.Encryption.Required(),
 	}}
 	for i := range o.Clusters {
 		switch cluster := &o.Clusters[i]; {

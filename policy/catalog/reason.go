@@ -10,14 +10,18 @@ import (
 // Reason explains the cable of a pair. Its JSON is the output of subctl cable-policy
 // explain, and stays compatible.
 type Reason struct {
-	Clusters    [2]string           `json:"clusters"`
-	CableDriver string              `json:"cableDriver"` // empty: no cable
-	Policy      string              `json:"policy"`      // empty: none decides
-	Rule        int                 `json:"rule"`        // counted from 1; 0: none decides
-	Why         string              `json:"why"`
-	Error       string              `json:"error"` // reason why there is no cable
-	Offers      map[string][]string `json:"offers"`
-	Beaten      []Beaten            `json:"beaten"`
+	Clusters    [2]string `json:"clusters"`
+	CableDriver string    `json:"cableDriver"` // empty: no cable
+	Policy      string    `json:"policy"`      // empty: none decides
+	Rule        int       `json:"rule"`        // counted from 1; 0: none decides
+	Why         string    `json:"why"`
+	Error       string    `json:"error"` // reason why there is no cable
+	// EncryptionRequiredBy names the cluster or policy because of which the pair never gets a
+	// cable without encryption; empty if there is none.
+	EncryptionRequiredBy string `json:"encryptionRequiredBy"`
+
+	Offers map[string][]string `json:"offers"`
+	Beaten []Beaten            `json:"beaten"`
 }
 
 // Beaten is a rule that matches the pair but does not decide.
@@ -31,7 +35,7 @@ type Beaten struct {
 // Explain returns the cable of two clusters, with the reason.
 func (c *Catalog) Explain(x, y policy.Cluster) Reason {
 	e := policy.Compile(c.Policies).Explain(x, y)
-	r := Reason{Clusters: [2]string{x.ID, y.ID}, Policy: e.Policy, Why: e.Why, Offers: map[string][]string{}, Beaten: []Beaten{}}
+	r := Reason{Clusters: [2]string{x.ID, y.ID}, Policy: e.Policy, Why: e.Why, EncryptionRequiredBy: e.MustEncrypt, Offers: map[string][]string{}, Beaten: []Beaten{}}
 	if e.Policy != "" {
 		r.Rule = e.Rule + 1
 	}

@@ -23,8 +23,9 @@ type Rule struct {
 	Right       string      `json:"rightClusterSelector"`
 	CableDriver string      `json:"cableDriver"`
 	ConfigMap   string      `json:"configMap"`
-	Settings    string      `json:"settings"` // YAML
-	MadeBy      string      `json:"madeBy"`   // cluster ID, or BROKER
+	Settings    string      `json:"settings"`   // YAML
+	Encryption  string      `json:"encryption"` // "required", or empty
+	MadeBy      string      `json:"madeBy"`     // cluster ID, or BROKER
 	ClusterSets []string    `json:"clusterSets"`
 	State       string      `json:"state"` // StateOK, or the kind of problem
 	Message     string      `json:"message"`
@@ -97,6 +98,7 @@ func (c *Catalog) rules() []Rule {
 			if spec.CableOptions != nil {
 				r.ConfigMap = spec.CableOptions.Metadata.Name
 				r.Settings = spec.CableOptions.Data[v1alpha1.CableCustomConfig]
+				r.Encryption = string(spec.CableOptions.Encryption)
 			}
 			twin := slices.IndexFunc(rules, func(o Rule) bool { return o.sameAs(r) })
 			if twin >= 0 {
@@ -113,7 +115,7 @@ func (c *Catalog) rules() []Rule {
 // sameAs reports whether two rules are the same, except for the clusterset.
 func (r Rule) sameAs(o Rule) bool {
 	return r.Policy == o.Policy && r.Rule == o.Rule && r.Left == o.Left && r.Right == o.Right && r.CableDriver == o.CableDriver &&
-		r.Settings == o.Settings && r.MadeBy == o.MadeBy && r.State == o.State
+		r.Settings == o.Settings && r.Encryption == o.Encryption && r.MadeBy == o.MadeBy && r.State == o.State
 }
 
 // state returns StateOK if a policy is in force as written, or else the kind of problem and a message.

@@ -10,6 +10,18 @@ const CableConfigAnnotation = "submariner.io/cable-config"
 // the clustersets in which the broker has the object, sorted, separated by commas.
 const ClusterSetsAnnotation = "submariner.io/clustersets"
 
+// Encryption specifies whether pairs of clusters may be connected without encryption.
+//
+// +kubebuilder:validation:Enum="";required
+type Encryption string
+
+// EncryptionRequired forbids cables without encryption, whatever the cable policies decide.
+const EncryptionRequired Encryption = "required"
+
+// Required reports whether encryption is required. An unknown value, for example of a newer
+// version, counts as required.
+func (e Encryption) Required() bool { return e != "" }
+
 // Cluster is a member of a clusterset. Its name is the cluster ID. Every cluster
 // writes its own Cluster; the copies in other clusters carry ClusterIDLabel.
 //
@@ -56,6 +68,10 @@ type ClusterSpec struct {
 	// +optional
 	// +kubebuilder:validation:MaxLength=64
 	PublicKey string `json:"public_key,omitempty"`
+	// Encryption is "required" if the cluster must never be connected to another cluster
+	// without encryption.
+	// +optional
+	Encryption Encryption `json:"encryption,omitempty"`
 }
 
 // ClusterList is a list of Clusters.

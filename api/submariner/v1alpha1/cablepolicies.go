@@ -103,8 +103,8 @@ const (
 	MaxOptionsData  = 16  // keys
 )
 
-// CableOptions is a copy of a ConfigMap in a policy, since other clusters have no
-// access to the ConfigMap itself. It has the JSON form of a ConfigMap.
+// CableOptions are settings of a rule. Metadata and Data have the JSON form of a ConfigMap,
+// and are a copy of one, since other clusters have no access to the ConfigMap itself.
 type CableOptions struct {
 	// Metadata names the ConfigMap from which Data was copied.
 	// +optional
@@ -113,6 +113,16 @@ type CableOptions struct {
 	// +optional
 	// +kubebuilder:validation:MaxProperties=16
 	Data map[string]string `json:"data,omitempty"`
+	// Encryption is "required" if the pairs that the rule matches must never be connected
+	// without encryption, even where another rule decides.
+	// +optional
+	Encryption submarinerv1.Encryption `json:"encryption,omitempty"`
+}
+
+// RequiresEncryption reports whether the pairs that the rule matches must never be connected
+// without encryption.
+func (s CablePolicySpec) RequiresEncryption() bool {
+	return s.CableOptions != nil && s.CableOptions.Encryption.Required()
 }
 
 // CableOptionsSource names a ConfigMap in the cluster on which the policy was created.

@@ -101,6 +101,10 @@ type SubmarinerSpec struct {
 	// +kubebuilder:validation:items:MaxLength=63
 	// +kubebuilder:validation:XValidation:rule="size(self) == 0 || (self.exists(d, d.trim().lowerAscii() == 'vxlan') && self.exists(d, d.trim().lowerAscii() in ['wireguard', 'ipsec', 'libreswan']))",message="a combined cable is one driver inside another: vxlan and wireguard, or vxlan and ipsec"
 	CombinedCableDrivers []string `json:"combinedCableDrivers,omitempty"`
+	// Encryption is "required" if this cluster must never be connected to another cluster
+	// without encryption, whatever the cable policies decide. Both clusters of a pair respect it.
+	// +optional
+	Encryption submarinerv1.Encryption `json:"encryption,omitempty"`
 	// CableDriverCustomConfig names a ConfigMap with settings of the cable drivers.
 	// +optional
 	CableDriverCustomConfig *ConfigMapRef `json:"cableDriverCustomConfig,omitempty"`
