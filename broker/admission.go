@@ -3,6 +3,7 @@ package broker
 import (
 	"fmt"
 	"slices"
+	"strings"
 
 	admissionv1 "k8s.io/api/admissionregistration/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -62,6 +63,46 @@ func memberPolicy(base string, kinds exchange.Table) []client.Object {
 			specValidations(kinds),
 			boundValidations(kinds),
 		),
+	})
+}
+
+// labelPolicy returns the policy that restricts the labels of objects in the namespaces of
+// the broker, whoever writes them: an object whose label names another cluster than its spec
+// is ignored by all clusters, and agents decide by the other reserved labels.
+func labelPolicy(base string, kinds exchange.Table) []client.Object {
+	id := submarinerv1.ClusterIDLabel
+	labels := "(has(object.metadata.labels) ? object.metadata.labels : {})"
+	var reserved []string
+	for _, prefix := range submarinerv1.ReservedLabels {
+		reserved = append(reserved, fmt.Sprintf("k.startsWith('%s')", prefix))
+	}
+	var named []string
+	for _, k := range kinds {
+		if k.Named != nil && k.Named.ClusterID != nil {
+			named = append(named, k.Resource)
+		}
+	}
+	return policy(base+"-labels", &admissionv1.ValidatingAdmissionPolicySpec{
+		MatchConstraints: &admissionv1.MatchResources{
+			NamespaceSelector: &metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{
+				{Key: submarinerv1.ClusterSetLabel, Operator: metav1.LabelSelectorOpExists},
+			}},
+			ResourceRules: []admissionv1.NamedRuleWithOperations{
+				rule(submarinerv1.GroupVersion.Group, []admissionv1.OperationType{admissionv1.Create, admissionv1.Update}, named...),
+			},
+		},
+		Variables: []admissionv1.Variable{
+			{Name: "labels", Expression: labels},
+			{Name: "label", Expression: labelOf("object", id)},
+			{Name: "reserved", Expression: fmt.Sprintf("variables.labels.filter(k, (%s) && k != '%s')", strings.Join(reserved, " || "), id)},
+		},
+		Validations: []admissionv1.Validation{{
+			Expression:        "size(variables.reserved) == 0",
+			MessageExpression: "'reserved labels: ' + variables.reserved.join(', ') + ': choose other names'",
+		}, {
+			Expression:        "variables.label == '' || variables.label == object.spec.cluster_id",
+			MessageExpression: fmt.Sprintf("'label %s is \"' + variables.label + '\", not ' + object.spec.cluster_id + ', the ID in the spec: it says whose the object is'", id),
+		}},
 	})
 }
 

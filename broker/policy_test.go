@@ -227,8 +227,14 @@ func TestMemberWritesOnlyItsOwn(t *testing.T) {
 func TestWithoutPolicyAttacksSucceed(t *testing.T) {
 	d := deploy(t, kubetest.Shared(t))
 	east, west := d.Join(t, "east", "uid-east"), d.Join(t, "west", "uid-west")
-	require.NoError(t, d.Admin.Delete(t.Context(), &admissionv1.ValidatingAdmissionPolicyBinding{ObjectMeta: metav1.ObjectMeta{Name: d.NS + "-member"}}))
-	probe := func() bool { return east.Create(t.Context(), cluster(d.NS, "foreign"), client.DryRunAll) == nil }
+	for _, name := range []string{"-member", "-labels"} {
+		require.NoError(t, d.Admin.Delete(t.Context(), &admissionv1.ValidatingAdmissionPolicyBinding{ObjectMeta: metav1.ObjectMeta{Name: d.NS + name}}))
+	}
+	probe := func() bool {
+		mislabelled := cluster(d.NS, "east")
+		mislabelled.Labels[submarinerv1.ClusterIDLabel] = "west"
+		return east.Create(t.Context(), cluster(d.NS, "foreign"), client.DryRunAll) == nil && east.Create(t.Context(), mislabelled, client.DryRunAll) == nil
+	}
 	require.Eventually(t, probe, patience, tick)
 	for i := range foreignWrites(cluster(d.NS, "x"), cluster(d.NS, "x")) {
 		victim := cluster(d.NS, "west")
@@ -238,5 +244,31 @@ func TestWithoutPolicyAttacksSucceed(t *testing.T) {
 		require.NoError(t, a.do(t.Context(), east), a.name)
 		require.NoError(t, client.IgnoreNotFound(d.Admin.Patch(t.Context(), victim, client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"finalizers":null}}`)))))
 		require.NoError(t, d.Admin.DeleteAllOf(t.Context(), &submarinerv1.Cluster{}, client.InNamespace(d.NS)))
+	}
+}
+
+// Nobody, not even an administrator of the broker, can give a Cluster a label that only
+// our components set: the other clusters would ignore it, or decide by it.
+func TestReservedLabels(t *testing.T) {
+	d := deploy(t, kubetest.Shared(t))
+	east := d.Join(t, "east", "uid-east")
+	require.NoError(t, east.Create(t.Context(), cluster(d.NS, "east")))
+	for _, test := range []struct{ labels, want string }{
+		{`"site":"cloud","example.com/tier":"gold"`, ""},
+		{`"submariner-io/clusterID":"east"`, ""},
+		{`"submariner-io/clusterID":"west"`, "label submariner-io/clusterID is"},
+		{`"submariner-io/other":"x"`, "reserved labels: submariner-io/other: choose other names"},
+		{`"submariner.io/clusterset":"blue"`, "reserved labels: submariner.io/clusterset: choose other names"},
+	} {
+		for _, c := range []client.Client{east, d.Admin} {
+			patch := client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"labels":{`+test.labels+`}}}`))
+			err := c.Patch(t.Context(), cluster(d.NS, "east"), patch, client.DryRunAll)
+			if test.want == "" {
+				require.NoError(t, err, test.labels)
+			} else {
+				require.True(t, apierrors.IsForbidden(err), "%s: %v", test.labels, err)
+				require.Contains(t, err.Error(), test.want)
+			}
+		}
 	}
 }

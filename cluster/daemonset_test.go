@@ -21,6 +21,7 @@ func TestSettingsRestartNoPod(t *testing.T) {
 	const name = "another"
 	values := map[string]any{ // of fields with a type of their own
 		"CableDriverCustomConfig": &v1alpha1.ConfigMapRef{ConfigMapName: name},
+		"ClusterLabels":           map[string]string{name: name},
 		"ConnectionHealthCheck":   &v1alpha1.HealthCheckSpec{Enabled: true, IntervalSeconds: 7, MaxPacketLossCount: 9},
 		"CoreDNSCustomConfig":     &v1alpha1.ConfigMapRef{ConfigMapName: name},
 		"ImageOverrides":          map[string]string{cluster.GatewayName: name},

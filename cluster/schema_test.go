@@ -6,6 +6,7 @@ import (
 	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"subctl/api/submariner/v1alpha1"
@@ -43,6 +44,31 @@ func TestSubmarinerSchema(t *testing.T) {
 			require.NoError(t, err, "%q", test.combined)
 		} else {
 			require.ErrorContains(t, err, "spec.combinedCableDrivers", "%q", test.combined)
+		}
+	}
+}
+
+// What would cost traffic, or have no effect, does not get into a Submariner.
+func TestSubmarinerLabelsAndID(t *testing.T) {
+	server := kubetest.Shared(t)
+	server.InstallCRDs(t)
+	c := server.Client(t)
+	sub := &v1alpha1.Submariner{
+		ObjectMeta: metav1.ObjectMeta{Name: v1alpha1.SubmarinerName, Namespace: server.Namespace(t, "submariner")},
+		Spec:       v1alpha1.SubmarinerSpec{ClusterID: "west", ClusterLabels: map[string]string{"site": "cloud", "example.com/Tier": "Gold_1", "empty": ""}},
+	}
+	require.NoError(t, c.Create(t.Context(), sub))
+	for _, test := range []struct{ spec, want string }{
+		{`{"clusterLabels":{"submariner-io/clusterID":"east"}}`, "submariner-io/ or submariner.io/ are reserved"},
+		{`{"clusterLabels":{"submariner.io/clusterset":"blue"}}`, "submariner-io/ or submariner.io/ are reserved"},
+		{`{"clusterID":"east"}`, "cannot be changed: run subctl uninstall"},
+		{`{"clusterLabels":{"site":null,"zone":"eu"}}`, ""},
+	} {
+		err := c.Patch(t.Context(), sub.DeepCopy(), client.RawPatch(types.MergePatchType, []byte(`{"spec":`+test.spec+`}`)), client.DryRunAll)
+		if test.want == "" {
+			require.NoError(t, err, test.spec)
+		} else {
+			require.ErrorContains(t, err, test.want, test.spec)
 		}
 	}
 }

@@ -16,15 +16,3 @@ func ClusterOf(c *submarinerv1.Cluster) Cluster {
 	}
 	return Cluster{ID: c.Spec.ClusterID, Labels: c.Labels, Sets: sets, MustEncrypt: c.Spec.Encryption.Required()}
 }
-
-// ParseLabels parses labels in the format of join, k=v,k=v. It skips entries in any other
-// format.
-func ParseLabels(text string) map[string]string {
-	out := map[string]string{}
-	for pair := range strings.SplitSeq(text, ",") {
-		if k, v, ok := strings.Cut(pair, "="); ok {
-			out[strings.TrimSpace(k)] = strings.TrimSpace(v)
-		}
-	}
-	return out
-}

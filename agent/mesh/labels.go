@@ -3,7 +3,6 @@ package mesh
 import (
 	submarinerv1 "subctl/api/submariner/v1"
 	"subctl/api/submariner/v1alpha1"
-	"subctl/policy"
 )
 
 // clusterLabels returns the labels that the agent applies to the Cluster object: those
@@ -16,11 +15,11 @@ import (
 // Server-side apply keeps labels that people added, and removes labels that join is no
 // longer given.
 func clusterLabels(joined string, current *submarinerv1.Cluster) map[string]string {
-	out := policy.ParseLabels(joined)
+	out := submarinerv1.ParseLabels(joined)
 	if current == nil {
 		return out
 	}
-	before := policy.ParseLabels(current.Annotations[v1alpha1.ClusterLabelsAnnotation])
+	before := submarinerv1.ParseLabels(current.Annotations[v1alpha1.ClusterLabelsAnnotation])
 	for k, v := range out {
 		old, known := before[k]
 		if !known || old != v {

@@ -85,7 +85,7 @@ func (m *Mesh) cluster() *submarinerv1.Cluster {
 	if text := cable.FormatConfig(m.Offer.Settings); text != "" {
 		c.Annotations = map[string]string{submarinerv1.CableConfigAnnotation: text}
 	}
-	joined := m.Membership.Submariner.Annotations[v1alpha1.ClusterLabelsAnnotation]
+	joined := submarinerv1.FormatLabels(m.Membership.Submariner.ClusterLabels())
 	c.Labels = clusterLabels(joined, m.Membership.Cluster)
 	if joined != "" {
 		metav1.SetMetaDataAnnotation(&c.ObjectMeta, v1alpha1.ClusterLabelsAnnotation, joined)

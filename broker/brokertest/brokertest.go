@@ -54,7 +54,7 @@ func DeployWith(t testing.TB, server *kubetest.Server, o broker.Options) *Broker
 // RemoveClusterScoped removes what remains when the broker's namespace is deleted.
 func (b *Broker) RemoveClusterScoped(t testing.TB) {
 	ctx := context.WithoutCancel(t.Context())
-	for _, name := range []string{b.NS + "-member", b.NS + "-joiner"} {
+	for _, name := range []string{b.NS + "-member", b.NS + "-joiner", b.NS + "-labels"} {
 		meta := metav1.ObjectMeta{Name: name}
 		_ = b.Admin.Delete(ctx, &admissionv1.ValidatingAdmissionPolicyBinding{ObjectMeta: meta})
 		_ = b.Admin.Delete(ctx, &admissionv1.ValidatingAdmissionPolicy{ObjectMeta: meta})
@@ -67,6 +67,11 @@ func (b *Broker) awaitPolicies(t testing.TB) {
 	probe := b.Join(t, "probe", "uid-probe")
 	Eventually(t, func() bool { return probe.Create(t.Context(), Cluster(b.NS, "foreign"), client.DryRunAll) != nil })
 	check(t, broker.RemoveMember(t.Context(), b.Admin, []string{b.NS}, "probe"))
+	Eventually(t, func() bool {
+		c := Cluster(b.NS, "probe")
+		c.Labels[submarinerv1.ClusterIDLabel] = "another"
+		return b.Admin.Create(t.Context(), c, client.DryRunAll) != nil
+	})
 	joiner, _ := b.Joiner(t)
 	Eventually(t, func() bool {
 		sa := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: "probe", Namespace: b.NS}}

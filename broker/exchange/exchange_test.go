@@ -120,7 +120,7 @@ func TestExchange(t *testing.T) {
 
 	t.Log("a claim of our ID is refused")
 	forged := cluster(d.NS, "north")
-	forged.Spec.ClusterID = "east"
+	forged.Spec.ClusterID, forged.Labels[submarinerv1.ClusterIDLabel] = "east", "east"
 	require.NoError(t, d.Admin.Create(t.Context(), forged))
 	require.Eventually(t, func() bool {
 		return slices.Contains(texts(east.ex.Status().Refused), "Cluster "+d.NS+"/north on the broker: it claims to belong to this cluster, but is not named after it")

@@ -109,10 +109,12 @@ func (k *Kind) stubSize(o client.Object) int {
 }
 
 // namedMetadata returns the labels and annotations that are copied of an object of the
-// Named way: all except the annotations that are about one side.
+// Named way: all except the annotations that are about one side, and the reserved labels,
+// of which the broker accepts only the label of the cluster ID.
 func (k *Kind) namedMetadata(o client.Object) (labels, annotations map[string]string) {
 	labels, annotations = map[string]string{}, map[string]string{}
 	maps.Copy(labels, o.GetLabels())
+	maps.DeleteFunc(labels, func(k, _ string) bool { return k != submarinerv1.ClusterIDLabel && submarinerv1.IsReservedLabel(k) })
 	maps.Copy(annotations, o.GetAnnotations())
 	delete(annotations, corev1.LastAppliedConfigAnnotation)
 	delete(annotations, submarinerv1.ClusterSetsAnnotation)

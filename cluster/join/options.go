@@ -2,12 +2,6 @@ package join
 
 import (
 	"errors"
-	"fmt"
-	"maps"
-	"slices"
-	"strings"
-
-	"k8s.io/apimachinery/pkg/util/validation"
 
 	submarinerv1 "subctl/api/submariner/v1"
 	"subctl/api/submariner/v1alpha1"
@@ -85,28 +79,8 @@ func (o Options) Validate() error {
 	if o.MultiActiveGateway {
 		errs = append(errs, errors.New("--multi-active-gateway is not implemented yet: this version runs one active gateway, and the other gateways are passive"))
 	}
-	errs = append(errs, checkLabels(o.Labels))
+	errs = append(errs, submarinerv1.CheckLabels("--cluster-labels", o.Labels))
 	return errors.Join(errs...)
-}
-
-func checkLabels(labels map[string]string) error {
-	var errs []error
-	for _, k := range slices.Sorted(maps.Keys(labels)) {
-		for _, text := range validation.IsQualifiedName(k) {
-			errs = append(errs, fmt.Errorf("--cluster-labels: %q is not a valid name of a label: %s", k, withoutPattern(text)))
-		}
-		for _, text := range validation.IsValidLabelValue(labels[k]) {
-			errs = append(errs, fmt.Errorf("--cluster-labels: %q is not a valid value of label %q: %s", labels[k], k, withoutPattern(text)))
-		}
-	}
-	return errors.Join(errs...)
-}
-
-// withoutPattern returns a text of package validation without its examples and its regular
-// expression.
-func withoutPattern(text string) string {
-	text, _, _ = strings.Cut(text, " (e.g. ")
-	return text
 }
 
 // Sets returns the clustersets to join, sorted.

@@ -2,7 +2,6 @@ package join
 
 import (
 	"encoding/base64"
-	"maps"
 	"net/netip"
 	"slices"
 	"strings"
@@ -82,6 +81,7 @@ func newSubmariner(o Options, file *broker.JoinFile, driver string, pods, servic
 			ClusterCIDR:                 cable.FormatCIDRs(pods),
 			ServiceCIDR:                 cable.FormatCIDRs(services),
 			ClusterID:                   o.ClusterID,
+			ClusterLabels:               o.Labels,
 			ClusterSets:                 o.Sets(),
 			ColorCodes:                  "blue", // upstream's tools expect it
 			ConnectionHealthCheck: &v1alpha1.HealthCheckSpec{
@@ -94,13 +94,6 @@ func newSubmariner(o Options, file *broker.JoinFile, driver string, pods, servic
 			NatEnabled:                o.NAT,
 			Version:                   version.Version,
 		},
-	}
-	var labels []string
-	for _, k := range slices.Sorted(maps.Keys(o.Labels)) {
-		labels = append(labels, k+"="+o.Labels[k])
-	}
-	if len(labels) > 0 {
-		sub.Annotations[v1alpha1.ClusterLabelsAnnotation] = strings.Join(labels, ",")
 	}
 	return sub
 }

@@ -82,7 +82,7 @@ func TestPlan(t *testing.T) {
 	require.Equal(t, "hub:6443", p.Submariner.Spec.BrokerK8sApiServer)
 	require.Equal(t, "10.111.0.0/16", p.Submariner.Spec.ClusterCIDR)
 	require.Equal(t, []string{"default"}, p.Submariner.Spec.ClusterSets)
-	require.Equal(t, "a=1,b=2", p.Submariner.Annotations[v1alpha1.ClusterLabelsAnnotation])
+	require.Equal(t, map[string]string{"a": "1", "b": "2"}, p.Submariner.Spec.ClusterLabels)
 	require.False(t, p.OthersNamespace)
 
 	s.f.Namespace = &corev1.Namespace{}

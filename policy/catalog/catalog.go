@@ -55,7 +55,7 @@ func OfMember(sub *v1alpha1.Submariner, o Objects) *Catalog {
 		driver = offered[0].Name()
 	}
 	found := map[string]*policy.Cluster{c.Keeper: {
-		ID: c.Keeper, Sets: c.Sets, Labels: policy.ParseLabels(sub.Annotations[v1alpha1.ClusterLabelsAnnotation]),
+		ID: c.Keeper, Sets: c.Sets, Labels: sub.ClusterLabels(),
 		Driver: driver, MustEncrypt: sub.Spec.Encryption.Required(),
 	}}
 	for i := range o.Clusters {

@@ -1,5 +1,15 @@
 package v1
 
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/util/validation"
+)
+
 // Names and labels, most of which Submariner's tools use too.
 const (
 	// ClusterIDLabel is on every object that is copied between clusters. Its value is the
@@ -41,3 +51,67 @@ const (
 	// Without it, the gateway offers only Endpoint.spec.backend.
 	BackendDrivers = "cable-drivers"
 )
+
+// ReservedLabels are the prefixes of labels that only our components set: some of them
+// decide whose an object is.
+var ReservedLabels = []string{"submariner-io/", "submariner.io/"}
+
+// IsReservedLabel reports whether only our components may set the label.
+func IsReservedLabel(key string) bool {
+	return slices.ContainsFunc(ReservedLabels, func(prefix string) bool { return strings.HasPrefix(key, prefix) })
+}
+
+// CheckLabels returns all mistakes in the labels that a user gives to a cluster: names and
+// values that Kubernetes refuses, and reserved names. where is the flag or field with the
+// labels, for messages. The CRD of Submariner refuses
+// reserved names too.
+func CheckLabels(where string, labels map[string]string) error {
+	var errs []error
+	for _, k := range slices.Sorted(maps.Keys(labels)) {
+		for _, text := range validation.IsQualifiedName(k) {
+			errs = append(errs, fmt.Errorf("%s: %q is not a valid name of a label: %s", where, k, withoutPattern(text)))
+		}
+		for _, text := range validation.IsValidLabelValue(labels[k]) {
+			errs = append(errs, fmt.Errorf("%s: %q is not a valid value of label %q: %s", where, labels[k], k, withoutPattern(text)))
+		}
+		if IsReservedLabel(k) {
+			errs = append(errs, fmt.Errorf("%s: label %q is reserved: the agents use labels that begin with %s; choose another name",
+				where, k, strings.Join(ReservedLabels, " or ")))
+		}
+	}
+	if len(labels) > MaxLabels {
+		errs = append(errs, fmt.Errorf("%s: %d labels are too many: a cluster can have up to %d", where, len(labels), MaxLabels))
+	}
+	return errors.Join(errs...)
+}
+
+// MaxLabels is the number of labels that a user can give to a cluster.
+const MaxLabels = 64
+
+// withoutPattern returns a text of package validation without its examples and its regular
+// expression.
+func withoutPattern(text string) string {
+	text, _, _ = strings.Cut(text, " (e.g. ")
+	return text
+}
+
+// ParseLabels parses labels in the format of join, k=v,k=v. It skips entries in any other
+// format.
+func ParseLabels(text string) map[string]string {
+	out := map[string]string{}
+	for pair := range strings.SplitSeq(text, ",") {
+		if k, v, ok := strings.Cut(pair, "="); ok {
+			out[strings.TrimSpace(k)] = strings.TrimSpace(v)
+		}
+	}
+	return out
+}
+
+// FormatLabels is the inverse of ParseLabels; it sorts the labels.
+func FormatLabels(labels map[string]string) string {
+	var out []string
+	for _, k := range slices.Sorted(maps.Keys(labels)) {
+		out = append(out, k+"="+labels[k])
+	}
+	return strings.Join(out, ",")
+}

@@ -36,11 +36,14 @@ type Submariner struct {
 // UninstallFinalizer is the finalizer that keeps a deleted Submariner until every node is clean.
 const UninstallFinalizer = "submariner.io/clean-nodes"
 
-// Annotations of a Submariner that the active gateway transfers to the Cluster object.
+// Annotations.
 const (
-	// ClusterLabelsAnnotation holds the Cluster's labels, as k=v,k=v.
+	// ClusterLabelsAnnotation, on a cluster's own Cluster, holds the labels that its active
+	// gateway applied last, as k=v,k=v. On a Submariner that an earlier version of subctl
+	// wrote, it stands for SubmarinerSpec.ClusterLabels.
 	ClusterLabelsAnnotation = "submariner.io/cluster-labels"
-	// PublicKeyAnnotation holds the cluster's X25519 public key, in base64.
+	// PublicKeyAnnotation, on a Submariner, holds the cluster's X25519 public key, in base64.
+	// The active gateway transfers it to the Cluster object.
 	PublicKeyAnnotation = "submariner.io/public-key"
 )
 
@@ -114,8 +117,16 @@ type SubmarinerSpec struct {
 
 	// ClusterCIDR lists the pod networks, separated by commas.
 	ClusterCIDR string `json:"clusterCIDR"`
-	// ClusterID is the ID of the cluster, unique among all clusters of the broker.
+	// ClusterID is the ID of the cluster, unique among all clusters of the broker. It cannot
+	// be changed: uninstall, and join again under the new ID.
+	// +kubebuilder:validation:XValidation:rule="self == oldSelf",message="the cluster ID of a joined cluster cannot be changed: run subctl uninstall, then subctl join with the new ID"
 	ClusterID string `json:"clusterID"`
+	// ClusterLabels are labels of the Cluster object, which the selectors of cable policies
+	// match. Labels that begin with submariner-io/ or submariner.io/ are reserved.
+	// +optional
+	// +kubebuilder:validation:MaxProperties=64
+	// +kubebuilder:validation:XValidation:rule="self.all(k, !k.startsWith('submariner-io/') && !k.startsWith('submariner.io/'))",message="labels that begin with submariner-io/ or submariner.io/ are reserved: choose another name"
+	ClusterLabels map[string]string `json:"clusterLabels,omitempty"`
 	// ClusterSets lists the clustersets of the cluster; empty means "default".
 	// +optional
 	ClusterSets []string `json:"clusterSets,omitempty"`
@@ -230,6 +241,14 @@ func (s SubmarinerSpec) Sets() []string {
 		return []string{submarinerv1.DefaultClusterSet}
 	}
 	return slices.Compact(slices.Sorted(slices.Values(s.ClusterSets)))
+}
+
+// ClusterLabels returns the labels that the user gave to the cluster, by name.
+func (s *Submariner) ClusterLabels() map[string]string {
+	if s.Spec.ClusterLabels == nil {
+		return submarinerv1.ParseLabels(s.Annotations[ClusterLabelsAnnotation])
+	}
+	return s.Spec.ClusterLabels
 }
 
 // SubmarinerList is a list of Submariners.

@@ -424,6 +424,13 @@ func (in *SubmarinerSpec) DeepCopyInto(out *SubmarinerSpec) {
 		*out = new(ConfigMapRef)
 		**out = **in
 	}
+	if in.ClusterLabels != nil {
+		in, out := &in.ClusterLabels, &out.ClusterLabels
+		*out = make(map[string]string, len(*in))
+		for key, val := range *in {
+			(*out)[key] = val
+		}
+	}
 	if in.ClusterSets != nil {
 		in, out := &in.ClusterSets, &out.ClusterSets
 		*out = make([]string, len(*in))
