@@ -1,43 +1,104 @@
 package broker
 
 import (
+	"errors"
 	"fmt"
+	"io"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"strings"
 	"time"
 )
 
-// ReadJoinFile reads a join file whose token has not expired at now. Every error names the
-// file, what is wrong with it and the remedy.
-func ReadJoinFile(path string, now time.Time) (*JoinFile, error) {
-	f, err := ReadOldJoinFile(path)
+// maxJoinFile is the size in bytes above which a file is not a join file.
+const maxJoinFile = 1 << 20
+
+// ReadJoinFile reads a join file whose token has not expired at now; "-" is stdin. Every
+// error names the file, what is wrong with it and the remedy.
+func ReadJoinFile(path string, stdin io.Reader, now time.Time) (*JoinFile, error) {
+	f, err := ReadOldJoinFile(path, stdin)
 	if err != nil {
 		return nil, err
 	}
 	if err := f.Expired(now); err != nil {
-		return nil, fmt.Errorf("join file %s %w", path, err)
+		return nil, fmt.Errorf("%s %w", joinFileName(path), err)
 	}
 	return f, nil
 }
 
-// ReadOldJoinFile reads a join file for its pre-shared key. The token may have expired.
-func ReadOldJoinFile(path string) (*JoinFile, error) {
-	b, err := os.ReadFile(path)
+// joinFileName returns the name of a join file for messages.
+func joinFileName(path string) string {
+	if path == "-" {
+		return "join file on stdin"
+	}
+	return "join file " + path
+}
+
+// ReadOldJoinFile reads a join file for its pre-shared key; "-" is stdin. The token may have
+// expired.
+func ReadOldJoinFile(path string, stdin io.Reader) (*JoinFile, error) {
+	in := stdin
+	if path != "-" {
+		file, err := os.Open(path)
+		if err != nil {
+			return nil, fmt.Errorf("reading join file: %w", err)
+		}
+		defer file.Close()
+		in = file
+	}
+	content, err := io.ReadAll(io.LimitReader(in, maxJoinFile+1))
 	if err != nil {
 		return nil, fmt.Errorf("reading join file: %w", err)
 	}
-	f, err := DecodeJoinFile(b)
+	if len(content) > maxJoinFile {
+		return nil, fmt.Errorf("%s %w", joinFileName(path), errForeign)
+	}
+	f, err := DecodeJoinFile(content)
 	if err != nil {
-		return nil, fmt.Errorf("join file %s %w", path, err)
+		return nil, fmt.Errorf("%s %w", joinFileName(path), err)
 	}
 	return f, nil
+}
+
+// CheckWritable returns an error if WriteFile cannot write to a path because of what is there.
+// It writes nothing.
+func CheckWritable(path string) error {
+	_, err := target(path)
+	return err
+}
+
+// target returns the path of the file to write: the file that a symbolic link refers to. A
+// device or a pipe is refused: replacing it would break other programs.
+func target(path string) (string, error) {
+	if info, err := os.Stat(filepath.Dir(path)); err != nil || !info.IsDir() {
+		return "", fmt.Errorf("%q is in a directory that does not exist: create it first", path)
+	}
+	info, err := os.Stat(path)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		if _, err := os.Lstat(path); err == nil {
+			return "", fmt.Errorf("%q is a symbolic link to a file that does not exist: delete it, or specify another file", path)
+		}
+		return path, nil
+	case err != nil:
+		return "", err
+	case info.IsDir():
+		return "", fmt.Errorf("%q is a directory: specify a file in it, such as %s", path, filepath.Join(path, JoinFileName))
+	case !info.Mode().IsRegular():
+		return "", fmt.Errorf("%q is not a regular file: specify a file, or - for stdout", path)
+	}
+	return filepath.EvalSymlinks(path)
 }
 
 // WriteFile writes the join file atomically, readable by its owner only. If the file
 // exists, it is kept under another name, which ends in the time now. WriteFile returns that
-// name.
+// name. It refuses to replace anything but a regular file.
 func (f *JoinFile) WriteFile(path string, now time.Time) (kept string, err error) {
+	path, err = target(path)
+	if err != nil {
+		return "", fmt.Errorf("writing join file: %w", err)
+	}
 	content, err := f.Encode()
 	if err != nil {
 		return "", err

@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -111,7 +112,7 @@ func TestReadJoinFile(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			require.NoError(t, os.WriteFile(file, tc.content, 0o600))
-			f, err := broker.ReadJoinFile(file, tc.now)
+			f, err := broker.ReadJoinFile(file, nil, tc.now)
 			if tc.want == "" {
 				require.NoError(t, err)
 				require.Equal(t, "submariner-k8s-broker", f.Namespace)
@@ -120,7 +121,7 @@ func TestReadJoinFile(t *testing.T) {
 			require.EqualError(t, err, tc.want)
 		})
 	}
-	_, err = broker.ReadJoinFile(filepath.Join(filepath.Dir(file), "none"), noon)
+	_, err = broker.ReadJoinFile(filepath.Join(filepath.Dir(file), "none"), nil, noon)
 	require.ErrorContains(t, err, "none: no such file or directory")
 }
 
@@ -146,6 +147,49 @@ func TestWriteFileKeepsTheOld(t *testing.T) {
 	require.Len(t, files, 4, "every older file is kept, and nothing else left")
 	_, err = f.WriteFile(filepath.Join(path, "x"), noon)
 	require.Error(t, err)
+}
+
+// TestWriteFileRegular writes only regular files: others stay what they are.
+func TestWriteFileRegular(t *testing.T) {
+	dir := t.TempDir()
+	real, link, pipe, dangling := filepath.Join(dir, "real"), filepath.Join(dir, "link"), filepath.Join(dir, "pipe"), filepath.Join(dir, "dangling")
+	require.NoError(t, os.WriteFile(real, nil, 0o600))
+	require.NoError(t, os.Symlink("real", link))
+	require.NoError(t, os.Symlink("nowhere", dangling))
+	require.NoError(t, syscall.Mkfifo(pipe, 0o600))
+	f := joinFile()
+	for path, want := range map[string]string{
+		pipe:     `"` + pipe + `" is not a regular file: specify a file, or - for stdout`,
+		dir:      `"` + dir + `" is a directory: specify a file in it, such as ` + dir + "/broker-info.subm",
+		dangling: `"` + dangling + `" is a symbolic link to a file that does not exist: delete it, or specify another file`,
+	} {
+		require.EqualError(t, broker.CheckWritable(path), want)
+		_, err := f.WriteFile(path, noon)
+		require.EqualError(t, err, "writing join file: "+want)
+	}
+	kept, err := f.WriteFile(link, noon)
+	require.NoError(t, err)
+	require.Equal(t, real+".2026-03-01T12_00_00Z", kept, "the link stays, and its file is kept")
+	to, err := os.Readlink(link)
+	require.NoError(t, err)
+	require.Equal(t, "real", to)
+	_, err = broker.ReadOldJoinFile(real, nil)
+	require.NoError(t, err)
+	files, err := os.ReadDir(dir)
+	require.NoError(t, err)
+	require.Len(t, files, 5)
+}
+
+func TestReadJoinFileStdin(t *testing.T) {
+	content, err := joinFile().Encode()
+	require.NoError(t, err)
+	got, err := broker.ReadOldJoinFile("-", bytes.NewReader(append(content, '\n')))
+	require.NoError(t, err)
+	require.Equal(t, joinFile().BrokerURL, got.BrokerURL)
+	_, err = broker.ReadJoinFile("-", bytes.NewReader(content), noon.Add(time.Hour))
+	require.ErrorContains(t, err, "join file on stdin expired at ")
+	_, err = broker.ReadOldJoinFile("/dev/zero", nil)
+	require.EqualError(t, err, "join file /dev/zero is not a join file: subctl deploy-broker writes join files")
 }
 
 func TestSecretsDoNotShow(t *testing.T) {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"slices"
 
@@ -79,7 +80,7 @@ func newDeployBroker(g *globals) *cobra.Command {
 	f.StringVar(&o.globalnetCIDR, "globalnet-cidr-range", globalnet.DefaultRange, "network from which those addresses are allocated")
 	f.UintVar(&o.globalnetSize, "globalnet-cluster-size", globalnet.DefaultClusterSize, "number of those addresses per cluster; rounded up to a power of two")
 	f.StringVar(&o.cableDriver, "cable-driver", drivers.Default, "driver of the cable policy \""+v1alpha1.DefaultCablePolicy+"\", which decides where no other policy matches: "+drivers.Names()+"; an existing broker keeps its driver unless this flag is set")
-	f.StringVar(&o.pskFrom, "ipsec-psk-from", "", "join file with the pre-shared key (default: the file that is replaced, or else a new key)")
+	f.StringVar(&o.pskFrom, "ipsec-psk-from", "", "join file with the pre-shared key, - for stdin (default: the file that is replaced, or else a new key)")
 	f.BoolVar(&o.dryRun, "dry-run", false, "print the objects without applying them")
 	o.format = output(c, printer.YAML, printer.JSON)
 	completeDrivers(c)
@@ -88,7 +89,7 @@ func newDeployBroker(g *globals) *cobra.Command {
 }
 
 func (o *deployBrokerOptions) run(ctx context.Context, g *globals) error {
-	if err := o.check(); err != nil {
+	if err := o.check(g.In); err != nil {
 		return usageError(err)
 	}
 	cfg, err := g.restConfig()
@@ -144,7 +145,9 @@ func (o *deployBrokerOptions) plan(ctx context.Context, c client.Client, cfg *re
 		return nil, "", err
 	}
 	sources := broker.PSKSources{From: o.from, URL: o.invite.address(cfg), Namespace: o.render.Namespace}
-	sources.Existing, sources.Reason = broker.ReadOldJoinFile(o.invite.file)
+	if o.invite.file != stdStream {
+		sources.Existing, sources.Reason = broker.ReadOldJoinFile(o.invite.file, nil)
+	}
 	if errors.Is(sources.Reason, fs.ErrNotExist) {
 		sources.Reason = nil
 	}
@@ -173,7 +176,7 @@ func (o *deployBrokerOptions) planDriver(ctx context.Context, c client.Client, b
 }
 
 // check returns all mistakes on the command line. It contacts no cluster.
-func (o *deployBrokerOptions) check() error {
+func (o *deployBrokerOptions) check(stdin io.Reader) error {
 	errs := []error{o.invite.check(), o.checkComponents()}
 	o.render = broker.Options{Namespace: o.invite.namespace, Components: o.components, CableDriver: o.cableDriver, DefaultPolicy: cable.Canonical(o.cableDriver)}
 	if o.globalnet {
@@ -191,7 +194,7 @@ func (o *deployBrokerOptions) check() error {
 		errs = append(errs, fmt.Errorf("--cable-driver: %w", err))
 	}
 	if o.pskFrom != "" {
-		file, err := broker.ReadOldJoinFile(o.pskFrom)
+		file, err := broker.ReadOldJoinFile(o.pskFrom, stdin)
 		o.from = file
 		errs = append(errs, err)
 	}

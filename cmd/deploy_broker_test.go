@@ -43,6 +43,7 @@ func TestDeployBrokerRefuses(t *testing.T) {
 		"token, short":       {"--token-ttl 1s", "--token-ttl 1s is out of range: use 10m0s to 8760h0m0s"},
 		"token, long":        {"--token-ttl 10000h", "--token-ttl 10000h0m0s is out of range: use 10m0s to 8760h0m0s"},
 		"no directory":       {"--broker-info none/f", `--broker-info "none/f" is in a directory that does not exist: create it first`},
+		"a device":           {"--broker-info /dev/full", `--broker-info "/dev/full" is not a regular file: specify a file, or - for stdout`},
 		"a directory":        {"--broker-info .", `--broker-info "." is a directory: specify a file in it, such as broker-info.subm`},
 		"component":          {"--components connectivity,foo", `unknown component "foo": use connectivity`},
 		"service discovery":  {"--components service-discovery,connectivity", "component service-discovery is not implemented in this version: omit it"},
@@ -90,7 +91,7 @@ func (h *hub) run(t *testing.T, change func(*globals), args ...string) result {
 	}
 	code := run(t.Context(), g, args)
 	r := result{code, stdout.String(), stderr.String()}
-	if f, err := broker.ReadOldJoinFile(broker.JoinFileName); err == nil {
+	if f, err := broker.ReadOldJoinFile(broker.JoinFileName, nil); err == nil {
 		for _, secret := range []broker.Secret{f.Token, f.PSK} {
 			require.NotContains(t, r.stdout+r.stderr, string([]byte(secret)))
 			require.NotContains(t, r.stdout+r.stderr, base64.StdEncoding.EncodeToString(secret))
@@ -162,7 +163,7 @@ func TestDeployBroker(t *testing.T) {
 		require.Equal(t, exitFailed, r.code)
 		require.NoFileExists(t, broker.JoinFileName)
 	}
-	file, err := broker.ReadJoinFile(broker.JoinFileName, time.Now())
+	file, err := broker.ReadJoinFile(broker.JoinFileName, nil, time.Now())
 	require.NoError(t, err)
 	require.Equal(t, h.server.Config().Host, file.BrokerURL)
 
@@ -173,7 +174,7 @@ func TestDeployBroker(t *testing.T) {
 	require.Contains(t, again.stderr, " ✓ the cluster can host a broker; the pre-shared key is kept from the existing join file\n")
 	require.Contains(t, again.stderr, " ✓ renamed the existing join file to broker-info.subm.")
 	require.Contains(t, again.stderr, " ✓ wrote broker-info.subm: clusters can join with it until ")
-	newer, err := broker.ReadJoinFile(broker.JoinFileName, time.Now())
+	newer, err := broker.ReadJoinFile(broker.JoinFileName, nil, time.Now())
 	require.NoError(t, err)
 	require.Equal(t, file.PSK, newer.PSK)
 	require.Equal(t, "https://hub.example.com:443", newer.BrokerURL)
@@ -222,10 +223,21 @@ func (h *hub) withMember(t *testing.T, file *broker.JoinFile) {
 	secret.Data[broker.PSKKey] = file.PSK
 	require.NoError(t, h.client.Update(t.Context(), secret))
 	h.done(t, "recover-broker-info")
-	got, err := broker.ReadJoinFile(broker.JoinFileName, time.Now())
+	got, err := broker.ReadJoinFile(broker.JoinFileName, nil, time.Now())
 	require.NoError(t, err)
 	require.Equal(t, file.PSK, got.PSK)
 	require.NoError(t, os.Remove(broker.JoinFileName))
+	screen := h.done(t, "recover-broker-info", "--broker-info", "-")
+	got, err = broker.ReadJoinFile("-", strings.NewReader(screen.stdout), time.Now())
+	require.NoError(t, err)
+	require.Equal(t, file.PSK, got.PSK)
+	require.Contains(t, screen.stderr, " ✓ wrote the join file to stdout: clusters can join with it until ")
+	again := h.run(t, func(g *globals) { g.In = strings.NewReader(screen.stdout) }, "deploy-broker", "--globalnet", "--ipsec-psk-from", "-", "--broker-info", "-")
+	require.Equal(t, exitDone, again.code, again.stderr)
+	got, err = broker.ReadJoinFile("-", strings.NewReader(again.stdout), time.Now())
+	require.NoError(t, err)
+	require.Equal(t, file.PSK, got.PSK)
+	require.NoFileExists(t, broker.JoinFileName)
 	h.done(t, "deploy-broker", "--globalnet", "--ipsec-psk-from", "old.subm", "--broker-info", filepath.Join(t.TempDir(), "f"))
 
 	t.Log("what is not there, and what is going away")

@@ -19,7 +19,8 @@ import (
 	"subctl/internal/printer"
 )
 
-const joinLong = `Join the cluster of the current context to a broker, with the file that deploy-broker wrote.
+const joinLong = `Join the cluster of the current context to a broker, with the file that deploy-broker
+wrote; - is stdin.
 
 All checks run before anything is changed on either cluster. Then join claims the cluster ID
 on the broker, installs the agents in namespace submariner-operator, and labels a node as
@@ -153,7 +154,7 @@ func (o *joinOptions) check(g *globals) (*broker.JoinFile, error) {
 		}
 		o.brokerURL = address
 	}
-	file, err := broker.ReadJoinFile(o.file, g.now())
+	file, err := broker.ReadJoinFile(o.file, g.In, g.now())
 	if mistakes != nil {
 		return nil, usageError(errors.Join(mistakes, err))
 	}

@@ -15,6 +15,9 @@ import (
 	"subctl/internal/printer"
 )
 
+// stdStream is the name of a file that stands for stdin or stdout.
+const stdStream = "-"
+
 // output declares the flag -o of c for the formats in choices; the first is the default.
 func output(c *cobra.Command, choices ...printer.Format) *printer.Flag {
 	f := printer.NewFlag(choices...)

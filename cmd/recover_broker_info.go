@@ -7,8 +7,6 @@ import (
 	"fmt"
 	"net/netip"
 	"net/url"
-	"os"
-	"path/filepath"
 	"strings"
 	"time"
 
@@ -163,7 +161,7 @@ func (o *inviteOptions) addFlags(f *pflag.FlagSet) {
 	f.StringVarP(&o.namespace, "namespace", "n", submarinerv1.BrokerNamespace, "namespace of the broker")
 	f.StringVar(&o.url, "broker-url", "", "address of the broker's API server for the clusters, https://host:port (default: the address in the kubeconfig)")
 	f.DurationVar(&o.ttl, "token-ttl", 24*time.Hour, "lifetime of the join file")
-	f.StringVar(&o.file, "broker-info", broker.JoinFileName, "join file to write; an existing file is renamed")
+	f.StringVar(&o.file, "broker-info", broker.JoinFileName, "join file to write, - for stdout; an existing file is renamed")
 }
 
 func (o *inviteOptions) check() error {
@@ -181,11 +179,10 @@ func (o *inviteOptions) check() error {
 	if o.ttl < broker.MinTokenTTL || o.ttl > broker.MaxTokenTTL {
 		errs = append(errs, fmt.Errorf("--token-ttl %s is out of range: use %s to %s", o.ttl, broker.MinTokenTTL, broker.MaxTokenTTL))
 	}
-	if info, err := os.Stat(filepath.Dir(o.file)); err != nil || !info.IsDir() {
-		errs = append(errs, fmt.Errorf("--broker-info %q is in a directory that does not exist: create it first", o.file))
-	} else if info, err := os.Stat(o.file); err == nil && info.IsDir() {
-		errs = append(errs, fmt.Errorf("--broker-info %q is a directory: specify a file in it, such as %s",
-			o.file, filepath.Join(o.file, broker.JoinFileName)))
+	if o.file != stdStream {
+		if err := broker.CheckWritable(o.file); err != nil {
+			errs = append(errs, fmt.Errorf("--broker-info %w", err))
+		}
 	}
 	return errors.Join(errs...)
 }
@@ -212,7 +209,7 @@ func (o *inviteOptions) write(ctx context.Context, g *globals, c client.Client, 
 	if err != nil {
 		return err
 	}
-	kept, err := file.WriteFile(o.file, g.now())
+	kept, err := o.writeFile(g, file)
 	if err != nil {
 		return err
 	}
@@ -230,8 +227,32 @@ func (o *inviteOptions) write(ctx context.Context, g *globals, c client.Client, 
 			report.Warn("the API server limits the lifetime of tokens to %s", at.Sub(now).Round(time.Minute))
 		}
 	}
-	report.Done("wrote %s: %s", o.file, expires)
+	report.Done("wrote %s: %s", o.name(), expires)
 	return nil
+}
+
+// name returns the name of the join file, for messages.
+func (o *inviteOptions) name() string {
+	if o.file == stdStream {
+		return "the join file to stdout"
+	}
+	return o.file
+}
+
+// writeFile writes a join file to stdout or to the file. It returns the new name of the file
+// that it replaces.
+func (o *inviteOptions) writeFile(g *globals, file *broker.JoinFile) (kept string, err error) {
+	if o.file != stdStream {
+		return file.WriteFile(o.file, g.now())
+	}
+	content, err := file.Encode()
+	if err == nil {
+		_, err = fmt.Fprintf(g.Out, "%s\n", content)
+	}
+	if err != nil {
+		return "", fmt.Errorf("writing join file: %w", err)
+	}
+	return "", nil
 }
 
 // onlyHere reports whether host is an address of the local machine.

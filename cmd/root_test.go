@@ -105,6 +105,10 @@ func TestCommandLines(t *testing.T) {
 			args: []string{"deploy-broker", "--token-ttl", "1 day"}, code: 2,
 			stderr: "Error: invalid argument \"1 day\" for \"--token-ttl\" flag: use a duration, such as 30s, 5m or 24h: see \"subctl deploy-broker --help\"\n",
 		},
+		"join from stdin": {
+			args: []string{"join", "-", "--clusterid", "west"}, contexts: []string{"west"}, code: 1,
+			stderr: "Error: join file on stdin is empty: copy it again\n",
+		},
 		"cluster ID without a kubeconfig": {
 			args: []string{"join", "broker-info.subm"}, code: 1,
 			stderr: "Error: no kubeconfig found: specify one with --kubeconfig FILE or $KUBECONFIG, or create ~/.kube/config\n",
