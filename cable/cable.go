@@ -30,6 +30,9 @@ type Gateway struct {
 	NAT       bool           // expects NAT on its paths
 	Default   string         // the driver for pairs that no policy decides, whether or not it is offered
 	Drivers   []string       // the offered drivers
+	// Missing are the reasons why the gateway does not offer other drivers, by driver. It lacks
+	// drivers of combined cables whose reason is that of their parts: see WhyNot.
+	Missing map[string]string
 	// Config is Endpoint.spec.backend_config. Each driver reads and validates its own keys.
 	Config map[string]string
 }

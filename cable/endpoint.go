@@ -68,7 +68,7 @@ func Parse(s submarinerv1.EndpointSpec) (Gateway, error) {
 			errs = append(errs, fmt.Errorf("public IP %.80q: %w", s.PublicIP, err))
 		}
 	}
-	g.Default, g.Drivers = Canonical(s.Backend), offered(s)
+	g.Default, g.Drivers, g.Missing = Canonical(s.Backend), offered(s), parseMissing(s.BackendConfig[submarinerv1.BackendMissing])
 	switch {
 	case g.Default == "":
 		errs = append(errs, errors.New("backend is empty: it must name the default cable driver"))

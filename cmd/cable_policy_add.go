@@ -53,7 +53,11 @@ A file contains objects as for kubectl, or objects in this short form:
 
 All mistakes are reported before anything is written. The pairs of clusters whose cable
 changes are printed on stdout. Gateways bring up the new cable of a pair before they move
-its traffic.`
+its traffic.
+
+A change that leaves a pair without a cable, or removes its encryption, is refused unless
+--force is set; with --dry-run, the exit code is then 3. --wait reads the clusters of the
+kubeconfig until all pairs use their new cable; if they do not in time, the exit code is 3.`
 
 const cablePolicyAddExample = `  # IPsec between production clusters and all clusters that are not for tests
   subctl cable-policy add --name secure --cable-driver ipsec \
@@ -63,20 +67,21 @@ const cablePolicyAddExample = `  # IPsec between production clusters and all clu
   subctl cable-policy add -f secure.yaml --dry-run
   subctl cable-policy add -f secure.yaml --dry-run -o yaml
 
-  # change a policy
-  subctl cable-policy add --replace --name default --cable-driver wireguard`
+  # change a policy, and wait until all pairs use their new cable
+  subctl cable-policy add --replace --name default --cable-driver wireguard --wait`
 
 type cablePolicyAdd struct {
 	policyOptions
+	guard
 	name, left, right, driver, config, encryption string
 
-	file            string
-	replace, dryRun bool
-	format          *printer.Flag
+	file    string
+	replace bool
+	format  *printer.Flag
 }
 
 func newCablePolicyAdd(g *globals) *cobra.Command {
-	o := &cablePolicyAdd{policyOptions: policyOptions{globals: g}}
+	o := &cablePolicyAdd{policyOptions: policyOptions{globals: g}, guard: guard{g: g}}
 	c := &cobra.Command{
 		Use:     "add [NAME]",
 		Aliases: []string{"create"},
@@ -97,7 +102,7 @@ func newCablePolicyAdd(g *globals) *cobra.Command {
 	f.StringVar(&o.encryption, "encryption", "", "required: never connect the pairs without encryption, even where another policy decides")
 	f.StringVarP(&o.file, "filename", "f", "", "file with policies, instead of the flags above; - for stdin")
 	f.BoolVar(&o.replace, "replace", false, "replace the policy of this name if it exists")
-	f.BoolVar(&o.dryRun, "dry-run", false, "print what would change, without changing it")
+	o.guard.addFlags(c)
 	o.format = output(c, printer.Table, printer.JSON, printer.YAML)
 	completeDrivers(c)
 	complete(c, "name", o.ownNames) // to replace one
@@ -137,10 +142,20 @@ func (o *cablePolicyAdd) run(ctx context.Context) error {
 	} else {
 		err = look.PrintChange(o.Out, o.progress(), change)
 	}
+	if err == nil {
+		err = o.accept(change)
+	}
 	if err != nil || o.dryRun {
 		return err
 	}
-	return o.write(ctx, c, all, policies)
+	wait, err := o.await(ctx, all, change)
+	if err == nil {
+		err = o.write(ctx, c, all, policies)
+	}
+	if err != nil {
+		return err
+	}
+	return wait(ctx)
 }
 
 // read returns the policies that the command line specifies, or all its mistakes.
@@ -210,7 +225,7 @@ func (o *cablePolicyAdd) readFile() ([]*v1alpha1.CablePolicies, error) {
 		data, err = os.ReadFile(o.file)
 	}
 	if err != nil {
-		return nil, fmt.Errorf("reading policies: %w", err)
+		return nil, usageError(fmt.Errorf("reading policies: %w", err))
 	}
 	return policy.Load(o.file, data)
 }

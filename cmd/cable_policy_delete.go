@@ -19,20 +19,24 @@ const cablePolicyDeleteLong = `Delete a cable policy, on the cluster on which it
 
 The pairs of clusters whose cable changes are printed on stdout. If no other policy matches
 a pair, it gets the cable of the policy "default". Without that policy, it gets the clusters'
-own default driver if that is the same for both.`
+own default driver if that is the same for both.
+
+If a pair would lose its cable or its encryption, the policy is deleted only with --force;
+with --dry-run, the exit code is then 3. --wait reads the clusters of the kubeconfig until all
+pairs use their new cable; if they do not in time, the exit code is 3.`
 
 const cablePolicyDeleteExample = `  # show what would change, and delete it
   subctl cable-policy delete secure --dry-run
-  subctl cable-policy delete secure`
+  subctl cable-policy delete secure --force`
 
 type cablePolicyDelete struct {
 	policyOptions
-	name   string
-	dryRun bool
+	guard
+	name string
 }
 
 func newCablePolicyDelete(g *globals) *cobra.Command {
-	o := &cablePolicyDelete{policyOptions: policyOptions{globals: g}}
+	o := &cablePolicyDelete{policyOptions: policyOptions{globals: g}, guard: guard{g: g}}
 	c := &cobra.Command{
 		Use:               "delete NAME",
 		Aliases:           []string{"remove"},
@@ -46,7 +50,7 @@ func newCablePolicyDelete(g *globals) *cobra.Command {
 	o.policyOptions.addFlags(c)
 	o.addSet(c, "clusterset of the policy, on a broker")
 	c.Flags().StringVar(&o.name, "name", "", "name of the policy, instead of the argument")
-	c.Flags().BoolVar(&o.dryRun, "dry-run", false, "print what would change, without changing it")
+	o.guard.addFlags(c)
 	complete(c, "name", o.ownNames)
 	return c
 }
@@ -67,14 +71,22 @@ func (o *cablePolicyDelete) run(ctx context.Context) error {
 	if p.SharedName() == v1alpha1.DefaultCablePolicy {
 		report.Warn("without the policy default, pairs that no other policy matches get the default driver of both clusters, and no cable if these drivers differ")
 	}
-	if err := look.PrintChange(o.Out, report, all.Compare(all.Without(p))); err != nil || o.dryRun {
+	change := all.Compare(all.Without(p))
+	if err := look.PrintChange(o.Out, report, change); err != nil {
+		return err
+	}
+	if err := o.accept(change); err != nil || o.dryRun {
+		return err
+	}
+	wait, err := o.await(ctx, all, change)
+	if err != nil {
 		return err
 	}
 	if err := c.Delete(ctx, p, client.Preconditions{UID: &p.UID}); err != nil {
 		return fmt.Errorf("deleting cable policy %s: %w", o.name, err)
 	}
 	report.Done("deleted cable policy %s from %s", o.name, catalog.MakerName(all.Keeper))
-	return nil
+	return wait(ctx)
 }
 
 // find returns the policy to delete, which must have been created on this cluster.

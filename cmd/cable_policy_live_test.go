@@ -60,7 +60,10 @@ func TestCablePolicyLive(t *testing.T) {
 	require.NoError(t, c.Update(t.Context(), p))
 	p.Status.ClusterSets = []string{"default"}
 	require.NoError(t, c.Status().Update(t.Context(), p))
-	stdout, stderr = subctl("", "add", "--replace", "--name", "cloud", "--cable-driver", "vxlan")
+	_, stderr = subctl("", "add", "--replace", "--name", "cloud", "--cable-driver", "vxlan")
+	require.Contains(t, stderr, "Error: 1 pair of clusters would lose encryption:\n  east - west: wireguard (cloud) → vxlan (cloud), not encrypted\n")
+	require.Equal(t, "wireguard", read().ConnectionPolicies[0].CableDriver, "nothing was changed")
+	stdout, stderr = subctl("", "add", "--replace", "--name", "cloud", "--cable-driver", "vxlan", "--force")
 	require.Contains(t, stderr, "changed cable policy cloud on cluster west")
 	require.Contains(t, stdout, "east - west   wireguard (cloud)   vxlan (cloud)")
 	require.Equal(t, "vxlan", read().ConnectionPolicies[0].CableDriver)

@@ -200,7 +200,9 @@ func TestCablePolicy(t *testing.T) {
 		"west: add --name core --left-cluster-selector tier=core --cable-driver libreswan --cable-config tuned",
 		"west: add --name lab --left-cluster-selector env=lab,site --cable-driver wireguard --clusterset blue",
 		"west: add -f good.yaml --dry-run", "west: add -f good.yaml --dry-run -o yaml", "west: add -f good.yaml --dry-run -o json", "west: add -f good.yaml",
+		"west: add -f good.yaml --dry-run --force", "west: add -f good.yaml --force",
 		"west: add --replace --name secure --cable-driver ipsec --left-cluster-selector env=production --right-cluster-selector env=production",
+		"west: add --replace --name secure --cable-driver vxlan --left-cluster-selector env=production --right-cluster-selector env=production --force",
 		"hub: add --name tuned --cable-driver vxlan --cable-config tuned", "hub: add --replace --name default --cable-driver ipsec --clusterset blue",
 		"west: add --name set --left-cluster-selector env=cloud --cable-driver vxlan --cable-config tuned --dry-run",
 		"west: add --name east-cloud2 --left-cluster-selector env=cloud --right-cluster-selector tier=core --cable-driver wireguard",
@@ -209,7 +211,8 @@ func TestCablePolicy(t *testing.T) {
 		"translated: list", "translated: explain west cloud", "translated: explain west east", "translated: add --name plain --cable-driver vxlan", "translated: add --name safe --cable-driver wireguard --dry-run",
 		"west: delete", "west: delete --name nothing", "alone: delete --name nothing", "west: delete --name east-cloud", "hub: delete --name secure",
 		"west: delete --name default", "hub: delete --name default", "hub: delete --name default --clusterset blue --dry-run", "hub: delete --name default --clusterset blue",
-		"west: delete --name secure", "west: delete secure --dry-run", "west: delete secure --name secure", "west: add secure --cable-driver ipsec", "west: add secure -f good.yaml",
+		"west: delete --name secure --dry-run", "west: delete --name secure", "west: delete --name secure --force",
+		"west: delete secure --dry-run", "west: delete secure --name secure", "west: add secure --cable-driver ipsec", "west: add secure -f good.yaml",
 	} {
 		context, args, _ := strings.Cut(line, ": ")
 		verb, _, _ := strings.Cut(args, " ")

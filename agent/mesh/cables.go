@@ -128,7 +128,7 @@ func (c *chooser) driver(p *cable.Peer) (cable.Driver, error) {
 	case !c.Offer.offers(d.Name()):
 		no.why = fmt.Errorf("%scluster %s does not offer %s%s", wants(dec), c.own.ID, d.Name(), c.Offer.whyNot(d, c.Local))
 	case !p.Offers(d.Name()):
-		no.why = fmt.Errorf("%scluster %s does not offer %s", wants(dec), other.ID, d.Name())
+		no.why = fmt.Errorf("%s%w", wants(dec), p.NotOffered(d.Name()))
 	default:
 		p.Policy, p.Shared, p.Config = dec.Policy, dec.Config, c.Offer.Settings[d.Name()].With(dec.Config)
 		return d, nil

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -60,6 +61,17 @@ func (o Offer) whyNot(d cable.Driver, l cable.Local) string {
 		return ": " + err.Error()
 	}
 	return ": it is not in Submariner.spec.cableDrivers"
+}
+
+// missing returns the reasons why this cluster does not offer the other drivers, by driver.
+func (o Offer) missing(l cable.Local) map[string]string {
+	out := map[string]string{}
+	for _, d := range drivers.All() {
+		if !o.offers(d.Name()) {
+			out[d.Name()] = strings.TrimPrefix(o.whyNot(d, l), ": ")
+		}
+	}
+	return out
 }
 
 // readListed fills in Default and Listed. After a mistake they are what the cluster's

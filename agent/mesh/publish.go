@@ -45,15 +45,20 @@ func (m *Mesh) endpoint() *submarinerv1.Endpoint {
 		},
 	}
 	var offered []string
+	missing := m.Offer.missing(l)
 	for _, d := range m.Offer.Drivers {
 		config, err := d.Advertise(l)
 		if err != nil {
-			continue // Driver.Lacks reports the reason, and so do this cluster's connections
+			missing[d.Name()] = err.Error()
+			continue
 		}
 		offered = append(offered, d.Name())
 		maps.Copy(e.Spec.BackendConfig, config)
 	}
 	e.Spec.BackendConfig[submarinerv1.BackendDrivers] = strings.Join(offered, ",")
+	if text := cable.FormatMissing(missing); text != "" {
+		e.Spec.BackendConfig[submarinerv1.BackendMissing] = text
+	}
 	for _, n := range l.Subnets {
 		e.Spec.Subnets = append(e.Spec.Subnets, n.String())
 	}

@@ -2,10 +2,12 @@ package look
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
 	"io"
 	"maps"
 	"slices"
+	"strings"
 
 	"subctl/api/submariner/v1alpha1"
 	"subctl/internal/printer"
@@ -21,8 +23,8 @@ func PrintChange(w io.Writer, report *progress.Reporter, c catalog.Change) error
 	sayChange(report, c)
 	return printer.Print(w, printer.Table, c.Cables, []printer.Column[catalog.CableChange]{
 		{Head: "CLUSTERS", Cell: func(c catalog.CableChange) string { return c.Pair.String() }},
-		{Head: "NOW", Max: 80, Cell: func(c catalog.CableChange) string { return cableText(c.Now) }},
-		{Head: "THEN", Max: 80, Cell: func(c catalog.CableChange) string { return cableText(c.Then) }},
+		{Head: "NOW", Max: 80, Cell: func(c catalog.CableChange) string { return CableText(c.Now) }},
+		{Head: "THEN", Max: 80, Cell: func(c catalog.CableChange) string { return CableText(c.Then) }},
 	})
 }
 
@@ -44,8 +46,8 @@ func sayChange(report *progress.Reporter, c catalog.Change) {
 	}
 }
 
-// cableText returns the cable of a pair, and the policy that decides, for a table.
-func cableText(c catalog.Cable) string {
+// CableText returns the cable of a pair, and the policy that decides, for a table.
+func CableText(c catalog.Cable) string {
 	if c.Err != nil {
 		return "none: " + c.Err.Error()
 	}
@@ -77,15 +79,68 @@ func SayReview(report *progress.Reporter, r catalog.Review) {
 		report.Done("%s still decides, because it takes precedence over %s, on %s", Decider(other), name, pairsText(r.Lost[other]))
 	}
 	for _, driver := range slices.Sorted(maps.Keys(r.Lacking)) {
-		report.Warn("cable driver %s is not offered by %s: pairs that need it will not be connected, unless Submariner.spec.cableDrivers lists it there", driver, words.List(words.Distinct(r.Lacking[driver])))
+		reportLacking(report, r.Lacking[driver])
 	}
-	const most = 10
 	for _, refused := range r.Refused[:min(len(r.Refused), most)] {
 		report.Warn("%s will not be connected by %s: %v", refused.Pair, refused.Driver, refused.Err)
 	}
 	if n := len(r.Refused) - most; n > 0 {
 		report.Warn("and %s more will not be connected", words.Count(n, "pair"))
 	}
+}
+
+// most is the number of pairs or clusters that messages name one by one.
+const most = 10
+
+// reportLacking warns of the clusters that do not offer a driver.
+func reportLacking(report *progress.Reporter, lacking map[string]error) {
+	ids := slices.Sorted(maps.Keys(lacking))
+	for _, id := range ids[:min(len(ids), most)] {
+		report.Warn("%v: its pairs that need this driver will not be connected", lacking[id])
+	}
+	if n := len(ids) - most; n > 0 {
+		report.Warn("and %s more do not offer it", words.Count(n, "cluster"))
+	}
+}
+
+// Losses returns an error that names the pairs that lose their cable or encryption; nil if
+// there are none.
+func Losses(c catalog.Change) error {
+	losses := c.Losses()
+	if len(losses) == 0 {
+		return nil
+	}
+	unconnected := 0
+	for _, x := range losses {
+		if x.Then.Err != nil {
+			unconnected++
+		}
+	}
+	var heads []string
+	if unconnected > 0 {
+		heads = append(heads, words.Count(unconnected, "pair")+" of clusters would have no cable")
+	}
+	if n := len(losses) - unconnected; n > 0 {
+		heads = append(heads, words.Count(n, "pair")+" of clusters would lose encryption")
+	}
+	var b strings.Builder
+	fmt.Fprintf(&b, "%s:", strings.Join(heads, ", and "))
+	for _, x := range losses[:min(len(losses), most)] {
+		fmt.Fprintf(&b, "\n  %s", lossText(x))
+	}
+	if n := len(losses) - most; n > 0 {
+		fmt.Fprintf(&b, "\n  and %s more", words.Count(n, "pair"))
+	}
+	return errors.New(b.String())
+}
+
+// lossText returns a pair with its cables before and after.
+func lossText(x catalog.CableChange) string {
+	text := fmt.Sprintf("%s: %s → %s", x.Pair, CableText(x.Now), CableText(x.Then))
+	if x.Then.Err == nil {
+		text += ", not encrypted"
+	}
+	return printer.Clean(text)
 }
 
 // pairsText returns the number of pairs, and the first of them.

@@ -50,19 +50,24 @@ func (p Picture) Differs(from Picture) bool {
 	return p.Data != from.Data || p.Notes != from.Notes || fmt.Sprint(p.Err) != fmt.Sprint(from.Err)
 }
 
-// Look reads all targets concurrently, and draws what could be read.
-func (p Panel) Look(ctx context.Context, targets []*Target, format printer.Format) Picture {
-	var reads []Read
-	for _, v := range p.sections {
-		reads = append(reads, v.reads...)
-	}
+// ReadAll reads all targets concurrently. Each site has an error, which may be nil.
+func ReadAll(ctx context.Context, targets []*Target, reads ...Read) ([]Site, []error) {
 	sites, errs := make([]Site, len(targets)), make([]error, len(targets))
 	var wg sync.WaitGroup
 	for i, t := range targets {
 		wg.Go(func() { sites[i], errs[i] = t.read(ctx, reads) })
 	}
 	wg.Wait()
+	return sites, errs
+}
 
+// Look reads all targets concurrently, and draws what could be read.
+func (p Panel) Look(ctx context.Context, targets []*Target, format printer.Format) Picture {
+	var reads []Read
+	for _, v := range p.sections {
+		reads = append(reads, v.reads...)
+	}
+	sites, errs := ReadAll(ctx, targets, reads...)
 	var notes bytes.Buffer
 	say := progress.New(&notes)
 	var good []Site

@@ -236,7 +236,7 @@ func TestCable(t *testing.T) {
 			review := c.Review(fresh)[0]
 			require.Equal(t, []string{"east - west"}, []string{review.Matched[0].String()})
 			pair := review.Matched[0]
-			driver, err := c.Cable(pair, policy.Compile(c.With(fresh)).Decide(pair.X, pair.Y))
+			driver, err := c.Cable(pair, policy.Compile(c.With(fresh).Policies).Decide(pair.X, pair.Y))
 			if test.err == "" {
 				require.NoError(t, err)
 				require.Equal(t, test.driver, driver)
@@ -258,7 +258,7 @@ func TestReview(t *testing.T) {
 	require.Equal(t, [][2][]string{{{"west"}, {"cloud", "east", "west"}}}, r.Selected)
 	require.Equal(t, "[cloud - west east - west]", fmt.Sprint(r.Matched))
 	require.Equal(t, "map[b:[cloud - west]]", fmt.Sprint(r.Lost))
-	require.Equal(t, map[string][]string{"ipsec": {"west"}}, r.Lacking)
+	require.EqualError(t, r.Lacking["ipsec"]["west"], "cluster west does not offer ipsec")
 	require.Empty(t, r.Refused)
 }
 

@@ -1,12 +1,15 @@
 package catalog
 
 import (
+	"cmp"
+	"errors"
 	"iter"
 	"maps"
 	"slices"
 
 	"subctl/api/submariner/v1alpha1"
 	"subctl/cable"
+	"subctl/cable/drivers"
 	"subctl/policy"
 )
 
@@ -32,6 +35,7 @@ type CableChange struct {
 // Cable is the cable of a pair, or the reason why it has none.
 type Cable struct {
 	Driver   string
+	Wanted   string       // the driver that should be used; the same as Driver if there is a cable
 	Settings cable.Config // of the policy
 	Policy   string       // the policy that decides; empty: the clusters' default driver
 	Err      error        // the reason why there is no cable
@@ -44,33 +48,80 @@ type Move struct {
 	Pairs    int
 }
 
-// Compare returns what changes if the policies are replaced by then.
-func (c *Catalog) Compare(then []*v1alpha1.CablePolicies) Change {
+// Encrypts reports whether there is a cable, and its packets are encrypted.
+func (c Cable) Encrypts() bool { return c.Err == nil && encrypts(c.Driver) }
+
+// encrypts reports whether the cables of a driver are encrypted.
+func encrypts(driver string) bool {
+	d := drivers.Find(driver)
+	return d != nil && d.Properties().Encrypts
+}
+
+// Loses reports whether the pair loses its cable, or encryption: it gets an unencrypted cable
+// although it has an encrypted one, or should have had one.
+func (c CableChange) Loses() bool {
+	if c.Then.Err != nil {
+		return c.Now.Err == nil
+	}
+	return encrypts(c.Now.Wanted) && !c.Then.Encrypts()
+}
+
+// Losses returns the pairs that lose their cable, or the encryption of their cable. Commands
+// refuse a change with losses unless the user confirms it.
+func (c Change) Losses() []CableChange {
+	return slices.DeleteFunc(slices.Clone(c.Cables), func(x CableChange) bool { return !x.Loses() })
+}
+
+// Compare returns what changes if the clusters and policies become those of then.
+func (c *Catalog) Compare(then *Catalog) Change {
 	var out Change
 	moves := map[[2]string]int{}
 	before, after := map[string]bool{}, map[string]bool{}
-	next, stop := c.decisions(then)
-	defer stop()
-	for pair, was := range policy.Compile(c.Policies).Pairs(c.Clusters) {
-		is := next()
-		before[was.Policy], after[is.Policy] = true, true
-		if was.Policy != is.Policy {
-			moves[[2]string{was.Policy, is.Policy}]++
+	reoffered := c.reoffered(then)
+	for was, is := range compared(c.decisions, then.decisions) {
+		before[was.dec.Policy], after[is.dec.Policy] = true, true
+		if was.there && is.there && was.dec.Policy != is.dec.Policy {
+			moves[[2]string{was.dec.Policy, is.dec.Policy}]++
 		}
-		if !was.Same(is) {
-			out.Cables = append(out.Cables, CableChange{pair, c.cable(pair, was), c.cable(pair, is)})
+		others := reoffered[was.pair.X.ID] || reoffered[was.pair.Y.ID]
+		if was.dec.Same(is.dec) && !others {
+			continue
+		}
+		x := CableChange{was.pair, c.cable(was.pair, was.dec), then.cable(is.pair, is.dec)}
+		if !others || !x.Now.same(x.Then) {
+			out.Cables = append(out.Cables, x)
 		}
 	}
 	for _, k := range slices.SortedFunc(maps.Keys(moves), func(a, b [2]string) int { return slices.Compare(a[:], b[:]) }) {
 		out.Moves = append(out.Moves, Move{k[0], k[1], moves[k]})
 	}
 	for _, name := range slices.Sorted(maps.Keys(before)) {
-		if n := called(then, name); n > 0 && n == called(c.Policies, name) && !after[name] {
+		if n := called(then.Policies, name); n > 0 && n == called(c.Policies, name) && !after[name] {
 			out.Idle = append(out.Idle, name)
 		}
 	}
 	known := policy.Shadows(c.Policies)
-	out.Shadowed = slices.DeleteFunc(policy.Shadows(then), func(s policy.Shadow) bool { return slices.Contains(known, s) })
+	out.Shadowed = slices.DeleteFunc(policy.Shadows(then.Policies), func(s policy.Shadow) bool { return slices.Contains(known, s) })
+	return out
+}
+
+// same reports whether two cables are the same, whichever policies decided.
+func (c Cable) same(other Cable) bool {
+	if c.Err != nil || other.Err != nil {
+		return c.Err != nil && other.Err != nil && c.Err.Error() == other.Err.Error()
+	}
+	return c.Driver == other.Driver && maps.Equal(c.Settings, other.Settings)
+}
+
+// reoffered returns the clusters whose gateways offer other drivers, or other settings, in
+// then.
+func (c *Catalog) reoffered(then *Catalog) map[string]bool {
+	out := map[string]bool{}
+	for id, was := range c.gateways {
+		if is := then.gateways[id]; len(was) != len(is) || len(was) > 0 && &was[0] != &is[0] {
+			out[id] = true
+		}
+	}
 	return out
 }
 
@@ -85,87 +136,69 @@ func called(policies []*v1alpha1.CablePolicies, name string) int {
 	return n
 }
 
-// decisions returns an iterator over the decisions for all pairs, in the order of
-// policy.Book.Pairs.
-func (c *Catalog) decisions(policies []*v1alpha1.CablePolicies) (next func() policy.Decision, stop func()) {
-	pull, stop := iter.Pull2(policy.Compile(policies).Pairs(c.Clusters))
-	return func() policy.Decision {
-		_, dec, _ := pull()
-		return dec
+// decisions yields all pairs with their decisions, in the order of policy.Book.Pairs.
+func (c *Catalog) decisions(yield func(policy.Pair, policy.Decision) bool) {
+	policy.Compile(c.Policies).Pairs(c.Clusters)(yield)
+}
+
+// decided is a pair with its decision. If there is no such pair, because the two clusters have
+// no clusterset in common or one of them does not exist, the decision has an error.
+type decided struct {
+	pair  policy.Pair
+	dec   policy.Decision
+	there bool
+}
+
+var errApart = errors.New("the two clusters have no clusterset in common")
+
+// compared yields every pair that is in one of two sorted sequences, with both decisions.
+func compared(was, is iter.Seq2[policy.Pair, policy.Decision]) iter.Seq2[decided, decided] {
+	return func(yield func(decided, decided) bool) {
+		nextWas, stopWas := pulled(was)
+		defer stopWas()
+		nextIs, stopIs := pulled(is)
+		defer stopIs()
+		a, b := nextWas(), nextIs()
+		for a.there || b.there {
+			var more bool
+			switch order := a.compare(b); {
+			case order < 0:
+				more = yield(a, decided{pair: a.pair, dec: policy.Decision{Err: errApart}})
+				a = nextWas()
+			case order > 0:
+				more = yield(decided{pair: b.pair, dec: policy.Decision{Err: errApart}}, b)
+				b = nextIs()
+			default:
+				more = yield(a, b)
+				a, b = nextWas(), nextIs()
+			}
+			if !more {
+				return
+			}
+		}
+	}
+}
+
+// compare compares pairs by the IDs of their clusters. A pair that is not there comes last.
+func (d decided) compare(other decided) int {
+	switch {
+	case !d.there:
+		return 1
+	case !other.there:
+		return -1
+	}
+	return cmp.Or(cmp.Compare(d.pair.X.ID, other.pair.X.ID), cmp.Compare(d.pair.Y.ID, other.pair.Y.ID))
+}
+
+func pulled(seq iter.Seq2[policy.Pair, policy.Decision]) (next func() decided, stop func()) {
+	pull, stop := iter.Pull2(seq)
+	return func() decided {
+		pair, dec, ok := pull()
+		return decided{pair, dec, ok}
 	}, stop
 }
 
 func (c *Catalog) cable(pair policy.Pair, dec policy.Decision) Cable {
 	driver, err := c.Cable(pair, dec)
-	return Cable{driver, dec.Config, dec.Policy, err}
-}
-
-// Review describes which pairs a new policy matches, and which of them do not get its cable.
-type Review struct {
-	Policy *v1alpha1.CablePolicies
-	// Selected are the IDs of the clusters that the left and right selectors of each rule
-	// select.
-	Selected [][2][]string
-	// Matched are the pairs that the policy matches.
-	Matched []policy.Pair
-	// Lost are the matched pairs that another policy decides, by the name of that policy.
-	Lost map[string][]policy.Pair
-	// Lacking are the clusters that do not offer the driver of a pair, by driver.
-	Lacking map[string][]string
-	// Refused are the pairs that offer the driver, but that the driver cannot connect.
-	Refused []Refusal
-}
-
-// Refusal is a pair that a driver cannot connect.
-type Refusal struct {
-	Pair   policy.Pair
-	Driver string
-	Err    error
-}
-
-// Review reviews new policies, after Place.
-func (c *Catalog) Review(policies []*v1alpha1.CablePolicies) []Review {
-	var out []Review
-	then := c.With(policies)
-	for _, p := range policies {
-		r := Review{Policy: p, Lost: map[string][]policy.Pair{}, Lacking: map[string][]string{}}
-		for _, rule := range p.ConnectionPolicies {
-			r.Selected = append(r.Selected, [2][]string{
-				policy.Select(rule.LeftClusterSelector, c.Clusters), policy.Select(rule.RightClusterSelector, c.Clusters),
-			})
-		}
-		next, stop := c.decisions(then)
-		for pair, would := range policy.Compile([]*v1alpha1.CablePolicies{c.shared(p)}).Pairs(c.Clusters) {
-			if is := next(); would.Policy == p.Name {
-				c.review(&r, pair, is)
-			}
-		}
-		stop()
-		out = append(out, r)
-	}
-	return out
-}
-
-// review adds a pair that the policy matches, with its decision, to r.
-func (c *Catalog) review(r *Review, pair policy.Pair, is policy.Decision) {
-	r.Matched = append(r.Matched, pair)
-	if is.Policy != r.Policy.Name {
-		r.Lost[is.Policy] = append(r.Lost[is.Policy], pair)
-		return
-	}
-	offered := true
-	for _, id := range []string{pair.X.ID, pair.Y.ID} {
-		if c.lacks(id, is.Driver) {
-			offered = false
-			if !slices.Contains(r.Lacking[is.Driver], id) {
-				r.Lacking[is.Driver] = append(r.Lacking[is.Driver], id)
-			}
-		}
-	}
-	if !offered || is.Err != nil {
-		return
-	}
-	if err := c.refusal(pair, is); err != nil {
-		r.Refused = append(r.Refused, Refusal{pair, is.Driver, err})
-	}
+	return Cable{driver, dec.Driver, dec.Config, dec.Policy, err}
 }

@@ -52,9 +52,20 @@ func (c *Catalog) Offers(id string) (names []string, hasGateway bool) {
 	return names, len(c.gateways[id]) > 0
 }
 
-// lacks reports whether a gateway of the cluster does not offer the driver.
-func (c *Catalog) lacks(id, driver string) bool {
-	return slices.ContainsFunc(c.gateways[id], func(g gateway) bool { return !g.Offers(driver) })
+// Connectable reports whether both clusters of a pair have a gateway.
+func (c *Catalog) Connectable(pair policy.Pair) bool {
+	return len(c.gateways[pair.X.ID]) > 0 && len(c.gateways[pair.Y.ID]) > 0
+}
+
+// lacks returns the error of a cluster that does not offer the driver on all of its gateways;
+// nil if it does, or if its gateways are not known.
+func (c *Catalog) lacks(id, driver string) error {
+	for _, g := range c.gateways[id] {
+		if !g.Offers(driver) {
+			return g.NotOffered(driver)
+		}
+	}
+	return nil
 }
 
 // Cable returns the driver of a pair after a decision, or the reason why there is no cable.
@@ -64,8 +75,8 @@ func (c *Catalog) Cable(pair policy.Pair, dec policy.Decision) (driver string, e
 	}
 	var lacking []string
 	for _, cluster := range []policy.Cluster{pair.X, pair.Y} {
-		if c.lacks(cluster.ID, dec.Driver) {
-			lacking = append(lacking, fmt.Sprintf("cluster %s does not offer %s", cluster.ID, dec.Driver))
+		if err := c.lacks(cluster.ID, dec.Driver); err != nil {
+			lacking = append(lacking, err.Error())
 		}
 	}
 	switch {

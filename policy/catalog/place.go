@@ -10,6 +10,7 @@ import (
 
 	submarinerv1 "subctl/api/submariner/v1"
 	"subctl/api/submariner/v1alpha1"
+	"subctl/policy"
 )
 
 // Place sets the namespace of a new policy for a clusterset, and on a member its clusterset
@@ -86,8 +87,9 @@ func (c *Catalog) overlap(was, p *v1alpha1.CablePolicies) bool {
 	return slices.ContainsFunc(c.SetsOf(p), func(s string) bool { return slices.Contains(was.ClusterSets(), s) })
 }
 
-// With returns the policies as they will be once new ones are shared. Place must have been called on these.
-func (c *Catalog) With(policies []*v1alpha1.CablePolicies) []*v1alpha1.CablePolicies {
+// With returns the catalog as it will be once new policies are shared. Place must have been called on
+// these.
+func (c *Catalog) With(policies []*v1alpha1.CablePolicies) *Catalog {
 	then := slices.DeleteFunc(slices.Clone(c.Policies), func(was *v1alpha1.CablePolicies) bool {
 		return slices.ContainsFunc(policies, func(p *v1alpha1.CablePolicies) bool {
 			return c.Maker(was) == c.Keeper && was.SharedName() == p.Name && c.overlap(was, p)
@@ -96,7 +98,9 @@ func (c *Catalog) With(policies []*v1alpha1.CablePolicies) []*v1alpha1.CablePoli
 	for _, p := range policies {
 		then = append(then, c.shared(p))
 	}
-	return then
+	out := *c
+	out.Policies = then
+	return &out
 }
 
 // shared returns a copy of a new policy as it will be once the broker has it.
@@ -106,7 +110,31 @@ func (c *Catalog) shared(p *v1alpha1.CablePolicies) *v1alpha1.CablePolicies {
 	return p
 }
 
-// Without returns the policies except p.
-func (c *Catalog) Without(p *v1alpha1.CablePolicies) []*v1alpha1.CablePolicies {
-	return slices.DeleteFunc(slices.Clone(c.Policies), func(other *v1alpha1.CablePolicies) bool { return other == p })
+// Without returns the catalog without p.
+func (c *Catalog) Without(p *v1alpha1.CablePolicies) *Catalog {
+	out := *c
+	out.Policies = slices.DeleteFunc(slices.Clone(c.Policies), func(other *v1alpha1.CablePolicies) bool { return other == p })
+	return &out
+}
+
+// Labelled returns the catalog with other labels of a cluster.
+func (c *Catalog) Labelled(id string, labels map[string]string) *Catalog {
+	out := *c
+	out.Clusters = slices.Clone(c.Clusters)
+	for i := range out.Clusters {
+		if out.Clusters[i].ID == id {
+			out.Clusters[i].Labels = labels
+		}
+	}
+	return &out
+}
+
+// Leaving returns the effect on the other clusters if the cluster of the catalog leaves, and
+// the policies that were created on it are deleted with it.
+func (c *Catalog) Leaving() Change {
+	others := *c
+	others.Clusters = slices.DeleteFunc(slices.Clone(c.Clusters), func(other policy.Cluster) bool { return other.ID == c.Keeper })
+	left := others
+	left.Policies = slices.DeleteFunc(slices.Clone(c.Policies), func(p *v1alpha1.CablePolicies) bool { return c.Maker(p) == c.Keeper })
+	return others.Compare(&left)
 }

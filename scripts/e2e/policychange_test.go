@@ -28,7 +28,7 @@ func policyFor(pair, name, driver string, more ...string) []string {
 // passing sees to it that a policy that a test makes on cluster1 does not outlive it.
 func passing(t *testing.T, name string) {
 	t.Cleanup(func() {
-		_, _ = sh("subctl", "cable-policy", "delete", "--context", "cluster1", "--name", name) // it fails where the test has deleted it
+		_, _ = sh("subctl", "cable-policy", "delete", "--context", "cluster1", "--force", "--name", name) // it fails where the test has deleted it
 		cabled(t, wanted)
 	})
 }
@@ -56,7 +56,7 @@ func TestE1ChangeUnderTraffic(t *testing.T) {
 		others := startCapture(t, gateway(t, "cluster3"), "udp")
 		own := startCapture(t, gateway(t, "cluster1"), "host "+nodeIP(t, gateway(t, "cluster2")))
 		took = change(t, pair, "wireguard", policyFor(pair, "one-two", "wireguard")...)
-		took = max(took, change(t, pair, "vxlan", "subctl", "cable-policy", "delete", "--context", "cluster1", "--name", "one-two"))
+		took = max(took, change(t, pair, "vxlan", "subctl", "cable-policy", "delete", "--context", "cluster1", "--force", "--name", "one-two"))
 		others.stop(t)
 		own.stop(t)
 		ls := all.stop(t)
@@ -85,7 +85,7 @@ func TestE2SettingsUnderTraffic(t *testing.T) {
 		must(t, policyFor(pair, "own-vni", "vxlan", "--cable-config", "own-vni")...)
 		decided(t, pair, "own-vni")
 		require.Contains(t, holdings(t, gateway(t, "cluster1")), "subvx-2000")
-		must(t, "subctl", "cable-policy", "delete", "--context", "cluster1", "--name", "own-vni")
+		must(t, "subctl", "cable-policy", "delete", "--context", "cluster1", "--force", "--name", "own-vni")
 		decided(t, pair, "default")
 		eventually(t, 30*time.Second, func() error {
 			if h := holdings(t, gateway(t, "cluster1")); strings.Contains(h, "subvx-2000") {
@@ -155,7 +155,7 @@ func TestE4Combined(t *testing.T) {
 		sizes(t, to, from.ip)
 		flows(t, "cluster2", "cluster1")
 		onTheWire(t, pair, "vxlan+wireguard")
-		change(t, pair, "vxlan", "subctl", "cable-policy", "delete", "--context", "cluster1", "--name", "one-two")
+		change(t, pair, "vxlan", "subctl", "cable-policy", "delete", "--context", "cluster1", "--force", "--name", "one-two")
 		return all.stop(t)
 	})
 }

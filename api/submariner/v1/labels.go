@@ -50,6 +50,9 @@ const (
 	// BackendDrivers lists the drivers that the gateway offers, separated by commas.
 	// Without it, the gateway offers only Endpoint.spec.backend.
 	BackendDrivers = "cable-drivers"
+	// BackendMissing has the reasons why the gateway does not offer the other drivers, for
+	// messages: one line per driver, "ipsec: this node has no IPsec: …".
+	BackendMissing = "cable-drivers-missing"
 )
 
 // ReservedLabels are the prefixes of labels that only our components set: some of them

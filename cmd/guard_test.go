@@ -1,0 +1,77 @@
+package cmd
+
+import (
+	"context"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	submarinerv1 "subctl/api/submariner/v1"
+	"subctl/api/submariner/v1alpha1"
+)
+
+// TestWait changes the cable of a pair, whose gateway in west reports a driver and a policy
+// from before the change on.
+func TestWait(t *testing.T) {
+	eastWest := []string{"--left-cluster-selector", "submariner-io/clusterID=east", "--right-cluster-selector", "submariner-io/clusterID=west,env,tier"}
+	for _, test := range []struct {
+		name, driver, policy string // that the gateway reports
+		args                 []string
+		interrupt            bool
+		code                 int
+		want                 string
+		unchanged            bool
+	}{
+		{name: "reached", driver: "vxlan", policy: "x", args: eastWest, want: " • waiting for the new cables of 1 pair …\n ✓ east - west: vxlan (x)\n"},
+		{
+			name: "out of time", driver: "wireguard", policy: "secure", args: append([]string{"--timeout", "1s"}, eastWest...), code: exitTrouble,
+			want: "Error: waiting for the new cables: out of time: the change is written, and takes effect without this command; not reached yet:\n" +
+				"  east - west: cluster west: gateway gw-1: uses wireguard (secure)\nsee subctl show connections\n",
+		},
+		{
+			name: "interrupted", driver: "wireguard", policy: "secure", args: eastWest, interrupt: true, code: exitFailed,
+			want: "Error: waiting for the new cables: interrupted: the change is written, and takes effect without this command; not reached yet:\n  east - west: not known\n",
+		},
+		{
+			name: "a pair that nobody sees", args: []string{"--left-cluster-selector", "env=cloud,!a,!b", "--right-cluster-selector", "tier=core"}, code: exitFailed, unchanged: true,
+			want: "Error: --wait cannot see 1 pair: cloud - east: the kubeconfig has no usable context of either cluster: add one, or omit --wait (nothing was changed)\n",
+		},
+		{name: "nothing changes", args: []string{"--left-cluster-selector", "env=mars"}, want: "created cable policy x"},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			c := connection(submarinerv1.Connected, endpoint("east", "gw-e", "172.18.0.9"))
+			c.Driver, c.Policy = test.driver, test.policy
+			w := world{"west": append(policyWorlds()["west"], gateway("west", "gw-1", 0, c))}
+			g, _, stderr := testGlobals(t, w, "west", "cloud")
+			ctx, cancel := context.WithCancel(t.Context())
+			defer cancel()
+			if test.interrupt {
+				g.ErrOut = writer(func(text []byte) (int, error) {
+					if strings.Contains(string(text), "waiting for") {
+						cancel()
+					}
+					return stderr.Write(text)
+				})
+			}
+			code := run(ctx, g, append([]string{"cable-policy", "add", "--name", "x", "--cable-driver", "vxlan", "--force", "--wait"}, test.args...))
+			require.Equal(t, test.code, code, stderr)
+			require.Contains(t, stderr.String(), test.want)
+
+			cfg, err := g.restConfigFor("west")
+			require.NoError(t, err)
+			west, err := g.connect(t.Context(), cfg)
+			require.NoError(t, err)
+			err = west.Get(t.Context(), client.ObjectKey{Namespace: submarinerv1.OperatorNamespace, Name: "x"}, &v1alpha1.CablePolicies{})
+			require.NoError(t, client.IgnoreNotFound(err))
+			require.Equal(t, test.unchanged, err != nil)
+		})
+	}
+}
+
+// writer is a function that is an io.Writer.
+type writer func([]byte) (int, error)
+
+// Write implements io.Writer.
+func (f writer) Write(text []byte) (int, error) { return f(text) }

@@ -1,0 +1,77 @@
+package catalog
+
+import (
+	"subctl/api/submariner/v1alpha1"
+	"subctl/policy"
+)
+
+// Review describes which pairs a new policy matches, and which of them do not get its cable.
+type Review struct {
+	Policy *v1alpha1.CablePolicies
+	// Selected are the IDs of the clusters that the left and right selectors of each rule
+	// select.
+	Selected [][2][]string
+	// Matched are the pairs that the policy matches.
+	Matched []policy.Pair
+	// Lost are the matched pairs that another policy decides, by the name of that policy.
+	Lost map[string][]policy.Pair
+	// Lacking are the clusters that do not offer the driver of a pair, each as an error with
+	// the reason, by driver and cluster ID.
+	Lacking map[string]map[string]error
+	// Refused are the pairs that offer the driver, but that the driver cannot connect.
+	Refused []Refusal
+}
+
+// Refusal is a pair that a driver cannot connect.
+type Refusal struct {
+	Pair   policy.Pair
+	Driver string
+	Err    error
+}
+
+// Review reviews new policies, after Place.
+func (c *Catalog) Review(policies []*v1alpha1.CablePolicies) []Review {
+	var out []Review
+	for _, p := range policies {
+		r := Review{Policy: p, Lost: map[string][]policy.Pair{}, Lacking: map[string]map[string]error{}}
+		for _, rule := range p.ConnectionPolicies {
+			r.Selected = append(r.Selected, [2][]string{
+				policy.Select(rule.LeftClusterSelector, c.Clusters), policy.Select(rule.RightClusterSelector, c.Clusters),
+			})
+		}
+		next, stop := pulled(c.With(policies).decisions)
+		for pair, would := range policy.Compile([]*v1alpha1.CablePolicies{c.shared(p)}).Pairs(c.Clusters) {
+			if is := next(); would.Policy == p.Name {
+				c.review(&r, pair, is.dec)
+			}
+		}
+		stop()
+		out = append(out, r)
+	}
+	return out
+}
+
+// review adds a pair that the policy matches, with its decision, to r.
+func (c *Catalog) review(r *Review, pair policy.Pair, is policy.Decision) {
+	r.Matched = append(r.Matched, pair)
+	if is.Policy != r.Policy.Name {
+		r.Lost[is.Policy] = append(r.Lost[is.Policy], pair)
+		return
+	}
+	offered := true
+	for _, id := range []string{pair.X.ID, pair.Y.ID} {
+		if err := c.lacks(id, is.Driver); err != nil {
+			offered = false
+			if r.Lacking[is.Driver] == nil {
+				r.Lacking[is.Driver] = map[string]error{}
+			}
+			r.Lacking[is.Driver][id] = err
+		}
+	}
+	if !offered || is.Err != nil {
+		return
+	}
+	if err := c.refusal(pair, is); err != nil {
+		r.Refused = append(r.Refused, Refusal{pair, is.Driver, err})
+	}
+}
