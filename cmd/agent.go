@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"runtime"
 	"slices"
 
 	"github.com/spf13/cobra"
@@ -35,6 +36,10 @@ func newAgent(g *globals) *cobra.Command {
 	}
 	return c
 }
+
+// cores is how many cores of its node an agent uses at a time. Most of what an idle agent
+// costs is waking up, and with one core Go does not wake other threads to look for work.
+const cores = 1
 
 func newAgentRole(g *globals, role mesh.Role) *cobra.Command {
 	o := &agentOptions{globals: g, options: agent.Options{Role: role, Lease: parts.DefaultLease}}
@@ -81,6 +86,7 @@ func (o *agentOptions) run(ctx context.Context) error {
 	if o.options.Kernel, err = newKernel(); err != nil {
 		return err
 	}
+	runtime.GOMAXPROCS(cores)
 	return agent.Run(ctx, o.options)
 }
 

@@ -5,7 +5,6 @@ package kernel
 import (
 	"context"
 	"fmt"
-	"strconv"
 	"strings"
 	"time"
 
@@ -66,19 +65,9 @@ func Watch(ctx context.Context, quiet time.Duration) (<-chan struct{}, error) {
 		subscriptions = append(subscriptions, nft)
 		go nft.Receive(nftNews, notify)
 	}
-	go poll(ctx, notify, func() (string, time.Duration, error) {
-		pid, _ := charon.Process()
-		if pid == 0 {
-			return "", pollRare, nil
-		}
-		return strconv.Itoa(pid), pollCharon, nil
-	})
 	go func() {
 		defer conn.Close()
-		poll(ctx, notify, func() (string, time.Duration, error) {
-			counts, err := setCounts(conn)
-			return counts, pollRare, err
-		})
+		poll(ctx, notify, func() int { pid, _ := charon.Process(); return pid }, func() (string, error) { return setCounts(conn) })
 		for _, s := range subscriptions {
 			s.Close()
 		}
@@ -115,24 +104,38 @@ func signal(c chan<- struct{}) {
 	}
 }
 
-// poll calls notify whenever look returns another text than before, until ctx is done. look
-// also returns the time until the next look.
-func poll(ctx context.Context, notify func(), look func() (string, time.Duration, error)) {
-	last, wait, _ := look()
-	timer := time.NewTimer(wait)
+// poll calls notify whenever the process ID of charon (0: does not run) or what sets returns
+// has changed, until ctx is done. It has one timer for both: a wake-up costs more than what
+// it then does.
+func poll(ctx context.Context, notify func(), charon func() int, sets func() (string, error)) {
+	process := charon()
+	members, _ := sets()
+	rare := time.Now().Add(pollRare)
+	timer := time.NewTimer(0)
 	defer timer.Stop()
 	for {
+		wait := pollCharon
+		if process == 0 {
+			wait = pollRare
+		}
+		timer.Reset(wait)
 		select {
 		case <-ctx.Done():
 			return
 		case <-timer.C:
 		}
-		now, wait, err := look()
-		if err == nil && now != last {
-			last = now
+		if now := charon(); now != process {
+			process = now
 			notify()
 		}
-		timer.Reset(wait)
+		if time.Now().Before(rare) {
+			continue
+		}
+		rare = time.Now().Add(pollRare)
+		if now, err := sets(); err == nil && now != members {
+			members = now
+			notify()
+		}
 	}
 }
 
