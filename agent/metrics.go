@@ -38,6 +38,7 @@ type meters struct {
 	objects     prometheus.Gauge
 	operations  prometheus.Counter
 	refused     prometheus.Gauge
+	stuck       prometheus.Gauge
 	restarts    *prometheus.CounterVec
 
 	since map[string]time.Time // when a connection came up, by cable
@@ -62,13 +63,14 @@ func newMeters(role string, reg prometheus.Registerer) *meters {
 		objects:     prometheus.NewGauge(prometheus.GaugeOpts{Name: "submariner_planned_objects", Help: "Number of kernel objects that the node should hold.", ConstLabels: own}),
 		operations:  prometheus.NewCounter(prometheus.CounterOpts{Name: "submariner_sync_operations_total", Help: "Number of changes made to the kernel.", ConstLabels: own}),
 		refused:     prometheus.NewGauge(prometheus.GaugeOpts{Name: "submariner_refused_endpoints", Help: "Number of endpoints of other clusters that are not connected.", ConstLabels: own}),
+		stuck:       prometheus.NewGauge(prometheus.GaugeOpts{Name: "submariner_stuck_cable_changes", Help: "Number of connections that have been changing their cable for 30 s or longer, because the new cable does not answer.", ConstLabels: own}),
 		restarts:    prometheus.NewCounterVec(prometheus.CounterOpts{Name: "submariner_cable_program_restarts_total", Help: "Number of times that charon or wireguard-go was found dead, or not answering, and was started again.", ConstLabels: own}, []string{"program"}),
 		since:       map[string]time.Time{},
 	}
 	for _, g := range m.ofConnections() {
 		reg.MustRegister(g)
 	}
-	reg.MustRegister(m.iterations, m.syncSeconds, m.syncErrors, m.objects, m.operations, m.refused, m.restarts)
+	reg.MustRegister(m.iterations, m.syncSeconds, m.syncErrors, m.objects, m.operations, m.refused, m.stuck, m.restarts)
 	return m
 }
 
@@ -113,8 +115,11 @@ func (m *meters) connected(s submarinerv1.GatewayStatus, health map[string]mesh.
 	for _, g := range m.ofConnections() {
 		g.Reset()
 	}
-	up := map[string]time.Time{}
+	up, stuck := map[string]time.Time{}, 0
 	for _, c := range s.Connections {
+		if c.Stuck(now) {
+			stuck++
+		}
 		l := []string{
 			c.Driver, s.LocalEndpoint.ClusterID, s.LocalEndpoint.Hostname, s.LocalEndpoint.PrivateIP,
 			c.Endpoint.ClusterID, c.Endpoint.Hostname, c.UsingIP,
@@ -134,6 +139,7 @@ func (m *meters) connected(s submarinerv1.GatewayStatus, health map[string]mesh.
 		}
 	}
 	m.since = up
+	m.stuck.Set(float64(stuck))
 }
 
 // details sets the metrics of what a connection reports about its cable, as far as it is

@@ -11,8 +11,10 @@
 package cable
 
 import (
+	"fmt"
 	"net/netip"
 	"slices"
+	"strings"
 
 	"subctl/cable/keys"
 	"subctl/dataplane"
@@ -150,6 +152,25 @@ type Link struct {
 	// State is the dataplane.CableState.Peer of the cable, on the device StateDevice;
 	// empty for drivers without state.
 	State, StateDevice string
+	// Passes names what the network between the gateways must let pass, such as "UDP port 4500",
+	// for messages. Plan sets it.
+	Passes []string
+}
+
+// passes returns the kinds of packets of a cable on the network between the gateways, for
+// messages.
+func passes(listens []Listen) []string {
+	var out []string
+	for _, l := range listens {
+		switch {
+		case l.IPsec || l.Device != "": // inside another cable
+		case l.Proto == "esp":
+			out = append(out, "ESP (IP protocol 50)")
+		default:
+			out = append(out, fmt.Sprintf("%s port %d", strings.ToUpper(l.Proto), l.Port))
+		}
+	}
+	return out
 }
 
 // Listen is a kind of packet that gateways send each other, with the accepted senders.

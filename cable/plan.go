@@ -132,6 +132,7 @@ func (c Cabling) wire(s dataplane.State) ([]Link, []Listen, error) {
 		}
 		for k, i := range byDriver[name] {
 			links[i] = w.Links[k]
+			links[i].Passes = passes(w.Listens)
 		}
 		listens = append(listens, w.Listens...)
 	}

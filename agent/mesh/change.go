@@ -1,6 +1,7 @@
 package mesh
 
 import (
+	"slices"
 	"time"
 
 	submarinerv1 "subctl/api/submariner/v1"
@@ -22,6 +23,8 @@ type Using struct {
 	// Before is kept up for a while, for packets that the other end still sends
 	// through it.
 	Before *Using
+	// Turn is the change of the cable that is under way; nil if there is none.
+	Turn *Turn
 }
 
 // using returns how a cable is made.
@@ -53,13 +56,13 @@ func (m *Mesh) cablings() ([]cable.Cable, map[string]Using) {
 		switch {
 		case !oldOK || was.Device == u.Device:
 			// There was no cable before, or none that could be up beside this one.
-			u.Since, u.Before = was.Since, was.Before
+			u.Since, u.Before, u.Turn = was.Since, was.Before, m.abrupt(want, was, had)
 		case m.proven(want):
 			before := was
-			before.Before = nil
+			before.Before, before.Turn = nil, nil
 			u.Since, u.Before = m.Snapshot.Now, &before
 		default:
-			want.Idle, was.Before = true, nil
+			want.Idle, was.Before, was.Turn = true, nil, m.turn(was.Turn, u)
 			out = append(out, old, want)
 			next[want.Name] = was
 			continue
@@ -101,15 +104,10 @@ func (m *Mesh) proven(c cable.Cable) bool {
 	return m.Snapshot.Health[probeName(c.Name, c.Device())].Status == submarinerv1.Connected
 }
 
-// next returns the cable that a pair is changing to from c; nil if it stays.
-func (p Plan) next(c cable.Cable) *cable.Cable {
+// next returns the number of the cable that a pair is changing to from c; -1 if it stays.
+func (p Plan) next(c cable.Cable) int {
 	if p.Using[c.Name].Before != nil {
-		return nil // the idle cable is the one before c
+		return -1 // the idle cable is the one before c
 	}
-	for i, other := range p.cables {
-		if other.Idle && other.Name == c.Name {
-			return &p.cables[i]
-		}
-	}
-	return nil
+	return slices.IndexFunc(p.cables, func(other cable.Cable) bool { return other.Idle && other.Name == c.Name })
 }

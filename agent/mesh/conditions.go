@@ -25,6 +25,9 @@ const (
 	// ConditionCablePoliciesValid is False if pairs keep their cables because the policy
 	// that decides has a mistake.
 	ConditionCablePoliciesValid = "CablePoliciesValid"
+	// ConditionCablesChanged is False if a pair has been changing its cable for too long, because
+	// the new cable does not answer.
+	ConditionCablesChanged = "CablesChanged"
 	// ConditionBrokerSynced is True if this cluster and the broker hold the same objects.
 	ConditionBrokerSynced = "BrokerSynced"
 	// ConditionPreSharedKey is False if the gateway's pod has no pre-shared key.
@@ -38,6 +41,7 @@ const (
 	reasonEndpointRefused = "EndpointRefused"
 	reasonUnusable        = "Unusable"
 	reasonKept            = "CableKept"
+	reasonNoAnswer        = "NoAnswer"
 	reasonSynced          = "Synced"
 	reasonUninstalled     = "Uninstalled"
 	reasonMissing         = "Missing"
@@ -76,6 +80,9 @@ func conditions(old []metav1.Condition, p Plan, o Outcome) []metav1.Condition {
 	}
 	if kept := m.Cables.Kept; len(kept) > 0 {
 		add(ConditionCablePoliciesValid, false, reasonKept, clip(strings.Join(slices.Sorted(maps.Values(kept)), "\n")))
+	}
+	if stuck := m.stuckChanges(p, o); len(stuck) > 0 {
+		add(ConditionCablesChanged, false, reasonNoAnswer, clip(strings.Join(stuck, "\n")))
 	}
 	if err := m.Snapshot.PublicIPErr; err != nil {
 		add(ConditionPublicIP, false, reasonUnusable, clip(err.Error()))

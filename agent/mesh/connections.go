@@ -35,14 +35,7 @@ func (m *Mesh) connections(p Plan, o Outcome) []submarinerv1.Connection {
 		if why := m.Cables.Kept[c.Name]; why != "" && conn.StatusMessage == "" {
 			conn.StatusMessage = clip(why)
 		}
-		next := p.next(c)
-		if next != nil {
-			conn.DesiredDriver = next.Driver.Name()
-		}
-		if next != nil && conn.Status == submarinerv1.Connected {
-			conn.Status = submarinerv1.Connecting
-			conn.StatusMessage = fmt.Sprintf("changing to %s, which does not answer yet: traffic stays with %s until it does", next.Driver.Name(), c.Driver.Name())
-		}
+		m.changing(&conn, p, o, i)
 		out = append(out, conn)
 	}
 	refused := m.Refused()
@@ -56,6 +49,26 @@ func (m *Mesh) connections(p Plan, o Outcome) []submarinerv1.Connection {
 		})
 	}
 	return out
+}
+
+// changing adds the change of cables that is under way to the connection of cable number i.
+func (m *Mesh) changing(conn *submarinerv1.Connection, p Plan, o Outcome, i int) {
+	c := p.cables[i]
+	if t := p.Using[c.Name].Turn; t != nil {
+		at := metav1.NewTime(t.Since.Truncate(time.Second))
+		conn.ChangingSince = &at
+	}
+	stuck := m.stuck(p, o, i)
+	switch next := p.next(c); {
+	case next >= 0:
+		conn.DesiredDriver = p.cables[next].Driver.Name()
+		if conn.Status == submarinerv1.Connected {
+			conn.Status = submarinerv1.Connecting
+			conn.StatusMessage = cmp.Or(clip(stuck), fmt.Sprintf("changing to %s, which does not answer yet: traffic stays with %s until it does", conn.DesiredDriver, conn.Driver))
+		}
+	case stuck != "":
+		conn.StatusMessage = clip(stuck)
+	}
 }
 
 // status returns the state of one cable. A ping counts most, as it takes the path of the

@@ -60,6 +60,9 @@ func usingIn(g *submarinerv1.Gateway, now time.Time) map[string]Using {
 				u.Since, u.Before = now, &before
 			}
 		}
+		if c.ChangingSince != nil {
+			u.Turn = &Turn{Driver: c.DesiredDriver, Since: c.ChangingSince.Time}
+		}
 		out[c.Endpoint.CableName] = u
 	}
 	return out

@@ -56,6 +56,8 @@ groups:
     for: 2m
   - alert: NodeNotAsPlanned
     expr: increase(submariner_sync_errors_total[10m]) > 3
+  - alert: CableChangeStuck
+    expr: submariner_stuck_cable_changes > 0
   - alert: EndpointsRefused
     expr: submariner_refused_endpoints > 0
     for: 10m

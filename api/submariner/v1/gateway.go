@@ -104,6 +104,10 @@ type Connection struct {
 	// the pair changes its cable.
 	// +optional
 	DesiredDriver string `json:"desiredDriver,omitempty"`
+	// ChangingSince is when the pair began to change to the cable that it should use; nil once
+	// that cable has answered.
+	// +optional
+	ChangingSince *metav1.Time `json:"changingSince,omitempty"`
 	// Device is the network device of the cable.
 	// +optional
 	Device string `json:"device,omitempty"`
@@ -146,6 +150,14 @@ type Connection struct {
 	// LatencyRTT is the round trip time through the cable.
 	// +optional
 	LatencyRTT *LatencyRTT `json:"latencyRTT,omitempty"`
+}
+
+// StuckAfter is how long a pair may take to change its cable before the change counts as stuck.
+const StuckAfter = 30 * time.Second
+
+// Stuck reports whether the pair has been changing its cable for StuckAfter.
+func (c *Connection) Stuck(now time.Time) bool {
+	return c.Status != Connected && c.ChangingSince != nil && now.Sub(c.ChangingSince.Time) >= StuckAfter
 }
 
 // ClearMeasurements removes the values that change although nothing happens: round trip

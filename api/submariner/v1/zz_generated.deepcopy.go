@@ -111,6 +111,10 @@ func (in *ClusterSpec) DeepCopy() *ClusterSpec {
 func (in *Connection) DeepCopyInto(out *Connection) {
 	*out = *in
 	in.Endpoint.DeepCopyInto(&out.Endpoint)
+	if in.ChangingSince != nil {
+		in, out := &in.ChangingSince, &out.ChangingSince
+		*out = (*in).DeepCopy()
+	}
 	if in.Settings != nil {
 		in, out := &in.Settings, &out.Settings
 		*out = make(map[string]string, len(*in))

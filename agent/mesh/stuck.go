@@ -1,0 +1,104 @@
+package mesh
+
+import (
+	"fmt"
+	"strings"
+	"time"
+
+	submarinerv1 "subctl/api/submariner/v1"
+	"subctl/cable"
+)
+
+// Turn is a change of a pair's cable that is under way: the cable that policy decides on has
+// not answered since.
+type Turn struct {
+	Driver string
+	Device string // empty if unknown: the agent has just started
+	Since  time.Time
+}
+
+// to reports whether t is a change to the cable u. t may be nil.
+func (t *Turn) to(u Using) bool {
+	return t != nil && t.Driver == u.Driver && (t.Device == "" || t.Device == u.Device)
+}
+
+// turn returns the change to a cable: the one under way, which may be nil, if it is to the
+// same cable.
+func (m *Mesh) turn(underWay *Turn, u Using) *Turn {
+	if underWay.to(u) {
+		return &Turn{u.Driver, u.Device, underWay.Since}
+	}
+	return &Turn{u.Driver, u.Device, m.Snapshot.Now}
+}
+
+// abrupt returns the change to a cable that carries the traffic already, because the cable
+// before it could not stay; nil once it has answered, or if there was no cable before.
+func (m *Mesh) abrupt(want cable.Cable, was Using, had bool) *Turn {
+	u := using(want)
+	silent := was.Turn.to(u) && m.Snapshot.Health[want.Name].Status != submarinerv1.Connected
+	if had && was.Device != u.Device || silent {
+		return m.turn(was.Turn, u)
+	}
+	return nil
+}
+
+// stuck describes the change of the cable to a peer, and the likely reason why the new cable
+// does not answer; empty if there is no change, or if it has not lasted for long. c carries the
+// traffic, and is number i of the plan.
+func (m *Mesh) stuck(p Plan, o Outcome, i int) string {
+	c, u := p.cables[i], p.Using[p.cables[i].Name]
+	if u.Turn == nil || o.Now.Sub(u.Turn.Since) < submarinerv1.StuckAfter {
+		return ""
+	}
+	next, traffic := p.next(c), "traffic stays with "+c.Driver.Name()
+	if next < 0 {
+		if status, _, _ := m.status(p, o, c, p.links[i]); status == submarinerv1.Connected {
+			return ""
+		}
+		next, traffic = i, "the cable before it could not stay, so there is no traffic"
+	}
+	to := p.cables[next]
+	by := ""
+	if to.Policy != "" {
+		by = fmt.Sprintf(", which cable policy %s specifies,", to.Policy)
+	}
+	return fmt.Sprintf("the cable to gateway %s of cluster %s should be %s%s since %s, but that cable does not answer: %s. Likely cause: %s",
+		c.Host, c.Cluster, to.Driver.Name(), by, u.Turn.Since.UTC().Format(time.RFC3339), traffic, m.likelyCause(o, to, p.links[next]))
+}
+
+// stuckChanges returns the changes of cables that have lasted for too long, as text.
+func (m *Mesh) stuckChanges(p Plan, o Outcome) []string {
+	var out []string
+	for i, c := range p.cables {
+		if c.Idle {
+			continue
+		}
+		if text := m.stuck(p, o, i); text != "" {
+			out = append(out, text)
+		}
+	}
+	return out
+}
+
+// likelyCause returns why a new cable does not answer, as far as it can be told from here.
+func (m *Mesh) likelyCause(o Outcome, c cable.Cable, l cable.Link) string {
+	if o.Err != nil {
+		return "this node could not set it up: " + o.Err.Error()
+	}
+	var causes []string
+	state, stateful := m.stateOf(l)
+	path := fmt.Sprintf("a firewall between %v and %v drops %s", m.Local.PrivateIP, c.Address, strings.Join(l.Passes, " or "))
+	switch {
+	case stateful && state.Up:
+		causes = append(causes, "the gateways have agreed on keys, but packets do not pass: "+path)
+	case stateful && state.Message != "":
+		causes = append(causes, state.Message, path)
+	default:
+		causes = append(causes, path)
+	}
+	causes = append(causes, fmt.Sprintf("cluster %s does not use %s, because it does not have the policy or could not set up the cable (subctl show connections there)", c.Cluster, c.Driver.Name()))
+	if mtu := c.Peer.MTU; mtu != 0 && mtu < m.Local.MTU {
+		causes = append(causes, fmt.Sprintf("packets are lost because the path carries at most %d bytes, less than this node's MTU of %d", mtu, m.Local.MTU))
+	}
+	return strings.Join(causes, "; or ")
+}

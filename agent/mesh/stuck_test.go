@@ -1,0 +1,138 @@
+package mesh
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"golang.org/x/tools/txtar"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	submarinerv1 "subctl/api/submariner/v1"
+	"subctl/api/submariner/v1alpha1"
+	"subctl/dataplane"
+	"subctl/internal/kubetest"
+)
+
+// changingPair is a gateway whose pair uses VXLAN, while a policy wants IPsec.
+type changingPair struct {
+	snapshot Snapshot
+	report   *submarinerv1.Gateway
+	plan     Plan
+}
+
+const westCable = "submariner-cable-west-10-89-2-11"
+
+func newChangingPair(t *testing.T, encryption submarinerv1.Encryption) *changingPair {
+	t.Helper()
+	file, err := txtar.ParseFile("../../testdata/scenarios/encryption-required.txtar")
+	require.NoError(t, err)
+	objs := kubetest.Decode(t, file)
+	for _, o := range objs {
+		switch o := o.(type) {
+		case *v1alpha1.Submariner:
+			o.Spec.Encryption = encryption
+		case *submarinerv1.RouteAgent:
+			o.Status.Node.IPsec = submarinerv1.EngineFact{Name: "kernel"}
+		}
+	}
+	objs = append(objs, &submarinerv1.Cluster{
+		ObjectMeta: metav1.ObjectMeta{Name: "west", Namespace: submarinerv1.OperatorNamespace, Labels: map[string]string{submarinerv1.ClusterIDLabel: "west"}},
+		Spec:       submarinerv1.ClusterSpec{ClusterID: "west", PublicKey: "hSDwCYkwp1R0i33ctD73Wg2/Og0mOBr066SpjqqbTmo="},
+	}, &v1alpha1.CablePolicies{
+		ObjectMeta: metav1.ObjectMeta{
+			Name: "secure", Namespace: submarinerv1.OperatorNamespace,
+			Labels: map[string]string{submarinerv1.ClusterIDLabel: "west", submarinerv1.ClusterSetLabel: "default"},
+		},
+		ConnectionPolicies: []v1alpha1.CablePolicySpec{{CableDriver: "ipsec"}},
+	})
+	s, err := FromReports("gw", objs...)
+	require.NoError(t, err)
+	s.Now = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+	s.Standing.Active = true
+	s.Memory.Using = map[string]Using{westCable: {Cluster: "west", Driver: "vxlan", Device: "vxlan-tunnel"}}
+	return &changingPair{snapshot: s}
+}
+
+// pass runs the loop after some time, with the probes that answer.
+func (w *changingPair) pass(t *testing.T, after time.Duration, answer ...string) *submarinerv1.Connection {
+	t.Helper()
+	w.snapshot.Now = w.snapshot.Now.Add(after)
+	w.snapshot.Health = map[string]Health{}
+	for _, name := range answer {
+		w.snapshot.Health[name] = Health{Status: submarinerv1.Connected}
+	}
+	var err error
+	w.plan, err = planGateway(w.snapshot)
+	require.NoError(t, err)
+	w.snapshot.Memory.Using = w.plan.Using
+	o := Outcome{Now: w.snapshot.Now, Health: w.snapshot.Health}
+	w.report = gatewayReport(w.snapshot, w.plan, o, w.report)
+	w.report.Status.Connections = w.plan.Mesh.connections(w.plan, o)
+	require.Len(t, w.report.Status.Connections, 1)
+	return &w.report.Status.Connections[0]
+}
+
+func (w *changingPair) condition() *metav1.Condition {
+	return meta.FindStatusCondition(w.report.Status.Conditions, ConditionCablesChanged)
+}
+
+// A cable that does not answer is reported after 30 s, with what to check, also if the agent
+// was restarted meanwhile; not before, and no longer once it answers.
+func TestStuckChange(t *testing.T) {
+	w := newChangingPair(t, "")
+	c := w.pass(t, 0, westCable)
+	require.Equal(t, "changing to ipsec, which does not answer yet: traffic stays with vxlan until it does", c.StatusMessage)
+	c = w.pass(t, 29*time.Second, westCable)
+	require.Nil(t, w.condition())
+	require.False(t, c.Stuck(w.snapshot.Now))
+
+	w.snapshot.Memory = recall(nil, []*submarinerv1.Gateway{w.report}, w.snapshot.Now) // a restart
+	c = w.pass(t, time.Second, westCable)
+	const message = "the cable to gateway west-gw of cluster west should be ipsec, which cable policy secure specifies, since 2026-01-01T00:00:00Z, but that cable does not answer: traffic stays with vxlan. " +
+		"Likely cause: a firewall between 10.89.1.11 and 10.89.2.11 drops UDP port 4500 or ESP (IP protocol 50); " +
+		"or cluster west does not use ipsec, because it does not have the policy or could not set up the cable (subctl show connections there)"
+	require.Equal(t, submarinerv1.Connecting, c.Status)
+	require.Equal(t, message, c.StatusMessage)
+	require.True(t, c.Stuck(w.snapshot.Now))
+	require.Equal(t, metav1.ConditionFalse, w.condition().Status)
+	require.Equal(t, "NoAnswer", w.condition().Reason)
+	require.Equal(t, message, w.condition().Message)
+	require.True(t, Wrong(*w.condition()))
+
+	w.pass(t, time.Minute, westCable)
+	require.Equal(t, message, w.condition().Message, "the message does not change: each change is an Event")
+
+	w.snapshot.Cables = []dataplane.CableState{{Device: "ipsec-tunnel", Peer: w.plan.links[1].State, Message: "AUTHENTICATION_FAILED: the pair key differs"}}
+	w.pass(t, 0, westCable)
+	require.Contains(t, w.condition().Message, "Likely cause: AUTHENTICATION_FAILED: the pair key differs; or a firewall between")
+	w.snapshot.Cables[0] = dataplane.CableState{Device: "ipsec-tunnel", Peer: w.plan.links[1].State, Up: true}
+	w.pass(t, 0, westCable)
+	require.Contains(t, w.condition().Message, "Likely cause: the gateways have agreed on keys, but packets do not pass: a firewall between")
+
+	w.pass(t, time.Second, westCable, probeName(westCable, "ipsec-tunnel"))
+	require.Nil(t, w.condition(), "it answers")
+	c = w.pass(t, time.Hour, westCable)
+	require.Nil(t, c.ChangingSince)
+}
+
+// A pair that must be encrypted gives up its plain cable at once: if the new one does not
+// answer, that is reported as well.
+func TestStuckWithoutTraffic(t *testing.T) {
+	w := newChangingPair(t, submarinerv1.EncryptionRequired)
+	c := w.pass(t, 0)
+	require.Equal(t, "ipsec", c.Driver)
+	require.Len(t, w.plan.cables, 1)
+	w.snapshot.Memory = recall(nil, []*submarinerv1.Gateway{w.report}, w.snapshot.Now)
+	c = w.pass(t, 30*time.Second)
+	require.Contains(t, c.StatusMessage, "that cable does not answer: the cable before it could not stay, so there is no traffic. Likely cause: a firewall between 10.89.1.11 and 10.89.2.11 drops UDP port 4500")
+	require.NotNil(t, w.condition())
+	c = w.pass(t, time.Second, westCable)
+	require.Equal(t, submarinerv1.Connected, c.Status)
+	require.Nil(t, w.condition())
+	w.pass(t, time.Second, westCable)
+	c = w.pass(t, time.Hour)
+	require.Nil(t, w.condition(), "a cable that fails later is not a change")
+	require.Nil(t, c.ChangingSince)
+}
