@@ -29,7 +29,7 @@ var may = map[string]string{
 	"cluster":                 "api broker broker/exchange cable dataplane internal/version",
 	"cluster/clustertest":     "api cluster internal/kube",
 	"cluster/join":            "api broker cable cluster cluster/networks dataplane internal/kube internal/progress internal/version internal/wake internal/words",
-	"cluster/networks":        "cable internal/kube",
+	"cluster/networks":        "api cable internal/kube",
 	"cluster/rotate":          "api cable cluster internal/kube internal/progress internal/wake",
 	"cluster/uninstall":       "api broker broker/exchange cluster internal/kube internal/progress internal/wake internal/words",
 	"broker":                  "api broker/exchange globalnet internal/kube internal/wake internal/secret",

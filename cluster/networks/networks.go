@@ -20,7 +20,7 @@ import (
 type Discovered struct {
 	Pods     Found
 	Services Found
-	// Plugin is the network plugin, in upstream's spelling; "generic" if it is unknown.
+	// Plugin is the name of the network plugin: see DetectPlugin.
 	Plugin string
 	// Guess explains why Pods is unreliable; empty if it is reliable.
 	Guess string
@@ -42,19 +42,21 @@ type source func(context.Context, client.Reader) (Found, error)
 // observation. Sources that do not exist, or that the user may not read, are skipped.
 func Discover(ctx context.Context, c client.Client) (*Discovered, error) {
 	n := &Discovered{}
-	var err error
-	if n.Plugin, err = plugin(ctx, c); err != nil {
-		return nil, err
+	nodes := &corev1.NodeList{}
+	if err := c.List(ctx, nodes); err != nil {
+		return nil, fmt.Errorf("discovering the pod network: %w", err)
 	}
+	e, err := evidence(ctx, c, nodes.Items)
+	if err != nil {
+		return nil, fmt.Errorf("detecting the network plugin: %w", err)
+	}
+	plugin := DetectPlugin(e)
+	n.Plugin, n.Warnings = plugin.Name, plugin.Warnings
 	n.Pods, err = first(ctx, c, fromCalico, fromCilium, fromFlannel, fromKindnet, fromControllerManager, fromKubeProxy, kubeadm("podSubnet"))
 	if err != nil {
 		return nil, fmt.Errorf("discovering the pod network: %w", err)
 	}
 	if len(n.Pods.CIDRs) == 0 {
-		nodes := &corev1.NodeList{}
-		if err := c.List(ctx, nodes); err != nil {
-			return nil, fmt.Errorf("discovering the pod network: %w", err)
-		}
 		n.Pods = fromNodes(nodes.Items)
 		if len(n.Pods.CIDRs) > 0 {
 			n.Guess = fmt.Sprintf("the pod network is a guess, %s, from the %s: later nodes may be outside it; specify the network with --clustercidr",

@@ -16,33 +16,28 @@ import (
 	"subctl/internal/kube"
 )
 
-// plugins lists network plugins, in upstream's spelling, by a part of the name of their
-// DaemonSet.
-var plugins = []struct{ daemonSet, name string }{
-	{"ovnkube-node", "OVNKubernetes"},
-	{"canal", "canal-flannel"},
-	{"calico-node", "calico"},
-	{"weave-net", "weave-net"},
-	{"cilium", "cilium"},
-	{"flannel", "flannel"},
-	{"kindnet", "kindnet"},
-	{"antrea-agent", "antrea"},
-}
-
-// plugin guesses the network plugin.
-func plugin(ctx context.Context, c client.Reader) (string, error) {
+// evidence reads what DetectPlugin looks at. What the user may not read is skipped.
+func evidence(ctx context.Context, c client.Reader, nodes []corev1.Node) (Evidence, error) {
+	e := Evidence{Nodes: nodes}
 	list := &appsv1.DaemonSetList{}
 	if err := c.List(ctx, list); err != nil && !kube.Unreadable(err) {
-		return "", err
+		return Evidence{}, err
 	}
-	for _, p := range plugins {
-		for _, ds := range list.Items {
-			if strings.Contains(ds.Name, p.daemonSet) {
-				return p.name, nil
-			}
-		}
+	e.DaemonSets = list.Items
+	cm, err := configMap(ctx, c, "kube-system", "cilium-config")
+	if err != nil && !kube.Unreadable(err) {
+		return Evidence{}, err
 	}
-	return "generic", nil
+	if err == nil {
+		e.Cilium = cm.Data
+	}
+	felix := &unstructured.Unstructured{}
+	felix.SetGroupVersionKind(schema.GroupVersionKind{Group: "crd.projectcalico.org", Version: "v1", Kind: "FelixConfiguration"})
+	if err := c.Get(ctx, client.ObjectKey{Name: "default"}, felix); err != nil && !kube.Unreadable(err) {
+		return Evidence{}, err
+	}
+	e.CalicoBPF, _, _ = unstructured.NestedBool(felix.Object, "spec", "bpfEnabled")
+	return e, nil
 }
 
 // fromCalico reads Calico's address pools, except the pools that upstream's Submariner
