@@ -28,12 +28,13 @@ func (s *Snapshot) SetFacts(k dataplane.Facts) {
 	if node == nil {
 		return
 	}
-	s.Facts = nodeFacts(k, node, s.podNetworks())
+	s.Facts = nodeFacts(k, node, s.podNetworks(), podCIDR(s.submariner(), node))
 	s.PodIPMissing = s.Facts.PodIPPlanned && !slices.ContainsFunc(k.OwnAddrs, func(ip netip.Addr) bool { return ip.String() == s.Facts.PodIP })
 }
 
-// nodeFacts returns the facts of a node: see SetFacts.
-func nodeFacts(k dataplane.Facts, node *corev1.Node, pods []netip.Prefix) submarinerv1.NodeFacts {
+// nodeFacts returns the facts of a node: see SetFacts. pods are the pod networks of the
+// cluster, and own is the node's part of them, or the zero Prefix.
+func nodeFacts(k dataplane.Facts, node *corev1.Node, pods []netip.Prefix, own netip.Prefix) submarinerv1.NodeFacts {
 	f := submarinerv1.NodeFacts{
 		Device: k.Device, MTU: k.MTU, CableDevices: k.CableDevices,
 		WireGuard: submarinerv1.EngineFact{Name: k.WireGuard.Name, Missing: k.WireGuard.Missing},
@@ -54,7 +55,6 @@ func nodeFacts(k dataplane.Facts, node *corev1.Node, pods []netip.Prefix) submar
 			f.Network = a.Prefix.Masked().String()
 		}
 	}
-	own := podCIDR(node)
 	var first netip.Addr
 	if own.IsValid() && own.Bits() < 31 {
 		first = own.Addr().Next()

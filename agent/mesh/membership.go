@@ -139,7 +139,7 @@ func (m *Membership) readNode(n *corev1.Node, facts submarinerv1.NodeFacts) cabl
 		m.Own.Needed = append(m.Own.Needed, own.Masked())
 	}
 	podIP, err := netip.ParseAddr(facts.PodIP)
-	if pods := podCIDR(n); err == nil && pods.IsValid() && pods.Contains(podIP) {
+	if pods := podCIDR(m.Submariner, n); err == nil && pods.IsValid() && pods.Contains(podIP) {
 		node.Pods = pods // the CNI does use the node's podCIDR
 	}
 	return node
@@ -168,8 +168,13 @@ func isGatewayNode(n *corev1.Node) bool {
 	return n != nil && n.Labels[submarinerv1.GatewayNodeLabel] == "true"
 }
 
-// podCIDR returns the node's first IPv4 pod network; the zero Prefix if it has none.
-func podCIDR(n *corev1.Node) netip.Prefix {
+// podCIDR returns the node's first IPv4 pod network; the zero Prefix if it has none, or if
+// the network plugin ignores it: Calico gives nodes blocks of addresses of its own, so that
+// the podCIDR of a node may contain pods of another.
+func podCIDR(sub *v1alpha1.Submariner, n *corev1.Node) netip.Prefix {
+	if sub != nil && sub.Status.NetworkPlugin == v1alpha1.Calico {
+		return netip.Prefix{}
+	}
 	for _, c := range append([]string{n.Spec.PodCIDR}, n.Spec.PodCIDRs...) {
 		if p, err := netip.ParsePrefix(c); err == nil && p.Addr().Is4() {
 			return p.Masked()

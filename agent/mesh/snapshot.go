@@ -172,11 +172,19 @@ func FromReports(node string, objs ...client.Object) (Snapshot, error) {
 
 // podNetworks returns the cluster's pod networks; none if the cluster has not joined.
 func (s Snapshot) podNetworks() []netip.Prefix {
-	for _, sub := range List[*v1alpha1.Submariner](s) {
+	if sub := s.submariner(); sub != nil {
 		nets, err := parseCIDRs("clusterCIDR", sub.Spec.ClusterCIDR)
 		if err == nil {
 			return nets
 		}
+	}
+	return nil
+}
+
+// submariner returns how the cluster has joined; nil if it has not.
+func (s Snapshot) submariner() *v1alpha1.Submariner {
+	for _, sub := range List[*v1alpha1.Submariner](s) {
+		return sub
 	}
 	return nil
 }
