@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -25,7 +26,7 @@ import (
 type upOptions struct {
 	clusters, first, nodes int
 	overlapping            bool
-	proxyMode              string
+	proxyMode, cni         string
 	timeout                time.Duration
 }
 
@@ -44,7 +45,8 @@ alone, what is broken is started again, what is missing is added: lab up --clust
 	f.IntVar(&o.first, "first", 1, "number of the first")
 	f.IntVar(&o.nodes, "nodes", 2, "how many nodes in each")
 	f.BoolVar(&o.overlapping, "overlapping", false, "give all of them the same pod and service CIDRs")
-	f.StringVar(&o.proxyMode, "proxy-mode", "iptables", "kube-proxy's mode: iptables or nftables")
+	f.StringVar(&o.proxyMode, "proxy-mode", "iptables", "kube-proxy's mode, and flannel's: iptables or nftables")
+	f.StringVar(&o.cni, "cni", plan.PTP, "what connects pods: ptp (host routes), flannel-vxlan or flannel-host-gw; flannel is short for flannel-vxlan")
 	f.DurationVar(&o.timeout, "timeout", 3*time.Minute, "how long to wait for all of it")
 	return cmd
 }
@@ -122,17 +124,21 @@ func (l *lab) up(ctx context.Context, o upOptions) error {
 
 // wanted is what shall be up: what was asked for, and never less than a cluster has already.
 func (o upOptions) wanted(known []plan.Cluster) ([]plan.Cluster, error) {
+	if o.cni == "flannel" {
+		o.cni = plan.FlannelVXLAN
+	}
 	var wanted []plan.Cluster
 	for number := o.first; number < o.first+o.clusters; number++ {
-		c := plan.Cluster{Number: number, Nodes: o.nodes, Overlapping: o.overlapping, ProxyMode: o.proxyMode}
+		c := plan.Cluster{Number: number, Nodes: o.nodes, Overlapping: o.overlapping, ProxyMode: o.proxyMode, CNI: o.cni}
 		if err := c.Validate(); err != nil {
 			return nil, err
 		}
 		if i := slices.IndexFunc(known, func(k plan.Cluster) bool { return k.Number == number }); i >= 0 {
 			k := known[i]
-			if k.Overlapping != c.Overlapping || k.ProxyMode != c.ProxyMode {
-				return nil, fmt.Errorf("%s is there with overlapping=%t and proxy mode %s, which cannot be changed: lab down first",
-					k.Name(), k.Overlapping, k.ProxyMode)
+			k.CNI = cmp.Or(k.CNI, plan.PTP)
+			if k.Overlapping != c.Overlapping || k.ProxyMode != c.ProxyMode || k.CNI != c.CNI {
+				return nil, fmt.Errorf("%s is there with overlapping=%t, proxy mode %s and CNI %s, which cannot be changed: lab down first",
+					k.Name(), k.Overlapping, k.ProxyMode, k.CNI)
 			}
 			c.Nodes = max(c.Nodes, k.Nodes)
 		}
@@ -172,6 +178,11 @@ func (l *lab) upCluster(ctx context.Context, started time.Time, c plan.Cluster, 
 		return fmt.Errorf("control plane of %s: %w", c.Name(), err)
 	}
 	say(started, "%s: control plane", c.Name())
+	if c.Flannel() != "" {
+		if err := client.EnsureFlannel(ctx, c); err != nil {
+			return fmt.Errorf("creating the objects of flannel in %s: %w", c.Name(), err)
+		}
+	}
 	// A node that runs has reported: any report will do. One that is booted may have done so in its life before.
 	since := make([]time.Time, c.Nodes)
 	for i, n := range c.Members() {

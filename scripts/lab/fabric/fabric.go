@@ -50,6 +50,9 @@ func EnsureCluster(c plan.Cluster) error {
 			return fmt.Errorf("plugging %s into the fabric: %w", p.Name, err)
 		}
 	}
+	if c.Flannel() != "" {
+		return nil // it masquerades by itself
+	}
 	for _, n := range c.Members() {
 		if err := masquerade(n); err != nil {
 			return err
@@ -74,9 +77,10 @@ func ensurePort(c plan.Cluster, p plan.Port) error {
 		if p != c.API() {
 			errs = append(errs, forward())
 		}
-		// Pods of other nodes by way of their node; the control plane too needs to reach pods (webhooks, aggregated APIs).
+		// Pods of other nodes by way of their node, unless flannel takes care of that; the control plane too needs to reach pods
+		// (webhooks, aggregated APIs).
 		for _, n := range c.Members() {
-			if n.Port() != p {
+			if n.Port() != p && (p == c.API() || c.Flannel() == "") {
 				errs = append(errs, route(n.Pods(), n.Addr().Addr()))
 			}
 		}

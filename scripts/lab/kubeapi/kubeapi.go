@@ -42,12 +42,18 @@ func (c *Client) Ready(ctx context.Context) error {
 // EnsureNode makes the Node object of a node that may not have started yet, with its pod CIDR fixed: so the CNI configuration
 // and the routes to its pods need not wait for anybody. The kubelet adopts it.
 func (c *Client) EnsureNode(ctx context.Context, n plan.Node) error {
-	type m = map[string]any
-	status, err := c.do(ctx, http.MethodPost, "/api/v1/nodes", m{
+	return c.ensure(ctx, "/api/v1/nodes", m{
 		"apiVersion": "v1", "kind": "Node",
 		"metadata": m{"name": n.Name(), "labels": m{"kubernetes.io/hostname": n.Name()}},
 		"spec":     m{"podCIDR": n.Pods().String(), "podCIDRs": []string{n.Pods().String()}},
-	}, nil)
+	})
+}
+
+type m = map[string]any
+
+// ensure creates an object unless there is one of its name.
+func (c *Client) ensure(ctx context.Context, path string, object m) error {
+	status, err := c.do(ctx, http.MethodPost, path, object, nil)
 	if status == http.StatusConflict {
 		return nil
 	}

@@ -19,12 +19,17 @@ const PauseImage = "lab.local/pause:1"
 
 // configs renders the files of /etc/kubernetes.
 func configs(n plan.Node, runc string) map[string]string {
-	return map[string]string{
+	files := map[string]string{
 		"kubelet.yaml":    kubelet(n),
 		"kube-proxy.yaml": kubeProxy(n),
 		"containerd.toml": containerd(runc),
-		"cni.conflist":    cni(n),
 	}
+	if n.Cluster.Flannel() != "" {
+		files[flannelConfig] = n.Cluster.FlannelConfig()
+	} else {
+		files["cni.conflist"] = cni(n)
+	}
+	return files
 }
 
 func kubelet(n plan.Node) string {

@@ -58,11 +58,13 @@ func Init(name, stateDir, bin string) error {
 // settle writes the files a machine has in /etc.
 func settle(name string) error {
 	conflist, err := os.ReadFile(filepath.Join(configDir, "cni.conflist"))
-	if err != nil {
-		return err
+	if err == nil {
+		err = os.WriteFile(conflistFile, conflist, 0o644)
+	} else if usesFlannel() {
+		err = os.RemoveAll(conflistFile) // of the node's life before: written again when flannel knows the subnet
 	}
 	return errors.Join(
-		os.WriteFile("/etc/cni/net.d/10-lab.conflist", conflist, 0o644),
+		err,
 		os.WriteFile("/etc/hostname", []byte(name+"\n"), 0o644),
 		os.WriteFile("/etc/hosts", []byte("127.0.0.1 localhost "+name+"\n"), 0o644),
 		os.Setenv("PATH", binDir+":/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"),
@@ -93,6 +95,11 @@ func serve(name string) error {
 	ip, err := address()
 	if err != nil {
 		return err
+	}
+	if usesFlannel() {
+		if err := r.flannel(name); err != nil {
+			return err
+		}
 	}
 	go r.keep("kube-proxy", kube, "kube-proxy", "--config="+filepath.Join(configDir, "kube-proxy.yaml"))
 	r.keep("kubelet", kube, "kubelet", "--config="+filepath.Join(configDir, "kubelet.yaml"),

@@ -14,6 +14,7 @@ import (
 
 	"subctl/lab/cgroup"
 	"subctl/lab/fabric"
+	"subctl/lab/kubeapi"
 	"subctl/lab/pki"
 	"subctl/lab/plan"
 	"subctl/lab/process"
@@ -61,12 +62,16 @@ func prepare(n plan.Node, p Place) error {
 	if err := keys.User(n.Name(), user, "system:nodes", n.Cluster.Name(), n.Cluster.Server(), n.Name(), n.Addr().Addr().String()); err != nil {
 		return err
 	}
+	if err := keys.User(n.Name()+"-flannel", kubeapi.FlannelUser, "", n.Cluster.Name(), n.Cluster.Server()); err != nil {
+		return err
+	}
 	for from, to := range map[string]string{
-		"pki/ca.crt":               "ca.crt",
-		"kube-proxy.kubeconfig":    "kube-proxy.conf",
-		"pki/" + n.Name() + ".crt": "kubelet.crt",
-		"pki/" + n.Name() + ".key": "kubelet.key",
-		n.Name() + ".kubeconfig":   "kubelet.conf",
+		n.Name() + "-flannel.kubeconfig": "flannel.conf",
+		"pki/ca.crt":                     "ca.crt",
+		"kube-proxy.kubeconfig":          "kube-proxy.conf",
+		"pki/" + n.Name() + ".crt":       "kubelet.crt",
+		"pki/" + n.Name() + ".key":       "kubelet.key",
+		n.Name() + ".kubeconfig":         "kubelet.conf",
 	} {
 		b, err := os.ReadFile(filepath.Join(p.ClusterDir, from))
 		if err != nil {

@@ -41,7 +41,8 @@ type Cluster struct {
 	Number      int    `json:"number"`
 	Nodes       int    `json:"nodes"`
 	Overlapping bool   `json:"overlapping,omitempty"` // the same pod and service CIDRs as every other overlapping cluster
-	ProxyMode   string `json:"proxyMode"`             // of kube-proxy: iptables or nftables
+	ProxyMode   string `json:"proxyMode"`             // of kube-proxy, and of flannel: iptables or nftables
+	CNI         string `json:"cni,omitempty"`         // PTP, FlannelVXLAN or FlannelHostGW; empty is PTP
 }
 
 // Validate says what a user may not ask for.
@@ -53,6 +54,8 @@ func (c Cluster) Validate() error {
 		return fmt.Errorf("%d nodes in %s: it must be between 0 and %d", c.Nodes, c.Name(), MaxNodes)
 	case c.ProxyMode != "iptables" && c.ProxyMode != "nftables":
 		return fmt.Errorf("proxy mode %q: it must be iptables or nftables", c.ProxyMode)
+	case c.CNI != "" && c.CNI != PTP && c.CNI != FlannelVXLAN && c.CNI != FlannelHostGW:
+		return fmt.Errorf("CNI %q: it must be %s, %s or %s", c.CNI, PTP, FlannelVXLAN, FlannelHostGW)
 	}
 	return nil
 }

@@ -67,6 +67,25 @@ func TestPlanIsWhatTheReadmeSays(t *testing.T) {
 	}
 }
 
+func TestCNI(t *testing.T) {
+	c := Cluster{Number: 1, Nodes: 1, ProxyMode: "nftables", CNI: FlannelHostGW}
+	if err := c.Validate(); err != nil {
+		t.Error(err)
+	}
+	if got, want := c.FlannelConfig(), `{"Network": "10.111.0.0/16", "EnableNFTables": true, "Backend": {"Type": "host-gw"}}`; got != want {
+		t.Errorf("got %s, want %s", got, want)
+	}
+	c.CNI = "flannel-udp"
+	if err := c.Validate(); err == nil {
+		t.Error("flannel-udp is accepted")
+	}
+	for _, cni := range []string{"", PTP} {
+		if c.CNI = cni; c.Flannel() != "" || c.Validate() != nil {
+			t.Errorf("CNI %q: backend %q, %v", cni, c.Flannel(), c.Validate())
+		}
+	}
+}
+
 func TestCuts(t *testing.T) {
 	clusters := []Cluster{{Number: 1, Nodes: 2}, {Number: 2, Nodes: 1}}
 	resolve := func(name string) []Port {
