@@ -33,8 +33,11 @@ unit: build lab ## tests up to a real kernel and a real API server (root)
 test-kernel: build ## tests on a kernel with WireGuard and ESP: Debian's, in QEMU
 	go run ./scripts/testkernel
 
+# The CNIs of the two clusters of the second run, each with the mode of its rules: see scripts/e2e/cni_test.go.
+E2E_CNI := flannel-vxlan/iptables flannel-host-gw/nftables
 e2e: build lab image ## tests in the lab, with real pods (root)
 	SUBCTL_REQUIRE_ROOT=1 IMAGE=$(IMAGE) go test -count=1 -timeout 45m -tags e2e -v ./scripts/e2e
+	SUBCTL_BENCH= E2E_CNI='$(E2E_CNI)' SUBCTL_REQUIRE_ROOT=1 IMAGE=$(IMAGE) go test -count=1 -timeout 10m -tags e2e -run CNI -v ./scripts/e2e
 
 BENCH := $(CURDIR)/dist/benchmarks.json
 bench: export SUBCTL_BENCH := $(BENCH)

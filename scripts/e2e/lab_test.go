@@ -52,10 +52,7 @@ func run(m *testing.M) int {
 	}
 	defer os.RemoveAll(tmp)
 	brokerFile = filepath.Join(tmp, "broker-info.subm")
-	steps := [][]string{
-		{"lab", "up", "--clusters", "3", "--nodes", "2"},
-		{"lab", "load-image", filepath.Join(root, "dist/subctl.tar")},
-	}
+	steps := append(labUp(), []string{"lab", "load-image", filepath.Join(root, "dist/subctl.tar")})
 	if os.Getenv("E2E_KEEP") == "" { // set while working on one test: uses the lab that is up, and leaves it
 		defer sh("lab", "down")
 		steps = append([][]string{{"lab", "down"}}, steps...)
@@ -212,7 +209,7 @@ func holdings(t *testing.T, node string) string {
 
 func readHoldings(node string) (string, error) {
 	out, err := sh("lab", "exec", node, "--", "sh", "-c", `
-		ip -br link | grep -v ^veth | sed 's/ *<.*//'
+		ip -br link | grep -v ^veth | sed 's/[@ ].*//' # names: a booted node has other indexes and MAC addresses
 		ip -4 rule; ip nexthop; ip -4 route show table all | grep -v veth
 		iptables-save 2>/dev/null | grep ^-A | grep -viE 'kube|CNI-' | sort
 		ipset list -n 2>/dev/null; ipset list 2>/dev/null | grep -A99 Members; true`)

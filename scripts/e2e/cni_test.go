@@ -1,0 +1,120 @@
+//go:build e2e
+
+package e2e
+
+import (
+	"fmt"
+	"os"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+// cnis are the CNIs of cluster1 and cluster2 in a lab of its own, each as the value of
+// lab's --cni and the mode of kube-proxy and of the CNI: "flannel-vxlan/iptables flannel-host-gw/nftables".
+// If there are none, the lab has three clusters with the CNI ptp, and TestI1CNI is skipped.
+var cnis = strings.Fields(os.Getenv("E2E_CNI"))
+
+// labUp returns the commands that bring up the clusters of the lab.
+func labUp() (steps [][]string) {
+	if len(cnis) == 0 {
+		return [][]string{{"lab", "up", "--clusters", fmt.Sprint(len(clusters)), "--nodes", "2"}}
+	}
+	clusters = clusters[:len(cnis)]
+	for i, cni := range cnis {
+		name, mode, _ := strings.Cut(cni, "/")
+		steps = append(steps, []string{"lab", "up", "--first", fmt.Sprint(i + 1), "--clusters", "1", "--nodes", "2", "--cni", name, "--proxy-mode", mode})
+	}
+	return steps
+}
+
+// Two clusters with another CNI than ptp: traffic with its own source address, agents and
+// a CNI that are killed, failover, and nodes that are as before after uninstalling.
+func TestI1CNI(t *testing.T) {
+	if len(cnis) == 0 {
+		t.Skip("E2E_CNI names no CNI: make e2e runs this test in a lab of its own")
+	}
+	t.Log(cnis)
+	for _, step := range []struct {
+		name string
+		run  func(*testing.T)
+	}{
+		{"pods of a cluster", cniWorks},
+		{"traffic", TestA1Demo},
+		{"every size of packet", TestA2EverySizeOfPacket},
+		{"the plugin is known", pluginKnown},
+		{"agents killed", TestB1AgentsKilled},
+		{"CNI killed", cniKilled},
+		{"failover", TestB4Takeover},
+		{"uninstall", uninstallAll},
+	} {
+		if !t.Run(step.name, step.run) {
+			t.FailNow()
+		}
+	}
+}
+
+// cniWorks deploys the workload and checks that pods reach each other and the Service
+// before anything is joined. From then on each node has the devices that its CNI makes
+// with the first pod.
+func cniWorks(t *testing.T) {
+	for _, c := range clusters {
+		deploy(t, c)
+		within(t, c)
+		for _, n := range nodes(c) {
+			pristine[n] = holdings(t, n)
+		}
+	}
+}
+
+// within checks that every pod of a cluster reaches every other, and the Service.
+func within(t *testing.T, cluster string) {
+	t.Helper()
+	all, svc := pods(t, cluster, "web"), serviceIP(t, cluster, "web")
+	for _, from := range all {
+		for _, to := range all {
+			if from != to {
+				require.Contains(t, from.exec(t, "get", "http://"+to.ip+":8080/", "--timeout", "5s"), "from="+from.ip+":")
+			}
+		}
+		from.exec(t, "get", "http://"+svc+"/", "-n", "4", "--timeout", "5s")
+	}
+}
+
+// pluginKnown checks that join has recognized the CNI and its network.
+func pluginKnown(t *testing.T) {
+	for _, c := range clusters {
+		out := must(t, "subctl", "show", "networks", "--contexts", c)
+		require.Contains(t, out, "flannel")
+		dry := must(t, "subctl", "join", brokerFile, "--context", c, "--image", image, "--dry-run")
+		require.NotContains(t, dry, "guess", "the pod network is flannel's")
+	}
+}
+
+// cniKilled kills the CNI's program under traffic between clusters, which it must not
+// interrupt, and checks that the rules it then makes anew do not change source addresses.
+func cniKilled(t *testing.T) {
+	from, to := workers(t)
+	s := startStream(t, from, to)
+	for _, c := range clusters {
+		for _, n := range nodes(c) {
+			on(t, n, "pkill -9 -x flanneld && sleep 2 && pgrep -x flanneld")
+		}
+	}
+	require.Zero(t, s.stop(t).Lost)
+	flows(t, "cluster1", "cluster2")
+	flows(t, "cluster2", "cluster1")
+}
+
+// uninstallAll checks that nodes are as they were, and that the CNI works as before.
+func uninstallAll(t *testing.T) {
+	for _, c := range []string{"cluster2", "cluster1"} {
+		must(t, "subctl", "uninstall", "--context", c, "--yes")
+		for _, n := range nodes(c) {
+			require.Equal(t, pristine[n], holdings(t, n), n)
+			require.NotContains(t, on(t, n, "nft list tables"), "submariner", n)
+		}
+		within(t, c)
+	}
+}
