@@ -44,9 +44,12 @@ func newShow(g *globals) *cobra.Command {
 // all" shows all of them.
 func tables() []look.Section {
 	return []look.Section{
-		brokersTable(), connectionsTable(), endpointsTable(), gatewaysTable(), networksTable(), versionsTable(),
+		brokersTable(), clustersTable(), connectionsTable(), endpointsTable(), gatewaysTable(), networksTable(), versionsTable(),
 	}
 }
+
+// connectionsNoun is the subcommand that can wait.
+const connectionsNoun = "connections"
 
 // show are the options of all subcommands that show clusters.
 type show struct {
@@ -54,14 +57,21 @@ type show struct {
 	contexts []string
 	format   *printer.Flag
 	watch    bool
+	wait     bool          // only for connections
+	timeout  time.Duration // of wait
 }
 
 // addFlags gives c the flags of a command that shows clusters.
 func (s *show) addFlags(c *cobra.Command) {
 	s.format = output(c, printer.Table, printer.Wide, printer.JSON, printer.YAML)
 	c.Flags().StringSliceVar(&s.contexts, "contexts", nil, "kubeconfig contexts of the clusters to show, in this order (instead of --context)")
-	c.Flags().BoolVarP(&s.watch, "watch", "w", false, "show the output again whenever it changes, until interrupted; JSON has one document per line")
+	s.addWatch(c)
 	complete(c, "contexts", func(context.Context) ([]string, error) { return s.globals.contexts() })
+}
+
+// addWatch gives c the flag --watch.
+func (s *show) addWatch(c *cobra.Command) {
+	c.Flags().BoolVarP(&s.watch, "watch", "w", false, "show the output again whenever it changes, until interrupted; JSON has one document per line")
 }
 
 // newShowTable returns the subcommand that shows one table.
@@ -76,6 +86,9 @@ func newShowTable(g *globals, t look.Section) *cobra.Command {
 		RunE:    func(c *cobra.Command, _ []string) error { return s.run(c.Context(), look.NewPanel(t)) },
 	}
 	s.addFlags(c)
+	if t.Noun == connectionsNoun {
+		s.addWait(c)
+	}
 	return c
 }
 
@@ -85,6 +98,9 @@ const watchPeriod = 2 * time.Second
 
 // run shows p once, or whenever it changes.
 func (s *show) run(ctx context.Context, p look.Panel) error {
+	if s.wait {
+		return s.await(ctx, look.NewPanel(awaitedTable()))
+	}
 	targets, err := s.targets()
 	if err != nil {
 		return err
@@ -92,9 +108,14 @@ func (s *show) run(ctx context.Context, p look.Panel) error {
 	if !s.watch {
 		return s.print(p.Look(ctx, targets, s.format.Format()))
 	}
+	return s.follow(ctx, func() look.Picture { return p.Look(ctx, targets, s.format.Format().Stream()) })
+}
+
+// follow prints pictures whenever they change, until ctx is done.
+func (s *show) follow(ctx context.Context, draw func() look.Picture) error {
 	var last look.Picture
 	for {
-		now := p.Look(ctx, targets, s.format.Format().Stream())
+		now := draw()
 		if ctx.Err() != nil {
 			return nil // interrupted, the normal end
 		}
@@ -107,11 +128,19 @@ func (s *show) run(ctx context.Context, p look.Panel) error {
 			}
 			last = now
 		}
-		select {
-		case <-ctx.Done():
+		if sleep(ctx, watchPeriod) != nil {
 			return nil
-		case <-time.After(watchPeriod):
 		}
+	}
+}
+
+// sleep waits for d. If ctx is done earlier, it returns the error of ctx.
+func sleep(ctx context.Context, d time.Duration) error {
+	select {
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-time.After(d):
+		return nil
 	}
 }
 

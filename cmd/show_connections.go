@@ -27,8 +27,12 @@ last replaced, and HANDSHAKE is the time since the gateways last agreed on keys.
 IMPLEMENTATION is kernel, or the program that processes the packets. ATTEMPTS lists the
 attempts to reach the remote gateway.
 
+With --wait, the command waits until it would exit with 0 and there is a connection to each
+gateway of each cluster that the cluster knows (subctl show clusters).
+
 The exit code is 3 if a connection is not connected, if there are no connections, or if a
-gateway reports a failure (subctl show gateways).`
+gateway reports a failure (subctl show gateways); with --wait, if that is still so when the
+time is out.`
 
 // connectionRow is a connection as reported by one of its gateways; its JSON is a promise.
 type connectionRow struct {
@@ -59,9 +63,11 @@ type connectionRow struct {
 	handshakeAge string
 }
 
-func connectionsTable() look.Section {
+func connectionsTable() look.Section { return connectionsView().Section() }
+
+func connectionsView() look.View[connectionRow] {
 	return look.View[connectionRow]{
-		Noun: "connections", Short: "Show the connections between gateways", Long: connectionsLong, Reads: []look.Read{look.ReadGateways}, Joined: true,
+		Noun: connectionsNoun, Short: "Show the connections between gateways", Long: connectionsLong, Reads: []look.Read{look.ReadGateways}, Joined: true,
 		Rows: connectionRows, Trouble: connectionTrouble,
 		Columns: []printer.Column[connectionRow]{
 			{Head: "LOCAL GATEWAY", Wide: true, Cell: func(r connectionRow) string { return r.Gateway }},
@@ -84,7 +90,7 @@ func connectionsTable() look.Section {
 			{Head: "ATTEMPTS", Wide: true, Cell: func(r connectionRow) string { return strings.Join(r.Attempts, "; ") }},
 			{Head: "MESSAGE", Max: 80, Cell: func(r connectionRow) string { return r.StatusMessage }},
 		},
-	}.Section()
+	}
 }
 
 func connectionRows(s look.Site) []connectionRow {

@@ -1,6 +1,7 @@
 package cmd
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -11,6 +12,7 @@ import (
 	"subctl/cluster"
 	"subctl/dataplane"
 	"subctl/internal/kube"
+	"subctl/internal/look"
 	"subctl/internal/printer"
 )
 
@@ -32,28 +34,38 @@ func newShowPlan(g *globals) *cobra.Command {
 		Use:               "plan NODE",
 		Short:             "Show the kernel configuration that a node should have",
 		Long:              showPlanLong,
-		Example:           "  subctl show plan gw-1 --context west",
+		Example:           "  subctl show plan gw-1 --context west\n  subctl show plan gw-1 --watch",
 		Args:              optionalName("node"),
 		ValidArgsFunction: completeArgument(g.nodes),
 	}
-	format := output(c, printer.Table, printer.JSON, printer.YAML)
+	s := &show{globals: g, format: output(c, printer.Table, printer.JSON, printer.YAML)}
+	s.addWatch(c)
 	c.Flags().StringVar(&node, "node", "", "name of the node, instead of the argument")
 	complete(c, "node", g.nodes)
 	c.RunE = func(c *cobra.Command, _ []string) error {
 		if node == "" {
 			return usageError(errors.New("the name of the node is missing: subctl show plan NODE"))
 		}
-		state, err := g.plan(c.Context(), node)
-		if err != nil {
-			return err
+		if !s.watch {
+			return s.print(g.planPicture(c.Context(), node, s.format.Format()))
 		}
-		if format.Format() == printer.Table {
-			_, err := fmt.Fprint(g.Out, state)
-			return err
-		}
-		return printer.Encode(g.Out, format.Format(), planSteps(state))
+		return s.follow(c.Context(), func() look.Picture { return g.planPicture(c.Context(), node, s.format.Format().Stream()) })
 	}
 	return c
+}
+
+// planPicture returns the plan of a node as it is printed.
+func (g *globals) planPicture(ctx context.Context, node string, format printer.Format) look.Picture {
+	state, err := g.plan(ctx, node)
+	if err != nil {
+		return look.Picture{Err: err}
+	}
+	if !format.Structured() {
+		return look.Picture{Data: state.String()}
+	}
+	var b bytes.Buffer
+	err = printer.Encode(&b, format, planSteps(state))
+	return look.Picture{Data: b.String(), Err: err}
 }
 
 // plan returns the plan of a node.

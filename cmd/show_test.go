@@ -77,6 +77,7 @@ func worlds() map[string]world {
 	toEast.LatencyRTT = &submarinerv1.LatencyRTT{Average: "404.351µs"}
 	toEast.Driver, toEast.Policy, toEast.Implementation, toEast.MTU = "wireguard", "secure", "wireguard-go", 1420
 	toEast.DesiredDriver, toEast.PathMTU, toEast.ReceivedBytes, toEast.SentBytes = "wireguard", 1500, new(int64(1<<32)), new(int64(0))
+	toEast.LastContact = &metav1.Time{Time: now.Add(-3 * time.Second)}
 	toEast.LastHandshake = &metav1.Time{Time: now.Add(-95 * time.Second)}
 	toEast.Attempts = []string{"172.18.0.9:4490 private: answered after 1 ms", "203.0.113.9:4490 public: no answer"}
 	toNorth := connection(submarinerv1.Connecting, endpoint("north", "gw-n", "172.18.0.7"))
@@ -121,6 +122,8 @@ func worlds() map[string]world {
 		"alone":    {"west": {submariner("west")}},
 		"empty":    {"west": nil},
 		"hub":      {"west": {broker}},
+		"known":    {"west": append(knownClusters(), submariner("west"), gateway("west", "gw-1", time.Second, toEast))},
+		"members":  {"west": append(brokerMembers(), broker)},
 		"mixed":    {"west": west, "east": nil},
 		"gone":     {"west": west, "east": nil, "lost": nil},
 	}
@@ -132,6 +135,7 @@ func TestShow(t *testing.T) {
 		"well show connections", "well show connections -o wide", "well show connections -o json", "well show connections -o yaml",
 		"well show gateways", "well show gateways -o json", "well show endpoints", "well show endpoints -o wide", "well show endpoints -o json",
 		"well show networks", "well show networks -o json", "well show versions", "well show versions -o json",
+		"well show clusters", "known show clusters", "known show clusters -o wide", "known show clusters -o json", "alone show clusters", "hub show clusters", "members show clusters", "members show clusters -o json", "empty show clusters", "empty show clusters -o json",
 		"well show brokers", "well show brokers -o json", "well show all", "well show all -o json",
 		"two show connections", "two show connections -o json", "two show connections --contexts east,west", "two show connections --context east",
 		"down show connections", "down show connections -o wide", "down show connections -o json", "down show gateways", "down show endpoints",

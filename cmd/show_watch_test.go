@@ -86,3 +86,104 @@ func TestWatchDocuments(t *testing.T) {
 		require.Equal(t, []any{0.404351, nil}, rtts, format)
 	}
 }
+
+// TestWaitForConnections waits for a cluster that cannot be reached at first, then for a connection, and
+// for the gateway of another cluster that has none.
+func TestWaitForConnections(t *testing.T) {
+	g, stdout, stderr := testGlobals(t, worlds()["known"], "west")
+	key := client.ObjectKey{Namespace: submarinerv1.OperatorNamespace, Name: "gw-1"}
+	synctest.Test(t, func(t *testing.T) {
+		cfg, err := g.restConfig()
+		require.NoError(t, err)
+		c, err := g.connect(t.Context(), cfg)
+		require.NoError(t, err)
+		start, connect := time.Now(), g.connect
+		g.now = func() time.Time { return now.Add(time.Since(start)) }
+		g.connect = func(ctx context.Context, cfg *rest.Config) (client.Client, error) {
+			if time.Since(start) < 3*time.Second {
+				return nil, context.DeadlineExceeded
+			}
+			return connect(ctx, cfg)
+		}
+		report := func(connections ...submarinerv1.Connection) {
+			gw := gateway("west", "gw-1", -time.Since(start), connections...)
+			var was submarinerv1.Gateway
+			require.NoError(t, c.Get(t.Context(), key, &was))
+			gw.ResourceVersion = was.ResourceVersion
+			require.NoError(t, c.Update(t.Context(), gw))
+		}
+		first, second := endpoint("east", "gw-e", "172.18.0.9"), endpoint("east", "gw-e2", "172.18.0.10")
+		code := make(chan int)
+		go func() { code <- run(t.Context(), g, []string{"show", "connections", "--wait", "--timeout", "30s"}) }()
+		report(connection(submarinerv1.Connecting, first))
+		time.Sleep(6 * time.Second)
+		report(connection(submarinerv1.Connected, first))
+		time.Sleep(3 * time.Second)
+		report(connection(submarinerv1.Connected, first), connection(submarinerv1.Connected, second))
+		require.Equal(t, exitDone, <-code)
+	})
+	require.Equal(t, ` • waiting until all gateways are connected, for at most 30s …
+ ⚠ reaching the API server at https://west.test:6443 (context "west"): context deadline exceeded: is the cluster up, and the context right?
+ ⚠ cluster "west": gateway gw-1 to gw-e of cluster "east": connecting
+ ⚠ cluster "west": gateway gw-1 to gw-e2 of cluster "east": no connection yet
+ ⚠ cluster "west": gateway gw-1 to gw-e2 of cluster "east": no connection yet
+ ✓ all gateways are connected
+`, stderr.String())
+	require.Equal(t, 3, strings.Count(stdout.String(), "\n"), stdout.String())
+}
+
+// The exit code of a wait that has not succeeded is the same as without it.
+func TestWaitInVain(t *testing.T) {
+	for name, test := range map[string]struct {
+		args    []string
+		code    int
+		message string
+	}{
+		"not connected":  {nil, exitTrouble, "not all gateways are connected after 5s"},
+		"cannot be read": {[]string{"--contexts", "lost"}, exitFailed, "connection refused"},
+		"and watching":   {[]string{"--watch"}, exitUsage, "[wait watch]"},
+		"no time":        {[]string{"--timeout", "0s"}, exitUsage, "--timeout 0s is not positive"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			g, stdout, stderr := testGlobals(t, worlds()["down"], "west", "lost")
+			args := append([]string{"show", "connections", "--contexts", "west", "--wait", "--timeout", "5s"}, test.args...)
+			if name == "cannot be read" {
+				args = append([]string{"show", "connections", "--wait", "--timeout", "5s"}, test.args...)
+			}
+			synctest.Test(t, func(t *testing.T) { require.Equal(t, test.code, run(t.Context(), g, args)) })
+			require.Contains(t, stderr.String(), test.message)
+			require.Equal(t, test.code == exitTrouble, strings.Contains(stdout.String(), "gw-n"), stdout.String())
+		})
+	}
+}
+
+// TestWatchPlan adds a node while the plan of another is watched.
+func TestWatchPlan(t *testing.T) {
+	objs, nodes := scenario(t, "two-clusters")
+	g, stdout, _ := testGlobals(t, world{"east": objs}, "east")
+	synctest.Test(t, func(t *testing.T) {
+		cfg, err := g.restConfig()
+		require.NoError(t, err)
+		c, err := g.connect(t.Context(), cfg)
+		require.NoError(t, err)
+		ctx, interrupt := context.WithCancel(t.Context())
+		code := make(chan int)
+		go func() { code <- run(ctx, g, []string{"show", "plan", "gw", "--watch"}) }()
+		time.Sleep(3 * watchPeriod)
+		var list submarinerv1.EndpointList
+		require.NoError(t, c.List(t.Context(), &list))
+		for _, e := range list.Items {
+			if e.Spec.ClusterID == "west" {
+				require.NoError(t, c.Delete(t.Context(), &e))
+			}
+		}
+		time.Sleep(3 * watchPeriod)
+		interrupt()
+		require.Equal(t, exitDone, <-code)
+	})
+	first, second, ok := strings.Cut(stdout.String(), "\n\n")
+	require.True(t, ok)
+	require.Equal(t, nodes["gw"], first+"\n")
+	require.NotContains(t, second, "10.112.0.0/16")
+	require.NotEmpty(t, second)
+}

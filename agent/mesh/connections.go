@@ -19,6 +19,7 @@ import (
 // connections returns the state of the cable to each remote gateway, for Gateway.status.
 func (m *Mesh) connections(p Plan, o Outcome) []submarinerv1.Connection {
 	out := []submarinerv1.Connection{}
+	before := lastContacts(List[*submarinerv1.Gateway](m.Snapshot))
 	for i, c := range p.cables {
 		if c.Idle {
 			continue
@@ -32,6 +33,7 @@ func (m *Mesh) connections(p Plan, o Outcome) []submarinerv1.Connection {
 		conn.Endpoint.Backend, conn.DesiredDriver = conn.Driver, conn.Driver
 		conn.Status, conn.StatusMessage, conn.LatencyRTT = m.status(p, o, c, p.links[i])
 		m.count(&conn, p.links[i])
+		conn.LastContact = contact(before[c.Name], conn, o, o.Health[c.Name])
 		if why := m.Cables.Kept[c.Name]; why != "" && conn.StatusMessage == "" {
 			conn.StatusMessage = clip(why)
 		}
@@ -45,7 +47,7 @@ func (m *Mesh) connections(p Plan, o Outcome) []submarinerv1.Connection {
 		out = append(out, submarinerv1.Connection{
 			Driver: wanted.driver, DesiredDriver: wanted.driver, Policy: wanted.policy,
 			Status: submarinerv1.ConnectionError, StatusMessage: clip("refused: " + r.Err.Error()), Endpoint: bounded(r.Spec),
-			Attempts: m.Snapshot.Paths[r.Spec.CableName].Attempts,
+			Attempts: m.Snapshot.Paths[r.Spec.CableName].Attempts, LastContact: before[r.Spec.CableName],
 		})
 	}
 	return out
@@ -121,6 +123,38 @@ func (m *Mesh) count(c *submarinerv1.Connection, l cable.Link) {
 		at := metav1.NewTime(state.Handshake.Truncate(time.Second))
 		c.LastHandshake = &at
 	}
+}
+
+// lastContacts returns when remote gateways last answered according to the reports of this
+// cluster's gateways, by cable name.
+func lastContacts(reports []*submarinerv1.Gateway) map[string]*metav1.Time {
+	out := map[string]*metav1.Time{}
+	for _, g := range reports {
+		for _, c := range g.Status.Connections {
+			name := c.Endpoint.CableName
+			out[name] = later(out[name], c.LastContact)
+		}
+	}
+	return out
+}
+
+// contact returns when the remote gateway of a connection last answered: now if it answers
+// pings, otherwise the last handshake or the last contact that was reported before; nil if
+// never.
+func contact(before *metav1.Time, c submarinerv1.Connection, o Outcome, h Health) *metav1.Time {
+	if o.Err == nil && h.Status == submarinerv1.Connected {
+		now := metav1.NewTime(o.Now.Truncate(time.Second))
+		return &now
+	}
+	return later(before, c.LastHandshake)
+}
+
+// later returns the later of two times, of which nil is the earliest.
+func later(a, b *metav1.Time) *metav1.Time {
+	if a == nil || a.Before(b) {
+		return b
+	}
+	return a
 }
 
 // How much of an endpoint's backend_config a report repeats.

@@ -74,7 +74,17 @@ func TestWhatAConnectionReports(t *testing.T) {
 	require.Equal(t, []int64{7, math.MaxInt64}, []int64{*c.ReceivedBytes, *c.SentBytes})
 	require.True(t, c.LastHandshake.Equal(&metav1.Time{Time: shook.Truncate(time.Second)}))
 
+	require.Equal(t, c.LastHandshake, c.LastContact, "no ping was answered yet")
+
 	p.cables, m.Snapshot.Cables = p.cables[:1], nil
+	answered := m.connections(p, Outcome{Now: shook.Add(time.Minute), Health: map[string]Health{"west": {Status: submarinerv1.Connected}}})[0]
+	require.Equal(t, shook.Add(time.Minute).Truncate(time.Second), answered.LastContact.Time)
+	report := &submarinerv1.Gateway{Status: submarinerv1.GatewayStatus{Connections: []submarinerv1.Connection{answered}}}
+	m.Snapshot = NewSnapshot("gw", report)
+	silent := m.connections(p, Outcome{Now: shook.Add(time.Hour), Health: map[string]Health{"west": {Status: submarinerv1.ConnectionError}}})[0]
+	require.Equal(t, answered.LastContact, silent.LastContact, "also after a restart")
+	m.Snapshot = Snapshot{}
+
 	later := m.connections(p, Outcome{})[0]
 	require.Equal(t, "ipsec", later.DesiredDriver, "the change is over")
 	require.Nil(t, later.ReceivedBytes, "not known")

@@ -125,7 +125,7 @@ func (p Panel) draw(sites []Site, heads bool, format printer.Format) (string, er
 func (p Panel) drawSite(s Site, format printer.Format) (string, error) {
 	var b bytes.Buffer
 	for _, v := range p.sections {
-		if v.joined && !s.Joined() {
+		if v.absent(s) {
 			continue
 		}
 		var table bytes.Buffer
@@ -149,7 +149,7 @@ func (p Panel) judge(sites []Site, say *progress.Reporter) error {
 		bare = bare && !s.Joined() && len(s.Brokers) == 0
 		left := false
 		for _, v := range p.sections {
-			if v.joined && !s.Joined() {
+			if v.absent(s) {
 				left = true
 				continue
 			}

@@ -42,6 +42,15 @@ func ReadPolicies(ctx context.Context, c client.Client, onBroker bool) (*catalog
 
 // readBrokerPolicies reads the namespaces of all clustersets of a broker.
 func readBrokerPolicies(ctx context.Context, c client.Client, base string) (*catalog.Catalog, error) {
+	sets, err := readSets(ctx, c, base, readPolicyObjects)
+	if err != nil {
+		return nil, err
+	}
+	return catalog.OfBroker(sets), nil
+}
+
+// readSets reads the objects of each clusterset of a broker.
+func readSets(ctx context.Context, c client.Reader, base string, read func(context.Context, client.Reader, string) (catalog.Objects, error)) ([]catalog.Set, error) {
 	var namespaces corev1.NamespaceList
 	if err := c.List(ctx, &namespaces, client.HasLabels{submarinerv1.ClusterSetLabel}); err != nil {
 		return nil, fmt.Errorf("reading the broker's clustersets: %w", err)
@@ -52,25 +61,21 @@ func readBrokerPolicies(ctx context.Context, c client.Client, base string) (*cat
 		if ns.Name != broker.NamespaceIn(base, set) {
 			continue
 		}
-		o, err := readPolicyObjects(ctx, c, ns.Name)
+		o, err := read(ctx, c, ns.Name)
 		if err != nil {
 			return nil, err
 		}
 		sets = append(sets, catalog.Set{Name: set, Namespace: ns.Name, Objects: o})
 	}
-	return catalog.OfBroker(sets), nil
+	return sets, nil
 }
 
-func readPolicyObjects(ctx context.Context, c client.Client, namespace string) (catalog.Objects, error) {
+func readPolicyObjects(ctx context.Context, c client.Reader, namespace string) (catalog.Objects, error) {
 	var policies v1alpha1.CablePoliciesList
-	var clusters submarinerv1.ClusterList
-	var endpoints submarinerv1.EndpointList
-	err := errors.Join(
-		listIn(ctx, c, &policies, namespace, "cable policies"),
-		listIn(ctx, c, &clusters, namespace, "clusters"),
-		listIn(ctx, c, &endpoints, namespace, "endpoints"),
-	)
-	return catalog.Objects{Policies: policies.Items, Clusters: clusters.Items, Endpoints: endpoints.Items}, err
+	out, err := readClusterObjects(ctx, c, namespace)
+	err = errors.Join(listIn(ctx, c, &policies, namespace, "cable policies"), err)
+	out.Policies = policies.Items
+	return out, err
 }
 
 // errNoPolicies reports that a cluster is neither a member nor a broker.

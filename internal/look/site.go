@@ -32,6 +32,7 @@ type Site struct {
 	Gateways    []submarinerv1.Gateway
 	RouteAgents []submarinerv1.RouteAgent
 	Brokers     []v1alpha1.Broker
+	Members     *Members // nil: not read, or neither a member nor a broker
 	DaemonSets  []appsv1.DaemonSet
 	Deployments []appsv1.Deployment
 	Pods        []corev1.Pod

@@ -12,8 +12,10 @@ type View[T any] struct {
 	Noun        string // the subcommand
 	Short, Long string // its help
 	Reads       []Read
-	// Joined reports whether only clusters that have joined have such rows.
-	Joined  bool
+	// Joined reports whether only clusters that have joined have such rows, or, if OnBroker
+	// is set, clusters that have joined or host a broker.
+	Joined, OnBroker bool
+
 	Rows    func(Site) []T
 	Columns []printer.Column[T]
 	// Text prints a row if there are no columns.
@@ -28,18 +30,23 @@ type View[T any] struct {
 func (v View[T]) all(sites []Site) []T {
 	rows := []T{}
 	for _, s := range sites {
-		if s.Joined() || !v.Joined {
+		if !v.absent(s) {
 			rows = append(rows, v.Rows(s)...)
 		}
 	}
 	return rows
 }
 
+// absent reports whether a cluster cannot have such rows.
+func (v View[T]) absent(s Site) bool {
+	return v.Joined && !s.Joined() && (!v.OnBroker || len(s.Brokers) == 0)
+}
+
 // Section is a View without the type of its rows.
 type Section struct {
 	Noun, Short, Long string
 	reads             []Read
-	joined            bool
+	absent            func(Site) bool
 	data              func([]Site) any
 	table             func(io.Writer, printer.Format, Site) error
 	trouble           func(Site) []string
@@ -49,7 +56,7 @@ type Section struct {
 // Section returns v as a Section.
 func (v View[T]) Section() Section {
 	return Section{
-		Noun: v.Noun, Short: v.Short, Long: v.Long, reads: v.Reads, joined: v.Joined,
+		Noun: v.Noun, Short: v.Short, Long: v.Long, reads: v.Reads, absent: v.absent,
 		data: func(sites []Site) any { return v.all(sites) },
 		table: func(w io.Writer, format printer.Format, s Site) error {
 			if v.Text == nil {

@@ -141,6 +141,10 @@ type Connection struct {
 	ReceivedBytes *int64 `json:"receivedBytes,omitempty"`
 	// +optional
 	SentBytes *int64 `json:"sentBytes,omitempty"`
+	// LastContact is the time at which the remote gateway was last known to answer through
+	// the cable, to the interval at which Gateways are written; nil if never.
+	// +optional
+	LastContact *metav1.Time `json:"lastContact,omitempty"`
 	// LastHandshake is the time at which the two gateways last agreed on keys; nil if unknown.
 	// +optional
 	LastHandshake *metav1.Time `json:"lastHandshake,omitempty"`
@@ -161,9 +165,9 @@ func (c *Connection) Stuck(now time.Time) bool {
 }
 
 // ClearMeasurements removes the values that change although nothing happens: round trip
-// times, counters and the time of the last handshake.
+// times, counters, and the times of the last contact and the last handshake.
 func (c *Connection) ClearMeasurements() {
-	c.LatencyRTT, c.ReceivedBytes, c.SentBytes, c.LastHandshake = nil, nil, nil, nil
+	c.LatencyRTT, c.ReceivedBytes, c.SentBytes, c.LastHandshake, c.LastContact = nil, nil, nil, nil, nil
 }
 
 // PreviousCable describes a cable; its fields have the same meaning as in Connection.

@@ -144,6 +144,10 @@ func (in *Connection) DeepCopyInto(out *Connection) {
 		*out = new(int64)
 		**out = **in
 	}
+	if in.LastContact != nil {
+		in, out := &in.LastContact, &out.LastContact
+		*out = (*in).DeepCopy()
+	}
 	if in.LastHandshake != nil {
 		in, out := &in.LastHandshake, &out.LastHandshake
 		*out = (*in).DeepCopy()

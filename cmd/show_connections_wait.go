@@ -1,0 +1,113 @@
+package cmd
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	submarinerv1 "subctl/api/submariner/v1"
+	"subctl/cluster"
+	"subctl/internal/look"
+)
+
+// waitTimeout is the default of --timeout: longer than a gateway takes to start and connect.
+const waitTimeout = 2 * time.Minute
+
+// addWait gives the command for connections the flags --wait and --timeout.
+func (s *show) addWait(c *cobra.Command) {
+	c.Flags().BoolVar(&s.wait, "wait", false, "wait until every gateway of every known cluster is connected")
+	c.Flags().DurationVar(&s.timeout, "timeout", waitTimeout, "time limit of --wait")
+	c.MarkFlagsMutuallyExclusive("wait", "watch")
+	c.Example += "\n  subctl show connections --wait --timeout 5m"
+	c.PreRunE = func(*cobra.Command, []string) error {
+		if s.timeout <= 0 {
+			return usageError(fmt.Errorf("--timeout %v is not positive: specify a duration such as 2m", s.timeout))
+		}
+		return nil
+	}
+}
+
+// await shows p once it has no problem, or when the time is out. Meanwhile it reports on
+// stderr what it waits for, whenever that changes.
+func (s *show) await(ctx context.Context, p look.Panel) error {
+	targets, err := s.targets()
+	if err != nil {
+		return err
+	}
+	limited, cancel := context.WithTimeout(ctx, s.timeout)
+	defer cancel()
+	s.progress().Step("waiting until all gateways are connected, for at most %v", s.timeout)
+	var last look.Picture
+	for {
+		now := p.Look(limited, targets, s.format.Format())
+		if now.Err == nil {
+			s.progress().Done("all gateways are connected")
+			return s.print(now)
+		}
+		if limited.Err() == nil { // otherwise it may be half of a read
+			if now.Notes != last.Notes || fmt.Sprint(now.Err) != fmt.Sprint(last.Err) {
+				s.sayPending(now)
+			}
+			last = now
+		}
+		if sleep(limited, cluster.Poll) == nil {
+			continue
+		}
+		if ctx.Err() != nil {
+			return ctx.Err()
+		}
+		s.progress().Fail("not all gateways are connected after %v", s.timeout)
+		last.Notes = "" // reported already
+		if last.Err == nil {
+			last.Err = errors.New("no cluster answered in time: specify a longer --timeout")
+		}
+		return s.print(last)
+	}
+}
+
+// sayPending reports what await waits for.
+func (s *show) sayPending(p look.Picture) {
+	fmt.Fprint(s.ErrOut, p.Notes)
+	if !errors.Is(p.Err, look.ErrTrouble) {
+		s.progress().Warn("%v", p.Err)
+	}
+}
+
+// awaitedTable returns the table of connections, whose problems include the gateways of other
+// clusters to which there is no connection yet.
+func awaitedTable() look.Section {
+	v := connectionsView()
+	v.Reads = append(v.Reads, look.ReadMembers)
+	v.Trouble = func(s look.Site, rows []connectionRow) []string {
+		return append(connectionTrouble(s, rows), unconnected(s)...)
+	}
+	return v.Section()
+}
+
+// unconnected returns a line for each gateway of another cluster to which an active gateway
+// has no connection.
+func unconnected(s look.Site) []string {
+	if s.Members == nil {
+		return nil
+	}
+	var out []string
+	for _, c := range s.Members.Catalog.Clusters {
+		if c.ID == s.Members.Keeper {
+			continue
+		}
+		for _, e := range s.Members.Endpoints[c.ID] {
+			for _, gw := range s.Gateways {
+				if gw.Status.HAStatus == submarinerv1.HAStatusActive && !slices.ContainsFunc(gw.Status.Connections, func(have submarinerv1.Connection) bool {
+					return have.Endpoint.CableName == e.CableName
+				}) {
+					out = append(out, fmt.Sprintf("gateway %s to %s of cluster %q: no connection yet", gw.Name, e.Hostname, c.ID))
+				}
+			}
+		}
+	}
+	return out
+}
