@@ -233,6 +233,7 @@ func TestPlanKnowsItsBrokerAgain(t *testing.T) {
 func TestPlanWarns(t *testing.T) {
 	s := normal()
 	s.f.Network.Guess = "the pod network is a guess"
+	s.f.Network.Warnings = []string{"the network plugin needs a setting"}
 	s.ClusterCIDRs = []string{"10.111.0.0/17"}
 	s.b.Broker.Spec.GlobalnetEnabled, s.b.Broker.Spec.GlobalnetCIDRRange = true, "242.0.0.0/8"
 	s.f.Nodes[0].Labels[submarinerv1.GatewayNodeLabel] = "true"
@@ -241,6 +242,7 @@ func TestPlanWarns(t *testing.T) {
 	require.NoError(t, err)
 	require.Empty(t, p.Gateways)
 	require.Equal(t, []string{
+		"the network plugin needs a setting",
 		"--clustercidr 10.111.0.0/17 is used, although the pod network seems to be 10.111.0.0/16 (kubeadm)",
 		"gateway node n1 is not Ready",
 		"the broker has globalnet enabled, which this version does not implement: clusters are connected only if their networks do not overlap",

@@ -1,6 +1,6 @@
-// Package networks discovers the pod and Service networks of a cluster from the
-// configuration of its components. It changes nothing. Package join decides whether the
-// networks can be connected.
+// Package networks discovers the pod and Service networks of a cluster, and its network
+// plugin, from the configuration of its components. It changes nothing. Package join
+// decides whether the networks can be connected.
 package networks
 
 import (

@@ -222,6 +222,8 @@ type SubmarinerStatus struct {
 	ServiceCIDR string `json:"serviceCIDR,omitempty"`
 	// +optional
 	GlobalCIDR string `json:"globalCIDR,omitempty"`
+	// NetworkPlugin is the network plugin (CNI) that join detected, such as "flannel";
+	// "generic" if it is none of those that join knows.
 	// +optional
 	NetworkPlugin string `json:"networkPlugin,omitempty"`
 	// NatEnabled is Submariner.spec.natEnabled. Upstream's tools expect it to be present, even if false.
