@@ -28,7 +28,7 @@ var may = map[string]string{
 	"agent/discovery":         "api cable dataplane internal/wake",
 	"cluster":                 "api broker broker/exchange cable dataplane internal/version",
 	"cluster/clustertest":     "api cluster internal/kube",
-	"cluster/join":            "api broker cable cluster cluster/networks dataplane internal/kube internal/progress internal/version internal/wake internal/words",
+	"cluster/join":            "api broker cable cluster cluster/networks dataplane internal/kube internal/progress internal/version internal/wake internal/words policy",
 	"cluster/networks":        "api cable internal/kube",
 	"cluster/rotate":          "api cable cluster internal/kube internal/progress internal/wake",
 	"cluster/uninstall":       "api broker broker/exchange cluster internal/kube internal/progress internal/wake internal/words",

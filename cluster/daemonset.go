@@ -1,8 +1,6 @@
 package cluster
 
 import (
-	"cmp"
-
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
@@ -38,7 +36,6 @@ func gateway(sub *v1alpha1.Submariner) *appsv1.DaemonSet {
 	mountSecret(pod, BrokerSecretName(sub), "/run/secrets/submariner.io/", false)
 	mountSecret(pod, PSKSecretName(sub), "/var/run/secrets/submariner.io/", true)
 	mountSecret(pod, ClusterKeySecret, "/var/run/secrets/submariner.io/", true)
-	mountConfig(pod, sub)
 	mountState(pod)
 	return ds
 }
@@ -95,7 +92,7 @@ func daemonSet(name, image string, port int32) *appsv1.DaemonSet {
 // container returns the container of an agent.
 //
 // The only environment variable is the name of the node. A pod depends on its image, on
-// tolerations, and on the names of the Secrets and of the ConfigMap that it mounts. All other
+// tolerations, and on the names of the Secrets that it mounts. All other
 // settings are read from the Submariner object, which the agents watch, so that a changed
 // setting restarts no pod and interrupts no cable.
 //
@@ -162,29 +159,6 @@ func mountSecret(pod *corev1.PodSpec, name, dir string, optional bool) {
 		corev1.VolumeMount{Name: name, MountPath: dir + name, ReadOnly: true})
 }
 
-// DefaultConfigPath is the default mount path, in gateway pods, of the ConfigMap with the
-// settings of the cable drivers.
-const DefaultConfigPath = "/etc/submariner/cable-driver-config"
-
-// mountConfig mounts the ConfigMap with settings of the cable drivers, if the user named
-// one. The agents read it from the API server, which is up to a minute faster than the
-// kubelet; the files are for people and upstream's tools. The ConfigMap need not exist. A
-// pod cannot mount a ConfigMap of another namespace.
-func mountConfig(pod *corev1.PodSpec, sub *v1alpha1.Submariner) {
-	ref := sub.Spec.CableDriverCustomConfig
-	if ref == nil || ref.ConfigMapName == "" || (ref.Namespace != "" && ref.Namespace != Namespace) {
-		return
-	}
-	const name = "cable-driver-config"
-	pod.Volumes = append(pod.Volumes, corev1.Volume{Name: name, VolumeSource: corev1.VolumeSource{
-		ConfigMap: &corev1.ConfigMapVolumeSource{
-			LocalObjectReference: corev1.LocalObjectReference{Name: ref.ConfigMapName}, Optional: new(true),
-		},
-	}})
-	pod.Containers[0].VolumeMounts = append(pod.Containers[0].VolumeMounts,
-		corev1.VolumeMount{Name: name, MountPath: configPath(sub), ReadOnly: true})
-}
-
 // mountState mounts a directory in memory for the sockets of charon and wireguard-go, and
 // for their configuration, which contains keys. It disappears with the pod.
 func mountState(pod *corev1.PodSpec) {
@@ -198,9 +172,4 @@ func mountState(pod *corev1.PodSpec) {
 
 func fromField(name, path string) corev1.EnvVar {
 	return corev1.EnvVar{Name: name, ValueFrom: &corev1.EnvVarSource{FieldRef: &corev1.ObjectFieldSelector{FieldPath: path}}}
-}
-
-// configPath returns the mount path of the ConfigMap with the settings of the drivers.
-func configPath(sub *v1alpha1.Submariner) string {
-	return cmp.Or(sub.Spec.CableDriverCustomConfigPath, DefaultConfigPath)
 }

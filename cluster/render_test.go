@@ -61,15 +61,3 @@ func TestSecretsHoldWhatTheGatewayReads(t *testing.T) {
 	require.ElementsMatch(t, []string{"psk"}, found[cluster.PSKSecret])
 	require.ElementsMatch(t, []string{"private", "public", "seed"}, found[cluster.ClusterKeySecret])
 }
-
-// A ConfigMap with settings of the drivers is mounted, for people.
-func TestRenderMountsTheConfigMap(t *testing.T) {
-	sub := clustertest.Submariner()
-	sub.Spec.CableDriverCustomConfig = &v1alpha1.ConfigMapRef{ConfigMapName: "cables"}
-	sub.Spec.CableDriverCustomConfigPath = "/etc/cables"
-	got := clustertest.Text(t, clustertest.Render(t, sub))
-	require.Contains(t, got, "- mountPath: /etc/cables\n          name: cable-driver-config\n          readOnly: true\n")
-	require.Contains(t, got, "- configMap:\n          name: cables\n          optional: true\n        name: cable-driver-config\n")
-	sub.Spec.CableDriverCustomConfig.Namespace = "elsewhere" // a pod cannot have it
-	require.NotContains(t, clustertest.Text(t, clustertest.Render(t, sub)), "configMap:")
-}

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"subctl/broker"
@@ -25,7 +26,8 @@ wrote; - is stdin.
 All checks run before anything is changed on either cluster. Then join claims the cluster ID
 on the broker, installs the agents in namespace submariner-operator, and labels a node as
 gateway if there is none. To finish an interrupted join, or to repair or change one, run the
-command again.
+command again: settings without a flag stay as they are, and the settings that change are
+printed first. With --reset, settings without a flag return to their defaults.
 
 Pod and Service networks are discovered; subctl warns if the result is a guess. Clusters
 that use the same addresses cannot be connected.
@@ -38,14 +40,16 @@ const joinExample = `  # join the cluster of context "west"
   # specify the networks and the gateways
   subctl join broker-info.subm --clustercidr 10.244.0.0/16 --servicecidr 10.96.0.0/12 --gateway-nodes gw-1,gw-2
 
-  # show what would be written
+  # change one setting of a cluster that has joined
+  subctl join broker-info.subm --context west --cluster-labels site=cloud
+
+  # show what would change
   subctl join broker-info.subm --dry-run`
 
 // joinOptions are the options of join.
 type joinOptions struct {
 	join.Options
 	file        string
-	brokerURL   string
 	checkBroker bool
 	dryRun      bool
 	wait        bool
@@ -63,7 +67,7 @@ func newJoin(g *globals) *cobra.Command {
 		Args:    oneJoinFile,
 	}
 	f := c.Flags()
-	f.StringVar(&o.ClusterID, "clusterid", "", "ID of this cluster, unique among all clusters of the broker (default: its name in the kubeconfig)")
+	f.StringVar(&o.ClusterID, "clusterid", "", "ID of this cluster, unique among all clusters of the broker (default: its ID if it has joined, else its name in the kubeconfig)")
 	f.StringSliceVar(&o.ClusterCIDRs, "clustercidr", nil, "pod networks, such as 10.244.0.0/16 (default: discovered)")
 	f.StringSliceVar(&o.ServiceCIDRs, "servicecidr", nil, "Service networks, such as 10.96.0.0/12 (default: discovered)")
 	o.addDriverFlags(c)
@@ -77,9 +81,10 @@ func newJoin(g *globals) *cobra.Command {
 	f.Uint64Var(&o.HealthCheckMaxLoss, "health-check-max-packet-loss-count", o.HealthCheckMaxLoss, "number of consecutive lost pings after which a connection is down")
 	f.StringVar(&o.Image, "image", "", "image of the agents (default: the image of this version of subctl)")
 	f.BoolVar(&o.MultiActiveGateway, "multi-active-gateway", false, "activate every gateway node (not implemented in this version)")
-	f.StringVar(&o.brokerURL, "broker-url", "", "address of the broker's API server, https://host:port (default: the address in FILE)")
+	f.StringVar(&o.BrokerURL, "broker-url", "", "address of the broker's API server, https://host:port (default: the address in FILE)")
 	f.BoolVar(&o.checkBroker, "check-broker-certificate", true, "verify the certificate of the broker's API server")
-	f.BoolVar(&o.dryRun, "dry-run", false, "print the objects to write, on broker and cluster, without writing them")
+	f.BoolVar(&o.Reset, "reset", false, "reset the settings without a flag to their defaults, instead of leaving them as they are")
+	f.BoolVar(&o.dryRun, "dry-run", false, "print what would change on broker and cluster, without writing it; with -o, the objects to write")
 	f.BoolVar(&o.wait, "wait", true, "wait until the cluster is connected")
 	f.DurationVar(&o.timeout, "timeout", 2*time.Minute, "time limit for --wait")
 	o.format = output(c, printer.YAML, printer.JSON)
@@ -90,6 +95,7 @@ func newJoin(g *globals) *cobra.Command {
 			return usageError(errors.New("--output requires --dry-run"))
 		}
 		o.file, o.InsecureBroker = args[0], !o.checkBroker
+		f.Visit(func(flag *pflag.Flag) { o.Specified = append(o.Specified, flag.Name) })
 		return o.run(c.Context(), g)
 	}
 	return c
@@ -114,6 +120,9 @@ func (o *joinOptions) run(ctx context.Context, g *globals) error {
 	}
 	for _, w := range op.Plan.Warnings {
 		op.Report.Warn("%s", w)
+	}
+	if text := op.Plan.ChangesText(); text != "" {
+		op.Report.Warn("%s", text)
 	}
 	if o.dryRun {
 		found, err := op.DryRun(ctx)
@@ -147,19 +156,19 @@ func (o *joinOptions) check(g *globals) (*broker.JoinFile, error) {
 		o.ClusterID = join.SuggestID(name)
 	}
 	mistakes := o.Validate()
-	if o.brokerURL != "" {
-		address, err := broker.ParseURL(o.brokerURL)
+	if o.BrokerURL != "" {
+		address, err := broker.ParseURL(o.BrokerURL)
 		if err != nil {
 			mistakes = errors.Join(mistakes, fmt.Errorf("--broker-url %w", err))
 		}
-		o.brokerURL = address
+		o.BrokerURL = address
+	}
+	if o.timeout <= 0 {
+		mistakes = errors.Join(mistakes, fmt.Errorf("--timeout %v is not a time limit: specify a positive duration such as 2m, or --wait=false", o.timeout))
 	}
 	file, err := broker.ReadJoinFile(o.file, g.In, g.now())
 	if mistakes != nil {
 		return nil, usageError(errors.Join(mistakes, err))
-	}
-	if err == nil && o.brokerURL != "" {
-		file.BrokerURL = o.brokerURL
 	}
 	return file, err
 }
@@ -167,23 +176,31 @@ func (o *joinOptions) check(g *globals) (*broker.JoinFile, error) {
 // plan reads the facts about both clusters, and plans the join.
 func (o *joinOptions) plan(ctx context.Context, g *globals, file *broker.JoinFile) (*join.Operation, error) {
 	report := g.progress()
-	report.Step("checking this cluster, and the broker at %s", file.BrokerURL)
+	report.Step("checking this cluster")
+	facts := &join.Facts{}
 	member, err := g.memberSide(ctx)
-	hub, err2 := g.brokerSide(ctx, file.RESTConfig(o.InsecureBroker))
+	if err == nil {
+		if facts, err = join.ReadFacts(ctx, member, o.Options); err != nil {
+			return nil, err
+		}
+	}
+	options, used := o.With(facts.Submariner), *file
+	used.BrokerURL = o.Address(file, facts.Submariner)
+	report.Step("checking the broker at %s", used.BrokerURL)
+	hub, err2 := g.brokerSide(ctx, used.RESTConfig(options.InsecureBroker))
 	if err := errors.Join(err, err2); err != nil {
 		return nil, err
 	}
-	facts, err := join.ReadFacts(ctx, member, o.Options)
-	brokerFacts, err2 := join.ReadBrokerFacts(ctx, hub, file.BaseNamespace(), o.ClusterID, o.Sets())
-	if err := errors.Join(err, err2); err != nil {
+	brokerFacts, err := join.ReadBrokerFacts(ctx, hub, file.BaseNamespace(), options.ClusterID, options.Sets())
+	if err != nil {
 		return nil, err
 	}
 	plan, err := join.MakePlan(o.Options, file, facts, brokerFacts)
 	if err != nil {
 		return nil, err
 	}
-	report.Done("cluster %s can join the broker", o.ClusterID)
-	return &join.Operation{Member: member, Broker: hub, File: file, Plan: plan, Report: report}, nil
+	report.Done("cluster %s can join the broker", options.ClusterID)
+	return &join.Operation{Member: member, Broker: hub, File: &used, Plan: plan, Report: report}, nil
 }
 
 // addDriverFlags declares the flags that specify the cables and their settings.
@@ -195,7 +212,6 @@ func (o *joinOptions) addDriverFlags(c *cobra.Command) {
 	f.StringSliceVar(&o.CombinedCableDrivers, "combined-cable-drivers", nil, "two drivers to offer as one combined cable, such as vxlan,ipsec: VXLAN inside IPsec")
 	f.StringVar(&o.Encryption, "encryption", "", "required: never connect this cluster without encryption, whatever the cable policies decide; optional: let them decide (default: as before, optional for a new cluster)")
 	f.StringVar(&o.CableDriverConfig, "cable-driver-config", "", "ConfigMap with settings of the cable drivers, in namespace "+cluster.Namespace)
-	f.StringVar(&o.CableDriverConfigPath, "cable-driver-config-path", "", "mount path of that ConfigMap in gateway pods (default "+cluster.DefaultConfigPath+")")
 	f.IntVar(&o.NATTPort, "nattport", o.NATTPort, "UDP port of IPsec")
 	f.BoolVar(&o.ForceUDPEncaps, "force-udp-encaps", false, "encapsulate IPsec in UDP even without NAT")
 	f.BoolVar(&o.IPsecDebug, "ipsec-debug", false, "log the IPsec negotiation")

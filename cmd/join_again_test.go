@@ -6,6 +6,7 @@ import (
 	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	submarinerv1 "subctl/api/submariner/v1"
@@ -51,4 +52,29 @@ func (w *joinWorld) policies(t *testing.T) {
 	require.NoError(t, w.memberC.Create(t.Context(), policy(cluster.Namespace, "mine", "")))
 	require.NoError(t, w.hubC.Create(t.Context(), policy(hub, "mine", "west")))
 	require.NoError(t, w.hubC.Create(t.Context(), policy(hub, "theirs", "taken")))
+}
+
+// keeps sets fields of the Submariner as another user, which another join keeps, even if it
+// changes others; --reset takes them away, though they are not the fields of join.
+func (w *joinWorld) keeps(t *testing.T) {
+	at := client.ObjectKey{Namespace: cluster.Namespace, Name: v1alpha1.SubmarinerName}
+	sub := &v1alpha1.Submariner{}
+	require.NoError(t, w.memberC.Get(t.Context(), at, sub))
+	first := sub.Spec.DeepCopy()
+	patch := client.RawPatch(types.MergePatchType, []byte(`{"spec":{"cableDrivers":["vxlan","ipsec"],"clusterLabels":{"site":"cloud"},"debug":true}}`))
+	require.NoError(t, w.memberC.Patch(t.Context(), sub, patch, client.FieldOwner("kubectl-edit")))
+
+	r := w.run(t, "join", w.file, "--natt=false", "--health-check-interval", "3", "--wait=false")
+	require.Equal(t, exitDone, r.code, r.stderr)
+	require.Contains(t, r.stderr, " ⚠ the settings of this cluster change:\n     connectionHealthCheck.intervalSeconds: 1 → 3\n   affected clusters: none\n")
+	want := sub.Spec.DeepCopy()
+	want.ConnectionHealthCheck.IntervalSeconds = 3
+	require.NoError(t, w.memberC.Get(t.Context(), at, sub))
+	require.Equal(t, *want, sub.Spec)
+
+	r = w.run(t, "join", w.file, "--clusterid", "west", "--reset", "--wait=false")
+	require.Equal(t, exitDone, r.code, r.stderr)
+	require.Contains(t, r.stderr, "clusterLabels.site: cloud → (none)")
+	require.NoError(t, w.memberC.Get(t.Context(), at, sub))
+	require.Equal(t, *first, sub.Spec)
 }

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
-	"path"
 	"strings"
 
 	"k8s.io/apimachinery/pkg/util/validation"
@@ -36,11 +35,8 @@ func checkDriver(r request) ([]string, error) {
 	if r.CableDriver == "" {
 		errs = append(errs, r.checkBrokersDriver())
 	}
-	if d := drivers.Find(r.driver()); r.NAT && d != nil && !d.Properties().PassesNAT {
-		errs = append(errs, fmt.Errorf("the cable driver %q does not work through NAT: omit --natt, and make sure that gateways can reach the node addresses of other gateways", r.driver()))
-	}
 	policy := cmp.Or(r.broker.Broker.Spec.CableDriver, drivers.Default)
-	if r.CableDriver == "" || cable.Canonical(r.CableDriver) == cable.Canonical(policy) {
+	if r.CableDriver == "" || r.isStored("cable-driver") || cable.Canonical(r.CableDriver) == cable.Canonical(policy) {
 		return nil, errors.Join(errs...)
 	}
 	return []string{fmt.Sprintf("--cable-driver %s is used only where no cable policy decides, and the broker's default policy chooses %s for all pairs of clusters. "+
@@ -93,19 +89,16 @@ func (o Options) configRef() *v1alpha1.ConfigMapRef {
 	return &v1alpha1.ConfigMapRef{ConfigMapName: name, Namespace: ns}
 }
 
-// checkConfig returns the mistakes in the name and the mount path of that ConfigMap.
+// checkConfig returns the mistakes in the name of that ConfigMap.
 func (o Options) checkConfig() error {
 	var errs []error
 	if ref := o.configRef(); ref != nil {
 		if ref.Namespace != cluster.Namespace {
-			errs = append(errs, fmt.Errorf("--cable-driver-config %s is in namespace %q, but a pod can mount only ConfigMaps of its own namespace: create it in %s", o.CableDriverConfig, ref.Namespace, cluster.Namespace))
+			errs = append(errs, fmt.Errorf("--cable-driver-config %s is in namespace %q, but the agents may read only ConfigMaps of their own namespace: create it in %s", o.CableDriverConfig, ref.Namespace, cluster.Namespace))
 		}
 		for _, text := range validation.IsDNS1123Subdomain(ref.ConfigMapName) {
 			errs = append(errs, fmt.Errorf("--cable-driver-config: %q is not a valid name of a ConfigMap: %s", ref.ConfigMapName, text))
 		}
-	}
-	if p := o.CableDriverConfigPath; p != "" && (!path.IsAbs(p) || path.Clean(p) != p || p == "/" || strings.Contains(p, ":")) {
-		errs = append(errs, fmt.Errorf("--cable-driver-config-path %q is not an absolute path without colons: specify a directory such as %s", p, cluster.DefaultConfigPath))
 	}
 	return errors.Join(errs...)
 }

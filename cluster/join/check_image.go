@@ -4,11 +4,19 @@ import (
 	"fmt"
 	"strings"
 
+	"subctl/cluster"
 	"subctl/internal/version"
 )
 
 // checkImage warns if the default image is in no registry.
 func checkImage(r request) ([]string, error) {
+	if kept := r.images(r.before().Spec.ImageOverrides); r.Image == "" && len(kept) > 0 {
+		if stored := r.before().Spec.Version; stored == version.Version {
+			return nil, nil
+		}
+		return []string{fmt.Sprintf("the agents keep their image, %s: specify another one with --image to replace them by this version, %s",
+			kept[cluster.GatewayName], version.Version)}, nil
+	}
 	registry, _, _ := strings.Cut(version.Image, "/")
 	if r.Image != "" || registry != "localhost" {
 		return nil, nil

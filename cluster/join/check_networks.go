@@ -16,7 +16,7 @@ import (
 // checkNetworks refuses networks that are unknown, that agents do not connect, and that
 // overlap other networks.
 func checkNetworks(r request) ([]string, error) {
-	found, self, b := r.member.Network, r.ClusterID, r.broker
+	found, b := r.member.Network, r.broker
 	warnings := slices.Clone(found.Warnings)
 	if len(r.ClusterCIDRs) == 0 {
 		warnings = append(warnings, found.Guess)
@@ -24,7 +24,7 @@ func checkNetworks(r request) ([]string, error) {
 	pods, podsWarning, podsErr := r.pods()
 	services, servicesWarning, servicesErr := r.services()
 	own := append(named(pods, "the pod network of this cluster"), named(services, "the Service network of this cluster")...)
-	members := members(self, b)
+	members := r.members()
 	const (
 		sayOther  = "clusters that use the same addresses cannot be connected; if they do not, specify the right networks with --clustercidr and --servicecidr"
 		sayRight  = "specify the right networks with --clustercidr and --servicecidr"
@@ -36,7 +36,7 @@ func checkNetworks(r request) ([]string, error) {
 		overlaps(own, members, sayOther),
 		inside(internalIPs(r.member.Nodes), own, sayRight),
 		inside(internalIPs(r.member.Nodes), members, sayBehind),
-		inside(gatewayIPs(self, b), own, sayBehind),
+		inside(r.gatewayIPs(), own, sayBehind),
 	}
 	for i, n := range own {
 		errs = append(errs, overlaps([]network{n}, own[i+1:], sayRight))
@@ -55,11 +55,15 @@ func named(list []netip.Prefix, of string) []network {
 	return out
 }
 
+// isOther reports whether id belongs to another cluster: neither the ID to join with, nor
+// the ID as which this cluster has joined before.
+func (r request) isOther(id string) bool { return id != r.ClusterID && !r.isSelf(id) }
+
 // members returns the networks of the other clusters.
-func members(self string, b *BrokerFacts) []network {
+func (r request) members() []network {
 	var out []network
-	for _, c := range b.Clusters {
-		if c.Spec.ClusterID != self {
+	for _, c := range r.broker.clusters() {
+		if r.isOther(c.Spec.ClusterID) {
 			out = append(out, named(networks.Parse(strings.Join(c.Spec.ClusterCIDR, ",")), fmt.Sprintf("the pod network of cluster %q", c.Spec.ClusterID))...)
 			out = append(out, named(networks.Parse(strings.Join(c.Spec.ServiceCIDR, ",")), fmt.Sprintf("the Service network of cluster %q", c.Spec.ClusterID))...)
 		}
@@ -68,10 +72,10 @@ func members(self string, b *BrokerFacts) []network {
 }
 
 // gatewayIPs returns the addresses of the other clusters' gateways, by description.
-func gatewayIPs(self string, b *BrokerFacts) map[string]netip.Addr {
+func (r request) gatewayIPs() map[string]netip.Addr {
 	out := map[string]netip.Addr{}
-	for _, e := range b.Endpoints {
-		if ip, err := netip.ParseAddr(e.Spec.PrivateIP); err == nil && e.Spec.ClusterID != self {
+	for _, e := range r.broker.endpoints() {
+		if ip, err := netip.ParseAddr(e.Spec.PrivateIP); err == nil && r.isOther(e.Spec.ClusterID) {
 			out[fmt.Sprintf("gateway %s of cluster %q", e.Spec.Hostname, e.Spec.ClusterID)] = ip
 		}
 	}
@@ -80,27 +84,32 @@ func gatewayIPs(self string, b *BrokerFacts) map[string]netip.Addr {
 
 // pods returns the pod networks to join with.
 func (r request) pods() (list []netip.Prefix, warning string, err error) {
-	return choose("--clustercidr", r.ClusterCIDRs, r.member.Network.Pods, "pod")
+	return r.choose("clustercidr", "clusterCIDR", r.ClusterCIDRs, r.member.Network.Pods, "pod")
 }
 
 // services returns the Service networks to join with.
 func (r request) services() (list []netip.Prefix, warning string, err error) {
-	return choose("--servicecidr", r.ServiceCIDRs, r.member.Network.Services, "Service")
+	return r.choose("servicecidr", "serviceCIDR", r.ServiceCIDRs, r.member.Network.Services, "Service")
 }
 
-// choose returns the networks that a flag specifies, or else the networks that were found.
-func choose(flag string, specified []string, found networks.Found, what string) (list []netip.Prefix, warning string, err error) {
-	if list, err = cable.ParseCIDRs(flag, specified); err != nil {
+// choose returns the networks that a flag, or a field of the Submariner of the last join,
+// specifies, or else the networks that were found.
+func (r request) choose(flag, field string, specified []string, found networks.Found, what string) (list []netip.Prefix, warning string, err error) {
+	if list, err = cable.ParseCIDRs("--"+flag, specified); err != nil {
 		return nil, "", nil // Validate reports it
 	}
 	switch {
 	case len(list) == 0 && len(found.CIDRs) == 0:
-		return nil, "", fmt.Errorf("the %s network could not be discovered: specify it with %s", what, flag)
+		return nil, "", fmt.Errorf("the %s network could not be discovered: specify it with --%s", what, flag)
 	case len(list) == 0:
 		return found.CIDRs, "", nil
 	case len(found.CIDRs) > 0 && !slices.Equal(list, found.CIDRs):
-		warning = fmt.Sprintf("%s %s is used, although the %s network seems to be %s (%s)",
-			flag, cable.FormatCIDRs(list), what, cable.FormatCIDRs(found.CIDRs), found.From)
+		where, remedy := "--"+flag, ""
+		if r.isStored(flag) {
+			where, remedy = "Submariner.spec."+field, ": specify --"+flag+" to change it"
+		}
+		warning = fmt.Sprintf("%s %s is used, although the %s network seems to be %s (%s)%s",
+			where, cable.FormatCIDRs(list), what, cable.FormatCIDRs(found.CIDRs), found.From, remedy)
 	}
 	return list, warning, nil
 }

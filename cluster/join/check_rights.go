@@ -40,6 +40,7 @@ func claimRights(ns string) []kube.Right {
 		kube.NewRight("create", "rbac.authorization.k8s.io", "roles", ns), kube.NewRight("create", "rbac.authorization.k8s.io", "rolebindings", ns),
 		kube.NewRight("get", "submariner.io", "brokers", ns),
 		kube.NewRight("list", "submariner.io", "clusters", ns), kube.NewRight("list", "submariner.io", "endpoints", ns),
+		kube.NewRight("list", "submariner.io", "cablepolicies", ns),
 	}
 }
 

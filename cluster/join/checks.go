@@ -10,7 +10,8 @@ import (
 // facts about the cluster and the broker.
 type request struct {
 	Options
-	file   *broker.JoinFile
+	file   *broker.JoinFile // with the broker's address to use
+	listed string           // the broker's address in the file
 	member *Facts
 	broker *BrokerFacts
 }
@@ -25,7 +26,7 @@ type check func(request) (warnings []string, err error)
 var (
 	firstChecks = []check{checkOptions, checkVersions, checkRights, checkBroker}
 	checks      = []check{
-		checkIdentity, checkClusterSets, checkNetworks, checkGateways, checkGlobalnet, checkDriver, checkEncryption, checkConfigMap, checkAddress, checkImage,
+		checkIdentity, checkClusterSets, checkNetworks, checkGateways, checkGlobalnet, checkDriver, checkNAT, checkEncryption, checkConfigMap, checkAddress, checkImage,
 	}
 )
 

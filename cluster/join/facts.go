@@ -15,6 +15,7 @@ import (
 	"subctl/cluster"
 	"subctl/cluster/networks"
 	"subctl/internal/kube"
+	"subctl/policy/catalog"
 )
 
 // Facts are the facts about a cluster that joining it depends on.
@@ -74,7 +75,7 @@ func ReadFacts(ctx context.Context, s cluster.Side, o Options) (*Facts, error) {
 	if f.Submariner, err = kube.Optional(ctx, s, &v1alpha1.Submariner{}, client.ObjectKey{Namespace: cluster.Namespace, Name: v1alpha1.SubmarinerName}); err != nil {
 		return nil, err
 	}
-	if ref := o.configRef(); ref != nil {
+	if ref := o.With(f.Submariner).configRef(); ref != nil {
 		if f.CableConfig, err = kube.Optional(ctx, s, &corev1.ConfigMap{}, client.ObjectKey{Namespace: ref.Namespace, Name: ref.ConfigMapName}); err != nil {
 			return nil, err
 		}
@@ -95,9 +96,25 @@ type BrokerFacts struct {
 	Sets []string
 	// Holder is the ServiceAccount of the cluster that has claimed the cluster ID; nil if
 	// none has.
-	Holder    *corev1.ServiceAccount
-	Clusters  []submarinerv1.Cluster
-	Endpoints []submarinerv1.Endpoint
+	Holder *corev1.ServiceAccount
+	// Members are the objects in the clustersets that the cluster joins.
+	Members []catalog.Set
+}
+
+// clusters returns the Clusters on the broker.
+func (f *BrokerFacts) clusters() (out []submarinerv1.Cluster) {
+	for _, set := range f.Members {
+		out = append(out, set.Clusters...)
+	}
+	return out
+}
+
+// endpoints returns the Endpoints on the broker.
+func (f *BrokerFacts) endpoints() (out []submarinerv1.Endpoint) {
+	for _, set := range f.Members {
+		out = append(out, set.Endpoints...)
+	}
+	return out
 }
 
 // ReadBrokerFacts reads the facts about the broker with the base namespace ns that a cluster
@@ -121,15 +138,16 @@ func ReadBrokerFacts(ctx context.Context, s cluster.Side, ns, clusterID string, 
 	}
 	for _, set := range sets {
 		in := client.InNamespace(broker.NamespaceIn(ns, set))
-		clusters, endpoints := &submarinerv1.ClusterList{}, &submarinerv1.EndpointList{}
-		if err := errors.Join(s.List(ctx, clusters, in), s.List(ctx, endpoints, in)); err != nil {
+		clusters, endpoints, policies := &submarinerv1.ClusterList{}, &submarinerv1.EndpointList{}, &v1alpha1.CablePoliciesList{}
+		if err := errors.Join(s.List(ctx, clusters, in), s.List(ctx, endpoints, in), s.List(ctx, policies, in)); err != nil {
 			if kube.Unreadable(err) {
 				continue // checkClusterSets reports it
 			}
 			return nil, fmt.Errorf("listing the members of clusterset %q: %w", set, err)
 		}
-		f.Clusters = append(f.Clusters, clusters.Items...)
-		f.Endpoints = append(f.Endpoints, endpoints.Items...)
+		f.Members = append(f.Members, catalog.Set{Name: set, Namespace: string(in), Objects: catalog.Objects{
+			Policies: policies.Items, Clusters: clusters.Items, Endpoints: endpoints.Items,
+		}})
 	}
 	return f, nil
 }

@@ -59,7 +59,7 @@ func (j *Operation) run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if err := broker.Apply(ctx, j.Member.Client, objs); err != nil {
+	if err := j.install(ctx, objs); err != nil {
 		return err
 	}
 	if err := j.status(ctx); err != nil {
@@ -74,6 +74,29 @@ func (j *Operation) run(ctx context.Context) error {
 		j.Report.Done("node %s is a gateway", node)
 	}
 	return nil
+}
+
+// install applies the objects. Server-side apply keeps fields that somebody else has set,
+// and that the plan does not set: so the Submariner of an earlier join is first patched, in one
+// write, to what the plan announced.
+func (j *Operation) install(ctx context.Context, objs []client.Object) error {
+	for i, obj := range objs {
+		sub, ok := obj.(*v1alpha1.Submariner)
+		if !ok || j.Plan.Before == nil {
+			continue
+		}
+		if err := broker.Apply(ctx, j.Member.Client, objs[:i]); err != nil {
+			return err
+		}
+		next := j.Plan.Before.DeepCopy()
+		next.Spec = sub.Spec
+		if err := j.Member.Patch(ctx, next, client.MergeFrom(j.Plan.Before), client.FieldOwner(kube.FieldOwner)); err != nil {
+			return fmt.Errorf("changing the Submariner object: %w", err)
+		}
+		objs = objs[i:]
+		break
+	}
+	return broker.Apply(ctx, j.Member.Client, objs)
 }
 
 // claim makes the cluster a member of the broker of c, and returns its credentials: the

@@ -13,6 +13,13 @@ import (
 // Options are the options of a join. A field with its zero value is chosen automatically,
 // except for the fields that DefaultOptions sets.
 type Options struct {
+	// Specified are the flags that the user specified, without dashes. Where a cluster has
+	// joined before, all other settings stay as they are: see With.
+	Specified []string
+	// Reset specifies that the other settings return to their defaults instead, except for
+	// Encryption: that is removed only where the user asks for it.
+	Reset bool
+
 	ClusterID    string
 	ClusterCIDRs []string // pod networks; empty: discovered
 	ServiceCIDRs []string // Service networks; empty: discovered
@@ -25,8 +32,7 @@ type Options struct {
 	CombinedCableDrivers []string
 	// CableDriverConfig names the ConfigMap with settings of the drivers: NAME, or
 	// NAMESPACE/NAME.
-	CableDriverConfig     string
-	CableDriverConfigPath string // its mount path; empty: cluster.DefaultConfigPath
+	CableDriverConfig string
 	// Encryption is EncryptionRequired, EncryptionOptional, or empty: as before, which is optional
 	// for a new cluster.
 	Encryption      string
@@ -46,6 +52,7 @@ type Options struct {
 	HealthCheckInterval uint64
 	HealthCheckMaxLoss  uint64
 	Image               string // of all components; empty: see cluster.Image
+	BrokerURL           string // of the broker's API server, with scheme; empty: see Address
 	InsecureBroker      bool   // do not verify the certificate of the broker
 	MultiActiveGateway  bool
 }

@@ -1,7 +1,9 @@
 package join
 
 import (
+	"cmp"
 	"encoding/base64"
+	"maps"
 	"net/netip"
 	"slices"
 	"strings"
@@ -27,6 +29,13 @@ type Plan struct {
 	Gateways []string
 	// OthersNamespace reports whether the namespace existed before the first join.
 	OthersNamespace bool
+	// Before is the Submariner that the cluster has now; nil if it has not joined.
+	Before *v1alpha1.Submariner
+	// Changes are the fields of Before.Spec that change, sorted. Affected are the other
+	// clusters that the changes affect, sorted, each with its cable before and after where
+	// it differs.
+	Changes  []Change
+	Affected []string
 	// Present are the other members that have a gateway, sorted.
 	Present []string
 	// Found are the discovered networks of the cluster.
@@ -38,64 +47,103 @@ type Plan struct {
 // MakePlan returns how to join the cluster of f to the broker of b with the join file, or an
 // error with all mistakes. It is a pure function.
 func MakePlan(o Options, file *broker.JoinFile, f *Facts, b *BrokerFacts) (*Plan, error) {
-	r := request{Options: o, file: file, member: f, broker: b}
+	o = o.With(f.Submariner)
+	used := *file
+	used.BrokerURL = o.Address(file, f.Submariner)
+	r := request{Options: o, file: &used, listed: file.BrokerURL, member: f, broker: b}
 	warnings, err := r.check()
 	if err != nil {
 		return nil, err
 	}
 	p := &Plan{
-		UID: f.UID, Found: f.Network, Warnings: warnings, Present: present(o.ClusterID, b),
+		UID: f.UID, Found: f.Network, Warnings: warnings, Present: r.present(), Before: f.Submariner,
 		OthersNamespace: f.Namespace != nil && !cluster.IsOurs(f.Namespace.Labels),
 	}
 	p.Gateways, _, _ = r.gateways() // the checks have passed
 	pods, _, _ := r.pods()
 	services, _, _ := r.services()
-	p.Submariner = newSubmariner(o, file, r.driver(), pods, services)
-	if f.Submariner != nil {
-		p.Submariner.Spec.CeIPSecPSKSecret = cluster.PSKSecretName(f.Submariner) // no flag sets it
+	p.Submariner = r.submariner(pods, services)
+	if p.Before != nil {
+		p.Changes = changes(p.Before.Spec, p.Submariner.Spec)
+		p.Affected = r.affected(p.Before, p.Submariner, p.Changes)
 	}
-	p.Submariner.Spec.Encryption = r.encryption()
 	return p, nil
 }
 
-// newSubmariner returns the Submariner object of the cluster.
-func newSubmariner(o Options, file *broker.JoinFile, driver string, pods, services []netip.Prefix) *v1alpha1.Submariner {
+// ChangesText returns the changes of the settings with which the cluster has joined before,
+// and the other clusters that they affect, on lines of their own; empty if nothing changes.
+func (p *Plan) ChangesText() string {
+	if len(p.Changes) == 0 {
+		return ""
+	}
+	lines := []string{"the settings of this cluster change:"}
+	for _, c := range p.Changes {
+		lines = append(lines, "  "+c.String())
+	}
+	affected := "affected clusters: none"
+	if len(p.Affected) > 0 {
+		affected = "affected clusters: " + strings.Join(p.Affected, ", ")
+	}
+	return strings.Join(append(lines, affected), "\n")
+}
+
+// submariner returns the Submariner object of the cluster: the object of the last join, with
+// the options.
+func (r request) submariner(pods, services []netip.Prefix) *v1alpha1.Submariner {
+	before := r.before()
+	spec := before.Spec
+	r.brokerFields(&spec)
+	r.cableFields(&spec)
+	spec.ClusterCIDR, spec.ServiceCIDR = cable.FormatCIDRs(pods), cable.FormatCIDRs(services)
+	spec.ClusterID, spec.ClusterLabels, spec.ClusterSets = r.ClusterID, r.Labels, r.Sets()
+	spec.ColorCodes = cmp.Or(spec.ColorCodes, "blue") // upstream's tools expect it
+	spec.ConnectionHealthCheck = &v1alpha1.HealthCheckSpec{
+		Enabled: r.HealthCheck, IntervalSeconds: r.HealthCheckInterval, MaxPacketLossCount: r.HealthCheckMaxLoss,
+	}
+	spec.ImageOverrides = r.images(spec.ImageOverrides)
+	spec.MultiActiveGatewayEnabled = r.MultiActiveGateway
+	spec.Namespace, spec.Version = cluster.Namespace, version.Version
 	sub := &v1alpha1.Submariner{
 		ObjectMeta: metav1.ObjectMeta{Name: v1alpha1.SubmarinerName, Namespace: cluster.Namespace, Annotations: map[string]string{}},
-		Spec: v1alpha1.SubmarinerSpec{
-			BrokerK8sApiServer:          withoutScheme(file.BrokerURL),
-			BrokerK8sCA:                 base64.StdEncoding.EncodeToString(file.CA),
-			BrokerK8sInsecure:           o.InsecureBroker,
-			BrokerK8sSecret:             cluster.BrokerSecret,
-			BrokerK8sRemoteNamespace:    file.BaseNamespace(),
-			CeIPSecDebug:                o.IPsecDebug,
-			CeIPSecForceUDPEncaps:       o.ForceUDPEncaps,
-			CeIPSecNATTPort:             o.NATTPort,
-			CeIPSecPreferredServer:      o.PreferredServer,
-			CeIPSecPSKSecret:            cluster.PSKSecret,
-			CableDriver:                 driver,
-			CableDrivers:                o.CableDrivers,
-			CombinedCableDrivers:        o.CombinedCableDrivers,
-			CableDriverCustomConfig:     o.configRef(),
-			CableDriverCustomConfigPath: o.CableDriverConfigPath,
-			ClusterCIDR:                 cable.FormatCIDRs(pods),
-			ServiceCIDR:                 cable.FormatCIDRs(services),
-			ClusterID:                   o.ClusterID,
-			ClusterLabels:               o.Labels,
-			ClusterSets:                 o.Sets(),
-			ColorCodes:                  "blue", // upstream's tools expect it
-			ConnectionHealthCheck: &v1alpha1.HealthCheckSpec{
-				Enabled: o.HealthCheck, IntervalSeconds: o.HealthCheckInterval, MaxPacketLossCount: o.HealthCheckMaxLoss,
-			},
-			HaltOnCertificateError:    true,
-			ImageOverrides:            cluster.ImageOverrides(o.Image),
-			MultiActiveGatewayEnabled: o.MultiActiveGateway,
-			Namespace:                 cluster.Namespace,
-			NatEnabled:                o.NAT,
-			Version:                   version.Version,
-		},
+		Spec:       spec,
+	}
+	if withoutScheme(r.file.BrokerURL) != withoutScheme(r.listed) {
+		sub.Annotations[insteadOfAnnotation] = withoutScheme(r.listed)
 	}
 	return sub
+}
+
+// brokerFields sets the fields about the broker.
+func (r request) brokerFields(spec *v1alpha1.SubmarinerSpec) {
+	spec.BrokerK8sApiServer = withoutScheme(r.file.BrokerURL)
+	spec.BrokerK8sCA = base64.StdEncoding.EncodeToString(r.file.CA)
+	spec.BrokerK8sInsecure = r.InsecureBroker
+	spec.BrokerK8sSecret = cmp.Or(spec.BrokerK8sSecret, cluster.BrokerSecret)
+	spec.BrokerK8sRemoteNamespace = r.file.BaseNamespace()
+	spec.HaltOnCertificateError = true
+}
+
+// cableFields sets the fields about cables.
+func (r request) cableFields(spec *v1alpha1.SubmarinerSpec) {
+	spec.CeIPSecDebug, spec.CeIPSecForceUDPEncaps = r.IPsecDebug, r.ForceUDPEncaps
+	spec.CeIPSecNATTPort, spec.CeIPSecPreferredServer = r.NATTPort, r.PreferredServer
+	spec.CeIPSecPSKSecret = cmp.Or(spec.CeIPSecPSKSecret, cluster.PSKSecret)
+	spec.CableDriver, spec.CableDrivers, spec.CombinedCableDrivers = r.driver(), r.CableDrivers, r.CombinedCableDrivers
+	if ref := r.configRef(); refText(ref) != refText(spec.CableDriverCustomConfig) {
+		spec.CableDriverCustomConfig = ref
+	}
+	spec.Encryption, spec.NatEnabled = r.encryption(), r.NAT
+}
+
+// images returns the images of the components: the image that the user specifies, or else
+// those of the last join.
+func (r request) images(before map[string]string) map[string]string {
+	out := maps.Clone(before)
+	if r.Image != "" && out == nil {
+		out = map[string]string{}
+	}
+	maps.Copy(out, cluster.ImageOverrides(r.Image))
+	return out
 }
 
 func withoutScheme(address string) string {
@@ -107,10 +155,10 @@ func withoutScheme(address string) string {
 }
 
 // present returns the other clusters that have a gateway.
-func present(self string, b *BrokerFacts) []string {
+func (r request) present() []string {
 	var out []string
-	for _, e := range b.Endpoints {
-		if e.Spec.ClusterID != self {
+	for _, e := range r.broker.endpoints() {
+		if r.isOther(e.Spec.ClusterID) {
 			out = append(out, e.Spec.ClusterID)
 		}
 	}

@@ -18,6 +18,7 @@ import (
 	"subctl/cluster/join"
 	"subctl/cluster/networks"
 	"subctl/internal/kube"
+	"subctl/policy/catalog"
 )
 
 // situation is what MakePlan looks at; the zero changes make a plan that works.
@@ -47,6 +48,7 @@ func normal() *situation {
 		b: &join.BrokerFacts{
 			URL: "https://hub:6443", Version: "v1.36.3+k3s1", Namespace: "submariner-k8s-broker",
 			Broker: &v1alpha1.Broker{}, Sets: []string{"default", "prod"},
+			Members: []catalog.Set{{Name: "default", Namespace: "submariner-k8s-broker"}},
 		},
 	}
 	s.ClusterID = "west"
@@ -58,14 +60,24 @@ func (s *situation) plan() (*join.Plan, error) {
 }
 
 func (s *situation) member(id, pods, services, gateway string) {
-	s.b.Clusters = append(s.b.Clusters, submarinerv1.Cluster{Spec: submarinerv1.ClusterSpec{
+	set := &s.b.Members[0]
+	labels := map[string]string{submarinerv1.ClusterIDLabel: id}
+	set.Clusters = append(set.Clusters, submarinerv1.Cluster{ObjectMeta: metav1.ObjectMeta{Name: id, Labels: labels}, Spec: submarinerv1.ClusterSpec{
 		ClusterID: id, ClusterCIDR: []string{pods}, ServiceCIDR: []string{services},
 	}})
 	if gateway != "" {
-		s.b.Endpoints = append(s.b.Endpoints, submarinerv1.Endpoint{Spec: submarinerv1.EndpointSpec{
+		set.Endpoints = append(set.Endpoints, submarinerv1.Endpoint{ObjectMeta: metav1.ObjectMeta{Labels: labels}, Spec: submarinerv1.EndpointSpec{
 			ClusterID: id, Hostname: "gw", PrivateIP: gateway,
 		}})
 	}
+}
+
+// policy makes a policy for all pairs on the broker.
+func (s *situation) policy(name, driver string) {
+	set := &s.b.Members[0]
+	set.Policies = append(set.Policies, v1alpha1.CablePolicies{
+		ObjectMeta: metav1.ObjectMeta{Name: name}, ConnectionPolicies: []v1alpha1.CablePolicySpec{{CableDriver: driver}},
+	})
 }
 
 func TestPlan(t *testing.T) {
@@ -175,8 +187,13 @@ func TestPlanRefuses(t *testing.T) {
 			`choose a default with --cable-driver: the broker's cable driver: unknown cable driver "magic": use one of ` + drivers.Names(),
 		},
 		{
-			"address translation", func(s *situation) { s.NAT, s.CableDriver = true, "vxlan+ipsec" },
-			`the cable driver "vxlan+ipsec" does not work through NAT: omit --natt, and make sure that gateways can reach the node addresses of other gateways`,
+			"address translation", func(s *situation) {
+				s.NAT, s.b.Broker.Spec.CableDriver = true, "wireguard" // stale: the policies decide
+				s.member("east", "10.112.0.0/16", "10.102.0.0/16", "")
+				s.policy("default", "vxlan")
+			},
+			`--natt: the cable driver of the pair with cluster east, vxlan (cable policy default), does not work through NAT: these drivers work through NAT: wireguard, vxlan+wireguard, ipsec; ` +
+				`choose one with subctl cable-policy add, or omit --natt, and make sure that gateways can reach the node addresses of other gateways`,
 		},
 		{
 			"broker's driver not offered", func(s *situation) {

@@ -74,10 +74,10 @@ The setting ~mtu~ can only make packets smaller.
 
 The gateway reads the ConfigMap through the API server, and applies a change at once, without
 a new pod. If a change moves a pair of clusters to another device, the new cable must answer
-before traffic moves to it. (A ConfigMap specified when joining is also mounted in the gateway's pods,
-for other readers, at ~Submariner.spec.cableDriverCustomConfigPath~. The mounted files follow a change within about
-a minute; the gateway does not use them. A ConfigMap or path specified later is mounted when
-~subctl join~ runs again.)
+before traffic moves to it. This includes naming another ConfigMap
+in ~Submariner.spec.cableDriverCustomConfig~. The ConfigMap is not mounted in pods: a mount would take up to
+a minute to follow a change, and naming another ConfigMap would restart the gateways. So the
+field ~cableDriverCustomConfigPath~ is refused.
 
 The effect of a change on traffic:
 

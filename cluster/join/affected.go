@@ -1,0 +1,127 @@
+package join
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	submarinerv1 "subctl/api/submariner/v1"
+	"subctl/api/submariner/v1alpha1"
+	"subctl/cable/drivers"
+	"subctl/policy"
+	"subctl/policy/catalog"
+)
+
+// pair is what the policies decide for this cluster and another.
+type pair struct {
+	other    string
+	decision policy.Decision
+}
+
+// pairs returns what the policies decide for the pairs of this cluster, joined as spec with
+// the labels, and the other clusters of the broker, sorted.
+func (r request) pairs(spec v1alpha1.SubmarinerSpec, labels map[string]string) []pair {
+	self := r.self(spec, labels)
+	known := catalog.OfBroker(r.broker.Members)
+	book := policy.Compile(known.Policies)
+	var out []pair
+	for _, other := range known.Clusters {
+		if r.isOther(other.ID) && shareSet(self, other) {
+			out = append(out, pair{other.ID, book.Decide(self, other)})
+		}
+	}
+	return out
+}
+
+// self returns this cluster, joined as spec with the labels.
+func (r request) self(spec v1alpha1.SubmarinerSpec, labels map[string]string) policy.Cluster {
+	out := policy.Cluster{
+		ID: spec.ClusterID, Labels: labels, Sets: spec.Sets(), Driver: drivers.Default, MustEncrypt: spec.Encryption.Required(),
+	}
+	if offered, err := drivers.Listed(spec); err == nil {
+		out.Driver = offered[0].Name()
+	}
+	return out
+}
+
+func shareSet(x, y policy.Cluster) bool {
+	return slices.ContainsFunc(x.Sets, func(set string) bool { return slices.Contains(y.Sets, set) })
+}
+
+// isSelf reports whether this cluster has joined as id before.
+func (r request) isSelf(id string) bool {
+	return r.member.Submariner != nil && r.member.Submariner.Spec.ClusterID == id
+}
+
+// effective returns the labels of this cluster's Cluster object after its Submariner changes
+// from the labels was to the labels will: labels that people have changed since stay.
+func (r request) effective(was, will map[string]string) map[string]string {
+	out := map[string]string{}
+	for _, c := range r.broker.clusters() {
+		if c.Spec.ClusterID == r.ClusterID && r.isSelf(r.ClusterID) {
+			maps.Copy(out, c.Labels)
+		}
+	}
+	maps.DeleteFunc(out, func(k, _ string) bool { return submarinerv1.IsReservedLabel(k) })
+	for k := range was {
+		if _, stays := will[k]; !stays {
+			delete(out, k)
+		}
+	}
+	for k, v := range will {
+		if old, known := was[k]; !known || old != v || !r.isSelf(r.ClusterID) {
+			out[k] = v
+		}
+	}
+	return out
+}
+
+// local are the fields whose change concerns only this cluster, not its cables.
+var local = []string{
+	"brokerK8sApiServer", "brokerK8sCA", "brokerK8sInsecure", "brokerK8sSecret", "colorCodes", "debug", "haltOnCertificateError",
+	"imageOverrides", "repository", "tolerations", "version",
+}
+
+// decided are the fields from which policies decide.
+var decided = []string{"cableDriver", "clusterLabels", "clusterSets", "encryption"}
+
+// affected returns the clusters that the changes affect, with the cable before and after
+// where it differs.
+func (r request) affected(was, will *v1alpha1.Submariner, list []Change) []string {
+	all := false
+	for _, c := range list {
+		field, _, _ := strings.Cut(c.Field, ".")
+		all = all || !slices.Contains(local, field) && !slices.Contains(decided, field)
+	}
+	labels := was.ClusterLabels()
+	before := r.pairs(was.Spec, r.effective(labels, labels))
+	after := r.pairs(will.Spec, r.effective(labels, will.ClusterLabels()))
+	var out []string
+	for _, now := range after {
+		text := now.other
+		i := slices.IndexFunc(before, func(p pair) bool { return p.other == now.other })
+		switch {
+		case i < 0:
+			text += fmt.Sprintf(" (not connected → %s)", driverText(now.decision))
+		case !before[i].decision.Same(now.decision):
+			text += fmt.Sprintf(" (%s → %s)", driverText(before[i].decision), driverText(now.decision))
+		case !all:
+			continue
+		}
+		out = append(out, text)
+	}
+	for _, p := range before {
+		if !slices.ContainsFunc(after, func(now pair) bool { return now.other == p.other }) {
+			out = append(out, p.other+" (no longer connected)")
+		}
+	}
+	return out
+}
+
+func driverText(d policy.Decision) string {
+	if d.Err != nil {
+		return "no cable: " + d.Err.Error()
+	}
+	return d.Driver
+}

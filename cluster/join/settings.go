@@ -1,0 +1,122 @@
+package join
+
+import (
+	"slices"
+	"strings"
+
+	"subctl/api/submariner/v1alpha1"
+	"subctl/broker"
+	"subctl/cluster"
+)
+
+// setting is an option that a Submariner stores.
+type setting struct {
+	flag string // its flag, without dashes
+	// read sets the option to the value that a Submariner stores. It leaves the default where
+	// the Submariner stores no value.
+	read func(*Options, *v1alpha1.Submariner)
+}
+
+// settings are the options that joining again leaves as they are, unless the user specifies
+// them. The remaining options say what join does (label nodes, contact the broker), or have a
+// function of their own (Encryption).
+var settings = []setting{
+	{"clusterid", func(o *Options, s *v1alpha1.Submariner) { o.ClusterID = s.Spec.ClusterID }},
+	{"clustercidr", func(o *Options, s *v1alpha1.Submariner) { o.ClusterCIDRs = list(s.Spec.ClusterCIDR) }},
+	{"servicecidr", func(o *Options, s *v1alpha1.Submariner) { o.ServiceCIDRs = list(s.Spec.ServiceCIDR) }},
+	{"cable-driver", func(o *Options, s *v1alpha1.Submariner) { o.CableDriver = s.Spec.CableDriver }},
+	{"cable-drivers", func(o *Options, s *v1alpha1.Submariner) { o.CableDrivers = s.Spec.CableDrivers }},
+	{"combined-cable-drivers", func(o *Options, s *v1alpha1.Submariner) { o.CombinedCableDrivers = s.Spec.CombinedCableDrivers }},
+	{"cable-driver-config", func(o *Options, s *v1alpha1.Submariner) {
+		o.CableDriverConfig = refText(s.Spec.CableDriverCustomConfig)
+	}},
+	{"force-udp-encaps", func(o *Options, s *v1alpha1.Submariner) { o.ForceUDPEncaps = s.Spec.CeIPSecForceUDPEncaps }},
+	{"ipsec-debug", func(o *Options, s *v1alpha1.Submariner) { o.IPsecDebug = s.Spec.CeIPSecDebug }},
+	{"preferred-server", func(o *Options, s *v1alpha1.Submariner) { o.PreferredServer = s.Spec.CeIPSecPreferredServer }},
+	{"nattport", func(o *Options, s *v1alpha1.Submariner) {
+		if s.Spec.CeIPSecNATTPort != 0 {
+			o.NATTPort = s.Spec.CeIPSecNATTPort
+		}
+	}},
+	{"cluster-labels", func(o *Options, s *v1alpha1.Submariner) { o.Labels = s.ClusterLabels() }},
+	{"clusterset", func(o *Options, s *v1alpha1.Submariner) { o.ClusterSets = s.Spec.ClusterSets }},
+	{"natt", func(o *Options, s *v1alpha1.Submariner) { o.NAT = s.Spec.NatEnabled }},
+	{"health-check", func(o *Options, s *v1alpha1.Submariner) { o.HealthCheck = s.Spec.HealthCheck().Enabled }},
+	{"health-check-interval", func(o *Options, s *v1alpha1.Submariner) {
+		o.HealthCheckInterval = s.Spec.HealthCheck().IntervalSeconds
+	}},
+	{"health-check-max-packet-loss-count", func(o *Options, s *v1alpha1.Submariner) {
+		o.HealthCheckMaxLoss = s.Spec.HealthCheck().MaxPacketLossCount
+	}},
+	{"check-broker-certificate", func(o *Options, s *v1alpha1.Submariner) { o.InsecureBroker = s.Spec.BrokerK8sInsecure }},
+	{"multi-active-gateway", func(o *Options, s *v1alpha1.Submariner) { o.MultiActiveGateway = s.Spec.MultiActiveGatewayEnabled }},
+}
+
+// With returns o with the stored value of every option that the user did not specify. joined
+// describes how the cluster has joined before; it is nil if it has not.
+func (o Options) With(joined *v1alpha1.Submariner) Options {
+	if joined == nil || o.Reset || !cluster.IsOurs(joined.Labels) {
+		return o
+	}
+	for _, s := range settings {
+		if !o.specifies(s.flag) {
+			s.read(&o, joined)
+		}
+	}
+	return o
+}
+
+// insteadOfAnnotation, on a Submariner, is the broker's address in the join file if the user
+// specified another one with --broker-url, without scheme.
+const insteadOfAnnotation = "submariner.io/broker-url-instead-of"
+
+// Address returns the broker's address, with scheme: the address that the user specifies or,
+// if the join file has the same address as at the last join, has specified then; and otherwise
+// the address in the join file.
+func (o Options) Address(file *broker.JoinFile, joined *v1alpha1.Submariner) string {
+	switch {
+	case o.BrokerURL != "":
+		return o.BrokerURL
+	case joined != nil && !o.Reset && joined.Annotations[insteadOfAnnotation] == withoutScheme(file.BrokerURL):
+		return "https://" + joined.Spec.BrokerK8sApiServer
+	}
+	return file.BrokerURL
+}
+
+// specifies reports whether the user specified the flag.
+func (o Options) specifies(flag string) bool { return slices.Contains(o.Specified, flag) }
+
+// isStored reports whether the value of the flag comes from the last join.
+func (r request) isStored(flag string) bool {
+	return r.member.Submariner != nil && !r.Reset && !r.specifies(flag)
+}
+
+// before returns the Submariner of which the settings stay that the user does not specify; it
+// is empty if the cluster has not joined, or if the user asked for the defaults.
+func (r request) before() *v1alpha1.Submariner {
+	if r.member.Submariner == nil || r.Reset {
+		return &v1alpha1.Submariner{}
+	}
+	return r.member.Submariner.DeepCopy()
+}
+
+func list(text string) []string {
+	var out []string
+	for item := range strings.SplitSeq(text, ",") {
+		if item = strings.TrimSpace(item); item != "" {
+			out = append(out, item)
+		}
+	}
+	return out
+}
+
+// refText returns the reference as --cable-driver-config specifies it; empty if it is nil.
+func refText(ref *v1alpha1.ConfigMapRef) string {
+	switch {
+	case ref == nil || ref.ConfigMapName == "":
+		return ""
+	case ref.Namespace == "" || ref.Namespace == cluster.Namespace:
+		return ref.ConfigMapName
+	}
+	return ref.Namespace + "/" + ref.ConfigMapName
+}
