@@ -2,14 +2,17 @@ package cmd
 
 import (
 	"context"
+	"errors"
 	"slices"
 
 	"github.com/spf13/cobra"
+	"k8s.io/apimachinery/pkg/runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"subctl/api/submariner/v1alpha1"
 	"subctl/cable/drivers"
 	"subctl/internal/look"
+	"subctl/internal/printer"
 	"subctl/policy/catalog"
 )
 
@@ -99,6 +102,20 @@ func (s *policyOptions) settings(ctx context.Context) ([]string, error) {
 		return nil, err
 	}
 	return settingsIn(ctx, c, p.Namespace)
+}
+
+// printChange prints the pairs that change their cable. In a structured format they are
+// messages, and the data are objects.
+func (s *policyOptions) printChange(format printer.Format, dryRun bool, change catalog.Change, scheme *runtime.Scheme, objects []client.Object) error {
+	if dryRun {
+		if err := s.markDryRun(format); err != nil {
+			return err
+		}
+	}
+	if !format.Structured() {
+		return look.PrintChange(s.Out, s.progress(), change)
+	}
+	return errors.Join(look.PrintChange(s.ErrOut, s.progress(), change), printObjects(s.Out, scheme, format, objects))
 }
 
 // completeDrivers completes --cable-driver.

@@ -4,9 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
-	"os"
-	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -38,7 +35,10 @@ both gateways of a cable can read it: it must not contain secrets.
 With --encryption required, the pairs that the policy matches never get a cable without
 encryption, even if another policy decides: rather than that, they get no cable.
 
-A file contains objects as for kubectl, or objects in this short form:
+A file contains objects as for kubectl and as printed by it, in YAML or JSON: policies, Lists
+of them, and the ConfigMaps that they name, which are created too. "kubectl get -o yaml" and
+"--dry-run -o yaml" print such files. kubectl itself does not accept this short form of a
+policy, which -f does:
 
   kind: CablePolicies
   metadata:
@@ -75,7 +75,7 @@ type cablePolicyAdd struct {
 	guard
 	name, left, right, driver, config, encryption string
 
-	file    string
+	files   []string
 	replace bool
 	format  *printer.Flag
 }
@@ -100,7 +100,7 @@ func newCablePolicyAdd(g *globals) *cobra.Command {
 	f.StringVar(&o.driver, "cable-driver", "", "cable driver of the pairs of clusters")
 	f.StringVar(&o.config, "cable-config", "", "ConfigMap with settings of the driver")
 	f.StringVar(&o.encryption, "encryption", "", "required: never connect the pairs without encryption, even where another policy decides")
-	f.StringVarP(&o.file, "filename", "f", "", "file with policies, instead of the flags above; - for stdin")
+	f.StringArrayVarP(&o.files, "filename", "f", nil, "file with policies and ConfigMaps, instead of the flags above; - for stdin; may be repeated")
 	f.BoolVar(&o.replace, "replace", false, "replace the policy of this name if it exists")
 	o.guard.addFlags(c)
 	o.format = output(c, printer.Table, printer.JSON, printer.YAML)
@@ -113,7 +113,7 @@ func newCablePolicyAdd(g *globals) *cobra.Command {
 }
 
 func (o *cablePolicyAdd) run(ctx context.Context) error {
-	policies, err := o.read()
+	m, err := o.read()
 	if err != nil {
 		return err
 	}
@@ -121,10 +121,10 @@ func (o *cablePolicyAdd) run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	var errs []error
+	s, err := o.supply(ctx, c, all, m)
+	errs, policies := []error{err}, m.Policies
 	for i, p := range policies {
-		errs = append(errs, all.Place(p, o.set), all.CheckTaken(p, o.replace))
-		policies[i], err = look.WithSettings(ctx, c, p)
+		policies[i], err = look.WithSettings(ctx, s, p)
 		errs = append(errs, err)
 	}
 	if err := errors.Join(errs...); err != nil {
@@ -132,23 +132,21 @@ func (o *cablePolicyAdd) run(ctx context.Context) error {
 	}
 	for _, r := range all.Review(policies) {
 		look.SayReview(o.progress(), r)
-		if all.OnBroker() && namesConfigMap(r.Policy) {
+		if all.OnBroker() && len(configMapsOf(r.Policy)) > 0 {
 			o.progress().Warn("policy %s has a copy of its ConfigMap, which is not updated on a broker: after a change of the ConfigMap, use --replace", r.Policy.Name)
 		}
 	}
 	change := all.Compare(all.With(policies))
-	if o.format.Format().Structured() {
-		err = errors.Join(look.PrintChange(o.ErrOut, o.progress(), change), printObjects(o.Out, c.Scheme(), o.format.Format(), policyObjects(policies)))
-	} else {
-		err = look.PrintChange(o.Out, o.progress(), change)
+	if err := o.printChange(o.format.Format(), o.dryRun, change, c.Scheme(), append(s.objects(), policyObjects(policies)...)); err != nil {
+		return err
 	}
-	if err == nil {
-		err = o.accept(change)
-	}
-	if err != nil || o.dryRun {
+	if err := o.accept(change); err != nil || o.dryRun {
 		return err
 	}
 	wait, err := o.await(ctx, all, change)
+	if err == nil {
+		err = s.write(ctx, o.globals)
+	}
 	if err == nil {
 		err = o.write(ctx, c, all, policies)
 	}
@@ -159,12 +157,13 @@ func (o *cablePolicyAdd) run(ctx context.Context) error {
 }
 
 // read returns the policies that the command line specifies, or all its mistakes.
-func (o *cablePolicyAdd) read() ([]*v1alpha1.CablePolicies, error) {
-	if o.file != "" {
-		return o.readFile()
+func (o *cablePolicyAdd) read() (policy.Manifest, error) {
+	if len(o.files) > 0 {
+		return o.readFiles()
 	}
+	var m policy.Manifest
 	if o.name == "" && o.driver == "" {
-		return nil, usageError(errors.New("specify a policy with --name and --cable-driver, or a file with -f FILE"))
+		return m, usageError(errors.New("specify a policy with NAME and --cable-driver, or a file with -f FILE"))
 	}
 	p := &v1alpha1.CablePolicies{ObjectMeta: metav1.ObjectMeta{Name: o.name}, ConnectionPolicies: make([]v1alpha1.CablePolicySpec, 1)}
 	r := &p.ConnectionPolicies[0]
@@ -192,9 +191,10 @@ func (o *cablePolicyAdd) read() ([]*v1alpha1.CablePolicies, error) {
 	}
 	errs = append(errs, o.checkEncryption())
 	if err := errors.Join(errs...); err != nil {
-		return nil, usageError(err)
+		return m, usageError(err)
 	}
-	return []*v1alpha1.CablePolicies{p}, nil
+	m.Policies = append(m.Policies, p)
+	return m, nil
 }
 
 // checkEncryption returns an error if --encryption has an unknown value, or if the driver does
@@ -210,31 +210,6 @@ func (o *cablePolicyAdd) checkEncryption() error {
 		return fmt.Errorf("--encryption %s: %s does not encrypt: choose another driver with --cable-driver", o.encryption, d.Name())
 	}
 	return nil
-}
-
-// readFile returns the policies of the file that -f names.
-func (o *cablePolicyAdd) readFile() ([]*v1alpha1.CablePolicies, error) {
-	if o.name+o.left+o.right+o.driver+o.config+o.encryption != "" {
-		return nil, usageError(errors.New("-f reads whole policies from a file: omit --name, --cable-driver and the other flags of a policy"))
-	}
-	var data []byte
-	var err error
-	if o.file == "-" {
-		data, err = io.ReadAll(o.In)
-	} else {
-		data, err = os.ReadFile(o.file)
-	}
-	if err != nil {
-		return nil, usageError(fmt.Errorf("reading policies: %w", err))
-	}
-	return policy.Load(o.file, data)
-}
-
-// namesConfigMap reports whether a policy has settings from a ConfigMap.
-func namesConfigMap(p *v1alpha1.CablePolicies) bool {
-	return slices.ContainsFunc(p.ConnectionPolicies, func(r v1alpha1.CablePolicySpec) bool {
-		return r.CableOptions != nil && r.CableOptions.Metadata.Name != ""
-	})
 }
 
 // policyObjects returns policies as objects.

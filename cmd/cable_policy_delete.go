@@ -10,7 +10,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"subctl/api/submariner/v1alpha1"
-	"subctl/internal/look"
+	"subctl/internal/printer"
 	"subctl/internal/words"
 	"subctl/policy/catalog"
 )
@@ -19,7 +19,8 @@ const cablePolicyDeleteLong = `Delete a cable policy, on the cluster on which it
 
 The pairs of clusters whose cable changes are printed on stdout. If no other policy matches
 a pair, it gets the cable of the policy "default". Without that policy, it gets the clusters'
-own default driver if that is the same for both.
+own default driver if that is the same for both. -o json and -o yaml print the policy, as a
+file for "subctl cable-policy add -f".
 
 If a pair would lose its cable or its encryption, the policy is deleted only with --force;
 with --dry-run, the exit code is then 3. --wait reads the clusters of the kubeconfig until all
@@ -32,7 +33,8 @@ const cablePolicyDeleteExample = `  # show what would change, and delete it
 type cablePolicyDelete struct {
 	policyOptions
 	guard
-	name string
+	name   string
+	format *printer.Flag
 }
 
 func newCablePolicyDelete(g *globals) *cobra.Command {
@@ -52,6 +54,7 @@ func newCablePolicyDelete(g *globals) *cobra.Command {
 	c.Flags().StringVar(&o.name, "name", "", "name of the policy, instead of the argument")
 	o.guard.addFlags(c)
 	complete(c, "name", o.ownNames)
+	o.format = output(c, printer.Table, printer.JSON, printer.YAML)
 	return c
 }
 
@@ -72,7 +75,7 @@ func (o *cablePolicyDelete) run(ctx context.Context) error {
 		report.Warn("without the policy default, pairs that no other policy matches get the default driver of both clusters, and no cable if these drivers differ")
 	}
 	change := all.Compare(all.Without(p))
-	if err := look.PrintChange(o.Out, report, change); err != nil {
+	if err := o.printChange(o.format.Format(), o.dryRun, change, c.Scheme(), []client.Object{p}); err != nil {
 		return err
 	}
 	if err := o.accept(change); err != nil || o.dryRun {

@@ -175,9 +175,15 @@ func TestCablePolicy(t *testing.T) {
 	file := func(name, text string) {
 		require.NoError(t, os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600))
 	}
+	file("deep.yaml", "kind: CablePolicies\nmetadata: {name: deep}\nspec: [{name: vxlan}]\n")
 	file("good.yaml", shortForm)
 	file("bad.yaml", "kind: CablePolicies\nmetadata: {name: A}\nspec: [{name: gre, leftClusterSelector: {matchExpressions: [{key: a, operator: Gt}]}}]\n---\nkind: CablePolicies\nmetadata: {name: a}\nspec: [{name: vxlan}]\n---\nkind: CablePolicies\nmetadata: {name: a}\nspec: [{name: vxlan}]\n")
 	file("form.yaml", "kind: CablePolicies\nmetadata: {name: a}\nspec: {cableDrivers: {}}\n")
+	file("maps.yaml", "kind: ConfigMap\nmetadata: {name: deep}\ndata: {CableCustomConfig: \"mtu: 1250\"}\n---\nkind: ConfigMap\nmetadata: {name: stray}\ndata: {CableCustomConfig: \"mtu: 1250\"}\n---\n"+
+		"kind: CablePolicies\nmetadata: {name: deep}\nspec: [{name: vxlan, leftClusterSelector: {matchLabels: {env: lab}}, options: {metadata: {name: deep}}}]\n")
+	file("retuned.yaml", "kind: ConfigMap\nmetadata: {name: tuned}\ndata: {CableCustomConfig: \"mtu: 1250\"}\n---\nkind: CablePolicies\nmetadata: {name: deep}\nspec: [{name: vxlan, options: {metadata: {name: tuned}}}]\n")
+	file("seed.yaml", "apiVersion: v1\nkind: ConfigMap\nmetadata:\n  name: cable-driver-config\n  namespace: Submariner-operator\ndata:\n  CableCustomConfig: |\n    vxlanID: 100\n---\nkind: CablePolicies\nmetadata: {name: seed}\nspec: {cableDriver: {name: vxlan, options: {metadata: {name: cable-driver-config}}}}\n")
+	file("badmaps.yaml", "kind: ConfigMap\nmetadata: {name: A}\ndata: {x: \"mtu: 1250\"}\n---\nkind: CablePolicies\nmetadata: {name: a}\nspec: [{name: vxlan}]\n")
 	file("place.yaml", "kind: CablePolicies\nmetadata: {name: a, namespace: elsewhere}\nspec: [{name: vxlan, options: {metadata: {name: x, namespace: y}}}]\n")
 	home, err := os.Getwd()
 	require.NoError(t, err)
@@ -213,6 +219,8 @@ func TestCablePolicy(t *testing.T) {
 		"west: delete --name default", "hub: delete --name default", "hub: delete --name default --clusterset blue --dry-run", "hub: delete --name default --clusterset blue",
 		"west: delete --name secure --dry-run", "west: delete --name secure", "west: delete --name secure --force",
 		"west: delete secure --dry-run", "west: delete secure --name secure", "west: add secure --cable-driver ipsec", "west: add secure -f good.yaml",
+		"west: add -f maps.yaml --force", "hub: add -f maps.yaml --clusterset blue", "west: add -f maps.yaml -f good.yaml --dry-run -o yaml", "west: add -f maps.yaml -f maps.yaml", "west: add -f maps.yaml -f deep.yaml", "west: add -f badmaps.yaml",
+		"west: add -f retuned.yaml", "west: add -f retuned.yaml --replace --force", "west: add -f seed.yaml", "west: add -f /dev/zero", "west: delete secure --dry-run -o yaml", "west: delete secure -o json --force",
 	} {
 		context, args, _ := strings.Cut(line, ": ")
 		verb, _, _ := strings.Cut(args, " ")
@@ -227,7 +235,7 @@ func TestCablePolicy(t *testing.T) {
 		for l := range strings.Lines(stderr.String()) {
 			fmt.Fprintf(out, "| %s", l)
 		}
-		for _, l := range changed(t, g, context, w[context]) {
+		for _, l := range append(changedMaps(t, g, context, w[context]), changed(t, g, context, w[context])...) {
 			fmt.Fprintf(out, "=> %s\n", l)
 		}
 		fmt.Fprintf(out, "exit code %d\n\n", code)
@@ -262,6 +270,28 @@ func changed(t *testing.T, g *globals, context string, before []client.Object) [
 	}
 	for key := range was {
 		out = append(out, key+": gone")
+	}
+	return out
+}
+
+// changedMaps says which ConfigMaps a cluster has that it did not have.
+func changedMaps(t *testing.T, g *globals, context string, before []client.Object) []string {
+	t.Helper()
+	cfg, err := g.restConfigFor(context)
+	require.NoError(t, err)
+	c, err := g.connect(t.Context(), cfg)
+	require.NoError(t, err)
+	var list corev1.ConfigMapList
+	require.NoError(t, c.List(t.Context(), &list))
+	var out []string
+	for _, cm := range list.Items {
+		same := func(o client.Object) bool {
+			was, ok := o.(*corev1.ConfigMap)
+			return ok && was.Namespace == cm.Namespace && was.Name == cm.Name && maps.Equal(was.Data, cm.Data)
+		}
+		if !slices.ContainsFunc(before, same) {
+			out = append(out, fmt.Sprintf("%s/%s: %q", cm.Namespace, cm.Name, cm.Data))
+		}
 	}
 	return out
 }
@@ -322,4 +352,38 @@ func TestCablePolicyCompletion(t *testing.T) {
 		values, _, _ := strings.Cut(got.stdout, ":")
 		require.Equal(t, want, strings.Join(strings.Fields(values), " "), line)
 	}
+}
+
+// TestCablePolicyFilesRoundTrip feeds -f with what commands print, from stdin and from files.
+func TestCablePolicyFilesRoundTrip(t *testing.T) {
+	dir := t.TempDir()
+	source := filepath.Join(dir, "source.yaml")
+	require.NoError(t, os.WriteFile(source, []byte("kind: ConfigMap\nmetadata: {name: deep}\ndata: {CableCustomConfig: \"mtu: 1250\"}\n---\n"+
+		"kind: CablePolicies\nmetadata: {name: deep}\nspec: [{name: vxlan, leftClusterSelector: {matchLabels: {env: lab}}, options: {metadata: {name: deep}}}]\n"), 0o600))
+	direct := addFrom(t, "", "-f", source)
+	require.Len(t, direct, 2)
+	for _, format := range []string{"json", "yaml"} {
+		printed := runIn(t, policyWorlds(), []string{"west"}, "cable-policy", "add", "-f", source, "--force", "--dry-run", "-o", format)
+		require.Equal(t, exitDone, printed.code, printed.stderr)
+		require.Contains(t, printed.stdout+printed.stderr, "dry run: nothing is changed")
+		require.Equal(t, direct, addFrom(t, printed.stdout, "-f", "-"), format)
+
+		deleted := runIn(t, policyWorlds(), []string{"west"}, "cable-policy", "delete", "secure", "--force", "-o", format)
+		require.Equal(t, exitDone, deleted.code, deleted.stderr)
+		require.Empty(t, addFrom(t, deleted.stdout, "-f", "-", "--replace"), "it is as it was")
+	}
+	// What kubectl prints of a copy of another cluster's policy becomes a policy of its own.
+	copied := "apiVersion: v1\nkind: List\nitems:\n- apiVersion: submariner.io/v1alpha1\n  kind: CablePolicies\n  metadata: {name: lab.blue, namespace: submariner-operator, labels: {submariner-io/clusterID: cloud, submariner.io/clusterset: blue}, annotations: {kubectl.kubernetes.io/last-applied-configuration: x}}\n  spec: [{name: vxlan, leftClusterSelector: {matchLabels: {env: lab}}}]\n"
+	require.Equal(t, []string{`submariner-operator/lab: env=lab | any | vxlan map[submariner.io/clusterset:blue]`}, addFrom(t, copied, "-f", "-"))
+}
+
+// addFrom runs cable-policy add in cluster west and returns what changed.
+func addFrom(t *testing.T, stdin string, args ...string) []string {
+	t.Helper()
+	w := policyWorlds()
+	g, _, stderr := testGlobals(t, w, "west")
+	g.In = strings.NewReader(stdin)
+	code := run(t.Context(), g, append([]string{"cable-policy", "add", "--force"}, args...))
+	require.Equal(t, exitDone, code, stderr.String())
+	return append(changedMaps(t, g, "west", w["west"]), changed(t, g, "west", w["west"])...)
 }

@@ -26,6 +26,22 @@ func output(c *cobra.Command, choices ...printer.Format) *printer.Flag {
 	return f
 }
 
+// markDryRun marks what --dry-run prints next: with a line of text, with a comment in YAML, or,
+// since JSON has no comments, with a message.
+func (g *globals) markDryRun(format printer.Format) error {
+	const mark = "dry run: nothing is changed"
+	switch format {
+	case printer.JSON:
+		g.progress().Done(mark)
+		return nil
+	case printer.YAML:
+		_, err := fmt.Fprintln(g.Out, "#", mark)
+		return err
+	}
+	_, err := fmt.Fprintln(g.Out, mark)
+	return err
+}
+
 // printObjects prints objects as they would be sent to an API server: as YAML documents, or
 // as one JSON List.
 func printObjects(w io.Writer, s *runtime.Scheme, format printer.Format, objects []client.Object) error {

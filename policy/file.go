@@ -11,13 +11,11 @@ import (
 	"go.yaml.in/yaml/v3"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	submarinerv1 "subctl/api/submariner/v1"
 	"subctl/api/submariner/v1alpha1"
-	"subctl/internal/words"
 )
 
-// ReadFile parses policies from one or more documents in YAML or JSON, each in one of
-// two forms. The form of the API:
+// ReadFile parses one or more documents in YAML or JSON: policies, ConfigMaps, and Lists of
+// them, as kubectl prints them. A policy has one of two forms. The form of the API:
 //
 //	kind: CablePolicies
 //	metadata: {name: lab}
@@ -36,53 +34,28 @@ import (
 //	    tier: !edge
 //	  cableDriver: {name: wireguard}
 //
-// ReadFile returns an error if a document has neither form. It does not validate the
+// ReadFile returns an error if a document is something else. It does not validate the
 // policies; Check does. It ignores status.
-func ReadFile(data []byte) ([]*v1alpha1.CablePolicies, error) {
-	var out []*v1alpha1.CablePolicies
+func ReadFile(data []byte) (Manifest, error) {
+	var out Manifest
 	decoder := yaml.NewDecoder(bytes.NewReader(data))
 	for {
 		var doc yaml.Node
 		err := decoder.Decode(&doc)
 		switch {
-		case errors.Is(err, io.EOF) && len(out) == 0:
-			return nil, errors.New("it contains no policy")
+		case errors.Is(err, io.EOF) && len(out.Policies) == 0:
+			return out, errors.New("it contains no policy")
 		case errors.Is(err, io.EOF):
 			return out, nil
 		case err != nil:
-			return nil, fmt.Errorf("not YAML: %s", strings.TrimPrefix(err.Error(), "yaml: "))
+			return out, fmt.Errorf("not YAML: %s", strings.TrimPrefix(err.Error(), "yaml: "))
 		}
-		root := doc.Content[0]
-		if root.Tag == "!!null" {
-			continue
+		if root := doc.Content[0]; root.Tag != "!!null" {
+			if err := out.read(root); err != nil {
+				return out, err
+			}
 		}
-		p, err := readDocument(root)
-		if err != nil {
-			return nil, fmt.Errorf("the policy at line %d: %w", root.Line, err)
-		}
-		out = append(out, p)
 	}
-}
-
-// Load returns the policies of a file, as they are written to a cluster, or everything
-// that is wrong with them. Its name is for errors.
-func Load(name string, data []byte) ([]*v1alpha1.CablePolicies, error) {
-	policies, err := ReadFile(data)
-	if err != nil {
-		return nil, fmt.Errorf("%s: %w", name, err)
-	}
-	var errs []error
-	seen := map[string]bool{}
-	for _, p := range policies {
-		delete(p.Labels, submarinerv1.ClusterIDLabel) // of an object taken from another cluster
-		p.ObjectMeta = metav1.ObjectMeta{Name: p.Name, Namespace: p.Namespace, Labels: p.Labels, Annotations: p.Annotations}
-		errs = append(errs, words.Prefix(fmt.Sprintf("%s: policy %q: ", name, p.Name), Check(p)))
-		if seen[p.Name] {
-			errs = append(errs, fmt.Errorf("%s: policy %q is in it twice", name, p.Name))
-		}
-		seen[p.Name] = true
-	}
-	return policies, errors.Join(errs...)
 }
 
 // document is a policy in either form.
@@ -104,14 +77,49 @@ type shortSpec struct {
 	} `json:"cableDriver"`
 }
 
-func readDocument(root *yaml.Node) (*v1alpha1.CablePolicies, error) {
+// read adds an object, or the objects of a list.
+func (m *Manifest) read(root *yaml.Node) error {
 	if root.Kind != yaml.MappingNode {
-		return nil, errors.New("it is not a YAML mapping (KEY: VALUE)")
+		return fmt.Errorf("the object at line %d: it is not a YAML mapping (KEY: VALUE)", root.Line)
+	}
+	var kind string
+	var items *yaml.Node
+	for i := 0; i+1 < len(root.Content); i += 2 {
+		switch root.Content[i].Value {
+		case "kind":
+			kind = root.Content[i+1].Value
+		case "items":
+			items = root.Content[i+1]
+		}
+	}
+	if strings.HasSuffix(kind, "List") && items != nil {
+		for _, item := range items.Content {
+			if err := m.read(item); err != nil {
+				return err
+			}
+		}
+		return nil
 	}
 	text, err := toJSON(root)
-	if err != nil {
-		return nil, err
+	switch {
+	case err != nil:
+	case kind == configMapKind:
+		if err = m.readConfigMap(text); err == nil {
+			return nil
+		}
+		return fmt.Errorf("the ConfigMap at line %d: %w", root.Line, err)
+	default:
+		var p *v1alpha1.CablePolicies
+		if p, err = readPolicy(text); err == nil {
+			m.Policies = append(m.Policies, p)
+			return nil
+		}
 	}
+	return fmt.Errorf("the policy at line %d: %w", root.Line, err)
+}
+
+// readPolicy parses a policy in either form.
+func readPolicy(text []byte) (*v1alpha1.CablePolicies, error) {
 	var d document
 	if err := strict(text, &d, ""); err != nil {
 		return nil, err
@@ -119,7 +127,7 @@ func readDocument(root *yaml.Node) (*v1alpha1.CablePolicies, error) {
 	want := v1alpha1.GroupVersion.String()
 	switch {
 	case d.Kind != "CablePolicies":
-		return nil, fmt.Errorf("kind is %s, not CablePolicies", quote(d.Kind))
+		return nil, fmt.Errorf("kind is %s: use CablePolicies, ConfigMap, or a List of them", quote(d.Kind))
 	case d.APIVersion != "" && d.APIVersion != want:
 		return nil, fmt.Errorf("apiVersion is %s, not %s", quote(d.APIVersion), want)
 	}

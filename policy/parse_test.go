@@ -1,6 +1,7 @@
 package policy
 
 import (
+	"fmt"
 	"math/rand/v2"
 	"strings"
 	"testing"
@@ -90,13 +91,19 @@ func TestReadFile(t *testing.T) {
 		{"quoted, and JSON", `{"kind":"CablePolicies","metadata":{"name":"a"},"spec":{"leftClusterSelector":{"env":"!production"},"cableDriver":{"name":"ipsec"}}}`, "a: env!=production | any | ipsec"},
 		{"the API's", "apiVersion: submariner.io/v1alpha1\nkind: CablePolicies\nmetadata: {name: a}\nspec:\n- name: ipsec\n  leftClusterSelector: {matchLabels: {env: lab, tier: \"!edge\"}}\n- name: vxlan\nstatus: {}\n", "a: env=lab,tier!=edge | any | ipsec; any | any | vxlan"},
 		{"short, with expressions", "kind: CablePolicies\nmetadata: {name: a}\nspec:\n  rightClusterSelector: {matchExpressions: [{key: env, operator: Exists}]}\n  cableDriver: {name: ipsec}\n", "a: any | env | ipsec"},
+		{"a List of kubectl's, with a ConfigMap", "apiVersion: v1\nkind: List\nitems:\n- apiVersion: v1\n  kind: ConfigMap\n  metadata: {name: tuned, uid: x, managedFields: [{manager: a}]}\n  data: {CableCustomConfig: \"mtu: 1300\"}\n" +
+			"- kind: CablePolicies\n  metadata: {name: a, creationTimestamp: null, resourceVersion: \"7\"}\n  spec: [{name: vxlan, options: {metadata: {name: tuned}}}]\n  status: {clusterSets: [default]}\n", "tuned map[\"CableCustomConfig\":\"mtu: 1300\"]\na: any | any | vxlan"},
+		{"a List in JSON", `{"apiVersion":"submariner.io/v1alpha1","kind":"CablePoliciesList","metadata":{},"items":[{"kind":"CablePolicies","metadata":{"name":"a"},"spec":[{"name":"vxlan"}]}]}`, "a: any | any | vxlan"},
 		{"two", "---\n# nothing\n---\nkind: CablePolicies\nmetadata: {name: a}\nspec: [{name: vxlan}]\n---\nkind: CablePolicies\nmetadata: {name: b}\nspec: [{name: ipsec}]\n", "a: any | any | vxlan\nb: any | any | ipsec"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			policies, err := ReadFile([]byte(test.text))
+			m, err := ReadFile([]byte(test.text))
 			require.NoError(t, err)
 			var got []string
-			for _, p := range policies {
+			for _, cm := range m.ConfigMaps {
+				got = append(got, fmt.Sprintf("%s %q", cm.Name, cm.Data))
+			}
+			for _, p := range m.Policies {
 				var rules []string
 				for _, r := range p.ConnectionPolicies {
 					rules = append(rules, SelectorText(r.LeftClusterSelector)+" | "+SelectorText(r.RightClusterSelector)+" | "+r.CableDriver)
@@ -111,12 +118,17 @@ func TestReadFile(t *testing.T) {
 
 func TestReadFileMistakes(t *testing.T) {
 	for text, want := range map[string]string{
-		"":                    "it contains no policy",
-		"# nothing":           "it contains no policy",
-		"a: b: c":             "not YAML: mapping values are not allowed in this context",
-		"- a":                 "the policy at line 1: it is not a YAML mapping (KEY: VALUE)",
-		"\nkind: ConfigMap":   `the policy at line 2: kind is "ConfigMap", not CablePolicies`,
-		"kind: CablePolicies": "the policy at line 1: spec is missing: it must be a list of rules, or one rule",
+		"":                              "it contains no policy",
+		"# nothing":                     "it contains no policy",
+		"a: b: c":                       "not YAML: mapping values are not allowed in this context",
+		"- a":                           "the object at line 1: it is not a YAML mapping (KEY: VALUE)",
+		"\nkind: Secret":                `the policy at line 2: kind is "Secret": use CablePolicies, ConfigMap, or a List of them`,
+		"kind: ConfigMap":               "it contains no policy",
+		"kind: List\nitems: []":         "it contains no policy",
+		"kind: List\nitems:\n- x":       "the object at line 3: it is not a YAML mapping (KEY: VALUE)",
+		"kind: ConfigMap\ndata: {a: 1}": "the ConfigMap at line 1: data must not be a number: quote it if it is a string",
+		"kind: ConfigMap\nmetadata:\n  name: cable-driver-config\ndata:\n  CableCustomConfig: |\n  vxlanID: 100": "the ConfigMap at line 1: the settings are beside the key CableCustomConfig, which is empty: indent them below it:\n  data:\n    CableCustomConfig: |\n      vxlanID: 100",
+		"kind: CablePolicies":                                                             "the policy at line 1: spec is missing: it must be a list of rules, or one rule",
 		"kind: CablePolicies\napiVersion: v1\nspec: []":                                   `the policy at line 1: apiVersion is "v1", not submariner.io/v1alpha1`,
 		"kind: CablePolicies\nspec: {cableDriver: ipsec}":                                 "the policy at line 1: spec.cableDriver must not be a string: quote it if it is a string",
 		"kind: CablePolicies\nspec: {cableDriver: {name: ipsec}, leftSelector: {env: x}}": `the policy at line 1: spec: unknown field "leftSelector"`,
