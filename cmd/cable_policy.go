@@ -2,7 +2,6 @@ package cmd
 
 import (
 	"context"
-	"errors"
 	"slices"
 
 	"github.com/spf13/cobra"
@@ -107,15 +106,17 @@ func (s *policyOptions) settings(ctx context.Context) ([]string, error) {
 // printChange prints the pairs that change their cable. In a structured format they are
 // messages, and the data are objects.
 func (s *policyOptions) printChange(format printer.Format, dryRun bool, change catalog.Change, scheme *runtime.Scheme, objects []client.Object) error {
-	if dryRun {
-		if err := s.markDryRun(format); err != nil {
+	print := func() error { return look.PrintChange(s.Out, s.progress(), change) }
+	if format.Structured() {
+		if err := look.PrintChange(s.ErrOut, s.progress(), change); err != nil {
 			return err
 		}
+		print = func() error { return printObjects(s.Out, scheme, format, objects) }
 	}
-	if !format.Structured() {
-		return look.PrintChange(s.Out, s.progress(), change)
+	if dryRun {
+		return s.markDryRun(format, print)
 	}
-	return errors.Join(look.PrintChange(s.ErrOut, s.progress(), change), printObjects(s.Out, scheme, format, objects))
+	return print()
 }
 
 // completeDrivers completes --cable-driver.

@@ -10,8 +10,10 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/cli-runtime/pkg/genericiooptions"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/yaml"
 
 	submarinerv1 "subctl/api/submariner/v1"
 	"subctl/api/submariner/v1alpha1"
@@ -100,4 +102,65 @@ func TestCablePolicyLive(t *testing.T) {
 		require.ErrorContains(t, c.Create(t.Context(), p), test.want)
 		require.Error(t, policy.Check(p), "%s: members refuse it too, whatever the broker lets through", test.want)
 	}
+}
+
+// TestSeedPoliciesLive applies the manifests of the proposal that cable policies come from. -f
+// accepts them, and prints what kubectl apply accepts; the API server does not accept their
+// short form, rather than read it as something else.
+func TestSeedPoliciesLive(t *testing.T) {
+	server := kubetest.Start(t)
+	server.InstallCRDs(t)
+	t.Setenv("KUBECONFIG", server.Kubeconfig())
+	t.Setenv("HOME", t.TempDir())
+	c := server.Client(t)
+	require.NoError(t, c.Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: submarinerv1.OperatorNamespace}}))
+	require.NoError(t, c.Create(t.Context(), submariner("west")))
+	const seeds = `kind: CablePolicies
+metadata:
+  name: default
+spec:
+  cableDriver:
+    name:  "vxlan"
+---
+kind: CablePolicies
+metadata:
+  name: on-prem-to-cloud
+spec:
+  leftClusterSelector:
+    env: production
+  rightClusterSelector:
+    env: production
+  cableDriver:
+    name:  "ipsec"
+`
+	for document := range strings.SplitSeq(seeds, "---\n") {
+		u := &unstructured.Unstructured{}
+		require.NoError(t, yaml.Unmarshal([]byte(document), &u.Object))
+		u.SetNamespace(submarinerv1.OperatorNamespace)
+		require.Error(t, c.Create(t.Context(), u), "it has no apiVersion")
+		u.SetAPIVersion(v1alpha1.GroupVersion.String())
+		require.ErrorContains(t, c.Create(t.Context(), u), "spec: Invalid value: \"object\": spec in body must be of type array")
+	}
+
+	subctl := func(stdin string, args ...string) result {
+		var out, errOut bytes.Buffer
+		g := newGlobals(genericiooptions.IOStreams{In: strings.NewReader(stdin), Out: &out, ErrOut: &errOut})
+		code := run(t.Context(), g, append([]string{"cable-policy"}, args...))
+		return result{code, out.String(), errOut.String()}
+	}
+	got := subctl(seeds, "add", "-f", "-", "--dry-run", "-o", "yaml")
+	require.Equal(t, exitDone, got.code, got.stderr)
+	applied := 0
+	for document := range strings.SplitSeq(got.stdout, "---\n") {
+		u := &unstructured.Unstructured{}
+		require.NoError(t, yaml.Unmarshal([]byte(document), &u.Object))
+		if len(u.Object) > 0 { // not the comment
+			require.NoError(t, c.Create(t.Context(), u, client.FieldValidation("Strict")))
+			applied++
+		}
+	}
+	require.Equal(t, 2, applied)
+	got = subctl(seeds, "add", "-f", "-", "--replace")
+	require.Equal(t, exitDone, got.code, got.stderr)
+	require.Contains(t, got.stderr, "changed cable policy on-prem-to-cloud on cluster west")
 }

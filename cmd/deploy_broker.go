@@ -230,5 +230,6 @@ func (o *deployBrokerOptions) print(g *globals, c client.Client, origin string) 
 	if err != nil {
 		return err
 	}
-	return printObjects(g.Out, c.Scheme(), o.format.Format(), objects)
+	format := o.format.Format()
+	return g.markDryRun(format, func() error { return printObjects(g.Out, c.Scheme(), format, objects) })
 }

@@ -2,8 +2,10 @@ package cmd
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
+	"strings"
 
 	"github.com/spf13/cobra"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -26,20 +28,57 @@ func output(c *cobra.Command, choices ...printer.Format) *printer.Flag {
 	return f
 }
 
-// markDryRun marks what --dry-run prints next: with a line of text, with a comment in YAML, or,
-// since JSON has no comments, with a message.
-func (g *globals) markDryRun(format printer.Format) error {
+// markDryRun prints the data of --dry-run and marks them: with a line of text, with a comment
+// in YAML, or, since JSON has no comments, with a message.
+func (g *globals) markDryRun(format printer.Format, print func() error) error {
 	const mark = "dry run: nothing is changed"
-	switch format {
-	case printer.JSON:
+	if format == printer.YAML {
+		if _, err := fmt.Fprintln(g.Out, "#", mark); err != nil {
+			return err
+		}
+		return print()
+	}
+	if err := print(); err != nil {
+		return err
+	}
+	if format == printer.JSON {
 		g.progress().Done(mark)
 		return nil
-	case printer.YAML:
-		_, err := fmt.Fprintln(g.Out, "#", mark)
-		return err
 	}
 	_, err := fmt.Fprintln(g.Out, mark)
 	return err
+}
+
+// action is what a command would do; its JSON is a promise.
+type action struct {
+	Action string `json:"action"`
+}
+
+// printActions prints the actions of a command, one line each or as data.
+func (g *globals) printActions(format printer.Format, lines []string) error {
+	return g.markDryRun(format, func() error {
+		if !format.Structured() {
+			_, err := fmt.Fprintln(g.Out, strings.Join(lines, "\n"))
+			return err
+		}
+		actions := []action{}
+		for _, line := range lines {
+			actions = append(actions, action{line})
+		}
+		return printer.Encode(g.Out, format, actions)
+	})
+}
+
+// dryRunOutput declares -o for a command whose only data are those of --dry-run. With another
+// use of -o, the command line is wrong.
+func dryRunOutput(c *cobra.Command, dryRun *bool, choices ...printer.Format) *printer.Flag {
+	c.PreRunE = func(c *cobra.Command, _ []string) error {
+		if c.Flags().Changed("output") && !*dryRun {
+			return errors.New("--output requires --dry-run")
+		}
+		return nil
+	}
+	return output(c, choices...)
 }
 
 // printObjects prints objects as they would be sent to an API server: as YAML documents, or

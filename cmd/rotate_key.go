@@ -2,13 +2,12 @@ package cmd
 
 import (
 	"context"
-	"fmt"
-	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
 
 	"subctl/cluster/rotate"
+	"subctl/internal/printer"
 )
 
 const rotateKeyLong = `Replace the key of the cluster of the current context, and wait until its connections use
@@ -29,21 +28,23 @@ const rotateKeyExample = `  # show what would be done, and do it
 func newRotateKey(g *globals) *cobra.Command {
 	k := &rotate.Operation{}
 	var dryRun bool
+	var format *printer.Flag
 	c := &cobra.Command{
 		Use:     "rotate-key",
 		Short:   "Replace the key of a cluster",
 		Long:    rotateKeyLong,
 		Example: rotateKeyExample,
 		Args:    noArguments,
-		RunE:    func(c *cobra.Command, _ []string) error { return rotateKey(c.Context(), g, k, dryRun) },
+		RunE:    func(c *cobra.Command, _ []string) error { return rotateKey(c.Context(), g, k, dryRun, format) },
 	}
 	f := c.Flags()
 	f.BoolVar(&dryRun, "dry-run", false, "print the actions without performing them")
 	f.DurationVar(&k.Timeout, "timeout", 4*time.Minute, "time limit for the gateway and its connections")
+	format = dryRunOutput(c, &dryRun, printer.Table, printer.JSON, printer.YAML)
 	return c
 }
 
-func rotateKey(ctx context.Context, g *globals, k *rotate.Operation, dryRun bool) error {
+func rotateKey(ctx context.Context, g *globals, k *rotate.Operation, dryRun bool, format *printer.Flag) error {
 	var err error
 	if k.Cluster, err = g.memberSide(ctx); err != nil {
 		return err
@@ -54,8 +55,7 @@ func rotateKey(ctx context.Context, g *globals, k *rotate.Operation, dryRun bool
 		return err
 	}
 	if dryRun {
-		_, err := fmt.Fprintln(g.Out, strings.Join(r.Lines(), "\n"))
-		return err
+		return g.printActions(format.Format(), r.Lines())
 	}
 	return k.Run(ctx, r)
 }
