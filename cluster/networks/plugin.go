@@ -37,7 +37,7 @@ type Evidence struct {
 	Nodes      []corev1.Node
 	// Cilium is the data of Cilium's ConfigMap, cilium-config.
 	Cilium map[string]string
-	// CalicoBPF reports whether Calico's eBPF dataplane is enabled.
+	// CalicoBPF reports whether Calico's configuration enables its eBPF dataplane.
 	CalicoBPF bool
 }
 
@@ -105,7 +105,7 @@ func (e Evidence) ciliumRouting() string {
 		return ""
 	}
 	return "Cilium routes packets of pods in BPF, past the rules of the node's kernel that keep source addresses and limit packet sizes: " +
-		`set enable-host-legacy-routing: "true" in ConfigMap kube-system/cilium-config (Helm: bpf.hostLegacyRouting=true), and restart Cilium`
+		`set enable-host-legacy-routing: "true" in ConfigMap cilium-config (Helm: bpf.hostLegacyRouting=true), and restart Cilium`
 }
 
 // ciliumServices warns if Cilium takes the place of kube-proxy and translates addresses of
@@ -115,15 +115,28 @@ func (e Evidence) ciliumServices() string {
 		return ""
 	}
 	return "Cilium replaces kube-proxy, and serves the addresses of Services to this cluster's own pods only: other clusters reach pods, but no Service. " +
-		`Set bpf-lb-external-clusterip: "true" in ConfigMap kube-system/cilium-config (Helm: bpf.lbExternalClusterIP=true), and restart Cilium`
+		`Set bpf-lb-external-clusterip: "true" in ConfigMap cilium-config (Helm: bpf.lbExternalClusterIP=true), and restart Cilium`
 }
 
 func (e Evidence) calicoBPF() string {
-	if !e.CalicoBPF {
+	if !e.CalicoBPF && !e.calicoEnv("FELIX_BPFENABLED", "true") {
 		return ""
 	}
 	return "Calico's eBPF dataplane replaces kube-proxy and routes packets past the rules of the node's kernel: other clusters reach no Service, and source addresses change. " +
 		"Set bpfEnabled: false in FelixConfiguration default, and run kube-proxy"
+}
+
+// calicoEnv reports whether Calico's DaemonSet sets an environment variable, which takes
+// precedence over Calico's configuration, to a value.
+func (e Evidence) calicoEnv(name, value string) bool {
+	for _, ds := range e.DaemonSets {
+		for _, c := range ds.Spec.Template.Spec.Containers {
+			if c.Name == "calico-node" && slices.Contains(c.Env, corev1.EnvVar{Name: name, Value: value}) {
+				return true
+			}
+		}
+	}
+	return false
 }
 
 // ovnGatewayMode warns about nodes whose packets leave OVN past the node's kernel.

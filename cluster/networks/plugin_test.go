@@ -64,6 +64,8 @@ func TestPluginWarnings(t *testing.T) {
 	cilium := func(settings map[string]string) networks.Evidence {
 		return networks.Evidence{DaemonSets: daemonSets("cilium"), Cilium: settings}
 	}
+	calicoBPF := daemonSets("calico-node")
+	calicoBPF[0].Spec.Template.Spec.Containers = []corev1.Container{{Name: "calico-node", Env: []corev1.EnvVar{{Name: "FELIX_BPFENABLED", Value: "true"}}}}
 	const gateway = "k8s.ovn.org/l3-gateway-config"
 	ovn := func(modes ...string) networks.Evidence {
 		return networks.Evidence{DaemonSets: daemonSets("ovnkube-node"), Nodes: annotated(gateway, modes...)}
@@ -86,6 +88,7 @@ func TestPluginWarnings(t *testing.T) {
 		{"another plugin, and Cilium's old settings", networks.Evidence{DaemonSets: daemonSets("kindnet"), Cilium: map[string]string{"kube-proxy-replacement": "true"}}, nil},
 		{"calico", networks.Evidence{DaemonSets: daemonSets("calico-node")}, nil},
 		{"calico, BPF", networks.Evidence{DaemonSets: daemonSets("calico-node"), CalicoBPF: true}, []string{"bpfEnabled: false in FelixConfiguration default"}},
+		{"calico, BPF in its DaemonSet", networks.Evidence{DaemonSets: calicoBPF}, []string{"bpfEnabled"}},
 		{"ovn, local", ovn(`{"default":{"mode":"local"}}`), nil},
 		{"ovn, mode unknown", ovn("x", ""), nil},
 		{"ovn, shared", ovn(`{"default":{"mode":"local"}}`, `{"default":{"mode":"shared"}}`), []string{`gateway mode "shared" on n2: `}},
@@ -116,7 +119,7 @@ func TestDiscoverWarnsAboutPlugins(t *testing.T) {
 	require.Len(t, n.Warnings, 1)
 	require.Contains(t, n.Warnings[0], "bpfEnabled")
 
-	n, err = networks.Discover(t.Context(), clustertest.Client(t, daemonSet("kube-system", "cilium"), configMap("kube-system", "cilium-config", "kube-proxy-replacement", "true")))
+	n, err = networks.Discover(t.Context(), clustertest.Client(t, daemonSet("cilium", "cilium"), configMap("cilium", "cilium-config", "kube-proxy-replacement", "true")))
 	require.NoError(t, err)
 	require.Equal(t, v1alpha1.Cilium, n.Plugin)
 	require.Len(t, n.Warnings, 1)

@@ -8,6 +8,7 @@ import (
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -24,7 +25,7 @@ func evidence(ctx context.Context, c client.Reader, nodes []corev1.Node) (Eviden
 		return Evidence{}, err
 	}
 	e.DaemonSets = list.Items
-	cm, err := configMap(ctx, c, "kube-system", "cilium-config")
+	cm, err := configMap(ctx, c, ciliumNamespace(list.Items), "cilium-config")
 	if err != nil && !kube.Unreadable(err) {
 		return Evidence{}, err
 	}
@@ -38,6 +39,16 @@ func evidence(ctx context.Context, c client.Reader, nodes []corev1.Node) (Eviden
 	}
 	e.CalicoBPF, _, _ = unstructured.NestedBool(felix.Object, "spec", "bpfEnabled")
 	return e, nil
+}
+
+// ciliumNamespace returns the namespace of Cilium: people install it in several.
+func ciliumNamespace(list []appsv1.DaemonSet) string {
+	for _, ds := range list {
+		if ds.Name == "cilium" {
+			return ds.Namespace
+		}
+	}
+	return metav1.NamespaceSystem
 }
 
 // fromCalico reads Calico's address pools, except the pools that upstream's Submariner
@@ -62,12 +73,16 @@ func fromCalico(ctx context.Context, c client.Reader) (Found, error) {
 // fromCilium reads the address pool of Cilium. In IPAM mode "kubernetes" Cilium has none: it
 // uses the pod networks of the nodes.
 func fromCilium(ctx context.Context, c client.Reader) (Found, error) {
-	cm, err := configMap(ctx, c, "kube-system", "cilium-config")
+	list := &appsv1.DaemonSetList{}
+	if err := c.List(ctx, list); err != nil && !kube.Unreadable(err) {
+		return Found{}, err
+	}
+	cm, err := configMap(ctx, c, ciliumNamespace(list.Items), "cilium-config")
 	if err != nil || !strings.HasPrefix(cm.Data["ipam"], "cluster-pool") {
 		return Found{}, err
 	}
 	pool := strings.Join(strings.Fields(cm.Data["cluster-pool-ipv4-cidr"]), ",")
-	return Found{Parse(pool), "ConfigMap kube-system/cilium-config"}, nil
+	return Found{Parse(pool), "ConfigMap " + cm.Namespace + "/cilium-config"}, nil
 }
 
 // fromFlannel reads flannel's configuration.
