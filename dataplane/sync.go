@@ -39,21 +39,21 @@ func (o Op) String() string {
 // removed: the next Observe shows what has become of it.
 func Diff(have, want State) []Op {
 	left := survivors(have, want)
-	var puts, dels State
+	puts, dels, kept := State{}, State{}, 0
 	for k, w := range want {
-		if h, ok := left[k]; !ok || !h.Equal(w) {
-			if puts == nil {
-				puts = State{}
-			}
+		h, ok := left[k]
+		if ok {
+			kept++
+		}
+		if !ok || !h.Equal(w) {
 			puts[k] = w
 		}
 	}
-	for k, h := range left {
-		if _, keep := want[k]; !keep && !awaits(h, have, want) {
-			if dels == nil {
-				dels = State{}
+	if kept < len(left) {
+		for k, h := range left {
+			if _, keep := want[k]; !keep && !awaits(h, have, want) {
+				dels[k] = h
 			}
-			dels[k] = h
 		}
 	}
 	ops := make([]Op, 0, len(puts)+len(dels))
