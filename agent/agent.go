@@ -69,10 +69,10 @@ type agent struct {
 
 	books   books
 	memory  *mesh.Memory // nil until recall has read it
-	mistake string       // the last one that was logged
+	mistake string       // or failure of cables, the last one that was logged
 	targets map[string]dataplane.Target
 	done    atomic.Int64 // when the last loop ended, Unix nanoseconds
-	synced  atomic.Bool  // whether it ended without an error
+	synced  atomic.Bool  // whether the node held the plan, except single cables
 }
 
 // The loop runs at most so often: the first changes are followed at once, as one change
@@ -90,7 +90,8 @@ var everything = reconcile.Request{NamespacedName: types.NamespacedName{Name: "n
 
 // Reconcile implements reconcile.Reconciler. Faults, of the API server or of the kernel,
 // are errors and retried with back-off. A mistake of the user is reported and waits for a
-// change: trying again would not help.
+// change: trying again would not help. A fault of single cables is reported by them, and
+// retried with the next loop.
 func (a *agent) Reconcile(ctx context.Context, _ reconcile.Request) (reconcile.Result, error) {
 	if !a.pace.Allow() {
 		return reconcile.Result{RequeueAfter: loopPause}, nil
@@ -109,14 +110,17 @@ func (a *agent) Reconcile(ctx context.Context, _ reconcile.Request) (reconcile.R
 	if mistake == nil {
 		ops, fault = a.sync(ctx, plan)
 	}
-	out := mesh.Outcome{Err: errors.Join(mistake, fault), Now: snap.Now}
-	a.remember(plan, out.Err)
-	a.meters.observe(plan, len(ops), time.Since(start), out.Err)
+	out := plan.Outcome(snap.Now, mistake, fault)
+	if out.Contained {
+		fault = nil // the cables report it, and it is tried again with the next report
+	}
+	a.remember(plan, out)
+	a.meters.observe(plan, len(ops), time.Since(start), out)
 	for _, op := range ops {
 		a.Log.Info("dataplane", "op", op.String())
 	}
-	a.logMistake(mistake)
-	a.finished(out.Err == nil)
+	a.logOnce(mistake, out)
+	a.finished(out.Contained)
 	for _, p := range a.parts {
 		if p, ok := p.(parts.Actor); ok {
 			p.Act(snap, plan, &out)
@@ -131,14 +135,18 @@ func (a *agent) Reconcile(ctx context.Context, _ reconcile.Request) (reconcile.R
 	return reconcile.Result{RequeueAfter: a.Role.Resync}, nil
 }
 
-// logMistake logs a mistake of the user once.
-func (a *agent) logMistake(err error) {
+// logOnce logs a mistake of the user, or what keeps cables from being set up, once.
+func (a *agent) logOnce(mistake error, out mesh.Outcome) {
+	message, err := "waiting for a change", mistake
+	if out.Contained {
+		message, err = "cables cannot be set up", out.Err
+	}
 	text := ""
 	if err != nil {
 		text = err.Error()
 	}
 	if text != "" && text != a.mistake {
-		a.Log.Error("waiting for a change", "err", err)
+		a.Log.Error(message, "err", err)
 	}
 	a.mistake = text
 }
@@ -250,7 +258,8 @@ func (a *agent) Healthy(*http.Request) error {
 	return nil
 }
 
-// Ready is the readiness probe: the node was seen to hold the plan.
+// Ready is the readiness probe: the node was seen to hold the plan, except what only single
+// cables need, which report their failures themselves.
 func (a *agent) Ready(*http.Request) error {
 	if !a.synced.Load() {
 		return errors.New("the node does not hold the plan yet: see the log, and the conditions of this node's Gateway or RouteAgent")

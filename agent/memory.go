@@ -33,15 +33,14 @@ func (a *agent) recall(ctx context.Context, s mesh.Snapshot) (mesh.Memory, error
 	return m, nil
 }
 
-// remember hands a plan's claims to the next plan, and what carries the traffic if the
-// node holds the plan. A snapshot with a mistake changes nothing.
-func (a *agent) remember(p mesh.Plan, err error) {
-	if p.Mesh != nil {
-		a.memory.Incumbents = append([]cable.Gateway{}, p.Mesh.Accepted.Incumbents...)
+// remember hands a plan's claims to the next plan, and what carries the traffic as far as
+// the node holds the plan. A snapshot with a mistake changes nothing.
+func (a *agent) remember(p mesh.Plan, out mesh.Outcome) {
+	if p.Mesh == nil {
+		return
 	}
-	if err == nil {
-		a.memory.Using = p.Using
-	}
+	a.memory.Incumbents = append([]cable.Gateway{}, p.Mesh.Accepted.Incumbents...)
+	a.memory.Using = out.Carried(p, a.memory.Using)
 }
 
 // books keeps policies compiled until one of them changes: compiling reads the YAML in

@@ -82,12 +82,14 @@ func (m *meters) ofConnections() []*prometheus.GaugeVec {
 // registry returns the registry that /metrics serves.
 func registry() prometheus.Registerer { return metrics.Registry }
 
-func (m *meters) observe(p mesh.Plan, ops int, took time.Duration, err error) {
+func (m *meters) observe(p mesh.Plan, ops int, took time.Duration, out mesh.Outcome) {
 	m.iterations.Inc()
 	m.syncSeconds.Observe(took.Seconds())
 	m.operations.Add(float64(ops))
-	if err != nil {
+	if out.Err != nil {
 		m.syncErrors.Inc()
+	}
+	if !out.Contained {
 		return
 	}
 	m.objects.Set(float64(len(p.State)))

@@ -155,6 +155,9 @@ type Link struct {
 	// Passes names what the network between the gateways must let pass, such as "UDP port 4500",
 	// for messages. Plan sets it.
 	Passes []string
+	// Needs are the objects of the driver's plan that the cable depends on. What these need in
+	// turn (Object.Needs) can be left out.
+	Needs []dataplane.Object
 }
 
 // passes returns the kinds of packets of a cable on the network between the gateways, for

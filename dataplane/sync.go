@@ -2,7 +2,6 @@ package dataplane
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -114,47 +113,82 @@ type Target interface {
 	Apply(context.Context, Op) error
 }
 
-// ErrDrift means that the target does not hold the wanted State although every step
-// was taken, several times.
-var ErrDrift = errors.New("dataplane did not converge")
-
 // maxPasses bounds Sync. One pass is the rule; the others repair what another program,
 // or the kernel, has undone meanwhile.
 const maxPasses = 3
 
 // Sync makes t hold want, and returns the steps that it took. It observes t again after
 // every pass, so success means observed, not requested; and a step that failed is no
-// error if it turns out not to have been needed. Every step is tried, and the failures of
-// the last pass are joined into the error.
+// error if it turns out not to have been needed. A failure does not stop the steps that
+// do not depend on it. If t does not hold want in the end, the error is a *DriftError.
 func Sync(ctx context.Context, t Target, want State) (done []Op, err error) {
+	failed := map[Key]error{}
 	for range maxPasses {
-		have, lookErr := t.Observe(ctx)
-		if lookErr != nil {
-			return done, fmt.Errorf("observing dataplane: %w", lookErr)
+		ops, err := difference(ctx, t, want)
+		if err != nil || len(ops) == 0 {
+			return done, err
 		}
-		ops := Diff(have, want)
-		if len(ops) == 0 {
-			return done, nil
+		var taken []Op
+		if taken, failed, err = pass(ctx, t, ops); err != nil {
+			return append(done, taken...), err
 		}
-		var errs []error
-		for _, op := range ops {
-			if err := ctx.Err(); err != nil {
-				return done, err
-			}
-			if err := t.Apply(ctx, op); err != nil {
-				errs = append(errs, fmt.Errorf("%v: %w", op, err))
-				continue
-			}
-			done = append(done, op)
+		done = append(done, taken...)
+		if len(taken) == 0 {
+			break // trying again at once would have the same result
 		}
-		err = errors.Join(errs...)
 	}
-	have, lookErr := t.Observe(ctx)
-	if lookErr != nil {
-		return done, fmt.Errorf("observing dataplane: %w", lookErr)
+	left, err := difference(ctx, t, want)
+	if err != nil || len(left) == 0 {
+		return done, err
 	}
-	if left := Diff(have, want); len(left) > 0 {
-		return done, errors.Join(ErrDrift, err, fmt.Errorf("still to do: %v", left[0]))
+	return done, drift(want, left, failed)
+}
+
+// difference returns the steps from what t holds to want.
+func difference(ctx context.Context, t Target, want State) ([]Op, error) {
+	have, err := t.Observe(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("observing dataplane: %w", err)
 	}
-	return done, nil
+	return Diff(have, want), nil
+}
+
+// pass takes steps, and returns those that it took, and the failures of the others. It
+// does not try to put an object that depends on one that could not be put just now: the
+// program behind that one may take seconds to fail each time. The error is that of ctx.
+func pass(ctx context.Context, t Target, ops []Op) (done []Op, failed map[Key]error, err error) {
+	failed = map[Key]error{}
+	absent := map[Key]bool{}
+	for _, op := range ops {
+		if err := ctx.Err(); err != nil {
+			return done, failed, err
+		}
+		if op.New != nil && slices.ContainsFunc(op.New.Needs(), func(k Key) bool { return absent[k] }) {
+			absent[op.key()] = absent[op.key()] || !op.alters()
+			continue
+		}
+		if err := t.Apply(ctx, op); err != nil {
+			failed[op.key()] = err
+			absent[op.key()] = op.New != nil && !op.alters()
+			continue
+		}
+		done = append(done, op)
+	}
+	return done, failed, nil
+}
+
+// key returns the key of the object of a step.
+func (o Op) key() Key {
+	if o.New != nil {
+		return o.New.Key()
+	}
+	return o.Old.Key()
+}
+
+// alters reports whether there still is an object if the step, which puts one, fails.
+func (o Op) alters() bool {
+	if k := o.key().Kind; k == KindLink || k == KindDaemon {
+		return o.Old != nil && inPlace(o.Old, o.New)
+	}
+	return o.Old != nil
 }

@@ -37,6 +37,7 @@ const (
 // Reasons of these conditions.
 const (
 	reasonFailed          = "Failed"
+	reasonCableFailed     = "CableFailed"
 	reasonSeen            = "Seen"
 	reasonEndpointRefused = "EndpointRefused"
 	reasonUnusable        = "Unusable"
@@ -66,9 +67,12 @@ func conditions(old []metav1.Condition, p Plan, o Outcome) []metav1.Condition {
 	add := func(kind string, is bool, reason, message string) {
 		cs = append(cs, condition(old, kind, is, reason, message, o.Now))
 	}
-	if o.Err != nil {
+	switch {
+	case o.failure() != nil:
 		add(ConditionSynced, false, reasonFailed, clip(o.Err.Error()))
-	} else {
+	case o.Err != nil:
+		add(ConditionSynced, false, reasonCableFailed, clip(p.brokenText(o)))
+	default:
 		add(ConditionSynced, true, reasonSeen, "the node holds what was planned")
 	}
 	m := p.Mesh

@@ -66,11 +66,21 @@ func (m *Mesh) changing(conn *submarinerv1.Connection, p Plan, o Outcome, i int)
 		conn.DesiredDriver = p.cables[next].Driver.Name()
 		if conn.Status == submarinerv1.Connected {
 			conn.Status = submarinerv1.Connecting
-			conn.StatusMessage = cmp.Or(clip(stuck), fmt.Sprintf("changing to %s, which does not answer yet: traffic stays with %s until it does", conn.DesiredDriver, conn.Driver))
+			conn.StatusMessage = cmp.Or(clip(stuck), clip(p.impossible(o, c, next)), fmt.Sprintf("changing to %s, which does not answer yet: traffic stays with %s until it does", conn.DesiredDriver, conn.Driver))
 		}
 	case stuck != "":
 		conn.StatusMessage = clip(stuck)
 	}
+}
+
+// impossible describes a change of a pair from a cable to another, number next of the plan, that
+// cannot be set up; empty if it can.
+func (p Plan) impossible(o Outcome, from cable.Cable, next int) string {
+	why := o.Broken[p.nameOf(next)]
+	if why == nil {
+		return ""
+	}
+	return fmt.Sprintf("traffic stays with %s: changing to %s is not possible: %v", from.Driver.Name(), p.cables[next].Driver.Name(), why)
 }
 
 // status returns the state of one cable. A ping counts most, as it takes the path of the
@@ -79,9 +89,10 @@ func (m *Mesh) status(p Plan, o Outcome, c cable.Cable, l cable.Link) (submarine
 	state, stateful := m.stateOf(l)
 	_, probed := p.Probes.Targets[c.Name]
 	h, answered := o.Health[c.Name]
+	broken := o.Broken[c.Name]
 	switch {
-	case o.Err != nil:
-		return submarinerv1.ConnectionError, clip(o.Err.Error()), nil
+	case broken != nil:
+		return submarinerv1.ConnectionError, clip(broken.Error()), h.RTT.reported()
 	case probed && answered && h.Status == submarinerv1.Connected:
 		if state.Up && state.Message != "" { // keys of before carry the traffic
 			return h.Status, clip("still with the previous settings: " + state.Message), h.RTT.reported()
@@ -142,7 +153,7 @@ func lastContacts(reports []*submarinerv1.Gateway) map[string]*metav1.Time {
 // pings, otherwise the last handshake or the last contact that was reported before; nil if
 // never.
 func contact(before *metav1.Time, c submarinerv1.Connection, o Outcome, h Health) *metav1.Time {
-	if o.Err == nil && h.Status == submarinerv1.Connected {
+	if o.Broken[c.Endpoint.CableName] == nil && h.Status == submarinerv1.Connected {
 		now := metav1.NewTime(o.Now.Truncate(time.Second))
 		return &now
 	}

@@ -104,8 +104,8 @@ func gatewayReport(s Snapshot, p Plan, o Outcome, old *submarinerv1.Gateway) *su
 	if s.Standing.Active {
 		g.Status.HAStatus = submarinerv1.HAStatusActive
 	}
-	if o.Err != nil {
-		g.Status.StatusFailure = clip(o.Err.Error())
+	if err := o.failure(); err != nil {
+		g.Status.StatusFailure = clip(err.Error())
 	}
 	var was []metav1.Condition
 	if old != nil {

@@ -53,19 +53,6 @@ const (
 	Exchange   Part = "exchange"    // exchanges objects with the broker
 )
 
-// Outcome is the result of a plan.
-type Outcome struct {
-	// Err is the reason why the node does not hold the plan; nil if the node was seen to
-	// hold it.
-	Err error
-	// Health is the result of the probes, by name of the probe.
-	Health map[string]Health
-	// Exchange is the state of the exchange with the broker; nil if this agent does not
-	// take part in it.
-	Exchange *ExchangeStatus
-	Now      time.Time
-}
-
 // ExchangeStatus is the state of the exchange with the broker.
 type ExchangeStatus struct {
 	LastSync    time.Time // when both sides were last seen to be the same; zero if never

@@ -97,8 +97,8 @@ func reportRoute(s Snapshot, p Plan, o Outcome) Report {
 	if n := Find[*corev1.Node](s, s.Node); n != nil { // deleted with its node
 		ra.OwnerReferences = []metav1.OwnerReference{{APIVersion: "v1", Kind: "Node", Name: n.Name, UID: n.UID}}
 	}
-	if o.Err != nil {
-		ra.Status.StatusFailure = clip(o.Err.Error())
+	if err := o.failure(); err != nil {
+		ra.Status.StatusFailure = clip(err.Error())
 	}
 	var was []metav1.Condition
 	if old != nil {

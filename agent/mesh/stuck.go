@@ -63,7 +63,7 @@ func (m *Mesh) stuck(p Plan, o Outcome, i int) string {
 		by = fmt.Sprintf(", which cable policy %s specifies,", to.Policy)
 	}
 	return fmt.Sprintf("the cable to gateway %s of cluster %s should be %s%s since %s, but that cable does not answer: %s. Likely cause: %s",
-		c.Host, c.Cluster, to.Driver.Name(), by, u.Turn.Since.UTC().Format(time.RFC3339), traffic, m.likelyCause(o, to, p.links[next]))
+		c.Host, c.Cluster, to.Driver.Name(), by, u.Turn.Since.UTC().Format(time.RFC3339), traffic, m.likelyCause(o.Broken[p.nameOf(next)], to, p.links[next]))
 }
 
 // stuckChanges returns the changes of cables that have lasted for too long, as text.
@@ -81,9 +81,10 @@ func (m *Mesh) stuckChanges(p Plan, o Outcome) []string {
 }
 
 // likelyCause returns why a new cable does not answer, as far as it can be told from here.
-func (m *Mesh) likelyCause(o Outcome, c cable.Cable, l cable.Link) string {
-	if o.Err != nil {
-		return "this node could not set it up: " + o.Err.Error()
+// broken is the reason why the node does not hold it, if there is one.
+func (m *Mesh) likelyCause(broken error, c cable.Cable, l cable.Link) string {
+	if broken != nil {
+		return "this node could not set it up: " + broken.Error()
 	}
 	var causes []string
 	state, stateful := m.stateOf(l)

@@ -64,20 +64,29 @@ func (p *prober) Observe(s *mesh.Snapshot) error {
 	return nil
 }
 
-// Act implements Actor: it pings what the plan asks for. Where the node does not hold the
-// plan, the targets stay as they are.
+// Act implements Actor: it pings what the plan asks for. The targets of cables that the
+// node does not hold stay as they are; and all do while there is no plan.
 func (p *prober) Act(_ mesh.Snapshot, plan mesh.Plan, out *mesh.Outcome) {
-	if out.Err == nil {
-		p.set(plan.Probes)
+	if plan.Mesh != nil {
+		p.set(plan.Probes, out.Broken)
 	}
 	out.Health = p.health()
 }
 
-// set replaces the targets. What is known of the targets that stay is kept.
-func (p *prober) set(probes mesh.Probes) {
+// set replaces the targets, except those of broken cables. What is known of the targets
+// that stay is kept.
+func (p *prober) set(probes mesh.Probes, broken map[string]error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.probes = probes
+	targets := map[string]mesh.Target{}
+	for name, t := range probes.Targets {
+		if broken[name] == nil {
+			targets[name] = t
+		} else if old := p.pings[name]; old != nil {
+			targets[name] = old.target
+		}
+	}
+	probes.Targets, p.probes = targets, probes
 	for name, old := range p.pings {
 		if t, ok := probes.Targets[name]; !ok || t != old.target {
 			delete(p.byOrder, old.seq)

@@ -31,7 +31,7 @@ func TestProber(t *testing.T) {
 	changes := 0
 	p := newProber(Options{Log: slog.New(slog.DiscardHandler), Nudge: func() { changes++ }})
 	west := netip.MustParseAddr("10.112.1.1")
-	p.set(mesh.Probes{Interval: time.Second, MaxLost: 2, Targets: map[string]mesh.Target{"west": {IP: west}}})
+	p.set(mesh.Probes{Interval: time.Second, MaxLost: 2, Targets: map[string]mesh.Target{"west": {IP: west}}}, nil)
 	require.Empty(t, p.health(), "nothing is known before the first ping")
 
 	p.lose(1)
@@ -60,7 +60,7 @@ func TestProber(t *testing.T) {
 	require.Equal(t, submarinerv1.Connected, p.health()["west"].Status)
 	require.Empty(t, p.health()["west"].Message)
 
-	p.set(mesh.Probes{Interval: time.Second, MaxLost: 2, Targets: map[string]mesh.Target{"west": {IP: netip.MustParseAddr("10.112.2.1")}}})
+	p.set(mesh.Probes{Interval: time.Second, MaxLost: 2, Targets: map[string]mesh.Target{"west": {IP: netip.MustParseAddr("10.112.2.1")}}}, nil)
 	require.Empty(t, p.health(), "another address is another story")
 }
 
@@ -68,7 +68,7 @@ func TestProber(t *testing.T) {
 func TestPingsTogether(t *testing.T) {
 	p := newProber(Options{Log: slog.New(slog.DiscardHandler), Nudge: func() {}})
 	ip := netip.MustParseAddr("192.0.2.1")
-	p.set(mesh.Probes{Interval: time.Minute, MaxLost: 2, Targets: map[string]mesh.Target{"east": {IP: ip}, "north": {IP: ip}, "west": {IP: ip}}})
+	p.set(mesh.Probes{Interval: time.Minute, MaxLost: 2, Targets: map[string]mesh.Target{"east": {IP: ip}, "north": {IP: ip}, "west": {IP: ip}}}, nil)
 	now := time.Now()
 	p.pings["east"].due, p.pings["north"].due, p.pings["west"].due = now, now.Add(5*time.Second), now.Add(45*time.Second)
 	next, sent := uint16(0), 0

@@ -71,7 +71,8 @@ func (d Combined) Plan(local cable.Local, peers []cable.Peer) (cable.Wiring, err
 	if err != nil || len(peers) == 0 {
 		return w, err
 	}
-	if err := w.State.Add(dataplane.IPsecBlock{From: local.PrivateIP, Port: dataplane.VXLANIPsecPort}); err != nil {
+	block := dataplane.IPsecBlock{From: local.PrivateIP, Port: dataplane.VXLANIPsecPort}
+	if err := w.State.Add(block); err != nil {
 		return w, err
 	}
 	v := vxlan.Tunnel{
@@ -90,7 +91,7 @@ func (d Combined) Plan(local cable.Local, peers []cable.Peer) (cable.Wiring, err
 		t.Name, t.LocalID, t.RemoteID, t.Mode, t.Port = p.Name+suffix, local.Name+suffix, p.Name+suffix, dataplane.TransportMode, v.Port
 		t.LocalTS, t.RemoteTS = []netip.Prefix{netip.PrefixFrom(local.PrivateIP, 32)}, []netip.Prefix{netip.PrefixFrom(p.Address, 32)}
 		t.ReqID = v.Hop(p.Gateway)
-		return vxlan.Carrier{To: p.Address, State: t.Name, Device: v.Device}, w.State.Add(t)
+		return vxlan.Carrier{To: p.Address, State: t.Name, Device: v.Device, Needs: []dataplane.Object{block, t}}, w.State.Add(t)
 	})
 	return w, err
 }

@@ -128,7 +128,8 @@ func (d Driver) Plan(local cable.Local, peers []cable.Peer) (cable.Wiring, error
 	for _, p := range peers {
 		dev.MTU = max(dev.MTU, cable.Cable{Peer: p, Driver: d}.MTU(local)) // routes have the MTU of narrower paths
 	}
-	objs := append([]dataplane.Object{dev, dataplane.Addr{Dev: dev.Name, Prefix: netip.PrefixFrom(own, 8)}}, d.inside(local)...)
+	shared := append([]dataplane.Object{dev, dataplane.Addr{Dev: dev.Name, Prefix: netip.PrefixFrom(own, 8)}}, d.inside(local)...)
+	objs := slices.Clone(shared)
 	for _, p := range peers {
 		ip := address(p.Gateway)
 		t, err := tunnel(local, p)
@@ -138,8 +139,12 @@ func (d Driver) Plan(local cable.Local, peers []cable.Peer) (cable.Wiring, error
 		t.Name, t.LocalID, t.RemoteID, t.Mode = p.Name, local.Name, p.Name, dataplane.TunnelMode
 		t.LocalTS, t.RemoteTS = selectors(local.Subnets, own), selectors(p.Subnets, ip)
 		t.ReqID = cable.NexthopID(dataplane.IPsecNexthopID, ip)
-		objs = append(objs, t, dataplane.Nexthop{ID: t.ReqID, Dev: dev.Name})
-		w.Links = append(w.Links, cable.Link{Hop: t.ReqID, Device: dev.Name, IP: ip, From: own, State: t.Name, StateDevice: dev.Name})
+		hop := dataplane.Nexthop{ID: t.ReqID, Dev: dev.Name}
+		objs = append(objs, t, hop)
+		w.Links = append(w.Links, cable.Link{
+			Hop: t.ReqID, Device: dev.Name, IP: ip, From: own, State: t.Name, StateDevice: dev.Name,
+			Needs: append(slices.Clone(shared), t, hop),
+		})
 	}
 	return w, w.State.Add(objs...)
 }

@@ -31,8 +31,7 @@ type Tunnel struct {
 func (t Tunnel) To(s dataplane.State, peer, outer netip.Addr, hop uint32) (cable.Link, error) {
 	own, mac := cable.VTEP(t.Net, t.Self)
 	ip, peerMAC := cable.VTEP(t.Net, peer)
-	link := cable.Link{Hop: hop, Device: t.Device, IP: ip, From: own}
-	return link, s.Add(
+	objs := []dataplane.Object{
 		dataplane.VXLAN{
 			Name: t.Device, Dev: t.Over, MAC: mac, VNI: t.VNI, Local: t.Local, Port: t.Port, SourcePort: t.SourcePort, MTU: t.MTU,
 			Conf: dataplane.Conf{RPFilter: 2, Forwarding: 1},
@@ -41,13 +40,15 @@ func (t Tunnel) To(s dataplane.State, peer, outer netip.Addr, hop uint32) (cable
 		dataplane.FDB{Dev: t.Device, MAC: peerMAC, Dst: outer},
 		dataplane.Neigh{Dev: t.Device, IP: ip, MAC: peerMAC},
 		dataplane.Nexthop{ID: hop, Via: ip, Dev: t.Device},
-	)
+	}
+	return cable.Link{Hop: hop, Device: t.Device, IP: ip, From: own, Needs: objs}, s.Add(objs...)
 }
 
 // Carrier is the encrypted cable to a peer that carries a Tunnel.
 type Carrier struct {
 	To            netip.Addr // destination of outer packets
 	State, Device string     // cable.Link.State and StateDevice
+	Needs         []dataplane.Object
 }
 
 // Inside adds the tunnels to peers inside other cables to w. d is the combined driver, carrier
@@ -63,7 +64,7 @@ func (t Tunnel) Inside(d cable.Driver, w *cable.Wiring, inner cable.Listen, peer
 		if err != nil {
 			return fmt.Errorf("planning %s cable to %s: %w", d.Name(), p.Name, err)
 		}
-		link.State, link.StateDevice = c.State, c.Device
+		link.State, link.StateDevice, link.Needs = c.State, c.Device, append(link.Needs, c.Needs...)
 		w.Links = append(w.Links, link)
 		inner.From = append(inner.From, c.To)
 	}

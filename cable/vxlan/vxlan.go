@@ -107,7 +107,7 @@ func (d Driver) Plan(local cable.Local, peers []cable.Peer) (cable.Wiring, error
 		}
 		link, err := t.To(w.State, p.PrivateIP, p.Address, hop)
 		if err == nil && vni != dataplane.CableVNI {
-			err = routeTo(w.State, link)
+			err = routeTo(w.State, &link)
 		}
 		if err != nil {
 			return w, fmt.Errorf("planning vxlan cable to %s: %w", p.Name, err)
@@ -124,12 +124,13 @@ func (d Driver) Plan(local cable.Local, peers []cable.Peer) (cable.Wiring, error
 // routeTo adds a route for the peer's address on the device, since the devices of several VNIs
 // have addresses in the same network. While a peer changes from one such VNI to another, the
 // route of the first remains.
-func routeTo(s dataplane.State, l cable.Link) error {
+func routeTo(s dataplane.State, l *cable.Link) error {
 	g := dataplane.Group{ID: dataplane.OtherVNIGroupID<<24 | l.Hop&hopMask, Members: []dataplane.Member{{ID: l.Hop, Weight: 1}}}
 	r := dataplane.Route{Table: dataplane.CableTable, Dst: netip.PrefixFrom(l.IP, 32), Group: g.ID}
 	if _, taken := s[r.Key()]; taken {
 		return nil
 	}
+	l.Needs = append(l.Needs, r)
 	return s.Add(g, r)
 }
 

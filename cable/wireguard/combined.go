@@ -50,7 +50,8 @@ func (d Combined) Plan(local cable.Local, peers []cable.Peer) (cable.Wiring, err
 	inner := cable.Listen{Proto: "udp", Port: t.Port, Device: t.Over}
 	err = t.Inside(d, &w, inner, peers, func(p cable.Peer) (vxlan.Carrier, error) {
 		key, err := peerKey(p.Gateway)
-		return vxlan.Carrier{To: address(p.Gateway), State: key.String(), Device: t.Over}, err
+		needs := []dataplane.Object{ownAddr(local), dataplane.WireGuardPeer{Dev: t.Over, Public: key}}
+		return vxlan.Carrier{To: address(p.Gateway), State: key.String(), Device: t.Over, Needs: needs}, err
 	})
 	return w, err
 }

@@ -147,6 +147,7 @@ func (d Driver) Plan(local cable.Local, peers []cable.Peer) (cable.Wiring, error
 		key, _ := peerKey(p.Gateway) // base has returned its error
 		w.Links = append(w.Links, cable.Link{
 			Hop: hop.ID, Device: hop.Dev, IP: ip, From: address(local.Gateway), State: key.String(), StateDevice: hop.Dev,
+			Needs: []dataplane.Object{ownAddr(local), hop, dataplane.WireGuardPeer{Dev: hop.Dev, Public: key}},
 		})
 	}
 	return w, nil
@@ -169,7 +170,7 @@ func base(local cable.Local, peers []cable.Peer, more func(cable.Peer) []netip.P
 			Name: dataplane.WireGuardDevice, Private: private, Port: port(local), MTU: local.MTU - dataplane.WireGuardOverhead,
 			Conf: dataplane.Conf{RPFilter: 2, Forwarding: 1},
 		},
-		dataplane.Addr{Dev: dataplane.WireGuardDevice, Prefix: netip.PrefixFrom(address(local.Gateway), 8)},
+		ownAddr(local),
 	}
 	for _, p := range peers {
 		planned, err := plannedPeer(local, p, more(p))
@@ -195,6 +196,11 @@ func plannedPeer(local cable.Local, p cable.Peer, networks []netip.Prefix) (data
 	}
 	slices.SortFunc(out.Allowed, netip.Prefix.Compare)
 	return out, errors.Join(keyErr, pskErr, portErr)
+}
+
+// ownAddr returns this gateway's address on the device.
+func ownAddr(l cable.Local) dataplane.Addr {
+	return dataplane.Addr{Dev: dataplane.WireGuardDevice, Prefix: netip.PrefixFrom(address(l.Gateway), 8)}
 }
 
 // address returns a gateway's own address inside WireGuard.

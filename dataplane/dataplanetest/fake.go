@@ -26,6 +26,9 @@ type Fake struct {
 	FailAt int
 	// ObserveErr is returned by Observe if it is not nil.
 	ObserveErr error
+	// Refuse returns the error with which an object is refused in addition to those that
+	// Linux refuses; nil refuses none.
+	Refuse func(dataplane.Object) error
 
 	mu      sync.Mutex
 	state   dataplane.State
@@ -89,7 +92,11 @@ func (f *Fake) Put(o dataplane.Object) error {
 }
 
 func (f *Fake) put(o dataplane.Object) error {
-	if err := f.refuse(o); err != nil {
+	err := f.refuse(o)
+	if err == nil && f.Refuse != nil {
+		err = f.Refuse(o)
+	}
+	if err != nil {
 		return fmt.Errorf("adding %v: %w", o.Key(), err)
 	}
 	if f.state == nil {

@@ -53,6 +53,9 @@ func Walk(t testing.TB, target dataplane.Target, seed uint64, steps int) {
 	require.Empty(t, left, "the empty state must leave nothing")
 }
 
+// RandomState returns a plan that a gateway could have, which depends on seed.
+func RandomState(seed uint64) dataplane.State { return randomState(rand.New(rand.NewPCG(seed, 0))) }
+
 // randomState returns a plan that a gateway could have, by independent choices.
 func randomState(r *rand.Rand) dataplane.State {
 	s := dataplane.State{}

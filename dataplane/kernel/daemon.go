@@ -93,12 +93,7 @@ func (s daemons) start(d dataplane.IKEDaemon) error {
 	if err := s.stop(); err != nil {
 		return err
 	}
-	err := s.charon.Start(settings(d))
-	var taken strongswan.PortInUseError
-	if errors.As(err, &taken) {
-		return fmt.Errorf("%w: stop that one, or set another ipsecPort for this cluster", err)
-	}
-	return err
+	return explainPort(s.charon.Start(settings(d)), d.Port, "ipsecPort")
 }
 
 // settings returns what strongSwan is started with. IKE takes any free port instead of

@@ -59,6 +59,7 @@ type Host struct {
 	stores []store // one of each, in order of kinds
 	byKind map[dataplane.Kind]store
 
+	setbacks  map[dataplane.Key]setback
 	ownsIPsec bool  // whether the tunnels of the node are the owner's
 	seen      sight // of this Observe
 
@@ -107,7 +108,7 @@ func New(owner dataplane.Owner) (*Host, error) {
 	}
 	host := &Host{
 		owner: owner, nl: h, conn: c, ipt: ipt, charon: newCharon(ipt.netns), xfrm: x, ownsIPsec: owner.OwnsDevice(dataplane.IPsecDevice),
-		restarts: map[string]int{}, served: map[string]bool{},
+		restarts: map[string]int{}, served: map[string]bool{}, setbacks: map[dataplane.Key]setback{},
 	}
 	host.forget()
 	nh := nexthops{host}
@@ -167,7 +168,7 @@ func (h *Host) Apply(ctx context.Context, op dataplane.Op) error {
 		return err
 	}
 	if op.New != nil {
-		return h.byKind[op.New.Key().Kind].put(op.Old, op.New)
+		return h.try(op.Old, op.New)
 	}
 	return h.byKind[op.Old.Key().Kind].del(op.Old)
 }

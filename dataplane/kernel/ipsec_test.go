@@ -126,19 +126,6 @@ func TestIPsecDeadPeer(t *testing.T) {
 	}, 30*time.Second, 100*time.Millisecond)
 }
 
-// It is an error if another program has the port, and that program keeps it.
-func TestIPsecPortTaken(t *testing.T) {
-	a, _ := ipsecPair(t, nil)
-	a.ns.Start("socat -u UDP4-LISTEN:4500 - || python3 -c 'import socket,time; s=socket.socket(2,2); s.bind((\"\",4500)); time.sleep(60)'")
-	require.Eventually(t, func() bool { return strings.Contains(a.ns.Run("ss -lun"), ":4500") }, 30*time.Second, 20*time.Millisecond)
-	a.ns.Do(func() {
-		_, err := dataplane.Sync(context.Background(), a.h, a.want)
-		require.ErrorContains(t, err, "UDP port 4500 is in use by another program")
-		require.ErrorContains(t, err, "ipsecPort")
-	})
-	require.Contains(t, a.ns.Run("ss -lun"), ":4500")
-}
-
 // Transport mode encrypts the packets that it selects, and an IPsecBlock drops them while
 // there are no keys. Both apply to packets of the node itself.
 func TestIPsecTransport(t *testing.T) {

@@ -59,9 +59,11 @@ func (s links) putVXLAN(v dataplane.VXLAN) error {
 		return err
 	}
 	if bytes.Equal(mac, d.link.Attrs().HardwareAddr) { // setting even the same MAC clears the ARP table
-		return s.setUp(d, v.MTU, v.Conf)
+		err = s.setUp(d, v.MTU, v.Conf)
+	} else {
+		err = s.setUp(d, v.MTU, v.Conf, netlink.PutAttr(nil, unix.IFLA_ADDRESS, mac)...)
 	}
-	return s.setUp(d, v.MTU, v.Conf, netlink.PutAttr(nil, unix.IFLA_ADDRESS, mac)...)
+	return explainPort(err, v.Port, "vxlanPort")
 }
 
 // fits reports whether d can be changed into v without being recreated.

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"strings"
 	"sync"
 	"time"
 
@@ -13,6 +14,7 @@ import (
 	"subctl/dataplane/kernel/netlink"
 
 	vnl "github.com/vishvananda/netlink"
+	"golang.org/x/sys/unix"
 	"golang.zx2c4.com/wireguard/wgctrl"
 	"golang.zx2c4.com/wireguard/wgctrl/wgtypes"
 )
@@ -121,7 +123,11 @@ func (h *Host) configureWireGuard(name string, c wgtypes.Config) error {
 	if err != nil {
 		return err
 	}
-	return wg.ConfigureDevice(name, c)
+	err = wg.ConfigureDevice(name, c)
+	if err != nil && strings.HasSuffix(err.Error(), fmt.Sprintf("errno=-%d", unix.EADDRINUSE)) {
+		return fmt.Errorf("%w: %w", unix.EADDRINUSE, err) // wgctrl has only the text of wireguard-go's answer
+	}
+	return err
 }
 
 // errShownOnly is the error for a plan that was made without keys.
@@ -142,13 +148,13 @@ func (s links) putWireGuard(want dataplane.WireGuard) error {
 		return err
 	}
 	set := wgtypes.Config{PrivateKey: (*wgtypes.Key)(&want.Private), ListenPort: &want.Port, FirewallMark: new(int)}
-	for err = s.configureWireGuard(want.Name, set); err != nil && time.Now().Before(patient); time.Sleep(uapiPoll) {
+	for err = s.configureWireGuard(want.Name, set); err != nil && time.Now().Before(patient); time.Sleep(portPoll) {
 		err = s.configureWireGuard(want.Name, set)
 	}
 	if err != nil {
-		return fmt.Errorf("setting key and port %d of device %s: %w", want.Port, want.Name, err)
+		return fmt.Errorf("setting key and port %d of device %s: %w", want.Port, want.Name, explainPort(err, want.Port, "wireguardPort"))
 	}
-	return s.setUp(d, want.MTU, want.Conf)
+	return explainPort(s.setUp(d, want.MTU, want.Conf), want.Port, "wireguardPort")
 }
 
 // addWireGuard creates a device without settings.

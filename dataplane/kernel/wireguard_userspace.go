@@ -40,6 +40,7 @@ const (
 	startPatience = 5 * time.Second // to be there
 	stopPatience  = 2 * time.Second // to be gone
 	uapiPoll      = 10 * time.Millisecond
+	portPoll      = 100 * time.Millisecond // wireguard-go logs each attempt
 )
 
 // userspaceMissing returns an error that names what the node lacks for WireGuard, or nil if

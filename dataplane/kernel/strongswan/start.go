@@ -13,7 +13,6 @@ import (
 	"time"
 
 	"github.com/strongswan/govici/vici"
-	"golang.org/x/sys/unix"
 )
 
 const (
@@ -25,16 +24,9 @@ const (
 	poll = 10 * time.Millisecond
 )
 
-// PortInUseError is the error of Start if another program of the node has the port.
-type PortInUseError struct{ Port int }
-
-// Error implements error.
-func (e PortInUseError) Error() string {
-	return fmt.Sprintf("UDP port %d is in use by another program of the node, such as a strongSwan of its own", e.Port)
-}
-
 // Start starts the daemon in the calling thread's network namespace, in place of the
-// daemon that runs, and waits until it answers.
+// daemon that runs, and waits until it answers. It returns EADDRINUSE if another program
+// of the node has the port, such as a strongSwan of its own.
 func (i *Instance) Start(s Settings) error {
 	if err := Missing("/"); err != nil {
 		return err
@@ -80,9 +72,6 @@ func tryPort(port int) error {
 		return nil
 	}
 	l, err := net.ListenUDP("udp4", &net.UDPAddr{Port: port})
-	if errors.Is(err, unix.EADDRINUSE) {
-		return PortInUseError{port}
-	}
 	if err != nil {
 		return fmt.Errorf("trying UDP port %d: %w", port, err)
 	}

@@ -1,0 +1,136 @@
+package mesh
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"subctl/cable"
+	"subctl/dataplane"
+)
+
+// Outcome is the result of a plan.
+type Outcome struct {
+	// Err is the reason why the node does not hold the plan; nil if the node was seen to
+	// hold it.
+	Err error
+	// Broken has the reasons why the node does not hold single cables, by the name of the
+	// cable or, for a cable that carries no traffic yet or any more, of its probe. An error
+	// that is not that of some cables only breaks all of them.
+	Broken map[string]error
+	// Contained reports whether Err, if there is one, concerns only the cables in Broken: the
+	// node holds everything else.
+	Contained bool
+	// Health is the result of the probes, by name of the probe.
+	Health map[string]Health
+	// Exchange is the state of the exchange with the broker; nil if this agent does not
+	// take part in it.
+	Exchange *ExchangeStatus
+	Now      time.Time
+}
+
+// Outcome returns the result of a plan. mistake is the error of making it, and fault that
+// of syncing it.
+func (p Plan) Outcome(now time.Time, mistake, fault error) Outcome {
+	o := Outcome{Err: errors.Join(mistake, fault), Now: now, Broken: map[string]error{}}
+	if o.Err == nil {
+		o.Contained = true
+		return o
+	}
+	var d *dataplane.DriftError
+	if mistake != nil || !errors.As(fault, &d) {
+		p.breakAll(&o, o.Err)
+		return o
+	}
+	broken, others := cable.Broken(p.State, p.cables, p.links, d)
+	if len(others) > 0 {
+		p.breakAll(&o, failures(others))
+	}
+	known := map[*dataplane.Failure]bool{}
+	for i, fs := range broken {
+		if len(fs) > 0 {
+			o.Broken[p.nameOf(i)] = failures(fs)
+		}
+		for _, f := range fs {
+			known[f] = true
+		}
+	}
+	o.Contained = fault == error(d) && !slices.ContainsFunc(d.Failures, func(f *dataplane.Failure) bool { return !known[f] })
+	return o
+}
+
+// breakAll breaks everything that the plan has.
+func (p Plan) breakAll(o *Outcome, why error) {
+	for name := range p.Using {
+		o.Broken[name] = why
+	}
+	for i := range p.cables {
+		o.Broken[p.nameOf(i)] = why
+	}
+}
+
+// nameOf returns the name of a cable or, if it is idle, of its probe.
+func (p Plan) nameOf(i int) string {
+	if c := p.cables[i]; c.Idle {
+		return probeName(c.Name, c.Device())
+	}
+	return p.cables[i].Name
+}
+
+// failures returns one error, with a line for each reason.
+func failures(fs []*dataplane.Failure) error {
+	var lines []string
+	for _, f := range fs {
+		if text := f.Error(); !slices.Contains(lines, text) {
+			lines = append(lines, text)
+		}
+	}
+	return errors.New(strings.Join(lines, "\n"))
+}
+
+// Carried returns what carries the traffic, given what did before: the cables that the
+// node does not hold as planned have not taken over.
+func (o Outcome) Carried(p Plan, before map[string]Using) map[string]Using {
+	now := maps.Clone(p.Using)
+	for name := range now {
+		if o.Broken[name] == nil {
+			continue
+		}
+		delete(now, name)
+		if was, ok := before[name]; ok {
+			was.Turn = p.Using[name].Turn
+			now[name] = was
+		}
+	}
+	return now
+}
+
+// failure returns the error of a condition or a report: without what concerns some cables
+// only, which their connections report.
+func (o Outcome) failure() error {
+	if o.Contained {
+		return nil
+	}
+	return o.Err
+}
+
+// brokenText describes the cables that the node does not hold, a line for each reason.
+func (p Plan) brokenText(o Outcome) string {
+	clusters := map[string][]string{}
+	for i, c := range p.cables {
+		if err := o.Broken[p.nameOf(i)]; err != nil {
+			to := fmt.Sprintf("%s (%s)", c.Cluster, c.Driver.Name())
+			if why := err.Error(); !slices.Contains(clusters[why], to) {
+				clusters[why] = append(clusters[why], to)
+			}
+		}
+	}
+	var lines []string
+	for _, why := range slices.Sorted(maps.Keys(clusters)) {
+		lines = append(lines, fmt.Sprintf("no cable to %s: %s", strings.Join(clusters[why], ", "), why))
+	}
+	return strings.Join(lines, "\n")
+}

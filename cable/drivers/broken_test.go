@@ -1,0 +1,78 @@
+package drivers_test
+
+import (
+	"errors"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"subctl/cable"
+	"subctl/dataplane"
+	"subctl/dataplane/dataplanetest"
+)
+
+// oneEach returns a gateway with a cable of each driver, to a cluster each.
+func oneEach(t *testing.T) cable.Cabling {
+	t.Helper()
+	c := cable.Cabling{Local: local(1)}
+	for i, d := range all() {
+		c.Peers = append(c.Peers, cable.Cable{Peer: peer(t, byte(2+i)), Driver: d})
+	}
+	return c
+}
+
+// Whatever object of a gateway's plan the kernel refuses: broken are the cables whose plan
+// would have the object if the gateway had no other cable. An object that all of them would
+// have is one of the node.
+func TestBroken(t *testing.T) {
+	c := oneEach(t)
+	plan, links, err := cable.Plan(c)
+	require.NoError(t, err)
+	var alone []dataplane.State
+	for _, one := range c.Peers {
+		s, _, err := cable.Plan(cable.Cabling{Local: c.Local, Peers: []cable.Cable{one}})
+		require.NoError(t, err)
+		alone = append(alone, s)
+	}
+	for k := range plan {
+		f := dataplanetest.Fake{Refuse: func(o dataplane.Object) error {
+			if o.Key() == k {
+				return errors.New("refused")
+			}
+			return nil
+		}}
+		_, err := dataplane.Sync(t.Context(), &f, plan)
+		var d *dataplane.DriftError
+		require.ErrorAs(t, err, &d)
+		broken, others := cable.Broken(plan, c.Peers, links, d)
+		shared := true
+		for _, s := range alone {
+			shared = shared && s[k] != nil
+		}
+		if shared {
+			require.Len(t, others, 1, k)
+			require.Equal(t, k, others[0].Key)
+			continue
+		}
+		require.Empty(t, others, k)
+		for i, s := range alone {
+			require.Equal(t, s[k] != nil, len(broken[i]) > 0, "%v is refused: is the %s cable broken?", k, c.Peers[i].Driver.Name())
+		}
+	}
+}
+
+// An idle cable does not depend on the routes, which lead to another.
+func TestBrokenIdle(t *testing.T) {
+	c := oneEach(t)
+	c.Peers = c.Peers[:2]
+	c.Peers[1].Peer, c.Peers[1].Idle = c.Peers[0].Peer, true
+	plan, links, err := cable.Plan(c)
+	require.NoError(t, err)
+	route := dataplane.Route{Table: dataplane.CableTable, Dst: c.Peers[0].Subnets[0]}
+	why := &dataplane.Failure{Key: route.Key(), Err: errors.New("refused")}
+	broken, others := cable.Broken(plan, c.Peers, links, &dataplane.DriftError{
+		Failures: []*dataplane.Failure{why}, Affected: map[dataplane.Key][]*dataplane.Failure{why.Key: {why}},
+	})
+	require.Empty(t, others)
+	require.Equal(t, [][]*dataplane.Failure{{why}, nil}, broken)
+}
