@@ -1,6 +1,7 @@
 package parts
 
 import (
+	"errors"
 	"log/slog"
 	"net/netip"
 	"testing"
@@ -77,4 +78,30 @@ func TestPingsTogether(t *testing.T) {
 	require.Equal(t, p.pings["east"].due, p.pings["north"].due)
 	require.False(t, p.pings["west"].started, "it is due much later")
 	require.InDelta(t, 45, wait.Seconds(), 5)
+}
+
+// The target of a cable that the node does not hold stays as it is, and is none if it was
+// none; all others follow the plan.
+func TestProberOfBrokenCables(t *testing.T) {
+	p := newProber(Options{Log: slog.New(slog.DiscardHandler), Nudge: func() {}})
+	ip := func(n byte) mesh.Target { return mesh.Target{IP: netip.AddrFrom4([4]byte{10, 112, 1, n})} }
+	plan := func(targets map[string]mesh.Target) mesh.Plan {
+		return mesh.Plan{Mesh: &mesh.Mesh{}, Probes: mesh.Probes{Interval: time.Second, Targets: targets}}
+	}
+	targets := func() map[string]mesh.Target {
+		out := map[string]mesh.Target{}
+		for name, g := range p.pings {
+			out[name] = g.target
+		}
+		return out
+	}
+	before := map[string]mesh.Target{"east": ip(1), "west": ip(2), "gone": ip(3)}
+	p.Act(mesh.Snapshot{}, plan(before), &mesh.Outcome{})
+	require.Equal(t, before, targets())
+	why := errors.New("refused")
+	out := &mesh.Outcome{Err: why, Broken: map[string]error{"west": why, "north": why, "gone": why}}
+	p.Act(mesh.Snapshot{}, plan(map[string]mesh.Target{"east": ip(11), "west": ip(12), "north": ip(13)}), out)
+	require.Equal(t, map[string]mesh.Target{"east": ip(11), "west": ip(2)}, targets())
+	p.Act(mesh.Snapshot{}, mesh.Plan{}, &mesh.Outcome{Err: why})
+	require.Len(t, p.pings, 2, "a mistake of the user leaves the targets alone")
 }
