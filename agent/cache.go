@@ -25,6 +25,22 @@ func slimNode(obj any) (any, error) {
 	return slim, nil
 }
 
+// slimRouteAgent returns a function that removes from the RouteAgents of other nodes than the
+// given one what only people and tools read.
+func slimRouteAgent(node string) func(any) (any, error) {
+	return func(obj any) (any, error) {
+		r, ok := obj.(*submarinerv1.RouteAgent)
+		if !ok {
+			return obj, nil
+		}
+		r.ManagedFields = nil
+		if r.Name != node {
+			r.Status.RemoteEndpoints = nil
+		}
+		return r, nil
+	}
+}
+
 // slimConfigMap removes from a ConfigMap the values of all keys but the key that has
 // settings: they may be large.
 func slimConfigMap(obj any) (any, error) {

@@ -33,5 +33,9 @@ func withoutHeartbeat(o client.Object) client.Object {
 			g.Status.Connections[i].ClearMeasurements()
 		}
 	}
+	if r, ok := o.(*submarinerv1.RouteAgent); ok {
+		r.Generation = 0
+		r.Status.RemoteEndpoints = nil // for people and tools
+	}
 	return o
 }

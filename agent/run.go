@@ -128,6 +128,8 @@ func newManager(o Options) (manager.Manager, error) {
 		switch kind.(type) {
 		case *corev1.Node:
 			byObject[kind] = cache.ByObject{Transform: slimNode}
+		case *submarinerv1.RouteAgent:
+			byObject[kind] = cache.ByObject{Namespaces: ours.Namespaces, Transform: slimRouteAgent(o.Node)}
 		case *corev1.ConfigMap:
 			byObject[kind] = cache.ByObject{Namespaces: ours.Namespaces, Transform: slimConfigMap}
 		}

@@ -107,10 +107,13 @@ func (m *Mesh) status(p Plan, o Outcome, c cable.Cable, l cable.Link) (submarine
 	case !probed:
 		return submarinerv1.Connected, "not probed: the health check is off, or one of the gateways has no address in its pod network", nil
 	case !answered:
-		return submarinerv1.Connecting, "waiting for the first answer to a ping", nil
+		return submarinerv1.Connecting, waitingForPing, nil
 	}
 	return h.Status, h.Message, h.RTT.reported()
 }
+
+// waitingForPing is the message of a path whose first ping was not answered yet.
+const waitingForPing = "waiting for the first answer to a ping"
 
 // stateOf returns what the kernel says of a cable; false if its driver keeps no state.
 func (m *Mesh) stateOf(l cable.Link) (dataplane.CableState, bool) {

@@ -11,8 +11,26 @@ import (
 // Probes are the addresses to ping.
 type Probes struct {
 	Interval time.Duration // between pings of one target
-	MaxLost  int           // pings in a row that may stay unanswered
-	Targets  map[string]Target
+	// Retry, if not zero, is the time to the next ping of a target that has not answered; it
+	// doubles with every lost ping, up to Interval.
+	Retry   time.Duration
+	MaxLost int // pings in a row that may stay unanswered
+	Targets map[string]Target
+}
+
+// Pause returns the time from a ping to the next. connected reports whether the target
+// answered before, and lost is the number of pings in a row that it has not answered.
+func (p Probes) Pause(connected bool, lost int) time.Duration {
+	if p.Retry == 0 || connected && lost == 0 {
+		return p.Interval
+	}
+	pause := p.Retry
+	for range lost {
+		if pause *= 2; pause >= p.Interval {
+			return p.Interval
+		}
+	}
+	return min(pause, p.Interval)
 }
 
 // Target is an address to ping and the address to ping it from.

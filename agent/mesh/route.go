@@ -31,7 +31,7 @@ func Route() Role {
 	})
 	return Role{
 		Name: "route", Owner: dataplane.RouteOwner, MetricsPort: dataplane.RouteMetricsPort, Resync: 30 * time.Second, Watches: watches,
-		Plan: planRoute, Report: reportRoute,
+		Parts: []Part{Probing}, Plan: planRoute, Report: reportRoute,
 		Recall: func(_ string, reports []*submarinerv1.Gateway, now time.Time) Memory {
 			return recall(reports, reports, now)
 		},
@@ -67,6 +67,7 @@ func planRoute(s Snapshot) (Plan, error) {
 	if p.State, err = cable.PlanIntra(in); err != nil {
 		return Plan{}, err
 	}
+	p.Probes = m.pathProbes()
 	return p, nil
 }
 
@@ -91,7 +92,7 @@ func reportRoute(s Snapshot, p Plan, o Outcome) Report {
 	ra := &submarinerv1.RouteAgent{
 		ObjectMeta: metav1.ObjectMeta{Name: s.Node, Namespace: submarinerv1.OperatorNamespace},
 		Status: submarinerv1.RouteAgentStatus{
-			Version: version.Version, RemoteEndpoints: []submarinerv1.RemoteEndpoint{}, Node: &facts,
+			Version: version.Version, RemoteEndpoints: p.Mesh.remoteEndpoints(o), Node: &facts,
 		},
 	}
 	if n := Find[*corev1.Node](s, s.Node); n != nil { // deleted with its node
@@ -105,6 +106,9 @@ func reportRoute(s Snapshot, p Plan, o Outcome) Report {
 		was = old.Status.Conditions
 	}
 	ra.Status.Conditions = conditions(was, p, o)
+	if p.Mesh == nil && old != nil { // a mistake of the user: the node holds the previous plan
+		ra.Status.RemoteEndpoints = slices.Clone(old.Status.RemoteEndpoints)
+	}
 	if old != nil && reflect.DeepEqual(old.Status, ra.Status) {
 		return Report{}
 	}

@@ -101,6 +101,13 @@ func (p *prober) set(probes mesh.Probes, broken map[string]error) {
 	}
 }
 
+// idle reports whether there are no targets.
+func (p *prober) idle() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return len(p.pings) == 0
+}
+
 // health returns what is known of each target that was pinged at least once.
 func (p *prober) health() map[string]mesh.Health {
 	p.mu.Lock()
@@ -114,8 +121,16 @@ func (p *prober) health() map[string]mesh.Health {
 	return out
 }
 
-// Start pings until ctx is done. It needs CAP_NET_RAW.
+// Start pings until ctx is done. It needs CAP_NET_RAW. Before the first target there is no
+// socket: it would receive, and wake the agent for, the answers to the pings of others.
 func (p *prober) Start(ctx context.Context) error {
+	for p.idle() {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-p.wake:
+		}
+	}
 	conn, err := icmp.ListenPacket("ip4:icmp", "0.0.0.0")
 	if err != nil {
 		return fmt.Errorf("opening an ICMP socket for health checks: %w", err)
@@ -152,7 +167,7 @@ func (p *prober) sendDue(send func(*pinged) error, next *uint16) time.Duration {
 	defer p.mu.Unlock()
 	changed, now, wait := false, time.Now(), idlePause
 	for name, g := range p.pings {
-		interval := p.probes.Interval
+		interval := p.probes.Pause(g.health.Status == submarinerv1.Connected, g.lost)
 		if g.target.Eager {
 			interval = eagerly
 		}
@@ -163,6 +178,9 @@ func (p *prober) sendDue(send func(*pinged) error, next *uint16) time.Duration {
 		if !g.sent.IsZero() {
 			g.lost++
 			changed = p.judge(g) || changed
+		}
+		if !g.target.Eager {
+			interval = p.probes.Pause(g.health.Status == submarinerv1.Connected, g.lost)
 		}
 		delete(p.byOrder, g.seq)
 		*next++

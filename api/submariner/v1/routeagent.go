@@ -26,6 +26,8 @@ func (r *RouteAgent) GetConditions() []metav1.Condition { return r.Status.Condit
 type RouteAgentStatus struct {
 	Version         string           `json:"version"`
 	StatusFailure   string           `json:"statusFailure"`
+	// RemoteEndpoints are the paths from the node to the gateways of other clusters, which the
+	// route agent pings: at most 32, of which those that are not connected come first.
 	RemoteEndpoints []RemoteEndpoint `json:"remoteEndpoints"`
 	// Node describes the network of the node. The plans of other nodes and "subctl show plan"
 	// depend on it.
@@ -85,9 +87,12 @@ type EngineFact struct {
 
 // RemoteEndpoint is the state of the path from a node to one remote endpoint.
 type RemoteEndpoint struct {
+	// Status is "none" if the path is not probed; StatusMessage has the reason.
 	Status        ConnectionStatus `json:"status"`
 	StatusMessage string           `json:"statusMessage"`
-	Spec          EndpointSpec     `json:"spec"`
+	// Spec is the remote endpoint without its BackendConfig; its Backend is the driver of the
+	// pair.
+	Spec EndpointSpec `json:"spec"`
 	// +optional
 	LatencyRTT *LatencyRTT `json:"latencyRTT,omitempty"`
 }

@@ -1,0 +1,102 @@
+package mesh
+
+import (
+	"cmp"
+	"net/netip"
+	"slices"
+	"strings"
+	"time"
+
+	submarinerv1 "subctl/api/submariner/v1"
+	"subctl/cable"
+)
+
+// This file has what route agents report of the paths from their nodes to the gateways of
+// other clusters: RouteAgent.status.remoteEndpoints, as upstream does.
+
+// The limits of these reports. Every agent of a cluster watches the RouteAgents, so what one
+// of them reports costs as often as the cluster has nodes.
+const (
+	maxProbingNodes = 500 // in larger clusters only gateways probe
+	maxRemote       = 32  // endpoints in a report; those that are not connected come first
+)
+
+// pathInterval is how many times longer route agents wait between pings than gateways.
+const pathInterval = 60 // upstream's
+
+// Messages of paths that are not probed. The first three are the words of upstream.
+const (
+	healthOff     = "Health check is not enabled"
+	notOnGateways = "Health check is not performed on gateway nodes"
+	noHealthIP    = "Health checker IP is not configured"
+	noPodIP       = "Health check is not performed: the node has no address in the pod network"
+	tooManyNodes  = "Health check is not performed by the nodes of a cluster of more than 500"
+)
+
+// pathProbes returns the addresses that the route agent pings: the health check IP of each
+// remote gateway to which there is a cable.
+func (m *Mesh) pathProbes() Probes {
+	hc := m.Membership.Submariner.Spec.HealthCheck()
+	interval := time.Duration(hc.IntervalSeconds) * time.Second
+	p := Probes{Interval: pathInterval * interval, Retry: interval, MaxLost: int(hc.MaxPacketLossCount), Targets: map[string]Target{}}
+	for _, c := range m.Cables.Wanted {
+		if m.unprobed(c.HealthIP) == "" {
+			p.Targets[c.Name] = Target{IP: c.HealthIP, From: m.Local.PodIP}
+		}
+	}
+	return p
+}
+
+// unprobed returns why the route agent does not ping the health check IP of a remote
+// gateway; empty if it does.
+func (m *Mesh) unprobed(ip netip.Addr) string {
+	switch {
+	case !m.Membership.Submariner.Spec.HealthCheck().Enabled:
+		return healthOff
+	case slices.ContainsFunc(m.Membership.Gateways, func(g cable.Node) bool { return g.Name == m.Membership.Self.Name }):
+		return notOnGateways
+	case !ip.IsValid():
+		return noHealthIP
+	case !m.Local.PodIP.IsValid():
+		return noPodIP
+	case len(m.Membership.Nodes) > maxProbingNodes:
+		return tooManyNodes
+	}
+	return ""
+}
+
+// remoteEndpoints returns the state of the path to each remote gateway.
+func (m *Mesh) remoteEndpoints(o Outcome) []submarinerv1.RemoteEndpoint {
+	out := []submarinerv1.RemoteEndpoint{}
+	if m == nil || m.Membership.Leaving() {
+		return out
+	}
+	for _, c := range m.Cables.Wanted {
+		r := submarinerv1.RemoteEndpoint{Status: submarinerv1.ConnectionNone, StatusMessage: m.unprobed(c.HealthIP), Spec: m.Cables.Endpoints[c.Name]}
+		if h, asked := o.Health[c.Name]; r.StatusMessage == "" && asked {
+			r.Status, r.StatusMessage = h.Status, h.Message
+		} else if r.StatusMessage == "" {
+			r.Status, r.StatusMessage = submarinerv1.Connecting, waitingForPing
+		}
+		r.Spec.Backend = c.Driver.Name()
+		out = append(out, r)
+	}
+	for _, refused := range m.Refused() {
+		out = append(out, submarinerv1.RemoteEndpoint{Status: submarinerv1.ConnectionError, StatusMessage: clip("refused: " + refused.Err.Error()), Spec: refused.Spec})
+	}
+	down := func(r submarinerv1.RemoteEndpoint) int {
+		if r.Status == submarinerv1.ConnectionError || r.Status == submarinerv1.Connecting {
+			return 0
+		}
+		return 1
+	}
+	slices.SortStableFunc(out, func(a, b submarinerv1.RemoteEndpoint) int {
+		return cmp.Or(down(a)-down(b), strings.Compare(a.Spec.CableName, b.Spec.CableName))
+	})
+	out = out[:min(len(out), maxRemote)]
+	for i := range out {
+		out[i].Spec = bounded(out[i].Spec)
+		out[i].Spec.BackendConfig = nil // a tool that needs it finds it in the Endpoint
+	}
+	return out
+}

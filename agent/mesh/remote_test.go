@@ -1,0 +1,97 @@
+package mesh
+
+import (
+	"fmt"
+	"net/netip"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	submarinerv1 "subctl/api/submariner/v1"
+	"subctl/api/submariner/v1alpha1"
+	"subctl/cable"
+	"subctl/cable/drivers"
+)
+
+// worker returns a worker of a cluster that has a gateway, and cables to n others.
+func worker(n int) *Mesh {
+	m := &Mesh{
+		Membership: Membership{
+			Submariner: &v1alpha1.Submariner{}, Self: cable.Node{Name: "worker"},
+			Nodes: []cable.Node{{Name: "gw"}, {Name: "worker"}}, Gateways: []cable.Node{{Name: "gw"}},
+		},
+		Cables: Cables{Endpoints: map[string]submarinerv1.EndpointSpec{}},
+	}
+	m.Local.PodIP = netip.MustParseAddr("10.111.2.1")
+	for i := range n {
+		name := fmt.Sprintf("cluster-%03d", i)
+		peer := cable.Peer{Gateway: cable.Gateway{Name: name, HealthIP: netip.MustParseAddr("10.112.1.1")}}
+		m.Cables.Wanted = append(m.Cables.Wanted, cable.Cable{Peer: peer, Driver: drivers.Find("ipsec")})
+		m.Cables.Endpoints[name] = submarinerv1.EndpointSpec{CableName: name, Backend: "vxlan", BackendConfig: map[string]string{"a": "b"}}
+	}
+	return m
+}
+
+func TestRemoteEndpoints(t *testing.T) {
+	for _, test := range []struct {
+		name    string
+		change  func(*Mesh)
+		health  *Health
+		status  submarinerv1.ConnectionStatus
+		message string
+		probed  bool
+	}{
+		{name: "connected", health: &Health{Status: submarinerv1.Connected}, status: submarinerv1.Connected, probed: true},
+		{name: "not asked yet", status: submarinerv1.Connecting, message: "waiting for the first answer to a ping", probed: true},
+		{name: "no answer", health: &Health{Status: submarinerv1.ConnectionError, Message: "no"}, status: submarinerv1.ConnectionError, message: "no", probed: true},
+		{name: "off", change: func(m *Mesh) {
+			m.Membership.Submariner.Spec.ConnectionHealthCheck = &v1alpha1.HealthCheckSpec{}
+		}, status: submarinerv1.ConnectionNone, message: healthOff},
+		{name: "gateway", change: func(m *Mesh) { m.Membership.Self.Name = "gw" }, status: submarinerv1.ConnectionNone, message: notOnGateways},
+		{name: "no address there", change: func(m *Mesh) { m.Cables.Wanted[0].HealthIP = netip.Addr{} }, status: submarinerv1.ConnectionNone, message: noHealthIP},
+		{name: "no address here", change: func(m *Mesh) { m.Local.PodIP = netip.Addr{} }, status: submarinerv1.ConnectionNone, message: noPodIP},
+		{name: "many nodes", change: func(m *Mesh) { m.Membership.Nodes = make([]cable.Node, maxProbingNodes+1) }, status: submarinerv1.ConnectionNone, message: tooManyNodes},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			m, o := worker(1), Outcome{}
+			if test.change != nil {
+				test.change(m)
+			}
+			if test.health != nil {
+				o.Health = map[string]Health{"cluster-000": *test.health}
+			}
+			require.Equal(t, []submarinerv1.RemoteEndpoint{{
+				Status: test.status, StatusMessage: test.message,
+				Spec: submarinerv1.EndpointSpec{CableName: "cluster-000", Backend: "ipsec", Subnets: []string{}},
+			}}, m.remoteEndpoints(o))
+			require.Equal(t, test.probed, len(m.pathProbes().Targets) == 1)
+		})
+	}
+}
+
+// What is wrong is not cut off.
+func TestRemoteEndpointsAreLimited(t *testing.T) {
+	m, o := worker(100), Outcome{Health: map[string]Health{}}
+	for _, c := range m.Cables.Wanted {
+		o.Health[c.Name] = Health{Status: submarinerv1.Connected}
+	}
+	o.Health["cluster-077"] = Health{Status: submarinerv1.ConnectionError}
+	m.Cables.Refused = []Refusal{{submarinerv1.EndpointSpec{CableName: "z"}, fmt.Errorf("overlaps")}}
+	got := m.remoteEndpoints(o)
+	require.Len(t, got, maxRemote)
+	require.Equal(t, []string{"cluster-077", "z", "cluster-000"}, []string{got[0].Spec.CableName, got[1].Spec.CableName, got[2].Spec.CableName})
+	require.Equal(t, "refused: overlaps", got[1].StatusMessage)
+}
+
+// A path that does not answer is asked again soon, and then less and less often.
+func TestPauses(t *testing.T) {
+	p := worker(1).pathProbes()
+	require.Equal(t, time.Minute, p.Pause(true, 0))
+	for lost, want := range []time.Duration{time.Second, 2 * time.Second, 4 * time.Second, 8 * time.Second, 16 * time.Second, 32 * time.Second, time.Minute, time.Minute} {
+		require.Equal(t, want, p.Pause(false, lost))
+	}
+	require.Equal(t, 2*time.Second, p.Pause(true, 1))
+	gateway := Probes{Interval: 3 * time.Second}
+	require.Equal(t, gateway.Interval, gateway.Pause(false, 5))
+}
