@@ -104,6 +104,8 @@ func (m *Mesh) status(p Plan, o Outcome, c cable.Cable, l cable.Link) (submarine
 			status = submarinerv1.ConnectionError
 		}
 		return status, clip(cmp.Or(state.Message, "no keys were agreed on with the other side yet")), h.RTT.reported()
+	case !probed && stateful:
+		return submarinerv1.Connected, "not probed, judged by its keys and counters: the health check is off, or one of the gateways has no address in its pod network", nil
 	case !probed:
 		return submarinerv1.Connected, "not probed: the health check is off, or one of the gateways has no address in its pod network", nil
 	case !answered:

@@ -54,7 +54,9 @@ func recallGateway(node string, reports []*submarinerv1.Gateway, now time.Time) 
 }
 
 // probes returns the addresses to ping: the other end of both cables of each pair that is
-// changing its cable, and the health check IP of each gateway.
+// changing its cable, and the health check IP of each gateway. A cable without health checks
+// is pinged until the gateways have agreed on keys, as WireGuard does so only if it has
+// something to send.
 func (m *Mesh) probes(plan Plan) Probes {
 	hc := m.Membership.Submariner.Spec.HealthCheck()
 	p := Probes{Interval: time.Duration(hc.IntervalSeconds) * time.Second, MaxLost: int(hc.MaxPacketLossCount), Targets: map[string]Target{}}
@@ -64,8 +66,12 @@ func (m *Mesh) probes(plan Plan) Probes {
 			p.Targets[probeName(c.Name, c.Device())] = Target{IP: plan.links[i].IP, From: plan.links[i].From, Eager: true}
 			continue
 		}
-		if c.HealthIP.IsValid() && from.IsValid() && hc.Enabled {
+		state, stateful := m.stateOf(plan.links[i])
+		switch {
+		case c.HealthIP.IsValid() && from.IsValid() && hc.Enabled:
 			p.Targets[c.Name] = Target{IP: c.HealthIP, From: from}
+		case stateful && state.Handshake.IsZero():
+			p.Targets[probeName(c.Name, c.Device())] = Target{IP: plan.links[i].IP, From: plan.links[i].From}
 		}
 	}
 	return p

@@ -40,26 +40,73 @@ func (h *Host) restarted(program string) {
 
 // wireGuardStates returns the states of the peers of the owner's WireGuard devices.
 func (h *Host) wireGuardStates() (out []dataplane.CableState, err error) {
-	err = h.eachPeer(func(dev string, p wgtypes.Peer) { out = append(out, peerState(dev, p, time.Now())) })
+	h.mu.Lock()
+	before := h.exchanged
+	h.mu.Unlock()
+	now, after := time.Now(), map[string]exchanged{}
+	err = h.eachPeer(func(dev string, p wgtypes.Peer) {
+		s := peerState(dev, p)
+		x := before[s.Peer].next(s.Rx, s.Tx, now)
+		after[s.Peer] = x
+		if s.Up && x.isSilent(now) {
+			s.Up = false
+			s.Message = fmt.Sprintf("the other side, last at %s, does not answer: nothing was received after what was sent until %s", where(p), x.silent.UTC().Format(time.RFC3339))
+		}
+		out = append(out, s)
+	})
+	h.mu.Lock()
+	h.exchanged = after
+	h.mu.Unlock()
 	return out, err
 }
 
-// peerState returns the state of a peer. A device that has nothing to send does not agree on
-// keys, so an idle device looks the same as a device whose peer does not answer.
-func peerState(dev string, p wgtypes.Peer, now time.Time) dataplane.CableState {
+// peerState returns the state of a peer, as far as one look tells: it is up if it has ever
+// agreed on keys. The age of the keys tells nothing: a device that has nothing to send does
+// not agree on new ones.
+func peerState(dev string, p wgtypes.Peer) dataplane.CableState {
 	s := dataplane.CableState{
 		Device: dev, Peer: p.PublicKey.String(), Handshake: p.LastHandshakeTime, Rx: uint64(p.ReceiveBytes), Tx: uint64(p.TransmitBytes),
 	}
-	age := now.Sub(p.LastHandshakeTime)
-	switch {
-	case p.LastHandshakeTime.IsZero():
+	if s.Up = !p.LastHandshakeTime.IsZero(); !s.Up {
 		s.Message = fmt.Sprintf("no handshake yet: check that UDP packets reach the other side at %s, and that it has this gateway's public key and the same pre-shared key", where(p))
-	case age >= rejectAfter:
-		s.Message = fmt.Sprintf("no handshake for %v: the other side, last at %s, does not answer, or there is nothing to send", age.Round(time.Second), where(p))
-	default:
-		s.Up = true
 	}
 	return s
+}
+
+// exchanged is what the counters of a peer told so far.
+//
+// A working peer answers all data within KEEPALIVE_TIMEOUT, 10 s, if only by a keepalive
+// packet, which is itself not answered (WireGuard paper, section 6.5). If it has lost its
+// keys, the sender starts a handshake 5 s later, which the peer answers. A peer that has
+// received more than keepalive packets and answered nothing for longer does not work.
+type exchanged struct {
+	rx, tx uint64    // when rx was last seen to grow, or at first
+	silent time.Time // when more than keepalives was seen to be unanswered; zero if it is not
+}
+
+const (
+	// unanswered is how many bytes a device may send without an answer: more than a few
+	// keepalive packets (32 bytes each), less than the handshakes that it repeats for 90 s
+	// (148 bytes each, every 5 s).
+	unanswered = 1024
+	// silentFor is how long an answer may take: see exchanged.
+	silentFor = 30 * time.Second
+)
+
+// next returns what the counters told, after another look. The zero exchanged is the first.
+func (x exchanged) next(rx, tx uint64, now time.Time) exchanged {
+	switch {
+	case rx != x.rx || tx < x.tx || x == exchanged{}:
+		return exchanged{rx: rx, tx: tx}
+	case tx-x.tx > unanswered && x.silent.IsZero():
+		x.silent = now
+	}
+	return x
+}
+
+// isSilent reports whether the peer has not answered for too long.
+func (x exchanged) isSilent(now time.Time) bool {
+	return !x.silent.IsZero() && now.Sub(x.silent) >= silentFor
 }
 
 // where returns the present endpoint of a peer, for people.

@@ -71,6 +71,8 @@ type Host struct {
 	// with a process behind them which we have not ended since.
 	restarts map[string]int
 	served   map[string]bool
+	// exchanged is what the counters of WireGuard peers told, by public key.
+	exchanged map[string]exchanged
 }
 
 // sight is what one Observe reads for several stores, each once.

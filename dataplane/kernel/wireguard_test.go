@@ -163,26 +163,6 @@ func TestRoaming(t *testing.T) {
 	}
 }
 
-func TestPeerState(t *testing.T) {
-	now := time.Now()
-	p := wgtypes.Peer{PublicKey: wgtypes.Key{1}, ReceiveBytes: 5, TransmitBytes: 6, Endpoint: net.UDPAddrFromAddrPort(netip.MustParseAddrPort("172.18.0.3:4501"))}
-	s := peerState(wg, p, now)
-	require.Equal(t, dataplane.CableState{
-		Device: wg, Peer: "AQAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA=", Rx: 5, Tx: 6,
-		Message: "no handshake yet: check that UDP packets reach the other side at 172.18.0.3:4501, and that it has this gateway's public key and the same pre-shared key",
-	}, s)
-	p.LastHandshakeTime = now.Add(-190 * time.Second)
-	s = peerState(wg, p, now)
-	require.False(t, s.Up)
-	require.Contains(t, s.Message, "no handshake for 3m10s")
-	p.LastHandshakeTime = now.Add(-179 * time.Second)
-	s = peerState(wg, p, now)
-	require.True(t, s.Up)
-	require.Empty(t, s.Message)
-	p.Endpoint, p.LastHandshakeTime = nil, time.Time{}
-	require.Contains(t, peerState(wg, p, now).Message, "at an unknown address")
-}
-
 // The engine is determined without leaving anything behind, and what is missing is named.
 func TestWireGuardEngine(t *testing.T) {
 	ns, _ := node(t, dataplane.GatewayOwner)
@@ -261,4 +241,17 @@ func TestHandshake(t *testing.T) {
 		require.NoError(t, err)
 		require.Equal(t, "172.18.0.33:4501", w.Peers[0].Endpoint.String(), "what changes beside the endpoint leaves it alone")
 	})
+
+	// The other side goes: the cable is up while nothing is sent, and down some time after it was.
+	b.Run("ip link set eth0 down")
+	require.True(t, states()[0].Up)
+	a.Run("ping -c5 -i0.2 -W1 -s600 244.18.0.3 || true")
+	require.True(t, states()[0].Up, "the answer may be late")
+	for peer, x := range ha.exchanged {
+		require.False(t, x.silent.IsZero())
+		x.silent = x.silent.Add(-silentFor)
+		ha.exchanged[peer] = x
+	}
+	require.False(t, states()[0].Up)
+	require.Contains(t, states()[0].Message, "the other side, last at 172.18.0.33:4501, does not answer: nothing was received after what was sent until")
 }

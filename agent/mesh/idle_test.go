@@ -1,0 +1,36 @@
+package mesh
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	submarinerv1 "subctl/api/submariner/v1"
+	"subctl/api/submariner/v1alpha1"
+	"subctl/dataplane"
+)
+
+// Without health checks, an encrypted cable is pinged until the gateways have agreed on keys,
+// and then judged by its own state: idle is not down.
+func TestWithoutHealthChecks(t *testing.T) {
+	w := newChangingPair(t, submarinerv1.EncryptionRequired)
+	List[*v1alpha1.Submariner](w.snapshot)[0].Spec.ConnectionHealthCheck = &v1alpha1.HealthCheckSpec{}
+	w.snapshot.Memory.Using = nil
+	c := w.pass(t, 0)
+	require.Equal(t, submarinerv1.Connecting, c.Status)
+	require.Len(t, w.plan.Probes.Targets, 1)
+	require.Contains(t, w.plan.Probes.Targets, probeName(westCable, "ipsec-tunnel"))
+
+	state := dataplane.CableState{Device: "ipsec-tunnel", Peer: w.plan.links[0].State, Up: true, Handshake: w.snapshot.Now}
+	w.snapshot.Cables = []dataplane.CableState{state}
+	c = w.pass(t, 24*time.Hour)
+	require.Equal(t, submarinerv1.Connected, c.Status)
+	require.Contains(t, c.StatusMessage, "not probed, judged by its keys and counters")
+	require.Empty(t, w.plan.Probes.Targets)
+
+	w.snapshot.Cables[0].Up, w.snapshot.Cables[0].Message = false, "the other side does not answer"
+	c = w.pass(t, time.Second)
+	require.Equal(t, submarinerv1.Connecting, c.Status)
+	require.Equal(t, "the other side does not answer", c.StatusMessage)
+}
