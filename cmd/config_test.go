@@ -67,3 +67,19 @@ func TestConfigInHome(t *testing.T) {
 	require.Equal(t, exitFailed, run(t.Context(), g, []string{"show", "connections"}))
 	require.Contains(t, stderr.String(), "https://east.test:6443")
 }
+
+// TestBadConfig names a configuration file that cannot be used, and stops only what needs it.
+func TestBadConfig(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "config.yaml")
+	require.NoError(t, os.WriteFile(file, []byte("contxt: east"), 0o600))
+	t.Setenv("SUBCTL_CONFIG", file)
+	const mistake = "unknown setting \"contxt\": did you mean \"context\"?\n"
+	for _, args := range []string{"version", "options", "help show", "completion bash", "show", ""} {
+		got := runIn(t, nil, nil, strings.Fields(args)...)
+		require.Equal(t, exitDone, got.code, args)
+		require.NotEmpty(t, got.stdout, args)
+		require.Equal(t, " ⚠ "+file+": "+mistake, got.stderr, args)
+	}
+	got := runIn(t, worlds()["well"], []string{"west"}, "show", "connections")
+	require.Equal(t, result{code: exitUsage, stderr: "Error: " + file + ": " + mistake}, got)
+}

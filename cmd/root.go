@@ -135,7 +135,13 @@ func add(root *cobra.Command, group string, commands ...*cobra.Command) {
 func (g *globals) prepare(root *cobra.Command) {
 	g.config.flags = allFlags(root)
 	root.PersistentPreRunE = func(c *cobra.Command, _ []string) error {
-		if err := errors.Join(checkContexts(c), g.config.apply(c)); err != nil {
+		twice := checkContexts(c) // of the command line, before others set flags
+		err := g.config.apply(c)
+		if err != nil && offline(c) {
+			g.progress().Warn("%v", err)
+			return nil
+		}
+		if err := errors.Join(twice, err); err != nil {
 			return err
 		}
 		return g.checkTimeout()
@@ -210,6 +216,9 @@ func newHelp() *cobra.Command {
 // flagError adds the remedy to an error about a flag: the most similar flag if it is unknown,
 // the kind of value that it takes, or else where the flags are described.
 func flagError(c *cobra.Command, err error) error {
+	if lacks := lackingError(c, err); lacks != nil {
+		return lacks
+	}
 	err = invalidValue(err)
 	var unknown *pflag.NotExistError
 	if !errors.As(err, &unknown) || unknown.GetSpecifiedShortnames() != "" {

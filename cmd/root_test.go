@@ -85,6 +85,18 @@ func TestCommandLines(t *testing.T) {
 			args: []string{"show", "plan", "gw-1"}, contexts: []string{"west", "east"}, code: 1,
 			stderr: "Error: reaching the API server at https://west.test:6443 (context \"west\"): connection refused: is the cluster up, and the context right?\n",
 		},
+		"no contexts, for a reason": {
+			args: []string{"join", "f", "--contexts", "west,east"}, code: 2,
+			stderr: "Error: subctl join has no --contexts: each cluster joins with its own ID and networks: choose it with --context\n",
+		},
+		"no contexts of policies, for a reason": {
+			args: []string{"cable-policy", "list", "--contexts", "west,east"}, code: 2,
+			stderr: "Error: subctl cable-policy list has no --contexts: clusters of a clusterset share their cable policies, so one of them is enough: choose it with --context\n",
+		},
+		"no format, for a reason": {
+			args: []string{"recover-broker-info", "-o", "json"}, code: 2,
+			stderr: "Error: subctl recover-broker-info has no --output: its data are the join file, which --broker-info - prints\n",
+		},
 		"argument too many": {
 			args: []string{"version", "please"}, code: 2,
 			stderr: "Error: subctl version takes no arguments: omit \"please\"\n",
@@ -177,6 +189,10 @@ func TestManners(t *testing.T) {
 		require.NotNil(t, c.RunE, "%s must return its errors", c.CommandPath())
 		require.Nil(t, c.Run, c.CommandPath())
 		require.NotNil(t, c.Args, "%s must say which arguments it takes", c.CommandPath())
+		for flag := range lacking {
+			has := c.Flags().Lookup(flag) != nil
+			require.True(t, c.HasSubCommands() || has != (whyLacking(c, flag) != ""), "%s needs --%s, or a reason why it has none", c.CommandPath(), flag)
+		}
 		if c.HasParent() {
 			require.Nil(t, c.PersistentPreRunE, "%s would not read the configuration", c.CommandPath())
 		}

@@ -2,6 +2,7 @@ package cmd
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -9,11 +10,13 @@ import (
 	"github.com/spf13/cobra"
 
 	"subctl/agent/mesh"
+	"subctl/api/submariner/v1alpha1"
 	"subctl/cluster"
 	"subctl/dataplane"
 	"subctl/internal/kube"
 	"subctl/internal/look"
 	"subctl/internal/printer"
+	"subctl/internal/progress"
 )
 
 const showPlanLong = `Show the kernel configuration that a node should have, as commands.
@@ -56,37 +59,54 @@ func newShowPlan(g *globals) *cobra.Command {
 
 // planPicture returns the plan of a node as it is printed.
 func (g *globals) planPicture(ctx context.Context, node string, format printer.Format) look.Picture {
-	state, err := g.plan(ctx, node)
+	state, note, err := g.plan(ctx, node)
 	if err != nil {
 		return look.Picture{Err: err}
 	}
+	var notes bytes.Buffer
+	if note != "" {
+		progress.New(&notes).Warn("%s", note)
+		err = look.ErrTrouble
+	}
 	if !format.Structured() {
-		return look.Picture{Data: state.String()}
+		return look.Picture{Data: state.String(), Notes: notes.String(), Err: err}
 	}
 	var b bytes.Buffer
-	err = printer.Encode(&b, format, planSteps(state))
-	return look.Picture{Data: b.String(), Err: err}
+	err = cmp.Or(printer.Encode(&b, format, planSteps(state)), err)
+	return look.Picture{Data: b.String(), Notes: notes.String(), Err: err}
 }
 
-// plan returns the plan of a node.
-func (g *globals) plan(ctx context.Context, node string) (dataplane.State, error) {
+// plan returns the plan of a node, and a note about the cluster, if it is leaving.
+func (g *globals) plan(ctx context.Context, node string) (state dataplane.State, note string, err error) {
 	c, err := g.client(ctx)
 	if err != nil {
-		return nil, err
+		return nil, "", err
 	}
 	objs, err := kube.List(ctx, c, c.Scheme(), cluster.Namespace, mesh.Kinds())
 	if err != nil {
-		return nil, err
+		return nil, "", err
+	}
+	joined := false
+	for _, obj := range objs {
+		if sub, ok := obj.(*v1alpha1.Submariner); ok {
+			joined = true
+			if text := look.Leaving(sub); text != "" {
+				note = fmt.Sprintf("cluster %q: %s", sub.Spec.ClusterID, text)
+			}
+		}
+	}
+	if !joined {
+		name, _ := g.clusterName() // readable: client has read it
+		return nil, "", fmt.Errorf("cluster %q has not joined, so its nodes have no plan: run \"subctl join\"", name)
 	}
 	snapshot, err := mesh.FromReports(node, objs...)
 	if err != nil {
-		return nil, err
+		return nil, "", err
 	}
-	state, err := mesh.PlanNode(snapshot)
-	if err != nil {
-		return nil, fmt.Errorf("planning node %s: %w", node, err)
+	if state, err = mesh.PlanNode(snapshot); err != nil {
+		return nil, "", fmt.Errorf("planning node %s: %w", node, err)
 	}
-	return state, nil
+	return state, note, nil
 }
 
 // planSteps returns the objects of a plan in the order in which they are created.

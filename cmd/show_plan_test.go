@@ -7,6 +7,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 	"golang.org/x/tools/txtar"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/serializer"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -69,8 +70,26 @@ func TestShowPlanMistakes(t *testing.T) {
 
 	got = runIn(t, world{"east": nil}, []string{"east"}, "show", "plan", "--node", "gw")
 	require.Equal(t, exitFailed, got.code)
-	require.Contains(t, got.stderr, "subctl join")
+	require.Equal(t, "Error: cluster \"kube-east\" has not joined, so its nodes have no plan: run \"subctl join\"\n", got.stderr)
 	require.Empty(t, got.stdout)
+}
+
+// TestLeaving shows a cluster that is being uninstalled.
+func TestLeaving(t *testing.T) {
+	objs, _ := scenario(t, "alone")
+	for _, obj := range objs {
+		if sub, ok := obj.(*v1alpha1.Submariner); ok {
+			sub.DeletionTimestamp, sub.Finalizers = &metav1.Time{Time: now}, []string{v1alpha1.UninstallFinalizer}
+			const note = ": it is leaving its clustersets since 2026-03-01T12:00:00Z: subctl uninstall finishes that\n"
+			for _, args := range []string{"show plan gw", "show all", "show connections"} {
+				got := runIn(t, world{"east": objs}, []string{"east"}, strings.Fields(args)...)
+				require.Equal(t, exitTrouble, got.code, args)
+				require.Contains(t, got.stderr, " ⚠ cluster \""+sub.Spec.ClusterID+"\""+note, args)
+			}
+			return
+		}
+	}
+	t.Fatal("the scenario has no Submariner")
 }
 
 // TestNamesComplete completes flags and arguments that name nodes, ConfigMaps and the like.

@@ -147,6 +147,10 @@ func (p Panel) judge(sites []Site, say *progress.Reporter) error {
 	bare := true
 	for _, s := range sites {
 		bare = bare && !s.Joined() && len(s.Brokers) == 0
+		if text := s.Leaving(); text != "" {
+			say.Warn("cluster %q: %s", s.Name, text)
+			ill = ErrTrouble
+		}
 		left := false
 		for _, v := range p.sections {
 			if v.absent(s) {

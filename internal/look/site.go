@@ -42,6 +42,22 @@ type Site struct {
 // Joined reports whether the cluster has joined.
 func (s Site) Joined() bool { return s.Submariner != nil }
 
+// Leaving returns a note about a cluster that is being uninstalled; empty if it is not.
+func (s Site) Leaving() string {
+	if s.Joined() {
+		return Leaving(s.Submariner)
+	}
+	return ""
+}
+
+// Leaving returns a note about a Submariner object that is being deleted; empty if it is not.
+func Leaving(sub *v1alpha1.Submariner) string {
+	if sub.DeletionTimestamp == nil {
+		return ""
+	}
+	return "it is leaving its clustersets since " + sub.DeletionTimestamp.UTC().Format(time.RFC3339) + ": subctl uninstall finishes that"
+}
+
 // Read reads one part of a Site. A command reads only what it shows, so that the user needs
 // no other rights.
 type Read func(context.Context, client.Reader, *Site) error
