@@ -129,7 +129,8 @@ func (o *joinOptions) run(ctx context.Context, g *globals) error {
 		if err != nil {
 			return err
 		}
-		return printDryRun(g.Out, o.format.Format(), found, op)
+		format := o.format.Format()
+		return g.markDryRun(format, func() error { return printDryRun(g.Out, format, found, op) })
 	}
 	if err := op.Run(ctx); err != nil {
 		return err

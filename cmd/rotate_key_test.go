@@ -35,7 +35,7 @@ func (w *joinWorld) rotate(t *testing.T) {
 
 	dry := w.run(t, "rotate-key", "--dry-run")
 	require.Equal(t, result{stdout: "update Secret submariner-operator/submariner-cluster-key: private, public\n" +
-		"wait until the gateway of cluster \"west\" has published the new public key\nwait until its connections are up: 1\n"}, dry)
+		"wait until the gateway of cluster \"west\" has published the new public key\nwait until its connections are up: 1\ndry run: nothing is changed\n"}, dry)
 	require.NoError(t, w.memberC.Get(t.Context(), client.ObjectKeyFromObject(secret), secret))
 	require.Equal(t, before.ResourceVersion, secret.ResourceVersion, "a dry run changed something")
 

@@ -13,6 +13,7 @@ import (
 	"golang.org/x/term"
 
 	"subctl/cluster/uninstall"
+	"subctl/internal/printer"
 )
 
 const uninstallLong = `Remove the cluster of the current context from its clustersets, and delete everything that
@@ -30,6 +31,7 @@ const uninstallExample = `  # show what would be removed, and remove it
 type uninstallOptions struct {
 	yes, dryRun, force bool
 	timeout            time.Duration
+	format             *printer.Flag
 }
 
 func newUninstall(g *globals) *cobra.Command {
@@ -48,6 +50,7 @@ func newUninstall(g *globals) *cobra.Command {
 	f.BoolVar(&o.dryRun, "dry-run", false, "print the actions without performing them")
 	f.BoolVar(&o.force, "force", false, "continue even if nodes cannot be cleaned or the broker cannot be reached")
 	f.DurationVar(&o.timeout, "timeout", 2*time.Minute, "time limit for cleaning the nodes, and for deleting the namespace")
+	o.format = dryRunOutput(c, &o.dryRun, printer.Table, printer.JSON, printer.YAML)
 	return c
 }
 
@@ -66,8 +69,7 @@ func (o *uninstallOptions) run(ctx context.Context, g *globals) error {
 		return nil
 	}
 	if o.dryRun {
-		_, err := fmt.Fprintln(g.Out, strings.Join(remains.Lines(side.Client), "\n"))
-		return err
+		return g.printActions(o.format.Format(), remains.Lines(side.Client))
 	}
 	if !o.yes {
 		if err := g.confirm(ctx, uninstallQuestion(remains, side.URL)); err != nil {
