@@ -8,6 +8,7 @@ import (
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"subctl/api/submariner/v1alpha1"
 )
@@ -37,8 +38,8 @@ type Evidence struct {
 	Nodes      []corev1.Node
 	// Cilium is the data of Cilium's ConfigMap, cilium-config.
 	Cilium map[string]string
-	// CalicoBPF reports whether Calico's configuration enables its eBPF dataplane.
-	CalicoBPF bool
+	// CalicoPools are Calico's IPPools, and CalicoSettings its FelixConfigurations.
+	CalicoPools, CalicoSettings []unstructured.Unstructured
 }
 
 // Plugin is a network plugin.
@@ -84,8 +85,10 @@ func (e Evidence) warnings(plugin string) []string {
 	switch plugin {
 	case v1alpha1.Cilium:
 		return []string{e.ciliumRouting(), e.ciliumServices()}
-	case v1alpha1.Calico, v1alpha1.Canal:
+	case v1alpha1.Canal:
 		return []string{e.calicoBPF()}
+	case v1alpha1.Calico:
+		return []string{e.calicoBPF(), e.calicoEncapsulation()}
 	case v1alpha1.OVNKubernetes:
 		return []string{e.ovnGatewayMode()}
 	}
@@ -118,8 +121,14 @@ func (e Evidence) ciliumServices() string {
 		`Set bpf-lb-external-clusterip: "true" in ConfigMap cilium-config (Helm: bpf.lbExternalClusterIP=true), and restart Cilium`
 }
 
+// calicoBPF warns about Calico's eBPF dataplane.
 func (e Evidence) calicoBPF() string {
-	if !e.CalicoBPF && !e.calicoEnv("FELIX_BPFENABLED", "true") {
+	enabled := e.calicoEnv("FELIX_BPFENABLED", "true")
+	for _, felix := range e.CalicoSettings {
+		bpf, _, _ := unstructured.NestedBool(felix.Object, "spec", "bpfEnabled")
+		enabled = enabled || bpf && felix.GetName() == "default"
+	}
+	if !enabled {
 		return ""
 	}
 	return "Calico's eBPF dataplane replaces kube-proxy and routes packets past the rules of the node's kernel: other clusters reach no Service, and source addresses change. " +
@@ -137,6 +146,35 @@ func (e Evidence) calicoEnv(name, value string) bool {
 		}
 	}
 	return false
+}
+
+// calicoEncapsulation warns if Calico gives nodes no address in the pod network, which it
+// does for the sake of its tunnels only.
+func (e Evidence) calicoEncapsulation() string {
+	var plain []string
+	for _, pool := range e.CalicoPools {
+		if !isForPods(pool) {
+			continue
+		}
+		for _, field := range []string{"ipipMode", "vxlanMode"} {
+			if mode, _, _ := unstructured.NestedString(pool.Object, "spec", field); mode != "" && mode != "Never" {
+				return ""
+			}
+		}
+		plain = append(plain, pool.GetName())
+	}
+	if len(plain) == 0 {
+		return ""
+	}
+	return "Calico does not encapsulate (IPPool " + strings.Join(plain, ", ") + "), so nodes have no address in the pod network: host-network pods do not reach other clusters, " +
+		"and connections have no health check. Set vxlanMode: CrossSubnet in the IPPool, which encapsulates between networks of nodes only"
+}
+
+// isForPods reports whether Calico gives pods addresses of a pool. Upstream's Submariner
+// creates pools for the networks of other clusters, with a label.
+func isForPods(pool unstructured.Unstructured) bool {
+	disabled, _, _ := unstructured.NestedBool(pool.Object, "spec", "disabled")
+	return !disabled && pool.GetLabels()["submariner.io/ippool"] == ""
 }
 
 // ovnGatewayMode warns about nodes whose packets leave OVN past the node's kernel.

@@ -28,6 +28,16 @@ func annotated(annotation string, values ...string) (nodes []corev1.Node) {
 	return nodes
 }
 
+func calicoObject(kind, name string, spec map[string]any) unstructured.Unstructured {
+	return unstructured.Unstructured{Object: map[string]any{
+		"apiVersion": "crd.projectcalico.org/v1", "kind": kind, "metadata": map[string]any{"name": name}, "spec": spec,
+	}}
+}
+
+func pool(name, ipip, vxlan string) unstructured.Unstructured {
+	return calicoObject("IPPool", name, map[string]any{"cidr": "10.7.0.0/16", "ipipMode": ipip, "vxlanMode": vxlan})
+}
+
 func TestDetectPlugin(t *testing.T) {
 	openshift := daemonSets("sdn")
 	openshift[0].Namespace = "openshift-sdn"
@@ -87,7 +97,38 @@ func TestPluginWarnings(t *testing.T) {
 		}), nil},
 		{"another plugin, and Cilium's old settings", networks.Evidence{DaemonSets: daemonSets("kindnet"), Cilium: map[string]string{"kube-proxy-replacement": "true"}}, nil},
 		{"calico", networks.Evidence{DaemonSets: daemonSets("calico-node")}, nil},
-		{"calico, BPF", networks.Evidence{DaemonSets: daemonSets("calico-node"), CalicoBPF: true}, []string{"bpfEnabled: false in FelixConfiguration default"}},
+		{
+			"calico, BPF", networks.Evidence{
+				DaemonSets:     daemonSets("calico-node"),
+				CalicoSettings: []unstructured.Unstructured{calicoObject("FelixConfiguration", "default", map[string]any{"bpfEnabled": true})},
+			},
+			[]string{"bpfEnabled: false in FelixConfiguration default"},
+		},
+		{
+			"calico, tunnels between networks of nodes", networks.Evidence{
+				DaemonSets:  daemonSets("calico-node"),
+				CalicoPools: []unstructured.Unstructured{pool("a", "Never", "CrossSubnet")},
+			}, nil,
+		},
+		{
+			"calico, no tunnels", networks.Evidence{
+				DaemonSets:  daemonSets("calico-node"),
+				CalicoPools: []unstructured.Unstructured{pool("a", "Never", "Never"), pool("b", "", "")},
+			},
+			[]string{"(IPPool a, b), so nodes have no address in the pod network"},
+		},
+		{
+			"calico, a disabled pool", networks.Evidence{
+				DaemonSets:  daemonSets("calico-node"),
+				CalicoPools: []unstructured.Unstructured{calicoObject("IPPool", "remote", map[string]any{"disabled": true})},
+			}, nil,
+		},
+		{
+			"canal has pools without tunnels, and flannel's devices", networks.Evidence{
+				DaemonSets:  daemonSets("canal"),
+				CalicoPools: []unstructured.Unstructured{pool("a", "Never", "Never")},
+			}, nil,
+		},
 		{"calico, BPF in its DaemonSet", networks.Evidence{DaemonSets: calicoBPF}, []string{"bpfEnabled"}},
 		{"ovn, local", ovn(`{"default":{"mode":"local"}}`), nil},
 		{"ovn, mode unknown", ovn("x", ""), nil},
@@ -109,15 +150,22 @@ func TestDiscoverWarnsAboutPlugins(t *testing.T) {
 	daemonSet := func(namespace, name string) *appsv1.DaemonSet {
 		return &appsv1.DaemonSet{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}}
 	}
-	felix := &unstructured.Unstructured{Object: map[string]any{
-		"apiVersion": "crd.projectcalico.org/v1", "kind": "FelixConfiguration", "metadata": map[string]any{"name": "default"},
-		"spec": map[string]any{"bpfEnabled": true},
-	}}
-	n, err := networks.Discover(t.Context(), clustertest.Client(t, daemonSet("calico-system", "calico-node"), felix))
+	felix := calicoObject("FelixConfiguration", "default", map[string]any{"bpfEnabled": true})
+	pools := pool("a", "Never", "Never")
+	n, err := networks.Discover(t.Context(), clustertest.Client(t, daemonSet("calico-system", "calico-node"), &felix, &pools))
 	require.NoError(t, err)
 	require.Equal(t, v1alpha1.Calico, n.Plugin)
-	require.Len(t, n.Warnings, 1)
+	require.Len(t, n.Warnings, 2)
 	require.Contains(t, n.Warnings[0], "bpfEnabled")
+	require.Contains(t, n.Warnings[1], "vxlanMode")
+	require.Equal(t, "10.7.0.0/16", n.Pods.CIDRs[0].String())
+
+	// Calico's newer group
+	pools.SetAPIVersion("projectcalico.org/v3")
+	n, err = networks.Discover(t.Context(), clustertest.Client(t, daemonSet("calico-system", "calico-node"), &pools))
+	require.NoError(t, err)
+	require.Len(t, n.Warnings, 1)
+	require.Equal(t, "10.7.0.0/16", n.Pods.CIDRs[0].String())
 
 	n, err = networks.Discover(t.Context(), clustertest.Client(t, daemonSet("cilium", "cilium"), configMap("cilium", "cilium-config", "kube-proxy-replacement", "true")))
 	require.NoError(t, err)

@@ -32,12 +32,12 @@ func evidence(ctx context.Context, c client.Reader, nodes []corev1.Node) (Eviden
 	if err == nil {
 		e.Cilium = cm.Data
 	}
-	felix := &unstructured.Unstructured{}
-	felix.SetGroupVersionKind(schema.GroupVersionKind{Group: "crd.projectcalico.org", Version: "v1", Kind: "FelixConfiguration"})
-	if err := c.Get(ctx, client.ObjectKey{Name: "default"}, felix); err != nil && !kube.Unreadable(err) {
+	if e.CalicoPools, err = fromCalicoAPI(ctx, c, "IPPool"); err != nil && !kube.Unreadable(err) {
 		return Evidence{}, err
 	}
-	e.CalicoBPF, _, _ = unstructured.NestedBool(felix.Object, "spec", "bpfEnabled")
+	if e.CalicoSettings, err = fromCalicoAPI(ctx, c, "FelixConfiguration"); err != nil && !kube.Unreadable(err) {
+		return Evidence{}, err
+	}
 	return e, nil
 }
 
@@ -51,23 +51,33 @@ func ciliumNamespace(list []appsv1.DaemonSet) string {
 	return metav1.NamespaceSystem
 }
 
-// fromCalico reads Calico's address pools, except the pools that upstream's Submariner
-// creates for other clusters (label submariner.io/ippool).
+// fromCalico reads Calico's address pools.
 func fromCalico(ctx context.Context, c client.Reader) (Found, error) {
-	pools := &unstructured.UnstructuredList{}
-	pools.SetGroupVersionKind(schema.GroupVersionKind{Group: "crd.projectcalico.org", Version: "v1", Kind: "IPPoolList"})
-	if err := c.List(ctx, pools); err != nil {
+	pools, err := fromCalicoAPI(ctx, c, "IPPool")
+	if err != nil {
 		return Found{}, err
 	}
 	var out []netip.Prefix
-	for _, pool := range pools.Items {
-		disabled, _, _ := unstructured.NestedBool(pool.Object, "spec", "disabled")
-		cidr, _, _ := unstructured.NestedString(pool.Object, "spec", "cidr")
-		if !disabled && pool.GetLabels()["submariner.io/ippool"] == "" {
+	for _, pool := range pools {
+		if isForPods(pool) {
+			cidr, _, _ := unstructured.NestedString(pool.Object, "spec", "cidr")
 			out = append(out, Parse(cidr)...)
 		}
 	}
 	return Found{out, "Calico's IPPools"}, nil
+}
+
+// fromCalicoAPI returns Calico's objects of a kind. Calico keeps them in a group of its own,
+// and recent versions without an API server of Calico's in the group of that server.
+func fromCalicoAPI(ctx context.Context, c client.Reader, kind string) ([]unstructured.Unstructured, error) {
+	list := &unstructured.UnstructuredList{}
+	list.SetGroupVersionKind(schema.GroupVersionKind{Group: "crd.projectcalico.org", Version: "v1", Kind: kind + "List"})
+	err := c.List(ctx, list)
+	if err == nil && len(list.Items) > 0 || err != nil && !kube.NotThere(err) {
+		return list.Items, err
+	}
+	list.SetGroupVersionKind(schema.GroupVersionKind{Group: "projectcalico.org", Version: "v3", Kind: kind + "List"})
+	return list.Items, c.List(ctx, list)
 }
 
 // fromCilium reads the address pool of Cilium. In IPAM mode "kubernetes" Cilium has none: it
