@@ -33,7 +33,7 @@ func labUp() (steps [][]string) {
 // a CNI that are killed, failover, and nodes that are as before after uninstalling.
 func TestI1CNI(t *testing.T) {
 	if len(cnis) == 0 {
-		t.Skip("E2E_CNI names no CNI: make e2e runs this test in a lab of its own")
+		t.Skip("E2E_CNI names no CNI: make e2e-cni runs this test in a lab of its own")
 	}
 	t.Log(cnis)
 	for _, step := range []struct {
