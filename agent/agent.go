@@ -60,6 +60,7 @@ type agent struct {
 	Client client.Client
 	Kernel Kernel
 	Log    *slog.Logger
+	debug  func(bool) // see Options.Debug
 
 	parts   []manager.Runnable // that run beside the loop
 	pace    *rate.Limiter      // of loops
@@ -103,6 +104,7 @@ func (a *agent) Reconcile(ctx context.Context, _ reconcile.Request) (reconcile.R
 	if err != nil {
 		return reconcile.Result{}, fmt.Errorf("reading the cluster: %w", err)
 	}
+	a.setDebug(snap)
 	start := time.Now()
 	var ops []dataplane.Op
 	plan, mistake := a.Role.Plan(snap)
@@ -133,6 +135,13 @@ func (a *agent) Reconcile(ctx context.Context, _ reconcile.Request) (reconcile.R
 		return reconcile.Result{}, fault
 	}
 	return reconcile.Result{RequeueAfter: a.Role.Resync}, nil
+}
+
+// setDebug sets the level of the log.
+func (a *agent) setDebug(snap mesh.Snapshot) {
+	if subs := mesh.List[*v1alpha1.Submariner](snap); a.debug != nil && len(subs) > 0 {
+		a.debug(subs[0].Spec.Debug)
+	}
 }
 
 // logOnce logs a mistake of the user, or what keeps cables from being set up, once.

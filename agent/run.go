@@ -39,6 +39,9 @@ type Options struct {
 	Kernel Kernel
 	Config *rest.Config // is not changed
 	Log    *slog.Logger
+	// Debug is called with Submariner.spec.debug, in every loop; nil: the level of the log is
+	// fixed.
+	Debug func(bool)
 
 	Lease     parts.Lease // of the election, for roles that take part in one
 	BrokerDir string      // directory of the mounted Secret with the broker's credentials
@@ -69,7 +72,7 @@ func Run(ctx context.Context, o Options) error {
 	}
 	a := &agent{
 		Role: o.Role, Node: o.Node, Client: mgr.GetClient(), reports: mgr.GetAPIReader(), Kernel: o.Kernel,
-		Log: o.Log, pace: newPace(), events: mgr.GetEventRecorder("subctl-" + o.Role.Name), meters: newMeters(o.Role.Name, registry()),
+		Log: o.Log, debug: o.Debug, pace: newPace(), events: mgr.GetEventRecorder("subctl-" + o.Role.Name), meters: newMeters(o.Role.Name, registry()),
 	}
 	nudges := make(chan event.GenericEvent, 1)
 	nudge := func() {

@@ -33,9 +33,9 @@ func gateway(sub *v1alpha1.Submariner) *appsv1.DaemonSet {
 		pod.Tolerations = sub.Spec.Tolerations
 	}
 	pod.Containers[0].Args = []string{"agent", "gateway", "--node", "$(NODE_NAME)"}
-	mountSecret(pod, BrokerSecretName(sub), "/run/secrets/submariner.io/", false)
-	mountSecret(pod, PSKSecretName(sub), "/var/run/secrets/submariner.io/", true)
-	mountSecret(pod, ClusterKeySecret, "/var/run/secrets/submariner.io/", true)
+	mountSecret(pod, BrokerSecretName(sub), brokerSecretPath, false)
+	mountSecret(pod, PSKSecretName(sub), "/var/run/secrets/submariner.io/"+PSKSecretName(sub), true)
+	mountSecret(pod, ClusterKeySecret, "/var/run/secrets/submariner.io/"+ClusterKeySecret, true)
 	mountState(pod)
 	return ds
 }
@@ -146,17 +146,21 @@ const (
 	devNet      = "/dev/net"          // the directory of the device "tun", which creates TUN devices
 )
 
-// mountSecret mounts a Secret at dir/name, readable by root only. Mounted files follow a
+// brokerSecretPath is where the gateway agent reads the credentials for the broker, whatever
+// the name of the Secret with them.
+const brokerSecretPath = "/run/secrets/submariner.io/" + BrokerSecret
+
+// mountSecret mounts a Secret at path, readable by root only. Mounted files follow a
 // change of the Secret without a restart. Unlike environment variables, they are not
 // inherited by child processes and do not appear in listings.
-func mountSecret(pod *corev1.PodSpec, name, dir string, optional bool) {
+func mountSecret(pod *corev1.PodSpec, name, path string, optional bool) {
 	source := &corev1.SecretVolumeSource{SecretName: name, DefaultMode: new(int32(0o400))}
 	if optional {
 		source.Optional = &optional
 	}
 	pod.Volumes = append(pod.Volumes, corev1.Volume{Name: name, VolumeSource: corev1.VolumeSource{Secret: source}})
 	pod.Containers[0].VolumeMounts = append(pod.Containers[0].VolumeMounts,
-		corev1.VolumeMount{Name: name, MountPath: dir + name, ReadOnly: true})
+		corev1.VolumeMount{Name: name, MountPath: path, ReadOnly: true})
 }
 
 // mountState mounts a directory in memory for the sockets of charon and wireguard-go, and

@@ -26,6 +26,16 @@ func TestRender(t *testing.T) {
 	golden.Assert(t, clustertest.Text(t, clustertest.Render(t, sub)), "render_options.yaml")
 }
 
+// Whatever the Secret with the credentials for the broker is called, it is mounted where the
+// gateway agent reads it.
+func TestRenderMountsTheBrokersSecret(t *testing.T) {
+	sub := clustertest.Submariner()
+	sub.Spec.BrokerK8sSecret = "our-broker"
+	got := clustertest.Text(t, clustertest.Render(t, sub))
+	require.Contains(t, got, "- mountPath: /run/secrets/submariner.io/submariner-broker-secret\n          name: our-broker\n          readOnly: true\n")
+	require.Contains(t, got, "secretName: our-broker\n")
+}
+
 func TestEverythingRenderedIsOurs(t *testing.T) {
 	for _, obj := range clustertest.Render(t, clustertest.Submariner()) {
 		require.Equal(t, cluster.ManagedBy, obj.GetLabels()[cluster.ManagedByLabel], "%T %s", obj, obj.GetName())

@@ -1,6 +1,8 @@
 package cluster_test
 
 import (
+	"reflect"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -9,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	submarinerv1 "subctl/api/submariner/v1"
 	"subctl/api/submariner/v1alpha1"
 	"subctl/cluster"
 	"subctl/internal/kubetest"
@@ -45,6 +48,47 @@ func TestSubmarinerSchema(t *testing.T) {
 		} else {
 			require.ErrorContains(t, err, "spec.combinedCableDrivers", "%q", test.combined)
 		}
+	}
+}
+
+// Each field of a Submariner has an effect, or is refused: WithoutEffect lists the fields that
+// are refused.
+func TestSubmarinerRefusesWhatHasNoEffect(t *testing.T) {
+	server := kubetest.Shared(t)
+	server.InstallCRDs(t)
+	c := server.Client(t)
+	ns := server.Namespace(t, "submariner")
+	special := map[string]any{
+		"CableDriverCustomConfig": &v1alpha1.ConfigMapRef{ConfigMapName: "x"}, "CoreDNSCustomConfig": &v1alpha1.ConfigMapRef{ConfigMapName: "x"},
+		"ClusterLabels": map[string]string{"x": "y"}, "ImageOverrides": map[string]string{"x": "y"}, "NodeSelector": map[string]string{"x": "y"},
+		"ConnectionHealthCheck": &v1alpha1.HealthCheckSpec{Enabled: true}, "Tolerations": []corev1.Toleration{{Key: "x"}},
+		"CombinedCableDrivers": []string{"vxlan", "ipsec"}, "Encryption": submarinerv1.EncryptionRequired,
+	}
+	for field := range reflect.TypeFor[v1alpha1.SubmarinerSpec]().Fields() {
+		t.Run(field.Name, func(t *testing.T) {
+			sub := &v1alpha1.Submariner{ObjectMeta: metav1.ObjectMeta{Name: v1alpha1.SubmarinerName, Namespace: ns}}
+			value := reflect.ValueOf(&sub.Spec).Elem().FieldByIndex(field.Index)
+			switch {
+			case special[field.Name] != nil:
+				value.Set(reflect.ValueOf(special[field.Name]))
+			case value.Kind() == reflect.String:
+				value.SetString("x")
+			case value.Kind() == reflect.Bool:
+				value.SetBool(true)
+			case value.CanInt():
+				value.SetInt(500)
+			default:
+				value.Set(reflect.ValueOf([]string{"x"}))
+			}
+			kept := sub.Spec.WithoutEffect()
+			err := c.Create(t.Context(), sub, client.DryRunAll)
+			if reflect.ValueOf(kept).FieldByIndex(field.Index).IsZero() {
+				name, _, _ := strings.Cut(field.Tag.Get("json"), ",")
+				require.ErrorContains(t, err, "spec."+name)
+			} else {
+				require.NoError(t, err)
+			}
+		})
 	}
 }
 

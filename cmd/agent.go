@@ -71,7 +71,8 @@ func (o *agentOptions) run(ctx context.Context) error {
 	if o.options.Node == "" {
 		errs = append(errs, errors.New("--node is missing: the name of the node the agent runs on"))
 	}
-	log, err := newLogger(o.ErrOut, o.logFormat, o.logLevel)
+	var level slog.LevelVar
+	log, err := newLogger(o.ErrOut, o.logFormat, o.logLevel, &level)
 	errs = append(errs, err)
 	if l := o.options.Lease; l.Retry <= 0 || l.Renew <= l.Retry || l.Duration <= l.Renew {
 		errs = append(errs, fmt.Errorf("--lease-duration %v must be longer than --renew-deadline %v, which must be longer than --retry-period %v", l.Duration, l.Renew, l.Retry))
@@ -79,6 +80,7 @@ func (o *agentOptions) run(ctx context.Context) error {
 	if err := errors.Join(errs...); err != nil {
 		return usageError(err)
 	}
+	o.options.Debug = followDebug(&level)
 	o.options.Log = log.With("role", o.options.Role.Name, "node", o.options.Node)
 	if o.options.Config, err = o.agentConfig(); err != nil {
 		return err
@@ -98,8 +100,20 @@ func (o *agentOptions) agentConfig() (*rest.Config, error) {
 	return o.restConfig()
 }
 
-func newLogger(w io.Writer, format, level string) (*slog.Logger, error) {
-	var l slog.Level
+// followDebug returns a function that sets level to debug, or back to its present value.
+func followDebug(level *slog.LevelVar) func(debug bool) {
+	configured := level.Level()
+	return func(debug bool) {
+		if debug {
+			level.Set(min(configured, slog.LevelDebug))
+		} else {
+			level.Set(configured)
+		}
+	}
+}
+
+// newLogger returns a logger, and sets its level to the level of that name.
+func newLogger(w io.Writer, format, level string, l *slog.LevelVar) (*slog.Logger, error) {
 	if err := l.UnmarshalText([]byte(level)); err != nil {
 		return nil, fmt.Errorf("--log-level %q is unknown: use debug, info, warn or error", level)
 	}

@@ -1,6 +1,9 @@
 package cmd
 
 import (
+	"bytes"
+	"log/slog"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -25,5 +28,23 @@ func TestAgentRoles(t *testing.T) {
 		without := newAgentRole(&globals{}, mesh.Role{Name: "toy", MetricsPort: 32799})
 		require.Nil(t, without.Flag(test.flag), "%s", test.part)
 		require.Equal(t, ":32799", without.Flag("metrics-address").DefValue)
+	}
+}
+
+// Submariner.spec.debug makes the agents log more, and less again; a level that is configured
+// as more detailed stays.
+func TestAgentDebug(t *testing.T) {
+	var out bytes.Buffer
+	var level slog.LevelVar
+	log, err := newLogger(&out, "text", "info", &level)
+	require.NoError(t, err)
+	set := followDebug(&level)
+	for _, step := range []struct {
+		debug bool
+		want  int
+	}{{false, 0}, {true, 1}, {true, 2}, {false, 2}} {
+		set(step.debug)
+		log.Debug("looked")
+		require.Equal(t, step.want, strings.Count(out.String(), "looked"))
 	}
 }

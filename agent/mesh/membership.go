@@ -1,6 +1,7 @@
 package mesh
 
 import (
+	"errors"
 	"fmt"
 	"net"
 	"net/netip"
@@ -52,6 +53,9 @@ func readMembership(s Snapshot) (Membership, error) {
 		return m, err
 	}
 	if m.Own.Services, err = parseCIDRs("serviceCIDR", m.Submariner.Spec.ServiceCIDR); err != nil {
+		return m, err
+	}
+	if err = apart(m.Own.Services, m.Own.Pods); err != nil {
 		return m, err
 	}
 	host, _, _ := net.SplitHostPort(m.Submariner.Spec.BrokerK8sApiServer) // not an address: no route can cover it
@@ -181,6 +185,19 @@ func podCIDR(sub *v1alpha1.Submariner, n *corev1.Node) netip.Prefix {
 		}
 	}
 	return netip.Prefix{}
+}
+
+// apart returns an error for each Service network that overlaps a pod network.
+func apart(services, pods []netip.Prefix) error {
+	var errs []error
+	for _, s := range services {
+		for _, p := range pods {
+			if s.Overlaps(p) {
+				errs = append(errs, fmt.Errorf("Submariner.spec.serviceCIDR %s overlaps clusterCIDR %s: run subctl join with the right --clustercidr and --servicecidr", s, p))
+			}
+		}
+	}
+	return errors.Join(errs...)
 }
 
 // parseCIDRs parses the networks in a field of Submariner.spec, separated by commas.

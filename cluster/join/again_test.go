@@ -33,7 +33,6 @@ func again(t *testing.T) *situation {
 		"Tolerations":           []corev1.Toleration{{Key: "a"}},
 		"BrokerK8sApiServer":    "hub:6443", "Namespace": cluster.Namespace, "BrokerK8sRemoteNamespace": "submariner-k8s-broker",
 		"BrokerK8sCA": "Y2E=", "CeIPSecNATTPort": 14500,
-		"MultiActiveGatewayEnabled": false, // join refuses it
 	}
 	for field := range reflect.TypeFor[v1alpha1.SubmarinerSpec]().Fields() {
 		value := reflect.ValueOf(&sub.Spec).Elem().FieldByIndex(field.Index)
@@ -49,7 +48,7 @@ func again(t *testing.T) *situation {
 		default:
 			value.Set(reflect.ValueOf([]string{"of-before"}))
 		}
-		require.True(t, !value.IsZero() || field.Name == "MultiActiveGatewayEnabled", field.Name)
+		require.False(t, value.IsZero(), field.Name)
 	}
 	s.f.Submariner = sub
 	s.ClusterID = "suggested-by-the-kubeconfig"
@@ -60,6 +59,8 @@ func again(t *testing.T) *situation {
 // added to a Submariner.
 func TestJoiningAgainKeepsEverySetting(t *testing.T) {
 	s := again(t)
+	before := s.f.Submariner.Spec.DeepCopy()
+	s.f.Submariner.Spec = before.WithoutEffect() // the API server refuses the rest
 	want := s.f.Submariner.Spec.DeepCopy()
 	want.Version, want.HaltOnCertificateError = "devel", true // of this binary
 	p, err := s.plan()
@@ -67,6 +68,11 @@ func TestJoiningAgainKeepsEverySetting(t *testing.T) {
 	require.Equal(t, *want, p.Submariner.Spec)
 	require.Equal(t, []join.Change{{Field: "version", Was: "of-before", Will: "devel"}}, p.Changes)
 	require.Empty(t, p.Affected)
+	s.f.Submariner.Spec = *before // of a version that stored them
+	p, err = s.plan()
+	require.NoError(t, err)
+	require.Equal(t, *want, p.Submariner.Spec)
+
 	require.Contains(t, p.Warnings, "Submariner.spec.clusterCIDR 10.50.0.0/16 is used, although the pod network seems to be 10.111.0.0/16 (kubeadm): specify --clustercidr to change it")
 	require.Contains(t, p.Warnings, "the agents keep their image, quay.io/a/b:c: specify another one with --image to replace them by this version, devel")
 
@@ -108,6 +114,7 @@ func TestJoiningAgainChangesWhatItSpecifies(t *testing.T) {
 	} {
 		t.Run(test.flag, func(t *testing.T) {
 			s := again(t)
+			s.f.Submariner.Spec = s.f.Submariner.Spec.WithoutEffect()
 			s.Specified = []string{test.flag}
 			test.change(&s.Options)
 			p, err := s.plan()
@@ -129,6 +136,7 @@ func TestJoiningAgainNamesTheAffectedClusters(t *testing.T) {
 	s.policy("default", "wireguard")
 	s.policy("cloud", "ipsec")
 	s.b.Members[0].Policies[1].ConnectionPolicies[0].LeftClusterSelector = cloud
+	s.f.Submariner.Spec = s.f.Submariner.Spec.WithoutEffect()
 	s.f.Submariner.Spec.NatEnabled = false
 
 	p, err := s.plan()
@@ -156,6 +164,7 @@ func TestJoiningAgainKnowsTheLabelsInForce(t *testing.T) {
 	s.policy("default", "wireguard")
 	s.policy("cloud", "ipsec")
 	s.b.Members[0].Policies[1].ConnectionPolicies[0].LeftClusterSelector = v1alpha1.ClusterSelector{MatchLabels: map[string]string{"site": "cloud"}}
+	s.f.Submariner.Spec = s.f.Submariner.Spec.WithoutEffect()
 	s.Specified, s.Labels = []string{"cluster-labels"}, map[string]string{"site": "cloud", "zone": "eu"}
 	p, err := s.plan()
 	require.NoError(t, err)

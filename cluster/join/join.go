@@ -103,11 +103,18 @@ func (j *Operation) install(ctx context.Context, objs []client.Object) error {
 // existing credentials if the broker accepts them, and otherwise new ones.
 func (j *Operation) claim(ctx context.Context, c client.Client) (*broker.Credentials, error) {
 	ns, id := j.File.BaseNamespace(), j.Plan.Submariner.Spec.ClusterID
-	stored, err := kube.Optional(ctx, j.Member, &corev1.Secret{}, client.ObjectKey{Namespace: cluster.Namespace, Name: cluster.BrokerSecret})
+	secret := cluster.BrokerSecretName(j.Plan.Submariner)
+	stored, err := kube.Optional(ctx, j.Member, &corev1.Secret{}, client.ObjectKey{Namespace: cluster.Namespace, Name: secret})
 	if err != nil {
 		return nil, err
 	}
+	// Another Secret is the user's: join does not write it.
+	refused := fmt.Errorf("the broker does not accept the token in Secret %s/%s, which Submariner.spec.brokerK8sSecret names: "+
+		"correct it, or use the Secret that join makes with subctl join --reset", cluster.Namespace, secret)
 	if stored == nil || len(stored.Data[corev1.ServiceAccountTokenKey]) == 0 {
+		if secret != cluster.BrokerSecret {
+			return nil, refused
+		}
 		return broker.AddMember(ctx, c, ns, id, j.Plan.UID)
 	}
 	file := *j.File
@@ -119,6 +126,9 @@ func (j *Operation) claim(ctx context.Context, c client.Client) (*broker.Credent
 	good, err := broker.Accepts(ctx, member, ns, id)
 	if err != nil {
 		return nil, err
+	}
+	if !good && secret != cluster.BrokerSecret {
+		return nil, refused
 	}
 	if !good {
 		return broker.AddMember(ctx, c, ns, id, j.Plan.UID)

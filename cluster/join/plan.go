@@ -91,7 +91,7 @@ func (p *Plan) ChangesText() string {
 // the options.
 func (r request) submariner(pods, services []netip.Prefix) *v1alpha1.Submariner {
 	before := r.before()
-	spec := before.Spec
+	spec := before.Spec.WithoutEffect()
 	r.brokerFields(&spec)
 	r.cableFields(&spec)
 	spec.ClusterCIDR, spec.ServiceCIDR = cable.FormatCIDRs(pods), cable.FormatCIDRs(services)
@@ -101,7 +101,6 @@ func (r request) submariner(pods, services []netip.Prefix) *v1alpha1.Submariner 
 		Enabled: r.HealthCheck, IntervalSeconds: r.HealthCheckInterval, MaxPacketLossCount: r.HealthCheckMaxLoss,
 	}
 	spec.ImageOverrides = r.images(spec.ImageOverrides)
-	spec.MultiActiveGatewayEnabled = r.MultiActiveGateway
 	spec.Namespace, spec.Version = cluster.Namespace, version.Version
 	sub := &v1alpha1.Submariner{
 		ObjectMeta: metav1.ObjectMeta{Name: v1alpha1.SubmarinerName, Namespace: cluster.Namespace, Annotations: map[string]string{}},

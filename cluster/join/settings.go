@@ -49,7 +49,6 @@ var settings = []setting{
 		o.HealthCheckMaxLoss = s.Spec.HealthCheck().MaxPacketLossCount
 	}},
 	{"check-broker-certificate", func(o *Options, s *v1alpha1.Submariner) { o.InsecureBroker = s.Spec.BrokerK8sInsecure }},
-	{"multi-active-gateway", func(o *Options, s *v1alpha1.Submariner) { o.MultiActiveGateway = s.Spec.MultiActiveGatewayEnabled }},
 }
 
 // With returns o with the stored value of every option that the user did not specify. joined

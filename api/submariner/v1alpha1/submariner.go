@@ -53,8 +53,9 @@ type SubmarinerSpec struct {
 	Broker string `json:"broker"`
 	// BrokerK8sApiServer is the address of the broker's API server, as host:port without scheme.
 	BrokerK8sApiServer string `json:"brokerK8sApiServer"` //nolint:revive // upstream's name
-	// BrokerK8sApiServerToken is not used: the token is in BrokerK8sSecret.
+	// BrokerK8sApiServerToken must be empty: the token is in BrokerK8sSecret.
 	// +optional
+	// +kubebuilder:validation:XValidation:rule="self == ''",message="it has no effect: the token is in the Secret that brokerK8sSecret names"
 	BrokerK8sApiServerToken string `json:"brokerK8sApiServerToken,omitempty"`
 	// BrokerK8sCA is the broker's CA certificate (PEM), in base64.
 	// +optional
@@ -73,15 +74,18 @@ type SubmarinerSpec struct {
 	// CeIPSecForceUDPEncaps is the setting "encapsulation: yes" of the driver ipsec.
 	// +optional
 	CeIPSecForceUDPEncaps bool `json:"ceIPSecForceUDPEncaps,omitempty"`
+	// CeIPSecIKEPort must be 0: IKE and ESP in UDP use the same port, CeIPSecNATTPort.
 	// +optional
+	// +kubebuilder:validation:XValidation:rule="self == 0",message="it has no effect: IKE uses the port ceIPSecNATTPort"
 	CeIPSecIKEPort int `json:"ceIPSecIKEPort,omitempty"`
 	// CeIPSecNATTPort is the UDP port of IPsec; 0 means 4500.
 	// +optional
 	// +kubebuilder:validation:Minimum=0
 	// +kubebuilder:validation:Maximum=65535
 	CeIPSecNATTPort int `json:"ceIPSecNATTPort,omitempty"`
-	// CeIPSecPSK is not used: the key is in CeIPSecPSKSecret.
+	// CeIPSecPSK must be empty: the key is in CeIPSecPSKSecret.
 	// +optional
+	// +kubebuilder:validation:XValidation:rule="self == ''",message="it has no effect: the key is in the Secret that ceIPSecPSKSecret names"
 	CeIPSecPSK string `json:"ceIPSecPSK,omitempty"`
 	// CeIPSecPSKSecret names the Secret with the pre-shared key that all clusters of the broker share.
 	// +optional
@@ -111,8 +115,10 @@ type SubmarinerSpec struct {
 	// CableDriverCustomConfig names a ConfigMap with settings of the cable drivers.
 	// +optional
 	CableDriverCustomConfig *ConfigMapRef `json:"cableDriverCustomConfig,omitempty"`
-	// CableDriverCustomConfigPath is the path at which that ConfigMap is mounted in gateway pods.
+	// CableDriverCustomConfigPath must be empty: the gateways read the ConfigMap through the API
+	// server, so that a change takes effect at once and restarts no pod.
 	// +optional
+	// +kubebuilder:validation:XValidation:rule="self == ''",message="it has no effect: the gateways read the ConfigMap of cableDriverCustomConfig through the API server, not from a mounted volume"
 	CableDriverCustomConfigPath string `json:"cableDriverCustomConfigPath,omitempty"`
 
 	// ClusterCIDR lists the pod networks, separated by commas.
@@ -130,51 +136,87 @@ type SubmarinerSpec struct {
 	// ClusterSets lists the clustersets of the cluster; empty means "default".
 	// +optional
 	ClusterSets []string `json:"clusterSets,omitempty"`
+	// ClustersetIPCIDR must be empty: this version has no service discovery.
 	// +optional
+	// +kubebuilder:validation:XValidation:rule="self == ''",message="this version has no service discovery"
 	ClustersetIPCIDR string `json:"clustersetIPCIDR,omitempty"`
+	// ClustersetIPEnabled must be false: this version has no service discovery.
 	// +optional
+	// +kubebuilder:validation:XValidation:rule="!self",message="this version has no service discovery"
 	ClustersetIPEnabled bool `json:"clustersetIPEnabled,omitempty"`
+	// ColorCodes is "blue", which upstream's tools expect.
 	// +optional
 	ColorCodes string `json:"colorCodes,omitempty"`
 	// ConnectionHealthCheck specifies how cables are probed.
 	// +optional
 	ConnectionHealthCheck *HealthCheckSpec `json:"connectionHealthCheck,omitempty"`
+	// CoreDNSCustomConfig must not be set: this version has no service discovery.
 	// +optional
+	// +kubebuilder:validation:XValidation:rule="!has(self.configMapName) || self.configMapName == ''",message="this version has no service discovery"
 	CoreDNSCustomConfig *ConfigMapRef `json:"coreDNSCustomConfig,omitempty"`
+	// CustomDomains must be empty: this version has no service discovery.
 	// +optional
+	// +kubebuilder:validation:XValidation:rule="size(self) == 0",message="this version has no service discovery"
 	CustomDomains []string `json:"customDomains,omitempty"`
-	Debug         bool     `json:"debug"`
-	// GlobalCIDR lists the networks of globally unique addresses; empty without globalnet.
+	// Debug specifies whether the agents log at level debug. It needs no new pods.
+	Debug bool `json:"debug"`
+	// GlobalCIDR must be empty: this version has no globalnet.
 	// +optional
+	// +kubebuilder:validation:XValidation:rule="self == ''",message="this version has no globalnet"
 	GlobalCIDR string `json:"globalCIDR,omitempty"`
+	// HaltOnCertificateError is true, for upstream's tools: the agents never use a broker whose
+	// certificate is not valid, except with BrokerK8sInsecure.
 	// +optional
 	HaltOnCertificateError bool `json:"haltOnCertificateError,omitempty"`
 	// ImageOverrides maps components, for example submariner-gateway, to images.
 	// +optional
 	ImageOverrides map[string]string `json:"imageOverrides,omitempty"`
+	// AirGappedDeployment is for upstream's tools: the agents never ask services on the Internet.
 	// +optional
 	AirGappedDeployment bool `json:"airGappedDeployment,omitempty"`
+	// LoadBalancerEnabled must be false: the agents create no Service for the gateways.
 	// +optional
+	// +kubebuilder:validation:XValidation:rule="!self",message="this version does not publish gateways through a load balancer: annotate the gateway nodes with gateway.submariner.io/public-ip"
 	LoadBalancerEnabled bool `json:"loadBalancerEnabled,omitempty"`
-	// MultiActiveGatewayEnabled specifies whether all gateway nodes are active.
+	// MultiActiveGatewayEnabled must be false: this version has one active gateway.
 	// +optional
+	// +kubebuilder:validation:XValidation:rule="!self",message="this version has one active gateway; the other gateways are passive"
 	MultiActiveGatewayEnabled bool `json:"multiActiveGatewayEnabled,omitempty"`
 	// Namespace is the namespace of all objects of this cluster.
 	Namespace string `json:"namespace"`
 	// NatEnabled specifies whether the gateways expect NAT between clusters.
 	NatEnabled bool `json:"natEnabled"` //nolint:revive // upstream's name
+	// NodeSelector must be empty: gateways run on the nodes with the label
+	// submariner.io/gateway=true, and route agents on all nodes.
 	// +optional
+	// +kubebuilder:validation:XValidation:rule="size(self) == 0",message="gateways run on the nodes with the label submariner.io/gateway=true, and route agents on all nodes"
 	NodeSelector map[string]string `json:"nodeSelector,omitempty"`
+	// Repository is the repository of the agents' image, without its name; empty: the
+	// repository of this version.
 	// +optional
 	Repository string `json:"repository,omitempty"`
 	// ServiceCIDR lists the Service networks, separated by commas.
 	ServiceCIDR string `json:"serviceCIDR"`
+	// ServiceDiscoveryEnabled must be false: this version has no service discovery.
 	// +optional
+	// +kubebuilder:validation:XValidation:rule="!self",message="this version has no service discovery"
 	ServiceDiscoveryEnabled bool `json:"serviceDiscoveryEnabled,omitempty"`
+	// Tolerations are the tolerations of gateway pods; empty: they tolerate every taint.
 	// +optional
 	Tolerations []corev1.Toleration `json:"tolerations,omitempty"`
+	// Version is the version of the agents' image.
 	// +optional
 	Version string `json:"version,omitempty"`
+}
+
+// WithoutEffect returns s without the settings that have no effect in this version, which the
+// CRD refuses: an earlier version stored them.
+func (s SubmarinerSpec) WithoutEffect() SubmarinerSpec {
+	s.BrokerK8sApiServerToken, s.CeIPSecPSK, s.CeIPSecIKEPort = "", "", 0
+	s.CableDriverCustomConfigPath, s.GlobalCIDR, s.ClustersetIPCIDR = "", "", ""
+	s.ClustersetIPEnabled, s.LoadBalancerEnabled, s.MultiActiveGatewayEnabled, s.ServiceDiscoveryEnabled = false, false, false, false
+	s.CoreDNSCustomConfig, s.CustomDomains, s.NodeSelector = nil, nil, nil
+	return s
 }
 
 // ConfigMapRef names a ConfigMap.
