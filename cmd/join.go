@@ -43,8 +43,9 @@ const joinExample = `  # join the cluster of context "west"
   # change one setting of a cluster that has joined
   subctl join broker-info.subm --context west --cluster-labels site=cloud
 
-  # show what would change
-  subctl join broker-info.subm --dry-run`
+  # show what would change, and print the objects to write
+  subctl join broker-info.subm --dry-run
+  subctl join broker-info.subm --dry-run -o yaml`
 
 // joinOptions are the options of join.
 type joinOptions struct {
@@ -121,13 +122,20 @@ func (o *joinOptions) run(ctx context.Context, g *globals) error {
 	for _, w := range op.Plan.Warnings {
 		op.Report.Warn("%s", w)
 	}
-	if text := op.Plan.ChangesText(); text != "" {
+	if text := op.Plan.ChangesText(); text != "" && !o.dryRun {
 		op.Report.Warn("%s", text)
 	}
 	if o.dryRun {
 		found, err := op.DryRun(ctx)
 		if err != nil {
 			return err
+		}
+		if !slices.Contains(o.Specified, "output") {
+			difference, err := op.Compare(ctx, found)
+			if err != nil {
+				return err
+			}
+			return g.markDryRun(printer.Table, func() error { return printDifference(g.Out, difference, op) })
 		}
 		format := o.format.Format()
 		return g.markDryRun(format, func() error { return printDryRun(g.Out, format, found, op) })
@@ -226,6 +234,47 @@ func (o *joinOptions) addDriverFlags(c *cobra.Command) {
 	complete(c, "encryption", func(context.Context) ([]string, error) {
 		return []string{join.EncryptionRequired, join.EncryptionOptional}, nil
 	})
+}
+
+// maxFields is the number of changed fields that printDifference prints for an object. A
+// CustomResourceDefinition of another version differs in hundreds.
+const maxFields = 20
+
+// printDifference prints the objects that join would create (+) or change (~), and their
+// fields.
+func printDifference(w io.Writer, d *join.Difference, op *join.Operation) error {
+	var out strings.Builder
+	for _, side := range []struct {
+		name, url string
+		changes   []join.ObjectChange
+	}{{"broker", op.Broker.URL, d.Broker}, {"cluster", op.Member.URL, d.Cluster}} {
+		fmt.Fprintf(&out, "%s: %s\n", side.name, side.url)
+		if len(side.changes) == 0 {
+			out.WriteString("  nothing changes\n")
+		}
+		for _, c := range side.changes {
+			mark := "~"
+			if c.New {
+				mark = "+"
+			}
+			fmt.Fprintf(&out, "  %s %s\n", mark, c.Object)
+			for i, f := range c.Fields {
+				if i == maxFields {
+					fmt.Fprintf(&out, "      and %d more fields: see -o yaml\n", len(c.Fields)-i)
+					break
+				}
+				fmt.Fprintf(&out, "      %s\n", f)
+			}
+		}
+	}
+	if d.Same > 0 {
+		fmt.Fprintf(&out, "%d objects stay as they are\n", d.Same)
+	}
+	if len(op.Plan.Affected) > 0 {
+		fmt.Fprintf(&out, "affected clusters: %s\n", strings.Join(op.Plan.Affected, ", "))
+	}
+	_, err := io.WriteString(w, out.String())
+	return err
 }
 
 // printDryRun prints the objects that join would write: as one JSON object, or as YAML

@@ -72,6 +72,9 @@ func (w *joinWorld) keeps(t *testing.T) {
 	require.NoError(t, w.memberC.Get(t.Context(), at, sub))
 	require.Equal(t, *want, sub.Spec)
 
+	before := w.state(t)
+	golden(t, "join_again_dryrun", w.run(t, "join", w.file, "--natt=false", "--image", "localhost/subctl:next", "--cluster-labels", "site=onprem", "--dry-run"))
+	require.Equal(t, before, w.state(t), "a dry run changed something")
 	r = w.run(t, "join", w.file, "--clusterid", "west", "--reset", "--wait=false")
 	require.Equal(t, exitDone, r.code, r.stderr)
 	require.Contains(t, r.stderr, "clusterLabels.site: cloud → (none)")

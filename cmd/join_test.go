@@ -179,7 +179,8 @@ func TestJoinAndUninstall(t *testing.T) {
 
 	t.Run("dry run", func(t *testing.T) {
 		golden(t, "join_dryrun", w.run(t, "join", w.file, "--clusterid", "west", "--image", "localhost/subctl:test",
-			"--cluster-labels", "zone=eu,tier=gold", "--dry-run"))
+			"--cluster-labels", "zone=eu,tier=gold", "--dry-run", "-o", "yaml"))
+		golden(t, "join_dryrun_diff", w.run(t, "join", w.file, "--clusterid", "west", "--image", "localhost/subctl:test", "--dry-run"))
 		require.Equal(t, before, w.state(t), "a dry run changed something")
 	})
 	t.Run("mistakes change nothing", func(t *testing.T) { w.mistakes(t); require.Equal(t, before, w.state(t)) })

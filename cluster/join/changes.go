@@ -31,7 +31,11 @@ func orNone(text string) string {
 
 // changes returns the fields in which two specs differ, sorted.
 func changes(was, will v1alpha1.SubmarinerSpec) []Change {
-	before, after := fields(was), fields(will)
+	return diff(fields(was), fields(will))
+}
+
+// diff returns the values that differ, sorted.
+func diff(before, after map[string]string) []Change {
 	keys := maps.Clone(before)
 	maps.Copy(keys, after)
 	var out []Change
@@ -77,13 +81,13 @@ func flatten(out map[string]string, path string, value any) {
 		}
 	case []any:
 		var items []string
-		for _, item := range v {
-			text, isText := item.(string)
-			if !isText {
-				b, _ := json.Marshal(item) // has just been unmarshalled
-				text = string(b)
+		for i, item := range v {
+			switch item.(type) {
+			case map[string]any, []any:
+				flatten(out, fmt.Sprintf("%s[%d]", path, i), item)
+			default:
+				items = append(items, fmt.Sprint(item))
 			}
-			items = append(items, text)
 		}
 		if len(items) > 0 {
 			out[path] = strings.Join(items, ",")
