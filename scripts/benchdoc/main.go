@@ -54,6 +54,7 @@ Made by ` + "`make bench`" + ` (root). The figures are of one machine on one day
 row's name (` + "`*/bench_linux_test.go`, `policy/bench_test.go`, `scripts/e2e`" + `).
 
 - A value is the median of all measurements; the quartiles show the spread. A row without quartiles is one measurement.
+- Packets lost are those of the worst run.
 - "Of the same path by hand" compares two paths that exist at the same time, ours and one made by hand. They are measured in turns, for a
   fraction of a second each; the value is the median of the turns' ratios.
 - CPU time is the time that CPUs spent on the work. Other programs on the machine do not change it, unlike the time that passes.

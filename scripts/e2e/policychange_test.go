@@ -49,24 +49,22 @@ func TestE1ChangeUnderTraffic(t *testing.T) {
 	const pair = "cluster1 cluster2"
 	passing(t, "one-two")
 	var took time.Duration
-	var packets int
-	lossless(t, func() map[string]lost {
+	packets := lossless(t, 2, func() map[string]lost {
 		began := time.Now()
 		all := startStreams(t, slices.Collect(maps.Keys(wanted))...)
 		others := startCapture(t, gateway(t, "cluster3"), "udp")
 		own := startCapture(t, gateway(t, "cluster1"), "host "+nodeIP(t, gateway(t, "cluster2")))
-		took = change(t, pair, "wireguard", policyFor(pair, "one-two", "wireguard")...)
+		took = max(took, change(t, pair, "wireguard", policyFor(pair, "one-two", "wireguard")...))
 		took = max(took, change(t, pair, "vxlan", "subctl", "cable-policy", "delete", "--context", "cluster1", "--force", "--name", "one-two"))
 		others.stop(t)
 		own.stop(t)
-		ls := all.stop(t)
-		packets = ls[pair].Lost
+		lost := all.stop(t)
 		// WireGuard's keys are renewed every two minutes: a message there, one back.
 		regular := 2 * (1 + int(time.Since(began)/(2*time.Minute)))
 		seen := others.packets(t, negotiations)
 		require.LessOrEqual(t, len(seen), regular, "negotiations of other pairs:\n%s", strings.Join(seen, "\n"))
 		require.GreaterOrEqual(t, len(own.packets(t, negotiations)), 2, "the pair's own handshake is seen")
-		return ls
+		return lost
 	})
 	measure.Record(t,
 		measure.AtMost("policy change: all affected cables in use after", measure.Values{took.Seconds()}, 3, "s"),
@@ -80,7 +78,7 @@ func TestE2SettingsUnderTraffic(t *testing.T) {
 	kubectl(t, "cluster1", "-n", "submariner-operator", "create", "configmap", "own-vni", "--from-literal=CableCustomConfig=vxlanID: 2000")
 	defer kubectl(t, "cluster1", "-n", "submariner-operator", "delete", "configmap", "own-vni")
 	passing(t, "own-vni")
-	lossless(t, func() map[string]lost {
+	lossless(t, 1, func() map[string]lost {
 		all := startStreams(t, pair)
 		must(t, policyFor(pair, "own-vni", "vxlan", "--cable-config", "own-vni")...)
 		decided(t, pair, "own-vni")
@@ -125,7 +123,7 @@ func TestE3IPsecSettingsUnderTraffic(t *testing.T) {
 	must(t, policyFor(pair, "ciphers", "ipsec", "--cable-config", "ciphers")...)
 	decided(t, pair, "ciphers")
 	keySize := "128" // of the default
-	lossless(t, func() map[string]lost {
+	lossless(t, 1, func() map[string]lost {
 		keySize = map[string]string{"128": "256", "256": "128"}[keySize]
 		all := startStreams(t, pair)
 		config("espProposals: aes" + keySize + "gcm16-x25519")
@@ -147,7 +145,7 @@ func TestE3IPsecSettingsUnderTraffic(t *testing.T) {
 func TestE4Combined(t *testing.T) {
 	const pair = "cluster1 cluster2"
 	passing(t, "one-two")
-	lossless(t, func() map[string]lost {
+	lossless(t, 1, func() map[string]lost {
 		all := startStreams(t, pair)
 		change(t, pair, "vxlan+wireguard", policyFor(pair, "one-two", "vxlan+wireguard")...)
 		from, to := workersOf(t, pair)
@@ -165,7 +163,7 @@ func TestE5RotateKey(t *testing.T) {
 	key := func() string {
 		return kubectl(t, "cluster2", "-n", "submariner-operator", "get", "clusters.submariner.io", "cluster3", "-o", "jsonpath={.spec.public_key}")
 	}
-	lossless(t, func() map[string]lost {
+	lossless(t, 1, func() map[string]lost {
 		old := key()
 		all := startStreams(t, "cluster1 cluster3", "cluster2 cluster3")
 		t.Log(must(t, "subctl", "rotate-key", "--context", "cluster3"))

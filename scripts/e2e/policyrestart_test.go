@@ -70,10 +70,10 @@ func TestG2RolloutRestart(t *testing.T) {
 		return all.stop(t)
 	}
 	t.Run("route agents", func(t *testing.T) {
-		lossless(t, func() map[string]lost { return restart(t, "submariner-routeagent") })
+		lossless(t, 1, func() map[string]lost { return restart(t, "submariner-routeagent") })
 	})
 	t.Run("gateways", func(t *testing.T) {
-		lossless(t, func() map[string]lost {
+		lossless(t, 1, func() map[string]lost {
 			ls := restart(t, "submariner-gateway")
 			for pair, l := range ls {
 				if wanted[pair] != "vxlan" {

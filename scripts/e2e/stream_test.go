@@ -132,23 +132,28 @@ func workersOf(t *testing.T, pair string) (from, to pod) {
 	return podOn(t, a, "web", worker(t, a)), podOn(t, b, "web", worker(t, b))
 }
 
-// lossless measures what must cost no packet. The machine has more clusters than CPUs and
-// may drop one by itself, so what counts is the best of three: a change that costs packets
-// costs them each time.
-func lossless(t *testing.T, measure func() map[string]lost) {
+// lossless measures, so many times, what must cost no packet, and returns how many packets
+// the worst run cost. The machine has more clusters than CPUs, and may drop a packet by itself:
+// a run does not count if a stream between the nodes of one cluster, which passes nothing
+// of ours, loses packets, too.
+func lossless(t *testing.T, runs int, run func() map[string]lost) (worst int) {
 	t.Helper()
-	const attempts = 3
-	for i := range attempts {
+	const void = 3 // runs that do not count, at most
+	for n, voided := 0, 0; n < runs; n++ {
+		control := startStream(t, podOn(t, "cluster1", "web", nodes("cluster1")[0]), podOn(t, "cluster1", "web", nodes("cluster1")[1]))
 		packets := 0
-		for _, l := range measure() {
+		for _, l := range run() {
 			packets += l.Lost
 		}
-		if packets == 0 {
-			return
+		if byMachine := control.stop(t).Lost; packets > 0 && byMachine > 0 && voided < void {
+			t.Logf("%d packets were lost, and %d by the machine itself: again", packets, byMachine)
+			voided, n = voided+1, n-1
+			continue
 		}
-		require.Less(t, i, attempts-1, "packets were lost each time, the last time %d", packets)
-		t.Logf("%d packets were lost: again", packets)
+		worst = max(worst, packets)
 	}
+	require.Zero(t, worst, "packets lost in the worst of %d runs", runs)
+	return worst
 }
 
 // answers waits until one pod reaches another.

@@ -1,0 +1,172 @@
+//go:build e2e
+
+package e2e
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+// A pair goes from VXLAN to IPsec and back under traffic: no packet is lost, packets of every
+// size pass, and while the cable is IPsec nothing can be read.
+func TestG3IPsecUnderTraffic(t *testing.T) {
+	const pair = "cluster1 cluster2"
+	passing(t, "one-two")
+	lossless(t, 1, func() map[string]lost {
+		all := startStreams(t, pair, "cluster1 cluster3")
+		change(t, pair, "ipsec", policyFor(pair, "one-two", "ipsec")...)
+		from, to := workersOf(t, pair)
+		sizes(t, from, to.ip)
+		onTheWire(t, pair, "ipsec")
+		change(t, pair, "vxlan", "subctl", "cable-policy", "delete", "one-two", "--context", "cluster1", "--force")
+		return all.stop(t)
+	})
+}
+
+// The cluster's own ConfigMap sets the MTU of its IPsec cables, and changes it, under traffic:
+// no packet is lost, and what passes is no larger. A mistake in it is reported, and the
+// settings before stay in force.
+func TestG4OwnConfigMap(t *testing.T) {
+	const pair = "cluster2 cluster3"
+	config := func(yaml string) {
+		apply(t, "cluster2", "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: own, namespace: submariner-operator}\ndata: {CableCustomConfig: \""+yaml+"\"}\n")
+	}
+	use := func(spec string) {
+		kubectl(t, "cluster2", "-n", "submariner-operator", "patch", "submariner", "submariner", "--type=merge", "-p", `{"spec":{"cableDriverCustomConfig":`+spec+`}}`)
+	}
+	mtus := func(of map[string]func(int) bool) {
+		t.Helper()
+		eventually(t, 20*time.Second, func() error {
+			cs, _ := connections(t)
+			return each(cs, pair, func(c connection) bool { return c.Status == "connected" && of[c.Cluster](c.MTU) })
+		})
+	}
+	is := func(mtu int) func(int) bool { return func(n int) bool { return n == mtu } }
+	more := func(n int) bool { return n > 1300 }
+	before := kubectl(t, "cluster2", "-n", "submariner-operator", "get", "submariner", "submariner", "-o", "jsonpath={.spec.cableDriverCustomConfig}")
+	if before == "" {
+		before = "null"
+	}
+	t.Cleanup(func() {
+		use(before)
+		kubectl(t, "cluster2", "-n", "submariner-operator", "delete", "configmap", "own", "--ignore-not-found")
+		cabled(t, wanted)
+	})
+	lossless(t, 1, func() map[string]lost {
+		all := startStreams(t, pair, "cluster1 cluster2")
+		config("ipsec: {mtu: 1200}")
+		use(`{"configMapName":"own"}`)
+		mtus(map[string]func(int) bool{"cluster2": is(1200), "cluster3": more})
+		from, to := workersOf(t, pair)
+		sizes(t, from, to.ip)
+		require.Contains(t, on(t, gateway(t, "cluster2"), "ip -o link show ipsec-tunnel"), " mtu 1200 ")
+		config("ipsec: {mtu: 1280}")
+		mtus(map[string]func(int) bool{"cluster2": is(1280), "cluster3": more})
+		config("ipsec: {mtu: 12}")
+		eventually(t, 20*time.Second, func() error {
+			out := kubectl(t, "cluster2", "-n", "submariner-operator", "get", "gateways.submariner.io", gateway(t, "cluster2"),
+				"-o", `jsonpath={.status.conditions[?(@.type=="CableConfigValid")].message}`)
+			if !strings.Contains(out, "mtu") {
+				return fmt.Errorf("condition CableConfigValid: %q", out)
+			}
+			return nil
+		})
+		mtus(map[string]func(int) bool{"cluster2": is(1280), "cluster3": more})
+		use("null")
+		mtus(map[string]func(int) bool{"cluster2": more, "cluster3": more})
+		return all.stop(t)
+	})
+}
+
+// The gateway of a cluster is killed in the middle of a change from one encrypted cable to
+// another: its successor completes the change, and no packet goes by a plain cable meanwhile.
+func TestG5FailoverDuringAChange(t *testing.T) {
+	const pair = "cluster1 cluster3"
+	first, second := gateway(t, "cluster3"), worker(t, "cluster3")
+	kubectl(t, "cluster3", "label", "node", second, "submariner.io/gateway=true", "--overwrite")
+	kubectl(t, "cluster3", "-n", "submariner-operator", "rollout", "status", "daemonset/submariner-gateway", "--timeout=60s")
+	passing(t, "one-three")
+	from, to := workersOf(t, pair) // the pod of cluster3 is on the second node, which lives
+	s := startStream(t, from, to)
+	wire := startCapture(t, gateway(t, "cluster1"), "host "+nodeIP(t, first)+" or host "+nodeIP(t, second))
+	must(t, policyFor(pair, "one-three", "ipsec")...)
+	must(t, "lab", "kill", first)
+	must(t, "lab", "cut", first)
+	answers(t, from, to)
+	took := cabled(t, map[string]string{pair: "ipsec", "cluster2 cluster3": "ipsec"})
+	t.Logf("the successor has completed the change %.1f s after traffic returned", took.Seconds())
+	l := s.stop(t)
+	wire.stop(t)
+	require.Less(t, l.LongestGapMs, 30000.0)
+	require.NotEmpty(t, wire.packets(t, carriers["ipsec"]))
+	require.Empty(t, wire.packets(t, carriers["vxlan"]), "packets by a plain cable")
+	require.Equal(t, second, gateway(t, "cluster3"))
+
+	must(t, "lab", "heal", first)
+	must(t, "lab", "start", first)
+	kubectl(t, "cluster3", "wait", "--for=condition=Ready", "node/"+first, "--timeout=60s")
+	kubectl(t, "cluster3", "rollout", "status", "daemonset/web", "--timeout=60s")
+	must(t, "subctl", "cable-policy", "delete", "one-three", "--context", "cluster1")
+	eventually(t, time.Minute, func() error {
+		if !strings.Contains(kubectl(t, "cluster3", "-n", "submariner-operator", "get", "pods", "-l", "app=submariner-gateway", "--field-selector", "spec.nodeName="+first), "1/1") {
+			return fmt.Errorf("no gateway agent on %s yet", first)
+		}
+		return nil
+	})
+	kubectl(t, "cluster3", "label", "node", second, "submariner.io/gateway-")
+	cabled(t, wanted)
+	require.Equal(t, first, gateway(t, "cluster3"))
+}
+
+// Another program of a gateway has UDP port 4500: the pair that uses IPsec reports that, and all
+// others lose no packet. The pod stays ready. When the port is free, the pair is connected.
+func TestG6PortTaken(t *testing.T) {
+	gw := gateway(t, "cluster3")
+	lossless(t, 1, func() map[string]lost {
+		ctx, release := context.WithCancel(t.Context())
+		defer release()
+		all := startStreams(t, "cluster1 cluster2", "cluster1 cluster3")
+		// charon is started again within half a second, so it may take a few attempts.
+		holder := command(ctx, "lab", "exec", gw, "--", "sh", "-c",
+			`while socat -u UDP4-RECV:4500 - >/dev/null 2>&1 & p=$!; sleep 0.1; ! kill -0 $p; do pkill -9 -x charon-systemd; done; cat >/dev/null; kill $p`)
+		end, err := holder.StdinPipe()
+		require.NoError(t, err)
+		require.NoError(t, holder.Start())
+		eventually(t, 30*time.Second, func() error {
+			cs, code := connections(t)
+			for _, c := range between(cs, "cluster2 cluster3") {
+				if c.Cluster == "cluster3" && c.Status == "error" && strings.Contains(c.StatusMessage, "UDP port 4500 is in use by ") && code == 3 {
+					t.Log(c.StatusMessage)
+					return nil
+				}
+			}
+			return fmt.Errorf("exit code %d: %+v", code, cs)
+		})
+		time.Sleep(12 * time.Second) // three readiness probes, and the first health checks that could fail
+		cs, _ := connections(t)
+		for _, pair := range []string{"cluster1 cluster2", "cluster1 cluster3"} {
+			require.NoError(t, each(cs, pair, func(c connection) bool { return c.Status == "connected" }))
+		}
+		var pods struct {
+			Items []struct {
+				Status struct {
+					Conditions []struct{ Type, Status string }
+				}
+			}
+		}
+		require.NoError(t, json.Unmarshal([]byte(kubectl(t, "cluster3", "-n", "submariner-operator", "get", "pods", "-l", "app=submariner-gateway", "-o", "json")), &pods))
+		for _, p := range pods.Items {
+			require.Contains(t, p.Status.Conditions, struct{ Type, Status string }{"Ready", "True"})
+		}
+		require.NoError(t, end.Close())
+		require.NoError(t, holder.Wait())
+		cabled(t, wanted)
+		return all.stop(t)
+	})
+}
