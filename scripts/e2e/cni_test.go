@@ -7,6 +7,7 @@ import (
 	"os"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 )
@@ -78,7 +79,13 @@ func within(t *testing.T, cluster string) {
 				require.Contains(t, from.exec(t, "get", "http://"+to.ip+":8080/", "--timeout", "5s"), "from="+from.ip+":")
 			}
 		}
-		from.exec(t, "get", "http://"+svc+"/", "-n", "4", "--timeout", "5s")
+		eventually(t, time.Minute, func() error { // kube-proxy may not have the pods yet
+			out, err := from.try("get", "http://"+svc+"/", "-n", "4", "--timeout", "5s")
+			if err != nil {
+				return fmt.Errorf("the Service from %s: %w: %s", from.name, err, out)
+			}
+			return nil
+		})
 	}
 }
 
