@@ -43,7 +43,7 @@ func newCablePolicy(g *globals) *cobra.Command {
 		Long:    cablePolicyLong,
 		Example: cablePolicyExample,
 	}
-	c.AddCommand(newCablePolicyAdd(g), newCablePolicyList(g), newCablePolicyDelete(g), newCablePolicyExplain(g))
+	c.AddCommand(newCablePolicyAdd(g), newCablePolicyList(g), newCablePolicyDelete(g), newCablePolicyExplain(g), newCablePolicyAdopt(g))
 	return c
 }
 

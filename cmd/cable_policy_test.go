@@ -217,6 +217,7 @@ func TestCablePolicy(t *testing.T) {
 		"translated: list", "translated: explain west cloud", "translated: explain west east", "translated: add --name plain --cable-driver vxlan", "translated: add --name safe --cable-driver wireguard --dry-run",
 		"west: delete", "west: delete --name nothing", "alone: delete --name nothing", "west: delete --name east-cloud", "hub: delete --name secure",
 		"west: delete --name default", "hub: delete --name default", "hub: delete --name default --clusterset blue --dry-run", "hub: delete --name default --clusterset blue",
+		"west: adopt", "west: adopt secure", "bare: adopt secure", "hub: adopt secure --dry-run", "hub: adopt nothing", "hub: adopt --from west --clusterset blue", "hub: adopt secure --from west", "hub: adopt default", "hub: adopt --from east", "both: adopt --from x --broker",
 		"west: delete --name secure --dry-run", "west: delete --name secure", "west: delete --name secure --force",
 		"west: delete secure --dry-run", "west: delete secure --name secure", "west: add secure --cable-driver ipsec", "west: add secure -f good.yaml",
 		"west: add -f maps.yaml --force", "hub: add -f maps.yaml --clusterset blue", "west: add -f maps.yaml -f good.yaml --dry-run -o yaml", "west: add -f maps.yaml -f maps.yaml", "west: add -f maps.yaml -f deep.yaml", "west: add -f badmaps.yaml",
@@ -342,6 +343,8 @@ func TestCablePolicyCompletion(t *testing.T) {
 		"west delete --clusterset ": "blue default",
 		"west add --cable-driver ":  strings.ReplaceAll(drivers.Names(), ",", ""),
 		"west list --kubecontext ":  "alone bare both hub ill translated west",
+		"hub adopt ":                "secure",
+		"hub adopt --from ":         "cloud east west",
 		"bare explain ":             "",
 		"bare delete --name ":       "",
 	} {

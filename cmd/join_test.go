@@ -223,11 +223,12 @@ func TestJoinAndUninstall(t *testing.T) {
 	require.Equal(t, before, w.state(t), "uninstall must leave what was there before")
 	left := &v1alpha1.CablePoliciesList{}
 	require.NoError(t, w.hubC.List(t.Context(), left))
-	require.Len(t, left.Items, 1)
-	require.Equal(t, "theirs", left.Items[0].Name)
+	require.Len(t, left.Items, 2)
+	require.Equal(t, []string{"kept", "theirs"}, []string{left.Items[0].Name, left.Items[1].Name})
 }
 
 func (w *joinWorld) uninstall(t *testing.T) {
+	w.refuses(t)
 	golden(t, "uninstall_dryrun", w.run(t, "uninstall", "--dry-run"))
 	asJSON := w.run(t, "uninstall", "--dry-run", "-o", "json")
 	require.Contains(t, asJSON.stdout, "\n  {\n    \"action\": \"delete CustomResourceDefinition routeagents.submariner.io\"\n  },\n")

@@ -11,9 +11,12 @@ import (
 
 	"github.com/spf13/cobra"
 	"golang.org/x/term"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"subctl/cluster/uninstall"
+	"subctl/internal/look"
 	"subctl/internal/printer"
+	"subctl/internal/words"
 )
 
 const uninstallLong = `Remove the cluster of the current context from its clustersets, and delete everything that
@@ -22,11 +25,19 @@ join created in it.
 First the agents clean their nodes and report it. Then the cluster is removed from the
 broker, and the agents are deleted. Everything that join did not create is kept: a broker on
 the same cluster, other objects in namespace submariner-operator, and gateway labels that a
-person has set. To finish an interrupted uninstall, run the same command again.`
+person has set. To finish an interrupted uninstall, run the same command again.
+
+The cable policies that were created on the cluster are deleted with it. If that changes the
+cables of pairs of other clusters, these pairs are printed, and uninstall continues only with
+--force; with --dry-run, the exit code is then 3. The broker can keep the policies: see subctl
+cable-policy adopt.`
 
 const uninstallExample = `  # show what would be removed, and remove it
   subctl uninstall --context west --dry-run
-  subctl uninstall --context west --yes`
+  subctl uninstall --context west --yes
+
+  # let the broker keep the cable policies that were created on the cluster
+  subctl cable-policy adopt --context hub --from west`
 
 type uninstallOptions struct {
 	yes, dryRun, force bool
@@ -48,7 +59,7 @@ func newUninstall(g *globals) *cobra.Command {
 	f := c.Flags()
 	f.BoolVarP(&o.yes, "yes", "y", false, "do not ask for confirmation")
 	f.BoolVar(&o.dryRun, "dry-run", false, "print the actions without performing them")
-	f.BoolVar(&o.force, "force", false, "continue even if nodes cannot be cleaned or the broker cannot be reached")
+	f.BoolVar(&o.force, "force", false, "continue even if other clusters need this cluster's cable policies, nodes cannot be cleaned, or the broker cannot be reached")
 	f.DurationVar(&o.timeout, "timeout", 2*time.Minute, "time limit for cleaning the nodes, and for deleting the namespace")
 	o.format = dryRunOutput(c, &o.dryRun, printer.Table, printer.JSON, printer.YAML)
 	return c
@@ -68,8 +79,23 @@ func (o *uninstallOptions) run(ctx context.Context, g *globals) error {
 		report.Done("the cluster at %s is not joined: there is nothing to remove", side.URL)
 		return nil
 	}
+	lost, err := o.policiesLost(ctx, g, side.Client, remains)
+	if err != nil {
+		return err
+	}
+	if lost != nil && o.force {
+		report.Warn("%v", lost)
+	}
 	if o.dryRun {
-		return g.printActions(o.format.Format(), remains.Lines(side.Client))
+		if err := g.printActions(o.format.Format(), remains.Lines(side.Client)); err != nil || lost == nil || o.force {
+			return err
+		}
+		report.Warn("%v\nwithout --force, uninstall is refused", lost)
+		return trouble()
+	}
+	if lost != nil && !o.force {
+		return fmt.Errorf("%w\nnothing was changed: let the broker keep these policies with subctl cable-policy adopt --from %s --context BROKER, or continue with --force",
+			lost, remains.Submariner.Spec.ClusterID)
 	}
 	if !o.yes {
 		if err := g.confirm(ctx, uninstallQuestion(remains, side.URL)); err != nil {
@@ -78,6 +104,35 @@ func (o *uninstallOptions) run(ctx context.Context, g *globals) error {
 	}
 	u := &uninstall.Operation{Cluster: side, Report: report, Connect: g.connect, Force: o.force, Timeout: o.timeout}
 	return u.Run(ctx, remains)
+}
+
+// policiesLost prints the pairs of other clusters that change their cable if the policies that
+// were created on the cluster are deleted, and returns an error that describes this; nil if
+// there are none.
+func (o *uninstallOptions) policiesLost(ctx context.Context, g *globals, c client.Client, r *uninstall.Remains) (lost, err error) {
+	if r.Submariner == nil {
+		return nil, nil
+	}
+	all, err := look.ReadPolicies(ctx, c, false)
+	if err != nil {
+		return nil, err
+	}
+	change := all.Leaving()
+	if len(change.Cables) == 0 {
+		return nil, nil
+	}
+	out := g.Out
+	if o.format.Format().Structured() {
+		out = g.ErrOut
+	}
+	if err := look.PrintChange(out, g.progress(), change); err != nil {
+		return nil, err
+	}
+	text := fmt.Sprintf("%s of other clusters would change their cable, because policies that were created on this cluster are deleted with it", words.Count(len(change.Cables), "pair"))
+	if worse := look.Losses(change); worse != nil {
+		return fmt.Errorf("%s: %w", text, worse), nil
+	}
+	return errors.New(text), nil
 }
 
 func uninstallQuestion(r *uninstall.Remains, where string) string {

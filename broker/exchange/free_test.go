@@ -330,6 +330,24 @@ func TestNameTakenByTheBrokerInOneClusterset(t *testing.T) {
 	}.check(t)
 }
 
+// The administrator of a broker makes a policy of a cluster one of the broker, by removing the
+// label of its owner. No cluster is without the policy at any moment.
+func TestPolicyAdoptedByTheBroker(t *testing.T) {
+	const taken = "the broker shared a cable policy of this name in clusterset default first: create this one again under another name"
+	policyCase{
+		local:   objects{done(cablePolicy("p", "ipsec"))},
+		sets:    []exchange.SetSnapshot{set("default", cablePolicy("p", "ipsec"))},
+		writes:  []string{"create CablePolicies p.default here", "report on CablePolicies p here"},
+		said:    []string{"p: False NameTaken in []: " + taken},
+		refused: []string{"CablePolicies submariner-operator/p in this cluster: " + taken},
+	}.check(t)
+	policyCase{
+		local:  objects{copyOf("west", "default", cablePolicy("p", "ipsec"))},
+		sets:   []exchange.SetSnapshot{set("default", cablePolicy("p", "ipsec"))},
+		writes: []string{"update CablePolicies p here"},
+	}.check(t)
+}
+
 func TestCopyKeepsItsName(t *testing.T) {
 	policyCase{
 		local: objects{copyOf("west", "default", cablePolicy("p.default", "ipsec"))},

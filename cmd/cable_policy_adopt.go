@@ -1,0 +1,151 @@
+package cmd
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	submarinerv1 "subctl/api/submariner/v1"
+	"subctl/api/submariner/v1alpha1"
+	"subctl/internal/kube"
+	"subctl/internal/words"
+	"subctl/policy/catalog"
+)
+
+const cablePolicyAdoptLong = `Make a cable policy that was created on a cluster a policy of the broker.
+
+A policy is deleted when the cluster on which it was created is uninstalled. A policy of the
+broker stays, and is changed and deleted on the broker. It keeps its name and its rules, so
+that no pair of clusters changes its cable.
+
+The cluster keeps its own object, which has no effect any more: delete it with kubectl, or
+uninstall the cluster.`
+
+const cablePolicyAdoptExample = `  # keep all policies of a cluster that is going to be uninstalled
+  subctl cable-policy adopt --from west --context hub
+  subctl uninstall --context west
+
+  # keep one policy
+  subctl cable-policy adopt secure --context hub`
+
+type cablePolicyAdopt struct {
+	policyOptions
+	name, from string
+	dryRun     bool
+}
+
+func newCablePolicyAdopt(g *globals) *cobra.Command {
+	o := &cablePolicyAdopt{policyOptions: policyOptions{globals: g}}
+	c := &cobra.Command{
+		Use:               "adopt [NAME]",
+		Short:             "Make a policy of a cluster a policy of the broker",
+		Long:              cablePolicyAdoptLong,
+		Example:           cablePolicyAdoptExample,
+		Args:              optionalName("name"),
+		ValidArgsFunction: completeArgument(o.names),
+		RunE:              func(c *cobra.Command, _ []string) error { return o.run(c.Context()) },
+	}
+	o.addFlags(c)
+	o.addSet(c, "clusterset of the policies (default: all clustersets of the broker)")
+	f := c.Flags()
+	f.StringVar(&o.name, "name", "", "name of the policy, instead of the argument (default: all policies of the cluster)")
+	f.StringVar(&o.from, "from", "", "ID of the cluster on which the policies were created")
+	f.BoolVar(&o.dryRun, "dry-run", false, "print what would change, without changing it")
+	complete(c, "name", o.names)
+	complete(c, "from", func(ctx context.Context) ([]string, error) {
+		all, _, err := o.open(ctx)
+		if err != nil {
+			return nil, err
+		}
+		return all.ClusterIDs(), nil
+	})
+	return c
+}
+
+// names returns the names of the policies that can be adopted.
+func (o *cablePolicyAdopt) names(ctx context.Context) ([]string, error) {
+	all, _, err := o.open(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return slices.DeleteFunc(all.Names(false), func(name string) bool { return slices.Contains(all.Names(true), name) }), nil
+}
+
+func (o *cablePolicyAdopt) run(ctx context.Context) error {
+	if o.name == "" && o.from == "" {
+		return usageError(errors.New("specify a policy with its name, or all policies of a cluster with --from CLUSTER"))
+	}
+	all, c, err := o.open(ctx)
+	if err != nil {
+		return err
+	}
+	if !all.OnBroker() {
+		return errors.New("only the broker can adopt policies, and this cluster is a member: choose the broker with --context, or with --broker if this cluster hosts it")
+	}
+	found := o.find(all)
+	if len(found) == 0 {
+		return o.nothing(all)
+	}
+	for _, p := range found {
+		maker, sets := all.Maker(p), strings.Join(p.ClusterSets(), ", ")
+		if o.dryRun {
+			o.progress().Done("the broker would keep cable policy %s of cluster %s, in clusterset %s", p.Name, maker, sets)
+			continue
+		}
+		if err := adopt(ctx, c, p); err != nil {
+			return fmt.Errorf("adopting cable policy %s: %w", p.Name, err)
+		}
+		o.progress().Done("cable policy %s of cluster %s is now a policy of the broker, in clusterset %s", p.Name, maker, sets)
+	}
+	return nil
+}
+
+// find returns the policies to adopt.
+func (o *cablePolicyAdopt) find(all *catalog.Catalog) []*v1alpha1.CablePolicies {
+	return slices.DeleteFunc(slices.Clone(all.Policies), func(p *v1alpha1.CablePolicies) bool {
+		maker := all.Maker(p)
+		return maker == all.Keeper || o.name != "" && p.Name != o.name || o.from != "" && maker != o.from || o.set != "" && !slices.Contains(p.ClusterSets(), o.set)
+	})
+}
+
+// nothing returns the error that no policy is found; nil if there is nothing left to adopt.
+func (o *cablePolicyAdopt) nothing(all *catalog.Catalog) error {
+	if own, _ := all.Find(o.name, o.set); len(own) > 0 {
+		o.progress().Done("cable policy %s is a policy of the broker already", o.name)
+		return nil
+	}
+	if o.name == "" && slices.Contains(all.ClusterIDs(), o.from) {
+		o.progress().Done("the broker has no cable policy of cluster %s: there is nothing to adopt", o.from)
+		return nil
+	}
+	var known []string
+	for _, p := range all.Policies {
+		if maker := all.Maker(p); maker != all.Keeper {
+			known = append(known, fmt.Sprintf("%s of cluster %s", p.Name, maker))
+		}
+	}
+	if len(known) == 0 {
+		return errors.New("there is nothing to adopt: the broker has no cable policy of a cluster")
+	}
+	return fmt.Errorf("the broker has no such cable policy: it has %s", words.List(words.Distinct(known)))
+}
+
+// adopt removes the label that makes an object on the broker one of a cluster.
+func adopt(ctx context.Context, c client.Client, p *v1alpha1.CablePolicies) error {
+	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{
+		"uid": p.UID, "labels": map[string]any{submarinerv1.ClusterIDLabel: nil}, // the UID: it must be the same object
+	}})
+	if err != nil {
+		return err
+	}
+	at := &v1alpha1.CablePolicies{}
+	at.Name, at.Namespace = p.Name, p.Namespace
+	return c.Patch(ctx, at, client.RawPatch(types.MergePatchType, patch), client.FieldOwner(kube.FieldOwner))
+}

@@ -1,0 +1,60 @@
+package cmd
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	submarinerv1 "subctl/api/submariner/v1"
+	"subctl/cluster"
+)
+
+// refuses has uninstall refuse to delete a policy that two other clusters need, until the
+// broker has adopted it.
+func (w *joinWorld) refuses(t *testing.T) {
+	objects := []client.Object{copied(cablePolicy("default", " |  | vxlan"), submarinerv1.BrokerID, "default")}
+	for _, id := range []string{"east", "cloud"} {
+		for _, o := range clusterObjects(cluster.Namespace, id, id, "env=production", "vxlan,wireguard,ipsec", "default") {
+			if c, ok := o.(*submarinerv1.Cluster); ok {
+				c.Spec.ServiceCIDR, c.Spec.ClusterCIDR, c.Spec.GlobalCIDR = []string{}, []string{}, []string{}
+			}
+			objects = append(objects, o)
+		}
+	}
+	kept := cablePolicy("kept", "env=production | env | ipsec")
+	onHub := kept.DeepCopy()
+	onHub.Namespace, onHub.Labels = submarinerv1.BrokerNamespace, map[string]string{submarinerv1.ClusterIDLabel: "west"}
+	require.NoError(t, w.hubC.Create(t.Context(), onHub))
+	for _, o := range append(objects, kept) {
+		require.NoError(t, w.memberC.Create(t.Context(), o))
+	}
+	shared(kept, "default")
+	kept.Status.Conditions[0].Reason, kept.Status.Conditions[0].LastTransitionTime = "Shared", kept.CreationTimestamp
+	require.NoError(t, w.memberC.Status().Update(t.Context(), kept))
+
+	before := w.state(t)
+	const table = "CLUSTERS       NOW            THEN\ncloud - east   ipsec (kept)   vxlan (default)\n"
+	const why = "1 pair of other clusters would change their cable, because policies that were created on this cluster are deleted with it: 1 pair of clusters would lose encryption:"
+	r := w.run(t, "uninstall", "--yes")
+	require.Equal(t, exitFailed, r.code)
+	require.Equal(t, table, r.stdout)
+	require.Contains(t, r.stderr, "Error: "+why+"\n  cloud - east: ipsec (kept) → vxlan (default), not encrypted\nnothing was changed: "+
+		"let the broker keep these policies with subctl cable-policy adopt --from west --context BROKER, or continue with --force\n")
+	r = w.run(t, "uninstall", "--dry-run")
+	require.Equal(t, exitTrouble, r.code)
+	require.Contains(t, r.stdout, table+"delete Submariner")
+	require.Contains(t, r.stderr, "without --force, uninstall is refused")
+	require.Equal(t, exitDone, w.run(t, "uninstall", "--dry-run", "--force").code)
+	require.Equal(t, before, w.state(t))
+
+	r = w.run(t, "cable-policy", "adopt", "kept", "--kubeconfig", w.hub.Kubeconfig())
+	require.Equal(t, exitDone, r.code, r.stderr)
+	require.NoError(t, w.hubC.Get(t.Context(), client.ObjectKeyFromObject(onHub), onHub))
+	require.Empty(t, onHub.Labels)
+	// The gateway copies it, and reports that the name is taken.
+	kept.Status.ClusterSets = nil
+	require.NoError(t, w.memberC.Status().Update(t.Context(), kept))
+	adopted := copied(cablePolicy("kept.default", "env=production | env | ipsec"), submarinerv1.BrokerID, "default")
+	require.NoError(t, w.memberC.Create(t.Context(), adopted))
+}
