@@ -41,6 +41,9 @@ func (j *Operation) Run(ctx context.Context) error {
 
 func (j *Operation) run(ctx context.Context) error {
 	spec := j.Plan.Submariner.Spec
+	if err := j.TryImage(ctx); err != nil {
+		return err
+	}
 	j.Report.Step("claiming cluster ID %q on the broker at %s", spec.ClusterID, j.Broker.URL)
 	creds, err := j.claim(ctx, j.Broker.Client)
 	if err != nil {

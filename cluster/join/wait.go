@@ -26,8 +26,16 @@ func (j *Operation) Wait(ctx context.Context) error {
 	}
 	j.Report.Step("waiting for %s", goal)
 	var missing []string
-	for {
+	for faults := 0; ; {
 		seen, err := j.unready(ctx)
+		if fault := imageFaultIn(seen); fault != "" {
+			faults++
+		} else if err == nil {
+			faults = 0
+		}
+		if faults == faultPolls {
+			return fmt.Errorf("waiting for %s: the agents cannot start:\n  %s\nspecify another image with subctl join --image", goal, strings.Join(seen, "\n  "))
+		}
 		switch {
 		case err == nil && len(seen) == 0:
 			j.Report.Done("the agents run%s", connectedTo(j.Plan.Present))
@@ -41,6 +49,23 @@ func (j *Operation) Wait(ctx context.Context) error {
 			return fmt.Errorf("waiting for %s: %w:\n  %s", goal, cluster.Interrupted(ctx), strings.Join(missing, "\n  "))
 		}
 	}
+}
+
+// faultPolls is the number of consecutive polls that find an image that a node cannot pull or
+// run, after which Wait returns: a kubelet retries, and a registry may have a short fault.
+const faultPolls = 5
+
+// imageFaultIn returns the line among the results of unready about an image that cannot be
+// pulled or run; empty if there is none.
+func imageFaultIn(lines []string) string {
+	for _, line := range lines {
+		for _, fault := range imageFaults {
+			if strings.Contains(line, ": "+fault) {
+				return line
+			}
+		}
+	}
+	return ""
 }
 
 func connectedTo(members []string) string {

@@ -110,3 +110,17 @@ func TestWait(t *testing.T) {
 		})
 	}
 }
+
+// An image that cannot be pulled ends the wait within seconds.
+func TestWaitEndsForAWrongImage(t *testing.T) {
+	c := clustertest.Client(t, daemonSet(cluster.RouteAgentName, 1, 0), daemonSet(cluster.GatewayName, 1, 1),
+		pod(cluster.RouteAgentName, "n1", waiting("ImagePullBackOff", "not found")))
+	var out bytes.Buffer
+	p, err := normal().plan()
+	require.NoError(t, err)
+	op := &join.Operation{Member: cluster.Side{Client: c}, Plan: p, Report: progress.New(&out)}
+	err = op.Wait(t.Context())
+	require.ErrorContains(t, err, "the agents cannot start:\n")
+	require.ErrorContains(t, err, "pod submariner-routeagent-x on node n1: ImagePullBackOff: not found\n")
+	require.ErrorContains(t, err, "specify another image with subctl join --image")
+}
