@@ -65,6 +65,8 @@ type Peer struct {
 	Shared Config
 	// Policy is the name of the cable policy that chose the driver; empty if none did.
 	Policy string
+	// Rule is the number of the rule of Policy, counted from 1; 0 if Policy is empty.
+	Rule int
 	// MustEncrypt names what requires that the cable encrypts, a cluster or a policy; empty if
 	// nothing does.
 	MustEncrypt string

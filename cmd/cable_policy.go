@@ -10,6 +10,7 @@ import (
 
 	"subctl/api/submariner/v1alpha1"
 	"subctl/cable/drivers"
+	"subctl/internal/kube"
 	"subctl/internal/look"
 	"subctl/internal/printer"
 	"subctl/policy/catalog"
@@ -79,6 +80,26 @@ func (s *policyOptions) open(ctx context.Context) (*catalog.Catalog, client.Clie
 	}
 	policies, err := look.ReadPolicies(ctx, c, s.broker)
 	return policies, c, err
+}
+
+// openWithUses is like open, and also reads what the gateways of the cluster report. If the
+// user may not read that, it prints a warning.
+func (s *policyOptions) openWithUses(ctx context.Context) (*catalog.Catalog, error) {
+	clock := &look.Clock{Local: s.now}
+	c, err := s.clientWith(ctx, *s.kube.Context, clock.Wrap)
+	if err != nil {
+		return nil, err
+	}
+	all, err := look.ReadPolicies(ctx, c, s.broker)
+	if err != nil {
+		return nil, err
+	}
+	all.Uses, err = look.ReadUses(ctx, c, clock)
+	if kube.Unreadable(err) {
+		s.progress().Warn("what the gateways do is not known: %v", err)
+		err = nil
+	}
+	return all, err
 }
 
 // ownNames returns the names of the policies that were created on this cluster.

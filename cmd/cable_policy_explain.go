@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"strconv"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -17,13 +18,17 @@ import (
 )
 
 const cablePolicyExplainLong = `Explain which cable two clusters get and why: the policy that decides, and the other policies
-that match.
+that match. Then compare with what the gateways do, if the current cluster is one of the
+two: they report the cable in use, and why it is not the one that was decided. It may be kept
+because a policy is invalid, or because the new cable does not answer, or there may be NAT.
 
 Of the matching policies, the policy with the most requirements in its selectors decides, and
 among equals the policy whose name sorts first. The policy "default" decides only if no
-other policy matches.
+other policy matches, and the clusters' own default drivers (join --cable-driver) only if not
+even that policy matches.
 
-The exit code is 3 if the two clusters get no cable.`
+The exit code is 3 if the two clusters get no cable, if a gateway uses another one, or if the
+cable is not connected.`
 
 type cablePolicyExplain struct {
 	policyOptions
@@ -54,7 +59,7 @@ func twoClusters(_ *cobra.Command, args []string) error {
 }
 
 func (o *cablePolicyExplain) run(ctx context.Context, x, y string) error {
-	all, _, err := o.open(ctx)
+	all, err := o.openWithUses(ctx)
 	if err != nil {
 		return err
 	}
@@ -70,7 +75,7 @@ func (o *cablePolicyExplain) run(ctx context.Context, x, y string) error {
 	} else {
 		err = printReason(o.Out, all, r)
 	}
-	if err == nil && r.Error != "" {
+	if err == nil && (r.Error != "" || r.Differs) {
 		return trouble()
 	}
 	return err
@@ -96,11 +101,17 @@ func printReason(w io.Writer, all *catalog.Catalog, r catalog.Reason) error {
 	if r.Error != "" {
 		verdict = "no cable: " + r.Error
 	}
+	if r.Differs {
+		verdict += ", but the gateways of this cluster report something else:"
+	}
 	fmt.Fprintf(&b, "%s - %s: %s\n", r.Clusters[0], r.Clusters[1], verdict)
+	for _, u := range r.InUse {
+		fmt.Fprintf(&b, "  %s\n", u)
+	}
 	if r.Policy == "" {
 		fmt.Fprintf(&b, "  %s\n", r.Why)
 	} else {
-		fmt.Fprintf(&b, "  cable policy %s decides: %s\n", r.Policy, r.Why)
+		fmt.Fprintf(&b, "  rule %d of cable policy %s decides: %s\n", r.Rule, r.Policy, r.Why)
 	}
 	if rule, maker := all.Rule(r.Policy, r.Rule); rule != nil {
 		fmt.Fprintf(&b, "    left: %s, right: %s, made by %s\n", policy.SelectorText(rule.LeftClusterSelector), policy.SelectorText(rule.RightClusterSelector), catalog.MakerName(maker))
@@ -108,6 +119,7 @@ func printReason(w io.Writer, all *catalog.Catalog, r catalog.Reason) error {
 	if r.EncryptionRequiredBy != "" {
 		fmt.Fprintf(&b, "  %s requires encryption\n", r.EncryptionRequiredBy)
 	}
+	fmt.Fprintf(&b, "  without a policy: the default driver of %s is %s, of %s %s\n", r.Clusters[0], r.Defaults[r.Clusters[0]], r.Clusters[1], r.Defaults[r.Clusters[1]])
 	for _, id := range r.Clusters {
 		if offered, hasGateway := r.Offers[id]; hasGateway {
 			fmt.Fprintf(&b, "  cluster %s offers %s\n", id, cmp.Or(strings.Join(offered, ", "), "no cable driver"))
@@ -123,6 +135,7 @@ func printReason(w io.Writer, all *catalog.Catalog, r catalog.Reason) error {
 	}
 	return printer.Print(w, printer.Table, r.Beaten, []printer.Column[catalog.Beaten]{
 		{Head: "POLICY", Cell: func(r catalog.Beaten) string { return r.Policy }},
+		{Head: "RULE", Cell: func(r catalog.Beaten) string { return strconv.Itoa(r.Rule) }},
 		{Head: "CABLE DRIVER", Cell: func(r catalog.Beaten) string { return r.CableDriver }},
 		{Head: "WHY NOT", Cell: func(r catalog.Beaten) string { return r.Why }},
 	})

@@ -19,9 +19,11 @@ const cablePolicyListLong = `List the cable policies, and the pairs of clusters 
 
 Each rule of a policy has a line. STATE is ok, or a problem: a mistake in the policy, a
 ConfigMap that cannot be used, or a policy that is not on the broker and therefore has no
-effect. Details are printed on stderr.
+effect. Details are printed on stderr, and so is what the gateways of the current cluster
+report that is not as the policies decide (subctl show connections).
 
-The exit code is 3 if a policy has a problem, or if a pair of clusters has no cable.`
+The exit code is 3 if a policy has a problem, if a pair of clusters has no cable, or if a
+gateway of the current cluster uses another cable, or one that is not connected.`
 
 type cablePolicyList struct {
 	policyOptions
@@ -45,7 +47,7 @@ func newCablePolicyList(g *globals) *cobra.Command {
 }
 
 func (o *cablePolicyList) run(ctx context.Context) error {
-	all, _, err := o.open(ctx)
+	all, err := o.openWithUses(ctx)
 	if err != nil {
 		return err
 	}
@@ -73,7 +75,7 @@ func (o *cablePolicyList) run(ctx context.Context) error {
 func policyColumns() []printer.Column[catalog.Rule] {
 	return []printer.Column[catalog.Rule]{
 		{Head: "POLICY", Cell: func(r catalog.Rule) string { return r.Policy }},
-		{Head: "RULE", Wide: true, Cell: func(r catalog.Rule) string { return strconv.Itoa(r.Rule) }},
+		{Head: "RULE", Cell: func(r catalog.Rule) string { return strconv.Itoa(r.Rule) }},
 		{Head: "LEFT", Cell: func(r catalog.Rule) string { return r.Left }},
 		{Head: "RIGHT", Cell: func(r catalog.Rule) string { return r.Right }},
 		{Head: "CABLE DRIVER", Cell: func(r catalog.Rule) string { return r.CableDriver }},

@@ -17,6 +17,7 @@ import (
 	"k8s.io/apimachinery/pkg/version"
 	"k8s.io/client-go/discovery"
 	"k8s.io/client-go/rest"
+	"k8s.io/client-go/transport"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	ctrllog "sigs.k8s.io/controller-runtime/pkg/log"
 
@@ -38,10 +39,16 @@ func (g *globals) client(ctx context.Context) (client.Client, error) {
 
 // clientFor returns a client for the cluster of a context; "" is the current context.
 func (g *globals) clientFor(ctx context.Context, name string) (client.Client, error) {
+	return g.clientWith(ctx, name, nil)
+}
+
+// clientWith returns a client as clientFor does. wrap, which may be nil, wraps its transport.
+func (g *globals) clientWith(ctx context.Context, name string, wrap transport.WrapperFunc) (client.Client, error) {
 	cfg, err := g.restConfigFor(name)
 	if err != nil {
 		return nil, err
 	}
+	cfg.Wrap(wrap)
 	cfg.QPS, cfg.Burst = 100, 200 // the default of 5 requests a second would take longer than all the rest
 	c, err := g.connect(ctx, cfg)
 	if err != nil {

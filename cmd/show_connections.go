@@ -19,12 +19,12 @@ use or, if there is no cable, the driver that should be in use. POLICY is the ca
 that chose the driver; it is empty if none did. MESSAGE describes the problem, if there is
 one. Connections that were reported more than 15 s ago are shown as errors.
 
--o wide also shows the local gateway and details of the cable. DESIRED DRIVER differs from
-CABLE DRIVER while the pair changes its cable. MTU is the largest packet that the cable
-carries, and PATH MTU the largest packet of the network between the gateways, in bytes.
-RECEIVED and SENT count the bytes of an encrypted cable since its keys or its program were
-last replaced, and HANDSHAKE is the time since the gateways last agreed on keys.
-IMPLEMENTATION is kernel, or the program that processes the packets. ATTEMPTS lists the
+-o wide also shows the local gateway, the number of the policy's rule, and details of the
+cable. DESIRED DRIVER differs from CABLE DRIVER while the pair changes its cable. MTU is the
+largest packet that the cable carries, and PATH MTU the largest packet of the network between
+the gateways, in bytes. RECEIVED and SENT count the bytes of an encrypted cable since its keys
+or its program were last replaced, and HANDSHAKE is the time since the gateways last agreed on
+keys. IMPLEMENTATION is kernel, or the program that processes the packets. ATTEMPTS lists the
 attempts to reach the remote gateway.
 
 With --wait, the command waits until it would exit with 0 and there is a connection to each
@@ -44,6 +44,7 @@ type connectionRow struct {
 	NAT           bool     `json:"nat"`
 	CableDriver   string   `json:"cableDriver"`
 	Policy        string   `json:"policy"`
+	Rule          int      `json:"rule"` // of the policy, counted from 1; 0: none, or unknown
 	Subnets       []string `json:"subnets"`
 	Status        string   `json:"status"`
 	StatusMessage string   `json:"statusMessage"`
@@ -78,6 +79,7 @@ func connectionsView() look.View[connectionRow] {
 			{Head: "CABLE DRIVER", Cell: func(r connectionRow) string { return r.CableDriver }},
 			{Head: "DESIRED DRIVER", Wide: true, Cell: func(r connectionRow) string { return r.DesiredDriver }},
 			{Head: "POLICY", Cell: func(r connectionRow) string { return r.Policy }},
+			{Head: "RULE", Wide: true, Cell: func(r connectionRow) string { return number(r.Rule) }},
 			{Head: "SUBNETS", Max: 40, Cell: func(r connectionRow) string { return strings.Join(r.Subnets, ", ") }},
 			{Head: "STATUS", Cell: func(r connectionRow) string { return r.Status }},
 			{Head: "RTT avg.", Cell: func(r connectionRow) string { return r.RTTAverage }},
@@ -103,7 +105,7 @@ func connectionRows(s look.Site) []connectionRow {
 				RemoteCluster: c.Endpoint.ClusterID, RemoteGateway: c.Endpoint.Hostname, RemoteIP: remoteIP(c), NAT: c.UsingNAT,
 				CableDriver: cableDriver(c), Subnets: append([]string{}, c.Endpoint.Subnets...),
 				Status: string(c.Status), StatusMessage: c.StatusMessage,
-				Policy: c.Policy, DesiredDriver: c.DesiredDriver, MTU: c.MTU, PathMTU: c.PathMTU, ReceivedBytes: c.ReceivedBytes, SentBytes: c.SentBytes,
+				Policy: c.Policy, Rule: c.Rule, DesiredDriver: c.DesiredDriver, MTU: c.MTU, PathMTU: c.PathMTU, ReceivedBytes: c.ReceivedBytes, SentBytes: c.SentBytes,
 				Implementation: c.Implementation, Attempts: append([]string{}, c.Attempts...),
 			}
 			if at := c.LastHandshake; at != nil {

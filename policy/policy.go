@@ -75,6 +75,15 @@ type Decision struct {
 	MustEncrypt string
 }
 
+// Number returns the number of the rule that decided, counted from 1 as people count; 0 if no
+// policy decided.
+func (d Decision) Number() int {
+	if d.Policy == "" {
+		return 0
+	}
+	return d.Rule + 1
+}
+
 // Same reports whether d and other lead to the same cable, whichever policies decided.
 func (d Decision) Same(other Decision) bool {
 	return d.Driver == other.Driver && equal(d.Config, other.Config) && text(d.ConfigErr) == text(other.ConfigErr) && text(d.Err) == text(other.Err)

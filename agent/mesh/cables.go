@@ -76,10 +76,10 @@ func (c *chooser) connect(p *Peer) error {
 		return err
 	}
 	if p.ForbidsDriver(d) { // policy never decides on such a driver
-		return noCable{d.Name(), p.Policy, fmt.Errorf("%s requires encryption, but %s does not encrypt", p.MustEncrypt, d.Name())}
+		return noCable{d.Name(), p.Policy, p.Rule, fmt.Errorf("%s requires encryption, but %s does not encrypt", p.MustEncrypt, d.Name())}
 	}
 	if err := d.Refuses(c.Local, p.Peer); err != nil {
-		return noCable{d.Name(), p.Policy, err}
+		return noCable{d.Name(), p.Policy, p.Rule, err}
 	}
 	made := cable.Cable{Peer: p.Peer, Driver: d}
 	if err := c.room(made); err != nil {
@@ -95,6 +95,7 @@ func (c *chooser) connect(p *Peer) error {
 // noCable is the reason why a pair does not have the cable that it should have.
 type noCable struct {
 	driver, policy string // that it should have; empty if unknown, or if no policy decides
+	rule           int    // of the policy, counted from 1
 	why            error
 }
 
@@ -117,7 +118,7 @@ func (c *chooser) driver(p *cable.Peer) (cable.Driver, error) {
 	if dec.ConfigErr != nil {
 		dec.Err = fmt.Errorf("cable policy %s, settings of %s: %w", dec.Policy, dec.Driver, dec.ConfigErr)
 	}
-	no := noCable{driver: dec.Driver, policy: dec.Policy, why: dec.Err}
+	no := noCable{driver: dec.Driver, policy: dec.Policy, rule: dec.Number(), why: dec.Err}
 	if dec.Err != nil {
 		return c.keep(p, no)
 	}
@@ -130,7 +131,7 @@ func (c *chooser) driver(p *cable.Peer) (cable.Driver, error) {
 	case !p.Offers(d.Name()):
 		no.why = fmt.Errorf("%s%w", wants(dec), p.NotOffered(d.Name()))
 	default:
-		p.Policy, p.Shared, p.Config = dec.Policy, dec.Config, c.Offer.Settings[d.Name()].With(dec.Config)
+		p.Policy, p.Rule, p.Shared, p.Config = dec.Policy, dec.Number(), dec.Config, c.Offer.Settings[d.Name()].With(dec.Config)
 		return d, nil
 	}
 	return nil, no
@@ -152,7 +153,7 @@ func (c *chooser) keep(p *cable.Peer, no noCable) (cable.Driver, error) {
 	if !ok || no.policy == "" || !c.Offer.offers(u.Driver) || !p.Offers(u.Driver) || p.ForbidsDriver(drivers.Find(u.Driver)) {
 		return nil, no
 	}
-	p.Policy, p.Shared, p.Config = u.Policy, u.Shared, c.Offer.Settings[u.Driver].With(u.Shared)
+	p.Policy, p.Rule, p.Shared, p.Config = u.Policy, u.Rule, u.Shared, c.Offer.Settings[u.Driver].With(u.Shared)
 	c.out.Kept[p.Name] = fmt.Sprintf("the cable to cluster %s stays %s: %v", p.Cluster, u.Driver, no)
 	return drivers.Find(u.Driver), nil
 }
@@ -188,7 +189,7 @@ func (c *chooser) room(made cable.Cable) error {
 		return nil
 	}
 	if len(c.devices) >= maxDevices {
-		return noCable{made.Driver.Name(), made.Policy, fmt.Errorf("cable policy %s requires a separate device, %s, but policies can make a gateway create at most %d devices: let pairs of clusters share a vxlanID", made.Policy, device, maxDevices)}
+		return noCable{made.Driver.Name(), made.Policy, made.Rule, fmt.Errorf("cable policy %s requires a separate device, %s, but policies can make a gateway create at most %d devices: let pairs of clusters share a vxlanID", made.Policy, device, maxDevices)}
 	}
 	c.devices[device] = true
 	return nil

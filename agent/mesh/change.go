@@ -18,6 +18,7 @@ type Using struct {
 	Config  cable.Config
 	Shared  cable.Config
 	Policy  string
+	Rule    int // of the policy, counted from 1
 	// Since is when the cable took over from Before; zero if there was none.
 	Since time.Time
 	// Before is kept up for a while, for packets that the other end still sends
@@ -29,7 +30,7 @@ type Using struct {
 
 // using returns how a cable is made.
 func using(c cable.Cable) Using {
-	return Using{Cluster: c.Cluster, Driver: c.Driver.Name(), Device: c.Device(), Config: c.Config, Shared: c.Shared, Policy: c.Policy}
+	return Using{Cluster: c.Cluster, Driver: c.Driver.Name(), Device: c.Device(), Config: c.Config, Shared: c.Shared, Policy: c.Policy, Rule: c.Rule}
 }
 
 // keptFor is how long the old cable of a pair stays up after the new one has taken
@@ -91,7 +92,7 @@ func (m *Mesh) revive(p cable.Peer, u Using, had bool) (cable.Cable, bool) {
 	if d == nil || !m.Offer.offers(d.Name()) || !p.Offers(d.Name()) || p.ForbidsDriver(d) {
 		return cable.Cable{}, false
 	}
-	p.Config, p.Shared, p.Policy = u.Config, u.Shared, u.Policy
+	p.Config, p.Shared, p.Policy, p.Rule = u.Config, u.Shared, u.Policy, u.Rule
 	if d.Refuses(m.Local, p) != nil {
 		return cable.Cable{}, false
 	}

@@ -26,7 +26,7 @@ func (m *Mesh) connections(p Plan, o Outcome) []submarinerv1.Connection {
 		}
 		conn := submarinerv1.Connection{
 			Endpoint: bounded(m.Cables.Endpoints[c.Name]), UsingIP: c.Address.String(), UsingNAT: c.NATed,
-			Driver: c.Driver.Name(), Device: c.Device(), Policy: c.Policy, Implementation: m.Local.Engine(c.Driver.Properties().Engine).Name, MTU: c.MTU(m.Local),
+			Driver: c.Driver.Name(), Device: c.Device(), Policy: c.Policy, Rule: c.Rule, Implementation: m.Local.Engine(c.Driver.Properties().Engine).Name, MTU: c.MTU(m.Local),
 			PathMTU: c.Peer.MTU, Attempts: m.Snapshot.Paths[c.Name].Attempts,
 			Settings: settingsReported(c.Config), PolicySettings: settingsReported(c.Shared), Before: p.Using[c.Name].Before.reported(),
 		}
@@ -45,7 +45,7 @@ func (m *Mesh) connections(p Plan, o Outcome) []submarinerv1.Connection {
 		var wanted noCable
 		errors.As(r.Err, &wanted)
 		out = append(out, submarinerv1.Connection{
-			Driver: wanted.driver, DesiredDriver: wanted.driver, Policy: wanted.policy,
+			Driver: wanted.driver, DesiredDriver: wanted.driver, Policy: wanted.policy, Rule: wanted.rule,
 			Status: submarinerv1.ConnectionError, StatusMessage: clip("refused: " + r.Err.Error()), Endpoint: bounded(r.Spec),
 			Attempts: m.Snapshot.Paths[r.Spec.CableName].Attempts, LastContact: before[r.Spec.CableName],
 		})

@@ -50,7 +50,7 @@ func usingIn(g *submarinerv1.Gateway, now time.Time) map[string]Using {
 	}
 	for _, c := range g.Status.Connections {
 		u, ok := usingOf(c.Endpoint.ClusterID, submarinerv1.PreviousCable{
-			Driver: c.Driver, Device: c.Device, Policy: c.Policy, Settings: c.Settings, PolicySettings: c.PolicySettings,
+			Driver: c.Driver, Device: c.Device, Policy: c.Policy, Rule: c.Rule, Settings: c.Settings, PolicySettings: c.PolicySettings,
 		})
 		if !ok {
 			continue // refused
@@ -75,7 +75,7 @@ func usingOf(cluster string, c submarinerv1.PreviousCable) (Using, bool) {
 	if d == nil || c.Device == "" || errors.Join(cable.Config(c.Settings).Check(d), cable.Config(c.PolicySettings).Check(d)) != nil {
 		return Using{}, false
 	}
-	return Using{Cluster: cluster, Driver: d.Name(), Device: c.Device, Policy: c.Policy, Config: c.Settings, Shared: c.PolicySettings}, true
+	return Using{Cluster: cluster, Driver: d.Name(), Device: c.Device, Policy: c.Policy, Rule: c.Rule, Config: c.Settings, Shared: c.PolicySettings}, true
 }
 
 // reported returns what usingOf reads; nil if u is nil.
@@ -84,7 +84,7 @@ func (u *Using) reported() *submarinerv1.PreviousCable {
 		return nil
 	}
 	return &submarinerv1.PreviousCable{
-		Driver: u.Driver, Device: u.Device, Policy: u.Policy, Settings: settingsReported(u.Config), PolicySettings: settingsReported(u.Shared),
+		Driver: u.Driver, Device: u.Device, Policy: u.Policy, Rule: u.Rule, Settings: settingsReported(u.Config), PolicySettings: settingsReported(u.Shared),
 	}
 }
 

@@ -2,7 +2,8 @@
 // or the broker, holds. It computes which cable every pair gets, and what other policies would
 // change. It does no I/O: the caller reads the objects.
 //
-// It lacks information that only gateways have, such as NAT that no Endpoint announces.
+// It computes what should be from the objects. Information that only gateways have, such as
+// NAT that no Endpoint announces, is in what they report: Catalog.Uses.
 package catalog
 
 import (
@@ -28,6 +29,8 @@ type Catalog struct {
 	Policies []*v1alpha1.CablePolicies
 	// Clusters are sorted by ID.
 	Clusters []policy.Cluster
+	// Uses are what the gateways of the cluster report; empty where that was not read.
+	Uses []Use
 
 	namespaces map[string]string    // by clusterset, on a broker
 	gateways   map[string][]gateway // by cluster

@@ -4,6 +4,7 @@ import (
 	"slices"
 
 	"subctl/api/submariner/v1alpha1"
+	"subctl/cable"
 	"subctl/policy"
 )
 
@@ -22,6 +23,12 @@ type Reason struct {
 
 	Offers map[string][]string `json:"offers"`
 	Beaten []Beaten            `json:"beaten"`
+	// Defaults are the clusters' own default drivers, used where no policy matches.
+	Defaults map[string]string `json:"defaultDrivers"`
+	// InUse is what the gateways of this cluster report; empty if it is not one of the two.
+	InUse []Use `json:"inUse"`
+	// Differs reports whether a gateway reports something else than the cable above.
+	Differs bool `json:"differs"`
 }
 
 // Beaten is a rule that matches the pair but does not decide.
@@ -48,6 +55,9 @@ func (c *Catalog) Explain(x, y policy.Cluster) Reason {
 			r.Offers[id] = append([]string{}, offered...)
 		}
 	}
+	r.Defaults = map[string]string{x.ID: cable.Canonical(x.Driver), y.ID: cable.Canonical(y.Driver)}
+	r.InUse = append([]Use{}, c.UsesOf(x.ID, y.ID)...)
+	r.Differs = slices.ContainsFunc(r.InUse, func(u Use) bool { return u.differs(r.CableDriver, e.Decision) })
 	for _, b := range e.Beaten {
 		r.Beaten = append(r.Beaten, Beaten{b.Policy, b.Rule + 1, b.Driver, b.Why})
 	}

@@ -30,6 +30,8 @@ type Rule struct {
 	State       string      `json:"state"` // StateOK, or the kind of problem
 	Message     string      `json:"message"`
 	Pairs       [][2]string `json:"pairs"` // the pairs that it decides, by cluster IDs
+	// Different is what gateways of this cluster report that is not as the rule decides.
+	Different []Use `json:"different"`
 }
 
 // Listing describes the policies and their effect.
@@ -59,8 +61,16 @@ func (c *Catalog) List() Listing {
 		}
 	}
 	for pair, dec := range policy.Compile(c.Policies).Pairs(c.Clusters) {
-		if _, err := c.Cable(pair, dec); err != nil {
+		var different []Use
+		driver, err := c.Cable(pair, dec)
+		if err != nil {
 			l.Troubles = append(l.Troubles, pair.String()+": "+err.Error())
+		}
+		for _, u := range c.UsesOf(pair.X.ID, pair.Y.ID) {
+			if u.differs(driver, dec) {
+				l.Troubles = append(l.Troubles, u.String())
+				different = append(different, u)
+			}
 		}
 		if dec.Policy == "" && dec.Err == nil {
 			l.Undecided++
@@ -68,6 +78,7 @@ func (c *Catalog) List() Listing {
 		for _, i := range at[rule{dec.Policy, dec.Rule}] {
 			if l.Rules[i].isFor(pair) {
 				l.Rules[i].Pairs = append(l.Rules[i].Pairs, [2]string{pair.X.ID, pair.Y.ID})
+				l.Rules[i].Different = append(l.Rules[i].Different, different...)
 				break
 			}
 		}
@@ -93,7 +104,7 @@ func (c *Catalog) rules() []Rule {
 			r := Rule{
 				Policy: p.SharedName(), Rule: i + 1, CableDriver: cable.Canonical(spec.CableDriver),
 				Left: policy.SelectorText(spec.LeftClusterSelector), Right: policy.SelectorText(spec.RightClusterSelector),
-				MadeBy: c.Maker(p), ClusterSets: append([]string{}, p.ClusterSets()...), State: state, Message: message, Pairs: [][2]string{},
+				MadeBy: c.Maker(p), ClusterSets: append([]string{}, p.ClusterSets()...), State: state, Message: message, Pairs: [][2]string{}, Different: []Use{},
 			}
 			if spec.CableOptions != nil {
 				r.ConfigMap = spec.CableOptions.Metadata.Name

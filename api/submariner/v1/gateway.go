@@ -114,6 +114,9 @@ type Connection struct {
 	// Policy is the cable policy that chose the driver; empty if none did.
 	// +optional
 	Policy string `json:"policy,omitempty"`
+	// Rule is the number of the rule of Policy, counted from 1; 0 if unknown, or if there is none.
+	// +optional
+	Rule int `json:"rule,omitempty"`
 	// Settings are the driver's settings for this pair, by key, except those with their
 	// default value.
 	// +optional
@@ -176,6 +179,8 @@ type PreviousCable struct {
 	Device string `json:"device"`
 	// +optional
 	Policy string `json:"policy,omitempty"`
+	// +optional
+	Rule int `json:"rule,omitempty"`
 	// +optional
 	Settings map[string]string `json:"settings,omitempty"`
 	// +optional

@@ -1,0 +1,105 @@
+package cmd
+
+import (
+	"encoding/json"
+	"fmt"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	submarinerv1 "subctl/api/submariner/v1"
+	"subctl/policy/catalog"
+)
+
+// used returns a member whose gateway reports connections to clusters of the given names.
+func used(connections ...submarinerv1.Connection) []client.Object {
+	const op, all = submarinerv1.OperatorNamespace, "vxlan,wireguard,ipsec"
+	gw := &submarinerv1.Gateway{ObjectMeta: metav1.ObjectMeta{Name: "gw-w", Namespace: op}}
+	gw.SetReportedAt(now)
+	gw.Status.HAStatus = submarinerv1.HAStatusActive
+	secure := cablePolicy("secure", "site=a |  | ipsec")
+	secure.ConnectionPolicies = append(secure.ConnectionPolicies, cablePolicy("", "site=b |  | ipsec").ConnectionPolicies...)
+	objs := []client.Object{
+		submariner("west"), gw, copied(cablePolicy("default", " |  | vxlan"), submarinerv1.BrokerID, "default"),
+		copied(secure, "east", "default"), copied(cablePolicy("bad", "site=c |  | gre"), "east", "default"),
+	}
+	objs = append(objs, clusterObjects(op, "", "west", "env=production", all)...)
+	for _, c := range connections {
+		id := c.Endpoint.Hostname[len("gw-"):]
+		c.Endpoint.ClusterID, c.Endpoint.CableName, c.Endpoint.Subnets = id, "cable-"+id, []string{}
+		gw.Status.Connections = append(gw.Status.Connections, c)
+		objs = append(objs, clusterObjects(op, id, id, "site="+id, all, "default")...)
+	}
+	return objs
+}
+
+func usedConnection(id, driver, policy string, rule int, status submarinerv1.ConnectionStatus, message string) submarinerv1.Connection {
+	c := submarinerv1.Connection{Status: status, StatusMessage: message, Driver: driver, Policy: policy, Rule: rule, UsingIP: "172.18.0.9"}
+	c.Endpoint.Hostname = "gw-" + id
+	if status == submarinerv1.ConnectionError {
+		c.UsingIP = ""
+	}
+	return c
+}
+
+// What explain and list print agrees with show connections, whatever the gateways do: a cable
+// that does not answer, a cable that is kept, discovered NAT, the limit of devices.
+func TestPolicyUses(t *testing.T) {
+	const stuck = "the cable to gateway gw-b of cluster b should be ipsec since 04:00, but that cable does not answer"
+	const kept = `the cable to cluster c stays wireguard: cable policy bad: unknown cable driver "gre"`
+	const nat = "refused: there is NAT between the gateways, through which vxlan does not work"
+	w := world{"west": used(
+		usedConnection("a", "ipsec", "secure", 1, submarinerv1.Connected, ""),
+		usedConnection("b", "vxlan", "default", 1, submarinerv1.Connecting, stuck),
+		usedConnection("c", "wireguard", "older", 1, submarinerv1.Connected, kept),
+		usedConnection("d", "vxlan", "default", 1, submarinerv1.ConnectionError, nat),
+		usedConnection("e", "vxlan", "default", 1, submarinerv1.Connected, ""),
+	)}
+	for _, test := range []struct {
+		id, text string
+		code     int
+	}{
+		{"a", "a - west: ipsec\n  gateway gw-w of cluster west to gw-a of cluster a: ipsec (rule 1 of cable policy secure), connected\n  rule 1 of cable policy secure decides: ", exitDone},
+		{"b", "b - west: ipsec, but the gateways of this cluster report something else:\n  gateway gw-w of cluster west to gw-b of cluster b: vxlan (rule 1 of cable policy default), connecting: " + stuck + "\n  rule 2 of cable policy secure decides: ", exitTrouble},
+		{"c", "c - west: no cable: cable policy bad: unknown cable driver \"gre\": use one of vxlan, wireguard, vxlan+wireguard, ipsec, vxlan+ipsec, but the gateways of this cluster report something else:\n" +
+			"  gateway gw-w of cluster west to gw-c of cluster c: wireguard (rule 1 of cable policy older), connected: " + kept + "\n", exitTrouble},
+		{"d", "d - west: vxlan, but the gateways of this cluster report something else:\n  gateway gw-w of cluster west to gw-d of cluster d: no cable, error: " + nat + "\n", exitTrouble},
+		{"e", "e - west: vxlan\n  gateway gw-w of cluster west to gw-e of cluster e: vxlan (rule 1 of cable policy default), connected\n", exitDone},
+	} {
+		t.Run(test.id, func(t *testing.T) {
+			got := runIn(t, w, []string{"west"}, "cable-policy", "explain", test.id, "west")
+			require.Equal(t, test.code, got.code, got.stderr)
+			require.Contains(t, got.stdout, test.text)
+			require.Contains(t, got.stdout, fmt.Sprintf("without a policy: the default driver of %s is vxlan, of west vxlan", test.id))
+
+			got = runIn(t, w, []string{"west"}, "cable-policy", "explain", test.id, "west", "-o", "json")
+			var r catalog.Reason
+			require.NoError(t, json.Unmarshal([]byte(got.stdout), &r))
+			require.Len(t, r.InUse, 1)
+			require.Equal(t, test.code == exitTrouble, r.Differs)
+		})
+	}
+	got := runIn(t, w, []string{"west"}, "cable-policy", "list")
+	require.Equal(t, exitTrouble, got.code)
+	for _, text := range []string{stuck, kept, nat} {
+		require.Contains(t, got.stderr, text)
+	}
+	require.NotContains(t, got.stderr, "gw-a of cluster a")
+	require.NotContains(t, got.stderr, "gw-e of cluster e")
+
+	// The same connections, with the same states.
+	var rows []connectionRow
+	require.NoError(t, json.Unmarshal([]byte(runIn(t, w, []string{"west"}, "show", "connections", "-o", "json").stdout), &rows))
+	require.Len(t, rows, 5)
+	for _, row := range rows {
+		var r catalog.Reason
+		require.NoError(t, json.Unmarshal([]byte(runIn(t, w, []string{"west"}, "cable-policy", "explain", "west", row.RemoteCluster, "-o", "json").stdout), &r))
+		u := r.InUse[0]
+		require.Equal(t, []any{row.Status, row.StatusMessage, row.Policy, row.Rule, row.NAT}, []any{u.Status, u.Message, u.Policy, u.Rule, u.NAT})
+		if u.CableDriver != "" {
+			require.Equal(t, row.CableDriver, u.CableDriver)
+		}
+	}
+}
