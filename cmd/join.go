@@ -29,6 +29,10 @@ gateway if there is none. To finish an interrupted join, or to repair or change 
 command again: settings without a flag stay as they are, and the settings that change are
 printed first. With --reset, settings without a flag return to their defaults.
 
+Cable policies decide which cable connects two clusters. --cable-driver counts only where no
+policy matches, not even the policy "default", which deploy-broker creates. With --encryption
+required, this cluster is never connected without encryption, whatever the policies decide.
+
 Pod and Service networks are discovered; subctl warns if the result is a guess. Clusters
 that use the same addresses cannot be connected.
 
