@@ -55,7 +55,9 @@ func TestLive(t *testing.T) {
 	gw := gateway("west", "gw-1", 0, connection(submarinerv1.Connected, endpoint("east", "gw-e", "172.18.0.9")))
 	gw.Annotations[submarinerv1.TimestampAnnotation] = strconv.FormatInt(time.Now().Unix(), 10)
 	require.NoError(t, c.Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: submarinerv1.OperatorNamespace}}))
-	require.NoError(t, c.Create(t.Context(), submariner("west")))
+	sub := submariner("west")
+	sub.Spec.GlobalCIDR = "" // the API server refuses what this version does not have
+	require.NoError(t, c.Create(t.Context(), sub))
 	require.NoError(t, c.Create(t.Context(), gw))
 	got := subctl("show", "connections", "-o", "json")
 	require.Equal(t, exitDone, got.code, got.stderr)
@@ -65,6 +67,10 @@ func TestLive(t *testing.T) {
 	got = subctl("show", "connections", "--as", "nobody")
 	require.Equal(t, exitFailed, got.code)
 	require.Contains(t, got.stderr, `Error: reading the Submariner: submariners.submariner.io is forbidden: User "nobody" cannot list resource`)
+	require.Contains(t, got.stderr, `: ask an administrator for the ClusterRole view in namespace submariner-operator, or choose another user or context (docs/permissions.md)`)
+	got = subctl("show", "gateways", "--as", "system:anonymous")
+	require.Equal(t, exitFailed, got.code)
+	require.Equal(t, "Error: reading the Submariner: the API server does not let this user read which kinds it serves, which every user who has logged in may do: log in, or choose another user or context\n", got.stderr)
 
 	gate.Shut()
 	got = subctl("show", "connections", "--request-timeout", "1s")

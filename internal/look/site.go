@@ -15,6 +15,7 @@ import (
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -120,8 +121,34 @@ func listOf(ctx context.Context, r client.Reader, list client.ObjectList, what s
 
 // listIn lists objects in a namespace. The list is empty if the kind does not exist.
 func listIn(ctx context.Context, r client.Reader, list client.ObjectList, namespace, what string) error {
-	if err := r.List(ctx, list, client.InNamespace(namespace)); err != nil && !meta.IsNoMatchError(err) {
-		return fmt.Errorf("reading the %s: %w", what, err)
+	err := r.List(ctx, list, client.InNamespace(namespace))
+	switch {
+	case err == nil, meta.IsNoMatchError(err):
+		return nil
+	case discoveryDenied(err):
+		return fmt.Errorf("reading the %s: the API server does not let this user read which kinds it serves, which every user who has logged in may do: log in, or choose another user or context", what)
+	case apierrors.IsForbidden(err):
+		return fmt.Errorf("reading the %s: %w: %s", what, err, remedy(namespace))
 	}
-	return nil
+	return fmt.Errorf("reading the %s: %w", what, err)
+}
+
+// remedy returns what to do about a denied read in a namespace; empty means all namespaces.
+func remedy(namespace string) string {
+	where := "for all namespaces"
+	if namespace != "" {
+		where = "in namespace " + namespace
+	}
+	return "ask an administrator for the ClusterRole view " + where + ", or choose another user or context (docs/permissions.md)"
+}
+
+// discoveryDenied reports whether err means that the user may not read which kinds the API
+// server serves. Only users who have not logged in lack that right.
+func discoveryDenied(err error) bool {
+	var status *apierrors.StatusError
+	if !errors.As(err, &status) || !apierrors.IsForbidden(status) {
+		return false
+	}
+	about := status.ErrStatus.Details // of an object: its resource
+	return about == nil || about.Kind == ""
 }
