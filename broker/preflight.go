@@ -108,22 +108,28 @@ func directRights(c client.Client, objects []client.Object) ([]kube.Right, error
 }
 
 // grantRights returns the rights that the API server requires of a user who grants rights
-// that the user does not have: escalate for a Role, and bind for a RoleBinding.
+// that the user does not have: escalate for a Role or a ClusterRole, and bind for a RoleBinding.
 func grantRights(ctx context.Context, c client.Client, objects []client.Object) ([]kube.Right, error) {
 	var rights []kube.Right
 	lacking := map[client.ObjectKey]bool{} // Roles
 	for _, obj := range objects {
-		role, ok := obj.(*rbacv1.Role)
-		if !ok {
+		var rules []rbacv1.PolicyRule
+		resource := "roles"
+		switch role := obj.(type) {
+		case *rbacv1.Role:
+			rules = role.Rules
+		case *rbacv1.ClusterRole:
+			rules, resource = role.Rules, "clusterroles"
+		default:
 			continue
 		}
-		denied, err := kube.Denied(ctx, c, kube.Rights(role.Rules, role.Namespace))
+		denied, err := kube.Denied(ctx, c, kube.Rights(rules, obj.GetNamespace()))
 		if err != nil {
 			return nil, err
 		}
 		if len(denied) > 0 {
-			lacking[client.ObjectKeyFromObject(role)] = true
-			rights = append(rights, kube.Right{Verb: "escalate", Group: rbacv1.GroupName, Resource: "roles", Namespace: role.Namespace, Name: role.Name})
+			lacking[client.ObjectKeyFromObject(obj)] = true
+			rights = append(rights, kube.Right{Verb: "escalate", Group: rbacv1.GroupName, Resource: resource, Namespace: obj.GetNamespace(), Name: obj.GetName()})
 		}
 	}
 	for _, obj := range objects {

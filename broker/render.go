@@ -52,6 +52,9 @@ func Render(o Options) ([]client.Object, error) {
 	for _, crd := range definitions {
 		out = append(out, crd)
 	}
+	for _, role := range crds.UserRoles() {
+		out = append(out, role)
+	}
 	// The policies come before the first right to write.
 	out = append(out, memberPolicy(o.Namespace, o.Kinds)...)
 	out = append(out, joinerPolicy(o.Namespace)...)

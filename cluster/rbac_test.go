@@ -12,6 +12,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"subctl/api/crds"
 	"subctl/cluster"
 	"subctl/cluster/clustertest"
 	"subctl/internal/kube"
@@ -27,6 +28,9 @@ func TestRightsAreLeast(t *testing.T) {
 		var rules []rbacv1.PolicyRule
 		switch o := obj.(type) {
 		case *rbacv1.ClusterRole:
+			if crds.IsUserRole(o.Name) {
+				continue // no agent is bound to it: see TestRightsOfUsers
+			}
 			rules = o.Rules
 			for _, r := range rules {
 				require.Equal(t, []string{"nodes"}, r.Resources)
@@ -104,4 +108,27 @@ func TestRightsOfAgents(t *testing.T) {
 			require.Equal(t, test.who, strings.Join(may, " "), "%s", right)
 		}
 	}
+}
+
+// What Kubernetes adds to its ClusterRoles: who may view a namespace reads our objects there,
+// who may edit it writes policies too, and who administers it changes how the cluster is joined.
+func TestRightsOfUsers(t *testing.T) {
+	allowed := map[string][]string{}
+	for _, role := range crds.UserRoles() {
+		require.Len(t, role.Labels, 1, role.Name)
+		require.Equal(t, "true", role.Labels["rbac.authorization.k8s.io/aggregate-to-"+strings.TrimPrefix(role.Name, "submariner-")], role.Name)
+		for _, r := range kube.Rights(role.Rules, "") {
+			allowed[role.Name] = append(allowed[role.Name], r.Verb+" "+r.Resource)
+		}
+	}
+	all, err := crds.All()
+	require.NoError(t, err)
+	for _, crd := range all {
+		for _, verb := range []string{"get", "list", "watch"} {
+			require.Contains(t, allowed["submariner-view"], verb+" "+crd.Spec.Names.Plural)
+		}
+	}
+	require.Len(t, allowed["submariner-view"], 3*len(all), "view reads, and no more")
+	require.ElementsMatch(t, []string{"create cablepolicies", "delete cablepolicies", "patch cablepolicies", "update cablepolicies"}, allowed["submariner-edit"])
+	require.ElementsMatch(t, []string{"patch brokers", "update brokers", "patch submariners", "update submariners"}, allowed["submariner-admin"])
 }

@@ -22,6 +22,10 @@ func Render(sub *v1alpha1.Submariner) ([]client.Object, error) {
 		def.Labels = merged(def.Labels, ours(""))
 		out = append(out, def)
 	}
+	for _, role := range crds.UserRoles() {
+		role.Labels = merged(role.Labels, ours(""))
+		out = append(out, role)
+	}
 	out = append(out, account(GatewayName, gatewayRules())...)
 	out = append(out, account(RouteAgentName, routeAgentRules())...)
 	return append(out, submariner(sub), routeAgent(sub), gateway(sub)), nil

@@ -9,8 +9,11 @@ import (
 	"slices"
 	"time"
 
+	"github.com/go-logr/logr"
 	"github.com/spf13/cobra"
+	"k8s.io/klog/v2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	ctrllog "sigs.k8s.io/controller-runtime/pkg/log"
 
 	"subctl/internal/look"
 	"subctl/internal/printer"
@@ -98,6 +101,8 @@ const watchPeriod = 2 * time.Second
 
 // run shows p once, or whenever it changes.
 func (s *show) run(ctx context.Context, p look.Panel) error {
+	ctrllog.SetLogger(logr.Discard()) // --watch and --wait outlast the 30 s after which it prints a warning
+	klog.SetLogger(logr.Discard())    // --wait stops reading when the time is out
 	if s.wait {
 		return s.await(ctx, look.NewPanel(awaitedTable()))
 	}

@@ -1,5 +1,5 @@
 // Package crds embeds the CustomResourceDefinitions that "make generate" generates from
-// package api. It contains no logic.
+// package api, and the ClusterRoles of users that belong to them. It contains no logic.
 package crds
 
 import (

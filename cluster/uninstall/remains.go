@@ -3,6 +3,7 @@ package uninstall
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
@@ -103,7 +104,7 @@ func (r *Remains) readObjects(ctx context.Context, c client.Client) error {
 }
 
 // readDefinitions finds the CRDs to delete. On a broker, or if there are objects outside the
-// namespace of the agents, all CRDs are kept.
+// namespace of the agents, all CRDs are kept, and the ClusterRoles of their users.
 func (r *Remains) readDefinitions(ctx context.Context, c client.Client) error {
 	all, err := crds.All()
 	if err != nil {
@@ -131,6 +132,7 @@ func (r *Remains) readDefinitions(ctx context.Context, c client.Client) error {
 	}
 	if r.Kept != "" {
 		r.Definitions = nil
+		r.Global = slices.DeleteFunc(r.Global, func(o client.Object) bool { return crds.IsUserRole(o.GetName()) })
 	}
 	return nil
 }

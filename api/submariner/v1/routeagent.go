@@ -24,8 +24,8 @@ func (r *RouteAgent) GetConditions() []metav1.Condition { return r.Status.Condit
 
 // RouteAgentStatus is the report of a route agent.
 type RouteAgentStatus struct {
-	Version         string           `json:"version"`
-	StatusFailure   string           `json:"statusFailure"`
+	Version       string `json:"version"`
+	StatusFailure string `json:"statusFailure"`
 	// RemoteEndpoints are the paths from the node to the gateways of other clusters, which the
 	// route agent pings: at most 32, of which those that are not connected come first.
 	RemoteEndpoints []RemoteEndpoint `json:"remoteEndpoints"`

@@ -1,0 +1,47 @@
+package crds
+
+import (
+	rbacv1 "k8s.io/api/rbac/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// The group of all our kinds, and labels of ClusterRoles whose rules Kubernetes adds to its
+// own ClusterRoles view, edit and admin. The rights of view are also in edit, and those of
+// edit in admin.
+const (
+	group            = "submariner.io"
+	aggregateToView  = rbacv1.GroupName + "/aggregate-to-view"
+	aggregateToEdit  = rbacv1.GroupName + "/aggregate-to-edit"
+	aggregateToAdmin = rbacv1.GroupName + "/aggregate-to-admin"
+)
+
+// UserRoles returns the ClusterRoles that let the users of a cluster use our kinds: who has
+// view in a namespace reads all objects there, who has edit also writes cable policies, and
+// who has admin also changes how the cluster is joined. Nobody but the agents and
+// administrators of the cluster writes what the agents report or publish.
+func UserRoles() []*rbacv1.ClusterRole {
+	change := []string{"create", "delete", "patch", "update"}
+	return []*rbacv1.ClusterRole{
+		userRole("submariner-view", aggregateToView, []string{"get", "list", "watch"},
+			"brokers", "cablepolicies", "clusters", "endpoints", "gateways", "routeagents", "submariners"),
+		userRole("submariner-edit", aggregateToEdit, change, "cablepolicies"),
+		userRole("submariner-admin", aggregateToAdmin, []string{"patch", "update"}, "brokers", "submariners"),
+	}
+}
+
+func userRole(name, label string, verbs []string, resources ...string) *rbacv1.ClusterRole {
+	return &rbacv1.ClusterRole{
+		ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{label: "true"}},
+		Rules:      []rbacv1.PolicyRule{{APIGroups: []string{group}, Resources: resources, Verbs: verbs}},
+	}
+}
+
+// IsUserRole reports whether name is the name of one of UserRoles.
+func IsUserRole(name string) bool {
+	for _, role := range UserRoles() {
+		if role.Name == name {
+			return true
+		}
+	}
+	return false
+}
