@@ -28,8 +28,8 @@ The current cluster may be a member or the broker. If it is both, these commands
 member unless --broker is set.`
 
 const cablePolicyExample = `  # IPsec between production clusters, VXLAN between all others
-  subctl cable-policy add --name default --cable-driver vxlan
-  subctl cable-policy add --name secure --cable-driver ipsec \
+  subctl cable-policy add default --cable-driver vxlan --replace --context hub
+  subctl cable-policy add secure --cable-driver ipsec \
     --left-cluster-selector env=production --right-cluster-selector env=production
 
   # show which pair gets which cable, and why

@@ -60,7 +60,7 @@ A change that leaves a pair without a cable, or removes its encryption, is refus
 kubeconfig until all pairs use their new cable; if they do not in time, the exit code is 3.`
 
 const cablePolicyAddExample = `  # IPsec between production clusters and all clusters that are not for tests
-  subctl cable-policy add --name secure --cable-driver ipsec \
+  subctl cable-policy add encrypted --cable-driver ipsec \
     --left-cluster-selector env=production --right-cluster-selector 'env!=test'
 
   # show what would change, and what would be written
@@ -68,7 +68,7 @@ const cablePolicyAddExample = `  # IPsec between production clusters and all clu
   subctl cable-policy add -f secure.yaml --dry-run -o yaml
 
   # change a policy, and wait until all pairs use their new cable
-  subctl cable-policy add --replace --name default --cable-driver wireguard --wait`
+  subctl cable-policy add --replace default --cable-driver wireguard --wait --context hub`
 
 type cablePolicyAdd struct {
 	policyOptions

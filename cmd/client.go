@@ -12,14 +12,12 @@ import (
 	"strings"
 	"time"
 
-	"github.com/go-logr/logr"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/version"
 	"k8s.io/client-go/discovery"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/transport"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	ctrllog "sigs.k8s.io/controller-runtime/pkg/log"
 
 	"subctl/cluster"
 	"subctl/internal/kube"
@@ -123,7 +121,6 @@ func (g *globals) brokerSide(ctx context.Context, cfg *rest.Config) (cluster.Sid
 }
 
 func (g *globals) side(ctx context.Context, cfg *rest.Config) (cluster.Side, error) {
-	ctrllog.SetLogger(logr.Discard()) // otherwise it prints a warning after 30 s
 	c, err := g.connect(ctx, cfg)
 	if err != nil {
 		return cluster.Side{}, err

@@ -21,9 +21,12 @@ import (
 	"strings"
 	"syscall"
 
+	"github.com/go-logr/logr"
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 	"k8s.io/cli-runtime/pkg/genericiooptions"
+	"k8s.io/klog/v2"
+	ctrllog "sigs.k8s.io/controller-runtime/pkg/log"
 
 	"subctl/internal/words"
 )
@@ -71,6 +74,9 @@ func Run(ctx context.Context, io genericiooptions.IOStreams, args []string) int 
 }
 
 func run(ctx context.Context, g *globals, args []string) int {
+	if len(args) == 0 || args[0] != "agent" {
+		silence()
+	}
 	root := newRoot(g)
 	root.SetArgs(args)
 	err := root.ExecuteContext(ctx)
@@ -85,6 +91,13 @@ func run(ctx context.Context, g *globals, args []string) int {
 		fmt.Fprintf(g.ErrOut, "Error: %v\n", err)
 	}
 	return exitCode(err)
+}
+
+// silence discards the logs of libraries: what a user must know is in the messages and the
+// error of a command.
+func silence() {
+	ctrllog.SetLogger(logr.Discard()) // otherwise it prints a warning with a stack trace after 30 s
+	klog.SetLogger(logr.Discard())
 }
 
 // NewRoot returns a fresh command tree.

@@ -1,0 +1,181 @@
+package cmd
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/spf13/cobra"
+	"github.com/stretchr/testify/require"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/cli-runtime/pkg/genericiooptions"
+	"k8s.io/client-go/tools/clientcmd"
+	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	submarinerv1 "subctl/api/submariner/v1"
+	"subctl/api/submariner/v1alpha1"
+	"subctl/internal/kubetest"
+)
+
+// exampleChanges are the examples that do not run as they are, because no agents run, with
+// the flag that is added. All others do.
+var exampleChanges = []struct{ command, flag, why string }{
+	{"subctl deploy-broker --context hub --broker-url ", "--dry-run", "the address does not exist"},
+	{"subctl join ", "--wait=false", "it waits for the agents"},
+	{"subctl rotate-key ", "--dry-run", "it waits for the gateway"},
+	{"subctl uninstall ", "--dry-run", "the agents clean their nodes first"},
+	{"subctl cable-policy add --replace ", "--dry-run", "it waits for the gateways"},
+}
+
+// TestExamples runs the examples of all help texts, in the order of the commands in the help
+// and of the examples in a text: on a broker and two clusters, on real API servers.
+func TestExamples(t *testing.T) {
+	w := newExampleWorld(t)
+	ran := 0
+	for _, c := range inHelpOrder(newRoot(newGlobals(genericiooptions.IOStreams{}))) {
+		for _, line := range exampleLines(c.Example) {
+			ran++
+			w.agents(t)
+			for _, change := range exampleChanges {
+				if strings.HasPrefix(line+" ", change.command) && !strings.Contains(line, "--dry-run") {
+					line += " " + change.flag
+				}
+			}
+			code, stdout, stderr := w.run(t, line)
+			looks := strings.HasPrefix(line, "subctl show ") && !strings.Contains(line, "--wait") || strings.Contains(line, "cable-policy list") || strings.Contains(line, "--dry-run")
+			require.True(t, code == exitDone || looks && code == exitTrouble, "the help of %s: %s: exit code %d\n%s%s", c.CommandPath(), line, code, stdout, stderr)
+			require.NotEmpty(t, stdout+stderr, line)
+			goodMessages(t, line, stderr)
+		}
+	}
+	require.Greater(t, ran, 40)
+}
+
+// goodMessages fails if messages contain what only programmers understand.
+func goodMessages(t *testing.T, line, text string) {
+	t.Helper()
+	for _, bad := range []string{"*v1alpha1.", "*v1.", "v1alpha1.", "%!", "<nil>", ".go:"} {
+		require.NotContains(t, text, bad, line)
+	}
+}
+
+// inHelpOrder returns a command and its subcommands in the order in which its help lists them.
+func inHelpOrder(root *cobra.Command) []*cobra.Command {
+	var out []*cobra.Command
+	groups := append(root.Groups(), &cobra.Group{})
+	out = append(out, root)
+	for _, group := range groups {
+		for _, c := range root.Commands() {
+			if c.GroupID == group.ID && !c.Hidden {
+				out = append(out, inHelpOrder(c)...)
+			}
+		}
+	}
+	return out
+}
+
+// exampleLines returns the command lines of an example.
+func exampleLines(text string) []string {
+	var out []string
+	for line := range strings.SplitSeq(strings.ReplaceAll(text, "\\\n", " "), "\n") {
+		if line = strings.Join(strings.Fields(line), " "); line != "" && !strings.HasPrefix(line, "#") {
+			out = append(out, line)
+		}
+	}
+	return out
+}
+
+// exampleWorld is the clusters of the examples, by context.
+type exampleWorld struct{ clients map[string]client.Client }
+
+func newExampleWorld(t *testing.T) exampleWorld {
+	w := exampleWorld{map[string]client.Client{}}
+	merged := clientcmdapi.NewConfig()
+	merged.CurrentContext = "west"
+	for i, name := range []string{"hub", "west", "east"} {
+		s := kubetest.Start(t)
+		raw, err := clientcmd.LoadFromFile(s.Kubeconfig())
+		require.NoError(t, err)
+		context := raw.Contexts[raw.CurrentContext]
+		merged.Clusters[name], merged.AuthInfos[name] = raw.Clusters[context.Cluster], raw.AuthInfos[context.AuthInfo]
+		merged.Contexts[name] = &clientcmdapi.Context{Cluster: name, AuthInfo: name}
+		w.clients[name] = s.Client(t)
+		require.NoError(t, w.clients[name].Create(t.Context(), configMap("kubeadm-config", "kube-system", map[string]string{
+			"ClusterConfiguration": fmt.Sprintf("networking:\n  podSubnet: 10.%d.0.0/16\n  serviceSubnet: 10.%d.0.0/16\n", 20+i, 40+i),
+		})))
+		for _, node := range []string{"gw-1", "gw-2"} {
+			require.NoError(t, w.clients[name].Create(t.Context(), &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: node}}))
+		}
+	}
+	t.Chdir(t.TempDir())
+	require.NoError(t, clientcmd.WriteToFile(*merged, "kubeconfig"))
+	kubeconfig, err := filepath.Abs("kubeconfig")
+	require.NoError(t, err)
+	t.Setenv("KUBECONFIG", kubeconfig)
+	t.Setenv("HOME", t.TempDir())
+	require.NoError(t, os.WriteFile("secure.yaml", []byte("kind: CablePolicies\nmetadata: {name: from-a-file}\nspec: {leftClusterSelector: {env: lab}, cableDriver: {name: wireguard}}\n"), 0o600))
+	return w
+}
+
+// run runs a command line. With --watch, it is interrupted after its first output.
+func (w exampleWorld) run(t *testing.T, line string) (code int, stdout, stderr string) {
+	t.Helper()
+	var out, errOut bytes.Buffer
+	ctx, interrupt := context.WithCancel(t.Context())
+	defer interrupt()
+	g := newGlobals(genericiooptions.IOStreams{In: strings.NewReader(""), Out: &out, ErrOut: &errOut})
+	if strings.Contains(line, "--watch") {
+		g.Out = writer(func(text []byte) (int, error) {
+			interrupt()
+			return out.Write(text)
+		})
+	}
+	code = run(ctx, g, shellWords(strings.TrimPrefix(line, "subctl ")))
+	return code, out.String(), errOut.String()
+}
+
+// agents does what the agents of the joined clusters do, as far as the examples depend on it,
+// and keeps the nodes Ready.
+func (w exampleWorld) agents(t *testing.T) {
+	t.Helper()
+	for name, c := range w.clients {
+		nodes := &corev1.NodeList{}
+		require.NoError(t, c.List(t.Context(), nodes))
+		for _, n := range nodes.Items {
+			was := n.DeepCopy()
+			n.Status.Addresses = []corev1.NodeAddress{{Type: corev1.NodeInternalIP, Address: "10.89.1." + n.Name[3:]}}
+			n.Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue, LastHeartbeatTime: metav1.Now()}}
+			require.NoError(t, c.Status().Patch(t.Context(), &n, client.MergeFrom(was)))
+		}
+		key := client.ObjectKey{Namespace: submarinerv1.OperatorNamespace, Name: v1alpha1.SubmarinerName}
+		if name == "hub" || c.Get(t.Context(), key, &v1alpha1.Submariner{}) != nil {
+			continue
+		}
+		share(t, c)
+		remote := map[string]string{"west": "east", "east": "west"}[name]
+		for id, maker := range map[string]string{name: "", remote: remote} {
+			for _, obj := range clusterObjects(submarinerv1.OperatorNamespace, maker, id, "env=production", "vxlan,wireguard,ipsec", "default") {
+				if x, ok := obj.(*submarinerv1.Cluster); ok {
+					x.Spec.ClusterCIDR, x.Spec.ServiceCIDR, x.Spec.GlobalCIDR = []string{}, []string{}, []string{}
+				}
+				require.NoError(t, client.IgnoreAlreadyExists(c.Create(t.Context(), obj)))
+			}
+		}
+		route := &submarinerv1.RouteAgent{ObjectMeta: named("gw-1")}
+		route.Status.RemoteEndpoints = []submarinerv1.RemoteEndpoint{}
+		route.Status.Node = &submarinerv1.NodeFacts{PrivateIP: "10.89.1.1", Device: "eth0", MTU: 1500, Network: "10.89.1.0/24", PodIP: "10.244.1.1", PodIPPlanned: true}
+		require.NoError(t, client.IgnoreAlreadyExists(c.Create(t.Context(), route)))
+		gw := gateway(name, "gw-1", 0, connection(submarinerv1.Connected, endpoint(remote, "gw", "172.18.0.9")))
+		gw.Annotations[submarinerv1.TimestampAnnotation] = strconv.FormatInt(time.Now().Unix(), 10)
+		require.NoError(t, client.IgnoreNotFound(c.Delete(t.Context(), gw.DeepCopy())))
+		require.NoError(t, c.Create(t.Context(), gw))
+	}
+}
