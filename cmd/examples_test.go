@@ -159,7 +159,10 @@ func (w exampleWorld) agents(t *testing.T) {
 		if name == "hub" || c.Get(t.Context(), key, &v1alpha1.Submariner{}) != nil {
 			continue
 		}
+		prepared := inNamespace(cablePolicy("of-"+name, "site=one | site=two | ipsec"), submarinerv1.OperatorNamespace)
+		require.NoError(t, client.IgnoreAlreadyExists(c.Create(t.Context(), prepared)))
 		share(t, c)
+		w.publish(t, name)
 		remote := map[string]string{"west": "east", "east": "west"}[name]
 		for id, maker := range map[string]string{name: "", remote: remote} {
 			for _, obj := range clusterObjects(submarinerv1.OperatorNamespace, maker, id, "env=production", "vxlan,wireguard,ipsec", "default") {
@@ -177,5 +180,21 @@ func (w exampleWorld) agents(t *testing.T) {
 		gw.Annotations[submarinerv1.TimestampAnnotation] = strconv.FormatInt(time.Now().Unix(), 10)
 		require.NoError(t, client.IgnoreNotFound(c.Delete(t.Context(), gw.DeepCopy())))
 		require.NoError(t, c.Create(t.Context(), gw))
+	}
+}
+
+// publish copies the policies that were created in a cluster to the broker.
+func (w exampleWorld) publish(t *testing.T, name string) {
+	t.Helper()
+	var list v1alpha1.CablePoliciesList
+	require.NoError(t, w.clients[name].List(t.Context(), &list, client.InNamespace(submarinerv1.OperatorNamespace)))
+	for _, p := range list.Items {
+		if submarinerv1.IsCopy(&p) {
+			continue
+		}
+		onBroker := &v1alpha1.CablePolicies{ObjectMeta: metav1.ObjectMeta{Name: p.Name, Namespace: submarinerv1.BrokerNamespace}, ConnectionPolicies: p.ConnectionPolicies}
+		require.NoError(t, client.IgnoreNotFound(w.clients["hub"].Delete(t.Context(), onBroker.DeepCopy())))
+		onBroker.Labels = map[string]string{submarinerv1.ClusterIDLabel: name}
+		require.NoError(t, w.clients["hub"].Create(t.Context(), onBroker))
 	}
 }

@@ -25,8 +25,9 @@ say "A broker, through which clusters exchange objects"
 show bin/subctl deploy-broker --context cluster1 --broker-info kubeconfigs/broker-info.subm
 
 say "Three members"
-for c in cluster1 cluster2 cluster3; do
-	show bin/subctl join kubeconfigs/broker-info.subm --context $c --image "$IMAGE"
+for i in 1 2 3; do # the networks of the lab's clusters: scripts/lab/plan
+	show bin/subctl join kubeconfigs/broker-info.subm --context cluster$i --image "$IMAGE" \
+		--clustercidr 10.11$i.0.0/16 --servicecidr 10.10$i.0.0/16 --gateway-nodes cluster$i-node1
 done
 for try in $(seq 30); do # earlier members receive the last one a moment later
 	bin/subctl show connections >/dev/null 2>&1 && break
