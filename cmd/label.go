@@ -1,0 +1,213 @@
+package cmd
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	submarinerv1 "subctl/api/submariner/v1"
+	"subctl/api/submariner/v1alpha1"
+	"subctl/internal/kube"
+	"subctl/internal/look"
+	"subctl/internal/printer"
+	"subctl/internal/words"
+	"subctl/policy/catalog"
+)
+
+const labelLong = `Set and remove labels of a cluster, which the selectors of cable policies match.
+
+KEY=VALUE sets a label, and KEY- removes it. The labels are in Submariner.spec.clusterLabels of
+the cluster, and every cluster of its clustersets reads them. Without --context, subctl looks
+for the cluster in all contexts of the kubeconfig.
+
+The pairs of clusters whose cable changes are printed on stdout. A change that leaves a pair
+without a cable, or removes its encryption, is refused unless --force is set; with --dry-run,
+the exit code is then 3.`
+
+const labelExample = `  # show which pairs of clusters change their cable, and change them
+  subctl label west site=cloud --dry-run
+  subctl label west site=cloud --wait
+
+  # remove a label
+  subctl label west site-`
+
+type labelOptions struct {
+	*globals
+	guard
+	cluster string
+	set     map[string]string
+	remove  []string
+}
+
+func newLabel(g *globals) *cobra.Command {
+	o := &labelOptions{globals: g, guard: guard{g: g}, set: map[string]string{}}
+	c := &cobra.Command{
+		Use:               "label CLUSTER KEY=VALUE|KEY- ...",
+		Short:             "Change the labels of a cluster",
+		Long:              labelLong,
+		Example:           labelExample,
+		Args:              func(_ *cobra.Command, args []string) error { return o.parse(args) },
+		ValidArgsFunction: o.complete,
+		RunE:              func(c *cobra.Command, _ []string) error { return o.run(c.Context()) },
+	}
+	o.guard.addFlags(c)
+	return c
+}
+
+// parse reads the arguments, and returns all mistakes in them.
+func (o *labelOptions) parse(args []string) error {
+	if len(args) < 2 {
+		return errors.New("label requires a cluster ID and at least one label: subctl label CLUSTER KEY=VALUE KEY-")
+	}
+	o.cluster = args[0]
+	named := map[string]string{} // all labels, to check their names
+	var errs []error
+	for _, arg := range args[1:] {
+		k, v, sets := strings.Cut(arg, "=")
+		if !sets {
+			var removes bool
+			if k, removes = strings.CutSuffix(arg, "-"); !removes {
+				errs = append(errs, fmt.Errorf("%q is neither KEY=VALUE, which sets a label, nor KEY-, which removes it", arg))
+				continue
+			}
+		}
+		if _, twice := named[k]; twice {
+			errs = append(errs, fmt.Errorf("label %q is specified twice", k))
+		}
+		if named[k] = v; sets {
+			o.set[k] = v
+		} else {
+			o.remove = append(o.remove, k)
+		}
+	}
+	return errors.Join(append(errs, submarinerv1.CheckClusterID(o.cluster), submarinerv1.CheckLabels("label", named))...)
+}
+
+func (o *labelOptions) run(ctx context.Context) error {
+	c, all, err := o.open(ctx)
+	if err != nil {
+		return err
+	}
+	var sub v1alpha1.Submariner
+	if err := c.Get(ctx, client.ObjectKey{Namespace: submarinerv1.OperatorNamespace, Name: v1alpha1.SubmarinerName}, &sub); err != nil {
+		return fmt.Errorf("reading the Submariner: %w", err)
+	}
+	self, _ := all.Cluster(o.cluster)
+	for _, k := range o.remove {
+		if _, there := self.Labels[k]; !there {
+			o.progress().Warn("cluster %s has no label %s", o.cluster, k)
+		}
+	}
+	if err := submarinerv1.CheckLabels("label", o.changed(sub.ClusterLabels())); err != nil {
+		return err
+	}
+	change := all.Compare(all.Labelled(o.cluster, o.changed(self.Labels)))
+	show := func() error { return look.PrintChange(o.Out, o.progress(), change) }
+	if o.dryRun {
+		err = o.markDryRun(printer.Table, show)
+	} else {
+		err = show()
+	}
+	if err != nil {
+		return err
+	}
+	if err := o.accept(change); err != nil || o.dryRun {
+		return err
+	}
+	wait, err := o.await(ctx, all, change)
+	if err != nil {
+		return err
+	}
+	if err := o.write(ctx, c, &sub); err != nil {
+		return err
+	}
+	o.progress().Done("cluster %s has the labels %s", o.cluster, words.List(strings.Split(submarinerv1.FormatLabels(o.changed(self.Labels)), ",")))
+	return wait(ctx)
+}
+
+// changed returns labels with the changes.
+func (o *labelOptions) changed(labels map[string]string) map[string]string {
+	out := map[string]string{}
+	maps.Copy(out, labels)
+	maps.Copy(out, o.set)
+	for _, k := range o.remove {
+		delete(out, k)
+	}
+	maps.DeleteFunc(out, func(k, _ string) bool { return submarinerv1.IsReservedLabel(k) })
+	return out
+}
+
+// write changes the labels in the Submariner, and in the Cluster object, where people may
+// have changed them too.
+func (o *labelOptions) write(ctx context.Context, c client.Client, sub *v1alpha1.Submariner) error {
+	was := sub.DeepCopy()
+	sub.Spec.ClusterLabels = o.changed(sub.ClusterLabels())
+	delete(sub.Annotations, v1alpha1.ClusterLabelsAnnotation) // of an earlier version
+	if err := c.Patch(ctx, sub, client.MergeFromWithOptions(was, client.MergeFromWithOptimisticLock{}), client.FieldOwner(kube.FieldOwner)); err != nil {
+		return fmt.Errorf("writing Submariner.spec.clusterLabels: %w", err)
+	}
+	current, err := kube.Optional(ctx, c, &submarinerv1.Cluster{}, client.ObjectKey{Namespace: submarinerv1.OperatorNamespace, Name: o.cluster})
+	if err != nil || current == nil {
+		return err // the gateway will create it
+	}
+	before := current.DeepCopy()
+	current.Labels = o.changed(current.Labels)
+	if err := c.Patch(ctx, current, client.MergeFrom(before), client.FieldOwner(kube.FieldOwner)); client.IgnoreNotFound(err) != nil {
+		return fmt.Errorf("writing the labels of Cluster %s: %w", o.cluster, err)
+	}
+	return nil
+}
+
+// open connects to the cluster: in the context that the user specified, or else in the context
+// of the kubeconfig that is joined with its ID.
+func (o *labelOptions) open(ctx context.Context) (client.Client, *catalog.Catalog, error) {
+	name := *o.kube.Context
+	if name == "" {
+		targets, err := (&show{globals: o.globals}).everyCluster()
+		if err != nil {
+			return nil, nil, err
+		}
+		sites, _ := look.ReadAll(ctx, targets) // unreadable clusters are not the one, or reported below
+		i := slices.IndexFunc(sites, func(s look.Site) bool { return s.Submariner != nil && s.Name == o.cluster })
+		if i < 0 {
+			return nil, nil, fmt.Errorf("no cluster of the kubeconfig that can be reached has joined as %q: choose its context with --context", o.cluster)
+		}
+		name = targets[i].Context
+	}
+	c, err := o.clientFor(ctx, name)
+	if err != nil {
+		return nil, nil, err
+	}
+	all, err := look.ReadPolicies(ctx, c, false)
+	if err == nil && all.Keeper != o.cluster {
+		err = fmt.Errorf("the cluster of context %q is %s, not %s: choose the context of the cluster", name, catalog.MakerName(all.Keeper), o.cluster)
+	}
+	return c, all, err
+}
+
+// complete completes the arguments: the ID of the current cluster, and removals of its labels.
+func (o *labelOptions) complete(c *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
+	current, err := o.client(c.Context())
+	if err != nil {
+		return nil, cobra.ShellCompDirectiveError
+	}
+	all, err := look.ReadPolicies(c.Context(), current, false)
+	if err != nil {
+		return nil, cobra.ShellCompDirectiveError
+	}
+	if len(args) == 0 {
+		return []string{all.Keeper}, cobra.ShellCompDirectiveNoFileComp
+	}
+	self, _ := all.Cluster(all.Keeper)
+	var out []string
+	for _, k := range slices.Sorted(maps.Keys(self.Labels)) {
+		out = append(out, k+"=", k+"-")
+	}
+	return out, cobra.ShellCompDirectiveNoFileComp | cobra.ShellCompDirectiveNoSpace
+}

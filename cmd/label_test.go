@@ -1,0 +1,52 @@
+package cmd
+
+import (
+	"fmt"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	submarinerv1 "subctl/api/submariner/v1"
+	"subctl/api/submariner/v1alpha1"
+)
+
+// TestLabel prints what the command reports, of stderr behind a bar, and what it wrote. Two of
+// west's labels are in the Submariner, and one of them and a further one in the Cluster object:
+// a person has changed the other.
+func TestLabel(t *testing.T) {
+	var out strings.Builder
+	for _, args := range []string{
+		"label", "label west", "label west tier", "label West submariner-io/clusterID=east =x a b=_ c=1 c-", "label east site=one", "label nirvana site=one",
+		"label east site=one --context west", "label west site=cloud", "label west env=cloud --dry-run", "label west env-", "label west env- --dry-run --force", "label west env- --force", "label west zone- tier=core",
+	} {
+		w := world{"west": policyWorlds()["west"], "hub": policyWorlds()["hub"]}
+		w["west"][0].(*v1alpha1.Submariner).Spec.ClusterLabels = map[string]string{"env": "production", "tier": "core"}
+		g, stdout, stderr := testGlobals(t, w, "hub", "west", "gone")
+		code := run(t.Context(), g, strings.Fields(args))
+		fmt.Fprintf(&out, "# subctl %s\n%s", args, stdout)
+		for l := range strings.Lines(stderr.String()) {
+			fmt.Fprintf(&out, "| %s", l)
+		}
+		cfg, err := g.restConfigFor("west")
+		require.NoError(t, err)
+		c, err := g.connect(t.Context(), cfg)
+		require.NoError(t, err)
+		sub, self := &v1alpha1.Submariner{}, &submarinerv1.Cluster{}
+		require.NoError(t, c.Get(t.Context(), client.ObjectKey{Namespace: submarinerv1.OperatorNamespace, Name: "submariner"}, sub))
+		require.NoError(t, c.Get(t.Context(), client.ObjectKey{Namespace: submarinerv1.OperatorNamespace, Name: "west"}, self))
+		fmt.Fprintf(&out, "=> Submariner: %s; Cluster: %s\nexit code %d\n\n", submarinerv1.FormatLabels(sub.Spec.ClusterLabels), submarinerv1.FormatLabels(self.Labels), code)
+	}
+	goldenText(t, filepath.Join("testdata", "label.txt"), out.String())
+}
+
+func TestLabelCompletion(t *testing.T) {
+	for line, want := range map[string]string{"": "west", "west ": "env= env- tier= tier-"} {
+		words := append([]string{"__complete", "label"}, strings.Split(line, " ")...)
+		got := runIn(t, policyWorlds(), []string{"west"}, words...)
+		values, _, _ := strings.Cut(got.stdout, ":")
+		require.Equal(t, want, strings.Join(strings.Fields(values), " "), line)
+	}
+}
