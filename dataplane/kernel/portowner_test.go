@@ -80,7 +80,7 @@ func TestPortOwner(t *testing.T) {
 		return text
 	}
 	require.Empty(t, owner(dataplane.VXLANPort))
-	settle(t, ns, h, state(t, one()...))
+	settle(t, ns, h, state(t, dataplane.VXLAN{Name: dataplane.VXLANDevice, MAC: "0a:58:ac:12:00:02", VNI: 1000, Local: ip("172.18.0.2"), Port: dataplane.VXLANPort, MTU: 1450}))
 	require.Contains(t, owner(dataplane.VXLANPort), `"ss -lunp sport = :4502" on the node names it), or by the kernel for a VXLAN`)
 	ns.Do(func() {
 		l, err := net.ListenUDP("udp6", &net.UDPAddr{Port: 4777})
