@@ -132,11 +132,18 @@ func workersOf(t *testing.T, pair string) (from, to pod) {
 	return podOn(t, a, "web", worker(t, a)), podOn(t, b, "web", worker(t, b))
 }
 
-// lossless measures, so many times, what must cost no packet, and returns how many packets
-// the worst run cost. The machine has more clusters than CPUs, and may drop a packet by itself:
+// lossless measures, so many times, what must cost no packet.
+func lossless(t *testing.T, runs int, run func() map[string]lost) (worst int) {
+	t.Helper()
+	worst = worstOf(t, runs, run)
+	require.Zero(t, worst, "packets lost in the worst of %d runs", runs)
+	return worst
+}
+
+// worstOf returns how many packets the worst of so many runs cost. The machine has more clusters than CPUs, and may drop a packet by itself:
 // a run does not count if a stream between the nodes of one cluster, which passes nothing
 // of ours, loses packets, too.
-func lossless(t *testing.T, runs int, run func() map[string]lost) (worst int) {
+func worstOf(t *testing.T, runs int, run func() map[string]lost) (worst int) {
 	t.Helper()
 	const void = 3 // runs that do not count, at most
 	for n, voided := 0, 0; n < runs; n++ {
@@ -152,7 +159,6 @@ func lossless(t *testing.T, runs int, run func() map[string]lost) (worst int) {
 		}
 		worst = max(worst, packets)
 	}
-	require.Zero(t, worst, "packets lost in the worst of %d runs", runs)
 	return worst
 }
 
