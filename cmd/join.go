@@ -4,14 +4,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"slices"
 	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"subctl/broker"
 	"subctl/cable/drivers"
@@ -57,6 +55,7 @@ type joinOptions struct {
 	file        string
 	checkBroker bool
 	dryRun      bool
+	force       bool
 	wait        bool
 	timeout     time.Duration
 	format      *printer.Flag
@@ -90,6 +89,7 @@ func newJoin(g *globals) *cobra.Command {
 	f.BoolVar(&o.checkBroker, "check-broker-certificate", true, "verify the certificate of the broker's API server")
 	f.BoolVar(&o.Reset, "reset", false, "reset the settings without a flag to their defaults, instead of leaving them as they are")
 	f.BoolVar(&o.dryRun, "dry-run", false, "print what would change on broker and cluster, without writing it; with -o, the objects to write")
+	f.BoolVar(&o.force, "force", false, "change it even if pairs of clusters lose their cable or its encryption")
 	f.BoolVar(&o.wait, "wait", true, "wait until the cluster is connected")
 	f.DurationVar(&o.timeout, "timeout", 2*time.Minute, "time limit for --wait")
 	o.format = output(c, printer.YAML, printer.JSON)
@@ -129,20 +129,20 @@ func (o *joinOptions) run(ctx context.Context, g *globals) error {
 	if text := op.Plan.ChangesText(); text != "" && !o.dryRun {
 		op.Report.Warn("%s", text)
 	}
+	losses := op.Plan.Refusal()
+	switch {
+	case losses == nil:
+	case o.force || o.dryRun:
+		op.Report.Warn("%v", losses)
+	default:
+		return fmt.Errorf("%w\nnothing was changed: to change it nevertheless, add --force", losses)
+	}
 	if o.dryRun {
-		found, err := op.DryRun(ctx)
-		if err != nil {
-			return err
+		err := o.printDryRun(ctx, g, op)
+		if err == nil && losses != nil && !o.force {
+			err = trouble()
 		}
-		if !slices.Contains(o.Specified, "output") {
-			difference, err := op.Compare(ctx, found)
-			if err != nil {
-				return err
-			}
-			return g.markDryRun(printer.Table, func() error { return printDifference(g.Out, difference, op) })
-		}
-		format := o.format.Format()
-		return g.markDryRun(format, func() error { return printDryRun(g.Out, format, found, op) })
+		return err
 	}
 	if err := op.Run(ctx); err != nil {
 		return err
@@ -153,6 +153,24 @@ func (o *joinOptions) run(ctx context.Context, g *globals) error {
 	ctx, cancel := context.WithTimeout(ctx, o.timeout)
 	defer cancel()
 	return op.Wait(ctx)
+}
+
+// printDryRun prints how the broker and the cluster would change, or with -o the objects to
+// write.
+func (o *joinOptions) printDryRun(ctx context.Context, g *globals, op *join.Operation) error {
+	found, err := op.DryRun(ctx)
+	if err != nil {
+		return err
+	}
+	if !slices.Contains(o.Specified, "output") {
+		difference, err := op.Compare(ctx, found)
+		if err != nil {
+			return err
+		}
+		return g.markDryRun(printer.Table, func() error { return printDifference(g.Out, difference, op) })
+	}
+	format := o.format.Format()
+	return g.markDryRun(format, func() error { return printDryRun(g.Out, format, found, op) })
 }
 
 // check returns the join file, or all mistakes on the command line and in the file. It
@@ -238,62 +256,4 @@ func (o *joinOptions) addDriverFlags(c *cobra.Command) {
 	complete(c, "encryption", func(context.Context) ([]string, error) {
 		return []string{join.EncryptionRequired, join.EncryptionOptional}, nil
 	})
-}
-
-// maxFields is the number of changed fields that printDifference prints for an object. A
-// CustomResourceDefinition of another version differs in hundreds.
-const maxFields = 20
-
-// printDifference prints the objects that join would create (+) or change (~), and their
-// fields.
-func printDifference(w io.Writer, d *join.Difference, op *join.Operation) error {
-	var out strings.Builder
-	for _, side := range []struct {
-		name, url string
-		changes   []join.ObjectChange
-	}{{"broker", op.Broker.URL, d.Broker}, {"cluster", op.Member.URL, d.Cluster}} {
-		fmt.Fprintf(&out, "%s: %s\n", side.name, side.url)
-		if len(side.changes) == 0 {
-			out.WriteString("  nothing changes\n")
-		}
-		for _, c := range side.changes {
-			mark := "~"
-			if c.New {
-				mark = "+"
-			}
-			fmt.Fprintf(&out, "  %s %s\n", mark, c.Object)
-			for i, f := range c.Fields {
-				if i == maxFields {
-					fmt.Fprintf(&out, "      and %d more fields: see -o yaml\n", len(c.Fields)-i)
-					break
-				}
-				fmt.Fprintf(&out, "      %s\n", f)
-			}
-		}
-	}
-	if d.Same > 0 {
-		fmt.Fprintf(&out, "%d objects stay as they are\n", d.Same)
-	}
-	if len(op.Plan.Affected) > 0 {
-		fmt.Fprintf(&out, "affected clusters: %s\n", strings.Join(op.Plan.Affected, ", "))
-	}
-	_, err := io.WriteString(w, out.String())
-	return err
-}
-
-// printDryRun prints the objects that join would write: as one JSON object, or as YAML
-// documents with comments that name their destination.
-func printDryRun(w io.Writer, format printer.Format, d *join.DryRun, op *join.Operation) error {
-	if format == printer.JSON {
-		return printer.Encode(w, format, d)
-	}
-	err := printDocuments(w, "broker: created at "+op.Broker.URL, d.Broker)
-	for _, obj := range d.Cluster {
-		how := "applied"
-		if obj.GetKind() == "Node" {
-			how = "patched"
-		}
-		err = errors.Join(err, printDocuments(w, "cluster: "+how+" at "+op.Member.URL, []*unstructured.Unstructured{obj}))
-	}
-	return err
 }

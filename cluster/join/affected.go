@@ -8,6 +8,7 @@ import (
 
 	submarinerv1 "subctl/api/submariner/v1"
 	"subctl/api/submariner/v1alpha1"
+	"subctl/cable"
 	"subctl/cable/drivers"
 	"subctl/policy"
 	"subctl/policy/catalog"
@@ -23,12 +24,17 @@ type pair struct {
 // the labels, and the other clusters of the broker, sorted.
 func (r request) pairs(spec v1alpha1.SubmarinerSpec, labels map[string]string) []pair {
 	self := r.self(spec, labels)
+	offered, offerErr := drivers.Listed(spec)
 	known := catalog.OfBroker(r.broker.Members)
 	book := policy.Compile(known.Policies)
 	var out []pair
 	for _, other := range known.Clusters {
 		if r.isOther(other.ID) && shareSet(self, other) {
-			out = append(out, pair{other.ID, book.Decide(self, other)})
+			d := book.Decide(self, other)
+			if d.Err == nil && offerErr == nil && !slices.ContainsFunc(offered, func(o cable.Driver) bool { return o.Name() == d.Driver }) {
+				d.Err, d.Driver = fmt.Errorf("this cluster does not offer %s", d.Driver), ""
+			}
+			out = append(out, pair{other.ID, d})
 		}
 	}
 	return out
@@ -87,8 +93,8 @@ var local = []string{
 var decided = []string{"cableDriver", "clusterLabels", "clusterSets", "encryption"}
 
 // affected returns the clusters that the changes affect, with the cable before and after
-// where it differs.
-func (r request) affected(was, will *v1alpha1.Submariner, list []Change) []string {
+// where it differs, and those among them that lose their cable or its encryption.
+func (r request) affected(was, will *v1alpha1.Submariner, list []Change) (out, losses []string) {
 	all := false
 	for _, c := range list {
 		field, _, _ := strings.Cut(c.Field, ".")
@@ -97,7 +103,6 @@ func (r request) affected(was, will *v1alpha1.Submariner, list []Change) []strin
 	labels := was.ClusterLabels()
 	before := r.pairs(was.Spec, r.effective(labels, labels))
 	after := r.pairs(will.Spec, r.effective(labels, will.ClusterLabels()))
-	var out []string
 	for _, now := range after {
 		text := now.other
 		i := slices.IndexFunc(before, func(p pair) bool { return p.other == now.other })
@@ -106,6 +111,9 @@ func (r request) affected(was, will *v1alpha1.Submariner, list []Change) []strin
 			text += fmt.Sprintf(" (not connected → %s)", driverText(now.decision))
 		case !before[i].decision.Same(now.decision):
 			text += fmt.Sprintf(" (%s → %s)", driverText(before[i].decision), driverText(now.decision))
+			if loses(before[i].decision, now.decision) {
+				losses = append(losses, text)
+			}
 		case !all:
 			continue
 		}
@@ -114,9 +122,20 @@ func (r request) affected(was, will *v1alpha1.Submariner, list []Change) []strin
 	for _, p := range before {
 		if !slices.ContainsFunc(after, func(now pair) bool { return now.other == p.other }) {
 			out = append(out, p.other+" (no longer connected)")
+			losses = append(losses, p.other+" (no longer connected)")
 		}
 	}
-	return out
+	return out, losses
+}
+
+// loses reports whether a pair loses its cable, or the encryption of its cable.
+func loses(was, is policy.Decision) bool {
+	return was.Err == nil && (is.Err != nil || encrypts(was.Driver) && !encrypts(is.Driver))
+}
+
+func encrypts(driver string) bool {
+	d := drivers.Find(driver)
+	return d != nil && d.Properties().Encrypts
 }
 
 func driverText(d policy.Decision) string {

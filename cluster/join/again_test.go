@@ -137,7 +137,7 @@ func TestJoiningAgainNamesTheAffectedClusters(t *testing.T) {
 	s.policy("cloud", "ipsec")
 	s.b.Members[0].Policies[1].ConnectionPolicies[0].LeftClusterSelector = cloud
 	s.f.Submariner.Spec = s.f.Submariner.Spec.WithoutEffect()
-	s.f.Submariner.Spec.NatEnabled = false
+	s.f.Submariner.Spec.NatEnabled, s.f.Submariner.Spec.CableDrivers = false, []string{"ipsec", "wireguard", "vxlan"}
 
 	p, err := s.plan()
 	require.NoError(t, err)
@@ -148,6 +148,21 @@ func TestJoiningAgainNamesTheAffectedClusters(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, "the settings of this cluster change:\n  clusterLabels.site: cloud → onprem\n  version: of-before → devel\n"+
 		"affected clusters: east (ipsec → wireguard), north (ipsec → wireguard)", p.ChangesText())
+
+	require.NoError(t, p.Refusal())
+
+	s.policy("plain", "vxlan")
+	s.b.Members[0].Policies[2].ConnectionPolicies[0].LeftClusterSelector = v1alpha1.ClusterSelector{MatchLabels: map[string]string{"site": "onprem"}}
+	s.f.Submariner.Spec.Encryption = ""
+	p, err = s.plan()
+	require.NoError(t, err)
+	require.EqualError(t, p.Refusal(), "these clusters lose their cable to this cluster, or its encryption: east (ipsec → vxlan), north (ipsec → vxlan)")
+	s.Specified, s.CableDrivers, s.CombinedCableDrivers = []string{"cable-drivers"}, []string{"vxlan"}, nil
+	s.Specified = append(s.Specified, "combined-cable-drivers", "cable-driver")
+	s.CableDriver = ""
+	p, err = s.plan()
+	require.NoError(t, err)
+	require.ErrorContains(t, p.Refusal(), "east (ipsec → no cable: this cluster does not offer ipsec)")
 
 	s.Specified, s.NAT = []string{"natt"}, true
 	p, err = s.plan()

@@ -4,6 +4,7 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+	corev1 "k8s.io/api/core/v1"
 
 	"subctl/cluster/join"
 )
@@ -61,6 +62,32 @@ func TestCheckDrivers(t *testing.T) {
 			} else {
 				require.NoError(t, err)
 			}
+		})
+	}
+}
+
+// A ConfigMap that cannot be used does not keep a cluster from joining.
+func TestPlanLooksAtTheConfigMap(t *testing.T) {
+	for _, test := range []struct {
+		name  string
+		found *corev1.ConfigMap
+		want  string // after what it is called; empty: no warning
+	}{
+		{"missing", nil, "it does not exist"},
+		{"good", &corev1.ConfigMap{Data: map[string]string{"CableCustomConfig": "mtu: 1400"}}, ""},
+		{"out of range", &corev1.ConfigMap{Data: map[string]string{"CableCustomConfig": "mtu: 14"}}, `key CableCustomConfig: line 1: mtu "14": it must be a whole number from 576 to 65535`},
+		{"another key", &corev1.ConfigMap{Data: map[string]string{"cables": "mtu: 1400"}}, "key CableCustomConfig: the key CableCustomConfig is missing: found only cables"},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			s := normal()
+			s.Image, s.GatewayNodes, s.CableDriverConfig, s.f.CableConfig = "quay.io/a/b:c", []string{"n1"}, "cables", test.found
+			p, err := s.plan()
+			require.NoError(t, err)
+			var want []string
+			if test.want != "" {
+				want = []string{"ConfigMap submariner-operator/cables, which --cable-driver-config names: " + test.want + ": until that is fixed, the previous settings apply, or the defaults"}
+			}
+			require.Equal(t, want, p.Warnings)
 		})
 	}
 }

@@ -3,6 +3,7 @@ package join
 import (
 	"cmp"
 	"encoding/base64"
+	"fmt"
 	"maps"
 	"net/netip"
 	"slices"
@@ -36,6 +37,8 @@ type Plan struct {
 	// it differs.
 	Changes  []Change
 	Affected []string
+	// Losses are the clusters in Affected whose cable is lost, or no longer encrypted.
+	Losses []string
 	// Present are the other members that have a gateway, sorted.
 	Present []string
 	// Found are the discovered networks of the cluster.
@@ -65,9 +68,17 @@ func MakePlan(o Options, file *broker.JoinFile, f *Facts, b *BrokerFacts) (*Plan
 	p.Submariner = r.submariner(pods, services)
 	if p.Before != nil {
 		p.Changes = changes(p.Before.Spec, p.Submariner.Spec)
-		p.Affected = r.affected(p.Before, p.Submariner, p.Changes)
+		p.Affected, p.Losses = r.affected(p.Before, p.Submariner, p.Changes)
 	}
 	return p, nil
+}
+
+// Refusal returns an error if pairs of clusters lose their cable or its encryption.
+func (p *Plan) Refusal() error {
+	if len(p.Losses) == 0 {
+		return nil
+	}
+	return fmt.Errorf("these clusters lose their cable to this cluster, or its encryption: %s", strings.Join(p.Losses, ", "))
 }
 
 // ChangesText returns the changes of the settings with which the cluster has joined before,

@@ -273,32 +273,6 @@ func TestPlanWarns(t *testing.T) {
 	require.NotContains(t, strings.Join(p.Warnings, "\n"), "image")
 }
 
-// A ConfigMap that cannot be used does not keep a cluster from joining.
-func TestPlanLooksAtTheConfigMap(t *testing.T) {
-	for _, test := range []struct {
-		name  string
-		found *corev1.ConfigMap
-		want  string // after what it is called; empty: no warning
-	}{
-		{"missing", nil, "it does not exist"},
-		{"good", &corev1.ConfigMap{Data: map[string]string{"CableCustomConfig": "mtu: 1400"}}, ""},
-		{"out of range", &corev1.ConfigMap{Data: map[string]string{"CableCustomConfig": "mtu: 14"}}, `key CableCustomConfig: line 1: mtu "14": it must be a whole number from 576 to 65535`},
-		{"another key", &corev1.ConfigMap{Data: map[string]string{"cables": "mtu: 1400"}}, "key CableCustomConfig: the key CableCustomConfig is missing: found only cables"},
-	} {
-		t.Run(test.name, func(t *testing.T) {
-			s := normal()
-			s.Image, s.GatewayNodes, s.CableDriverConfig, s.f.CableConfig = "quay.io/a/b:c", []string{"n1"}, "cables", test.found
-			p, err := s.plan()
-			require.NoError(t, err)
-			var want []string
-			if test.want != "" {
-				want = []string{"ConfigMap submariner-operator/cables, which --cable-driver-config names: " + test.want + ": until that is fixed, the previous settings apply, or the defaults"}
-			}
-			require.Equal(t, want, p.Warnings)
-		})
-	}
-}
-
 // Which Secret has the pre-shared key, no flag says: joining again keeps it.
 func TestPlanKeepsThePSKSecret(t *testing.T) {
 	s := normal()
@@ -311,27 +285,4 @@ func TestPlanKeepsThePSKSecret(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, "our-psk", p.Submariner.Spec.CeIPSecPSKSecret)
 	require.Contains(t, clustertest.Text(t, clustertest.Render(t, p.Submariner)), "- mountPath: /var/run/secrets/submariner.io/our-psk\n          name: our-psk\n          readOnly: true\n")
-}
-
-func TestGatewayNodes(t *testing.T) {
-	const control = "node-role.kubernetes.io/control-plane"
-	for _, test := range []struct {
-		name  string
-		nodes []corev1.Node
-		named []string
-		want  []string
-	}{
-		{"workers first", []corev1.Node{clustertest.Node("a", "10.89.1.1", control), clustertest.Node("c", "10.89.1.3"), clustertest.Node("b", "10.89.1.2")}, nil, []string{"b"}},
-		{"control plane alone", []corev1.Node{clustertest.Node("a", "10.89.1.1", control)}, nil, []string{"a"}},
-		{"labelled already", []corev1.Node{clustertest.Node("a", "10.89.1.1"), clustertest.Node("b", "10.89.1.2", submarinerv1.GatewayNodeLabel)}, nil, nil},
-		{"named", []corev1.Node{clustertest.Node("a", "10.89.1.1"), clustertest.Node("b", "10.89.1.2", submarinerv1.GatewayNodeLabel)}, []string{"b", "a"}, []string{"a"}},
-	} {
-		t.Run(test.name, func(t *testing.T) {
-			s := normal()
-			s.f.Nodes, s.GatewayNodes = test.nodes, test.named
-			p, err := s.plan()
-			require.NoError(t, err)
-			require.Equal(t, test.want, p.Gateways)
-		})
-	}
 }
