@@ -108,7 +108,7 @@ func (u *Operation) gone(ctx context.Context, obj client.Object) error {
 			return nil
 		}
 		if wake.After(ctx, gonePoll) != nil {
-			return fmt.Errorf("waiting until %s is deleted: %w%s", obj.GetName(), cluster.Interrupted(ctx), whatHolds(obj))
+			return fmt.Errorf("waiting until %s is deleted: %w%s; run the same command again to finish", obj.GetName(), cluster.Interrupted(ctx), whatHolds(obj))
 		}
 	}
 }

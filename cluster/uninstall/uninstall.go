@@ -45,6 +45,9 @@ type Operation struct {
 // Run removes r.
 func (u *Operation) Run(ctx context.Context, r *Remains) error {
 	dirty, err := u.run(ctx, r)
+	if err != nil && ctx.Err() != nil && !errors.Is(err, ctx.Err()) { // it lists what is not done
+		return err
+	}
 	if err != nil && ctx.Err() != nil {
 		return fmt.Errorf("%w: run the same command again to finish", cluster.Interrupted(ctx))
 	}
