@@ -34,6 +34,8 @@ type Book struct {
 	sets map[string]bitset
 	// secure are the rules that require encryption; nil if there are none.
 	secure bitset
+	// digest is Digest of the policies.
+	digest string
 }
 
 type label struct{ key, value string }
@@ -65,7 +67,7 @@ func (s sides) clear(selector int) { s[selector%2].clear(selector / 2) }
 func Compile(policies []*v1alpha1.CablePolicies) *Book { return compile(policies, drivers.All()) }
 
 func compile(policies []*v1alpha1.CablePolicies, known []cable.Driver) *Book {
-	b := &Book{index: map[label][]effect{}, sets: map[string]bitset{}}
+	b := &Book{index: map[label][]effect{}, sets: map[string]bitset{}, digest: Digest(policies)}
 	for _, p := range policies {
 		if len(p.ClusterSets()) == 0 {
 			continue // the broker does not have it
@@ -97,6 +99,9 @@ func compile(policies []*v1alpha1.CablePolicies, known []cable.Driver) *Book {
 	}
 	return b
 }
+
+// Digest returns Digest of the policies.
+func (b *Book) Digest() string { return b.digest }
 
 // add indexes a selector's requirements.
 func (b *Book) add(selector int, requirements []requirement) {

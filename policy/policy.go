@@ -27,7 +27,8 @@
 //     typing error. But if its driver encrypts, the pairs that its valid requirements
 //     match get no cable without encryption.
 //   - If the settings for the driver are invalid, the driver is used, and the Decision
-//     reports the error.
+//     reports the error. So it does while the settings of a ConfigMap that the rule names have
+//     not been copied yet, which is valid.
 //
 // A policy that is not on the broker does not apply, since the other clusters do not
 // have it.

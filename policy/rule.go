@@ -57,6 +57,11 @@ func readRule(p *v1alpha1.CablePolicies, rules []v1alpha1.CablePolicySpec, i int
 	if spec.CableOptions == nil {
 		return r, mistakes
 	}
+	if source := spec.CableOptions.Metadata.Name; source != "" && len(spec.CableOptions.Data) == 0 {
+		// Not a mistake: the policy is shared, so that no pair that it matches gets another cable.
+		r.configErr = fmt.Errorf("the settings of ConfigMap %s have not been copied into the policy yet", quote(source))
+		return r, mistakes
+	}
 	settings, err := cable.ConfigText(spec.CableOptions.Data)
 	if err == nil {
 		r.config, err = cable.ParsePolicyConfig(settings, driver, known)

@@ -33,6 +33,8 @@ type Config struct {
 	Broker    *rest.Config // see broker.RESTConfig
 	Sets      []Set        // the clustersets that this cluster is in
 	Log       *slog.Logger
+	// Complete is called when Status.Digest has changed. It may be nil.
+	Complete func()
 	// Warn is called when the condition Shared of an object that was made here has become
 	// False for a new reason. It may be nil.
 	Warn func(object client.Object, shared metav1.Condition)
@@ -48,6 +50,8 @@ type Exchange struct {
 	config Config
 	kick   wake.Signal // something changed
 	paces  *paces
+
+	digest digest
 
 	mu     sync.Mutex
 	status Status
@@ -221,6 +225,9 @@ func (e *Exchange) pass(ctx context.Context, local side, sets []side) bool {
 		status.Refused, status.RefusedMore = refused[:min(len(refused), maxRefused)], max(0, len(refused)-maxRefused)
 		n, again, errs := e.write(ctx, now, local, sets)
 		stale = again || len(held) > 0
+		if all {
+			status.Digest = e.digest.of(e.config.Kinds, objects, now)
+		}
 		status.Writes = n
 		for _, err := range errs {
 			status.Errors = append(status.Errors, err.Error())
@@ -262,8 +269,14 @@ func (e *Exchange) report(now Status) {
 	if now.LastSync.IsZero() {
 		now.LastSync = was.LastSync
 	}
+	if now.Digest == "" {
+		now.Digest = was.Digest
+	}
 	e.status = now
 	e.mu.Unlock()
+	if now.Digest != was.Digest && e.config.Complete != nil {
+		e.config.Complete()
+	}
 	known := make(map[Refusal]bool, len(was.Refused))
 	for _, r := range was.Refused {
 		known[r] = true

@@ -67,16 +67,13 @@ func (p *freePlan) readLocal() {
 	shared := 0
 	for _, o := range p.local {
 		p.names[o.GetName()] = true
-		id, labelled := submarinerv1.OwnerID(o)
-		if labelled && id != p.ClusterID {
+		s := newShare(p.kind, o)
+		if p.isCopy(s) {
 			p.readCopy(o)
 			continue
 		}
-		s := newShare(p.kind, o)
 		p.own = append(p.own, s)
-		if labelled {
-			s.refuse(reasonLabelled, "label %s is this cluster's own ID, but only copies carry that label: remove it", submarinerv1.ClusterIDLabel)
-		} else if flaw := p.kind.nameFlaw(o.GetName()); flaw != "" {
+		if flaw := p.kind.nameFlaw(o.GetName()); flaw != "" {
 			s.refuse(reasonInvalidName, "%s", flaw)
 		} else if set, limited := o.GetLabels()[submarinerv1.ClusterSetLabel]; limited && !p.isIn(set) {
 			s.refuse(reasonNoSet, "label %s specifies clusterset %q, which this cluster is not in", submarinerv1.ClusterSetLabel, set)
@@ -85,6 +82,13 @@ func (p *freePlan) readLocal() {
 		}
 		s.barred = s.reason != ""
 	}
+}
+
+// isCopy reports whether a local object is a copy. An object with the label of this cluster's
+// ID, or with a status, was made here: somebody has labelled it since.
+func (p *freePlan) isCopy(s *share) bool {
+	id, labelled := submarinerv1.OwnerID(s.object)
+	return labelled && id != p.ClusterID && len(s.last.Sets)+len(s.last.Conditions) == 0
 }
 
 // readCopy notes a copy. A copy that has a name which the exchange does not give, and a

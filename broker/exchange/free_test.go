@@ -385,14 +385,17 @@ func TestLargeVersionOnTheBrokerIsReplaced(t *testing.T) {
 	}.check(t)
 }
 
-func TestOwnLabelIsRefused(t *testing.T) {
-	policyCase{
-		local:   objects{of("east", cablePolicy("p", "vxlan"))},
-		sets:    []exchange.SetSnapshot{set("default")},
-		writes:  []string{"report on CablePolicies p here"},
-		said:    []string{"p: False Labelled in []: label submariner-io/clusterID is this cluster's own ID, but only copies carry that label: remove it"},
-		refused: []string{"CablePolicies submariner-operator/p in this cluster: label submariner-io/clusterID is this cluster's own ID, but only copies carry that label: remove it"},
-	}.check(t)
+// A label that somebody puts on a policy of this cluster takes it out of force nowhere, be it
+// this cluster's ID or the ID of another.
+func TestLabelledPolicyStaysShared(t *testing.T) {
+	for _, id := range []string{"east", "west"} {
+		labelled := done(cablePolicy("p", "vxlan"))
+		labelled.Labels = map[string]string{submarinerv1.ClusterIDLabel: id}
+		policyCase{
+			local: objects{labelled},
+			sets:  []exchange.SetSnapshot{set("default", of("east", cablePolicy("p", "vxlan")))},
+		}.check(t)
+	}
 }
 
 // A cluster may not fill the others: what is too much is the same for all of them,

@@ -131,7 +131,7 @@ func objectsOf(p policies) (out []client.Object) {
 // made returns what people made in a cluster, as text.
 func (f *federation) made(id string) (out []string) {
 	for _, o := range f.clusters[id] {
-		if l, ok := o.Labels[submarinerv1.ClusterIDLabel]; !ok || l == id {
+		if madeIn(id, o) {
 			out = append(out, fmt.Sprintf("%s %s %v %v", o.Name, o.UID, o.Labels, o.ConnectionPolicies))
 		}
 	}
@@ -139,10 +139,20 @@ func (f *federation) made(id string) (out []string) {
 	return out
 }
 
+// madeIn reports whether a policy in a cluster was made there.
+func madeIn(id string, o *v1alpha1.CablePolicies) bool {
+	l, labelled := o.Labels[submarinerv1.ClusterIDLabel]
+	return !labelled || l == id || len(o.Status.Conditions) > 0
+}
+
 // counting returns the policies that a cluster takes to count in a clusterset.
 func (f *federation) counting(id, set string) (out []string) {
 	for _, o := range f.clusters[id] {
-		if slices.Contains(o.ClusterSets(), set) && o.Labels[submarinerv1.ClusterIDLabel] != id {
+		if madeIn(id, o) { // whatever labels it has: see mesh.NewSnapshot
+			o = o.DeepCopy()
+			o.Labels = nil
+		}
+		if slices.Contains(o.ClusterSets(), set) {
 			out = append(out, fmt.Sprintf("%s %v", o.SharedName(), o.InForce()))
 		}
 	}

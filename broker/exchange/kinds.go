@@ -78,6 +78,9 @@ type Free struct {
 	Canonical func(client.Object)
 	// Check returns what is wrong with an object's fields. It may be nil.
 	Check func(client.Object) error
+	// Digest returns a text that differs if different objects are in force in a cluster; see
+	// Status.Digest. It may be nil.
+	Digest func([]client.Object) string
 	// Status and SetStatus read and write the status of an object, where the cluster that
 	// made the object finds what became of it. Both are nil for kinds without a status.
 	Status    func(client.Object) Shared
@@ -110,7 +113,7 @@ func allVerbs() []string {
 // each; and for twice the Clusters, since the Cluster of a cluster that is gone for good
 // stays until somebody frees its ID. At MaxSize each, all objects are 125 MiB; as real
 // clusters write them, 10 MiB.
-func Kinds() Table { return Table{clusters(), endpoints(), cablePolicies()} }
+func Kinds() Table { return Table{cablePolicies(), clusters(), endpoints()} }
 
 // clusters are named <id>.
 func clusters() Kind {
@@ -124,7 +127,7 @@ func clusters() Kind {
 			Stub: func(to, from client.Object) {
 				to.(*submarinerv1.Cluster).Spec.ClusterID = from.(*submarinerv1.Cluster).Spec.ClusterID
 			},
-			LocalAnnotations: []string{submarinerv1.CableConfigAnnotation, v1alpha1.ClusterLabelsAnnotation},
+			LocalAnnotations: []string{submarinerv1.CableConfigAnnotation, submarinerv1.PoliciesAnnotation, v1alpha1.ClusterLabelsAnnotation},
 		},
 		MaxSize: maxSize,
 		SizeVariable: admissionv1.Variable{
@@ -184,6 +187,13 @@ func cablePolicies() Kind {
 				}
 			},
 			Check: func(o client.Object) error { return policy.Check(o.(*v1alpha1.CablePolicies)) },
+			Digest: func(objects []client.Object) string {
+				policies := make([]*v1alpha1.CablePolicies, len(objects))
+				for i, o := range objects {
+					policies[i] = o.(*v1alpha1.CablePolicies)
+				}
+				return policy.Digest(policies)
+			},
 			Status: func(o client.Object) Shared {
 				status := &o.(*v1alpha1.CablePolicies).Status
 				shared := Shared{Sets: status.ClusterSets, Conditions: status.Conditions}

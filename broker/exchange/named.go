@@ -10,10 +10,11 @@ import (
 	submarinerv1 "subctl/api/submariner/v1"
 )
 
-// This file plans kinds of the Named way. A local object without the label of a cluster
-// ID was made here: it is published in every clusterset, with the label. A local object
-// with the label of another cluster is a copy of an object on the broker, and is in one
-// or more clustersets there.
+// This file plans kinds of the Named way. A local object with a name of this cluster was
+// made here, whatever labels somebody has put on it: it is published in every clusterset, with
+// the label of this cluster's ID. If it becomes invalid, its last valid version stays
+// published. Any other local object with the label of another cluster is a copy of an object on
+// the broker, and is in one or more clustersets there.
 
 // namedPlan is the plan of one kind. Its maps are by name.
 type namedPlan struct {
@@ -48,18 +49,14 @@ func planNamed(of kindPlan) {
 func (p *namedPlan) readLocal() {
 	for _, o := range p.local {
 		p.here[o.GetName()] = o
-		id, labelled := submarinerv1.OwnerID(o)
-		switch {
-		case labelled && id != p.ClusterID:
-		case labelled:
-			p.refuse(o, true, "label %s is this cluster's own ID, but only copies from other clusters carry the label", submarinerv1.ClusterIDLabel)
-		default:
-			if reason := p.kind.flaw(o, p.ClusterID); reason != "" {
-				p.refuse(o, true, "%s", reason)
-				continue
-			}
-			p.ours[o.GetName()] = o
+		if p.isCopy(o) {
+			continue
 		}
+		if reason := p.kind.flaw(o, p.ClusterID); reason != "" {
+			p.refuse(o, true, "%s", reason)
+			continue
+		}
+		p.ours[o.GetName()] = o
 	}
 }
 
@@ -132,7 +129,7 @@ func (p *namedPlan) publish(set SetSnapshot) {
 		p.copy(set.Name, set.Namespace, p.ours[name], labels, annotations, there[name])
 	}
 	for _, name := range slices.Sorted(maps.Keys(there)) {
-		if p.ours[name] == nil {
+		if have := p.here[name]; p.ours[name] == nil && (have == nil || p.isCopy(have)) {
 			p.delete(set.Name, there[name])
 		}
 	}
@@ -147,11 +144,10 @@ func (p *namedPlan) copy(set, namespace string, from client.Object, labels, anno
 	p.write(set, p.kind.namedCopy(from, namespace, labels, annotations), have)
 }
 
-// isCopy reports whether a local object is a copy from another cluster: one with this
-// cluster's own label was made here.
+// isCopy reports whether a local object is a copy from another cluster.
 func (p *namedPlan) isCopy(o client.Object) bool {
 	id, ok := submarinerv1.OwnerID(o)
-	return ok && id != p.ClusterID
+	return ok && id != p.ClusterID && !p.kind.Named.Names.Owns(p.ClusterID, o.GetName())
 }
 
 // lastSets returns the clustersets in which the object of a copy was found last.

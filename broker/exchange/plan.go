@@ -51,6 +51,9 @@ type Write struct {
 
 	kind *Kind
 	news *metav1.Condition // of a Report: new trouble
+	// rejected reports whether the API server has rejected the object as invalid, as one of
+	// an older or newer version does.
+	rejected bool
 }
 
 func (w Write) String() string {

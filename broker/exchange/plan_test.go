@@ -165,7 +165,17 @@ func TestPlan(t *testing.T) {
 		"ours with a label": {
 			local:   []client.Object{with(east(), func(o client.Object) { o.SetNamespace(here) })},
 			sets:    []exchange.SetSnapshot{set("default")},
-			refused: []string{"Cluster submariner-operator/east in this cluster: label submariner-io/clusterID is this cluster's own ID, but only copies from other clusters carry the label"},
+			writes: []string{"create Cluster east on the broker in clusterset default"},
+		},
+		"ours with the label of another": {
+			local:  []client.Object{with(east(), func(o client.Object) { o.SetNamespace(here); o.SetLabels(map[string]string{submarinerv1.ClusterIDLabel: "west"}) })},
+			sets:   []exchange.SetSnapshot{set("default", east(), west())},
+			writes: []string{"create Cluster west here"},
+		},
+		"ours became invalid": { // what is published stays
+			local:   []client.Object{with(unlabelled(east()), func(o client.Object) { o.SetNamespace(here); o.(*submarinerv1.Cluster).Spec.ClusterID = "north" })},
+			sets:    []exchange.SetSnapshot{set("default", east())},
+			refused: []string{"Cluster submariner-operator/east in this cluster: spec.cluster_id is \"north\", not \"east\""},
 		},
 		"names that start alike": { // cluster east-b may not be taken for east
 			sets:   []exchange.SetSnapshot{set("default", cluster("x", "east-b"), endpoint("x", "east-b", "192-0-2-1"))},

@@ -23,7 +23,6 @@ const (
 	reasonTooLarge    = "TooLarge"
 	reasonMistake     = "Mistake"
 	reasonTooMany     = "TooMany"
-	reasonLabelled    = "Labelled"
 	reasonNoSet       = "NotInClusterSet"
 )
 

@@ -48,6 +48,10 @@ type Status struct {
 	Reading bool
 	// LastSync is when both sides were last seen to be the same; zero if never.
 	LastSync time.Time
+	// Digest is the digest of the objects of Free kinds in this cluster when they were last
+	// seen to be all that its clustersets have; empty if never. While it differs from the
+	// digest of the objects that are here, a change is on its way.
+	Digest string
 	// Writes counts the objects written or deleted on either side.
 	Writes uint64
 	// Refused lists the first maxRefused of the objects that are not copied; RefusedMore

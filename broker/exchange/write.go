@@ -25,9 +25,33 @@ const (
 	writeTimeout = 10 * time.Second
 )
 
+// phases returns the indices of writes in the order in which they are to be carried out: an
+// object is written after the objects that it may depend on, of kinds before its own, and
+// deleted before them. Writes of one phase may be carried out at the same time.
+func (t Table) phases(writes []Write) [][]int {
+	out := make([][]int, 2*len(t))
+	for i, w := range writes {
+		phase := t.index(w.Object)
+		if w.Op == Delete {
+			phase = len(out) - 1 - phase
+		}
+		out[phase] = append(out[phase], i)
+	}
+	return out
+}
+
 // write carries out writes, to a clusterset only while it is watched. It returns how many
-// it has carried out, whether the mirrors turned out to be behind, and what failed.
+// it has carried out, whether the mirrors turned out to be behind, and what failed. It notes
+// in writes what the API server has rejected for good.
 func (e *Exchange) write(ctx context.Context, writes []Write, local side, sets []side) (done uint64, stale bool, errs []error) {
+	for _, phase := range e.config.Kinds.phases(writes) {
+		n, behind, failed := e.writePhase(ctx, writes, phase, local, sets)
+		done, stale, errs = done+n, stale || behind, append(errs, failed...)
+	}
+	return done, stale, errs
+}
+
+func (e *Exchange) writePhase(ctx context.Context, writes []Write, phase []int, local side, sets []side) (done uint64, stale bool, errs []error) {
 	to := map[string]side{"": local}
 	for _, set := range sets {
 		if _, _, err := set.read(); err == nil { // else the watch reports why, and a later pass writes
@@ -41,7 +65,8 @@ func (e *Exchange) write(ctx context.Context, writes []Write, local side, sets [
 		group  sync.WaitGroup
 	)
 	slots := make(chan struct{}, writers)
-	for _, w := range writes {
+	for _, i := range phase {
+		w := writes[i]
 		side, ok := to[w.Set]
 		if !ok {
 			continue
@@ -63,6 +88,7 @@ func (e *Exchange) write(ctx context.Context, writes []Write, local side, sets [
 			case apierrors.IsConflict(err) || apierrors.IsAlreadyExists(err) || apierrors.IsNotFound(err) && w.Op != Create:
 				behind.Store(true)
 			default:
+				writes[i].rejected = apierrors.IsInvalid(err)
 				mu.Lock()
 				defer mu.Unlock()
 				errs = append(errs, fmt.Errorf("%s: %w", w, err))

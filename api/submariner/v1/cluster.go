@@ -6,6 +6,11 @@ import metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 // driver settings in force, as YAML. It is not copied to the broker.
 const CableConfigAnnotation = "submariner.io/cable-config"
 
+// PoliciesAnnotation is an annotation of a cluster's own Cluster. It states that the cluster
+// holds all cable policies of its clustersets: the broker and the clustersets that they were
+// read from, and their digest. It is not copied to the broker.
+const PoliciesAnnotation = "submariner.io/cable-policies"
+
 // ClusterSetsAnnotation is an annotation of local copies of other clusters' objects. It lists
 // the clustersets in which the broker has the object, sorted, separated by commas.
 const ClusterSetsAnnotation = "submariner.io/clustersets"

@@ -1,0 +1,43 @@
+package policy
+
+import (
+	"cmp"
+	"crypto/sha256"
+	"encoding/json"
+	"fmt"
+	"slices"
+
+	"subctl/api/submariner/v1alpha1"
+)
+
+// noPolicies is the digest where no policy is in force.
+const noPolicies = "none"
+
+// Digest returns a short text that differs between two sets of policies if different rules
+// are in force in them: 32 hexadecimal digits, or "none" without any. It does not depend on
+// the order of the policies, nor on where they were created.
+func Digest(policies []*v1alpha1.CablePolicies) string {
+	type entry struct {
+		Name  string
+		Sets  []string
+		Rules []v1alpha1.CablePolicySpec
+	}
+	var lines []string
+	for _, p := range policies {
+		sets := p.ClusterSets()
+		if len(sets) == 0 {
+			continue // the broker does not have it
+		}
+		line, _ := json.Marshal(entry{p.SharedName(), sets, p.InForce()}) // strings, lists and maps cannot fail to encode
+		lines = append(lines, string(line))
+	}
+	if len(lines) == 0 {
+		return noPolicies
+	}
+	slices.SortFunc(lines, cmp.Compare)
+	hash := sha256.New()
+	for _, line := range lines {
+		fmt.Fprintln(hash, line)
+	}
+	return fmt.Sprintf("%x", hash.Sum(nil)[:16])
+}
