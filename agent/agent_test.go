@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"maps"
 	"net/netip"
 	"path/filepath"
 	"testing"
@@ -41,6 +42,8 @@ type beside struct {
 	tooEarly bool
 	standing mesh.Standing
 	health   map[string]mesh.Health
+	partial  bool // the exchange has not read everything
+	silent   bool // first cables do not answer
 
 	plan mesh.Plan
 }
@@ -57,6 +60,17 @@ func (b *beside) Observe(s *mesh.Snapshot) error {
 		return parts.ErrTooEarly
 	}
 	s.Standing, s.Health, s.PublicIP = b.standing, b.health, s.PublishedIP()
+	if !b.partial {
+		s.PoliciesDigest = s.Book.Digest()
+	}
+	if m, err := mesh.Of(*s); err == nil && !b.silent {
+		s.Health = maps.Clone(b.health)
+		for _, c := range m.Cables.Wanted {
+			if _, used := s.Memory.Using[c.Name]; !used {
+				s.Health[c.Name+" over "+c.Device()] = mesh.Health{Status: submarinerv1.Connected}
+			}
+		}
+	}
 	return nil
 }
 

@@ -20,6 +20,7 @@ import (
 	"subctl/dataplane/kernel"
 	"subctl/internal/measure"
 	"subctl/internal/nstest"
+	"subctl/policy"
 )
 
 // BenchmarkPodToPod compares throughput and round trip between pods with the same
@@ -106,9 +107,11 @@ func BenchmarkThousandClusters(b *testing.B) {
 
 func manyClusters(b *testing.B, n int) {
 	east := newSide(b, newFabric(b), 1, "east")
-	objs := east.objects()
+	objs, using := east.objects(), map[string]mesh.Using{} // every cable has answered
 	for i := range n {
-		objs = append(objs, remoteCluster(i))
+		e := remoteCluster(i)
+		objs = append(objs, &submarinerv1.Cluster{ObjectMeta: metav1.ObjectMeta{Name: e.Spec.ClusterID, Labels: e.Labels}, Spec: submarinerv1.ClusterSpec{ClusterID: e.Spec.ClusterID}}, e)
+		using[e.Spec.CableName] = mesh.Using{Cluster: e.Spec.ClusterID, Driver: "vxlan", Device: "vxlan-tunnel"}
 	}
 	moved := slices.Clone(objs)
 	other := remoteCluster(n - 1)
@@ -124,7 +127,7 @@ func manyClusters(b *testing.B, n int) {
 		sync := func(objs []client.Object) {
 			snap := mesh.NewSnapshot("gw", objs...)
 			snap.Facts, snap.Standing = submarinerv1.NodeFacts{PrivateIP: k.PrivateIP.String(), Device: "eth0", MTU: 1500, PodIP: "10.111.1.1"}, active("gw")
-			snap.Memory.Incumbents = held
+			snap.Memory, snap.PoliciesDigest = mesh.Memory{Incumbents: held, Using: using}, policy.Digest(nil)
 			p, err := mesh.Gateway().Plan(snap)
 			require.NoError(b, err)
 			require.Empty(b, p.Mesh.Refused())

@@ -19,6 +19,7 @@ import (
 	"subctl/dataplane"
 	"subctl/dataplane/kernel"
 	"subctl/internal/nstest"
+	"subctl/policy"
 )
 
 // side is a cluster of two nodes, gw and worker, each with a pod, made of network
@@ -97,11 +98,12 @@ func (s *side) endpoint() *submarinerv1.Endpoint {
 // sync does what the agents of every node do, knowing the given other clusters.
 func (s *side) sync(t testing.TB, others ...*side) (changes int) {
 	t.Helper()
-	objs := s.objects()
+	objs, using := s.objects(), map[string]mesh.Using{} // every cable has answered
 	for _, o := range others {
 		e := o.endpoint()
 		e.Labels = map[string]string{submarinerv1.ClusterIDLabel: o.id}
-		objs = append(objs, e)
+		using[e.Spec.CableName] = mesh.Using{Cluster: o.id, Driver: "vxlan", Device: "vxlan-tunnel"}
+		objs = append(objs, e, &submarinerv1.Cluster{ObjectMeta: metav1.ObjectMeta{Name: o.id, Labels: e.Labels}, Spec: submarinerv1.ClusterSpec{ClusterID: o.id}})
 	}
 	for name, ns := range s.nodes {
 		ns.Do(func() {
@@ -113,6 +115,7 @@ func (s *side) sync(t testing.TB, others ...*side) (changes int) {
 				snap.Standing = active(name)
 			}
 			snap.PodIPMissing = false
+			snap.Memory.Using, snap.PoliciesDigest = using, policy.Digest(nil)
 			for _, r := range mesh.Roles() {
 				p, err := r.Plan(snap)
 				require.NoError(t, err)

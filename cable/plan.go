@@ -15,8 +15,8 @@ import (
 type Cabling struct {
 	Local Local
 	Peers []Cable
-	// Barred are networks whose packets are dropped, because their clusters are not connected
-	// and must never be reached without encryption.
+	// Barred are networks whose packets are dropped, because their clusters are not connected,
+	// or not yet, and the packets must not leave in clear text.
 	Barred []netip.Prefix
 }
 

@@ -40,11 +40,21 @@ func scenario(t *testing.T, name string) (objs []client.Object, nodes map[string
 	return objs, nodes
 }
 
+// connectedToWest is the report of gateway gw of scenario two-clusters, whose cable has answered.
+func connectedToWest() *submarinerv1.Gateway {
+	return &submarinerv1.Gateway{
+		ObjectMeta: metav1.ObjectMeta{Name: "gw", Namespace: submarinerv1.OperatorNamespace},
+		Status: submarinerv1.GatewayStatus{HAStatus: submarinerv1.HAStatusActive, Connections: []submarinerv1.Connection{{
+			Driver: "vxlan", Device: "vxlan-tunnel", Endpoint: submarinerv1.EndpointSpec{ClusterID: "west", CableName: "submariner-cable-west-10-89-2-11"},
+		}}},
+	}
+}
+
 // TestShowPlan prints what the agents of the same cluster are tested to plan.
 func TestShowPlan(t *testing.T) {
 	objs, nodes := scenario(t, "two-clusters")
 	require.NotEmpty(t, nodes)
-	w, contexts := world{"east": objs}, []string{"west", "east"}
+	w, contexts := world{"east": append(objs, connectedToWest())}, []string{"west", "east"}
 	for node, want := range nodes {
 		got := runIn(t, w, contexts, "show", "plan", "--context", "east", "--node", node)
 		require.Equal(t, result{stdout: want}, got)

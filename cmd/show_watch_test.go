@@ -160,7 +160,7 @@ func TestWaitInVain(t *testing.T) {
 // TestWatchPlan adds a node while the plan of another is watched.
 func TestWatchPlan(t *testing.T) {
 	objs, nodes := scenario(t, "two-clusters")
-	g, stdout, _ := testGlobals(t, world{"east": objs}, "east")
+	g, stdout, _ := testGlobals(t, world{"east": append(objs, connectedToWest())}, "east")
 	synctest.Test(t, func(t *testing.T) {
 		cfg, err := g.restConfig()
 		require.NoError(t, err)

@@ -1,6 +1,7 @@
 package mesh
 
 import (
+	"errors"
 	"fmt"
 	"maps"
 	"net/netip"
@@ -26,9 +27,13 @@ type Cables struct {
 	Kept map[string]string
 	// Refused are the endpoints that no cable connects.
 	Refused []Refusal
-	// Barred are the networks of the Refused that must never be reached without encryption.
+	// Barred are the networks of the Refused that must never be reached without encryption, and
+	// of the Waiting, for which that is not known yet.
 	// Their packets are dropped: the default route would send them in clear text.
 	Barred []netip.Prefix
+	// Waiting are the endpoints to which there is no cable yet, because the state is
+	// incomplete: see complete.go.
+	Waiting []Refusal
 }
 
 // maxDevices is how many devices policies can make a gateway create, by settings that
@@ -43,12 +48,18 @@ func connect(m *Mesh) Cables {
 	if c.book == nil {
 		c.book = policy.Compile(List[*v1alpha1.CablePolicies](m.Snapshot))
 	}
+	c.incomplete = incompletePolicies(m.Snapshot, m.Membership, c.book)
 	c.own = policy.Cluster{
 		ID: m.Local.Cluster, Labels: m.labels(), Sets: m.Membership.Submariner.Spec.Sets(), Driver: m.Offer.Default.Name(),
 		MustEncrypt: m.Membership.Submariner.Spec.Encryption.Required(),
 	}
 	for _, p := range m.Accepted.Peers {
-		if err := guarded(func() error { return c.connect(&p) }); err != nil {
+		err := guarded(func() error { return c.connect(&p) })
+		switch {
+		case errors.As(err, &incomplete{}):
+			c.out.Waiting = append(c.out.Waiting, Refusal{p.Spec, err})
+			c.out.Barred = append(c.out.Barred, p.Subnets...)
+		case err != nil:
 			c.out.Refused = append(c.out.Refused, Refusal{p.Spec, err})
 			if p.MustEncrypt != "" {
 				c.out.Barred = append(c.out.Barred, p.Subnets...)
@@ -62,11 +73,11 @@ func connect(m *Mesh) Cables {
 // chooser chooses cables.
 type chooser struct {
 	*Mesh
-	book    *policy.Book
-	own     policy.Cluster
-	before  map[string]Using // by cluster; nil until inUse needs it
-	devices map[string]bool  // that policies make the gateway create
-	out     Cables
+	book       *policy.Book
+	own        policy.Cluster
+	incomplete error           // why the policies may not be all; nil if they are
+	devices    map[string]bool // that policies make the gateway create
+	out        Cables
 }
 
 // connect adds the cable to a gateway, or returns why there is none.
@@ -115,6 +126,9 @@ func (c *chooser) driver(p *cable.Peer) (cable.Driver, error) {
 	other.Driver = p.Default
 	dec := c.book.Decide(c.own, other)
 	p.MustEncrypt = dec.MustEncrypt
+	if err := c.undecidable(p.Cluster); err != nil {
+		return c.hold(p, err)
+	}
 	if dec.ConfigErr != nil {
 		dec.Err = fmt.Errorf("cable policy %s, settings of %s: %w", dec.Policy, dec.Driver, dec.ConfigErr)
 	}
@@ -149,35 +163,51 @@ func wants(d policy.Decision) string {
 // mistake. Any member can write a policy; a mistake in one must neither cut others off
 // nor weaken their cables. A pair without a cable does not get one.
 func (c *chooser) keep(p *cable.Peer, no noCable) (cable.Driver, error) {
-	u, ok := c.inUse(p.Gateway)
-	if !ok || no.policy == "" || !c.Offer.offers(u.Driver) || !p.Offers(u.Driver) || p.ForbidsDriver(drivers.Find(u.Driver)) {
+	if no.policy == "" {
 		return nil, no
 	}
+	d := c.reuse(p)
+	if d == nil {
+		return nil, no
+	}
+	c.out.Kept[p.Name] = fmt.Sprintf("the cable to cluster %s stays %s: %v", p.Cluster, d.Name(), no)
+	return d, nil
+}
+
+// reuse fills in the settings of the cable that a pair uses, and returns its driver; nil if
+// the pair has no cable, or one that either end no longer offers.
+func (c *chooser) reuse(p *cable.Peer) cable.Driver {
+	u, ok := c.inUse(p.Gateway)
+	if !ok || !c.Offer.offers(u.Driver) || !p.Offers(u.Driver) || p.ForbidsDriver(drivers.Find(u.Driver)) {
+		return nil
+	}
+	if c.Membership.Clusters[p.Cluster] == nil {
+		p.PublicKey = u.PublicKey
+	}
 	p.Policy, p.Rule, p.Shared, p.Config = u.Policy, u.Rule, u.Shared, c.Offer.Settings[u.Driver].With(u.Shared)
-	c.out.Kept[p.Name] = fmt.Sprintf("the cable to cluster %s stays %s: %v", p.Cluster, u.Driver, no)
-	return drivers.Find(u.Driver), nil
+	return drivers.Find(u.Driver)
 }
 
 // inUse returns what carries the traffic to a gateway. If the gateway is new, or this one
 // is, inUse returns what carries, or last carried, the traffic between other gateways of
 // the two clusters.
-func (c *chooser) inUse(g cable.Gateway) (Using, bool) {
-	using := c.Snapshot.Memory.Using
+func (m *Mesh) inUse(g cable.Gateway) (Using, bool) {
+	using := m.Snapshot.Memory.Using
 	if u, ok := using[g.Name]; ok {
 		return u, true
 	}
-	if c.before == nil {
-		c.before = map[string]Using{}
-		for _, report := range List[*submarinerv1.Gateway](c.Snapshot) {
-			for _, u := range usingIn(report, c.Snapshot.Now) {
-				c.before[u.Cluster] = u
+	if m.before == nil {
+		m.before = map[string]Using{}
+		for _, report := range List[*submarinerv1.Gateway](m.Snapshot) {
+			for _, u := range usingIn(report, m.Snapshot.Now) {
+				m.before[u.Cluster] = u
 			}
 		}
 		for _, u := range using {
-			c.before[u.Cluster] = u
+			m.before[u.Cluster] = u
 		}
 	}
-	u, ok := c.before[g.Cluster]
+	u, ok := m.before[g.Cluster]
 	return u, ok
 }
 

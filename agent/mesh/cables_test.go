@@ -11,6 +11,7 @@ import (
 	submarinerv1 "subctl/api/submariner/v1"
 	"subctl/api/submariner/v1alpha1"
 	"subctl/internal/kubetest"
+	"subctl/policy"
 )
 
 // A policy can give each of many pairs a VNI of its own: only so many become devices, and
@@ -46,6 +47,7 @@ func TestDevicesOfPolicies(t *testing.T) {
 	}
 	s, err := FromReports("gw", append(objs, p)...)
 	require.NoError(t, err)
+	s.PoliciesDigest = policy.Digest([]*v1alpha1.CablePolicies{p})
 	m, err := Of(s)
 	require.NoError(t, err)
 	var connected, refused []string

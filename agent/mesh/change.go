@@ -1,12 +1,14 @@
 package mesh
 
 import (
+	"maps"
 	"slices"
 	"time"
 
 	submarinerv1 "subctl/api/submariner/v1"
 	"subctl/cable"
 	"subctl/cable/drivers"
+	"subctl/cable/keys"
 )
 
 // Using is what carries the traffic to one remote gateway, and since when. One plan
@@ -19,6 +21,8 @@ type Using struct {
 	Shared  cable.Config
 	Policy  string
 	Rule    int // of the policy, counted from 1
+	// PublicKey is the public key of the other cluster; the zero PublicKey if it has none.
+	PublicKey keys.PublicKey
 	// Since is when the cable took over from Before; zero if there was none.
 	Since time.Time
 	// Before is kept up for a while, for packets that the other end still sends
@@ -30,7 +34,7 @@ type Using struct {
 
 // using returns how a cable is made.
 func using(c cable.Cable) Using {
-	return Using{Cluster: c.Cluster, Driver: c.Driver.Name(), Device: c.Device(), Config: c.Config, Shared: c.Shared, Policy: c.Policy, Rule: c.Rule}
+	return Using{Cluster: c.Cluster, Driver: c.Driver.Name(), Device: c.Device(), Config: c.Config, Shared: c.Shared, Policy: c.Policy, Rule: c.Rule, PublicKey: c.PublicKey}
 }
 
 // keptFor is how long the old cable of a pair stays up after the new one has taken
@@ -47,6 +51,10 @@ func probeName(peer, device string) string { return peer + " over " + device }
 //
 // The old cable is given up at once if either end no longer offers its driver, or if it is
 // not encrypted and the pair must be: then a user wants it gone.
+//
+// The first cable of a pair is idle until it answers, if it is not encrypted: the other end may
+// have another cable, and must not be sent clear text. Encrypted cables carry nothing before both
+// ends have agreed on keys.
 func (m *Mesh) cablings() ([]cable.Cable, map[string]Using) {
 	var out []cable.Cable
 	next := map[string]Using{}
@@ -55,6 +63,10 @@ func (m *Mesh) cablings() ([]cable.Cable, map[string]Using) {
 		u := using(want)
 		old, oldOK := m.revive(want.Peer, was, had)
 		switch {
+		case !oldOK && !want.Driver.Properties().Encrypts && !m.established(want):
+			want.Idle = true
+			out = append(out, want)
+			continue
 		case !oldOK || was.Device == u.Device:
 			// There was no cable before, or none that could be up beside this one.
 			u.Since, u.Before, u.Turn = was.Since, was.Before, m.abrupt(want, was, had)
@@ -98,6 +110,18 @@ func (m *Mesh) revive(p cable.Peer, u Using, had bool) (cable.Cable, bool) {
 	}
 	c := cable.Cable{Peer: p, Driver: d}
 	return c, c.Device() == u.Device // otherwise its settings are no longer known
+}
+
+// established reports whether a pair may use an unencrypted cable although it has none in use: the
+// cable answers pings, so the other end has it, too; or other gateways of the two clusters
+// use, or last used, the same cable.
+func (m *Mesh) established(c cable.Cable) bool {
+	if m.proven(c) || m.Snapshot.Memory.Using[c.Name].Device == c.Device() {
+		return true
+	}
+	before, ok := m.inUse(c.Gateway)
+	u := using(c)
+	return ok && before.Driver == u.Driver && before.Device == u.Device && maps.Equal(before.Shared, u.Shared)
 }
 
 // proven reports whether a cable answers pings.

@@ -29,7 +29,10 @@ func TestPairsChangeTheirCable(t *testing.T) {
 		carry  string   // the device that carries the traffic
 		idle   []string // devices that are up beside it
 	}{
-		{name: "the first cable is used at once", carry: "subvx-2000"},
+		{name: "the first cable waits until it was probed", idle: []string{"subvx-2000"}},
+		{name: "then it is used", health: up, carry: "subvx-2000"},
+		{name: "that of a new gateway is used at once where others use the same", using: map[string]Using{"west-2": {Cluster: "west", Driver: vxlan.Name, Device: "subvx-2000", Config: want, Shared: want}}, carry: "subvx-2000"},
+		{name: "and waits where they use another", using: map[string]Using{"west-2": {Cluster: "west", Driver: vxlan.Name, Device: "vxlan-tunnel"}}, idle: []string{"subvx-2000"}},
 		{name: "the new one waits until it was probed", using: map[string]Using{"west": old}, carry: "vxlan-tunnel", idle: []string{"subvx-2000"}},
 		{name: "and while it does not answer", using: map[string]Using{"west": old}, health: down, carry: "vxlan-tunnel", idle: []string{"subvx-2000"}},
 		{name: "then it takes over, and the old one stays a while", using: map[string]Using{"west": old}, health: up, carry: "subvx-2000", idle: []string{"vxlan-tunnel"}},
@@ -44,8 +47,8 @@ func TestPairsChangeTheirCable(t *testing.T) {
 			after: keptFor, carry: "subvx-2000",
 		},
 		{name: "an agent that has just started knows it by its device", using: map[string]Using{"west": {Driver: vxlan.Name, Device: "subvx-2000"}}, carry: "subvx-2000"},
-		{name: "what it cannot make again is given up", using: map[string]Using{"west": {Driver: vxlan.Name, Device: "subvx-3000"}}, carry: "subvx-2000"},
-		{name: "what is not offered any more goes at once", using: map[string]Using{"west": {Driver: "gre"}}, carry: "subvx-2000"},
+		{name: "what it cannot make again is given up", using: map[string]Using{"west": {Driver: vxlan.Name, Device: "subvx-3000"}}, idle: []string{"subvx-2000"}},
+		{name: "what is not offered any more goes at once", using: map[string]Using{"west": {Driver: "gre"}}, idle: []string{"subvx-2000"}},
 		{name: "what the peer does not offer any more goes at once", using: map[string]Using{"west": old}, drop: true, carry: ""},
 	} {
 		t.Run(test.name, func(t *testing.T) {

@@ -13,6 +13,7 @@ import (
 
 	submarinerv1 "subctl/api/submariner/v1"
 	"subctl/cable"
+	"subctl/cable/keys"
 	"subctl/dataplane"
 )
 
@@ -21,7 +22,8 @@ func (m *Mesh) connections(p Plan, o Outcome) []submarinerv1.Connection {
 	out := []submarinerv1.Connection{}
 	before := lastContacts(List[*submarinerv1.Gateway](m.Snapshot))
 	for i, c := range p.cables {
-		if c.Idle {
+		_, used := p.Using[c.Name]
+		if c.Idle && used {
 			continue
 		}
 		conn := submarinerv1.Connection{
@@ -34,11 +36,23 @@ func (m *Mesh) connections(p Plan, o Outcome) []submarinerv1.Connection {
 		conn.Status, conn.StatusMessage, conn.LatencyRTT = m.status(p, o, c, p.links[i])
 		m.count(&conn, p.links[i])
 		conn.LastContact = contact(before[c.Name], conn, o, o.Health[c.Name])
+		if c.PublicKey != (keys.PublicKey{}) {
+			conn.PublicKey = c.PublicKey.String()
+		}
+		if conn.Idle = c.Idle; c.Idle {
+			conn.Status, conn.StatusMessage = m.unanswered(p, o, i)
+		}
 		if why := m.Cables.Kept[c.Name]; why != "" && conn.StatusMessage == "" {
 			conn.StatusMessage = clip(why)
 		}
 		m.changing(&conn, p, o, i)
 		out = append(out, conn)
+	}
+	for _, w := range m.Cables.Waiting[:min(len(m.Cables.Waiting), maxRefused)] {
+		out = append(out, submarinerv1.Connection{
+			Status: submarinerv1.Connecting, StatusMessage: clip(w.Err.Error()), Endpoint: bounded(w.Spec),
+			Attempts: m.Snapshot.Paths[w.Spec.CableName].Attempts,
+		})
 	}
 	refused := m.Refused()
 	for _, r := range refused[:min(len(refused), maxRefused)] {
@@ -56,6 +70,9 @@ func (m *Mesh) connections(p Plan, o Outcome) []submarinerv1.Connection {
 // changing adds the change of cables that is under way to the connection of cable number i.
 func (m *Mesh) changing(conn *submarinerv1.Connection, p Plan, o Outcome, i int) {
 	c := p.cables[i]
+	if c.Idle {
+		return // the first cable of the pair
+	}
 	if t := p.Using[c.Name].Turn; t != nil {
 		at := metav1.NewTime(t.Since.Truncate(time.Second))
 		conn.ChangingSince = &at
@@ -116,6 +133,17 @@ func (m *Mesh) status(p Plan, o Outcome, c cable.Cable, l cable.Link) (submarine
 
 // waitingForPing is the message of a path whose first ping was not answered yet.
 const waitingForPing = "waiting for the first answer to a ping"
+
+// unanswered returns the state of a pair whose first cable has not answered yet.
+func (m *Mesh) unanswered(p Plan, o Outcome, i int) (submarinerv1.ConnectionStatus, string) {
+	const message = "no traffic is sent until the cable answers, as the other end may use another one"
+	name := p.nameOf(i)
+	broken := o.Broken[name]
+	if broken == nil && o.Health[name].Status != submarinerv1.ConnectionError {
+		return submarinerv1.Connecting, message
+	}
+	return submarinerv1.ConnectionError, clip(message + ". Likely cause: " + m.likelyCause(broken, p.cables[i], p.links[i]))
+}
 
 // stateOf returns what the kernel says of a cable; false if its driver keeps no state.
 func (m *Mesh) stateOf(l cable.Link) (dataplane.CableState, bool) {

@@ -15,6 +15,7 @@ import (
 	"subctl/cable"
 	"subctl/cable/drivers"
 	"subctl/internal/kubetest"
+	"subctl/policy"
 )
 
 // Whatever the policies, the drivers that the ends offer, the cables in use and the results of
@@ -28,7 +29,9 @@ func TestRequiredPairsHaveNoPlainCable(t *testing.T) {
 		r := rand.New(rand.NewPCG(seed, 1))
 		var objs []client.Object
 		for _, o := range decoded {
-			objs = append(objs, o.DeepCopyObject().(client.Object))
+			if o.GetName() != "west" { // westCluster makes its Cluster
+				objs = append(objs, o.DeepCopyObject().(client.Object))
+			}
 		}
 		required := randomize(r, objs)
 		policies, byPolicy := randomEncryption(r)
@@ -36,6 +39,7 @@ func TestRequiredPairsHaveNoPlainCable(t *testing.T) {
 		s, err := FromReports("gw", append(objs, westCluster(r, &required))...)
 		require.NoError(t, err)
 		required = required || byPolicy
+		s.PoliciesDigest = policy.Digest([]*v1alpha1.CablePolicies{policies})
 		s.Now = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 		const west = "submariner-cable-west-10-89-2-11"
 		s.Memory.Using = map[string]Using{west: randomUsing(r)}

@@ -39,7 +39,13 @@ func planGateway(s Snapshot) (Plan, error) {
 		return p, nil
 	}
 	p.cables, p.Using = m.cablings()
-	if p.State, p.links, err = cable.Plan(cable.Cabling{Local: m.Local, Peers: p.cables, Barred: m.Cables.Barred}); err != nil {
+	barred := slices.Clone(m.Cables.Barred)
+	for _, c := range p.cables {
+		if _, used := p.Using[c.Name]; !used {
+			barred = append(barred, c.Subnets...) // its packets are dropped until it answers
+		}
+	}
+	if p.State, p.links, err = cable.Plan(cable.Cabling{Local: m.Local, Peers: p.cables, Barred: barred}); err != nil {
 		return Plan{}, err
 	}
 	p.Probes = m.probes(p)

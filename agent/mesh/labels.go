@@ -1,6 +1,8 @@
 package mesh
 
 import (
+	"maps"
+
 	submarinerv1 "subctl/api/submariner/v1"
 	"subctl/api/submariner/v1alpha1"
 )
@@ -16,6 +18,7 @@ import (
 // longer given.
 func clusterLabels(joined string, current *submarinerv1.Cluster) map[string]string {
 	out := submarinerv1.ParseLabels(joined)
+	maps.DeleteFunc(out, func(k, _ string) bool { return submarinerv1.IsReservedLabel(k) }) // of an older join
 	if current == nil {
 		return out
 	}

@@ -35,6 +35,8 @@ type Mesh struct {
 	Local      cable.Local // this node as a gateway
 	Accepted   Accepted
 	Cables     Cables
+
+	before map[string]Using // by cluster; nil until inUse needs it
 }
 
 // ErrNotJoined is the error of a cluster without a Submariner object: its agents have

@@ -26,7 +26,8 @@ func (r *Report) publishEndpoint(m *Mesh) {
 func (r *Report) publishCluster(m *Mesh) {
 	c, old := m.cluster(), m.Membership.Cluster
 	if old == nil || !reflect.DeepEqual(old.Spec, c.Spec) || !labelled(old, c) ||
-		old.Annotations[submarinerv1.CableConfigAnnotation] != c.Annotations[submarinerv1.CableConfigAnnotation] {
+		old.Annotations[submarinerv1.CableConfigAnnotation] != c.Annotations[submarinerv1.CableConfigAnnotation] ||
+		old.Annotations[submarinerv1.PoliciesAnnotation] != c.Annotations[submarinerv1.PoliciesAnnotation] {
 		r.Apply = append(r.Apply, c)
 	}
 }
@@ -89,6 +90,9 @@ func (m *Mesh) cluster() *submarinerv1.Cluster {
 	}
 	if text := cable.FormatConfig(m.Offer.Settings); text != "" {
 		c.Annotations = map[string]string{submarinerv1.CableConfigAnnotation: text}
+	}
+	if read := m.policiesRead(); read != "" {
+		metav1.SetMetaDataAnnotation(&c.ObjectMeta, submarinerv1.PoliciesAnnotation, read)
 	}
 	joined := submarinerv1.FormatLabels(m.Membership.Submariner.ClusterLabels())
 	c.Labels = clusterLabels(joined, m.Membership.Cluster)

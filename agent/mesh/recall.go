@@ -8,6 +8,7 @@ import (
 	submarinerv1 "subctl/api/submariner/v1"
 	"subctl/cable"
 	"subctl/cable/drivers"
+	"subctl/cable/keys"
 	"subctl/cable/natdiscovery"
 )
 
@@ -49,12 +50,16 @@ func usingIn(g *submarinerv1.Gateway, now time.Time) map[string]Using {
 		return out
 	}
 	for _, c := range g.Status.Connections {
+		if c.Idle {
+			continue // it has not carried anything yet
+		}
 		u, ok := usingOf(c.Endpoint.ClusterID, submarinerv1.PreviousCable{
 			Driver: c.Driver, Device: c.Device, Policy: c.Policy, Rule: c.Rule, Settings: c.Settings, PolicySettings: c.PolicySettings,
 		})
 		if !ok {
 			continue // refused
 		}
+		u.PublicKey, _ = keys.ParsePublic(c.PublicKey) // the zero key: none
 		if c.Before != nil {
 			if before, ok := usingOf(u.Cluster, *c.Before); ok {
 				u.Since, u.Before = now, &before

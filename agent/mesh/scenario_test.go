@@ -12,6 +12,7 @@ import (
 	"gotest.tools/v3/golden"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	submarinerv1 "subctl/api/submariner/v1"
 	"subctl/internal/kubetest"
 )
 
@@ -51,16 +52,31 @@ func TestScenarios(t *testing.T) {
 	}
 }
 
+// answering is how probes are where every cable answers.
+func answering(s Snapshot) map[string]Health {
+	health := map[string]Health{}
+	if m, err := Of(s); err == nil {
+		for _, c := range m.Cables.Wanted {
+			health[probeName(c.Name, c.Device())] = Health{Status: submarinerv1.Connected}
+		}
+	}
+	return health
+}
+
 func planText(t *testing.T, objs []client.Object, node string) string {
 	t.Helper()
 	s, err := FromReports(node, objs...)
 	require.NoError(t, err)
+	s.Health = answering(s)
 	state, err := PlanNode(s)
 	if err != nil {
 		return "error: " + err.Error() + "\n"
 	}
 	var refused strings.Builder
 	if m, err := Of(s); err == nil {
+		for _, r := range m.Cables.Waiting {
+			fmt.Fprintf(&refused, "# waiting %s: %v\n", r.Spec.CableName, r.Err)
+		}
 		for _, r := range m.Refused() {
 			fmt.Fprintf(&refused, "# refused %s: %v\n", r.Spec.CableName, strings.ReplaceAll(r.Err.Error(), "\n", "; "))
 		}
@@ -77,6 +93,9 @@ func peersText(t *testing.T, objs []client.Object, node string) string {
 	var text strings.Builder
 	for _, c := range m.Cables.Wanted {
 		fmt.Fprintf(&text, "%s of %s over %s: %v\n", c.Name, c.Cluster, c.Driver.Name(), c.Subnets)
+	}
+	for _, r := range m.Cables.Waiting {
+		fmt.Fprintf(&text, "waiting %s of %s: %v\n", r.Spec.CableName, r.Spec.ClusterID, r.Err)
 	}
 	for _, r := range m.Refused() {
 		fmt.Fprintf(&text, "refused %s of %s: %v\n", r.Spec.CableName, r.Spec.ClusterID, strings.ReplaceAll(r.Err.Error(), "\n", "; "))

@@ -52,6 +52,9 @@ type Snapshot struct {
 	// address that the user specifies.
 	PublicIP    netip.Addr
 	PublicIPErr error
+	// PoliciesDigest is policy.Digest of the policies that this cluster holds since the
+	// exchange has read all from the broker; empty if it has not, or does not run here.
+	PoliciesDigest string
 	// Cables are the states of the gateway's encrypted cables, as the kernel has them.
 	Cables []dataplane.CableState
 
@@ -99,12 +102,47 @@ func NewSnapshot(node string, objs ...client.Object) Snapshot {
 		t := reflect.TypeOf(o)
 		s.objects[t] = append(s.objects[t], o)
 	}
+	s.claimOwn()
 	for _, objs := range s.objects {
 		slices.SortFunc(objs, func(x, y client.Object) int {
 			return cmp.Or(strings.Compare(x.GetNamespace(), y.GetNamespace()), strings.Compare(x.GetName(), y.GetName()))
 		})
 	}
 	return s
+}
+
+// claimOwn removes the label that only copies carry from the objects of this cluster itself.
+// Somebody may have put it there, and it must not hide them: other clusters go by the name of a
+// Cluster or an Endpoint, and by who created a policy.
+func (s Snapshot) claimOwn() {
+	subs := List[*v1alpha1.Submariner](s)
+	if len(subs) == 0 {
+		return
+	}
+	id := subs[0].Spec.ClusterID
+	for _, objs := range s.objects {
+		for i, o := range objs {
+			if owner, labelled := submarinerv1.OwnerID(o); !labelled || owner != id && !madeBy(id, o) {
+				continue
+			}
+			o = o.DeepCopyObject().(client.Object)
+			delete(o.GetLabels(), submarinerv1.ClusterIDLabel)
+			objs[i] = o
+		}
+	}
+}
+
+// madeBy reports whether cluster id must have made an object, whatever its labels.
+func madeBy(id string, o client.Object) bool {
+	switch o := o.(type) {
+	case *submarinerv1.Cluster:
+		return o.Name == id && o.Spec.ClusterID == id
+	case *v1alpha1.CablePolicies:
+		return len(o.Status.ClusterSets)+len(o.Status.Conditions) > 0 // copies have no status
+	case *submarinerv1.Endpoint:
+		return o.Spec.ClusterID == id && o.Name == id+"-"+o.Spec.CableName && strings.HasPrefix(o.Spec.CableName, "submariner-cable-"+id+"-")
+	}
+	return false
 }
 
 // List returns the snapshot's objects of one kind, sorted. They are shared: do not

@@ -13,6 +13,7 @@ import (
 	"subctl/api/submariner/v1alpha1"
 	"subctl/dataplane"
 	"subctl/internal/kubetest"
+	"subctl/policy"
 )
 
 // changingPair is a gateway whose pair uses VXLAN, while a policy wants IPsec.
@@ -35,20 +36,22 @@ func newChangingPair(t *testing.T, encryption submarinerv1.Encryption) *changing
 			o.Spec.Encryption = encryption
 		case *submarinerv1.RouteAgent:
 			o.Status.Node.IPsec = submarinerv1.EngineFact{Name: "kernel"}
+		case *submarinerv1.Cluster:
+			if submarinerv1.IsCopy(o) {
+				o.Spec.PublicKey = "hSDwCYkwp1R0i33ctD73Wg2/Og0mOBr066SpjqqbTmo="
+			}
 		}
 	}
-	objs = append(objs, &submarinerv1.Cluster{
-		ObjectMeta: metav1.ObjectMeta{Name: "west", Namespace: submarinerv1.OperatorNamespace, Labels: map[string]string{submarinerv1.ClusterIDLabel: "west"}},
-		Spec:       submarinerv1.ClusterSpec{ClusterID: "west", PublicKey: "hSDwCYkwp1R0i33ctD73Wg2/Og0mOBr066SpjqqbTmo="},
-	}, &v1alpha1.CablePolicies{
+	secure := &v1alpha1.CablePolicies{
 		ObjectMeta: metav1.ObjectMeta{
 			Name: "secure", Namespace: submarinerv1.OperatorNamespace,
 			Labels: map[string]string{submarinerv1.ClusterIDLabel: "west", submarinerv1.ClusterSetLabel: "default"},
 		},
 		ConnectionPolicies: []v1alpha1.CablePolicySpec{{CableDriver: "ipsec"}},
-	})
-	s, err := FromReports("gw", objs...)
+	}
+	s, err := FromReports("gw", append(objs, secure)...)
 	require.NoError(t, err)
+	s.PoliciesDigest = policy.Digest([]*v1alpha1.CablePolicies{secure})
 	s.Now = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 	s.Standing.Active = true
 	s.Memory.Using = map[string]Using{westCable: {Cluster: "west", Driver: "vxlan", Device: "vxlan-tunnel"}}

@@ -33,6 +33,7 @@ type exchanger struct {
 	dir   string       // with the broker's credentials
 	log   *slog.Logger
 	warn  func(about client.Object, c metav1.Condition)
+	nudge func() // the loop
 	wake  wake.Signal
 	make  func(exchange.Config) syncer
 
@@ -63,9 +64,21 @@ func (t target) equal(o target) bool {
 
 func newExchanger(o Options) *exchanger {
 	return &exchanger{
-		local: o.Config, dir: o.BrokerDir, log: o.Log, warn: o.Warn, wake: wake.NewSignal(),
+		local: o.Config, dir: o.BrokerDir, log: o.Log, warn: o.Warn, nudge: o.Nudge, wake: wake.NewSignal(),
 		make: func(c exchange.Config) syncer { return exchange.New(c) },
 	}
+}
+
+// Observe implements Observer: it adds what the exchange has read, for what the snapshot
+// specifies.
+func (x *exchanger) Observe(s *mesh.Snapshot) error {
+	t := targetOf(*s)
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	if t != nil && x.target != nil && x.running != nil && t.equal(*x.target) {
+		s.PoliciesDigest = x.running.Status().Digest
+	}
+	return nil
 }
 
 // Act implements Actor: it follows the election and the Submariner object, whether the
@@ -96,7 +109,7 @@ func (x *exchanger) follow(t *target) {
 	if t == nil && x.target == nil || t != nil && x.target != nil && t.equal(*x.target) {
 		return
 	}
-	x.target, x.failed = t, ""
+	x.target, x.running, x.failed = t, nil, ""
 	if x.stop != nil {
 		x.stop()
 	}
@@ -154,7 +167,7 @@ func (x *exchanger) run(ctx context.Context, t target) {
 	if err == nil {
 		s := x.make(exchange.Config{
 			ClusterID: t.clusterID, Namespace: submarinerv1.OperatorNamespace,
-			Local: x.local, Broker: remote, Sets: t.sets, Log: x.log, Warn: x.warn,
+			Local: x.local, Broker: remote, Sets: t.sets, Log: x.log, Complete: x.nudge, Warn: x.warn,
 		})
 		x.note(s, "")
 		err = s.Run(ctx)

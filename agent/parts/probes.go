@@ -22,6 +22,9 @@ import (
 const (
 	// eagerly is the time between pings of a target that is Eager.
 	eagerly = 200 * time.Millisecond
+	// eagerFor is how many pings in a row a target that is Eager gets so often. A gateway
+	// that does not answer for so long may not answer for days, and there may be thousands.
+	eagerFor = 150
 	// together has targets pinged at the same time if they are due within that part of the
 	// interval, and from then on in step: what an idle agent costs is mostly that it wakes up.
 	together = 2
@@ -168,7 +171,7 @@ func (p *prober) sendDue(send func(*pinged) error, next *uint16) time.Duration {
 	changed, now, wait := false, time.Now(), idlePause
 	for name, g := range p.pings {
 		interval := p.probes.Pause(g.health.Status == submarinerv1.Connected, g.lost)
-		if g.target.Eager {
+		if g.target.Eager && g.lost < eagerFor {
 			interval = eagerly
 		}
 		if left := g.due.Sub(now); left > interval/together {

@@ -128,6 +128,14 @@ type Connection struct {
 	// over. A restarted agent plans both.
 	// +optional
 	Before *PreviousCable `json:"before,omitempty"`
+	// PublicKey is the public key of the other cluster, in base64. A restarted agent goes on
+	// with it while the other cluster's Cluster object is missing.
+	// +optional
+	PublicKey string `json:"publicKey,omitempty"`
+	// Idle reports whether the cable is set up but carries no traffic yet, because it has not
+	// answered. A restarted agent waits for the answer, too.
+	// +optional
+	Idle bool `json:"idle,omitempty"`
 	// Implementation is "kernel", or the name of the userspace program that handles the
 	// cable's packets.
 	// +optional

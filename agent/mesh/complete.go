@@ -1,0 +1,89 @@
+package mesh
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+
+	submarinerv1 "subctl/api/submariner/v1"
+	"subctl/api/submariner/v1alpha1"
+	"subctl/cable"
+	"subctl/policy"
+)
+
+// This file tells state that is complete from state that was read in part. Objects arrive
+// one by one, and in any order: an Endpoint before the Cluster that has the labels, or both
+// before the policy that requires an encrypted cable. So a pair gets a cable, or another
+// cable, only if the agent knows
+//
+//   - the Cluster object of the other cluster, and
+//   - all policies of this cluster's clustersets. The speaker reads them from the broker. Once
+//     this cluster holds all of them, it notes their digest on this cluster's Cluster object
+//     (submarinerv1.PoliciesAnnotation). Every agent compares the digest with the policies that
+//     it sees itself. So the knowledge outlives the speaker and the connection to the broker, and
+//     an agent that has not yet seen a policy, or sees one that is not on the broker, waits.
+//
+// A pair that has a cable keeps it until then. The two ends compute their decisions from
+// their own copies, at different times: a new cable carries nothing until it answers, which
+// it does only if the other end has the same.
+
+// source returns where this cluster's policies come from, as the beginning of the
+// annotation: the broker and the clustersets.
+func source(spec v1alpha1.SubmarinerSpec) string {
+	return spec.BrokerK8sApiServer + "/" + spec.BrokerK8sRemoteNamespace + " " + strings.Join(spec.Sets(), ",") + " "
+}
+
+// PoliciesRead returns the value of submarinerv1.PoliciesAnnotation of a cluster that is
+// joined as spec specifies, once it holds all policies of its clustersets; digest is
+// policy.Digest of them.
+func PoliciesRead(spec v1alpha1.SubmarinerSpec, digest string) string { return source(spec) + digest }
+
+// policiesRead returns the annotation that the speaker's Cluster should have: what the
+// exchange has read, or, if it has not read everything yet, the annotation that is there.
+func (m *Mesh) policiesRead() string {
+	if digest := m.Snapshot.PoliciesDigest; digest != "" {
+		return PoliciesRead(m.Membership.Submariner.Spec, digest)
+	}
+	if c := m.Membership.Cluster; c != nil {
+		return c.Annotations[submarinerv1.PoliciesAnnotation]
+	}
+	return ""
+}
+
+// incomplete is the reason why a pair gets no cable yet. It is not a mistake: time solves it.
+type incomplete struct{ error }
+
+// incompletePolicies returns why the policies that this agent sees may not be all; nil if
+// they are.
+func incompletePolicies(s Snapshot, m Membership, book *policy.Book) error {
+	want := PoliciesRead(m.Submariner.Spec, book.Digest())
+	has := ""
+	if m.Cluster != nil {
+		has = m.Cluster.Annotations[submarinerv1.PoliciesAnnotation]
+	}
+	switch {
+	case has == want, s.PoliciesDigest == book.Digest():
+		return nil
+	case !strings.HasPrefix(has, source(m.Submariner.Spec)):
+		return incomplete{errors.New("waiting for the cable policies: they have not been read from the broker yet")}
+	}
+	return incomplete{errors.New("waiting for the cable policies: they are changing, or differ from those on the broker")}
+}
+
+// undecidable returns why it cannot be decided yet which cable connects a cluster; nil if it
+// can.
+func (c *chooser) undecidable(cluster string) error {
+	if c.Membership.Clusters[cluster] == nil {
+		return incomplete{fmt.Errorf("waiting for the Cluster object of cluster %s, which has its labels and clustersets", cluster)}
+	}
+	return c.incomplete
+}
+
+// hold lets a pair keep exactly the cable that it uses while it cannot be decided which one
+// it should have. A pair without a cable does not get one.
+func (c *chooser) hold(p *cable.Peer, why error) (cable.Driver, error) {
+	if d := c.reuse(p); d != nil {
+		return d, nil
+	}
+	return nil, why
+}

@@ -1,0 +1,158 @@
+//go:build e2e
+
+package e2e
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"net/netip"
+	"os"
+	"os/exec"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+// joinEvents is how many events TestE7 has; E2E_JOIN_EVENTS changes it.
+func joinEvents(t *testing.T) int {
+	t.Helper()
+	text := os.Getenv("E2E_JOIN_EVENTS")
+	if text == "" {
+		return 20
+	}
+	n, err := strconv.Atoi(text)
+	require.NoError(t, err, "E2E_JOIN_EVENTS")
+	return n
+}
+
+// While a policy specifies ipsec for site=cloud, a cluster of that site joins, the agents of
+// all clusters of a pair are replaced at once, and its gateway fails over: whatever the moment,
+// none of the packets that pods exchange is on the wire in clear.
+func TestE7NothingInClear(t *testing.T) {
+	const pair = "cluster1 cluster4"
+	if len(clusters) == 3 {
+		clusters = append(clusters, "cluster4")
+	}
+	t.Cleanup(func() {
+		clusters = clusters[:3]
+		_, _ = sh("subctl", "uninstall", "--context", "cluster4", "--yes")
+		_, _ = sh("subctl", "cable-policy", "delete", "--context", "cluster1", "--name", "cloud", "--force")
+	})
+	for _, n := range nodes("cluster4") {
+		if _, known := pristine[n]; !known {
+			t.Skip("TestC1 brings cluster4 up")
+		}
+	}
+	must(t, "subctl", "cable-policy", "add", "--context", "cluster1", "--name", "cloud",
+		"--left-cluster-selector", "site=cloud", "--cable-driver", "ipsec")
+	from, to := podOn(t, "cluster1", "web", nodes("cluster1")[1]), podOn(t, "cluster4", "web", nodes("cluster4")[1])
+	secured := func() { cabled(t, map[string]string{pair: "ipsec"}) }
+	joinCloud := func() {
+		must(t, "subctl", "join", brokerFile, "--context", "cluster4", "--image", image, "--cluster-labels", "site=cloud")
+		secured()
+	}
+	for i := range joinEvents(t) {
+		kind := []string{"join", "restart", "failover", "restart", "restart"}[i%5]
+		t.Run(fmt.Sprintf("%d %s", i+1, kind), func(t *testing.T) {
+			if kind == "join" {
+				must(t, "subctl", "uninstall", "--context", "cluster4", "--yes")
+			}
+			began := time.Now()
+			quiet := watchForClear(t, from, to)
+			switch kind {
+			case "join":
+				joinCloud()
+			case "restart":
+				for _, c := range []string{"cluster1", "cluster4"} {
+					kubectl(t, c, "-n", "submariner-operator", "delete", "pods", "--all", "--force", "--grace-period=0")
+				}
+				time.Sleep(2 * time.Second)
+				secured()
+			case "failover":
+				failOver(t, "cluster4")
+				secured()
+			}
+			answers(t, from, to)
+			quiet(kind == "join")
+			t.Logf("%s: %.1f s", kind, time.Since(began).Seconds())
+		})
+	}
+}
+
+// failOver makes the other node of a cluster its gateway, cleanly.
+func failOver(t *testing.T, cluster string) {
+	t.Helper()
+	first, second := gateway(t, cluster), worker(t, cluster)
+	kubectl(t, cluster, "label", "node", second, "submariner.io/gateway=true", "--overwrite")
+	eventually(t, time.Minute, func() error {
+		if !strings.Contains(kubectl(t, cluster, "-n", "submariner-operator", "get", "pods", "-l", "app=submariner-gateway", "--field-selector", "spec.nodeName="+second), "1/1") {
+			return fmt.Errorf("no gateway agent on %s yet", second)
+		}
+		return nil
+	})
+	kubectl(t, cluster, "label", "node", first, "submariner.io/gateway-")
+	eventually(t, 30*time.Second, func() error {
+		if now := gateway(t, cluster); now != second {
+			return fmt.Errorf("the gateway is %s", now)
+		}
+		return nil
+	})
+}
+
+// watchForClear sends packets from one pod to the other, whatever becomes of them, and
+// captures what passes the nodes of both clusters except between nodes of one. The function
+// that it returns stops both, and fails if packets of the pods can be read in a cable, or
+// outside of one. A cluster that has not joined sends packets to its default route: joining
+// says so.
+func watchForClear(t *testing.T, from, to pod) (stop func(joining bool)) {
+	t.Helper()
+	var captures []*capture
+	for _, n := range append(nodes(from.cluster), nodes(to.cluster)...) {
+		captures = append(captures, startCapture(t, n, "not tcp and not udp port 4800"))
+	}
+	ctx, end := context.WithCancel(t.Context())
+	sender := command(ctx, "kubectl", "--context", from.cluster, "exec", "-i", from.name, "--", "/labapp", "stream", to.ip+":7", "--rate", "100", "--seconds", "0")
+	keep, err := sender.StdinPipe()
+	require.NoError(t, err)
+	require.NoError(t, sender.Start())
+	return func(joining bool) {
+		t.Helper()
+		_ = keep.Close()
+		time.Sleep(time.Second)
+		end()
+		_ = sender.Wait()
+		for _, c := range captures {
+			c.stop(t)
+			inCables, err := os.ReadFile(cablesOf(t, c))
+			require.NoError(t, err)
+			require.False(t, bytes.Contains(inCables, addresses(t, from, to)), "a packet in an unencrypted cable")
+			require.False(t, bytes.Contains(inCables, addresses(t, to, from)), "an answer in an unencrypted cable")
+			if !joining {
+				require.Empty(t, c.packets(t, "udp port 7"), "packets outside of any cable")
+			}
+		}
+	}
+}
+
+// cablesOf returns the name of a file with the packets of unencrypted cables in a capture.
+func cablesOf(t *testing.T, c *capture) string {
+	t.Helper()
+	out := c.file + ".cables"
+	text, err := exec.CommandContext(t.Context(), "tcpdump", "-r", c.file, "-w", out, "udp port 4502").CombinedOutput()
+	require.NoError(t, err, "%s", text)
+	return out
+}
+
+// addresses returns the addresses of a packet from one pod to another, as its header has them.
+func addresses(t *testing.T, from, to pod) []byte {
+	t.Helper()
+	src, err := netip.ParseAddr(from.ip)
+	require.NoError(t, err)
+	dst, err := netip.ParseAddr(to.ip)
+	require.NoError(t, err)
+	return append(src.AsSlice(), dst.AsSlice()...)
+}
