@@ -30,7 +30,9 @@ func TestCablePolicyLive(t *testing.T) {
 	t.Setenv("HOME", t.TempDir())
 	c := server.Client(t)
 	require.NoError(t, c.Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: submarinerv1.OperatorNamespace}}))
-	require.NoError(t, c.Create(t.Context(), submariner("west")))
+	west := submariner("west")
+	west.Spec.GlobalCIDR = "" // the CRD refuses it
+	require.NoError(t, c.Create(t.Context(), west))
 	east := clusterObjects(submarinerv1.OperatorNamespace, "east", "east", "env=production", "vxlan,wireguard", "default")[0].(*submarinerv1.Cluster)
 	east.Spec.ServiceCIDR, east.Spec.ClusterCIDR, east.Spec.GlobalCIDR = []string{}, []string{}, []string{}
 	require.NoError(t, c.Create(t.Context(), east))
