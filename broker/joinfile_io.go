@@ -71,6 +71,9 @@ func CheckWritable(path string) error {
 // target returns the path of the file to write: the file that a symbolic link refers to. A
 // device or a pipe is refused: replacing it would break other programs.
 func target(path string) (string, error) {
+	if path == "" {
+		return "", errors.New(`"" is not the name of a file: specify a file, or - for stdout`)
+	}
 	if info, err := os.Stat(filepath.Dir(path)); err != nil || !info.IsDir() {
 		return "", fmt.Errorf("%q is in a directory that does not exist: create it first", path)
 	}

@@ -102,6 +102,12 @@ func newCablePolicyAdd(g *globals) *cobra.Command {
 	f.StringVar(&o.encryption, "encryption", "", "required: never connect the pairs without encryption, even where another policy decides")
 	f.StringArrayVarP(&o.files, "filename", "f", nil, "file with policies and ConfigMaps, instead of the flags above; - for stdin; may be repeated")
 	f.BoolVar(&o.replace, "replace", false, "replace the policy of this name if it exists")
+	before(c, func() error {
+		if f.Changed("encryption") && o.encryption == "" { // of an unset variable
+			return fmt.Errorf("--encryption %q is not a value: use %s, or omit it", o.encryption, submarinerv1.EncryptionRequired)
+		}
+		return nil
+	})
 	o.guard.addFlags(c)
 	o.format = output(c, printer.Table, printer.JSON, printer.YAML)
 	completeDrivers(c)

@@ -43,6 +43,7 @@ func TestDeployBrokerRefuses(t *testing.T) {
 		"token, short":       {"--token-ttl 1s", "--token-ttl 1s is out of range: use 10m0s to 8760h0m0s"},
 		"token, long":        {"--token-ttl 10000h", "--token-ttl 10000h0m0s is out of range: use 10m0s to 8760h0m0s"},
 		"no directory":       {"--broker-info none/f", `--broker-info "none/f" is in a directory that does not exist: create it first`},
+		"no file":            {"--broker-info=", `--broker-info "" is not the name of a file: specify a file, or - for stdout`},
 		"a device":           {"--broker-info /dev/full", `--broker-info "/dev/full" is not a regular file: specify a file, or - for stdout`},
 		"a directory":        {"--broker-info .", `--broker-info "." is a directory: specify a file in it, such as broker-info.subm`},
 		"component":          {"--components connectivity,foo", `unknown component "foo": use connectivity`},

@@ -30,7 +30,7 @@ func (o *guard) addFlags(c *cobra.Command) {
 	f.BoolVar(&o.dryRun, "dry-run", false, "print what would change, without changing it")
 	f.BoolVar(&o.force, "force", false, "change it even if pairs of clusters lose their cable or its encryption")
 	f.BoolVar(&o.wait, "wait", false, "wait until all pairs of clusters that change their cable use the new one")
-	f.DurationVar(&o.timeout, "timeout", 2*time.Minute, "time limit for --wait")
+	timeLimit(c, &o.timeout, 2*time.Minute, "time limit for --wait")
 }
 
 // accept returns an error if pairs of clusters lose their cable or its encryption, unless

@@ -2,6 +2,7 @@ package cmd
 
 import (
 	"fmt"
+	"time"
 
 	"github.com/spf13/cobra"
 )
@@ -21,4 +22,31 @@ func newOptions(g *globals) *cobra.Command {
 			return err
 		},
 	}
+}
+
+// before adds a check of the command line to those that a command makes before it runs.
+func before(c *cobra.Command, check func() error) {
+	earlier := c.PreRunE
+	c.PreRunE = func(c *cobra.Command, args []string) error {
+		if earlier != nil {
+			if err := earlier(c, args); err != nil {
+				return err
+			}
+		}
+		if err := check(); err != nil {
+			return usageError(err)
+		}
+		return nil
+	}
+}
+
+// timeLimit gives a command the flag --timeout, which must be positive.
+func timeLimit(c *cobra.Command, limit *time.Duration, standard time.Duration, usage string) {
+	c.Flags().DurationVar(limit, "timeout", standard, usage)
+	before(c, func() error {
+		if *limit <= 0 {
+			return fmt.Errorf("--timeout %v is not positive: specify a duration such as 2m", *limit)
+		}
+		return nil
+	})
 }

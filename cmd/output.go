@@ -72,12 +72,12 @@ func (g *globals) printActions(format printer.Format, lines []string) error {
 // dryRunOutput declares -o for a command whose only data are those of --dry-run. With another
 // use of -o, the command line is wrong.
 func dryRunOutput(c *cobra.Command, dryRun *bool, choices ...printer.Format) *printer.Flag {
-	c.PreRunE = func(c *cobra.Command, _ []string) error {
+	before(c, func() error {
 		if c.Flags().Changed("output") && !*dryRun {
 			return errors.New("--output requires --dry-run")
 		}
 		return nil
-	}
+	})
 	return output(c, choices...)
 }
 

@@ -39,7 +39,7 @@ func newRotateKey(g *globals) *cobra.Command {
 	}
 	f := c.Flags()
 	f.BoolVar(&dryRun, "dry-run", false, "print the actions without performing them")
-	f.DurationVar(&k.Timeout, "timeout", 4*time.Minute, "time limit for the gateway and its connections")
+	timeLimit(c, &k.Timeout, 4*time.Minute, "time limit for the gateway and its connections")
 	format = dryRunOutput(c, &dryRun, printer.Table, printer.JSON, printer.YAML)
 	return c
 }

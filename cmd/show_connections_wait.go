@@ -20,15 +20,14 @@ const waitTimeout = 2 * time.Minute
 // addWait gives the command for connections the flags --wait and --timeout.
 func (s *show) addWait(c *cobra.Command) {
 	c.Flags().BoolVar(&s.wait, "wait", false, "wait until every gateway of every known cluster is connected")
-	c.Flags().DurationVar(&s.timeout, "timeout", waitTimeout, "time limit of --wait")
-	c.MarkFlagsMutuallyExclusive("wait", "watch")
+	timeLimit(c, &s.timeout, waitTimeout, "time limit of --wait")
 	c.Example += "\n  subctl show connections --wait --timeout 5m"
-	c.PreRunE = func(*cobra.Command, []string) error {
-		if s.timeout <= 0 {
-			return usageError(fmt.Errorf("--timeout %v is not positive: specify a duration such as 2m", s.timeout))
+	before(c, func() error {
+		if s.wait && s.watch {
+			return errors.New("--wait and --watch both decide when the command ends: set only one of them")
 		}
 		return nil
-	}
+	})
 }
 
 // await shows p once it has no problem, or when the time is out. Meanwhile it reports on

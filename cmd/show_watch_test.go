@@ -141,7 +141,7 @@ func TestWaitInVain(t *testing.T) {
 	}{
 		"not connected":  {nil, exitTrouble, "not all gateways are connected after 5s"},
 		"cannot be read": {[]string{"--contexts", "lost"}, exitFailed, "connection refused"},
-		"and watching":   {[]string{"--watch"}, exitUsage, "[wait watch]"},
+		"and watching":   {[]string{"--watch"}, exitUsage, "--wait and --watch both decide"},
 		"no time":        {[]string{"--timeout", "0s"}, exitUsage, "--timeout 0s is not positive"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -153,6 +153,26 @@ func TestWaitInVain(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) { require.Equal(t, test.code, run(t.Context(), g, args)) })
 			require.Contains(t, stderr.String(), test.message)
 			require.Equal(t, test.code == exitTrouble, strings.Contains(stdout.String(), "gw-n"), stdout.String())
+		})
+	}
+}
+
+// A time limit or requirement that is none is a mistake of the command line, before anything is read.
+func TestFlagsWithoutEffect(t *testing.T) {
+	for _, test := range []struct{ args, message string }{
+		{"cable-policy add p --cable-driver ipsec --wait --timeout 0", "--timeout 0s is not positive"},
+		{"cable-policy delete p --wait --timeout -1s", "--timeout -1s is not positive"},
+		{"label west site=cloud --wait --timeout -1s", "--timeout -1s is not positive"},
+		{"rotate-key --timeout -1s", "--timeout -1s is not positive"},
+		{"uninstall --timeout -1s --yes", "--timeout -1s is not positive"},
+		{"cable-policy add p --cable-driver ipsec --encryption=", `--encryption "" is not a value: use required, or omit it`},
+		{"rotate-key -o json", "--output requires --dry-run"},
+		{"uninstall -o json", "--output requires --dry-run"},
+	} {
+		t.Run(test.args, func(t *testing.T) {
+			g, _, stderr := testGlobals(t, world{"west": nil}, "west")
+			require.Equal(t, exitUsage, run(t.Context(), g, strings.Fields(test.args)))
+			require.Contains(t, stderr.String(), test.message)
 		})
 	}
 }

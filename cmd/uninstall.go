@@ -60,7 +60,7 @@ func newUninstall(g *globals) *cobra.Command {
 	f.BoolVarP(&o.yes, "yes", "y", false, "do not ask for confirmation")
 	f.BoolVar(&o.dryRun, "dry-run", false, "print the actions without performing them")
 	f.BoolVar(&o.force, "force", false, "continue even if other clusters need this cluster's cable policies, nodes cannot be cleaned, or the broker cannot be reached")
-	f.DurationVar(&o.timeout, "timeout", 2*time.Minute, "time limit for cleaning the nodes, and for deleting the namespace")
+	timeLimit(c, &o.timeout, 2*time.Minute, "time limit for cleaning the nodes, and for deleting the namespace")
 	o.format = dryRunOutput(c, &o.dryRun, printer.Table, printer.JSON, printer.YAML)
 	return c
 }

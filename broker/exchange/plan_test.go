@@ -163,12 +163,15 @@ func TestPlan(t *testing.T) {
 			refused: []string{"Cluster submariner-operator/west in this cluster: spec.cluster_id is \"west\", not \"east\"", "Cluster submariner-k8s-broker/west on the broker: this cluster has an object of that name"},
 		},
 		"ours with a label": {
-			local:   []client.Object{with(east(), func(o client.Object) { o.SetNamespace(here) })},
-			sets:    []exchange.SetSnapshot{set("default")},
+			local:  []client.Object{with(east(), func(o client.Object) { o.SetNamespace(here) })},
+			sets:   []exchange.SetSnapshot{set("default")},
 			writes: []string{"create Cluster east on the broker in clusterset default"},
 		},
 		"ours with the label of another": {
-			local:  []client.Object{with(east(), func(o client.Object) { o.SetNamespace(here); o.SetLabels(map[string]string{submarinerv1.ClusterIDLabel: "west"}) })},
+			local: []client.Object{with(east(), func(o client.Object) {
+				o.SetNamespace(here)
+				o.SetLabels(map[string]string{submarinerv1.ClusterIDLabel: "west"})
+			})},
 			sets:   []exchange.SetSnapshot{set("default", east(), west())},
 			writes: []string{"create Cluster west here"},
 		},

@@ -17,7 +17,11 @@ const (
 // checkEncryption returns an error if the flag --encryption has an unknown value.
 func (o Options) checkEncryption() error {
 	switch o.Encryption {
-	case "", EncryptionRequired, EncryptionOptional:
+	case "":
+		if !o.specifies("encryption") {
+			return nil
+		}
+	case EncryptionRequired, EncryptionOptional:
 		return nil
 	}
 	return fmt.Errorf("--encryption %q is not a value: use %s or %s", o.Encryption, EncryptionRequired, EncryptionOptional)

@@ -135,6 +135,9 @@ func TestPlanEncryption(t *testing.T) {
 	s.Encryption = "maybe"
 	_, err := s.plan()
 	require.ErrorContains(t, err, `--encryption "maybe" is not a value: use required or optional`)
+	s.Encryption, s.Specified = "", []string{"encryption"} // --encryption "$UNSET"
+	_, err = s.plan()
+	require.ErrorContains(t, err, `--encryption "" is not a value: use required or optional`)
 }
 
 func TestPlanRefuses(t *testing.T) {
