@@ -5,6 +5,7 @@ import (
 	"slices"
 	"testing"
 
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
@@ -66,20 +67,27 @@ func TestPreflightSaysWhatIsMissing(t *testing.T) {
 	const suffix = ": use a context with an administrator's rights"
 	list := "list clusters.submariner.io in namespace " + ns
 	grants := "bind/escalate roles.rbac.authorization.k8s.io submariner-k8s-broker-admin in namespace " + ns +
+		", escalate clusterroles.rbac.authorization.k8s.io submariner-admin" +
+		", escalate clusterroles.rbac.authorization.k8s.io submariner-edit" +
+		", escalate clusterroles.rbac.authorization.k8s.io submariner-view" +
 		", escalate roles.rbac.authorization.k8s.io submariner-k8s-broker-cluster in namespace " + ns
 	says := func(want string) {
 		t.Helper()
-		require.Eventually(t, func() bool {
+		said := func() bool {
 			err = broker.Preflight(t.Context(), user, objects)
 			return err == nil && want == "" || err != nil && err.Error() == "the user of this context may not "+want+suffix
-		}, patience, tick, "%v", &err)
+		}
+		if !assert.Eventually(t, said, patience, tick) {
+			t.Fatal(err)
+		}
 	}
 	says(grants + ", " + list)
 	require.True(t, apierrors.IsForbidden(broker.Apply(t.Context(), user, objects)), "it could have done without")
 
 	t.Log("with the right to give rights away")
 	rules := role.Rules
-	role.Rules = append(slices.Clone(rules), rule("rbac.authorization.k8s.io", "roles", "bind", "escalate"))
+	role.Rules = append(slices.Clone(rules), rule("rbac.authorization.k8s.io", "roles", "bind", "escalate"),
+		rule("rbac.authorization.k8s.io", "clusterroles", "escalate"))
 	require.NoError(t, admin.Update(t.Context(), role))
 	says(list)
 	role.Rules = append(role.Rules, rule("submariner.io", "clusters", "list"))
@@ -89,7 +97,10 @@ func TestPreflightSaysWhatIsMissing(t *testing.T) {
 	t.Log("with the rights it gives away instead")
 	role.Rules = slices.Clone(rules)
 	for _, o := range objects {
-		if r, ok := o.(*rbacv1.Role); ok {
+		switch r := o.(type) {
+		case *rbacv1.Role:
+			role.Rules = append(role.Rules, r.Rules...)
+		case *rbacv1.ClusterRole:
 			role.Rules = append(role.Rules, r.Rules...)
 		}
 	}

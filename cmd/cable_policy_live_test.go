@@ -116,7 +116,9 @@ func TestSeedPoliciesLive(t *testing.T) {
 	t.Setenv("HOME", t.TempDir())
 	c := server.Client(t)
 	require.NoError(t, c.Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: submarinerv1.OperatorNamespace}}))
-	require.NoError(t, c.Create(t.Context(), submariner("west")))
+	west := submariner("west")
+	west.Spec.GlobalCIDR = "" // the CRD refuses it
+	require.NoError(t, c.Create(t.Context(), west))
 	const seeds = `kind: CablePolicies
 metadata:
   name: default
