@@ -111,7 +111,7 @@ func (r request) affected(was, will *v1alpha1.Submariner, list []Change) (out, l
 			text += fmt.Sprintf(" (not connected → %s)", driverText(now.decision))
 		case !before[i].decision.Same(now.decision):
 			text += fmt.Sprintf(" (%s → %s)", driverText(before[i].decision), driverText(now.decision))
-			if loses(before[i].decision, now.decision) {
+			if (catalog.CableChange{Now: catalog.CableOf(before[i].decision), Then: catalog.CableOf(now.decision)}).Loses() {
 				losses = append(losses, text)
 			}
 		case !all:
@@ -126,16 +126,6 @@ func (r request) affected(was, will *v1alpha1.Submariner, list []Change) (out, l
 		}
 	}
 	return out, losses
-}
-
-// loses reports whether a pair loses its cable, or the encryption of its cable.
-func loses(was, is policy.Decision) bool {
-	return was.Err == nil && (is.Err != nil || encrypts(was.Driver) && !encrypts(is.Driver))
-}
-
-func encrypts(driver string) bool {
-	d := drivers.Find(driver)
-	return d != nil && d.Properties().Encrypts
 }
 
 func driverText(d policy.Decision) string {

@@ -39,6 +39,13 @@ type Cable struct {
 	Settings cable.Config // of the policy
 	Policy   string       // the policy that decides; empty: the clusters' default driver
 	Err      error        // the reason why there is no cable
+	// MustEncrypt reports whether the pair must never be connected without encryption.
+	MustEncrypt bool
+}
+
+// CableOf returns the cable of a pair for which d was decided, if both clusters can have it.
+func CableOf(d policy.Decision) Cable {
+	return Cable{Driver: d.Driver, Wanted: d.Driver, Settings: d.Config, Policy: d.Policy, Err: d.Err, MustEncrypt: d.MustEncrypt != ""}
 }
 
 // Move counts the pairs that one policy decided and another will decide. An empty name
@@ -58,12 +65,13 @@ func encrypts(driver string) bool {
 }
 
 // Loses reports whether the pair loses its cable, or encryption: it gets an unencrypted cable
-// although it has an encrypted one, or should have had one.
+// although it has an encrypted one, or should have had one, or must not have been connected
+// without encryption.
 func (c CableChange) Loses() bool {
 	if c.Then.Err != nil {
 		return c.Now.Err == nil
 	}
-	return encrypts(c.Now.Wanted) && !c.Then.Encrypts()
+	return (c.Now.MustEncrypt || encrypts(c.Now.Wanted)) && !c.Then.Encrypts()
 }
 
 // Losses returns the pairs that lose their cable, or the encryption of their cable. Commands
@@ -199,6 +207,7 @@ func pulled(seq iter.Seq2[policy.Pair, policy.Decision]) (next func() decided, s
 }
 
 func (c *Catalog) cable(pair policy.Pair, dec policy.Decision) Cable {
-	driver, err := c.Cable(pair, dec)
-	return Cable{driver, dec.Driver, dec.Config, dec.Policy, err}
+	out := CableOf(dec)
+	out.Driver, out.Err = c.Cable(pair, dec)
+	return out
 }

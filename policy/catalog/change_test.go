@@ -25,6 +25,13 @@ func losses(c Change) []string {
 func TestLosses(t *testing.T) {
 	fallback := func() *v1alpha1.CablePolicies { return copied(submarinerv1.BrokerID, made("default", " |  | vxlan")) }
 	pair := func(driver string) *v1alpha1.CablePolicies { return made("a", "site=one | site=two | "+driver) }
+	required := func(driver string) *v1alpha1.CablePolicies {
+		p := pair(driver)
+		rule := made("", " |  | ipsec").ConnectionPolicies[0]
+		rule.CableOptions = &v1alpha1.CableOptions{Encryption: submarinerv1.EncryptionRequired}
+		p.ConnectionPolicies = append(p.ConnectionPolicies, rule)
+		return p
+	}
 	for _, test := range []struct {
 		name       string
 		now, fresh *v1alpha1.CablePolicies
@@ -37,6 +44,8 @@ func TestLosses(t *testing.T) {
 		{"no cable either way", pair("ipsec"), pair("vxlan+ipsec"), nil},
 		{"a cable at last", pair("ipsec"), pair("wireguard"), nil},
 		{"a cable at last, but encryption was required", pair("ipsec"), pair("vxlan"), []string{"east - west: vxlan"}},
+		{"no cable rather than clear text, until now", required("vxlan"), pair("vxlan"), []string{"east - west: vxlan"}},
+		{"no cable rather than clear text, then encrypted", required("vxlan"), pair("wireguard"), nil},
 		{"another mistake", pair("vxlan"), made("a", "site=one | site=two | vxlan | mtu: 1"), []string{
 			`east - west: settings of cable policy a: line 1: mtu "1": it must be a whole number from 576 to 65535`,
 		}},
