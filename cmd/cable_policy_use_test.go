@@ -50,7 +50,10 @@ func TestPolicyUses(t *testing.T) {
 	const stuck = "the cable to gateway gw-b of cluster b should be ipsec since 04:00, but that cable does not answer"
 	const kept = `the cable to cluster c stays wireguard: cable policy bad: unknown cable driver "gre"`
 	const nat = "refused: there is NAT between the gateways, through which vxlan does not work"
-	w := world{"west": used(
+	const wait = "waiting for the cable policies: they have not been read from the broker yet"
+	waiting := usedConnection("f", "", "", 0, submarinerv1.Connecting, wait)
+	waiting.UsingIP, waiting.Endpoint.Backend = "", "wireguard"
+	w := world{"west": used(waiting,
 		usedConnection("a", "ipsec", "secure", 1, submarinerv1.Connected, ""),
 		usedConnection("b", "vxlan", "default", 1, submarinerv1.Connecting, stuck),
 		usedConnection("c", "wireguard", "older", 1, submarinerv1.Connected, kept),
@@ -67,6 +70,7 @@ func TestPolicyUses(t *testing.T) {
 			"  gateway gw-w of cluster west to gw-c of cluster c: wireguard (rule 1 of cable policy older), connected: " + kept + "\n", exitTrouble},
 		{"d", "d - west: vxlan, but the gateways of this cluster report something else:\n  gateway gw-w of cluster west to gw-d of cluster d: no cable, error: " + nat + "\n", exitTrouble},
 		{"e", "e - west: vxlan\n  gateway gw-w of cluster west to gw-e of cluster e: vxlan (rule 1 of cable policy default), connected\n", exitDone},
+		{"f", "f - west: vxlan, but the gateways of this cluster report something else:\n  gateway gw-w of cluster west to gw-f of cluster f: no cable, connecting: " + wait + "\n", exitTrouble},
 	} {
 		t.Run(test.id, func(t *testing.T) {
 			got := runIn(t, w, []string{"west"}, "cable-policy", "explain", test.id, "west")
@@ -92,7 +96,7 @@ func TestPolicyUses(t *testing.T) {
 	// The same connections, with the same states.
 	var rows []connectionRow
 	require.NoError(t, json.Unmarshal([]byte(runIn(t, w, []string{"west"}, "show", "connections", "-o", "json").stdout), &rows))
-	require.Len(t, rows, 5)
+	require.Len(t, rows, 6)
 	for _, row := range rows {
 		var r catalog.Reason
 		require.NoError(t, json.Unmarshal([]byte(runIn(t, w, []string{"west"}, "cable-policy", "explain", "west", row.RemoteCluster, "-o", "json").stdout), &r))

@@ -103,7 +103,7 @@ func connectionRows(s look.Site) []connectionRow {
 			r := connectionRow{
 				Cluster: s.Name, Gateway: gw.Name,
 				RemoteCluster: c.Endpoint.ClusterID, RemoteGateway: c.Endpoint.Hostname, RemoteIP: remoteIP(c), NAT: c.UsingNAT,
-				CableDriver: cableDriver(c), Subnets: append([]string{}, c.Endpoint.Subnets...),
+				CableDriver: look.CableDriver(c), Subnets: append([]string{}, c.Endpoint.Subnets...),
 				Status: string(c.Status), StatusMessage: c.StatusMessage,
 				Policy: c.Policy, Rule: c.Rule, DesiredDriver: c.DesiredDriver, MTU: c.MTU, PathMTU: c.PathMTU, ReceivedBytes: c.ReceivedBytes, SentBytes: c.SentBytes,
 				Implementation: c.Implementation, Attempts: append([]string{}, c.Attempts...),
@@ -127,16 +127,6 @@ func connectionRows(s look.Site) []connectionRow {
 			strings.Compare(a.CableDriver, b.CableDriver))
 	})
 	return rows
-}
-
-// cableDriver returns the driver in use. The agents of upstream report only the driver of the
-// endpoint. A refused connection has no address; its driver is the driver that should be in
-// use.
-func cableDriver(c submarinerv1.Connection) string {
-	if c.Status == submarinerv1.ConnectionError && c.UsingIP == "" {
-		return c.Driver
-	}
-	return cmp.Or(c.Driver, c.Endpoint.Backend)
 }
 
 // number formats a number that may be unknown.

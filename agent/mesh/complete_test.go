@@ -136,6 +136,7 @@ func TestNoPlainCableFromPartialState(t *testing.T) {
 			if c := p.Mesh.connections(p, Outcome{}); has["endpoint"] && c[0].Driver != "ipsec" {
 				require.NotContains(t, p.State.String(), "10.112.0.0/16 table 100 nhid")
 				require.Equal(t, submarinerv1.Connecting, c[0].Status)
+				require.Equal(t, c[0].Driver, c[0].Endpoint.Backend, "no driver is reported before it is decided")
 				waited[c[0].StatusMessage]++
 			}
 			m.Using = p.Using

@@ -49,10 +49,12 @@ func (m *Mesh) connections(p Plan, o Outcome) []submarinerv1.Connection {
 		out = append(out, conn)
 	}
 	for _, w := range m.Cables.Waiting[:min(len(m.Cables.Waiting), maxRefused)] {
-		out = append(out, submarinerv1.Connection{
+		conn := submarinerv1.Connection{
 			Status: submarinerv1.Connecting, StatusMessage: clip(w.Err.Error()), Endpoint: bounded(w.Spec),
-			Attempts: m.Snapshot.Paths[w.Spec.CableName].Attempts,
-		})
+			Attempts: m.Snapshot.Paths[w.Spec.CableName].Attempts, LastContact: before[w.Spec.CableName],
+		}
+		conn.Endpoint.Backend = "" // not decided
+		out = append(out, conn)
 	}
 	refused := m.Refused()
 	for _, r := range refused[:min(len(refused), maxRefused)] {

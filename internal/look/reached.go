@@ -66,11 +66,11 @@ func unreachedBy(gw submarinerv1.Gateway, other string, want catalog.Cable) stri
 		connected := c.Status == submarinerv1.Connected
 		switch {
 		case want.Err != nil && connected:
-			return fmt.Sprintf("still connected by %s", cableDriver(c))
+			return fmt.Sprintf("still connected by %s", CableDriver(c))
 		case want.Err != nil:
 			continue
-		case cableDriver(c) != want.Driver || c.Policy != want.Policy || !maps.Equal(c.PolicySettings, want.Settings):
-			return cmp.Or(c.StatusMessage, fmt.Sprintf("uses %s (%s)", cableDriver(c), Decider(c.Policy)))
+		case CableDriver(c) != want.Driver || c.Policy != want.Policy || !maps.Equal(c.PolicySettings, want.Settings):
+			return cmp.Or(c.StatusMessage, fmt.Sprintf("uses %s (%s)", CableDriver(c), Decider(c.Policy)))
 		case !connected:
 			return fmt.Sprintf("%s: %s", c.Status, c.StatusMessage)
 		}
@@ -81,5 +81,12 @@ func unreachedBy(gw submarinerv1.Gateway, other string, want catalog.Cable) stri
 	return ""
 }
 
-// cableDriver returns the driver of a connection.
-func cableDriver(c submarinerv1.Connection) string { return cmp.Or(c.Driver, c.Endpoint.Backend) }
+// CableDriver returns the driver of a connection: the driver in use or, if there is no cable,
+// the driver that should be in use; empty if that is not decided yet. The agents of upstream
+// report only the driver of the endpoint. A refused connection has no address.
+func CableDriver(c submarinerv1.Connection) string {
+	if c.Status == submarinerv1.ConnectionError && c.UsingIP == "" {
+		return c.Driver
+	}
+	return cmp.Or(c.Driver, c.Endpoint.Backend)
+}

@@ -30,10 +30,10 @@ func (s Site) uses() []catalog.Use {
 		for _, c := range gw.Status.Connections {
 			u := catalog.Use{
 				Cluster: s.Name, Gateway: gw.Name, RemoteCluster: c.Endpoint.ClusterID, RemoteGateway: c.Endpoint.Hostname,
-				CableDriver: cableDriver(c), Policy: c.Policy, Rule: c.Rule, NAT: c.UsingNAT, Status: string(c.Status), Message: c.StatusMessage,
+				CableDriver: CableDriver(c), Policy: c.Policy, Rule: c.Rule, NAT: c.UsingNAT, Status: string(c.Status), Message: c.StatusMessage,
 			}
-			if c.UsingIP == "" && c.Status == submarinerv1.ConnectionError {
-				u.CableDriver = "" // refused: the driver is the one that it should be
+			if c.UsingIP == "" && c.Status != submarinerv1.Connected {
+				u.CableDriver = "" // refused, or waiting: the driver is not in use
 			}
 			if old != "" {
 				u.Status, u.Message = string(submarinerv1.ConnectionError), old

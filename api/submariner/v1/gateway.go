@@ -89,7 +89,8 @@ type Connection struct {
 	Status        ConnectionStatus `json:"status"`
 	StatusMessage string           `json:"statusMessage"`
 	// Endpoint is the remote endpoint, except that its Backend is the driver in use, as in
-	// upstream. If there is no cable, it is the remote gateway's default driver.
+	// upstream. If there is no cable, it is the remote gateway's default driver; while the cable
+	// cannot be decided, it is empty.
 	Endpoint EndpointSpec `json:"endpoint"`
 	// UsingIP is the remote address of the cable.
 	// +optional
