@@ -21,7 +21,7 @@ import (
 // an edge that no source needs.
 var may = map[string]string{
 	".":                       "cmd",
-	"cmd":                     "agent agent/discovery agent/mesh agent/parts api broker cable cluster cluster/join cluster/rotate cluster/uninstall dataplane dataplane/kernel globalnet internal/kube internal/look internal/printer internal/progress internal/version internal/words policy",
+	"cmd":                     "agent agent/discovery agent/mesh agent/parts api broker cable cluster cluster/join cluster/rotate cluster/uninstall dataplane dataplane/kernel globalnet internal/kube internal/look internal/printer internal/progress internal/version internal/wake internal/words policy",
 	"agent":                   "agent/discovery agent/mesh agent/parts api cable dataplane internal/kube policy",
 	"agent/parts":             "broker/exchange agent/discovery agent/mesh api broker cable cluster dataplane internal/wake",
 	"agent/mesh":              "api cable dataplane internal/version policy",

@@ -12,6 +12,7 @@ import (
 
 	"subctl/cluster"
 	"subctl/internal/look"
+	"subctl/internal/wake"
 	"subctl/internal/words"
 	"subctl/policy/catalog"
 )
@@ -116,10 +117,8 @@ func (w *waiter) run(ctx context.Context) error {
 				return nil
 			}
 		}
-		select {
-		case <-ctx.Done():
+		if wake.After(ctx, cluster.Poll) != nil {
 			return w.incomplete(ctx, missing)
-		case <-time.After(cluster.Poll):
 		}
 	}
 }

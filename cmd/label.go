@@ -127,8 +127,16 @@ func (o *labelOptions) run(ctx context.Context) error {
 	if err := o.write(ctx, c, &sub); err != nil {
 		return err
 	}
-	o.progress().Done("cluster %s has the labels %s", o.cluster, words.List(strings.Split(submarinerv1.FormatLabels(o.changed(self.Labels)), ",")))
+	o.progress().Done("cluster %s has %s", o.cluster, labelsText(o.changed(self.Labels)))
 	return wait(ctx)
+}
+
+// labelsText returns labels for a message.
+func labelsText(labels map[string]string) string {
+	if len(labels) == 0 {
+		return "no labels"
+	}
+	return "the labels " + words.List(labelList(labels))
 }
 
 // changed returns labels with the changes.

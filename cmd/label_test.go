@@ -20,7 +20,7 @@ func TestLabel(t *testing.T) {
 	var out strings.Builder
 	for _, args := range []string{
 		"label", "label west", "label west tier", "label West submariner-io/clusterID=east =x a b=_ c=1 c-", "label east site=one", "label nirvana site=one",
-		"label east site=one --context west", "label west site=cloud", "label west env=cloud --dry-run", "label west env-", "label west env- --dry-run --force", "label west env- --force", "label west zone- tier=core",
+		"label east site=one --context west", "label west site=cloud", "label west env=cloud --dry-run", "label west env-", "label west env- --dry-run --force", "label west env- --force", "label west zone- tier=core", "label west env- tier- --force",
 	} {
 		w := world{"west": policyWorlds()["west"], "hub": policyWorlds()["hub"]}
 		w["west"][0].(*v1alpha1.Submariner).Spec.ClusterLabels = map[string]string{"env": "production", "tier": "core"}

@@ -9,14 +9,12 @@ import (
 	"slices"
 	"time"
 
-	"github.com/go-logr/logr"
 	"github.com/spf13/cobra"
-	"k8s.io/klog/v2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	ctrllog "sigs.k8s.io/controller-runtime/pkg/log"
 
 	"subctl/internal/look"
 	"subctl/internal/printer"
+	"subctl/internal/wake"
 )
 
 const showLong = `Show how clusters are connected.
@@ -101,8 +99,6 @@ const watchPeriod = 2 * time.Second
 
 // run shows p once, or whenever it changes.
 func (s *show) run(ctx context.Context, p look.Panel) error {
-	ctrllog.SetLogger(logr.Discard()) // --watch and --wait outlast the 30 s after which it prints a warning
-	klog.SetLogger(logr.Discard())    // --wait stops reading when the time is out
 	if s.wait {
 		return s.await(ctx, look.NewPanel(awaitedTable()))
 	}
@@ -133,19 +129,9 @@ func (s *show) follow(ctx context.Context, draw func() look.Picture) error {
 			}
 			last = now
 		}
-		if sleep(ctx, watchPeriod) != nil {
+		if wake.After(ctx, watchPeriod) != nil {
 			return nil
 		}
-	}
-}
-
-// sleep waits for d. If ctx is done earlier, it returns the error of ctx.
-func sleep(ctx context.Context, d time.Duration) error {
-	select {
-	case <-ctx.Done():
-		return ctx.Err()
-	case <-time.After(d):
-		return nil
 	}
 }
 

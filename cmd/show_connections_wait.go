@@ -12,6 +12,7 @@ import (
 	submarinerv1 "subctl/api/submariner/v1"
 	"subctl/cluster"
 	"subctl/internal/look"
+	"subctl/internal/wake"
 )
 
 // waitTimeout is the default of --timeout: longer than a gateway takes to start and connect.
@@ -53,7 +54,7 @@ func (s *show) await(ctx context.Context, p look.Panel) error {
 			}
 			last = now
 		}
-		if sleep(limited, cluster.Poll) == nil {
+		if wake.After(limited, cluster.Poll) == nil {
 			continue
 		}
 		if ctx.Err() != nil {
