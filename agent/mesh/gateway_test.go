@@ -30,7 +30,9 @@ func TestStandings(t *testing.T) {
 		{"active", Standing{Active: true}, true, []string{"Endpoint east-submariner-cable-east-10-89-1-11", "Gateway gw"}},
 		{"speaker", Standing{Speaker: true, Gateways: []string{"worker"}}, false, []string{"Cluster east", "CablePolicies lab", "Gateway gw"}},
 		{
-			"both", Standing{Active: true, Speaker: true, Gateways: []string{"gw"}}, true,
+			"both",
+			Standing{Active: true, Speaker: true, Gateways: []string{"gw"}},
+			true,
 			[]string{"Endpoint east-submariner-cable-east-10-89-1-11", "Cluster east", "CablePolicies lab", "Gateway gw"},
 		},
 	} {

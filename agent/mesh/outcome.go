@@ -58,7 +58,8 @@ func (p Plan) Outcome(now time.Time, mistake, fault error) Outcome {
 			known[f] = true
 		}
 	}
-	o.Contained = fault == error(d) && !slices.ContainsFunc(d.Failures, func(f *dataplane.Failure) bool { return !known[f] })
+	alone := fault == error(d) //nolint:errorlint // an error joined to d is not of some cables only
+	o.Contained = alone && !slices.ContainsFunc(d.Failures, func(f *dataplane.Failure) bool { return !known[f] })
 	return o
 }
 

@@ -35,10 +35,14 @@ func TestImageIsTried(t *testing.T) {
 		{name: "first join", image: "a/b:2"},
 		{name: "the same image", image: "a/b:2", old: "a/b:2"},
 		{name: "good", image: "a/b:2", old: "a/b:1", status: corev1.PodStatus{Phase: corev1.PodSucceeded}, tried: 1},
-		{name: "no such image", image: "a/b:2", old: "a/b:1", status: waiting("ErrImagePull", "not found"), tried: 1,
-			want: "image a/b:2 cannot replace the image of the running agents: node gw: ErrImagePull: not found: specify another one with --image; nothing was changed"},
-		{name: "another program", image: "a/b:2", old: "a/b:1", status: started, tried: 1,
-			want: `node gw: "subctl version" ended with exit code 127 (StartError): no such file: subctl`},
+		{
+			name: "no such image", image: "a/b:2", old: "a/b:1", status: waiting("ErrImagePull", "not found"), tried: 1,
+			want: "image a/b:2 cannot replace the image of the running agents: node gw: ErrImagePull: not found: specify another one with --image; nothing was changed",
+		},
+		{
+			name: "another program", image: "a/b:2", old: "a/b:1", status: started, tried: 1,
+			want: `node gw: "subctl version" ended with exit code 127 (StartError): no such file: subctl`,
+		},
 		{name: "no right to try", image: "a/b:2", old: "a/b:1", denied: true},
 	} {
 		t.Run(test.name, func(t *testing.T) {

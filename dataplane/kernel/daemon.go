@@ -81,7 +81,7 @@ func (s daemons) died(old dataplane.Object) (bool, error) {
 	if old != nil {
 		return old == dataplane.IKEDaemon{}, nil
 	}
-	left, err := remains{s.Host}.all()
+	left, err := remains(s).all()
 	return len(left) > 0, err
 }
 

@@ -209,16 +209,6 @@ type SubmarinerSpec struct {
 	Version string `json:"version,omitempty"`
 }
 
-// WithoutEffect returns s without the settings that have no effect in this version, which the
-// CRD refuses: an earlier version stored them.
-func (s SubmarinerSpec) WithoutEffect() SubmarinerSpec {
-	s.BrokerK8sApiServerToken, s.CeIPSecPSK, s.CeIPSecIKEPort = "", "", 0
-	s.CableDriverCustomConfigPath, s.GlobalCIDR, s.ClustersetIPCIDR = "", "", ""
-	s.ClustersetIPEnabled, s.LoadBalancerEnabled, s.MultiActiveGatewayEnabled, s.ServiceDiscoveryEnabled = false, false, false, false
-	s.CoreDNSCustomConfig, s.CustomDomains, s.NodeSelector = nil, nil, nil
-	return s
-}
-
 // ConfigMapRef names a ConfigMap.
 type ConfigMapRef struct {
 	ConfigMapName string `json:"configMapName,omitempty"`

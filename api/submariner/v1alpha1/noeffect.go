@@ -1,0 +1,11 @@
+package v1alpha1
+
+// WithoutEffect returns s without the settings that have no effect in this version, which the
+// CRD refuses: an earlier version stored them.
+func (s SubmarinerSpec) WithoutEffect() SubmarinerSpec {
+	s.BrokerK8sApiServerToken, s.CeIPSecPSK, s.CeIPSecIKEPort = "", "", 0
+	s.CableDriverCustomConfigPath, s.GlobalCIDR, s.ClustersetIPCIDR = "", "", ""
+	s.ClustersetIPEnabled, s.LoadBalancerEnabled, s.MultiActiveGatewayEnabled, s.ServiceDiscoveryEnabled = false, false, false, false
+	s.CoreDNSCustomConfig, s.CustomDomains, s.NodeSelector = nil, nil, nil
+	return s
+}
