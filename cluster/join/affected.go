@@ -24,20 +24,40 @@ type pair struct {
 // the labels, and the other clusters of the broker, sorted.
 func (r request) pairs(spec v1alpha1.SubmarinerSpec, labels map[string]string) []pair {
 	self := r.self(spec, labels)
-	offered, offerErr := drivers.Listed(spec)
 	known := catalog.OfBroker(r.broker.Members)
 	book := policy.Compile(known.Policies)
 	var out []pair
 	for _, other := range known.Clusters {
 		if r.isOther(other.ID) && shareSet(self, other) {
 			d := book.Decide(self, other)
-			if d.Err == nil && offerErr == nil && !slices.ContainsFunc(offered, func(o cable.Driver) bool { return o.Name() == d.Driver }) {
-				d.Err, d.Driver = fmt.Errorf("this cluster does not offer %s", d.Driver), ""
+			if err := r.lacks(known, spec, other.ID, d.Driver); d.Err == nil && err != nil {
+				d.Err, d.Driver = err, ""
 			}
 			out = append(out, pair{other.ID, d})
 		}
 	}
 	return out
+}
+
+// lacks returns the error of this cluster, joined as spec, or the other one if it does not offer
+// the driver; nil if both do, or if that is not known.
+func (r request) lacks(known *catalog.Catalog, spec v1alpha1.SubmarinerSpec, other, driver string) error {
+	if !lists(spec, driver) {
+		return fmt.Errorf("this cluster does not offer %s", driver)
+	}
+	if r.isSelf(spec.ClusterID) && lists(r.member.Submariner.Spec, driver) { // so its gateways would offer it if they could
+		if err := known.Lacks(spec.ClusterID, driver); err != nil {
+			return err
+		}
+	}
+	return known.Lacks(other, driver)
+}
+
+// lists reports whether a cluster that is joined as spec offers a driver, if its gateways can
+// run it. A spec with a mistake is reported elsewhere.
+func lists(spec v1alpha1.SubmarinerSpec, driver string) bool {
+	offered, err := drivers.Listed(spec)
+	return err != nil || slices.ContainsFunc(offered, func(d cable.Driver) bool { return d.Name() == driver })
 }
 
 // self returns this cluster, joined as spec with the labels.

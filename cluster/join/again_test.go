@@ -170,6 +170,31 @@ func TestJoiningAgainNamesTheAffectedClusters(t *testing.T) {
 	require.Equal(t, []string{"east", "north"}, p.Affected)
 }
 
+// A change that has a pair use a driver which the other cluster, or this one, cannot run is
+// refused, with the reason.
+func TestJoiningAgainKnowsWhatClustersLack(t *testing.T) {
+	for _, id := range []string{"east", "west"} {
+		s := again(t)
+		s.member("west", "10.50.0.0/16", "10.60.0.0/16", "10.89.1.1")
+		s.member("east", "10.112.0.0/16", "10.102.0.0/16", "10.89.2.1")
+		for _, e := range s.b.Members[0].Endpoints {
+			if e.Spec.ClusterID == id {
+				e.Spec.BackendConfig[submarinerv1.BackendDrivers] = "vxlan,wireguard"
+				e.Spec.BackendConfig[submarinerv1.BackendMissing] = "ipsec: this node has no IPsec"
+			}
+		}
+		s.policy("default", "wireguard")
+		s.policy("cloud", "ipsec")
+		s.b.Members[0].Policies[1].ConnectionPolicies[0].LeftClusterSelector = v1alpha1.ClusterSelector{MatchLabels: map[string]string{"site": "cloud"}}
+		s.f.Submariner.Spec = s.f.Submariner.Spec.WithoutEffect()
+		s.f.Submariner.Spec.NatEnabled, s.f.Submariner.Spec.ClusterLabels = false, nil
+		s.Specified, s.Labels = []string{"cluster-labels"}, map[string]string{"site": "cloud"}
+		p, err := s.plan()
+		require.NoError(t, err)
+		require.EqualError(t, p.Refusal(), "these clusters lose their cable to this cluster, or its encryption: east (wireguard → no cable: cluster "+id+" does not offer ipsec: this node has no IPsec)")
+	}
+}
+
 // A label that a person has changed on the Cluster object decides, not the Submariner.
 func TestJoiningAgainKnowsTheLabelsInForce(t *testing.T) {
 	s := again(t)

@@ -67,7 +67,7 @@ func (s *situation) member(id, pods, services, gateway string) {
 	}})
 	if gateway != "" {
 		set.Endpoints = append(set.Endpoints, submarinerv1.Endpoint{ObjectMeta: metav1.ObjectMeta{Labels: labels}, Spec: submarinerv1.EndpointSpec{
-			ClusterID: id, Hostname: "gw", PrivateIP: gateway,
+			ClusterID: id, Hostname: "gw", PrivateIP: gateway, Backend: "vxlan", BackendConfig: map[string]string{submarinerv1.BackendDrivers: drivers.Names()},
 		}})
 	}
 }

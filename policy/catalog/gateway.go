@@ -57,9 +57,9 @@ func (c *Catalog) Connectable(pair policy.Pair) bool {
 	return len(c.gateways[pair.X.ID]) > 0 && len(c.gateways[pair.Y.ID]) > 0
 }
 
-// lacks returns the error of a cluster that does not offer the driver on all of its gateways;
+// Lacks returns the error of a cluster that does not offer the driver on all of its gateways;
 // nil if it does, or if its gateways are not known.
-func (c *Catalog) lacks(id, driver string) error {
+func (c *Catalog) Lacks(id, driver string) error {
 	for _, g := range c.gateways[id] {
 		if !g.Offers(driver) {
 			return g.NotOffered(driver)
@@ -75,7 +75,7 @@ func (c *Catalog) Cable(pair policy.Pair, dec policy.Decision) (driver string, e
 	}
 	var lacking []string
 	for _, cluster := range []policy.Cluster{pair.X, pair.Y} {
-		if err := c.lacks(cluster.ID, dec.Driver); err != nil {
+		if err := c.Lacks(cluster.ID, dec.Driver); err != nil {
 			lacking = append(lacking, err.Error())
 		}
 	}

@@ -60,7 +60,7 @@ func (c *Catalog) review(r *Review, pair policy.Pair, is policy.Decision) {
 	}
 	offered := true
 	for _, id := range []string{pair.X.ID, pair.Y.ID} {
-		if err := c.lacks(id, is.Driver); err != nil {
+		if err := c.Lacks(id, is.Driver); err != nil {
 			offered = false
 			if r.Lacking[is.Driver] == nil {
 				r.Lacking[is.Driver] = map[string]error{}
