@@ -155,6 +155,12 @@ func TestBadDriversInTheSubmariner(t *testing.T) {
 	}
 }
 
+// dropsWest is what a gateway holds that has no cable to cluster west.
+const dropsWest = `ip route replace blackhole 10.102.0.0/16 table 100 metric 1073741824
+ip route replace blackhole 10.112.0.0/16 table 100 metric 1073741824
+ip rule add pref 100 lookup 100
+`
+
 // Who never had a choice that can be understood offers nothing, rather than something
 // that the user may not want.
 func TestBadDriversFromTheStart(t *testing.T) {
@@ -165,7 +171,7 @@ func TestBadDriversFromTheStart(t *testing.T) {
 	require.NoError(t, w.Client.Update(t.Context(), sub))
 	for range 2 {
 		w.run(t)
-		require.Empty(t, w.holds(t, dataplane.GatewayOwner))
+		require.Equal(t, dropsWest, w.holds(t, dataplane.GatewayOwner))
 		require.Contains(t, w.connection(t).StatusMessage, `cluster east does not offer vxlan: Submariner.spec.cableDrivers: unknown cable driver "wiregard": did you mean wireguard?`)
 	}
 }
@@ -219,7 +225,7 @@ func TestMistakesInPoliciesKeepTheCable(t *testing.T) {
 			fresh := gateway(t)
 			fresh.policy(t, test.driver, test.settings)
 			fresh.run(t)
-			require.Empty(t, fresh.holds(t, dataplane.GatewayOwner))
+			require.Equal(t, dropsWest, fresh.holds(t, dataplane.GatewayOwner))
 			c := fresh.connection(t)
 			require.Equal(t, "refused: "+test.why, c.StatusMessage)
 			require.Equal(t, "lab", c.Policy)
@@ -236,5 +242,5 @@ func TestWhatIsNotOfferedIsNotKept(t *testing.T) {
 	sub.Spec.CableDrivers = []string{"wireguard"}
 	require.NoError(t, w.Client.Update(t.Context(), sub))
 	w.run(t)
-	require.Empty(t, w.holds(t, dataplane.GatewayOwner))
+	require.Equal(t, dropsWest, w.holds(t, dataplane.GatewayOwner))
 }

@@ -111,6 +111,9 @@ func (c *Claims) KeepAddress(ip netip.Addr) {
 	}
 }
 
+// Free reports whether a network of a cluster conflicts with no claim of others.
+func (c *Claims) Free(n netip.Prefix, cluster string) bool { return c.checkNetwork(n, cluster) == nil }
+
 // Announce claims all resources that a gateway announces. If another holder has one of them,
 // Announce claims none, and returns an error that names it.
 func (c *Claims) Announce(p Peer) error {

@@ -3,6 +3,7 @@ package cable
 import (
 	"fmt"
 	"net/netip"
+	"slices"
 
 	"subctl/dataplane"
 )
@@ -58,6 +59,9 @@ func (n Intra) isGateway() bool {
 // packets with foreign source addresses (most clouds) never sees one, and
 // connection tracking sees both directions.
 //
+// Packets to other clusters that find no way are dropped: the default route would send them in
+// clear text.
+//
 // On every node, the TCP MSS is clamped to the path's MTU in both directions (on a gateway by
 // Plan), and source addresses are kept: neither the CNI nor kube-proxy masquerades packets
 // between clusters.
@@ -83,19 +87,34 @@ func PlanIntra(n Intra) (dataplane.State, error) {
 		return nil, err
 	}
 	if n.isGateway() {
+		if err := n.drop(s, dataplane.DropTable, dataplane.DropPriority); err != nil {
+			return nil, err
+		}
 		return s, n.toWorkers(s)
+	}
+	if err := n.drop(s, dataplane.IntraTable, dataplane.IntraPriority); err != nil {
+		return nil, err
 	}
 	return s, n.toGateways(s)
 }
 
-// toGateways adds the routes to other clusters' networks over our gateways.
-func (n Intra) toGateways(s dataplane.State) error {
-	rule := dataplane.Rule{Priority: dataplane.IntraPriority, Table: dataplane.IntraTable}
-	for _, net := range n.Barred {
-		if err := s.Add(dataplane.Blackhole{Table: dataplane.IntraTable, Dst: net}, rule); err != nil {
+// drop adds routes to a table that drop the packets to other clusters, and the rule that looks
+// the table up.
+func (n Intra) drop(s dataplane.State, table, priority int) error {
+	nets := slices.Clone(n.Barred)
+	for _, r := range n.Remote {
+		nets = append(nets, r.Subnets...)
+	}
+	for _, net := range nets {
+		if err := s.Add(dataplane.Blackhole{Table: table, Dst: net}, dataplane.Rule{Priority: priority, Table: table}); err != nil {
 			return err
 		}
 	}
+	return nil
+}
+
+// toGateways adds the routes to other clusters' networks over our gateways.
+func (n Intra) toGateways(s dataplane.State) error {
 	if len(n.Gateways) == 0 {
 		return nil
 	}
@@ -108,7 +127,7 @@ func (n Intra) toGateways(s dataplane.State) error {
 		hops = append(hops, hop)
 	}
 	all := group(dataplane.IntraGroupID<<24, hops)
-	if err := s.Add(all, rule); err != nil {
+	if err := s.Add(all, dataplane.Rule{Priority: dataplane.IntraPriority, Table: dataplane.IntraTable}); err != nil {
 		return err
 	}
 	// A packet may take any cable of a cluster, so the smallest MTU applies.
@@ -122,7 +141,7 @@ func (n Intra) toGateways(s dataplane.State) error {
 	for _, r := range n.Remote {
 		for _, net := range r.Subnets {
 			route := dataplane.Route{Table: dataplane.IntraTable, Dst: net, Group: all.ID, Src: n.PodIP, MTU: narrowest[r.Cluster]}
-			if err := s.Add(route, dataplane.Blackhole{Table: route.Table, Dst: net}); err != nil {
+			if err := s.Add(route); err != nil {
 				return fmt.Errorf("planning routes to %s: %w", r.Cluster, err)
 			}
 		}

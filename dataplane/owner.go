@@ -76,10 +76,15 @@ const (
 	// each worker.
 	IntraTable = 150
 
-	// CablePriority and IntraPriority are the priorities of the rules that look up the
-	// tables: after "local" (0), before "main" (32766).
+	// DropTable is the routing table by which a gateway drops the packets to other clusters that
+	// no cable carries: the agent may just have lost its role, while other nodes still send to it.
+	DropTable = 151
+
+	// CablePriority, IntraPriority and DropPriority are the priorities of the rules that look up
+	// the tables: after "local" (0), before "main" (32766).
 	CablePriority = 100
 	IntraPriority = 150
+	DropPriority  = 151
 
 	// VXLANOverhead is the overhead of VXLAN over IPv4, in bytes: outer IPv4
 	// header 20, UDP 8, VXLAN 8, inner Ethernet header 14 (RFC 7348, section 5).

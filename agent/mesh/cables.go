@@ -27,9 +27,8 @@ type Cables struct {
 	Kept map[string]string
 	// Refused are the endpoints that no cable connects.
 	Refused []Refusal
-	// Barred are the networks of the Refused that must never be reached without encryption, and
-	// of the Waiting, for which that is not known yet.
-	// Their packets are dropped: the default route would send them in clear text.
+	// Barred are the networks of the Refused, of the Waiting, and of clusters without an accepted
+	// gateway. Their packets are dropped: the default route would send them in clear text.
 	Barred []netip.Prefix
 	// Waiting are the endpoints to which there is no cable yet, because the state is
 	// incomplete: see complete.go.
@@ -55,19 +54,43 @@ func connect(m *Mesh) Cables {
 	}
 	for _, p := range m.Accepted.Peers {
 		err := guarded(func() error { return c.connect(&p) })
-		switch {
-		case errors.As(err, &incomplete{}):
+		if err == nil {
+			continue
+		}
+		c.out.Barred = append(c.out.Barred, p.Subnets...)
+		if errors.As(err, &incomplete{}) {
 			c.out.Waiting = append(c.out.Waiting, Refusal{p.Spec, err})
-			c.out.Barred = append(c.out.Barred, p.Subnets...)
-		case err != nil:
+		} else {
 			c.out.Refused = append(c.out.Refused, Refusal{p.Spec, err})
-			if p.MustEncrypt != "" {
-				c.out.Barred = append(c.out.Barred, p.Subnets...)
+		}
+	}
+	c.out.Barred = append(c.out.Barred, m.unreached()...)
+	slices.SortFunc(c.out.Wanted, func(a, b cable.Cable) int { return strings.Compare(a.Name, b.Name) })
+	return c.out
+}
+
+// unreached returns the networks that clusters without an accepted gateway list in their
+// Cluster objects, except those that are ours or that another cluster has claimed.
+func (m *Mesh) unreached() (nets []netip.Prefix) {
+	reached := map[string]bool{}
+	for _, p := range m.Accepted.Peers {
+		reached[p.Cluster] = true
+	}
+	for id, c := range m.Membership.Clusters {
+		if reached[id] {
+			continue
+		}
+		listed := slices.Concat(c.Spec.ServiceCIDR, c.Spec.ClusterCIDR, c.Spec.GlobalCIDR)
+		for _, text := range listed[:min(len(listed), cable.MaxSubnets)] {
+			n, err := cable.ParseCIDR(text)
+			own := cable.Gateway{Cluster: id, Subnets: []netip.Prefix{n}}
+			if err == nil && m.Accepted.claims.Free(n, id) && cable.CheckRemote(own, m.Membership.Own) == nil {
+				nets = append(nets, n)
 			}
 		}
 	}
-	slices.SortFunc(c.out.Wanted, func(a, b cable.Cable) int { return strings.Compare(a.Name, b.Name) })
-	return c.out
+	slices.SortFunc(nets, netip.Prefix.Compare)
+	return nets
 }
 
 // chooser chooses cables.

@@ -144,8 +144,10 @@ func refusals(refused []Refusal, e *ExchangeStatus) []string {
 }
 
 // clip shortens a message to far less than the 32,768 bytes that a condition may hold.
-func clip(s string) string {
-	const most = 2000
+func clip(s string) string { return clipTo(s, 2000) }
+
+// clipTo shortens a text to a number of bytes.
+func clipTo(s string, most int) string {
 	if len(s) > most {
 		return strings.ToValidUTF8(s[:most], "") + " …"
 	}

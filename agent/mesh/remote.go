@@ -19,6 +19,8 @@ import (
 const (
 	maxProbingNodes = 500 // in larger clusters only gateways probe
 	maxRemote       = 32  // endpoints in a report; those that are not connected come first
+	maxRemoteNets   = 8   // networks of an endpoint in a report
+	maxRemoteText   = 400 // bytes of a message in a report
 )
 
 // pathInterval is how many times longer route agents wait between pings than gateways.
@@ -82,7 +84,7 @@ func (m *Mesh) remoteEndpoints(o Outcome) []submarinerv1.RemoteEndpoint {
 		out = append(out, r)
 	}
 	for _, refused := range m.Refused() {
-		out = append(out, submarinerv1.RemoteEndpoint{Status: submarinerv1.ConnectionError, StatusMessage: clip("refused: " + refused.Err.Error()), Spec: refused.Spec})
+		out = append(out, submarinerv1.RemoteEndpoint{Status: submarinerv1.ConnectionError, StatusMessage: clipTo("refused: "+refused.Err.Error(), maxRemoteText), Spec: refused.Spec})
 	}
 	down := func(r submarinerv1.RemoteEndpoint) int {
 		if r.Status == submarinerv1.ConnectionError || r.Status == submarinerv1.Connecting {
@@ -96,6 +98,7 @@ func (m *Mesh) remoteEndpoints(o Outcome) []submarinerv1.RemoteEndpoint {
 	out = out[:min(len(out), maxRemote)]
 	for i := range out {
 		out[i].Spec = bounded(out[i].Spec)
+		out[i].Spec.Subnets = out[i].Spec.Subnets[:min(len(out[i].Spec.Subnets), maxRemoteNets)]
 		out[i].Spec.BackendConfig = nil // a tool that needs it finds it in the Endpoint
 	}
 	return out

@@ -1,8 +1,11 @@
 package mesh
 
 import (
+	"encoding/json"
+	"errors"
 	"fmt"
 	"net/netip"
+	"strings"
 	"testing"
 	"time"
 
@@ -82,6 +85,21 @@ func TestRemoteEndpointsAreLimited(t *testing.T) {
 	require.Len(t, got, maxRemote)
 	require.Equal(t, []string{"cluster-077", "z", "cluster-000"}, []string{got[0].Spec.CableName, got[1].Spec.CableName, got[2].Spec.CableName})
 	require.Equal(t, "refused: overlaps", got[1].StatusMessage)
+}
+
+// A hostile member makes the report of every node as large as it can, and changes it all the time.
+func TestRemoteEndpointsAreSmall(t *testing.T) {
+	m := worker(0)
+	for i := range 100 {
+		e := submarinerv1.EndpointSpec{CableName: fmt.Sprintf("%0253d", i), Hostname: strings.Repeat("h", 253), Backend: strings.Repeat("b", 64)}
+		for range 128 {
+			e.Subnets = append(e.Subnets, strings.Repeat("9", 64))
+		}
+		m.Cables.Refused = append(m.Cables.Refused, Refusal{e, errors.New(strings.Repeat("overlaps ", 1000))})
+	}
+	text, err := json.Marshal(m.remoteEndpoints(Outcome{}))
+	require.NoError(t, err)
+	require.Less(t, len(text), 64<<10)
 }
 
 // A path that does not answer is asked again soon, and then less and less often.
