@@ -79,7 +79,8 @@ type Free struct {
 	// Check returns what is wrong with an object's fields. It may be nil.
 	Check func(client.Object) error
 	// Digest returns a text that differs if different objects are in force in a cluster; see
-	// Status.Digest. It may be nil.
+	// Status.Digest. It may be nil. Only one kind has it: agents compare Status.Digest with their
+	// own digest of that kind.
 	Digest func([]client.Object) string
 	// Status and SetStatus read and write the status of an object, where the cluster that
 	// made the object finds what became of it. Both are nil for kinds without a status.
