@@ -41,6 +41,7 @@
 package policy
 
 import (
+	"errors"
 	"fmt"
 
 	"subctl/cable"
@@ -83,6 +84,12 @@ func (d Decision) Number() int {
 		return 0
 	}
 	return d.Rule + 1
+}
+
+// ForbidsPlain reports whether the pair must not be connected without encryption: encryption is
+// required, or an invalid rule that may match the pair specifies a driver that encrypts.
+func (d Decision) ForbidsPlain() bool {
+	return d.MustEncrypt != "" || errors.As(d.Err, &withheld{})
 }
 
 // Same reports whether d and other lead to the same cable, whichever policies decided.

@@ -45,7 +45,7 @@ type Cable struct {
 
 // CableOf returns the cable of a pair for which d was decided, if both clusters can have it.
 func CableOf(d policy.Decision) Cable {
-	return Cable{Driver: d.Driver, Wanted: d.Driver, Settings: d.Config, Policy: d.Policy, Err: d.Err, MustEncrypt: d.MustEncrypt != ""}
+	return Cable{Driver: d.Driver, Wanted: d.Driver, Settings: d.Config, Policy: d.Policy, Err: d.Err, MustEncrypt: d.ForbidsPlain()}
 }
 
 // Move counts the pairs that one policy decided and another will decide. An empty name

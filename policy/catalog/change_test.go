@@ -32,6 +32,11 @@ func TestLosses(t *testing.T) {
 		p.ConnectionPolicies = append(p.ConnectionPolicies, rule)
 		return p
 	}
+	invalid := func(driver string) *v1alpha1.CablePolicies {
+		p := pair(driver)
+		p.ConnectionPolicies[0].RightClusterSelector = v1alpha1.ClusterSelector{MatchLabels: map[string]string{"-": "is not a label"}}
+		return p
+	}
 	for _, test := range []struct {
 		name       string
 		now, fresh *v1alpha1.CablePolicies
@@ -46,6 +51,7 @@ func TestLosses(t *testing.T) {
 		{"a cable at last, but encryption was required", pair("ipsec"), pair("vxlan"), []string{"east - west: vxlan"}},
 		{"no cable rather than clear text, until now", required("vxlan"), pair("vxlan"), []string{"east - west: vxlan"}},
 		{"no cable rather than clear text, then encrypted", required("vxlan"), pair("wireguard"), nil},
+		{"no cable, as an invalid policy may require encryption", invalid("ipsec"), pair("vxlan"), []string{"east - west: vxlan"}},
 		{"another mistake", pair("vxlan"), made("a", "site=one | site=two | vxlan | mtu: 1"), []string{
 			`east - west: settings of cable policy a: line 1: mtu "1": it must be a whole number from 576 to 65535`,
 		}},
