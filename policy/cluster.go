@@ -1,8 +1,6 @@
 package policy
 
 import (
-	"strings"
-
 	submarinerv1 "subctl/api/submariner/v1"
 )
 
@@ -10,9 +8,5 @@ import (
 // Driver. Its clustersets come from the broker, through an annotation of the copy, and not from
 // the cluster itself.
 func ClusterOf(c *submarinerv1.Cluster) Cluster {
-	sets := []string{submarinerv1.DefaultClusterSet}
-	if listed := c.Annotations[submarinerv1.ClusterSetsAnnotation]; listed != "" {
-		sets = strings.Split(listed, ",")
-	}
-	return Cluster{ID: c.Spec.ClusterID, Labels: c.Labels, Sets: sets, MustEncrypt: c.Spec.Encryption.Required()}
+	return Cluster{ID: c.Spec.ClusterID, Labels: c.Labels, Sets: c.ClusterSets(), MustEncrypt: c.Spec.Encryption.Required()}
 }

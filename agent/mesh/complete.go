@@ -16,7 +16,7 @@ import (
 // before the policy that requires an encrypted cable. So a pair gets a cable, or another
 // cable, only if the agent knows
 //
-//   - the Cluster object of the other cluster, and
+//   - the Cluster object of the other cluster, with all clustersets that the two share, and
 //   - all policies of this cluster's clustersets. The speaker reads them from the broker. Once
 //     this cluster holds all of them, it notes their digest on this cluster's Cluster object
 //     (submarinerv1.PoliciesAnnotation). Every agent compares the digest with the policies that
@@ -73,8 +73,12 @@ func incompletePolicies(s Snapshot, m Membership, book *policy.Book) error {
 // undecidable returns why it cannot be decided yet which cable connects a cluster; nil if it
 // can.
 func (c *chooser) undecidable(cluster string) error {
-	if c.Membership.Clusters[cluster] == nil {
+	known := c.Membership.Clusters[cluster]
+	if known == nil {
 		return incomplete{fmt.Errorf("waiting for the Cluster object of cluster %s, which has its labels and clustersets", cluster)}
+	}
+	if unread := known.UnreadClusterSets(); len(unread) > 0 {
+		return incomplete{fmt.Errorf("waiting for clusterset %s on the broker, which cluster %s may be in, too: it cannot be read", strings.Join(unread, ", "), cluster)}
 	}
 	return c.incomplete
 }

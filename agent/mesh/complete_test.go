@@ -181,6 +181,20 @@ func TestPartialStateChangesNothing(t *testing.T) {
 	}
 }
 
+// While a clusterset cannot be read, a new copy of a Cluster may be in it, too: policies of that
+// clusterset would count for the pair.
+func TestClusterSetNotRead(t *testing.T) {
+	a := newArrivals(t)
+	a.cluster.SetAnnotations(map[string]string{submarinerv1.ClusterSetsAnnotation: "default,lab" + submarinerv1.UnreadMark})
+	objs := []client.Object{a.read(a.withoutRead), a.cluster, a.endpoint}
+	p := a.plan(t, Memory{}, nil, objs...)
+	require.Empty(t, p.cables)
+	require.ErrorContains(t, p.Mesh.Cables.Waiting[0].Err, "waiting for clusterset lab on the broker, which cluster west may be in, too")
+	p = a.plan(t, Memory{Using: map[string]Using{westCable: {Cluster: "west", Driver: "ipsec", Device: "ipsec-tunnel"}}}, nil, objs...)
+	require.Len(t, p.cables, 1)
+	require.Equal(t, "ipsec", p.cables[0].Driver.Name())
+}
+
 // The two ends disagree for good: this one decides on a cable that the other end does not
 // have. It sends nothing, and reports it.
 func TestEndsDisagree(t *testing.T) {

@@ -13,18 +13,26 @@ type digest struct {
 	text     string
 }
 
-// of returns the digest of the local objects, given what was written in a pass that has
-// read everything; empty if some of the objects were not yet as the clustersets have them.
+// of returns the digest of the local objects after what was written in a pass that has
+// read everything; empty if some objects of any kind are not yet as the clustersets have them.
 // Changes that have to wait because their cluster makes too many, and objects that the API
 // server rejects, do not count: no cluster can keep others from completing.
 func (d *digest) of(kinds Table, local []client.Object, writes []Write) string {
+	changed := false
 	for _, w := range writes {
-		if w.Set == "" && w.kind.Free != nil && w.kind.Free.Digest != nil && !w.rejected {
+		switch {
+		case w.Set != "" || w.rejected:
+		case !w.done:
 			return ""
+		case w.kind.Free != nil && w.kind.Free.Digest != nil:
+			changed, local = true, w.after(local)
 		}
 	}
 	byKind, _ := kinds.split(local)
-	var versions, texts []string
+	if changed {
+		return kinds.digest(byKind) // the versions of the objects are not known yet
+	}
+	var versions []string
 	for i, k := range kinds {
 		if k.Free == nil || k.Free.Digest == nil {
 			continue
@@ -36,11 +44,41 @@ func (d *digest) of(kinds Table, local []client.Object, writes []Write) string {
 	if d.text != "" && slices.Equal(d.versions, versions) {
 		return d.text
 	}
-	for i, k := range kinds {
+	d.versions, d.text = versions, kinds.digest(byKind)
+	return d.text
+}
+
+// digest returns the digest of the objects of each kind.
+func (t Table) digest(byKind [][]client.Object) string {
+	var texts []string
+	for i, k := range t {
 		if k.Free != nil && k.Free.Digest != nil {
 			texts = append(texts, k.Free.Digest(byKind[i]))
 		}
 	}
-	d.versions, d.text = versions, strings.Join(texts, " ")
-	return d.text
+	return strings.Join(texts, " ")
+}
+
+// after returns local objects as they are after a write of the Free way. It changes no object.
+func (w Write) after(local []client.Object) []client.Object {
+	out := make([]client.Object, 0, len(local)+1)
+	found := false
+	for _, o := range local {
+		switch same := w.kind.is(o) && o.GetName() == w.Object.GetName(); {
+		case same && w.Op == Report:
+			o = o.DeepCopyObject().(client.Object)
+			w.kind.Free.SetStatus(o, w.kind.Free.Status(w.Object))
+		case same:
+			found = true
+			if w.Op == Delete {
+				continue
+			}
+			o = w.Object
+		}
+		out = append(out, o)
+	}
+	if w.Op == Create && !found {
+		out = append(out, w.Object)
+	}
+	return out
 }

@@ -28,7 +28,8 @@ func TestPhases(t *testing.T) {
 	require.Equal(t, [][]int{{4, 6}, {3}, {1}, {5}, {0}, {2}}, kinds.phases(writes))
 }
 
-// There is a digest once this cluster holds all policies, whatever else is still to be written.
+// There is a digest once this cluster holds all policies and Clusters. It is what the last writes
+// lead to, so that a member which changes something all the time does not keep others waiting.
 func TestDigest(t *testing.T) {
 	kinds := Kinds()
 	made := &v1alpha1.CablePolicies{
@@ -37,17 +38,29 @@ func TestDigest(t *testing.T) {
 	}
 	local := []client.Object{made, &submarinerv1.Cluster{ObjectMeta: metav1.ObjectMeta{Name: "east"}}}
 	want := policy.Digest([]*v1alpha1.CablePolicies{made})
+	more, vxlan := made.DeepCopy(), made.DeepCopy()
+	more.Name, vxlan.ConnectionPolicies[0].CableDriver = "q", "vxlan"
+	own := &v1alpha1.CablePolicies{ObjectMeta: metav1.ObjectMeta{Name: "own"}, ConnectionPolicies: made.ConnectionPolicies}
+	reported := &v1alpha1.CablePolicies{ObjectMeta: own.ObjectMeta, Status: v1alpha1.CablePoliciesStatus{ClusterSets: []string{"default"}, Rules: made.ConnectionPolicies}}
+	inForce := own.DeepCopy()
+	inForce.Status = reported.Status
+	local = append(local, own)
 	for _, test := range []struct {
 		name  string
 		write Write
 		want  string
 	}{
 		{"a copy is missing", Write{Op: Create, Object: made, kind: &kinds[0]}, ""},
+		{"a copy was made", Write{Op: Create, Object: more, kind: &kinds[0], done: true}, policy.Digest([]*v1alpha1.CablePolicies{made, more})},
+		{"a copy was changed", Write{Op: Update, Object: vxlan, kind: &kinds[0], done: true}, policy.Digest([]*v1alpha1.CablePolicies{vxlan})},
+		{"a copy was deleted", Write{Op: Delete, Object: made, kind: &kinds[0], done: true}, "none"},
+		{"a policy of this cluster came into force", Write{Op: Report, Object: reported, kind: &kinds[0], done: true}, policy.Digest([]*v1alpha1.CablePolicies{made, inForce})},
 		{"a copy is too many", Write{Op: Delete, Object: made, kind: &kinds[0]}, ""},
 		{"what is in force was not reported", Write{Op: Report, Object: made, kind: &kinds[0]}, ""},
 		{"the API server rejects the copy", Write{Op: Create, Object: made, kind: &kinds[0], rejected: true}, want},
 		{"a policy of this cluster is not on the broker", Write{Op: Create, Set: "default", Object: made, kind: &kinds[0]}, want},
-		{"a Cluster is missing", Write{Op: Create, Object: &submarinerv1.Cluster{}, kind: &kinds[1]}, want},
+		{"a Cluster is missing", Write{Op: Create, Object: &submarinerv1.Cluster{}, kind: &kinds[1]}, ""},
+		{"the API server rejects a Cluster", Write{Op: Create, Object: &submarinerv1.Cluster{}, kind: &kinds[1], rejected: true}, want},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			var d digest

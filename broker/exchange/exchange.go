@@ -78,7 +78,7 @@ func New(c Config) *Exchange {
 	if c.Kinds == nil {
 		c.Kinds = Kinds()
 	}
-	return &Exchange{config: c, kick: wake.NewSignal(), paces: newPaces(c.Kinds), status: Status{Reading: true}}
+	return &Exchange{config: c, kick: wake.NewSignal(), paces: newPaces(c.Kinds, len(c.Sets)), status: Status{Reading: true}}
 }
 
 // side is one namespace of one API server.

@@ -229,8 +229,11 @@ func (t Table) Of(o client.Object) (*Kind, error) {
 
 // index returns the place of o's kind in the table, or -1.
 func (t Table) index(o client.Object) int {
-	return slices.IndexFunc(t, func(k Kind) bool { return reflect.TypeOf(o) == reflect.TypeOf(k.Object) })
+	return slices.IndexFunc(t, func(k Kind) bool { return k.is(o) })
 }
+
+// is reports whether o is of the kind.
+func (k *Kind) is(o client.Object) bool { return reflect.TypeOf(o) == reflect.TypeOf(k.Object) }
 
 // AddToScheme adds the kinds to a scheme.
 func (t Table) AddToScheme(s *runtime.Scheme) {

@@ -103,6 +103,7 @@ func (p *namedPlan) copyHere() {
 		if have != nil {
 			sets = append(sets, p.unknown(have)...)
 		}
+		sets = append(sets, p.unread(have, sets)...)
 		slices.Sort(sets)
 		labels, annotations := p.kind.namedMetadata(f.object)
 		annotations[submarinerv1.ClusterSetsAnnotation] = strings.Join(slices.Compact(sets), ",")
@@ -170,6 +171,18 @@ func (p *namedPlan) unknown(o client.Object) []string {
 		}
 	}
 	return out
+}
+
+// unread returns the marks of the clustersets that may have the object of a copy, too: those that
+// are not known now and, if there is a copy already, were not when it was made.
+func (p *namedPlan) unread(have client.Object, sets []string) (marks []string) {
+	for _, set := range p.sets {
+		mark := set.Name + submarinerv1.UnreadMark
+		if !set.Known && !slices.Contains(sets, set.Name) && (have == nil || slices.Contains(lastSets(have), mark)) {
+			marks = append(marks, mark)
+		}
+	}
+	return marks
 }
 
 // mayExist reports whether an object that was not found may be in a clusterset that is

@@ -17,16 +17,17 @@ import (
 const pacePerSecond = 1
 
 // paces delays the copies of what a cluster changes too often. Deletions are never
-// delayed.
+// delayed, nor is what the broker's administrator makes: it must be here before pairs of clusters
+// are connected.
 type paces struct {
-	burst    int                      // of a cluster that joins, leaves or renames all it has
+	burst    int                      // of a cluster that joins, leaves or renames all it has, in all clustersets
 	limiters map[string]*rate.Limiter // by cluster ID
 }
 
-func newPaces(kinds Table) *paces {
+func newPaces(kinds Table, sets int) *paces {
 	p := &paces{limiters: map[string]*rate.Limiter{}}
 	for _, k := range kinds {
-		p.burst += 2 * k.PerCluster
+		p.burst += 2 * k.PerCluster * max(1, sets)
 	}
 	return p
 }
@@ -37,7 +38,7 @@ func (p *paces) admit(writes []Write, now time.Time) (admitted []Write, held []R
 	late, namespace := map[string]int{}, ""
 	for _, w := range writes {
 		id, _ := submarinerv1.OwnerID(w.Object)
-		if w.Set != "" || w.Op != Create && w.Op != Update || id == "" {
+		if w.Set != "" || w.Op != Create && w.Op != Update || id == "" || id == submarinerv1.BrokerID {
 			admitted = append(admitted, w)
 			continue
 		}

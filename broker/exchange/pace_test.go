@@ -21,7 +21,7 @@ func TestPaces(t *testing.T) {
 		}
 		return out
 	}
-	p, now := newPaces(Kinds()), time.Unix(0, 0)
+	p, now := newPaces(Kinds(), 1), time.Unix(0, 0)
 	all := of("west", Update, "", p.burst)
 	admitted, held := p.admit(all, now)
 	require.Equal(t, all, admitted, "all that a cluster may have, at once")
@@ -33,6 +33,11 @@ func TestPaces(t *testing.T) {
 	admitted, held = p.admit(mixed, now)
 	require.Equal(t, mixed[2:], admitted, "another cluster, deleting, and what goes to the broker do not wait")
 	require.Equal(t, "[Cluster here/west in this cluster: it changes its objects too often: 2 changes are copied later]", fmt.Sprint(held))
+
+	brokers := of(submarinerv1.BrokerID, Create, "", p.burst+1)
+	admitted, _ = p.admit(brokers, now)
+	require.Equal(t, brokers, admitted, "what the broker's administrator makes")
+	require.Equal(t, 3*p.burst, newPaces(Kinds(), 3).burst, "a cluster may have copies in every clusterset")
 
 	now = now.Add(time.Second)
 	admitted, held = p.admit(mixed[:2], now)

@@ -51,6 +51,8 @@ type Write struct {
 
 	kind *Kind
 	news *metav1.Condition // of a Report: new trouble
+	// done reports whether the write was carried out.
+	done bool
 	// rejected reports whether the API server has rejected the object as invalid, as one of
 	// an older or newer version does.
 	rejected bool

@@ -42,7 +42,7 @@ func (t Table) phases(writes []Write) [][]int {
 
 // write carries out writes, to a clusterset only while it is watched. It returns how many
 // it has carried out, whether the mirrors turned out to be behind, and what failed. It notes
-// in writes what the API server has rejected for good.
+// in writes what was carried out, and what the API server has rejected for good.
 func (e *Exchange) write(ctx context.Context, writes []Write, local side, sets []side) (done uint64, stale bool, errs []error) {
 	for _, phase := range e.config.Kinds.phases(writes) {
 		n, behind, failed := e.writePhase(ctx, writes, phase, local, sets)
@@ -81,6 +81,7 @@ func (e *Exchange) writePhase(ctx context.Context, writes []Write, phase []int, 
 			switch {
 			case err == nil:
 				count.Add(1)
+				writes[i].done = true
 				e.config.Log.Info("synced", "op", w.String())
 				if w.news != nil && e.config.Warn != nil {
 					e.config.Warn(w.Object, *w.news)

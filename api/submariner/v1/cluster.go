@@ -1,6 +1,10 @@
 package v1
 
-import metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+import (
+	"strings"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
 
 // CableConfigAnnotation is an annotation of a cluster's own Cluster. It holds the cable
 // driver settings in force, as YAML. It is not copied to the broker.
@@ -12,8 +16,12 @@ const CableConfigAnnotation = "submariner.io/cable-config"
 const PoliciesAnnotation = "submariner.io/cable-policies"
 
 // ClusterSetsAnnotation is an annotation of local copies of other clusters' objects. It lists
-// the clustersets in which the broker has the object, sorted, separated by commas.
+// the clustersets in which the broker has the object, sorted, separated by commas. A clusterset
+// with '?' after its name was never read since the copy was made: it may have the object, too.
 const ClusterSetsAnnotation = "submariner.io/clustersets"
+
+// UnreadMark is what follows the name of such a clusterset.
+const UnreadMark = "?"
 
 // Encryption specifies whether pairs of clusters may be connected without encryption.
 //
@@ -86,4 +94,25 @@ type ClusterList struct {
 	metav1.TypeMeta `json:",inline"`
 	metav1.ListMeta `json:"metadata,omitempty"`
 	Items           []Cluster `json:"items"`
+}
+
+// ClusterSets returns the clustersets in which a copy was found; the default one, if the copy does
+// not say.
+func (c *Cluster) ClusterSets() []string { return c.listedSets(false) }
+
+// UnreadClusterSets returns the clustersets in which the object of a copy may be, too, as they
+// have not been read.
+func (c *Cluster) UnreadClusterSets() []string { return c.listedSets(true) }
+
+func (c *Cluster) listedSets(unread bool) (out []string) {
+	listed := c.Annotations[ClusterSetsAnnotation]
+	if listed == "" {
+		listed = DefaultClusterSet
+	}
+	for set := range strings.SplitSeq(listed, ",") {
+		if name, marked := strings.CutSuffix(set, UnreadMark); marked == unread {
+			out = append(out, name)
+		}
+	}
+	return out
 }
