@@ -111,16 +111,28 @@ type FDB struct {
 	Dev string
 	MAC string
 	Dst netip.Addr
+	// Guard is an object of the plan without which packets to Dst must not leave; the zero Key if
+	// there is none. The kernel does not know it.
+	Guard Key
 }
 
 // Key implements Object.
 func (f FDB) Key() Key { return Key{KindNeigh, "fdb " + f.Dev + " " + f.MAC} }
 
 // Needs implements Object.
-func (f FDB) Needs() []Key { return onDev(f.Dev) }
+func (f FDB) Needs() []Key {
+	if f.Guard != (Key{}) {
+		return append(onDev(f.Dev), f.Guard)
+	}
+	return onDev(f.Dev)
+}
 
 // Equal implements Object.
-func (f FDB) Equal(o Object) bool { return o == f }
+func (f FDB) Equal(o Object) bool {
+	other, ok := o.(FDB)
+	other.Guard = f.Guard
+	return ok && other == f
+}
 
 // String implements Object.
 func (f FDB) String() string {

@@ -61,6 +61,38 @@ func TestBroken(t *testing.T) {
 	}
 }
 
+// VXLAN packets that IPsec is to encrypt have no destination while the policy that blocks them
+// otherwise cannot be set: they would leave in clear text.
+func TestNoDestinationWithoutBlock(t *testing.T) {
+	plan, _, err := cable.Plan(oneEach(t))
+	require.NoError(t, err)
+	refused := true
+	f := dataplanetest.Fake{Refuse: func(o dataplane.Object) error {
+		if _, block := o.(dataplane.IPsecBlock); block && refused {
+			return errors.New("refused")
+		}
+		return nil
+	}}
+	destinations := func() (devices []string) {
+		held, err := f.Observe(t.Context())
+		require.NoError(t, err)
+		for _, o := range held.Sorted() {
+			if entry, ok := o.(dataplane.FDB); ok {
+				devices = append(devices, entry.Dev)
+			}
+		}
+		return devices
+	}
+	_, err = dataplane.Sync(t.Context(), &f, plan)
+	require.ErrorIs(t, err, dataplane.ErrDrift)
+	require.NotContains(t, destinations(), dataplane.VXLANIPsecDevice)
+	require.Contains(t, destinations(), dataplane.VXLANDevice)
+	refused = false
+	_, err = dataplane.Sync(t.Context(), &f, plan)
+	require.NoError(t, err)
+	require.Contains(t, destinations(), dataplane.VXLANIPsecDevice)
+}
+
 // An idle cable does not depend on the routes, which lead to another.
 func TestBrokenIdle(t *testing.T) {
 	c := oneEach(t)

@@ -24,6 +24,8 @@ type Tunnel struct {
 	Self       netip.Addr // the gateway's own address, from which the VTEP is derived
 	Local      netip.Addr // source address of outer packets
 	MTU        int        // MTU of the device, in bytes
+	// Guard is dataplane.FDB.Guard of the peers.
+	Guard dataplane.Key
 }
 
 // To adds the device and the entries for a peer to s, and returns the link. peer is the
@@ -37,7 +39,7 @@ func (t Tunnel) To(s dataplane.State, peer, outer netip.Addr, hop uint32) (cable
 			Conf: dataplane.Conf{RPFilter: 2, Forwarding: 1},
 		},
 		dataplane.Addr{Dev: t.Device, Prefix: netip.PrefixFrom(own, 8)},
-		dataplane.FDB{Dev: t.Device, MAC: peerMAC, Dst: outer},
+		dataplane.FDB{Dev: t.Device, MAC: peerMAC, Dst: outer, Guard: t.Guard},
 		dataplane.Neigh{Dev: t.Device, IP: ip, MAC: peerMAC},
 		dataplane.Nexthop{ID: hop, Via: ip, Dev: t.Device},
 	}
