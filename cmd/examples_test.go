@@ -14,10 +14,12 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/cli-runtime/pkg/genericiooptions"
 	"k8s.io/client-go/tools/clientcmd"
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
+	"k8s.io/client-go/util/retry"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	submarinerv1 "subctl/api/submariner/v1"
@@ -195,6 +197,9 @@ func (w exampleWorld) publish(t *testing.T, name string) {
 		onBroker := &v1alpha1.CablePolicies{ObjectMeta: metav1.ObjectMeta{Name: p.Name, Namespace: submarinerv1.BrokerNamespace}, ConnectionPolicies: p.ConnectionPolicies}
 		require.NoError(t, client.IgnoreNotFound(w.clients["hub"].Delete(t.Context(), onBroker.DeepCopy())))
 		onBroker.Labels = map[string]string{submarinerv1.ClusterIDLabel: name}
-		require.NoError(t, w.clients["hub"].Create(t.Context(), onBroker))
+		// The API server counts the objects for the quota, and can be too late to do so.
+		require.NoError(t, retry.OnError(retry.DefaultBackoff, apierrors.IsConflict, func() error {
+			return w.clients["hub"].Create(t.Context(), onBroker.DeepCopy())
+		}))
 	}
 }
