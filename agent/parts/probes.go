@@ -24,7 +24,11 @@ const (
 	eagerly = 200 * time.Millisecond
 	// eagerFor is how many pings in a row a target that is Eager gets so often. A gateway
 	// that does not answer for so long may not answer for days, and there may be thousands.
-	eagerFor = 150
+	eagerFor = 100
+	// Every so many of these pings in a row, the time to the next is longer, for paths on which an
+	// answer takes longer than eagerly: only the last ping can be answered.
+	patientEvery = 5
+	patiently    = time.Second
 	// together has targets pinged at the same time if they are due within that part of the
 	// interval, and from then on in step: what an idle agent costs is mostly that it wakes up.
 	together = 2
@@ -173,6 +177,9 @@ func (p *prober) sendDue(send func(*pinged) error, next *uint16) time.Duration {
 		interval := p.probes.Pause(g.health.Status == submarinerv1.Connected, g.lost)
 		if g.target.Eager && g.lost < eagerFor {
 			interval = eagerly
+			if g.lost%patientEvery == patientEvery-1 {
+				interval = patiently
+			}
 		}
 		if left := g.due.Sub(now); left > interval/together {
 			wait = min(wait, left)

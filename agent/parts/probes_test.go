@@ -5,6 +5,7 @@ import (
 	"log/slog"
 	"net/netip"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/require"
@@ -104,4 +105,24 @@ func TestProberOfBrokenCables(t *testing.T) {
 	require.Equal(t, map[string]mesh.Target{"east": ip(11), "west": ip(2)}, targets())
 	p.Act(mesh.Snapshot{}, mesh.Plan{}, &mesh.Outcome{Err: why})
 	require.Len(t, p.pings, 2, "a mistake of the user leaves the targets alone")
+}
+
+// A new cable is known to work soon even if an answer takes longer than the time between eager
+// pings, as across an ocean.
+func TestEagerAndFarAway(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := newProber(Options{Log: slog.New(slog.DiscardHandler), Nudge: func() {}})
+		ip := netip.MustParseAddr("192.0.2.1")
+		p.set(mesh.Probes{Interval: time.Second, MaxLost: 5, Targets: map[string]mesh.Target{"west": {IP: ip, Eager: true}}}, nil)
+		next, start := uint16(0), time.Now()
+		send := func(g *pinged) error {
+			seq := g.seq
+			time.AfterFunc(600*time.Millisecond, func() { p.answered(seq, ip, time.Now()) })
+			return nil
+		}
+		for p.health()["west"].Status != submarinerv1.Connected && time.Since(start) < time.Minute {
+			time.Sleep(p.sendDue(send, &next))
+		}
+		require.Less(t, time.Since(start), 3*time.Second)
+	})
 }
