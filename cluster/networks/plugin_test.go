@@ -98,7 +98,8 @@ func TestPluginWarnings(t *testing.T) {
 		{"another plugin, and Cilium's old settings", networks.Evidence{DaemonSets: daemonSets("kindnet"), Cilium: map[string]string{"kube-proxy-replacement": "true"}}, nil},
 		{"calico", networks.Evidence{DaemonSets: daemonSets("calico-node")}, nil},
 		{
-			"calico, BPF", networks.Evidence{
+			"calico, BPF",
+			networks.Evidence{
 				DaemonSets:     daemonSets("calico-node"),
 				CalicoSettings: []unstructured.Unstructured{calicoObject("FelixConfiguration", "default", map[string]any{"bpfEnabled": true})},
 			},
@@ -111,7 +112,8 @@ func TestPluginWarnings(t *testing.T) {
 			}, nil,
 		},
 		{
-			"calico, no tunnels", networks.Evidence{
+			"calico, no tunnels",
+			networks.Evidence{
 				DaemonSets:  daemonSets("calico-node"),
 				CalicoPools: []unstructured.Unstructured{pool("a", "Never", "Never"), pool("b", "", "")},
 			},
