@@ -188,7 +188,7 @@ func (b *Book) Decide(x, y Cluster) Decision { return b.decide(b.match(x), b.mat
 
 func (b *Book) decide(x, y matches) Decision {
 	if !common(x.Sets, y.Sets) {
-		return Decision{Err: nothingShared{ordered(x.ID, "", y.ID, "")}}
+		return Decision{Err: nothingShared{ordered(x.ID, "", y.ID, "")}, MustEncrypt: b.mustEncrypt(x, y)}
 	}
 	by := b.mustEncrypt(x, y)
 	var invalid *rule // the first invalid rule that may match the pair and requires encryption

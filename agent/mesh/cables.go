@@ -142,7 +142,7 @@ func (e noCable) Unwrap() error { return e.why }
 // driver returns the driver that policy decides on for a peer, and fills in the peer's
 // settings.
 func (c *chooser) driver(p *cable.Peer) (cable.Driver, error) {
-	other := policy.Cluster{ID: p.Cluster, Sets: []string{submarinerv1.DefaultClusterSet}}
+	other := policy.Cluster{ID: p.Cluster, Sets: c.own.Sets} // as far as requirements go
 	if known := c.Membership.Clusters[p.Cluster]; known != nil {
 		other = policy.ClusterOf(known)
 	}

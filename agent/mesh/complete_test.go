@@ -195,6 +195,33 @@ func TestClusterSetNotRead(t *testing.T) {
 	require.Equal(t, "ipsec", p.cables[0].Driver.Name())
 }
 
+// A member withdraws its Cluster object so that a pair keeps its cable without encryption, although
+// this cluster has come to require encryption.
+func TestWithdrawnClusterRemovesNoRequirement(t *testing.T) {
+	a := newArrivals(t)
+	for _, o := range a.always {
+		if s, ok := o.(*v1alpha1.Submariner); ok {
+			s.Spec.ClusterSets, s.Spec.Encryption = []string{"lab"}, submarinerv1.EncryptionRequired
+		}
+	}
+	using := map[string]Using{westCable: {Cluster: "west", Driver: "vxlan", Device: "vxlan-tunnel"}}
+	p := a.plan(t, Memory{Using: using}, nil, a.read(a.withoutRead), a.endpoint)
+	require.Empty(t, p.cables)
+	require.Contains(t, p.State.String(), "blackhole 10.112.0.0/16")
+
+	for _, o := range a.always {
+		if s, ok := o.(*v1alpha1.Submariner); ok {
+			s.Spec.Encryption = ""
+		}
+	}
+	require.Len(t, a.plan(t, Memory{Using: using}, nil, a.read(a.withoutRead), a.endpoint).cables, 1)
+	all := a.policy.DeepCopy()
+	all.Labels[submarinerv1.ClusterSetLabel] = "lab"
+	all.ConnectionPolicies[0].LeftClusterSelector = v1alpha1.ClusterSelector{}
+	all.ConnectionPolicies[0].CableOptions = &v1alpha1.CableOptions{Encryption: submarinerv1.EncryptionRequired}
+	require.Empty(t, a.plan(t, Memory{Using: using}, nil, a.read(a.withoutRead), a.endpoint, all).cables, "a policy for all pairs")
+}
+
 // The two ends disagree for good: this one decides on a cable that the other end does not
 // have. It sends nothing, and reports it.
 func TestEndsDisagree(t *testing.T) {
