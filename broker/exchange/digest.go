@@ -18,6 +18,8 @@ type digest struct {
 // Changes that have to wait because their cluster makes too many, and objects that the API
 // server rejects, do not count: no cluster can keep others from completing.
 func (d *digest) of(kinds Table, local []client.Object, writes []Write) string {
+	byKind, _ := kinds.split(local)
+	changes := make([][]Write, len(kinds))
 	changed := false
 	for _, w := range writes {
 		switch {
@@ -25,11 +27,14 @@ func (d *digest) of(kinds Table, local []client.Object, writes []Write) string {
 		case !w.done:
 			return ""
 		case w.kind.Free != nil && w.kind.Free.Digest != nil:
-			changed, local = true, w.after(local)
+			i := kinds.index(w.Object)
+			changed, changes[i] = true, append(changes[i], w)
 		}
 	}
-	byKind, _ := kinds.split(local)
 	if changed {
+		for i := range kinds {
+			byKind[i] = kinds[i].after(byKind[i], changes[i])
+		}
 		return kinds.digest(byKind) // the versions of the objects are not known yet
 	}
 	var versions []string
@@ -59,26 +64,32 @@ func (t Table) digest(byKind [][]client.Object) string {
 	return strings.Join(texts, " ")
 }
 
-// after returns local objects as they are after a write of the Free way. It changes no object.
-func (w Write) after(local []client.Object) []client.Object {
-	out := make([]client.Object, 0, len(local)+1)
-	found := false
-	for _, o := range local {
-		switch same := w.kind.is(o) && o.GetName() == w.Object.GetName(); {
-		case same && w.Op == Report:
-			o = o.DeepCopyObject().(client.Object)
-			w.kind.Free.SetStatus(o, w.kind.Free.Status(w.Object))
-		case same:
-			found = true
-			if w.Op == Delete {
-				continue
-			}
-			o = w.Object
-		}
-		out = append(out, o)
+// after returns local objects of the kind as they are after writes of the Free way. It changes no
+// object.
+func (k *Kind) after(local []client.Object, writes []Write) []client.Object {
+	if len(writes) == 0 {
+		return local
 	}
-	if w.Op == Create && !found {
-		out = append(out, w.Object)
+	written := map[string]Write{}
+	for _, w := range writes {
+		written[w.Object.GetName()] = w
+	}
+	var out []client.Object
+	for _, o := range local {
+		w, ok := written[o.GetName()]
+		switch {
+		case !ok:
+			out = append(out, o)
+		case w.Op == Report:
+			o = o.DeepCopyObject().(client.Object)
+			k.Free.SetStatus(o, k.Free.Status(w.Object))
+			out = append(out, o)
+		}
+	}
+	for _, w := range writes {
+		if w.Op == Create || w.Op == Update {
+			out = append(out, w.Object)
+		}
 	}
 	return out
 }
