@@ -183,7 +183,8 @@ func TestCablePolicy(t *testing.T) {
 		"kind: CablePolicies\nmetadata: {name: deep}\nspec: [{name: vxlan, leftClusterSelector: {matchLabels: {env: lab}}, options: {metadata: {name: deep}}}]\n")
 	file("retuned.yaml", "kind: ConfigMap\nmetadata: {name: tuned}\ndata: {CableCustomConfig: \"mtu: 1250\"}\n---\nkind: CablePolicies\nmetadata: {name: deep}\nspec: [{name: vxlan, options: {metadata: {name: tuned}}}]\n")
 	file("seed.yaml", "apiVersion: v1\nkind: ConfigMap\nmetadata:\n  name: cable-driver-config\n  namespace: Submariner-operator\ndata:\n  CableCustomConfig: |\n    vxlanID: 100\n---\nkind: CablePolicies\nmetadata: {name: seed}\nspec: {cableDriver: {name: vxlan, options: {metadata: {name: cable-driver-config}}}}\n")
-	file("badmaps.yaml", "kind: ConfigMap\nmetadata: {name: A}\ndata: {x: \"mtu: 1250\"}\n---\nkind: CablePolicies\nmetadata: {name: a}\nspec: [{name: vxlan}]\n")
+	file("badmaps.yaml", "kind: ConfigMap\nmetadata: {name: A}\ndata: {x: \"mtu: 1250\"}\n---\nkind: CablePolicies\nmetadata: {name: a}\nspec: [{name: vxlan, options: {metadata: {name: A}}}]\n")
+	file("kubectl.yaml", "apiVersion: v1\nkind: List\nitems:\n- apiVersion: v1\n  kind: ConfigMap\n  metadata: {name: kube-root-ca.crt, uid: x}\n  data: {ca.crt: PEM}\n- apiVersion: submariner.io/v1alpha1\n  kind: CablePolicies\n  metadata: {name: fetched, uid: y}\n  spec: [{name: vxlan}]\n")
 	file("place.yaml", "kind: CablePolicies\nmetadata: {name: a, namespace: elsewhere}\nspec: [{name: vxlan, options: {metadata: {name: x, namespace: y}}}]\n")
 	home, err := os.Getwd()
 	require.NoError(t, err)
@@ -220,7 +221,7 @@ func TestCablePolicy(t *testing.T) {
 		"west: adopt", "west: adopt secure", "bare: adopt secure", "hub: adopt secure --dry-run", "hub: adopt nothing", "hub: adopt --from west --clusterset blue", "hub: adopt secure --from west", "hub: adopt default", "hub: adopt --from east", "both: adopt --from x --broker",
 		"west: delete --name secure --dry-run", "west: delete --name secure", "west: delete --name secure --force",
 		"west: delete secure --dry-run", "west: delete secure --name secure", "west: add secure --cable-driver ipsec", "west: add secure -f good.yaml",
-		"west: add -f maps.yaml --force", "hub: add -f maps.yaml --clusterset blue", "west: add -f maps.yaml -f good.yaml --dry-run -o yaml", "west: add -f maps.yaml -f maps.yaml", "west: add -f maps.yaml -f deep.yaml", "west: add -f badmaps.yaml",
+		"west: add -f maps.yaml --force", "hub: add -f maps.yaml --clusterset blue", "west: add -f maps.yaml -f good.yaml --dry-run -o yaml", "west: add -f maps.yaml -f maps.yaml", "west: add -f maps.yaml -f deep.yaml", "west: add -f badmaps.yaml", "west: add -f kubectl.yaml --dry-run",
 		"west: add -f retuned.yaml", "west: add -f retuned.yaml --replace --force", "west: add -f seed.yaml", "west: add -f /dev/zero", "west: delete secure --dry-run -o yaml", "west: delete secure -o json --force",
 	} {
 		context, args, _ := strings.Cut(line, ": ")

@@ -55,12 +55,26 @@ func Load(names []string, contents [][]byte) (Manifest, error) {
 		}
 		for _, cm := range m.ConfigMaps {
 			cm.ObjectMeta = fresh(&cm.ObjectMeta)
-			errs = append(errs, words.Prefix(fmt.Sprintf("%s: ConfigMap %q: ", name, cm.Name), checkConfigMap(cm)))
-			once(name, "ConfigMap", cm)
+			once(name, configMapKind, cm)
 		}
 		all.Policies, all.ConfigMaps = append(all.Policies, m.Policies...), append(all.ConfigMaps, m.ConfigMaps...)
 	}
+	for _, cm := range all.ConfigMaps {
+		if all.names(cm.Name) { // kubectl get prints all ConfigMaps, and every namespace has kube-root-ca.crt
+			file := from[configMapKind+" "+cm.Namespace+"/"+cm.Name]
+			errs = append(errs, words.Prefix(fmt.Sprintf("%s: ConfigMap %q: ", file, cm.Name), checkConfigMap(cm)))
+		}
+	}
 	return all, errors.Join(errs...)
+}
+
+// names reports whether a policy names a ConfigMap.
+func (m Manifest) names(configMap string) bool {
+	return slices.ContainsFunc(m.Policies, func(p *v1alpha1.CablePolicies) bool {
+		return slices.ContainsFunc(p.ConnectionPolicies, func(r v1alpha1.CablePolicySpec) bool {
+			return r.CableOptions != nil && r.CableOptions.Metadata.Name == configMap
+		})
+	})
 }
 
 // strip removes from a policy what belongs to the cluster from which it was read. A copy of

@@ -70,7 +70,7 @@ func (u *Operation) remove(ctx context.Context, r *Remains) error {
 
 func (u *Operation) delete(ctx context.Context, obj client.Object) error {
 	if err := u.Cluster.Delete(ctx, obj, client.PropagationPolicy(metav1.DeletePropagationBackground)); err != nil && !kube.Unreadable(err) {
-		return fmt.Errorf("deleting %T %s: %w", obj, obj.GetName(), err)
+		return fmt.Errorf("deleting %s %s: %w", kube.KindOf(obj), obj.GetName(), err)
 	}
 	return nil
 }

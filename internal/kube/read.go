@@ -3,6 +3,7 @@ package kube
 import (
 	"context"
 	"fmt"
+	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -21,9 +22,15 @@ func Optional[T client.Object](ctx context.Context, c client.Reader, into T, key
 		return none, nil
 	}
 	if err != nil {
-		return none, fmt.Errorf("reading %T %s: %w", into, key, err)
+		return none, fmt.Errorf("reading %s %s: %w", KindOf(into), strings.TrimPrefix(key.String(), "/"), err)
 	}
 	return into, nil
+}
+
+// KindOf returns the kind of an object of a Go type that is named after it.
+func KindOf(o client.Object) string {
+	name := fmt.Sprintf("%T", o)
+	return name[strings.LastIndex(name, ".")+1:]
 }
 
 // NotThere reports whether err means that an object, or its kind, does not exist.

@@ -108,7 +108,7 @@ func ReadWorkloads(ctx context.Context, r client.Reader, s *Site) error {
 		listOf(ctx, r, &daemonSets, "daemon sets"),
 		listOf(ctx, r, &deployments, "deployments"),
 		listOf(ctx, r, &pods, "pods"),
-		listIn(ctx, r, &nodes, "", "nodes"),
+		listIn(ctx, r, &nodes, "", nodesText),
 	)
 	s.DaemonSets, s.Deployments, s.Pods, s.Nodes = daemonSets.Items, deployments.Items, pods.Items, nodes.Items
 	return err
@@ -119,6 +119,9 @@ func listOf(ctx context.Context, r client.Reader, list client.ObjectList, what s
 	return listIn(ctx, r, list, submarinerv1.OperatorNamespace, what)
 }
 
+// nodesText is what errors call nodes.
+const nodesText = "nodes"
+
 // listIn lists objects in a namespace. The list is empty if the kind does not exist.
 func listIn(ctx context.Context, r client.Reader, list client.ObjectList, namespace, what string) error {
 	err := r.List(ctx, list, client.InNamespace(namespace))
@@ -127,6 +130,8 @@ func listIn(ctx context.Context, r client.Reader, list client.ObjectList, namesp
 		return nil
 	case discoveryDenied(err):
 		return fmt.Errorf("reading the %s: the API server does not let this user read which kinds it serves, which every user who has logged in may do: log in, or choose another user or context", what)
+	case apierrors.IsForbidden(err) && what == nodesText:
+		return fmt.Errorf("reading the %s: %w: ask an administrator for the right to list nodes, which the ClusterRole view does not contain, or choose another user or context (docs/permissions.md)", what, err)
 	case apierrors.IsForbidden(err):
 		return fmt.Errorf("reading the %s: %w: %s", what, err, remedy(namespace))
 	}
