@@ -29,8 +29,9 @@ const (
 	// answer takes longer than eagerly: only the last ping can be answered.
 	patientEvery = 5
 	patiently    = time.Second
-	// together has targets pinged at the same time if they are due within that part of the
-	// interval, and from then on in step: what an idle agent costs is mostly that it wakes up.
+	// together has targets with the same interval pinged at the same time if they are due
+	// within that part of it, and from then on in step: what an idle agent costs is mostly
+	// that it wakes up.
 	together = 2
 	// idlePause is the time between looks for targets while there are none; new targets do
 	// not wait for it.
@@ -168,20 +169,31 @@ func (p *prober) Start(ctx context.Context) error {
 	}
 }
 
+// interval returns the time between the pings of a target.
+func (p *prober) interval(g *pinged) time.Duration {
+	switch {
+	case !g.target.Eager || g.lost >= eagerFor:
+		return p.probes.Pause(g.health.Status == submarinerv1.Connected, g.lost)
+	case g.lost%patientEvery == patientEvery-1:
+		return patiently
+	}
+	return eagerly
+}
+
 // sendDue pings every target whose time has come, and returns when to do so again.
 func (p *prober) sendDue(send func(*pinged) error, next *uint16) time.Duration {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	changed, now, wait := false, time.Now(), idlePause
-	for name, g := range p.pings {
-		interval := p.probes.Pause(g.health.Status == submarinerv1.Connected, g.lost)
-		if g.target.Eager && g.lost < eagerFor {
-			interval = eagerly
-			if g.lost%patientEvery == patientEvery-1 {
-				interval = patiently
-			}
+	due := map[time.Duration]bool{} // the intervals of targets whose time has come
+	for _, g := range p.pings {
+		if !g.due.After(now) {
+			due[p.interval(g)] = true
 		}
-		if left := g.due.Sub(now); left > interval/together {
+	}
+	for name, g := range p.pings {
+		interval := p.interval(g)
+		if left := g.due.Sub(now); left > 0 && !due[interval] || left > interval/together {
 			wait = min(wait, left)
 			continue
 		}
@@ -190,7 +202,7 @@ func (p *prober) sendDue(send func(*pinged) error, next *uint16) time.Duration {
 			changed = p.judge(g) || changed
 		}
 		if !g.target.Eager {
-			interval = p.probes.Pause(g.health.Status == submarinerv1.Connected, g.lost)
+			interval = p.interval(g)
 		}
 		delete(p.byOrder, g.seq)
 		*next++

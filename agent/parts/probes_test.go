@@ -79,6 +79,13 @@ func TestPingsTogether(t *testing.T) {
 	require.Equal(t, p.pings["east"].due, p.pings["north"].due)
 	require.False(t, p.pings["west"].started, "it is due much later")
 	require.InDelta(t, 45, wait.Seconds(), 5)
+
+	t.Log("a target that is pinged more often does not pull the others along")
+	p.pings["west"].target.Eager, p.pings["west"].due = true, now
+	p.pings["east"].due = now.Add(10 * time.Second)
+	sent = 0
+	p.sendDue(func(*pinged) error { sent++; return nil }, &next)
+	require.Equal(t, 1, sent)
 }
 
 // The target of a cable that the node does not hold stays as it is, and is none if it was
