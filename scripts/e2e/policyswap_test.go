@@ -6,6 +6,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -120,8 +121,13 @@ func TestG5FailoverDuringAChange(t *testing.T) {
 		return nil
 	})
 	kubectl(t, "cluster3", "label", "node", second, "submariner.io/gateway-")
+	eventually(t, time.Minute, func() error {
+		if g := gateways(t, "cluster3"); !slices.Equal(g, []string{first}) {
+			return fmt.Errorf("the gateways are still %v", g)
+		}
+		return nil
+	})
 	cabled(t, wanted)
-	require.Equal(t, first, gateway(t, "cluster3"))
 }
 
 // Another program of a gateway has UDP port 4500: the pair that uses IPsec reports that, and all

@@ -104,11 +104,16 @@ func serviceIP(t *testing.T, cluster, name string) string {
 // gateway is the node of a cluster's active gateway.
 func gateway(t *testing.T, cluster string) string {
 	t.Helper()
-	out := kubectl(t, cluster, "-n", "submariner-operator", "get", "endpoints.submariner.io",
-		"-o", `jsonpath={range .items[?(@.spec.cluster_id=="`+cluster+`")]}{.spec.hostname}{"\n"}{end}`)
-	f := strings.Fields(out)
-	require.Len(t, f, 1, out)
-	return f[0]
+	g := gateways(t, cluster)
+	require.Len(t, g, 1)
+	return g[0]
+}
+
+// gateways are the active gateways of a cluster: none, or two, while one takes over.
+func gateways(t *testing.T, cluster string) []string {
+	t.Helper()
+	return strings.Fields(kubectl(t, cluster, "-n", "submariner-operator", "get", "endpoints.submariner.io",
+		"-o", `jsonpath={range .items[?(@.spec.cluster_id=="`+cluster+`")]}{.spec.hostname}{"\n"}{end}`))
 }
 
 // worker is a node of a cluster that is not the active gateway.
