@@ -119,7 +119,7 @@ func (c Cabling) wire(s dataplane.State) ([]Link, []Listen, error) {
 	links := make([]Link, len(c.Peers))
 	var listens []Listen
 	for _, name := range slices.Sorted(maps.Keys(byDriver)) {
-		var peers []Peer
+		peers := make([]Peer, 0, len(byDriver[name]))
 		for _, i := range byDriver[name] {
 			peers = append(peers, c.Peers[i].Peer)
 		}

@@ -91,6 +91,9 @@ func findCluster(all *catalog.Catalog, id string) (policy.Cluster, error) {
 	if near := words.Nearest(id, known); near != "" {
 		return c, usageError(fmt.Errorf("%s knows no cluster %q: did you mean %s?", catalog.MakerName(all.Keeper), id, near))
 	}
+	if len(known) == 0 {
+		return c, usageError(fmt.Errorf("%s knows no cluster %q, and no other: join clusters first (subctl join)", catalog.MakerName(all.Keeper), id))
+	}
 	return c, usageError(fmt.Errorf("%s knows no cluster %q: it knows %s", catalog.MakerName(all.Keeper), id, words.List(known)))
 }
 

@@ -40,24 +40,26 @@ type Peer struct {
 // has been known for longer gets it.
 func accept(s Snapshot, m Membership) Accepted {
 	a := Accepted{claims: cable.NewClaims(m.Nodes, drivers.All())}
-	sound := map[*submarinerv1.Endpoint]cable.Peer{}
-	var peers []cable.Peer
 	endpoints := byAge(s, m.Remote)
+	sound := make(map[*submarinerv1.Endpoint]int, len(endpoints)) // to the index in peers
+	peers := make([]cable.Peer, 0, len(endpoints))
 	for _, e := range endpoints {
 		a.try(e, func() error {
 			p, err := announced(s, m, e)
 			if err == nil {
-				sound[e], peers = p, append(peers, p)
+				sound[e], peers = len(peers), append(peers, p)
 			}
 			return err
 		})
 	}
 	a.keepIncumbents(s, m, peers)
+	a.Peers, a.Incumbents = slices.Grow(a.Peers, len(peers)), slices.Grow(a.Incumbents, len(peers))
 	for _, e := range endpoints {
-		p, ok := sound[e]
+		i, ok := sound[e]
 		if !ok {
 			continue
 		}
+		p := peers[i]
 		a.try(e, func() error {
 			if err := a.claims.Announce(p); err != nil {
 				return err

@@ -52,6 +52,7 @@ func connect(m *Mesh) Cables {
 		ID: m.Local.Cluster, Labels: m.labels(), Sets: m.Membership.Submariner.Spec.Sets(), Driver: m.Offer.Default.Name(),
 		MustEncrypt: m.Membership.Submariner.Spec.Encryption.Required(),
 	}
+	c.out.Wanted = slices.Grow(c.out.Wanted, len(m.Accepted.Peers))
 	for _, p := range m.Accepted.Peers {
 		err := guarded(func() error { return c.connect(&p) })
 		if err == nil {

@@ -42,6 +42,11 @@ func using(c cable.Cable) Using {
 // ping and its answer need both directions, and takes no longer than that to change.
 const keptFor = 10 * time.Second
 
+// decided is the time within which both ends usually know a decision. A pair that changes back
+// to the cable that is still kept up pings it only then: until the other end knows, it may
+// remove that cable, because keptFor is over.
+const decided = time.Second
+
 // probeName returns the name of the probe of one of a pair's cables.
 func probeName(peer, device string) string { return peer + " over " + device }
 
@@ -56,12 +61,13 @@ func probeName(peer, device string) string { return peer + " over " + device }
 // have another cable, and must not be sent clear text. Encrypted cables carry nothing before both
 // ends have agreed on keys.
 func (m *Mesh) cablings() ([]cable.Cable, map[string]Using) {
-	var out []cable.Cable
-	next := map[string]Using{}
+	out := slices.Grow([]cable.Cable(nil), len(m.Cables.Wanted))
+	next := make(map[string]Using, len(m.Cables.Wanted))
 	for _, want := range m.Cables.Wanted {
 		was, had := m.Snapshot.Memory.Using[want.Name]
 		u := using(want)
 		old, oldOK := m.revive(want.Peer, was, had)
+		back := was.Before != nil && was.Before.Device == u.Device
 		switch {
 		case !oldOK && !want.Driver.Properties().Encrypts && !m.established(want):
 			want.Idle = true
@@ -70,12 +76,15 @@ func (m *Mesh) cablings() ([]cable.Cable, map[string]Using) {
 		case !oldOK || was.Device == u.Device:
 			// There was no cable before, or none that could be up beside this one.
 			u.Since, u.Before, u.Turn = was.Since, was.Before, m.abrupt(want, was, had)
-		case m.proven(want):
+		case m.proven(want) && !back:
 			before := was
 			before.Before, before.Turn = nil, nil
 			u.Since, u.Before = m.Snapshot.Now, &before
 		default:
 			want.Idle, was.Before, was.Turn = true, nil, m.turn(was.Turn, u)
+			if back {
+				was.Turn.Proof = m.Snapshot.Now.Add(decided)
+			}
 			out = append(out, old, want)
 			next[want.Name] = was
 			continue

@@ -8,6 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	submarinerv1 "subctl/api/submariner/v1"
+	"subctl/api/submariner/v1alpha1"
 	"subctl/cable"
 	"subctl/cable/drivers"
 	"subctl/cable/vxlan"
@@ -46,6 +47,11 @@ func TestPairsChangeTheirCable(t *testing.T) {
 			using: map[string]Using{"west": {Driver: vxlan.Name, Device: "subvx-2000", Config: want, Since: start, Before: &old}},
 			after: keptFor, carry: "subvx-2000",
 		},
+		{
+			name:  "a change back to it waits for another answer",
+			using: map[string]Using{"west": {Driver: vxlan.Name, Device: "vxlan-tunnel", Since: start, Before: &Using{Driver: vxlan.Name, Device: "subvx-2000", Config: want, Shared: want}}},
+			after: keptFor - time.Second, health: up, carry: "vxlan-tunnel", idle: []string{"subvx-2000"},
+		},
 		{name: "an agent that has just started knows it by its device", using: map[string]Using{"west": {Driver: vxlan.Name, Device: "subvx-2000"}}, carry: "subvx-2000"},
 		{name: "what it cannot make again is given up", using: map[string]Using{"west": {Driver: vxlan.Name, Device: "subvx-3000"}}, idle: []string{"subvx-2000"}},
 		{name: "what is not offered any more goes at once", using: map[string]Using{"west": {Driver: "gre"}}, idle: []string{"subvx-2000"}},
@@ -81,6 +87,34 @@ func TestPairsChangeTheirCable(t *testing.T) {
 			}
 		})
 	}
+}
+
+// The other end may remove the cable that is kept up while this end changes back to it. Only a
+// ping from after both ends know the decision shows that it is there to stay.
+func TestChangeBack(t *testing.T) {
+	now := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+	want := cable.Config{"vxlanID": "2000"}
+	kept := Using{Driver: vxlan.Name, Device: "subvx-2000", Config: want, Shared: want}
+	peer := cable.Peer{
+		Gateway: cable.Gateway{Name: "west", Cluster: "west", PrivateIP: netip.MustParseAddr("10.89.2.11"), Drivers: []string{vxlan.Name}},
+		Config:  want, Shared: want,
+	}
+	m := &Mesh{
+		Snapshot: Snapshot{
+			Now: now, Health: map[string]Health{"west over subvx-2000": {Status: submarinerv1.Connected}},
+			Memory: Memory{Using: map[string]Using{"west": {Driver: vxlan.Name, Device: "vxlan-tunnel", Since: now.Add(-time.Second), Before: &kept}}},
+		},
+		Offer: Offer{Drivers: drivers.All()}, Cables: Cables{Wanted: []cable.Cable{{Peer: peer, Driver: drivers.Find(vxlan.Name)}}},
+	}
+	cables, using := m.cablings()
+	require.Equal(t, "vxlan-tunnel", using["west"].Device, "the answers so far were to earlier pings")
+	plan := Plan{cables: cables, links: make([]cable.Link, len(cables)), Using: using}
+	m.Membership.Submariner = &v1alpha1.Submariner{}
+	require.Equal(t, now.Add(decided), m.probes(plan).Targets["west over subvx-2000"].First)
+
+	m.Snapshot.Now, m.Snapshot.Memory.Using = now.Add(2*decided), using
+	_, using = m.cablings()
+	require.Equal(t, "subvx-2000", using["west"].Device, "it has answered since")
 }
 
 // Whatever happens to the probes, a pair that was connected has exactly one cable

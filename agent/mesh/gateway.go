@@ -69,7 +69,11 @@ func (m *Mesh) probes(plan Plan) Probes {
 	from := m.Local.PodIP
 	for i, c := range plan.cables {
 		if c.Idle {
-			p.Targets[probeName(c.Name, c.Device())] = Target{IP: plan.links[i].IP, From: plan.links[i].From, Eager: true}
+			t := Target{IP: plan.links[i].IP, From: plan.links[i].From, Eager: true}
+			if turn := plan.Using[c.Name].Turn; turn.to(using(c)) {
+				t.First = turn.Proof
+			}
+			p.Targets[probeName(c.Name, c.Device())] = t
 			continue
 		}
 		state, stateful := m.stateOf(plan.links[i])

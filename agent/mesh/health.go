@@ -38,6 +38,8 @@ type Target struct {
 	IP, From netip.Addr
 	// Eager has it pinged more often than Interval: a change of cables waits for the answer.
 	Eager bool
+	// First is when to ping it first; the zero time: at once.
+	First time.Time
 }
 
 // Health is the result of pinging one target.

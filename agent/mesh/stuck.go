@@ -15,6 +15,8 @@ type Turn struct {
 	Driver string
 	Device string // empty if unknown: the agent has just started
 	Since  time.Time
+	// Proof is when to ping the cable first: earlier answers prove nothing.
+	Proof time.Time
 }
 
 // to reports whether t is a change to the cable u. t may be nil.
@@ -26,9 +28,9 @@ func (t *Turn) to(u Using) bool {
 // same cable.
 func (m *Mesh) turn(underWay *Turn, u Using) *Turn {
 	if underWay.to(u) {
-		return &Turn{u.Driver, u.Device, underWay.Since}
+		return &Turn{Driver: u.Driver, Device: u.Device, Since: underWay.Since, Proof: underWay.Proof}
 	}
-	return &Turn{u.Driver, u.Device, m.Snapshot.Now}
+	return &Turn{Driver: u.Driver, Device: u.Device, Since: m.Snapshot.Now}
 }
 
 // abrupt returns the change to a cable that carries the traffic already, because the cable

@@ -103,7 +103,7 @@ func (p *prober) set(probes mesh.Probes, broken map[string]error) {
 	}
 	for name, t := range probes.Targets {
 		if p.pings[name] == nil {
-			p.pings[name] = &pinged{target: t, health: mesh.Health{Status: submarinerv1.Connecting, Message: "waiting for the first answer to a ping"}}
+			p.pings[name] = &pinged{target: t, due: t.First, health: mesh.Health{Status: submarinerv1.Connecting, Message: "waiting for the first answer to a ping"}}
 			p.wake.Send()
 		}
 	}

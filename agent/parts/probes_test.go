@@ -66,6 +66,26 @@ func TestProber(t *testing.T) {
 	require.Empty(t, p.health(), "another address is another story")
 }
 
+// A target whose first ping is due later starts anew: answers to earlier pings do not count.
+func TestFirstPing(t *testing.T) {
+	p := newProber(Options{Log: slog.New(slog.DiscardHandler), Nudge: func() {}})
+	target := mesh.Target{IP: netip.MustParseAddr("192.0.2.1"), Eager: true}
+	set := func() {
+		p.set(mesh.Probes{Interval: time.Minute, Targets: map[string]mesh.Target{"west": target}}, nil)
+	}
+	set()
+	next := uint16(0)
+	send := func(*pinged) error { return nil }
+	p.sendDue(send, &next)
+	seq := p.pings["west"].seq
+	target.First = time.Now().Add(time.Minute)
+	set()
+	wait := p.sendDue(send, &next)
+	p.answered(seq, target.IP, time.Now())
+	require.Empty(t, p.health())
+	require.InDelta(t, 60, wait.Seconds(), 5)
+}
+
 // Targets that are due at about the same time are pinged at the same time, and from then on.
 func TestPingsTogether(t *testing.T) {
 	p := newProber(Options{Log: slog.New(slog.DiscardHandler), Nudge: func() {}})

@@ -182,8 +182,11 @@ func (p *freePlan) publish(set SetSnapshot) {
 		}
 		have := there[name]
 		if have != nil && makerOf(have) != p.ClusterID {
-			s.refuse(reasonNameTaken, "%s shared a %s of this name in clusterset %s first: create this one again under another name",
-				makerName(have), p.kind.Noun, set.Name)
+			remedy := "create this one again under another name"
+			if makerOf(have) == submarinerv1.BrokerID {
+				remedy = "delete this one if the broker has adopted it; otherwise create it again under another name"
+			}
+			s.refuse(reasonNameTaken, "%s shared a %s of this name in clusterset %s first: %s", makerName(have), p.kind.Noun, set.Name, remedy)
 			continue
 		}
 		want := s.shareable(p.ClusterID, set.Namespace, have)

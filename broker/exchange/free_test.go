@@ -325,15 +325,15 @@ func TestNameTakenByTheBrokerInOneClusterset(t *testing.T) {
 		local:   objects{copyOf("BROKER", "default", cablePolicy("p.default", "ipsec")), cablePolicy("p", "vxlan")},
 		sets:    []exchange.SetSnapshot{set("default", cablePolicy("p", "ipsec")), set("lab", of("east", cablePolicy("p", "vxlan")))},
 		writes:  []string{"report on CablePolicies p here"},
-		said:    []string{"p: False NameTaken in [lab]: the broker shared a cable policy of this name in clusterset default first: create this one again under another name; vxlan counts"},
-		refused: []string{"CablePolicies submariner-operator/p in this cluster: the broker shared a cable policy of this name in clusterset default first: create this one again under another name"},
+		said:    []string{"p: False NameTaken in [lab]: the broker shared a cable policy of this name in clusterset default first: delete this one if the broker has adopted it; otherwise create it again under another name; vxlan counts"},
+		refused: []string{"CablePolicies submariner-operator/p in this cluster: the broker shared a cable policy of this name in clusterset default first: delete this one if the broker has adopted it; otherwise create it again under another name"},
 	}.check(t)
 }
 
 // The administrator of a broker makes a policy of a cluster one of the broker, by removing the
 // label of its owner. No cluster is without the policy at any moment.
 func TestPolicyAdoptedByTheBroker(t *testing.T) {
-	const taken = "the broker shared a cable policy of this name in clusterset default first: create this one again under another name"
+	const taken = "the broker shared a cable policy of this name in clusterset default first: delete this one if the broker has adopted it; otherwise create it again under another name"
 	policyCase{
 		local:   objects{done(cablePolicy("p", "ipsec"))},
 		sets:    []exchange.SetSnapshot{set("default", cablePolicy("p", "ipsec"))},

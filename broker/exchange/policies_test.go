@@ -146,7 +146,7 @@ func TestExchangeOfPolicies(t *testing.T) {
 	gate.Open(t, d.Server)
 	east.holds("default ipsec BROKER", "q vxlan ", "q.default wireguard BROKER")
 	west.holds("default ipsec BROKER", "q wireguard BROKER")
-	require.Equal(t, "the broker shared a cable policy of this name in clusterset default first: create this one again under another name", east.shared("q", "NameTaken").Message)
+	require.Equal(t, "the broker shared a cable policy of this name in clusterset default first: delete this one if the broker has adopted it; otherwise create it again under another name", east.shared("q", "NameTaken").Message)
 	require.Eventually(t, func() bool { reason, _ := told.Load("q"); return reason == "NameTaken" }, patience, tick)
 	_, heard := told.Load("p")
 	require.False(t, heard, "of mistakes the condition Accepted tells")

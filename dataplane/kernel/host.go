@@ -149,19 +149,25 @@ func (h *Host) Close() {
 // Observe implements dataplane.Target.
 func (h *Host) Observe(ctx context.Context) (dataplane.State, error) {
 	h.forget()
-	var all []dataplane.Object
+	lists, n := make([][]dataplane.Object, len(h.stores)), 0
 	var errs []error
-	for _, st := range h.stores {
+	for i, st := range h.stores {
 		if err := ctx.Err(); err != nil {
 			return nil, err
 		}
 		objs, err := st.list()
-		all, errs = append(all, objs...), append(errs, err)
+		lists[i], n, errs = objs, n+len(objs), append(errs, err)
 	}
 	if err := errors.Join(errs...); err != nil {
 		return nil, err // from part of the objects Sync would create objects that exist
 	}
-	return dataplane.Of(all...)
+	state := make(dataplane.State, n)
+	for _, objs := range lists {
+		if err := state.Add(objs...); err != nil {
+			return nil, err
+		}
+	}
+	return state, nil
 }
 
 // Apply implements dataplane.Target.
