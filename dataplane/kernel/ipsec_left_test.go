@@ -170,7 +170,8 @@ func TestIPsecForeign(t *testing.T) {
 	for _, op := range settle(t, a.ns, a.h, dataplane.State{}) {
 		kinds[fmt.Sprintf("%T", op.Old)]++
 	}
-	require.Equal(t, []int{2, 3, 1}, []int{kinds["dataplane.IPsecSA"], kinds["dataplane.IPsecPolicy"], kinds["dataplane.IKERemains"]}, "steps of the plan")
+	require.Equal(t, []int{3, 1}, []int{kinds["dataplane.IPsecPolicy"], kinds["dataplane.IKERemains"]}, "steps of the plan")
+	require.GreaterOrEqual(t, kinds["dataplane.IPsecSA"], 2, "two more if both ends initiated at once")
 	require.Equal(t, before, foreign())
 }
 
