@@ -21,9 +21,9 @@ import (
 	"subctl/policy"
 )
 
-// TestCablePolicyLive makes, changes and deletes policies on a real API server, whose
-// schema has a word to say too.
-func TestCablePolicyLive(t *testing.T) {
+// liveWest starts an API server where cluster west has joined, as the current context.
+func liveWest(t *testing.T) client.Client {
+	t.Helper()
 	server := kubetest.Start(t)
 	server.InstallCRDs(t)
 	t.Setenv("KUBECONFIG", server.Kubeconfig())
@@ -33,6 +33,13 @@ func TestCablePolicyLive(t *testing.T) {
 	west := submariner("west")
 	west.Spec.GlobalCIDR = "" // the CRD refuses it
 	require.NoError(t, c.Create(t.Context(), west))
+	return c
+}
+
+// TestCablePolicyLive makes, changes and deletes policies on a real API server, whose
+// schema has a word to say too.
+func TestCablePolicyLive(t *testing.T) {
+	c := liveWest(t)
 	east := clusterObjects(submarinerv1.OperatorNamespace, "east", "east", "env=production", "vxlan,wireguard", "default")[0].(*submarinerv1.Cluster)
 	east.Spec.ServiceCIDR, east.Spec.ClusterCIDR, east.Spec.GlobalCIDR = []string{}, []string{}, []string{}
 	require.NoError(t, c.Create(t.Context(), east))
@@ -110,15 +117,7 @@ func TestCablePolicyLive(t *testing.T) {
 // accepts them, and prints what kubectl apply accepts; the API server does not accept their
 // short form, rather than read it as something else.
 func TestSeedPoliciesLive(t *testing.T) {
-	server := kubetest.Start(t)
-	server.InstallCRDs(t)
-	t.Setenv("KUBECONFIG", server.Kubeconfig())
-	t.Setenv("HOME", t.TempDir())
-	c := server.Client(t)
-	require.NoError(t, c.Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: submarinerv1.OperatorNamespace}}))
-	west := submariner("west")
-	west.Spec.GlobalCIDR = "" // the CRD refuses it
-	require.NoError(t, c.Create(t.Context(), west))
+	c := liveWest(t)
 	const seeds = `kind: CablePolicies
 metadata:
   name: default

@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"k8s.io/cli-runtime/pkg/genericiooptions"
 
+	"subctl/internal/kubetest"
 	"subctl/internal/version"
 )
 
@@ -50,6 +51,7 @@ func TestComponentByLink(t *testing.T) {
 	subctl, err := filepath.Abs("../bin/subctl")
 	require.NoError(t, err)
 	if _, err := os.Stat(subctl); err != nil {
+		require.Empty(t, os.Getenv(kubetest.Require), "%v", err)
 		t.Skip("bin/subctl is missing: run make build")
 	}
 	link := filepath.Join(t.TempDir(), "submariner-route-agent")

@@ -71,7 +71,7 @@ func connect(m *Mesh) Cables {
 }
 
 // unreached returns the networks that clusters without an accepted gateway list in their
-// Cluster objects, except those that are ours or that another cluster has claimed.
+// Cluster objects, except our own networks and networks that another cluster has claimed.
 func (m *Mesh) unreached() (nets []netip.Prefix) {
 	reached := map[string]bool{}
 	for _, p := range m.Accepted.Peers {

@@ -32,7 +32,7 @@ func TestPairsChangeTheirCable(t *testing.T) {
 	}{
 		{name: "the first cable waits until it was probed", idle: []string{"subvx-2000"}},
 		{name: "then it is used", health: up, carry: "subvx-2000"},
-		{name: "that of a new gateway is used at once where others use the same", using: map[string]Using{"west-2": {Cluster: "west", Driver: vxlan.Name, Device: "subvx-2000", Config: want, Shared: want}}, carry: "subvx-2000"},
+		{name: "a new gateway uses it at once where others use the same", using: map[string]Using{"west-2": {Cluster: "west", Driver: vxlan.Name, Device: "subvx-2000", Config: want, Shared: want}}, carry: "subvx-2000"},
 		{name: "and waits where they use another", using: map[string]Using{"west-2": {Cluster: "west", Driver: vxlan.Name, Device: "vxlan-tunnel"}}, idle: []string{"subvx-2000"}},
 		{name: "the new one waits until it was probed", using: map[string]Using{"west": old}, carry: "vxlan-tunnel", idle: []string{"subvx-2000"}},
 		{name: "and while it does not answer", using: map[string]Using{"west": old}, health: down, carry: "vxlan-tunnel", idle: []string{"subvx-2000"}},

@@ -143,8 +143,8 @@ func TestNoPacketTakesTheDefaultRoute(t *testing.T) {
 	}
 }
 
-// A cluster that only lists networks, and has no gateway, can neither drop packets that are ours
-// or those of a third cluster, nor keep a network from a cluster that announces it later.
+// A cluster that only lists networks, and has no gateway, can neither drop our packets
+// or the packets of a third cluster, nor keep a network from a cluster that announces it later.
 func TestListedNetworksClaimNothing(t *testing.T) {
 	file, err := txtar.ParseFile("../../testdata/scenarios/two-clusters.txtar")
 	require.NoError(t, err)

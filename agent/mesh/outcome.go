@@ -19,7 +19,7 @@ type Outcome struct {
 	Err error
 	// Broken has the reasons why the node does not hold single cables, by the name of the
 	// cable or, for a cable that carries no traffic yet or any more, of its probe. An error
-	// that is not that of some cables only breaks all of them.
+	// that concerns more than some cables breaks all of them.
 	Broken map[string]error
 	// Contained reports whether Err, if there is one, concerns only the cables in Broken: the
 	// node holds everything else.
@@ -32,8 +32,8 @@ type Outcome struct {
 	Now      time.Time
 }
 
-// Outcome returns the result of a plan. mistake is the error of making it, and fault that
-// of syncing it.
+// Outcome returns the result of a plan. mistake is the error of making it, and fault the
+// error of syncing it.
 func (p Plan) Outcome(now time.Time, mistake, fault error) Outcome {
 	o := Outcome{Err: errors.Join(mistake, fault), Now: now, Broken: map[string]error{}}
 	if o.Err == nil {

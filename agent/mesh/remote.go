@@ -18,7 +18,7 @@ import (
 // of them reports costs as often as the cluster has nodes.
 const (
 	maxProbingNodes = 500 // in larger clusters only gateways probe
-	maxRemote       = 32  // endpoints in a report; those that are not connected come first
+	maxRemote       = 32  // endpoints in a report; unconnected endpoints come first
 	maxRemoteNets   = 8   // networks of an endpoint in a report
 	maxRemoteText   = 400 // bytes of a message in a report
 )

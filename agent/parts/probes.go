@@ -81,8 +81,8 @@ func (p *prober) Act(_ mesh.Snapshot, plan mesh.Plan, out *mesh.Outcome) {
 	out.Health = p.health()
 }
 
-// set replaces the targets, except those of broken cables. What is known of the targets
-// that stay is kept.
+// set replaces the targets, except the targets of broken cables. What is known about
+// targets that stay is kept.
 func (p *prober) set(probes mesh.Probes, broken map[string]error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

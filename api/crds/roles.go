@@ -6,8 +6,8 @@ import (
 )
 
 // The group of all our kinds, and labels of ClusterRoles whose rules Kubernetes adds to its
-// own ClusterRoles view, edit and admin. The rights of view are also in edit, and those of
-// edit in admin.
+// own ClusterRoles view, edit and admin. The role edit has the rights of view, too,
+// and the role admin the rights of edit.
 const (
 	group            = "submariner.io"
 	aggregateToView  = rbacv1.GroupName + "/aggregate-to-view"

@@ -27,7 +27,7 @@ type RouteAgentStatus struct {
 	Version       string `json:"version"`
 	StatusFailure string `json:"statusFailure"`
 	// RemoteEndpoints are the paths from the node to the gateways of other clusters, which the
-	// route agent pings: at most 32, of which those that are not connected come first.
+	// route agent pings: at most 32, the unconnected gateways first.
 	RemoteEndpoints []RemoteEndpoint `json:"remoteEndpoints"`
 	// Node describes the network of the node. The plans of other nodes and "subctl show plan"
 	// depend on it.

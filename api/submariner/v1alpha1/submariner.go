@@ -255,7 +255,7 @@ type SubmarinerStatus struct {
 	// +optional
 	GlobalCIDR string `json:"globalCIDR,omitempty"`
 	// NetworkPlugin is the network plugin (CNI) that join detected, such as "flannel";
-	// "generic" if it is none of those that join knows.
+	// "generic" if join does not know it.
 	// +optional
 	NetworkPlugin string `json:"networkPlugin,omitempty"`
 	// NatEnabled is Submariner.spec.natEnabled. Upstream's tools expect it to be present, even if false.
