@@ -174,12 +174,8 @@ func (d Decision) encrypted(by string, decider *rule) Decision {
 // encrypts reports whether a driver's cables are encrypted. An unknown driver counts as
 // encrypted, since it may be one of a newer version that encrypts.
 func encrypts(driver string) bool {
-	for _, d := range drivers.All() {
-		if d.Name() == driver {
-			return d.Properties().Encrypts
-		}
-	}
-	return true
+	d := drivers.Find(driver)
+	return d == nil || d.Properties().Encrypts
 }
 
 func text(err error) string {
