@@ -1,0 +1,206 @@
+package trust
+
+import (
+	"encoding/base64"
+	"encoding/json"
+	"fmt"
+	"net/netip"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+func newKey(t testing.TB) Key {
+	t.Helper()
+	k, err := NewKey()
+	require.NoError(t, err)
+	return k
+}
+
+func nets(s ...string) (out []netip.Prefix) {
+	for _, n := range s {
+		out = append(out, netip.MustParsePrefix(n))
+	}
+	return out
+}
+
+func aGrant(key Key) Grant {
+	return Grant{
+		Cluster: "east", UID: "0b1a", Key: key.Public(), Networks: nets("10.1.0.0/16", "10.101.0.0/16"),
+		Gateways: 2, Sets: []string{"default"}, Serial: 1000,
+	}
+}
+
+func TestGrantIsWhatWasSigned(t *testing.T) {
+	admin, east := newKey(t), newKey(t)
+	token, err := admin.SignGrant(aGrant(east))
+	require.NoError(t, err)
+	g, err := admin.Public().Grant(token)
+	require.NoError(t, err)
+	require.Equal(t, aGrant(east), g)
+	require.True(t, g.Covers(netip.MustParsePrefix("10.1.2.0/24")))
+	require.False(t, g.Covers(netip.MustParsePrefix("10.0.0.0/8")), "larger than granted")
+	require.False(t, g.Covers(netip.MustParsePrefix("1.1.1.1/32")))
+}
+
+func TestForgedGrants(t *testing.T) {
+	admin, other, east := newKey(t), newKey(t), newKey(t)
+	good, err := admin.SignGrant(aGrant(east))
+	require.NoError(t, err)
+	sign := func(k Key, typ string, v any) string {
+		token, err := k.sign(typ, v)
+		require.NoError(t, err)
+		return token
+	}
+	header := func(s string) string { return base64.RawURLEncoding.EncodeToString([]byte(s)) }
+	parts := strings.Split(good, ".")
+	noKey := aGrant(east)
+	noKey.Key = PublicKey{}
+	for name, token := range map[string]string{
+		"none":               "",
+		"garbage":            "garbage",
+		"another key":        sign(other, typeGrant, aGrant(east)),
+		"another type":       sign(admin, typeStatement, aGrant(east)),
+		"payload altered":    parts[0] + "." + header(`{"cluster":"west"}`) + "." + parts[2],
+		"no signature":       parts[0] + "." + parts[1] + ".",
+		"algorithm none":     header(`{"alg":"none","typ":"subctl-grant+jws"}`) + "." + parts[1] + ".",
+		"algorithm HMAC":     header(`{"alg":"HS256","typ":"subctl-grant+jws"}`) + "." + parts[1] + "." + parts[2],
+		"too long":           good + strings.Repeat("A", maxToken),
+		"without a key":      sign(admin, typeGrant, noKey),
+		"without an ID":      sign(admin, typeGrant, Grant{Key: east.Public(), Serial: 1}),
+		"without a serial":   sign(admin, typeGrant, Grant{Cluster: "east", Key: east.Public()}),
+		"not JSON of a type": sign(admin, typeGrant, []int{1}),
+	} {
+		_, err := admin.Public().Grant(token)
+		require.Error(t, err, name)
+	}
+	_, err = PublicKey{}.Grant(good)
+	require.Error(t, err, "no key is pinned")
+}
+
+func TestInvitedGrants(t *testing.T) {
+	admin, invitee, east, other := newKey(t), newKey(t), newKey(t), newKey(t)
+	i := Invitation{
+		Key: invitee.Public(), Cluster: "east", Networks: nets("10.0.0.0/8"), Gateways: 2,
+		Sets: []string{"default", "hub"}, Serial: 500, Expires: 2000,
+	}
+	invitation, err := admin.SignInvitation(i)
+	require.NoError(t, err)
+	forged, err := other.SignInvitation(i)
+	require.NoError(t, err)
+	verify := func(k Key, g Grant, invitation string) error {
+		token, err := k.SignInvitedGrant(g, invitation)
+		require.NoError(t, err)
+		got, err := admin.Public().Grant(token)
+		if err == nil {
+			require.Equal(t, g, got)
+		}
+		return err
+	}
+	require.NoError(t, verify(invitee, aGrant(east), invitation))
+	require.Error(t, verify(other, aGrant(east), invitation), "signed with another key than the invited one")
+	require.Error(t, verify(other, aGrant(east), forged), "invited by somebody else")
+	for name, change := range map[string]func(*Grant){
+		"another cluster":       func(g *Grant) { g.Cluster = "west" },
+		"a network outside":     func(g *Grant) { g.Networks = nets("10.1.0.0/16", "1.1.1.1/32") },
+		"a larger network":      func(g *Grant) { g.Networks = nets("0.0.0.0/0") },
+		"too many gateways":     func(g *Grant) { g.Gateways = 3 },
+		"another clusterset":    func(g *Grant) { g.Sets = []string{"secret"} },
+		"after it expired":      func(g *Grant) { g.Serial = 2001 },
+		"before it was written": func(g *Grant) { g.Serial = 499 },
+	} {
+		g := aGrant(east)
+		change(&g)
+		require.Error(t, verify(invitee, g, invitation), name)
+	}
+	direct, err := invitee.SignGrant(aGrant(east))
+	require.NoError(t, err)
+	_, err = admin.Public().Grant(direct)
+	require.Error(t, err, "an invitation's key is not the administrator's")
+}
+
+func TestRevocations(t *testing.T) {
+	admin, east := newKey(t), newKey(t)
+	token, err := admin.SignRevocation(Revocation{Cluster: "east", Serial: 1000})
+	require.NoError(t, err)
+	r, err := admin.Public().Revocation(token)
+	require.NoError(t, err)
+	require.True(t, r.Revokes(aGrant(east)))
+	later := aGrant(east)
+	later.Serial = 1001
+	require.False(t, r.Revokes(later), "a grant that was signed since")
+	west := aGrant(east)
+	west.Cluster = "west"
+	require.False(t, r.Revokes(west))
+	_, err = newKey(t).Public().Revocation(token)
+	require.Error(t, err)
+}
+
+func TestStatements(t *testing.T) {
+	east := newKey(t)
+	s := Statement{Kind: "Endpoint", Name: "east-1", Sequence: 7, Fields: json.RawMessage(`{"a":1}`), Labels: map[string]string{"a": "b"}}
+	token, err := east.SignStatement(s)
+	require.NoError(t, err)
+	got, err := east.Public().Statement(token)
+	require.NoError(t, err)
+	require.Equal(t, s, got)
+	_, err = newKey(t).Public().Statement(token)
+	require.ErrorContains(t, err, "signed with another key")
+	grant, err := east.SignGrant(aGrant(east))
+	require.NoError(t, err)
+	_, err = east.Public().Statement(grant)
+	require.Error(t, err, "a grant is not a statement")
+}
+
+func TestKeysArePrintedByTheirPublicHalf(t *testing.T) {
+	k := newKey(t)
+	seed := base64.StdEncoding.EncodeToString(k.Seed())
+	for _, verb := range []string{"%v", "%+v", "%#v", "%s", "%x", "%q"} {
+		require.NotContains(t, fmt.Sprintf(verb, k), seed)
+		require.Contains(t, fmt.Sprintf(verb, k), k.Public().String())
+	}
+	text, err := json.Marshal(struct{ K Key }{k})
+	require.NoError(t, err)
+	require.NotContains(t, string(text), seed)
+	again, err := ParseKey(k.Seed())
+	require.NoError(t, err)
+	require.Equal(t, k.Public(), again.Public())
+	public, err := ParsePublic(k.Public().String())
+	require.NoError(t, err)
+	require.Equal(t, k.Public(), public)
+}
+
+func FuzzGrant(f *testing.F) {
+	admin, east := newKey(f), newKey(f)
+	for _, sign := range []func() (string, error){
+		func() (string, error) { return admin.SignGrant(aGrant(east)) },
+		func() (string, error) { return admin.SignInvitedGrant(aGrant(east), "a.b.c") },
+		func() (string, error) { return admin.SignStatement(Statement{Kind: "a", Name: "b", Sequence: 1}) },
+	} {
+		token, err := sign()
+		require.NoError(f, err)
+		f.Add(token)
+	}
+	pinned := newKey(f).Public() // nobody has its private half
+	f.Fuzz(func(t *testing.T, token string) {
+		_, err := pinned.Grant(token)
+		require.Error(t, err)
+		_, err = pinned.Statement(token)
+		require.Error(t, err)
+		_, err = pinned.Revocation(token)
+		require.Error(t, err)
+		_, err = pinned.Invitation(token)
+		require.Error(t, err)
+	})
+}
+
+func BenchmarkVerify(b *testing.B) {
+	east := newKey(b)
+	token, err := east.SignStatement(Statement{Kind: "Endpoint", Name: "east-1", Sequence: 7, Fields: json.RawMessage(`{"a":1}`)})
+	require.NoError(b, err)
+	for b.Loop() {
+		_, err := east.Public().Statement(token)
+		require.NoError(b, err)
+	}
+}
