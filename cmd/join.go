@@ -89,7 +89,7 @@ func newJoin(g *globals) *cobra.Command {
 	f.BoolVar(&o.checkBroker, "check-broker-certificate", true, "verify the certificate of the broker's API server")
 	f.BoolVar(&o.Reset, "reset", false, "reset the settings without a flag to their defaults, instead of leaving them as they are")
 	f.BoolVar(&o.dryRun, "dry-run", false, "print what would change on broker and cluster, without writing it; with -o, the objects to write")
-	f.BoolVar(&o.force, "force", false, "change it even if pairs of clusters lose their cable or its encryption")
+	f.BoolVar(&o.force, "force", false, "change it even if pairs of clusters lose their cable or its encryption, and join even if another cluster announces the same addresses")
 	f.BoolVar(&o.wait, "wait", true, "wait until the cluster is connected")
 	f.DurationVar(&o.timeout, "timeout", 2*time.Minute, "time limit for --wait")
 	o.format = output(c, printer.YAML, printer.JSON)
@@ -99,7 +99,7 @@ func newJoin(g *globals) *cobra.Command {
 		if f.Changed("output") && !o.dryRun {
 			return usageError(errors.New("--output requires --dry-run"))
 		}
-		o.file, o.InsecureBroker = args[0], !o.checkBroker
+		o.file, o.InsecureBroker, o.AllowConflicts = args[0], !o.checkBroker, o.force
 		f.Visit(func(flag *pflag.Flag) { o.Specified = append(o.Specified, flag.Name) })
 		return o.run(c.Context(), g)
 	}

@@ -259,5 +259,5 @@ func (m *Mesh) labels() map[string]string {
 		}
 		maps.Copy(labels, c.Labels)
 	}
-	return labels
+	return submarinerv1.SharedLabels(labels)
 }

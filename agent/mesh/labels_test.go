@@ -1,6 +1,7 @@
 package mesh
 
 import (
+	"fmt"
 	"maps"
 	"reflect"
 	"testing"
@@ -15,6 +16,7 @@ import (
 	"subctl/api/submariner/v1alpha1"
 	"subctl/internal/kube"
 	"subctl/internal/kubetest"
+	"subctl/policy"
 )
 
 // A cluster's labels come from join and from people with kubectl; the gateway's own
@@ -80,4 +82,22 @@ func TestClusterLabels(t *testing.T) {
 	kubectl(`{"tier":null}`)
 	gateway("")
 	has(map[string]string{"zone": "eu"})
+}
+
+// A cluster goes by the labels that other clusters have of it, so that both ends of a pair match
+// the same policies, whatever somebody has put on its Cluster object.
+func TestBothEndsHaveTheSameLabels(t *testing.T) {
+	sub := &v1alpha1.Submariner{Spec: v1alpha1.SubmarinerSpec{ClusterID: "east", ClusterLabels: map[string]string{"site": "one"}}}
+	is := &submarinerv1.Cluster{ObjectMeta: metav1.ObjectMeta{Name: "east", Labels: map[string]string{
+		"site": "one", "submariner.io/clusterset": "blue", submarinerv1.ClusterIDLabel: "west",
+	}}}
+	for i := range 100 {
+		is.Labels[fmt.Sprintf("a%03d", i)] = "x"
+	}
+	m := &Mesh{Membership: Membership{Submariner: sub, Cluster: is}}
+	copied := is.DeepCopy()
+	copied.Labels = submarinerv1.SharedLabels(is.Labels)
+	require.Len(t, copied.Labels, submarinerv1.MaxLabels)
+	copied.Labels[submarinerv1.ClusterIDLabel] = "east"
+	require.Equal(t, policy.ClusterOf(copied).Labels, m.labels())
 }

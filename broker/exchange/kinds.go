@@ -65,8 +65,8 @@ type Named struct {
 	Rules []admissionv1.Validation
 	// Stub copies the fields that ClusterID and Check read. It is nil if they read none.
 	Stub func(to, from client.Object)
-	// LocalAnnotations are not copied.
-	LocalAnnotations []string
+	// Annotations are copied. All other annotations are about one side.
+	Annotations []string
 }
 
 // Free is the way of kinds whose objects have names that people choose. Whose an object
@@ -128,7 +128,6 @@ func clusters() Kind {
 			Stub: func(to, from client.Object) {
 				to.(*submarinerv1.Cluster).Spec.ClusterID = from.(*submarinerv1.Cluster).Spec.ClusterID
 			},
-			LocalAnnotations: []string{submarinerv1.CableConfigAnnotation, submarinerv1.PoliciesAnnotation, v1alpha1.ClusterLabelsAnnotation},
 		},
 		MaxSize: maxSize,
 		SizeVariable: admissionv1.Variable{

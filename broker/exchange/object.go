@@ -9,7 +9,6 @@ import (
 	"slices"
 	"strconv"
 
-	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -108,18 +107,18 @@ func (k *Kind) stubSize(o client.Object) int {
 	return 0
 }
 
-// namedMetadata returns the labels and annotations that are copied of an object of the
-// Named way: all except the annotations that are about one side, and the reserved labels,
-// of which the broker accepts only the label of the cluster ID.
+// namedMetadata returns the labels and annotations that are copied of an object of the Named
+// way: the labels that users may set, the label of the cluster ID, and the annotations that the
+// kind lists.
 func (k *Kind) namedMetadata(o client.Object) (labels, annotations map[string]string) {
-	labels, annotations = map[string]string{}, map[string]string{}
-	maps.Copy(labels, o.GetLabels())
-	maps.DeleteFunc(labels, func(k, _ string) bool { return k != submarinerv1.ClusterIDLabel && submarinerv1.IsReservedLabel(k) })
-	maps.Copy(annotations, o.GetAnnotations())
-	delete(annotations, corev1.LastAppliedConfigAnnotation)
-	delete(annotations, submarinerv1.ClusterSetsAnnotation)
-	for _, a := range k.Named.LocalAnnotations {
-		delete(annotations, a)
+	labels, annotations = submarinerv1.SharedLabels(o.GetLabels()), map[string]string{}
+	if id, ok := submarinerv1.OwnerID(o); ok {
+		labels[submarinerv1.ClusterIDLabel] = id
+	}
+	for _, name := range k.Named.Annotations {
+		if text, ok := o.GetAnnotations()[name]; ok {
+			annotations[name] = text
+		}
 	}
 	return labels, annotations
 }

@@ -213,18 +213,50 @@ func TestManyObjectsOfOneCluster(t *testing.T) {
 // What is copied, exactly.
 func TestFederatedFields(t *testing.T) {
 	o := cluster("x", "east")
-	o.Labels, o.Annotations = map[string]string{"a": "b"}, map[string]string{
+	o.Labels, o.Annotations = map[string]string{"a": "b", "submariner.io/clusterset": "forged", "submariner-io/x": "y"}, map[string]string{
 		"c": "d", corev1.LastAppliedConfigAnnotation: "{}", submarinerv1.ClusterSetsAnnotation: "forged",
 	}
 	o.Namespace, o.UID, o.ResourceVersion, o.Finalizers = here, "uid", "7", []string{"f"}
 	writes, _ := exchange.Plan(exchange.Kinds(), exchange.Snapshot{ClusterID: "east", Namespace: here, Local: []client.Object{o}, Sets: []exchange.SetSnapshot{set("default")}})
 	want := cluster("submariner-k8s-broker", "east")
-	want.Labels, want.Annotations = map[string]string{"a": "b", submarinerv1.ClusterIDLabel: "east"}, map[string]string{"c": "d"}
+	want.Labels, want.Annotations = map[string]string{"a": "b", submarinerv1.ClusterIDLabel: "east"}, map[string]string{}
 	require.Equal(t, want, writes[0].Object)
 
 	writes, _ = exchange.Plan(exchange.Kinds(), exchange.Snapshot{ClusterID: "west", Namespace: here, Sets: []exchange.SetSnapshot{set("lab", want.DeepCopy()), set("default", want.DeepCopy())}})
 	want.Namespace, want.Annotations[submarinerv1.ClusterSetsAnnotation] = here, "default,lab"
 	require.Equal(t, want, writes[0].Object)
+}
+
+// A reader copies only what may be copied, whatever a member or the broker writes.
+func TestLabelsAndAnnotationsOfOthers(t *testing.T) {
+	o := cluster("x", "east")
+	o.Annotations = map[string]string{"kubectl.kubernetes.io/restartedAt": "now", submarinerv1.PoliciesAnnotation: "forged", submarinerv1.CableConfigAnnotation: "forged"}
+	o.Labels["submariner.io/gateway"], o.Labels["submariner-io/other"] = "true", "true"
+	for i := range 100 {
+		o.Labels[fmt.Sprintf("l%03d", i)] = "v"
+	}
+	kinds := exchange.Kinds()
+	plan := func() client.Object {
+		writes, refused := exchange.Plan(kinds, exchange.Snapshot{ClusterID: "west", Namespace: here, Sets: []exchange.SetSnapshot{set("default", o)}})
+		require.Empty(t, refused)
+		require.Len(t, writes, 1)
+		return writes[0].Object
+	}
+	copied := plan()
+	want := map[string]string{submarinerv1.ClusterIDLabel: "east"}
+	for i := range submarinerv1.MaxLabels {
+		want[fmt.Sprintf("l%03d", i)] = "v"
+	}
+	require.Equal(t, want, copied.GetLabels())
+	require.Equal(t, map[string]string{submarinerv1.ClusterSetsAnnotation: "default"}, copied.GetAnnotations())
+
+	t.Log("an annotation that the kind lists is copied")
+	for i := range kinds {
+		if kinds[i].Name == "Cluster" {
+			kinds[i].Named.Annotations = []string{"kubectl.kubernetes.io/restartedAt"}
+		}
+	}
+	require.Equal(t, "now", plan().GetAnnotations()["kubectl.kubernetes.io/restartedAt"])
 }
 
 func BenchmarkPlan1000Clusters(b *testing.B) {

@@ -11,10 +11,16 @@ import (
 
 	"subctl/cable"
 	"subctl/cluster/networks"
+	"subctl/internal/words"
 )
 
 // checkNetworks refuses networks that are unknown, that agents do not connect, and that
 // overlap other networks.
+//
+// What other clusters announce is their own claim. A claim that no agent accepts is a warning. A
+// conflict with a valid claim is an error, because most often it is a mistake; with --force, and
+// where this cluster has joined with these networks before, it is a warning: the agents then do
+// not connect the two clusters, and no member keeps another cluster from joining.
 func checkNetworks(r request) ([]string, error) {
 	found, b := r.member.Network, r.broker
 	warnings := slices.Clone(found.Warnings)
@@ -24,19 +30,13 @@ func checkNetworks(r request) ([]string, error) {
 	pods, podsWarning, podsErr := r.pods()
 	services, servicesWarning, servicesErr := r.services()
 	own := append(named(pods, "the pod network of this cluster"), named(services, "the Service network of this cluster")...)
-	members := r.members()
-	const (
-		sayOther  = "clusters that use the same addresses cannot be connected; if they do not, specify the right networks with --clustercidr and --servicecidr"
-		sayRight  = "specify the right networks with --clustercidr and --servicecidr"
-		sayBehind = "addresses in the network of a node cannot be reached through a cable"
-	)
+	members, invalid := r.members()
+	const sayRight = "specify the right networks with --clustercidr and --servicecidr"
+	conflicts := r.conflicts(own, members)
 	errs := []error{
 		podsErr, servicesErr,
 		impossible(own, sayRight),
-		overlaps(own, members, sayOther),
 		inside(internalIPs(r.member.Nodes), own, sayRight),
-		inside(internalIPs(r.member.Nodes), members, sayBehind),
-		inside(r.gatewayIPs(), own, sayBehind),
 	}
 	for i, n := range own {
 		errs = append(errs, overlaps([]network{n}, own[i+1:], sayRight))
@@ -44,7 +44,47 @@ func checkNetworks(r request) ([]string, error) {
 	if global, err := netip.ParsePrefix(b.Broker.Spec.GlobalnetCIDRRange); err == nil && b.Broker.Spec.GlobalnetEnabled {
 		errs = append(errs, overlaps(own, []network{{global, "the range of the broker's globalnet"}}, "deploy the broker with another --globalnet-cidr-range"))
 	}
-	return append(warnings, podsWarning, servicesWarning), errors.Join(errs...)
+	warnings = append(append(warnings, podsWarning, servicesWarning), invalid...)
+	switch {
+	case conflicts == nil:
+	case r.AllowConflicts || r.keepsNetworks(pods, services):
+		warnings = append(warnings, fmt.Sprintf("the agents do not connect clusters with these conflicts: %v", conflicts))
+	default:
+		errs = append(errs, fmt.Errorf("%w\nto join without a cable to the clusters that announce these addresses, add --force", conflicts))
+	}
+	return warnings, errors.Join(errs...)
+}
+
+// conflicts returns, as an error, the conflicts between this cluster and what other clusters
+// announce; nil if there are none.
+func (r request) conflicts(own, members []network) error {
+	const (
+		sayOther  = "clusters that use the same addresses cannot be connected; if they do not, specify the right networks with --clustercidr and --servicecidr"
+		sayBehind = "addresses in the network of a node cannot be reached through a cable"
+		most      = 20 // lines
+	)
+	err := errors.Join(
+		overlaps(own, members, sayOther),
+		inside(internalIPs(r.member.Nodes), members, sayBehind),
+		inside(r.gatewayIPs(), own, sayBehind),
+	)
+	if err == nil {
+		return nil
+	}
+	lines := strings.Split(err.Error(), "\n")
+	if n := len(lines) - most; n > 0 {
+		lines = append(lines[:most], fmt.Sprintf("and %s more", words.Count(n, "conflict")))
+	}
+	return errors.New(strings.Join(lines, "\n"))
+}
+
+// keepsNetworks reports whether this cluster has joined with the same networks before.
+func (r request) keepsNetworks(pods, services []netip.Prefix) bool {
+	if !r.isSelf(r.ClusterID) {
+		return false
+	}
+	before := r.member.Submariner.Spec
+	return before.ClusterCIDR == cable.FormatCIDRs(pods) && before.ServiceCIDR == cable.FormatCIDRs(services)
 }
 
 func named(list []netip.Prefix, of string) []network {
@@ -59,16 +99,41 @@ func named(list []netip.Prefix, of string) []network {
 // the ID as which this cluster has joined before.
 func (r request) isOther(id string) bool { return id != r.ClusterID && !r.isSelf(id) }
 
-// members returns the networks of the other clusters.
-func (r request) members() []network {
-	var out []network
+// members returns the networks of the other clusters, and a warning for each cluster that
+// announces networks which no agent accepts.
+func (r request) members() (valid []network, invalid []string) {
 	for _, c := range r.broker.clusters() {
-		if r.isOther(c.Spec.ClusterID) {
-			out = append(out, named(networks.Parse(strings.Join(c.Spec.ClusterCIDR, ",")), fmt.Sprintf("the pod network of cluster %q", c.Spec.ClusterID))...)
-			out = append(out, named(networks.Parse(strings.Join(c.Spec.ServiceCIDR, ",")), fmt.Sprintf("the Service network of cluster %q", c.Spec.ClusterID))...)
+		if !r.isOther(c.Spec.ClusterID) {
+			continue
+		}
+		of := fmt.Sprintf("cluster %.70q", c.Spec.ClusterID)
+		pods, podFlaws := announced(c.Spec.ClusterCIDR)
+		services, serviceFlaws := announced(c.Spec.ServiceCIDR)
+		valid = append(append(valid, named(pods, "the pod network of "+of)...), named(services, "the Service network of "+of)...)
+		if flaws := append(podFlaws, serviceFlaws...); len(flaws) > 0 {
+			text := of + " announces networks that join and the agents ignore: " + flaws[0]
+			if n := len(flaws) - 1; n > 0 {
+				text += fmt.Sprintf("; and %s more", words.Count(n, "mistake"))
+			}
+			invalid = append(invalid, text)
 		}
 	}
-	return out
+	return valid, invalid
+}
+
+// announced returns the networks in a list that agents accept, and the mistakes in it.
+func announced(list []string) (valid []netip.Prefix, flaws []string) {
+	if n := len(list); n > cable.MaxSubnets {
+		flaws = append(flaws, fmt.Sprintf("%d networks, of which the first %d count", n, cable.MaxSubnets))
+	}
+	for _, text := range list[:min(len(list), cable.MaxSubnets)] {
+		if p, err := cable.ParseCIDR(text); err == nil {
+			valid = append(valid, p)
+		} else {
+			flaws = append(flaws, fmt.Sprintf("%.200v", err))
+		}
+	}
+	return valid, flaws
 }
 
 // gatewayIPs returns the addresses of the other clusters' gateways, by description.

@@ -23,7 +23,10 @@ type Options struct {
 	ClusterID    string
 	ClusterCIDRs []string // pod networks; empty: discovered
 	ServiceCIDRs []string // Service networks; empty: discovered
-	CableDriver  string   // default and fallback; empty: the broker's, else drivers.Default
+	// AllowConflicts specifies whether to join although other clusters announce the same
+	// addresses. The agents do not connect such clusters.
+	AllowConflicts bool
+	CableDriver    string // default and fallback; empty: the broker's, else drivers.Default
 	// CableDrivers are the drivers to offer as separate cables. If it and
 	// CombinedCableDrivers are empty, the cluster offers all drivers that its gateways
 	// can run.

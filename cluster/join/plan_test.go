@@ -1,6 +1,7 @@
 package join_test
 
 import (
+	"fmt"
 	"net/netip"
 	"strings"
 	"testing"
@@ -162,7 +163,8 @@ func TestPlanRefuses(t *testing.T) {
 			"10.101.0.0/16, the Service network of this cluster, overlaps 10.96.0.0/11, the range of the broker's globalnet: deploy the broker with another --globalnet-cidr-range"},
 		{
 			"other's gateway within", func(s *situation) { s.member("east", "10.112.0.0/16", "10.102.0.0/16", "10.111.7.7") },
-			`10.111.7.7, the address of gateway gw of cluster "east", is in 10.111.0.0/16, the pod network of this cluster: addresses in the network of a node cannot be reached through a cable`,
+			`10.111.7.7, the address of gateway gw of cluster "east", is in 10.111.0.0/16, the pod network of this cluster: addresses in the network of a node cannot be reached through a cable` +
+				"\nto join without a cable to the clusters that announce these addresses, add --force",
 		},
 		{
 			"overlaps itself", func(s *situation) { s.ClusterCIDRs = []string{"10.111.0.0/16", "10.111.4.0/24"} },
@@ -233,6 +235,58 @@ func TestPlanRefuses(t *testing.T) {
 			require.EqualError(t, err, test.want)
 		})
 	}
+}
+
+// What another cluster announces is its own claim: it keeps no cluster from joining.
+func TestAbsurdNetworksOfOthers(t *testing.T) {
+	s := normal()
+	s.member("east", "0.0.0.0/0", "garbage\x1b[31m", "10.90.1.1")
+	s.member("north", "240.0.0.0/8", "10.102.0.0/16", "")
+	s.member("south", "10.113.0.0/16", "10.103.0.0/16", "")
+	many := &s.b.Members[0].Clusters[2].Spec.ClusterCIDR
+	for i := range 5000 {
+		*many = append(*many, fmt.Sprintf("11.%d.%d.0/24", i/256, i%256))
+	}
+	p, err := s.plan()
+	require.NoError(t, err)
+	require.Subset(t, p.Warnings, []string{
+		`cluster "east" announces networks that join and the agents ignore: 0.0.0.0/0 is larger than any cluster: at most a /8 is accepted; and 1 mistake more`,
+		`cluster "north" announces networks that join and the agents ignore: 240.0.0.0/8 overlaps 240.0.0.0/8, the addresses of our VXLAN devices between nodes`,
+		`cluster "south" announces networks that join and the agents ignore: 5001 networks, of which the first 128 count`,
+	})
+
+	s = normal()
+	s.member("east", "10.111.0.0/16", "10.88.0.0/13", "10.101.0.9") // our pods, our nodes, and a gateway within our Services
+	_, err = s.plan()
+	const conflicts = `10.111.0.0/16, the pod network of this cluster, overlaps 10.111.0.0/16, the pod network of cluster "east": clusters that use the same addresses cannot be connected; if they do not, specify the right networks with --clustercidr and --servicecidr
+10.89.1.1, the address of node n1, is in 10.88.0.0/13, the Service network of cluster "east": addresses in the network of a node cannot be reached through a cable
+10.89.1.2, the address of node n2, is in 10.88.0.0/13, the Service network of cluster "east": addresses in the network of a node cannot be reached through a cable
+10.101.0.9, the address of gateway gw of cluster "east", is in 10.101.0.0/16, the Service network of this cluster: addresses in the network of a node cannot be reached through a cable`
+	require.EqualError(t, err, conflicts+"\nto join without a cable to the clusters that announce these addresses, add --force")
+	s.AllowConflicts = true
+	p, err = s.plan()
+	require.NoError(t, err)
+	require.Contains(t, p.Warnings, "the agents do not connect clusters with these conflicts: "+conflicts)
+
+	s.AllowConflicts, s.f.Submariner = false, joined("west", "hub:6443") // it has joined before them
+	s.f.Submariner.Spec.ClusterCIDR, s.f.Submariner.Spec.ServiceCIDR = "10.111.0.0/16", "10.101.0.0/16"
+	p, err = s.plan()
+	require.NoError(t, err)
+	require.Contains(t, p.Warnings, "the agents do not connect clusters with these conflicts: "+conflicts)
+	s.f.Submariner.Spec.ServiceCIDR = "10.99.0.0/16"
+	s.ClusterCIDRs, s.ServiceCIDRs = []string{"10.111.0.0/16"}, []string{"10.101.0.0/16"}
+	s.Specified = []string{"clustercidr", "servicecidr"}
+	_, err = s.plan()
+	require.ErrorContains(t, err, conflicts)
+
+	s = normal()
+	s.member("east", "10.112.0.0/16", "10.102.0.0/16", "")
+	for i := range 100 {
+		spec := &s.b.Members[0].Clusters[0].Spec
+		spec.ClusterCIDR = append(spec.ClusterCIDR, fmt.Sprintf("10.111.%d.0/24", i))
+	}
+	_, err = s.plan()
+	require.ErrorContains(t, err, "and 80 conflicts more")
 }
 
 func joined(id, server string) *v1alpha1.Submariner {

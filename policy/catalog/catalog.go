@@ -65,7 +65,7 @@ func OfMember(sub *v1alpha1.Submariner, o Objects) *Catalog {
 		switch cluster := &o.Clusters[i]; {
 		case c.Maker(cluster) != cluster.Spec.ClusterID: // the agents ignore it too
 		case cluster.Spec.ClusterID == c.Keeper:
-			found[c.Keeper].Labels = cluster.Labels
+			found[c.Keeper].Labels = submarinerv1.SharedLabels(cluster.Labels)
 		default:
 			found[cluster.Spec.ClusterID] = known(cluster)
 		}

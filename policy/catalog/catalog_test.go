@@ -97,7 +97,7 @@ func TestOfMember(t *testing.T) {
 	c := OfMember(sub, o)
 	require.Equal(t, []string{"blue", "red"}, c.Sets)
 	require.Equal(t, []policy.Cluster{
-		{ID: "east", Labels: map[string]string{"site": "two", submarinerv1.ClusterIDLabel: "east"}, Sets: []string{"blue", "default"}, Driver: "ipsec"},
+		{ID: "east", Labels: map[string]string{"site": "two"}, Sets: []string{"blue", "default"}, Driver: "ipsec"},
 		{ID: "west", Labels: map[string]string{"env": "lab"}, Sets: []string{"blue", "red"}, Driver: "ipsec"},
 	}, c.Clusters)
 	offered, hasGateway := c.Offers("east")

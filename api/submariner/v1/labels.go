@@ -91,6 +91,24 @@ func CheckLabels(where string, labels map[string]string) error {
 // MaxLabels is the number of labels that a user can give to a cluster.
 const MaxLabels = 64
 
+// SharedLabels returns the labels of an object that clusters exchange, and by which the
+// selectors of cable policies select a cluster: the labels that a user may set, at most
+// MaxLabels, the lower names first. The cluster itself goes by the same labels, so that both
+// ends of a pair have the same.
+func SharedLabels(labels map[string]string) map[string]string {
+	out := maps.Clone(labels)
+	if out == nil {
+		out = map[string]string{}
+	}
+	maps.DeleteFunc(out, func(k, _ string) bool { return IsReservedLabel(k) })
+	if len(out) > MaxLabels {
+		for _, k := range slices.Sorted(maps.Keys(out))[MaxLabels:] {
+			delete(out, k)
+		}
+	}
+	return out
+}
+
 // withoutPattern returns a text of package validation without its examples and its regular
 // expression.
 func withoutPattern(text string) string {
