@@ -34,6 +34,10 @@ const (
 	// and KeyPublic) and KeySeed. Join creates it once and keeps it from then on; package
 	// rotate replaces the key pair.
 	ClusterKeySecret = "submariner-cluster-key"
+	// TrustSecret is the Secret with which this cluster signs what it publishes (KeySigning),
+	// and verifies what others publish (KeyAdministrator): see package trust. Without it
+	// nothing is exchanged with the broker.
+	TrustSecret = "submariner-trust"
 )
 
 // Labels and annotations of the installed objects.

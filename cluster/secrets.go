@@ -25,6 +25,18 @@ const (
 	KeySeed = "seed"
 )
 
+// Keys of the data of TrustSecret. In gateway pods they are file names. A change is followed
+// without a restart of the pods.
+const (
+	// KeySigning is the seed of the cluster's Ed25519 signing key: 32 raw bytes.
+	KeySigning = "signing-key"
+	// KeyAdministrator is the public key of the administrator, in base64. It is pinned: join
+	// never replaces it by another.
+	KeyAdministrator = "administrator"
+	// KeyGrant is the cluster's grant, a JSON Web Signature.
+	KeyGrant = "grant"
+)
+
 // ClusterKey is the secret of one cluster from which the keys of its cables are derived:
 // see package keys.
 type ClusterKey struct {

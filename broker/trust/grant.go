@@ -28,6 +28,9 @@ type Grant struct {
 	// Serial is when the grant was signed, in milliseconds since 1970. Of two grants for one
 	// cluster the one with the higher serial counts.
 	Serial int64 `json:"serial"`
+	// Invited is the serial of the invitation with which the grant was signed; 0 if the
+	// administrator has signed it.
+	Invited int64 `json:"-"`
 }
 
 // Invitation lets the holder of a key sign grants for one cluster within bounds.
@@ -119,6 +122,7 @@ func (p PublicKey) invited(token string) (Grant, error) {
 	if err := i.Key.verify(typeInvited, token, &g); err != nil {
 		return Grant{}, err
 	}
+	g.Grant.Invited = max(1, i.Serial)
 	return g.Grant, i.Covers(g.Grant)
 }
 
@@ -166,8 +170,11 @@ func (i Invitation) Covers(g Grant) error {
 	return nil
 }
 
-// Revokes reports whether a revocation makes a grant void.
-func (r Revocation) Revokes(g Grant) bool { return g.Cluster == r.Cluster && g.Serial <= r.Serial }
+// Revokes reports whether a revocation makes a grant void: one that was signed until then, or
+// with an invitation that was.
+func (r Revocation) Revokes(g Grant) bool {
+	return g.Cluster == r.Cluster && (g.Serial <= r.Serial || g.Invited > 0 && g.Invited <= r.Serial)
+}
 
 // Covers reports whether a network is within a grant's networks.
 func (g Grant) Covers(n netip.Prefix) bool { return within(n, g.Networks) }

@@ -94,7 +94,11 @@ func TestInvitedGrants(t *testing.T) {
 		require.NoError(t, err)
 		got, err := admin.Public().Grant(token)
 		if err == nil {
+			require.EqualValues(t, 500, got.Invited)
+			g.Invited = 500
 			require.Equal(t, g, got)
+			require.True(t, Revocation{Cluster: "east", Serial: 500}.Revokes(got), "the invitation is void, and what was signed with it later")
+			require.False(t, Revocation{Cluster: "east", Serial: 499}.Revokes(got))
 		}
 		return err
 	}

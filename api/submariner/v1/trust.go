@@ -1,0 +1,16 @@
+package v1
+
+// Annotations that prove who made an object: see package trust. On the broker and on the
+// copies in other clusters they are the same.
+const (
+	// SignatureAnnotation is on every object that clusters exchange: the object as its cluster
+	// published it, signed with the key of that cluster, or with the administrator's key if the
+	// object was made on the broker.
+	SignatureAnnotation = "submariner.io/signature"
+	// GrantAnnotation is on Clusters. It states what the cluster may be, signed by the
+	// administrator.
+	GrantAnnotation = "submariner.io/grant"
+	// RevocationAnnotation is on the Cluster that takes the place of a revoked cluster's on the
+	// broker. It makes the grants of that cluster void, signed by the administrator.
+	RevocationAnnotation = "submariner.io/revocation"
+)
