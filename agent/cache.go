@@ -36,6 +36,9 @@ func slimRouteAgent(node string) func(any) (any, error) {
 		r.ManagedFields = nil
 		if r.Name != node {
 			r.Status.RemoteEndpoints = nil
+			if r.Status.Node != nil {
+				r.Status.Node.NeverRouted = nil
+			}
 		}
 		return r, nil
 	}

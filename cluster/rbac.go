@@ -63,8 +63,12 @@ func exchanged(verbs []string, more ...string) []rbacv1.PolicyRule {
 var events = rule([]string{"events.k8s.io"}, []string{"events"}, "create", "patch")
 
 // nodeRules are the cluster-wide rights of both agents: to read nodes, which have the
-// node addresses, the pod networks and the gateway label.
-var nodeRules = []rbacv1.PolicyRule{rule([]string{""}, []string{"nodes"}, read...)}
+// node addresses, the pod networks and the gateway label; and to read the addresses of the
+// API servers, which no cable may carry.
+var nodeRules = []rbacv1.PolicyRule{
+	rule([]string{""}, []string{"nodes"}, read...),
+	byName(rule([]string{"discovery.k8s.io"}, []string{"endpointslices"}, "get"), "kubernetes"),
+}
 
 func rule(groups, resources []string, verbs ...string) rbacv1.PolicyRule {
 	return rbacv1.PolicyRule{APIGroups: groups, Resources: resources, Verbs: verbs}

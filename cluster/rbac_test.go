@@ -2,6 +2,7 @@ package cluster_test
 
 import (
 	"os"
+	"slices"
 	"strings"
 	"testing"
 
@@ -22,7 +23,7 @@ import (
 func TestMain(m *testing.M) { os.Exit(kubetest.Main(m)) }
 
 // What agents may do is a promise: no Secrets, nothing outside the namespace but
-// reading nodes, nothing by wildcard.
+// reading nodes and the addresses of the API servers, nothing by wildcard.
 func TestRightsAreLeast(t *testing.T) {
 	for _, obj := range clustertest.Render(t, clustertest.Submariner()) {
 		var rules []rbacv1.PolicyRule
@@ -33,8 +34,12 @@ func TestRightsAreLeast(t *testing.T) {
 			}
 			rules = o.Rules
 			for _, r := range rules {
-				require.Equal(t, []string{"nodes"}, r.Resources)
 				require.Subset(t, []string{"get", "list", "watch"}, r.Verbs)
+				if slices.Equal(r.ResourceNames, []string{"kubernetes"}) {
+					require.Equal(t, []string{"endpointslices"}, r.Resources)
+					continue
+				}
+				require.Equal(t, []string{"nodes"}, r.Resources)
 			}
 		case *rbacv1.Role:
 			rules = o.Rules

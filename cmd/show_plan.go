@@ -59,11 +59,14 @@ func newShowPlan(g *globals) *cobra.Command {
 
 // planPicture returns the plan of a node as it is printed.
 func (g *globals) planPicture(ctx context.Context, node string, format printer.Format) look.Picture {
-	state, note, err := g.plan(ctx, node)
+	state, refused, note, err := g.plan(ctx, node)
 	if err != nil {
 		return look.Picture{Err: err}
 	}
 	var notes bytes.Buffer
+	for _, text := range refused {
+		progress.New(&notes).Warn("%s", text)
+	}
 	if note != "" {
 		progress.New(&notes).Warn("%s", note)
 		err = look.ErrTrouble
@@ -76,15 +79,16 @@ func (g *globals) planPicture(ctx context.Context, node string, format printer.F
 	return look.Picture{Data: b.String(), Notes: notes.String(), Err: err}
 }
 
-// plan returns the plan of a node, and a note about the cluster, if it is leaving.
-func (g *globals) plan(ctx context.Context, node string) (state dataplane.State, note string, err error) {
+// plan returns the plan of a node, the endpoints that the node does not connect to, and a note
+// about the cluster, if it is leaving.
+func (g *globals) plan(ctx context.Context, node string) (state dataplane.State, refused []string, note string, err error) {
 	c, err := g.client(ctx)
 	if err != nil {
-		return nil, "", err
+		return nil, nil, "", err
 	}
 	objs, err := kube.List(ctx, c, c.Scheme(), cluster.Namespace, mesh.Kinds())
 	if err != nil {
-		return nil, "", err
+		return nil, nil, "", err
 	}
 	joined := false
 	for _, obj := range objs {
@@ -97,16 +101,20 @@ func (g *globals) plan(ctx context.Context, node string) (state dataplane.State,
 	}
 	if !joined {
 		name, _ := g.clusterName() // readable: client has read it
-		return nil, "", fmt.Errorf("cluster %q has not joined, so its nodes have no plan: run \"subctl join\"", name)
+		return nil, nil, "", fmt.Errorf("cluster %q has not joined, so its nodes have no plan: run \"subctl join\"", name)
 	}
 	snapshot, err := mesh.FromReports(node, objs...)
 	if err != nil {
-		return nil, "", err
+		return nil, nil, "", err
 	}
 	if state, err = mesh.PlanNode(snapshot); err != nil {
-		return nil, "", fmt.Errorf("planning node %s: %w", node, err)
+		return nil, nil, "", fmt.Errorf("planning node %s: %w", node, err)
 	}
-	return state, note, nil
+	m, err := mesh.Of(snapshot)
+	if err != nil {
+		return nil, nil, "", fmt.Errorf("planning node %s: %w", node, err)
+	}
+	return state, m.Refusals(), note, nil
 }
 
 // planSteps returns the objects of a plan in the order in which they are created.

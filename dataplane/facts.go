@@ -15,6 +15,13 @@ type Facts struct {
 	Addrs []HostAddr
 	// OwnAddrs are the IPv4 addresses of our own devices, sorted.
 	OwnAddrs []netip.Addr
+	// Networks are the IPv4 networks that the node reaches without a router, through devices
+	// that are neither our own nor loopback, sorted.
+	Networks []HostNetwork
+	// Routers are the next hops of the default routes (IPv4), sorted.
+	Routers []netip.Addr
+	// Resolvers are the DNS servers of the node (IPv4), sorted.
+	Resolvers []netip.Addr
 	// CableDevices are the names of the existing devices of cables with VNIs of their own
 	// (VXLANDevicePrefix), sorted. Only the gateway's agent knows which of them carry traffic.
 	CableDevices []string
@@ -38,5 +45,11 @@ const EngineKernel = "kernel"
 type HostAddr struct {
 	Dev    string
 	MTU    int // of Dev, in bytes
+	Prefix netip.Prefix
+}
+
+// HostNetwork is a network of a device, not ours, of the node.
+type HostNetwork struct {
+	Dev    string
 	Prefix netip.Prefix
 }

@@ -52,9 +52,13 @@ func connect(m *Mesh) Cables {
 		ID: m.Local.Cluster, Labels: m.labels(), Sets: m.Membership.Submariner.Spec.Sets(), Driver: m.Offer.Default.Name(),
 		MustEncrypt: m.Membership.Submariner.Spec.Encryption.Required(),
 	}
+	needs := m.Snapshot.needs()
 	c.out.Wanted = slices.Grow(c.out.Wanted, len(m.Accepted.Peers))
 	for _, p := range m.Accepted.Peers {
-		err := guarded(func() error { return c.connect(&p) })
+		err := needs.check(p.Gateway, m.Membership.Self.Name)
+		if err == nil {
+			err = guarded(func() error { return c.connect(&p) })
+		}
 		if err == nil {
 			continue
 		}
@@ -65,7 +69,7 @@ func connect(m *Mesh) Cables {
 			c.out.Refused = append(c.out.Refused, Refusal{p.Spec, err})
 		}
 	}
-	c.out.Barred = append(c.out.Barred, m.unreached()...)
+	c.out.Barred = needs.spare(append(c.out.Barred, m.unreached()...))
 	slices.SortFunc(c.out.Wanted, func(a, b cable.Cable) int { return strings.Compare(a.Name, b.Name) })
 	return c.out
 }

@@ -57,9 +57,9 @@ func probeName(peer, device string) string { return peer + " over " + device }
 // The old cable is given up at once if either end no longer offers its driver, or if it is
 // not encrypted and the pair must be: then a user wants it gone.
 //
-// The first cable of a pair is idle until it answers, if it is not encrypted: the other end may
-// have another cable, and must not be sent clear text. Encrypted cables carry nothing before both
-// ends have agreed on keys.
+// The first cable of a pair is idle until it answers: before that, nothing shows that the other
+// cluster is behind it, and the other end may have another cable. An encrypted cable that follows
+// one that was given up is not idle: it carries nothing before both ends have agreed on keys.
 func (m *Mesh) cablings() ([]cable.Cable, map[string]Using) {
 	out := slices.Grow([]cable.Cable(nil), len(m.Cables.Wanted))
 	next := make(map[string]Using, len(m.Cables.Wanted))
@@ -69,7 +69,7 @@ func (m *Mesh) cablings() ([]cable.Cable, map[string]Using) {
 		old, oldOK := m.revive(want.Peer, was, had)
 		back := was.Before != nil && was.Before.Device == u.Device
 		switch {
-		case !oldOK && !want.Driver.Properties().Encrypts && !m.established(want):
+		case !oldOK && !(had && want.Driver.Properties().Encrypts) && !m.established(want):
 			want.Idle = true
 			out = append(out, want)
 			continue
@@ -121,7 +121,7 @@ func (m *Mesh) revive(p cable.Peer, u Using, had bool) (cable.Cable, bool) {
 	return c, c.Device() == u.Device // otherwise its settings are no longer known
 }
 
-// established reports whether a pair may use an unencrypted cable although it has none in use: the
+// established reports whether a pair may use a cable although it has none in use: the
 // cable answers pings, so the other end has it, too; or other gateways of the two clusters
 // use, or last used, the same cable.
 func (m *Mesh) established(c cable.Cable) bool {

@@ -125,6 +125,10 @@ func condition(old []metav1.Condition, kind string, is bool, reason, message str
 // thousands.
 const maxRefused = 50
 
+// Refusals describes the endpoints of other clusters to which the node does not connect, and why:
+// the first, if there are many.
+func (m *Mesh) Refusals() []string { return refusals(m.Refused(), nil) }
+
 // refusals describes the objects of other clusters that are not used, and why: the first
 // maxRefused, after a line with their number if there are more.
 func refusals(refused []Refusal, e *ExchangeStatus) []string {

@@ -141,6 +141,9 @@ func (m *Mesh) unanswered(p Plan, o Outcome, i int) (submarinerv1.ConnectionStat
 	const message = "no traffic is sent until the cable answers, as the other end may use another one"
 	name := p.nameOf(i)
 	broken := o.Broken[name]
+	if state, stateful := m.stateOf(p.links[i]); broken == nil && stateful && !state.Up && state.Message != "" {
+		return cmp.Or(o.Health[name].Status, submarinerv1.Connecting), clip(state.Message)
+	}
 	if broken == nil && o.Health[name].Status != submarinerv1.ConnectionError {
 		return submarinerv1.Connecting, message
 	}

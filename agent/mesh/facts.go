@@ -29,6 +29,7 @@ func (s *Snapshot) SetFacts(k dataplane.Facts) {
 		return
 	}
 	s.Facts = nodeFacts(k, node, s.podNetworks(), podCIDR(s.submariner(), node))
+	s.neverRoute(k)
 	s.PodIPMissing = s.Facts.PodIPPlanned && !slices.ContainsFunc(k.OwnAddrs, func(ip netip.Addr) bool { return ip.String() == s.Facts.PodIP })
 }
 

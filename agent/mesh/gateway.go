@@ -24,7 +24,7 @@ const (
 func Gateway() Role {
 	return Role{
 		Name: "gateway", Owner: dataplane.GatewayOwner, MetricsPort: dataplane.GatewayMetricsPort, Resync: heartbeat, Watches: Kinds(),
-		Parts: []Part{Election, KeyRing, Probing, Discovery, PublicIP, KernelView, Exchange},
+		Parts: []Part{Election, KeyRing, Probing, Discovery, PublicIP, KernelView, Exchange, APIServers},
 		Plan:  planGateway, Report: reportGateway, Recall: recallGateway,
 	}
 }

@@ -11,8 +11,8 @@ import (
 	"subctl/dataplane"
 )
 
-// Without health checks, an encrypted cable is pinged until the gateways have agreed on keys,
-// and then judged by its own state: idle is not down.
+// Without health checks, an encrypted cable is pinged until it answers, and then judged by its own
+// state: idle is not down.
 func TestWithoutHealthChecks(t *testing.T) {
 	w := newChangingPair(t, submarinerv1.EncryptionRequired)
 	List[*v1alpha1.Submariner](w.snapshot)[0].Spec.ConnectionHealthCheck = &v1alpha1.HealthCheckSpec{}
@@ -24,6 +24,9 @@ func TestWithoutHealthChecks(t *testing.T) {
 
 	state := dataplane.CableState{Device: "ipsec-tunnel", Peer: w.plan.links[0].State, Up: true, Handshake: w.snapshot.Now}
 	w.snapshot.Cables = []dataplane.CableState{state}
+	c = w.pass(t, time.Second)
+	require.Equal(t, submarinerv1.Connecting, c.Status, "it has not answered")
+	w.pass(t, time.Second, probeName(westCable, "ipsec-tunnel"))
 	c = w.pass(t, 24*time.Hour)
 	require.Equal(t, submarinerv1.Connected, c.Status)
 	require.Contains(t, c.StatusMessage, "not probed, judged by its keys and counters")

@@ -50,6 +50,7 @@ const (
 	Discovery  Part = "discovery"   // finds the paths to other gateways
 	PublicIP   Part = "public IP"   // finds the address at which this gateway is reached from outside
 	KernelView Part = "kernel view" // reads the state of cables from the kernel
+	APIServers Part = "API servers" // finds the addresses of the API servers that the node needs
 	Exchange   Part = "exchange"    // exchanges objects with the broker
 )
 

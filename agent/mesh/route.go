@@ -31,7 +31,7 @@ func Route() Role {
 	})
 	return Role{
 		Name: "route", Owner: dataplane.RouteOwner, MetricsPort: dataplane.RouteMetricsPort, Resync: 30 * time.Second, Watches: watches,
-		Parts: []Part{Probing}, Plan: planRoute, Report: reportRoute,
+		Parts: []Part{Probing, APIServers}, Plan: planRoute, Report: reportRoute,
 		Recall: func(_ string, reports []*submarinerv1.Gateway, now time.Time) Memory {
 			return recall(reports, reports, now)
 		},
@@ -88,11 +88,10 @@ func (m *Mesh) cableDevices() []string {
 
 func reportRoute(s Snapshot, p Plan, o Outcome) Report {
 	old := Find[*submarinerv1.RouteAgent](s, s.Node)
-	facts := s.Facts
 	ra := &submarinerv1.RouteAgent{
 		ObjectMeta: metav1.ObjectMeta{Name: s.Node, Namespace: submarinerv1.OperatorNamespace},
 		Status: submarinerv1.RouteAgentStatus{
-			Version: version.Version, RemoteEndpoints: p.Mesh.remoteEndpoints(o), Node: &facts,
+			Version: version.Version, RemoteEndpoints: p.Mesh.remoteEndpoints(o), Node: s.reportedFacts(),
 		},
 	}
 	if n := Find[*corev1.Node](s, s.Node); n != nil { // deleted with its node

@@ -72,6 +72,7 @@ var constructors = map[mesh.Part]func(Options) (manager.Runnable, error){
 	mesh.Discovery:  func(o Options) (manager.Runnable, error) { return newPathFinder(o), nil },
 	mesh.PublicIP:   func(o Options) (manager.Runnable, error) { return newPublicIP(o), nil },
 	mesh.KernelView: func(o Options) (manager.Runnable, error) { return newKernelView(o), nil },
+	mesh.APIServers: func(o Options) (manager.Runnable, error) { return newAPIServers(o) },
 	mesh.Exchange:   func(o Options) (manager.Runnable, error) { return newExchanger(o), nil },
 }
 

@@ -57,9 +57,17 @@ func ReadFacts() (f dataplane.Facts, err error) {
 		return cmp.Or(cmp.Compare(a.Dev, b.Dev), a.Prefix.Compare(b.Prefix))
 	})
 
-	def, err := defaultRoute(h)
-	if err != nil || def == nil {
+	routes, err := mainRoutes(h)
+	if err != nil {
 		return f, err
+	}
+	if f.Resolvers, err = readResolvers(resolvConf); err != nil {
+		return f, err
+	}
+	f.Networks, f.Routers = networks(f.Addrs, routes, byIndex), routers(routes)
+	def := defaultRoute(routes)
+	if def == nil {
+		return f, nil
 	}
 	if l := byIndex[def.LinkIndex]; l != nil {
 		f.Device, f.MTU = l.Attrs().Name, l.Attrs().MTU
@@ -73,30 +81,39 @@ func ours(device string) bool {
 	return slices.ContainsFunc(dataplane.Owners(), func(o dataplane.Owner) bool { return o.OwnsDevice(device) })
 }
 
-// defaultRoute returns the default route of the main table that the kernel prefers, or nil
-// if there is none. Only the first of several next hops counts.
-func defaultRoute(h *vnl.Handle) (*vnl.Route, error) {
+// mainRoutes returns the IPv4 routes of the main table.
+func mainRoutes(h *vnl.Handle) ([]vnl.Route, error) {
 	all, err := netlink.Whole(func() ([]vnl.Route, error) {
 		return h.RouteListFiltered(vnl.FAMILY_V4, &vnl.Route{Table: unix.RT_TABLE_MAIN}, vnl.RT_FILTER_TABLE)
 	})
 	if err != nil {
 		return nil, fmt.Errorf("listing routes: %w", err)
 	}
+	return slices.DeleteFunc(all, func(r vnl.Route) bool { return r.Type != unix.RTN_UNICAST }), nil
+}
+
+// isDefault reports whether a route is a default route.
+func isDefault(r vnl.Route) bool {
+	if r.Dst == nil {
+		return true
+	}
+	ones, _ := r.Dst.Mask.Size()
+	return ones == 0
+}
+
+// defaultRoute returns the default route that the kernel prefers, or nil if there is none.
+// Only the first of several next hops counts.
+func defaultRoute(routes []vnl.Route) *vnl.Route {
 	var best *vnl.Route
-	for _, r := range all {
-		if r.Dst != nil {
-			if ones, _ := r.Dst.Mask.Size(); ones > 0 {
-				continue
-			}
-		}
-		if r.Type == unix.RTN_UNICAST && (best == nil || r.Priority < best.Priority) {
+	for _, r := range routes {
+		if isDefault(r) && (best == nil || r.Priority < best.Priority) {
 			best = &r
 		}
 	}
 	if best != nil && best.LinkIndex == 0 && len(best.MultiPath) > 0 {
 		best.LinkIndex, best.Gw = best.MultiPath[0].LinkIndex, best.MultiPath[0].Gw
 	}
-	return best, nil
+	return best
 }
 
 // source returns the source address of packets that leave by a route: the route's own,

@@ -4,6 +4,8 @@ package kernel
 
 import (
 	"net/netip"
+	"os"
+	"path/filepath"
 	"testing"
 
 	"subctl/dataplane"
@@ -20,6 +22,7 @@ func readFacts(t *testing.T, ns *nstest.NS) (f dataplane.Facts) {
 		require.NoError(t, err)
 	})
 	f.WireGuard, f.IPsec = dataplane.Engine{}, dataplane.Engine{} // tested where they are used
+	f.Resolvers = nil                                             // of the machine
 	return f
 }
 
@@ -31,15 +34,20 @@ func TestFacts(t *testing.T) {
 		Device: "eth0", MTU: 1400, PrivateIP: ip("172.18.0.2"),
 		Addrs:    []dataplane.HostAddr{{Dev: "eth0", MTU: 1400, Prefix: cidr("172.18.0.2/24")}},
 		OwnAddrs: []netip.Addr{ip("241.18.0.2"), ip("244.18.0.2")},
+		Networks: []dataplane.HostNetwork{{Dev: "eth0", Prefix: cidr("172.18.0.0/24")}},
+		Routers:  []netip.Addr{ip("172.18.0.1")},
 	}
 	require.Equal(t, want, readFacts(t, ns))
 
 	ns.Run("ip addr add 192.0.2.9/24 dev eth1 && ip addr add 10.99.0.1/32 dev lo")
 	ns.Run("ip route add default via 192.0.2.1 dev eth1 metric 50") // the other one has metric 0
 	want.Addrs = append(want.Addrs, dataplane.HostAddr{Dev: "eth1", MTU: 1500, Prefix: cidr("192.0.2.9/24")})
+	want.Networks = append(want.Networks, dataplane.HostNetwork{Dev: "eth1", Prefix: cidr("192.0.2.0/24")})
+	want.Routers = append(want.Routers, ip("192.0.2.1"))
 	require.Equal(t, want, readFacts(t, ns))
 
 	ns.Run("ip route del default via 172.18.0.1")
+	want.Routers = want.Routers[1:]
 	want.Device, want.MTU, want.PrivateIP = "eth1", 1500, ip("192.0.2.9")
 	require.Equal(t, want, readFacts(t, ns))
 
@@ -48,7 +56,33 @@ func TestFacts(t *testing.T) {
 	require.Equal(t, want, readFacts(t, ns))
 
 	ns.Run("ip route flush default")
-	require.Equal(t, dataplane.Facts{Addrs: want.Addrs, OwnAddrs: want.OwnAddrs, CableDevices: want.CableDevices}, readFacts(t, ns), "no default route")
+	require.Equal(t, dataplane.Facts{Addrs: want.Addrs, OwnAddrs: want.OwnAddrs, Networks: want.Networks, CableDevices: want.CableDevices}, readFacts(t, ns), "no default route")
+}
+
+// A network need not be that of an address, and default routes may have several routers.
+func TestFactsNetworks(t *testing.T) {
+	ns := nstest.New(t, "node")
+	ns.Run("ip link set lo up && ip link add eth0 type veth peer name eth1 && ip link set eth1 up && ip link set eth0 up")
+	ns.Run("ip addr add 172.18.0.2/24 dev eth0 noprefixroute && ip addr add 10.0.0.7/32 dev eth1 && ip addr add 10.99.0.1/32 dev lo")
+	ns.Run("ip route add 192.0.2.0/28 dev eth1 && ip route add 172.18.0.1 dev eth0 && ip route add 203.0.113.0/24 via 172.18.0.1 && ip route add blackhole 198.51.100.0/24")
+	ns.Run("ip route add default nexthop via 172.18.0.1 dev eth0 nexthop via 192.0.2.1 dev eth1 && ip route add default via 192.0.2.2 metric 9")
+	f := readFacts(t, ns)
+	require.Equal(t, []dataplane.HostNetwork{
+		{Dev: "eth0", Prefix: cidr("172.18.0.0/24")}, {Dev: "eth0", Prefix: cidr("172.18.0.1/32")}, {Dev: "eth1", Prefix: cidr("10.0.0.7/32")}, {Dev: "eth1", Prefix: cidr("192.0.2.0/28")},
+	}, f.Networks)
+	require.Equal(t, []netip.Addr{ip("172.18.0.1"), ip("192.0.2.1"), ip("192.0.2.2")}, f.Routers)
+}
+
+func TestReadResolvers(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "resolv.conf")
+	got, err := readResolvers(path)
+	require.NoError(t, err)
+	require.Empty(t, got)
+	text := "# nameserver 192.0.2.1\nsearch example\nnameserver 203.0.113.53\n nameserver 192.0.2.53 # second\nnameserver 127.0.0.53\nnameserver ::1\nnameserver x\nnameserver\n"
+	require.NoError(t, os.WriteFile(path, []byte(text), 0o600))
+	got, err = readResolvers(path)
+	require.NoError(t, err)
+	require.Equal(t, []netip.Addr{ip("192.0.2.53"), ip("203.0.113.53")}, got)
 }
 
 // If the device has several addresses, PrivateIP is the source address of packets.

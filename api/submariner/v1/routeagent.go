@@ -62,6 +62,11 @@ type NodeFacts struct {
 	// the CNI has an address in the pod network.
 	// +optional
 	PodIPPlanned bool `json:"podIPPlanned,omitempty"`
+	// NeverRouted lists networks and addresses that the node itself needs to reach. The node
+	// does not connect to an endpoint of another cluster that announces any part of them.
+	// +optional
+	// +listType=atomic
+	NeverRouted []NeverRouted `json:"neverRouted,omitempty"`
 	// CableDevices lists the existing devices of cables with another VNI than the default.
 	// +optional
 	// +listType=atomic
@@ -72,6 +77,14 @@ type NodeFacts struct {
 	// IPsec describes the node's IPsec implementation.
 	// +optional
 	IPsec EngineFact `json:"ipsec,omitempty"`
+}
+
+// NeverRouted is a network that a node itself needs to reach.
+type NeverRouted struct {
+	// Network is in CIDR notation.
+	Network string `json:"network"`
+	// Reason is what the node needs it for.
+	Reason string `json:"reason"`
 }
 
 // EngineFact describes the implementation of an encryption protocol on a node.
