@@ -33,7 +33,7 @@ func TestA1Demo(t *testing.T) {
 	start, last := time.Now(), len(clusters)-1
 	connected(t)
 	from, to := pods(t, clusters[last], "web")[0], pods(t, clusters[0], "web")[0]
-	from.exec(t, "get", "http://"+to.ip+":8080/", "--timeout", "5s")
+	from.exec(t, "get", "http://"+to.ip+":8080/", "--timeout", "15s")
 	measure.Record(t, measure.AtMost("join returned: all connections up and a first packet through after", measure.Values{time.Since(start).Seconds()}, 5, "s"))
 	for _, a := range clusters {
 		for _, b := range clusters {
@@ -57,7 +57,7 @@ func TestA2EverySizeOfPacket(t *testing.T) {
 	})
 	t.Run("through a Service", func(t *testing.T) {
 		from, svc := podOn(t, "cluster1", "web", worker(t, "cluster1")), serviceIP(t, "cluster2", "web")
-		from.exec(t, "udp", svc+":7", "1400")
+		from.exec(t, "udp", svc+":7", "1400", "--tries", "3")
 		from.exec(t, "tcp", svc+":7", "100000")
 	})
 }

@@ -149,7 +149,7 @@ func onTheWire(t *testing.T, pair, driver string) {
 	marker := "marker-of-" + driver
 	c := startCapture(t, gateway(t, to.cluster), "host "+far)
 	for range 3 {
-		from.exec(t, "get", "http://"+to.ip+":8080/"+marker, "--timeout", "5s")
+		from.exec(t, "get", "http://"+to.ip+":8080/"+marker, "--timeout", "15s")
 	}
 	c.stop(t)
 	// Three requests and three answers, whatever else there is.

@@ -83,7 +83,7 @@ func TestF2AddressTranslation(t *testing.T) {
 				if _, waited, ok := strings.Cut(a, "no answer in "); ok {
 					d, err := time.ParseDuration(strings.ReplaceAll(waited, " ", ""))
 					require.NoError(t, err, a)
-					require.Less(t, d, 4*time.Second, "it waits for 3 s at most: %s", a)
+					require.Less(t, d, 15*time.Second, "it waits for 3 s at most, on an idle machine: %s", a)
 				}
 			}
 		}

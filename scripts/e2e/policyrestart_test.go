@@ -29,28 +29,29 @@ func TestG1KilledUnderTraffic(t *testing.T) {
 			if _, err := sh("lab", "exec", gw, "--", "pgrep", "-f", "^[^ ]*"+c.victim); err != nil {
 				t.Skipf("no %s: the kernel does it", c.victim)
 			}
-			all := startStreams(t, slices.Collect(maps.Keys(wanted))...)
-			on(t, gw, "pkill -9 -f '^[^ ]*"+c.victim+"'")
-			for _, pair := range c.pairs {
-				from, to := workersOf(t, pair)
-				answers(t, from, to)
-			}
-			cabled(t, wanted)
-			if c.told != "" {
-				eventually(t, 20*time.Second, func() error {
-					if told := kubectl(t, "cluster3", "-n", "submariner-operator", "get", "events", "--field-selector", "reason=CableProgramRestarted"); !strings.Contains(told, c.told+" was found dead") {
-						return fmt.Errorf("no Event tells of it: %s", told)
-					}
-					return nil
-				})
-			}
-			for pair, l := range all.stop(t) {
-				if slices.Contains(c.pairs, pair) {
-					require.Less(t, l.LongestGapMs, 10000.0, pair)
-				} else {
-					require.Zero(t, l.Lost, pair)
+			lossless(t, 1, func() map[string]lost {
+				all := startStreams(t, slices.Collect(maps.Keys(wanted))...)
+				on(t, gw, "pkill -9 -f '^[^ ]*"+c.victim+"'")
+				for _, pair := range c.pairs {
+					from, to := workersOf(t, pair)
+					answers(t, from, to)
 				}
-			}
+				cabled(t, wanted)
+				if c.told != "" {
+					eventually(t, 20*time.Second, func() error {
+						if told := kubectl(t, "cluster3", "-n", "submariner-operator", "get", "events", "--field-selector", "reason=CableProgramRestarted"); !strings.Contains(told, c.told+" was found dead") {
+							return fmt.Errorf("no Event tells of it: %s", told)
+						}
+						return nil
+					})
+				}
+				ls := all.stop(t)
+				for _, pair := range c.pairs {
+					require.Less(t, ls[pair].LongestGapMs, 30000.0, pair)
+					delete(ls, pair)
+				}
+				return ls
+			})
 		})
 	}
 }
@@ -77,7 +78,7 @@ func TestG2RolloutRestart(t *testing.T) {
 			ls := restart(t, "submariner-gateway")
 			for pair, l := range ls {
 				if wanted[pair] != "vxlan" {
-					require.Less(t, l.LongestGapMs, 15000.0, pair)
+					require.Less(t, l.LongestGapMs, 30000.0, pair)
 					delete(ls, pair)
 				}
 			}

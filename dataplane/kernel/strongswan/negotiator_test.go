@@ -24,19 +24,25 @@ func TestOutdated(t *testing.T) {
 	rekeyed := made("1", "a", time.Hour, "")
 	rekeyed.State = "REKEYED"
 	for name, test := range map[string]struct {
-		sas  []SA
-		want []string
+		sas   []SA
+		want  []string
+		later bool
 	}{
-		"nothing":                                     {nil, nil},
-		"one":                                         {[]SA{made("1", "a", time.Hour, "new")}, nil},
-		"only old ones carry the traffic":             {[]SA{made("1", "a", time.Hour, "old"), made("2", "b", time.Minute, "")}, nil},
-		"a new one takes their place":                 {[]SA{made("1", "a", time.Hour, "old"), made("2", "b", 0, "new"), made("3", "c", time.Hour, "")}, []string{"1", "3"}},
-		"two at once, which may be made still":        {[]SA{made("1", "a", time.Hour, "new"), made("2", "b", time.Second, "new")}, nil},
-		"two at once, for good":                       {[]SA{made("1", "a", time.Minute, "new"), made("2", "b", time.Minute, "new")}, []string{"1"}},
-		"the same two, as the other end lists them":   {[]SA{made("7", "b", time.Minute, "new"), made("8", "a", time.Minute, "new")}, []string{"8"}},
-		"one whose successor charon has made already": {[]SA{rekeyed, made("2", "b", 0, "new")}, nil},
+		"nothing":                         {nil, nil, false},
+		"one":                             {[]SA{made("1", "a", time.Hour, "new")}, nil, false},
+		"only old ones carry the traffic": {[]SA{made("1", "a", time.Hour, "old"), made("2", "b", time.Minute, "")}, nil, false},
+		"a new one, which the other end may not have": {[]SA{made("1", "a", time.Hour, "old"), made("2", "b", time.Second, "new")}, nil, true},
+		"a new one takes their place":                 {[]SA{made("1", "a", time.Hour, "old"), made("2", "b", sharedAfter, "new"), made("3", "c", time.Hour, "")}, []string{"1", "3"}, false},
+		"two at once, which may be made still":        {[]SA{made("1", "a", time.Hour, "new"), made("2", "b", time.Second, "new")}, nil, false},
+		"two at once, for good":                       {[]SA{made("1", "a", time.Minute, "new"), made("2", "b", time.Minute, "new")}, []string{"1"}, false},
+		"the same two, as the other end lists them":   {[]SA{made("7", "b", time.Minute, "new"), made("8", "a", time.Minute, "new")}, []string{"8"}, false},
+		"one whose successor charon has made already": {[]SA{rekeyed, made("2", "b", 0, "new")}, nil, false},
 	} {
-		t.Run(name, func(t *testing.T) { require.Equal(t, test.want, outdated(test.sas, "new")) })
+		t.Run(name, func(t *testing.T) {
+			ids, later := outdated(test.sas, "new")
+			require.Equal(t, test.want, ids)
+			require.Equal(t, test.later, later)
+		})
 	}
 }
 
@@ -60,6 +66,10 @@ func TestNegotiatorJudges(t *testing.T) {
 
 	sas["down"] = append(sas["down"], made("3", "c", 0, "first-2"))
 	delete(conns, "late")
+	_, end, well = n.judge(conns, sas, now)
+	require.Empty(t, end, "the other end may not have the new keys yet")
+	require.False(t, well)
+	sas["down"][1].Age = sharedAfter
 	_, end, well = n.judge(conns, sas, now)
 	require.Equal(t, []string{"2"}, end)
 	require.False(t, well, "it is to be seen that it ends")
