@@ -14,6 +14,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"subctl/api/submariner/v1alpha1"
+	"subctl/broker/trust"
 	"subctl/internal/wake"
 )
 
@@ -35,12 +36,24 @@ type Invitation struct {
 	// the cluster's own. It may be empty.
 	CA  []byte
 	PSK Secret
-	TTL time.Duration
+	// Administrator signs the grants of the clusters that join with the file.
+	Administrator trust.Key
+	TTL           time.Duration
 }
 
 // Invite returns a join file for a deployed broker, with a new token of the joiner. The API
 // server may give the token a shorter lifetime than requested: see JoinFile.Expires.
 func Invite(ctx context.Context, c client.Client, b *v1alpha1.Broker, i Invitation) (*JoinFile, error) {
+	f, err := inviteAs(ctx, c, b, i, JoinerName)
+	if err != nil {
+		return nil, err
+	}
+	f.SigningKey, f.Administrator = i.Administrator, i.Administrator.Public()
+	return f, f.check()
+}
+
+// inviteAs returns a join file with a new token of a service account, without a signing key.
+func inviteAs(ctx context.Context, c client.Client, b *v1alpha1.Broker, i Invitation, account string) (*JoinFile, error) {
 	ca, err := clusterCA(ctx, c, b.Namespace)
 	if err != nil {
 		return nil, err
@@ -50,17 +63,16 @@ func Invite(ctx context.Context, c client.Client, b *v1alpha1.Broker, i Invitati
 	}
 	seconds := int64(i.TTL / time.Second)
 	request := &authenticationv1.TokenRequest{Spec: authenticationv1.TokenRequestSpec{ExpirationSeconds: &seconds}}
-	sa := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: JoinerName, Namespace: b.Namespace}}
+	sa := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: account, Namespace: b.Namespace}}
 	if err := c.SubResource("token").Create(ctx, sa, request); err != nil {
-		return nil, fmt.Errorf("getting a token for %s/%s: %w", b.Namespace, JoinerName, err)
+		return nil, fmt.Errorf("getting a token for %s/%s: %w", b.Namespace, account, err)
 	}
-	f := &JoinFile{
+	return &JoinFile{
 		BrokerURL: i.URL, CA: ca, Namespace: b.Namespace,
 		Token: Secret(request.Status.Token), PSK: i.PSK,
 		ServiceDiscovery: slices.Contains(b.Spec.Components, ServiceDiscovery),
 		Components:       b.Spec.Components, CustomDomains: b.Spec.DefaultCustomDomains,
-	}
-	return f, f.check()
+	}, nil
 }
 
 // Components of a deployment.

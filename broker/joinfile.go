@@ -9,13 +9,13 @@ import (
 	"net/url"
 	"slices"
 	"strings"
-	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/rest"
 
 	submarinerv1 "subctl/api/submariner/v1"
+	"subctl/broker/trust"
 )
 
 // JoinFileName is the name of the file that deploy-broker writes.
@@ -31,15 +31,24 @@ const (
 // pskSize is the number of random bytes of a new pre-shared key, the same as upstream.
 const pskSize = 48
 
-// JoinFile is an invitation to join: the address of the broker, a token with the right to
-// become a member, and the pre-shared key. Until the token expires, every holder of the
-// file can join a cluster.
+// JoinFile contains what joining takes: the address of the broker, a token with the right to
+// become a member, the pre-shared key, and the key that signs the grants of members. Until
+// the token expires, every holder of a general file can join a cluster. A file that "subctl
+// invite" has written is for one cluster.
 type JoinFile struct {
 	BrokerURL string // with scheme
 	CA        []byte // PEM
 	Namespace string // of the clusterset "default"
-	Token     Secret // of the service account JoinerName
+	Token     Secret // of the service account JoinerName, or of InviteeName for one cluster
 	PSK       Secret
+
+	// SigningKey signs grants: the administrator's key or, in the file for one cluster, the key
+	// of the invitation. Administrator is the administrator's public key.
+	SigningKey    trust.Key
+	Administrator trust.PublicKey
+	// Invitation bounds the grants that SigningKey may sign; it is signed by the administrator.
+	// In a general file it is empty.
+	Invitation string
 
 	ServiceDiscovery bool
 	Components       []string // sorted
@@ -56,6 +65,7 @@ type wireFile struct {
 	ServiceDiscovery bool           `json:"ServiceDiscovery"`
 	Components       []string       `json:"Components,omitempty"`
 	CustomDomains    []string       `json:"CustomDomains"`
+	Trust            *wireTrust     `json:"Trust,omitempty"` // of subctl alone
 }
 
 // Encode returns the content of the file: the URL-safe base64 of a JSON object.
@@ -78,6 +88,7 @@ func (f *JoinFile) Encode() ([]byte, error) {
 		ServiceDiscovery: f.ServiceDiscovery,
 		Components:       slices.Sorted(slices.Values(f.Components)),
 		CustomDomains:    f.CustomDomains,
+		Trust:            f.encodeTrust(),
 	})
 	if err != nil {
 		return nil, err
@@ -114,6 +125,9 @@ func DecodeJoinFile(content []byte) (*JoinFile, error) {
 	}
 	if w.IPSecPSK != nil {
 		f.PSK = w.IPSecPSK.Data[PSKKey]
+	}
+	if err := f.decodeTrust(w.Trust); err != nil {
+		return nil, err
 	}
 	return f, f.check()
 }
@@ -177,36 +191,6 @@ func ParseURL(address string) (string, error) {
 func isURL(address string) bool {
 	u, err := url.Parse(address)
 	return err == nil && u.Scheme == "https" && u.Hostname() != "" && u.User == nil && u.RawQuery == ""
-}
-
-// Expires returns the time at which the file's token expires. It returns false if the token
-// never expires or its expiry is unknown.
-func (f *JoinFile) Expires() (time.Time, bool) {
-	parts := strings.Split(string(f.Token), ".")
-	if len(parts) != 3 {
-		return time.Time{}, false
-	}
-	b, err := base64.RawURLEncoding.DecodeString(parts[1])
-	if err != nil {
-		return time.Time{}, false
-	}
-	var claims struct {
-		Exp int64 `json:"exp"`
-	}
-	if json.Unmarshal(b, &claims) != nil || claims.Exp == 0 {
-		return time.Time{}, false
-	}
-	return time.Unix(claims.Exp, 0).UTC(), true
-}
-
-// Expired returns an error if the file's token has expired at now.
-func (f *JoinFile) Expired(now time.Time) error {
-	at, ok := f.Expires()
-	if !ok || now.Before(at) {
-		return nil
-	}
-	return fmt.Errorf("expired at %s: run subctl deploy-broker again where it was made, "+
-		"or subctl recover-broker-info", at.Format(time.RFC3339))
 }
 
 // RESTConfig returns the configuration of a client of the broker with the rights of the

@@ -1,6 +1,7 @@
 package broker
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
@@ -14,14 +15,14 @@ import (
 // maxJoinFile is the size in bytes above which a file is not a join file.
 const maxJoinFile = 1 << 20
 
-// ReadJoinFile reads a join file whose token has not expired at now; "-" is stdin. Every
+// ReadJoinFile reads a join file with which a cluster can join at now; "-" is stdin. Every
 // error names the file, what is wrong with it and the remedy.
 func ReadJoinFile(path string, stdin io.Reader, now time.Time) (*JoinFile, error) {
 	f, err := ReadOldJoinFile(path, stdin)
 	if err != nil {
 		return nil, err
 	}
-	if err := f.Expired(now); err != nil {
+	if err := cmp.Or(f.checkTrust(), f.Expired(now)); err != nil {
 		return nil, fmt.Errorf("%s %w", joinFileName(path), err)
 	}
 	return f, nil
@@ -35,8 +36,8 @@ func joinFileName(path string) string {
 	return "join file " + path
 }
 
-// ReadOldJoinFile reads a join file for its pre-shared key; "-" is stdin. The token may have
-// expired.
+// ReadOldJoinFile reads a join file for its keys; "-" is stdin. The token may have expired, and
+// a file of upstream's subctl has no signing key.
 func ReadOldJoinFile(path string, stdin io.Reader) (*JoinFile, error) {
 	in := stdin
 	if path != "-" {

@@ -16,6 +16,8 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"subctl/broker"
+	"subctl/broker/brokertest"
+	"subctl/broker/trust"
 	"subctl/internal/secret"
 )
 
@@ -28,11 +30,25 @@ func jwt(exp time.Time) broker.Secret {
 }
 
 func joinFile() *broker.JoinFile {
+	administrator := brokertest.Key("administrator")
 	return &broker.JoinFile{
 		BrokerURL: "https://hub.example.com:6443", CA: []byte("PEM"), Namespace: "submariner-k8s-broker",
 		Token: jwt(noon), PSK: broker.Secret(strings.Repeat("0123456789abcdef", 3)),
 		Components: []string{"service-discovery", "connectivity"},
+		SigningKey: administrator, Administrator: administrator.Public(),
 	}
+}
+
+// invited returns the file for one cluster, whose invitation ends at until.
+func invited(t *testing.T, until time.Time) *broker.JoinFile {
+	f := joinFile()
+	f.SigningKey = brokertest.Key("invitee")
+	var err error
+	f.Invitation, err = brokertest.Key("administrator").SignInvitation(trust.Invitation{
+		Key: f.SigningKey.Public(), Cluster: "east", Gateways: 2, Sets: []string{"default"}, Serial: 1, Expires: until.UnixMilli(),
+	})
+	require.NoError(t, err)
+	return f
 }
 
 // The keys are a promise: upstream's subctl reads and writes them.
@@ -57,7 +73,11 @@ func TestWireFormat(t *testing.T) {
 		},
 		"ServiceDiscovery": false,
 		"Components": ["connectivity", "service-discovery"],
-		"CustomDomains": null
+		"CustomDomains": null,
+		"Trust": {
+			"signingKey": "`+base64.StdEncoding.EncodeToString(f.SigningKey.Seed())+`",
+			"administrator": "`+f.Administrator.String()+`"
+		}
 	}`, string(plain))
 }
 
@@ -107,6 +127,18 @@ func TestReadJoinFile(t *testing.T) {
 		"JSON of other type":   {[]byte(base64.URLEncoding.EncodeToString([]byte(`[1]`))), noon, foreign},
 		"binary":               {[]byte{0, 1, 2, 255}, noon, foreign},
 		"no key":               {wire(func(m map[string]any) { delete(m, "IPSecPSK") }), noon, "join file " + file + " lacks psk: make a new one with subctl deploy-broker or recover-broker-info"},
+		"no signing key":       {wire(func(m map[string]any) { delete(m, "Trust") }), noon, "join file " + file + " has no signing key, without which no cluster trusts another: make a new one with subctl deploy-broker; only its pre-shared key can be used, with --ipsec-psk-from"},
+		"another administrator": {wire(func(m map[string]any) {
+			m["Trust"].(map[string]any)["administrator"] = brokertest.Key("x").Public().String()
+		}), noon, cut},
+		"half a signing key":       {wire(func(m map[string]any) { m["Trust"].(map[string]any)["signingKey"] = "YQ==" }), noon, cut},
+		"no administrator":         {wire(func(m map[string]any) { delete(m["Trust"].(map[string]any), "administrator") }), noon, cut},
+		"for one cluster":          {encoded(t, invited(t, noon)), noon.Add(-time.Second), ""},
+		"for one cluster, expired": {encoded(t, invited(t, noon.Add(-time.Hour))), noon.Add(-time.Minute), "join file " + file + " expired at 2026-03-01T11:00:00Z: ask the administrator of the broker for a new one, which subctl invite writes"},
+		"invitation for another key": {wire(func(m map[string]any) {
+			m["Trust"].(map[string]any)["invitation"] = invited(t, noon).Invitation
+		}), noon, "join file " + file + " contains an invalid invitation: its key is not the key of its invitation: ask for a new file, which subctl invite writes"},
+		"invitation of nobody": {wire(func(m map[string]any) { m["Trust"].(map[string]any)["invitation"] = "a.b.c" }), noon, "join file " + file + " contains an invalid invitation: its invitation is not valid: it is not a JSON Web Signature with Ed25519: ask for a new file, which subctl invite writes"},
 		"no token":             {wire(func(m map[string]any) { delete(m, "ClientToken") }), noon, "join file " + file + " lacks ca.crt, namespace, token: make a new one with subctl deploy-broker or recover-broker-info"},
 		"bad URL":              {wire(func(m map[string]any) { m["brokerURL"] = "hub" }), noon, "join file " + file + ` has the broker URL "hub", which is not https://host:port: make a new one with subctl deploy-broker --broker-url`},
 	} {
@@ -123,6 +155,13 @@ func TestReadJoinFile(t *testing.T) {
 	}
 	_, err = broker.ReadJoinFile(filepath.Join(filepath.Dir(file), "none"), nil, noon)
 	require.ErrorContains(t, err, "none: no such file or directory")
+}
+
+func encoded(t *testing.T, f *broker.JoinFile) []byte {
+	t.Helper()
+	content, err := f.Encode()
+	require.NoError(t, err)
+	return content
 }
 
 func TestWriteFileKeepsTheOld(t *testing.T) {
@@ -203,6 +242,10 @@ func TestSecretsDoNotShow(t *testing.T) {
 	slog.New(slog.NewTextHandler(&log, nil)).Info("x", "file", f, "psk", f.PSK)
 	all := fmt.Sprintf("%v %+v %#v %s %q %x %d", f, *f, f, f.PSK, f.PSK, f.PSK, f.PSK) + string(asJSON) + log.String()
 	for _, secret := range []string{"sesame", fmt.Sprintf("%x", "sesame"), base64.StdEncoding.EncodeToString([]byte("sesame"))[:6], "115 101 115", "0x73, 0x65"} {
+		require.NotContains(t, all, secret)
+	}
+	seed := f.SigningKey.Seed()
+	for _, secret := range []string{base64.StdEncoding.EncodeToString(seed), fmt.Sprintf("%x", seed), strings.Trim(fmt.Sprint(seed), "[]")} {
 		require.NotContains(t, all, secret)
 	}
 	require.Contains(t, all, secret.Hidden)

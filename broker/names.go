@@ -26,6 +26,10 @@ const (
 	ClusterUIDAnnotation = "submariner.io/cluster-uid"
 	// PSKFingerprintAnnotation of the Broker is the Fingerprint of the pre-shared key.
 	PSKFingerprintAnnotation = "submariner.io/psk-fingerprint"
+	// AdministratorAnnotation of the Broker is the administrator's public key. It is for people
+	// and for mistakes with files: clusters verify with the key that they pinned when they
+	// joined.
+	AdministratorAnnotation = "submariner.io/administrator-key"
 )
 
 // NamespaceIn returns the broker's namespace of a clusterset, where base is the

@@ -14,6 +14,7 @@ import (
 	submarinerv1 "subctl/api/submariner/v1"
 	"subctl/api/submariner/v1alpha1"
 	"subctl/broker/exchange"
+	"subctl/broker/trust"
 	"subctl/globalnet"
 )
 
@@ -34,6 +35,8 @@ type Options struct {
 	Globalnet globalnet.Info
 	// PSKFingerprint is the Fingerprint of the pre-shared key.
 	PSKFingerprint string
+	// Administrator is the administrator's public key.
+	Administrator trust.PublicKey
 	// Kinds are the kinds that clusters exchange; nil: exchange.Kinds().
 	Kinds exchange.Table
 }
@@ -96,8 +99,10 @@ func brokerObject(o Options) client.Object {
 		ObjectMeta: metav1.ObjectMeta{Name: v1alpha1.BrokerName, Namespace: o.Namespace},
 		Spec:       v1alpha1.BrokerSpec{Components: slices.Sorted(slices.Values(o.Components)), CableDriver: o.CableDriver},
 	}
-	if o.PSKFingerprint != "" {
-		b.Annotations = map[string]string{PSKFingerprintAnnotation: o.PSKFingerprint}
+	for name, value := range map[string]string{PSKFingerprintAnnotation: o.PSKFingerprint, AdministratorAnnotation: o.Administrator.String()} {
+		if value != "" {
+			metav1.SetMetaDataAnnotation(&b.ObjectMeta, name, value)
+		}
 	}
 	if o.Globalnet.Enabled {
 		b.Spec.GlobalnetEnabled = true

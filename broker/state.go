@@ -73,13 +73,12 @@ func MemberPSK(ctx context.Context, c client.Client, ns string) (Secret, error) 
 	return secret.Data[PSKKey], nil
 }
 
-// fingerprint returns the fingerprint of the pre-shared key that the broker was deployed
-// with, or "" if it is unknown.
-func (s State) fingerprint() string {
+// annotation returns the value of an annotation of the broker, or "" if there is none.
+func (s State) annotation(name string) string {
 	if s.Broker == nil {
 		return ""
 	}
-	return s.Broker.Annotations[PSKFingerprintAnnotation]
+	return s.Broker.Annotations[name]
 }
 
 // CheckChange returns an error if a broker cannot be changed to o while it has members.

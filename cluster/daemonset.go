@@ -36,6 +36,7 @@ func gateway(sub *v1alpha1.Submariner) *appsv1.DaemonSet {
 	mountSecret(pod, BrokerSecretName(sub), brokerSecretPath, false)
 	mountSecret(pod, PSKSecretName(sub), "/var/run/secrets/submariner.io/"+PSKSecretName(sub), true)
 	mountSecret(pod, ClusterKeySecret, "/var/run/secrets/submariner.io/"+ClusterKeySecret, true)
+	mountSecret(pod, TrustSecret, "/var/run/secrets/submariner.io/"+TrustSecret, true)
 	mountState(pod)
 	return ds
 }

@@ -9,6 +9,7 @@ import (
 
 	"subctl/api/submariner/v1alpha1"
 	"subctl/broker"
+	"subctl/broker/trust"
 	"subctl/cable/keys"
 	"subctl/cluster"
 	"subctl/cluster/clustertest"
@@ -60,8 +61,11 @@ func TestImage(t *testing.T) {
 func TestSecretsHoldWhatTheGatewayReads(t *testing.T) {
 	key, err := keys.Generate()
 	require.NoError(t, err)
+	signing, err := trust.NewKey()
+	require.NoError(t, err)
 	found := map[string][]string{}
-	for _, obj := range cluster.Secrets(&broker.Credentials{Token: broker.Secret("t"), CA: []byte("c")}, broker.Secret("p"), cluster.ClusterKey{Private: key, Seed: make(broker.Secret, keys.Size)}) {
+	for _, obj := range cluster.Secrets(&broker.Credentials{Token: broker.Secret("t"), CA: []byte("c")}, broker.Secret("p"), cluster.ClusterKey{Private: key, Seed: make(broker.Secret, keys.Size)},
+		cluster.Trust{Key: signing, Administrator: signing.Public(), Grant: "a.b.c"}) {
 		s := obj.(*corev1.Secret)
 		for name := range s.Data {
 			found[s.Name] = append(found[s.Name], name)
@@ -70,4 +74,5 @@ func TestSecretsHoldWhatTheGatewayReads(t *testing.T) {
 	require.ElementsMatch(t, []string{"token", "ca.crt"}, found[cluster.BrokerSecret])
 	require.ElementsMatch(t, []string{"psk"}, found[cluster.PSKSecret])
 	require.ElementsMatch(t, []string{"private", "public", "seed"}, found[cluster.ClusterKeySecret])
+	require.ElementsMatch(t, []string{"signing-key", "administrator", "grant"}, found[cluster.TrustSecret])
 }

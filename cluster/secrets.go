@@ -50,14 +50,15 @@ func (k ClusterKey) data() map[string][]byte {
 }
 
 // Secrets returns the Secrets of a joined cluster, which only gateway pods mount: the
-// credentials for the broker, the pre-shared key, and the keys of the cluster.
-func Secrets(creds *broker.Credentials, psk broker.Secret, key ClusterKey) []client.Object {
+// credentials for the broker, the pre-shared key, the keys of the cluster, and its grant.
+func Secrets(creds *broker.Credentials, psk broker.Secret, key ClusterKey, t Trust) []client.Object {
 	return []client.Object{
 		secret(BrokerSecret, map[string][]byte{
 			corev1.ServiceAccountTokenKey: creds.Token, corev1.ServiceAccountRootCAKey: creds.CA,
 		}),
 		secret(PSKSecret, map[string][]byte{broker.PSKKey: psk}),
 		secret(ClusterKeySecret, key.data()),
+		secret(TrustSecret, t.data()),
 	}
 }
 
@@ -78,6 +79,7 @@ func RedactedSecrets() []client.Object {
 		BrokerSecret:     {corev1.ServiceAccountTokenKey, corev1.ServiceAccountRootCAKey},
 		PSKSecret:        {broker.PSKKey},
 		ClusterKeySecret: {KeyPrivate, KeyPublic, KeySeed},
+		TrustSecret:      {KeySigning, KeyAdministrator, KeyGrant},
 	} {
 		s := secret(name, nil)
 		s.StringData = map[string]string{}

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"io/fs"
 	"slices"
 
 	"github.com/spf13/cobra"
@@ -15,10 +14,12 @@ import (
 
 	"subctl/api/submariner/v1alpha1"
 	"subctl/broker"
+	"subctl/broker/trust"
 	"subctl/cable"
 	"subctl/cable/drivers"
 	"subctl/globalnet"
 	"subctl/internal/printer"
+	"subctl/internal/words"
 )
 
 const deployBrokerLong = `Deploy a broker on the cluster of the current context, and write the join file for clusters.
@@ -30,8 +31,10 @@ file after the old one has expired, run the command again. It also creates the c
 "default", which decides for pairs of clusters that no other policy matches. If that policy
 exists, only --cable-driver changes it.
 
-The join file contains a token, which expires, and the pre-shared key of the cables. Whoever
-has the file can join. Protect it like a password.`
+The join file contains a token, which expires, the pre-shared key of the cables, and the
+administrator's signing key, without which no cluster can become a member: it is nowhere
+else. Whoever has the file can join. Protect it like a password, and keep it: subctl invite
+writes files for others, each for one cluster.`
 
 const deployBrokerExample = `  # deploy a broker on the cluster of context "hub"
   subctl deploy-broker --context hub
@@ -51,13 +54,14 @@ type deployBrokerOptions struct {
 	globalnetSize uint
 	cableDriver   string
 	pskFrom       string
+	signingFrom   string
 	dryRun        bool
 	format        *printer.Flag
 	flags         *pflag.FlagSet
 
 	// Known after check.
 	render broker.Options
-	from   *broker.JoinFile
+	from   broker.KeySources
 	// Known after plan.
 	was string // the driver of the default policy; empty if there is none
 }
@@ -81,6 +85,7 @@ func newDeployBroker(g *globals) *cobra.Command {
 	f.UintVar(&o.globalnetSize, "globalnet-cluster-size", globalnet.DefaultClusterSize, "number of those addresses per cluster; rounded up to a power of two")
 	f.StringVar(&o.cableDriver, "cable-driver", drivers.Default, "driver of the cable policy \""+v1alpha1.DefaultCablePolicy+"\", which decides where no other policy matches: "+drivers.Names()+"; an existing broker keeps its driver unless this flag is set")
 	f.StringVar(&o.pskFrom, "ipsec-psk-from", "", "join file with the pre-shared key, - for stdin (default: the file that is replaced, or else a new key)")
+	f.StringVar(&o.signingFrom, "signing-key-from", "", "join file with the administrator's signing key, - for stdin (default: the file with the pre-shared key)")
 	f.BoolVar(&o.dryRun, "dry-run", false, "print the objects without applying them")
 	o.format = output(c, printer.YAML, printer.JSON)
 	completeDrivers(c)
@@ -105,19 +110,16 @@ func (o *deployBrokerOptions) run(ctx context.Context, g *globals) error {
 	if err != nil {
 		return err
 	}
-	psk, origin, err := o.plan(ctx, c, cfg)
+	keys, err := o.plan(ctx, c, cfg)
 	if err != nil {
 		return err
 	}
-	report.Done("the cluster can host a broker; the pre-shared key is %s", origin)
+	report.Done("the cluster can host a broker; the pre-shared key is %s; the administrator's key is %s", keys.PSKOrigin, keys.AdministratorOrigin)
 	if o.render.DefaultPolicy != "" && o.was != "" && o.was != o.render.DefaultPolicy {
 		report.Warn("the cable policy %s changes from %s to %s: pairs of clusters that no other policy matches change their cable", v1alpha1.DefaultCablePolicy, o.was, o.render.DefaultPolicy)
 	}
 	if o.dryRun {
-		if origin == broker.NewPSK {
-			report.Warn("the annotation %s is not printed, because the key is generated when deploying", broker.PSKFingerprintAnnotation)
-		}
-		return o.print(g, c, origin)
+		return o.print(g, c, keys)
 	}
 	objects, err := broker.Render(o.render)
 	if err != nil {
@@ -128,35 +130,29 @@ func (o *deployBrokerOptions) run(ctx context.Context, g *globals) error {
 		return err
 	}
 	report.Done("deployed the broker in namespace %s", o.render.Namespace)
-	return o.invite.write(ctx, g, c, cfg, psk)
+	return o.invite.write(ctx, g, c, cfg, keys)
 }
 
-// plan checks whether the cluster can host a broker, and chooses the pre-shared key.
-func (o *deployBrokerOptions) plan(ctx context.Context, c client.Client, cfg *rest.Config) (broker.Secret, string, error) {
+// plan checks whether the cluster can host a broker, and chooses the keys.
+func (o *deployBrokerOptions) plan(ctx context.Context, c client.Client, cfg *rest.Config) (broker.Keys, error) {
 	objects, err := broker.Render(o.render)
 	if err != nil {
-		return nil, "", err
+		return broker.Keys{}, err
 	}
 	if err := broker.Preflight(ctx, c, objects); err != nil {
-		return nil, "", err
+		return broker.Keys{}, err
 	}
 	state, err := broker.Look(ctx, c, o.render.Namespace)
 	if err != nil {
-		return nil, "", err
+		return broker.Keys{}, err
 	}
-	sources := broker.PSKSources{From: o.from, URL: o.invite.address(cfg), Namespace: o.render.Namespace}
-	if o.invite.file != stdStream {
-		sources.Existing, sources.Reason = broker.ReadOldJoinFile(o.invite.file, nil)
-	}
-	if errors.Is(sources.Reason, fs.ErrNotExist) {
-		sources.Reason = nil
-	}
-	psk, origin, err := state.ChoosePSK(sources)
+	o.invite.addSources(&o.from, cfg)
+	keys, err := state.ChooseKeys(o.from)
 	if err := errors.Join(state.CheckChange(o.render), err); err != nil {
-		return nil, "", err
+		return broker.Keys{}, err
 	}
-	o.render.PSKFingerprint = broker.Fingerprint(psk)
-	return psk, origin, o.planDriver(ctx, c, state.Broker)
+	o.render.PSKFingerprint, o.render.Administrator = broker.Fingerprint(keys.PSK), keys.Administrator.Public()
+	return keys, o.planDriver(ctx, c, state.Broker)
 }
 
 // planDriver keeps the driver and the default policy of an existing broker, unless
@@ -193,10 +189,13 @@ func (o *deployBrokerOptions) check(stdin io.Reader) error {
 	if _, err := drivers.Parse(o.cableDriver); err != nil {
 		errs = append(errs, fmt.Errorf("--cable-driver: %w", err))
 	}
-	if o.pskFrom != "" {
-		file, err := broker.ReadOldJoinFile(o.pskFrom, stdin)
-		o.from = file
-		errs = append(errs, err)
+	if o.pskFrom == stdStream && o.signingFrom == stdStream {
+		errs = append(errs, errors.New("--ipsec-psk-from and --signing-key-from both read stdin: omit --signing-key-from, the file of --ipsec-psk-from is used for both"))
+	} else {
+		var err, err2 error
+		o.from.PSKFrom, err = optionalJoinFile(o.pskFrom, stdin)
+		o.from.SigningKeyFrom, err2 = optionalJoinFile(o.signingFrom, stdin)
+		errs = append(errs, err, err2)
 	}
 	if o.flags.Changed("output") && !o.dryRun {
 		errs = append(errs, errors.New("--output requires --dry-run"))
@@ -221,10 +220,19 @@ func (o *deployBrokerOptions) checkComponents() error {
 	return errors.Join(errs...)
 }
 
-// print prints the objects to apply. A key that does not exist yet has no fingerprint.
-func (o *deployBrokerOptions) print(g *globals, c client.Client, origin string) error {
-	if origin == broker.NewPSK {
+// print prints the objects to apply. Keys that do not exist yet have no fingerprint.
+func (o *deployBrokerOptions) print(g *globals, c client.Client, keys broker.Keys) error {
+	var missing []string
+	if keys.PSKOrigin == broker.NewKey {
+		missing = append(missing, broker.PSKFingerprintAnnotation)
 		o.render.PSKFingerprint = ""
+	}
+	if keys.AdministratorOrigin == broker.NewKey {
+		missing = append(missing, broker.AdministratorAnnotation)
+		o.render.Administrator = trust.PublicKey{}
+	}
+	if len(missing) > 0 {
+		g.progress().Warn("the annotations %s are not printed, because the keys are generated when deploying", words.List(missing))
 	}
 	objects, err := broker.Render(o.render)
 	if err != nil {

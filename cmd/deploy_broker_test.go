@@ -25,6 +25,7 @@ import (
 	submarinerv1 "subctl/api/submariner/v1"
 	"subctl/api/submariner/v1alpha1"
 	"subctl/broker"
+	"subctl/broker/brokertest"
 	"subctl/cable/drivers"
 	"subctl/internal/kubetest"
 )
@@ -54,6 +55,8 @@ func TestDeployBrokerRefuses(t *testing.T) {
 		"range without":      {"--globalnet-cidr-range 10.0.0.0/8", "--globalnet-cidr-range requires --globalnet"},
 		"cable driver":       {"--cable-driver carrier-pigeon", `--cable-driver: unknown cable driver "carrier-pigeon": use one of ` + drivers.Names()},
 		"key from nowhere":   {"--ipsec-psk-from none", "reading join file: open none: no such file or directory"},
+		"two keys of stdin":  {"--ipsec-psk-from - --signing-key-from -", "--ipsec-psk-from and --signing-key-from both read stdin: omit --signing-key-from, the file of --ipsec-psk-from is used for both"},
+		"signing key":        {"--signing-key-from none", "reading join file: open none: no such file or directory"},
 		"key from elsewhere": {"--ipsec-psk-from foreign", "join file foreign is not a join file: subctl deploy-broker writes join files"},
 		"format":             {"-o json", "--output requires --dry-run"},
 		"two mistakes":       {"-n Bad_ --cable-driver x", "--namespace \"Bad_\" is not a valid namespace: use lower case letters, digits and '-'\n--cable-driver: unknown cable driver \"x\": use one of " + drivers.Names()},
@@ -93,7 +96,7 @@ func (h *hub) run(t *testing.T, change func(*globals), args ...string) result {
 	code := run(t.Context(), g, args)
 	r := result{code, stdout.String(), stderr.String()}
 	if f, err := broker.ReadOldJoinFile(broker.JoinFileName, nil); err == nil {
-		for _, secret := range []broker.Secret{f.Token, f.PSK} {
+		for _, secret := range []broker.Secret{f.Token, f.PSK, f.SigningKey.Seed()} {
 			require.NotContains(t, r.stdout+r.stderr, string([]byte(secret)))
 			require.NotContains(t, r.stdout+r.stderr, base64.StdEncoding.EncodeToString(secret))
 		}
@@ -172,12 +175,16 @@ func TestDeployBroker(t *testing.T) {
 	before := h.versions(t, objects)
 	again := h.done(t, "deploy-broker", "--globalnet", "--broker-url", "hub.example.com:443", "--token-ttl", "1h")
 	require.Equal(t, before, h.versions(t, objects))
-	require.Contains(t, again.stderr, " ✓ the cluster can host a broker; the pre-shared key is kept from the existing join file\n")
+	require.Contains(t, again.stderr, " ✓ the cluster can host a broker; the pre-shared key is kept from the existing join file; the administrator's key is kept from the existing join file\n")
 	require.Contains(t, again.stderr, " ✓ renamed the existing join file to broker-info.subm.")
 	require.Contains(t, again.stderr, " ✓ wrote broker-info.subm: clusters can join with it until ")
 	newer, err := broker.ReadJoinFile(broker.JoinFileName, nil, time.Now())
 	require.NoError(t, err)
 	require.Equal(t, file.PSK, newer.PSK)
+	require.Equal(t, file.SigningKey, newer.SigningKey)
+	hubObject := &v1alpha1.Broker{}
+	require.NoError(t, h.client.Get(t.Context(), client.ObjectKey{Namespace: submarinerv1.BrokerNamespace, Name: v1alpha1.BrokerName}, hubObject))
+	require.Equal(t, file.Administrator.String(), hubObject.Annotations[broker.AdministratorAnnotation])
 	require.Equal(t, "https://hub.example.com:443", newer.BrokerURL)
 	expires, _ := newer.Expires()
 	require.WithinDuration(t, time.Now().Add(time.Hour), expires, time.Minute)
@@ -210,25 +217,29 @@ func (h *hub) withMember(t *testing.T, file *broker.JoinFile) {
 	require.Contains(t, r.stderr, "get the key back from a joined cluster with subctl recover-broker-info")
 	r = h.run(t, nil, "recover-broker-info")
 	require.Equal(t, exitFailed, r.code)
+	require.Contains(t, r.stderr, "Error: clusters are joined (east), and their administrator's key is needed, but there is no join file of this broker here: specify a file with --signing-key-from, even one that has expired")
+	r = h.run(t, nil, "recover-broker-info", "--signing-key-from", "old.subm")
+	require.Equal(t, exitFailed, r.code)
 	require.Contains(t, r.stderr, ": it is not joined\n")
 
 	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: broker.PSKSecretName, Namespace: submarinerv1.OperatorNamespace}}
 	secret.Data = map[string][]byte{broker.PSKKey: []byte("another key, of another broker.")}
 	require.NoError(t, h.client.Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: submarinerv1.OperatorNamespace}}))
 	require.NoError(t, h.client.Create(t.Context(), secret))
-	r = h.run(t, nil, "recover-broker-info")
+	r = h.run(t, nil, "recover-broker-info", "--signing-key-from", "old.subm")
 	require.Equal(t, exitFailed, r.code)
 	require.Contains(t, r.stderr, ": it has joined another broker, or joined before this broker was deployed again\n")
 	require.NoFileExists(t, broker.JoinFileName)
 
 	secret.Data[broker.PSKKey] = file.PSK
 	require.NoError(t, h.client.Update(t.Context(), secret))
-	h.done(t, "recover-broker-info")
+	h.done(t, "recover-broker-info", "--signing-key-from", "old.subm")
 	got, err := broker.ReadJoinFile(broker.JoinFileName, nil, time.Now())
 	require.NoError(t, err)
 	require.Equal(t, file.PSK, got.PSK)
+	require.Equal(t, file.SigningKey, got.SigningKey)
 	require.NoError(t, os.Remove(broker.JoinFileName))
-	screen := h.done(t, "recover-broker-info", "--broker-info", "-")
+	screen := h.done(t, "recover-broker-info", "--signing-key-from", "old.subm", "--broker-info", "-")
 	got, err = broker.ReadJoinFile("-", strings.NewReader(screen.stdout), time.Now())
 	require.NoError(t, err)
 	require.Equal(t, file.PSK, got.PSK)
@@ -304,9 +315,19 @@ func (c *interrupted) Apply(ctx context.Context, obj runtime.ApplyConfiguration,
 func TestRecoverBrokerInfoWithoutFingerprint(t *testing.T) {
 	hub := &v1alpha1.Broker{ObjectMeta: metav1.ObjectMeta{Name: v1alpha1.BrokerName, Namespace: submarinerv1.BrokerNamespace}}
 	t.Chdir(t.TempDir())
-	got := runIn(t, world{"hub": {hub}, "west": nil}, []string{"hub", "west"}, "recover-broker-info")
+	key := brokertest.Key("administrator")
+	old := &broker.JoinFile{
+		BrokerURL: "https://hub.test:6443", CA: []byte("PEM"), Namespace: submarinerv1.BrokerNamespace,
+		Token: broker.Secret("t"), PSK: broker.Secret("p"), SigningKey: key, Administrator: key.Public(),
+	}
+	_, err := old.WriteFile("old.subm", time.Now())
+	require.NoError(t, err)
+	without := runIn(t, world{"hub": {hub}}, []string{"hub"}, "recover-broker-info")
+	require.Equal(t, exitFailed, without.code)
+	require.Contains(t, without.stderr, "Error: no cluster has joined, and there is no join file of this broker here: run subctl deploy-broker, which makes new keys\n")
+	got := runIn(t, world{"hub": {hub}, "west": nil}, []string{"hub", "west"}, "recover-broker-info", "--signing-key-from", "old.subm")
 	require.Equal(t, exitFailed, got.code)
 	require.Contains(t, got.stderr, "Error: the broker has no fingerprint of its pre-shared key: specify a cluster that has joined it with --member-context\n")
-	got = runIn(t, world{"hub": {hub}, "west": nil}, []string{"hub", "west"}, "recover-broker-info", "--member-context", "north")
+	got = runIn(t, world{"hub": {hub}, "west": nil}, []string{"hub", "west"}, "recover-broker-info", "--signing-key-from", "old.subm", "--member-context", "north")
 	require.Equal(t, result{exitUsage, "", " • looking for the broker at https://hub.test:6443 …\n ✓ found the broker; members: 0\nError: there is no context \"north\" in the kubeconfig: it has hub, west\n"}, got)
 }

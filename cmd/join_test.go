@@ -21,6 +21,7 @@ import (
 	submarinerv1 "subctl/api/submariner/v1"
 	"subctl/api/submariner/v1alpha1"
 	"subctl/broker"
+	"subctl/broker/brokertest"
 	"subctl/cluster"
 	"subctl/internal/kubetest"
 )
@@ -56,7 +57,7 @@ func (w *joinWorld) invite(t *testing.T, ttl time.Duration) string {
 	require.NoError(t, w.hubC.Get(t.Context(), client.ObjectKey{Namespace: submarinerv1.BrokerNamespace, Name: v1alpha1.BrokerName}, hub))
 	w.psk = strings.Repeat("psk-of-the-tests", 3)
 	f, err := broker.Invite(t.Context(), w.hubC, hub, broker.Invitation{
-		URL: w.hub.Config().Host, CA: w.hub.Config().CAData, PSK: broker.Secret(w.psk), TTL: ttl,
+		URL: w.hub.Config().Host, CA: w.hub.Config().CAData, PSK: broker.Secret(w.psk), Administrator: brokertest.Key("administrator"), TTL: ttl,
 	})
 	require.NoError(t, err)
 	path := filepath.Join(t.TempDir(), broker.JoinFileName)

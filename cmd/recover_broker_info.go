@@ -1,20 +1,13 @@
 package cmd
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
-	"net/netip"
-	"net/url"
 	"strings"
-	"time"
 
 	"github.com/spf13/cobra"
-	"github.com/spf13/pflag"
-	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/client-go/rest"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	submarinerv1 "subctl/api/submariner/v1"
 	"subctl/api/submariner/v1alpha1"
@@ -27,17 +20,20 @@ The broker does not have the pre-shared key of the cables, but every joined clus
 The command reads it from the cluster of --member-context, or searches the clusters of all
 contexts of the kubeconfig. It compares the key with the fingerprint on the broker.
 
-If you still have a join file with the key, use deploy-broker instead.`
+The administrator's signing key is only in join files: --signing-key-from names an older
+general one, which may have expired. If all are lost, no cluster can join these clusters any
+more: uninstall them, deploy the broker again, and join them.`
 
 const recoverBrokerInfoExample = `  # the broker is on the cluster of context "hub"; find a joined cluster in the kubeconfig
-  subctl recover-broker-info --context hub
+  subctl recover-broker-info --context hub --signing-key-from old.subm
 
   # read the key from the cluster of context "west"
-  subctl recover-broker-info --context hub --member-context west`
+  subctl recover-broker-info --context hub --signing-key-from old.subm --member-context west`
 
 type recoverBrokerInfoOptions struct {
-	invite inviteOptions
-	member string // context
+	invite      inviteOptions
+	member      string // context
+	signingFrom string
 }
 
 func newRecoverBrokerInfo(g *globals) *cobra.Command {
@@ -52,13 +48,17 @@ func newRecoverBrokerInfo(g *globals) *cobra.Command {
 	}
 	o.invite.addFlags(c.Flags())
 	c.Flags().StringVar(&o.member, "member-context", "", "context of a joined cluster (default: all contexts are searched)")
+	c.Flags().StringVar(&o.signingFrom, "signing-key-from", "", "join file with the administrator's signing key, - for stdin (default: the file that is replaced)")
 	complete(c, "member-context", func(context.Context) ([]string, error) { return g.contexts() })
 	return c
 }
 
 func (o *recoverBrokerInfoOptions) run(ctx context.Context, g *globals) error {
-	if err := o.invite.check(); err != nil {
-		return usageError(err)
+	var from broker.KeySources
+	mistakes := o.invite.check()
+	var err error
+	if from.SigningKeyFrom, err = optionalJoinFile(o.signingFrom, g.In); err != nil || mistakes != nil {
+		return usageError(errors.Join(mistakes, err))
 	}
 	cfg, err := g.restConfig()
 	if err != nil {
@@ -79,12 +79,27 @@ func (o *recoverBrokerInfoOptions) run(ctx context.Context, g *globals) error {
 			"or create one with subctl deploy-broker", o.invite.namespace, cfg.Host)
 	}
 	report.Done("found the broker; members: %d", len(state.Members))
-	psk, from, err := o.find(ctx, g, state.Broker)
+	keys, err := o.administrator(state, from, cfg)
 	if err != nil {
 		return err
 	}
-	report.Done("found its pre-shared key in the cluster of context %q", from)
-	return o.invite.write(ctx, g, c, cfg, psk)
+	psk, where, err := o.find(ctx, g, state.Broker)
+	if err != nil {
+		return err
+	}
+	keys.PSK = psk
+	report.Done("found its pre-shared key in the cluster of context %q; the administrator's key is %s", where, keys.AdministratorOrigin)
+	return o.invite.write(ctx, g, c, cfg, keys)
+}
+
+// administrator returns the administrator's key, which only join files contain.
+func (o *recoverBrokerInfoOptions) administrator(state broker.State, from broker.KeySources, cfg *rest.Config) (broker.Keys, error) {
+	o.invite.addSources(&from, cfg)
+	key, origin, err := state.ChooseAdministrator(from)
+	if err == nil && key.IsZero() {
+		err = errors.New("no cluster has joined, and there is no join file of this broker here: run subctl deploy-broker, which makes new keys")
+	}
+	return broker.Keys{Administrator: key, AdministratorOrigin: origin}, err
 }
 
 // find searches joined clusters for the broker's pre-shared key. It asks them all at the same
@@ -146,117 +161,4 @@ func ask(ctx context.Context, g *globals, cfg *rest.Config, hub *v1alpha1.Broker
 		return nil, errors.New("it has joined another broker, or joined before this broker was deployed again")
 	}
 	return psk, nil
-}
-
-// inviteOptions are the common options of deploy-broker and recover-broker-info: the broker,
-// and the file to write.
-type inviteOptions struct {
-	namespace string
-	url       string
-	ttl       time.Duration
-	file      string
-}
-
-func (o *inviteOptions) addFlags(f *pflag.FlagSet) {
-	f.StringVarP(&o.namespace, "namespace", "n", submarinerv1.BrokerNamespace, "namespace of the broker")
-	f.StringVar(&o.url, "broker-url", "", "address of the broker's API server for the clusters, https://host:port (default: the address in the kubeconfig)")
-	f.DurationVar(&o.ttl, "token-ttl", 24*time.Hour, "lifetime of the join file")
-	f.StringVar(&o.file, "broker-info", broker.JoinFileName, "join file to write, - for stdout; an existing file is renamed")
-}
-
-func (o *inviteOptions) check() error {
-	var errs []error
-	if len(validation.IsDNS1123Label(o.namespace)) > 0 {
-		errs = append(errs, fmt.Errorf("--namespace %q is not a valid namespace: use lower case letters, digits and '-'", o.namespace))
-	}
-	if o.url != "" {
-		address, err := broker.ParseURL(o.url)
-		if err != nil {
-			errs = append(errs, fmt.Errorf("--broker-url %w", err))
-		}
-		o.url = address
-	}
-	if o.ttl < broker.MinTokenTTL || o.ttl > broker.MaxTokenTTL {
-		errs = append(errs, fmt.Errorf("--token-ttl %s is out of range: use %s to %s", o.ttl, broker.MinTokenTTL, broker.MaxTokenTTL))
-	}
-	if o.file != stdStream {
-		if err := broker.CheckWritable(o.file); err != nil {
-			errs = append(errs, fmt.Errorf("--broker-info %w", err))
-		}
-	}
-	return errors.Join(errs...)
-}
-
-// address returns the address of the broker for the clusters.
-func (o *inviteOptions) address(cfg *rest.Config) string {
-	if o.url != "" || strings.Contains(cfg.Host, "://") {
-		return strings.TrimSuffix(cmp.Or(o.url, cfg.Host), "/")
-	}
-	return "https://" + cfg.Host
-}
-
-// write writes the join file of a deployed broker.
-func (o *inviteOptions) write(ctx context.Context, g *globals, c client.Client, cfg *rest.Config, psk broker.Secret) error {
-	hub := &v1alpha1.Broker{}
-	if err := c.Get(ctx, client.ObjectKey{Namespace: o.namespace, Name: v1alpha1.BrokerName}, hub); err != nil {
-		return fmt.Errorf("reading Broker %s/%s: %w", o.namespace, v1alpha1.BrokerName, err)
-	}
-	trusted := rest.CopyConfig(cfg)
-	if err := rest.LoadTLSFiles(trusted); err != nil {
-		return fmt.Errorf("reading the certificate authority of the kubeconfig: %w", err)
-	}
-	file, err := broker.Invite(ctx, c, hub, broker.Invitation{URL: o.address(cfg), CA: trusted.CAData, PSK: psk, TTL: o.ttl})
-	if err != nil {
-		return err
-	}
-	kept, err := o.writeFile(g, file)
-	if err != nil {
-		return err
-	}
-	report := g.progress()
-	if kept != "" {
-		report.Done("renamed the existing join file to %s", kept)
-	}
-	if u, err := url.Parse(file.BrokerURL); err == nil && onlyHere(u.Hostname()) {
-		report.Warn("the broker's address %s can be reached only from its own machine: specify another address with --broker-url", file.BrokerURL)
-	}
-	expires := "never expires"
-	if at, ok := file.Expires(); ok {
-		expires = "clusters can join with it until " + at.Format(time.RFC3339)
-		if now := time.Now(); at.Sub(now) < o.ttl-time.Minute {
-			report.Warn("the API server limits the lifetime of tokens to %s", at.Sub(now).Round(time.Minute))
-		}
-	}
-	report.Done("wrote %s: %s", o.name(), expires)
-	return nil
-}
-
-// name returns the name of the join file, for messages.
-func (o *inviteOptions) name() string {
-	if o.file == stdStream {
-		return "the join file to stdout"
-	}
-	return o.file
-}
-
-// writeFile writes a join file to stdout or to the file. It returns the new name of the file
-// that it replaces.
-func (o *inviteOptions) writeFile(g *globals, file *broker.JoinFile) (kept string, err error) {
-	if o.file != stdStream {
-		return file.WriteFile(o.file, g.now())
-	}
-	content, err := file.Encode()
-	if err == nil {
-		_, err = fmt.Fprintf(g.Out, "%s\n", content)
-	}
-	if err != nil {
-		return "", fmt.Errorf("writing join file: %w", err)
-	}
-	return "", nil
-}
-
-// onlyHere reports whether host is an address of the local machine.
-func onlyHere(host string) bool {
-	ip, err := netip.ParseAddr(host)
-	return host == "localhost" || err == nil && (ip.IsLoopback() || ip.IsUnspecified())
 }

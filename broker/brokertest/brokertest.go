@@ -24,6 +24,9 @@ const Patience = 30 * time.Second
 // Tick is how often they look.
 const Tick = 20 * time.Millisecond
 
+// administrator is the name of the key of the brokers' administrator.
+const administrator = "administrator"
+
 // Broker is a broker in a namespace of the test's own.
 type Broker struct {
 	Server *kubetest.Server
@@ -42,6 +45,7 @@ func DeployWith(t testing.TB, server *kubetest.Server, o broker.Options) *Broker
 	t.Helper()
 	b := &Broker{Server: server, Admin: server.Client(t), NS: server.Namespace(t, "broker")}
 	o.Namespace, o.Components, o.CableDriver = b.NS, []string{broker.Connectivity}, "vxlan"
+	o.Administrator = Key(administrator).Public()
 	objects, err := broker.Render(o)
 	check(t, err)
 	check(t, broker.Preflight(t.Context(), b.Admin, objects))
@@ -93,7 +97,7 @@ func (b *Broker) Joiner(t testing.TB) (client.Client, *broker.JoinFile) {
 	object := &v1alpha1.Broker{}
 	check(t, b.Admin.Get(t.Context(), client.ObjectKey{Namespace: b.NS, Name: v1alpha1.BrokerName}, object))
 	f, err := broker.Invite(t.Context(), b.Admin, object, broker.Invitation{
-		URL: b.Server.Config().Host, PSK: make(broker.Secret, 48), TTL: broker.MinTokenTTL,
+		URL: b.Server.Config().Host, PSK: make(broker.Secret, 48), Administrator: Key(administrator), TTL: broker.MinTokenTTL,
 	})
 	check(t, err)
 	return kubetest.Client(t, f.RESTConfig(false)), f

@@ -158,17 +158,23 @@ func (i Invitation) Covers(g Grant) error {
 		return fmt.Errorf("the invitation is for %d gateways, not %d", i.Gateways, g.Gateways)
 	}
 	for _, set := range g.Sets {
-		if !slices.Contains(i.Sets, set) {
+		if !i.IsFor(set) {
 			return fmt.Errorf("the invitation is for clustersets %s, not for %s", strings.Join(i.Sets, ", "), set)
 		}
 	}
 	for _, n := range g.Networks {
-		if len(i.Networks) > 0 && !within(n, i.Networks) {
+		if !i.Allows(n) {
 			return fmt.Errorf("the invitation does not cover network %s", n)
 		}
 	}
 	return nil
 }
+
+// Allows reports whether a network may be granted.
+func (i Invitation) Allows(n netip.Prefix) bool { return len(i.Networks) == 0 || within(n, i.Networks) }
+
+// IsFor reports whether a clusterset may be granted.
+func (i Invitation) IsFor(set string) bool { return slices.Contains(i.Sets, set) }
 
 // Revokes reports whether a revocation makes a grant void: one that was signed until then, or
 // with an invitation that was.

@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"subctl/cluster"
 	"subctl/internal/kube"
 )
 
@@ -70,6 +71,9 @@ func (j *Operation) compare(ctx context.Context, obj *unstructured.Unstructured)
 	case "Submariner": // the CRD of an earlier version may lack fields
 		out.Fields = prefixed("spec.", j.Plan.Changes)
 	case "Secret": // values are not shown; join keeps keys
+		if obj.GetName() == cluster.TrustSecret {
+			out.Fields = prefixed("grant.", j.Plan.Granted)
+		}
 	case "Node":
 		out.Fields = differences(live.Object, merge(live.DeepCopy().Object, obj.Object))
 	default:

@@ -25,7 +25,7 @@ type DryRun struct {
 // DryRun returns the objects that Run would write. It writes nothing.
 func (j *Operation) DryRun(ctx context.Context) (*DryRun, error) {
 	rec := &recorder{Client: j.Broker.Client}
-	if _, err := j.claim(ctx, rec); err != nil {
+	if _, _, err := j.claim(ctx, rec); err != nil {
 		return nil, err
 	}
 	out := &DryRun{Broker: []*unstructured.Unstructured{}}

@@ -29,6 +29,8 @@ type Facts struct {
 	Network networks.Discovered
 	// Submariner describes how the cluster has joined; nil if it has not.
 	Submariner *v1alpha1.Submariner
+	// Trust is what the cluster signs and verifies with; nil if it has not joined.
+	Trust *cluster.Trust
 	// Namespace is the namespace of the agents; nil if it does not exist.
 	Namespace *corev1.Namespace
 	// CableConfig is the ConfigMap with settings of the cable drivers; nil if the user
@@ -73,6 +75,9 @@ func ReadFacts(ctx context.Context, s cluster.Side, o Options) (*Facts, error) {
 	}
 	f.Network = *network
 	if f.Submariner, err = kube.Optional(ctx, s, &v1alpha1.Submariner{}, client.ObjectKey{Namespace: cluster.Namespace, Name: v1alpha1.SubmarinerName}); err != nil {
+		return nil, err
+	}
+	if f.Trust, err = readTrust(ctx, s); err != nil {
 		return nil, err
 	}
 	if ref := o.With(f.Submariner).configRef(); ref != nil {

@@ -7,6 +7,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -45,7 +46,7 @@ func (j *Operation) run(ctx context.Context) error {
 		return err
 	}
 	j.Report.Step("claiming cluster ID %q on the broker at %s", spec.ClusterID, j.Broker.URL)
-	creds, err := j.claim(ctx, j.Broker.Client)
+	creds, added, err := j.claim(ctx, j.Broker.Client)
 	if err != nil {
 		return err
 	}
@@ -56,9 +57,13 @@ func (j *Operation) run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	t, err := j.trust(added, time.Now())
+	if err != nil {
+		return err
+	}
 	// The join file has the certificate authorities for the broker's URL.
 	creds.CA = j.File.CA
-	objs, err := j.Plan.Objects(cluster.Secrets(creds, j.File.PSK, key), key.Private.Public().String())
+	objs, err := j.Plan.Objects(cluster.Secrets(creds, j.File.PSK, key, t), key.Private.Public().String())
 	if err != nil {
 		return err
 	}
@@ -103,40 +108,43 @@ func (j *Operation) install(ctx context.Context, objs []client.Object) error {
 }
 
 // claim makes the cluster a member of the broker of c, and returns its credentials: the
-// existing credentials if the broker accepts them, and otherwise new ones.
-func (j *Operation) claim(ctx context.Context, c client.Client) (*broker.Credentials, error) {
+// existing credentials if the broker accepts them, and otherwise new ones. It reports whether the
+// credentials are new: then the cluster is a new member, or was removed from the broker.
+func (j *Operation) claim(ctx context.Context, c client.Client) (creds *broker.Credentials, added bool, err error) {
 	ns, id := j.File.BaseNamespace(), j.Plan.Submariner.Spec.ClusterID
 	secret := cluster.BrokerSecretName(j.Plan.Submariner)
 	stored, err := kube.Optional(ctx, j.Member, &corev1.Secret{}, client.ObjectKey{Namespace: cluster.Namespace, Name: secret})
 	if err != nil {
-		return nil, err
+		return nil, false, err
 	}
 	// Another Secret is the user's: join does not write it.
 	refused := fmt.Errorf("the broker does not accept the token in Secret %s/%s, which Submariner.spec.brokerK8sSecret names: "+
 		"correct it, or use the Secret that join makes with subctl join --reset", cluster.Namespace, secret)
 	if stored == nil || len(stored.Data[corev1.ServiceAccountTokenKey]) == 0 {
 		if secret != cluster.BrokerSecret {
-			return nil, refused
+			return nil, false, refused
 		}
-		return broker.AddMember(ctx, c, ns, id, j.Plan.UID)
+		creds, err = broker.AddMember(ctx, c, ns, id, j.Plan.UID)
+		return creds, true, err
 	}
 	file := *j.File
 	file.Token = stored.Data[corev1.ServiceAccountTokenKey]
 	member, err := client.New(file.RESTConfig(j.Plan.Submariner.Spec.BrokerK8sInsecure), client.Options{Scheme: c.Scheme()})
 	if err != nil {
-		return nil, err
+		return nil, false, err
 	}
 	good, err := broker.Accepts(ctx, member, ns, id)
 	if err != nil {
-		return nil, err
+		return nil, false, err
 	}
 	if !good && secret != cluster.BrokerSecret {
-		return nil, refused
+		return nil, false, refused
 	}
 	if !good {
-		return broker.AddMember(ctx, c, ns, id, j.Plan.UID)
+		creds, err = broker.AddMember(ctx, c, ns, id, j.Plan.UID)
+		return creds, true, err
 	}
-	return &broker.Credentials{Token: file.Token, CA: file.CA}, broker.EnsureMember(ctx, c, ns, id, j.Plan.UID)
+	return &broker.Credentials{Token: file.Token, CA: file.CA}, false, broker.EnsureMember(ctx, c, ns, id, j.Plan.UID)
 }
 
 // Objects returns the objects to install in the cluster, in order, including the given

@@ -13,6 +13,7 @@ import (
 
 	"subctl/api/submariner/v1alpha1"
 	"subctl/broker"
+	"subctl/broker/trust"
 	"subctl/cable"
 	"subctl/cluster"
 	"subctl/cluster/networks"
@@ -39,6 +40,12 @@ type Plan struct {
 	Affected []string
 	// Losses are the clusters in Affected whose cable is lost, or no longer encrypted.
 	Losses []string
+	// Grant is the grant of the cluster from now on, without its key and its serial. Granted are
+	// the differences from the grant that it has, sorted.
+	Grant   trust.Grant
+	Granted []Change
+	// Trust is what the cluster signs and verifies with now; nil if it has not joined.
+	Trust *cluster.Trust
 	// Present are the other members that have a gateway, sorted.
 	Present []string
 	// Found are the discovered networks of the cluster.
@@ -66,6 +73,8 @@ func MakePlan(o Options, file *broker.JoinFile, f *Facts, b *BrokerFacts) (*Plan
 	pods, _, _ := r.pods()
 	services, _, _ := r.services()
 	p.Submariner = r.submariner(pods, services)
+	p.Grant, p.Trust = r.grant(), f.Trust
+	p.Granted = r.granted(p.Grant)
 	if p.Before != nil {
 		p.Changes = changes(p.Before.Spec, p.Submariner.Spec)
 		p.Affected, p.Losses = r.affected(p.Before, p.Submariner, p.Changes)

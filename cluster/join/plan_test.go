@@ -13,6 +13,7 @@ import (
 	submarinerv1 "subctl/api/submariner/v1"
 	"subctl/api/submariner/v1alpha1"
 	"subctl/broker"
+	"subctl/broker/brokertest"
 	"subctl/cable/drivers"
 	"subctl/cluster"
 	"subctl/cluster/clustertest"
@@ -39,9 +40,13 @@ func found(from string, cidrs ...string) networks.Found {
 }
 
 func normal() *situation {
+	administrator := brokertest.Key("administrator")
 	s := &situation{
 		Options: join.DefaultOptions(),
-		file:    &broker.JoinFile{BrokerURL: "https://hub:6443/", CA: []byte("ca"), Namespace: "submariner-k8s-broker"},
+		file: &broker.JoinFile{
+			BrokerURL: "https://hub:6443/", CA: []byte("ca"), Namespace: "submariner-k8s-broker",
+			SigningKey: administrator, Administrator: administrator.Public(),
+		},
 		f: &join.Facts{
 			URL: "https://west:6443", Version: "v1.36.3", UID: "uid-west", Nodes: []corev1.Node{clustertest.Node("n1", "10.89.1.1"), clustertest.Node("n2", "10.89.1.2")},
 			Network: networks.Discovered{Pods: found("kubeadm", "10.111.0.0/16"), Services: found("the API", "10.101.0.0/16")},

@@ -1,0 +1,43 @@
+package join
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+
+	"subctl/cable"
+)
+
+// checkInvitation refuses what the invitation in a join file for one cluster does not cover. That
+// it has not expired was checked when the file was read.
+func checkInvitation(r request) ([]string, error) {
+	i, err := r.file.Invited()
+	if err != nil {
+		return nil, fmt.Errorf("the join file %w", err)
+	}
+	if i == nil {
+		return nil, nil
+	}
+	const remedy = "ask the administrator of the broker for another file (subctl invite)"
+	var errs []error
+	if i.Cluster != r.ClusterID {
+		errs = append(errs, fmt.Errorf("the join file is for cluster %q, not %q: join with --clusterid %[1]s, or %[3]s", i.Cluster, r.ClusterID, remedy))
+	}
+	g := r.grant()
+	for _, n := range g.Networks {
+		if !i.Allows(n) {
+			errs = append(errs, fmt.Errorf("the join file allows the networks %s, and %s is not within them: specify the right networks with "+
+				"--clustercidr and --servicecidr, or %s", cable.FormatCIDRs(i.Networks), n, remedy))
+		}
+	}
+	if g.Gateways > i.Gateways {
+		errs = append(errs, fmt.Errorf("the join file allows %d gateway nodes, and this cluster would have %d: specify fewer with --gateway-nodes, "+
+			"remove labels from nodes, or %s", i.Gateways, g.Gateways, remedy))
+	}
+	for _, set := range g.Sets {
+		if !i.IsFor(set) {
+			errs = append(errs, fmt.Errorf("the join file is for clusterset %s, not %s: specify it with --clusterset, or %s", strings.Join(i.Sets, ", "), set, remedy))
+		}
+	}
+	return nil, errors.Join(errs...)
+}

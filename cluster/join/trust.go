@@ -1,0 +1,116 @@
+package join
+
+import (
+	"context"
+	"fmt"
+	"net/netip"
+	"slices"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"subctl/broker/trust"
+	"subctl/cable"
+	"subctl/cluster"
+	"subctl/internal/kube"
+)
+
+// readTrust returns what the cluster signs and verifies with; nil if it has not joined. A Secret
+// that cannot be read is not replaced, because with it the pinned key of the administrator would
+// be.
+func readTrust(ctx context.Context, c client.Reader) (*cluster.Trust, error) {
+	stored, err := kube.Optional(ctx, c, &corev1.Secret{}, client.ObjectKey{Namespace: cluster.Namespace, Name: cluster.TrustSecret})
+	if err != nil || stored == nil {
+		return nil, err
+	}
+	t, err := cluster.ReadTrust(stored.Data)
+	if err != nil {
+		return nil, fmt.Errorf("%w: repair it, or delete it to trust the administrator of the join file from now on", err)
+	}
+	return &t, nil
+}
+
+// grant returns what the cluster is to be granted, without its key and the serial.
+func (r request) grant() trust.Grant {
+	pods, _, _ := r.pods() // checkNetworks reports what is wrong
+	services, _, _ := r.services()
+	networks := slices.Concat(pods, services)
+	slices.SortFunc(networks, netip.Prefix.Compare)
+	return trust.Grant{
+		Cluster: r.ClusterID, UID: r.member.UID, Networks: slices.Compact(networks), Gateways: r.gatewayCount(), Sets: r.Sets(),
+	}
+}
+
+// gatewayCount returns the number of gateway nodes that the cluster has once it has joined.
+func (r request) gatewayCount() int {
+	added, _, _ := r.gateways() // checkGateways reports what is wrong
+	n := len(added)
+	for _, node := range r.member.Nodes {
+		if cluster.IsGateway(node) {
+			n++
+		}
+	}
+	return max(n, 1)
+}
+
+// granted returns how a grant differs from the grant that the cluster has, except for the key and
+// the serial. A grant that is not valid is replaced as a whole.
+func (r request) granted(will trust.Grant) []Change {
+	was := map[string]string{}
+	if t := r.member.Trust; t != nil {
+		if g, err := t.Administrator.Grant(t.Grant); err == nil && g.Key == t.Key.Public() {
+			was = grantFields(g)
+		}
+	}
+	return diff(was, grantFields(will))
+}
+
+func grantFields(g trust.Grant) map[string]string {
+	out := map[string]string{}
+	flatten(out, "", map[string]any{
+		"cluster": g.Cluster, "clusterUID": g.UID, "gateways": g.Gateways,
+		"networks": cable.FormatCIDRs(g.Networks), "clusterSets": texts(g.Sets),
+	})
+	return out
+}
+
+func texts(list []string) []any {
+	var out []any
+	for _, s := range list {
+		out = append(out, s)
+	}
+	return out
+}
+
+// trust returns what the cluster signs and verifies with once it has joined: its key and its
+// grant stay if the grant is the planned one. A cluster that is a new member gets a new grant,
+// because the grant that it has may be revoked.
+func (j *Operation) trust(added bool, now time.Time) (cluster.Trust, error) {
+	t := cluster.Trust{Administrator: j.File.Administrator}
+	grant := j.Plan.Grant
+	grant.Serial = now.UnixMilli()
+	if before := j.Plan.Trust; before != nil {
+		t = *before
+		if len(j.Plan.Granted) == 0 && !added {
+			return t, nil
+		}
+		if g, err := t.Administrator.Grant(t.Grant); err == nil {
+			grant.Serial = max(grant.Serial, g.Serial+1)
+		}
+	} else {
+		var err error
+		if t.Key, err = trust.NewKey(); err != nil {
+			return t, err
+		}
+	}
+	grant.Key = t.Key.Public()
+	var err error
+	if t.Grant, err = j.File.SignGrant(grant); err == nil {
+		_, err = t.Administrator.Grant(t.Grant)
+	}
+	if err != nil {
+		return t, fmt.Errorf("signing the grant of cluster %s with the key of the join file: %w", grant.Cluster, err)
+	}
+	return t, nil
+}

@@ -1,0 +1,156 @@
+package cmd
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"net/netip"
+	"net/url"
+	"strings"
+	"time"
+
+	"github.com/spf13/pflag"
+	"k8s.io/apimachinery/pkg/util/validation"
+	"k8s.io/client-go/rest"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	submarinerv1 "subctl/api/submariner/v1"
+	"subctl/api/submariner/v1alpha1"
+	"subctl/broker"
+)
+
+// inviteOptions are the common options of deploy-broker and recover-broker-info: the broker,
+// and the file to write.
+type inviteOptions struct {
+	namespace string
+	url       string
+	ttl       time.Duration
+	file      string
+}
+
+func (o *inviteOptions) addFlags(f *pflag.FlagSet) {
+	f.StringVarP(&o.namespace, "namespace", "n", submarinerv1.BrokerNamespace, "namespace of the broker")
+	f.StringVar(&o.url, "broker-url", "", "address of the broker's API server for the clusters, https://host:port (default: the address in the kubeconfig)")
+	f.DurationVar(&o.ttl, "token-ttl", 24*time.Hour, "lifetime of the join file")
+	f.StringVar(&o.file, "broker-info", broker.JoinFileName, "join file to write, - for stdout; an existing file is renamed")
+}
+
+func (o *inviteOptions) check() error {
+	var errs []error
+	if len(validation.IsDNS1123Label(o.namespace)) > 0 {
+		errs = append(errs, fmt.Errorf("--namespace %q is not a valid namespace: use lower case letters, digits and '-'", o.namespace))
+	}
+	if o.url != "" {
+		address, err := broker.ParseURL(o.url)
+		if err != nil {
+			errs = append(errs, fmt.Errorf("--broker-url %w", err))
+		}
+		o.url = address
+	}
+	if o.ttl < broker.MinTokenTTL || o.ttl > broker.MaxTokenTTL {
+		errs = append(errs, fmt.Errorf("--token-ttl %s is out of range: use %s to %s", o.ttl, broker.MinTokenTTL, broker.MaxTokenTTL))
+	}
+	if o.file != stdStream {
+		if err := broker.CheckWritable(o.file); err != nil {
+			errs = append(errs, fmt.Errorf("--broker-info %w", err))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// address returns the address of the broker for the clusters.
+func (o *inviteOptions) address(cfg *rest.Config) string {
+	if o.url != "" || strings.Contains(cfg.Host, "://") {
+		return strings.TrimSuffix(cmp.Or(o.url, cfg.Host), "/")
+	}
+	return "https://" + cfg.Host
+}
+
+// write writes the join file of a deployed broker.
+func (o *inviteOptions) write(ctx context.Context, g *globals, c client.Client, cfg *rest.Config, keys broker.Keys) error {
+	hub := &v1alpha1.Broker{}
+	if err := c.Get(ctx, client.ObjectKey{Namespace: o.namespace, Name: v1alpha1.BrokerName}, hub); err != nil {
+		return fmt.Errorf("reading Broker %s/%s: %w", o.namespace, v1alpha1.BrokerName, err)
+	}
+	trusted := rest.CopyConfig(cfg)
+	if err := rest.LoadTLSFiles(trusted); err != nil {
+		return fmt.Errorf("reading the certificate authority of the kubeconfig: %w", err)
+	}
+	file, err := broker.Invite(ctx, c, hub, broker.Invitation{URL: o.address(cfg), CA: trusted.CAData, PSK: keys.PSK, Administrator: keys.Administrator, TTL: o.ttl})
+	if err != nil {
+		return err
+	}
+	kept, err := o.writeFile(g, file)
+	if err != nil {
+		return err
+	}
+	report := g.progress()
+	if kept != "" {
+		report.Done("renamed the existing join file to %s", kept)
+	}
+	if u, err := url.Parse(file.BrokerURL); err == nil && onlyHere(u.Hostname()) {
+		report.Warn("the broker's address %s can be reached only from its own machine: specify another address with --broker-url", file.BrokerURL)
+	}
+	expires := "never expires"
+	if at, ok := file.Expires(); ok {
+		expires = "clusters can join with it until " + at.Format(time.RFC3339)
+		if now := time.Now(); at.Sub(now) < o.ttl-time.Minute {
+			report.Warn("the API server limits the lifetime of tokens to %s", at.Sub(now).Round(time.Minute))
+		}
+	}
+	report.Done("wrote %s: %s", o.name(), expires)
+	return nil
+}
+
+// addSources adds the file that will be replaced, and the broker's address, to the sources of
+// keys.
+func (o *inviteOptions) addSources(s *broker.KeySources, cfg *rest.Config) {
+	s.URL, s.Namespace = o.address(cfg), o.namespace
+	if o.file == stdStream {
+		return
+	}
+	if s.Existing, s.Reason = broker.ReadOldJoinFile(o.file, nil); errors.Is(s.Reason, fs.ErrNotExist) {
+		s.Reason = nil
+	}
+}
+
+// optionalJoinFile reads a join file for its keys; it returns nil if no file is named.
+func optionalJoinFile(path string, stdin io.Reader) (*broker.JoinFile, error) {
+	if path == "" {
+		return nil, nil
+	}
+	return broker.ReadOldJoinFile(path, stdin)
+}
+
+// name returns the name of the join file, for messages.
+func (o *inviteOptions) name() string {
+	if o.file == stdStream {
+		return "the join file to stdout"
+	}
+	return o.file
+}
+
+// writeFile writes a join file to stdout or to the file. It returns the new name of the file
+// that it replaces.
+func (o *inviteOptions) writeFile(g *globals, file *broker.JoinFile) (kept string, err error) {
+	if o.file != stdStream {
+		return file.WriteFile(o.file, g.now())
+	}
+	content, err := file.Encode()
+	if err == nil {
+		_, err = fmt.Fprintf(g.Out, "%s\n", content)
+	}
+	if err != nil {
+		return "", fmt.Errorf("writing join file: %w", err)
+	}
+	return "", nil
+}
+
+// onlyHere reports whether host is an address of the local machine.
+func onlyHere(host string) bool {
+	ip, err := netip.ParseAddr(host)
+	return host == "localhost" || err == nil && (ip.IsLoopback() || ip.IsUnspecified())
+}
