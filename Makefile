@@ -27,8 +27,16 @@ test: ## everything that proves it works (root)
 	for stage in $(STAGES); do begin=$$(date +%s); $(MAKE) $$stage || exit 1; echo "make $$stage took $$(($$(date +%s) - begin)) s"; done
 
 unit: build lab ## tests up to a real kernel and a real API server (root)
-	SUBCTL_REQUIRE_ROOT=1 go test -count=1 -timeout 20m ./...
+	SUBCTL_REQUIRE_ROOT=1 go test -json -count=1 -timeout 20m ./... | go run ./scripts/hostile -least 80
 	$(MAKE) -C scripts/lab test
+
+hostile: build lab ## what attackers try: a table of cases, and how many reach their goal; part of unit (root)
+	SUBCTL_REQUIRE_ROOT=1 go test -json -count=1 -run '^TestHostile' $$(git grep -l 'func TestHostile' '*_test.go' | xargs dirname | sort -u | sed 's,^,./,') | go run ./scripts/hostile -least 80
+
+# Each fuzz test runs for so long, one after another.
+FUZZTIME := 10m
+fuzz: ## fuzz all parsers of what others write
+	git grep -o 'func Fuzz[A-Za-z]*' '*_test.go' | sed -E 's,^(.*)/[^/]*:func (.*)$$,./\1 \2,' | while read dir name; do go test -run '^$$' -fuzz "^$$name$$" -fuzztime $(FUZZTIME) $$dir || exit 1; done
 
 test-kernel: build ## tests on a kernel with WireGuard and ESP: Debian's, in QEMU
 	go run ./scripts/testkernel
@@ -87,4 +95,4 @@ prereqs: ## install the Debian packages that the lab and the tests need (root)
 help: ## list the targets
 	@grep -hE '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 12
 
-.PHONY: build demo demo-down test unit test-kernel e2e e2e-cni bench vet lint generate generated golden lab lab-up lab-down image prereqs help
+.PHONY: build demo demo-down test unit test-kernel e2e e2e-cni hostile fuzz bench vet lint generate generated golden lab lab-up lab-down image prereqs help

@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -255,4 +256,34 @@ func TestFingerprint(t *testing.T) {
 	require.Equal(t, broker.Fingerprint(broker.Secret("a")), broker.Fingerprint(broker.Secret("a")))
 	require.NotEqual(t, broker.Fingerprint(broker.Secret("a")), broker.Fingerprint(broker.Secret("b")))
 	require.Len(t, broker.Fingerprint(nil), 32)
+}
+
+// FuzzJoinFile: whatever is in a join file, reading it fails with a short message or returns what
+// can be written and read again.
+func FuzzJoinFile(f *testing.F) {
+	good, err := joinFile().Encode()
+	require.NoError(f, err)
+	plain, err := base64.URLEncoding.DecodeString(string(good))
+	require.NoError(f, err)
+	for _, seed := range [][]byte{good, plain, nil, []byte("{}"), []byte("null"), []byte(`{"brokerURL":"x"}`), good[:len(good)/2], []byte(`{"ClientToken":{"data":{"token":"AAAA"}}}`)} {
+		f.Add(seed)
+	}
+	f.Fuzz(func(t *testing.T, content []byte) {
+		for _, text := range [][]byte{content, []byte(base64.URLEncoding.EncodeToString(content))} {
+			file, err := broker.DecodeJoinFile(text)
+			if err != nil {
+				require.Less(t, len(err.Error()), 2000)
+				continue
+			}
+			_ = file.RESTConfig(false)
+			_ = file.Expired(noon)
+			again, err := file.Encode()
+			require.NoError(t, err)
+			same, err := broker.DecodeJoinFile(again)
+			require.NoError(t, err)
+			slices.Sort(file.Components)
+			slices.Sort(same.Components)
+			require.Equal(t, file, same)
+		}
+	})
 }

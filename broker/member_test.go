@@ -112,7 +112,7 @@ func TestBadClusterIDs(t *testing.T) {
 }
 
 // The token of a join file can make members, and nothing else.
-func TestJoinerCanOnlyJoin(t *testing.T) {
+func TestHostileJoiner(t *testing.T) {
 	d := deploy(t, kubetest.Shared(t))
 	joiner, _ := d.Joiner(t)
 	_, err := broker.AddMember(t.Context(), joiner, d.NS, "east", "uid-1")
@@ -152,7 +152,9 @@ func TestJoinerCanOnlyJoin(t *testing.T) {
 		"a role to make accounts":        role("cluster-west", "cluster-west", "create"),
 		"a cluster":                      cluster(d.NS, "east"),
 	} {
-		require.True(t, apierrors.IsForbidden(joiner.Create(t.Context(), obj)), name)
+		t.Run("create "+name, func(t *testing.T) {
+			require.True(t, apierrors.IsForbidden(joiner.Create(t.Context(), obj)))
+		})
 	}
 	sa := &corev1.ServiceAccount{ObjectMeta: meta("cluster-east")}
 	require.True(t, apierrors.IsForbidden(joiner.Delete(t.Context(), sa)))

@@ -35,6 +35,16 @@ var testNeeds = map[string][]submarinerv1.NeverRouted{
 	},
 }
 
+// needed are addresses of which no other cluster may decide where packets to them go.
+var needed = addresses("10.111.2.7", "10.101.0.1", "10.89.1.12", "10.112.7.7", "10.89.2.11", "198.51.100.53", "198.51.100.1", "203.0.113.10", "203.0.113.20", "169.254.169.254")
+
+func addresses(texts ...string) (out []netip.Addr) {
+	for _, text := range texts {
+		out = append(out, netip.MustParseAddr(text))
+	}
+	return out
+}
+
 // announce returns the Cluster and the Endpoint of a member "thief", the youngest, which is
 // accepted unless change makes it invalid.
 func announce(change func(*submarinerv1.EndpointSpec)) []client.Object {
@@ -139,8 +149,7 @@ func TestHostileAnnouncements(t *testing.T) {
 				require.Equal(t, []string{"west"}, ids, "node %s", node)
 				without, plain := connectedTo(t, besides(t, node))
 				require.Equal(t, []string{"west"}, without)
-				for _, text := range []string{"10.111.2.7", "10.101.0.1", "10.89.1.12", "10.112.7.7", "10.89.2.11", "198.51.100.53", "198.51.100.1", "203.0.113.10", "203.0.113.20", "169.254.169.254"} {
-					ip := netip.MustParseAddr(text)
+				for _, ip := range needed {
 					require.Equal(t, fate(plain, "", ip), fate(state, "", ip), "node %s, packets to %s", node, ip)
 				}
 			}
