@@ -84,7 +84,7 @@ func (g *globals) plan(ctx context.Context, node string) (state dataplane.State,
 	}
 	objs, err := kube.List(ctx, c, c.Scheme(), cluster.Namespace, mesh.Kinds())
 	if err != nil {
-		return nil, "", err
+		return nil, "", look.WithRemedy(err, cluster.Namespace)
 	}
 	joined := false
 	for _, obj := range objs {
