@@ -13,9 +13,9 @@ import (
 	"subctl/internal/kube"
 )
 
-// defaultPolicy returns the policy that connects, with driver, the pairs of clusters that no
+// DefaultPolicy returns the policy that connects, with driver, the pairs of clusters that no
 // other policy matches.
-func defaultPolicy(ns, driver string) *v1alpha1.CablePolicies {
+func DefaultPolicy(ns, driver string) *v1alpha1.CablePolicies {
 	return &v1alpha1.CablePolicies{
 		ObjectMeta:         metav1.ObjectMeta{Name: v1alpha1.DefaultCablePolicy, Namespace: ns},
 		ConnectionPolicies: []v1alpha1.CablePolicySpec{{CableDriver: driver}},

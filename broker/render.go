@@ -71,7 +71,7 @@ func Render(o Options) ([]client.Object, error) {
 		return nil, err
 	}
 	if o.DefaultPolicy != "" {
-		out = append(out, defaultPolicy(o.Namespace, o.DefaultPolicy))
+		out = append(out, DefaultPolicy(o.Namespace, o.DefaultPolicy))
 	}
 	out = append(out, info, brokerObject(o))
 	// Last: until a new quota is in force, no object that it counts can be created.

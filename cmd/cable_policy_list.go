@@ -9,7 +9,6 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"subctl/internal/look"
 	"subctl/internal/printer"
 	"subctl/internal/words"
 	"subctl/policy/catalog"
@@ -61,7 +60,7 @@ func (o *cablePolicyList) run(ctx context.Context) error {
 		report.Warn("and %d more", len(l.Troubles)-most)
 	}
 	if l.Undecided > 0 {
-		report.Done("%s: decided by %s", words.Count(l.Undecided, "pair"), look.Decider(""))
+		report.Done("%s: decided by %s", words.Count(l.Undecided, "pair"), catalog.Decider(""))
 	}
 	if len(l.Rules) == 0 {
 		report.Done("there are no cable policies")

@@ -1,6 +1,7 @@
 package cmd
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -18,8 +19,11 @@ import (
 	"subctl/cable"
 	"subctl/cable/drivers"
 	"subctl/globalnet"
+	"subctl/internal/look"
 	"subctl/internal/printer"
+	"subctl/internal/progress"
 	"subctl/internal/words"
+	"subctl/policy/catalog"
 )
 
 const deployBrokerLong = `Deploy a broker on the cluster of the current context, and write the join file for clusters.
@@ -29,7 +33,9 @@ runs there. Clusters exchange their addresses through it, and each cluster can c
 its own objects. To finish an interrupted deployment, to repair one, or to write a new join
 file after the old one has expired, run the command again. It also creates the cable policy
 "default", which decides for pairs of clusters that no other policy matches. If that policy
-exists, only --cable-driver changes it.
+exists, only --cable-driver changes it. The pairs of clusters whose cable changes then are
+printed. A change that leaves a pair without a cable, or removes its encryption, is refused
+unless --force is set; with --dry-run, the exit code is then 3.
 
 The join file contains a token, which expires, the pre-shared key of the cables, and the
 administrator's signing key, without which no cluster can become a member: it is nowhere
@@ -55,7 +61,7 @@ type deployBrokerOptions struct {
 	cableDriver   string
 	pskFrom       string
 	signingFrom   string
-	dryRun        bool
+	dryRun, force bool
 	format        *printer.Flag
 	flags         *pflag.FlagSet
 
@@ -63,7 +69,8 @@ type deployBrokerOptions struct {
 	render broker.Options
 	from   broker.KeySources
 	// Known after plan.
-	was string // the driver of the default policy; empty if there is none
+	was    string // the driver of the default policy; empty if there is none
+	change catalog.Change
 }
 
 func newDeployBroker(g *globals) *cobra.Command {
@@ -87,6 +94,7 @@ func newDeployBroker(g *globals) *cobra.Command {
 	f.StringVar(&o.pskFrom, "ipsec-psk-from", "", "join file with the pre-shared key, - for stdin (default: the file that is replaced, or else a new key)")
 	f.StringVar(&o.signingFrom, "signing-key-from", "", "join file with the administrator's signing key, - for stdin (default: the file with the pre-shared key)")
 	f.BoolVar(&o.dryRun, "dry-run", false, "print the objects without applying them")
+	f.BoolVar(&o.force, "force", false, "change the policy \""+v1alpha1.DefaultCablePolicy+"\" even if pairs of clusters lose their cable or its encryption")
 	o.format = output(c, printer.YAML, printer.JSON)
 	completeDrivers(c)
 	complete(c, "components", func(context.Context) ([]string, error) { return []string{broker.Connectivity}, nil })
@@ -115,11 +123,15 @@ func (o *deployBrokerOptions) run(ctx context.Context, g *globals) error {
 		return err
 	}
 	report.Done("the cluster can host a broker; the pre-shared key is %s; the administrator's key is %s", keys.PSKOrigin, keys.AdministratorOrigin)
-	if o.render.DefaultPolicy != "" && o.was != "" && o.was != o.render.DefaultPolicy {
-		report.Warn("the cable policy %s changes from %s to %s: pairs of clusters that no other policy matches change their cable", v1alpha1.DefaultCablePolicy, o.was, o.render.DefaultPolicy)
+	refused, err := o.accept(g, report)
+	if err != nil {
+		return err
 	}
 	if o.dryRun {
-		return o.print(g, c, keys)
+		return cmp.Or(o.print(g, c, keys), refused)
+	}
+	if refused != nil {
+		return refused
 	}
 	objects, err := broker.Render(o.render)
 	if err != nil {
@@ -152,7 +164,29 @@ func (o *deployBrokerOptions) plan(ctx context.Context, c client.Client, cfg *re
 		return broker.Keys{}, err
 	}
 	o.render.PSKFingerprint, o.render.Administrator = broker.Fingerprint(keys.PSK), keys.Administrator.Public()
-	return keys, o.planDriver(ctx, c, state.Broker)
+	if err := o.planDriver(ctx, c, state.Broker); err != nil || state.Broker == nil || o.render.DefaultPolicy == "" {
+		return keys, err
+	}
+	all, err := look.ReadBrokerPolicies(ctx, c, o.render.Namespace)
+	if err != nil {
+		return broker.Keys{}, err
+	}
+	o.change = all.Compare(all.With([]*v1alpha1.CablePolicies{broker.DefaultPolicy(o.render.Namespace, o.render.DefaultPolicy)}))
+	return keys, nil
+}
+
+// accept prints the pairs of clusters whose cable changes, and returns an error if the change is
+// refused.
+func (o *deployBrokerOptions) accept(g *globals, report *progress.Reporter) (refused, err error) {
+	if o.render.DefaultPolicy != "" && o.was != "" && o.was != o.render.DefaultPolicy {
+		report.Warn("the cable policy %s changes from %s to %s: pairs of clusters that no other policy matches change their cable", v1alpha1.DefaultCablePolicy, o.was, o.render.DefaultPolicy)
+	}
+	if len(o.change.Cables) > 0 { // on stderr, as stdout has objects or the join file
+		if err := look.PrintChange(g.ErrOut, report, o.change); err != nil {
+			return nil, err
+		}
+	}
+	return (&guard{g: g, force: o.force, dryRun: o.dryRun}).accept(o.change), nil
 }
 
 // planDriver keeps the driver and the default policy of an existing broker, unless

@@ -44,7 +44,34 @@ func TestDeployBrokerMakesTheDefaultPolicy(t *testing.T) {
 	require.NotContains(t, h.done(t, "deploy-broker").stderr, asked)
 	has(v1alpha1.CablePolicySpec{CableDriver: "ipsec"})
 
-	t.Log("with it, it changes")
+	t.Log("with it, it changes, unless pairs of clusters lose their encryption")
+	members := func(write func(client.Object) error) {
+		for _, id := range []string{"east", "west"} {
+			for _, o := range clusterObjects(ns, id, id, "site="+id, "vxlan,ipsec") {
+				if c, ok := o.(*submarinerv1.Cluster); ok {
+					c.Spec.ServiceCIDR, c.Spec.ClusterCIDR, c.Spec.GlobalCIDR = []string{}, []string{}, []string{}
+				}
+				require.NoError(t, write(o))
+			}
+		}
+	}
+	members(func(o client.Object) error { return h.client.Create(t.Context(), o) })
+	const table, loss = "CLUSTERS      NOW               THEN\neast - west   ipsec (default)   vxlan (default)\n",
+		"1 pair of clusters would lose encryption:\n  east - west: ipsec (default) → vxlan (default), not encrypted\n"
+	refused := h.run(t, nil, "deploy-broker", "--cable-driver", "vxlan")
+	require.Equal(t, exitFailed, refused.code)
+	require.Contains(t, refused.stderr, table+"Error: "+loss+"nothing was changed: to change it nevertheless, add --force\n")
+	refused = h.run(t, nil, "deploy-broker", "--cable-driver", "vxlan", "--dry-run")
+	require.Equal(t, exitTrouble, refused.code)
+	require.Contains(t, refused.stdout, "kind: Broker")
+	has(v1alpha1.CablePolicySpec{CableDriver: "ipsec"})
+	require.Equal(t, "vxlan", driver(), "as it was deployed")
+	require.Contains(t, h.done(t, "deploy-broker", "--cable-driver", "vxlan", "--force").stderr, "would lose encryption")
+	has(v1alpha1.CablePolicySpec{CableDriver: "vxlan"})
+	require.Contains(t, h.done(t, "deploy-broker", "--cable-driver", "ipsec").stderr, "east - west   vxlan (default)   ipsec (default)\n")
+	members(func(o client.Object) error { return h.client.Delete(t.Context(), o) })
+
+	t.Log("and where no pair does")
 	require.Contains(t, h.done(t, "deploy-broker", "--cable-driver", "vxlan", "--dry-run").stderr, asked)
 	has(v1alpha1.CablePolicySpec{CableDriver: "ipsec"})
 	require.Contains(t, h.done(t, "deploy-broker", "--cable-driver", "vxlan").stderr, asked)

@@ -94,8 +94,13 @@ type waiter struct {
 
 // run waits. If the time limit is reached, the exit code is 3.
 func (w *waiter) run(ctx context.Context) error {
-	ctx, cancel := context.WithTimeout(ctx, w.timeout)
+	waiting, cancel := context.WithTimeout(ctx, w.timeout)
 	defer cancel()
+	return waited(ctx, w.reach(waiting))
+}
+
+// reach waits until ctx is done.
+func (w *waiter) reach(ctx context.Context) error {
 	report := w.g.progress()
 	report.Step("waiting for the new cables of %s", words.Count(len(w.pending), "pair"))
 	done := map[string]bool{}
@@ -138,10 +143,6 @@ func (w *waiter) incomplete(ctx context.Context, missing []string) error {
 			missing = append(missing, x.Pair.String()+": not known")
 		}
 	}
-	err := fmt.Errorf("waiting for the new cables: %w: the change is written, and takes effect without this command; not reached yet:\n  %s\nsee subctl show connections",
+	return fmt.Errorf("waiting for the new cables: %w: the change is written, and takes effect without this command; not reached yet:\n  %s\nsee subctl show connections",
 		cluster.Interrupted(ctx), strings.Join(missing, "\n  "))
-	if errors.Is(ctx.Err(), context.DeadlineExceeded) {
-		return &exitError{exitTrouble, err}
-	}
-	return err
 }

@@ -25,7 +25,9 @@ All checks run before anything is changed on either cluster. Then join claims th
 on the broker, installs the agents in namespace submariner-operator, and labels a node as
 gateway if there is none. To finish an interrupted join, or to repair or change one, run the
 command again: settings without a flag stay as they are, and the settings that change are
-printed first. With --reset, settings without a flag return to their defaults.
+printed first. With --reset, settings without a flag return to their defaults. A change that
+leaves a pair of clusters without a cable or its encryption, or through which other clusters
+can no longer reach addresses of this one, is refused without --force.
 
 Cable policies decide which cable connects two clusters. --cable-driver counts only where no
 policy matches, not even the policy "default", which deploy-broker creates. With --encryption
@@ -89,8 +91,8 @@ func newJoin(g *globals) *cobra.Command {
 	f.BoolVar(&o.checkBroker, "check-broker-certificate", true, "verify the certificate of the broker's API server")
 	f.BoolVar(&o.Reset, "reset", false, "reset the settings without a flag to their defaults, instead of leaving them as they are")
 	f.BoolVar(&o.dryRun, "dry-run", false, "print what would change on broker and cluster, without writing it; with -o, the objects to write")
-	f.BoolVar(&o.force, "force", false, "change it even if pairs of clusters lose their cable or its encryption, and join even if another cluster announces the same addresses")
-	f.BoolVar(&o.wait, "wait", true, "wait until the cluster is connected")
+	f.BoolVar(&o.force, "force", false, "change it even if pairs of clusters lose their cable or its encryption, or addresses can no longer be reached, and join even if another cluster announces the same addresses")
+	f.BoolVar(&o.wait, "wait", true, "wait until the cluster is connected, by its new cables where they change")
 	f.DurationVar(&o.timeout, "timeout", 2*time.Minute, "time limit for --wait")
 	o.format = output(c, printer.YAML, printer.JSON)
 	complete(c, "gateway-nodes", g.nodes)
@@ -150,9 +152,9 @@ func (o *joinOptions) run(ctx context.Context, g *globals) error {
 	if !o.wait {
 		return nil
 	}
-	ctx, cancel := context.WithTimeout(ctx, o.timeout)
+	waiting, cancel := context.WithTimeout(ctx, o.timeout)
 	defer cancel()
-	return op.Wait(ctx)
+	return waited(ctx, op.Wait(waiting))
 }
 
 // printDryRun prints how the broker and the cluster would change, or with -o the objects to

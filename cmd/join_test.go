@@ -213,7 +213,7 @@ func TestJoinAndUninstall(t *testing.T) {
 	})
 	t.Run("wait says what is not up", func(t *testing.T) {
 		r := w.run(t, "join", w.file, "--clusterid", "west", "--timeout", "1500ms")
-		require.Equal(t, exitFailed, r.code)
+		require.Equal(t, exitTrouble, r.code)
 		require.Contains(t, r.stderr, "DaemonSet submariner-routeagent: 0 of 2 pods are ready")
 		require.Contains(t, r.stderr, "DaemonSet submariner-gateway: 0 of 1 pods are ready")
 		require.Contains(t, r.stderr, "out of time")

@@ -46,7 +46,8 @@ cluster joins with the file that deploy-broker writes.
 
 Commands print data on stdout and messages on stderr. The exit code is 0 if the command
 succeeded, 1 if it failed, 2 if the command line has a mistake, and 3 if it found a
-problem, such as a connection that is down.`
+problem, such as a connection that is down, or made its change but the result did not
+appear within --timeout.`
 
 const rootExample = `  # deploy the broker on the cluster of context "hub", and join two clusters
   subctl deploy-broker --context hub

@@ -57,5 +57,8 @@ func rotateKey(ctx context.Context, g *globals, k *rotate.Operation, dryRun bool
 	if dryRun {
 		return g.printActions(format.Format(), r.Lines())
 	}
-	return k.Run(ctx, r)
+	if err := k.Run(ctx, r); err != nil {
+		return err
+	}
+	return waited(ctx, k.Wait(ctx, r))
 }

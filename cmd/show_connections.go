@@ -11,6 +11,7 @@ import (
 	submarinerv1 "subctl/api/submariner/v1"
 	"subctl/internal/look"
 	"subctl/internal/printer"
+	"subctl/policy/catalog"
 )
 
 const connectionsLong = `Every active gateway has one connection to each active gateway of every other cluster.
@@ -103,7 +104,7 @@ func connectionRows(s look.Site) []connectionRow {
 			r := connectionRow{
 				Cluster: s.Name, Gateway: gw.Name,
 				RemoteCluster: c.Endpoint.ClusterID, RemoteGateway: c.Endpoint.Hostname, RemoteIP: remoteIP(c), NAT: c.UsingNAT,
-				CableDriver: look.CableDriver(c), Subnets: append([]string{}, c.Endpoint.Subnets...),
+				CableDriver: catalog.CableDriver(c), Subnets: append([]string{}, c.Endpoint.Subnets...),
 				Status: string(c.Status), StatusMessage: c.StatusMessage,
 				Policy: c.Policy, Rule: c.Rule, DesiredDriver: c.DesiredDriver, MTU: c.MTU, PathMTU: c.PathMTU, ReceivedBytes: c.ReceivedBytes, SentBytes: c.SentBytes,
 				Implementation: c.Implementation, Attempts: append([]string{}, c.Attempts...),

@@ -88,7 +88,7 @@ func (g *globals) plan(ctx context.Context, node string) (state dataplane.State,
 	}
 	objs, err := kube.List(ctx, c, c.Scheme(), cluster.Namespace, mesh.Kinds())
 	if err != nil {
-		return nil, nil, "", err
+		return nil, nil, "", look.WithRemedy(err, cluster.Namespace)
 	}
 	joined := false
 	for _, obj := range objs {

@@ -1,15 +1,21 @@
 package cmd
 
 import (
+	"context"
 	"encoding/json"
+	"errors"
 	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
 	"golang.org/x/tools/txtar"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/runtime/serializer"
+	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	submarinerv1 "subctl/api/submariner/v1"
 	"subctl/api/submariner/v1alpha1"
@@ -82,6 +88,34 @@ func TestShowPlanMistakes(t *testing.T) {
 	require.Equal(t, exitFailed, got.code)
 	require.Equal(t, "Error: cluster \"kube-east\" has not joined, so its nodes have no plan: run \"subctl join\"\n", got.stderr)
 	require.Empty(t, got.stdout)
+}
+
+// A user who lacks a right is told what to do.
+func TestShowPlanDenied(t *testing.T) {
+	objs, _ := scenario(t, "alone")
+	for denied, remedy := range map[string]string{
+		"nodes":         "ask an administrator for the right to list nodes, which the ClusterRole view does not contain, or choose another user or context (docs/permissions.md)\n",
+		"cablepolicies": "ask an administrator for the ClusterRole view in namespace submariner-operator, or choose another user or context (docs/permissions.md)\n",
+	} {
+		g, _, stderr := testGlobals(t, world{"east": objs}, "east")
+		connect := g.connect
+		g.connect = func(ctx context.Context, cfg *rest.Config) (client.Client, error) {
+			c, err := connect(ctx, cfg)
+			if err != nil {
+				return nil, err
+			}
+			return interceptor.NewClient(c.(client.WithWatch), interceptor.Funcs{
+				List: func(ctx context.Context, c client.WithWatch, list client.ObjectList, opts ...client.ListOption) error {
+					if gvk, err := c.GroupVersionKindFor(list); err != nil || strings.TrimSuffix(strings.ToLower(gvk.Kind), "list") == strings.TrimSuffix(denied, "s") || strings.EqualFold(gvk.Kind, denied+"list") {
+						return apierrors.NewForbidden(schema.GroupResource{Resource: denied}, "", errors.New("alice may not"))
+					}
+					return c.List(ctx, list, opts...)
+				},
+			}), nil
+		}
+		require.Equal(t, exitFailed, run(t.Context(), g, []string{"show", "plan", "gw"}))
+		require.True(t, strings.HasSuffix(stderr.String(), remedy), stderr)
+	}
 }
 
 // TestLeaving shows a cluster that is being uninstalled.

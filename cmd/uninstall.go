@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"slices"
 	"strings"
 	"time"
 
@@ -29,20 +30,30 @@ person has set. To finish an interrupted uninstall, run the same command again.
 
 The cable policies that were created on the cluster are deleted with it. If that changes the
 cables of pairs of other clusters, these pairs are printed, and uninstall continues only with
---force; with --dry-run, the exit code is then 3. The broker can keep the policies: see subctl
-cable-policy adopt.`
+--force=policies; with --dry-run, the exit code is then 3. The broker can keep the policies:
+see subctl cable-policy adopt.
+
+--force names what uninstall ignores, one or several of these; without a value, all of them:
+  policies  other clusters need the cable policies of this cluster: they lose them
+  nodes     nodes cannot be cleaned: they keep devices, routes and rules until they restart
+  broker    the broker cannot be reached: it keeps the objects of this cluster`
 
 const uninstallExample = `  # show what would be removed, and remove it
   subctl uninstall --context west --dry-run
   subctl uninstall --context west --yes
 
+  # remove a cluster whose broker is gone
+  subctl uninstall --context west --force=broker
+
   # let the broker keep the cable policies that were created on the cluster
   subctl cable-policy adopt --context hub --from west`
 
 type uninstallOptions struct {
-	yes, dryRun, force bool
-	timeout            time.Duration
-	format             *printer.Flag
+	yes, dryRun bool
+	force       []string
+	obstacles   []uninstall.Obstacle // that force names
+	timeout     time.Duration
+	format      *printer.Flag
 }
 
 func newUninstall(g *globals) *cobra.Command {
@@ -59,10 +70,41 @@ func newUninstall(g *globals) *cobra.Command {
 	f := c.Flags()
 	f.BoolVarP(&o.yes, "yes", "y", false, "do not ask for confirmation")
 	f.BoolVar(&o.dryRun, "dry-run", false, "print the actions without performing them")
-	f.BoolVar(&o.force, "force", false, "continue even if other clusters need this cluster's cable policies, nodes cannot be cleaned, or the broker cannot be reached")
+	f.StringSliceVar(&o.force, "force", nil, "continue in spite of these obstacles: "+strings.Join(obstacleNames(), ", ")+"; without a value, of all")
+	f.Lookup("force").NoOptDefVal = strings.Join(obstacleNames(), ",")
+	complete(c, "force", func(context.Context) ([]string, error) { return obstacleNames(), nil })
+	before(c, o.check)
 	timeLimit(c, &o.timeout, 2*time.Minute, "time limit for cleaning the nodes, and for deleting the namespace")
 	o.format = dryRunOutput(c, &o.dryRun, printer.Table, printer.JSON, printer.YAML)
 	return c
+}
+
+// obstacleNames returns the values of --force.
+func obstacleNames() []string {
+	var out []string
+	for _, o := range uninstall.Obstacles() {
+		out = append(out, string(o))
+	}
+	return out
+}
+
+// check reads --force.
+func (o *uninstallOptions) check() error {
+	var errs []error
+	for _, name := range o.force {
+		switch name {
+		case "true": // of the environment or the configuration file, where --force of other commands is a bool
+			o.obstacles = uninstall.Obstacles()
+			continue
+		case "false":
+			continue
+		}
+		if !slices.Contains(obstacleNames(), name) {
+			errs = append(errs, fmt.Errorf("--force=%s names no obstacle: use %s", name, strings.Join(obstacleNames(), ", ")))
+		}
+		o.obstacles = append(o.obstacles, uninstall.Obstacle(name))
+	}
+	return errors.Join(errs...)
 }
 
 func (o *uninstallOptions) run(ctx context.Context, g *globals) error {
@@ -83,26 +125,27 @@ func (o *uninstallOptions) run(ctx context.Context, g *globals) error {
 	if err != nil {
 		return err
 	}
-	if lost != nil && o.force {
+	accepted := slices.Contains(o.obstacles, uninstall.Policies)
+	if lost != nil && accepted {
 		report.Warn("%v", lost)
 	}
 	if o.dryRun {
-		if err := g.printActions(o.format.Format(), remains.Lines(side.Client)); err != nil || lost == nil || o.force {
+		if err := g.printActions(o.format.Format(), remains.Lines(side.Client)); err != nil || lost == nil || accepted {
 			return err
 		}
-		report.Warn("%v\nwithout --force, uninstall is refused", lost)
+		report.Warn("%v\nwithout --force=%s, uninstall is refused", lost, uninstall.Policies)
 		return trouble()
 	}
-	if lost != nil && !o.force {
-		return fmt.Errorf("%w\nnothing was changed: let the broker keep these policies with subctl cable-policy adopt --from %s --context BROKER, or continue with --force",
-			lost, remains.Submariner.Spec.ClusterID)
+	if lost != nil && !accepted {
+		return fmt.Errorf("%w\nnothing was changed: let the broker keep these policies with subctl cable-policy adopt --from %s --context BROKER, or continue with --force=%s",
+			lost, remains.Submariner.Spec.ClusterID, uninstall.Policies)
 	}
 	if !o.yes {
 		if err := g.confirm(ctx, uninstallQuestion(remains, side.URL)); err != nil {
 			return err
 		}
 	}
-	u := &uninstall.Operation{Cluster: side, Report: report, Connect: g.connect, Force: o.force, Timeout: o.timeout}
+	u := &uninstall.Operation{Cluster: side, Report: report, Connect: g.connect, Force: o.obstacles, Timeout: o.timeout}
 	return u.Run(ctx, remains)
 }
 

@@ -40,11 +40,13 @@ func (w *joinWorld) refuses(t *testing.T) {
 	require.Equal(t, exitFailed, r.code)
 	require.Equal(t, table, r.stdout)
 	require.Contains(t, r.stderr, "Error: "+why+"\n  cloud - east: ipsec (kept) → vxlan (default), not encrypted\nnothing was changed: "+
-		"let the broker keep these policies with subctl cable-policy adopt --from west --context BROKER, or continue with --force\n")
+		"let the broker keep these policies with subctl cable-policy adopt --from west --context BROKER, or continue with --force=policies\n")
 	r = w.run(t, "uninstall", "--dry-run")
 	require.Equal(t, exitTrouble, r.code)
 	require.Contains(t, r.stdout, table+"delete Submariner")
-	require.Contains(t, r.stderr, "without --force, uninstall is refused")
+	require.Contains(t, r.stderr, "without --force=policies, uninstall is refused")
+	require.Equal(t, exitTrouble, w.run(t, "uninstall", "--dry-run", "--force=nodes,broker").code, "they are other obstacles")
+	require.Equal(t, result{code: exitUsage, stderr: "Error: --force=x names no obstacle: use policies, nodes, broker\n"}, w.run(t, "uninstall", "--force=x"))
 	require.Equal(t, exitDone, w.run(t, "uninstall", "--dry-run", "--force").code)
 	require.Equal(t, before, w.state(t))
 

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	submarinerv1 "subctl/api/submariner/v1"
 	"subctl/api/submariner/v1alpha1"
@@ -99,6 +100,7 @@ func reportGateway(s Snapshot, p Plan, o Outcome) Report {
 		if s.Standing.Speaker && !m.Membership.Leaving() {
 			r.publishCluster(m)
 			r.Status, r.Update = policyReports(s, o.Now)
+			r.unlabel(s)
 		}
 		r.prune(m, o.Now)
 	}
@@ -107,6 +109,18 @@ func reportGateway(s Snapshot, p Plan, o Outcome) Report {
 		r.Apply = append(r.Apply, g)
 	}
 	return r
+}
+
+// unlabel restores the objects of this cluster that somebody has labelled as copies. An object
+// that is written anyway is restored in the next pass.
+func (r *Report) unlabel(s Snapshot) {
+	for _, o := range s.mislabelled {
+		if !slices.ContainsFunc(r.Apply, func(a client.Object) bool {
+			return reflect.TypeOf(a) == reflect.TypeOf(o) && a.GetName() == o.GetName()
+		}) {
+			r.Update = append(r.Update, o)
+		}
+	}
 }
 
 // gatewayReport returns the Gateway of this node without its connections.

@@ -83,6 +83,11 @@ func (m *Mesh) remoteEndpoints(o Outcome) []submarinerv1.RemoteEndpoint {
 		r.Spec.Backend = c.Driver.Name()
 		out = append(out, r)
 	}
+	for _, w := range m.Cables.Waiting {
+		r := submarinerv1.RemoteEndpoint{Status: submarinerv1.Connecting, StatusMessage: clipTo(w.Err.Error(), maxRemoteText), Spec: w.Spec}
+		r.Spec.Backend = "" // not decided
+		out = append(out, r)
+	}
 	for _, refused := range m.Refused() {
 		out = append(out, submarinerv1.RemoteEndpoint{Status: submarinerv1.ConnectionError, StatusMessage: clipTo("refused: "+refused.Err.Error(), maxRemoteText), Spec: refused.Spec})
 	}

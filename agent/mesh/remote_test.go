@@ -73,6 +73,17 @@ func TestRemoteEndpoints(t *testing.T) {
 	}
 }
 
+// An endpoint that waits for what is not known yet is reported, too, as gateways report it.
+func TestRemoteEndpointsThatWait(t *testing.T) {
+	m := worker(1)
+	m.Cables.Waiting = []Refusal{{submarinerv1.EndpointSpec{CableName: "new", Backend: "vxlan"}, errors.New("its Cluster object is not there yet")}}
+	got := m.remoteEndpoints(Outcome{Health: map[string]Health{"cluster-000": {Status: submarinerv1.Connected}}})
+	require.Len(t, got, 2)
+	require.Equal(t, submarinerv1.RemoteEndpoint{
+		Status: submarinerv1.Connecting, StatusMessage: "its Cluster object is not there yet", Spec: submarinerv1.EndpointSpec{CableName: "new", Subnets: []string{}},
+	}, got[0])
+}
+
 // What is wrong is not cut off.
 func TestRemoteEndpointsAreLimited(t *testing.T) {
 	m, o := worker(100), Outcome{Health: map[string]Health{}}

@@ -68,7 +68,7 @@ type Report struct {
 	Apply, Delete []client.Object
 	// Status are objects whose status is applied, as far as it is set.
 	Status []client.Object
-	// Update are objects of users, with a change. An object that somebody else has changed
+	// Update are objects of users, or that users have labelled, with a change. An object that somebody else has changed
 	// since it was read is not overwritten.
 	Update []client.Object
 }

@@ -14,6 +14,7 @@ import (
 
 	submarinerv1 "subctl/api/submariner/v1"
 	"subctl/api/submariner/v1alpha1"
+	"subctl/broker/exchange"
 	"subctl/cable"
 	"subctl/cable/keys"
 	"subctl/cable/natdiscovery"
@@ -59,6 +60,9 @@ type Snapshot struct {
 	Cables []dataplane.CableState
 
 	objects map[reflect.Type][]client.Object
+	// mislabelled are the objects of this cluster that the API server has with the label of
+	// copies, without it. They are named after this cluster.
+	mislabelled []client.Object
 }
 
 // Standing is the result of the election among the gateways of a cluster, as one of
@@ -113,36 +117,32 @@ func NewSnapshot(node string, objs ...client.Object) Snapshot {
 
 // claimOwn removes the label that only copies carry from the objects of this cluster itself.
 // Somebody may have put it there, and it must not hide them: other clusters go by the name of a
-// Cluster or an Endpoint, and by who created a policy.
-func (s Snapshot) claimOwn() {
-	subs := List[*v1alpha1.Submariner](s)
+// Cluster or an Endpoint, and by who created a policy. Objects that are named after this cluster
+// are noted in mislabelled.
+func (s *Snapshot) claimOwn() {
+	subs := List[*v1alpha1.Submariner](*s)
 	if len(subs) == 0 {
 		return
 	}
-	id := subs[0].Spec.ClusterID
+	id, kinds := subs[0].Spec.ClusterID, exchange.Kinds()
 	for _, objs := range s.objects {
+		kind, err := kinds.Of(objs[0])
+		if err != nil {
+			continue // there are no copies of it
+		}
 		for i, o := range objs {
-			if owner, labelled := submarinerv1.OwnerID(o); !labelled || owner != id && !madeBy(id, o) {
+			if !submarinerv1.IsCopy(o) || !kind.MadeBy(id, o) {
 				continue
 			}
 			o = o.DeepCopyObject().(client.Object)
 			delete(o.GetLabels(), submarinerv1.ClusterIDLabel)
 			objs[i] = o
+			if kind.Named != nil && kind.Named.Names.Owns(id, o.GetName()) {
+				s.mislabelled = append(s.mislabelled, o)
+			}
 		}
 	}
-}
-
-// madeBy reports whether cluster id must have made an object, whatever its labels.
-func madeBy(id string, o client.Object) bool {
-	switch o := o.(type) {
-	case *submarinerv1.Cluster:
-		return o.Name == id && o.Spec.ClusterID == id
-	case *v1alpha1.CablePolicies:
-		return len(o.Status.ClusterSets)+len(o.Status.Conditions) > 0 // copies have no status
-	case *submarinerv1.Endpoint:
-		return o.Spec.ClusterID == id && o.Name == id+"-"+o.Spec.CableName && strings.HasPrefix(o.Spec.CableName, "submariner-cable-"+id+"-")
-	}
-	return false
+	slices.SortFunc(s.mislabelled, func(x, y client.Object) int { return strings.Compare(x.GetName(), y.GetName()) })
 }
 
 // List returns the snapshot's objects of one kind, sorted. They are shared: do not

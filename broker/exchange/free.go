@@ -67,11 +67,11 @@ func (p *freePlan) readLocal() {
 	shared := 0
 	for _, o := range p.local {
 		p.names[o.GetName()] = true
-		s := newShare(p.kind, o)
-		if p.isCopy(s) {
+		if !p.kind.MadeBy(p.ClusterID, o) {
 			p.readCopy(o)
 			continue
 		}
+		s := newShare(p.kind, o)
 		p.own = append(p.own, s)
 		if flaw := p.kind.nameFlaw(o.GetName()); flaw != "" {
 			s.refuse(reasonInvalidName, "%s", flaw)
@@ -82,13 +82,6 @@ func (p *freePlan) readLocal() {
 		}
 		s.barred = s.reason != ""
 	}
-}
-
-// isCopy reports whether a local object is a copy. An object with the label of this cluster's
-// ID, or with a status, was made here: somebody has labelled it since.
-func (p *freePlan) isCopy(s *share) bool {
-	id, labelled := submarinerv1.OwnerID(s.object)
-	return labelled && id != p.ClusterID && len(s.last.Sets)+len(s.last.Conditions) == 0
 }
 
 // readCopy notes a copy. A copy that has a name which the exchange does not give, and a

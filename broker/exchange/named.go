@@ -146,10 +146,7 @@ func (p *namedPlan) copy(set, namespace string, from client.Object, labels, anno
 }
 
 // isCopy reports whether a local object is a copy from another cluster.
-func (p *namedPlan) isCopy(o client.Object) bool {
-	id, ok := submarinerv1.OwnerID(o)
-	return ok && id != p.ClusterID && !p.kind.Named.Names.Owns(p.ClusterID, o.GetName())
-}
+func (p *namedPlan) isCopy(o client.Object) bool { return !p.kind.MadeBy(p.ClusterID, o) }
 
 // lastSets returns the clustersets in which the object of a copy was found last.
 func lastSets(o client.Object) []string {

@@ -123,6 +123,24 @@ func (k *Kind) namedMetadata(o client.Object) (labels, annotations map[string]st
 	return labels, annotations
 }
 
+// MadeBy reports whether o, found in cluster id, was made there, and is no copy of an object of
+// another cluster or of the broker. Copies carry the label of the cluster ID; somebody may have put
+// it on other objects too. Such an object was made in the cluster if it has one of the names of the
+// cluster's objects, or a status, which copies do not have.
+func (k *Kind) MadeBy(id string, o client.Object) bool {
+	owner, labelled := submarinerv1.OwnerID(o)
+	switch {
+	case !labelled || owner == id:
+		return true
+	case k.Named != nil:
+		return k.Named.Names.Owns(id, o.GetName())
+	case k.Free.Status == nil:
+		return false
+	}
+	status := k.Free.Status(o)
+	return len(status.Sets)+len(status.Conditions) > 0
+}
+
 // flaw returns the reason why o cannot be an object of cluster id, or "". The kind is
 // Named.
 func (k *Kind) flaw(o client.Object, id string) string {

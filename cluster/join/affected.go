@@ -16,8 +16,18 @@ import (
 
 // pair is what the policies decide for this cluster and another.
 type pair struct {
+	policy.Pair
 	other    string
 	decision policy.Decision
+}
+
+// newPair returns the pair of this cluster and another.
+func newPair(self, other policy.Cluster, d policy.Decision) pair {
+	both := policy.Pair{X: self, Y: other}
+	if other.ID < self.ID {
+		both = policy.Pair{X: other, Y: self}
+	}
+	return pair{both, other.ID, d}
 }
 
 // pairs returns what the policies decide for the pairs of this cluster, joined as spec with
@@ -33,7 +43,7 @@ func (r request) pairs(spec v1alpha1.SubmarinerSpec, labels map[string]string) [
 			if err := r.lacks(known, spec, other.ID, d.Driver); d.Err == nil && err != nil {
 				d.Err, d.Driver = err, ""
 			}
-			out = append(out, pair{other.ID, d})
+			out = append(out, newPair(self, other, d))
 		}
 	}
 	return out
@@ -112,9 +122,15 @@ var local = []string{
 // decided are the fields from which policies decide.
 var decided = []string{"cableDriver", "clusterLabels", "clusterSets", "encryption"}
 
-// affected returns the clusters that the changes affect, with the cable before and after
-// where it differs, and those among them that lose their cable or its encryption.
-func (r request) affected(was, will *v1alpha1.Submariner, list []Change) (out, losses []string) {
+// effect is what changes of a Submariner mean for other clusters.
+type effect struct {
+	affected []string              // the clusters, with the cable before and after where it differs
+	losses   []string              // those that lose their cable or its encryption
+	cables   []catalog.CableChange // the pairs whose cable changes, and that have one then
+}
+
+// affected returns the effect of the changes.
+func (r request) affected(was, will *v1alpha1.Submariner, list []Change) (out effect) {
 	all := false
 	for _, c := range list {
 		field, _, _ := strings.Cut(c.Field, ".")
@@ -131,21 +147,25 @@ func (r request) affected(was, will *v1alpha1.Submariner, list []Change) (out, l
 			text += fmt.Sprintf(" (not connected → %s)", driverText(now.decision))
 		case !before[i].decision.Same(now.decision):
 			text += fmt.Sprintf(" (%s → %s)", driverText(before[i].decision), driverText(now.decision))
-			if (catalog.CableChange{Now: catalog.CableOf(before[i].decision), Then: catalog.CableOf(now.decision)}).Loses() {
-				losses = append(losses, text)
+			change := catalog.CableChange{Pair: now.Pair, Now: catalog.CableOf(before[i].decision), Then: catalog.CableOf(now.decision)}
+			if change.Loses() {
+				out.losses = append(out.losses, text)
+			}
+			if change.Then.Err == nil {
+				out.cables = append(out.cables, change)
 			}
 		case !all:
 			continue
 		}
-		out = append(out, text)
+		out.affected = append(out.affected, text)
 	}
 	for _, p := range before {
 		if !slices.ContainsFunc(after, func(now pair) bool { return now.other == p.other }) {
-			out = append(out, p.other+" (no longer connected)")
-			losses = append(losses, p.other+" (no longer connected)")
+			out.affected = append(out.affected, p.other+" (no longer connected)")
+			out.losses = append(out.losses, p.other+" (no longer connected)")
 		}
 	}
-	return out, losses
+	return out
 }
 
 func driverText(d policy.Decision) string {

@@ -12,6 +12,7 @@ import (
 	"subctl/api/submariner/v1alpha1"
 	"subctl/cluster"
 	"subctl/cluster/join"
+	"subctl/cluster/networks"
 )
 
 // again is a cluster that has joined with values other than the defaults in all fields that
@@ -244,4 +245,50 @@ func TestChangesHoldNoSecret(t *testing.T) {
 	require.NoError(t, err)
 	require.NotContains(t, p.ChangesText(), "topsecret")
 	require.Contains(t, p.ChangesText(), "ceIPSecPSK: (secret, 9 characters) → (none)")
+}
+
+// A change after which other clusters cannot reach addresses of this one must be confirmed,
+// such as --reset where the discovery has found less than the user specified before.
+func TestJoiningAgainConfirmsThatNetworksShrink(t *testing.T) {
+	for _, test := range []struct {
+		name, found, guess string
+		specified          []string
+		reset, alone       bool
+		want               string
+	}{
+		{name: "kept", found: "10.50.0.0/23", guess: "a guess"},
+		{
+			name: "reset to a guess", found: "10.50.0.0/23", guess: "a guess", reset: true,
+			want: "the pod network of this cluster changes from 10.50.0.0/16 to 10.50.0.0/23, which is a guess: other clusters can no longer reach all of its addresses; keep it with --clustercidr 10.50.0.0/16",
+		},
+		{name: "reset to more", found: "10.50.0.0/15", reset: true},
+		{name: "reset, and nobody else is there", found: "10.50.0.0/23", reset: true, alone: true},
+		{
+			name: "specified", found: "10.50.0.0/16", specified: []string{"10.50.0.0/17", "10.50.128.0/18"},
+			want: "the pod network of this cluster changes from 10.50.0.0/16 to 10.50.0.0/17,10.50.128.0/18: other clusters can no longer reach all of its addresses; keep it with --clustercidr 10.50.0.0/16",
+		},
+		{name: "the same in parts", found: "10.50.0.0/16", specified: []string{"10.50.0.0/17", "10.50.128.0/18", "10.50.192.0/18"}},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			s := again(t)
+			s.f.Submariner.Spec = s.f.Submariner.Spec.WithoutEffect()
+			s.f.Network = networks.Discovered{Pods: found("the nodes", test.found), Services: found("the API", "10.60.0.0/16"), Guess: test.guess}
+			s.member("west", "10.50.0.0/16", "10.60.0.0/16", "10.89.1.1")
+			if !test.alone {
+				s.member("east", "10.112.0.0/16", "10.102.0.0/16", "10.89.2.1")
+			}
+			s.policy("default", "ipsec")
+			s.ClusterID, s.Reset = "west", test.reset
+			if test.specified != nil {
+				s.Specified, s.ClusterCIDRs = []string{"clustercidr"}, test.specified
+			}
+			p, err := s.plan()
+			require.NoError(t, err)
+			if test.want == "" {
+				require.NoError(t, p.Refusal())
+				return
+			}
+			require.EqualError(t, p.Refusal(), test.want)
+		})
+	}
 }

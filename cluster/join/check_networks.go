@@ -9,6 +9,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
+	"subctl/api/submariner/v1alpha1"
 	"subctl/cable"
 	"subctl/cluster/networks"
 	"subctl/internal/words"
@@ -177,6 +178,45 @@ func (r request) choose(flag, field string, specified []string, found networks.F
 			where, cable.FormatCIDRs(list), what, cable.FormatCIDRs(found.CIDRs), found.From, remedy)
 	}
 	return list, warning, nil
+}
+
+// unreachable describes the networks of this cluster that its Submariner was joined with, and
+// that the next one does not cover: other clusters can no longer reach all of their addresses.
+func (r request) unreachable(was, will v1alpha1.SubmarinerSpec) []string {
+	var out []string
+	for _, n := range []struct {
+		what, flag, was, will, guess string
+		specified                    bool
+	}{
+		{"pod", "clustercidr", was.ClusterCIDR, will.ClusterCIDR, r.member.Network.Guess, len(r.ClusterCIDRs) > 0},
+		{"Service", "servicecidr", was.ServiceCIDR, will.ServiceCIDR, "", len(r.ServiceCIDRs) > 0},
+	} {
+		next := networks.Parse(n.will)
+		if !slices.ContainsFunc(networks.Parse(n.was), func(p netip.Prefix) bool { return !covered(p, next) }) {
+			continue
+		}
+		guess := ""
+		if n.guess != "" && !n.specified {
+			guess = ", which is a guess"
+		}
+		out = append(out, fmt.Sprintf("the %s network of this cluster changes from %s to %s%s: other clusters can no longer reach all of its addresses; keep it with --%s %s",
+			n.what, n.was, n.will, guess, n.flag, n.was))
+	}
+	return out
+}
+
+// covered reports whether every address of p is in one of the networks of list.
+func covered(p netip.Prefix, list []netip.Prefix) bool {
+	if slices.ContainsFunc(list, func(n netip.Prefix) bool { return n.Bits() <= p.Bits() && n.Overlaps(p) }) {
+		return true
+	}
+	if !slices.ContainsFunc(list, p.Overlaps) { // so that the halves below end where list does
+		return false
+	}
+	bytes := p.Masked().Addr().AsSlice()
+	bytes[p.Bits()/8] |= 0x80 >> (p.Bits() % 8)
+	middle, _ := netip.AddrFromSlice(bytes) // of p's family
+	return covered(netip.PrefixFrom(p.Addr(), p.Bits()+1), list) && covered(netip.PrefixFrom(middle, p.Bits()+1), list)
 }
 
 // network is an address range and its description, such as: the pod network of cluster

@@ -93,7 +93,7 @@ func (j *Operation) install(ctx context.Context, objs []client.Object) error {
 		if !ok || j.Plan.Before == nil {
 			continue
 		}
-		if err := broker.Apply(ctx, j.Member.Client, objs[:i]); err != nil {
+		if err := kube.Install(ctx, j.Member.Client, kube.FieldOwner, objs[:i], nil); err != nil {
 			return err
 		}
 		next := j.Plan.Before.DeepCopy()
@@ -104,7 +104,7 @@ func (j *Operation) install(ctx context.Context, objs []client.Object) error {
 		objs = objs[i:]
 		break
 	}
-	return broker.Apply(ctx, j.Member.Client, objs)
+	return kube.Install(ctx, j.Member.Client, kube.FieldOwner, objs, nil)
 }
 
 // claim makes the cluster a member of the broker of c, and returns its credentials: the

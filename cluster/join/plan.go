@@ -3,6 +3,7 @@ package join
 import (
 	"cmp"
 	"encoding/base64"
+	"errors"
 	"fmt"
 	"maps"
 	"net/netip"
@@ -18,6 +19,7 @@ import (
 	"subctl/cluster"
 	"subctl/cluster/networks"
 	"subctl/internal/version"
+	"subctl/policy/catalog"
 )
 
 // Plan describes a join.
@@ -46,6 +48,11 @@ type Plan struct {
 	Granted []Change
 	// Trust is what the cluster signs and verifies with now; nil if it has not joined.
 	Trust *cluster.Trust
+	// Unreachable are the networks of this cluster of which other clusters can no longer reach
+	// all addresses, each with its replacement.
+	Unreachable []string
+	// Cables are the pairs of this cluster and another one with a gateway whose cable changes.
+	Cables []catalog.CableChange
 	// Present are the other members that have a gateway, sorted.
 	Present []string
 	// Found are the discovered networks of the cluster.
@@ -77,17 +84,29 @@ func MakePlan(o Options, file *broker.JoinFile, f *Facts, b *BrokerFacts) (*Plan
 	p.Granted = r.granted(p.Grant)
 	if p.Before != nil {
 		p.Changes = changes(p.Before.Spec, p.Submariner.Spec)
-		p.Affected, p.Losses = r.affected(p.Before, p.Submariner, p.Changes)
+		e := r.affected(p.Before, p.Submariner, p.Changes)
+		p.Affected, p.Losses = e.affected, e.losses
+		p.Cables = slices.DeleteFunc(e.cables, func(x catalog.CableChange) bool {
+			return !slices.Contains(p.Present, x.Pair.X.ID) && !slices.Contains(p.Present, x.Pair.Y.ID)
+		})
+		if len(p.Affected) > 0 {
+			p.Unreachable = r.unreachable(p.Before.Spec, p.Submariner.Spec)
+		}
 	}
 	return p, nil
 }
 
-// Refusal returns an error if pairs of clusters lose their cable or its encryption.
+// Refusal returns an error if pairs of clusters lose their cable or its encryption, or addresses
+// of this cluster can no longer be reached.
 func (p *Plan) Refusal() error {
-	if len(p.Losses) == 0 {
-		return nil
+	var errs []error
+	if len(p.Losses) > 0 {
+		errs = append(errs, fmt.Errorf("these clusters lose their cable to this cluster, or its encryption: %s", strings.Join(p.Losses, ", ")))
 	}
-	return fmt.Errorf("these clusters lose their cable to this cluster, or its encryption: %s", strings.Join(p.Losses, ", "))
+	for _, text := range p.Unreachable {
+		errs = append(errs, errors.New(text))
+	}
+	return errors.Join(errs...)
 }
 
 // ChangesText returns the changes of the settings with which the cluster has joined before,

@@ -14,11 +14,12 @@ import (
 	"subctl/cluster"
 	"subctl/internal/wake"
 	"subctl/internal/words"
+	"subctl/policy/catalog"
 )
 
 // Wait waits until the agents run, the endpoint of the gateway is on the broker, and the
-// gateway is connected to every member that has a gateway. If ctx is done before that, the
-// error lists what is missing and why.
+// gateway is connected to every member that has a gateway, by the new cable where the join
+// changes the cable. If ctx is done before that, the error lists what is missing and why.
 func (j *Operation) Wait(ctx context.Context) error {
 	goal := "the agents to run"
 	if len(j.Plan.Present) > 0 {
@@ -85,7 +86,7 @@ func (j *Operation) unready(ctx context.Context) ([]string, error) {
 	if err := j.Member.List(ctx, gateways, client.InNamespace(cluster.Namespace)); err != nil {
 		return nil, fmt.Errorf("listing gateways: %w", err)
 	}
-	out = append(out, unconnected(gateways.Items, j.Plan.Present)...)
+	out = append(out, unconnected(gateways.Items, j.Plan.Present, j.Plan.Cables)...)
 	if len(out) > 0 {
 		return out, nil
 	}
@@ -167,8 +168,9 @@ func unreadyPod(pod *corev1.Pod) string {
 	return fmt.Sprintf("%s: running, but not ready: see kubectl logs -n %s %s", where, pod.Namespace, pod.Name)
 }
 
-// unconnected returns the members to which no active gateway is connected, one line each.
-func unconnected(gateways []submarinerv1.Gateway, members []string) []string {
+// unconnected returns the members to which no active gateway is connected, or an active one not
+// by the cable that a change specifies, one line each.
+func unconnected(gateways []submarinerv1.Gateway, members []string, changes []catalog.CableChange) []string {
 	state := map[string]string{} // by cluster; empty: connected
 	active := false
 	var failures []string
@@ -201,6 +203,8 @@ func unconnected(gateways []submarinerv1.Gateway, members []string) []string {
 			out = append(out, fmt.Sprintf("cluster %q: not connected: the gateway has not read its endpoint yet", m))
 		} else if text != "" {
 			out = append(out, fmt.Sprintf("cluster %q: %s", m, text))
+		} else if why := unchanged(gateways, m, changes); why != "" {
+			out = append(out, fmt.Sprintf("cluster %q: %s", m, why))
 		}
 	}
 	if len(out) == 0 {
@@ -208,4 +212,23 @@ func unconnected(gateways []submarinerv1.Gateway, members []string) []string {
 	}
 	slices.Sort(failures)
 	return append(out, failures...)
+}
+
+// unchanged returns the reason why an active gateway does not use the cable to a member that a
+// change specifies; empty if none of the changes is about the member.
+func unchanged(gateways []submarinerv1.Gateway, member string, changes []catalog.CableChange) string {
+	for _, x := range changes {
+		if x.Pair.X.ID != member && x.Pair.Y.ID != member {
+			continue
+		}
+		for _, g := range gateways {
+			if g.Status.HAStatus != submarinerv1.HAStatusActive {
+				continue
+			}
+			if why := catalog.Unreached(g, member, x.Then); why != "" {
+				return why
+			}
+		}
+	}
+	return ""
 }

@@ -17,6 +17,8 @@ import (
 	"subctl/cluster/clustertest"
 	"subctl/cluster/join"
 	"subctl/internal/progress"
+	"subctl/policy"
+	"subctl/policy/catalog"
 )
 
 func daemonSet(name string, want, ready int32) *appsv1.DaemonSet {
@@ -46,10 +48,17 @@ func TestWait(t *testing.T) {
 	crashed := waiting("CrashLoopBackOff", "back-off 10s")
 	crashed.ContainerStatuses[0].RestartCount = 3
 	crashed.ContainerStatuses[0].LastTerminationState.Terminated = &corev1.ContainerStateTerminated{ExitCode: 2}
+	by := func(driver string) submarinerv1.Connection {
+		c := connection("east", submarinerv1.Connected, "")
+		c.Driver = driver
+		return c
+	}
+	changed := []catalog.CableChange{{Pair: policy.Pair{X: policy.Cluster{ID: "east"}, Y: policy.Cluster{ID: "west"}}, Then: catalog.Cable{Driver: "ipsec"}}}
 	for _, test := range []struct {
 		name    string
 		objs    []client.Object
 		present []string
+		changes []catalog.CableChange
 		unseen  bool
 		want    string // empty: all is well
 	}{
@@ -57,6 +66,11 @@ func TestWait(t *testing.T) {
 		{name: "not seen", objs: append(agents, clustertest.Gateway("active", "")), unseen: true, want: "waiting for the agents to run: out of time:\n" +
 			"  the gateway has not published its endpoint on the broker yet: see kubectl logs -n submariner-operator -l app=submariner-gateway"},
 		{name: "connected", objs: append(agents, clustertest.Gateway("active", "", connection("east", "connected", ""))), present: []string{"east"}},
+		{
+			name: "still the cable of before", objs: append(agents, clustertest.Gateway("active", "", by("vxlan"))), present: []string{"east"}, changes: changed,
+			want: "waiting for connections to east: out of time:\n  cluster \"east\": uses vxlan (the clusters' own default)",
+		},
+		{name: "the new cable", objs: append(agents, clustertest.Gateway("active", "", by("ipsec"))), present: []string{"east"}, changes: changed},
 		{
 			name: "no image", want: "waiting for the agents to run: out of time:\n" +
 				"  DaemonSet submariner-routeagent: 0 of 2 pods are ready\n" +
@@ -98,7 +112,7 @@ func TestWait(t *testing.T) {
 			}
 			j := &join.Operation{
 				Member: cluster.Side{Client: clustertest.Client(t, test.objs...)}, Broker: cluster.Side{Client: clustertest.Client(t, seen...)},
-				Plan: &join.Plan{Present: test.present, Submariner: clustertest.Submariner()}, Report: progress.New(&said),
+				Plan: &join.Plan{Present: test.present, Cables: test.changes, Submariner: clustertest.Submariner()}, Report: progress.New(&said),
 			}
 			err := j.Wait(ctx)
 			if test.want == "" {

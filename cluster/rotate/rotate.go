@@ -99,15 +99,19 @@ func (k *Operation) Check(ctx context.Context) (*Plan, error) {
 	return r, nil
 }
 
-// Run creates the new key pair, and waits until it is in use.
+// Run creates the new key pair.
 func (k *Operation) Run(ctx context.Context, r *Plan) error {
-	id := r.submariner.Spec.ClusterID
-	k.Report.Step("creating a new key for cluster %q", id)
-	public, err := k.replace(ctx, r)
-	if err != nil {
+	k.Report.Step("creating a new key for cluster %q", r.submariner.Spec.ClusterID)
+	if err := k.replace(ctx, r); err != nil {
 		return err
 	}
 	k.Report.Done("Secret %s/%s has a new key; the old key is deleted", cluster.Namespace, cluster.ClusterKeySecret)
+	return nil
+}
+
+// Wait waits until the key pair that Run has created is in use.
+func (k *Operation) Wait(ctx context.Context, r *Plan) error {
+	id, public := r.submariner.Spec.ClusterID, r.submariner.Annotations[v1alpha1.PublicKeyAnnotation]
 	ctx, cancel := context.WithTimeout(ctx, k.Timeout)
 	defer cancel()
 	k.Report.Step("waiting for the gateway to publish %s", public)
@@ -123,12 +127,11 @@ func (k *Operation) Run(ctx context.Context, r *Plan) error {
 	return nil
 }
 
-// replace replaces the key pair, unless the Secret has changed since it was read, and
-// returns the new public key.
-func (k *Operation) replace(ctx context.Context, r *Plan) (string, error) {
+// replace replaces the key pair, unless the Secret has changed since it was read.
+func (k *Operation) replace(ctx context.Context, r *Plan) error {
 	key, err := keys.Generate()
 	if err != nil {
-		return "", err
+		return err
 	}
 	public := key.Public().String()
 	changed := r.secret.DeepCopy() // has the resource version, so that no other change is lost
@@ -138,17 +141,17 @@ func (k *Operation) replace(ctx context.Context, r *Plan) (string, error) {
 	changed.Data[cluster.KeyPrivate], changed.Data[cluster.KeyPublic] = key.Bytes(), []byte(public)
 	err = k.Cluster.Update(ctx, changed, client.FieldOwner(kube.FieldOwner))
 	if apierrors.IsConflict(err) || apierrors.IsNotFound(err) {
-		return "", fmt.Errorf("Secret %s/%s was changed at the same time, so nothing was done: inspect it and try again", cluster.Namespace, cluster.ClusterKeySecret)
+		return fmt.Errorf("Secret %s/%s was changed at the same time, so nothing was done: inspect it and try again", cluster.Namespace, cluster.ClusterKeySecret)
 	}
 	if err != nil {
-		return "", fmt.Errorf("writing Secret %s/%s: %w", cluster.Namespace, cluster.ClusterKeySecret, err)
+		return fmt.Errorf("writing Secret %s/%s: %w", cluster.Namespace, cluster.ClusterKeySecret, err)
 	}
 	was := r.submariner.DeepCopy()
 	metav1.SetMetaDataAnnotation(&r.submariner.ObjectMeta, v1alpha1.PublicKeyAnnotation, public)
 	if err := k.Cluster.Patch(ctx, r.submariner, client.MergeFrom(was), client.FieldOwner(kube.FieldOwner)); err != nil {
-		return "", fmt.Errorf("writing the new public key to the Submariner object: %w", err)
+		return fmt.Errorf("writing the new public key to the Submariner object: %w", err)
 	}
-	return public, k.wake(ctx, public)
+	return k.wake(ctx, public)
 }
 
 // wake makes the kubelets update the mounted Secret now. A kubelet reads the Secrets of a

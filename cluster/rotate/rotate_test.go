@@ -116,7 +116,10 @@ func (r *rotating) run(t *testing.T) error {
 	t.Helper()
 	found, err := r.subject.Check(t.Context())
 	require.NoError(t, err)
-	return r.subject.Run(t.Context(), found)
+	if err := r.subject.Run(t.Context(), found); err != nil {
+		return err
+	}
+	return r.subject.Wait(t.Context(), found)
 }
 
 func TestRotateKey(t *testing.T) {

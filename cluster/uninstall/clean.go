@@ -45,12 +45,12 @@ func (u *Operation) clean(ctx context.Context) (dirty []string, err error) {
 		if wake.After(ctx, cluster.Poll) == nil {
 			continue
 		}
-		if u.Force && errors.Is(context.Cause(ctx), context.DeadlineExceeded) {
+		if u.forced(Nodes) && errors.Is(context.Cause(ctx), context.DeadlineExceeded) {
 			u.Report.Warn("continuing although these nodes are not clean:\n%s", strings.Join(waiting, "\n"))
 			return dirty, nil
 		}
-		return nil, fmt.Errorf("waiting for the agents to clean the nodes: %w:\n  %s\nrepair them and run the same command again, or continue with --force",
-			cluster.Interrupted(ctx), strings.Join(waiting, "\n  "))
+		return nil, fmt.Errorf("waiting for the agents to clean the nodes: %w:\n  %s\nrepair them and run the same command again, or continue with --force=%s",
+			cluster.Interrupted(ctx), strings.Join(waiting, "\n  "), Nodes)
 	}
 	for _, node := range dirty {
 		u.Report.Warn("node %s is not Ready, so its agents cannot clean it", node)

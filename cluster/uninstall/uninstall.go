@@ -36,11 +36,28 @@ type Operation struct {
 	Report  *progress.Reporter
 	// Connect returns a client for the broker.
 	Connect func(context.Context, *rest.Config) (client.Client, error)
-	// Force continues even if nodes cannot be cleaned or the broker cannot be reached.
-	Force bool
+	// Force lists the obstacles in spite of which Run continues.
+	Force []Obstacle
 	// Timeout limits the wait for the nodes, and then the wait for the namespace.
 	Timeout time.Duration
 }
+
+// Obstacle is a reason for which uninstall stops, unless the user forces it to continue.
+type Obstacle string
+
+// The obstacles, as the flag --force names them. Policies is for the caller to check: Run deletes
+// the policies of the cluster.
+const (
+	Policies Obstacle = "policies" // other clusters need the cable policies of this cluster
+	Nodes    Obstacle = "nodes"    // nodes cannot be cleaned
+	Broker   Obstacle = "broker"   // the broker cannot be reached, or keeps objects of this cluster
+)
+
+// Obstacles returns all of them.
+func Obstacles() []Obstacle { return []Obstacle{Policies, Nodes, Broker} }
+
+// forced reports whether Run continues in spite of an obstacle.
+func (u *Operation) forced(o Obstacle) bool { return slices.Contains(u.Force, o) }
 
 // Run removes r.
 func (u *Operation) Run(ctx context.Context, r *Remains) error {
@@ -54,7 +71,7 @@ func (u *Operation) Run(ctx context.Context, r *Remains) error {
 	if err != nil {
 		return err
 	}
-	if len(dirty) > 0 && !u.Force {
+	if len(dirty) > 0 && !u.forced(Nodes) {
 		return fmt.Errorf("nodes that were not Ready may still have devices, routes and rules of this cluster's agents: "+
 			"restart %s", strings.Join(dirty, ", "))
 	}
@@ -83,7 +100,7 @@ func (u *Operation) run(ctx context.Context, r *Remains) (dirty []string, err er
 
 // broker connects to the broker with the cluster's own credentials, before anything is
 // changed. It returns nil if the broker does not accept the credentials any more, or if it
-// cannot be reached and Force is set.
+// cannot be reached and this is forced.
 func (u *Operation) broker(ctx context.Context, sub *v1alpha1.Submariner) (client.Client, error) {
 	where := sub.Spec.BrokerK8sApiServer
 	c, err := u.connect(ctx, sub)
@@ -95,12 +112,12 @@ func (u *Operation) broker(ctx context.Context, sub *v1alpha1.Submariner) (clien
 	case apierrors.IsUnauthorized(err):
 		u.Report.Warn("the broker at %s no longer knows this cluster", where)
 		return nil, nil
-	case u.Force:
+	case u.forced(Broker):
 		u.Report.Warn("the broker at %s keeps its objects of cluster %q: %v", where, sub.Spec.ClusterID, err)
 		return nil, nil
 	default:
 		return nil, fmt.Errorf("removing this cluster from the broker at %s: %w: nothing was changed; "+
-			"try again when the broker can be reached, or leave the objects of this cluster there with --force", where, err)
+			"try again when the broker can be reached, or leave the objects of this cluster there with --force=%s", where, err, Broker)
 	}
 }
 
@@ -143,7 +160,7 @@ func (u *Operation) leave(ctx context.Context, hub client.Client, sub *v1alpha1.
 		switch {
 		case err == nil || errors.Is(err, broker.ErrNotMember):
 			u.Report.Done("cluster %q is removed from the broker", sub.Spec.ClusterID)
-		case u.Force && ctx.Err() == nil:
+		case u.forced(Broker) && ctx.Err() == nil:
 			u.Report.Warn("the broker keeps its objects of cluster %q: %v", sub.Spec.ClusterID, err)
 		default:
 			return err

@@ -91,7 +91,7 @@ func (j *joinedCluster) clean(t *testing.T, c client.Client) {
 	}
 }
 
-func (j *joinedCluster) uninstall(t *testing.T, force bool) error {
+func (j *joinedCluster) uninstall(t *testing.T, force ...uninstall.Obstacle) error {
 	t.Helper()
 	remains, err := uninstall.ReadRemains(t.Context(), j.c)
 	require.NoError(t, err)
@@ -123,7 +123,7 @@ func (j *joinedCluster) remains(t *testing.T) *uninstall.Remains {
 
 func TestUninstall(t *testing.T) {
 	j := newJoined(t)
-	require.NoError(t, j.uninstall(t, false))
+	require.NoError(t, j.uninstall(t))
 	require.True(t, j.remains(t).Empty(), j.remains(t).Lines(j.c))
 	require.False(t, exists(t, j.hub, &submarinerv1.Cluster{ObjectMeta: metav1.ObjectMeta{Namespace: "submariner-k8s-broker", Name: "west"}}))
 	require.False(t, exists(t, j.hub, &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: "submariner-k8s-broker", Name: "cluster-west"}}))
@@ -140,7 +140,7 @@ func TestUninstallKeepsWhatIsOfOthers(t *testing.T) {
 	hub := &v1alpha1.Broker{ObjectMeta: metav1.ObjectMeta{Namespace: "submariner-k8s-broker", Name: "submariner-broker"}}
 	other := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "elsewhere", Name: cluster.PSKSecret}}
 	j := newJoined(t, notes, hub, other)
-	require.NoError(t, j.uninstall(t, false))
+	require.NoError(t, j.uninstall(t))
 	for _, obj := range []client.Object{notes, hub, other, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: cluster.Namespace}}} {
 		require.True(t, exists(t, j.c, obj), "%T %s is gone", obj, obj.GetName())
 	}
@@ -153,35 +153,37 @@ func TestUninstallKeepsWhatIsOfOthers(t *testing.T) {
 func TestUninstallWaitsForTheNodes(t *testing.T) {
 	j := newJoined(t)
 	j.agents = false
-	err := j.uninstall(t, false)
+	err := j.uninstall(t)
 	require.EqualError(t, err, "waiting for the agents to clean the nodes: out of time:\n"+
 		"  node n1: the route agent has not reported that it is clean\n"+
 		"  node n2: the route agent has not reported that it is clean\n"+
 		"  node n1: the gateway has not reported that it is clean: cannot delete vxlan-tunnel\n"+
-		"repair them and run the same command again, or continue with --force")
+		"repair them and run the same command again, or continue with --force=nodes")
 	r := j.remains(t)
 	require.NotNil(t, r.Submariner.DeletionTimestamp)
 	require.Len(t, r.Namespaced, 11, "the agents must still be there")
 
 	j.clean(t, j.c) // repaired
-	require.NoError(t, j.uninstall(t, false))
+	require.NoError(t, j.uninstall(t))
 	require.True(t, j.remains(t).Empty())
 }
 
 func TestUninstallByForce(t *testing.T) {
 	j := newJoined(t)
 	j.agents, j.connect = false, errors.New("no route to host")
-	require.EqualError(t, j.uninstall(t, false), "removing this cluster from the broker at hub.example.org:6443: no route to host: nothing was changed; "+
-		"try again when the broker can be reached, or leave the objects of this cluster there with --force")
+	require.EqualError(t, j.uninstall(t), "removing this cluster from the broker at hub.example.org:6443: no route to host: nothing was changed; "+
+		"try again when the broker can be reached, or leave the objects of this cluster there with --force=broker")
+	require.ErrorContains(t, j.uninstall(t, uninstall.Nodes, uninstall.Policies), "no route to host: nothing was changed")
 	require.Nil(t, j.remains(t).Submariner.DeletionTimestamp)
-	require.NoError(t, j.uninstall(t, true))
+	require.ErrorContains(t, j.uninstall(t, uninstall.Broker), "waiting for the agents to clean the nodes: out of time")
+	require.NoError(t, j.uninstall(t, uninstall.Obstacles()...))
 	require.True(t, j.remains(t).Empty())
 }
 
 func TestUninstallOfAMemberThatTheBrokerForgot(t *testing.T) {
 	j := newJoined(t)
 	j.connect = apierrors.NewUnauthorized("who?")
-	require.NoError(t, j.uninstall(t, false))
+	require.NoError(t, j.uninstall(t))
 	require.True(t, j.remains(t).Empty())
 }
 
@@ -194,7 +196,7 @@ func TestUninstallWithANodeDown(t *testing.T) {
 	down := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n3"}}
 	require.NoError(t, j.c.Create(t.Context(), down))
 	require.NoError(t, j.c.Create(t.Context(), &submarinerv1.RouteAgent{ObjectMeta: clustertest.In("n3")}))
-	require.EqualError(t, j.uninstall(t, false), "nodes that were not Ready may still have devices, routes and rules of this cluster's agents: restart n3")
+	require.EqualError(t, j.uninstall(t), "nodes that were not Ready may still have devices, routes and rules of this cluster's agents: restart n3")
 	require.Contains(t, j.said.String(), "node n3 is not Ready, so its agents cannot clean it")
 	require.True(t, j.remains(t).Empty())
 }
@@ -216,10 +218,10 @@ func TestUninstallAfterAGatewayWasUnlabelled(t *testing.T) {
 	n3 := clustertest.Node("n3", "10.89.1.3")
 	j := newJoined(t, stale("n3"), stale("long-gone"), &n3, &submarinerv1.RouteAgent{ObjectMeta: clustertest.In("n3")})
 	j.deaf = []string{"n3", "long-gone"}
-	require.NoError(t, j.uninstall(t, false), j.said.String())
+	require.NoError(t, j.uninstall(t), j.said.String())
 	require.True(t, j.remains(t).Empty(), j.remains(t).Lines(j.c))
 
 	again := newJoined(t)
 	again.deaf = []string{"n1"} // n1 is labelled: its gateway must say so
-	require.ErrorContains(t, again.uninstall(t, false), "node n1: the gateway has not reported that it is clean")
+	require.ErrorContains(t, again.uninstall(t), "node n1: the gateway has not reported that it is clean")
 }

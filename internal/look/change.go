@@ -31,7 +31,7 @@ func PrintChange(w io.Writer, report *progress.Reporter, c catalog.Change) error
 // sayChange reports a change, except for the pairs that change their cable.
 func sayChange(report *progress.Reporter, c catalog.Change) {
 	for _, m := range c.Moves {
-		report.Done("%s: %s decides instead of %s", words.Count(m.Pairs, "pair"), Decider(m.To), Decider(m.From))
+		report.Done("%s: %s decides instead of %s", words.Count(m.Pairs, "pair"), catalog.Decider(m.To), catalog.Decider(m.From))
 	}
 	for _, s := range c.Shadowed {
 		report.Warn("%s never decides: %s has the same selectors and takes precedence", s.Rule, s.By)
@@ -55,11 +55,8 @@ func CableText(c catalog.Cable) string {
 	for _, k := range slices.Sorted(maps.Keys(c.Settings)) {
 		settings += fmt.Sprintf(", %s: %s", k, c.Settings[k])
 	}
-	return fmt.Sprintf("%s%s (%s)", c.Driver, settings, Decider(c.Policy))
+	return fmt.Sprintf("%s%s (%s)", c.Driver, settings, catalog.Decider(c.Policy))
 }
-
-// Decider returns the name, in messages, of the policy that decides; empty means no policy.
-func Decider(name string) string { return cmp.Or(name, "the clusters' own default") }
 
 // SayReview reports what a new policy matches now, and what prevents it from taking effect.
 func SayReview(report *progress.Reporter, r catalog.Review) {
@@ -76,7 +73,7 @@ func SayReview(report *progress.Reporter, r catalog.Review) {
 		report.Done("policy %s matches %s", name, pairsText(r.Matched))
 	}
 	for _, other := range slices.Sorted(maps.Keys(r.Lost)) {
-		report.Done("%s still decides, because it takes precedence over %s, on %s", Decider(other), name, pairsText(r.Lost[other]))
+		report.Done("%s still decides, because it takes precedence over %s, on %s", catalog.Decider(other), name, pairsText(r.Lost[other]))
 	}
 	for _, driver := range slices.Sorted(maps.Keys(r.Lacking)) {
 		reportLacking(report, r.Lacking[driver])

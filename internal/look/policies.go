@@ -33,15 +33,16 @@ func ReadPolicies(ctx context.Context, c client.Client, onBroker bool) (*catalog
 		}
 		return catalog.OfMember(&members.Items[0], o), nil
 	case len(brokers.Items) > 0:
-		return readBrokerPolicies(ctx, c, brokers.Items[0].Namespace)
+		return ReadBrokerPolicies(ctx, c, brokers.Items[0].Namespace)
 	case onBroker:
 		return nil, errors.New("this cluster hosts no broker: omit --broker, or choose another cluster with --context")
 	}
 	return nil, errNoPolicies
 }
 
-// readBrokerPolicies reads the namespaces of all clustersets of a broker.
-func readBrokerPolicies(ctx context.Context, c client.Client, base string) (*catalog.Catalog, error) {
+// ReadBrokerPolicies is like ReadPolicies, for the broker with the base namespace base. It reads
+// the namespaces of all clustersets.
+func ReadBrokerPolicies(ctx context.Context, c client.Client, base string) (*catalog.Catalog, error) {
 	sets, err := readSets(ctx, c, base, readPolicyObjects)
 	if err != nil {
 		return nil, err

@@ -1,9 +1,7 @@
 package look
 
 import (
-	"cmp"
 	"fmt"
-	"maps"
 	"slices"
 
 	submarinerv1 "subctl/api/submariner/v1"
@@ -46,7 +44,7 @@ func (s Site) unreached(other string, want catalog.Cable) string {
 		if why := Stale(gw, s.Now); why != "" {
 			return fmt.Sprintf("gateway %s: %s", gw.Name, why)
 		}
-		if why := unreachedBy(gw, other, want); why != "" {
+		if why := catalog.Unreached(gw, other, want); why != "" {
 			return fmt.Sprintf("gateway %s: %s", gw.Name, why)
 		}
 	}
@@ -54,39 +52,4 @@ func (s Site) unreached(other string, want catalog.Cable) string {
 		return "no gateway is active"
 	}
 	return ""
-}
-
-func unreachedBy(gw submarinerv1.Gateway, other string, want catalog.Cable) string {
-	found := false
-	for _, c := range gw.Status.Connections {
-		if c.Endpoint.ClusterID != other {
-			continue
-		}
-		found = true
-		connected := c.Status == submarinerv1.Connected
-		switch {
-		case want.Err != nil && connected:
-			return fmt.Sprintf("still connected by %s", CableDriver(c))
-		case want.Err != nil:
-			continue
-		case CableDriver(c) != want.Driver || c.Policy != want.Policy || !maps.Equal(c.PolicySettings, want.Settings):
-			return cmp.Or(c.StatusMessage, fmt.Sprintf("uses %s (%s)", CableDriver(c), Decider(c.Policy)))
-		case !connected:
-			return fmt.Sprintf("%s: %s", c.Status, c.StatusMessage)
-		}
-	}
-	if !found && want.Err == nil {
-		return "no connection to cluster " + other
-	}
-	return ""
-}
-
-// CableDriver returns the driver of a connection: the driver in use or, if there is no cable,
-// the driver that should be in use; empty if that is not decided yet. The agents of upstream
-// report only the driver of the endpoint. A refused connection has no address.
-func CableDriver(c submarinerv1.Connection) string {
-	if c.Status == submarinerv1.ConnectionError && c.UsingIP == "" {
-		return c.Driver
-	}
-	return cmp.Or(c.Driver, c.Endpoint.Backend)
 }

@@ -108,7 +108,7 @@ func ReadWorkloads(ctx context.Context, r client.Reader, s *Site) error {
 		listOf(ctx, r, &daemonSets, "daemon sets"),
 		listOf(ctx, r, &deployments, "deployments"),
 		listOf(ctx, r, &pods, "pods"),
-		listIn(ctx, r, &nodes, "", nodesText),
+		listIn(ctx, r, &nodes, "", "nodes"),
 	)
 	s.DaemonSets, s.Deployments, s.Pods, s.Nodes = daemonSets.Items, deployments.Items, pods.Items, nodes.Items
 	return err
@@ -119,23 +119,30 @@ func listOf(ctx context.Context, r client.Reader, list client.ObjectList, what s
 	return listIn(ctx, r, list, submarinerv1.OperatorNamespace, what)
 }
 
-// nodesText is what errors call nodes.
-const nodesText = "nodes"
-
 // listIn lists objects in a namespace. The list is empty if the kind does not exist.
 func listIn(ctx context.Context, r client.Reader, list client.ObjectList, namespace, what string) error {
 	err := r.List(ctx, list, client.InNamespace(namespace))
-	switch {
-	case err == nil, meta.IsNoMatchError(err):
+	if err == nil || meta.IsNoMatchError(err) {
 		return nil
-	case discoveryDenied(err):
-		return fmt.Errorf("reading the %s: the API server does not let this user read which kinds it serves, which every user who has logged in may do: log in, or choose another user or context", what)
-	case apierrors.IsForbidden(err) && what == nodesText:
-		return fmt.Errorf("reading the %s: %w: ask an administrator for the right to list nodes, which the ClusterRole view does not contain, or choose another user or context (docs/permissions.md)", what, err)
-	case apierrors.IsForbidden(err):
-		return fmt.Errorf("reading the %s: %w: %s", what, err, remedy(namespace))
 	}
-	return fmt.Errorf("reading the %s: %w", what, err)
+	return fmt.Errorf("reading the %s: %w", what, WithRemedy(err, namespace))
+}
+
+// WithRemedy returns the error of reading objects in a namespace, or in all if it is empty. Where
+// the user lacks a right, it says what to do about it.
+func WithRemedy(err error, namespace string) error {
+	var status *apierrors.StatusError
+	switch {
+	case !errors.As(err, &status) || !apierrors.IsForbidden(status):
+		return err
+	case status.ErrStatus.Details == nil || status.ErrStatus.Details.Kind == "":
+		// It is about no object: the user may not read which kinds the API server serves. Only users
+		// who have not logged in lack that right.
+		return errors.New("the API server does not let this user read which kinds it serves, which every user who has logged in may do: log in, or choose another user or context")
+	case status.ErrStatus.Details.Kind == "nodes":
+		return fmt.Errorf("%w: ask an administrator for the right to list nodes, which the ClusterRole view does not contain, or choose another user or context (docs/permissions.md)", err)
+	}
+	return fmt.Errorf("%w: %s", err, remedy(namespace))
 }
 
 // remedy returns what to do about a denied read in a namespace; empty means all namespaces.
@@ -145,15 +152,4 @@ func remedy(namespace string) string {
 		where = "in namespace " + namespace
 	}
 	return "ask an administrator for the ClusterRole view " + where + ", or choose another user or context (docs/permissions.md)"
-}
-
-// discoveryDenied reports whether err means that the user may not read which kinds the API
-// server serves. Only users who have not logged in lack that right.
-func discoveryDenied(err error) bool {
-	var status *apierrors.StatusError
-	if !errors.As(err, &status) || !apierrors.IsForbidden(status) {
-		return false
-	}
-	about := status.ErrStatus.Details // of an object: its resource
-	return about == nil || about.Kind == ""
 }

@@ -63,6 +63,9 @@ func (i *Instance) Start(s Settings) error {
 	if err := i.await(ended); err != nil {
 		return errors.Join(err, i.Stop())
 	}
+	if s.Userspace {
+		_ = growBuffers(cmd.Process.Pid) // a node may forbid it: then bursts lose packets
+	}
 	return nil
 }
 
