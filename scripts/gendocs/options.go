@@ -85,7 +85,7 @@ The effect of a change on traffic:
 | --- | --- | --- |
 | ~vxlanID~ | another device, beside the first | nothing |
 | ~mtu~, ~keepalive~, ~debug~ | in place | nothing |
-| ~ikeProposals~, ~espProposals~, ~ikeLifetime~, ~espLifetime~, ~dpdDelay~, ~encapsulation~ | new keys are negotiated while the old keys are in use | with ESP in the kernel, the packets that one end sends in half a round trip; otherwise nothing |
+| ~ikeProposals~, ~espProposals~, ~ikeLifetime~, ~espLifetime~, ~dpdDelay~, ~encapsulation~ | new keys are negotiated while the old keys are in use | at most the packets that one end sends in half a round trip |
 | ~wireguardPort~ | in place; the other ends follow the first packet from the new port | nothing, unless a firewall on the path blocks the new port |
 | ~ipsecPort~ | strongSwan is restarted | all IPsec cables of the gateway stop until the other clusters have received the new port: seconds |
 | ~vxlanPort~ | both ends need the same port | the pair is not connected until both have it |
