@@ -194,6 +194,7 @@ func joinerPolicy(base string) []client.Object {
 			{Name: "name", Expression: "object != null ? object.metadata.name : ''"},
 		},
 		Validations: []admissionv1.Validation{
+			identityBound(),
 			{
 				Expression: "request.operation == 'CREATE'",
 				Message:    "who joins may make members, and change or delete nothing",

@@ -21,22 +21,49 @@ import (
 // quotaName is the name of the ResourceQuota in the namespace of every clusterset.
 const quotaName = "submariner-k8s-broker"
 
-// quota returns the quota of a clusterset. It is for all members together: Kubernetes has
-// no quota for each.
-func quota(ns string, kinds exchange.Table) *corev1.ResourceQuota {
+// The most members of a broker, and what join credentials can make: an identity for each member
+// consists of a service account, a Role, two RoleBindings, and one more in each further clusterset.
+// Every join adds a token. The rest is what the broker itself has, and its invitations.
+const (
+	maxMembers      = 2000
+	maxTokens       = 2 * maxMembers
+	ownIdentities   = 200
+	bindingsAtHome  = 2
+	bindingsInASet  = 1
+	maxIdentitySize = 16 << 10 // bytes of one of these objects
+)
+
+// quota returns the quota of a clusterset, where base is the namespace of the identities. It is
+// for all members together: Kubernetes has no quota for each.
+func quota(ns, base string, kinds exchange.Table) *corev1.ResourceQuota {
 	hard := corev1.ResourceList{}
-	for _, k := range kinds {
-		hard[corev1.ResourceName("count/"+k.Resource+"."+k.GroupVersion.Group)] = *resource.NewQuantity(int64(k.Quota), resource.DecimalSI)
+	most := func(resourceName string, n int) {
+		hard[corev1.ResourceName("count/"+resourceName)] = *resource.NewQuantity(int64(n), resource.DecimalSI)
 	}
+	for _, k := range kinds {
+		most(k.Resource+"."+k.GroupVersion.Group, k.Quota)
+	}
+	bindings := bindingsInASet
+	if ns == base {
+		bindings = bindingsAtHome
+		most("serviceaccounts", maxMembers+ownIdentities)
+		most("secrets", maxTokens+ownIdentities)
+		most("roles.rbac.authorization.k8s.io", maxMembers+ownIdentities)
+	}
+	most("rolebindings.rbac.authorization.k8s.io", bindings*maxMembers+ownIdentities)
 	return &corev1.ResourceQuota{
 		ObjectMeta: metav1.ObjectMeta{Name: quotaName, Namespace: ns},
 		Spec:       corev1.ResourceQuotaSpec{Hard: hard},
 	}
 }
 
-// maxManagers is how many managers the fields of an object that a member writes may have:
-// each adds a list of all its fields. Members write as one; the others are for people.
-const maxManagers = 8
+// maxManaged is how many bytes the managed fields of an object that a member writes may have:
+// which fields each manager has set. The API server stores what a writer claims of them.
+const maxManaged = 8 << 10
+
+// bytesOf returns a CEL expression for the size of a value of any type, in bytes of a form like
+// JSON.
+func bytesOf(value string) string { return fmt.Sprintf("size(bytes('%%s'.format([%s])))", value) }
 
 // sizeVariables returns the variables of the members' admission policy for the size of
 // labels, annotations and the fields of each kind. See exchange.SizeOfMaps.
@@ -56,8 +83,8 @@ func boundValidations(kinds exchange.Table) []admissionv1.Validation {
 	}
 	return append(sizeValidations(kinds),
 		admissionv1.Validation{
-			Expression:        fmt.Sprintf("object == null || !has(object.metadata.managedFields) || size(object.metadata.managedFields) <= %d", maxManagers),
-			MessageExpression: fmt.Sprintf("'the fields of ' + variables.name + ' have more than %d managers'", maxManagers),
+			Expression:        fmt.Sprintf("object == null || !has(object.metadata.managedFields) || %s <= %d", bytesOf("object.metadata.managedFields"), maxManaged),
+			MessageExpression: fmt.Sprintf("variables.name + ' has more than %d bytes of managed fields'", maxManaged),
 		},
 		admissionv1.Validation{
 			// Finalizers would keep objects that others have the right to delete.
@@ -100,4 +127,13 @@ func quoted(names []string) string {
 		list[i] = exchange.Quote(n)
 	}
 	return "[" + strings.Join(list, ", ") + "]"
+}
+
+// identityBound returns the part of the joiner's admission policy that bounds the objects of an
+// identity, whatever is in them.
+func identityBound() admissionv1.Validation {
+	return admissionv1.Validation{
+		Expression: fmt.Sprintf("object == null || %s <= %d", bytesOf("object"), maxIdentitySize),
+		Message:    fmt.Sprintf("who joins may make objects of at most %d bytes", maxIdentitySize),
+	}
 }

@@ -7,6 +7,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -15,6 +16,7 @@ import (
 
 	submarinerv1 "subctl/api/submariner/v1"
 	"subctl/api/submariner/v1alpha1"
+	"subctl/broker"
 	"subctl/internal/kube"
 	"subctl/internal/kubetest"
 )
@@ -107,15 +109,123 @@ func TestHostileSizes(t *testing.T) {
 	require.ErrorContains(t, patch(`{"metadata":{"finalizers":null}}`), "may not change")
 	require.NoError(t, d.Admin.Patch(t.Context(), o, client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"finalizers":null}}`))))
 
-	t.Log("a list of fields for every manager")
-	var err error
-	for i := range 20 {
-		o := cluster(d.NS, "east")
-		if err = kube.Apply(t.Context(), east, fmt.Sprint("manager-", i), o); err != nil {
-			break
+	t.Log("managed fields: of one manager, of many, deep, wide, and of several bytes for each character")
+	deep := "{}"
+	for range 2000 {
+		deep = `{"f:a":` + deep + `}`
+	}
+	wide := `{"f:spec":{`
+	for i := range 2000 {
+		wide += fmt.Sprintf(`"f:%d":{},`, i)
+	}
+	wide = strings.TrimSuffix(wide, ",") + "}}"
+	for name, fields := range map[string]string{
+		"one long field": `{"f:` + long + `":{}}`, "wide": wide, "deep": deep, "four bytes a character": `{"f:` + strings.Repeat("😀", 4000) + `":{}}`,
+	} {
+		t.Run("managed fields, "+name, func(t *testing.T) {
+			o := cluster(d.NS, "east")
+			o.ManagedFields = []metav1.ManagedFieldsEntry{{
+				Manager: "m", Operation: metav1.ManagedFieldsOperationApply, APIVersion: "submariner.io/v1", FieldsType: "FieldsV1", FieldsV1: &metav1.FieldsV1{Raw: []byte(fields)},
+			}}
+			err := east.Update(t.Context(), with(o, func(o client.Object) { o.SetResourceVersion(current(t, east, o)) }))
+			require.ErrorContains(t, err, "east has more than 8192 bytes of managed fields")
+		})
+	}
+	t.Run("managed fields, many managers", func(t *testing.T) {
+		var err error
+		for i := range 100 {
+			o := cluster(d.NS, "east")
+			if err = kube.Apply(t.Context(), east, fmt.Sprint("manager-", i), o); err != nil {
+				break
+			}
+		}
+		require.ErrorContains(t, err, "east has more than 8192 bytes of managed fields")
+	})
+}
+
+// current returns the resource version of an object.
+func current(t *testing.T, c client.Client, o client.Object) string {
+	t.Helper()
+	now := o.DeepCopyObject().(client.Object)
+	require.NoError(t, c.Get(t.Context(), client.ObjectKeyFromObject(o), now))
+	return now.GetResourceVersion()
+}
+
+// Who holds a join file cannot make large identities, nor any number of them.
+func TestHostileIdentities(t *testing.T) {
+	d := deploy(t, kubetest.Shared(t))
+	joiner, _ := d.Joiner(t)
+	name := "cluster-x-token-0123456789abcdef0123456789abcdef"
+	meta := func(name string) metav1.ObjectMeta { return metav1.ObjectMeta{Name: name, Namespace: d.NS} }
+	account := &corev1.ServiceAccount{ObjectMeta: meta("cluster-x")}
+	secret := &corev1.Secret{ObjectMeta: meta(name), Type: corev1.SecretTypeServiceAccountToken}
+	secret.Annotations = map[string]string{corev1.ServiceAccountNameKey: "cluster-x"}
+	role := &rbacv1.Role{ObjectMeta: meta("cluster-x"), Rules: []rbacv1.PolicyRule{
+		{APIGroups: []string{""}, Resources: []string{"serviceaccounts"}, ResourceNames: []string{"cluster-x"}, Verbs: []string{"get", "delete"}},
+	}}
+	binding := &rbacv1.RoleBinding{
+		ObjectMeta: meta("b"), RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role", Name: broker.MemberRoleName},
+		Subjects: []rbacv1.Subject{{Kind: "ServiceAccount", Name: "cluster-x", Namespace: d.NS}},
+	}
+	small := []client.Object{account, secret, role, binding}
+	for i, o := range small {
+		version := []string{"v1", "v1", "rbac.authorization.k8s.io/v1", "rbac.authorization.k8s.io/v1"}[i]
+		require.NoError(t, joiner.Create(t.Context(), o.DeepCopyObject().(client.Object), client.DryRunAll))
+		for what, change := range map[string]func(client.Object){
+			"annotations": func(o client.Object) {
+				o.SetAnnotations(map[string]string{"a": long, corev1.ServiceAccountNameKey: "cluster-x"})
+			},
+			"labels": func(o client.Object) {
+				labels := map[string]string{}
+				for i := range 300 {
+					labels[fmt.Sprintf("l%060d", i)] = ""
+				}
+				o.SetLabels(labels)
+			},
+			"managed fields": func(o client.Object) {
+				o.SetManagedFields([]metav1.ManagedFieldsEntry{{
+					Manager: "m", Operation: metav1.ManagedFieldsOperationApply, APIVersion: version, FieldsType: "FieldsV1", FieldsV1: &metav1.FieldsV1{Raw: []byte(`{"f:` + long + `":{}}`)},
+				}})
+			},
+			"owners": func(o client.Object) {
+				o.SetOwnerReferences([]metav1.OwnerReference{{APIVersion: "v1", Kind: "ServiceAccount", Name: long, UID: "u"}})
+			},
+		} {
+			t.Run(fmt.Sprintf("%T, %s", o, what), func(t *testing.T) {
+				err := joiner.Create(t.Context(), with(o.DeepCopyObject().(client.Object), change), client.DryRunAll)
+				require.ErrorContains(t, err, "who joins may make objects of at most 16384 bytes")
+			})
 		}
 	}
-	require.ErrorContains(t, err, "the fields of east have more than 8 managers")
+	t.Run("data of a Secret", func(t *testing.T) {
+		large := secret.DeepCopy()
+		large.Data = map[string][]byte{"a": []byte(long)}
+		require.ErrorContains(t, joiner.Create(t.Context(), large), "at most 16384 bytes")
+	})
+	counts := []string{"count/serviceaccounts", "count/secrets", "count/roles.rbac.authorization.k8s.io", "count/rolebindings.rbac.authorization.k8s.io"}
+	limit(t, d, "0", counts...)
+	for i, counted := range counts {
+		t.Run("many of "+counted, func(t *testing.T) {
+			err := joiner.Create(t.Context(), small[i])
+			require.ErrorContains(t, err, "exceeded quota: submariner-k8s-broker, requested: "+counted+"=1")
+		})
+	}
+}
+
+// limit changes the quota of a broker, and waits until it is in force.
+func limit(t *testing.T, d *deployed, to string, names ...string) {
+	t.Helper()
+	q := &corev1.ResourceQuota{}
+	require.NoError(t, d.Admin.Get(t.Context(), client.ObjectKey{Namespace: d.NS, Name: "submariner-k8s-broker"}, q))
+	for _, name := range names {
+		q.Spec.Hard[corev1.ResourceName(name)] = resource.MustParse(to)
+	}
+	require.NoError(t, d.Admin.Update(t.Context(), q))
+	require.Eventually(t, func() bool {
+		err := d.Admin.Get(t.Context(), client.ObjectKeyFromObject(q), q)
+		now, counted := q.Status.Hard[corev1.ResourceName(names[0])]
+		return err == nil && counted && now.Cmp(resource.MustParse(to)) == 0
+	}, patience, tick)
 }
 
 // A quota bounds how many objects all members have together.
@@ -123,15 +233,7 @@ func TestQuota(t *testing.T) {
 	d := deploy(t, kubetest.Shared(t))
 	east := d.Join(t, "east", "uid-east")
 	require.NoError(t, east.Create(t.Context(), shared(d.NS, "east", "at-once")), "a new quota is counted")
-	q := &corev1.ResourceQuota{}
-	require.NoError(t, d.Admin.Get(t.Context(), client.ObjectKey{Namespace: d.NS, Name: "submariner-k8s-broker"}, q))
-	q.Spec.Hard["count/endpoints.submariner.io"] = resource.MustParse("3")
-	require.NoError(t, d.Admin.Update(t.Context(), q))
-	require.Eventually(t, func() bool {
-		err := d.Admin.Get(t.Context(), client.ObjectKeyFromObject(q), q)
-		now := q.Status.Hard["count/endpoints.submariner.io"]
-		return err == nil && now.Value() == 3
-	}, patience, tick)
+	limit(t, d, "3", "count/endpoints.submariner.io")
 	for i := range 3 {
 		require.NoError(t, east.Create(t.Context(), endpoint(d.NS, "east", fmt.Sprint(i))))
 	}

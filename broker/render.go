@@ -76,7 +76,7 @@ func Render(o Options) ([]client.Object, error) {
 	out = append(out, info, brokerObject(o))
 	// Last: until a new quota is in force, no object that it counts can be created.
 	for _, set := range append([]string{submarinerv1.DefaultClusterSet}, o.Sets...) {
-		out = append(out, quota(NamespaceIn(o.Namespace, set), o.Kinds))
+		out = append(out, quota(NamespaceIn(o.Namespace, set), o.Namespace, o.Kinds))
 	}
 	return out, nil
 }
