@@ -173,7 +173,7 @@ func (a *agent) snapshot(ctx context.Context) (mesh.Snapshot, error) {
 	}
 	snap := mesh.NewSnapshot(a.Node, objs...)
 	snap.Now = time.Now()
-	snap.Book = a.books.of(mesh.List[*v1alpha1.CablePolicies](snap))
+	snap.Book = a.books.of(mesh.List[*v1alpha1.CablePolicies](snap), snap.Makers())
 	if snap.Memory, err = a.recall(ctx, snap); err != nil {
 		return snap, err
 	}

@@ -27,6 +27,7 @@ import (
 	"subctl/dataplane"
 	"subctl/dataplane/dataplanetest"
 	"subctl/internal/kubetest"
+	policies "subctl/policy"
 )
 
 // world is an agent on node gw of a scenario, with a fake API server, a fake kernel, and
@@ -315,13 +316,14 @@ func TestBooks(t *testing.T) {
 	policy := func(name, uid, version string) *v1alpha1.CablePolicies {
 		return &v1alpha1.CablePolicies{ObjectMeta: metav1.ObjectMeta{Name: name, UID: types.UID(uid), ResourceVersion: version}}
 	}
+	makers := policies.Makers{Here: "west"}
 	var b books
-	none := b.of(nil)
-	require.Same(t, none, b.of(nil))
-	one := b.of([]*v1alpha1.CablePolicies{policy("a", "1", "7")})
+	none := b.of(nil, makers)
+	require.Same(t, none, b.of(nil, makers))
+	one := b.of([]*v1alpha1.CablePolicies{policy("a", "1", "7")}, makers)
 	require.NotSame(t, none, one)
-	require.Same(t, one, b.of([]*v1alpha1.CablePolicies{policy("a", "1", "7")}))
+	require.Same(t, one, b.of([]*v1alpha1.CablePolicies{policy("a", "1", "7")}, makers))
 	for _, changed := range []*v1alpha1.CablePolicies{policy("b", "1", "7"), policy("a", "2", "7"), policy("a", "1", "8")} {
-		require.NotSame(t, b.of([]*v1alpha1.CablePolicies{policy("a", "1", "7")}), b.of([]*v1alpha1.CablePolicies{changed}))
+		require.NotSame(t, b.of([]*v1alpha1.CablePolicies{policy("a", "1", "7")}, makers), b.of([]*v1alpha1.CablePolicies{changed}, makers))
 	}
 }

@@ -127,6 +127,9 @@ func (o *cablePolicyAdd) run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	if err := all.CheckMakers(); err != nil {
+		return err
+	}
 	s, err := o.supply(ctx, c, all, m)
 	errs, policies := []error{err}, m.Policies
 	for i, p := range policies {

@@ -15,6 +15,7 @@ import (
 	submarinerv1 "subctl/api/submariner/v1"
 	"subctl/api/submariner/v1alpha1"
 	"subctl/internal/kube"
+	"subctl/internal/look"
 	"subctl/internal/words"
 	"subctl/policy/catalog"
 )
@@ -22,8 +23,11 @@ import (
 const cablePolicyAdoptLong = `Make a cable policy that was created on a cluster a policy of the broker.
 
 A policy is deleted when the cluster on which it was created is uninstalled. A policy of the
-broker stays, and is changed and deleted on the broker. It keeps its name and its rules, so
-that no pair of clusters changes its cable.
+broker stays, and is changed and deleted on the broker. It keeps its name and its rules. A
+pair of clusters changes its cable only if the policy had no effect on the pair because it
+was of another cluster: such a policy removes no encryption, a policy of the broker may. The
+pairs that change are printed, and an adoption that removes encryption is refused unless
+--force is set.
 
 The cluster keeps its own object, which has no effect any more: delete it with kubectl, or
 uninstall the cluster.`
@@ -37,12 +41,12 @@ const cablePolicyAdoptExample = `  # keep all policies of a cluster that is goin
 
 type cablePolicyAdopt struct {
 	policyOptions
+	guard
 	name, from string
-	dryRun     bool
 }
 
 func newCablePolicyAdopt(g *globals) *cobra.Command {
-	o := &cablePolicyAdopt{policyOptions: policyOptions{globals: g}}
+	o := &cablePolicyAdopt{policyOptions: policyOptions{globals: g}, guard: guard{g: g}}
 	c := &cobra.Command{
 		Use:               "adopt [NAME]",
 		Short:             "Make a policy of a cluster a policy of the broker",
@@ -52,12 +56,12 @@ func newCablePolicyAdopt(g *globals) *cobra.Command {
 		ValidArgsFunction: completeArgument(o.names),
 		RunE:              func(c *cobra.Command, _ []string) error { return o.run(c.Context()) },
 	}
-	o.addFlags(c)
+	o.policyOptions.addFlags(c)
 	o.addSet(c, "clusterset of the policies (default: all clustersets of the broker)")
 	f := c.Flags()
 	f.StringVar(&o.name, "name", "", "name of the policy, instead of the argument (default: all policies of the cluster)")
 	f.StringVar(&o.from, "from", "", "ID of the cluster on which the policies were created")
-	f.BoolVar(&o.dryRun, "dry-run", false, "print what would change, without changing it")
+	o.guard.addFlags(c)
 	complete(c, "name", o.names)
 	complete(c, "from", func(ctx context.Context) ([]string, error) {
 		all, _, err := o.open(ctx)
@@ -93,6 +97,28 @@ func (o *cablePolicyAdopt) run(ctx context.Context) error {
 	if len(found) == 0 {
 		return o.nothing(all)
 	}
+	change := all.Compare(all.Adopted(found))
+	if len(change.Cables) > 0 {
+		if err := look.PrintChange(o.Out, o.progress(), change); err != nil {
+			return err
+		}
+	}
+	refused := o.accept(change)
+	if refused != nil && !o.dryRun {
+		return refused
+	}
+	wait, err := o.await(ctx, all, change)
+	if err != nil {
+		return err
+	}
+	if err := o.adopt(ctx, c, all, found); err != nil || o.dryRun {
+		return errors.Join(err, refused)
+	}
+	return wait(ctx)
+}
+
+// adopt makes policies those of the broker. With --dry-run, it only names them.
+func (o *cablePolicyAdopt) adopt(ctx context.Context, c client.Client, all *catalog.Catalog, found []*v1alpha1.CablePolicies) error {
 	for _, p := range found {
 		maker, sets := all.Maker(p), strings.Join(p.ClusterSets(), ", ")
 		if o.dryRun {

@@ -90,14 +90,23 @@ func policyColumns() []printer.Column[catalog.Rule] {
 	}
 }
 
-// decidedText returns the pairs that a rule decides.
+// decidedText returns the pairs that a rule decides, and the pairs for which it is set aside.
 func decidedText(r catalog.Rule) string {
-	if len(r.Pairs) == 0 {
-		return "no pair"
+	text := "no pair"
+	if len(r.Pairs) > 0 {
+		text = pairsText(r.Pairs)
 	}
+	if len(r.SetAside) > 0 {
+		text += "; set aside on " + pairsText(r.SetAside)
+	}
+	return text
+}
+
+// pairsText returns pairs with their number.
+func pairsText(pairs [][2]string) string {
 	var names []string
-	for _, p := range r.Pairs {
+	for _, p := range pairs {
 		names = append(names, p[0]+" - "+p[1])
 	}
-	return fmt.Sprintf("%s: %s", words.Count(len(r.Pairs), "pair"), strings.Join(names, ", "))
+	return fmt.Sprintf("%s: %s", words.Count(len(pairs), "pair"), strings.Join(names, ", "))
 }

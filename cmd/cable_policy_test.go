@@ -141,7 +141,20 @@ func policyWorlds() world {
 		translated = append(translated, objects...)
 	}
 
+	third := []client.Object{
+		&v1alpha1.Broker{ObjectMeta: metav1.ObjectMeta{Name: "submariner-broker", Namespace: base}}, inSet(base, "default"),
+		inNamespace(cablePolicy("default", " |  | ipsec"), base), inNamespace(maker(cablePolicy("plain", "env=production |  | vxlan"), "north"), base),
+	}
+	strict := submariner("north")
+	strict.Spec.PoliciesFrom = v1alpha1.PoliciesFromBroker
+	strictly := []client.Object{strict, copied(cablePolicy("default", " |  | ipsec"), submarinerv1.BrokerID, "default"), cablePolicy("plain", "env=production |  | vxlan")}
+	for _, id := range []string{"east", "west", "north"} {
+		third = append(third, clusterObjects(base, id, id, "env=production", all)...)
+		strictly = append(strictly, clusterObjects(op, id, id, "env=production", all, "default")...)
+	}
+
 	return world{
+		"third": third, "strict": strictly,
 		"translated": translated, "west": member, "hub": hub, "ill": ill, "bare": nil, "alone": {submariner("alone")},
 		"both": append([]client.Object{&v1alpha1.Broker{ObjectMeta: metav1.ObjectMeta{Name: "submariner-broker", Namespace: base}}, inSet(base, "default"), inNamespace(cablePolicy("default", " |  | ipsec"), base)}, submariner("both")),
 	}
@@ -219,6 +232,8 @@ func TestCablePolicy(t *testing.T) {
 		"west: delete", "west: delete --name nothing", "alone: delete --name nothing", "west: delete --name east-cloud", "hub: delete --name secure",
 		"west: delete --name default", "hub: delete --name default", "hub: delete --name default --clusterset blue --dry-run", "hub: delete --name default --clusterset blue",
 		"west: adopt", "west: adopt secure", "bare: adopt secure", "hub: adopt secure --dry-run", "hub: adopt nothing", "hub: adopt --from west --clusterset blue", "hub: adopt secure --from west", "hub: adopt default", "hub: adopt --from east", "both: adopt --from x --broker",
+		"third: list", "third: explain east west", "third: explain east north", "third: adopt plain --dry-run", "third: adopt plain", "third: adopt plain --force",
+		"strict: list", "strict: explain east north", "strict: add plain2 --cable-driver ipsec", "strict: add plain2 --cable-driver ipsec --dry-run", "strict: delete plain",
 		"west: delete --name secure --dry-run", "west: delete --name secure", "west: delete --name secure --force",
 		"west: delete secure --dry-run", "west: delete secure --name secure", "west: add secure --cable-driver ipsec", "west: add secure -f good.yaml",
 		"west: add -f maps.yaml --force", "hub: add -f maps.yaml --clusterset blue", "west: add -f maps.yaml -f good.yaml --dry-run -o yaml", "west: add -f maps.yaml -f maps.yaml", "west: add -f maps.yaml -f deep.yaml", "west: add -f badmaps.yaml", "west: add -f kubectl.yaml --dry-run",
@@ -343,7 +358,7 @@ func TestCablePolicyCompletion(t *testing.T) {
 		"hub delete --name ":        "default",
 		"west delete --clusterset ": "blue default",
 		"west add --cable-driver ":  strings.ReplaceAll(drivers.Names(), ",", ""),
-		"west list --kubecontext ":  "alone bare both hub ill translated west",
+		"west list --kubecontext ":  "alone bare both hub ill strict third translated west",
 		"hub adopt ":                "secure",
 		"hub adopt --from ":         "cloud east west",
 		"bare explain ":             "",

@@ -167,7 +167,7 @@ func (o *deployBrokerOptions) plan(ctx context.Context, c client.Client, cfg *re
 	if err := o.planDriver(ctx, c, state.Broker); err != nil || state.Broker == nil || o.render.DefaultPolicy == "" {
 		return keys, err
 	}
-	all, err := look.ReadBrokerPolicies(ctx, c, o.render.Namespace)
+	all, err := look.ReadBrokerPolicies(ctx, c, state.Broker)
 	if err != nil {
 		return broker.Keys{}, err
 	}

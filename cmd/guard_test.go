@@ -35,7 +35,7 @@ func TestWait(t *testing.T) {
 			want: "Error: waiting for the new cables: interrupted: the change is written, and takes effect without this command; not reached yet:\n  east - west: not known\n",
 		},
 		{
-			name: "a pair that nobody sees", args: []string{"--left-cluster-selector", "env=cloud,!a,!b", "--right-cluster-selector", "tier=core"}, code: exitFailed, unchanged: true,
+			name: "a pair that nobody sees", args: []string{"--cable-driver", "wireguard", "--left-cluster-selector", "env=cloud,!a,!b", "--right-cluster-selector", "tier=core"}, code: exitFailed, unchanged: true,
 			want: "Error: --wait cannot see 1 pair: cloud - east: the kubeconfig has no usable context of either cluster: add one, or omit --wait (nothing was changed)\n",
 		},
 		{name: "nothing changes", args: []string{"--left-cluster-selector", "env=mars"}, want: "created cable policy x"},

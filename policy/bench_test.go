@@ -30,7 +30,7 @@ func pairs(b *testing.B, n int, most float64) {
 			runtime.ReadMemStats(&before)
 			began := time.Now()
 			pairs, decided := 0, 0
-			for _, d := range Compile(policies).Pairs(clusters) {
+			for _, d := range Compile(policies, brokers).Pairs(clusters) {
 				pairs++
 				if d.Policy != "" && d.Policy != v1alpha1.DefaultCablePolicy {
 					decided++
@@ -46,7 +46,7 @@ func pairs(b *testing.B, n int, most float64) {
 	}
 	var took measure.Values
 	for range measure.Times(5) {
-		book := Compile(policies) // which remembers what it has decided
+		book := Compile(policies, brokers) // which remembers what it has decided
 		began := time.Now()
 		for _, c := range clusters[1:] {
 			book.Decide(clusters[0], c)

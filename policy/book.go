@@ -64,17 +64,24 @@ func (s sides) set(selector int)   { s[selector%2].set(selector / 2) }
 func (s sides) clear(selector int) { s[selector%2].clear(selector / 2) }
 
 // Compile returns the Book of policies. Invalid policies are handled as the package comment describes.
-func Compile(policies []*v1alpha1.CablePolicies) *Book { return compile(policies, drivers.All()) }
+func Compile(policies []*v1alpha1.CablePolicies, makers Makers) *Book {
+	return compile(policies, makers, drivers.All())
+}
 
-func compile(policies []*v1alpha1.CablePolicies, known []cable.Driver) *Book {
+func compile(policies []*v1alpha1.CablePolicies, makers Makers, known []cable.Driver) *Book {
 	b := &Book{index: map[label][]effect{}, sets: map[string]bitset{}, digest: Digest(policies)}
 	for _, p := range policies {
 		if len(p.ClusterSets()) == 0 {
 			continue // the broker does not have it
 		}
+		maker := submarinerv1.MakerOf(p, makers.Here)
+		if makers.BrokerOnly && maker != submarinerv1.BrokerID {
+			continue
+		}
 		rules := p.InForce()
 		for i := range rules {
 			r, _ := readRule(p, rules, i, known)
+			r.maker = maker
 			b.rules = append(b.rules, r)
 		}
 	}
@@ -181,63 +188,6 @@ func (b *Book) matching(x, y matches) iter.Seq[*rule] {
 			}
 		}
 	}
-}
-
-// Decide returns the decision for two clusters, in either order.
-func (b *Book) Decide(x, y Cluster) Decision { return b.decide(b.match(x), b.match(y)) }
-
-func (b *Book) decide(x, y matches) Decision {
-	if !common(x.Sets, y.Sets) {
-		return Decision{Err: nothingShared{ordered(x.ID, "", y.ID, "")}, MustEncrypt: b.mustEncrypt(x, y)}
-	}
-	by := b.mustEncrypt(x, y)
-	var invalid *rule // the first invalid rule that may match the pair and requires encryption
-	for r := range b.matching(x, y) {
-		if r.mistake == nil {
-			return r.decision().unless(invalid).encrypted(by, r)
-		}
-		if invalid == nil && encrypts(r.driver) {
-			invalid = r
-		}
-	}
-	return undecided(x.Cluster, y.Cluster).unless(invalid).encrypted(by, nil)
-}
-
-// mustEncrypt returns Decision.MustEncrypt of two clusters, in either order.
-func (b *Book) mustEncrypt(x, y matches) string {
-	switch {
-	case x.MustEncrypt && (!y.MustEncrypt || x.ID < y.ID):
-		return "cluster " + x.ID
-	case y.MustEncrypt:
-		return "cluster " + y.ID
-	case b.secure == nil:
-		return ""
-	}
-	for r := range b.matching(x.among(b.secure), y) {
-		return r.name()
-	}
-	return ""
-}
-
-// among returns the matches that are in a set of rules.
-func (m matches) among(rules bitset) matches {
-	both := func(a bitset) bitset {
-		out := slices.Clone(a)
-		for w := range out {
-			out[w] &= rules[w]
-		}
-		return out
-	}
-	return matches{m.Cluster, both(m.left), both(m.right)}
-}
-
-// unless returns d, or a Decision without a cable if d is an unencrypted cable and the
-// invalid rule, which may be nil, requires an encrypted one.
-func (d Decision) unless(invalid *rule) Decision {
-	if invalid == nil || d.Err != nil || encrypts(d.Driver) {
-		return d
-	}
-	return Decision{Policy: invalid.policy, Rule: invalid.index, Err: withheld{invalid, d.Driver}}
 }
 
 // Pair is two clusters, the lower ID first.

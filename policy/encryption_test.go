@@ -48,7 +48,7 @@ func TestRequiredEncryption(t *testing.T) {
 		{"a value of a newer version", []*v1alpha1.CablePolicies{with(made("a", secured(between("", "", ipsec))), func(p *v1alpha1.CablePolicies) { p.ConnectionPolicies[0].CableOptions.Encryption = "quantum" })}, east, west, ipsec, "cable policy a", ""},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			b := compile(test.policies, known)
+			b := compile(test.policies, brokers, known)
 			for _, d := range []Decision{b.Decide(test.x, test.y), b.Decide(test.y, test.x)} {
 				require.Equal(t, test.err, text(d.Err))
 				require.Equal(t, test.driver, d.Driver)
@@ -88,7 +88,7 @@ func TestRequiredPairsAreNeverPlain(t *testing.T) {
 			}
 			policies = append(policies, p)
 		}
-		book, without := compile(policies, known), compile(laxPolicies, known)
+		book, without := compile(policies, brokers, known), compile(laxPolicies, brokers, known)
 		for i, x := range clusters {
 			for j, y := range clusters[:i] {
 				if !common(x.Sets, y.Sets) {
@@ -98,7 +98,7 @@ func TestRequiredPairsAreNeverPlain(t *testing.T) {
 				must := x.MustEncrypt || y.MustEncrypt || slices.ContainsFunc(policies, func(p *v1alpha1.CablePolicies) bool { return requiresPlainly(p, x, y) })
 				require.Equal(t, must, is.MustEncrypt != "", "seed %d: %s, %s", seed, x.ID, y.ID)
 				switch {
-				case must && was.Err == nil && !encrypts(was.Driver):
+				case must && was.Err == nil && SecrecyOf(was.Driver) == Plain:
 					require.Empty(t, is.Driver, "seed %d: %s, %s", seed, x.ID, y.ID)
 					require.ErrorAs(t, is.Err, new(clearText))
 					require.Equal(t, was.Policy, is.Policy)

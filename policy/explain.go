@@ -3,6 +3,7 @@ package policy
 import (
 	"errors"
 	"fmt"
+	"slices"
 
 	"subctl/api/submariner/v1alpha1"
 )
@@ -26,31 +27,64 @@ type Beaten struct {
 
 // Explain returns the decision for two clusters, in either order, with its reasons.
 func (b *Book) Explain(x, y Cluster) Explanation {
-	e := Explanation{Decision: b.Decide(x, y)}
+	mx, my := b.match(x), b.match(y)
+	e := Explanation{Decision: b.decide(mx, my)}
 	if !common(x.Sets, y.Sets) {
 		e.Why = "policies apply only to clusters that share a clusterset"
 		return e
 	}
-	var winner *rule
-	var others []*rule
-	for r := range b.matching(b.match(x), b.match(y)) {
-		if winner == nil && r.mistake == nil {
-			winner = r
+	_, winner := b.choose(mx, my)
+	var others, before []*rule // the other rules; the valid rules that are set aside
+	ahead := true
+	for r := range b.matching(mx, my) {
+		if r == winner {
+			ahead = false
 			continue
 		}
-		others = append(others, r)
+		if others = append(others, r); ahead && r.mistake == nil {
+			before = append(before, r)
+		}
 	}
 	isWithheld := errors.As(e.Err, new(withheld))
 	if winner != nil && isWithheld {
 		e.Beaten = append(e.Beaten, beaten(winner, "its cable is not encrypted, and "+e.Policy+" requires encryption"))
 	}
 	for _, r := range others {
-		if !isWithheld || r.policy != e.Policy || r.index != e.Rule {
-			e.Beaten = append(e.Beaten, beaten(r, r.lostTo(winner)))
+		if isWithheld && r.policy == e.Policy && r.index == e.Rule {
+			continue
 		}
+		why := ""
+		if i := slices.IndexFunc(before, func(s *rule) bool { return s.maker == r.maker }); i < 0 {
+			why = r.lostTo(winner)
+		} else if before[i] == r {
+			why = r.setAside(e.Decision)
+		} else {
+			why = r.lostTo(before[i])
+		}
+		e.Beaten = append(e.Beaten, beaten(r, why))
 	}
-	e.Why = winner.why(isWithheld, others)
+	counted := slices.DeleteFunc(others, func(r *rule) bool { return slices.Contains(before, r) })
+	switch e.Why = winner.why(isWithheld, counted); len(e.SetAside) {
+	case 0:
+	case 1:
+		e.Why = "apart from 1 rule that is set aside, " + e.Why
+	default:
+		e.Why = fmt.Sprintf("apart from %d rules that are set aside, %s", len(e.SetAside), e.Why)
+	}
 	return e
+}
+
+// setAside returns the reason why a rule of a third party does not decide, although it takes
+// precedence.
+func (r *rule) setAside(d Decision) string {
+	maker, weaker := "another cluster", "a cable without encryption"
+	if r.maker != "" {
+		maker = "cluster " + r.maker
+	}
+	if d.Secrecy() == Encrypted {
+		weaker = "a weaker cable than " + d.Driver
+	}
+	return fmt.Sprintf("it is set aside: %s made it, and only the broker and the two clusters can choose %s", maker, weaker)
 }
 
 func beaten(r *rule, why string) Beaten { return Beaten{r.policy, r.index, r.driver, why} }

@@ -46,12 +46,12 @@ func TestExplain(t *testing.T) {
 		},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			e := compile(test.policies, known).Explain(west, east)
+			e := compile(test.policies, brokers, known).Explain(west, east)
 			require.Equal(t, test.why, e.Why)
 			require.Equal(t, test.beaten, e.Beaten)
 		})
 	}
-	e := compile(nil, known).Explain(east, other)
+	e := compile(nil, brokers, known).Explain(east, other)
 	require.Error(t, e.Err)
 	require.Equal(t, "policies apply only to clusters that share a clusterset", e.Why)
 }

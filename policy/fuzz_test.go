@@ -39,8 +39,8 @@ func FuzzPolicy(f *testing.F) {
 		wrong := Check(p)
 		other := &v1alpha1.CablePolicies{ConnectionPolicies: []v1alpha1.CablePolicySpec{{CableDriver: "wireguard"}}}
 		other.Name = submarinerv1.DefaultClusterSet
-		book := Compile([]*v1alpha1.CablePolicies{p, other})
-		require.Equal(t, book.Digest(), Compile([]*v1alpha1.CablePolicies{other, p}).Digest())
+		book := Compile([]*v1alpha1.CablePolicies{p, other}, brokers)
+		require.Equal(t, book.Digest(), Compile([]*v1alpha1.CablePolicies{other, p}, brokers).Digest())
 		for i, x := range clusters {
 			for _, y := range clusters[i+1:] {
 				d := book.Decide(x, y)

@@ -13,6 +13,22 @@
 //
 // If no rule matches, the clusters' own default driver decides, if it is the same.
 //
+// # Third parties
+//
+// Encryption can be removed only by the parties that it protects: the two clusters of a pair, and
+// the broker. A third party is any other cluster that made a policy. Its policies can only make
+// the cable of the pair more secret: from a cable that does not encrypt to none, as a requirement
+// or a driver that is unknown here does, and from either to a cable that encrypts.
+//
+// The decision of the parties is the decision of the broker's policies, of the policies of
+// the two clusters, and of their default drivers. A third party takes part with its first rule
+// that matches the pair, if that takes precedence over the rule of the parties. The decision with
+// the highest Secrecy is taken; of several, the one whose rule takes precedence. The other rules
+// that would take precedence are set aside. So adding or changing policies of one third party
+// removes neither what the parties decide nor what another third party adds. A third party can
+// still disconnect a pair, with a driver that one of the two clusters does not offer: then
+// traffic stops, and is not sent in clear text.
+//
 // # Invalid policies
 //
 // A policy that Check rejects is neither shared nor copied (package broker ensures
@@ -45,7 +61,6 @@ import (
 	"fmt"
 
 	"subctl/cable"
-	"subctl/cable/drivers"
 )
 
 // Cluster is one end of a pair.
@@ -75,6 +90,9 @@ type Decision struct {
 	// MustEncrypt names what requires that the pair is never connected without encryption: a
 	// cluster or a rule, the same at both ends. It is empty if nothing does.
 	MustEncrypt string
+	// SetAside are the rules of third parties that would decide, but that are weaker than the
+	// decision, in order of precedence.
+	SetAside []RuleRef
 }
 
 // Number returns the number of the rule that decided, counted from 1 as people count; 0 if no
@@ -87,9 +105,10 @@ func (d Decision) Number() int {
 }
 
 // ForbidsPlain reports whether the pair must not be connected without encryption: encryption is
-// required, or an invalid rule that may match the pair specifies a driver that encrypts.
+// required, or an invalid rule that may match the pair specifies a driver that encrypts, or the
+// rule that decides specifies an unknown driver, which may encrypt.
 func (d Decision) ForbidsPlain() bool {
-	return d.MustEncrypt != "" || errors.As(d.Err, &withheld{})
+	return d.MustEncrypt != "" || errors.As(d.Err, &withheld{}) || errors.As(d.Err, &unknownDriver{})
 }
 
 // Same reports whether d and other lead to the same cable, whichever policies decided.
@@ -144,6 +163,13 @@ func (e withheld) Error() string {
 		e.rule.name(), e.rule.driver, e.rule.mistake, e.driver)
 }
 
+// unknownDriver is the error of a pair for which a rule with an unknown driver decides.
+type unknownDriver struct{ rule *rule }
+
+func (e unknownDriver) Error() string { return fmt.Sprintf("%s: %v", e.rule.name(), e.rule.driverErr) }
+
+func (e unknownDriver) Unwrap() error { return e.rule.driverErr }
+
 // clearText is the error of a pair that gets no unencrypted cable, because encryption is
 // required.
 type clearText struct {
@@ -159,23 +185,6 @@ func (e clearText) Error() string {
 	}
 	return fmt.Sprintf("%s requires encryption, but %s specifies %s, which does not encrypt: the pair gets no cable until a policy specifies a driver that encrypts",
 		e.by, decider, e.driver)
-}
-
-// encrypted returns d, or a Decision without a cable if d has an unencrypted cable although by,
-// which may be empty, requires encryption. decider is the rule that decided; nil if none did.
-func (d Decision) encrypted(by string, decider *rule) Decision {
-	d.MustEncrypt = by
-	if by == "" || d.Err != nil || encrypts(d.Driver) {
-		return d
-	}
-	return Decision{Policy: d.Policy, Rule: d.Rule, Err: clearText{by, decider, d.Driver}, MustEncrypt: by}
-}
-
-// encrypts reports whether a driver's cables are encrypted. An unknown driver counts as
-// encrypted, since it may be one of a newer version that encrypts.
-func encrypts(driver string) bool {
-	d := drivers.Find(driver)
-	return d == nil || d.Properties().Encrypts
 }
 
 func text(err error) string {

@@ -26,6 +26,9 @@ func (driver) Options() []cable.Option { return []cable.Option{cable.OptionMTU} 
 
 var known = []cable.Driver{driver{name: cable.VXLAN}, driver{name: cable.WireGuard}, driver{name: cable.IPsec}}
 
+// brokers are the makers of policies without a label where the broker made them.
+var brokers = Makers{Here: submarinerv1.BrokerID}
+
 // made returns a policy of clusterset default, of rules "left | right | driver".
 func made(name string, rules ...v1alpha1.CablePolicySpec) *v1alpha1.CablePolicies {
 	return &v1alpha1.CablePolicies{
@@ -110,7 +113,7 @@ func TestDecide(t *testing.T) {
 		{"a mistake, but less specific", []*v1alpha1.CablePolicies{made("a", garbled(between("", "", ipsec))), made("b", between("env=production", "env=production", vxlan))}, east, west, vxlan, "b", ""},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			b := compile(test.policies, known)
+			b := compile(test.policies, brokers, known)
 			for _, d := range []Decision{b.Decide(test.x, test.y), b.Decide(test.y, test.x)} {
 				require.Equal(t, test.err, text(d.Err))
 				require.Equal(t, test.driver, d.Driver)
@@ -130,8 +133,8 @@ func TestCopiesDecideAlike(t *testing.T) {
 	}
 	labelled := west
 	labelled.Labels = map[string]string{"env": "production", "tier": "edge", submarinerv1.ClusterIDLabel: "lies"}
-	here := compile([]*v1alpha1.CablePolicies{own}, known)
-	there := compile([]*v1alpha1.CablePolicies{copied("a.blue", "blue"), copied("a", "default")}, known)
+	here := compile([]*v1alpha1.CablePolicies{own}, brokers, known)
+	there := compile([]*v1alpha1.CablePolicies{copied("a.blue", "blue"), copied("a", "default")}, brokers, known)
 	require.Equal(t, here.Decide(east, west), there.Decide(east, labelled))
 	require.Equal(t, "a", there.Decide(east, labelled).Policy)
 
@@ -139,7 +142,7 @@ func TestCopiesDecideAlike(t *testing.T) {
 	changed := own.DeepCopy()
 	changed.Status.Rules = own.ConnectionPolicies
 	changed.ConnectionPolicies = []v1alpha1.CablePolicySpec{between("env", "", "gre"), between("", "", cable.VXLAN)}
-	here = compile([]*v1alpha1.CablePolicies{changed}, known)
+	here = compile([]*v1alpha1.CablePolicies{changed}, brokers, known)
 	require.Equal(t, here.Decide(east, west), there.Decide(east, west))
 }
 
@@ -159,10 +162,10 @@ func TestDecideSettings(t *testing.T) {
 		r.CableOptions = &v1alpha1.CableOptions{Data: map[string]string{v1alpha1.CableCustomConfig: text}}
 		return made("a", r)
 	}
-	d := compile([]*v1alpha1.CablePolicies{rule("mtu: 1300")}, known).Decide(east, west)
+	d := compile([]*v1alpha1.CablePolicies{rule("mtu: 1300")}, brokers, known).Decide(east, west)
 	require.Equal(t, cable.Config{"mtu": "1300"}, d.Config)
 	require.NoError(t, d.ConfigErr)
-	d = compile([]*v1alpha1.CablePolicies{rule("mtu: 13")}, known).Decide(east, west)
+	d = compile([]*v1alpha1.CablePolicies{rule("mtu: 13")}, brokers, known).Decide(east, west)
 	require.Equal(t, cable.IPsec, d.Driver)
 	require.Nil(t, d.Config)
 	require.EqualError(t, d.ConfigErr, `line 1: mtu "13": it must be a whole number from 576 to 65535`)

@@ -35,7 +35,7 @@ func TestEveryPair(t *testing.T) {
 		}
 		shuffled := slices.Clone(policies)
 		r.Shuffle(len(shuffled), func(i, j int) { shuffled[i], shuffled[j] = shuffled[j], shuffled[i] })
-		here, there := compile(policies, known), compile(shuffled, known)
+		here, there := compile(policies, brokers, known), compile(shuffled, brokers, known)
 		pairs := 0
 		for i, x := range clusters {
 			for _, y := range clusters[i+1:] {

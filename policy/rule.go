@@ -14,8 +14,9 @@ import (
 // rule is a parsed rule of a policy. An invalid rule is parsed as far as possible.
 type rule struct {
 	policy string
-	index  int // in its policy, counted from 0
-	of     int // the number of rules of the policy
+	maker  string // the cluster that made the policy, or submarinerv1.BrokerID; empty: unknown
+	index  int    // in its policy, counted from 0
+	of     int    // the number of rules of the policy
 	spec   *v1alpha1.CablePolicySpec
 	// sets are the clustersets in which the rule applies.
 	sets        []string
@@ -27,7 +28,8 @@ type rule struct {
 	mistake error
 
 	driver    string // canonical name
-	driverErr error  // if the driver is unknown
+	secrecy   Secrecy
+	driverErr error // if the driver is unknown
 	config    cable.Config
 	configErr error
 }
@@ -37,7 +39,7 @@ func readRule(p *v1alpha1.CablePolicies, rules []v1alpha1.CablePolicySpec, i int
 	spec := &rules[i]
 	r := &rule{
 		policy: p.SharedName(), index: i, of: len(rules), spec: spec, sets: p.ClusterSets(),
-		driver: cable.Canonical(spec.CableDriver),
+		driver: cable.Canonical(spec.CableDriver), secrecy: Closed,
 	}
 	var left, right []error
 	r.left, left = readSelector(spec.LeftClusterSelector, fmt.Sprintf("spec[%d].leftClusterSelector", i))
@@ -51,7 +53,10 @@ func readRule(p *v1alpha1.CablePolicies, rules []v1alpha1.CablePolicySpec, i int
 		r.driverErr = err
 		return r, append(mistakes, fmt.Errorf("spec[%d].name: %w", i, r.driverErr))
 	}
-	if spec.RequiresEncryption() && !driver.Properties().Encrypts {
+	if r.secrecy = Plain; driver.Properties().Encrypts {
+		r.secrecy = Encrypted
+	}
+	if spec.RequiresEncryption() && r.secrecy == Plain {
 		mistakes = append(mistakes, fmt.Errorf("spec[%d].options.encryption: encryption is required, but %s does not encrypt: choose another driver", i, r.driver))
 	}
 	if spec.CableOptions == nil {
@@ -74,7 +79,7 @@ func readRule(p *v1alpha1.CablePolicies, rules []v1alpha1.CablePolicySpec, i int
 }
 
 // compare orders rules by precedence. Clustersets may have different policies of the same
-// name: these are ordered by content, which is the same in every cluster.
+// name: these are ordered by content and maker, which are the same in every cluster.
 func (r *rule) compare(other *rule) int {
 	order := cmp.Or(
 		cmp.Compare(r.last(), other.last()),
@@ -82,7 +87,7 @@ func (r *rule) compare(other *rule) int {
 		cmp.Compare(r.policy, other.policy),
 		cmp.Compare(r.index, other.index))
 	if order == 0 {
-		return cmp.Compare(r.content(), other.content())
+		return cmp.Or(cmp.Compare(r.content(), other.content()), cmp.Compare(r.maker, other.maker))
 	}
 	return order
 }
@@ -109,7 +114,7 @@ func (r *rule) counts(x, y []string) bool {
 // decision returns the decision for pairs that the rule matches.
 func (r *rule) decision() Decision {
 	if r.driverErr != nil {
-		return Decision{Policy: r.policy, Rule: r.index, Err: fmt.Errorf("%s: %w", r.name(), r.driverErr)}
+		return Decision{Policy: r.policy, Rule: r.index, Err: unknownDriver{r}}
 	}
 	return Decision{Driver: r.driver, Policy: r.policy, Rule: r.index, Config: r.config, ConfigErr: r.configErr}
 }

@@ -45,7 +45,7 @@ const maxDevices = 16
 func connect(m *Mesh) Cables {
 	c := chooser{Mesh: m, book: m.Snapshot.Book, devices: map[string]bool{}, out: Cables{Endpoints: map[string]submarinerv1.EndpointSpec{}, Kept: map[string]string{}}}
 	if c.book == nil {
-		c.book = policy.Compile(List[*v1alpha1.CablePolicies](m.Snapshot))
+		c.book = policy.Compile(List[*v1alpha1.CablePolicies](m.Snapshot), m.Snapshot.Makers())
 	}
 	c.incomplete = incompletePolicies(m.Snapshot, m.Membership, c.book)
 	c.own = policy.Cluster{

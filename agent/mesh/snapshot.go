@@ -227,6 +227,14 @@ func (s Snapshot) submariner() *v1alpha1.Submariner {
 	return nil
 }
 
+// Makers returns who made the snapshot's policies, and whose policies apply.
+func (s Snapshot) Makers() policy.Makers {
+	if sub := s.submariner(); sub != nil {
+		return policy.MakersFor(sub.Spec)
+	}
+	return policy.Makers{}
+}
+
 // PublishedIP returns the public address in the Endpoint of the snapshot's node; the
 // zero Addr if there is none.
 func (s Snapshot) PublishedIP() netip.Addr {

@@ -34,8 +34,9 @@ func newPair(self, other policy.Cluster, d policy.Decision) pair {
 // the labels, and the other clusters of the broker, sorted.
 func (r request) pairs(spec v1alpha1.SubmarinerSpec, labels map[string]string) []pair {
 	self := r.self(spec, labels)
-	known := catalog.OfBroker(r.broker.Members)
-	book := policy.Compile(known.Policies)
+	known := catalog.OfBroker(r.broker.Broker.Spec, r.broker.Members)
+	known.BrokerOnly = spec.PoliciesFrom.BrokerOnly()
+	book := known.Book()
 	var out []pair
 	for _, other := range known.Clusters {
 		if r.isOther(other.ID) && shareSet(self, other) {
@@ -120,7 +121,7 @@ var local = []string{
 }
 
 // decided are the fields from which policies decide.
-var decided = []string{"cableDriver", "clusterLabels", "clusterSets", "encryption"}
+var decided = []string{"cableDriver", "clusterLabels", "clusterSets", "encryption", "policiesFrom"}
 
 // effect is what changes of a Submariner mean for other clusters.
 type effect struct {

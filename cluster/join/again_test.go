@@ -29,6 +29,7 @@ func again(t *testing.T) *situation {
 		"CoreDNSCustomConfig":   &v1alpha1.ConfigMapRef{ConfigMapName: "dns"},
 		"ConnectionHealthCheck": &v1alpha1.HealthCheckSpec{Enabled: false, IntervalSeconds: 7, MaxPacketLossCount: 9},
 		"Encryption":            submarinerv1.EncryptionRequired,
+		"PoliciesFrom":          v1alpha1.PoliciesFromBroker,
 		"ImageOverrides":        map[string]string{cluster.GatewayName: "quay.io/a/b:c", "other": "d"},
 		"NodeSelector":          map[string]string{"a": "b"},
 		"Tolerations":           []corev1.Toleration{{Key: "a"}},
@@ -51,7 +52,7 @@ func again(t *testing.T) *situation {
 		}
 		require.False(t, value.IsZero(), field.Name)
 	}
-	s.f.Submariner = sub
+	s.f.Submariner, s.b.Broker.Spec.PoliciesFrom = sub, v1alpha1.PoliciesFromBroker
 	s.ClusterID = "suggested-by-the-kubeconfig"
 	return s
 }
@@ -82,6 +83,7 @@ func TestJoiningAgainKeepsEverySetting(t *testing.T) {
 	p, err = s.plan()
 	require.NoError(t, err)
 	fresh := normal()
+	fresh.b.Broker.Spec.PoliciesFrom = v1alpha1.PoliciesFromBroker
 	first, err := fresh.plan()
 	require.NoError(t, err)
 	first.Submariner.Spec.Encryption = submarinerv1.EncryptionRequired // is only removed where the user asks for it
@@ -291,4 +293,23 @@ func TestJoiningAgainConfirmsThatNetworksShrink(t *testing.T) {
 			require.EqualError(t, p.Refusal(), test.want)
 		})
 	}
+}
+
+// Whose policies apply is the broker's to say. Joining again shows that it has changed, and the
+// cables that change with it.
+func TestJoiningAgainShowsWhosePoliciesApply(t *testing.T) {
+	s := again(t)
+	s.f.Submariner.Spec = s.f.Submariner.Spec.WithoutEffect()
+	spec := &s.f.Submariner.Spec
+	spec.NatEnabled, spec.CableDrivers, spec.PoliciesFrom = false, nil, v1alpha1.PoliciesFromMembers
+	spec.CombinedCableDrivers = nil
+	s.member("west", "10.50.0.0/16", "10.60.0.0/16", "10.89.1.1")
+	s.member("east", "10.112.0.0/16", "10.102.0.0/16", "10.89.2.1")
+	s.policy("default", "wireguard")
+	s.policy("east", "ipsec")
+	s.b.Members[0].Policies[1].Labels = map[string]string{submarinerv1.ClusterIDLabel: "east"}
+	p, err := s.plan()
+	require.NoError(t, err)
+	require.Equal(t, "the settings of this cluster change:\n  policiesFrom: members → broker\n  version: of-before → devel\n"+
+		"affected clusters: east (ipsec → wireguard)", p.ChangesText())
 }

@@ -39,7 +39,7 @@ func checkNAT(r request) ([]string, error) {
 	if len(pairs) == 0 {
 		self := r.self(sub.Spec, labels)
 		later := policy.Cluster{Sets: self.Sets, Driver: self.Driver}
-		if d := policy.Compile(catalog.OfBroker(r.broker.Members).Policies).Decide(self, later); !passesNAT(d) {
+		if d := catalog.OfBroker(r.broker.Broker.Spec, r.broker.Members).Book().Decide(self, later); !passesNAT(d) {
 			warnings = append(warnings, fmt.Sprintf("--natt: the cable driver for clusters that join later, %s (%s), does not work through NAT: %s",
 				d.Driver, decidedBy(d), remedy))
 		}

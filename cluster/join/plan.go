@@ -159,6 +159,7 @@ func (r request) brokerFields(spec *v1alpha1.SubmarinerSpec) {
 	spec.BrokerK8sSecret = cmp.Or(spec.BrokerK8sSecret, cluster.BrokerSecret)
 	spec.BrokerK8sRemoteNamespace = r.file.BaseNamespace()
 	spec.HaltOnCertificateError = true
+	spec.PoliciesFrom = r.broker.Broker.Spec.PoliciesFrom
 }
 
 // cableFields sets the fields about cables.

@@ -75,6 +75,9 @@ func SayReview(report *progress.Reporter, r catalog.Review) {
 	for _, other := range slices.Sorted(maps.Keys(r.Lost)) {
 		report.Done("%s still decides, because it takes precedence over %s, on %s", catalog.Decider(other), name, pairsText(r.Lost[other]))
 	}
+	if len(r.SetAside) > 0 {
+		report.Warn("policy %s is set aside on %s: it would remove encryption, which only the broker and the two clusters of a pair can do; create the policy on one of them", name, pairsText(r.SetAside))
+	}
 	for _, driver := range slices.Sorted(maps.Keys(r.Lacking)) {
 		reportLacking(report, r.Lacking[driver])
 	}

@@ -33,7 +33,7 @@ func ReadMembers(ctx context.Context, r client.Reader, s *Site) error {
 	for _, set := range sets {
 		objects = append(objects, set.Objects)
 	}
-	s.Members = membersOf(catalog.OfBroker(sets), objects...)
+	s.Members = membersOf(catalog.OfBroker(s.Brokers[0].Spec, sets), objects...)
 	return err
 }
 

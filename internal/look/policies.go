@@ -33,21 +33,21 @@ func ReadPolicies(ctx context.Context, c client.Client, onBroker bool) (*catalog
 		}
 		return catalog.OfMember(&members.Items[0], o), nil
 	case len(brokers.Items) > 0:
-		return ReadBrokerPolicies(ctx, c, brokers.Items[0].Namespace)
+		return ReadBrokerPolicies(ctx, c, &brokers.Items[0])
 	case onBroker:
 		return nil, errors.New("this cluster hosts no broker: omit --broker, or choose another cluster with --context")
 	}
 	return nil, errNoPolicies
 }
 
-// ReadBrokerPolicies is like ReadPolicies, for the broker with the base namespace base. It reads
-// the namespaces of all clustersets.
-func ReadBrokerPolicies(ctx context.Context, c client.Client, base string) (*catalog.Catalog, error) {
-	sets, err := readSets(ctx, c, base, readPolicyObjects)
+// ReadBrokerPolicies is like ReadPolicies, for the broker that b describes. It reads the
+// namespaces of all clustersets.
+func ReadBrokerPolicies(ctx context.Context, c client.Client, b *v1alpha1.Broker) (*catalog.Catalog, error) {
+	sets, err := readSets(ctx, c, b.Namespace, readPolicyObjects)
 	if err != nil {
 		return nil, err
 	}
-	return catalog.OfBroker(sets), nil
+	return catalog.OfBroker(b.Spec, sets), nil
 }
 
 // readSets reads the objects of each clusterset of a broker.

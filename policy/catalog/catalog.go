@@ -25,6 +25,8 @@ type Catalog struct {
 	Keeper string
 	// Sets are the clustersets of the cluster or of the broker, sorted.
 	Sets []string
+	// BrokerOnly reports whether only policies of the broker apply.
+	BrokerOnly bool
 	// Policies are sorted by SharedName. Policies created elsewhere have the labels of copies.
 	Policies []*v1alpha1.CablePolicies
 	// Clusters are sorted by ID.
@@ -52,7 +54,7 @@ type Set struct {
 // OfMember returns the catalog of a joined cluster, from the objects in the namespace of
 // its agents.
 func OfMember(sub *v1alpha1.Submariner, o Objects) *Catalog {
-	c := &Catalog{Keeper: sub.Spec.ClusterID, Sets: sub.Spec.Sets()}
+	c := &Catalog{Keeper: sub.Spec.ClusterID, Sets: sub.Spec.Sets(), BrokerOnly: sub.Spec.PoliciesFrom.BrokerOnly()}
 	driver := drivers.Default
 	if offered, err := drivers.Listed(sub.Spec); err == nil {
 		driver = offered[0].Name()
@@ -78,10 +80,10 @@ func OfMember(sub *v1alpha1.Submariner, o Objects) *Catalog {
 	return c
 }
 
-// OfBroker returns the catalog of a broker. Its policies have the labels of copies in a
+// OfBroker returns the catalog of a broker with the given spec. Its policies have the labels of copies in a
 // member.
-func OfBroker(sets []Set) *Catalog {
-	c := &Catalog{Keeper: submarinerv1.BrokerID, namespaces: map[string]string{}, gateways: map[string][]gateway{}}
+func OfBroker(spec v1alpha1.BrokerSpec, sets []Set) *Catalog {
+	c := &Catalog{Keeper: submarinerv1.BrokerID, BrokerOnly: spec.PoliciesFrom.BrokerOnly(), namespaces: map[string]string{}, gateways: map[string][]gateway{}}
 	found := map[string]*policy.Cluster{}
 	for _, set := range sets {
 		c.Sets = append(c.Sets, set.Name)
@@ -130,15 +132,22 @@ func (c *Catalog) arrange(found map[string]*policy.Cluster) {
 }
 
 // Maker returns the ID of the cluster on which o was created, or submarinerv1.BrokerID.
-func (c *Catalog) Maker(o metav1.Object) string {
-	id, _ := submarinerv1.OwnerID(o) // empty: it was created where it was found
-	return cmp.Or(id, c.Keeper)
+func (c *Catalog) Maker(o metav1.Object) string { return submarinerv1.MakerOf(o, c.Keeper) }
+
+// Book returns the compiled policies.
+func (c *Catalog) Book() *policy.Book { return policy.Compile(c.Policies, c.makers()) }
+
+func (c *Catalog) makers() policy.Makers {
+	return policy.Makers{Here: c.Keeper, BrokerOnly: c.BrokerOnly}
 }
 
 // MakerName returns the name of a Maker in messages.
 func MakerName(id string) string {
-	if id == submarinerv1.BrokerID {
+	switch id {
+	case submarinerv1.BrokerID:
 		return "the broker"
+	case "":
+		return "an unknown cluster"
 	}
 	return "cluster " + id
 }

@@ -115,7 +115,7 @@ func TestOfBroker(t *testing.T) {
 	base.Policies = []v1alpha1.CablePolicies{*made("default", " |  | vxlan")}
 	blue.Policies = []v1alpha1.CablePolicies{*copied("west", made("mine", " |  | ipsec"))}
 	blue.Policies[0].Namespace = "b-blue"
-	c := OfBroker([]Set{base, blue})
+	c := OfBroker(v1alpha1.BrokerSpec{}, []Set{base, blue})
 	require.Equal(t, []string{"blue", "default"}, c.Sets)
 	require.Equal(t, []string{"default", "blue"}, c.Clusters[1].Sets)
 	require.Equal(t, submarinerv1.BrokerID, c.Maker(c.Policies[0]))
@@ -236,7 +236,7 @@ func TestCable(t *testing.T) {
 			review := c.Review(fresh)[0]
 			require.Equal(t, []string{"east - west"}, []string{review.Matched[0].String()})
 			pair := review.Matched[0]
-			driver, err := c.Cable(pair, policy.Compile(c.With(fresh).Policies).Decide(pair.X, pair.Y))
+			driver, err := c.Cable(pair, c.With(fresh).Book().Decide(pair.X, pair.Y))
 			if test.err == "" {
 				require.NoError(t, err)
 				require.Equal(t, test.driver, driver)
@@ -253,13 +253,62 @@ func TestCable(t *testing.T) {
 }
 
 func TestReview(t *testing.T) {
-	c := member(copied("east", made("b", "site=one,!x | site=cloud | vxlan")))
+	c := member(copied("east", made("b", "site=one,!x | site=cloud | wireguard")))
 	r := c.Review([]*v1alpha1.CablePolicies{made("a", "site=one |  | ipsec")})[0]
 	require.Equal(t, [][2][]string{{{"west"}, {"cloud", "east", "west"}}}, r.Selected)
 	require.Equal(t, "[cloud - west east - west]", fmt.Sprint(r.Matched))
 	require.Equal(t, "map[b:[cloud - west]]", fmt.Sprint(r.Lost))
 	require.EqualError(t, r.Lacking["ipsec"]["west"], "cluster west does not offer ipsec")
 	require.Empty(t, r.Refused)
+}
+
+// A policy of a cluster removes no encryption from the pairs of others, and it is said so.
+func TestThirdParties(t *testing.T) {
+	secure := copied(submarinerv1.BrokerID, made("default", " |  | wireguard"))
+	c := member(secure)
+	fresh := []*v1alpha1.CablePolicies{made("a", "!x |  | vxlan")}
+	r := c.Review(fresh)[0]
+	require.Len(t, r.Matched, 3)
+	require.Equal(t, "[cloud - east]", fmt.Sprint(r.SetAside))
+	require.Empty(t, r.Lost)
+	is := c.Compare(c.With(fresh))
+	require.Equal(t, []string{"cloud - west: vxlan", "east - west: vxlan"}, losses(is), "its own pairs")
+
+	l := member(secure, made("a", "!x |  | vxlan")).List()
+	require.Equal(t, [][2]string{{"cloud", "west"}, {"east", "west"}}, l.Rules[0].Pairs)
+	require.Equal(t, [][2]string{{"cloud", "east"}}, l.Rules[0].SetAside)
+	require.Equal(t, [][2]string{{"cloud", "east"}}, l.Rules[1].Pairs)
+	require.Empty(t, l.Rules[1].SetAside)
+	require.Empty(t, l.Troubles)
+
+	t.Log("once the broker adopts it, it decides")
+	adopted := OfBroker(v1alpha1.BrokerSpec{}, []Set{{Name: "default", Objects: Objects{Policies: []v1alpha1.CablePolicies{*made("a", " |  | vxlan")}}}})
+	require.Equal(t, submarinerv1.BrokerID, adopted.Maker(adopted.Policies[0]))
+	require.Equal(t, []string{"cloud - east: vxlan", "cloud - west: vxlan", "east - west: vxlan"}, losses(c.Compare(member(secure, copied(submarinerv1.BrokerID, made("a", "!x |  | vxlan"))))))
+}
+
+// A driver of another version may encrypt: a pair that has it does not become plain unnoticed.
+func TestUnknownDriversAreNotPlain(t *testing.T) {
+	of := func(driver string) *Catalog {
+		return member(copied(submarinerv1.BrokerID, made("default", " |  | "+driver)))
+	}
+	require.Len(t, of("gre").Compare(of("vxlan")).Losses(), 3)
+	require.Empty(t, of("gre").Compare(of("wireguard")).Losses())
+}
+
+// Where only the broker makes policies, those of clusters have no effect, and are listed as such.
+func TestBrokerOnly(t *testing.T) {
+	c := member(copied(submarinerv1.BrokerID, made("default", " |  | vxlan")), made("a", " |  | wireguard"), copied("east", made("b", " |  | wireguard")))
+	c.BrokerOnly = true
+	l := c.List()
+	require.Empty(t, l.Rules[0].Pairs)
+	require.Equal(t, "ignored", l.Rules[0].State)
+	require.Contains(t, l.Rules[0].Message, "subctl cable-policy adopt")
+	require.Equal(t, "ignored", l.Rules[1].State)
+	require.Len(t, l.Rules[2].Pairs, 3)
+	require.EqualError(t, c.CheckMakers(), "the broker accepts only its own cable policies (deploy-broker --policies-from broker): create the policy there, with --context CONTEXT or, if this cluster hosts the broker, with --broker")
+	c.Keeper = submarinerv1.BrokerID
+	require.NoError(t, c.CheckMakers())
 }
 
 // A policy with a mistake is listed as it is in force.

@@ -9,7 +9,6 @@ import (
 
 	"subctl/api/submariner/v1alpha1"
 	"subctl/cable"
-	"subctl/cable/drivers"
 	"subctl/policy"
 )
 
@@ -56,12 +55,14 @@ type Move struct {
 }
 
 // Encrypts reports whether there is a cable, and its packets are encrypted.
-func (c Cable) Encrypts() bool { return c.Err == nil && encrypts(c.Driver) }
+func (c Cable) Encrypts() bool {
+	return c.Err == nil && policy.SecrecyOf(c.Driver) == policy.Encrypted
+}
 
-// encrypts reports whether the cables of a driver are encrypted.
-func encrypts(driver string) bool {
-	d := drivers.Find(driver)
-	return d != nil && d.Properties().Encrypts
+// mayNotBePlain reports whether the pair has a cable that encrypts, or should have one, or must
+// not have another. A driver that is not known may encrypt.
+func (c Cable) mayNotBePlain() bool {
+	return c.MustEncrypt || c.Wanted != "" && policy.SecrecyOf(c.Wanted) != policy.Plain
 }
 
 // Loses reports whether the pair loses its cable, or encryption: it gets an unencrypted cable
@@ -71,7 +72,7 @@ func (c CableChange) Loses() bool {
 	if c.Then.Err != nil {
 		return c.Now.Err == nil
 	}
-	return (c.Now.MustEncrypt || encrypts(c.Now.Wanted)) && !c.Then.Encrypts()
+	return c.Now.mayNotBePlain() && !c.Then.Encrypts()
 }
 
 // Losses returns the pairs that lose their cable, or the encryption of their cable. Commands
@@ -108,8 +109,8 @@ func (c *Catalog) Compare(then *Catalog) Change {
 			out.Idle = append(out.Idle, name)
 		}
 	}
-	known := policy.Shadows(c.Policies)
-	out.Shadowed = slices.DeleteFunc(policy.Shadows(then.Policies), func(s policy.Shadow) bool { return slices.Contains(known, s) })
+	known := policy.Shadows(c.Policies, c.makers())
+	out.Shadowed = slices.DeleteFunc(policy.Shadows(then.Policies, then.makers()), func(s policy.Shadow) bool { return slices.Contains(known, s) })
 	return out
 }
 
@@ -146,7 +147,7 @@ func called(policies []*v1alpha1.CablePolicies, name string) int {
 
 // decisions yields all pairs with their decisions, in the order of policy.Book.Pairs.
 func (c *Catalog) decisions(yield func(policy.Pair, policy.Decision) bool) {
-	policy.Compile(c.Policies).Pairs(c.Clusters)(yield)
+	c.Book().Pairs(c.Clusters)(yield)
 }
 
 // decided is a pair with its decision. If there is no such pair, because the two clusters have

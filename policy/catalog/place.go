@@ -2,6 +2,7 @@ package catalog
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -29,6 +30,14 @@ func (c *Catalog) Place(p *v1alpha1.CablePolicies, set string) error {
 	}
 	if set != "" && !c.OnBroker() {
 		metav1.SetMetaDataLabel(&p.ObjectMeta, submarinerv1.ClusterSetLabel, set)
+	}
+	return nil
+}
+
+// CheckMakers returns an error if policies that are created here have no effect.
+func (c *Catalog) CheckMakers() error {
+	if c.BrokerOnly && !c.OnBroker() {
+		return errors.New("the broker accepts only its own cable policies (deploy-broker --policies-from broker): create the policy there, with --context CONTEXT or, if this cluster hosts the broker, with --broker")
 	}
 	return nil
 }
@@ -108,6 +117,19 @@ func (c *Catalog) shared(p *v1alpha1.CablePolicies) *v1alpha1.CablePolicies {
 	p = p.DeepCopy()
 	p.Status = v1alpha1.CablePoliciesStatus{ClusterSets: c.SetsOf(p)}
 	return p
+}
+
+// Adopted returns the catalog of a broker as it will be once the broker has adopted policies.
+func (c *Catalog) Adopted(policies []*v1alpha1.CablePolicies) *Catalog {
+	out := *c
+	out.Policies = slices.Clone(c.Policies)
+	for i, p := range out.Policies {
+		if slices.Contains(policies, p) {
+			out.Policies[i] = p.DeepCopy()
+			metav1.SetMetaDataLabel(&out.Policies[i].ObjectMeta, submarinerv1.ClusterIDLabel, submarinerv1.BrokerID)
+		}
+	}
+	return &out
 }
 
 // Without returns the catalog without p.

@@ -41,7 +41,7 @@ type Beaten struct {
 
 // Explain returns the cable of two clusters, with the reason.
 func (c *Catalog) Explain(x, y policy.Cluster) Reason {
-	e := policy.Compile(c.Policies).Explain(x, y)
+	e := c.Book().Explain(x, y)
 	r := Reason{Clusters: [2]string{x.ID, y.ID}, Policy: e.Policy, Why: e.Why, EncryptionRequiredBy: e.MustEncrypt, Offers: map[string][]string{}, Beaten: []Beaten{}}
 	if e.Policy != "" {
 		r.Rule = e.Rule + 1

@@ -1,6 +1,9 @@
 package catalog
 
 import (
+	"slices"
+
+	submarinerv1 "subctl/api/submariner/v1"
 	"subctl/api/submariner/v1alpha1"
 	"subctl/policy"
 )
@@ -15,6 +18,9 @@ type Review struct {
 	Matched []policy.Pair
 	// Lost are the matched pairs that another policy decides, by the name of that policy.
 	Lost map[string][]policy.Pair
+	// SetAside are the matched pairs of other clusters that the policy would deprive of
+	// encryption.
+	SetAside []policy.Pair
 	// Lacking are the clusters that do not offer the driver of a pair, each as an error with
 	// the reason, by driver and cluster ID.
 	Lacking map[string]map[string]error
@@ -40,7 +46,7 @@ func (c *Catalog) Review(policies []*v1alpha1.CablePolicies) []Review {
 			})
 		}
 		next, stop := pulled(c.With(policies).decisions)
-		for pair, would := range policy.Compile([]*v1alpha1.CablePolicies{c.shared(p)}).Pairs(c.Clusters) {
+		for pair, would := range policy.Compile([]*v1alpha1.CablePolicies{c.shared(p)}, policy.Makers{Here: submarinerv1.BrokerID}).Pairs(c.Clusters) {
 			if is := next(); would.Policy == p.Name {
 				c.review(&r, pair, is.dec)
 			}
@@ -54,6 +60,10 @@ func (c *Catalog) Review(policies []*v1alpha1.CablePolicies) []Review {
 // review adds a pair that the policy matches, with its decision, to r.
 func (c *Catalog) review(r *Review, pair policy.Pair, is policy.Decision) {
 	r.Matched = append(r.Matched, pair)
+	if is.Policy != r.Policy.Name && slices.ContainsFunc(is.SetAside, func(ref policy.RuleRef) bool { return ref.Policy == r.Policy.Name }) {
+		r.SetAside = append(r.SetAside, pair)
+		return
+	}
 	if is.Policy != r.Policy.Name {
 		r.Lost[is.Policy] = append(r.Lost[is.Policy], pair)
 		return

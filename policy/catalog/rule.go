@@ -7,6 +7,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	submarinerv1 "subctl/api/submariner/v1"
 	"subctl/api/submariner/v1alpha1"
 	"subctl/cable"
 	"subctl/policy"
@@ -14,6 +15,9 @@ import (
 
 // StateOK is the state of a policy that is in force as written.
 const StateOK = "ok"
+
+// StateIgnored is the state of a policy of a cluster where only policies of the broker apply.
+const StateIgnored = "ignored"
 
 // Rule is a rule of a policy. Its JSON is the output of subctl cable-policy list, and stays compatible.
 type Rule struct {
@@ -30,6 +34,8 @@ type Rule struct {
 	State       string      `json:"state"` // StateOK, or the kind of problem
 	Message     string      `json:"message"`
 	Pairs       [][2]string `json:"pairs"` // the pairs that it decides, by cluster IDs
+	// SetAside are the pairs for which it is set aside: see policy.Decision.SetAside.
+	SetAside [][2]string `json:"setAside"`
 	// Different is what gateways of this cluster report that is not as the rule decides.
 	Different []Use `json:"different"`
 }
@@ -48,19 +54,15 @@ type Listing struct {
 // List returns all rules, and the pairs that each decides.
 func (c *Catalog) List() Listing {
 	l := Listing{Rules: c.rules()}
-	type rule struct {
-		policy string
-		number int
-	}
-	at := map[rule][]int{} // clustersets may have different policies of the same name
+	at := map[policy.RuleRef][]int{} // clustersets may have different policies of the same name
 	for i, r := range l.Rules {
-		k := rule{r.Policy, r.Rule - 1}
+		k := policy.RuleRef{Policy: r.Policy, Rule: r.Rule - 1}
 		at[k] = append(at[k], i)
 		if r.State != StateOK && r.Rule == 1 {
 			l.Troubles = append(l.Troubles, fmt.Sprintf("policy %s: %s", r.Policy, r.Message))
 		}
 	}
-	for pair, dec := range policy.Compile(c.Policies).Pairs(c.Clusters) {
+	for pair, dec := range c.Book().Pairs(c.Clusters) {
 		var different []Use
 		driver, err := c.Cable(pair, dec)
 		if err != nil {
@@ -75,12 +77,20 @@ func (c *Catalog) List() Listing {
 		if dec.Policy == "" && dec.Err == nil {
 			l.Undecided++
 		}
-		for _, i := range at[rule{dec.Policy, dec.Rule}] {
-			if l.Rules[i].isFor(pair) {
-				l.Rules[i].Pairs = append(l.Rules[i].Pairs, [2]string{pair.X.ID, pair.Y.ID})
-				l.Rules[i].Different = append(l.Rules[i].Different, different...)
-				break
+		find := func(ref policy.RuleRef) *Rule {
+			for _, i := range at[ref] {
+				if l.Rules[i].isFor(pair) {
+					return &l.Rules[i]
+				}
 			}
+			return &Rule{} // none is listed
+		}
+		ids := [2]string{pair.X.ID, pair.Y.ID}
+		r := find(policy.RuleRef{Policy: dec.Policy, Rule: dec.Rule})
+		r.Pairs, r.Different = append(r.Pairs, ids), append(r.Different, different...)
+		for _, ref := range dec.SetAside {
+			r := find(ref)
+			r.SetAside = append(r.SetAside, ids)
 		}
 	}
 	return l
@@ -104,7 +114,7 @@ func (c *Catalog) rules() []Rule {
 			r := Rule{
 				Policy: p.SharedName(), Rule: i + 1, CableDriver: cable.Canonical(spec.CableDriver),
 				Left: policy.SelectorText(spec.LeftClusterSelector), Right: policy.SelectorText(spec.RightClusterSelector),
-				MadeBy: c.Maker(p), ClusterSets: append([]string{}, p.ClusterSets()...), State: state, Message: message, Pairs: [][2]string{}, Different: []Use{},
+				MadeBy: c.Maker(p), ClusterSets: append([]string{}, p.ClusterSets()...), State: state, Message: message, Pairs: [][2]string{}, SetAside: [][2]string{}, Different: []Use{},
 			}
 			if spec.CableOptions != nil {
 				r.ConfigMap = spec.CableOptions.Metadata.Name
@@ -132,6 +142,9 @@ func (r Rule) sameAs(o Rule) bool {
 // state returns StateOK if a policy is in force as written, or else the kind of problem and a message.
 func (c *Catalog) state(p *v1alpha1.CablePolicies) (state, message string) {
 	own := c.Maker(p) == c.Keeper && !c.OnBroker()
+	if c.BrokerOnly && c.Maker(p) != submarinerv1.BrokerID {
+		return StateIgnored, "it is of a cluster, and only policies of the broker apply (deploy-broker --policies-from broker): create it on the broker, or let the broker adopt it (subctl cable-policy adopt), then delete it here"
+	}
 	if err := policy.Check(p); err != nil {
 		if own && len(p.ClusterSets()) > 0 {
 			err = fmt.Errorf("the version shared before stays in force: %w", err)

@@ -15,6 +15,15 @@ func OwnerID(o metav1.Object) (id string, ok bool) {
 	return id, ok
 }
 
+// MakerOf returns the ID of the cluster that created o, or BrokerID. o was found in cluster here,
+// or on the broker if here is BrokerID. It returns "" if the label of a copy has no value.
+func MakerOf(o metav1.Object, here string) string {
+	if id, ok := OwnerID(o); ok {
+		return id
+	}
+	return here
+}
+
 // IsCopy reports whether o, found in a cluster, is a copy of an object that was created
 // elsewhere: only copies carry ClusterIDLabel.
 func IsCopy(o metav1.Object) bool {

@@ -45,7 +45,25 @@ type BrokerSpec struct {
 	// CableDriver is the driver of clusters that do not specify one (our addition).
 	// +optional
 	CableDriver string `json:"cableDriver,omitempty"`
+	// PoliciesFrom specifies whose cable policies apply: "members" (also if it is empty), those
+	// of the broker and of all clusters; "broker", only those of the broker (our addition).
+	// +optional
+	PoliciesFrom PoliciesFrom `json:"policiesFrom,omitempty"`
 }
+
+// PoliciesFrom specifies whose cable policies apply.
+//
+// +kubebuilder:validation:Enum=members;broker
+type PoliciesFrom string
+
+// The values of PoliciesFrom. Empty means PoliciesFromMembers.
+const (
+	PoliciesFromMembers PoliciesFrom = "members"
+	PoliciesFromBroker  PoliciesFrom = "broker"
+)
+
+// BrokerOnly reports whether only the broker's policies apply.
+func (p PoliciesFrom) BrokerOnly() bool { return p == PoliciesFromBroker }
 
 // BrokerStatus is empty, as upstream.
 type BrokerStatus struct{}

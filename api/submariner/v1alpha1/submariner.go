@@ -112,6 +112,10 @@ type SubmarinerSpec struct {
 	// without encryption, whatever the cable policies decide. Both clusters of a pair respect it.
 	// +optional
 	Encryption submarinerv1.Encryption `json:"encryption,omitempty"`
+	// PoliciesFrom specifies whose cable policies apply. It is the broker's setting at the time
+	// of the join: Broker.spec.policiesFrom.
+	// +optional
+	PoliciesFrom PoliciesFrom `json:"policiesFrom,omitempty"`
 	// CableDriverCustomConfig names a ConfigMap with settings of the cable drivers.
 	// +optional
 	CableDriverCustomConfig *ConfigMapRef `json:"cableDriverCustomConfig,omitempty"`
