@@ -20,12 +20,12 @@ var cnis = strings.Fields(os.Getenv("E2E_CNI"))
 // labUp returns the commands that bring up the clusters of the lab.
 func labUp() (steps [][]string) {
 	if len(cnis) == 0 {
-		return [][]string{{"lab", "up", "--clusters", fmt.Sprint(len(clusters)), "--nodes", "2"}}
+		return [][]string{{"lab", "up", "--clusters", fmt.Sprint(len(clusters)), "--nodes", "2", "--timeout", "10m"}}
 	}
 	clusters = clusters[:len(cnis)]
 	for i, cni := range cnis {
 		name, mode, _ := strings.Cut(cni, "/")
-		steps = append(steps, []string{"lab", "up", "--first", fmt.Sprint(i + 1), "--clusters", "1", "--nodes", "2", "--cni", name, "--proxy-mode", mode})
+		steps = append(steps, []string{"lab", "up", "--first", fmt.Sprint(i + 1), "--clusters", "1", "--nodes", "2", "--cni", name, "--proxy-mode", mode, "--timeout", "10m"})
 	}
 	return steps
 }

@@ -92,7 +92,7 @@ func TestB4Takeover(t *testing.T) {
 	first := gateway(t, "cluster2")
 	second := worker(t, "cluster2")
 	kubectl(t, "cluster2", "label", "node", second, "submariner.io/gateway=true", "--overwrite")
-	kubectl(t, "cluster2", "-n", "submariner-operator", "rollout", "status", "daemonset/submariner-gateway", "--timeout=60s")
+	kubectl(t, "cluster2", "-n", "submariner-operator", "rollout", "status", "daemonset/submariner-gateway", "--timeout=300s")
 	from := podOn(t, "cluster1", "web", worker(t, "cluster1"))
 
 	// A node that is killed takes its pods along, so the target is on the other.
@@ -108,11 +108,11 @@ func TestB4Takeover(t *testing.T) {
 	require.Equal(t, second, gateway(t, "cluster2"))
 	must(t, "lab", "heal", first)
 	must(t, "lab", "start", first)
-	kubectl(t, "cluster2", "wait", "--for=condition=Ready", "node/"+first, "--timeout=60s")
+	kubectl(t, "cluster2", "wait", "--for=condition=Ready", "node/"+first, "--timeout=300s")
 	connected(t)
 
 	// Drained: the agent is stopped cleanly and the node is no gateway any more.
-	kubectl(t, "cluster2", "rollout", "status", "daemonset/web", "--timeout=60s")
+	kubectl(t, "cluster2", "rollout", "status", "daemonset/web", "--timeout=300s")
 	eventually(t, time.Minute, func() error {
 		if !strings.Contains(kubectl(t, "cluster2", "-n", "submariner-operator", "get", "pods", "-l", "app=submariner-gateway", "--field-selector", "spec.nodeName="+first), "1/1") {
 			return fmt.Errorf("no gateway agent on %s yet", first)

@@ -12,7 +12,7 @@ import (
 
 // A fourth cluster joins while the others work. Its kube-proxy is in nftables mode.
 func TestC1FourthCluster(t *testing.T) {
-	must(t, "lab", "up", "--first", "4", "--clusters", "1", "--nodes", "2", "--proxy-mode", "nftables")
+	must(t, "lab", "up", "--first", "4", "--clusters", "1", "--nodes", "2", "--proxy-mode", "nftables", "--timeout", "10m")
 	must(t, "lab", "load-image", filepath.Join(root, "dist/subctl.tar"), "--clusters", "4")
 	for _, n := range nodes("cluster4") {
 		pristine[n] = holdings(t, n)

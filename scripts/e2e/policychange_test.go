@@ -72,11 +72,13 @@ func TestE1ChangeUnderTraffic(t *testing.T) {
 		others.stop(t)
 		own.stop(t)
 		lost := all.stop(t)
-		// WireGuard's keys are renewed every two minutes: a message there, one back.
-		regular := 2 * (1 + int(time.Since(began)/(2*time.Minute)))
-		seen := others.packets(t, negotiations)
-		require.LessOrEqual(t, len(seen), regular, "negotiations of other pairs:\n%s", strings.Join(seen, "\n"))
-		require.GreaterOrEqual(t, len(own.packets(t, negotiations)), 2, "the pair's own handshake is seen")
+		// WireGuard's keys are renewed every two minutes: a message there, one back, and the same
+		// again if the answer takes long.
+		regular := 4 * (1 + int(time.Since(began)/(2*time.Minute)))
+		seen := others.packets(t, handshakes)
+		require.LessOrEqual(t, len(seen), regular, "handshakes of other pairs:\n%s", strings.Join(seen, "\n"))
+		require.Empty(t, others.packets(t, exchanges), "negotiations of other pairs")
+		require.GreaterOrEqual(t, len(own.packets(t, handshakes)), 2, "the pair's own handshake is seen")
 		return lost
 	})
 	measure.Record(t,
@@ -197,7 +199,7 @@ func TestE6WrongPSK(t *testing.T) {
 		kubectl(t, "cluster3", "-n", "submariner-operator", "patch", "secret", "submariner-ipsec-psk", "--type=merge", "-p", fmt.Sprintf(`{"data":{"psk":%q}}`, value))
 		// Mounted files follow within a minute or so; a new pod has them at once.
 		kubectl(t, "cluster3", "-n", "submariner-operator", "delete", "pod", "-l", "app=submariner-gateway", "--wait")
-		kubectl(t, "cluster3", "-n", "submariner-operator", "rollout", "status", "daemonset/submariner-gateway", "--timeout=60s")
+		kubectl(t, "cluster3", "-n", "submariner-operator", "rollout", "status", "daemonset/submariner-gateway", "--timeout=300s")
 	}
 	set(strings.Repeat("QUJD", 16))
 	eventually(t, time.Minute, func() error {

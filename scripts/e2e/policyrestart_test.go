@@ -65,7 +65,7 @@ func TestG2RolloutRestart(t *testing.T) {
 			kubectl(t, c, "-n", "submariner-operator", "rollout", "restart", "daemonset/"+name)
 		}
 		for _, c := range clusters {
-			kubectl(t, c, "-n", "submariner-operator", "rollout", "status", "daemonset/"+name, "--timeout=90s")
+			kubectl(t, c, "-n", "submariner-operator", "rollout", "status", "daemonset/"+name, "--timeout=300s")
 		}
 		cabled(t, wanted)
 		return all.stop(t)

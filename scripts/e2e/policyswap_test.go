@@ -97,7 +97,7 @@ func TestG5FailoverDuringAChange(t *testing.T) {
 	const pair = "cluster1 cluster3"
 	first, second := gateway(t, "cluster3"), worker(t, "cluster3")
 	kubectl(t, "cluster3", "label", "node", second, "submariner.io/gateway=true", "--overwrite")
-	kubectl(t, "cluster3", "-n", "submariner-operator", "rollout", "status", "daemonset/submariner-gateway", "--timeout=60s")
+	kubectl(t, "cluster3", "-n", "submariner-operator", "rollout", "status", "daemonset/submariner-gateway", "--timeout=300s")
 	passing(t, "one-three")
 	from, to := workersOf(t, pair) // the pod of cluster3 is on the second node, which lives
 	s := startStream(t, from, to)
@@ -117,8 +117,8 @@ func TestG5FailoverDuringAChange(t *testing.T) {
 
 	must(t, "lab", "heal", first)
 	must(t, "lab", "start", first)
-	kubectl(t, "cluster3", "wait", "--for=condition=Ready", "node/"+first, "--timeout=60s")
-	kubectl(t, "cluster3", "rollout", "status", "daemonset/web", "--timeout=60s")
+	kubectl(t, "cluster3", "wait", "--for=condition=Ready", "node/"+first, "--timeout=300s")
+	kubectl(t, "cluster3", "rollout", "status", "daemonset/web", "--timeout=300s")
 	must(t, "subctl", "cable-policy", "delete", "one-three", "--context", "cluster1")
 	eventually(t, time.Minute, func() error {
 		if !strings.Contains(kubectl(t, "cluster3", "-n", "submariner-operator", "get", "pods", "-l", "app=submariner-gateway", "--field-selector", "spec.nodeName="+first), "1/1") {

@@ -73,7 +73,7 @@ func (s *stream) comesBack(t *testing.T) {
 	t.Helper()
 	select {
 	case <-s.errs.begun:
-	case <-time.After(30 * time.Second):
+	case <-time.After(slack * 30 * time.Second):
 		t.Fatalf("no packet comes back from %s to %s", s.to.name, s.from.name)
 	}
 }

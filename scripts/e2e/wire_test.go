@@ -71,6 +71,8 @@ var carriers = map[string]string{
 	"vxlan+ipsec":     "esp or (udp port 4500 and udp[8:4] != 0)",
 }
 
-// negotiations are the messages by which keys are agreed on: WireGuard's handshakes, and
-// IKE but for what keeps it alive (exchange type 37, INFORMATIONAL).
-const negotiations = "(udp port 4501 and (udp[8] = 1 or udp[8] = 2)) or (udp port 4500 and udp[8:4] = 0 and udp[30] != 37)"
+// The messages by which keys are agreed on.
+const (
+	handshakes = "udp port 4501 and (udp[8] = 1 or udp[8] = 2)"          // of WireGuard
+	exchanges  = "udp port 4500 and udp[8:4] = 0 and not (udp[30] = 37)" // of IKE, but for what keeps it alive (type 37, INFORMATIONAL)
+)

@@ -56,7 +56,7 @@ func deploy(t *testing.T, cluster string) {
 	t.Helper()
 	apply(t, cluster, workload)
 	for _, ds := range []string{"web", "host"} {
-		kubectl(t, cluster, "rollout", "status", "daemonset/"+ds, "--timeout=120s")
+		kubectl(t, cluster, "rollout", "status", "daemonset/"+ds, "--timeout=300s")
 	}
 }
 

@@ -57,8 +57,8 @@ func (c *controlPlane) tryEtcd(ctx context.Context, client, peer int) (string, f
 	case err = <-server.Err():
 	case <-ctx.Done():
 		err = ctx.Err()
-	case <-time.After(30 * time.Second):
-		err = errors.New("not ready after 30 s")
+	case <-time.After(2 * time.Minute):
+		err = errors.New("not ready after 2 minutes")
 	}
 	server.Close()
 	return "", nil, err

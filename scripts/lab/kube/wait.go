@@ -17,7 +17,7 @@ func waitReady(ctx context.Context, server string, keys *pki.Set, ended <-chan e
 		TLSClientConfig:   &tls.Config{RootCAs: keys.Pool, Certificates: []tls.Certificate{keys.Admin}},
 		DisableKeepAlives: true,
 	}}
-	deadline := time.After(60 * time.Second)
+	deadline := time.After(3 * time.Minute)
 	for {
 		select {
 		case err := <-ended:
@@ -25,7 +25,7 @@ func waitReady(ctx context.Context, server string, keys *pki.Set, ended <-chan e
 		case <-ctx.Done():
 			return ctx.Err()
 		case <-deadline:
-			return errors.New("the API server is not ready after 60 s: see its log above")
+			return errors.New("the API server is not ready after 3 minutes: see its log above")
 		case <-time.After(50 * time.Millisecond):
 		}
 		request, err := http.NewRequestWithContext(ctx, http.MethodGet, server+"/readyz", nil)
