@@ -26,7 +26,7 @@ var may = map[string]string{
 	"agent/parts":             "broker/exchange agent/discovery agent/mesh api broker cable cluster dataplane internal/wake",
 	"agent/mesh":              "api broker/exchange cable dataplane internal/version policy",
 	"agent/discovery":         "api cable dataplane internal/wake",
-	"cluster":                 "api broker broker/exchange broker/trust cable dataplane internal/version",
+	"cluster":                 "api broker broker/exchange broker/trust cable dataplane internal/kube internal/version",
 	"cluster/clustertest":     "api cluster internal/kube",
 	"cluster/join":            "api broker broker/trust cable cluster cluster/networks dataplane internal/kube internal/progress internal/version internal/wake internal/words policy",
 	"cluster/networks":        "api cable internal/kube",

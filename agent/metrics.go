@@ -1,19 +1,10 @@
 package agent
 
 import (
-	"context"
-	"errors"
-	"fmt"
-	"log/slog"
-	"net"
-	"net/http"
 	"slices"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
-	"github.com/prometheus/client_golang/prometheus/promhttp"
-	"sigs.k8s.io/controller-runtime/pkg/healthz"
-	"sigs.k8s.io/controller-runtime/pkg/manager"
 	"sigs.k8s.io/controller-runtime/pkg/metrics"
 
 	"subctl/agent/mesh"
@@ -165,32 +156,4 @@ func (m *meters) details(c submarinerv1.Connection, l []string) {
 	if c.PathMTU > 0 {
 		m.pathMTU.WithLabelValues(l...).Set(float64(c.PathMTU))
 	}
-}
-
-// serve answers probes and serves metrics on one port.
-func serve(addr string, checks map[string]healthz.Checker, log *slog.Logger) manager.Runnable {
-	return manager.RunnableFunc(func(ctx context.Context) error {
-		mux := http.NewServeMux()
-		mux.Handle("/metrics", promhttp.HandlerFor(metrics.Registry, promhttp.HandlerOpts{}))
-		for path, check := range checks {
-			mux.HandleFunc(path, func(w http.ResponseWriter, r *http.Request) {
-				if err := check(r); err != nil {
-					http.Error(w, err.Error(), http.StatusServiceUnavailable)
-					return
-				}
-				fmt.Fprintln(w, "ok")
-			})
-		}
-		s := &http.Server{Handler: mux, ReadHeaderTimeout: 10 * time.Second, ErrorLog: slog.NewLogLogger(log.Handler(), slog.LevelDebug)}
-		l, err := (&net.ListenConfig{}).Listen(ctx, "tcp", addr)
-		if err != nil {
-			return fmt.Errorf("serving metrics and probes: %w", err)
-		}
-		stop := context.AfterFunc(ctx, func() { _ = s.Close() })
-		defer stop()
-		if err := s.Serve(l); !errors.Is(err, http.ErrServerClosed) {
-			return fmt.Errorf("serving metrics and probes: %w", err)
-		}
-		return nil
-	})
 }

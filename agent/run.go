@@ -33,9 +33,12 @@ import (
 
 // Options is how an agent is run.
 type Options struct {
-	Role   mesh.Role
-	Node   string // name of the node
-	Addr   string // where /metrics, /healthz and /readyz are served, such as ":32780"
+	Role mesh.Role
+	Node string // name of the node
+	// MetricsAddr is where /metrics is served, such as ":32780"; ProbeAddr is where /healthz and
+	// /readyz are served.
+	MetricsAddr, ProbeAddr string
+
 	Kernel Kernel
 	Config *rest.Config // is not changed
 	Log    *slog.Logger
@@ -89,7 +92,8 @@ func Run(ctx context.Context, o Options) error {
 		return err
 	}
 	beside := append(a.parts,
-		serve(o.Addr, map[string]healthz.Checker{"/healthz": a.Healthy, "/readyz": a.Ready}, o.Log),
+		serveMetrics(o.MetricsAddr, gatherer(), o.Log),
+		serveProbes(o.ProbeAddr, map[string]healthz.Checker{"/healthz": a.Healthy, "/readyz": a.Ready}, o.Log),
 		manager.RunnableFunc(func(context.Context) error {
 			for range changed {
 				nudge()
@@ -142,7 +146,7 @@ func newManager(o Options) (manager.Manager, error) {
 	mgr, err := ctrl.NewManager(config, manager.Options{
 		Scheme:                  scheme,
 		Cache:                   cache.Options{ByObject: byObject, DefaultTransform: cache.TransformStripManagedFields()},
-		Metrics:                 metricsserver.Options{BindAddress: "0"}, // served with the probes, see serve
+		Metrics:                 metricsserver.Options{BindAddress: "0"}, // see serveMetrics
 		HealthProbeBindAddress:  "0",
 		Logger:                  logr.FromSlogHandler(o.Log.Handler()),
 		GracefulShutdownTimeout: new(stopWithin),

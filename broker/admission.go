@@ -11,6 +11,7 @@ import (
 
 	submarinerv1 "subctl/api/submariner/v1"
 	"subctl/broker/exchange"
+	"subctl/internal/kube"
 )
 
 // RBAC cannot restrict a cluster to its own objects, so admission policies do. They are
@@ -228,25 +229,8 @@ func joinerPolicy(base string) []client.Object {
 	})
 }
 
-// policy returns a policy that denies what it does not allow, and denies everything when it
-// cannot be evaluated, and the binding that puts it in force.
 func policy(name string, spec *admissionv1.ValidatingAdmissionPolicySpec) []client.Object {
-	fail := admissionv1.Fail
-	spec.FailurePolicy = &fail
-	for i := range spec.Validations {
-		forbidden := metav1.StatusReasonForbidden
-		spec.Validations[i].Reason = &forbidden
-	}
-	return []client.Object{
-		&admissionv1.ValidatingAdmissionPolicy{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: *spec},
-		&admissionv1.ValidatingAdmissionPolicyBinding{
-			ObjectMeta: metav1.ObjectMeta{Name: name},
-			Spec: admissionv1.ValidatingAdmissionPolicyBindingSpec{
-				PolicyName:        name,
-				ValidationActions: []admissionv1.ValidationAction{admissionv1.Deny},
-			},
-		},
-	}
+	return kube.AdmissionPolicy(name, spec)
 }
 
 // labelOf returns a CEL expression for the value of a label of object or oldObject; it is
@@ -255,16 +239,8 @@ func labelOf(object, label string) string {
 	return fmt.Sprintf("%[1]s != null && has(%[1]s.metadata.labels) && '%[2]s' in %[1]s.metadata.labels ? %[1]s.metadata.labels['%[2]s'] : ''", object, label)
 }
 
-func writes() []admissionv1.OperationType {
-	return []admissionv1.OperationType{admissionv1.Create, admissionv1.Update, admissionv1.Delete}
-}
+func writes() []admissionv1.OperationType { return kube.AdmissionWrites() }
 
 func rule(group string, ops []admissionv1.OperationType, resources ...string) admissionv1.NamedRuleWithOperations {
-	scope := admissionv1.AllScopes
-	return admissionv1.NamedRuleWithOperations{RuleWithOperations: admissionv1.RuleWithOperations{
-		Operations: ops,
-		Rule: admissionv1.Rule{
-			APIGroups: []string{group}, APIVersions: []string{"*"}, Resources: resources, Scope: &scope,
-		},
-	}}
+	return kube.AdmissionRule(group, ops, resources...)
 }

@@ -26,7 +26,7 @@ const graceSeconds = 10
 // gateway returns the DaemonSet of the gateway nodes. A person has chosen these nodes by
 // labelling them, so by default its pods tolerate every taint.
 func gateway(sub *v1alpha1.Submariner) *appsv1.DaemonSet {
-	ds := daemonSet(GatewayName, Image(sub, gatewayComponent), dataplane.GatewayMetricsPort)
+	ds := daemonSet(GatewayName, Image(sub, gatewayComponent), dataplane.GatewayMetricsPort, dataplane.GatewayProbePort)
 	pod := &ds.Spec.Template.Spec
 	pod.NodeSelector = map[string]string{submarinerv1.GatewayNodeLabel: "true"}
 	if len(sub.Spec.Tolerations) > 0 {
@@ -43,7 +43,7 @@ func gateway(sub *v1alpha1.Submariner) *appsv1.DaemonSet {
 
 // routeAgent returns the DaemonSet of all nodes. Its pods mount no Secret.
 func routeAgent(sub *v1alpha1.Submariner) *appsv1.DaemonSet {
-	ds := daemonSet(RouteAgentName, Image(sub, routeAgentComponent), dataplane.RouteMetricsPort)
+	ds := daemonSet(RouteAgentName, Image(sub, routeAgentComponent), dataplane.RouteMetricsPort, dataplane.RouteProbePort)
 	c := &ds.Spec.Template.Spec.Containers[0]
 	c.Args = []string{"agent", "route", "--node", "$(NODE_NAME)"}
 	c.Resources.Limits = corev1.ResourceList{corev1.ResourceMemory: resource.MustParse(routeAgentMemory)}
@@ -51,7 +51,7 @@ func routeAgent(sub *v1alpha1.Submariner) *appsv1.DaemonSet {
 }
 
 // daemonSet returns the common part of both DaemonSets.
-func daemonSet(name, image string, port int32) *appsv1.DaemonSet {
+func daemonSet(name, image string, metrics, probes int32) *appsv1.DaemonSet {
 	one := intstr.FromInt32(1)
 	return &appsv1.DaemonSet{
 		ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: Namespace, Labels: ours(name)},
@@ -74,7 +74,7 @@ func daemonSet(name, image string, port int32) *appsv1.DaemonSet {
 					SecurityContext: &corev1.PodSecurityContext{
 						SeccompProfile: &corev1.SeccompProfile{Type: corev1.SeccompProfileTypeRuntimeDefault},
 					},
-					Containers: []corev1.Container{container(name, image, port)},
+					Containers: []corev1.Container{container(name, image, metrics, probes)},
 					Volumes: []corev1.Volume{
 						{Name: "tmp", VolumeSource: corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{}}},
 						{Name: "xtables-lock", VolumeSource: corev1.VolumeSource{HostPath: &corev1.HostPathVolumeSource{
@@ -104,12 +104,13 @@ func daemonSet(name, image string, port int32) *appsv1.DaemonSet {
 // that is possible. The directory of the device is mounted rather than the device, because
 // a pod that mounts a missing file does not start.
 //
-// The liveness probe is lenient: traffic does not pass through an agent, so a restart does
-// not help traffic.
-func container(name, image string, port int32) corev1.Container {
+// The probes use the loopback address of the node, which the pod and the kubelet share. The
+// liveness probe is lenient: traffic does not pass through an agent, so a restart does not help
+// traffic.
+func container(name, image string, metrics, probes int32) corev1.Container {
 	probe := func(path string, period, failures int32) *corev1.Probe {
 		return &corev1.Probe{
-			ProbeHandler:  corev1.ProbeHandler{HTTPGet: &corev1.HTTPGetAction{Path: path, Port: intstr.FromInt32(port)}},
+			ProbeHandler:  corev1.ProbeHandler{HTTPGet: &corev1.HTTPGetAction{Host: "127.0.0.1", Path: path, Port: intstr.FromInt32(probes)}},
 			PeriodSeconds: period, FailureThreshold: failures, TimeoutSeconds: 3,
 		}
 	}
@@ -118,7 +119,7 @@ func container(name, image string, port int32) corev1.Container {
 		Command: []string{"subctl"},
 		Env:     []corev1.EnvVar{fromField("NODE_NAME", "spec.nodeName")},
 		Ports: []corev1.ContainerPort{{
-			Name: "metrics", ContainerPort: port, HostPort: port, Protocol: corev1.ProtocolTCP,
+			Name: "metrics", ContainerPort: metrics, HostPort: metrics, Protocol: corev1.ProtocolTCP,
 		}},
 		Resources: corev1.ResourceRequirements{Requests: corev1.ResourceList{
 			corev1.ResourceCPU:    resource.MustParse("10m"),

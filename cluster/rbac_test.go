@@ -8,10 +8,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 	authorizationv1 "k8s.io/api/authorization/v1"
-	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"subctl/api/crds"
 	"subctl/cluster"
@@ -55,14 +52,7 @@ func TestRightsAreLeast(t *testing.T) {
 // is there: verb × resource × name, in the namespace of the agents.
 func TestRightsOfAgents(t *testing.T) {
 	server := kubetest.Shared(t)
-	admin := server.Client(t)
-	require.NoError(t, client.IgnoreAlreadyExists(admin.Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: cluster.Namespace}})))
-	for _, obj := range clustertest.Render(t, clustertest.Submariner()) {
-		switch obj.(type) {
-		case *rbacv1.Role, *rbacv1.RoleBinding, *rbacv1.ClusterRole, *rbacv1.ClusterRoleBinding:
-			require.NoError(t, admin.Create(t.Context(), obj))
-		}
-	}
+	admin := joined(t, server)
 	const (
 		gateway = cluster.GatewayName
 		route   = cluster.RouteAgentName

@@ -28,6 +28,7 @@ func Render(sub *v1alpha1.Submariner) ([]client.Object, error) {
 	}
 	out = append(out, account(GatewayName, gatewayRules())...)
 	out = append(out, account(RouteAgentName, routeAgentRules())...)
+	out = append(out, agentPolicies(sub.Spec.ClusterID)...)
 	return append(out, submariner(sub), routeAgent(sub), gateway(sub)), nil
 }
 

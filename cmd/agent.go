@@ -49,7 +49,8 @@ func newAgentRole(g *globals, role mesh.Role) *cobra.Command {
 	}
 	f := c.Flags()
 	f.StringVar(&o.options.Node, "node", "", "name of the node (required)")
-	f.StringVar(&o.options.Addr, "metrics-address", fmt.Sprintf(":%d", role.MetricsPort), "address of /metrics, /healthz and /readyz")
+	f.StringVar(&o.options.MetricsAddr, "metrics-address", fmt.Sprintf(":%d", role.MetricsPort), "address of /metrics")
+	f.StringVar(&o.options.ProbeAddr, "probe-address", fmt.Sprintf("127.0.0.1:%d", role.ProbePort), "address of /healthz and /readyz")
 	f.StringVar(&o.logFormat, "log-format", "json", "json or text")
 	f.StringVar(&o.logLevel, "log-level", "info", "debug, info, warn or error")
 	if slices.Contains(role.Parts, mesh.Exchange) {

@@ -25,9 +25,10 @@ func TestAgentRoles(t *testing.T) {
 	}{{mesh.Election, "lease-duration"}, {mesh.KeyRing, "secrets"}, {mesh.Exchange, "broker-secret"}} {
 		with := newAgentRole(&globals{}, mesh.Role{Name: "toy", MetricsPort: 32799, Parts: []mesh.Part{test.part}})
 		require.NotNil(t, with.Flag(test.flag), "%s", test.part)
-		without := newAgentRole(&globals{}, mesh.Role{Name: "toy", MetricsPort: 32799})
+		without := newAgentRole(&globals{}, mesh.Role{Name: "toy", MetricsPort: 32799, ProbePort: 32798})
 		require.Nil(t, without.Flag(test.flag), "%s", test.part)
 		require.Equal(t, ":32799", without.Flag("metrics-address").DefValue)
+		require.Equal(t, "127.0.0.1:32798", without.Flag("probe-address").DefValue, "probes are for the kubelet of the node only")
 	}
 }
 

@@ -36,7 +36,7 @@ required, this cluster is never connected without encryption, whatever the polic
 Pod and Service networks are discovered; subctl warns if the result is a guess. Clusters
 that use the same addresses cannot be connected.
 
-The cluster needs Kubernetes 1.25 or later, and the broker 1.30 or later.`
+The cluster and the broker need Kubernetes 1.30 or later.`
 
 const joinExample = `  # join the cluster of context "west"
   subctl join broker-info.subm --context west --clusterid west --image registry.example/subctl:v1

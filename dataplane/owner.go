@@ -108,9 +108,14 @@ const (
 	CharonTable    = 0x69707363
 	CharonPriority = 32768
 
-	// GatewayMetricsPort and RouteMetricsPort are the TCP ports of /metrics, /healthz and /readyz.
+	// GatewayMetricsPort and RouteMetricsPort are the TCP ports of /metrics, on all addresses of
+	// a node.
 	GatewayMetricsPort = 32780
 	RouteMetricsPort   = 32782
+	// GatewayProbePort and RouteProbePort are the TCP ports of /healthz and /readyz, on the
+	// loopback address of a node: only its kubelet asks.
+	GatewayProbePort = 32781
+	RouteProbePort   = 32783
 )
 
 // FixedPorts are the UDP ports that no setting changes, and what uses them.

@@ -13,7 +13,7 @@ import (
 // SetFacts sets Facts and PodIPMissing from what the kernel says, as far as a plan needs
 // it. Without a Node object of the snapshot's node nothing is set.
 //
-// The node's address is its InternalIP, if one of its devices holds it: a node may be
+// The node's address is its first InternalIP that one of its devices holds: a node may be
 // in several networks, and the one that Kubernetes uses need not be the network of the
 // default route.
 //
@@ -42,9 +42,10 @@ func nodeFacts(k dataplane.Facts, node *corev1.Node, pods []netip.Prefix, own ne
 		IPsec:     submarinerv1.EngineFact{Name: k.IPsec.Name, Missing: k.IPsec.Missing},
 	}
 	private := k.PrivateIP
-	for _, a := range k.Addrs {
-		if a.Prefix.Addr() == internalIP(node) {
-			private, f.Device, f.MTU = a.Prefix.Addr(), a.Dev, a.MTU
+	for _, ip := range internalIPs(node) {
+		held := func(a dataplane.HostAddr) bool { return a.Prefix.Addr() == ip }
+		if i := slices.IndexFunc(k.Addrs, held); i >= 0 {
+			private, f.Device, f.MTU = ip, k.Addrs[i].Dev, k.Addrs[i].MTU
 			break
 		}
 	}
@@ -84,12 +85,12 @@ func nodeFacts(k dataplane.Facts, node *corev1.Node, pods []netip.Prefix, own ne
 	return f
 }
 
-// internalIP returns the node's first IPv4 address of that type; the zero Addr if it has none.
-func internalIP(n *corev1.Node) netip.Addr {
+// internalIPs returns the node's IPv4 addresses of that type.
+func internalIPs(n *corev1.Node) (ips []netip.Addr) {
 	for _, a := range n.Status.Addresses {
 		if ip, err := netip.ParseAddr(a.Address); err == nil && ip.Is4() && a.Type == corev1.NodeInternalIP {
-			return ip
+			ips = append(ips, ip)
 		}
 	}
-	return netip.Addr{}
+	return ips
 }

@@ -24,7 +24,8 @@ const (
 // its Endpoint while it is active, and publishes the cluster while it is the speaker.
 func Gateway() Role {
 	return Role{
-		Name: "gateway", Owner: dataplane.GatewayOwner, MetricsPort: dataplane.GatewayMetricsPort, Resync: heartbeat, Watches: Kinds(),
+		Name: "gateway", Owner: dataplane.GatewayOwner, MetricsPort: dataplane.GatewayMetricsPort, ProbePort: dataplane.GatewayProbePort,
+		Resync: heartbeat, Watches: Kinds(),
 		Parts: []Part{Election, KeyRing, Probing, Discovery, PublicIP, KernelView, Exchange, APIServers},
 		Plan:  planGateway, Report: reportGateway, Recall: recallGateway,
 	}

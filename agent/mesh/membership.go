@@ -87,8 +87,7 @@ func (m *Membership) readClusters(s Snapshot) {
 	}
 }
 
-// readNodes fills in the nodes. What a node's own agent reports of it takes precedence
-// over the API server's Node.
+// readNodes fills in the nodes.
 func (m *Membership) readNodes(s Snapshot) error {
 	reported := map[string]submarinerv1.NodeFacts{s.Node: s.Facts}
 	for _, ra := range List[*submarinerv1.RouteAgent](s) {
@@ -97,7 +96,7 @@ func (m *Membership) readNodes(s Snapshot) error {
 		}
 	}
 	for _, n := range List[*corev1.Node](s) {
-		node := m.readNode(n, reported[n.Name])
+		node := m.readNode(n, reported[n.Name], n.Name == s.Node)
 		if n.Name == s.Node {
 			m.Self = node
 		}
@@ -117,29 +116,37 @@ func (m *Membership) readNodes(s Snapshot) error {
 	case s.Facts.MTU == 0:
 		return fmt.Errorf("node %s has no default route, and none of its devices holds its InternalIP: give it either, so that packets find the other nodes", m.Self.Name)
 	case !m.Self.IP.IsValid():
-		return fmt.Errorf("node %s has no IPv4 address", m.Self.Name)
+		return fmt.Errorf("Node %s has no IPv4 address of type InternalIP in its status: start its kubelet with --node-ip, or its cloud controller", m.Self.Name)
+	case s.Facts.PrivateIP != m.Self.IP.String():
+		return fmt.Errorf("no device of node %s has the address %s, which is its InternalIP in Node.status: start its kubelet with a --node-ip that a device has", m.Self.Name, m.Self.IP)
 	}
 	return nil
 }
 
-// readNode returns a node, and adds its addresses and its network to Own.
-func (m *Membership) readNode(n *corev1.Node, facts submarinerv1.NodeFacts) cable.Node {
+// minReportedBits is the prefix length of the largest network that a node may report to the
+// other nodes. A node knows its own network without a report.
+const minReportedBits = 16
+
+// readNode returns a node, and adds its addresses and its network to Own. self specifies
+// that it is the snapshot's node.
+//
+// Other nodes do not trust the report of a node's agent, which may have been taken over. The
+// address of a node is an InternalIP of Node.status, and the report only tells which one if
+// there are several. A reported network counts if it has this address and is not larger than
+// minReportedBits: otherwise an agent could make all nodes refuse the networks of other
+// clusters.
+func (m *Membership) readNode(n *corev1.Node, facts submarinerv1.NodeFacts, self bool) cable.Node {
 	node := cable.Node{Name: n.Name}
-	for _, a := range n.Status.Addresses {
-		if ip, err := netip.ParseAddr(a.Address); err == nil && ip.Is4() && a.Type == corev1.NodeInternalIP {
-			m.Own.Nodes = append(m.Own.Nodes, ip)
-			if !node.IP.IsValid() {
-				node.IP = ip
-			}
-		}
+	addresses := internalIPs(n)
+	m.Own.Nodes = append(m.Own.Nodes, addresses...)
+	if len(addresses) > 0 {
+		node.IP = addresses[0]
 	}
-	if ip, err := netip.ParseAddr(facts.PrivateIP); err == nil && ip.Is4() {
-		if node.IP != ip {
-			m.Own.Nodes = append(m.Own.Nodes, ip)
-		}
+	if ip, err := netip.ParseAddr(facts.PrivateIP); err == nil && slices.Contains(addresses, ip) {
 		node.IP = ip
 	}
-	if own, err := netip.ParsePrefix(facts.Network); err == nil && !slices.Contains(m.Own.Needed, own.Masked()) {
+	if own, err := netip.ParsePrefix(facts.Network); err == nil && own.Contains(node.IP) && (self || own.Bits() >= minReportedBits) &&
+		!slices.Contains(m.Own.Needed, own.Masked()) {
 		m.Own.Needed = append(m.Own.Needed, own.Masked())
 	}
 	podIP, err := netip.ParseAddr(facts.PodIP)

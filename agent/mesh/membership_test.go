@@ -1,11 +1,14 @@
 package mesh
 
 import (
+	"net/netip"
 	"testing"
 
 	"github.com/stretchr/testify/require"
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	submarinerv1 "subctl/api/submariner/v1"
 	"subctl/api/submariner/v1alpha1"
 )
 
@@ -18,4 +21,70 @@ func TestOverlappingNetworks(t *testing.T) {
 	require.EqualError(t, err, "Submariner.spec.serviceCIDR 10.0.0.0/8 overlaps clusterCIDR 10.111.0.0/16"+remedy+"\n"+
 		"Submariner.spec.serviceCIDR 10.0.0.0/8 overlaps clusterCIDR 10.112.0.0/16"+remedy+"\n"+
 		"Submariner.spec.serviceCIDR 10.111.7.0/24 overlaps clusterCIDR 10.111.0.0/16"+remedy)
+}
+
+// What a taken-over agent reports of its node changes nothing of what other nodes plan with:
+// addresses come from Node.status, and only a small network around them counts.
+func TestHostileNodeReport(t *testing.T) {
+	sub := &v1alpha1.Submariner{ObjectMeta: metav1.ObjectMeta{Name: "submariner"}}
+	sub.Spec.ClusterID, sub.Spec.ClusterCIDR, sub.Spec.ServiceCIDR = "east", "10.111.0.0/16", "10.101.0.0/16"
+	node := func(name string, ips ...string) *corev1.Node {
+		n := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name}}
+		for _, ip := range ips {
+			n.Status.Addresses = append(n.Status.Addresses, corev1.NodeAddress{Type: corev1.NodeInternalIP, Address: ip})
+		}
+		return n
+	}
+	for name, tc := range map[string]struct {
+		reported submarinerv1.NodeFacts
+		ip       string
+		needed   []string // besides the network of the node itself
+	}{
+		"the truth":                     {submarinerv1.NodeFacts{PrivateIP: "10.89.2.12", Network: "10.89.2.0/24"}, "10.89.2.12", []string{"10.89.2.0/24"}},
+		"one of its other addresses":    {submarinerv1.NodeFacts{PrivateIP: "10.77.0.12", Network: "10.77.0.0/16"}, "10.77.0.12", []string{"10.77.0.0/16"}},
+		"nothing":                       {submarinerv1.NodeFacts{}, "10.89.2.12", nil},
+		"the address of another node":   {submarinerv1.NodeFacts{PrivateIP: "10.89.1.11", Network: "10.89.1.0/24"}, "10.89.2.12", nil},
+		"the address of an attacker":    {submarinerv1.NodeFacts{PrivateIP: "203.0.113.66", Network: "203.0.113.0/24"}, "10.89.2.12", nil},
+		"no address":                    {submarinerv1.NodeFacts{PrivateIP: "fd00::1", Network: "fd00::/64"}, "10.89.2.12", nil},
+		"everything":                    {submarinerv1.NodeFacts{PrivateIP: "10.89.2.12", Network: "0.0.0.0/0"}, "10.89.2.12", nil},
+		"the networks of other cluster": {submarinerv1.NodeFacts{PrivateIP: "10.89.2.12", Network: "10.0.0.0/8"}, "10.89.2.12", nil},
+		"a network elsewhere":           {submarinerv1.NodeFacts{PrivateIP: "10.89.2.12", Network: "10.112.0.0/16"}, "10.89.2.12", nil},
+	} {
+		t.Run(name, func(t *testing.T) {
+			ra := &submarinerv1.RouteAgent{ObjectMeta: metav1.ObjectMeta{Name: "worker"}, Status: submarinerv1.RouteAgentStatus{Node: &tc.reported}}
+			s := NewSnapshot("gw", sub, node("gw", "10.89.1.11"), node("worker", "10.89.2.12", "10.77.0.12"), ra)
+			s.Facts = submarinerv1.NodeFacts{PrivateIP: "10.89.1.11", MTU: 1500, Network: "10.0.0.0/8"} // a flat network, which the node itself has seen
+			m, err := readMembership(s)
+			require.NoError(t, err)
+			require.Len(t, m.Nodes, 2)
+			require.Equal(t, tc.ip, m.Nodes[1].IP.String())
+			var needed []string
+			for _, p := range m.Own.Needed {
+				needed = append(needed, p.String())
+			}
+			require.Equal(t, append([]string{"10.0.0.0/8"}, tc.needed...), needed)
+			require.ElementsMatch(t, []string{"10.89.1.11", "10.89.2.12", "10.77.0.12"}, texts(m.Own.Nodes))
+		})
+	}
+}
+
+func texts(ips []netip.Addr) (out []string) {
+	for _, ip := range ips {
+		out = append(out, ip.String())
+	}
+	return out
+}
+
+// The kernel of a node and its Node object must agree about its address.
+func TestNodeWithoutItsInternalIP(t *testing.T) {
+	sub := &v1alpha1.Submariner{ObjectMeta: metav1.ObjectMeta{Name: "submariner"}}
+	sub.Spec.ClusterID, sub.Spec.ClusterCIDR, sub.Spec.ServiceCIDR = "east", "10.111.0.0/16", "10.101.0.0/16"
+	n := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n1"}}
+	s := NewSnapshot("n1", sub, n)
+	s.Facts = submarinerv1.NodeFacts{PrivateIP: "192.0.2.7", MTU: 1500}
+	_, err := readMembership(s)
+	require.EqualError(t, err, "Node n1 has no IPv4 address of type InternalIP in its status: start its kubelet with --node-ip, or its cloud controller")
+	n.Status.Addresses = []corev1.NodeAddress{{Type: corev1.NodeInternalIP, Address: "203.0.113.1"}}
+	_, err = readMembership(s)
+	require.EqualError(t, err, "no device of node n1 has the address 203.0.113.1, which is its InternalIP in Node.status: start its kubelet with a --node-ip that a device has")
 }

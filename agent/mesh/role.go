@@ -17,8 +17,9 @@ type Role struct {
 	Name string
 	// Owner specifies which kernel objects belong to the role.
 	Owner dataplane.Owner
-	// MetricsPort is the TCP port of metrics and probes, unless the user sets another.
-	MetricsPort int
+	// MetricsPort and ProbePort are the TCP ports of metrics and of probes, unless the user sets
+	// others.
+	MetricsPort, ProbePort int
 	// Resync is the time after which the loop runs although nothing has changed.
 	Resync time.Duration
 	// Watches lists the kinds of objects that a Snapshot of the role holds.

@@ -30,7 +30,8 @@ func Route() Role {
 		return false
 	})
 	return Role{
-		Name: "route", Owner: dataplane.RouteOwner, MetricsPort: dataplane.RouteMetricsPort, Resync: 30 * time.Second, Watches: watches,
+		Name: "route", Owner: dataplane.RouteOwner, MetricsPort: dataplane.RouteMetricsPort, ProbePort: dataplane.RouteProbePort,
+		Resync: 30 * time.Second, Watches: watches,
 		Parts: []Part{Probing, APIServers}, Plan: planRoute, Report: reportRoute,
 		Recall: func(_ string, reports []*submarinerv1.Gateway, now time.Time) Memory {
 			return recall(reports, reports, now)

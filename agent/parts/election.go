@@ -78,8 +78,8 @@ func (e *elector) set(role int32) {
 	}
 }
 
-// identity is the name of this gateway on the lease (upstream's format).
-func (e *elector) identity() string { return e.node + "-submariner-gateway" }
+// identity is the name of this gateway on the lease.
+func (e *elector) identity() string { return submarinerv1.LeaseHolder(e.node) }
 
 // Start takes part until ctx is done, and then releases the lease.
 func (e *elector) Start(ctx context.Context) error {

@@ -7,19 +7,16 @@ import (
 	"k8s.io/apimachinery/pkg/util/version"
 )
 
-// The oldest supported versions of Kubernetes. The broker separates its members with
-// ValidatingAdmissionPolicies, which are stable since 1.30. A member needs server-side
-// apply, and the pod security labels of 1.25.
-const (
-	oldestMember = "1.25"
-	oldestBroker = "1.30"
-)
+// oldestKubernetes is the oldest supported version of Kubernetes. The broker separates its
+// members, and a member its nodes, with ValidatingAdmissionPolicies, which are stable since
+// 1.30. Since then, too, the token of a pod names the node of the pod.
+const oldestKubernetes = "1.30"
 
 // checkVersions refuses versions of Kubernetes that are too old.
 func checkVersions(r request) ([]string, error) {
 	return nil, errors.Join(
-		checkVersion("the cluster at "+r.member.URL, r.member.Version, oldestMember),
-		checkVersion("the broker at "+r.broker.URL, r.broker.Version, oldestBroker))
+		checkVersion("the cluster at "+r.member.URL, r.member.Version, oldestKubernetes),
+		checkVersion("the broker at "+r.broker.URL, r.broker.Version, oldestKubernetes))
 }
 
 func checkVersion(where, is, oldest string) error {

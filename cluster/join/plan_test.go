@@ -152,7 +152,7 @@ func TestPlanRefuses(t *testing.T) {
 		change func(*situation)
 		want   string
 	}{
-		{"cluster too old", func(s *situation) { s.f.Version = "v1.24.17-eks" }, "the cluster at https://west:6443 runs Kubernetes v1.24.17-eks: upgrade it to 1.25 or later"},
+		{"cluster too old", func(s *situation) { s.f.Version = "v1.29.17-eks" }, "the cluster at https://west:6443 runs Kubernetes v1.29.17-eks: upgrade it to 1.30 or later"},
 		{"broker too old", func(s *situation) { s.b.Version = "v1.29.9" }, "the broker at https://hub:6443 runs Kubernetes v1.29.9: upgrade it to 1.30 or later"},
 		{"no version", func(s *situation) { s.f.Version = "?" }, `the cluster at https://west:6443 reports the version "?", which is not a version of Kubernetes`},
 		{"rights", func(s *situation) { s.f.Denied = []kube.Right{{Verb: "patch", Resource: "nodes"}} }, "the cluster at https://west:6443 does not allow this user to patch nodes: join as a cluster administrator"},

@@ -13,7 +13,7 @@ import (
 	"subctl/dataplane"
 )
 
-// metricsPage is a format string with three arguments: the two ports, and the rows of the table. ~ stands for
+// metricsPage is a format string with the two ports of metrics, the rows of the table, and the two ports of probes. ~ stands for
 // the backquote.
 const metricsPage = `<!-- generated: make generate -->
 
@@ -21,7 +21,7 @@ const metricsPage = `<!-- generated: make generate -->
 
 Every agent serves Prometheus metrics over HTTP (~/metrics~), on all addresses of its node: gateway agents on port %d,
 route agents on port %d. Metrics contain no secrets, but they do contain addresses and cluster IDs of all clusters:
-restrict access to these ports if these must not be visible.
+restrict access to these ports if these must not be visible. Other clusters do not reach them.
 
 | metric | type | labels | description |
 | --- | --- | --- | --- |
@@ -67,8 +67,9 @@ For what to do next, see [troubleshooting](troubleshooting.md).
 
 ## Health
 
-On the same port, ~/healthz~ returns 200 while the agent's loop runs, and ~/readyz~ returns 200 once the node's kernel has held
-its plan; otherwise they return 503 with the reason. Kubernetes uses both as probes of the pods.
+On the loopback address of the node, ~/healthz~ returns 200 while the agent's loop runs, and ~/readyz~ returns 200 once the node's
+kernel has held its plan; otherwise they return 503 with the reason. The port is %d for gateway agents and %d for route agents.
+The kubelet of the node uses both as probes of the pods.
 `
 
 // metric is one of the agents' metrics.
@@ -91,7 +92,8 @@ func metrics(file string) (string, error) {
 		}
 		fmt.Fprintf(&b, "| `%s` | %s | %s | %s |\n", m.name, m.kind, labels, cell(m.help))
 	}
-	return fmt.Sprintf(strings.ReplaceAll(metricsPage, "~", "`"), dataplane.GatewayMetricsPort, dataplane.RouteMetricsPort, b.String()), nil
+	return fmt.Sprintf(strings.ReplaceAll(metricsPage, "~", "`"), dataplane.GatewayMetricsPort, dataplane.RouteMetricsPort, b.String(),
+		dataplane.GatewayProbePort, dataplane.RouteProbePort), nil
 }
 
 // constructor matches the functions of the Prometheus client that create a metric.

@@ -38,6 +38,9 @@ const (
 	GatewayLease = "submariner-gateway-lock"
 )
 
+// LeaseHolder returns the name of a node's gateway on GatewayLease (upstream's format).
+func LeaseHolder(node string) string { return node + "-submariner-gateway" }
+
 // Keys of Endpoint.spec.backend_config. Drivers define further keys.
 const (
 	// BackendUDPPort is the UDP port of IPsec (upstream: of the cable, whatever its driver).

@@ -1,0 +1,131 @@
+package cluster
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	admissionv1 "k8s.io/api/admissionregistration/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	submarinerv1 "subctl/api/submariner/v1"
+	"subctl/internal/kube"
+)
+
+// RBAC cannot tell the pods of one service account apart, so admission policies do: the token
+// of a pod names the node of the pod, and the API server vouches for it. The kubelet of a node
+// gets tokens only for the pods of that node. So whoever has taken over a node, or an agent on
+// it, writes about that node and about no other.
+//
+// The API server adds the name since Kubernetes 1.30, unless the feature gate
+// ServiceAccountTokenPodNodeInfo is off, which 1.32 no longer allows. Admission policies are
+// stable since 1.30, too. A token without the name may write nothing.
+
+// nodeNameKey is the key of the node's name among the extra fields of a user.
+const nodeNameKey = "authentication.kubernetes.io/node-name"
+
+// agentPolicies returns the admission policies that restrict agents to their own nodes.
+// clusterID is the ID of this cluster.
+func agentPolicies(clusterID string) []client.Object {
+	ours := submarinerv1.GroupVersion.Group
+	return slices.Concat(
+		agentPolicy(RouteAgentName, []admissionv1.NamedRuleWithOperations{kube.AdmissionRule(ours, kube.AdmissionWrites(), "routeagents")},
+			ownReport("routeagents", "RouteAgent", kube.AdmissionWrites()...),
+			ownEvents("variables.regarding == 'RouteAgent/' + variables.node"),
+		),
+		agentPolicy(GatewayName, []admissionv1.NamedRuleWithOperations{
+			kube.AdmissionRule(ours, kube.AdmissionWrites(), "gateways", "endpoints"),
+			kube.AdmissionRule("coordination.k8s.io", kube.AdmissionWrites(), "leases"),
+		},
+			// The speaker deletes the reports and the Endpoints of gateways that are gone. If one of
+			// them still runs, it writes its object again at once.
+			ownReport("gateways", "Gateway", admissionv1.Create, admissionv1.Update),
+			ownEndpoint(clusterID),
+			leaseName(), leaseHolder(),
+			ownEvents("variables.regarding == 'Gateway/' + variables.node || variables.regarding.startsWith('CablePolicies/')"),
+		),
+	)
+}
+
+// agentPolicy returns the policy of the agents that use the service account name. It applies
+// to their writes that rules select, and to their Events.
+func agentPolicy(name string, rules []admissionv1.NamedRuleWithOperations, validations ...admissionv1.Validation) []client.Object {
+	objs := kube.AdmissionPolicy(name, &admissionv1.ValidatingAdmissionPolicySpec{
+		MatchConstraints: &admissionv1.MatchResources{
+			ResourceRules: append(rules, kube.AdmissionRule("events.k8s.io", kube.AdmissionWrites(), "events")),
+		},
+		MatchConditions: []admissionv1.MatchCondition{{
+			Name:       "an-agent",
+			Expression: fmt.Sprintf("request.userInfo.username == '%s'", kube.ServiceAccountUser(Namespace, name)),
+		}},
+		Variables: []admissionv1.Variable{
+			{Name: "node", Expression: fmt.Sprintf("has(request.userInfo.extra) && '%[1]s' in request.userInfo.extra ? request.userInfo.extra['%[1]s'][0] : ''", nodeNameKey)},
+			{Name: "resource", Expression: "request.resource.resource"},
+			{Name: "name", Expression: "object != null ? object.metadata.name : oldObject != null ? oldObject.metadata.name : ''"},
+			{Name: "regarding", Expression: "object != null && has(object.regarding) && has(object.regarding.kind) && has(object.regarding.name) ? " +
+				"object.regarding.kind + '/' + object.regarding.name : ''"},
+		},
+		Validations: append([]admissionv1.Validation{{
+			Expression: "variables.node != ''",
+			Message: "the token names no node: it must be the token of a pod, and the feature gate ServiceAccountTokenPodNodeInfo of the API server " +
+				"must be on, as it is by default since Kubernetes 1.30",
+		}}, validations...),
+	})
+	for _, o := range objs {
+		o.SetLabels(ours(name))
+	}
+	return objs
+}
+
+// ownReport restricts some operations of an agent to the report that has the name of its node.
+func ownReport(resource, kind string, operations ...admissionv1.OperationType) admissionv1.Validation {
+	var quoted []string
+	for _, o := range operations {
+		quoted = append(quoted, fmt.Sprintf("'%s'", o))
+	}
+	return admissionv1.Validation{
+		Expression:        fmt.Sprintf("variables.resource != '%s' || variables.name == variables.node || !(request.operation in [%s])", resource, strings.Join(quoted, ", ")),
+		MessageExpression: fmt.Sprintf("'the agent of node ' + variables.node + ' may not write the %s of ' + variables.name", kind),
+	}
+}
+
+// ownEvents restricts an agent to Events for which the condition about holds. The object of an
+// Event never changes.
+func ownEvents(about string) admissionv1.Validation {
+	return admissionv1.Validation{
+		Expression:        "variables.resource != 'events' || object == null || " + about,
+		MessageExpression: "'the agent of node ' + variables.node + ' may not report about ' + variables.regarding",
+	}
+}
+
+// ownEndpoint restricts a gateway to the Endpoint of its node, among the Endpoints of this
+// cluster. It may make the Endpoint of another node its own, as a node does that has the
+// address of a node that is gone. Endpoints of other clusters are copies, which the speaker
+// writes.
+func ownEndpoint(clusterID string) admissionv1.Validation {
+	return admissionv1.Validation{
+		Expression:        fmt.Sprintf("variables.resource != 'endpoints' || object == null || object.spec.cluster_id != '%s' || object.spec.hostname == variables.node", clusterID),
+		MessageExpression: "'the gateway of node ' + variables.node + ' may not write an Endpoint of this cluster for node ' + object.spec.hostname",
+	}
+}
+
+// leaseName restricts a gateway to the Lease of the election.
+func leaseName() admissionv1.Validation {
+	return admissionv1.Validation{
+		Expression:        fmt.Sprintf("variables.resource != 'leases' || variables.name == '%s'", submarinerv1.GatewayLease),
+		MessageExpression: "'a gateway may not write the Lease ' + variables.name",
+	}
+}
+
+// leaseHolder restricts a gateway to taking the Lease for itself and to releasing it. An
+// admission policy cannot tell whether the previous holder has failed.
+func leaseHolder() admissionv1.Validation {
+	const format = "(has(%[1]s.spec) && has(%[1]s.spec.holderIdentity) ? %[1]s.spec.holderIdentity : '')"
+	is, was := fmt.Sprintf(format, "object"), fmt.Sprintf(format, "oldObject")
+	me := fmt.Sprintf("variables.node + '%s'", submarinerv1.LeaseHolder(""))
+	return admissionv1.Validation{
+		Expression: fmt.Sprintf("variables.resource != 'leases' || object == null || %[1]s == %[3]s || "+
+			"(%[1]s == '' && oldObject != null && %[2]s in ['', %[3]s])", is, was, me),
+		MessageExpression: "'the gateway of node ' + variables.node + ' may take the Lease ' + variables.name + ' for itself, and release its own'",
+	}
+}

@@ -1,0 +1,242 @@
+package cluster_test
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	authenticationv1 "k8s.io/api/authentication/v1"
+	coordinationv1 "k8s.io/api/coordination/v1"
+	corev1 "k8s.io/api/core/v1"
+	eventsv1 "k8s.io/api/events/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	submarinerv1 "subctl/api/submariner/v1"
+	"subctl/cluster"
+	"subctl/cluster/clustertest"
+	"subctl/internal/kube"
+	"subctl/internal/kubetest"
+)
+
+// joined applies what a joined cluster has, without the agents.
+func joined(t *testing.T, server *kubetest.Server) client.Client {
+	t.Helper()
+	server.InstallCRDs(t)
+	admin := server.Client(t)
+	for _, obj := range clustertest.Render(t, clustertest.Submariner()) {
+		switch kube.KindOf(obj) {
+		case "CustomResourceDefinition", "Submariner", "DaemonSet":
+		default:
+			require.NoError(t, kube.Apply(t.Context(), admin, kube.FieldOwner, obj))
+		}
+	}
+	return admin
+}
+
+// agentOf returns a client with the token of a service account that is bound to a pod on a
+// node, as the kubelet of the node gets it; without a node the token is bound to no pod.
+func agentOf(t *testing.T, server *kubetest.Server, account, node string) client.Client {
+	t.Helper()
+	admin := server.Client(t)
+	request := &authenticationv1.TokenRequest{}
+	if node != "" {
+		require.NoError(t, client.IgnoreAlreadyExists(admin.Create(t.Context(), &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: node}})))
+		pod := &corev1.Pod{
+			ObjectMeta: metav1.ObjectMeta{Namespace: cluster.Namespace, Name: account + "-" + node},
+			Spec:       corev1.PodSpec{NodeName: node, ServiceAccountName: account, Containers: []corev1.Container{{Name: "agent", Image: "none"}}},
+		}
+		require.NoError(t, admin.Create(t.Context(), pod))
+		t.Cleanup(func() { _ = admin.Delete(context.WithoutCancel(t.Context()), pod, client.GracePeriodSeconds(0)) })
+		request.Spec.BoundObjectRef = &authenticationv1.BoundObjectReference{APIVersion: "v1", Kind: "Pod", Name: pod.Name, UID: pod.UID}
+	}
+	sa := &corev1.ServiceAccount{ObjectMeta: clustertest.In(account)}
+	require.NoError(t, admin.SubResource("token").Create(t.Context(), sa, request))
+	return kubetest.Client(t, server.As(request.Status.Token))
+}
+
+// denied waits until the admission policies are in force: until c, with a valid request that
+// they deny, is denied.
+func denied(t *testing.T, c client.Client, obj client.Object) {
+	t.Helper()
+	require.Eventually(t, func() bool {
+		return apierrors.IsForbidden(c.Create(t.Context(), obj.DeepCopyObject().(client.Object), client.DryRunAll))
+	}, 30*time.Second, 50*time.Millisecond)
+}
+
+func endpointOf(id, host, name string) *submarinerv1.Endpoint {
+	return &submarinerv1.Endpoint{ObjectMeta: clustertest.In(name), Spec: submarinerv1.EndpointSpec{
+		ClusterID: id, CableName: name, Hostname: host, PrivateIP: "192.0.2.1", Backend: "vxlan", Subnets: []string{},
+	}}
+}
+
+func routeAgentOf(node string) *submarinerv1.RouteAgent {
+	return &submarinerv1.RouteAgent{ObjectMeta: clustertest.In(node), Status: submarinerv1.RouteAgentStatus{RemoteEndpoints: []submarinerv1.RemoteEndpoint{}}}
+}
+
+func gatewayOf(node string) *submarinerv1.Gateway {
+	return &submarinerv1.Gateway{ObjectMeta: clustertest.In(node), Status: submarinerv1.GatewayStatus{
+		HAStatus: submarinerv1.HAStatusActive, LocalEndpoint: endpointOf("west", node, "west-a").Spec, Connections: []submarinerv1.Connection{},
+	}}
+}
+
+func leaseOf(name, holder string) *coordinationv1.Lease {
+	return &coordinationv1.Lease{ObjectMeta: clustertest.In(name), Spec: coordinationv1.LeaseSpec{HolderIdentity: &holder}}
+}
+
+func eventAbout(kind, name string) *eventsv1.Event {
+	return &eventsv1.Event{
+		ObjectMeta: clustertest.In("an-event"), EventTime: metav1.NowMicro(), ReportingController: "subctl", ReportingInstance: "subctl-n1",
+		Action: "Synced", Reason: "Failed", Type: corev1.EventTypeWarning,
+		Regarding: corev1.ObjectReference{APIVersion: "submariner.io/v1", Kind: kind, Name: name, Namespace: cluster.Namespace},
+	}
+}
+
+// attempt is a request of an agent that runs on node n1.
+type attempt struct {
+	name   string
+	before client.Object // what exists; nil for a creation
+	after  client.Object // what the agent writes; nil for a deletion
+	denied string        // part of the answer; empty if it is allowed
+}
+
+const byRBAC = "cannot delete resource"
+
+// What an agent may write, with the token of its pod, about its own node and about others:
+// kind × verb × object.
+func TestHostileAgent(t *testing.T) {
+	server := kubetest.Shared(t)
+	admin := joined(t, server)
+	me, sibling := submarinerv1.LeaseHolder("n1"), submarinerv1.LeaseHolder("n2")
+	const lock = submarinerv1.GatewayLease
+	own, theirs, foreign := endpointOf("west", "n1", "west-a"), endpointOf("west", "n2", "west-a"), endpointOf("east", "n2", "east-a")
+	for account, attempts := range map[string][]attempt{
+		cluster.RouteAgentName: {
+			{"create its own RouteAgent", nil, routeAgentOf("n1"), ""},
+			{"create the RouteAgent of another node", nil, routeAgentOf("n2"), "may not write the RouteAgent of n2"},
+			{"change its own RouteAgent", routeAgentOf("n1"), changed(routeAgentOf("n1")), ""},
+			{"change the RouteAgent of another node", routeAgentOf("n2"), changed(routeAgentOf("n2")), "may not write the RouteAgent of n2"},
+			{"delete the RouteAgent of another node", routeAgentOf("n2"), nil, byRBAC},
+			{"report about itself", nil, eventAbout("RouteAgent", "n1"), ""},
+			{"report about another node", nil, eventAbout("RouteAgent", "n2"), "may not report about RouteAgent/n2"},
+			{"report about a gateway", nil, eventAbout("Gateway", "n1"), "may not report about Gateway/n1"},
+			{"write an Endpoint", nil, own, "cannot"},
+			{"write a Gateway", nil, gatewayOf("n1"), "cannot"},
+		},
+		cluster.GatewayName: {
+			{"create its own Gateway", nil, gatewayOf("n1"), ""},
+			{"create the Gateway of another node", nil, gatewayOf("n2"), "may not write the Gateway of n2"},
+			{"change its own Gateway", gatewayOf("n1"), changed(gatewayOf("n1")), ""},
+			{"change the Gateway of another node", gatewayOf("n2"), changed(gatewayOf("n2")), "may not write the Gateway of n2"},
+			{"delete the Gateway of a lost node", gatewayOf("n2"), nil, ""},
+			{"write a RouteAgent", nil, routeAgentOf("n1"), "cannot"},
+			{"create its own Endpoint", nil, own, ""},
+			{"create the Endpoint of another node", nil, theirs, "may not write an Endpoint of this cluster for node n2"},
+			{"change its own Endpoint", own, changed(own), ""},
+			{"change the Endpoint of another node", theirs, changed(theirs), "of this cluster for node n2"},
+			{"succeed another node at its address", theirs, own, ""},
+			{"give its own Endpoint to another node", own, theirs, "of this cluster for node n2"},
+			{"delete the Endpoint of a lost node", theirs, nil, ""},
+			{"copy the Endpoint of another cluster", nil, foreign, ""},
+			{"change a copy", foreign, changed(foreign), ""},
+			{"make a copy an Endpoint of another node", foreign, endpointOf("west", "n2", "east-a"), "of this cluster for node n2"},
+			{"take the Lease first", nil, leaseOf(lock, me), ""},
+			{"take the Lease for another node", nil, leaseOf(lock, sibling), "may take the Lease submariner-gateway-lock for itself, and release its own"},
+			{"create another Lease", nil, leaseOf("kube-scheduler", me), "may not write the Lease kube-scheduler"},
+			{"take the Lease over", leaseOf(lock, sibling), leaseOf(lock, me), ""},
+			{"renew the Lease of another node", leaseOf(lock, sibling), leaseOf(lock, sibling), "may take the Lease submariner-gateway-lock for itself, and release its own"},
+			{"release the Lease of another node", leaseOf(lock, sibling), leaseOf(lock, ""), "may take the Lease submariner-gateway-lock for itself, and release its own"},
+			{"release its Lease", leaseOf(lock, me), leaseOf(lock, ""), ""},
+			{"give its Lease away", leaseOf(lock, me), leaseOf(lock, sibling), "may take the Lease submariner-gateway-lock for itself, and release its own"},
+			{"report about itself", nil, eventAbout("Gateway", "n1"), ""},
+			{"report about a policy", nil, eventAbout("CablePolicies", "default"), ""},
+			{"report about another gateway", nil, eventAbout("Gateway", "n2"), "may not report about Gateway/n2"},
+			{"report about a node", nil, eventAbout("Node", "n1"), "may not report about Node/n1"},
+		},
+	} {
+		agent := agentOf(t, server, account, "n1")
+		denied(t, agent, eventAbout("Node", "n1"))
+		for _, test := range attempts {
+			t.Run(account+"/"+test.name, func(t *testing.T) { test.run(t, admin, agent) })
+		}
+	}
+}
+
+func (a attempt) run(t *testing.T, admin, agent client.Client) {
+	object := a.after
+	if object == nil {
+		object = a.before
+	}
+	object = object.DeepCopyObject().(client.Object)
+	t.Cleanup(func() { _ = admin.Delete(context.WithoutCancel(t.Context()), object) })
+	if a.before != nil {
+		before := a.before.DeepCopyObject().(client.Object)
+		require.NoError(t, admin.Create(t.Context(), before))
+		object.SetResourceVersion(before.GetResourceVersion())
+	}
+	var err error
+	switch {
+	case a.before == nil:
+		err = agent.Create(t.Context(), object)
+	case a.after == nil:
+		err = agent.Delete(t.Context(), object)
+	default:
+		err = agent.Update(t.Context(), object)
+	}
+	if a.denied == "" {
+		require.NoError(t, err)
+		return
+	}
+	require.True(t, apierrors.IsForbidden(err), "%v", err)
+	require.ErrorContains(t, err, a.denied)
+}
+
+// changed returns a copy of obj with an annotation.
+func changed[T client.Object](obj T) T {
+	out := obj.DeepCopyObject().(T)
+	out.SetAnnotations(map[string]string{"changed": "true"})
+	return out
+}
+
+// A token that does not say on which node its pod runs has no rights to write: whoever may
+// create tokens of the agents' service accounts is no agent.
+func TestHostileUnboundToken(t *testing.T) {
+	server := kubetest.Shared(t)
+	joined(t, server)
+	denied(t, agentOf(t, server, cluster.GatewayName, "n3"), eventAbout("Node", "n1"))
+	for account, objs := range map[string][]client.Object{
+		cluster.RouteAgentName: {routeAgentOf("n1"), eventAbout("RouteAgent", "n1")},
+		cluster.GatewayName:    {gatewayOf("n1"), endpointOf("west", "n1", "west-a"), endpointOf("east", "n2", "east-a"), leaseOf(submarinerv1.GatewayLease, submarinerv1.LeaseHolder("n1"))},
+	} {
+		agent := agentOf(t, server, account, "")
+		for _, obj := range objs {
+			err := agent.Create(t.Context(), obj)
+			require.ErrorContains(t, err, "names no node", "%s %T", account, obj)
+		}
+	}
+}
+
+// Server-side apply, which is how agents write, is a patch or a creation.
+func TestHostileApply(t *testing.T) {
+	server := kubetest.Shared(t)
+	admin := joined(t, server)
+	agent := agentOf(t, server, cluster.RouteAgentName, "n1")
+	denied(t, agent, eventAbout("Node", "n1"))
+	for _, node := range []string{"n1", "n2"} {
+		t.Cleanup(func() { _ = admin.Delete(context.WithoutCancel(t.Context()), routeAgentOf(node)) })
+	}
+	require.NoError(t, kube.Apply(t.Context(), agent, "subctl-route", routeAgentOf("n1")))
+	require.NoError(t, kube.Apply(t.Context(), agent, "subctl-route", changed(routeAgentOf("n1"))))
+	require.ErrorContains(t, kube.Apply(t.Context(), agent, "subctl-route", routeAgentOf("n2")), "may not write the RouteAgent of n2")
+	require.NoError(t, admin.Create(t.Context(), routeAgentOf("n2")))
+	require.ErrorContains(t, kube.Apply(t.Context(), agent, "subctl-route", changed(routeAgentOf("n2"))), "may not write the RouteAgent of n2")
+
+	event := eventAbout("RouteAgent", "n2")
+	require.NoError(t, admin.Create(t.Context(), event))
+	t.Cleanup(func() { _ = admin.Delete(context.WithoutCancel(t.Context()), event) })
+	count := client.RawPatch(types.MergePatchType, []byte(`{"series":{"count":7,"lastObservedTime":"2026-01-01T00:00:00.000000Z"}}`))
+	require.ErrorContains(t, agent.Patch(t.Context(), event.DeepCopy(), count), "may not report about RouteAgent/n2")
+}
