@@ -30,6 +30,8 @@ type iptables struct {
 	gen  uint32
 	sig  string
 
+	locked lockout
+
 	sourcesSeen []dataplane.Object // what sources listed last, and nftables' generation then
 	sourcesGen  uint32
 }
@@ -136,7 +138,11 @@ func parseSave(out string) (rules []savedRule) {
 func (t *iptables) restore(changes string) error {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	_, err := t.run("iptables-restore", changes, "--noflush", "--wait")
+	if err := t.locked.check(); err != nil {
+		return err
+	}
+	_, err := t.run("iptables-restore", changes, "--noflush", fmt.Sprintf("--wait=%d", lockPatience))
+	t.locked.note(err)
 	return err
 }
 
@@ -148,6 +154,9 @@ func (t *iptables) run(program, stdin string, args ...string) (string, error) {
 	var out, problems bytes.Buffer
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = strings.NewReader(stdin), &out, &problems
 	if err := cmd.Run(); err != nil {
+		if locked := explainLock(err, problems.String()); locked != err { //nolint:errorlint // the same error, not one like it
+			return "", locked
+		}
 		return "", fmt.Errorf("running %s: %w: %s%s", program, err, &problems, stdin)
 	}
 	return out.String(), nil

@@ -3,9 +3,6 @@
 package kernel
 
 import (
-	"os"
-	"os/exec"
-	"path/filepath"
 	"testing"
 
 	"subctl/dataplane"
@@ -15,19 +12,8 @@ import (
 
 // The legacy iptables, which does not use nftables, works as well.
 func TestLegacyIPTables(t *testing.T) {
-	bin := t.TempDir()
-	for _, program := range []string{"", "-save", "-restore"} {
-		path, err := exec.LookPath("iptables-legacy" + program)
-		if err != nil {
-			t.Skipf("the old iptables is not installed: %v", err)
-		}
-		require.NoError(t, os.Symlink(path, filepath.Join(bin, "iptables"+program)))
-	}
-	t.Setenv("PATH", bin+":"+os.Getenv("PATH"))
+	oldIPTables(t)
 	ns, h := node(t, dataplane.GatewayOwner)
-	if out, err := ns.Try("iptables -t mangle -L"); err != nil {
-		t.Skipf("the kernel has no old iptables: %s", out)
-	}
 	want := state(t, one()...)
 	settle(t, ns, h, want)
 	require.Equal(t, fingerprints(want), fingerprints(look(t, ns, h)))
