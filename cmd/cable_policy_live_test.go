@@ -2,6 +2,7 @@ package cmd
 
 import (
 	"bytes"
+	"os"
 	"slices"
 	"strings"
 	"testing"
@@ -143,6 +144,27 @@ spec:
 		require.Error(t, c.Create(t.Context(), u), "it has no apiVersion")
 		u.SetAPIVersion(v1alpha1.GroupVersion.String())
 		require.ErrorContains(t, c.Create(t.Context(), u), "spec: Invalid value: \"object\": spec in body must be of type array")
+	}
+
+	guide, err := os.ReadFile("../docs/cable-policies.md")
+	require.NoError(t, err)
+	for spec, refusal := range map[string]string{
+		"{}": "spec in body must be of type array",
+		"{leftClusterSelector: {env: a}, cableDriver: {name: ipsec}}":                  `unknown field "spec.cableDriver"`,
+		"[{leftClusterSelector: {matchLabels: {env: a}}, cableDriver: {name: ipsec}}]": `unknown field "spec[0].cableDriver"`,
+		"[{leftClusterSelector: {env: a}, name: ipsec}]":                               `unknown field "spec[0].leftClusterSelector.env"`,
+		"[{leftClusterSelector: {matchLabels: {env: a}}, name: ipsec}]":                "",
+	} {
+		u := &unstructured.Unstructured{}
+		require.NoError(t, yaml.Unmarshal([]byte("{apiVersion: submariner.io/v1alpha1, kind: CablePolicies, metadata: {name: short}, spec: "+spec+"}"), &u.Object))
+		u.SetNamespace(submarinerv1.OperatorNamespace)
+		err := c.Create(t.Context(), u, client.FieldValidation("Strict"), client.DryRunAll)
+		if refusal == "" {
+			require.NoError(t, err)
+			continue
+		}
+		require.ErrorContains(t, err, refusal)
+		require.Contains(t, string(guide), "`"+refusal+"`")
 	}
 
 	subctl := func(stdin string, args ...string) result {

@@ -181,10 +181,11 @@ func (o *labelOptions) open(ctx context.Context) (client.Client, *catalog.Catalo
 		if err != nil {
 			return nil, nil, err
 		}
-		sites, _ := look.ReadAll(ctx, targets) // unreadable clusters are not the one, or reported below
+		sites, errs := look.ReadAll(ctx, targets)
 		i := slices.IndexFunc(sites, func(s look.Site) bool { return s.Submariner != nil && s.Name == o.cluster })
 		if i < 0 {
-			return nil, nil, fmt.Errorf("no cluster of the kubeconfig that can be reached has joined as %q: choose its context with --context", o.cluster)
+			err := fmt.Errorf("no cluster of the kubeconfig that can be read has joined as %q: choose its context with --context", o.cluster)
+			return nil, nil, errors.Join(append([]error{err}, errs...)...)
 		}
 		name = targets[i].Context
 	}

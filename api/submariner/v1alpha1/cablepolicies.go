@@ -29,6 +29,10 @@ type CablePolicies struct {
 	metav1.TypeMeta   `json:",inline"`
 	metav1.ObjectMeta `json:"metadata,omitempty"`
 
+	// ConnectionPolicies are the rules, a list even for a single one. Selectors have matchLabels or
+	// matchExpressions. "subctl cable-policy add -f FILE --dry-run -o yaml" converts a file with the
+	// short form of a single rule.
+	//
 	// +kubebuilder:validation:MinItems=1
 	// +kubebuilder:validation:MaxItems=64
 	ConnectionPolicies []CablePolicySpec `json:"spec"`
