@@ -299,6 +299,36 @@ func TestSourcesAreKeptFromNFTables(t *testing.T) {
 	}
 }
 
+// Other clusters do not reach the ports of the agents, on any node, although they reach the
+// address of the node in the pod network. The pods of the node's own cluster do.
+func TestHostileMetricsThroughCable(t *testing.T) {
+	fabric := newFabric(t)
+	east, west := newSide(t, fabric, 1, "east"), newSide(t, fabric, 2, "west")
+	east.sync(t, west)
+	west.sync(t, east)
+	for i, node := range nodeNames {
+		ip := fmt.Sprintf("10.112.%d.1", i+1) // see newSide
+		for _, from := range nodeNames {
+			connect(t, east.pods[from], ip+":8080", west.nodes[node], ip+":8080", func(*net.TCPConn) {})
+		}
+		for _, port := range []int{dataplane.GatewayMetricsPort, dataplane.GatewayProbePort, dataplane.RouteMetricsPort, dataplane.RouteProbePort} {
+			at := fmt.Sprintf("%s:%d", ip, port)
+			connect(t, west.pods[node], at, west.nodes[node], at, func(*net.TCPConn) {})
+			for _, from := range nodeNames {
+				t.Run(fmt.Sprintf("from %s to port %d of %s", from, port, node), func(t *testing.T) {
+					var l net.Listener
+					var err error
+					west.nodes[node].Do(func() { l, err = net.Listen("tcp4", at) })
+					require.NoError(t, err)
+					defer l.Close()
+					east.pods[from].Do(func() { _, err = net.DialTimeout("tcp4", at, 200*time.Millisecond) })
+					require.Error(t, err)
+				})
+			}
+		}
+	}
+}
+
 // connect opens a connection to an address, and gives both ends of it to f.
 func connect(t *testing.T, from *nstest.NS, to string, server *nstest.NS, listen string, f func(server *net.TCPConn)) {
 	t.Helper()

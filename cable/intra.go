@@ -190,6 +190,7 @@ func addNode(s dataplane.State, other Node) (uint32, error) {
 func (n Intra) chains() []dataplane.Object {
 	input, objs := onlyFrom(Listen{Proto: "udp", Port: dataplane.IntraPort, From: n.senders()}, setNodes)
 	input.Table, input.Name, input.Hook = "filter", "SUBMARINER-INPUT", "INPUT"
+	input.Rules = append(input.Rules, n.closed()...)
 	objs = append(objs, input)
 	var remote []netip.Prefix
 	for _, r := range n.Remote {
@@ -206,6 +207,15 @@ func (n Intra) chains() []dataplane.Object {
 		})
 	}
 	return objs
+}
+
+// closed returns the rules that drop packets of other clusters to the ports of metrics and probes:
+// the node has an address in the pod network, at which other clusters reach it.
+func (n Intra) closed() (rules []string) {
+	for _, dev := range append([]string{dataplane.IntraDevice}, n.CableIn...) {
+		rules = append(rules, fmt.Sprintf("-i %s -p tcp -m tcp --dport %d:%d -j DROP", dev, dataplane.GatewayMetricsPort, dataplane.RouteProbePort))
+	}
+	return rules
 }
 
 // senders returns the nodes that may send to this one: gateways to workers and workers

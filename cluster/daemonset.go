@@ -66,6 +66,7 @@ func daemonSet(name, image string, metrics, probes int32) *appsv1.DaemonSet {
 				Spec: corev1.PodSpec{
 					ServiceAccountName:            name,
 					AutomountServiceAccountToken:  new(true),
+					EnableServiceLinks:            new(false), // no environment variables of Services
 					HostNetwork:                   true,
 					DNSPolicy:                     corev1.DNSDefault, // the node's: the cluster's DNS may be the fault
 					PriorityClassName:             "system-node-critical",

@@ -10,8 +10,11 @@ import (
 	"subctl/api/submariner/v1alpha1"
 )
 
+// nobody is the ID of the user and the group without rights.
+const nobody = 65534
+
 // Trial returns a pod that runs "subctl version" on a node, in the image of the gateways of
-// sub, and then ends: it shows whether the node can pull and run the image.
+// sub, and then ends: it shows whether the node can pull and run the image. The pod has no rights.
 func Trial(sub *v1alpha1.Submariner, node string) *corev1.Pod {
 	image := GatewayImage(sub)
 	return &corev1.Pod{
@@ -22,8 +25,12 @@ func Trial(sub *v1alpha1.Submariner, node string) *corev1.Pod {
 		Spec: corev1.PodSpec{
 			NodeName: node, RestartPolicy: corev1.RestartPolicyNever,
 			ServiceAccountName: GatewayName, AutomountServiceAccountToken: new(false), // has the pull secrets of the gateways
-			TerminationGracePeriodSeconds: new(int64(0)),
-			Tolerations:                   []corev1.Toleration{{Operator: corev1.TolerationOpExists}},
+			TerminationGracePeriodSeconds: new(int64(0)), EnableServiceLinks: new(false),
+			SecurityContext: &corev1.PodSecurityContext{
+				RunAsNonRoot: new(true), RunAsUser: new(int64(nobody)), RunAsGroup: new(int64(nobody)),
+				SeccompProfile: &corev1.SeccompProfile{Type: corev1.SeccompProfileTypeRuntimeDefault},
+			},
+			Tolerations: []corev1.Toleration{{Operator: corev1.TolerationOpExists}},
 			Containers: []corev1.Container{{
 				Name: "subctl", Image: image, ImagePullPolicy: corev1.PullIfNotPresent,
 				Command: []string{"subctl", "version"},
