@@ -312,7 +312,7 @@ func TestHostileMetricsThroughCable(t *testing.T) {
 			connect(t, east.pods[from], ip+":8080", west.nodes[node], ip+":8080", func(*net.TCPConn) {})
 		}
 		for _, port := range []int{dataplane.GatewayMetricsPort, dataplane.GatewayProbePort, dataplane.RouteMetricsPort, dataplane.RouteProbePort} {
-			at := fmt.Sprintf("%s:%d", ip, port)
+			at := net.JoinHostPort(ip, fmt.Sprint(port))
 			connect(t, west.pods[node], at, west.nodes[node], at, func(*net.TCPConn) {})
 			for _, from := range nodeNames {
 				t.Run(fmt.Sprintf("from %s to port %d of %s", from, port, node), func(t *testing.T) {
