@@ -61,6 +61,15 @@ func quota(ns, base string, kinds exchange.Table) *corev1.ResourceQuota {
 // which fields each manager has set. The API server stores what a writer claims of them.
 const maxManaged = 8 << 10
 
+// maxEntries is how many labels, and how many annotations, an object that a member writes may
+// have. Other clusters copy at most submarinerv1.MaxLabels.
+const maxEntries = 100
+
+// entries returns a CEL expression for the number of labels or annotations of an object.
+func entries(field string) string {
+	return fmt.Sprintf("(has(object.metadata.%[1]s) ? size(object.metadata.%[1]s) : 0)", field)
+}
+
 // bytesOf returns a CEL expression for the size of a value of any type, in bytes of a form like
 // JSON.
 func bytesOf(value string) string { return fmt.Sprintf("size(bytes('%%s'.format([%s])))", value) }
@@ -85,6 +94,11 @@ func boundValidations(kinds exchange.Table) []admissionv1.Validation {
 		admissionv1.Validation{
 			Expression:        fmt.Sprintf("object == null || !has(object.metadata.managedFields) || %s <= %d", bytesOf("object.metadata.managedFields"), maxManaged),
 			MessageExpression: fmt.Sprintf("variables.name + ' has more than %d bytes of managed fields'", maxManaged),
+		},
+		admissionv1.Validation{
+			// In memory, an entry takes far more than its bytes.
+			Expression:        fmt.Sprintf("object == null || [%s, %s].all(n, n <= %d)", entries("labels"), entries("annotations"), maxEntries),
+			MessageExpression: fmt.Sprintf("variables.name + ' has more than %d labels or annotations'", maxEntries),
 		},
 		admissionv1.Validation{
 			// Finalizers would keep objects that others have the right to delete.

@@ -91,6 +91,21 @@ func TestHostileSizes(t *testing.T) {
 		})
 	}
 
+	for name, set := range map[string]func(client.Object, map[string]string){
+		"many short labels":      func(o client.Object, m map[string]string) { m[submarinerv1.ClusterIDLabel] = "east"; o.SetLabels(m) },
+		"many short annotations": func(o client.Object, m map[string]string) { o.SetAnnotations(m) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			entries := map[string]string{}
+			for i := range 101 {
+				entries[fmt.Sprint("l", i)] = ""
+			}
+			o := cluster(d.NS, "east")
+			set(o, entries)
+			require.ErrorContains(t, east.Create(t.Context(), o), "east has more than 100 labels or annotations")
+		})
+	}
+
 	t.Log("what is just small enough")
 	o := cluster(d.NS, "east")
 	require.NoError(t, east.Create(t.Context(), o))

@@ -1,6 +1,8 @@
 package cluster
 
 import (
+	"strconv"
+
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
@@ -12,12 +14,19 @@ import (
 	"subctl/dataplane"
 )
 
-// routeAgentMemory is the memory limit of route agents: nine times the memory of an idle
-// agent (docs/benchmarks.md), enough for 5,000 nodes and for all objects that the quotas
-// of a broker admit. Traffic continues when the limit ends a route agent. Gateway pods
-// have no limit, because wireguard-go and charon run in them: they queue packets in
-// memory, and their cables would end with them.
-const routeAgentMemory = "512Mi"
+// GatewayMemory and RouteAgentMemory are the memory limits of the agents, in bytes. The worst
+// objects that a broker admits should take at most 75 % of them (agent.BenchmarkFootprint). Traffic continues when
+// the limit ends a route agent, or a gateway whose cables are in the kernel. Cables of wireguard-go and
+// charon end with the gateway's pod: they count towards its limit, too.
+const (
+	GatewayMemory    = 4 << 30
+	RouteAgentMemory = 2 << 30
+)
+
+// GoMemory returns the memory limit of the Go runtime for an agent with a memory limit: above it,
+// the garbage collector runs more often. The rest is for other programs and for what the
+// runtime does not count.
+func GoMemory(limit int64) int64 { return limit / 100 * 70 }
 
 // graceSeconds is the time that a pod has to stop. In it the gateway releases its Lease, so
 // that another gateway takes over at once, not after the Lease expires.
@@ -33,6 +42,7 @@ func gateway(sub *v1alpha1.Submariner) *appsv1.DaemonSet {
 		pod.Tolerations = sub.Spec.Tolerations
 	}
 	pod.Containers[0].Args = []string{"agent", "gateway", "--node", "$(NODE_NAME)"}
+	limitMemory(&pod.Containers[0], GatewayMemory)
 	mountSecret(pod, BrokerSecretName(sub), brokerSecretPath, false)
 	mountSecret(pod, PSKSecretName(sub), "/var/run/secrets/submariner.io/"+PSKSecretName(sub), true)
 	mountSecret(pod, ClusterKeySecret, "/var/run/secrets/submariner.io/"+ClusterKeySecret, true)
@@ -46,8 +56,14 @@ func routeAgent(sub *v1alpha1.Submariner) *appsv1.DaemonSet {
 	ds := daemonSet(RouteAgentName, Image(sub, routeAgentComponent), dataplane.RouteMetricsPort, dataplane.RouteProbePort)
 	c := &ds.Spec.Template.Spec.Containers[0]
 	c.Args = []string{"agent", "route", "--node", "$(NODE_NAME)"}
-	c.Resources.Limits = corev1.ResourceList{corev1.ResourceMemory: resource.MustParse(routeAgentMemory)}
+	limitMemory(c, RouteAgentMemory)
 	return ds
+}
+
+// limitMemory sets the memory limit of an agent.
+func limitMemory(c *corev1.Container, limit int64) {
+	c.Resources.Limits = corev1.ResourceList{corev1.ResourceMemory: *resource.NewQuantity(limit, resource.BinarySI)}
+	c.Env = append(c.Env, corev1.EnvVar{Name: "GOMEMLIMIT", Value: strconv.FormatInt(GoMemory(limit), 10)})
 }
 
 // daemonSet returns the common part of both DaemonSets.
@@ -93,7 +109,8 @@ func daemonSet(name, image string, metrics, probes int32) *appsv1.DaemonSet {
 
 // container returns the container of an agent.
 //
-// The only environment variable is the name of the node. A pod depends on its image, on
+// The only environment variables are the name of the node and the memory limit of the Go
+// runtime. A pod depends on its image, on
 // tolerations, and on the names of the Secrets that it mounts. All other
 // settings are read from the Submariner object, which the agents watch, so that a changed
 // setting restarts no pod and interrupts no cable.
