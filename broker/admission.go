@@ -141,6 +141,12 @@ func ownerValidations(kinds exchange.Table) []admissionv1.Validation {
 			out = append(out, admissionv1.Validation{Expression: unless + k.Named.Names.Expression(), MessageExpression: message})
 			continue
 		}
+		if k.Free.BrokerOnly { // deleting is leaving, or obeying
+			out = append(out, admissionv1.Validation{
+				Expression:        unless + "object == null",
+				MessageExpression: fmt.Sprintf("'this broker accepts no %s of a cluster: create ' + variables.name + ' on the broker (subctl cable-policy add --context)'", k.Noun),
+			})
+		}
 		out = append(out, admissionv1.Validation{
 			Expression: unless + "oldObject == null || variables.oldLabel == variables.id",
 			MessageExpression: fmt.Sprintf("'cluster ' + variables.id + ' may not change the %s ' + variables.name + ', which ' + "+

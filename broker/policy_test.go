@@ -17,6 +17,7 @@ import (
 	submarinerv1 "subctl/api/submariner/v1"
 	"subctl/api/submariner/v1alpha1"
 	"subctl/broker"
+	"subctl/broker/brokertest"
 	"subctl/internal/kube"
 	"subctl/internal/kubetest"
 )
@@ -279,4 +280,33 @@ func TestReservedLabels(t *testing.T) {
 			}
 		}
 	}
+}
+
+// On a broker that accepts only its own cable policies, a member can delete a policy, but neither
+// create nor change one.
+func TestHostilePolicyWriter(t *testing.T) {
+	server := kubetest.Shared(t)
+	o := broker.Options{PoliciesFrom: v1alpha1.PoliciesFromBroker}
+	d := &deployed{brokertest.DeployWith(t, server, o)}
+	east, ctx := d.Join(t, "east", "uid-east"), t.Context()
+	require.NoError(t, east.Create(ctx, cluster(d.NS, "east")), "other kinds are not affected")
+	before := shared(d.NS, "east", "before")
+	require.NoError(t, d.Admin.Create(ctx, before))
+	changed := before.DeepCopy()
+	changed.ConnectionPolicies[0].CableDriver = "wireguard"
+	for name, write := range map[string]func() error{
+		"create": func() error { return east.Create(ctx, shared(d.NS, "east", "new")) },
+		"update": func() error { return east.Update(ctx, changed) },
+		"patch": func() error {
+			return east.Patch(ctx, before.DeepCopy(), client.RawPatch(types.MergePatchType, []byte(`{"spec":[{"name":"wireguard"}]}`)))
+		},
+		"apply": func() error { return kube.Apply(ctx, east, "east", shared(d.NS, "east", "applied")) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			err := write()
+			require.True(t, apierrors.IsForbidden(err), "%v", err)
+			require.ErrorContains(t, err, "this broker accepts no cable policy of a cluster")
+		})
+	}
+	require.NoError(t, east.Delete(ctx, before))
 }

@@ -37,7 +37,9 @@ type Options struct {
 	PSKFingerprint string
 	// Administrator is the administrator's public key.
 	Administrator trust.PublicKey
-	// Kinds are the kinds that clusters exchange; nil: exchange.Kinds().
+	// PoliciesFrom specifies whose cable policies apply.
+	PoliciesFrom v1alpha1.PoliciesFrom
+	// Kinds are the kinds that clusters exchange; nil: exchange.KindsFrom(PoliciesFrom).
 	Kinds exchange.Table
 }
 
@@ -45,7 +47,7 @@ type Options struct {
 // hold no secret.
 func Render(o Options) ([]client.Object, error) {
 	if o.Kinds == nil {
-		o.Kinds = exchange.Kinds()
+		o.Kinds = exchange.KindsFrom(o.PoliciesFrom)
 	}
 	definitions, err := crds.All()
 	if err != nil {
@@ -97,7 +99,7 @@ func clusterSet(o Options, set string) []client.Object {
 func brokerObject(o Options) client.Object {
 	b := &v1alpha1.Broker{
 		ObjectMeta: metav1.ObjectMeta{Name: v1alpha1.BrokerName, Namespace: o.Namespace},
-		Spec:       v1alpha1.BrokerSpec{Components: slices.Sorted(slices.Values(o.Components)), CableDriver: o.CableDriver},
+		Spec:       v1alpha1.BrokerSpec{Components: slices.Sorted(slices.Values(o.Components)), CableDriver: o.CableDriver, PoliciesFrom: o.PoliciesFrom},
 	}
 	for name, value := range map[string]string{PSKFingerprintAnnotation: o.PSKFingerprint, AdministratorAnnotation: o.Administrator.String()} {
 		if value != "" {

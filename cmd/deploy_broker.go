@@ -59,6 +59,7 @@ type deployBrokerOptions struct {
 	globalnetCIDR string
 	globalnetSize uint
 	cableDriver   string
+	policiesFrom  string
 	pskFrom       string
 	signingFrom   string
 	dryRun, force bool
@@ -71,6 +72,8 @@ type deployBrokerOptions struct {
 	// Known after plan.
 	was    string // the driver of the default policy; empty if there is none
 	change catalog.Change
+	// joinAgain are the members that do not know whose policies apply.
+	joinAgain []string
 }
 
 func newDeployBroker(g *globals) *cobra.Command {
@@ -91,12 +94,16 @@ func newDeployBroker(g *globals) *cobra.Command {
 	f.StringVar(&o.globalnetCIDR, "globalnet-cidr-range", globalnet.DefaultRange, "network from which those addresses are allocated")
 	f.UintVar(&o.globalnetSize, "globalnet-cluster-size", globalnet.DefaultClusterSize, "number of those addresses per cluster; rounded up to a power of two")
 	f.StringVar(&o.cableDriver, "cable-driver", drivers.Default, "driver of the cable policy \""+v1alpha1.DefaultCablePolicy+"\", which decides where no other policy matches: "+drivers.Names()+"; an existing broker keeps its driver unless this flag is set")
+	f.StringVar(&o.policiesFrom, "policies-from", string(v1alpha1.PoliciesFromMembers), "whose cable policies apply: members (of the broker and of all clusters) or broker (of the broker only); an existing broker keeps its setting unless this flag is set")
 	f.StringVar(&o.pskFrom, "ipsec-psk-from", "", "join file with the pre-shared key, - for stdin (default: the file that is replaced, or else a new key)")
 	f.StringVar(&o.signingFrom, "signing-key-from", "", "join file with the administrator's signing key, - for stdin (default: the file with the pre-shared key)")
 	f.BoolVar(&o.dryRun, "dry-run", false, "print the objects without applying them")
 	f.BoolVar(&o.force, "force", false, "change the policy \""+v1alpha1.DefaultCablePolicy+"\" even if pairs of clusters lose their cable or its encryption")
 	o.format = output(c, printer.YAML, printer.JSON)
 	completeDrivers(c)
+	complete(c, "policies-from", func(context.Context) ([]string, error) {
+		return []string{string(v1alpha1.PoliciesFromMembers), string(v1alpha1.PoliciesFromBroker)}, nil
+	})
 	complete(c, "components", func(context.Context) ([]string, error) { return []string{broker.Connectivity}, nil })
 	return c
 }
@@ -164,15 +171,41 @@ func (o *deployBrokerOptions) plan(ctx context.Context, c client.Client, cfg *re
 		return broker.Keys{}, err
 	}
 	o.render.PSKFingerprint, o.render.Administrator = broker.Fingerprint(keys.PSK), keys.Administrator.Public()
-	if err := o.planDriver(ctx, c, state.Broker); err != nil || state.Broker == nil || o.render.DefaultPolicy == "" {
+	if b := state.Broker; b != nil && !o.flags.Changed("policies-from") {
+		o.render.PoliciesFrom = b.Spec.PoliciesFrom
+	}
+	if err := o.planDriver(ctx, c, state.Broker); err != nil || state.Broker == nil {
 		return keys, err
+	}
+	return keys, o.compare(ctx, c, state)
+}
+
+// compare computes the pairs of clusters whose cable changes. It returns an error if policies of
+// clusters would no longer apply, unless --force is set: a cluster learns of the setting only when it
+// joins again, and until then the two clusters of a pair could decide differently.
+func (o *deployBrokerOptions) compare(ctx context.Context, c client.Client, state broker.State) error {
+	was, will := state.Broker.Spec.PoliciesFrom.BrokerOnly(), o.render.PoliciesFrom.BrokerOnly()
+	if o.render.DefaultPolicy == "" && was == will {
+		return nil
 	}
 	all, err := look.ReadBrokerPolicies(ctx, c, state.Broker)
 	if err != nil {
-		return broker.Keys{}, err
+		return err
 	}
-	o.change = all.Compare(all.With([]*v1alpha1.CablePolicies{broker.DefaultPolicy(o.render.Namespace, o.render.DefaultPolicy)}))
-	return keys, nil
+	then := *all
+	if o.render.DefaultPolicy != "" {
+		then = *all.With([]*v1alpha1.CablePolicies{broker.DefaultPolicy(o.render.Namespace, o.render.DefaultPolicy)})
+	}
+	then.BrokerOnly = will
+	o.change, o.joinAgain = all.Compare(&then), nil
+	if was != will {
+		o.joinAgain = state.Members
+	}
+	if others := all.OfOthers(); will && !was && len(others) > 0 && !o.force {
+		return fmt.Errorf("--policies-from %s: these cable policies of clusters would no longer apply: %s: let the broker adopt them (subctl cable-policy adopt), or delete them; to continue nevertheless, add --force",
+			v1alpha1.PoliciesFromBroker, words.List(others))
+	}
+	return nil
 }
 
 // accept prints the pairs of clusters whose cable changes, and returns an error if the change is
@@ -180,6 +213,9 @@ func (o *deployBrokerOptions) plan(ctx context.Context, c client.Client, cfg *re
 func (o *deployBrokerOptions) accept(g *globals, report *progress.Reporter) (refused, err error) {
 	if o.render.DefaultPolicy != "" && o.was != "" && o.was != o.render.DefaultPolicy {
 		report.Warn("the cable policy %s changes from %s to %s: pairs of clusters that no other policy matches change their cable", v1alpha1.DefaultCablePolicy, o.was, o.render.DefaultPolicy)
+	}
+	if len(o.joinAgain) > 0 {
+		report.Warn("whose cable policies apply changes: these clusters apply it once they join again: %s", words.List(o.joinAgain))
 	}
 	if len(o.change.Cables) > 0 { // on stderr, as stdout has objects or the join file
 		if err := look.PrintChange(g.ErrOut, report, o.change); err != nil {
@@ -222,6 +258,13 @@ func (o *deployBrokerOptions) check(stdin io.Reader) error {
 	}
 	if _, err := drivers.Parse(o.cableDriver); err != nil {
 		errs = append(errs, fmt.Errorf("--cable-driver: %w", err))
+	}
+	switch from := v1alpha1.PoliciesFrom(o.policiesFrom); from {
+	case v1alpha1.PoliciesFromMembers: // also without a value
+	case v1alpha1.PoliciesFromBroker:
+		o.render.PoliciesFrom = from
+	default:
+		errs = append(errs, fmt.Errorf("--policies-from %q is not a value: use %s or %s", o.policiesFrom, v1alpha1.PoliciesFromMembers, v1alpha1.PoliciesFromBroker))
 	}
 	if o.pskFrom == stdStream && o.signingFrom == stdStream {
 		errs = append(errs, errors.New("--ipsec-psk-from and --signing-key-from both read stdin: omit --signing-key-from, the file of --ipsec-psk-from is used for both"))

@@ -102,3 +102,44 @@ func TestDeployBrokerMakesTheDefaultPolicy(t *testing.T) {
 	h.done(t, "deploy-broker")
 	has(v1alpha1.CablePolicySpec{CableDriver: "ipsec"})
 }
+
+// Whose policies apply is kept, like all settings of a broker, and does not change unnoticed.
+func TestDeployBrokerPoliciesFrom(t *testing.T) {
+	h := newHub(t)
+	ns := submarinerv1.BrokerNamespace
+	from := func() v1alpha1.PoliciesFrom {
+		b := &v1alpha1.Broker{ObjectMeta: metav1.ObjectMeta{Name: v1alpha1.BrokerName, Namespace: ns}}
+		require.NoError(t, h.client.Get(t.Context(), client.ObjectKeyFromObject(b), b))
+		return b.Spec.PoliciesFrom
+	}
+	r := h.run(t, nil, "deploy-broker", "--policies-from", "me")
+	require.Equal(t, exitUsage, r.code)
+	require.Contains(t, r.stderr, `--policies-from "me" is not a value: use members or broker`)
+	h.done(t, "deploy-broker")
+	require.False(t, from().BrokerOnly())
+
+	for _, id := range []string{"east", "west"} {
+		for _, o := range clusterObjects(ns, id, id, "site="+id, "vxlan,ipsec") {
+			if c, ok := o.(*submarinerv1.Cluster); ok {
+				c.Spec.ServiceCIDR, c.Spec.ClusterCIDR, c.Spec.GlobalCIDR = []string{}, []string{}, []string{}
+			}
+			require.NoError(t, h.client.Create(t.Context(), o))
+		}
+	}
+	p := &v1alpha1.CablePolicies{ObjectMeta: metav1.ObjectMeta{Name: "secure", Namespace: ns, Labels: map[string]string{submarinerv1.ClusterIDLabel: "east"}}}
+	p.ConnectionPolicies = []v1alpha1.CablePolicySpec{{CableDriver: "ipsec"}}
+	require.NoError(t, h.client.Create(t.Context(), p))
+	r = h.run(t, nil, "deploy-broker", "--policies-from", "broker")
+	require.Equal(t, exitFailed, r.code)
+	require.Contains(t, r.stderr, "--policies-from broker: these cable policies of clusters would no longer apply: secure of cluster east: let the broker adopt them (subctl cable-policy adopt), or delete them; to continue nevertheless, add --force\n")
+	require.False(t, from().BrokerOnly())
+
+	require.NoError(t, h.client.Patch(t.Context(), p, client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"labels":null}}`)))) // adopted
+	r = h.done(t, "deploy-broker", "--policies-from", "broker")
+	require.Contains(t, r.stderr, "whose cable policies apply changes: these clusters apply it once they join again: east, west\n")
+	require.True(t, from().BrokerOnly())
+	h.done(t, "deploy-broker")
+	require.True(t, from().BrokerOnly(), "it is kept")
+	h.done(t, "deploy-broker", "--policies-from", "members")
+	require.False(t, from().BrokerOnly())
+}

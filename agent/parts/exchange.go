@@ -56,10 +56,11 @@ type target struct {
 	server    string // host:port of the broker's API server
 	insecure  bool
 	sets      []exchange.Set
+	from      v1alpha1.PoliciesFrom
 }
 
 func (t target) equal(o target) bool {
-	return t.clusterID == o.clusterID && t.server == o.server && t.insecure == o.insecure && slices.Equal(t.sets, o.sets)
+	return t.clusterID == o.clusterID && t.server == o.server && t.insecure == o.insecure && slices.Equal(t.sets, o.sets) && t.from == o.from
 }
 
 func newExchanger(o Options) *exchanger {
@@ -95,7 +96,7 @@ func targetOf(s mesh.Snapshot) *target {
 		return nil
 	}
 	spec := subs[0].Spec
-	t := &target{clusterID: spec.ClusterID, server: spec.BrokerK8sApiServer, insecure: spec.BrokerK8sInsecure}
+	t := &target{clusterID: spec.ClusterID, from: spec.PoliciesFrom, server: spec.BrokerK8sApiServer, insecure: spec.BrokerK8sInsecure}
 	for _, set := range spec.Sets() {
 		t.sets = append(t.sets, exchange.Set{Name: set, Namespace: broker.NamespaceIn(spec.BrokerK8sRemoteNamespace, set)})
 	}
@@ -166,7 +167,7 @@ func (x *exchanger) run(ctx context.Context, t target) {
 	remote, err := broker.RESTConfig(x.dir, t.server, t.insecure)
 	if err == nil {
 		s := x.make(exchange.Config{
-			ClusterID: t.clusterID, Namespace: submarinerv1.OperatorNamespace,
+			Kinds: exchange.KindsFrom(t.from), ClusterID: t.clusterID, Namespace: submarinerv1.OperatorNamespace,
 			Local: x.local, Broker: remote, Sets: t.sets, Log: x.log, Complete: x.nudge, Warn: x.warn,
 		})
 		x.note(s, "")

@@ -73,7 +73,9 @@ func (p *freePlan) readLocal() {
 		}
 		s := newShare(p.kind, o)
 		p.own = append(p.own, s)
-		if flaw := p.kind.nameFlaw(o.GetName()); flaw != "" {
+		if p.kind.Free.BrokerOnly {
+			s.refuse(reasonBrokerOnly, "the broker accepts no %s of a cluster (deploy-broker --policies-from broker): create it on the broker, and delete this one", p.kind.Noun)
+		} else if flaw := p.kind.nameFlaw(o.GetName()); flaw != "" {
 			s.refuse(reasonInvalidName, "%s", flaw)
 		} else if set, limited := o.GetLabels()[submarinerv1.ClusterSetLabel]; limited && !p.isIn(set) {
 			s.refuse(reasonNoSet, "label %s specifies clusterset %q, which this cluster is not in", submarinerv1.ClusterSetLabel, set)
@@ -106,6 +108,10 @@ func (p *freePlan) copyHere(set SetSnapshot) {
 		}
 		if id != submarinerv1.BrokerID && submarinerv1.CheckClusterID(id) != nil {
 			p.refuse(o, false, "%.70q is not a cluster ID", id)
+			continue
+		}
+		if p.kind.Free.BrokerOnly && id != submarinerv1.BrokerID {
+			p.refuse(o, false, "it is of cluster %s, and only the broker's apply", id)
 			continue
 		}
 		if flaw := p.kind.nameFlaw(o.GetName()); flaw != "" {

@@ -433,3 +433,25 @@ func TestFederatedPolicy(t *testing.T) {
 	want.Namespace = here
 	require.Equal(t, want, writes[0].Object)
 }
+
+// Where only policies of the broker apply, policies of clusters leave the broker and the copies.
+func TestPoliciesOfTheBrokerOnly(t *testing.T) {
+	copyOf := func(id, name string) *v1alpha1.CablePolicies {
+		p := of(id, cablePolicy(name, "vxlan"))
+		p.Namespace, p.Labels[submarinerv1.ClusterSetLabel] = here, "default"
+		return p
+	}
+	writes, refused := exchange.Plan(exchange.KindsFrom(v1alpha1.PoliciesFromBroker), exchange.Snapshot{
+		ClusterID: "east", Namespace: here,
+		Local: objects{done(cablePolicy("own", "vxlan")), copyOf("west", "theirs"), copyOf(submarinerv1.BrokerID, "kept")},
+		Sets: []exchange.SetSnapshot{set("default",
+			of("east", cablePolicy("own", "vxlan")), of("west", cablePolicy("theirs", "vxlan")), cablePolicy("kept", "vxlan"), cablePolicy("new", "vxlan"))},
+	})
+	require.ElementsMatch(t, []string{
+		"delete CablePolicies own on the broker in clusterset default", "report on CablePolicies own here",
+		"delete CablePolicies theirs here", "create CablePolicies new here",
+	}, texts(writes))
+	require.Equal(t, []string{"own: False BrokerOnly in []: the broker accepts no cable policy of a cluster (deploy-broker --policies-from broker): create it on the broker, and delete this one"}, said(writes))
+	require.Len(t, refused, 2)
+	require.Empty(t, exchange.KindsFrom(v1alpha1.PoliciesFromMembers)[0].Free.BrokerOnly)
+}

@@ -74,6 +74,9 @@ type Named struct {
 // broker. They may be made on the broker, too, and for one clusterset alone. Every
 // clusterset has its own copy in each cluster. Labels and annotations are not copied.
 type Free struct {
+	// BrokerOnly specifies that only objects of the broker apply: members make none on the
+	// broker, and do not copy those of other members.
+	BrokerOnly bool
 	// Canonical rewrites the fields of a copy to their canonical form. It may be nil.
 	Canonical func(client.Object)
 	// Check returns what is wrong with an object's fields. It may be nil.
@@ -115,6 +118,17 @@ func allVerbs() []string {
 // stays until somebody frees its ID. At MaxSize each, all objects are 125 MiB; as real
 // clusters write them, 10 MiB.
 func Kinds() Table { return Table{cablePolicies(), clusters(), endpoints()} }
+
+// KindsFrom returns the table of a broker with a setting of whose cable policies apply.
+func KindsFrom(from v1alpha1.PoliciesFrom) Table {
+	kinds := Kinds()
+	for _, k := range kinds {
+		if _, ok := k.Object.(*v1alpha1.CablePolicies); ok {
+			k.Free.BrokerOnly = from.BrokerOnly()
+		}
+	}
+	return kinds
+}
 
 // clusters are named <id>.
 func clusters() Kind {

@@ -24,6 +24,7 @@ const (
 	reasonMistake     = "Mistake"
 	reasonTooMany     = "TooMany"
 	reasonNoSet       = "NotInClusterSet"
+	reasonBrokerOnly  = "BrokerOnly"
 )
 
 // share is what becomes of an object that was made here. Its kind is Free.

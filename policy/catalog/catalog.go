@@ -188,6 +188,17 @@ func (c *Catalog) Find(name, set string) (own []*v1alpha1.CablePolicies, makers 
 	return own, makers
 }
 
+// OfOthers returns the names of the policies that were not created here, with their makers.
+func (c *Catalog) OfOthers() []string {
+	var out []string
+	for _, p := range c.Policies {
+		if maker := c.Maker(p); maker != c.Keeper {
+			out = append(out, p.SharedName()+" of "+MakerName(maker))
+		}
+	}
+	return slices.Compact(out)
+}
+
 // Names returns the names of the policies, sorted. If own is true, it returns only policies created here.
 func (c *Catalog) Names(own bool) []string {
 	var out []string
