@@ -63,6 +63,7 @@ type Finder struct {
 	mu     sync.Mutex
 	search Search
 	known  map[string]*known // by cable name
+	anyOf  map[string]string // cable name of one of the known gateways of each cluster
 	asked  map[uint64]*question
 	others *rate.Limiter
 }
@@ -115,6 +116,10 @@ func (d *Finder) Set(s Search) {
 			k.again.Send()
 		}
 		k.peer, k.port = p, port
+	}
+	d.anyOf = map[string]string{}
+	for _, p := range s.Peers {
+		d.anyOf[p.Cluster] = p.Name
 	}
 	for name := range gone {
 		if k := d.known[name]; k.stop != nil {

@@ -164,7 +164,7 @@ func TestDiscoveryBehindTranslation(t *testing.T) {
 	require.True(t, outside.InboundOnly)
 }
 
-// The outside hears of the inside's key when the inside has found what it looked for.
+// The outside hears of the inside's key late. Until then no answer counts.
 func TestDiscoveryKeyComesLate(t *testing.T) {
 	w, nat, _, e := wan(t)
 	nat.Run(masquerade)
@@ -173,8 +173,11 @@ func TestDiscoveryKeyComesLate(t *testing.T) {
 	peer.PublicKey = keys.PublicKey{}
 	east.start(t, peer)
 	west.start(t, east.peer(""))
-	west.finds(t, east.peer(""), 3*time.Second, func(p natdiscovery.Path) bool { return p.MTU != 0 })
+	early := west.finds(t, east.peer(""), 4*time.Second, func(p natdiscovery.Path) bool { return p.Done })
+	require.False(t, early.Address.IsValid())
+	require.Contains(t, early.Attempts[0], unsigned)
 	east.Set(Search{Local: east.local, Peers: []cable.Peer{west.peer("")}})
+	west.finds(t, east.peer(""), 6*time.Second, func(p natdiscovery.Path) bool { return p.MTU != 0 })
 	path := east.finds(t, peer, 5*time.Second, func(p natdiscovery.Path) bool { return p.Address.IsValid() })
 	require.Equal(t, "198.51.100.1", path.Address.String())
 }

@@ -1,20 +1,25 @@
 package discovery
 
 import (
+	"log/slog"
+	"net"
 	"net/netip"
 	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
+	"golang.org/x/time/rate"
 
+	"subctl/cable"
 	"subctl/cable/natdiscovery"
 	"subctl/dataplane"
 	"subctl/dataplane/kernel"
+	"subctl/internal/wake"
 )
 
 // What anybody may send neither leads a gateway astray nor makes it shout.
-func TestDiscoveryHostile(t *testing.T) {
+func TestHostileDiscovery(t *testing.T) {
 	w, nat, router, e := wan(t)
 	nat.Run(masquerade)
 	west, east := newSeeker(t, w, "west", "10.0.1.1"), newSeeker(t, e, "east", "192.0.2.1")
@@ -89,14 +94,15 @@ func TestDiscoveryHostile(t *testing.T) {
 	east.known[peer.Name].again.Send()
 	path = east.finds(t, peer, 5*time.Second, func(p natdiscovery.Path) bool { return len(p.Attempts) == 2 })
 	require.False(t, path.Address.IsValid())
-	require.Contains(t, path.Attempts[1], "learned: the answer is not signed with this pair's key")
+	require.Contains(t, path.Attempts[1], "learned: "+unsigned)
 	west.start(t, east.peer(""))
 	require.Equal(t, "198.51.100.1", east.finds(t, peer, 4*time.Second, func(p natdiscovery.Path) bool { return p.MTU != 0 }).Address.String())
 }
 
-// An answer counts if it comes from where was asked, to the question that was asked,
-// from the gateway that was asked for.
-func TestDiscoveryForgedAnswers(t *testing.T) {
+// An answer counts if it is signed with the key of the pair, comes from where was asked, to the
+// question that was asked, from the gateway that was asked for. A forged answer that comes first does
+// not keep the true one from counting.
+func TestHostileAnswers(t *testing.T) {
 	w, _, router, e := wan(t)
 	router.Run("ip route add 10.0.1.0/24 via 198.51.100.1")
 	west, east := newSeeker(t, w, "west", "10.0.1.1"), newSeeker(t, e, "east", "192.0.2.1")
@@ -112,35 +118,123 @@ func TestDiscoveryForgedAnswers(t *testing.T) {
 	defer other.Close()
 	peer := west.peer("")
 	east.start(t, peer)
+	key, err := west.local.Keys.Pair("east", east.local.Keys.Private.Public(), natdiscovery.KeyPurpose)
+	require.NoError(t, err)
+	west.search.Local = west.local
 	buf := make([]byte, 1<<16)
-	forge := func(change func(*natdiscovery.Response), via *kernel.UDP) {
+	// ask waits for a question, and returns its answer and where it is to be sent.
+	ask := func() (natdiscovery.Response, netip.Addr, netip.AddrPort) {
 		n, from, to, err := conn.Receive(buf)
 		require.NoError(t, err)
 		m, err := natdiscovery.Parse(buf[:n])
 		require.NoError(t, err)
-		a := natdiscovery.Answer(west.self(), *m.Request, from, n)
-		change(&a)
-		require.NoError(t, via.Send(a.Encode(natdiscovery.Key{}), to, from))
+		require.True(t, m.Authentic(key), "the question is signed")
+		return natdiscovery.Answer(west.self(), *m.Request, from, n), to, from
 	}
-	west.search.Local = west.local
-	forge(func(a *natdiscovery.Response) { a.Number++ }, conn)
-	forge(func(*natdiscovery.Response) {}, other)
-	forge(func(a *natdiscovery.Response) { a.Sender.Cluster = "north" }, conn)
-	forge(func(a *natdiscovery.Response) { a.Receiver.Cable = "another" }, conn)
-	forge(func(a *natdiscovery.Response) { a.Type = natdiscovery.UnknownEndpoint }, conn)
+	old, _, _ := ask()
+	forge := func(change func(*natdiscovery.Response), via *kernel.UDP, key natdiscovery.Key) {
+		a, to, from := ask()
+		change(&a)
+		require.NoError(t, via.Send(a.Encode(key), to, from))
+	}
+	same := func(*natdiscovery.Response) {}
+	forge(func(a *natdiscovery.Response) { a.Number++ }, conn, key)
+	forge(same, other, key)
+	forge(func(a *natdiscovery.Response) { a.Sender.Cluster = "north" }, conn, key)
+	forge(func(a *natdiscovery.Response) { a.Receiver.Cable = "another" }, conn, key)
+	forge(func(a *natdiscovery.Response) { a.Number = old.Number; a.Number++ }, conn, key)
+	forge(same, conn, natdiscovery.Key{1})
+	forge(same, conn, natdiscovery.Key{})
 	path := east.finds(t, peer, 4*time.Second, func(p natdiscovery.Path) bool { return p.Done })
 	require.False(t, path.Address.IsValid())
-	require.Equal(t, []string{"10.0.1.1:4490 private: the answer is a refusal: UNKNOWN_DST_ENDPOINT"}, path.Attempts)
+	require.Equal(t, []string{"10.0.1.1:4490 private: " + unsigned}, path.Attempts)
 	east.known[peer.Name].again.Send()
-	// the questions of the first look that were left unanswered
-	for {
-		n, from, to, err := conn.Receive(buf)
-		require.NoError(t, err)
-		m, err := natdiscovery.Parse(buf[:n])
-		require.NoError(t, err)
-		require.NoError(t, conn.Send(natdiscovery.Answer(west.self(), *m.Request, from, n).Encode(natdiscovery.Key{}), to, from))
-		if east.Paths()[peer.Name].Address.IsValid() {
-			break // without authentication: as Submariner's gateways answer
-		}
+	for !east.Paths()[peer.Name].Address.IsValid() {
+		a, to, from := ask()
+		require.NoError(t, conn.Send(a.Encode(natdiscovery.Key{}), to, from)) // the attacker is faster
+		require.NoError(t, conn.Send(a.Encode(key), to, from))
 	}
 }
+
+// Questions that were recorded and are sent again from elsewhere do not redirect anybody.
+func TestHostileReplay(t *testing.T) {
+	d := New(nil, slog.New(slog.DiscardHandler), func() {})
+	key := natdiscovery.Key{1}
+	west := natdiscovery.Endpoint{Cluster: "west", Cable: "w"}
+	peer := cable.Peer{Gateway: cable.Gateway{Cluster: "west", Name: "w", PrivateIP: netip.MustParseAddr("10.0.1.1")}}
+	d.search.Local = cable.Local{Gateway: cable.Gateway{Cluster: "east", Name: "e", PrivateIP: netip.MustParseAddr("192.0.2.1")}}
+	k := &known{peer: peer, port: 4490, key: key, again: wake.NewSignal(), limiter: rate.NewLimiter(answersToPeer, answersToPeer)}
+	d.known["w"], d.anyOf = k, map[string]string{"west": "w"}
+	var sent sink
+	ask := func(q natdiscovery.Request, from string) {
+		m, err := natdiscovery.Parse(q.Encode(0, key))
+		require.NoError(t, err)
+		d.answer(&sent, m, len(q.Encode(0, key)), netip.MustParseAddrPort(from), netip.MustParseAddr("192.0.2.1"))
+	}
+	q := natdiscovery.Request{
+		Number: 1, Sender: west, Receiver: d.self().Endpoint, Cookie: natdiscovery.NoCookie,
+		Src: netip.MustParseAddrPort("10.0.1.1:4490"), Dst: netip.MustParseAddrPort("192.0.2.1:4490"),
+	}
+	const home, thief = "198.51.100.1:20001", "203.0.113.9:4490"
+	ask(q, home)
+	require.False(t, k.learned.IsValid(), "a question without a cookie may be an old one")
+	answer, err := natdiscovery.Parse(sent)
+	require.NoError(t, err)
+	require.True(t, answer.Authentic(key))
+	fresh := q
+	fresh.Number, fresh.Cookie = 2, answer.Response.Cookie
+	ask(fresh, home)
+	require.Equal(t, home, k.learned.String())
+	ask(fresh, thief)
+	ask(q, thief)
+	require.Equal(t, home, k.learned.String())
+	for n := range uint64(2 * maxSeen) {
+		fresh.Number = 10 + n
+		ask(fresh, home)
+		k.limiter = rate.NewLimiter(answersToPeer, answersToPeer)
+	}
+	require.LessOrEqual(t, len(k.fresh.seen), maxSeen)
+	fresh.Number = 2 // forgotten, but so is the cookie
+	ask(fresh, thief)
+	require.Equal(t, home, k.learned.String())
+}
+
+// A flood of questions in the name of a gateway, without its key, does not use up its rate.
+func TestHostileFlood(t *testing.T) {
+	d := New(nil, slog.New(slog.DiscardHandler), func() {})
+	key := natdiscovery.Key{1}
+	peer := cable.Peer{Gateway: cable.Gateway{Cluster: "west", Name: "w", PrivateIP: netip.MustParseAddr("10.0.1.1")}}
+	d.search.Local = cable.Local{Gateway: cable.Gateway{Cluster: "east", Name: "e", PrivateIP: netip.MustParseAddr("192.0.2.1")}}
+	d.known["w"] = &known{peer: peer, port: 4490, key: key, again: wake.NewSignal(), limiter: rate.NewLimiter(answersToPeer, answersToPeer)}
+	d.anyOf = map[string]string{"west": "w"}
+	q := natdiscovery.Request{
+		Number: 1, Sender: natdiscovery.Endpoint{Cluster: "west", Cable: "w"}, Receiver: d.self().Endpoint, Cookie: natdiscovery.NoCookie,
+		Src: netip.MustParseAddrPort("10.0.1.1:4490"), Dst: netip.MustParseAddrPort("192.0.2.1:4490"),
+	}
+	ask := func(key natdiscovery.Key) (answered bool) {
+		b, sent := q.Encode(0, key), sink(nil)
+		m, err := natdiscovery.Parse(b)
+		require.NoError(t, err)
+		d.answer(&sent, m, len(b), netip.MustParseAddrPort("10.0.1.1:4490"), netip.MustParseAddr("192.0.2.1"))
+		return sent != nil
+	}
+	d.others = rate.NewLimiter(0, 10)
+	for range 100 {
+		ask(natdiscovery.Key{})
+		ask(natdiscovery.Key{9})
+	}
+	require.False(t, ask(natdiscovery.Key{9}), "the flood is limited")
+	require.True(t, ask(key))
+	// Another gateway of the cluster, whose Endpoint is not known yet, has the same key.
+	q.Sender.Cable = "new"
+	require.True(t, ask(key))
+}
+
+// sink keeps the last datagram that was sent.
+type sink []byte
+
+func (s *sink) Send(b []byte, _ netip.Addr, _ netip.AddrPort) error { *s = b; return nil }
+func (s *sink) Receive([]byte) (int, netip.AddrPort, netip.Addr, error) {
+	return 0, netip.AddrPort{}, netip.Addr{}, net.ErrClosed
+}
+func (s *sink) Close() error { return nil }

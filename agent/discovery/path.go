@@ -26,6 +26,7 @@ type known struct {
 	seenAs  netip.Addr
 	seen    int
 	limiter *rate.Limiter
+	fresh   freshness
 	again   wake.Signal   // starts a search, at once or after the one that is under way
 	looked  time.Time     // when the last search ended
 	missed  bool          // the last search had no answer
@@ -73,6 +74,9 @@ func (d *Finder) look(ctx context.Context, conn Datagrams, k *known) {
 		k.missed = !found
 		p.Done, p.Attempts = true, r.lines()
 		if !found {
+			if r.unsigned() { // the gateway may be about to learn this cluster's key
+				k.calm = 0
+			}
 			return
 		}
 		if p.Address != best.To.Addr() {

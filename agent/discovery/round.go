@@ -1,6 +1,7 @@
 package discovery
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"encoding/binary"
@@ -46,6 +47,9 @@ type question struct {
 	size    int // of the message, in bytes
 	sent    time.Time
 	answers chan<- answer
+	of      *known // the gateway that is asked
+	cookie  uint64
+	forged  bool // an answer came that is not signed with the key
 }
 
 // answer is an answer and its question.
@@ -89,8 +93,21 @@ func (r *round) end() {
 	}
 }
 
-// lines returns the attempts and their results as text.
+// unsigned is the problem of an answer whose sender did not show that it has the key of the pair.
+const unsigned = "the answer is not signed with this pair's key"
+
+// unsigned reports whether all that came were answers without the key of the pair.
+func (r *round) unsigned() bool {
+	return slices.ContainsFunc(r.attempts, func(a natdiscovery.Attempt) bool { return a.Problem == unsigned })
+}
+
+// lines returns the attempts and their results as text. The Finder is locked.
 func (r *round) lines() []string {
+	for _, n := range r.numbers {
+		if q := r.d.asked[n]; q != nil && q.forged {
+			r.attempts[q.attempt].Problem = unsigned
+		}
+	}
 	var out []string
 	for _, a := range r.attempts {
 		out = append(out, a.Line(r.waited))
@@ -152,13 +169,20 @@ func (r *round) ask(attempt, size int) {
 	var random [8]byte
 	rand.Read(random[:]) // never fails
 	number := binary.NativeEndian.Uint64(random[:])
+	r.d.mu.Lock()
+	cookie := uint64(0)
+	if r.key != (natdiscovery.Key{}) {
+		cookie = cmp.Or(r.k.fresh.theirs, natdiscovery.NoCookie)
+	}
+	r.d.mu.Unlock()
 	b := natdiscovery.Request{
+		Cookie: cookie,
 		Number: number, Sender: r.self.Endpoint, Receiver: natdiscovery.Endpoint{Cluster: r.peer.Cluster, Cable: r.peer.Name},
 		Src: netip.AddrPortFrom(r.self.PrivateIP, dataplane.NATDiscoveryPort), Dst: a.To,
 	}.Encode(size, r.key)
 	r.d.mu.Lock()
 	r.numbers = append(r.numbers, number)
-	r.d.asked[number] = &question{to: a.To, key: r.key, attempt: attempt, size: len(b), sent: time.Now(), answers: r.answers}
+	r.d.asked[number] = &question{to: a.To, key: r.key, attempt: attempt, size: len(b), sent: time.Now(), answers: r.answers, of: r.k, cookie: cookie}
 	r.d.mu.Unlock()
 	// A question that is too large for the node's own device counts as lost.
 	if err := r.conn.Send(b, r.self.PrivateIP, a.To); err != nil && !(size > 0 && errors.Is(err, syscall.EMSGSIZE)) {
@@ -179,13 +203,16 @@ func (r *round) accept(a answer) bool {
 	case a.Sender != natdiscovery.Endpoint{Cluster: r.peer.Cluster, Cable: r.peer.Name} || a.Receiver != r.self.Endpoint:
 		t.Problem = "the answer came from a different gateway"
 		return false
-	case t.Kind == natdiscovery.Learned && !a.authentic:
-		t.Problem = "the answer is not signed with this pair's key"
+	case t.Kind == natdiscovery.Learned && !a.authentic: // the pair has no key
+		t.Problem = unsigned
 		return false
 	}
 	t.Answered, t.Authentic, t.Translated, t.RTT = true, a.authentic, a.Type == natdiscovery.NATDetected, a.rtt
 	if a.Size == a.size {
 		t.Size = a.Size
+	}
+	if a.Cookie != a.cookie && a.Cookie != 0 { // now the gateway believes that the question is new
+		r.ask(a.attempt, 0)
 	}
 	if ip, err := cable.ParseHost(a.ReceivedSrc.Addr().String()); err == nil && a.SrcIPNAT && a.authentic {
 		t.SeenAs = ip

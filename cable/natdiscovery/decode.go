@@ -82,6 +82,8 @@ func (f field) request() (*Request, error) {
 			r.Src, err = f.addr()
 		case fieldDst:
 			r.Dst, err = f.addr()
+		case fieldCookie:
+			r.Cookie, err = f.varint(NoCookie)
 		}
 		return err
 	})
@@ -112,6 +114,8 @@ func (f field) response() (*Response, error) {
 		case fieldSize:
 			n, err = f.varint(MaxSize)
 			r.Size = int(n)
+		case fieldCookie:
+			r.Cookie, err = f.varint(NoCookie)
 		}
 		return err
 	})

@@ -22,6 +22,7 @@ const (
 	fieldReceiver = 3
 	fieldSrc      = 4
 	fieldDst      = 5
+	fieldCookie   = 101 // uint64, of Request and Response
 
 	fieldType           = 2 // enum, of Response
 	fieldAnswerSender   = 3
@@ -69,6 +70,7 @@ func (r Request) Encode(size int, key Key) []byte {
 	b = appendMessage(b, fieldReceiver, r.Receiver.encode())
 	b = appendMessage(b, fieldSrc, encodeAddr(r.Src))
 	b = appendMessage(b, fieldDst, encodeAddr(r.Dst))
+	b = appendNumber(b, fieldCookie, r.Cookie)
 	return seal(appendMessage(appendNumber(nil, fieldVersion, version), fieldRequest, b), size, key)
 }
 
@@ -84,6 +86,7 @@ func (r Response) Encode(key Key) []byte {
 	b = appendNumber(b, fieldDstIPNAT, protowire.EncodeBool(r.DstIPNAT))
 	b = appendMessage(b, fieldReceivedSrc, encodeAddr(r.ReceivedSrc))
 	b = appendNumber(b, fieldSize, uint64(r.Size))
+	b = appendNumber(b, fieldCookie, r.Cookie)
 	return seal(appendMessage(nil, fieldResponse, b), 0, key)
 }
 

@@ -9,12 +9,12 @@
 // reports whether they were translated. Cables then use the addresses that answered, and
 // take NAT into account.
 //
-// Messages have Submariner's format (SubmarinerNATDiscoveryMessage, protobuf). They are not
-// authenticated, so a response can only choose among addresses that the Endpoint announces.
-// Three fields are our additions, which Submariner ignores: padding, which gives a request
-// the size to test; the size at which a request arrived; and a message authentication code
-// under a key that only the two clusters have. A learned address is used only if the message
-// has this code.
+// Messages have Submariner's format (SubmarinerNATDiscoveryMessage, protobuf). Four fields are our
+// additions, which Submariner ignores: padding, which gives a request the size to test; the
+// size at which a request arrived; a message authentication code under a key that only the two
+// clusters have; and a cookie, by which a request that is sent again is recognized. Between
+// clusters that have a key, only responses with the code count. A response without it can only
+// choose among addresses that the Endpoint announces.
 package natdiscovery
 
 import (
@@ -46,6 +46,9 @@ type Request struct {
 	// Src and Dst are the source and destination as sent. Src.Addr is invalid if the sender
 	// does not know it.
 	Src, Dst netip.AddrPort
+	// Cookie is the Cookie of the receiver's last response. It shows that the request is not an old
+	// one that somebody else sends again.
+	Cookie uint64
 }
 
 // Response is the answer to a Request.
@@ -61,7 +64,13 @@ type Response struct {
 	// Size is the size of the request as it arrived, in bytes; 0 if the gateway does
 	// not report it.
 	Size int
+	// Cookie is to be in the next requests to the gateway; 0 if the response is not authenticated.
+	Cookie uint64
 }
+
+// NoCookie is the largest cookie, which no response has. An authenticated request has it if no
+// cookie is known, so that the request is not smaller than its response.
+const NoCookie = 1<<56 - 1
 
 // Type is the result in a Response, with Submariner's numbers.
 type Type int

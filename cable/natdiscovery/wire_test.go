@@ -20,11 +20,11 @@ var (
 	key     = Key{1}
 	request = Request{
 		Number: math.MaxUint64, Sender: Endpoint{"east", "submariner-cable-east-10-0-0-1"}, Receiver: Endpoint{"west", "submariner-cable-west-10-0-0-2"},
-		Src: netip.MustParseAddrPort("10.0.0.1:4490"), Dst: netip.MustParseAddrPort("192.0.2.2:4490"),
+		Src: netip.MustParseAddrPort("10.0.0.1:4490"), Dst: netip.MustParseAddrPort("192.0.2.2:4490"), Cookie: NoCookie,
 	}
 	response = Response{
 		Number: 7, Type: NATDetected, Sender: request.Receiver, Receiver: request.Sender, SrcIPNAT: true, SrcPortNAT: true, DstIPNAT: true,
-		ReceivedSrc: netip.MustParseAddrPort("198.51.100.1:61234"), Size: 1472,
+		ReceivedSrc: netip.MustParseAddrPort("198.51.100.1:61234"), Size: 1472, Cookie: 1,
 	}
 )
 
