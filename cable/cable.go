@@ -48,6 +48,8 @@ type Peer struct {
 	// Address is the destination of the cable's packets: PrivateIP, PublicIP, or an address
 	// from path discovery.
 	Address netip.Addr
+	// Guessed reports whether Address is only announced: path discovery has had no answer yet.
+	Guessed bool
 	// NATed reports whether path discovery detected NAT on the path.
 	NATed bool
 	// InboundOnly reports whether the gateway answers at none of the addresses that it
@@ -151,6 +153,7 @@ type Link struct {
 	Device string     // Driver.Device
 	IP     netip.Addr // the peer's address on the device: answers pings from From
 	From   netip.Addr // our address on the device
+	Outer  netip.Addr // source of the peer's VXLAN packets; the zero Addr if the driver uses no VXLAN
 	// State is the dataplane.CableState.Peer of the cable, on the device StateDevice;
 	// empty for drivers without state.
 	State, StateDevice string
@@ -190,4 +193,6 @@ type Listen struct {
 	Device string
 	// IPsec specifies whether the packet must have arrived through IPsec.
 	IPsec bool
+	// VXLAN reports whether the packet is a VXLAN packet.
+	VXLAN bool
 }

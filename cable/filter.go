@@ -17,6 +17,9 @@ const (
 	setLocal = "SUBMARINER-GW-LOCAL" // the networks of this cluster
 )
 
+// gatewayInput is the gateway's chain for packets to the node itself.
+var gatewayInput = dataplane.Chain{Table: "filter", Name: "SUBMARINER-GW-INPUT", Hook: "INPUT"}
+
 // cableDevice is a device for packets from and to other clusters.
 type cableDevice struct {
 	device string
@@ -55,12 +58,14 @@ func (c Cabling) devices(links []Link) []cableDevice {
 	return out
 }
 
-// gatewayFilter returns the filter rules of a gateway; see Plan.
-func gatewayFilter(c Cabling, links []Link, listens []Listen) []dataplane.Object {
+// addFilter adds the filter rules of a gateway to s; see Plan.
+func (c Cabling) addFilter(s dataplane.State, links []Link, listens []Listen) error {
 	devices := c.devices(links)
+	antispoof := c.antispoof(s, devices, links, listens)
 	local := append(slices.Clone(c.Local.Svcs), c.Local.Pods...)
-	input := dataplane.Chain{Table: "filter", Name: "SUBMARINER-GW-INPUT", Hook: "INPUT", Sets: []string{setLocal}}
-	objs := []dataplane.Object{set(setLocal, local)}
+	input := gatewayInput
+	input.Sets = []string{setLocal}
+	objs := []dataplane.Object{set(setLocal, local), antispoof}
 	for i, l := range listens {
 		only, more := onlyFrom(l, fmt.Sprintf("%s-%d", setPeers, i))
 		input.Rules, input.Sets = append(input.Rules, only.Rules...), append(input.Sets, only.Sets...)
@@ -70,7 +75,11 @@ func gatewayFilter(c Cabling, links []Link, listens []Listen) []dataplane.Object
 		input.Rules, input.Sets = append(input.Rules, d.input()...), append(input.Sets, d.name())
 		objs = append(objs, set(d.name(), d.nets), c.forward(d, outputs(devices)))
 	}
-	return append(objs, input)
+	if err := s.Add(append(objs, input)...); err != nil {
+		return err
+	}
+	guard(s, antispoof, input, devices)
+	return nil
 }
 
 // input returns the rules for packets that arrive on the device for the node itself.

@@ -11,6 +11,9 @@ import (
 // setNodes is the name of the set of nodes that may send to this node, if there are many.
 const setNodes = "SUBMARINER-NODES"
 
+// inputChain is the chain for packets to the node itself.
+var inputChain = dataplane.Chain{Table: "filter", Name: "SUBMARINER-INPUT", Hook: "INPUT"}
+
 // Node is a node of this cluster.
 type Node struct {
 	Name string
@@ -32,6 +35,14 @@ type Intra struct {
 	Remote   []Reached      // the networks of connected clusters
 	Barred   []netip.Prefix // networks whose packets are dropped: see Cabling.Barred
 	CableIn  []string       // devices on which packets from other clusters arrive
+	// Ends are the addresses between which VXLAN packets are sent: of the nodes and of the gateways
+	// of other clusters.
+	Ends []netip.Addr
+	// VXLANPort is the UDP port of plain VXLAN between gateways.
+	VXLANPort int
+	// OnlyOurDevices reports whether packets of other clusters reach this node only on our devices:
+	// no gateway sends them over the CNI's.
+	OnlyOurDevices bool
 }
 
 // Reached holds the networks behind one cable.
@@ -86,6 +97,9 @@ func PlanIntra(n Intra) (dataplane.State, error) {
 	if err := s.Add(n.chains()...); err != nil {
 		return nil, err
 	}
+	link, input := dataplane.Key{Kind: dataplane.KindLink, Name: dev}, inputChain.Key()
+	s[input] = dataplane.Guarded(s[input], n.antispoof().Key())
+	s[link] = dataplane.Guarded(s[link], input)
 	if n.isGateway() {
 		if err := n.drop(s, dataplane.DropTable, dataplane.DropPriority); err != nil {
 			return nil, err
@@ -189,9 +203,9 @@ func addNode(s dataplane.State, other Node) (uint32, error) {
 
 func (n Intra) chains() []dataplane.Object {
 	input, objs := onlyFrom(Listen{Proto: "udp", Port: dataplane.IntraPort, From: n.senders()}, setNodes)
-	input.Table, input.Name, input.Hook = "filter", "SUBMARINER-INPUT", "INPUT"
+	input.Table, input.Name, input.Hook = inputChain.Table, inputChain.Name, inputChain.Hook
 	input.Rules = append(input.Rules, n.closed()...)
-	objs = append(objs, input)
+	objs = append(objs, input, n.antispoof())
 	var remote []netip.Prefix
 	for _, r := range n.Remote {
 		remote = append(remote, r.Subnets...)

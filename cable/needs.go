@@ -14,7 +14,7 @@ func Broken(s dataplane.State, cables []Cable, links []Link, d *dataplane.DriftE
 	affected := func(keys []dataplane.Key) (fs []*dataplane.Failure) {
 		for _, k := range keys {
 			for _, f := range d.Affected[k] {
-				if !slices.Contains(fs, f) {
+				if !ofAll(f.Key) && !slices.Contains(fs, f) {
 					fs = append(fs, f)
 				}
 			}

@@ -52,7 +52,8 @@ func (c Cable) MTU(l Local) int {
 //   - from a cable, only packets whose source is behind a cable of the same device, to this
 //     cluster's pods and Services (or to the destination that kube-proxy chose: a Service may
 //     be backed by a node);
-//   - the packets of cables themselves only from known gateways.
+//   - the packets of cables themselves only from known gateways;
+//   - no forged packets: see antispoof.
 //
 // Packets to and from pods of the gateway node, and to the node itself, are returned and
 // not accepted, so that the following chains of the CNI (network policies) and of the host's
@@ -104,7 +105,7 @@ func Plan(c Cabling) (dataplane.State, []Link, error) {
 	if err := s.Add(cableRule); err != nil {
 		return nil, nil, err
 	}
-	return s, links, s.Add(gatewayFilter(c, links, listens)...)
+	return s, links, c.addFilter(s, links, listens)
 }
 
 // cableRule is the rule by which a gateway looks up packets in the table of the cables.

@@ -25,24 +25,25 @@ type Kind uint8
 
 // The kinds, in the order in which objects are created.
 const (
-	KindSet     Kind = iota // ipsets, which chains match on
-	KindChain               // iptables chains
-	KindSources             // nftables tables that keep source addresses
-	KindDaemon              // programs that devices and tunnels depend on
-	KindRemains             // what a daemon left that is gone; in no plan
-	KindLink                // network devices
-	KindAddr                // addresses on devices
-	KindPeer                // peers of WireGuard devices
-	KindTunnel              // IPsec tunnels
-	KindNeigh               // ARP and FDB entries
-	KindNexthop             // single next hops
-	KindGroup               // next hop groups
-	KindRoute               // routes, in our own tables
-	KindRule                // policy rules: these divert traffic, so they come last
+	KindSet       Kind = iota // ipsets, which chains match on
+	KindAntispoof             // nftables tables that drop forged packets
+	KindChain                 // iptables chains
+	KindSources               // nftables tables that keep source addresses
+	KindDaemon                // programs that devices and tunnels depend on
+	KindRemains               // what a daemon left that is gone; in no plan
+	KindLink                  // network devices
+	KindAddr                  // addresses on devices
+	KindPeer                  // peers of WireGuard devices
+	KindTunnel                // IPsec tunnels
+	KindNeigh                 // ARP and FDB entries
+	KindNexthop               // single next hops
+	KindGroup                 // next hop groups
+	KindRoute                 // routes, in our own tables
+	KindRule                  // policy rules: these divert traffic, so they come last
 )
 
 var kindNames = [...]string{
-	KindSet: "set", KindChain: "chain", KindSources: "sources", KindRemains: "remains", KindDaemon: "daemon", KindLink: "link", KindAddr: "address", KindPeer: "peer", KindTunnel: "tunnel",
+	KindSet: "set", KindAntispoof: "antispoof", KindChain: "chain", KindSources: "sources", KindRemains: "remains", KindDaemon: "daemon", KindLink: "link", KindAddr: "address", KindPeer: "peer", KindTunnel: "tunnel",
 	KindNeigh: "neighbour", KindNexthop: "nexthop", KindGroup: "nexthop-group", KindRoute: "route", KindRule: "rule",
 }
 

@@ -50,6 +50,9 @@ type Chain struct {
 	// Seen is the fingerprint of a chain that was observed, and empty in a plan. It is
 	// "damaged" if rules were added or removed, or if the jump from Hook is no longer first.
 	Seen string
+	// Guard is an object of the plan without which the chain must not be used; the zero Key if there
+	// is none. The kernel does not know it.
+	Guard Key
 }
 
 // Fingerprint returns 16 hexadecimal digits of the SHA-256 of everything that is planned.
@@ -70,7 +73,7 @@ func (c Chain) Needs() (ks []Key) {
 	for _, s := range c.Sets {
 		ks = append(ks, Key{KindSet, s})
 	}
-	return ks
+	return guarded(ks, c.Guard)
 }
 
 // Equal implements Object.

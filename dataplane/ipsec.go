@@ -61,16 +61,22 @@ type IPsecInterface struct {
 	Name string
 	MTU  int // bytes, of the inner packets
 	Conf Conf
+	// Guard is as VXLAN.Guard.
+	Guard Key
 }
 
 // Key implements Object.
 func (d IPsecInterface) Key() Key { return Key{KindLink, d.Name} }
 
 // Needs implements Object.
-func (IPsecInterface) Needs() []Key { return []Key{daemonKey} }
+func (d IPsecInterface) Needs() []Key { return guarded([]Key{daemonKey}, d.Guard) }
 
 // Equal implements Object.
-func (d IPsecInterface) Equal(o Object) bool { return o == d }
+func (d IPsecInterface) Equal(o Object) bool {
+	other, ok := o.(IPsecInterface)
+	other.Guard = d.Guard
+	return ok && other == d
+}
 
 // String implements Object.
 func (d IPsecInterface) String() string {

@@ -22,6 +22,9 @@ type VXLAN struct {
 	SourcePort int
 	MTU        int // bytes, of the inner packets
 	Conf       Conf
+	// Guard is an object of the plan without which the device must not carry packets; the zero Key
+	// if there is none. The kernel does not know it.
+	Guard Key
 }
 
 // Conf is net.ipv4.conf.<device>.
@@ -45,13 +48,17 @@ func (l VXLAN) Key() Key { return Key{KindLink, l.Name} }
 // Needs implements Object.
 func (l VXLAN) Needs() []Key {
 	if l.Dev == "" {
-		return nil
+		return guarded(nil, l.Guard)
 	}
-	return onDev(l.Dev)
+	return guarded(onDev(l.Dev), l.Guard)
 }
 
 // Equal implements Object.
-func (l VXLAN) Equal(o Object) bool { return o == l }
+func (l VXLAN) Equal(o Object) bool {
+	other, ok := o.(VXLAN)
+	other.Guard = l.Guard
+	return ok && other == l
+}
 
 // String implements Object.
 func (l VXLAN) String() string {
@@ -121,10 +128,7 @@ func (f FDB) Key() Key { return Key{KindNeigh, "fdb " + f.Dev + " " + f.MAC} }
 
 // Needs implements Object.
 func (f FDB) Needs() []Key {
-	if f.Guard != (Key{}) {
-		return append(onDev(f.Dev), f.Guard)
-	}
-	return onDev(f.Dev)
+	return guarded(onDev(f.Dev), f.Guard)
 }
 
 // Equal implements Object.
@@ -161,3 +165,31 @@ func (n Neigh) String() string {
 }
 
 func onDev(name string) []Key { return []Key{{KindLink, name}} }
+
+// guarded returns the keys that an object depends on, and its guard if it has one.
+func guarded(needs []Key, guard Key) []Key {
+	if guard == (Key{}) {
+		return needs
+	}
+	return append(needs, guard)
+}
+
+// Guarded returns a device or a chain that is put only if guard is there. Other objects are
+// returned as they are.
+func Guarded(o Object, guard Key) Object {
+	switch o := o.(type) {
+	case VXLAN:
+		o.Guard = guard
+		return o
+	case WireGuard:
+		o.Guard = guard
+		return o
+	case IPsecInterface:
+		o.Guard = guard
+		return o
+	case Chain:
+		o.Guard = guard
+		return o
+	}
+	return o
+}

@@ -19,6 +19,10 @@ func objects() []dataplane.Object {
 	return []dataplane.Object{
 		dataplane.Set{Name: "s", Members: []netip.Prefix{p}},
 		dataplane.Chain{Table: "nat", Name: "c", Hook: "OUTPUT", Rules: []string{"-j DROP"}, Sets: []string{"s"}},
+		dataplane.Antispoof{
+			Table: "t", Ports: []int{1}, Inner: []dataplane.InnerSource{{Outer: ip, Net: p}}, Transit: []int{2}, Ends: []netip.Prefix{p},
+			Unforwarded: []netip.Prefix{p}, Remote: []netip.Prefix{p}, In: []string{"a"}, Out: []string{"b"}, Own: []netip.Prefix{p},
+		},
 		dataplane.Sources{Table: "t", Local: []netip.Prefix{p}, Remote: []netip.Prefix{p}},
 		dataplane.VXLAN{Name: "d", Dev: "a", MAC: "m", VNI: 1, Local: ip, Port: 2, SourcePort: 4, MTU: 3, Conf: dataplane.Conf{RPFilter: 2, Forwarding: 1}},
 		dataplane.IKEDaemon{Port: 1, Debug: true, Unattended: true},
@@ -96,7 +100,7 @@ func TestObjectsArePlainData(t *testing.T) {
 		require.False(t, names[k.String()], "two kinds are called %v", k)
 		names[k.String()] = true
 	}
-	require.Equal(t, "kind 14", (dataplane.KindRule + 1).String(), "a new kind is to be in the tests of this file")
+	require.Equal(t, "kind 15", (dataplane.KindRule + 1).String(), "a new kind is to be in the tests of this file")
 }
 
 // change changes the value of a leaf.

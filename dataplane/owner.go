@@ -151,7 +151,8 @@ type Owner struct {
 	Devices    []string // exact names
 	Prefixes   []string // name prefixes of devices of kind vxlan
 	Chains     string   // prefix of chains and sets; the owner with the longest matching prefix has them
-	NFTable    string   // nftables table, family ip
+	NFTable    string   // nftables table of Sources, family ip
+	Antispoof  string   // nftables table of Antispoof, family ip
 	Tables     Range    // routing tables
 	IDs        Range    // next hops and groups
 	Priorities Range    // rules that look up one of Tables
@@ -164,12 +165,14 @@ var (
 	GatewayOwner = Owner{
 		Name: "gateway", Devices: []string{VXLANDevice, WireGuardDevice, IPsecDevice, VXLANWireGuardDevice, VXLANIPsecDevice},
 		Prefixes: []string{VXLANDevicePrefix}, Chains: "SUBMARINER-GW-", NFTable: "submariner-gateway",
-		Tables: Range{100, 109}, Priorities: Range{100, 109},
+		Antispoof: "submariner-gateway-antispoof",
+		Tables:    Range{100, 109}, Priorities: Range{100, 109},
 		IDs: Range{0x10000000, 0x1fffffff}, Protocol: 170,
 	}
 	RouteOwner = Owner{
 		Name: "route", Devices: []string{IntraDevice}, Chains: "SUBMARINER-", NFTable: "submariner-route",
-		Tables: Range{150, 159}, Priorities: Range{150, 159},
+		Antispoof: "submariner-route-antispoof",
+		Tables:    Range{150, 159}, Priorities: Range{150, 159},
 		IDs: Range{0x20000000, 0x2fffffff}, Protocol: 171,
 	}
 )

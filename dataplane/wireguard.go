@@ -25,16 +25,22 @@ type WireGuard struct {
 	Port    int // UDP: the device listens on it, and sends from it
 	MTU     int // bytes, of the inner packets
 	Conf    Conf
+	// Guard is as VXLAN.Guard.
+	Guard Key
 }
 
 // Key implements Object.
 func (l WireGuard) Key() Key { return Key{KindLink, l.Name} }
 
 // Needs implements Object.
-func (WireGuard) Needs() []Key { return nil }
+func (l WireGuard) Needs() []Key { return guarded(nil, l.Guard) }
 
 // Equal implements Object.
-func (l WireGuard) Equal(o Object) bool { return o == l }
+func (l WireGuard) Equal(o Object) bool {
+	other, ok := o.(WireGuard)
+	other.Guard = l.Guard
+	return ok && other == l
+}
 
 // String implements Object.
 func (l WireGuard) String() string {

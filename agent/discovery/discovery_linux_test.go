@@ -238,7 +238,7 @@ func TestDiscoveryNoAnswer(t *testing.T) {
 	east.start(t, peer)
 	path := east.finds(t, peer, 4*time.Second, func(p natdiscovery.Path) bool { return p.Done })
 	require.False(t, path.Address.IsValid())
-	require.Equal(t, []string{"10.0.1.1:4490 private: no answer in 3 s", "198.51.100.77:4490 public: no answer in 3 s"}, path.Attempts)
+	require.Regexp(t, `^10\.0\.1\.1:4490 private: no answer in [\d.]+ s 198\.51\.100\.77:4490 public: no answer in [\d.]+ s$`, strings.Join(path.Attempts, " "))
 
 	time.Sleep(askFor) // a gateway that was not found and asks is looked for at once
 	west.start(t, east.peer(""))

@@ -127,15 +127,30 @@ func announced(s Snapshot, m Membership, e *submarinerv1.Endpoint) (cable.Peer, 
 
 // peer returns a remote gateway with what is known of the path to it.
 func peer(s Snapshot, m Membership, g cable.Gateway) cable.Peer {
-	path := s.Paths[g.Name]
+	path := pathTo(s, g)
 	p := cable.Peer{Gateway: g, Address: path.Address, NATed: path.NAT, InboundOnly: path.InboundOnly, MTU: path.MTU}
 	if !p.Address.IsValid() {
 		p.Address, p.NATed = natdiscovery.Unasked(g)
+		p.Guessed = s.Paths != nil
 	}
 	if c := m.Clusters[g.Cluster]; c != nil {
 		p.PublicKey, _ = keys.ParsePublic(c.Spec.PublicKey) // drivers that need one refuse the zero key
 	}
 	return p
+}
+
+// pathTo returns what is known of the path to a gateway. After a restart of the agent, this is the
+// path of the cable that is in use, until discovery has found one.
+func pathTo(s Snapshot, g cable.Gateway) natdiscovery.Path {
+	path := s.Paths[g.Name]
+	if path.Address.IsValid() {
+		return path
+	}
+	old := s.Memory.Paths[g.Name]
+	if _, used := s.Memory.Using[g.Name]; used && (old.InboundOnly || natdiscovery.Announced(g, old.Address)) {
+		return old
+	}
+	return path
 }
 
 // keepIncumbents reserves the claims of the incumbents, and this cluster's own public

@@ -12,6 +12,7 @@ import (
 	"subctl/api/submariner/v1alpha1"
 	"subctl/cable"
 	"subctl/cable/drivers"
+	"subctl/dataplane"
 	"subctl/policy"
 )
 
@@ -114,6 +115,9 @@ func (c *chooser) connect(p *Peer) error {
 	if err != nil {
 		return err
 	}
+	if d, err = c.answered(p, d); err != nil {
+		return err
+	}
 	if p.ForbidsDriver(d) { // policy never decides on such a driver
 		return noCable{d.Name(), p.Policy, p.Rule, fmt.Errorf("%s requires encryption, but %s does not encrypt", p.MustEncrypt, d.Name())}
 	}
@@ -129,6 +133,27 @@ func (c *chooser) connect(p *Peer) error {
 	}
 	c.out.Wanted, c.out.Endpoints[p.Name] = append(c.out.Wanted, made), p.Spec
 	return nil
+}
+
+// answered returns the driver for the cable to a gateway, given the driver that is decided on. A cable
+// without encryption is made only to an address at which the gateway has answered: an address
+// that is only announced, or that of another host, would be sent clear text. Until then a pair keeps
+// the encrypted cable that it uses.
+func (c *chooser) answered(p *Peer, d cable.Driver) (cable.Driver, error) {
+	if !p.Guessed || d.Properties().Encrypts {
+		return d, nil
+	}
+	wanted := noCable{driver: d.Name(), policy: p.Policy, rule: p.Rule, why: fmt.Errorf(
+		"gateway %s of cluster %s has not answered at any of its addresses, and a cable without encryption is made only to an address that has answered: "+
+			"let UDP port %d pass between the gateways", p.Host, p.Cluster, dataplane.NATDiscoveryPort)}
+	if old := c.reuse(&p.Peer); old != nil && old.Properties().Encrypts {
+		c.out.Kept[p.Name] = fmt.Sprintf("the cable to cluster %s stays %s: %v", p.Cluster, old.Name(), wanted)
+		return old, nil
+	}
+	if c.Snapshot.Paths[p.Name].Done {
+		return nil, wanted
+	}
+	return nil, incomplete{wanted}
 }
 
 // noCable is the reason why a pair does not have the cable that it should have.

@@ -26,7 +26,7 @@ func TestPathsDecide(t *testing.T) {
 		refused     string
 	}{
 		{name: "not known yet", address: "10.89.2.11"},
-		{name: "nobody answered", path: natdiscovery.Path{Done: true}, address: "10.89.2.11"},
+		{name: "nobody answered", path: natdiscovery.Path{Done: true}, address: "10.89.2.11", refused: "has not answered"},
 		{name: "private", path: natdiscovery.Path{Done: true, Address: netip.MustParseAddr("10.89.2.11"), MTU: 1400}, address: "10.89.2.11"},
 		{name: "learned", path: natdiscovery.Path{Done: true, Address: netip.MustParseAddr("198.51.100.1"), NAT: true, InboundOnly: true}, address: "198.51.100.1", inboundOnly: true, refused: "is behind NAT"},
 	} {
@@ -47,6 +47,49 @@ func TestPathsDecide(t *testing.T) {
 			} else {
 				require.Empty(t, m.Refused())
 			}
+		})
+	}
+}
+
+// A cable without encryption is made only to an address at which the gateway has answered: whoever
+// has another address that the gateway announces would be sent clear text. A pair loses nothing by
+// that: an encrypted cable stays, and an agent that is restarted keeps its cables.
+func TestHostileAddressIsNotGuessed(t *testing.T) {
+	const name = "submariner-cable-west-10-89-2-11"
+	private := netip.MustParseAddr("10.89.2.11")
+	a, err := txtar.ParseFile(filepath.Join("../../testdata/scenarios", "two-clusters.txtar"))
+	require.NoError(t, err)
+	plain := map[string]Using{name: {Cluster: "west", Driver: "vxlan", Device: "vxlan-tunnel"}}
+	for _, test := range []struct {
+		name    string
+		path    natdiscovery.Path
+		memory  Memory
+		waiting bool
+		refused bool
+	}{
+		{name: "no answer yet", waiting: true},
+		{name: "no answer", path: natdiscovery.Path{Done: true}, refused: true},
+		{name: "an answer", path: natdiscovery.Path{Done: true, Address: private}},
+		{name: "restarted", memory: Memory{Using: plain, Paths: map[string]natdiscovery.Path{name: {Address: private, MTU: 1400}}}},
+		{name: "restarted, and no answer", path: natdiscovery.Path{Done: true}, memory: Memory{Using: plain, Paths: map[string]natdiscovery.Path{name: {Address: private}}}},
+		{
+			name: "restarted, with an address that is not announced any more", waiting: true,
+			memory: Memory{Using: plain, Paths: map[string]natdiscovery.Path{name: {Address: netip.MustParseAddr("192.0.2.9")}}},
+		},
+		{name: "an old path without a cable", waiting: true, memory: Memory{Paths: map[string]natdiscovery.Path{name: {Address: private}}}},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			s := snapshotOf(kubetest.Decode(t, a)...)
+			s.Paths, s.Memory = map[string]natdiscovery.Path{name: test.path}, test.memory
+			m, err := Of(s)
+			require.NoError(t, err)
+			require.Equal(t, test.waiting, len(m.Cables.Waiting) == 1, "%v", m.Cables.Waiting)
+			require.Equal(t, test.refused, len(m.Refused()) == 1, "%v", m.Refused())
+			require.Equal(t, !test.waiting && !test.refused, len(m.Cables.Wanted) == 1)
+			for _, c := range m.Cables.Wanted {
+				require.Equal(t, private, c.Address)
+			}
+			require.Len(t, m.Accepted.Peers, 1, "it is searched for")
 		})
 	}
 }

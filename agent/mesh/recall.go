@@ -2,6 +2,7 @@ package mesh
 
 import (
 	"errors"
+	"maps"
 	"net/netip"
 	"time"
 
@@ -18,8 +19,9 @@ import (
 // recall returns what an agent that starts at a time takes over from the reports of
 // gateways: all of them hold claims, those in from carry traffic.
 func recall(all, from []*submarinerv1.Gateway, now time.Time) Memory {
-	m := Memory{Incumbents: incumbentsIn(all), Using: map[string]Using{}}
+	m := Memory{Incumbents: incumbentsIn(all), Using: map[string]Using{}, Paths: map[string]natdiscovery.Path{}}
 	for _, g := range from {
+		maps.Copy(m.Paths, pathsIn(g))
 		for name, u := range usingIn(g, now) {
 			m.Using[name] = u
 		}

@@ -12,6 +12,7 @@ import (
 	submarinerv1 "subctl/api/submariner/v1"
 	"subctl/cable"
 	"subctl/cable/drivers"
+	"subctl/cable/vxlan"
 	"subctl/dataplane"
 	"subctl/internal/version"
 )
@@ -61,7 +62,9 @@ func planRoute(s Snapshot) (Plan, error) {
 			in.Workers = append(in.Workers, n)
 		}
 	}
+	in.Ends, in.VXLANPort, in.OnlyOurDevices = slices.Clone(m.Membership.Own.Nodes), vxlan.Port(m.Local), m.onlyOurDevices(in)
 	for _, c := range m.Cables.Wanted {
+		in.Ends = append(in.Ends, c.Address, c.PrivateIP)
 		p.Using[c.Name] = using(c)
 		in.Remote = append(in.Remote, cable.Reached{Cluster: c.Cluster, Subnets: c.Subnets, MTU: c.MTU(m.Local)})
 	}
@@ -70,6 +73,17 @@ func planRoute(s Snapshot) (Plan, error) {
 	}
 	p.Probes = m.pathProbes()
 	return p, nil
+}
+
+// onlyOurDevices reports whether packets of other clusters reach this node only on our devices. They
+// reach a worker on devices of the CNI until the gateways know the network of its pods from its
+// report, and gateways that have siblings, whose cables lead to the same pods.
+func (m *Mesh) onlyOurDevices(in cable.Intra) bool {
+	if slices.ContainsFunc(in.Gateways, func(g cable.Node) bool { return g.Name == in.Self.Name }) {
+		return len(in.Gateways) == 1
+	}
+	ra := Find[*submarinerv1.RouteAgent](m.Snapshot, in.Self.Name)
+	return in.Self.Pods.IsValid() && ra != nil && ra.Status.Node != nil && ra.Status.Node.PodIP == m.Snapshot.Facts.PodIP
 }
 
 // cableDevices returns the devices on which packets of other clusters can arrive: the

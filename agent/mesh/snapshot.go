@@ -46,7 +46,8 @@ type Snapshot struct {
 	Book *policy.Book
 	// Health is the result of the probes so far, by name of the probe.
 	Health map[string]Health
-	// Paths are the discovered paths to remote gateways, by cable name.
+	// Paths are the discovered paths to remote gateways, by cable name; nil if this agent does not
+	// search for them.
 	Paths map[string]natdiscovery.Path
 	// PublicIP is the address at which other clusters may reach the node as a gateway
 	// from outside; the zero Addr if it is not known. PublicIPErr is a mistake in the
@@ -87,6 +88,8 @@ type Memory struct {
 	Incumbents []cable.Gateway
 	// Using is what carries the traffic to each remote gateway, by cable name.
 	Using map[string]Using
+	// Paths are the paths to remote gateways that the agent's predecessor reported, by cable name.
+	Paths map[string]natdiscovery.Path
 }
 
 // Kinds lists the kinds of objects that a Snapshot may hold.

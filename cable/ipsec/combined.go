@@ -82,7 +82,7 @@ func (d Combined) Plan(local cable.Local, peers []cable.Peer) (cable.Wiring, err
 	for _, p := range peers {
 		v.MTU = max(v.MTU, cable.Cable{Peer: p, Driver: d}.MTU(local)) // routes have the MTU of narrower paths
 	}
-	inner := cable.Listen{Proto: "udp", Port: v.Port, IPsec: true}
+	inner := cable.Listen{Proto: "udp", Port: v.Port, IPsec: true, VXLAN: true}
 	err = v.Inside(d, &w, inner, peers, func(p cable.Peer) (vxlan.Carrier, error) {
 		t, err := tunnel(local, p)
 		if err != nil {

@@ -25,6 +25,9 @@ var (
 	}
 )
 
+// Port returns the UDP port of plain VXLAN on a gateway.
+func Port(l cable.Local) int { return l.Settings[Name].Number(optPort) }
+
 // Announced implements cable.Announcer. It omits invalid values.
 func (Driver) Announced(g cable.Gateway) cable.Config {
 	c := cable.Config{}

@@ -93,7 +93,7 @@ func (Driver) Overhead(cable.Local, cable.Peer) int { return dataplane.VXLANOver
 func (d Driver) Plan(local cable.Local, peers []cable.Peer) (cable.Wiring, error) {
 	w := cable.Wiring{State: make(dataplane.State, 4*len(peers))}
 	port := local.Settings[Name].Number(optPort)
-	senders := cable.Listen{Proto: "udp", Port: port}
+	senders := cable.Listen{Proto: "udp", Port: port, VXLAN: true}
 	others := map[uint32]bool{}
 	for _, p := range peers {
 		vni := p.Config.Number(optVNI)

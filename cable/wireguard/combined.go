@@ -47,7 +47,7 @@ func (d Combined) Plan(local cable.Local, peers []cable.Peer) (cable.Wiring, err
 		Port: dataplane.VXLANWireGuardPort, Net: dataplane.VXLANWireGuardNet, Hops: dataplane.VXLANWireGuardNexthopID,
 		Self: local.PrivateIP, Local: address(local.Gateway), MTU: local.MTU - dataplane.WireGuardOverhead - dataplane.VXLANOverhead,
 	}
-	inner := cable.Listen{Proto: "udp", Port: t.Port, Device: t.Over}
+	inner := cable.Listen{Proto: "udp", Port: t.Port, Device: t.Over, VXLAN: true}
 	err = t.Inside(d, &w, inner, peers, func(p cable.Peer) (vxlan.Carrier, error) {
 		key, err := peerKey(p.Gateway)
 		needs := []dataplane.Object{ownAddr(local), dataplane.WireGuardPeer{Dev: t.Over, Public: key}}

@@ -141,7 +141,7 @@ func TestBothAtOnce(t *testing.T) {
 	require.Equal(t, plain.Links[0].State, combined.Links[0].State)
 	require.Equal(t, []cable.Listen{
 		{Proto: "udp", Port: 4501},
-		{Proto: "udp", Port: 4503, From: []netip.Addr{netip.MustParseAddr("244.18.2.11"), netip.MustParseAddr("244.18.3.11")}, Device: "submariner"},
+		{Proto: "udp", Port: 4503, From: []netip.Addr{netip.MustParseAddr("244.18.2.11"), netip.MustParseAddr("244.18.3.11")}, Device: "submariner", VXLAN: true},
 	}, combined.Listens)
 }
 

@@ -33,6 +33,8 @@ func (f *Fake) refuse(o dataplane.Object) error {
 		return refuseSet(o)
 	case dataplane.Sources:
 		return refuseIf(slices.Contains(o.Local, netip.Prefix{}) || slices.Contains(o.Remote, netip.Prefix{}), "no network")
+	case dataplane.Antispoof:
+		return refuseIf(o.Table == "" || len(o.Rules()) == 0, "no name or no rules")
 	case dataplane.Chain:
 		return refuseIf(len(o.Name) > maxChain, "name is too long")
 	case dataplane.VXLAN:

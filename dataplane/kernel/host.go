@@ -11,7 +11,7 @@
 // express, it is reported with its settings blank: it equals no plan, and so is repaired or
 // removed by the next Sync.
 //
-// Each kind of object has a store: set.go, chain.go, sources.go, daemon.go, remains.go,
+// Each kind of object has a store: set.go, antispoof.go, chain.go, sources.go, daemon.go, remains.go,
 // link.go (and a file for each type of device), addr.go, peer.go, tunnel.go, neigh.go,
 // nexthop.go (also groups), route.go and rule.go.
 package kernel
@@ -114,22 +114,23 @@ func New(owner dataplane.Owner) (*Host, error) {
 	}
 	host.forget()
 	nh := nexthops{host}
-	host.stores = []store{sets{host}, chains{host}, sources{host}, daemons{host}, remains{host}, links{host}, addrs{host}, peers{host}, tunnels{host}, neighs{host}, nh, routes{host}, rules{host}}
+	host.stores = []store{sets{host}, antispoofs{host}, chains{host}, sources{host}, daemons{host}, remains{host}, links{host}, addrs{host}, peers{host}, tunnels{host}, neighs{host}, nh, routes{host}, rules{host}}
 	host.byKind = map[dataplane.Kind]store{
-		dataplane.KindSet:     sets{host},
-		dataplane.KindChain:   chains{host},
-		dataplane.KindSources: sources{host},
-		dataplane.KindDaemon:  daemons{host},
-		dataplane.KindRemains: remains{host},
-		dataplane.KindLink:    links{host},
-		dataplane.KindAddr:    addrs{host},
-		dataplane.KindPeer:    peers{host},
-		dataplane.KindTunnel:  tunnels{host},
-		dataplane.KindNeigh:   neighs{host},
-		dataplane.KindNexthop: nh,
-		dataplane.KindGroup:   nh,
-		dataplane.KindRoute:   routes{host},
-		dataplane.KindRule:    rules{host},
+		dataplane.KindSet:       sets{host},
+		dataplane.KindAntispoof: antispoofs{host},
+		dataplane.KindChain:     chains{host},
+		dataplane.KindSources:   sources{host},
+		dataplane.KindDaemon:    daemons{host},
+		dataplane.KindRemains:   remains{host},
+		dataplane.KindLink:      links{host},
+		dataplane.KindAddr:      addrs{host},
+		dataplane.KindPeer:      peers{host},
+		dataplane.KindTunnel:    tunnels{host},
+		dataplane.KindNeigh:     neighs{host},
+		dataplane.KindNexthop:   nh,
+		dataplane.KindGroup:     nh,
+		dataplane.KindRoute:     routes{host},
+		dataplane.KindRule:      rules{host},
 	}
 	return host, nil
 }

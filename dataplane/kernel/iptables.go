@@ -34,6 +34,9 @@ type iptables struct {
 
 	sourcesSeen []dataplane.Object // what sources listed last, and nftables' generation then
 	sourcesGen  uint32
+
+	antispoofSeen []dataplane.Object // as sourcesSeen and sourcesGen
+	antispoofGen  uint32
 }
 
 func newIPTables(c *netlink.Conn) (*iptables, error) {

@@ -4,6 +4,7 @@ package kernel
 
 import (
 	"context"
+	"fmt"
 	"net/netip"
 	"slices"
 	"testing"
@@ -83,6 +84,7 @@ func one() []dataplane.Object {
 			},
 		},
 		dataplane.Chain{Table: "filter", Name: "SUBMARINER-GW-NOHOOK", Rules: []string{"-j DROP"}},
+		antispoof(),
 		dataplane.VXLAN{
 			Name: dev, MAC: mac, VNI: dataplane.CableVNI, Local: ip("172.18.0.2"), Port: dataplane.VXLANPort, MTU: 1450,
 			Conf: dataplane.Conf{RPFilter: 2, Forwarding: 1},
@@ -139,11 +141,14 @@ func TestRoundTrip(t *testing.T) {
 // fingerprint is known.
 func fingerprints(s dataplane.State) (out []string) {
 	for _, o := range s.Sorted() {
-		if c, ok := o.(dataplane.Chain); ok {
-			out = append(out, c.Key().Name+" "+c.Hook+" "+c.Fingerprint())
-			continue
+		switch o := o.(type) {
+		case dataplane.Chain:
+			out = append(out, o.Key().Name+" "+o.Hook+" "+o.Fingerprint())
+		case dataplane.Antispoof:
+			out = append(out, fmt.Sprint(o.Table, o.Fingerprint(), o.Inner, o.Ends, o.Remote, o.Own))
+		default:
+			out = append(out, o.String())
 		}
-		out = append(out, o.String())
 	}
 	return out
 }

@@ -21,6 +21,7 @@ func routeAgent(t testing.TB) dataplane.State {
 			Table: "mangle", Name: "SUBMARINER-FORWARD", Hook: "FORWARD", Sets: []string{"SUBMARINER-REMOTE"},
 			Rules: []string{"-m set --match-set SUBMARINER-REMOTE dst -j RETURN"},
 		},
+		dataplane.Antispoof{Table: "submariner-route-antispoof", Ports: []int{dataplane.IntraPort}},
 		dataplane.Sources{Table: "submariner-route", Local: []netip.Prefix{cidr("10.0.0.0/16")}, Remote: []netip.Prefix{cidr("10.1.0.0/16")}},
 		dataplane.VXLAN{
 			Name: dev, MAC: mac, VNI: dataplane.IntraVNI, Local: ip("172.18.0.2"), Port: dataplane.IntraPort, MTU: 1450,

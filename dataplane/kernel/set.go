@@ -250,9 +250,9 @@ func setmsg(name string) []byte {
 }
 
 // without returns the members of a that are not in b; both are sorted.
-func without(a, b []netip.Prefix) (out []netip.Prefix) {
+func without[T interface{ Compare(T) int }](a, b []T) (out []T) {
 	for _, m := range a {
-		if _, found := slices.BinarySearchFunc(b, m, netip.Prefix.Compare); !found {
+		if _, found := slices.BinarySearchFunc(b, m, T.Compare); !found {
 			out = append(out, m)
 		}
 	}

@@ -24,9 +24,15 @@ type capture struct {
 // startCapture returns when tcpdump is listening.
 func startCapture(t *testing.T, node, filter string) *capture {
 	t.Helper()
+	return startCaptureOn(t, node, "eth0", filter)
+}
+
+// startCaptureOn is startCapture for a device of the node, or "any".
+func startCaptureOn(t *testing.T, node, device, filter string) *capture {
+	t.Helper()
 	c := &capture{file: filepath.Join(t.TempDir(), "wire.pcap")}
 	cmd := command(t.Context(), "lab", "exec", node, "--", "sh", "-c",
-		`tcpdump -U -i eth0 -w "$0" "$1" & cat >/dev/null; kill -INT $!; wait`, c.file, filter)
+		`tcpdump -U -i "$2" -w "$0" "$1" & cat >/dev/null; kill -INT $!; wait`, c.file, filter, device)
 	var err error
 	c.end, err = cmd.StdinPipe()
 	require.NoError(t, err)

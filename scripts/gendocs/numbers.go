@@ -79,8 +79,8 @@ The agents of a node share its kernel. Each removes only its own objects:
 | --- | --- | --- | --- | --- | --- | --- | --- |
 `)
 	for _, o := range dataplane.Owners() {
-		fmt.Fprintf(&b, "| %s | `%s` | `%s*` | `%s` | %d-%d | %d-%d | %#x-%#x | %d |\n",
-			o.Name, strings.Join(o.Devices, "`, `"), o.Chains, o.NFTable, o.Tables.Min, o.Tables.Max,
+		fmt.Fprintf(&b, "| %s | `%s` | `%s*` | `%s`, `%s` | %d-%d | %d-%d | %#x-%#x | %d |\n",
+			o.Name, strings.Join(o.Devices, "`, `"), o.Chains, o.NFTable, o.Antispoof, o.Tables.Min, o.Tables.Max,
 			o.Priorities.Min, o.Priorities.Max, o.IDs.Min, o.IDs.Max, o.Protocol)
 	}
 	return b.String()

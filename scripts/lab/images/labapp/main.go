@@ -19,6 +19,7 @@ const usage = `usage:
   labapp tcp HOST:PORT SIZE... [--timeout D]         send SIZE bytes to a TCP echo and check what comes back
   labapp udp HOST:PORT SIZE... [--timeout D]         the same in one datagram; --tries N for one that may be lost
   labapp ping HOST [SIZE...] [--count 3]             ICMP echo
+  labapp raw PACKET...                               send IPv4 packets, in hexadecimal, as they are
   labapp stream HOST:PORT [--rate 100] [--seconds N] datagrams to a UDP echo: losses and the longest gap, as JSON;
                                                      for 0 seconds: until its standard input ends
   labapp serve-bench [:5201]                         the other end of bench
@@ -31,7 +32,7 @@ func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, syscall.SIGINT)
 	defer stop()
 	commands := map[string]func(context.Context, []string) error{
-		"web": web, "get": get, "tcp": tcp, "udp": udp, "ping": ping, "stream": stream, "serve-bench": serveBench, "bench": bench,
+		"web": web, "get": get, "tcp": tcp, "udp": udp, "ping": ping, "raw": raw, "stream": stream, "serve-bench": serveBench, "bench": bench,
 		"ip": func(context.Context, []string) error { fmt.Println(whoami()); return nil },
 		"sleep": func(ctx context.Context, _ []string) error {
 			<-ctx.Done()

@@ -1,0 +1,139 @@
+package cable
+
+import (
+	"net/netip"
+	"slices"
+	"strings"
+
+	"subctl/dataplane"
+)
+
+// antispoof returns the table that drops forged packets on a gateway:
+//
+//   - VXLAN packets of cables arrive on the device that leads to the sending gateway, and contain
+//     packets of that gateway's cluster only. All peers of a driver share a device, so without
+//     this rule one member could send with another member's addresses;
+//   - packets that leave through a cable have a source in this cluster.
+func (c Cabling) antispoof(s dataplane.State, devices []cableDevice, links []Link, listens []Listen) dataplane.Antispoof {
+	a := dataplane.Antispoof{
+		Table: dataplane.GatewayOwner.Antispoof, Inner: c.inner(links), Out: deviceNames(outputs(devices)),
+		Own: set("", slices.Concat(c.Local.Pods, c.Local.Svcs, addresses(s))).Members,
+	}
+	for _, l := range listens {
+		if l.VXLAN && !slices.Contains(a.Ports, l.Port) {
+			a.Ports = append(a.Ports, l.Port)
+		}
+	}
+	for _, d := range devices {
+		if d.carrier != "" && !slices.Contains(a.Out, d.carrier) {
+			a.Out = append(a.Out, d.carrier)
+		}
+	}
+	return a
+}
+
+// inner returns the sources that each peer with a VXLAN cable may use inside VXLAN packets: its
+// networks, and its addresses on the devices.
+func (c Cabling) inner(links []Link) []dataplane.InnerSource {
+	nets := map[netip.Addr][]netip.Prefix{}
+	for i, l := range links {
+		if l.Outer.IsValid() {
+			nets[l.Outer] = append(nets[l.Outer], netip.PrefixFrom(l.IP, 32))
+			nets[l.Outer] = append(nets[l.Outer], c.Peers[i].Subnets...)
+		}
+	}
+	var out []dataplane.InnerSource
+	for outer, all := range nets {
+		for _, n := range set("", all).Members { // without overlaps, which the kernel refuses
+			out = append(out, dataplane.InnerSource{Outer: outer, Net: n})
+		}
+	}
+	slices.SortFunc(out, dataplane.InnerSource.Compare)
+	return out
+}
+
+// addresses returns the addresses that a plan gives to devices.
+func addresses(s dataplane.State) (out []netip.Prefix) {
+	for _, o := range s {
+		if a, ok := o.(dataplane.Addr); ok {
+			out = append(out, netip.PrefixFrom(a.Prefix.Addr(), 32))
+		}
+	}
+	return out
+}
+
+// deviceNames returns the arguments that outputs returns as names in dataplane.Antispoof.
+func deviceNames(arguments []string) (out []string) {
+	for _, a := range arguments {
+		if prefix, ok := strings.CutSuffix(a, "+"); ok {
+			a = prefix + dataplane.DeviceAny
+		}
+		out = append(out, a)
+	}
+	return out
+}
+
+// antispoof returns the table that drops forged packets on every node:
+//
+//   - VXLAN packets arrive on the device that leads to the sending node;
+//   - pods cannot send VXLAN packets to nodes and gateways, whatever their source is: the CNI may
+//     translate a source to the node's own address, which the receiver accepts;
+//   - nothing is forwarded to addresses on our devices: a cable encrypts whatever is sent to them;
+//   - packets of other clusters arrive on our devices.
+func (n Intra) antispoof() dataplane.Antispoof {
+	a := dataplane.Antispoof{
+		Table: dataplane.RouteOwner.Antispoof, Ports: []int{dataplane.IntraPort},
+		Transit: []int{dataplane.IntraPort, dataplane.VXLANWireGuardPort, dataplane.VXLANIPsecPort},
+	}
+	if n.VXLANPort != 0 {
+		a.Transit = append(a.Transit, n.VXLANPort)
+	}
+	var ends, remote []netip.Prefix
+	for _, ip := range n.Ends {
+		ends = append(ends, netip.PrefixFrom(ip, 32))
+	}
+	a.Ends = set("", ends).Members
+	for _, d := range dataplane.DeviceNets {
+		a.Unforwarded = append(a.Unforwarded, d.Net)
+	}
+	if !n.OnlyOurDevices {
+		return a
+	}
+	for _, r := range n.Remote {
+		remote = append(remote, r.Subnets...)
+	}
+	a.Remote = set("", remote).Members
+	for _, o := range dataplane.Owners() {
+		a.In = append(a.In, o.Devices...)
+		for _, p := range o.Prefixes {
+			a.In = append(a.In, p+dataplane.DeviceAny)
+		}
+	}
+	return a
+}
+
+// guard ensures that no device carries packets while its chain is missing, that no chain of a
+// device is used without the chain for INPUT, and that chain not without the table against
+// forged packets.
+func guard(s dataplane.State, a dataplane.Antispoof, input dataplane.Chain, devices []cableDevice) {
+	put := func(o dataplane.Key, by dataplane.Key) {
+		if s[o] != nil {
+			s[o] = dataplane.Guarded(s[o], by)
+		}
+	}
+	put(input.Key(), a.Key())
+	for _, d := range devices {
+		chain := dataplane.Chain{Table: "filter", Name: d.name()}.Key()
+		put(chain, input.Key())
+		put(dataplane.Key{Kind: dataplane.KindLink, Name: d.device}, chain)
+		if d.carrier != "" {
+			put(dataplane.Key{Kind: dataplane.KindLink, Name: d.carrier}, chain)
+		}
+	}
+}
+
+// ofAll reports whether an object of the filter serves all cables, so that without it no device
+// carries packets. The sets are among them, as the chain for INPUT matches on all of them.
+func ofAll(k dataplane.Key) bool {
+	return k.Kind == dataplane.KindAntispoof || k.Kind == dataplane.KindSet || k == gatewayInput.Key()
+}

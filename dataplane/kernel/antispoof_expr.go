@@ -1,0 +1,82 @@
+//go:build linux
+
+package kernel
+
+import (
+	"encoding/binary"
+
+	"subctl/dataplane"
+
+	"github.com/google/nftables"
+	"github.com/google/nftables/expr"
+	"golang.org/x/sys/unix"
+)
+
+// etherTypeIPv4 is the EtherType of IPv4 (IEEE 802).
+const etherTypeIPv4 = 0x0800
+
+// exprs returns the expressions of a rule.
+func exprs(r dataplane.AntispoofRule, sets map[string]*nftables.Set) (out []expr.Any) {
+	for _, m := range r.Matches {
+		out = append(out, matchExprs(m, sets)...)
+	}
+	if r.Jump != "" {
+		return append(out, &expr.Verdict{Kind: expr.VerdictJump, Chain: r.Jump})
+	}
+	return append(out, &expr.Verdict{Kind: expr.VerdictDrop})
+}
+
+// matchExprs returns the expressions of a match. A packet that is too short for one does not
+// match: the kernel drops it as a VXLAN packet.
+func matchExprs(m dataplane.Match, sets map[string]*nftables.Set) []expr.Any {
+	const reg = unix.NFT_REG_1
+	switch {
+	case m.DPort != 0:
+		return []expr.Any{
+			&expr.Meta{Key: expr.MetaKeyL4PROTO, Register: reg},
+			&expr.Cmp{Op: expr.CmpOpEq, Register: reg, Data: []byte{unix.IPPROTO_UDP}},
+			&expr.Payload{DestRegister: reg, Base: expr.PayloadBaseTransportHeader, Offset: 2, Len: 2},
+			&expr.Cmp{Op: expr.CmpOpEq, Register: reg, Data: binary.BigEndian.AppendUint16(nil, uint16(m.DPort))},
+		}
+	case m.DAddr.IsValid():
+		return within(dstOffset, m.DAddr)
+	case m.DAddrIn != "":
+		return lookup(dstOffset, sets[m.DAddrIn])
+	case m.SAddrIn != "":
+		return lookup(srcOffset, sets[m.SAddrIn])
+	case m.SAddrOut != "":
+		s := sets[m.SAddrOut]
+		return []expr.Any{load(srcOffset), &expr.Lookup{SourceRegister: reg, SetName: s.Name, SetID: s.ID, Invert: true}}
+	case m.IIFNot != "":
+		return []expr.Any{&expr.Meta{Key: expr.MetaKeyIIFNAME, Register: reg}, &expr.Cmp{Op: expr.CmpOpNeq, Register: reg, Data: deviceName(m.IIFNot)}}
+	case m.OIF != "":
+		return []expr.Any{&expr.Meta{Key: expr.MetaKeyOIFNAME, Register: reg}, &expr.Cmp{Op: expr.CmpOpEq, Register: reg, Data: deviceName(m.OIF)}}
+	case m.WrongWay:
+		return []expr.Any{
+			&expr.Fib{Register: reg, ResultOIF: true, FlagSADDR: true, FlagIIF: true, FlagPRESENT: true},
+			&expr.Cmp{Op: expr.CmpOpEq, Register: reg, Data: make([]byte, 4)},
+		}
+	case m.NotIPv4:
+		return []expr.Any{
+			&expr.Payload{DestRegister: reg, Base: expr.PayloadBaseTransportHeader, Offset: dataplane.InnerTypeOffset, Len: 2},
+			&expr.Cmp{Op: expr.CmpOpNeq, Register: reg, Data: binary.BigEndian.AppendUint16(nil, etherTypeIPv4)},
+		}
+	}
+	s := sets[dataplane.AntispoofSetInner]
+	return []expr.Any{
+		&expr.Payload{DestRegister: unix.NFT_REG32_00, Base: expr.PayloadBaseNetworkHeader, Offset: srcOffset, Len: 4},
+		&expr.Payload{DestRegister: unix.NFT_REG32_01, Base: expr.PayloadBaseTransportHeader, Offset: dataplane.InnerSourceOffset, Len: 4},
+		&expr.Lookup{SourceRegister: unix.NFT_REG_1, SetName: s.Name, SetID: s.ID, Invert: true},
+	}
+}
+
+// deviceName returns what the kernel compares with the name of a device: all its bytes, or the
+// prefix before dataplane.DeviceAny.
+func deviceName(name string) []byte {
+	if n := len(name) - len(dataplane.DeviceAny); name[n:] == dataplane.DeviceAny {
+		return []byte(name[:n])
+	}
+	out := make([]byte, unix.IFNAMSIZ)
+	copy(out, name)
+	return out
+}

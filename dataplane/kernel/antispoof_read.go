@@ -1,0 +1,163 @@
+//go:build linux
+
+package kernel
+
+import (
+	"encoding/binary"
+	"fmt"
+	"net/netip"
+	"slices"
+
+	"subctl/dataplane"
+	"subctl/dataplane/kernel/netlink"
+
+	"github.com/google/nftables"
+	"github.com/google/nftables/userdata"
+	"github.com/vishvananda/netlink/nl"
+	"golang.org/x/sys/unix"
+)
+
+// read returns the table. Elements that no plan has are zero.
+func (s antispoofs) read() (dataplane.Antispoof, error) {
+	o := dataplane.Antispoof{Table: s.owner.Antispoof, Seen: damaged}
+	holds, err := s.holds()
+	if err != nil {
+		return o, err
+	}
+	msgs, err := sources(s).nft(unix.NFT_MSG_GETRULE, unix.NLM_F_DUMP, unix.NFTA_RULE_TABLE, o.Table)
+	if err != nil {
+		return o, err
+	}
+	intact, chains := holds >= 0 && len(msgs) > 0, []string(nil)
+	for i, m := range msgs {
+		said, chain := "", ""
+		for t, v := range netlink.Attrs(m[nl.SizeofNfgenmsg:]) {
+			switch t {
+			case unix.NFTA_RULE_USERDATA:
+				said, _ = userdata.GetString(v, userdata.TypeComment)
+			case unix.NFTA_RULE_CHAIN:
+				chain = netlink.Text(v)
+			}
+		}
+		var fingerprint string
+		_, err := fmt.Sscanf(said, antispoofComment(i+1, len(msgs), holds, "")+"%s", &fingerprint)
+		intact = intact && err == nil && (i == 0 || fingerprint == o.Seen)
+		if o.Seen = fingerprint; !slices.Contains(chains, chain) {
+			chains = append(chains, chain)
+		}
+	}
+	for _, name := range chains {
+		ok, err := s.hooked(name)
+		if err != nil {
+			return o, netlink.OrGone(err)
+		}
+		intact = intact && ok
+	}
+	if !intact {
+		o.Seen = damaged
+		return o, nil
+	}
+	return o, s.readSets(&o)
+}
+
+// holds returns the number of sets and chains in the table; -1 if the table is dormant.
+func (s antispoofs) holds() (int, error) {
+	msgs, err := sources(s).nft(unix.NFT_MSG_GETTABLE, 0, unix.NFTA_TABLE_NAME, s.owner.Antispoof)
+	if err != nil {
+		return 0, err
+	}
+	n := 0
+	for t, v := range netlink.Attrs(msgs[0][nl.SizeofNfgenmsg:]) {
+		switch t {
+		case unix.NFTA_TABLE_FLAGS:
+			if binary.BigEndian.Uint32(v) != 0 {
+				return -1, nil
+			}
+		case unix.NFTA_TABLE_USE:
+			n = int(binary.BigEndian.Uint32(v))
+		}
+	}
+	return n, nil
+}
+
+// hooked reports whether a chain is hooked as planned, and accepts what no rule drops.
+func (s antispoofs) hooked(name string) (bool, error) {
+	msgs, err := sources(s).nft(unix.NFT_MSG_GETCHAIN, 0, unix.NFTA_CHAIN_TABLE, s.owner.Antispoof, unix.NFTA_CHAIN_NAME, name)
+	if err != nil {
+		return false, err
+	}
+	want, _ := dataplane.AntispoofHook(name)
+	hooked := false
+	for t, v := range netlink.Attrs(msgs[0][nl.SizeofNfgenmsg:]) {
+		switch t {
+		case unix.NFTA_CHAIN_POLICY:
+			if binary.BigEndian.Uint32(v) != uint32(nftables.ChainPolicyAccept) {
+				return false, nil
+			}
+		case unix.NFTA_CHAIN_HOOK:
+			hooked = true
+		}
+	}
+	return hooked == (want != ""), nil
+}
+
+// readSets reads the elements of the sets. A set that does not exist has none.
+func (s antispoofs) readSets(o *dataplane.Antispoof) error {
+	read := func(name string) ([][]byte, error) {
+		msgs, err := sources(s).nft(unix.NFT_MSG_GETSETELEM, unix.NLM_F_DUMP, unix.NFTA_SET_ELEM_LIST_TABLE, o.Table, unix.NFTA_SET_ELEM_LIST_SET, name)
+		if netlink.Gone(err) {
+			return nil, nil
+		}
+		return msgs, err
+	}
+	for name, nets := range map[string]*[]netip.Prefix{
+		dataplane.AntispoofSetEnds: &o.Ends, dataplane.AntispoofSetRemote: &o.Remote, dataplane.AntispoofSetOwn: &o.Own,
+	} {
+		msgs, err := read(name)
+		if err != nil {
+			return err
+		}
+		*nets = readNets(msgs)
+	}
+	msgs, err := read(dataplane.AntispoofSetInner)
+	o.Inner = readInner(msgs)
+	return err
+}
+
+// readInner returns the elements of the set "inner", sorted.
+func readInner(msgs [][]byte) (out []dataplane.InnerSource) {
+	for _, m := range msgs {
+		for t, list := range netlink.Attrs(m[nl.SizeofNfgenmsg:]) {
+			if t != unix.NFTA_SET_ELEM_LIST_ELEMENTS {
+				continue
+			}
+			for _, elem := range netlink.Attrs(list) {
+				out = append(out, readInnerSource(elem))
+			}
+		}
+	}
+	slices.SortFunc(out, dataplane.InnerSource.Compare)
+	return out
+}
+
+// readInnerSource returns an element of the set "inner"; the zero InnerSource if it is none that a
+// plan can have.
+func readInnerSource(elem []byte) (s dataplane.InnerSource) {
+	var first, last [8]byte
+	for t, v := range netlink.Attrs(elem) {
+		for _, key := range netlink.Attrs(v) {
+			switch {
+			case t == unix.NFTA_SET_ELEM_KEY && len(key) == len(first):
+				first = [8]byte(key)
+			case t == nftables.NFTA_SET_ELEM_KEY_END && len(key) == len(last):
+				last = [8]byte(key)
+			}
+		}
+	}
+	outer := netip.AddrFrom4([4]byte(first[:4]))
+	net := network(binary.BigEndian.Uint32(first[4:]), binary.BigEndian.Uint32(last[4:])+1)
+	if [4]byte(last[:4]) != outer.As4() || !net.IsValid() {
+		return dataplane.InnerSource{}
+	}
+	return dataplane.InnerSource{Outer: outer, Net: net}
+}

@@ -1,0 +1,108 @@
+//go:build linux
+
+package kernel
+
+import (
+	"net/netip"
+	"testing"
+	"time"
+
+	"subctl/dataplane"
+
+	"github.com/stretchr/testify/require"
+)
+
+// antispoof returns a table with every kind of rule.
+func antispoof() dataplane.Antispoof {
+	return dataplane.Antispoof{
+		Table: "submariner-gateway-antispoof", Ports: []int{4502, 4503},
+		Inner:   []dataplane.InnerSource{{Outer: ip("172.18.0.3"), Net: cidr("10.1.0.0/16")}, {Outer: ip("172.18.0.4"), Net: cidr("10.2.0.0/16")}},
+		Transit: []int{4502, 4800}, Ends: []netip.Prefix{cidr("172.18.0.2/32"), cidr("172.18.0.3/32")},
+		Unforwarded: []netip.Prefix{cidr("240.0.0.0/8"), cidr("244.0.0.0/6")},
+		Remote:      []netip.Prefix{cidr("10.1.0.0/16"), cidr("10.2.0.0/16")}, In: []string{"vxlan-tunnel", "subvx-*"},
+		Out: []string{"vxlan-tunnel", "subvx-*"}, Own: []netip.Prefix{cidr("10.0.0.0/16")},
+	}
+}
+
+// nft lists the table as planned. Whatever another program does to it, Watch notices and one
+// Sync repairs. In the end there is no table.
+func TestAntispoof(t *testing.T) {
+	ns, h := node(t, dataplane.GatewayOwner)
+	want := state(t, antispoof())
+	require.Len(t, settle(t, ns, h, want), 1)
+	require.Empty(t, dataplane.Diff(look(t, ns, h), want))
+	rules := ns.Run("nft list table ip submariner-gateway-antispoof")
+	for _, line := range []string{
+		"type filter hook input priority filter - 10; policy accept;", "udp dport 4503 jump vxlan comment", "fib saddr . iif oif missing drop comment",
+		"@th,224,16 != 0x800 drop comment", "ip daddr 240.0.0.0/8 drop", "udp dport 4800 ip daddr @ends jump transit", "ip saddr != @ends drop",
+		`iifname != "vxlan-tunnel" iifname != "subvx-*" ip saddr @remote drop comment`, `oifname "subvx-*" ip saddr != @own drop comment`,
+		"type filter hook postrouting priority 300; policy accept;",
+	} {
+		require.Contains(t, rules, line)
+	}
+	const table = "submariner-gateway-antispoof"
+	signals := watch(t, ns, 10*time.Millisecond)
+	for name, damage := range map[string]string{
+		"table deleted":  "nft delete table ip " + table,
+		"table dormant":  "nft 'add table ip " + table + " { flags dormant; }'",
+		"rule deleted":   "nft delete rule ip " + table + " vxlan handle $(nft -a list chain ip " + table + " vxlan | grep -o 'handle [0-9]*$' | tail -1 | cut -d' ' -f2)",
+		"rule added":     "nft insert rule ip " + table + " input accept",
+		"chain flushed":  "nft flush chain ip " + table + " vxlan",
+		"all flushed":    "nft flush table ip " + table,
+		"chain added":    "nft add chain ip " + table + " x",
+		"policy drop":    "nft 'chain ip " + table + " input { policy drop; }'",
+		"set flushed":    "nft flush set ip " + table + " remote",
+		"element added":  "nft 'add element ip " + table + " own { 10.3.0.0/16 }'",
+		"odd element":    "nft 'add element ip " + table + " ends { 10.3.0.0-10.4.0.7 }'",
+		"inner flushed":  "nft flush set ip " + table + " inner",
+		"inner added":    "nft 'add element ip " + table + " inner { 172.18.0.9 . 10.1.0.0/16 }'",
+		"inner odd":      "nft 'add element ip " + table + " inner { 172.18.0.8-172.18.0.11 . 10.1.0.0/16 }'",
+		"set of a guest": "nft 'add set ip " + table + " x { type ipv4_addr; }'",
+	} {
+		t.Run(name, func(t *testing.T) {
+			calm(signals, 50*time.Millisecond)
+			ns.Run(damage)
+			require.NotEmpty(t, dataplane.Diff(look(t, ns, h), want), "Observe must see it")
+			select {
+			case <-signals:
+			case <-time.After(10 * time.Second):
+				require.Fail(t, "Watch did not notice")
+			}
+			require.NotEmpty(t, settle(t, ns, h, want))
+			require.Empty(t, dataplane.Diff(look(t, ns, h), want))
+		})
+	}
+	settle(t, ns, h, nil)
+	require.NotContains(t, ns.Run("nft list tables"), "submariner")
+}
+
+// Elements are added and removed singly: the rules and the other elements are there all the time.
+func TestAntispoofChangesInPlace(t *testing.T) {
+	ns, h := node(t, dataplane.GatewayOwner)
+	a := antispoof()
+	for i := range 3000 { // more than one message
+		net := netip.PrefixFrom(netip.AddrFrom4([4]byte{20, byte(i >> 8), byte(i), 0}), 24)
+		a.Remote = append(a.Remote, net)
+		a.Inner = append(a.Inner, dataplane.InnerSource{Outer: netip.AddrFrom4([4]byte{192, 168, byte(i >> 8), byte(i)}), Net: net})
+	}
+	settle(t, ns, h, state(t, a))
+	chain := "nft -a list chain ip submariner-gateway-antispoof vxlan"
+	before := ns.Run(chain)
+	a.Remote, a.Inner = a.Remote[:len(a.Remote)-1], a.Inner[:len(a.Inner)-1]
+	require.Len(t, settle(t, ns, h, state(t, a)), 1)
+	require.Equal(t, before, ns.Run(chain), "same handles")
+	a.Out = a.Out[:1]
+	require.Len(t, settle(t, ns, h, state(t, a)), 1)
+	require.NotEqual(t, before, ns.Run(chain))
+}
+
+// A table of another program with a similar name is neither seen nor removed.
+func TestAntispoofOfOthers(t *testing.T) {
+	ns, h := node(t, dataplane.GatewayOwner)
+	ns.Run("nft add table inet submariner-gateway-antispoof && nft add table ip submariner-gateway-antispoof2 && nft add table ip submariner-route-antispoof")
+	before := ns.Run("nft list tables")
+	require.Empty(t, look(t, ns, h))
+	settle(t, ns, h, state(t, antispoof()))
+	settle(t, ns, h, nil)
+	require.Equal(t, before, ns.Run("nft list tables"))
+}

@@ -1,0 +1,44 @@
+package nstest
+
+import (
+	"encoding/binary"
+	"net"
+	"net/netip"
+)
+
+// IPv4 returns an IPv4 packet with its checksum.
+func IPv4(src, dst string, proto byte, payload []byte) []byte {
+	b := []byte{0x45, 0, 0, 0, 0, 1, 0, 0, 64, proto, 0, 0}
+	b = append(append(b, netip.MustParseAddr(src).AsSlice()...), netip.MustParseAddr(dst).AsSlice()...)
+	binary.BigEndian.PutUint16(b[2:], uint16(len(b)+len(payload)))
+	sum := uint32(0)
+	for i := 0; i < len(b); i += 2 {
+		sum += uint32(binary.BigEndian.Uint16(b[i:]))
+	}
+	for sum > 0xffff {
+		sum = sum&0xffff + sum>>16
+	}
+	binary.BigEndian.PutUint16(b[10:], ^uint16(sum))
+	return append(b, payload...)
+}
+
+// UDP returns a datagram without checksum, as the payload of an IPv4 packet.
+func UDP(from, to int, payload []byte) []byte {
+	var b []byte
+	for _, n := range []int{from, to, 8 + len(payload), 0} {
+		b = binary.BigEndian.AppendUint16(b, uint16(n))
+	}
+	return append(b, payload...)
+}
+
+// VXLAN returns the payload of a datagram of VXLAN with an IPv4 packet for the device with the MAC
+// address mac. tag precedes the EtherType.
+func VXLAN(vni int, mac string, packet []byte, tag ...byte) []byte {
+	to, err := net.ParseMAC(mac)
+	if err != nil {
+		panic(err) // a mistake in the test
+	}
+	b := binary.BigEndian.AppendUint32([]byte{8, 0, 0, 0}, uint32(vni)<<8)
+	b = append(append(b, to...), 2, 0, 0, 0, 0, 9)
+	return append(append(append(b, tag...), 8, 0), packet...)
+}
