@@ -39,7 +39,7 @@ var may = map[string]string{
 	"globalnet":               "",
 	"broker/trust":            "",
 	"broker/exchange":         "api broker/trust cable internal/kube internal/wake policy",
-	"broker/brokertest":       "api broker broker/trust internal/kubetest",
+	"broker/brokertest":       "api broker broker/exchange broker/trust internal/kubetest",
 	"cable":                   "api cable/keys dataplane internal/words",
 	"cable/drivers":           "api cable",
 	"cable/keys":              "dataplane",

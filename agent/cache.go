@@ -2,6 +2,7 @@ package agent
 
 import (
 	corev1 "k8s.io/api/core/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	submarinerv1 "subctl/api/submariner/v1"
 	"subctl/api/submariner/v1alpha1"
@@ -23,6 +24,20 @@ func slimNode(obj any) (any, error) {
 	slim.Spec.PodCIDR, slim.Spec.PodCIDRs = n.Spec.PodCIDR, n.Spec.PodCIDRs
 	slim.Status.Addresses = n.Status.Addresses
 	return slim, nil
+}
+
+// slimOther removes from any other object what plans do not use: the signatures, which are longer
+// than the objects that they prove. The exchange, which verifies them, has a cache of its own.
+func slimOther(obj any) (any, error) {
+	o, ok := obj.(client.Object)
+	if !ok {
+		return obj, nil
+	}
+	o.SetManagedFields(nil)
+	annotations := o.GetAnnotations()
+	delete(annotations, submarinerv1.SignatureAnnotation)
+	delete(annotations, submarinerv1.GrantAnnotation)
+	return o, nil
 }
 
 // slimRouteAgent returns a function that removes from the RouteAgents of other nodes than the

@@ -145,7 +145,7 @@ func newManager(o Options) (manager.Manager, error) {
 	config.QPS, config.Burst = requestsPerSecond, requestsAtOnce
 	mgr, err := ctrl.NewManager(config, manager.Options{
 		Scheme:                  scheme,
-		Cache:                   cache.Options{ByObject: byObject, DefaultTransform: cache.TransformStripManagedFields()},
+		Cache:                   cache.Options{ByObject: byObject, DefaultTransform: slimOther},
 		Metrics:                 metricsserver.Options{BindAddress: "0"}, // see serveMetrics
 		HealthProbeBindAddress:  "0",
 		Logger:                  logr.FromSlogHandler(o.Log.Handler()),

@@ -62,6 +62,7 @@ func memberPolicy(base string, kinds exchange.Table) []client.Object {
 				MessageExpression: fmt.Sprintf("'label %s is \"' + variables.label + '\", not ' + variables.id", label),
 			}},
 			specValidations(kinds),
+			proofValidations(),
 			boundValidations(kinds),
 		),
 	})
@@ -179,6 +180,15 @@ func specValidations(kinds exchange.Table) []admissionv1.Validation {
 		Expression:        unless + "('cluster_id' in variables.spec && variables.spec.cluster_id == variables.id)",
 		MessageExpression: "'spec.cluster_id is not ' + variables.id",
 	}}, out...)
+}
+
+// proofValidations returns what members' objects must carry. The API server cannot verify
+// signatures; the members do.
+func proofValidations() []admissionv1.Validation {
+	return []admissionv1.Validation{{
+		Expression:        fmt.Sprintf("object == null || (has(object.metadata.annotations) && '%s' in object.metadata.annotations)", submarinerv1.SignatureAnnotation),
+		MessageExpression: fmt.Sprintf("variables.name + ' has no annotation %s: all other clusters would refuse it'", submarinerv1.SignatureAnnotation),
+	}}
 }
 
 // joinerPolicy returns the policy that restricts the holder of a join file to joining: to

@@ -75,9 +75,15 @@ func entries(field string) string {
 func bytesOf(value string) string { return fmt.Sprintf("size(bytes('%%s'.format([%s])))", value) }
 
 // sizeVariables returns the variables of the members' admission policy for the size of
-// labels, annotations and the fields of each kind. See exchange.SizeOfMaps.
+// labels, annotations and the fields of each kind: see exchange.SizeOfMaps. Signatures have a
+// bound of their own.
 func sizeVariables(kinds exchange.Table) []admissionv1.Variable {
-	variables := []admissionv1.Variable{{Name: "metadataSize", Expression: exchange.SizeOfMaps("object.metadata", "labels", "annotations")}}
+	variables := []admissionv1.Variable{
+		{Name: "annotations", Expression: "object != null && has(object.metadata.annotations) ? object.metadata.annotations : {}"},
+		{Name: "proofs", Expression: "variables.annotations.filter(k, k in " + quoted(exchange.Proofs()) + ")"},
+		{Name: "metadataSize", Expression: exchange.SizeOfMaps("object.metadata", "labels", "annotations") +
+			" - variables.proofs.map(k, size(k) + size(variables.annotations[k]) + 6).sum()"},
+	}
 	for _, k := range kinds {
 		variables = append(variables, k.SizeVariable)
 	}
@@ -99,6 +105,10 @@ func boundValidations(kinds exchange.Table) []admissionv1.Validation {
 			// In memory, an entry takes far more than its bytes.
 			Expression:        fmt.Sprintf("object == null || [%s, %s].all(n, n <= %d)", entries("labels"), entries("annotations"), maxEntries),
 			MessageExpression: fmt.Sprintf("variables.name + ' has more than %d labels or annotations'", maxEntries),
+		},
+		admissionv1.Validation{
+			Expression:        fmt.Sprintf("object == null || variables.proofs.map(k, size(variables.annotations[k])).sum() <= %d", exchange.MaxProof),
+			MessageExpression: fmt.Sprintf("variables.name + ' has more than %d characters in its signature and its grant'", exchange.MaxProof),
 		},
 		admissionv1.Validation{
 			// Finalizers would keep objects that others have the right to delete.

@@ -17,6 +17,7 @@ import (
 	submarinerv1 "subctl/api/submariner/v1"
 	"subctl/api/submariner/v1alpha1"
 	"subctl/broker"
+	"subctl/broker/brokertest"
 	"subctl/internal/kube"
 	"subctl/internal/kubetest"
 )
@@ -56,9 +57,9 @@ func TestHostileSizes(t *testing.T) {
 		values = append(values, v1alpha1.ClusterRequirement{Key: "a", Operator: metav1.LabelSelectorOpNotIn, Values: many(17 << 10 / 63)[:200]})
 	}
 	for name, o := range map[string]client.Object{
-		"annotation": with(cluster(d.NS, "east"), func(o client.Object) { o.SetAnnotations(map[string]string{"a": long}) }),
+		"annotation": with(cluster(d.NS, "east"), func(o client.Object) { brokertest.Annotate(o, "a", long) }),
 		"annotations": with(endpoint(d.NS, "east", "1"), func(o client.Object) {
-			o.SetAnnotations(map[string]string{})
+			brokertest.Annotate(o, "a", "")
 			for _, s := range many(500) {
 				o.GetAnnotations()[s] = ""
 			}
@@ -114,7 +115,9 @@ func TestHostileSizes(t *testing.T) {
 	}
 	require.NoError(t, patch(`{"metadata":{"annotations":{"a":"`+long[:16000]+`"}}}`))
 	require.ErrorContains(t, patch(`{"metadata":{"annotations":{"b":"`+long[:2000]+`"}}}`), "more than 16384 characters")
-	require.NoError(t, patch(`{"metadata":{"annotations":null}}`))
+	require.NoError(t, patch(`{"metadata":{"annotations":{"a":null}}}`))
+	require.ErrorContains(t, patch(`{"metadata":{"annotations":{"submariner.io/grant":"`+long+long+`"}}}`), "more than 24576 characters in its signature and its grant")
+	require.ErrorContains(t, patch(`{"metadata":{"annotations":{"submariner.io/signature":null}}}`), "has no annotation submariner.io/signature")
 
 	t.Log("what would keep it from being deleted")
 	require.ErrorContains(t, patch(`{"metadata":{"finalizers":["x.io/y"]}}`), "may not change the finalizers and owners of east")

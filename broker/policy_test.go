@@ -59,7 +59,7 @@ func foreignWrites(victim, missing client.Object) []attack {
 			relabelled(o)
 			return c.Create(ctx, o)
 		}},
-		{"update", update(func(o client.Object) { o.SetAnnotations(map[string]string{"a": "b"}) })},
+		{"update", update(func(o client.Object) { brokertest.Annotate(o, "a", "b") })},
 		{"patch", patch(`{"metadata":{"annotations":{"a":"b"}}}`)},
 		{"apply", func(ctx context.Context, c client.Client) error {
 			o := fresh(victim)
@@ -101,6 +101,12 @@ func rename(o client.Object, name, label string) client.Object {
 	return o
 }
 
+// unsigned removes the signature of an object.
+func unsigned(o client.Object) client.Object {
+	o.SetAnnotations(nil)
+	return o
+}
+
 // misnamed is every object that says different things of whose it is.
 func misnamed(ns string) map[string]client.Object {
 	lying := func(id, spec string) client.Object {
@@ -131,6 +137,7 @@ func misnamed(ns string) map[string]client.Object {
 		"Cluster of a name that starts alike": lying("east-b", "east-b"),
 		"policy, foreign label":               shared(ns, "west", "p"),
 		"policy, no label":                    rename(shared(ns, "east", "p"), "p", ""),
+		"no signature":                        unsigned(cluster(ns, "east")),
 		"policy of the broker":                shared(ns, submarinerv1.BrokerID, "p"),
 		"policy of a name that is none":       shared(ns, "east", "p.lab"),
 	}
@@ -147,7 +154,7 @@ func TestHostileMember(t *testing.T) {
 	own := []client.Object{cluster(d.NS, "east"), endpoint(d.NS, "east", "10-0-0-1"), endpoint(d.NS, "east", "fd00--1"), shared(d.NS, "east", "own")}
 	for _, o := range own {
 		require.NoError(t, east.Create(ctx, o))
-		o.SetAnnotations(map[string]string{"a": "b"})
+		brokertest.Annotate(o, "a", "b")
 		require.NoError(t, east.Update(ctx, o))
 		require.NoError(t, east.Patch(ctx, o, client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"annotations":{"c":"d"}}}`))))
 		require.NoError(t, kube.Apply(ctx, east, "east", o))

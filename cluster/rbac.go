@@ -28,6 +28,7 @@ func gatewayRules() []rbacv1.PolicyRule {
 		},
 		exchanged([]string{"create", "delete", "get", "list", "patch", "update", "watch"}, "gateways"),
 		exchange.Kinds().ReportRules(),
+		exchange.MemoryRules(),
 		[]rbacv1.PolicyRule{
 			rule([]string{"submariner.io"}, []string{"routeagents", "submariners"}, read...),
 			rule([]string{"coordination.k8s.io"}, []string{"leases"}, "create"), // cannot be limited by name

@@ -7,6 +7,7 @@ import (
 
 	"subctl/api/crds"
 	"subctl/api/submariner/v1alpha1"
+	"subctl/broker/exchange"
 )
 
 // Render returns all objects of a cluster that is joined as sub describes, except the
@@ -29,7 +30,9 @@ func Render(sub *v1alpha1.Submariner) ([]client.Object, error) {
 	out = append(out, account(GatewayName, gatewayRules())...)
 	out = append(out, account(RouteAgentName, routeAgentRules())...)
 	out = append(out, agentPolicies(sub.Spec.ClusterID)...)
-	return append(out, submariner(sub), routeAgent(sub), gateway(sub)), nil
+	memory := exchange.NewMemory(Namespace)
+	memory.Labels = ours("")
+	return append(out, memory, submariner(sub), routeAgent(sub), gateway(sub)), nil
 }
 
 // namespace returns the namespace, in which pods may use the network of their node.

@@ -2,7 +2,11 @@ package parts
 
 import (
 	"context"
+	"errors"
+	"io/fs"
 	"log/slog"
+	"os"
+	"path/filepath"
 	"slices"
 	"sync"
 	"time"
@@ -16,6 +20,7 @@ import (
 	"subctl/api/submariner/v1alpha1"
 	"subctl/broker"
 	"subctl/broker/exchange"
+	"subctl/cluster"
 	"subctl/internal/wake"
 )
 
@@ -25,12 +30,14 @@ const exchangeRetry = time.Second
 // exchanger exchanges objects with the broker while this gateway is the speaker. It
 // follows the snapshots of the loop: when the speaker changes, or the Submariner object
 // names other clustersets or another broker, the exchange stops, or starts anew. The
-// files with the credentials are read again by each connection.
+// files with the credentials are read again by each connection, and those with the keys by each
+// pass.
 //
 // Traffic does not need the broker, so nothing that goes wrong here stops the agent.
 type exchanger struct {
 	local *rest.Config // this cluster
 	dir   string       // with the broker's credentials
+	trust string       // with the files of cluster.TrustSecret
 	log   *slog.Logger
 	warn  func(about client.Object, c metav1.Condition)
 	nudge func() // the loop
@@ -65,7 +72,7 @@ func (t target) equal(o target) bool {
 
 func newExchanger(o Options) *exchanger {
 	return &exchanger{
-		local: o.Config, dir: o.BrokerDir, log: o.Log, warn: o.Warn, nudge: o.Nudge, wake: wake.NewSignal(),
+		local: o.Config, dir: o.BrokerDir, trust: filepath.Join(o.Secrets, cluster.TrustSecret), log: o.Log, warn: o.Warn, nudge: o.Nudge, wake: wake.NewSignal(),
 		make: func(c exchange.Config) syncer { return exchange.New(c) },
 	}
 }
@@ -168,7 +175,8 @@ func (x *exchanger) run(ctx context.Context, t target) {
 	if err == nil {
 		s := x.make(exchange.Config{
 			Kinds: exchange.KindsFrom(t.from), ClusterID: t.clusterID, Namespace: submarinerv1.OperatorNamespace,
-			Local: x.local, Broker: remote, Sets: t.sets, Log: x.log, Complete: x.nudge, Warn: x.warn,
+			Local: x.local, Broker: remote, Sets: t.sets, Identity: x.identity,
+			Log: x.log, Complete: x.nudge, Warn: x.warn,
 		})
 		x.note(s, "")
 		err = s.Run(ctx)
@@ -179,6 +187,21 @@ func (x *exchanger) run(ctx context.Context, t target) {
 		return
 	}
 	x.note(nil, "")
+}
+
+// identity reads what the cluster signs and verifies with. A change of the mounted Secret is
+// followed.
+func (x *exchanger) identity() (exchange.Identity, error) {
+	data := map[string][]byte{}
+	for _, key := range []string{cluster.KeySigning, cluster.KeyAdministrator, cluster.KeyGrant} {
+		if b, err := os.ReadFile(filepath.Join(x.trust, key)); err == nil {
+			data[key] = b
+		} else if !errors.Is(err, fs.ErrNotExist) {
+			return exchange.Identity{}, err
+		}
+	}
+	t, err := cluster.ReadTrust(data)
+	return exchange.Identity{Key: t.Key, Grant: t.Grant, Administrator: t.Administrator}, err
 }
 
 // note records what runs, or why nothing does.

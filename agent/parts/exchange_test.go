@@ -16,6 +16,8 @@ import (
 	"subctl/agent/mesh"
 	"subctl/api/submariner/v1alpha1"
 	"subctl/broker/exchange"
+	"subctl/broker/trust"
+	"subctl/cluster"
 )
 
 // exchanges are the exchanges that a part has started and not stopped.
@@ -134,4 +136,28 @@ func TestExchangeIsRetried(t *testing.T) {
 		require.Contains(t, x.loop(true).Errors[0], "reading the credentials for the broker")
 		stop()
 	})
+}
+
+// The exchange uses what the mounted Secret contains now, and says what is missing.
+func TestExchangeFollowsTheTrustSecret(t *testing.T) {
+	dir := t.TempDir()
+	x := newExchanger(Options{Secrets: dir, Log: slog.New(slog.DiscardHandler)})
+	_, err := x.identity()
+	require.EqualError(t, err, "Secret submariner-operator/submariner-trust: signing-key is missing; administrator is missing; grant is missing")
+
+	mounted := filepath.Join(dir, cluster.TrustSecret)
+	require.NoError(t, os.Mkdir(mounted, 0o700))
+	write := func(key string, data []byte) {
+		require.NoError(t, os.WriteFile(filepath.Join(mounted, key), data, 0o600))
+	}
+	key, err := trust.NewKey()
+	require.NoError(t, err)
+	write(cluster.KeySigning, key.Seed())
+	write(cluster.KeyAdministrator, []byte(key.Public().String()))
+	for _, grant := range []string{"a grant", "a later grant"} {
+		write(cluster.KeyGrant, []byte(grant))
+		id, err := x.identity()
+		require.NoError(t, err)
+		require.Equal(t, exchange.Identity{Key: key, Grant: grant, Administrator: key.Public()}, id)
+	}
 }

@@ -120,33 +120,34 @@ func check(t testing.TB, err error) {
 	}
 }
 
-// Cluster returns a Cluster as a cluster puts it on the broker.
+// Cluster returns a Cluster as a cluster puts it on the broker: signed. Sign it again after a
+// change, if it is to be copied.
 func Cluster(ns, id string) *submarinerv1.Cluster {
-	return &submarinerv1.Cluster{
+	return Sign(&submarinerv1.Cluster{
 		ObjectMeta: metav1.ObjectMeta{Name: id, Namespace: ns, Labels: map[string]string{submarinerv1.ClusterIDLabel: id}},
 		Spec: submarinerv1.ClusterSpec{
 			ClusterID: id, ColorCodes: []string{"blue"}, GlobalCIDR: []string{},
 			ServiceCIDR: []string{"10.1.0.0/16"}, ClusterCIDR: []string{"10.2.0.0/16"},
 		},
-	}
+	}, "")
 }
 
 // Endpoint returns an Endpoint as a cluster puts it on the broker.
 func Endpoint(ns, id, address string) *submarinerv1.Endpoint {
 	cable := "submariner-cable-" + id + "-" + address
-	return &submarinerv1.Endpoint{
+	return Sign(&submarinerv1.Endpoint{
 		ObjectMeta: metav1.ObjectMeta{Name: id + "-" + cable, Namespace: ns, Labels: map[string]string{submarinerv1.ClusterIDLabel: id}},
 		Spec: submarinerv1.EndpointSpec{
 			ClusterID: id, CableName: cable, Hostname: "gw", Subnets: []string{"10.2.0.0/16"},
 			PrivateIP: "192.0.2.1", Backend: "vxlan", BackendConfig: map[string]string{"udp-port": "4500"},
 		},
-	}
+	}, "")
 }
 
 // Policy returns a cable policy as a cluster puts it on the broker.
 func Policy(ns, id, name string) *v1alpha1.CablePolicies {
-	return &v1alpha1.CablePolicies{
+	return Sign(&v1alpha1.CablePolicies{
 		ObjectMeta:         metav1.ObjectMeta{Name: name, Namespace: ns, Labels: map[string]string{submarinerv1.ClusterIDLabel: id}},
 		ConnectionPolicies: []v1alpha1.CablePolicySpec{{CableDriver: "vxlan"}},
-	}
+	}, "")
 }

@@ -8,6 +8,7 @@ import (
 	"sync"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -32,7 +33,9 @@ type Config struct {
 	Local     *rest.Config // this cluster
 	Broker    *rest.Config // see broker.RESTConfig
 	Sets      []Set        // the clustersets that this cluster is in
-	Log       *slog.Logger
+	// Identity returns what the cluster signs and verifies with. It is called in every pass.
+	Identity func() (Identity, error)
+	Log      *slog.Logger
 	// Complete is called when Status.Digest has changed. It may be nil.
 	Complete func()
 	// Warn is called when the condition Shared of an object that was made here has become
@@ -51,7 +54,13 @@ type Exchange struct {
 	kick   wake.Signal // something changed
 	paces  *paces
 
-	digest digest
+	digest  digest
+	memos   memos
+	waiting waiting
+
+	memory   Memory
+	recalled bool // memory was read
+	unstored bool // memory was changed since it was written
 
 	mu     sync.Mutex
 	status Status
@@ -178,7 +187,10 @@ func (e *Exchange) side(set Set, c client.WithWatch, namespace string) side {
 func watchClient(config *rest.Config, kinds Table) (c client.WithWatch, hangUp func(), err error) {
 	scheme := runtime.NewScheme()
 	kinds.AddToScheme(scheme)
+	scheme.AddKnownTypes(corev1.SchemeGroupVersion, &corev1.ConfigMap{}) // the Memory
+	metav1.AddToGroupVersion(scheme, corev1.SchemeGroupVersion)
 	mapper := meta.NewDefaultRESTMapper(nil)
+	mapper.Add(corev1.SchemeGroupVersion.WithKind("ConfigMap"), meta.RESTScopeNamespace)
 	for _, k := range kinds {
 		resource := k.GroupVersion.WithResource(k.Resource)
 		mapper.AddSpecific(k.GroupVersion.WithKind(k.Name), resource, resource, meta.RESTScopeNamespace)
@@ -191,57 +203,6 @@ func watchClient(config *rest.Config, kinds Table) (c client.WithWatch, hangUp f
 	}
 	c, err = client.NewWithWatch(config, client.Options{HTTPClient: transport, Scheme: scheme, Mapper: mapper})
 	return c, func() { utilnet.CloseIdleConnectionsFor(transport.Transport) }, err
-}
-
-// pass compares both sides and writes the difference. It returns false if another pass
-// should follow soon.
-func (e *Exchange) pass(ctx context.Context, local side, sets []side) bool {
-	snap := Snapshot{ClusterID: e.config.ClusterID, Namespace: e.config.Namespace}
-	status := Status{Connected: true}
-	note := func(from side, err error) {
-		if err != nil {
-			status.Errors = append(status.Errors, fmt.Sprintf("watching %s: %v", from, withoutQuery(err)))
-			status.Connected = status.Connected && from.set.Name == ""
-		}
-	}
-	objects, known, err := local.read()
-	note(local, err)
-	snap.Local = objects
-	all := known
-	for _, set := range sets {
-		objects, known, err := set.read()
-		note(set, err)
-		snap.Sets = append(snap.Sets, SetSnapshot{Set: set.set, Known: known, Objects: objects})
-		all = all && known
-		status.Connected = status.Connected && known
-	}
-	var stale bool
-	var writes []Write
-	if known { // otherwise everything would look new
-		var refused []Refusal
-		writes, refused = Plan(e.config.Kinds, snap)
-		now, held := e.paces.admit(writes, time.Now())
-		refused = append(held, refused...)
-		status.Refused, status.RefusedMore = refused[:min(len(refused), maxRefused)], max(0, len(refused)-maxRefused)
-		n, again, errs := e.write(ctx, now, local, sets)
-		stale = again || len(held) > 0
-		if all {
-			status.Digest = e.digest.of(e.config.Kinds, objects, now)
-		}
-		status.Writes = n
-		for _, err := range errs {
-			status.Errors = append(status.Errors, err.Error())
-		}
-	}
-	status.Reading = !all && len(status.Errors) == 0
-	if ctx.Err() != nil {
-		return true
-	}
-	if len(writes) == 0 && status.problem() == nil {
-		status.LastSync = time.Now()
-	}
-	e.report(status)
-	return !stale && (len(writes) == 0 || status.problem() == nil)
 }
 
 // read returns what the side holds, whether all of it was read, and the reason why it is

@@ -46,7 +46,8 @@ func newSite(t *testing.T, d *brokertest.Broker, gate *kubetest.Gate, id string,
 	s := &site{t: t, id: id, ns: server.Namespace(t, id), client: server.Client(t)}
 	s.config = exchange.Config{
 		ClusterID: id, Namespace: s.ns, Local: server.Config(), Broker: remote, Log: slog.New(slog.DiscardHandler),
-		Sets: []exchange.Set{{Name: "default", Namespace: d.NS}},
+		Identity: func() (exchange.Identity, error) { return brokertest.Identity(id), nil },
+		Sets:     []exchange.Set{{Name: "default", Namespace: d.NS}},
 	}
 	return s
 }
@@ -67,6 +68,7 @@ func (s *site) create(o client.Object) {
 	s.t.Helper()
 	o.SetNamespace(s.ns)
 	o.SetLabels(nil)
+	o.SetAnnotations(nil)
 	require.NoError(s.t, s.client.Create(s.t.Context(), o))
 }
 
@@ -166,6 +168,8 @@ func TestExchange(t *testing.T) {
 	east.eventually("east", newCable)
 
 	t.Log("a copy that somebody deleted or changed comes back")
+	west.create(cluster(west.ns, "west"))
+	east.eventually("east", "west", newCable)
 	copied := &submarinerv1.Endpoint{}
 	key := client.ObjectKey{Namespace: east.ns, Name: "west-" + newCable}
 	require.NoError(t, east.client.Get(t.Context(), key, copied))
@@ -176,7 +180,7 @@ func TestExchange(t *testing.T) {
 		return east.client.Get(t.Context(), key, copied) == nil && copied.Spec.Hostname == "gw"
 	}, patience, 10*time.Millisecond)
 	require.NoError(t, east.client.Delete(t.Context(), copied))
-	east.eventually("east", newCable)
+	east.eventually("east", "west", newCable)
 	east.stop()
 	west.stop()
 }

@@ -7,7 +7,6 @@ import (
 	"slices"
 	"strings"
 
-	"k8s.io/apimachinery/pkg/util/validation"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	submarinerv1 "subctl/api/submariner/v1"
@@ -98,56 +97,88 @@ func (p *freePlan) readCopy(o client.Object) {
 	p.copies[from] = o
 }
 
-// copyHere makes the copies of a clusterset's objects the same as on the broker.
+// copyHere makes the copies of a clusterset's objects the same as on the broker. What is refused
+// leaves the copy as it is.
 func (p *freePlan) copyHere(set SetSnapshot) {
 	count := map[string]int{} // by cluster
 	for _, o := range set.Objects {
-		id := makerOf(o)
+		id, from := makerOf(o), place{set.Name, o.GetName()}
 		if id == p.ClusterID {
 			continue
 		}
-		if id != submarinerv1.BrokerID && submarinerv1.CheckClusterID(id) != nil {
-			p.refuse(o, false, "%.70q is not a cluster ID", id)
-			continue
-		}
-		if p.kind.Free.BrokerOnly && id != submarinerv1.BrokerID {
-			p.refuse(o, false, "it is of cluster %s, and only the broker's apply", id)
-			continue
-		}
-		if flaw := p.kind.nameFlaw(o.GetName()); flaw != "" {
-			p.refuse(o, false, "%s", flaw)
-			continue
-		}
-		if count[id]++; count[id] > p.kind.PerCluster && id != submarinerv1.BrokerID {
-			p.refuse(o, false, "cluster %s has more than %d of them", id, p.kind.PerCluster)
-			continue
-		}
-		from := place{set.Name, o.GetName()}
-		have, name := p.copies[from], o.GetName()
-		p.found[from] = have != nil
-		switch {
-		case have != nil:
-			name = have.GetName()
-		case set.Name != submarinerv1.DefaultClusterSet || p.names[name]:
-			name += "." + set.Name
-		}
-		if have == nil && p.names[name] {
-			p.refuse(o, false, "this cluster has an object of the name %s", name)
-			continue
-		}
-		if n := p.kind.stubSize(o); n > 0 {
-			p.refuse(o, false, "%s: %s", instead(have != nil), p.kind.tooLarge(n))
-			continue
-		}
-		want := p.kind.freeCopy(o, p.Namespace, name, map[string]string{submarinerv1.ClusterIDLabel: id, submarinerv1.ClusterSetLabel: set.Name})
-		if have == nil || !p.kind.same(want, have) {
-			if _, flaw := p.kind.contentFlaw(want); flaw != "" {
-				p.refuse(o, false, "%s: %s", instead(have != nil), flaw)
-				continue
+		have := p.copies[from]
+		v := p.verdict(set.Name, id, o)
+		if v.reason == "" && (have == nil || ownerOf(have) != id || !sameSignature(o, have)) {
+			if least := p.least(from, id, have); v.sequence < least {
+				v.reason = older(v.sequence, least)
 			}
 		}
-		p.write("", want, have)
+		if v.reason == "" && id != submarinerv1.BrokerID {
+			if count[id]++; count[id] > p.kind.PerCluster {
+				v = verdict{reason: fmt.Sprintf("cluster %s has more than %d of them", id, p.kind.PerCluster), gone: true}
+			}
+		}
+		if v.reason != "" {
+			p.refuseVerdict(o, v)
+			p.found[from] = have != nil && !v.gone && p.judge.keeps(p.kind, set.Name, ownerOf(have), have, from.name)
+			continue
+		}
+		p.copyOne(from, id, o, have)
 	}
+}
+
+// verdict judges an object on the broker.
+func (p *freePlan) verdict(set, maker string, o client.Object) verdict {
+	if maker != submarinerv1.BrokerID && submarinerv1.CheckClusterID(maker) != nil {
+		return verdict{reason: fmt.Sprintf("%.70q is not a cluster ID", maker)}
+	}
+	if p.kind.Free.BrokerOnly && maker != submarinerv1.BrokerID {
+		return verdict{reason: fmt.Sprintf("it is of cluster %s, and only the broker's apply", maker), gone: true}
+	}
+	if flaw := p.kind.nameFlaw(o.GetName()); flaw != "" {
+		return verdict{reason: flaw}
+	}
+	if n := p.kind.stubSize(o); n > 0 {
+		return verdict{reason: fmt.Sprintf("%s: %s", instead(p.copies[place{set, o.GetName()}] != nil), p.kind.tooLarge(n))}
+	}
+	return p.judge.of(p.kind, set, maker, o)
+}
+
+// least returns the least acceptable sequence number of an object on the broker. have is its
+// copy, or nil.
+func (p *freePlan) least(from place, maker string, have client.Object) int64 {
+	if have != nil && ownerOf(have) == maker {
+		return sequenceOf(have)
+	}
+	return p.judge.memory.least(maker, p.kind.placeOf(from.set, from.name))
+}
+
+// copyOne makes have, which may be nil, the copy of an object on the broker.
+func (p *freePlan) copyOne(from place, maker string, o, have client.Object) {
+	name := from.name
+	p.found[from] = have != nil
+	switch {
+	case have != nil:
+		name = have.GetName()
+	case from.set != submarinerv1.DefaultClusterSet || p.names[name]:
+		name += "." + from.set
+	}
+	if have == nil && p.names[name] {
+		p.refuse(o, false, "this cluster has an object of the name %s", name)
+		return
+	}
+	want := p.kind.freeCopy(o, p.Namespace, name, map[string]string{submarinerv1.ClusterIDLabel: maker, submarinerv1.ClusterSetLabel: from.set})
+	want.SetAnnotations(map[string]string{submarinerv1.SignatureAnnotation: o.GetAnnotations()[submarinerv1.SignatureAnnotation]})
+	if have == nil || !p.kind.same(want, have) {
+		if _, flaw := p.kind.contentFlaw(want); flaw != "" {
+			p.refuse(o, false, "%s: %s", instead(have != nil), flaw)
+			return
+		}
+	}
+	if have != nil && ownerOf(have) != maker {
+		p.judge.remember(p.kind, have, p.kind.placeOf(from.set, from.name), sequenceOf(have)+1)
+	}
+	p.write("", want, have)
 }
 
 // forget deletes the copies of objects that are not on the broker any more, and of
@@ -157,9 +188,15 @@ func (p *freePlan) forget() {
 	for _, from := range slices.SortedFunc(maps.Keys(p.copies), place.compare) {
 		unread := slices.ContainsFunc(p.sets, func(s SetSnapshot) bool { return s.Name == from.set && !s.Known })
 		left := !p.isIn(from.set)
-		if !p.found[from] && !unread && (!left || p.allKnown()) {
-			p.delete("", p.copies[from])
+		if p.found[from] || unread && !p.judge.revoked(ownerOf(p.copies[from])) || left && !p.allKnown() {
+			continue
 		}
+		least := sequenceOf(p.copies[from])
+		if _, there := p.found[from]; !there && !left {
+			least++ // its cluster has deleted it
+		}
+		p.judge.remember(p.kind, p.copies[from], p.kind.placeOf(from.set, from.name), least)
+		p.delete("", p.copies[from])
 	}
 }
 
@@ -172,7 +209,8 @@ func (p *freePlan) publish(set SetSnapshot) {
 	}
 	for _, s := range p.own {
 		name := s.object.GetName()
-		if only, limited := s.object.GetLabels()[submarinerv1.ClusterSetLabel]; s.barred || limited && only != set.Name {
+		only, limited := s.object.GetLabels()[submarinerv1.ClusterSetLabel]
+		if s.barred || limited && only != set.Name {
 			continue
 		}
 		if !set.Known {
@@ -192,6 +230,12 @@ func (p *freePlan) publish(set SetSnapshot) {
 		if want == nil {
 			continue
 		}
+		annotations, err := p.signed(want, only, have)
+		if err != nil {
+			s.refuse(reasonMistake, "%v", err)
+			continue
+		}
+		want.SetAnnotations(annotations)
 		wanted[name] = true
 		s.share(set.Name, want, have)
 		p.write(set.Name, want, have)
@@ -201,55 +245,4 @@ func (p *freePlan) publish(set SetSnapshot) {
 			p.delete(set.Name, o)
 		}
 	}
-}
-
-// nameFlaw returns the reason why an object cannot be shared under its name, or "".
-func (k *Kind) nameFlaw(name string) string {
-	if len(validation.IsDNS1123Label(name)) > 0 {
-		return fmt.Sprintf("%.70q cannot name a %s: use at most 63 lower case letters, digits and '-', with a letter or digit at both ends", name, k.Noun)
-	}
-	return ""
-}
-
-// contentFlaw returns the reason why an object must not be copied, as a reason of the
-// condition Shared and as a text, or "".
-func (k *Kind) contentFlaw(o client.Object) (reason, text string) {
-	if n := k.boundedSize(o); n > k.MaxSize {
-		return reasonTooLarge, k.tooLarge(n)
-	}
-	if k.Free.Check == nil {
-		return "", ""
-	}
-	if err := k.Free.Check(o); err != nil {
-		const most = 1000 // bytes: the first mistakes will do
-		text := strings.ReplaceAll(err.Error(), "\n", "; ")
-		if len(text) > most {
-			text = strings.ToValidUTF8(text[:most], "") + " …"
-		}
-		return reasonMistake, text
-	}
-	return "", ""
-}
-
-// instead returns what is in force instead of an object with a flaw.
-func instead(before bool) string {
-	if before {
-		return "its last valid version stays in force"
-	}
-	return "it is not in force anywhere"
-}
-
-// makerOf returns the ID of the cluster that made an object on the broker, or BrokerID.
-func makerOf(o client.Object) string {
-	if id, ok := submarinerv1.OwnerID(o); ok {
-		return id
-	}
-	return submarinerv1.BrokerID
-}
-
-func makerName(o client.Object) string {
-	if id := makerOf(o); id != submarinerv1.BrokerID {
-		return fmt.Sprintf("cluster %.63s", id)
-	}
-	return "the broker"
 }

@@ -11,6 +11,7 @@ import (
 
 	submarinerv1 "subctl/api/submariner/v1"
 	"subctl/api/submariner/v1alpha1"
+	"subctl/broker/brokertest"
 	"subctl/broker/exchange"
 )
 
@@ -30,6 +31,12 @@ func of(id string, p *v1alpha1.CablePolicies) *v1alpha1.CablePolicies {
 
 // copyOf returns the copy of a policy that a cluster made, from a clusterset.
 func copyOf(id, set string, p *v1alpha1.CablePolicies) *v1alpha1.CablePolicies {
+	on := p.DeepCopy() // the broker; with its signature, if it has one
+	on.Name, _, _ = strings.Cut(p.Name, ".")
+	if on.Labels = nil; id != submarinerv1.BrokerID {
+		of(id, on)
+	}
+	p.Annotations = signed(set, on).Annotations
 	p.Labels = map[string]string{submarinerv1.ClusterIDLabel: id, submarinerv1.ClusterSetLabel: set}
 	return p
 }
@@ -38,6 +45,11 @@ func copyOf(id, set string, p *v1alpha1.CablePolicies) *v1alpha1.CablePolicies {
 func only(set string, p *v1alpha1.CablePolicies) *v1alpha1.CablePolicies {
 	p.Labels = map[string]string{submarinerv1.ClusterSetLabel: set}
 	return p
+}
+
+// limited returns the policy of a cluster as the broker holds it, signed for one clusterset.
+func limited(set string, p *v1alpha1.CablePolicies) *v1alpha1.CablePolicies {
+	return brokertest.Sign(p, set)
 }
 
 // reported returns a policy whose condition Shared is as given.
@@ -93,7 +105,7 @@ type policyCase struct {
 
 func (tc policyCase) check(t *testing.T) {
 	t.Helper()
-	writes, refused := exchange.Plan(exchange.Kinds(), exchange.Snapshot{ClusterID: "east", Namespace: here, Local: tc.local, Sets: tc.sets})
+	writes, refused := plan(exchange.Kinds(), exchange.Snapshot{ClusterID: "east", Namespace: here, Local: tc.local, Sets: tc.sets})
 	require.Equal(t, tc.writes, texts(writes))
 	require.Equal(t, tc.said, said(writes))
 	require.Equal(t, tc.refused, texts(refused))
@@ -206,7 +218,7 @@ func TestDriversAreCopiedUnderCanonicalNames(t *testing.T) {
 func TestPolicyForOneClusterset(t *testing.T) {
 	policyCase{
 		local:  objects{only("lab", cablePolicy("p", "vxlan"))},
-		sets:   []exchange.SetSnapshot{set("default"), set("lab", of("east", cablePolicy("p", "vxlan")))},
+		sets:   []exchange.SetSnapshot{set("default"), set("lab", limited("lab", of("east", cablePolicy("p", "vxlan"))))},
 		writes: []string{"report on CablePolicies p here"},
 		said:   []string{"p: True Shared in [lab]: it is on the broker in clusterset lab; vxlan counts"},
 	}.check(t)
@@ -215,7 +227,7 @@ func TestPolicyForOneClusterset(t *testing.T) {
 func TestPolicyIsWithdrawnFromAClusterset(t *testing.T) {
 	policyCase{
 		local:  objects{only("lab", cablePolicy("p", "vxlan"))},
-		sets:   []exchange.SetSnapshot{set("default", of("east", cablePolicy("p", "vxlan"))), set("lab", of("east", cablePolicy("p", "vxlan")))},
+		sets:   []exchange.SetSnapshot{set("default", of("east", cablePolicy("p", "vxlan"))), set("lab", limited("lab", of("east", cablePolicy("p", "vxlan"))))},
 		writes: []string{"delete CablePolicies p on the broker in clusterset default", "report on CablePolicies p here"},
 		said:   []string{"p: True Shared in [lab]: it is on the broker in clusterset lab; vxlan counts"},
 	}.check(t)
@@ -407,10 +419,10 @@ func TestManyPoliciesOfOneCluster(t *testing.T) {
 		brokers = append(brokers, cablePolicy(fmt.Sprintf("b%03d", i), "vxlan"))
 		own = append(own, cablePolicy(fmt.Sprintf("e%03d", i), "vxlan"))
 	}
-	writes, refused := exchange.Plan(exchange.Kinds(), exchange.Snapshot{ClusterID: "east", Namespace: here, Sets: []exchange.SetSnapshot{set("default", append(theirs, brokers...)...)}})
+	writes, refused := plan(exchange.Kinds(), exchange.Snapshot{ClusterID: "east", Namespace: here, Sets: []exchange.SetSnapshot{set("default", append(theirs, brokers...)...)}})
 	require.Len(t, writes, 256+300, "who has the broker needs no bounds")
 	require.Equal(t, "CablePolicies submariner-k8s-broker/w256 on the broker: cluster west has more than 256 of them", refused[0].String())
-	writes, refused = exchange.Plan(exchange.Kinds(), exchange.Snapshot{ClusterID: "east", Namespace: here, Local: own, Sets: []exchange.SetSnapshot{set("default")}})
+	writes, refused = plan(exchange.Kinds(), exchange.Snapshot{ClusterID: "east", Namespace: here, Local: own, Sets: []exchange.SetSnapshot{set("default")}})
 	require.Len(t, writes, 256+300)
 	require.Len(t, refused, 44)
 	require.Contains(t, said(writes), "e256: False TooMany in []: a clusterset takes 256 cablepolicies of one cluster, the first by name")
@@ -421,14 +433,15 @@ func TestManyPoliciesOfOneCluster(t *testing.T) {
 func TestFederatedPolicy(t *testing.T) {
 	o := only("default", cablePolicy("p", "vxlan"))
 	o.Labels["app.kubernetes.io/managed-by"], o.Annotations, o.Finalizers = "argo", map[string]string{"a": "b"}, []string{"f"}
-	writes, _ := exchange.Plan(exchange.Kinds(), exchange.Snapshot{ClusterID: "east", Namespace: here, Local: []client.Object{o}, Sets: []exchange.SetSnapshot{set("default")}})
+	writes, _ := plan(exchange.Kinds(), exchange.Snapshot{ClusterID: "east", Namespace: here, Local: []client.Object{o}, Sets: []exchange.SetSnapshot{set("default")}})
 	want := of("east", cablePolicy("p", "vxlan"))
 	want.Namespace, want.Generation = "submariner-k8s-broker", 0
+	brokertest.SignAt(want, "default", now.UnixMilli())
 	require.Equal(t, want, writes[0].Object)
 
 	there := want.DeepCopy()
-	there.Labels["x"], there.Annotations = "y", map[string]string{"a": "b"}
-	writes, _ = exchange.Plan(exchange.Kinds(), exchange.Snapshot{ClusterID: "west", Namespace: here, Sets: []exchange.SetSnapshot{set("default", there)}})
+	there.Labels["x"], there.Annotations["a"] = "y", "b"
+	writes, _ = plan(exchange.Kinds(), exchange.Snapshot{ClusterID: "west", Namespace: here, Sets: []exchange.SetSnapshot{set("default", there)}})
 	want = copyOf("east", "default", want)
 	want.Namespace = here
 	require.Equal(t, want, writes[0].Object)
@@ -436,14 +449,10 @@ func TestFederatedPolicy(t *testing.T) {
 
 // Where only policies of the broker apply, policies of clusters leave the broker and the copies.
 func TestPoliciesOfTheBrokerOnly(t *testing.T) {
-	copyOf := func(id, name string) *v1alpha1.CablePolicies {
-		p := of(id, cablePolicy(name, "vxlan"))
-		p.Namespace, p.Labels[submarinerv1.ClusterSetLabel] = here, "default"
-		return p
-	}
-	writes, refused := exchange.Plan(exchange.KindsFrom(v1alpha1.PoliciesFromBroker), exchange.Snapshot{
+	copied := func(id, name string) client.Object { return copyOf(id, "default", cablePolicy(name, "vxlan")) }
+	writes, refused := plan(exchange.KindsFrom(v1alpha1.PoliciesFromBroker), exchange.Snapshot{
 		ClusterID: "east", Namespace: here,
-		Local: objects{done(cablePolicy("own", "vxlan")), copyOf("west", "theirs"), copyOf(submarinerv1.BrokerID, "kept")},
+		Local: objects{done(cablePolicy("own", "vxlan")), copied("west", "theirs"), copied(submarinerv1.BrokerID, "kept")},
 		Sets: []exchange.SetSnapshot{set("default",
 			of("east", cablePolicy("own", "vxlan")), of("west", cablePolicy("theirs", "vxlan")), cablePolicy("kept", "vxlan"), cablePolicy("new", "vxlan"))},
 	})

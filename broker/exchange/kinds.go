@@ -15,6 +15,7 @@ import (
 
 	submarinerv1 "subctl/api/submariner/v1"
 	"subctl/api/submariner/v1alpha1"
+	"subctl/broker/trust"
 	"subctl/cable"
 	"subctl/policy"
 )
@@ -67,6 +68,13 @@ type Named struct {
 	Stub func(to, from client.Object)
 	// Annotations are copied. All other annotations are about one side.
 	Annotations []string
+	// HasGrant is true for the one kind whose objects carry the grants of their clusters.
+	HasGrant bool
+	// Networks returns the networks and addresses of an object that the grant of its cluster
+	// must cover. It may be nil.
+	Networks func(client.Object) []string
+	// Most returns how many objects a grant allows. It may be nil: PerCluster.
+	Most func(trust.Grant) int
 }
 
 // Free is the way of kinds whose objects have names that people choose. Whose an object
@@ -115,8 +123,8 @@ func allVerbs() []string {
 // Kinds returns the table of the kinds that clusters exchange. The quotas are for 1,000
 // clusters, each with a Cluster, up to four gateways and two policies, of up to 64 rules
 // each; and for twice the Clusters, since the Cluster of a cluster that is gone for good
-// stays until somebody frees its ID. At MaxSize each, all objects are 125 MiB; as real
-// clusters write them, 10 MiB.
+// stays until somebody frees its ID. At MaxSize and MaxProof each, all objects are 313 MiB; as
+// real clusters write them, 25 MiB.
 func Kinds() Table { return Table{cablePolicies(), clusters(), endpoints()} }
 
 // KindsFrom returns the table of a broker with a setting of whose cable policies apply.
@@ -141,6 +149,11 @@ func clusters() Kind {
 			ClusterID: func(o client.Object) string { return o.(*submarinerv1.Cluster).Spec.ClusterID },
 			Stub: func(to, from client.Object) {
 				to.(*submarinerv1.Cluster).Spec.ClusterID = from.(*submarinerv1.Cluster).Spec.ClusterID
+			},
+			HasGrant: true,
+			Networks: func(o client.Object) []string {
+				spec := o.(*submarinerv1.Cluster).Spec
+				return slices.Concat(spec.ServiceCIDR, spec.ClusterCIDR, spec.GlobalCIDR)
 			},
 		},
 		MaxSize: maxSize,
@@ -176,6 +189,11 @@ func endpoints() Kind {
 				spec := from.(*submarinerv1.Endpoint).Spec
 				to.(*submarinerv1.Endpoint).Spec = submarinerv1.EndpointSpec{ClusterID: spec.ClusterID, CableName: spec.CableName}
 			},
+			Networks: func(o client.Object) []string {
+				spec := o.(*submarinerv1.Endpoint).Spec
+				return slices.Concat(spec.Subnets, spec.AllocatedIPs)
+			},
+			Most: func(g trust.Grant) int { return g.Gateways },
 		},
 		MaxSize: maxSize,
 		SizeVariable: admissionv1.Variable{

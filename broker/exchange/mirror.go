@@ -18,6 +18,7 @@ import (
 	"k8s.io/client-go/tools/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	submarinerv1 "subctl/api/submariner/v1"
 	"subctl/internal/wake"
 )
 
@@ -172,8 +173,11 @@ func (m *mirror) slim(o client.Object) client.Object {
 	if m.most == 0 {
 		return o
 	}
-	if m.kind.Free != nil {
-		o.SetAnnotations(nil) // not copied
+	if m.kind.Free != nil { // no other annotation is copied
+		signature, signed := o.GetAnnotations()[submarinerv1.SignatureAnnotation]
+		if o.SetAnnotations(nil); signed {
+			o.SetAnnotations(map[string]string{submarinerv1.SignatureAnnotation: signature})
+		}
 	}
 	if n := m.kind.boundedSize(o); n > m.kind.MaxSize {
 		return m.kind.stub(o, n)

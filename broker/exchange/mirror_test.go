@@ -13,15 +13,18 @@ import (
 	"subctl/api/submariner/v1alpha1"
 )
 
-func westEndpoint(i int, annotation string) *submarinerv1.Endpoint {
+func westEndpoint(t *testing.T, i int, annotation string) *submarinerv1.Endpoint {
+	t.Helper()
 	cable := fmt.Sprintf("submariner-cable-west-%d", i)
-	return &submarinerv1.Endpoint{
+	e := &submarinerv1.Endpoint{
 		ObjectMeta: metav1.ObjectMeta{
 			Name: "west-" + cable, Namespace: "hub", UID: "u", ResourceVersion: "7", Labels: map[string]string{submarinerv1.ClusterIDLabel: "west"},
 			Annotations: map[string]string{"a": annotation}, ManagedFields: []metav1.ManagedFieldsEntry{{Manager: "x"}},
 		},
 		Spec: submarinerv1.EndpointSpec{ClusterID: "west", CableName: cable, Subnets: []string{"10.2.0.0/16"}},
 	}
+	signAs(t, "west", e)
+	return e
 }
 
 func testMirror(t *testing.T, object client.Object, most int) *mirror {
@@ -36,8 +39,11 @@ func refusals(t *testing.T, m *mirror, local ...client.Object) (texts []string, 
 	t.Helper()
 	objects, known, err := m.read()
 	require.NoError(t, err)
-	writes, refused := Plan(Kinds(), Snapshot{ClusterID: "east", Namespace: "here", Local: local, Sets: []SetSnapshot{
-		{Set: Set{Name: "default", Namespace: "hub"}, Known: known, Objects: objects},
+	there := memberCluster(t, "west")
+	here := there.DeepCopy()
+	here.Namespace, here.Annotations[submarinerv1.ClusterSetsAnnotation] = "here", "default"
+	writes, refused := planned(t, Snapshot{ClusterID: "east", Namespace: "here", Local: append(local, here), Sets: []SetSnapshot{
+		{Set: Set{Name: "default", Namespace: "hub"}, Known: known, Objects: append(objects, there)},
 	}})
 	for _, r := range refused {
 		texts = append(texts, r.String())
@@ -47,9 +53,9 @@ func refusals(t *testing.T, m *mirror, local ...client.Object) (texts []string, 
 
 func TestMirrorKeepsStubs(t *testing.T) {
 	m := testMirror(t, &submarinerv1.Endpoint{}, 10)
-	large := westEndpoint(1, strings.Repeat("x", 1<<20))
+	large := westEndpoint(t, 1, strings.Repeat("x", 1<<20))
 	large.Annotations[sizeAnnotation] = "1" // a lie
-	small := westEndpoint(2, "")
+	small := westEndpoint(t, 2, "")
 	require.NoError(t, m.Replace([]any{large, small}, ""))
 	require.Empty(t, small.ManagedFields)
 	require.NotContains(t, m.objects[large.Name].GetAnnotations(), "a", "it is kept")
@@ -58,10 +64,10 @@ func TestMirrorKeepsStubs(t *testing.T) {
 	require.Len(t, writes, 1)
 
 	t.Log("one that was small, one that is small again, and one that is gone")
-	require.NoError(t, m.Update(westEndpoint(2, strings.Repeat("x", 20000))))
-	require.NoError(t, m.Update(westEndpoint(1, "")))
-	require.NoError(t, m.Add(westEndpoint(3, strings.Repeat("x", 20000))))
-	require.NoError(t, m.Delete(westEndpoint(3, "")))
+	require.NoError(t, m.Update(westEndpoint(t, 2, strings.Repeat("x", 20000))))
+	require.NoError(t, m.Update(westEndpoint(t, 1, "")))
+	require.NoError(t, m.Add(westEndpoint(t, 3, strings.Repeat("x", 20000))))
+	require.NoError(t, m.Delete(westEndpoint(t, 3, "")))
 	texts, writes = refusals(t, m)
 	require.Len(t, texts, 1)
 	require.Contains(t, texts[0], "west-2 on the broker: it has 20")
@@ -79,7 +85,7 @@ func TestMirrorKeepsStubs(t *testing.T) {
 	require.Len(t, writes, 1)
 	require.Equal(t, Update, writes[0].Op)
 	require.Equal(t, "7", writes[0].Object.GetResourceVersion())
-	require.Empty(t, writes[0].Object.GetAnnotations())
+	require.NotContains(t, writes[0].Object.GetAnnotations(), "a")
 }
 
 // A policy that becomes too large counts as it was.
@@ -92,6 +98,7 @@ func TestMirrorKeepsStubsOfPolicies(t *testing.T) {
 		}
 	}
 	had := policy()
+	signAs(t, "west", had)
 	had.Namespace, had.Labels[submarinerv1.ClusterSetLabel] = "here", "default"
 	large := policy()
 	large.ConnectionPolicies[0].CableOptions = &v1alpha1.CableOptions{Data: map[string]string{"x": strings.Repeat("x", 20000)}}
@@ -101,7 +108,8 @@ func TestMirrorKeepsStubsOfPolicies(t *testing.T) {
 	require.Equal(t, []string{"CablePolicies hub/p on the broker: its last valid version stays in force: it has 20127 bytes, more than 16384"}, texts)
 
 	annotated := policy()
-	annotated.Annotations = map[string]string{sizeAnnotation: "99999"}
+	signAs(t, "west", annotated)
+	annotated.Annotations[sizeAnnotation] = "99999"
 	require.NoError(t, m.Update(annotated))
 	texts, _ = refusals(t, m, had)
 	require.Empty(t, texts, "annotations of policies are not copied, and do not count")
@@ -113,10 +121,10 @@ func TestMirrorOfTooMany(t *testing.T) {
 	stopped := 0
 	m.stop = func() { stopped++ }
 	for i := range 3 {
-		require.NoError(t, m.Add(westEndpoint(i, "")))
+		require.NoError(t, m.Add(westEndpoint(t, i, "")))
 	}
 	require.Zero(t, stopped)
-	require.NoError(t, m.Add(westEndpoint(3, "")))
+	require.NoError(t, m.Add(westEndpoint(t, 3, "")))
 	require.Equal(t, 1, stopped)
 	objects, known, err := m.read()
 	require.Empty(t, objects)
@@ -126,7 +134,7 @@ func TestMirrorOfTooMany(t *testing.T) {
 
 	var list []any
 	for i := range 4 {
-		list = append(list, westEndpoint(i, ""))
+		list = append(list, westEndpoint(t, i, ""))
 	}
 	require.NoError(t, m.Replace(list, ""))
 	require.Empty(t, m.objects)

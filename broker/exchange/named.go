@@ -1,6 +1,7 @@
 package exchange
 
 import (
+	"fmt"
 	"maps"
 	"slices"
 	"strings"
@@ -24,10 +25,14 @@ type namedPlan struct {
 	found map[string]*source       // what other clusters publish
 }
 
-// source is an object of another cluster, and the clustersets in which it was found.
+// source is the objects of one name of another cluster, in all clustersets. The copy has the
+// newest version.
 type source struct {
-	object client.Object
-	sets   []string
+	owner    string
+	object   client.Object // the newest version that counts; nil if none does
+	sequence int64
+	sets     []string // that have a version that counts
+	refused  []string // that have another version
 }
 
 func planNamed(of kindPlan) {
@@ -38,12 +43,9 @@ func planNamed(of kindPlan) {
 			p.readSet(set)
 		}
 	}
+	p.limit()
 	p.copyHere()
-	for _, set := range p.sets {
-		if set.Known {
-			p.publish(set)
-		}
-	}
+	p.publish()
 }
 
 func (p *namedPlan) readLocal() {
@@ -52,7 +54,13 @@ func (p *namedPlan) readLocal() {
 		if p.isCopy(o) {
 			continue
 		}
-		if reason := p.kind.flaw(o, p.ClusterID); reason != "" {
+		reason := p.kind.flaw(o, p.ClusterID)
+		if reason == "" && p.judge.own.Serial > 0 {
+			if reason = p.kind.exceeds(o, p.judge.own); reason != "" {
+				reason += ": join again with subctl join, which renews the grant"
+			}
+		}
+		if reason != "" {
 			p.refuse(o, true, "%s", reason)
 			continue
 		}
@@ -62,31 +70,69 @@ func (p *namedPlan) readLocal() {
 
 // readSet finds the objects of other clusters in a clusterset.
 func (p *namedPlan) readSet(set SetSnapshot) {
-	count := map[string]int{} // by cluster
 	for _, o := range set.Objects {
+		name := o.GetName()
+		if p.kind.Named.Names.Owns(p.ClusterID, name) {
+			continue
+		}
 		id, ok := submarinerv1.OwnerID(o)
+		v := verdict{}
 		switch {
-		case p.kind.Named.Names.Owns(p.ClusterID, o.GetName()):
-			continue
 		case !ok:
-			p.refuse(o, false, "it has no label %s", submarinerv1.ClusterIDLabel)
-			continue
+			v.reason = fmt.Sprintf("it has no label %s", submarinerv1.ClusterIDLabel)
 		case id == p.ClusterID || p.kind.claimed(o) == p.ClusterID:
-			p.refuse(o, false, "it claims to belong to this cluster, but is not named after it")
+			v.reason = "it claims to belong to this cluster, but is not named after it"
+		default:
+			if v.reason = p.kind.flaw(o, id); v.reason == "" {
+				v = p.judge.of(p.kind, set.Name, id, o)
+			}
+		}
+		f := p.found[name]
+		if f == nil {
+			f = &source{owner: id}
+			p.found[name] = f
+		}
+		switch {
+		case v.reason == "":
+			f.owner, f.sets = id, append(f.sets, set.Name)
+			if f.object == nil || v.sequence > f.sequence {
+				f.object, f.sequence = o, v.sequence
+			}
+		case v.gone && o.GetAnnotations()[submarinerv1.RevocationAnnotation] != "": // says so itself
+		default:
+			p.refuseVerdict(o, v)
+			if !v.gone {
+				f.refused = append(f.refused, set.Name)
+			}
+		}
+	}
+}
+
+// limit refuses what is more than the grant of a cluster allows. Objects that have a copy here
+// go first, so that a cluster which announces too many changes nothing.
+func (p *namedPlan) limit() {
+	byOwner := map[string][]string{}
+	for name, f := range p.found {
+		if f.object == nil { // the label of a refused object may claim any owner
+			have := p.here[name]
+			if have == nil || !p.isCopy(have) || !p.kind.Named.Names.Owns(ownerOf(have), name) {
+				continue
+			}
+			f.owner = ownerOf(have)
+		}
+		byOwner[f.owner] = append(byOwner[f.owner], name)
+	}
+	for _, id := range slices.Sorted(maps.Keys(byOwner)) {
+		names, most := byOwner[id], p.judge.most(p.kind, id)
+		if len(names) <= most {
 			continue
 		}
-		if reason := p.kind.flaw(o, id); reason != "" {
-			p.refuse(o, false, "%s", reason)
-			continue
-		}
-		if count[id]++; count[id] > p.kind.PerCluster {
-			p.refuse(o, false, "cluster %s has more than %d of them", id, p.kind.PerCluster)
-			continue
-		}
-		if f := p.found[o.GetName()]; f != nil {
-			f.sets = append(f.sets, set.Name)
-		} else {
-			p.found[o.GetName()] = &source{o, []string{set.Name}}
+		incumbentsFirst(names, func(name string) bool { return p.here[name] != nil })
+		for _, name := range names[most:] {
+			if f := p.found[name]; f.object != nil {
+				p.refuse(f.object, false, "cluster %s has more than %d of them", id, most)
+			}
+			p.found[name] = &source{owner: id}
 		}
 	}
 }
@@ -96,44 +142,96 @@ func (p *namedPlan) copyHere() {
 	for _, name := range slices.Sorted(maps.Keys(p.found)) {
 		f, have := p.found[name], p.here[name]
 		if have != nil && !p.isCopy(have) {
-			p.refuse(f.object, false, "this cluster has an object of that name")
+			if f.object != nil {
+				p.refuse(f.object, false, "this cluster has an object of that name")
+			}
 			continue
 		}
-		sets := slices.Clone(f.sets)
-		if have != nil {
-			sets = append(sets, p.unknown(have)...)
+		p.refuseOlder(f, have)
+		kept := p.kept(f, have)
+		switch {
+		case f.object != nil:
+			p.copyFrom(f.object, append(kept, f.sets...), have)
+		case len(kept) > 0:
+			p.copyFrom(have, kept, have)
 		}
-		sets = append(sets, p.unread(have, sets)...)
-		slices.Sort(sets)
-		labels, annotations := p.kind.namedMetadata(f.object)
-		annotations[submarinerv1.ClusterSetsAnnotation] = strings.Join(slices.Compact(sets), ",")
-		p.copy("", p.Namespace, f.object, labels, annotations, have)
 	}
 	for _, have := range p.local {
-		if p.found[have.GetName()] == nil && p.isCopy(have) && !p.mayExist(have) {
-			p.delete("", have)
+		if p.isCopy(have) && !p.stays(have) {
+			p.forget(have)
 		}
 	}
 }
 
-// publish makes the objects of this cluster in a clusterset the same as here.
-func (p *namedPlan) publish(set SetSnapshot) {
-	there := map[string]client.Object{}
-	for _, o := range set.Objects {
-		if p.kind.Named.Names.Owns(p.ClusterID, o.GetName()) {
-			there[o.GetName()] = o
+// refuseOlder refuses what was found if a later version was seen before.
+func (p *namedPlan) refuseOlder(f *source, have client.Object) {
+	if f.object == nil || have != nil && sameSignature(f.object, have) {
+		return
+	}
+	least := p.judge.memory.least(f.owner, p.kind.placeOf("", f.object.GetName()))
+	if have != nil {
+		least = sequenceOf(have)
+	}
+	if f.sequence >= least {
+		return
+	}
+	p.refuse(f.object, false, "%s", older(f.sequence, least))
+	f.refused, f.sets, f.object = append(f.refused, f.sets...), nil, nil
+}
+
+// kept returns the clustersets whose version is refused, and which a copy still lists.
+func (p *namedPlan) kept(f *source, have client.Object) (sets []string) {
+	if have == nil {
+		return nil
+	}
+	last, version := lastSets(have), have
+	if f.object != nil {
+		version = f.object
+	}
+	for _, set := range f.refused {
+		if (len(last) == 0 || slices.Contains(last, set)) && p.judge.keeps(p.kind, set, ownerOf(have), version, have.GetName()) {
+			sets = append(sets, set)
 		}
 	}
-	for _, name := range slices.Sorted(maps.Keys(p.ours)) {
-		labels, annotations := p.kind.namedMetadata(p.ours[name])
-		labels[submarinerv1.ClusterIDLabel] = p.ClusterID
-		p.copy(set.Name, set.Namespace, p.ours[name], labels, annotations, there[name])
+	return sets
+}
+
+// copyFrom makes have, which may be nil, a copy of an object that is in the clustersets.
+func (p *namedPlan) copyFrom(from client.Object, sets []string, have client.Object) {
+	if have != nil {
+		sets = append(sets, p.unknown(have)...)
 	}
-	for _, name := range slices.Sorted(maps.Keys(there)) {
-		if have := p.here[name]; p.ours[name] == nil && (have == nil || p.isCopy(have)) {
-			p.delete(set.Name, there[name])
+	sets = append(sets, p.unread(have, sets)...)
+	slices.Sort(sets)
+	labels, annotations := p.kind.namedMetadata(from)
+	for _, a := range proofs {
+		if text := from.GetAnnotations()[a]; text != "" {
+			annotations[a] = text
 		}
 	}
+	annotations[submarinerv1.ClusterSetsAnnotation] = strings.Join(slices.Compact(sets), ",")
+	p.copy("", p.Namespace, from, labels, annotations, have)
+}
+
+// stays reports whether there should be a copy.
+func (p *namedPlan) stays(have client.Object) bool {
+	f := p.found[have.GetName()]
+	if f != nil && (f.object != nil || len(p.kept(f, have)) > 0) {
+		return true
+	}
+	return p.mayExist(have) && !p.judge.revoked(ownerOf(have))
+}
+
+// forget deletes a copy and remembers its version. The version may come back, unless its cluster
+// has deleted it: then it is not on the broker any more, in a clusterset in which this cluster
+// still is.
+func (p *namedPlan) forget(have client.Object) {
+	least := sequenceOf(have)
+	if p.found[have.GetName()] == nil && slices.ContainsFunc(lastSets(have), p.isIn) {
+		least++
+	}
+	p.judge.remember(p.kind, have, p.kind.placeOf("", have.GetName()), least)
+	p.delete("", have)
 }
 
 // copy makes have, which may be nil, a copy of an object with the labels and annotations.

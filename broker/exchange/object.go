@@ -13,6 +13,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	submarinerv1 "subctl/api/submariner/v1"
+	"subctl/broker/trust"
 )
 
 // This file has what Plan needs of objects, and makes no decision.
@@ -60,17 +61,45 @@ func (k *Kind) same(a, b client.Object) bool {
 	return maps.Equal(a.GetLabels(), b.GetLabels()) && maps.Equal(a.GetAnnotations(), b.GetAnnotations()) && k.sameFields(a, b)
 }
 
-// size returns the bytes of JSON that is copied of an object. A stub has the size of the
-// object that it stands for.
+// size returns the bytes of JSON that is copied of an object, without the proofs as long as they
+// are within their own bound. A stub has the size of the object that it stands for.
 func (k *Kind) size(o client.Object) int {
 	if n := k.stubSize(o); n > 0 {
 		return n
 	}
-	b, err := json.Marshal(append([]any{o.GetLabels(), o.GetAnnotations()}, k.Fields(o)...))
+	annotations := maps.Clone(o.GetAnnotations())
+	for _, a := range proofs {
+		delete(annotations, a)
+	}
+	b, err := json.Marshal(append([]any{o.GetLabels(), annotations}, k.Fields(o)...))
 	if err != nil {
 		return k.MaxSize + 1 // strings and numbers cannot fail to encode
 	}
-	return len(b)
+	return len(b) + tooLong(o)
+}
+
+// proofs are the annotations that prove who made an object. They are copied apart from the
+// others.
+var proofs = []string{submarinerv1.SignatureAnnotation, submarinerv1.GrantAnnotation, submarinerv1.RevocationAnnotation}
+
+// Proofs returns the annotations that prove who made an object.
+func Proofs() []string { return slices.Clone(proofs) }
+
+// MaxProof is the most bytes of the proofs of an object, together. A signature contains the
+// object, of up to maxSize bytes, in base64.
+const MaxProof = 24 << 10
+
+// tooLong returns the bytes of the proofs if they are more than MaxProof, which is more than the
+// MaxSize of any kind; otherwise 0.
+func tooLong(o client.Object) int {
+	bytes := 0
+	for _, a := range proofs {
+		bytes += len(o.GetAnnotations()[a])
+	}
+	if bytes <= MaxProof {
+		return 0
+	}
+	return bytes
 }
 
 func (k *Kind) tooLarge(size int) string {
@@ -202,7 +231,28 @@ func (k *Kind) freeCopy(o client.Object, namespace, name string, labels map[stri
 // without labels, which differ from copy to copy.
 func (k *Kind) boundedSize(o client.Object) int {
 	if k.Free != nil {
-		return k.size(k.freeCopy(o, "", "", nil))
+		return k.size(k.freeCopy(o, "", "", nil)) + tooLong(o)
 	}
 	return k.size(o)
+}
+
+// ownerOf returns the ID of the cluster that made the object of a copy, or BrokerID.
+func ownerOf(copy client.Object) string {
+	id, _ := submarinerv1.OwnerID(copy)
+	return id
+}
+
+// sequenceOf returns the sequence number of a copy; 0 if it has none. It was verified when it was
+// copied.
+func sequenceOf(copy client.Object) int64 {
+	s, err := trust.ReadStatement(copy.GetAnnotations()[submarinerv1.SignatureAnnotation])
+	if err != nil {
+		return 0
+	}
+	return s.Sequence
+}
+
+// sameSignature reports whether two objects have the same signature.
+func sameSignature(a, b client.Object) bool {
+	return a.GetAnnotations()[submarinerv1.SignatureAnnotation] == b.GetAnnotations()[submarinerv1.SignatureAnnotation]
 }

@@ -23,7 +23,7 @@ func TestCopiesFromSomeClusterSets(t *testing.T) {
 		for i := range s.Sets {
 			s.Sets[i].Known = labKnown || s.Sets[i].Name != "lab"
 		}
-		writes, _ := exchange.Plan(exchange.Kinds(), s)
+		writes, _ := plan(exchange.Kinds(), s)
 		w.apply(t, writes)
 		c := w.local[id(west)].(*submarinerv1.Cluster)
 		require.Equal(t, c.ClusterSets(), policy.ClusterOf(c).Sets)

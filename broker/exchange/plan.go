@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"reflect"
 	"slices"
+	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -21,6 +22,12 @@ type Snapshot struct {
 	Namespace string // of this cluster
 	Local     []client.Object
 	Sets      []SetSnapshot
+
+	Identity
+	Memory Memory // what the Plan before has returned
+	Now    time.Time
+
+	memos *memos // nil: nothing is kept from one Plan to the next
 }
 
 // SetSnapshot is what a clusterset on the broker holds.
@@ -66,12 +73,13 @@ func (w Write) String() string {
 	return fmt.Sprintf("%s %s %s %s", w.Op, w.kind.Name, w.Object.GetName(), where)
 }
 
-// Plan returns the writes that make both sides the same, and the objects that it refuses
-// to copy, an object of a kind that is not in the table among them. It writes only to
+// Plan returns the writes that make both sides the same, the objects that it refuses
+// to copy, an object of a kind that is not in the table among them, and what the cluster should
+// remember before it carries out the writes. It writes only to
 // clustersets that are known, deletes nothing that an unknown clusterset may hold, and
 // deletes what is left of clustersets that the cluster is not in any more only when all
 // its clustersets are known.
-func Plan(kinds Table, s Snapshot) ([]Write, []Refusal) {
+func Plan(kinds Table, s Snapshot) ([]Write, []Refusal, Memory) {
 	p := &plan{Snapshot: s}
 	slices.SortFunc(p.Sets, func(a, b SetSnapshot) int { return cmp.Compare(a.Name, b.Name) })
 	local := p.split(kinds, s.Local, true)
@@ -81,6 +89,7 @@ func Plan(kinds Table, s Snapshot) ([]Write, []Refusal) {
 			sets[i] = p.split(kinds, set.Objects, false)
 		}
 	}
+	p.judge = newJudge(kinds, p.Snapshot, local, sets)
 	for i := range kinds {
 		of := kindPlan{plan: p, kind: &kinds[i], local: local[i], sets: slices.Clone(p.Sets)}
 		for j := range of.sets {
@@ -95,11 +104,15 @@ func Plan(kinds Table, s Snapshot) ([]Write, []Refusal) {
 			planFree(of)
 		}
 	}
-	return p.writes, p.refused
+	if p.judge.memory.changed {
+		p.judge.memory.trim()
+	}
+	return p.writes, p.refused, p.judge.memory
 }
 
 type plan struct {
 	Snapshot
+	judge   *judge
 	writes  []Write
 	refused []Refusal
 }
@@ -131,6 +144,13 @@ type kindPlan struct {
 	kind  *Kind
 	local []client.Object // sorted by name, and so are the objects of sets
 	sets  []SetSnapshot
+	fresh []signature
+}
+
+// refuseVerdict refuses an object on the broker.
+func (p *kindPlan) refuseVerdict(o client.Object, v verdict) {
+	p.refuse(o, false, "%s", v.reason)
+	p.refused[len(p.refused)-1].early = v.early
 }
 
 func (p *kindPlan) refuse(o client.Object, local bool, format string, args ...any) {

@@ -11,6 +11,7 @@ import (
 
 	submarinerv1 "subctl/api/submariner/v1"
 	"subctl/broker"
+	"subctl/broker/brokertest"
 	"subctl/broker/exchange"
 )
 
@@ -25,12 +26,22 @@ func unlabelled(o client.Object) client.Object {
 
 // copied returns o as a cluster has it that is in the given sets with its owner.
 func copied(o client.Object, sets string) client.Object {
+	signed("", o)
 	o.SetNamespace(here)
-	o.SetAnnotations(map[string]string{submarinerv1.ClusterSetsAnnotation: sets})
+	brokertest.Annotate(o, submarinerv1.ClusterSetsAnnotation, sets)
 	return o
 }
 
+// set returns a clusterset with objects, which their owners have signed.
 func set(name string, objects ...client.Object) exchange.SetSnapshot {
+	for _, o := range objects {
+		signed(name, o)
+	}
+	return unsigned(name, objects...)
+}
+
+// unsigned returns a clusterset with objects as they are.
+func unsigned(name string, objects ...client.Object) exchange.SetSnapshot {
 	ns := broker.NamespaceIn(submarinerv1.BrokerNamespace, name)
 	for _, o := range objects {
 		o.SetNamespace(ns)
@@ -186,7 +197,7 @@ func TestPlan(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			writes, refused := exchange.Plan(exchange.Kinds(), exchange.Snapshot{ClusterID: "east", Namespace: here, Local: tc.local, Sets: tc.sets})
+			writes, refused := plan(exchange.Kinds(), exchange.Snapshot{ClusterID: "east", Namespace: here, Local: tc.local, Sets: tc.sets})
 			require.Equal(t, tc.writes, texts(writes))
 			require.Equal(t, tc.refused, texts(refused))
 		})
@@ -205,7 +216,7 @@ func TestManyObjectsOfOneCluster(t *testing.T) {
 	for i := range 20 {
 		objects = append(objects, endpoint("x", "west", fmt.Sprintf("10-0-0-%x", i)))
 	}
-	writes, refused := exchange.Plan(exchange.Kinds(), exchange.Snapshot{ClusterID: "east", Namespace: here, Sets: []exchange.SetSnapshot{set("default", objects...)}})
+	writes, refused := plan(exchange.Kinds(), exchange.Snapshot{ClusterID: "east", Namespace: here, Sets: []exchange.SetSnapshot{set("default", objects...)}})
 	require.Len(t, writes, 16)
 	require.Len(t, refused, 4)
 }
@@ -217,12 +228,13 @@ func TestFederatedFields(t *testing.T) {
 		"c": "d", corev1.LastAppliedConfigAnnotation: "{}", submarinerv1.ClusterSetsAnnotation: "forged",
 	}
 	o.Namespace, o.UID, o.ResourceVersion, o.Finalizers = here, "uid", "7", []string{"f"}
-	writes, _ := exchange.Plan(exchange.Kinds(), exchange.Snapshot{ClusterID: "east", Namespace: here, Local: []client.Object{o}, Sets: []exchange.SetSnapshot{set("default")}})
+	writes, _ := plan(exchange.Kinds(), exchange.Snapshot{ClusterID: "east", Namespace: here, Local: []client.Object{o}, Sets: []exchange.SetSnapshot{set("default")}})
 	want := cluster("submariner-k8s-broker", "east")
-	want.Labels, want.Annotations = map[string]string{"a": "b", submarinerv1.ClusterIDLabel: "east"}, map[string]string{}
+	want.Labels = map[string]string{"a": "b", submarinerv1.ClusterIDLabel: "east"}
+	brokertest.SignAt(want, "", now.UnixMilli())
 	require.Equal(t, want, writes[0].Object)
 
-	writes, _ = exchange.Plan(exchange.Kinds(), exchange.Snapshot{ClusterID: "west", Namespace: here, Sets: []exchange.SetSnapshot{set("lab", want.DeepCopy()), set("default", want.DeepCopy())}})
+	writes, _ = plan(exchange.Kinds(), exchange.Snapshot{ClusterID: "west", Namespace: here, Sets: []exchange.SetSnapshot{set("lab", want.DeepCopy()), set("default", want.DeepCopy())}})
 	want.Namespace, want.Annotations[submarinerv1.ClusterSetsAnnotation] = here, "default,lab"
 	require.Equal(t, want, writes[0].Object)
 }
@@ -237,10 +249,10 @@ func TestLabelsAndAnnotationsOfOthers(t *testing.T) {
 	}
 	kinds := exchange.Kinds()
 	plan := func() client.Object {
-		writes, refused := exchange.Plan(kinds, exchange.Snapshot{ClusterID: "west", Namespace: here, Sets: []exchange.SetSnapshot{set("default", o)}})
+		writes, refused := plan(kinds, exchange.Snapshot{ClusterID: "west", Namespace: here, Sets: []exchange.SetSnapshot{unsigned("default", brokertest.SignOf(kinds, o, ""))}})
 		require.Empty(t, refused)
 		require.Len(t, writes, 1)
-		return writes[0].Object
+		return withoutProofs(writes[0].Object)
 	}
 	copied := plan()
 	want := map[string]string{submarinerv1.ClusterIDLabel: "east"}
@@ -268,7 +280,7 @@ func BenchmarkPlan1000Clusters(b *testing.B) {
 	}
 	s := exchange.Snapshot{ClusterID: "east", Namespace: here, Local: local, Sets: []exchange.SetSnapshot{set("default", remote...)}}
 	for b.Loop() {
-		if writes, _ := exchange.Plan(exchange.Kinds(), s); len(writes) > 0 {
+		if writes, _ := plan(exchange.Kinds(), s); len(writes) > 0 {
 			b.Fatal(writes[0])
 		}
 	}

@@ -12,6 +12,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	submarinerv1 "subctl/api/submariner/v1"
+	"subctl/broker/brokertest"
 	"subctl/broker/exchange"
 )
 
@@ -24,9 +25,9 @@ type world struct {
 func id(o client.Object) string { return fmt.Sprintf("%T/%s", o, o.GetName()) }
 
 func (w *world) snapshot(own string) exchange.Snapshot {
-	s := exchange.Snapshot{ClusterID: own, Namespace: here, Local: slices.Collect(maps.Values(w.local))}
+	s := exchange.Snapshot{ClusterID: own, Namespace: here, Local: slices.Collect(maps.Values(w.local)), Identity: brokertest.Identity(own), Now: now}
 	for name, objects := range w.sets {
-		s.Sets = append(s.Sets, set(name, slices.Collect(maps.Values(objects))...))
+		s.Sets = append(s.Sets, unsigned(name, slices.Collect(maps.Values(objects))...))
 	}
 	return s
 }
@@ -52,12 +53,13 @@ func (w *world) apply(t *testing.T, writes []exchange.Write) {
 func TestSyncConverges(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 2))
 	ids := []string{"east", "east-b", "west", "e"}
-	for range 2000 {
+	for range 400 {
 		w := &world{local: map[string]client.Object{}, sets: map[string]map[string]client.Object{"default": {}, "lab": {}}}
 		for range 4 {
 			for range r.IntN(8) {
 				o := mischief(r, ids)
 				side := []map[string]client.Object{w.local, w.sets["default"], w.sets["lab"]}[r.IntN(3)]
+				signed("default", o)
 				if r.IntN(4) == 0 {
 					delete(side, id(o))
 				} else {
@@ -66,14 +68,16 @@ func TestSyncConverges(t *testing.T) {
 			}
 			snapshot := w.snapshot("east")
 			before := foreign(w)
-			writes, _ := exchange.Plan(exchange.Kinds(), snapshot)
+			writes, _, _ := exchange.Plan(exchange.Kinds(), snapshot)
 			w.apply(t, writes)
 			require.Equal(t, before, foreign(w))
-			again, _ := exchange.Plan(exchange.Kinds(), w.snapshot("east"))
+			again, _, _ := exchange.Plan(exchange.Kinds(), w.snapshot("east"))
 			require.Empty(t, texts(again))
 			for name, objects := range w.sets {
 				for _, o := range objects {
-					if valid(o, o.GetLabels()[submarinerv1.ClusterIDLabel]) && o.GetLabels()[submarinerv1.ClusterIDLabel] != "east" {
+					owner := o.GetLabels()[submarinerv1.ClusterIDLabel]
+					member := objects[id(cluster("x", owner))]
+					if valid(o, owner) && owner != "east" && member != nil && valid(member, owner) && member.GetLabels()[submarinerv1.ClusterIDLabel] == owner {
 						have := w.local[id(o)]
 						require.NotNil(t, have)
 						if have.GetLabels()[submarinerv1.ClusterIDLabel] != "" && have.GetLabels()[submarinerv1.ClusterIDLabel] != "east" {

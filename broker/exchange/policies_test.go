@@ -73,12 +73,14 @@ func TestExchangeOfPolicies(t *testing.T) {
 	east, west := newSite(t, d, gate, "east"), newSite(t, d, gate, "west")
 	var told sync.Map // by name of a policy of east: the reason
 	east.config.Warn = func(p client.Object, c metav1.Condition) { told.Store(p.GetName(), c.Reason) }
-	east.start()
-	west.start()
+	for _, s := range []*site{east, west} {
+		s.create(cluster(s.ns, s.id))
+		s.start()
+	}
 	brokers := func(name, driver string) *v1alpha1.CablePolicies {
 		p := cablePolicy(name, driver)
 		p.Namespace, p.Generation = d.NS, 0
-		return p
+		return brokertest.Sign(p, "default")
 	}
 
 	t.Log("from a member and from the broker")
@@ -114,7 +116,7 @@ func TestExchangeOfPolicies(t *testing.T) {
 	east.shared("p", "Shared", "default")
 	nonsense := brokers("nonsense", "vxlan")
 	nonsense.ConnectionPolicies[0].CableOptions = &v1alpha1.CableOptions{Data: map[string]string{v1alpha1.CableCustomConfig: "mtu: 5"}}
-	require.NoError(t, d.Admin.Create(t.Context(), nonsense))
+	require.NoError(t, d.Admin.Create(t.Context(), brokertest.Sign(nonsense, "default")))
 	require.Eventually(t, func() bool {
 		return slices.ContainsFunc(west.ex.Status().Refused, func(r exchange.Refusal) bool { return r.Name == "nonsense" })
 	}, patience, tick)
@@ -168,7 +170,6 @@ func TestExchangeOfPolicies(t *testing.T) {
 	west.holds()
 
 	t.Log("a label that selects a cluster, put on it where it is")
-	east.create(cluster(east.ns, "east"))
 	arrives := func(labels string, want map[string]string) {
 		t.Helper()
 		c := cluster(east.ns, "east")

@@ -2,6 +2,7 @@ package exchange
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 
@@ -66,7 +67,7 @@ func (s *share) unread(set string) {
 func (s *share) shareable(cluster, namespace string, have client.Object) client.Object {
 	labels := map[string]string{submarinerv1.ClusterIDLabel: cluster}
 	want := s.kind.freeCopy(s.object, namespace, s.object.GetName(), labels)
-	if have != nil && s.kind.same(want, have) && s.last.InForce != nil && s.kind.sameFields(s.last.InForce, want) {
+	if have != nil && maps.Equal(want.GetLabels(), have.GetLabels()) && s.kind.sameFields(want, have) && s.last.InForce != nil && s.kind.sameFields(s.last.InForce, want) {
 		return want // checked before
 	}
 	reason, flaw := s.kind.contentFlaw(want)

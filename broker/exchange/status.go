@@ -69,6 +69,8 @@ type Refusal struct {
 	Name      string
 	Local     bool // found in this cluster, not on the broker
 	Reason    string
+
+	early bool // it may be copied soon: it is reported only if it is still refused then
 }
 
 func (r Refusal) String() string {

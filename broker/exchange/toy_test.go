@@ -133,15 +133,15 @@ func labels(owner string) map[string]string {
 }
 
 func beacon(ns, name, owner string, lights ...string) *Beacon {
-	return &Beacon{ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: ns, Labels: labels(owner)}, Spec: BeaconSpec{Lights: lights}}
+	return signed("default", &Beacon{ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: ns, Labels: labels(owner)}, Spec: BeaconSpec{Lights: lights}})
 }
 
 func notice(ns, name, owner, text string) *Notice {
-	return &Notice{ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: ns, Labels: labels(owner)}, Spec: NoticeSpec{Text: text}}
+	return signed("default", &Notice{ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: ns, Labels: labels(owner)}, Spec: NoticeSpec{Text: text}})
 }
 
 func TestPlanOfToys(t *testing.T) {
-	writes, refused := exchange.Plan(withToys(), exchange.Snapshot{
+	writes, refused := plan(withToys(), exchange.Snapshot{
 		ClusterID: "east", Namespace: here,
 		Local: []client.Object{beacon(here, "east.a", "", "red"), beacon(here, "west.a", ""), notice(here, "n", "", "hello")},
 		Sets: []exchange.SetSnapshot{set("default",
@@ -157,7 +157,7 @@ func TestPlanOfToys(t *testing.T) {
 	require.Equal(t, []string{
 		`Beacon submariner-operator/west.a in this cluster: its name is not one of the names that cluster "east" may give its beacons`,
 		`Beacon submariner-k8s-broker/north.a on the broker: its name is not one of the names that cluster "west" may give its beacons`,
-		"Beacon submariner-k8s-broker/south.a on the broker: it has 2058 bytes, more than 1024",
+		"Beacon submariner-k8s-broker/south.a on the broker: it has 2056 bytes, more than 1024",
 		"Beacon submariner-k8s-broker/west.d on the broker: cluster west has more than 2 of them",
 		"Notice submariner-k8s-broker/u on the broker: it is not in force anywhere: spec.text is empty",
 	}, texts(refused))
@@ -166,7 +166,7 @@ func TestPlanOfToys(t *testing.T) {
 // A kind that is not in the table is refused, on either side: it is never treated as
 // another kind.
 func TestUnknownKindIsRefused(t *testing.T) {
-	writes, refused := exchange.Plan(exchange.Kinds(), exchange.Snapshot{
+	writes, refused := plan(exchange.Kinds(), exchange.Snapshot{
 		ClusterID: "east", Namespace: here,
 		Local: []client.Object{beacon(here, "east-submariner-cable-east-1", "")},
 		Sets:  []exchange.SetSnapshot{set("default", beacon("x", "west", "west"), notice("x", "default", "", "hello"))},
@@ -288,7 +288,7 @@ func TestMembersWriteTheirOwnToys(t *testing.T) {
 	denied(west.Create(ctx, beacon(d.NS, "west.b", "west", strings.Repeat("x", 2000))), "west.b has more than 1024 characters")
 	denied(west.Create(ctx, notice(d.NS, "m", "west", strings.Repeat("x", 2000))), "m has more than 1024 characters")
 	large := cluster(d.NS, "west")
-	large.Annotations = map[string]string{"a": strings.Repeat("x", 2000)}
+	large.Annotations["a"] = strings.Repeat("x", 2000)
 	require.NoError(t, west.Create(ctx, large), "bounds are of a kind")
 
 	t.Log("the quota")
@@ -316,6 +316,7 @@ func TestToysAreExchanged(t *testing.T) {
 	gate := kubetest.NewGate(t, d.Server)
 	east, west := newSite(t, d, gate, "east"), newSite(t, d, gate, "west")
 	for _, s := range []*site{east, west} {
+		s.create(cluster(s.ns, s.id))
 		s.config.Kinds, s.client = withToys(), toyClient(t, d.Server.Config())
 		s.start()
 	}

@@ -161,7 +161,7 @@ func TestUninstallWaitsForTheNodes(t *testing.T) {
 		"repair them and run the same command again, or continue with --force=nodes")
 	r := j.remains(t)
 	require.NotNil(t, r.Submariner.DeletionTimestamp)
-	require.Len(t, r.Namespaced, 11, "the agents must still be there")
+	require.Len(t, r.Namespaced, 12, "the agents must still be there")
 
 	j.clean(t, j.c) // repaired
 	require.NoError(t, j.uninstall(t))

@@ -1,0 +1,95 @@
+package brokertest
+
+import (
+	"net/netip"
+	"sync"
+
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	submarinerv1 "subctl/api/submariner/v1"
+	"subctl/broker/exchange"
+	"subctl/broker/trust"
+)
+
+// Sequence is the sequence number of the signatures, and the serial of the grants, in this
+// package.
+const Sequence = 1000
+
+// KeyOf returns the key with which an owner signs; submarinerv1.BrokerID stands for the
+// administrator.
+func KeyOf(owner string) trust.Key {
+	if owner == submarinerv1.BrokerID {
+		return Key(administrator)
+	}
+	return Key(owner)
+}
+
+// Administrator returns the administrator's key.
+func Administrator() trust.Key { return Key(administrator) }
+
+// Grant returns a generous grant for a cluster.
+func Grant(id string) trust.Grant {
+	return trust.Grant{
+		Cluster: id, Key: Key(id).Public(), Networks: []netip.Prefix{netip.MustParsePrefix("10.0.0.0/8"), netip.MustParsePrefix("242.0.0.0/8")},
+		Gateways: 16, Sets: []string{"default", "lab", "prod", "blue", "green"}, Serial: Sequence,
+	}
+}
+
+// Granted returns a grant, signed.
+func Granted(g trust.Grant) string { return must(Administrator().SignGrant(g)) }
+
+// Identity returns what a cluster signs and verifies with.
+func Identity(id string) exchange.Identity {
+	i, ok := identities.Load(id)
+	if !ok {
+		i, _ = identities.LoadOrStore(id, exchange.Identity{Key: Key(id), Grant: Granted(Grant(id)), Administrator: Administrator().Public()})
+	}
+	return i.(exchange.Identity)
+}
+
+var identities sync.Map // by cluster ID
+
+// Sign signs an object of the broker as its owner does, and returns it. set is the clusterset that
+// it is limited to; an object of the broker's administrator must have one.
+func Sign[T client.Object](o T, set string) T { return SignAt(o, set, Sequence) }
+
+// SignAt is like Sign, with a sequence number.
+func SignAt[T client.Object](o T, set string, sequence int64) T {
+	return signWith(exchange.Kinds(), o, set, sequence)
+}
+
+// SignOf is like Sign, for kinds of another table.
+func SignOf[T client.Object](kinds exchange.Table, o T, set string) T {
+	return signWith(kinds, o, set, Sequence)
+}
+
+func signWith[T client.Object](kinds exchange.Table, o T, set string, sequence int64) T {
+	id, ok := submarinerv1.OwnerID(o)
+	if !ok {
+		id = submarinerv1.BrokerID
+	}
+	if err := kinds.Sign(o, KeyOf(id), set, sequence); err != nil {
+		panic(err)
+	}
+	if _, ok := any(o).(*submarinerv1.Cluster); ok && id != submarinerv1.BrokerID {
+		Annotate(o, submarinerv1.GrantAnnotation, Identity(id).Grant)
+	}
+	return o
+}
+
+// Annotate sets an annotation.
+func Annotate(o client.Object, key, value string) {
+	annotations := map[string]string{}
+	for k, v := range o.GetAnnotations() {
+		annotations[k] = v
+	}
+	annotations[key] = value
+	o.SetAnnotations(annotations)
+}
+
+func must[T any](v T, err error) T {
+	if err != nil {
+		panic(err)
+	}
+	return v
+}

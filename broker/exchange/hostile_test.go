@@ -1,0 +1,395 @@
+package exchange_test
+
+import (
+	"encoding/base64"
+	"net/netip"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	submarinerv1 "subctl/api/submariner/v1"
+	"subctl/api/submariner/v1alpha1"
+	"subctl/broker/brokertest"
+	"subctl/broker/exchange"
+	"subctl/broker/trust"
+)
+
+// victim is a cluster, "east", that exchanges objects with a broker. west is an honest member of
+// the clustersets default and lab.
+type victim struct {
+	t      *testing.T
+	local  map[string]client.Object // by kind and name
+	memory exchange.Memory
+	now    time.Time
+}
+
+func newVictim(t *testing.T) *victim {
+	t.Helper()
+	return &victim{t: t, local: map[string]client.Object{}, now: now}
+}
+
+// sync exchanges objects with clustersets once, and returns what was refused.
+func (v *victim) sync(sets ...exchange.SetSnapshot) (refused []string) {
+	v.t.Helper()
+	s := exchange.Snapshot{ClusterID: "east", Namespace: here, Sets: sets, Identity: brokertest.Identity("east"), Memory: v.memory, Now: v.now}
+	for _, o := range v.local {
+		s.Local = append(s.Local, o)
+	}
+	writes, refusals, memory := exchange.Plan(exchange.Kinds(), s)
+	v.memory, v.now = memory, v.now.Add(time.Second)
+	for _, w := range writes {
+		switch {
+		case w.Set != "":
+		case w.Op == exchange.Delete:
+			delete(v.local, id(w.Object))
+		default:
+			v.local[id(w.Object)] = w.Object
+		}
+	}
+	return texts(refusals)
+}
+
+// has reports whether the victim has a copy of exactly this version.
+func (v *victim) has(o client.Object) bool {
+	have := v.local[id(o)]
+	return have != nil && have.GetAnnotations()[submarinerv1.SignatureAnnotation] == o.GetAnnotations()[submarinerv1.SignatureAnnotation]
+}
+
+// at returns an object as its owner signed it at a time, with a change.
+func at[T client.Object](sequence int64, o T, change func(T)) T {
+	change(o)
+	return brokertest.SignAt(o, "", sequence)
+}
+
+func (v *victim) west() (c *submarinerv1.Cluster, e *submarinerv1.Endpoint, p *v1alpha1.CablePolicies) {
+	return cluster("x", "west"), endpoint("x", "west", "10-0-0-1"), brokertest.Policy("x", "west", "p")
+}
+
+// granted returns the Cluster of west with a grant.
+func granted(c *submarinerv1.Cluster, change func(*trust.Grant)) *submarinerv1.Cluster {
+	g := brokertest.Grant("west")
+	change(&g)
+	brokertest.Annotate(c, submarinerv1.GrantAnnotation, brokertest.Granted(g))
+	return c
+}
+
+// A broker that shows altered or forged versions of an honest member's objects: the copies stay
+// as they are, nothing forged is copied, and each is refused by name.
+func TestHostileBrokerAlters(t *testing.T) {
+	payload := base64.RawURLEncoding.EncodeToString([]byte(`{"kind":"Endpoint"}`))
+	for name, alter := range map[string]func(c *submarinerv1.Cluster, e *submarinerv1.Endpoint, p *v1alpha1.CablePolicies){
+		"the public key of a Cluster": func(c *submarinerv1.Cluster, _ *submarinerv1.Endpoint, _ *v1alpha1.CablePolicies) {
+			c.Spec.PublicKey = "forged"
+		},
+		"the pod networks of a Cluster": func(c *submarinerv1.Cluster, _ *submarinerv1.Endpoint, _ *v1alpha1.CablePolicies) {
+			c.Spec.ClusterCIDR = []string{"10.7.0.0/16"}
+		},
+		"the Service networks": func(c *submarinerv1.Cluster, _ *submarinerv1.Endpoint, _ *v1alpha1.CablePolicies) {
+			c.Spec.ServiceCIDR = nil
+		},
+		"the global networks": func(c *submarinerv1.Cluster, _ *submarinerv1.Endpoint, _ *v1alpha1.CablePolicies) {
+			c.Spec.GlobalCIDR = []string{"242.0.0.0/16"}
+		},
+		"required encryption": func(c *submarinerv1.Cluster, _ *submarinerv1.Endpoint, _ *v1alpha1.CablePolicies) {
+			c.Spec.Encryption = "required"
+		},
+		"the clustersets of a Cluster": func(c *submarinerv1.Cluster, _ *submarinerv1.Endpoint, _ *v1alpha1.CablePolicies) {
+			c.Spec.ClusterSets = []string{"prod"}
+		},
+		"a label of a Cluster": func(c *submarinerv1.Cluster, _ *submarinerv1.Endpoint, _ *v1alpha1.CablePolicies) {
+			c.Labels["env"] = "prod"
+		},
+		"the address of a gateway": func(_ *submarinerv1.Cluster, e *submarinerv1.Endpoint, _ *v1alpha1.CablePolicies) {
+			e.Spec.PublicIP = "198.51.100.66"
+		},
+		"the private address": func(_ *submarinerv1.Cluster, e *submarinerv1.Endpoint, _ *v1alpha1.CablePolicies) {
+			e.Spec.PrivateIP = "198.51.100.66"
+		},
+		"the subnets of a gateway": func(_ *submarinerv1.Cluster, e *submarinerv1.Endpoint, _ *v1alpha1.CablePolicies) {
+			e.Spec.Subnets = []string{"10.3.0.0/16"}
+		},
+		"the WireGuard key of a gateway": func(_ *submarinerv1.Cluster, e *submarinerv1.Endpoint, _ *v1alpha1.CablePolicies) {
+			e.Spec.BackendConfig["publicKey"] = "forged"
+		},
+		"the driver of a gateway": func(_ *submarinerv1.Cluster, e *submarinerv1.Endpoint, _ *v1alpha1.CablePolicies) {
+			e.Spec.Backend = "ipsec"
+		},
+		"the hostname": func(_ *submarinerv1.Cluster, e *submarinerv1.Endpoint, _ *v1alpha1.CablePolicies) {
+			e.Spec.Hostname = "other"
+		},
+		"the health check": func(_ *submarinerv1.Cluster, e *submarinerv1.Endpoint, _ *v1alpha1.CablePolicies) {
+			e.Spec.HealthCheckIP = "10.2.0.9"
+		},
+		"NAT": func(_ *submarinerv1.Cluster, e *submarinerv1.Endpoint, _ *v1alpha1.CablePolicies) {
+			e.Spec.NATEnabled = true
+		},
+		"allocated addresses": func(_ *submarinerv1.Cluster, e *submarinerv1.Endpoint, _ *v1alpha1.CablePolicies) {
+			e.Spec.AllocatedIPs = []string{"242.0.0.1"}
+		},
+		"a policy": func(_ *submarinerv1.Cluster, _ *submarinerv1.Endpoint, p *v1alpha1.CablePolicies) {
+			p.ConnectionPolicies[0].CableDriver = "ipsec"
+		},
+		"an added rule": func(_ *submarinerv1.Cluster, _ *submarinerv1.Endpoint, p *v1alpha1.CablePolicies) {
+			p.ConnectionPolicies = append(p.ConnectionPolicies, p.ConnectionPolicies[0])
+		},
+		"the owner of a policy": func(_ *submarinerv1.Cluster, _ *submarinerv1.Endpoint, p *v1alpha1.CablePolicies) {
+			p.Labels[submarinerv1.ClusterIDLabel] = "north"
+		},
+		"a policy made the broker's": func(_ *submarinerv1.Cluster, _ *submarinerv1.Endpoint, p *v1alpha1.CablePolicies) { p.Labels = nil },
+		"no signature": func(_ *submarinerv1.Cluster, e *submarinerv1.Endpoint, _ *v1alpha1.CablePolicies) {
+			e.Annotations = nil
+		},
+		"no label": func(_ *submarinerv1.Cluster, e *submarinerv1.Endpoint, _ *v1alpha1.CablePolicies) { e.Labels = nil },
+		"another's signature": func(c *submarinerv1.Cluster, e *submarinerv1.Endpoint, _ *v1alpha1.CablePolicies) {
+			e.Annotations = c.Annotations
+		},
+		"a signature of the broker's key": func(_ *submarinerv1.Cluster, e *submarinerv1.Endpoint, _ *v1alpha1.CablePolicies) {
+			e.Spec.PublicIP = "198.51.100.66"
+			forge(e, "broker")
+		},
+		"a signature of another member": func(_ *submarinerv1.Cluster, e *submarinerv1.Endpoint, _ *v1alpha1.CablePolicies) {
+			e.Spec.PublicIP = "198.51.100.66"
+			forge(e, "north")
+		},
+		"a payload of its own": func(_ *submarinerv1.Cluster, e *submarinerv1.Endpoint, _ *v1alpha1.CablePolicies) {
+			parts := strings.Split(e.Annotations[submarinerv1.SignatureAnnotation], ".")
+			e.Annotations[submarinerv1.SignatureAnnotation] = parts[0] + "." + payload + "." + parts[2]
+		},
+		"no grant": func(c *submarinerv1.Cluster, _ *submarinerv1.Endpoint, _ *v1alpha1.CablePolicies) {
+			delete(c.Annotations, submarinerv1.GrantAnnotation)
+		},
+		"the grant of another": func(c *submarinerv1.Cluster, _ *submarinerv1.Endpoint, _ *v1alpha1.CablePolicies) {
+			c.Annotations[submarinerv1.GrantAnnotation] = brokertest.Identity("north").Grant
+		},
+		"a grant of its own": func(c *submarinerv1.Cluster, e *submarinerv1.Endpoint, _ *v1alpha1.CablePolicies) {
+			g := brokertest.Grant("west")
+			g.Key, g.Serial = brokertest.Key("broker").Public(), 5000
+			token, _ := brokertest.Key("broker").SignGrant(g)
+			c.Annotations[submarinerv1.GrantAnnotation] = token
+			e.Spec.PublicIP = "198.51.100.66"
+			forge(e, "broker")
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			v := newVictim(t)
+			c, e, p := v.west()
+			require.Empty(t, v.sync(unsigned("default", c, e, p), unsigned("lab", c, e, p)))
+			forgedC, forgedE, forgedP := c.DeepCopy(), e.DeepCopy(), p.DeepCopy()
+			alter(forgedC, forgedE, forgedP)
+			require.NotEmpty(t, v.sync(unsigned("default", forgedC, forgedE, forgedP)), "nothing is refused")
+			for _, o := range []client.Object{c, e, p} {
+				require.True(t, v.has(o), "the copy of %s is gone", id(o))
+			}
+			require.Equal(t, e.Spec, v.local[id(e)].(*submarinerv1.Endpoint).Spec)
+			require.Equal(t, c.Spec, v.local[id(c)].(*submarinerv1.Cluster).Spec)
+			require.Equal(t, p.ConnectionPolicies, v.local[id(p)].(*v1alpha1.CablePolicies).ConnectionPolicies)
+
+			newcomer := newVictim(t)
+			newcomer.sync(unsigned("default", forgedC, forgedE, forgedP))
+			for _, o := range newcomer.local {
+				require.True(t, newcomer.has(c) && id(o) == id(c) || newcomer.has(e) && id(o) == id(e) || newcomer.has(p) && id(o) == id(p), "a forged %s was copied", id(o))
+			}
+		})
+	}
+}
+
+// forge signs an object with a key that is not its owner's.
+func forge(o client.Object, by string) {
+	if err := exchange.Kinds().Sign(o, brokertest.Key(by), "", 9000); err != nil {
+		panic(err)
+	}
+}
+
+// A broker that shows genuine objects at the wrong place or time.
+func TestHostileBrokerReplays(t *testing.T) {
+	later := func(e *submarinerv1.Endpoint) { e.Spec.PublicIP = "198.51.100.7" }
+	for name, attack := range map[string]func(t *testing.T, v *victim){
+		"an older version": func(t *testing.T, v *victim) {
+			c, old, _ := v.west()
+			newer := at(2000, endpoint("x", "west", "10-0-0-1"), later)
+			require.Empty(t, v.sync(unsigned("default", c, newer)))
+			require.Contains(t, strings.Join(v.sync(unsigned("default", c, old)), "\n"), "a later one")
+			require.True(t, v.has(newer))
+		},
+		"an older version in one of two clustersets": func(t *testing.T, v *victim) {
+			c, old, _ := v.west()
+			newer := at(2000, endpoint("x", "west", "10-0-0-1"), later)
+			require.Empty(t, v.sync(unsigned("default", c, newer), unsigned("lab", c.DeepCopy(), newer.DeepCopy())))
+			v.sync(unsigned("default", c, newer), unsigned("lab", c.DeepCopy(), old))
+			require.True(t, v.has(newer))
+		},
+		"a deleted gateway": func(t *testing.T, v *victim) {
+			c, e, _ := v.west()
+			v.sync(unsigned("default", c, e))
+			require.Empty(t, v.sync(unsigned("default", c)))
+			require.NotContains(t, v.local, id(e))
+			require.Contains(t, strings.Join(v.sync(unsigned("default", c, e)), "\n"), "was deleted before")
+			require.NotContains(t, v.local, id(e))
+			again := at(2000, endpoint("x", "west", "10-0-0-1"), later)
+			require.Empty(t, v.sync(unsigned("default", c, again)))
+			require.True(t, v.has(again), "its cluster may make it again")
+		},
+		"a deleted policy": func(t *testing.T, v *victim) {
+			c, _, p := v.west()
+			v.sync(unsigned("default", c, p))
+			v.sync(unsigned("default", c))
+			require.NotEmpty(t, v.sync(unsigned("default", c, p)))
+			require.NotContains(t, v.local, id(p))
+		},
+		"a deleted policy of the administrator": func(t *testing.T, v *victim) {
+			p := brokertest.Sign(cablePolicy("default", "vxlan"), "default")
+			require.Empty(t, v.sync(unsigned("default", p)))
+			require.Empty(t, v.sync(unsigned("default")))
+			require.NotEmpty(t, v.sync(unsigned("default", p)))
+			require.NotContains(t, v.local, id(p))
+		},
+		"a policy that was adopted since": func(t *testing.T, v *victim) {
+			c, _, p := v.west()
+			v.sync(unsigned("default", c, p))
+			adopted := cablePolicy("p", "ipsec")
+			brokertest.SignAt(adopted, "default", 2000)
+			require.Empty(t, v.sync(unsigned("default", c, adopted)))
+			require.NotEmpty(t, v.sync(unsigned("default", c, p)))
+			require.True(t, v.has(adopted))
+		},
+		"an older grant": func(t *testing.T, v *victim) {
+			c, e, _ := v.west()
+			newer := granted(cluster("x", "west"), func(g *trust.Grant) { g.Serial, g.Gateways = 3000, 1 })
+			require.Empty(t, v.sync(unsigned("default", newer, e)))
+			require.Contains(t, strings.Join(v.sync(unsigned("default", c, e)), "\n"), "a later one")
+			require.Equal(t, newer.Annotations[submarinerv1.GrantAnnotation], v.local[id(c)].GetAnnotations()[submarinerv1.GrantAnnotation])
+		},
+		"an older grant after the Cluster was gone": func(t *testing.T, v *victim) {
+			c, _, _ := v.west()
+			newer := granted(at(2000, cluster("x", "west"), func(*submarinerv1.Cluster) {}), func(g *trust.Grant) { g.Serial = 3000 })
+			v.sync(unsigned("default", newer))
+			v.sync(unsigned("default"))
+			require.NotEmpty(t, v.sync(unsigned("default", at(4000, c, func(*submarinerv1.Cluster) {}))))
+			require.NotContains(t, v.local, id(c))
+		},
+		"a revoked cluster": func(t *testing.T, v *victim) {
+			c, e, p := v.west()
+			v.sync(unsigned("default", c, e, p))
+			require.Empty(t, v.sync(unsigned("default", revoked(2000))))
+			require.Empty(t, v.local, "a revoked cluster has copies")
+			v.sync(unsigned("default", c, e, p))
+			require.Empty(t, v.local, "the broker brings a revoked cluster back")
+			back := granted(at(4000, cluster("x", "west"), func(*submarinerv1.Cluster) {}), func(g *trust.Grant) { g.Serial = 4000 })
+			require.Empty(t, v.sync(unsigned("default", back)))
+			require.True(t, v.has(back), "it may join again")
+		},
+		"an object that is for another clusterset": func(t *testing.T, v *victim) {
+			c, _, p := v.west()
+			brokertest.Sign(p, "lab")
+			require.NotEmpty(t, v.sync(unsigned("default", c, p)))
+			require.NotContains(t, v.local, id(p))
+		},
+		"a policy of the administrator for another clusterset": func(t *testing.T, v *victim) {
+			p := brokertest.Sign(cablePolicy("default", "vxlan"), "lab")
+			require.NotEmpty(t, v.sync(unsigned("default", p)))
+			require.NotContains(t, v.local, id(p))
+		},
+		"a cluster in a clusterset that it is not in": func(t *testing.T, v *victim) {
+			c, e, _ := v.west()
+			granted(c, func(g *trust.Grant) { g.Sets = []string{"lab"} })
+			require.NotEmpty(t, v.sync(unsigned("default", c, e)))
+			require.Empty(t, v.local)
+		},
+		"a revocation of its own": func(t *testing.T, v *victim) {
+			c, e, _ := v.west()
+			v.sync(unsigned("default", c, e))
+			token, _ := brokertest.Key("broker").SignRevocation(trust.Revocation{Cluster: "west", Serial: 9000})
+			require.NotEmpty(t, v.sync(unsigned("default", exchange.Revoked("x", "west", token), e)))
+			require.True(t, v.has(c) && v.has(e))
+		},
+		"the revocation of another cluster": func(t *testing.T, v *victim) {
+			c, e, _ := v.west()
+			v.sync(unsigned("default", c, e))
+			token, _ := brokertest.Administrator().SignRevocation(trust.Revocation{Cluster: "north", Serial: 9000})
+			require.NotEmpty(t, v.sync(unsigned("default", exchange.Revoked("x", "west", token), e)))
+			require.True(t, v.has(c) && v.has(e))
+		},
+		"an object under another name": func(t *testing.T, v *victim) {
+			c, e, _ := v.west()
+			e.Name, e.Spec.CableName = "west-submariner-cable-west-10-0-0-9", "submariner-cable-west-10-0-0-9"
+			require.NotEmpty(t, v.sync(unsigned("default", c, e)))
+			require.NotContains(t, v.local, id(e))
+		},
+		"only a part": func(t *testing.T, v *victim) {
+			_, e, p := v.west()
+			require.NotEmpty(t, v.sync(unsigned("default", e, p)), "objects without the Cluster")
+			require.Empty(t, v.local)
+		},
+	} {
+		t.Run(name, func(t *testing.T) { attack(t, newVictim(t)) })
+	}
+}
+
+// revoked returns the Cluster of west after it was revoked.
+func revoked(serial int64) client.Object {
+	token, err := brokertest.Administrator().SignRevocation(trust.Revocation{Cluster: "west", Serial: serial})
+	if err != nil {
+		panic(err)
+	}
+	return exchange.Revoked("x", "west", token)
+}
+
+// A member that signs more than it was granted.
+func TestHostileMemberExceedsItsGrant(t *testing.T) {
+	narrow := func(g *trust.Grant) {
+		g.Networks, g.Gateways = []netip.Prefix{netip.MustParsePrefix("10.1.0.0/16"), netip.MustParsePrefix("10.2.0.0/16")}, 2
+	}
+	subnets := func(s ...string) func(*submarinerv1.Endpoint) {
+		return func(e *submarinerv1.Endpoint) { e.Spec.Subnets = append(e.Spec.Subnets, s...) }
+	}
+	for name, object := range map[string]client.Object{
+		"a public address":       at(1000, endpoint("x", "west", "10-0-0-1"), subnets("1.1.1.1/32")),
+		"everything":             at(1000, endpoint("x", "west", "10-0-0-1"), subnets("0.0.0.0/0")),
+		"a network of another":   at(1000, endpoint("x", "west", "10-0-0-1"), subnets("10.3.0.0/16")),
+		"a larger network":       at(1000, endpoint("x", "west", "10-0-0-1"), subnets("10.2.0.0/15")),
+		"an IPv6 network":        at(1000, endpoint("x", "west", "10-0-0-1"), subnets("::/0")),
+		"garbage":                at(1000, endpoint("x", "west", "10-0-0-1"), subnets("garbage")),
+		"an allocated address":   at(1000, endpoint("x", "west", "10-0-0-1"), func(e *submarinerv1.Endpoint) { e.Spec.AllocatedIPs = []string{"1.1.1.1"} }),
+		"a policy of the broker": func() client.Object { p := cablePolicy("p", "vxlan"); forge(p, "west"); return p }(),
+		"a policy of another": func() client.Object {
+			p := of("north", cablePolicy("p", "vxlan"))
+			forge(p, "west")
+			return p
+		}(),
+	} {
+		t.Run(name, func(t *testing.T) {
+			v := newVictim(t)
+			member := granted(cluster("x", "west"), narrow)
+			refused := v.sync(unsigned("default", member, cluster("x", "north"), object))
+			require.Len(t, refused, 1)
+			require.Contains(t, refused[0], object.GetName())
+			require.NotContains(t, v.local, id(object))
+		})
+	}
+	t.Run("a Cluster with a public network", func(t *testing.T) {
+		v := newVictim(t)
+		c := granted(at(1000, cluster("x", "west"), func(c *submarinerv1.Cluster) { c.Spec.ClusterCIDR = []string{"8.8.8.0/24"} }), narrow)
+		require.NotEmpty(t, v.sync(unsigned("default", c)))
+		require.Empty(t, v.local)
+	})
+	t.Run("more gateways", func(t *testing.T) {
+		v := newVictim(t)
+		member := granted(cluster("x", "west"), narrow)
+		gateway := func(last string) client.Object { return endpoint("x", "west", "10-0-0-"+last) }
+		require.Empty(t, v.sync(unsigned("default", member, gateway("5"), gateway("6"))))
+		require.Len(t, v.sync(unsigned("default", member, gateway("1"), gateway("5"), gateway("6"), gateway("7"))), 2)
+		require.True(t, v.has(gateway("5")) && v.has(gateway("6")), "the gateways in use change")
+		require.Len(t, v.local, 3)
+	})
+	t.Run("gateways after a smaller grant", func(t *testing.T) {
+		v := newVictim(t)
+		gateway := func(last string) client.Object { return endpoint("x", "west", "10-0-0-"+last) }
+		v.sync(unsigned("default", cluster("x", "west"), gateway("5"), gateway("6"), gateway("7")))
+		smaller := granted(cluster("x", "west"), func(g *trust.Grant) { narrow(g); g.Serial = 2000 })
+		require.Len(t, v.sync(unsigned("default", smaller, gateway("5"), gateway("6"), gateway("7"))), 1)
+		require.Len(t, v.local, 3)
+	})
+}

@@ -1,0 +1,108 @@
+package exchange_test
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	submarinerv1 "subctl/api/submariner/v1"
+	"subctl/api/submariner/v1alpha1"
+	"subctl/broker/brokertest"
+	"subctl/broker/exchange"
+)
+
+// Whatever a broker shows of honest members, the copies are versions that their owners signed,
+// and never older than a version that was here before.
+func TestHostileBrokerWalk(t *testing.T) {
+	r := rand.New(rand.NewPCG(5, 6))
+	for run := range 60 {
+		t.Run(fmt.Sprint(run), func(t *testing.T) {
+			v := newVictim(t)
+			signed := map[string][]client.Object{} // every version ever, by kind and name
+			seen := map[string]int64{}             // the newest version that was here
+			for step := range 25 {
+				for range r.IntN(3) {
+					o := honest(r, int64(1000+step*10))
+					signed[id(o)] = append(signed[id(o)], o)
+				}
+				v.sync(shown(r, "default", signed), shown(r, "lab", signed))
+				for name, have := range v.local {
+					version := versionOf(have, signed[strings.TrimSuffix(name, ".lab")])
+					require.NotNil(t, version, "%s was never signed so", name)
+					s, err := exchange.Kinds().Verify(version, brokertest.KeyOf(version.GetLabels()[submarinerv1.ClusterIDLabel]).Public())
+					require.NoError(t, err)
+					require.GreaterOrEqual(t, s.Sequence, seen[name], "%s is older than before", name)
+					seen[name] = s.Sequence
+				}
+			}
+		})
+	}
+}
+
+// honest returns a version of an object that a member signs.
+func honest(r *rand.Rand, sequence int64) client.Object {
+	owner := []string{"west", "north"}[r.IntN(2)]
+	text := fmt.Sprint(sequence)
+	switch r.IntN(4) {
+	case 0:
+		return at(sequence, brokertest.Policy("x", owner, "p-"+owner), func(p *v1alpha1.CablePolicies) {
+			p.ConnectionPolicies[0].LeftClusterSelector.MatchLabels = map[string]string{"version": text}
+		})
+	case 1:
+		return at(sequence, endpoint("x", owner, "10-0-0-1"), func(e *submarinerv1.Endpoint) { e.Spec.Hostname = text })
+	default:
+		return at(sequence, cluster("x", owner), func(c *submarinerv1.Cluster) { c.Labels["version"] = text })
+	}
+}
+
+// shown returns what a hostile broker shows: any version of any object, or none, altered or not.
+func shown(r *rand.Rand, set string, signed map[string][]client.Object) exchange.SetSnapshot {
+	out := unsigned(set)
+	for _, versions := range signed {
+		if r.IntN(6) == 0 {
+			continue
+		}
+		o := versions[r.IntN(len(versions))].DeepCopyObject().(client.Object)
+		other := versions[r.IntN(len(versions))]
+		switch r.IntN(8) {
+		case 0: // the signature of another version
+			brokertest.Annotate(o, submarinerv1.SignatureAnnotation, other.GetAnnotations()[submarinerv1.SignatureAnnotation])
+		case 1:
+			forge(o, "broker")
+		case 2:
+			o.SetLabels(map[string]string{submarinerv1.ClusterIDLabel: "north"})
+		case 3:
+			o.SetAnnotations(nil)
+		}
+		out.Objects = append(out.Objects, o)
+	}
+	return out
+}
+
+// versionOf returns the version of which have is a copy; nil if it is of none.
+func versionOf(have client.Object, versions []client.Object) client.Object {
+	for _, o := range versions {
+		if o.GetAnnotations()[submarinerv1.SignatureAnnotation] != have.GetAnnotations()[submarinerv1.SignatureAnnotation] {
+			continue
+		}
+		if stated(have) == stated(o) {
+			return o
+		}
+	}
+	return nil
+}
+
+// stated returns what an object states, as text.
+func stated(o client.Object) string {
+	switch o := o.(type) {
+	case *submarinerv1.Cluster:
+		return fmt.Sprint(o.Labels, o.Spec)
+	case *submarinerv1.Endpoint:
+		return fmt.Sprint(o.Labels, o.Spec)
+	}
+	return fmt.Sprint(o.GetLabels()[submarinerv1.ClusterIDLabel], o.(*v1alpha1.CablePolicies).ConnectionPolicies)
+}

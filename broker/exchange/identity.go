@@ -1,0 +1,54 @@
+package exchange
+
+import (
+	"errors"
+	"fmt"
+	"net/netip"
+
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"subctl/broker/trust"
+)
+
+// Identity is what a cluster signs and verifies with.
+type Identity struct {
+	Key           trust.Key       // of this cluster
+	Grant         string          // of this cluster, signed by the administrator
+	Administrator trust.PublicKey // pinned
+}
+
+// check returns the grant of cluster id, or what is wrong with its identity.
+func (i Identity) check(id string) (trust.Grant, error) {
+	if i.Key.IsZero() {
+		return trust.Grant{}, errors.New("this cluster has no signing key")
+	}
+	g, err := i.Administrator.Grant(i.Grant)
+	switch {
+	case err != nil:
+		return g, fmt.Errorf("this cluster: %w", err)
+	case g.Cluster != id:
+		return g, fmt.Errorf("the grant of this cluster is of cluster %q, not %q", g.Cluster, id)
+	case g.Key != i.Key.Public():
+		return g, errors.New("the grant of this cluster is for another signing key")
+	}
+	return g, nil
+}
+
+// exceeds returns which of an object's networks a grant does not cover, or "".
+func (k *Kind) exceeds(o client.Object, g trust.Grant) string {
+	if k.Named == nil || k.Named.Networks == nil {
+		return ""
+	}
+	for _, text := range k.Named.Networks(o) {
+		n, err := netip.ParsePrefix(text)
+		if err != nil {
+			if a, err := netip.ParseAddr(text); err == nil {
+				n = netip.PrefixFrom(a, a.BitLen())
+			}
+		}
+		if !n.IsValid() || !g.Covers(n) {
+			return fmt.Sprintf("network %.60s is not in the grant of cluster %s", text, g.Cluster)
+		}
+	}
+	return ""
+}

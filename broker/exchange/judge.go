@@ -1,0 +1,248 @@
+package exchange
+
+import (
+	"fmt"
+	"time"
+
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	submarinerv1 "subctl/api/submariner/v1"
+	"subctl/broker/trust"
+)
+
+// This file decides which objects on the broker count. The broker and the members are not
+// trusted: an object counts if its cluster has a grant from the administrator whose key is
+// pinned here, if it is as that cluster signed it, and if the grant covers what it announces.
+//
+// What is refused stays as it is here: an object of a broker that was damaged, or is attacked,
+// leaves the last valid copy in place. Only the administrator's word removes a copy: a
+// revocation, or a grant that does not cover the copy any more. A broker can withhold objects,
+// which looks the same as if their clusters had deleted them.
+
+// judge knows the grants of all clusters.
+type judge struct {
+	Identity
+	*memos
+	own     trust.Grant // zero if it is not valid
+	members map[string]*member
+	memory  Memory // of the past, and what this pass adds
+}
+
+// member is what is known of another cluster.
+type member struct {
+	grant   trust.Grant       // that counts; zero if there is none
+	revoked bool              // its grant is
+	in      map[string]string // by clusterset that has its Cluster: why that carries no valid grant; "" if it does
+}
+
+// newJudge reads the grants and revocations.
+func newJudge(kinds Table, s Snapshot, local [][]client.Object, sets [][][]client.Object) *judge {
+	j := &judge{Identity: s.Identity, memos: s.memos, members: map[string]*member{}, memory: s.Memory}
+	j.memory.changed = false
+	if j.memos == nil {
+		j.memos = &memos{}
+	}
+	if j.memory.Administrator != s.Administrator {
+		j.memory = Memory{Administrator: s.Administrator}
+	}
+	if g, err := s.check(s.ClusterID); err == nil {
+		j.own = g
+	}
+	for i, k := range kinds {
+		if k.Named == nil || !k.Named.HasGrant {
+			continue
+		}
+		for at, set := range s.Sets {
+			if set.Known {
+				j.readGrants(&kinds[i], set.Name, sets[at][i], s.ClusterID)
+			}
+		}
+		j.readCopies(&kinds[i], local[i], s.ClusterID)
+	}
+	return j
+}
+
+// readGrants finds the newest grant of each cluster in a clusterset.
+func (j *judge) readGrants(k *Kind, set string, objects []client.Object, own string) {
+	for _, o := range objects {
+		id := o.GetName()
+		if id == own || !k.Named.Names.Owns(id, o.GetName()) || submarinerv1.CheckClusterID(id) != nil {
+			continue
+		}
+		m := j.members[id]
+		if m == nil {
+			m = &member{in: map[string]string{}}
+			j.members[id] = m
+		}
+		if token := o.GetAnnotations()[submarinerv1.RevocationAnnotation]; token != "" {
+			if r, err := j.Administrator.Revocation(token); err == nil && r.Cluster == id && r.Serial > j.memory.Clusters[id].Revoked {
+				j.memory.change(id, func(known *Record) { known.Revoked = r.Serial })
+			}
+		}
+		g, why := j.grantOf(o, id)
+		if m.in[set] = why; why == "" && g.Serial > m.grant.Serial {
+			m.grant = g
+		}
+	}
+}
+
+// grantOf returns the grant that a Cluster carries, or why that is not valid.
+func (j *judge) grantOf(o client.Object, id string) (g trust.Grant, why string) {
+	if o.GetAnnotations()[submarinerv1.GrantAnnotation] == "" {
+		return g, fmt.Sprintf("its Cluster carries no grant: cluster %s must join again with subctl join", id)
+	}
+	g, err := j.memos.grant(o, j.Administrator)
+	switch {
+	case err != nil:
+		return g, err.Error()
+	case g.Cluster != id:
+		return g, fmt.Sprintf("its grant is not valid: it is of cluster %.70q", g.Cluster)
+	}
+	return g, ""
+}
+
+// readCopies compares the grants with those of the copies, and with what is remembered.
+func (j *judge) readCopies(k *Kind, local []client.Object, own string) {
+	for _, o := range local {
+		id, ok := submarinerv1.OwnerID(o)
+		if !ok || id == own || !k.Named.Names.Owns(id, o.GetName()) {
+			continue
+		}
+		if g, why := j.grantOf(o, id); why == "" {
+			if j.members[id] == nil {
+				j.members[id] = &member{in: map[string]string{}}
+			}
+			j.settle(id, g.Serial, g)
+		}
+	}
+	for id, r := range j.memory.Clusters {
+		if r.Revoked > 0 && j.members[id] == nil {
+			j.members[id] = &member{in: map[string]string{}}
+		}
+	}
+	for id, m := range j.members {
+		j.settle(id, j.memory.Clusters[id].Serial, trust.Grant{})
+		revocation := trust.Revocation{Cluster: id, Serial: j.memory.Clusters[id].Revoked}
+		m.revoked = revocation.Serial > 0 && (m.grant.Serial == 0 || revocation.Revokes(m.grant))
+	}
+}
+
+// settle refuses the grants of a cluster on the broker if they are older than one seen before,
+// of serial least. The earlier grant counts instead; it may be zero.
+func (j *judge) settle(id string, least int64, before trust.Grant) {
+	m := j.members[id]
+	if m.grant.Serial >= least {
+		return
+	}
+	if m.grant.Serial > 0 {
+		for set, why := range m.in {
+			if why == "" {
+				m.in[set] = fmt.Sprintf("its grant is of %s, and a later one, of %s, was seen before", stamp(m.grant.Serial), stamp(least))
+			}
+		}
+	}
+	m.grant = before
+}
+
+// verdict is what a judge decides about an object on the broker.
+type verdict struct {
+	sequence int64
+	reason   string // why it is refused; "" if it counts
+	early    bool   // its Cluster may be on its way
+	gone     bool   // the administrator refuses it: it keeps no copy here
+}
+
+// of judges an object on the broker that its cluster, or the broker's administrator, is said to
+// have made.
+func (j *judge) of(k *Kind, set, maker string, o client.Object) verdict {
+	if maker == submarinerv1.BrokerID {
+		r := j.statement(k, o, o.GetName(), j.Administrator)
+		switch {
+		case r.err != nil:
+			return verdict{reason: r.err.Error() + ": objects of the broker are made with subctl and the administrator's key"}
+		case r.set != set:
+			return verdict{reason: fmt.Sprintf("it is signed for clusterset %.70q", r.set)}
+		}
+		return verdict{sequence: r.sequence}
+	}
+	m := j.members[maker]
+	if m == nil {
+		return verdict{reason: noCluster(set, maker), early: true}
+	}
+	if m.revoked {
+		return verdict{reason: "the grant of cluster " + maker + " is revoked", gone: true}
+	}
+	switch why, ok := m.in[set]; {
+	case !ok:
+		return verdict{reason: noCluster(set, maker), early: true}
+	case why != "":
+		return verdict{reason: why}
+	case !m.grant.IsIn(set):
+		return verdict{reason: fmt.Sprintf("the grant of cluster %s does not include clusterset %s", maker, set), gone: true}
+	}
+	r := j.statement(k, o, o.GetName(), m.grant.Key)
+	switch {
+	case r.err != nil:
+		return verdict{reason: r.err.Error()}
+	case r.set != "" && r.set != set:
+		return verdict{reason: fmt.Sprintf("it is signed for clusterset %.70q", r.set)}
+	}
+	return verdict{sequence: r.sequence, reason: k.exceeds(o, m.grant)}
+}
+
+func noCluster(set, id string) string {
+	return fmt.Sprintf("clusterset %s has no Cluster object of cluster %s, which carries its grant", set, id)
+}
+
+// keeps reports whether a copy stays although the broker's version in a clusterset is refused.
+func (j *judge) keeps(k *Kind, set, maker string, copy client.Object, name string) bool {
+	key := j.Administrator
+	if maker != submarinerv1.BrokerID {
+		m := j.members[maker]
+		switch {
+		case m == nil:
+			return true // it counted when it was copied
+		case m.revoked:
+			return false
+		case m.grant.Serial == 0:
+			return true
+		case !m.grant.IsIn(set) || k.exceeds(copy, m.grant) != "":
+			return false
+		}
+		key = m.grant.Key
+	}
+	return j.statement(k, copy, name, key).err == nil
+}
+
+// revoked reports whether a cluster's grant is revoked.
+func (j *judge) revoked(id string) bool { return j.members[id] != nil && j.members[id].revoked }
+
+// most returns how many objects of a cluster are copied.
+func (j *judge) most(k *Kind, id string) int {
+	if k.Named.Most == nil || j.members[id] == nil || j.members[id].grant.Serial == 0 {
+		return k.PerCluster
+	}
+	return min(k.PerCluster, k.Named.Most(j.members[id].grant))
+}
+
+// remember records what a copy says of its cluster, before the copy is deleted. least is the least
+// acceptable sequence number of a version that comes in its place.
+func (j *judge) remember(k *Kind, copy client.Object, place string, least int64) {
+	id := ownerOf(copy)
+	if least > 1 { // it was signed
+		j.memory.forget(id, place, least)
+	}
+	if g, why := j.grantOf(copy, id); k.Named != nil && k.Named.HasGrant && why == "" {
+		j.memory.change(id, func(r *Record) { r.Serial = max(r.Serial, g.Serial) })
+	}
+}
+
+// older is the reason to refuse an object of a sequence number that is too low.
+func older(sequence, least int64) string {
+	if sequence == least-1 {
+		return fmt.Sprintf("its version of %s was deleted before", stamp(sequence))
+	}
+	return fmt.Sprintf("its version is of %s, and a later one, of %s, was seen before", stamp(sequence), stamp(least))
+}
+
+func stamp(ms int64) string { return time.UnixMilli(ms).UTC().Format(time.RFC3339) }

@@ -1,0 +1,120 @@
+package exchange
+
+import (
+	"maps"
+
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	submarinerv1 "subctl/api/submariner/v1"
+	"subctl/broker/trust"
+)
+
+// memo keeps results for at least purge passes after they were used.
+type memo[K comparable, V any] struct {
+	entries map[K]*entry[V]
+	pass    int
+}
+
+type entry[V any] struct {
+	value V
+	pass  int // in which it was used last
+}
+
+// purge is the number of passes after which unused results are removed.
+const purge = 16
+
+// of returns the result for a key, which compute computes if it is not kept.
+func (m *memo[K, V]) of(key K, compute func() V) V {
+	e := m.entries[key]
+	if e == nil {
+		if m.entries == nil {
+			m.entries = map[K]*entry[V]{}
+		}
+		e = &entry[V]{value: compute()}
+		m.entries[key] = e
+	}
+	e.pass = m.pass
+	return e.value
+}
+
+// turn begins a new pass.
+func (m *memo[K, V]) turn() {
+	if m.pass++; m.pass%purge == 0 {
+		maps.DeleteFunc(m.entries, func(_ K, e *entry[V]) bool { return e.pass < m.pass-purge })
+	}
+}
+
+// memos keep what was verified, so that nothing is verified twice. An object is known by its
+// memory, which nobody changes: its UID and resourceVersion are the broker's words. The tokens
+// outlive the objects when a namespace is listed again, and are the same in all clustersets
+// and in the copies.
+type memos struct {
+	grants  memo[tokenKey, grantResult]
+	tokens  memo[tokenKey, bool]
+	objects memo[objectKey, statementResult]
+}
+
+type tokenKey struct {
+	token string
+	key   trust.PublicKey
+}
+
+type objectKey struct {
+	object client.Object
+	key    trust.PublicKey
+}
+
+type grantResult struct {
+	grant trust.Grant
+	err   error
+}
+
+// statementResult is what the signature of an object says about it.
+type statementResult struct {
+	sequence int64
+	set      string
+	err      error // it is not the object that was signed
+}
+
+func (m *memos) turn() {
+	m.grants.turn()
+	m.tokens.turn()
+	m.objects.turn()
+}
+
+// grant returns the grant that an object carries.
+func (m *memos) grant(o client.Object, administrator trust.PublicKey) (trust.Grant, error) {
+	key := tokenKey{o.GetAnnotations()[submarinerv1.GrantAnnotation], administrator}
+	r := m.grants.of(key, func() grantResult {
+		g, err := administrator.Grant(key.token)
+		return grantResult{g, err}
+	})
+	return r.grant, r.err
+}
+
+// statement returns what the signature of an object says about it. name is the object's name on
+// the broker.
+func (m *memos) statement(k *Kind, o client.Object, name string, key trust.PublicKey) statementResult {
+	return m.objects.of(objectKey{o, key}, func() statementResult {
+		token := o.GetAnnotations()[submarinerv1.SignatureAnnotation]
+		var s trust.Statement
+		var err error
+		known := true
+		if !m.tokens.of(tokenKey{token, key}, func() bool {
+			known = false
+			s, err = key.Statement(token)
+			return err == nil
+		}) {
+			if known {
+				_, err = key.Statement(token) // for the reason
+			}
+			return statementResult{err: err}
+		}
+		if known {
+			if s, err = trust.ReadStatement(token); err != nil {
+				return statementResult{err: err}
+			}
+		}
+		return statementResult{s.Sequence, s.Set, k.differs(o, name, s)}
+	})
+}

@@ -1,0 +1,153 @@
+package exchange
+
+import (
+	"cmp"
+	"maps"
+	"slices"
+
+	"subctl/broker/trust"
+)
+
+// Memory is what a cluster remembers of the others when their objects are gone, so that a broker
+// cannot bring back a version, a grant or a member of the past. While the copy of an object is
+// here, its own signature says how old it is. Memory is bounded.
+type Memory struct {
+	// Administrator verified everything that is remembered. With another administrator's key,
+	// nothing is.
+	Administrator trust.PublicKey `json:"administrator"`
+	// Last is the sequence number of the newest signature of this cluster.
+	Last int64 `json:"last,omitempty"`
+	// Clusters is by cluster ID; submarinerv1.BrokerID is the administrator.
+	Clusters map[string]Record `json:"clusters,omitempty"`
+
+	changed bool // by the methods; the maps are its own
+}
+
+// Record is what is remembered of a cluster.
+type Record struct {
+	// Serial is the least serial of an acceptable grant, and Revoked the serial of the last
+	// revocation.
+	Serial  int64 `json:"serial,omitempty"`
+	Revoked int64 `json:"revoked,omitempty"`
+	// Gone is the least acceptable sequence number of objects that have no copy here, by place.
+	// Floor is the least one of all others: it grows when an entry of Gone is dropped.
+	Gone  map[string]int64 `json:"gone,omitempty"`
+	Floor int64            `json:"floor,omitempty"`
+}
+
+// Bounds of a Memory, which then has less than 1 MiB as JSON.
+const (
+	maxGone      = 4096 // of all clusters together
+	maxGoneOfOne = 64
+	maxRecords   = 4000
+)
+
+// own makes the maps of m its own before a change.
+func (m *Memory) own() {
+	if m.changed {
+		return
+	}
+	m.changed, m.Clusters = true, maps.Clone(m.Clusters)
+	if m.Clusters == nil {
+		m.Clusters = map[string]Record{}
+	}
+	for id, r := range m.Clusters {
+		r.Gone = maps.Clone(r.Gone)
+		m.Clusters[id] = r
+	}
+}
+
+// forget records the least acceptable sequence number of an object that has no copy any more.
+func (m *Memory) forget(id, place string, least int64) {
+	m.own()
+	r := m.Clusters[id]
+	if r.Gone == nil {
+		r.Gone = map[string]int64{}
+	}
+	r.Gone[place] = max(r.Gone[place], least)
+	m.Clusters[id] = r
+}
+
+// least returns the least acceptable sequence number of an object that has no copy.
+func (m *Memory) least(id, place string) int64 {
+	r := m.Clusters[id]
+	if least, ok := r.Gone[place]; ok {
+		return least
+	}
+	return r.Floor
+}
+
+// change changes the record of a cluster.
+func (m *Memory) change(id string, by func(*Record)) {
+	m.own()
+	r := m.Clusters[id]
+	by(&r)
+	m.Clusters[id] = r
+}
+
+// merge adds what another memory has, such as the one that another gateway has stored.
+func (m *Memory) merge(o Memory) {
+	if o.Administrator != m.Administrator {
+		return
+	}
+	m.own()
+	m.Last = max(m.Last, o.Last)
+	for id, other := range o.Clusters {
+		m.change(id, func(r *Record) {
+			r.Serial, r.Revoked, r.Floor = max(r.Serial, other.Serial), max(r.Revoked, other.Revoked), max(r.Floor, other.Floor)
+		})
+		for place, least := range other.Gone {
+			m.forget(id, place, least)
+		}
+	}
+}
+
+// trim keeps m within its bounds. It drops the oldest entries of the clusters with the most, and
+// the oldest records.
+func (m *Memory) trim() {
+	total := 0
+	for id := range m.Clusters {
+		m.drop(id, len(m.Clusters[id].Gone)-maxGoneOfOne)
+		total += len(m.Clusters[id].Gone)
+	}
+	ids := slices.SortedFunc(maps.Keys(m.Clusters), func(a, b string) int {
+		return len(m.Clusters[b].Gone) - len(m.Clusters[a].Gone)
+	})
+	for most := maxGoneOfOne; total > maxGone; most /= 2 {
+		for _, id := range ids {
+			over := min(len(m.Clusters[id].Gone)-most, total-maxGone)
+			m.drop(id, over)
+			total -= max(0, over)
+		}
+	}
+	if len(m.Clusters) > maxRecords {
+		newest := func(id string) int64 { return max(m.Clusters[id].Serial, m.Clusters[id].Revoked) }
+		slices.SortFunc(ids, func(a, b string) int { return cmp.Compare(newest(a), newest(b)) })
+		for _, id := range ids[:len(m.Clusters)-maxRecords] {
+			delete(m.Clusters, id)
+		}
+	}
+}
+
+// drop replaces the n oldest entries of a cluster by a higher floor.
+func (m *Memory) drop(id string, n int) {
+	if n <= 0 {
+		return
+	}
+	r := m.Clusters[id]
+	places := slices.SortedFunc(maps.Keys(r.Gone), func(a, b string) int { return cmp.Compare(r.Gone[a], r.Gone[b]) })
+	for _, place := range places[:n] {
+		r.Floor = max(r.Floor, r.Gone[place])
+		delete(r.Gone, place)
+	}
+	m.Clusters[id] = r
+}
+
+// placeOf returns the place of an object in a Memory. set is its clusterset if every clusterset
+// has a copy of its own, else empty.
+func (k *Kind) placeOf(set, name string) string {
+	if set != "" {
+		return k.Name + "/" + set + "/" + name
+	}
+	return k.Name + "/" + name
+}

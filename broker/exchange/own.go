@@ -1,0 +1,164 @@
+package exchange
+
+import (
+	"hash/fnv"
+	"maps"
+	"slices"
+	"time"
+
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	submarinerv1 "subctl/api/submariner/v1"
+)
+
+// This file signs what this cluster publishes. A signature that still fits is kept, so that an
+// object which has not changed is not written. Only the Cluster is signed again about once an
+// hour: its age tells the others how old the last data of this cluster is, which a broker that
+// withholds objects cannot hide.
+
+const (
+	// renewal is the age at which the signature of the Cluster is renewed, and renewalSpread
+	// the most that is added to it, so that 1,000 clusters do not do so at once.
+	renewal       = 50 * time.Minute
+	renewalSpread = 20 * time.Minute
+)
+
+// renewAt returns the age in milliseconds at which a cluster renews its Cluster's signature.
+func renewAt(id string) int64 {
+	h := fnv.New32a()
+	h.Write([]byte(id)) // never fails
+	return (renewal + time.Duration(h.Sum32())%renewalSpread).Milliseconds()
+}
+
+// publish makes the objects of this cluster on the broker the same as here. Of those that are
+// more than its grant allows, it refuses the ones that are not on the broker yet.
+func (p *namedPlan) publish() {
+	there := map[string]map[string]client.Object{} // by clusterset and name
+	onBroker := map[string]bool{}
+	for _, set := range p.sets {
+		there[set.Name] = map[string]client.Object{}
+		for _, o := range set.Objects {
+			if p.kind.Named.Names.Owns(p.ClusterID, o.GetName()) {
+				there[set.Name][o.GetName()] = o
+				onBroker[o.GetName()] = true
+			}
+		}
+	}
+	wants := map[string]client.Object{}
+	for _, name := range p.allowed(onBroker) {
+		labels, annotations := p.kind.namedMetadata(p.ours[name])
+		labels[submarinerv1.ClusterIDLabel] = p.ClusterID
+		wants[name] = p.kind.namedCopy(p.ours[name], "", labels, annotations)
+	}
+	for _, set := range p.sets {
+		if set.Known {
+			p.publishIn(set, wants, there[set.Name])
+		}
+	}
+}
+
+// publishIn makes what a clusterset has of this cluster the same as what it should have. What
+// became invalid here stays as it was.
+func (p *namedPlan) publishIn(set SetSnapshot, wants, there map[string]client.Object) {
+	for _, name := range slices.Sorted(maps.Keys(wants)) {
+		want := wants[name]
+		annotations, err := p.signed(want, "", there[name])
+		if err != nil {
+			p.refuse(p.ours[name], true, "%v", err)
+			continue
+		}
+		p.copy(set.Name, set.Namespace, want, want.GetLabels(), annotations, there[name])
+	}
+	for _, name := range slices.Sorted(maps.Keys(there)) {
+		if have := p.here[name]; p.ours[name] == nil && (have == nil || p.isCopy(have)) {
+			p.delete(set.Name, there[name])
+		}
+	}
+}
+
+// allowed returns the names of the objects of this cluster that its grant allows, sorted. The
+// others are refused.
+func (p *namedPlan) allowed(onBroker map[string]bool) []string {
+	names := slices.Sorted(maps.Keys(p.ours))
+	if p.kind.Named.Most == nil || p.judge.own.Serial == 0 || len(names) <= p.kind.Named.Most(p.judge.own) {
+		return names
+	}
+	most := p.kind.Named.Most(p.judge.own)
+	first, over := slices.Clone(names), []string{}
+	incumbentsFirst(first, func(name string) bool { return onBroker[name] })
+	over = append(over, first[most:]...)
+	for _, name := range over {
+		p.refuse(p.ours[name], true, "the grant of this cluster allows %d %s: join again with subctl join, which renews it", most, p.kind.Resource)
+	}
+	return slices.DeleteFunc(names, func(name string) bool { return slices.Contains(over, name) })
+}
+
+// incumbentsFirst sorts names: those that are in place already, then the others, each by name.
+func incumbentsFirst(names []string, isIn func(name string) bool) {
+	slices.Sort(names)
+	slices.SortStableFunc(names, func(a, b string) int {
+		switch in := isIn(a); {
+		case in == isIn(b):
+			return 0
+		case in:
+			return -1
+		}
+		return 1
+	})
+}
+
+// signature is a new signature of this plan, for all clustersets that need one.
+type signature struct {
+	object client.Object // what it is of
+	limit  string        // the clusterset that the object is limited to; may be empty
+	token  string
+}
+
+// signed returns the annotations of an object of this cluster as a clusterset should hold it: with
+// its proofs. there is the object as the clusterset holds it, or nil. Its signature is kept if it
+// fits. Otherwise the object gets a new one, later than all before: the other clusters may have
+// seen that it was deleted, and do not accept its earlier versions. limit is the clusterset that
+// the object is limited to, or empty.
+func (p *kindPlan) signed(want client.Object, limit string, there client.Object) (map[string]string, error) {
+	hasGrant, token, now := p.kind.Named != nil && p.kind.Named.HasGrant, "", p.Now.UnixMilli()
+	if there != nil && p.sameStatement(want, there) {
+		r := p.judge.statement(p.kind, there, want.GetName(), p.Key.Public())
+		if r.err == nil && r.set == limit && (!hasGrant || now-r.sequence < renewAt(p.ClusterID)) {
+			token = there.GetAnnotations()[submarinerv1.SignatureAnnotation]
+		}
+	}
+	for _, s := range p.fresh {
+		if token == "" && s.object.GetName() == want.GetName() && s.limit == limit && p.sameStatement(want, s.object) {
+			token = s.token
+		}
+	}
+	if token == "" {
+		s, err := p.kind.statement(want, limit)
+		if err != nil {
+			return nil, err
+		}
+		s.Sequence = max(now, p.judge.memory.Last+1)
+		p.judge.memory.own()
+		p.judge.memory.Last = s.Sequence
+		if token, err = p.Key.SignStatement(s); err != nil {
+			return nil, err
+		}
+		p.fresh = append(p.fresh, signature{want, limit, token})
+	}
+	annotations := maps.Clone(want.GetAnnotations())
+	if annotations == nil {
+		annotations = map[string]string{}
+	}
+	annotations[submarinerv1.SignatureAnnotation] = token
+	if hasGrant {
+		annotations[submarinerv1.GrantAnnotation] = p.Grant
+	}
+	return annotations, nil
+}
+
+// sameStatement reports whether two objects of this cluster state the same.
+func (p *kindPlan) sameStatement(a, b client.Object) bool {
+	aLabels, aAnnotations := p.kind.statedMetadata(a)
+	bLabels, bAnnotations := p.kind.statedMetadata(b)
+	return maps.Equal(aLabels, bLabels) && maps.Equal(aAnnotations, bAnnotations) && p.kind.sameFields(a, b)
+}
