@@ -191,60 +191,8 @@ func proofValidations() []admissionv1.Validation {
 	}}
 }
 
-// joinerPolicy returns the policy that restricts the holder of a join file to joining: to
-// making new members, each with the rights of a member. So it can neither make itself a
-// token of the joiner that outlives the token of the file, nor remove a member. It cannot
-// be kept from making a token of an existing member: see joinerRole.
-func joinerPolicy(base string) []client.Object {
-	const sa = "^" + memberPrefix + "[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?$"
-	return policy(base+"-joiner", &admissionv1.ValidatingAdmissionPolicySpec{
-		MatchConstraints: &admissionv1.MatchResources{ResourceRules: []admissionv1.NamedRuleWithOperations{
-			rule("", writes(), "serviceaccounts", "secrets"),
-			rule("rbac.authorization.k8s.io", writes(), "roles", "rolebindings"),
-		}},
-		MatchConditions: []admissionv1.MatchCondition{{
-			Name:       "the-joiner",
-			Expression: fmt.Sprintf("request.userInfo.username == 'system:serviceaccount:%s:%s'", base, JoinerName),
-		}},
-		Variables: []admissionv1.Variable{
-			{Name: "resource", Expression: "request.resource.resource"},
-			{Name: "name", Expression: "object != null ? object.metadata.name : ''"},
-		},
-		Validations: []admissionv1.Validation{
-			identityBound(),
-			{
-				Expression: "request.operation == 'CREATE'",
-				Message:    "who joins may make members, and change or delete nothing",
-			},
-			{
-				Expression: "object == null || variables.resource != 'serviceaccounts' || variables.name.matches('" + sa + "')",
-				Message:    "who joins may make service accounts of clusters only: " + memberPrefix + "<cluster ID>",
-			},
-			{
-				Expression: "object == null || variables.resource != 'secrets' || (object.type == 'kubernetes.io/service-account-token' && " +
-					"has(object.metadata.annotations) && 'kubernetes.io/service-account.name' in object.metadata.annotations && " +
-					"object.metadata.annotations['kubernetes.io/service-account.name'].matches('" + sa + "') && " +
-					"variables.name.startsWith(object.metadata.annotations['kubernetes.io/service-account.name'] + '-token-') && " +
-					"variables.name.substring(size(object.metadata.annotations['kubernetes.io/service-account.name'] + '-token-')).matches('^[0-9a-f]{32}$'))",
-				Message: "who joins may make tokens of clusters only: " + memberPrefix + "<cluster ID>-token-<32 random hexadecimal digits>",
-			},
-			{
-				Expression: "object == null || variables.resource != 'roles' || (variables.name.matches('" + sa + "') && " +
-					"has(object.rules) && object.rules.all(r, has(r.resources) && r.resources == ['serviceaccounts'] && " +
-					"has(r.resourceNames) && r.resourceNames == [variables.name] && r.verbs.all(v, v in ['get', 'delete'])))",
-				Message: "who joins may make Roles only that let a cluster delete its own service account",
-			},
-			{
-				Expression: "object == null || variables.resource != 'rolebindings' || (" +
-					"has(object.subjects) && size(object.subjects) == 1 && object.subjects[0].kind == 'ServiceAccount' && " +
-					"object.subjects[0].namespace == '" + base + "' && object.subjects[0].name.matches('" + sa + "') && " +
-					"object.roleRef.kind == 'Role' && (object.roleRef.name == object.subjects[0].name || object.roleRef.name == '" + MemberRoleName + "'))",
-				Message: "who joins may bind clusters only, to the Role " + MemberRoleName + " or their own",
-			},
-		},
-	})
-}
-
+// policy returns a policy that denies what it does not allow, and denies everything when it
+// cannot be evaluated, and the binding that puts it in force.
 func policy(name string, spec *admissionv1.ValidatingAdmissionPolicySpec) []client.Object {
 	return kube.AdmissionPolicy(name, spec)
 }

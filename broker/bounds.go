@@ -23,7 +23,8 @@ const quotaName = "submariner-k8s-broker"
 
 // The most members of a broker, and what join credentials can make: an identity for each member
 // consists of a service account, a Role, two RoleBindings, and one more in each further clusterset.
-// Every join adds a token. The rest is what the broker itself has, and its invitations.
+// Every join adds a token, and a Role and a RoleBinding to read it. The rest is what the broker
+// itself has, and its invitations.
 const (
 	maxMembers      = 2000
 	maxTokens       = 2 * maxMembers
@@ -43,14 +44,14 @@ func quota(ns, base string, kinds exchange.Table) *corev1.ResourceQuota {
 	for _, k := range kinds {
 		most(k.Resource+"."+k.GroupVersion.Group, k.Quota)
 	}
-	bindings := bindingsInASet
 	if ns == base {
-		bindings = bindingsAtHome
 		most("serviceaccounts", maxMembers+ownIdentities)
 		most("secrets", maxTokens+ownIdentities)
-		most("roles.rbac.authorization.k8s.io", maxMembers+ownIdentities)
+		most("roles.rbac.authorization.k8s.io", maxMembers+maxTokens+ownIdentities)
+		most("rolebindings.rbac.authorization.k8s.io", bindingsAtHome*maxMembers+maxTokens+ownIdentities)
+	} else {
+		most("rolebindings.rbac.authorization.k8s.io", bindingsInASet*maxMembers+ownIdentities)
 	}
-	most("rolebindings.rbac.authorization.k8s.io", bindings*maxMembers+ownIdentities)
 	return &corev1.ResourceQuota{
 		ObjectMeta: metav1.ObjectMeta{Name: quotaName, Namespace: ns},
 		Spec:       corev1.ResourceQuotaSpec{Hard: hard},

@@ -10,6 +10,8 @@ import (
 
 	submarinerv1 "subctl/api/submariner/v1"
 	"subctl/api/submariner/v1alpha1"
+	"subctl/broker/exchange"
+	"subctl/broker/trust"
 	"subctl/internal/kube"
 )
 
@@ -23,22 +25,23 @@ func DefaultPolicy(ns, driver string) *v1alpha1.CablePolicies {
 }
 
 // DefaultDriver returns the driver of the policy "default" in namespace ns, or "" if there is
-// no such policy. It is an error if the policy differs from what deploy-broker creates:
-// somebody else has changed it.
-func DefaultDriver(ctx context.Context, c client.Client, ns string) (string, error) {
+// no such policy, and whether the policy is signed with the administrator's key. It is an error
+// if the policy differs from what deploy-broker creates: somebody else has changed it.
+func DefaultDriver(ctx context.Context, c client.Client, ns string, administrator trust.PublicKey) (driver string, signed bool, err error) {
 	p := &v1alpha1.CablePolicies{}
-	err := c.Get(ctx, client.ObjectKey{Namespace: ns, Name: v1alpha1.DefaultCablePolicy}, p)
+	err = c.Get(ctx, client.ObjectKey{Namespace: ns, Name: v1alpha1.DefaultCablePolicy}, p)
 	if kube.NotThere(err) {
-		return "", nil
+		return "", false, nil
 	}
 	if err != nil {
-		return "", fmt.Errorf("reading the cable policy %s: %w", v1alpha1.DefaultCablePolicy, err)
+		return "", false, fmt.Errorf("reading the cable policy %s: %w", v1alpha1.DefaultCablePolicy, err)
 	}
 	if id, ok := submarinerv1.OwnerID(p); ok {
-		return "", fmt.Errorf("the cable policy %s is of cluster %s: change or delete it there with subctl cable-policy, or leave --cable-driver out", p.Name, id)
+		return "", false, fmt.Errorf("the cable policy %s is of cluster %s: change or delete it there with subctl cable-policy, or leave --cable-driver out", p.Name, id)
 	}
 	if len(p.ConnectionPolicies) != 1 || !equality.Semantic.DeepEqual(p.ConnectionPolicies[0], v1alpha1.CablePolicySpec{CableDriver: p.ConnectionPolicies[0].CableDriver}) {
-		return "", fmt.Errorf("the cable policy %s was changed since the broker was deployed: change it with subctl cable-policy add --name %s, or leave --cable-driver out", p.Name, p.Name)
+		return "", false, fmt.Errorf("the cable policy %s was changed since the broker was deployed: change it with subctl cable-policy add --name %s, or leave --cable-driver out", p.Name, p.Name)
 	}
-	return p.ConnectionPolicies[0].CableDriver, nil
+	s, err := exchange.Kinds().Verify(p, administrator)
+	return p.ConnectionPolicies[0].CableDriver, err == nil && s.Set == submarinerv1.DefaultClusterSet, nil
 }

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"subctl/api/submariner/v1alpha1"
 	"subctl/broker/trust"
 )
 
@@ -67,6 +68,15 @@ func (f *JoinFile) Invited() (*trust.Invitation, error) {
 		return nil, fmt.Errorf("contains an invalid invitation: %w: ask for a new file, which subctl invite writes", err)
 	}
 	return &i, nil
+}
+
+// CheckBroker returns an error if the keys in the file are not the keys of a broker.
+func (f *JoinFile) CheckBroker(b *v1alpha1.Broker) error {
+	admin := b.Annotations[AdministratorAnnotation]
+	if !MayHavePSK(b, f.PSK) || admin != "" && admin != f.Administrator.String() {
+		return fmt.Errorf("is of another broker than %s, or was written before the broker got new keys: specify the file that subctl deploy-broker wrote for it", b.Namespace)
+	}
+	return nil
 }
 
 // SignGrant signs a grant with the key of the file.

@@ -65,6 +65,9 @@ func AddMember(ctx context.Context, c client.Client, ns, clusterID, clusterUID s
 	if err := createOwned(ctx, c, token, sa.UID); err != nil {
 		return nil, err
 	}
+	if err := letRead(ctx, c, sa, token.Name); err != nil {
+		return nil, err
+	}
 	return waitForToken(ctx, c, client.ObjectKeyFromObject(token), clusterID)
 }
 
@@ -94,15 +97,52 @@ func ensure(ctx context.Context, c client.Client, ns, clusterID, clusterUID stri
 // Accepts reports whether the broker whose base namespace is ns accepts the credentials of c
 // as the credentials of member clusterID.
 func Accepts(ctx context.Context, c client.Client, ns, clusterID string) (bool, error) {
-	review := &authenticationv1.SelfSubjectReview{}
-	err := c.Create(ctx, review)
+	account, err := accountOf(ctx, c, ns)
 	if apierrors.IsUnauthorized(err) {
 		return false, nil
 	}
 	if err != nil {
 		return false, fmt.Errorf("asking the broker whether it knows this cluster: %w", err)
 	}
-	return review.Status.UserInfo.Username == "system:serviceaccount:"+ns+":"+MemberName(clusterID), nil
+	return account == MemberName(clusterID), nil
+}
+
+// accountOf returns the name of the service account of namespace ns whose credentials c uses; ""
+// if it is another user.
+func accountOf(ctx context.Context, c client.Client, ns string) (string, error) {
+	review := &authenticationv1.SelfSubjectReview{}
+	if err := c.Create(ctx, review); err != nil {
+		return "", err
+	}
+	account, _ := strings.CutPrefix(review.Status.UserInfo.Username, "system:serviceaccount:"+ns+":")
+	if account == review.Status.UserInfo.Username {
+		return "", nil
+	}
+	return account, nil
+}
+
+// letRead lets a joiner read the token that it has made. Other users have the right already.
+func letRead(ctx context.Context, c client.Client, sa *corev1.ServiceAccount, token string) error {
+	account, err := accountOf(ctx, c, sa.Namespace)
+	if err != nil {
+		return fmt.Errorf("asking the broker for the name of the user: %w", err)
+	}
+	if account == "" {
+		return nil
+	}
+	role := tokenRole(sa.Namespace, token)
+	role.ObjectMeta = ownedMeta(sa, token)
+	binding := &rbacv1.RoleBinding{
+		ObjectMeta: ownedMeta(sa, token),
+		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role", Name: token},
+		Subjects:   []rbacv1.Subject{{Kind: rbacv1.ServiceAccountKind, Name: account, Namespace: sa.Namespace}},
+	}
+	for _, obj := range []client.Object{role, binding} {
+		if err := createOwned(ctx, c, obj, sa.UID); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // claim creates the member's service account. It succeeds if the same cluster has claimed it
@@ -192,20 +232,20 @@ func ownedBy(obj client.Object, owner types.UID) bool {
 }
 
 // waitForToken waits until the token controller has made the member's credentials, and
-// returns them.
+// returns them. The API server may take a moment to know of the right to read them.
 func waitForToken(ctx context.Context, c client.Client, key client.ObjectKey, clusterID string) (*Credentials, error) {
 	secret := &corev1.Secret{}
 	for {
 		err := c.Get(ctx, key, secret)
-		if err != nil {
+		if err != nil && !apierrors.IsForbidden(err) {
 			return nil, fmt.Errorf("reading the token of cluster %s on the broker: %w", clusterID, err)
 		}
 		token, ca := secret.Data[corev1.ServiceAccountTokenKey], secret.Data[corev1.ServiceAccountRootCAKey]
 		if len(token) > 0 && len(ca) > 0 {
 			return &Credentials{Token: token, CA: ca}, nil
 		}
-		if err := wake.After(ctx, 20*time.Millisecond); err != nil {
-			return nil, fmt.Errorf("waiting for the token of cluster %s on the broker: %w", clusterID, err)
+		if late := wake.After(ctx, 20*time.Millisecond); late != nil {
+			return nil, fmt.Errorf("waiting for the token of cluster %s on the broker: %w", clusterID, errors.Join(late, err))
 		}
 	}
 }

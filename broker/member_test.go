@@ -3,6 +3,7 @@ package broker_test
 import (
 	"errors"
 	"fmt"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -18,6 +19,9 @@ import (
 	submarinerv1 "subctl/api/submariner/v1"
 	"subctl/api/submariner/v1alpha1"
 	"subctl/broker"
+	"subctl/broker/brokertest"
+	"subctl/broker/exchange"
+	"subctl/broker/trust"
 	"subctl/internal/kubetest"
 )
 
@@ -163,6 +167,181 @@ func TestHostileJoiner(t *testing.T) {
 	require.NoError(t, joiner.Create(t.Context(), role("cluster-west", "cluster-west", "delete")))
 }
 
+// What a join file can read and make, and what it cannot: the general file, and the file for
+// cluster east.
+func TestHostileJoinFiles(t *testing.T) {
+	d := deploy(t, kubetest.Shared(t), "prod")
+	general, _ := d.Joiner(t)
+	invitee := d.invitee(t, "east", "default")
+	_, err := broker.AddMember(t.Context(), general, d.NS, "west", "uid-west")
+	require.NoError(t, err)
+	cred, err := broker.AddMember(t.Context(), invitee, d.NS, "east", "uid-east")
+	require.NoError(t, err, "what it is for")
+	require.NotEmpty(t, cred.Token)
+	others := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: "database", Namespace: d.NS}, StringData: map[string]string{"password": "x"}}
+	require.NoError(t, d.Admin.Create(t.Context(), others))
+
+	const hex32 = "0123456789abcdef0123456789abcdef"
+	meta := func(name string) metav1.ObjectMeta { return metav1.ObjectMeta{Name: name, Namespace: d.NS} }
+	read := func(name string, verbs ...string) *rbacv1.Role {
+		return &rbacv1.Role{ObjectMeta: meta("cluster-east-token-" + hex32), Rules: []rbacv1.PolicyRule{
+			{APIGroups: []string{""}, Resources: []string{"secrets"}, ResourceNames: []string{name}, Verbs: verbs},
+		}}
+	}
+	all := read("", "get")
+	all.Rules[0].ResourceNames = nil
+	two := read("cluster-east-token-"+hex32, "get")
+	two.Rules = append(two.Rules, rbacv1.PolicyRule{APIGroups: []string{""}, Resources: []string{"secrets"}, Verbs: []string{"list"}})
+	aggregated := read("cluster-east-token-"+hex32, "get")
+	aggregated.Rules[0].Resources = []string{"secrets", "configmaps"}
+	bind := func(role, account string) *rbacv1.RoleBinding {
+		return &rbacv1.RoleBinding{
+			ObjectMeta: meta("b"), RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role", Name: role},
+			Subjects: []rbacv1.Subject{{Kind: "ServiceAccount", Name: account, Namespace: d.NS}},
+		}
+	}
+	foreign := func(id string) *corev1.Secret {
+		s := &corev1.Secret{ObjectMeta: meta("cluster-" + id + "-token-" + hex32), Type: corev1.SecretTypeServiceAccountToken}
+		s.Annotations = map[string]string{corev1.ServiceAccountNameKey: "cluster-" + id}
+		return s
+	}
+	creates := map[string]client.Object{
+		"a Role that reads another Secret":   read("database", "get"),
+		"a Role that reads every Secret":     all,
+		"a Role that lists Secrets":          read("cluster-east-token-"+hex32, "get", "list"),
+		"a Role with a second rule":          two,
+		"a Role for more than Secrets":       aggregated,
+		"itself the rights of a member":      bind(broker.MemberRoleName, broker.InviteeName("east")),
+		"the joiner the rights of a member":  bind(broker.MemberRoleName, broker.JoinerName),
+		"a member a Role of the joiner":      bind(broker.JoinerName, "cluster-east"),
+		"another account the Role of tokens": bind("cluster-east-token-"+hex32, "default"),
+		"an invitation of its own":           &corev1.ServiceAccount{ObjectMeta: meta(broker.InviteeName("x"))},
+		"an account for itself":              foreignToken(d.NS, broker.InviteeName("east")),
+	}
+	onlyInvitee := map[string]client.Object{
+		"another member":                 &corev1.ServiceAccount{ObjectMeta: meta("cluster-north")},
+		"a token of another member":      foreign("west"),
+		"rights for another member":      bind(broker.MemberRoleName, "cluster-west"),
+		"another member's Role":          &rbacv1.Role{ObjectMeta: meta("cluster-west"), Rules: []rbacv1.PolicyRule{{APIGroups: []string{""}, Resources: []string{"serviceaccounts"}, ResourceNames: []string{"cluster-west"}, Verbs: []string{"delete"}}}},
+		"itself another member's token":  bind("cluster-west-token-"+hex32, broker.InviteeName("east")),
+		"rights in another clusterset":   &rbacv1.RoleBinding{ObjectMeta: metav1.ObjectMeta{Name: "b", Namespace: d.NS + "-prod"}, RoleRef: bind(broker.MemberRoleName, "").RoleRef, Subjects: bind("", "cluster-east").Subjects},
+		"a member whose ID starts alike": &corev1.ServiceAccount{ObjectMeta: meta("cluster-east-b")},
+	}
+	for who, c := range map[string]client.Client{"general file": general, "file for one cluster": invitee} {
+		for name, obj := range creates {
+			t.Run(who+" makes "+name, func(t *testing.T) {
+				require.True(t, apierrors.IsForbidden(c.Create(t.Context(), obj.DeepCopyObject().(client.Object))))
+			})
+		}
+		for _, name := range []string{"database", d.token(t, "west").Name, "cluster-west-token"} {
+			if name == d.token(t, "west").Name && who == "general file" {
+				continue // the same credentials have made it
+			}
+			t.Run(who+" reads Secret "+strings.TrimRight(name, "0123456789abcdef"), func(t *testing.T) {
+				err := c.Get(t.Context(), client.ObjectKey{Namespace: d.NS, Name: name}, &corev1.Secret{})
+				require.True(t, apierrors.IsForbidden(err), "%v", err)
+			})
+		}
+		t.Run(who+" lists Secrets", func(t *testing.T) {
+			require.True(t, apierrors.IsForbidden(c.List(t.Context(), &corev1.SecretList{}, client.InNamespace(d.NS))))
+			require.True(t, apierrors.IsForbidden(c.List(t.Context(), &corev1.SecretList{}, client.InNamespace(d.NS+"-prod"))))
+			require.True(t, apierrors.IsForbidden(c.List(t.Context(), &rbacv1.RoleList{}, client.InNamespace(d.NS))))
+		})
+	}
+	for name, obj := range onlyInvitee {
+		t.Run("file for one cluster makes "+name, func(t *testing.T) {
+			require.True(t, apierrors.IsForbidden(invitee.Create(t.Context(), obj)))
+		})
+	}
+	t.Run("file for one cluster reads another clusterset", func(t *testing.T) {
+		require.NoError(t, invitee.List(t.Context(), &submarinerv1.ClusterList{}, client.InNamespace(d.NS)))
+		require.True(t, apierrors.IsForbidden(invitee.List(t.Context(), &submarinerv1.ClusterList{}, client.InNamespace(d.NS+"-prod"))))
+	})
+	d.voidFiles(t, general, invitee)
+}
+
+// voidFiles makes both files void.
+func (d *deployed) voidFiles(t *testing.T, general, invitee client.Client) {
+	t.Helper()
+	refused := func(c client.Client) func() bool {
+		return func() bool {
+			return apierrors.IsUnauthorized(c.List(t.Context(), &submarinerv1.ClusterList{}, client.InNamespace(d.NS)))
+		}
+	}
+	require.NoError(t, broker.VoidJoinFiles(t.Context(), d.Admin, d.NS))
+	require.Eventually(t, refused(general), patience, tick)
+	require.NoError(t, invitee.List(t.Context(), &submarinerv1.ClusterList{}, client.InNamespace(d.NS)))
+	again, _ := d.Joiner(t)
+	require.NoError(t, again.List(t.Context(), &submarinerv1.ClusterList{}, client.InNamespace(d.NS)))
+	d.invitee(t, "east", "default")
+	require.Eventually(t, refused(invitee), patience, tick, "a later file replaces it")
+}
+
+// foreignToken returns a Secret with a token of an account.
+func foreignToken(ns, account string) *corev1.Secret {
+	s := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: account + "-token-0123456789abcdef0123456789abcdef", Namespace: ns}, Type: corev1.SecretTypeServiceAccountToken}
+	s.Annotations = map[string]string{corev1.ServiceAccountNameKey: account}
+	return s
+}
+
+// invitee returns a client with the rights of a join file for one cluster.
+func (d *deployed) invitee(t *testing.T, id string, sets ...string) client.Client {
+	t.Helper()
+	object := &v1alpha1.Broker{}
+	require.NoError(t, d.Admin.Get(t.Context(), client.ObjectKey{Namespace: d.NS, Name: v1alpha1.BrokerName}, object))
+	f, err := broker.InviteCluster(t.Context(), d.Admin, object, broker.Invitation{
+		URL: d.Server.Config().Host, PSK: make(broker.Secret, 48), Administrator: brokertest.Key("administrator"), TTL: broker.MinTokenTTL,
+	}, trust.Invitation{Cluster: id, Gateways: 1, Sets: sets}, time.Now())
+	require.NoError(t, err)
+	i, err := f.Invited()
+	require.NoError(t, err)
+	require.Equal(t, id, i.Cluster)
+	require.True(t, f.AdministratorKey().IsZero())
+	c := kubetest.Client(t, f.RESTConfig(false))
+	require.Eventually(t, func() bool {
+		return c.List(t.Context(), &submarinerv1.ClusterList{}, client.InNamespace(d.NS)) == nil
+	}, patience, tick)
+	return c
+}
+
+func TestRevoke(t *testing.T) {
+	d := deploy(t, kubetest.Shared(t), "prod")
+	administrator := brokertest.Key("administrator")
+	east := d.Join(t, "east", "uid-east")
+	require.NoError(t, east.Create(t.Context(), cluster(d.NS, "east")))
+	require.NoError(t, east.Create(t.Context(), endpoint(d.NS, "east", "192-0-2-1")))
+	invitee := d.invitee(t, "east", "default")
+	now := time.Now()
+	for range 2 { // it can be repeated
+		require.NoError(t, broker.Revoke(t.Context(), d.Admin, d.NS, []string{"default", "prod"}, "east", administrator, now))
+	}
+	for _, ns := range []string{d.NS, d.NS + "-prod"} {
+		c := &submarinerv1.Cluster{}
+		require.NoError(t, d.Admin.Get(t.Context(), client.ObjectKey{Namespace: ns, Name: "east"}, c))
+		require.True(t, exchange.IsRevoked(c))
+		r, err := administrator.Public().Revocation(c.Annotations[submarinerv1.RevocationAnnotation])
+		require.NoError(t, err)
+		require.Equal(t, trust.Revocation{Cluster: "east", Serial: now.UnixMilli()}, r)
+	}
+	endpoints := &submarinerv1.EndpointList{}
+	require.NoError(t, d.Admin.List(t.Context(), endpoints, client.InNamespace(d.NS)))
+	require.Empty(t, endpoints.Items)
+	for _, c := range []client.Client{east, invitee} {
+		require.Eventually(t, func() bool {
+			err := c.List(t.Context(), &submarinerv1.ClusterList{}, client.InNamespace(d.NS))
+			return apierrors.IsUnauthorized(err) || apierrors.IsForbidden(err)
+		}, patience, tick)
+	}
+	state, err := broker.Look(t.Context(), d.Admin, d.NS)
+	require.NoError(t, err)
+	require.NotContains(t, state.Members, "east")
+	require.Eventually(t, func() bool { // it joins again, once what it had is collected
+		joiner, _ := d.Joiner(t)
+		_, err := broker.AddMember(t.Context(), joiner, d.NS, "east", "uid-east")
+		return err == nil
+	}, patience, 100*time.Millisecond)
+}
+
 // joinerFindsNoToken has the joiner look for the token of a member.
 func (d *deployed) joinerFindsNoToken(t *testing.T, joiner client.Client, id string) {
 	t.Helper()
@@ -170,7 +349,7 @@ func (d *deployed) joinerFindsNoToken(t *testing.T, joiner client.Client, id str
 	require.Regexp(t, "^cluster-"+id+"-token-[0-9a-f]{32}$", name)
 	for _, guess := range []string{"cluster-" + id + "-token", "cluster-" + id, "cluster-" + id + "-token-"} {
 		err := joiner.Get(t.Context(), client.ObjectKey{Namespace: d.NS, Name: guess}, &corev1.Secret{})
-		require.True(t, apierrors.IsNotFound(err), "%s: %v", guess, err)
+		require.True(t, apierrors.IsForbidden(err), "%s: %v", guess, err)
 	}
 	require.True(t, apierrors.IsForbidden(joiner.List(t.Context(), &corev1.SecretList{}, client.InNamespace(d.NS))))
 	watcher, err := client.NewWithWatch(d.joinerConfig(t), client.Options{})

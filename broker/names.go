@@ -17,6 +17,9 @@ const (
 	MemberRoleName = "submariner-k8s-broker-cluster"
 	// memberPrefix is the prefix of the names of members' service accounts.
 	memberPrefix = "cluster-"
+	// inviteePrefix is the prefix of the names of the service accounts whose tokens are in join
+	// files for one cluster.
+	inviteePrefix = "invitee-"
 )
 
 // Annotations of our own on the broker.
@@ -45,13 +48,18 @@ func NamespaceIn(base, set string) string {
 // member delete that account.
 func MemberName(clusterID string) string { return memberPrefix + clusterID }
 
+// InviteeName returns the name of the service account whose token is in the join file for one
+// cluster.
+func InviteeName(clusterID string) string { return inviteePrefix + clusterID }
+
 // memberBindingName returns the name of a member's RoleBinding, as upstream names it.
 func memberBindingName(clusterID string) string {
 	return MemberName(clusterID) + "-" + MemberRoleName
 }
 
-// newMemberTokenName returns a name for a Secret with a token of a member. The holder of a
-// join file may read Secrets by name, so the name must not be guessable.
+// newMemberTokenName returns a name for a Secret with a token of a member, and for the Role that
+// lets the holder of a join file read it. The holder of the same file may bind itself to such
+// a Role by its name, so the name must not be guessable.
 func newMemberTokenName(clusterID string) string {
 	var random [16]byte
 	rand.Read(random[:]) // never fails

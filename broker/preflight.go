@@ -39,7 +39,7 @@ func Preflight(ctx context.Context, c client.Client, objects []client.Object) er
 	}
 	for _, obj := range objects {
 		if ns, ok := obj.(*corev1.Namespace); ok && len(missing) == 0 {
-			errs = append(errs, checkNamespace(ctx, c, ns.Name))
+			errs = append(errs, checkNamespace(ctx, c, ns.Name), checkUnused(ctx, c, ns.Name))
 		}
 	}
 	return errors.Join(errs...)
@@ -94,6 +94,13 @@ func directRights(c client.Client, objects []client.Object) ([]kube.Right, error
 		return nil, err
 	}
 	for _, obj := range objects {
+		if ns, ok := obj.(*corev1.Namespace); ok {
+			look, err := lookRights(c, ns.Name)
+			if err != nil {
+				return nil, err
+			}
+			rights = append(rights, look...)
+		}
 		if q, ok := obj.(*corev1.ResourceQuota); ok { // see startQuota
 			rights = append(rights, kube.Right{Verb: "update", Resource: "resourcequotas/status", Namespace: q.Namespace})
 		}

@@ -47,7 +47,9 @@ func TestPreflightSaysWhatIsMissing(t *testing.T) {
 		rule("apiextensions.k8s.io", "*", "get", "create", "patch"),
 		rule("admissionregistration.k8s.io", "*", "get", "create", "patch"),
 		rule("", "*", "get", "create", "patch"),
-		rule("", "serviceaccounts", "list"),
+		rule("", "serviceaccounts", "list"), // also to check that nobody else uses the namespace
+		rule("", "pods", "list"), rule("", "secrets", "list"), rule("", "services", "list"), rule("", "persistentvolumeclaims", "list"),
+		rule("apps", "*", "list"), rule("batch", "*", "list"),
 		rule("", "resourcequotas/status", "update"),
 		rule("rbac.authorization.k8s.io", "*", "get", "create", "patch"),
 		rule("submariner.io", "brokers", "get", "create", "patch"),

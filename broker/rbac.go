@@ -37,40 +37,50 @@ func selfRole(ns, clusterID string) *rbacv1.Role {
 // to give a cluster an identity, and to read who is a member. base is the namespace of
 // the identities.
 //
-// A user may not grant a right that the user does not have, hence the right to delete service
-// accounts; the admission policy of the joiner denies its use.
+// It gives no right to read Secrets. The joiner reads the token that it has made by a Role for
+// that Secret alone, which it makes, too. The API server lets a user make Roles with rights
+// that the user does not have only with the verbs escalate and bind. The admission policy of
+// the joiner restricts them to these Roles, and is in force before the joiner has a right:
+// without it, the joiner could give itself any right in the namespace.
 //
-// The joiner may get Secrets, to read the token that it has made, but may not list or
-// watch them: the Secrets of members have names that cannot be guessed. What remains is
-// that it may make another token for an existing member, and so act as that member:
-// joining again takes the same request, and an admission policy sees the Secret only, not
-// whose service account it is for. A UID in the Secret would prove nothing, as the joiner
-// can read it on the account.
+// What remains is that the holder of a general file may make another token for an existing
+// member, and so act as that member: joining again takes the same request, and an admission
+// policy sees the Secret only, not whose service account it is for. A UID in the Secret would
+// prove nothing, as the joiner can read it on the account.
 func joinerRole(ns, base string, kinds exchange.Table) *rbacv1.Role {
 	rules := kinds.Rules([]string{"get", "list", "watch"}, schema.GroupResource{Group: v1alpha1.GroupVersion.Group, Resource: "brokers"})
-	rules = append(rules,
-		rbacv1.PolicyRule{
-			APIGroups: []string{rbacv1.GroupName}, Resources: []string{"rolebindings"}, Verbs: []string{"create", "get"},
-		},
-		rbacv1.PolicyRule{
-			APIGroups: []string{rbacv1.GroupName}, Resources: []string{"roles"},
-			ResourceNames: []string{MemberRoleName}, Verbs: []string{"bind"},
-		},
-	)
+	rules = append(rules, rbacv1.PolicyRule{
+		APIGroups: []string{rbacv1.GroupName}, Resources: []string{"rolebindings"}, Verbs: []string{"create", "get"},
+	})
 	if ns == base {
 		rules = append(rules,
-			rbacv1.PolicyRule{APIGroups: []string{""}, Resources: []string{"serviceaccounts"}, Verbs: []string{"create", "get", "delete"}},
-			rbacv1.PolicyRule{APIGroups: []string{""}, Resources: []string{"secrets"}, Verbs: []string{"create", "get"}},
-			rbacv1.PolicyRule{APIGroups: []string{rbacv1.GroupName}, Resources: []string{"roles"}, Verbs: []string{"create", "get"}},
+			rbacv1.PolicyRule{APIGroups: []string{""}, Resources: []string{"serviceaccounts"}, Verbs: []string{"create", "get"}},
+			rbacv1.PolicyRule{APIGroups: []string{""}, Resources: []string{"secrets"}, Verbs: []string{"create"}},
+			rbacv1.PolicyRule{APIGroups: []string{rbacv1.GroupName}, Resources: []string{"roles"}, Verbs: []string{"create", "get", "escalate", "bind"}},
 		)
+	} else {
+		rules = append(rules, rbacv1.PolicyRule{
+			APIGroups: []string{rbacv1.GroupName}, Resources: []string{"roles"},
+			ResourceNames: []string{MemberRoleName}, Verbs: []string{"bind"},
+		})
 	}
 	return &rbacv1.Role{ObjectMeta: metav1.ObjectMeta{Name: JoinerName, Namespace: ns}, Rules: rules}
 }
 
-func joinerBinding(ns, base string) *rbacv1.RoleBinding {
+// tokenRole returns the Role that lets who makes a token read it, under the token's name.
+func tokenRole(ns, token string) *rbacv1.Role {
+	return &rbacv1.Role{
+		ObjectMeta: metav1.ObjectMeta{Name: token, Namespace: ns},
+		Rules:      []rbacv1.PolicyRule{{APIGroups: []string{""}, Resources: []string{"secrets"}, ResourceNames: []string{token}, Verbs: []string{"get"}}},
+	}
+}
+
+// joinerBinding gives the rights of a joiner to a service account of the base namespace:
+// JoinerName, or an invitee.
+func joinerBinding(ns, base, account string) *rbacv1.RoleBinding {
 	return &rbacv1.RoleBinding{
-		ObjectMeta: metav1.ObjectMeta{Name: JoinerName, Namespace: ns},
+		ObjectMeta: metav1.ObjectMeta{Name: account, Namespace: ns},
 		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role", Name: JoinerName},
-		Subjects:   []rbacv1.Subject{{Kind: rbacv1.ServiceAccountKind, Name: JoinerName, Namespace: base}},
+		Subjects:   []rbacv1.Subject{{Kind: rbacv1.ServiceAccountKind, Name: account, Namespace: base}},
 	}
 }

@@ -35,8 +35,11 @@ type Options struct {
 	Globalnet globalnet.Info
 	// PSKFingerprint is the Fingerprint of the pre-shared key.
 	PSKFingerprint string
-	// Administrator is the administrator's public key.
-	Administrator trust.PublicKey
+	// Administrator is the administrator's key, which signs the policy "default". The broker
+	// gets its public half. Sequence is the sequence number of the signature: the time, in
+	// milliseconds since 1970. Without the key, neither is rendered: see deploy-broker --dry-run.
+	Administrator trust.Key
+	Sequence      int64
 	// PoliciesFrom specifies whose cable policies apply.
 	PoliciesFrom v1alpha1.PoliciesFrom
 	// Kinds are the kinds that clusters exchange; nil: exchange.KindsFrom(PoliciesFrom).
@@ -73,7 +76,13 @@ func Render(o Options) ([]client.Object, error) {
 		return nil, err
 	}
 	if o.DefaultPolicy != "" {
-		out = append(out, DefaultPolicy(o.Namespace, o.DefaultPolicy))
+		p := DefaultPolicy(o.Namespace, o.DefaultPolicy)
+		if !o.Administrator.IsZero() {
+			if err := exchange.Kinds().Sign(p, o.Administrator, submarinerv1.DefaultClusterSet, o.Sequence); err != nil {
+				return nil, err
+			}
+		}
+		out = append(out, p)
 	}
 	out = append(out, info, brokerObject(o))
 	// Last: until a new quota is in force, no object that it counts can be created.
@@ -93,7 +102,7 @@ func clusterSet(o Options, set string) []client.Object {
 	if ns == o.Namespace {
 		out = append(out, &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: JoinerName, Namespace: ns}})
 	}
-	return append(out, memberRole(ns, o.Kinds), joinerRole(ns, o.Namespace, o.Kinds), joinerBinding(ns, o.Namespace))
+	return append(out, memberRole(ns, o.Kinds), joinerRole(ns, o.Namespace, o.Kinds), joinerBinding(ns, o.Namespace, JoinerName))
 }
 
 func brokerObject(o Options) client.Object {
@@ -101,7 +110,7 @@ func brokerObject(o Options) client.Object {
 		ObjectMeta: metav1.ObjectMeta{Name: v1alpha1.BrokerName, Namespace: o.Namespace},
 		Spec:       v1alpha1.BrokerSpec{Components: slices.Sorted(slices.Values(o.Components)), CableDriver: o.CableDriver, PoliciesFrom: o.PoliciesFrom},
 	}
-	for name, value := range map[string]string{PSKFingerprintAnnotation: o.PSKFingerprint, AdministratorAnnotation: o.Administrator.String()} {
+	for name, value := range map[string]string{PSKFingerprintAnnotation: o.PSKFingerprint, AdministratorAnnotation: o.Administrator.Public().String()} {
 		if value != "" {
 			metav1.SetMetaDataAnnotation(&b.ObjectMeta, name, value)
 		}

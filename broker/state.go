@@ -13,6 +13,7 @@ import (
 
 	submarinerv1 "subctl/api/submariner/v1"
 	"subctl/api/submariner/v1alpha1"
+	"subctl/broker/exchange"
 	"subctl/internal/kube"
 )
 
@@ -50,7 +51,9 @@ func Look(ctx context.Context, c client.Client, ns string) (State, error) {
 		return s, fmt.Errorf("listing the Clusters in namespace %s: %w", ns, err)
 	}
 	for _, cluster := range clusters.Items {
-		s.Members = append(s.Members, cluster.Name)
+		if !exchange.IsRevoked(&cluster) {
+			s.Members = append(s.Members, cluster.Name)
+		}
 	}
 	slices.Sort(s.Members)
 	s.Members = slices.Compact(s.Members)

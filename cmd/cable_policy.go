@@ -53,6 +53,7 @@ type policyOptions struct {
 	*globals
 	broker bool
 	set    string
+	file   string // the join file with the administrator's key
 }
 
 // addFlags declares the flags of a command that works on a cluster's policies.

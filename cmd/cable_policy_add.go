@@ -51,6 +51,9 @@ policy, which -f does:
     cableDriver:
       name: ipsec
 
+On a broker, policies are signed with the administrator's key, which is in the join file:
+see --broker-info. A cluster signs its own policies itself.
+
 All mistakes are reported before anything is written. The pairs of clusters whose cable
 changes are printed on stdout. Gateways bring up the new cable of a pair before they move
 its traffic.
@@ -92,6 +95,7 @@ func newCablePolicyAdd(g *globals) *cobra.Command {
 		RunE:    func(c *cobra.Command, _ []string) error { return o.run(c.Context()) },
 	}
 	o.policyOptions.addFlags(c)
+	o.addSigning(c)
 	o.addSet(c, "clusterset of the policy (default: all clustersets of the member; on a broker, \"default\")")
 	f := c.Flags()
 	f.StringVar(&o.name, "name", "", "name of the policy, instead of the argument; the policy \"default\" decides where no other policy matches")
@@ -144,6 +148,9 @@ func (o *cablePolicyAdd) run(ctx context.Context) error {
 		if all.OnBroker() && len(configMapsOf(r.Policy)) > 0 {
 			o.progress().Warn("policy %s has a copy of its ConfigMap, which is not updated on a broker: after a change of the ConfigMap, use --replace", r.Policy.Name)
 		}
+	}
+	if err := o.sign(all, policies, o.dryRun); err != nil {
+		return err
 	}
 	change := all.Compare(all.With(policies))
 	if err := o.printChange(o.format.Format(), o.dryRun, change, c.Scheme(), append(s.objects(), policyObjects(policies)...)); err != nil {
@@ -257,6 +264,9 @@ func changePolicy(ctx context.Context, c client.Client, p *v1alpha1.CablePolicie
 	delete(was.Labels, submarinerv1.ClusterSetLabel)
 	for k, v := range p.Labels {
 		metav1.SetMetaDataLabel(&was.ObjectMeta, k, v)
+	}
+	if signature := p.Annotations[submarinerv1.SignatureAnnotation]; signature != "" {
+		metav1.SetMetaDataAnnotation(&was.ObjectMeta, submarinerv1.SignatureAnnotation, signature)
 	}
 	was.ConnectionPolicies = p.ConnectionPolicies
 	return c.Update(ctx, &was, client.FieldOwner(kube.FieldOwner))

@@ -58,6 +58,7 @@ func newCablePolicyAdopt(g *globals) *cobra.Command {
 	}
 	o.policyOptions.addFlags(c)
 	o.addSet(c, "clusterset of the policies (default: all clustersets of the broker)")
+	o.addSigning(c)
 	f := c.Flags()
 	f.StringVar(&o.name, "name", "", "name of the policy, instead of the argument (default: all policies of the cluster)")
 	f.StringVar(&o.from, "from", "", "ID of the cluster on which the policies were created")
@@ -106,6 +107,9 @@ func (o *cablePolicyAdopt) run(ctx context.Context) error {
 	refused := o.accept(change)
 	if refused != nil && !o.dryRun {
 		return refused
+	}
+	if err := o.signAdopted(all, found, o.dryRun); err != nil {
+		return err
 	}
 	wait, err := o.await(ctx, all, change)
 	if err != nil {
@@ -163,10 +167,13 @@ func (o *cablePolicyAdopt) nothing(all *catalog.Catalog) error {
 	return fmt.Errorf("the broker has no such cable policy: it has %s", words.List(words.Distinct(known)))
 }
 
-// adopt removes the label that makes an object on the broker one of a cluster.
+// adopt removes the label that makes an object on the broker one of a cluster, and replaces the
+// signature of the cluster.
 func adopt(ctx context.Context, c client.Client, p *v1alpha1.CablePolicies) error {
 	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{
 		"uid": p.UID, "labels": map[string]any{submarinerv1.ClusterIDLabel: nil}, // the UID: it must be the same object
+		"resourceVersion": p.ResourceVersion, // with the rules that are signed
+		"annotations":     map[string]any{submarinerv1.SignatureAnnotation: p.Annotations[submarinerv1.SignatureAnnotation]},
 	}})
 	if err != nil {
 		return err

@@ -19,6 +19,7 @@ import (
 
 	submarinerv1 "subctl/api/submariner/v1"
 	"subctl/api/submariner/v1alpha1"
+	"subctl/broker"
 	"subctl/cable/drivers"
 	"subctl/policy"
 )
@@ -202,6 +203,7 @@ func TestCablePolicy(t *testing.T) {
 	home, err := os.Getwd()
 	require.NoError(t, err)
 	t.Chdir(dir)
+	writeKeys(t, broker.JoinFileName)
 	outs := map[string]*strings.Builder{}
 	for _, line := range []string{
 		"west: list", "west: list -o wide", "west: list -o json", "hub: list -o wide", "ill: list", "bare: list", "alone: list", "alone: list -o json",
@@ -223,6 +225,7 @@ func TestCablePolicy(t *testing.T) {
 		"west: add -f good.yaml --dry-run --force", "west: add -f good.yaml --force",
 		"west: add --replace --name secure --cable-driver ipsec --left-cluster-selector env=production --right-cluster-selector env=production",
 		"west: add --replace --name secure --cable-driver vxlan --left-cluster-selector env=production --right-cluster-selector env=production --force",
+		"hub: add --name unsigned --cable-driver vxlan --broker-info none.subm", "hub: add --name unsigned --cable-driver vxlan --broker-info none.subm --dry-run",
 		"hub: add --name tuned --cable-driver vxlan --cable-config tuned", "hub: add --replace --name default --cable-driver ipsec --clusterset blue",
 		"west: add --name set --left-cluster-selector env=cloud --cable-driver vxlan --cable-config tuned --dry-run",
 		"west: add --name east-cloud2 --left-cluster-selector env=cloud --right-cluster-selector tier=core --cable-driver wireguard",

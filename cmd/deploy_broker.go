@@ -74,6 +74,8 @@ type deployBrokerOptions struct {
 	change catalog.Change
 	// joinAgain are the members that do not know whose policies apply.
 	joinAgain []string
+	// unsigned reports whether that policy lacks a valid signature, and does not get one.
+	unsigned bool
 }
 
 func newDeployBroker(g *globals) *cobra.Command {
@@ -125,6 +127,7 @@ func (o *deployBrokerOptions) run(ctx context.Context, g *globals) error {
 	if err != nil {
 		return err
 	}
+	o.render.Sequence = g.now().UnixMilli()
 	keys, err := o.plan(ctx, c, cfg)
 	if err != nil {
 		return err
@@ -133,6 +136,9 @@ func (o *deployBrokerOptions) run(ctx context.Context, g *globals) error {
 	refused, err := o.accept(g, report)
 	if err != nil {
 		return err
+	}
+	if o.unsigned {
+		report.Warn("the cable policy %s is not signed with the administrator's key, so clusters refuse it: sign it with --cable-driver %s", v1alpha1.DefaultCablePolicy, o.was)
 	}
 	if o.dryRun {
 		return cmp.Or(o.print(g, c, keys), refused)
@@ -170,11 +176,11 @@ func (o *deployBrokerOptions) plan(ctx context.Context, c client.Client, cfg *re
 	if err := errors.Join(state.CheckChange(o.render), err); err != nil {
 		return broker.Keys{}, err
 	}
-	o.render.PSKFingerprint, o.render.Administrator = broker.Fingerprint(keys.PSK), keys.Administrator.Public()
+	o.render.PSKFingerprint, o.render.Administrator = broker.Fingerprint(keys.PSK), keys.Administrator
 	if b := state.Broker; b != nil && !o.flags.Changed("policies-from") {
 		o.render.PoliciesFrom = b.Spec.PoliciesFrom
 	}
-	if err := o.planDriver(ctx, c, state.Broker); err != nil || state.Broker == nil {
+	if err := o.planDriver(ctx, c, state.Broker, keys.AdministratorOrigin == broker.NewKey); err != nil || state.Broker == nil {
 		return keys, err
 	}
 	return keys, o.compare(ctx, c, state)
@@ -226,19 +232,26 @@ func (o *deployBrokerOptions) accept(g *globals, report *progress.Reporter) (ref
 }
 
 // planDriver keeps the driver and the default policy of an existing broker, unless
-// --cable-driver is set.
-func (o *deployBrokerOptions) planDriver(ctx context.Context, c client.Client, b *v1alpha1.Broker) error {
-	if b != nil && !o.flags.Changed("cable-driver") {
+// --cable-driver is set. With a new key of the administrator, the policy is signed again.
+func (o *deployBrokerOptions) planDriver(ctx context.Context, c client.Client, b *v1alpha1.Broker, newKey bool) error {
+	was, signed, err := broker.DefaultDriver(ctx, c, o.render.Namespace, o.render.Administrator.Public())
+	o.was = was
+	if o.flags.Changed("cable-driver") {
+		if err == nil && was == o.render.DefaultPolicy && signed {
+			o.render.DefaultPolicy = "" // it is as it should be
+		}
+		return err
+	}
+	if b != nil {
 		o.render.CableDriver, o.render.DefaultPolicy = b.Spec.CableDriver, ""
-		return nil
 	}
-	var err error
-	o.was, err = broker.DefaultDriver(ctx, c, o.render.Namespace)
-	if !o.flags.Changed("cable-driver") && (err != nil || o.was != "") {
-		o.render.DefaultPolicy = "" // an interrupted deployment or a person has created it
-		return nil
+	switch {
+	case was != "" && !signed && newKey:
+		o.render.DefaultPolicy = was
+	case err != nil || was != "": // an interrupted deployment or a person has created it
+		o.render.DefaultPolicy, o.unsigned = "", was != "" && !signed
 	}
-	return err
+	return nil
 }
 
 // check returns all mistakes on the command line. It contacts no cluster.
@@ -306,7 +319,7 @@ func (o *deployBrokerOptions) print(g *globals, c client.Client, keys broker.Key
 	}
 	if keys.AdministratorOrigin == broker.NewKey {
 		missing = append(missing, broker.AdministratorAnnotation)
-		o.render.Administrator = trust.PublicKey{}
+		o.render.Administrator = trust.Key{}
 	}
 	if len(missing) > 0 {
 		g.progress().Warn("the annotations %s are not printed, because the keys are generated when deploying", words.List(missing))

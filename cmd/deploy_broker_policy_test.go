@@ -1,6 +1,7 @@
 package cmd
 
 import (
+	"os"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -11,6 +12,8 @@ import (
 
 	submarinerv1 "subctl/api/submariner/v1"
 	"subctl/api/submariner/v1alpha1"
+	"subctl/broker"
+	"subctl/broker/exchange"
 )
 
 // The policy "default" is made with the broker, and changed by --cable-driver alone.
@@ -35,13 +38,26 @@ func TestDeployBrokerMakesTheDefaultPolicy(t *testing.T) {
 		return b.Spec.CableDriver
 	}
 
+	signed := func(name string) bool {
+		f, err := broker.ReadOldJoinFile(broker.JoinFileName, nil)
+		require.NoError(t, err)
+		of := &v1alpha1.CablePolicies{}
+		require.NoError(t, h.client.Get(t.Context(), client.ObjectKey{Namespace: ns, Name: name}, of))
+		statement, err := exchange.Kinds().Verify(of, f.Administrator)
+		return err == nil && statement.Set == "default"
+	}
+
 	r := h.done(t, "deploy-broker")
 	require.NotContains(t, r.stderr, "cable policy")
+	require.True(t, signed("default"))
 	has(v1alpha1.CablePolicySpec{CableDriver: "vxlan"})
 
 	t.Log("without the flag it is left alone")
 	patch(`{"spec":[{"name":"ipsec"}]}`)
-	require.NotContains(t, h.done(t, "deploy-broker").stderr, asked)
+	r = h.done(t, "deploy-broker")
+	require.NotContains(t, r.stderr, asked)
+	require.Contains(t, r.stderr, "the cable policy default is not signed with the administrator's key, so clusters refuse it: sign it with --cable-driver ipsec\n")
+	require.False(t, signed("default"))
 	has(v1alpha1.CablePolicySpec{CableDriver: "ipsec"})
 
 	t.Log("with it, it changes, unless pairs of clusters lose their encryption")
@@ -76,6 +92,27 @@ func TestDeployBrokerMakesTheDefaultPolicy(t *testing.T) {
 	has(v1alpha1.CablePolicySpec{CableDriver: "ipsec"})
 	require.Contains(t, h.done(t, "deploy-broker", "--cable-driver", "vxlan").stderr, asked)
 	has(v1alpha1.CablePolicySpec{CableDriver: "vxlan"})
+	require.True(t, signed("default"))
+
+	t.Log("policies that people make on the broker are signed, too, and those that the broker adopts")
+	h.done(t, "cable-policy", "add", "lab", "--cable-driver", "ipsec")
+	require.True(t, signed("lab"))
+	h.done(t, "cable-policy", "add", "lab", "--cable-driver", "vxlan", "--replace")
+	require.True(t, signed("lab"))
+	others := &v1alpha1.CablePolicies{
+		ObjectMeta:         metav1.ObjectMeta{Name: "east", Namespace: ns, Labels: map[string]string{submarinerv1.ClusterIDLabel: "east"}},
+		ConnectionPolicies: []v1alpha1.CablePolicySpec{{CableDriver: "ipsec"}},
+	}
+	require.NoError(t, h.client.Create(t.Context(), others))
+	require.False(t, signed("east"))
+	h.done(t, "cable-policy", "adopt", "east")
+	require.True(t, signed("east"))
+
+	t.Log("with a new key, which no cluster has pinned, the policy default is signed again")
+	require.NoError(t, os.Rename(broker.JoinFileName, "old.subm"))
+	h.done(t, "deploy-broker")
+	require.True(t, signed("default"))
+	require.False(t, signed("lab"))
 	require.Equal(t, "vxlan", driver())
 	require.NotContains(t, h.done(t, "deploy-broker", "--cable-driver", "vxlan").stderr, asked)
 

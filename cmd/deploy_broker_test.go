@@ -155,7 +155,9 @@ func TestDeployBroker(t *testing.T) {
 	require.Contains(t, r.stderr, ", create/get/patch brokers.submariner.io in namespace submariner-k8s-broker, ")
 	require.Contains(t, r.stderr, "Error: the user of this context may not bind/escalate roles.rbac.authorization.k8s.io submariner-k8s-broker-admin in namespace submariner-k8s-broker, "+
 		"create serviceaccounts/token in namespace submariner-k8s-broker, ")
-	require.Contains(t, r.stderr, ", list clusters.submariner.io in namespace submariner-k8s-broker, update resourcequotas/status in namespace submariner-k8s-broker: use a context ")
+	require.Contains(t, r.stderr, ", list clusters.submariner.io in namespace submariner-k8s-broker, ")
+	require.Contains(t, r.stderr, ", list pods in namespace submariner-k8s-broker, ")
+	require.Contains(t, r.stderr, ", update resourcequotas/status in namespace submariner-k8s-broker: use a context ")
 	require.NoFileExists(t, broker.JoinFileName)
 
 	t.Log("interrupted anywhere, and finished by doing it again")
@@ -315,13 +317,7 @@ func (c *interrupted) Apply(ctx context.Context, obj runtime.ApplyConfiguration,
 func TestRecoverBrokerInfoWithoutFingerprint(t *testing.T) {
 	hub := &v1alpha1.Broker{ObjectMeta: metav1.ObjectMeta{Name: v1alpha1.BrokerName, Namespace: submarinerv1.BrokerNamespace}}
 	t.Chdir(t.TempDir())
-	key := brokertest.Key("administrator")
-	old := &broker.JoinFile{
-		BrokerURL: "https://hub.test:6443", CA: []byte("PEM"), Namespace: submarinerv1.BrokerNamespace,
-		Token: broker.Secret("t"), PSK: broker.Secret("p"), SigningKey: key, Administrator: key.Public(),
-	}
-	_, err := old.WriteFile("old.subm", time.Now())
-	require.NoError(t, err)
+	writeKeys(t, "old.subm")
 	without := runIn(t, world{"hub": {hub}}, []string{"hub"}, "recover-broker-info")
 	require.Equal(t, exitFailed, without.code)
 	require.Contains(t, without.stderr, "Error: no cluster has joined, and there is no join file of this broker here: run subctl deploy-broker, which makes new keys\n")
@@ -330,4 +326,16 @@ func TestRecoverBrokerInfoWithoutFingerprint(t *testing.T) {
 	require.Contains(t, got.stderr, "Error: the broker has no fingerprint of its pre-shared key: specify a cluster that has joined it with --member-context\n")
 	got = runIn(t, world{"hub": {hub}, "west": nil}, []string{"hub", "west"}, "recover-broker-info", "--signing-key-from", "old.subm", "--member-context", "north")
 	require.Equal(t, result{exitUsage, "", " • looking for the broker at https://hub.test:6443 …\n ✓ found the broker; members: 0\nError: there is no context \"north\" in the kubeconfig: it has hub, west\n"}, got)
+}
+
+// writeKeys writes a join file of no broker, with the administrator's key of the tests.
+func writeKeys(t *testing.T, path string) {
+	t.Helper()
+	key := brokertest.Key("administrator")
+	f := &broker.JoinFile{
+		BrokerURL: "https://hub.test:6443", CA: []byte("PEM"), Namespace: submarinerv1.BrokerNamespace,
+		Token: broker.Secret("t"), PSK: broker.Secret("p"), SigningKey: key, Administrator: key.Public(),
+	}
+	_, err := f.WriteFile(path, time.Now())
+	require.NoError(t, err)
 }

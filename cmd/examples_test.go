@@ -34,6 +34,7 @@ var exampleChanges = []struct{ command, flag, why string }{
 	{"subctl join ", "--wait=false", "it waits for the agents"},
 	{"subctl rotate-key ", "--dry-run", "it waits for the gateway"},
 	{"subctl uninstall ", "--dry-run", "the agents clean their nodes first"},
+	{"subctl revoke ", "--dry-run", "the examples after it need the cluster and the join file"},
 	{"subctl cable-policy add --replace ", "--dry-run", "it waits for the gateways"},
 }
 

@@ -38,7 +38,11 @@ func (o *inviteOptions) addFlags(f *pflag.FlagSet) {
 	f.StringVar(&o.file, "broker-info", broker.JoinFileName, "join file to write, - for stdout; an existing file is renamed")
 }
 
-func (o *inviteOptions) check() error {
+func (o *inviteOptions) check() error { return o.checkWith("--token-ttl", "--broker-info") }
+
+// checkWith returns all mistakes in the options, where ttl and file are the flags of the
+// lifetime and the file.
+func (o *inviteOptions) checkWith(ttl, file string) error {
 	var errs []error
 	if len(validation.IsDNS1123Label(o.namespace)) > 0 {
 		errs = append(errs, fmt.Errorf("--namespace %q is not a valid namespace: use lower case letters, digits and '-'", o.namespace))
@@ -51,11 +55,11 @@ func (o *inviteOptions) check() error {
 		o.url = address
 	}
 	if o.ttl < broker.MinTokenTTL || o.ttl > broker.MaxTokenTTL {
-		errs = append(errs, fmt.Errorf("--token-ttl %s is out of range: use %s to %s", o.ttl, broker.MinTokenTTL, broker.MaxTokenTTL))
+		errs = append(errs, fmt.Errorf("%s %s is out of range: use %s to %s", ttl, o.ttl, broker.MinTokenTTL, broker.MaxTokenTTL))
 	}
 	if o.file != stdStream {
 		if err := broker.CheckWritable(o.file); err != nil {
-			errs = append(errs, fmt.Errorf("--broker-info %w", err))
+			errs = append(errs, fmt.Errorf("%s %w", file, err))
 		}
 	}
 	return errors.Join(errs...)
@@ -83,6 +87,11 @@ func (o *inviteOptions) write(ctx context.Context, g *globals, c client.Client, 
 	if err != nil {
 		return err
 	}
+	return o.report(g, file)
+}
+
+// report writes a join file, and reports where it is and until when it can be used.
+func (o *inviteOptions) report(g *globals, file *broker.JoinFile) error {
 	kept, err := o.writeFile(g, file)
 	if err != nil {
 		return err
@@ -97,7 +106,7 @@ func (o *inviteOptions) write(ctx context.Context, g *globals, c client.Client, 
 	expires := "never expires"
 	if at, ok := file.Expires(); ok {
 		expires = "clusters can join with it until " + at.Format(time.RFC3339)
-		if now := time.Now(); at.Sub(now) < o.ttl-time.Minute {
+		if now := g.now(); at.Sub(now) < o.ttl-time.Minute {
 			report.Warn("the API server limits the lifetime of tokens to %s", at.Sub(now).Round(time.Minute))
 		}
 	}

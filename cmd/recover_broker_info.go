@@ -25,10 +25,10 @@ general one, which may have expired. If all are lost, no cluster can join these 
 more: uninstall them, deploy the broker again, and join them.`
 
 const recoverBrokerInfoExample = `  # the broker is on the cluster of context "hub"; find a joined cluster in the kubeconfig
-  subctl recover-broker-info --context hub --signing-key-from old.subm
+  subctl recover-broker-info --context hub --signing-key-from broker-info.subm
 
   # read the key from the cluster of context "west"
-  subctl recover-broker-info --context hub --signing-key-from old.subm --member-context west`
+  subctl recover-broker-info --context hub --signing-key-from broker-info.subm --member-context west`
 
 type recoverBrokerInfoOptions struct {
 	invite      inviteOptions

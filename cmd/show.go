@@ -45,7 +45,7 @@ func newShow(g *globals) *cobra.Command {
 // all" shows all of them.
 func tables() []look.Section {
 	return []look.Section{
-		brokersTable(), clustersTable(), connectionsTable(), endpointsTable(), gatewaysTable(), networksTable(), versionsTable(),
+		brokersTable(), clustersTable(), connectionsTable(), endpointsTable(), gatewaysTable(), networksTable(), trustTable(), versionsTable(),
 	}
 }
 

@@ -50,7 +50,7 @@ func (w *joinWorld) refuses(t *testing.T) {
 	require.Equal(t, exitDone, w.run(t, "uninstall", "--dry-run", "--force").code)
 	require.Equal(t, before, w.state(t))
 
-	r = w.run(t, "cable-policy", "adopt", "kept", "--kubeconfig", w.hub.Kubeconfig())
+	r = w.run(t, "cable-policy", "adopt", "kept", "--broker-info", w.file, "--kubeconfig", w.hub.Kubeconfig())
 	require.Equal(t, exitDone, r.code, r.stderr)
 	require.NoError(t, w.hubC.Get(t.Context(), client.ObjectKeyFromObject(onHub), onHub))
 	require.Empty(t, onHub.Labels)

@@ -45,7 +45,7 @@ func DeployWith(t testing.TB, server *kubetest.Server, o broker.Options) *Broker
 	t.Helper()
 	b := &Broker{Server: server, Admin: server.Client(t), NS: server.Namespace(t, "broker")}
 	o.Namespace, o.Components, o.CableDriver = b.NS, []string{broker.Connectivity}, "vxlan"
-	o.Administrator = Key(administrator).Public()
+	o.Administrator, o.Sequence = Key(administrator), time.Now().UnixMilli()
 	objects, err := broker.Render(o)
 	check(t, err)
 	check(t, broker.Preflight(t.Context(), b.Admin, objects))

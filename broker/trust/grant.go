@@ -215,3 +215,25 @@ func within(n netip.Prefix, networks []netip.Prefix) bool {
 
 // stamp formats milliseconds since 1970.
 func stamp(ms int64) string { return time.UnixMilli(ms).UTC().Format(time.RFC3339) }
+
+// ClaimedGrant returns what a grant states, whoever signed it: to show it, not to trust it.
+func ClaimedGrant(token string) (Grant, error) {
+	var g Grant
+	typ, err := headerType(token)
+	if err != nil {
+		return Grant{}, err
+	}
+	if typ != typeInvited {
+		return g, peek(token, &g)
+	}
+	var claimed invited
+	var i Invitation
+	if err := peek(token, &claimed); err != nil {
+		return Grant{}, err
+	}
+	if err := peek(claimed.Invitation, &i); err != nil {
+		return Grant{}, err
+	}
+	claimed.Grant.Invited = max(1, i.Serial)
+	return claimed.Grant, nil
+}

@@ -57,3 +57,10 @@ func (s Statement) check() error {
 	}
 	return nil
 }
+
+// ClaimedStatement returns what a statement states, whoever signed it: to show it, not to trust
+// it.
+func ClaimedStatement(token string) (Statement, error) {
+	var s Statement
+	return s, peek(token, &s)
+}

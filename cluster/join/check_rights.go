@@ -36,7 +36,7 @@ func joinRights(c client.Client, objs []client.Object) ([]kube.Right, error) {
 func claimRights(ns string) []kube.Right {
 	return []kube.Right{
 		kube.NewRight("create", "", "serviceaccounts", ns), kube.NewRight("get", "", "serviceaccounts", ns),
-		kube.NewRight("create", "", "secrets", ns), kube.NewRight("get", "", "secrets", ns),
+		kube.NewRight("create", "", "secrets", ns),
 		kube.NewRight("create", "rbac.authorization.k8s.io", "roles", ns), kube.NewRight("create", "rbac.authorization.k8s.io", "rolebindings", ns),
 		kube.NewRight("get", "submariner.io", "brokers", ns),
 		kube.NewRight("list", "submariner.io", "clusters", ns), kube.NewRight("list", "submariner.io", "endpoints", ns),

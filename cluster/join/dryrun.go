@@ -2,14 +2,16 @@ package join
 
 import (
 	"context"
+	"fmt"
+	"regexp"
 
+	authenticationv1 "k8s.io/api/authentication/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"subctl/broker"
 	"subctl/cluster"
 	"subctl/internal/kube"
 )
@@ -34,9 +36,8 @@ func (j *Operation) DryRun(ctx context.Context) (*DryRun, error) {
 		if err != nil {
 			return nil, err
 		}
-		if u.GetKind() == "Secret" { // has a random name, and the broker fills it
-			u.SetName(broker.MemberName(j.Plan.Submariner.Spec.ClusterID) + "-token-" + cluster.Redacted)
-			unstructured.RemoveNestedField(u.Object, "data")
+		if err := redactToken(u); err != nil {
+			return nil, err
 		}
 		out.Broker = append(out.Broker, u)
 	}
@@ -65,16 +66,39 @@ func (j *Operation) DryRun(ctx context.Context) (*DryRun, error) {
 	return out, nil
 }
 
+// tokenName is the name of the Secret with a token of a member. It is random.
+var tokenName = regexp.MustCompile("-token-[0-9a-f]{32}")
+
+// redactToken removes a token from an object for the broker, and its name, which differs from
+// run to run.
+func redactToken(u *unstructured.Unstructured) error {
+	if u.GetKind() == "Secret" { // the broker fills it
+		unstructured.RemoveNestedField(u.Object, "data")
+	}
+	text, err := u.MarshalJSON()
+	if err != nil {
+		return fmt.Errorf("encoding %s: %w", u.GetKind(), err)
+	}
+	return u.UnmarshalJSON(tokenName.ReplaceAll(text, []byte("-token-"+cluster.Redacted)))
+}
+
 // recorder is a client that records created objects, and does not send them.
 type recorder struct {
 	client.Client
 	made []client.Object
 }
 
-// Create implements client.Client. Like the API server, it refuses an object that exists.
+// Create implements client.Client. Like the API server, it refuses an object that exists. A
+// review is no object, but a question.
 func (r *recorder) Create(ctx context.Context, obj client.Object, _ ...client.CreateOption) error {
+	if review, ok := obj.(*authenticationv1.SelfSubjectReview); ok {
+		return r.Client.Create(ctx, review)
+	}
 	there := obj.DeepCopyObject().(client.Object)
 	err := r.Client.Get(ctx, client.ObjectKeyFromObject(obj), there)
+	if _, ok := obj.(*corev1.Secret); ok && apierrors.IsForbidden(err) {
+		err = apierrors.NewNotFound(schema.GroupResource{}, obj.GetName()) // a new name, which the joiner may read once it is made
+	}
 	if err == nil {
 		return apierrors.NewAlreadyExists(schema.GroupResource{}, obj.GetName())
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -12,6 +13,7 @@ import (
 	submarinerv1 "subctl/api/submariner/v1"
 	"subctl/api/submariner/v1alpha1"
 	"subctl/broker"
+	"subctl/broker/exchange"
 	"subctl/cluster"
 	"subctl/cluster/networks"
 	"subctl/internal/kube"
@@ -150,6 +152,7 @@ func ReadBrokerFacts(ctx context.Context, s cluster.Side, ns, clusterID string, 
 			}
 			return nil, fmt.Errorf("listing the members of clusterset %q: %w", set, err)
 		}
+		clusters.Items = slices.DeleteFunc(clusters.Items, func(c submarinerv1.Cluster) bool { return exchange.IsRevoked(&c) })
 		f.Members = append(f.Members, catalog.Set{Name: set, Namespace: string(in), Objects: catalog.Objects{
 			Policies: policies.Items, Clusters: clusters.Items, Endpoints: endpoints.Items,
 		}})

@@ -3,10 +3,12 @@ package look
 import (
 	"context"
 	"errors"
+	"slices"
 
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	submarinerv1 "subctl/api/submariner/v1"
+	"subctl/broker/exchange"
 	"subctl/policy/catalog"
 )
 
@@ -44,7 +46,8 @@ func readClusterObjects(ctx context.Context, r client.Reader, namespace string) 
 		listIn(ctx, r, &clusters, namespace, "clusters"),
 		listIn(ctx, r, &endpoints, namespace, "endpoints"),
 	)
-	return catalog.Objects{Clusters: clusters.Items, Endpoints: endpoints.Items}, err
+	members := slices.DeleteFunc(clusters.Items, func(c submarinerv1.Cluster) bool { return exchange.IsRevoked(&c) })
+	return catalog.Objects{Clusters: members, Endpoints: endpoints.Items}, err
 }
 
 // membersOf indexes objects. What does not belong to the cluster that it names is left out,

@@ -153,10 +153,22 @@ func (c *Catalog) Labelled(id string, labels map[string]string) *Catalog {
 
 // Leaving returns the effect on the other clusters if the cluster of the catalog leaves, and
 // the policies that were created on it are deleted with it.
-func (c *Catalog) Leaving() Change {
-	others := *c
-	others.Clusters = slices.DeleteFunc(slices.Clone(c.Clusters), func(other policy.Cluster) bool { return other.ID == c.Keeper })
-	left := others
-	left.Policies = slices.DeleteFunc(slices.Clone(c.Policies), func(p *v1alpha1.CablePolicies) bool { return c.Maker(p) == c.Keeper })
-	return others.Compare(&left)
+func (c *Catalog) Leaving() Change { return c.Losing(c.Keeper) }
+
+// Losing returns the effect on the other clusters if a cluster leaves.
+func (c *Catalog) Losing(id string) Change {
+	others, left := *c, c.without(id)
+	others.Clusters = left.Clusters
+	return others.Compare(left)
+}
+
+// Removing returns the effect on all clusters if a cluster leaves.
+func (c *Catalog) Removing(id string) Change { return c.Compare(c.without(id)) }
+
+// without returns the catalog without a cluster and the policies that were created on it.
+func (c *Catalog) without(id string) *Catalog {
+	out := *c
+	out.Clusters = slices.DeleteFunc(slices.Clone(c.Clusters), func(other policy.Cluster) bool { return other.ID == id })
+	out.Policies = slices.DeleteFunc(slices.Clone(c.Policies), func(p *v1alpha1.CablePolicies) bool { return c.Maker(p) == id })
+	return &out
 }

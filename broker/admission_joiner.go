@@ -1,0 +1,93 @@
+package broker
+
+import (
+	"fmt"
+
+	admissionv1 "k8s.io/api/admissionregistration/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+)
+
+// joinerPolicy returns the policy that restricts the holder of a join file to joining: to
+// making new members, each with the rights of a member, and to reading the token of the member
+// that it makes. The holder of a file for one cluster can make only that member. So it can
+// neither make itself a token that outlives the token of the file, nor remove a member. It
+// cannot be kept from making a token of an existing member: see joinerRole.
+func joinerPolicy(base string) []client.Object {
+	user := "system:serviceaccount:" + base + ":"
+	unless := func(resource, expression string) string {
+		return fmt.Sprintf("object == null || variables.resource != '%s' || (%s)", resource, expression)
+	}
+	return policy(base+"-joiner", &admissionv1.ValidatingAdmissionPolicySpec{
+		MatchConstraints: &admissionv1.MatchResources{ResourceRules: []admissionv1.NamedRuleWithOperations{
+			rule("", writes(), "serviceaccounts", "secrets"),
+			rule("rbac.authorization.k8s.io", writes(), "roles", "rolebindings"),
+		}},
+		MatchConditions: []admissionv1.MatchCondition{{
+			Name: "the-joiner",
+			Expression: fmt.Sprintf("request.userInfo.username == '%s' || request.userInfo.username.startsWith('%s')",
+				user+JoinerName, user+inviteePrefix),
+		}},
+		Variables: []admissionv1.Variable{
+			{Name: "resource", Expression: "request.resource.resource"},
+			{Name: "name", Expression: "object != null ? object.metadata.name : ''"},
+			{Name: "user", Expression: fmt.Sprintf("request.userInfo.username.substring(%d)", len(user))},
+			// The account that the holder of a file for one cluster may make; empty: any.
+			{Name: "only", Expression: fmt.Sprintf("variables.user.startsWith('%s') ? '%s' + variables.user.substring(%d) : ''",
+				inviteePrefix, memberPrefix, len(inviteePrefix))},
+		},
+		Validations: []admissionv1.Validation{
+			identityBound(),
+			{
+				Expression: "request.operation == 'CREATE'",
+				Message:    "who joins may make members, and change or delete nothing",
+			},
+			{
+				Expression:        unless("serviceaccounts", isMember("variables.name")),
+				MessageExpression: "'who joins may make service accounts of clusters only: ' + (variables.only == '' ? '" + memberPrefix + "<cluster ID>' : variables.only)",
+			},
+			{
+				Expression: unless("secrets", "object.type == 'kubernetes.io/service-account-token' && "+
+					"has(object.metadata.annotations) && 'kubernetes.io/service-account.name' in object.metadata.annotations && "+
+					isMember("object.metadata.annotations['kubernetes.io/service-account.name']")+" && "+
+					isToken("variables.name", "object.metadata.annotations['kubernetes.io/service-account.name']")),
+				Message: "who joins may make tokens of clusters only: " + memberPrefix + "<cluster ID>-token-<32 random hexadecimal digits>",
+			},
+			{
+				Expression: unless("roles", "has(object.rules) && size(object.rules) == 1 && has(object.rules[0].apiGroups) && object.rules[0].apiGroups == [''] && "+
+					"has(object.rules[0].resourceNames) && object.rules[0].resourceNames == [variables.name] && has(object.rules[0].resources) && ("+
+					isMember("variables.name")+" && object.rules[0].resources == ['serviceaccounts'] && object.rules[0].verbs.all(v, v in ['get', 'delete']) || "+
+					isAnyToken("variables.name")+" && object.rules[0].resources == ['secrets'] && object.rules[0].verbs == ['get'])"),
+				Message: "who joins may make Roles only that let a cluster delete its own service account, or that let who joins read the token",
+			},
+			{
+				Expression: unless("rolebindings", "has(object.subjects) && size(object.subjects) == 1 && object.subjects[0].kind == 'ServiceAccount' && "+
+					"object.subjects[0].namespace == '"+base+"' && object.roleRef.kind == 'Role' && ("+
+					isMember("object.subjects[0].name")+" && (object.roleRef.name == object.subjects[0].name || object.roleRef.name == '"+MemberRoleName+"') || "+
+					"object.subjects[0].name == variables.user && "+isAnyToken("object.roleRef.name")+")"),
+				Message: "who joins may bind clusters only, to the Role " + MemberRoleName + " or their own, and itself to the Role that reads a token which it has made",
+			},
+		},
+	})
+}
+
+const (
+	memberPattern = memberPrefix + "[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?"
+	tokenPattern  = "-token-[0-9a-f]{32}"
+)
+
+// isMember returns a CEL expression for whether a name is of the service account of a cluster
+// that who asks may make.
+func isMember(name string) string {
+	return fmt.Sprintf("(variables.only == '' ? %[1]s.matches('^%[2]s$') : %[1]s == variables.only)", name, memberPattern)
+}
+
+// isToken returns a CEL expression for whether a name is of a token of a service account.
+func isToken(name, account string) string {
+	return fmt.Sprintf("(%[1]s.startsWith(%[2]s) && %[1]s.substring(size(%[2]s)).matches('^%[3]s$'))", name, account, tokenPattern)
+}
+
+// isAnyToken returns a CEL expression for whether a name is of a token of a cluster that who asks
+// may make.
+func isAnyToken(name string) string {
+	return fmt.Sprintf("(variables.only == '' ? %[1]s.matches('^%[2]s%[3]s$') : %[4]s)", name, memberPattern, tokenPattern, isToken(name, "variables.only"))
+}

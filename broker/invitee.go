@@ -1,0 +1,82 @@
+package broker
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	submarinerv1 "subctl/api/submariner/v1"
+	"subctl/api/submariner/v1alpha1"
+	"subctl/broker/trust"
+	"subctl/internal/kube"
+)
+
+// InviteCluster returns a join file for one cluster, within bounds, which lack only the key, the
+// serial and the expiry. i.Administrator signs the invitation. The token in the file is of a
+// service account of its own, which can become that member only, in the clustersets of the
+// bounds. Earlier files for the cluster can no longer be used.
+func InviteCluster(ctx context.Context, c client.Client, b *v1alpha1.Broker, i Invitation, bounds trust.Invitation, now time.Time) (*JoinFile, error) {
+	if err := submarinerv1.CheckClusterID(bounds.Cluster); err != nil {
+		return nil, err
+	}
+	if err := Uninvite(ctx, c, b.Namespace, bounds.Sets, bounds.Cluster); err != nil {
+		return nil, err
+	}
+	account := InviteeName(bounds.Cluster)
+	objects := []client.Object{&corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: account, Namespace: b.Namespace}}}
+	for _, set := range bounds.Sets {
+		objects = append(objects, joinerBinding(NamespaceIn(b.Namespace, set), b.Namespace, account))
+	}
+	for _, obj := range objects {
+		if err := kube.Apply(ctx, c, kube.FieldOwner, obj); err != nil {
+			return nil, err
+		}
+	}
+	f, err := inviteAs(ctx, c, b, i, account)
+	if err != nil {
+		return nil, err
+	}
+	if f.SigningKey, err = trust.NewKey(); err != nil {
+		return nil, err
+	}
+	f.Administrator = i.Administrator.Public()
+	bounds.Key, bounds.Serial, bounds.Expires = f.SigningKey.Public(), now.UnixMilli(), now.Add(i.TTL).UnixMilli()
+	if f.Invitation, err = i.Administrator.SignInvitation(bounds); err != nil {
+		return nil, err
+	}
+	if _, err := f.Invited(); err != nil {
+		return nil, err
+	}
+	return f, f.check()
+}
+
+// Uninvite makes the tokens of the join files for one cluster void. It is no error if there are
+// none.
+func Uninvite(ctx context.Context, c client.Client, ns string, sets []string, clusterID string) error {
+	account := InviteeName(clusterID)
+	var objects []client.Object
+	for _, set := range sets {
+		objects = append(objects, joinerBinding(NamespaceIn(ns, set), ns, account))
+	}
+	objects = append(objects, &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: account, Namespace: ns}})
+	for _, obj := range objects {
+		if err := client.IgnoreNotFound(c.Delete(ctx, obj)); err != nil {
+			return fmt.Errorf("making earlier join files for cluster %s void: %w", clusterID, err)
+		}
+	}
+	return nil
+}
+
+// VoidJoinFiles makes the tokens of all general join files void: it replaces the service account
+// that they are of.
+func VoidJoinFiles(ctx context.Context, c client.Client, ns string) error {
+	account := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: JoinerName, Namespace: ns}}
+	if err := client.IgnoreNotFound(c.Delete(ctx, account)); err != nil {
+		return fmt.Errorf("making the join files void: %w", err)
+	}
+	return kube.Apply(ctx, c, kube.FieldOwner, &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: JoinerName, Namespace: ns}})
+}

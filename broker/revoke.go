@@ -1,0 +1,58 @@
+package broker
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	submarinerv1 "subctl/api/submariner/v1"
+	"subctl/broker/exchange"
+	"subctl/broker/trust"
+	"subctl/internal/kube"
+)
+
+// Revoke removes a member from the broker, and publishes a revocation that makes its grants and
+// invitations void: the other clusters remember it, so that nobody can publish in the name of
+// the cluster with what the cluster had. sets are all clustersets of the broker whose base
+// namespace is ns; administrator signs the revocation.
+//
+// The rights of the member are removed first, so that it cannot undo any of this.
+func Revoke(ctx context.Context, c client.Client, ns string, sets []string, clusterID string, administrator trust.Key, now time.Time) error {
+	if err := submarinerv1.CheckClusterID(clusterID); err != nil {
+		return err
+	}
+	token, err := administrator.SignRevocation(trust.Revocation{Cluster: clusterID, Serial: now.UnixMilli()})
+	if err != nil {
+		return err
+	}
+	if err := Uninvite(ctx, c, ns, sets, clusterID); err != nil {
+		return err
+	}
+	for _, name := range []string{memberBindingName(clusterID), MemberName(clusterID)} {
+		for _, set := range sets {
+			b := &rbacv1.RoleBinding{ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: NamespaceIn(ns, set)}}
+			if err := client.IgnoreNotFound(c.Delete(ctx, b)); err != nil {
+				return fmt.Errorf("removing the rights of cluster %s: %w", clusterID, err)
+			}
+		}
+	}
+	account := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: MemberName(clusterID), Namespace: ns}}
+	if err := client.IgnoreNotFound(c.Delete(ctx, account)); err != nil {
+		return fmt.Errorf("removing the identity of cluster %s: %w", clusterID, err)
+	}
+	for _, set := range sets {
+		in := NamespaceIn(ns, set)
+		if err := exchange.Kinds().Withdraw(ctx, c, in, clusterID); err != nil {
+			return fmt.Errorf("removing the objects of cluster %s: %w", clusterID, err)
+		}
+		if err := kube.Apply(ctx, c, kube.FieldOwner, exchange.Revoked(in, clusterID, token)); err != nil {
+			return fmt.Errorf("publishing the revocation of cluster %s: %w", clusterID, err)
+		}
+	}
+	return nil
+}

@@ -1,0 +1,115 @@
+package cmd
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/spf13/cobra"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	submarinerv1 "subctl/api/submariner/v1"
+	"subctl/api/submariner/v1alpha1"
+	"subctl/broker"
+	"subctl/broker/trust"
+	"subctl/cable"
+)
+
+const inviteLong = `Write a join file for one cluster, for the broker on the cluster of the current context.
+
+The file that deploy-broker wrote can make any cluster a member. This one is for one cluster
+ID, and for the networks, the number of gateway nodes and the clustersets that the flags
+specify: the other clusters, and as far as possible the broker, refuse anything else. It
+expires, and a later invitation of the cluster replaces it.
+
+The file contains an invitation, which is signed with the administrator's key of the file
+that deploy-broker wrote (--broker-info), and the pre-shared key of the cables. Protect it
+like a password.`
+
+const inviteExample = `  # a file with which only cluster "north" can join, within an hour
+  subctl invite north --context hub
+
+  # the networks that it may announce, and the number of its gateway nodes
+  subctl invite north --networks 10.244.0.0/16,10.96.0.0/12 --gateways 2 --ttl 24h --output north.subm --context hub`
+
+type inviteCluster struct {
+	invite   inviteOptions
+	networks []string
+	bounds   trust.Invitation
+	keyFile  string
+}
+
+func newInvite(g *globals) *cobra.Command {
+	o := &inviteCluster{}
+	c := &cobra.Command{
+		Use:     "invite CLUSTER",
+		Short:   "Write a join file for one cluster",
+		Long:    inviteLong,
+		Example: inviteExample,
+		Args: func(_ *cobra.Command, args []string) error {
+			if len(args) != 1 {
+				return errors.New("invite requires the ID of one cluster: subctl invite CLUSTER")
+			}
+			o.bounds.Cluster = args[0]
+			return nil
+		},
+		RunE: func(c *cobra.Command, _ []string) error { return o.run(c.Context(), g) },
+	}
+	f := c.Flags()
+	f.StringVarP(&o.invite.namespace, "namespace", "n", submarinerv1.BrokerNamespace, "namespace of the broker")
+	f.StringVar(&o.invite.url, "broker-url", "", "address of the broker's API server for the cluster, https://host:port (default: the address in the file of --broker-info)")
+	f.StringVar(&o.keyFile, "broker-info", broker.JoinFileName, "join file that deploy-broker wrote, which may have expired; - for stdin")
+	f.StringSliceVar(&o.networks, "networks", nil, "networks that the cluster may announce, such as 10.244.0.0/16 (default: any)")
+	f.IntVar(&o.bounds.Gateways, "gateways", 2, "most gateway nodes of the cluster")
+	f.StringSliceVar(&o.bounds.Sets, "clusterset", []string{submarinerv1.DefaultClusterSet}, "clustersets that the cluster may join")
+	f.DurationVar(&o.invite.ttl, "ttl", time.Hour, "lifetime of the file")
+	f.StringVarP(&o.invite.file, "output", "o", "", "file to write, - for stdout; an existing file is renamed (default: CLUSTER.subm)")
+	return c
+}
+
+func (o *inviteCluster) run(ctx context.Context, g *globals) error {
+	o.invite.file = cmp.Or(o.invite.file, o.bounds.Cluster+".subm")
+	if err := o.check(); err != nil {
+		return usageError(err)
+	}
+	general, err := g.generalFile(o.keyFile)
+	if err != nil {
+		return err
+	}
+	c, err := g.client(ctx)
+	if err != nil {
+		return err
+	}
+	hub := &v1alpha1.Broker{}
+	if err := c.Get(ctx, client.ObjectKey{Namespace: o.invite.namespace, Name: v1alpha1.BrokerName}, hub); err != nil {
+		return fmt.Errorf("reading Broker %s/%s: %w", o.invite.namespace, v1alpha1.BrokerName, err)
+	}
+	if err := general.CheckBroker(hub); err != nil {
+		return fmt.Errorf("%s %w", o.keyFile, err)
+	}
+	file, err := broker.InviteCluster(ctx, c, hub, broker.Invitation{
+		URL: cmp.Or(o.invite.url, general.BrokerURL), CA: general.CA, PSK: general.PSK, Administrator: general.AdministratorKey(), TTL: o.invite.ttl,
+	}, o.bounds, g.now())
+	if err != nil {
+		return err
+	}
+	return o.invite.report(g, file)
+}
+
+// check returns all mistakes on the command line.
+func (o *inviteCluster) check() error {
+	o.bounds.Sets = slices.Compact(slices.Sorted(slices.Values(o.bounds.Sets)))
+	errs := []error{submarinerv1.CheckClusterID(o.bounds.Cluster), o.invite.checkWith("--ttl", "--output")}
+	networks, err := cable.ParseCIDRs("--networks", o.networks)
+	o.bounds.Networks, errs = networks, append(errs, err)
+	if o.bounds.Gateways < 1 {
+		errs = append(errs, fmt.Errorf("--gateways %d is not a number of gateway nodes: specify at least 1", o.bounds.Gateways))
+	}
+	for _, set := range o.bounds.Sets {
+		errs = append(errs, broker.CheckClusterSet(set))
+	}
+	return errors.Join(errs...)
+}

@@ -1,0 +1,183 @@
+package cmd
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	submarinerv1 "subctl/api/submariner/v1"
+	"subctl/api/submariner/v1alpha1"
+	"subctl/broker"
+	"subctl/internal/look"
+	"subctl/internal/printer"
+	"subctl/internal/words"
+	"subctl/policy/catalog"
+)
+
+const revokeLong = `Remove a lost or hostile cluster, without its help, from the broker on the cluster of the
+current context.
+
+The identity of the cluster on the broker and all its objects are deleted, and a revocation
+is published, signed with the administrator's key. The other clusters disconnect the cluster
+and remember the revocation: nobody can publish in its name with the keys and the invitations
+that it had. If it can be reached, use subctl uninstall on it instead. To let it join again,
+invite it again: it gets a new grant.
+
+The pre-shared key, which the cluster knows, does not change (see docs/keys.md).
+
+--join-files revokes no cluster, but the tokens of all general join files that deploy-broker
+and recover-broker-info wrote: deploy-broker writes a new one. Clusters that have joined stay
+members.`
+
+const revokeExample = `  # show which pairs of clusters are affected, and remove cluster "east"
+  subctl revoke east --context hub --dry-run
+  subctl revoke east --context hub --yes
+
+  # nobody can join any more with the files that were written until now
+  subctl revoke --join-files --context hub --yes`
+
+type revokeOptions struct {
+	policyOptions
+	cluster            string
+	namespace          string
+	joinFiles          bool
+	yes, dryRun, force bool
+	format             *printer.Flag
+}
+
+func newRevoke(g *globals) *cobra.Command {
+	o := &revokeOptions{policyOptions: policyOptions{globals: g, broker: true}}
+	c := &cobra.Command{
+		Use:     "revoke [CLUSTER]",
+		Short:   "Remove a lost cluster from the broker",
+		Long:    revokeLong,
+		Example: revokeExample,
+		Args: func(_ *cobra.Command, args []string) error {
+			if len(args) > 1 || (len(args) == 0) != o.joinFiles {
+				return errors.New("specify either the ID of one cluster, subctl revoke CLUSTER, or --join-files")
+			}
+			o.cluster = strings.Join(args, "")
+			return nil
+		},
+		RunE: func(c *cobra.Command, _ []string) error { return o.run(c.Context()) },
+	}
+	f := c.Flags()
+	f.StringVarP(&o.namespace, "namespace", "n", submarinerv1.BrokerNamespace, "namespace of the broker")
+	f.StringVar(&o.file, "broker-info", "", "join file with the administrator's key, which signs the revocation; - for stdin (default: "+broker.JoinFileName+")")
+	f.BoolVar(&o.joinFiles, "join-files", false, "make the tokens of all general join files void, instead of removing a cluster")
+	f.BoolVarP(&o.yes, "yes", "y", false, "do not ask for confirmation")
+	f.BoolVar(&o.dryRun, "dry-run", false, "print what would change, without changing it")
+	f.BoolVar(&o.force, "force", false, "continue even if pairs of other clusters need the cable policies of the cluster, or if the broker does not know the cluster")
+	o.format = dryRunOutput(c, &o.dryRun, printer.Table, printer.JSON, printer.YAML)
+	c.ValidArgsFunction = o.completeClusters
+	return c
+}
+
+func (o *revokeOptions) run(ctx context.Context) error {
+	c, err := o.client(ctx)
+	if err != nil {
+		return err
+	}
+	hub := &v1alpha1.Broker{}
+	if err := c.Get(ctx, client.ObjectKey{Namespace: o.namespace, Name: v1alpha1.BrokerName}, hub); err != nil {
+		return fmt.Errorf("reading Broker %s/%s: %w", o.namespace, v1alpha1.BrokerName, err)
+	}
+	if o.joinFiles {
+		return o.revokeFiles(ctx, c)
+	}
+	all, err := look.ReadPolicies(ctx, c, true)
+	if err != nil {
+		return err
+	}
+	state, err := broker.Look(ctx, c, o.namespace)
+	if err != nil {
+		return err
+	}
+	if !slices.Contains(state.Members, o.cluster) && !o.force {
+		return fmt.Errorf("the broker has no member %q: it has %s; to publish a revocation nevertheless, add --force", o.cluster, words.List(state.Members))
+	}
+	return o.revoke(ctx, c, all)
+}
+
+// revoke removes the cluster.
+func (o *revokeOptions) revoke(ctx context.Context, c client.Client, all *catalog.Catalog) error {
+	general, err := o.generalFile(o.file)
+	if err != nil {
+		return err
+	}
+	lost, err := o.affected(all)
+	if err != nil {
+		return err
+	}
+	if lost != nil && o.force {
+		o.progress().Warn("%v", lost)
+	}
+	if o.dryRun {
+		err := o.printActions(o.format.Format(), []string{
+			"delete the identity of cluster " + o.cluster + " on the broker",
+			"delete its objects in clusterset " + strings.Join(all.Sets, ", "),
+			"publish a revocation of its grants and invitations",
+		})
+		if err == nil && lost != nil && !o.force {
+			o.progress().Warn("%v\nwithout --force, this is refused", lost)
+			err = trouble()
+		}
+		return err
+	}
+	if lost != nil && !o.force {
+		return fmt.Errorf("%w\nnothing was changed: let the broker keep these policies with subctl cable-policy adopt --from %s, or continue with --force", lost, o.cluster)
+	}
+	if !o.yes {
+		if err := o.confirm(ctx, fmt.Sprintf("Remove cluster %q from the broker, disconnect it from all other clusters, and revoke its grant?", o.cluster)); err != nil {
+			return err
+		}
+	}
+	if err := broker.Revoke(ctx, c, o.namespace, all.Sets, o.cluster, general.AdministratorKey(), o.now()); err != nil {
+		return err
+	}
+	o.progress().Done("revoked cluster %s: the other clusters disconnect it as soon as they read the revocation (subctl show trust)", o.cluster)
+	return nil
+}
+
+// affected prints the pairs that change their cable, and returns an error about the pairs of other
+// clusters; nil if there are none.
+func (o *revokeOptions) affected(all *catalog.Catalog) (lost, err error) {
+	out := o.Out
+	if o.format.Format().Structured() {
+		out = o.ErrOut
+	}
+	if err := look.PrintChange(out, o.progress(), all.Removing(o.cluster)); err != nil {
+		return nil, err
+	}
+	change := all.Losing(o.cluster)
+	if len(change.Cables) == 0 {
+		return nil, nil
+	}
+	text := fmt.Sprintf("%s of other clusters would change their cable, because policies that were created on cluster %s are deleted with it", words.Count(len(change.Cables), "pair"), o.cluster)
+	if worse := look.Losses(change); worse != nil {
+		return fmt.Errorf("%s: %w", text, worse), nil
+	}
+	return errors.New(text), nil
+}
+
+// revokeFiles makes the tokens of the general join files void.
+func (o *revokeOptions) revokeFiles(ctx context.Context, c client.Client) error {
+	if o.dryRun {
+		return o.printActions(o.format.Format(), []string{"make the tokens of all general join files void"})
+	}
+	if !o.yes {
+		if err := o.confirm(ctx, "Make all join files void that deploy-broker and recover-broker-info have written?"); err != nil {
+			return err
+		}
+	}
+	if err := broker.VoidJoinFiles(ctx, c, o.namespace); err != nil {
+		return err
+	}
+	o.progress().Done("the tokens of all general join files are void: subctl deploy-broker writes a new file")
+	return nil
+}
