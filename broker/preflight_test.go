@@ -14,6 +14,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/rest"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 
 	"subctl/broker"
@@ -111,4 +112,29 @@ func TestPreflightSaysWhatIsMissing(t *testing.T) {
 	require.NoError(t, broker.Apply(t.Context(), user, objects))
 	_, err = broker.Look(t.Context(), user, ns)
 	require.NoError(t, err)
+}
+
+// A broker's namespace holds the broker's objects only. A broker that is deployed again is no
+// other user.
+func TestPreflightRefusesANamespaceInUse(t *testing.T) {
+	d := deploy(t, kubetest.Shared(t))
+	joiner, _ := d.Joiner(t)
+	_, err := broker.AddMember(t.Context(), joiner, d.NS, "east", "uid-east")
+	require.NoError(t, err)
+	d.invitee(t, "west", "default")
+	objects, err := broker.Render(broker.Options{Namespace: d.NS, Components: []string{broker.Connectivity}, CableDriver: "vxlan", DefaultPolicy: "vxlan"})
+	require.NoError(t, err)
+	require.NoError(t, broker.Preflight(t.Context(), d.Admin, objects))
+
+	in := metav1.ObjectMeta{Name: "database", Namespace: d.NS}
+	for want, obj := range map[string]client.Object{
+		"Secret database":         &corev1.Secret{ObjectMeta: in},
+		"Service database":        &corev1.Service{ObjectMeta: in, Spec: corev1.ServiceSpec{Ports: []corev1.ServicePort{{Port: 5432}}}},
+		"ServiceAccount database": &corev1.ServiceAccount{ObjectMeta: in},
+	} {
+		require.NoError(t, d.Admin.Create(t.Context(), obj))
+		require.EqualError(t, broker.Preflight(t.Context(), d.Admin, objects), "namespace "+d.NS+" is in use: it has "+want+
+			"; a broker needs a namespace of its own: choose another one with --namespace")
+		require.NoError(t, d.Admin.Delete(t.Context(), obj))
+	}
 }

@@ -15,6 +15,8 @@ var lacking = map[string]map[string]string{
 	"contexts": {
 		"subctl deploy-broker":       "a broker is on one cluster: choose it with --context",
 		"subctl recover-broker-info": "a broker is on one cluster: choose it with --context",
+		"subctl invite":              "a broker is on one cluster: choose it with --context",
+		"subctl revoke":              "a broker is on one cluster: choose it with --context",
 		"subctl join":                "each cluster joins with its own ID and networks: choose it with --context",
 		"subctl rotate-key":          "keys are replaced one cluster at a time, so that at most one end of a connection changes: choose the cluster with --context",
 		"subctl uninstall":           "clusters are removed one at a time, each after its own confirmation: choose the cluster with --context",

@@ -51,7 +51,8 @@ func connectedToWest() *submarinerv1.Gateway {
 	return &submarinerv1.Gateway{
 		ObjectMeta: metav1.ObjectMeta{Name: "gw", Namespace: submarinerv1.OperatorNamespace},
 		Status: submarinerv1.GatewayStatus{HAStatus: submarinerv1.HAStatusActive, Connections: []submarinerv1.Connection{{
-			Driver: "vxlan", Device: "vxlan-tunnel", Endpoint: submarinerv1.EndpointSpec{ClusterID: "west", CableName: "submariner-cable-west-10-89-2-11"},
+			Driver: "vxlan", Device: "vxlan-tunnel", UsingIP: "10.89.2.11",
+			Endpoint: submarinerv1.EndpointSpec{ClusterID: "west", CableName: "submariner-cable-west-10-89-2-11", PrivateIP: "10.89.2.11"},
 		}}},
 	}
 }

@@ -9,4 +9,14 @@
 // What is written is decided by Plan, which is a pure function of what both sides hold.
 // An Exchange watches both sides, calls Plan and carries out what it returns. The package
 // does not know who runs an Exchange, or when: package agent does.
+//
+// The files, in the order in which to read them:
+//
+//   - The table: kinds.go, table.go, names.go, and cel.go for the admission policies.
+//   - The plan: plan.go, with named.go and free.go for the two ways of kinds, share.go and
+//     flaws.go for what users are told about their objects, and object.go.
+//   - Trust: statement.go has what is signed and own.go signs it; judge.go decides what
+//     counts, with identity.go, memory.go and memo.go; revoke.go.
+//   - The loop: exchange.go, pass.go, mirror.go (watches), write.go, pace.go (limits of
+//     what others change), recall.go (stores the memory), digest.go, status.go; leave.go.
 package exchange
