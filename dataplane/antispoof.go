@@ -92,16 +92,16 @@ func (r AntispoofRule) String() string {
 
 // Match is a condition of an AntispoofRule. One of its fields is set.
 type Match struct {
-	DPort    int          // destination port of UDP
-	DAddr    netip.Prefix // network of the destination
-	DAddrIn  string       // set of the destination
-	SAddrIn  string       // set of the source
-	SAddrOut string       // set without the source
-	IIFNot   string       // name that the input device does not have
-	OIF      string       // name of the output device
-	WrongWay bool         // the packet did not arrive on the device that leads to its source
-	NotIPv4  bool         // the VXLAN packet contains no IPv4 packet
-	NotInner bool         // the source inside the VXLAN packet is not one of Inner
+	DPort      int          // destination port of UDP
+	DAddr      netip.Prefix // network of the destination
+	DAddrIn    string       // set of the destination
+	SAddrIn    string       // set of the source
+	SAddrNotIn string       // set without the source
+	IIFNot     string       // name that the input device does not have
+	OIF        string       // name of the output device
+	WrongWay   bool         // the packet did not arrive on the device that leads to its source
+	NotIPv4    bool         // the VXLAN packet contains no IPv4 packet
+	NotInner   bool         // the source inside the VXLAN packet is not one of Inner
 }
 
 // Bits of the payload of UDP, after its header of 8 bytes and the VXLAN header of 8 bytes: the
@@ -122,8 +122,8 @@ func (m Match) String() string {
 		return "ip daddr @" + m.DAddrIn
 	case m.SAddrIn != "":
 		return "ip saddr @" + m.SAddrIn
-	case m.SAddrOut != "":
-		return "ip saddr != @" + m.SAddrOut
+	case m.SAddrNotIn != "":
+		return "ip saddr != @" + m.SAddrNotIn
 	case m.IIFNot != "":
 		return fmt.Sprintf("iifname != %q", m.IIFNot)
 	case m.OIF != "":
@@ -174,7 +174,7 @@ func (a Antispoof) Rules() (rules []AntispoofRule) {
 		for _, p := range a.Transit {
 			add(AntispoofForward, AntispoofTransit, Match{DPort: p}, Match{DAddrIn: AntispoofSetEnds})
 		}
-		add(AntispoofTransit, "", Match{SAddrOut: AntispoofSetEnds})
+		add(AntispoofTransit, "", Match{SAddrNotIn: AntispoofSetEnds})
 		add(AntispoofTransit, "", Match{WrongWay: true})
 	}
 	if len(a.Remote) > 0 {
@@ -186,7 +186,7 @@ func (a Antispoof) Rules() (rules []AntispoofRule) {
 	}
 	if len(a.Own) > 0 {
 		for _, d := range a.Out {
-			add(AntispoofOut, "", Match{OIF: d}, Match{SAddrOut: AntispoofSetOwn})
+			add(AntispoofOut, "", Match{OIF: d}, Match{SAddrNotIn: AntispoofSetOwn})
 		}
 	}
 	return rules

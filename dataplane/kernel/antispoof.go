@@ -10,11 +10,9 @@ import (
 	"slices"
 
 	"subctl/dataplane"
-	"subctl/dataplane/kernel/netlink"
 
 	"github.com/google/nftables"
 	"github.com/google/nftables/userdata"
-	"golang.org/x/sys/unix"
 )
 
 // antispoofs is the owner's nftables table of Antispoof: everything in it is ours. Each rule has
@@ -22,26 +20,11 @@ import (
 // fingerprint of the plan.
 type antispoofs struct{ *Host }
 
+// antispoofsNeed is what the kernel must have.
+const antispoofsNeed = "nftables with fib expressions and with intervals in concatenations (Linux 5.6)"
+
 func (s antispoofs) list() ([]dataplane.Object, error) {
-	if s.owner.Antispoof == "" {
-		return nil, nil
-	}
-	gen := s.conn.Generation()
-	if gen != 0 && gen == s.ipt.antispoofGen {
-		return s.ipt.antispoofSeen, nil
-	}
-	var out []dataplane.Object
-	switch o, err := s.read(); {
-	case err == nil:
-		out = append(out, o)
-	case !netlink.Gone(err) && !without4(err):
-		return nil, fmt.Errorf("listing table %s: %w", s.owner.Antispoof, err)
-	}
-	s.ipt.antispoofSeen, s.ipt.antispoofGen = out, 0
-	if gen == s.conn.Generation() { // otherwise it changed meanwhile
-		s.ipt.antispoofGen = gen
-	}
-	return out, nil
+	return s.listTable(s.owner.Antispoof, &s.ipt.antispoofSeen, func() (dataplane.Object, error) { return s.read() })
 }
 
 // put adds and removes single elements if the rules have not changed, or else recreates the
@@ -63,7 +46,7 @@ func (s antispoofs) put(_, want dataplane.Object) error {
 	if err != nil {
 		return fmt.Errorf("changing table %s: %w", w.Table, err)
 	}
-	return s.flush(tx, w.Table)
+	return s.flushTable(tx, "changing", w.Table, antispoofsNeed)
 }
 
 // alter adds and removes single elements.
@@ -160,31 +143,8 @@ func setsOf(table *nftables.Table) map[string]*nftables.Set {
 	return out
 }
 
-func (s antispoofs) flush(tx *nftables.Conn, table string) error {
-	if ns, err := netlink.Namespace(); err != nil || ns != s.ipt.netns {
-		return fmt.Errorf("changing table %s: the thread is in network namespace %s, and the objects are in %s (%w)", table, ns, s.ipt.netns, err)
-	}
-	switch err := tx.Flush(); {
-	case err == nil:
-		return nil
-	case without4(err) || errors.Is(err, unix.ENOENT):
-		return fmt.Errorf("changing table %s: %w: does the kernel have nftables with fib expressions and with intervals in concatenations (Linux 5.6)?", table, err)
-	default:
-		return fmt.Errorf("changing table %s: %w", table, err)
-	}
-}
-
 func (s antispoofs) del(old dataplane.Object) error {
-	name := old.(dataplane.Antispoof).Table
-	if _, err := sources(s).nft(unix.NFT_MSG_GETTABLE, 0, unix.NFTA_TABLE_NAME, name); netlink.Gone(err) {
-		return nil
-	}
-	tx, err := transaction()
-	if err != nil {
-		return fmt.Errorf("removing table %s: %w", name, err)
-	}
-	tx.DelTable(&nftables.Table{Family: nftables.TableFamilyIPv4, Name: name})
-	return s.flush(tx, name)
+	return s.delTable(old.(dataplane.Antispoof).Table, antispoofsNeed)
 }
 
 // innerElements calls do with elements of the set "inner", some at a time. The key of each is the

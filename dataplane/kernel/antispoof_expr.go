@@ -44,8 +44,8 @@ func matchExprs(m dataplane.Match, sets map[string]*nftables.Set) []expr.Any {
 		return lookup(dstOffset, sets[m.DAddrIn])
 	case m.SAddrIn != "":
 		return lookup(srcOffset, sets[m.SAddrIn])
-	case m.SAddrOut != "":
-		s := sets[m.SAddrOut]
+	case m.SAddrNotIn != "":
+		s := sets[m.SAddrNotIn]
 		return []expr.Any{load(srcOffset), &expr.Lookup{SourceRegister: reg, SetName: s.Name, SetID: s.ID, Invert: true}}
 	case m.IIFNot != "":
 		return []expr.Any{&expr.Meta{Key: expr.MetaKeyIIFNAME, Register: reg}, &expr.Cmp{Op: expr.CmpOpNeq, Register: reg, Data: deviceName(m.IIFNot)}}

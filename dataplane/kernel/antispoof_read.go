@@ -20,11 +20,11 @@ import (
 // read returns the table. Elements that no plan has are zero.
 func (s antispoofs) read() (dataplane.Antispoof, error) {
 	o := dataplane.Antispoof{Table: s.owner.Antispoof, Seen: damaged}
-	holds, err := s.holds()
+	holds, err := s.tableHolds(s.owner.Antispoof)
 	if err != nil {
 		return o, err
 	}
-	msgs, err := sources(s).nft(unix.NFT_MSG_GETRULE, unix.NLM_F_DUMP, unix.NFTA_RULE_TABLE, o.Table)
+	msgs, err := s.nft(unix.NFT_MSG_GETRULE, unix.NLM_F_DUMP, unix.NFTA_RULE_TABLE, o.Table)
 	if err != nil {
 		return o, err
 	}
@@ -60,51 +60,17 @@ func (s antispoofs) read() (dataplane.Antispoof, error) {
 	return o, s.readSets(&o)
 }
 
-// holds returns the number of sets and chains in the table; -1 if the table is dormant.
-func (s antispoofs) holds() (int, error) {
-	msgs, err := sources(s).nft(unix.NFT_MSG_GETTABLE, 0, unix.NFTA_TABLE_NAME, s.owner.Antispoof)
-	if err != nil {
-		return 0, err
-	}
-	n := 0
-	for t, v := range netlink.Attrs(msgs[0][nl.SizeofNfgenmsg:]) {
-		switch t {
-		case unix.NFTA_TABLE_FLAGS:
-			if binary.BigEndian.Uint32(v) != 0 {
-				return -1, nil
-			}
-		case unix.NFTA_TABLE_USE:
-			n = int(binary.BigEndian.Uint32(v))
-		}
-	}
-	return n, nil
-}
-
 // hooked reports whether a chain is hooked as planned, and accepts what no rule drops.
 func (s antispoofs) hooked(name string) (bool, error) {
-	msgs, err := sources(s).nft(unix.NFT_MSG_GETCHAIN, 0, unix.NFTA_CHAIN_TABLE, s.owner.Antispoof, unix.NFTA_CHAIN_NAME, name)
-	if err != nil {
-		return false, err
-	}
+	hooked, accepts, err := s.tableChain(s.owner.Antispoof, name)
 	want, _ := dataplane.AntispoofHook(name)
-	hooked := false
-	for t, v := range netlink.Attrs(msgs[0][nl.SizeofNfgenmsg:]) {
-		switch t {
-		case unix.NFTA_CHAIN_POLICY:
-			if binary.BigEndian.Uint32(v) != uint32(nftables.ChainPolicyAccept) {
-				return false, nil
-			}
-		case unix.NFTA_CHAIN_HOOK:
-			hooked = true
-		}
-	}
-	return hooked == (want != ""), nil
+	return accepts && hooked == (want != ""), err
 }
 
 // readSets reads the elements of the sets. A set that does not exist has none.
 func (s antispoofs) readSets(o *dataplane.Antispoof) error {
 	read := func(name string) ([][]byte, error) {
-		msgs, err := sources(s).nft(unix.NFT_MSG_GETSETELEM, unix.NLM_F_DUMP, unix.NFTA_SET_ELEM_LIST_TABLE, o.Table, unix.NFTA_SET_ELEM_LIST_SET, name)
+		msgs, err := s.nft(unix.NFT_MSG_GETSETELEM, unix.NLM_F_DUMP, unix.NFTA_SET_ELEM_LIST_TABLE, o.Table, unix.NFTA_SET_ELEM_LIST_SET, name)
 		if netlink.Gone(err) {
 			return nil, nil
 		}

@@ -9,7 +9,6 @@ import (
 	"strings"
 	"sync"
 
-	"subctl/dataplane"
 	"subctl/dataplane/kernel/netlink"
 
 	goiptables "github.com/coreos/go-iptables/iptables"
@@ -32,11 +31,7 @@ type iptables struct {
 
 	locked lockout
 
-	sourcesSeen []dataplane.Object // what sources listed last, and nftables' generation then
-	sourcesGen  uint32
-
-	antispoofSeen []dataplane.Object // as sourcesSeen and sourcesGen
-	antispoofGen  uint32
+	sourcesSeen, antispoofSeen nftSeen
 }
 
 func newIPTables(c *netlink.Conn) (*iptables, error) {

@@ -3,27 +3,20 @@
 package kernel
 
 import (
-	"encoding/binary"
 	"errors"
 	"fmt"
 	"net/netip"
 	"slices"
 
 	"subctl/dataplane"
-	"subctl/dataplane/kernel/netlink"
 
 	"github.com/google/nftables"
 	"github.com/google/nftables/userdata"
-	mdlayher "github.com/mdlayher/netlink"
-	"golang.org/x/sys/unix"
 )
 
 // sources is the owner's table of nftables: everything in it is ours. Each rule has a
 // comment with the network that it is for, which identifies the plan; comments cost packets
 // nothing.
-//
-// The library is used for writing only: it lists the elements of sets twice, and cannot
-// express everything that another program may add to our table.
 type sources struct{ *Host }
 
 const (
@@ -31,40 +24,12 @@ const (
 	sourcesChain = "postrouting"
 	// sourcesHolds is the number of sets and chains in the table.
 	sourcesHolds = 2
-	// nftBatch is the number of elements in one message, whose attributes have 64 kB.
-	nftBatch = 500
-	// nftBuffer holds the messages of one transaction, about 50 bytes an element.
-	nftBuffer = 16 << 20
+	// sourcesNeed is what the kernel must have.
+	sourcesNeed = "nftables with NAT"
 )
 
-// transaction returns a transaction, which collects changes. Its socket is opened when they
-// are applied.
-func transaction() (*nftables.Conn, error) {
-	return nftables.New(nftables.WithSockOptions(func(c *mdlayher.Conn) error {
-		return errors.Join(c.SetWriteBuffer(nftBuffer), c.SetReadBuffer(nftBuffer))
-	}))
-}
-
 func (s sources) list() ([]dataplane.Object, error) {
-	if s.owner.NFTable == "" {
-		return nil, nil
-	}
-	gen := s.conn.Generation()
-	if gen != 0 && gen == s.ipt.sourcesGen {
-		return s.ipt.sourcesSeen, nil
-	}
-	var out []dataplane.Object
-	switch o, err := s.read(); {
-	case err == nil:
-		out = append(out, o)
-	case !netlink.Gone(err) && !without4(err):
-		return nil, fmt.Errorf("listing table %s: %w", s.owner.NFTable, err)
-	}
-	s.ipt.sourcesSeen, s.ipt.sourcesGen = out, 0
-	if gen == s.conn.Generation() { // otherwise it changed meanwhile
-		s.ipt.sourcesGen = gen
-	}
-	return out, nil
+	return s.listTable(s.owner.NFTable, &s.ipt.sourcesSeen, func() (dataplane.Object, error) { return s.read() })
 }
 
 // put adds and removes single elements if nothing else has changed, or else recreates the
@@ -85,7 +50,7 @@ func (s sources) put(_, want dataplane.Object) error {
 		); err != nil {
 			return fmt.Errorf("changing table %s: %w", w.Table, err)
 		}
-		return s.flush(tx, "changing", w.Table)
+		return s.flushTable(tx, "changing", w.Table, sourcesNeed)
 	}
 	tx.AddTable(t) // so that there is one to remove
 	tx.DelTable(t)
@@ -107,49 +72,9 @@ func (s sources) put(_, want dataplane.Object) error {
 			Exprs: slices.Concat(lookup(srcOffset, set), within(dstOffset, l), keep),
 		})
 	}
-	return s.flush(tx, "adding", w.Table)
-}
-
-func (s sources) flush(tx *nftables.Conn, what, table string) error {
-	if ns, err := netlink.Namespace(); err != nil || ns != s.ipt.netns {
-		return fmt.Errorf("%s table %s: the thread is in network namespace %s, and the objects are in %s (%w)", what, table, ns, s.ipt.netns, err)
-	}
-	switch err := tx.Flush(); {
-	case err == nil:
-		return nil
-	case without4(err):
-		return fmt.Errorf("%s table %s: %w: does the kernel have nftables with NAT?", what, table, err)
-	default:
-		return fmt.Errorf("%s table %s: %w", what, table, err)
-	}
+	return s.flushTable(tx, "adding", w.Table, sourcesNeed)
 }
 
 func (s sources) del(old dataplane.Object) error {
-	name := old.(dataplane.Sources).Table
-	if _, err := s.nft(unix.NFT_MSG_GETTABLE, 0, unix.NFTA_TABLE_NAME, name); netlink.Gone(err) {
-		return nil
-	}
-	tx, err := transaction()
-	if err != nil {
-		return fmt.Errorf("removing table %s: %w", name, err)
-	}
-	tx.DelTable(&nftables.Table{Family: nftables.TableFamilyIPv4, Name: name})
-	return s.flush(tx, "removing", name)
-}
-
-// elements calls do with networks as elements of a set of intervals, some at a time.
-func elements(nets []netip.Prefix, do func([]nftables.SetElement) error) error {
-	for batch := range slices.Chunk(nets, nftBatch) {
-		var out []nftables.SetElement
-		for _, n := range batch {
-			first := n.Addr().As4()
-			end := binary.BigEndian.Uint32(first[:]) + 1<<(32-n.Bits())
-			out = append(out, nftables.SetElement{Key: first[:]},
-				nftables.SetElement{Key: binary.BigEndian.AppendUint32(nil, end), IntervalEnd: true})
-		}
-		if err := do(out); err != nil {
-			return err
-		}
-	}
-	return nil
+	return s.delTable(old.(dataplane.Sources).Table, sourcesNeed)
 }

@@ -1,0 +1,152 @@
+//go:build linux
+
+package kernel
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+
+	"subctl/dataplane"
+	"subctl/dataplane/kernel/netlink"
+
+	"github.com/google/nftables"
+	mdlayher "github.com/mdlayher/netlink"
+	"github.com/vishvananda/netlink/nl"
+	"golang.org/x/sys/unix"
+)
+
+// This file has what our tables of nftables have in common. The library is used for writing
+// only: it lists the elements of sets twice, and cannot express everything that another program
+// may add to our tables.
+
+const (
+	// nftBatch is the number of elements in one message, whose attributes have 64 kB.
+	nftBatch = 500
+	// nftBuffer holds the messages of one transaction, about 50 bytes an element.
+	nftBuffer = 16 << 20
+)
+
+// nftSeen is the object of a table when it was read last, and nftables' generation then.
+type nftSeen struct {
+	objects    []dataplane.Object
+	generation uint32
+}
+
+// listTable returns the object of a table, if the table exists. read reads it; that is not
+// necessary if nothing in nftables has changed.
+func (h *Host) listTable(table string, seen *nftSeen, read func() (dataplane.Object, error)) ([]dataplane.Object, error) {
+	if table == "" {
+		return nil, nil
+	}
+	generation := h.conn.Generation()
+	if generation != 0 && generation == seen.generation {
+		return seen.objects, nil
+	}
+	var out []dataplane.Object
+	switch o, err := read(); {
+	case err == nil:
+		out = append(out, o)
+	case !netlink.Gone(err) && !without4(err):
+		return nil, fmt.Errorf("listing table %s: %w", table, err)
+	}
+	*seen = nftSeen{objects: out}
+	if generation == h.conn.Generation() { // otherwise it changed meanwhile
+		seen.generation = generation
+	}
+	return out, nil
+}
+
+// delTable removes a table. It is no error if the table does not exist.
+func (h *Host) delTable(table, needs string) error {
+	if _, err := h.nft(unix.NFT_MSG_GETTABLE, 0, unix.NFTA_TABLE_NAME, table); netlink.Gone(err) {
+		return nil
+	}
+	tx, err := transaction()
+	if err != nil {
+		return fmt.Errorf("removing table %s: %w", table, err)
+	}
+	tx.DelTable(&nftables.Table{Family: nftables.TableFamilyIPv4, Name: table})
+	return h.flushTable(tx, "removing", table, needs)
+}
+
+// transaction returns a transaction, which collects changes. Its socket is opened when they
+// are applied.
+func transaction() (*nftables.Conn, error) {
+	return nftables.New(nftables.WithSockOptions(func(c *mdlayher.Conn) error {
+		return errors.Join(c.SetWriteBuffer(nftBuffer), c.SetReadBuffer(nftBuffer))
+	}))
+}
+
+// flushTable applies a transaction. what it does to the table, and what it needs in the kernel, are for
+// errors.
+func (h *Host) flushTable(tx *nftables.Conn, what, table, needs string) error {
+	if ns, err := netlink.Namespace(); err != nil || ns != h.ipt.netns {
+		return fmt.Errorf("%s table %s: the thread is in network namespace %s, and the objects are in %s (%w)", what, table, ns, h.ipt.netns, err)
+	}
+	switch err := tx.Flush(); {
+	case err == nil:
+		return nil
+	case without4(err) || errors.Is(err, unix.ENOENT):
+		return fmt.Errorf("%s table %s: %w: does the kernel have %s?", what, table, err, needs)
+	default:
+		return fmt.Errorf("%s table %s: %w", what, table, err)
+	}
+}
+
+// without4 reports whether err means that the kernel has no nftables, or none for IPv4.
+func without4(err error) bool {
+	return errors.Is(err, unix.EINVAL) || errors.Is(err, unix.EOPNOTSUPP) || errors.Is(err, unix.EAFNOSUPPORT)
+}
+
+// nft sends a request about a table and returns the answers.
+func (h *Host) nft(typ, flags int, attributes ...any) ([][]byte, error) {
+	q := netlink.NetfilterHeader(unix.AF_INET)
+	for i := 0; i < len(attributes); i += 2 {
+		q = netlink.PutString(q, uint16(attributes[i].(int)), attributes[i+1].(string))
+	}
+	typ |= unix.NFNL_SUBSYS_NFTABLES << 8
+	if flags == unix.NLM_F_DUMP {
+		return h.conn.Dump(unix.NETLINK_NETFILTER, typ, q)
+	}
+	return h.conn.Request(unix.NETLINK_NETFILTER, typ, flags, q)
+}
+
+// tableHolds returns the number of sets and chains in a table; -1 if the table is dormant.
+func (h *Host) tableHolds(table string) (int, error) {
+	msgs, err := h.nft(unix.NFT_MSG_GETTABLE, 0, unix.NFTA_TABLE_NAME, table)
+	if err != nil {
+		return 0, err
+	}
+	n := 0
+	for t, v := range netlink.Attrs(msgs[0][nl.SizeofNfgenmsg:]) {
+		switch t {
+		case unix.NFTA_TABLE_FLAGS:
+			if binary.BigEndian.Uint32(v) != 0 {
+				return -1, nil
+			}
+		case unix.NFTA_TABLE_USE:
+			n = int(binary.BigEndian.Uint32(v))
+		}
+	}
+	return n, nil
+}
+
+// tableChain reports whether a chain of a table has a hook, and whether it accepts the packets for
+// which no rule decides.
+func (h *Host) tableChain(table, name string) (hooked, accepts bool, err error) {
+	msgs, err := h.nft(unix.NFT_MSG_GETCHAIN, 0, unix.NFTA_CHAIN_TABLE, table, unix.NFTA_CHAIN_NAME, name)
+	if err != nil {
+		return false, false, err
+	}
+	accepts = true
+	for t, v := range netlink.Attrs(msgs[0][nl.SizeofNfgenmsg:]) {
+		switch t {
+		case unix.NFTA_CHAIN_POLICY:
+			accepts = binary.BigEndian.Uint32(v) == uint32(nftables.ChainPolicyAccept)
+		case unix.NFTA_CHAIN_HOOK:
+			hooked = true
+		}
+	}
+	return hooked, accepts, nil
+}
