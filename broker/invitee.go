@@ -23,7 +23,7 @@ func InviteCluster(ctx context.Context, c client.Client, b *v1alpha1.Broker, i I
 	if err := submarinerv1.CheckClusterID(bounds.Cluster); err != nil {
 		return nil, err
 	}
-	if err := Uninvite(ctx, c, b.Namespace, bounds.Sets, bounds.Cluster); err != nil {
+	if err := voidInvitation(ctx, c, b.Namespace, bounds.Sets, bounds.Cluster); err != nil {
 		return nil, err
 	}
 	account := InviteeName(bounds.Cluster)
@@ -54,9 +54,9 @@ func InviteCluster(ctx context.Context, c client.Client, b *v1alpha1.Broker, i I
 	return f, f.check()
 }
 
-// Uninvite makes the tokens of the join files for one cluster void. It is no error if there are
+// voidInvitation makes the tokens of the join files for one cluster void. It is no error if there are
 // none.
-func Uninvite(ctx context.Context, c client.Client, ns string, sets []string, clusterID string) error {
+func voidInvitation(ctx context.Context, c client.Client, ns string, sets []string, clusterID string) error {
 	account := InviteeName(clusterID)
 	var objects []client.Object
 	for _, set := range sets {

@@ -30,7 +30,7 @@ func Revoke(ctx context.Context, c client.Client, ns string, sets []string, clus
 	if err != nil {
 		return err
 	}
-	if err := Uninvite(ctx, c, ns, sets, clusterID); err != nil {
+	if err := voidInvitation(ctx, c, ns, sets, clusterID); err != nil {
 		return err
 	}
 	for _, name := range []string{memberBindingName(clusterID), MemberName(clusterID)} {

@@ -9,10 +9,8 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	submarinerv1 "subctl/api/submariner/v1"
-	"subctl/api/submariner/v1alpha1"
 	"subctl/broker"
 	"subctl/broker/trust"
 	"subctl/cable"
@@ -83,9 +81,9 @@ func (o *inviteCluster) run(ctx context.Context, g *globals) error {
 	if err != nil {
 		return err
 	}
-	hub := &v1alpha1.Broker{}
-	if err := c.Get(ctx, client.ObjectKey{Namespace: o.invite.namespace, Name: v1alpha1.BrokerName}, hub); err != nil {
-		return fmt.Errorf("reading Broker %s/%s: %w", o.invite.namespace, v1alpha1.BrokerName, err)
+	hub, err := readBroker(ctx, c, o.invite.namespace)
+	if err != nil {
+		return err
 	}
 	if err := general.CheckBroker(hub); err != nil {
 		return fmt.Errorf("%s %w", o.keyFile, err)

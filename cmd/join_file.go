@@ -13,6 +13,8 @@ import (
 	"time"
 
 	"github.com/spf13/pflag"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -73,11 +75,24 @@ func (o *inviteOptions) address(cfg *rest.Config) string {
 	return "https://" + cfg.Host
 }
 
+// readBroker reads the Broker in a namespace.
+func readBroker(ctx context.Context, c client.Client, ns string) (*v1alpha1.Broker, error) {
+	hub := &v1alpha1.Broker{}
+	err := c.Get(ctx, client.ObjectKey{Namespace: ns, Name: v1alpha1.BrokerName}, hub)
+	switch {
+	case apierrors.IsNotFound(err) || meta.IsNoMatchError(err):
+		return nil, fmt.Errorf("this cluster has no broker in namespace %s: specify the cluster of the broker with --context, and its namespace with --namespace", ns)
+	case err != nil:
+		return nil, fmt.Errorf("reading Broker %s/%s: %w", ns, v1alpha1.BrokerName, err)
+	}
+	return hub, nil
+}
+
 // write writes the join file of a deployed broker.
 func (o *inviteOptions) write(ctx context.Context, g *globals, c client.Client, cfg *rest.Config, keys broker.Keys) error {
-	hub := &v1alpha1.Broker{}
-	if err := c.Get(ctx, client.ObjectKey{Namespace: o.namespace, Name: v1alpha1.BrokerName}, hub); err != nil {
-		return fmt.Errorf("reading Broker %s/%s: %w", o.namespace, v1alpha1.BrokerName, err)
+	hub, err := readBroker(ctx, c, o.namespace)
+	if err != nil {
+		return err
 	}
 	trusted := rest.CopyConfig(cfg)
 	if err := rest.LoadTLSFiles(trusted); err != nil {

@@ -11,7 +11,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	submarinerv1 "subctl/api/submariner/v1"
-	"subctl/api/submariner/v1alpha1"
 	"subctl/broker"
 	"subctl/internal/look"
 	"subctl/internal/printer"
@@ -83,9 +82,8 @@ func (o *revokeOptions) run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	hub := &v1alpha1.Broker{}
-	if err := c.Get(ctx, client.ObjectKey{Namespace: o.namespace, Name: v1alpha1.BrokerName}, hub); err != nil {
-		return fmt.Errorf("reading Broker %s/%s: %w", o.namespace, v1alpha1.BrokerName, err)
+	if _, err := readBroker(ctx, c, o.namespace); err != nil {
+		return err
 	}
 	if o.joinFiles {
 		return o.revokeFiles(ctx, c)
