@@ -80,7 +80,7 @@ func (c *Claims) Keep(peers []Peer, incumbents []Gateway) {
 	}
 	for _, p := range peers {
 		for _, n := range p.Subnets {
-			held := slices.ContainsFunc(before[p.Cluster], func(g Gateway) bool { return covers(g.Subnets, n) })
+			held := slices.ContainsFunc(before[p.Cluster], func(g Gateway) bool { return Covers(g.Subnets, n) })
 			if held && c.checkNetwork(n, p.Cluster) == nil {
 				c.addNetwork(networkClaim{n, p.Cluster})
 			}
@@ -246,8 +246,8 @@ func (c *Claims) overlapping(n netip.Prefix) (from, to int) {
 	return from, to
 }
 
-// covers reports whether one of the networks contains all of n.
-func covers(networks []netip.Prefix, n netip.Prefix) bool {
+// Covers reports whether one of the networks contains all of n.
+func Covers(networks []netip.Prefix, n netip.Prefix) bool {
 	return slices.ContainsFunc(networks, func(s netip.Prefix) bool { return s.Bits() <= n.Bits() && s.Contains(n.Addr()) })
 }
 

@@ -70,7 +70,7 @@ func (s *Snapshot) own(n netip.Prefix) bool {
 	}
 	for _, text := range []string{sub.Spec.ClusterCIDR, sub.Spec.ServiceCIDR} {
 		nets, _ := parseCIDRs("", text) // a mistake is reported by readMembership
-		if slices.ContainsFunc(nets, func(p netip.Prefix) bool { return p.Bits() <= n.Bits() && p.Contains(n.Addr()) }) {
+		if cable.Covers(nets, n) {
 			return true
 		}
 	}
