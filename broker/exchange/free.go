@@ -147,10 +147,10 @@ func (p *freePlan) verdict(set, maker string, o client.Object) verdict {
 // least returns the least acceptable sequence number of an object on the broker. have is its
 // copy, or nil.
 func (p *freePlan) least(from place, maker string, have client.Object) int64 {
-	if have != nil && ownerOf(have) == maker {
-		return sequenceOf(have)
+	if have != nil && ownerOf(have) != maker {
+		have = nil
 	}
-	return p.judge.memory.least(maker, p.kind.placeOf(from.set, from.name))
+	return p.judge.least(maker, p.kind.placeOf(from.set, from.name), have)
 }
 
 // copyOne makes have, which may be nil, the copy of an object on the broker.

@@ -292,6 +292,44 @@ func TestHostileBrokerReplays(t *testing.T) {
 			require.NotEmpty(t, v.sync(unsigned("default", p)))
 			require.NotContains(t, v.local, id(p))
 		},
+		"an administrator's policy, altered": func(t *testing.T, v *victim) {
+			p := brokertest.Sign(cablePolicy("default", "ipsec"), "default")
+			require.Empty(t, v.sync(unsigned("default", p)))
+			forged := p.DeepCopy()
+			forged.ConnectionPolicies[0].CableDriver = "vxlan"
+			require.NotEmpty(t, v.sync(unsigned("default", forged)))
+			require.True(t, v.has(p))
+			require.Equal(t, "ipsec", v.local[id(p)].(*v1alpha1.CablePolicies).ConnectionPolicies[0].CableDriver)
+		},
+		"a damaged version, to keep a network that is not granted any more": func(t *testing.T, v *victim) {
+			c, e, _ := v.west()
+			v.sync(unsigned("default", c, e))
+			narrow := granted(at(2000, cluster("x", "west"), func(c *submarinerv1.Cluster) { c.Spec.ClusterCIDR, c.Spec.ServiceCIDR = nil, nil }),
+				func(g *trust.Grant) {
+					g.Serial, g.Networks = 2000, []netip.Prefix{netip.MustParsePrefix("10.9.0.0/16")}
+				})
+			damaged := e.DeepCopy()
+			damaged.Annotations = nil
+			require.NotEmpty(t, v.sync(unsigned("default", narrow, damaged)))
+			require.NotContains(t, v.local, id(e))
+		},
+		"a damaged version, to keep a cluster in a clusterset": func(t *testing.T, v *victim) {
+			c, e, _ := v.west()
+			v.sync(unsigned("default", c, e))
+			left := granted(cluster("x", "west"), func(g *trust.Grant) { g.Serial, g.Sets = 2000, []string{"lab"} })
+			damaged := e.DeepCopy()
+			damaged.Spec.ClusterID = "north"
+			require.NotEmpty(t, v.sync(unsigned("default", left, damaged)))
+			require.NotContains(t, v.local, id(e))
+		},
+		"what was signed with a key that was replaced": func(t *testing.T, v *victim) {
+			c, e, p := v.west()
+			v.sync(unsigned("default", c, e, p))
+			renewed := granted(cluster("x", "west"), func(g *trust.Grant) { g.Serial, g.Key = 2000, brokertest.Key("west-2").Public() })
+			require.NotEmpty(t, v.sync(unsigned("default", renewed, e, p)))
+			require.NotContains(t, v.local, id(e))
+			require.NotContains(t, v.local, id(p))
+		},
 		"a cluster in a clusterset that it is not in": func(t *testing.T, v *victim) {
 			c, e, _ := v.west()
 			granted(c, func(g *trust.Grant) { g.Sets = []string{"lab"} })
@@ -392,4 +430,66 @@ func TestHostileMemberExceedsItsGrant(t *testing.T) {
 		require.Len(t, v.sync(unsigned("default", smaller, gateway("5"), gateway("6"), gateway("7"))), 1)
 		require.Len(t, v.local, 3)
 	})
+}
+
+// Who is invited signs its grant with any serial until the invitation expires, such as the last one,
+// and its objects with any sequence number. A revocation and a new invitation stay final
+// nevertheless: the cluster that joins next with the ID is not cut off, and the grant of the
+// earlier invitation never returns.
+func TestHostileInviteeDatesItsGrantLater(t *testing.T) {
+	const expires = 900_000
+	hostile := func() *submarinerv1.Cluster { return invited(t, "hostile", 1000, expires, expires) }
+	honest := func() *submarinerv1.Cluster {
+		return granted(at(4000, cluster("x", "west"), func(*submarinerv1.Cluster) {}), func(g *trust.Grant) { g.Serial = 4000 })
+	}
+	again := func() *submarinerv1.Cluster { return invited(t, "honest", 4000, 5000, 4001) }
+	for name, replaced := range map[string]func() *submarinerv1.Cluster{"by a grant of the administrator": honest, "by an invitation": again} {
+		t.Run(name, func(t *testing.T) {
+			v := newVictim(t)
+			require.Empty(t, v.sync(unsigned("default", hostile())))
+			require.True(t, v.has(hostile()))
+			require.Empty(t, v.sync(unsigned("default", revoked(3000))))
+			require.Empty(t, v.sync(unsigned("default", replaced())), "the cluster that joins next is cut off")
+			require.NotEmpty(t, v.sync(unsigned("default", hostile())))
+			require.Equal(t, replaced().Annotations, proofsOf(v.local[id(replaced())]))
+
+			late := newVictim(t) // it did not see the revocation
+			late.sync(unsigned("default", hostile()))
+			require.Empty(t, late.sync(unsigned("default", replaced())), "the cluster that joins next is cut off")
+			late.sync(unsigned("default"))
+			require.NotEmpty(t, late.sync(unsigned("default", hostile())), "the earlier grant is back")
+			require.Empty(t, late.local)
+		})
+	}
+}
+
+// proofsOf returns the annotations of a copy that its owner has set.
+func proofsOf(copy client.Object) map[string]string {
+	out := map[string]string{}
+	for _, name := range exchange.Proofs() {
+		if text, ok := copy.GetAnnotations()[name]; ok {
+			out[name] = text
+		}
+	}
+	return out
+}
+
+// invited returns the Cluster of west with the key of a name, and with a grant that was signed with
+// an invitation of serial from until expires. serial is the serial of the grant, and the sequence
+// number of the Cluster.
+func invited(t *testing.T, name string, from, expires, serial int64) *submarinerv1.Cluster {
+	t.Helper()
+	key := brokertest.Key("invitee")
+	invitation, err := brokertest.Administrator().SignInvitation(trust.Invitation{
+		Key: key.Public(), Cluster: "west", Gateways: 9, Sets: []string{"default", "lab"}, Serial: from, Expires: expires,
+	})
+	require.NoError(t, err)
+	g := brokertest.Grant("west")
+	g.Gateways, g.Sets, g.Serial, g.Key = 1, []string{"default"}, serial, brokertest.Key(name).Public()
+	token, err := key.SignInvitedGrant(g, invitation)
+	require.NoError(t, err)
+	c := cluster("x", "west")
+	require.NoError(t, exchange.Kinds().Sign(c, brokertest.Key(name), "", serial))
+	brokertest.Annotate(c, submarinerv1.GrantAnnotation, token)
+	return c
 }

@@ -80,7 +80,7 @@ func (j *judge) readGrants(k *Kind, set string, objects []client.Object, own str
 			}
 		}
 		g, why := j.grantOf(o, id)
-		if m.in[set] = why; why == "" && g.Serial > m.grant.Serial {
+		if m.in[set] = why; why == "" && g.Compare(m.grant) > 0 {
 			m.grant = g
 		}
 	}
@@ -112,7 +112,7 @@ func (j *judge) readCopies(k *Kind, local []client.Object, own string) {
 			if j.members[id] == nil {
 				j.members[id] = &member{in: map[string]string{}}
 			}
-			j.settle(id, g.Serial, g)
+			j.settle(id, g, g)
 		}
 	}
 	for id, r := range j.memory.Clusters {
@@ -121,27 +121,38 @@ func (j *judge) readCopies(k *Kind, local []client.Object, own string) {
 		}
 	}
 	for id, m := range j.members {
-		j.settle(id, j.memory.Clusters[id].Serial, trust.Grant{})
+		j.settle(id, j.memory.Clusters[id].grant(), trust.Grant{})
 		revocation := trust.Revocation{Cluster: id, Serial: j.memory.Clusters[id].Revoked}
 		m.revoked = revocation.Serial > 0 && (m.grant.Serial == 0 || revocation.Revokes(m.grant))
+		if r, known := j.memory.Clusters[id]; known && m.grant.Serial > 0 && r.Key != m.grant.Key {
+			j.memory.change(id, func(r *Record) { r.atLeast(m.grant) })
+		}
 	}
 }
 
 // settle refuses the grants of a cluster on the broker if they are older than one seen before,
-// of serial least. The earlier grant counts instead; it may be zero.
-func (j *judge) settle(id string, least int64, before trust.Grant) {
+// least. The earlier grant counts instead; it may be zero.
+func (j *judge) settle(id string, least, before trust.Grant) {
 	m := j.members[id]
-	if m.grant.Serial >= least {
+	if m.grant.Compare(least) >= 0 {
 		return
 	}
 	if m.grant.Serial > 0 {
 		for set, why := range m.in {
 			if why == "" {
-				m.in[set] = fmt.Sprintf("its grant is of %s, and a later one, of %s, was seen before", stamp(m.grant.Serial), stamp(least))
+				m.in[set] = olderGrant(m.grant, least)
 			}
 		}
 	}
 	m.grant = before
+}
+
+// olderGrant is the reason to refuse a grant that is older than one seen before.
+func olderGrant(g, before trust.Grant) string {
+	if g.Authority() == before.Authority() {
+		return fmt.Sprintf("its grant is of %s, and a later one, of %s, was seen before", stamp(g.Serial), stamp(before.Serial))
+	}
+	return fmt.Sprintf("the administrator signed its grant, or its invitation, at %s, and a later one, at %s, was seen before", stamp(g.Authority()), stamp(before.Authority()))
 }
 
 // verdict is what a judge decides about an object on the broker.
@@ -229,12 +240,32 @@ func (j *judge) most(k *Kind, id string) int {
 // acceptable sequence number of a version that comes in its place.
 func (j *judge) remember(k *Kind, copy client.Object, place string, least int64) {
 	id := ownerOf(copy)
+	if g, why := j.grantOf(copy, id); k.Named != nil && k.Named.HasGrant && why == "" {
+		j.memory.change(id, func(r *Record) { r.atLeast(g) })
+	}
+	if m := j.members[id]; m != nil && m.grant.Serial > 0 {
+		if !j.signedBy(copy, m.grant.Key) {
+			return // nobody accepts what that key has signed
+		}
+		j.memory.change(id, func(r *Record) { r.atLeast(m.grant) })
+	}
 	if least > 1 { // it was signed
 		j.memory.forget(id, place, least)
 	}
-	if g, why := j.grantOf(copy, id); k.Named != nil && k.Named.HasGrant && why == "" {
-		j.memory.change(id, func(r *Record) { r.Serial = max(r.Serial, g.Serial) })
+}
+
+// least returns the least acceptable sequence number of a version of an object that is signed with
+// its maker's key of now. have is the copy of the object, or nil. A copy that is signed with an
+// earlier key sets no bound: who had that key may have chosen any number.
+func (j *judge) least(maker, place string, have client.Object) int64 {
+	key := j.Administrator
+	if maker != submarinerv1.BrokerID {
+		key = j.members[maker].grant.Key
 	}
+	if have != nil && j.signedBy(have, key) {
+		return sequenceOf(have)
+	}
+	return j.memory.least(maker, place)
 }
 
 // older is the reason to refuse an object of a sequence number that is too low.

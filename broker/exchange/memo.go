@@ -92,6 +92,15 @@ func (m *memos) grant(o client.Object, administrator trust.PublicKey) (trust.Gra
 	return r.grant, r.err
 }
 
+// signedBy reports whether the signature of an object is of a key, whatever it says.
+func (m *memos) signedBy(o client.Object, key trust.PublicKey) bool {
+	token := o.GetAnnotations()[submarinerv1.SignatureAnnotation]
+	return m.tokens.of(tokenKey{token, key}, func() bool {
+		_, err := key.Statement(token)
+		return err == nil
+	})
+}
+
 // statement returns what the signature of an object says about it. name is the object's name on
 // the broker.
 func (m *memos) statement(k *Kind, o client.Object, name string, key trust.PublicKey) statementResult {

@@ -25,14 +25,34 @@ type Memory struct {
 
 // Record is what is remembered of a cluster.
 type Record struct {
-	// Serial is the least serial of an acceptable grant, and Revoked the serial of the last
-	// revocation.
+	// Serial and Invited are those of the oldest acceptable grant, and Revoked is the serial of
+	// the last revocation.
 	Serial  int64 `json:"serial,omitempty"`
+	Invited int64 `json:"invited,omitempty"`
 	Revoked int64 `json:"revoked,omitempty"`
+	// Key is the cluster's key. What is below is about signatures of that key: with a new key, a
+	// cluster starts anew.
+	Key trust.PublicKey `json:"key,omitzero"`
 	// Gone is the least acceptable sequence number of objects that have no copy here, by place.
 	// Floor is the least one of all others: it grows when an entry of Gone is dropped.
 	Gone  map[string]int64 `json:"gone,omitempty"`
 	Floor int64            `json:"floor,omitempty"`
+}
+
+// grant returns the oldest acceptable grant, without what it grants.
+func (r Record) grant() trust.Grant {
+	return trust.Grant{Serial: r.Serial, Invited: r.Invited, Key: r.Key}
+}
+
+// atLeast makes grants that are older than g unacceptable, and what earlier keys have signed.
+func (r *Record) atLeast(g trust.Grant) {
+	if g.Compare(r.grant()) < 0 {
+		return
+	}
+	if r.Key != g.Key && !r.Key.IsZero() {
+		r.Gone, r.Floor = nil, 0
+	}
+	r.Serial, r.Invited, r.Key = g.Serial, g.Invited, g.Key
 }
 
 // Bounds of a Memory, which then has less than 1 MiB as JSON.
@@ -94,8 +114,15 @@ func (m *Memory) merge(o Memory) {
 	m.Last = max(m.Last, o.Last)
 	for id, other := range o.Clusters {
 		m.change(id, func(r *Record) {
-			r.Serial, r.Revoked, r.Floor = max(r.Serial, other.Serial), max(r.Revoked, other.Revoked), max(r.Floor, other.Floor)
+			r.atLeast(other.grant())
+			r.Revoked = max(r.Revoked, other.Revoked)
+			if r.Key == other.Key {
+				r.Floor = max(r.Floor, other.Floor)
+			}
 		})
+		if m.Clusters[id].Key != other.Key {
+			continue
+		}
 		for place, least := range other.Gone {
 			m.forget(id, place, least)
 		}

@@ -168,10 +168,7 @@ func (p *namedPlan) refuseOlder(f *source, have client.Object) {
 	if f.object == nil || have != nil && sameSignature(f.object, have) {
 		return
 	}
-	least := p.judge.memory.least(f.owner, p.kind.placeOf("", f.object.GetName()))
-	if have != nil {
-		least = sequenceOf(have)
-	}
+	least := p.judge.least(f.owner, p.kind.placeOf("", f.object.GetName()), have)
 	if f.sequence >= least {
 		return
 	}

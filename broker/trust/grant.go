@@ -1,6 +1,7 @@
 package trust
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"net/netip"
@@ -26,7 +27,7 @@ type Grant struct {
 	// Sets are the clustersets that the cluster is in, sorted.
 	Sets []string `json:"sets"`
 	// Serial is when the grant was signed, in milliseconds since 1970. Of two grants for one
-	// cluster the one with the higher serial counts.
+	// cluster the newer one counts: see Compare.
 	Serial int64 `json:"serial"`
 	// Invited is the serial of the invitation with which the grant was signed; 0 if the
 	// administrator has signed it.
@@ -179,7 +180,24 @@ func (i Invitation) IsFor(set string) bool { return slices.Contains(i.Sets, set)
 // Revokes reports whether a revocation makes a grant void: one that was signed until then, or
 // with an invitation that was.
 func (r Revocation) Revokes(g Grant) bool {
-	return g.Cluster == r.Cluster && (g.Serial <= r.Serial || g.Invited > 0 && g.Invited <= r.Serial)
+	return g.Cluster == r.Cluster && g.Authority() <= r.Serial
+}
+
+// Authority returns when the administrator signed a grant, or the invitation with which it was
+// signed. Who is invited chooses the serial of the grant, but not its authority.
+func (g Grant) Authority() int64 {
+	if g.Invited > 0 {
+		return g.Invited
+	}
+	return g.Serial
+}
+
+// Compare returns a positive number if g is newer than another grant for the cluster, 0 if they
+// are of the same age, otherwise a negative number. A later word of the administrator makes a grant
+// newer, whatever the serials are: a revocation and a new invitation are final for who held an
+// earlier invitation.
+func (g Grant) Compare(other Grant) int {
+	return cmp.Or(cmp.Compare(g.Authority(), other.Authority()), cmp.Compare(g.Serial, other.Serial))
 }
 
 // Covers reports whether a network is within a grant's networks.

@@ -4,7 +4,9 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"time"
 
+	"subctl/broker/trust"
 	"subctl/cable"
 )
 
@@ -39,5 +41,20 @@ func checkInvitation(r request) ([]string, error) {
 			errs = append(errs, fmt.Errorf("the join file is for clusterset %s, not %s: specify it with --clusterset, or %s", strings.Join(i.Sets, ", "), set, remedy))
 		}
 	}
+	if t := r.member.Trust; t != nil && len(r.granted(g)) > 0 {
+		before, _ := t.Administrator.Grant(t.Grant)
+		errs = append(errs, notOlder(trust.Grant{Serial: i.Expires, Invited: i.Serial}, before))
+	}
 	return nil, errors.Join(errs...)
+}
+
+// notOlder returns an error if a grant would not be newer than the grant that the cluster has, which
+// may be zero: the other clusters would refuse it.
+func notOlder(g, before trust.Grant) error {
+	if g.Compare(before) > 0 {
+		return nil
+	}
+	stamp := func(ms int64) string { return time.UnixMilli(ms).UTC().Format(time.RFC3339) }
+	return fmt.Errorf("the join file is of %s, and this cluster has a later grant, of %s, so that the other clusters would refuse a grant of the file: "+
+		"ask the administrator of the broker for another file (subctl invite)", stamp(g.Authority()), stamp(before.Authority()))
 }

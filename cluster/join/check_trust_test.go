@@ -121,6 +121,26 @@ func TestCheckInvitation(t *testing.T) {
 	}
 }
 
+func TestCheckInvitationIsOlderThanTheGrant(t *testing.T) {
+	s := normal()
+	key := brokertest.Key("west")
+	token, err := administrator.SignGrant(trust.Grant{Cluster: "west", Key: key.Public(), Gateways: 2, Serial: 5000})
+	require.NoError(t, err)
+	s.f.Trust = &cluster.Trust{Key: key, Administrator: administrator.Public(), Grant: token}
+	i := trust.Invitation{
+		Key: brokertest.Key("invitee").Public(), Cluster: "west", Gateways: 2, Sets: []string{"default"},
+		Serial: 4000, Expires: time.Now().Add(time.Hour).UnixMilli(),
+	}
+	invite(t, s.file, i)
+	_, err = s.plan()
+	require.EqualError(t, err, "the join file is of 1970-01-01T00:00:04Z, and this cluster has a later grant, of 1970-01-01T00:00:05Z, "+
+		"so that the other clusters would refuse a grant of the file: ask the administrator of the broker for another file (subctl invite)")
+	i.Serial = 5000
+	invite(t, s.file, i)
+	_, err = s.plan()
+	require.NoError(t, err)
+}
+
 // invite makes a join file the file for one cluster.
 func invite(t *testing.T, f *broker.JoinFile, i trust.Invitation) {
 	t.Helper()

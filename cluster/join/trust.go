@@ -84,21 +84,23 @@ func texts(list []string) []any {
 }
 
 // trust returns what the cluster signs and verifies with once it has joined: its key and its
-// grant stay if the grant is the planned one. A cluster that is a new member gets a new grant,
-// because the grant that it has may be revoked.
+// grant stay if the grant is the planned one. A cluster that is a new member gets a new key and a
+// new grant, because it may have been revoked: whoever has a copy of its earlier key cannot sign for
+// it any more.
 func (j *Operation) trust(added bool, now time.Time) (cluster.Trust, error) {
 	t := cluster.Trust{Administrator: j.File.Administrator}
-	grant := j.Plan.Grant
+	grant, before := j.Plan.Grant, trust.Grant{}
 	grant.Serial = now.UnixMilli()
-	if before := j.Plan.Trust; before != nil {
-		t = *before
+	if stored := j.Plan.Trust; stored != nil {
+		t = *stored
 		if len(j.Plan.Granted) == 0 && !added {
 			return t, nil
 		}
 		if g, err := t.Administrator.Grant(t.Grant); err == nil {
-			grant.Serial = max(grant.Serial, g.Serial+1)
+			grant.Serial, before = max(grant.Serial, g.Serial+1), g
 		}
-	} else {
+	}
+	if added || t.Key.IsZero() {
 		var err error
 		if t.Key, err = trust.NewKey(); err != nil {
 			return t, err
@@ -107,10 +109,10 @@ func (j *Operation) trust(added bool, now time.Time) (cluster.Trust, error) {
 	grant.Key = t.Key.Public()
 	var err error
 	if t.Grant, err = j.File.SignGrant(grant); err == nil {
-		_, err = t.Administrator.Grant(t.Grant)
+		grant, err = t.Administrator.Grant(t.Grant)
 	}
 	if err != nil {
-		return t, fmt.Errorf("signing the grant of cluster %s with the key of the join file: %w", grant.Cluster, err)
+		return t, fmt.Errorf("signing the grant of cluster %s with the key of the join file: %w", j.Plan.Grant.Cluster, err)
 	}
-	return t, nil
+	return t, notOlder(grant, before)
 }

@@ -12,8 +12,7 @@ import (
 	"subctl/cluster"
 )
 
-// A cluster keeps its key for ever, and its grant as long as it is the planned one and not
-// revoked.
+// A cluster keeps its key as long as it is a member, and its grant as long as it is the planned one.
 func TestTrustOfAJoin(t *testing.T) {
 	administrator, noon := brokertest.Key("administrator"), time.UnixMilli(1_000_000)
 	j := &Operation{
@@ -45,11 +44,23 @@ func TestTrustOfAJoin(t *testing.T) {
 		j.Plan.Granted = serial.changed
 		renewed, err := j.trust(serial.added, serial.now)
 		require.NoError(t, err, name)
-		require.Equal(t, first.Key.Public(), renewed.Key.Public(), name)
+		require.Equal(t, serial.added, first.Key.Public() != renewed.Key.Public(), "%s: a new member has a new key", name)
 		grant, err := administrator.Public().Grant(renewed.Grant)
 		require.NoError(t, err, name)
 		require.Equal(t, serial.want, grant.Serial, name)
 	}
+
+	t.Log("the other clusters would refuse a grant of an earlier invitation")
+	invitee := brokertest.Key("invitee")
+	invitation, err := administrator.SignInvitation(trust.Invitation{
+		Key: invitee.Public(), Cluster: "west", Gateways: 1, Serial: 999_999, Expires: 9_000_000,
+	})
+	require.NoError(t, err)
+	file := j.File
+	j.File = &broker.JoinFile{SigningKey: invitee, Administrator: administrator.Public(), Invitation: invitation}
+	_, err = j.trust(true, noon.Add(time.Second))
+	require.ErrorContains(t, err, "the join file is of 1970-01-01T00:16:39Z, and this cluster has a later grant, of 1970-01-01T00:16:40Z")
+	j.File = file
 
 	t.Log("what the file may not sign is not installed")
 	j.Plan.Trust = &cluster.Trust{Key: first.Key, Administrator: brokertest.Key("other").Public(), Grant: first.Grant}
