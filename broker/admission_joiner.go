@@ -38,6 +38,17 @@ func joinerPolicy(base string) []client.Object {
 		Validations: []admissionv1.Validation{
 			identityBound(),
 			{
+				Expression: "object == null || !has(object.metadata.finalizers) || size(object.metadata.finalizers) == 0",
+				Message:    "who joins may make no objects with finalizers, which could keep them for ever",
+			},
+			{
+				// So that everything is deleted with the account, such as by subctl revoke.
+				Expression: "object == null || variables.resource == 'serviceaccounts' || (has(object.metadata.ownerReferences) && " +
+					"size(object.metadata.ownerReferences) == 1 && object.metadata.ownerReferences[0].apiVersion == 'v1' && " +
+					"object.metadata.ownerReferences[0].kind == 'ServiceAccount' && " + isMember("object.metadata.ownerReferences[0].name") + ")",
+				Message: "who joins may make objects only that the service account of a cluster owns",
+			},
+			{
 				Expression: "request.operation == 'CREATE'",
 				Message:    "who joins may make members, and change or delete nothing",
 			},
@@ -62,9 +73,10 @@ func joinerPolicy(base string) []client.Object {
 			{
 				Expression: unless("rolebindings", "has(object.subjects) && size(object.subjects) == 1 && object.subjects[0].kind == 'ServiceAccount' && "+
 					"object.subjects[0].namespace == '"+base+"' && object.roleRef.kind == 'Role' && ("+
-					isMember("object.subjects[0].name")+" && (object.roleRef.name == object.subjects[0].name || object.roleRef.name == '"+MemberRoleName+"') || "+
-					"object.subjects[0].name == variables.user && "+isAnyToken("object.roleRef.name")+")"),
-				Message: "who joins may bind clusters only, to the Role " + MemberRoleName + " or their own, and itself to the Role that reads a token which it has made",
+					isMember("object.subjects[0].name")+" && (object.roleRef.name == object.subjects[0].name && variables.name == object.roleRef.name || "+
+					"object.roleRef.name == '"+MemberRoleName+"' && variables.name == object.subjects[0].name + '"+memberBindingSuffix+"') || "+
+					"object.subjects[0].name == variables.user && variables.name == object.roleRef.name && "+isAnyToken("object.roleRef.name")+")"),
+				Message: "who joins may bind clusters only, to the Role " + MemberRoleName + " or their own, and itself to the Role that reads a token which it has made, each under one name",
 			},
 		},
 	})

@@ -93,8 +93,11 @@ func TestHostileSizes(t *testing.T) {
 	}
 
 	for name, set := range map[string]func(client.Object, map[string]string){
-		"many short labels":      func(o client.Object, m map[string]string) { m[submarinerv1.ClusterIDLabel] = "east"; o.SetLabels(m) },
-		"many short annotations": func(o client.Object, m map[string]string) { o.SetAnnotations(m) },
+		"many short labels": func(o client.Object, m map[string]string) { m[submarinerv1.ClusterIDLabel] = "east"; o.SetLabels(m) },
+		"many short annotations": func(o client.Object, m map[string]string) {
+			m[submarinerv1.SignatureAnnotation] = o.GetAnnotations()[submarinerv1.SignatureAnnotation]
+			o.SetAnnotations(m)
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			entries := map[string]string{}
@@ -174,7 +177,7 @@ func TestHostileIdentities(t *testing.T) {
 	d := deploy(t, kubetest.Shared(t))
 	joiner, _ := d.Joiner(t)
 	name := "cluster-x-token-0123456789abcdef0123456789abcdef"
-	meta := func(name string) metav1.ObjectMeta { return metav1.ObjectMeta{Name: name, Namespace: d.NS} }
+	meta := func(name string) metav1.ObjectMeta { return owned(d.NS, name, "cluster-x") }
 	account := &corev1.ServiceAccount{ObjectMeta: meta("cluster-x")}
 	secret := &corev1.Secret{ObjectMeta: meta(name), Type: corev1.SecretTypeServiceAccountToken}
 	secret.Annotations = map[string]string{corev1.ServiceAccountNameKey: "cluster-x"}
@@ -182,7 +185,7 @@ func TestHostileIdentities(t *testing.T) {
 		{APIGroups: []string{""}, Resources: []string{"serviceaccounts"}, ResourceNames: []string{"cluster-x"}, Verbs: []string{"get", "delete"}},
 	}}
 	binding := &rbacv1.RoleBinding{
-		ObjectMeta: meta("b"), RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role", Name: broker.MemberRoleName},
+		ObjectMeta: meta(bindingName(broker.MemberRoleName, "cluster-x")), RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role", Name: broker.MemberRoleName},
 		Subjects: []rbacv1.Subject{{Kind: "ServiceAccount", Name: "cluster-x", Namespace: d.NS}},
 	}
 	small := []client.Object{account, secret, role, binding}

@@ -121,7 +121,7 @@ func TestHostileJoiner(t *testing.T) {
 	joiner, _ := d.Joiner(t)
 	_, err := broker.AddMember(t.Context(), joiner, d.NS, "east", "uid-1")
 	require.NoError(t, err)
-	meta := func(name string) metav1.ObjectMeta { return metav1.ObjectMeta{Name: name, Namespace: d.NS} }
+	meta := func(name string) metav1.ObjectMeta { return owned(d.NS, name, "cluster-east") }
 	token := func(name, sa string) *corev1.Secret {
 		s := &corev1.Secret{ObjectMeta: meta(name), Type: corev1.SecretTypeServiceAccountToken}
 		s.Annotations = map[string]string{corev1.ServiceAccountNameKey: sa}
@@ -129,7 +129,7 @@ func TestHostileJoiner(t *testing.T) {
 	}
 	bind := func(role, sa string) *rbacv1.RoleBinding {
 		return &rbacv1.RoleBinding{
-			ObjectMeta: meta("b-" + role), RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role", Name: role},
+			ObjectMeta: meta(bindingName(role, sa)), RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role", Name: role},
 			Subjects: []rbacv1.Subject{{Kind: "ServiceAccount", Name: sa, Namespace: d.NS}},
 		}
 	}
@@ -182,7 +182,7 @@ func TestHostileJoinFiles(t *testing.T) {
 	require.NoError(t, d.Admin.Create(t.Context(), others))
 
 	const hex32 = "0123456789abcdef0123456789abcdef"
-	meta := func(name string) metav1.ObjectMeta { return metav1.ObjectMeta{Name: name, Namespace: d.NS} }
+	meta := func(name string) metav1.ObjectMeta { return owned(d.NS, name, "cluster-east") }
 	read := func(name string, verbs ...string) *rbacv1.Role {
 		return &rbacv1.Role{ObjectMeta: meta("cluster-east-token-" + hex32), Rules: []rbacv1.PolicyRule{
 			{APIGroups: []string{""}, Resources: []string{"secrets"}, ResourceNames: []string{name}, Verbs: verbs},
@@ -196,7 +196,7 @@ func TestHostileJoinFiles(t *testing.T) {
 	aggregated.Rules[0].Resources = []string{"secrets", "configmaps"}
 	bind := func(role, account string) *rbacv1.RoleBinding {
 		return &rbacv1.RoleBinding{
-			ObjectMeta: meta("b"), RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role", Name: role},
+			ObjectMeta: meta(bindingName(role, account)), RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role", Name: role},
 			Subjects: []rbacv1.Subject{{Kind: "ServiceAccount", Name: account, Namespace: d.NS}},
 		}
 	}
@@ -217,14 +217,25 @@ func TestHostileJoinFiles(t *testing.T) {
 		"another account the Role of tokens": bind("cluster-east-token-"+hex32, "default"),
 		"an invitation of its own":           &corev1.ServiceAccount{ObjectMeta: meta(broker.InviteeName("x"))},
 		"an account for itself":              foreignToken(d.NS, broker.InviteeName("east")),
+		"the RoleBinding of another member":  named(bind(broker.MemberRoleName, "cluster-east"), bindingName(broker.MemberRoleName, "cluster-north")),
+		"a second RoleBinding of a member":   named(bind(broker.MemberRoleName, "cluster-east"), "b"),
+		"another member's own RoleBinding":   named(bind("cluster-east", "cluster-east"), "cluster-north"),
+		"a RoleBinding of another's token":   named(bind("cluster-east-token-"+hex32, broker.InviteeName("east")), "cluster-north"),
+		"what remains after a revocation":    ownedBy(bind("cluster-east", "cluster-east"), nil),
+		"what another account owns":          ownedBy(bind("cluster-east", "cluster-east"), owned("", "", "default").OwnerReferences),
+		"a token that remains":               ownedBy(foreign("east"), nil),
+		"a Role that remains":                ownedBy(read("cluster-east-token-"+hex32, "get"), nil),
+		"an account that remains":            withFinalizer(&corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: "cluster-east", Namespace: d.NS}}),
+		"a RoleBinding that remains":         withFinalizer(bind("cluster-east", "cluster-east")),
 	}
 	onlyInvitee := map[string]client.Object{
+		"what another member owns":       ownedBy(bind("cluster-east", "cluster-east"), owned("", "", "cluster-west").OwnerReferences),
 		"another member":                 &corev1.ServiceAccount{ObjectMeta: meta("cluster-north")},
 		"a token of another member":      foreign("west"),
 		"rights for another member":      bind(broker.MemberRoleName, "cluster-west"),
 		"another member's Role":          &rbacv1.Role{ObjectMeta: meta("cluster-west"), Rules: []rbacv1.PolicyRule{{APIGroups: []string{""}, Resources: []string{"serviceaccounts"}, ResourceNames: []string{"cluster-west"}, Verbs: []string{"delete"}}}},
 		"itself another member's token":  bind("cluster-west-token-"+hex32, broker.InviteeName("east")),
-		"rights in another clusterset":   &rbacv1.RoleBinding{ObjectMeta: metav1.ObjectMeta{Name: "b", Namespace: d.NS + "-prod"}, RoleRef: bind(broker.MemberRoleName, "").RoleRef, Subjects: bind("", "cluster-east").Subjects},
+		"rights in another clusterset":   &rbacv1.RoleBinding{ObjectMeta: owned(d.NS+"-prod", bindingName(broker.MemberRoleName, "cluster-east"), "cluster-east"), RoleRef: bind(broker.MemberRoleName, "").RoleRef, Subjects: bind("", "cluster-east").Subjects},
 		"a member whose ID starts alike": &corev1.ServiceAccount{ObjectMeta: meta("cluster-east-b")},
 	}
 	for who, c := range map[string]client.Client{"general file": general, "file for one cluster": invitee} {
@@ -392,4 +403,35 @@ func (d *deployed) token(t *testing.T, id string) *corev1.Secret {
 	}
 	require.Len(t, found, 1)
 	return found[0]
+}
+
+// owned returns the metadata of an object that a service account owns.
+func owned(ns, name, account string) metav1.ObjectMeta {
+	return metav1.ObjectMeta{
+		Name: name, Namespace: ns,
+		OwnerReferences: []metav1.OwnerReference{{APIVersion: "v1", Kind: "ServiceAccount", Name: account, UID: "uid"}},
+	}
+}
+
+// bindingName returns the name of the RoleBinding that join makes.
+func bindingName(role, account string) string {
+	if role == broker.MemberRoleName {
+		return account + "-" + role
+	}
+	return role
+}
+
+func named(o client.Object, name string) client.Object {
+	o.SetName(name)
+	return o
+}
+
+func ownedBy(o client.Object, owners []metav1.OwnerReference) client.Object {
+	o.SetOwnerReferences(owners)
+	return o
+}
+
+func withFinalizer(o client.Object) client.Object {
+	o.SetFinalizers([]string{"example.com/never"})
+	return o
 }

@@ -54,8 +54,11 @@ func InviteeName(clusterID string) string { return inviteePrefix + clusterID }
 
 // memberBindingName returns the name of a member's RoleBinding, as upstream names it.
 func memberBindingName(clusterID string) string {
-	return MemberName(clusterID) + "-" + MemberRoleName
+	return MemberName(clusterID) + memberBindingSuffix
 }
+
+// memberBindingSuffix follows the name of the account in the name of a member's RoleBinding.
+const memberBindingSuffix = "-" + MemberRoleName
 
 // newMemberTokenName returns a name for a Secret with a token of a member, and for the Role that
 // lets the holder of a join file read it. The holder of the same file may bind itself to such
