@@ -62,7 +62,7 @@ func TestSubmarinerRefusesWhatHasNoEffect(t *testing.T) {
 		"CableDriverCustomConfig": &v1alpha1.ConfigMapRef{ConfigMapName: "x"}, "CoreDNSCustomConfig": &v1alpha1.ConfigMapRef{ConfigMapName: "x"},
 		"ClusterLabels": map[string]string{"x": "y"}, "ImageOverrides": map[string]string{"x": "y"}, "NodeSelector": map[string]string{"x": "y"},
 		"ConnectionHealthCheck": &v1alpha1.HealthCheckSpec{Enabled: true}, "Tolerations": []corev1.Toleration{{Key: "x"}},
-		"CombinedCableDrivers": []string{"vxlan", "ipsec"}, "Encryption": submarinerv1.EncryptionRequired,
+		"CombinedCableDrivers": []string{"vxlan", "ipsec"}, "Encryption": submarinerv1.EncryptionRequired, "PoliciesFrom": v1alpha1.PoliciesFromBroker,
 	}
 	for field := range reflect.TypeFor[v1alpha1.SubmarinerSpec]().Fields() {
 		t.Run(field.Name, func(t *testing.T) {

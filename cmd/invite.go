@@ -103,8 +103,8 @@ func (o *inviteCluster) check() error {
 	errs := []error{submarinerv1.CheckClusterID(o.bounds.Cluster), o.invite.checkWith("--ttl", "--output")}
 	networks, err := cable.ParseCIDRs("--networks", o.networks)
 	o.bounds.Networks, errs = networks, append(errs, err)
-	if o.bounds.Gateways < 1 {
-		errs = append(errs, fmt.Errorf("--gateways %d is not a number of gateway nodes: specify at least 1", o.bounds.Gateways))
+	if n := o.bounds.Gateways; n < 1 || n > trust.MaxGateways {
+		errs = append(errs, fmt.Errorf("--gateways %d is not a number of gateway nodes: specify 1 to %d", n, trust.MaxGateways))
 	}
 	for _, set := range o.bounds.Sets {
 		errs = append(errs, broker.CheckClusterSet(set))

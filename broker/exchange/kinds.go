@@ -196,7 +196,7 @@ func endpoints() Kind {
 		SizeVariable: admissionv1.Variable{
 			Name: "endpointSize", Expression: SizeOfLists("object.spec", "subnets", "allocated_ips") + " + " + SizeOfMaps("object.spec", "backend_config"),
 		},
-		PerCluster: 16, Quota: 4000, Verbs: allVerbs(), // a cluster has as many as active gateways
+		PerCluster: trust.MaxGateways, Quota: 4000, Verbs: allVerbs(),
 	}
 }
 

@@ -10,6 +10,10 @@ import (
 	"time"
 )
 
+// MaxGateways is the number of gateways that a grant allows unless an invitation allows fewer: as
+// many as a cluster can announce. So nodes can become gateways without a new grant.
+const MaxGateways = 16
+
 // Grant states what a cluster may be. The administrator signs it when the cluster joins.
 type Grant struct {
 	// Cluster is the cluster's ID.

@@ -32,9 +32,9 @@ func checkInvitation(r request) ([]string, error) {
 				"--clustercidr and --servicecidr, or %s", cable.FormatCIDRs(i.Networks), n, remedy))
 		}
 	}
-	if g.Gateways > i.Gateways {
+	if n := r.gatewayCount(); n > i.Gateways {
 		errs = append(errs, fmt.Errorf("the join file allows %d gateway nodes, and this cluster would have %d: specify fewer with --gateway-nodes, "+
-			"remove labels from nodes, or %s", i.Gateways, g.Gateways, remedy))
+			"remove labels from nodes, or %s", i.Gateways, n, remedy))
 	}
 	for _, set := range g.Sets {
 		if !i.IsFor(set) {

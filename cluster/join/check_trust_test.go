@@ -26,7 +26,7 @@ func TestGrantFollowsThePlan(t *testing.T) {
 	p, err := s.plan()
 	require.NoError(t, err)
 	want := trust.Grant{
-		Cluster: "west", UID: "uid-west", Gateways: 2, Sets: []string{"default"},
+		Cluster: "west", UID: "uid-west", Gateways: trust.MaxGateways, Sets: []string{"default"},
 		Networks: []netip.Prefix{netip.MustParsePrefix("10.101.0.0/16"), netip.MustParsePrefix("10.111.0.0/16")},
 	}
 	require.Equal(t, want, p.Grant)
@@ -45,7 +45,7 @@ func TestGrantFollowsThePlan(t *testing.T) {
 	s.GatewayNodes, s.ClusterCIDRs = nil, []string{"10.112.0.0/16"}
 	p, err = s.plan()
 	require.NoError(t, err)
-	require.Equal(t, []join.Change{{"gateways", "2", "1"}, {"networks", "10.101.0.0/16,10.111.0.0/16", "10.101.0.0/16,10.112.0.0/16"}}, p.Granted)
+	require.Equal(t, []join.Change{{"networks", "10.101.0.0/16,10.111.0.0/16", "10.101.0.0/16,10.112.0.0/16"}}, p.Granted)
 
 	t.Log("a grant for another key is none")
 	s.f.Trust.Key = brokertest.Key("other")

@@ -38,8 +38,16 @@ func (r request) grant() trust.Grant {
 	networks := slices.Concat(pods, services)
 	slices.SortFunc(networks, netip.Prefix.Compare)
 	return trust.Grant{
-		Cluster: r.ClusterID, UID: r.member.UID, Networks: slices.Compact(networks), Gateways: r.gatewayCount(), Sets: r.Sets(),
+		Cluster: r.ClusterID, UID: r.member.UID, Networks: slices.Compact(networks), Gateways: r.mostGateways(), Sets: r.Sets(),
 	}
+}
+
+// mostGateways returns the number of gateways that the grant allows.
+func (r request) mostGateways() int {
+	if i, err := r.file.Invited(); err == nil && i != nil { // checkInvitation reports an error
+		return i.Gateways
+	}
+	return trust.MaxGateways
 }
 
 // gatewayCount returns the number of gateway nodes that the cluster has once it has joined.

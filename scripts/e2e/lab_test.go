@@ -215,7 +215,7 @@ func readHoldings(node string) (string, error) {
 		ip -br link | grep -v ^veth | sed 's/[@ ].*//' # names: a booted node has other indexes and MAC addresses
 		ip -4 rule; ip nexthop; ip -4 route show table all | grep -v veth
 		iptables-save 2>/dev/null | grep ^-A | grep -viE 'kube|CNI-' | sort
-		ipset list -n 2>/dev/null; ipset list 2>/dev/null | grep -A99 Members; true`)
+		nft list tables 2>/dev/null | grep submariner; ipset list -n 2>/dev/null; ipset list 2>/dev/null | grep -A99 Members; true`)
 	if err != nil {
 		return "", fmt.Errorf("reading what %s holds: %w: %s", node, err, out)
 	}
