@@ -12,6 +12,7 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	submarinerv1 "subctl/api/submariner/v1"
 	"subctl/api/submariner/v1alpha1"
 	"subctl/broker"
 	"subctl/broker/trust"
@@ -193,11 +194,17 @@ func withoutScheme(address string) string {
 	return strings.TrimRight(rest, "/")
 }
 
-// present returns the other clusters that have a gateway.
+// present returns the other clusters that have a gateway and a grant. Whatever else is on the
+// broker, no cluster connects to it.
 func (r request) present() []string {
+	granted := map[string]bool{}
+	for _, c := range r.broker.clusters() {
+		g, err := r.file.Administrator.Grant(c.Annotations[submarinerv1.GrantAnnotation])
+		granted[c.Spec.ClusterID] = granted[c.Spec.ClusterID] || err == nil && g.Cluster == c.Spec.ClusterID
+	}
 	var out []string
 	for _, e := range r.broker.endpoints() {
-		if r.isOther(e.Spec.ClusterID) {
+		if r.isOther(e.Spec.ClusterID) && granted[e.Spec.ClusterID] {
 			out = append(out, e.Spec.ClusterID)
 		}
 	}

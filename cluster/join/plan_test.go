@@ -14,6 +14,7 @@ import (
 	"subctl/api/submariner/v1alpha1"
 	"subctl/broker"
 	"subctl/broker/brokertest"
+	"subctl/broker/trust"
 	"subctl/cable/drivers"
 	"subctl/cluster"
 	"subctl/cluster/clustertest"
@@ -68,7 +69,13 @@ func (s *situation) plan() (*join.Plan, error) {
 func (s *situation) member(id, pods, services, gateway string) {
 	set := &s.b.Members[0]
 	labels := map[string]string{submarinerv1.ClusterIDLabel: id}
-	set.Clusters = append(set.Clusters, submarinerv1.Cluster{ObjectMeta: metav1.ObjectMeta{Name: id, Labels: labels}, Spec: submarinerv1.ClusterSpec{
+	grant, err := s.file.SigningKey.SignGrant(trust.Grant{Cluster: id, Key: brokertest.Key(id).Public(), Serial: 1})
+	if err != nil {
+		panic(err)
+	}
+	set.Clusters = append(set.Clusters, submarinerv1.Cluster{ObjectMeta: metav1.ObjectMeta{
+		Name: id, Labels: labels, Annotations: map[string]string{submarinerv1.GrantAnnotation: grant},
+	}, Spec: submarinerv1.ClusterSpec{
 		ClusterID: id, ClusterCIDR: []string{pods}, ServiceCIDR: []string{services},
 	}})
 	if gateway != "" {
@@ -93,6 +100,9 @@ func TestPlan(t *testing.T) {
 	s.member("east", "10.112.0.0/16", "10.102.0.0/16", "10.89.2.1")
 	s.member("new", "10.113.0.0/16", "10.103.0.0/16", "")
 	s.member("west", "10.111.0.0/16", "10.101.0.0/16", "10.89.1.1") // its own, of a join before
+	s.member("evil", "10.114.0.0/16", "10.104.0.0/16", "10.89.4.1")
+	members := s.b.Members[0].Clusters
+	members[len(members)-1].Annotations = nil // without a grant, no cluster connects to it
 	p, err := s.plan()
 	require.NoError(t, err)
 	require.Equal(t, []string{"n1"}, p.Gateways)

@@ -21,7 +21,8 @@ type capture struct {
 	done func() error
 }
 
-// startCapture returns when tcpdump is listening.
+// startCapture returns when tcpdump is listening. In immediate mode tcpdump reads each packet when it
+// passes; otherwise it would lose the packets of up to a second when it is stopped.
 func startCapture(t *testing.T, node, filter string) *capture {
 	t.Helper()
 	return startCaptureOn(t, node, "eth0", filter)
@@ -32,7 +33,7 @@ func startCaptureOn(t *testing.T, node, device, filter string) *capture {
 	t.Helper()
 	c := &capture{file: filepath.Join(t.TempDir(), "wire.pcap")}
 	cmd := command(t.Context(), "lab", "exec", node, "--", "sh", "-c",
-		`tcpdump -U -i "$2" -w "$0" "$1" & cat >/dev/null; kill -INT $!; wait`, c.file, filter, device)
+		`tcpdump --immediate-mode -U -i "$2" -w "$0" "$1" & cat >/dev/null; kill -INT $!; wait`, c.file, filter, device)
 	var err error
 	c.end, err = cmd.StdinPipe()
 	require.NoError(t, err)
