@@ -1,6 +1,7 @@
 package exchange
 
 import (
+	"crypto/sha256"
 	"maps"
 
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -9,7 +10,7 @@ import (
 	"subctl/broker/trust"
 )
 
-// memo keeps results for at least purge passes after they were used.
+// memo keeps results for some passes after they were used: see turn.
 type memo[K comparable, V any] struct {
 	entries map[K]*entry[V]
 	pass    int
@@ -20,7 +21,9 @@ type entry[V any] struct {
 	pass  int // in which it was used last
 }
 
-// purge is the number of passes after which unused results are removed.
+// purge is the number of passes after which unused results about tokens are removed. An object
+// that was not used in the previous pass was replaced, and is not used again: what is kept of
+// it would hold its memory.
 const purge = 16
 
 // of returns the result for a key, which compute computes if it is not kept.
@@ -37,17 +40,18 @@ func (m *memo[K, V]) of(key K, compute func() V) V {
 	return e.value
 }
 
-// turn begins a new pass.
-func (m *memo[K, V]) turn() {
-	if m.pass++; m.pass%purge == 0 {
-		maps.DeleteFunc(m.entries, func(_ K, e *entry[V]) bool { return e.pass < m.pass-purge })
+// turn begins a new pass. Results are kept for at least n passes after they were used, and for
+// less than 2n.
+func (m *memo[K, V]) turn(n int) {
+	if m.pass++; m.pass%n == 0 {
+		maps.DeleteFunc(m.entries, func(_ K, e *entry[V]) bool { return e.pass < m.pass-n })
 	}
 }
 
 // memos keep what was verified, so that nothing is verified twice. An object is known by its
 // memory, which nobody changes: its UID and resourceVersion are the broker's words. The tokens
 // outlive the objects when a namespace is listed again, and are the same in all clustersets
-// and in the copies.
+// and in the copies. They are known by their digests, as others choose how long they are.
 type memos struct {
 	grants  memo[tokenKey, grantResult]
 	tokens  memo[tokenKey, bool]
@@ -55,8 +59,12 @@ type memos struct {
 }
 
 type tokenKey struct {
-	token string
-	key   trust.PublicKey
+	digest [sha256.Size]byte
+	key    trust.PublicKey
+}
+
+func keyOfToken(token string, key trust.PublicKey) tokenKey {
+	return tokenKey{sha256.Sum256([]byte(token)), key}
 }
 
 type objectKey struct {
@@ -77,16 +85,16 @@ type statementResult struct {
 }
 
 func (m *memos) turn() {
-	m.grants.turn()
-	m.tokens.turn()
-	m.objects.turn()
+	m.grants.turn(purge)
+	m.tokens.turn(purge)
+	m.objects.turn(1)
 }
 
 // grant returns the grant that an object carries.
 func (m *memos) grant(o client.Object, administrator trust.PublicKey) (trust.Grant, error) {
-	key := tokenKey{o.GetAnnotations()[submarinerv1.GrantAnnotation], administrator}
-	r := m.grants.of(key, func() grantResult {
-		g, err := administrator.Grant(key.token)
+	token := o.GetAnnotations()[submarinerv1.GrantAnnotation]
+	r := m.grants.of(keyOfToken(token, administrator), func() grantResult {
+		g, err := administrator.Grant(token)
 		return grantResult{g, err}
 	})
 	return r.grant, r.err
@@ -95,7 +103,7 @@ func (m *memos) grant(o client.Object, administrator trust.PublicKey) (trust.Gra
 // signedBy reports whether the signature of an object is of a key, whatever it says.
 func (m *memos) signedBy(o client.Object, key trust.PublicKey) bool {
 	token := o.GetAnnotations()[submarinerv1.SignatureAnnotation]
-	return m.tokens.of(tokenKey{token, key}, func() bool {
+	return m.tokens.of(keyOfToken(token, key), func() bool {
 		_, err := key.Statement(token)
 		return err == nil
 	})
@@ -109,7 +117,7 @@ func (m *memos) statement(k *Kind, o client.Object, name string, key trust.Publi
 		var s trust.Statement
 		var err error
 		known := true
-		if !m.tokens.of(tokenKey{token, key}, func() bool {
+		if !m.tokens.of(keyOfToken(token, key), func() bool {
 			known = false
 			s, err = key.Statement(token)
 			return err == nil
