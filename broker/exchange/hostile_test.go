@@ -375,6 +375,53 @@ func revoked(serial int64) client.Object {
 	return exchange.Revoked("x", "west", token)
 }
 
+// A broker that hides objects from one cluster only, and shows them again, or that was restored from a
+// backup, cannot cut them off for ever: their owner signs them again.
+func TestHostileBrokerHidesObjectsOnce(t *testing.T) {
+	v := newVictim(t)
+	c, e, p := v.west()
+	v.sync(unsigned("default", c, e, p))
+	v.sync(unsigned("default"))
+	require.NotEmpty(t, v.sync(unsigned("default", c, e, p)))
+	require.Empty(t, v.local)
+
+	local := map[string]client.Object{}
+	for _, o := range []client.Object{c, e, p} {
+		o = o.DeepCopyObject().(client.Object)
+		o.SetNamespace(here)
+		o.SetAnnotations(nil)
+		o.SetLabels(nil)
+		local[id(o)] = o
+	}
+	on := unsigned("default", c, e, p)
+	renewed := func(after time.Duration) (ids []string) {
+		s := exchange.Snapshot{
+			ClusterID: "west", Namespace: here, Identity: brokertest.Identity("west"), Sets: []exchange.SetSnapshot{on},
+			Now: time.UnixMilli(brokertest.Sequence).Add(after),
+		}
+		for _, o := range local {
+			s.Local = append(s.Local, o)
+		}
+		writes, _, _ := exchange.Plan(exchange.Kinds(), s)
+		for _, w := range writes {
+			if w.Set == "default" {
+				ids = append(ids, id(w.Object))
+				for i, o := range on.Objects {
+					if id(o) == id(w.Object) {
+						on.Objects[i] = w.Object
+					}
+				}
+			}
+		}
+		return ids
+	}
+	require.Empty(t, renewed(45*time.Minute))
+	require.Equal(t, []string{id(c)}, renewed(2*time.Hour))
+	require.ElementsMatch(t, []string{id(c), id(e), id(p)}, renewed(30*time.Hour))
+	require.Empty(t, v.sync(on))
+	require.Len(t, v.local, 3)
+}
+
 // A member that signs more than it was granted.
 func TestHostileMemberExceedsItsGrant(t *testing.T) {
 	narrow := func(g *trust.Grant) {

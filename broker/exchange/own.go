@@ -12,22 +12,29 @@ import (
 )
 
 // This file signs what this cluster publishes. A signature that still fits is kept, so that an
-// object which has not changed is not written. Only the Cluster is signed again about once an
-// hour: its age tells the others how old the last data of this cluster is, which a broker that
-// withholds objects cannot hide.
+// object which has not changed is not written for a long time. The Cluster is signed again about
+// once an hour: its age tells the others how old the last data of this cluster is, which a broker
+// that withholds objects cannot hide. All other objects are signed again about once a day. A broker
+// that hides an object from some clusters makes them refuse this version for ever, even if the
+// broker is honest later, or was restored from a backup: they cannot tell it from a version that was
+// deleted. The next signature ends that.
 
 const (
-	// renewal is the age at which the signature of the Cluster is renewed, and renewalSpread
-	// the most that is added to it, so that 1,000 clusters do not do so at once.
-	renewal       = 50 * time.Minute
-	renewalSpread = 20 * time.Minute
+	// clusterRenewal is the age at which the signature of the Cluster is renewed, and renewal that
+	// of all others. Up to 40 % is added, so that 1,000 clusters do not do so at once.
+	clusterRenewal = 50 * time.Minute
+	renewal        = 20 * time.Hour
 )
 
-// renewAt returns the age in milliseconds at which a cluster renews its Cluster's signature.
-func renewAt(id string) int64 {
+// renewAt returns the age in milliseconds at which a cluster renews its signatures of a kind.
+func (k *Kind) renewAt(id string) int64 {
+	age := renewal
+	if k.Named != nil && k.Named.HasGrant {
+		age = clusterRenewal
+	}
 	h := fnv.New32a()
 	h.Write([]byte(id)) // never fails
-	return (renewal + time.Duration(h.Sum32())%renewalSpread).Milliseconds()
+	return (age + age*2/5*time.Duration(h.Sum32()%1000)/1000).Milliseconds()
 }
 
 // publish makes the objects of this cluster on the broker the same as here. Of those that are
@@ -123,7 +130,7 @@ func (p *kindPlan) signed(want client.Object, limit string, there client.Object)
 	hasGrant, token, now := p.kind.Named != nil && p.kind.Named.HasGrant, "", p.Now.UnixMilli()
 	if there != nil && p.sameStatement(want, there) {
 		r := p.judge.statement(p.kind, there, want.GetName(), p.Key.Public())
-		if r.err == nil && r.set == limit && (!hasGrant || now-r.sequence < renewAt(p.ClusterID)) {
+		if r.err == nil && r.set == limit && now-r.sequence < p.kind.renewAt(p.ClusterID) {
 			token = there.GetAnnotations()[submarinerv1.SignatureAnnotation]
 		}
 	}
