@@ -23,7 +23,11 @@ func InviteCluster(ctx context.Context, c client.Client, b *v1alpha1.Broker, i I
 	if err := submarinerv1.CheckClusterID(bounds.Cluster); err != nil {
 		return nil, err
 	}
-	if err := voidInvitation(ctx, c, b.Namespace, bounds.Sets, bounds.Cluster); err != nil {
+	sets, err := setsOf(ctx, c, b.Namespace)
+	if err != nil {
+		return nil, err
+	}
+	if err := voidInvitation(ctx, c, b.Namespace, sets, bounds.Cluster); err != nil {
 		return nil, err
 	}
 	account := InviteeName(bounds.Cluster)
@@ -52,6 +56,20 @@ func InviteCluster(ctx context.Context, c client.Client, b *v1alpha1.Broker, i I
 		return nil, err
 	}
 	return f, f.check()
+}
+
+// setsOf returns the clustersets of the broker whose base namespace is base.
+func setsOf(ctx context.Context, c client.Client, base string) (sets []string, err error) {
+	namespaces := &corev1.NamespaceList{}
+	if err := c.List(ctx, namespaces, client.HasLabels{submarinerv1.ClusterSetLabel}); err != nil {
+		return nil, fmt.Errorf("reading the clustersets of the broker: %w", err)
+	}
+	for _, n := range namespaces.Items {
+		if set := n.Labels[submarinerv1.ClusterSetLabel]; n.Name == NamespaceIn(base, set) {
+			sets = append(sets, set)
+		}
+	}
+	return sets, nil
 }
 
 // voidInvitation makes the tokens of the join files for one cluster void. It is no error if there are

@@ -268,6 +268,13 @@ func TestHostileJoinFiles(t *testing.T) {
 		require.NoError(t, invitee.List(t.Context(), &submarinerv1.ClusterList{}, client.InNamespace(d.NS)))
 		require.True(t, apierrors.IsForbidden(invitee.List(t.Context(), &submarinerv1.ClusterList{}, client.InNamespace(d.NS+"-prod"))))
 	})
+	t.Run("a later file for fewer clustersets", func(t *testing.T) {
+		d.invitee(t, "south", "default", "prod")
+		later := d.invitee(t, "south", "default")
+		require.Eventually(t, func() bool {
+			return apierrors.IsForbidden(later.List(t.Context(), &submarinerv1.ClusterList{}, client.InNamespace(d.NS+"-prod")))
+		}, patience, tick)
+	})
 	d.voidFiles(t, general, invitee)
 }
 
