@@ -8,6 +8,7 @@ import (
 	"io"
 	"log/slog"
 	"net/http"
+	"net/netip"
 	"os"
 	"os/exec"
 	"regexp"
@@ -27,6 +28,7 @@ import (
 	"subctl/agent/mesh"
 	submarinerv1 "subctl/api/submariner/v1"
 	"subctl/api/submariner/v1alpha1"
+	"subctl/broker/brokertest"
 	"subctl/broker/exchange"
 	"subctl/cluster"
 	"subctl/dataplane"
@@ -72,13 +74,16 @@ func TestFootprintProcess(t *testing.T) {
 	if role == "gateway" {
 		e := exchange.New(exchange.Config{
 			ClusterID: "east", Namespace: submarinerv1.OperatorNamespace, Local: config, Broker: config, Log: slog.New(slog.DiscardHandler),
-			Sets: []exchange.Set{{Name: "default", Namespace: "broker"}},
+			Sets:     []exchange.Set{{Name: "default", Namespace: "broker"}},
+			Identity: func() (exchange.Identity, error) { return brokertest.Identity("east"), nil },
 		})
 		ctx, cancel := context.WithCancel(t.Context())
 		ended := make(chan error, 1)
 		go func() { ended <- e.Run(ctx) }()
 		defer func() { cancel(); require.NoError(t, <-ended) }()
 		require.Eventually(t, func() bool { s := e.Status(); return s.Connected && !s.Reading }, 10*time.Minute, 100*time.Millisecond)
+		require.Empty(t, e.Status().Refused, "the worst objects are valid")
+		require.Empty(t, e.Status().Errors)
 	}
 	objs := worstCache(t, config)
 	objs = append(objs, own()...)
@@ -132,7 +137,7 @@ func worstCache(t *testing.T, config *rest.Config) []client.Object {
 		kinds = append(kinds, k.Object)
 	}
 	c, err := cache.New(config, cache.Options{
-		Scheme: scheme, Mapper: mapper, DefaultTransform: cache.TransformStripManagedFields(), HTTPClient: &http.Client{Transport: worst{}},
+		Scheme: scheme, Mapper: mapper, DefaultTransform: slimOther, HTTPClient: &http.Client{Transport: worst{}},
 		DefaultNamespaces: map[string]cache.Config{submarinerv1.OperatorNamespace: {}},
 	})
 	require.NoError(t, err)
@@ -162,6 +167,8 @@ func (worst) RoundTrip(r *http.Request) (*http.Response, error) {
 	}
 	q := r.URL.Query()
 	switch {
+	case strings.HasSuffix(r.URL.Path, "/"+exchange.MemoryName):
+		return answer(http.StatusNotFound, io.NopCloser(strings.NewReader(`{"kind":"Status","apiVersion":"v1","status":"Failure","reason":"NotFound","code":404}`)))
 	case q.Get("sendInitialEvents") != "": // as API servers do that cannot stream lists
 		return answer(http.StatusUnprocessableEntity, io.NopCloser(strings.NewReader(`{"kind":"Status","apiVersion":"v1","status":"Failure","reason":"Invalid","code":422}`)))
 	case q.Get("watch") != "":
@@ -226,6 +233,12 @@ func worstObject(k exchange.Kind, i int) client.Object {
 	}
 	o.SetLabels(labels)
 	fill(k, o)
+	brokertest.Sign(o, "")
+	if k.Name == "Cluster" {
+		g := brokertest.Grant(o.GetName())
+		g.Networks = []netip.Prefix{netip.MustParsePrefix("8.0.0.0/5")} // those of worstEndpoint
+		brokertest.Annotate(o, submarinerv1.GrantAnnotation, brokertest.Granted(g))
+	}
 	return o
 }
 
