@@ -152,7 +152,7 @@ func claim(ctx context.Context, c client.Client, ns, clusterID, clusterUID strin
 		Name: MemberName(clusterID), Namespace: ns,
 		Annotations: map[string]string{ClusterUIDAnnotation: clusterUID},
 	}}
-	err := c.Create(ctx, sa, client.FieldOwner(kube.FieldOwner))
+	err := kube.Settled(func() error { return c.Create(ctx, sa, client.FieldOwner(kube.FieldOwner)) })
 	if err == nil {
 		return sa, nil
 	}
@@ -202,7 +202,7 @@ func memberToken(sa *corev1.ServiceAccount, name string) *corev1.Secret {
 func createOwned(ctx context.Context, c client.Client, obj client.Object, owner types.UID) error {
 	there := obj.DeepCopyObject().(client.Object)
 	for {
-		err := c.Create(ctx, obj, client.FieldOwner(kube.FieldOwner))
+		err := kube.Settled(func() error { return c.Create(ctx, obj, client.FieldOwner(kube.FieldOwner)) })
 		if err == nil {
 			return nil
 		}

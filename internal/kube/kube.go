@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/client-go/util/retry"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/apiutil"
 
@@ -44,11 +45,19 @@ func Apply(ctx context.Context, c client.Client, owner string, obj client.Object
 	if err != nil {
 		return err
 	}
-	if err := c.Apply(ctx, client.ApplyConfigurationFromUnstructured(u), client.FieldOwner(owner), client.ForceOwnership); err != nil {
+	err = Settled(func() error {
+		return c.Apply(ctx, client.ApplyConfigurationFromUnstructured(u), client.FieldOwner(owner), client.ForceOwnership)
+	})
+	if err != nil {
 		return fmt.Errorf("applying %s %s: %w", u.GetKind(), client.ObjectKeyFromObject(u), err)
 	}
 	return nil
 }
+
+// Settled calls write again, a few times within a second, while the API server reports a conflict.
+// It does so for a new object if others are created at the same time in a namespace with a
+// ResourceQuota.
+func Settled(write func() error) error { return retry.RetryOnConflict(retry.DefaultBackoff, write) }
 
 // Resource returns the resource name of a kind that we write, such as "endpoints". It does
 // not ask the API server, which may not have the kind yet.
