@@ -95,6 +95,10 @@ func TestF2AddressTranslation(t *testing.T) {
 		for pair := range want {
 			from, to := workersOf(t, pair)
 			answers(t, from, to)
+			eventually(t, 100*time.Second, func() error { // they look again every minute, and change their path
+				cs, _ := connections(t)
+				return each(cs, pair, func(c connection) bool { return !c.NAT && c.Status == "connected" })
+			})
 		}
 	})
 	t.Run("nothing is forwarded, nothing configured", func(t *testing.T) {
