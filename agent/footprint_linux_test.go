@@ -236,7 +236,7 @@ func worstObject(k exchange.Kind, i int) client.Object {
 	brokertest.Sign(o, "")
 	if k.Name == "Cluster" {
 		g := brokertest.Grant(o.GetName())
-		g.Networks = []netip.Prefix{netip.MustParsePrefix("8.0.0.0/5")} // those of worstEndpoint
+		g.Networks = []netip.Prefix{netip.MustParsePrefix("8.0.0.0/5")} // the networks of worstEndpoint
 		brokertest.Annotate(o, submarinerv1.GrantAnnotation, brokertest.Granted(g))
 	}
 	return o

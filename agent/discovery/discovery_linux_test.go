@@ -164,7 +164,7 @@ func TestDiscoveryBehindTranslation(t *testing.T) {
 	require.True(t, outside.InboundOnly)
 }
 
-// The outside hears of the inside's key late. Until then no answer counts.
+// The gateway outside learns the key of the gateway inside late. Before that, no answer counts.
 func TestDiscoveryKeyComesLate(t *testing.T) {
 	w, nat, _, e := wan(t)
 	nat.Run(masquerade)

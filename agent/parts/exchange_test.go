@@ -138,7 +138,7 @@ func TestExchangeIsRetried(t *testing.T) {
 	})
 }
 
-// The exchange uses what the mounted Secret contains now, and says what is missing.
+// The exchange uses what the mounted Secret contains now, and reports what it lacks.
 func TestExchangeFollowsTheTrustSecret(t *testing.T) {
 	dir := t.TempDir()
 	x := newExchanger(Options{Secrets: dir, Log: slog.New(slog.DiscardHandler)})

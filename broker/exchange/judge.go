@@ -101,7 +101,7 @@ func (j *judge) grantOf(o client.Object, id string) (g trust.Grant, why string) 
 	return g, ""
 }
 
-// readCopies compares the grants with those of the copies, and with what is remembered.
+// readCopies compares the grants with the grants of the copies, and with the remembered ones.
 func (j *judge) readCopies(k *Kind, local []client.Object, own string) {
 	for _, o := range local {
 		id, ok := submarinerv1.OwnerID(o)

@@ -80,7 +80,7 @@ type Named struct {
 // clusterset has its own copy in each cluster. Labels and annotations are not copied.
 type Free struct {
 	// BrokerOnly specifies that only objects of the broker apply: members make none on the
-	// broker, and do not copy those of other members.
+	// broker, and do not copy the objects of other members.
 	BrokerOnly bool
 	// Canonical rewrites the fields of a copy to their canonical form. It may be nil.
 	Canonical func(client.Object)

@@ -16,6 +16,7 @@ import (
 	"subctl/api/submariner/v1alpha1"
 	"subctl/cluster"
 	"subctl/dataplane"
+	"subctl/internal/nstest"
 
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sys/unix"
@@ -72,9 +73,9 @@ func work() error {
 // The rights of a pod are enough for the work of its agent, and none of its capabilities is
 // superfluous: without NET_ADMIN or NET_RAW the work fails.
 func TestCapabilitiesOfPods(t *testing.T) {
-	if _, err := exec.LookPath("setpriv"); err != nil {
-		t.Skip("needs setpriv(1)")
-	}
+	nstest.Root(t)
+	_, err := exec.LookPath("setpriv")
+	require.NoError(t, err, "package util-linux has setpriv(1)")
 	objs, err := cluster.Render(&v1alpha1.Submariner{})
 	require.NoError(t, err)
 	for _, obj := range objs {

@@ -21,12 +21,11 @@ import (
 // oldIPTables makes the old iptables, which does not use nftables, the iptables of the test.
 func oldIPTables(t *testing.T) {
 	t.Helper()
+	nstest.Root(t)
 	bin := t.TempDir()
 	for _, program := range []string{"", "-save", "-restore"} {
 		path, err := exec.LookPath("iptables-legacy" + program)
-		if err != nil {
-			t.Skipf("the old iptables is not installed: %v", err)
-		}
+		require.NoError(t, err, "package iptables has the old iptables, too")
 		require.NoError(t, os.Symlink(path, filepath.Join(bin, "iptables"+program)))
 	}
 	t.Setenv("PATH", bin+":"+os.Getenv("PATH"))
