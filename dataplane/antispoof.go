@@ -70,6 +70,9 @@ const (
 	AntispoofOut     = "postrouting"
 )
 
+// AntispoofChains are all chains that an Antispoof may have.
+var AntispoofChains = []string{AntispoofInput, AntispoofVXLAN, AntispoofForward, AntispoofTransit, AntispoofIn, AntispoofOut}
+
 // AntispoofRule is a rule of Antispoof. It drops the packets that match, unless Jump is a chain.
 type AntispoofRule struct {
 	Chain   string

@@ -10,6 +10,7 @@ import (
 	"slices"
 
 	"subctl/dataplane"
+	"subctl/dataplane/kernel/netlink"
 
 	"github.com/google/nftables"
 	"github.com/google/nftables/userdata"
@@ -27,31 +28,91 @@ func (s antispoofs) list() ([]dataplane.Object, error) {
 	return s.listTable(s.owner.Antispoof, &s.ipt.antispoofSeen, func() (dataplane.Object, error) { return s.read() })
 }
 
-// put adds and removes single elements if the rules have not changed, or else recreates the
-// whole table: either way in one transaction.
+// put changes the table. A table that is missing or damaged is created anew, in one transaction.
 func (s antispoofs) put(_, want dataplane.Object) error {
 	w := want.(dataplane.Antispoof)
-	tx, err := transaction()
-	if err != nil {
-		return fmt.Errorf("changing table %s: %w", w.Table, err)
-	}
-	table := &nftables.Table{Family: nftables.TableFamilyIPv4, Name: w.Table}
 	have, err := s.read()
-	if err == nil && have.Fingerprint() == w.Fingerprint() && !slices.Contains(have.Inner, dataplane.InnerSource{}) &&
-		!slices.ContainsFunc(have.Sets(), func(set dataplane.Set) bool { return slices.Contains(set.Members, netip.Prefix{}) }) {
-		err = s.alter(tx, table, have, w)
-	} else {
-		err = s.create(tx, table, w)
+	intact := err == nil && have.Seen != damaged && !slices.Contains(have.Inner, dataplane.InnerSource{}) &&
+		!slices.ContainsFunc(have.Sets(), func(set dataplane.Set) bool { return slices.Contains(set.Members, netip.Prefix{}) })
+	switch {
+	case !intact:
+		return s.change(w.Table, func(tx *nftables.Conn, table *nftables.Table) error { return create(tx, table, w) })
+	case have.Fingerprint() == w.Fingerprint():
+		return s.change(w.Table, func(tx *nftables.Conn, table *nftables.Table) error { return alter(tx, setsOf(table), have, w) })
+	}
+	return s.replace(have, w)
+}
+
+// replace replaces the rules while the sets hold what the old rules need and what the new ones need. In one
+// transaction a packet could meet the new rules before a set of intervals in concatenations has its elements: until
+// Linux 6.17 they count only after the rules do (nft_pipapo_commit in net/netfilter/nft_set_pipapo.c). Such packets
+// would be dropped.
+func (s antispoofs) replace(have, want dataplane.Antispoof) error {
+	both := want
+	both.Inner = union(have.Inner, want.Inner, func(a, b dataplane.InnerSource) bool { return a.Outer == b.Outer && a.Net.Overlaps(b.Net) })
+	both.Ends = union(have.Ends, want.Ends, netip.Prefix.Overlaps)
+	both.Remote = union(have.Remote, want.Remote, netip.Prefix.Overlaps)
+	both.Own = union(have.Own, want.Own, netip.Prefix.Overlaps)
+	if err := s.change(want.Table, func(tx *nftables.Conn, table *nftables.Table) error {
+		sets := setsOf(table)
+		for _, name := range missing(setNames(both), setNames(have)) {
+			if err := tx.AddSet(sets[name], nil); err != nil {
+				return err
+			}
+		}
+		return alter(tx, sets, have, both)
+	}); err != nil {
+		return err
+	}
+	if err := s.change(want.Table, func(tx *nftables.Conn, table *nftables.Table) error {
+		tx.FlushTable(table)
+		for _, name := range missing(dataplane.AntispoofChains, want.Chains()) {
+			switch _, _, err := s.tableChain(table.Name, name); {
+			case err == nil:
+				tx.DelChain(&nftables.Chain{Table: table, Name: name})
+			case !netlink.Gone(err):
+				return err
+			}
+		}
+		addRules(tx, table, want)
+		return nil
+	}); err != nil {
+		return err
+	}
+	return s.change(want.Table, func(tx *nftables.Conn, table *nftables.Table) error {
+		sets := setsOf(table)
+		err := alter(tx, sets, both, want)
+		for _, name := range missing(setNames(both), setNames(want)) {
+			tx.DelSet(sets[name])
+		}
+		return err
+	})
+}
+
+// union returns the elements of want, and those of have that overlap none of want: a set of intervals
+// cannot hold both. All lists are sorted.
+func union[E interface{ Compare(E) int }](have, want []E, overlap func(E, E) bool) []E {
+	added := without(want, have)
+	kept := slices.DeleteFunc(without(have, want), func(old E) bool {
+		return slices.ContainsFunc(added, func(e E) bool { return overlap(old, e) })
+	})
+	return slices.SortedFunc(slices.Values(slices.Concat(want, kept)), E.Compare)
+}
+
+// change applies to a table what do adds to a transaction.
+func (s antispoofs) change(table string, do func(*nftables.Conn, *nftables.Table) error) error {
+	tx, err := transaction()
+	if err == nil {
+		err = do(tx, &nftables.Table{Family: nftables.TableFamilyIPv4, Name: table})
 	}
 	if err != nil {
-		return fmt.Errorf("changing table %s: %w", w.Table, err)
+		return fmt.Errorf("changing table %s: %w", table, err)
 	}
-	return s.flushTable(tx, "changing", w.Table, antispoofsNeed)
+	return s.flushTable(tx, "changing", table, antispoofsNeed)
 }
 
 // alter adds and removes single elements.
-func (s antispoofs) alter(tx *nftables.Conn, table *nftables.Table, have, want dataplane.Antispoof) error {
-	sets := setsOf(table)
+func alter(tx *nftables.Conn, sets map[string]*nftables.Set, have, want dataplane.Antispoof) error {
 	inner := sets[dataplane.AntispoofSetInner]
 	errs := []error{
 		innerElements(without(have.Inner, want.Inner), func(e []nftables.SetElement) error { return tx.SetDeleteElements(inner, e) }),
@@ -70,32 +131,30 @@ func (s antispoofs) alter(tx *nftables.Conn, table *nftables.Table, have, want d
 }
 
 // create replaces the table.
-func (s antispoofs) create(tx *nftables.Conn, table *nftables.Table, w dataplane.Antispoof) error {
+func create(tx *nftables.Conn, table *nftables.Table, w dataplane.Antispoof) error {
 	tx.AddTable(table) // so that there is one to remove
 	tx.DelTable(table)
 	tx.AddTable(table)
-	sets, all := setsOf(table), w.Sets()
-	holds := len(all) + len(w.Chains())
-	if len(w.Inner) > 0 {
-		holds++
-		inner := sets[dataplane.AntispoofSetInner]
-		add := func(e []nftables.SetElement) error { return tx.SetAddElements(inner, e) }
-		if err := errors.Join(tx.AddSet(inner, nil), innerElements(w.Inner, add)); err != nil {
+	sets := setsOf(table)
+	for _, name := range setNames(w) {
+		if err := tx.AddSet(sets[name], nil); err != nil {
 			return err
 		}
 	}
-	for _, one := range all {
-		set := sets[one.Name]
-		add := func(e []nftables.SetElement) error { return tx.SetAddElements(set, e) }
-		if err := errors.Join(tx.AddSet(set, nil), elements(one.Members, add)); err != nil {
-			return err
-		}
+	if err := alter(tx, sets, dataplane.Antispoof{}, w); err != nil {
+		return err
 	}
+	addRules(tx, table, w)
+	return nil
+}
+
+// addRules adds the chains with all rules. What refers to a set does so by its name.
+func addRules(tx *nftables.Conn, table *nftables.Table, w dataplane.Antispoof) {
 	var chains []*nftables.Chain
 	for _, name := range w.Chains() {
 		chains = append(chains, addChain(tx, table, name))
 	}
-	place, rules := 0, w.Rules()
+	place, rules, sets := 0, w.Rules(), setsOf(table)
 	for _, chain := range chains { // in the order in which the kernel lists them
 		for _, r := range rules {
 			if r.Chain != chain.Name {
@@ -104,11 +163,26 @@ func (s antispoofs) create(tx *nftables.Conn, table *nftables.Table, w dataplane
 			place++
 			tx.AddRule(&nftables.Rule{
 				Table: table, Chain: chain, Exprs: exprs(r, sets),
-				UserData: userdata.AppendString(nil, userdata.TypeComment, antispoofComment(place, len(rules), holds, w.Fingerprint())),
+				UserData: userdata.AppendString(nil, userdata.TypeComment, antispoofComment(place, len(rules), len(setNames(w))+len(chains), w.Fingerprint())),
 			})
 		}
 	}
-	return nil
+}
+
+// setNames returns the names of the sets that have elements.
+func setNames(a dataplane.Antispoof) (names []string) {
+	if len(a.Inner) > 0 {
+		names = append(names, dataplane.AntispoofSetInner)
+	}
+	for _, set := range a.Sets() {
+		names = append(names, set.Name)
+	}
+	return names
+}
+
+// missing returns the names that are not among others.
+func missing(names, others []string) []string {
+	return slices.DeleteFunc(slices.Clone(names), func(name string) bool { return slices.Contains(others, name) })
 }
 
 // antispoofComment returns the comment of rule number place of all, in a table that holds some

@@ -41,7 +41,7 @@ type suite struct {
 // slow, so other tests, such as those of charon's files and messages, run on the machine's own kernel only.
 var suites = []suite{
 	{pkg: "./internal/nstest", run: "^TestKernel$"}, // prints what the kernel has
-	{pkg: "./dataplane/kernel", run: "^Test(Facts|RoundTrip|Walk|WireGuard.*|Handshake|ProbesTogether|IPsec(Rekey|Change|CharonKilled|Adopts|Foreign|LeftBehind|Transport)?)$"},
+	{pkg: "./dataplane/kernel", run: "^Test(Facts|RoundTrip|Walk|WireGuard.*|Handshake|ProbesTogether|IPsec(Rekey|Change|CharonKilled|Adopts|Foreign|LeftBehind|Transport)?|AntispoofChangeUnderTraffic)$"},
 	{pkg: "./cable/wireguard", run: "^Test(Traffic|Change)"},
 	{pkg: "./cable/ipsec", run: "^Test(Traffic|Change)"},
 	{pkg: "./cable/drivers", run: "^TestTraffic/ipsec"}, // and vxlan+ipsec
