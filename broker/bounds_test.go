@@ -100,7 +100,7 @@ func TestHostileSizes(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			entries := map[string]string{submarinerv1.SignatureAnnotation: "x"}
+			entries := map[string]string{}
 			for i := range 101 {
 				entries[fmt.Sprint("l", i)] = ""
 			}

@@ -18,6 +18,7 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	"subctl/api/crds"
 	"subctl/internal/kube"
@@ -114,7 +115,8 @@ func (s *Server) As(token string) *rest.Config {
 	return c
 }
 
-// Client returns a client for config, such as the configuration of Server.Config.
+// Client returns a client for config, such as the configuration of Server.Config. It creates objects
+// in spite of conflicts with a ResourceQuota, which a namespace has whose objects others create too.
 func Client(t testing.TB, config *rest.Config) client.Client {
 	t.Helper()
 	scheme, err := kube.NewScheme()
@@ -123,11 +125,15 @@ func Client(t testing.TB, config *rest.Config) client.Client {
 	}
 	config = rest.CopyConfig(config)
 	config.WarningHandler = rest.NoWarnings{}
-	c, err := client.New(config, client.Options{Scheme: scheme})
+	c, err := client.NewWithWatch(config, client.Options{Scheme: scheme})
 	if err != nil {
 		t.Fatal(err)
 	}
-	return c
+	return interceptor.NewClient(c, interceptor.Funcs{
+		Create: func(ctx context.Context, c client.WithWatch, o client.Object, options ...client.CreateOption) error {
+			return kube.Settled(func() error { return c.Create(ctx, o, options...) })
+		},
+	})
 }
 
 // Client returns a client of the administrator.
