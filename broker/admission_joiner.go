@@ -5,11 +5,14 @@ import (
 
 	admissionv1 "k8s.io/api/admissionregistration/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	submarinerv1 "subctl/api/submariner/v1"
 )
 
 // joinerPolicy returns the policy that restricts the holder of a join file to joining: to
 // making new members, each with the rights of a member, and to reading the token of the member
-// that it makes. The holder of a file for one cluster can make only that member. So it can
+// that it makes. The holder of a file for one cluster can make only that member, and one object of
+// each name that this takes, so that it cannot use up a quota. So it can
 // neither make itself a token that outlives the token of the file, nor remove a member. It
 // cannot be kept from making a token of an existing member: see joinerRole.
 func joinerPolicy(base string) []client.Object {
@@ -60,8 +63,9 @@ func joinerPolicy(base string) []client.Object {
 				Expression: unless("secrets", "object.type == 'kubernetes.io/service-account-token' && "+
 					"has(object.metadata.annotations) && 'kubernetes.io/service-account.name' in object.metadata.annotations && "+
 					isMember("object.metadata.annotations['kubernetes.io/service-account.name']")+" && "+
-					isToken("variables.name", "object.metadata.annotations['kubernetes.io/service-account.name']")),
-				Message: "who joins may make tokens of clusters only: " + memberPrefix + "<cluster ID>-token-<32 random hexadecimal digits>",
+					isToken("variables.name", "object.metadata.annotations['kubernetes.io/service-account.name']")+" && !has(object.data) && !has(object.immutable)"),
+				MessageExpression: "'who joins may make tokens of clusters only, without data: ' + (variables.only == '' ? " +
+					"'" + memberPrefix + "<cluster ID>-token-<32 random hexadecimal digits>' : variables.only + '" + invitedTokenSuffix + "')",
 			},
 			{
 				Expression: unless("roles", "has(object.rules) && size(object.rules) == 1 && has(object.rules[0].apiGroups) && object.rules[0].apiGroups == [''] && "+
@@ -88,18 +92,22 @@ const (
 )
 
 // isMember returns a CEL expression for whether a name is of the service account of a cluster
-// that who asks may make.
+// that who asks may make. It is the same as submarinerv1.CheckClusterID.
 func isMember(name string) string {
-	return fmt.Sprintf("(variables.only == '' ? %[1]s.matches('^%[2]s$') : %[1]s == variables.only)", name, memberPattern)
+	return fmt.Sprintf("(variables.only == '' ? %[1]s.matches('^%[2]s$') && !%[1]s.matches('^%[3]s.+%[4]s') : %[1]s == variables.only)",
+		name, memberPattern, memberPrefix, submarinerv1.ReservedIDs)
 }
 
-// isToken returns a CEL expression for whether a name is of a token of a service account.
+// isToken returns a CEL expression for whether a name is of a token of a service account that who asks
+// may make: see tokenName.
 func isToken(name, account string) string {
-	return fmt.Sprintf("(%[1]s.startsWith(%[2]s) && %[1]s.substring(size(%[2]s)).matches('^%[3]s$'))", name, account, tokenPattern)
+	return fmt.Sprintf("(variables.only == '' ? %[1]s.startsWith(%[2]s) && %[1]s.substring(size(%[2]s)).matches('^%[3]s$') : %[1]s == %[2]s + '%[4]s')",
+		name, account, tokenPattern, invitedTokenSuffix)
 }
 
 // isAnyToken returns a CEL expression for whether a name is of a token of a cluster that who asks
 // may make.
 func isAnyToken(name string) string {
-	return fmt.Sprintf("(variables.only == '' ? %[1]s.matches('^%[2]s%[3]s$') : %[4]s)", name, memberPattern, tokenPattern, isToken(name, "variables.only"))
+	return fmt.Sprintf("(variables.only == '' ? %[1]s.matches('^%[2]s%[3]s$') : %[1]s == variables.only + '%[4]s')",
+		name, memberPattern, tokenPattern, invitedTokenSuffix)
 }

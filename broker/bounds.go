@@ -23,10 +23,12 @@ const quotaName = "submariner-k8s-broker"
 
 // The most members of a broker, and what join credentials can make: an identity for each member
 // consists of a service account, a Role, two RoleBindings, and one more in each further clusterset.
-// Every join adds a token, and a Role and a RoleBinding to read it. The rest is what the broker
-// itself has, and its invitations.
+// Every join adds a token, and a Role and a RoleBinding to read it; all joins with a file for one
+// cluster together add one. An invitation is a service account, and a RoleBinding in each of its
+// clustersets; every member may have one. The rest is what the broker itself has.
 const (
 	maxMembers      = 2000
+	maxInvitations  = maxMembers
 	maxTokens       = 2 * maxMembers
 	ownIdentities   = 200
 	bindingsAtHome  = 2
@@ -45,12 +47,12 @@ func quota(ns, base string, kinds exchange.Table) *corev1.ResourceQuota {
 		most(k.Resource+"."+k.GroupVersion.Group, k.Quota)
 	}
 	if ns == base {
-		most("serviceaccounts", maxMembers+ownIdentities)
+		most("serviceaccounts", maxMembers+maxInvitations+ownIdentities)
 		most("secrets", maxTokens+ownIdentities)
 		most("roles.rbac.authorization.k8s.io", maxMembers+maxTokens+ownIdentities)
-		most("rolebindings.rbac.authorization.k8s.io", bindingsAtHome*maxMembers+maxTokens+ownIdentities)
+		most("rolebindings.rbac.authorization.k8s.io", bindingsAtHome*maxMembers+maxTokens+maxInvitations+ownIdentities)
 	} else {
-		most("rolebindings.rbac.authorization.k8s.io", bindingsInASet*maxMembers+ownIdentities)
+		most("rolebindings.rbac.authorization.k8s.io", bindingsInASet*maxMembers+maxInvitations+ownIdentities)
 	}
 	return &corev1.ResourceQuota{
 		ObjectMeta: metav1.ObjectMeta{Name: quotaName, Namespace: ns},

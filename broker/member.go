@@ -51,9 +51,10 @@ func EnsureMember(ctx context.Context, c client.Client, ns, clusterID, clusterUI
 
 // AddMember is like EnsureMember, and returns new credentials of the member.
 //
-// Every call makes a new token, in a Secret whose name only the caller knows: everyone with
-// a join file could find a name that can be found again. Older tokens are valid until the
-// service account is deleted, so a member with a valid token (see Accepts) should keep it.
+// With the credentials of a general join file, every call makes a new token, in a Secret whose name
+// only the caller knows: everyone with such a file could find a name that can be found again. Older
+// tokens are valid until the service account is deleted, so a member with a valid token (see Accepts)
+// should keep it. With a file for one cluster there is one token, which later calls return.
 func AddMember(ctx context.Context, c client.Client, ns, clusterID, clusterUID string) (*Credentials, error) {
 	ctx, cancel := withMemberTimeout(ctx)
 	defer cancel()
@@ -61,11 +62,15 @@ func AddMember(ctx context.Context, c client.Client, ns, clusterID, clusterUID s
 	if err != nil {
 		return nil, err
 	}
-	token := memberToken(sa, newMemberTokenName(clusterID))
+	account, err := accountOf(ctx, c, ns)
+	if err != nil {
+		return nil, fmt.Errorf("asking the broker for the name of the user: %w", err)
+	}
+	token := memberToken(sa, tokenName(account, clusterID))
 	if err := createOwned(ctx, c, token, sa.UID); err != nil {
 		return nil, err
 	}
-	if err := letRead(ctx, c, sa, token.Name); err != nil {
+	if err := letRead(ctx, c, sa, token.Name, account); err != nil {
 		return nil, err
 	}
 	return waitForToken(ctx, c, client.ObjectKeyFromObject(token), clusterID)
@@ -121,12 +126,9 @@ func accountOf(ctx context.Context, c client.Client, ns string) (string, error) 
 	return account, nil
 }
 
-// letRead lets a joiner read the token that it has made. Other users have the right already.
-func letRead(ctx context.Context, c client.Client, sa *corev1.ServiceAccount, token string) error {
-	account, err := accountOf(ctx, c, sa.Namespace)
-	if err != nil {
-		return fmt.Errorf("asking the broker for the name of the user: %w", err)
-	}
+// letRead lets the service account of a join file read the token that it has made. Other users have
+// the right already.
+func letRead(ctx context.Context, c client.Client, sa *corev1.ServiceAccount, token, account string) error {
 	if account == "" {
 		return nil
 	}

@@ -1,6 +1,7 @@
 package broker_test
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"strings"
@@ -14,6 +15,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/rest"
+	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	submarinerv1 "subctl/api/submariner/v1"
@@ -113,6 +115,59 @@ func TestBadClusterIDs(t *testing.T) {
 		require.ErrorContains(t, err, fmt.Sprintf("cluster ID %q is not a DNS-1123 label", id))
 		require.Error(t, broker.RemoveMember(t.Context(), nil, []string{"ns"}, id))
 	}
+	for _, id := range lookalikes {
+		_, err := broker.AddMember(t.Context(), nil, "ns", id, "uid")
+		require.ErrorContains(t, err, fmt.Sprintf("cluster ID %q ends like the names of objects on a broker: choose another ID", id))
+	}
+}
+
+// lookalikes are IDs with which the name of an account would be the name of an object of cluster x.
+var lookalikes = []string{"x-" + broker.MemberRoleName, "x-token-invited", "x-token-0123456789abcdef0123456789abcdef"}
+
+// A holder of a file for one cluster makes one object of each name that a member needs, however often
+// it asks. So it cannot use up the quotas, and others can join.
+func TestHostileInviteeFillsTheQuota(t *testing.T) {
+	d := deploy(t, kubetest.Shared(t))
+	invitee := d.invitee(t, "east", "default")
+	general, _ := d.Joiner(t)
+	first, err := broker.AddMember(t.Context(), invitee, d.NS, "east", "uid-east")
+	require.NoError(t, err)
+	again, err := broker.AddMember(t.Context(), invitee, d.NS, "east", "uid-east")
+	require.NoError(t, err)
+	require.True(t, bytes.Equal(first.Token, again.Token), "a second token")
+
+	secret := d.token(t, "east")
+	role, binding := &rbacv1.Role{}, &rbacv1.RoleBinding{}
+	require.NoError(t, d.Admin.Get(t.Context(), client.ObjectKeyFromObject(secret), role))
+	require.NoError(t, d.Admin.Get(t.Context(), client.ObjectKeyFromObject(secret), binding))
+	for i := range 20 {
+		for _, ends := range []string{fmt.Sprintf("-token-%032x", i), fmt.Sprintf("-token-invited-%d", i), fmt.Sprintf("-%d", i)} {
+			for _, o := range []client.Object{secret, role, binding} {
+				o = o.DeepCopyObject().(client.Object)
+				o.SetName("cluster-east" + ends)
+				o.SetResourceVersion("")
+				switch o := o.(type) {
+				case *corev1.Secret:
+					o.Data = nil
+				case *rbacv1.Role:
+					o.Rules[0].ResourceNames[0] = o.Name
+				case *rbacv1.RoleBinding:
+					o.RoleRef.Name = o.Name
+				}
+				require.True(t, apierrors.IsForbidden(invitee.Create(t.Context(), o)), "%T %s", o, o.GetName())
+			}
+		}
+	}
+	counts := map[string]int{}
+	for _, list := range []client.ObjectList{&corev1.ServiceAccountList{}, &corev1.SecretList{}, &rbacv1.RoleList{}, &rbacv1.RoleBindingList{}} {
+		require.NoError(t, d.Admin.List(t.Context(), list, client.InNamespace(d.NS)))
+		counts[fmt.Sprintf("%T", list)] = countNamed(t, list, "east")
+	}
+	require.Equal(t, map[string]int{"*v1.ServiceAccountList": 1, "*v1.SecretList": 1, "*v1.RoleList": 2, "*v1.RoleBindingList": 3}, counts)
+
+	limit(t, d, "2", "count/secrets")
+	_, err = broker.AddMember(t.Context(), general, d.NS, "west", "uid-west")
+	require.NoError(t, err, "another cluster can join")
 }
 
 // The token of a join file can make members, and nothing else.
@@ -183,17 +238,13 @@ func TestHostileJoinFiles(t *testing.T) {
 
 	const hex32 = "0123456789abcdef0123456789abcdef"
 	meta := func(name string) metav1.ObjectMeta { return owned(d.NS, name, "cluster-east") }
+	const invited = "invited"
+	token := hex32 // how the names of tokens end that a file may make
 	read := func(name string, verbs ...string) *rbacv1.Role {
-		return &rbacv1.Role{ObjectMeta: meta("cluster-east-token-" + hex32), Rules: []rbacv1.PolicyRule{
+		return &rbacv1.Role{ObjectMeta: meta("cluster-east-token-" + token), Rules: []rbacv1.PolicyRule{
 			{APIGroups: []string{""}, Resources: []string{"secrets"}, ResourceNames: []string{name}, Verbs: verbs},
 		}}
 	}
-	all := read("", "get")
-	all.Rules[0].ResourceNames = nil
-	two := read("cluster-east-token-"+hex32, "get")
-	two.Rules = append(two.Rules, rbacv1.PolicyRule{APIGroups: []string{""}, Resources: []string{"secrets"}, Verbs: []string{"list"}})
-	aggregated := read("cluster-east-token-"+hex32, "get")
-	aggregated.Rules[0].Resources = []string{"secrets", "configmaps"}
 	bind := func(role, account string) *rbacv1.RoleBinding {
 		return &rbacv1.RoleBinding{
 			ObjectMeta: meta(bindingName(role, account)), RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role", Name: role},
@@ -201,45 +252,71 @@ func TestHostileJoinFiles(t *testing.T) {
 		}
 	}
 	foreign := func(id string) *corev1.Secret {
-		s := &corev1.Secret{ObjectMeta: meta("cluster-" + id + "-token-" + hex32), Type: corev1.SecretTypeServiceAccountToken}
+		s := &corev1.Secret{ObjectMeta: meta("cluster-" + id + "-token-" + token), Type: corev1.SecretTypeServiceAccountToken}
 		s.Annotations = map[string]string{corev1.ServiceAccountNameKey: "cluster-" + id}
 		return s
 	}
-	creates := map[string]client.Object{
-		"a Role that reads another Secret":   read("database", "get"),
-		"a Role that reads every Secret":     all,
-		"a Role that lists Secrets":          read("cluster-east-token-"+hex32, "get", "list"),
-		"a Role with a second rule":          two,
-		"a Role for more than Secrets":       aggregated,
-		"itself the rights of a member":      bind(broker.MemberRoleName, broker.InviteeName("east")),
-		"the joiner the rights of a member":  bind(broker.MemberRoleName, broker.JoinerName),
-		"a member a Role of the joiner":      bind(broker.JoinerName, "cluster-east"),
-		"another account the Role of tokens": bind("cluster-east-token-"+hex32, "default"),
-		"an invitation of its own":           &corev1.ServiceAccount{ObjectMeta: meta(broker.InviteeName("x"))},
-		"an account for itself":              foreignToken(d.NS, broker.InviteeName("east")),
-		"the RoleBinding of another member":  named(bind(broker.MemberRoleName, "cluster-east"), bindingName(broker.MemberRoleName, "cluster-north")),
-		"a second RoleBinding of a member":   named(bind(broker.MemberRoleName, "cluster-east"), "b"),
-		"another member's own RoleBinding":   named(bind("cluster-east", "cluster-east"), "cluster-north"),
-		"a RoleBinding of another's token":   named(bind("cluster-east-token-"+hex32, broker.InviteeName("east")), "cluster-north"),
-		"what remains after a revocation":    ownedBy(bind("cluster-east", "cluster-east"), nil),
-		"what another account owns":          ownedBy(bind("cluster-east", "cluster-east"), owned("", "", "default").OwnerReferences),
-		"a token that remains":               ownedBy(foreign("east"), nil),
-		"a Role that remains":                ownedBy(read("cluster-east-token-"+hex32, "get"), nil),
-		"an account that remains":            withFinalizer(&corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: "cluster-east", Namespace: d.NS}}),
-		"a RoleBinding that remains":         withFinalizer(bind("cluster-east", "cluster-east")),
+	creates := func() map[string]client.Object {
+		all := read("", "get")
+		all.Rules[0].ResourceNames = nil
+		two := read("cluster-east-token-"+token, "get")
+		two.Rules = append(two.Rules, rbacv1.PolicyRule{APIGroups: []string{""}, Resources: []string{"secrets"}, Verbs: []string{"list"}})
+		aggregated := read("cluster-east-token-"+token, "get")
+		aggregated.Rules[0].Resources = []string{"secrets", "configmaps"}
+		return map[string]client.Object{
+			"a Role that reads another Secret":   read("database", "get"),
+			"a Role that reads every Secret":     all,
+			"a Role that lists Secrets":          read("cluster-east-token-"+token, "get", "list"),
+			"a Role with a second rule":          two,
+			"a Role for more than Secrets":       aggregated,
+			"itself the rights of a member":      bind(broker.MemberRoleName, broker.InviteeName("east")),
+			"the joiner the rights of a member":  bind(broker.MemberRoleName, broker.JoinerName),
+			"a member a Role of the joiner":      bind(broker.JoinerName, "cluster-east"),
+			"another account the Role of tokens": bind("cluster-east-token-"+token, "default"),
+			"an invitation of its own":           &corev1.ServiceAccount{ObjectMeta: meta(broker.InviteeName("x"))},
+			"an account for itself":              foreignToken(d.NS, broker.InviteeName("east")),
+			"the RoleBinding of another member":  named(bind(broker.MemberRoleName, "cluster-east"), bindingName(broker.MemberRoleName, "cluster-north")),
+			"a second RoleBinding of a member":   named(bind(broker.MemberRoleName, "cluster-east"), "b"),
+			"another member's own RoleBinding":   named(bind("cluster-east", "cluster-east"), "cluster-north"),
+			"a RoleBinding of another's token":   named(bind("cluster-east-token-"+token, broker.InviteeName("east")), "cluster-north"),
+			"what remains after a revocation":    ownedBy(bind("cluster-east", "cluster-east"), nil),
+			"what another account owns":          ownedBy(bind("cluster-east", "cluster-east"), owned("", "", "default").OwnerReferences),
+			"a token that remains":               ownedBy(foreign("east"), nil),
+			"a Role that remains":                ownedBy(read("cluster-east-token-"+token, "get"), nil),
+			"an account that remains":            withFinalizer(&corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: "cluster-east", Namespace: d.NS}}),
+			"a RoleBinding that remains":         withFinalizer(bind("cluster-east", "cluster-east")),
+			"a token with data":                  with(foreign("east"), func(o client.Object) { o.(*corev1.Secret).Data = map[string][]byte{"token": []byte("x")} }),
+			"a token that is never filled in":    with(foreign("east"), func(o client.Object) { o.(*corev1.Secret).Immutable = ptr.To(true) }),
+			"a token by a name to guess":         named(foreign("east"), "cluster-east-token-0"),
+		}
 	}
 	onlyInvitee := map[string]client.Object{
 		"what another member owns":       ownedBy(bind("cluster-east", "cluster-east"), owned("", "", "cluster-west").OwnerReferences),
 		"another member":                 &corev1.ServiceAccount{ObjectMeta: meta("cluster-north")},
-		"a token of another member":      foreign("west"),
+		"a token of another member":      named(foreign("west"), "cluster-west-token-"+invited),
 		"rights for another member":      bind(broker.MemberRoleName, "cluster-west"),
 		"another member's Role":          &rbacv1.Role{ObjectMeta: meta("cluster-west"), Rules: []rbacv1.PolicyRule{{APIGroups: []string{""}, Resources: []string{"serviceaccounts"}, ResourceNames: []string{"cluster-west"}, Verbs: []string{"delete"}}}},
-		"itself another member's token":  bind("cluster-west-token-"+hex32, broker.InviteeName("east")),
+		"itself another member's token":  bind("cluster-west-token-"+invited, broker.InviteeName("east")),
 		"rights in another clusterset":   &rbacv1.RoleBinding{ObjectMeta: owned(d.NS+"-prod", bindingName(broker.MemberRoleName, "cluster-east"), "cluster-east"), RoleRef: bind(broker.MemberRoleName, "").RoleRef, Subjects: bind("", "cluster-east").Subjects},
 		"a member whose ID starts alike": &corev1.ServiceAccount{ObjectMeta: meta("cluster-east-b")},
+		"a second token":                 named(foreign("east"), "cluster-east-token-"+hex32),
+		"a Role for a second token":      named(read("cluster-east-token-"+hex32, "get"), "cluster-east-token-"+hex32),
+		"a binding for a second token":   bind("cluster-east-token-"+hex32, broker.InviteeName("east")),
+	}
+	onlyGeneral := map[string]client.Object{
+		"the token of an invited member":       named(foreign("east"), "cluster-east-token-"+invited),
+		"a Role that reads the invited token":  named(read("cluster-east-token-"+invited, "get"), "cluster-east-token-"+invited),
+		"itself a Role that reads that token":  bind("cluster-east-token-"+invited, broker.JoinerName),
+		"a member named like a token":          &corev1.ServiceAccount{ObjectMeta: meta("cluster-a-token-" + hex32)},
+		"a member named like an invited token": &corev1.ServiceAccount{ObjectMeta: meta("cluster-a-token-" + invited)},
+		"a member named like a RoleBinding":    &corev1.ServiceAccount{ObjectMeta: meta("cluster-east-" + broker.MemberRoleName)},
 	}
 	for who, c := range map[string]client.Client{"general file": general, "file for one cluster": invitee} {
-		for name, obj := range creates {
+		token = hex32
+		if who != "general file" {
+			token = invited
+		}
+		for name, obj := range creates() {
 			t.Run(who+" makes "+name, func(t *testing.T) {
 				require.True(t, apierrors.IsForbidden(c.Create(t.Context(), obj.DeepCopyObject().(client.Object))))
 			})
@@ -262,6 +339,11 @@ func TestHostileJoinFiles(t *testing.T) {
 	for name, obj := range onlyInvitee {
 		t.Run("file for one cluster makes "+name, func(t *testing.T) {
 			require.True(t, apierrors.IsForbidden(invitee.Create(t.Context(), obj)))
+		})
+	}
+	for name, obj := range onlyGeneral {
+		t.Run("general file makes "+name, func(t *testing.T) {
+			require.True(t, apierrors.IsForbidden(general.Create(t.Context(), obj)))
 		})
 	}
 	t.Run("file for one cluster reads another clusterset", func(t *testing.T) {

@@ -57,17 +57,29 @@ func memberBindingName(clusterID string) string {
 	return MemberName(clusterID) + memberBindingSuffix
 }
 
-// memberBindingSuffix follows the name of the account in the name of a member's RoleBinding.
+// memberBindingSuffix follows the name of the account in the name of a member's RoleBinding. No
+// cluster ID ends so, or like the name of a token: see submarinerv1.ReservedIDs.
 const memberBindingSuffix = "-" + MemberRoleName
 
-// newMemberTokenName returns a name for a Secret with a token of a member, and for the Role that
-// lets the holder of a join file read it. The holder of the same file may bind itself to such
-// a Role by its name, so the name must not be guessable.
-func newMemberTokenName(clusterID string) string {
+// tokenName returns the name of a Secret with a token of a member, and of the Role and RoleBinding
+// that let the holder of a join file read it. account is the service account of the file.
+//
+// The holder of a file for one cluster is the only one of all holders who may make and read the token
+// of this name, so it needs only one name: it cannot use up the quota of Secrets, which is for all.
+// The holders of general files share an account. Any of them may bind itself to a Role for a token
+// by its name, so the name must not be guessable.
+func tokenName(account, clusterID string) string {
+	if account == InviteeName(clusterID) {
+		return MemberName(clusterID) + invitedTokenSuffix
+	}
 	var random [16]byte
 	rand.Read(random[:]) // never fails
 	return fmt.Sprintf("%s-token-%x", MemberName(clusterID), random)
 }
+
+// invitedTokenSuffix follows the name of the account in the name of the token that the holder of a
+// file for one cluster may make.
+const invitedTokenSuffix = "-token-invited"
 
 // CheckClusterSet returns an error if set cannot be the name of a clusterset.
 func CheckClusterSet(set string) error {

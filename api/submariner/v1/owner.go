@@ -2,6 +2,7 @@ package v1
 
 import (
 	"fmt"
+	"regexp"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/validation"
@@ -37,5 +38,16 @@ func CheckClusterID(id string) error {
 		return fmt.Errorf("cluster ID %q is not a DNS-1123 label: use at most 63 lower case letters, digits and '-', "+
 			"with a letter or digit at both ends", id)
 	}
+	if reservedID.MatchString(id) {
+		return fmt.Errorf("cluster ID %q ends like the names of objects on a broker: choose another ID, which does not end in "+
+			"-submariner-k8s-broker-cluster, -token-invited, or -token- and 32 hexadecimal digits", id)
+	}
 	return nil
 }
+
+// ReservedIDs is a regular expression for the end of what cannot be a cluster ID. Whose an object
+// on a broker is follows from its name, which consists of "cluster-", the ID and, for some objects,
+// one of these ends: with such an ID, a name could be read in two ways.
+const ReservedIDs = `-(submariner-k8s-broker-cluster|token-(invited|[0-9a-f]{32}))$`
+
+var reservedID = regexp.MustCompile(ReservedIDs)
