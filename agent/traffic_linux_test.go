@@ -29,6 +29,9 @@ type side struct {
 	id    string // cluster ID
 	nodes map[string]*nstest.NS
 	pods  map[string]*nstest.NS
+	// carries is set for a CNI that does not use the nodes' podCIDRs: it carries packets of other
+	// clusters from the gateway to the pods of other nodes itself.
+	carries bool
 }
 
 var nodeNames = []string{"gw", "worker"}
@@ -72,7 +75,10 @@ func (s *side) objects() []client.Object {
 		},
 	}}
 	for i, name := range nodeNames {
-		n := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: corev1.NodeSpec{PodCIDR: fmt.Sprintf("10.11%d.%d.0/24", s.n, i+1)}}
+		n := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name}}
+		if !s.carries {
+			n.Spec.PodCIDR = fmt.Sprintf("10.11%d.%d.0/24", s.n, i+1)
+		}
 		n.Status.Addresses = []corev1.NodeAddress{{Type: corev1.NodeInternalIP, Address: fmt.Sprintf("172.18.%d.%d", s.n, 11+i)}}
 		if name == "gw" {
 			n.Labels = map[string]string{submarinerv1.GatewayNodeLabel: "true"}
@@ -300,30 +306,37 @@ func TestSourcesAreKeptFromNFTables(t *testing.T) {
 }
 
 // Other clusters do not reach the ports of the agents, on any node, although they reach the
-// address of the node in the pod network. The pods of the node's own cluster do.
+// address of the node in the pod network, on our device or on the CNI's. The pods of the node's own
+// cluster do.
 func TestHostileMetricsThroughCable(t *testing.T) {
-	fabric := newFabric(t)
-	east, west := newSide(t, fabric, 1, "east"), newSide(t, fabric, 2, "west")
-	east.sync(t, west)
-	west.sync(t, east)
-	for i, node := range nodeNames {
-		ip := fmt.Sprintf("10.112.%d.1", i+1) // see newSide
-		for _, from := range nodeNames {
-			connect(t, east.pods[from], ip+":8080", west.nodes[node], ip+":8080", func(*net.TCPConn) {})
+	for _, carries := range []bool{false, true} {
+		fabric := newFabric(t)
+		east, west := newSide(t, fabric, 1, "east"), newSide(t, fabric, 2, "west")
+		if west.carries = carries; carries {
+			west.nodes["gw"].Run("iptables -A FORWARD -d 10.112.0.0/16 -j ACCEPT") // as such a CNI does
+			west.nodes["worker"].Run("sysctl -qw net.ipv4.conf.eth0.rp_filter=2")
 		}
-		for _, port := range []int{dataplane.GatewayMetricsPort, dataplane.GatewayProbePort, dataplane.RouteMetricsPort, dataplane.RouteProbePort} {
-			at := net.JoinHostPort(ip, fmt.Sprint(port))
-			connect(t, west.pods[node], at, west.nodes[node], at, func(*net.TCPConn) {})
+		east.sync(t, west)
+		west.sync(t, east)
+		for i, node := range nodeNames {
+			ip := fmt.Sprintf("10.112.%d.1", i+1) // see newSide
 			for _, from := range nodeNames {
-				t.Run(fmt.Sprintf("from %s to port %d of %s", from, port, node), func(t *testing.T) {
-					var l net.Listener
-					var err error
-					west.nodes[node].Do(func() { l, err = net.Listen("tcp4", at) })
-					require.NoError(t, err)
-					defer l.Close()
-					east.pods[from].Do(func() { _, err = net.DialTimeout("tcp4", at, 200*time.Millisecond) })
-					require.Error(t, err)
-				})
+				connect(t, east.pods[from], ip+":8080", west.nodes[node], ip+":8080", func(*net.TCPConn) {})
+			}
+			for _, port := range []int{dataplane.GatewayMetricsPort, dataplane.GatewayProbePort, dataplane.RouteMetricsPort, dataplane.RouteProbePort} {
+				at := net.JoinHostPort(ip, fmt.Sprint(port))
+				connect(t, west.pods[node], at, west.nodes[node], at, func(*net.TCPConn) {})
+				for _, from := range nodeNames {
+					t.Run(fmt.Sprintf("from %s to port %d of %s, where the CNI carries packets: %v", from, port, node, carries), func(t *testing.T) {
+						var l net.Listener
+						var err error
+						west.nodes[node].Do(func() { l, err = net.Listen("tcp4", at) })
+						require.NoError(t, err)
+						defer l.Close()
+						east.pods[from].Do(func() { _, err = net.DialTimeout("tcp4", at, 200*time.Millisecond) })
+						require.Error(t, err)
+					})
+				}
 			}
 		}
 	}

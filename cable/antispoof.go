@@ -79,11 +79,14 @@ func deviceNames(arguments []string) (out []string) {
 //   - pods cannot send VXLAN packets to nodes and gateways, whatever their source is: the CNI may
 //     translate a source to the node's own address, which the receiver accepts;
 //   - nothing is forwarded to addresses on our devices: a cable encrypts whatever is sent to them;
-//   - packets of other clusters arrive on our devices.
+//   - packets of other clusters arrive on our devices;
+//   - packets of other clusters do not reach the ports of metrics and probes: the node has an address
+//     in the pod network, and some CNIs carry packets to it on devices of their own.
 func (n Intra) antispoof() dataplane.Antispoof {
 	a := dataplane.Antispoof{
 		Table: dataplane.RouteOwner.Antispoof, Ports: []int{dataplane.IntraPort},
 		Transit: []int{dataplane.IntraPort, dataplane.VXLANWireGuardPort, dataplane.VXLANIPsecPort},
+		Closed:  [2]int{dataplane.GatewayMetricsPort, dataplane.RouteProbePort},
 	}
 	if n.VXLANPort != 0 {
 		a.Transit = append(a.Transit, n.VXLANPort)
@@ -96,13 +99,13 @@ func (n Intra) antispoof() dataplane.Antispoof {
 	for _, d := range dataplane.DeviceNets {
 		a.Unforwarded = append(a.Unforwarded, d.Net)
 	}
-	if !n.OnlyOurDevices {
-		return a
-	}
 	for _, r := range n.Remote {
 		remote = append(remote, r.Subnets...)
 	}
 	a.Remote = set("", remote).Members
+	if !n.OnlyOurDevices {
+		return a
+	}
 	for _, o := range dataplane.Owners() {
 		a.In = append(a.In, o.Devices...)
 		for _, p := range o.Prefixes {

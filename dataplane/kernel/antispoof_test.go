@@ -22,7 +22,7 @@ func antispoof() dataplane.Antispoof {
 		Inner:   []dataplane.InnerSource{{Outer: ip("172.18.0.3"), Net: cidr("10.1.0.0/16")}, {Outer: ip("172.18.0.4"), Net: cidr("10.2.0.0/16")}},
 		Transit: []int{4502, 4800}, Ends: []netip.Prefix{cidr("172.18.0.2/32"), cidr("172.18.0.3/32")},
 		Unforwarded: []netip.Prefix{cidr("240.0.0.0/8"), cidr("244.0.0.0/6")},
-		Remote:      []netip.Prefix{cidr("10.1.0.0/16"), cidr("10.2.0.0/16")}, In: []string{"vxlan-tunnel", "subvx-*"},
+		Remote:      []netip.Prefix{cidr("10.1.0.0/16"), cidr("10.2.0.0/16")}, In: []string{"vxlan-tunnel", "subvx-*"}, Closed: [2]int{32780, 32783},
 		Out: []string{"vxlan-tunnel", "subvx-*"}, Own: []netip.Prefix{cidr("10.0.0.0/16")},
 	}
 }
@@ -39,7 +39,7 @@ func TestAntispoof(t *testing.T) {
 		"type filter hook input priority filter - 10; policy accept;", "udp dport 4503 jump vxlan comment", "fib saddr . iif oif missing drop comment",
 		"@th,224,16 != 0x800 drop comment", "ip daddr 240.0.0.0/8 drop", "udp dport 4800 ip daddr @ends jump transit", "ip saddr != @ends drop",
 		`iifname != "vxlan-tunnel" iifname != "subvx-*" ip saddr @remote drop comment`, `oifname "subvx-*" ip saddr != @own drop comment`,
-		"type filter hook postrouting priority 300; policy accept;",
+		"type filter hook postrouting priority 300; policy accept;", "tcp dport 32780-32783 ip saddr @remote drop comment",
 	} {
 		require.Contains(t, rules, line)
 	}
