@@ -200,7 +200,7 @@ func TestChange(t *testing.T) {
 	}
 	connect(t, Combined{}, east, west)
 	_, lost := ended()
-	require.LessOrEqual(t, lost, 3, "an interruption costs dozens; a busy machine loses one or two by itself")
+	require.Zero(t, lost)
 }
 
 // Settings change in place, under traffic: nothing is lost. Of another port the other end
@@ -221,7 +221,7 @@ func TestChangeOfSettings(t *testing.T) {
 		west.pod.Run("ping -Mdont -c1 -W2 -s4000 " + east.podIP())
 	}
 	_, lost := ended()
-	require.LessOrEqual(t, lost, 3, "a busy machine loses one or two by itself")
+	require.LessOrEqual(t, lost, 10, "those sent to the old port, until the other end knows the new one; an interruption costs hundreds")
 }
 
 // reach sends packets of every size from one pod to another.

@@ -10,6 +10,7 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strconv"
 	"strings"
 	"syscall"
@@ -155,12 +156,16 @@ func segment(c net.Conn) (n int) {
 	return n
 }
 
+// grace is how long an answer may take before Ping counts the packet as lost.
+const grace = 2 * time.Second
+
 // Ping sends so many packets a second, with options of ping(8), until ended is called,
-// which returns the numbers of packets. The namespace can be used meanwhile.
+// which returns the number of packets that were sent until then, and of those without an answer. It
+// takes as long as an answer may take. The namespace can be used meanwhile.
 func (n *NS) Ping(perSecond int, options string) (ended func() (sent, lost int)) {
 	n.t.Helper()
 	said := filepath.Join(n.t.TempDir(), "ping")
-	n.Start(fmt.Sprintf("echo $$ >%[1]s.pid; exec ping -i%[2]g -q %[3]s >%[1]s", said, 1/float64(perSecond), options))
+	n.Start(fmt.Sprintf("echo $$ >%[1]s.pid; exec ping -i%[2]g %[3]s >%[1]s 2>%[1]s.status", said, 1/float64(perSecond), options))
 	read := func(file string, done func(string) bool) {
 		n.t.Helper()
 		for deadline := time.Now().Add(30 * time.Second); ; time.Sleep(10 * time.Millisecond) {
@@ -169,7 +174,7 @@ func (n *NS) Ping(perSecond int, options string) (ended func() (sent, lost int))
 				return
 			}
 			if time.Now().After(deadline) {
-				n.t.Fatalf("ping %s: %s holds %q", options, file, text)
+				n.t.Fatalf("ping %s: %s ends with %q", options, file, text[max(0, len(text)-200):])
 			}
 		}
 	}
@@ -181,23 +186,47 @@ func (n *NS) Ping(perSecond int, options string) (ended func() (sent, lost int))
 	read(fmt.Sprintf("/proc/%d/status", pid), func(text string) bool {
 		return strings.HasPrefix(text, "Name:\tping\n") && catches(text, syscall.SIGINT)
 	})
-	return func() (sent, lost int) {
+	signal := func(s syscall.Signal) {
 		n.t.Helper()
-		if err := syscall.Kill(pid, syscall.SIGINT); err != nil {
+		if err := syscall.Kill(pid, s); err != nil {
 			n.t.Fatalf("ping %s: %v", options, err)
 		}
-		read(said, func(text string) bool {
-			_, summary, _ := strings.Cut(text, "statistics ---\n")
-			received := 0
-			found, _ := fmt.Sscanf(summary, "%d packets transmitted, %d received", &sent, &received)
-			lost = sent - received
+	}
+	return func() (sent, lost int) {
+		n.t.Helper()
+		signal(syscall.SIGQUIT) // which prints how many have been sent
+		read(said+".status", func(text string) bool {
+			status := strings.LastIndex(text, "\r") + 1
+			found, _ := fmt.Sscanf(text[status:], "%d/%d packets", &lost, &sent)
 			return found == 2
+		})
+		time.Sleep(grace)
+		signal(syscall.SIGINT)
+		read(said, func(text string) bool {
+			answers, _, ended := strings.Cut(text, "statistics ---\n")
+			lost = sent - answered(answers, sent)
+			return ended
 		})
 		if sent == lost {
 			n.t.Fatalf("ping %s: none of %d packets was answered", options, sent)
 		}
 		return sent, lost
 	}
+}
+
+// sequence finds the number of a packet that was answered in the output of ping, which numbers packets
+// from 1.
+var sequence = regexp.MustCompile(`(?m) icmp_seq=(\d+) ttl=`)
+
+// answered returns how many of the first most packets were answered.
+func answered(output string, most int) int {
+	seen := map[int]bool{}
+	for _, m := range sequence.FindAllStringSubmatch(output, -1) {
+		if seq, err := strconv.Atoi(m[1]); err == nil && seq <= most {
+			seen[seq] = true
+		}
+	}
+	return len(seen)
 }
 
 // catches reports whether a process with the given /proc/PID/status has a handler for a
