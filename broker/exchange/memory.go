@@ -2,9 +2,13 @@ package exchange
 
 import (
 	"cmp"
+	"crypto/sha256"
+	"fmt"
 	"maps"
+	"math"
 	"slices"
 
+	submarinerv1 "subctl/api/submariner/v1"
 	"subctl/broker/trust"
 )
 
@@ -55,12 +59,22 @@ func (r *Record) atLeast(g trust.Grant) {
 	r.Serial, r.Invited, r.Key = g.Serial, g.Invited, g.Key
 }
 
-// Bounds of a Memory, which then has less than 1 MiB as JSON.
+// Bounds of a Memory, which then has less than 1 MiB as JSON: a ConfigMap holds no more. There are
+// more records than members of a broker.
 const (
 	maxGone      = 4096 // of all clusters together
 	maxGoneOfOne = 64
-	maxRecords   = 4000
+	maxRecords   = 2500
+	maxPlace     = 64 // bytes of a place
 )
+
+// least returns the least acceptable sequence number of an object that has no copy.
+func (r Record) least(place string) int64 {
+	if least, ok := r.Gone[place]; ok {
+		return least
+	}
+	return r.Floor
+}
 
 // own makes the maps of m its own before a change.
 func (m *Memory) own() {
@@ -79,23 +93,16 @@ func (m *Memory) own() {
 
 // forget records the least acceptable sequence number of an object that has no copy any more.
 func (m *Memory) forget(id, place string, least int64) {
-	m.own()
-	r := m.Clusters[id]
-	if r.Gone == nil {
-		r.Gone = map[string]int64{}
-	}
-	r.Gone[place] = max(r.Gone[place], least)
-	m.Clusters[id] = r
+	m.change(id, func(r *Record) {
+		if r.Gone == nil {
+			r.Gone = map[string]int64{}
+		}
+		r.Gone[place] = max(r.least(place), least)
+	})
 }
 
 // least returns the least acceptable sequence number of an object that has no copy.
-func (m *Memory) least(id, place string) int64 {
-	r := m.Clusters[id]
-	if least, ok := r.Gone[place]; ok {
-		return least
-	}
-	return r.Floor
-}
+func (m *Memory) least(id, place string) int64 { return m.Clusters[id].least(place) }
 
 // change changes the record of a cluster.
 func (m *Memory) change(id string, by func(*Record)) {
@@ -116,21 +123,30 @@ func (m *Memory) merge(o Memory) {
 		m.change(id, func(r *Record) {
 			r.atLeast(other.grant())
 			r.Revoked = max(r.Revoked, other.Revoked)
-			if r.Key == other.Key {
-				r.Floor = max(r.Floor, other.Floor)
+			if r.Key == other.Key || other.Key.IsZero() {
+				r.addGone(other)
 			}
 		})
-		if m.Clusters[id].Key != other.Key {
-			continue
-		}
-		for place, least := range other.Gone {
-			m.forget(id, place, least)
-		}
 	}
 }
 
+// addGone adds what another record has about signatures of the same key. An entry of one of them may
+// be part of the floor of the other, which then knows of a later version.
+func (r *Record) addGone(other Record) {
+	gone := map[string]int64{}
+	for _, known := range []Record{*r, other} {
+		for place := range known.Gone {
+			gone[place] = max(r.least(place), other.least(place))
+		}
+	}
+	if len(gone) > 0 {
+		r.Gone = gone
+	}
+	r.Floor = max(r.Floor, other.Floor)
+}
+
 // trim keeps m within its bounds. It drops the oldest entries of the clusters with the most, and
-// the oldest records.
+// the records about which the administrator's last word is the oldest, except its own.
 func (m *Memory) trim() {
 	total := 0
 	for id := range m.Clusters {
@@ -148,7 +164,12 @@ func (m *Memory) trim() {
 		}
 	}
 	if len(m.Clusters) > maxRecords {
-		newest := func(id string) int64 { return max(m.Clusters[id].Serial, m.Clusters[id].Revoked) }
+		newest := func(id string) int64 {
+			if id == submarinerv1.BrokerID {
+				return math.MaxInt64
+			}
+			return max(m.Clusters[id].grant().Authority(), m.Clusters[id].Revoked)
+		}
 		slices.SortFunc(ids, func(a, b string) int { return cmp.Compare(newest(a), newest(b)) })
 		for _, id := range ids[:len(m.Clusters)-maxRecords] {
 			delete(m.Clusters, id)
@@ -171,10 +192,14 @@ func (m *Memory) drop(id string, n int) {
 }
 
 // placeOf returns the place of an object in a Memory. set is its clusterset if every clusterset
-// has a copy of its own, else empty.
+// has a copy of its own, else empty. Others choose how long names are: a long place is a digest.
 func (k *Kind) placeOf(set, name string) string {
+	place := k.Name + "/" + name
 	if set != "" {
-		return k.Name + "/" + set + "/" + name
+		place = k.Name + "/" + set + "/" + name
 	}
-	return k.Name + "/" + name
+	if len(place) > maxPlace {
+		return fmt.Sprintf("sha256/%x", sha256.Sum256([]byte(place)))[:maxPlace]
+	}
+	return place
 }
