@@ -12,45 +12,92 @@ import (
 
 	"github.com/go-logr/logr"
 	"github.com/stretchr/testify/require"
+	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/cli-runtime/pkg/genericiooptions"
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	ctrllog "sigs.k8s.io/controller-runtime/pkg/log"
 
+	submarinerv1 "subctl/api/submariner/v1"
 	"subctl/cluster"
 	"subctl/internal/kube"
 	"subctl/internal/kubetest"
 )
 
 var (
-	permissionsRow = regexp.MustCompile("(?m)^\\| `([a-z][^`]*)` \\| (`list submariners.*) \\|$")
-	permission     = regexp.MustCompile("`(\\w+) ([^ `]+)( -A| -n [a-z-]+)?`")
+	permissionsRow = regexp.MustCompile("(?m)^\\| `([a-z][^`]*)` \\| (`[\\w,]+ [a-z].*) \\|$")
+	permission     = regexp.MustCompile("`([\\w,]+) ([^ `]+)( -A| -n [a-z0-9-]+)?`")
 )
 
-// userRights is a command of docs/permissions.md, with its permissions.
+// userRights is a command of docs/permissions.md, with its permissions, entry by entry.
 type userRights struct {
 	command string
-	rights  []kube.Right
+	entries [][]kube.Right
 }
 
-func permissionsPage(t *testing.T) []userRights {
+// permissionsPage returns the commands of a section of docs/permissions.md.
+func permissionsPage(t *testing.T, section string) []userRights {
 	t.Helper()
 	page, err := os.ReadFile("../docs/permissions.md")
 	require.NoError(t, err)
+	_, text, found := strings.Cut(string(page), "\n## "+section+"\n")
+	require.True(t, found, section)
+	text, _, _ = strings.Cut(text, "\n## ")
 	var out []userRights
-	for _, row := range permissionsRow.FindAllStringSubmatch(string(page), -1) {
+	for _, row := range permissionsRow.FindAllStringSubmatch(text, -1) {
 		u := userRights{command: row[1]}
 		for _, p := range permission.FindAllStringSubmatch(row[2], -1) {
 			resource, group, _ := strings.Cut(p[2], ".")
-			u.rights = append(u.rights, kube.NewRight(p[1], group, resource, strings.TrimPrefix(strings.TrimSpace(strings.TrimPrefix(p[3], " -A")), "-n ")))
+			if name, sub, has := strings.Cut(group, "/"); has { // submariners.submariner.io/status
+				resource, group = resource+"/"+sub, name
+			}
+			var entry []kube.Right
+			for verb := range strings.SplitSeq(p[1], ",") {
+				entry = append(entry, kube.NewRight(verb, group, resource, strings.TrimPrefix(strings.TrimSpace(strings.TrimPrefix(p[3], " -A")), "-n ")))
+			}
+			u.entries = append(u.entries, entry)
 		}
 		out = append(out, u)
 	}
+	require.NotEmpty(t, out, section)
 	return out
 }
+
+// refusals are what messages about missing permissions contain: of the API server, and of commands
+// that check the permissions first.
+var refusals = []string{"forbidden", "may not", "does not allow this user to"}
+
+// require runs the command as users who have its permissions, and as users who lack one entry of
+// them. Where that has several verbs, the command names all of them.
+func (u userRights) require(t *testing.T, server *kubetest.Server, admin client.Client, prepare func()) {
+	t.Helper()
+	for without := len(u.entries) - 1; without >= -1; without-- { // with all of them last: it may change something
+		rights, lacking := slices.Concat(u.entries...), []kube.Right(nil)
+		if without >= 0 {
+			lacking = u.entries[without]
+			rights = slices.DeleteFunc(rights, func(r kube.Right) bool { return slices.Contains(lacking, r) })
+		}
+		users++
+		user := fmt.Sprintf("user-%d", users)
+		permit(t, server, admin, user, rights)
+		prepare()
+		var stdout, stderr bytes.Buffer
+		code := run(t.Context(), newGlobals(genericiooptions.IOStreams{In: strings.NewReader(""), Out: &stdout, ErrOut: &stderr}), commandAs(u.command, user))
+		refused := slices.ContainsFunc(refusals, func(text string) bool { return strings.Contains(stderr.String(), text) })
+		require.Equal(t, without >= 0, refused, "%s, without the permissions %v: exit code %d: %s", u.command, lacking, code, &stderr)
+		for _, r := range lacking {
+			require.Contains(t, stderr.String(), r.Verb, u.command)
+			require.Contains(t, stderr.String(), strings.Split(r.Resource, "/")[0], u.command)
+		}
+	}
+}
+
+// users counts the users of all tests.
+var users int
 
 // Each command of docs/permissions.md works for a user who has exactly the permissions
 // listed there, and is denied without any one of them.
@@ -66,30 +113,35 @@ func TestPermissions(t *testing.T) {
 	for _, o := range objs {
 		require.NoError(t, admin.Create(t.Context(), o))
 	}
-
-	listed := permissionsPage(t)
 	var shown []string
-	for i, u := range listed {
+	for _, u := range permissionsPage(t, "Inspect, and choose cables") {
 		shown = append(shown, strings.Join(strings.Fields(u.command)[:2], " "))
-		for without := len(u.rights) - 1; without >= -1; without-- { // with all of them last: it may change something
-			rights := slices.Clone(u.rights)
-			if without >= 0 {
-				rights = slices.Delete(rights, without, without+1)
-			}
-			user := fmt.Sprintf("user-%d-%d", i, without+1)
-			permit(t, server, admin, user, rights)
-			var stdout, stderr bytes.Buffer
-			run(t.Context(), newGlobals(genericiooptions.IOStreams{In: strings.NewReader(""), Out: &stdout, ErrOut: &stderr}), commandAs(u.command, user))
-			if without < 0 {
-				require.NotContains(t, stderr.String(), "forbidden", "%s: the page lists too few permissions", u.command)
-			} else {
-				require.Contains(t, stderr.String(), "forbidden", "%s works without the permission to %s", u.command, u.rights[without])
-			}
-		}
+		u.require(t, server, admin, func() {})
 	}
 	for _, s := range tables() {
 		require.Contains(t, shown, "show "+s.Noun, "docs/permissions.md lacks a command")
 	}
+}
+
+// The same for the commands that install: on one cluster, which becomes a broker and joins it.
+func TestPermissionsToInstall(t *testing.T) {
+	ctrllog.SetLogger(logr.Discard())
+	commands := append(permissionsPage(t, "Deploy a broker"), permissionsPage(t, "Join a cluster")...)
+	w := &joinWorld{member: kubetest.Start(t)}
+	w.memberC = w.member.Client(t)
+	w.node(t, "n1", "10.244.1.0/24") // in the range of the server's controller manager, which may start later
+	t.Setenv("KUBECONFIG", w.member.Kubeconfig())
+	t.Setenv("HOME", t.TempDir())
+	t.Chdir(t.TempDir())
+	for _, u := range commands {
+		if strings.HasPrefix(u.command, "cable-policy adopt") { // the broker exists
+			p := cablePolicy(strings.Fields(u.command)[2], " |  | ipsec")
+			p.Namespace, p.Labels = submarinerv1.BrokerNamespace, map[string]string{submarinerv1.ClusterIDLabel: "east"}
+			require.NoError(t, w.memberC.Create(t.Context(), p))
+		}
+		u.require(t, w.member, w.memberC, func() { w.heartbeat(t) })
+	}
+	require.NoError(t, w.memberC.Get(t.Context(), client.ObjectKey{Namespace: cluster.Namespace, Name: cluster.GatewayName}, &appsv1.DaemonSet{}), "the last one has joined")
 }
 
 // commandAs returns the arguments of a command that a user runs.
@@ -104,17 +156,23 @@ func commandAs(command, user string) []string {
 // permit gives a new user permissions, and waits until the API server knows.
 func permit(t *testing.T, server *kubetest.Server, admin client.Client, user string, rights []kube.Right) {
 	t.Helper()
-	for i, r := range rights {
-		name := fmt.Sprintf("%s-%d", user, i)
-		rules := []rbacv1.PolicyRule{{APIGroups: []string{r.Group}, Resources: []string{r.Resource}, Verbs: []string{r.Verb}}}
+	rules := map[string][]rbacv1.PolicyRule{} // by namespace
+	for _, r := range rights {
+		rules[r.Namespace] = append(rules[r.Namespace], rbacv1.PolicyRule{APIGroups: []string{r.Group}, Resources: []string{r.Resource}, Verbs: []string{r.Verb}})
+	}
+	for ns, list := range rules {
+		if err := admin.Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: ns}}); ns != "" && !apierrors.IsAlreadyExists(err) {
+			require.NoError(t, err) // rights in a namespace, which the command may have to create
+		}
+		name := strings.TrimSuffix(user+"-"+ns, "-")
 		ref := rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: name}
 		subjects := []rbacv1.Subject{{Kind: rbacv1.UserKind, APIGroup: rbacv1.GroupName, Name: user}}
-		meta := metav1.ObjectMeta{Name: name, Namespace: r.Namespace}
+		meta := metav1.ObjectMeta{Name: name, Namespace: ns}
 		var binding client.Object = &rbacv1.ClusterRoleBinding{ObjectMeta: meta, RoleRef: ref, Subjects: subjects}
-		if r.Namespace != "" {
+		if ns != "" {
 			binding = &rbacv1.RoleBinding{ObjectMeta: meta, RoleRef: ref, Subjects: subjects}
 		}
-		require.NoError(t, admin.Create(t.Context(), &rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: name}, Rules: rules}))
+		require.NoError(t, admin.Create(t.Context(), &rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: name}, Rules: list}))
 		require.NoError(t, admin.Create(t.Context(), binding))
 	}
 	config := server.Config()

@@ -26,6 +26,8 @@ func joinRights(c client.Client, objs []client.Object) ([]kube.Right, error) {
 		kube.Right{Verb: "get", Resource: "namespaces"}, kube.Right{Verb: "get", Resource: "secrets", Namespace: cluster.Namespace},
 		kube.Right{Verb: "list", Resource: "nodes"}, kube.Right{Verb: "patch", Resource: "nodes"},
 		kube.Right{Verb: "get", Group: "submariner.io", Resource: "submariners", Namespace: cluster.Namespace},
+		kube.Right{Verb: "patch", Group: "submariner.io", Resource: "submariners/status", Namespace: cluster.Namespace},
+		kube.Right{Verb: "get", Group: "apiextensions.k8s.io", Resource: "customresourcedefinitions"}, // see kube.Install
 		kube.Right{Verb: "list", Group: "submariner.io", Resource: "gateways", Namespace: cluster.Namespace},
 		kube.Right{Verb: "get", Group: "apps", Resource: "daemonsets", Namespace: cluster.Namespace},
 		kube.Right{Verb: "list", Resource: "pods", Namespace: cluster.Namespace},
