@@ -72,8 +72,9 @@ func permissionsPage(t *testing.T, section string) []userRights {
 var refusals = []string{"forbidden", "may not", "does not allow this user to"}
 
 // require runs the command as users who have its permissions, and as users who lack one entry of
-// them. Where that has several verbs, the command names all of them.
-func (u userRights) require(t *testing.T, server *kubetest.Server, admin client.Client, prepare func()) {
+// them. Where that has several verbs, the command names all of them. A command that installs
+// something succeeds with all of them.
+func (u userRights) require(t *testing.T, server *kubetest.Server, admin client.Client, installs bool, prepare func()) {
 	t.Helper()
 	for without := len(u.entries) - 1; without >= -1; without-- { // with all of them last: it may change something
 		rights, lacking := slices.Concat(u.entries...), []kube.Right(nil)
@@ -89,6 +90,9 @@ func (u userRights) require(t *testing.T, server *kubetest.Server, admin client.
 		code := run(t.Context(), newGlobals(genericiooptions.IOStreams{In: strings.NewReader(""), Out: &stdout, ErrOut: &stderr}), commandAs(u.command, user))
 		refused := slices.ContainsFunc(refusals, func(text string) bool { return strings.Contains(stderr.String(), text) })
 		require.Equal(t, without >= 0, refused, "%s, without the permissions %v: exit code %d: %s", u.command, lacking, code, &stderr)
+		if installs {
+			require.Equal(t, without < 0, code == exitDone, "%s: %s", u.command, &stderr)
+		}
 		for _, r := range lacking {
 			require.Contains(t, stderr.String(), r.Verb, u.command)
 			require.Contains(t, stderr.String(), strings.Split(r.Resource, "/")[0], u.command)
@@ -116,7 +120,7 @@ func TestPermissions(t *testing.T) {
 	var shown []string
 	for _, u := range permissionsPage(t, "Inspect, and choose cables") {
 		shown = append(shown, strings.Join(strings.Fields(u.command)[:2], " "))
-		u.require(t, server, admin, func() {})
+		u.require(t, server, admin, false, func() {}) // here are no agents
 	}
 	for _, s := range tables() {
 		require.Contains(t, shown, "show "+s.Noun, "docs/permissions.md lacks a command")
@@ -139,7 +143,7 @@ func TestPermissionsToInstall(t *testing.T) {
 			p.Namespace, p.Labels = submarinerv1.BrokerNamespace, map[string]string{submarinerv1.ClusterIDLabel: "east"}
 			require.NoError(t, w.memberC.Create(t.Context(), p))
 		}
-		u.require(t, w.member, w.memberC, func() { w.heartbeat(t) })
+		u.require(t, w.member, w.memberC, true, func() { w.heartbeat(t) })
 	}
 	require.NoError(t, w.memberC.Get(t.Context(), client.ObjectKey{Namespace: cluster.Namespace, Name: cluster.GatewayName}, &appsv1.DaemonSet{}), "the last one has joined")
 }
