@@ -76,9 +76,9 @@ var refusals = []string{"forbidden", "may not", "does not allow this user to"}
 // something succeeds with all of them.
 func (u userRights) require(t *testing.T, server *kubetest.Server, admin client.Client, installs bool, prepare func()) {
 	t.Helper()
-	for without := len(u.entries) - 1; without >= -1; without-- { // with all of them last: it may change something
+	for without := range len(u.entries) + 1 { // with all of them last: it may change something
 		rights, lacking := slices.Concat(u.entries...), []kube.Right(nil)
-		if without >= 0 {
+		if without < len(u.entries) {
 			lacking = u.entries[without]
 			rights = slices.DeleteFunc(rights, func(r kube.Right) bool { return slices.Contains(lacking, r) })
 		}
@@ -89,9 +89,9 @@ func (u userRights) require(t *testing.T, server *kubetest.Server, admin client.
 		var stdout, stderr bytes.Buffer
 		code := run(t.Context(), newGlobals(genericiooptions.IOStreams{In: strings.NewReader(""), Out: &stdout, ErrOut: &stderr}), commandAs(u.command, user))
 		refused := slices.ContainsFunc(refusals, func(text string) bool { return strings.Contains(stderr.String(), text) })
-		require.Equal(t, without >= 0, refused, "%s, without the permissions %v: exit code %d: %s", u.command, lacking, code, &stderr)
+		require.Equal(t, lacking != nil, refused, "%s, without the permissions %v: exit code %d: %s", u.command, lacking, code, &stderr)
 		if installs {
-			require.Equal(t, without < 0, code == exitDone, "%s: %s", u.command, &stderr)
+			require.Equal(t, lacking == nil, code == exitDone, "%s: %s", u.command, &stderr)
 		}
 		for _, r := range lacking {
 			require.Contains(t, stderr.String(), r.Verb, u.command)
@@ -127,10 +127,11 @@ func TestPermissions(t *testing.T) {
 	}
 }
 
-// The same for the commands that install: on one cluster, which becomes a broker and joins it.
+// The same for the commands that install and remove: on one cluster, which becomes a broker, joins it
+// and leaves it.
 func TestPermissionsToInstall(t *testing.T) {
 	ctrllog.SetLogger(logr.Discard())
-	commands := append(permissionsPage(t, "Deploy a broker"), permissionsPage(t, "Join a cluster")...)
+	commands := slices.Concat(permissionsPage(t, "Deploy a broker"), permissionsPage(t, "Join a cluster"), permissionsPage(t, "Replace keys, and leave"))
 	w := &joinWorld{member: kubetest.Start(t)}
 	w.memberC = w.member.Client(t)
 	w.node(t, "n1", "10.244.1.0/24") // in the range of the server's controller manager, which may start later
@@ -138,14 +139,21 @@ func TestPermissionsToInstall(t *testing.T) {
 	t.Setenv("HOME", t.TempDir())
 	t.Chdir(t.TempDir())
 	for _, u := range commands {
-		if strings.HasPrefix(u.command, "cable-policy adopt") { // the broker exists
+		switch {
+		case strings.HasPrefix(u.command, "cable-policy adopt"): // the broker exists
 			p := cablePolicy(strings.Fields(u.command)[2], " |  | ipsec")
 			p.Namespace, p.Labels = submarinerv1.BrokerNamespace, map[string]string{submarinerv1.ClusterIDLabel: "east"}
 			require.NoError(t, w.memberC.Create(t.Context(), p))
+		case strings.HasPrefix(u.command, "rotate-key"): // the cluster has joined
+			g := gateway("west", "gone", 0, []submarinerv1.Connection{}...)
+			g.ObjectMeta = metav1.ObjectMeta{Name: "gone", Namespace: cluster.Namespace}
+			require.NoError(t, w.memberC.Create(t.Context(), g))
 		}
 		u.require(t, w.member, w.memberC, true, func() { w.heartbeat(t) })
 	}
-	require.NoError(t, w.memberC.Get(t.Context(), client.ObjectKey{Namespace: cluster.Namespace, Name: cluster.GatewayName}, &appsv1.DaemonSet{}), "the last one has joined")
+	ds := &appsv1.DaemonSetList{}
+	require.NoError(t, w.memberC.List(t.Context(), ds))
+	require.Empty(t, ds.Items, "the cluster has left")
 }
 
 // commandAs returns the arguments of a command that a user runs.

@@ -1,6 +1,7 @@
 package cmd
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -97,7 +98,7 @@ func (o *revokeOptions) run(ctx context.Context) error {
 		return err
 	}
 	if !slices.Contains(state.Members, o.cluster) && !o.force {
-		return fmt.Errorf("the broker has no member %q: it has %s; to publish a revocation nevertheless, add --force", o.cluster, words.List(state.Members))
+		return fmt.Errorf("the broker has no member %q: it has %s; to publish a revocation nevertheless, add --force", o.cluster, cmp.Or(words.List(state.Members), "no members"))
 	}
 	return o.revoke(ctx, c, all)
 }

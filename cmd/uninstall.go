@@ -113,6 +113,9 @@ func (o *uninstallOptions) run(ctx context.Context, g *globals) error {
 		return err
 	}
 	report := g.progress()
+	if err := uninstall.CheckRights(ctx, side); err != nil {
+		return err
+	}
 	remains, err := uninstall.ReadRemains(ctx, side.Client)
 	if err != nil {
 		return err

@@ -142,7 +142,7 @@ func (r *Remains) readDefinitions(ctx context.Context, c client.Client) error {
 func list(ctx context.Context, c client.Client, kind schema.GroupVersionKind, namespace string) ([]metav1.PartialObjectMetadata, error) {
 	l := &metav1.PartialObjectMetadataList{}
 	l.SetGroupVersionKind(kind.GroupVersion().WithKind(kind.Kind + "List"))
-	if err := c.List(ctx, l, client.InNamespace(namespace)); err != nil && !kube.Unreadable(err) {
+	if err := c.List(ctx, l, client.InNamespace(namespace)); err != nil && !kube.NotThere(err) {
 		return nil, fmt.Errorf("listing objects of kind %s: %w", kind.Kind, err)
 	}
 	return l.Items, nil

@@ -12,7 +12,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	submarinerv1 "subctl/api/submariner/v1"
-	"subctl/broker/exchange"
 	"subctl/cluster"
 	"subctl/internal/kube"
 	"subctl/internal/wake"
@@ -29,12 +28,8 @@ func (u *Operation) remove(ctx context.Context, r *Remains) error {
 			return err
 		}
 	}
-	written := []client.Object{&submarinerv1.Gateway{}, &submarinerv1.RouteAgent{}}
-	for _, k := range exchange.Kinds() {
-		written = append(written, k.New())
-	}
-	for _, kind := range written {
-		if err := u.Cluster.DeleteAllOf(ctx, kind, client.InNamespace(cluster.Namespace)); err != nil && !kube.Unreadable(err) {
+	for _, kind := range writtenKinds() {
+		if err := u.Cluster.DeleteAllOf(ctx, kind, client.InNamespace(cluster.Namespace)); err != nil && !kube.NotThere(err) {
 			return fmt.Errorf("deleting the objects of the agents: %w", err)
 		}
 	}
@@ -69,7 +64,7 @@ func (u *Operation) remove(ctx context.Context, r *Remains) error {
 }
 
 func (u *Operation) delete(ctx context.Context, obj client.Object) error {
-	if err := u.Cluster.Delete(ctx, obj, client.PropagationPolicy(metav1.DeletePropagationBackground)); err != nil && !kube.Unreadable(err) {
+	if err := u.Cluster.Delete(ctx, obj, client.PropagationPolicy(metav1.DeletePropagationBackground)); err != nil && !kube.NotThere(err) {
 		return fmt.Errorf("deleting %s %s: %w", kube.KindOf(obj), obj.GetName(), err)
 	}
 	return nil
@@ -104,7 +99,7 @@ func (u *Operation) gone(ctx context.Context, obj client.Object) error {
 	defer cancel()
 	for {
 		err := u.Cluster.Get(ctx, client.ObjectKeyFromObject(obj), obj)
-		if err != nil && kube.Unreadable(err) {
+		if err != nil && kube.NotThere(err) {
 			return nil
 		}
 		if wake.After(ctx, gonePoll) != nil {

@@ -147,7 +147,7 @@ func (u *Operation) leave(ctx context.Context, hub client.Client, sub *v1alpha1.
 		}
 		err := u.Cluster.DeleteAllOf(ctx, k.New(), client.InNamespace(cluster.Namespace),
 			client.MatchingLabelsSelector{Selector: labels.NewSelector().Add(*own)})
-		if err != nil && !kube.Unreadable(err) {
+		if err != nil && !kube.NotThere(err) {
 			return fmt.Errorf("deleting the %s of this cluster: %w", k.Resource, err)
 		}
 	}

@@ -62,8 +62,11 @@ func Settled(write func() error) error { return retry.RetryOnConflict(retry.Defa
 // Resource returns the resource name of a kind that we write, such as "endpoints". It does
 // not ask the API server, which may not have the kind yet.
 func Resource(gvk schema.GroupVersionKind) string {
-	if gvk.Kind == "CablePolicies" { // plural already
+	switch gvk.Kind {
+	case "CablePolicies": // plural already
 		return "cablepolicies"
+	case "Gateway": // guessed as "gatewaies"
+		return "gateways"
 	}
 	resource, _ := meta.UnsafeGuessKindToResource(gvk)
 	return resource.Resource
