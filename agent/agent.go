@@ -38,6 +38,7 @@ import (
 	submarinerv1 "subctl/api/submariner/v1"
 	"subctl/api/submariner/v1alpha1"
 	"subctl/dataplane"
+	"subctl/internal/alarm"
 	"subctl/internal/kube"
 )
 
@@ -69,8 +70,9 @@ type agent struct {
 	meters  *meters
 
 	books   books
-	memory  *mesh.Memory // nil until recall has read it
-	mistake string       // or failure of cables, the last one that was logged
+	memory  *mesh.Memory      // nil until recall has read it
+	fault   alarm.Alarm       // what keeps the loop from its work
+	told    map[string]string // messages of the conditions that are False, as they were logged
 	targets map[string]dataplane.Target
 	done    atomic.Int64 // when the last loop ended, Unix nanoseconds
 	synced  atomic.Bool  // whether the node held the plan, except single cables
@@ -102,7 +104,9 @@ func (a *agent) Reconcile(ctx context.Context, _ reconcile.Request) (reconcile.R
 		return reconcile.Result{}, nil // the part nudges the loop
 	}
 	if err != nil {
-		return reconcile.Result{}, fmt.Errorf("reading the cluster: %w", err)
+		err = fmt.Errorf("reading the cluster: %w", err)
+		a.fault.Report(a.Log, slog.LevelError, failed, err)
+		return reconcile.Result{}, err
 	}
 	a.setDebug(snap)
 	start := time.Now()
@@ -121,7 +125,6 @@ func (a *agent) Reconcile(ctx context.Context, _ reconcile.Request) (reconcile.R
 	for _, op := range ops {
 		a.Log.Info("dataplane", "op", op.String())
 	}
-	a.logOnce(mistake, out)
 	a.finished(out.Contained)
 	for _, p := range a.parts {
 		if p, ok := p.(parts.Actor); ok {
@@ -131,6 +134,7 @@ func (a *agent) Reconcile(ctx context.Context, _ reconcile.Request) (reconcile.R
 	if !errors.Is(mistake, mesh.ErrNotJoined) {
 		fault = errors.Join(fault, a.report(ctx, snap, a.Role.Report(snap, plan, out), out))
 	}
+	a.logFault(mistake, fault, out)
 	if fault != nil {
 		return reconcile.Result{}, fault
 	}
@@ -142,22 +146,6 @@ func (a *agent) setDebug(snap mesh.Snapshot) {
 	if subs := mesh.List[*v1alpha1.Submariner](snap); a.debug != nil && len(subs) > 0 {
 		a.debug(subs[0].Spec.Debug)
 	}
-}
-
-// logOnce logs a mistake of the user, or what keeps cables from being set up, once.
-func (a *agent) logOnce(mistake error, out mesh.Outcome) {
-	message, err := "waiting for a change", mistake
-	if out.Contained {
-		message, err = "cables cannot be set up", out.Err
-	}
-	text := ""
-	if err != nil {
-		text = err.Error()
-	}
-	if text != "" && text != a.mistake {
-		a.Log.Error(message, "err", err)
-	}
-	a.mistake = text
 }
 
 func (a *agent) finished(well bool) {

@@ -16,7 +16,7 @@ type conditioned interface {
 	GetConditions() []metav1.Condition
 }
 
-// tell writes a Kubernetes Event for each reported condition that has become False, or is
+// tell logs what has become False, and writes a Kubernetes Event for each reported condition that has become False, or is
 // False for a different reason than before: "kubectl get events" then shows what went
 // wrong, and when.
 func (a *agent) tell(s mesh.Snapshot, reported []client.Object) {
@@ -32,6 +32,7 @@ func (a *agent) tell(s mesh.Snapshot, reported []client.Object) {
 		for _, c := range newlyFalse(was, now.GetConditions()) {
 			a.warn(about, c)
 		}
+		a.logConditions(o.GetName(), now.GetConditions())
 	}
 }
 

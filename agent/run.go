@@ -163,7 +163,9 @@ func (a *agent) watch(mgr manager.Manager, nudges <-chan event.GenericEvent) err
 		return []reconcile.Request{everything}
 	})
 	b := ctrl.NewControllerManagedBy(mgr).Named(a.Role.Name).
-		WithOptions(controller.Options{RateLimiter: backoff()}).
+		WithOptions(controller.Options{RateLimiter: backoff(), LogConstructor: func(*reconcile.Request) logr.Logger {
+			return logr.FromSlogHandler(withoutRetries{a.Log.Handler()})
+		}}).
 		WatchesRawSource(source.Channel(nudges, one))
 	for _, kind := range a.Role.Watches {
 		b = b.Watches(kind, one, builder.WithPredicates(changes))

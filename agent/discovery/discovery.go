@@ -19,6 +19,7 @@ import (
 	"subctl/cable"
 	"subctl/cable/natdiscovery"
 	"subctl/dataplane"
+	"subctl/internal/alarm"
 	"subctl/internal/wake"
 )
 
@@ -162,6 +163,7 @@ func (d *Finder) pair(p cable.Peer) natdiscovery.Key {
 
 // Start searches and answers until ctx is done.
 func (d *Finder) Start(ctx context.Context) error {
+	var failed alarm.Alarm
 	for ctx.Err() == nil {
 		if !d.wanted() {
 			select {
@@ -171,8 +173,8 @@ func (d *Finder) Start(ctx context.Context) error {
 			continue
 		}
 		conn, err := d.listen(ctx, dataplane.NATDiscoveryPort)
+		failed.Report(d.log, slog.LevelWarn, "looking for the paths to other gateways", err)
 		if err != nil {
-			d.log.Warn("looking for the paths to other gateways", "err", err)
 			d.giveUp(err)
 			_ = wake.After(ctx, relisten)
 			continue

@@ -19,6 +19,7 @@ import (
 
 	"subctl/agent/mesh"
 	"subctl/api/submariner/v1alpha1"
+	"subctl/internal/alarm"
 	"subctl/internal/wake"
 )
 
@@ -47,7 +48,7 @@ type apiServers struct {
 	broker string // host
 	asked  bool   // whether there was an attempt for broker
 	seen   map[serverAddress]time.Time
-	failed string // the last failure
+	failed alarm.Alarm
 }
 
 // serverAddress is an address and whose it is.
@@ -207,14 +208,7 @@ func (a *apiServers) forget(now time.Time) {
 	}
 }
 
-// report logs a failure once.
+// report logs a failure.
 func (a *apiServers) report(err error) {
-	text := ""
-	if err != nil {
-		text = err.Error()
-	}
-	if text != "" && text != a.failed {
-		a.log.Warn("finding the API servers, so that nothing routes their addresses elsewhere; the addresses that are known count", "err", err)
-	}
-	a.failed = text
+	a.failed.Report(a.log, slog.LevelWarn, "finding the API servers, so that nothing routes their addresses elsewhere; the addresses that are known count", err)
 }

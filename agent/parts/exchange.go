@@ -21,6 +21,7 @@ import (
 	"subctl/broker"
 	"subctl/broker/exchange"
 	"subctl/cluster"
+	"subctl/internal/alarm"
 	"subctl/internal/wake"
 )
 
@@ -43,6 +44,7 @@ type exchanger struct {
 	nudge func() // the loop
 	wake  wake.Signal
 	make  func(exchange.Config) syncer
+	fault alarm.Alarm // why it does not run, as it was logged
 
 	mu      sync.Mutex
 	target  *target // nil: nothing is to be exchanged
@@ -182,10 +184,11 @@ func (x *exchanger) run(ctx context.Context, t target) {
 		err = s.Run(ctx)
 	}
 	if err != nil && ctx.Err() == nil {
-		x.log.Warn("exchange with the broker", "err", err)
+		x.fault.Report(x.log, slog.LevelWarn, "exchange with the broker", err)
 		x.note(nil, err.Error())
 		return
 	}
+	x.fault.Report(x.log, slog.LevelWarn, "exchange with the broker", nil)
 	x.note(nil, "")
 }
 

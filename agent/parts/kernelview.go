@@ -3,6 +3,7 @@ package parts
 import (
 	"context"
 	"fmt"
+	"log/slog"
 	"maps"
 	"slices"
 
@@ -10,6 +11,7 @@ import (
 
 	"subctl/agent/mesh"
 	submarinerv1 "subctl/api/submariner/v1"
+	"subctl/internal/alarm"
 )
 
 // reasonRestarted is the reason of the Event about a program that was started again.
@@ -20,6 +22,7 @@ const reasonRestarted = "CableProgramRestarted"
 type kernelView struct {
 	Options
 	restarts map[string]int // by program, as far as they were reported
+	failed   alarm.Alarm    // reading the state of the cables
 }
 
 func newKernelView(o Options) *kernelView { return &kernelView{Options: o} }
@@ -37,9 +40,8 @@ func (k *kernelView) Observe(s *mesh.Snapshot) error {
 		return nil
 	}
 	var err error
-	if s.Cables, err = c.CableStates(); err != nil {
-		k.Log.Warn("reading the state of the cables", "err", err) // pings tell, too
-	}
+	s.Cables, err = c.CableStates()
+	k.failed.Report(k.Log, slog.LevelWarn, "reading the state of the cables", err) // pings tell, too
 	return nil
 }
 

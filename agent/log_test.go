@@ -1,0 +1,100 @@
+package agent
+
+import (
+	"bytes"
+	"log/slog"
+	"strings"
+	"testing"
+
+	"github.com/go-logr/logr"
+	"github.com/stretchr/testify/require"
+
+	"subctl/agent/mesh"
+	"subctl/dataplane"
+	"subctl/dataplane/dataplanetest"
+)
+
+// logged makes the agent log warnings and what has ended, and returns a function that returns the
+// lines since its last call.
+func (w *world) logged() func() []string {
+	var out bytes.Buffer
+	w.Log = slog.New(slog.NewTextHandler(&out, &slog.HandlerOptions{ReplaceAttr: func(_ []string, a slog.Attr) slog.Attr {
+		if a.Key == slog.TimeKey {
+			return slog.Attr{}
+		}
+		return a
+	}}))
+	return func() (lines []string) {
+		for l := range strings.Lines(out.String()) {
+			if !strings.Contains(l, "msg=dataplane ") {
+				lines = append(lines, strings.TrimSpace(l))
+			}
+		}
+		out.Reset()
+		return lines
+	}
+}
+
+// A fault that stays is logged once, and when it has ended.
+func TestFaultsAreLoggedOnce(t *testing.T) {
+	w := gateway(t)
+	w.withNorth(t)
+	w.run(t)
+	lines := w.logged()
+	for _, c := range []struct {
+		key     dataplane.Key
+		message string
+	}{
+		{dataplane.Rule{Priority: dataplane.CablePriority, Table: dataplane.CableTable}.Key(), failed},
+		{dataplane.Key{Kind: dataplane.KindLink, Name: northDevice}, "cables cannot be set up"},
+	} {
+		w.kernels = map[string]*dataplanetest.Fake{}
+		w.targets = nil
+		w.refuses(t, c.key)
+		for range 3 {
+			_, _ = w.Reconcile(t.Context(), everything)
+		}
+		got := lines()
+		require.Len(t, got, 1, "%s", strings.Join(got, "\n"))
+		require.Contains(t, got[0], `level=ERROR msg="`+c.message+`"`)
+		require.Contains(t, got[0], portTaken)
+		w.refuses(t, dataplane.Key{})
+		w.run(t)
+		w.run(t)
+		got = lines()
+		require.Len(t, got, 1, "%s", strings.Join(got, "\n"))
+		require.Contains(t, got[0], `level=INFO msg="ended: `+c.message+`"`)
+	}
+}
+
+// A bad setting is logged once, by an agent that has just started too, and when it has ended.
+func TestConditionsAreLogged(t *testing.T) {
+	w := newWorld(t, mesh.Gateway(), "two-clusters")
+	w.configured(t)
+	w.config(t, "mtu: 70000")
+	for range 2 { // the second agent finds the condition
+		w.told = nil
+		lines := w.logged()
+		w.run(t)
+		w.run(t)
+		got := lines()
+		require.Len(t, got, 1, "%s", strings.Join(got, "\n"))
+		require.Contains(t, got[0], `level=WARN msg="condition is False" object=gw condition=CableConfigValid reason=BadCableConfig message="`)
+		require.Contains(t, got[0], "it must be a whole number from 576 to 65535")
+	}
+	lines := w.logged()
+	w.config(t, "mtu: 1400")
+	w.run(t)
+	w.run(t)
+	require.Equal(t, []string{`level=INFO msg="condition is no longer False" object=gw condition=CableConfigValid status=True`}, lines())
+}
+
+// The line of controller-runtime about each attempt is left out, and no other.
+func TestWithoutRetries(t *testing.T) {
+	w := newWorld(t, mesh.Gateway(), "two-clusters")
+	lines := w.logged()
+	log := logr.FromSlogHandler(withoutRetries{w.Log.Handler()}).WithValues("reconcileID", "1").WithName("gateway")
+	log.Error(mesh.ErrNotJoined, "Reconciler error")
+	log.Info("Starting workers")
+	require.Equal(t, []string{`level=INFO msg="Starting workers" reconcileID=1 logger=gateway`}, lines())
+}
