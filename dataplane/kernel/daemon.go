@@ -93,7 +93,7 @@ func (s daemons) start(d dataplane.IKEDaemon) error {
 	if err := s.stop(); err != nil {
 		return err
 	}
-	return explainPort(s.charon.Start(settings(d)), d.Port, "ipsecPort")
+	return s.explainPort(s.charon.Start(settings(d)), d.Port, "ipsecPort")
 }
 
 // settings returns what strongSwan is started with. IKE takes any free port instead of

@@ -63,7 +63,7 @@ func (s links) putVXLAN(v dataplane.VXLAN) error {
 	} else {
 		err = s.setUp(d, v.MTU, v.Conf, netlink.PutAttr(nil, unix.IFLA_ADDRESS, mac)...)
 	}
-	return explainPort(err, v.Port, "vxlanPort")
+	return s.explainPort(err, v.Port, "vxlanPort")
 }
 
 // fits reports whether d can be changed into v without being recreated.

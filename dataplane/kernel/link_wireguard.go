@@ -152,9 +152,9 @@ func (s links) putWireGuard(want dataplane.WireGuard) error {
 		err = s.configureWireGuard(want.Name, set)
 	}
 	if err != nil {
-		return fmt.Errorf("setting key and port %d of device %s: %w", want.Port, want.Name, explainPort(err, want.Port, "wireguardPort"))
+		return fmt.Errorf("setting key and port %d of device %s: %w", want.Port, want.Name, s.explainPort(err, want.Port, "wireguardPort"))
 	}
-	return explainPort(s.setUp(d, want.MTU, want.Conf), want.Port, "wireguardPort")
+	return s.explainPort(s.setUp(d, want.MTU, want.Conf), want.Port, "wireguardPort")
 }
 
 // addWireGuard creates a device without settings.

@@ -11,6 +11,9 @@ import (
 	"strconv"
 	"strings"
 
+	"subctl/dataplane/kernel/netlink"
+
+	vnl "github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
 )
 
@@ -32,11 +35,11 @@ func (e portInUseError) Unwrap() error { return e.err }
 
 // explainPort returns err or, if it is due to a UDP port that is in use, an error that names
 // the owner.
-func explainPort(err error, port int, setting string) error {
+func (h *Host) explainPort(err error, port int, setting string) error {
 	if !errors.Is(err, unix.EADDRINUSE) {
 		return err
 	}
-	owner := portOwner(port)
+	owner := h.portOwner(port)
 	if owner == "" {
 		owner = "another program"
 	}
@@ -44,31 +47,60 @@ func explainPort(err error, port int, setting string) error {
 }
 
 // portOwner describes whose socket has a UDP port in the calling thread's network
-// namespace, such as "charon (pid 123)"; empty if there is none. Only programs of the
-// process namespace are known by name: an agent in a pod sees those of its pod.
-func portOwner(port int) string {
+// namespace, such as "charon (pid 123)" or "the wireguard device wg0"; empty if there is none.
+//
+// Only programs of the process namespace are known by name: an agent in a pod sees the programs of its
+// pod. Of another program the kernel tells the user ID and the control group, whose name only the
+// node knows.
+func (h *Host) portOwner(port int) string {
 	for _, table := range []string{"udp", "udp6"} {
-		inode := findSocket("/proc/thread-self/net/"+table, port)
+		inode, user := findSocket("/proc/thread-self/net/"+table, port)
 		if inode == "" {
 			continue
 		}
 		if pid, name := holder("/proc", inode); pid != 0 {
 			return fmt.Sprintf("%s (pid %d)", name, pid)
 		}
-		return fmt.Sprintf("a program outside this pod (\"ss -lunp sport = :%d\" on the node names it), or by the kernel for a VXLAN or WireGuard device", port)
+		if l := h.portDevice(port); l != nil {
+			return fmt.Sprintf("the %s device %s", l.Type(), l.Attrs().Name)
+		}
+		return fmt.Sprintf("a program of user ID %s outside this pod (on the node, \"ss -lunp 'sport = :%d'\" names it)", user, port)
 	}
 	return ""
 }
 
-// findSocket returns the inode of the socket that is bound to a port and not connected, or
-// "" if there is none. The format of the file is described in proc_net(5).
-func findSocket(file string, port int) string {
+// portDevice returns the device of the kernel that has a UDP port; nil if none is known.
+func (h *Host) portDevice(port int) vnl.Link {
+	links, err := netlink.Whole(h.nl.LinkList)
+	if err != nil {
+		return nil
+	}
+	for _, l := range links {
+		switch l := l.(type) {
+		case *vnl.Vxlan:
+			if l.Port == port {
+				return l
+			}
+		case *vnl.Wireguard:
+			if wg, err := h.wg(); err == nil {
+				if d, err := wg.Device(l.Name); err == nil && d.ListenPort == port {
+					return l
+				}
+			}
+		}
+	}
+	return nil
+}
+
+// findSocket returns the inode of the socket that is bound to a port and not connected, and the
+// user ID of its owner, or "" if there is none. The format of the file is described in proc_net(5).
+func findSocket(file string, port int) (socket, user string) {
 	f, err := os.Open(file)
 	if err != nil {
-		return ""
+		return "", ""
 	}
 	defer f.Close()
-	const localAddress, remoteAddress, inode = 1, 2, 9
+	const localAddress, remoteAddress, uid, inode = 1, 2, 7, 9
 	for lines := bufio.NewScanner(f); lines.Scan(); {
 		fields := strings.Fields(lines.Text())
 		if len(fields) <= inode {
@@ -77,10 +109,10 @@ func findSocket(file string, port int) string {
 		_, local, _ := strings.Cut(fields[localAddress], ":")
 		_, remote, _ := strings.Cut(fields[remoteAddress], ":")
 		if n, err := strconv.ParseUint(local, 16, 16); err == nil && int(n) == port && remote == "0000" {
-			return fields[inode]
+			return fields[inode], fields[uid]
 		}
 	}
-	return ""
+	return "", ""
 }
 
 // holder returns a process that has a socket open, and the name of its program; 0 if none is

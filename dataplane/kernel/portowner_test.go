@@ -16,6 +16,7 @@ import (
 	"subctl/internal/nstest"
 
 	"github.com/stretchr/testify/require"
+	"golang.org/x/sys/unix"
 )
 
 // Another program has the UDP port of a driver: the objects of that driver fail, with an error
@@ -72,22 +73,37 @@ func TestPortInUse(t *testing.T) {
 	}
 }
 
-// Nobody, a device of the kernel, and a program have a port.
+// Nobody, devices of the kernel, and programs have a port. The program of another process namespace,
+// such as one of the node, has a user ID.
 func TestPortOwner(t *testing.T) {
 	ns, h := node(t, dataplane.GatewayOwner)
 	owner := func(port int) (text string) {
-		ns.Do(func() { text = portOwner(port) })
+		ns.Do(func() { text = h.portOwner(port) })
 		return text
 	}
 	require.Empty(t, owner(dataplane.VXLANPort))
 	settle(t, ns, h, state(t, dataplane.VXLAN{Name: dataplane.VXLANDevice, MAC: "0a:58:ac:12:00:02", VNI: 1000, Local: ip("172.18.0.2"), Port: dataplane.VXLANPort, MTU: 1450}))
-	require.Contains(t, owner(dataplane.VXLANPort), `"ss -lunp sport = :4502" on the node names it), or by the kernel for a VXLAN`)
+	require.Equal(t, "the vxlan device "+dataplane.VXLANDevice, owner(dataplane.VXLANPort))
 	ns.Do(func() {
 		l, err := net.ListenUDP("udp6", &net.UDPAddr{Port: 4777})
 		require.NoError(t, err)
 		t.Cleanup(func() { l.Close() })
 	})
 	require.Contains(t, owner(4777), fmt.Sprintf("(pid %d)", os.Getpid()))
+
+	fds, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, 0)
+	require.NoError(t, err)
+	defer unix.Close(fds[0])
+	defer unix.Close(fds[1])
+	ns.Do(func() {
+		elsewhere, err := unix.Socket(unix.AF_INET, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, 0)
+		require.NoError(t, err)
+		require.NoError(t, unix.Bind(elsewhere, &unix.SockaddrInet4{Port: 4778}))
+		require.NoError(t, unix.Fchown(elsewhere, 1234, 1234))
+		require.NoError(t, unix.Sendmsg(fds[0], []byte("x"), unix.UnixRights(elsewhere), nil, 0)) // under way, no process has it open
+		require.NoError(t, unix.Close(elsewhere))
+	})
+	require.Equal(t, `a program of user ID 1234 outside this pod (on the node, "ss -lunp 'sport = :4778'" names it)`, owner(4778))
 }
 
 // What has failed slowly is not tried again at once; something else in its place is.
