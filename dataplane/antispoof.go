@@ -1,7 +1,6 @@
 package dataplane
 
 import (
-	"cmp"
 	"crypto/sha256"
 	"encoding/hex"
 	"fmt"
@@ -286,5 +285,8 @@ func (a Antispoof) String() string {
 
 // Compare orders InnerSources by Outer, then by Net.
 func (s InnerSource) Compare(other InnerSource) int {
-	return cmp.Or(s.Outer.Compare(other.Outer), s.Net.Compare(other.Net))
+	if c := s.Outer.Compare(other.Outer); c != 0 {
+		return c
+	}
+	return s.Net.Compare(other.Net)
 }

@@ -81,6 +81,13 @@ type State map[Key]Object
 // Of returns a State of objs. Two different objects with one key are an error.
 func Of(objs ...Object) (State, error) {
 	s := make(State, len(objs))
+	for _, o := range objs {
+		s[o.Key()] = o
+	}
+	if len(s) == len(objs) {
+		return s, nil
+	}
+	clear(s) // several objects have one key
 	return s, s.Add(objs...)
 }
 
