@@ -31,8 +31,12 @@ func (s antispoofs) list() ([]dataplane.Object, error) {
 // put changes the table. A table that is missing or damaged is created anew, in one transaction.
 func (s antispoofs) put(_, want dataplane.Object) error {
 	w := want.(dataplane.Antispoof)
-	have, err := s.read()
-	intact := err == nil && have.Seen != damaged && !slices.Contains(have.Inner, dataplane.InnerSource{}) &&
+	seen, err := s.list() // as it was observed, or read again if nftables has changed since
+	var have dataplane.Antispoof
+	if len(seen) == 1 {
+		have = seen[0].(dataplane.Antispoof)
+	}
+	intact := err == nil && len(seen) == 1 && have.Seen != damaged && !slices.Contains(have.Inner, dataplane.InnerSource{}) &&
 		!slices.ContainsFunc(have.Sets(), func(set dataplane.Set) bool { return slices.Contains(set.Members, netip.Prefix{}) })
 	switch {
 	case !intact:

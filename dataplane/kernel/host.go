@@ -150,25 +150,19 @@ func (h *Host) Close() {
 // Observe implements dataplane.Target.
 func (h *Host) Observe(ctx context.Context) (dataplane.State, error) {
 	h.forget()
-	lists, n := make([][]dataplane.Object, len(h.stores)), 0
+	var all []dataplane.Object
 	var errs []error
-	for i, st := range h.stores {
+	for _, st := range h.stores {
 		if err := ctx.Err(); err != nil {
 			return nil, err
 		}
 		objs, err := st.list()
-		lists[i], n, errs = objs, n+len(objs), append(errs, err)
+		all, errs = append(all, objs...), append(errs, err)
 	}
 	if err := errors.Join(errs...); err != nil {
 		return nil, err // from part of the objects Sync would create objects that exist
 	}
-	state := make(dataplane.State, n)
-	for _, objs := range lists {
-		if err := state.Add(objs...); err != nil {
-			return nil, err
-		}
-	}
-	return state, nil
+	return dataplane.Of(all...)
 }
 
 // Apply implements dataplane.Target.

@@ -3,7 +3,6 @@
 package kernel
 
 import (
-	"bytes"
 	"encoding/binary"
 	"errors"
 	"fmt"
@@ -85,7 +84,7 @@ func (s neighs) entries(family uint8, index int, query []byte) (out []entry, err
 			case vnl.NDA_DST:
 				e.ip = netlink.Addr(v)
 			case vnl.NDA_LLADDR:
-				e.mac = bytes.Clone(v)
+				e.mac = v
 			case vnl.NDA_PORT, vnl.NDA_VNI, vnl.NDA_IFINDEX, vnl.NDA_NH_ID, vnl.NDA_SRC_VNI:
 				e.odd = e.odd || family == unix.AF_BRIDGE
 			}

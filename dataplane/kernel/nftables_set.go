@@ -5,6 +5,7 @@ package kernel
 import (
 	"cmp"
 	"encoding/binary"
+	"math/bits"
 	"net/netip"
 	"slices"
 
@@ -97,11 +98,11 @@ func readBound(elem []byte) (b bound) {
 // network returns the network of the addresses from first to end, without end, or the zero
 // Prefix if they are no network.
 func network(first, end uint32) netip.Prefix {
-	for bits := range 33 {
-		p := netip.PrefixFrom(netip.AddrFrom4([4]byte(binary.BigEndian.AppendUint32(nil, first))), bits)
-		if uint64(end-first) == 1<<(32-bits) && p == p.Masked() {
-			return p
-		}
+	size := end - first
+	if bits.OnesCount32(size) != 1 || first%size != 0 {
+		return netip.Prefix{}
 	}
-	return netip.Prefix{}
+	var ip [4]byte
+	binary.BigEndian.PutUint32(ip[:], first)
+	return netip.PrefixFrom(netip.AddrFrom4(ip), 1+bits.LeadingZeros32(size))
 }

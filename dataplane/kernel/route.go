@@ -22,23 +22,23 @@ type routes struct{ *Host }
 
 const rtaNHID = 30 // RTA_NH_ID, linux/rtnetlink.h
 
-func (s routes) list() ([]dataplane.Object, error) {
-	byKey := map[dataplane.Key]dataplane.Object{}
+func (s routes) list() (out []dataplane.Object, err error) {
 	for table := s.owner.Tables.Min; table <= s.owner.Tables.Max; table++ {
+		seen := map[netip.Prefix]int{}
 		err := s.each(table, func(_ []byte, o dataplane.Object) {
-			k := o.Key()
-			if r, is := o.(dataplane.Route); is && byKey[k] != nil {
-				r.Group, o = 0, r // twice
+			if r, is := o.(dataplane.Route); is {
+				if i, twice := seen[r.Dst]; twice {
+					r.Group = 0
+					out[i] = r
+					return
+				}
+				seen[r.Dst] = len(out)
 			}
-			byKey[k] = o
+			out = append(out, o)
 		})
 		if err != nil {
 			return nil, err
 		}
-	}
-	out := make([]dataplane.Object, 0, len(byKey))
-	for _, r := range byKey {
-		out = append(out, r)
 	}
 	return out, nil
 }

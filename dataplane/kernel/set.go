@@ -252,7 +252,10 @@ func setmsg(name string) []byte {
 // without returns the members of a that are not in b; both are sorted.
 func without[T interface{ Compare(T) int }](a, b []T) (out []T) {
 	for _, m := range a {
-		if _, found := slices.BinarySearchFunc(b, m, T.Compare); !found {
+		for len(b) > 0 && b[0].Compare(m) < 0 {
+			b = b[1:]
+		}
+		if len(b) == 0 || b[0].Compare(m) != 0 {
 			out = append(out, m)
 		}
 	}
