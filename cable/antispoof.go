@@ -35,21 +35,25 @@ func (c Cabling) antispoof(s dataplane.State, devices []cableDevice, links []Lin
 // inner returns the sources that each peer with a VXLAN cable may use inside VXLAN packets: its
 // networks, and its addresses on the devices.
 func (c Cabling) inner(links []Link) []dataplane.InnerSource {
-	nets := map[netip.Addr][]netip.Prefix{}
+	all := make([]dataplane.InnerSource, 0, 3*len(links)) // most clusters have two networks
 	for i, l := range links {
-		if l.Outer.IsValid() {
-			nets[l.Outer] = append(nets[l.Outer], netip.PrefixFrom(l.IP, 32))
-			nets[l.Outer] = append(nets[l.Outer], c.Peers[i].Subnets...)
+		if !l.Outer.IsValid() {
+			continue
+		}
+		all = append(all, dataplane.InnerSource{Outer: l.Outer, Net: netip.PrefixFrom(l.IP, 32)})
+		for _, n := range c.Peers[i].Subnets {
+			all = append(all, dataplane.InnerSource{Outer: l.Outer, Net: n})
 		}
 	}
-	var out []dataplane.InnerSource
-	for outer, all := range nets {
-		for _, n := range set("", all).Members { // without overlaps, which the kernel refuses
-			out = append(out, dataplane.InnerSource{Outer: outer, Net: n})
+	slices.SortFunc(all, dataplane.InnerSource.Compare)
+	widest := all[:0]
+	for _, s := range all {
+		if n := len(widest); n > 0 && widest[n-1].Outer == s.Outer && widest[n-1].Net.Overlaps(s.Net) {
+			continue // sorted, so the wider one came first; the kernel refuses overlaps
 		}
+		widest = append(widest, s)
 	}
-	slices.SortFunc(out, dataplane.InnerSource.Compare)
-	return out
+	return widest
 }
 
 // addresses returns the addresses that a plan gives to devices.

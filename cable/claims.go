@@ -74,18 +74,20 @@ func NewClaims(nodes []Node, drivers []Driver) *Claims {
 // incumbent of the same cluster held. An incumbent is a gateway with earlier claims. Announce
 // claims the other resources.
 func (c *Claims) Keep(peers []Peer, incumbents []Gateway) {
-	before := map[string][]Gateway{}
-	for _, g := range incumbents {
+	before := make(map[string][]*Gateway, len(incumbents))
+	for i := range incumbents {
+		g := &incumbents[i]
 		before[g.Cluster] = append(before[g.Cluster], g)
 	}
+	var held []networkClaim
 	for _, p := range peers {
 		for _, n := range p.Subnets {
-			held := slices.ContainsFunc(before[p.Cluster], func(g Gateway) bool { return Covers(g.Subnets, n) })
-			if held && c.checkNetwork(n, p.Cluster) == nil {
-				c.addNetwork(networkClaim{n, p.Cluster})
+			if slices.ContainsFunc(before[p.Cluster], func(g *Gateway) bool { return Covers(g.Subnets, n) }) {
+				held = append(held, networkClaim{n, p.Cluster})
 			}
 		}
 	}
+	c.keepNetworks(held)
 	for _, p := range peers {
 		claims := c.announced(p.Gateway)
 		for _, g := range before[p.Cluster] {
@@ -94,7 +96,7 @@ func (c *Claims) Keep(peers []Peer, incumbents []Gateway) {
 					c.KeepAddress(ip)
 				}
 			}
-			held := c.announced(g)
+			held := c.announced(*g)
 			for _, claim := range claims {
 				if _, taken := c.holders[claim.What]; !taken && slices.Contains(held, claim) {
 					c.holders[claim.What] = holder{cluster: p.Cluster}
@@ -102,6 +104,37 @@ func (c *Claims) Keep(peers []Peer, incumbents []Gateway) {
 			}
 		}
 	}
+}
+
+// keepNetworks claims the networks that conflict with no earlier claim. Incumbents have no conflicts
+// with each other, except those of different gateways' reports: without conflicts all networks are
+// sorted once, and not inserted one by one.
+func (c *Claims) keepNetworks(held []networkClaim) {
+	if sorted, disjoint := merged(held); disjoint && len(c.networks) == 0 && len(c.addresses) == 0 {
+		c.networks = sorted
+		return
+	}
+	for _, n := range held {
+		if c.checkNetwork(n.network, n.cluster) == nil {
+			c.addNetwork(n)
+		}
+	}
+}
+
+// merged returns networks sorted, without networks inside another one of the same cluster, and
+// reports whether those of different clusters are disjoint.
+func merged(all []networkClaim) (widest []networkClaim, disjoint bool) {
+	sorted := slices.SortedFunc(slices.Values(all), func(a, b networkClaim) int { return a.network.Compare(b.network) })
+	widest = sorted[:0]
+	for _, n := range sorted {
+		switch last := len(widest) - 1; {
+		case last < 0 || !widest[last].network.Overlaps(n.network):
+			widest = append(widest, n)
+		case widest[last].cluster != n.cluster:
+			return nil, false
+		}
+	}
+	return widest, true
 }
 
 // KeepAddress claims an incumbent's address, unless it is in a claimed network.

@@ -191,9 +191,11 @@ func CheckRemote(g Gateway, own Networks) error {
 		if slices.Contains(own.Nodes, a.ip) {
 			errs = append(errs, fmt.Errorf("%s IP %v belongs to a node of this cluster", a.what, a.ip))
 		}
-		for _, p := range own.All() {
-			if p.Contains(a.ip) {
-				errs = append(errs, fmt.Errorf("%s IP %v is in this cluster's network %v", a.what, a.ip, p))
+		for _, nets := range [][]netip.Prefix{own.Services, own.Pods} {
+			for _, p := range nets {
+				if p.Contains(a.ip) {
+					errs = append(errs, fmt.Errorf("%s IP %v is in this cluster's network %v", a.what, a.ip, p))
+				}
 			}
 		}
 	}

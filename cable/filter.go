@@ -185,14 +185,14 @@ func set(name string, members []netip.Prefix) dataplane.Set {
 	slices.SortFunc(ms, func(a, b netip.Prefix) int {
 		return cmp.Or(a.Addr().Compare(b.Addr()), cmp.Compare(a.Bits(), b.Bits()))
 	})
-	var out []netip.Prefix
+	widest := ms[:0]
 	for _, m := range ms {
-		if n := len(out); n > 0 && out[n-1].Overlaps(m) {
+		if n := len(widest); n > 0 && widest[n-1].Overlaps(m) {
 			continue // sorted, so the wider one came first
 		}
-		out = append(out, m)
+		widest = append(widest, m)
 	}
-	return dataplane.Set{Name: name, Members: out}
+	return dataplane.Set{Name: name, Members: widest}
 }
 
 // fewNets is the maximum number of networks behind a device that get their own rule for

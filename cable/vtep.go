@@ -1,7 +1,7 @@
 package cable
 
 import (
-	"fmt"
+	"net"
 	"net/netip"
 )
 
@@ -9,9 +9,9 @@ import (
 // device's network, and the last three octets of the node's own address (the same as
 // upstream, for its tools). Nodes whose addresses differ only in the first octet
 // collide; plans refuse the second one.
-func VTEPOf(net byte, node netip.Addr) netip.Addr {
+func VTEPOf(network byte, node netip.Addr) netip.Addr {
 	b := node.As4()
-	b[0] = net
+	b[0] = network
 	return netip.AddrFrom4(b)
 }
 
@@ -19,11 +19,11 @@ func VTEPOf(net byte, node netip.Addr) netip.Addr {
 // address of the device. The MAC address is derived from the address and not random. So
 // peers need no ARP: they hold it as a permanent neighbor entry, which stays valid if the
 // device is recreated.
-func VTEP(net byte, node netip.Addr) (netip.Addr, string) {
-	ip := VTEPOf(net, node)
+func VTEP(network byte, node netip.Addr) (netip.Addr, string) {
+	ip := VTEPOf(network, node)
 	b := ip.As4()
 	// 0x02 in the first octet: locally administered, unicast (IEEE 802, section 8.4).
-	return ip, fmt.Sprintf("02:73:%02x:%02x:%02x:%02x", b[0], b[1], b[2], b[3])
+	return ip, net.HardwareAddr{0x02, 0x73, b[0], b[1], b[2], b[3]}.String()
 }
 
 // NexthopID returns the ID of the next hop to a VTEP: the kind of next hop in the first

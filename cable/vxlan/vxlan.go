@@ -91,7 +91,7 @@ func (Driver) Overhead(cable.Local, cable.Peer) int { return dataplane.VXLANOver
 
 // Plan implements cable.Driver. It returns an error if two gateways have the same VTEP.
 func (d Driver) Plan(local cable.Local, peers []cable.Peer) (cable.Wiring, error) {
-	w := cable.Wiring{State: make(dataplane.State, 4*len(peers))}
+	w := cable.Wiring{State: make(dataplane.State, 4*len(peers)), Links: make([]cable.Link, 0, len(peers))}
 	port := local.Settings[Name].Number(optPort)
 	senders := cable.Listen{Proto: "udp", Port: port, VXLAN: true}
 	others := map[uint32]bool{}

@@ -99,11 +99,12 @@ const MaxLabels = 64
 // MaxLabels, the lower names first. The cluster itself goes by the same labels, so that both
 // ends of a pair have the same.
 func SharedLabels(labels map[string]string) map[string]string {
-	out := maps.Clone(labels)
-	if out == nil {
-		out = map[string]string{}
+	out := map[string]string{}
+	for k, v := range labels {
+		if !IsReservedLabel(k) {
+			out[k] = v
+		}
 	}
-	maps.DeleteFunc(out, func(k, _ string) bool { return IsReservedLabel(k) })
 	if len(out) > MaxLabels {
 		for _, k := range slices.Sorted(maps.Keys(out))[MaxLabels:] {
 			delete(out, k)
