@@ -195,6 +195,9 @@ func TestJoinAndUninstall(t *testing.T) {
 	require.NoError(t, w.memberC.Get(t.Context(), client.ObjectKey{Namespace: cluster.Namespace, Name: "submariner"}, sub))
 	require.Equal(t, "10.111.0.0/22", sub.Spec.ClusterCIDR)
 	require.Equal(t, string(key.Data[cluster.KeyPublic]), sub.Annotations[v1alpha1.PublicKeyAnnotation])
+	trusted := &corev1.Secret{}
+	require.NoError(t, w.memberC.Get(t.Context(), client.ObjectKey{Namespace: cluster.Namespace, Name: cluster.TrustSecret}, trusted))
+	require.Equal(t, string(trusted.Data[cluster.KeyGrant]), sub.Annotations[submarinerv1.GrantAnnotation])
 	require.Equal(t, "generic", sub.Status.NetworkPlugin)
 	w.statusForUpstream(t)
 

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/api/meta"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"subctl/agent/mesh"
 	submarinerv1 "subctl/api/submariner/v1"
@@ -18,14 +19,19 @@ import (
 	"subctl/internal/printer"
 )
 
-const trustLong = `The list contains the other clusters whose grants the gateways of the cluster have verified;
-on a broker that is not a member, all members of the broker, compared with the administrator's
-key that the broker states.
+const trustLong = `The list contains the cluster itself, and the other clusters whose grants its gateways have
+verified; on a broker that is not a member, all members of the broker, compared with the
+administrator's key that the broker states.
 
-SINCE is when the grant was signed, and SIGNED BY whether with the administrator's key or with
-an invitation. A cluster may announce only the NETWORKS of its grant, and as many GATEWAYS. A
-broker cannot alter what a cluster publishes, but it can withhold it: AGE is the time since the
-cluster signed the newest state of its Cluster object, which it renews about once an hour.
+SIGNED BY is whether the grant was signed with the administrator's key or with an invitation.
+GRANTED is when the administrator signed the grant, or the invitation: who is invited chooses
+the date of the grant. SEEN SINCE is when the cluster's Cluster object arrived here, by the clock
+of this API server; for the cluster itself, when it joined. A later grant of a cluster that is
+known changes only GRANTED.
+
+A cluster may announce only the NETWORKS of its grant, and as many GATEWAYS. A broker cannot
+alter what a cluster publishes, but it can withhold it: AGE is the time since the cluster signed
+the newest state of its Cluster object, by its own clock, which it renews about once an hour.
 
 What the gateways refused, and why, is a problem: it is on stderr, and the exit code is 3.`
 
@@ -33,8 +39,9 @@ What the gateways refused, and why, is a problem: it is on stderr, and the exit 
 type trustRow struct {
 	Cluster     string   `json:"cluster"`
 	ClusterID   string   `json:"clusterID"`
-	Since       string   `json:"since"` // RFC 3339; empty: there is no grant
 	SignedBy    string   `json:"signedBy"`
+	Granted     string   `json:"granted"`   // RFC 3339; empty: there is no valid grant
+	SeenSince   string   `json:"seenSince"` // RFC 3339; empty: there is no Cluster object
 	Networks    []string `json:"networks"`
 	Gateways    int      `json:"gateways"`
 	ClusterSets []string `json:"clusterSets"`
@@ -50,13 +57,19 @@ func trustTable() look.Section {
 	}
 	return look.View[trustRow]{
 		Noun: "trust", Short: "Show the grants of the clusters", Long: trustLong, Joined: true, OnBroker: true,
-		Reads: []look.Read{look.ReadMembers, look.ReadGateways}, Rows: trustRows, None: "no other cluster is known",
+		Reads: []look.Read{look.ReadMembers, look.ReadGateways}, Rows: trustRows, None: "no cluster is known",
 		Columns: []printer.Column[trustRow]{
 			{Head: "CLUSTER", Cell: func(r trustRow) string { return r.ClusterID }},
-			{Head: "SINCE", Cell: func(r trustRow) string { return r.Since }},
 			{Head: "SIGNED BY", Cell: func(r trustRow) string { return r.SignedBy }},
+			{Head: "GRANTED", Cell: func(r trustRow) string { return r.Granted }},
+			{Head: "SEEN SINCE", Cell: func(r trustRow) string { return r.SeenSince }},
 			{Head: "NETWORKS", Max: 60, Cell: list(func(r trustRow) []string { return r.Networks })},
-			{Head: "GATEWAYS", Cell: func(r trustRow) string { return fmt.Sprint(r.Gateways) }},
+			{Head: "GATEWAYS", Cell: func(r trustRow) string {
+				if r.Granted == "" {
+					return ""
+				}
+				return fmt.Sprint(r.Gateways)
+			}},
 			{Head: "CLUSTERSETS", Max: 40, Cell: list(func(r trustRow) []string { return r.ClusterSets })},
 			{Head: "AGE", Cell: func(r trustRow) string { return r.age }},
 		},
@@ -70,46 +83,53 @@ func trustRows(s look.Site) []trustRow {
 	}
 	var rows []trustRow
 	for _, c := range s.Members.Catalog.Clusters {
-		if s.Joined() && c.ID == s.Members.Keeper {
-			continue // it verifies the others
-		}
 		object := s.Members.Clusters[c.ID]
-		rows = append(rows, trustRowOf(s, c.ID, &object))
+		r := trustRow{Cluster: s.Name, ClusterID: c.ID, Networks: []string{}, ClusterSets: []string{}}
+		if s.Joined() && c.ID == s.Members.Keeper {
+			r.state(s.Submariner, s.Now) // its gateways verify it
+		} else {
+			r.Flaw = grantFlaw(s, c.ID, &object)
+			r.state(&object, s.Now)
+		}
+		rows = append(rows, r)
 	}
 	return rows
 }
 
-// trustRowOf returns the row of a cluster, with what its Cluster object states.
-func trustRowOf(s look.Site, id string, object *submarinerv1.Cluster) trustRow {
-	r := trustRow{Cluster: s.Name, ClusterID: id, Networks: []string{}, ClusterSets: []string{}}
-	token := object.Annotations[submarinerv1.GrantAnnotation]
-	g, err := trust.ClaimedGrant(token)
-	if err == nil {
-		r.Since, r.SignedBy, r.Gateways = stampOf(g.Serial), "administrator", g.Gateways
-		if g.Invited > 0 {
-			r.SignedBy = "invitation"
-		}
-		for _, n := range g.Networks {
-			r.Networks = append(r.Networks, n.String())
-		}
-		r.ClusterSets = append(r.ClusterSets, g.Sets...)
+// state adds when an object arrived and, unless it has a flaw, what its grant and its signature state.
+func (r *trustRow) state(object client.Object, now time.Time) {
+	if at := object.GetCreationTimestamp(); !at.IsZero() {
+		r.SeenSince = at.UTC().Format(time.RFC3339)
 	}
-	if token == "" {
-		r.Flaw = "it has no grant"
-	} else if !s.Joined() {
-		r.Flaw = grantFlaw(s, id, token, object)
+	if r.Flaw != "" {
+		return
 	}
-	if last, err := trust.ClaimedStatement(object.Annotations[submarinerv1.SignatureAnnotation]); err == nil && last.Sequence > 0 {
+	if last, err := trust.ClaimedStatement(object.GetAnnotations()[submarinerv1.SignatureAnnotation]); err == nil && last.Sequence > 0 {
 		r.LastData = stampOf(last.Sequence)
-		r.age = max(0, s.Now.Sub(time.UnixMilli(last.Sequence))).Round(time.Second).String()
+		r.age = max(0, now.Sub(time.UnixMilli(last.Sequence))).Round(time.Second).String()
 	}
-	return r
+	g, err := trust.ClaimedGrant(object.GetAnnotations()[submarinerv1.GrantAnnotation])
+	if err != nil {
+		return
+	}
+	r.SignedBy, r.Granted, r.Gateways = "administrator", stampOf(g.Authority()), g.Gateways
+	if g.Invited > 0 {
+		r.SignedBy = "invitation"
+	}
+	for _, n := range g.Networks {
+		r.Networks = append(r.Networks, n.String())
+	}
+	r.ClusterSets = append(r.ClusterSets, g.Sets...)
 }
 
-// grantFlaw returns what is wrong with the grant of a cluster on a broker; empty if the broker
-// does not state the administrator's key. Members verify with the key that they pinned.
-func grantFlaw(s look.Site, id, token string, object *submarinerv1.Cluster) string {
-	if len(s.Brokers) == 0 || s.Brokers[0].Annotations[broker.AdministratorAnnotation] == "" {
+// grantFlaw returns what is wrong with the grant of a cluster. Members have verified it with the key
+// that they pinned. On a broker, it is verified here, if the broker states the administrator's key.
+func grantFlaw(s look.Site, id string, object *submarinerv1.Cluster) string {
+	token := object.Annotations[submarinerv1.GrantAnnotation]
+	if token == "" {
+		return "it has no grant"
+	}
+	if s.Joined() || len(s.Brokers) == 0 || s.Brokers[0].Annotations[broker.AdministratorAnnotation] == "" {
 		return ""
 	}
 	key, err := trust.ParsePublic(s.Brokers[0].Annotations[broker.AdministratorAnnotation])

@@ -49,7 +49,7 @@ func (j *Operation) DryRun(ctx context.Context) (*DryRun, error) {
 	if key != nil {
 		public = string(key.Data[cluster.KeyPublic])
 	}
-	objs, err := j.Plan.Objects(cluster.RedactedSecrets(), public)
+	objs, err := j.Plan.Objects(cluster.RedactedSecrets(), public, cluster.Redacted)
 	if err != nil {
 		return nil, err
 	}

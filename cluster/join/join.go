@@ -14,6 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	submarinerv1 "subctl/api/submariner/v1"
 	"subctl/api/submariner/v1alpha1"
 	"subctl/broker"
 	"subctl/cluster"
@@ -63,7 +64,7 @@ func (j *Operation) run(ctx context.Context) error {
 	}
 	// The join file has the certificate authorities for the broker's URL.
 	creds.CA = j.File.CA
-	objs, err := j.Plan.Objects(cluster.Secrets(creds, j.File.PSK, key, t), key.Private.Public().String())
+	objs, err := j.Plan.Objects(cluster.Secrets(creds, j.File.PSK, key, t), key.Private.Public().String(), t.Grant)
 	if err != nil {
 		return err
 	}
@@ -148,10 +149,11 @@ func (j *Operation) claim(ctx context.Context, c client.Client) (creds *broker.C
 }
 
 // Objects returns the objects to install in the cluster, in order, including the given
-// Secrets. public is the public key of the cluster, in base64.
-func (p *Plan) Objects(secrets []client.Object, public string) ([]client.Object, error) {
+// Secrets. public is the public key of the cluster, in base64, and grant its signed grant.
+func (p *Plan) Objects(secrets []client.Object, public, grant string) ([]client.Object, error) {
 	sub := p.Submariner.DeepCopy()
 	metav1.SetMetaDataAnnotation(&sub.ObjectMeta, v1alpha1.PublicKeyAnnotation, public)
+	metav1.SetMetaDataAnnotation(&sub.ObjectMeta, submarinerv1.GrantAnnotation, grant)
 	objs, err := cluster.Render(sub)
 	if err != nil {
 		return nil, err

@@ -8,7 +8,8 @@ const (
 	// object was made on the broker.
 	SignatureAnnotation = "submariner.io/signature"
 	// GrantAnnotation is on Clusters. It states what the cluster may be, signed by the
-	// administrator.
+	// administrator. On a Submariner, it is the grant that join stored in the cluster's Secret, for
+	// people who may not read Secrets.
 	GrantAnnotation = "submariner.io/grant"
 	// RevocationAnnotation is on the Cluster that takes the place of a revoked cluster's on the
 	// broker. It makes the grants of that cluster void, signed by the administrator.
