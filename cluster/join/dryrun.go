@@ -46,7 +46,7 @@ func (j *Operation) DryRun(ctx context.Context) (*DryRun, error) {
 		return nil, err
 	}
 	public := cluster.Redacted
-	if key != nil {
+	if key != nil && !j.Plan.NewKeys {
 		public = string(key.Data[cluster.KeyPublic])
 	}
 	objs, err := j.Plan.Objects(cluster.RedactedSecrets(), public, cluster.Redacted)

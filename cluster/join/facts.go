@@ -104,6 +104,9 @@ type BrokerFacts struct {
 	// Holder is the ServiceAccount of the cluster that has claimed the cluster ID; nil if
 	// none has.
 	Holder *corev1.ServiceAccount
+	// Revocation is the revocation that a clusterset has in place of the Cluster with the cluster ID;
+	// empty if none has.
+	Revocation string
 	// Members are the objects in the clustersets that the cluster joins.
 	Members []catalog.Set
 }
@@ -152,7 +155,12 @@ func ReadBrokerFacts(ctx context.Context, s cluster.Side, ns, clusterID string, 
 			}
 			return nil, fmt.Errorf("listing the members of clusterset %q: %w", set, err)
 		}
-		clusters.Items = slices.DeleteFunc(clusters.Items, func(c submarinerv1.Cluster) bool { return exchange.IsRevoked(&c) })
+		clusters.Items = slices.DeleteFunc(clusters.Items, func(c submarinerv1.Cluster) bool {
+			if exchange.IsRevoked(&c) && c.Name == clusterID {
+				f.Revocation = c.Annotations[submarinerv1.RevocationAnnotation]
+			}
+			return exchange.IsRevoked(&c)
+		})
 		f.Members = append(f.Members, catalog.Set{Name: set, Namespace: string(in), Objects: catalog.Objects{
 			Policies: policies.Items, Clusters: clusters.Items, Endpoints: endpoints.Items,
 		}})

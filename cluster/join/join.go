@@ -54,7 +54,7 @@ func (j *Operation) run(ctx context.Context) error {
 	j.Report.Done("the broker knows this cluster as %q", spec.ClusterID)
 
 	j.Report.Step("installing the agents in namespace %s at %s", cluster.Namespace, j.Member.URL)
-	key, err := clusterKey(ctx, j.Member)
+	key, err := clusterKey(ctx, j.Member, j.Plan.NewKeys)
 	if err != nil {
 		return err
 	}

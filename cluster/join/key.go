@@ -26,11 +26,14 @@ func newSeed() broker.Secret {
 	return seed
 }
 
-// clusterKey returns the keys of the cluster, or new keys if it has none. It does not replace
-// an unreadable key but returns an error, because the other clusters have derived their
+// clusterKey returns the keys of the cluster, or new keys if it has none or renew is true. It does not
+// replace an unreadable key but returns an error, because the other clusters have derived their
 // secrets from its public key. If the Secret was created by a version without the seed,
 // clusterKey adds a seed, which no other cluster depends on.
-func clusterKey(ctx context.Context, c client.Reader) (cluster.ClusterKey, error) {
+func clusterKey(ctx context.Context, c client.Reader, renew bool) (cluster.ClusterKey, error) {
+	if renew {
+		return newClusterKey()
+	}
 	stored, err := kube.Optional(ctx, c, &corev1.Secret{}, client.ObjectKey{Namespace: cluster.Namespace, Name: cluster.ClusterKeySecret})
 	if err != nil {
 		return cluster.ClusterKey{}, err

@@ -49,6 +49,9 @@ type Plan struct {
 	Granted []Change
 	// Trust is what the cluster signs and verifies with now; nil if it has not joined.
 	Trust *cluster.Trust
+	// NewKeys reports whether the cluster gets a new key pair and a new seed: it is no member, or was
+	// revoked, so that somebody may have a copy of those that it has.
+	NewKeys bool
 	// Unreachable are the networks of this cluster of which other clusters can no longer reach
 	// all addresses, each with its replacement.
 	Unreachable []string
@@ -81,7 +84,7 @@ func MakePlan(o Options, file *broker.JoinFile, f *Facts, b *BrokerFacts) (*Plan
 	pods, _, _ := r.pods()
 	services, _, _ := r.services()
 	p.Submariner = r.submariner(pods, services)
-	p.Grant, p.Trust = r.grant(), f.Trust
+	p.Grant, p.Trust, p.NewKeys = r.grant(), f.Trust, b.Holder == nil || r.revoked()
 	p.Granted = r.granted(p.Grant)
 	if p.Before != nil {
 		p.Changes = changes(p.Before.Spec, p.Submariner.Spec)

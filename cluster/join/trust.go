@@ -31,6 +31,13 @@ func readTrust(ctx context.Context, c client.Reader) (*cluster.Trust, error) {
 	return &t, nil
 }
 
+// revoked reports whether the administrator of the join file has revoked the cluster, which has not
+// published anything since.
+func (r request) revoked() bool {
+	v, err := r.file.Administrator.Revocation(r.broker.Revocation)
+	return err == nil && v.Cluster == r.ClusterID
+}
+
 // grant returns what the cluster is to be granted, without its key and the serial.
 func (r request) grant() trust.Grant {
 	pods, _, _ := r.pods() // checkNetworks reports what is wrong

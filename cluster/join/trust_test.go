@@ -1,15 +1,21 @@
 package join
 
 import (
+	"bytes"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 
+	"subctl/api/submariner/v1alpha1"
 	"subctl/broker"
 	"subctl/broker/brokertest"
 	"subctl/broker/trust"
 	"subctl/cluster"
+	"subctl/cluster/clustertest"
 )
 
 // A cluster keeps its key as long as it is a member, and its grant as long as it is the planned one.
@@ -66,4 +72,52 @@ func TestTrustOfAJoin(t *testing.T) {
 	j.Plan.Trust = &cluster.Trust{Key: first.Key, Administrator: brokertest.Key("other").Public(), Grant: first.Grant}
 	_, err = j.trust(true, noon)
 	require.ErrorContains(t, err, "signing the grant of cluster west with the key of the join file: its grant is not valid: it was altered, or signed with another key")
+}
+
+// A cluster that is a member keeps its key pair and its seed: the other clusters have derived their
+// secrets from them. One that was revoked gets new ones: whoever has a copy could take its place.
+func TestKeysOfAJoin(t *testing.T) {
+	administrator := brokertest.Key("administrator")
+	revocation := func(by trust.Key, id string) string {
+		token, err := by.SignRevocation(trust.Revocation{Cluster: id, Serial: 1})
+		require.NoError(t, err)
+		return token
+	}
+	holder := &corev1.ServiceAccount{}
+	for name, c := range map[string]struct {
+		facts BrokerFacts
+		want  bool
+	}{
+		"a member":                         {BrokerFacts{Holder: holder}, false},
+		"a new cluster":                    {BrokerFacts{}, true},
+		"removed":                          {BrokerFacts{Revocation: revocation(administrator, "west")}, true},
+		"removed, and an interrupted join": {BrokerFacts{Holder: holder, Revocation: revocation(administrator, "west")}, true},
+		"what somebody else has signed":    {BrokerFacts{Holder: holder, Revocation: revocation(brokertest.Key("x"), "west")}, false},
+		"the removal of another":           {BrokerFacts{Holder: holder, Revocation: revocation(administrator, "east")}, false},
+	} {
+		c.facts.Broker = &v1alpha1.Broker{}
+		c.facts.Version, c.facts.Sets = "v1.36.3", []string{"default"}
+		holder.Annotations = map[string]string{broker.ClusterUIDAnnotation: "uid"}
+		o := DefaultOptions()
+		o.ClusterID, o.ClusterCIDRs, o.ServiceCIDRs = "west", []string{"10.1.0.0/16"}, []string{"10.2.0.0/16"}
+		file := &broker.JoinFile{BrokerURL: "https://hub:6443", CA: []byte("ca"), Namespace: "b", SigningKey: administrator, Administrator: administrator.Public()}
+		p, err := MakePlan(o, file, &Facts{Version: "v1.36.3", UID: "uid", Nodes: []corev1.Node{clustertest.Node("n1", "10.89.1.1")}}, &c.facts)
+		require.NoError(t, err, name)
+		require.Equal(t, c.want, p.NewKeys, name)
+	}
+
+	stored, err := newClusterKey()
+	require.NoError(t, err)
+	data := map[string][]byte{cluster.KeyPrivate: stored.Private.Bytes(), cluster.KeySeed: stored.Seed}
+	c := fake.NewClientBuilder().WithObjects(&corev1.Secret{
+		ObjectMeta: metav1.ObjectMeta{Namespace: cluster.Namespace, Name: cluster.ClusterKeySecret}, Data: data,
+	}).Build()
+	kept, err := clusterKey(t.Context(), c, false)
+	require.NoError(t, err)
+	require.Equal(t, stored.Private.Public(), kept.Private.Public())
+	require.True(t, bytes.Equal(stored.Seed, kept.Seed))
+	renewed, err := clusterKey(t.Context(), c, true)
+	require.NoError(t, err)
+	require.NotEqual(t, stored.Private.Public(), renewed.Private.Public())
+	require.False(t, bytes.Equal(stored.Seed, renewed.Seed))
 }
