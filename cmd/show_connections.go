@@ -18,7 +18,8 @@ const connectionsLong = `Every active gateway has one connection to each active 
 GATEWAY, CLUSTER and REMOTE IP describe the remote gateway. CABLE DRIVER is the driver in
 use or, if there is no cable, the driver that should be in use. POLICY is the cable policy
 that chose the driver; it is empty if none did. MESSAGE describes the problem, if there is
-one. Connections that were reported more than 15 s ago are shown as errors.
+one. Connections that were reported more than 15 s ago are shown as errors; those of a gateway
+that another gateway of its cluster has replaced are not shown.
 
 -o wide also shows the local gateway, the number of the policy's rule, and details of the
 cable. DESIRED DRIVER differs from CABLE DRIVER while the pair changes its cable. MTU is the
@@ -99,6 +100,9 @@ func connectionsView() look.View[connectionRow] {
 func connectionRows(s look.Site) []connectionRow {
 	var rows []connectionRow
 	for _, gw := range s.Gateways {
+		if s.Replaced(gw) { // the connections are its successor's
+			continue
+		}
 		old := look.Stale(gw, s.Now)
 		for _, c := range gw.Status.Connections {
 			r := connectionRow{

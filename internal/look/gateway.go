@@ -34,6 +34,19 @@ func GatewayFault(gw submarinerv1.Gateway, now time.Time) string {
 	return strings.ReplaceAll(strings.Join(faults, "; "), "\n", "; ")
 }
 
+// Replaced reports whether another gateway of the site has become active since gw reported that it is
+// active. A gateway that is drained or killed does not report that it is no longer active.
+func (s Site) Replaced(gw submarinerv1.Gateway) bool {
+	if s.Joined() && s.Submariner.Spec.MultiActiveGatewayEnabled {
+		return false
+	}
+	last, ok := gw.ReportedAt()
+	return ok && gw.Status.HAStatus == submarinerv1.HAStatusActive && slices.ContainsFunc(s.Gateways, func(other submarinerv1.Gateway) bool {
+		at, ok := other.ReportedAt()
+		return ok && other.Status.HAStatus == submarinerv1.HAStatusActive && at.After(last)
+	})
+}
+
 // Stale returns since when a gateway has not reported; empty if its report is recent.
 func Stale(gw submarinerv1.Gateway, now time.Time) string {
 	last, ok := gw.ReportedAt()
