@@ -1,0 +1,46 @@
+package exchange_test
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"subctl/broker"
+	"subctl/broker/brokertest"
+	"subctl/internal/kubetest"
+)
+
+// A cluster that is revoked on the broker is gone from the others at once, although its own gateway
+// goes on: it has no rights any more, and nobody accepts what it has signed.
+func TestHostileRevokedCluster(t *testing.T) {
+	server := kubetest.Shared(t)
+	d := brokertest.Deploy(t, server)
+	gate := kubetest.NewGate(t, server)
+	east, west := newSite(t, d, gate, "east"), newSite(t, d, gate, "west")
+	for _, s := range []*site{east, west} {
+		s.start()
+		s.create(cluster(s.ns, s.id))
+		s.create(endpoint(s.ns, s.id, "10-0-0-1"))
+	}
+	east.eventually("east", "west", eastCable, westCable)
+
+	require.NoError(t, broker.Revoke(t.Context(), d.Admin, d.NS, []string{"default"}, "west", brokertest.Administrator(), time.Now()))
+	revoked := time.Now()
+	east.eventually("east", eastCable)
+	t.Logf("the others have no copies %s after the command", time.Since(revoked))
+	west.eventuallyHealthy(false)
+
+	t.Log("somebody with its key and with rights on the broker publishes for it")
+	later := time.Now().UnixMilli() + 1000
+	require.NoError(t, d.Admin.Delete(t.Context(), cluster(d.NS, "west")))
+	require.NoError(t, d.Admin.Create(t.Context(), brokertest.SignAt(cluster(d.NS, "west"), "", later)))
+	require.NoError(t, d.Admin.Create(t.Context(), brokertest.SignAt(endpoint(d.NS, "west", "10-0-0-1"), "", later)))
+	require.Eventually(t, func() bool {
+		return strings.Contains(strings.Join(texts(east.ex.Status().Refused), "\n"), "the grant of cluster west is revoked")
+	}, patience, 10*time.Millisecond)
+	require.Equal(t, []string{"east", eastCable}, east.names())
+	east.stop()
+	west.stop()
+}
