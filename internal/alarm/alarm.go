@@ -31,7 +31,7 @@ func (a *Alarm) Report(log *slog.Logger, level slog.Level, message string, err e
 func (a *Alarm) report(log *slog.Logger, level slog.Level, message string, err error, now time.Time) {
 	if err == nil {
 		if a.text != "" {
-			log.Info("ended: "+a.message, "after", now.Sub(a.since).Round(time.Second))
+			log.Info("ended: "+a.message, "after", now.Sub(a.since).Round(time.Second).String())
 		}
 		*a = Alarm{}
 		return
