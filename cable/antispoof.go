@@ -90,7 +90,7 @@ func (n Intra) antispoof() dataplane.Antispoof {
 	a := dataplane.Antispoof{
 		Table: dataplane.RouteOwner.Antispoof, Ports: []int{dataplane.IntraPort},
 		Transit: []int{dataplane.IntraPort, dataplane.VXLANWireGuardPort, dataplane.VXLANIPsecPort},
-		Closed:  [2]int{dataplane.GatewayMetricsPort, dataplane.RouteProbePort},
+		Closed:  dataplane.Range{Min: dataplane.GatewayMetricsPort, Max: dataplane.RouteProbePort},
 	}
 	if n.VXLANPort != 0 {
 		a.Transit = append(a.Transit, n.VXLANPort)

@@ -29,10 +29,10 @@ type Antispoof struct {
 	// Unforwarded are networks to which this node forwards nothing.
 	Unforwarded []netip.Prefix
 	// Remote are networks whose packets must arrive on one of the devices In, if there are any, and
-	// never reach the TCP ports from Closed[0] to Closed[1] of this node.
+	// never reach the TCP ports Closed of this node.
 	Remote []netip.Prefix // sorted; no network contains another
 	In     []string
-	Closed [2]int
+	Closed Range
 	// Out are devices on which all packets must leave with a source in Own.
 	Out []string
 	Own []netip.Prefix // sorted; no network contains another
@@ -97,7 +97,7 @@ func (r AntispoofRule) String() string {
 // Match is a condition of an AntispoofRule. One of its fields is set.
 type Match struct {
 	DPort      int          // destination port of UDP
-	TCPPorts   [2]int       // first and last destination port of TCP
+	TCPPorts   Range        // destination ports of TCP
 	DAddr      netip.Prefix // network of the destination
 	DAddrIn    string       // set of the destination
 	SAddrIn    string       // set of the source
@@ -121,8 +121,8 @@ func (m Match) String() string {
 	switch {
 	case m.DPort != 0:
 		return fmt.Sprintf("udp dport %d", m.DPort)
-	case m.TCPPorts[1] != 0:
-		return fmt.Sprintf("tcp dport %d-%d", m.TCPPorts[0], m.TCPPorts[1])
+	case m.TCPPorts.Max != 0:
+		return fmt.Sprintf("tcp dport %d-%d", m.TCPPorts.Min, m.TCPPorts.Max)
 	case m.DAddr.IsValid():
 		return fmt.Sprintf("ip daddr %v", m.DAddr)
 	case m.DAddrIn != "":
@@ -184,7 +184,7 @@ func (a Antispoof) Rules() (rules []AntispoofRule) {
 		add(AntispoofTransit, "", Match{SAddrNotIn: AntispoofSetEnds})
 		add(AntispoofTransit, "", Match{WrongWay: true})
 	}
-	if len(a.Remote) > 0 && a.Closed[1] != 0 {
+	if len(a.Remote) > 0 && a.Closed.Max != 0 {
 		add(AntispoofInput, "", Match{TCPPorts: a.Closed}, Match{SAddrIn: AntispoofSetRemote})
 	}
 	if len(a.Remote) > 0 && len(a.In) > 0 {

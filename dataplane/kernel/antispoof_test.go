@@ -22,7 +22,7 @@ func antispoof() dataplane.Antispoof {
 		Inner:   []dataplane.InnerSource{{Outer: ip("172.18.0.3"), Net: cidr("10.1.0.0/16")}, {Outer: ip("172.18.0.4"), Net: cidr("10.2.0.0/16")}},
 		Transit: []int{4502, 4800}, Ends: []netip.Prefix{cidr("172.18.0.2/32"), cidr("172.18.0.3/32")},
 		Unforwarded: []netip.Prefix{cidr("240.0.0.0/8"), cidr("244.0.0.0/6")},
-		Remote:      []netip.Prefix{cidr("10.1.0.0/16"), cidr("10.2.0.0/16")}, In: []string{"vxlan-tunnel", "subvx-*"}, Closed: [2]int{32780, 32783},
+		Remote:      []netip.Prefix{cidr("10.1.0.0/16"), cidr("10.2.0.0/16")}, In: []string{"vxlan-tunnel", "subvx-*"}, Closed: dataplane.Range{Min: 32780, Max: 32783},
 		Out: []string{"vxlan-tunnel", "subvx-*"}, Own: []netip.Prefix{cidr("10.0.0.0/16")},
 	}
 }
