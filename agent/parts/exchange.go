@@ -44,13 +44,13 @@ type exchanger struct {
 	nudge func() // the loop
 	wake  wake.Signal
 	make  func(exchange.Config) syncer
-	fault alarm.Alarm // why it does not run, as it was logged
 
 	mu      sync.Mutex
 	target  *target // nil: nothing is to be exchanged
 	stop    context.CancelFunc
 	running syncer
-	failed  string // why it does not run
+	failed  string      // why it does not run
+	fault   alarm.Alarm // the same, as it was logged
 }
 
 // syncer exchanges objects: an *exchange.Exchange.
@@ -139,6 +139,9 @@ func (x *exchanger) status() *mesh.ExchangeStatus {
 		return &mesh.ExchangeStatus{}
 	}
 	now := x.running.Status()
+	if !now.Reading {
+		x.reportFault(nil)
+	}
 	out := &mesh.ExchangeStatus{LastSync: now.LastSync, Errors: now.Errors, RefusedMore: now.RefusedMore}
 	if now.Reading {
 		out.LastSync = time.Time{} // too early to tell
@@ -180,16 +183,13 @@ func (x *exchanger) run(ctx context.Context, t target) {
 			Local: x.local, Broker: remote, Sets: t.sets, Identity: x.identity,
 			Log: x.log, Complete: x.nudge, Warn: x.warn,
 		})
-		x.note(s, "")
+		x.note(s, nil)
 		err = s.Run(ctx)
 	}
-	if err != nil && ctx.Err() == nil {
-		x.fault.Report(x.log, slog.LevelWarn, "exchange with the broker", err)
-		x.note(nil, err.Error())
-		return
+	if ctx.Err() != nil {
+		err = nil
 	}
-	x.fault.Report(x.log, slog.LevelWarn, "exchange with the broker", nil)
-	x.note(nil, "")
+	x.note(nil, err)
 }
 
 // identity reads what the cluster signs and verifies with. A change of the mounted Secret is
@@ -208,8 +208,18 @@ func (x *exchanger) identity() (exchange.Identity, error) {
 }
 
 // note records what runs, or why nothing does.
-func (x *exchanger) note(running syncer, failed string) {
+func (x *exchanger) note(running syncer, err error) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
-	x.running, x.failed = running, failed
+	x.running, x.failed = running, ""
+	if err != nil {
+		x.failed = err.Error()
+		x.reportFault(err)
+	}
+}
+
+// reportFault logs why the exchange does not run or, if err is nil, that it runs again. The caller
+// holds x.mu.
+func (x *exchanger) reportFault(err error) {
+	x.fault.Report(x.log, slog.LevelWarn, "exchange with the broker", err)
 }

@@ -1,11 +1,13 @@
 package parts
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"log/slog"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -117,18 +119,29 @@ func TestExchangeFollows(t *testing.T) {
 	})
 }
 
-// What keeps the exchange from running is reported, and tried again.
+// What keeps the exchange from running is reported, and tried again. It is logged once, and when the
+// exchange runs again, not only when that ends.
 func TestExchangeIsRetried(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
+		var log bytes.Buffer
 		x := newExchanges(t)
+		x.part.log = slog.New(slog.NewTextHandler(&log, nil))
 		x.fail = errors.New("no route to host")
 		stop := start(t, x.part)
 		x.loop(true)
 		require.Equal(t, []string{"no route to host"}, x.loop(true).Errors)
-		x.fail = nil
+		pass(exchangeRetry)
+		require.Equal(t, 1, strings.Count(log.String(), "\n"), "%s", &log)
+		require.Contains(t, log.String(), `level=WARN msg="exchange with the broker" err="no route to host"`)
+		log.Reset()
+		x.fail, x.reading = nil, true
 		pass(exchangeRetry)
 		require.Len(t, x.running, 1)
 		require.Empty(t, x.loop(true).Errors)
+		require.Empty(t, log.String(), "it has not read anything yet")
+		x.reading = false
+		require.Empty(t, x.loop(true).Errors)
+		require.Contains(t, log.String(), `level=INFO msg="ended: exchange with the broker"`)
 
 		require.NoError(t, os.Remove(filepath.Join(x.part.dir, "token")))
 		x.sub.Spec.ClusterSets = []string{"a"}
