@@ -106,9 +106,9 @@ func (c *Claims) Keep(peers []Peer, incumbents []Gateway) {
 	}
 }
 
-// keepNetworks claims the networks that conflict with no earlier claim. Incumbents have no conflicts
-// with each other, except those of different gateways' reports: without conflicts all networks are
-// sorted once, and not inserted one by one.
+// keepNetworks claims the networks that conflict with no earlier claim. Incumbents seldom conflict with
+// each other: only if the reports of two gateways differ. Without conflicts, all networks are sorted
+// once instead of being inserted one by one.
 func (c *Claims) keepNetworks(held []networkClaim) {
 	if sorted, disjoint := merged(held); disjoint && len(c.networks) == 0 && len(c.addresses) == 0 {
 		c.networks = sorted

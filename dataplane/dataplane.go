@@ -87,7 +87,7 @@ func Of(objs ...Object) (State, error) {
 	if len(s) == len(objs) {
 		return s, nil
 	}
-	clear(s) // several objects have one key
+	clear(s) // some have the same key, which Add checks
 	return s, s.Add(objs...)
 }
 

@@ -203,8 +203,8 @@ func TestChange(t *testing.T) {
 	require.Zero(t, lost)
 }
 
-// Settings change in place, under traffic: nothing is lost. Of another port the other end
-// learns by what comes from it.
+// Settings change in place, under traffic. Nothing is lost, except at a change of the port: the other
+// end learns the new port from the packets that come from it.
 func TestChangeOfSettings(t *testing.T) {
 	east, west, _ := newSides(t)
 	connect(t, Driver{}, east, west)

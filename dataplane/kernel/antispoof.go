@@ -31,20 +31,28 @@ func (s antispoofs) list() ([]dataplane.Object, error) {
 // put changes the table. A table that is missing or damaged is created anew, in one transaction.
 func (s antispoofs) put(_, want dataplane.Object) error {
 	w := want.(dataplane.Antispoof)
-	seen, err := s.list() // as it was observed, or read again if nftables has changed since
-	var have dataplane.Antispoof
-	if len(seen) == 1 {
-		have = seen[0].(dataplane.Antispoof)
-	}
-	intact := err == nil && len(seen) == 1 && have.Seen != damaged && !slices.Contains(have.Inner, dataplane.InnerSource{}) &&
-		!slices.ContainsFunc(have.Sets(), func(set dataplane.Set) bool { return slices.Contains(set.Members, netip.Prefix{}) })
-	switch {
-	case !intact:
+	switch have, ok := s.intact(); {
+	case !ok:
 		return s.change(w.Table, func(tx *nftables.Conn, table *nftables.Table) error { return create(tx, table, w) })
 	case have.Fingerprint() == w.Fingerprint():
 		return s.change(w.Table, func(tx *nftables.Conn, table *nftables.Table) error { return alter(tx, setsOf(table), have, w) })
+	default:
+		return s.replace(have, w)
 	}
-	return s.replace(have, w)
+}
+
+// intact returns the table as it was observed, or as it is if nftables has changed since. It reports
+// whether there is a table that can be changed in place: with whole rules, and with no elements that
+// no plan has.
+func (s antispoofs) intact() (dataplane.Antispoof, bool) {
+	seen, err := s.list()
+	if err != nil || len(seen) != 1 {
+		return dataplane.Antispoof{}, false
+	}
+	have := seen[0].(dataplane.Antispoof)
+	foreign := slices.Contains(have.Inner, dataplane.InnerSource{}) ||
+		slices.ContainsFunc(have.Sets(), func(set dataplane.Set) bool { return slices.Contains(set.Members, netip.Prefix{}) })
+	return have, have.Seen != damaged && !foreign
 }
 
 // replace replaces the rules while the sets hold what the old rules need and what the new ones need. In one

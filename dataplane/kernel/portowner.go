@@ -50,8 +50,7 @@ func (h *Host) explainPort(err error, port int, setting string) error {
 // namespace, such as "charon (pid 123)" or "the wireguard device wg0"; empty if there is none.
 //
 // Only programs of the process namespace are known by name: an agent in a pod sees the programs of its
-// pod. Of another program the kernel tells the user ID and the control group, whose name only the
-// node knows.
+// pod. Of other programs only the user ID is known.
 func (h *Host) portOwner(port int) string {
 	for _, table := range []string{"udp", "udp6"} {
 		inode, user := findSocket("/proc/thread-self/net/"+table, port)
