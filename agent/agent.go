@@ -72,7 +72,7 @@ type agent struct {
 	books   books
 	memory  *mesh.Memory      // nil until recall has read it
 	fault   alarm.Alarm       // what keeps the loop from its work
-	told    map[string]string // messages of the conditions that are False, as they were logged
+	warned  map[string]string // messages of the conditions that are False, as they were logged
 	targets map[string]dataplane.Target
 	done    atomic.Int64 // when the last loop ended, Unix nanoseconds
 	synced  atomic.Bool  // whether the node held the plan, except single cables

@@ -16,9 +16,9 @@ type conditioned interface {
 	GetConditions() []metav1.Condition
 }
 
-// tell logs what has become False, and writes a Kubernetes Event for each reported condition that has become False, or is
-// False for a different reason than before: "kubectl get events" then shows what went
-// wrong, and when.
+// tell logs each reported condition that has become False, or is False with a different message than
+// before, and writes a Kubernetes Event about it: "kubectl get events" then shows what went wrong,
+// and when.
 func (a *agent) tell(s mesh.Snapshot, reported []client.Object) {
 	for _, o := range reported {
 		now, ok := o.(conditioned)

@@ -28,19 +28,19 @@ func (a *agent) logFault(mistake, fault error, out mesh.Outcome) {
 // logConditions logs the conditions of an object that have become False, or False with another
 // message, and those that are no longer False. logFault logs what makes Synced False.
 func (a *agent) logConditions(name string, conditions []metav1.Condition) {
-	if a.told == nil {
-		a.told = map[string]string{}
+	if a.warned == nil {
+		a.warned = map[string]string{}
 	}
 	for _, c := range conditions {
 		key := c.Type + " of " + name
-		was, isFalse := a.told[key]
+		was, isFalse := a.warned[key]
 		switch {
 		case c.Type == mesh.ConditionSynced || c.Reason == mesh.ReasonWaiting:
 		case c.Status == metav1.ConditionFalse && (!isFalse || was != c.Message):
-			a.told[key] = c.Message
+			a.warned[key] = c.Message
 			a.Log.Warn("condition is False", "object", name, "condition", c.Type, "reason", c.Reason, "message", c.Message)
 		case c.Status != metav1.ConditionFalse && isFalse:
-			delete(a.told, key)
+			delete(a.warned, key)
 			a.Log.Info("condition is no longer False", "object", name, "condition", c.Type, "status", c.Status)
 		}
 	}

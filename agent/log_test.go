@@ -73,7 +73,7 @@ func TestConditionsAreLogged(t *testing.T) {
 	w.configured(t)
 	w.config(t, "mtu: 70000")
 	for range 2 { // the second agent finds the condition
-		w.told = nil
+		w.warned = nil
 		lines := w.logged()
 		w.run(t)
 		w.run(t)

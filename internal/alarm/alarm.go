@@ -16,14 +16,15 @@ const (
 	longest = 2000
 )
 
-// Alarm is what is known of one fault. The zero Alarm is no fault. It must not be used concurrently.
+// Alarm remembers what was logged last about a fault. The zero Alarm is for a fault that does not
+// exist yet. It must not be used concurrently.
 type Alarm struct {
 	message, text string // text is empty if there is no fault
 	since, logged time.Time
 }
 
-// Report logs err with a message, as a warning or an error, unless it is the fault that was logged last, less than five minutes
-// ago. A nil err ends the fault.
+// Report logs err with a message, as a warning or an error, unless the same was logged less than five
+// minutes ago. A nil err ends the fault.
 func (a *Alarm) Report(log *slog.Logger, level slog.Level, message string, err error) {
 	a.report(log, level, message, err, time.Now())
 }

@@ -115,8 +115,9 @@ func (s *Server) As(token string) *rest.Config {
 	return c
 }
 
-// Client returns a client for config, such as the configuration of Server.Config. It creates objects
-// in spite of conflicts with a ResourceQuota, which a namespace has whose objects others create too.
+// Client returns a client for config, such as the configuration of Server.Config. It repeats a Create
+// after a conflict with a ResourceQuota, which occurs if others create objects in the namespace at the
+// same time.
 func Client(t testing.TB, config *rest.Config) client.Client {
 	t.Helper()
 	scheme, err := kube.NewScheme()

@@ -45,9 +45,9 @@ func CheckClusterID(id string) error {
 	return nil
 }
 
-// ReservedIDs is a regular expression for the end of what cannot be a cluster ID. Whose an object
-// on a broker is follows from its name, which consists of "cluster-", the ID and, for some objects,
-// one of these ends: with such an ID, a name could be read in two ways.
+// ReservedIDs is a regular expression for what no cluster ID may end with. The name of an object on a
+// broker consists of "cluster-", the ID and, for some objects, one of these ends. Admission policies
+// derive the cluster from the name: with such an ID, a name could be read in two ways.
 const ReservedIDs = `-(submariner-k8s-broker-cluster|token-(invited|[0-9a-f]{32}))$`
 
 var reservedID = regexp.MustCompile(ReservedIDs)
