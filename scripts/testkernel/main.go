@@ -42,8 +42,8 @@ type suite struct {
 var suites = []suite{
 	{pkg: "./internal/nstest", run: "^TestKernel$"}, // prints what the kernel has
 	{pkg: "./dataplane/kernel", run: "^Test(Facts|RoundTrip|Walk|WireGuard.*|Handshake|ProbesTogether|IPsec(Rekey|Change|CharonKilled|Adopts|Foreign|LeftBehind|Transport)?|AntispoofChangeUnderTraffic)$"},
-	{pkg: "./cable/wireguard", run: "^Test(Traffic|Change)"},
-	{pkg: "./cable/ipsec", run: "^Test(Traffic|Change)"},
+	{pkg: "./cable/wireguard", run: "^Test(Traffic|Change|HostileRemovedCluster)"},
+	{pkg: "./cable/ipsec", run: "^Test(Traffic|Change|HostileRemovedCluster)"},
 	{pkg: "./cable/drivers", run: "^TestTraffic/ipsec"}, // and vxlan+ipsec
 }
 
