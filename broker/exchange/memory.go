@@ -146,8 +146,8 @@ func (r *Record) addGone(other Record) {
 }
 
 // trim keeps m within its bounds. It drops the oldest entries of the clusters with the most, and
-// the records of the clusters that the administrator has signed something about the longest ago. The
-// record of the broker stays.
+// the records of the clusters about which the administrator has signed nothing for the longest time.
+// The record of the broker stays.
 func (m *Memory) trim() {
 	total := 0
 	for id := range m.Clusters {
