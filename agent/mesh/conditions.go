@@ -29,7 +29,7 @@ const (
 	// the new cable does not answer.
 	ConditionCablesChanged = "CablesChanged"
 	// ConditionBrokerSynced is True if this cluster and the broker hold the same objects.
-	ConditionBrokerSynced = "BrokerSynced"
+	ConditionBrokerSynced = submarinerv1.ConditionBrokerSynced
 	// ConditionPreSharedKey is False if the gateway's pod has no pre-shared key.
 	ConditionPreSharedKey = "PreSharedKey"
 )

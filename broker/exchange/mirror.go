@@ -39,8 +39,9 @@ type mirror struct {
 
 	mu      sync.Mutex
 	objects map[string]client.Object
-	known   bool  // read at least once
-	err     error // why it is not being watched now
+	known   bool      // read at least once
+	err     error     // why it is not being watched now
+	asked   time.Time // since when a request waits for its answer; zero if none does
 	tooMany bool
 	stop    context.CancelFunc // ends the watch
 }
@@ -53,6 +54,10 @@ const recount = time.Minute
 func watchBackoff() *wait.Backoff {
 	return &wait.Backoff{Duration: 200 * time.Millisecond, Factor: 2, Jitter: 1, Steps: 20, Cap: 5 * time.Second}
 }
+
+// answerTimeout is the time after which a request that has no answer counts as unanswered. client-go
+// repeats one that times out, and reports it after minutes.
+const answerTimeout = 15 * time.Second
 
 var errNoAnswer = errors.New("the API server does not answer")
 
@@ -74,12 +79,14 @@ func (m *mirror) watch(ctx context.Context) {
 	discard := logr.Discard() // errors are in m.err
 	r := cache.NewReflectorWithOptions(&cache.ListWatch{
 		ListWithContextFunc: func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
+			m.ask()
 			list := m.kind.newList()
 			err := m.client.List(ctx, list, &client.ListOptions{Namespace: m.namespace, Raw: &o})
 			m.contact(err)
 			return list, err
 		},
 		WatchFuncWithContext: func(ctx context.Context, o metav1.ListOptions) (watch.Interface, error) {
+			m.ask()
 			w, err := m.client.Watch(ctx, m.kind.newList(), &client.ListOptions{Namespace: m.namespace, Raw: &o})
 			// If the connection is cut or times out, client-go returns no error, but a
 			// watch that has ended already.
@@ -93,11 +100,18 @@ func (m *mirror) watch(ctx context.Context) {
 	r.RunWithContext(logr.NewContext(ctx, discard))
 }
 
+// ask notes that a request is sent.
+func (m *mirror) ask() {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.asked = time.Now()
+}
+
 // contact notes whether the API server answers.
 func (m *mirror) contact(err error) {
 	m.mu.Lock()
 	changed := (err == nil) != (m.err == nil)
-	m.err = err
+	m.err, m.asked = err, time.Time{}
 	m.mu.Unlock()
 	if changed {
 		m.changed()
@@ -113,7 +127,11 @@ func (m *mirror) read() (objects []client.Object, known bool, err error) {
 		return nil, false, fmt.Errorf("namespace %s holds more than %d objects of kind %s: nothing is exchanged until some are deleted. "+
 			"subctl deploy-broker sets a quota", m.namespace, m.most, m.kind.Name)
 	}
-	return slices.Collect(maps.Values(m.objects)), m.known, m.err
+	err = m.err
+	if err == nil && !m.asked.IsZero() && time.Since(m.asked) > answerTimeout {
+		err = errNoAnswer
+	}
+	return slices.Collect(maps.Values(m.objects)), m.known, err
 }
 
 // check forgets everything if there are too many objects. The caller holds mu.

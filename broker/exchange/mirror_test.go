@@ -1,12 +1,16 @@
 package exchange
 
 import (
+	"context"
 	"fmt"
 	"strings"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"github.com/stretchr/testify/require"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/watch"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	submarinerv1 "subctl/api/submariner/v1"
@@ -143,4 +147,40 @@ func TestMirrorOfTooMany(t *testing.T) {
 	require.NoError(t, err)
 	require.True(t, known)
 	require.Len(t, objects, 3)
+}
+
+// silent is a client of an API server that does not answer.
+type silent struct{ client.WithWatch }
+
+func (silent) List(ctx context.Context, _ client.ObjectList, _ ...client.ListOption) error {
+	<-ctx.Done()
+	return ctx.Err()
+}
+
+func (silent) Watch(ctx context.Context, _ client.ObjectList, _ ...client.ListOption) (watch.Interface, error) {
+	<-ctx.Done()
+	return nil, ctx.Err()
+}
+
+// An API server that does not answer is reported long before the request fails: client-go
+// repeats it for minutes.
+func TestMirrorReportsSilence(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := testMirror(t, &submarinerv1.Endpoint{}, 10)
+		m.client = silent{}
+		ctx, stop := context.WithCancel(t.Context())
+		go m.run(ctx)
+		time.Sleep(10 * time.Second)
+		_, known, err := m.read()
+		require.False(t, known)
+		require.NoError(t, err, "too early to tell")
+		time.Sleep(10 * time.Second)
+		_, _, err = m.read()
+		require.ErrorIs(t, err, errNoAnswer)
+		m.contact(nil)
+		_, _, err = m.read()
+		require.NoError(t, err)
+		stop()
+		synctest.Wait()
+	})
 }

@@ -8,6 +8,8 @@ import (
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	submarinerv1 "subctl/api/submariner/v1"
@@ -181,6 +183,9 @@ func unconnected(gateways []submarinerv1.Gateway, members []string, changes []ca
 		active = true
 		if g.Status.StatusFailure != "" {
 			failures = append(failures, fmt.Sprintf("gateway %s: %s", g.Name, g.Status.StatusFailure))
+		}
+		if c := meta.FindStatusCondition(g.Status.Conditions, submarinerv1.ConditionBrokerSynced); c != nil && c.Status == metav1.ConditionFalse {
+			failures = append(failures, fmt.Sprintf("gateway %s: %s", g.Name, strings.ReplaceAll(c.Message, "\n", "; ")))
 		}
 		for _, c := range g.Status.Connections {
 			was, known := state[c.Endpoint.ClusterID]

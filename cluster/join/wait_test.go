@@ -53,6 +53,10 @@ func TestWait(t *testing.T) {
 		c.Driver = driver
 		return c
 	}
+	apart := clustertest.Gateway("active", "")
+	apart.Status.Conditions = []metav1.Condition{{
+		Type: submarinerv1.ConditionBrokerSynced, Status: metav1.ConditionFalse, Message: "watching clusterset default on the broker: the API server does not answer",
+	}}
 	changed := []catalog.CableChange{{Pair: policy.Pair{X: policy.Cluster{ID: "east"}, Y: policy.Cluster{ID: "west"}}, Then: catalog.Cable{Driver: "ipsec"}}}
 	for _, test := range []struct {
 		name    string
@@ -98,6 +102,12 @@ func TestWait(t *testing.T) {
 				"  cluster \"north\": error: no reply to pings\n" +
 				"  cluster \"south\": not connected: the gateway has not read its endpoint yet\n" +
 				"  gateway n1: the broker does not answer",
+		},
+		{
+			name: "the gateway does not reach the broker", present: []string{"east"}, objs: append(agents, apart),
+			want: "waiting for connections to east: out of time:\n" +
+				"  cluster \"east\": not connected: the gateway has not read its endpoint yet\n" +
+				"  gateway n1: watching clusterset default on the broker: the API server does not answer",
 		},
 	} {
 		t.Run(test.name, func(t *testing.T) {

@@ -28,6 +28,10 @@ const (
 	ConnectionNone ConnectionStatus = "none"
 )
 
+// ConditionBrokerSynced is a condition of Gateways: whether the cluster and the broker hold the same
+// objects.
+const ConditionBrokerSynced = "BrokerSynced"
+
 // ConditionClean is a condition of Gateways and RouteAgents. While the cluster is being
 // uninstalled, it is true once the node holds no kernel objects of the agent.
 const ConditionClean = "Clean"
