@@ -2,7 +2,9 @@ package broker
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -13,6 +15,7 @@ import (
 	"subctl/api/submariner/v1alpha1"
 	"subctl/broker/trust"
 	"subctl/internal/kube"
+	"subctl/internal/words"
 )
 
 // InviteCluster returns a join file for one cluster, within bounds, which lack only the key, the
@@ -27,6 +30,23 @@ func InviteCluster(ctx context.Context, c client.Client, b *v1alpha1.Broker, i I
 	if err != nil {
 		return nil, err
 	}
+	for _, set := range bounds.Sets {
+		if !slices.Contains(sets, set) {
+			return nil, fmt.Errorf("the broker has no clusterset %q: the clustersets are %s", set, words.List(sets))
+		}
+	}
+	f, err := replaceInvitation(ctx, c, b, i, bounds, sets, now)
+	if err != nil {
+		if ctx.Err() != nil {
+			err = errors.New("interrupted") // instead of every request that this has ended
+		}
+		return nil, fmt.Errorf("%w: earlier join files for cluster %s may be void: run the same command again", err, bounds.Cluster)
+	}
+	return f, nil
+}
+
+// replaceInvitation is InviteCluster, for clustersets that the broker has.
+func replaceInvitation(ctx context.Context, c client.Client, b *v1alpha1.Broker, i Invitation, bounds trust.Invitation, sets []string, now time.Time) (*JoinFile, error) {
 	if err := voidInvitation(ctx, c, b.Namespace, sets, bounds.Cluster); err != nil {
 		return nil, err
 	}

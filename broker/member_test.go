@@ -2,6 +2,7 @@ package broker_test
 
 import (
 	"bytes"
+	"context"
 	"errors"
 	"fmt"
 	"strings"
@@ -48,7 +49,7 @@ func TestJoinAndLeave(t *testing.T) {
 	var taken *broker.TakenError
 	require.ErrorAs(t, err, &taken)
 	require.ErrorContains(t, err, `cluster ID "east" is taken: another cluster joined with it at`)
-	require.ErrorContains(t, err, "kubectl --namespace "+d.NS+" delete serviceaccount cluster-east")
+	require.ErrorContains(t, err, "free it with: subctl revoke east --namespace "+d.NS)
 
 	member := kubetest.Client(t, d.Server.As(string([]byte(cred.Token))))
 	require.NoError(t, member.Create(t.Context(), cluster(d.NS, "east")))
@@ -373,6 +374,16 @@ func (d *deployed) voidFiles(t *testing.T, general, invitee client.Client) {
 	require.NoError(t, invitee.List(t.Context(), &submarinerv1.ClusterList{}, client.InNamespace(d.NS)))
 	again, _ := d.Joiner(t)
 	require.NoError(t, again.List(t.Context(), &submarinerv1.ClusterList{}, client.InNamespace(d.NS)))
+	_, err := d.tryInvite(t.Context(), t, d.Admin, "east", "no-such-set")
+	require.EqualError(t, err, `the broker has no clusterset "no-such-set": the clustersets are default, prod`)
+	require.NoError(t, invitee.List(t.Context(), &submarinerv1.ClusterList{}, client.InNamespace(d.NS)), "nothing was changed")
+	ctx, interrupt := context.WithCancel(t.Context())
+	interrupt()
+	_, err = d.tryInvite(ctx, t, d.Admin, "east", "default")
+	require.ErrorIs(t, err, context.Canceled, "nothing was changed")
+	ctx, interrupt = context.WithCancel(t.Context())
+	_, err = d.tryInvite(ctx, t, interrupted{d.Admin, interrupt}, "east", "default")
+	require.EqualError(t, err, "interrupted: earlier join files for cluster east may be void: run the same command again")
 	d.invitee(t, "east", "default")
 	require.Eventually(t, refused(invitee), patience, tick, "a later file replaces it")
 }
@@ -387,11 +398,7 @@ func foreignToken(ns, account string) *corev1.Secret {
 // invitee returns a client with the rights of a join file for one cluster.
 func (d *deployed) invitee(t *testing.T, id string, sets ...string) client.Client {
 	t.Helper()
-	object := &v1alpha1.Broker{}
-	require.NoError(t, d.Admin.Get(t.Context(), client.ObjectKey{Namespace: d.NS, Name: v1alpha1.BrokerName}, object))
-	f, err := broker.InviteCluster(t.Context(), d.Admin, object, broker.Invitation{
-		URL: d.Server.Config().Host, PSK: make(broker.Secret, 48), Administrator: brokertest.Key("administrator"), TTL: broker.MinTokenTTL,
-	}, trust.Invitation{Cluster: id, Gateways: 1, Sets: sets}, time.Now())
+	f, err := d.tryInvite(t.Context(), t, d.Admin, id, sets...)
 	require.NoError(t, err)
 	i, err := f.Invited()
 	require.NoError(t, err)
@@ -402,6 +409,26 @@ func (d *deployed) invitee(t *testing.T, id string, sets ...string) client.Clien
 		return c.List(t.Context(), &submarinerv1.ClusterList{}, client.InNamespace(d.NS)) == nil
 	}, patience, tick)
 	return c
+}
+
+func (d *deployed) tryInvite(ctx context.Context, t *testing.T, c client.Client, id string, sets ...string) (*broker.JoinFile, error) {
+	t.Helper()
+	object := &v1alpha1.Broker{}
+	require.NoError(t, d.Admin.Get(t.Context(), client.ObjectKey{Namespace: d.NS, Name: v1alpha1.BrokerName}, object))
+	return broker.InviteCluster(ctx, c, object, broker.Invitation{
+		URL: d.Server.Config().Host, PSK: make(broker.Secret, 48), Administrator: brokertest.Key("administrator"), TTL: broker.MinTokenTTL,
+	}, trust.Invitation{Cluster: id, Gateways: 1, Sets: sets}, time.Now())
+}
+
+// interrupted is a client whose user presses Ctrl-C when it has deleted an object.
+type interrupted struct {
+	client.Client
+	press func()
+}
+
+func (i interrupted) Delete(ctx context.Context, obj client.Object, opts ...client.DeleteOption) error {
+	defer i.press()
+	return i.Client.Delete(ctx, obj, opts...)
 }
 
 func TestRevoke(t *testing.T) {

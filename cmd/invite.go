@@ -54,7 +54,7 @@ func newInvite(g *globals) *cobra.Command {
 			o.bounds.Cluster = args[0]
 			return nil
 		},
-		RunE: func(c *cobra.Command, _ []string) error { return o.run(c.Context(), g) },
+		RunE: func(c *cobra.Command, _ []string) error { return forAdministrators(o.run(c.Context(), g)) },
 	}
 	f := c.Flags()
 	f.StringVarP(&o.invite.namespace, "namespace", "n", submarinerv1.BrokerNamespace, "namespace of the broker")
@@ -65,6 +65,19 @@ func newInvite(g *globals) *cobra.Command {
 	f.StringSliceVar(&o.bounds.Sets, "clusterset", []string{submarinerv1.DefaultClusterSet}, "clustersets that the cluster may join")
 	f.DurationVar(&o.invite.ttl, "ttl", time.Hour, "lifetime of the file")
 	f.StringVarP(&o.invite.file, "output", "o", "", "file to write, - for stdout; an existing file is renamed (default: CLUSTER.subm)")
+	before(c, func() error {
+		var errs []error // of unset variables, which must not mean "any"
+		if f.Changed("networks") && len(o.networks) == 0 {
+			errs = append(errs, errors.New(`--networks "" is not a network: specify networks, such as 10.244.0.0/16, or omit the flag to permit any`))
+		}
+		if f.Changed("clusterset") && len(o.bounds.Sets) == 0 {
+			errs = append(errs, fmt.Errorf(`--clusterset "" is not a clusterset: specify one, or omit the flag for %s`, submarinerv1.DefaultClusterSet))
+		}
+		if f.Changed("output") && o.invite.file == "" {
+			errs = append(errs, errors.New(`--output "" is not the name of a file: specify a file, or omit the flag for CLUSTER.subm`))
+		}
+		return errors.Join(errs...)
+	})
 	return c
 }
 

@@ -75,6 +75,15 @@ func (o *inviteOptions) address(cfg *rest.Config) string {
 	return "https://" + cfg.Host
 }
 
+// forAdministrators returns the error of a command that needs an administrator's rights, with the
+// remedy where the user lacks a right.
+func forAdministrators(err error) error {
+	if !apierrors.IsForbidden(err) {
+		return err
+	}
+	return fmt.Errorf("%w: use a context with an administrator's rights (docs/permissions.md)", err)
+}
+
 // readBroker reads the Broker in a namespace.
 func readBroker(ctx context.Context, c client.Client, ns string) (*v1alpha1.Broker, error) {
 	hub := &v1alpha1.Broker{}

@@ -44,7 +44,7 @@ func newRecoverBrokerInfo(g *globals) *cobra.Command {
 		Long:    recoverBrokerInfoLong,
 		Example: recoverBrokerInfoExample,
 		Args:    noArguments,
-		RunE:    func(c *cobra.Command, _ []string) error { return o.run(c.Context(), g) },
+		RunE:    func(c *cobra.Command, _ []string) error { return forAdministrators(o.run(c.Context(), g)) },
 	}
 	o.invite.addFlags(c.Flags())
 	c.Flags().StringVar(&o.member, "member-context", "", "context of a joined cluster (default: all contexts are searched)")

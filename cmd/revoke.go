@@ -61,10 +61,12 @@ func newRevoke(g *globals) *cobra.Command {
 			if len(args) > 1 || (len(args) == 0) != o.joinFiles {
 				return errors.New("specify either the ID of one cluster, subctl revoke CLUSTER, or --join-files")
 			}
-			o.cluster = strings.Join(args, "")
+			if o.cluster = strings.Join(args, ""); !o.joinFiles {
+				return submarinerv1.CheckClusterID(o.cluster)
+			}
 			return nil
 		},
-		RunE: func(c *cobra.Command, _ []string) error { return o.run(c.Context()) },
+		RunE: func(c *cobra.Command, _ []string) error { return forAdministrators(o.run(c.Context())) },
 	}
 	f := c.Flags()
 	f.StringVarP(&o.namespace, "namespace", "n", submarinerv1.BrokerNamespace, "namespace of the broker")

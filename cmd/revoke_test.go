@@ -6,6 +6,24 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
+// The commands of trust refuse arguments that cannot be meant, before they contact a cluster. The value
+// of an unset variable does not permit everything.
+func TestTrustArguments(t *testing.T) {
+	for _, test := range []struct {
+		args []string
+		want string
+	}{
+		{[]string{"invite", "north", "--networks", ""}, `--networks "" is not a network: specify networks, such as 10.244.0.0/16, or omit the flag to permit any`},
+		{[]string{"invite", "north", "--clusterset", ""}, `--clusterset "" is not a clusterset: specify one, or omit the flag for default`},
+		{[]string{"invite", "north", "--output", ""}, `--output "" is not the name of a file: specify a file, or omit the flag for CLUSTER.subm`},
+		{[]string{"revoke", ""}, `cluster ID "" is not a DNS-1123 label: use at most 63 lower case letters, digits and '-', with a letter or digit at both ends`},
+		{[]string{"revoke", "Bad\x1b[31m", "--force", "--yes"}, `cluster ID "Bad\x1b[31m" is not a DNS-1123 label: use at most 63 lower case letters, digits and '-', with a letter or digit at both ends`},
+	} {
+		got := runIn(t, world{"hub": nil}, []string{"hub"}, append(test.args, "--context", "hub")...)
+		require.Equal(t, result{code: exitUsage, stderr: "Error: " + test.want + "\n"}, got)
+	}
+}
+
 // Commands for a broker name the remedy where there is none.
 func TestNoBroker(t *testing.T) {
 	for _, args := range [][]string{{"revoke", "east"}, {"revoke", "--join-files"}} {
