@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"strings"
 	"time"
 
@@ -17,7 +16,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	submarinerv1 "subctl/api/submariner/v1"
-	"subctl/broker/exchange"
 	"subctl/internal/kube"
 	"subctl/internal/wake"
 )
@@ -260,19 +258,11 @@ type TakenError struct {
 }
 
 func (e *TakenError) Error() string {
-	return fmt.Sprintf("cluster ID %q is taken: another cluster joined with it at %s; choose another ID, or, "+
-		"if that cluster is gone for good, free it on the broker with: %s", e.ClusterID, e.Since.UTC().Format(time.RFC3339), e.free())
-}
-
-// free returns the commands that free the cluster ID.
-func (e *TakenError) free() string {
-	var resources []string
-	for _, k := range slices.Backward(exchange.Kinds()) {
-		resources = append(resources, k.Resource+"."+k.GroupVersion.Group)
+	namespace := ""
+	if e.Namespace != submarinerv1.BrokerNamespace {
+		namespace = " --namespace " + e.Namespace
 	}
-	return strings.Join([]string{
-		fmt.Sprintf("kubectl --namespace %s delete serviceaccount %s", e.Namespace, MemberName(e.ClusterID)),
-		fmt.Sprintf("kubectl --namespace %s delete %s --selector %s=%s",
-			e.Namespace, strings.Join(resources, ","), submarinerv1.ClusterIDLabel, e.ClusterID),
-	}, "; ")
+	return fmt.Sprintf("cluster ID %q is taken: another cluster joined with it at %s; choose another ID, or, "+
+		"if that cluster is gone for good, let the administrator of the broker free it with: subctl revoke %s%s",
+		e.ClusterID, e.Since.UTC().Format(time.RFC3339), e.ClusterID, namespace)
 }

@@ -157,7 +157,7 @@ func noBroker(host string, err error) error {
 			"With --check-broker-certificate=false, any server at that address receives this cluster's credentials for the broker", host, innermost(err))
 	case apierrors.IsUnauthorized(err):
 		return fmt.Errorf("the broker at %s does not accept its credentials: the join file belongs to another broker or was revoked; "+
-			"create a new one with subctl deploy-broker or subctl recover-broker-info", host)
+			"ask the administrator of the broker for a new one: subctl invite writes one for one cluster, subctl deploy-broker and subctl recover-broker-info write general ones", host)
 	case errors.As(err, &request):
 		return fmt.Errorf("reaching the broker at %s: %w: is it up, and can it be reached from here and from the gateways? "+
 			"Specify another address with --broker-url", host, request.Err)
