@@ -3,6 +3,7 @@ package catalog
 import (
 	"cmp"
 	"errors"
+	"fmt"
 	"iter"
 	"maps"
 	"slices"
@@ -88,6 +89,12 @@ func (c *Catalog) Compare(then *Catalog) Change {
 	before, after := map[string]bool{}, map[string]bool{}
 	reoffered := c.reoffered(then)
 	for was, is := range compared(c.decisions, then.decisions) {
+		if !was.there {
+			was.dec.Err = c.apart(was.pair)
+		}
+		if !is.there {
+			is.dec.Err = then.apart(is.pair)
+		}
 		before[was.dec.Policy], after[is.dec.Policy] = true, true
 		if was.there && is.there && was.dec.Policy != is.dec.Policy {
 			moves[[2]string{was.dec.Policy, is.dec.Policy}]++
@@ -151,14 +158,22 @@ func (c *Catalog) decisions(yield func(policy.Pair, policy.Decision) bool) {
 }
 
 // decided is a pair with its decision. If there is no such pair, because the two clusters have
-// no clusterset in common or one of them does not exist, the decision has an error.
+// no clusterset in common or one of them does not exist, there is no decision.
 type decided struct {
 	pair  policy.Pair
 	dec   policy.Decision
 	there bool
 }
 
-var errApart = errors.New("the two clusters have no clusterset in common")
+// apart returns why two clusters are no pair.
+func (c *Catalog) apart(p policy.Pair) error {
+	for _, id := range []string{p.X.ID, p.Y.ID} {
+		if !slices.ContainsFunc(c.Clusters, func(other policy.Cluster) bool { return other.ID == id }) {
+			return fmt.Errorf("cluster %s is not a member", id)
+		}
+	}
+	return errors.New("the two clusters have no clusterset in common")
+}
 
 // compared yields every pair that is in one of two sorted sequences, with both decisions.
 func compared(was, is iter.Seq2[policy.Pair, policy.Decision]) iter.Seq2[decided, decided] {
@@ -172,10 +187,10 @@ func compared(was, is iter.Seq2[policy.Pair, policy.Decision]) iter.Seq2[decided
 			var more bool
 			switch order := a.compare(b); {
 			case order < 0:
-				more = yield(a, decided{pair: a.pair, dec: policy.Decision{Err: errApart}})
+				more = yield(a, decided{pair: a.pair})
 				a = nextWas()
 			case order > 0:
-				more = yield(decided{pair: b.pair, dec: policy.Decision{Err: errApart}}, b)
+				more = yield(decided{pair: b.pair}, b)
 				b = nextIs()
 			default:
 				more = yield(a, b)

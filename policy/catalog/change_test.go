@@ -1,6 +1,7 @@
 package catalog
 
 import (
+	"slices"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -100,10 +101,15 @@ func TestComparedPairs(t *testing.T) {
 	c := member()
 	fewer := *c
 	fewer.Clusters = c.Clusters[:2]
-	const why = "the two clusters have no clusterset in common"
+	const why = "cluster west is not a member"
 	require.Equal(t, []string{"cloud - west: " + why, "east - west: " + why}, losses(c.Compare(&fewer)))
 	back := fewer.Compare(c)
 	require.Len(t, back.Cables, 2)
 	require.Empty(t, back.Losses())
 	require.Empty(t, back.Moves)
+	apart := *c
+	apart.Clusters = slices.Clone(c.Clusters)
+	apart.Clusters[2].Sets = []string{"another"}
+	const other = "the two clusters have no clusterset in common"
+	require.Equal(t, []string{"cloud - west: " + other, "east - west: " + other}, losses(c.Compare(&apart)))
 }
