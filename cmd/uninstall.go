@@ -26,7 +26,9 @@ join created in it.
 First the agents clean their nodes and report it. Then the cluster is removed from the
 broker, and the agents are deleted. Everything that join did not create is kept: a broker on
 the same cluster, other objects in namespace submariner-operator, and gateway labels that a
-person has set. To finish an interrupted uninstall, run the same command again.
+person has set. Pods that still send to addresses of other clusters, and pods there that send
+to this one, then send in clear text, over the default routes of their nodes, as before it
+joined. To finish an interrupted uninstall, run the same command again.
 
 The cable policies that were created on the cluster are deleted with it. If that changes the
 cables of pairs of other clusters, these pairs are printed, and uninstall continues only with
