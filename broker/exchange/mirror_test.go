@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/watch"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -183,4 +184,18 @@ func TestMirrorReportsSilence(t *testing.T) {
 		stop()
 		synctest.Wait()
 	})
+}
+
+// A cluster that was revoked reports that, once for all objects; every other error names its object.
+func TestFailedWrites(t *testing.T) {
+	hub := side{set: Set{Name: "default", Namespace: "hub"}}
+	unauthorized := apierrors.NewUnauthorized("Unauthorized")
+	e := westEndpoint(t, 1, "")
+	kind, err := Kinds().Of(e)
+	require.NoError(t, err)
+	write := Write{Op: Create, Set: "default", Object: e, kind: kind}
+	require.EqualError(t, hub.failed(write, unauthorized), "writing to clusterset default on the broker: Unauthorized: "+
+		"this cluster was revoked, or its token was deleted: join it again with subctl join")
+	require.ErrorContains(t, hub.failed(write, errNoAnswer), "Endpoint west-submariner-cable-west-1")
+	require.ErrorContains(t, side{}.failed(write, unauthorized), "Endpoint west-submariner-cable-west-1")
 }

@@ -92,12 +92,21 @@ func (e *Exchange) writePhase(ctx context.Context, writes []Write, phase []int, 
 				writes[i].rejected = apierrors.IsInvalid(err)
 				mu.Lock()
 				defer mu.Unlock()
-				errs = append(errs, fmt.Errorf("%s: %w", w, err))
+				errs = append(errs, side.failed(w, err))
 			}
 		})
 	}
 	group.Wait()
 	return count.Load(), behind.Load(), errs
+}
+
+// failed returns the error of a write. If the broker does not accept the token of the cluster, it is
+// the same for all objects.
+func (s side) failed(w Write, err error) error {
+	if s.set.Name != "" && apierrors.IsUnauthorized(err) {
+		return fmt.Errorf("writing to %s: %w: this cluster was revoked, or its token was deleted: join it again with subctl join", s, err)
+	}
+	return fmt.Errorf("%s: %w", w, err)
 }
 
 // do carries out a write, unless the object has changed since the plan was made.
