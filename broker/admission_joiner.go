@@ -12,7 +12,7 @@ import (
 // joinerPolicy returns the policy that restricts the holder of a join file to joining: to
 // making new members, each with the rights of a member, and to reading the token of the member
 // that it makes. The holder of a file for one cluster can make only that member, and one object of
-// each name that this takes, so that it cannot use up a quota. No holder can make itself a token
+// each name that this takes, so that it cannot store many. No holder can make itself a token
 // that outlives the token of the file, or remove a member. The holder of a general file cannot be
 // kept from making a token of an existing member: see joinerRole.
 func joinerPolicy(base string) []client.Object {

@@ -126,7 +126,7 @@ func TestBadClusterIDs(t *testing.T) {
 var lookalikes = []string{"x-" + broker.MemberRoleName, "x-token-invited", "x-token-0123456789abcdef0123456789abcdef"}
 
 // A holder of a file for one cluster makes one object of each name that a member needs, however often
-// it asks. So it cannot use up the quotas, and others can join.
+// it asks. So it stores few of them, and others can join.
 func TestHostileInviteeFillsTheQuota(t *testing.T) {
 	d := deploy(t, kubetest.Shared(t))
 	invitee := d.invitee(t, "east", "default")

@@ -65,7 +65,7 @@ const memberBindingSuffix = "-" + MemberRoleName
 // that let the holder of a join file read it. account is the service account of the file.
 //
 // The holder of a file for one cluster is the only one of all holders who may make and read the token
-// of this name, so it needs only one name: it cannot use up the quota of Secrets, which is for all.
+// of this name, so it needs only one name: it cannot store many Secrets, of which a quota is for all.
 // The holders of general files share an account. Any of them may bind itself to a Role for a token
 // by its name, so the name must not be guessable.
 func tokenName(account, clusterID string) string {
