@@ -60,7 +60,7 @@ bench: prereqs build ## measure; writes docs/benchmarks.md and docs/benchmarks.j
 	go run ./scripts/benchdoc $(BENCH) docs
 
 vet: ## go vet, and builds for Linux, macOS and Windows
-	test -z "$$(gofmt -l . | tee /dev/stderr)"
+	@files=$$(gofmt -l .); test -z "$$files" || { echo "run gofmt -w on $$files" >&2; exit 1; }
 	go vet ./... && go vet -tags e2e ./scripts/...
 	for os in darwin windows; do GOOS=$$os go build -o /dev/null . && GOOS=$$os go vet . ./cmd || exit 1; done
 
@@ -73,7 +73,8 @@ generate: ## deepcopy functions, CRDs, and the pages of docs/ that say so at the
 	go run ./scripts/gendocs
 
 generated: generate ## fail if what is generated was not committed
-	test -z "$$(git status --porcelain -- api docs/cli $$(grep -rl '^<!-- generated' docs) | tee /dev/stderr)"
+	@changes=$$(git status --porcelain -- api docs/cli $$(grep -rl '^<!-- generated' docs)); \
+	test -z "$$changes" || { printf 'commit what "make generate" has changed:\n%s\n' "$$changes" >&2; exit 1; }
 
 golden: ## rewrite the golden files; read the diff
 	go test ./agent/mesh ./cluster ./cmd ./broker ./cable/... -update
