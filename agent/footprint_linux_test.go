@@ -47,21 +47,30 @@ const footprintOf = "SUBCTL_FOOTPRINT_OF"
 // plans and reports. It has the memory limit of Go that the pods set.
 func BenchmarkFootprint(b *testing.B) {
 	for role, limit := range map[string]int64{"gateway": cluster.GatewayMemory, "route": cluster.RouteAgentMemory} {
-		for b.Loop() {
-			child := exec.Command(os.Args[0], "-test.run", "^TestFootprintProcess$", "-test.v")
-			child.Env = append(os.Environ(), footprintOf+"="+role, fmt.Sprintf("GOMEMLIMIT=%d", cluster.GoMemory(limit)))
-			out, err := child.CombinedOutput()
-			require.NoError(b, err, string(out))
-			m := regexp.MustCompile(`peak RSS (\d+)`).FindSubmatch(out)
-			require.NotNil(b, m, string(out))
-			peak, err := strconv.ParseFloat(string(m[1]), 64)
-			require.NoError(b, err)
-			measure.Record(b,
-				measure.AtMost(role+" agent: peak memory with the worst objects that a broker admits, of its limit", measure.Values{100 * peak / float64(limit)}, 75, "%"),
-				measure.Info(role+" agent: peak memory with the worst objects that a broker admits", measure.Values{peak / (1 << 20)}, "MiB"),
-			)
-		}
+		b.Run(role, func(b *testing.B) {
+			for b.Loop() {
+				peak := footprint(b, role, cluster.GoMemory(limit))
+				measure.Record(b,
+					measure.AtMost(role+" agent: peak memory with the worst objects that a broker admits, of its limit", measure.Values{100 * peak / float64(limit)}, 75, "%"),
+					measure.Info(role+" agent: peak memory with the worst objects that a broker admits", measure.Values{peak / (1 << 20)}, "MiB"),
+				)
+			}
+		})
 	}
+}
+
+// footprint returns the peak memory of the process of a role, in bytes, with a memory limit of Go.
+func footprint(b *testing.B, role string, limit int64) float64 {
+	b.Helper()
+	child := exec.Command(os.Args[0], "-test.run", "^TestFootprintProcess$", "-test.v")
+	child.Env = append(os.Environ(), footprintOf+"="+role, fmt.Sprintf("GOMEMLIMIT=%d", limit))
+	out, err := child.CombinedOutput()
+	require.NoError(b, err, string(out))
+	m := regexp.MustCompile(`peak RSS (\d+)`).FindSubmatch(out)
+	require.NotNil(b, m, string(out))
+	peak, err := strconv.ParseFloat(string(m[1]), 64)
+	require.NoError(b, err)
+	return peak
 }
 
 // TestFootprintProcess is the process that BenchmarkFootprint measures.
