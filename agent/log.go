@@ -26,7 +26,7 @@ func (a *agent) logFault(mistake, fault error, out mesh.Outcome) {
 }
 
 // logConditions logs the conditions of an object that have become False, or False with another
-// message, and those that are no longer False. logFault logs what makes Synced False.
+// message, and conditions that are no longer False. logFault logs what makes Synced False.
 func (a *agent) logConditions(name string, conditions []metav1.Condition) {
 	if a.warned == nil {
 		a.warned = map[string]string{}

@@ -122,7 +122,7 @@ func (c *Claims) keepNetworks(held []networkClaim) {
 }
 
 // merged returns networks sorted, without networks inside another one of the same cluster, and
-// reports whether those of different clusters are disjoint.
+// reports whether the networks of different clusters are disjoint.
 func merged(all []networkClaim) (widest []networkClaim, disjoint bool) {
 	sorted := slices.SortedFunc(slices.Values(all), func(a, b networkClaim) int { return a.network.Compare(b.network) })
 	widest = sorted[:0]

@@ -101,8 +101,8 @@ func (s antispoofs) replace(have, want dataplane.Antispoof) error {
 	})
 }
 
-// union returns the elements of want, and those of have that overlap none of want: a set of intervals
-// cannot hold both. All lists are sorted.
+// union returns the elements of want, and the elements of have that overlap none of them: a set of
+// intervals cannot hold both. All lists are sorted.
 func union[E interface{ Compare(E) int }](have, want []E, overlap func(E, E) bool) []E {
 	added := without(want, have)
 	kept := slices.DeleteFunc(without(have, want), func(old E) bool {
