@@ -88,7 +88,11 @@ func (b *Broker) Join(t testing.TB, id, uid string) client.Client {
 	t.Helper()
 	cred, err := broker.AddMember(t.Context(), b.Admin, b.NS, id, uid)
 	check(t, err)
-	return kubetest.Client(t, b.Server.As(string([]byte(cred.Token))))
+	c := kubetest.Client(t, b.Server.As(string([]byte(cred.Token))))
+	Eventually(t, func() bool { // the API server knows of a new token after a moment
+		return c.Get(t.Context(), client.ObjectKey{Namespace: b.NS, Name: v1alpha1.BrokerName}, &v1alpha1.Broker{}) == nil
+	})
+	return c
 }
 
 // Joiner returns a client with the rights of a join file, and the file.

@@ -6,9 +6,11 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"subctl/broker"
 	"subctl/broker/brokertest"
+	"subctl/broker/exchange"
 	"subctl/internal/kubetest"
 )
 
@@ -31,6 +33,11 @@ func TestHostileRevokedCluster(t *testing.T) {
 	east.eventually("east", eastCable)
 	t.Logf("the others have no copies %s after the command", time.Since(revoked))
 	west.eventuallyHealthy(false)
+	require.Eventually(t, func() bool {
+		memory := exchange.NewMemory(east.ns)
+		err := east.client.Get(t.Context(), client.ObjectKeyFromObject(memory), memory)
+		return err == nil && strings.Contains(memory.Data["memory.json"], `"revoked":`)
+	}, patience, 10*time.Millisecond, "it has seen the revocation: a broker can withhold one that it has not seen")
 
 	t.Log("somebody with its key and with rights on the broker publishes for it")
 	later := time.Now().UnixMilli() + 1000
