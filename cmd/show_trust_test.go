@@ -55,7 +55,7 @@ func grantedCluster(namespace, id string, arrived, signed time.Duration, grant s
 	return c
 }
 
-// The dates in the table are those of the administrator and of the API server: a cluster that was
+// The dates in the table come from the administrator and from the API server: a cluster that was
 // invited cannot choose them. The cluster itself is in the list.
 func TestShowTrust(t *testing.T) {
 	const ours, hub, day = submarinerv1.OperatorNamespace, submarinerv1.BrokerNamespace, 24 * time.Hour

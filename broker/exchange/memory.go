@@ -29,7 +29,7 @@ type Memory struct {
 
 // Record is what is remembered of a cluster.
 type Record struct {
-	// Serial and Invited are those of the oldest acceptable grant, and Revoked is the serial of
+	// Serial and Invited are fields of the oldest acceptable grant, and Revoked is the serial of
 	// the last revocation.
 	Serial  int64 `json:"serial,omitempty"`
 	Invited int64 `json:"invited,omitempty"`

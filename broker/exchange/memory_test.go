@@ -207,7 +207,7 @@ func TestMemoryIsTrimmed(t *testing.T) {
 	require.Equal(t, Record{Gone: map[string]int64{"p": 1}}, m.Clusters["modest"])
 }
 
-// Many clusters that use up their shares take nothing from those that use less.
+// Many clusters that use up their shares take nothing from clusters that use less.
 func TestMemoryIsSharedFairly(t *testing.T) {
 	var m Memory
 	for c := range 2 * maxGone / maxGoneOfOne {

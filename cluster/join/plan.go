@@ -50,7 +50,7 @@ type Plan struct {
 	// Trust is what the cluster signs and verifies with now; nil if it has not joined.
 	Trust *cluster.Trust
 	// NewKeys reports whether the cluster gets a new key pair and a new seed: it is no member, or was
-	// revoked, so that somebody may have a copy of those that it has.
+	// revoked, so that somebody may have a copy of its old ones.
 	NewKeys bool
 	// Unreachable are the networks of this cluster of which other clusters can no longer reach
 	// all addresses, each with its replacement.
