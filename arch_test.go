@@ -79,6 +79,7 @@ var guarded = map[string][]string{
 	"subctl/dataplane/kernel":         {"cmd/agent_linux.go"},
 	"github.com/spf13/viper":          {"cmd/config.go"},
 	"github.com/spf13/cobra":          {"cmd/"},
+	"github.com/distribution/":        {"cluster/join/"},
 	"k8s.io/cli-runtime/":             {"cmd/"},
 	"github.com/olekukonko/":          {"internal/printer/"},
 	"sigs.k8s.io/controller-runtime/": {"agent/", "broker/", "cluster/", "cmd/", "internal/kube/", "internal/look/", "api/"},

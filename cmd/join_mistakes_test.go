@@ -86,9 +86,11 @@ func (w *joinWorld) mistakes(t *testing.T) {
 		{name: "clusterset unknown", args: []string{"--clusterset", "nirvana"}},
 		{name: "clusterset not in this version", args: []string{"--clusterset", "prod"}},
 		{name: "label wrong", args: []string{"--cluster-labels", "a b=c"}},
+		{name: "image malformed", args: []string{"--image", "no image"}},
+		{name: "image in upper case", args: []string{"--image", "registry.example/Subctl:v1"}},
 		{name: "several gateways", args: []string{"--multi-active-gateway"}},
 		{name: "format without dry run", args: []string{"-o", "json"}},
-		{name: "several mistakes on the command line", args: []string{"--clusterid", "X", "--clustercidr", "nonsense", "--cable-driver", "y"}},
+		{name: "several mistakes on the command line", args: []string{"--clusterid", "X", "--clustercidr", "nonsense", "--cable-driver", "y", "--image", "no image"}},
 		{name: "several mistakes in the clusters", args: []string{"--clusterid", "taken", "--gateway-nodes", "n9", "--clustercidr", "10.96.0.0/16"}},
 	} {
 		var after func()

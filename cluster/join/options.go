@@ -78,7 +78,7 @@ func (o Options) Validate() error {
 	_, services := cable.ParseCIDRs("--servicecidr", o.ServiceCIDRs)
 	errs := []error{submarinerv1.CheckClusterID(o.ClusterID), pods, services}
 	_, err := o.choice(o.CableDriver).Offered(driverFlags)
-	errs = append(errs, err, o.checkConfig(), o.checkNATTPort(), o.checkEncryption())
+	errs = append(errs, err, o.checkConfig(), o.checkNATTPort(), o.checkEncryption(), o.checkImageName())
 	for _, set := range o.ClusterSets {
 		errs = append(errs, broker.CheckClusterSet(set))
 	}
