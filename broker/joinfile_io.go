@@ -19,6 +19,10 @@ const maxJoinFile = 1 << 20
 // error names the file, what is wrong with it and the remedy.
 func ReadJoinFile(path string, stdin io.Reader, now time.Time) (*JoinFile, error) {
 	f, err := ReadOldJoinFile(path, stdin)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, fmt.Errorf("%w: specify the path of the join file; if you have none, ask the administrator of the broker for one: "+
+			"subctl invite writes one for one cluster, subctl deploy-broker and subctl recover-broker-info write general ones", err)
+	}
 	if err != nil {
 		return nil, err
 	}

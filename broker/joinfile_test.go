@@ -155,7 +155,7 @@ func TestReadJoinFile(t *testing.T) {
 		})
 	}
 	_, err = broker.ReadJoinFile(filepath.Join(filepath.Dir(file), "none"), nil, noon)
-	require.ErrorContains(t, err, "none: no such file or directory")
+	require.ErrorContains(t, err, "none: no such file or directory: specify the path of the join file; if you have none, ask the administrator of the broker for one")
 }
 
 func encoded(t *testing.T, f *broker.JoinFile) []byte {

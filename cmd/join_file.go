@@ -155,7 +155,11 @@ func optionalJoinFile(path string, stdin io.Reader) (*broker.JoinFile, error) {
 	if path == "" {
 		return nil, nil
 	}
-	return broker.ReadOldJoinFile(path, stdin)
+	file, err := broker.ReadOldJoinFile(path, stdin)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, fmt.Errorf("%w: specify the path of an existing join file, from which the key is read", err)
+	}
+	return file, err
 }
 
 // name returns the name of the join file, for messages.

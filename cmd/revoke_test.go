@@ -32,3 +32,11 @@ func TestNoBroker(t *testing.T) {
 			"specify the cluster of the broker with --context, and its namespace with --namespace\n"}, got)
 	}
 }
+
+// The error about a missing join file says which file is needed, and how to name it.
+func TestNoJoinFile(t *testing.T) {
+	t.Chdir(t.TempDir())
+	got := runIn(t, world{"hub": nil}, []string{"hub"}, "invite", "north", "--context", "hub")
+	require.Equal(t, result{code: exitFailed, stderr: "Error: the administrator's key is needed to sign this, and only the join file that subctl deploy-broker wrote contains it: " +
+		"there is no file broker-info.subm; specify another path with --broker-info\n"}, got)
+}

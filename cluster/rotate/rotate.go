@@ -76,7 +76,7 @@ func (k *Operation) Check(ctx context.Context) (*Plan, error) {
 	}
 	switch {
 	case r.submariner == nil:
-		return nil, errors.New("this cluster is not joined, so it has no key")
+		return nil, errors.New("this cluster is not joined, so it has no key: specify a cluster that has joined with --context, or join this one with subctl join FILE")
 	case !cluster.IsOurs(r.submariner.Labels):
 		return nil, errors.New("this cluster was not joined by subctl: its gateways share one key, which subctl cannot replace")
 	case r.submariner.DeletionTimestamp != nil:

@@ -190,7 +190,7 @@ func TestRotateKeyRefuses(t *testing.T) {
 	}{
 		"not joined": {func(t *testing.T, r *rotating) {
 			require.NoError(t, r.c.Delete(t.Context(), &v1alpha1.Submariner{ObjectMeta: clustertest.In("submariner")}))
-		}, "this cluster is not joined, so it has no key"},
+		}, "this cluster is not joined, so it has no key: specify a cluster that has joined with --context, or join this one with subctl join FILE"},
 		"no key": {func(t *testing.T, r *rotating) {
 			require.NoError(t, r.c.Delete(t.Context(), r.secret(t)))
 		}, "Secret submariner-operator/submariner-cluster-key does not exist: run subctl join again, which creates it with a new key"},
