@@ -150,7 +150,7 @@ func TestBadDriversInTheSubmariner(t *testing.T) {
 			worker := newWorld(t, mesh.Route(), "alone")
 			worker.Client, worker.reports = w.Client, w.Client
 			worker.run(t)
-			require.Contains(t, worker.holds(t, dataplane.RouteOwner), "iif vxlan-tunnel lookup 150")
+			require.Contains(t, worker.holds(t, dataplane.RouteOwner), "vx-submariner")
 		})
 	}
 }

@@ -9,20 +9,6 @@ import (
 	"subctl/dataplane"
 )
 
-// While a pair changes from one VNI to another, packets come in by the device of the old
-// one, of which no policy speaks any more.
-func TestPacketsOfTheOldCableFindTheirNode(t *testing.T) {
-	w := newWorld(t, mesh.Route(), "two-clusters")
-	facts := w.Kernel.Facts
-	w.Kernel.Facts = func() (dataplane.Facts, error) {
-		f, err := facts()
-		f.CableDevices = []string{"subvx-2000"}
-		return f, err
-	}
-	w.run(t)
-	require.Contains(t, w.holds(t, dataplane.RouteOwner), "iif subvx-2000 lookup 150")
-}
-
 // Until the route agent has given the node its address in the pod network, no route of
 // the gateway's asks for it as its source: the kernel would refuse it.
 func TestNoRouteFromAnAddressThatIsNotThere(t *testing.T) {

@@ -34,6 +34,12 @@ type cableDevice struct {
 // has at most 28 bytes.
 func (d cableDevice) name() string { return "SUBMARINER-GW-" + strings.ReplaceAll(d.device, "-", "") }
 
+// arrival returns the rule for packets that arrive on the device: the route agent's routes to the
+// pods of workers apply.
+func (d cableDevice) arrival() dataplane.Arrival {
+	return dataplane.Arrival{Priority: dataplane.ArrivalPriority, Dev: d.device, Table: dataplane.IntraTable}
+}
+
 // devices returns the devices of all cables, sorted by name.
 func (c Cabling) devices(links []Link) []cableDevice {
 	byDevice := map[string]*cableDevice{}
@@ -59,8 +65,7 @@ func (c Cabling) devices(links []Link) []cableDevice {
 }
 
 // addFilter adds the filter rules of a gateway to s; see Plan.
-func (c Cabling) addFilter(s dataplane.State, links []Link, listens []Listen) error {
-	devices := c.devices(links)
+func (c Cabling) addFilter(s dataplane.State, devices []cableDevice, links []Link, listens []Listen) error {
 	antispoof := c.antispoof(s, devices, links, listens)
 	local := append(slices.Clone(c.Local.Svcs), c.Local.Pods...)
 	input := gatewayInput

@@ -34,7 +34,6 @@ type Intra struct {
 	Local    Networks       // the networks of this cluster
 	Remote   []Reached      // the networks of connected clusters
 	Barred   []netip.Prefix // networks whose packets are dropped: see Cabling.Barred
-	CableIn  []string       // devices on which packets from other clusters arrive
 	// Ends are the addresses between which VXLAN packets are sent: of the nodes and of the gateways
 	// of other clusters.
 	Ends []netip.Addr
@@ -64,8 +63,8 @@ func (n Intra) isGateway() bool {
 // PlanIntra returns the State of a node's route agent.
 //
 // On a worker, the networks of other clusters are routed over a VXLAN between the nodes to
-// the gateways of this cluster. On an active gateway, packets from other clusters to a
-// worker's pods are routed to the worker over the same VXLAN. So both directions of a
+// the gateways of this cluster. On an active gateway, the table has routes to the pods of the
+// workers over the same VXLAN, for packets from other clusters (see Plan). So both directions of a
 // connection cross the same devices of the same nodes: a network that drops
 // packets with foreign source addresses (most clouds) never sees one, and
 // connection tracking sees both directions.
@@ -178,11 +177,6 @@ func (n Intra) toWorkers(s dataplane.State) error {
 			return fmt.Errorf("planning route to the pods of node %s: %w", w.Name, err)
 		}
 	}
-	for _, dev := range n.CableIn {
-		if err := s.Add(dataplane.Rule{Priority: dataplane.IntraPriority, IIF: dev, Table: dataplane.IntraTable}); err != nil {
-			return err
-		}
-	}
 	return nil
 }
 
@@ -226,7 +220,11 @@ func (n Intra) chains() []dataplane.Object {
 // closed returns the rules that drop packets of other clusters to the ports of metrics and probes:
 // the node has an address in the pod network, at which other clusters reach it.
 func (n Intra) closed() (rules []string) {
-	for _, dev := range append([]string{dataplane.IntraDevice}, n.CableIn...) {
+	devices := slices.Sorted(slices.Values(dataplane.GatewayOwner.Devices))
+	for _, p := range dataplane.GatewayOwner.Prefixes {
+		devices = append(devices, p+"+")
+	}
+	for _, dev := range append([]string{dataplane.IntraDevice}, devices...) {
 		rules = append(rules, fmt.Sprintf("-i %s -p tcp -m tcp --dport %d:%d -j DROP", dev, dataplane.GatewayMetricsPort, dataplane.RouteProbePort))
 	}
 	return rules

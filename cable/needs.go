@@ -37,14 +37,15 @@ func Broken(s dataplane.State, cables []Cable, links []Link, d *dataplane.DriftE
 	return broken, others
 }
 
-// needs returns the keys of the objects that a cable depends on: those of its driver, the
-// filter of its device and, unless it is idle, the routes of its networks.
+// needs returns the keys of the objects that a cable depends on: those of its driver, the filter
+// of its device, the rule for what arrives on it and, unless it is idle, the routes of its networks.
 func (c Cable) needs(l Link) []dataplane.Key {
 	var keys []dataplane.Key
 	for _, o := range l.Needs {
 		keys = append(keys, o.Key())
 	}
-	keys = append(keys, dataplane.Chain{Table: "filter", Name: cableDevice{device: l.Device}.name()}.Key())
+	d := cableDevice{device: l.Device}
+	keys = append(keys, dataplane.Chain{Table: "filter", Name: d.name()}.Key(), d.arrival().Key())
 	if c.Idle {
 		return keys
 	}

@@ -59,6 +59,10 @@ func (c Cable) MTU(l Local) int {
 // not accepted, so that the following chains of the CNI (network policies) and of the host's
 // firewall apply. Only health checks are accepted.
 //
+// Packets from a cable to the pods of a worker are routed by the table of the route agent (see
+// PlanIntra). The rule that looks it up exists before the device of the cable does, as the other
+// end uses the cable as soon as it answers.
+//
 // Plan also returns the links of the cables, in the order of c.Peers.
 func Plan(c Cabling) (dataplane.State, []Link, error) {
 	s := make(dataplane.State, 12*len(c.Peers)) // a next hop, a group, two neighbours, and a few routes each
@@ -105,7 +109,13 @@ func Plan(c Cabling) (dataplane.State, []Link, error) {
 	if err := s.Add(cableRule); err != nil {
 		return nil, nil, err
 	}
-	return s, links, c.addFilter(s, links, listens)
+	devices := c.devices(links)
+	for _, d := range devices {
+		if err := s.Add(d.arrival()); err != nil {
+			return nil, nil, err
+		}
+	}
+	return s, links, c.addFilter(s, devices, links, listens)
 }
 
 // cableRule is the rule by which a gateway looks up packets in the table of the cables.

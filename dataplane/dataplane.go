@@ -31,6 +31,7 @@ const (
 	KindSources               // nftables tables that keep source addresses
 	KindDaemon                // programs that devices and tunnels depend on
 	KindRemains               // what a daemon left that is gone; in no plan
+	KindArrival               // policy rules for packets that arrive on a device: before it carries any
 	KindLink                  // network devices
 	KindAddr                  // addresses on devices
 	KindPeer                  // peers of WireGuard devices
@@ -43,7 +44,7 @@ const (
 )
 
 var kindNames = [...]string{
-	KindSet: "set", KindAntispoof: "antispoof", KindChain: "chain", KindSources: "sources", KindRemains: "remains", KindDaemon: "daemon", KindLink: "link", KindAddr: "address", KindPeer: "peer", KindTunnel: "tunnel",
+	KindSet: "set", KindAntispoof: "antispoof", KindChain: "chain", KindSources: "sources", KindRemains: "remains", KindDaemon: "daemon", KindArrival: "arrival rule", KindLink: "link", KindAddr: "address", KindPeer: "peer", KindTunnel: "tunnel",
 	KindNeigh: "neighbour", KindNexthop: "nexthop", KindGroup: "nexthop-group", KindRoute: "route", KindRule: "rule",
 }
 

@@ -22,9 +22,6 @@ type Facts struct {
 	Routers []netip.Addr
 	// Resolvers are the DNS servers of the node (IPv4), sorted.
 	Resolvers []netip.Addr
-	// CableDevices are the names of the existing devices of cables with VNIs of their own
-	// (VXLANDevicePrefix), sorted. Only the gateway's agent knows which of them carry traffic.
-	CableDevices []string
 	// WireGuard and IPsec are what handles such packets on this node.
 	WireGuard, IPsec Engine
 }

@@ -48,7 +48,8 @@ func objects() []dataplane.Object {
 		dataplane.Group{ID: 1, Members: []dataplane.Member{{ID: 2, Weight: 3}}, Buckets: 8, Idle: time.Second},
 		dataplane.Blackhole{Table: 1, Dst: p},
 		dataplane.Route{Table: 1, Dst: p, Group: 2, Src: ip, MTU: 3},
-		dataplane.Rule{Priority: 1, IIF: "d", Table: 2},
+		dataplane.Arrival{Priority: 1, Dev: "d", Table: 2},
+		dataplane.Rule{Priority: 1, Table: 2},
 	}
 }
 
@@ -100,7 +101,7 @@ func TestObjectsArePlainData(t *testing.T) {
 		require.False(t, names[k.String()], "two kinds are called %v", k)
 		names[k.String()] = true
 	}
-	require.Equal(t, "kind 15", (dataplane.KindRule + 1).String(), "a new kind is to be in the tests of this file")
+	require.Equal(t, "kind 16", (dataplane.KindRule + 1).String(), "a new kind is to be in the tests of this file")
 }
 
 // change changes the value of a leaf.

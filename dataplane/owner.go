@@ -81,10 +81,12 @@ const (
 	DropTable = 151
 
 	// CablePriority, IntraPriority and DropPriority are the priorities of the rules that look up
-	// the tables: after "local" (0), before "main" (32766).
-	CablePriority = 100
-	IntraPriority = 150
-	DropPriority  = 151
+	// the tables: after "local" (0), before "main" (32766). ArrivalPriority is the priority of a
+	// gateway's rules that look up IntraTable for what arrives on its devices.
+	CablePriority   = 100
+	ArrivalPriority = 101
+	IntraPriority   = 150
+	DropPriority    = 151
 
 	// VXLANOverhead is the overhead of VXLAN over IPv4, in bytes: outer IPv4
 	// header 20, UDP 8, VXLAN 8, inner Ethernet header 14 (RFC 7348, section 5).
@@ -155,7 +157,7 @@ type Owner struct {
 	Antispoof  string   // nftables table of Antispoof, family ip
 	Tables     Range    // routing tables
 	IDs        Range    // next hops and groups
-	Priorities Range    // rules that look up one of Tables
+	Priorities Range    // rules that look up a table of any owner
 	Protocol   uint8    // of routes: "ip route" shows it as "proto N"
 }
 

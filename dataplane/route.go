@@ -136,14 +136,10 @@ func (b Blackhole) String() string {
 
 // Rule looks packets up in Table. The kernel cannot replace a rule: it is added and the old
 // one removed.
-type Rule struct {
-	Priority int
-	IIF      string // only packets that arrive on this device, which need not exist; empty for all
-	Table    int
-}
+type Rule struct{ Priority, Table int }
 
 // Key implements Object.
-func (r Rule) Key() Key { return Key{KindRule, fmt.Sprintf("%05d %s", r.Priority, r.IIF)} }
+func (r Rule) Key() Key { return Key{KindRule, fmt.Sprintf("%05d", r.Priority)} }
 
 // Needs implements Object.
 func (Rule) Needs() []Key { return nil }
@@ -153,10 +149,29 @@ func (r Rule) Equal(o Object) bool { return o == r }
 
 // String implements Object.
 func (r Rule) String() string {
-	if r.IIF != "" {
-		return fmt.Sprintf("ip rule add pref %d iif %s lookup %d", r.Priority, r.IIF, r.Table)
-	}
 	return fmt.Sprintf("ip rule add pref %d lookup %d", r.Priority, r.Table)
+}
+
+// Arrival is a rule for the packets that arrive on a device, which need not exist: they are looked
+// up in Table.
+type Arrival struct {
+	Priority int
+	Dev      string
+	Table    int
+}
+
+// Key implements Object.
+func (a Arrival) Key() Key { return Key{KindArrival, fmt.Sprintf("%05d %s", a.Priority, a.Dev)} }
+
+// Needs implements Object.
+func (Arrival) Needs() []Key { return nil }
+
+// Equal implements Object.
+func (a Arrival) Equal(o Object) bool { return o == a }
+
+// String implements Object.
+func (a Arrival) String() string {
+	return fmt.Sprintf("ip rule add pref %d iif %s lookup %d", a.Priority, a.Dev, a.Table)
 }
 
 // Every plan and every look at the kernel makes thousands of keys. So digits and routeKey

@@ -37,7 +37,7 @@ func (s *Snapshot) SetFacts(k dataplane.Facts) {
 // cluster, and own is the node's part of them, or the zero Prefix.
 func nodeFacts(k dataplane.Facts, node *corev1.Node, pods []netip.Prefix, own netip.Prefix) submarinerv1.NodeFacts {
 	f := submarinerv1.NodeFacts{
-		Device: k.Device, MTU: k.MTU, CableDevices: k.CableDevices,
+		Device: k.Device, MTU: k.MTU,
 		WireGuard: submarinerv1.EngineFact{Name: k.WireGuard.Name, Missing: k.WireGuard.Missing},
 		IPsec:     submarinerv1.EngineFact{Name: k.IPsec.Name, Missing: k.IPsec.Missing},
 	}

@@ -22,11 +22,19 @@ import (
 // fate returns what a node that holds a state does with a packet to dst that comes from iif: "drop",
 // the ID of a next hop group, or "main" if none of our tables has a route for it.
 func fate(state dataplane.State, iif string, dst netip.Addr) string {
-	for _, o := range state.Sorted() { // rules are sorted by priority
-		rule, ok := o.(dataplane.Rule)
-		if !ok || rule.IIF != "" && rule.IIF != iif {
-			continue
+	var rules []dataplane.Rule
+	for _, o := range state {
+		switch o := o.(type) {
+		case dataplane.Rule:
+			rules = append(rules, o)
+		case dataplane.Arrival:
+			if o.Dev == iif {
+				rules = append(rules, dataplane.Rule{Priority: o.Priority, Table: o.Table})
+			}
 		}
+	}
+	slices.SortFunc(rules, func(a, b dataplane.Rule) int { return a.Priority - b.Priority })
+	for _, rule := range rules {
 		best, to := -1, ""
 		for _, o := range state {
 			switch r := o.(type) {

@@ -11,7 +11,6 @@ import (
 
 	submarinerv1 "subctl/api/submariner/v1"
 	"subctl/cable"
-	"subctl/cable/drivers"
 	"subctl/cable/vxlan"
 	"subctl/dataplane"
 	"subctl/internal/version"
@@ -55,7 +54,7 @@ func planRoute(s Snapshot) (Plan, error) {
 	}
 	in := cable.Intra{
 		Self: m.Membership.Self, MTU: s.Facts.MTU, PodIP: m.Local.PodIP, OwnPodIP: s.Facts.PodIPPlanned,
-		Gateways: m.Membership.Gateways, Local: m.Membership.Own, CableIn: m.cableDevices(), Barred: m.Cables.Barred,
+		Gateways: m.Membership.Gateways, Local: m.Membership.Own, Barred: m.Cables.Barred,
 	}
 	for _, n := range m.Membership.Nodes {
 		if !slices.ContainsFunc(in.Gateways, func(g cable.Node) bool { return g.Name == n.Name }) {
@@ -84,21 +83,6 @@ func (m *Mesh) onlyOurDevices(in cable.Intra) bool {
 	}
 	ra := Find[*submarinerv1.RouteAgent](m.Snapshot, in.Self.Name)
 	return in.Self.Pods.IsValid() && ra != nil && ra.Status.Node != nil && ra.Status.Node.PodIP == m.Snapshot.Facts.PodIP
-}
-
-// cableDevices returns the devices on which packets of other clusters can arrive: the
-// default devices of all drivers, the devices that policies decide on, and the existing
-// cable devices, because a pair that changes its cable has two.
-func (m *Mesh) cableDevices() []string {
-	devices := slices.Clone(m.Snapshot.Facts.CableDevices)
-	for _, d := range drivers.All() {
-		devices = append(devices, d.Device(nil))
-	}
-	for _, c := range m.Cables.Wanted {
-		devices = append(devices, c.Device())
-	}
-	slices.Sort(devices)
-	return slices.Compact(devices)
 }
 
 func reportRoute(s Snapshot, p Plan, o Outcome) Report {

@@ -464,6 +464,24 @@ func requireSound(t *testing.T, s dataplane.State) {
 			require.True(t, owner.OwnsDevice(k.Name), "nobody would remove %s", k.Name)
 		}
 	}
+	requireArrivals(t, s)
+}
+
+// requireArrivals wants packets that arrive on a device to find the pods of workers as soon as the device exists: the
+// other end uses a cable once it answers.
+func requireArrivals(t *testing.T, s dataplane.State) {
+	t.Helper()
+	step := map[dataplane.Key]int{}
+	for i, op := range dataplane.Diff(nil, s) {
+		step[op.New.Key()] = i
+	}
+	for _, o := range s {
+		if hop, ok := o.(dataplane.Nexthop); ok {
+			arrival := dataplane.Arrival{Priority: dataplane.ArrivalPriority, Dev: hop.Dev, Table: dataplane.IntraTable}
+			require.Equal(t, arrival, s[arrival.Key()])
+			require.Less(t, step[arrival.Key()], step[dataplane.Key{Kind: dataplane.KindLink, Name: hop.Dev}], "the rule comes first")
+		}
+	}
 }
 
 // requireNoSecret wants a text without any key of a gateway, in any spelling.

@@ -65,8 +65,10 @@ func (f *Fake) refuse(o dataplane.Object) error {
 		return refuseIf(o.Dst != o.Dst.Masked() || !o.Dst.IsValid(), "destination has bits beyond its prefix")
 	case dataplane.Blackhole:
 		return refuseIf(o.Dst != o.Dst.Masked() || !o.Dst.IsValid(), "destination has bits beyond its prefix")
+	case dataplane.Arrival:
+		return refuseIf(o.Table == 0 || len(o.Dev) > maxDevice, "no such table or device")
 	case dataplane.Rule:
-		return refuseIf(o.Table == 0 || len(o.IIF) > maxDevice, "no such table or device")
+		return refuseIf(o.Table == 0, "no such table")
 	}
 	return fmt.Errorf("no such kind of object: %T", o)
 }

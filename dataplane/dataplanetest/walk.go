@@ -66,7 +66,8 @@ func randomState(r *rand.Rand) dataplane.State {
 	}
 	add(randomFilter(r)...)
 	for i := range pick(r, 0, 1, 2) {
-		add(dataplane.Rule{Priority: 100 + i, Table: pick(r, 100, 101), IIF: pick(r, "", "eth0", "vx-submariner")})
+		add(dataplane.Rule{Priority: 100 + i, Table: pick(r, 100, 101)})
+		add(dataplane.Arrival{Priority: 103 + i, Table: pick(r, 100, 101, 150), Dev: pick(r, "eth0", "vx-submariner")})
 	}
 	over := ""
 	if r.IntN(4) > 0 {

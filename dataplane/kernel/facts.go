@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"net/netip"
 	"slices"
-	"strings"
 
 	"subctl/dataplane"
 	"subctl/dataplane/kernel/netlink"
@@ -35,15 +34,10 @@ func ReadFacts() (f dataplane.Facts, err error) {
 	}
 	byIndex, own := map[int]vnl.Link{}, map[int]bool{}
 	for _, l := range links {
-		name := l.Attrs().Name
-		if own[l.Attrs().Index] = ours(name); !own[l.Attrs().Index] && l.Attrs().RawFlags&unix.IFF_LOOPBACK == 0 {
+		if own[l.Attrs().Index] = ours(l.Attrs().Name); !own[l.Attrs().Index] && l.Attrs().RawFlags&unix.IFF_LOOPBACK == 0 {
 			byIndex[l.Attrs().Index] = l
 		}
-		if strings.HasPrefix(name, dataplane.VXLANDevicePrefix) {
-			f.CableDevices = append(f.CableDevices, name)
-		}
 	}
-	slices.Sort(f.CableDevices)
 	for _, a := range addrs {
 		if l := byIndex[a.LinkIndex]; l != nil {
 			f.Addrs = append(f.Addrs, dataplane.HostAddr{Dev: l.Attrs().Name, MTU: l.Attrs().MTU, Prefix: prefix(a)})

@@ -92,7 +92,7 @@ func TestFakeAgrees(t *testing.T) {
 		"route to nowhere":               {op: put(dataplane.Route{Table: 100, Dst: cidr("10.7.0.0/16"), Group: 0x1f000077}), refused: true},
 		"route with bits":                {op: put(dataplane.Route{Table: 100, Dst: cidr("10.7.0.1/16"), Group: 0x1f000001}), refused: true},
 		"rule to other table":            {op: put(dataplane.Rule{Priority: 100, Table: 101})},
-		"rule, long device name":         {op: put(dataplane.Rule{Priority: 102, Table: 101, IIF: long}), refused: true},
+		"rule, long device name":         {op: put(dataplane.Arrival{Priority: 102, Table: 101, Dev: long}), refused: true},
 		"set, long name":                 {op: put(dataplane.Set{Name: "SUBMARINER-GW-" + long}), refused: true},
 		"set, member of length 0":        {op: put(set("SUBMARINER-GW-X", cidr("0.0.0.0/0"))), refused: true},
 		"set in use":                     {op: del(get(dataplane.KindSet, "SUBMARINER-GW-REMOTE")), refused: true},

@@ -122,6 +122,7 @@ func New(owner dataplane.Owner) (*Host, error) {
 		dataplane.KindSources:   sources{host},
 		dataplane.KindDaemon:    daemons{host},
 		dataplane.KindRemains:   remains{host},
+		dataplane.KindArrival:   rules{host},
 		dataplane.KindLink:      links{host},
 		dataplane.KindAddr:      addrs{host},
 		dataplane.KindPeer:      peers{host},

@@ -94,6 +94,12 @@ func requireNoWrites(t testing.TB, e *ipsecEnd) {
 		return e.ns.Run("ip -d link; ip -4 addr; ip -4 route show table all; ip rule; ip xfrm policy; ip xfrm state; ls -l " + e.h.charon.Dir())
 	}
 	before := holds()
+	require.Eventually(t, func() bool { // the kernel learns of a lost carrier up to a second later (linkwatch)
+		was := before
+		time.Sleep(1500 * time.Millisecond)
+		before = holds()
+		return before == was
+	}, 30*time.Second, time.Millisecond)
 	look(t, e.ns, e.h)
 	require.Equal(t, before, holds())
 }

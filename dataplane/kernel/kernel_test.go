@@ -107,7 +107,7 @@ func one() []dataplane.Object {
 		dataplane.Route{Table: dataplane.CableTable + 1, Dst: cidr("10.2.0.0/16"), Group: 0x1f000002},
 		dataplane.Route{Table: dataplane.CableTable, Dst: cidr("0.0.0.0/0"), Group: 0x1f000002},
 		dataplane.Rule{Priority: dataplane.CablePriority, Table: dataplane.CableTable},
-		dataplane.Rule{Priority: dataplane.CablePriority + 1, IIF: "notyet0", Table: dataplane.CableTable},
+		dataplane.Arrival{Priority: dataplane.ArrivalPriority, Dev: "notyet0", Table: dataplane.IntraTable},
 	}
 }
 

@@ -14,15 +14,24 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// rules are the IPv4 policy rules whose priority and table are both the owner's.
+// rules are the IPv4 policy rules with a priority of the owner that look up a table of any owner.
 type rules struct{ *Host }
 
 // rule is a rule as the kernel reports it. It is odd if it has settings that a plan cannot
 // express.
 type rule struct {
-	dataplane.Rule
-	odd bool
-	msg []byte
+	priority, table int
+	dev             string // only packets that arrive on it; empty for all
+	odd             bool
+	msg             []byte
+}
+
+// object returns the rule as a plan has it.
+func (r rule) object() dataplane.Object {
+	if r.dev != "" {
+		return dataplane.Arrival{Priority: r.priority, Dev: r.dev, Table: r.table}
+	}
+	return dataplane.Rule{Priority: r.priority, Table: r.table}
 }
 
 // all returns the rules that are ours.
@@ -34,16 +43,16 @@ func (s rules) all() (out []rule, err error) {
 	for _, m := range msgs {
 		msg := nl.DeserializeRtMsg(m) // struct fib_rule_hdr has the same layout; its action is Type
 		r := rule{msg: m}
-		r.Table = int(msg.Table)
+		r.table = int(msg.Table)
 		r.odd = msg.Type != nl.FR_ACT_TO_TBL || msg.Flags&invert != 0 || msg.Src_len != 0 || msg.Dst_len != 0 || msg.Tos != 0
 		for t, v := range netlink.Attrs(m[msg.Len():]) {
 			switch t {
 			case nl.FRA_PRIORITY:
-				r.Priority = int(netlink.U32(v))
+				r.priority = int(netlink.U32(v))
 			case nl.FRA_TABLE:
-				r.Table = int(netlink.U32(v))
+				r.table = int(netlink.U32(v))
 			case nl.FRA_IIFNAME:
-				r.IIF = netlink.Text(v)
+				r.dev = netlink.Text(v)
 			case nl.FRA_SUPPRESS_PREFIXLEN, nl.FRA_SUPPRESS_IFGROUP:
 				r.odd = r.odd || int32(netlink.U32(v)) != -1 // -1 is "off"
 			case nl.FRA_PROTOCOL, nl.FRA_PAD:
@@ -51,7 +60,7 @@ func (s rules) all() (out []rule, err error) {
 				r.odd = true
 			}
 		}
-		if s.owner.Priorities.Has(uint32(r.Priority)) && s.owner.Tables.Has(uint32(r.Table)) {
+		if s.owner.Priorities.Has(uint32(r.priority)) && anybodys(func(o dataplane.Owner) bool { return o.Tables.Has(uint32(r.table)) }) {
 			out = append(out, r)
 		}
 	}
@@ -67,59 +76,66 @@ func (s rules) list() (out []dataplane.Object, err error) {
 	}
 	at := map[dataplane.Key]int{}
 	for _, r := range all {
-		i, twice := at[r.Key()]
+		key := r.object().Key()
+		i, twice := at[key]
 		if r.odd || twice {
-			r.Table = 0
+			r.table = 0
 		}
 		if twice {
-			out[i] = r.Rule
+			out[i] = r.object()
 			continue
 		}
-		at[r.Key()] = len(out)
-		out = append(out, r.Rule)
+		at[key] = len(out)
+		out = append(out, r.object())
 	}
 	return out, nil
 }
 
 // put adds the rule before it removes the old one, so that there is a rule for every packet.
 func (s rules) put(old, want dataplane.Object) error {
-	w := want.(dataplane.Rule)
+	var w rule
+	switch o := want.(type) {
+	case dataplane.Arrival:
+		w = rule{priority: o.Priority, table: o.Table, dev: o.Dev}
+	case dataplane.Rule:
+		w = rule{priority: o.Priority, table: o.Table}
+	}
 	b := rtmsg(unix.AF_INET)
 	b.Type = nl.FR_ACT_TO_TBL
-	m := netlink.PutU32(b.Serialize(), nl.FRA_PRIORITY, uint32(w.Priority))
-	m = netlink.PutU32(m, nl.FRA_TABLE, uint32(w.Table))
+	m := netlink.PutU32(b.Serialize(), nl.FRA_PRIORITY, uint32(w.priority))
+	m = netlink.PutU32(m, nl.FRA_TABLE, uint32(w.table))
 	m = netlink.PutAttr(m, nl.FRA_PROTOCOL, []byte{s.owner.Protocol})
-	if w.IIF != "" {
-		m = netlink.PutString(m, nl.FRA_IIFNAME, w.IIF)
+	if w.dev != "" {
+		m = netlink.PutString(m, nl.FRA_IIFNAME, w.dev)
 	}
 	// EEXIST: the wanted rule exists.
 	if err := s.conn.Change(unix.RTM_NEWRULE, netlink.Create, m); err != nil && !errors.Is(err, unix.EEXIST) {
-		return fmt.Errorf("adding rule %d to table %d: %w", w.Priority, w.Table, err)
+		return fmt.Errorf("adding rule %d to table %d: %w", w.priority, w.table, err)
 	}
 	if old == nil {
 		return nil
 	}
-	return s.keepOne(w.Key(), &w)
+	return s.keepOne(want.Key(), want)
 }
 
 func (s rules) del(old dataplane.Object) error { return s.keepOne(old.Key(), nil) }
 
 // keepOne removes all rules of ours with a key, except one rule that equals keep.
-func (s rules) keepOne(key dataplane.Key, keep *dataplane.Rule) error {
+func (s rules) keepOne(key dataplane.Key, keep dataplane.Object) error {
 	all, err := s.all()
 	if err != nil {
 		return err
 	}
-	all = slices.DeleteFunc(all, func(r rule) bool { return r.Key() != key })
+	all = slices.DeleteFunc(all, func(r rule) bool { return r.object().Key() != key })
 	if keep != nil {
-		if i := slices.IndexFunc(all, func(r rule) bool { return !r.odd && r.Rule == *keep }); i >= 0 {
+		if i := slices.IndexFunc(all, func(r rule) bool { return !r.odd && r.object() == keep }); i >= 0 {
 			all = slices.Delete(all, i, i+1)
 		}
 	}
 	var errs []error
 	for _, r := range all { // as the kernel sent them: it removes the rule that matches in every attribute
 		if err := netlink.OrGone(s.conn.Change(unix.RTM_DELRULE, 0, r.msg)); err != nil {
-			errs = append(errs, fmt.Errorf("removing rule %d to table %d: %w", r.Priority, r.Table, err))
+			errs = append(errs, fmt.Errorf("removing rule %d to table %d: %w", r.priority, r.table, err))
 		}
 	}
 	return errors.Join(errs...)

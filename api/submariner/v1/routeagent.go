@@ -67,10 +67,6 @@ type NodeFacts struct {
 	// +optional
 	// +listType=atomic
 	NeverRouted []NeverRouted `json:"neverRouted,omitempty"`
-	// CableDevices lists the existing devices of cables with another VNI than the default.
-	// +optional
-	// +listType=atomic
-	CableDevices []string `json:"cableDevices,omitempty"`
 	// WireGuard describes the node's WireGuard implementation.
 	// +optional
 	WireGuard EngineFact `json:"wireguard,omitempty"`

@@ -405,11 +405,6 @@ func (in *NodeFacts) DeepCopyInto(out *NodeFacts) {
 		*out = make([]NeverRouted, len(*in))
 		copy(*out, *in)
 	}
-	if in.CableDevices != nil {
-		in, out := &in.CableDevices, &out.CableDevices
-		*out = make([]string, len(*in))
-		copy(*out, *in)
-	}
 	out.WireGuard = in.WireGuard
 	out.IPsec = in.IPsec
 }

@@ -75,16 +75,20 @@ func stream(ctx context.Context, args []string) error {
 		Lost       int     `json:"lost"`
 		LongestGap float64 `json:"longestGapMs"` // without an answer, also at the beginning and the end
 		LostInARow int     `json:"mostLostInARow"`
-		NotSent    int     `json:"notSent"` // by the kernel, for want of a route for instance; counted as lost
+		NotSent    int     `json:"notSent"`  // by the kernel, for want of a route for instance; counted as lost
+		LostAt     []int   `json:"lostAtMs"` // the first that were lost: when each should have been sent, counted from the beginning
 		From       string  `json:"from"`
 		To         string  `json:"to"`
 	}{Sent: sent, NotSent: refused, From: conn.LocalAddr().String(), To: conn.RemoteAddr().String()}
 	row := 0
-	for _, ok := range back[:sent] {
+	for i, ok := range back[:sent] {
 		if ok {
 			result.Received++
 			row = 0
 			continue
+		}
+		if len(result.LostAt) < 20 {
+			result.LostAt = append(result.LostAt, i*1000/rate)
 		}
 		row++
 		result.LostInARow = max(result.LostInARow, row)
