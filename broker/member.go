@@ -35,16 +35,19 @@ const memberTimeout = 30 * time.Second
 // EnsureMember claims clusterID on the broker whose base namespace is ns, and gives the
 // cluster the rights of a member. clusterUID is the UID of the cluster's kube-system
 // namespace. The same cluster may repeat the claim. If another cluster holds the ID, the
-// error is a *TakenError.
+// error is a *TakenError. The result is the UID of the member's service account.
 //
 // The claim is the creation of the member's service account, in which only one cluster
 // succeeds. The account owns everything else that the member has on the broker, so that
 // deleting the account deletes everything.
-func EnsureMember(ctx context.Context, c client.Client, ns, clusterID, clusterUID string) error {
+func EnsureMember(ctx context.Context, c client.Client, ns, clusterID, clusterUID string) (types.UID, error) {
 	ctx, cancel := withMemberTimeout(ctx)
 	defer cancel()
-	_, err := ensure(ctx, c, ns, clusterID, clusterUID)
-	return err
+	sa, err := ensure(ctx, c, ns, clusterID, clusterUID)
+	if err != nil {
+		return "", err
+	}
+	return sa.UID, nil
 }
 
 // AddMember is like EnsureMember, and returns new credentials of the member.
@@ -60,7 +63,7 @@ func AddMember(ctx context.Context, c client.Client, ns, clusterID, clusterUID s
 	if err != nil {
 		return nil, err
 	}
-	account, err := accountOf(ctx, c, ns)
+	account, _, err := accountOf(ctx, c, ns)
 	if err != nil {
 		return nil, fmt.Errorf("asking the broker for the name of the user: %w", err)
 	}
@@ -97,31 +100,37 @@ func ensure(ctx context.Context, c client.Client, ns, clusterID, clusterUID stri
 	return sa, nil
 }
 
-// Accepts reports whether the broker whose base namespace is ns accepts the credentials of c
-// as the credentials of member clusterID.
-func Accepts(ctx context.Context, c client.Client, ns, clusterID string) (bool, error) {
-	account, err := accountOf(ctx, c, ns)
+// Accepts returns the UID of the service account to which the credentials of c belong, if the broker
+// whose base namespace is ns accepts them as the credentials of member clusterID, and otherwise "".
+// An API server accepts a token for some seconds after its service account was deleted: the credentials
+// are good only if the UID is the one that EnsureMember returns.
+func Accepts(ctx context.Context, c client.Client, ns, clusterID string) (types.UID, error) {
+	account, uid, err := accountOf(ctx, c, ns)
 	if apierrors.IsUnauthorized(err) {
-		return false, nil
-	}
-	if err != nil {
-		return false, fmt.Errorf("asking the broker whether it knows this cluster: %w", err)
-	}
-	return account == MemberName(clusterID), nil
-}
-
-// accountOf returns the name of the service account of namespace ns whose credentials c uses; ""
-// if it is another user.
-func accountOf(ctx context.Context, c client.Client, ns string) (string, error) {
-	review := &authenticationv1.SelfSubjectReview{}
-	if err := c.Create(ctx, review); err != nil {
-		return "", err
-	}
-	account, _ := strings.CutPrefix(review.Status.UserInfo.Username, "system:serviceaccount:"+ns+":")
-	if account == review.Status.UserInfo.Username {
 		return "", nil
 	}
-	return account, nil
+	if err != nil {
+		return "", fmt.Errorf("asking the broker whether it knows this cluster: %w", err)
+	}
+	if account != MemberName(clusterID) {
+		return "", nil
+	}
+	return uid, nil
+}
+
+// accountOf returns the name and the UID of the service account of namespace ns whose credentials c
+// uses; "" if it is another user.
+func accountOf(ctx context.Context, c client.Client, ns string) (string, types.UID, error) {
+	review := &authenticationv1.SelfSubjectReview{}
+	if err := c.Create(ctx, review); err != nil {
+		return "", "", err
+	}
+	user := review.Status.UserInfo
+	account, found := strings.CutPrefix(user.Username, "system:serviceaccount:"+ns+":")
+	if !found {
+		return "", "", nil
+	}
+	return account, types.UID(user.UID), nil
 }
 
 // letRead lets the service account of a join file read the token that it has made. Other users have

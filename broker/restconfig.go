@@ -15,6 +15,7 @@ import (
 
 	utilnet "k8s.io/apimachinery/pkg/util/net"
 	"k8s.io/client-go/rest"
+	"k8s.io/client-go/transport"
 )
 
 // RESTConfig returns the configuration of an agent's client of the broker. server is
@@ -30,7 +31,11 @@ func RESTConfig(secretDir, server string, insecure bool) (*rest.Config, error) {
 		}
 	}
 	return restConfig(server, insecure, func() ([]byte, error) { return os.ReadFile(ca) },
-		func(c *rest.Config) { c.BearerTokenFile = token }), nil
+		func(c *rest.Config) {
+			// Unlike rest.Config.BearerTokenFile, which is read once a minute, it is read again when
+			// the broker no longer accepts the token: a cluster that joins again gets another one.
+			c.WrapTransport = transport.ResettableTokenSourceWrapTransport(transport.NewCachedFileTokenSource(token))
+		}), nil
 }
 
 // restConfig returns a configuration that trusts the certificate authorities of the system

@@ -15,9 +15,12 @@ import (
 	"subctl/broker"
 )
 
-// tlsServer answers with the bearer token it is sent.
+// tlsServer answers with the bearer token it is sent, which must not be "revoked".
 func tlsServer(t *testing.T) (address string, ca []byte) {
 	s := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.Header.Get("Authorization") == "Bearer revoked" {
+			w.WriteHeader(http.StatusUnauthorized)
+		}
 		_, _ = w.Write([]byte(r.Proto + " " + r.Header.Get("Authorization")))
 	}))
 	s.EnableHTTP2 = true
@@ -30,7 +33,12 @@ func get(t *testing.T, c *rest.Config) (string, error) {
 	t.Helper()
 	client, err := rest.HTTPClientFor(c)
 	require.NoError(t, err)
-	r, err := client.Get(c.Host)
+	return getWith(t, client, c.Host)
+}
+
+func getWith(t *testing.T, client *http.Client, address string) (string, error) {
+	t.Helper()
+	r, err := client.Get(address)
 	if err != nil {
 		return "", err
 	}
@@ -58,6 +66,22 @@ func TestRESTConfig(t *testing.T) {
 	require.Contains(t, body, "Bearer open-sesame")
 	require.Contains(t, body, "HTTP/2.0")
 	require.NotContains(t, c.String(), "sesame")
+
+	t.Log("another token is read as soon as the server does not accept the one before, by the same client")
+	write("token", []byte("revoked"))
+	c, err = broker.RESTConfig(dir, address, false)
+	require.NoError(t, err)
+	client, err := rest.HTTPClientFor(c)
+	require.NoError(t, err)
+	for range 2 { // the answer to the first request after reading the file does not count
+		body, err = getWith(t, client, c.Host)
+		require.NoError(t, err)
+		require.Contains(t, body, "Bearer revoked")
+	}
+	write("token", []byte("open-sesame"))
+	body, err = getWith(t, client, c.Host)
+	require.NoError(t, err)
+	require.Contains(t, body, "Bearer open-sesame")
 
 	t.Log("a file that holds no certificate authority is refused, and mended without a new client")
 	write("ca.crt", []byte("nothing"))

@@ -2,6 +2,7 @@ package cmd
 
 import (
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
@@ -11,6 +12,7 @@ import (
 
 	submarinerv1 "subctl/api/submariner/v1"
 	"subctl/api/submariner/v1alpha1"
+	"subctl/broker"
 	"subctl/cable/keys"
 	"subctl/cluster"
 )
@@ -37,6 +39,45 @@ func (w *joinWorld) repairs(t *testing.T, key *corev1.Secret) {
 	require.NotEqual(t, key.Data[cluster.KeySeed], again.Data[cluster.KeySeed])
 	require.NoError(t, w.memberC.Get(t.Context(), at, creds))
 	require.NotContains(t, []string{"forged", good}, string(creds.Data["token"]))
+}
+
+// rejoins revokes the member and joins it again at once, while the API server of the broker still
+// accepts the token that the member had: it gets another one, and its gateways read it.
+func (w *joinWorld) rejoins(t *testing.T) {
+	gateway := &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{Name: "gateway", Namespace: cluster.Namespace, Labels: map[string]string{"app": cluster.GatewayName}},
+		Spec:       corev1.PodSpec{Containers: []corev1.Container{{Name: "gateway", Image: "none"}}, ServiceAccountName: cluster.GatewayName},
+	}
+	require.NoError(t, w.memberC.Create(t.Context(), gateway))
+	const hub = submarinerv1.BrokerNamespace
+	file, err := broker.ReadOldJoinFile(w.file, nil)
+	require.NoError(t, err)
+	creds, account := &corev1.Secret{}, &corev1.ServiceAccount{}
+	for n := range 3 {
+		require.Equal(t, exitDone, w.run(t, "join", w.file, "--clusterid", "west", "--wait=false").code) // the API server remembers the token
+		require.NoError(t, w.memberC.Get(t.Context(), client.ObjectKey{Namespace: cluster.Namespace, Name: cluster.BrokerSecret}, creds))
+		before := string(creds.Data["token"])
+		require.NoError(t, w.memberC.Get(t.Context(), client.ObjectKeyFromObject(gateway), gateway))
+		reread := gateway.Annotations["submariner.io/secrets-changed"]
+		require.NoError(t, broker.Revoke(t.Context(), w.hubC, hub, []string{submarinerv1.DefaultClusterSet}, "west", file.AdministratorKey(), time.Now()))
+
+		start := time.Now()
+		require.Equal(t, exitDone, w.run(t, "join", w.file, "--clusterid", "west", "--wait=false").code)
+		t.Logf("joined %s after revocation %d", time.Since(start), n+1)
+		require.NoError(t, w.memberC.Get(t.Context(), client.ObjectKeyFromObject(creds), creds))
+		require.NotEqual(t, before, string(creds.Data["token"]), "the token of the account that was deleted")
+		require.NoError(t, w.hubC.Get(t.Context(), client.ObjectKey{Namespace: hub, Name: broker.MemberName("west")}, account))
+		member, err := client.New(w.hub.As(string(creds.Data["token"])), client.Options{Scheme: w.hubC.Scheme()})
+		require.NoError(t, err)
+		require.Eventually(t, func() bool {
+			owner, err := broker.Accepts(t.Context(), member, hub, "west")
+			return err == nil && owner == account.UID
+		}, 10*time.Second, 20*time.Millisecond)
+		require.NoError(t, w.memberC.Get(t.Context(), client.ObjectKeyFromObject(gateway), gateway))
+		require.NotEqual(t, reread, gateway.Annotations["submariner.io/secrets-changed"], "the kubelet of the gateway learns of the change")
+	}
+	require.NoError(t, w.memberC.Delete(t.Context(), gateway))
+	require.NoError(t, w.hubC.Delete(t.Context(), &submarinerv1.Cluster{ObjectMeta: metav1.ObjectMeta{Name: "west", Namespace: hub}})) // the revocation
 }
 
 // policies makes policies that uninstall has to take away, and one that it has not.

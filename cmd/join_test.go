@@ -211,6 +211,7 @@ func TestJoinAndUninstall(t *testing.T) {
 	})
 	t.Run("join again keeps what somebody has set", w.keeps)
 	t.Run("join again, where the key has no seed and the token is not good", func(t *testing.T) { w.repairs(t, key.DeepCopy()) })
+	t.Run("join again right after a revocation", w.rejoins)
 	t.Run("joined as somebody else", func(t *testing.T) {
 		golden(t, "join_renamed", w.run(t, "join", w.file, "--clusterid", "ost", "--wait=false"))
 	})

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -29,6 +30,10 @@ type Operation struct {
 	File           *broker.JoinFile
 	Plan           *Plan
 	Report         *progress.Reporter
+
+	// renewed is the new public key of a cluster that was no member, or was revoked: its gateways
+	// do not use it yet. It is empty if the key has not changed.
+	renewed string
 }
 
 // Run claims the cluster ID on the broker, installs the agents, and labels the gateway
@@ -71,6 +76,12 @@ func (j *Operation) run(ctx context.Context) error {
 	if err := j.install(ctx, objs); err != nil {
 		return err
 	}
+	if j.Plan.NewKeys {
+		j.renewed = key.Private.Public().String()
+	}
+	if err := j.reread(ctx, added || j.Plan.NewKeys || len(j.Plan.Granted) > 0); err != nil {
+		return err
+	}
 	if err := j.status(ctx); err != nil {
 		return err
 	}
@@ -108,6 +119,20 @@ func (j *Operation) install(ctx context.Context, objs []client.Object) error {
 	return kube.Install(ctx, j.Member.Client, kube.FieldOwner, objs, nil)
 }
 
+// reread makes the gateways of a cluster that has joined before read its Secrets again if they have
+// changed.
+func (j *Operation) reread(ctx context.Context, changed bool) error {
+	if !changed || j.Plan.Before == nil {
+		return nil
+	}
+	err := cluster.RereadSecrets(ctx, j.Member, time.Now())
+	if apierrors.IsForbidden(err) {
+		j.Report.Warn(cluster.NoReread, "credentials")
+		return nil
+	}
+	return err
+}
+
 // claim makes the cluster a member of the broker of c, and returns its credentials: the
 // existing credentials if the broker accepts them, and otherwise new ones. It reports whether the
 // credentials are new: then the cluster is a new member, or was removed from the broker.
@@ -134,18 +159,24 @@ func (j *Operation) claim(ctx context.Context, c client.Client) (creds *broker.C
 	if err != nil {
 		return nil, false, err
 	}
-	good, err := broker.Accepts(ctx, member, ns, id)
+	owner, err := broker.Accepts(ctx, member, ns, id)
 	if err != nil {
 		return nil, false, err
 	}
-	if !good && secret != cluster.BrokerSecret {
+	if owner != "" {
+		account, err := broker.EnsureMember(ctx, c, ns, id, j.Plan.UID)
+		if err != nil {
+			return nil, false, err
+		}
+		if owner == account {
+			return &broker.Credentials{Token: file.Token, CA: file.CA}, false, nil
+		}
+	}
+	if secret != cluster.BrokerSecret {
 		return nil, false, refused
 	}
-	if !good {
-		creds, err = broker.AddMember(ctx, c, ns, id, j.Plan.UID)
-		return creds, true, err
-	}
-	return &broker.Credentials{Token: file.Token, CA: file.CA}, false, broker.EnsureMember(ctx, c, ns, id, j.Plan.UID)
+	creds, err = broker.AddMember(ctx, c, ns, id, j.Plan.UID)
+	return creds, true, err
 }
 
 // Objects returns the objects to install in the cluster, in order, including the given

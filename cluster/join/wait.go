@@ -84,6 +84,11 @@ func (j *Operation) unready(ctx context.Context) ([]string, error) {
 	if err != nil {
 		return nil, err
 	}
+	unpublished, err := j.unpublished(ctx) // before the connections, which may be those of the old key
+	if err != nil {
+		return nil, err
+	}
+	out = append(out, unpublished...)
 	gateways := &submarinerv1.GatewayList{}
 	if err := j.Member.List(ctx, gateways, client.InNamespace(cluster.Namespace)); err != nil {
 		return nil, fmt.Errorf("listing gateways: %w", err)
@@ -101,6 +106,23 @@ func (j *Operation) unready(ctx context.Context) ([]string, error) {
 		return []string{fmt.Sprintf("the gateway has not published its endpoint on the broker yet: see kubectl logs -n %s -l app=%s", cluster.Namespace, cluster.GatewayName)}, nil
 	}
 	return nil, nil
+}
+
+// unpublished returns a line if the gateway has not published the new key of the cluster on the
+// broker yet. Until then, its connections are the ones that it had before.
+func (j *Operation) unpublished(ctx context.Context) ([]string, error) {
+	if j.renewed == "" {
+		return nil, nil
+	}
+	clusters := &submarinerv1.ClusterList{}
+	if err := j.Broker.List(ctx, clusters, client.InNamespace(j.Plan.Submariner.Spec.BrokerK8sRemoteNamespace)); err != nil {
+		return nil, fmt.Errorf("listing clusters on the broker: %w", err)
+	}
+	self := j.Plan.Submariner.Spec.ClusterID
+	if slices.ContainsFunc(clusters.Items, func(c submarinerv1.Cluster) bool { return c.Spec.ClusterID == self && c.Spec.PublicKey == j.renewed }) {
+		return nil, nil
+	}
+	return []string{fmt.Sprintf("the gateway has not published the new key of this cluster on the broker yet: see kubectl logs -n %s -l app=%s", cluster.Namespace, cluster.GatewayName)}, nil
 }
 
 // unreadyAgents returns the DaemonSets and pods that are not ready, one line each.

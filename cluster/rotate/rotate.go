@@ -151,30 +151,12 @@ func (k *Operation) replace(ctx context.Context, r *Plan) error {
 	if err := k.Cluster.Patch(ctx, r.submariner, client.MergeFrom(was), client.FieldOwner(kube.FieldOwner)); err != nil {
 		return fmt.Errorf("writing the new public key to the Submariner object: %w", err)
 	}
-	return k.wake(ctx, public)
-}
-
-// wake makes the kubelets update the mounted Secret now. A kubelet reads the Secrets of a
-// pod again when the pod changes, even if only an annotation does.
-func (k *Operation) wake(ctx context.Context, public string) error {
-	pods := &corev1.PodList{}
-	if err := k.Cluster.List(ctx, pods, client.InNamespace(cluster.Namespace), client.MatchingLabels{"app": cluster.GatewayName}); err != nil {
-		return fmt.Errorf("listing the gateway pods: %w", err)
+	err = cluster.RereadSecrets(ctx, k.Cluster, time.Now())
+	if apierrors.IsForbidden(err) {
+		k.Report.Warn(cluster.NoReread, "key")
+		return nil
 	}
-	for i := range pods.Items {
-		pod := &pods.Items[i]
-		was := pod.DeepCopy()
-		metav1.SetMetaDataAnnotation(&pod.ObjectMeta, v1alpha1.PublicKeyAnnotation, public)
-		err := k.Cluster.Patch(ctx, pod, client.MergeFrom(was), client.FieldOwner(kube.FieldOwner))
-		if apierrors.IsForbidden(err) {
-			k.Report.Warn("you may not change pods, so it may take two minutes until the gateway reads the new key")
-			return nil
-		}
-		if client.IgnoreNotFound(err) != nil {
-			return fmt.Errorf("annotating gateway pod %s: %w", pod.Name, err)
-		}
-	}
-	return nil
+	return err
 }
 
 // published waits until the Cluster object has the new public key.
