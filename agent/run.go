@@ -17,6 +17,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller"
+	"sigs.k8s.io/controller-runtime/pkg/controller/priorityqueue"
 	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/healthz"
@@ -163,7 +164,7 @@ func (a *agent) watch(mgr manager.Manager, nudges <-chan event.GenericEvent) err
 		return []reconcile.Request{everything}
 	})
 	b := ctrl.NewControllerManagedBy(mgr).Named(a.Role.Name).
-		WithOptions(controller.Options{RateLimiter: backoff(), LogConstructor: func(*reconcile.Request) logr.Logger {
+		WithOptions(controller.Options{RateLimiter: backoff(), NewQueue: unmeasured, LogConstructor: func(*reconcile.Request) logr.Logger {
 			return logr.FromSlogHandler(withoutRetries{a.Log.Handler()})
 		}}).
 		WatchesRawSource(source.Channel(nudges, one))
@@ -171,6 +172,12 @@ func (a *agent) watch(mgr manager.Manager, nudges <-chan event.GenericEvent) err
 		b = b.Watches(kind, one, builder.WithPredicates(changes))
 	}
 	return b.Complete(a)
+}
+
+// unmeasured returns a queue without metrics of its own: with them, it would wake the agent twice a second
+// to measure the age of the only request. The controller has metrics, too.
+func unmeasured(_ string, limit workqueue.TypedRateLimiter[reconcile.Request]) workqueue.TypedRateLimitingInterface[reconcile.Request] {
+	return priorityqueue.New("", func(o *priorityqueue.Opts[reconcile.Request]) { o.RateLimiter = limit })
 }
 
 // backoff retries faults soon at first, and then more and more slowly.

@@ -49,15 +49,18 @@ func (s sets) list() (out []dataplane.Object, err error) {
 	return out, nil
 }
 
-// names returns the names of our sets.
-func (s sets) names() (out []string, err error) {
+// names returns the names of the owner's sets.
+func (s sets) names() ([]string, error) { return s.named(s.owner.OwnsChain) }
+
+// named returns the names of the sets that have a name of ours.
+func (s sets) named(ours func(string) bool) (out []string, err error) {
 	msgs, err := s.send(nl.IPSET_CMD_LIST, askNames())
 	if err != nil {
 		return nil, fmt.Errorf("listing sets: %w", err)
 	}
 	for _, m := range msgs {
 		for t, v := range netlink.Attrs(m[nl.SizeofNfgenmsg:]) {
-			if t == nl.IPSET_ATTR_SETNAME && s.owner.OwnsChain(netlink.Text(v)) {
+			if t == nl.IPSET_ATTR_SETNAME && ours(netlink.Text(v)) {
 				out = append(out, netlink.Text(v))
 			}
 		}

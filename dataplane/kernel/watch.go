@@ -8,7 +8,6 @@ import (
 	"strings"
 	"time"
 
-	"subctl/dataplane"
 	"subctl/dataplane/kernel/netlink"
 
 	"golang.org/x/sys/unix"
@@ -141,20 +140,18 @@ func poll(ctx context.Context, notify func(), charon func() int, sets func() (st
 
 // setCounts returns the names of all sets of ours, and how many members each has.
 func setCounts(c *netlink.Conn) (string, error) {
+	s := sets{&Host{conn: c}}
+	names, err := s.named(anyOwner)
+	if err != nil {
+		return "", err
+	}
 	var b strings.Builder
-	for _, o := range dataplane.Owners() {
-		s := sets{&Host{owner: o, conn: c}}
-		names, err := s.names()
-		if err != nil {
+	for _, name := range names {
+		n, err := s.count(name)
+		if err != nil && !netlink.Gone(err) {
 			return "", err
 		}
-		for _, name := range names {
-			n, err := s.count(name)
-			if err != nil && !netlink.Gone(err) {
-				return "", err
-			}
-			fmt.Fprintln(&b, name, n)
-		}
+		fmt.Fprintln(&b, name, n)
 	}
 	return b.String(), nil
 }
