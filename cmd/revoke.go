@@ -27,7 +27,8 @@ is published, signed with the administrator's key. The other clusters disconnect
 and remember the revocation: nobody can publish in its name with the keys and the invitations
 that it had. If it can be reached, use subctl uninstall on it instead. To let it join again,
 invite it again: it gets a new grant. Pods that still send to its addresses then send in clear
-text, over the default routes of their nodes, as before it joined.
+text, over the default routes of their nodes, as before it joined: see "After a cluster has
+left" in docs/cable-policies.md for what to do before.
 
 The pre-shared key, which the cluster knows, does not change (see docs/keys.md).
 

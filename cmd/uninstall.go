@@ -28,7 +28,8 @@ broker, and the agents are deleted. Everything that join did not create is kept:
 the same cluster, other objects in namespace submariner-operator, and gateway labels that a
 person has set. Pods that still send to addresses of other clusters, and pods there that send
 to this one, then send in clear text, over the default routes of their nodes, as before it
-joined. To finish an interrupted uninstall, run the same command again.
+joined: see "After a cluster has left" in docs/cable-policies.md for what to do before. To
+finish an interrupted uninstall, run the same command again.
 
 The cable policies that were created on the cluster are deleted with it. If that changes the
 cables of pairs of other clusters, these pairs are printed, and uninstall continues only with
