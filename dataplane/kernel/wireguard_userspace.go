@@ -59,10 +59,15 @@ func userspaceMissing() error {
 // startUserspace starts the process of a device, and waits until it answers.
 func (h *Host) startUserspace(name string) error {
 	cmd := exec.Command(userspace, "-f", name)
-	cmd.Env = []string{"WG_PROCESS_FOREGROUND=1"}        // without it, the program prints advice
-	cmd.Stdout, cmd.Stderr = os.Stderr, os.Stderr        // files: a pipe would break when the agent ends
+	log, keep, err := programLog(os.Stderr)
+	if err != nil {
+		return fmt.Errorf("reading the messages of %s: %w", userspace, err)
+	}
+	cmd.Env = []string{"WG_PROCESS_FOREGROUND=1"} // without it, the program prints advice
+	cmd.Stdout, cmd.Stderr, cmd.ExtraFiles = log, log, []*os.File{keep}
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true} // a ^C ends the agent only
-	if err := cmd.Start(); err != nil {
+	err = errors.Join(cmd.Start(), log.Close(), keep.Close())
+	if err != nil {
 		return fmt.Errorf("starting %s: %w", userspace, err)
 	}
 	ended := make(chan *os.ProcessState, 1)
