@@ -110,6 +110,7 @@ func (n Intra) antispoof() dataplane.Antispoof {
 	if !n.OnlyOurDevices {
 		return a
 	}
+	a.Usual = n.usual()
 	for _, o := range dataplane.Owners() {
 		a.In = append(a.In, o.Devices...)
 		for _, p := range o.Prefixes {
@@ -117,6 +118,18 @@ func (n Intra) antispoof() dataplane.Antispoof {
 		}
 	}
 	return a
+}
+
+// usual returns the devices on which packets of other clusters usually arrive, as names in
+// dataplane.Antispoof.
+func (n Intra) usual() []string {
+	devices := []cableDevice{{device: dataplane.IntraDevice}}
+	for _, r := range n.Remote {
+		if n.isGateway() && r.Device != "" {
+			devices = append(devices, cableDevice{device: r.Device})
+		}
+	}
+	return slices.Sorted(slices.Values(deviceNames(outputs(devices))))
 }
 
 // guard ensures that no device carries packets while its chain is missing, that no chain of a

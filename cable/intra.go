@@ -48,7 +48,8 @@ type Intra struct {
 type Reached struct {
 	Cluster string
 	Subnets []netip.Prefix
-	MTU     int // MTU of the cable, in bytes
+	MTU     int    // MTU of the cable, in bytes
+	Device  string // device of the cable on a gateway
 }
 
 func (n Intra) isGateway() bool {

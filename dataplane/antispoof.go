@@ -1,9 +1,11 @@
 package dataplane
 
 import (
+	"cmp"
 	"crypto/sha256"
 	"encoding/hex"
 	"fmt"
+	"net"
 	"net/netip"
 	"slices"
 	"strings"
@@ -32,6 +34,8 @@ type Antispoof struct {
 	// never reach the TCP ports Closed of this node.
 	Remote []netip.Prefix // sorted; no network contains another
 	In     []string
+	// Usual are those of In on which such packets usually arrive.
+	Usual  []string
 	Closed Range
 	// Out are devices on which all packets must leave with a source in Own.
 	Out []string
@@ -63,29 +67,40 @@ const DeviceAny = "*"
 
 // The chains of Antispoof. Those without a hook are jumped to.
 const (
-	AntispoofInput   = "input"
-	AntispoofVXLAN   = "vxlan"
-	AntispoofForward = "forward"
-	AntispoofTransit = "transit"
-	AntispoofIn      = "prerouting"
-	AntispoofOut     = "postrouting"
+	AntispoofInput       = "input"
+	AntispoofVXLAN       = "vxlan"
+	AntispoofForward     = "forward"
+	AntispoofUnforwarded = "unforwarded"
+	AntispoofPorts       = "ports"
+	AntispoofTransit     = "transit"
+	AntispoofIn          = "prerouting"
+	AntispoofForeign     = "foreign"
+	AntispoofOut         = "postrouting"
 )
 
 // AntispoofChains are all chains that an Antispoof may have.
-var AntispoofChains = []string{AntispoofInput, AntispoofVXLAN, AntispoofForward, AntispoofTransit, AntispoofIn, AntispoofOut}
+var AntispoofChains = []string{
+	AntispoofInput, AntispoofVXLAN, AntispoofForward, AntispoofUnforwarded, AntispoofPorts, AntispoofTransit,
+	AntispoofIn, AntispoofForeign, AntispoofOut,
+}
 
-// AntispoofRule is a rule of Antispoof. It drops the packets that match, unless Jump is a chain.
+// AntispoofRule is a rule of Antispoof. It drops the packets that match, unless it accepts them
+// or Jump is a chain.
 type AntispoofRule struct {
 	Chain   string
 	Matches []Match
+	Accept  bool
 	Jump    string
 }
 
 // String returns the rule in the notation of nft.
 func (r AntispoofRule) String() string {
 	verdict := "drop"
-	if r.Jump != "" {
+	switch {
+	case r.Jump != "":
 		verdict = "jump " + r.Jump
+	case r.Accept:
+		verdict = "accept"
 	}
 	var b strings.Builder
 	for _, m := range r.Matches {
@@ -96,17 +111,21 @@ func (r AntispoofRule) String() string {
 
 // Match is a condition of an AntispoofRule. One of its fields is set.
 type Match struct {
+	UDP        bool
 	DPort      int          // destination port of UDP
 	TCPPorts   Range        // destination ports of TCP
 	DAddr      netip.Prefix // network of the destination
 	DAddrIn    string       // set of the destination
+	SAddr      netip.Prefix // network of the source
+	SAddrNot   netip.Prefix // network without the source
 	SAddrIn    string       // set of the source
 	SAddrNotIn string       // set without the source
+	IIF        string       // name of the input device
 	IIFNot     string       // name that the input device does not have
 	OIF        string       // name of the output device
 	WrongWay   bool         // the packet did not arrive on the device that leads to its source
 	NotIPv4    bool         // the VXLAN packet contains no IPv4 packet
-	NotInner   bool         // the source inside the VXLAN packet is not one of Inner
+	InnerBits  int          // the source inside the VXLAN packet is in one of the networks of Inner with so many bits
 }
 
 // Bits of the payload of UDP, after its header of 8 bytes and the VXLAN header of 8 bytes: the
@@ -119,6 +138,8 @@ const (
 // String returns the match in the notation of nft.
 func (m Match) String() string {
 	switch {
+	case m.UDP:
+		return "meta l4proto udp"
 	case m.DPort != 0:
 		return fmt.Sprintf("udp dport %d", m.DPort)
 	case m.TCPPorts.Max != 0:
@@ -127,10 +148,16 @@ func (m Match) String() string {
 		return fmt.Sprintf("ip daddr %v", m.DAddr)
 	case m.DAddrIn != "":
 		return "ip daddr @" + m.DAddrIn
+	case m.SAddr.IsValid():
+		return fmt.Sprintf("ip saddr %v", m.SAddr)
+	case m.SAddrNot.IsValid():
+		return fmt.Sprintf("ip saddr != %v", m.SAddrNot)
 	case m.SAddrIn != "":
 		return "ip saddr @" + m.SAddrIn
 	case m.SAddrNotIn != "":
 		return "ip saddr != @" + m.SAddrNotIn
+	case m.IIF != "":
+		return fmt.Sprintf("iifname %q", m.IIF)
 	case m.IIFNot != "":
 		return fmt.Sprintf("iifname != %q", m.IIFNot)
 	case m.OIF != "":
@@ -140,10 +167,18 @@ func (m Match) String() string {
 	case m.NotIPv4:
 		return fmt.Sprintf("@th,%d,16 != 0x0800", 8*InnerTypeOffset)
 	}
-	return fmt.Sprintf("ip saddr . @th,%d,32 != @%s", 8*InnerSourceOffset, AntispoofSetInner)
+	return fmt.Sprintf("ip saddr . @th,%d,32 & %[2]v . %[2]v @%s", 8*InnerSourceOffset, NetMask(m.InnerBits), AntispoofSetInner)
 }
 
-// The sets of Antispoof.
+// NetMask returns the mask of an IPv4 network with so many bits.
+func NetMask(bits int) netip.Addr {
+	return netip.AddrFrom4([4]byte(net.CIDRMask(bits, 32)))
+}
+
+// The sets of Antispoof. The elements of "inner" are the source of the VXLAN packet, the network of
+// the source inside it and the mask of the network, each an address: the kernel hashes them, which
+// takes less time, for packets and for changes, than a set of intervals. So there is a rule, and a
+// lookup, for each mask that is in use.
 const (
 	AntispoofSetInner  = "inner"
 	AntispoofSetEnds   = "ends"
@@ -161,45 +196,111 @@ func (a Antispoof) Sets() (sets []Set) {
 	return sets
 }
 
-// Rules returns the rules, in order.
+// few is the number of networks that are compared one by one: each comparison costs a tenth of a
+// lookup in a set of networks.
+const few = 4
+
+// Rules returns the rules, in order. All packets of the node pass the chains with hooks, so these
+// have few matches, and those for most packets come first.
 func (a Antispoof) Rules() (rules []AntispoofRule) {
-	add := func(chain, jump string, ms ...Match) { rules = append(rules, AntispoofRule{chain, ms, jump}) }
+	add := func(chain string, ms ...Match) { rules = append(rules, AntispoofRule{Chain: chain, Matches: ms}) }
+	accept := func(chain string, ms ...Match) {
+		rules = append(rules, AntispoofRule{Chain: chain, Matches: ms, Accept: true})
+	}
+	jump := func(to, chain string, ms ...Match) {
+		rules = append(rules, AntispoofRule{Chain: chain, Matches: ms, Jump: to})
+	}
 	for _, p := range a.Ports {
-		add(AntispoofInput, AntispoofVXLAN, Match{DPort: p})
+		jump(AntispoofVXLAN, AntispoofInput, Match{DPort: p})
 	}
 	if len(a.Ports) > 0 {
-		add(AntispoofVXLAN, "", Match{WrongWay: true})
+		add(AntispoofVXLAN, Match{WrongWay: true})
 	}
 	if len(a.Ports) > 0 && len(a.Inner) > 0 {
-		add(AntispoofVXLAN, "", Match{NotIPv4: true})
-		add(AntispoofVXLAN, "", Match{NotInner: true})
+		add(AntispoofVXLAN, Match{NotIPv4: true})
+		for _, bits := range a.innerBits() {
+			accept(AntispoofVXLAN, Match{InnerBits: bits})
+		}
+		add(AntispoofVXLAN)
+	}
+	if len(a.Unforwarded) > 0 {
+		jump(AntispoofUnforwarded, AntispoofForward, Match{DAddr: around(a.Unforwarded)})
 	}
 	for _, n := range a.Unforwarded {
-		add(AntispoofForward, "", Match{DAddr: n})
+		add(AntispoofUnforwarded, Match{DAddr: n})
 	}
-	if len(a.Ends) > 0 {
+	if len(a.Ends) > 0 && len(a.Transit) > 0 {
+		jump(AntispoofPorts, AntispoofForward, Match{UDP: true})
 		for _, p := range a.Transit {
-			add(AntispoofForward, AntispoofTransit, Match{DPort: p}, Match{DAddrIn: AntispoofSetEnds})
+			jump(AntispoofTransit, AntispoofPorts, Match{DPort: p}, Match{DAddrIn: AntispoofSetEnds})
 		}
-		add(AntispoofTransit, "", Match{SAddrNotIn: AntispoofSetEnds})
-		add(AntispoofTransit, "", Match{WrongWay: true})
+		add(AntispoofTransit, Match{SAddrNotIn: AntispoofSetEnds})
+		add(AntispoofTransit, Match{WrongWay: true})
 	}
 	if len(a.Remote) > 0 && a.Closed.Max != 0 {
-		add(AntispoofInput, "", Match{TCPPorts: a.Closed}, Match{SAddrIn: AntispoofSetRemote})
+		add(AntispoofInput, Match{TCPPorts: a.Closed}, Match{SAddrIn: AntispoofSetRemote})
 	}
 	if len(a.Remote) > 0 && len(a.In) > 0 {
-		var ms []Match
-		for _, d := range a.In {
-			ms = append(ms, Match{IIFNot: d})
+		for _, d := range a.Usual {
+			accept(AntispoofIn, Match{IIF: d})
 		}
-		add(AntispoofIn, "", append(ms, Match{SAddrIn: AntispoofSetRemote})...)
+		sources := []Match{{SAddrIn: AntispoofSetRemote}}
+		if len(a.Remote) <= few {
+			sources = nil
+			for _, n := range a.Remote {
+				sources = append(sources, Match{SAddr: n})
+			}
+		}
+		for _, m := range sources {
+			jump(AntispoofForeign, AntispoofIn, m)
+		}
+		var others []Match
+		for _, d := range a.In {
+			others = append(others, Match{IIFNot: d})
+		}
+		add(AntispoofForeign, others...)
 	}
 	if len(a.Own) > 0 {
+		var others []Match
+		for _, n := range a.widest() {
+			others = append(others, Match{SAddrNot: n})
+		}
+		others = append(others, Match{SAddrNotIn: AntispoofSetOwn})
 		for _, d := range a.Out {
-			add(AntispoofOut, "", Match{OIF: d}, Match{SAddrNotIn: AntispoofSetOwn})
+			add(AntispoofOut, append([]Match{{OIF: d}}, others...)...)
 		}
 	}
 	return rules
+}
+
+// innerBits returns the numbers of bits of the networks in Inner, sorted: pods, whose packets are
+// the most, are in wide networks.
+func (a Antispoof) innerBits() (out []int) {
+	var has [33]bool
+	for _, s := range a.Inner {
+		has[s.Net.Bits()] = true
+	}
+	for bits, has := range has {
+		if has {
+			out = append(out, bits)
+		}
+	}
+	return out
+}
+
+// widest returns the first few of Own, the widest first.
+func (a Antispoof) widest() []netip.Prefix {
+	out := slices.SortedStableFunc(slices.Values(a.Own), func(p, q netip.Prefix) int { return cmp.Compare(p.Bits(), q.Bits()) })
+	return out[:min(len(out), few)]
+}
+
+// around returns the smallest network that contains all networks.
+func around(nets []netip.Prefix) netip.Prefix {
+	out := nets[0]
+	for slices.ContainsFunc(nets, func(n netip.Prefix) bool { return n.Bits() < out.Bits() || !out.Contains(n.Addr()) }) {
+		out = netip.PrefixFrom(out.Addr(), out.Bits()-1).Masked()
+	}
+	return out
 }
 
 // Fingerprint returns 16 hexadecimal digits of the SHA-256 of the rules, without the elements of
@@ -232,14 +333,14 @@ func (a Antispoof) Equal(o Object) bool {
 // jumped to.
 func AntispoofHook(chain string) (hook string, priority int) {
 	switch chain {
-	case AntispoofVXLAN, AntispoofTransit:
-		return "", 0
 	case AntispoofIn:
 		return chain, AntispoofInPriority
 	case AntispoofOut:
 		return chain, AntispoofOutPriority
+	case AntispoofInput, AntispoofForward:
+		return chain, AntispoofPriority
 	}
-	return chain, AntispoofPriority
+	return "", 0
 }
 
 // Chains returns the names of the chains that have rules, in order of their first rules; a chain
@@ -259,9 +360,9 @@ func (a Antispoof) Chains() (names []string) {
 func (a Antispoof) String() string {
 	lines := []string{"nft add table ip " + a.Table}
 	if len(a.Inner) > 0 {
-		lines = append(lines, fmt.Sprintf("nft 'add set ip %s %s { type ipv4_addr . ipv4_addr; flags interval; }'", a.Table, AntispoofSetInner))
+		lines = append(lines, fmt.Sprintf("nft 'add set ip %s %s { type ipv4_addr . ipv4_addr . ipv4_addr; }'", a.Table, AntispoofSetInner))
 		for _, s := range a.Inner {
-			lines = append(lines, fmt.Sprintf("nft 'add element ip %s %s { %v . %v }'", a.Table, AntispoofSetInner, s.Outer, s.Net))
+			lines = append(lines, fmt.Sprintf("nft 'add element ip %s %s { %v . %v . %v }'", a.Table, AntispoofSetInner, s.Outer, s.Net.Addr(), NetMask(s.Net.Bits())))
 		}
 	}
 	for _, s := range a.Sets() {

@@ -65,7 +65,7 @@ func planRoute(s Snapshot) (Plan, error) {
 	for _, c := range m.Cables.Wanted {
 		in.Ends = append(in.Ends, c.Address, c.PrivateIP)
 		p.Using[c.Name] = using(c)
-		in.Remote = append(in.Remote, cable.Reached{Cluster: c.Cluster, Subnets: c.Subnets, MTU: c.MTU(m.Local)})
+		in.Remote = append(in.Remote, cable.Reached{Cluster: c.Cluster, Subnets: c.Subnets, MTU: c.MTU(m.Local), Device: c.Device()})
 	}
 	if p.State, err = cable.PlanIntra(in); err != nil {
 		return Plan{}, err

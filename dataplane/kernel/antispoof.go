@@ -3,7 +3,6 @@
 package kernel
 
 import (
-	"encoding/binary"
 	"errors"
 	"fmt"
 	"net/netip"
@@ -22,7 +21,7 @@ import (
 type antispoofs struct{ *Host }
 
 // antispoofsNeed is what the kernel must have.
-const antispoofsNeed = "nftables with fib expressions and with intervals in concatenations (Linux 5.6)"
+const antispoofsNeed = "nftables with fib expressions"
 
 func (s antispoofs) list() ([]dataplane.Object, error) {
 	return s.listTable(s.owner.Antispoof, &s.ipt.antispoofSeen, func() (dataplane.Object, error) { return s.read() })
@@ -55,28 +54,11 @@ func (s antispoofs) intact() (dataplane.Antispoof, bool) {
 	return have, have.Seen != damaged && !foreign
 }
 
-// replace replaces the rules while the sets hold what the old rules need and what the new ones need. In one
-// transaction a packet could meet the new rules before a set of intervals in concatenations has its elements: until
-// Linux 6.17 they count only after the rules do (nft_pipapo_commit in net/netfilter/nft_set_pipapo.c). Such packets
-// would be dropped.
+// replace replaces the rules, in one transaction with the elements that differ. Until Linux 6.17 that would drop
+// packets if one of the sets had intervals in concatenations: their elements count only after the rules do
+// (nft_pipapo_commit in net/netfilter/nft_set_pipapo.c).
 func (s antispoofs) replace(have, want dataplane.Antispoof) error {
-	both := want
-	both.Inner = union(have.Inner, want.Inner, func(a, b dataplane.InnerSource) bool { return a.Outer == b.Outer && a.Net.Overlaps(b.Net) })
-	both.Ends = union(have.Ends, want.Ends, netip.Prefix.Overlaps)
-	both.Remote = union(have.Remote, want.Remote, netip.Prefix.Overlaps)
-	both.Own = union(have.Own, want.Own, netip.Prefix.Overlaps)
-	if err := s.change(want.Table, func(tx *nftables.Conn, table *nftables.Table) error {
-		sets := setsOf(table)
-		for _, name := range missing(setNames(both), setNames(have)) {
-			if err := tx.AddSet(sets[name], nil); err != nil {
-				return err
-			}
-		}
-		return alter(tx, sets, have, both)
-	}); err != nil {
-		return err
-	}
-	if err := s.change(want.Table, func(tx *nftables.Conn, table *nftables.Table) error {
+	return s.change(want.Table, func(tx *nftables.Conn, table *nftables.Table) error {
 		tx.FlushTable(table)
 		for _, name := range missing(dataplane.AntispoofChains, want.Chains()) {
 			switch _, _, err := s.tableChain(table.Name, name); {
@@ -86,29 +68,21 @@ func (s antispoofs) replace(have, want dataplane.Antispoof) error {
 				return err
 			}
 		}
-		addRules(tx, table, want)
-		return nil
-	}); err != nil {
-		return err
-	}
-	return s.change(want.Table, func(tx *nftables.Conn, table *nftables.Table) error {
 		sets := setsOf(table)
-		err := alter(tx, sets, both, want)
-		for _, name := range missing(setNames(both), setNames(want)) {
+		for _, name := range missing(setNames(want), setNames(have)) {
+			if err := tx.AddSet(sets[name], nil); err != nil {
+				return err
+			}
+		}
+		if err := alter(tx, sets, have, want); err != nil {
+			return err
+		}
+		for _, name := range missing(setNames(have), setNames(want)) {
 			tx.DelSet(sets[name])
 		}
-		return err
+		addRules(tx, table, want)
+		return nil
 	})
-}
-
-// union returns the elements of want, and the elements of have that overlap none of them: a set of
-// intervals cannot hold both. All lists are sorted.
-func union[E interface{ Compare(E) int }](have, want []E, overlap func(E, E) bool) []E {
-	added := without(want, have)
-	kept := slices.DeleteFunc(without(have, want), func(old E) bool {
-		return slices.ContainsFunc(added, func(e E) bool { return overlap(old, e) })
-	})
-	return slices.SortedFunc(slices.Values(slices.Concat(want, kept)), E.Compare)
 }
 
 // change applies to a table what do adds to a transaction.
@@ -220,8 +194,8 @@ var nftHooks = map[string]*nftables.ChainHook{
 // setsOf returns all sets that the table may have, by name.
 func setsOf(table *nftables.Table) map[string]*nftables.Set {
 	out := map[string]*nftables.Set{dataplane.AntispoofSetInner: {
-		Table: table, Name: dataplane.AntispoofSetInner, Interval: true, Concatenation: true,
-		KeyType: nftables.MustConcatSetType(nftables.TypeIPAddr, nftables.TypeIPAddr),
+		Table: table, Name: dataplane.AntispoofSetInner,
+		KeyType: nftables.MustConcatSetType(nftables.TypeIPAddr, nftables.TypeIPAddr, nftables.TypeIPAddr),
 	}}
 	for _, name := range []string{dataplane.AntispoofSetEnds, dataplane.AntispoofSetRemote, dataplane.AntispoofSetOwn} {
 		out[name] = &nftables.Set{Table: table, Name: name, Interval: true, KeyType: nftables.TypeIPAddr}
@@ -233,17 +207,13 @@ func (s antispoofs) del(old dataplane.Object) error {
 	return s.delTable(old.(dataplane.Antispoof).Table, antispoofsNeed)
 }
 
-// innerElements calls do with elements of the set "inner", some at a time. The key of each is the
-// outer source and the first address of the network; the end of the key has the last address.
+// innerElements calls do with elements of the set "inner", some at a time.
 func innerElements(inner []dataplane.InnerSource, do func([]nftables.SetElement) error) error {
-	for batch := range slices.Chunk(inner, nftBatch/2) {
+	for batch := range slices.Chunk(inner, nftBatch) {
 		var out []nftables.SetElement
 		for _, s := range batch {
-			outer, first := s.Outer.AsSlice(), s.Net.Addr().As4()
-			last := binary.BigEndian.Uint32(first[:]) + uint32(1<<(32-s.Net.Bits())-1)
 			out = append(out, nftables.SetElement{
-				Key:    append(slices.Clone(outer), first[:]...),
-				KeyEnd: binary.BigEndian.AppendUint32(slices.Clone(outer), last),
+				Key: slices.Concat(s.Outer.AsSlice(), s.Net.Addr().AsSlice(), dataplane.NetMask(s.Net.Bits()).AsSlice()),
 			})
 		}
 		if err := do(out); err != nil {

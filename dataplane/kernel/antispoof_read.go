@@ -3,15 +3,14 @@
 package kernel
 
 import (
-	"encoding/binary"
 	"fmt"
+	"net"
 	"net/netip"
 	"slices"
 
 	"subctl/dataplane"
 	"subctl/dataplane/kernel/netlink"
 
-	"github.com/google/nftables"
 	"github.com/google/nftables/userdata"
 	"github.com/vishvananda/netlink/nl"
 	"golang.org/x/sys/unix"
@@ -108,22 +107,18 @@ func readInner(msgs [][]byte) (out []dataplane.InnerSource) {
 
 // readInnerSource returns an element of the set "inner"; the zero InnerSource if it is none that a
 // plan can have.
-func readInnerSource(elem []byte) (s dataplane.InnerSource) {
-	var first, last [8]byte
+func readInnerSource(elem []byte) dataplane.InnerSource {
 	for t, v := range netlink.Attrs(elem) {
 		for _, key := range netlink.Attrs(v) {
-			switch {
-			case t == unix.NFTA_SET_ELEM_KEY && len(key) == len(first):
-				first = [8]byte(key)
-			case t == nftables.NFTA_SET_ELEM_KEY_END && len(key) == len(last):
-				last = [8]byte(key)
+			if t != unix.NFTA_SET_ELEM_KEY || len(key) != 12 {
+				continue
+			}
+			ones, _ := net.IPMask(key[8:]).Size()
+			n := netip.PrefixFrom(netip.AddrFrom4([4]byte(key[4:8])), ones)
+			if ones > 0 && n == n.Masked() {
+				return dataplane.InnerSource{Outer: netip.AddrFrom4([4]byte(key[:4])), Net: n}
 			}
 		}
 	}
-	outer := netip.AddrFrom4([4]byte(first[:4]))
-	net := network(binary.BigEndian.Uint32(first[4:]), binary.BigEndian.Uint32(last[4:])+1)
-	if [4]byte(last[:4]) != outer.As4() || !net.IsValid() {
-		return dataplane.InnerSource{}
-	}
-	return dataplane.InnerSource{Outer: outer, Net: net}
+	return dataplane.InnerSource{}
 }

@@ -22,8 +22,8 @@ func antispoof() dataplane.Antispoof {
 		Inner:   []dataplane.InnerSource{{Outer: ip("172.18.0.3"), Net: cidr("10.1.0.0/16")}, {Outer: ip("172.18.0.4"), Net: cidr("10.2.0.0/16")}},
 		Transit: []int{4502, 4800}, Ends: []netip.Prefix{cidr("172.18.0.2/32"), cidr("172.18.0.3/32")},
 		Unforwarded: []netip.Prefix{cidr("240.0.0.0/8"), cidr("244.0.0.0/6")},
-		Remote:      []netip.Prefix{cidr("10.1.0.0/16"), cidr("10.2.0.0/16")}, In: []string{"vxlan-tunnel", "subvx-*"}, Closed: dataplane.Range{Min: 32780, Max: 32783},
-		Out: []string{"vxlan-tunnel", "subvx-*"}, Own: []netip.Prefix{cidr("10.0.0.0/16")},
+		Remote:      []netip.Prefix{cidr("10.1.0.0/16"), cidr("10.2.0.0/16")}, In: []string{"vxlan-tunnel", "subvx-*"}, Usual: []string{"vxlan-tunnel"}, Closed: dataplane.Range{Min: 32780, Max: 32783},
+		Out: []string{"vxlan-tunnel", "subvx-*"}, Own: []netip.Prefix{cidr("10.0.0.0/16"), cidr("10.8.0.0/14"), cidr("241.0.0.1/32")},
 	}
 }
 
@@ -37,8 +37,10 @@ func TestAntispoof(t *testing.T) {
 	rules := ns.Run("nft list table ip submariner-gateway-antispoof")
 	for _, line := range []string{
 		"type filter hook input priority filter - 10; policy accept;", "udp dport 4503 jump vxlan comment", "fib saddr . iif oif missing drop comment",
-		"@th,224,16 != 0x800 drop comment", "ip daddr 240.0.0.0/8 drop", "udp dport 4800 ip daddr @ends jump transit", "ip saddr != @ends drop",
-		`iifname != "vxlan-tunnel" iifname != "subvx-*" ip saddr @remote drop comment`, `oifname "subvx-*" ip saddr != @own drop comment`,
+		"@th,224,16 != 0x800 drop comment", "ip saddr . @th,336,32 & 0xffff0000 . 0xffff0000", "ip daddr 240.0.0.0/5 jump unforwarded", "ip daddr 244.0.0.0/6 drop", " jump ports comment",
+		"udp dport 4800 ip daddr @ends jump transit", "ip saddr != @ends drop", `iifname "vxlan-tunnel" accept`, "ip saddr 10.2.0.0/16 jump foreign comment",
+		`iifname != "vxlan-tunnel" iifname != "subvx-*" drop comment`,
+		`oifname "subvx-*" ip saddr != 10.8.0.0/14 ip saddr != 10.0.0.0/16 ip saddr != 241.0.0.1 ip saddr != @own drop comment`,
 		"type filter hook postrouting priority 300; policy accept;", "tcp dport 32780-32783 ip saddr @remote drop comment",
 	} {
 		require.Contains(t, rules, line)
@@ -58,8 +60,9 @@ func TestAntispoof(t *testing.T) {
 		"element added":  "nft 'add element ip " + table + " own { 10.3.0.0/16 }'",
 		"odd element":    "nft 'add element ip " + table + " ends { 10.3.0.0-10.4.0.7 }'",
 		"inner flushed":  "nft flush set ip " + table + " inner",
-		"inner added":    "nft 'add element ip " + table + " inner { 172.18.0.9 . 10.1.0.0/16 }'",
-		"inner odd":      "nft 'add element ip " + table + " inner { 172.18.0.8-172.18.0.11 . 10.1.0.0/16 }'",
+		"inner added":    "nft 'add element ip " + table + " inner { 172.18.0.9 . 10.1.0.0 . 255.255.0.0 }'",
+		"inner odd":      "nft 'add element ip " + table + " inner { 172.18.0.8 . 10.1.0.0 . 255.0.255.0 }'",
+		"inner host":     "nft 'add element ip " + table + " inner { 172.18.0.8 . 10.1.0.1 . 255.255.0.0 }'",
 		"set of a guest": "nft 'add set ip " + table + " x { type ipv4_addr; }'",
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -99,6 +102,16 @@ func TestAntispoofChangesInPlace(t *testing.T) {
 	require.NotEqual(t, before, ns.Run(chain))
 }
 
+// olderTable replaces the table by one of an older agent, whose set "inner" has intervals.
+const olderTable = `nft -f - <<X
+delete table ip submariner-gateway-antispoof
+table ip submariner-gateway-antispoof {
+	set inner { type ipv4_addr . ipv4_addr; flags interval; elements = { 172.30.0.2 . 10.9.0.2 }; }
+	chain vxlan { fib saddr . iif oif missing drop comment "1/2 3 0123456789abcdef"; }
+	chain input { type filter hook input priority -10; udp dport 4502 jump vxlan comment "2/2 3 0123456789abcdef"; }
+}
+X`
+
 // Rules change under traffic, and no packet is dropped: until Linux 6.17 one transaction could drop some.
 func TestAntispoofChangeUnderTraffic(t *testing.T) {
 	ns, h := node(t, dataplane.GatewayOwner)
@@ -119,6 +132,9 @@ func TestAntispoofChangeUnderTraffic(t *testing.T) {
 	settle(t, ns, h, state(t, tables[2]))
 	ended := ns.Ping(200, "-I 10.9.0.1 10.9.0.2")
 	for i := range 150 {
+		if i%30 == 0 {
+			ns.Run(olderTable)
+		}
 		require.NotEmpty(t, settle(t, ns, h, state(t, tables[i%3])))
 	}
 	sent, lost := ended()

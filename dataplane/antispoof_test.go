@@ -1,0 +1,63 @@
+package dataplane_test
+
+import (
+	"fmt"
+	"net/netip"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"subctl/dataplane"
+)
+
+// Few networks are compared one by one, many are looked up in a set. There is a lookup for each
+// mask inside VXLAN packets, and one comparison for packets that the node forwards elsewhere.
+func TestAntispoofRules(t *testing.T) {
+	nets := func(n int) (out []netip.Prefix) {
+		for i := range n {
+			out = append(out, netip.PrefixFrom(netip.AddrFrom4([4]byte{10, byte(i)}), 16))
+		}
+		return out
+	}
+	outer, p := netip.MustParseAddr("192.0.2.1"), netip.MustParsePrefix
+	inner := func(nets ...string) (out []dataplane.InnerSource) {
+		for _, n := range nets {
+			out = append(out, dataplane.InnerSource{Outer: outer, Net: p(n)})
+		}
+		return out
+	}
+	foreign := []string{`prerouting iifname "b" accept`}
+	for _, test := range []struct {
+		name  string
+		table dataplane.Antispoof
+		rules []string
+	}{
+		{"few remote networks", dataplane.Antispoof{Remote: nets(2), In: []string{"a", "b"}, Usual: []string{"b"}}, append(foreign,
+			"prerouting ip saddr 10.0.0.0/16 jump foreign", "prerouting ip saddr 10.1.0.0/16 jump foreign", `foreign iifname != "a" iifname != "b" drop`)},
+		{"many remote networks", dataplane.Antispoof{Remote: nets(5), In: []string{"a", "b"}, Usual: []string{"b"}}, append(foreign,
+			"prerouting ip saddr @remote jump foreign", `foreign iifname != "a" iifname != "b" drop`)},
+		{"many own networks", dataplane.Antispoof{Own: append(nets(5), p("11.0.0.0/8")), Out: []string{"a"}}, []string{
+			`postrouting oifname "a" ip saddr != 11.0.0.0/8 ip saddr != 10.0.0.0/16 ip saddr != 10.1.0.0/16 ip saddr != 10.2.0.0/16 ip saddr != @own drop`,
+		}},
+		{"masks", dataplane.Antispoof{Ports: []int{1}, Inner: inner("10.0.0.1/32", "10.1.0.0/16", "10.2.0.0/16")}, []string{
+			"input udp dport 1 jump vxlan", "vxlan fib saddr . iif oif missing drop", "vxlan @th,224,16 != 0x0800 drop",
+			"vxlan ip saddr . @th,336,32 & 255.255.0.0 . 255.255.0.0 @inner accept",
+			"vxlan ip saddr . @th,336,32 & 255.255.255.255 . 255.255.255.255 @inner accept", "vxlan drop",
+		}},
+		{"any source inside", dataplane.Antispoof{Ports: []int{1}}, []string{"input udp dport 1 jump vxlan", "vxlan fib saddr . iif oif missing drop"}},
+		{"networks next to each other", dataplane.Antispoof{Unforwarded: []netip.Prefix{p("241.0.0.0/8"), p("244.0.0.0/6")}}, []string{
+			"forward ip daddr 240.0.0.0/5 jump unforwarded", "unforwarded ip daddr 241.0.0.0/8 drop", "unforwarded ip daddr 244.0.0.0/6 drop",
+		}},
+		{"networks with nothing in common", dataplane.Antispoof{Unforwarded: []netip.Prefix{p("10.0.0.0/8"), p("244.0.0.0/6")}}, []string{
+			"forward ip daddr 0.0.0.0/0 jump unforwarded", "unforwarded ip daddr 10.0.0.0/8 drop", "unforwarded ip daddr 244.0.0.0/6 drop",
+		}},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			var rules []string
+			for _, r := range test.table.Rules() {
+				rules = append(rules, fmt.Sprintf("%s %v", r.Chain, r))
+			}
+			require.Equal(t, test.rules, rules)
+		})
+	}
+}
