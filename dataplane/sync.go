@@ -107,8 +107,9 @@ func survivors(have, want State) State {
 
 // Target is where a State can be applied: a kernel, or a fake one.
 type Target interface {
-	// Observe returns the objects that we own, and no others. It changes nothing.
-	Observe(context.Context) (State, error)
+	// Observe returns the objects that we own, and no others: those of some kinds, or of all
+	// kinds if none is specified. It changes nothing.
+	Observe(context.Context, ...Kind) (State, error)
 	// Apply takes one step.
 	Apply(context.Context, Op) error
 }
@@ -121,6 +122,9 @@ const maxPasses = 3
 // every pass, so success means observed, not requested; and a step that failed is no
 // error if it turns out not to have been needed. A failure does not stop the steps that
 // do not depend on it. If t does not hold want in the end, the error is a *DriftError.
+//
+// After a pass without a failure, Sync observes only the kinds of objects that its steps may have
+// changed, and everything if one of these is not as wanted.
 func Sync(ctx context.Context, t Target, want State) (done []Op, err error) {
 	failed := map[Key]error{}
 	for range maxPasses {
@@ -133,6 +137,11 @@ func Sync(ctx context.Context, t Target, want State) (done []Op, err error) {
 			return append(done, taken...), err
 		}
 		done = append(done, taken...)
+		if kinds := changes(ops); len(failed) == 0 && len(kinds) > 0 {
+			if holds, err := holds(ctx, t, want, kinds); holds || err != nil {
+				return done, err
+			}
+		}
 		if len(taken) == 0 {
 			break // trying again at once would have the same result
 		}
@@ -142,6 +151,63 @@ func Sync(ctx context.Context, t Target, want State) (done []Op, err error) {
 		return done, err
 	}
 	return done, drift(want, left, failed)
+}
+
+// changes returns the kinds of the objects that steps may change; none if that may be any kind.
+// The steps are to be taken in their order, without a failure. Then the kernel removes with an object
+// only unwanted objects, except where it cannot replace the object.
+func changes(ops []Op) (kinds []Kind) {
+	add := func(more ...Kind) {
+		for _, k := range more {
+			if !slices.Contains(kinds, k) {
+				kinds = append(kinds, k)
+			}
+		}
+	}
+	for _, op := range ops {
+		switch k := op.key().Kind; k {
+		case KindSet, KindAntispoof, KindChain, KindSources, KindArrival, KindNeigh, KindRoute, KindRule:
+			add(k)
+		case KindNexthop:
+			if add(k); op.Old != nil {
+				add(KindGroup)
+			}
+		case KindGroup:
+			if add(k); op.Old != nil && !op.sameType() {
+				add(KindRoute)
+			}
+		default: // devices, for one, have addresses, peers, neighbours, next hops and routes
+			return nil
+		}
+	}
+	return kinds
+}
+
+// sameType reports whether a step replaces a Group by a Group of the same type, which keeps its
+// routes. An observed Group without members has settings that no plan has.
+func (o Op) sameType() bool {
+	old, _ := o.Old.(Group)
+	g, _ := o.New.(Group)
+	return len(old.Members) > 0 && len(g.Members) > 0 && old.Buckets == g.Buckets
+}
+
+// holds reports whether t holds the objects of some kinds as wanted.
+func holds(ctx context.Context, t Target, want State, kinds []Kind) (bool, error) {
+	have, err := t.Observe(ctx, kinds...)
+	if err != nil {
+		return false, fmt.Errorf("observing dataplane: %w", err)
+	}
+	n := 0
+	for k, w := range want {
+		if !slices.Contains(kinds, k.Kind) {
+			continue
+		}
+		if h, ok := have[k]; !ok || !h.Equal(w) {
+			return false, nil
+		}
+		n++
+	}
+	return n == len(have), nil
 }
 
 // difference returns the steps from what t holds to want.

@@ -41,7 +41,7 @@ var _ dataplane.Target = (*Fake)(nil)
 var ErrInjected = errors.New("injected failure")
 
 // Observe implements dataplane.Target.
-func (f *Fake) Observe(ctx context.Context) (dataplane.State, error) {
+func (f *Fake) Observe(ctx context.Context, kinds ...dataplane.Kind) (dataplane.State, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if err := errors.Join(ctx.Err(), f.ObserveErr); err != nil {
@@ -51,6 +51,9 @@ func (f *Fake) Observe(ctx context.Context) (dataplane.State, error) {
 	if s == nil {
 		s = dataplane.State{}
 	}
+	maps.DeleteFunc(s, func(k dataplane.Key, _ dataplane.Object) bool {
+		return len(kinds) > 0 && !slices.Contains(kinds, k.Kind)
+	})
 	return s, nil
 }
 

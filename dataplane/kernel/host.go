@@ -20,6 +20,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 
 	"subctl/dataplane"
@@ -149,11 +150,15 @@ func (h *Host) Close() {
 }
 
 // Observe implements dataplane.Target.
-func (h *Host) Observe(ctx context.Context) (dataplane.State, error) {
+func (h *Host) Observe(ctx context.Context, kinds ...dataplane.Kind) (dataplane.State, error) {
 	h.forget()
 	var all []dataplane.Object
 	var errs []error
 	for _, st := range h.stores {
+		has := func(k dataplane.Kind) bool { return h.byKind[k] == st }
+		if len(kinds) > 0 && !slices.ContainsFunc(kinds, has) {
+			continue
+		}
 		if err := ctx.Err(); err != nil {
 			return nil, err
 		}
@@ -162,6 +167,9 @@ func (h *Host) Observe(ctx context.Context) (dataplane.State, error) {
 	}
 	if err := errors.Join(errs...); err != nil {
 		return nil, err // from part of the objects Sync would create objects that exist
+	}
+	if len(kinds) > 0 { // a store may have other kinds, too
+		all = slices.DeleteFunc(all, func(o dataplane.Object) bool { return !slices.Contains(kinds, o.Key().Kind) })
 	}
 	return dataplane.Of(all...)
 }
