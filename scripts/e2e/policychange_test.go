@@ -93,7 +93,7 @@ func TestE2SettingsUnderTraffic(t *testing.T) {
 	kubectl(t, "cluster1", "-n", "submariner-operator", "create", "configmap", "own-vni", "--from-literal=CableCustomConfig=vxlanID: 2000")
 	defer kubectl(t, "cluster1", "-n", "submariner-operator", "delete", "configmap", "own-vni")
 	passing(t, "own-vni")
-	lossless(t, 1, func() map[string]lost {
+	lossless(t, 3, func() map[string]lost {
 		all := startStreams(t, pair)
 		must(t, policyFor(pair, "own-vni", "vxlan", "--cable-config", "own-vni")...)
 		decided(t, pair, "own-vni")
