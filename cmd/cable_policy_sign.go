@@ -81,8 +81,6 @@ func (g *globals) generalFile(path string) (*broker.JoinFile, error) {
 		return nil, fmt.Errorf("%s: there is no file %s here; specify the file with --broker-info", why, path)
 	case errors.Is(err, fs.ErrNotExist):
 		return nil, fmt.Errorf("%s: there is no file %s; specify another path with --broker-info", why, path)
-	case errors.Is(err, fs.ErrNotExist):
-		return nil, fmt.Errorf("%s: there is no file %s; specify another path with --broker-info, or write the file again with subctl recover-broker-info", why, path)
 	case err != nil:
 		return nil, fmt.Errorf("%s: %w", why, err)
 	case file.AdministratorKey().IsZero():
