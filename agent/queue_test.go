@@ -9,7 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// Nothing but a request wakes the agent's queue: a queue with metrics has a timer of half a second.
+// The agent's queue has no timer of half a second, as a queue with metrics has.
 func TestQueueHasNoTimer(t *testing.T) {
 	q := unmeasured("gateway", backoff())
 	defer q.ShutDown()
