@@ -170,9 +170,11 @@ func (m Match) String() string {
 	return fmt.Sprintf("ip saddr . @th,%d,32 & %[2]v . %[2]v @%s", 8*InnerSourceOffset, NetMask(m.InnerBits), AntispoofSetInner)
 }
 
-// NetMask returns the mask of an IPv4 network with so many bits.
+// NetMask returns the mask of an IPv4 network with so many bits; the zero Addr if there is none. The
+// zero InnerSource, for one, has none, which may be printed.
 func NetMask(bits int) netip.Addr {
-	return netip.AddrFrom4([4]byte(net.CIDRMask(bits, 32)))
+	mask, _ := netip.AddrFromSlice(net.CIDRMask(bits, 32))
+	return mask
 }
 
 // The sets of Antispoof. The elements of "inner" are the source of the VXLAN packet, the network of

@@ -27,17 +27,22 @@ func (s antispoofs) list() ([]dataplane.Object, error) {
 	return s.listTable(s.owner.Antispoof, &s.ipt.antispoofSeen, func() (dataplane.Object, error) { return s.read() })
 }
 
-// put changes the table. A table that is missing or damaged is created anew, in one transaction.
+// put changes the table. A table that is missing or damaged is created anew, in one transaction, and so is
+// a table that cannot be changed in place: a set that is empty may be one of an older agent or of another
+// program, of another type.
 func (s antispoofs) put(_, want dataplane.Object) error {
 	w := want.(dataplane.Antispoof)
-	switch have, ok := s.intact(); {
+	have, ok := s.intact()
+	switch {
 	case !ok:
-		return s.change(w.Table, func(tx *nftables.Conn, table *nftables.Table) error { return create(tx, table, w) })
 	case have.Fingerprint() == w.Fingerprint():
-		return s.change(w.Table, func(tx *nftables.Conn, table *nftables.Table) error { return alter(tx, setsOf(table), have, w) })
-	default:
-		return s.replace(have, w)
+		if s.change(w.Table, func(tx *nftables.Conn, table *nftables.Table) error { return alter(tx, setsOf(table), have, w) }) == nil {
+			return nil
+		}
+	case s.replace(have, w) == nil:
+		return nil
 	}
+	return s.change(w.Table, func(tx *nftables.Conn, table *nftables.Table) error { return create(tx, table, w) })
 }
 
 // intact returns the table as it was observed, or as it is if nftables has changed since. It reports

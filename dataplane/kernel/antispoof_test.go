@@ -112,6 +112,24 @@ table ip submariner-gateway-antispoof {
 }
 X`
 
+// The table of an older agent is replaced or removed, also if its set, of another type, has no elements,
+// and the steps can be printed, as the agent prints them, although no plan has such elements.
+func TestAntispoofOfOlderAgent(t *testing.T) {
+	ns, h := node(t, dataplane.GatewayOwner)
+	for _, change := range []string{"", "nft flush set ip submariner-gateway-antispoof inner"} {
+		for _, want := range []dataplane.State{state(t, antispoof()), nil} {
+			ns.Run("nft add table ip submariner-gateway-antispoof") // olderTable removes one
+			ns.Run(olderTable)
+			ns.Run(change)
+			require.NotEmpty(t, look(t, ns, h).Sorted()[0].String())
+			for _, op := range settle(t, ns, h, want) {
+				require.NotEmpty(t, op.String())
+			}
+			require.Empty(t, settle(t, ns, h, want))
+		}
+	}
+}
+
 // Rules change under traffic, and no packet is dropped: until Linux 6.17 one transaction could drop some.
 func TestAntispoofChangeUnderTraffic(t *testing.T) {
 	ns, h := node(t, dataplane.GatewayOwner)
