@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -106,4 +107,20 @@ func TestPolicyUses(t *testing.T) {
 			require.Equal(t, row.CableDriver, u.CableDriver)
 		}
 	}
+}
+
+// After a failover, what the gateway before reported last counts no longer, as in show connections.
+func TestReplacedGatewayUsesNothing(t *testing.T) {
+	before := &submarinerv1.Gateway{ObjectMeta: metav1.ObjectMeta{Name: "gw-before", Namespace: submarinerv1.OperatorNamespace}}
+	before.SetReportedAt(now.Add(-10 * time.Second))
+	before.Status.HAStatus = submarinerv1.HAStatusActive
+	lost := usedConnection("e", "ipsec", "secure", 1, submarinerv1.ConnectionError, "no answer")
+	lost.Endpoint.ClusterID, lost.Endpoint.Subnets = "e", []string{}
+	before.Status.Connections = []submarinerv1.Connection{lost}
+	w := world{"west": append(used(usedConnection("e", "vxlan", "default", 1, submarinerv1.Connected, "")), before)}
+	got := runIn(t, w, []string{"west"}, "cable-policy", "explain", "e", "west")
+	require.Equal(t, exitDone, got.code, got.stdout)
+	require.NotContains(t, got.stdout, "gw-before")
+	require.Contains(t, got.stdout, "gateway gw-w of cluster west to gw-e of cluster e: vxlan")
+	require.NotContains(t, runIn(t, w, []string{"west"}, "cable-policy", "list").stderr, "gw-before")
 }

@@ -99,10 +99,7 @@ func connectionsView() look.View[connectionRow] {
 
 func connectionRows(s look.Site) []connectionRow {
 	var rows []connectionRow
-	for _, gw := range s.Gateways {
-		if s.Replaced(gw) { // the connections are its successor's
-			continue
-		}
+	for _, gw := range s.Current() {
 		old := look.Stale(gw, s.Now)
 		for _, c := range gw.Status.Connections {
 			r := connectionRow{

@@ -47,6 +47,12 @@ func (s Site) Replaced(gw submarinerv1.Gateway) bool {
 	})
 }
 
+// Current returns the gateways that no other one has replaced: the connections of a replaced gateway
+// are its successor's.
+func (s Site) Current() []submarinerv1.Gateway {
+	return slices.DeleteFunc(slices.Clone(s.Gateways), s.Replaced)
+}
+
 // Stale returns since when a gateway has not reported; empty if its report is recent.
 func Stale(gw submarinerv1.Gateway, now time.Time) string {
 	last, ok := gw.ReportedAt()

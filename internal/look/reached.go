@@ -36,7 +36,7 @@ func Unreached(sites []Site, x catalog.CableChange) string {
 // it does.
 func (s Site) unreached(other string, want catalog.Cable) string {
 	active := false
-	for _, gw := range s.Gateways {
+	for _, gw := range s.Current() {
 		if gw.Status.HAStatus != submarinerv1.HAStatusActive {
 			continue
 		}

@@ -25,7 +25,7 @@ func ReadUses(ctx context.Context, c client.Reader, clock *Clock) ([]catalog.Use
 
 func (s Site) uses() []catalog.Use {
 	var out []catalog.Use
-	for _, gw := range s.Gateways {
+	for _, gw := range s.Current() {
 		old := Stale(gw, s.Now)
 		for _, c := range gw.Status.Connections {
 			u := catalog.Use{
