@@ -42,10 +42,10 @@ func using(c cable.Cable) Using {
 // ping and its answer need both directions, and takes no longer than that to change.
 const keptFor = 10 * time.Second
 
-// decided is the time within which both ends know a decision, even on busy machines. A pair that
+// decided is the time within which both ends know a decision. A pair that
 // changes back to the cable that is still kept up pings it only then: until the other end knows, it
 // may remove that cable, because keptFor is over.
-const decided = 3 * time.Second
+const decided = time.Second
 
 // probeName returns the name of the probe of one of a pair's cables.
 func probeName(peer, device string) string { return peer + " over " + device }
