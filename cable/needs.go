@@ -37,7 +37,7 @@ func Broken(s dataplane.State, cables []Cable, links []Link, d *dataplane.DriftE
 	return broken, others
 }
 
-// needs returns the keys of the objects that a cable depends on: those of its driver, the filter
+// needs returns the keys of the objects that a cable depends on: its driver's objects, the filter
 // of its device, the rule for what arrives on it and, unless it is idle, the routes of its networks.
 func (c Cable) needs(l Link) []dataplane.Key {
 	var keys []dataplane.Key

@@ -43,7 +43,7 @@ type lost struct {
 	Sent, Received, Lost    int
 	MostLostInARow, NotSent int
 	LongestGapMs            float64
-	LostAtMs                []int // when the first of those that were lost were sent
+	LostAtMs                []int // when the first lost packets were sent
 }
 
 // startStream returns when packets are coming back.
