@@ -33,7 +33,7 @@ func TestNoBroker(t *testing.T) {
 	}
 }
 
-// The error about a missing join file says which file is needed, and how to name it.
+// The error about a missing join file names the file that is needed, and how to specify it.
 func TestNoJoinFile(t *testing.T) {
 	t.Chdir(t.TempDir())
 	got := runIn(t, world{"hub": nil}, []string{"hub"}, "invite", "north", "--context", "hub")

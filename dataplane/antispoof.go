@@ -34,7 +34,7 @@ type Antispoof struct {
 	// never reach the TCP ports Closed of this node.
 	Remote []netip.Prefix // sorted; no network contains another
 	In     []string
-	// Usual are those of In on which such packets usually arrive.
+	// Usual are the devices among In on which such packets usually arrive.
 	Usual  []string
 	Closed Range
 	// Out are devices on which all packets must leave with a source in Own.

@@ -107,8 +107,8 @@ func survivors(have, want State) State {
 
 // Target is where a State can be applied: a kernel, or a fake one.
 type Target interface {
-	// Observe returns the objects that we own, and no others: those of some kinds, or of all
-	// kinds if none is specified. It changes nothing.
+	// Observe returns the objects of the given kinds that we own, and no others; of all kinds if
+	// none is given. It changes nothing.
 	Observe(context.Context, ...Kind) (State, error)
 	// Apply takes one step.
 	Apply(context.Context, Op) error

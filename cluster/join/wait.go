@@ -84,7 +84,7 @@ func (j *Operation) unready(ctx context.Context) ([]string, error) {
 	if err != nil {
 		return nil, err
 	}
-	unpublished, err := j.unpublished(ctx) // before the connections, which may be those of the old key
+	unpublished, err := j.unpublished(ctx) // first: until it is published, connections may still use the old key
 	if err != nil {
 		return nil, err
 	}

@@ -57,7 +57,7 @@ type Host struct {
 	ipt    *iptables
 	charon *strongswan.Instance
 	xfrm   xfrm
-	stores []store // one of each, in order of kinds
+	stores []store // each once, in order of kinds
 	byKind map[dataplane.Kind]store
 
 	setbacks  map[dataplane.Key]setback

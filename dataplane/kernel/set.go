@@ -52,7 +52,7 @@ func (s sets) list() (out []dataplane.Object, err error) {
 // names returns the names of the owner's sets.
 func (s sets) names() ([]string, error) { return s.named(s.owner.OwnsChain) }
 
-// named returns the names of the sets that have a name of ours.
+// named returns the names of the sets whose names are ours.
 func (s sets) named(ours func(string) bool) (out []string, err error) {
 	msgs, err := s.send(nl.IPSET_CMD_LIST, askNames())
 	if err != nil {
