@@ -28,33 +28,24 @@ func (r request) driver() string {
 	return cmp.Or(r.CableDriver, r.broker.Broker.Spec.CableDriver, drivers.Default)
 }
 
-// checkDriver refuses a default driver that the cluster cannot use, and warns of one that
-// the broker's default policy overrules.
+// checkDriver refuses the broker's default driver for a cluster that specifies none, if the
+// cluster cannot use it.
 func checkDriver(r request) ([]string, error) {
-	var errs []error
-	if r.CableDriver == "" {
-		errs = append(errs, r.checkBrokersDriver())
-	}
-	policy := cmp.Or(r.broker.Broker.Spec.CableDriver, drivers.Default)
-	if r.CableDriver == "" || r.isStored("cable-driver") || cable.Canonical(r.CableDriver) == cable.Canonical(policy) {
-		return nil, errors.Join(errs...)
-	}
-	return []string{fmt.Sprintf("--cable-driver %s is used only where no cable policy decides, and the broker's default policy chooses %s for all pairs of clusters. "+
-		"Change that policy (subctl cable-policy), or offer no other driver with --cable-drivers %[1]s", r.CableDriver, policy)}, errors.Join(errs...)
-}
-
-// checkBrokersDriver returns what is wrong with the broker's default driver for a cluster
-// that specifies none.
-func (r request) checkBrokersDriver() error {
-	if _, err := r.choice("").Offered(driverFlags); err != nil {
-		return nil // Validate reports it
+	if _, err := r.choice("").Offered(driverFlags); r.CableDriver != "" || err != nil {
+		return nil, nil // Validate reports it
 	}
 	fields := driverFlags
 	fields.Default = "the broker's cable driver"
 	if _, err := r.choice(r.driver()).Offered(fields); err != nil {
-		return fmt.Errorf("choose a default with --cable-driver: %w", err)
+		return nil, fmt.Errorf("choose a default with --cable-driver: %w", err)
 	}
-	return nil
+	return nil, nil
+}
+
+// invalidDrivers reports whether the choice of drivers has a mistake, which is reported elsewhere.
+func (r request) invalidDrivers() bool {
+	_, err := r.choice(r.driver()).Offered(driverFlags)
+	return err != nil
 }
 
 // checkNATTPort returns an error if the UDP port of IPsec is invalid or used by another

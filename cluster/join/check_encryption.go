@@ -1,11 +1,9 @@
 package join
 
 import (
-	"cmp"
 	"fmt"
 
 	submarinerv1 "subctl/api/submariner/v1"
-	"subctl/cable/drivers"
 )
 
 // The values of Options.Encryption.
@@ -36,15 +34,4 @@ func (r request) encryption() submarinerv1.Encryption {
 		return r.member.Submariner.Spec.Encryption
 	}
 	return ""
-}
-
-// checkEncryption warns if encryption is required, but the broker's default driver does not
-// encrypt.
-func checkEncryption(r request) ([]string, error) {
-	d := drivers.Find(cmp.Or(r.broker.Broker.Spec.CableDriver, drivers.Default))
-	if !r.encryption().Required() || d == nil || d.Properties().Encrypts {
-		return nil, nil
-	}
-	return []string{fmt.Sprintf("this cluster requires encryption, but the broker's default driver, %s, does not encrypt: "+
-		"the cluster is connected only to clusters for which a cable policy specifies a driver that encrypts (subctl cable-policy add)", d.Name())}, nil
 }

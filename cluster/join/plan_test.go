@@ -132,10 +132,11 @@ func TestPlanEncryption(t *testing.T) {
 		{"", required, required, "ipsec", ""},
 		{"optional", required, "", "vxlan", ""},
 		{"required", "", required, "ipsec", ""},
-		{"required", "", required, "vxlan", "this cluster requires encryption, but the broker's default driver, vxlan, does not encrypt: the cluster is connected only to clusters for which a cable policy specifies a driver that encrypts (subctl cable-policy add)"},
+		{"required", "", required, "vxlan", "no cable to clusters that join later, unless another policy matches them: cluster west requires encryption, but cable policy default specifies vxlan, which does not encrypt: the pair gets no cable until a policy specifies a driver that encrypts"},
 	} {
 		s := normal()
-		s.Encryption, s.b.Broker.Spec.CableDriver = test.flag, test.driver
+		s.Encryption, s.b.Broker.Spec.CableDriver = test.flag, "wireguard" // stale: the policies decide
+		s.policy("default", test.driver)
 		s.f.Submariner = joined("west", "hub:6443")
 		s.f.Submariner.Spec.Encryption = test.was
 		p, err := s.plan()
@@ -212,7 +213,7 @@ func TestPlanRefuses(t *testing.T) {
 				s.member("east", "10.112.0.0/16", "10.102.0.0/16", "")
 				s.policy("default", "vxlan")
 			},
-			`--natt: the cable driver of the pair with cluster east, vxlan (cable policy default), does not work through NAT: these drivers work through NAT: wireguard, vxlan+wireguard, ipsec; ` +
+			`--natt: vxlan, which cable policy default chooses for the pair with cluster east, does not work through NAT: these drivers work through NAT: wireguard, vxlan+wireguard, ipsec; ` +
 				`choose one with subctl cable-policy add, or omit --natt, and make sure that gateways can reach the node addresses of other gateways`,
 		},
 		{
@@ -357,4 +358,80 @@ func TestPlanKeepsThePSKSecret(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, "our-psk", p.Submariner.Spec.CeIPSecPSKSecret)
 	require.Contains(t, clustertest.Text(t, clustertest.Render(t, p.Submariner)), "- mountPath: /var/run/secrets/submariner.io/our-psk\n          name: our-psk\n          readOnly: true\n")
+}
+
+// What join warns of follows from the policies that select the pairs of the cluster, and not from the
+// driver that the broker was deployed with.
+func TestPlanJudgesThePairs(t *testing.T) {
+	cloud := v1alpha1.ClusterSelector{MatchLabels: map[string]string{"site": "cloud"}}
+	for _, test := range []struct {
+		name   string
+		change func(*situation)
+		want   []string
+	}{
+		{"the default policy was changed since", func(s *situation) {
+			s.CableDriver, s.b.Broker.Spec.CableDriver = "vxlan", "vxlan"
+			s.policy("default", "ipsec")
+		}, []string{"--cable-driver vxlan is used only where no cable policy decides: cable policy default chooses ipsec for the pairs with clusters east, north. To use another driver, change the policy (subctl cable-policy)"}},
+		{"it chooses what was asked for", func(s *situation) {
+			s.CableDriver, s.b.Broker.Spec.CableDriver = "ipsec", "vxlan"
+			s.policy("default", "ipsec")
+		}, nil},
+		{"another policy selects a pair", func(s *situation) {
+			s.CableDriver, s.Labels = "vxlan", map[string]string{"site": "cloud"}
+			s.policy("default", "vxlan")
+			s.policy("cloud", "ipsec")
+			s.b.Members[0].Policies[1].ConnectionPolicies[0].LeftClusterSelector = cloud
+			s.b.Members[0].Policies[1].ConnectionPolicies[0].RightClusterSelector = v1alpha1.ClusterSelector{MatchLabels: map[string]string{submarinerv1.ClusterIDLabel: "east"}}
+		}, []string{"--cable-driver vxlan is used only where no cable policy decides: cable policy cloud chooses ipsec for the pair with cluster east. To use another driver, change the policy (subctl cable-policy)"}},
+		{"a policy selects other pairs", func(s *situation) {
+			s.CableDriver = "vxlan"
+			s.policy("default", "vxlan")
+			s.policy("cloud", "ipsec")
+			s.b.Members[0].Policies[1].ConnectionPolicies[0].LeftClusterSelector = cloud
+		}, nil},
+		{"no policy decides", func(s *situation) {
+			s.CableDriver, s.b.Broker.Spec.CableDriver = "vxlan", "ipsec"
+		}, nil},
+		{"no policy decides, and the defaults differ", func(s *situation) {
+			s.CableDriver = "ipsec"
+		}, []string{
+			"no cable to cluster east: no cable policy matches, and the default drivers differ (cluster east: vxlan, cluster west: ipsec): create a policy (subctl cable-policy add --name default), or join both clusters with the same --cable-driver",
+			"no cable to cluster north: no cable policy matches, and the default drivers differ (cluster north: vxlan, cluster west: ipsec): create a policy (subctl cable-policy add --name default), or join both clusters with the same --cable-driver",
+		}},
+		{"no other cluster yet", func(s *situation) {
+			s.CableDriver, s.b.Broker.Spec.CableDriver, s.b.Members[0].Clusters, s.b.Members[0].Endpoints = "wireguard", "wireguard", nil, nil
+			s.policy("default", "ipsec")
+		}, []string{"--cable-driver wireguard is used only where no cable policy decides: cable policy default chooses ipsec for the pairs with clusters that join later. To use another driver, change the policy (subctl cable-policy)"}},
+		{"encryption is required", func(s *situation) {
+			s.Encryption, s.b.Broker.Spec.CableDriver = "required", "ipsec"
+			s.policy("default", "vxlan")
+		}, []string{"no cable to clusters east, north: cluster west requires encryption, but cable policy default specifies vxlan, which does not encrypt: the pair gets no cable until a policy specifies a driver that encrypts"}},
+		{"encryption is required, and each pair has a policy", func(s *situation) {
+			s.Encryption, s.b.Broker.Spec.CableDriver, s.Labels = "required", "vxlan", map[string]string{"site": "cloud"}
+			s.policy("default", "vxlan")
+			s.policy("cloud", "ipsec")
+			s.b.Members[0].Policies[1].ConnectionPolicies[0].LeftClusterSelector = cloud
+		}, nil},
+		{"a driver that is not offered", func(s *situation) {
+			s.CableDrivers = []string{"vxlan"}
+			s.policy("default", "ipsec")
+		}, []string{"no cable to clusters east, north: this cluster does not offer ipsec"}},
+		{"address translation", func(s *situation) {
+			s.NAT, s.f.Submariner = true, joined("west", "hub:6443")
+			s.f.Submariner.Spec.NatEnabled, s.f.Submariner.Labels = true, map[string]string{"app.kubernetes.io/managed-by": "subctl"}
+			s.policy("default", "vxlan")
+		}, []string{"--natt: vxlan, which cable policy default chooses for the pairs with clusters east, north, does not work through NAT: these drivers work through NAT: wireguard, vxlan+wireguard, ipsec; choose one with subctl cable-policy add, or omit --natt, and make sure that gateways can reach the node addresses of other gateways"}},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			s := normal()
+			s.Image, s.GatewayNodes = "quay.io/a/b:c", []string{"n1"}
+			s.member("east", "10.112.0.0/16", "10.102.0.0/16", "10.89.2.1")
+			s.member("north", "10.113.0.0/16", "10.103.0.0/16", "10.89.3.1")
+			test.change(s)
+			p, err := s.plan()
+			require.NoError(t, err)
+			require.Equal(t, test.want, p.Warnings)
+		})
+	}
 }

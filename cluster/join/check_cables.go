@@ -1,0 +1,131 @@
+package join
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+
+	"subctl/cable"
+	"subctl/cable/drivers"
+	"subctl/policy"
+	"subctl/policy/catalog"
+)
+
+// The checks in this file judge the cables that the cluster will have: what the policies on the
+// broker decide for its pairs with the other clusters of its sets, or, while there are none, for its
+// pair with a cluster of the same sets that has no labels. The driver with which the broker was deployed
+// decides nothing: it is the default of clusters that specify none.
+
+// verdict is what the policies decide alike for some pairs of this cluster.
+type verdict struct {
+	policy.Decision
+	others []string // the other clusters; empty: those that join later
+}
+
+// verdicts returns what the policies decide for the pairs of this cluster, in the order of the
+// clusters.
+func (r request) verdicts() []verdict {
+	spec := r.submariner(nil, nil).Spec
+	labels := r.effective(r.before().ClusterLabels(), r.Labels)
+	pairs := r.pairs(spec, labels)
+	if len(pairs) == 0 {
+		self := r.self(spec, labels)
+		known := catalog.OfBroker(r.broker.Broker.Spec, r.broker.Members)
+		return []verdict{{Decision: known.Book().Decide(self, policy.Cluster{Sets: self.Sets, Driver: self.Driver})}}
+	}
+	var out []verdict
+	index := map[string]int{}
+	for _, p := range pairs {
+		d := p.decision
+		key := fmt.Sprint(d.Driver, "\n", d.Policy, "\n", d.Err)
+		i, known := index[key]
+		if !known {
+			i = len(out)
+			index[key], out = i, append(out, verdict{Decision: d})
+		}
+		out[i].others = append(out[i].others, p.other)
+	}
+	return out
+}
+
+// clusters names the other clusters.
+func (v verdict) clusters() string {
+	switch len(v.others) {
+	case 0:
+		return "clusters that join later"
+	case 1:
+		return "cluster " + v.others[0]
+	}
+	return "clusters " + strings.Join(v.others, ", ")
+}
+
+// pairs names the pairs.
+func (v verdict) pairs() string {
+	if len(v.others) == 1 {
+		return "the pair with " + v.clusters()
+	}
+	return "the pairs with " + v.clusters()
+}
+
+// choice states which driver is chosen, and by what.
+func (v verdict) choice() string {
+	if v.Policy == "" {
+		return fmt.Sprintf("%s, the default driver of both clusters of %s,", v.Driver, v.pairs())
+	}
+	return fmt.Sprintf("%s, which cable policy %s chooses for %s,", v.Driver, v.Policy, v.pairs())
+}
+
+// checkCables warns of pairs that get no cable, and of a default driver that policies overrule.
+func checkCables(r request) ([]string, error) {
+	if r.invalidDrivers() {
+		return nil, nil // checkDriver reports it
+	}
+	var warnings []string
+	for _, v := range r.verdicts() {
+		switch {
+		case v.Err != nil && len(v.others) == 0:
+			warnings = append(warnings, fmt.Sprintf("no cable to %s, unless another policy matches them: %v", v.clusters(), v.Err))
+		case v.Err != nil:
+			warnings = append(warnings, fmt.Sprintf("no cable to %s: %v", v.clusters(), v.Err))
+		case v.Policy != "" && r.CableDriver != "" && !r.isStored("cable-driver") && cable.Canonical(r.CableDriver) != v.Driver:
+			warnings = append(warnings, fmt.Sprintf("--cable-driver %s is used only where no cable policy decides: cable policy %s chooses %s for %s. "+
+				"To use another driver, change the policy (subctl cable-policy)", r.CableDriver, v.Policy, v.Driver, v.pairs()))
+		}
+	}
+	return warnings, nil
+}
+
+// checkNAT refuses --natt if the policies choose a driver for a pair of this cluster that
+// does not work through NAT. It warns if they would do so for a cluster that joins later, and
+// of a NAT setting from an earlier join.
+func checkNAT(r request) ([]string, error) {
+	if !r.NAT || r.invalidDrivers() {
+		return nil, nil
+	}
+	var warnings []string
+	var errs []error
+	for _, v := range r.verdicts() {
+		if d := drivers.Find(v.Driver); d == nil || d.Properties().PassesNAT {
+			continue
+		}
+		text := fmt.Sprintf("%s does not work through NAT: these drivers work through NAT: %s; choose one with subctl cable-policy add, "+
+			"or omit --natt, and make sure that gateways can reach the node addresses of other gateways", v.choice(), strings.Join(throughNAT(), ", "))
+		if r.isStored("natt") || len(v.others) == 0 {
+			warnings = append(warnings, "--natt: "+text)
+		} else {
+			errs = append(errs, fmt.Errorf("--natt: %s", text))
+		}
+	}
+	return warnings, errors.Join(errs...)
+}
+
+// throughNAT returns the names of the drivers that work through NAT.
+func throughNAT() []string {
+	var out []string
+	for _, d := range drivers.All() {
+		if d.Properties().PassesNAT {
+			out = append(out, d.Name())
+		}
+	}
+	return out
+}
