@@ -14,6 +14,7 @@ import (
 
 	submarinerv1 "subctl/api/submariner/v1"
 	"subctl/api/submariner/v1alpha1"
+	"subctl/internal/look"
 )
 
 // TestCablePolicyDocs runs what the user guide shows, one command after the other, on
@@ -39,6 +40,7 @@ func TestCablePolicyDocs(t *testing.T) {
 	require.NoError(t, err)
 
 	var out strings.Builder
+	obey(t, c)
 	commands, skip, console := 0, false, false
 	for line := range strings.Lines(string(text)) {
 		command, isCommand := strings.CutPrefix(line, "$ ")
@@ -56,9 +58,10 @@ func TestCablePolicyDocs(t *testing.T) {
 			commands++
 			var screen bytes.Buffer
 			again := newGlobals(genericiooptions.IOStreams{In: strings.NewReader(""), Out: &screen, ErrOut: &screen})
-			again.connect = g.connect
+			again.connect, again.now = g.connect, g.now
 			run(t.Context(), again, shellWords(strings.TrimPrefix(command, "subctl ")))
 			share(t, c)
+			obey(t, c)
 			out.WriteString(line + screen.String())
 			skip = true
 			continue
@@ -82,6 +85,26 @@ func shellWords(line string) []string {
 		}
 	}
 	return words
+}
+
+// obey makes the gateway of a member report the cables that the policies decide.
+func obey(t *testing.T, c client.Client) {
+	t.Helper()
+	all, err := look.ReadPolicies(t.Context(), c, false)
+	require.NoError(t, err)
+	self, _ := all.Cluster(all.Keeper)
+	gw := gateway(all.Keeper, "gw-1", 0)
+	for _, other := range all.Clusters {
+		if other.ID == all.Keeper {
+			continue
+		}
+		r := all.Explain(self, other)
+		remote := connection(submarinerv1.Connected, endpoint(other.ID, "gw-1", "172.18.0.9"))
+		remote.Driver, remote.Policy, remote.Rule = r.CableDriver, r.Policy, r.Rule
+		gw.Status.Connections = append(gw.Status.Connections, remote)
+	}
+	require.NoError(t, client.IgnoreNotFound(c.Delete(t.Context(), gw.DeepCopy())))
+	require.NoError(t, c.Create(t.Context(), gw))
 }
 
 // share does what the gateway does with the policies made here.

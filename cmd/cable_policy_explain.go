@@ -21,6 +21,7 @@ const cablePolicyExplainLong = `Explain which cable two clusters get and why: th
 that match. Then compare with what the gateways do, if the current cluster is one of the
 two: they report the cable in use, and why it is not the one that was decided. It may be kept
 because a policy is invalid, or because the new cable does not answer, or there may be NAT.
+From another cluster, or from the broker, only the decision is known.
 
 Of the matching policies, the policy with the most requirements in its selectors decides, and
 among equals the policy whose name sorts first. The policy "default" decides only if no
@@ -110,6 +111,9 @@ func printReason(w io.Writer, all *catalog.Catalog, r catalog.Reason) error {
 	fmt.Fprintf(&b, "%s - %s: %s\n", r.Clusters[0], r.Clusters[1], verdict)
 	for _, u := range r.InUse {
 		fmt.Fprintf(&b, "  %s\n", u)
+	}
+	if r.NotObserved != "" {
+		fmt.Fprintf(&b, "  %s\n", r.NotObserved)
 	}
 	if r.Policy == "" {
 		fmt.Fprintf(&b, "  %s\n", r.Why)

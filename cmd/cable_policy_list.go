@@ -19,7 +19,8 @@ const cablePolicyListLong = `List the cable policies, and the pairs of clusters 
 Each rule of a policy has a line. STATE is ok, or a problem: a mistake in the policy, a
 ConfigMap that cannot be used, or a policy that is not on the broker and therefore has no
 effect. Details are printed on stderr, and so is what the gateways of the current cluster
-report that is not as the policies decide (subctl show connections).
+report that is not as the policies decide (subctl show connections), and the pairs of which
+they report nothing.
 
 The exit code is 3 if a policy has a problem, if a pair of clusters has no cable, or if a
 gateway of the current cluster uses another cable, or one that is not connected.`
@@ -61,6 +62,9 @@ func (o *cablePolicyList) run(ctx context.Context) error {
 	}
 	if l.Undecided > 0 {
 		report.Done("%s: decided by %s", words.Count(l.Undecided, "pair"), catalog.Decider(""))
+	}
+	if n := len(l.NotObserved); n > 0 {
+		report.Done("%s: what the gateways do is not observed here (subctl cable-policy explain prints why): %s", words.Count(n, "pair"), words.List(pairNames(l.NotObserved)))
 	}
 	if len(l.Rules) == 0 {
 		report.Done("there are no cable policies")
@@ -104,9 +108,13 @@ func decidedText(r catalog.Rule) string {
 
 // pairsText returns pairs with their number.
 func pairsText(pairs [][2]string) string {
+	return fmt.Sprintf("%s: %s", words.Count(len(pairs), "pair"), strings.Join(pairNames(pairs), ", "))
+}
+
+func pairNames(pairs [][2]string) []string {
 	var names []string
 	for _, p := range pairs {
 		names = append(names, p[0]+" - "+p[1])
 	}
-	return fmt.Sprintf("%s: %s", words.Count(len(pairs), "pair"), strings.Join(names, ", "))
+	return names
 }

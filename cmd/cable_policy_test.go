@@ -81,6 +81,11 @@ func configMap(name, ns string, data map[string]string) *corev1.ConfigMap {
 	return &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: ns}, Data: data}
 }
 
+// inSet returns the namespace of a clusterset on a broker.
+func inSet(ns, set string) *corev1.Namespace {
+	return &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: ns, Labels: map[string]string{submarinerv1.ClusterSetLabel: set}}}
+}
+
 // policyWorlds are the clusters of which policies are shown and changed: west, which
 // shares two clustersets with others; hub, the broker; and what is neither.
 func policyWorlds() world {
@@ -105,9 +110,6 @@ func policyWorlds() world {
 	member = append(member, clusterObjects(op, "liar", "forged", "env=production", all, "default")...)
 
 	const base, blue = submarinerv1.BrokerNamespace, submarinerv1.BrokerNamespace + "-blue"
-	inSet := func(ns, set string) *corev1.Namespace {
-		return &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: ns, Labels: map[string]string{submarinerv1.ClusterSetLabel: set}}}
-	}
 	maker := func(p *v1alpha1.CablePolicies, id string) *v1alpha1.CablePolicies {
 		p.Labels = map[string]string{submarinerv1.ClusterIDLabel: id}
 		return p

@@ -11,6 +11,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	submarinerv1 "subctl/api/submariner/v1"
+	"subctl/api/submariner/v1alpha1"
 	"subctl/policy/catalog"
 )
 
@@ -54,12 +55,17 @@ func TestPolicyUses(t *testing.T) {
 	const wait = "waiting for the cable policies: they have not been read from the broker yet"
 	waiting := usedConnection("f", "", "", 0, submarinerv1.Connecting, wait)
 	waiting.UsingIP, waiting.Endpoint.Backend = "", "wireguard"
+	const limited = "refused: cable policy default requires a separate device, vxlan-tunnel-7, but policies can make a gateway create at most 16 devices: let pairs of clusters share a vxlanID"
+	translated := usedConnection("g", "vxlan", "default", 1, submarinerv1.Connected, "")
+	translated.UsingNAT = true
 	w := world{"west": used(waiting,
 		usedConnection("a", "ipsec", "secure", 1, submarinerv1.Connected, ""),
 		usedConnection("b", "vxlan", "default", 1, submarinerv1.Connecting, stuck),
 		usedConnection("c", "wireguard", "older", 1, submarinerv1.Connected, kept),
 		usedConnection("d", "vxlan", "default", 1, submarinerv1.ConnectionError, nat),
 		usedConnection("e", "vxlan", "default", 1, submarinerv1.Connected, ""),
+		translated,
+		usedConnection("h", "vxlan", "default", 1, submarinerv1.ConnectionError, limited),
 	)}
 	for _, test := range []struct {
 		id, text string
@@ -72,6 +78,8 @@ func TestPolicyUses(t *testing.T) {
 		{"d", "d - west: vxlan, but the gateways of this cluster report something else:\n  gateway gw-w of cluster west to gw-d of cluster d: no cable, error: " + nat + "\n", exitTrouble},
 		{"e", "e - west: vxlan\n  gateway gw-w of cluster west to gw-e of cluster e: vxlan (rule 1 of cable policy default), connected\n", exitDone},
 		{"f", "f - west: vxlan, but the gateways of this cluster report something else:\n  gateway gw-w of cluster west to gw-f of cluster f: no cable, connecting: " + wait + "\n", exitTrouble},
+		{"g", "g - west: vxlan\n  gateway gw-w of cluster west to gw-g of cluster g: vxlan (rule 1 of cable policy default), connected, through NAT\n", exitDone},
+		{"h", "h - west: vxlan, but the gateways of this cluster report something else:\n  gateway gw-w of cluster west to gw-h of cluster h: no cable, error: " + limited + "\n", exitTrouble},
 	} {
 		t.Run(test.id, func(t *testing.T) {
 			got := runIn(t, w, []string{"west"}, "cable-policy", "explain", test.id, "west")
@@ -84,20 +92,23 @@ func TestPolicyUses(t *testing.T) {
 			require.NoError(t, json.Unmarshal([]byte(got.stdout), &r))
 			require.Len(t, r.InUse, 1)
 			require.Equal(t, test.code == exitTrouble, r.Differs)
+			require.Equal(t, test.id == "g", r.InUse[0].NAT)
+			require.Empty(t, r.NotObserved)
 		})
 	}
 	got := runIn(t, w, []string{"west"}, "cable-policy", "list")
 	require.Equal(t, exitTrouble, got.code)
-	for _, text := range []string{stuck, kept, nat} {
+	for _, text := range []string{stuck, kept, nat, limited} {
 		require.Contains(t, got.stderr, text)
 	}
 	require.NotContains(t, got.stderr, "gw-a of cluster a")
 	require.NotContains(t, got.stderr, "gw-e of cluster e")
+	require.NotContains(t, got.stderr, "gw-g of cluster g")
 
 	// The same connections, with the same states.
 	var rows []connectionRow
 	require.NoError(t, json.Unmarshal([]byte(runIn(t, w, []string{"west"}, "show", "connections", "-o", "json").stdout), &rows))
-	require.Len(t, rows, 6)
+	require.Len(t, rows, 8)
 	for _, row := range rows {
 		var r catalog.Reason
 		require.NoError(t, json.Unmarshal([]byte(runIn(t, w, []string{"west"}, "cable-policy", "explain", "west", row.RemoteCluster, "-o", "json").stdout), &r))
@@ -107,6 +118,52 @@ func TestPolicyUses(t *testing.T) {
 			require.Equal(t, row.CableDriver, u.CableDriver)
 		}
 	}
+}
+
+// Where no gateway of a pair reports, explain and list print that, and who knows more: on a broker,
+// on a member outside the pair, and on a member whose gateways report no connection to the other cluster.
+func TestPolicyUsesNotObserved(t *testing.T) {
+	base := submarinerv1.BrokerNamespace
+	hub := []client.Object{
+		&v1alpha1.Broker{ObjectMeta: metav1.ObjectMeta{Name: "submariner-broker", Namespace: base}}, inSet(base, "default"),
+		inNamespace(cablePolicy("default", " |  | vxlan"), base),
+	}
+	for _, id := range []string{"a", "e"} {
+		hub = append(hub, clusterObjects(base, id, id, "", "vxlan,wireguard,ipsec")...)
+	}
+	w := world{"hub": hub, "west": used(
+		usedConnection("a", "ipsec", "secure", 1, submarinerv1.Connected, ""), usedConnection("e", "vxlan", "default", 1, submarinerv1.Connected, ""),
+	), "idle": append(used(), clusterObjects(submarinerv1.OperatorNamespace, "e", "e", "", "vxlan,wireguard,ipsec", "default")...)}
+	const elsewhere = "what the gateways do is not observed here: only a and e see it: use the context of one of them (--context)"
+	const idle = "what the gateways do is not observed here: no gateway of cluster west reports a connection to cluster e: see subctl show gateways"
+	for _, test := range []struct{ context, id, other, why string }{
+		{"hub", "a", "e", elsewhere},
+		{"west", "a", "e", elsewhere},
+		{"idle", "west", "e", idle},
+	} {
+		t.Run(test.context, func(t *testing.T) {
+			got := runIn(t, w, []string{test.context}, "cable-policy", "explain", test.id, test.other)
+			require.Contains(t, got.stdout, "\n  "+test.why+"\n")
+			require.Equal(t, exitDone, got.code, "it is no problem of the pair")
+			var r catalog.Reason
+			require.NoError(t, json.Unmarshal([]byte(runIn(t, w, []string{test.context}, "cable-policy", "explain", test.id, test.other, "-o", "json").stdout), &r))
+			require.Equal(t, test.why, r.NotObserved)
+			require.Empty(t, r.InUse)
+
+			got = runIn(t, w, []string{test.context}, "cable-policy", "list", "-o", "json")
+			first, second := min(test.id, test.other), max(test.id, test.other)
+			require.Contains(t, got.stderr, fmt.Sprintf("1 pair: what the gateways do is not observed here (subctl cable-policy explain prints why): %s - %s\n", first, second))
+			var rules []catalog.Rule
+			require.NoError(t, json.Unmarshal([]byte(got.stdout), &rules))
+			var pairs [][2]string
+			for _, r := range rules {
+				pairs = append(pairs, r.NotObserved...)
+			}
+			require.Len(t, pairs, 1)
+			require.ElementsMatch(t, []string{test.id, test.other}, pairs[0][:])
+		})
+	}
+	require.NotContains(t, runIn(t, world{"west": used(usedConnection("a", "ipsec", "secure", 1, submarinerv1.Connected, ""))}, []string{"west"}, "cable-policy", "list").stderr, "observed")
 }
 
 // After a failover, what the gateway before reported last counts no longer, as in show connections.

@@ -27,6 +27,8 @@ type Reason struct {
 	Defaults map[string]string `json:"defaultDrivers"`
 	// InUse is what the gateways of this cluster report; empty if it is not one of the two.
 	InUse []Use `json:"inUse"`
+	// NotObserved is the reason why InUse is empty; empty if it is not.
+	NotObserved string `json:"notObserved"`
 	// Differs reports whether a gateway reports something else than the cable above.
 	Differs bool `json:"differs"`
 }
@@ -57,6 +59,7 @@ func (c *Catalog) Explain(x, y policy.Cluster) Reason {
 	}
 	r.Defaults = map[string]string{x.ID: cable.Canonical(x.Driver), y.ID: cable.Canonical(y.Driver)}
 	r.InUse = append([]Use{}, c.UsesOf(x.ID, y.ID)...)
+	r.NotObserved = c.NotObserved(x.ID, y.ID)
 	r.Differs = slices.ContainsFunc(r.InUse, func(u Use) bool { return u.differs(r.CableDriver, e.Decision) })
 	for _, b := range e.Beaten {
 		r.Beaten = append(r.Beaten, Beaten{b.Policy, b.Rule + 1, b.Driver, b.Why})

@@ -38,6 +38,8 @@ type Rule struct {
 	SetAside [][2]string `json:"setAside"`
 	// Different is what gateways of this cluster report that is not as the rule decides.
 	Different []Use `json:"different"`
+	// NotObserved are the pairs, of Pairs, of which no gateway of this cluster reports anything.
+	NotObserved [][2]string `json:"notObserved"`
 }
 
 // Listing describes the policies and their effect.
@@ -47,6 +49,8 @@ type Listing struct {
 	Rules []Rule
 	// Undecided is the number of pairs that use the clusters' default driver, without a policy.
 	Undecided int
+	// NotObserved are the pairs of which no gateway of this cluster reports anything.
+	NotObserved [][2]string
 	// Troubles are descriptions of all problems.
 	Troubles []string
 }
@@ -68,7 +72,8 @@ func (c *Catalog) List() Listing {
 		if err != nil {
 			l.Troubles = append(l.Troubles, pair.String()+": "+err.Error())
 		}
-		for _, u := range c.UsesOf(pair.X.ID, pair.Y.ID) {
+		uses := c.UsesOf(pair.X.ID, pair.Y.ID)
+		for _, u := range uses {
 			if u.differs(driver, dec) {
 				l.Troubles = append(l.Troubles, u.String())
 				different = append(different, u)
@@ -88,6 +93,9 @@ func (c *Catalog) List() Listing {
 		ids := [2]string{pair.X.ID, pair.Y.ID}
 		r := find(policy.RuleRef{Policy: dec.Policy, Rule: dec.Rule})
 		r.Pairs, r.Different = append(r.Pairs, ids), append(r.Different, different...)
+		if len(uses) == 0 {
+			r.NotObserved, l.NotObserved = append(r.NotObserved, ids), append(l.NotObserved, ids)
+		}
 		for _, ref := range dec.SetAside {
 			r := find(ref)
 			r.SetAside = append(r.SetAside, ids)
@@ -114,7 +122,7 @@ func (c *Catalog) rules() []Rule {
 			r := Rule{
 				Policy: p.SharedName(), Rule: i + 1, CableDriver: cable.Canonical(spec.CableDriver),
 				Left: policy.SelectorText(spec.LeftClusterSelector), Right: policy.SelectorText(spec.RightClusterSelector),
-				MadeBy: c.Maker(p), ClusterSets: append([]string{}, p.ClusterSets()...), State: state, Message: message, Pairs: [][2]string{}, SetAside: [][2]string{}, Different: []Use{},
+				MadeBy: c.Maker(p), ClusterSets: append([]string{}, p.ClusterSets()...), State: state, Message: message, Pairs: [][2]string{}, SetAside: [][2]string{}, Different: []Use{}, NotObserved: [][2]string{},
 			}
 			if spec.CableOptions != nil {
 				r.ConfigMap = spec.CableOptions.Metadata.Name

@@ -63,6 +63,21 @@ func (c *Catalog) UsesOf(x, y string) []Use {
 	return out
 }
 
+// NotObserved returns the reason why nothing is known of what the gateways of a pair do; empty if
+// a gateway reports.
+func (c *Catalog) NotObserved(x, y string) string {
+	const unknown = "what the gateways do is not observed here: "
+	switch {
+	case len(c.UsesOf(x, y)) > 0:
+		return ""
+	case c.Keeper != x && c.Keeper != y:
+		return fmt.Sprintf("%sonly %s and %s see it: use the context of one of them (--context)", unknown, x, y)
+	case c.Keeper == y:
+		x, y = y, x
+	}
+	return fmt.Sprintf("%sno gateway of cluster %s reports a connection to cluster %s: see subctl show gateways", unknown, x, y)
+}
+
 // differs reports whether a gateway does something else than was decided: it uses another
 // cable, its cable does not work, or it has one although the decision is that there is none.
 func (u Use) differs(driver string, dec policy.Decision) bool {
