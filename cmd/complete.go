@@ -6,6 +6,7 @@ import (
 	"maps"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 	corev1 "k8s.io/api/core/v1"
@@ -13,6 +14,7 @@ import (
 
 	"subctl/api/submariner/v1alpha1"
 	"subctl/cluster"
+	"subctl/internal/look"
 )
 
 // complete registers a list as the completions of a flag's values, or of the items of a flag
@@ -132,4 +134,31 @@ func settingsIn(ctx context.Context, c client.Client, namespace string) ([]strin
 	}
 	slices.Sort(names)
 	return names, nil
+}
+
+// completionTime is the time that clusters have to answer while the user waits for a completion.
+const completionTime = 3 * time.Second
+
+// known reads the clusters of targets that answer in time, and the clusters that each of them knows.
+func known(ctx context.Context, targets []*look.Target) []look.Site {
+	ctx, cancel := context.WithTimeout(ctx, completionTime)
+	defer cancel()
+	sites, errs := look.ReadAll(ctx, targets, look.ReadMembers)
+	var out []look.Site
+	for i, s := range sites {
+		if errs[i] == nil && s.Members != nil {
+			out = append(out, s)
+		}
+	}
+	return out
+}
+
+// clusterSets returns the clustersets of targets, sorted.
+func clusterSets(ctx context.Context, targets []*look.Target) []string {
+	var out []string
+	for _, s := range known(ctx, targets) {
+		out = append(out, s.Members.Sets...)
+	}
+	slices.Sort(out)
+	return slices.Compact(out)
 }

@@ -65,6 +65,10 @@ func newInvite(g *globals) *cobra.Command {
 	f.StringSliceVar(&o.bounds.Sets, "clusterset", []string{submarinerv1.DefaultClusterSet}, "clustersets that the cluster may join")
 	f.DurationVar(&o.invite.ttl, "ttl", time.Hour, "lifetime of the file")
 	f.StringVarP(&o.invite.file, "output", "o", "", "file to write, - for stdout; an existing file is renamed (default: CLUSTER.subm)")
+	complete(c, "clusterset", func(ctx context.Context) ([]string, error) {
+		targets, err := (&show{globals: g}).targets()
+		return clusterSets(ctx, targets), err
+	})
 	before(c, func() error {
 		var errs []error // of unset variables, which must not mean "any"
 		if f.Changed("networks") && len(o.networks) == 0 {

@@ -97,6 +97,7 @@ func newJoin(g *globals) *cobra.Command {
 	o.format = output(c, printer.YAML, printer.JSON)
 	complete(c, "gateway-nodes", g.nodes)
 	complete(c, "cable-driver-config", g.configMaps)
+	complete(c, "clusterset", func(ctx context.Context) ([]string, error) { return setsToJoin(ctx, g, f.Args()) })
 	c.RunE = func(c *cobra.Command, args []string) error {
 		if f.Changed("output") && !o.dryRun {
 			return usageError(errors.New("--output requires --dry-run"))
@@ -106,6 +107,20 @@ func newJoin(g *globals) *cobra.Command {
 		return o.run(c.Context(), g)
 	}
 	return c
+}
+
+// setsToJoin returns the clustersets that a cluster can join: the sets of its invitation, or else all
+// sets of which the clusters of the kubeconfig know.
+func setsToJoin(ctx context.Context, g *globals, args []string) ([]string, error) {
+	if len(args) == 1 && args[0] != stdStream {
+		if file, err := broker.ReadOldJoinFile(args[0], nil); err == nil {
+			if i, err := file.Invited(); err == nil && i != nil {
+				return i.Sets, nil
+			}
+		}
+	}
+	targets, err := (&show{globals: g}).everyCluster()
+	return clusterSets(ctx, targets), err
 }
 
 func oneJoinFile(_ *cobra.Command, args []string) error {

@@ -200,23 +200,27 @@ func (o *labelOptions) open(ctx context.Context) (client.Client, *catalog.Catalo
 	return c, all, err
 }
 
-// complete completes the arguments: the ID of the current cluster, and removals of its labels.
+// complete completes the arguments: the IDs of the clusters of the kubeconfig, or of the cluster of
+// --context, and changes of the labels that the cluster has.
 func (o *labelOptions) complete(c *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
-	current, err := o.client(c.Context())
+	targets, err := (&show{globals: o.globals}).targets()
 	if err != nil {
 		return nil, cobra.ShellCompDirectiveError
 	}
-	all, err := look.ReadPolicies(c.Context(), current, false)
-	if err != nil {
-		return nil, cobra.ShellCompDirectiveError
-	}
-	if len(args) == 0 {
-		return []string{all.Keeper}, cobra.ShellCompDirectiveNoFileComp
-	}
-	self, _ := all.Cluster(all.Keeper)
 	var out []string
-	for _, k := range slices.Sorted(maps.Keys(self.Labels)) {
-		out = append(out, k+"=", k+"-")
+	for _, s := range known(c.Context(), targets) {
+		switch {
+		case !s.Joined():
+		case len(args) == 0:
+			out = append(out, s.Name)
+		case s.Name == args[0]:
+			self, _ := s.Members.Cluster(s.Name)
+			for _, k := range slices.Sorted(maps.Keys(self.Labels)) {
+				out = append(out, k+"=", k+"-")
+			}
+			return out, cobra.ShellCompDirectiveNoFileComp | cobra.ShellCompDirectiveNoSpace
+		}
 	}
-	return out, cobra.ShellCompDirectiveNoFileComp | cobra.ShellCompDirectiveNoSpace
+	slices.Sort(out)
+	return out, cobra.ShellCompDirectiveNoFileComp
 }

@@ -11,6 +11,9 @@ import (
 
 	submarinerv1 "subctl/api/submariner/v1"
 	"subctl/api/submariner/v1alpha1"
+	"subctl/broker"
+	"subctl/broker/brokertest"
+	"subctl/broker/trust"
 )
 
 // TestLabel prints what the command reports, of stderr behind a bar, and what it wrote. Two of
@@ -42,10 +45,46 @@ func TestLabel(t *testing.T) {
 	goldenText(t, filepath.Join("testdata", "label.txt"), out.String())
 }
 
+// Without --context, clusters of all contexts complete.
 func TestLabelCompletion(t *testing.T) {
-	for line, want := range map[string]string{"": "west", "west ": "env= env- tier= tier-"} {
+	north := submariner("north")
+	for line, want := range map[string]string{
+		"": "north west", "west ": "env= env- tier= tier-", "north ": "zone= zone-", "nirvana ": "",
+		"--context west ": "west", "--context west west ": "env= env- tier= tier-", "--context hub ": "",
+	} {
+		w := policyWorlds()
+		w = world{"west": w["west"], "hub": w["hub"], "north": append([]client.Object{north}, clusterObjects(submarinerv1.OperatorNamespace, "", "north", "zone=eu", "vxlan")...)}
 		words := append([]string{"__complete", "label"}, strings.Split(line, " ")...)
-		got := runIn(t, policyWorlds(), []string{"west"}, words...)
+		got := runIn(t, w, []string{"hub", "west", "gone", "north"}, words...)
+		values, _, _ := strings.Cut(got.stdout, ":")
+		require.Equal(t, want, strings.Join(strings.Fields(values), " "), line)
+	}
+}
+
+// TestClusterSetCompletion completes the clustersets that the clusters of the kubeconfig know, or, for a
+// cluster that was invited, those of its invitation.
+func TestClusterSetCompletion(t *testing.T) {
+	t.Chdir(t.TempDir())
+	writeKeys(t, broker.JoinFileName)
+	file, err := broker.ReadOldJoinFile(broker.JoinFileName, strings.NewReader(""))
+	require.NoError(t, err)
+	invited := trust.Invitation{Cluster: "north", Gateways: 1, Sets: []string{"green", "red"}}
+	key := brokertest.Key("invitation")
+	invited.Key = key.Public()
+	file.Invitation, err = file.SigningKey.SignInvitation(invited)
+	require.NoError(t, err)
+	file.SigningKey = key
+	_, err = file.WriteFile("north.subm", now)
+	require.NoError(t, err)
+	for line, want := range map[string]string{
+		"invite north --clusterset ":          "blue default",
+		"invite north --clusterset blue,":     "blue,default",
+		"join broker-info.subm --clusterset ": "blue default",
+		"join --clusterset ":                  "blue default",
+		"join north.subm --clusterset ":       "green red",
+		"join north.subm --clusterset red,":   "red,green",
+	} {
+		got := runIn(t, policyWorlds(), []string{"hub", "west", "gone"}, append([]string{"__complete"}, strings.Split(line, " ")...)...)
 		values, _, _ := strings.Cut(got.stdout, ":")
 		require.Equal(t, want, strings.Join(strings.Fields(values), " "), line)
 	}

@@ -30,7 +30,8 @@ keys. IMPLEMENTATION is kernel, or the program that processes the packets. ATTEM
 attempts to reach the remote gateway.
 
 With --wait, the command waits until it would exit with 0 and there is a connection to each
-gateway of each cluster that the cluster knows (subctl show clusters).
+gateway of each cluster that the cluster knows (subctl show clusters). Ctrl-C prints what is
+connected so far.
 
 The exit code is 3 if a connection is not connected, if there are no connections, or if a
 gateway reports a failure (subctl show gateways); with --wait, if that is still so when the

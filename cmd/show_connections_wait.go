@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"slices"
 	"time"
 
@@ -58,7 +59,7 @@ func (s *show) await(ctx context.Context, p look.Panel) error {
 			continue
 		}
 		if ctx.Err() != nil {
-			return ctx.Err()
+			return s.interrupted(ctx, last)
 		}
 		s.progress().Fail("not all gateways are connected after %v", s.timeout)
 		last.Notes = "" // reported already
@@ -67,6 +68,22 @@ func (s *show) await(ctx context.Context, p look.Panel) error {
 		}
 		return s.print(last)
 	}
+}
+
+// interrupted shows what await read last, and returns the error of a command that a person
+// interrupted.
+func (s *show) interrupted(ctx context.Context, last look.Picture) error {
+	why := cluster.Interrupted(ctx)
+	if last.Err == nil {
+		s.progress().Fail("%v: no cluster has answered yet", why)
+	} else {
+		s.progress().Fail("%v: so far, not all gateways are connected:", why)
+		s.sayPending(last)
+	}
+	if _, err := io.WriteString(s.Out, last.Data); err != nil {
+		return fmt.Errorf("printing: %w", err)
+	}
+	return fmt.Errorf("waiting until all gateways are connected: %w", why)
 }
 
 // sayPending reports what await waits for.

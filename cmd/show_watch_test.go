@@ -132,6 +132,39 @@ func TestWaitForConnections(t *testing.T) {
 	require.Equal(t, 3, strings.Count(stdout.String(), "\n"), stdout.String())
 }
 
+// TestWaitInterrupted interrupts a wait: it prints what is connected and what is not.
+func TestWaitInterrupted(t *testing.T) {
+	for name, test := range map[string]struct {
+		context, stdout, stderr string
+	}{
+		"not connected": {"west", "gw-e      east", "interrupted: so far, not all gateways are connected:\n ⚠ cluster \"west\": gateway gw-1 to gw-e2 of cluster \"east\": no connection yet\nError: waiting until all gateways are connected: interrupted\n"},
+		"nothing read":  {"lost", "", "interrupted: so far, not all gateways are connected:\n ⚠ reaching the API server at https://lost.test:6443"},
+		"at once":       {"slow", "", "interrupted: no cluster has answered yet\nError: waiting until all gateways are connected: interrupted\n"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			g, stdout, stderr := testGlobals(t, world{"west": worlds()["known"]["west"], "slow": nil}, "west", "lost", "slow")
+			connect := g.connect
+			synctest.Test(t, func(t *testing.T) {
+				g.connect = func(ctx context.Context, cfg *rest.Config) (client.Client, error) {
+					if test.context == "slow" {
+						<-ctx.Done()
+						return nil, ctx.Err()
+					}
+					return connect(ctx, cfg)
+				}
+				ctx, interrupt := context.WithCancel(t.Context())
+				code := make(chan int)
+				go func() { code <- run(ctx, g, []string{"show", "connections", "--wait", "--context", test.context}) }()
+				time.Sleep(2500 * time.Millisecond)
+				interrupt()
+				require.Equal(t, exitFailed, <-code)
+			})
+			require.Contains(t, stdout.String(), test.stdout)
+			require.Contains(t, stderr.String(), test.stderr)
+		})
+	}
+}
+
 // The exit code of a wait that has not succeeded is the same as without it.
 func TestWaitInVain(t *testing.T) {
 	for name, test := range map[string]struct {
