@@ -59,7 +59,7 @@ func inviteAs(ctx context.Context, c client.Client, b *v1alpha1.Broker, i Invita
 		return nil, err
 	}
 	if len(i.CA) > 0 && !bytes.Contains(ca, bytes.TrimSpace(i.CA)) {
-		ca = slices.Concat(bytes.TrimSpace(ca), []byte("\n"), i.CA)
+		ca = JoinCAs(ca, i.CA)
 	}
 	seconds := int64(i.TTL / time.Second)
 	request := &authenticationv1.TokenRequest{Spec: authenticationv1.TokenRequestSpec{ExpirationSeconds: &seconds}}
@@ -71,7 +71,7 @@ func inviteAs(ctx context.Context, c client.Client, b *v1alpha1.Broker, i Invita
 		BrokerURL: i.URL, CA: ca, Namespace: b.Namespace,
 		Token: Secret(request.Status.Token), PSK: i.PSK,
 		ServiceDiscovery: slices.Contains(b.Spec.Components, ServiceDiscovery),
-		Components:       b.Spec.Components, CustomDomains: b.Spec.DefaultCustomDomains,
+		Components:       b.Spec.Components,
 	}, nil
 }
 

@@ -1,15 +1,18 @@
 package broker
 
 import (
+	"bytes"
 	"context"
 	"crypto/tls"
 	"crypto/x509"
+	"encoding/base64"
 	"errors"
 	"fmt"
 	"net"
 	"net/http"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
@@ -21,8 +24,10 @@ import (
 // RESTConfig returns the configuration of an agent's client of the broker. server is
 // host:port, with or without a scheme. secretDir is the directory where the Secret with
 // token and ca.crt is mounted; both files are read repeatedly, so they may be rotated.
-// insecure turns off the verification of the broker's certificate.
-func RESTConfig(secretDir, server string, insecure bool) (*rest.Config, error) {
+// moreCA are further certificate authorities to trust, PEM in base64, as in
+// Submariner.spec.brokerK8sCA; they may be empty. insecure turns off the verification of the
+// broker's certificate.
+func RESTConfig(secretDir, server, moreCA string, insecure bool) (*rest.Config, error) {
 	token, ca := filepath.Join(secretDir, "token"), filepath.Join(secretDir, "ca.crt")
 	for _, file := range []string{token, ca} {
 		if _, err := os.Stat(file); err != nil {
@@ -30,12 +35,36 @@ func RESTConfig(secretDir, server string, insecure bool) (*rest.Config, error) {
 				"does the Secret of this cluster exist, and is it mounted?", err)
 		}
 	}
-	return restConfig(server, insecure, func() ([]byte, error) { return os.ReadFile(ca) },
+	more, err := DecodeCA(moreCA)
+	if err != nil {
+		return nil, err
+	}
+	return restConfig(server, insecure, func() ([]byte, error) {
+		mounted, err := os.ReadFile(ca)
+		return JoinCAs(mounted, more), err
+	},
 		func(c *rest.Config) {
 			// Unlike rest.Config.BearerTokenFile, which is read once a minute, it is read again when
 			// the broker no longer accepts the token: a cluster that joins again gets another one.
 			c.WrapTransport = transport.ResettableTokenSourceWrapTransport(transport.NewCachedFileTokenSource(token))
 		}), nil
+}
+
+// DecodeCA returns the certificates (PEM) of Submariner.spec.brokerK8sCA; none if it is empty.
+func DecodeCA(text string) ([]byte, error) {
+	pem, err := base64.StdEncoding.DecodeString(text)
+	if err != nil || len(pem) > 0 && !x509.NewCertPool().AppendCertsFromPEM(pem) {
+		return nil, errors.New("Submariner.spec.brokerK8sCA holds no certificate: it must be PEM in base64, or empty")
+	}
+	return pem, nil
+}
+
+// JoinCAs returns the certificates (PEM) of both lists.
+func JoinCAs(x, y []byte) []byte {
+	if len(y) == 0 {
+		return x
+	}
+	return slices.Concat(bytes.TrimSpace(x), []byte("\n"), y)
 }
 
 // restConfig returns a configuration that trusts the certificate authorities of the system

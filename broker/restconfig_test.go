@@ -1,13 +1,20 @@
 package broker_test
 
 import (
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/x509"
+	"encoding/base64"
 	"encoding/pem"
+	"math/big"
 	"net/http"
 	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 	"k8s.io/client-go/rest"
@@ -48,18 +55,29 @@ func getWith(t *testing.T, client *http.Client, address string) (string, error) 
 	return b.String()[strings.LastIndex(b.String(), "\n")+1:], nil
 }
 
+// selfSigned returns the certificate (PEM) of another authority.
+func selfSigned(t *testing.T) []byte {
+	t.Helper()
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	require.NoError(t, err)
+	template := &x509.Certificate{SerialNumber: big.NewInt(1), IsCA: true, BasicConstraintsValid: true, NotAfter: time.Now().Add(time.Hour)}
+	der, err := x509.CreateCertificate(rand.Reader, template, template, key.Public(), key)
+	require.NoError(t, err)
+	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der})
+}
+
 func TestRESTConfig(t *testing.T) {
 	address, ca := tlsServer(t)
 	dir := t.TempDir()
 	write := func(name string, content []byte) {
 		require.NoError(t, os.WriteFile(filepath.Join(dir, name), content, 0o600))
 	}
-	_, err := broker.RESTConfig(dir, address, false)
+	_, err := broker.RESTConfig(dir, address, "", false)
 	require.ErrorContains(t, err, "does the Secret of this cluster exist, and is it mounted?")
 
 	write("token", []byte("open-sesame"))
 	write("ca.crt", ca)
-	c, err := broker.RESTConfig(dir, address, false)
+	c, err := broker.RESTConfig(dir, address, "", false)
 	require.NoError(t, err)
 	body, err := get(t, c)
 	require.NoError(t, err)
@@ -69,7 +87,7 @@ func TestRESTConfig(t *testing.T) {
 
 	t.Log("another token is read as soon as the server does not accept the one before, by the same client")
 	write("token", []byte("revoked"))
-	c, err = broker.RESTConfig(dir, address, false)
+	c, err = broker.RESTConfig(dir, address, "", false)
 	require.NoError(t, err)
 	client, err := rest.HTTPClientFor(c)
 	require.NoError(t, err)
@@ -85,7 +103,7 @@ func TestRESTConfig(t *testing.T) {
 
 	t.Log("a file that holds no certificate authority is refused, and mended without a new client")
 	write("ca.crt", []byte("nothing"))
-	c, err = broker.RESTConfig(dir, address, false)
+	c, err = broker.RESTConfig(dir, address, "", false)
 	require.NoError(t, err)
 	_, err = get(t, c)
 	require.ErrorContains(t, err, "holds no certificate")
@@ -93,9 +111,24 @@ func TestRESTConfig(t *testing.T) {
 	_, err = get(t, c)
 	require.NoError(t, err)
 
+	t.Log("Submariner.spec.brokerK8sCA adds certificate authorities, and one that holds none is refused")
+	write("ca.crt", selfSigned(t))
+	c, err = broker.RESTConfig(dir, address, "", false)
+	require.NoError(t, err)
+	_, err = get(t, c)
+	require.ErrorContains(t, err, "unknown authority")
+	c, err = broker.RESTConfig(dir, address, base64.StdEncoding.EncodeToString(ca), false)
+	require.NoError(t, err)
+	_, err = get(t, c)
+	require.NoError(t, err)
+	for _, text := range []string{"no base64!", base64.StdEncoding.EncodeToString([]byte("nothing"))} {
+		_, err = broker.RESTConfig(dir, address, text, false)
+		require.ErrorContains(t, err, "Submariner.spec.brokerK8sCA holds no certificate")
+	}
+
 	t.Log("without a check, any will do")
 	write("ca.crt", []byte("nothing"))
-	c, err = broker.RESTConfig(dir, "https://"+address, true)
+	c, err = broker.RESTConfig(dir, "https://"+address, "", true)
 	require.NoError(t, err)
 	_, err = get(t, c)
 	require.NoError(t, err)

@@ -63,13 +63,14 @@ type syncer interface {
 type target struct {
 	clusterID string
 	server    string // host:port of the broker's API server
+	ca        string // Submariner.spec.brokerK8sCA
 	insecure  bool
 	sets      []exchange.Set
 	from      v1alpha1.PoliciesFrom
 }
 
 func (t target) equal(o target) bool {
-	return t.clusterID == o.clusterID && t.server == o.server && t.insecure == o.insecure && slices.Equal(t.sets, o.sets) && t.from == o.from
+	return t.clusterID == o.clusterID && t.server == o.server && t.ca == o.ca && t.insecure == o.insecure && slices.Equal(t.sets, o.sets) && t.from == o.from
 }
 
 func newExchanger(o Options) *exchanger {
@@ -105,7 +106,7 @@ func targetOf(s mesh.Snapshot) *target {
 		return nil
 	}
 	spec := subs[0].Spec
-	t := &target{clusterID: spec.ClusterID, from: spec.PoliciesFrom, server: spec.BrokerK8sApiServer, insecure: spec.BrokerK8sInsecure}
+	t := &target{clusterID: spec.ClusterID, from: spec.PoliciesFrom, server: spec.BrokerK8sApiServer, ca: spec.BrokerK8sCA, insecure: spec.BrokerK8sInsecure}
 	for _, set := range spec.Sets() {
 		t.sets = append(t.sets, exchange.Set{Name: set, Namespace: broker.NamespaceIn(spec.BrokerK8sRemoteNamespace, set)})
 	}
@@ -176,7 +177,7 @@ func (x *exchanger) Start(ctx context.Context) error {
 
 // run exchanges objects until ctx is done, or notes why it cannot.
 func (x *exchanger) run(ctx context.Context, t target) {
-	remote, err := broker.RESTConfig(x.dir, t.server, t.insecure)
+	remote, err := broker.RESTConfig(x.dir, t.server, t.ca, t.insecure)
 	if err == nil {
 		s := x.make(exchange.Config{
 			Kinds: exchange.KindsFrom(t.from), ClusterID: t.clusterID, Namespace: submarinerv1.OperatorNamespace,

@@ -34,7 +34,7 @@ func again(t *testing.T) *situation {
 		"NodeSelector":          map[string]string{"a": "b"},
 		"Tolerations":           []corev1.Toleration{{Key: "a"}},
 		"BrokerK8sApiServer":    "hub:6443", "Namespace": cluster.Namespace, "BrokerK8sRemoteNamespace": "submariner-k8s-broker",
-		"BrokerK8sCA": "Y2E=", "CeIPSecNATTPort": 14500,
+		"BrokerK8sCA": "Y2E=", "ColorCodes": "blue", "CeIPSecNATTPort": 14500,
 	}
 	for field := range reflect.TypeFor[v1alpha1.SubmarinerSpec]().Fields() {
 		value := reflect.ValueOf(&sub.Spec).Elem().FieldByIndex(field.Index)

@@ -139,7 +139,7 @@ func (r request) submariner(pods, services []netip.Prefix) *v1alpha1.Submariner 
 	r.cableFields(&spec)
 	spec.ClusterCIDR, spec.ServiceCIDR = cable.FormatCIDRs(pods), cable.FormatCIDRs(services)
 	spec.ClusterID, spec.ClusterLabels, spec.ClusterSets = r.ClusterID, r.Labels, r.Sets()
-	spec.ColorCodes = cmp.Or(spec.ColorCodes, "blue") // upstream's tools expect it
+	spec.ColorCodes = "blue" // upstream's tools expect it
 	spec.ConnectionHealthCheck = &v1alpha1.HealthCheckSpec{
 		Enabled: r.HealthCheck, IntervalSeconds: r.HealthCheckInterval, MaxPacketLossCount: r.HealthCheckMaxLoss,
 	}

@@ -126,9 +126,13 @@ func (u *Operation) connect(ctx context.Context, sub *v1alpha1.Submariner) (clie
 	if err := u.Cluster.Get(ctx, client.ObjectKey{Namespace: cluster.Namespace, Name: cluster.BrokerSecretName(sub)}, creds); err != nil {
 		return nil, fmt.Errorf("reading the credentials: %w", err)
 	}
+	more, err := broker.DecodeCA(sub.Spec.BrokerK8sCA)
+	if err != nil {
+		return nil, err
+	}
 	file := &broker.JoinFile{
 		BrokerURL: "https://" + sub.Spec.BrokerK8sApiServer,
-		CA:        creds.Data[corev1.ServiceAccountRootCAKey], Token: creds.Data[corev1.ServiceAccountTokenKey],
+		CA:        broker.JoinCAs(creds.Data[corev1.ServiceAccountRootCAKey], more), Token: creds.Data[corev1.ServiceAccountTokenKey],
 	}
 	return u.Connect(ctx, file.RESTConfig(sub.Spec.BrokerK8sInsecure))
 }

@@ -21,11 +21,13 @@ type Broker struct {
 
 // BrokerSpec holds the settings that all clusters of a broker share.
 type BrokerSpec struct {
-	// Components lists the components that clusters install: connectivity, service-discovery.
+	// Components lists the components that clusters install: connectivity.
 	// +optional
+	// +kubebuilder:validation:XValidation:rule="self.all(c, c == 'connectivity')",message="this version has only the component connectivity"
 	Components []string `json:"components,omitempty"`
-	// DefaultCustomDomains lists DNS domains in addition to clusterset.local.
+	// DefaultCustomDomains must be empty: this version has no service discovery.
 	// +optional
+	// +kubebuilder:validation:XValidation:rule="size(self) == 0",message="this version has no service discovery"
 	DefaultCustomDomains []string `json:"defaultCustomDomains,omitempty"`
 	// GlobalnetEnabled specifies whether every cluster gets a network of globally unique addresses.
 	// +optional
@@ -33,14 +35,17 @@ type BrokerSpec struct {
 	// GlobalnetCIDRRange is the range from which these networks are allocated, in CIDR notation.
 	// +optional
 	GlobalnetCIDRRange string `json:"globalnetCIDRRange,omitempty"`
-	// DefaultGlobalnetClusterSize is the number of addresses for each cluster.
+	// DefaultGlobalnetClusterSize is the number of addresses for each cluster. This version only
+	// records it: it programs no globalnet, as deploy-broker --globalnet reports.
 	// +optional
 	DefaultGlobalnetClusterSize uint `json:"defaultGlobalnetClusterSize,omitempty"`
-	// ClustersetIPEnabled specifies whether exported Services get a clusterset IP.
+	// ClustersetIPEnabled must be false: this version has no service discovery.
 	// +optional
+	// +kubebuilder:validation:XValidation:rule="!self",message="this version has no service discovery"
 	ClustersetIPEnabled bool `json:"clustersetIPEnabled,omitempty"`
-	// ClustersetIPCIDRRange is the range from which clusterset IPs are allocated, in CIDR notation.
+	// ClustersetIPCIDRRange must be empty: this version has no service discovery.
 	// +optional
+	// +kubebuilder:validation:XValidation:rule="self == ''",message="this version has no service discovery"
 	ClustersetIPCIDRRange string `json:"clustersetIPCIDRRange,omitempty"`
 	// CableDriver is the driver of clusters that do not specify one (our addition).
 	// +optional

@@ -49,7 +49,9 @@ const (
 
 // SubmarinerSpec holds the settings with which a cluster is joined.
 type SubmarinerSpec struct {
-	// Broker is unused; upstream requires it to be present.
+	// Broker has no effect; upstream requires it to be present. It is empty, or "k8s" as in
+	// manifests of upstream.
+	// +kubebuilder:validation:XValidation:rule="self in ['', 'k8s']",message="it has no effect: leave it empty; the broker is brokerK8sApiServer"
 	Broker string `json:"broker"`
 	// BrokerK8sApiServer is the address of the broker's API server, as host:port without scheme.
 	BrokerK8sApiServer string `json:"brokerK8sApiServer"` //nolint:revive // upstream's name
@@ -57,7 +59,8 @@ type SubmarinerSpec struct {
 	// +optional
 	// +kubebuilder:validation:XValidation:rule="self == ''",message="it has no effect: the token is in the Secret that brokerK8sSecret names"
 	BrokerK8sApiServerToken string `json:"brokerK8sApiServerToken,omitempty"`
-	// BrokerK8sCA is the broker's CA certificate (PEM), in base64.
+	// BrokerK8sCA holds CA certificates of the broker (PEM), in base64. The agents trust them in
+	// addition to those in the Secret BrokerK8sSecret and those of the system.
 	// +optional
 	BrokerK8sCA string `json:"brokerK8sCA,omitempty"`
 	// BrokerK8sInsecure disables the verification of the broker's certificate.
@@ -148,8 +151,9 @@ type SubmarinerSpec struct {
 	// +optional
 	// +kubebuilder:validation:XValidation:rule="!self",message="this version has no service discovery"
 	ClustersetIPEnabled bool `json:"clustersetIPEnabled,omitempty"`
-	// ColorCodes is "blue", which upstream's tools expect.
+	// ColorCodes is "blue", which upstream's tools expect, or empty.
 	// +optional
+	// +kubebuilder:validation:XValidation:rule="self in ['', 'blue']",message="it has no effect: use blue, which upstream's tools expect"
 	ColorCodes string `json:"colorCodes,omitempty"`
 	// ConnectionHealthCheck specifies how cables are probed.
 	// +optional
@@ -171,12 +175,15 @@ type SubmarinerSpec struct {
 	// HaltOnCertificateError is true, for upstream's tools: the agents never use a broker whose
 	// certificate is not valid, except with BrokerK8sInsecure.
 	// +optional
+	// +kubebuilder:validation:XValidation:rule="self",message="the agents always stop at a broker whose certificate is not valid: omit it, or set brokerK8sInsecure to disable the verification"
 	HaltOnCertificateError bool `json:"haltOnCertificateError,omitempty"`
 	// ImageOverrides maps components, for example submariner-gateway, to images.
 	// +optional
 	ImageOverrides map[string]string `json:"imageOverrides,omitempty"`
-	// AirGappedDeployment is for upstream's tools: the agents never ask services on the Internet.
+	// AirGappedDeployment must be false: the agents never ask services on the Internet, so every
+	// cluster may be without a connection to it.
 	// +optional
+	// +kubebuilder:validation:XValidation:rule="!self",message="it has no effect: the agents never ask services on the Internet; omit it"
 	AirGappedDeployment bool `json:"airGappedDeployment,omitempty"`
 	// LoadBalancerEnabled must be false: the agents create no Service for the gateways.
 	// +optional
@@ -186,7 +193,8 @@ type SubmarinerSpec struct {
 	// +optional
 	// +kubebuilder:validation:XValidation:rule="!self",message="this version has one active gateway; the other gateways are passive"
 	MultiActiveGatewayEnabled bool `json:"multiActiveGatewayEnabled,omitempty"`
-	// Namespace is the namespace of all objects of this cluster.
+	// Namespace is the namespace of all objects of this cluster, submariner-operator, or empty.
+	// +kubebuilder:validation:XValidation:rule="self in ['', 'submariner-operator']",message="the agents run only in the namespace submariner-operator"
 	Namespace string `json:"namespace"`
 	// NatEnabled specifies whether the gateways expect NAT between clusters.
 	NatEnabled bool `json:"natEnabled"` //nolint:revive // upstream's name
