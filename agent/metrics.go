@@ -54,7 +54,7 @@ func newMeters(role string, reg prometheus.Registerer) *meters {
 		objects:     prometheus.NewGauge(prometheus.GaugeOpts{Name: "submariner_planned_objects", Help: "Number of kernel objects that the node should hold.", ConstLabels: own}),
 		operations:  prometheus.NewCounter(prometheus.CounterOpts{Name: "submariner_sync_operations_total", Help: "Number of changes made to the kernel.", ConstLabels: own}),
 		refused:     prometheus.NewGauge(prometheus.GaugeOpts{Name: "submariner_refused_endpoints", Help: "Number of endpoints of other clusters that are not connected.", ConstLabels: own}),
-		stuck:       prometheus.NewGauge(prometheus.GaugeOpts{Name: "submariner_stuck_cable_changes", Help: "Number of connections that have been changing their cable for 30 s or longer, because the new cable does not answer.", ConstLabels: own}),
+		stuck:       prometheus.NewGauge(prometheus.GaugeOpts{Name: "submariner_stuck_cable_changes", Help: "Number of connections whose new or first cable has not answered for 30 s or longer.", ConstLabels: own}),
 		restarts:    prometheus.NewCounterVec(prometheus.CounterOpts{Name: "submariner_cable_program_restarts_total", Help: "Number of times that charon or wireguard-go was found dead, or not answering, and was started again.", ConstLabels: own}, []string{"program"}),
 		since:       map[string]time.Time{},
 	}

@@ -38,7 +38,7 @@ func Broken(s dataplane.State, cables []Cable, links []Link, d *dataplane.DriftE
 }
 
 // needs returns the keys of the objects that a cable depends on: its driver's objects, the filter
-// of its device, the rule for what arrives on it and, unless it is idle, the routes of its networks.
+// of its device, the rule for what arrives on it and, if it carries traffic, the routes of its networks.
 func (c Cable) needs(l Link) []dataplane.Key {
 	var keys []dataplane.Key
 	for _, o := range l.Needs {
@@ -46,7 +46,7 @@ func (c Cable) needs(l Link) []dataplane.Key {
 	}
 	d := cableDevice{device: l.Device}
 	keys = append(keys, dataplane.Chain{Table: "filter", Name: d.name()}.Key(), d.arrival().Key())
-	if c.Idle {
+	if !c.Carries() {
 		return keys
 	}
 	for _, n := range c.Subnets {

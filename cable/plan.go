@@ -28,7 +28,13 @@ type Cable struct {
 	// Idle specifies that the cable is set up but carries no traffic from this end: it has not
 	// answered yet, or it stays for packets that the other end still sends.
 	Idle bool
+	// Silent specifies that the cable is the one that the pair uses, but carries no traffic from
+	// this end until it answers again.
+	Silent bool
 }
+
+// Carries reports whether the cable carries traffic.
+func (c Cable) Carries() bool { return !c.Idle && !c.Silent }
 
 // Device returns the device of the cable.
 func (c Cable) Device() string { return c.Driver.Device(c.Config) }
@@ -80,7 +86,7 @@ func Plan(c Cabling) (dataplane.State, []Link, error) {
 	}
 	byCluster := map[string]*remote{}
 	for i, p := range c.Peers {
-		if p.Idle {
+		if !p.Carries() {
 			continue
 		}
 		r := byCluster[p.Cluster]

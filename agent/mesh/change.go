@@ -30,6 +30,8 @@ type Using struct {
 	Before *Using
 	// Turn is the change of the cable that is under way; nil if there is none.
 	Turn *Turn
+	// Silent reports whether the cable has stopped answering: see silent.
+	Silent bool
 }
 
 // using returns how a cable is made.
@@ -52,7 +54,8 @@ func probeName(peer, device string) string { return peer + " over " + device }
 
 // cablings returns the cables that the gateway holds: for each peer the one that policy
 // decides on and, while that is not known to work or has only just taken over, the one
-// before it. It also returns what carries the traffic from now on.
+// before it. It also returns what carries the traffic from now on, and since when pairs wait for
+// their first cable.
 //
 // The old cable is given up at once if either end no longer offers its driver, or if it is
 // not encrypted and the pair must be: then a user wants it gone.
@@ -60,9 +63,11 @@ func probeName(peer, device string) string { return peer + " over " + device }
 // The first cable of a pair is idle until it answers: before that, nothing shows that the other
 // cluster is behind it, and the other end may have another cable. An encrypted cable that follows
 // one that was given up is not idle: it carries nothing before both ends have agreed on keys.
-func (m *Mesh) cablings() ([]cable.Cable, map[string]Using) {
-	out := slices.Grow([]cable.Cable(nil), len(m.Cables.Wanted))
-	next := make(map[string]Using, len(m.Cables.Wanted))
+//
+// The cable that a pair uses carries nothing while it is silent.
+func (m *Mesh) cablings() (out []cable.Cable, next map[string]Using, first map[string]Turn) {
+	out = slices.Grow(out, len(m.Cables.Wanted))
+	next, first = make(map[string]Using, len(m.Cables.Wanted)), map[string]Turn{}
 	for _, want := range m.Cables.Wanted {
 		was, had := m.Snapshot.Memory.Using[want.Name]
 		u := using(want)
@@ -72,19 +77,28 @@ func (m *Mesh) cablings() ([]cable.Cable, map[string]Using) {
 		case !oldOK && !(had && want.Driver.Properties().Encrypts) && !m.established(want):
 			want.Idle = true
 			out = append(out, want)
+			var underWay *Turn
+			if t, waits := m.Snapshot.Memory.First[want.Name]; waits {
+				underWay = &t
+			}
+			first[want.Name] = *m.turn(underWay, u)
 			continue
 		case !oldOK || was.Device == u.Device:
 			// There was no cable before, or none that could be up beside this one.
 			u.Since, u.Before, u.Turn = was.Since, was.Before, m.abrupt(want, was, had)
+			u.Silent = m.silent(want, was)
+			want.Silent = u.Silent
 		case m.proven(want) && !back:
 			before := was
-			before.Before, before.Turn = nil, nil
+			before.Before, before.Turn, before.Silent = nil, nil, false
 			u.Since, u.Before = m.Snapshot.Now, &before
 		default:
 			want.Idle, was.Before, was.Turn = true, nil, m.turn(was.Turn, u)
 			if back {
 				was.Turn.Proof = m.Snapshot.Now.Add(decided)
 			}
+			was.Silent = m.silent(old, was)
+			old.Silent = was.Silent
 			out = append(out, old, want)
 			next[want.Name] = was
 			continue
@@ -101,7 +115,27 @@ func (m *Mesh) cablings() ([]cable.Cable, map[string]Using) {
 		out = append(out, want)
 		next[want.Name] = u
 	}
-	return out, next
+	return out, next, first
+}
+
+// silent reports whether the cable c, which a pair uses, must carry nothing, because it has stopped
+// answering: neither the other gateway nor the other end of the cable itself answers pings. The other end may
+// have dropped the cable, and then nobody receives what is sent, or somebody else does. An encrypted
+// cable is never silent: it carries nothing that others can read, and nothing at all without keys.
+func (m *Mesh) silent(c cable.Cable, was Using) bool {
+	itself := m.Snapshot.Health[probeName(c.Name, c.Device())].Status
+	switch {
+	case c.Driver.Properties().Encrypts || was.Device != c.Device():
+		return false
+	case was.Silent:
+		return itself != submarinerv1.Connected
+	}
+	return m.fails(c) && itself == submarinerv1.ConnectionError
+}
+
+// fails reports whether the gateway to which a cable leads does not answer pings any more.
+func (m *Mesh) fails(c cable.Cable) bool {
+	return m.Snapshot.Health[c.Name].Status == submarinerv1.ConnectionError
 }
 
 // revive returns the cable that was in use, if it is still possible.
@@ -123,14 +157,14 @@ func (m *Mesh) revive(p cable.Peer, u Using, had bool) (cable.Cable, bool) {
 
 // established reports whether a pair may use a cable although it has none in use: the
 // cable answers pings, so the other end has it, too; or other gateways of the two clusters
-// use, or last used, the same cable.
+// use, or last used, the same cable, and it answered.
 func (m *Mesh) established(c cable.Cable) bool {
-	if m.proven(c) || m.Snapshot.Memory.Using[c.Name].Device == c.Device() {
+	if was := m.Snapshot.Memory.Using[c.Name]; m.proven(c) || was.Device == c.Device() && !was.Silent {
 		return true
 	}
 	before, ok := m.inUse(c.Gateway)
 	u := using(c)
-	return ok && before.Driver == u.Driver && before.Device == u.Device && maps.Equal(before.Shared, u.Shared)
+	return ok && !before.Silent && before.Driver == u.Driver && before.Device == u.Device && maps.Equal(before.Shared, u.Shared)
 }
 
 // proven reports whether a cable answers pings.

@@ -39,8 +39,11 @@ func (m *Mesh) connections(p Plan, o Outcome) []submarinerv1.Connection {
 		if c.PublicKey != (keys.PublicKey{}) {
 			conn.PublicKey = c.PublicKey.String()
 		}
-		if conn.Idle = c.Idle; c.Idle {
+		switch conn.Idle, conn.Silent = c.Idle, c.Silent; {
+		case c.Idle:
 			conn.Status, conn.StatusMessage = m.unanswered(p, o, i)
+		case c.Silent && o.Broken[c.Name] == nil:
+			conn.StatusMessage = clip(fmt.Sprintf("%s. Likely cause: gateway %s of cluster %s is down; or %s", nothingSent, c.Host, c.Cluster, m.likelyCause(nil, c, p.links[i])))
 		}
 		if why := m.Cables.Kept[c.Name]; why != "" && conn.StatusMessage == "" {
 			conn.StatusMessage = clip(why)
@@ -72,10 +75,7 @@ func (m *Mesh) connections(p Plan, o Outcome) []submarinerv1.Connection {
 // changing adds the change of cables that is under way to the connection of cable number i.
 func (m *Mesh) changing(conn *submarinerv1.Connection, p Plan, o Outcome, i int) {
 	c := p.cables[i]
-	if c.Idle {
-		return // the first cable of the pair
-	}
-	if t := p.Using[c.Name].Turn; t != nil {
+	if t := p.turn(c); t != nil {
 		at := metav1.NewTime(t.Since.Truncate(time.Second))
 		conn.ChangingSince = &at
 	}
@@ -86,6 +86,8 @@ func (m *Mesh) changing(conn *submarinerv1.Connection, p Plan, o Outcome, i int)
 		if conn.Status == submarinerv1.Connected {
 			conn.Status = submarinerv1.Connecting
 			conn.StatusMessage = cmp.Or(clip(stuck), clip(p.impossible(o, c, next)), fmt.Sprintf("changing to %s, which does not answer yet: traffic stays with %s until it does", conn.DesiredDriver, conn.Driver))
+		} else if stuck != "" {
+			conn.StatusMessage = clip(stuck)
 		}
 	case stuck != "":
 		conn.StatusMessage = clip(stuck)
@@ -136,18 +138,20 @@ func (m *Mesh) status(p Plan, o Outcome, c cable.Cable, l cable.Link) (submarine
 // waitingForPing is the message of a path whose first ping was not answered yet.
 const waitingForPing = "waiting for the first answer to a ping"
 
+// nothingSent is the message of a cable that carries nothing because it does not answer.
+const nothingSent = "no traffic is sent until the cable answers, as the other end may use another one"
+
 // unanswered returns the state of a pair whose first cable has not answered yet.
 func (m *Mesh) unanswered(p Plan, o Outcome, i int) (submarinerv1.ConnectionStatus, string) {
-	const message = "no traffic is sent until the cable answers, as the other end may use another one"
 	name := p.nameOf(i)
 	broken := o.Broken[name]
 	if state, stateful := m.stateOf(p.links[i]); broken == nil && stateful && !state.Up && state.Message != "" {
 		return cmp.Or(o.Health[name].Status, submarinerv1.Connecting), clip(state.Message)
 	}
 	if broken == nil && o.Health[name].Status != submarinerv1.ConnectionError {
-		return submarinerv1.Connecting, message
+		return submarinerv1.Connecting, nothingSent
 	}
-	return submarinerv1.ConnectionError, clip(message + ". Likely cause: " + m.likelyCause(broken, p.cables[i], p.links[i]))
+	return submarinerv1.ConnectionError, clip(nothingSent + ". Likely cause: " + m.likelyCause(broken, p.cables[i], p.links[i]))
 }
 
 // stateOf returns what the kernel says of a cable; false if its driver keeps no state.

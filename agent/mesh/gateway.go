@@ -40,10 +40,10 @@ func planGateway(s Snapshot) (Plan, error) {
 	if !s.Standing.Active || m.Membership.Leaving() {
 		return p, nil
 	}
-	p.cables, p.Using = m.cablings()
+	p.cables, p.Using, p.First = m.cablings()
 	barred := slices.Clone(m.Cables.Barred)
 	for _, c := range p.cables {
-		if _, used := p.Using[c.Name]; !used {
+		if _, used := p.Using[c.Name]; !used || c.Silent {
 			barred = append(barred, c.Subnets...) // its packets are dropped until it answers
 		}
 	}
@@ -62,7 +62,8 @@ func recallGateway(node string, reports []*submarinerv1.Gateway, now time.Time) 
 }
 
 // probes returns the addresses to ping: the other end of both cables of each pair that is
-// changing its cable, and the health check IP of each gateway. A cable without health checks
+// changing its cable, and the health check IP of each gateway. If that does not answer any more, the
+// other end of the cable is pinged, too, unless the cable encrypts: see silent. A cable without health checks
 // is pinged until the gateways have agreed on keys, as WireGuard does so only if it has
 // something to send.
 func (m *Mesh) probes(plan Plan) Probes {
@@ -77,6 +78,9 @@ func (m *Mesh) probes(plan Plan) Probes {
 			}
 			p.Targets[probeName(c.Name, c.Device())] = t
 			continue
+		}
+		if c.Silent || m.fails(c) && !c.Driver.Properties().Encrypts {
+			p.Targets[probeName(c.Name, c.Device())] = Target{IP: plan.links[i].IP, From: plan.links[i].From, Eager: true}
 		}
 		state, stateful := m.stateOf(plan.links[i])
 		switch {

@@ -85,6 +85,8 @@ type Plan struct {
 	// Using is what carries the traffic to each remote gateway once the node holds
 	// State, by cable name.
 	Using map[string]Using
+	// First are the changes from no cable to the first cable of a pair, by cable name.
+	First map[string]Turn
 	// Mesh is what the plan was made from; nil if the snapshot has a mistake.
 	Mesh *Mesh
 

@@ -19,9 +19,10 @@ import (
 // recall returns what an agent that starts at a time takes over from the reports of
 // gateways: all of them hold claims, those in from carry traffic.
 func recall(all, from []*submarinerv1.Gateway, now time.Time) Memory {
-	m := Memory{Incumbents: incumbentsIn(all), Using: map[string]Using{}, Paths: map[string]natdiscovery.Path{}}
+	m := Memory{Incumbents: incumbentsIn(all), Using: map[string]Using{}, First: map[string]Turn{}, Paths: map[string]natdiscovery.Path{}}
 	for _, g := range from {
 		maps.Copy(m.Paths, pathsIn(g))
+		maps.Copy(m.First, firstIn(g))
 		for name, u := range usingIn(g, now) {
 			m.Using[name] = u
 		}
@@ -70,7 +71,20 @@ func usingIn(g *submarinerv1.Gateway, now time.Time) map[string]Using {
 		if c.ChangingSince != nil {
 			u.Turn = &Turn{Driver: c.DesiredDriver, Since: c.ChangingSince.Time}
 		}
+		u.Silent = c.Silent
 		out[c.Endpoint.CableName] = u
+	}
+	return out
+}
+
+// firstIn returns since when pairs wait for their first cable, according to the last report of a
+// gateway.
+func firstIn(g *submarinerv1.Gateway) map[string]Turn {
+	out := map[string]Turn{}
+	for _, c := range g.Status.Connections {
+		if c.Idle && c.ChangingSince != nil {
+			out[c.Endpoint.CableName] = Turn{Driver: c.DesiredDriver, Since: c.ChangingSince.Time}
+		}
 	}
 	return out
 }

@@ -88,6 +88,8 @@ type Memory struct {
 	Incumbents []cable.Gateway
 	// Using is what carries the traffic to each remote gateway, by cable name.
 	Using map[string]Using
+	// First are the changes from no cable to the first cable of a pair, by cable name.
+	First map[string]Turn
 	// Paths are the paths to remote gateways that the agent's predecessor reported, by cable name.
 	Paths map[string]natdiscovery.Path
 }

@@ -9,8 +9,8 @@ import (
 	"subctl/cable"
 )
 
-// Turn is a change of a pair's cable that is under way: the cable that policy decides on has
-// not answered since.
+// Turn is a change of a pair's cable, or of no cable to the first one, that is under way: the cable
+// that policy decides on has not answered since.
 type Turn struct {
 	Driver string
 	Device string // empty if unknown: the agent has just started
@@ -44,20 +44,39 @@ func (m *Mesh) abrupt(want cable.Cable, was Using, had bool) *Turn {
 	return nil
 }
 
+// turn returns the change of a pair from its cable c, or to its first cable c; nil if there is none.
+func (p Plan) turn(c cable.Cable) *Turn {
+	if u, used := p.Using[c.Name]; used {
+		return u.Turn
+	}
+	if t, waits := p.First[c.Name]; waits {
+		return &t
+	}
+	return nil
+}
+
 // stuck describes the change of the cable to a peer, and the likely reason why the new cable
-// does not answer; empty if there is no change, or if it has not lasted for long. c carries the
-// traffic, and is number i of the plan.
+// does not answer; empty if there is no change, or if it has not lasted for long. Number i of the plan is
+// the cable that the pair uses, or its first one.
 func (m *Mesh) stuck(p Plan, o Outcome, i int) string {
-	c, u := p.cables[i], p.Using[p.cables[i].Name]
-	if u.Turn == nil || o.Now.Sub(u.Turn.Since) < submarinerv1.StuckAfter {
+	c := p.cables[i]
+	t := p.turn(c)
+	if t == nil || o.Now.Sub(t.Since) < submarinerv1.StuckAfter {
 		return ""
 	}
 	next, traffic := p.next(c), "traffic stays with "+c.Driver.Name()
+	switch status, _, _ := m.status(p, o, c, p.links[i]); {
+	case c.Idle:
+		next, traffic = i, "no traffic is sent until it does, as the other end may use another one"
+	case c.Silent:
+		traffic = c.Driver.Name() + " does not answer either, so there is no traffic"
+	case next < 0 && status == submarinerv1.Connected:
+		return ""
+	case next < 0:
+		traffic = "the cable before it could not stay, so there is no traffic"
+	}
 	if next < 0 {
-		if status, _, _ := m.status(p, o, c, p.links[i]); status == submarinerv1.Connected {
-			return ""
-		}
-		next, traffic = i, "the cable before it could not stay, so there is no traffic"
+		next = i
 	}
 	to := p.cables[next]
 	by := ""
@@ -65,14 +84,15 @@ func (m *Mesh) stuck(p Plan, o Outcome, i int) string {
 		by = fmt.Sprintf(", which cable policy %s specifies,", to.Policy)
 	}
 	return fmt.Sprintf("the cable to gateway %s of cluster %s should be %s%s since %s, but that cable does not answer: %s. Likely cause: %s",
-		c.Host, c.Cluster, to.Driver.Name(), by, u.Turn.Since.UTC().Format(time.RFC3339), traffic, m.likelyCause(o.Broken[p.nameOf(next)], to, p.links[next]))
+		c.Host, c.Cluster, to.Driver.Name(), by, t.Since.UTC().Format(time.RFC3339), traffic, m.likelyCause(o.Broken[p.nameOf(next)], to, p.links[next]))
 }
 
-// stuckChanges returns the changes of cables that have lasted for too long, as text.
+// stuckChanges returns the changes of cables that have lasted for too long, and the first cables that
+// have not answered for so long, as text.
 func (m *Mesh) stuckChanges(p Plan, o Outcome) []string {
 	var out []string
 	for i, c := range p.cables {
-		if c.Idle {
+		if _, used := p.Using[c.Name]; c.Idle && used {
 			continue
 		}
 		if text := m.stuck(p, o, i); text != "" {

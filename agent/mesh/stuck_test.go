@@ -1,6 +1,7 @@
 package mesh
 
 import (
+	"net/netip"
 	"testing"
 	"time"
 
@@ -11,6 +12,7 @@ import (
 
 	submarinerv1 "subctl/api/submariner/v1"
 	"subctl/api/submariner/v1alpha1"
+	"subctl/cable/natdiscovery"
 	"subctl/dataplane"
 	"subctl/internal/kubetest"
 	"subctl/policy"
@@ -21,6 +23,7 @@ type changingPair struct {
 	snapshot Snapshot
 	report   *submarinerv1.Gateway
 	plan     Plan
+	failing  []string // the probes that have not been answered for too long
 }
 
 const westCable = "submariner-cable-west-10-89-2-11"
@@ -66,10 +69,13 @@ func (w *changingPair) pass(t *testing.T, after time.Duration, answer ...string)
 	for _, name := range answer {
 		w.snapshot.Health[name] = Health{Status: submarinerv1.Connected}
 	}
+	for _, name := range w.failing {
+		w.snapshot.Health[name] = Health{Status: submarinerv1.ConnectionError}
+	}
 	var err error
 	w.plan, err = planGateway(w.snapshot)
 	require.NoError(t, err)
-	w.snapshot.Memory.Using = w.plan.Using
+	w.snapshot.Memory.Using, w.snapshot.Memory.First = w.plan.Using, w.plan.First
 	o := Outcome{Now: w.snapshot.Now, Health: w.snapshot.Health}
 	w.report = gatewayReport(w.snapshot, w.plan, o, w.report)
 	w.report.Status.Connections = w.plan.Mesh.connections(w.plan, o)
@@ -138,4 +144,46 @@ func TestStuckWithoutTraffic(t *testing.T) {
 	c = w.pass(t, time.Hour)
 	require.Nil(t, w.condition(), "a cable that fails later is not a change")
 	require.Nil(t, c.ChangingSince)
+}
+
+// The first cable of a pair that does not answer is reported like a change, also if the agent was
+// restarted meanwhile; not before 30 s have passed, and no longer once it answers.
+func TestStuckFirstCable(t *testing.T) {
+	for _, lower := range []int{0, 1400} {
+		w := newChangingPair(t, "")
+		w.snapshot.Memory.Using = nil
+		c := w.pass(t, 0)
+		require.True(t, c.Idle)
+		require.Equal(t, "no traffic is sent until the cable answers, as the other end may use another one", c.StatusMessage)
+		const first = westCable + " over ipsec-tunnel"
+		w.failing = []string{first}
+		c = w.pass(t, 29*time.Second)
+		require.Nil(t, w.condition())
+		require.False(t, c.Stuck(w.snapshot.Now))
+
+		w.snapshot.Memory = recall(nil, []*submarinerv1.Gateway{w.report}, w.snapshot.Now) // a restart
+		require.Empty(t, w.snapshot.Memory.Using)
+		cause := ""
+		if lower != 0 {
+			w.snapshot.Paths = map[string]natdiscovery.Path{westCable: {Address: netip.MustParseAddr("10.89.2.11"), MTU: lower, Done: true}}
+			cause = "; or packets are lost because the path carries at most 1400 bytes, less than this node's MTU of 1500"
+		}
+		c = w.pass(t, time.Second)
+		message := "the cable to gateway west-gw of cluster west should be ipsec, which cable policy secure specifies, since 2026-01-01T00:00:00Z, but that cable does not answer: " +
+			"no traffic is sent until it does, as the other end may use another one. Likely cause: a firewall between 10.89.1.11 and 10.89.2.11 drops UDP port 4500 or ESP (IP protocol 50); " +
+			"or cluster west does not use ipsec, because it does not have the policy or could not set up the cable (subctl show connections there)" + cause
+		require.Equal(t, message, c.StatusMessage)
+		require.True(t, c.Stuck(w.snapshot.Now))
+		require.Equal(t, metav1.ConditionFalse, w.condition().Status)
+		require.Equal(t, "NoAnswer", w.condition().Reason)
+		require.Equal(t, message, w.condition().Message)
+		w.pass(t, time.Hour)
+		require.Equal(t, message, w.condition().Message, "the message does not change: each change is an Event")
+
+		w.failing = nil
+		c = w.pass(t, time.Second, first)
+		require.Nil(t, w.condition(), "it answers")
+		require.Nil(t, c.ChangingSince)
+		require.Empty(t, w.plan.First)
+	}
 }

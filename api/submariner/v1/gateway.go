@@ -109,8 +109,8 @@ type Connection struct {
 	// the pair changes its cable.
 	// +optional
 	DesiredDriver string `json:"desiredDriver,omitempty"`
-	// ChangingSince is when the pair began to change to the cable that it should use; nil once
-	// that cable has answered.
+	// ChangingSince is when the pair began to change to the cable that it should use, from another
+	// cable or from none; nil once that cable has answered.
 	// +optional
 	ChangingSince *metav1.Time `json:"changingSince,omitempty"`
 	// Device is the network device of the cable.
@@ -141,6 +141,10 @@ type Connection struct {
 	// answered. A restarted agent waits for the answer, too.
 	// +optional
 	Idle bool `json:"idle,omitempty"`
+	// Silent reports whether the cable has stopped answering, so that it carries no traffic until it
+	// answers again. A restarted agent waits for the answer, too.
+	// +optional
+	Silent bool `json:"silent,omitempty"`
 	// Implementation is "kernel", or the name of the userspace program that handles the
 	// cable's packets.
 	// +optional
