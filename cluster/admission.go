@@ -6,6 +6,8 @@ import (
 	"strings"
 
 	admissionv1 "k8s.io/api/admissionregistration/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	submarinerv1 "subctl/api/submariner/v1"
@@ -73,6 +75,48 @@ func agentPolicy(name string, rules []admissionv1.NamedRuleWithOperations, valid
 	})
 	for _, o := range objs {
 		o.SetLabels(ours(name))
+	}
+	return objs
+}
+
+// LabelsName is the name of the policy that protects reserved labels.
+const LabelsName = "submariner-labels"
+
+// labelPolicy returns the policy that lets only the agents change the reserved labels of Clusters and
+// Endpoints, which tell the objects of this cluster from copies. The broker has a policy of its own.
+func labelPolicy() []client.Object {
+	var reserved []string
+	for _, prefix := range submarinerv1.ReservedLabels {
+		reserved = append(reserved, fmt.Sprintf("k.startsWith('%s')", prefix))
+	}
+	isReserved := "(" + strings.Join(reserved, " || ") + ")"
+	labelsOf := func(object string) string {
+		return fmt.Sprintf("has(%[1]s.metadata.labels) ? %[1]s.metadata.labels : {}", object)
+	}
+	objs := kube.AdmissionPolicy(LabelsName, &admissionv1.ValidatingAdmissionPolicySpec{
+		MatchConstraints: &admissionv1.MatchResources{
+			NamespaceSelector: &metav1.LabelSelector{MatchLabels: map[string]string{corev1.LabelMetadataName: Namespace}},
+			ResourceRules: []admissionv1.NamedRuleWithOperations{
+				kube.AdmissionRule(submarinerv1.GroupVersion.Group, []admissionv1.OperationType{admissionv1.Update}, "clusters", "endpoints"),
+			},
+		},
+		MatchConditions: []admissionv1.MatchCondition{{
+			Name:       "no-agent",
+			Expression: fmt.Sprintf("request.userInfo.username != '%s'", kube.ServiceAccountUser(Namespace, GatewayName)),
+		}},
+		Variables: []admissionv1.Variable{
+			{Name: "was", Expression: labelsOf("oldObject")},
+			{Name: "will", Expression: labelsOf("object")},
+			{Name: "changed", Expression: fmt.Sprintf("variables.will.filter(k, %[1]s && !(k in variables.was && variables.was[k] == variables.will[k])) + "+
+				"variables.was.filter(k, %[1]s && !(k in variables.will))", isReserved)},
+		},
+		Validations: []admissionv1.Validation{{
+			Expression:        "size(variables.changed) == 0",
+			MessageExpression: fmt.Sprintf("'reserved labels: ' + variables.changed.join(', ') + ': only the agents set labels that begin with %s: choose another name'", strings.Join(submarinerv1.ReservedLabels, " or ")),
+		}},
+	})
+	for _, o := range objs {
+		o.SetLabels(ours(""))
 	}
 	return objs
 }

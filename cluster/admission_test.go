@@ -240,3 +240,49 @@ func TestHostileApply(t *testing.T) {
 	count := client.RawPatch(types.MergePatchType, []byte(`{"series":{"count":7,"lastObservedTime":"2026-01-01T00:00:00.000000Z"}}`))
 	require.ErrorContains(t, agent.Patch(t.Context(), event.DeepCopy(), count), "may not report about RouteAgent/n2")
 }
+
+// Nobody but the agents changes the labels by which they tell whose an object is: kubectl label is
+// refused, with the remedy. All other labels are free, and the agents write what they copy.
+func TestReservedLabels(t *testing.T) {
+	server := kubetest.Shared(t)
+	admin := joined(t, server)
+	gateway := agentOf(t, server, cluster.GatewayName, "n1")
+	own := &submarinerv1.Cluster{ObjectMeta: clustertest.In("west"), Spec: submarinerv1.ClusterSpec{ClusterID: "west", ClusterCIDR: []string{}, ServiceCIDR: []string{}, GlobalCIDR: []string{}}}
+	foreign := own.DeepCopy()
+	foreign.Name, foreign.Spec.ClusterID, foreign.Labels = "east", "east", map[string]string{submarinerv1.ClusterIDLabel: "east", "site": "edge"}
+	for _, o := range []client.Object{own, foreign, endpointOf("west", "n1", "west-a")} {
+		require.NoError(t, gateway.Create(t.Context(), o))
+		t.Cleanup(func() { _ = admin.Delete(context.WithoutCancel(t.Context()), o) })
+	}
+	label := func(c client.Client, o client.Object, labels string) error {
+		return c.Patch(t.Context(), o.DeepCopyObject().(client.Object), client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"labels":`+labels+`}}`)), client.DryRunAll)
+	}
+	require.Eventually(t, func() bool { return label(admin, own, `{"submariner-io/clusterID":"west"}`) != nil }, 30*time.Second, 50*time.Millisecond)
+	const remedy = ": only the agents set labels that begin with submariner-io/ or submariner.io/: choose another name"
+	for _, test := range []struct {
+		name   string
+		object client.Object
+		labels string
+		denied string // empty: it is allowed
+	}{
+		{"the cluster's own ID", own, `{"submariner-io/clusterID":"west"}`, "reserved labels: submariner-io/clusterID" + remedy},
+		{"the ID of another cluster", own, `{"submariner-io/clusterID":"east","site":"x"}`, "reserved labels: submariner-io/clusterID" + remedy},
+		{"another reserved label", own, `{"submariner.io/clusterset":"blue"}`, "reserved labels: submariner.io/clusterset" + remedy},
+		{"an Endpoint", endpointOf("west", "n1", "west-a"), `{"submariner-io/clusterID":"west"}`, "reserved labels: submariner-io/clusterID" + remedy},
+		{"a copy loses its label", foreign, `{"submariner-io/clusterID":null}`, "reserved labels: submariner-io/clusterID" + remedy},
+		{"a copy changes its label", foreign, `{"submariner-io/clusterID":"north"}`, "reserved labels: submariner-io/clusterID" + remedy},
+		{"other labels", own, `{"site":"cloud"}`, ""},
+		{"other labels of a copy", foreign, `{"site":null,"tier":"1"}`, ""},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			require.NoError(t, label(gateway, test.object, test.labels), "the agents may")
+			err := label(admin, test.object, test.labels)
+			if test.denied == "" {
+				require.NoError(t, err)
+				return
+			}
+			require.True(t, apierrors.IsForbidden(err), "%v", err)
+			require.ErrorContains(t, err, test.denied)
+		})
+	}
+}
