@@ -127,13 +127,13 @@ func (s *policyOptions) settings(ctx context.Context) ([]string, error) {
 
 // printChange prints the pairs that change their cable. In a structured format they are
 // messages, and the data are objects.
-func (s *policyOptions) printChange(format printer.Format, dryRun bool, change catalog.Change, scheme *runtime.Scheme, objects []client.Object) error {
+func (s *globals) printChange(format printer.Format, dryRun bool, change catalog.Change, scheme *runtime.Scheme, objects []client.Object) error {
 	print := func() error { return look.PrintChange(s.Out, s.progress(), change) }
 	if format.Structured() {
 		if err := look.PrintChange(s.ErrOut, s.progress(), change); err != nil {
 			return err
 		}
-		print = func() error { return printObjects(s.Out, scheme, format, objects) }
+		print = func() error { return printObjects(s.Out, scheme, format, dryRun, objects) }
 	}
 	if dryRun {
 		return s.markDryRun(format, print)

@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/spf13/cobra"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -16,6 +17,7 @@ import (
 	"subctl/api/submariner/v1alpha1"
 	"subctl/internal/kube"
 	"subctl/internal/look"
+	"subctl/internal/printer"
 	"subctl/internal/words"
 	"subctl/policy/catalog"
 )
@@ -29,7 +31,8 @@ was of another cluster: such a policy removes no encryption, a policy of the bro
 pairs that change are printed, and an adoption that removes encryption is refused unless
 --force is set.
 
-The cluster keeps its own object, which has no effect any more: delete it with kubectl, or
+With -o json or yaml, the policies are printed on stdout as the broker has them, and the pairs
+on stderr. The cluster keeps its own object, which has no effect any more: delete it with kubectl, or
 uninstall the cluster.`
 
 const cablePolicyAdoptExample = `  # keep all policies of a cluster that is going to be uninstalled
@@ -43,6 +46,7 @@ type cablePolicyAdopt struct {
 	policyOptions
 	guard
 	name, from string
+	format     *printer.Flag
 }
 
 func newCablePolicyAdopt(g *globals) *cobra.Command {
@@ -63,6 +67,7 @@ func newCablePolicyAdopt(g *globals) *cobra.Command {
 	f.StringVar(&o.name, "name", "", "name of the policy, instead of the argument (default: all policies of the cluster)")
 	f.StringVar(&o.from, "from", "", "ID of the cluster on which the policies were created")
 	o.guard.addFlags(c)
+	o.format = output(c, printer.Table, printer.JSON, printer.YAML)
 	complete(c, "name", o.names)
 	complete(c, "from", func(ctx context.Context) ([]string, error) {
 		all, _, err := o.open(ctx)
@@ -99,8 +104,12 @@ func (o *cablePolicyAdopt) run(ctx context.Context) error {
 		return o.nothing(all)
 	}
 	change := all.Compare(all.Adopted(found))
+	table := o.Out
+	if o.format.Format().Structured() {
+		table = o.ErrOut // the data are the policies
+	}
 	if len(change.Cables) > 0 {
-		if err := look.PrintChange(o.Out, o.progress(), change); err != nil {
+		if err := look.PrintChange(table, o.progress(), change); err != nil {
 			return err
 		}
 	}
@@ -111,6 +120,9 @@ func (o *cablePolicyAdopt) run(ctx context.Context) error {
 	if err := o.signAdopted(all, found, o.dryRun); err != nil {
 		return err
 	}
+	if err := o.print(c.Scheme(), found); err != nil {
+		return err
+	}
 	wait, err := o.await(ctx, all, change)
 	if err != nil {
 		return err
@@ -119,6 +131,25 @@ func (o *cablePolicyAdopt) run(ctx context.Context) error {
 		return errors.Join(err, refused)
 	}
 	return wait(ctx)
+}
+
+// print prints the policies as the broker will have them, in a structured format.
+func (o *cablePolicyAdopt) print(scheme *runtime.Scheme, found []*v1alpha1.CablePolicies) error {
+	format := o.format.Format()
+	if !format.Structured() {
+		return nil
+	}
+	var objects []client.Object
+	for _, p := range found {
+		p = p.DeepCopy()
+		p.Labels = nil // the labels of a copy
+		objects = append(objects, p)
+	}
+	print := func() error { return printObjects(o.Out, scheme, format, o.dryRun, objects) }
+	if o.dryRun {
+		return o.markDryRun(format, print)
+	}
+	return print()
 }
 
 // adopt makes policies those of the broker. With --dry-run, it only names them.

@@ -390,10 +390,16 @@ func TestCablePolicyFilesRoundTrip(t *testing.T) {
 		printed := runIn(t, policyWorlds(), []string{"west"}, "cable-policy", "add", "-f", source, "--force", "--dry-run", "-o", format)
 		require.Equal(t, exitDone, printed.code, printed.stderr)
 		require.Contains(t, printed.stdout+printed.stderr, "dry run: nothing is changed")
+		if format == "json" {
+			require.Contains(t, printed.stdout, `"dryRun": true`)
+		} else {
+			require.Contains(t, printed.stdout, "# dry run: nothing is changed\n")
+		}
 		require.Equal(t, direct, addFrom(t, printed.stdout, "-f", "-"), format)
 
 		deleted := runIn(t, policyWorlds(), []string{"west"}, "cable-policy", "delete", "secure", "--force", "-o", format)
 		require.Equal(t, exitDone, deleted.code, deleted.stderr)
+		require.NotContains(t, deleted.stdout, "dryRun")
 		require.Empty(t, addFrom(t, deleted.stdout, "-f", "-", "--replace"), "it is as it was")
 	}
 	// What kubectl prints of a copy of another cluster's policy becomes a policy of its own.

@@ -270,5 +270,5 @@ func (o *deployBrokerOptions) print(g *globals, c client.Client, keys broker.Key
 		return err
 	}
 	format := o.format.Format()
-	return g.markDryRun(format, func() error { return printObjects(g.Out, c.Scheme(), format, objects) })
+	return g.markDryRun(format, func() error { return printObjects(g.Out, c.Scheme(), format, true, objects) })
 }

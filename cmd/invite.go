@@ -31,7 +31,7 @@ const inviteExample = `  # a file with which only cluster "north" can join, with
   subctl invite north --context hub
 
   # the networks that it may announce, and the number of its gateway nodes
-  subctl invite north --networks 10.244.0.0/16,10.96.0.0/12 --gateways 2 --ttl 24h --output north.subm --context hub`
+  subctl invite north --networks 10.244.0.0/16,10.96.0.0/12 --gateways 2 --ttl 24h --join-file north.subm --context hub`
 
 type inviteCluster struct {
 	invite   inviteOptions
@@ -64,7 +64,7 @@ func newInvite(g *globals) *cobra.Command {
 	f.IntVar(&o.bounds.Gateways, "gateways", 2, "most gateway nodes of the cluster")
 	f.StringSliceVar(&o.bounds.Sets, "clusterset", []string{submarinerv1.DefaultClusterSet}, "clustersets that the cluster may join")
 	f.DurationVar(&o.invite.ttl, "ttl", time.Hour, "lifetime of the file")
-	f.StringVarP(&o.invite.file, "output", "o", "", "file to write, - for stdout; an existing file is renamed (default: CLUSTER.subm)")
+	f.StringVar(&o.invite.file, "join-file", "", "join file to write, - for stdout; an existing file is renamed (default: CLUSTER.subm)")
 	complete(c, "clusterset", func(ctx context.Context) ([]string, error) {
 		targets, err := (&show{globals: g}).targets()
 		return clusterSets(ctx, targets), err
@@ -77,8 +77,8 @@ func newInvite(g *globals) *cobra.Command {
 		if f.Changed("clusterset") && len(o.bounds.Sets) == 0 {
 			errs = append(errs, fmt.Errorf(`--clusterset "" is not a clusterset: specify one, or omit the flag for %s`, submarinerv1.DefaultClusterSet))
 		}
-		if f.Changed("output") && o.invite.file == "" {
-			errs = append(errs, errors.New(`--output "" is not the name of a file: specify a file, or omit the flag for CLUSTER.subm`))
+		if f.Changed("join-file") && o.invite.file == "" {
+			errs = append(errs, errors.New(`--join-file "" is not the name of a file: specify a file, or omit the flag for CLUSTER.subm`))
 		}
 		return errors.Join(errs...)
 	})
@@ -117,7 +117,7 @@ func (o *inviteCluster) run(ctx context.Context, g *globals) error {
 // check returns all mistakes on the command line.
 func (o *inviteCluster) check() error {
 	o.bounds.Sets = slices.Compact(slices.Sorted(slices.Values(o.bounds.Sets)))
-	errs := []error{submarinerv1.CheckClusterID(o.bounds.Cluster), o.invite.checkWith("--ttl", "--output")}
+	errs := []error{submarinerv1.CheckClusterID(o.bounds.Cluster), o.invite.checkWith("--ttl", "--join-file")}
 	networks, err := cable.ParseCIDRs("--networks", o.networks)
 	o.bounds.Networks, errs = networks, append(errs, err)
 	if n := o.bounds.Gateways; n < 1 || n > trust.MaxGateways {

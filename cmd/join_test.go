@@ -236,7 +236,7 @@ func (w *joinWorld) uninstall(t *testing.T) {
 	w.refuses(t)
 	golden(t, "uninstall_dryrun", w.run(t, "uninstall", "--dry-run"))
 	asJSON := w.run(t, "uninstall", "--dry-run", "-o", "json")
-	require.Contains(t, asJSON.stdout, "\n  {\n    \"action\": \"delete CustomResourceDefinition routeagents.submariner.io\"\n  },\n")
+	require.Contains(t, asJSON.stdout, "\n  {\n    \"action\": \"delete CustomResourceDefinition routeagents.submariner.io\",\n    \"dryRun\": true\n  },\n")
 	require.Contains(t, asJSON.stderr, " ✓ dry run: nothing is changed\n")
 	golden(t, "uninstall", w.run(t, "uninstall", "--yes"))
 }

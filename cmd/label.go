@@ -26,7 +26,8 @@ KEY=VALUE sets a label, and KEY- removes it. The labels are in Submariner.spec.c
 the cluster, and every cluster of its clustersets reads them. Without --context, subctl looks
 for the cluster in all contexts of the kubeconfig.
 
-The pairs of clusters whose cable changes are printed on stdout. A change that leaves a pair
+The pairs of clusters whose cable changes are printed on stdout. With -o json or yaml they are
+printed on stderr, and the Submariner with its new labels on stdout. A change that leaves a pair
 without a cable, or removes its encryption, is refused unless --force is set; with --dry-run,
 the exit code is then 3.`
 
@@ -40,6 +41,7 @@ const labelExample = `  # show which pairs of clusters change their cable, and c
 type labelOptions struct {
 	*globals
 	guard
+	format  *printer.Flag
 	cluster string
 	set     map[string]string
 	remove  []string
@@ -57,6 +59,7 @@ func newLabel(g *globals) *cobra.Command {
 		RunE:              func(c *cobra.Command, _ []string) error { return o.run(c.Context()) },
 	}
 	o.guard.addFlags(c)
+	o.format = output(c, printer.Table, printer.JSON, printer.YAML)
 	return c
 }
 
@@ -108,13 +111,10 @@ func (o *labelOptions) run(ctx context.Context) error {
 		return err
 	}
 	change := all.Compare(all.Labelled(o.cluster, o.changed(self.Labels)))
-	show := func() error { return look.PrintChange(o.Out, o.progress(), change) }
-	if o.dryRun {
-		err = o.markDryRun(printer.Table, show)
-	} else {
-		err = show()
-	}
-	if err != nil {
+	was := sub.DeepCopy()
+	sub.Spec.ClusterLabels = o.changed(sub.ClusterLabels())
+	delete(sub.Annotations, v1alpha1.ClusterLabelsAnnotation) // of an earlier version
+	if err := o.printChange(o.format.Format(), o.dryRun, change, c.Scheme(), []client.Object{&sub}); err != nil {
 		return err
 	}
 	if err := o.accept(change); err != nil || o.dryRun {
@@ -124,7 +124,7 @@ func (o *labelOptions) run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if err := o.write(ctx, c, &sub); err != nil {
+	if err := o.write(ctx, c, was, &sub); err != nil {
 		return err
 	}
 	o.progress().Done("cluster %s has %s", o.cluster, labelsText(o.changed(self.Labels)))
@@ -151,12 +151,9 @@ func (o *labelOptions) changed(labels map[string]string) map[string]string {
 	return out
 }
 
-// write changes the labels in the Submariner, and in the Cluster object, where people may
+// write changes the Submariner as it was, and the labels of the Cluster object, where people may
 // have changed them too.
-func (o *labelOptions) write(ctx context.Context, c client.Client, sub *v1alpha1.Submariner) error {
-	was := sub.DeepCopy()
-	sub.Spec.ClusterLabels = o.changed(sub.ClusterLabels())
-	delete(sub.Annotations, v1alpha1.ClusterLabelsAnnotation) // of an earlier version
+func (o *labelOptions) write(ctx context.Context, c client.Client, was, sub *v1alpha1.Submariner) error {
 	if err := c.Patch(ctx, sub, client.MergeFromWithOptions(was, client.MergeFromWithOptimisticLock{}), client.FieldOwner(kube.FieldOwner)); err != nil {
 		return fmt.Errorf("writing Submariner.spec.clusterLabels: %w", err)
 	}

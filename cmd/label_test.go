@@ -1,12 +1,15 @@
 package cmd
 
 import (
+	"encoding/json"
 	"fmt"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	submarinerv1 "subctl/api/submariner/v1"
@@ -43,6 +46,48 @@ func TestLabel(t *testing.T) {
 		fmt.Fprintf(&out, "=> Submariner: %s; Cluster: %s\nexit code %d\n\n", submarinerv1.FormatLabels(sub.Spec.ClusterLabels), submarinerv1.FormatLabels(self.Labels), code)
 	}
 	goldenText(t, filepath.Join("testdata", "label.txt"), out.String())
+}
+
+// -o prints the Submariner with its new labels, and the policies that the broker adopts; the pairs that
+// change are messages.
+func TestStructuredChanges(t *testing.T) {
+	t.Chdir(t.TempDir())
+	writeKeys(t, broker.JoinFileName)
+	for _, test := range []struct {
+		args []string
+		code int
+		kind string
+		text string
+	}{
+		{[]string{"label", "west", "zone=eu"}, exitDone, "Submariner", `"zone": "eu"`},
+		{[]string{"label", "west", "zone=eu", "--dry-run"}, exitDone, "Submariner", `"zone": "eu"`},
+		{[]string{"label", "west", "env-", "--dry-run"}, exitTrouble, "Submariner", `"clusterID": "west"`},
+		{[]string{"cable-policy", "adopt", "secure", "--context", "hub", "--dry-run"}, exitDone, "CablePolicies", `"name": "secure"`},
+		{[]string{"cable-policy", "adopt", "secure", "--context", "hub"}, exitDone, "CablePolicies", `"submariner.io/signature"`},
+	} {
+		t.Run(strings.Join(test.args, " "), func(t *testing.T) {
+			w := world{"west": policyWorlds()["west"], "hub": policyWorlds()["hub"]}
+			w["west"][0].(*v1alpha1.Submariner).Spec.ClusterLabels = map[string]string{"env": "production"}
+			got := runIn(t, w, []string{"west", "hub"}, append(test.args, "-o", "json")...)
+			require.Equal(t, test.code, got.code, got.stderr)
+			var list struct {
+				DryRun bool `json:"dryRun"`
+				Items  []struct {
+					Kind     string            `json:"kind"`
+					Metadata metav1.ObjectMeta `json:"metadata"`
+				} `json:"items"`
+			}
+			require.NoError(t, json.Unmarshal([]byte(got.stdout), &list), got.stdout)
+			require.NotEmpty(t, list.Items)
+			for _, item := range list.Items {
+				require.Equal(t, test.kind, item.Kind)
+				require.Empty(t, item.Metadata.Labels)
+			}
+			require.Equal(t, slices.Contains(test.args, "--dry-run"), list.DryRun)
+			require.Contains(t, got.stdout, test.text)
+			require.NotContains(t, got.stdout, "CLUSTERS")
+		})
+	}
 }
 
 // Without --context, clusters of all contexts complete.

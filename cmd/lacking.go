@@ -31,8 +31,7 @@ var lacking = map[string]map[string]string{
 	},
 	"output": {
 		"subctl recover-broker-info": "its data are the join file, which --broker-info - prints",
-		"subctl label":               "it prints only what it changes, as messages",
-		"subctl cable-policy adopt":  "it prints only what it changes, as messages: see subctl cable-policy list -o",
+		"subctl invite":              "its data are the join file: choose the file with --join-file, - for stdout",
 		"subctl options":             "it prints text for people",
 		"subctl help":                "it prints text for people",
 		"subctl completion":          "it prints a script for the shell",

@@ -28,8 +28,9 @@ func output(c *cobra.Command, choices ...printer.Format) *printer.Flag {
 	return f
 }
 
-// markDryRun prints the data of --dry-run and marks them: with a line of text, with a comment
-// in YAML, or, since JSON has no comments, with a message.
+// markDryRun prints the data of --dry-run and marks them: with a line of text, or with a comment
+// in YAML. JSON has no comments: the data themselves have a field "dryRun", and a message is
+// printed.
 func (g *globals) markDryRun(format printer.Format, print func() error) error {
 	const mark = "dry run: nothing is changed"
 	if format == printer.YAML {
@@ -52,9 +53,10 @@ func (g *globals) markDryRun(format printer.Format, print func() error) error {
 // action is what a command would do; its JSON is a promise.
 type action struct {
 	Action string `json:"action"`
+	DryRun bool   `json:"dryRun"` // true: it was not done
 }
 
-// printActions prints the actions of a command, one line each or as data.
+// printActions prints what a command would do without --dry-run, one line each or as data.
 func (g *globals) printActions(format printer.Format, lines []string) error {
 	return g.markDryRun(format, func() error {
 		if !format.Structured() {
@@ -63,7 +65,7 @@ func (g *globals) printActions(format printer.Format, lines []string) error {
 		}
 		actions := []action{}
 		for _, line := range lines {
-			actions = append(actions, action{line})
+			actions = append(actions, action{line, true})
 		}
 		return printer.Encode(g.Out, format, actions)
 	})
@@ -82,8 +84,8 @@ func dryRunOutput(c *cobra.Command, dryRun *bool, choices ...printer.Format) *pr
 }
 
 // printObjects prints objects as they would be sent to an API server: as YAML documents, or
-// as one JSON List.
-func printObjects(w io.Writer, s *runtime.Scheme, format printer.Format, objects []client.Object) error {
+// as one JSON List. With --dry-run the List has the field "dryRun", which kubectl and -f ignore.
+func printObjects(w io.Writer, s *runtime.Scheme, format printer.Format, dryRun bool, objects []client.Object) error {
 	list := []*unstructured.Unstructured{}
 	for _, obj := range objects {
 		u, err := kube.Unstructured(s, obj)
@@ -93,7 +95,11 @@ func printObjects(w io.Writer, s *runtime.Scheme, format printer.Format, objects
 		list = append(list, u)
 	}
 	if format == printer.JSON {
-		return printer.Encode(w, format, map[string]any{"apiVersion": "v1", "kind": "List", "items": list})
+		all := map[string]any{"apiVersion": "v1", "kind": "List", "items": list}
+		if dryRun {
+			all["dryRun"] = true
+		}
+		return printer.Encode(w, format, all)
 	}
 	return printDocuments(w, "", list)
 }

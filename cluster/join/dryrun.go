@@ -22,6 +22,8 @@ type DryRun struct {
 	Broker []*unstructured.Unstructured `json:"broker"`
 	// Cluster lists the objects to apply to the joining cluster. Nodes are patched.
 	Cluster []*unstructured.Unstructured `json:"cluster"`
+	// DryRun is true: nothing was written.
+	DryRun bool `json:"dryRun"`
 }
 
 // DryRun returns the objects that Run would write. It writes nothing.
@@ -30,7 +32,7 @@ func (j *Operation) DryRun(ctx context.Context) (*DryRun, error) {
 	if _, _, err := j.claim(ctx, rec); err != nil {
 		return nil, err
 	}
-	out := &DryRun{Broker: []*unstructured.Unstructured{}}
+	out := &DryRun{Broker: []*unstructured.Unstructured{}, DryRun: true}
 	for _, obj := range rec.made {
 		u, err := kube.Unstructured(j.Broker.Scheme(), obj)
 		if err != nil {
