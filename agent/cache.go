@@ -50,7 +50,7 @@ func slimRouteAgent(node string) func(any) (any, error) {
 		}
 		r.ManagedFields = nil
 		if r.Name != node {
-			r.Status.RemoteEndpoints = nil
+			r.Status.RemoteEndpoints, r.Status.RemoteEndpointsOmitted = nil, 0
 			if r.Status.Node != nil {
 				r.Status.Node.NeverRouted = nil
 			}

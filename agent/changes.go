@@ -35,7 +35,7 @@ func withoutHeartbeat(o client.Object) client.Object {
 	}
 	if r, ok := o.(*submarinerv1.RouteAgent); ok {
 		r.Generation = 0
-		r.Status.RemoteEndpoints = nil // for people and tools
+		r.Status.RemoteEndpoints, r.Status.RemoteEndpointsOmitted = nil, 0 // for people and tools
 	}
 	return o
 }

@@ -10,6 +10,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	submarinerv1 "subctl/api/submariner/v1"
+	"subctl/api/submariner/v1alpha1"
 	"subctl/broker/exchange"
 )
 
@@ -31,6 +32,7 @@ func gatewayRules() []rbacv1.PolicyRule {
 		exchange.MemoryRules(),
 		[]rbacv1.PolicyRule{
 			rule([]string{"submariner.io"}, []string{"routeagents", "submariners"}, read...),
+			byName(rule([]string{"submariner.io"}, []string{"submariners/status"}, "patch"), v1alpha1.SubmarinerName),
 			rule([]string{"coordination.k8s.io"}, []string{"leases"}, "create"), // cannot be limited by name
 			byName(rule([]string{"coordination.k8s.io"}, []string{"leases"}, "get", "update"), submarinerv1.GatewayLease),
 		},

@@ -68,6 +68,9 @@ func TestRightsOfAgents(t *testing.T) {
 		{"patch update delete", "", "nodes", "gw-1", none},
 		{"patch update delete", "submariner.io", "submariners", "submariner", none},
 		{"patch update create delete", "", "configmaps", "cable-config", none},
+		{"patch", "submariner.io", "submariners/status", "submariner", gateway},
+		{"update", "submariner.io", "submariners/status", "submariner", none},
+		{"patch", "submariner.io", "submariners/status", "another", none},
 
 		{"get list watch", "", "nodes", "gw-1", gateway + " " + route},
 		{"get list watch", "submariner.io", "submariners", "submariner", gateway + " " + route},

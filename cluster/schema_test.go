@@ -8,11 +8,13 @@ import (
 	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"subctl/api/submariner/v1alpha1"
 	"subctl/cluster"
+	"subctl/internal/kube"
 	"subctl/internal/kubetest"
 )
 
@@ -70,6 +72,37 @@ func TestWithoutEffectIsAccepted(t *testing.T) {
 	}
 	sub.Spec = sub.Spec.WithoutEffect()
 	require.NoError(t, c.Create(t.Context(), sub, client.DryRunAll))
+}
+
+// The speaker writes the status of a Submariner without its spec; natEnabled is present even where only
+// another field was written.
+func TestSubmarinerStatus(t *testing.T) {
+	server := kubetest.Shared(t)
+	server.InstallCRDs(t)
+	c := server.Client(t)
+	sub := &v1alpha1.Submariner{
+		ObjectMeta: metav1.ObjectMeta{Name: v1alpha1.SubmarinerName, Namespace: server.Namespace(t, "submariner")},
+		Spec:       v1alpha1.SubmarinerSpec{ClusterID: "west", ClusterCIDR: "10.112.0.0/16"},
+	}
+	require.NoError(t, c.Create(t.Context(), sub))
+	natEnabled := func() (value, found bool) {
+		u := &unstructured.Unstructured{}
+		u.SetGroupVersionKind(v1alpha1.GroupVersion.WithKind("Submariner"))
+		require.NoError(t, c.Get(t.Context(), client.ObjectKeyFromObject(sub), u))
+		value, found, err := unstructured.NestedBool(u.Object, "status", "natEnabled")
+		require.NoError(t, err)
+		return value, found
+	}
+	require.NoError(t, c.Status().Patch(t.Context(), sub.DeepCopy(), client.RawPatch(types.MergePatchType, []byte(`{"status":{"networkPlugin":"flannel"}}`))))
+	value, found := natEnabled()
+	require.True(t, found)
+	require.False(t, value)
+	status := v1alpha1.SubmarinerStatus{ClusterID: "west", ClusterCIDR: "10.112.0.0/16", NatEnabled: true}
+	require.NoError(t, kube.ApplyStatus(t.Context(), c, "subctl-gateway", &v1alpha1.Submariner{ObjectMeta: metav1.ObjectMeta{Name: sub.Name, Namespace: sub.Namespace, UID: sub.UID}, Status: status}))
+	require.NoError(t, c.Get(t.Context(), client.ObjectKeyFromObject(sub), sub))
+	status.NetworkPlugin = "flannel"
+	require.Equal(t, status, sub.Status)
+	require.Equal(t, "10.112.0.0/16", sub.Spec.ClusterCIDR)
 }
 
 // What would cost traffic, or have no effect, does not get into a Submariner.

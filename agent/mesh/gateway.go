@@ -105,6 +105,7 @@ func reportGateway(s Snapshot, p Plan, o Outcome) Report {
 		if s.Standing.Speaker && !m.Membership.Leaving() {
 			r.publishCluster(m)
 			r.Status, r.Update = policyReports(s, o.Now)
+			r.describe(m.Membership.Submariner)
 			r.unlabel(s)
 		}
 		r.prune(m, o.Now)
@@ -114,6 +115,19 @@ func reportGateway(s Snapshot, p Plan, o Outcome) Report {
 		r.Apply = append(r.Apply, g)
 	}
 	return r
+}
+
+// describe writes what upstream's tools read of the status of the Submariner, unless it is there.
+// Nobody else writes it after join. The network plugin is not known here.
+func (r *Report) describe(sub *v1alpha1.Submariner) {
+	want := sub.Status
+	want.ClusterID, want.ClusterCIDR, want.ServiceCIDR = sub.Spec.ClusterID, sub.Spec.ClusterCIDR, sub.Spec.ServiceCIDR
+	want.NatEnabled, want.Version = sub.Spec.NatEnabled, sub.Spec.Version
+	if reflect.DeepEqual(want, sub.Status) {
+		return
+	}
+	want.NetworkPlugin, want.GlobalCIDR, want.Conditions = "", "", nil // not ours
+	r.Status = append(r.Status, &v1alpha1.Submariner{ObjectMeta: metav1.ObjectMeta{Name: sub.Name, Namespace: sub.Namespace, UID: sub.UID}, Status: want})
 }
 
 // unlabel restores the objects of this cluster that somebody has labelled as copies. An object

@@ -28,12 +28,12 @@ func TestStandings(t *testing.T) {
 	}{
 		{"standby", Standing{}, false, []string{"Gateway gw"}},
 		{"active", Standing{Active: true}, true, []string{"Endpoint east-submariner-cable-east-10-89-1-11", "Gateway gw"}},
-		{"speaker", Standing{Speaker: true, Gateways: []string{"worker"}}, false, []string{"Cluster east", "CablePolicies lab", "Gateway gw"}},
+		{"speaker", Standing{Speaker: true, Gateways: []string{"worker"}}, false, []string{"Cluster east", "CablePolicies lab", "Submariner submariner", "Gateway gw"}},
 		{
 			"both",
 			Standing{Active: true, Speaker: true, Gateways: []string{"gw"}},
 			true,
-			[]string{"Endpoint east-submariner-cable-east-10-89-1-11", "Cluster east", "CablePolicies lab", "Gateway gw"},
+			[]string{"Endpoint east-submariner-cable-east-10-89-1-11", "Cluster east", "CablePolicies lab", "Submariner submariner", "Gateway gw"},
 		},
 	} {
 		t.Run(test.name, func(t *testing.T) {
@@ -45,6 +45,42 @@ func TestStandings(t *testing.T) {
 			r := Gateway().Report(s, p, Outcome{Now: s.Now})
 			require.ElementsMatch(t, test.writes, named(t, append(r.Apply, r.Status...)))
 			require.Empty(t, r.Delete)
+		})
+	}
+}
+
+// The speaker writes the status of the Submariner where it is not as upstream's tools expect it, for
+// example wiped, and only then. What join found stays.
+func TestSubmarinerStatus(t *testing.T) {
+	for name, test := range map[string]struct {
+		change func(*v1alpha1.Submariner)
+		writes bool
+	}{
+		"complete": {func(*v1alpha1.Submariner) {}, false},
+		"wiped":    {func(sub *v1alpha1.Submariner) { sub.Status = v1alpha1.SubmarinerStatus{} }, true},
+		"NAT":      {func(sub *v1alpha1.Submariner) { sub.Spec.NatEnabled = true }, true},
+		"version":  {func(sub *v1alpha1.Submariner) { sub.Spec.Version = "v2" }, true},
+		"deleted": {func(sub *v1alpha1.Submariner) {
+			sub.Status, sub.DeletionTimestamp = v1alpha1.SubmarinerStatus{}, &metav1.Time{Time: time.Unix(1, 0)}
+		}, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := withoutEndpoints(t)
+			s.Standing = Standing{Active: true, Speaker: true, Gateways: []string{"gw"}}
+			sub := s.submariner()
+			sub.Status = v1alpha1.SubmarinerStatus{ClusterID: "east", ClusterCIDR: sub.Spec.ClusterCIDR, ServiceCIDR: sub.Spec.ServiceCIDR, NetworkPlugin: "flannel", Version: sub.Spec.Version}
+			test.change(sub)
+			p, err := Gateway().Plan(s)
+			require.NoError(t, err)
+			r := Gateway().Report(s, p, Outcome{Now: s.Now})
+			if !test.writes {
+				require.Empty(t, r.Status)
+				return
+			}
+			require.Len(t, r.Status, 1)
+			require.Equal(t, v1alpha1.SubmarinerStatus{
+				ClusterID: "east", ClusterCIDR: sub.Spec.ClusterCIDR, ServiceCIDR: sub.Spec.ServiceCIDR, NatEnabled: sub.Spec.NatEnabled, Version: sub.Spec.Version,
+			}, r.Status[0].(*v1alpha1.Submariner).Status)
 		})
 	}
 }

@@ -67,11 +67,12 @@ func (m *Mesh) unprobed(ip netip.Addr) string {
 	return ""
 }
 
-// remoteEndpoints returns the state of the path to each remote gateway.
-func (m *Mesh) remoteEndpoints(o Outcome) []submarinerv1.RemoteEndpoint {
-	out := []submarinerv1.RemoteEndpoint{}
+// remoteEndpoints returns the state of the path to each remote gateway, up to maxRemote of them, and
+// the number of the others.
+func (m *Mesh) remoteEndpoints(o Outcome) (out []submarinerv1.RemoteEndpoint, omitted int) {
+	out = []submarinerv1.RemoteEndpoint{}
 	if m == nil || m.Membership.Leaving() {
-		return out
+		return out, 0
 	}
 	for _, c := range m.Cables.Wanted {
 		r := submarinerv1.RemoteEndpoint{Status: submarinerv1.ConnectionNone, StatusMessage: m.unprobed(c.HealthIP), Spec: m.Cables.Endpoints[c.Name]}
@@ -100,11 +101,12 @@ func (m *Mesh) remoteEndpoints(o Outcome) []submarinerv1.RemoteEndpoint {
 	slices.SortStableFunc(out, func(a, b submarinerv1.RemoteEndpoint) int {
 		return cmp.Or(down(a)-down(b), strings.Compare(a.Spec.CableName, b.Spec.CableName))
 	})
-	out = out[:min(len(out), maxRemote)]
+	omitted = max(0, len(out)-maxRemote)
+	out = out[:len(out)-omitted]
 	for i := range out {
 		out[i].Spec = bounded(out[i].Spec)
 		out[i].Spec.Subnets = out[i].Spec.Subnets[:min(len(out[i].Spec.Subnets), maxRemoteNets)]
 		out[i].Spec.BackendConfig = nil // a tool that needs it finds it in the Endpoint
 	}
-	return out
+	return out, omitted
 }

@@ -67,18 +67,22 @@ func TestRemoteEndpoints(t *testing.T) {
 			require.Equal(t, []submarinerv1.RemoteEndpoint{{
 				Status: test.status, StatusMessage: test.message,
 				Spec: submarinerv1.EndpointSpec{CableName: "cluster-000", Backend: "ipsec", Subnets: []string{}},
-			}}, m.remoteEndpoints(o))
+			}}, listed(m.remoteEndpoints(o)))
 			require.Equal(t, test.probed, len(m.pathProbes().Targets) == 1)
 		})
 	}
 }
 
+// listed returns the endpoints of a report.
+func listed(list []submarinerv1.RemoteEndpoint, _ int) []submarinerv1.RemoteEndpoint { return list }
+
 // An endpoint that waits for what is not known yet is reported, too, as gateways report it.
 func TestRemoteEndpointsThatWait(t *testing.T) {
 	m := worker(1)
 	m.Cables.Waiting = []Refusal{{submarinerv1.EndpointSpec{CableName: "new", Backend: "vxlan"}, errors.New("its Cluster object is not there yet")}}
-	got := m.remoteEndpoints(Outcome{Health: map[string]Health{"cluster-000": {Status: submarinerv1.Connected}}})
+	got, omitted := m.remoteEndpoints(Outcome{Health: map[string]Health{"cluster-000": {Status: submarinerv1.Connected}}})
 	require.Len(t, got, 2)
+	require.Zero(t, omitted)
 	require.Equal(t, submarinerv1.RemoteEndpoint{
 		Status: submarinerv1.Connecting, StatusMessage: "its Cluster object is not there yet", Spec: submarinerv1.EndpointSpec{CableName: "new", Subnets: []string{}},
 	}, got[0])
@@ -92,8 +96,9 @@ func TestRemoteEndpointsAreLimited(t *testing.T) {
 	}
 	o.Health["cluster-077"] = Health{Status: submarinerv1.ConnectionError}
 	m.Cables.Refused = []Refusal{{submarinerv1.EndpointSpec{CableName: "z"}, fmt.Errorf("overlaps")}}
-	got := m.remoteEndpoints(o)
+	got, omitted := m.remoteEndpoints(o)
 	require.Len(t, got, maxRemote)
+	require.Equal(t, 101-maxRemote, omitted)
 	require.Equal(t, []string{"cluster-077", "z", "cluster-000"}, []string{got[0].Spec.CableName, got[1].Spec.CableName, got[2].Spec.CableName})
 	require.Equal(t, "refused: overlaps", got[1].StatusMessage)
 }
@@ -108,7 +113,7 @@ func TestRemoteEndpointsAreSmall(t *testing.T) {
 		}
 		m.Cables.Refused = append(m.Cables.Refused, Refusal{e, errors.New(strings.Repeat("overlaps ", 1000))})
 	}
-	text, err := json.Marshal(m.remoteEndpoints(Outcome{}))
+	text, err := json.Marshal(listed(m.remoteEndpoints(Outcome{})))
 	require.NoError(t, err)
 	require.Less(t, len(text), 64<<10)
 }

@@ -90,9 +90,10 @@ func reportRoute(s Snapshot, p Plan, o Outcome) Report {
 	ra := &submarinerv1.RouteAgent{
 		ObjectMeta: metav1.ObjectMeta{Name: s.Node, Namespace: submarinerv1.OperatorNamespace},
 		Status: submarinerv1.RouteAgentStatus{
-			Version: version.Version, RemoteEndpoints: p.Mesh.remoteEndpoints(o), Node: s.reportedFacts(),
+			Version: version.Version, Node: s.reportedFacts(),
 		},
 	}
+	ra.Status.RemoteEndpoints, ra.Status.RemoteEndpointsOmitted = p.Mesh.remoteEndpoints(o)
 	if n := Find[*corev1.Node](s, s.Node); n != nil { // deleted with its node
 		ra.OwnerReferences = []metav1.OwnerReference{{APIVersion: "v1", Kind: "Node", Name: n.Name, UID: n.UID}}
 	}
@@ -105,7 +106,7 @@ func reportRoute(s Snapshot, p Plan, o Outcome) Report {
 	}
 	ra.Status.Conditions = conditions(was, p, o)
 	if p.Mesh == nil && old != nil { // a mistake of the user: the node holds the previous plan
-		ra.Status.RemoteEndpoints = slices.Clone(old.Status.RemoteEndpoints)
+		ra.Status.RemoteEndpoints, ra.Status.RemoteEndpointsOmitted = slices.Clone(old.Status.RemoteEndpoints), old.Status.RemoteEndpointsOmitted
 	}
 	if old != nil && reflect.DeepEqual(old.Status, ra.Status) {
 		return Report{}

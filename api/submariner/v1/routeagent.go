@@ -29,6 +29,10 @@ type RouteAgentStatus struct {
 	// RemoteEndpoints are the paths from the node to the gateways of other clusters, which the
 	// route agent pings: at most 32, the unconnected gateways first.
 	RemoteEndpoints []RemoteEndpoint `json:"remoteEndpoints"`
+	// RemoteEndpointsOmitted is the number of gateways that RemoteEndpoints leaves out. The
+	// Gateways of this cluster have all of them (our addition).
+	// +optional
+	RemoteEndpointsOmitted int `json:"remoteEndpointsOmitted,omitempty"`
 	// Node describes the network of the node. The plans of other nodes and "subctl show plan"
 	// depend on it.
 	// +optional

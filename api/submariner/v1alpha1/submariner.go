@@ -255,7 +255,8 @@ func (s SubmarinerSpec) HealthCheck() HealthCheckSpec {
 	return hc
 }
 
-// SubmarinerStatus describes the joined cluster.
+// SubmarinerStatus describes the joined cluster. The speaker writes it, except the network plugin,
+// which join writes.
 type SubmarinerStatus struct {
 	// ClusterID is Submariner.spec.clusterID. Upstream's tools expect it to be present.
 	// +optional
@@ -272,6 +273,7 @@ type SubmarinerStatus struct {
 	NetworkPlugin string `json:"networkPlugin,omitempty"`
 	// NatEnabled is Submariner.spec.natEnabled. Upstream's tools expect it to be present, even if false.
 	// +optional
+	// +kubebuilder:default=false
 	NatEnabled bool `json:"natEnabled"` //nolint:revive // upstream's name
 	// +optional
 	Version string `json:"version,omitempty"`
