@@ -84,7 +84,7 @@ func fromTraces(e Evidence) string {
 func (e Evidence) warnings(plugin string) []string {
 	switch plugin {
 	case v1alpha1.Cilium:
-		return []string{e.ciliumRouting(), e.ciliumServices()}
+		return []string{e.ciliumMasquerading(), e.ciliumRouting(), e.ciliumServices()}
 	case v1alpha1.Canal:
 		return []string{e.calicoBPF()}
 	case v1alpha1.Calico:
@@ -99,6 +99,16 @@ func (e Evidence) warnings(plugin string) []string {
 func (e Evidence) replacesKubeProxy() bool {
 	value := e.Cilium["kube-proxy-replacement"]
 	return value == "true" || value == "strict" // the value before Cilium 1.14
+}
+
+// ciliumMasquerading warns if Cilium, beside kube-proxy, masquerades in BPF on all devices that it
+// detects. Where it replaces kube-proxy, it translates the addresses of Services on the same devices.
+func (e Evidence) ciliumMasquerading() string {
+	if e.replacesKubeProxy() || e.Cilium["enable-bpf-masquerade"] != "true" || e.Cilium["enable-ipv4-masquerade"] == "false" || strings.TrimSpace(e.Cilium["devices"]) != "" {
+		return ""
+	}
+	return "Cilium masquerades packets of pods in BPF on every device that it detects, which can be the devices of subctl: other clusters then see addresses of nodes instead of pods. " +
+		`Set devices to the nodes' own devices, such as devices: "eth0", in ConfigMap cilium-config (Helm: devices={eth0}), and restart Cilium`
 }
 
 // ciliumRouting warns if Cilium forwards packets of pods past the kernel's firewall, which

@@ -85,7 +85,10 @@ func TestPluginWarnings(t *testing.T) {
 		evidence networks.Evidence
 		want     []string // what each warning contains
 	}{
-		{"cilium beside kube-proxy", cilium(map[string]string{"kube-proxy-replacement": "false", "enable-bpf-masquerade": "true"}), nil},
+		{"cilium beside kube-proxy", cilium(map[string]string{"kube-proxy-replacement": "false"}), nil},
+		{"cilium beside kube-proxy, masquerading in BPF", cilium(map[string]string{"kube-proxy-replacement": "false", "enable-bpf-masquerade": "true"}), []string{`devices: "eth0"`}},
+		{"cilium beside kube-proxy, masquerading in BPF on its devices", cilium(map[string]string{"kube-proxy-replacement": "false", "enable-bpf-masquerade": "true", "devices": "eth0 eth1"}), nil},
+		{"cilium beside kube-proxy, without masquerading", cilium(map[string]string{"enable-bpf-masquerade": "true", "enable-ipv4-masquerade": "false"}), nil},
 		{"cilium, settings unknown", cilium(nil), nil},
 		{"cilium for Services", cilium(map[string]string{"kube-proxy-replacement": "true"}), []string{`bpf-lb-external-clusterip: "true"`}},
 		{
