@@ -154,7 +154,8 @@ func apply(t *testing.T, cluster, manifest string) {
 // connection is a row of "subctl show connections -o json".
 type connection struct {
 	Cluster, Gateway, RemoteCluster, RemoteGateway, RemoteIP string
-	CableDriver, Policy, Status, StatusMessage, RTTAverage   string
+	CableDriver, DesiredDriver, Policy                       string
+	Status, StatusMessage, RTTAverage                        string
 	Implementation                                           string
 	NAT                                                      bool
 	MTU                                                      int

@@ -12,9 +12,11 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 )
 
@@ -32,7 +34,12 @@ func joinEvents(t *testing.T) int {
 
 // While a policy specifies ipsec for site=cloud, a cluster of that site joins, the agents of
 // all clusters of a pair are replaced at once, and its gateway fails over: whatever the moment,
-// none of the packets that pods exchange is on the wire in clear.
+// none of the packets that pods exchange is on the wire in clear. It may join while the broker answers
+// slowly, while the other cluster has lost its watches, or before the ConfigMap that the policy names exists.
+//
+// Nodes that do not know the networks of the other cluster yet send packets for them to the default route: they
+// cannot tell them from packets for the Internet. From the moment at which all nodes know them, nothing is outside of
+// a cable during a join either.
 func TestE7NothingInClear(t *testing.T) {
 	const pair = "cluster1 cluster4"
 	if len(clusters) == 3 {
@@ -57,16 +64,23 @@ func TestE7NothingInClear(t *testing.T) {
 		secured()
 	}
 	for i := range joinEvents(t) {
-		kind := []string{"join", "restart", "failover", "restart", "restart"}[i%5]
+		kind := []string{"join", "restart", "failover", slowBroker, "restart", lostWatch, "restart", lateSettings}[i%8]
+		joins := strings.HasPrefix(kind, "join")
 		t.Run(fmt.Sprintf("%d %s", i+1, kind), func(t *testing.T) {
-			if kind == "join" {
+			if joins {
 				must(t, "subctl", "uninstall", "--context", "cluster4", "--yes")
 			}
 			began := time.Now()
 			stop := watchForClear(t, from, to)
+			informed := watchRoutes(t, from, to)
 			switch kind {
 			case "join":
 				joinCloud()
+			case slowBroker, lostWatch, lateSettings:
+				calm := disturb(t, kind)
+				joinCloud()
+				calm()
+				secured()
 			case "restart":
 				for _, c := range []string{"cluster1", "cluster4"} {
 					kubectl(t, c, "-n", "submariner-operator", "delete", "pods", "--all", "--force", "--grace-period=0")
@@ -78,11 +92,14 @@ func TestE7NothingInClear(t *testing.T) {
 				secured()
 			}
 			answers(t, from, to)
+			at := informed()
 			seen := stop()
 			require.False(t, seen.inCables, "packets in an unencrypted cable")
-			if kind != "join" { // a cluster that has not joined sends its packets to the default route
-				require.Empty(t, seen.outside, "packets outside of any cable")
+			if joins {
+				t.Logf("all nodes know the networks after %.1f s", at.Sub(began).Seconds())
+				seen.outside = after(t, seen.outside, at)
 			}
+			require.Empty(t, seen.outside, "packets outside of any cable")
 			t.Logf("%s: %.1f s; %d packets between nodes of one cluster by the way of its CNI", kind, time.Since(began).Seconds(), len(seen.within))
 		})
 	}
@@ -92,6 +109,121 @@ func TestE7NothingInClear(t *testing.T) {
 	cabled(t, map[string]string{pair: "vxlan"})
 	answers(t, from, to)
 	require.True(t, stop().inCables)
+}
+
+// Joins under adverse conditions.
+const (
+	slowBroker   = "join, slow broker"
+	lostWatch    = "join, lost watch"
+	lateSettings = "join, late ConfigMap"
+)
+
+// disturb brings about the condition for a join of cluster4. It lasts until the function that it returns is called, or
+// ends by itself a few seconds later.
+func disturb(t *testing.T, kind string) (calm func()) {
+	t.Helper()
+	var nodesOf []string
+	rule := "OUTPUT -p tcp --dport 6443 -j "
+	switch kind {
+	case slowBroker: // every request is sent several times
+		nodesOf = append(nodes("cluster4"), gateway(t, "cluster1"))
+		rule += "DROP -m statistic --mode random --probability 0.3"
+	case lostWatch: // connections are reset, and none is made
+		nodesOf = []string{gateway(t, "cluster1")}
+		rule += "REJECT --reject-with tcp-reset"
+	default:
+		return settleLate(t)
+	}
+	for _, n := range nodesOf {
+		on(t, n, "iptables -I "+rule)
+	}
+	calm = sync.OnceFunc(func() {
+		for _, n := range nodesOf {
+			_, err := sh("lab", "exec", n, "--", "sh", "-c", "iptables -D "+rule)
+			assert.NoError(t, err)
+		}
+	})
+	t.Cleanup(calm)
+	if kind == lostWatch {
+		time.AfterFunc(8*time.Second, calm)
+	}
+	return calm
+}
+
+// settleLate has the policy name a ConfigMap that is created a few seconds later. The function that it returns
+// restores the policy.
+func settleLate(t *testing.T) (restore func()) {
+	t.Helper()
+	patch := func(value string) {
+		_, err := sh("kubectl", "--context", "cluster1", "-n", "submariner-operator", "patch", "cablepolicies", "cloud", "--type=json", "-p", value)
+		assert.NoError(t, err, value)
+	}
+	patch(`[{"op":"add","path":"/spec/0/options","value":{"metadata":{"name":"late"}}}]`)
+	created := make(chan error, 1)
+	time.AfterFunc(8*time.Second, func() {
+		_, err := sh("kubectl", "--context", "cluster1", "-n", "submariner-operator", "create", "configmap", "late", "--from-literal=CableCustomConfig=espLifetime: 50m")
+		created <- err
+	})
+	restore = sync.OnceFunc(func() {
+		assert.NoError(t, <-created)
+		patch(`[{"op":"remove","path":"/spec/0/options"}]`)
+		_, err := sh("kubectl", "--context", "cluster1", "-n", "submariner-operator", "delete", "configmap", "late")
+		assert.NoError(t, err)
+	})
+	t.Cleanup(restore)
+	return restore
+}
+
+// watchRoutes watches where the nodes of the clusters of two pods send packets for the pod of the other cluster. The
+// function that it returns ends that, and returns the time since which none of them uses the default route.
+func watchRoutes(t *testing.T, from, to pod) (informed func() time.Time) {
+	t.Helper()
+	since := map[string]time.Time{} // by node; zero: it uses the default route
+	ctx, end := context.WithCancel(t.Context())
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		for ctx.Err() == nil {
+			for _, p := range []struct{ cluster, ip string }{{from.cluster, to.ip}, {to.cluster, from.ip}} {
+				for _, n := range nodes(p.cluster) {
+					out, err := sh("lab", "exec", n, "--", "ip", "route", "get", p.ip)
+					known := err == nil && !strings.Contains(out, "dev eth0") || strings.Contains(out, "Invalid argument") // a cable or the gateway; nowhere
+					if !known {
+						since[n] = time.Time{}
+					} else if since[n].IsZero() {
+						since[n] = time.Now()
+					}
+				}
+			}
+		}
+	}()
+	return func() (at time.Time) {
+		t.Helper()
+		end()
+		<-done
+		require.Len(t, since, 4)
+		for n, s := range since {
+			require.False(t, s.IsZero(), "%s sends packets of the cable to the default route", n)
+			if s.After(at) {
+				at = s
+			}
+		}
+		return at
+	}
+}
+
+// after returns the packets that were captured after a time.
+func after(t *testing.T, packets []string, at time.Time) (out []string) {
+	t.Helper()
+	for _, p := range packets {
+		text, _, _ := strings.Cut(p, " ")
+		seconds, err := strconv.ParseFloat(text, 64)
+		require.NoError(t, err, p)
+		if seconds > float64(at.UnixNano())/1e9 {
+			out = append(out, p)
+		}
+	}
+	return out
 }
 
 // failOver makes the other node of a cluster its gateway, cleanly.

@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -92,7 +93,8 @@ func TestG4OwnConfigMap(t *testing.T) {
 }
 
 // The gateway of a cluster is killed in the middle of a change from one encrypted cable to
-// another: its successor completes the change, and no packet goes by a plain cable meanwhile.
+// another: its successor completes the change, and no packet goes by a plain cable meanwhile. The change
+// cannot be over before: the other gateway does not receive what the first one negotiates.
 func TestG5FailoverDuringAChange(t *testing.T) {
 	const pair = "cluster1 cluster3"
 	first, second := gateway(t, "cluster3"), worker(t, "cluster3")
@@ -102,16 +104,28 @@ func TestG5FailoverDuringAChange(t *testing.T) {
 	from, to := workersOf(t, pair) // the pod of cluster3 is on the second node, which lives
 	s := startStream(t, from, to)
 	wire := startCapture(t, gateway(t, "cluster1"), "host "+nodeIP(t, first)+" or host "+nodeIP(t, second))
+	deaf := "PREROUTING -t raw -p udp --dport 4500 -j DROP -s " + nodeIP(t, first)
+	on(t, gateway(t, "cluster1"), "iptables -I "+deaf)
+	hears := sync.OnceFunc(func() { on(t, gateway(t, "cluster1"), "iptables -D "+deaf) })
+	t.Cleanup(hears)
 	must(t, policyFor(pair, "one-three", "ipsec")...)
+	eventually(t, 20*time.Second, func() error {
+		cs, _ := connections(t)
+		return each(cs, pair, func(c connection) bool {
+			return c.CableDriver == "wireguard" && c.DesiredDriver == "ipsec" && c.Status == "connecting" && strings.Contains(c.StatusMessage, "traffic stays with wireguard")
+		})
+	})
 	must(t, "lab", "kill", first)
 	must(t, "lab", "cut", first)
+	hears()
 	answers(t, from, to)
 	took := cabled(t, map[string]string{pair: "ipsec", "cluster2 cluster3": "ipsec"})
 	t.Logf("the successor has completed the change %.1f s after traffic returned", took.Seconds())
 	l := s.stop(t)
 	wire.stop(t)
 	require.Less(t, l.LongestGapMs, 30000.0)
-	require.NotEmpty(t, wire.packets(t, carriers["ipsec"]))
+	require.NotEmpty(t, wire.packets(t, "("+carriers["ipsec"]+") and host "+nodeIP(t, second)))
+	require.Empty(t, wire.packets(t, "("+carriers["ipsec"]+") and host "+nodeIP(t, first)), "it was killed before the change was over")
 	require.Empty(t, wire.packets(t, carriers["vxlan"]), "packets by a plain cable")
 	require.Equal(t, second, gateway(t, "cluster3"))
 
@@ -136,10 +150,19 @@ func TestG5FailoverDuringAChange(t *testing.T) {
 	cabled(t, wanted)
 }
 
-// Another program of a gateway has UDP port 4500: the pair that uses IPsec reports that, and all
-// others lose no packet. The pod stays ready. When the port is free, the pair is connected.
+// Another program of a gateway has UDP port 4500: the pair that uses IPsec reports that, with a command
+// that names the program. All others keep their status and their probes, change their cables, and lose
+// no packet. The pod stays ready. When the port is free, the pair is connected.
 func TestG6PortTaken(t *testing.T) {
+	const message = `starting IPsec: UDP port 4500 is in use by a program of user ID 0 outside this pod (on the node, "ss -lunp 'sport = :4500'" names it): ` +
+		"stop that one, or set another ipsecPort for this cluster"
 	gw := gateway(t, "cluster3")
+	passing(t, "meanwhile")
+	// contacts returns when the gateway of cluster3 last heard of the gateways of the other pairs.
+	contacts := func() string {
+		return kubectl(t, "cluster3", "-n", "submariner-operator", "get", "gateways.submariner.io", gw,
+			"-o", `jsonpath={.status.connections[?(@.endpoint.cluster_id=="cluster1")].lastContact}`)
+	}
 	lossless(t, 1, func() map[string]lost {
 		ctx, release := context.WithCancel(t.Context())
 		defer release()
@@ -153,18 +176,26 @@ func TestG6PortTaken(t *testing.T) {
 		eventually(t, 30*time.Second, func() error {
 			cs, code := connections(t)
 			for _, c := range between(cs, "cluster2 cluster3") {
-				if c.Cluster == "cluster3" && c.Status == "error" && strings.Contains(c.StatusMessage, "UDP port 4500 is in use by ") && code == 3 {
+				if c.Cluster == "cluster3" && c.Status == "error" && c.StatusMessage == message && code == 3 {
 					t.Log(c.StatusMessage)
 					return nil
 				}
 			}
 			return fmt.Errorf("exit code %d: %+v", code, cs)
 		})
+		require.Contains(t, on(t, gw, "ss -lunp 'sport = :4500'"), `"socat"`, "the command of the message")
+		heard := contacts()
+		require.NotEmpty(t, heard)
 		time.Sleep(12 * time.Second) // three readiness probes, and the first health checks that could fail
+		require.NotEqual(t, heard, contacts(), "probes go on")
 		cs, _ := connections(t)
 		for _, pair := range []string{"cluster1 cluster2", "cluster1 cluster3"} {
-			require.NoError(t, each(cs, pair, func(c connection) bool { return c.Status == "connected" }))
+			require.NoError(t, each(cs, pair, func(c connection) bool {
+				return c.Status == "connected" && c.StatusMessage == "" && c.RTTAverage != "" && c.CableDriver == wanted[pair]
+			}))
 		}
+		change(t, "cluster1 cluster3", "vxlan", policyFor("cluster1 cluster3", "meanwhile", "vxlan", "--force")...)
+		change(t, "cluster1 cluster3", "wireguard", "subctl", "cable-policy", "delete", "meanwhile", "--context", "cluster1", "--force")
 		var pods struct {
 			Items []struct {
 				Status struct {

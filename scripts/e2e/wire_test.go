@@ -61,10 +61,10 @@ func (c *capture) stop(t *testing.T) {
 	require.NoError(t, c.done())
 }
 
-// packets returns those that a filter passes, a line each.
+// packets returns those that a filter passes, a line each, which begins with the time in seconds since 1970.
 func (c *capture) packets(t *testing.T, filter string) []string {
 	t.Helper()
-	out, err := exec.CommandContext(t.Context(), "tcpdump", "-nn", "-r", c.file, filter).Output()
+	out, err := exec.CommandContext(t.Context(), "tcpdump", "-tt", "-nn", "-r", c.file, filter).Output()
 	require.NoError(t, err, "tcpdump -r %s %q", c.file, filter)
 	return strings.Split(strings.TrimSuffix(string(out), "\n"), "\n")[:strings.Count(string(out), "\n")]
 }
