@@ -63,9 +63,14 @@ func (o *guard) await(ctx context.Context, all *catalog.Catalog, change catalog.
 	if err != nil {
 		return nil, err
 	}
-	sites, _ := look.ReadAll(ctx, targets) // the pairs of unreadable clusters have another end
+	sites, errs := look.ReadAll(ctx, targets, look.ReadGateways)
 	if ctx.Err() != nil {
 		return nil, ctx.Err()
+	}
+	for i, err := range errs {
+		if err != nil {
+			sites[i] = look.Site{} // its pairs may have another end
+		}
 	}
 	var unseen []string
 	for _, x := range w.pending {
@@ -79,8 +84,9 @@ func (o *guard) await(ctx context.Context, all *catalog.Catalog, change catalog.
 		}
 	}
 	if len(unseen) > 0 {
-		return nil, fmt.Errorf("--wait cannot see %s: %s: the kubeconfig has no usable context of either cluster: add one, or omit --wait (nothing was changed)",
+		err := fmt.Errorf("--wait cannot see %s: %s: the kubeconfig has no usable context of either cluster: add one, or omit --wait (nothing was changed)",
 			words.Count(len(unseen), "pair"), words.List(unseen))
+		return nil, errors.Join(append([]error{err}, errs...)...)
 	}
 	return w.run, nil
 }

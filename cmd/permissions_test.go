@@ -23,6 +23,7 @@ import (
 	ctrllog "sigs.k8s.io/controller-runtime/pkg/log"
 
 	submarinerv1 "subctl/api/submariner/v1"
+	"subctl/api/submariner/v1alpha1"
 	"subctl/cluster"
 	"subctl/internal/kube"
 	"subctl/internal/kubetest"
@@ -112,18 +113,39 @@ func TestPermissions(t *testing.T) {
 	t.Setenv("KUBECONFIG", server.Kubeconfig())
 	t.Setenv("HOME", t.TempDir())
 	admin := server.Client(t)
+	commands := permissionsPage(t, "Inspect, and choose cables")
 	objs, _ := scenario(t, "two-clusters")
 	objs = append([]client.Object{&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: cluster.Namespace}}}, objs...)
 	for _, o := range objs {
 		require.NoError(t, admin.Create(t.Context(), o))
 	}
+	t.Chdir(t.TempDir())
+	for name, mtu := range map[string]int{"policies.yaml": 1300, "changed.yaml": 1301} {
+		text := fmt.Sprintf("kind: ConfigMap\nmetadata: {name: tuned}\ndata: {CableCustomConfig: \"mtu: %d\"}\n---\n"+
+			"kind: CablePolicies\nmetadata: {name: zoned}\nspec: [{name: ipsec, leftClusterSelector: {matchLabels: {zone: us}}, options: {metadata: {name: tuned}}}]\n", mtu)
+		require.NoError(t, os.WriteFile(name, []byte(text), 0o600))
+	}
 	var shown []string
-	for _, u := range permissionsPage(t, "Inspect, and choose cables") {
+	for _, u := range commands {
 		shown = append(shown, strings.Join(strings.Fields(u.command)[:2], " "))
-		u.require(t, server, admin, false, func() {}) // here are no agents
+		u.require(t, server, admin, false, func() { putInForce(t, admin) }) // here are no agents
 	}
 	for _, s := range tables() {
 		require.Contains(t, shown, "show "+s.Noun, "docs/permissions.md lacks a command")
+	}
+}
+
+// putInForce does what a gateway does with the policies made in its cluster: it shares them.
+func putInForce(t *testing.T, c client.Client) {
+	t.Helper()
+	var list v1alpha1.CablePoliciesList
+	require.NoError(t, c.List(t.Context(), &list, client.InNamespace(cluster.Namespace)))
+	for _, p := range list.Items {
+		if !submarinerv1.IsCopy(&p) && len(p.Status.ClusterSets) == 0 {
+			was := p.DeepCopy()
+			p.Status.ClusterSets = []string{submarinerv1.DefaultClusterSet}
+			require.NoError(t, c.Status().Patch(t.Context(), &p, client.MergeFrom(was)))
+		}
 	}
 }
 
