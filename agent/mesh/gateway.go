@@ -80,7 +80,7 @@ func (m *Mesh) probes(plan Plan) Probes {
 			continue
 		}
 		if c.Silent || m.fails(c) && !c.Driver.Properties().Encrypts {
-			p.Targets[probeName(c.Name, c.Device())] = Target{IP: plan.links[i].IP, From: plan.links[i].From, Eager: true}
+			p.Targets[probeName(c.Name, c.Device())] = Target{IP: plan.links[i].IP, From: plan.links[i].From, Eager: c.Silent}
 		}
 		state, stateful := m.stateOf(plan.links[i])
 		switch {
