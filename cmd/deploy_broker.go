@@ -32,7 +32,8 @@ file after the old one has expired, run the command again. It also creates the c
 "default", which decides for pairs of clusters that no other policy matches. If that policy
 exists, only --cable-driver changes it. The pairs of clusters whose cable changes then are
 printed. A change that leaves a pair without a cable, or removes its encryption, is refused
-unless --force is set; with --dry-run, the exit code is then 3.
+unless --force is set; with --dry-run, the exit code is then 3. --wait reads the clusters of
+the kubeconfig until all pairs use their new cable; if they do not in time, the exit code is 3.
 
 The join file contains a token, which expires, the pre-shared key of the cables, and the
 administrator's signing key, without which no cluster can become a member: it is nowhere
@@ -59,7 +60,7 @@ type deployBrokerOptions struct {
 	policiesFrom  string
 	pskFrom       string
 	signingFrom   string
-	dryRun, force bool
+	guard         guard
 	format        *printer.Flag
 	flags         *pflag.FlagSet
 
@@ -67,7 +68,8 @@ type deployBrokerOptions struct {
 	render broker.Options
 	from   broker.KeySources
 	// Known after plan.
-	was    string // the driver of the default policy; empty if there is none
+	was    string           // the driver of the default policy; empty if there is none
+	known  *catalog.Catalog // before the change; nil if nothing changes
 	change catalog.Change
 	// joinAgain are the members that do not know whose policies apply.
 	joinAgain []string
@@ -76,7 +78,7 @@ type deployBrokerOptions struct {
 }
 
 func newDeployBroker(g *globals) *cobra.Command {
-	o := &deployBrokerOptions{}
+	o := &deployBrokerOptions{guard: guard{g: g}}
 	c := &cobra.Command{
 		Use:     "deploy-broker",
 		Short:   "Deploy a broker on a cluster",
@@ -96,8 +98,9 @@ func newDeployBroker(g *globals) *cobra.Command {
 	f.StringVar(&o.policiesFrom, "policies-from", string(v1alpha1.PoliciesFromMembers), "whose cable policies apply: members (of the broker and of all clusters) or broker (of the broker only); an existing broker keeps its setting unless this flag is set")
 	f.StringVar(&o.pskFrom, "ipsec-psk-from", "", "join file with the pre-shared key, - for stdin (default: the file that is replaced, or else a new key)")
 	f.StringVar(&o.signingFrom, "signing-key-from", "", "join file with the administrator's signing key, - for stdin (default: the file with the pre-shared key)")
-	f.BoolVar(&o.dryRun, "dry-run", false, "print the objects without applying them")
-	f.BoolVar(&o.force, "force", false, "change the policy \""+v1alpha1.DefaultCablePolicy+"\" even if pairs of clusters lose their cable or its encryption")
+	f.BoolVar(&o.guard.dryRun, "dry-run", false, "print the objects without applying them")
+	o.guard.addWait(c)
+	f.BoolVar(&o.guard.force, "force", false, "change the policy \""+v1alpha1.DefaultCablePolicy+"\" even if pairs of clusters lose their cable or its encryption")
 	o.format = output(c, printer.YAML, printer.JSON)
 	completeDrivers(c)
 	complete(c, "policies-from", func(context.Context) ([]string, error) {
@@ -137,11 +140,15 @@ func (o *deployBrokerOptions) run(ctx context.Context, g *globals) error {
 	if o.unsigned {
 		report.Warn("the cable policy %s is not signed with the administrator's key, so clusters refuse it: sign it with --cable-driver %s", v1alpha1.DefaultCablePolicy, o.was)
 	}
-	if o.dryRun {
+	if o.guard.dryRun {
 		return cmp.Or(o.print(g, c, keys), refused)
 	}
 	if refused != nil {
 		return refused
+	}
+	wait, err := o.await(ctx)
+	if err != nil {
+		return err
 	}
 	objects, err := broker.Render(o.render)
 	if err != nil {
@@ -152,7 +159,22 @@ func (o *deployBrokerOptions) run(ctx context.Context, g *globals) error {
 		return err
 	}
 	report.Done("deployed the broker in namespace %s", o.render.Namespace)
-	return o.invite.write(ctx, g, c, cfg, keys)
+	if err := o.invite.write(ctx, g, c, cfg, keys); err != nil {
+		return err
+	}
+	return wait(ctx)
+}
+
+// await returns a function that waits until all pairs that change their cable use the new one, if --wait is
+// set. It must be called before the change.
+func (o *deployBrokerOptions) await(ctx context.Context) (func(context.Context) error, error) {
+	switch {
+	case !o.guard.wait || o.known == nil:
+		return func(context.Context) error { return nil }, nil
+	case len(o.joinAgain) > 0:
+		return nil, fmt.Errorf("--wait: whose cable policies apply changes in a cluster only once it joins again (%s): omit --wait (nothing was changed)", words.List(o.joinAgain))
+	}
+	return o.guard.await(ctx, o.known, o.change)
 }
 
 // plan checks whether the cluster can host a broker, and chooses the keys.
@@ -200,11 +222,11 @@ func (o *deployBrokerOptions) compare(ctx context.Context, c client.Client, stat
 		then = *all.With([]*v1alpha1.CablePolicies{broker.DefaultPolicy(o.render.Namespace, o.render.DefaultPolicy)})
 	}
 	then.BrokerOnly = will
-	o.change, o.joinAgain = all.Compare(&then), nil
+	o.known, o.change, o.joinAgain = all, all.Compare(&then), nil
 	if was != will {
 		o.joinAgain = state.Members
 	}
-	if others := all.OfOthers(); will && !was && len(others) > 0 && !o.force {
+	if others := all.OfOthers(); will && !was && len(others) > 0 && !o.guard.force {
 		return fmt.Errorf("--policies-from %s: these cable policies of clusters would no longer apply: %s: let the broker adopt them (subctl cable-policy adopt), or delete them; to continue nevertheless, add --force",
 			v1alpha1.PoliciesFromBroker, words.List(others))
 	}
@@ -225,7 +247,7 @@ func (o *deployBrokerOptions) accept(g *globals, report *progress.Reporter) (ref
 			return nil, err
 		}
 	}
-	return (&guard{g: g, force: o.force, dryRun: o.dryRun}).accept(o.change), nil
+	return o.guard.accept(o.change), nil
 }
 
 // planDriver keeps the driver and the default policy of an existing broker, unless

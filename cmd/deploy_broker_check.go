@@ -46,7 +46,7 @@ func (o *deployBrokerOptions) check(stdin io.Reader) error {
 		o.from.SigningKeyFrom, err2 = optionalJoinFile(o.signingFrom, stdin)
 		errs = append(errs, err, err2)
 	}
-	if o.flags.Changed("output") && !o.dryRun {
+	if o.flags.Changed("output") && !o.guard.dryRun {
 		errs = append(errs, errors.New("--output requires --dry-run"))
 	}
 	return errors.Join(errs...)

@@ -30,7 +30,12 @@ func (o *guard) addFlags(c *cobra.Command) {
 	f := c.Flags()
 	f.BoolVar(&o.dryRun, "dry-run", false, "print what would change, without changing it")
 	f.BoolVar(&o.force, "force", false, "change it even if pairs of clusters lose their cable or its encryption")
-	f.BoolVar(&o.wait, "wait", false, "wait until all pairs of clusters that change their cable use the new one")
+	o.addWait(c)
+}
+
+// addWait adds the flags --wait and --timeout.
+func (o *guard) addWait(c *cobra.Command) {
+	c.Flags().BoolVar(&o.wait, "wait", false, "wait until all pairs of clusters that change their cable use the new one")
 	timeLimit(c, &o.timeout, 2*time.Minute, "time limit for --wait")
 }
 
@@ -119,6 +124,9 @@ func (w *waiter) reach(ctx context.Context) error {
 				why := unreached(sites, errs, x)
 				if why == "" && !done[x.Pair.String()] {
 					report.Done("%s: %s", x.Pair, look.CableText(x.Then))
+					if note := look.OneEnd(sites, x.Pair); note != "" {
+						report.Warn("%s: %s", x.Pair, note)
+					}
 				}
 				if done[x.Pair.String()] = why == ""; why != "" {
 					missing = append(missing, fmt.Sprintf("%s: %s", x.Pair, why))

@@ -24,7 +24,7 @@ func TestWait(t *testing.T) {
 		want                 string
 		unchanged            bool
 	}{
-		{name: "reached", driver: "vxlan", policy: "x", args: eastWest, want: " • waiting for the new cables of 1 pair …\n ✓ east - west: vxlan (x)\n"},
+		{name: "reached", driver: "vxlan", policy: "x", args: eastWest, want: " • waiting for the new cables of 1 pair …\n ✓ east - west: vxlan (x)\n ⚠ east - west: as cluster west reports; not checked in cluster east, of which the kubeconfig has no usable context\n"},
 		{
 			name: "out of time", driver: "wireguard", policy: "secure", args: append([]string{"--timeout", "1s"}, eastWest...), code: exitTrouble,
 			want: "Error: waiting for the new cables: out of time: the change is written, and takes effect without this command; not reached yet:\n" +

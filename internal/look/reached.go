@@ -11,8 +11,29 @@ import (
 )
 
 // Sees reports whether one of the sites is a cluster of the pair.
-func Sees(sites []Site, pair policy.Pair) bool {
-	return slices.ContainsFunc(sites, func(s Site) bool { return s.Submariner != nil && (s.Name == pair.X.ID || s.Name == pair.Y.ID) })
+func Sees(sites []Site, pair policy.Pair) bool { return len(seen(sites, pair)) > 0 }
+
+// OneEnd returns a note about a pair of which the sites are one cluster only; empty if they are both.
+func OneEnd(sites []Site, pair policy.Pair) string {
+	ids := seen(sites, pair)
+	if len(ids) != 1 {
+		return ""
+	}
+	other := pair.X.ID
+	if ids[0] == other {
+		other = pair.Y.ID
+	}
+	return fmt.Sprintf("as cluster %s reports; not checked in cluster %s, of which the kubeconfig has no usable context", ids[0], other)
+}
+
+// seen returns the clusters of the pair that are among the sites.
+func seen(sites []Site, pair policy.Pair) (ids []string) {
+	for _, id := range []string{pair.X.ID, pair.Y.ID} {
+		if slices.ContainsFunc(sites, func(s Site) bool { return s.Submariner != nil && s.Name == id }) {
+			ids = append(ids, id)
+		}
+	}
+	return ids
 }
 
 // Unreached returns the reason why a pair does not use the cable that a change specifies, as

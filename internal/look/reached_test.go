@@ -66,6 +66,9 @@ func TestUnreached(t *testing.T) {
 		t.Run(test.name, func(t *testing.T) { require.Equal(t, test.want, Unreached(test.sites, test.x)) })
 	}
 	require.Contains(t, Unreached([]Site{site("east", time.Minute, to("west", submarinerv1.Connected))}, x), "cluster east: gateway gw: ")
+	require.Empty(t, OneEnd([]Site{reached, site("west", 0)}, x.Pair))
+	require.Equal(t, "as cluster east reports; not checked in cluster west, of which the kubeconfig has no usable context", OneEnd([]Site{reached, {Name: "west"}}, x.Pair))
+	require.Equal(t, "as cluster west reports; not checked in cluster east, of which the kubeconfig has no usable context", OneEnd([]Site{site("west", 0)}, x.Pair))
 	require.True(t, Sees([]Site{reached}, x.Pair))
 	require.False(t, Sees([]Site{site("cloud", 0), {Name: "east"}}, x.Pair), "it has not joined")
 }
