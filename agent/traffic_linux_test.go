@@ -29,6 +29,8 @@ type side struct {
 	id    string // cluster ID
 	nodes map[string]*nstest.NS
 	pods  map[string]*nstest.NS
+	// fabric connects the nodes of all clusters.
+	fabric *nstest.NS
 	// carries is set for a CNI that does not use the nodes' podCIDRs: it carries packets of other
 	// clusters from the gateway to the pods of other nodes itself.
 	carries bool
@@ -38,7 +40,7 @@ var nodeNames = []string{"gw", "worker"}
 
 func newSide(t testing.TB, fabric *nstest.NS, n int, id string) *side {
 	t.Helper()
-	s := &side{n: n, id: id, nodes: map[string]*nstest.NS{}, pods: map[string]*nstest.NS{}}
+	s := &side{n: n, id: id, fabric: fabric, nodes: map[string]*nstest.NS{}, pods: map[string]*nstest.NS{}}
 	fabric.Run(fmt.Sprintf("ip link add br%[1]d type bridge && ip addr add 172.18.%[1]d.254/24 dev br%[1]d && ip link set br%[1]d up", n))
 	for i, name := range nodeNames {
 		i++

@@ -11,6 +11,7 @@ ip iproute2
 bridge iproute2
 iptables iptables
 ipset ipset
+ethtool ethtool
 nft nftables
 nsenter util-linux
 ping iputils-ping

@@ -37,6 +37,11 @@ const (
 	sliceBytes = 1 << 20 // hundreds of packets, where the machine is slow
 )
 
+// congestion is the congestion control of all connections. The machine's own may be one that
+// estimates the rate of the path, such as BBR: the size of its bursts, and with it the work that a
+// byte takes, differs from connection to connection.
+const congestion = "reno"
+
 // patience is how long a connection may stand still.
 const patience = 20 * time.Second
 
@@ -152,6 +157,12 @@ func (p Path) connect(t testing.TB, client, server func(fd int) error) {
 		failed := c.Control(func(fd uintptr) { err = unix.SetsockoptInt(int(fd), unix.SOL_SOCKET, unix.SO_RCVBUF, p.Window) })
 		return errors.Join(failed, err)
 	}}
+	dial := net.Dialer{Timeout: patience, Control: func(_, _ string, c syscall.RawConn) (err error) {
+		failed := c.Control(func(fd uintptr) {
+			err = unix.SetsockoptString(int(fd), unix.IPPROTO_TCP, unix.TCP_CONGESTION, congestion)
+		})
+		return errors.Join(failed, err)
+	}}
 	var l net.Listener
 	var err error
 	p.To.NS.Do(func() { l, err = listen.Listen(t.Context(), "tcp4", p.To.IP+":0") })
@@ -169,9 +180,8 @@ func (p Path) connect(t testing.TB, client, server func(fd int) error) {
 		ended <- blocking(c, server)
 	}()
 	p.From.NS.Do(func() {
-		d := net.Dialer{Timeout: patience}
 		var c net.Conn
-		if c, err = d.Dial("tcp4", l.Addr().String()); err == nil {
+		if c, err = dial.Dial("tcp4", l.Addr().String()); err == nil {
 			err = blocking(c, client)
 		}
 	})
