@@ -199,7 +199,6 @@ func addNode(s dataplane.State, other Node) (uint32, error) {
 func (n Intra) chains() []dataplane.Object {
 	input, objs := onlyFrom(Listen{Proto: "udp", Port: dataplane.IntraPort, From: n.senders()}, setNodes)
 	input.Table, input.Name, input.Hook = inputChain.Table, inputChain.Name, inputChain.Hook
-	input.Rules = append(input.Rules, n.closed()...)
 	objs = append(objs, input, n.antispoof())
 	var remote []netip.Prefix
 	for _, r := range n.Remote {
@@ -216,19 +215,6 @@ func (n Intra) chains() []dataplane.Object {
 		})
 	}
 	return objs
-}
-
-// closed returns the rules that drop packets of other clusters to the ports of metrics and probes:
-// the node has an address in the pod network, at which other clusters reach it.
-func (n Intra) closed() (rules []string) {
-	devices := slices.Sorted(slices.Values(dataplane.GatewayOwner.Devices))
-	for _, p := range dataplane.GatewayOwner.Prefixes {
-		devices = append(devices, p+"+")
-	}
-	for _, dev := range append([]string{dataplane.IntraDevice}, devices...) {
-		rules = append(rules, fmt.Sprintf("-i %s -p tcp -m tcp --dport %d:%d -j DROP", dev, dataplane.GatewayMetricsPort, dataplane.RouteProbePort))
-	}
-	return rules
 }
 
 // senders returns the nodes that may send to this one: gateways to workers and workers

@@ -9,6 +9,7 @@ import (
 	"net/netip"
 	"slices"
 	"strings"
+	"time"
 )
 
 // Antispoof is an nftables table that drops packets with forged source addresses. A rule exists
@@ -17,7 +18,7 @@ import (
 type Antispoof struct {
 	Table string
 	// Ports are UDP ports of VXLAN packets for this node. Such packets must arrive on the device
-	// that leads to their source.
+	// that leads to their source. A device that did is remembered for AntispoofWay.
 	Ports []int
 	// Inner are the accepted sources inside the packets for Ports, sorted; empty for any. If there
 	// are any, the packets inside must be IPv4.
@@ -30,8 +31,8 @@ type Antispoof struct {
 	Ends    []netip.Prefix // sorted; no network contains another
 	// Unforwarded are networks to which this node forwards nothing.
 	Unforwarded []netip.Prefix
-	// Remote are networks whose packets must arrive on one of the devices In, if there are any, and
-	// never reach the TCP ports Closed of this node.
+	// Remote are networks whose packets must arrive on one of the devices In, if there are any.
+	// Neither they nor Unforwarded reach the TCP ports Closed of this node.
 	Remote []netip.Prefix // sorted; no network contains another
 	In     []string
 	// Usual are the devices among In on which such packets usually arrive.
@@ -69,6 +70,7 @@ const DeviceAny = "*"
 const (
 	AntispoofInput       = "input"
 	AntispoofVXLAN       = "vxlan"
+	AntispoofWay         = "way"
 	AntispoofForward     = "forward"
 	AntispoofUnforwarded = "unforwarded"
 	AntispoofPorts       = "ports"
@@ -80,17 +82,17 @@ const (
 
 // AntispoofChains are all chains that an Antispoof may have.
 var AntispoofChains = []string{
-	AntispoofInput, AntispoofVXLAN, AntispoofForward, AntispoofUnforwarded, AntispoofPorts, AntispoofTransit,
+	AntispoofInput, AntispoofVXLAN, AntispoofWay, AntispoofForward, AntispoofUnforwarded, AntispoofPorts, AntispoofTransit,
 	AntispoofIn, AntispoofForeign, AntispoofOut,
 }
 
-// AntispoofRule is a rule of Antispoof. It drops the packets that match, unless it accepts them
-// or Jump is a chain.
+// AntispoofRule is a rule of Antispoof. It drops the packets that match, unless another field is set.
 type AntispoofRule struct {
-	Chain   string
-	Matches []Match
-	Accept  bool
-	Jump    string
+	Chain    string
+	Matches  []Match
+	Accept   bool
+	Jump     string // a chain
+	Remember bool   // the device on which the packet arrived, in AntispoofSetWays
 }
 
 // String returns the rule in the notation of nft.
@@ -101,6 +103,8 @@ func (r AntispoofRule) String() string {
 		verdict = "jump " + r.Jump
 	case r.Accept:
 		verdict = "accept"
+	case r.Remember:
+		verdict = fmt.Sprintf("add @%s { ip saddr . iif }", AntispoofSetWays)
 	}
 	var b strings.Builder
 	for _, m := range r.Matches {
@@ -123,6 +127,7 @@ type Match struct {
 	IIF        string       // name of the input device
 	IIFNot     string       // name that the input device does not have
 	OIF        string       // name of the output device
+	KnownWay   bool         // the device on which the packet arrived is remembered for its source
 	WrongWay   bool         // the packet did not arrive on the device that leads to its source
 	NotIPv4    bool         // the VXLAN packet contains no IPv4 packet
 	InnerBits  int          // the source inside the VXLAN packet is in one of the networks of Inner with so many bits
@@ -162,6 +167,8 @@ func (m Match) String() string {
 		return fmt.Sprintf("iifname != %q", m.IIFNot)
 	case m.OIF != "":
 		return fmt.Sprintf("oifname %q", m.OIF)
+	case m.KnownWay:
+		return "ip saddr . iif @" + AntispoofSetWays
 	case m.WrongWay:
 		return "fib saddr . iif oif missing"
 	case m.NotIPv4:
@@ -186,7 +193,18 @@ const (
 	AntispoofSetEnds   = "ends"
 	AntispoofSetRemote = "remote"
 	AntispoofSetOwn    = "own"
+	AntispoofSetWays   = "ways"
 )
+
+// AntispoofWays is how long the kernel remembers, in the set "ways", on which device the packets of a
+// sender arrive. To look up the route to the sender takes several times as long as to look into the set,
+// as it evaluates all routing rules of the node. If the route changes to another device, packets on the old
+// one are accepted for so long.
+const AntispoofWays = 10 * time.Second
+
+// AntispoofWaysSize is the maximum number of elements of the set "ways": more than the senders that a node
+// can have.
+const AntispoofWaysSize = 65535
 
 // Sets returns the sets of networks that have elements, in the order in which they are created.
 func (a Antispoof) Sets() (sets []Set) {
@@ -213,17 +231,28 @@ func (a Antispoof) Rules() (rules []AntispoofRule) {
 		rules = append(rules, AntispoofRule{Chain: chain, Matches: ms, Jump: to})
 	}
 	for _, p := range a.Ports {
-		jump(AntispoofVXLAN, AntispoofInput, Match{DPort: p})
-	}
-	if len(a.Ports) > 0 {
-		add(AntispoofVXLAN, Match{WrongWay: true})
+		to := AntispoofWay
+		if len(a.Inner) > 0 {
+			to = AntispoofVXLAN
+		}
+		jump(to, AntispoofInput, Match{DPort: p})
 	}
 	if len(a.Ports) > 0 && len(a.Inner) > 0 {
 		add(AntispoofVXLAN, Match{NotIPv4: true})
 		for _, bits := range a.innerBits() {
-			accept(AntispoofVXLAN, Match{InnerBits: bits})
+			jump(AntispoofWay, AntispoofVXLAN, Match{InnerBits: bits})
 		}
 		add(AntispoofVXLAN)
+	}
+	if len(a.Ports) > 0 {
+		accept(AntispoofWay, Match{KnownWay: true})
+		add(AntispoofWay, Match{WrongWay: true})
+		var senders []Match
+		if len(a.Ends) > 0 {
+			senders = append(senders, Match{SAddrIn: AntispoofSetEnds})
+		}
+		rules = append(rules, AntispoofRule{Chain: AntispoofWay, Matches: senders, Remember: true})
+		accept(AntispoofWay) // whether it was remembered or not
 	}
 	if len(a.Unforwarded) > 0 {
 		jump(AntispoofUnforwarded, AntispoofForward, Match{DAddr: around(a.Unforwarded)})
@@ -239,22 +268,26 @@ func (a Antispoof) Rules() (rules []AntispoofRule) {
 		add(AntispoofTransit, Match{SAddrNotIn: AntispoofSetEnds})
 		add(AntispoofTransit, Match{WrongWay: true})
 	}
-	if len(a.Remote) > 0 && a.Closed.Max != 0 {
+	if a.Closed.Max != 0 && len(a.Unforwarded) > 0 {
+		add(AntispoofInput, Match{TCPPorts: a.Closed}, Match{SAddr: around(a.Unforwarded)})
+	}
+	if a.Closed.Max != 0 && len(a.Remote) > 0 {
 		add(AntispoofInput, Match{TCPPorts: a.Closed}, Match{SAddrIn: AntispoofSetRemote})
 	}
 	if len(a.Remote) > 0 && len(a.In) > 0 {
-		for _, d := range a.Usual {
-			accept(AntispoofIn, Match{IIF: d})
-		}
-		sources := []Match{{SAddrIn: AntispoofSetRemote}}
-		if len(a.Remote) <= few {
-			sources = nil
-			for _, n := range a.Remote {
-				sources = append(sources, Match{SAddr: n})
+		usual := func(chain string) {
+			for _, d := range a.Usual {
+				accept(chain, Match{IIF: d})
 			}
 		}
-		for _, m := range sources {
-			jump(AntispoofForeign, AntispoofIn, m)
+		if len(a.Remote) <= few { // a comparison costs less than the name of a device
+			for _, n := range a.Remote {
+				jump(AntispoofForeign, AntispoofIn, Match{SAddr: n})
+			}
+			usual(AntispoofForeign)
+		} else {
+			usual(AntispoofIn)
+			jump(AntispoofForeign, AntispoofIn, Match{SAddrIn: AntispoofSetRemote})
 		}
 		var others []Match
 		for _, d := range a.In {
@@ -367,6 +400,8 @@ func (a Antispoof) String() string {
 			lines = append(lines, fmt.Sprintf("nft 'add element ip %s %s { %v . %v . %v }'", a.Table, AntispoofSetInner, s.Outer, s.Net.Addr(), NetMask(s.Net.Bits())))
 		}
 	}
+	lines = append(lines, fmt.Sprintf("nft 'add set ip %s %s { typeof ip saddr . meta iif; flags dynamic; size %d; timeout %v; }'",
+		a.Table, AntispoofSetWays, AntispoofWaysSize, AntispoofWays))
 	for _, s := range a.Sets() {
 		lines = append(lines, fmt.Sprintf("nft 'add set ip %s %s { type ipv4_addr; flags interval; }'", a.Table, s.Name))
 		for _, n := range s.Members {

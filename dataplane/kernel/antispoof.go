@@ -16,7 +16,7 @@ import (
 )
 
 // antispoofs is the owner's nftables table of Antispoof: everything in it is ours. Each rule has
-// a comment with its place among the rules, the number of sets and chains of the table, and the
+// a comment with its place in its chain, the numbers of rules, and of sets and chains, of the table, and the
 // fingerprint of the plan.
 type antispoofs struct{ *Host }
 
@@ -145,8 +145,9 @@ func addRules(tx *nftables.Conn, table *nftables.Table, w dataplane.Antispoof) {
 	for _, name := range w.Chains() {
 		chains = append(chains, addChain(tx, table, name))
 	}
-	place, rules, sets := 0, w.Rules(), setsOf(table)
-	for _, chain := range chains { // in the order in which the kernel lists them
+	rules, sets := w.Rules(), setsOf(table)
+	for _, chain := range chains {
+		place := 0
 		for _, r := range rules {
 			if r.Chain != chain.Name {
 				continue
@@ -160,8 +161,9 @@ func addRules(tx *nftables.Conn, table *nftables.Table, w dataplane.Antispoof) {
 	}
 }
 
-// setNames returns the names of the sets that have elements.
-func setNames(a dataplane.Antispoof) (names []string) {
+// setNames returns the names of the sets that have elements, and of the set to which packets add them.
+func setNames(a dataplane.Antispoof) []string {
+	names := []string{dataplane.AntispoofSetWays}
 	if len(a.Inner) > 0 {
 		names = append(names, dataplane.AntispoofSetInner)
 	}
@@ -176,8 +178,8 @@ func missing(names, others []string) []string {
 	return slices.DeleteFunc(slices.Clone(names), func(name string) bool { return slices.Contains(others, name) })
 }
 
-// antispoofComment returns the comment of rule number place of all, in a table that holds some
-// sets and chains.
+// antispoofComment returns the comment of rule number place of its chain, in a table of so many rules that
+// holds some sets and chains. The kernel lists chains in the order in which they were created.
 func antispoofComment(place, all, holds int, fingerprint string) string {
 	return fmt.Sprintf("%d/%d %d %s", place, all, holds, fingerprint)
 }
@@ -201,6 +203,9 @@ func setsOf(table *nftables.Table) map[string]*nftables.Set {
 	out := map[string]*nftables.Set{dataplane.AntispoofSetInner: {
 		Table: table, Name: dataplane.AntispoofSetInner,
 		KeyType: nftables.MustConcatSetType(nftables.TypeIPAddr, nftables.TypeIPAddr, nftables.TypeIPAddr),
+	}, dataplane.AntispoofSetWays: {
+		Table: table, Name: dataplane.AntispoofSetWays, Dynamic: true, HasTimeout: true, Timeout: dataplane.AntispoofWays,
+		Size: dataplane.AntispoofWaysSize, KeyType: nftables.MustConcatSetType(nftables.TypeIPAddr, nftables.TypeIFIndex),
 	}}
 	for _, name := range []string{dataplane.AntispoofSetEnds, dataplane.AntispoofSetRemote, dataplane.AntispoofSetOwn} {
 		out[name] = &nftables.Set{Table: table, Name: name, Interval: true, KeyType: nftables.TypeIPAddr}

@@ -26,6 +26,11 @@ func exprs(r dataplane.AntispoofRule, sets map[string]*nftables.Set) (out []expr
 		return append(out, &expr.Verdict{Kind: expr.VerdictJump, Chain: r.Jump})
 	case r.Accept:
 		return append(out, &expr.Verdict{Kind: expr.VerdictAccept})
+	case r.Remember:
+		ways := sets[dataplane.AntispoofSetWays]
+		return append(append(out, way()...), &expr.Dynset{
+			SrcRegKey: unix.NFT_REG_1, SetName: ways.Name, SetID: ways.ID, Operation: unix.NFT_DYNSET_OP_ADD,
+		})
 	}
 	return append(out, &expr.Verdict{Kind: expr.VerdictDrop})
 }
@@ -73,6 +78,9 @@ func matchExprs(m dataplane.Match, sets map[string]*nftables.Set) []expr.Any {
 		return []expr.Any{&expr.Meta{Key: expr.MetaKeyIIFNAME, Register: reg}, &expr.Cmp{Op: expr.CmpOpNeq, Register: reg, Data: deviceName(m.IIFNot)}}
 	case m.OIF != "":
 		return []expr.Any{&expr.Meta{Key: expr.MetaKeyOIFNAME, Register: reg}, &expr.Cmp{Op: expr.CmpOpEq, Register: reg, Data: deviceName(m.OIF)}}
+	case m.KnownWay:
+		ways := sets[dataplane.AntispoofSetWays]
+		return append(way(), &expr.Lookup{SourceRegister: unix.NFT_REG_1, SetName: ways.Name, SetID: ways.ID})
 	case m.WrongWay:
 		return []expr.Any{
 			&expr.Fib{Register: reg, ResultOIF: true, FlagSADDR: true, FlagIIF: true, FlagPRESENT: true},
@@ -91,6 +99,15 @@ func matchExprs(m dataplane.Match, sets map[string]*nftables.Set) []expr.Any {
 		&expr.Bitwise{SourceRegister: unix.NFT_REG32_01, DestRegister: unix.NFT_REG32_01, Len: 4, Mask: mask, Xor: make([]byte, 4)},
 		&expr.Immediate{Register: unix.NFT_REG32_02, Data: mask},
 		&expr.Lookup{SourceRegister: unix.NFT_REG_1, SetName: s.Name, SetID: s.ID},
+	}
+}
+
+// way loads the key of the set "ways": the source of a packet and the index of the device on which it
+// arrived.
+func way() []expr.Any {
+	return []expr.Any{
+		&expr.Payload{DestRegister: unix.NFT_REG32_00, Base: expr.PayloadBaseNetworkHeader, Offset: srcOffset, Len: 4},
+		&expr.Meta{Key: expr.MetaKeyIIF, Register: unix.NFT_REG32_01},
 	}
 }
 

@@ -27,7 +27,7 @@ func (s antispoofs) read() (dataplane.Antispoof, error) {
 	if err != nil {
 		return o, err
 	}
-	intact, chains := holds >= 0 && len(msgs) > 0, []string(nil)
+	intact, place := holds >= 0 && len(msgs) > 0, map[string]int{}
 	for i, m := range msgs {
 		said, chain := "", ""
 		for t, v := range netlink.Attrs(m[nl.SizeofNfgenmsg:]) {
@@ -39,13 +39,12 @@ func (s antispoofs) read() (dataplane.Antispoof, error) {
 			}
 		}
 		var fingerprint string
-		_, err := fmt.Sscanf(said, antispoofComment(i+1, len(msgs), holds, "")+"%s", &fingerprint)
+		place[chain]++
+		_, err := fmt.Sscanf(said, antispoofComment(place[chain], len(msgs), holds, "")+"%s", &fingerprint)
 		intact = intact && err == nil && (i == 0 || fingerprint == o.Seen)
-		if o.Seen = fingerprint; !slices.Contains(chains, chain) {
-			chains = append(chains, chain)
-		}
+		o.Seen = fingerprint
 	}
-	for _, name := range chains {
+	for name := range place {
 		ok, err := s.hooked(name)
 		if err != nil {
 			return o, netlink.OrGone(err)

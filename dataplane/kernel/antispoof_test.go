@@ -13,6 +13,7 @@ import (
 	"subctl/internal/nstest"
 
 	"github.com/stretchr/testify/require"
+	"golang.org/x/sys/unix"
 )
 
 // antispoof returns a table with every kind of rule.
@@ -42,6 +43,7 @@ func TestAntispoof(t *testing.T) {
 		`iifname != "vxlan-tunnel" iifname != "subvx-*" drop comment`,
 		`oifname "subvx-*" ip saddr != 10.8.0.0/14 ip saddr != 10.0.0.0/16 ip saddr != 241.0.0.1 ip saddr != @own drop comment`,
 		"type filter hook postrouting priority 300; policy accept;", "tcp dport 32780-32783 ip saddr @remote drop comment",
+		"tcp dport 32780-32783 ip saddr 240.0.0.0/5 drop comment", "ip saddr . iif @ways accept comment",
 	} {
 		require.Contains(t, rules, line)
 	}
@@ -102,13 +104,74 @@ func TestAntispoofChangesInPlace(t *testing.T) {
 	require.NotEqual(t, before, ns.Run(chain))
 }
 
+// A table whose chains were created in another order than that of the rules is whole: it is changed in
+// place, and not created anew, which would let forged packets that are under way pass.
+func TestAntispoofChainsInAnyOrder(t *testing.T) {
+	ns, h := node(t, dataplane.GatewayOwner)
+	all := antispoof()
+	few := all
+	few.Ports, few.Transit, few.Remote = nil, nil, nil
+	settle(t, ns, h, state(t, few))
+	require.Len(t, settle(t, ns, h, state(t, all)), 1)
+	require.Empty(t, settle(t, ns, h, state(t, all)))
+	const set = "nft -a list set ip submariner-gateway-antispoof own | grep -o 'set own.*handle.*'"
+	before := ns.Run(set)
+	require.Len(t, settle(t, ns, h, state(t, few)), 1)
+	require.Equal(t, before, ns.Run(set))
+}
+
+// The kernel remembers on which device the packets of a sender arrive, if it is the one that leads to the
+// sender. Packets with the same source on other devices are dropped nevertheless, and if the route changes,
+// packets on the new device are accepted at once. Addresses that send no cable's packets are not remembered.
+func TestHostileWays(t *testing.T) {
+	const table, ways = "submariner-gateway-antispoof", "nft list set ip submariner-gateway-antispoof ways"
+	for name, a := range map[string]dataplane.Antispoof{
+		"gateway": {Table: table, Ports: []int{4502}, Inner: []dataplane.InnerSource{{Outer: ip("172.31.0.9"), Net: cidr("10.1.0.0/16")}}},
+		"node":    {Table: table, Ports: []int{4502}, Transit: []int{4502}, Ends: []netip.Prefix{cidr("172.31.0.9/32")}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			ns, h := node(t, dataplane.GatewayOwner)
+			senders := map[string]*nstest.NS{}
+			for i, dev := range []string{"up0", "up1"} {
+				senders[dev] = nstest.New(t, dev)
+				nstest.Join(nstest.End{NS: ns, Dev: dev, Addr: fmt.Sprintf("172.30.%d.1/24", i)}, nstest.End{NS: senders[dev], Dev: "eth0", Addr: fmt.Sprintf("172.30.%d.2/24", i)})
+				senders[dev].Run(fmt.Sprintf("ip route add 172.30.9.9 via 172.30.%d.1", i))
+			}
+			ns.Run("ip addr add 172.30.9.9/32 dev lo; ip route add 172.31.0.0/24 dev up0; ip route add 172.32.0.0/24 dev up0")
+			ns.Run("nft 'table ip probe { chain in { type filter hook input priority 10; udp dport 4502 iifname up0 counter; udp dport 4502 iifname up1 counter; }; }'")
+			settle(t, ns, h, state(t, a))
+			arrived := func(dev, src string) (packets string) {
+				before := ns.Run("nft list chain ip probe in")
+				inner := nstest.IPv4("10.1.0.9", "10.2.0.9", unix.IPPROTO_UDP, nstest.UDP(9, 9, nil))
+				require.NoError(t, sendRaw(senders[dev], [][]byte{nstest.IPv4(src, "172.30.9.9", unix.IPPROTO_UDP, nstest.UDP(9, 4502, nstest.VXLAN(7, "02:00:00:00:00:01", inner)))}))
+				time.Sleep(20 * time.Millisecond)
+				if ns.Run("nft list chain ip probe in") == before {
+					return "none"
+				}
+				return "one"
+			}
+			require.Equal(t, "none", arrived("up1", "172.31.0.9"))
+			require.NotContains(t, ns.Run(ways), "elements")
+			require.Equal(t, "one", arrived("up0", "172.31.0.9"))
+			require.Contains(t, ns.Run(ways), `172.31.0.9 . "up0"`)
+			require.Equal(t, "one", arrived("up0", "172.31.0.9"), "remembered")
+			require.Equal(t, "none", arrived("up1", "172.31.0.9"), "from elsewhere")
+			ns.Run("ip route replace 172.31.0.0/24 dev up1")
+			require.Equal(t, "one", arrived("up1", "172.31.0.9"), "the route has changed")
+			arrived("up0", "172.32.0.9")
+			require.NotContains(t, ns.Run(ways), "172.32.0.9")
+			require.Empty(t, settle(t, ns, h, state(t, a)), "what the kernel remembers is no change")
+		})
+	}
+}
+
 // olderTable replaces the table by one of an older agent, whose set "inner" has intervals.
 const olderTable = `nft -f - <<X
 delete table ip submariner-gateway-antispoof
 table ip submariner-gateway-antispoof {
 	set inner { type ipv4_addr . ipv4_addr; flags interval; elements = { 172.30.0.2 . 10.9.0.2 }; }
 	chain vxlan { fib saddr . iif oif missing drop comment "1/2 3 0123456789abcdef"; }
-	chain input { type filter hook input priority -10; udp dport 4502 jump vxlan comment "2/2 3 0123456789abcdef"; }
+	chain input { type filter hook input priority -10; udp dport 4502 jump vxlan comment "1/2 3 0123456789abcdef"; }
 }
 X`
 
