@@ -40,6 +40,16 @@ func joinFileName(path string) string {
 	return "join file " + path
 }
 
+// unreadable returns the error about a join file that cannot be read. Callers tell what to do if
+// there is none.
+func unreadable(err error) error {
+	err = fmt.Errorf("reading join file: %w", err)
+	if errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	return fmt.Errorf("%w: specify the path of a join file that you can read", err)
+}
+
 // ReadOldJoinFile reads a join file for its keys; "-" is stdin. The token may have expired, and
 // a file of upstream's subctl has no signing key.
 func ReadOldJoinFile(path string, stdin io.Reader) (*JoinFile, error) {
@@ -47,14 +57,14 @@ func ReadOldJoinFile(path string, stdin io.Reader) (*JoinFile, error) {
 	if path != "-" {
 		file, err := os.Open(path)
 		if err != nil {
-			return nil, fmt.Errorf("reading join file: %w", err)
+			return nil, unreadable(err)
 		}
 		defer file.Close()
 		in = file
 	}
 	content, err := io.ReadAll(io.LimitReader(in, maxJoinFile+1))
 	if err != nil {
-		return nil, fmt.Errorf("reading join file: %w", err)
+		return nil, unreadable(err)
 	}
 	if len(content) > maxJoinFile {
 		return nil, fmt.Errorf("%s %w", joinFileName(path), errForeign)

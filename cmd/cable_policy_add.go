@@ -198,7 +198,7 @@ func (o *cablePolicyAdd) read() (policy.Manifest, error) {
 		*s.into = parsed
 	}
 	if r.CableDriver = o.driver; o.driver == "" {
-		errs = append(errs, errors.New("--cable-driver is missing"))
+		errs = append(errs, fmt.Errorf("--cable-driver is missing: use one of %s", drivers.Names()))
 	} else if err := policy.CheckDriver(o.driver); err != nil {
 		errs = append(errs, fmt.Errorf("--cable-driver: %w", err))
 	}

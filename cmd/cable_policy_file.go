@@ -53,7 +53,7 @@ func (g *globals) readFile(name string) ([]byte, error) {
 	if name != stdStream {
 		file, err := os.Open(name)
 		if err != nil {
-			return nil, fmt.Errorf("reading policies: %w", err)
+			return nil, unreadableFile(err)
 		}
 		defer file.Close()
 		in = file
@@ -61,11 +61,15 @@ func (g *globals) readFile(name string) ([]byte, error) {
 	data, err := io.ReadAll(io.LimitReader(in, maxPolicyFile+1))
 	switch {
 	case err != nil:
-		return nil, fmt.Errorf("reading policies: %w", err)
+		return nil, unreadableFile(err)
 	case len(data) > maxPolicyFile:
 		return nil, fmt.Errorf("reading policies: %s is larger than %d MiB", name, maxPolicyFile>>20)
 	}
 	return data, nil
+}
+
+func unreadableFile(err error) error {
+	return fmt.Errorf("reading policies: %w: specify the path of a file that you can read, or - for stdin", err)
 }
 
 // supplied is a cluster with the ConfigMaps that files supply for its policies.

@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	submarinerv1 "subctl/api/submariner/v1"
 	"subctl/broker"
 	"subctl/cable/drivers"
 	"subctl/cluster"
@@ -101,6 +102,9 @@ func newJoin(g *globals) *cobra.Command {
 	c.RunE = func(c *cobra.Command, args []string) error {
 		if f.Changed("output") && !o.dryRun {
 			return usageError(errors.New("--output requires --dry-run"))
+		}
+		if f.Changed("clusterset") && len(o.ClusterSets) == 0 { // an unset variable
+			return usageError(fmt.Errorf(`--clusterset "" is not a clusterset: specify one, such as %s, or omit the flag`, submarinerv1.DefaultClusterSet))
 		}
 		o.file, o.InsecureBroker, o.AllowConflicts = args[0], !o.checkBroker, o.force
 		f.Visit(func(flag *pflag.Flag) { o.Specified = append(o.Specified, flag.Name) })

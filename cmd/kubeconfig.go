@@ -35,9 +35,9 @@ func (g *globals) kubeconfig() (clientcmdapi.Config, error) {
 // something else, client-go's error describes Go types.
 func unreadable(err error) error {
 	if where, _, found := strings.Cut(err.Error(), ": couldn't get version/kind; "); found {
-		return fmt.Errorf("reading the kubeconfig: %s: the file is not a kubeconfig", where)
+		err = fmt.Errorf("%s: the file is not a kubeconfig", where)
 	}
-	return fmt.Errorf("reading the kubeconfig: %w", err)
+	return fmt.Errorf("reading the kubeconfig: %w: specify another file with --kubeconfig FILE or $KUBECONFIG", err)
 }
 
 // contexts returns the names of all contexts, sorted.
@@ -135,7 +135,7 @@ func (g *globals) loader() (clientcmd.ClientConfig, error) {
 	}
 	for _, file := range files { // clientcmd would skip missing files
 		if _, err := os.Stat(file); err != nil {
-			return nil, fmt.Errorf("reading the kubeconfig: %w", err)
+			return nil, unreadable(err)
 		}
 	}
 	rules := &clientcmd.ClientConfigLoadingRules{Precedence: files, DefaultClientConfig: &clientcmd.DefaultClientConfig}

@@ -52,7 +52,7 @@ func TestNoKubeconfig(t *testing.T) {
 	g := newGlobals(genericiooptions.IOStreams{})
 	*g.kube.KubeConfig = file
 	_, err := g.restConfig()
-	require.EqualError(t, err, `reading the kubeconfig: error loading config file "`+file+`": the file is not a kubeconfig`)
+	require.EqualError(t, err, `reading the kubeconfig: error loading config file "`+file+`": the file is not a kubeconfig: specify another file with --kubeconfig FILE or $KUBECONFIG`)
 }
 
 // Whatever kubectl's other flags say, a list means what one file does.

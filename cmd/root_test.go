@@ -143,7 +143,7 @@ func TestCommandLines(t *testing.T) {
 		},
 		"kubeconfig not there": {
 			args: []string{"show", "connections", "--kubeconfig", "not-there"}, code: 1,
-			stderr: "Error: reading the kubeconfig: stat not-there: no such file or directory\n",
+			stderr: "Error: reading the kubeconfig: stat not-there: no such file or directory: specify another file with --kubeconfig FILE or $KUBECONFIG\n",
 		},
 		"no such context": {
 			args: []string{"show", "connections", "--context", "north"}, contexts: []string{"west", "east"}, code: 2,

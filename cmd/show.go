@@ -67,6 +67,12 @@ func (s *show) addFlags(c *cobra.Command) {
 	s.format = output(c, printer.Table, printer.Wide, printer.JSON, printer.YAML)
 	c.Flags().StringSliceVar(&s.contexts, "contexts", nil, "kubeconfig contexts of the clusters to show, in this order (instead of --context)")
 	s.addWatch(c)
+	before(c, func() error {
+		if c.Flags().Changed("contexts") && (len(s.contexts) == 0 || slices.Contains(s.contexts, "")) { // an unset variable
+			return errors.New("--contexts contains an empty name: specify contexts of the kubeconfig, or omit the flag to show all clusters")
+		}
+		return nil
+	})
 	complete(c, "contexts", func(context.Context) ([]string, error) { return s.globals.contexts() })
 }
 

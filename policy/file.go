@@ -147,6 +147,8 @@ func readPolicy(text []byte) (*v1alpha1.CablePolicies, error) {
 			RightClusterSelector: v1alpha1.ClusterSelector(short.RightClusterSelector),
 			CableDriver:          short.CableDriver.Name, CableOptions: short.CableDriver.Options,
 		}}
+	case len(spec) > 0 && !bytes.Equal(spec, []byte("null")):
+		return nil, fmt.Errorf("spec is %.80s: it must be a list of rules, or one rule", spec)
 	default:
 		return nil, errors.New("spec is missing: it must be a list of rules, or one rule")
 	}

@@ -265,7 +265,7 @@ type UnknownNodeError struct {
 
 // Error implements error.
 func (e *UnknownNodeError) Error() string {
-	return fmt.Sprintf("the cluster has no node %q: it has %s", e.Node, strings.Join(e.Nodes, ", "))
+	return fmt.Sprintf("the cluster has no node %q: it has %s", e.Node, cmp.Or(strings.Join(e.Nodes, ", "), "no nodes"))
 }
 
 func names[T client.Object](objs []T) []string {
