@@ -25,6 +25,7 @@ import (
 	submarinerv1 "subctl/api/submariner/v1"
 	"subctl/api/submariner/v1alpha1"
 	"subctl/internal/kubetest"
+	"subctl/internal/wake"
 )
 
 // exampleChanges are the examples that do not run as they are, because no agents run, with
@@ -32,20 +33,30 @@ import (
 var exampleChanges = []struct{ command, flag, why string }{
 	{"subctl deploy-broker --context hub --broker-url ", "--dry-run", "the address does not exist"},
 	{"subctl join ", "--wait=false", "it waits for the agents"},
-	{"subctl rotate-key ", "--dry-run", "it waits for the gateway"},
-	{"subctl uninstall ", "--dry-run", "the agents clean their nodes first"},
-	{"subctl revoke ", "--dry-run", "the examples after it need the cluster and the join file"},
+	{"subctl rotate-key ", "--dry-run", "see examplesAtLast"},
+	{"subctl uninstall ", "--dry-run", "the examples after it need the cluster: see examplesAtLast"},
+	{"subctl revoke ", "--dry-run", "the examples after it need the cluster and the join file: see examplesAtLast"},
 	{"subctl cable-policy add --replace ", "--dry-run", "it waits for the gateways"},
+}
+
+// examplesAtLast are the examples that run as they are after all others. The example of uninstall
+// whose broker is gone is not among them: a cluster leaves once.
+var examplesAtLast = []string{
+	"subctl rotate-key --context west",
+	"subctl revoke east --context hub --yes",
+	"subctl revoke --join-files --context hub --yes",
+	"subctl uninstall --context west --yes",
 }
 
 // TestExamples runs the examples of all help texts, in the order of the commands in the help
 // and of the examples in a text: on a broker and two clusters, on real API servers.
 func TestExamples(t *testing.T) {
 	w := newExampleWorld(t)
-	ran := 0
+	ran, seen := 0, []string{}
 	for _, c := range inHelpOrder(newRoot(newGlobals(genericiooptions.IOStreams{}))) {
 		for _, line := range exampleLines(c.Example) {
 			ran++
+			seen = append(seen, line)
 			w.agents(t)
 			for _, change := range exampleChanges {
 				if strings.HasPrefix(line+" ", change.command) && !strings.Contains(line, "--dry-run") {
@@ -60,6 +71,58 @@ func TestExamples(t *testing.T) {
 		}
 	}
 	require.Greater(t, ran, 40)
+	for _, line := range examplesAtLast {
+		require.Contains(t, seen, line)
+		w.agents(t)
+		code, stdout, stderr := w.runBesideAgents(t, line)
+		require.Equal(t, exitDone, code, "%s:\n%s%s", line, stdout, stderr)
+		goodMessages(t, line, stderr)
+	}
+	gone := w.clients["west"].Get(t.Context(), client.ObjectKey{Namespace: submarinerv1.OperatorNamespace, Name: v1alpha1.SubmarinerName}, &v1alpha1.Submariner{})
+	require.Error(t, gone, "west has left")
+}
+
+// runBesideAgents is like run, while the agents of the cluster west report: that they use its public key,
+// that they are connected, and that they have cleaned their nodes.
+func (w exampleWorld) runBesideAgents(t *testing.T, line string) (code int, stdout, stderr string) {
+	t.Helper()
+	ctx, stop := context.WithCancel(t.Context())
+	stopped := make(chan struct{})
+	go func() {
+		defer close(stopped)
+		for wake.After(ctx, 200*time.Millisecond) == nil {
+			w.report(ctx)
+		}
+	}()
+	defer func() { stop(); <-stopped }()
+	return w.run(t, line)
+}
+
+// report does what the agents of west do while a command waits for them. What fails is tried again.
+func (w exampleWorld) report(ctx context.Context) {
+	c, sub := w.clients["west"], &v1alpha1.Submariner{}
+	if c.Get(ctx, client.ObjectKey{Namespace: submarinerv1.OperatorNamespace, Name: v1alpha1.SubmarinerName}, sub) != nil {
+		return
+	}
+	clean := []metav1.Condition{}
+	if sub.DeletionTimestamp != nil {
+		clean = append(clean, metav1.Condition{Type: submarinerv1.ConditionClean, Status: metav1.ConditionTrue, Reason: "Clean", LastTransitionTime: metav1.Now()})
+	}
+	self, gw, route := &submarinerv1.Cluster{}, &submarinerv1.Gateway{}, &submarinerv1.RouteAgent{}
+	if c.Get(ctx, client.ObjectKey{Namespace: submarinerv1.OperatorNamespace, Name: "west"}, self) == nil {
+		self.Spec.PublicKey = sub.Annotations[v1alpha1.PublicKeyAnnotation]
+		_ = c.Update(ctx, self)
+	}
+	key := client.ObjectKey{Namespace: submarinerv1.OperatorNamespace, Name: "gw-1"}
+	if c.Get(ctx, key, gw) == nil {
+		gw.SetReportedAt(time.Now())
+		gw.Status.Conditions = clean
+		_ = c.Update(ctx, gw)
+	}
+	if c.Get(ctx, key, route) == nil {
+		route.Status.Conditions = clean
+		_ = c.Update(ctx, route)
+	}
 }
 
 // goodMessages fails if messages contain what only programmers understand.

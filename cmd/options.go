@@ -15,6 +15,9 @@ func newOptions(g *globals) *cobra.Command {
 		Short: "List the global flags",
 		Long: `List the global flags, which every command takes.
 
+Most commands also have --output (-o), and the commands that show clusters have --contexts. A
+command that lacks one of them prints why if the flag is set.
+
 ` + configHelp,
 		Args: noArguments,
 		RunE: func(c *cobra.Command, _ []string) error {
