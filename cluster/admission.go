@@ -38,12 +38,13 @@ func agentPolicies(clusterID string) []client.Object {
 		agentPolicy(GatewayName, []admissionv1.NamedRuleWithOperations{
 			kube.AdmissionRule(ours, kube.AdmissionWrites(), "gateways", "endpoints"),
 			kube.AdmissionRule("coordination.k8s.io", kube.AdmissionWrites(), "leases"),
+			kube.AdmissionRule(ours, []admissionv1.OperationType{admissionv1.Update}, "submariners/status"),
 		},
 			// The speaker deletes the reports and the Endpoints of gateways that are gone. If one of
 			// them still runs, it writes its object again at once.
 			ownReport("gateways", "Gateway", admissionv1.Create, admissionv1.Update),
 			ownEndpoint(clusterID),
-			leaseName(), leaseHolder(),
+			leaseName(), leaseHolder(), detectedPlugin(),
 			ownEvents("variables.regarding == 'Gateway/' + variables.node || variables.regarding.startsWith('CablePolicies/')"),
 		),
 	)
@@ -150,6 +151,16 @@ func ownEndpoint(clusterID string) admissionv1.Validation {
 	return admissionv1.Validation{
 		Expression:        fmt.Sprintf("variables.resource != 'endpoints' || object == null || object.spec.cluster_id != '%s' || object.spec.hostname == variables.node", clusterID),
 		MessageExpression: "'the gateway of node ' + variables.node + ' may not write an Endpoint of this cluster for node ' + object.spec.hostname",
+	}
+}
+
+// detectedPlugin keeps a gateway from changing the network plugin in the status of the Submariner, which
+// join has detected: plans depend on it.
+func detectedPlugin() admissionv1.Validation {
+	const format = "(has(%[1]s.status) && has(%[1]s.status.networkPlugin) ? %[1]s.status.networkPlugin : '')"
+	return admissionv1.Validation{
+		Expression:        fmt.Sprintf("variables.resource != 'submariners' || %s == %s", fmt.Sprintf(format, "object"), fmt.Sprintf(format, "oldObject")),
+		MessageExpression: "'the gateway of node ' + variables.node + ' may not change the network plugin of the Submariner'",
 	}
 }
 

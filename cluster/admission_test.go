@@ -16,6 +16,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	submarinerv1 "subctl/api/submariner/v1"
+	"subctl/api/submariner/v1alpha1"
 	"subctl/cluster"
 	"subctl/cluster/clustertest"
 	"subctl/internal/kube"
@@ -163,6 +164,32 @@ func TestHostileAgent(t *testing.T) {
 			t.Run(account+"/"+test.name, func(t *testing.T) { test.run(t, admin, agent) })
 		}
 	}
+}
+
+// A gateway writes the status of the Submariner, except the network plugin, which decides about the plans of
+// all nodes.
+func TestHostileStatus(t *testing.T) {
+	server := kubetest.Shared(t)
+	admin := joined(t, server)
+	agent := agentOf(t, server, cluster.GatewayName, "n1")
+	denied(t, agent, eventAbout("Node", "n1"))
+	sub := clustertest.Submariner()
+	sub.ObjectMeta = clustertest.In(v1alpha1.SubmarinerName)
+	require.NoError(t, admin.Create(t.Context(), sub))
+	t.Cleanup(func() { _ = admin.Delete(context.WithoutCancel(t.Context()), sub) })
+	status := func(c client.Client, text string) error {
+		return c.Status().Patch(t.Context(), sub.DeepCopy(), client.RawPatch(types.MergePatchType, []byte(`{"status":`+text+`}`)))
+	}
+	require.NoError(t, status(agent, `{"clusterID":"west"}`))
+	require.NoError(t, status(admin, `{"networkPlugin":"flannel"}`))
+	require.NoError(t, status(agent, `{"natEnabled":true,"networkPlugin":"flannel"}`))
+	for _, text := range []string{`{"networkPlugin":"calico"}`, `{"networkPlugin":null}`} {
+		err := status(agent, text)
+		require.True(t, apierrors.IsForbidden(err), "%v", err)
+		require.ErrorContains(t, err, "the gateway of node n1 may not change the network plugin of the Submariner")
+	}
+	require.NoError(t, kube.ApplyStatus(t.Context(), agent, "subctl-gateway", &v1alpha1.Submariner{ObjectMeta: clustertest.In(sub.Name), Status: v1alpha1.SubmarinerStatus{ClusterID: "west"}}))
+	require.True(t, apierrors.IsForbidden(agent.Patch(t.Context(), sub.DeepCopy(), client.RawPatch(types.MergePatchType, []byte(`{"spec":{"natEnabled":true}}`)))))
 }
 
 func (a attempt) run(t *testing.T, admin, agent client.Client) {
