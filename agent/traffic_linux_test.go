@@ -308,18 +308,24 @@ func TestSourcesAreKeptFromNFTables(t *testing.T) {
 }
 
 // Other clusters do not reach the ports of the agents, on any node, although they reach the
-// address of the node in the pod network, on our device or on the CNI's. The pods of the node's own
-// cluster do.
+// address of the node in the pod network, on our device or on the CNI's. On our devices this is so
+// even while the route agent of the node does not know the cluster: it may be behind the gateway agent, or
+// refuse the endpoint because of what its node needs. The pods of the node's own cluster reach the ports.
 func TestHostileMetricsThroughCable(t *testing.T) {
-	for _, carries := range []bool{false, true} {
+	for _, how := range []string{"on our devices", "where the CNI carries packets", "while the cluster is not known"} {
 		fabric := newFabric(t)
 		east, west := newSide(t, fabric, 1, "east"), newSide(t, fabric, 2, "west")
-		if west.carries = carries; carries {
+		if west.carries = how == "where the CNI carries packets"; west.carries {
 			west.nodes["gw"].Run("iptables -A FORWARD -d 10.112.0.0/16 -j ACCEPT") // as such a CNI does
 			west.nodes["worker"].Run("sysctl -qw net.ipv4.conf.eth0.rp_filter=2")
 		}
 		east.sync(t, west)
 		west.sync(t, east)
+		for _, node := range nodeNames {
+			if how == "while the cluster is not known" {
+				west.nodes[node].Run("nft flush set ip submariner-route-antispoof remote")
+			}
+		}
 		for i, node := range nodeNames {
 			ip := fmt.Sprintf("10.112.%d.1", i+1) // see newSide
 			for _, from := range nodeNames {
@@ -329,7 +335,7 @@ func TestHostileMetricsThroughCable(t *testing.T) {
 				at := net.JoinHostPort(ip, fmt.Sprint(port))
 				connect(t, west.pods[node], at, west.nodes[node], at, func(*net.TCPConn) {})
 				for _, from := range nodeNames {
-					t.Run(fmt.Sprintf("from %s to port %d of %s, where the CNI carries packets: %v", from, port, node, carries), func(t *testing.T) {
+					t.Run(fmt.Sprintf("from %s to port %d of %s, %s", from, port, node, how), func(t *testing.T) {
 						var l net.Listener
 						var err error
 						west.nodes[node].Do(func() { l, err = net.Listen("tcp4", at) })

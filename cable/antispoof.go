@@ -85,7 +85,8 @@ func deviceNames(arguments []string) (out []string) {
 //   - nothing is forwarded to addresses on our devices: a cable encrypts whatever is sent to them;
 //   - packets of other clusters arrive on our devices;
 //   - packets of other clusters do not reach the ports of metrics and probes: the node has an address
-//     in the pod network, and some CNIs carry packets to it on devices of their own.
+//     in the pod network, and some CNIs carry packets to it on devices of their own. On our devices nothing
+//     does: the gateway agent may know a cluster before the route agent does.
 func (n Intra) antispoof() dataplane.Antispoof {
 	a := dataplane.Antispoof{
 		Table: dataplane.RouteOwner.Antispoof, Ports: []int{dataplane.IntraPort},
@@ -107,15 +108,14 @@ func (n Intra) antispoof() dataplane.Antispoof {
 		remote = append(remote, r.Subnets...)
 	}
 	a.Remote = set("", remote).Members
-	if !n.OnlyOurDevices {
-		return a
-	}
-	a.Usual = n.usual()
 	for _, o := range dataplane.Owners() {
-		a.In = append(a.In, o.Devices...)
+		a.ClosedOn = append(a.ClosedOn, o.Devices...)
 		for _, p := range o.Prefixes {
-			a.In = append(a.In, p+dataplane.DeviceAny)
+			a.ClosedOn = append(a.ClosedOn, p+dataplane.DeviceAny)
 		}
+	}
+	if n.OnlyOurDevices {
+		a.In, a.Usual = a.ClosedOn, n.usual()
 	}
 	return a
 }

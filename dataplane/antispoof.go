@@ -32,12 +32,14 @@ type Antispoof struct {
 	// Unforwarded are networks to which this node forwards nothing.
 	Unforwarded []netip.Prefix
 	// Remote are networks whose packets must arrive on one of the devices In, if there are any.
-	// Neither they nor Unforwarded reach the TCP ports Closed of this node.
+	// Neither they nor Unforwarded reach the TCP ports Closed of this node, and nothing that arrives on the
+	// devices ClosedOn does.
 	Remote []netip.Prefix // sorted; no network contains another
 	In     []string
 	// Usual are the devices among In on which such packets usually arrive.
-	Usual  []string
-	Closed Range
+	Usual    []string
+	Closed   Range
+	ClosedOn []string
 	// Out are devices on which all packets must leave with a source in Own.
 	Out []string
 	Own []netip.Prefix // sorted; no network contains another
@@ -75,6 +77,7 @@ const (
 	AntispoofUnforwarded = "unforwarded"
 	AntispoofPorts       = "ports"
 	AntispoofTransit     = "transit"
+	AntispoofClosed      = "closed"
 	AntispoofIn          = "prerouting"
 	AntispoofForeign     = "foreign"
 	AntispoofOut         = "postrouting"
@@ -83,7 +86,7 @@ const (
 // AntispoofChains are all chains that an Antispoof may have.
 var AntispoofChains = []string{
 	AntispoofInput, AntispoofVXLAN, AntispoofWay, AntispoofForward, AntispoofUnforwarded, AntispoofPorts, AntispoofTransit,
-	AntispoofIn, AntispoofForeign, AntispoofOut,
+	AntispoofClosed, AntispoofIn, AntispoofForeign, AntispoofOut,
 }
 
 // AntispoofRule is a rule of Antispoof. It drops the packets that match, unless another field is set.
@@ -268,11 +271,17 @@ func (a Antispoof) Rules() (rules []AntispoofRule) {
 		add(AntispoofTransit, Match{SAddrNotIn: AntispoofSetEnds})
 		add(AntispoofTransit, Match{WrongWay: true})
 	}
-	if a.Closed.Max != 0 && len(a.Unforwarded) > 0 {
-		add(AntispoofInput, Match{TCPPorts: a.Closed}, Match{SAddr: around(a.Unforwarded)})
-	}
-	if a.Closed.Max != 0 && len(a.Remote) > 0 {
-		add(AntispoofInput, Match{TCPPorts: a.Closed}, Match{SAddrIn: AntispoofSetRemote})
+	if a.Closed.Max != 0 {
+		jump(AntispoofClosed, AntispoofInput, Match{TCPPorts: a.Closed})
+		if len(a.Unforwarded) > 0 {
+			add(AntispoofClosed, Match{SAddr: around(a.Unforwarded)})
+		}
+		if len(a.Remote) > 0 {
+			add(AntispoofClosed, Match{SAddrIn: AntispoofSetRemote})
+		}
+		for _, d := range a.ClosedOn {
+			add(AntispoofClosed, Match{IIF: d})
+		}
 	}
 	if len(a.Remote) > 0 && len(a.In) > 0 {
 		usual := func(chain string) {

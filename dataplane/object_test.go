@@ -21,7 +21,7 @@ func objects() []dataplane.Object {
 		dataplane.Chain{Table: "nat", Name: "c", Hook: "OUTPUT", Rules: []string{"-j DROP"}, Sets: []string{"s"}},
 		dataplane.Antispoof{
 			Table: "t", Ports: []int{1}, Inner: []dataplane.InnerSource{{Outer: ip, Net: p}}, Transit: []int{2}, Ends: []netip.Prefix{p},
-			Unforwarded: []netip.Prefix{p}, Remote: []netip.Prefix{p}, In: []string{"a"}, Usual: []string{"a"}, Closed: dataplane.Range{Min: 3, Max: 4}, Out: []string{"b"}, Own: []netip.Prefix{p},
+			Unforwarded: []netip.Prefix{p}, Remote: []netip.Prefix{p}, In: []string{"a"}, Usual: []string{"a"}, Closed: dataplane.Range{Min: 3, Max: 4}, ClosedOn: []string{"d"}, Out: []string{"b"}, Own: []netip.Prefix{p},
 		},
 		dataplane.Sources{Table: "t", Local: []netip.Prefix{p}, Remote: []netip.Prefix{p}},
 		dataplane.VXLAN{Name: "d", Dev: "a", MAC: "m", VNI: 1, Local: ip, Port: 2, SourcePort: 4, MTU: 3, Conf: dataplane.Conf{RPFilter: 2, Forwarding: 1}},

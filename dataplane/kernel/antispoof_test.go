@@ -23,7 +23,7 @@ func antispoof() dataplane.Antispoof {
 		Inner:   []dataplane.InnerSource{{Outer: ip("172.18.0.3"), Net: cidr("10.1.0.0/16")}, {Outer: ip("172.18.0.4"), Net: cidr("10.2.0.0/16")}},
 		Transit: []int{4502, 4800}, Ends: []netip.Prefix{cidr("172.18.0.2/32"), cidr("172.18.0.3/32")},
 		Unforwarded: []netip.Prefix{cidr("240.0.0.0/8"), cidr("244.0.0.0/6")},
-		Remote:      []netip.Prefix{cidr("10.1.0.0/16"), cidr("10.2.0.0/16")}, In: []string{"vxlan-tunnel", "subvx-*"}, Usual: []string{"vxlan-tunnel"}, Closed: dataplane.Range{Min: 32780, Max: 32783},
+		Remote:      []netip.Prefix{cidr("10.1.0.0/16"), cidr("10.2.0.0/16")}, In: []string{"vxlan-tunnel", "subvx-*"}, Usual: []string{"vxlan-tunnel"}, Closed: dataplane.Range{Min: 32780, Max: 32783}, ClosedOn: []string{"vxlan-tunnel", "subvx-*"},
 		Out: []string{"vxlan-tunnel", "subvx-*"}, Own: []netip.Prefix{cidr("10.0.0.0/16"), cidr("10.8.0.0/14"), cidr("241.0.0.1/32")},
 	}
 }
@@ -42,8 +42,8 @@ func TestAntispoof(t *testing.T) {
 		"udp dport 4800 ip daddr @ends jump transit", "ip saddr != @ends drop", `iifname "vxlan-tunnel" accept`, "ip saddr 10.2.0.0/16 jump foreign comment",
 		`iifname != "vxlan-tunnel" iifname != "subvx-*" drop comment`,
 		`oifname "subvx-*" ip saddr != 10.8.0.0/14 ip saddr != 10.0.0.0/16 ip saddr != 241.0.0.1 ip saddr != @own drop comment`,
-		"type filter hook postrouting priority 300; policy accept;", "tcp dport 32780-32783 ip saddr @remote drop comment",
-		"tcp dport 32780-32783 ip saddr 240.0.0.0/5 drop comment", "ip saddr . iif @ways accept comment",
+		"type filter hook postrouting priority 300; policy accept;", "tcp dport 32780-32783 jump closed comment", "ip saddr @remote drop comment",
+		"ip saddr 240.0.0.0/5 drop comment", `iifname "subvx-*" drop comment`, "ip saddr . iif @ways accept comment",
 	} {
 		require.Contains(t, rules, line)
 	}
