@@ -1,6 +1,7 @@
 package parts
 
 import (
+	"bytes"
 	"context"
 	"crypto/rand"
 	"encoding/binary"
@@ -56,6 +57,7 @@ type pinged struct {
 	target  mesh.Target
 	lost    int       // in a row
 	seq     uint16    // of the last ping
+	nonce   [16]byte  // random, in the last ping: whoever has not received it cannot answer
 	sent    time.Time // when it was sent; zero if it was answered
 	due     time.Time // when to ping next
 	health  mesh.Health
@@ -207,6 +209,7 @@ func (p *prober) sendDue(send func(*pinged) error, next *uint16) time.Duration {
 		delete(p.byOrder, g.seq)
 		*next++
 		g.seq, g.sent, g.started = *next, now, true
+		rand.Read(g.nonce[:]) // never fails
 		p.byOrder[g.seq] = name
 		g.due, wait = now.Add(interval), min(wait, interval)
 		if err := send(g); err != nil {
@@ -231,7 +234,7 @@ func (p *prober) judge(g *pinged) bool {
 }
 
 func ping(conn *icmp.PacketConn, id int, g *pinged) error {
-	b, err := (&icmp.Message{Type: ipv4.ICMPTypeEcho, Body: &icmp.Echo{ID: id, Seq: int(g.seq), Data: []byte("subctl health check")}}).Marshal(nil)
+	b, err := (&icmp.Message{Type: ipv4.ICMPTypeEcho, Body: &icmp.Echo{ID: id, Seq: int(g.seq), Data: g.nonce[:]}}).Marshal(nil)
 	if err != nil {
 		return err
 	}
@@ -263,17 +266,18 @@ func (p *prober) receive(ctx context.Context, conn *icmp.PacketConn, id int) {
 			continue
 		}
 		src, _ := netip.AddrFromSlice(addr.IP)
-		p.answered(uint16(echo.Seq), src.Unmap(), now)
+		p.answered(uint16(echo.Seq), src.Unmap(), echo.Data, now)
 	}
 }
 
-// answered takes an answer to the last ping of a target. A late answer, or one from
-// another address, is ignored.
-func (p *prober) answered(seq uint16, from netip.Addr, now time.Time) {
+// answered takes an answer to the last ping of a target. A late answer, one from another address, or
+// one of somebody who has not received the ping, is ignored: a pod with NET_RAW can send any answer to
+// its node.
+func (p *prober) answered(seq uint16, from netip.Addr, data []byte, now time.Time) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	g := p.pings[p.byOrder[seq]]
-	if g == nil || g.seq != seq || g.target.IP != from || g.sent.IsZero() {
+	if g == nil || g.seq != seq || g.target.IP != from || g.sent.IsZero() || !bytes.Equal(data, g.nonce[:]) {
 		return
 	}
 	g.health.RTT.Add(now.Sub(g.sent))

@@ -39,11 +39,13 @@ func TestProber(t *testing.T) {
 	p.lose(1)
 	require.Equal(t, submarinerv1.Connecting, p.health()["west"].Status)
 	g := p.pings["west"]
-	p.answered(g.seq, netip.MustParseAddr("10.112.1.99"), time.Now())
+	p.answered(g.seq, netip.MustParseAddr("10.112.1.99"), g.nonce[:], time.Now())
 	require.Equal(t, submarinerv1.Connecting, p.health()["west"].Status, "somebody else answered")
-	p.answered(g.seq-1, west, time.Now())
+	p.answered(g.seq-1, west, g.nonce[:], time.Now())
 	require.Equal(t, submarinerv1.Connecting, p.health()["west"].Status, "too late an answer")
-	p.answered(g.seq, west, g.sent.Add(3*time.Millisecond))
+	p.answered(g.seq, west, []byte("guessed"), time.Now())
+	require.Equal(t, submarinerv1.Connecting, p.health()["west"].Status, "somebody answered who has not received the ping")
+	p.answered(g.seq, west, g.nonce[:], g.sent.Add(3*time.Millisecond))
 	h := p.health()["west"]
 	require.Equal(t, submarinerv1.Connected, h.Status)
 	mean, ok := h.RTT.Mean()
@@ -58,7 +60,7 @@ func TestProber(t *testing.T) {
 	require.Equal(t, submarinerv1.ConnectionError, h.Status)
 	require.Equal(t, `Failed to successfully ping the remote endpoint IP "10.112.1.1"`, h.Message)
 
-	p.answered(p.pings["west"].seq, west, time.Now())
+	p.answered(p.pings["west"].seq, west, g.nonce[:], time.Now())
 	require.Equal(t, submarinerv1.Connected, p.health()["west"].Status)
 	require.Empty(t, p.health()["west"].Message)
 
@@ -77,11 +79,11 @@ func TestFirstPing(t *testing.T) {
 	next := uint16(0)
 	send := func(*pinged) error { return nil }
 	p.sendDue(send, &next)
-	seq := p.pings["west"].seq
+	seq, nonce := p.pings["west"].seq, p.pings["west"].nonce
 	target.First = time.Now().Add(time.Minute)
 	set()
 	wait := p.sendDue(send, &next)
-	p.answered(seq, target.IP, time.Now())
+	p.answered(seq, target.IP, nonce[:], time.Now())
 	require.Empty(t, p.health())
 	require.InDelta(t, 60, wait.Seconds(), 5)
 }
@@ -143,8 +145,8 @@ func TestEagerAndFarAway(t *testing.T) {
 		p.set(mesh.Probes{Interval: time.Second, MaxLost: 5, Targets: map[string]mesh.Target{"west": {IP: ip, Eager: true}}}, nil)
 		next, start := uint16(0), time.Now()
 		send := func(g *pinged) error {
-			seq := g.seq
-			time.AfterFunc(600*time.Millisecond, func() { p.answered(seq, ip, time.Now()) })
+			seq, nonce := g.seq, g.nonce
+			time.AfterFunc(600*time.Millisecond, func() { p.answered(seq, ip, nonce[:], time.Now()) })
 			return nil
 		}
 		for p.health()["west"].Status != submarinerv1.Connected && time.Since(start) < time.Minute {
