@@ -28,6 +28,9 @@ func sendRaw(ns *nstest.NS, packets [][]byte) (err error) {
 			return
 		}
 		defer unix.Close(fd)
+		if err = unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_BROADCAST, 1); err != nil {
+			return
+		}
 		for _, p := range packets {
 			err = unix.Sendto(fd, p, 0, &unix.SockaddrInet4{Addr: [4]byte(p[16:20])})
 			if errors.Is(err, unix.EPERM) { // dropped at postrouting
