@@ -105,14 +105,14 @@ func (r *trustRow) state(object client.Object, now time.Time) {
 		return
 	}
 	if last, err := trust.ClaimedStatement(object.GetAnnotations()[submarinerv1.SignatureAnnotation]); err == nil && last.Sequence > 0 {
-		r.LastData = stampOf(last.Sequence)
+		r.LastData = trust.Stamp(last.Sequence)
 		r.age = max(0, now.Sub(time.UnixMilli(last.Sequence))).Round(time.Second).String()
 	}
 	g, err := trust.ClaimedGrant(object.GetAnnotations()[submarinerv1.GrantAnnotation])
 	if err != nil {
 		return
 	}
-	r.SignedBy, r.Granted, r.Gateways = "administrator", stampOf(g.Authority()), g.Gateways
+	r.SignedBy, r.Granted, r.Gateways = "administrator", trust.Stamp(g.Authority()), g.Gateways
 	if g.Invited > 0 {
 		r.SignedBy = "invitation"
 	}
@@ -148,8 +148,6 @@ func grantFlaw(s look.Site, id string, object *submarinerv1.Cluster) string {
 	}
 	return ""
 }
-
-func stampOf(ms int64) string { return time.UnixMilli(ms).UTC().Format(time.RFC3339) }
 
 // trustTrouble returns the clusters without a valid grant, and what the gateways refused.
 func trustTrouble(s look.Site, rows []trustRow) []string {

@@ -2,7 +2,6 @@ package exchange
 
 import (
 	"fmt"
-	"time"
 
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -150,9 +149,9 @@ func (j *judge) settle(id string, least, before trust.Grant) {
 // olderGrant is the reason to refuse a grant that is older than one seen before.
 func olderGrant(g, before trust.Grant) string {
 	if g.Authority() == before.Authority() {
-		return fmt.Sprintf("its grant is of %s, and a later one, of %s, was seen before", stamp(g.Serial), stamp(before.Serial))
+		return fmt.Sprintf("its grant is of %s, and a later one, of %s, was seen before", trust.Stamp(g.Serial), trust.Stamp(before.Serial))
 	}
-	return fmt.Sprintf("the administrator signed its grant, or its invitation, at %s, and a later one, at %s, was seen before", stamp(g.Authority()), stamp(before.Authority()))
+	return fmt.Sprintf("the administrator signed its grant, or its invitation, at %s, and a later one, at %s, was seen before", trust.Stamp(g.Authority()), trust.Stamp(before.Authority()))
 }
 
 // verdict is what a judge decides about an object on the broker.
@@ -271,9 +270,7 @@ func (j *judge) least(maker, place string, have client.Object) int64 {
 // older is the reason to refuse an object of a sequence number that is too low.
 func older(sequence, least int64) string {
 	if sequence == least-1 {
-		return fmt.Sprintf("its version of %s was deleted before", stamp(sequence))
+		return fmt.Sprintf("its version of %s was deleted before", trust.Stamp(sequence))
 	}
-	return fmt.Sprintf("its version is of %s, and a later one, of %s, was seen before", stamp(sequence), stamp(least))
+	return fmt.Sprintf("its version is of %s, and a later one, of %s, was seen before", trust.Stamp(sequence), trust.Stamp(least))
 }
-
-func stamp(ms int64) string { return time.UnixMilli(ms).UTC().Format(time.RFC3339) }

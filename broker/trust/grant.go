@@ -158,7 +158,7 @@ func (i Invitation) Covers(g Grant) error {
 	case g.Cluster != i.Cluster:
 		return fmt.Errorf("the invitation is for cluster %q, not %q", i.Cluster, g.Cluster)
 	case g.Serial < i.Serial || g.Serial > i.Expires:
-		return fmt.Errorf("the invitation was valid from %s until %s, and the grant was signed at %s", stamp(i.Serial), stamp(i.Expires), stamp(g.Serial))
+		return fmt.Errorf("the invitation was valid from %s until %s, and the grant was signed at %s", Stamp(i.Serial), Stamp(i.Expires), Stamp(g.Serial))
 	case g.Gateways > i.Gateways:
 		return fmt.Errorf("the invitation is for %d gateways, not %d", i.Gateways, g.Gateways)
 	}
@@ -235,8 +235,9 @@ func within(n netip.Prefix, networks []netip.Prefix) bool {
 	})
 }
 
-// stamp formats milliseconds since 1970.
-func stamp(ms int64) string { return time.UnixMilli(ms).UTC().Format(time.RFC3339) }
+// Stamp formats a serial or a sequence number, which is a time in milliseconds since 1970 (UTC),
+// such as 2026-07-14T10:00:00Z (RFC 3339).
+func Stamp(ms int64) string { return time.UnixMilli(ms).UTC().Format(time.RFC3339) }
 
 // ClaimedGrant returns what a grant states, whoever signed it: to show it, not to trust it.
 func ClaimedGrant(token string) (Grant, error) {

@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"strings"
-	"time"
 
 	"subctl/broker/trust"
 	"subctl/cable"
@@ -54,7 +53,6 @@ func notOlder(g, before trust.Grant) error {
 	if g.Compare(before) > 0 {
 		return nil
 	}
-	stamp := func(ms int64) string { return time.UnixMilli(ms).UTC().Format(time.RFC3339) }
 	return fmt.Errorf("the join file is of %s, and this cluster has a later grant, of %s, so that the other clusters would refuse a grant of the file: "+
-		"ask the administrator of the broker for another file (subctl invite)", stamp(g.Authority()), stamp(before.Authority()))
+		"ask the administrator of the broker for another file (subctl invite)", trust.Stamp(g.Authority()), trust.Stamp(before.Authority()))
 }
