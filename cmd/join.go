@@ -26,9 +26,10 @@ All checks run before anything is changed on either cluster. Then join claims th
 on the broker, installs the agents in namespace submariner-operator, and labels a node as
 gateway if there is none. To finish an interrupted join, or to repair or change one, run the
 command again: settings without a flag stay as they are, and the settings that change are
-printed first. With --reset, settings without a flag return to their defaults, except encryption. A change that
-leaves a pair of clusters without a cable or its encryption, or through which other clusters
-can no longer reach addresses of this one, is refused without --force.
+printed first. With --reset, settings without a flag return to their defaults, except
+encryption. A change that leaves a pair of clusters without a cable or its encryption, or
+through which other clusters can no longer reach addresses of this one, is refused without
+--force.
 
 Cable policies decide which cable connects two clusters. --cable-driver counts only where no
 policy matches, not even the policy "default", which deploy-broker creates. With --encryption
