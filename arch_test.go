@@ -67,8 +67,8 @@ var may = map[string]string{
 	"dataplane/kernel/strongswan": "dataplane",
 }
 
-// guarded says where alone something may be imported or called: in a folder, or in
-// a file. Keys are import paths, with everything under them, and functions.
+// guarded lists the only places where something may be imported or called: folders and
+// files. Keys are import paths, with everything under them, and functions.
 var guarded = map[string][]string{
 	"github.com/vishvananda/":         {"dataplane/kernel/"},
 	"github.com/coreos/go-iptables/":  {"dataplane/kernel/"},
@@ -93,8 +93,8 @@ var guarded = map[string][]string{
 	"golang.org/x/sys/":               {"dataplane/kernel/"},
 }
 
-// helpers are folders that are not part of the program: nothing that is may import
-// them, and they may do what it takes.
+// helpers are folders that are not part of the program: no part of the program may import
+// them, and they may use everything.
 var helpers = []string{"broker/brokertest/", "cluster/clustertest/", "dataplane/dataplanetest/", "internal/kubetest/", "internal/measure/", "internal/nstest/", "scripts/"}
 
 // pure are the parts whose functions depend on their arguments alone, and impure is what
@@ -108,10 +108,10 @@ var (
 	}
 )
 
-// random are the only sources of pure parts that are not: they make keys.
+// random lists the sources in pure parts that may use random numbers: they make keys.
 var random = []string{"broker/trust/key.go", "cable/keys/keys.go"}
 
-// vague names say nothing of what is inside, and so attract everything.
+// vague lists names of packages that do not describe the content, and so attract everything.
 var vague = []string{"common", "helpers", "misc", "pkg", "shared", "types", "util", "utils"}
 
 func TestArchitecture(t *testing.T) {
@@ -133,7 +133,7 @@ func TestArchitecture(t *testing.T) {
 	}
 }
 
-// TestArchitectureBites shows the rules a few sources that break them.
+// TestArchitectureBites checks a few sources that break the rules.
 func TestArchitectureBites(t *testing.T) {
 	for _, test := range []struct{ path, code, want string }{
 		{"cable/vxlan/vxlan.go", `import "subctl/agent"`, "cable/vxlan/vxlan.go: cable may not import agent"},
@@ -162,13 +162,13 @@ func TestArchitectureBites(t *testing.T) {
 	}
 }
 
-// source is a Go file of this module that is no test, with its path in it.
+// source is a Go file of this module, except tests, with its path in the module.
 type source struct {
 	path string
 	file *ast.File
 }
 
-// sources parses all of them, whatever system they are for.
+// sources parses all sources, for every operating system.
 func sources(t *testing.T) []source {
 	t.Helper()
 	var out []source
@@ -197,7 +197,7 @@ func sources(t *testing.T) []source {
 	return out
 }
 
-// violations says which rules the source breaks.
+// violations returns a message for each rule that the source breaks.
 func (s source) violations() []string {
 	var out []string
 	say := func(text string) { out = append(out, s.path+": "+text) }
@@ -272,7 +272,7 @@ func (s source) impure(part, thing string) bool {
 	})
 }
 
-// helps reports whether the source is of a helper.
+// helps reports whether the source belongs to a helper.
 func (s source) helps() bool {
 	return slices.ContainsFunc(helpers, func(h string) bool { return strings.HasPrefix(s.path, h) })
 }

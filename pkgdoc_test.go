@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// TestPackageComments wants one comment per package that says what it is.
+// TestPackageComments requires one comment per package, which describes it.
 func TestPackageComments(t *testing.T) {
 	where := map[string][]string{} // files with a package comment, by folder
 	for _, s := range sources(t) {

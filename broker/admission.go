@@ -17,7 +17,7 @@ import (
 // RBAC cannot restrict a cluster to its own objects, so admission policies do. They are
 // part of the API server, stable since Kubernetes 1.30; nothing of ours runs there.
 //
-// Whose an object is follows from its name or, if people choose the name, from its label:
+// The name of an object identifies its owner or, if people choose the name, its label does:
 // see exchange.Named and exchange.Free. Neither can be changed. Label, name and spec must
 // agree, so that no reader can be told different owners by different fields.
 //

@@ -18,7 +18,7 @@ import (
 )
 
 // Kind is a kind of objects that clusters exchange, with everything that depends on the
-// kind. It goes one of two ways, Named or Free; the other is nil.
+// kind. Either Named or Free is set, and the other is nil.
 type Kind struct {
 	GroupVersion schema.GroupVersion
 	Name         string            // of the kind: "Endpoint"
@@ -40,17 +40,17 @@ type Kind struct {
 	SizeVariable admissionv1.Variable
 	// PerCluster is how many objects of one cluster are copied from a clusterset.
 	PerCluster int
-	// Quota is how many objects a clusterset holds, of all clusters together. Who uses
-	// it up keeps others from adding objects until they are deleted; what there is stays,
-	// and can be changed.
+	// Quota is the maximum number of objects in a clusterset, of all clusters together. A
+	// cluster that exhausts it prevents the others from adding objects until some are deleted;
+	// existing objects stay, and can be changed.
 	Quota int
 	// Verbs are the rights of members on the broker; the admission policy limits them to
 	// their own objects.
 	Verbs []string
 }
 
-// Named is the way of kinds whose objects are named after their cluster. Whose an object
-// is follows from its name, which cannot be changed. Every cluster makes its own objects;
+// Named describes a kind whose objects are named after their cluster. The name of an object
+// identifies its owner, and cannot be changed. Every cluster creates its own objects;
 // an object that is in several clustersets has one copy in the other clusters.
 type Named struct {
 	Names NameRule
@@ -74,9 +74,9 @@ type Named struct {
 	Most func(trust.Grant) int
 }
 
-// Free is the way of kinds whose objects have names that people choose. Whose an object
-// is follows from its label submarinerv1.ClusterIDLabel, which cannot be changed on the
-// broker. They may be made on the broker, too, and for one clusterset alone. Every
+// Free describes a kind whose objects have names that people choose. The label
+// submarinerv1.ClusterIDLabel of an object identifies its owner, and cannot be changed on the
+// broker. Objects may be created on the broker, too, and for one clusterset alone. Every
 // clusterset has its own copy in each cluster. Labels and annotations are not copied.
 type Free struct {
 	// BrokerOnly specifies that only objects of the broker apply: members make none on the

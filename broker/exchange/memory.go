@@ -12,9 +12,9 @@ import (
 	"subctl/broker/trust"
 )
 
-// Memory is what a cluster remembers of the others when their objects are gone, so that a broker
-// cannot bring back a version, a grant or a member of the past. While the copy of an object is
-// here, its own signature says how old it is. Memory is bounded.
+// Memory is what a cluster remembers about other clusters after their objects are gone, so that a
+// broker cannot bring back an earlier version, grant or member. While there is a copy of an object,
+// the signature of the copy states its age. Memory is bounded.
 type Memory struct {
 	// Administrator verified everything that is remembered. With another administrator's key,
 	// nothing is.

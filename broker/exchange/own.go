@@ -37,8 +37,8 @@ func (k *Kind) renewAt(id string) int64 {
 	return (age + age*2/5*time.Duration(h.Sum32()%1000)/1000).Milliseconds()
 }
 
-// publish makes the objects of this cluster on the broker the same as here. Of those that are
-// more than its grant allows, it refuses the ones that are not on the broker yet.
+// publish makes the objects of this cluster on the broker the same as here. If there are more
+// objects than the grant allows, it first refuses objects that are not on the broker yet.
 func (p *namedPlan) publish() {
 	there := map[string]map[string]client.Object{} // by clusterset and name
 	onBroker := map[string]bool{}

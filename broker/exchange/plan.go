@@ -13,8 +13,8 @@ import (
 
 // This file decides what is written. Plan is a pure function of what both sides hold
 // now, so an event that was missed, during an outage or while no gateway was active,
-// makes no difference. A refused object is treated as if it did not exist. How the
-// objects of a kind are planned depends on the way of the kind: see named.go and free.go.
+// makes no difference. A refused object is treated as if it did not exist. The objects of
+// Named kinds are planned in named.go, the objects of Free kinds in free.go.
 
 // Snapshot is what both sides hold.
 type Snapshot struct {

@@ -105,8 +105,8 @@ func (e *Exchange) remember(ctx context.Context, c client.Client, m Memory) erro
 	return nil
 }
 
-// waiting keeps the time since when objects are refused that may count soon, as those of a
-// cluster that is joining do: its objects arrive one by one.
+// waiting keeps the time of the first refusal of objects that may be accepted soon. The objects
+// of a cluster that is joining arrive one by one.
 type waiting map[Refusal]time.Time
 
 // ripe returns the refusals without those that are early, and not old.

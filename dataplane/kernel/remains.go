@@ -17,8 +17,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// remains are what our IKE daemon left that is gone. Its files go with the pod that it was
-// in; what it did to the node stays.
+// remains are what an IKE daemon of ours has left on the node after it ended. Its files disappear
+// with its pod; its changes of the node stay.
 type remains struct{ *Host }
 
 // sweepAfter is how long the keys of a daemon that was killed may be used, if some tunnel
