@@ -243,7 +243,7 @@ func (c *chooser) reuse(p *cable.Peer) cable.Driver {
 
 // inUse returns what carries the traffic to a gateway. If the gateway is new, or this one
 // is, inUse returns what carries, or last carried, the traffic between other gateways of
-// the two clusters.
+// the two clusters; it is silent if the cable to one of them is.
 func (m *Mesh) inUse(g cable.Gateway) (Using, bool) {
 	using := m.Snapshot.Memory.Using
 	if u, ok := using[g.Name]; ok {
@@ -251,14 +251,17 @@ func (m *Mesh) inUse(g cable.Gateway) (Using, bool) {
 	}
 	if m.before == nil {
 		m.before = map[string]Using{}
-		for _, report := range List[*submarinerv1.Gateway](m.Snapshot) {
-			for _, u := range usingIn(report, m.Snapshot.Now) {
+		add := func(using map[string]Using) {
+			for _, name := range slices.Sorted(maps.Keys(using)) {
+				u := using[name]
+				u.Silent = u.Silent || m.before[u.Cluster].Silent
 				m.before[u.Cluster] = u
 			}
 		}
-		for _, u := range using {
-			m.before[u.Cluster] = u
+		for _, report := range List[*submarinerv1.Gateway](m.Snapshot) {
+			add(usingIn(report, m.Snapshot.Now))
 		}
+		add(using)
 	}
 	u, ok := m.before[g.Cluster]
 	return u, ok

@@ -12,6 +12,7 @@ import (
 
 	submarinerv1 "subctl/api/submariner/v1"
 	"subctl/api/submariner/v1alpha1"
+	"subctl/cable"
 	"subctl/policy"
 )
 
@@ -132,4 +133,20 @@ func (w *changingPair) withoutPolicy() {
 	})
 	w.snapshot = NewSnapshot(w.snapshot.Node, objs...).as(w.snapshot)
 	w.snapshot.PoliciesDigest = policy.Digest(nil)
+}
+
+// Where the cable to one gateway of the other cluster does not answer any more, the cable to a further
+// gateway must answer before it carries anything, in whatever order they are.
+func TestFurtherGatewayOfASilentCluster(t *testing.T) {
+	for range 20 {
+		m := &Mesh{Snapshot: Snapshot{Memory: Memory{Using: map[string]Using{
+			"w1": {Cluster: "west", Device: "vxlan-tunnel"}, "w2": {Cluster: "west", Device: "vxlan-tunnel", Silent: true}, "w3": {Cluster: "west", Device: "vxlan-tunnel"},
+			"n1": {Cluster: "north", Device: "vxlan-tunnel"},
+		}}}}
+		for name, silent := range map[string]bool{"west": true, "north": false} {
+			u, ok := m.inUse(cable.Gateway{Cluster: name, Name: "new"})
+			require.True(t, ok)
+			require.Equal(t, silent, u.Silent)
+		}
+	}
 }
