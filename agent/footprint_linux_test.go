@@ -186,12 +186,15 @@ func (worst) RoundTrip(r *http.Request) (*http.Response, error) {
 		return answer(http.StatusOK, in)
 	}
 	in, out := io.Pipe()
-	go func() { _ = out.CloseWithError(writeWorst(out, r.URL.Path[strings.LastIndex(r.URL.Path, "/")+1:])) }()
+	onBroker := strings.Contains(r.URL.Path, "/namespaces/broker/")
+	go func() {
+		_ = out.CloseWithError(writeWorst(out, r.URL.Path[strings.LastIndex(r.URL.Path, "/")+1:], onBroker))
+	}()
 	return answer(http.StatusOK, in)
 }
 
-// writeWorst writes a list of the worst objects of a kind.
-func writeWorst(w io.Writer, resource string) error {
+// writeWorst writes a list of the worst objects of a kind, as the broker or as a cluster has them.
+func writeWorst(w io.Writer, resource string, onBroker bool) error {
 	for _, k := range exchange.Kinds() {
 		if k.Resource != resource {
 			continue
@@ -203,7 +206,13 @@ func writeWorst(w io.Writer, resource string) error {
 			if i > 0 {
 				_, _ = io.WriteString(w, ",")
 			}
-			if err := json.NewEncoder(w).Encode(worstObject(k, i)); err != nil {
+			o := worstObject(k, i)
+			if id := o.GetLabels()[submarinerv1.ClusterIDLabel]; onBroker && k.Slotted() {
+				brokertest.InSlot(o, id, i%4)
+			} else if k.Free != nil {
+				o.SetName(o.GetName() + "." + id + "." + submarinerv1.DefaultClusterSet)
+			}
+			if err := json.NewEncoder(w).Encode(o); err != nil {
 				return err
 			}
 		}

@@ -42,7 +42,12 @@ func memberPolicy(base string, kinds exchange.Table) []client.Object {
 		Variables: append([]admissionv1.Variable{
 			{Name: "id", Expression: fmt.Sprintf("request.userInfo.username.substring(%d)", len("system:serviceaccount::"+base+memberPrefix))},
 			{Name: "resource", Expression: "request.resource.resource"},
-			{Name: "name", Expression: "object != null ? object.metadata.name : oldObject != null ? oldObject.metadata.name : ''"},
+			{Name: "slot", Expression: "object != null ? object.metadata.name : oldObject != null ? oldObject.metadata.name : ''"},
+			{Name: "nameInClusters", Expression: fmt.Sprintf("object != null ? (%s) : (%s)",
+				annotationOf("object", submarinerv1.NameAnnotation), annotationOf("oldObject", submarinerv1.NameAnnotation))},
+			{Name: "name", Expression: "variables.resource in " + quoted(slotted(kinds)) + " && variables.nameInClusters != '' ? variables.nameInClusters : variables.slot"},
+			annotationsVariable(),
+			{Name: "empty", Expression: kinds.EmptyExpression()},
 			{Name: "spec", Expression: "object != null && has(object.spec) ? object.spec : {}"},
 			{Name: "label", Expression: labelOf("object", label)},
 			{Name: "oldLabel", Expression: labelOf("oldObject", label)},
@@ -54,6 +59,7 @@ func memberPolicy(base string, kinds exchange.Table) []client.Object {
 				MessageExpression: "'cluster ' + variables.id + ' may not write ' + variables.resource",
 			}},
 			ownerValidations(kinds),
+			slotValidations(kinds),
 			[]admissionv1.Validation{{
 				Expression:        "variables.resource != 'serviceaccounts' || variables.name == '" + memberPrefix + "' + variables.id",
 				MessageExpression: "'cluster ' + variables.id + ' may not delete the identity of another'",
@@ -139,25 +145,49 @@ func ownerValidations(kinds exchange.Table) []admissionv1.Validation {
 			if k.Named.Names.Rest != nil {
 				message = fmt.Sprintf("'cluster ' + variables.id + ' may not write the %s ' + variables.name + ': its own are named ' + %s", k.Noun, k.Named.Names.Form())
 			}
+			if k.Slotted() { // the slot is the member's own, whatever is in it
+				unless += "variables.empty || object == null && variables.slot.startsWith(variables.id + '.') || "
+			}
 			out = append(out, admissionv1.Validation{Expression: unless + k.Named.Names.Expression(), MessageExpression: message})
 			continue
 		}
 		if k.Free.BrokerOnly { // deleting is leaving, or obeying
 			out = append(out, admissionv1.Validation{
-				Expression:        unless + "object == null",
+				Expression:        unless + "object == null || variables.empty",
 				MessageExpression: fmt.Sprintf("'this broker accepts no %s of a cluster: create ' + variables.name + ' on the broker (subctl cable-policy add --context)'", k.Noun),
 			})
 		}
 		out = append(out, admissionv1.Validation{
-			Expression: unless + "oldObject == null || variables.oldLabel == variables.id",
+			Expression: unless + "oldObject == null || variables.oldLabel == variables.id || variables.slot.startsWith(variables.id + '.')",
 			MessageExpression: fmt.Sprintf("'cluster ' + variables.id + ' may not change the %s ' + variables.name + ', which ' + "+
 				"(variables.oldLabel == '' ? 'the broker' : 'cluster ' + variables.oldLabel) + ' has made'", k.Noun),
 		}, admissionv1.Validation{
-			Expression:        unless + "object == null || variables.name.matches('^[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?$')",
+			Expression:        unless + "object == null || variables.empty || variables.name.matches('^[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?$')",
 			MessageExpression: fmt.Sprintf("variables.name + ' cannot name a %s: use at most 63 lower case letters, digits and -'", k.Noun),
 		})
 	}
 	return out
+}
+
+// slotValidations returns what bounds the objects of each member: the names under which the
+// objects of a member are stored.
+func slotValidations(kinds exchange.Table) []admissionv1.Validation {
+	var out []admissionv1.Validation
+	for _, k := range kinds {
+		if k.Slotted() {
+			out = append(out, admissionv1.Validation{
+				Expression: fmt.Sprintf("object == null || variables.resource != '%s' || %s", k.Resource, k.SlotExpression()),
+				MessageExpression: fmt.Sprintf("'cluster ' + variables.id + ' may not write the %s ' + variables.slot + ': it has the names ' + variables.id + '.0 to ' + variables.id + '.%d, "+
+					"and the name in clusters is in annotation %s'", k.Noun, k.PerCluster-1, submarinerv1.NameAnnotation),
+			})
+		}
+	}
+	return out
+}
+
+// slotted returns the resources of the kinds whose objects are in slots.
+func slotted(kinds exchange.Table) []string {
+	return resources(slices.DeleteFunc(slices.Clone(kinds), func(k exchange.Kind) bool { return !k.Slotted() }))
 }
 
 // specValidations returns what the specs of members' objects must agree with.
@@ -172,7 +202,7 @@ func specValidations(kinds exchange.Table) []admissionv1.Validation {
 			continue
 		}
 		for _, r := range k.Named.Rules {
-			r.Expression = fmt.Sprintf("object == null || variables.resource != '%s' || %s", k.Resource, r.Expression)
+			r.Expression = fmt.Sprintf("object == null || variables.empty || variables.resource != '%s' || %s", k.Resource, r.Expression)
 			out = append(out, r)
 		}
 	}
@@ -186,7 +216,7 @@ func specValidations(kinds exchange.Table) []admissionv1.Validation {
 // signatures; the members do.
 func proofValidations() []admissionv1.Validation {
 	return []admissionv1.Validation{{
-		Expression:        fmt.Sprintf("object == null || (has(object.metadata.annotations) && '%s' in object.metadata.annotations)", submarinerv1.SignatureAnnotation),
+		Expression:        fmt.Sprintf("object == null || variables.empty || (has(object.metadata.annotations) && '%s' in object.metadata.annotations)", submarinerv1.SignatureAnnotation),
 		MessageExpression: fmt.Sprintf("variables.name + ' has no annotation %s: all other clusters would refuse it'", submarinerv1.SignatureAnnotation),
 	}}
 }
@@ -199,8 +229,15 @@ func policy(name string, spec *admissionv1.ValidatingAdmissionPolicySpec) []clie
 
 // labelOf returns a CEL expression for the value of a label of object or oldObject; it is
 // empty without the label.
-func labelOf(object, label string) string {
-	return fmt.Sprintf("%[1]s != null && has(%[1]s.metadata.labels) && '%[2]s' in %[1]s.metadata.labels ? %[1]s.metadata.labels['%[2]s'] : ''", object, label)
+func labelOf(object, label string) string { return entryOf(object, "labels", label) }
+
+// annotationOf is like labelOf, for an annotation.
+func annotationOf(object, annotation string) string {
+	return entryOf(object, "annotations", annotation)
+}
+
+func entryOf(object, field, key string) string {
+	return fmt.Sprintf("%[1]s != null && has(%[1]s.metadata.%[2]s) && '%[3]s' in %[1]s.metadata.%[2]s ? %[1]s.metadata.%[2]s['%[3]s'] : ''", object, field, key)
 }
 
 func writes() []admissionv1.OperationType { return kube.AdmissionWrites() }

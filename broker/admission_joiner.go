@@ -7,6 +7,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	submarinerv1 "subctl/api/submariner/v1"
+	"subctl/broker/exchange"
 )
 
 // joinerPolicy returns the policy that restricts the holder of a join file to joining: to
@@ -14,17 +15,18 @@ import (
 // that it makes. The holder of a file for one cluster can make only that member, and one object of
 // each name that this takes, so that it cannot store many. No holder can make itself a token
 // that outlives the token of the file, or remove a member. The holder of a general file cannot be
-// kept from making a token of an existing member: see joinerRole.
-func joinerPolicy(base string) []client.Object {
+// kept from making a token of an existing member: see joinerRole. The objects that a member is going to
+// exchange can be made empty only, one in each slot of the member.
+func joinerPolicy(base string, kinds exchange.Table) []client.Object {
 	user := "system:serviceaccount:" + base + ":"
 	unless := func(resource, expression string) string {
 		return fmt.Sprintf("object == null || variables.resource != '%s' || (%s)", resource, expression)
 	}
 	return policy(base+"-joiner", &admissionv1.ValidatingAdmissionPolicySpec{
-		MatchConstraints: &admissionv1.MatchResources{ResourceRules: []admissionv1.NamedRuleWithOperations{
+		MatchConstraints: &admissionv1.MatchResources{ResourceRules: append(kindRules(kinds),
 			rule("", writes(), "serviceaccounts", "secrets"),
 			rule("rbac.authorization.k8s.io", writes(), "roles", "rolebindings"),
-		}},
+		)},
 		MatchConditions: []admissionv1.MatchCondition{{
 			Name: "the-joiner",
 			Expression: fmt.Sprintf("request.userInfo.username == '%s' || request.userInfo.username.startsWith('%s')",
@@ -37,8 +39,13 @@ func joinerPolicy(base string) []client.Object {
 			// The account that the holder of a file for one cluster may make; empty: any.
 			{Name: "only", Expression: fmt.Sprintf("variables.user.startsWith('%s') ? '%s' + variables.user.substring(%d) : ''",
 				inviteePrefix, memberPrefix, len(inviteePrefix))},
+			// Of the objects that members exchange.
+			annotationsVariable(),
+			{Name: "empty", Expression: kinds.EmptyExpression()},
+			{Name: "slot", Expression: "variables.name"},
+			{Name: "id", Expression: labelOf("object", submarinerv1.ClusterIDLabel)},
 		},
-		Validations: []admissionv1.Validation{
+		Validations: append(emptyValidations(kinds), []admissionv1.Validation{
 			identityBound(),
 			{
 				Expression: "object == null || !has(object.metadata.finalizers) || size(object.metadata.finalizers) == 0",
@@ -82,8 +89,27 @@ func joinerPolicy(base string) []client.Object {
 					"object.subjects[0].name == variables.user && variables.name == object.roleRef.name && "+isAnyToken("object.roleRef.name")+")"),
 				Message: "who joins may bind clusters only, to the Role " + MemberRoleName + " or their own, and itself to the Role that reads a token which it has made, each under one name",
 			},
-		},
+		}...),
 	})
+}
+
+// emptyValidations returns what restricts the objects of the kinds that members exchange to empty
+// ones, in the slots of the member that owns them.
+func emptyValidations(kinds exchange.Table) []admissionv1.Validation {
+	var out []admissionv1.Validation
+	for _, k := range kinds {
+		slot := "variables.name == variables.id"
+		if k.Slotted() {
+			slot = k.SlotExpression()
+		}
+		out = append(out, admissionv1.Validation{
+			Expression: fmt.Sprintf("object == null || variables.resource != '%s' || (variables.empty && has(object.metadata.labels) && size(object.metadata.labels) == 1 && "+
+				isMember("('"+memberPrefix+"' + variables.id)")+" && has(object.metadata.ownerReferences) && "+
+				"object.metadata.ownerReferences.all(o, o.name == '"+memberPrefix+"' + variables.id) && %s)", k.Resource, slot),
+			Message: fmt.Sprintf("who joins may make empty %s only, which the service account of their cluster owns, under its names", k.Resource),
+		})
+	}
+	return out
 }
 
 const (

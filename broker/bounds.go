@@ -10,13 +10,14 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	submarinerv1 "subctl/api/submariner/v1"
 	"subctl/broker/exchange"
 )
 
 // This file bounds what members can make the broker store, and every other member with
 // it, whose gateways hold all of it in memory. The broker's API server refuses objects
-// that are too large, by an admission policy, and too many objects, by a quota. Readers
-// go by the same bounds, in case a broker has neither.
+// that are too large, and names of which a member has no share, by an admission policy, and too
+// many objects, by a quota. Readers go by the same bounds, in case a broker has neither.
 
 // quotaName is the name of the ResourceQuota in the namespace of every clusterset.
 const quotaName = "submariner-k8s-broker"
@@ -37,7 +38,8 @@ const (
 )
 
 // quota returns the quota of a clusterset, where base is the namespace of the identities. It is
-// for all members together: Kubernetes has no quota for each.
+// for all members together: Kubernetes has no quota for each. It counts only what join credentials
+// can make: members create no objects, so that none of them can use it up.
 func quota(ns, base string, kinds exchange.Table) *corev1.ResourceQuota {
 	hard := corev1.ResourceList{}
 	most := func(resourceName string, n int) {
@@ -78,19 +80,23 @@ func entries(field string) string {
 func bytesOf(value string) string { return fmt.Sprintf("size(bytes('%%s'.format([%s])))", value) }
 
 // sizeVariables returns the variables of the members' admission policy for the size of
-// labels, annotations and the fields of each kind: see exchange.SizeOfMaps. Signatures have a
-// bound of their own.
+// labels, annotations and the fields of each kind: see exchange.SizeOfMaps. Signatures and names
+// have bounds of their own.
 func sizeVariables(kinds exchange.Table) []admissionv1.Variable {
 	variables := []admissionv1.Variable{
-		{Name: "annotations", Expression: "object != null && has(object.metadata.annotations) ? object.metadata.annotations : {}"},
 		{Name: "proofs", Expression: "variables.annotations.filter(k, k in " + quoted(exchange.Proofs()) + ")"},
 		{Name: "metadataSize", Expression: exchange.SizeOfMaps("object.metadata", "labels", "annotations") +
-			" - variables.proofs.map(k, size(k) + size(variables.annotations[k]) + 6).sum()"},
+			fmt.Sprintf(" - variables.annotations.filter(k, k in variables.proofs || k == '%s').map(k, size(k) + size(variables.annotations[k]) + 6).sum()", submarinerv1.NameAnnotation)},
 	}
 	for _, k := range kinds {
 		variables = append(variables, k.SizeVariable)
 	}
 	return variables
+}
+
+// annotationsVariable returns the variable for the annotations of an object.
+func annotationsVariable() admissionv1.Variable {
+	return admissionv1.Variable{Name: "annotations", Expression: "object != null && has(object.metadata.annotations) ? object.metadata.annotations : {}"}
 }
 
 // boundValidations returns the part of the members' admission policy that bounds objects.

@@ -1,14 +1,17 @@
 package broker_test
 
 import (
+	"cmp"
 	"fmt"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -18,6 +21,7 @@ import (
 	"subctl/api/submariner/v1alpha1"
 	"subctl/broker"
 	"subctl/broker/brokertest"
+	"subctl/broker/exchange"
 	"subctl/internal/kube"
 	"subctl/internal/kubetest"
 )
@@ -45,7 +49,7 @@ func TestHostileSizes(t *testing.T) {
 	d := deploy(t, kubetest.Shared(t))
 	east := d.Join(t, "east", "uid-east")
 	edit := func(change func(*v1alpha1.CablePolicySpec)) client.Object {
-		p := shared(d.NS, "east", "east")
+		p := brokertest.InSlot(shared(d.NS, "east", "p"), "east", 0)
 		change(&p.ConnectionPolicies[0])
 		return p
 	}
@@ -58,7 +62,7 @@ func TestHostileSizes(t *testing.T) {
 	}
 	for name, o := range map[string]client.Object{
 		"annotation": with(cluster(d.NS, "east"), func(o client.Object) { brokertest.Annotate(o, "a", long) }),
-		"annotations": with(endpoint(d.NS, "east", "1"), func(o client.Object) {
+		"annotations": with(brokertest.InSlot(endpoint(d.NS, "east", "1"), "east", 0), func(o client.Object) {
 			brokertest.Annotate(o, "a", "")
 			for _, s := range many(500) {
 				o.GetAnnotations()[s] = ""
@@ -72,7 +76,7 @@ func TestHostileSizes(t *testing.T) {
 		"clustersets": with(cluster(d.NS, "east"), func(o client.Object) { o.(*submarinerv1.Cluster).Spec.ClusterSets = many(300) }),
 		"networks":    with(cluster(d.NS, "east"), func(o client.Object) { o.(*submarinerv1.Cluster).Spec.GlobalCIDR = []string{long} }),
 		"color":       with(cluster(d.NS, "east"), func(o client.Object) { o.(*submarinerv1.Cluster).Spec.ColorCodes = []string{long} }),
-		"backend": with(endpoint(d.NS, "east", "1"), func(o client.Object) {
+		"backend": with(brokertest.InSlot(endpoint(d.NS, "east", "1"), "east", 0), func(o client.Object) {
 			for i, s := range many(20) {
 				o.(*submarinerv1.Endpoint).Spec.BackendConfig[fmt.Sprint(i)] = s
 			}
@@ -88,7 +92,8 @@ func TestHostileSizes(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			err := east.Create(t.Context(), o)
 			require.Truef(t, apierrors.IsForbidden(err), "%v", err)
-			require.ErrorContains(t, err, o.GetName()+" has more than 16384 characters in its labels, annotations and spec")
+			name := cmp.Or(o.GetAnnotations()[submarinerv1.NameAnnotation], o.GetName())
+			require.ErrorContains(t, err, name+" has more than 16384 characters in its labels, annotations and spec")
 		})
 	}
 
@@ -233,7 +238,8 @@ func TestHostileIdentities(t *testing.T) {
 	}
 }
 
-// limit changes the quota of a broker, and waits until it is in force.
+// limit changes the quota of a broker, and waits until it is in force and the objects of the kinds that
+// clusters exchange are counted: those of a member that has left may still count.
 func limit(t *testing.T, d *deployed, to string, names ...string) {
 	t.Helper()
 	q := &corev1.ResourceQuota{}
@@ -247,20 +253,29 @@ func limit(t *testing.T, d *deployed, to string, names ...string) {
 		now, counted := q.Status.Hard[corev1.ResourceName(names[0])]
 		return err == nil && counted && now.Cmp(resource.MustParse(to)) == 0
 	}, patience, tick)
+	for _, k := range exchange.Kinds() {
+		name := corev1.ResourceName("count/" + k.Resource + "." + k.GroupVersion.Group)
+		require.Eventually(t, func() bool {
+			list := k.List.DeepCopyObject().(client.ObjectList)
+			require.NoError(t, d.Admin.Get(t.Context(), client.ObjectKeyFromObject(q), q))
+			require.NoError(t, d.Admin.List(t.Context(), list, client.InNamespace(d.NS)))
+			used := q.Status.Used[name]
+			return used.Value() == int64(meta.LenList(list))
+		}, time.Minute, tick, "%s", name)
+	}
 }
 
-// A quota bounds how many objects all members have together.
+// A quota bounds how many objects all members have together, if they could create any.
 func TestQuota(t *testing.T) {
 	d := deploy(t, kubetest.Shared(t))
 	east := d.Join(t, "east", "uid-east")
-	require.NoError(t, east.Create(t.Context(), shared(d.NS, "east", "at-once")), "a new quota is counted")
-	limit(t, d, "3", "count/endpoints.submariner.io")
-	for i := range 3 {
-		require.NoError(t, east.Create(t.Context(), endpoint(d.NS, "east", fmt.Sprint(i))))
+	limit(t, d, "7", "count/endpoints.submariner.io")
+	for i := 4; i < 7; i++ {
+		require.NoError(t, east.Create(t.Context(), brokertest.InSlot(endpoint(d.NS, "east", fmt.Sprint(i)), "east", i)), "four are reserved")
 	}
-	err := east.Create(t.Context(), endpoint(d.NS, "east", "3"))
-	require.ErrorContains(t, err, "exceeded quota: submariner-k8s-broker, requested: count/endpoints.submariner.io=1, used: count/endpoints.submariner.io=3")
+	err := east.Create(t.Context(), brokertest.InSlot(endpoint(d.NS, "east", "7"), "east", 7))
+	require.ErrorContains(t, err, "exceeded quota: submariner-k8s-broker, requested: count/endpoints.submariner.io=1, used: count/endpoints.submariner.io=7")
 	require.NoError(t, east.Create(t.Context(), cluster(d.NS, "east")), "quotas are of a kind")
-	first := endpoint(d.NS, "east", "0")
+	first := brokertest.InSlot(endpoint(d.NS, "east", "0"), "east", 0)
 	require.NoError(t, east.Patch(t.Context(), first, client.RawPatch(types.MergePatchType, []byte(`{"spec":{"hostname":"other"}}`))), "what there is can be changed")
 }

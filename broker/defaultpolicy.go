@@ -3,6 +3,7 @@ package broker
 import (
 	"context"
 	"fmt"
+	"slices"
 
 	"k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -28,14 +29,20 @@ func DefaultPolicy(ns, driver string) *v1alpha1.CablePolicies {
 // no such policy, and whether the policy is signed with the administrator's key. It is an error
 // if the policy differs from what deploy-broker creates: somebody else has changed it.
 func DefaultDriver(ctx context.Context, c client.Client, ns string, administrator trust.PublicKey) (driver string, signed bool, err error) {
-	p := &v1alpha1.CablePolicies{}
-	err = c.Get(ctx, client.ObjectKey{Namespace: ns, Name: v1alpha1.DefaultCablePolicy}, p)
-	if kube.NotThere(err) {
+	list := &v1alpha1.CablePoliciesList{}
+	if err := c.List(ctx, list, client.InNamespace(ns)); err != nil && !kube.NotThere(err) {
+		return "", false, fmt.Errorf("reading the cable policies of the broker: %w", err)
+	}
+	policies := exchange.InClusters(list.Items)
+	named := func(p v1alpha1.CablePolicies) bool { return p.Name == v1alpha1.DefaultCablePolicy }
+	i := slices.IndexFunc(policies, func(p v1alpha1.CablePolicies) bool { return named(p) && !submarinerv1.IsCopy(&p) })
+	if i < 0 { // clusters may have policies of this name, too
+		i = slices.IndexFunc(policies, named)
+	}
+	if i < 0 {
 		return "", false, nil
 	}
-	if err != nil {
-		return "", false, fmt.Errorf("reading the cable policy %s: %w", v1alpha1.DefaultCablePolicy, err)
-	}
+	p := &policies[i]
 	if id, ok := submarinerv1.OwnerID(p); ok {
 		return "", false, fmt.Errorf("the cable policy %s is of cluster %s: change or delete it there with subctl cable-policy, or leave --cable-driver out", p.Name, id)
 	}

@@ -40,10 +40,10 @@ const memberTimeout = 30 * time.Second
 // The claim is the creation of the member's service account, in which only one cluster
 // succeeds. The account owns everything else that the member has on the broker, so that
 // deleting the account deletes everything.
-func EnsureMember(ctx context.Context, c client.Client, ns, clusterID, clusterUID string) (types.UID, error) {
+func EnsureMember(ctx context.Context, c client.Client, ns, clusterID, clusterUID string, r Reservation) (types.UID, error) {
 	ctx, cancel := withMemberTimeout(ctx)
 	defer cancel()
-	sa, err := ensure(ctx, c, ns, clusterID, clusterUID)
+	sa, err := ensure(ctx, c, ns, clusterID, clusterUID, r)
 	if err != nil {
 		return "", err
 	}
@@ -56,10 +56,10 @@ func EnsureMember(ctx context.Context, c client.Client, ns, clusterID, clusterUI
 // only the caller knows: everyone with such a file could find a name that can be found again. Older
 // tokens are valid until the service account is deleted, so a member with a valid token (see Accepts)
 // should keep it. With a file for one cluster there is one token, which later calls return.
-func AddMember(ctx context.Context, c client.Client, ns, clusterID, clusterUID string) (*Credentials, error) {
+func AddMember(ctx context.Context, c client.Client, ns, clusterID, clusterUID string, r Reservation) (*Credentials, error) {
 	ctx, cancel := withMemberTimeout(ctx)
 	defer cancel()
-	sa, err := ensure(ctx, c, ns, clusterID, clusterUID)
+	sa, err := ensure(ctx, c, ns, clusterID, clusterUID, r)
 	if err != nil {
 		return nil, err
 	}
@@ -81,7 +81,7 @@ func withMemberTimeout(ctx context.Context) (context.Context, context.CancelFunc
 	return context.WithTimeoutCause(ctx, memberTimeout, fmt.Errorf("the broker's controllers did nothing for %s", memberTimeout))
 }
 
-func ensure(ctx context.Context, c client.Client, ns, clusterID, clusterUID string) (*corev1.ServiceAccount, error) {
+func ensure(ctx context.Context, c client.Client, ns, clusterID, clusterUID string, r Reservation) (*corev1.ServiceAccount, error) {
 	if err := submarinerv1.CheckClusterID(clusterID); err != nil {
 		return nil, err
 	}
@@ -96,6 +96,9 @@ func ensure(ctx context.Context, c client.Client, ns, clusterID, clusterUID stri
 		if err := createOwned(ctx, c, obj, sa.UID); err != nil {
 			return nil, err
 		}
+	}
+	if err := r.reserve(ctx, c, sa, clusterID); err != nil {
+		return nil, err
 	}
 	return sa, nil
 }

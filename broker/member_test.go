@@ -35,9 +35,9 @@ func TestJoinAndLeave(t *testing.T) {
 	require.True(t, ok)
 	require.WithinDuration(t, time.Now().Add(broker.MinTokenTTL), at, time.Minute)
 
-	cred, err := broker.AddMember(t.Context(), joiner, d.NS, "east", "uid-1")
+	cred, err := broker.AddMember(t.Context(), joiner, d.NS, "east", "uid-1", broker.Reservation{})
 	require.NoError(t, err)
-	again, err := broker.AddMember(t.Context(), joiner, d.NS, "east", "uid-1")
+	again, err := broker.AddMember(t.Context(), joiner, d.NS, "east", "uid-1", broker.Reservation{})
 	require.NoError(t, err)
 	require.NotEqual(t, cred.Token, again.Token, "it read what the first join left")
 	for _, c := range []*broker.Credentials{cred, again} {
@@ -45,16 +45,16 @@ func TestJoinAndLeave(t *testing.T) {
 		require.NoError(t, member.List(t.Context(), &submarinerv1.ClusterList{}, client.InNamespace(d.NS)))
 	}
 
-	_, err = broker.AddMember(t.Context(), joiner, d.NS, "east", "uid-2")
+	_, err = broker.AddMember(t.Context(), joiner, d.NS, "east", "uid-2", broker.Reservation{})
 	var taken *broker.TakenError
 	require.ErrorAs(t, err, &taken)
 	require.ErrorContains(t, err, `cluster ID "east" is taken: another cluster joined with it at`)
 	require.ErrorContains(t, err, "free it with: subctl revoke east --namespace "+d.NS)
 
-	member := kubetest.Client(t, d.Server.As(string([]byte(cred.Token))))
+	member := brokertest.Filling(kubetest.Client(t, d.Server.As(string([]byte(cred.Token)))))
 	require.NoError(t, member.Create(t.Context(), cluster(d.NS, "east")))
-	require.NoError(t, member.Create(t.Context(), endpoint(d.NS, "east", "192-0-2-1")))
-	require.NoError(t, member.Create(t.Context(), shared(d.NS, "east", "east"))) // nothingLeft looks for names
+	require.NoError(t, member.Create(t.Context(), brokertest.InSlot(endpoint(d.NS, "east", "192-0-2-1"), "east", 0)))
+	require.NoError(t, member.Create(t.Context(), brokertest.InSlot(shared(d.NS, "east", "p"), "east", 0)))
 	require.NoError(t, broker.RemoveMember(t.Context(), member, []string{d.NS}, "east"))
 	d.nothingLeft(t, "east")
 	require.Eventually(t, func() bool {
@@ -62,10 +62,10 @@ func TestJoinAndLeave(t *testing.T) {
 	}, patience, 100*time.Millisecond)
 
 	// At once, while the broker may still be collecting what the old member had.
-	cred, err = broker.AddMember(t.Context(), joiner, d.NS, "east", "uid-2")
+	cred, err = broker.AddMember(t.Context(), joiner, d.NS, "east", "uid-2", broker.Reservation{})
 	require.NoError(t, err)
 	time.Sleep(time.Second) // long enough for a collection that must not happen
-	member = kubetest.Client(t, d.Server.As(string([]byte(cred.Token))))
+	member = brokertest.Filling(kubetest.Client(t, d.Server.As(string([]byte(cred.Token)))))
 	require.NoError(t, member.Create(t.Context(), cluster(d.NS, "east")))
 	require.NoError(t, broker.RemoveMember(t.Context(), member, []string{d.NS}, "east"))
 }
@@ -94,7 +94,7 @@ func TestTwoClustersClaimOneID(t *testing.T) {
 	var wg sync.WaitGroup
 	for i := range claims {
 		wg.Go(func() {
-			_, errs[i] = broker.AddMember(t.Context(), joiner, d.NS, "west", fmt.Sprintf("uid-%d", i))
+			_, errs[i] = broker.AddMember(t.Context(), joiner, d.NS, "west", fmt.Sprintf("uid-%d", i), broker.Reservation{})
 		})
 	}
 	wg.Wait()
@@ -112,12 +112,12 @@ func TestTwoClustersClaimOneID(t *testing.T) {
 
 func TestBadClusterIDs(t *testing.T) {
 	for _, id := range []string{"", "Prod_1", "-a", "a-", "a.b", "a:b", string(make([]byte, 64))} {
-		_, err := broker.AddMember(t.Context(), nil, "ns", id, "uid")
+		_, err := broker.AddMember(t.Context(), nil, "ns", id, "uid", broker.Reservation{})
 		require.ErrorContains(t, err, fmt.Sprintf("cluster ID %q is not a DNS-1123 label", id))
 		require.Error(t, broker.RemoveMember(t.Context(), nil, []string{"ns"}, id))
 	}
 	for _, id := range lookalikes {
-		_, err := broker.AddMember(t.Context(), nil, "ns", id, "uid")
+		_, err := broker.AddMember(t.Context(), nil, "ns", id, "uid", broker.Reservation{})
 		require.ErrorContains(t, err, fmt.Sprintf("cluster ID %q ends like the names of objects on a broker: choose another ID", id))
 	}
 }
@@ -131,9 +131,9 @@ func TestHostileInviteeFillsTheQuota(t *testing.T) {
 	d := deploy(t, kubetest.Shared(t))
 	invitee := d.invitee(t, "east", "default")
 	general, _ := d.Joiner(t)
-	first, err := broker.AddMember(t.Context(), invitee, d.NS, "east", "uid-east")
+	first, err := broker.AddMember(t.Context(), invitee, d.NS, "east", "uid-east", broker.Reservation{})
 	require.NoError(t, err)
-	again, err := broker.AddMember(t.Context(), invitee, d.NS, "east", "uid-east")
+	again, err := broker.AddMember(t.Context(), invitee, d.NS, "east", "uid-east", broker.Reservation{})
 	require.NoError(t, err)
 	require.True(t, bytes.Equal(first.Token, again.Token), "a second token")
 
@@ -167,7 +167,7 @@ func TestHostileInviteeFillsTheQuota(t *testing.T) {
 	require.Equal(t, map[string]int{"*v1.ServiceAccountList": 1, "*v1.SecretList": 1, "*v1.RoleList": 2, "*v1.RoleBindingList": 3}, counts)
 
 	limit(t, d, "2", "count/secrets")
-	_, err = broker.AddMember(t.Context(), general, d.NS, "west", "uid-west")
+	_, err = broker.AddMember(t.Context(), general, d.NS, "west", "uid-west", broker.Reservation{})
 	require.NoError(t, err, "another cluster can join")
 }
 
@@ -175,7 +175,7 @@ func TestHostileInviteeFillsTheQuota(t *testing.T) {
 func TestHostileJoiner(t *testing.T) {
 	d := deploy(t, kubetest.Shared(t))
 	joiner, _ := d.Joiner(t)
-	_, err := broker.AddMember(t.Context(), joiner, d.NS, "east", "uid-1")
+	_, err := broker.AddMember(t.Context(), joiner, d.NS, "east", "uid-1", broker.Reservation{})
 	require.NoError(t, err)
 	meta := func(name string) metav1.ObjectMeta { return owned(d.NS, name, "cluster-east") }
 	token := func(name, sa string) *corev1.Secret {
@@ -229,9 +229,9 @@ func TestHostileJoinFiles(t *testing.T) {
 	d := deploy(t, kubetest.Shared(t), "prod")
 	general, _ := d.Joiner(t)
 	invitee := d.invitee(t, "east", "default")
-	_, err := broker.AddMember(t.Context(), general, d.NS, "west", "uid-west")
+	_, err := broker.AddMember(t.Context(), general, d.NS, "west", "uid-west", broker.Reservation{})
 	require.NoError(t, err)
-	cred, err := broker.AddMember(t.Context(), invitee, d.NS, "east", "uid-east")
+	cred, err := broker.AddMember(t.Context(), invitee, d.NS, "east", "uid-east", broker.Reservation{})
 	require.NoError(t, err, "what it is for")
 	require.NotEmpty(t, cred.Token)
 	others := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: "database", Namespace: d.NS}, StringData: map[string]string{"password": "x"}}
@@ -436,7 +436,7 @@ func TestRevoke(t *testing.T) {
 	administrator := brokertest.Key("administrator")
 	east := d.Join(t, "east", "uid-east")
 	require.NoError(t, east.Create(t.Context(), cluster(d.NS, "east")))
-	require.NoError(t, east.Create(t.Context(), endpoint(d.NS, "east", "192-0-2-1")))
+	require.NoError(t, east.Create(t.Context(), brokertest.InSlot(endpoint(d.NS, "east", "192-0-2-1"), "east", 0)))
 	invitee := d.invitee(t, "east", "default")
 	now := time.Now()
 	for range 2 { // it can be repeated
@@ -464,7 +464,7 @@ func TestRevoke(t *testing.T) {
 	require.NotContains(t, state.Members, "east")
 	require.Eventually(t, func() bool { // it joins again, once what it had is collected
 		joiner, _ := d.Joiner(t)
-		_, err := broker.AddMember(t.Context(), joiner, d.NS, "east", "uid-east")
+		_, err := broker.AddMember(t.Context(), joiner, d.NS, "east", "uid-east", broker.Reservation{})
 		return err == nil
 	}, patience, 100*time.Millisecond)
 }

@@ -108,39 +108,80 @@ func unsigned(o client.Object) client.Object {
 }
 
 // misnamed is every object that says different things of whose it is.
-func misnamed(ns string) map[string]client.Object {
+func misnamed(ns string) map[string]lie {
 	lying := func(id, spec string) client.Object {
 		c := cluster(ns, id)
 		c.Spec.ClusterID = spec
 		return c
 	}
+	gateway := func(id, address string) *submarinerv1.Endpoint {
+		return brokertest.InSlot(endpoint(ns, id, address), "east", 0)
+	}
 	cable := func(name string) client.Object {
 		e := endpoint(ns, "east", "10-0-0-7")
 		e.Name = name
+		return brokertest.InSlot(e, "east", 0)
+	}
+	in := func(slot string) client.Object {
+		e := gateway("east", "10-0-0-7")
+		e.Name = slot
 		return e
 	}
-	far := endpoint(ns, "east", "10-0-0-8")
-	far.Spec.ClusterID = "west"
-	prefix := endpoint(ns, "east-b", "10-0-0-9")
+	const slots = "it has the names east.0 to east.15, and the name in clusters is in annotation submariner.io/name"
+	far, foreign := gateway("east", "10-0-0-8"), gateway("east", "10-0-0-8")
+	far.Spec.ClusterID, foreign.Labels[submarinerv1.ClusterIDLabel] = "west", "west"
+	prefix := gateway("east-b", "10-0-0-9")
 	prefix.Labels[submarinerv1.ClusterIDLabel], prefix.Spec.ClusterID = "east", "east"
-	return map[string]client.Object{
-		"own Cluster, foreign ID":             lying("east", "west"),
-		"own Cluster, foreign label":          rename(cluster(ns, "east"), "east", "west"),
-		"own Cluster, no label":               rename(cluster(ns, "east"), "east", ""),
-		"own Cluster, foreign name":           rename(cluster(ns, "east"), "north", "east"),
-		"own Endpoint, foreign ID":            far,
-		"own Endpoint, foreign label":         rename(endpoint(ns, "east", "10-0-0-8"), endpoint(ns, "east", "10-0-0-8").Name, "west"),
-		"own Endpoint, other cable":           cable("east-submariner-cable-east-10-0-0-8"),
-		"own Endpoint, any name":              cable("east"),
-		"Endpoint of a name that starts so":   prefix,
-		"Endpoint whose name reads two ways":  cable("east-submariner-cable-east-x-submariner-cable-east-submariner-cable-east-x-1"),
-		"Cluster of a name that starts alike": lying("east-b", "east-b"),
-		"policy, foreign label":               shared(ns, "west", "p"),
-		"policy, no label":                    rename(shared(ns, "east", "p"), "p", ""),
-		"no signature":                        unsigned(cluster(ns, "east")),
-		"policy of the broker":                shared(ns, submarinerv1.BrokerID, "p"),
-		"policy of a name that is none":       shared(ns, "east", "p.lab"),
+	policy := func(name, label string) client.Object {
+		p := brokertest.InSlot(shared(ns, "east", name), "east", 0)
+		p.Labels[submarinerv1.ClusterIDLabel] = label
+		return p
 	}
+	return map[string]lie{
+		"own Cluster, foreign ID":              {lying("east", "west"), ""},
+		"own Cluster, foreign label":           {rename(cluster(ns, "east"), "east", "west"), `is "west", not east`},
+		"own Cluster, no label":                {rename(cluster(ns, "east"), "east", ""), `is "", not east`},
+		"own Cluster, foreign name":            {rename(cluster(ns, "east"), "north", "east"), "may not write the Cluster north"},
+		"own Endpoint, foreign ID":             {far, ""},
+		"own Endpoint, foreign label":          {foreign, `is "west", not east`},
+		"own Endpoint, other cable":            {cable("east-submariner-cable-east-10-0-0-8"), "is not named after its spec.cable_name"},
+		"own Endpoint, any name":               {cable("east"), "may not write the Endpoint east: its own are named east-submariner-cable-east-<address>"},
+		"Endpoint of a name that starts so":    {prefix, "may not write the Endpoint east-b-submariner-cable-east-b-10-0-0-9"},
+		"Endpoint whose name reads two ways":   {cable("east-submariner-cable-east-x-submariner-cable-east-submariner-cable-east-x-1"), "its own are named"},
+		"Endpoint without a slot":              {endpoint(ns, "east", "10-0-0-7"), slots},
+		"Endpoint in a slot of another":        {in("west.0"), slots},
+		"Endpoint in a slot that starts alike": {in("east-b.0"), slots},
+		"Endpoint in the first slot too many":  {in("east.16"), slots},
+		"Endpoint in a slot with a zero":       {in("east.00"), slots},
+		"Endpoint in a slot that is no number": {in("east.a"), slots},
+		"Endpoint in a slot of a large number": {in("east.99999999999999999999"), slots},
+		"Endpoint in a slot of a slot":         {in("east.0.0"), slots},
+		"Endpoint in a slot, without its name": {unnamed(gateway("east", "10-0-0-7")), "may not write the Endpoint east.0: its own are named"},
+		"Cluster of a name that starts alike":  {lying("east-b", "east-b"), "may not write the Cluster east-b"},
+		"Cluster in a slot":                    {brokertest.InSlot(cluster(ns, "east"), "east", 0), "may not write the Cluster east.0"},
+		"policy, foreign label":                {policy("p", "west"), `is "west", not east`},
+		"policy, no label":                     {policy("p", ""), `is "", not east`},
+		"policy without a slot":                {shared(ns, "east", "p"), "may not write the cable policy p: it has the names east.0 to east.31"},
+		"policy in the first slot too many":    {brokertest.InSlot(shared(ns, "east", "p"), "east", 32), "it has the names east.0 to east.31"},
+		"no signature":                         {unsigned(cluster(ns, "east")), "has no annotation submariner.io/signature"},
+		"policy of the broker":                 {policy("p", submarinerv1.BrokerID), `is "BROKER", not east`},
+		"policy of a name that is none":        {policy("p.lab", "east"), "p.lab cannot name a cable policy"},
+		"policy in a slot, without its name":   {unnamed(policy("p", "east")), "east.0 cannot name a cable policy"},
+	}
+}
+
+// lie is an object that a member may not write, and why; empty if either of two admission policies
+// answers.
+type lie struct {
+	client.Object
+	why string
+}
+
+// unnamed removes the name that an object in a slot has in clusters.
+func unnamed(o client.Object) client.Object {
+	annotations := o.GetAnnotations()
+	delete(annotations, submarinerv1.NameAnnotation)
+	return o
 }
 
 // A member writes nothing but its own: a matrix of what it tries, with objects of all kinds.
@@ -151,7 +192,10 @@ func TestHostileMember(t *testing.T) {
 	ctx := t.Context()
 
 	t.Log("what is its own")
-	own := []client.Object{cluster(d.NS, "east"), endpoint(d.NS, "east", "10-0-0-1"), endpoint(d.NS, "east", "fd00--1"), shared(d.NS, "east", "own")}
+	own := []client.Object{
+		cluster(d.NS, "east"), brokertest.InSlot(endpoint(d.NS, "east", "10-0-0-1"), "east", 0), brokertest.InSlot(endpoint(d.NS, "east", "fd00--1"), "east", 15),
+		brokertest.InSlot(shared(d.NS, "east", "own"), "east", 31),
+	}
 	for _, o := range own {
 		require.NoError(t, east.Create(ctx, o))
 		brokertest.Annotate(o, "a", "b")
@@ -166,7 +210,9 @@ func TestHostileMember(t *testing.T) {
 	t.Log("what is of another, and what is nobody's")
 	brokers := shared(d.NS, "", "of-the-broker")
 	brokers.Labels = nil
-	victims := []client.Object{cluster(d.NS, "west"), endpoint(d.NS, "west", "10-0-0-1"), shared(d.NS, "west", "of-west"), brokers}
+	victims := []client.Object{
+		cluster(d.NS, "west"), brokertest.InSlot(endpoint(d.NS, "west", "10-0-0-1"), "west", 0), brokertest.InSlot(shared(d.NS, "west", "of-west"), "west", 0), brokers,
+	}
 	for i, o := range victims {
 		maker := west
 		if i == 3 {
@@ -177,12 +223,11 @@ func TestHostileMember(t *testing.T) {
 	unlabelled := brokers.DeepCopy()
 	unlabelled.Name = "in-nobodys-name"
 	unlabelled.ResourceVersion = ""
-	missing := []client.Object{cluster(d.NS, "north"), endpoint(d.NS, "west", "10-0-0-2"), shared(d.NS, "west", "in-wests-name"), unlabelled}
+	missing := []client.Object{
+		cluster(d.NS, "north"), brokertest.InSlot(endpoint(d.NS, "west", "10-0-0-2"), "west", 1), brokertest.InSlot(shared(d.NS, "west", "in-wests-name"), "west", 1), unlabelled,
+	}
 	for i, victim := range victims {
 		for _, a := range foreignWrites(victim, missing[i]) {
-			if _, ok := victim.(*v1alpha1.CablePolicies); ok && a.name == "create with our label" {
-				continue // names of policies are for all
-			}
 			t.Run(fmt.Sprintf("%s %T %s", a.name, victim, victim.GetName()), func(t *testing.T) {
 				err := a.do(ctx, east)
 				require.True(t, apierrors.IsForbidden(err), "%v", err)
@@ -194,8 +239,9 @@ func TestHostileMember(t *testing.T) {
 	}
 	for name, o := range misnamed(d.NS) {
 		t.Run("create "+name, func(t *testing.T) {
-			err := east.Create(ctx, o)
+			err := east.Create(ctx, o.Object)
 			require.True(t, apierrors.IsForbidden(err), "%v", err)
+			require.ErrorContains(t, err, o.why)
 		})
 	}
 
@@ -295,19 +341,22 @@ func TestHostilePolicyWriter(t *testing.T) {
 	server := kubetest.Shared(t)
 	o := broker.Options{PoliciesFrom: v1alpha1.PoliciesFromBroker}
 	d := &deployed{brokertest.DeployWith(t, server, o)}
+	d.LetCreate(t)
 	east, ctx := d.Join(t, "east", "uid-east"), t.Context()
 	require.NoError(t, east.Create(ctx, cluster(d.NS, "east")), "other kinds are not affected")
-	before := shared(d.NS, "east", "before")
+	before := brokertest.InSlot(shared(d.NS, "east", "before"), "east", 0)
 	require.NoError(t, d.Admin.Create(ctx, before))
 	changed := before.DeepCopy()
 	changed.ConnectionPolicies[0].CableDriver = "wireguard"
 	for name, write := range map[string]func() error{
-		"create": func() error { return east.Create(ctx, shared(d.NS, "east", "new")) },
+		"create": func() error { return east.Create(ctx, brokertest.InSlot(shared(d.NS, "east", "new"), "east", 1)) },
 		"update": func() error { return east.Update(ctx, changed) },
 		"patch": func() error {
 			return east.Patch(ctx, before.DeepCopy(), client.RawPatch(types.MergePatchType, []byte(`{"spec":[{"name":"wireguard"}]}`)))
 		},
-		"apply": func() error { return kube.Apply(ctx, east, "east", shared(d.NS, "east", "applied")) },
+		"apply": func() error {
+			return kube.Apply(ctx, east, "east", brokertest.InSlot(shared(d.NS, "east", "applied"), "east", 2))
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			err := write()

@@ -15,6 +15,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	submarinerv1 "subctl/api/submariner/v1"
+	"subctl/api/submariner/v1alpha1"
 	"subctl/internal/kube"
 )
 
@@ -104,11 +105,12 @@ func directRights(c client.Client, objects []client.Object) ([]kube.Right, error
 		if q, ok := obj.(*corev1.ResourceQuota); ok { // see startQuota
 			rights = append(rights, kube.Right{Verb: "update", Resource: "resourcequotas/status", Namespace: q.Namespace})
 		}
-		if sa, ok := obj.(*corev1.ServiceAccount); ok { // see Look and Invite
+		if sa, ok := obj.(*corev1.ServiceAccount); ok { // see Look, Invite and DefaultDriver
 			rights = append(rights,
 				kube.Right{Verb: "create", Resource: "serviceaccounts/token", Namespace: sa.Namespace},
 				kube.Right{Verb: "list", Resource: "serviceaccounts", Namespace: sa.Namespace},
-				kube.Right{Verb: "list", Group: submarinerv1.GroupVersion.Group, Resource: "clusters", Namespace: sa.Namespace})
+				kube.Right{Verb: "list", Group: submarinerv1.GroupVersion.Group, Resource: "clusters", Namespace: sa.Namespace},
+				kube.Right{Verb: "list", Group: v1alpha1.GroupVersion.Group, Resource: "cablepolicies", Namespace: sa.Namespace})
 		}
 	}
 	return rights, nil

@@ -54,7 +54,7 @@ func TestPreflightSaysWhatIsMissing(t *testing.T) {
 		rule("", "resourcequotas/status", "update"),
 		rule("rbac.authorization.k8s.io", "*", "get", "create", "patch"),
 		rule("submariner.io", "brokers", "get", "create", "patch"),
-		rule("submariner.io", "cablepolicies", "get", "create", "patch"),
+		rule("submariner.io", "cablepolicies", "get", "list", "create", "patch"),
 	}}
 	require.NoError(t, admin.Create(t.Context(), role))
 	binding := &rbacv1.ClusterRoleBinding{
@@ -119,7 +119,7 @@ func TestPreflightSaysWhatIsMissing(t *testing.T) {
 func TestPreflightRefusesANamespaceInUse(t *testing.T) {
 	d := deploy(t, kubetest.Shared(t))
 	joiner, _ := d.Joiner(t)
-	_, err := broker.AddMember(t.Context(), joiner, d.NS, "east", "uid-east")
+	_, err := broker.AddMember(t.Context(), joiner, d.NS, "east", "uid-east", broker.Reservation{})
 	require.NoError(t, err)
 	d.invitee(t, "west", "default")
 	objects, err := broker.Render(broker.Options{Namespace: d.NS, Components: []string{broker.Connectivity}, CableDriver: "vxlan", DefaultPolicy: "vxlan"})

@@ -48,11 +48,13 @@ func selfRole(ns, clusterID string) *rbacv1.Role {
 // policy sees the Secret only, not whose service account it is for. A UID in the Secret would
 // prove nothing, as the joiner can read it on the account.
 func joinerRole(ns, base string, kinds exchange.Table) *rbacv1.Role {
-	rules := kinds.Rules([]string{"get", "list", "watch"}, schema.GroupResource{Group: v1alpha1.GroupVersion.Group, Resource: "brokers"})
+	brokers, read := schema.GroupResource{Group: v1alpha1.GroupVersion.Group, Resource: "brokers"}, []string{"get", "list", "watch"}
+	rules := kinds.Rules(read, brokers)
 	rules = append(rules, rbacv1.PolicyRule{
 		APIGroups: []string{rbacv1.GroupName}, Resources: []string{"rolebindings"}, Verbs: []string{"create", "get"},
 	})
 	if ns == base {
+		rules = append(rules, kinds.Rules([]string{"create"})...) // empty objects: see joinerPolicy
 		rules = append(rules,
 			rbacv1.PolicyRule{APIGroups: []string{""}, Resources: []string{"serviceaccounts"}, Verbs: []string{"create", "get"}},
 			rbacv1.PolicyRule{APIGroups: []string{""}, Resources: []string{"secrets"}, Verbs: []string{"create"}},

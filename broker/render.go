@@ -65,7 +65,7 @@ func Render(o Options) ([]client.Object, error) {
 	}
 	// The policies come before the first right to write.
 	out = append(out, memberPolicy(o.Namespace, o.Kinds)...)
-	out = append(out, joinerPolicy(o.Namespace)...)
+	out = append(out, joinerPolicy(o.Namespace, o.Kinds)...)
 	out = append(out, labelPolicy(o.Namespace, o.Kinds)...)
 	out = append(out, clusterSet(o, submarinerv1.DefaultClusterSet)...)
 	for _, set := range o.Sets {

@@ -2,19 +2,21 @@ package cmd
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
+	"k8s.io/apimachinery/pkg/api/equality"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	submarinerv1 "subctl/api/submariner/v1"
 	"subctl/api/submariner/v1alpha1"
+	"subctl/broker/exchange"
 	"subctl/internal/kube"
 	"subctl/internal/look"
 	"subctl/internal/printer"
@@ -103,6 +105,9 @@ func (o *cablePolicyAdopt) run(ctx context.Context) error {
 	if len(found) == 0 {
 		return o.nothing(all)
 	}
+	if err := o.checkNames(all, found); err != nil {
+		return err
+	}
 	change := all.Compare(all.Adopted(found))
 	table := o.Out
 	if o.format.Format().Structured() {
@@ -141,9 +146,7 @@ func (o *cablePolicyAdopt) print(scheme *runtime.Scheme, found []*v1alpha1.Cable
 	}
 	var objects []client.Object
 	for _, p := range found {
-		p = p.DeepCopy()
-		p.Labels = nil // the labels of a copy
-		objects = append(objects, p)
+		objects = append(objects, adopted(p))
 	}
 	print := func() error { return printObjects(o.Out, scheme, format, o.dryRun, objects) }
 	if o.dryRun {
@@ -176,6 +179,21 @@ func (o *cablePolicyAdopt) find(all *catalog.Catalog) []*v1alpha1.CablePolicies 
 	})
 }
 
+// checkNames returns an error if several clusters have a policy of one name in a clusterset: the
+// broker can adopt only one of them.
+func (o *cablePolicyAdopt) checkNames(all *catalog.Catalog, found []*v1alpha1.CablePolicies) error {
+	makers := map[string][]string{} // by clusterset and name
+	for _, p := range found {
+		for _, set := range p.ClusterSets() {
+			key := set + "/" + p.Name
+			if makers[key] = append(makers[key], all.Maker(p)); len(makers[key]) > 1 {
+				return usageError(fmt.Errorf("several clusters have a cable policy %s in clusterset %s: choose one with --from %s", p.Name, set, strings.Join(makers[key], " or --from ")))
+			}
+		}
+	}
+	return nil
+}
+
 // nothing returns the error that no policy is found; nil if there is nothing left to adopt.
 func (o *cablePolicyAdopt) nothing(all *catalog.Catalog) error {
 	if own, _ := all.Find(o.name, o.set); len(own) > 0 {
@@ -198,18 +216,36 @@ func (o *cablePolicyAdopt) nothing(all *catalog.Catalog) error {
 	return fmt.Errorf("the broker has no such cable policy: it has %s", words.List(words.Distinct(known)))
 }
 
-// adopt removes the label that makes an object on the broker one of a cluster, and replaces the
-// signature of the cluster.
+// adopted returns a policy of a cluster as the broker will have it.
+func adopted(p *v1alpha1.CablePolicies) *v1alpha1.CablePolicies {
+	out := &v1alpha1.CablePolicies{ObjectMeta: metav1.ObjectMeta{Name: p.Name, Namespace: p.Namespace}, ConnectionPolicies: p.ConnectionPolicies}
+	if signature, ok := p.Annotations[submarinerv1.SignatureAnnotation]; ok {
+		out.Annotations = map[string]string{submarinerv1.SignatureAnnotation: signature}
+	}
+	return out
+}
+
+// adopt makes a policy of the broker of a cluster's policy, and empties what is reserved for the
+// cluster. Both are in force while there are both.
 func adopt(ctx context.Context, c client.Client, p *v1alpha1.CablePolicies) error {
-	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{
-		"uid": p.UID, "labels": map[string]any{submarinerv1.ClusterIDLabel: nil}, // the UID: it must be the same object
-		"resourceVersion": p.ResourceVersion, // with the rules that are signed
-		"annotations":     map[string]any{submarinerv1.SignatureAnnotation: p.Annotations[submarinerv1.SignatureAnnotation]},
-	}})
-	if err != nil {
+	if err := exchange.Kinds().Vacate(ctx, client.NewDryRunClient(c), p); err != nil { // it still has the rules that are signed
 		return err
 	}
-	at := &v1alpha1.CablePolicies{}
-	at.Name, at.Namespace = p.Name, p.Namespace
-	return c.Patch(ctx, at, client.RawPatch(types.MergePatchType, patch), client.FieldOwner(kube.FieldOwner))
+	brokers, there := adopted(p), &v1alpha1.CablePolicies{}
+	err := c.Create(ctx, brokers, client.FieldOwner(kube.FieldOwner))
+	if apierrors.IsAlreadyExists(err) {
+		if err := c.Get(ctx, client.ObjectKeyFromObject(brokers), there); err != nil {
+			return err
+		}
+		if !equality.Semantic.DeepEqual(there.ConnectionPolicies, p.ConnectionPolicies) { // else an earlier run was interrupted
+			return errors.New("the broker has another policy of this name: delete one of them first, with subctl cable-policy delete")
+		}
+	} else if err != nil {
+		return err
+	}
+	err = exchange.Kinds().Vacate(ctx, c, p)
+	if apierrors.IsConflict(err) { // its cluster empties it, too, since the broker has a policy of this name
+		return nil
+	}
+	return client.IgnoreNotFound(err)
 }

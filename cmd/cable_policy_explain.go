@@ -120,8 +120,8 @@ func printReason(w io.Writer, all *catalog.Catalog, r catalog.Reason) error {
 	} else {
 		fmt.Fprintf(&b, "  rule %d of cable policy %s decides: %s\n", r.Rule, r.Policy, r.Why)
 	}
-	if rule, maker := all.Rule(r.Policy, r.Rule); rule != nil {
-		fmt.Fprintf(&b, "    left: %s, right: %s, made by %s\n", policy.SelectorText(rule.LeftClusterSelector), policy.SelectorText(rule.RightClusterSelector), catalog.MakerName(maker))
+	if rule := all.Rule(r.Policy, r.MadeBy, r.Rule); rule != nil {
+		fmt.Fprintf(&b, "    left: %s, right: %s, made by %s\n", policy.SelectorText(rule.LeftClusterSelector), policy.SelectorText(rule.RightClusterSelector), catalog.MakerName(r.MadeBy))
 	}
 	if r.EncryptionRequiredBy != "" {
 		fmt.Fprintf(&b, "  %s requires encryption\n", r.EncryptionRequiredBy)

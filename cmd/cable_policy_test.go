@@ -20,6 +20,7 @@ import (
 	submarinerv1 "subctl/api/submariner/v1"
 	"subctl/api/submariner/v1alpha1"
 	"subctl/broker"
+	"subctl/broker/brokertest"
 	"subctl/cable/drivers"
 	"subctl/policy"
 )
@@ -96,7 +97,7 @@ func policyWorlds() world {
 		west,
 		copied(cablePolicy("default", " |  | vxlan"), submarinerv1.BrokerID, "default"),
 		copied(cablePolicy("default.blue", " |  | wireguard"), submarinerv1.BrokerID, "blue"),
-		copied(cablePolicy("east-cloud", "tier=core | env=cloud | ipsec"), "east", "default"),
+		copied(cablePolicy("east-cloud.east.default", "tier=core | env=cloud | ipsec"), "east", "default"),
 		shared(cablePolicy("secure", "env=production | env=production,!test | wireguard"), "blue", "default"),
 		configMap("tuned", op, map[string]string{v1alpha1.CableCustomConfig: "mtu: 1300"}),
 		configMap("tiny", op, map[string]string{v1alpha1.CableCustomConfig: "mtu: 13"}),
@@ -112,7 +113,7 @@ func policyWorlds() world {
 	const base, blue = submarinerv1.BrokerNamespace, submarinerv1.BrokerNamespace + "-blue"
 	maker := func(p *v1alpha1.CablePolicies, id string) *v1alpha1.CablePolicies {
 		p.Labels = map[string]string{submarinerv1.ClusterIDLabel: id}
-		return p
+		return brokertest.InSlot(p, id, 0)
 	}
 	hub := []client.Object{
 		&v1alpha1.Broker{ObjectMeta: metav1.ObjectMeta{Name: "submariner-broker", Namespace: base}}, inSet(base, "default"), inSet(blue, "blue"), inSet("foreign", "red"),
@@ -157,7 +158,8 @@ func policyWorlds() world {
 	}
 
 	return world{
-		"third": third, "strict": strictly,
+		"third": third, "same": append(slices.Clone(third), inNamespace(maker(cablePolicy("plain", "env=production |  | ipsec"), "blue-1"), base),
+			inNamespace(maker(cablePolicy("default", " |  | ipsec"), "west"), base), inNamespace(maker(cablePolicy("default", " |  | vxlan"), "east"), base)), "strict": strictly,
 		"translated": translated, "west": member, "hub": hub, "ill": ill, "bare": nil, "alone": {submariner("alone")},
 		"both": append([]client.Object{&v1alpha1.Broker{ObjectMeta: metav1.ObjectMeta{Name: "submariner-broker", Namespace: base}}, inSet(base, "default"), inNamespace(cablePolicy("default", " |  | ipsec"), base)}, submariner("both")),
 	}
@@ -216,7 +218,8 @@ func TestCablePolicy(t *testing.T) {
 		"west: add --name x --cable-driver wiregard --right-cluster-selector env>5",
 		"west: add --name x --cable-driver vxlan --encryption required", "west: add --name x --cable-driver ipsec --encryption maybe",
 		"west: add --name x --cable-driver ipsec --left-cluster-selector env=cloud --right-cluster-selector tier=core --encryption required",
-		"west: add --name secure --cable-driver ipsec --cable-config missing --clusterset green", "west: add --name east-cloud --cable-driver ipsec --cable-config empty",
+		"west: add --name secure --cable-driver ipsec --cable-config missing --clusterset green", "west: add --name x --cable-driver ipsec --cable-config empty",
+		"west: add --name east-cloud --cable-driver ipsec --left-cluster-selector env=cloud --right-cluster-selector tier=core",
 		"west: add --name a --cable-driver ipsec --cable-config wrong", "west: add --name a --cable-driver ipsec --cable-config tiny",
 		"west: add --name default --cable-driver ipsec --replace", "hub: add --name secure --cable-driver ipsec",
 		"west: add -f bad.yaml", "west: add -f form.yaml", "west: add -f place.yaml", "west: add -f none.yaml", "west: add -f good.yaml --name x",
@@ -236,7 +239,7 @@ func TestCablePolicy(t *testing.T) {
 		"translated: list", "translated: explain west cloud", "translated: explain west east", "translated: add --name plain --cable-driver vxlan", "translated: add --name safe --cable-driver wireguard --dry-run",
 		"west: delete", "west: delete --name nothing", "alone: delete --name nothing", "west: delete --name east-cloud", "hub: delete --name secure",
 		"west: delete --name default", "hub: delete --name default", "hub: delete --name default --clusterset blue --dry-run", "hub: delete --name default --clusterset blue",
-		"west: adopt", "west: adopt secure", "bare: adopt secure", "hub: adopt secure --dry-run", "hub: adopt nothing", "hub: adopt --from west --clusterset blue", "hub: adopt secure --from west", "hub: adopt default", "hub: adopt --from east", "both: adopt --from x --broker",
+		"west: adopt", "west: adopt secure", "bare: adopt secure", "hub: adopt secure --dry-run", "hub: adopt nothing", "hub: adopt --from west --clusterset blue", "hub: adopt secure --from west", "hub: adopt default", "same: adopt plain", "same: adopt default --from west", "same: adopt default --from east --force", "hub: adopt --from east", "both: adopt --from x --broker",
 		"third: list", "third: explain east west", "third: explain east north", "third: adopt plain --dry-run", "third: adopt plain", "third: adopt plain --force",
 		"strict: list", "strict: explain east north", "strict: add plain2 --cable-driver ipsec", "strict: add plain2 --cable-driver ipsec --dry-run", "strict: delete plain",
 		"west: delete --name secure --dry-run", "west: delete --name secure", "west: delete --name secure --force",
@@ -290,7 +293,7 @@ func changed(t *testing.T, g *globals, context string, before []client.Object) [
 		}
 		delete(was, key)
 	}
-	for key := range was {
+	for _, key := range slices.Sorted(maps.Keys(was)) {
 		out = append(out, key+": gone")
 	}
 	return out
@@ -363,7 +366,7 @@ func TestCablePolicyCompletion(t *testing.T) {
 		"hub delete --name ":        "default",
 		"west delete --clusterset ": "blue default",
 		"west add --cable-driver ":  strings.ReplaceAll(drivers.Names(), ",", ""),
-		"west list --kubecontext ":  "alone bare both hub ill strict third translated west",
+		"west list --kubecontext ":  "alone bare both hub ill same strict third translated west",
 		"hub adopt ":                "secure",
 		"hub adopt --from ":         "cloud east west",
 		"bare explain ":             "",

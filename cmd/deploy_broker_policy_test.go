@@ -13,6 +13,7 @@ import (
 	submarinerv1 "subctl/api/submariner/v1"
 	"subctl/api/submariner/v1alpha1"
 	"subctl/broker"
+	"subctl/broker/brokertest"
 	"subctl/broker/exchange"
 )
 
@@ -108,10 +109,14 @@ func TestDeployBrokerMakesTheDefaultPolicy(t *testing.T) {
 		ObjectMeta:         metav1.ObjectMeta{Name: "east", Namespace: ns, Labels: map[string]string{submarinerv1.ClusterIDLabel: "east"}},
 		ConnectionPolicies: []v1alpha1.CablePolicySpec{{CableDriver: "ipsec"}},
 	}
+	others = brokertest.InSlot(others, "east", 3)
 	require.NoError(t, h.client.Create(t.Context(), others))
-	require.False(t, signed("east"))
+	require.Contains(t, h.done(t, "cable-policy", "list").stdout, "east      1      any    any     ipsec          cluster east")
 	h.done(t, "cable-policy", "adopt", "east")
 	require.True(t, signed("east"))
+	require.NoError(t, h.client.Get(t.Context(), client.ObjectKeyFromObject(others), others))
+	require.True(t, exchange.Kinds().IsEmpty(others), "its slot is in use")
+	require.Contains(t, h.done(t, "cable-policy", "list").stdout, "east      1      any    any     ipsec          the broker")
 
 	t.Log("with a new key, which no cluster has pinned, the policy default is signed again")
 	require.NoError(t, os.Rename(broker.JoinFileName, "old.subm"))
@@ -120,6 +125,13 @@ func TestDeployBrokerMakesTheDefaultPolicy(t *testing.T) {
 	require.False(t, signed("lab"))
 	require.Equal(t, "vxlan", driver())
 	require.NotContains(t, h.done(t, "deploy-broker", "--cable-driver", "vxlan").stderr, asked)
+
+	t.Log("a policy of this name of a cluster does not matter")
+	theirs := &v1alpha1.CablePolicies{ObjectMeta: metav1.ObjectMeta{Name: "default", Namespace: ns, Labels: map[string]string{submarinerv1.ClusterIDLabel: "a"}}}
+	theirs.ConnectionPolicies = []v1alpha1.CablePolicySpec{{CableDriver: "ipsec"}}
+	require.NoError(t, h.client.Create(t.Context(), brokertest.InSlot(theirs, "a", 0)))
+	h.done(t, "deploy-broker", "--cable-driver", "vxlan")
+	require.NoError(t, h.client.Delete(t.Context(), theirs))
 
 	t.Log("what a person made of it is not undone")
 	patch(`{"spec":[{"name":"ipsec"},{"name":"vxlan"}]}`)
@@ -137,12 +149,13 @@ func TestDeployBrokerMakesTheDefaultPolicy(t *testing.T) {
 	t.Log("one that a member made is the member's")
 	*p = v1alpha1.CablePolicies{ObjectMeta: metav1.ObjectMeta{Name: "default", Namespace: ns, Labels: map[string]string{submarinerv1.ClusterIDLabel: "east"}}}
 	p.ConnectionPolicies = []v1alpha1.CablePolicySpec{{CableDriver: "ipsec"}}
-	require.NoError(t, h.client.Create(t.Context(), p))
+	require.NoError(t, h.client.Create(t.Context(), brokertest.InSlot(p, "east", 0)))
 	r = h.run(t, nil, "deploy-broker", "--cable-driver", "vxlan")
 	require.Equal(t, exitFailed, r.code)
 	require.Contains(t, r.stderr, "Error: the cable policy default is of cluster east: change or delete it there with subctl cable-policy, or leave --cable-driver out\n")
 	h.done(t, "deploy-broker")
-	has(v1alpha1.CablePolicySpec{CableDriver: "ipsec"})
+	require.NoError(t, h.client.Get(t.Context(), client.ObjectKeyFromObject(p), p), "it stays as it is")
+	require.True(t, apierrors.IsNotFound(h.client.Get(t.Context(), key, p)))
 }
 
 // Whose policies apply is kept, like all settings of a broker, and does not change unnoticed.
@@ -170,13 +183,13 @@ func TestDeployBrokerPoliciesFrom(t *testing.T) {
 	}
 	p := &v1alpha1.CablePolicies{ObjectMeta: metav1.ObjectMeta{Name: "secure", Namespace: ns, Labels: map[string]string{submarinerv1.ClusterIDLabel: "east"}}}
 	p.ConnectionPolicies = []v1alpha1.CablePolicySpec{{CableDriver: "ipsec"}}
-	require.NoError(t, h.client.Create(t.Context(), p))
+	require.NoError(t, h.client.Create(t.Context(), brokertest.InSlot(p, "east", 0)))
 	r = h.run(t, nil, "deploy-broker", "--policies-from", "broker")
 	require.Equal(t, exitFailed, r.code)
 	require.Contains(t, r.stderr, "--policies-from broker: these cable policies of clusters would no longer apply: secure of cluster east: let the broker adopt them (subctl cable-policy adopt), or delete them; to continue nevertheless, add --force\n")
 	require.False(t, from().BrokerOnly())
 
-	require.NoError(t, h.client.Patch(t.Context(), p, client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"labels":null}}`)))) // adopted
+	h.done(t, "cable-policy", "adopt", "secure")
 	r = h.done(t, "deploy-broker", "--policies-from", "broker")
 	require.Contains(t, r.stderr, "whose cable policies apply changes: these clusters apply it once they join again: east, west\n")
 	require.True(t, from().BrokerOnly())

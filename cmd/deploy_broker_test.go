@@ -196,7 +196,7 @@ func TestDeployBroker(t *testing.T) {
 
 // withMember continues with a cluster joined.
 func (h *hub) withMember(t *testing.T, file *broker.JoinFile) {
-	_, err := broker.AddMember(t.Context(), h.client, submarinerv1.BrokerNamespace, "east", "uid")
+	_, err := broker.AddMember(t.Context(), h.client, submarinerv1.BrokerNamespace, "east", "uid", broker.Reservation{})
 	require.NoError(t, err)
 	account := &corev1.ConfigMap{}
 	key := client.ObjectKey{Namespace: submarinerv1.BrokerNamespace, Name: "submariner-globalnet-info"}

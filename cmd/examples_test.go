@@ -24,6 +24,7 @@ import (
 
 	submarinerv1 "subctl/api/submariner/v1"
 	"subctl/api/submariner/v1alpha1"
+	"subctl/broker/brokertest"
 	"subctl/internal/kubetest"
 	"subctl/internal/wake"
 )
@@ -254,13 +255,16 @@ func (w exampleWorld) publish(t *testing.T, name string) {
 	t.Helper()
 	var list v1alpha1.CablePoliciesList
 	require.NoError(t, w.clients[name].List(t.Context(), &list, client.InNamespace(submarinerv1.OperatorNamespace)))
-	for _, p := range list.Items {
+	own := client.MatchingLabels{submarinerv1.ClusterIDLabel: name}
+	require.NoError(t, w.clients["hub"].DeleteAllOf(t.Context(), &v1alpha1.CablePolicies{}, client.InNamespace(submarinerv1.BrokerNamespace), own))
+	for i, p := range list.Items {
 		if submarinerv1.IsCopy(&p) {
 			continue
 		}
 		onBroker := &v1alpha1.CablePolicies{ObjectMeta: metav1.ObjectMeta{Name: p.Name, Namespace: submarinerv1.BrokerNamespace}, ConnectionPolicies: p.ConnectionPolicies}
 		require.NoError(t, client.IgnoreNotFound(w.clients["hub"].Delete(t.Context(), onBroker.DeepCopy())))
-		onBroker.Labels = map[string]string{submarinerv1.ClusterIDLabel: name}
+		onBroker.Labels = own
+		brokertest.InSlot(onBroker, name, i)
 		// The API server counts the objects for the quota, and can be too late to do so.
 		require.NoError(t, retry.OnError(retry.DefaultBackoff, apierrors.IsConflict, func() error {
 			return w.clients["hub"].Create(t.Context(), onBroker.DeepCopy())

@@ -35,6 +35,10 @@ Cable policies decide which cable connects two clusters. --cable-driver counts o
 policy matches, not even the policy "default", which deploy-broker creates. With --encryption
 required, this cluster is never connected without encryption, whatever the policies decide.
 
+The broker reserves room for four gateways and four cable policies of the cluster, or for as
+many as it has, and for fewer where hundreds of clusters have joined. If the cluster has more
+later, its gateways report that: run the command again.
+
 Pod and Service networks are discovered; subctl warns if the result is a guess. Clusters
 that use the same addresses cannot be connected.
 

@@ -3,6 +3,7 @@ package cmd
 import (
 	"bytes"
 	"context"
+	"fmt"
 	"maps"
 	"path/filepath"
 	"regexp"
@@ -13,7 +14,9 @@ import (
 
 	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/cli-runtime/pkg/genericiooptions"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -174,7 +177,7 @@ func keysOf(m map[string]string) []string {
 
 func TestJoinAndUninstall(t *testing.T) {
 	w := newJoinWorld(t)
-	_, err := broker.AddMember(t.Context(), w.hubC, submarinerv1.BrokerNamespace, "taken", "uid-of-another-cluster")
+	_, err := broker.AddMember(t.Context(), w.hubC, submarinerv1.BrokerNamespace, "taken", "uid-of-another-cluster", broker.Reservation{})
 	require.NoError(t, err)
 	before := w.state(t)
 
@@ -222,14 +225,54 @@ func TestJoinAndUninstall(t *testing.T) {
 		require.Contains(t, r.stderr, "DaemonSet submariner-gateway: 0 of 1 pods are ready")
 		require.Contains(t, r.stderr, "out of time")
 	})
+	t.Run("join again, with more to publish", w.reserves)
 	t.Run("rotate the key", w.rotate)
 	w.policies(t)
 	w.uninstall(t)
 	require.Equal(t, before, w.state(t), "uninstall must leave what was there before")
 	left := &v1alpha1.CablePoliciesList{}
 	require.NoError(t, w.hubC.List(t.Context(), left))
-	require.Len(t, left.Items, 2)
-	require.Equal(t, []string{"kept", "theirs"}, []string{left.Items[0].Name, left.Items[1].Name})
+	var names []string
+	for _, p := range left.Items {
+		names = append(names, p.Name)
+	}
+	require.Equal(t, []string{"kept", "taken.0", "taken.1", "taken.2", "taken.3", "theirs"}, names)
+}
+
+// reserves has a cluster join again that has more policies and gateways than are reserved for it.
+func (w *joinWorld) reserves(t *testing.T) {
+	reserved := func(list client.ObjectList, prefix string) (n int) {
+		t.Helper()
+		require.NoError(t, w.hubC.List(t.Context(), list, client.InNamespace(submarinerv1.BrokerNamespace), client.MatchingLabels{submarinerv1.ClusterIDLabel: "west"}))
+		require.NoError(t, meta.EachListItem(list, func(o runtime.Object) error {
+			if strings.HasPrefix(o.(client.Object).GetName(), prefix) {
+				n++
+			}
+			return nil
+		}))
+		return n
+	}
+	counts := func() [2]int {
+		return [2]int{reserved(&submarinerv1.EndpointList{}, "west."), reserved(&v1alpha1.CablePoliciesList{}, "west.")}
+	}
+	require.Equal(t, [2]int{4, 4}, counts())
+	var made []client.Object
+	for i := range 6 {
+		made = append(made, cablePolicy(fmt.Sprint("own-", i), " |  | ipsec"))
+	}
+	made = append(made, copied(cablePolicy("theirs.east.default", " |  | ipsec"), "east", "default"))
+	for i := 3; i < 8; i++ {
+		made = append(made, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprint("n", i), Labels: map[string]string{submarinerv1.GatewayNodeLabel: "true"}}})
+	}
+	for _, o := range made {
+		require.NoError(t, w.memberC.Create(t.Context(), o))
+	}
+	r := w.run(t, "join", w.file, "--clusterid", "west", "--wait=false")
+	require.Equal(t, exitDone, r.code, r.stderr)
+	require.Equal(t, [2]int{6, 6}, counts(), "one for each gateway node, and for each policy that was made here")
+	for _, o := range made {
+		require.NoError(t, w.memberC.Delete(t.Context(), o))
+	}
 }
 
 func (w *joinWorld) uninstall(t *testing.T) {

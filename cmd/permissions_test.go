@@ -24,6 +24,7 @@ import (
 
 	submarinerv1 "subctl/api/submariner/v1"
 	"subctl/api/submariner/v1alpha1"
+	"subctl/broker/brokertest"
 	"subctl/cluster"
 	"subctl/internal/kube"
 	"subctl/internal/kubetest"
@@ -165,7 +166,7 @@ func TestPermissionsToInstall(t *testing.T) {
 		case strings.HasPrefix(u.command, "cable-policy adopt"): // the broker exists
 			p := cablePolicy(strings.Fields(u.command)[2], " |  | ipsec")
 			p.Namespace, p.Labels = submarinerv1.BrokerNamespace, map[string]string{submarinerv1.ClusterIDLabel: "east"}
-			require.NoError(t, w.memberC.Create(t.Context(), p))
+			require.NoError(t, w.memberC.Create(t.Context(), brokertest.InSlot(p, "east", 0)))
 		case strings.HasPrefix(u.command, "rotate-key"): // the cluster has joined
 			g := gateway("west", "gone", 0, []submarinerv1.Connection{}...)
 			g.ObjectMeta = metav1.ObjectMeta{Name: "gone", Namespace: cluster.Namespace}

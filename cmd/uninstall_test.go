@@ -7,6 +7,9 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	submarinerv1 "subctl/api/submariner/v1"
+	"subctl/api/submariner/v1alpha1"
+	"subctl/broker/brokertest"
+	"subctl/broker/exchange"
 	"subctl/cluster"
 )
 
@@ -25,7 +28,7 @@ func (w *joinWorld) refuses(t *testing.T) {
 	kept := cablePolicy("kept", "env=production | env | ipsec")
 	onHub := kept.DeepCopy()
 	onHub.Namespace, onHub.Labels = submarinerv1.BrokerNamespace, map[string]string{submarinerv1.ClusterIDLabel: "west"}
-	require.NoError(t, w.hubC.Create(t.Context(), onHub))
+	require.NoError(t, brokertest.Filling(w.hubC).Create(t.Context(), brokertest.InSlot(onHub, "west", 0)))
 	for _, o := range append(objects, kept) {
 		require.NoError(t, w.memberC.Create(t.Context(), o))
 	}
@@ -53,7 +56,10 @@ func (w *joinWorld) refuses(t *testing.T) {
 	r = w.run(t, "cable-policy", "adopt", "kept", "--broker-info", w.file, "--kubeconfig", w.hub.Kubeconfig())
 	require.Equal(t, exitDone, r.code, r.stderr)
 	require.NoError(t, w.hubC.Get(t.Context(), client.ObjectKeyFromObject(onHub), onHub))
-	require.Empty(t, onHub.Labels)
+	require.True(t, exchange.Kinds().IsEmpty(onHub), "%v", onHub)
+	adoptedOnHub := &v1alpha1.CablePolicies{}
+	require.NoError(t, w.hubC.Get(t.Context(), client.ObjectKey{Namespace: submarinerv1.BrokerNamespace, Name: "kept"}, adoptedOnHub))
+	require.Empty(t, adoptedOnHub.Labels)
 	// The gateway copies it, and reports that the name is taken.
 	kept.Status.ClusterSets = nil
 	require.NoError(t, w.memberC.Status().Update(t.Context(), kept))

@@ -23,11 +23,11 @@ func MakersFor(spec v1alpha1.SubmarinerSpec) Makers {
 
 // RuleRef refers to a rule of a policy.
 type RuleRef struct {
-	Policy string
-	Rule   int // its index in the policy, counted from 0
+	Policy, Maker string // the name of the policy, and Decision.Maker
+	Rule          int    // its index in the policy, counted from 0
 }
 
-func (r *rule) ref() RuleRef { return RuleRef{r.policy, r.index} }
+func (r *rule) ref() RuleRef { return RuleRef{r.policy, r.maker, r.index} }
 
 // isParty reports whether the broker or one of the two clusters made the rule. A rule of an
 // unknown maker is one of a third party.
@@ -136,7 +136,7 @@ func (d Decision) unless(invalid *rule) Decision {
 	if invalid == nil || d.Err != nil || SecrecyOf(d.Driver) != Plain {
 		return d
 	}
-	return Decision{Policy: invalid.policy, Rule: invalid.index, Err: withheld{invalid, d.Driver}}
+	return Decision{Policy: invalid.policy, Rule: invalid.index, Maker: invalid.maker, Err: withheld{invalid, d.Driver}}
 }
 
 // encrypted returns d, or a Decision without a cable if d has an unencrypted cable although by,
@@ -146,5 +146,5 @@ func (d Decision) encrypted(by string, decider *rule) Decision {
 	if by == "" || d.Err != nil || SecrecyOf(d.Driver) != Plain {
 		return d
 	}
-	return Decision{Policy: d.Policy, Rule: d.Rule, Err: clearText{by, decider, d.Driver}, MustEncrypt: by, SetAside: d.SetAside}
+	return Decision{Policy: d.Policy, Rule: d.Rule, Maker: d.Maker, Err: clearText{by, decider, d.Driver}, MustEncrypt: by, SetAside: d.SetAside}
 }

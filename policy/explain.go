@@ -127,6 +127,8 @@ func (r *rule) lostTo(winner *rule) string {
 		return fmt.Sprintf("it has %s, %s has %d", count(r.requirements, "requirement"), winner.policy, winner.requirements)
 	case r.policy != winner.policy:
 		return "it has the same number of requirements, and its name comes later"
+	case r.maker != winner.maker:
+		return "a policy of the same name, which another cluster or the broker has made, takes precedence"
 	case r.index != winner.index:
 		return "it has the same number of requirements, and comes later in the policy"
 	}

@@ -81,6 +81,9 @@ type Decision struct {
 	Policy string
 	// Rule is the index of the rule in that policy, counted from 0.
 	Rule int
+	// Maker is the ID of the cluster that made that policy, or submarinerv1.BrokerID. Several
+	// clusters may have policies of one name.
+	Maker string
 	// Config holds the policy's settings for the driver; nil if there are none.
 	Config cable.Config
 	// ConfigErr is the error in the policy's settings; Config is nil then.

@@ -133,7 +133,7 @@ func TestCopiesDecideAlike(t *testing.T) {
 	}
 	labelled := west
 	labelled.Labels = map[string]string{"env": "production", "tier": "edge", submarinerv1.ClusterIDLabel: "lies"}
-	here := compile([]*v1alpha1.CablePolicies{own}, brokers, known)
+	here := compile([]*v1alpha1.CablePolicies{own}, Makers{Here: "east"}, known)
 	there := compile([]*v1alpha1.CablePolicies{copied("a.blue", "blue"), copied("a", "default")}, brokers, known)
 	require.Equal(t, here.Decide(east, west), there.Decide(east, labelled))
 	require.Equal(t, "a", there.Decide(east, labelled).Policy)
@@ -142,7 +142,7 @@ func TestCopiesDecideAlike(t *testing.T) {
 	changed := own.DeepCopy()
 	changed.Status.Rules = own.ConnectionPolicies
 	changed.ConnectionPolicies = []v1alpha1.CablePolicySpec{between("env", "", "gre"), between("", "", cable.VXLAN)}
-	here = compile([]*v1alpha1.CablePolicies{changed}, brokers, known)
+	here = compile([]*v1alpha1.CablePolicies{changed}, Makers{Here: "east"}, known)
 	require.Equal(t, here.Decide(east, west), there.Decide(east, west))
 }
 

@@ -114,9 +114,9 @@ func (r *rule) counts(x, y []string) bool {
 // decision returns the decision for pairs that the rule matches.
 func (r *rule) decision() Decision {
 	if r.driverErr != nil {
-		return Decision{Policy: r.policy, Rule: r.index, Err: unknownDriver{r}}
+		return Decision{Policy: r.policy, Rule: r.index, Maker: r.maker, Err: unknownDriver{r}}
 	}
-	return Decision{Driver: r.driver, Policy: r.policy, Rule: r.index, Config: r.config, ConfigErr: r.configErr}
+	return Decision{Driver: r.driver, Policy: r.policy, Rule: r.index, Maker: r.maker, Config: r.config, ConfigErr: r.configErr}
 }
 
 // name returns the name of the rule in messages.

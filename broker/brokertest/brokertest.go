@@ -4,17 +4,22 @@ package brokertest
 
 import (
 	"context"
+	"slices"
+	"strings"
 	"testing"
 	"time"
 
 	admissionv1 "k8s.io/api/admissionregistration/v1"
 	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	submarinerv1 "subctl/api/submariner/v1"
 	"subctl/api/submariner/v1alpha1"
 	"subctl/broker"
+	"subctl/broker/exchange"
 	"subctl/internal/kubetest"
 )
 
@@ -43,7 +48,7 @@ func Deploy(t testing.TB, server *kubetest.Server, sets ...string) *Broker {
 // DeployWith makes a broker with options, except namespace, components and driver.
 func DeployWith(t testing.TB, server *kubetest.Server, o broker.Options) *Broker {
 	t.Helper()
-	b := &Broker{Server: server, Admin: server.Client(t), NS: server.Namespace(t, "broker")}
+	b := &Broker{Server: server, Admin: Filling(server.Client(t)), NS: server.Namespace(t, "broker")}
 	o.Namespace, o.Components, o.CableDriver = b.NS, []string{broker.Connectivity}, "vxlan"
 	o.Administrator, o.Sequence = Key(administrator), time.Now().UnixMilli()
 	objects, err := broker.Render(o)
@@ -69,7 +74,10 @@ func (b *Broker) RemoveClusterScoped(t testing.TB) {
 func (b *Broker) awaitPolicies(t testing.TB) {
 	t.Helper()
 	probe := b.Join(t, "probe", "uid-probe")
-	Eventually(t, func() bool { return probe.Create(t.Context(), Cluster(b.NS, "foreign"), client.DryRunAll) != nil })
+	Eventually(t, func() bool {
+		kept := client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"finalizers":["example.com/kept"]}}`))
+		return probe.Patch(t.Context(), Cluster(b.NS, "probe"), kept, client.DryRunAll) != nil
+	})
 	check(t, broker.RemoveMember(t.Context(), b.Admin, []string{b.NS}, "probe"))
 	Eventually(t, func() bool {
 		c := Cluster(b.NS, "probe")
@@ -86,13 +94,61 @@ func (b *Broker) awaitPolicies(t testing.TB) {
 // Join makes a member and returns its client.
 func (b *Broker) Join(t testing.TB, id, uid string) client.Client {
 	t.Helper()
-	cred, err := broker.AddMember(t.Context(), b.Admin, b.NS, id, uid)
+	cred, err := broker.AddMember(t.Context(), b.Admin, b.NS, id, uid, broker.Reservation{})
 	check(t, err)
-	c := kubetest.Client(t, b.Server.As(string([]byte(cred.Token))))
+	c := Filling(kubetest.Client(t, b.Server.As(string([]byte(cred.Token)))))
 	Eventually(t, func() bool { // the API server knows of a new token after a moment
 		return c.Get(t.Context(), client.ObjectKey{Namespace: b.NS, Name: v1alpha1.BrokerName}, &v1alpha1.Broker{}) == nil
 	})
 	return c
+}
+
+// LetCreate gives members the right to create objects, so that a test can try what the admission
+// policy does with them: a member that has no such right is refused earlier.
+func (b *Broker) LetCreate(t testing.TB) {
+	t.Helper()
+	roles := &rbacv1.RoleList{}
+	check(t, b.Admin.List(t.Context(), roles))
+	for _, r := range roles.Items {
+		if r.Name != broker.MemberRoleName || !strings.HasPrefix(r.Namespace, b.NS) {
+			continue
+		}
+		for i := range r.Rules {
+			if slices.Contains(r.Rules[i].Verbs, "update") {
+				r.Rules[i].Verbs = append(r.Rules[i].Verbs, "create")
+			}
+		}
+		check(t, b.Admin.Update(t.Context(), &r))
+	}
+	probe := b.Join(t, "probe", "uid-probe")
+	Eventually(t, func() bool {
+		return probe.Create(t.Context(), InSlot(Endpoint(b.NS, "probe", "10-0-0-9"), "probe", 9), client.DryRunAll) == nil
+	})
+	check(t, broker.RemoveMember(t.Context(), b.Admin, []string{b.NS}, "probe"))
+}
+
+// Filling returns a client that also creates what is reserved on a broker: it changes the empty
+// object.
+func Filling(c client.Client) client.Client { return filling{c} }
+
+type filling struct{ client.Client }
+
+// Unwrap returns the client that creates nothing else.
+func (f filling) Unwrap() client.Client { return f.Client }
+
+func (f filling) Create(ctx context.Context, o client.Object, opts ...client.CreateOption) error {
+	there := o.DeepCopyObject().(client.Object) // a request to create what exists would be counted by a quota
+	if o.GetName() == "" || f.Get(ctx, client.ObjectKeyFromObject(o), there) != nil || !exchange.Kinds().IsEmpty(there) {
+		return f.Client.Create(ctx, o, opts...)
+	}
+	o.SetUID(there.GetUID())
+	o.SetResourceVersion(there.GetResourceVersion())
+	o.SetOwnerReferences(there.GetOwnerReferences())
+	var update []client.UpdateOption
+	if slices.Contains(opts, client.CreateOption(client.DryRunAll)) {
+		update = append(update, client.DryRunAll)
+	}
+	return f.Update(ctx, o, update...)
 }
 
 // Joiner returns a client with the rights of a join file, and the file.

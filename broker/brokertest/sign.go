@@ -93,3 +93,10 @@ func must[T any](v T, err error) T {
 	}
 	return v
 }
+
+// InSlot puts an object in a slot of a cluster, as the broker holds it, and returns it.
+func InSlot[T client.Object](o T, id string, n int) T {
+	Annotate(o, submarinerv1.NameAnnotation, o.GetName())
+	o.SetName(exchange.SlotName(id, n))
+	return o
+}

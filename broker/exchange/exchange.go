@@ -220,6 +220,15 @@ func (s side) read() (objects []client.Object, known bool, err error) {
 	return objects, known, err
 }
 
+// reserved returns the empty objects that the side holds: see SetSnapshot.
+func (s side) reserved() map[string]bool {
+	out := map[string]bool{}
+	for _, m := range s.mirrors {
+		m.reservations(out)
+	}
+	return out
+}
+
 // report stores the status and logs what is new in it.
 func (e *Exchange) report(now Status) {
 	slices.Sort(now.Errors)

@@ -36,7 +36,7 @@ func newSite(t *testing.T, d *brokertest.Broker, gate *kubetest.Gate, id string,
 	t.Helper()
 	server := kubetest.Shared(t)
 	server.InstallCRDs(t)
-	cred, err := broker.AddMember(t.Context(), d.Admin, d.NS, id, "uid-"+id)
+	cred, err := broker.AddMember(t.Context(), d.Admin, d.NS, id, "uid-"+id, broker.Reservation{})
 	require.NoError(t, err)
 	dir := t.TempDir()
 	require.NoError(t, os.WriteFile(filepath.Join(dir, "token"), cred.Token, 0o600))

@@ -48,6 +48,9 @@ func instead(before bool) string {
 
 // makerOf returns the ID of the cluster that made an object on the broker, or BrokerID.
 func makerOf(o client.Object) string {
+	if id, ok := slotOwner(o); ok {
+		return id
+	}
 	if id, ok := submarinerv1.OwnerID(o); ok {
 		return id
 	}

@@ -15,13 +15,15 @@ import (
 // This file plans kinds of the Free way, such as cable policies.
 //
 // The broker decides: an object is in force, for every cluster alike, in the clustersets
-// on whose broker it is. Whoever creates an object there takes its name, and the API
-// server lets one cluster do that. The others are told so by the condition Shared.
+// on whose broker it is. Each cluster has its own names there: objects of several clusters may have
+// one name, and all of them are in force. Only the names of the broker's own objects are taken: the
+// condition Shared reports that.
 //
 // Each clusterset has its own copies here, since two clustersets may have objects of one
-// name. A copy never replaces an object that was made here: if the name is taken, the copy
-// gets the name <name>.<clusterset>, and keeps it, so that there is no moment without the
-// copy.
+// name. A copy never replaces an object that was made here, or another copy, and no other cluster
+// takes a name that people may choose here: the copy of an object of a cluster has the name
+// <name>.<cluster>.<clusterset>. The copy of an object of the broker has its name or, if that is in
+// use, <name>.<clusterset>. It keeps its name, so that there is no moment without the copy.
 //
 // A mistake is never copied. An object of this cluster that has a mistake is not shared,
 // and an object on the broker that has one, written by hand or in bad faith, is not copied
@@ -36,20 +38,41 @@ type freePlan struct {
 	copies map[place]client.Object // in this cluster, of what others made
 	names  map[string]bool         // every name in use in this cluster
 	found  map[place]bool          // what others have on the broker: whether it has a copy
+
+	versions map[place]version // what the broker has
 }
 
-// place is where an object is on the broker.
-type place struct{ set, name string }
+// place is whose object is where on the broker, and under which name.
+type place struct{ set, maker, name string }
 
 func (p place) compare(other place) int {
-	return cmp.Or(cmp.Compare(p.set, other.set), cmp.Compare(p.name, other.name))
+	return cmp.Or(cmp.Compare(p.set, other.set), cmp.Compare(p.name, other.name), cmp.Compare(p.maker, other.maker))
+}
+
+// version is the object of a place that counts, if the broker has several: two gateways of its
+// cluster wrote at the same time, or somebody shows an earlier version again.
+type version struct {
+	object  client.Object // nil: there is none
+	verdict               // zero for objects of this cluster
+}
+
+// over reports whether v counts rather than o.
+func (v version) over(o version) bool {
+	switch {
+	case v.gone != o.gone:
+		return !v.gone
+	case (v.reason == "") != (o.reason == ""):
+		return v.reason == ""
+	}
+	return sequenceOf(v.object) > sequenceOf(o.object)
 }
 
 func planFree(of kindPlan) {
-	p := &freePlan{kindPlan: of, copies: map[place]client.Object{}, names: map[string]bool{}, found: map[place]bool{}}
+	p := &freePlan{kindPlan: of, copies: map[place]client.Object{}, names: map[string]bool{}, found: map[place]bool{}, versions: map[place]version{}}
 	p.readLocal()
 	for _, set := range p.sets {
 		if set.Known {
+			p.readSet(set)
 			p.copyHere(set)
 		}
 	}
@@ -89,12 +112,38 @@ func (p *freePlan) readLocal() {
 // second copy of one object, are deleted.
 func (p *freePlan) readCopy(o client.Object) {
 	name, _, _ := strings.Cut(o.GetName(), ".")
-	from := place{o.GetLabels()[submarinerv1.ClusterSetLabel], name}
-	if p.copies[from] != nil || o.GetName() != from.name && o.GetName() != from.name+"."+from.set {
+	from := place{o.GetLabels()[submarinerv1.ClusterSetLabel], ownerOf(o), name}
+	if p.copies[from] != nil || !slices.Contains(from.copyNames(), o.GetName()) {
 		p.delete("", o)
 		return
 	}
 	p.copies[from] = o
+}
+
+// copyNames returns the names that a copy may have, in the order of preference. The last one can
+// be the name of no other copy, so that no cluster can keep a copy out.
+func (p place) copyNames() []string {
+	switch {
+	case p.maker != submarinerv1.BrokerID:
+		return []string{p.name + "." + p.maker + "." + p.set}
+	case p.set != submarinerv1.DefaultClusterSet:
+		return []string{p.name + "." + p.set}
+	}
+	return []string{p.name, p.name + "." + p.set}
+}
+
+// readSet finds the objects that count in a clusterset.
+func (p *freePlan) readSet(set SetSnapshot) {
+	for _, o := range set.Objects {
+		v := version{object: o}
+		at := place{set.Name, makerOf(o), o.GetName()}
+		if at.maker != p.ClusterID {
+			v.verdict = p.verdict(at, o)
+		}
+		if other := p.versions[at]; other.object == nil || v.over(other) {
+			p.versions[at] = v
+		}
+	}
 }
 
 // copyHere makes the copies of a clusterset's objects the same as on the broker. What is refused
@@ -102,33 +151,34 @@ func (p *freePlan) readCopy(o client.Object) {
 func (p *freePlan) copyHere(set SetSnapshot) {
 	count := map[string]int{} // by cluster
 	for _, o := range set.Objects {
-		id, from := makerOf(o), place{set.Name, o.GetName()}
-		if id == p.ClusterID {
+		from := place{set.Name, makerOf(o), o.GetName()}
+		counts := p.versions[from]
+		if from.maker == p.ClusterID || counts.object != o {
 			continue
 		}
-		have := p.copies[from]
-		v := p.verdict(set.Name, id, o)
-		if v.reason == "" && (have == nil || ownerOf(have) != id || !sameSignature(o, have)) {
-			if least := p.least(from, id, have); v.sequence < least {
+		have, v := p.copies[from], counts.verdict
+		if v.reason == "" && (have == nil || !sameSignature(o, have)) {
+			if least := p.judge.least(from.maker, p.kind.placeOf(from.set, from.name), have); v.sequence < least {
 				v.reason = older(v.sequence, least)
 			}
 		}
-		if v.reason == "" && id != submarinerv1.BrokerID {
-			if count[id]++; count[id] > p.kind.PerCluster {
-				v = verdict{reason: fmt.Sprintf("cluster %s has more than %d of them", id, p.kind.PerCluster), gone: true}
+		if v.reason == "" && from.maker != submarinerv1.BrokerID {
+			if count[from.maker]++; count[from.maker] > p.kind.PerCluster {
+				v = verdict{reason: fmt.Sprintf("cluster %s has more than %d of them", from.maker, p.kind.PerCluster), gone: true}
 			}
 		}
 		if v.reason != "" {
 			p.refuseVerdict(o, v)
-			p.found[from] = have != nil && !v.gone && p.judge.keeps(p.kind, set.Name, ownerOf(have), have, from.name)
+			p.found[from] = have != nil && !v.gone && p.judge.keeps(p.kind, set.Name, from.maker, have, from.name)
 			continue
 		}
-		p.copyOne(from, id, o, have)
+		p.copyOne(from, o, have)
 	}
 }
 
 // verdict judges an object on the broker.
-func (p *freePlan) verdict(set, maker string, o client.Object) verdict {
+func (p *freePlan) verdict(at place, o client.Object) verdict {
+	maker := at.maker
 	if maker != submarinerv1.BrokerID && submarinerv1.CheckClusterID(maker) != nil {
 		return verdict{reason: fmt.Sprintf("%.70q is not a cluster ID", maker)}
 	}
@@ -139,35 +189,27 @@ func (p *freePlan) verdict(set, maker string, o client.Object) verdict {
 		return verdict{reason: flaw}
 	}
 	if n := p.kind.stubSize(o); n > 0 {
-		return verdict{reason: fmt.Sprintf("%s: %s", instead(p.copies[place{set, o.GetName()}] != nil), p.kind.tooLarge(n))}
+		return verdict{reason: fmt.Sprintf("%s: %s", instead(p.copies[at] != nil), p.kind.tooLarge(n))}
 	}
-	return p.judge.of(p.kind, set, maker, o)
-}
-
-// least returns the least acceptable sequence number of an object on the broker. have is its
-// copy, or nil.
-func (p *freePlan) least(from place, maker string, have client.Object) int64 {
-	if have != nil && ownerOf(have) != maker {
-		have = nil
-	}
-	return p.judge.least(maker, p.kind.placeOf(from.set, from.name), have)
+	return p.judge.of(p.kind, at.set, maker, o)
 }
 
 // copyOne makes have, which may be nil, the copy of an object on the broker.
-func (p *freePlan) copyOne(from place, maker string, o, have client.Object) {
-	name := from.name
+func (p *freePlan) copyOne(from place, o, have client.Object) {
 	p.found[from] = have != nil
-	switch {
-	case have != nil:
+	name := ""
+	if have != nil {
 		name = have.GetName()
-	case from.set != submarinerv1.DefaultClusterSet || p.names[name]:
-		name += "." + from.set
+	} else {
+		names := from.copyNames()
+		i := slices.IndexFunc(names, func(n string) bool { return !p.names[n] })
+		if i < 0 {
+			p.refuse(o, false, "this cluster has an object of the name %s", names[len(names)-1])
+			return
+		}
+		name = names[i]
 	}
-	if have == nil && p.names[name] {
-		p.refuse(o, false, "this cluster has an object of the name %s", name)
-		return
-	}
-	want := p.kind.freeCopy(o, p.Namespace, name, map[string]string{submarinerv1.ClusterIDLabel: maker, submarinerv1.ClusterSetLabel: from.set})
+	want := p.kind.freeCopy(o, p.Namespace, name, map[string]string{submarinerv1.ClusterIDLabel: from.maker, submarinerv1.ClusterSetLabel: from.set})
 	want.SetAnnotations(map[string]string{submarinerv1.SignatureAnnotation: o.GetAnnotations()[submarinerv1.SignatureAnnotation]})
 	if have == nil || !p.kind.same(want, have) {
 		if _, flaw := p.kind.contentFlaw(want); flaw != "" {
@@ -175,9 +217,7 @@ func (p *freePlan) copyOne(from place, maker string, o, have client.Object) {
 			return
 		}
 	}
-	if have != nil && ownerOf(have) != maker {
-		p.judge.remember(p.kind, have, p.kind.placeOf(from.set, from.name), sequenceOf(have)+1)
-	}
+	p.names[name] = true
 	p.write("", want, have)
 }
 
@@ -200,13 +240,18 @@ func (p *freePlan) forget() {
 	}
 }
 
-// publish makes the objects of this cluster in a clusterset the same as here, unless
-// their names are taken.
+// empties reports whether the broker has an object of this cluster that is not here any more, so that
+// its slot is going to be empty.
+func (p *freePlan) empties(set SetSnapshot) bool {
+	return slices.ContainsFunc(set.Objects, func(o client.Object) bool {
+		return makerOf(o) == p.ClusterID && !slices.ContainsFunc(p.own, func(s *share) bool { return s.object.GetName() == o.GetName() })
+	})
+}
+
+// publish makes the objects of this cluster in a clusterset the same as here, unless the
+// broker has objects of their names.
 func (p *freePlan) publish(set SetSnapshot) {
-	there, wanted := map[string]client.Object{}, map[string]bool{}
-	for _, o := range set.Objects {
-		there[o.GetName()] = o
-	}
+	slots, wanted := p.slots(set), map[client.Object]bool{}
 	for _, s := range p.own {
 		name := s.object.GetName()
 		only, limited := s.object.GetLabels()[submarinerv1.ClusterSetLabel]
@@ -217,17 +262,23 @@ func (p *freePlan) publish(set SetSnapshot) {
 			s.unread(set.Name)
 			continue
 		}
-		have := there[name]
-		if have != nil && makerOf(have) != p.ClusterID {
-			remedy := "create this one again under another name"
-			if makerOf(have) == submarinerv1.BrokerID {
-				remedy = "delete this one if the broker has adopted it; otherwise create it again under another name"
-			}
-			s.refuse(reasonNameTaken, "%s shared a %s of this name in clusterset %s first: %s", makerName(have), p.kind.Noun, set.Name, remedy)
+		if brokers := p.versions[place{set.Name, submarinerv1.BrokerID, name}]; brokers.object != nil {
+			s.refuse(reasonNameTaken, "the broker has a %s of this name in clusterset %s: delete this one if the broker has adopted it; otherwise create it again under another name",
+				p.kind.Noun, set.Name)
 			continue
 		}
+		have := p.versions[place{set.Name, p.ClusterID, name}].object
 		want := s.shareable(p.ClusterID, set.Namespace, have)
 		if want == nil {
+			continue
+		}
+		slot, ok := slots.of(have)
+		if !ok && p.empties(set) {
+			s.behind = true
+			continue
+		}
+		if !ok {
+			s.refuse(reasonTooMany, "%s", slots.none())
 			continue
 		}
 		annotations, err := p.signed(want, only, have)
@@ -236,12 +287,15 @@ func (p *freePlan) publish(set SetSnapshot) {
 			continue
 		}
 		want.SetAnnotations(annotations)
-		wanted[name] = true
+		setSlot(want, slot)
+		if have != nil {
+			wanted[have] = true
+		}
 		s.share(set.Name, want, have)
 		p.write(set.Name, want, have)
 	}
 	for _, o := range set.Objects {
-		if makerOf(o) == p.ClusterID && !wanted[o.GetName()] {
+		if makerOf(o) == p.ClusterID && !wanted[o] {
 			p.delete(set.Name, o)
 		}
 	}

@@ -38,6 +38,9 @@ func copyOf(id, set string, p *v1alpha1.CablePolicies) *v1alpha1.CablePolicies {
 	}
 	p.Annotations = signed(set, on).Annotations
 	p.Labels = map[string]string{submarinerv1.ClusterIDLabel: id, submarinerv1.ClusterSetLabel: set}
+	if id != submarinerv1.BrokerID && p.Name == on.Name {
+		p.Name += "." + id + "." + set
+	}
 	return p
 }
 
@@ -265,7 +268,7 @@ func TestPoliciesOfOthersAreCopied(t *testing.T) {
 			set("default", of("west", cablePolicy("p", "vxlan")), cablePolicy("default", "ipsec")),
 			set("lab", of("west", cablePolicy("p", "vxlan"))),
 		},
-		writes: []string{"create CablePolicies default here", "create CablePolicies p here", "create CablePolicies p.lab here"},
+		writes: []string{"create CablePolicies default here", "create CablePolicies p.west.default here", "create CablePolicies p.west.lab here"},
 	}.check(t)
 }
 
@@ -280,7 +283,7 @@ func TestCopiesOfDeletedPoliciesAreDeleted(t *testing.T) {
 	policyCase{
 		local:  objects{copyOf("west", "default", cablePolicy("p", "vxlan")), copyOf("BROKER", "default", cablePolicy("default", "ipsec"))},
 		sets:   []exchange.SetSnapshot{set("default")},
-		writes: []string{"delete CablePolicies default here", "delete CablePolicies p here"},
+		writes: []string{"delete CablePolicies default here", "delete CablePolicies p.west.default here"},
 	}.check(t)
 }
 
@@ -296,39 +299,63 @@ func TestForgedCopiesAreDeleted(t *testing.T) {
 	policyCase{
 		local:  objects{copyOf("west", "default", cablePolicy("forged", "vxlan")), copyOf("west", "default", cablePolicy("p.x", "vxlan")), copyOf("west", "default", cablePolicy("p", "vxlan"))},
 		sets:   []exchange.SetSnapshot{set("default", of("west", cablePolicy("p", "vxlan")))},
-		writes: []string{"delete CablePolicies p.x here", "delete CablePolicies forged here"},
+		writes: []string{"delete CablePolicies p.x here", "delete CablePolicies forged.west.default here"},
 	}.check(t)
 }
 
 func TestCopiesOfAClustersetThatWasLeftAreDeleted(t *testing.T) {
 	policyCase{
-		local:  objects{copyOf("west", "lab", cablePolicy("p.lab", "vxlan"))},
+		local:  objects{copyOf("west", "lab", cablePolicy("p.west.lab", "vxlan"))},
 		sets:   []exchange.SetSnapshot{set("default")},
-		writes: []string{"delete CablePolicies p.lab here"},
+		writes: []string{"delete CablePolicies p.west.lab here"},
 	}.check(t)
 }
 
 func TestCopiesOfAClustersetThatWasLeftStayUntilAllOthersAreRead(t *testing.T) {
 	policyCase{
-		local: objects{copyOf("west", "lab", cablePolicy("p.lab", "vxlan"))},
+		local: objects{copyOf("west", "lab", cablePolicy("p.west.lab", "vxlan"))},
 		sets:  []exchange.SetSnapshot{unread("default"), set("prod")},
 	}.check(t)
 }
 
 func TestNothingOfAnUnreadClustersetIsDeleted(t *testing.T) {
 	policyCase{
-		local: objects{copyOf("west", "lab", cablePolicy("p.lab", "vxlan")), reported(metav1.ConditionTrue, "Shared", "", cablePolicy("q", "vxlan"), "lab")},
+		local: objects{copyOf("west", "lab", cablePolicy("p.west.lab", "vxlan")), reported(metav1.ConditionTrue, "Shared", "", cablePolicy("q", "vxlan"), "lab")},
 		sets:  []exchange.SetSnapshot{unread("lab")},
 	}.check(t)
 }
 
-func TestNameTakenByAnotherCluster(t *testing.T) {
+// Each cluster has its own names: no cluster can keep another from sharing a policy.
+func TestNamesOfSeveralClusters(t *testing.T) {
 	policyCase{
-		local:   objects{cablePolicy("p", "vxlan")},
-		sets:    []exchange.SetSnapshot{set("default", of("west", cablePolicy("p", "ipsec")))},
-		writes:  []string{"create CablePolicies p.default here", "report on CablePolicies p here"},
-		said:    []string{"p: False NameTaken in []: cluster west shared a cable policy of this name in clusterset default first: create this one again under another name"},
-		refused: []string{"CablePolicies submariner-operator/p in this cluster: cluster west shared a cable policy of this name in clusterset default first: create this one again under another name"},
+		local: objects{cablePolicy("p", "vxlan")},
+		sets:  []exchange.SetSnapshot{set("default", of("west", cablePolicy("p", "ipsec")), of("north", cablePolicy("p", "wireguard")))},
+		writes: []string{
+			"create CablePolicies p.west.default here", "create CablePolicies p.north.default here",
+			"create CablePolicies p on the broker in clusterset default", "report on CablePolicies p here",
+		},
+		said: []string{"p: False Pending in []: it is not on the broker yet in every clusterset that it is for"},
+	}.check(t)
+	policyCase{
+		local: objects{
+			done(cablePolicy("p", "vxlan")), copyOf("west", "default", cablePolicy("p.west.default", "ipsec")), copyOf("north", "default", cablePolicy("p.north.default", "wireguard")),
+		},
+		sets: []exchange.SetSnapshot{set("default", of("west", cablePolicy("p", "ipsec")), of("north", cablePolicy("p", "wireguard")), of("east", cablePolicy("p", "vxlan")))},
+	}.check(t)
+}
+
+// A copy of a cluster's policy takes no name that a person may choose here, or that a copy of a policy
+// of the broker needs.
+func TestNamesOfTheBrokersCopies(t *testing.T) {
+	policyCase{
+		local: objects{
+			copyOf("west", "default", cablePolicy("p", "ipsec")), copyOf("lab", "default", cablePolicy("q", "ipsec")), copyOf("west", "lab", cablePolicy("p", "ipsec")),
+		},
+		sets: []exchange.SetSnapshot{
+			set("default", of("west", cablePolicy("p", "ipsec")), of("lab", cablePolicy("q", "ipsec")), cablePolicy("p", "vxlan"), cablePolicy("q", "vxlan")),
+			set("lab", of("west", cablePolicy("p", "ipsec")), cablePolicy("p", "vxlan")),
+		},
+		writes: []string{"create CablePolicies p here", "create CablePolicies q here", "create CablePolicies p.lab here"},
 	}.check(t)
 }
 
@@ -337,15 +364,15 @@ func TestNameTakenByTheBrokerInOneClusterset(t *testing.T) {
 		local:   objects{copyOf("BROKER", "default", cablePolicy("p.default", "ipsec")), cablePolicy("p", "vxlan")},
 		sets:    []exchange.SetSnapshot{set("default", cablePolicy("p", "ipsec")), set("lab", of("east", cablePolicy("p", "vxlan")))},
 		writes:  []string{"report on CablePolicies p here"},
-		said:    []string{"p: False NameTaken in [lab]: the broker shared a cable policy of this name in clusterset default first: delete this one if the broker has adopted it; otherwise create it again under another name; vxlan counts"},
-		refused: []string{"CablePolicies submariner-operator/p in this cluster: the broker shared a cable policy of this name in clusterset default first: delete this one if the broker has adopted it; otherwise create it again under another name"},
+		said:    []string{"p: False NameTaken in [lab]: the broker has a cable policy of this name in clusterset default: delete this one if the broker has adopted it; otherwise create it again under another name; vxlan counts"},
+		refused: []string{"CablePolicies submariner-operator/p in this cluster: the broker has a cable policy of this name in clusterset default: delete this one if the broker has adopted it; otherwise create it again under another name"},
 	}.check(t)
 }
 
 // The administrator of a broker makes a policy of a cluster one of the broker, by removing the
 // label of its owner. No cluster is without the policy at any moment.
 func TestPolicyAdoptedByTheBroker(t *testing.T) {
-	const taken = "the broker shared a cable policy of this name in clusterset default first: delete this one if the broker has adopted it; otherwise create it again under another name"
+	const taken = "the broker has a cable policy of this name in clusterset default: delete this one if the broker has adopted it; otherwise create it again under another name"
 	policyCase{
 		local:   objects{done(cablePolicy("p", "ipsec"))},
 		sets:    []exchange.SetSnapshot{set("default", cablePolicy("p", "ipsec"))},
@@ -356,14 +383,14 @@ func TestPolicyAdoptedByTheBroker(t *testing.T) {
 	policyCase{
 		local:  objects{copyOf("west", "default", cablePolicy("p", "ipsec"))},
 		sets:   []exchange.SetSnapshot{set("default", cablePolicy("p", "ipsec"))},
-		writes: []string{"update CablePolicies p here"},
+		writes: []string{"create CablePolicies p here", "delete CablePolicies p.west.default here"},
 	}.check(t)
 }
 
 func TestCopyKeepsItsName(t *testing.T) {
 	policyCase{
-		local: objects{copyOf("west", "default", cablePolicy("p.default", "ipsec"))},
-		sets:  []exchange.SetSnapshot{set("default", of("west", cablePolicy("p", "ipsec")))},
+		local: objects{copyOf("west", "default", cablePolicy("p.west.default", "ipsec")), copyOf("BROKER", "default", cablePolicy("q.default", "ipsec"))},
+		sets:  []exchange.SetSnapshot{set("default", of("west", cablePolicy("p", "ipsec")), cablePolicy("q", "ipsec"))},
 	}.check(t)
 }
 
@@ -420,12 +447,12 @@ func TestManyPoliciesOfOneCluster(t *testing.T) {
 		own = append(own, cablePolicy(fmt.Sprintf("e%03d", i), "vxlan"))
 	}
 	writes, refused := plan(exchange.Kinds(), exchange.Snapshot{ClusterID: "east", Namespace: here, Sets: []exchange.SetSnapshot{set("default", append(theirs, brokers...)...)}})
-	require.Len(t, writes, 256+300, "who has the broker needs no bounds")
-	require.Equal(t, "CablePolicies submariner-k8s-broker/w256 on the broker: cluster west has more than 256 of them", refused[0].String())
+	require.Len(t, writes, 32+300, "who has the broker needs no bounds")
+	require.Equal(t, "CablePolicies submariner-k8s-broker/w032 on the broker: cluster west has more than 32 of them", refused[0].String())
 	writes, refused = plan(exchange.Kinds(), exchange.Snapshot{ClusterID: "east", Namespace: here, Local: own, Sets: []exchange.SetSnapshot{set("default")}})
-	require.Len(t, writes, 256+300)
-	require.Len(t, refused, 44)
-	require.Contains(t, said(writes), "e256: False TooMany in []: a clusterset takes 256 cablepolicies of one cluster, the first by name")
+	require.Len(t, writes, 32+300)
+	require.Len(t, refused, 300-32)
+	require.Contains(t, said(writes), "e032: False TooMany in []: a clusterset takes 32 cablepolicies of one cluster, the first by name")
 }
 
 // What is copied of a policy: labels and annotations mean something to tools of the
@@ -437,7 +464,7 @@ func TestFederatedPolicy(t *testing.T) {
 	want := of("east", cablePolicy("p", "vxlan"))
 	want.Namespace, want.Generation = "submariner-k8s-broker", 0
 	brokertest.SignAt(want, "default", now.UnixMilli())
-	require.Equal(t, want, writes[0].Object)
+	require.Equal(t, inSlot("east.0", want.DeepCopy()), writes[0].Object)
 
 	there := want.DeepCopy()
 	there.Labels["x"], there.Annotations["a"] = "y", "b"
@@ -458,7 +485,7 @@ func TestPoliciesOfTheBrokerOnly(t *testing.T) {
 	})
 	require.ElementsMatch(t, []string{
 		"delete CablePolicies own on the broker in clusterset default", "report on CablePolicies own here",
-		"delete CablePolicies theirs here", "create CablePolicies new here",
+		"delete CablePolicies theirs.west.default here", "create CablePolicies new here",
 	}, texts(writes))
 	require.Equal(t, []string{"own: False BrokerOnly in []: the broker accepts no cable policy of a cluster (deploy-broker --policies-from broker): create it on the broker, and delete this one"}, said(writes))
 	require.Len(t, refused, 2)

@@ -1,6 +1,7 @@
 package exchange_test
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"math/rand/v2"
@@ -9,6 +10,7 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -18,7 +20,7 @@ import (
 	"subctl/broker/exchange"
 )
 
-type policies = map[string]*v1alpha1.CablePolicies // by name
+type policies = map[string]*v1alpha1.CablePolicies // by the names that the API server knows them by
 
 // federation is clusters and their broker, to which random things happen.
 type federation struct {
@@ -57,6 +59,9 @@ func (f *federation) happen(r *rand.Rand) {
 			fresh.Labels = map[string]string{submarinerv1.ClusterSetLabel: []string{"lab", "default", "gone"}[r.IntN(3)]}
 		}
 	}
+	if names := slices.Sorted(maps.Keys(there)); set != "" && len(names) > 0 && r.IntN(3) > 0 {
+		name = names[r.IntN(len(names))]
+	}
 	have, before := there[name], there[name]
 	switch r.IntN(4) {
 	case 0:
@@ -89,10 +94,36 @@ func (f *federation) happen(r *rand.Rand) {
 // sync has one cluster do what it would do, and returns what that was. A write fails
 // if somebody was faster, as on an API server.
 func (f *federation) sync(id string, away ...string) []exchange.Write {
+	writes := f.plan(id, away...)
+	for _, w := range writes {
+		f.write(id, w)
+	}
+	return writes
+}
+
+// race has several clusters do what they would do, none of which knows what the others do.
+func (f *federation) race(ids ...string) {
+	var plans [][]exchange.Write
+	for _, id := range ids {
+		plans = append(plans, f.plan(id))
+	}
+	for i, id := range ids {
+		for _, w := range plans[i] {
+			f.write(id, w)
+		}
+	}
+}
+
+// plan returns what one cluster would do.
+func (f *federation) plan(id string, away ...string) []exchange.Write {
 	s := exchange.Snapshot{ClusterID: id, Namespace: here, Local: objectsOf(f.clusters[id])}
 	for _, name := range f.in[id] {
 		there := set(name)
-		there.Objects = objectsOf(f.sets[name])
+		for _, o := range objectsOf(f.sets[name]) {
+			o = o.DeepCopyObject().(client.Object)
+			exchange.Kinds().FromBroker(o)
+			there.Objects = append(there.Objects, o)
+		}
 		there.Known = !slices.Contains(away, name)
 		s.Sets = append(s.Sets, there)
 	}
@@ -101,11 +132,7 @@ func (f *federation) sync(id string, away ...string) []exchange.Write {
 	s.Identity, s.Now, s.Memory = brokertest.Identity(id), time.UnixMilli(f.clock), f.memories[id]
 	writes, _, memory := exchange.Plan(exchange.Kinds(), s)
 	f.memories[id] = memory
-	writes = slices.DeleteFunc(writes, func(w exchange.Write) bool { return isCluster(w.Object.GetName())(w.Object) })
-	for _, w := range writes {
-		f.write(id, w)
-	}
-	return writes
+	return slices.DeleteFunc(writes, func(w exchange.Write) bool { return isCluster(w.Object.GetName())(w.Object) })
 }
 
 func (f *federation) write(id string, w exchange.Write) {
@@ -114,12 +141,15 @@ func (f *federation) write(id string, w exchange.Write) {
 		side = f.sets[w.Set]
 	}
 	o := w.Object.DeepCopyObject().(*v1alpha1.CablePolicies)
+	if w.Set != "" {
+		exchange.Kinds().ToBroker(o)
+	}
 	have := side[o.Name]
 	switch w.Op {
 	case exchange.Create:
 		if have == nil {
 			f.uids++
-			o.UID = types.UID(fmt.Sprint(f.uids))
+			o.UID, o.CreationTimestamp = types.UID(fmt.Sprint(f.uids)), metav1.Unix(int64(f.uids/8), 0) // several at one time
 			side[o.Name] = o
 		}
 	case exchange.Delete:
@@ -182,8 +212,9 @@ func (f *federation) counting(id, set string) (out []string) {
 // names that cannot be shared.
 func (f *federation) held(set string) (out []string) {
 	for _, o := range f.sets[set] {
-		if o.Name != "a.lab" && o.Name != "b.default" {
-			out = append(out, fmt.Sprintf("%s %v", o.Name, o.ConnectionPolicies))
+		name := cmp.Or(o.Annotations[submarinerv1.NameAnnotation], o.Name)
+		if name != "a.lab" && name != "b.default" {
+			out = append(out, fmt.Sprintf("%s %v", name, o.ConnectionPolicies))
 		}
 	}
 	slices.Sort(out)
@@ -200,6 +231,9 @@ func TestPoliciesConverge(t *testing.T) {
 		for range 6 {
 			for range r.IntN(8) {
 				f.happen(r)
+				if r.IntN(4) == 0 {
+					f.race(slices.Sorted(maps.Keys(f.clusters))...)
+				}
 				if r.IntN(3) == 0 {
 					f.sync(slices.Sorted(maps.Keys(f.clusters))[r.IntN(3)], []string{"default", "lab", "none"}[r.IntN(3)])
 				}
@@ -247,9 +281,11 @@ func (f *federation) check(t *testing.T, run int) {
 		for name, o := range there {
 			require.NotEqual(t, "gre", o.ConnectionPolicies[0].CableDriver)
 			id, ok := o.Labels[submarinerv1.ClusterIDLabel]
-			if !ok || id == submarinerv1.BrokerID {
+			if !ok || id == submarinerv1.BrokerID || name == "a.lab" || name == "b.default" {
 				continue
 			}
+			require.Regexp(t, "^"+id+`\.[0-9]+$`, name)
+			name = o.Annotations[submarinerv1.NameAnnotation]
 			mine := f.clusters[id][name]
 			require.NotNil(t, mine, "run %d: %s of %s is on the broker in %s, and not there", run, name, id, set)
 			require.Equal(t, mine.Status.Rules, o.ConnectionPolicies)

@@ -54,8 +54,17 @@ func (v *victim) sync(sets ...exchange.SetSnapshot) (refused []string) {
 
 // has reports whether the victim has a copy of exactly this version.
 func (v *victim) has(o client.Object) bool {
-	have := v.local[id(o)]
+	have := v.local[copyID(o)]
 	return have != nil && have.GetAnnotations()[submarinerv1.SignatureAnnotation] == o.GetAnnotations()[submarinerv1.SignatureAnnotation]
+}
+
+// copyID returns the id of the copy of an object, from clusterset default.
+func copyID(o client.Object) string {
+	maker, ok := submarinerv1.OwnerID(o)
+	if _, free := o.(*v1alpha1.CablePolicies); free && ok {
+		return id(o) + "." + maker + ".default"
+	}
+	return id(o)
 }
 
 // at returns an object as its owner signed it at a time, with a change.
@@ -176,6 +185,7 @@ func TestHostileBrokerAlters(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			v := newVictim(t)
 			c, e, p := v.west()
+			p = inSlot("west.0", p)
 			require.Empty(t, v.sync(unsigned("default", c, e, p), unsigned("lab", c, e, p)))
 			forgedC, forgedE, forgedP := c.DeepCopy(), e.DeepCopy(), p.DeepCopy()
 			alter(forgedC, forgedE, forgedP)
@@ -185,12 +195,12 @@ func TestHostileBrokerAlters(t *testing.T) {
 			}
 			require.Equal(t, e.Spec, v.local[id(e)].(*submarinerv1.Endpoint).Spec)
 			require.Equal(t, c.Spec, v.local[id(c)].(*submarinerv1.Cluster).Spec)
-			require.Equal(t, p.ConnectionPolicies, v.local[id(p)].(*v1alpha1.CablePolicies).ConnectionPolicies)
+			require.Equal(t, p.ConnectionPolicies, v.local[copyID(p)].(*v1alpha1.CablePolicies).ConnectionPolicies)
 
 			newcomer := newVictim(t)
 			newcomer.sync(unsigned("default", forgedC, forgedE, forgedP))
 			for _, o := range newcomer.local {
-				require.True(t, newcomer.has(c) && id(o) == id(c) || newcomer.has(e) && id(o) == id(e) || newcomer.has(p) && id(o) == id(p), "a forged %s was copied", id(o))
+				require.True(t, newcomer.has(c) && id(o) == id(c) || newcomer.has(e) && id(o) == id(e) || newcomer.has(p) && id(o) == copyID(p), "a forged %s was copied", id(o))
 			}
 		})
 	}
@@ -237,14 +247,14 @@ func TestHostileBrokerReplays(t *testing.T) {
 			v.sync(unsigned("default", c, p))
 			v.sync(unsigned("default", c))
 			require.NotEmpty(t, v.sync(unsigned("default", c, p)))
-			require.NotContains(t, v.local, id(p))
+			require.NotContains(t, v.local, copyID(p))
 		},
 		"a deleted policy of the administrator": func(t *testing.T, v *victim) {
 			p := brokertest.Sign(cablePolicy("default", "vxlan"), "default")
 			require.Empty(t, v.sync(unsigned("default", p)))
 			require.Empty(t, v.sync(unsigned("default")))
 			require.NotEmpty(t, v.sync(unsigned("default", p)))
-			require.NotContains(t, v.local, id(p))
+			require.NotContains(t, v.local, copyID(p))
 		},
 		"a policy that was adopted since": func(t *testing.T, v *victim) {
 			c, _, p := v.west()
@@ -252,8 +262,9 @@ func TestHostileBrokerReplays(t *testing.T) {
 			adopted := cablePolicy("p", "ipsec")
 			brokertest.SignAt(adopted, "default", 2000)
 			require.Empty(t, v.sync(unsigned("default", c, adopted)))
-			require.NotEmpty(t, v.sync(unsigned("default", c, p)))
+			require.NotEmpty(t, v.sync(unsigned("default", c, adopted, inSlot("west.0", p))))
 			require.True(t, v.has(adopted))
+			require.NotContains(t, v.local, copyID(p))
 		},
 		"an older grant": func(t *testing.T, v *victim) {
 			c, e, _ := v.west()
@@ -285,12 +296,12 @@ func TestHostileBrokerReplays(t *testing.T) {
 			c, _, p := v.west()
 			brokertest.Sign(p, "lab")
 			require.NotEmpty(t, v.sync(unsigned("default", c, p)))
-			require.NotContains(t, v.local, id(p))
+			require.NotContains(t, v.local, copyID(p))
 		},
 		"a policy of the administrator for another clusterset": func(t *testing.T, v *victim) {
 			p := brokertest.Sign(cablePolicy("default", "vxlan"), "lab")
 			require.NotEmpty(t, v.sync(unsigned("default", p)))
-			require.NotContains(t, v.local, id(p))
+			require.NotContains(t, v.local, copyID(p))
 		},
 		"an administrator's policy, altered": func(t *testing.T, v *victim) {
 			p := brokertest.Sign(cablePolicy("default", "ipsec"), "default")
@@ -299,7 +310,7 @@ func TestHostileBrokerReplays(t *testing.T) {
 			forged.ConnectionPolicies[0].CableDriver = "vxlan"
 			require.NotEmpty(t, v.sync(unsigned("default", forged)))
 			require.True(t, v.has(p))
-			require.Equal(t, "ipsec", v.local[id(p)].(*v1alpha1.CablePolicies).ConnectionPolicies[0].CableDriver)
+			require.Equal(t, "ipsec", v.local[copyID(p)].(*v1alpha1.CablePolicies).ConnectionPolicies[0].CableDriver)
 		},
 		"a damaged version, to keep a network that is not granted any more": func(t *testing.T, v *victim) {
 			c, e, _ := v.west()
@@ -328,7 +339,7 @@ func TestHostileBrokerReplays(t *testing.T) {
 			renewed := granted(cluster("x", "west"), func(g *trust.Grant) { g.Serial, g.Key = 2000, brokertest.Key("west-2").Public() })
 			require.NotEmpty(t, v.sync(unsigned("default", renewed, e, p)))
 			require.NotContains(t, v.local, id(e))
-			require.NotContains(t, v.local, id(p))
+			require.NotContains(t, v.local, copyID(p))
 		},
 		"a cluster in a clusterset that it is not in": func(t *testing.T, v *victim) {
 			c, e, _ := v.west()

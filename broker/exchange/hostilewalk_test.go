@@ -31,7 +31,9 @@ func TestHostileBrokerWalk(t *testing.T) {
 				}
 				v.sync(shown(r, "default", signed), shown(r, "lab", signed))
 				for name, have := range v.local {
-					version := versionOf(have, signed[strings.TrimSuffix(name, ".lab")])
+					kind, copied, _ := strings.Cut(name, "/")
+					shared, _, _ := strings.Cut(copied, ".")
+					version := versionOf(have, signed[kind+"/"+shared])
 					require.NotNil(t, version, "%s was never signed so", name)
 					s, err := exchange.Kinds().Verify(version, brokertest.KeyOf(version.GetLabels()[submarinerv1.ClusterIDLabel]).Public())
 					require.NoError(t, err)

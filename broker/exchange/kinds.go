@@ -38,11 +38,18 @@ type Kind struct {
 	// variable of its admission policy: see SizeOfMaps and SizeOfLists.
 	MaxSize      int
 	SizeVariable admissionv1.Variable
-	// PerCluster is how many objects of one cluster are copied from a clusterset.
-	PerCluster int
-	// Quota is the maximum number of objects in a clusterset, of all clusters together. A
-	// cluster that exhausts it prevents the others from adding objects until some are deleted;
-	// existing objects stay, and can be changed.
+	// PerCluster is how many objects of one cluster a clusterset takes, which has as many names
+	// for them: see slots.go. Reserved is how many a cluster gets when it joins, unless it
+	// has more to publish, or the quota has not much room: see Kind.ReservedFor.
+	PerCluster, Reserved int
+	// Blank returns an object of a cluster with the least fields that the schema accepts, without
+	// metadata: see reserve.go. It is nil if an empty object will do.
+	Blank func(id string) client.Object
+	// BlankRule is a CEL expression for whether object has no more than that; "" for any object that
+	// is small.
+	BlankRule string
+	// Quota is the maximum number of objects in a clusterset, of all clusters together. Members
+	// create none, so that only the holder of a join file can exhaust it.
 	Quota int
 	// Verbs are the rights of members on the broker; the admission policy limits them to
 	// their own objects.
@@ -112,16 +119,18 @@ type Table []Kind
 // A real Endpoint has about 1 KiB.
 const maxSize = 16 << 10
 
-// allVerbs are the rights of a member that makes and deletes objects.
+// allVerbs are the rights of a member that publishes objects. It creates none: its objects are
+// reserved when it joins. It deletes them when it leaves.
 func allVerbs() []string {
-	return []string{"create", "get", "list", "watch", "patch", "update", "delete", "deletecollection"}
+	return []string{"get", "list", "watch", "patch", "update", "delete", "deletecollection"}
 }
 
 // Kinds returns the table of the kinds that clusters exchange. The quotas are for 1,000
 // clusters, each with a Cluster, up to four gateways and two policies, of up to 64 rules
 // each; and for twice the Clusters, since the Cluster of a cluster that is gone for good
 // stays until somebody frees its ID. At MaxSize and MaxProof each, all objects are 313 MiB; as
-// real clusters write them, 25 MiB.
+// real clusters write them, 25 MiB. The broker's own cable policies count, too. Fewer clusters
+// may have more of them: see Kind.ReservedFor.
 func Kinds() Table { return Table{cablePolicies(), clusters(), endpoints()} }
 
 // KindsFrom returns the table of a broker with a setting of whose cable policies apply.
@@ -157,7 +166,11 @@ func clusters() Kind {
 		SizeVariable: admissionv1.Variable{
 			Name: "clusterSize", Expression: SizeOfLists("object.spec", "cluster_cidr", "service_cidr", "global_cidr", "cluster_sets", "color_codes"),
 		},
-		PerCluster: 1, Quota: 2000, Verbs: allVerbs(),
+		BlankRule:  "size(object.spec.service_cidr) + size(object.spec.cluster_cidr) + size(object.spec.global_cidr) == 0",
+		PerCluster: 1, Reserved: 1, Quota: 2000, Verbs: allVerbs(),
+		Blank: func(id string) client.Object {
+			return &submarinerv1.Cluster{Spec: submarinerv1.ClusterSpec{ClusterID: id, ServiceCIDR: []string{}, ClusterCIDR: []string{}, GlobalCIDR: []string{}}}
+		},
 	}
 }
 
@@ -196,7 +209,11 @@ func endpoints() Kind {
 		SizeVariable: admissionv1.Variable{
 			Name: "endpointSize", Expression: SizeOfLists("object.spec", "subnets", "allocated_ips") + " + " + SizeOfMaps("object.spec", "backend_config"),
 		},
-		PerCluster: trust.MaxGateways, Quota: 4000, Verbs: allVerbs(),
+		BlankRule:  "object.spec.cable_name == '' && size(object.spec.subnets) == 0",
+		PerCluster: trust.MaxGateways, Reserved: 4, Quota: 4000, Verbs: allVerbs(),
+		Blank: func(id string) client.Object {
+			return &submarinerv1.Endpoint{Spec: submarinerv1.EndpointSpec{ClusterID: id, Subnets: []string{}, Backend: "none"}}
+		},
 	}
 }
 
@@ -241,6 +258,10 @@ func cablePolicies() Kind {
 		},
 		MaxSize:      maxSize,
 		SizeVariable: admissionv1.Variable{Name: "policySize", Expression: optional("object", "spec", sizeOfRules)},
-		PerCluster:   256, Quota: 2000, Verbs: allVerbs(),
+		BlankRule:    "size(object.spec) == 1 && object.spec[0].name == 'ipsec'",
+		PerCluster:   32, Reserved: 4, Quota: 2000, Verbs: allVerbs(),
+		Blank: func(string) client.Object { // a reader that does not ignore it must not lift encryption
+			return &v1alpha1.CablePolicies{ConnectionPolicies: []v1alpha1.CablePolicySpec{{CableDriver: "ipsec"}}}
+		},
 	}
 }

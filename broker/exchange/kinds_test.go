@@ -9,6 +9,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/apiutil"
 
+	"subctl/broker/brokertest"
 	"subctl/broker/exchange"
 	"subctl/internal/kube"
 )
@@ -66,4 +67,22 @@ func lenOf(t *testing.T, list client.ObjectList) int {
 	n := 0
 	require.NoError(t, meta.EachListItem(list, func(runtime.Object) error { n++; return nil }))
 	return n
+}
+
+// As many clusters as the quotas are for get what they need, whatever the first ones got.
+func TestReservedFor(t *testing.T) {
+	for _, k := range exchange.Kinds() {
+		stored, least := 0, k.Reserved
+		for i := range 1000 {
+			n, needed := k.ReservedFor(0, stored, brokertest.Grant("east"))
+			require.Equal(t, 1, needed)
+			require.LessOrEqual(t, n, least, "it never gets more than those before")
+			require.Positive(t, n)
+			require.LessOrEqual(t, stored+n, k.Quota, "%s of cluster %d", k.Resource, i)
+			stored, least = stored+n, n
+		}
+		n, needed := k.ReservedFor(7, 0, brokertest.Grant("east"))
+		require.Equal(t, n, needed)
+		require.Equal(t, min(7, k.PerCluster), n)
+	}
 }

@@ -38,10 +38,11 @@ type mirror struct {
 	most      int // objects that are kept; 0: all, as this is our own cluster
 
 	mu      sync.Mutex
-	objects map[string]client.Object
-	known   bool      // read at least once
-	err     error     // why it is not being watched now
-	asked   time.Time // since when a request waits for its answer; zero if none does
+	objects map[string]client.Object // by their names there
+	empty   map[string]bool          // the names of empty objects: see reserve.go
+	known   bool                     // read at least once
+	err     error                    // why it is not being watched now
+	asked   time.Time                // since when a request waits for its answer; zero if none does
 	tooMany bool
 	stop    context.CancelFunc // ends the watch
 }
@@ -136,8 +137,8 @@ func (m *mirror) read() (objects []client.Object, known bool, err error) {
 
 // check forgets everything if there are too many objects. The caller holds mu.
 func (m *mirror) check() {
-	if m.tooMany = m.most > 0 && len(m.objects) > m.most; m.tooMany {
-		m.objects, m.known = map[string]client.Object{}, false
+	if m.tooMany = m.most > 0 && len(m.objects)+len(m.empty) > m.most; m.tooMany {
+		m.objects, m.empty, m.known = map[string]client.Object{}, nil, false
 		m.stop()
 	}
 }
@@ -149,9 +150,17 @@ func (m *mirror) Add(obj any) error { return m.Update(obj) }
 
 // Update implements cache.ReflectorStore.
 func (m *mirror) Update(obj any) error {
+	name := obj.(client.Object).GetName()
+	empty := m.isEmpty(obj)
 	o := m.slim(obj.(client.Object))
 	m.mu.Lock()
-	m.objects[o.GetName()] = o
+	if empty {
+		delete(m.objects, name)
+		m.setEmpty(name)
+	} else {
+		m.objects[name] = o
+		delete(m.empty, name)
+	}
 	m.check()
 	m.mu.Unlock()
 	m.changed()
@@ -162,6 +171,7 @@ func (m *mirror) Update(obj any) error {
 func (m *mirror) Delete(obj any) error {
 	m.mu.Lock()
 	delete(m.objects, obj.(client.Object).GetName())
+	delete(m.empty, obj.(client.Object).GetName())
 	m.mu.Unlock()
 	m.changed()
 	return nil
@@ -170,12 +180,20 @@ func (m *mirror) Delete(obj any) error {
 // Replace implements cache.ReflectorStore.
 func (m *mirror) Replace(list []any, _ string) error {
 	objects := make(map[string]client.Object, len(list))
+	var empty []string
 	for _, obj := range list {
-		o := m.slim(obj.(client.Object))
-		objects[o.GetName()] = o
+		name := obj.(client.Object).GetName()
+		if m.isEmpty(obj) {
+			empty = append(empty, name)
+			continue
+		}
+		objects[name] = m.slim(obj.(client.Object))
 	}
 	m.mu.Lock()
-	m.objects, m.known = objects, true
+	m.objects, m.empty, m.known = objects, nil, true
+	for _, name := range empty {
+		m.setEmpty(name)
+	}
 	m.check()
 	m.mu.Unlock()
 	m.changed()
@@ -185,17 +203,41 @@ func (m *mirror) Replace(list []any, _ string) error {
 // Resync implements cache.ReflectorStore.
 func (m *mirror) Resync() error { return nil }
 
-// slim returns what is kept of an object.
+// isEmpty reports whether an object of the broker is empty. It has its name there.
+func (m *mirror) isEmpty(obj any) bool { return m.most > 0 && m.kind.IsEmpty(obj.(client.Object)) }
+
+// setEmpty notes an empty object. The caller holds mu.
+func (m *mirror) setEmpty(name string) {
+	if m.empty == nil {
+		m.empty = map[string]bool{}
+	}
+	m.empty[name] = true
+}
+
+// reservations adds the empty objects to a set: see SetSnapshot.
+func (m *mirror) reservations(to map[string]bool) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for name := range m.empty {
+		to[m.kind.reservation(name)] = true
+	}
+}
+
+// slim returns what is kept of an object. An object of the broker has the name then that it has
+// in clusters.
 func (m *mirror) slim(o client.Object) client.Object {
 	o.SetManagedFields(nil)
 	if m.most == 0 {
 		return o
 	}
+	m.kind.fromBroker(o)
 	if m.kind.Free != nil { // no other annotation is copied
+		slot := o.GetAnnotations()[slotAnnotation]
 		signature, signed := o.GetAnnotations()[submarinerv1.SignatureAnnotation]
 		if o.SetAnnotations(nil); signed {
 			o.SetAnnotations(map[string]string{submarinerv1.SignatureAnnotation: signature})
 		}
+		setSlot(o, slot)
 	}
 	if n := m.kind.boundedSize(o); n > m.kind.MaxSize {
 		return m.kind.stub(o, n)

@@ -104,7 +104,7 @@ func TestMirrorKeepsStubsOfPolicies(t *testing.T) {
 	}
 	had := policy()
 	signAs(t, "west", had)
-	had.Namespace, had.Labels[submarinerv1.ClusterSetLabel] = "here", "default"
+	had.Name, had.Namespace, had.Labels[submarinerv1.ClusterSetLabel] = "p.west.default", "here", "default"
 	large := policy()
 	large.ConnectionPolicies[0].CableOptions = &v1alpha1.CableOptions{Data: map[string]string{"x": strings.Repeat("x", 20000)}}
 	require.NoError(t, m.Replace([]any{large}, ""))

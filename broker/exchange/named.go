@@ -72,7 +72,7 @@ func (p *namedPlan) readLocal() {
 func (p *namedPlan) readSet(set SetSnapshot) {
 	for _, o := range set.Objects {
 		name := o.GetName()
-		if p.kind.Named.Names.Owns(p.ClusterID, name) {
+		if p.isOwn(o) {
 			continue
 		}
 		id, ok := submarinerv1.OwnerID(o)
@@ -238,6 +238,14 @@ func (p *namedPlan) copy(set, namespace string, from client.Object, labels, anno
 		return
 	}
 	p.write(set, p.kind.namedCopy(from, namespace, labels, annotations), have)
+}
+
+// isOwn reports whether an object on the broker is of this cluster.
+func (p *namedPlan) isOwn(o client.Object) bool {
+	if id, ok := slotOwner(o); ok {
+		return id == p.ClusterID
+	}
+	return p.kind.Named.Names.Owns(p.ClusterID, o.GetName())
 }
 
 // isCopy reports whether a local object is a copy from another cluster.

@@ -6,7 +6,7 @@ import (
 	"strings"
 )
 
-// NameRule specifies the names of a cluster's objects. A name must not read as the name
+// NameRule specifies the names of a cluster's objects in clusters. A name must not read as the name
 // of two clusters, even where one cluster ID starts with another ("a" and "a-b"): either
 // the ID is the whole name, or what follows the ID in Prefix occurs in no cluster ID and
 // in no Rest.

@@ -18,8 +18,8 @@ import (
 
 // This file has what Plan needs of objects, and makes no decision.
 
-// split returns the objects of each kind, sorted by name, and the objects whose kind is not
-// in the table.
+// split returns the objects of each kind, sorted by name and slot, and the objects whose kind is
+// not in the table.
 func (t Table) split(objects []client.Object) (byKind [][]client.Object, unknown []client.Object) {
 	byKind = make([][]client.Object, len(t))
 	for _, o := range objects {
@@ -31,7 +31,9 @@ func (t Table) split(objects []client.Object) (byKind [][]client.Object, unknown
 		byKind[i] = append(byKind[i], o)
 	}
 	for _, objects := range byKind {
-		slices.SortFunc(objects, func(a, b client.Object) int { return cmp.Compare(a.GetName(), b.GetName()) })
+		slices.SortFunc(objects, func(a, b client.Object) int {
+			return cmp.Or(cmp.Compare(a.GetName(), b.GetName()), cmp.Compare(slotOf(a), slotOf(b)))
+		})
 	}
 	return byKind, unknown
 }
@@ -61,8 +63,8 @@ func (k *Kind) same(a, b client.Object) bool {
 	return maps.Equal(a.GetLabels(), b.GetLabels()) && maps.Equal(a.GetAnnotations(), b.GetAnnotations()) && k.sameFields(a, b)
 }
 
-// size returns the bytes of JSON that is copied of an object, without the proofs as long as they
-// are within their own bound. A stub has the size of the object that it stands for.
+// size returns the bytes of JSON that is copied of an object, without its slot, and without the
+// proofs as long as they are within their own bound. A stub has the size of the object that it stands for.
 func (k *Kind) size(o client.Object) int {
 	if n := k.stubSize(o); n > 0 {
 		return n
@@ -71,6 +73,7 @@ func (k *Kind) size(o client.Object) int {
 	for _, a := range proofs {
 		delete(annotations, a)
 	}
+	delete(annotations, slotAnnotation)
 	b, err := json.Marshal(append([]any{o.GetLabels(), annotations}, k.Fields(o)...))
 	if err != nil {
 		return k.MaxSize + 1 // strings and numbers cannot fail to encode
@@ -120,10 +123,12 @@ func (k *Kind) stub(o client.Object, size int) client.Object {
 	out.SetNamespace(o.GetNamespace())
 	out.SetUID(o.GetUID())
 	out.SetResourceVersion(o.GetResourceVersion())
+	out.SetOwnerReferences(o.GetOwnerReferences())
 	if id, ok := submarinerv1.OwnerID(o); ok {
 		out.SetLabels(map[string]string{submarinerv1.ClusterIDLabel: id})
 	}
 	out.SetAnnotations(map[string]string{sizeAnnotation: strconv.Itoa(size)})
+	setSlot(out, o.GetAnnotations()[slotAnnotation])
 	return out
 }
 

@@ -1,6 +1,7 @@
 package exchange
 
 import (
+	"fmt"
 	"hash/fnv"
 	"maps"
 	"slices"
@@ -41,14 +42,26 @@ func (k *Kind) renewAt(id string) int64 {
 // objects than the grant allows, it first refuses objects that are not on the broker yet.
 func (p *namedPlan) publish() {
 	there := map[string]map[string]client.Object{} // by clusterset and name
+	spare := map[string][]client.Object{}          // by clusterset: what is in a slot without need
 	onBroker := map[string]bool{}
 	for _, set := range p.sets {
 		there[set.Name] = map[string]client.Object{}
 		for _, o := range set.Objects {
-			if p.kind.Named.Names.Owns(p.ClusterID, o.GetName()) {
-				there[set.Name][o.GetName()] = o
-				onBroker[o.GetName()] = true
+			if !p.isOwn(o) {
+				continue
 			}
+			name, later := o.GetName(), o
+			if !p.kind.Named.Names.Owns(p.ClusterID, name) {
+				spare[set.Name] = append(spare[set.Name], o)
+				continue
+			}
+			if other := there[set.Name][name]; other != nil {
+				if sequenceOf(other) >= sequenceOf(o) {
+					later, other = other, o
+				}
+				spare[set.Name] = append(spare[set.Name], other)
+			}
+			there[set.Name][name], onBroker[name] = later, true
 		}
 	}
 	wants := map[string]client.Object{}
@@ -59,20 +72,34 @@ func (p *namedPlan) publish() {
 	}
 	for _, set := range p.sets {
 		if set.Known {
-			p.publishIn(set, wants, there[set.Name])
+			p.publishIn(set, wants, there[set.Name], len(spare[set.Name]) > 0)
+			for _, o := range spare[set.Name] {
+				p.delete(set.Name, o)
+			}
 		}
 	}
 }
 
 // publishIn makes what a clusterset has of this cluster the same as what it should have. What
-// became invalid here stays as it was.
-func (p *namedPlan) publishIn(set SetSnapshot, wants, there map[string]client.Object) {
+// became invalid here stays as it was. emptying reports whether slots will be empty that are not yet.
+func (p *namedPlan) publishIn(set SetSnapshot, wants, there map[string]client.Object, emptying bool) {
+	slots := p.slots(set)
 	for _, name := range slices.Sorted(maps.Keys(wants)) {
 		want := wants[name]
+		slot, ok := slots.of(there[name])
+		if !ok {
+			if !emptying {
+				p.refuse(p.ours[name], true, "%s", slots.none())
+			}
+			continue
+		}
 		annotations, err := p.signed(want, "", there[name])
 		if err != nil {
 			p.refuse(p.ours[name], true, "%v", err)
 			continue
+		}
+		if slot != "" {
+			annotations[slotAnnotation] = slot
 		}
 		p.copy(set.Name, set.Namespace, want, want.GetLabels(), annotations, there[name])
 	}
@@ -83,19 +110,23 @@ func (p *namedPlan) publishIn(set SetSnapshot, wants, there map[string]client.Ob
 	}
 }
 
-// allowed returns the names of the objects of this cluster that its grant allows, sorted. The
-// others are refused.
+// allowed returns the names of the objects of this cluster that its grant and its slots allow,
+// sorted. The others are refused.
 func (p *namedPlan) allowed(onBroker map[string]bool) []string {
 	names := slices.Sorted(maps.Keys(p.ours))
-	if p.kind.Named.Most == nil || p.judge.own.Serial == 0 || len(names) <= p.kind.Named.Most(p.judge.own) {
+	most, why := p.kind.PerCluster, fmt.Sprintf("a clusterset takes %d %s of one cluster", p.kind.PerCluster, p.kind.Resource)
+	if p.kind.Named.Most != nil && p.judge.own.Serial > 0 && p.kind.Named.Most(p.judge.own) < most {
+		most = p.kind.Named.Most(p.judge.own)
+		why = fmt.Sprintf("the grant of this cluster allows %d %s: join again with subctl join, which renews it", most, p.kind.Resource)
+	}
+	if len(names) <= most {
 		return names
 	}
-	most := p.kind.Named.Most(p.judge.own)
 	first, over := slices.Clone(names), []string{}
 	incumbentsFirst(first, func(name string) bool { return onBroker[name] })
 	over = append(over, first[most:]...)
 	for _, name := range over {
-		p.refuse(p.ours[name], true, "the grant of this cluster allows %d %s: join again with subctl join, which renews it", most, p.kind.Resource)
+		p.refuse(p.ours[name], true, "%s", why)
 	}
 	return slices.DeleteFunc(names, func(name string) bool { return slices.Contains(over, name) })
 }

@@ -24,7 +24,7 @@ func (e *Exchange) pass(ctx context.Context, local side, sets []side) bool {
 	for _, set := range sets {
 		objects, known, err := set.read()
 		note(set, err)
-		snap.Sets = append(snap.Sets, SetSnapshot{Set: set.set, Known: known, Objects: objects})
+		snap.Sets = append(snap.Sets, SetSnapshot{Set: set.set, Known: known, Objects: objects, Reserved: set.reserved()})
 		all = all && known
 		status.Connected = status.Connected && known
 	}

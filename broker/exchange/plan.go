@@ -36,6 +36,9 @@ type SetSnapshot struct {
 	// Known reports whether Objects has been read at least once. It may be old.
 	Known   bool
 	Objects []client.Object
+	// Reserved has the empty objects, as <resource>/<name>. If it is nil, all are assumed to exist
+	// that are not in Objects.
+	Reserved map[string]bool
 }
 
 // Op is what to do with an object.

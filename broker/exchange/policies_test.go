@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -67,6 +66,19 @@ func (s *site) drop(name string) {
 	require.NoError(s.t, s.client.Delete(s.t.Context(), &v1alpha1.CablePolicies{ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: s.ns}}))
 }
 
+// onBroker returns the policy on the broker that has a name in clusters; nil if there is none.
+func onBroker(t *testing.T, d *brokertest.Broker, name string) *v1alpha1.CablePolicies {
+	t.Helper()
+	list := &v1alpha1.CablePoliciesList{}
+	require.NoError(t, d.Admin.List(t.Context(), list, client.InNamespace(d.NS)))
+	for _, p := range list.Items {
+		if p.Annotations[submarinerv1.NameAnnotation] == name || p.Name == name {
+			return &p
+		}
+	}
+	return nil
+}
+
 func TestExchangeOfPolicies(t *testing.T) {
 	d := brokertest.Deploy(t, kubetest.Shared(t))
 	gate := kubetest.NewGate(t, d.Server)
@@ -88,7 +100,7 @@ func TestExchangeOfPolicies(t *testing.T) {
 	fallback := brokers("default", "ipsec")
 	require.NoError(t, d.Admin.Create(t.Context(), fallback))
 	east.holds("default ipsec BROKER", "p vxlan ")
-	west.holds("default ipsec BROKER", "p vxlan east")
+	west.holds("default ipsec BROKER", "p.east.default vxlan east")
 	require.Equal(t, metav1.ConditionTrue, east.shared("p", "Shared", "default").Status)
 
 	t.Log("what others report on the policy stays, and so does what we do")
@@ -99,7 +111,7 @@ func TestExchangeOfPolicies(t *testing.T) {
 	require.NoError(t, east.client.Get(t.Context(), client.ObjectKey{Namespace: east.ns, Name: "p"}, p))
 	p.ConnectionPolicies[0].CableDriver = "wireguard"
 	require.NoError(t, east.client.Update(t.Context(), p))
-	west.holds("default ipsec BROKER", "p wireguard east")
+	west.holds("default ipsec BROKER", "p.east.default wireguard east")
 	east.shared("p", "Shared", "default")
 	require.NoError(t, east.client.Get(t.Context(), client.ObjectKey{Namespace: east.ns, Name: "p"}, p))
 	require.True(t, meta.IsStatusConditionTrue(p.Status.Conditions, v1alpha1.ConditionAccepted))
@@ -110,7 +122,7 @@ func TestExchangeOfPolicies(t *testing.T) {
 	require.Contains(t, east.shared("p", "Mistake", "default").Message, "its last valid version stays in force: spec[0].options.data: line 1: mtu")
 	require.NoError(t, east.client.Get(t.Context(), client.ObjectKey{Namespace: east.ns, Name: "p"}, p))
 	require.Equal(t, []v1alpha1.CablePolicySpec{{CableDriver: "wireguard"}}, p.InForce())
-	west.holds("default ipsec BROKER", "p wireguard east")
+	west.holds("default ipsec BROKER", "p.east.default wireguard east")
 	p.ConnectionPolicies[0].CableOptions = nil
 	require.NoError(t, east.client.Update(t.Context(), p))
 	east.shared("p", "Shared", "default")
@@ -120,21 +132,19 @@ func TestExchangeOfPolicies(t *testing.T) {
 	require.Eventually(t, func() bool {
 		return slices.ContainsFunc(west.ex.Status().Refused, func(r exchange.Refusal) bool { return r.Name == "nonsense" })
 	}, patience, tick)
-	west.holds("default ipsec BROKER", "p wireguard east")
+	west.holds("default ipsec BROKER", "p.east.default wireguard east")
 	require.NoError(t, d.Admin.Delete(t.Context(), nonsense))
 
 	t.Log("only who made it changes it")
 	copied := &v1alpha1.CablePolicies{}
-	require.NoError(t, west.client.Get(t.Context(), client.ObjectKey{Namespace: west.ns, Name: "p"}, copied))
+	require.NoError(t, west.client.Get(t.Context(), client.ObjectKey{Namespace: west.ns, Name: "p.east.default"}, copied))
 	copied.ConnectionPolicies[0].CableDriver = "ipsec"
 	require.NoError(t, west.client.Update(t.Context(), copied))
-	west.holds("default ipsec BROKER", "p wireguard east")
+	west.holds("default ipsec BROKER", "p.east.default wireguard east")
 	west.drop("default")
-	west.holds("default ipsec BROKER", "p wireguard east")
-	require.NoError(t, d.Admin.Delete(t.Context(), shared(d.NS, "east", "p")))
-	require.Eventually(t, func() bool {
-		return d.Admin.Get(t.Context(), client.ObjectKey{Namespace: d.NS, Name: "p"}, p) == nil
-	}, patience, tick)
+	west.holds("default ipsec BROKER", "p.east.default wireguard east")
+	require.NoError(t, d.Admin.Delete(t.Context(), onBroker(t, d, "p")))
+	require.Eventually(t, func() bool { return onBroker(t, d, "p") != nil }, patience, tick)
 
 	t.Log("a policy with the name of one that comes later, while the broker is away")
 	gate.Shut()
@@ -148,7 +158,7 @@ func TestExchangeOfPolicies(t *testing.T) {
 	gate.Open(t, d.Server)
 	east.holds("default ipsec BROKER", "q vxlan ", "q.default wireguard BROKER")
 	west.holds("default ipsec BROKER", "q wireguard BROKER")
-	require.Equal(t, "the broker shared a cable policy of this name in clusterset default first: delete this one if the broker has adopted it; otherwise create it again under another name", east.shared("q", "NameTaken").Message)
+	require.Equal(t, "the broker has a cable policy of this name in clusterset default: delete this one if the broker has adopted it; otherwise create it again under another name", east.shared("q", "NameTaken").Message)
 	require.Eventually(t, func() bool { reason, _ := told.Load("q"); return reason == "NameTaken" }, patience, tick)
 	_, heard := told.Load("p")
 	require.False(t, heard, "of mistakes the condition Accepted tells")
@@ -157,7 +167,7 @@ func TestExchangeOfPolicies(t *testing.T) {
 
 	t.Log("deletes that nobody watched")
 	east.make("r", "vxlan")
-	west.holds("default ipsec BROKER", "q wireguard BROKER", "r vxlan east")
+	west.holds("default ipsec BROKER", "q wireguard BROKER", "r.east.default vxlan east")
 	east.shared("r", "Shared", "default")
 	east.stop()
 	west.stop()
@@ -194,24 +204,19 @@ func TestExchangeOfPolicies(t *testing.T) {
 	gate.Open(t, d.Server)
 	for i := range races {
 		name := fmt.Sprintf("race-%d", i)
-		there := &v1alpha1.CablePolicies{}
-		require.Eventually(t, func() bool {
-			return d.Admin.Get(t.Context(), client.ObjectKey{Namespace: d.NS, Name: name}, there) == nil
-		}, patience, tick)
-		won, lost, driver := east, west, " vxlan "
-		if there.Labels[submarinerv1.ClusterIDLabel] == "west" {
-			won, lost, driver = west, east, " ipsec "
+		for _, site := range []*site{east, west} {
+			site.shared(name, "Shared", "default")
 		}
-		won.shared(name, "Shared", "default")
-		require.Contains(t, lost.shared(name, "NameTaken").Message, "cluster "+won.id+" shared")
-		require.Eventually(t, func() bool { return slices.Contains(lost.policies(), name+".default"+driver+won.id) }, patience, tick, "%s of %s", name, won.id)
-		lost.drop(name)
-		won.drop(name)
+		require.Eventually(t, func() bool {
+			return slices.Contains(east.policies(), name+".west.default ipsec west") && slices.Contains(west.policies(), name+".east.default vxlan east")
+		}, patience, tick, "%s", name)
+		east.drop(name)
+		west.drop(name)
 	}
 	west.holds()
 	east.holds()
 	east.eventuallyHealthy(true)
-	require.True(t, apierrors.IsNotFound(d.Admin.Get(t.Context(), client.ObjectKey{Namespace: d.NS, Name: "p"}, p)))
+	require.Nil(t, onBroker(t, d, "p"))
 	east.stop()
 	west.stop()
 }

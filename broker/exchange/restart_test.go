@@ -67,7 +67,7 @@ func TestAnotherExchangeDeletesNothingUnread(t *testing.T) {
 	s.start()
 	s.create(cluster(s.ns, "east"))
 	s.eventually("east", "west")
-	s.holds("of-west vxlan west")
+	s.holds("of-west.west.default vxlan west")
 	s.stop()
 
 	gate := kubetest.NewGate(t, second.Server)
@@ -79,7 +79,7 @@ func TestAnotherExchangeDeletesNothingUnread(t *testing.T) {
 	s.eventuallyHealthy(false)
 	time.Sleep(500 * time.Millisecond)
 	require.Equal(t, []string{"east", "west"}, s.names())
-	require.Equal(t, []string{"of-west vxlan west"}, s.policies())
+	require.Equal(t, []string{"of-west.west.default vxlan west"}, s.policies())
 	gate.Open(t, second.Server)
 	s.eventually("east", "north")
 	s.holds()

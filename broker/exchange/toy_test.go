@@ -71,7 +71,7 @@ func beacons() exchange.Kind {
 		Fields:  func(o client.Object) []any { return []any{&o.(*Beacon).Spec} },
 		Named:   &exchange.Named{Names: exchange.NameRule{Prefix: "{id}.", Rest: regexp.MustCompile(`^[a-z0-9-]+$`), RestNoun: "name"}},
 		MaxSize: 1 << 10, SizeVariable: admissionv1.Variable{Name: "beaconSize", Expression: exchange.SizeOfLists("object.spec", "lights")},
-		PerCluster: 2, Quota: 4, Verbs: []string{"create", "get", "list", "watch", "update", "delete", "deletecollection"},
+		PerCluster: 2, Reserved: 2, Quota: 10, Verbs: []string{"get", "list", "watch", "update", "delete", "deletecollection"},
 	}
 }
 
@@ -117,7 +117,7 @@ func notices() exchange.Kind {
 			return nil
 		}},
 		MaxSize: 1 << 10, SizeVariable: admissionv1.Variable{Name: "noticeSize", Expression: "(has(object.spec.text) ? size(object.spec.text) : 0)"},
-		PerCluster: 2, Quota: 4, Verbs: []string{"create", "get", "list", "watch", "update", "delete", "deletecollection"},
+		PerCluster: 2, Reserved: 2, Quota: 10, Verbs: []string{"get", "list", "watch", "update", "delete", "deletecollection"},
 	}
 }
 
@@ -152,7 +152,7 @@ func TestPlanOfToys(t *testing.T) {
 	})
 	require.Equal(t, []string{
 		"create Beacon west.b here", "create Beacon west.c here", "create Beacon east.a on the broker in clusterset default",
-		"create Notice v here", "create Notice w here", "create Notice n on the broker in clusterset default",
+		"create Notice v here", "create Notice w.west.default here", "create Notice n on the broker in clusterset default",
 	}, texts(writes))
 	require.Equal(t, []string{
 		`Beacon submariner-operator/west.a in this cluster: its name is not one of the names that cluster "east" may give its beacons`,
@@ -209,7 +209,7 @@ func TestRightsAndQuotasOfToys(t *testing.T) {
 	hard := rendered[*corev1.ResourceQuota](t)[0].Spec.Hard
 	for _, kind := range []string{"beacons", "notices"} {
 		most := hard[corev1.ResourceName("count/"+kind+".toys.example.com")]
-		require.EqualValues(t, 4, most.Value())
+		require.EqualValues(t, 10, most.Value())
 	}
 }
 
@@ -260,45 +260,52 @@ func toyBroker(t *testing.T) (d *brokertest.Broker, as func(id string) client.Cl
 	d = brokertest.DeployWith(t, server, broker.Options{Kinds: withToys()})
 	return d, func(id string) client.Client {
 		t.Helper()
-		cred, err := broker.AddMember(t.Context(), d.Admin, d.NS, id, "uid-"+id)
+		cred, err := broker.AddMember(t.Context(), d.Admin, d.NS, id, "uid-"+id, broker.Reservation{})
 		require.NoError(t, err)
-		return toyClient(t, server.As(string([]byte(cred.Token))))
+		return brokertest.Filling(toyClient(t, server.As(string([]byte(cred.Token)))))
 	}
 }
 
 // The broker's API server enforces what is derived from the rows of the toy kinds.
 func TestMembersWriteTheirOwnToys(t *testing.T) {
 	d, as := toyBroker(t)
+	d.LetCreate(t)
 	east, west := as("east"), as("west")
 	ctx := t.Context()
-	require.NoError(t, east.Create(ctx, beacon(d.NS, "east.a", "east", "red")))
-	require.NoError(t, east.Create(ctx, notice(d.NS, "n", "east", "hello")))
+	require.NoError(t, east.Create(ctx, brokertest.InSlot(beacon(d.NS, "east.a", "east", "red"), "east", 0)))
+	require.NoError(t, east.Create(ctx, brokertest.InSlot(notice(d.NS, "n", "east", "hello"), "east", 0)))
 
 	denied := func(err error, why string) {
 		t.Helper()
 		require.True(t, apierrors.IsForbidden(err), "%v", err)
 		require.ErrorContains(t, err, why)
 	}
-	denied(west.Create(ctx, beacon(d.NS, "east.b", "west")), "cluster west may not write the Beacon east.b: its own are named west.<name>")
-	denied(west.Create(ctx, beacon(d.NS, "west", "west")), "its own are named west.<name>")
-	denied(west.Create(ctx, beacon(d.NS, "west.b", "east")), `label submariner-io/clusterID is "east", not west`)
-	denied(west.Delete(ctx, beacon(d.NS, "east.a", "")), "may not write the Beacon east.a")
-	denied(west.Delete(ctx, notice(d.NS, "n", "", "")), "cluster west may not change the notice n, which cluster east has made")
-	denied(west.Create(ctx, notice(d.NS, "a.b", "west", "x")), "a.b cannot name a notice")
-	denied(west.Create(ctx, beacon(d.NS, "west.b", "west", strings.Repeat("x", 2000))), "west.b has more than 1024 characters")
-	denied(west.Create(ctx, notice(d.NS, "m", "west", strings.Repeat("x", 2000))), "m has more than 1024 characters")
+	denied(west.Create(ctx, brokertest.InSlot(beacon(d.NS, "east.b", "west"), "west", 0)), "cluster west may not write the Beacon east.b: its own are named west.<name>")
+	denied(west.Create(ctx, brokertest.InSlot(beacon(d.NS, "west", "west"), "west", 0)), "its own are named west.<name>")
+	denied(west.Create(ctx, brokertest.InSlot(beacon(d.NS, "west.b", "east"), "west", 0)), `label submariner-io/clusterID is "east", not west`)
+	denied(west.Delete(ctx, brokertest.InSlot(beacon(d.NS, "east.a", ""), "east", 0)), "may not write the Beacon east.a")
+	denied(west.Delete(ctx, brokertest.InSlot(notice(d.NS, "n", "", ""), "east", 0)), "cluster west may not change the notice n, which cluster east has made")
+	denied(west.Create(ctx, brokertest.InSlot(notice(d.NS, "a.b", "west", "x"), "west", 0)), "a.b cannot name a notice")
+	denied(west.Create(ctx, brokertest.InSlot(beacon(d.NS, "west.b", "west", strings.Repeat("x", 2000)), "west", 0)), "west.b has more than 1024 characters")
+	denied(west.Create(ctx, brokertest.InSlot(notice(d.NS, "m", "west", strings.Repeat("x", 2000)), "west", 0)), "m has more than 1024 characters")
 	large := cluster(d.NS, "west")
 	large.Annotations["a"] = strings.Repeat("x", 2000)
 	require.NoError(t, west.Create(ctx, large), "bounds are of a kind")
 
-	t.Log("the quota")
-	for i := range 3 {
-		require.NoError(t, west.Create(ctx, beacon(d.NS, fmt.Sprintf("west.%d", i), "west")))
+	t.Log("the names of a member are the bound of what it stores")
+	light := func(c client.Client, id string, slot int) error {
+		return c.Create(ctx, brokertest.InSlot(beacon(d.NS, fmt.Sprintf("%s.x%d", id, slot), id), id, slot))
 	}
-	denied(west.Create(ctx, beacon(d.NS, "west.3", "west")), "exceeded quota: submariner-k8s-broker, requested: count/beacons.toys.example.com=1")
+	require.NoError(t, light(west, "west", 0))
+	require.NoError(t, light(west, "west", 1))
+	denied(light(west, "west", 2), "cluster west may not write the Beacon west.2: it has the names west.0 to west.1, and the name in clusters is in annotation submariner.io/name")
+	north := as("north")
+	require.NoError(t, light(north, "north", 0))
+	require.NoError(t, light(north, "north", 1))
 
 	t.Log("leaving")
 	require.NoError(t, withToys().Withdraw(ctx, west, d.NS, "west"))
+	require.NoError(t, withToys().Withdraw(ctx, north, d.NS, "north"))
 	left := &BeaconList{}
 	require.NoError(t, east.List(ctx, left, client.InNamespace(d.NS)))
 	require.Len(t, left.Items, 1)
@@ -317,6 +324,8 @@ func TestToysAreExchanged(t *testing.T) {
 	east, west := newSite(t, d, gate, "east"), newSite(t, d, gate, "west")
 	for _, s := range []*site{east, west} {
 		s.create(cluster(s.ns, s.id))
+		_, err := broker.EnsureMember(t.Context(), toyClient(t, d.Server.Config()), d.NS, s.id, "uid-"+s.id, broker.Reservation{Kinds: withToys()})
+		require.NoError(t, err)
 		s.config.Kinds, s.client = withToys(), toyClient(t, d.Server.Config())
 		s.start()
 	}
@@ -331,10 +340,10 @@ func TestToysAreExchanged(t *testing.T) {
 		require.Eventually(t, func() bool { return slices.Equal(want, toysOf(ctx, t, s)) }, patience, tick, "%s", s.id)
 	}
 	holds(east, "all BROKER from the broker", "east.a  [red]", "n  hello", "west.a west [green]")
-	holds(west, "all BROKER from the broker", "east.a east [red]", "n east hello", "west.a  [green]")
+	holds(west, "all BROKER from the broker", "east.a east [red]", "n.east.default east hello", "west.a  [green]")
 	require.NoError(t, east.client.Delete(ctx, beacon(east.ns, "east.a", "")))
 	require.NoError(t, hub.Delete(ctx, notice(d.NS, "all", "", "")))
-	holds(west, "n east hello", "west.a  [green]")
+	holds(west, "n.east.default east hello", "west.a  [green]")
 	east.eventuallyHealthy(true)
 	east.stop()
 	west.stop()

@@ -86,7 +86,7 @@ func (e *Exchange) writePhase(ctx context.Context, writes []Write, phase []int, 
 				if w.news != nil && e.config.Warn != nil {
 					e.config.Warn(w.Object, *w.news)
 				}
-			case apierrors.IsConflict(err) || apierrors.IsAlreadyExists(err) || apierrors.IsNotFound(err) && w.Op != Create:
+			case apierrors.IsConflict(err) || apierrors.IsAlreadyExists(err) || apierrors.IsNotFound(err) && (w.Op != Create || w.Set != ""):
 				behind.Store(true)
 			default:
 				writes[i].rejected = apierrors.IsInvalid(err)
@@ -114,6 +114,15 @@ func do(ctx context.Context, c client.Client, w Write) error {
 	ctx, cancel := context.WithTimeout(ctx, writeTimeout)
 	defer cancel()
 	obj := w.Object.DeepCopyObject().(client.Object)
+	if w.Set != "" {
+		w.kind.toBroker(obj)
+	}
+	switch {
+	case w.Set != "" && w.Op == Create:
+		return w.kind.fill(ctx, c, obj)
+	case w.Set != "" && w.Op == Delete:
+		return w.kind.empty(ctx, c, obj)
+	}
 	switch w.Op {
 	case Create:
 		return c.Create(ctx, obj, client.FieldOwner(fieldOwner))

@@ -31,6 +31,7 @@ func joinRights(c client.Client, objs []client.Object) ([]kube.Right, error) {
 		kube.Right{Verb: "list", Group: "submariner.io", Resource: "gateways", Namespace: cluster.Namespace},
 		kube.Right{Verb: "get", Group: "apps", Resource: "daemonsets", Namespace: cluster.Namespace},
 		kube.Right{Verb: "list", Resource: "pods", Namespace: cluster.Namespace},
+		kube.NewRight("list", "submariner.io", "cablepolicies", cluster.Namespace), // see countShared
 	), err
 }
 
@@ -43,6 +44,8 @@ func claimRights(ns string) []kube.Right {
 		kube.NewRight("get", "submariner.io", "brokers", ns),
 		kube.NewRight("list", "submariner.io", "clusters", ns), kube.NewRight("list", "submariner.io", "endpoints", ns),
 		kube.NewRight("list", "submariner.io", "cablepolicies", ns),
+		kube.NewRight("create", "submariner.io", "clusters", ns), kube.NewRight("create", "submariner.io", "endpoints", ns),
+		kube.NewRight("create", "submariner.io", "cablepolicies", ns),
 	}
 }
 

@@ -7,7 +7,9 @@ import (
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	submarinerv1 "subctl/api/submariner/v1"
@@ -35,6 +37,9 @@ type Facts struct {
 	Trust *cluster.Trust
 	// Namespace is the namespace of the agents; nil if it does not exist.
 	Namespace *corev1.Namespace
+	// Shared are the numbers of objects that were made in the cluster, of the kinds that it shares
+	// and whose names people choose, by resource: "cablepolicies".
+	Shared map[string]int
 	// CableConfig is the ConfigMap with settings of the cable drivers; nil if the user
 	// names none, or it does not exist.
 	CableConfig *corev1.ConfigMap
@@ -87,8 +92,35 @@ func ReadFacts(ctx context.Context, s cluster.Side, o Options) (*Facts, error) {
 			return nil, err
 		}
 	}
+	if f.Shared, err = countShared(ctx, s); err != nil {
+		return nil, err
+	}
 	f.Namespace, err = kube.Optional(ctx, s, &corev1.Namespace{}, client.ObjectKey{Name: cluster.Namespace})
 	return f, err
+}
+
+// countShared counts the objects of Facts.Shared.
+func countShared(ctx context.Context, c client.Reader) (map[string]int, error) {
+	out := map[string]int{}
+	for _, k := range exchange.Kinds() {
+		if k.Free == nil {
+			continue
+		}
+		list := k.List.DeepCopyObject().(client.ObjectList)
+		if err := c.List(ctx, list, client.InNamespace(cluster.Namespace)); err != nil && !kube.NotThere(err) {
+			return nil, fmt.Errorf("listing the %s of the cluster: %w", k.Resource, err)
+		}
+		err := meta.EachListItem(list, func(o runtime.Object) error {
+			if !submarinerv1.IsCopy(o.(client.Object)) {
+				out[k.Resource]++
+			}
+			return nil
+		})
+		if err != nil {
+			return nil, err
+		}
+	}
+	return out, nil
 }
 
 // BrokerFacts are the facts about a broker that joining it depends on.
@@ -162,7 +194,7 @@ func ReadBrokerFacts(ctx context.Context, s cluster.Side, ns, clusterID string, 
 			return exchange.IsRevoked(&c)
 		})
 		f.Members = append(f.Members, catalog.Set{Name: set, Namespace: string(in), Objects: catalog.Objects{
-			Policies: policies.Items, Clusters: clusters.Items, Endpoints: endpoints.Items,
+			Policies: exchange.InClusters(policies.Items), Clusters: exchange.InClusters(clusters.Items), Endpoints: exchange.InClusters(endpoints.Items),
 		}})
 	}
 	return f, nil

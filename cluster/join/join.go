@@ -150,7 +150,7 @@ func (j *Operation) claim(ctx context.Context, c client.Client) (creds *broker.C
 		if secret != cluster.BrokerSecret {
 			return nil, false, refused
 		}
-		creds, err = broker.AddMember(ctx, c, ns, id, j.Plan.UID)
+		creds, err = broker.AddMember(ctx, c, ns, id, j.Plan.UID, j.Plan.Reservation)
 		return creds, true, err
 	}
 	file := *j.File
@@ -164,7 +164,7 @@ func (j *Operation) claim(ctx context.Context, c client.Client) (creds *broker.C
 		return nil, false, err
 	}
 	if owner != "" {
-		account, err := broker.EnsureMember(ctx, c, ns, id, j.Plan.UID)
+		account, err := broker.EnsureMember(ctx, c, ns, id, j.Plan.UID, j.Plan.Reservation)
 		if err != nil {
 			return nil, false, err
 		}
@@ -175,7 +175,7 @@ func (j *Operation) claim(ctx context.Context, c client.Client) (creds *broker.C
 	if secret != cluster.BrokerSecret {
 		return nil, false, refused
 	}
-	creds, err = broker.AddMember(ctx, c, ns, id, j.Plan.UID)
+	creds, err = broker.AddMember(ctx, c, ns, id, j.Plan.UID, j.Plan.Reservation)
 	return creds, true, err
 }
 

@@ -15,6 +15,7 @@ import (
 	submarinerv1 "subctl/api/submariner/v1"
 	"subctl/api/submariner/v1alpha1"
 	"subctl/broker"
+	"subctl/broker/exchange"
 	"subctl/broker/trust"
 	"subctl/cable"
 	"subctl/cluster"
@@ -30,6 +31,8 @@ type Plan struct {
 	Submariner *v1alpha1.Submariner
 	// UID distinguishes this cluster from other clusters that claim its ID.
 	UID string
+	// Reservation determines how many objects the cluster gets on the broker.
+	Reservation broker.Reservation
 	// Gateways are the nodes to label as gateways, sorted.
 	Gateways []string
 	// OthersNamespace reports whether the namespace existed before the first join.
@@ -81,6 +84,7 @@ func MakePlan(o Options, file *broker.JoinFile, f *Facts, b *BrokerFacts) (*Plan
 		OthersNamespace: f.Namespace != nil && !cluster.IsOurs(f.Namespace.Labels),
 	}
 	p.Gateways, _, _ = r.gateways() // the checks have passed
+	p.Reservation = r.reservation()
 	pods, _, _ := r.pods()
 	services, _, _ := r.services()
 	p.Submariner = r.submariner(pods, services)
@@ -98,6 +102,21 @@ func MakePlan(o Options, file *broker.JoinFile, f *Facts, b *BrokerFacts) (*Plan
 		}
 	}
 	return p, nil
+}
+
+// reservation returns what the broker reserves for the cluster: an Endpoint for each gateway, and one
+// of what the cluster has of the kinds whose names people choose.
+func (r request) reservation() broker.Reservation {
+	out := broker.Reservation{ToPublish: maps.Clone(r.member.Shared), Grant: r.grant(), Kinds: exchange.KindsFrom(r.broker.Broker.Spec.PoliciesFrom)}
+	if out.ToPublish == nil {
+		out.ToPublish = map[string]int{}
+	}
+	for _, k := range out.Kinds {
+		if k.Named != nil && k.Named.Most != nil {
+			out.ToPublish[k.Resource] = r.gatewayCount()
+		}
+	}
+	return out
 }
 
 // Refusal returns an error if pairs of clusters lose their cable or its encryption, or addresses

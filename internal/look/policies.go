@@ -11,6 +11,7 @@ import (
 	submarinerv1 "subctl/api/submariner/v1"
 	"subctl/api/submariner/v1alpha1"
 	"subctl/broker"
+	"subctl/broker/exchange"
 	"subctl/cable"
 	"subctl/internal/words"
 	"subctl/policy"
@@ -66,6 +67,7 @@ func readSets(ctx context.Context, c client.Reader, base string, read func(conte
 		if err != nil {
 			return nil, err
 		}
+		o.Policies, o.Clusters, o.Endpoints = exchange.InClusters(o.Policies), exchange.InClusters(o.Clusters), exchange.InClusters(o.Endpoints)
 		sets = append(sets, catalog.Set{Name: set, Namespace: ns.Name, Objects: o})
 	}
 	return sets, nil

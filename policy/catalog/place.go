@@ -72,13 +72,17 @@ func (c *Catalog) Replaces(p *v1alpha1.CablePolicies) *v1alpha1.CablePolicies {
 	return nil
 }
 
-// CheckTaken returns an error if the name of a new policy is taken. With replace, it accepts
+// CheckTaken returns an error if the name of a new policy is taken: by a policy created here, by one
+// of the broker or, on the broker, by one of a cluster. With replace, it accepts
 // the name of a policy created here.
 func (c *Catalog) CheckTaken(p *v1alpha1.CablePolicies, replace bool) error {
 	for _, was := range c.Policies {
 		maker := c.Maker(was)
 		if was.SharedName() != p.Name || !c.overlap(was, p) || maker == c.Keeper && replace {
 			continue
+		}
+		if maker != c.Keeper && maker != submarinerv1.BrokerID && !c.OnBroker() {
+			continue // each cluster has its own names
 		}
 		if maker == c.Keeper {
 			return fmt.Errorf("cable policy %s already exists: change it with --replace, or choose another name", p.Name)

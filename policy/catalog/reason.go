@@ -15,6 +15,7 @@ type Reason struct {
 	CableDriver string    `json:"cableDriver"` // empty: no cable
 	Policy      string    `json:"policy"`      // empty: none decides
 	Rule        int       `json:"rule"`        // counted from 1; 0: none decides
+	MadeBy      string    `json:"madeBy"`      // cluster ID, or BROKER; empty: none decides
 	Why         string    `json:"why"`
 	Error       string    `json:"error"` // reason why there is no cable
 	// EncryptionRequiredBy names the cluster or policy because of which the pair never gets a
@@ -44,7 +45,7 @@ type Beaten struct {
 // Explain returns the cable of two clusters, with the reason.
 func (c *Catalog) Explain(x, y policy.Cluster) Reason {
 	e := c.Book().Explain(x, y)
-	r := Reason{Clusters: [2]string{x.ID, y.ID}, Policy: e.Policy, Why: e.Why, EncryptionRequiredBy: e.MustEncrypt, Offers: map[string][]string{}, Beaten: []Beaten{}}
+	r := Reason{Clusters: [2]string{x.ID, y.ID}, Policy: e.Policy, MadeBy: e.Maker, Why: e.Why, EncryptionRequiredBy: e.MustEncrypt, Offers: map[string][]string{}, Beaten: []Beaten{}}
 	if e.Policy != "" {
 		r.Rule = e.Rule + 1
 	}
@@ -67,12 +68,13 @@ func (c *Catalog) Explain(x, y policy.Cluster) Reason {
 	return r
 }
 
-// Rule returns rule n, counted from 1, of the policy of a name, and the maker of the policy;
-// nil if there is none.
-func (c *Catalog) Rule(name string, n int) (rule *v1alpha1.CablePolicySpec, maker string) {
-	i := slices.IndexFunc(c.Policies, func(p *v1alpha1.CablePolicies) bool { return p.SharedName() == name && n <= len(p.InForce()) })
+// Rule returns rule n, counted from 1, of the policy of a name and a maker; nil if there is none.
+func (c *Catalog) Rule(name, maker string, n int) *v1alpha1.CablePolicySpec {
+	i := slices.IndexFunc(c.Policies, func(p *v1alpha1.CablePolicies) bool {
+		return p.SharedName() == name && c.Maker(p) == maker && n <= len(p.InForce())
+	})
 	if i < 0 || n == 0 {
-		return nil, ""
+		return nil
 	}
-	return &c.Policies[i].InForce()[n-1], c.Maker(c.Policies[i])
+	return &c.Policies[i].InForce()[n-1]
 }

@@ -60,11 +60,12 @@ func (c *Catalog) Review(policies []*v1alpha1.CablePolicies) []Review {
 // review adds a pair that the policy matches, with its decision, to r.
 func (c *Catalog) review(r *Review, pair policy.Pair, is policy.Decision) {
 	r.Matched = append(r.Matched, pair)
-	if is.Policy != r.Policy.Name && slices.ContainsFunc(is.SetAside, func(ref policy.RuleRef) bool { return ref.Policy == r.Policy.Name }) {
+	decides := is.Policy == r.Policy.Name && is.Maker == c.Keeper
+	if !decides && slices.ContainsFunc(is.SetAside, func(ref policy.RuleRef) bool { return ref.Policy == r.Policy.Name && ref.Maker == c.Keeper }) {
 		r.SetAside = append(r.SetAside, pair)
 		return
 	}
-	if is.Policy != r.Policy.Name {
+	if !decides {
 		r.Lost[is.Policy] = append(r.Lost[is.Policy], pair)
 		return
 	}

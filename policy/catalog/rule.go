@@ -58,9 +58,9 @@ type Listing struct {
 // List returns all rules, and the pairs that each decides.
 func (c *Catalog) List() Listing {
 	l := Listing{Rules: c.rules()}
-	at := map[policy.RuleRef][]int{} // clustersets may have different policies of the same name
+	at := map[policy.RuleRef][]int{} // clustersets may have different policies of the same name and maker
 	for i, r := range l.Rules {
-		k := policy.RuleRef{Policy: r.Policy, Rule: r.Rule - 1}
+		k := policy.RuleRef{Policy: r.Policy, Maker: r.MadeBy, Rule: r.Rule - 1}
 		at[k] = append(at[k], i)
 		if r.State != StateOK && r.Rule == 1 {
 			l.Troubles = append(l.Troubles, fmt.Sprintf("policy %s: %s", r.Policy, r.Message))
@@ -91,7 +91,7 @@ func (c *Catalog) List() Listing {
 			return &Rule{} // none is listed
 		}
 		ids := [2]string{pair.X.ID, pair.Y.ID}
-		r := find(policy.RuleRef{Policy: dec.Policy, Rule: dec.Rule})
+		r := find(policy.RuleRef{Policy: dec.Policy, Maker: dec.Maker, Rule: dec.Rule})
 		r.Pairs, r.Different = append(r.Pairs, ids), append(r.Different, different...)
 		if len(uses) == 0 {
 			r.NotObserved, l.NotObserved = append(r.NotObserved, ids), append(l.NotObserved, ids)

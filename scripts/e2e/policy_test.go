@@ -168,7 +168,7 @@ func TestD3Mistakes(t *testing.T) {
 	}{
 		{[]string{"--name", "Bad_Name", "--cable-driver", "gre", "--left-cluster-selector", "a in (b"}, []string{"Bad_Name", "gre", "wireguard", "selector"}},
 		{[]string{"--cable-driver", "vxlan"}, []string{"--name"}},
-		{[]string{"--name", "secret", "--cable-driver", "vxlan"}, []string{"secret", "cluster2"}},
+		{[]string{"--name", "to-three", "--cable-driver", "vxlan"}, []string{"to-three", "--replace"}},
 		{[]string{"--name", "n", "--cable-driver", "vxlan", "--cable-config", "nowhere"}, []string{"nowhere"}},
 	} {
 		out, err := sh(append([]string{"subctl", "cable-policy", "add", "--context", "cluster1"}, c.args...)...)

@@ -13,6 +13,7 @@ import metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 // +kubebuilder:printcolumn:name="Private IP",type=string,JSONPath=`.spec.private_ip`
 // +kubebuilder:printcolumn:name="Public IP",type=string,JSONPath=`.spec.public_ip`
 // +kubebuilder:printcolumn:name="Subnets",type=string,JSONPath=`.spec.subnets`,priority=1
+// +kubebuilder:printcolumn:name="Name in Clusters",type=string,JSONPath=`.metadata.annotations.submariner\.io/name`,priority=1
 // +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
 type Endpoint struct {
 	metav1.TypeMeta   `json:",inline"`

@@ -21,6 +21,10 @@ const (
 	// ClusterSetLabel is on every broker namespace. Its value is the name of the clusterset.
 	// On a cable policy, it restricts the policy to that clusterset.
 	ClusterSetLabel = "submariner.io/clusterset"
+	// NameAnnotation is on every object of a member on the broker, except Clusters: the name that
+	// the object has in clusters. Its own name is one of the slots of the member, <cluster ID>.<number>,
+	// which bound what the member stores.
+	NameAnnotation = "submariner.io/name"
 	// GatewayNodeLabel with value "true" makes a node a gateway.
 	GatewayNodeLabel = "submariner.io/gateway"
 	// PublicIPAnnotation is an annotation, or a label, of a gateway node. It specifies the

@@ -24,6 +24,7 @@ import (
 // +kubebuilder:printcolumn:name="Accepted",type=string,JSONPath=`.status.conditions[?(@.type=="Accepted")].status`
 // +kubebuilder:printcolumn:name="Shared",type=string,JSONPath=`.status.conditions[?(@.type=="Shared")].status`
 // +kubebuilder:printcolumn:name="Cluster",type=string,JSONPath=`.metadata.labels.submariner-io/clusterID`,priority=1
+// +kubebuilder:printcolumn:name="Name in Clusters",type=string,JSONPath=`.metadata.annotations.submariner\.io/name`,priority=1
 // +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
 type CablePolicies struct {
 	metav1.TypeMeta   `json:",inline"`

@@ -1,0 +1,185 @@
+package exchange
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/util/validation"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	submarinerv1 "subctl/api/submariner/v1"
+)
+
+// This file bounds how many objects a member stores on a broker. An admission policy looks at one
+// object at a time, and cannot count. A quota counts the objects of all members together, so that one
+// member could use it up: see docs/adr/0019-bounds.md. What an API server enforces exactly is that a
+// name exists once. So a member has a fixed number of names for its objects, its slots:
+// <cluster ID>.0, <cluster ID>.1 and so on. The admission policy accepts no other names, and the
+// names of two members differ, as no cluster ID contains a '.'.
+//
+// A slot says nothing about the object in it. The name that the object has in clusters is in
+// submarinerv1.NameAnnotation; signatures cover that name, and everything else uses it. It is
+// replaced by the slot where objects are written to a broker, and the other way round where they are
+// read. In between, the slot is in slotAnnotation.
+//
+// Objects that the administrator makes on the broker, and kinds of which a cluster has only one
+// object, have no slot.
+
+// slotAnnotation is on objects of a broker in memory: their name on the broker.
+const slotAnnotation = "submariner.io/slot"
+
+// Slotted reports whether the objects of members are in slots on the broker.
+func (k *Kind) Slotted() bool { return k.Named == nil || k.Named.Names.Rest != nil }
+
+// SlotName returns the name of slot n of cluster id.
+func SlotName(id string, n int) string { return fmt.Sprintf("%s.%d", id, n) }
+
+// SlotExpression returns a CEL expression that reports whether variables.slot is a slot of cluster
+// variables.id, and the name in clusters is not too long.
+func (k *Kind) SlotExpression() string {
+	const number = "variables.slot.substring(size(variables.id) + 1)"
+	return fmt.Sprintf("(variables.slot.startsWith(variables.id + '.') && %[1]s.matches('^(0|[1-9][0-9]{0,3})$') && int(%[1]s) < %[2]d && size(variables.name) <= %[3]d)",
+		number, k.PerCluster, validation.DNS1123SubdomainMaxLength)
+}
+
+// FromBroker gives an object that was read from a broker the name that it has in clusters.
+func (t Table) FromBroker(o client.Object) {
+	if i := t.index(o); i >= 0 {
+		t[i].fromBroker(o)
+	}
+}
+
+// ToBroker is the inverse of FromBroker.
+func (t Table) ToBroker(o client.Object) {
+	if i := t.index(o); i >= 0 {
+		t[i].toBroker(o)
+	}
+}
+
+func (k *Kind) fromBroker(o client.Object) {
+	slot, name := o.GetName(), o.GetAnnotations()[submarinerv1.NameAnnotation]
+	if !k.Slotted() || !strings.Contains(slot, ".") {
+		slot = ""
+	} else if name != "" && len(name) <= validation.DNS1123SubdomainMaxLength {
+		o.SetName(name)
+	}
+	if slot != "" || o.GetAnnotations()[slotAnnotation] != "" { // somebody may have set the annotation
+		setSlot(o, slot)
+	}
+}
+
+func (k *Kind) toBroker(o client.Object) {
+	slot := o.GetAnnotations()[slotAnnotation]
+	if slot == "" {
+		return
+	}
+	setSlot(o, "")
+	o.GetAnnotations()[submarinerv1.NameAnnotation] = o.GetName()
+	o.SetName(slot)
+}
+
+// setSlot replaces the annotation of an object by that of a slot, or, if slot is empty, by none.
+func setSlot(o client.Object, slot string) {
+	annotations := maps.Clone(o.GetAnnotations())
+	if annotations == nil {
+		annotations = map[string]string{}
+	}
+	delete(annotations, submarinerv1.NameAnnotation)
+	delete(annotations, slotAnnotation)
+	if slot != "" {
+		annotations[slotAnnotation] = slot
+	}
+	o.SetAnnotations(annotations)
+}
+
+// slotOf returns the name that an object has on the broker.
+func slotOf(o client.Object) string { return cmp.Or(o.GetAnnotations()[slotAnnotation], o.GetName()) }
+
+// slotOwner returns the ID of the cluster in whose slot an object is, if it is in any.
+func slotOwner(o client.Object) (id string, ok bool) {
+	id, _, ok = strings.Cut(o.GetAnnotations()[slotAnnotation], ".")
+	return id, ok
+}
+
+// cutSlot returns the ID of the cluster to which a slot belongs.
+func cutSlot(name string) (id string, ok bool) {
+	id, _, ok = strings.Cut(name, ".")
+	return id, ok
+}
+
+// slots are the slots of this cluster in a clusterset.
+type slots struct {
+	*kindPlan
+	set  SetSnapshot
+	used map[string]bool
+}
+
+func (p *kindPlan) slots(set SetSnapshot) *slots {
+	s := &slots{p, set, map[string]bool{}}
+	for _, o := range set.Objects {
+		if id, ok := slotOwner(o); ok && id == p.ClusterID {
+			s.used[slotOf(o)] = true
+		}
+	}
+	return s
+}
+
+// isReserved reports whether the broker has an empty object of a name.
+func (s *slots) isReserved(name string) bool {
+	return s.set.Reserved == nil || s.set.Reserved[s.kind.reservation(name)]
+}
+
+// none returns why there is no slot.
+func (s *slots) none() string {
+	if len(s.used) >= s.kind.PerCluster {
+		return fmt.Sprintf("a clusterset takes %d %s of one cluster", s.kind.PerCluster, s.kind.Resource)
+	}
+	return fmt.Sprintf("%s reserved for this cluster in clusterset %s: %d, all in use: run subctl join again with a join file of the broker, which reserves as many as this cluster has", s.kind.Resource, s.set.Name, len(s.used))
+}
+
+// of returns the slot for an object: the one that it has, if have, the object as it is on the
+// broker, is not nil. Otherwise it is one that is free now, or there is none.
+func (s *slots) of(have client.Object) (slot string, ok bool) {
+	if have != nil {
+		return have.GetAnnotations()[slotAnnotation], true
+	}
+	if !s.kind.Slotted() {
+		return "", s.isReserved(s.ClusterID)
+	}
+	for n := range s.kind.PerCluster {
+		if slot := SlotName(s.ClusterID, n); !s.used[slot] && s.isReserved(slot) {
+			s.used[slot] = true
+			return slot, true
+		}
+	}
+	return "", false
+}
+
+// InClusters returns objects that were read from a namespace of a broker as clusters have them: under
+// the names that they have there, and of several versions of an object the latest. It does not verify
+// signatures.
+func InClusters[T any, P interface {
+	*T
+	client.Object
+}](objects []T) []T {
+	kinds, at, out := Kinds(), map[string]int{}, objects[:0:0]
+	for _, item := range objects {
+		o := P(&item)
+		if kinds.IsEmpty(o) {
+			continue
+		}
+		kinds.FromBroker(o)
+		key := makerOf(o) + "/" + o.GetName()
+		i, taken := at[key]
+		switch {
+		case !taken:
+			at[key] = len(out)
+			out = append(out, item)
+		case sequenceOf(o) > sequenceOf(P(&out[i])):
+			out[i] = item
+		}
+	}
+	return out
+}

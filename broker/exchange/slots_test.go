@@ -1,0 +1,210 @@
+package exchange_test
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	submarinerv1 "subctl/api/submariner/v1"
+	"subctl/api/submariner/v1alpha1"
+	"subctl/broker/brokertest"
+	"subctl/broker/exchange"
+)
+
+// inSlot returns an object as it is read from the broker, from a slot.
+func inSlot[T client.Object](slot string, o T) T {
+	brokertest.Annotate(o, submarinerv1.NameAnnotation, o.GetName())
+	o.SetName(slot)
+	exchange.Kinds().FromBroker(o)
+	return o
+}
+
+// stored returns the writes to the broker, with the names that objects have there.
+func stored(writes []exchange.Write) (out []string) {
+	for _, w := range writes {
+		if w.Set == "" {
+			continue
+		}
+		o := w.Object.DeepCopyObject().(client.Object)
+		exchange.Kinds().ToBroker(o)
+		out = append(out, fmt.Sprintf("%s %s = %s", w.Op, o.GetName(), w.Object.GetName()))
+	}
+	return out
+}
+
+func TestNamesOnTheBroker(t *testing.T) {
+	p := brokertest.InSlot(brokertest.Policy("x", "west", "p"), "west", 3)
+	there := p.DeepCopy()
+	exchange.Kinds().FromBroker(p)
+	require.Equal(t, "p", p.Name)
+	require.NotContains(t, p.Annotations, submarinerv1.NameAnnotation)
+	exchange.Kinds().ToBroker(p)
+	require.Equal(t, there, p)
+
+	for name, o := range map[string]client.Object{
+		"of a Cluster, which has no slot":          cluster("x", "west"),
+		"of a Cluster that looks like one":         with(cluster("x", "west"), func(o client.Object) { o.SetName("west.1") }),
+		"of the administrator's, which has none":   cablePolicy("p", "vxlan"),
+		"in a slot, but longer than a name may be": with(brokertest.Policy("x", "west", "p"), func(o client.Object) { o.SetName("west.0") }),
+	} {
+		was := o.GetName()
+		long := "other"
+		if was == "west.0" {
+			long = strings.Repeat("x", 254)
+		}
+		brokertest.Annotate(o, submarinerv1.NameAnnotation, long)
+		exchange.Kinds().FromBroker(o)
+		require.Equal(t, was, o.GetName(), name)
+		exchange.Kinds().ToBroker(o)
+		require.Equal(t, was, o.GetName(), name)
+	}
+}
+
+// What this cluster writes to the broker, and where.
+func TestSlots(t *testing.T) {
+	gateway := func(address string) *submarinerv1.Endpoint { return endpoint("x", "east", address) }
+	name := func(address string) string { return gateway(address).Name }
+	for what, tc := range map[string]struct {
+		local, there objects
+		want         []string
+	}{
+		"new objects are in the first free slots": {
+			local: objects{unlabelled(gateway("3")), unlabelled(gateway("4")), unlabelled(gateway("5"))},
+			there: objects{inSlot("east.1", gateway("4")), inSlot("west.0", endpoint("x", "west", "1"))},
+			want:  []string{"create east.0 = " + name("3"), "create east.2 = " + name("5")},
+		},
+		"an object stays in its slot": {
+			local: objects{with(unlabelled(gateway("3")), func(o client.Object) { o.(*submarinerv1.Endpoint).Spec.Hostname = "other" }), unlabelled(gateway("4"))},
+			there: objects{inSlot("east.9", gateway("3")), inSlot("east.4", gateway("4"))},
+			want:  []string{"update east.9 = " + name("3")},
+		},
+		"a slot is used again once it is free": {
+			local: objects{unlabelled(gateway("4"))},
+			there: objects{inSlot("east.0", gateway("3"))},
+			want:  []string{"create east.1 = " + name("4"), "delete east.0 = " + name("3")},
+		},
+		"of two with one name, made by two gateways, the later signature stays": {
+			local: objects{unlabelled(gateway("3"))},
+			there: objects{inSlot("east.0", gateway("3")), inSlot("east.1", at(2000, gateway("3"), func(*submarinerv1.Endpoint) {})), inSlot("east.2", gateway("3"))},
+			want:  []string{"delete east.0 = " + name("3"), "delete east.2 = " + name("3")},
+		},
+		"what somebody has put in our slots is deleted": {
+			there: objects{
+				inSlot("east.0", endpoint("x", "west", "1")), inSlot("east.1", with(gateway("1"), func(o client.Object) { o.SetName("any") }).(*submarinerv1.Endpoint)),
+				inSlot("east.2", with(gateway("2"), func(o client.Object) { o.SetLabels(map[string]string{submarinerv1.ClusterIDLabel: "west"}) }).(*submarinerv1.Endpoint)),
+				inSlot("east.3", brokertest.Policy("x", "west", "p")), inSlot("east.4", brokertest.Policy("x", "east", "q")),
+			},
+			want: []string{"delete east.3 = p", "delete east.4 = q", "delete east.2 = " + name("2"), "delete east.1 = any", "delete east.0 = " + endpoint("x", "west", "1").Name},
+		},
+		"policies": {
+			local: objects{done(cablePolicy("p", "vxlan")), done(cablePolicy("q", "vxlan"))},
+			there: objects{inSlot("east.0", brokertest.Policy("x", "east", "q")), inSlot("east.1", brokertest.Policy("x", "east", "q")), cablePolicy("default", "vxlan")},
+			want:  []string{"create east.2 = p", "delete east.1 = q"},
+		},
+	} {
+		t.Run(what, func(t *testing.T) {
+			s := set("default")
+			s.Objects = tc.there
+			for _, o := range tc.there {
+				o.SetNamespace(s.Namespace)
+			}
+			writes, _ := plan(exchange.Kinds(), exchange.Snapshot{ClusterID: "east", Namespace: here, Local: tc.local, Sets: []exchange.SetSnapshot{s}})
+			require.ElementsMatch(t, tc.want, stored(writes))
+		})
+	}
+}
+
+// If all slots are in use, an object waits until one is free.
+func TestAllSlotsInUse(t *testing.T) {
+	var local, there objects
+	for i := range 32 {
+		local = append(local, cablePolicy(fmt.Sprintf("p%02d", i), "vxlan"))
+		there = append(there, inSlot(exchange.SlotName("east", i), brokertest.Policy("x", "east", fmt.Sprintf("p%02d", i+1))))
+	}
+	s := exchange.Snapshot{ClusterID: "east", Namespace: here, Local: local, Sets: []exchange.SetSnapshot{unsigned("default", there...)}}
+	writes, _ := plan(exchange.Kinds(), s)
+	require.Equal(t, []string{"delete east.31 = p32"}, stored(writes))
+	require.Contains(t, said(writes), "p00: False Pending in []: it is not on the broker yet in every clusterset that it is for")
+	s.Sets = []exchange.SetSnapshot{unsigned("default", there[:31]...)}
+	writes, _ = plan(exchange.Kinds(), s)
+	require.Equal(t, []string{"create east.31 = p00"}, stored(writes))
+}
+
+// A cluster publishes in what is reserved for it, and says so if that is not enough.
+func TestReservedSlots(t *testing.T) {
+	set := func(reserved []string, there ...client.Object) exchange.SetSnapshot {
+		s := unsigned("default", there...)
+		s.Reserved = map[string]bool{}
+		for _, name := range reserved {
+			s.Reserved[name] = true
+		}
+		return s
+	}
+	plans := func(s exchange.SetSnapshot) ([]exchange.Write, []exchange.Refusal) {
+		return plan(exchange.Kinds(), exchange.Snapshot{ClusterID: "east", Namespace: here, Local: objects{
+			cablePolicy("p", "ipsec"), cablePolicy("q", "vxlan"), unlabelled(cluster("x", "east")),
+		}, Sets: []exchange.SetSnapshot{s}})
+	}
+	writes, refused := plans(set(nil))
+	require.Empty(t, stored(writes))
+	require.Contains(t, said(writes), "p: False TooMany in []: cablepolicies reserved for this cluster in clusterset default: 0, all in use: run subctl join again with a join file of the broker, which reserves as many as this cluster has")
+	require.Contains(t, texts(refused), "Cluster submariner-operator/east in this cluster: clusters reserved for this cluster in clusterset default: 0, all in use: run subctl join again with a join file of the broker, which reserves as many as this cluster has")
+	writes, _ = plans(set([]string{"endpoints/east.0", "cablepolicies/east.3", "cablepolicies/west.0"}))
+	require.Equal(t, []string{"create east.3 = p"}, stored(writes), "what there is, of the kind")
+	writes, _ = plans(set([]string{"cablepolicies/east.3"}, inSlot("east.7", brokertest.Policy("x", "east", "q"))))
+	require.Contains(t, stored(writes), "create east.3 = p")
+	require.NotContains(t, fmt.Sprint(stored(writes)), "create east.7")
+}
+
+// A member gives its objects the names of others, and the names of slots and of copies. Whatever it
+// chooses, what others share, and the copies of it, stay as they are, and nobody has a name taken.
+func TestHostileSlots(t *testing.T) {
+	policy := func(id, name string) *v1alpha1.CablePolicies { return brokertest.Policy("x", id, name) }
+	honest := func() objects {
+		return objects{cluster("x", "west"), inSlot("east.0", policy("east", "p")), inSlot("west.0", policy("west", "p")), brokertest.Sign(cablePolicy("q", "ipsec"), "default")}
+	}
+	local := objects{
+		copyOf("west", "default", policy("west", "p")), copyOf(submarinerv1.BrokerID, "default", cablePolicy("q", "ipsec")), unlabelled(cluster("x", "east")),
+	}
+	own := policy("east", "p")
+	own.Labels = nil
+	snapshot := func(theirs ...client.Object) exchange.Snapshot {
+		return exchange.Snapshot{ClusterID: "east", Namespace: here, Local: append(objects{own}, local...), Sets: []exchange.SetSnapshot{unsigned("default", append(honest(), theirs...)...)}}
+	}
+	texts := func(writes []exchange.Write) (out []string) {
+		for _, w := range writes {
+			o := w.Object
+			if maker := o.GetLabels()[submarinerv1.ClusterIDLabel]; maker != "north" {
+				out = append(out, fmt.Sprintf("%s %T %s of %q in %q", w.Op, o, o.GetName(), maker, w.Set))
+			}
+		}
+		return out
+	}
+	writes, _ := plan(exchange.Kinds(), snapshot())
+	want := texts(writes)
+	for _, name := range []string{
+		"p", "q", "default", "p.default", "q.default", "p.west.default", "p.east.default", "p.west", "north.0", "east.0", "west.0", "east", "west", "", ".", "p.", ".p", "P", strings.Repeat("p", 300),
+	} {
+		for _, slot := range []string{"north.0", "north.31", "north.99", "north.x", "north", "p", "north.east.0"} {
+			for _, label := range []string{"north", "east", "west", submarinerv1.BrokerID} {
+				if !strings.Contains(slot, ".") && label != "north" {
+					continue // no broker lets it
+				}
+				o := policy("north", name)
+				o.Labels[submarinerv1.ClusterIDLabel] = label
+				brokertest.SignAt(o, "", 9000)
+				if brokertest.Annotate(o, submarinerv1.NameAnnotation, name); strings.Contains(slot, ".") {
+					brokertest.Annotate(o, "submariner.io/slot", "east.0") // what only our memory should have
+				}
+				o.SetName(slot)
+				exchange.Kinds().FromBroker(o)
+				writes, _ := plan(exchange.Kinds(), snapshot(cluster("x", "north"), o))
+				got := texts(writes)
+				require.Equal(t, want, got, "%q in %s, labelled %s", name, slot, label)
+			}
+		}
+	}
+}
