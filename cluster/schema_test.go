@@ -1,6 +1,7 @@
 package cluster_test
 
 import (
+	"fmt"
 	"reflect"
 	"strings"
 	"testing"
@@ -48,6 +49,37 @@ func TestSubmarinerSchema(t *testing.T) {
 			require.NoError(t, err, "%q", test.combined)
 		} else {
 			require.ErrorContains(t, err, "spec.combinedCableDrivers", "%q", test.combined)
+		}
+	}
+}
+
+// Numbers of the health check that the agents cannot decode, or that overflow as a time, do not get into
+// a Submariner. Those that join accepts do.
+func TestHealthCheckSchema(t *testing.T) {
+	server := kubetest.Shared(t)
+	server.InstallCRDs(t)
+	c := server.Client(t)
+	for _, test := range []struct {
+		interval, lost int64
+		refused        string
+	}{
+		{v1alpha1.HealthCheckIntervalLimit, v1alpha1.PacketLossCountLimit, ""},
+		{0, 0, ""},
+		{v1alpha1.HealthCheckIntervalLimit + 1, 1, "intervalSeconds"},
+		{-1, 1, "intervalSeconds"},
+		{1, v1alpha1.PacketLossCountLimit + 1, "maxPacketLossCount"},
+		{1, -1, "maxPacketLossCount"},
+	} {
+		sub := &unstructured.Unstructured{Object: map[string]any{
+			"apiVersion": v1alpha1.GroupVersion.String(), "kind": "Submariner",
+			"metadata": map[string]any{"name": v1alpha1.SubmarinerName, "namespace": server.Namespace(t, "submariner")},
+			"spec":     map[string]any{"clusterID": "west", "connectionHealthCheck": map[string]any{"intervalSeconds": test.interval, "maxPacketLossCount": test.lost}},
+		}}
+		err := c.Create(t.Context(), sub, client.DryRunAll)
+		if test.refused == "" {
+			require.NotContains(t, fmt.Sprint(err), "connectionHealthCheck", "%d %d", test.interval, test.lost)
+		} else {
+			require.ErrorContains(t, err, "spec.connectionHealthCheck."+test.refused)
 		}
 	}
 }

@@ -108,6 +108,7 @@ const badInputs = `2 frobnicate
 2 join broker-info.subm --clusterid west --clustercidr nonsense
 2 join broker-info.subm --clusterid west --cable-driver gre
 2 join broker-info.subm --clusterid west --health-check-interval -1
+2 join broker-info.subm --clusterid west --health-check-interval 4000 --health-check-max-packet-loss-count 0
 2 join broker-info.subm --clusterid west --nattport 70000
 2 join broker-info.subm --cluster-labels a
 2 join broker-info.subm --clusterset ""

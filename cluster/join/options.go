@@ -2,6 +2,7 @@ package join
 
 import (
 	"errors"
+	"fmt"
 
 	submarinerv1 "subctl/api/submariner/v1"
 	"subctl/api/submariner/v1alpha1"
@@ -82,10 +83,7 @@ func (o Options) Validate() error {
 	for _, set := range o.ClusterSets {
 		errs = append(errs, broker.CheckClusterSet(set))
 	}
-	if o.HealthCheck && (o.HealthCheckInterval == 0 || o.HealthCheckMaxLoss == 0) {
-		errs = append(errs, errors.New("--health-check-interval and --health-check-max-packet-loss-count must be at least 1: "+
-			"turn health checks off with --health-check=false"))
-	}
+	errs = append(errs, o.checkHealthCheck())
 	if o.MultiActiveGateway {
 		errs = append(errs, errors.New("--multi-active-gateway is not implemented yet: this version runs one active gateway, and the other gateways are passive"))
 	}
@@ -96,4 +94,21 @@ func (o Options) Validate() error {
 // Sets returns the clustersets to join, sorted.
 func (o Options) Sets() []string {
 	return v1alpha1.SubmarinerSpec{ClusterSets: o.ClusterSets}.Sets()
+}
+
+// checkHealthCheck checks the numbers of the health check against the limits of the Submariner object.
+func (o Options) checkHealthCheck() error {
+	var errs []error
+	for _, n := range []struct {
+		flag        string
+		value, most uint64
+	}{
+		{"--health-check-interval", o.HealthCheckInterval, v1alpha1.HealthCheckIntervalLimit},
+		{"--health-check-max-packet-loss-count", o.HealthCheckMaxLoss, v1alpha1.PacketLossCountLimit},
+	} {
+		if n.value == 0 && o.HealthCheck || n.value > n.most {
+			errs = append(errs, fmt.Errorf("%s %d: use a number from 1 to %d, or turn health checks off with --health-check=false", n.flag, n.value, n.most))
+		}
+	}
+	return errors.Join(errs...)
 }
