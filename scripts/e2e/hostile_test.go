@@ -50,13 +50,17 @@ func TestHForgedPackets(t *testing.T) {
 	atGateway := podOn(t, "cluster1", "web", gateway(t, "cluster1"))
 	gw1, gw2, node1 := nodeIP(t, gateway(t, "cluster1")), nodeIP(t, gateway(t, "cluster2")), nodeIP(t, worker(t, "cluster1"))
 	captures := map[string]*capture{}
-	for _, node := range []string{gateway(t, "cluster2"), to.node} {
+	for _, node := range []string{gateway(t, "cluster2"), to.node, gateway(t, "cluster3"), third.node} {
+		if captures[node] != nil {
+			continue
+		}
 		captures[node] = startCaptureOn(t, node, "any", fmt.Sprintf("udp port %d or udp port %d", marker, honest))
 	}
 	for _, p := range []pod{from, atGateway} {
 		f := forger{p, marker}
 		for _, src := range []string{to.ip, third.ip, gw1, node1, gw2} {
 			f.send(t, f.plain(src, to.ip))
+			f.send(t, f.plain(src, third.ip))
 		}
 		for _, src := range []string{p.ip, gw1, node1, gw2} {
 			f.send(t, f.inside(src, gw1, dataplane.IntraPort, dataplane.IntraVNI, dataplane.IntraVTEPNet, from.ip, to.ip))
@@ -67,12 +71,13 @@ func TestHForgedPackets(t *testing.T) {
 		}
 		own := forger{p, honest}
 		own.send(t, own.plain(p.ip, to.ip))
+		own.send(t, own.plain(p.ip, third.ip))
 	}
-	seen := 0
 	for node, c := range captures {
 		c.stop(t)
-		seen += len(c.packets(t, fmt.Sprintf("udp port %d", honest)))
 		require.Empty(t, c.packets(t, fmt.Sprintf("udp port %d", marker)), "forged packets on %s", node)
 	}
-	require.NotZero(t, seen, "a pod's own packets arrive, and are seen")
+	for _, p := range []pod{to, third} {
+		require.NotEmpty(t, captures[p.node].packets(t, fmt.Sprintf("udp port %d and dst host %s", honest, p.ip)), "a pod's own packets arrive, and are seen")
+	}
 }
