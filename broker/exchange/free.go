@@ -64,7 +64,7 @@ func (v version) over(o version) bool {
 	case (v.reason == "") != (o.reason == ""):
 		return v.reason == ""
 	}
-	return sequenceOf(v.object) > sequenceOf(o.object)
+	return countsOver(v.object, o.object)
 }
 
 func planFree(of kindPlan) {
@@ -248,6 +248,14 @@ func (p *freePlan) empties(set SetSnapshot) bool {
 	})
 }
 
+// taken reports whether the broker's own object of a place takes its name: it is in force, or its last
+// valid version is. Another one, such as one that somebody has made without the administrator's key,
+// counts nowhere.
+func (p *freePlan) taken(at place) bool {
+	v := p.versions[at]
+	return v.object != nil && (v.reason == "" || p.copies[at] != nil)
+}
+
 // publish makes the objects of this cluster in a clusterset the same as here, unless the
 // broker has objects of their names.
 func (p *freePlan) publish(set SetSnapshot) {
@@ -262,7 +270,7 @@ func (p *freePlan) publish(set SetSnapshot) {
 			s.unread(set.Name)
 			continue
 		}
-		if brokers := p.versions[place{set.Name, submarinerv1.BrokerID, name}]; brokers.object != nil {
+		if p.taken(place{set.Name, submarinerv1.BrokerID, name}) {
 			s.refuse(reasonNameTaken, "the broker has a %s of this name in clusterset %s: delete this one if the broker has adopted it; otherwise create it again under another name",
 				p.kind.Noun, set.Name)
 			continue

@@ -56,7 +56,7 @@ func (p *namedPlan) publish() {
 				continue
 			}
 			if other := there[set.Name][name]; other != nil {
-				if sequenceOf(other) >= sequenceOf(o) {
+				if !countsOver(o, other) {
 					later, other = other, o
 				}
 				spare[set.Name] = append(spare[set.Name], other)

@@ -103,6 +103,18 @@ func slotOwner(o client.Object) (id string, ok bool) {
 	return id, ok
 }
 
+// countsOver reports whether object o of a cluster counts rather than another one of its name: the one in
+// a slot, or else the later one. Only a broker puts objects of clusters elsewhere, and sequence numbers
+// are not verified yet.
+func countsOver(o, other client.Object) bool {
+	_, in := slotOwner(o)
+	_, otherIn := slotOwner(other)
+	if in != otherIn {
+		return in
+	}
+	return sequenceOf(o) > sequenceOf(other)
+}
+
 // cutSlot returns the ID of the cluster to which a slot belongs.
 func cutSlot(name string) (id string, ok bool) {
 	id, _, ok = strings.Cut(name, ".")

@@ -208,3 +208,36 @@ func TestHostileSlots(t *testing.T) {
 		}
 	}
 }
+
+// A broker shows an object under the name that it has in clusters, labelled as ours and apparently later
+// than ours. It does not take the place of what is in our slot, and is deleted.
+func TestObjectsWithoutASlot(t *testing.T) {
+	later := func(o client.Object) client.Object { return brokertest.SignAt(o, "", 9000) }
+	gateway := endpoint("x", "east", "3")
+	s := unsigned("default",
+		inSlot("east.0", endpoint("x", "east", "3")), later(endpoint("x", "east", "3")),
+		inSlot("east.0", brokertest.Policy("x", "east", "p")), later(brokertest.Policy("x", "east", "p")))
+	writes, _ := plan(exchange.Kinds(), exchange.Snapshot{ClusterID: "east", Namespace: here, Local: objects{unlabelled(endpoint("x", "east", "3")), done(cablePolicy("p", "vxlan"))}, Sets: []exchange.SetSnapshot{s}})
+	require.ElementsMatch(t, []string{"delete " + gateway.Name + " = " + gateway.Name, "delete p = p"}, stored(writes))
+}
+
+// Somebody applies a policy on the broker without signing it. No cluster goes by it, so it takes no name:
+// the policy of that name that a cluster shares stays in force.
+func TestUnsignedPolicyTakesNoName(t *testing.T) {
+	for what, theirs := range map[string]*v1alpha1.CablePolicies{
+		"unsigned":                      cablePolicy("p", "vxlan"),
+		"signed by a cluster":           with(brokertest.Policy("x", "west", "p"), func(o client.Object) { o.SetLabels(nil) }).(*v1alpha1.CablePolicies),
+		"signed for another clusterset": brokertest.Sign(cablePolicy("p", "vxlan"), "lab"),
+	} {
+		s := unsigned("default", inSlot("east.0", brokertest.Policy("x", "east", "p")), theirs)
+		writes, _ := plan(exchange.Kinds(), exchange.Snapshot{ClusterID: "east", Namespace: here, Local: objects{done(cablePolicy("p", "vxlan"))}, Sets: []exchange.SetSnapshot{s}})
+		require.Empty(t, texts(writes), what)
+	}
+	t.Log("one that was valid before stays in force, and keeps the name")
+	damaged := brokertest.Sign(cablePolicy("p", "ipsec"), "default")
+	damaged.ConnectionPolicies[0].CableDriver = "vxlan"
+	writes, _ := plan(exchange.Kinds(), exchange.Snapshot{ClusterID: "east", Namespace: here,
+		Local: objects{copyOf(submarinerv1.BrokerID, "default", cablePolicy("p.default", "ipsec")), cablePolicy("p", "vxlan")}, Sets: []exchange.SetSnapshot{unsigned("default", damaged)}})
+	require.Empty(t, stored(writes))
+	require.Contains(t, said(writes), "p: False NameTaken in []: the broker has a cable policy of this name in clusterset default: delete this one if the broker has adopted it; otherwise create it again under another name")
+}
