@@ -13,6 +13,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	submarinerv1 "subctl/api/submariner/v1"
+	"subctl/broker/exchange"
 	"subctl/cluster"
 	"subctl/internal/wake"
 	"subctl/internal/words"
@@ -102,7 +103,7 @@ func (j *Operation) unready(ctx context.Context) ([]string, error) {
 		return nil, fmt.Errorf("listing endpoints on the broker: %w", err)
 	}
 	self := j.Plan.Submariner.Spec.ClusterID
-	if !slices.ContainsFunc(endpoints.Items, func(e submarinerv1.Endpoint) bool { return e.Spec.ClusterID == self }) {
+	if !slices.ContainsFunc(exchange.InClusters(endpoints.Items), func(e submarinerv1.Endpoint) bool { return e.Spec.ClusterID == self }) {
 		return []string{fmt.Sprintf("the gateway has not published its endpoint on the broker yet: see kubectl logs -n %s -l app=%s", cluster.Namespace, cluster.GatewayName)}, nil
 	}
 	return nil, nil

@@ -13,6 +13,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	submarinerv1 "subctl/api/submariner/v1"
+	"subctl/broker/exchange"
 	"subctl/cluster"
 	"subctl/cluster/clustertest"
 	"subctl/cluster/join"
@@ -114,17 +115,19 @@ func TestWait(t *testing.T) {
 			ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
 			defer cancel()
 			var said bytes.Buffer
-			var seen []client.Object
+			reserved, err := exchange.Kinds().Of(&submarinerv1.Endpoint{})
+			require.NoError(t, err)
+			seen := []client.Object{reserved.Empty("submariner-k8s-broker", "west", 1)}
 			if !test.unseen {
 				seen = append(seen, &submarinerv1.Endpoint{
-					ObjectMeta: metav1.ObjectMeta{Namespace: "submariner-k8s-broker", Name: "west-gw"}, Spec: submarinerv1.EndpointSpec{ClusterID: "west"},
+					ObjectMeta: metav1.ObjectMeta{Namespace: "submariner-k8s-broker", Name: "west.0"}, Spec: submarinerv1.EndpointSpec{ClusterID: "west"},
 				})
 			}
 			j := &join.Operation{
 				Member: cluster.Side{Client: clustertest.Client(t, test.objs...)}, Broker: cluster.Side{Client: clustertest.Client(t, seen...)},
 				Plan: &join.Plan{Present: test.present, Cables: test.changes, Submariner: clustertest.Submariner()}, Report: progress.New(&said),
 			}
-			err := j.Wait(ctx)
+			err = j.Wait(ctx)
 			if test.want == "" {
 				require.NoError(t, err)
 				require.Contains(t, said.String(), "✓ the agents run")
