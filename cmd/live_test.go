@@ -48,6 +48,7 @@ func TestLive(t *testing.T) {
 	url := "https://" + gate.Address()
 
 	require.Equal(t, result{code: exitFailed, stderr: "Error: Submariner is not installed on cluster \"" + good.Cluster + "\": run \"subctl join\"\n"}, subctl("show", "connections"))
+	require.Equal(t, result{code: exitFailed, stderr: "Error: cluster \"" + good.Cluster + "\" has not joined, so its nodes have no plan: run \"subctl join\"\n"}, subctl("show", "plan", "gw-1"))
 	require.Equal(t, result{code: exitFailed, stderr: "Error: the API server at " + url + " (context \"stranger\") does not accept the credentials of the kubeconfig: log in again, or choose another user or context\n"}, subctl("show", "connections", "--context", "stranger"))
 
 	server.InstallCRDs(t)

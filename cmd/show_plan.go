@@ -87,7 +87,7 @@ func (g *globals) plan(ctx context.Context, node string) (state dataplane.State,
 		return nil, nil, "", err
 	}
 	objs, err := kube.List(ctx, c, c.Scheme(), cluster.Namespace, mesh.Kinds())
-	if err != nil {
+	if err != nil && !kube.NotThere(err) { // nothing was ever installed there
 		return nil, nil, "", look.WithRemedy(err, cluster.Namespace)
 	}
 	joined := false
