@@ -64,6 +64,11 @@ func memberPolicy(base string, kinds exchange.Table) []client.Object {
 				Expression:        "variables.resource != 'serviceaccounts' || variables.name == '" + memberPrefix + "' + variables.id",
 				MessageExpression: "'cluster ' + variables.id + ' may not delete the identity of another'",
 			}, {
+				// Or nobody could join with its ID: what is left has names that its successor needs.
+				Expression: "request.operation != 'DELETE' || request.options == null || !(has(request.options.propagationPolicy) && request.options.propagationPolicy == 'Orphan' || " +
+					"has(request.options.orphanDependents) && request.options.orphanDependents)",
+				MessageExpression: "'cluster ' + variables.id + ' may not leave what belongs to ' + variables.name + ' without an owner'",
+			}, {
 				Expression:        "object == null || variables.label == variables.id",
 				MessageExpression: fmt.Sprintf("'label %s is \"' + variables.label + '\", not ' + variables.id", label),
 			}},

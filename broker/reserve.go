@@ -49,23 +49,35 @@ func (r Reservation) reserve(ctx context.Context, c client.Client, sa *corev1.Se
 			return err
 		}
 		most, needed := k.ReservedFor(r.ToPublish[k.Resource], stored, r.Grant)
+		has := 0
+		for n := range k.PerCluster {
+			if there[k.Empty(sa.Namespace, id, n).GetName()] {
+				has++
+			}
+		}
 		for n := range most {
 			o := k.Empty(sa.Namespace, id, n)
 			if there[o.GetName()] {
 				continue
 			}
-			o.SetOwnerReferences(ownedMeta(sa, o.GetName()).OwnerReferences)
-			err := createOwned(ctx, c, o, sa.UID)
-			if isFull(err) && n >= needed {
+			if stored >= k.Quota { // whatever the quota of the broker is
+				err = fmt.Errorf("it has %d already, and members exchange nothing with a broker that has more than %d", stored, k.Quota)
+			} else {
+				o.SetOwnerReferences(ownedMeta(sa, o.GetName()).OwnerReferences)
+				err = createOwned(ctx, c, o, sa.UID)
+			}
+			full := stored >= k.Quota || isFull(err)
+			if full && has >= needed {
 				break
 			}
-			if isFull(err) {
-				return fmt.Errorf("the broker has no room for the %s that cluster %s needs, %d: remove clusters that are gone for good with subctl revoke, or raise the quota %s in namespace %s: %w",
-					k.Resource, id, needed, quotaName, sa.Namespace, err)
+			if full {
+				return fmt.Errorf("the broker has no room for the %s that cluster %s needs, %d: remove clusters that are gone for good with subctl revoke, or, if the quota %s in namespace %s is less than %d, raise it: %w",
+					k.Resource, id, needed, quotaName, sa.Namespace, k.Quota, err)
 			}
 			if err != nil {
 				return fmt.Errorf("reserving the %s of cluster %s: %w", k.Resource, id, err)
 			}
+			has, stored = has+1, stored+1
 		}
 	}
 	return nil

@@ -7,6 +7,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -50,9 +51,24 @@ func Revoke(ctx context.Context, c client.Client, ns string, sets []string, clus
 		if err := exchange.Kinds().Withdraw(ctx, c, in, clusterID); err != nil {
 			return fmt.Errorf("removing the objects of cluster %s: %w", clusterID, err)
 		}
-		if err := kube.Apply(ctx, c, kube.FieldOwner, exchange.Revoked(in, clusterID, token)); err != nil {
+		if err := replace(ctx, c, exchange.Revoked(in, clusterID, token)); err != nil {
 			return fmt.Errorf("publishing the revocation of cluster %s: %w", clusterID, err)
 		}
 	}
 	return nil
+}
+
+// replace creates an object in place of any other of its name. Applying it would keep the owner of one
+// that the holder of a join file has made in the meantime, with which the broker would delete it.
+func replace(ctx context.Context, c client.Client, obj client.Object) error {
+	for {
+		created := obj.DeepCopyObject().(client.Object)
+		err := kube.Settled(func() error { return c.Create(ctx, created, client.FieldOwner(kube.FieldOwner)) })
+		if !apierrors.IsAlreadyExists(err) {
+			return err
+		}
+		if err := client.IgnoreNotFound(c.Delete(ctx, created)); err != nil {
+			return err
+		}
+	}
 }

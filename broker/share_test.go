@@ -330,7 +330,7 @@ func TestReserve(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, 1+4+1, stored(t, d, "north"))
 	_, err = broker.AddMember(ctx, joiner, d.NS, "south", "uid-south", broker.Reservation{})
-	require.ErrorContains(t, err, "the broker has no room for the cablepolicies that cluster south needs, 1: remove clusters that are gone for good with subctl revoke, or raise the quota submariner-k8s-broker in namespace "+d.NS+": ")
+	require.ErrorContains(t, err, "the broker has no room for the cablepolicies that cluster south needs, 1: remove clusters that are gone for good with subctl revoke, or, if the quota submariner-k8s-broker in namespace "+d.NS+" is less than 2000, raise it: ")
 	require.ErrorContains(t, err, "exceeded quota")
 	limit(t, d, used(3), "count/cablepolicies.submariner.io")
 	more.ToPublish["cablepolicies"] = 4

@@ -1,0 +1,120 @@
+package broker_test
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	submarinerv1 "subctl/api/submariner/v1"
+	"subctl/broker"
+	"subctl/broker/brokertest"
+	"subctl/broker/exchange"
+	"subctl/internal/kubetest"
+)
+
+// A member that deletes its identity would leave what belongs to it without an owner. Nobody could join
+// with its ID any more.
+func TestHostileOrphans(t *testing.T) {
+	d, ctx := deployReal(t, kubetest.Shared(t)), t.Context()
+	east := d.Join(t, "east", "uid-east")
+	identity := func() client.Object {
+		return &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: broker.MemberName("east"), Namespace: d.NS}}
+	}
+	yes, no := true, false
+	for what, options := range map[string]client.DeleteOptions{
+		"orphans":                        {PropagationPolicy: new(metav1.DeletePropagationOrphan)},
+		"orphans, in the form of before": {Raw: &metav1.DeleteOptions{OrphanDependents: &yes}},
+	} {
+		err := east.Delete(ctx, identity(), &options)
+		require.True(t, apierrors.IsForbidden(err) || apierrors.IsInvalid(err), "%s: %v", what, err)
+	}
+	for _, options := range []client.DeleteOptions{
+		{PropagationPolicy: new(metav1.DeletePropagationForeground)}, {PropagationPolicy: new(metav1.DeletePropagationBackground)}, {Raw: &metav1.DeleteOptions{OrphanDependents: &no}}, {},
+	} {
+		options.DryRun = []string{metav1.DryRunAll}
+		require.NoError(t, east.Delete(ctx, identity(), &options))
+	}
+}
+
+// An administrator deletes what is reserved for a member, while the quota has room for just what the
+// member needs: it recovers by joining again.
+func TestReserveAfterADeletion(t *testing.T) {
+	d, ctx := deployReal(t, kubetest.Shared(t)), t.Context()
+	d.Join(t, "east", "uid-east")
+	limit(t, d, "3", "count/cablepolicies.submariner.io")
+	for _, o := range []client.Object{cluster(d.NS, "east"), slotted["endpoints"](d.NS, "east", 0), slotted["cablepolicies"](d.NS, "east", 0)} {
+		require.NoError(t, d.Admin.Delete(ctx, o))
+	}
+	d.Join(t, "east", "uid-east")
+	require.Equal(t, 1+4+3, stored(t, d, "east"))
+}
+
+// An administrator raises the quota beyond what members read. No join stores so much that the members
+// would exchange nothing any more.
+func TestReserveNoMoreThanMembersRead(t *testing.T) {
+	d, ctx := deployReal(t, kubetest.Shared(t)), t.Context()
+	limit(t, d, "9000", "count/cablepolicies.submariner.io")
+	kinds := exchange.Kinds()
+	k, err := kinds.Of(slotted["cablepolicies"](d.NS, "east", 0))
+	require.NoError(t, err)
+	k.Quota = 3
+	join := func(id string, policies int) error {
+		_, err := broker.EnsureMember(ctx, d.Admin, d.NS, id, "uid-"+id, broker.Reservation{Kinds: kinds, ToPublish: map[string]int{"cablepolicies": policies}})
+		return err
+	}
+	require.NoError(t, join("east", 1))
+	require.NoError(t, join("west", 2))
+	require.NoError(t, join("west", 2), "again")
+	require.EqualError(t, join("north", 1), "the broker has no room for the cablepolicies that cluster north needs, 1: remove clusters that are gone for good with subctl revoke, "+
+		"or, if the quota submariner-k8s-broker in namespace "+d.NS+" is less than 3, raise it: it has 3 already, and members exchange nothing with a broker that has more than 3")
+	require.Equal(t, 1+4+1, stored(t, d, "east"))
+	require.Equal(t, 1+4+2, stored(t, d, "west"))
+}
+
+// beforeWrites calls something before each request to create or to apply an object.
+type beforeWrites struct {
+	client.Client
+	call func(n int)
+	n    *int
+}
+
+func (b beforeWrites) Apply(ctx context.Context, obj runtime.ApplyConfiguration, opts ...client.ApplyOption) error {
+	b.call(*b.n)
+	*b.n++
+	return b.Client.Apply(ctx, obj, opts...)
+}
+
+func (b beforeWrites) Create(ctx context.Context, obj client.Object, opts ...client.CreateOption) error {
+	b.call(*b.n)
+	*b.n++
+	return b.Client.Create(ctx, obj, opts...)
+}
+
+// Who has a join file makes the object anew in which revoke publishes the revocation, with an owner that
+// does not exist, so that the broker would delete it.
+func TestHostileJoinerRemovesARevocation(t *testing.T) {
+	d, ctx := deployReal(t, kubetest.Shared(t)), t.Context()
+	d.Join(t, "east", "uid-east")
+	joiner, _ := d.Joiner(t)
+	won := 0
+	admin := beforeWrites{d.Admin.(interface{ Unwrap() client.Client }).Unwrap(), func(n int) {
+		o := exchange.Revoked(d.NS, "east", "")
+		o.Annotations, o.OwnerReferences = nil, []metav1.OwnerReference{{APIVersion: "v1", Kind: "ServiceAccount", Name: "cluster-east", UID: "nobody"}}
+		if n < 3 && joiner.Create(ctx, o) == nil {
+			won++
+		}
+	}, new(int)}
+	require.NoError(t, broker.Revoke(ctx, admin, d.NS, []string{"default"}, "east", brokertest.Administrator(), time.Now()))
+	require.Positive(t, won, "the attacker was first")
+	c := &submarinerv1.Cluster{}
+	require.NoError(t, d.Admin.Get(ctx, client.ObjectKey{Namespace: d.NS, Name: "east"}, c))
+	require.True(t, exchange.IsRevoked(c))
+	require.Empty(t, c.OwnerReferences)
+}
