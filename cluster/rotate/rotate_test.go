@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"strconv"
+	"strings"
 	"testing"
 	"time"
 
@@ -178,6 +179,25 @@ func TestRotateKeyFails(t *testing.T) {
 			tc.spoil(r)
 			require.ErrorContains(t, r.run(t), tc.want)
 			require.Equal(t, tc.kept, bytes.Equal(r.key.Bytes(), r.secret(t).Data[cluster.KeyPrivate]))
+		})
+	}
+}
+
+// Whoever interrupts the wait is told what is done and what is not.
+func TestRotateKeyInterrupted(t *testing.T) {
+	for name, want := range map[string]string{
+		"before the gateway has read it": "waiting for the gateway to publish the new key: interrupted: the new key exists, and connections return when the gateway has read it",
+		"before connections are up":      "waiting for connections: interrupted: the new key is published, but these cables are not up: submariner-cable-east-1",
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := newRotating(t)
+			r.deaf, r.broken = strings.Contains(want, "to publish"), true
+			found, err := r.subject.Check(t.Context())
+			require.NoError(t, err)
+			require.NoError(t, r.subject.Run(t.Context(), found))
+			ctx, interrupt := context.WithCancel(t.Context())
+			interrupt()
+			require.ErrorContains(t, r.subject.Wait(ctx, found), want)
 		})
 	}
 }

@@ -93,6 +93,12 @@ func (j *joinedCluster) clean(t *testing.T, c client.Client) {
 
 func (j *joinedCluster) uninstall(t *testing.T, force ...uninstall.Obstacle) error {
 	t.Helper()
+	return j.uninstallUntil(t.Context(), t, force...)
+}
+
+// uninstallUntil ends when ctx is done.
+func (j *joinedCluster) uninstallUntil(ctx context.Context, t *testing.T, force ...uninstall.Obstacle) error {
+	t.Helper()
 	remains, err := uninstall.ReadRemains(t.Context(), j.c)
 	require.NoError(t, err)
 	u := &uninstall.Operation{
@@ -104,7 +110,7 @@ func (j *joinedCluster) uninstall(t *testing.T, force ...uninstall.Obstacle) err
 			return j.hub, nil
 		},
 	}
-	return u.Run(t.Context(), remains)
+	return u.Run(ctx, remains)
 }
 
 func exists(t *testing.T, c client.Client, obj client.Object) bool {
@@ -166,6 +172,19 @@ func TestUninstallWaitsForTheNodes(t *testing.T) {
 	j.clean(t, j.c) // repaired
 	require.NoError(t, j.uninstall(t))
 	require.True(t, j.remains(t).Empty())
+}
+
+// Whoever interrupts it is told what is not done, as when the time is out; to continue without waiting is not
+// what they want, even with force.
+func TestUninstallInterrupted(t *testing.T) {
+	j := newJoined(t)
+	j.agents = false
+	ctx, interrupt := context.WithCancel(t.Context())
+	interrupt()
+	err := j.uninstallUntil(ctx, t, uninstall.Obstacles()...)
+	require.ErrorContains(t, err, "waiting for the agents to clean the nodes: interrupted:\n  node n1: the route agent has not reported that it is clean\n")
+	require.ErrorContains(t, err, "run the same command again")
+	require.Len(t, j.remains(t).Namespaced, 12, "the agents must still be there")
 }
 
 func TestUninstallByForce(t *testing.T) {
