@@ -142,7 +142,7 @@ func TestShow(t *testing.T) {
 		"down show connections", "down show connections -o wide", "down show connections -o json", "down show gateways", "down show endpoints",
 		"stale show connections", "stale show connections -o json", "stale show gateways", "stale show gateways -o json",
 		"stale show all", "refusing show connections", "refusing show gateways", "failing show gateways", "faulty show gateways", "faulty show connections", "waiting show gateways", "failing show connections",
-		"alone show connections", "alone show gateways", "alone show endpoints", "alone show versions", "alone show brokers",
+		"alone show connections", "alone show gateways", "alone show endpoints", "alone show versions", "alone show brokers", "alone show all",
 		"empty show connections", "empty show connections -o json", "empty show brokers", "empty show brokers -o json", "empty show all",
 		"hub show all", "hub show connections", "mixed show connections", "mixed show all", "gone show connections", "gone show connections -o json",
 	} {

@@ -151,15 +151,17 @@ func (p Panel) judge(sites []Site, say *progress.Reporter) error {
 			say.Warn("cluster %q: %s", s.Name, text)
 			ill = ErrTrouble
 		}
-		left := false
+		left, said := false, map[string]bool{} // several sections may have the same problem
 		for _, v := range p.sections {
 			if v.absent(s) {
 				left = true
 				continue
 			}
 			for _, text := range v.trouble(s) {
-				say.Warn("cluster %q: %s", s.Name, printer.CleanLines(text))
-				ill = ErrTrouble
+				if !said[text] {
+					say.Warn("cluster %q: %s", s.Name, printer.CleanLines(text))
+				}
+				said[text], ill = true, ErrTrouble
 			}
 			if text := v.remark(s); text != "" && len(p.sections) == 1 {
 				say.Warn("cluster %q: %s", s.Name, printer.CleanLines(text))
