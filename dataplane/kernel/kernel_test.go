@@ -23,8 +23,9 @@ func node(t testing.TB, owner dataplane.Owner) (*nstest.NS, *Host) {
 	ns := nstest.New(t, "node")
 	ns.Private(nstest.UAPIDir)
 	t.Cleanup(func() { ns.Run("ip link del " + dataplane.WireGuardDevice + " 2>/dev/null || true") }) // which ends its process
-	ns.Run("ip link add eth0 type veth peer name eth1 && ip link set eth1 up && ip addr add 172.18.0.2/24 dev eth0 && ip link set eth0 up")
+	ns.Run("sysctl -qw net.ipv6.conf.default.disable_ipv6=1 && ip link add eth0 type veth peer name eth1 && ip link set eth1 up && ip addr add 172.18.0.2/24 dev eth0 && ip link set eth0 up")
 	ns.Run("ip route add default via 172.18.0.1")
+	ns.Run("timeout 20 sh -c 'until [ $(ip link show up | grep -c \"state UP\") = 2 ]; do sleep 0.01; done'") // the kernel notices later, and adds addresses then
 	return ns, host(t, ns, owner)
 }
 

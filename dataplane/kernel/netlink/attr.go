@@ -73,12 +73,13 @@ func Addr(b []byte) netip.Addr {
 	return a.Unmap()
 }
 
-// Family returns the address family of a.
+// Family returns the address family of a; AF_INET for the zero Addr. A next hop of AF_INET6 cannot
+// be on a device without IPv6.
 func Family(a netip.Addr) uint8 {
-	if a.Is4() {
-		return unix.AF_INET
+	if a.Is6() {
+		return unix.AF_INET6
 	}
-	return unix.AF_INET6
+	return unix.AF_INET
 }
 
 func align(n int) int { return (n + unix.NLMSG_ALIGNTO - 1) &^ (unix.NLMSG_ALIGNTO - 1) }
