@@ -5,6 +5,8 @@ package e2e
 import (
 	"fmt"
 	"os"
+	"os/exec"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -180,6 +182,24 @@ func TestD3Mistakes(t *testing.T) {
 		t.Log(out)
 	}
 	require.Equal(t, before, must(t, "subctl", "cable-policy", "list", "--context", "cluster1", "-o", "json"))
+}
+
+// A cluster that joins again with settings that take cables from its pairs is not changed without --force,
+// and the pairs are named. A dry run finds trouble.
+func TestD5JoinAsksFirst(t *testing.T) {
+	spec := func() string { return kubectl(t, "cluster3", "-n", "submariner-operator", "get", "submariner", "submariner", "-o", "jsonpath={.spec}") }
+	before := spec()
+	join := []string{"subctl", "join", brokerFile, "--context", "cluster3", "--image", image, "--cable-driver", "vxlan", "--cable-drivers", "vxlan"}
+	for code, args := range map[int][]string{1: join, 3: append(slices.Clone(join), "--dry-run")} {
+		out, err := sh(args...)
+		var exit *exec.ExitError
+		require.ErrorAs(t, err, &exit, out)
+		require.Equal(t, code, exit.ExitCode(), out)
+		require.Contains(t, out, "these clusters lose their cable to this cluster, or its encryption: cluster1 (wireguard → no cable")
+		require.Contains(t, out, "cluster2 (ipsec → no cable")
+		require.Equal(t, before, spec())
+	}
+	cabled(t, wanted)
 }
 
 // A policy asks for what one of the two clusters does not offer: the pair is not connected,
