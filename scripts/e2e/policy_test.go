@@ -187,7 +187,9 @@ func TestD3Mistakes(t *testing.T) {
 // A cluster that joins again with settings that take cables from its pairs is not changed without --force,
 // and the pairs are named. A dry run finds trouble.
 func TestD5JoinAsksFirst(t *testing.T) {
-	spec := func() string { return kubectl(t, "cluster3", "-n", "submariner-operator", "get", "submariner", "submariner", "-o", "jsonpath={.spec}") }
+	spec := func() string {
+		return kubectl(t, "cluster3", "-n", "submariner-operator", "get", "submariner", "submariner", "-o", "jsonpath={.spec}")
+	}
 	before := spec()
 	join := []string{"subctl", "join", brokerFile, "--context", "cluster3", "--image", image, "--cable-driver", "vxlan", "--cable-drivers", "vxlan"}
 	for code, args := range map[int][]string{1: join, 3: append(slices.Clone(join), "--dry-run")} {
