@@ -44,10 +44,30 @@ func using(c cable.Cable) Using {
 // ping and its answer need both directions, and takes no longer than that to change.
 const keptFor = 10 * time.Second
 
-// decided is the time within which both ends know a decision. A pair that
-// changes back to the cable that is still kept up pings it only then: until the other end knows, it
-// may remove that cable, because keptFor is over.
-const decided = time.Second
+// decided is the time within which both ends usually know a decision. A pair that changes back to the
+// cable that is still kept up pings it only then. Until the other end knows, it may remove that cable,
+// because keptFor is over: it has changed up to skew earlier or later than this end. So if keptFor may be
+// over before the other end knows at the latest, after decidedLate, the pings wait for so long.
+const (
+	decided     = time.Second
+	decidedLate = 3 * time.Second
+	skew        = 2 * time.Second
+)
+
+// proof returns when to ping the cable of a change first, if the other end may still keep that cable up, and
+// remove it: the change is back to the cable before, or that cable is just gone here. It returns the zero
+// Time if every answer proves that the other end has the cable to stay.
+func (m *Mesh) proof(was Using, back bool) time.Time {
+	age := m.Snapshot.Now.Sub(was.Since)
+	gone := was.Before == nil && age >= keptFor && age < keptFor+skew
+	switch {
+	case gone, back && age >= keptFor-skew-decidedLate:
+		return m.Snapshot.Now.Add(decidedLate)
+	case back:
+		return m.Snapshot.Now.Add(decided)
+	}
+	return time.Time{}
+}
 
 // probeName returns the name of the probe of one of a pair's cables.
 func probeName(peer, device string) string { return peer + " over " + device }
@@ -93,10 +113,11 @@ func (m *Mesh) cablings() (out []cable.Cable, next map[string]Using, first map[s
 			before.Before, before.Turn, before.Silent = nil, nil, false
 			u.Since, u.Before = m.Snapshot.Now, &before
 		default:
-			want.Idle, was.Before, was.Turn = true, nil, m.turn(was.Turn, u)
-			if back {
-				was.Turn.Proof = m.Snapshot.Now.Add(decided)
+			turn := m.turn(was.Turn, u)
+			if !was.Turn.to(u) {
+				turn.Proof = m.proof(was, back)
 			}
+			want.Idle, was.Before, was.Turn = true, nil, turn
 			was.Silent = m.silent(old, was)
 			old.Silent = was.Silent
 			out = append(out, old, want)

@@ -92,6 +92,17 @@ func TestPairsChangeTheirCable(t *testing.T) {
 // The other end may remove the cable that is kept up while this end changes back to it. Only a
 // ping from after both ends know the decision shows that it is there to stay.
 func TestChangeBack(t *testing.T) {
+	for after, proof := range map[time.Duration]time.Duration{
+		time.Second: decided, 4 * time.Second: decided, 6 * time.Second: decidedLate, keptFor - time.Millisecond: decidedLate, // kept up here
+		keptFor: decidedLate, keptFor + time.Second: decidedLate, keptFor + 3*time.Second: 0, // gone here
+	} {
+		t.Run(after.String(), func(t *testing.T) { changeBack(t, after, proof) })
+	}
+}
+
+// changeBack changes a pair back, some time after the change, to a cable that is pinged after another time
+// first.
+func changeBack(t *testing.T, after, proof time.Duration) {
 	now := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 	want := cable.Config{"vxlanID": "2000"}
 	kept := Using{Driver: vxlan.Name, Device: "subvx-2000", Config: want, Shared: want}
@@ -102,17 +113,28 @@ func TestChangeBack(t *testing.T) {
 	m := &Mesh{
 		Snapshot: Snapshot{
 			Now: now, Health: map[string]Health{"west over subvx-2000": {Status: submarinerv1.Connected}},
-			Memory: Memory{Using: map[string]Using{"west": {Driver: vxlan.Name, Device: "vxlan-tunnel", Since: now.Add(-time.Second), Before: &kept}}},
+			Memory: Memory{Using: map[string]Using{"west": {Driver: vxlan.Name, Device: "vxlan-tunnel", Since: now.Add(-after), Before: &kept}}},
 		},
 		Offer: Offer{Drivers: drivers.All()}, Cables: Cables{Wanted: []cable.Cable{{Peer: peer, Driver: drivers.Find(vxlan.Name)}}},
+	}
+	if after >= keptFor {
+		was := m.Snapshot.Memory.Using["west"]
+		was.Before, m.Snapshot.Health = nil, nil // it is pinged no more
+		m.Snapshot.Memory.Using["west"] = was
 	}
 	cables, using, _ := m.cablings()
 	require.Equal(t, "vxlan-tunnel", using["west"].Device, "the answers so far were to earlier pings")
 	plan := Plan{cables: cables, links: make([]cable.Link, len(cables)), Using: using}
 	m.Membership.Submariner = &v1alpha1.Submariner{}
-	require.Equal(t, now.Add(decided), m.probes(plan).Targets["west over subvx-2000"].First)
+	first := m.probes(plan).Targets["west over subvx-2000"].First
+	if proof == 0 {
+		require.Zero(t, first)
+	} else {
+		require.Equal(t, now.Add(proof), first)
+	}
 
-	m.Snapshot.Now, m.Snapshot.Memory.Using = now.Add(2*decided), using
+	m.Snapshot.Now, m.Snapshot.Memory.Using = now.Add(2*decidedLate), using
+	m.Snapshot.Health = map[string]Health{"west over subvx-2000": {Status: submarinerv1.Connected}}
 	_, using, _ = m.cablings()
 	require.Equal(t, "subvx-2000", using["west"].Device, "it has answered since")
 }
