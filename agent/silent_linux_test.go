@@ -16,7 +16,7 @@ import (
 	"subctl/policy"
 )
 
-// gatewayOf is the gateway agent of a side, whose loop runs when a test says so.
+// gatewayOf returns the gateway agent of a side. A test runs its loop.
 type gatewayOf struct {
 	*side
 	memory mesh.Memory
@@ -61,7 +61,7 @@ func (g *gatewayOf) pass(t *testing.T, other *side) submarinerv1.Connection {
 	return g.report.Status.Connections[0]
 }
 
-// One end drops the cable that carries the traffic, while the other end does not hear of it. The other end
+// One end drops the cable that carries the traffic, and the other end does not learn of it. The other end
 // stops sending pods' packets, in clear text or in the cable, and goes on once the cable is back.
 func TestOneEndDropsItsCable(t *testing.T) {
 	fabric := newFabric(t)

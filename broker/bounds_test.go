@@ -239,7 +239,7 @@ func TestHostileIdentities(t *testing.T) {
 }
 
 // limit changes the quota of a broker, and waits until it is in force and the objects of the kinds that
-// clusters exchange are counted: those of a member that has left may still count.
+// clusters exchange are counted: the objects of a member that has left may still count.
 func limit(t *testing.T, d *deployed, to string, names ...string) {
 	t.Helper()
 	q := &corev1.ResourceQuota{}

@@ -209,7 +209,7 @@ func empty(ctx context.Context, c client.Client, o client.Object) error {
 	return fillOrChange(ctx, c, blank)
 }
 
-// Members have no right to create, in any clusterset, and those that have deleted an object neither.
+// Members have no right to create objects in any clusterset, not even after they have deleted one.
 func TestHostileCreate(t *testing.T) {
 	d, ctx := deployReal(t, kubetest.Shared(t), "lab"), t.Context()
 	east := d.Join(t, "east", "uid-east").(interface{ Unwrap() client.Client }).Unwrap()

@@ -80,7 +80,8 @@ func (k *Kind) toBroker(o client.Object) {
 	o.SetName(slot)
 }
 
-// setSlot replaces the annotation of an object by that of a slot, or, if slot is empty, by none.
+// setSlot sets the annotation of an object that names its slot, and removes the one with its own name. If slot is
+// empty, both are removed.
 func setSlot(o client.Object, slot string) {
 	annotations := maps.Clone(o.GetAnnotations())
 	if annotations == nil {

@@ -133,7 +133,7 @@ func TestAllSlotsInUse(t *testing.T) {
 	require.Equal(t, []string{"create east.31 = p00"}, stored(writes))
 }
 
-// A cluster publishes in what is reserved for it, and says so if that is not enough.
+// A cluster publishes in what is reserved for it, and reports if that is not enough.
 func TestReservedSlots(t *testing.T) {
 	set := func(reserved []string, there ...client.Object) exchange.SetSnapshot {
 		s := unsigned("default", there...)

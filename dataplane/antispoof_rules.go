@@ -1,0 +1,236 @@
+package dataplane
+
+import (
+	"cmp"
+	"fmt"
+	"net"
+	"net/netip"
+	"slices"
+	"strings"
+)
+
+// AntispoofRule is a rule of Antispoof. It drops the packets that match, unless another field is set.
+type AntispoofRule struct {
+	Chain    string
+	Matches  []Match
+	Accept   bool
+	Jump     string // a chain
+	Remember bool   // the device on which the packet arrived, in AntispoofSetWays
+}
+
+// String returns the rule in the notation of nft.
+func (r AntispoofRule) String() string {
+	verdict := "drop"
+	switch {
+	case r.Jump != "":
+		verdict = "jump " + r.Jump
+	case r.Accept:
+		verdict = "accept"
+	case r.Remember:
+		verdict = fmt.Sprintf("add @%s { ip saddr . iif }", AntispoofSetWays)
+	}
+	var b strings.Builder
+	for _, m := range r.Matches {
+		b.WriteString(m.String() + " ")
+	}
+	return b.String() + verdict
+}
+
+// Match is a condition of an AntispoofRule. One of its fields is set.
+type Match struct {
+	UDP        bool
+	DPort      int          // destination port of UDP
+	TCPPorts   Range        // destination ports of TCP
+	DAddr      netip.Prefix // network of the destination
+	DAddrIn    string       // set of the destination
+	SAddr      netip.Prefix // network of the source
+	SAddrNot   netip.Prefix // network without the source
+	SAddrIn    string       // set of the source
+	SAddrNotIn string       // set without the source
+	IIF        string       // name of the input device
+	IIFNot     string       // name that the input device does not have
+	OIF        string       // name of the output device
+	KnownWay   bool         // the device on which the packet arrived is remembered for its source
+	WrongWay   bool         // the packet did not arrive on the device that leads to its source
+	NotIPv4    bool         // the VXLAN packet contains no IPv4 packet
+	InnerBits  int          // the source inside the VXLAN packet is in one of the networks of Inner with so many bits
+}
+
+// Bits of the payload of UDP, after its header of 8 bytes and the VXLAN header of 8 bytes: the
+// EtherType of the Ethernet frame inside, and the source address of the IPv4 packet in it.
+const (
+	InnerTypeOffset   = 8 + 8 + 12
+	InnerSourceOffset = 8 + 8 + 14 + 12
+)
+
+// String returns the match in the notation of nft.
+func (m Match) String() string {
+	switch {
+	case m.UDP:
+		return "meta l4proto udp"
+	case m.DPort != 0:
+		return fmt.Sprintf("udp dport %d", m.DPort)
+	case m.TCPPorts.Max != 0:
+		return fmt.Sprintf("tcp dport %d-%d", m.TCPPorts.Min, m.TCPPorts.Max)
+	case m.DAddr.IsValid():
+		return fmt.Sprintf("ip daddr %v", m.DAddr)
+	case m.DAddrIn != "":
+		return "ip daddr @" + m.DAddrIn
+	case m.SAddr.IsValid():
+		return fmt.Sprintf("ip saddr %v", m.SAddr)
+	case m.SAddrNot.IsValid():
+		return fmt.Sprintf("ip saddr != %v", m.SAddrNot)
+	case m.SAddrIn != "":
+		return "ip saddr @" + m.SAddrIn
+	case m.SAddrNotIn != "":
+		return "ip saddr != @" + m.SAddrNotIn
+	case m.IIF != "":
+		return fmt.Sprintf("iifname %q", m.IIF)
+	case m.IIFNot != "":
+		return fmt.Sprintf("iifname != %q", m.IIFNot)
+	case m.OIF != "":
+		return fmt.Sprintf("oifname %q", m.OIF)
+	case m.KnownWay:
+		return "ip saddr . iif @" + AntispoofSetWays
+	case m.WrongWay:
+		return "fib saddr . iif oif missing"
+	case m.NotIPv4:
+		return fmt.Sprintf("@th,%d,16 != 0x0800", 8*InnerTypeOffset)
+	}
+	return fmt.Sprintf("ip saddr . @th,%d,32 & %[2]v . %[2]v @%s", 8*InnerSourceOffset, NetMask(m.InnerBits), AntispoofSetInner)
+}
+
+// NetMask returns the mask of an IPv4 network with so many bits; the zero Addr if there is none. The
+// zero InnerSource, for one, has none, which may be printed.
+func NetMask(bits int) netip.Addr {
+	mask, _ := netip.AddrFromSlice(net.CIDRMask(bits, 32))
+	return mask
+}
+
+// few is the number of networks that are compared one by one: each comparison costs a tenth of a
+// lookup in a set of networks.
+const few = 4
+
+// Rules returns the rules, in order. All packets of the node pass the chains with hooks, so these
+// have few matches, and those for most packets come first.
+func (a Antispoof) Rules() (rules []AntispoofRule) {
+	add := func(chain string, ms ...Match) { rules = append(rules, AntispoofRule{Chain: chain, Matches: ms}) }
+	accept := func(chain string, ms ...Match) {
+		rules = append(rules, AntispoofRule{Chain: chain, Matches: ms, Accept: true})
+	}
+	jump := func(to, chain string, ms ...Match) {
+		rules = append(rules, AntispoofRule{Chain: chain, Matches: ms, Jump: to})
+	}
+	for _, p := range a.Ports {
+		to := AntispoofWay
+		if len(a.Inner) > 0 {
+			to = AntispoofVXLAN
+		}
+		jump(to, AntispoofInput, Match{DPort: p})
+	}
+	if len(a.Ports) > 0 && len(a.Inner) > 0 {
+		add(AntispoofVXLAN, Match{NotIPv4: true})
+		for _, bits := range a.innerBits() {
+			jump(AntispoofWay, AntispoofVXLAN, Match{InnerBits: bits})
+		}
+		add(AntispoofVXLAN)
+	}
+	if len(a.Ports) > 0 {
+		accept(AntispoofWay, Match{KnownWay: true})
+		add(AntispoofWay, Match{WrongWay: true})
+		var senders []Match
+		if len(a.Ends) > 0 {
+			senders = append(senders, Match{SAddrIn: AntispoofSetEnds})
+		}
+		rules = append(rules, AntispoofRule{Chain: AntispoofWay, Matches: senders, Remember: true})
+		accept(AntispoofWay) // whether it was remembered or not
+	}
+	if len(a.Unforwarded) > 0 {
+		jump(AntispoofUnforwarded, AntispoofForward, Match{DAddr: around(a.Unforwarded)})
+	}
+	for _, n := range a.Unforwarded {
+		add(AntispoofUnforwarded, Match{DAddr: n})
+	}
+	if len(a.Ends) > 0 && len(a.Transit) > 0 {
+		jump(AntispoofPorts, AntispoofForward, Match{UDP: true})
+		for _, p := range a.Transit {
+			jump(AntispoofTransit, AntispoofPorts, Match{DPort: p}, Match{DAddrIn: AntispoofSetEnds})
+		}
+		add(AntispoofTransit, Match{SAddrNotIn: AntispoofSetEnds})
+		add(AntispoofTransit, Match{WrongWay: true})
+	}
+	if a.Closed.Max != 0 {
+		jump(AntispoofClosed, AntispoofInput, Match{TCPPorts: a.Closed})
+		if len(a.Unforwarded) > 0 {
+			add(AntispoofClosed, Match{SAddr: around(a.Unforwarded)})
+		}
+		if len(a.Remote) > 0 {
+			add(AntispoofClosed, Match{SAddrIn: AntispoofSetRemote})
+		}
+		for _, d := range a.ClosedOn {
+			add(AntispoofClosed, Match{IIF: d})
+		}
+	}
+	if len(a.Remote) > 0 && len(a.In) > 0 {
+		usual := func(chain string) {
+			for _, d := range a.Usual {
+				accept(chain, Match{IIF: d})
+			}
+		}
+		if len(a.Remote) <= few { // a comparison costs less than the name of a device
+			for _, n := range a.Remote {
+				jump(AntispoofForeign, AntispoofIn, Match{SAddr: n})
+			}
+			usual(AntispoofForeign)
+		} else {
+			usual(AntispoofIn)
+			jump(AntispoofForeign, AntispoofIn, Match{SAddrIn: AntispoofSetRemote})
+		}
+		var others []Match
+		for _, d := range a.In {
+			others = append(others, Match{IIFNot: d})
+		}
+		add(AntispoofForeign, others...)
+	}
+	if len(a.Own) > 0 {
+		var others []Match
+		for _, n := range a.widest() {
+			others = append(others, Match{SAddrNot: n})
+		}
+		others = append(others, Match{SAddrNotIn: AntispoofSetOwn})
+		for _, d := range a.Out {
+			add(AntispoofOut, append([]Match{{OIF: d}}, others...)...)
+		}
+	}
+	return rules
+}
+
+// innerBits returns the numbers of bits of the networks in Inner, sorted: pods, whose packets are
+// the most, are in wide networks.
+func (a Antispoof) innerBits() (out []int) {
+	var has [33]bool
+	for _, s := range a.Inner {
+		has[s.Net.Bits()] = true
+	}
+	for bits, has := range has {
+		if has {
+			out = append(out, bits)
+		}
+	}
+	return out
+}
+
+// widest returns the first few of Own, the widest first.
+func (a Antispoof) widest() []netip.Prefix {
+	out := slices.SortedStableFunc(slices.Values(a.Own), func(p, q netip.Prefix) int { return cmp.Compare(p.Bits(), q.Bits()) })
+	return out[:min(len(out), few)]
+}
+
+// around returns the smallest network that contains all networks.
+func around(nets []netip.Prefix) netip.Prefix {
+	out := nets[0]
+	for slices.ContainsFunc(nets, func(n netip.Prefix) bool { return n.Bits() < out.Bits() || !out.Contains(n.Addr()) }) {
+		out = netip.PrefixFrom(out.Addr(), out.Bits()-1).Masked()
+	}
+	return out
+}
