@@ -15,6 +15,7 @@ import (
 	"subctl/agent"
 	"subctl/agent/mesh"
 	"subctl/agent/parts"
+	"subctl/internal/cli"
 )
 
 // agentOptions are the flags of "subctl agent".
@@ -31,6 +32,8 @@ func newAgent(g *globals) *cobra.Command {
 	c := &cobra.Command{
 		Use: "agent", Short: "Run in a pod and program the node", Hidden: true,
 	}
+	cli.Lacks(c, "contexts", "an agent runs in one cluster")
+	cli.Lacks(c, "output", "an agent prints no data: see --log-format")
 	for _, role := range mesh.Roles() {
 		c.AddCommand(newAgentRole(g, role))
 	}
@@ -44,7 +47,7 @@ const cores = 1
 func newAgentRole(g *globals, role mesh.Role) *cobra.Command {
 	o := &agentOptions{globals: g, options: agent.Options{Role: role, Lease: parts.DefaultLease}}
 	c := &cobra.Command{
-		Use: role.Name, Short: "Run the " + role.Name + " agent of a node", Args: noArguments,
+		Use: role.Name, Short: "Run the " + role.Name + " agent of a node", Args: cli.NoArguments,
 		RunE: func(c *cobra.Command, _ []string) error { return o.run(c.Context()) },
 	}
 	f := c.Flags()
@@ -79,7 +82,7 @@ func (o *agentOptions) run(ctx context.Context) error {
 		errs = append(errs, fmt.Errorf("--lease-duration %v must be longer than --renew-deadline %v, which must be longer than --retry-period %v", l.Duration, l.Renew, l.Retry))
 	}
 	if err := errors.Join(errs...); err != nil {
-		return usageError(err)
+		return cli.UsageError(err)
 	}
 	o.options.Debug = followDebug(&level)
 	o.options.Log = log.With("role", o.options.Role.Name, "node", o.options.Node)
@@ -98,7 +101,7 @@ func (o *agentOptions) agentConfig() (*rest.Config, error) {
 	if c, err := rest.InClusterConfig(); err == nil {
 		return c, nil
 	}
-	return o.restConfig()
+	return o.RestConfig()
 }
 
 // followDebug returns a function that sets level to debug, or back to its present value.

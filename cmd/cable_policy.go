@@ -10,6 +10,7 @@ import (
 
 	"subctl/api/submariner/v1alpha1"
 	"subctl/cable/drivers"
+	"subctl/internal/cli"
 	"subctl/internal/kube"
 	"subctl/internal/look"
 	"subctl/internal/printer"
@@ -44,6 +45,7 @@ func newCablePolicy(g *globals) *cobra.Command {
 		Long:    cablePolicyLong,
 		Example: cablePolicyExample,
 	}
+	cli.Lacks(c, "contexts", "clusters of a clusterset share their cable policies, so one of them is enough: choose it with --context")
 	c.AddCommand(newCablePolicyAdd(g), newCablePolicyList(g), newCablePolicyDelete(g), newCablePolicyExplain(g), newCablePolicyAdopt(g))
 	return c
 }
@@ -64,7 +66,7 @@ func (s *policyOptions) addFlags(c *cobra.Command) {
 // addSet declares the flag that chooses a clusterset.
 func (s *policyOptions) addSet(c *cobra.Command, usage string) {
 	c.Flags().StringVar(&s.set, "clusterset", "", usage)
-	complete(c, "clusterset", func(ctx context.Context) ([]string, error) {
+	cli.Complete(c, "clusterset", func(ctx context.Context) ([]string, error) {
 		all, _, err := s.open(ctx)
 		if err != nil {
 			return nil, err
@@ -75,7 +77,7 @@ func (s *policyOptions) addSet(c *cobra.Command, usage string) {
 
 // open reads the policies, and the clusters they select, from the current cluster.
 func (s *policyOptions) open(ctx context.Context) (*catalog.Catalog, client.Client, error) {
-	c, err := s.client(ctx)
+	c, err := s.Client(ctx)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -86,8 +88,8 @@ func (s *policyOptions) open(ctx context.Context) (*catalog.Catalog, client.Clie
 // openWithUses is like open, and also reads what the gateways of the cluster report. If the
 // user may not read that, it prints a warning.
 func (s *policyOptions) openWithUses(ctx context.Context) (*catalog.Catalog, error) {
-	clock := &look.Clock{Local: s.now}
-	c, err := s.clientWith(ctx, *s.kube.Context, clock.Wrap)
+	clock := &look.Clock{Local: s.Now}
+	c, err := s.ClientWith(ctx, *s.Flags.Context, clock.Wrap)
 	if err != nil {
 		return nil, err
 	}
@@ -122,7 +124,7 @@ func (s *policyOptions) settings(ctx context.Context) ([]string, error) {
 	if err := all.Place(&p, s.set); err != nil {
 		return nil, err
 	}
-	return settingsIn(ctx, c, p.Namespace)
+	return look.SettingsNames(ctx, c, p.Namespace)
 }
 
 // printChange prints the pairs that change their cable. In a structured format they are
@@ -133,17 +135,17 @@ func (s *globals) printChange(format printer.Format, dryRun bool, change catalog
 		if err := look.PrintChange(s.ErrOut, s.progress(), change); err != nil {
 			return err
 		}
-		print = func() error { return printObjects(s.Out, scheme, format, dryRun, objects) }
+		print = func() error { return cli.PrintObjects(s.Out, scheme, format, dryRun, objects) }
 	}
 	if dryRun {
-		return s.markDryRun(format, print)
+		return cli.PrintDryRun(s.IOStreams, format, print)
 	}
 	return print()
 }
 
 // completeDrivers completes --cable-driver.
 func completeDrivers(c *cobra.Command) {
-	complete(c, "cable-driver", func(context.Context) ([]string, error) {
+	cli.Complete(c, "cable-driver", func(context.Context) ([]string, error) {
 		var names []string
 		for _, d := range drivers.All() {
 			names = append(names, d.Name())

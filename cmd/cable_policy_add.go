@@ -13,6 +13,8 @@ import (
 	submarinerv1 "subctl/api/submariner/v1"
 	"subctl/api/submariner/v1alpha1"
 	"subctl/cable/drivers"
+	"subctl/internal/cli"
+	"subctl/internal/guard"
 	"subctl/internal/kube"
 	"subctl/internal/look"
 	"subctl/internal/printer"
@@ -75,7 +77,7 @@ const cablePolicyAddExample = `  # IPsec between production clusters and all clu
 
 type cablePolicyAdd struct {
 	policyOptions
-	guard
+	guard.Guard
 	name, left, right, driver, config, encryption string
 
 	files   []string
@@ -84,14 +86,14 @@ type cablePolicyAdd struct {
 }
 
 func newCablePolicyAdd(g *globals) *cobra.Command {
-	o := &cablePolicyAdd{policyOptions: policyOptions{globals: g}, guard: guard{g: g}}
+	o := &cablePolicyAdd{policyOptions: policyOptions{globals: g}, Guard: guard.New(g.ErrOut, g.AllTargets)}
 	c := &cobra.Command{
 		Use:     "add [NAME]",
 		Aliases: []string{"create"},
 		Short:   "Create a cable policy",
 		Long:    cablePolicyAddLong,
 		Example: cablePolicyAddExample,
-		Args:    optionalName("name"),
+		Args:    cli.OptionalName("name"),
 		RunE:    func(c *cobra.Command, _ []string) error { return o.run(c.Context()) },
 	}
 	o.policyOptions.addFlags(c)
@@ -106,19 +108,19 @@ func newCablePolicyAdd(g *globals) *cobra.Command {
 	f.StringVar(&o.encryption, "encryption", "", "required: never connect the pairs without encryption, even where another policy decides")
 	f.StringArrayVarP(&o.files, "filename", "f", nil, "file with policies and ConfigMaps, instead of the flags above; - for stdin; may be repeated")
 	f.BoolVar(&o.replace, "replace", false, "replace the policy of this name if it exists")
-	before(c, func() error {
+	cli.Before(c, func() error {
 		if f.Changed("encryption") && o.encryption == "" { // of an unset variable
 			return fmt.Errorf("--encryption %q is not a value: use %s, or omit it", o.encryption, submarinerv1.EncryptionRequired)
 		}
 		return nil
 	})
-	o.guard.addFlags(c)
-	o.format = output(c, printer.Table, printer.JSON, printer.YAML)
+	o.Guard.AddFlags(c)
+	o.format = cli.Output(c, printer.Table, printer.JSON, printer.YAML)
 	completeDrivers(c)
-	complete(c, "name", o.ownNames) // to replace one
-	complete(c, "cable-config", o.settings)
-	c.ValidArgsFunction = completeArgument(o.ownNames)
-	complete(c, "encryption", func(context.Context) ([]string, error) { return []string{string(submarinerv1.EncryptionRequired)}, nil })
+	cli.Complete(c, "name", o.ownNames) // to replace one
+	cli.Complete(c, "cable-config", o.settings)
+	c.ValidArgsFunction = cli.CompleteArgument(o.ownNames)
+	cli.Complete(c, "encryption", func(context.Context) ([]string, error) { return []string{string(submarinerv1.EncryptionRequired)}, nil })
 	return c
 }
 
@@ -149,17 +151,17 @@ func (o *cablePolicyAdd) run(ctx context.Context) error {
 			o.progress().Warn("policy %s has a copy of its ConfigMap, which is not updated on a broker: after a change of the ConfigMap, use --replace", r.Policy.Name)
 		}
 	}
-	if err := o.sign(all, policies, o.dryRun); err != nil {
+	if err := o.sign(all, policies, o.DryRun); err != nil {
 		return err
 	}
 	change := all.Compare(all.With(policies))
-	if err := o.printChange(o.format.Format(), o.dryRun, change, c.Scheme(), append(s.objects(), policyObjects(policies)...)); err != nil {
+	if err := o.printChange(o.format.Format(), o.DryRun, change, c.Scheme(), append(s.objects(), policyObjects(policies)...)); err != nil {
 		return err
 	}
-	if err := o.accept(change); err != nil || o.dryRun {
+	if err := o.Accept(change); err != nil || o.DryRun {
 		return err
 	}
-	wait, err := o.await(ctx, all, change)
+	wait, err := o.Await(ctx, all, change)
 	if err == nil {
 		err = s.write(ctx, o.globals)
 	}
@@ -179,7 +181,7 @@ func (o *cablePolicyAdd) read() (policy.Manifest, error) {
 	}
 	var m policy.Manifest
 	if o.name == "" && o.driver == "" {
-		return m, usageError(errors.New("specify a policy with NAME and --cable-driver, or a file with -f FILE"))
+		return m, cli.UsageError(errors.New("specify a policy with NAME and --cable-driver, or a file with -f FILE"))
 	}
 	p := &v1alpha1.CablePolicies{ObjectMeta: metav1.ObjectMeta{Name: o.name}, ConnectionPolicies: make([]v1alpha1.CablePolicySpec, 1)}
 	r := &p.ConnectionPolicies[0]
@@ -207,7 +209,7 @@ func (o *cablePolicyAdd) read() (policy.Manifest, error) {
 	}
 	errs = append(errs, o.checkEncryption())
 	if err := errors.Join(errs...); err != nil {
-		return m, usageError(err)
+		return m, cli.UsageError(err)
 	}
 	m.Policies = append(m.Policies, p)
 	return m, nil

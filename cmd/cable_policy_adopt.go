@@ -17,6 +17,8 @@ import (
 	submarinerv1 "subctl/api/submariner/v1"
 	"subctl/api/submariner/v1alpha1"
 	"subctl/broker/exchange"
+	"subctl/internal/cli"
+	"subctl/internal/guard"
 	"subctl/internal/kube"
 	"subctl/internal/look"
 	"subctl/internal/printer"
@@ -46,20 +48,20 @@ const cablePolicyAdoptExample = `  # keep all policies of a cluster that is goin
 
 type cablePolicyAdopt struct {
 	policyOptions
-	guard
+	guard.Guard
 	name, from string
 	format     *printer.Flag
 }
 
 func newCablePolicyAdopt(g *globals) *cobra.Command {
-	o := &cablePolicyAdopt{policyOptions: policyOptions{globals: g}, guard: guard{g: g}}
+	o := &cablePolicyAdopt{policyOptions: policyOptions{globals: g}, Guard: guard.New(g.ErrOut, g.AllTargets)}
 	c := &cobra.Command{
 		Use:               "adopt [NAME]",
 		Short:             "Make a policy of a cluster a policy of the broker",
 		Long:              cablePolicyAdoptLong,
 		Example:           cablePolicyAdoptExample,
-		Args:              optionalName("name"),
-		ValidArgsFunction: completeArgument(o.names),
+		Args:              cli.OptionalName("name"),
+		ValidArgsFunction: cli.CompleteArgument(o.names),
 		RunE:              func(c *cobra.Command, _ []string) error { return o.run(c.Context()) },
 	}
 	o.policyOptions.addFlags(c)
@@ -68,10 +70,10 @@ func newCablePolicyAdopt(g *globals) *cobra.Command {
 	f := c.Flags()
 	f.StringVar(&o.name, "name", "", "name of the policy, instead of the argument (default: all policies of the cluster)")
 	f.StringVar(&o.from, "from", "", "ID of the cluster on which the policies were created")
-	o.guard.addFlags(c)
-	o.format = output(c, printer.Table, printer.JSON, printer.YAML)
-	complete(c, "name", o.names)
-	complete(c, "from", func(ctx context.Context) ([]string, error) {
+	o.Guard.AddFlags(c)
+	o.format = cli.Output(c, printer.Table, printer.JSON, printer.YAML)
+	cli.Complete(c, "name", o.names)
+	cli.Complete(c, "from", func(ctx context.Context) ([]string, error) {
 		all, _, err := o.open(ctx)
 		if err != nil {
 			return nil, err
@@ -92,7 +94,7 @@ func (o *cablePolicyAdopt) names(ctx context.Context) ([]string, error) {
 
 func (o *cablePolicyAdopt) run(ctx context.Context) error {
 	if o.name == "" && o.from == "" {
-		return usageError(errors.New("specify a policy with its name, or all policies of a cluster with --from CLUSTER"))
+		return cli.UsageError(errors.New("specify a policy with its name, or all policies of a cluster with --from CLUSTER"))
 	}
 	all, c, err := o.open(ctx)
 	if err != nil {
@@ -118,21 +120,21 @@ func (o *cablePolicyAdopt) run(ctx context.Context) error {
 			return err
 		}
 	}
-	refused := o.accept(change)
-	if refused != nil && !o.dryRun {
+	refused := o.Accept(change)
+	if refused != nil && !o.DryRun {
 		return refused
 	}
-	if err := o.signAdopted(all, found, o.dryRun); err != nil {
+	if err := o.signAdopted(all, found, o.DryRun); err != nil {
 		return err
 	}
 	if err := o.print(c.Scheme(), found); err != nil {
 		return err
 	}
-	wait, err := o.await(ctx, all, change)
+	wait, err := o.Await(ctx, all, change)
 	if err != nil {
 		return err
 	}
-	if err := o.adopt(ctx, c, all, found); err != nil || o.dryRun {
+	if err := o.adopt(ctx, c, all, found); err != nil || o.DryRun {
 		return errors.Join(err, refused)
 	}
 	return wait(ctx)
@@ -148,9 +150,9 @@ func (o *cablePolicyAdopt) print(scheme *runtime.Scheme, found []*v1alpha1.Cable
 	for _, p := range found {
 		objects = append(objects, adopted(p))
 	}
-	print := func() error { return printObjects(o.Out, scheme, format, o.dryRun, objects) }
-	if o.dryRun {
-		return o.markDryRun(format, print)
+	print := func() error { return cli.PrintObjects(o.Out, scheme, format, o.DryRun, objects) }
+	if o.DryRun {
+		return cli.PrintDryRun(o.IOStreams, format, print)
 	}
 	return print()
 }
@@ -159,7 +161,7 @@ func (o *cablePolicyAdopt) print(scheme *runtime.Scheme, found []*v1alpha1.Cable
 func (o *cablePolicyAdopt) adopt(ctx context.Context, c client.Client, all *catalog.Catalog, found []*v1alpha1.CablePolicies) error {
 	for _, p := range found {
 		maker, sets := all.Maker(p), strings.Join(p.ClusterSets(), ", ")
-		if o.dryRun {
+		if o.DryRun {
 			o.progress().Done("the broker would keep cable policy %s of cluster %s, in clusterset %s", p.Name, maker, sets)
 			continue
 		}
@@ -187,7 +189,7 @@ func (o *cablePolicyAdopt) checkNames(all *catalog.Catalog, found []*v1alpha1.Ca
 		for _, set := range p.ClusterSets() {
 			key := set + "/" + p.Name
 			if makers[key] = append(makers[key], all.Maker(p)); len(makers[key]) > 1 {
-				return usageError(fmt.Errorf("several clusters have a cable policy %s in clusterset %s: choose one with --from %s", p.Name, set, strings.Join(makers[key], " or --from ")))
+				return cli.UsageError(fmt.Errorf("several clusters have a cable policy %s in clusterset %s: choose one with --from %s", p.Name, set, strings.Join(makers[key], " or --from ")))
 			}
 		}
 	}

@@ -10,6 +10,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"subctl/api/submariner/v1alpha1"
+	"subctl/internal/cli"
+	"subctl/internal/guard"
 	"subctl/internal/printer"
 	"subctl/internal/words"
 	"subctl/policy/catalog"
@@ -32,35 +34,35 @@ const cablePolicyDeleteExample = `  # show what would change, and delete it
 
 type cablePolicyDelete struct {
 	policyOptions
-	guard
+	guard.Guard
 	name   string
 	format *printer.Flag
 }
 
 func newCablePolicyDelete(g *globals) *cobra.Command {
-	o := &cablePolicyDelete{policyOptions: policyOptions{globals: g}, guard: guard{g: g}}
+	o := &cablePolicyDelete{policyOptions: policyOptions{globals: g}, Guard: guard.New(g.ErrOut, g.AllTargets)}
 	c := &cobra.Command{
 		Use:               "delete NAME",
 		Aliases:           []string{"remove"},
 		Short:             "Delete a cable policy",
 		Long:              cablePolicyDeleteLong,
 		Example:           cablePolicyDeleteExample,
-		Args:              optionalName("name"),
-		ValidArgsFunction: completeArgument(o.ownNames),
+		Args:              cli.OptionalName("name"),
+		ValidArgsFunction: cli.CompleteArgument(o.ownNames),
 		RunE:              func(c *cobra.Command, _ []string) error { return o.run(c.Context()) },
 	}
 	o.policyOptions.addFlags(c)
 	o.addSet(c, "clusterset of the policy, on a broker")
 	c.Flags().StringVar(&o.name, "name", "", "name of the policy, instead of the argument")
-	o.guard.addFlags(c)
-	complete(c, "name", o.ownNames)
-	o.format = output(c, printer.Table, printer.JSON, printer.YAML)
+	o.Guard.AddFlags(c)
+	cli.Complete(c, "name", o.ownNames)
+	o.format = cli.Output(c, printer.Table, printer.JSON, printer.YAML)
 	return c
 }
 
 func (o *cablePolicyDelete) run(ctx context.Context) error {
 	if o.name == "" {
-		return usageError(errors.New("the name of the policy is missing: subctl cable-policy delete NAME (subctl cable-policy list prints the names)"))
+		return cli.UsageError(errors.New("the name of the policy is missing: subctl cable-policy delete NAME (subctl cable-policy list prints the names)"))
 	}
 	all, c, err := o.open(ctx)
 	if err != nil {
@@ -75,13 +77,13 @@ func (o *cablePolicyDelete) run(ctx context.Context) error {
 		report.Warn("without the policy default, pairs that no other policy matches get the default driver of both clusters, and no cable if these drivers differ")
 	}
 	change := all.Compare(all.Without(p))
-	if err := o.printChange(o.format.Format(), o.dryRun, change, c.Scheme(), []client.Object{p}); err != nil {
+	if err := o.printChange(o.format.Format(), o.DryRun, change, c.Scheme(), []client.Object{p}); err != nil {
 		return err
 	}
-	if err := o.accept(change); err != nil || o.dryRun {
+	if err := o.Accept(change); err != nil || o.DryRun {
 		return err
 	}
-	wait, err := o.await(ctx, all, change)
+	wait, err := o.Await(ctx, all, change)
 	if err != nil {
 		return err
 	}
@@ -104,7 +106,7 @@ func (o *cablePolicyDelete) find(all *catalog.Catalog) (*v1alpha1.CablePolicies,
 		for _, p := range own {
 			sets = append(sets, all.SetsOf(p)...)
 		}
-		return nil, usageError(fmt.Errorf("there is a cable policy %s in clustersets %s: choose one with --clusterset", o.name, strings.Join(words.Distinct(sets), " and ")))
+		return nil, cli.UsageError(fmt.Errorf("there is a cable policy %s in clustersets %s: choose one with --clusterset", o.name, strings.Join(words.Distinct(sets), " and ")))
 	case len(makers) > 0:
 		var others []string
 		for _, id := range makers {

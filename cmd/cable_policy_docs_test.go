@@ -34,9 +34,9 @@ func TestCablePolicyDocs(t *testing.T) {
 	objects = append(objects, clusterObjects(op, "cloud", "cloud", "env=production,site=cloud", all, "default")...)
 	objects = append(objects, configMap("long-way", op, map[string]string{v1alpha1.CableCustomConfig: "mtu: 1300\n"}))
 	g, _, _ := testGlobals(t, world{"onprem-1": objects}, "onprem-1")
-	cfg, err := g.restConfigFor("onprem-1")
+	cfg, err := g.RestConfigFor("onprem-1")
 	require.NoError(t, err)
-	c, err := g.connect(t.Context(), cfg)
+	c, err := g.Connect(t.Context(), cfg)
 	require.NoError(t, err)
 
 	var out strings.Builder
@@ -58,7 +58,7 @@ func TestCablePolicyDocs(t *testing.T) {
 			commands++
 			var screen bytes.Buffer
 			again := newGlobals(genericiooptions.IOStreams{In: strings.NewReader(""), Out: &screen, ErrOut: &screen})
-			again.connect, again.now = g.connect, g.now
+			again.Connect, again.Now = g.Connect, g.Now
 			run(t.Context(), again, shellWords(strings.TrimPrefix(command, "subctl ")))
 			share(t, c)
 			obey(t, c)

@@ -11,6 +11,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"subctl/internal/cli"
 	"subctl/internal/printer"
 	"subctl/internal/words"
 	"subctl/policy"
@@ -48,7 +49,7 @@ func newCablePolicyExplain(g *globals) *cobra.Command {
 		RunE:              func(c *cobra.Command, args []string) error { return o.run(c.Context(), args[0], args[1]) },
 	}
 	o.policyOptions.addFlags(c)
-	o.format = output(c, printer.Table, printer.JSON, printer.YAML)
+	o.format = cli.Output(c, printer.Table, printer.JSON, printer.YAML)
 	return c
 }
 
@@ -77,7 +78,7 @@ func (o *cablePolicyExplain) run(ctx context.Context, x, y string) error {
 		err = printReason(o.Out, all, r)
 	}
 	if err == nil && (r.Error != "" || r.Differs) {
-		return trouble()
+		return cli.Trouble()
 	}
 	return err
 }
@@ -90,12 +91,12 @@ func findCluster(all *catalog.Catalog, id string) (policy.Cluster, error) {
 	}
 	known := all.ClusterIDs()
 	if near := words.Nearest(id, known); near != "" {
-		return c, usageError(fmt.Errorf("%s knows no cluster %q: did you mean %s?", catalog.MakerName(all.Keeper), id, near))
+		return c, cli.UsageError(fmt.Errorf("%s knows no cluster %q: did you mean %s?", catalog.MakerName(all.Keeper), id, near))
 	}
 	if len(known) == 0 {
-		return c, usageError(fmt.Errorf("%s knows no cluster %q, and no other: join clusters first (subctl join)", catalog.MakerName(all.Keeper), id))
+		return c, cli.UsageError(fmt.Errorf("%s knows no cluster %q, and no other: join clusters first (subctl join)", catalog.MakerName(all.Keeper), id))
 	}
-	return c, usageError(fmt.Errorf("%s knows no cluster %q: it knows %s", catalog.MakerName(all.Keeper), id, words.List(known)))
+	return c, cli.UsageError(fmt.Errorf("%s knows no cluster %q: it knows %s", catalog.MakerName(all.Keeper), id, words.List(known)))
 }
 
 // printReason prints a reason as text.

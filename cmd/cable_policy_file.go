@@ -14,6 +14,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"subctl/api/submariner/v1alpha1"
+	"subctl/internal/cli"
 	"subctl/internal/kube"
 	"subctl/internal/words"
 	"subctl/policy"
@@ -28,7 +29,7 @@ const maxPolicyFile = 16 << 20
 func (o *cablePolicyAdd) readFiles() (policy.Manifest, error) {
 	var m policy.Manifest
 	if o.name+o.left+o.right+o.driver+o.config+o.encryption != "" {
-		return m, usageError(errors.New("-f reads whole policies from a file: omit the name, --cable-driver and the other flags of a policy"))
+		return m, cli.UsageError(errors.New("-f reads whole policies from a file: omit the name, --cable-driver and the other flags of a policy"))
 	}
 	var errs []error
 	contents := make([][]byte, len(o.files))
@@ -42,7 +43,7 @@ func (o *cablePolicyAdd) readFiles() (policy.Manifest, error) {
 		errs = append(errs, err)
 	}
 	if err := errors.Join(errs...); err != nil {
-		return m, usageError(err)
+		return m, cli.UsageError(err)
 	}
 	return policy.Load(o.files, contents)
 }
@@ -50,7 +51,7 @@ func (o *cablePolicyAdd) readFiles() (policy.Manifest, error) {
 // readFile reads a file; "-" is stdin.
 func (g *globals) readFile(name string) ([]byte, error) {
 	in := g.In
-	if name != stdStream {
+	if name != cli.StdStream {
 		file, err := os.Open(name)
 		if err != nil {
 			return nil, unreadableFile(err)

@@ -9,6 +9,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"subctl/internal/cli"
 	"subctl/internal/printer"
 	"subctl/internal/words"
 	"subctl/policy/catalog"
@@ -38,11 +39,11 @@ func newCablePolicyList(g *globals) *cobra.Command {
 		Short:   "List the cable policies and what they decide",
 		Long:    cablePolicyListLong,
 		Example: "  subctl cable-policy list\n  subctl cable-policy list -o wide --context hub",
-		Args:    noArguments,
+		Args:    cli.NoArguments,
 		RunE:    func(c *cobra.Command, _ []string) error { return o.run(c.Context()) },
 	}
 	o.policyOptions.addFlags(c)
-	o.format = output(c, printer.Table, printer.Wide, printer.JSON, printer.YAML)
+	o.format = cli.Output(c, printer.Table, printer.Wide, printer.JSON, printer.YAML)
 	return c
 }
 
@@ -72,7 +73,7 @@ func (o *cablePolicyList) run(ctx context.Context) error {
 	if err := printer.Print(o.Out, o.format.Format(), l.Rules, policyColumns()); err != nil || len(l.Troubles) == 0 {
 		return err
 	}
-	return trouble()
+	return cli.Trouble()
 }
 
 func policyColumns() []printer.Column[catalog.Rule] {

@@ -18,6 +18,7 @@ import (
 
 	submarinerv1 "subctl/api/submariner/v1"
 	"subctl/api/submariner/v1alpha1"
+	"subctl/internal/cli"
 	"subctl/internal/kubetest"
 	"subctl/policy"
 )
@@ -174,7 +175,7 @@ spec:
 		return result{code, out.String(), errOut.String()}
 	}
 	got := subctl(seeds, "add", "-f", "-", "--dry-run", "-o", "yaml")
-	require.Equal(t, exitDone, got.code, got.stderr)
+	require.Equal(t, cli.ExitDone, got.code, got.stderr)
 	applied := 0
 	for document := range strings.SplitSeq(got.stdout, "---\n") {
 		u := &unstructured.Unstructured{}
@@ -186,6 +187,6 @@ spec:
 	}
 	require.Equal(t, 2, applied)
 	got = subctl(seeds, "add", "-f", "-", "--replace")
-	require.Equal(t, exitDone, got.code, got.stderr)
+	require.Equal(t, cli.ExitDone, got.code, got.stderr)
 	require.Contains(t, got.stderr, "changed cable policy on-prem-to-cloud on cluster west")
 }

@@ -35,7 +35,7 @@ func (s *policyOptions) sign(all *catalog.Catalog, policies []*v1alpha1.CablePol
 	}
 	key := general.AdministratorKey()
 	for _, p := range policies {
-		sequence := s.now().UnixMilli()
+		sequence := s.Now().UnixMilli()
 		if was := all.Replaces(p); was != nil {
 			if before, err := exchange.Kinds().Verify(was, key.Public()); err == nil {
 				sequence = max(sequence, before.Sequence+1)

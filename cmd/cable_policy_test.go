@@ -22,6 +22,7 @@ import (
 	"subctl/broker"
 	"subctl/broker/brokertest"
 	"subctl/cable/drivers"
+	"subctl/internal/cli"
 	"subctl/policy"
 )
 
@@ -273,9 +274,9 @@ func TestCablePolicy(t *testing.T) {
 // changed says how a cluster's policies differ from what they were.
 func changed(t *testing.T, g *globals, context string, before []client.Object) []string {
 	t.Helper()
-	cfg, err := g.restConfigFor(context)
+	cfg, err := g.RestConfigFor(context)
 	require.NoError(t, err)
-	c, err := g.connect(t.Context(), cfg)
+	c, err := g.Connect(t.Context(), cfg)
 	require.NoError(t, err)
 	var list v1alpha1.CablePoliciesList
 	require.NoError(t, c.List(t.Context(), &list))
@@ -302,9 +303,9 @@ func changed(t *testing.T, g *globals, context string, before []client.Object) [
 // changedMaps says which ConfigMaps a cluster has that it did not have.
 func changedMaps(t *testing.T, g *globals, context string, before []client.Object) []string {
 	t.Helper()
-	cfg, err := g.restConfigFor(context)
+	cfg, err := g.RestConfigFor(context)
 	require.NoError(t, err)
-	c, err := g.connect(t.Context(), cfg)
+	c, err := g.Connect(t.Context(), cfg)
 	require.NoError(t, err)
 	var list corev1.ConfigMapList
 	require.NoError(t, c.List(t.Context(), &list))
@@ -391,7 +392,7 @@ func TestCablePolicyFilesRoundTrip(t *testing.T) {
 	require.Len(t, direct, 2)
 	for _, format := range []string{"json", "yaml"} {
 		printed := runIn(t, policyWorlds(), []string{"west"}, "cable-policy", "add", "-f", source, "--force", "--dry-run", "-o", format)
-		require.Equal(t, exitDone, printed.code, printed.stderr)
+		require.Equal(t, cli.ExitDone, printed.code, printed.stderr)
 		require.Contains(t, printed.stdout+printed.stderr, "dry run: nothing is changed")
 		if format == "json" {
 			require.Contains(t, printed.stdout, `"dryRun": true`)
@@ -401,7 +402,7 @@ func TestCablePolicyFilesRoundTrip(t *testing.T) {
 		require.Equal(t, direct, addFrom(t, printed.stdout, "-f", "-"), format)
 
 		deleted := runIn(t, policyWorlds(), []string{"west"}, "cable-policy", "delete", "secure", "--force", "-o", format)
-		require.Equal(t, exitDone, deleted.code, deleted.stderr)
+		require.Equal(t, cli.ExitDone, deleted.code, deleted.stderr)
 		require.NotContains(t, deleted.stdout, "dryRun")
 		require.Empty(t, addFrom(t, deleted.stdout, "-f", "-", "--replace"), "it is as it was")
 	}
@@ -417,6 +418,6 @@ func addFrom(t *testing.T, stdin string, args ...string) []string {
 	g, _, stderr := testGlobals(t, w, "west")
 	g.In = strings.NewReader(stdin)
 	code := run(t.Context(), g, append([]string{"cable-policy", "add", "--force"}, args...))
-	require.Equal(t, exitDone, code, stderr.String())
+	require.Equal(t, cli.ExitDone, code, stderr.String())
 	return append(changedMaps(t, g, "west", w["west"]), changed(t, g, "west", w["west"])...)
 }

@@ -12,6 +12,7 @@ import (
 
 	submarinerv1 "subctl/api/submariner/v1"
 	"subctl/api/submariner/v1alpha1"
+	"subctl/internal/cli"
 	"subctl/policy/catalog"
 )
 
@@ -71,15 +72,15 @@ func TestPolicyUses(t *testing.T) {
 		id, text string
 		code     int
 	}{
-		{"a", "a - west: ipsec\n  gateway gw-w of cluster west to gw-a of cluster a: ipsec (rule 1 of cable policy secure), connected\n  rule 1 of cable policy secure decides: ", exitDone},
-		{"b", "b - west: ipsec, but the gateways of this cluster report something else:\n  gateway gw-w of cluster west to gw-b of cluster b: vxlan (rule 1 of cable policy default), connecting: " + stuck + "\n  rule 2 of cable policy secure decides: ", exitTrouble},
+		{"a", "a - west: ipsec\n  gateway gw-w of cluster west to gw-a of cluster a: ipsec (rule 1 of cable policy secure), connected\n  rule 1 of cable policy secure decides: ", cli.ExitDone},
+		{"b", "b - west: ipsec, but the gateways of this cluster report something else:\n  gateway gw-w of cluster west to gw-b of cluster b: vxlan (rule 1 of cable policy default), connecting: " + stuck + "\n  rule 2 of cable policy secure decides: ", cli.ExitTrouble},
 		{"c", "c - west: no cable: cable policy bad: unknown cable driver \"gre\": use one of vxlan, wireguard, vxlan+wireguard, ipsec, vxlan+ipsec, but the gateways of this cluster report something else:\n" +
-			"  gateway gw-w of cluster west to gw-c of cluster c: wireguard (rule 1 of cable policy older), connected: " + kept + "\n", exitTrouble},
-		{"d", "d - west: vxlan, but the gateways of this cluster report something else:\n  gateway gw-w of cluster west to gw-d of cluster d: no cable, error: " + nat + "\n", exitTrouble},
-		{"e", "e - west: vxlan\n  gateway gw-w of cluster west to gw-e of cluster e: vxlan (rule 1 of cable policy default), connected\n", exitDone},
-		{"f", "f - west: vxlan, but the gateways of this cluster report something else:\n  gateway gw-w of cluster west to gw-f of cluster f: no cable, connecting: " + wait + "\n", exitTrouble},
-		{"g", "g - west: vxlan\n  gateway gw-w of cluster west to gw-g of cluster g: vxlan (rule 1 of cable policy default), connected, through NAT\n", exitDone},
-		{"h", "h - west: vxlan, but the gateways of this cluster report something else:\n  gateway gw-w of cluster west to gw-h of cluster h: no cable, error: " + limited + "\n", exitTrouble},
+			"  gateway gw-w of cluster west to gw-c of cluster c: wireguard (rule 1 of cable policy older), connected: " + kept + "\n", cli.ExitTrouble},
+		{"d", "d - west: vxlan, but the gateways of this cluster report something else:\n  gateway gw-w of cluster west to gw-d of cluster d: no cable, error: " + nat + "\n", cli.ExitTrouble},
+		{"e", "e - west: vxlan\n  gateway gw-w of cluster west to gw-e of cluster e: vxlan (rule 1 of cable policy default), connected\n", cli.ExitDone},
+		{"f", "f - west: vxlan, but the gateways of this cluster report something else:\n  gateway gw-w of cluster west to gw-f of cluster f: no cable, connecting: " + wait + "\n", cli.ExitTrouble},
+		{"g", "g - west: vxlan\n  gateway gw-w of cluster west to gw-g of cluster g: vxlan (rule 1 of cable policy default), connected, through NAT\n", cli.ExitDone},
+		{"h", "h - west: vxlan, but the gateways of this cluster report something else:\n  gateway gw-w of cluster west to gw-h of cluster h: no cable, error: " + limited + "\n", cli.ExitTrouble},
 	} {
 		t.Run(test.id, func(t *testing.T) {
 			got := runIn(t, w, []string{"west"}, "cable-policy", "explain", test.id, "west")
@@ -91,13 +92,13 @@ func TestPolicyUses(t *testing.T) {
 			var r catalog.Reason
 			require.NoError(t, json.Unmarshal([]byte(got.stdout), &r))
 			require.Len(t, r.InUse, 1)
-			require.Equal(t, test.code == exitTrouble, r.Differs)
+			require.Equal(t, test.code == cli.ExitTrouble, r.Differs)
 			require.Equal(t, test.id == "g", r.InUse[0].NAT)
 			require.Empty(t, r.NotObserved)
 		})
 	}
 	got := runIn(t, w, []string{"west"}, "cable-policy", "list")
-	require.Equal(t, exitTrouble, got.code)
+	require.Equal(t, cli.ExitTrouble, got.code)
 	for _, text := range []string{stuck, kept, nat, limited} {
 		require.Contains(t, got.stderr, text)
 	}
@@ -144,7 +145,7 @@ func TestPolicyUsesNotObserved(t *testing.T) {
 		t.Run(test.context, func(t *testing.T) {
 			got := runIn(t, w, []string{test.context}, "cable-policy", "explain", test.id, test.other)
 			require.Contains(t, got.stdout, "\n  "+test.why+"\n")
-			require.Equal(t, exitDone, got.code, "it is no problem of the pair")
+			require.Equal(t, cli.ExitDone, got.code, "it is no problem of the pair")
 			var r catalog.Reason
 			require.NoError(t, json.Unmarshal([]byte(runIn(t, w, []string{test.context}, "cable-policy", "explain", test.id, test.other, "-o", "json").stdout), &r))
 			require.Equal(t, test.why, r.NotObserved)
@@ -176,7 +177,7 @@ func TestReplacedGatewayUsesNothing(t *testing.T) {
 	before.Status.Connections = []submarinerv1.Connection{lost}
 	w := world{"west": append(used(usedConnection("e", "vxlan", "default", 1, submarinerv1.Connected, "")), before)}
 	got := runIn(t, w, []string{"west"}, "cable-policy", "explain", "e", "west")
-	require.Equal(t, exitDone, got.code, got.stdout)
+	require.Equal(t, cli.ExitDone, got.code, got.stdout)
 	require.NotContains(t, got.stdout, "gw-before")
 	require.Contains(t, got.stdout, "gateway gw-w of cluster west to gw-e of cluster e: vxlan")
 	require.NotContains(t, runIn(t, w, []string{"west"}, "cable-policy", "list").stderr, "gw-before")

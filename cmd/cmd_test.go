@@ -56,14 +56,14 @@ func testGlobals(t *testing.T, w world, contexts ...string) (g *globals, stdout,
 
 	stdout, stderr = &bytes.Buffer{}, &bytes.Buffer{}
 	g = newGlobals(genericiooptions.IOStreams{In: strings.NewReader(""), Out: stdout, ErrOut: stderr})
-	g.now = func() time.Time { return now }
+	g.Now = func() time.Time { return now }
 	clients := map[string]client.Client{}
 	scheme, err := kube.NewScheme()
 	require.NoError(t, err)
 	for name, objs := range w {
 		clients["https://"+name+".test:6443"] = fake.NewClientBuilder().WithScheme(scheme).WithObjects(objs...).Build()
 	}
-	g.connect = func(_ context.Context, cfg *rest.Config) (client.Client, error) {
+	g.Connect = func(_ context.Context, cfg *rest.Config) (client.Client, error) {
 		if c := clients[cfg.Host]; c != nil {
 			return c, nil
 		}

@@ -16,6 +16,8 @@ import (
 	"subctl/broker/trust"
 	"subctl/cable/drivers"
 	"subctl/globalnet"
+	"subctl/internal/cli"
+	"subctl/internal/guard"
 	"subctl/internal/look"
 	"subctl/internal/printer"
 	"subctl/internal/progress"
@@ -60,7 +62,7 @@ type deployBrokerOptions struct {
 	policiesFrom  string
 	pskFrom       string
 	signingFrom   string
-	guard         guard
+	guard         guard.Guard
 	format        *printer.Flag
 	flags         *pflag.FlagSet
 
@@ -78,15 +80,16 @@ type deployBrokerOptions struct {
 }
 
 func newDeployBroker(g *globals) *cobra.Command {
-	o := &deployBrokerOptions{guard: guard{g: g}}
+	o := &deployBrokerOptions{guard: guard.New(g.ErrOut, g.AllTargets)}
 	c := &cobra.Command{
 		Use:     "deploy-broker",
 		Short:   "Deploy a broker on a cluster",
 		Long:    deployBrokerLong,
 		Example: deployBrokerExample,
-		Args:    noArguments,
+		Args:    cli.NoArguments,
 		RunE:    func(c *cobra.Command, _ []string) error { return o.run(c.Context(), g) },
 	}
+	cli.Lacks(c, "contexts", "a broker is on one cluster: choose it with --context")
 	o.flags = c.Flags()
 	o.invite.addFlags(o.flags)
 	f := o.flags
@@ -98,23 +101,23 @@ func newDeployBroker(g *globals) *cobra.Command {
 	f.StringVar(&o.policiesFrom, "policies-from", string(v1alpha1.PoliciesFromMembers), "whose cable policies apply: members (of the broker and of all clusters) or broker (of the broker only); an existing broker keeps its setting unless this flag is set")
 	f.StringVar(&o.pskFrom, "ipsec-psk-from", "", "join file with the pre-shared key, - for stdin (default: the file that is replaced, or else a new key)")
 	f.StringVar(&o.signingFrom, "signing-key-from", "", "join file with the administrator's signing key, - for stdin (default: the file with the pre-shared key)")
-	f.BoolVar(&o.guard.dryRun, "dry-run", false, "print the objects without applying them")
-	o.guard.addWait(c)
-	f.BoolVar(&o.guard.force, "force", false, "change the policy \""+v1alpha1.DefaultCablePolicy+"\" even if pairs of clusters lose their cable or its encryption")
-	o.format = output(c, printer.YAML, printer.JSON)
+	f.BoolVar(&o.guard.DryRun, "dry-run", false, "print the objects without applying them")
+	o.guard.AddWait(c)
+	f.BoolVar(&o.guard.Force, "force", false, "change the policy \""+v1alpha1.DefaultCablePolicy+"\" even if pairs of clusters lose their cable or its encryption")
+	o.format = cli.Output(c, printer.YAML, printer.JSON)
 	completeDrivers(c)
-	complete(c, "policies-from", func(context.Context) ([]string, error) {
+	cli.Complete(c, "policies-from", func(context.Context) ([]string, error) {
 		return []string{string(v1alpha1.PoliciesFromMembers), string(v1alpha1.PoliciesFromBroker)}, nil
 	})
-	complete(c, "components", func(context.Context) ([]string, error) { return []string{broker.Connectivity}, nil })
+	cli.Complete(c, "components", func(context.Context) ([]string, error) { return []string{broker.Connectivity}, nil })
 	return c
 }
 
 func (o *deployBrokerOptions) run(ctx context.Context, g *globals) error {
 	if err := o.check(g.In); err != nil {
-		return usageError(err)
+		return cli.UsageError(err)
 	}
-	cfg, err := g.restConfig()
+	cfg, err := g.RestConfig()
 	if err != nil {
 		return err
 	}
@@ -123,11 +126,11 @@ func (o *deployBrokerOptions) run(ctx context.Context, g *globals) error {
 		report.Warn("this version records the globalnet setting, but does not program globalnet yet: clusters can join only if their networks do not overlap")
 	}
 	report.Step("checking the cluster at %s", cfg.Host)
-	c, err := g.client(ctx)
+	c, err := g.Client(ctx)
 	if err != nil {
 		return err
 	}
-	o.render.Sequence = g.now().UnixMilli()
+	o.render.Sequence = g.Now().UnixMilli()
 	keys, err := o.plan(ctx, c, cfg)
 	if err != nil {
 		return err
@@ -140,7 +143,7 @@ func (o *deployBrokerOptions) run(ctx context.Context, g *globals) error {
 	if o.unsigned {
 		report.Warn("the cable policy %s is not signed with the administrator's key, so clusters refuse it: sign it with --cable-driver %s", v1alpha1.DefaultCablePolicy, o.was)
 	}
-	if o.guard.dryRun {
+	if o.guard.DryRun {
 		return cmp.Or(o.print(g, c, keys), refused)
 	}
 	if refused != nil {
@@ -169,12 +172,12 @@ func (o *deployBrokerOptions) run(ctx context.Context, g *globals) error {
 // set. It must be called before the change.
 func (o *deployBrokerOptions) await(ctx context.Context) (func(context.Context) error, error) {
 	switch {
-	case !o.guard.wait || o.known == nil:
+	case !o.guard.Wait || o.known == nil:
 		return func(context.Context) error { return nil }, nil
 	case len(o.joinAgain) > 0:
 		return nil, fmt.Errorf("--wait: whose cable policies apply changes in a cluster only once it joins again (%s): omit --wait (nothing was changed)", words.List(o.joinAgain))
 	}
-	return o.guard.await(ctx, o.known, o.change)
+	return o.guard.Await(ctx, o.known, o.change)
 }
 
 // plan checks whether the cluster can host a broker, and chooses the keys.
@@ -226,7 +229,7 @@ func (o *deployBrokerOptions) compare(ctx context.Context, c client.Client, stat
 	if was != will {
 		o.joinAgain = state.Members
 	}
-	if others := all.OfOthers(); will && !was && len(others) > 0 && !o.guard.force {
+	if others := all.OfOthers(); will && !was && len(others) > 0 && !o.guard.Force {
 		return fmt.Errorf("--policies-from %s: these cable policies of clusters would no longer apply: %s: let the broker adopt them (subctl cable-policy adopt), or delete them; to continue nevertheless, add --force",
 			v1alpha1.PoliciesFromBroker, words.List(others))
 	}
@@ -247,7 +250,7 @@ func (o *deployBrokerOptions) accept(g *globals, report *progress.Reporter) (ref
 			return nil, err
 		}
 	}
-	return o.guard.accept(o.change), nil
+	return o.guard.Accept(o.change), nil
 }
 
 // planDriver keeps the driver and the default policy of an existing broker, unless
@@ -292,5 +295,5 @@ func (o *deployBrokerOptions) print(g *globals, c client.Client, keys broker.Key
 		return err
 	}
 	format := o.format.Format()
-	return g.markDryRun(format, func() error { return printObjects(g.Out, c.Scheme(), format, true, objects) })
+	return cli.PrintDryRun(g.IOStreams, format, func() error { return cli.PrintObjects(g.Out, c.Scheme(), format, true, objects) })
 }

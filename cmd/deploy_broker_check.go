@@ -11,6 +11,7 @@ import (
 	"subctl/cable"
 	"subctl/cable/drivers"
 	"subctl/globalnet"
+	"subctl/internal/cli"
 )
 
 // check returns all mistakes on the command line. It contacts no cluster.
@@ -38,7 +39,7 @@ func (o *deployBrokerOptions) check(stdin io.Reader) error {
 	default:
 		errs = append(errs, fmt.Errorf("--policies-from %q is not a value: use %s or %s", o.policiesFrom, v1alpha1.PoliciesFromMembers, v1alpha1.PoliciesFromBroker))
 	}
-	if o.pskFrom == stdStream && o.signingFrom == stdStream {
+	if o.pskFrom == cli.StdStream && o.signingFrom == cli.StdStream {
 		errs = append(errs, errors.New("--ipsec-psk-from and --signing-key-from both read stdin: omit --signing-key-from, the file of --ipsec-psk-from is used for both"))
 	} else {
 		var err, err2 error
@@ -46,7 +47,7 @@ func (o *deployBrokerOptions) check(stdin io.Reader) error {
 		o.from.SigningKeyFrom, err2 = optionalJoinFile(o.signingFrom, stdin)
 		errs = append(errs, err, err2)
 	}
-	if o.flags.Changed("output") && !o.guard.dryRun {
+	if o.flags.Changed("output") && !o.guard.DryRun {
 		errs = append(errs, errors.New("--output requires --dry-run"))
 	}
 	return errors.Join(errs...)

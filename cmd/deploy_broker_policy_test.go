@@ -15,6 +15,7 @@ import (
 	"subctl/broker"
 	"subctl/broker/brokertest"
 	"subctl/broker/exchange"
+	"subctl/internal/cli"
 )
 
 // The policy "default" is made with the broker, and changed by --cable-driver alone.
@@ -76,15 +77,15 @@ func TestDeployBrokerMakesTheDefaultPolicy(t *testing.T) {
 	const table, loss = "CLUSTERS      NOW               THEN\neast - west   ipsec (default)   vxlan (default)\n",
 		"1 pair of clusters would lose encryption:\n  east - west: ipsec (default) → vxlan (default), not encrypted\n"
 	refused := h.run(t, nil, "deploy-broker", "--cable-driver", "vxlan")
-	require.Equal(t, exitFailed, refused.code)
+	require.Equal(t, cli.ExitFailed, refused.code)
 	require.Contains(t, refused.stderr, table+"Error: "+loss+"nothing was changed: to change it nevertheless, add --force\n")
 	refused = h.run(t, nil, "deploy-broker", "--cable-driver", "vxlan", "--dry-run")
-	require.Equal(t, exitTrouble, refused.code)
+	require.Equal(t, cli.ExitTrouble, refused.code)
 	require.Contains(t, refused.stdout, "kind: Broker")
 	has(v1alpha1.CablePolicySpec{CableDriver: "ipsec"})
 	require.Equal(t, "vxlan", driver(), "as it was deployed")
 	unseen := h.run(t, nil, "deploy-broker", "--cable-driver", "vxlan", "--force", "--wait")
-	require.Equal(t, exitFailed, unseen.code)
+	require.Equal(t, cli.ExitFailed, unseen.code)
 	require.Contains(t, unseen.stderr, "Error: --wait cannot see 1 pair: east - west: the kubeconfig has no usable context of either cluster: add one, or omit --wait (nothing was changed)\n")
 	has(v1alpha1.CablePolicySpec{CableDriver: "ipsec"})
 	require.Contains(t, h.done(t, "deploy-broker", "--cable-driver", "vxlan", "--force").stderr, "would lose encryption")
@@ -136,7 +137,7 @@ func TestDeployBrokerMakesTheDefaultPolicy(t *testing.T) {
 	t.Log("what a person made of it is not undone")
 	patch(`{"spec":[{"name":"ipsec"},{"name":"vxlan"}]}`)
 	r = h.run(t, nil, "deploy-broker", "--cable-driver", "vxlan")
-	require.Equal(t, exitFailed, r.code)
+	require.Equal(t, cli.ExitFailed, r.code)
 	require.Contains(t, r.stderr, "Error: the cable policy default was changed since the broker was deployed: change it with subctl cable-policy add --name default, or leave --cable-driver out\n")
 	h.done(t, "deploy-broker")
 	has(v1alpha1.CablePolicySpec{CableDriver: "ipsec"}, v1alpha1.CablePolicySpec{CableDriver: "vxlan"})
@@ -151,7 +152,7 @@ func TestDeployBrokerMakesTheDefaultPolicy(t *testing.T) {
 	p.ConnectionPolicies = []v1alpha1.CablePolicySpec{{CableDriver: "ipsec"}}
 	require.NoError(t, h.client.Create(t.Context(), brokertest.InSlot(p, "east", 0)))
 	r = h.run(t, nil, "deploy-broker", "--cable-driver", "vxlan")
-	require.Equal(t, exitFailed, r.code)
+	require.Equal(t, cli.ExitFailed, r.code)
 	require.Contains(t, r.stderr, "Error: the cable policy default is of cluster east: change or delete it there with subctl cable-policy, or leave --cable-driver out\n")
 	h.done(t, "deploy-broker")
 	require.NoError(t, h.client.Get(t.Context(), client.ObjectKeyFromObject(p), p), "it stays as it is")
@@ -168,7 +169,7 @@ func TestDeployBrokerPoliciesFrom(t *testing.T) {
 		return b.Spec.PoliciesFrom
 	}
 	r := h.run(t, nil, "deploy-broker", "--policies-from", "me")
-	require.Equal(t, exitUsage, r.code)
+	require.Equal(t, cli.ExitUsage, r.code)
 	require.Contains(t, r.stderr, `--policies-from "me" is not a value: use members or broker`)
 	h.done(t, "deploy-broker")
 	require.False(t, from().BrokerOnly())
@@ -185,7 +186,7 @@ func TestDeployBrokerPoliciesFrom(t *testing.T) {
 	p.ConnectionPolicies = []v1alpha1.CablePolicySpec{{CableDriver: "ipsec"}}
 	require.NoError(t, h.client.Create(t.Context(), brokertest.InSlot(p, "east", 0)))
 	r = h.run(t, nil, "deploy-broker", "--policies-from", "broker")
-	require.Equal(t, exitFailed, r.code)
+	require.Equal(t, cli.ExitFailed, r.code)
 	require.Contains(t, r.stderr, "--policies-from broker: these cable policies of clusters would no longer apply: secure of cluster east: let the broker adopt them (subctl cable-policy adopt), or delete them; to continue nevertheless, add --force\n")
 	require.False(t, from().BrokerOnly())
 

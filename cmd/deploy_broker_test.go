@@ -27,6 +27,7 @@ import (
 	"subctl/broker"
 	"subctl/broker/brokertest"
 	"subctl/cable/drivers"
+	"subctl/internal/cli"
 	"subctl/internal/kubetest"
 )
 
@@ -63,7 +64,7 @@ func TestDeployBrokerRefuses(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			got := runIn(t, nil, []string{"hub"}, append([]string{"deploy-broker"}, strings.Fields(tc.args)...)...)
-			require.Equal(t, result{code: exitUsage, stderr: "Error: " + tc.want + "\n"}, got)
+			require.Equal(t, result{code: cli.ExitUsage, stderr: "Error: " + tc.want + "\n"}, got)
 			files, err := os.ReadDir(dir)
 			require.NoError(t, err)
 			require.Len(t, files, 1)
@@ -107,7 +108,7 @@ func (h *hub) run(t *testing.T, change func(*globals), args ...string) result {
 func (h *hub) done(t *testing.T, args ...string) result {
 	t.Helper()
 	r := h.run(t, nil, args...)
-	require.Equal(t, exitDone, r.code, r.stderr)
+	require.Equal(t, cli.ExitDone, r.code, r.stderr)
 	return r
 }
 
@@ -151,7 +152,7 @@ func TestDeployBroker(t *testing.T) {
 
 	t.Log("who may not, is told what")
 	r := h.run(t, nil, "deploy-broker", "--as", "nobody")
-	require.Equal(t, exitFailed, r.code)
+	require.Equal(t, cli.ExitFailed, r.code)
 	require.Contains(t, r.stderr, ", create/get/patch brokers.submariner.io in namespace submariner-k8s-broker, ")
 	require.Contains(t, r.stderr, "Error: the user of this context may not bind/escalate roles.rbac.authorization.k8s.io submariner-k8s-broker-admin in namespace submariner-k8s-broker, "+
 		"create serviceaccounts/token in namespace submariner-k8s-broker, ")
@@ -163,10 +164,10 @@ func TestDeployBroker(t *testing.T) {
 	t.Log("interrupted anywhere, and finished by doing it again")
 	for calls := 1; ; calls += 5 {
 		r := h.run(t, interruptAfter(t, calls), "deploy-broker", "--globalnet")
-		if r.code == exitDone {
+		if r.code == cli.ExitDone {
 			break
 		}
-		require.Equal(t, exitFailed, r.code)
+		require.Equal(t, cli.ExitFailed, r.code)
 		require.NoFileExists(t, broker.JoinFileName)
 	}
 	file, err := broker.ReadJoinFile(broker.JoinFileName, nil, time.Now())
@@ -206,7 +207,7 @@ func (h *hub) withMember(t *testing.T, file *broker.JoinFile) {
 
 	t.Log("globalnet cannot change any more, and what clusters were given stays")
 	r := h.run(t, nil, "deploy-broker")
-	require.Equal(t, exitFailed, r.code)
+	require.Equal(t, cli.ExitFailed, r.code)
 	require.Contains(t, r.stderr, "Error: globalnet is on, with 242.0.0.0/8, and cannot be off while clusters are joined (east)")
 	h.done(t, "deploy-broker", "--globalnet")
 	require.NoError(t, h.client.Get(t.Context(), key, account))
@@ -215,13 +216,13 @@ func (h *hub) withMember(t *testing.T, file *broker.JoinFile) {
 	t.Log("without the file, the key of the joined clusters must come from one of them")
 	require.NoError(t, os.Rename(broker.JoinFileName, "old.subm"))
 	r = h.run(t, nil, "deploy-broker", "--globalnet")
-	require.Equal(t, exitFailed, r.code)
+	require.Equal(t, cli.ExitFailed, r.code)
 	require.Contains(t, r.stderr, "get the key back from a joined cluster with subctl recover-broker-info")
 	r = h.run(t, nil, "recover-broker-info")
-	require.Equal(t, exitFailed, r.code)
+	require.Equal(t, cli.ExitFailed, r.code)
 	require.Contains(t, r.stderr, "Error: clusters are joined (east), and their administrator's key is needed, but there is no join file of this broker here: specify a file with --signing-key-from, even one that has expired")
 	r = h.run(t, nil, "recover-broker-info", "--signing-key-from", "old.subm")
-	require.Equal(t, exitFailed, r.code)
+	require.Equal(t, cli.ExitFailed, r.code)
 	require.Contains(t, r.stderr, ": it is not joined\n")
 
 	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: broker.PSKSecretName, Namespace: submarinerv1.OperatorNamespace}}
@@ -229,7 +230,7 @@ func (h *hub) withMember(t *testing.T, file *broker.JoinFile) {
 	require.NoError(t, h.client.Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: submarinerv1.OperatorNamespace}}))
 	require.NoError(t, h.client.Create(t.Context(), secret))
 	r = h.run(t, nil, "recover-broker-info", "--signing-key-from", "old.subm")
-	require.Equal(t, exitFailed, r.code)
+	require.Equal(t, cli.ExitFailed, r.code)
 	require.Contains(t, r.stderr, ": it has joined another broker, or joined before this broker was deployed again\n")
 	require.NoFileExists(t, broker.JoinFileName)
 
@@ -247,7 +248,7 @@ func (h *hub) withMember(t *testing.T, file *broker.JoinFile) {
 	require.Equal(t, file.PSK, got.PSK)
 	require.Contains(t, screen.stderr, " ✓ wrote the join file to stdout: clusters can join with it until ")
 	again := h.run(t, func(g *globals) { g.In = strings.NewReader(screen.stdout) }, "deploy-broker", "--globalnet", "--ipsec-psk-from", "-", "--broker-info", "-")
-	require.Equal(t, exitDone, again.code, again.stderr)
+	require.Equal(t, cli.ExitDone, again.code, again.stderr)
 	got, err = broker.ReadJoinFile("-", strings.NewReader(again.stdout), time.Now())
 	require.NoError(t, err)
 	require.Equal(t, file.PSK, got.PSK)
@@ -256,7 +257,7 @@ func (h *hub) withMember(t *testing.T, file *broker.JoinFile) {
 
 	t.Log("what is not there, and what is going away")
 	r = h.run(t, nil, "recover-broker-info", "-n", "elsewhere")
-	require.Equal(t, exitFailed, r.code)
+	require.Equal(t, cli.ExitFailed, r.code)
 	require.Contains(t, r.stderr, "Error: there is no broker in namespace elsewhere of the cluster at "+h.server.Config().Host)
 	going := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "going"}}
 	require.NoError(t, h.client.Create(t.Context(), going))
@@ -264,15 +265,15 @@ func (h *hub) withMember(t *testing.T, file *broker.JoinFile) {
 	require.NoError(t, h.client.Create(t.Context(), stays))
 	require.NoError(t, h.client.Delete(t.Context(), going))
 	r = h.run(t, nil, "deploy-broker", "-n", "going")
-	require.Equal(t, exitFailed, r.code)
+	require.Equal(t, cli.ExitFailed, r.code)
 	require.Contains(t, r.stderr, "Error: namespace going is being deleted: wait until it is gone, then try again\n")
 }
 
 // interruptAfter cancels the command at its n-th request that writes or reads.
 func interruptAfter(t *testing.T, n int) func(*globals) {
 	return func(g *globals) {
-		dial := g.connect
-		g.connect = func(ctx context.Context, cfg *rest.Config) (client.Client, error) {
+		dial := g.Connect
+		g.Connect = func(ctx context.Context, cfg *rest.Config) (client.Client, error) {
 			c, err := dial(ctx, cfg)
 			return &interrupted{Client: c, left: n}, err
 		}
@@ -319,13 +320,13 @@ func TestRecoverBrokerInfoWithoutFingerprint(t *testing.T) {
 	t.Chdir(t.TempDir())
 	writeKeys(t, "old.subm")
 	without := runIn(t, world{"hub": {hub}}, []string{"hub"}, "recover-broker-info")
-	require.Equal(t, exitFailed, without.code)
+	require.Equal(t, cli.ExitFailed, without.code)
 	require.Contains(t, without.stderr, "Error: no cluster has joined, and there is no join file of this broker here: run subctl deploy-broker, which makes new keys\n")
 	got := runIn(t, world{"hub": {hub}, "west": nil}, []string{"hub", "west"}, "recover-broker-info", "--signing-key-from", "old.subm")
-	require.Equal(t, exitFailed, got.code)
+	require.Equal(t, cli.ExitFailed, got.code)
 	require.Contains(t, got.stderr, "Error: the broker has no fingerprint of its pre-shared key: specify a cluster that has joined it with --member-context\n")
 	got = runIn(t, world{"hub": {hub}, "west": nil}, []string{"hub", "west"}, "recover-broker-info", "--signing-key-from", "old.subm", "--member-context", "north")
-	require.Equal(t, result{exitUsage, "", " • looking for the broker at https://hub.test:6443 …\n ✓ found the broker; members: 0\nError: there is no context \"north\" in the kubeconfig: it has hub, west\n"}, got)
+	require.Equal(t, result{cli.ExitUsage, "", " • looking for the broker at https://hub.test:6443 …\n ✓ found the broker; members: 0\nError: there is no context \"north\" in the kubeconfig: it has hub, west\n"}, got)
 }
 
 // writeKeys writes a join file of no broker, with the administrator's key of the tests.

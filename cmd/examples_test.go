@@ -25,6 +25,7 @@ import (
 	submarinerv1 "subctl/api/submariner/v1"
 	"subctl/api/submariner/v1alpha1"
 	"subctl/broker/brokertest"
+	"subctl/internal/cli"
 	"subctl/internal/kubetest"
 	"subctl/internal/wake"
 )
@@ -66,7 +67,7 @@ func TestExamples(t *testing.T) {
 			}
 			code, stdout, stderr := w.run(t, line)
 			looks := strings.HasPrefix(line, "subctl show ") && !strings.Contains(line, "--wait") || strings.Contains(line, "cable-policy list") || strings.Contains(line, "--dry-run")
-			require.True(t, code == exitDone || looks && code == exitTrouble, "the help of %s: %s: exit code %d\n%s%s", c.CommandPath(), line, code, stdout, stderr)
+			require.True(t, code == cli.ExitDone || looks && code == cli.ExitTrouble, "the help of %s: %s: exit code %d\n%s%s", c.CommandPath(), line, code, stdout, stderr)
 			require.NotEmpty(t, stdout+stderr, line)
 			goodMessages(t, line, stderr)
 		}
@@ -76,7 +77,7 @@ func TestExamples(t *testing.T) {
 		require.Contains(t, seen, line)
 		w.agents(t)
 		code, stdout, stderr := w.runBesideAgents(t, line)
-		require.Equal(t, exitDone, code, "%s:\n%s%s", line, stdout, stderr)
+		require.Equal(t, cli.ExitDone, code, "%s:\n%s%s", line, stdout, stderr)
 		goodMessages(t, line, stderr)
 	}
 	gone := w.clients["west"].Get(t.Context(), client.ObjectKey{Namespace: submarinerv1.OperatorNamespace, Name: v1alpha1.SubmarinerName}, &v1alpha1.Submariner{})

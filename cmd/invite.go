@@ -14,6 +14,8 @@ import (
 	"subctl/broker"
 	"subctl/broker/trust"
 	"subctl/cable"
+	"subctl/internal/cli"
+	"subctl/internal/look"
 )
 
 const inviteLong = `Write a join file for one cluster, for the broker on the cluster of the current context.
@@ -56,6 +58,8 @@ func newInvite(g *globals) *cobra.Command {
 		},
 		RunE: func(c *cobra.Command, _ []string) error { return forAdministrators(o.run(c.Context(), g)) },
 	}
+	cli.Lacks(c, "contexts", "a broker is on one cluster: choose it with --context")
+	cli.Lacks(c, "output", "its data are the join file: choose the file with --join-file, - for stdout")
 	f := c.Flags()
 	f.StringVarP(&o.invite.namespace, "namespace", "n", submarinerv1.BrokerNamespace, "namespace of the broker")
 	f.StringVar(&o.invite.url, "broker-url", "", "address of the broker's API server for the cluster, https://host:port (default: the address in the file of --broker-info)")
@@ -65,11 +69,11 @@ func newInvite(g *globals) *cobra.Command {
 	f.StringSliceVar(&o.bounds.Sets, "clusterset", []string{submarinerv1.DefaultClusterSet}, "clustersets that the cluster may join")
 	f.DurationVar(&o.invite.ttl, "ttl", time.Hour, "lifetime of the file")
 	f.StringVar(&o.invite.file, "join-file", "", "join file to write, - for stdout; an existing file is renamed (default: CLUSTER.subm)")
-	complete(c, "clusterset", func(ctx context.Context) ([]string, error) {
-		targets, err := (&show{globals: g}).targets()
-		return clusterSets(ctx, targets), err
+	cli.Complete(c, "clusterset", func(ctx context.Context) ([]string, error) {
+		targets, err := g.Targets(nil)
+		return look.SetNames(ctx, targets), err
 	})
-	before(c, func() error {
+	cli.Before(c, func() error {
 		var errs []error // of unset variables, which must not mean "any"
 		if f.Changed("networks") && len(o.networks) == 0 {
 			errs = append(errs, errors.New(`--networks "" is not a network: specify networks, such as 10.244.0.0/16, or omit the flag to permit any`))
@@ -88,13 +92,13 @@ func newInvite(g *globals) *cobra.Command {
 func (o *inviteCluster) run(ctx context.Context, g *globals) error {
 	o.invite.file = cmp.Or(o.invite.file, o.bounds.Cluster+".subm")
 	if err := o.check(); err != nil {
-		return usageError(err)
+		return cli.UsageError(err)
 	}
 	general, err := g.generalFile(o.keyFile)
 	if err != nil {
 		return err
 	}
-	c, err := g.client(ctx)
+	c, err := g.Client(ctx)
 	if err != nil {
 		return err
 	}
@@ -107,7 +111,7 @@ func (o *inviteCluster) run(ctx context.Context, g *globals) error {
 	}
 	file, err := broker.InviteCluster(ctx, c, hub, broker.Invitation{
 		URL: cmp.Or(o.invite.url, general.BrokerURL), CA: general.CA, PSK: general.PSK, Administrator: general.AdministratorKey(), TTL: o.invite.ttl,
-	}, o.bounds, g.now())
+	}, o.bounds, g.Now())
 	if err != nil {
 		return err
 	}

@@ -10,12 +10,15 @@ import (
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	submarinerv1 "subctl/api/submariner/v1"
 	"subctl/broker"
 	"subctl/cable/drivers"
 	"subctl/cluster"
 	"subctl/cluster/join"
+	"subctl/internal/cli"
+	"subctl/internal/look"
 	"subctl/internal/printer"
 )
 
@@ -78,6 +81,7 @@ func newJoin(g *globals) *cobra.Command {
 		Example: joinExample,
 		Args:    oneJoinFile,
 	}
+	cli.Lacks(c, "contexts", "each cluster joins with its own ID and networks: choose it with --context")
 	f := c.Flags()
 	f.StringVar(&o.ClusterID, "clusterid", "", "ID of this cluster, unique among all clusters of the broker (default: its ID if it has joined, else its name in the kubeconfig)")
 	f.StringSliceVar(&o.ClusterCIDRs, "clustercidr", nil, "pod networks, such as 10.244.0.0/16 (default: discovered)")
@@ -100,16 +104,18 @@ func newJoin(g *globals) *cobra.Command {
 	f.BoolVar(&o.force, "force", false, "change it even if pairs of clusters lose their cable or its encryption, or addresses can no longer be reached, and join even if another cluster announces the same addresses")
 	f.BoolVar(&o.wait, "wait", true, "wait until the cluster is connected, by its new cables where they change")
 	f.DurationVar(&o.timeout, "timeout", 2*time.Minute, "time limit for --wait")
-	o.format = output(c, printer.YAML, printer.JSON)
-	complete(c, "gateway-nodes", g.nodes)
-	complete(c, "cable-driver-config", g.configMaps)
-	complete(c, "clusterset", func(ctx context.Context) ([]string, error) { return setsToJoin(ctx, g, f.Args()) })
+	o.format = cli.Output(c, printer.YAML, printer.JSON)
+	cli.Complete(c, "gateway-nodes", g.Reading(look.NodeNames))
+	cli.Complete(c, "cable-driver-config", g.Reading(func(ctx context.Context, c client.Client) ([]string, error) {
+		return look.SettingsNames(ctx, c, cluster.Namespace)
+	}))
+	cli.Complete(c, "clusterset", func(ctx context.Context) ([]string, error) { return setsToJoin(ctx, g, f.Args()) })
 	c.RunE = func(c *cobra.Command, args []string) error {
 		if f.Changed("output") && !o.dryRun {
-			return usageError(errors.New("--output requires --dry-run"))
+			return cli.UsageError(errors.New("--output requires --dry-run"))
 		}
 		if f.Changed("clusterset") && len(o.ClusterSets) == 0 { // an unset variable
-			return usageError(fmt.Errorf(`--clusterset "" is not a clusterset: specify one, such as %s, or omit the flag`, submarinerv1.DefaultClusterSet))
+			return cli.UsageError(fmt.Errorf(`--clusterset "" is not a clusterset: specify one, such as %s, or omit the flag`, submarinerv1.DefaultClusterSet))
 		}
 		o.file, o.InsecureBroker, o.AllowConflicts = args[0], !o.checkBroker, o.force
 		f.Visit(func(flag *pflag.Flag) { o.Specified = append(o.Specified, flag.Name) })
@@ -121,15 +127,15 @@ func newJoin(g *globals) *cobra.Command {
 // setsToJoin returns the clustersets that a cluster can join: the sets of its invitation, or else all
 // sets of which the clusters of the kubeconfig know.
 func setsToJoin(ctx context.Context, g *globals, args []string) ([]string, error) {
-	if len(args) == 1 && args[0] != stdStream {
+	if len(args) == 1 && args[0] != cli.StdStream {
 		if file, err := broker.ReadOldJoinFile(args[0], nil); err == nil {
 			if i, err := file.Invited(); err == nil && i != nil {
 				return i.Sets, nil
 			}
 		}
 	}
-	targets, err := (&show{globals: g}).everyCluster()
-	return clusterSets(ctx, targets), err
+	targets, err := g.AllTargets()
+	return look.SetNames(ctx, targets), err
 }
 
 func oneJoinFile(_ *cobra.Command, args []string) error {
@@ -166,7 +172,7 @@ func (o *joinOptions) run(ctx context.Context, g *globals) error {
 	if o.dryRun {
 		err := o.printDryRun(ctx, g, op)
 		if err == nil && losses != nil && !o.force {
-			err = trouble()
+			err = cli.Trouble()
 		}
 		return err
 	}
@@ -178,7 +184,7 @@ func (o *joinOptions) run(ctx context.Context, g *globals) error {
 	}
 	waiting, cancel := context.WithTimeout(ctx, o.timeout)
 	defer cancel()
-	return waited(ctx, op.Wait(waiting))
+	return cli.Waited(ctx, op.Wait(waiting))
 }
 
 // printDryRun prints how the broker and the cluster would change, or with -o the objects to
@@ -193,22 +199,22 @@ func (o *joinOptions) printDryRun(ctx context.Context, g *globals, op *join.Oper
 		if err != nil {
 			return err
 		}
-		return g.markDryRun(printer.Table, func() error { return printDifference(g.Out, difference, op) })
+		return cli.PrintDryRun(g.IOStreams, printer.Table, func() error { return printDifference(g.Out, difference, op) })
 	}
 	format := o.format.Format()
-	return g.markDryRun(format, func() error { return printDryRun(g.Out, format, found, op) })
+	return cli.PrintDryRun(g.IOStreams, format, func() error { return printDryRun(g.Out, format, found, op) })
 }
 
 // check returns the join file, or all mistakes on the command line and in the file. It
 // contacts no cluster.
 func (o *joinOptions) check(g *globals) (*broker.JoinFile, error) {
 	if o.ClusterID == "" {
-		name, err := g.clusterName()
+		name, err := g.ClusterName()
 		if err != nil {
 			return nil, err
 		}
 		if name == "" {
-			return nil, usageError(errors.New("--clusterid is missing: the kubeconfig does not name the cluster"))
+			return nil, cli.UsageError(errors.New("--clusterid is missing: the kubeconfig does not name the cluster"))
 		}
 		o.ClusterID = join.SuggestID(name)
 	}
@@ -223,9 +229,9 @@ func (o *joinOptions) check(g *globals) (*broker.JoinFile, error) {
 	if o.timeout <= 0 {
 		mistakes = errors.Join(mistakes, fmt.Errorf("--timeout %v is not a time limit: specify a positive duration such as 2m, or --wait=false", o.timeout))
 	}
-	file, err := broker.ReadJoinFile(o.file, g.In, g.now())
+	file, err := broker.ReadJoinFile(o.file, g.In, g.Now())
 	if mistakes != nil {
-		return nil, usageError(errors.Join(mistakes, err))
+		return nil, cli.UsageError(errors.Join(mistakes, err))
 	}
 	return file, err
 }
@@ -235,7 +241,7 @@ func (o *joinOptions) plan(ctx context.Context, g *globals, file *broker.JoinFil
 	report := g.progress()
 	report.Step("checking this cluster")
 	facts := &join.Facts{}
-	member, err := g.memberSide(ctx)
+	member, err := g.MemberSide(ctx)
 	if err == nil {
 		if facts, err = join.ReadFacts(ctx, member, o.Options); err != nil {
 			return nil, err
@@ -244,7 +250,7 @@ func (o *joinOptions) plan(ctx context.Context, g *globals, file *broker.JoinFil
 	options, used := o.With(facts.Submariner), *file
 	used.BrokerURL = o.Address(file, facts.Submariner)
 	report.Step("checking the broker at %s", used.BrokerURL)
-	hub, err2 := g.brokerSide(ctx, used.RESTConfig(options.InsecureBroker))
+	hub, err2 := g.BrokerSide(ctx, used.RESTConfig(options.InsecureBroker))
 	if err := errors.Join(err, err2); err != nil {
 		return nil, err
 	}
@@ -274,12 +280,12 @@ func (o *joinOptions) addDriverFlags(c *cobra.Command) {
 	f.BoolVar(&o.IPsecDebug, "ipsec-debug", false, "log the IPsec negotiation")
 	f.BoolVar(&o.PreferredServer, "preferred-server", false, "wait for the gateways of other clusters to start the IPsec negotiation")
 	names := func(context.Context) ([]string, error) { return strings.Split(drivers.Names(), ", "), nil }
-	complete(c, "cable-driver", names)
-	complete(c, "cable-drivers", names)
-	complete(c, "combined-cable-drivers", func(context.Context) ([]string, error) {
+	cli.Complete(c, "cable-driver", names)
+	cli.Complete(c, "cable-drivers", names)
+	cli.Complete(c, "combined-cable-drivers", func(context.Context) ([]string, error) {
 		return slices.DeleteFunc(strings.Split(drivers.Names(), ", "), func(name string) bool { return strings.Contains(name, "+") }), nil
 	})
-	complete(c, "encryption", func(context.Context) ([]string, error) {
+	cli.Complete(c, "encryption", func(context.Context) ([]string, error) {
 		return []string{join.EncryptionRequired, join.EncryptionOptional}, nil
 	})
 }

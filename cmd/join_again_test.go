@@ -15,6 +15,7 @@ import (
 	"subctl/broker"
 	"subctl/cable/keys"
 	"subctl/cluster"
+	"subctl/internal/cli"
 )
 
 // repairs breaks Secrets of the member, which another join mends.
@@ -31,7 +32,7 @@ func (w *joinWorld) repairs(t *testing.T, key *corev1.Secret) {
 	creds.Data["token"] = []byte("forged")
 	require.NoError(t, w.memberC.Update(t.Context(), creds))
 
-	require.Equal(t, exitDone, w.run(t, "join", w.file, "--clusterid", "west", "--wait=false").code)
+	require.Equal(t, cli.ExitDone, w.run(t, "join", w.file, "--clusterid", "west", "--wait=false").code)
 	again := &corev1.Secret{}
 	require.NoError(t, w.memberC.Get(t.Context(), client.ObjectKeyFromObject(key), again))
 	require.Equal(t, key.Data[cluster.KeyPrivate], again.Data[cluster.KeyPrivate])
@@ -54,7 +55,7 @@ func (w *joinWorld) rejoins(t *testing.T) {
 	require.NoError(t, err)
 	creds, account := &corev1.Secret{}, &corev1.ServiceAccount{}
 	for n := range 3 {
-		require.Equal(t, exitDone, w.run(t, "join", w.file, "--clusterid", "west", "--wait=false").code) // the API server remembers the token
+		require.Equal(t, cli.ExitDone, w.run(t, "join", w.file, "--clusterid", "west", "--wait=false").code) // the API server remembers the token
 		require.NoError(t, w.memberC.Get(t.Context(), client.ObjectKey{Namespace: cluster.Namespace, Name: cluster.BrokerSecret}, creds))
 		before := string(creds.Data["token"])
 		require.NoError(t, w.memberC.Get(t.Context(), client.ObjectKeyFromObject(gateway), gateway))
@@ -62,7 +63,7 @@ func (w *joinWorld) rejoins(t *testing.T) {
 		require.NoError(t, broker.Revoke(t.Context(), w.hubC, hub, []string{submarinerv1.DefaultClusterSet}, "west", file.AdministratorKey(), time.Now()))
 
 		start := time.Now()
-		require.Equal(t, exitDone, w.run(t, "join", w.file, "--clusterid", "west", "--wait=false").code)
+		require.Equal(t, cli.ExitDone, w.run(t, "join", w.file, "--clusterid", "west", "--wait=false").code)
 		t.Logf("joined %s after revocation %d", time.Since(start), n+1)
 		require.NoError(t, w.memberC.Get(t.Context(), client.ObjectKeyFromObject(creds), creds))
 		require.NotEqual(t, before, string(creds.Data["token"]), "the token of the account that was deleted")
@@ -106,7 +107,7 @@ func (w *joinWorld) keeps(t *testing.T) {
 	require.NoError(t, w.memberC.Patch(t.Context(), sub, patch, client.FieldOwner("kubectl-edit")))
 
 	r := w.run(t, "join", w.file, "--natt=false", "--health-check-interval", "3", "--wait=false")
-	require.Equal(t, exitDone, r.code, r.stderr)
+	require.Equal(t, cli.ExitDone, r.code, r.stderr)
 	require.Contains(t, r.stderr, " ⚠ the settings of this cluster change:\n     connectionHealthCheck.intervalSeconds: 1 → 3\n   affected clusters: none\n")
 	want := sub.Spec.DeepCopy()
 	want.ConnectionHealthCheck.IntervalSeconds = 3
@@ -117,7 +118,7 @@ func (w *joinWorld) keeps(t *testing.T) {
 	golden(t, "join_again_dryrun", w.run(t, "join", w.file, "--natt=false", "--image", "localhost/subctl:next", "--cluster-labels", "site=onprem", "--dry-run"))
 	require.Equal(t, before, w.state(t), "a dry run changed something")
 	r = w.run(t, "join", w.file, "--clusterid", "west", "--reset", "--wait=false")
-	require.Equal(t, exitDone, r.code, r.stderr)
+	require.Equal(t, cli.ExitDone, r.code, r.stderr)
 	require.Contains(t, r.stderr, "clusterLabels.site: cloud → (none)")
 	require.NoError(t, w.memberC.Get(t.Context(), at, sub))
 	require.Equal(t, *first, sub.Spec)

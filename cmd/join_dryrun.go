@@ -9,6 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"subctl/cluster/join"
+	"subctl/internal/cli"
 	"subctl/internal/printer"
 )
 
@@ -59,13 +60,13 @@ func printDryRun(w io.Writer, format printer.Format, d *join.DryRun, op *join.Op
 	if format == printer.JSON {
 		return printer.Encode(w, format, d)
 	}
-	err := printDocuments(w, "broker: created at "+op.Broker.URL, d.Broker)
+	err := cli.PrintDocuments(w, "broker: created at "+op.Broker.URL, d.Broker)
 	for _, obj := range d.Cluster {
 		how := "applied"
 		if obj.GetKind() == "Node" {
 			how = "patched"
 		}
-		err = errors.Join(err, printDocuments(w, "cluster: "+how+" at "+op.Member.URL, []*unstructured.Unstructured{obj}))
+		err = errors.Join(err, cli.PrintDocuments(w, "cluster: "+how+" at "+op.Member.URL, []*unstructured.Unstructured{obj}))
 	}
 	return err
 }

@@ -22,6 +22,7 @@ import (
 	submarinerv1 "subctl/api/submariner/v1"
 	"subctl/api/submariner/v1alpha1"
 	"subctl/broker"
+	"subctl/internal/cli"
 )
 
 // inviteOptions are the common options of deploy-broker and recover-broker-info: the broker,
@@ -59,7 +60,7 @@ func (o *inviteOptions) checkWith(ttl, file string) error {
 	if o.ttl < broker.MinTokenTTL || o.ttl > broker.MaxTokenTTL {
 		errs = append(errs, fmt.Errorf("%s %s is out of range: use %s to %s", ttl, o.ttl, broker.MinTokenTTL, broker.MaxTokenTTL))
 	}
-	if o.file != stdStream {
+	if o.file != cli.StdStream {
 		if err := broker.CheckWritable(o.file); err != nil {
 			errs = append(errs, fmt.Errorf("%s %w", file, err))
 		}
@@ -130,7 +131,7 @@ func (o *inviteOptions) report(g *globals, file *broker.JoinFile) error {
 	expires := "never expires"
 	if at, ok := file.Expires(); ok {
 		expires = "clusters can join with it until " + at.Format(time.RFC3339)
-		if now := g.now(); at.Sub(now) < o.ttl-time.Minute {
+		if now := g.Now(); at.Sub(now) < o.ttl-time.Minute {
 			report.Warn("the API server limits the lifetime of tokens to %s", at.Sub(now).Round(time.Minute))
 		}
 	}
@@ -142,7 +143,7 @@ func (o *inviteOptions) report(g *globals, file *broker.JoinFile) error {
 // keys.
 func (o *inviteOptions) addSources(s *broker.KeySources, cfg *rest.Config) {
 	s.URL, s.Namespace = o.address(cfg), o.namespace
-	if o.file == stdStream {
+	if o.file == cli.StdStream {
 		return
 	}
 	if s.Existing, s.Reason = broker.ReadOldJoinFile(o.file, nil); errors.Is(s.Reason, fs.ErrNotExist) {
@@ -164,7 +165,7 @@ func optionalJoinFile(path string, stdin io.Reader) (*broker.JoinFile, error) {
 
 // name returns the name of the join file, for messages.
 func (o *inviteOptions) name() string {
-	if o.file == stdStream {
+	if o.file == cli.StdStream {
 		return "the join file to stdout"
 	}
 	return o.file
@@ -173,8 +174,8 @@ func (o *inviteOptions) name() string {
 // writeFile writes a join file to stdout or to the file. It returns the new name of the file
 // that it replaces.
 func (o *inviteOptions) writeFile(g *globals, file *broker.JoinFile) (kept string, err error) {
-	if o.file != stdStream {
-		return file.WriteFile(o.file, g.now())
+	if o.file != cli.StdStream {
+		return file.WriteFile(o.file, g.Now())
 	}
 	content, err := file.Encode()
 	if err == nil {

@@ -21,6 +21,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	submarinerv1 "subctl/api/submariner/v1"
+	"subctl/internal/cli"
 )
 
 // mistakes joins in every wrong way there is, and prints what subctl says to it
@@ -36,7 +37,7 @@ func (w *joinWorld) mistakes(t *testing.T) {
 	require.NoError(t, err)
 	nowhere := w.kubeconfig(t, dir, "nowhere", func(c *rest.Config) { c.Host = "https://127.0.0.1:1" })
 	nobody := w.kubeconfig(t, dir, "nobody", func(c *rest.Config) { *c = *w.member.As(w.powerless(t)) })
-	later := func(g *globals) { g.now = func() time.Time { return time.Now().Add(100 * time.Hour) } }
+	later := func(g *globals) { g.Now = func() time.Time { return time.Now().Add(100 * time.Hour) } }
 	member := w.member.Config().Host
 
 	var out strings.Builder
@@ -170,8 +171,8 @@ func (w *joinWorld) interrupted(t *testing.T) {
 			}
 		}
 		r := w.runWith(t, ctx, func(g *globals) {
-			dial := g.connect
-			g.connect = func(ctx context.Context, cfg *rest.Config) (client.Client, error) {
+			dial := g.Connect
+			g.Connect = func(ctx context.Context, cfg *rest.Config) (client.Client, error) {
 				c, err := dial(ctx, cfg)
 				if err != nil {
 					return nil, err
@@ -180,7 +181,7 @@ func (w *joinWorld) interrupted(t *testing.T) {
 			}
 		}, "join", w.file, "--clusterid", "west", "--wait=false")
 		cancel()
-		require.Equal(t, exitFailed, r.code, "after %d writes: %s", n, r.stderr)
+		require.Equal(t, cli.ExitFailed, r.code, "after %d writes: %s", n, r.stderr)
 		require.Contains(t, r.stderr, "Error: interrupted: run the same command again to finish", "after %d writes", n)
 	}
 }

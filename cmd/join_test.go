@@ -26,6 +26,7 @@ import (
 	"subctl/broker"
 	"subctl/broker/brokertest"
 	"subctl/cluster"
+	"subctl/internal/cli"
 	"subctl/internal/kubetest"
 )
 
@@ -220,7 +221,7 @@ func TestJoinAndUninstall(t *testing.T) {
 	})
 	t.Run("wait says what is not up", func(t *testing.T) {
 		r := w.run(t, "join", w.file, "--clusterid", "west", "--timeout", "1500ms")
-		require.Equal(t, exitTrouble, r.code)
+		require.Equal(t, cli.ExitTrouble, r.code)
 		require.Contains(t, r.stderr, "DaemonSet submariner-routeagent: 0 of 2 pods are ready")
 		require.Contains(t, r.stderr, "DaemonSet submariner-gateway: 0 of 1 pods are ready")
 		require.Contains(t, r.stderr, "out of time")
@@ -268,7 +269,7 @@ func (w *joinWorld) reserves(t *testing.T) {
 		require.NoError(t, w.memberC.Create(t.Context(), o))
 	}
 	r := w.run(t, "join", w.file, "--clusterid", "west", "--wait=false")
-	require.Equal(t, exitDone, r.code, r.stderr)
+	require.Equal(t, cli.ExitDone, r.code, r.stderr)
 	require.Equal(t, [2]int{6, 6}, counts(), "one for each gateway node, and for each policy that was made here")
 	for _, o := range made {
 		require.NoError(t, w.memberC.Delete(t.Context(), o))

@@ -13,6 +13,8 @@ import (
 
 	submarinerv1 "subctl/api/submariner/v1"
 	"subctl/api/submariner/v1alpha1"
+	"subctl/internal/cli"
+	"subctl/internal/guard"
 	"subctl/internal/kube"
 	"subctl/internal/look"
 	"subctl/internal/printer"
@@ -40,7 +42,7 @@ const labelExample = `  # show which pairs of clusters change their cable, and c
 
 type labelOptions struct {
 	*globals
-	guard
+	guard.Guard
 	format  *printer.Flag
 	cluster string
 	set     map[string]string
@@ -48,7 +50,7 @@ type labelOptions struct {
 }
 
 func newLabel(g *globals) *cobra.Command {
-	o := &labelOptions{globals: g, guard: guard{g: g}, set: map[string]string{}}
+	o := &labelOptions{globals: g, Guard: guard.New(g.ErrOut, g.AllTargets), set: map[string]string{}}
 	c := &cobra.Command{
 		Use:               "label CLUSTER KEY=VALUE|KEY- ...",
 		Short:             "Change the labels of a cluster",
@@ -58,8 +60,9 @@ func newLabel(g *globals) *cobra.Command {
 		ValidArgsFunction: o.complete,
 		RunE:              func(c *cobra.Command, _ []string) error { return o.run(c.Context()) },
 	}
-	o.guard.addFlags(c)
-	o.format = output(c, printer.Table, printer.JSON, printer.YAML)
+	cli.Lacks(c, "contexts", "each cluster has its own labels: choose it by its name")
+	o.Guard.AddFlags(c)
+	o.format = cli.Output(c, printer.Table, printer.JSON, printer.YAML)
 	return c
 }
 
@@ -114,13 +117,13 @@ func (o *labelOptions) run(ctx context.Context) error {
 	was := sub.DeepCopy()
 	sub.Spec.ClusterLabels = o.changed(sub.ClusterLabels())
 	delete(sub.Annotations, v1alpha1.ClusterLabelsAnnotation) // of an earlier version
-	if err := o.printChange(o.format.Format(), o.dryRun, change, c.Scheme(), []client.Object{&sub}); err != nil {
+	if err := o.printChange(o.format.Format(), o.DryRun, change, c.Scheme(), []client.Object{&sub}); err != nil {
 		return err
 	}
-	if err := o.accept(change); err != nil || o.dryRun {
+	if err := o.Accept(change); err != nil || o.DryRun {
 		return err
 	}
-	wait, err := o.await(ctx, all, change)
+	wait, err := o.Await(ctx, all, change)
 	if err != nil {
 		return err
 	}
@@ -172,9 +175,9 @@ func (o *labelOptions) write(ctx context.Context, c client.Client, was, sub *v1a
 // open connects to the cluster: in the context that the user specified, or else in the context
 // of the kubeconfig that is joined with its ID.
 func (o *labelOptions) open(ctx context.Context) (client.Client, *catalog.Catalog, error) {
-	name := *o.kube.Context
+	name := *o.Flags.Context
 	if name == "" {
-		targets, err := (&show{globals: o.globals}).everyCluster()
+		targets, err := o.AllTargets()
 		if err != nil {
 			return nil, nil, err
 		}
@@ -186,7 +189,7 @@ func (o *labelOptions) open(ctx context.Context) (client.Client, *catalog.Catalo
 		}
 		name = targets[i].Context
 	}
-	c, err := o.clientFor(ctx, name)
+	c, err := o.ClientFor(ctx, name)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -200,12 +203,12 @@ func (o *labelOptions) open(ctx context.Context) (client.Client, *catalog.Catalo
 // complete completes the arguments: the IDs of the clusters of the kubeconfig, or of the cluster of
 // --context, and changes of the labels that the cluster has.
 func (o *labelOptions) complete(c *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
-	targets, err := (&show{globals: o.globals}).targets()
+	targets, err := o.Targets(nil)
 	if err != nil {
 		return nil, cobra.ShellCompDirectiveError
 	}
 	var out []string
-	for _, s := range known(c.Context(), targets) {
+	for _, s := range look.Known(c.Context(), targets) {
 		switch {
 		case !s.Joined():
 		case len(args) == 0:

@@ -17,6 +17,7 @@ import (
 	"subctl/broker"
 	"subctl/broker/brokertest"
 	"subctl/broker/trust"
+	"subctl/internal/cli"
 )
 
 // TestLabel prints what the command reports, of stderr behind a bar, and what it wrote. Two of
@@ -36,9 +37,9 @@ func TestLabel(t *testing.T) {
 		for l := range strings.Lines(stderr.String()) {
 			fmt.Fprintf(&out, "| %s", l)
 		}
-		cfg, err := g.restConfigFor("west")
+		cfg, err := g.RestConfigFor("west")
 		require.NoError(t, err)
-		c, err := g.connect(t.Context(), cfg)
+		c, err := g.Connect(t.Context(), cfg)
 		require.NoError(t, err)
 		sub, self := &v1alpha1.Submariner{}, &submarinerv1.Cluster{}
 		require.NoError(t, c.Get(t.Context(), client.ObjectKey{Namespace: submarinerv1.OperatorNamespace, Name: "submariner"}, sub))
@@ -59,11 +60,11 @@ func TestStructuredChanges(t *testing.T) {
 		kind string
 		text string
 	}{
-		{[]string{"label", "west", "zone=eu"}, exitDone, "Submariner", `"zone": "eu"`},
-		{[]string{"label", "west", "zone=eu", "--dry-run"}, exitDone, "Submariner", `"zone": "eu"`},
-		{[]string{"label", "west", "env-", "--dry-run"}, exitTrouble, "Submariner", `"clusterID": "west"`},
-		{[]string{"cable-policy", "adopt", "secure", "--context", "hub", "--dry-run"}, exitDone, "CablePolicies", `"name": "secure"`},
-		{[]string{"cable-policy", "adopt", "secure", "--context", "hub"}, exitDone, "CablePolicies", `"submariner.io/signature"`},
+		{[]string{"label", "west", "zone=eu"}, cli.ExitDone, "Submariner", `"zone": "eu"`},
+		{[]string{"label", "west", "zone=eu", "--dry-run"}, cli.ExitDone, "Submariner", `"zone": "eu"`},
+		{[]string{"label", "west", "env-", "--dry-run"}, cli.ExitTrouble, "Submariner", `"clusterID": "west"`},
+		{[]string{"cable-policy", "adopt", "secure", "--context", "hub", "--dry-run"}, cli.ExitDone, "CablePolicies", `"name": "secure"`},
+		{[]string{"cable-policy", "adopt", "secure", "--context", "hub"}, cli.ExitDone, "CablePolicies", `"submariner.io/signature"`},
 	} {
 		t.Run(strings.Join(test.args, " "), func(t *testing.T) {
 			w := world{"west": policyWorlds()["west"], "hub": policyWorlds()["hub"]}

@@ -16,6 +16,7 @@ import (
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 
 	submarinerv1 "subctl/api/submariner/v1"
+	"subctl/internal/cli"
 	"subctl/internal/kubetest"
 )
 
@@ -41,15 +42,15 @@ func TestLive(t *testing.T) {
 	subctl := func(args ...string) result {
 		var stdout, stderr bytes.Buffer
 		g := newGlobals(genericiooptions.IOStreams{In: strings.NewReader(""), Out: &stdout, ErrOut: &stderr})
-		g.now = func() time.Time { return time.Now().Add(time.Hour) } // a wrong clock must not matter
+		g.Now = func() time.Time { return time.Now().Add(time.Hour) } // a wrong clock must not matter
 		code := run(t.Context(), g, args)
 		return result{code, stdout.String(), stderr.String()}
 	}
 	url := "https://" + gate.Address()
 
-	require.Equal(t, result{code: exitFailed, stderr: "Error: Submariner is not installed on cluster \"" + good.Cluster + "\": run \"subctl join\"\n"}, subctl("show", "connections"))
-	require.Equal(t, result{code: exitFailed, stderr: "Error: cluster \"" + good.Cluster + "\" has not joined, so its nodes have no plan: run \"subctl join\"\n"}, subctl("show", "plan", "gw-1"))
-	require.Equal(t, result{code: exitFailed, stderr: "Error: the API server at " + url + " (context \"stranger\") does not accept the credentials of the kubeconfig: log in again, or choose another user or context\n"}, subctl("show", "connections", "--context", "stranger"))
+	require.Equal(t, result{code: cli.ExitFailed, stderr: "Error: Submariner is not installed on cluster \"" + good.Cluster + "\": run \"subctl join\"\n"}, subctl("show", "connections"))
+	require.Equal(t, result{code: cli.ExitFailed, stderr: "Error: cluster \"" + good.Cluster + "\" has not joined, so its nodes have no plan: run \"subctl join\"\n"}, subctl("show", "plan", "gw-1"))
+	require.Equal(t, result{code: cli.ExitFailed, stderr: "Error: the API server at " + url + " (context \"stranger\") does not accept the credentials of the kubeconfig: log in again, or choose another user or context\n"}, subctl("show", "connections", "--context", "stranger"))
 
 	server.InstallCRDs(t)
 	c := server.Client(t)
@@ -61,21 +62,21 @@ func TestLive(t *testing.T) {
 	require.NoError(t, c.Create(t.Context(), sub))
 	require.NoError(t, c.Create(t.Context(), gw))
 	got := subctl("show", "connections", "-o", "json")
-	require.Equal(t, exitDone, got.code, got.stderr)
+	require.Equal(t, cli.ExitDone, got.code, got.stderr)
 	require.Contains(t, got.stdout, `"remoteGateway": "gw-e"`)
 	require.Empty(t, got.stderr)
 
 	got = subctl("show", "connections", "--as", "nobody")
-	require.Equal(t, exitFailed, got.code)
+	require.Equal(t, cli.ExitFailed, got.code)
 	require.Contains(t, got.stderr, `Error: reading the Submariner: submariners.submariner.io is forbidden: User "nobody" cannot list resource`)
 	require.Contains(t, got.stderr, `: ask an administrator for the ClusterRole view in namespace submariner-operator, or choose another user or context (docs/permissions.md)`)
 	got = subctl("show", "gateways", "--as", "system:anonymous")
-	require.Equal(t, exitFailed, got.code)
+	require.Equal(t, cli.ExitFailed, got.code)
 	require.Equal(t, "Error: reading the Submariner: the API server does not let this user read which kinds it serves, which every user who has logged in may do: log in, or choose another user or context\n", got.stderr)
 
 	gate.Shut()
 	got = subctl("show", "connections", "--request-timeout", "1s")
-	require.Equal(t, exitFailed, got.code)
+	require.Equal(t, cli.ExitFailed, got.code)
 	require.Contains(t, got.stderr, "Error: reaching the API server at "+url+` (context "good"): `)
 	require.Equal(t, 1, strings.Count(got.stderr, "\n"), "one line: %s", got.stderr)
 }

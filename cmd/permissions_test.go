@@ -26,6 +26,7 @@ import (
 	"subctl/api/submariner/v1alpha1"
 	"subctl/broker/brokertest"
 	"subctl/cluster"
+	"subctl/internal/cli"
 	"subctl/internal/kube"
 	"subctl/internal/kubetest"
 )
@@ -93,7 +94,7 @@ func (u userRights) require(t *testing.T, server *kubetest.Server, admin client.
 		refused := slices.ContainsFunc(refusals, func(text string) bool { return strings.Contains(stderr.String(), text) })
 		require.Equal(t, lacking != nil, refused, "%s, without the permissions %v: exit code %d: %s", u.command, lacking, code, &stderr)
 		if installs {
-			require.Equal(t, lacking == nil, code == exitDone, "%s: %s", u.command, &stderr)
+			require.Equal(t, lacking == nil, code == cli.ExitDone, "%s: %s", u.command, &stderr)
 		}
 		for _, r := range lacking {
 			require.Contains(t, stderr.String(), r.Verb, u.command)

@@ -12,6 +12,8 @@ import (
 	submarinerv1 "subctl/api/submariner/v1"
 	"subctl/api/submariner/v1alpha1"
 	"subctl/broker"
+	"subctl/internal/cli"
+	"subctl/internal/connect"
 )
 
 const recoverBrokerInfoLong = `Write a lost join file again, for the broker on the cluster of the current context.
@@ -43,13 +45,15 @@ func newRecoverBrokerInfo(g *globals) *cobra.Command {
 		Short:   "Write a lost join file again",
 		Long:    recoverBrokerInfoLong,
 		Example: recoverBrokerInfoExample,
-		Args:    noArguments,
+		Args:    cli.NoArguments,
 		RunE:    func(c *cobra.Command, _ []string) error { return forAdministrators(o.run(c.Context(), g)) },
 	}
+	cli.Lacks(c, "contexts", "a broker is on one cluster: choose it with --context")
+	cli.Lacks(c, "output", "its data are the join file, which --broker-info - prints")
 	o.invite.addFlags(c.Flags())
 	c.Flags().StringVar(&o.member, "member-context", "", "context of a joined cluster (default: all contexts are searched)")
 	c.Flags().StringVar(&o.signingFrom, "signing-key-from", "", "join file with the administrator's signing key, - for stdin (default: the file that is replaced)")
-	complete(c, "member-context", func(context.Context) ([]string, error) { return g.contexts() })
+	cli.Complete(c, "member-context", func(context.Context) ([]string, error) { return g.Contexts() })
 	return c
 }
 
@@ -58,15 +62,15 @@ func (o *recoverBrokerInfoOptions) run(ctx context.Context, g *globals) error {
 	mistakes := o.invite.check()
 	var err error
 	if from.SigningKeyFrom, err = optionalJoinFile(o.signingFrom, g.In); err != nil || mistakes != nil {
-		return usageError(errors.Join(mistakes, err))
+		return cli.UsageError(errors.Join(mistakes, err))
 	}
-	cfg, err := g.restConfig()
+	cfg, err := g.RestConfig()
 	if err != nil {
 		return err
 	}
 	report := g.progress()
 	report.Step("looking for the broker at %s", cfg.Host)
-	c, err := g.client(ctx)
+	c, err := g.Client(ctx)
 	if err != nil {
 		return err
 	}
@@ -111,7 +115,7 @@ func (o *recoverBrokerInfoOptions) find(ctx context.Context, g *globals, hub *v1
 			return nil, "", errors.New("the broker has no fingerprint of its pre-shared key: specify a cluster that has joined it with --member-context")
 		}
 		var err error
-		if contexts, err = g.contexts(); err != nil {
+		if contexts, err = g.Contexts(); err != nil {
 			return nil, "", err
 		}
 	}
@@ -122,7 +126,7 @@ func (o *recoverBrokerInfoOptions) find(ctx context.Context, g *globals, hub *v1
 	answers := make([]chan answer, len(contexts))
 	for i, name := range contexts {
 		answers[i] = make(chan answer, 1)
-		cfg, err := g.restConfigFor(name)
+		cfg, err := g.RestConfigFor(name)
 		if err != nil {
 			if name == o.member {
 				return nil, "", err
@@ -149,9 +153,9 @@ func (o *recoverBrokerInfoOptions) find(ctx context.Context, g *globals, hub *v1
 
 // ask returns the pre-shared key of a cluster if it is the key of the broker.
 func ask(ctx context.Context, g *globals, cfg *rest.Config, hub *v1alpha1.Broker) (broker.Secret, error) {
-	c, err := g.connect(ctx, cfg)
+	c, err := g.Connect(ctx, cfg)
 	if err != nil {
-		return nil, noAnswer(cfg, "", err)
+		return nil, connect.NoAnswer(cfg, "", err)
 	}
 	psk, err := broker.MemberPSK(ctx, c, submarinerv1.OperatorNamespace)
 	if err != nil {

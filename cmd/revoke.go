@@ -13,6 +13,7 @@ import (
 
 	submarinerv1 "subctl/api/submariner/v1"
 	"subctl/broker"
+	"subctl/internal/cli"
 	"subctl/internal/look"
 	"subctl/internal/printer"
 	"subctl/internal/words"
@@ -70,6 +71,7 @@ func newRevoke(g *globals) *cobra.Command {
 		},
 		RunE: func(c *cobra.Command, _ []string) error { return forAdministrators(o.run(c.Context())) },
 	}
+	cli.Lacks(c, "contexts", "a broker is on one cluster: choose it with --context")
 	f := c.Flags()
 	f.StringVarP(&o.namespace, "namespace", "n", submarinerv1.BrokerNamespace, "namespace of the broker")
 	f.StringVar(&o.file, "broker-info", "", "join file with the administrator's key, which signs the revocation; - for stdin (default: "+broker.JoinFileName+")")
@@ -77,13 +79,13 @@ func newRevoke(g *globals) *cobra.Command {
 	f.BoolVarP(&o.yes, "yes", "y", false, "do not ask for confirmation")
 	f.BoolVar(&o.dryRun, "dry-run", false, "print what would change, without changing it")
 	f.BoolVar(&o.force, "force", false, "continue even if pairs of other clusters need the cable policies of the cluster, or if the broker does not know the cluster")
-	o.format = dryRunOutput(c, &o.dryRun, printer.Table, printer.JSON, printer.YAML)
+	o.format = cli.DryRunOutput(c, &o.dryRun, printer.Table, printer.JSON, printer.YAML)
 	c.ValidArgsFunction = o.completeClusters
 	return c
 }
 
 func (o *revokeOptions) run(ctx context.Context) error {
-	c, err := o.client(ctx)
+	c, err := o.Client(ctx)
 	if err != nil {
 		return err
 	}
@@ -121,14 +123,14 @@ func (o *revokeOptions) revoke(ctx context.Context, c client.Client, all *catalo
 		o.progress().Warn("%v", lost)
 	}
 	if o.dryRun {
-		err := o.printActions(o.format.Format(), []string{
+		err := cli.PrintActions(o.IOStreams, o.format.Format(), []string{
 			"delete the identity of cluster " + o.cluster + " on the broker",
 			"delete its objects in clusterset " + strings.Join(all.Sets, ", "),
 			"publish a revocation of its grants and invitations",
 		})
 		if err == nil && lost != nil && !o.force {
 			o.progress().Warn("%v\nwithout --force, this is refused", lost)
-			err = trouble()
+			err = cli.Trouble()
 		}
 		return err
 	}
@@ -140,7 +142,7 @@ func (o *revokeOptions) revoke(ctx context.Context, c client.Client, all *catalo
 			return err
 		}
 	}
-	if err := broker.Revoke(ctx, c, o.namespace, all.Sets, o.cluster, general.AdministratorKey(), o.now()); err != nil {
+	if err := broker.Revoke(ctx, c, o.namespace, all.Sets, o.cluster, general.AdministratorKey(), o.Now()); err != nil {
 		return err
 	}
 	o.progress().Done("revoked cluster %s: the other clusters disconnect it as soon as they read the revocation (subctl show trust)", o.cluster)
@@ -171,7 +173,7 @@ func (o *revokeOptions) affected(all *catalog.Catalog) (lost, err error) {
 // revokeFiles makes the tokens of the general join files void.
 func (o *revokeOptions) revokeFiles(ctx context.Context, c client.Client) error {
 	if o.dryRun {
-		return o.printActions(o.format.Format(), []string{"make the tokens of all general join files void"})
+		return cli.PrintActions(o.IOStreams, o.format.Format(), []string{"make the tokens of all general join files void"})
 	}
 	if !o.yes {
 		if err := o.confirm(ctx, "Make all join files void that deploy-broker and recover-broker-info have written?"); err != nil {

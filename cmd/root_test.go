@@ -8,6 +8,8 @@ import (
 	"github.com/stretchr/testify/require"
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"subctl/internal/cli"
 )
 
 func TestCommandLines(t *testing.T) {
@@ -176,10 +178,10 @@ func TestCommandLines(t *testing.T) {
 
 func TestInterrupted(t *testing.T) {
 	g, stdout, stderr := testGlobals(t, nil, "west")
-	g.connect = func(ctx context.Context, _ *rest.Config) (client.Client, error) { return nil, ctx.Err() }
+	g.Connect = func(ctx context.Context, _ *rest.Config) (client.Client, error) { return nil, ctx.Err() }
 	ctx, interrupt := context.WithCancel(t.Context())
 	interrupt()
-	require.Equal(t, exitFailed, run(ctx, g, []string{"show", "connections"}))
+	require.Equal(t, cli.ExitFailed, run(ctx, g, []string{"show", "connections"}))
 	require.Equal(t, "Error: interrupted\n", stderr.String())
 	require.Empty(t, stdout.String())
 }
@@ -187,15 +189,15 @@ func TestInterrupted(t *testing.T) {
 // TestManners holds what all commands have in common.
 func TestManners(t *testing.T) {
 	g, _, _ := testGlobals(t, nil)
-	each(newRoot(g), func(c *cobra.Command) {
+	cli.Each(newRoot(g), func(c *cobra.Command) {
 		require.NotEmpty(t, c.Short, c.CommandPath())
 		require.LessOrEqual(t, len(c.Short), 60, "%s: the first line of the help is too long", c.CommandPath())
 		require.NotNil(t, c.RunE, "%s must return its errors", c.CommandPath())
 		require.Nil(t, c.Run, c.CommandPath())
 		require.NotNil(t, c.Args, "%s must say which arguments it takes", c.CommandPath())
-		for flag := range lacking {
+		for _, flag := range cli.Lackable {
 			has := c.Flags().Lookup(flag) != nil
-			require.True(t, c.HasSubCommands() || has || whyLacking(c, flag) != "", "%s needs --%s, or a reason why it has none", c.CommandPath(), flag)
+			require.True(t, c.HasSubCommands() || has || cli.WhyLacking(c, flag) != "", "%s needs --%s, or a reason why it has none", c.CommandPath(), flag)
 		}
 		if c.HasParent() {
 			require.Nil(t, c.PersistentPreRunE, "%s would not read the configuration", c.CommandPath())

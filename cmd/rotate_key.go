@@ -7,6 +7,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"subctl/cluster/rotate"
+	"subctl/internal/cli"
 	"subctl/internal/printer"
 )
 
@@ -34,19 +35,20 @@ func newRotateKey(g *globals) *cobra.Command {
 		Short:   "Replace the key of a cluster",
 		Long:    rotateKeyLong,
 		Example: rotateKeyExample,
-		Args:    noArguments,
+		Args:    cli.NoArguments,
 		RunE:    func(c *cobra.Command, _ []string) error { return rotateKey(c.Context(), g, k, dryRun, format) },
 	}
+	cli.Lacks(c, "contexts", "keys are replaced one cluster at a time, so that at most one end of a connection changes: choose the cluster with --context")
 	f := c.Flags()
 	f.BoolVar(&dryRun, "dry-run", false, "print the actions without performing them")
-	timeLimit(c, &k.Timeout, 4*time.Minute, "time limit for the gateway and its connections")
-	format = dryRunOutput(c, &dryRun, printer.Table, printer.JSON, printer.YAML)
+	cli.TimeLimit(c, &k.Timeout, 4*time.Minute, "time limit for the gateway and its connections")
+	format = cli.DryRunOutput(c, &dryRun, printer.Table, printer.JSON, printer.YAML)
 	return c
 }
 
 func rotateKey(ctx context.Context, g *globals, k *rotate.Operation, dryRun bool, format *printer.Flag) error {
 	var err error
-	if k.Cluster, err = g.memberSide(ctx); err != nil {
+	if k.Cluster, err = g.MemberSide(ctx); err != nil {
 		return err
 	}
 	k.Report = g.progress()
@@ -55,10 +57,10 @@ func rotateKey(ctx context.Context, g *globals, k *rotate.Operation, dryRun bool
 		return err
 	}
 	if dryRun {
-		return g.printActions(format.Format(), r.Lines())
+		return cli.PrintActions(g.IOStreams, format.Format(), r.Lines())
 	}
 	if err := k.Run(ctx, r); err != nil {
 		return err
 	}
-	return waited(ctx, k.Wait(ctx, r))
+	return cli.Waited(ctx, k.Wait(ctx, r))
 }

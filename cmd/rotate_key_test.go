@@ -14,13 +14,14 @@ import (
 	submarinerv1 "subctl/api/submariner/v1"
 	"subctl/cable/keys"
 	"subctl/cluster"
+	"subctl/internal/cli"
 	"subctl/internal/kube"
 )
 
 // rotate gives the joined member a new key. There are no agents: a goroutine stands in
 // for the gateway.
 func (w *joinWorld) rotate(t *testing.T) {
-	require.Equal(t, result{code: exitFailed, stderr: "Error: no gateway is active to publish a new key: see subctl show gateways\n"},
+	require.Equal(t, result{code: cli.ExitFailed, stderr: "Error: no gateway is active to publish a new key: see subctl show gateways\n"},
 		w.run(t, "rotate-key"))
 
 	meta := func(name string) metav1.ObjectMeta {
@@ -48,7 +49,7 @@ func (w *joinWorld) rotate(t *testing.T) {
 	r := w.run(t, "rotate-key", "--timeout", "1m")
 	stop()
 	<-done
-	require.Equal(t, exitDone, r.code, r.stderr)
+	require.Equal(t, cli.ExitDone, r.code, r.stderr)
 	require.Contains(t, r.stderr, " ✓ Secret submariner-operator/submariner-cluster-key has a new key; the old key is deleted\n")
 	require.Contains(t, r.stderr, " ✓ connections that are up again: 1\n")
 	require.NoError(t, w.memberC.Get(t.Context(), client.ObjectKeyFromObject(secret), secret))

@@ -1,7 +1,6 @@
 package cmd
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -10,8 +9,8 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"subctl/internal/cli"
 	"subctl/internal/look"
 	"subctl/internal/printer"
 	"subctl/internal/wake"
@@ -64,16 +63,16 @@ type show struct {
 
 // addFlags gives c the flags of a command that shows clusters.
 func (s *show) addFlags(c *cobra.Command) {
-	s.format = output(c, printer.Table, printer.Wide, printer.JSON, printer.YAML)
+	s.format = cli.Output(c, printer.Table, printer.Wide, printer.JSON, printer.YAML)
 	c.Flags().StringSliceVar(&s.contexts, "contexts", nil, "kubeconfig contexts of the clusters to show, in this order (instead of --context)")
 	s.addWatch(c)
-	before(c, func() error {
+	cli.Before(c, func() error {
 		if c.Flags().Changed("contexts") && (len(s.contexts) == 0 || slices.Contains(s.contexts, "")) { // an unset variable
 			return errors.New("--contexts contains an empty name: specify contexts of the kubeconfig, or omit the flag to show all clusters")
 		}
 		return nil
 	})
-	complete(c, "contexts", func(context.Context) ([]string, error) { return s.globals.contexts() })
+	cli.Complete(c, "contexts", func(context.Context) ([]string, error) { return s.Contexts() })
 }
 
 // addWatch gives c the flag --watch.
@@ -89,7 +88,7 @@ func newShowTable(g *globals, t look.Section) *cobra.Command {
 		Short:   t.Short,
 		Long:    t.Short + ".\n\n" + t.Long,
 		Example: "  subctl show " + t.Noun + "\n  subctl show " + t.Noun + " --contexts west,east -o json",
-		Args:    noArguments,
+		Args:    cli.NoArguments,
 		RunE:    func(c *cobra.Command, _ []string) error { return s.run(c.Context(), look.NewPanel(t)) },
 	}
 	s.addFlags(c)
@@ -108,7 +107,7 @@ func (s *show) run(ctx context.Context, p look.Panel) error {
 	if s.wait {
 		return s.await(ctx, look.NewPanel(awaitedTable()))
 	}
-	targets, err := s.targets()
+	targets, err := s.Targets(s.contexts)
 	if err != nil {
 		return err
 	}
@@ -130,7 +129,7 @@ func (s *show) follow(ctx context.Context, draw func() look.Picture) error {
 			if last.Data != "" && !s.format.Format().Structured() {
 				fmt.Fprintln(s.Out) // a blank line between outputs
 			}
-			if err := s.print(now); exitCode(err) == exitFailed {
+			if err := s.print(now); cli.ExitCode(err) == cli.ExitFailed {
 				s.progress().Fail("%v", err) // the next read may succeed
 			}
 			last = now
@@ -150,92 +149,7 @@ func (s *show) print(p look.Picture) error {
 		return fmt.Errorf("printing: %w", err)
 	}
 	if errors.Is(p.Err, look.ErrTrouble) {
-		return trouble()
+		return cli.Trouble()
 	}
 	return p.Err
-}
-
-// targets returns the clusters to show: the clusters of --contexts, the cluster of --context,
-// or all clusters of the kubeconfig.
-func (s *show) targets() ([]*look.Target, error) {
-	names := s.contexts
-	if len(names) == 0 && *s.kube.Context == "" {
-		return s.everyCluster()
-	}
-	if len(names) == 0 {
-		names = []string{*s.kube.Context}
-	}
-	var out []*look.Target
-	for i, name := range names {
-		if slices.Contains(names[:i], name) {
-			continue
-		}
-		t, _, err := s.target(name)
-		if err != nil {
-			return nil, err
-		}
-		out = append(out, t)
-	}
-	return out, nil
-}
-
-// everyCluster returns each API server of the kubeconfig once. If several contexts are for
-// the same server, it uses the current context, or else the first by name.
-func (s *show) everyCluster() ([]*look.Target, error) {
-	raw, err := s.kubeconfig()
-	if err != nil {
-		return nil, err
-	}
-	names, err := s.globals.contexts()
-	if err != nil {
-		return nil, err
-	}
-	if len(names) == 0 { // in a pod, or with --server
-		t, _, err := s.target("")
-		return []*look.Target{t}, err
-	}
-	var out []*look.Target
-	at := map[string]int{}
-	for _, name := range names {
-		t, host, err := s.target(name)
-		if err != nil { // one broken context must not hide the other clusters
-			out = append(out, &look.Target{Context: name, Cluster: name, Err: err})
-			continue
-		}
-		i, again := at[host]
-		switch {
-		case !again:
-			at[host] = len(out)
-			out = append(out, t)
-		case name == raw.CurrentContext:
-			out[i] = t
-		}
-	}
-	return out, nil
-}
-
-// target returns the cluster of a context, and its API server; "" is the current context.
-func (s *show) target(name string) (t *look.Target, host string, err error) {
-	cfg, err := s.restConfigFor(name)
-	if err != nil {
-		return nil, "", err
-	}
-	raw, err := s.kubeconfig()
-	if err != nil {
-		return nil, "", err
-	}
-	t = &look.Target{Context: name, Clock: &look.Clock{Local: s.now}}
-	if c := raw.Contexts[cmp.Or(name, raw.CurrentContext)]; c != nil {
-		t.Cluster = c.Cluster
-	}
-	t.Cluster = cmp.Or(t.Cluster, name, cfg.Host)
-	cfg.Wrap(t.Clock.Wrap)
-	t.Connect = func(ctx context.Context) (client.Client, error) {
-		c, err := s.connect(ctx, cfg)
-		if err != nil {
-			return nil, noAnswer(cfg, name, err)
-		}
-		return c, nil
-	}
-	return t, cfg.Host, nil
 }

@@ -5,6 +5,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"subctl/internal/cli"
 	"subctl/internal/look"
 )
 
@@ -22,7 +23,7 @@ func newShowAll(g *globals) *cobra.Command {
 		Short:   "Show everything",
 		Example: "  subctl show all\n  subctl show all --context west --watch",
 		Long:    "Show " + strings.Join(nouns[:last], ", ") + " and " + nouns[last] + ".",
-		Args:    noArguments,
+		Args:    cli.NoArguments,
 		RunE:    func(c *cobra.Command, _ []string) error { return s.run(c.Context(), look.NewPanel(all...)) },
 	}
 	s.addFlags(c)

@@ -12,6 +12,7 @@ import (
 
 	submarinerv1 "subctl/api/submariner/v1"
 	"subctl/cluster"
+	"subctl/internal/cli"
 	"subctl/internal/look"
 	"subctl/internal/wake"
 )
@@ -22,9 +23,9 @@ const waitTimeout = 2 * time.Minute
 // addWait gives the command for connections the flags --wait and --timeout.
 func (s *show) addWait(c *cobra.Command) {
 	c.Flags().BoolVar(&s.wait, "wait", false, "wait until every gateway of every known cluster is connected")
-	timeLimit(c, &s.timeout, waitTimeout, "time limit of --wait")
+	cli.TimeLimit(c, &s.timeout, waitTimeout, "time limit of --wait")
 	c.Example += "\n  subctl show connections --wait --timeout 5m"
-	before(c, func() error {
+	cli.Before(c, func() error {
 		if s.wait && s.watch {
 			return errors.New("--wait and --watch both decide when the command ends: set only one of them")
 		}
@@ -35,7 +36,7 @@ func (s *show) addWait(c *cobra.Command) {
 // await shows p once it has no problem, or when the time is out. Meanwhile it reports on
 // stderr what it waits for, whenever that changes.
 func (s *show) await(ctx context.Context, p look.Panel) error {
-	targets, err := s.targets()
+	targets, err := s.Targets(s.contexts)
 	if err != nil {
 		return err
 	}

@@ -21,7 +21,7 @@ func TestEveryClusterOnce(t *testing.T) {
 	raw.Contexts["broken"] = &clientcmdapi.Context{Cluster: "not-there"}
 	require.NoError(t, clientcmd.WriteToFile(*raw, file))
 
-	targets, err := (&show{globals: g}).targets()
+	targets, err := g.Targets(nil)
 	require.NoError(t, err)
 	names := map[string]bool{} // whether it can be reached
 	for _, target := range targets {

@@ -13,6 +13,7 @@ import (
 	"subctl/api/submariner/v1alpha1"
 	"subctl/cluster"
 	"subctl/dataplane"
+	"subctl/internal/cli"
 	"subctl/internal/kube"
 	"subctl/internal/look"
 	"subctl/internal/printer"
@@ -38,16 +39,17 @@ func newShowPlan(g *globals) *cobra.Command {
 		Short:             "Show the kernel configuration that a node should have",
 		Long:              showPlanLong,
 		Example:           "  subctl show plan gw-1 --context west\n  subctl show plan gw-1 --watch",
-		Args:              optionalName("node"),
-		ValidArgsFunction: completeArgument(g.nodes),
+		Args:              cli.OptionalName("node"),
+		ValidArgsFunction: cli.CompleteArgument(g.Reading(look.NodeNames)),
 	}
-	s := &show{globals: g, format: output(c, printer.Table, printer.JSON, printer.YAML)}
+	cli.Lacks(c, "contexts", "a node belongs to one cluster: choose it with --context")
+	s := &show{globals: g, format: cli.Output(c, printer.Table, printer.JSON, printer.YAML)}
 	s.addWatch(c)
 	c.Flags().StringVar(&node, "node", "", "name of the node, instead of the argument")
-	complete(c, "node", g.nodes)
+	cli.Complete(c, "node", g.Reading(look.NodeNames))
 	c.RunE = func(c *cobra.Command, _ []string) error {
 		if node == "" {
-			return usageError(errors.New("the name of the node is missing: subctl show plan NODE"))
+			return cli.UsageError(errors.New("the name of the node is missing: subctl show plan NODE"))
 		}
 		if !s.watch {
 			return s.print(g.planPicture(c.Context(), node, s.format.Format()))
@@ -82,7 +84,7 @@ func (g *globals) planPicture(ctx context.Context, node string, format printer.F
 // plan returns the plan of a node, the endpoints that the node does not connect to, and a note
 // about the cluster, if it is leaving.
 func (g *globals) plan(ctx context.Context, node string) (state dataplane.State, refused []string, note string, err error) {
-	c, err := g.client(ctx)
+	c, err := g.Client(ctx)
 	if err != nil {
 		return nil, nil, "", err
 	}
@@ -100,7 +102,7 @@ func (g *globals) plan(ctx context.Context, node string) (state dataplane.State,
 		}
 	}
 	if !joined {
-		name, _ := g.clusterName() // readable: client has read it
+		name, _ := g.ClusterName() // readable: client has read it
 		return nil, nil, "", fmt.Errorf("cluster %q has not joined, so its nodes have no plan: run \"subctl join\"", name)
 	}
 	snapshot, err := mesh.FromReports(node, objs...)

@@ -19,6 +19,7 @@ import (
 
 	submarinerv1 "subctl/api/submariner/v1"
 	"subctl/api/submariner/v1alpha1"
+	"subctl/internal/cli"
 	"subctl/internal/kube"
 )
 
@@ -67,7 +68,7 @@ func TestShowPlan(t *testing.T) {
 		require.Equal(t, result{stdout: want}, got)
 
 		got = runIn(t, w, contexts, "show", "plan", "--context", "east", "--node", node, "-o", "json")
-		require.Equal(t, exitDone, got.code)
+		require.Equal(t, cli.ExitDone, got.code)
 		var steps []map[string]string
 		require.NoError(t, json.Unmarshal([]byte(got.stdout), &steps))
 		var lines strings.Builder
@@ -83,10 +84,10 @@ func TestShowPlan(t *testing.T) {
 func TestShowPlanMistakes(t *testing.T) {
 	objs, _ := scenario(t, "alone")
 	got := runIn(t, world{"east": objs}, []string{"east"}, "show", "plan", "--node", "gw-9")
-	require.Equal(t, result{code: exitFailed, stderr: "Error: the cluster has no node \"gw-9\": it has gw, worker\n"}, got)
+	require.Equal(t, result{code: cli.ExitFailed, stderr: "Error: the cluster has no node \"gw-9\": it has gw, worker\n"}, got)
 
 	got = runIn(t, world{"east": nil}, []string{"east"}, "show", "plan", "--node", "gw")
-	require.Equal(t, exitFailed, got.code)
+	require.Equal(t, cli.ExitFailed, got.code)
 	require.Equal(t, "Error: cluster \"kube-east\" has not joined, so its nodes have no plan: run \"subctl join\"\n", got.stderr)
 	require.Empty(t, got.stdout)
 }
@@ -99,8 +100,8 @@ func TestShowPlanDenied(t *testing.T) {
 		"cablepolicies": "ask an administrator for the ClusterRole view in namespace submariner-operator, or choose another user or context (docs/permissions.md)\n",
 	} {
 		g, _, stderr := testGlobals(t, world{"east": objs}, "east")
-		connect := g.connect
-		g.connect = func(ctx context.Context, cfg *rest.Config) (client.Client, error) {
+		connect := g.Connect
+		g.Connect = func(ctx context.Context, cfg *rest.Config) (client.Client, error) {
 			c, err := connect(ctx, cfg)
 			if err != nil {
 				return nil, err
@@ -114,7 +115,7 @@ func TestShowPlanDenied(t *testing.T) {
 				},
 			}), nil
 		}
-		require.Equal(t, exitFailed, run(t.Context(), g, []string{"show", "plan", "gw"}))
+		require.Equal(t, cli.ExitFailed, run(t.Context(), g, []string{"show", "plan", "gw"}))
 		require.True(t, strings.HasSuffix(stderr.String(), remedy), stderr)
 	}
 }
@@ -128,7 +129,7 @@ func TestLeaving(t *testing.T) {
 			const note = ": it is leaving its clustersets since 2026-03-01T12:00:00Z: subctl uninstall finishes that\n"
 			for _, args := range []string{"show plan gw", "show all", "show connections"} {
 				got := runIn(t, world{"east": objs}, []string{"east"}, strings.Fields(args)...)
-				require.Equal(t, exitTrouble, got.code, args)
+				require.Equal(t, cli.ExitTrouble, got.code, args)
 				require.Contains(t, got.stderr, " ⚠ cluster \""+sub.Spec.ClusterID+"\""+note, args)
 			}
 			return

@@ -13,6 +13,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	submarinerv1 "subctl/api/submariner/v1"
+	"subctl/internal/cli"
 )
 
 // TestWatch lets a connection fail, the cluster vanish and come back, and
@@ -20,12 +21,12 @@ import (
 func TestWatch(t *testing.T) {
 	g, stdout, stderr := testGlobals(t, worlds()["well"], "west")
 	synctest.Test(t, func(t *testing.T) {
-		cfg, err := g.restConfig()
+		cfg, err := g.RestConfig()
 		require.NoError(t, err)
-		c, err := g.connect(t.Context(), cfg)
+		c, err := g.Connect(t.Context(), cfg)
 		require.NoError(t, err)
-		connect, lost := g.connect, true
-		g.connect = func(ctx context.Context, cfg *rest.Config) (client.Client, error) {
+		connect, lost := g.Connect, true
+		g.Connect = func(ctx context.Context, cfg *rest.Config) (client.Client, error) {
 			if lost {
 				return nil, context.DeadlineExceeded
 			}
@@ -44,7 +45,7 @@ func TestWatch(t *testing.T) {
 		require.NoError(t, c.Update(t.Context(), &gw))
 		time.Sleep(3 * watchPeriod)
 		interrupt()
-		require.Equal(t, exitDone, <-code)
+		require.Equal(t, cli.ExitDone, <-code)
 	})
 	const head = "GATEWAY   CLUSTER   REMOTE IP    NAT   CABLE DRIVER   POLICY   SUBNETS                                    STATUS      RTT avg.    MESSAGE\n"
 	require.Equal(t, head+
@@ -60,9 +61,9 @@ func TestWatchDocuments(t *testing.T) {
 	for format, split := range map[string]string{"json": "\n", "yaml": "---\n"} {
 		g, stdout, _ := testGlobals(t, worlds()["well"], "west")
 		synctest.Test(t, func(t *testing.T) {
-			cfg, err := g.restConfig()
+			cfg, err := g.RestConfig()
 			require.NoError(t, err)
-			c, err := g.connect(t.Context(), cfg)
+			c, err := g.Connect(t.Context(), cfg)
 			require.NoError(t, err)
 			ctx, interrupt := context.WithCancel(t.Context())
 			code := make(chan int)
@@ -74,7 +75,7 @@ func TestWatchDocuments(t *testing.T) {
 			require.NoError(t, c.Update(t.Context(), &gw))
 			time.Sleep(3 * watchPeriod)
 			interrupt()
-			require.Equal(t, exitDone, <-code)
+			require.Equal(t, cli.ExitDone, <-code)
 		})
 		var rtts []any
 		for document := range strings.SplitSeq(strings.TrimPrefix(strings.TrimSuffix(stdout.String(), "\n"), split), split) {
@@ -93,13 +94,13 @@ func TestWaitForConnections(t *testing.T) {
 	g, stdout, stderr := testGlobals(t, worlds()["known"], "west")
 	key := client.ObjectKey{Namespace: submarinerv1.OperatorNamespace, Name: "gw-1"}
 	synctest.Test(t, func(t *testing.T) {
-		cfg, err := g.restConfig()
+		cfg, err := g.RestConfig()
 		require.NoError(t, err)
-		c, err := g.connect(t.Context(), cfg)
+		c, err := g.Connect(t.Context(), cfg)
 		require.NoError(t, err)
-		start, connect := time.Now(), g.connect
-		g.now = func() time.Time { return now.Add(time.Since(start)) }
-		g.connect = func(ctx context.Context, cfg *rest.Config) (client.Client, error) {
+		start, connect := time.Now(), g.Connect
+		g.Now = func() time.Time { return now.Add(time.Since(start)) }
+		g.Connect = func(ctx context.Context, cfg *rest.Config) (client.Client, error) {
 			if time.Since(start) < 3*time.Second {
 				return nil, context.DeadlineExceeded
 			}
@@ -120,7 +121,7 @@ func TestWaitForConnections(t *testing.T) {
 		report(connection(submarinerv1.Connected, first))
 		time.Sleep(3 * time.Second)
 		report(connection(submarinerv1.Connected, first), connection(submarinerv1.Connected, second))
-		require.Equal(t, exitDone, <-code)
+		require.Equal(t, cli.ExitDone, <-code)
 	})
 	require.Equal(t, ` • waiting until all gateways are connected, for at most 30s …
  ⚠ reaching the API server at https://west.test:6443 (context "west"): context deadline exceeded: is the cluster up, and the context right?
@@ -143,9 +144,9 @@ func TestWaitInterrupted(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			g, stdout, stderr := testGlobals(t, world{"west": worlds()["known"]["west"], "slow": nil}, "west", "lost", "slow")
-			connect := g.connect
+			connect := g.Connect
 			synctest.Test(t, func(t *testing.T) {
-				g.connect = func(ctx context.Context, cfg *rest.Config) (client.Client, error) {
+				g.Connect = func(ctx context.Context, cfg *rest.Config) (client.Client, error) {
 					if test.context == "slow" {
 						<-ctx.Done()
 						return nil, ctx.Err()
@@ -157,7 +158,7 @@ func TestWaitInterrupted(t *testing.T) {
 				go func() { code <- run(ctx, g, []string{"show", "connections", "--wait", "--context", test.context}) }()
 				time.Sleep(2500 * time.Millisecond)
 				interrupt()
-				require.Equal(t, exitFailed, <-code)
+				require.Equal(t, cli.ExitFailed, <-code)
 			})
 			require.Contains(t, stdout.String(), test.stdout)
 			require.Contains(t, stderr.String(), test.stderr)
@@ -172,10 +173,10 @@ func TestWaitInVain(t *testing.T) {
 		code    int
 		message string
 	}{
-		"not connected":  {nil, exitTrouble, "not all gateways are connected after 5s"},
-		"cannot be read": {[]string{"--contexts", "lost"}, exitFailed, "connection refused"},
-		"and watching":   {[]string{"--watch"}, exitUsage, "--wait and --watch both decide"},
-		"no time":        {[]string{"--timeout", "0s"}, exitUsage, "--timeout 0s is not positive"},
+		"not connected":  {nil, cli.ExitTrouble, "not all gateways are connected after 5s"},
+		"cannot be read": {[]string{"--contexts", "lost"}, cli.ExitFailed, "connection refused"},
+		"and watching":   {[]string{"--watch"}, cli.ExitUsage, "--wait and --watch both decide"},
+		"no time":        {[]string{"--timeout", "0s"}, cli.ExitUsage, "--timeout 0s is not positive"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			g, stdout, stderr := testGlobals(t, worlds()["down"], "west", "lost")
@@ -185,7 +186,7 @@ func TestWaitInVain(t *testing.T) {
 			}
 			synctest.Test(t, func(t *testing.T) { require.Equal(t, test.code, run(t.Context(), g, args)) })
 			require.Contains(t, stderr.String(), test.message)
-			require.Equal(t, test.code == exitTrouble, strings.Contains(stdout.String(), "gw-n"), stdout.String())
+			require.Equal(t, test.code == cli.ExitTrouble, strings.Contains(stdout.String(), "gw-n"), stdout.String())
 		})
 	}
 }
@@ -204,7 +205,7 @@ func TestFlagsWithoutEffect(t *testing.T) {
 	} {
 		t.Run(test.args, func(t *testing.T) {
 			g, _, stderr := testGlobals(t, world{"west": nil}, "west")
-			require.Equal(t, exitUsage, run(t.Context(), g, strings.Fields(test.args)))
+			require.Equal(t, cli.ExitUsage, run(t.Context(), g, strings.Fields(test.args)))
 			require.Contains(t, stderr.String(), test.message)
 		})
 	}
@@ -215,9 +216,9 @@ func TestWatchPlan(t *testing.T) {
 	objs, nodes := scenario(t, "two-clusters")
 	g, stdout, _ := testGlobals(t, world{"east": append(objs, connectedToWest())}, "east")
 	synctest.Test(t, func(t *testing.T) {
-		cfg, err := g.restConfig()
+		cfg, err := g.RestConfig()
 		require.NoError(t, err)
-		c, err := g.connect(t.Context(), cfg)
+		c, err := g.Connect(t.Context(), cfg)
 		require.NoError(t, err)
 		ctx, interrupt := context.WithCancel(t.Context())
 		code := make(chan int)
@@ -232,7 +233,7 @@ func TestWatchPlan(t *testing.T) {
 		}
 		time.Sleep(3 * watchPeriod)
 		interrupt()
-		require.Equal(t, exitDone, <-code)
+		require.Equal(t, cli.ExitDone, <-code)
 	})
 	first, second, ok := strings.Cut(stdout.String(), "\n\n")
 	require.True(t, ok)

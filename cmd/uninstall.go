@@ -15,6 +15,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"subctl/cluster/uninstall"
+	"subctl/internal/cli"
 	"subctl/internal/look"
 	"subctl/internal/printer"
 	"subctl/internal/words"
@@ -67,18 +68,19 @@ func newUninstall(g *globals) *cobra.Command {
 		Short:   "Remove a cluster from the network",
 		Long:    uninstallLong,
 		Example: uninstallExample,
-		Args:    noArguments,
+		Args:    cli.NoArguments,
 		RunE:    func(c *cobra.Command, _ []string) error { return o.run(c.Context(), g) },
 	}
+	cli.Lacks(c, "contexts", "clusters are removed one at a time, each after its own confirmation: choose the cluster with --context")
 	f := c.Flags()
 	f.BoolVarP(&o.yes, "yes", "y", false, "do not ask for confirmation")
 	f.BoolVar(&o.dryRun, "dry-run", false, "print the actions without performing them")
 	f.StringSliceVar(&o.force, "force", nil, "continue in spite of these obstacles: "+strings.Join(obstacleNames(), ", ")+"; without a value, of all")
 	f.Lookup("force").NoOptDefVal = strings.Join(obstacleNames(), ",")
-	complete(c, "force", func(context.Context) ([]string, error) { return obstacleNames(), nil })
-	before(c, o.check)
-	timeLimit(c, &o.timeout, 2*time.Minute, "time limit for cleaning the nodes, and for deleting the namespace")
-	o.format = dryRunOutput(c, &o.dryRun, printer.Table, printer.JSON, printer.YAML)
+	cli.Complete(c, "force", func(context.Context) ([]string, error) { return obstacleNames(), nil })
+	cli.Before(c, o.check)
+	cli.TimeLimit(c, &o.timeout, 2*time.Minute, "time limit for cleaning the nodes, and for deleting the namespace")
+	o.format = cli.DryRunOutput(c, &o.dryRun, printer.Table, printer.JSON, printer.YAML)
 	return c
 }
 
@@ -111,7 +113,7 @@ func (o *uninstallOptions) check() error {
 }
 
 func (o *uninstallOptions) run(ctx context.Context, g *globals) error {
-	side, err := g.memberSide(ctx)
+	side, err := g.MemberSide(ctx)
 	if err != nil {
 		return err
 	}
@@ -136,11 +138,11 @@ func (o *uninstallOptions) run(ctx context.Context, g *globals) error {
 		report.Warn("%v", lost)
 	}
 	if o.dryRun {
-		if err := g.printActions(o.format.Format(), remains.Lines(side.Client)); err != nil || lost == nil || accepted {
+		if err := cli.PrintActions(g.IOStreams, o.format.Format(), remains.Lines(side.Client)); err != nil || lost == nil || accepted {
 			return err
 		}
 		report.Warn("%v\nwithout --force=%s, uninstall is refused", lost, uninstall.Policies)
-		return trouble()
+		return cli.Trouble()
 	}
 	if lost != nil && !accepted {
 		return fmt.Errorf("%w\nnothing was changed: let the broker keep these policies with subctl cable-policy adopt --from %s --context BROKER, or continue with --force=%s",
@@ -151,7 +153,7 @@ func (o *uninstallOptions) run(ctx context.Context, g *globals) error {
 			return err
 		}
 	}
-	u := &uninstall.Operation{Cluster: side, Report: report, Connect: g.connect, Force: o.obstacles, Timeout: o.timeout}
+	u := &uninstall.Operation{Cluster: side, Report: report, Connect: g.Connect, Force: o.obstacles, Timeout: o.timeout}
 	return u.Run(ctx, remains)
 }
 
@@ -196,7 +198,7 @@ func uninstallQuestion(r *uninstall.Remains, where string) string {
 func (g *globals) confirm(ctx context.Context, question string) error {
 	file, ok := g.In.(*os.File)
 	if !ok || !term.IsTerminal(int(file.Fd())) {
-		return usageError(errors.New("stdin is not a terminal, so the confirmation is missing: add --yes"))
+		return cli.UsageError(errors.New("stdin is not a terminal, so the confirmation is missing: add --yes"))
 	}
 	if _, err := fmt.Fprintf(g.ErrOut, "%s [y/N] ", question); err != nil {
 		return err

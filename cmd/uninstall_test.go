@@ -11,6 +11,7 @@ import (
 	"subctl/broker/brokertest"
 	"subctl/broker/exchange"
 	"subctl/cluster"
+	"subctl/internal/cli"
 )
 
 // refuses has uninstall refuse to delete a policy that two other clusters need, until the
@@ -40,21 +41,21 @@ func (w *joinWorld) refuses(t *testing.T) {
 	const table = "CLUSTERS       NOW            THEN\ncloud - east   ipsec (kept)   vxlan (default)\n"
 	const why = "1 pair of other clusters would change their cable, because policies that were created on this cluster are deleted with it: 1 pair of clusters would lose encryption:"
 	r := w.run(t, "uninstall", "--yes")
-	require.Equal(t, exitFailed, r.code)
+	require.Equal(t, cli.ExitFailed, r.code)
 	require.Equal(t, table, r.stdout)
 	require.Contains(t, r.stderr, "Error: "+why+"\n  cloud - east: ipsec (kept) → vxlan (default), not encrypted\nnothing was changed: "+
 		"let the broker keep these policies with subctl cable-policy adopt --from west --context BROKER, or continue with --force=policies\n")
 	r = w.run(t, "uninstall", "--dry-run")
-	require.Equal(t, exitTrouble, r.code)
+	require.Equal(t, cli.ExitTrouble, r.code)
 	require.Contains(t, r.stdout, table+"delete Submariner")
 	require.Contains(t, r.stderr, "without --force=policies, uninstall is refused")
-	require.Equal(t, exitTrouble, w.run(t, "uninstall", "--dry-run", "--force=nodes,broker").code, "they are other obstacles")
-	require.Equal(t, result{code: exitUsage, stderr: "Error: --force=x names no obstacle: use policies, nodes, broker\n"}, w.run(t, "uninstall", "--force=x"))
-	require.Equal(t, exitDone, w.run(t, "uninstall", "--dry-run", "--force").code)
+	require.Equal(t, cli.ExitTrouble, w.run(t, "uninstall", "--dry-run", "--force=nodes,broker").code, "they are other obstacles")
+	require.Equal(t, result{code: cli.ExitUsage, stderr: "Error: --force=x names no obstacle: use policies, nodes, broker\n"}, w.run(t, "uninstall", "--force=x"))
+	require.Equal(t, cli.ExitDone, w.run(t, "uninstall", "--dry-run", "--force").code)
 	require.Equal(t, before, w.state(t))
 
 	r = w.run(t, "cable-policy", "adopt", "kept", "--broker-info", w.file, "--kubeconfig", w.hub.Kubeconfig())
-	require.Equal(t, exitDone, r.code, r.stderr)
+	require.Equal(t, cli.ExitDone, r.code, r.stderr)
 	require.NoError(t, w.hubC.Get(t.Context(), client.ObjectKeyFromObject(onHub), onHub))
 	require.True(t, exchange.Kinds().IsEmpty(onHub), "%v", onHub)
 	adoptedOnHub := &v1alpha1.CablePolicies{}

@@ -6,6 +6,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"subctl/internal/cli"
 	"subctl/internal/printer"
 	"subctl/internal/version"
 )
@@ -22,9 +23,10 @@ func newVersion(g *globals) *cobra.Command {
 		Use:   "version",
 		Short: "Print the version of subctl",
 		Long:  "Print the version of this subctl.\n\nTo print the versions of the agents in clusters, use \"subctl show versions\".",
-		Args:  noArguments,
+		Args:  cli.NoArguments,
 	}
-	format := output(c, printer.Table, printer.JSON, printer.YAML)
+	cli.ContactsNoCluster(c, ": see subctl show versions")
+	format := cli.Output(c, printer.Table, printer.JSON, printer.YAML)
 	c.RunE = func(*cobra.Command, []string) error {
 		if format.Format() == printer.Table {
 			_, err := fmt.Fprintf(g.Out, "subctl version: %s\n", version.Version)

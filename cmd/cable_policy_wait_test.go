@@ -10,6 +10,7 @@ import (
 
 	submarinerv1 "subctl/api/submariner/v1"
 	"subctl/api/submariner/v1alpha1"
+	"subctl/internal/cli"
 )
 
 // TestWait changes the cable of a pair, whose gateway in west reports a driver and a policy
@@ -26,16 +27,16 @@ func TestWait(t *testing.T) {
 	}{
 		{name: "reached", driver: "vxlan", policy: "x", args: eastWest, want: " • waiting for the new cables of 1 pair …\n ✓ east - west: vxlan (x)\n ⚠ east - west: as cluster west reports; not checked in cluster east, of which the kubeconfig has no usable context\n"},
 		{
-			name: "out of time", driver: "wireguard", policy: "secure", args: append([]string{"--timeout", "1s"}, eastWest...), code: exitTrouble,
+			name: "out of time", driver: "wireguard", policy: "secure", args: append([]string{"--timeout", "1s"}, eastWest...), code: cli.ExitTrouble,
 			want: "Error: waiting for the new cables: out of time: the change is written, and takes effect without this command; not reached yet:\n" +
 				"  east - west: cluster west: gateway gw-1: uses wireguard (secure)\nsee subctl show connections\n",
 		},
 		{
-			name: "interrupted", driver: "wireguard", policy: "secure", args: eastWest, interrupt: true, code: exitFailed,
+			name: "interrupted", driver: "wireguard", policy: "secure", args: eastWest, interrupt: true, code: cli.ExitFailed,
 			want: "Error: waiting for the new cables: interrupted: the change is written, and takes effect without this command; not reached yet:\n  east - west: not known\n",
 		},
 		{
-			name: "a pair that nobody sees", args: []string{"--cable-driver", "wireguard", "--left-cluster-selector", "env=cloud,!a,!b", "--right-cluster-selector", "tier=core"}, code: exitFailed, unchanged: true,
+			name: "a pair that nobody sees", args: []string{"--cable-driver", "wireguard", "--left-cluster-selector", "env=cloud,!a,!b", "--right-cluster-selector", "tier=core"}, code: cli.ExitFailed, unchanged: true,
 			want: "Error: --wait cannot see 1 pair: cloud - east: the kubeconfig has no usable context of either cluster: add one, or omit --wait (nothing was changed)\n",
 		},
 		{name: "nothing changes", args: []string{"--left-cluster-selector", "env=mars"}, want: "created cable policy x"},
@@ -59,9 +60,9 @@ func TestWait(t *testing.T) {
 			require.Equal(t, test.code, code, stderr)
 			require.Contains(t, stderr.String(), test.want)
 
-			cfg, err := g.restConfigFor("west")
+			cfg, err := g.RestConfigFor("west")
 			require.NoError(t, err)
-			west, err := g.connect(t.Context(), cfg)
+			west, err := g.Connect(t.Context(), cfg)
 			require.NoError(t, err)
 			err = west.Get(t.Context(), client.ObjectKey{Namespace: submarinerv1.OperatorNamespace, Name: "x"}, &v1alpha1.CablePolicies{})
 			require.NoError(t, client.IgnoreNotFound(err))

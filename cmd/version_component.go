@@ -7,6 +7,7 @@ import (
 	"k8s.io/cli-runtime/pkg/genericiooptions"
 
 	"subctl/cluster"
+	"subctl/internal/cli"
 	"subctl/internal/version"
 )
 
@@ -24,12 +25,12 @@ func runComponent(io genericiooptions.IOStreams, program string, args []string) 
 	name := filepath.Base(program)
 	component, ok := components[name]
 	if !ok {
-		return exitDone, false
+		return cli.ExitDone, false
 	}
 	if len(args) != 1 || args[0] != "--version" {
 		fmt.Fprintf(io.ErrOut, "Error: %s takes only --version: the agents are started by \"subctl agent\"\n", name)
-		return exitUsage, true
+		return cli.ExitUsage, true
 	}
 	fmt.Fprintf(io.ErrOut, "%s version: %s\n", component, version.Version)
-	return exitDone, true
+	return cli.ExitDone, true
 }

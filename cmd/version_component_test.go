@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"k8s.io/cli-runtime/pkg/genericiooptions"
 
+	"subctl/internal/cli"
 	"subctl/internal/kubetest"
 	"subctl/internal/version"
 )
@@ -23,10 +24,10 @@ func TestComponentVersions(t *testing.T) {
 		code    int
 		stderr  string
 	}{
-		{"/usr/local/bin/submariner-gateway", []string{"--version"}, true, exitDone, "submariner-gateway version: " + version.Version + "\n"},
-		{"submariner-route-agent", []string{"--version"}, true, exitDone, "submariner-routeagent version: " + version.Version + "\n"},
-		{"submariner-gateway", nil, true, exitUsage, "Error: submariner-gateway takes only --version: the agents are started by \"subctl agent\"\n"},
-		{"/usr/local/bin/subctl", []string{"--version"}, false, exitDone, ""},
+		{"/usr/local/bin/submariner-gateway", []string{"--version"}, true, cli.ExitDone, "submariner-gateway version: " + version.Version + "\n"},
+		{"submariner-route-agent", []string{"--version"}, true, cli.ExitDone, "submariner-routeagent version: " + version.Version + "\n"},
+		{"submariner-gateway", nil, true, cli.ExitUsage, "Error: submariner-gateway takes only --version: the agents are started by \"subctl agent\"\n"},
+		{"/usr/local/bin/subctl", []string{"--version"}, false, cli.ExitDone, ""},
 	} {
 		var stdout, stderr bytes.Buffer
 		code, ok := runComponent(genericiooptions.IOStreams{Out: &stdout, ErrOut: &stderr}, test.program, test.args)

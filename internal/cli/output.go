@@ -1,4 +1,4 @@
-package cmd
+package cli
 
 import (
 	"context"
@@ -10,31 +10,33 @@ import (
 	"github.com/spf13/cobra"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/cli-runtime/pkg/genericiooptions"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/yaml"
 
 	"subctl/internal/kube"
 	"subctl/internal/printer"
+	"subctl/internal/progress"
 )
 
-// stdStream is the name of a file that stands for stdin or stdout.
-const stdStream = "-"
+// StdStream is the name of a file that stands for stdin or stdout.
+const StdStream = "-"
 
-// output declares the flag -o of c for the formats in choices; the first is the default.
-func output(c *cobra.Command, choices ...printer.Format) *printer.Flag {
+// Output declares the flag -o of c for the formats in choices; the first is the default.
+func Output(c *cobra.Command, choices ...printer.Format) *printer.Flag {
 	f := printer.NewFlag(choices...)
 	c.Flags().VarP(f, "output", "o", f.Usage())
-	complete(c, "output", func(context.Context) ([]string, error) { return f.Choices(), nil })
+	Complete(c, "output", func(context.Context) ([]string, error) { return f.Choices(), nil })
 	return f
 }
 
-// markDryRun prints the data of --dry-run and marks them: with a line of text, or with a comment
+// PrintDryRun prints the data of --dry-run and marks them: with a line of text, or with a comment
 // in YAML. JSON has no comments: the data themselves have a field "dryRun", and a message is
 // printed.
-func (g *globals) markDryRun(format printer.Format, print func() error) error {
+func PrintDryRun(io genericiooptions.IOStreams, format printer.Format, print func() error) error {
 	const mark = "dry run: nothing is changed"
 	if format == printer.YAML {
-		if _, err := fmt.Fprintln(g.Out, "#", mark); err != nil {
+		if _, err := fmt.Fprintln(io.Out, "#", mark); err != nil {
 			return err
 		}
 		return print()
@@ -43,10 +45,10 @@ func (g *globals) markDryRun(format printer.Format, print func() error) error {
 		return err
 	}
 	if format == printer.JSON {
-		g.progress().Done(mark)
+		progress.New(io.ErrOut).Done(mark)
 		return nil
 	}
-	_, err := fmt.Fprintln(g.Out, mark)
+	_, err := fmt.Fprintln(io.Out, mark)
 	return err
 }
 
@@ -56,36 +58,36 @@ type action struct {
 	DryRun bool   `json:"dryRun"` // true: it was not done
 }
 
-// printActions prints what a command would do without --dry-run, one line each or as data.
-func (g *globals) printActions(format printer.Format, lines []string) error {
-	return g.markDryRun(format, func() error {
+// PrintActions prints what a command would do without --dry-run, one line each or as data.
+func PrintActions(io genericiooptions.IOStreams, format printer.Format, lines []string) error {
+	return PrintDryRun(io, format, func() error {
 		if !format.Structured() {
-			_, err := fmt.Fprintln(g.Out, strings.Join(lines, "\n"))
+			_, err := fmt.Fprintln(io.Out, strings.Join(lines, "\n"))
 			return err
 		}
 		actions := []action{}
 		for _, line := range lines {
 			actions = append(actions, action{line, true})
 		}
-		return printer.Encode(g.Out, format, actions)
+		return printer.Encode(io.Out, format, actions)
 	})
 }
 
-// dryRunOutput declares -o for a command whose only data are those of --dry-run. With another
+// DryRunOutput declares -o for a command whose only data are those of --dry-run. With another
 // use of -o, the command line is wrong.
-func dryRunOutput(c *cobra.Command, dryRun *bool, choices ...printer.Format) *printer.Flag {
-	before(c, func() error {
+func DryRunOutput(c *cobra.Command, dryRun *bool, choices ...printer.Format) *printer.Flag {
+	Before(c, func() error {
 		if c.Flags().Changed("output") && !*dryRun {
 			return errors.New("--output requires --dry-run")
 		}
 		return nil
 	})
-	return output(c, choices...)
+	return Output(c, choices...)
 }
 
-// printObjects prints objects as they would be sent to an API server: as YAML documents, or
+// PrintObjects prints objects as they would be sent to an API server: as YAML documents, or
 // as one JSON List. With --dry-run the List has the field "dryRun", which kubectl and -f ignore.
-func printObjects(w io.Writer, s *runtime.Scheme, format printer.Format, dryRun bool, objects []client.Object) error {
+func PrintObjects(w io.Writer, s *runtime.Scheme, format printer.Format, dryRun bool, objects []client.Object) error {
 	list := []*unstructured.Unstructured{}
 	for _, obj := range objects {
 		u, err := kube.Unstructured(s, obj)
@@ -101,12 +103,12 @@ func printObjects(w io.Writer, s *runtime.Scheme, format printer.Format, dryRun 
 		}
 		return printer.Encode(w, format, all)
 	}
-	return printDocuments(w, "", list)
+	return PrintDocuments(w, "", list)
 }
 
-// printDocuments prints objects as YAML documents, each with a comment unless comment is
+// PrintDocuments prints objects as YAML documents, each with a comment unless comment is
 // empty.
-func printDocuments(w io.Writer, comment string, list []*unstructured.Unstructured) error {
+func PrintDocuments(w io.Writer, comment string, list []*unstructured.Unstructured) error {
 	if comment != "" {
 		comment = "# " + comment + "\n"
 	}

@@ -7,6 +7,8 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"subctl/internal/cli"
 )
 
 // TestConfig sees which cluster "show connections" tries to reach.
@@ -50,7 +52,7 @@ func TestConfig(t *testing.T) {
 			code := run(t.Context(), g, append([]string{"show", "connections"}, test.args...))
 			require.Equal(t, test.stderr, strings.ReplaceAll(stderr.String(), file, "FILE"))
 			require.Equal(t, test.code, code)
-			if test.code == exitUsage {
+			if test.code == cli.ExitUsage {
 				require.Empty(t, stdout.String())
 			}
 		})
@@ -64,7 +66,7 @@ func TestConfigInHome(t *testing.T) {
 	dir := filepath.Join(home, ".config", "subctl")
 	require.NoError(t, os.MkdirAll(dir, 0o700))
 	require.NoError(t, os.WriteFile(filepath.Join(dir, "config.yaml"), []byte("context: east"), 0o600))
-	require.Equal(t, exitFailed, run(t.Context(), g, []string{"show", "connections"}))
+	require.Equal(t, cli.ExitFailed, run(t.Context(), g, []string{"show", "connections"}))
 	require.Contains(t, stderr.String(), "https://east.test:6443")
 }
 
@@ -76,10 +78,10 @@ func TestBadConfig(t *testing.T) {
 	const mistake = "unknown setting \"contxt\": did you mean \"context\"?\n"
 	for _, args := range []string{"version", "options", "help show", "completion bash", "show", ""} {
 		got := runIn(t, nil, nil, strings.Fields(args)...)
-		require.Equal(t, exitDone, got.code, args)
+		require.Equal(t, cli.ExitDone, got.code, args)
 		require.NotEmpty(t, got.stdout, args)
 		require.Equal(t, " ⚠ "+file+": "+mistake, got.stderr, args)
 	}
 	got := runIn(t, worlds()["well"], []string{"west"}, "show", "connections")
-	require.Equal(t, result{code: exitUsage, stderr: "Error: " + file + ": " + mistake}, got)
+	require.Equal(t, result{code: cli.ExitUsage, stderr: "Error: " + file + ": " + mistake}, got)
 }

@@ -1,13 +1,13 @@
-package cmd
+package connect
 
 import (
+	"io"
 	"os"
 	"path/filepath"
 	"testing"
 
 	"github.com/spf13/pflag"
 	"github.com/stretchr/testify/require"
-	"k8s.io/cli-runtime/pkg/genericiooptions"
 )
 
 // kubeconfigFile writes a kubeconfig with one context, which is the current one.
@@ -30,18 +30,18 @@ func TestKubeconfigList(t *testing.T) {
 		}
 		return text
 	}
-	g := newGlobals(genericiooptions.IOStreams{})
-	*g.kube.KubeConfig = list(west, east)
-	names, err := g.contexts()
+	k := New(io.Discard)
+	*k.Flags.KubeConfig = list(west, east)
+	names, err := k.Contexts()
 	require.NoError(t, err)
 	require.Equal(t, []string{"east", "west"}, names)
 	for context, host := range map[string]string{"": "https://west.test", "east": "https://east.test"} {
-		cfg, err := g.restConfigFor(context)
+		cfg, err := k.RestConfigFor(context)
 		require.NoError(t, err)
 		require.Equal(t, host, cfg.Host)
 	}
-	*g.kube.KubeConfig = list(west, filepath.Join(dir, "north.yaml"))
-	_, err = g.restConfig()
+	*k.Flags.KubeConfig = list(west, filepath.Join(dir, "north.yaml"))
+	_, err = k.RestConfig()
 	require.ErrorContains(t, err, "reading the kubeconfig: stat "+filepath.Join(dir, "north.yaml")+": no such file")
 }
 
@@ -49,18 +49,18 @@ func TestKubeconfigList(t *testing.T) {
 func TestNoKubeconfig(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "passwd")
 	require.NoError(t, os.WriteFile(file, []byte("root:x:0:0:root:/root:/bin/bash\n"), 0o600))
-	g := newGlobals(genericiooptions.IOStreams{})
-	*g.kube.KubeConfig = file
-	_, err := g.restConfig()
+	k := New(io.Discard)
+	*k.Flags.KubeConfig = file
+	_, err := k.RestConfig()
 	require.EqualError(t, err, `reading the kubeconfig: error loading config file "`+file+`": the file is not a kubeconfig: specify another file with --kubeconfig FILE or $KUBECONFIG`)
 }
 
 // Whatever kubectl's other flags say, a list means what one file does.
 func TestKubeconfigListFlags(t *testing.T) {
 	west := kubeconfigFile(t, t.TempDir(), "west")
-	g := newGlobals(genericiooptions.IOStreams{})
+	k := New(io.Discard)
 	flags := pflag.NewFlagSet("", pflag.ContinueOnError)
-	g.kube.AddFlags(flags)
+	k.Flags.AddFlags(flags)
 	flags.VisitAll(func(f *pflag.Flag) {
 		values := map[string]string{
 			"string": "x", "stringArray": "a=b", "bool": "true", "kubeconfig": west, "context": "west", "cluster": "c-west", "user": "u-west",
@@ -72,10 +72,10 @@ func TestKubeconfigListFlags(t *testing.T) {
 		}
 		require.NoError(t, f.Value.Set(value), f.Name)
 	})
-	one, err := g.restConfig()
+	one, err := k.RestConfig()
 	require.NoError(t, err)
-	*g.kube.KubeConfig += string(os.PathListSeparator) + west
-	several, err := g.restConfig()
+	*k.Flags.KubeConfig += string(os.PathListSeparator) + west
+	several, err := k.RestConfig()
 	require.NoError(t, err)
 	require.NotNil(t, one.Proxy)
 	require.NotNil(t, several.Proxy)

@@ -1,4 +1,4 @@
-package cmd
+package cli
 
 import (
 	"errors"
@@ -16,22 +16,29 @@ import (
 	"subctl/internal/words"
 )
 
-const configHelp = `Flags that are not set on the command line are read from the environment, and then from a
+// ConfigHelp describes, for a help text, where the values of flags come from.
+const ConfigHelp = `Flags that are not set on the command line are read from the environment, and then from a
 configuration file. For example, --request-timeout is SUBCTL_REQUEST_TIMEOUT in the
 environment and the key request-timeout in the file. A key in the file applies to all
 commands that have the flag. The file is $SUBCTL_CONFIG or ~/.config/subctl/config.yaml, and
 need not exist. --output can be set only on the command line.`
 
-// config is the environment and the configuration file. It sets flags that the command line
+// contextFlags choose the clusters of a command. A command line has one of them, and the
+// environment and the configuration file then set none.
+var contextFlags = []string{"context", "kubecontext", "contexts"}
+
+// Config is the environment and the configuration file. It sets flags that the command line
 // does not set, so that commands use only flags. Nothing else reads the environment.
-type config struct {
-	// flags are the names of all flags of all commands: the valid keys of the file.
-	flags []string
+type Config struct {
+	flags []string // the names of all flags of all commands: the valid keys of the file
 }
 
-// apply sets the flags of c that the command line does not set, from the environment or
+// NewConfig returns the configuration of root and all its commands.
+func NewConfig(root *cobra.Command) Config { return Config{allFlags(root)} }
+
+// Apply sets the flags of c that the command line does not set, from the environment or
 // else from the file.
-func (f config) apply(c *cobra.Command) error {
+func (f Config) Apply(c *cobra.Command) error {
 	v := viper.NewWithOptions(viper.KeyDelimiter("\x00")) // keys are names of flags, with any characters
 	v.SetEnvPrefix("subctl")
 	v.SetEnvKeyReplacer(strings.NewReplacer("-", "_"))
@@ -56,7 +63,7 @@ func (f config) apply(c *cobra.Command) error {
 
 // read reads the file, if there is one. It refuses keys that are not the name of a flag,
 // since a misspelt key would silently have no effect.
-func (f config) read(v *viper.Viper) error {
+func (f Config) read(v *viper.Viper) error {
 	path, optional := os.Getenv("SUBCTL_CONFIG"), false
 	if path == "" {
 		home, err := os.UserHomeDir()
@@ -123,7 +130,7 @@ func configurable(flag *pflag.Flag) bool {
 // allFlags returns the names of the flags of root and all its commands, sorted.
 func allFlags(root *cobra.Command) []string {
 	var names []string
-	each(root, func(c *cobra.Command) {
+	Each(root, func(c *cobra.Command) {
 		for _, set := range []*pflag.FlagSet{c.LocalFlags(), c.PersistentFlags()} {
 			set.VisitAll(func(flag *pflag.Flag) {
 				if configurable(flag) {

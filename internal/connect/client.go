@@ -1,4 +1,4 @@
-package cmd
+package connect
 
 import (
 	"cmp"
@@ -29,36 +29,47 @@ import (
 // that TCP spends on an unused address.
 const firstContact = 10 * time.Second
 
-// client returns a client for the cluster of the current context, after a first answer of
+// Client returns a client for the cluster of the current context, after a first answer of
 // its API server.
-func (g *globals) client(ctx context.Context) (client.Client, error) {
-	return g.clientFor(ctx, *g.kube.Context)
+func (k *Kubeconfig) Client(ctx context.Context) (client.Client, error) {
+	return k.ClientFor(ctx, *k.Flags.Context)
 }
 
-// clientFor returns a client for the cluster of a context; "" is the current context.
-func (g *globals) clientFor(ctx context.Context, name string) (client.Client, error) {
-	return g.clientWith(ctx, name, nil)
+// ClientFor returns a client for the cluster of a context; "" is the current context.
+func (k *Kubeconfig) ClientFor(ctx context.Context, name string) (client.Client, error) {
+	return k.ClientWith(ctx, name, nil)
 }
 
-// clientWith returns a client as clientFor does. wrap, which may be nil, wraps its transport.
-func (g *globals) clientWith(ctx context.Context, name string, wrap transport.WrapperFunc) (client.Client, error) {
-	cfg, err := g.restConfigFor(name)
+// ClientWith returns a client as ClientFor does. wrap, which may be nil, wraps its transport.
+func (k *Kubeconfig) ClientWith(ctx context.Context, name string, wrap transport.WrapperFunc) (client.Client, error) {
+	cfg, err := k.RestConfigFor(name)
 	if err != nil {
 		return nil, err
 	}
 	cfg.Wrap(wrap)
 	cfg.QPS, cfg.Burst = 100, 200 // the default of 5 requests a second would take longer than all the rest
-	c, err := g.connect(ctx, cfg)
+	c, err := k.Connect(ctx, cfg)
 	if err != nil {
-		current, _ := g.contextName() // readable: restConfigFor has read it
-		return nil, noAnswer(cfg, cmp.Or(name, current), err)
+		current, _ := k.contextName() // readable: RestConfigFor has read it
+		return nil, NoAnswer(cfg, cmp.Or(name, current), err)
 	}
 	return c, nil
 }
 
+// Reading returns a function that lists something of the current cluster, for completions.
+func (k *Kubeconfig) Reading(list func(context.Context, client.Client) ([]string, error)) func(context.Context) ([]string, error) {
+	return func(ctx context.Context) ([]string, error) {
+		c, err := k.Client(ctx)
+		if err != nil {
+			return nil, err
+		}
+		return list(ctx, c)
+	}
+}
+
 // dial returns a client. It first requests the API server's version, so that problems with
 // the connection or the credentials are found at once.
-func (*globals) dial(ctx context.Context, cfg *rest.Config) (client.Client, error) {
+func dial(ctx context.Context, cfg *rest.Config) (client.Client, error) {
 	first := rest.CopyConfig(cfg)
 	first.Timeout = cmp.Or(cfg.Timeout, firstContact)
 	versions, err := discovery.NewDiscoveryClientForConfig(first)
@@ -75,8 +86,8 @@ func (*globals) dial(ctx context.Context, cfg *rest.Config) (client.Client, erro
 	return client.New(cfg, client.Options{Scheme: scheme})
 }
 
-// noAnswer returns a one-line error about an API server that cannot be used, with a remedy.
-func noAnswer(cfg *rest.Config, name string, err error) error {
+// NoAnswer returns a one-line error about an API server that cannot be used, with a remedy.
+func NoAnswer(cfg *rest.Config, name string, err error) error {
 	where := cfg.Host
 	if name != "" {
 		where = fmt.Sprintf("%s (context %q)", cfg.Host, name)
@@ -96,32 +107,32 @@ func noAnswer(cfg *rest.Config, name string, err error) error {
 	return fmt.Errorf("reaching the API server at %s: %w: is the cluster up, and the context right?", where, err)
 }
 
-// memberSide connects to the cluster of the current context.
-func (g *globals) memberSide(ctx context.Context) (cluster.Side, error) {
-	cfg, err := g.restConfig()
+// MemberSide connects to the cluster of the current context.
+func (k *Kubeconfig) MemberSide(ctx context.Context) (cluster.Side, error) {
+	cfg, err := k.RestConfig()
 	if err != nil {
 		return cluster.Side{}, err
 	}
 	cfg.QPS, cfg.Burst = 100, 200 // the default of 5 requests a second would take longer than all the rest
-	side, err := g.side(ctx, cfg)
+	side, err := k.side(ctx, cfg)
 	if err != nil {
-		name, _ := g.contextName() // readable: restConfig has read it
-		return side, noAnswer(cfg, name, err)
+		name, _ := k.contextName() // readable: RestConfig has read it
+		return side, NoAnswer(cfg, name, err)
 	}
 	return side, nil
 }
 
-// brokerSide connects to a broker.
-func (g *globals) brokerSide(ctx context.Context, cfg *rest.Config) (cluster.Side, error) {
-	side, err := g.side(ctx, cfg)
+// BrokerSide connects to a broker.
+func (k *Kubeconfig) BrokerSide(ctx context.Context, cfg *rest.Config) (cluster.Side, error) {
+	side, err := k.side(ctx, cfg)
 	if err != nil {
 		return side, noBroker(cfg.Host, err)
 	}
 	return side, nil
 }
 
-func (g *globals) side(ctx context.Context, cfg *rest.Config) (cluster.Side, error) {
-	c, err := g.connect(ctx, cfg)
+func (k *Kubeconfig) side(ctx context.Context, cfg *rest.Config) (cluster.Side, error) {
+	c, err := k.Connect(ctx, cfg)
 	if err != nil {
 		return cluster.Side{}, err
 	}

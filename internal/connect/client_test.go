@@ -1,4 +1,4 @@
-package cmd
+package connect
 
 import (
 	"bytes"
@@ -8,7 +8,6 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
-	"k8s.io/cli-runtime/pkg/genericiooptions"
 	"k8s.io/client-go/rest"
 
 	"subctl/internal/progress"
@@ -33,14 +32,13 @@ func TestDial(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			server := httptest.NewServer(test.answer)
 			defer server.Close()
-			g := newGlobals(genericiooptions.NewTestIOStreamsDiscard())
 			cfg := &rest.Config{Host: server.URL}
-			_, err := g.dial(t.Context(), cfg)
+			_, err := dial(t.Context(), cfg)
 			if test.want == "" {
 				require.NoError(t, err)
 				return
 			}
-			require.EqualError(t, noAnswer(cfg, "west", err), strings.ReplaceAll(test.want, "URL", server.URL))
+			require.EqualError(t, NoAnswer(cfg, "west", err), strings.ReplaceAll(test.want, "URL", server.URL))
 		})
 	}
 }

@@ -1,0 +1,108 @@
+// Package guard protects the cables of pairs of clusters: a command that changes them refuses
+// a change that leaves a pair without a cable, or removes the encryption of its cable, unless
+// the user confirms it with --force. With --wait, the command waits for the new cables.
+package guard
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"subctl/internal/cli"
+	"subctl/internal/look"
+	"subctl/internal/progress"
+	"subctl/internal/words"
+	"subctl/policy/catalog"
+)
+
+// Guard has the flags of such a command.
+type Guard struct {
+	Force, DryRun, Wait bool
+	Timeout             time.Duration
+
+	messages io.Writer
+	targets  func() ([]*look.Target, error)
+}
+
+// New returns a Guard that reports to messages, and waits for the clusters that targets returns.
+func New(messages io.Writer, targets func() ([]*look.Target, error)) Guard {
+	return Guard{messages: messages, targets: targets}
+}
+
+// AddFlags adds all flags.
+func (o *Guard) AddFlags(c *cobra.Command) {
+	f := c.Flags()
+	f.BoolVar(&o.DryRun, "dry-run", false, "print what would change, without changing it")
+	f.BoolVar(&o.Force, "force", false, "change it even if pairs of clusters lose their cable or its encryption")
+	o.AddWait(c)
+}
+
+// AddWait adds the flags --wait and --timeout.
+func (o *Guard) AddWait(c *cobra.Command) {
+	c.Flags().BoolVar(&o.Wait, "wait", false, "wait until all pairs of clusters that change their cable use the new one")
+	cli.TimeLimit(c, &o.Timeout, 2*time.Minute, "time limit for --wait")
+}
+
+func (o *Guard) progress() *progress.Reporter { return progress.New(o.messages) }
+
+// Accept returns an error if pairs of clusters lose their cable or its encryption, unless
+// --force is set. With --dry-run, it reports these pairs, and the exit code is 3.
+func (o *Guard) Accept(change catalog.Change) error {
+	err := look.Losses(change)
+	switch {
+	case err == nil:
+		return nil
+	case o.Force:
+		o.progress().Warn("%v", err)
+		return nil
+	case o.DryRun:
+		o.progress().Warn("%v\nwithout --force, this change is refused", err)
+		return cli.Trouble()
+	}
+	return fmt.Errorf("%w\nnothing was changed: to change it nevertheless, add --force", err)
+}
+
+// Await returns a function that waits until all pairs that change their cable use the new
+// one, if --wait is set. It must be called before the change: it returns an error if no
+// cluster of the kubeconfig reports the state of a pair.
+func (o *Guard) Await(ctx context.Context, all *catalog.Catalog, change catalog.Change) (func(context.Context) error, error) {
+	w := waiter{Guard: o, pending: slices.DeleteFunc(slices.Clone(change.Cables), func(x catalog.CableChange) bool { return !all.Connectable(x.Pair) })}
+	if !o.Wait || len(w.pending) == 0 {
+		return func(context.Context) error { return nil }, nil
+	}
+	targets, err := o.targets()
+	if err != nil {
+		return nil, err
+	}
+	sites, errs := look.ReadAll(ctx, targets, look.ReadGateways)
+	if ctx.Err() != nil {
+		return nil, ctx.Err()
+	}
+	for i, err := range errs {
+		if err != nil {
+			sites[i] = look.Site{} // its pairs may have another end
+		}
+	}
+	var unseen []string
+	for _, x := range w.pending {
+		if !look.Sees(sites, x.Pair) {
+			unseen = append(unseen, x.Pair.String())
+		}
+		for i, s := range sites {
+			if look.Sees([]look.Site{s}, x.Pair) && !slices.Contains(w.targets, targets[i]) {
+				w.targets = append(w.targets, targets[i])
+			}
+		}
+	}
+	if len(unseen) > 0 {
+		err := fmt.Errorf("--wait cannot see %s: %s: the kubeconfig has no usable context of either cluster: add one, or omit --wait (nothing was changed)",
+			words.Count(len(unseen), "pair"), words.List(unseen))
+		return nil, errors.Join(append([]error{err}, errs...)...)
+	}
+	return w.run, nil
+}

@@ -1,0 +1,80 @@
+package guard
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+
+	"subctl/cluster"
+	"subctl/internal/cli"
+	"subctl/internal/look"
+	"subctl/internal/wake"
+	"subctl/internal/words"
+	"subctl/policy/catalog"
+)
+
+// waiter waits until pairs use their new cables.
+type waiter struct {
+	*Guard
+	targets []*look.Target
+	pending []catalog.CableChange
+}
+
+// run waits. If the time limit is reached, the exit code is 3.
+func (w *waiter) run(ctx context.Context) error {
+	waiting, cancel := context.WithTimeout(ctx, w.Timeout)
+	defer cancel()
+	return cli.Waited(ctx, w.reach(waiting))
+}
+
+// reach waits until ctx is done.
+func (w *waiter) reach(ctx context.Context) error {
+	report := w.progress()
+	report.Step("waiting for the new cables of %s", words.Count(len(w.pending), "pair"))
+	done := map[string]bool{}
+	var missing []string
+	for {
+		sites, errs := look.ReadAll(ctx, w.targets, look.ReadGateways)
+		if ctx.Err() == nil {
+			missing = nil
+			for _, x := range w.pending {
+				why := unreached(sites, errs, x)
+				if why == "" && !done[x.Pair.String()] {
+					report.Done("%s: %s", x.Pair, look.CableText(x.Then))
+					if note := look.OneEnd(sites, x.Pair); note != "" {
+						report.Warn("%s: %s", x.Pair, note)
+					}
+				}
+				if done[x.Pair.String()] = why == ""; why != "" {
+					missing = append(missing, fmt.Sprintf("%s: %s", x.Pair, why))
+				}
+			}
+			if len(missing) == 0 {
+				return nil
+			}
+		}
+		if wake.After(ctx, cluster.Poll) != nil {
+			return w.incomplete(ctx, missing)
+		}
+	}
+}
+
+// unreached returns the reason why a pair does not use its new cable, or why this is unknown.
+func unreached(sites []look.Site, errs []error, x catalog.CableChange) string {
+	if err := errors.Join(errs...); err != nil {
+		return err.Error()
+	}
+	return look.Unreached(sites, x)
+}
+
+// incomplete returns the error of a wait that ended early.
+func (w *waiter) incomplete(ctx context.Context, missing []string) error {
+	if len(missing) == 0 { // nothing was read
+		for _, x := range w.pending {
+			missing = append(missing, x.Pair.String()+": not known")
+		}
+	}
+	return fmt.Errorf("waiting for the new cables: %w: the change is written, and takes effect without this command; not reached yet:\n  %s\nsee subctl show connections",
+		cluster.Interrupted(ctx), strings.Join(missing, "\n  "))
+}
