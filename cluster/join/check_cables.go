@@ -108,12 +108,17 @@ func checkNAT(r request) ([]string, error) {
 		if d := drivers.Find(v.Driver); d == nil || d.Properties().PassesNAT {
 			continue
 		}
-		text := fmt.Sprintf("%s does not work through NAT: these drivers work through NAT: %s; choose one with subctl cable-policy add, "+
-			"or omit --natt, and make sure that gateways can reach the node addresses of other gateways", v.choice(), strings.Join(throughNAT(), ", "))
-		if r.isStored("natt") || len(v.others) == 0 {
-			warnings = append(warnings, "--natt: "+text)
+		where, remedy := "--natt", "omit --natt"
+		field := r.storedIn("natt")
+		if field != "" {
+			where, remedy = field, "specify --natt=false"
+		}
+		text := fmt.Sprintf("%s: %s does not work through NAT: these drivers work through NAT: %s; choose one with subctl cable-policy add, "+
+			"or %s, and make sure that gateways can reach the node addresses of other gateways", where, v.choice(), strings.Join(throughNAT(), ", "), remedy)
+		if field != "" || len(v.others) == 0 {
+			warnings = append(warnings, text)
 		} else {
-			errs = append(errs, fmt.Errorf("--natt: %s", text))
+			errs = append(errs, errors.New(text))
 		}
 	}
 	return warnings, errors.Join(errs...)

@@ -15,8 +15,10 @@ import (
 	"subctl/cluster"
 )
 
-// driverFlags are the flags of join that specify the drivers of the cluster, for messages.
-var driverFlags = drivers.Fields{Default: "--cable-driver", Separate: "--cable-drivers", Combined: "--combined-cable-drivers"}
+// driverNames returns the names of the settings of the drivers, for messages.
+func (o Options) driverNames() drivers.Fields {
+	return drivers.Fields{Default: o.source("cable-driver"), Separate: o.source("cable-drivers"), Combined: o.source("combined-cable-drivers")}
+}
 
 // choice returns the drivers that o specifies, with the given default.
 func (o Options) choice(driver string) drivers.Choice {
@@ -31,10 +33,10 @@ func (r request) driver() string {
 // checkDriver refuses the broker's default driver for a cluster that specifies none, if the
 // cluster cannot use it.
 func checkDriver(r request) ([]string, error) {
-	if _, err := r.choice("").Offered(driverFlags); r.CableDriver != "" || err != nil {
+	if _, err := r.choice("").Offered(r.driverNames()); r.CableDriver != "" || err != nil {
 		return nil, nil // Validate reports it
 	}
-	fields := driverFlags
+	fields := r.driverNames()
 	fields.Default = "the broker's cable driver"
 	if _, err := r.choice(r.driver()).Offered(fields); err != nil {
 		return nil, fmt.Errorf("choose a default with --cable-driver: %w", err)
@@ -44,7 +46,7 @@ func checkDriver(r request) ([]string, error) {
 
 // invalidDrivers reports whether the choice of drivers has a mistake, which is reported elsewhere.
 func (r request) invalidDrivers() bool {
-	_, err := r.choice(r.driver()).Offered(driverFlags)
+	_, err := r.choice(r.driver()).Offered(r.driverNames())
 	return err != nil
 }
 
@@ -52,9 +54,9 @@ func (r request) invalidDrivers() bool {
 // driver.
 func (o Options) checkNATTPort() error {
 	if o.NATTPort < 1 || o.NATTPort > 65535 {
-		return fmt.Errorf("--nattport %d is not a UDP port: choose one from 1 to 65535", o.NATTPort)
+		return fmt.Errorf("%s %d is not a UDP port: choose one from 1 to 65535", o.source("nattport"), o.NATTPort)
 	}
-	offered, err := o.choice(o.CableDriver).Offered(driverFlags)
+	offered, err := o.choice(o.CableDriver).Offered(o.driverNames())
 	if err != nil {
 		return nil // Validate reports it
 	}
@@ -63,7 +65,7 @@ func (o Options) checkNATTPort() error {
 		err = cable.CheckPorts(settings, offered)
 	}
 	if err != nil {
-		return fmt.Errorf("--nattport: %w", err)
+		return fmt.Errorf("%s: %w", o.source("nattport"), err)
 	}
 	return nil
 }
@@ -85,10 +87,10 @@ func (o Options) checkConfig() error {
 	var errs []error
 	if ref := o.configRef(); ref != nil {
 		if ref.Namespace != cluster.Namespace {
-			errs = append(errs, fmt.Errorf("--cable-driver-config %s is in namespace %q, but the agents may read only ConfigMaps of their own namespace: create it in %s", o.CableDriverConfig, ref.Namespace, cluster.Namespace))
+			errs = append(errs, fmt.Errorf("%s %s is in namespace %q, but the agents may read only ConfigMaps of their own namespace: create it in %s", o.source("cable-driver-config"), o.CableDriverConfig, ref.Namespace, cluster.Namespace))
 		}
 		for _, text := range validation.IsDNS1123Subdomain(ref.ConfigMapName) {
-			errs = append(errs, fmt.Errorf("--cable-driver-config: %q is not a valid name of a ConfigMap: %s", ref.ConfigMapName, text))
+			errs = append(errs, fmt.Errorf("%s: %q is not a valid name of a ConfigMap: %s", o.source("cable-driver-config"), ref.ConfigMapName, text))
 		}
 	}
 	return errors.Join(errs...)

@@ -150,17 +150,17 @@ func (r request) gatewayIPs() map[string]netip.Addr {
 
 // pods returns the pod networks to join with.
 func (r request) pods() (list []netip.Prefix, warning string, err error) {
-	return r.choose("clustercidr", "clusterCIDR", r.ClusterCIDRs, r.member.Network.Pods, "pod")
+	return r.choose("clustercidr", r.ClusterCIDRs, r.member.Network.Pods, "pod")
 }
 
 // services returns the Service networks to join with.
 func (r request) services() (list []netip.Prefix, warning string, err error) {
-	return r.choose("servicecidr", "serviceCIDR", r.ServiceCIDRs, r.member.Network.Services, "Service")
+	return r.choose("servicecidr", r.ServiceCIDRs, r.member.Network.Services, "Service")
 }
 
-// choose returns the networks that a flag, or a field of the Submariner of the last join,
+// choose returns the networks that a flag, or the Submariner of the last join,
 // specifies, or else the networks that were found.
-func (r request) choose(flag, field string, specified []string, found networks.Found, what string) (list []netip.Prefix, warning string, err error) {
+func (r request) choose(flag string, specified []string, found networks.Found, what string) (list []netip.Prefix, warning string, err error) {
 	if list, err = cable.ParseCIDRs("--"+flag, specified); err != nil {
 		return nil, "", nil // Validate reports it
 	}
@@ -171,8 +171,8 @@ func (r request) choose(flag, field string, specified []string, found networks.F
 		return found.CIDRs, "", nil
 	case len(found.CIDRs) > 0 && !slices.Equal(list, found.CIDRs):
 		where, remedy := "--"+flag, ""
-		if r.isStored(flag) {
-			where, remedy = "Submariner.spec."+field, ": specify --"+flag+" to change it"
+		if field := r.storedIn(flag); field != "" {
+			where, remedy = field, ": specify --"+flag+" to change it"
 		}
 		warning = fmt.Sprintf("%s %s is used, although the %s network seems to be %s (%s)%s",
 			where, cable.FormatCIDRs(list), what, cable.FormatCIDRs(found.CIDRs), found.From, remedy)

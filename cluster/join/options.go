@@ -20,6 +20,8 @@ type Options struct {
 	// Reset specifies that the other settings return to their defaults instead, except for
 	// Encryption: that is removed only where the user asks for it.
 	Reset bool
+	// joined reports whether With has set the options that are not Specified to stored values.
+	joined bool
 
 	ClusterID    string
 	ClusterCIDRs []string // pod networks; empty: discovered
@@ -75,10 +77,10 @@ func checkOptions(r request) ([]string, error) { return nil, r.Validate() }
 
 // Validate returns all mistakes in o that can be found without asking a cluster.
 func (o Options) Validate() error {
-	_, pods := cable.ParseCIDRs("--clustercidr", o.ClusterCIDRs)
-	_, services := cable.ParseCIDRs("--servicecidr", o.ServiceCIDRs)
+	_, pods := cable.ParseCIDRs(o.source("clustercidr"), o.ClusterCIDRs)
+	_, services := cable.ParseCIDRs(o.source("servicecidr"), o.ServiceCIDRs)
 	errs := []error{submarinerv1.CheckClusterID(o.ClusterID), pods, services}
-	_, err := o.choice(o.CableDriver).Offered(driverFlags)
+	_, err := o.choice(o.CableDriver).Offered(o.driverNames())
 	errs = append(errs, err, o.checkConfig(), o.checkNATTPort(), o.checkEncryption(), o.checkImageName())
 	for _, set := range o.ClusterSets {
 		errs = append(errs, broker.CheckClusterSet(set))
@@ -87,7 +89,7 @@ func (o Options) Validate() error {
 	if o.MultiActiveGateway {
 		errs = append(errs, errors.New("--multi-active-gateway is not implemented yet: this version runs one active gateway, and the other gateways are passive"))
 	}
-	errs = append(errs, submarinerv1.CheckLabels("--cluster-labels", o.Labels))
+	errs = append(errs, submarinerv1.CheckLabels(o.source("cluster-labels"), o.Labels))
 	return errors.Join(errs...)
 }
 
@@ -103,11 +105,11 @@ func (o Options) checkHealthCheck() error {
 		flag        string
 		value, most uint64
 	}{
-		{"--health-check-interval", o.HealthCheckInterval, v1alpha1.HealthCheckIntervalLimit},
-		{"--health-check-max-packet-loss-count", o.HealthCheckMaxLoss, v1alpha1.PacketLossCountLimit},
+		{"health-check-interval", o.HealthCheckInterval, v1alpha1.HealthCheckIntervalLimit},
+		{"health-check-max-packet-loss-count", o.HealthCheckMaxLoss, v1alpha1.PacketLossCountLimit},
 	} {
 		if n.value == 0 && o.HealthCheck || n.value > n.most {
-			errs = append(errs, fmt.Errorf("%s %d: use a number from 1 to %d, or turn health checks off with --health-check=false", n.flag, n.value, n.most))
+			errs = append(errs, fmt.Errorf("%s %d: use a number from 1 to %d, or turn health checks off with --health-check=false", o.source(n.flag), n.value, n.most))
 		}
 	}
 	return errors.Join(errs...)

@@ -421,7 +421,7 @@ func TestPlanJudgesThePairs(t *testing.T) {
 			s.NAT, s.f.Submariner = true, joined("west", "hub:6443")
 			s.f.Submariner.Spec.NatEnabled, s.f.Submariner.Labels = true, map[string]string{"app.kubernetes.io/managed-by": "subctl"}
 			s.policy("default", "vxlan")
-		}, []string{"--natt: vxlan, which cable policy default chooses for the pairs with clusters east, north, does not work through NAT: these drivers work through NAT: wireguard, vxlan+wireguard, ipsec; choose one with subctl cable-policy add, or omit --natt, and make sure that gateways can reach the node addresses of other gateways"}},
+		}, []string{"Submariner.spec.natEnabled: vxlan, which cable policy default chooses for the pairs with clusters east, north, does not work through NAT: these drivers work through NAT: wireguard, vxlan+wireguard, ipsec; choose one with subctl cable-policy add, or specify --natt=false, and make sure that gateways can reach the node addresses of other gateways"}},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			s := normal()

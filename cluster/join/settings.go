@@ -1,6 +1,7 @@
 package join
 
 import (
+	"fmt"
 	"slices"
 	"strings"
 
@@ -11,7 +12,8 @@ import (
 
 // setting is an option that a Submariner stores.
 type setting struct {
-	flag string // its flag, without dashes
+	flag  string // its flag, without dashes
+	field string // its field of Submariner.spec, for messages
 	// read sets the option to the value that a Submariner stores. It leaves the default where
 	// the Submariner stores no value.
 	read func(*Options, *v1alpha1.Submariner)
@@ -21,34 +23,34 @@ type setting struct {
 // them. The remaining options say what join does (label nodes, contact the broker), or have a
 // function of their own (Encryption).
 var settings = []setting{
-	{"clusterid", func(o *Options, s *v1alpha1.Submariner) { o.ClusterID = s.Spec.ClusterID }},
-	{"clustercidr", func(o *Options, s *v1alpha1.Submariner) { o.ClusterCIDRs = list(s.Spec.ClusterCIDR) }},
-	{"servicecidr", func(o *Options, s *v1alpha1.Submariner) { o.ServiceCIDRs = list(s.Spec.ServiceCIDR) }},
-	{"cable-driver", func(o *Options, s *v1alpha1.Submariner) { o.CableDriver = s.Spec.CableDriver }},
-	{"cable-drivers", func(o *Options, s *v1alpha1.Submariner) { o.CableDrivers = s.Spec.CableDrivers }},
-	{"combined-cable-drivers", func(o *Options, s *v1alpha1.Submariner) { o.CombinedCableDrivers = s.Spec.CombinedCableDrivers }},
-	{"cable-driver-config", func(o *Options, s *v1alpha1.Submariner) {
+	{"clusterid", "clusterID", func(o *Options, s *v1alpha1.Submariner) { o.ClusterID = s.Spec.ClusterID }},
+	{"clustercidr", "clusterCIDR", func(o *Options, s *v1alpha1.Submariner) { o.ClusterCIDRs = list(s.Spec.ClusterCIDR) }},
+	{"servicecidr", "serviceCIDR", func(o *Options, s *v1alpha1.Submariner) { o.ServiceCIDRs = list(s.Spec.ServiceCIDR) }},
+	{"cable-driver", "cableDriver", func(o *Options, s *v1alpha1.Submariner) { o.CableDriver = s.Spec.CableDriver }},
+	{"cable-drivers", "cableDrivers", func(o *Options, s *v1alpha1.Submariner) { o.CableDrivers = s.Spec.CableDrivers }},
+	{"combined-cable-drivers", "combinedCableDrivers", func(o *Options, s *v1alpha1.Submariner) { o.CombinedCableDrivers = s.Spec.CombinedCableDrivers }},
+	{"cable-driver-config", "cableDriverCustomConfig", func(o *Options, s *v1alpha1.Submariner) {
 		o.CableDriverConfig = refText(s.Spec.CableDriverCustomConfig)
 	}},
-	{"force-udp-encaps", func(o *Options, s *v1alpha1.Submariner) { o.ForceUDPEncaps = s.Spec.CeIPSecForceUDPEncaps }},
-	{"ipsec-debug", func(o *Options, s *v1alpha1.Submariner) { o.IPsecDebug = s.Spec.CeIPSecDebug }},
-	{"preferred-server", func(o *Options, s *v1alpha1.Submariner) { o.PreferredServer = s.Spec.CeIPSecPreferredServer }},
-	{"nattport", func(o *Options, s *v1alpha1.Submariner) {
+	{"force-udp-encaps", "ceIPSecForceUDPEncaps", func(o *Options, s *v1alpha1.Submariner) { o.ForceUDPEncaps = s.Spec.CeIPSecForceUDPEncaps }},
+	{"ipsec-debug", "ceIPSecDebug", func(o *Options, s *v1alpha1.Submariner) { o.IPsecDebug = s.Spec.CeIPSecDebug }},
+	{"preferred-server", "ceIPSecPreferredServer", func(o *Options, s *v1alpha1.Submariner) { o.PreferredServer = s.Spec.CeIPSecPreferredServer }},
+	{"nattport", "ceIPSecNATTPort", func(o *Options, s *v1alpha1.Submariner) {
 		if s.Spec.CeIPSecNATTPort != 0 {
 			o.NATTPort = s.Spec.CeIPSecNATTPort
 		}
 	}},
-	{"cluster-labels", func(o *Options, s *v1alpha1.Submariner) { o.Labels = s.ClusterLabels() }},
-	{"clusterset", func(o *Options, s *v1alpha1.Submariner) { o.ClusterSets = s.Spec.ClusterSets }},
-	{"natt", func(o *Options, s *v1alpha1.Submariner) { o.NAT = s.Spec.NatEnabled }},
-	{"health-check", func(o *Options, s *v1alpha1.Submariner) { o.HealthCheck = s.Spec.HealthCheck().Enabled }},
-	{"health-check-interval", func(o *Options, s *v1alpha1.Submariner) {
+	{"cluster-labels", "clusterLabels", func(o *Options, s *v1alpha1.Submariner) { o.Labels = s.ClusterLabels() }},
+	{"clusterset", "clusterSets", func(o *Options, s *v1alpha1.Submariner) { o.ClusterSets = s.Spec.ClusterSets }},
+	{"natt", "natEnabled", func(o *Options, s *v1alpha1.Submariner) { o.NAT = s.Spec.NatEnabled }},
+	{"health-check", "connectionHealthCheck.enabled", func(o *Options, s *v1alpha1.Submariner) { o.HealthCheck = s.Spec.HealthCheck().Enabled }},
+	{"health-check-interval", "connectionHealthCheck.intervalSeconds", func(o *Options, s *v1alpha1.Submariner) {
 		o.HealthCheckInterval = s.Spec.HealthCheck().IntervalSeconds
 	}},
-	{"health-check-max-packet-loss-count", func(o *Options, s *v1alpha1.Submariner) {
+	{"health-check-max-packet-loss-count", "connectionHealthCheck.maxPacketLossCount", func(o *Options, s *v1alpha1.Submariner) {
 		o.HealthCheckMaxLoss = s.Spec.HealthCheck().MaxPacketLossCount
 	}},
-	{"check-broker-certificate", func(o *Options, s *v1alpha1.Submariner) { o.InsecureBroker = s.Spec.BrokerK8sInsecure }},
+	{"check-broker-certificate", "brokerK8sInsecure", func(o *Options, s *v1alpha1.Submariner) { o.InsecureBroker = s.Spec.BrokerK8sInsecure }},
 }
 
 // With returns o with the stored value of every option that the user did not specify. joined
@@ -57,12 +59,32 @@ func (o Options) With(joined *v1alpha1.Submariner) Options {
 	if joined == nil || o.Reset || !cluster.IsOurs(joined.Labels) {
 		return o
 	}
+	o.joined = true
 	for _, s := range settings {
 		if !o.specifies(s.flag) {
 			s.read(&o, joined)
 		}
 	}
 	return o
+}
+
+// storedIn returns the field of the Submariner from which the value of the flag comes; empty if it
+// does not come from the last join.
+func (o Options) storedIn(flag string) string {
+	i := slices.IndexFunc(settings, func(s setting) bool { return s.flag == flag })
+	if i < 0 || !o.isStored(flag) {
+		return ""
+	}
+	return "Submariner.spec." + settings[i].field
+}
+
+// source returns, for messages, what specifies the value of a flag: the flag, or the field from
+// which the value comes.
+func (o Options) source(flag string) string {
+	if field := o.storedIn(flag); field != "" {
+		return fmt.Sprintf("%s (stored by an earlier join; specify --%s to change it)", field, flag)
+	}
+	return "--" + flag
 }
 
 // insteadOfAnnotation, on a Submariner, is the broker's address in the join file if the user
@@ -86,9 +108,7 @@ func (o Options) Address(file *broker.JoinFile, joined *v1alpha1.Submariner) str
 func (o Options) specifies(flag string) bool { return slices.Contains(o.Specified, flag) }
 
 // isStored reports whether the value of the flag comes from the last join.
-func (r request) isStored(flag string) bool {
-	return r.member.Submariner != nil && !r.Reset && !r.specifies(flag)
-}
+func (o Options) isStored(flag string) bool { return o.joined && !o.specifies(flag) }
 
 // before returns the Submariner of which the settings stay that the user does not specify; it
 // is empty if the cluster has not joined, or if the user asked for the defaults.
