@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 	"time"
@@ -149,4 +150,32 @@ func TestA5Show(t *testing.T) {
 	out, code := stdout(t, "subctl", "show", "connections", "--context", "cluster1")
 	require.Zero(t, code)
 	require.Equal(t, 3, strings.Count(out, "\n"), "one context: a heading and two rows\n%s", out)
+}
+
+// The web servers of "make demo" name their node: the manifests are the demo's own.
+func TestA7DemoAnswers(t *testing.T) {
+	const ns = "demo"
+	for _, c := range []string{"cluster1", "cluster2"} {
+		kubectl(t, c, "create", "namespace", ns)
+		t.Cleanup(func() { kubectl(t, c, "delete", "namespace", ns, "--timeout=60s") })
+	}
+	manifest := func(name string) string {
+		text, err := os.ReadFile(filepath.Join(root, "scripts/demo", name))
+		require.NoError(t, err)
+		return string(text)
+	}
+	demo := func(cluster string, args ...string) string {
+		return kubectl(t, cluster, append([]string{"-n", ns}, args...)...)
+	}
+	file := filepath.Join(t.TempDir(), "client.yaml")
+	require.NoError(t, os.WriteFile(file, []byte(strings.ReplaceAll(manifest("client.yaml"), "NODE", worker(t, "cluster1"))), 0o600))
+	demo("cluster1", "apply", "-f", file)
+	demo("cluster2", "apply", "-f", filepath.Join(root, "scripts/demo/web.yaml"))
+	demo("cluster2", "rollout", "status", "deployment/web", "--timeout=120s")
+	demo("cluster1", "wait", "--for=condition=Ready", "pod/client", "--timeout=120s")
+
+	answer := demo("cluster1", "exec", "client", "--", "/labapp", "get", "http://"+demo("cluster2", "get", "service", "web", "-o", "jsonpath={.spec.clusterIP}")+"/", "--timeout", "15s")
+	found := regexp.MustCompile(` node=(\S*)`).FindStringSubmatch(answer)
+	require.Len(t, found, 2, answer)
+	require.Contains(t, nodes("cluster2"), found[1], answer)
 }
