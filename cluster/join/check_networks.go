@@ -150,7 +150,12 @@ func (r request) gatewayIPs() map[string]netip.Addr {
 
 // pods returns the pod networks to join with.
 func (r request) pods() (list []netip.Prefix, warning string, err error) {
-	return r.choose("clustercidr", r.ClusterCIDRs, r.member.Network.Pods, "pod")
+	list, warning, err = r.choose("clustercidr", r.ClusterCIDRs, r.member.Network.Pods, "pod")
+	outside := func(p netip.Prefix) bool { return !covered(p, list) }
+	if r.member.Network.Guess != "" && !slices.ContainsFunc(r.member.Network.Pods.CIDRs, outside) {
+		warning = "" // the user knows the network better than a guess, and it contains all nodes
+	}
+	return list, warning, err
 }
 
 // services returns the Service networks to join with.

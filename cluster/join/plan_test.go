@@ -339,6 +339,15 @@ func TestPlanWarns(t *testing.T) {
 		"the image of the agents, localhost/subctl:devel, is in no registry: nodes that do not have it cannot pull it; push it to a registry and specify it with --image",
 	}, p.Warnings)
 
+	s.ClusterCIDRs = []string{"10.110.0.0/15"} // as the guess advises
+	p, err = s.plan()
+	require.NoError(t, err)
+	require.NotContains(t, strings.Join(p.Warnings, "\n"), "pod network")
+	s.f.Network.Guess = ""
+	p, err = s.plan()
+	require.NoError(t, err)
+	require.Contains(t, p.Warnings, "--clustercidr 10.110.0.0/15 is used, although the pod network seems to be 10.111.0.0/16 (kubeadm)")
+
 	s = normal()
 	s.Image = "localhost/subctl:mine" // whoever says so has it there
 	p, err = s.plan()
