@@ -125,13 +125,14 @@ var decided = []string{"cableDriver", "clusterLabels", "clusterSets", "encryptio
 
 // effect is what changes of a Submariner mean for other clusters.
 type effect struct {
-	affected []string              // the clusters, with the cable before and after where it differs
-	losses   []string              // those that lose their cable or its encryption
+	affected []string              // groups of clusters, with the cable before and after where it differs
+	losses   []string              // groups of clusters that lose their cable or its encryption, with the reason
 	cables   []catalog.CableChange // the pairs whose cable changes, and that have one then
 }
 
 // affected returns the effect of the changes.
 func (r request) affected(was, will *v1alpha1.Submariner, list []Change) (out effect) {
+	var affected, losses byText
 	all := false
 	for _, c := range list {
 		field, _, _ := strings.Cut(c.Field, ".")
@@ -141,16 +142,17 @@ func (r request) affected(was, will *v1alpha1.Submariner, list []Change) (out ef
 	before := r.pairs(was.Spec, r.effective(labels, labels))
 	after := r.pairs(will.Spec, r.effective(labels, will.ClusterLabels()))
 	for _, now := range after {
-		text := now.other
+		text := ""
 		i := slices.IndexFunc(before, func(p pair) bool { return p.other == now.other })
 		switch {
 		case i < 0:
-			text += fmt.Sprintf(" (not connected → %s)", driverText(now.decision))
+			text = " (not connected → " + driverText(now.decision) + ")"
 		case !before[i].decision.Same(now.decision):
-			text += fmt.Sprintf(" (%s → %s)", driverText(before[i].decision), driverText(now.decision))
+			was := driverText(before[i].decision)
+			text = fmt.Sprintf(" (%s → %s)", was, driverText(now.decision))
 			change := catalog.CableChange{Pair: now.Pair, Now: catalog.CableOf(before[i].decision), Then: catalog.CableOf(now.decision)}
 			if change.Loses() {
-				out.losses = append(out.losses, text)
+				losses.add(now.other, fmt.Sprintf(" (%s → %s)", was, driverOrReason(now.decision)))
 			}
 			if change.Then.Err == nil {
 				out.cables = append(out.cables, change)
@@ -158,20 +160,55 @@ func (r request) affected(was, will *v1alpha1.Submariner, list []Change) (out ef
 		case !all:
 			continue
 		}
-		out.affected = append(out.affected, text)
+		affected.add(now.other, text)
 	}
 	for _, p := range before {
 		if !slices.ContainsFunc(after, func(now pair) bool { return now.other == p.other }) {
-			out.affected = append(out.affected, p.other+" (no longer connected)")
-			out.losses = append(out.losses, p.other+" (no longer connected)")
+			affected.add(p.other, " (no longer connected)")
+			losses.add(p.other, " (no longer connected)")
 		}
 	}
+	out.affected, out.losses = affected.groups(), losses.groups()
 	return out
 }
 
+// driverText returns the driver that is decided, or that there is no cable: checkCables prints why.
 func driverText(d policy.Decision) string {
 	if d.Err != nil {
-		return "no cable: " + d.Err.Error()
+		return "no cable"
 	}
 	return d.Driver
+}
+
+// driverOrReason is driverText with the reason why there is no cable.
+func driverOrReason(d policy.Decision) string {
+	if d.Err != nil {
+		return driverText(d) + ": " + d.Err.Error()
+	}
+	return driverText(d)
+}
+
+// byText groups clusters by the text about them.
+type byText struct {
+	texts    []string // in the order in which they were added
+	clusters map[string][]string
+}
+
+func (b *byText) add(cluster, text string) {
+	if b.clusters == nil {
+		b.clusters = map[string][]string{}
+	}
+	if b.clusters[text] == nil {
+		b.texts = append(b.texts, text)
+	}
+	b.clusters[text] = append(b.clusters[text], cluster)
+}
+
+// groups returns the clusters of each text, followed by the text.
+func (b *byText) groups() []string {
+	var out []string
+	for _, text := range b.texts {
+		out = append(out, strings.Join(b.clusters[text], ", ")+text)
+	}
+	return out
 }

@@ -150,7 +150,7 @@ func TestJoiningAgainNamesTheAffectedClusters(t *testing.T) {
 	p, err = s.plan()
 	require.NoError(t, err)
 	require.Equal(t, "the settings of this cluster change:\n  clusterLabels.site: cloud → onprem\n  version: of-before → devel\n"+
-		"affected clusters: east (ipsec → wireguard), north (ipsec → wireguard)", p.ChangesText())
+		"affected clusters: east, north (ipsec → wireguard)", p.ChangesText())
 
 	require.NoError(t, p.Refusal())
 
@@ -159,18 +159,21 @@ func TestJoiningAgainNamesTheAffectedClusters(t *testing.T) {
 	s.f.Submariner.Spec.Encryption = ""
 	p, err = s.plan()
 	require.NoError(t, err)
-	require.EqualError(t, p.Refusal(), "these clusters lose their cable to this cluster, or its encryption: east (ipsec → vxlan), north (ipsec → vxlan)")
+	require.EqualError(t, p.Refusal(), "these clusters lose their cable to this cluster, or its encryption: east, north (ipsec → vxlan)")
 	s.Specified, s.CableDrivers, s.CombinedCableDrivers = []string{"cable-drivers"}, []string{"vxlan"}, nil
 	s.Specified = append(s.Specified, "combined-cable-drivers", "cable-driver")
 	s.CableDriver = ""
 	p, err = s.plan()
 	require.NoError(t, err)
-	require.ErrorContains(t, p.Refusal(), "east (ipsec → no cable: this cluster does not offer ipsec)")
+	require.ErrorContains(t, p.Refusal(), "east, north (ipsec → no cable: this cluster does not offer ipsec)")
+
+	require.Contains(t, p.ChangesText(), "affected clusters: east, north (ipsec → no cable)")
+	require.Contains(t, p.Warnings, "no cable to clusters east, north: this cluster does not offer ipsec")
 
 	s.Specified, s.NAT = []string{"natt"}, true
 	p, err = s.plan()
 	require.NoError(t, err)
-	require.Equal(t, []string{"east", "north"}, p.Affected)
+	require.Equal(t, []string{"east, north"}, p.Affected)
 }
 
 // A change that has a pair use a driver which the other cluster, or this one, cannot run is

@@ -40,8 +40,8 @@ type Plan struct {
 	// Before is the Submariner that the cluster has now; nil if it has not joined.
 	Before *v1alpha1.Submariner
 	// Changes are the fields of Before.Spec that change, sorted. Affected are the other
-	// clusters that the changes affect, sorted, each with its cable before and after where
-	// it differs.
+	// clusters that the changes affect, grouped by their cable before and after where it
+	// differs.
 	Changes  []Change
 	Affected []string
 	// Losses are the clusters in Affected whose cable is lost, or no longer encrypted.
