@@ -50,7 +50,12 @@ $kubectl --context cluster1 wait --for=condition=Ready pod/client --timeout=120s
 for c in cluster2 cluster3; do
 	ip=$($kubectl --context $c get service web -o jsonpath='{.spec.clusterIP}')
 	printf '\nthe pod "client" on %s fetches http://%s/, a Service of %s:\n' "$node" "$ip" "$c"
-	$kubectl --context cluster1 exec client -- /labapp get "http://$ip/" --timeout 10s
+	for try in $(seq 10); do # kube-proxy learns of ready pods a moment later
+		answer=$($kubectl --context cluster1 exec client -- /labapp get "http://$ip/" --timeout 10s 2>&1) && break
+		sleep 1
+	done
+	echo "$answer"
+	[[ $answer == *" node=$c-node"* ]] || { echo "no pod of $c has answered" >&2; exit 1; }
 done
 
 say "It works ($((SECONDS - start)) s). Continue with"

@@ -174,7 +174,13 @@ func TestA7DemoAnswers(t *testing.T) {
 	demo("cluster2", "rollout", "status", "deployment/web", "--timeout=120s")
 	demo("cluster1", "wait", "--for=condition=Ready", "pod/client", "--timeout=120s")
 
-	answer := demo("cluster1", "exec", "client", "--", "/labapp", "get", "http://"+demo("cluster2", "get", "service", "web", "-o", "jsonpath={.spec.clusterIP}")+"/", "--timeout", "15s")
+	url := "http://" + demo("cluster2", "get", "service", "web", "-o", "jsonpath={.spec.clusterIP}") + "/"
+	var answer string
+	require.Eventually(t, func() bool { // kube-proxy learns of ready pods a moment later
+		out, err := sh("kubectl", "--context", "cluster1", "-n", ns, "exec", "client", "--", "/labapp", "get", url, "--timeout", "15s")
+		answer = out
+		return err == nil
+	}, 30*time.Second, time.Second, "no answer from %s", url)
 	found := regexp.MustCompile(` node=(\S*)`).FindStringSubmatch(answer)
 	require.Len(t, found, 2, answer)
 	require.Contains(t, nodes("cluster2"), found[1], answer)
