@@ -186,8 +186,10 @@ func (o *cablePolicyAdd) read() (policy.Manifest, error) {
 	p := &v1alpha1.CablePolicies{ObjectMeta: metav1.ObjectMeta{Name: o.name}, ConnectionPolicies: make([]v1alpha1.CablePolicySpec, 1)}
 	r := &p.ConnectionPolicies[0]
 	var errs []error
-	if err := policy.CheckName(o.name); err != nil {
-		errs = append(errs, fmt.Errorf("--name: %s", strings.TrimPrefix(err.Error(), "metadata.name: ")))
+	if o.name == "" {
+		errs = append(errs, errors.New("the name of the policy is missing: subctl cable-policy add NAME"))
+	} else if err := policy.CheckName(o.name); err != nil {
+		errs = append(errs, errors.New(strings.TrimPrefix(err.Error(), "metadata.name: ")))
 	}
 	for _, s := range []struct {
 		flag, text string

@@ -170,6 +170,10 @@ func (o *cablePolicyAdopt) adopt(ctx context.Context, c client.Client, all *cata
 		}
 		o.progress().Done("cable policy %s of cluster %s is now a policy of the broker, in clusterset %s", p.Name, maker, sets)
 	}
+	if !o.DryRun {
+		o.progress().Warn("the objects on the clusters have no effect any more where the broker has adopted them: " +
+			"delete them there with kubectl -n submariner-operator delete cablepolicies NAME, or uninstall the clusters")
+	}
 	return nil
 }
 

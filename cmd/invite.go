@@ -59,7 +59,7 @@ func newInvite(g *globals) *cobra.Command {
 		RunE: func(c *cobra.Command, _ []string) error { return forAdministrators(o.run(c.Context(), g)) },
 	}
 	cli.Lacks(c, "contexts", "a broker is on one cluster: choose it with --context")
-	cli.Lacks(c, "output", "its data are the join file: choose the file with --join-file, - for stdout")
+	cli.Lacks(c, "output", "its output is the join file: choose the file with --join-file, - for stdout")
 	f := c.Flags()
 	f.StringVarP(&o.invite.namespace, "namespace", "n", submarinerv1.BrokerNamespace, "namespace of the broker")
 	f.StringVar(&o.invite.url, "broker-url", "", "address of the broker's API server for the cluster, https://host:port (default: the address in the file of --broker-info)")

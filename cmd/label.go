@@ -92,7 +92,7 @@ func (o *labelOptions) parse(args []string) error {
 			o.remove = append(o.remove, k)
 		}
 	}
-	return errors.Join(append(errs, submarinerv1.CheckClusterID(o.cluster), submarinerv1.CheckLabels("label", named))...)
+	return errors.Join(append(errs, submarinerv1.CheckClusterID(o.cluster), submarinerv1.CheckLabels("subctl label", named))...)
 }
 
 func (o *labelOptions) run(ctx context.Context) error {
@@ -110,7 +110,7 @@ func (o *labelOptions) run(ctx context.Context) error {
 			o.progress().Warn("cluster %s has no label %s", o.cluster, k)
 		}
 	}
-	if err := submarinerv1.CheckLabels("label", o.changed(sub.ClusterLabels())); err != nil {
+	if err := submarinerv1.CheckLabels("subctl label", o.changed(sub.ClusterLabels())); err != nil {
 		return err
 	}
 	change := all.Compare(all.Labelled(o.cluster, o.changed(self.Labels)))

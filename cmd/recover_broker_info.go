@@ -49,7 +49,7 @@ func newRecoverBrokerInfo(g *globals) *cobra.Command {
 		RunE:    func(c *cobra.Command, _ []string) error { return forAdministrators(o.run(c.Context(), g)) },
 	}
 	cli.Lacks(c, "contexts", "a broker is on one cluster: choose it with --context")
-	cli.Lacks(c, "output", "its data are the join file, which --broker-info - prints")
+	cli.Lacks(c, "output", "its output is the join file, which --broker-info - prints")
 	o.invite.addFlags(c.Flags())
 	c.Flags().StringVar(&o.member, "member-context", "", "context of a joined cluster (default: all contexts are searched)")
 	c.Flags().StringVar(&o.signingFrom, "signing-key-from", "", "join file with the administrator's signing key, - for stdin (default: the file that is replaced)")

@@ -2,7 +2,6 @@ package connect
 
 import (
 	"cmp"
-	"errors"
 	"fmt"
 	"maps"
 	"os"
@@ -18,8 +17,15 @@ import (
 	"subctl/internal/progress"
 )
 
-// errNoKubeconfig reports that there is no kubeconfig.
-var errNoKubeconfig = errors.New("no kubeconfig found: specify one with --kubeconfig FILE or $KUBECONFIG, or create ~/.kube/config")
+// errNoKubeconfig returns the error that there is no kubeconfig. It names the files of $KUBECONFIG if
+// that is set.
+func (k *Kubeconfig) errNoKubeconfig() error {
+	where := ""
+	if files := k.Flags.ToRawKubeConfigLoader().ConfigAccess().GetLoadingPrecedence(); !slices.Equal(files, []string{clientcmd.RecommendedHomeFile}) {
+		where = " in " + strings.Join(files, ", ")
+	}
+	return fmt.Errorf("no kubeconfig found%s: specify one with --kubeconfig FILE or $KUBECONFIG, or create ~/.kube/config", where)
+}
 
 // Raw returns the merged kubeconfig files.
 func (k *Kubeconfig) Raw() (clientcmdapi.Config, error) {
@@ -103,7 +109,7 @@ func (k *Kubeconfig) check(raw clientcmdapi.Config, context string) error {
 	known := slices.Sorted(maps.Keys(raw.Contexts))
 	switch {
 	case context != "" && len(known) == 0 && *k.Flags.APIServer == "":
-		return fmt.Errorf("there is no context %q: %w", context, errNoKubeconfig)
+		return fmt.Errorf("there is no context %q: %w", context, k.errNoKubeconfig())
 	case context != "" && raw.Contexts[context] == nil:
 		err := fmt.Errorf("there is no context %q in the kubeconfig: it has %s", context, strings.Join(known, ", "))
 		return cli.UsageError(err)
@@ -118,7 +124,7 @@ func (k *Kubeconfig) check(raw clientcmdapi.Config, context string) error {
 		return fmt.Errorf("the kubeconfig has no current context: choose one with --context (%s)", strings.Join(known, ", "))
 	}
 	if _, err := rest.InClusterConfig(); err != nil {
-		return errNoKubeconfig
+		return k.errNoKubeconfig()
 	}
 	return nil
 }

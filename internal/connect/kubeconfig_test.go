@@ -45,6 +45,14 @@ func TestKubeconfigList(t *testing.T) {
 	require.ErrorContains(t, err, "reading the kubeconfig: stat "+filepath.Join(dir, "north.yaml")+": no such file")
 }
 
+// A file of $KUBECONFIG that does not exist is named: clientcmd skips it.
+func TestKubeconfigOfEnvironment(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "missing")
+	t.Setenv("KUBECONFIG", file)
+	_, err := New(io.Discard).RestConfig()
+	require.EqualError(t, err, "no kubeconfig found in "+file+": specify one with --kubeconfig FILE or $KUBECONFIG, or create ~/.kube/config")
+}
+
 // A file that is not a kubeconfig is reported without the types of Go.
 func TestNoKubeconfig(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "passwd")
