@@ -171,10 +171,7 @@ func (g *globals) prepare(root *cobra.Command) {
 			g.progress().Warn("%v", err)
 			return nil
 		}
-		if err := errors.Join(twice, err); err != nil {
-			return err
-		}
-		return g.CheckTimeout()
+		return errors.Join(twice, err)
 	}
 	root.SetFlagErrorFunc(cli.FlagError)
 	root.SetHelpFunc(func(c *cobra.Command, _ []string) { cli.Help(c) })

@@ -36,6 +36,7 @@ func TestConfig(t *testing.T) {
 		"no secrets":         {file: "password: sesame", code: 2, stderr: "Error: FILE: unknown setting \"password\"\n"},
 		"wrong value":        {file: "watch: perhaps", code: 2, stderr: "Error: FILE: watch: invalid argument \"perhaps\" for \"-w, --watch\" flag: use true or false\n"},
 		"wrong variable":     {env: map[string]string{"SUBCTL_WATCH": "perhaps"}, code: 2, stderr: "Error: SUBCTL_WATCH: invalid argument \"perhaps\" for \"-w, --watch\" flag: use true or false\n"},
+		"wrong timeout":      {env: map[string]string{"SUBCTL_REQUEST_TIMEOUT": "soon"}, code: 2, stderr: "Error: SUBCTL_REQUEST_TIMEOUT: invalid argument \"soon\" for \"--request-timeout\" flag: use seconds, or a number with a unit, such as 30s or 2m\n"},
 		"no YAML":            {file: "context: [east", code: 2, stderr: "Error: reading the configuration file: FILE: yaml: line 1: did not find expected ',' or ']'\n"},
 		"file not there":     {env: map[string]string{"SUBCTL_CONFIG": "not-there"}, code: 2, stderr: "Error: reading the configuration file: open not-there: no such file or directory\n"},
 	} {
@@ -73,15 +74,19 @@ func TestConfigInHome(t *testing.T) {
 // TestBadConfig names a configuration file that cannot be used, and stops only what needs it.
 func TestBadConfig(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "config.yaml")
-	require.NoError(t, os.WriteFile(file, []byte("contxt: east"), 0o600))
 	t.Setenv("SUBCTL_CONFIG", file)
-	const mistake = "unknown setting \"contxt\": did you mean \"context\"?\n"
-	for _, args := range []string{"version", "options", "help show", "completion bash", "show", ""} {
-		got := runIn(t, nil, nil, strings.Fields(args)...)
-		require.Equal(t, cli.ExitDone, got.code, args)
-		require.NotEmpty(t, got.stdout, args)
-		require.Equal(t, " ⚠ "+file+": "+mistake, got.stderr, args)
+	for text, mistake := range map[string]string{
+		"contxt: east":          "unknown setting \"contxt\": did you mean \"context\"?\n",
+		"request-timeout: soon": "request-timeout: invalid argument \"soon\" for \"--request-timeout\" flag: use seconds, or a number with a unit, such as 30s or 2m\n",
+	} {
+		require.NoError(t, os.WriteFile(file, []byte(text), 0o600))
+		for _, args := range []string{"version", "options", "help show", "completion bash", "show", ""} {
+			got := runIn(t, nil, nil, strings.Fields(args)...)
+			require.Equal(t, cli.ExitDone, got.code, args)
+			require.NotEmpty(t, got.stdout, args)
+			require.Equal(t, " ⚠ "+file+": "+mistake, got.stderr, args)
+		}
+		got := runIn(t, worlds()["well"], []string{"west"}, "show", "connections")
+		require.Equal(t, result{code: cli.ExitUsage, stderr: "Error: " + file + ": " + mistake}, got)
 	}
-	got := runIn(t, worlds()["well"], []string{"west"}, "show", "connections")
-	require.Equal(t, result{code: cli.ExitUsage, stderr: "Error: " + file + ": " + mistake}, got)
 }

@@ -139,7 +139,7 @@ func TestCommandLines(t *testing.T) {
 		},
 		"no timeout": {
 			args: []string{"show", "connections", "--request-timeout", "soon"}, contexts: []string{"west"}, code: 2,
-			stderr: "Error: --request-timeout \"soon\" is not a duration: use seconds, or a number with a unit, such as 30s or 2m\n",
+			stderr: "Error: invalid argument \"soon\" for \"--request-timeout\" flag: use seconds, or a number with a unit, such as 30s or 2m: see \"subctl show connections --help\"\n",
 		},
 		"no kubeconfig": {
 			args: []string{"show", "connections"}, code: 1,

@@ -6,7 +6,7 @@ package connect
 
 import (
 	"context"
-	"fmt"
+	"errors"
 	"io"
 	"maps"
 	"slices"
@@ -44,17 +44,21 @@ func New(messages io.Writer) *Kubeconfig {
 // AddFlags declares the flags, and returns the functions that list the values of some of them.
 func (k *Kubeconfig) AddFlags(f *pflag.FlagSet) map[string]func() ([]string, error) {
 	k.Flags.AddFlags(f)
+	timeout := f.Lookup("request-timeout")
+	timeout.Value = timeoutValue{timeout.Value}
 	f.Lookup("kubeconfig").Usage = "kubeconfig file, or several files separated as in $KUBECONFIG"
 	f.StringVar(k.Flags.Context, "kubecontext", "", "the same as --context")
 	return map[string]func() ([]string, error){"context": k.Contexts, "kubecontext": k.Contexts, "cluster": k.clusters, "user": k.users}
 }
 
-// CheckTimeout returns an error if --request-timeout is not a duration.
-func (k *Kubeconfig) CheckTimeout() error {
-	if _, err := clientcmd.ParseTimeout(*k.Flags.Timeout); err != nil {
-		return fmt.Errorf("--request-timeout %q is not a duration: use seconds, or a number with a unit, such as 30s or 2m", *k.Flags.Timeout)
+// timeoutValue is the value of --request-timeout. kubectl's flag accepts any text.
+type timeoutValue struct{ pflag.Value }
+
+func (v timeoutValue) Set(text string) error {
+	if _, err := clientcmd.ParseTimeout(text); err != nil {
+		return errors.New("use seconds, or a number with a unit, such as 30s or 2m")
 	}
-	return nil
+	return v.Value.Set(text)
 }
 
 // Contexts returns the names of all contexts, sorted.
