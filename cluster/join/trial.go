@@ -143,6 +143,10 @@ var imageFaults = []string{
 	"ErrImagePull", "ImagePullBackOff", "InvalidImageName", "ErrImageNeverPull", "ImageInspectError", "CreateContainerError", "RunContainerError",
 }
 
+// startFaults are the reasons of a terminated container that never started, such as because its
+// image is of another program.
+var startFaults = []string{"StartError", "ContainerCannotRun"}
+
 // imageFault returns why a pod cannot run its image; empty if that is not known.
 func imageFault(pod *corev1.Pod) string {
 	for _, c := range pod.Status.ContainerStatuses {

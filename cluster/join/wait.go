@@ -63,7 +63,7 @@ const faultPolls = 5
 // pulled or run; empty if there is none.
 func imageFaultIn(lines []string) string {
 	for _, line := range lines {
-		for _, fault := range imageFaults {
+		for _, fault := range slices.Concat(imageFaults, startFaults) {
 			if strings.Contains(line, ": "+fault) {
 				return line
 			}
@@ -177,6 +177,9 @@ func unreadyPod(pod *corev1.Pod) string {
 		switch {
 		case c.Ready:
 			return ""
+		case notStarted(c) != nil: // there are no logs
+			t := notStarted(c)
+			return fmt.Sprintf("%s: %s: %s", where, t.Reason, t.Message)
 		case c.State.Waiting != nil && c.LastTerminationState.Terminated != nil:
 			t := c.LastTerminationState.Terminated
 			return fmt.Sprintf("%s: %s, restarted %d times, last exit code %d: see kubectl logs -n %s --previous %s",
@@ -191,6 +194,20 @@ func unreadyPod(pod *corev1.Pod) string {
 		}
 	}
 	return fmt.Sprintf("%s: running, but not ready: see kubectl logs -n %s %s", where, pod.Namespace, pod.Name)
+}
+
+// notStarted returns the state of a container of which the image has no program to start; nil if it
+// is another container.
+func notStarted(c corev1.ContainerStatus) *corev1.ContainerStateTerminated {
+	for _, s := range []corev1.ContainerState{c.State, c.LastTerminationState} {
+		if s.Terminated != nil {
+			if slices.Contains(startFaults, s.Terminated.Reason) {
+				return s.Terminated
+			}
+			return nil
+		}
+	}
+	return nil
 }
 
 // unconnected returns the members to which no active gateway is connected, or an active one not

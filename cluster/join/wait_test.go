@@ -138,16 +138,31 @@ func TestWait(t *testing.T) {
 	}
 }
 
-// An image that cannot be pulled ends the wait within seconds.
+// An image that cannot be pulled, or that is of another program, ends the wait within seconds.
 func TestWaitEndsForAWrongImage(t *testing.T) {
-	c := clustertest.Client(t, daemonSet(cluster.RouteAgentName, 1, 0), daemonSet(cluster.GatewayName, 1, 1),
-		pod(cluster.RouteAgentName, "n1", waiting("ImagePullBackOff", "not found")))
-	var out bytes.Buffer
-	p, err := normal().plan()
-	require.NoError(t, err)
-	op := &join.Operation{Member: cluster.Side{Client: c}, Plan: p, Report: progress.New(&out)}
-	err = op.Wait(t.Context())
-	require.ErrorContains(t, err, "the agents cannot start:\n")
-	require.ErrorContains(t, err, "pod submariner-routeagent-x on node n1: ImagePullBackOff: not found\n")
-	require.ErrorContains(t, err, "specify another image with subctl join --image")
+	never := corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{ExitCode: 128, Reason: "StartError", Message: "no such file: subctl"}}
+	again := waiting("CrashLoopBackOff", "back-off 10s")
+	again.ContainerStatuses[0].LastTerminationState = never
+	for _, test := range []struct {
+		status corev1.PodStatus
+		want   string
+	}{
+		{waiting("ImagePullBackOff", "not found"), "ImagePullBackOff: not found"},
+		{again, "StartError: no such file: subctl"},
+		{corev1.PodStatus{ContainerStatuses: []corev1.ContainerStatus{{State: never}}}, "StartError: no such file: subctl"},
+	} {
+		t.Run(test.want, func(t *testing.T) {
+			t.Parallel()
+			c := clustertest.Client(t, daemonSet(cluster.RouteAgentName, 1, 0), daemonSet(cluster.GatewayName, 1, 1), pod(cluster.RouteAgentName, "n1", test.status))
+			p, err := normal().plan()
+			require.NoError(t, err)
+			op := &join.Operation{Member: cluster.Side{Client: c}, Plan: p, Report: progress.New(&bytes.Buffer{})}
+			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+			defer cancel()
+			err = op.Wait(ctx)
+			require.ErrorContains(t, err, "the agents cannot start:\n")
+			require.ErrorContains(t, err, "pod submariner-routeagent-x on node n1: "+test.want+"\n")
+			require.ErrorContains(t, err, "specify another image with subctl join --image")
+		})
+	}
 }
