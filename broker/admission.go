@@ -89,20 +89,12 @@ func labelPolicy(base string, kinds exchange.Table) []client.Object {
 	for _, prefix := range submarinerv1.ReservedLabels {
 		reserved = append(reserved, fmt.Sprintf("k.startsWith('%s')", prefix))
 	}
-	var named []string
-	for _, k := range kinds {
-		if k.Named != nil && k.Named.ClusterID != nil {
-			named = append(named, k.Resource)
-		}
-	}
 	return policy(base+"-labels", &admissionv1.ValidatingAdmissionPolicySpec{
 		MatchConstraints: &admissionv1.MatchResources{
 			NamespaceSelector: &metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{
 				{Key: submarinerv1.ClusterSetLabel, Operator: metav1.LabelSelectorOpExists},
 			}},
-			ResourceRules: []admissionv1.NamedRuleWithOperations{
-				rule(submarinerv1.GroupVersion.Group, []admissionv1.OperationType{admissionv1.Create, admissionv1.Update}, named...),
-			},
+			ResourceRules: kinds.OwnedRules(admissionv1.Create, admissionv1.Update),
 		},
 		Variables: []admissionv1.Variable{
 			{Name: "labels", Expression: labels},

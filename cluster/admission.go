@@ -11,6 +11,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	submarinerv1 "subctl/api/submariner/v1"
+	"subctl/broker/exchange"
 	"subctl/internal/kube"
 )
 
@@ -83,9 +84,10 @@ func agentPolicy(name string, rules []admissionv1.NamedRuleWithOperations, valid
 // LabelsName is the name of the policy that protects reserved labels.
 const LabelsName = "submariner-labels"
 
-// labelPolicy returns the policy that lets only the agents change the reserved labels of Clusters and
-// Endpoints, which tell the objects of this cluster from copies. The broker has a policy of its own.
-func labelPolicy() []client.Object {
+// labelPolicy returns the policy that lets only the agents change the reserved labels of the objects
+// that kinds identifies by the cluster ID in their spec. The labels tell the objects of this cluster
+// from copies. The broker has a policy of its own.
+func labelPolicy(kinds exchange.Table) []client.Object {
 	var reserved []string
 	for _, prefix := range submarinerv1.ReservedLabels {
 		reserved = append(reserved, fmt.Sprintf("k.startsWith('%s')", prefix))
@@ -97,9 +99,7 @@ func labelPolicy() []client.Object {
 	objs := kube.AdmissionPolicy(LabelsName, &admissionv1.ValidatingAdmissionPolicySpec{
 		MatchConstraints: &admissionv1.MatchResources{
 			NamespaceSelector: &metav1.LabelSelector{MatchLabels: map[string]string{corev1.LabelMetadataName: Namespace}},
-			ResourceRules: []admissionv1.NamedRuleWithOperations{
-				kube.AdmissionRule(submarinerv1.GroupVersion.Group, []admissionv1.OperationType{admissionv1.Update}, "clusters", "endpoints"),
-			},
+			ResourceRules:     kinds.OwnedRules(admissionv1.Update),
 		},
 		MatchConditions: []admissionv1.MatchCondition{{
 			Name:       "no-agent",

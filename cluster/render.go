@@ -30,7 +30,7 @@ func Render(sub *v1alpha1.Submariner) ([]client.Object, error) {
 	out = append(out, account(GatewayName, gatewayRules())...)
 	out = append(out, account(RouteAgentName, routeAgentRules())...)
 	out = append(out, agentPolicies(sub.Spec.ClusterID)...)
-	out = append(out, labelPolicy()...)
+	out = append(out, labelPolicy(exchange.Kinds())...)
 	memory := exchange.NewMemory(Namespace)
 	memory.Labels = ours("")
 	return append(out, memory, submariner(sub), routeAgent(sub), gateway(sub)), nil

@@ -2,14 +2,18 @@ package exchange
 
 import (
 	"fmt"
+	"maps"
 	"reflect"
 	"slices"
 
+	admissionv1 "k8s.io/api/admissionregistration/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"subctl/internal/kube"
 )
 
 // This file derives from a table what other packages need: the kind of an object, the scheme,
@@ -71,6 +75,21 @@ func (t Table) ReportRules() []rbacv1.PolicyRule {
 		if k.Free != nil && k.Free.Status != nil {
 			rules = allow(rules, schema.GroupResource{Group: k.GroupVersion.Group, Resource: k.Resource + "/status"}, []string{"patch"})
 		}
+	}
+	return rules
+}
+
+// OwnedRules selects operations on the objects whose spec names the cluster that owns them.
+func (t Table) OwnedRules(operations ...admissionv1.OperationType) []admissionv1.NamedRuleWithOperations {
+	resources := map[string][]string{}
+	for _, k := range t {
+		if k.Named != nil && k.Named.ClusterID != nil {
+			resources[k.GroupVersion.Group] = append(resources[k.GroupVersion.Group], k.Resource)
+		}
+	}
+	var rules []admissionv1.NamedRuleWithOperations
+	for _, group := range slices.Sorted(maps.Keys(resources)) {
+		rules = append(rules, kube.AdmissionRule(group, operations, resources[group]...))
 	}
 	return rules
 }
