@@ -6,6 +6,7 @@ import (
 	"go/token"
 	"io/fs"
 	"os"
+	"os/exec"
 	"path"
 	"path/filepath"
 	"slices"
@@ -23,9 +24,9 @@ import (
 var may = map[string]string{
 	".":                       "cmd",
 	"cmd":                     "agent agent/discovery agent/mesh agent/parts api broker broker/exchange broker/trust cable cable/drivers cluster cluster/join cluster/rotate cluster/uninstall dataplane dataplane/kernel globalnet internal/cli internal/connect internal/guard internal/kube internal/look internal/printer internal/progress internal/version internal/wake internal/words policy policy/catalog",
-	"agent":                   "agent/discovery agent/mesh agent/parts api cable dataplane internal/alarm internal/kube policy",
+	"agent":                   "agent/discovery agent/mesh agent/parts api broker/exchange cable dataplane internal/alarm internal/kube policy",
 	"agent/parts":             "agent/discovery agent/mesh api broker broker/exchange cable cable/keys cable/natdiscovery cluster dataplane internal/alarm internal/wake",
-	"agent/mesh":              "api broker/exchange cable cable/drivers cable/keys cable/natdiscovery dataplane internal/version policy",
+	"agent/mesh":              "api cable cable/drivers cable/keys cable/natdiscovery dataplane internal/version policy",
 	"agent/discovery":         "api cable cable/natdiscovery dataplane internal/alarm internal/wake",
 	"cluster":                 "api api/crds broker broker/exchange broker/trust cable/keys dataplane internal/kube internal/version",
 	"cluster/clustertest":     "api cluster internal/kube",
@@ -132,6 +133,23 @@ func TestArchitecture(t *testing.T) {
 			if !needed[from+" "+to] {
 				t.Errorf("%s does not import %s: remove the edge", from, to)
 			}
+		}
+	}
+}
+
+// Whatever the pure parts import, they bring no client of an API server with them, and no access to a kernel.
+func TestPureParts(t *testing.T) {
+	args := []string{"list", "-deps", "./cable/..."} // every driver, too
+	for _, p := range pure {
+		args = append(args, "./"+p)
+	}
+	out, err := exec.Command("go", args...).Output()
+	require.NoError(t, err)
+	packages := strings.Fields(string(out))
+	require.Contains(t, packages, "subctl/agent/mesh")
+	for _, p := range packages {
+		for _, client := range []string{"sigs.k8s.io/controller-runtime/", "k8s.io/client-go/", "github.com/vishvananda/"} {
+			require.False(t, strings.HasPrefix(p, client), "go list -deps of the pure parts has %s", p)
 		}
 	}
 }

@@ -37,6 +37,7 @@ import (
 	"subctl/agent/parts"
 	submarinerv1 "subctl/api/submariner/v1"
 	"subctl/api/submariner/v1alpha1"
+	"subctl/broker/exchange"
 	"subctl/dataplane"
 	"subctl/internal/alarm"
 	"subctl/internal/kube"
@@ -159,7 +160,9 @@ func (a *agent) snapshot(ctx context.Context) (mesh.Snapshot, error) {
 	if err != nil {
 		return mesh.Snapshot{}, err
 	}
+	mislabelled := exchange.Reclaim(exchange.Kinds(), objs)
 	snap := mesh.NewSnapshot(a.Node, objs...)
+	snap.Mislabelled = mislabelled
 	snap.Now = time.Now()
 	snap.Book = a.books.of(mesh.List[*v1alpha1.CablePolicies](snap), snap.Makers())
 	if snap.Memory, err = a.recall(ctx, snap); err != nil {

@@ -19,7 +19,7 @@ type conditioned interface {
 // tell logs each reported condition that has become False, or is False with a different message than
 // before, and writes a Kubernetes Event about it: "kubectl get events" then shows what went wrong,
 // and when.
-func (a *agent) tell(s mesh.Snapshot, reported []client.Object) {
+func (a *agent) tell(s mesh.Snapshot, reported []mesh.Object) {
 	for _, o := range reported {
 		now, ok := o.(conditioned)
 		if !ok {

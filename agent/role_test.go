@@ -23,7 +23,7 @@ var toyNetwork = netip.MustParsePrefix("10.77.0.0/16")
 func toy() mesh.Role {
 	return mesh.Role{
 		Name: "toy", Owner: dataplane.RouteOwner, MetricsPort: 32799, Resync: time.Minute,
-		Watches: []client.Object{&corev1.Node{}},
+		Watches: []mesh.Object{&corev1.Node{}},
 		Parts:   []mesh.Part{mesh.Election},
 		Plan: func(s mesh.Snapshot) (mesh.Plan, error) {
 			if !s.Standing.Active {
@@ -35,7 +35,7 @@ func toy() mesh.Role {
 		Report: func(s mesh.Snapshot, p mesh.Plan, o mesh.Outcome) mesh.Report {
 			n := mesh.Find[*corev1.Node](s, s.Node).DeepCopy()
 			metav1.SetMetaDataAnnotation(&n.ObjectMeta, "toy", p.State.String())
-			return mesh.Report{Update: []client.Object{n}}
+			return mesh.Report{Update: []mesh.Object{n}}
 		},
 		Recall: func(string, []*submarinerv1.Gateway, time.Time) mesh.Memory { return mesh.Memory{} },
 	}

@@ -11,6 +11,7 @@ import (
 
 	"subctl/agent/mesh"
 	"subctl/api/submariner/v1alpha1"
+	"subctl/broker/exchange"
 	"subctl/cluster"
 	"subctl/dataplane"
 	"subctl/internal/cli"
@@ -105,6 +106,7 @@ func (g *globals) plan(ctx context.Context, node string) (state dataplane.State,
 		name, _ := g.ClusterName() // readable: client has read it
 		return nil, nil, "", fmt.Errorf("cluster %q has not joined, so its nodes have no plan: run \"subctl join\"", name)
 	}
+	exchange.Reclaim(exchange.Kinds(), objs) // show plan restores no labels
 	snapshot, err := mesh.FromReports(node, objs...)
 	if err != nil {
 		return nil, nil, "", err

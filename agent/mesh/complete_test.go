@@ -13,6 +13,7 @@ import (
 
 	submarinerv1 "subctl/api/submariner/v1"
 	"subctl/api/submariner/v1alpha1"
+	"subctl/broker/exchange"
 	"subctl/cable"
 	"subctl/cable/keys"
 	"subctl/internal/kubetest"
@@ -258,7 +259,9 @@ func TestLabelledObjectsStayOurs(t *testing.T) {
 		made := a.policy.DeepCopy()
 		made.Name, made.Labels = "made-here", map[string]string{submarinerv1.ClusterIDLabel: id}
 		made.Status.ClusterSets = []string{"default"}
-		s, err := FromReports("gw", append(slices.Clone(a.always), own, made, a.cluster, a.endpoint)...)
+		objs := append(slices.Clone(a.always), own, made, a.cluster, a.endpoint)
+		exchange.Reclaim(exchange.Kinds(), objs)
+		s, err := FromReports("gw", objs...)
 		require.NoError(t, err)
 		m, err := Of(s)
 		require.NoError(t, err)

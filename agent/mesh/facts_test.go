@@ -85,7 +85,7 @@ func TestPodCIDRIsIgnoredByCalico(t *testing.T) {
 				Spec:   v1alpha1.SubmarinerSpec{ClusterID: "east", ClusterCIDR: "10.111.0.0/16", ServiceCIDR: "10.101.0.0/16"},
 				Status: v1alpha1.SubmarinerStatus{NetworkPlugin: tc.plugin},
 			}
-			s := NewSnapshot(node.Name, sub, node)
+			s := NewSnapshot[Object](node.Name, sub, node)
 			s.SetFacts(dataplane.Facts{Device: "eth0", MTU: 1500, PrivateIP: eth.Prefix.Addr(), Addrs: append([]dataplane.HostAddr{eth}, tc.addrs...)})
 			require.Equal(t, tc.podIP, s.Facts.PodIP)
 			m, err := readMembership(s)

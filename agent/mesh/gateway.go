@@ -6,7 +6,6 @@ import (
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	submarinerv1 "subctl/api/submariner/v1"
 	"subctl/api/submariner/v1alpha1"
@@ -133,8 +132,8 @@ func (r *Report) describe(sub *v1alpha1.Submariner) {
 // unlabel restores the objects of this cluster that somebody has labelled as copies. An object
 // that is written anyway is restored in the next pass.
 func (r *Report) unlabel(s Snapshot) {
-	for _, o := range s.mislabelled {
-		if !slices.ContainsFunc(r.Apply, func(a client.Object) bool {
+	for _, o := range s.Mislabelled {
+		if !slices.ContainsFunc(r.Apply, func(a Object) bool {
 			return reflect.TypeOf(a) == reflect.TypeOf(o) && a.GetName() == o.GetName()
 		}) {
 			r.Update = append(r.Update, o)

@@ -163,7 +163,7 @@ func withoutEndpoints(t *testing.T, more ...client.Object) Snapshot {
 }
 
 // named returns the kinds and names of objects.
-func named(t *testing.T, objs []client.Object) []string {
+func named(t *testing.T, objs []Object) []string {
 	t.Helper()
 	var out []string
 	for _, o := range objs {

@@ -52,7 +52,7 @@ func TestHostileNodeReport(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			ra := &submarinerv1.RouteAgent{ObjectMeta: metav1.ObjectMeta{Name: "worker"}, Status: submarinerv1.RouteAgentStatus{Node: &tc.reported}}
-			s := NewSnapshot("gw", sub, node("gw", "10.89.1.11"), node("worker", "10.89.2.12", "10.77.0.12"), ra)
+			s := NewSnapshot[Object]("gw", sub, node("gw", "10.89.1.11"), node("worker", "10.89.2.12", "10.77.0.12"), ra)
 			s.Facts = submarinerv1.NodeFacts{PrivateIP: "10.89.1.11", MTU: 1500, Network: "10.0.0.0/8"} // a flat network, which the node itself has seen
 			m, err := readMembership(s)
 			require.NoError(t, err)
@@ -80,7 +80,7 @@ func TestNodeWithoutItsInternalIP(t *testing.T) {
 	sub := &v1alpha1.Submariner{ObjectMeta: metav1.ObjectMeta{Name: "submariner"}}
 	sub.Spec.ClusterID, sub.Spec.ClusterCIDR, sub.Spec.ServiceCIDR = "east", "10.111.0.0/16", "10.101.0.0/16"
 	n := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n1"}}
-	s := NewSnapshot("n1", sub, n)
+	s := NewSnapshot[Object]("n1", sub, n)
 	s.Facts = submarinerv1.NodeFacts{PrivateIP: "192.0.2.7", MTU: 1500}
 	_, err := readMembership(s)
 	require.EqualError(t, err, "Node n1 has no IPv4 address of type InternalIP in its status: start its kubelet with --node-ip, or its cloud controller")

@@ -255,7 +255,7 @@ func TestFirstCableAnswersFirst(t *testing.T) {
 }
 
 // all returns the objects of a snapshot.
-func (s Snapshot) all() (out []client.Object) {
+func (s Snapshot) all() (out []Object) {
 	for _, objs := range s.objects {
 		out = append(out, objs...)
 	}

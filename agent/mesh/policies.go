@@ -6,7 +6,6 @@ import (
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	submarinerv1 "subctl/api/submariner/v1"
 	"subctl/api/submariner/v1alpha1"
@@ -30,7 +29,7 @@ const (
 // policyReports returns what is to be written about this cluster's policies: statuses, of
 // which only the condition Accepted is applied, and whole policies with the settings of a
 // ConfigMap that has changed.
-func policyReports(s Snapshot, now time.Time) (statuses, updates []client.Object) {
+func policyReports(s Snapshot, now time.Time) (statuses, updates []Object) {
 	for _, p := range List[*v1alpha1.CablePolicies](s) {
 		if submarinerv1.IsCopy(p) {
 			continue

@@ -4,8 +4,6 @@ import (
 	"fmt"
 	"time"
 
-	"sigs.k8s.io/controller-runtime/pkg/client"
-
 	submarinerv1 "subctl/api/submariner/v1"
 	"subctl/dataplane"
 )
@@ -23,7 +21,7 @@ type Role struct {
 	// Resync is the time after which the loop runs although nothing has changed.
 	Resync time.Duration
 	// Watches lists the kinds of objects that a Snapshot of the role holds.
-	Watches []client.Object
+	Watches []Object
 	// Parts lists what runs beside the loop, in the order in which snapshots are completed.
 	Parts []Part
 	// Plan returns what the node's kernel should hold. The error is ErrNotJoined or a
@@ -66,12 +64,12 @@ type ExchangeStatus struct {
 // Report is what the API server should hold.
 type Report struct {
 	// Apply are objects to apply, Delete are objects to delete.
-	Apply, Delete []client.Object
+	Apply, Delete []Object
 	// Status are objects whose status is applied, as far as it is set.
-	Status []client.Object
+	Status []Object
 	// Update are objects of users, or that users have labelled, with a change. An object that somebody else has changed
 	// since it was read is not overwritten.
-	Update []client.Object
+	Update []Object
 }
 
 // PlanNode returns what a node's kernel should hold, for all roles.

@@ -7,7 +7,6 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	submarinerv1 "subctl/api/submariner/v1"
 	"subctl/cable"
@@ -22,7 +21,7 @@ import (
 // It does not watch Gateways, each of which is written every few seconds, nor ConfigMaps:
 // the settings in force are noted on the Cluster object.
 func Route() Role {
-	watches := slices.DeleteFunc(Kinds(), func(o client.Object) bool {
+	watches := slices.DeleteFunc(Kinds(), func(o Object) bool {
 		switch o.(type) {
 		case *submarinerv1.Gateway, *corev1.ConfigMap:
 			return true
@@ -111,5 +110,5 @@ func reportRoute(s Snapshot, p Plan, o Outcome) Report {
 	if old != nil && reflect.DeepEqual(old.Status, ra.Status) {
 		return Report{}
 	}
-	return Report{Apply: []client.Object{ra}}
+	return Report{Apply: []Object{ra}}
 }

@@ -8,7 +8,6 @@ import (
 
 	"github.com/stretchr/testify/require"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	submarinerv1 "subctl/api/submariner/v1"
 	"subctl/api/submariner/v1alpha1"
@@ -127,7 +126,7 @@ func (w *changingPair) carrier(t *testing.T) string {
 
 // withoutPolicy removes the policies: the pair should use the cable that it uses.
 func (w *changingPair) withoutPolicy() {
-	objs := slices.DeleteFunc(w.snapshot.all(), func(o client.Object) bool {
+	objs := slices.DeleteFunc(w.snapshot.all(), func(o Object) bool {
 		_, isPolicy := o.(*v1alpha1.CablePolicies)
 		return isPolicy
 	})

@@ -10,11 +10,11 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	"sigs.k8s.io/controller-runtime/pkg/client"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 
 	submarinerv1 "subctl/api/submariner/v1"
 	"subctl/api/submariner/v1alpha1"
-	"subctl/broker/exchange"
 	"subctl/cable"
 	"subctl/cable/keys"
 	"subctl/cable/natdiscovery"
@@ -60,10 +60,18 @@ type Snapshot struct {
 	// Cables are the states of the gateway's encrypted cables, as the kernel has them.
 	Cables []dataplane.CableState
 
-	objects map[reflect.Type][]client.Object
-	// mislabelled are the objects of this cluster that the API server has with the label of
-	// copies, without it. They are named after this cluster.
-	mislabelled []client.Object
+	// Mislabelled are the objects of this cluster that the API server has with the label of
+	// copies, without it, as the snapshot has them. They are named after this cluster.
+	Mislabelled []Object
+
+	objects map[reflect.Type][]Object
+}
+
+// Object is an object of the API server. It has the methods of controller-runtime's
+// client.Object, which this package does not import, as it would bring a client with it.
+type Object interface {
+	metav1.Object
+	runtime.Object
 }
 
 // Standing is the result of the election among the gateways of a cluster, as one of
@@ -95,64 +103,34 @@ type Memory struct {
 }
 
 // Kinds lists the kinds of objects that a Snapshot may hold.
-func Kinds() []client.Object {
-	return []client.Object{
+func Kinds() []Object {
+	return []Object{
 		&v1alpha1.Submariner{}, &submarinerv1.Cluster{}, &submarinerv1.Endpoint{},
 		&submarinerv1.Gateway{}, &submarinerv1.RouteAgent{}, &corev1.Node{}, &v1alpha1.CablePolicies{},
 		&corev1.ConfigMap{},
 	}
 }
 
-// NewSnapshot returns a Snapshot of a node with the given objects, which are shared:
-// they must not be changed afterwards.
-func NewSnapshot(node string, objs ...client.Object) Snapshot {
-	s := Snapshot{Node: node, objects: map[reflect.Type][]client.Object{}}
+// NewSnapshot returns a Snapshot of a node with the given objects, which are shared: they must
+// not be changed afterwards. Only copies of objects of other clusters may have the label of
+// copies: see exchange.Reclaim. T is Object, or an interface with the same methods.
+func NewSnapshot[T Object](node string, objs ...T) Snapshot {
+	s := Snapshot{Node: node, objects: map[reflect.Type][]Object{}}
 	for _, o := range objs {
 		t := reflect.TypeOf(o)
 		s.objects[t] = append(s.objects[t], o)
 	}
-	s.claimOwn()
 	for _, objs := range s.objects {
-		slices.SortFunc(objs, func(x, y client.Object) int {
+		slices.SortFunc(objs, func(x, y Object) int {
 			return cmp.Or(strings.Compare(x.GetNamespace(), y.GetNamespace()), strings.Compare(x.GetName(), y.GetName()))
 		})
 	}
 	return s
 }
 
-// claimOwn removes the label that only copies carry from the objects of this cluster itself.
-// Somebody may have put it there, and it must not hide them: other clusters go by the name of a
-// Cluster or an Endpoint, and by who created a policy. Objects that are named after this cluster
-// are noted in mislabelled.
-func (s *Snapshot) claimOwn() {
-	subs := List[*v1alpha1.Submariner](*s)
-	if len(subs) == 0 {
-		return
-	}
-	id, kinds := subs[0].Spec.ClusterID, exchange.Kinds()
-	for _, objs := range s.objects {
-		kind, err := kinds.Of(objs[0])
-		if err != nil {
-			continue // there are no copies of it
-		}
-		for i, o := range objs {
-			if !submarinerv1.IsCopy(o) || !kind.MadeBy(id, o) {
-				continue
-			}
-			o = o.DeepCopyObject().(client.Object)
-			delete(o.GetLabels(), submarinerv1.ClusterIDLabel)
-			objs[i] = o
-			if kind.Named != nil && kind.Named.Names.Owns(id, o.GetName()) {
-				s.mislabelled = append(s.mislabelled, o)
-			}
-		}
-	}
-	slices.SortFunc(s.mislabelled, func(x, y client.Object) int { return strings.Compare(x.GetName(), y.GetName()) })
-}
-
 // List returns the snapshot's objects of one kind, sorted. They are shared: do not
 // change them.
-func List[T client.Object](s Snapshot) []T {
+func List[T Object](s Snapshot) []T {
 	objs := s.objects[reflect.TypeFor[T]()]
 	out := make([]T, len(objs))
 	for i, o := range objs {
@@ -163,7 +141,7 @@ func List[T client.Object](s Snapshot) []T {
 
 // Find returns the snapshot's object of a kind and a name; nil if there is none.
 func Find[T interface {
-	client.Object
+	Object
 	comparable
 }](s Snapshot, name string) T {
 	o, _ := s.find(reflect.TypeFor[T](), name).(T) // nil: none
@@ -171,11 +149,11 @@ func Find[T interface {
 }
 
 // Same returns the snapshot's object of the kind and name of o; nil if there is none.
-func (s Snapshot) Same(o client.Object) client.Object {
+func (s Snapshot) Same(o Object) Object {
 	return s.find(reflect.TypeOf(o), o.GetName())
 }
 
-func (s Snapshot) find(kind reflect.Type, name string) client.Object {
+func (s Snapshot) find(kind reflect.Type, name string) Object {
 	for _, o := range s.objects[kind] {
 		if o.GetName() == name {
 			return o
@@ -187,7 +165,7 @@ func (s Snapshot) find(kind reflect.Type, name string) client.Object {
 // FromReports returns the Snapshot of a node as its own agents would take it, from
 // their reports to the API server. It serves commands that run on another machine. The error
 // is ErrNotJoined, an *UnknownNodeError, or that the node's agent has not reported.
-func FromReports(node string, objs ...client.Object) (Snapshot, error) {
+func FromReports[T Object](node string, objs ...T) (Snapshot, error) {
 	s := NewSnapshot(node, objs...)
 	if len(s.podNetworks()) == 0 {
 		return s, ErrNotJoined
@@ -268,7 +246,7 @@ func (e *UnknownNodeError) Error() string {
 	return fmt.Sprintf("the cluster has no node %q: it has %s", e.Node, cmp.Or(strings.Join(e.Nodes, ", "), "no nodes"))
 }
 
-func names[T client.Object](objs []T) []string {
+func names[T Object](objs []T) []string {
 	var out []string
 	for _, o := range objs {
 		out = append(out, o.GetName())

@@ -168,7 +168,7 @@ func held(t *testing.T, base []client.Object, change func(spec map[string]any)) 
 		plan, err := role.Plan(snapshot)
 		fmt.Fprintf(&out, "%s: %v\n%v %+v\n", role.Name, err, plan.State, plan.Probes)
 		report := role.Report(snapshot, plan, mesh.Outcome{})
-		for _, list := range [][]client.Object{report.Apply, report.Delete, report.Update, report.Status} {
+		for _, list := range [][]mesh.Object{report.Apply, report.Delete, report.Update, report.Status} {
 			for _, obj := range list {
 				if _, is := obj.(*v1alpha1.Submariner); !is {
 					print(obj)

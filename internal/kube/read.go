@@ -41,9 +41,10 @@ func NotThere(err error) bool { return apierrors.IsNotFound(err) || meta.IsNoMat
 func Unreadable(err error) bool { return NotThere(err) || apierrors.IsForbidden(err) }
 
 // List returns the objects of some kinds: the objects in a namespace, and all objects of
-// cluster-scoped kinds. Objects from a cache are shared and must not be changed.
-func List(ctx context.Context, r client.Reader, s *runtime.Scheme, namespace string, kinds []client.Object) ([]client.Object, error) {
-	var objs []client.Object
+// cluster-scoped kinds. Objects from a cache are shared and must not be changed. T is client.Object,
+// or an interface with the same methods.
+func List[T client.Object](ctx context.Context, r client.Reader, s *runtime.Scheme, namespace string, kinds []T) ([]T, error) {
+	var objs []T
 	for _, kind := range kinds {
 		gvk, err := apiutil.GVKForObject(kind, s)
 		if err != nil {
@@ -55,14 +56,14 @@ func List(ctx context.Context, r client.Reader, s *runtime.Scheme, namespace str
 		}
 		list := made.(client.ObjectList)
 		opts := []client.ListOption{client.UnsafeDisableDeepCopy}
-		if _, global := kind.(*corev1.Node); !global {
+		if _, global := any(kind).(*corev1.Node); !global {
 			opts = append(opts, client.InNamespace(namespace))
 		}
 		if err := r.List(ctx, list, opts...); err != nil {
 			return nil, fmt.Errorf("listing %s: %w", gvk.Kind, err)
 		}
 		if err := meta.EachListItem(list, func(o runtime.Object) error {
-			objs = append(objs, o.(client.Object))
+			objs = append(objs, o.(T))
 			return nil
 		}); err != nil {
 			return nil, err
