@@ -113,96 +113,146 @@ const few = 4
 
 // Rules returns the rules, in order. All packets of the node pass the chains with hooks, so these
 // have few matches, and those for most packets come first.
-func (a Antispoof) Rules() (rules []AntispoofRule) {
-	add := func(chain string, ms ...Match) { rules = append(rules, AntispoofRule{Chain: chain, Matches: ms}) }
-	accept := func(chain string, ms ...Match) {
-		rules = append(rules, AntispoofRule{Chain: chain, Matches: ms, Accept: true})
+func (a Antispoof) Rules() []AntispoofRule {
+	var r antispoofRules
+	a.cableRules(&r)
+	a.unforwardedRules(&r)
+	a.transitRules(&r)
+	a.closedRules(&r)
+	a.foreignRules(&r)
+	a.outRules(&r)
+	return r
+}
+
+// antispoofRules are the rules so far.
+type antispoofRules []AntispoofRule
+
+func (r *antispoofRules) drop(chain string, ms ...Match) {
+	*r = append(*r, AntispoofRule{Chain: chain, Matches: ms})
+}
+
+func (r *antispoofRules) accept(chain string, ms ...Match) {
+	*r = append(*r, AntispoofRule{Chain: chain, Matches: ms, Accept: true})
+}
+
+func (r *antispoofRules) jump(to, chain string, ms ...Match) {
+	*r = append(*r, AntispoofRule{Chain: chain, Matches: ms, Jump: to})
+}
+
+func (r *antispoofRules) remember(chain string, ms ...Match) {
+	*r = append(*r, AntispoofRule{Chain: chain, Matches: ms, Remember: true})
+}
+
+// cableRules are about the packets of VXLAN that arrive on Ports: what they contain, and the device
+// on which they arrive.
+func (a Antispoof) cableRules(r *antispoofRules) {
+	if len(a.Ports) == 0 {
+		return
 	}
-	jump := func(to, chain string, ms ...Match) {
-		rules = append(rules, AntispoofRule{Chain: chain, Matches: ms, Jump: to})
+	to := AntispoofWay
+	if len(a.Inner) > 0 {
+		to = AntispoofVXLAN
 	}
 	for _, p := range a.Ports {
-		to := AntispoofWay
-		if len(a.Inner) > 0 {
-			to = AntispoofVXLAN
-		}
-		jump(to, AntispoofInput, Match{DPort: p})
+		r.jump(to, AntispoofInput, Match{DPort: p})
 	}
-	if len(a.Ports) > 0 && len(a.Inner) > 0 {
-		add(AntispoofVXLAN, Match{NotIPv4: true})
+	if len(a.Inner) > 0 {
+		r.drop(AntispoofVXLAN, Match{NotIPv4: true})
 		for _, bits := range a.innerBits() {
-			jump(AntispoofWay, AntispoofVXLAN, Match{InnerBits: bits})
+			r.jump(AntispoofWay, AntispoofVXLAN, Match{InnerBits: bits})
 		}
-		add(AntispoofVXLAN)
+		r.drop(AntispoofVXLAN)
 	}
-	if len(a.Ports) > 0 {
-		accept(AntispoofWay, Match{KnownWay: true})
-		add(AntispoofWay, Match{WrongWay: true})
-		var senders []Match
-		if len(a.Ends) > 0 {
-			senders = append(senders, Match{SAddrIn: AntispoofSetEnds})
-		}
-		rules = append(rules, AntispoofRule{Chain: AntispoofWay, Matches: senders, Remember: true})
-		accept(AntispoofWay) // whether it was remembered or not
+	r.accept(AntispoofWay, Match{KnownWay: true})
+	r.drop(AntispoofWay, Match{WrongWay: true})
+	var senders []Match
+	if len(a.Ends) > 0 {
+		senders = append(senders, Match{SAddrIn: AntispoofSetEnds})
 	}
-	if len(a.Unforwarded) > 0 {
-		jump(AntispoofUnforwarded, AntispoofForward, Match{DAddr: around(a.Unforwarded)})
+	r.remember(AntispoofWay, senders...)
+	r.accept(AntispoofWay) // whether it was remembered or not
+}
+
+// unforwardedRules drop packets to the networks of Unforwarded.
+func (a Antispoof) unforwardedRules(r *antispoofRules) {
+	if len(a.Unforwarded) == 0 {
+		return
 	}
+	r.jump(AntispoofUnforwarded, AntispoofForward, Match{DAddr: around(a.Unforwarded)})
 	for _, n := range a.Unforwarded {
-		add(AntispoofUnforwarded, Match{DAddr: n})
+		r.drop(AntispoofUnforwarded, Match{DAddr: n})
 	}
-	if len(a.Ends) > 0 && len(a.Transit) > 0 {
-		jump(AntispoofPorts, AntispoofForward, Match{UDP: true})
-		for _, p := range a.Transit {
-			jump(AntispoofTransit, AntispoofPorts, Match{DPort: p}, Match{DAddrIn: AntispoofSetEnds})
-		}
-		add(AntispoofTransit, Match{SAddrNotIn: AntispoofSetEnds})
-		add(AntispoofTransit, Match{WrongWay: true})
+}
+
+// transitRules are about packets that the node forwards from one end of a cable to another.
+func (a Antispoof) transitRules(r *antispoofRules) {
+	if len(a.Ends) == 0 || len(a.Transit) == 0 {
+		return
 	}
-	if a.Closed.Max != 0 {
-		jump(AntispoofClosed, AntispoofInput, Match{TCPPorts: a.Closed})
-		if len(a.Unforwarded) > 0 {
-			add(AntispoofClosed, Match{SAddr: around(a.Unforwarded)})
-		}
-		if len(a.Remote) > 0 {
-			add(AntispoofClosed, Match{SAddrIn: AntispoofSetRemote})
-		}
-		for _, d := range a.ClosedOn {
-			add(AntispoofClosed, Match{IIF: d})
-		}
+	r.jump(AntispoofPorts, AntispoofForward, Match{UDP: true})
+	for _, p := range a.Transit {
+		r.jump(AntispoofTransit, AntispoofPorts, Match{DPort: p}, Match{DAddrIn: AntispoofSetEnds})
 	}
-	if len(a.Remote) > 0 && len(a.In) > 0 {
-		usual := func(chain string) {
-			for _, d := range a.Usual {
-				accept(chain, Match{IIF: d})
-			}
-		}
-		if len(a.Remote) <= few { // a comparison costs less than the name of a device
-			for _, n := range a.Remote {
-				jump(AntispoofForeign, AntispoofIn, Match{SAddr: n})
-			}
-			usual(AntispoofForeign)
-		} else {
-			usual(AntispoofIn)
-			jump(AntispoofForeign, AntispoofIn, Match{SAddrIn: AntispoofSetRemote})
-		}
-		var others []Match
-		for _, d := range a.In {
-			others = append(others, Match{IIFNot: d})
-		}
-		add(AntispoofForeign, others...)
+	r.drop(AntispoofTransit, Match{SAddrNotIn: AntispoofSetEnds})
+	r.drop(AntispoofTransit, Match{WrongWay: true})
+}
+
+// closedRules close the ports of Closed to other clusters.
+func (a Antispoof) closedRules(r *antispoofRules) {
+	if a.Closed.Max == 0 {
+		return
 	}
-	if len(a.Own) > 0 {
-		var others []Match
-		for _, n := range a.widest() {
-			others = append(others, Match{SAddrNot: n})
-		}
-		others = append(others, Match{SAddrNotIn: AntispoofSetOwn})
-		for _, d := range a.Out {
-			add(AntispoofOut, append([]Match{{OIF: d}}, others...)...)
+	r.jump(AntispoofClosed, AntispoofInput, Match{TCPPorts: a.Closed})
+	if len(a.Unforwarded) > 0 {
+		r.drop(AntispoofClosed, Match{SAddr: around(a.Unforwarded)})
+	}
+	if len(a.Remote) > 0 {
+		r.drop(AntispoofClosed, Match{SAddrIn: AntispoofSetRemote})
+	}
+	for _, d := range a.ClosedOn {
+		r.drop(AntispoofClosed, Match{IIF: d})
+	}
+}
+
+// foreignRules drop packets from networks of Remote that arrive on other devices than In.
+func (a Antispoof) foreignRules(r *antispoofRules) {
+	if len(a.Remote) == 0 || len(a.In) == 0 {
+		return
+	}
+	usual := func(chain string) {
+		for _, d := range a.Usual {
+			r.accept(chain, Match{IIF: d})
 		}
 	}
-	return rules
+	if len(a.Remote) <= few { // a comparison costs less than the name of a device
+		for _, n := range a.Remote {
+			r.jump(AntispoofForeign, AntispoofIn, Match{SAddr: n})
+		}
+		usual(AntispoofForeign)
+	} else {
+		usual(AntispoofIn)
+		r.jump(AntispoofForeign, AntispoofIn, Match{SAddrIn: AntispoofSetRemote})
+	}
+	var others []Match
+	for _, d := range a.In {
+		others = append(others, Match{IIFNot: d})
+	}
+	r.drop(AntispoofForeign, others...)
+}
+
+// outRules drop packets that leave on a device of Out from other networks than Own.
+func (a Antispoof) outRules(r *antispoofRules) {
+	if len(a.Own) == 0 {
+		return
+	}
+	var others []Match
+	for _, n := range a.widest() {
+		others = append(others, Match{SAddrNot: n})
+	}
+	others = append(others, Match{SAddrNotIn: AntispoofSetOwn})
+	for _, d := range a.Out {
+		r.drop(AntispoofOut, append([]Match{{OIF: d}}, others...)...)
+	}
 }
 
 // innerBits returns the numbers of bits of the networks in Inner, sorted: pods, whose packets are
