@@ -77,7 +77,7 @@ generated: generate ## fail if what is generated was not committed
 	test -z "$$changes" || { printf 'commit what "make generate" has changed:\n%s\n' "$$changes" >&2; exit 1; }
 
 golden: ## rewrite the golden files; read the diff
-	go test ./agent/mesh ./cluster ./cmd ./broker ./cable/... -update
+	go test . ./agent/mesh ./cluster ./cmd ./broker ./cable/... -update
 
 lab: ## build the lab
 	$(MAKE) -C scripts/lab

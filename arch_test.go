@@ -1,10 +1,12 @@
 package main
 
 import (
+	"flag"
 	"go/ast"
 	"go/parser"
 	"go/token"
 	"io/fs"
+	"maps"
 	"os"
 	"os/exec"
 	"path"
@@ -135,6 +137,42 @@ func TestArchitecture(t *testing.T) {
 			}
 		}
 	}
+}
+
+var update = flag.Bool("update", false, "write the imports to docs/architecture.md")
+
+// docs/architecture.md shows the same tree: who imports whom, and what each folder is.
+func TestArchitectureIsDocumented(t *testing.T) {
+	const file, begin, end = "docs/architecture.md", "<!-- imports: go test . -update -->\n", "<!-- end of imports -->\n"
+	b, err := os.ReadFile(file)
+	require.NoError(t, err)
+	before, rest, found := strings.Cut(string(b), begin)
+	require.True(t, found, "%s has no line %s", file, begin)
+	table, after, found := strings.Cut(rest, end)
+	require.True(t, found, "%s has no line %s", file, end)
+	if *update {
+		table = importTable()
+		require.NoError(t, os.WriteFile(file, []byte(before+begin+table+end+after), 0o600))
+	}
+	require.Equal(t, importTable(), table, "%s: run go test . -update", file)
+	for p := range may {
+		if folder, _, _ := strings.Cut(p, "/"); p != "." {
+			require.Regexp(t, "(?m)^\\|.*`"+folder+"/", before, "%s does not explain the folder", file)
+		}
+	}
+}
+
+// importTable returns may as a table in Markdown.
+func importTable() string {
+	out := "| part | imports |\n| --- | --- |\n"
+	for _, from := range slices.Sorted(maps.Keys(may)) {
+		to := "nothing of ours"
+		if may[from] != "" {
+			to = "`" + strings.Join(strings.Fields(may[from]), "`, `") + "`"
+		}
+		out += "| `" + strings.Replace(from, ".", "main.go", 1) + "` | " + to + " |\n"
+	}
+	return out
 }
 
 // Whatever the pure parts import, they bring no client of an API server with them, and no access to a kernel.
