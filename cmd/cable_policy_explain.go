@@ -19,10 +19,10 @@ import (
 )
 
 const cablePolicyExplainLong = `Explain which cable two clusters get and why: the policy that decides, and the other policies
-that match. Then compare with what the gateways do, if the current cluster is one of the
-two: they report the cable in use, and why it is not the one that was decided. It may be kept
-because a policy is invalid, or because the new cable does not answer, or there may be NAT.
-From another cluster, or from the broker, only the decision is known.
+that match. If the current cluster is one of the two, the decision is compared with what the
+gateways report: the cable in use and, if it is a different one, the reason. For example, a
+policy is invalid, or the new cable does not answer. In another cluster, and on the broker,
+only the decision is known.
 
 Of the matching policies, the policy with the most requirements in its selectors decides, and
 among equals the policy whose name sorts first. The policy "default" decides only if no

@@ -65,7 +65,7 @@ func newInvite(g *globals) *cobra.Command {
 	f.StringVar(&o.invite.url, "broker-url", "", "address of the broker's API server for the cluster, https://host:port (default: the address in the file of --broker-info)")
 	f.StringVar(&o.keyFile, "broker-info", broker.JoinFileName, "join file that deploy-broker wrote, which may have expired; - for stdin")
 	f.StringSliceVar(&o.networks, "networks", nil, "networks that the cluster may announce, such as 10.244.0.0/16 (default: any)")
-	f.IntVar(&o.bounds.Gateways, "gateways", 2, "most gateway nodes of the cluster")
+	f.IntVar(&o.bounds.Gateways, "gateways", 2, "maximum number of gateway nodes of the cluster")
 	f.StringSliceVar(&o.bounds.Sets, "clusterset", []string{submarinerv1.DefaultClusterSet}, "clustersets that the cluster may join")
 	f.DurationVar(&o.invite.ttl, "ttl", time.Hour, "lifetime of the file")
 	f.StringVar(&o.invite.file, "join-file", "", "join file to write, - for stdout; an existing file is renamed (default: CLUSTER.subm)")

@@ -23,9 +23,9 @@ const trustLong = `The list contains the cluster itself, and the other clusters 
 verified; on a broker that is not a member, all members of the broker, compared with the
 administrator's key that the broker states.
 
-SIGNED BY is whether the grant was signed with the administrator's key or with an invitation.
-GRANTED is when the administrator signed the grant, or the invitation: who is invited chooses
-the date of the grant. SEEN SINCE is when the cluster's Cluster object arrived here, by the clock
+SIGNED BY states whether the grant was signed with the administrator's key or with an invitation.
+GRANTED is when the administrator signed the grant or, for an invited cluster, the invitation:
+an invited cluster signs its grant itself. SEEN SINCE is when the cluster's Cluster object arrived here, by the clock
 of this API server; for the cluster itself, when it joined. A later grant of a cluster that is
 known changes only GRANTED.
 

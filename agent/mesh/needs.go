@@ -17,10 +17,10 @@ import (
 // another cluster announces, no packet of the node to one of them takes a cable, and none is
 // dropped because of a cable.
 //
-// The nodes of a cluster need different networks. So a need decides on its own node only: the
+// The nodes of a cluster need different networks. So a need has an effect only on its own node: the
 // endpoint keeps its claims, and other nodes connect to it.
 
-// maxNeedsReported is how many needs a RouteAgent lists. Plans of the node itself go by all.
+// maxNeedsReported is the maximum number of needs that a RouteAgent lists. The plans of the node itself use all of them.
 const maxNeedsReported = 256
 
 // need is a network that this node needs to reach.

@@ -16,7 +16,7 @@ import (
 // pair with a cluster of the same sets that has no labels. The driver with which the broker was deployed
 // decides nothing: it is the default of clusters that specify none.
 
-// verdict is what the policies decide alike for some pairs of this cluster.
+// verdict is a decision of the policies that is the same for several pairs of this cluster.
 type verdict struct {
 	policy.Decision
 	others []string // the other clusters; empty: those that join later
