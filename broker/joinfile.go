@@ -170,7 +170,7 @@ func (f *JoinFile) check() error {
 		return fmt.Errorf("lacks %s: make a new one with subctl deploy-broker or recover-broker-info", strings.Join(lacks, ", "))
 	}
 	if !isURL(f.BrokerURL) {
-		return fmt.Errorf("has the broker URL %q, which is not https://host:port: "+
+		return fmt.Errorf("has the broker URL %.100q, which is not https://host:port: "+
 			"make a new one with subctl deploy-broker --broker-url", f.BrokerURL)
 	}
 	return nil
@@ -183,7 +183,7 @@ func ParseURL(address string) (string, error) {
 		address = "https://" + address
 	}
 	if !isURL(address) {
-		return "", fmt.Errorf("%q is not https://host:port", address)
+		return "", fmt.Errorf("%.100q is not https://host:port", address)
 	}
 	return address, nil
 }

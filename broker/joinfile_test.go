@@ -265,7 +265,9 @@ func FuzzJoinFile(f *testing.F) {
 	require.NoError(f, err)
 	plain, err := base64.URLEncoding.DecodeString(string(good))
 	require.NoError(f, err)
-	for _, seed := range [][]byte{good, plain, nil, []byte("{}"), []byte("null"), []byte(`{"brokerURL":"x"}`), good[:len(good)/2], []byte(`{"ClientToken":{"data":{"token":"AAAA"}}}`)} {
+	long := bytes.Replace(plain, []byte(":6443"), bytes.Repeat([]byte(":n"), 2000), 1)
+	require.NotEqual(f, plain, long)
+	for _, seed := range [][]byte{good, plain, long, nil, []byte("{}"), []byte("null"), []byte(`{"brokerURL":"x"}`), good[:len(good)/2], []byte(`{"ClientToken":{"data":{"token":"AAAA"}}}`)} {
 		f.Add(seed)
 	}
 	f.Fuzz(func(t *testing.T, content []byte) {
