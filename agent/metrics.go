@@ -31,8 +31,10 @@ type meters struct {
 	refused     prometheus.Gauge
 	stuck       prometheus.Gauge
 	restarts    *prometheus.CounterVec
+	drops       *prometheus.CounterVec
 
-	since map[string]time.Time // when a connection came up, by cable
+	since   map[string]time.Time // when a connection came up, by cable
+	counted map[string]bool      // the clusters with a value of drops
 }
 
 func newMeters(role string, reg prometheus.Registerer) *meters {
@@ -56,12 +58,13 @@ func newMeters(role string, reg prometheus.Registerer) *meters {
 		refused:     prometheus.NewGauge(prometheus.GaugeOpts{Name: "submariner_refused_endpoints", Help: "Number of endpoints of other clusters that are not connected.", ConstLabels: own}),
 		stuck:       prometheus.NewGauge(prometheus.GaugeOpts{Name: "submariner_stuck_cable_changes", Help: "Number of connections whose new or first cable has not answered for 30 s or longer.", ConstLabels: own}),
 		restarts:    prometheus.NewCounterVec(prometheus.CounterOpts{Name: "submariner_cable_program_restarts_total", Help: "Number of times that charon or wireguard-go was found dead, or not answering, and was started again.", ConstLabels: own}, []string{"program"}),
+		drops:       prometheus.NewCounterVec(prometheus.CounterOpts{Name: "submariner_isolation_drops_total", Help: "Number of packets from and to another cluster that the gateway dropped because their source or destination belongs to neither cluster, or to the wrong one, such as packets for a third cluster."}, []string{"remote_cluster"}),
 		since:       map[string]time.Time{},
 	}
 	for _, g := range m.ofConnections() {
 		reg.MustRegister(g)
 	}
-	reg.MustRegister(m.iterations, m.syncSeconds, m.syncErrors, m.objects, m.operations, m.refused, m.stuck, m.restarts)
+	reg.MustRegister(m.iterations, m.syncSeconds, m.syncErrors, m.objects, m.operations, m.refused, m.stuck, m.restarts, m.drops)
 	return m
 }
 
@@ -92,6 +95,21 @@ func (m *meters) observe(p mesh.Plan, ops int, took time.Duration, out mesh.Outc
 // restarted counts programs that were found dead and started again.
 func (m *meters) restarted(program string, times int) {
 	m.restarts.WithLabelValues(program).Add(float64(times))
+}
+
+// dropped adds packets that were dropped between clusters, by cluster. Other clusters have left: their
+// IDs must not stay.
+func (m *meters) dropped(more map[string]uint64) {
+	for cluster := range m.counted {
+		if _, ok := more[cluster]; !ok {
+			m.drops.DeleteLabelValues(cluster)
+		}
+	}
+	m.counted = make(map[string]bool, len(more))
+	for cluster, n := range more {
+		m.drops.WithLabelValues(cluster).Add(float64(n))
+		m.counted[cluster] = true
+	}
 }
 
 // reported updates the metrics of connections, which are as old as the last report of them.

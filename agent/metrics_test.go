@@ -55,7 +55,21 @@ func TestMetricsOfConnections(t *testing.T) {
 	require.NotContains(t, strings.Join(gathered(t, reg), "\n"), "remote_cluster")
 }
 
-// gathered returns the values of gauges, one per line, with their labels sorted by name.
+// Drops are added up by cluster, and none remain of a cluster that has left.
+func TestMetricsOfDrops(t *testing.T) {
+	reg := prometheus.NewRegistry()
+	m := newMeters("gateway", reg)
+	m.dropped(map[string]uint64{"west": 2, "north": 0})
+	m.dropped(map[string]uint64{"west": 3, "north": 0})
+	require.Subset(t, gathered(t, reg), []string{
+		`submariner_isolation_drops_total remote_cluster="west" 5`, `submariner_isolation_drops_total remote_cluster="north" 0`,
+	})
+	m.dropped(map[string]uint64{"north": 1})
+	require.Contains(t, gathered(t, reg), `submariner_isolation_drops_total remote_cluster="north" 1`)
+	require.NotContains(t, strings.Join(gathered(t, reg), "\n"), "west")
+}
+
+// gathered returns the values of gauges and counters, one per line, with their labels sorted by name.
 func gathered(t *testing.T, reg *prometheus.Registry) []string {
 	t.Helper()
 	families, err := reg.Gather()
@@ -67,7 +81,7 @@ func gathered(t *testing.T, reg *prometheus.Registry) []string {
 			for _, l := range v.GetLabel() {
 				line += fmt.Sprintf(" %s=%q", l.GetName(), l.GetValue())
 			}
-			out = append(out, fmt.Sprintf("%s %v", line, v.GetGauge().GetValue()))
+			out = append(out, fmt.Sprintf("%s %v", line, v.GetGauge().GetValue()+v.GetCounter().GetValue()))
 		}
 	}
 	return out

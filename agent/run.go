@@ -118,7 +118,7 @@ func Run(ctx context.Context, o Options) error {
 // partOptions returns how the parts of the agent are run.
 func (a *agent) partOptions(o Options, nudge func()) parts.Options {
 	return parts.Options{
-		Node: o.Node, Config: o.Config, Log: o.Log, Nudge: nudge, Warn: a.warn, Restarted: a.meters.restarted,
+		Node: o.Node, Config: o.Config, Log: o.Log, Nudge: nudge, Warn: a.warn, Restarted: a.meters.restarted, Dropped: a.meters.dropped,
 		Cabler: a.cabler, ListenUDP: o.Kernel.ListenUDP, Lease: o.Lease, Secrets: o.Secrets, BrokerDir: o.BrokerDir,
 	}
 }

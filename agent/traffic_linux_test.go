@@ -34,6 +34,8 @@ type side struct {
 	// carries is set for a CNI that does not use the nodes' podCIDRs: it carries packets of other
 	// clusters from the gateway to the pods of other nodes itself.
 	carries bool
+	// more is the number of further clusters with which the gateway has cables.
+	more int
 }
 
 var nodeNames = []string{"gw", "worker"}
@@ -113,6 +115,11 @@ func (s *side) sync(t testing.TB, others ...*side) (changes int) {
 		using[e.Spec.CableName] = mesh.Using{Cluster: o.id, Driver: "vxlan", Device: "vxlan-tunnel"}
 		objs = append(objs, e, &submarinerv1.Cluster{ObjectMeta: metav1.ObjectMeta{Name: o.id, Labels: e.Labels}, Spec: submarinerv1.ClusterSpec{ClusterID: o.id}})
 	}
+	for i := range s.more {
+		e := remoteCluster(i)
+		using[e.Spec.CableName] = mesh.Using{Cluster: e.Spec.ClusterID, Driver: "vxlan", Device: "vxlan-tunnel"}
+		objs = append(objs, e, &submarinerv1.Cluster{ObjectMeta: metav1.ObjectMeta{Name: e.Spec.ClusterID, Labels: e.Labels}, Spec: submarinerv1.ClusterSpec{ClusterID: e.Spec.ClusterID}})
+	}
 	for name, ns := range s.nodes {
 		ns.Do(func() {
 			k, err := kernel.ReadFacts()
@@ -132,6 +139,19 @@ func (s *side) sync(t testing.TB, others ...*side) (changes int) {
 		})
 	}
 	return changes
+}
+
+// isolationDrops returns the packets that the gateway has dropped, by cluster.
+func isolationDrops(t testing.TB, s *side) (drops map[string]uint64) {
+	t.Helper()
+	s.nodes["gw"].Do(func() {
+		h, err := kernel.New(dataplane.GatewayOwner)
+		require.NoError(t, err)
+		defer h.Close()
+		drops, err = h.Drops()
+		require.NoError(t, err)
+	})
+	return drops
 }
 
 // leave syncs the empty State on every node.
@@ -207,12 +227,12 @@ func TestTraffic(t *testing.T) {
 		north.nodes["gw"].Run("ip route add 10.112.0.0/16 via 241.18.1.11 dev vxlan-tunnel table 100")
 		_, err := north.pods["gw"].Try("ping -c2 -W1 " + west.podIP("worker"))
 		require.Error(t, err)
-		dropped := strings.Fields(east.nodes["gw"].Run("iptables -nvxL SUBMARINER-GW-vxlantunnel | grep -E 'DROP .* vxlan-tunnel '"))
-		require.Equal(t, "2", dropped[0], "the packets did get to east's gateway, and ended there: %v", dropped)
+		require.EqualValues(t, 2, isolationDrops(t, east)["north"], "the packets did get to east's gateway, and ended there")
 		// nor may a cluster reach the gateway's own network through the cable
 		north.nodes["gw"].Run("ip route add 172.18.1.12/32 via 241.18.1.11 dev vxlan-tunnel table 100")
 		_, err = north.nodes["gw"].Try("ping -c2 -W1 -I 10.113.1.1 172.18.1.12")
 		require.Error(t, err)
+		require.EqualValues(t, 4, isolationDrops(t, east)["north"])
 	})
 	t.Run("device deleted by hand", func(t *testing.T) {
 		east.nodes["gw"].Run("ip link del vxlan-tunnel")

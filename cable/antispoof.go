@@ -1,6 +1,7 @@
 package cable
 
 import (
+	"cmp"
 	"net/netip"
 	"slices"
 	"strings"
@@ -13,11 +14,14 @@ import (
 //   - VXLAN packets of cables arrive on the device that leads to the sending gateway, and contain
 //     packets of that gateway's cluster only. All peers of a driver share a device, so without
 //     this rule one member could send with another member's addresses;
-//   - packets that leave through a cable have a source in this cluster.
+//   - packets that leave through a cable have a source in this cluster, and packets that arrive through
+//     a cable have a destination in this cluster;
+//   - nothing is forwarded from one cable to another.
 func (c Cabling) antispoof(s dataplane.State, devices []cableDevice, links []Link, listens []Listen) dataplane.Antispoof {
 	a := dataplane.Antispoof{
 		Table: dataplane.GatewayOwner.Antispoof, Inner: c.inner(links), Out: deviceNames(outputs(devices)),
-		Own: set("", slices.Concat(c.Local.Pods, c.Local.Svcs, addresses(s))).Members,
+		Own:      set("", slices.Concat(c.Local.Pods, c.Local.Svcs, addresses(s))).Members,
+		Clusters: c.clusters(links),
 	}
 	for _, l := range listens {
 		if l.VXLAN && !slices.Contains(a.Ports, l.Port) {
@@ -29,7 +33,53 @@ func (c Cabling) antispoof(s dataplane.State, devices []cableDevice, links []Lin
 			a.Out = append(a.Out, d.carrier)
 		}
 	}
+	a.Apart = a.Out
 	return a
+}
+
+// clusters returns the networks of the clusters behind the cables, and the addresses of their gateways.
+func (c Cabling) clusters(links []Link) []dataplane.ClusterNet {
+	all := make([]dataplane.ClusterNet, 0, 4*len(links)) // most clusters have two networks
+	for i, p := range c.Peers {
+		for _, n := range p.Subnets {
+			all = append(all, dataplane.ClusterNet{Net: n, Cluster: p.Cluster})
+		}
+		for _, ip := range []netip.Addr{links[i].IP, links[i].Outer} {
+			if ip.IsValid() {
+				all = append(all, dataplane.ClusterNet{Net: netip.PrefixFrom(ip, 32), Cluster: p.Cluster})
+			}
+		}
+	}
+	return clusterNets(all, c.Barred)
+}
+
+// clusterNets returns networks of clusters, sorted, without networks that are inside another one, and
+// those of barred that overlap none of them.
+func clusterNets(all []dataplane.ClusterNet, barred []netip.Prefix) []dataplane.ClusterNet {
+	out := widestOf(all)
+	taken := out
+	for _, b := range barred {
+		i, _ := slices.BinarySearchFunc(taken, b, func(n dataplane.ClusterNet, b netip.Prefix) int { return n.Net.Addr().Compare(b.Addr()) })
+		before, after := i > 0 && taken[i-1].Net.Overlaps(b), i < len(taken) && taken[i].Net.Overlaps(b)
+		if !before && !after {
+			out = append(out, dataplane.ClusterNet{Net: b})
+		}
+	}
+	return widestOf(out)
+}
+
+// widestOf sorts networks, and removes those that are inside another one.
+func widestOf(all []dataplane.ClusterNet) []dataplane.ClusterNet {
+	slices.SortStableFunc(all, func(a, b dataplane.ClusterNet) int {
+		return cmp.Or(a.Net.Addr().Compare(b.Net.Addr()), cmp.Compare(a.Net.Bits(), b.Net.Bits()))
+	})
+	widest := all[:0]
+	for _, n := range all {
+		if k := len(widest); k == 0 || !widest[k-1].Net.Overlaps(n.Net) {
+			widest = append(widest, n)
+		}
+	}
+	return widest
 }
 
 // inner returns the sources that each peer with a VXLAN cable may use inside VXLAN packets: its
@@ -84,6 +134,8 @@ func deviceNames(arguments []string) (out []string) {
 //     translate a source to the node's own address, which the receiver accepts;
 //   - nothing is forwarded to addresses on our devices: a cable encrypts whatever is sent to them;
 //   - packets of other clusters arrive on our devices;
+//   - a worker forwards nothing from one gateway to another, even if kube-proxy chose the destination and
+//     translated the source, which hides from the gateway that the packet came through a cable;
 //   - packets of other clusters do not reach the ports of metrics and probes: the node has an address
 //     in the pod network, and some CNIs carry packets to it on devices of their own. On our devices nothing
 //     does: the gateway agent may know a cluster before the route agent does.
@@ -97,6 +149,7 @@ func (n Intra) antispoof() dataplane.Antispoof {
 		a.Transit = append(a.Transit, n.VXLANPort)
 	}
 	var ends, remote []netip.Prefix
+	a.Clusters = make([]dataplane.ClusterNet, 0, 2*len(n.Remote)) // most clusters have two networks
 	for _, ip := range n.Ends {
 		ends = append(ends, netip.PrefixFrom(ip, 32))
 	}
@@ -106,8 +159,14 @@ func (n Intra) antispoof() dataplane.Antispoof {
 	}
 	for _, r := range n.Remote {
 		remote = append(remote, r.Subnets...)
+		for _, net := range r.Subnets {
+			a.Clusters = append(a.Clusters, dataplane.ClusterNet{Net: net, Cluster: r.Cluster})
+		}
 	}
-	a.Remote = set("", remote).Members
+	a.Remote, a.Clusters = set("", remote).Members, clusterNets(a.Clusters, n.Barred)
+	if !n.isGateway() {
+		a.Apart = []string{dataplane.IntraDevice}
+	}
 	for _, o := range dataplane.Owners() {
 		a.ClosedOn = append(a.ClosedOn, o.Devices...)
 		for _, p := range o.Prefixes {

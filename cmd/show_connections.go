@@ -26,7 +26,8 @@ cable. DESIRED DRIVER differs from CABLE DRIVER while the pair changes its cable
 largest packet that the cable carries, and PATH MTU the largest packet of the network between
 the gateways, in bytes. RECEIVED and SENT count the bytes of an encrypted cable since its keys
 or its program were last replaced, and HANDSHAKE is the time since the gateways last agreed on
-keys. IMPLEMENTATION is kernel, or the program that processes the packets. ATTEMPTS lists the
+keys. DROPPED counts the packets from and to the cluster that the gateway dropped to keep
+clusters apart, such as packets for a third cluster. IMPLEMENTATION is kernel, or the program that processes the packets. ATTEMPTS lists the
 attempts to reach the remote gateway.
 
 With --wait, the command waits until it would exit with 0 and there is a connection to each
@@ -56,11 +57,12 @@ type connectionRow struct {
 	RTTAverageMilliseconds *float64 `json:"rttAverageMilliseconds"` // the same as a number; null: unknown
 
 	DesiredDriver  string   `json:"desiredDriver"`
-	MTU            int      `json:"mtu"`           // bytes; 0: unknown
-	PathMTU        int      `json:"pathMTU"`       // bytes; 0: unknown
-	ReceivedBytes  *int64   `json:"receivedBytes"` // null: unknown
-	SentBytes      *int64   `json:"sentBytes"`     // null: unknown
-	LastHandshake  string   `json:"lastHandshake"` // RFC 3339; empty: unknown
+	MTU            int      `json:"mtu"`            // bytes; 0: unknown
+	PathMTU        int      `json:"pathMTU"`        // bytes; 0: unknown
+	ReceivedBytes  *int64   `json:"receivedBytes"`  // null: unknown
+	SentBytes      *int64   `json:"sentBytes"`      // null: unknown
+	LastHandshake  string   `json:"lastHandshake"`  // RFC 3339; empty: unknown
+	IsolationDrops *int64   `json:"isolationDrops"` // packets; null: unknown
 	Implementation string   `json:"implementation"`
 	Attempts       []string `json:"attempts"`
 
@@ -91,6 +93,7 @@ func connectionsView() look.View[connectionRow] {
 			{Head: "RECEIVED", Wide: true, Cell: func(r connectionRow) string { return count(r.ReceivedBytes) }},
 			{Head: "SENT", Wide: true, Cell: func(r connectionRow) string { return count(r.SentBytes) }},
 			{Head: "HANDSHAKE", Wide: true, Cell: func(r connectionRow) string { return r.handshakeAge }},
+			{Head: "DROPPED", Wide: true, Cell: func(r connectionRow) string { return count(r.IsolationDrops) }},
 			{Head: "IMPLEMENTATION", Wide: true, Cell: func(r connectionRow) string { return r.Implementation }},
 			{Head: "ATTEMPTS", Wide: true, Cell: func(r connectionRow) string { return strings.Join(r.Attempts, "; ") }},
 			{Head: "MESSAGE", Max: 80, Cell: func(r connectionRow) string { return r.StatusMessage }},
@@ -108,7 +111,7 @@ func connectionRows(s look.Site) []connectionRow {
 				RemoteCluster: c.Endpoint.ClusterID, RemoteGateway: c.Endpoint.Hostname, RemoteIP: remoteIP(c), NAT: c.UsingNAT,
 				CableDriver: catalog.CableDriver(c), Subnets: append([]string{}, c.Endpoint.Subnets...),
 				Status: string(c.Status), StatusMessage: c.StatusMessage,
-				Policy: c.Policy, Rule: c.Rule, DesiredDriver: c.DesiredDriver, MTU: c.MTU, PathMTU: c.PathMTU, ReceivedBytes: c.ReceivedBytes, SentBytes: c.SentBytes,
+				Policy: c.Policy, Rule: c.Rule, DesiredDriver: c.DesiredDriver, MTU: c.MTU, PathMTU: c.PathMTU, ReceivedBytes: c.ReceivedBytes, SentBytes: c.SentBytes, IsolationDrops: c.IsolationDrops,
 				Implementation: c.Implementation, Attempts: append([]string{}, c.Attempts...),
 			}
 			if at := c.LastHandshake; at != nil {

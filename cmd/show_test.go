@@ -76,7 +76,7 @@ func worlds() map[string]world {
 	toEast := connection(submarinerv1.Connected, endpoint("east", "gw-e", "172.18.0.9"))
 	toEast.LatencyRTT = &submarinerv1.LatencyRTT{Average: "404.351µs"}
 	toEast.Driver, toEast.Policy, toEast.Implementation, toEast.MTU = "wireguard", "secure", "wireguard-go", 1420
-	toEast.DesiredDriver, toEast.PathMTU, toEast.ReceivedBytes, toEast.SentBytes = "wireguard", 1500, new(int64(1<<32)), new(int64(0))
+	toEast.DesiredDriver, toEast.PathMTU, toEast.ReceivedBytes, toEast.SentBytes, toEast.IsolationDrops = "wireguard", 1500, new(int64(1<<32)), new(int64(0)), new(int64(12))
 	toEast.LastContact = &metav1.Time{Time: now.Add(-3 * time.Second)}
 	toEast.LastHandshake = &metav1.Time{Time: now.Add(-95 * time.Second)}
 	toEast.Attempts = []string{"172.18.0.9:4490 private: answered after 1 ms", "203.0.113.9:4490 public: no answer"}

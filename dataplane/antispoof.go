@@ -38,9 +38,16 @@ type Antispoof struct {
 	Usual    []string
 	Closed   Range
 	ClosedOn []string
-	// Out are devices on which all packets must leave with a source in Own.
+	// Out are devices on which all packets must leave with a source in Own, and arrive with a
+	// destination in Own.
 	Out []string
 	Own []netip.Prefix // sorted; no network contains another
+	// Apart are devices between which nothing is forwarded.
+	Apart []string
+	// Clusters are the networks and addresses of other clusters, sorted; none contains another. Packets
+	// that are dropped because of Inner, Out or Apart are counted for them. When a network is added,
+	// is removed or passes to another cluster, its conntrack entries are deleted: see Ended.
+	Clusters []ClusterNet
 	// Seen is the fingerprint of a table that was observed, and empty in a plan. It is "damaged" if
 	// rules, chains or sets were added or removed.
 	Seen string
@@ -79,24 +86,28 @@ const (
 	AntispoofIn          = "prerouting"
 	AntispoofForeign     = "foreign"
 	AntispoofOut         = "postrouting"
+	AntispoofApart       = "apart"
+	AntispoofSource      = "drop-source"      // counts by source
+	AntispoofDestination = "drop-destination" // counts by destination
 )
 
 // AntispoofChains are all chains that an Antispoof may have.
 var AntispoofChains = []string{
 	AntispoofInput, AntispoofVXLAN, AntispoofWay, AntispoofForward, AntispoofUnforwarded, AntispoofPorts, AntispoofTransit,
-	AntispoofClosed, AntispoofIn, AntispoofForeign, AntispoofOut,
+	AntispoofClosed, AntispoofIn, AntispoofForeign, AntispoofOut, AntispoofApart, AntispoofSource, AntispoofDestination,
 }
 
-// The sets of Antispoof. The elements of "inner" are the source of the VXLAN packet, the network of
+// The sets of Antispoof. Each element of "clusters" has a counter. The elements of "inner" are the source of the VXLAN packet, the network of
 // the source inside it and the mask of the network, each an address: the kernel hashes them, which
 // takes less time, for packets and for changes, than a set of intervals. So there is a rule, and a
 // lookup, for each mask that is in use.
 const (
-	AntispoofSetInner  = "inner"
-	AntispoofSetEnds   = "ends"
-	AntispoofSetRemote = "remote"
-	AntispoofSetOwn    = "own"
-	AntispoofSetWays   = "ways"
+	AntispoofSetInner    = "inner"
+	AntispoofSetEnds     = "ends"
+	AntispoofSetRemote   = "remote"
+	AntispoofSetOwn      = "own"
+	AntispoofSetWays     = "ways"
+	AntispoofSetClusters = "clusters"
 )
 
 // AntispoofWays is how long the kernel remembers, in the set "ways", on which device the packets of a
@@ -142,7 +153,8 @@ func (Antispoof) Needs() []Key { return nil }
 func (a Antispoof) Equal(o Object) bool {
 	other, ok := o.(Antispoof)
 	return ok && a.Table == other.Table && a.Fingerprint() == other.Fingerprint() && slices.Equal(a.Inner, other.Inner) &&
-		slices.Equal(a.Ends, other.Ends) && slices.Equal(a.Remote, other.Remote) && slices.Equal(a.Own, other.Own)
+		slices.Equal(a.Ends, other.Ends) && slices.Equal(a.Remote, other.Remote) && slices.Equal(a.Own, other.Own) &&
+		slices.Equal(a.Clusters, other.Clusters)
 }
 
 // AntispoofHook returns the hook of a chain and its priority; an empty hook for a chain that is
@@ -187,6 +199,12 @@ func (a Antispoof) String() string {
 		lines = append(lines, fmt.Sprintf("nft 'add set ip %s %s { type ipv4_addr; flags interval; }'", a.Table, s.Name))
 		for _, n := range s.Members {
 			lines = append(lines, fmt.Sprintf("nft 'add element ip %s %s { %v }'", a.Table, s.Name, n))
+		}
+	}
+	if len(a.Clusters) > 0 {
+		lines = append(lines, fmt.Sprintf("nft 'add set ip %s %s { type ipv4_addr; flags interval; counter; }'", a.Table, AntispoofSetClusters))
+		for _, n := range a.Clusters {
+			lines = append(lines, fmt.Sprintf("nft 'add element ip %s %s { %v comment %q }'", a.Table, AntispoofSetClusters, n.Net, n.Cluster))
 		}
 	}
 	for _, name := range a.Chains() {

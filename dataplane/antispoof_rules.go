@@ -43,6 +43,8 @@ type Match struct {
 	TCPPorts   Range        // destination ports of TCP
 	DAddr      netip.Prefix // network of the destination
 	DAddrIn    string       // set of the destination
+	DAddrNot   netip.Prefix // network without the destination
+	DAddrNotIn string       // set without the destination
 	SAddr      netip.Prefix // network of the source
 	SAddrNot   netip.Prefix // network without the source
 	SAddrIn    string       // set of the source
@@ -53,6 +55,7 @@ type Match struct {
 	KnownWay   bool         // the device on which the packet arrived is remembered for its source
 	WrongWay   bool         // the packet did not arrive on the device that leads to its source
 	NotIPv4    bool         // the VXLAN packet contains no IPv4 packet
+	NexthopIn  string       // set of the next hop
 	InnerBits  int          // the source inside the VXLAN packet is in one of the networks of Inner with so many bits
 }
 
@@ -76,6 +79,10 @@ func (m Match) String() string {
 		return fmt.Sprintf("ip daddr %v", m.DAddr)
 	case m.DAddrIn != "":
 		return "ip daddr @" + m.DAddrIn
+	case m.DAddrNot.IsValid():
+		return fmt.Sprintf("ip daddr != %v", m.DAddrNot)
+	case m.DAddrNotIn != "":
+		return "ip daddr != @" + m.DAddrNotIn
 	case m.SAddr.IsValid():
 		return fmt.Sprintf("ip saddr %v", m.SAddr)
 	case m.SAddrNot.IsValid():
@@ -94,6 +101,8 @@ func (m Match) String() string {
 		return "ip saddr . iif @" + AntispoofSetWays
 	case m.WrongWay:
 		return "fib saddr . iif oif missing"
+	case m.NexthopIn != "":
+		return "rt ip nexthop @" + m.NexthopIn
 	case m.NotIPv4:
 		return fmt.Sprintf("@th,%d,16 != 0x0800", 8*InnerTypeOffset)
 	}
@@ -115,12 +124,13 @@ const few = 4
 // have few matches, and those for most packets come first.
 func (a Antispoof) Rules() []AntispoofRule {
 	var r antispoofRules
+	a.isolationRules(&r)
 	a.cableRules(&r)
 	a.unforwardedRules(&r)
 	a.transitRules(&r)
 	a.closedRules(&r)
 	a.foreignRules(&r)
-	a.outRules(&r)
+	a.countingRules(&r)
 	return r
 }
 
@@ -157,11 +167,11 @@ func (a Antispoof) cableRules(r *antispoofRules) {
 		r.jump(to, AntispoofInput, Match{DPort: p})
 	}
 	if len(a.Inner) > 0 {
-		r.drop(AntispoofVXLAN, Match{NotIPv4: true})
+		r.jump(AntispoofSource, AntispoofVXLAN, Match{NotIPv4: true})
 		for _, bits := range a.innerBits() {
 			r.jump(AntispoofWay, AntispoofVXLAN, Match{InnerBits: bits})
 		}
-		r.drop(AntispoofVXLAN)
+		r.jump(AntispoofSource, AntispoofVXLAN)
 	}
 	r.accept(AntispoofWay, Match{KnownWay: true})
 	r.drop(AntispoofWay, Match{WrongWay: true})
@@ -238,21 +248,6 @@ func (a Antispoof) foreignRules(r *antispoofRules) {
 		others = append(others, Match{IIFNot: d})
 	}
 	r.drop(AntispoofForeign, others...)
-}
-
-// outRules drop packets that leave on a device of Out from other networks than Own.
-func (a Antispoof) outRules(r *antispoofRules) {
-	if len(a.Own) == 0 {
-		return
-	}
-	var others []Match
-	for _, n := range a.widest() {
-		others = append(others, Match{SAddrNot: n})
-	}
-	others = append(others, Match{SAddrNotIn: AntispoofSetOwn})
-	for _, d := range a.Out {
-		r.drop(AntispoofOut, append([]Match{{OIF: d}}, others...)...)
-	}
 }
 
 // innerBits returns the numbers of bits of the networks in Inner, sorted: pods, whose packets are

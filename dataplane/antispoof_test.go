@@ -45,13 +45,19 @@ func TestAntispoofRules(t *testing.T) {
 			`closed iifname "a" drop`, `closed iifname "b*" drop`,
 		}},
 		{"many own networks", dataplane.Antispoof{Own: append(nets(5), p("11.0.0.0/8")), Out: []string{"a"}}, []string{
-			`postrouting oifname "a" ip saddr != 11.0.0.0/8 ip saddr != 10.0.0.0/16 ip saddr != 10.1.0.0/16 ip saddr != 10.2.0.0/16 ip saddr != @own drop`,
+			`prerouting iifname "a" ip daddr != 11.0.0.0/8 ip daddr != 10.0.0.0/16 ip daddr != 10.1.0.0/16 ip daddr != 10.2.0.0/16 ip daddr != @own jump drop-source`,
+			`postrouting oifname "a" ip saddr != 11.0.0.0/8 ip saddr != 10.0.0.0/16 ip saddr != 10.1.0.0/16 ip saddr != 10.2.0.0/16 ip saddr != @own jump drop-destination`,
+			"drop-source drop", "drop-destination drop",
+		}},
+		{"devices apart", dataplane.Antispoof{Apart: []string{"a", "b*"}, Clusters: []dataplane.ClusterNet{{Net: p("10.0.0.0/16"), Cluster: "c"}}}, []string{
+			`forward iifname "a" jump apart`, `forward iifname "b*" jump apart`, `apart oifname "a" jump drop-source`, `apart oifname "b*" jump drop-source`,
+			"drop-source ip saddr @clusters drop", "drop-source drop",
 		}},
 		{"masks", dataplane.Antispoof{Ports: []int{1}, Inner: inner("10.0.0.1/32", "10.1.0.0/16", "10.2.0.0/16")}, append([]string{
-			"input udp dport 1 jump vxlan", "vxlan @th,224,16 != 0x0800 drop",
+			"input udp dport 1 jump vxlan", "vxlan @th,224,16 != 0x0800 jump drop-source",
 			"vxlan ip saddr . @th,336,32 & 255.255.0.0 . 255.255.0.0 @inner jump way",
-			"vxlan ip saddr . @th,336,32 & 255.255.255.255 . 255.255.255.255 @inner jump way", "vxlan drop",
-		}, way...)},
+			"vxlan ip saddr . @th,336,32 & 255.255.255.255 . 255.255.255.255 @inner jump way", "vxlan jump drop-source",
+		}, append(way, "drop-source drop")...)},
 		{"any source inside", dataplane.Antispoof{Ports: []int{1}}, append([]string{"input udp dport 1 jump way"}, way...)},
 		{"any source inside, of known senders", dataplane.Antispoof{Ports: []int{1}, Ends: nets(1)}, []string{
 			"input udp dport 1 jump way", way[0], way[1], "way ip saddr @ends add @ways { ip saddr . iif }", way[3],
@@ -69,6 +75,40 @@ func TestAntispoofRules(t *testing.T) {
 				rules = append(rules, fmt.Sprintf("%s %v", r.Chain, r))
 			}
 			require.Equal(t, test.rules, rules)
+		})
+	}
+}
+
+// A network ends the connections of its cluster when it is added or removed, or passes to another cluster.
+func TestEnded(t *testing.T) {
+	p := netip.MustParsePrefix
+	nets := func(of ...string) (out []dataplane.ClusterNet) {
+		for i := 0; i < len(of); i += 2 {
+			out = append(out, dataplane.ClusterNet{Net: p(of[i]), Cluster: of[i+1]})
+		}
+		return out
+	}
+	older, newer := dataplane.Antispoof{Remote: []netip.Prefix{p("10.1.0.0/16")}}, dataplane.Antispoof{Clusters: nets("10.1.0.0/16", "a")}
+	require.Empty(t, newer.Ended(older), "the table of an older agent")
+	for _, test := range []struct {
+		name       string
+		have, want []dataplane.ClusterNet
+		ended      []netip.Prefix
+	}{
+		{"no change", nets("10.1.0.0/16", "a"), nets("10.1.0.0/16", "a"), nil},
+		{"removed", nets("10.1.0.0/16", "a", "10.2.0.0/16", "b"), nets("10.2.0.0/16", "b"), []netip.Prefix{p("10.1.0.0/16")}},
+		{"added", nil, nets("10.1.0.0/16", "a"), []netip.Prefix{p("10.1.0.0/16")}},
+		{"of another cluster", nets("10.1.0.0/16", "a"), nets("10.1.0.0/16", "b"), []netip.Prefix{p("10.1.0.0/16")}},
+		{"without a cable", nets("10.1.0.0/16", "a"), nets("10.1.0.0/16", ""), nil},
+		{"with a cable again", nets("10.1.0.0/16", ""), nets("10.1.0.0/16", "a"), nil},
+		{"wider", nets("10.1.0.0/17", "a"), nets("10.1.0.0/16", "a"), nil},
+		{"narrower", nets("10.1.0.0/16", "a"), nets("10.1.0.0/17", "a"), []netip.Prefix{p("10.1.0.0/16")}},
+		{"a gateway moves", nets("192.0.2.1/32", "a"), nets("192.0.2.2/32", "a"), nil},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			gateways := []dataplane.InnerSource{{Outer: netip.MustParseAddr("192.0.2.1")}, {Outer: netip.MustParseAddr("192.0.2.2")}}
+			have, want := dataplane.Antispoof{Clusters: test.have, Inner: gateways[:1]}, dataplane.Antispoof{Clusters: test.want, Inner: gateways[1:]}
+			require.Equal(t, test.ended, want.Ended(have))
 		})
 	}
 }

@@ -35,6 +35,9 @@ func (m *Mesh) connections(p Plan, o Outcome) []submarinerv1.Connection {
 		conn.Endpoint.Backend, conn.DesiredDriver = conn.Driver, conn.Driver
 		conn.Status, conn.StatusMessage, conn.LatencyRTT = m.status(p, o, c, p.links[i])
 		m.count(&conn, p.links[i])
+		if n, ok := m.Snapshot.Drops[c.Cluster]; ok {
+			conn.IsolationDrops = new(int64(min(n, math.MaxInt64)))
+		}
 		conn.LastContact = contact(before[c.Name], conn, o, o.Health[c.Name])
 		if c.PublicKey != (keys.PublicKey{}) {
 			conn.PublicKey = c.PublicKey.String()

@@ -59,6 +59,8 @@ type Snapshot struct {
 	PoliciesDigest string
 	// Cables are the states of the gateway's encrypted cables, as the kernel has them.
 	Cables []dataplane.CableState
+	// Drops are the packets that the gateway has dropped between clusters, by cluster ID; nil if unknown.
+	Drops map[string]uint64
 
 	// Mislabelled are the objects of this cluster that the API server has with the label of
 	// copies, without it, as the snapshot has them. They are named after this cluster.

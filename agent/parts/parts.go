@@ -54,6 +54,9 @@ type Options struct {
 	// Restarted is called when a program that cables depend on was found dead and started
 	// again, with how often that happened since the last call.
 	Restarted func(program string, times int)
+	// Dropped is called with the packets that the gateway has dropped between clusters since the last
+	// call, for each cluster with which it has cables.
+	Dropped func(more map[string]uint64)
 	// Cabler returns the kernel's view of the cables; nil if the agent made none.
 	Cabler func() dataplane.Cabler
 	// ListenUDP opens a UDP port on all of the node's addresses.

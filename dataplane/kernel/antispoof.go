@@ -30,11 +30,22 @@ func (s antispoofs) list() ([]dataplane.Object, error) {
 // put changes the table. A table that is missing or damaged is created anew, in one transaction, and so is
 // a table that cannot be changed in place: a set that is empty may be one of an older agent or of another
 // program, of another type.
+//
+// Then it deletes the conntrack entries of networks that have left or are new. It does not if there was no whole
+// table: nothing tells which these are.
 func (s antispoofs) put(_, want dataplane.Object) error {
 	w := want.(dataplane.Antispoof)
 	have, ok := s.intact()
+	if err := s.write(have, ok, w); err != nil || !ok {
+		return err
+	}
+	return s.endFlows(w.Ended(have))
+}
+
+// write writes the table. whole reports whether it can be changed in place.
+func (s antispoofs) write(have dataplane.Antispoof, whole bool, w dataplane.Antispoof) error {
 	switch {
-	case !ok:
+	case !whole:
 	case have.Fingerprint() == w.Fingerprint():
 		if s.change(w.Table, func(tx *nftables.Conn, table *nftables.Table) error { return alter(tx, setsOf(table), have, w) }) == nil {
 			return nil
@@ -55,6 +66,7 @@ func (s antispoofs) intact() (dataplane.Antispoof, bool) {
 	}
 	have := seen[0].(dataplane.Antispoof)
 	foreign := slices.Contains(have.Inner, dataplane.InnerSource{}) ||
+		slices.ContainsFunc(have.Clusters, func(n dataplane.ClusterNet) bool { return !n.Net.IsValid() }) ||
 		slices.ContainsFunc(have.Sets(), func(set dataplane.Set) bool { return slices.Contains(set.Members, netip.Prefix{}) })
 	return have, have.Seen != damaged && !foreign
 }
@@ -109,6 +121,10 @@ func alter(tx *nftables.Conn, sets map[string]*nftables.Set, have, want dataplan
 		innerElements(without(have.Inner, want.Inner), func(e []nftables.SetElement) error { return tx.SetDeleteElements(inner, e) }),
 		innerElements(without(want.Inner, have.Inner), func(e []nftables.SetElement) error { return tx.SetAddElements(inner, e) }),
 	}
+	clusters := sets[dataplane.AntispoofSetClusters]
+	errs = append(errs,
+		clusterElements(without(have.Clusters, want.Clusters), func(e []nftables.SetElement) error { return tx.SetDeleteElements(clusters, e) }),
+		clusterElements(without(want.Clusters, have.Clusters), func(e []nftables.SetElement) error { return tx.SetAddElements(clusters, e) }))
 	for name, nets := range map[string][2][]netip.Prefix{
 		dataplane.AntispoofSetEnds:   {have.Ends, want.Ends},
 		dataplane.AntispoofSetRemote: {have.Remote, want.Remote},
@@ -167,6 +183,9 @@ func setNames(a dataplane.Antispoof) []string {
 	if len(a.Inner) > 0 {
 		names = append(names, dataplane.AntispoofSetInner)
 	}
+	if len(a.Clusters) > 0 {
+		names = append(names, dataplane.AntispoofSetClusters)
+	}
 	for _, set := range a.Sets() {
 		names = append(names, set.Name)
 	}
@@ -206,6 +225,8 @@ func setsOf(table *nftables.Table) map[string]*nftables.Set {
 	}, dataplane.AntispoofSetWays: {
 		Table: table, Name: dataplane.AntispoofSetWays, Dynamic: true, HasTimeout: true, Timeout: dataplane.AntispoofWays,
 		Size: dataplane.AntispoofWaysSize, KeyType: nftables.MustConcatSetType(nftables.TypeIPAddr, nftables.TypeIFIndex),
+	}, dataplane.AntispoofSetClusters: {
+		Table: table, Name: dataplane.AntispoofSetClusters, Interval: true, Counter: true, KeyType: nftables.TypeIPAddr,
 	}}
 	for _, name := range []string{dataplane.AntispoofSetEnds, dataplane.AntispoofSetRemote, dataplane.AntispoofSetOwn} {
 		out[name] = &nftables.Set{Table: table, Name: name, Interval: true, KeyType: nftables.TypeIPAddr}

@@ -63,6 +63,10 @@ func matchExprs(m dataplane.Match, sets map[string]*nftables.Set) []expr.Any {
 		return compare(dstOffset, expr.CmpOpEq, m.DAddr)
 	case m.DAddrIn != "":
 		return lookup(dstOffset, sets[m.DAddrIn])
+	case m.DAddrNot.IsValid():
+		return compare(dstOffset, expr.CmpOpNeq, m.DAddrNot)
+	case m.DAddrNotIn != "":
+		return lookupNot(dstOffset, sets[m.DAddrNotIn])
 	case m.SAddr.IsValid():
 		return compare(srcOffset, expr.CmpOpEq, m.SAddr)
 	case m.SAddrNot.IsValid():
@@ -70,8 +74,10 @@ func matchExprs(m dataplane.Match, sets map[string]*nftables.Set) []expr.Any {
 	case m.SAddrIn != "":
 		return lookup(srcOffset, sets[m.SAddrIn])
 	case m.SAddrNotIn != "":
-		s := sets[m.SAddrNotIn]
-		return []expr.Any{load(srcOffset), &expr.Lookup{SourceRegister: reg, SetName: s.Name, SetID: s.ID, Invert: true}}
+		return lookupNot(srcOffset, sets[m.SAddrNotIn])
+	case m.NexthopIn != "":
+		s := sets[m.NexthopIn]
+		return []expr.Any{&expr.Rt{Register: reg, Key: expr.RtNexthop4}, &expr.Lookup{SourceRegister: reg, SetName: s.Name, SetID: s.ID}}
 	case m.IIF != "":
 		return []expr.Any{&expr.Meta{Key: expr.MetaKeyIIFNAME, Register: reg}, &expr.Cmp{Op: expr.CmpOpEq, Register: reg, Data: deviceName(m.IIF)}}
 	case m.IIFNot != "":
@@ -100,6 +106,11 @@ func matchExprs(m dataplane.Match, sets map[string]*nftables.Set) []expr.Any {
 		&expr.Immediate{Register: unix.NFT_REG32_02, Data: mask},
 		&expr.Lookup{SourceRegister: unix.NFT_REG_1, SetName: s.Name, SetID: s.ID},
 	}
+}
+
+// lookupNot looks an address up in a set that must not have it.
+func lookupNot(offset uint32, s *nftables.Set) []expr.Any {
+	return []expr.Any{load(offset), &expr.Lookup{SourceRegister: unix.NFT_REG_1, SetName: s.Name, SetID: s.ID, Invert: true}}
 }
 
 // way loads the key of the set "ways": the source of a packet and the index of the device on which it

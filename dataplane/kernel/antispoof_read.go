@@ -83,7 +83,14 @@ func (s antispoofs) readSets(o *dataplane.Antispoof) error {
 		}
 		*nets = readNets(msgs)
 	}
-	msgs, err := read(dataplane.AntispoofSetInner)
+	msgs, err := read(dataplane.AntispoofSetClusters)
+	if err != nil {
+		return err
+	}
+	for _, c := range readClusters(msgs) {
+		o.Clusters = append(o.Clusters, c.ClusterNet)
+	}
+	msgs, err = read(dataplane.AntispoofSetInner)
 	o.Inner = readInner(msgs)
 	return err
 }

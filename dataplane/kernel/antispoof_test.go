@@ -25,6 +25,8 @@ func antispoof() dataplane.Antispoof {
 		Unforwarded: []netip.Prefix{cidr("240.0.0.0/8"), cidr("244.0.0.0/6")},
 		Remote:      []netip.Prefix{cidr("10.1.0.0/16"), cidr("10.2.0.0/16")}, In: []string{"vxlan-tunnel", "subvx-*"}, Usual: []string{"vxlan-tunnel"}, Closed: dataplane.Range{Min: 32780, Max: 32783}, ClosedOn: []string{"vxlan-tunnel", "subvx-*"},
 		Out: []string{"vxlan-tunnel", "subvx-*"}, Own: []netip.Prefix{cidr("10.0.0.0/16"), cidr("10.8.0.0/14"), cidr("241.0.0.1/32")},
+		Apart:    []string{"vxlan-tunnel", "subvx-*"},
+		Clusters: []dataplane.ClusterNet{{Net: cidr("10.1.0.0/16"), Cluster: "west"}, {Net: cidr("10.2.0.0/16"), Cluster: "north"}, {Net: cidr("10.3.0.0/16")}, {Net: cidr("172.18.0.3/32"), Cluster: "west"}},
 	}
 }
 
@@ -38,10 +40,14 @@ func TestAntispoof(t *testing.T) {
 	rules := ns.Run("nft list table ip submariner-gateway-antispoof")
 	for _, line := range []string{
 		"type filter hook input priority filter - 10; policy accept;", "udp dport 4503 jump vxlan comment", "fib saddr . iif oif missing drop comment",
-		"@th,224,16 != 0x800 drop comment", "ip saddr . @th,336,32 & 0xffff0000 . 0xffff0000", "ip daddr 240.0.0.0/5 jump unforwarded", "ip daddr 244.0.0.0/6 drop", " jump ports comment",
+		"@th,224,16 != 0x800 jump drop-source comment", "ip saddr . @th,336,32 & 0xffff0000 . 0xffff0000", "ip daddr 240.0.0.0/5 jump unforwarded", "ip daddr 244.0.0.0/6 drop", " jump ports comment",
 		"udp dport 4800 ip daddr @ends jump transit", "ip saddr != @ends drop", `iifname "vxlan-tunnel" accept`, "ip saddr 10.2.0.0/16 jump foreign comment",
 		`iifname != "vxlan-tunnel" iifname != "subvx-*" drop comment`,
-		`oifname "subvx-*" ip saddr != 10.8.0.0/14 ip saddr != 10.0.0.0/16 ip saddr != 241.0.0.1 ip saddr != @own drop comment`,
+		`oifname "subvx-*" ip saddr != 10.8.0.0/14 ip saddr != 10.0.0.0/16 ip saddr != 241.0.0.1 ip saddr != @own jump drop-destination comment`,
+		`iifname "subvx-*" ip daddr != 10.8.0.0/14 ip daddr != 10.0.0.0/16 ip daddr != 241.0.0.1 ip daddr != @own jump drop-source comment`,
+		`iifname "vxlan-tunnel" jump apart comment`, `oifname "vxlan-tunnel" jump drop-source comment`,
+		"ip saddr @clusters drop comment", "ip daddr @clusters drop comment", "rt ip nexthop @clusters drop comment",
+		`10.1.0.0/16 counter packets 0 bytes 0 comment "west"`,
 		"type filter hook postrouting priority 300; policy accept;", "tcp dport 32780-32783 jump closed comment", "ip saddr @remote drop comment",
 		"ip saddr 240.0.0.0/5 drop comment", `iifname "subvx-*" drop comment`, "ip saddr . iif @ways accept comment",
 	} {
@@ -50,22 +56,26 @@ func TestAntispoof(t *testing.T) {
 	const table = "submariner-gateway-antispoof"
 	signals := watch(t, ns, 10*time.Millisecond)
 	for name, damage := range map[string]string{
-		"table deleted":  "nft delete table ip " + table,
-		"table dormant":  "nft 'add table ip " + table + " { flags dormant; }'",
-		"rule deleted":   "nft delete rule ip " + table + " vxlan handle $(nft -a list chain ip " + table + " vxlan | grep -o 'handle [0-9]*$' | tail -1 | cut -d' ' -f2)",
-		"rule added":     "nft insert rule ip " + table + " input accept",
-		"chain flushed":  "nft flush chain ip " + table + " vxlan",
-		"all flushed":    "nft flush table ip " + table,
-		"chain added":    "nft add chain ip " + table + " x",
-		"policy drop":    "nft 'chain ip " + table + " input { policy drop; }'",
-		"set flushed":    "nft flush set ip " + table + " remote",
-		"element added":  "nft 'add element ip " + table + " own { 10.3.0.0/16 }'",
-		"odd element":    "nft 'add element ip " + table + " ends { 10.3.0.0-10.4.0.7 }'",
-		"inner flushed":  "nft flush set ip " + table + " inner",
-		"inner added":    "nft 'add element ip " + table + " inner { 172.18.0.9 . 10.1.0.0 . 255.255.0.0 }'",
-		"inner odd":      "nft 'add element ip " + table + " inner { 172.18.0.8 . 10.1.0.0 . 255.0.255.0 }'",
-		"inner host":     "nft 'add element ip " + table + " inner { 172.18.0.8 . 10.1.0.1 . 255.255.0.0 }'",
-		"set of a guest": "nft 'add set ip " + table + " x { type ipv4_addr; }'",
+		"table deleted":      "nft delete table ip " + table,
+		"table dormant":      "nft 'add table ip " + table + " { flags dormant; }'",
+		"rule deleted":       "nft delete rule ip " + table + " vxlan handle $(nft -a list chain ip " + table + " vxlan | grep -o 'handle [0-9]*$' | tail -1 | cut -d' ' -f2)",
+		"rule added":         "nft insert rule ip " + table + " input accept",
+		"chain flushed":      "nft flush chain ip " + table + " vxlan",
+		"all flushed":        "nft flush table ip " + table,
+		"chain added":        "nft add chain ip " + table + " x",
+		"policy drop":        "nft 'chain ip " + table + " input { policy drop; }'",
+		"set flushed":        "nft flush set ip " + table + " remote",
+		"element added":      "nft 'add element ip " + table + " own { 10.3.0.0/16 }'",
+		"odd element":        "nft 'add element ip " + table + " ends { 10.3.0.0-10.4.0.7 }'",
+		"inner flushed":      "nft flush set ip " + table + " inner",
+		"inner added":        "nft 'add element ip " + table + " inner { 172.18.0.9 . 10.1.0.0 . 255.255.0.0 }'",
+		"inner odd":          "nft 'add element ip " + table + " inner { 172.18.0.8 . 10.1.0.0 . 255.0.255.0 }'",
+		"inner host":         "nft 'add element ip " + table + " inner { 172.18.0.8 . 10.1.0.1 . 255.255.0.0 }'",
+		"clusters flushed":   "nft flush set ip " + table + " clusters",
+		"cluster added":      "nft 'add element ip " + table + " clusters { 10.9.0.0/16 }'",
+		"cluster odd":        "nft 'add element ip " + table + " clusters { 10.9.0.1-10.9.1.7 }'",
+		"network of another": "nft 'delete element ip " + table + " clusters { 10.2.0.0/16 }; add element ip " + table + " clusters { 10.2.0.0/16 comment \"south\" }'",
+		"set of a guest":     "nft 'add set ip " + table + " x { type ipv4_addr; }'",
 	} {
 		t.Run(name, func(t *testing.T) {
 			calm(signals, 50*time.Millisecond)

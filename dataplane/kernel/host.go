@@ -92,7 +92,7 @@ func New(owner dataplane.Owner) (*Host, error) {
 	if err != nil {
 		return nil, err
 	}
-	h, err := vnl.NewHandle(unix.NETLINK_ROUTE)
+	h, err := vnl.NewHandle(unix.NETLINK_ROUTE, unix.NETLINK_NETFILTER)
 	if err != nil {
 		c.Close()
 		return nil, fmt.Errorf("opening netlink socket: %w", err)

@@ -12,6 +12,7 @@ import (
 	"subctl/dataplane/kernel/netlink"
 
 	"github.com/google/nftables"
+	"github.com/google/nftables/userdata"
 	"github.com/vishvananda/netlink/nl"
 	"golang.org/x/sys/unix"
 )
@@ -20,12 +21,19 @@ import (
 
 // elements calls do with networks as elements of a set of intervals, some at a time.
 func elements(nets []netip.Prefix, do func([]nftables.SetElement) error) error {
-	for batch := range slices.Chunk(nets, nftBatch) {
+	return commented(nets, func(n netip.Prefix) (netip.Prefix, string) { return n, "" }, do)
+}
+
+// commented calls do with the networks of items as elements of a set of intervals, some at a time. An
+// element has a comment if it is not empty.
+func commented[T any](items []T, of func(T) (netip.Prefix, string), do func([]nftables.SetElement) error) error {
+	for batch := range slices.Chunk(items, nftBatch) {
 		var out []nftables.SetElement
-		for _, n := range batch {
+		for _, item := range batch {
+			n, comment := of(item)
 			first := n.Addr().As4()
 			end := binary.BigEndian.Uint32(first[:]) + 1<<(32-n.Bits())
-			out = append(out, nftables.SetElement{Key: first[:]},
+			out = append(out, nftables.SetElement{Key: first[:], Comment: comment},
 				nftables.SetElement{Key: binary.BigEndian.AppendUint32(nil, end), IntervalEnd: true})
 		}
 		if err := do(out); err != nil {
@@ -38,6 +46,13 @@ func elements(nets []netip.Prefix, do func([]nftables.SetElement) error) error {
 // readNets returns the networks in a set of intervals. Each element is the first address of
 // a network, or the first address after it.
 func readNets(msgs [][]byte) (nets []netip.Prefix) {
+	intervals(msgs, func(n netip.Prefix, _ bound) { nets = append(nets, n) })
+	return nets
+}
+
+// intervals calls f with the networks in a set of intervals, in order, and with the element that begins
+// each. The zero Prefix stands for an interval that is no network.
+func intervals(msgs [][]byte, f func(netip.Prefix, bound)) {
 	bounds := readBounds(msgs)
 	slices.SortFunc(bounds, func(a, b bound) int {
 		if a.at == b.at && a.end != b.end { // one ends where the next begins
@@ -56,15 +71,16 @@ func readNets(msgs [][]byte) (nets []netip.Prefix) {
 		if i+1 < len(bounds) && bounds[i+1].end {
 			p = network(b.at, bounds[i+1].at)
 		}
-		nets = append(nets, p)
+		f(p, b)
 	}
-	return nets
 }
 
 // bound is one end of an interval.
 type bound struct {
-	at  uint32
-	end bool
+	at      uint32
+	end     bool
+	comment string
+	packets uint64 // of its counter
 }
 
 func readBounds(msgs [][]byte) (out []bound) {
@@ -90,9 +106,28 @@ func readBound(elem []byte) (b bound) {
 			}
 		case unix.NFTA_SET_ELEM_FLAGS:
 			b.end = binary.BigEndian.Uint32(v)&unix.NFT_SET_ELEM_INTERVAL_END != 0
+		case unix.NFTA_SET_ELEM_USERDATA:
+			b.comment, _ = userdata.GetString(v, userdata.NFTNL_UDATA_SET_ELEM_COMMENT)
+		case unix.NFTA_SET_ELEM_EXPR:
+			b.packets = readPackets(v)
 		}
 	}
 	return b
+}
+
+// readPackets returns the number of packets of a counter expression; 0 if it is another expression.
+func readPackets(expr []byte) uint64 {
+	for t, data := range netlink.Attrs(expr) {
+		if t != unix.NFTA_EXPR_DATA || !isCounter(expr) {
+			continue
+		}
+		for t, v := range netlink.Attrs(data) {
+			if t == unix.NFTA_COUNTER_PACKETS {
+				return binary.BigEndian.Uint64(v)
+			}
+		}
+	}
+	return 0
 }
 
 // network returns the network of the addresses from first to end, without end, or the zero

@@ -11,14 +11,7 @@ func IPv4(src, dst string, proto byte, payload []byte) []byte {
 	b := []byte{0x45, 0, 0, 0, 0, 1, 0, 0, 64, proto, 0, 0}
 	b = append(append(b, netip.MustParseAddr(src).AsSlice()...), netip.MustParseAddr(dst).AsSlice()...)
 	binary.BigEndian.PutUint16(b[2:], uint16(len(b)+len(payload)))
-	sum := uint32(0)
-	for i := 0; i < len(b); i += 2 {
-		sum += uint32(binary.BigEndian.Uint16(b[i:]))
-	}
-	for sum > 0xffff {
-		sum = sum&0xffff + sum>>16
-	}
-	binary.BigEndian.PutUint16(b[10:], ^uint16(sum))
+	binary.BigEndian.PutUint16(b[10:], checksum(b))
 	return append(b, payload...)
 }
 
@@ -29,6 +22,25 @@ func UDP(from, to int, payload []byte) []byte {
 		b = binary.BigEndian.AppendUint16(b, uint16(n))
 	}
 	return append(b, payload...)
+}
+
+// ICMPError returns an ICMP message about a packet, with its checksum, as the payload of an IPv4 packet.
+func ICMPError(typ, code byte, about []byte) []byte {
+	b := append([]byte{typ, code, 0, 0, 0, 0, 0, 0}, about...)
+	binary.BigEndian.PutUint16(b[2:], checksum(b))
+	return b
+}
+
+// checksum returns the Internet checksum (RFC 1071) of b.
+func checksum(b []byte) uint16 {
+	sum := uint32(0)
+	for i := range b {
+		sum += uint32(b[i]) << (8 * (1 - i%2))
+	}
+	for sum > 0xffff {
+		sum = sum&0xffff + sum>>16
+	}
+	return ^uint16(sum)
 }
 
 // VXLAN returns the payload of a datagram of VXLAN with an IPv4 packet for the device with the MAC

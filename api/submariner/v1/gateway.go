@@ -161,6 +161,11 @@ type Connection struct {
 	ReceivedBytes *int64 `json:"receivedBytes,omitempty"`
 	// +optional
 	SentBytes *int64 `json:"sentBytes,omitempty"`
+	// IsolationDrops counts the packets between the remote cluster and this gateway that were dropped
+	// because their source or destination belongs to neither cluster, or to the wrong one, such as packets
+	// for a third cluster; nil if unknown. All connections to the cluster have the same number.
+	// +optional
+	IsolationDrops *int64 `json:"isolationDrops,omitempty"`
 	// LastContact is the time at which the remote gateway was last known to answer through
 	// the cable, to the interval at which Gateways are written; nil if never.
 	// +optional
@@ -187,7 +192,7 @@ func (c *Connection) Stuck(now time.Time) bool {
 // ClearMeasurements removes the values that change although nothing happens: round trip
 // times, counters, and the times of the last contact and the last handshake.
 func (c *Connection) ClearMeasurements() {
-	c.LatencyRTT, c.ReceivedBytes, c.SentBytes, c.LastHandshake, c.LastContact = nil, nil, nil, nil, nil
+	c.LatencyRTT, c.ReceivedBytes, c.SentBytes, c.IsolationDrops, c.LastHandshake, c.LastContact = nil, nil, nil, nil, nil, nil
 }
 
 // PreviousCable describes a cable; its fields have the same meaning as in Connection.

@@ -144,6 +144,11 @@ func (in *Connection) DeepCopyInto(out *Connection) {
 		*out = new(int64)
 		**out = **in
 	}
+	if in.IsolationDrops != nil {
+		in, out := &in.IsolationDrops, &out.IsolationDrops
+		*out = new(int64)
+		**out = **in
+	}
 	if in.LastContact != nil {
 		in, out := &in.LastContact, &out.LastContact
 		*out = (*in).DeepCopy()

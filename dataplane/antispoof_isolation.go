@@ -1,0 +1,113 @@
+package dataplane
+
+import (
+	"cmp"
+	"net/netip"
+	"slices"
+	"strings"
+)
+
+// ClusterNet is a network of another cluster, or an address of one of its gateways.
+type ClusterNet struct {
+	Net     netip.Prefix // masked
+	Cluster string       // cluster ID; empty for networks whose packets are dropped without a cable
+}
+
+// DropCounter counts the packets that Antispoof drops for clusters.
+type DropCounter interface {
+	// Drops returns the number of packets by cluster ID, for the clusters of the table. The numbers may
+	// start from 0 again at any time.
+	Drops() (map[string]uint64, error)
+}
+
+// isolationRules keep clusters apart:
+//
+//   - what arrives from another cluster has a destination in this one, whatever kube-proxy or the CNI
+//     would make of it: the rules come before all translation and before connection tracking;
+//   - nothing is forwarded between the devices Apart, whatever routes there are, also if kube-proxy chose
+//     the destination;
+//   - what leaves to another cluster has a source in this one.
+func (a Antispoof) isolationRules(r *antispoofRules) {
+	if len(a.Own) > 0 {
+		var foreignSource, foreignDestination []Match
+		for _, n := range a.widest() {
+			foreignSource = append(foreignSource, Match{SAddrNot: n})
+			foreignDestination = append(foreignDestination, Match{DAddrNot: n})
+		}
+		foreignSource = append(foreignSource, Match{SAddrNotIn: AntispoofSetOwn})
+		foreignDestination = append(foreignDestination, Match{DAddrNotIn: AntispoofSetOwn})
+		for _, d := range a.Out {
+			r.jump(AntispoofSource, AntispoofIn, append([]Match{{IIF: d}}, foreignDestination...)...)
+			r.jump(AntispoofDestination, AntispoofOut, append([]Match{{OIF: d}}, foreignSource...)...)
+		}
+	}
+	for _, d := range a.Apart {
+		r.jump(AntispoofApart, AntispoofForward, Match{IIF: d})
+	}
+	for _, d := range a.Apart {
+		r.jump(AntispoofSource, AntispoofApart, Match{OIF: d})
+	}
+}
+
+// countingRules drop and count the packets for which rules jump to AntispoofSource or AntispoofDestination.
+// The lookup of an element increments its counter. A packet that leaves on a device of a cable counts for
+// the cluster of its destination, or for the cluster to which a route leads it.
+func (a Antispoof) countingRules(r *antispoofRules) {
+	count := func(chain string, by ...Match) {
+		if !slices.ContainsFunc(*r, func(r AntispoofRule) bool { return r.Jump == chain }) {
+			return
+		}
+		for _, m := range by {
+			if len(a.Clusters) > 0 {
+				r.drop(chain, m)
+			}
+		}
+		r.drop(chain)
+	}
+	count(AntispoofSource, Match{SAddrIn: AntispoofSetClusters})
+	count(AntispoofDestination, Match{DAddrIn: AntispoofSetClusters}, Match{NexthopIn: AntispoofSetClusters})
+}
+
+// Ended returns the networks whose connections end when a table changes from have to a: networks of
+// clusters that have left, networks that pass to another cluster, and new networks, to which packets may
+// have been sent another way. A network that is known without a cable in between keeps its
+// connections, and so do the addresses of gateways. If the table is of an older agent, which has no
+// Clusters, nothing tells what is new.
+func (a Antispoof) Ended(have Antispoof) (ended []netip.Prefix) {
+	if len(have.Clusters) == 0 && (len(have.Own) > 0 || len(have.Remote) > 0) {
+		return nil
+	}
+	gateways := map[netip.Addr]bool{}
+	for _, s := range slices.Concat(have.Inner, a.Inner) {
+		gateways[s.Outer] = true
+	}
+	add := func(n ClusterNet, others []ClusterNet, same func(ClusterNet) bool) {
+		kept := slices.ContainsFunc(others, func(o ClusterNet) bool {
+			return same(o) && (o.Cluster == n.Cluster || o.Cluster == "" || n.Cluster == "")
+		})
+		if !kept && !(n.Net.IsSingleIP() && gateways[n.Net.Addr()]) && !slices.Contains(ended, n.Net) {
+			ended = append(ended, n.Net)
+		}
+	}
+	for _, n := range lacking(have.Clusters, a.Clusters) {
+		add(n, a.Clusters, func(o ClusterNet) bool { return o.Net.Bits() <= n.Net.Bits() && o.Net.Contains(n.Net.Addr()) })
+	}
+	for _, n := range lacking(a.Clusters, have.Clusters) {
+		add(n, have.Clusters, func(o ClusterNet) bool { return o.Net.Overlaps(n.Net) })
+	}
+	return ended
+}
+
+// lacking returns the elements of a that b does not have.
+func lacking(a, b []ClusterNet) []ClusterNet {
+	has := make(map[ClusterNet]bool, len(b))
+	for _, n := range b {
+		has[n] = true
+	}
+	return slices.DeleteFunc(slices.Clone(a), func(n ClusterNet) bool { return has[n] })
+}
+
+// Compare orders ClusterNets by Net, then by Cluster.
+func (n ClusterNet) Compare(other ClusterNet) int {
+	return cmp.Or(n.Net.Compare(other.Net), strings.Compare(n.Cluster, other.Cluster))
+}
