@@ -48,6 +48,7 @@ func memberPolicy(base string, kinds exchange.Table) []client.Object {
 			{Name: "name", Expression: "variables.resource in " + quoted(slotted(kinds)) + " && variables.nameInClusters != '' ? variables.nameInClusters : variables.slot"},
 			annotationsVariable(),
 			{Name: "empty", Expression: kinds.EmptyExpression()},
+			{Name: "leaving", Expression: kinds.LeavingExpression()},
 			{Name: "spec", Expression: "object != null && has(object.spec) ? object.spec : {}"},
 			{Name: "label", Expression: labelOf("object", label)},
 			{Name: "oldLabel", Expression: labelOf("oldObject", label)},
@@ -213,7 +214,7 @@ func specValidations(kinds exchange.Table) []admissionv1.Validation {
 // signatures; the members do.
 func proofValidations() []admissionv1.Validation {
 	return []admissionv1.Validation{{
-		Expression:        fmt.Sprintf("object == null || variables.empty || (has(object.metadata.annotations) && '%s' in object.metadata.annotations)", submarinerv1.SignatureAnnotation),
+		Expression:        fmt.Sprintf("object == null || variables.empty || variables.leaving || (has(object.metadata.annotations) && '%s' in object.metadata.annotations)", submarinerv1.SignatureAnnotation),
 		MessageExpression: fmt.Sprintf("variables.name + ' has no annotation %s: all other clusters would refuse it'", submarinerv1.SignatureAnnotation),
 	}}
 }

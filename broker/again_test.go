@@ -2,9 +2,11 @@ package broker_test
 
 import (
 	"context"
+	"sync"
 	"testing"
 	"time"
 
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -116,6 +118,44 @@ func TestHostileJoinerRemovesARevocation(t *testing.T) {
 	require.Positive(t, won, "the attacker was first")
 	c := &submarinerv1.Cluster{}
 	require.NoError(t, d.Admin.Get(ctx, client.ObjectKey{Namespace: d.NS, Name: "east"}, c))
-	require.True(t, exchange.IsRevoked(c))
+	require.True(t, exchange.IsRemoved(c))
 	require.Empty(t, c.OwnerReferences)
+}
+
+// Several joins of one cluster at a time, and joins that end between any two requests, leave a member that
+// has everything once.
+func TestReserveConcurrentlyAndInterrupted(t *testing.T) {
+	d, ctx := deployReal(t, kubetest.Shared(t)), t.Context()
+	joiner, _ := d.Joiner(t)
+	var group sync.WaitGroup
+	for range 4 {
+		group.Go(func() {
+			_, err := broker.AddMember(ctx, joiner, d.NS, "east", "uid-east", broker.Reservation{})
+			assert.NoError(t, err)
+		})
+	}
+	group.Wait()
+	require.Equal(t, 1+4+4, stored(t, d, "east"))
+	times := 0
+	for n := 0; ; n++ {
+		ctx, stop := context.WithCancel(ctx)
+		interrupted := beforeWrites{joiner, func(i int) {
+			if i == n {
+				stop()
+			}
+		}, new(int)}
+		_, err := broker.AddMember(ctx, interrupted, d.NS, "west", "uid-west", broker.Reservation{})
+		stop()
+		if err == nil { // it has not as many requests left
+			break
+		}
+		require.ErrorIs(t, err, context.Canceled)
+		times++
+	}
+	require.Greater(t, times, 4)
+	_, err := broker.AddMember(ctx, joiner, d.NS, "west", "uid-other", broker.Reservation{})
+	require.ErrorAs(t, err, new(*broker.TakenError))
+	_, err = broker.AddMember(ctx, joiner, d.NS, "west", "uid-west", broker.Reservation{})
+	require.NoError(t, err)
+	require.Equal(t, 1+4+4, stored(t, d, "west"))
 }

@@ -120,8 +120,10 @@ func boundValidations(kinds exchange.Table) []admissionv1.Validation {
 			MessageExpression: fmt.Sprintf("variables.name + ' has more than %d characters in its signature and its grant'", exchange.MaxProof),
 		},
 		admissionv1.Validation{
-			// Finalizers would keep objects that others have the right to delete.
-			Expression:        fmt.Sprintf("object == null || (%s && %s)", kept("finalizers"), kept("ownerReferences")),
+			// Finalizers would keep objects that others have the right to delete. The statement of a
+			// cluster that it has left remains when its account, which owns its objects, is deleted.
+			Expression: fmt.Sprintf("object == null || (%s && (%s || variables.leaving && (!has(object.metadata.ownerReferences) || size(object.metadata.ownerReferences) == 0)))",
+				kept("finalizers"), kept("ownerReferences")),
 			MessageExpression: "'cluster ' + variables.id + ' may not change the finalizers and owners of ' + variables.name",
 		},
 	)

@@ -18,8 +18,29 @@ import (
 // was removed from the broker, or the broker was removed.
 var ErrNotMember = errors.New("the broker does not know this cluster any more")
 
-// RemoveMember deletes everything of clusterID from the broker, the member's identity
-// last. namespaces are the namespaces of the clustersets that the cluster is in, the base
+// Leave publishes the statement of clusterID that it has left, which is the result of
+// trust.Key.SignLeaving, in the namespaces of its clustersets. The other clusters remember it, so that
+// nobody can publish in the name of the cluster with what the cluster had. c is the member itself.
+// RemoveMember does not remove the statement. It returns the namespaces that have no Cluster of the
+// member, and so no statement.
+func Leave(ctx context.Context, c client.Client, namespaces []string, clusterID, leaving string) (without []string, err error) {
+	for _, ns := range namespaces {
+		found, err := exchange.Leave(ctx, c, ns, clusterID, leaving)
+		if apierrors.IsUnauthorized(err) {
+			return nil, ErrNotMember
+		}
+		if err != nil {
+			return nil, fmt.Errorf("publishing in namespace %s of the broker that cluster %s has left: %w", ns, clusterID, err)
+		}
+		if !found {
+			without = append(without, ns)
+		}
+	}
+	return without, nil
+}
+
+// RemoveMember deletes everything of clusterID from the broker except the result of Leave, the
+// member's identity last. namespaces are the namespaces of the clustersets that the cluster is in, the base
 // namespace first. c may be the member itself. It is no error if objects are gone already.
 func RemoveMember(ctx context.Context, c client.Client, namespaces []string, clusterID string) error {
 	if err := submarinerv1.CheckClusterID(clusterID); err != nil {

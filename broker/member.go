@@ -270,11 +270,7 @@ type TakenError struct {
 }
 
 func (e *TakenError) Error() string {
-	namespace := ""
-	if e.Namespace != submarinerv1.BrokerNamespace {
-		namespace = " --namespace " + e.Namespace
-	}
 	return fmt.Sprintf("cluster ID %q is taken: another cluster joined with it at %s; choose another ID, or, "+
-		"if that cluster is gone for good, let the administrator of the broker free it with: subctl revoke %s%s",
-		e.ClusterID, e.Since.UTC().Format(time.RFC3339), e.ClusterID, namespace)
+		"if that cluster is gone for good, let the administrator of the broker free it with: %s",
+		e.ClusterID, e.Since.UTC().Format(time.RFC3339), RevokeCommand(e.Namespace, e.ClusterID))
 }

@@ -445,7 +445,7 @@ func TestRevoke(t *testing.T) {
 	for _, ns := range []string{d.NS, d.NS + "-prod"} {
 		c := &submarinerv1.Cluster{}
 		require.NoError(t, d.Admin.Get(t.Context(), client.ObjectKey{Namespace: ns, Name: "east"}, c))
-		require.True(t, exchange.IsRevoked(c))
+		require.True(t, exchange.IsRemoved(c))
 		r, err := administrator.Public().Revocation(c.Annotations[submarinerv1.RevocationAnnotation])
 		require.NoError(t, err)
 		require.Equal(t, trust.Revocation{Cluster: "east", Serial: now.UnixMilli()}, r)

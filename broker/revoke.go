@@ -3,6 +3,7 @@ package broker
 import (
 	"context"
 	"fmt"
+	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -56,6 +57,15 @@ func Revoke(ctx context.Context, c client.Client, ns string, sets []string, clus
 		}
 	}
 	return nil
+}
+
+// RevokeCommand returns the command with which an administrator of the broker whose base namespace
+// is ns revokes a cluster.
+func RevokeCommand(ns, clusterID string, flags ...string) string {
+	if ns != submarinerv1.BrokerNamespace {
+		flags = append([]string{"--namespace " + ns}, flags...)
+	}
+	return strings.Join(append([]string{"subctl revoke " + clusterID}, flags...), " ")
 }
 
 // replace creates an object in place of any other of its name. Applying it would keep the owner of one

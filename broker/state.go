@@ -51,7 +51,7 @@ func Look(ctx context.Context, c client.Client, ns string) (State, error) {
 		return s, fmt.Errorf("listing the Clusters in namespace %s: %w", ns, err)
 	}
 	for _, cluster := range clusters.Items {
-		if !exchange.IsRevoked(&cluster) {
+		if !exchange.IsRemoved(&cluster) {
 			s.Members = append(s.Members, cluster.Name)
 		}
 	}

@@ -21,7 +21,11 @@ import (
 
 const trustLong = `The list contains the cluster itself, and the other clusters whose grants its gateways have
 verified; on a broker that is not a member, all members of the broker, compared with the
-administrator's key that the broker states.
+administrator's key that the broker states. It also contains the clusters that are no members any
+more: those that left with subctl uninstall, and those that were removed with subctl revoke.
+
+STATE is "member"; "left" or "revoked", and since when; or "refused", if other clusters refuse what
+the cluster publishes.
 
 SIGNED BY states whether the grant was signed with the administrator's key or with an invitation.
 GRANTED is when the administrator signed the grant or, for an invited cluster, the invitation:
@@ -39,6 +43,8 @@ What the gateways refused, and why, is a problem: it is on stderr, and the exit 
 type trustRow struct {
 	Cluster     string   `json:"cluster"`
 	ClusterID   string   `json:"clusterID"`
+	State       string   `json:"state"`     // "member", "left", "revoked", or "refused": it has a flaw
+	RemovedAt   string   `json:"removedAt"` // RFC 3339; empty: it is a member
 	SignedBy    string   `json:"signedBy"`
 	Granted     string   `json:"granted"`   // RFC 3339; empty: there is no valid grant
 	SeenSince   string   `json:"seenSince"` // RFC 3339; empty: there is no Cluster object
@@ -57,9 +63,10 @@ func trustTable() look.Section {
 	}
 	return look.View[trustRow]{
 		Noun: "trust", Short: "Show the grants of the clusters", Long: trustLong, Joined: true, OnBroker: true,
-		Reads: []look.Read{look.ReadMembers, look.ReadGateways}, Rows: trustRows, None: "no cluster is known",
+		Reads: []look.Read{look.ReadRemoved, look.ReadGateways}, Rows: trustRows, None: "no cluster is known",
 		Columns: []printer.Column[trustRow]{
 			{Head: "CLUSTER", Cell: func(r trustRow) string { return r.ClusterID }},
+			{Head: "STATE", Cell: func(r trustRow) string { return strings.TrimSpace(r.State + " " + r.RemovedAt) }},
 			{Head: "SIGNED BY", Cell: func(r trustRow) string { return r.SignedBy }},
 			{Head: "GRANTED", Cell: func(r trustRow) string { return r.Granted }},
 			{Head: "SEEN SINCE", Cell: func(r trustRow) string { return r.SeenSince }},
@@ -84,12 +91,19 @@ func trustRows(s look.Site) []trustRow {
 	var rows []trustRow
 	for _, c := range s.Members.Catalog.Clusters {
 		object := s.Members.Clusters[c.ID]
-		r := trustRow{Cluster: s.Name, ClusterID: c.ID, Networks: []string{}, ClusterSets: []string{}}
+		r := trustRow{Cluster: s.Name, ClusterID: c.ID, State: "member", Networks: []string{}, ClusterSets: []string{}}
 		if s.Joined() && c.ID == s.Members.Keeper {
 			r.state(s.Submariner, s.Now) // its gateways verify it
 		} else {
 			r.Flaw = grantFlaw(s, c.ID, &object)
 			r.state(&object, s.Now)
+		}
+		rows = append(rows, r)
+	}
+	for _, removal := range s.Removed {
+		r := trustRow{Cluster: s.Name, ClusterID: removal.Cluster, State: "revoked", RemovedAt: trust.Stamp(removal.Time), Networks: []string{}, ClusterSets: []string{}}
+		if removal.Left {
+			r.State = "left"
 		}
 		rows = append(rows, r)
 	}
@@ -102,6 +116,7 @@ func (r *trustRow) state(object client.Object, now time.Time) {
 		r.SeenSince = at.UTC().Format(time.RFC3339)
 	}
 	if r.Flaw != "" {
+		r.State = "refused"
 		return
 	}
 	if last, err := trust.ClaimedStatement(object.GetAnnotations()[submarinerv1.SignatureAnnotation]); err == nil && last.Sequence > 0 {

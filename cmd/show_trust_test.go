@@ -1,6 +1,7 @@
 package cmd
 
 import (
+	"fmt"
 	"net/netip"
 	"testing"
 	"time"
@@ -14,6 +15,7 @@ import (
 	"subctl/api/submariner/v1alpha1"
 	"subctl/broker"
 	"subctl/broker/brokertest"
+	"subctl/broker/exchange"
 	"subctl/broker/trust"
 )
 
@@ -74,10 +76,18 @@ func TestShowTrust(t *testing.T) {
 	require.NoError(t, err)
 	swapped := brokertest.Granted(grantFor("east", ago(day)))
 
+	memory := exchange.NewMemory(ours)
+	memory.Data = map[string]string{"memory.json": fmt.Sprintf(`{"clusters":{"gone":{"serial":%d,"left":%d},"lost":{"revoked":%d},"back":{"serial":%[3]d,"revoked":%[1]d},"east":{"serial":1,"left":2}}}`,
+		ago(9*day), ago(2*day), ago(3*day))}
+	leaving, err := brokertest.Key("gone").SignLeaving(brokertest.Granted(grantFor("gone", ago(9*day))), ago(2*day))
+	require.NoError(t, err)
+	revocation, err := brokertest.Administrator().SignRevocation(trust.Revocation{Cluster: "lost", Serial: ago(3 * day)})
+	require.NoError(t, err)
+
 	joined := []client.Object{
 		west, own, gateway("west", "gw-1", time.Second),
 		grantedCluster(ours, "east", 20*day, 25*time.Minute, brokertest.Granted(grantFor("east", ago(10*day)))),
-		grantedCluster(ours, "north", day, 40*time.Second, invited),
+		grantedCluster(ours, "north", day, 40*time.Second, invited), memory,
 	}
 	broker := &v1alpha1.Broker{ObjectMeta: metav1.ObjectMeta{Name: "submariner-broker", Namespace: hub, Annotations: map[string]string{
 		broker.AdministratorAnnotation: brokertest.Administrator().Public().String(),
@@ -88,6 +98,7 @@ func TestShowTrust(t *testing.T) {
 		grantedCluster(hub, "south", day, time.Minute, forged),
 		grantedCluster(hub, "swap", day, time.Minute, swapped),
 		member(hub, "without", "172.18.0.7", "vxlan", nil)[0],
+		exchange.Left(hub, "gone", leaving), exchange.Revoked(hub, "lost", revocation), exchange.Left(hub, "forged", revocation),
 	)
 	for name, c := range map[string]struct {
 		objects []client.Object

@@ -24,8 +24,9 @@ import (
 const uninstallLong = `Remove the cluster of the current context from its clustersets, and delete everything that
 join created in it.
 
-First the agents clean their nodes and report it. Then the cluster is removed from the
-broker, and the agents are deleted. Everything that join did not create is kept: a broker on
+First the agents clean their nodes and report it. Then the cluster revokes its own grant, so
+that nobody can publish in its name with a copy of its keys, and is removed from the broker; and
+the agents are deleted. Everything that join did not create is kept: a broker on
 the same cluster, other objects in namespace submariner-operator, and gateway labels that a
 person has set. Pods that still send to addresses of other clusters, and pods there that send
 to this one, then send in clear text, over the default routes of their nodes, as before it
@@ -40,7 +41,8 @@ see subctl cable-policy adopt.
 --force names what uninstall ignores, one or several of these; without a value, all of them:
   policies  other clusters need the cable policies of this cluster: they lose them
   nodes     nodes cannot be cleaned: they keep devices, routes and rules until they restart
-  broker    the broker cannot be reached: it keeps the objects of this cluster`
+  broker    the broker cannot be reached: it keeps the objects of this cluster, whose grant is not
+            revoked: run subctl revoke on the cluster of the broker`
 
 const uninstallExample = `  # show what would be removed, and remove it
   subctl uninstall --context west --dry-run

@@ -77,6 +77,9 @@ func planFree(of kindPlan) {
 		}
 	}
 	p.forget()
+	if p.judge.left {
+		return
+	}
 	for _, set := range p.sets {
 		p.publish(set)
 	}
@@ -228,7 +231,7 @@ func (p *freePlan) forget() {
 	for _, from := range slices.SortedFunc(maps.Keys(p.copies), place.compare) {
 		unread := slices.ContainsFunc(p.sets, func(s SetSnapshot) bool { return s.Name == from.set && !s.Known })
 		left := !p.isIn(from.set)
-		if p.found[from] || unread && !p.judge.revoked(ownerOf(p.copies[from])) || left && !p.allKnown() {
+		if p.found[from] || unread && !p.judge.removed(ownerOf(p.copies[from])) || left && !p.allKnown() {
 			continue
 		}
 		least := sequenceOf(p.copies[from])

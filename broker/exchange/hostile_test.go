@@ -2,12 +2,14 @@ package exchange_test
 
 import (
 	"encoding/base64"
+	"fmt"
 	"net/netip"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	submarinerv1 "subctl/api/submariner/v1"
@@ -384,6 +386,168 @@ func revoked(serial int64) client.Object {
 		panic(err)
 	}
 	return exchange.Revoked("x", "west", token)
+}
+
+// left returns the Cluster of west after it has left with a grant.
+func left(change func(*trust.Grant)) *submarinerv1.Cluster {
+	token, err := brokertest.Key("west").SignLeaving(granted(cluster("x", "west"), change).Annotations[submarinerv1.GrantAnnotation], 5000)
+	if err != nil {
+		panic(err)
+	}
+	return exchange.Left("x", "west", token)
+}
+
+// What a cluster has left with is void, and stays so. Nobody else can make a cluster leave, neither with
+// a statement of its own, nor with one that the cluster made before it joined again.
+func TestHostileLeaving(t *testing.T) {
+	same := func(*trust.Grant) {}
+	serial := func(serial int64, key string) func(*trust.Grant) {
+		return func(g *trust.Grant) { g.Serial, g.Key = serial, brokertest.Key(key).Public() }
+	}
+	// back returns the Cluster of west as it is published after a later join, with a new key.
+	back := func() *submarinerv1.Cluster {
+		c := cluster("x", "west")
+		require.NoError(t, exchange.Kinds().Sign(c, brokertest.Key("west-2"), "", 4000))
+		return granted(c, serial(4000, "west-2"))
+	}
+	by := func(signer trust.Key, grant string) *submarinerv1.Cluster {
+		token, err := signer.SignLeaving(grant, 5000)
+		require.NoError(t, err)
+		return exchange.Left("x", "west", token)
+	}
+	grantOf := func(id string) string { return brokertest.Granted(brokertest.Grant(id)) }
+	for name, attack := range map[string]func(t *testing.T, v *victim){
+		"the broker brings it back, to a cluster that has copies": func(t *testing.T, v *victim) {
+			c, e, p := v.west()
+			v.sync(unsigned("default", c, e, p))
+			require.Empty(t, v.sync(unsigned("default", left(same))))
+			require.Empty(t, v.local)
+			require.Contains(t, strings.Join(v.sync(unsigned("default", c, e, p)), "\n"), "cluster west has left")
+			require.Empty(t, v.local)
+		},
+		"the broker brings it back, to a cluster that joined later": func(t *testing.T, v *victim) {
+			c, e, p := v.west()
+			require.Empty(t, v.sync(unsigned("default", left(same))))
+			require.NotEmpty(t, v.sync(unsigned("default", c, e, p)))
+			require.Empty(t, v.local)
+		},
+		"the broker shows it in another clusterset": func(t *testing.T, v *victim) {
+			c, e, _ := v.west()
+			v.sync(unsigned("default", c, e), unsigned("lab", c, e))
+			require.NotEmpty(t, v.sync(unsigned("default", left(same)), unsigned("lab", c, e)))
+			require.Empty(t, v.local)
+		},
+		"its key signs new versions, with an older grant": func(t *testing.T, v *victim) {
+			require.Empty(t, v.sync(unsigned("default", left(serial(3000, "west")))))
+			c := at(9000, cluster("x", "west"), func(*submarinerv1.Cluster) {})
+			require.NotEmpty(t, v.sync(unsigned("default", c, at(9000, endpoint("x", "west", "10-0-0-1"), func(*submarinerv1.Endpoint) {}))))
+			require.Empty(t, v.local)
+		},
+		"an invited cluster, with a grant of the same invitation": func(t *testing.T, v *victim) {
+			c := invited(t, "hostile", 1000, 900_000, 5000)
+			require.Empty(t, v.sync(unsigned("default", c)))
+			token, err := brokertest.Key("hostile").SignLeaving(c.Annotations[submarinerv1.GrantAnnotation], 1)
+			require.NoError(t, err)
+			require.Empty(t, v.sync(unsigned("default", exchange.Left("x", "west", token))))
+			v.sync(unsigned("default", invited(t, "hostile", 1000, 900_000, 4999)))
+			require.Empty(t, v.local, "an earlier grant")
+			again := invited(t, "west", 1000, 900_000, 5001)
+			require.Empty(t, v.sync(unsigned("default", again)))
+			require.True(t, v.has(again), "the invitation is not used up")
+		},
+		"a statement from before the cluster joined again": func(t *testing.T, v *victim) {
+			v.sync(unsigned("default", left(same)))
+			require.Empty(t, v.sync(unsigned("default", back())))
+			require.True(t, v.has(back()), "it may join again")
+			v.sync(unsigned("default", left(same)))
+			v.sync(unsigned("default", back()), unsigned("lab", left(same)))
+			require.True(t, v.has(back()))
+			require.Empty(t, v.memory.Clusters["west"].Left)
+		},
+		"a statement from before, to a cluster that knows only the later grant": func(t *testing.T, v *victim) {
+			v.sync(unsigned("default", back()), unsigned("lab", left(same)))
+			require.True(t, v.has(back()))
+			require.NotEmpty(t, v.sync(unsigned("default", left(same)), unsigned("lab")))
+			require.True(t, v.has(back()), "what is refused leaves the copy as it is")
+		},
+		"signed by another member": func(t *testing.T, v *victim) { v.stands(by(brokertest.Key("north"), grantOf("west"))) },
+		"of another member":        func(t *testing.T, v *victim) { v.stands(by(brokertest.Key("north"), grantOf("north"))) },
+		"signed by the broker":     func(t *testing.T, v *victim) { v.stands(by(brokertest.Key("broker"), grantOf("west"))) },
+		"with a grant of its own making": func(t *testing.T, v *victim) {
+			g := brokertest.Grant("west")
+			g.Key = brokertest.Key("broker").Public()
+			forged, err := brokertest.Key("broker").SignGrant(g)
+			require.NoError(t, err)
+			v.stands(by(brokertest.Key("broker"), forged))
+		},
+		"of a key that the cluster had before": func(t *testing.T, v *victim) {
+			grant := granted(cluster("x", "west"), serial(500, "west-0")).Annotations[submarinerv1.GrantAnnotation]
+			v.stands(by(brokertest.Key("west-0"), grant))
+		},
+		"more than the bounds": func(t *testing.T, v *victim) { v.stands(by(brokertest.Key("west"), strings.Repeat("x", 30<<10))) },
+		"a revocation in its place": func(t *testing.T, v *victim) {
+			c := revoked(2000).(*submarinerv1.Cluster)
+			v.stands(exchange.Left("x", "west", c.Annotations[submarinerv1.RevocationAnnotation]))
+		},
+		"its grant in its place": func(t *testing.T, v *victim) { v.stands(exchange.Left("x", "west", grantOf("west"))) },
+		"under another's name": func(t *testing.T, v *victim) {
+			c, e, p := v.west()
+			v.sync(unsigned("default", c, e, p))
+			token, err := brokertest.Key("north").SignLeaving(grantOf("north"), 5000)
+			require.NoError(t, err)
+			on := c.DeepCopy()
+			brokertest.Annotate(on, submarinerv1.LeavingAnnotation, token)
+			v.sync(unsigned("default", on, e, p))
+			require.True(t, v.has(c) && v.has(e) && v.has(p))
+		},
+	} {
+		t.Run(name, func(t *testing.T) { attack(t, newVictim(t)) })
+	}
+}
+
+// stands checks that a Cluster which states that west has left changes nothing, whether the broker shows
+// it in place of the Cluster of west or in another clusterset.
+func (v *victim) stands(forged *submarinerv1.Cluster) {
+	v.t.Helper()
+	c, e, p := v.west()
+	v.sync(unsigned("default", c, e, p))
+	require.NotEmpty(v.t, v.sync(unsigned("default", forged, e, p)))
+	v.sync(unsigned("default", c, e, p), unsigned("lab", forged))
+	require.True(v.t, v.has(c) && v.has(e) && v.has(p))
+	require.Zero(v.t, v.memory.Clusters["west"].Left)
+}
+
+// A gateway that still runs does not undo what uninstall has published, whoever made it: its own Cluster
+// is not published any more, and is when the cluster has a new grant.
+func TestLeavingIsNotUndone(t *testing.T) {
+	own, e := cluster("x", "west"), endpoint("x", "west", "10-0-0-1")
+	plan := func(local []client.Object, identity exchange.Identity, on ...client.Object) []exchange.Write {
+		writes, _, _ := exchange.Plan(exchange.Kinds(), exchange.Snapshot{
+			ClusterID: "west", Namespace: here, Local: local, Identity: identity, Now: now, Sets: []exchange.SetSnapshot{unsigned("default", on...)},
+		})
+		return writes
+	}
+	local := []client.Object{
+		&submarinerv1.Cluster{ObjectMeta: metav1.ObjectMeta{Name: "west", Namespace: here}, Spec: own.Spec},
+		&submarinerv1.Endpoint{ObjectMeta: metav1.ObjectMeta{Name: e.Name, Namespace: here}, Spec: e.Spec},
+		&v1alpha1.CablePolicies{ObjectMeta: metav1.ObjectMeta{Name: "p", Namespace: here}, ConnectionPolicies: []v1alpha1.CablePolicySpec{{CableDriver: "vxlan"}}},
+	}
+	gone := left(func(*trust.Grant) {})
+	require.Empty(t, plan(local, brokertest.Identity("west"), gone, e), "while its objects are here")
+	require.Empty(t, plan(nil, brokertest.Identity("west"), gone, e), "when they are gone")
+	forged := exchange.Left("x", "west", "a.b.c")
+	require.NotEmpty(t, plan(local, brokertest.Identity("west"), forged), "what the cluster has not signed is replaced")
+
+	g := brokertest.Grant("west")
+	g.Serial, g.Key = 9000, brokertest.Key("west-2").Public()
+	again := exchange.Identity{Key: brokertest.Key("west-2"), Grant: brokertest.Granted(g), Administrator: brokertest.Administrator().Public()}
+	writes := plan(local, again, gone)
+	require.Contains(t, fmt.Sprint(writes), "update Cluster west on the broker in clusterset default")
+	for _, w := range writes {
+		if c, ok := w.Object.(*submarinerv1.Cluster); ok {
+			require.NotContains(t, c.Annotations, submarinerv1.LeavingAnnotation)
+		}
+	}
 }
 
 // A broker that hides objects from one cluster only, and shows them again, or that was restored from a

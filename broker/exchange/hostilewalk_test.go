@@ -3,6 +3,7 @@ package exchange_test
 import (
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"strings"
 	"testing"
 
@@ -16,7 +17,8 @@ import (
 )
 
 // Whatever a broker shows of honest members, the copies are versions that their owners signed,
-// and never older than a version that was here before.
+// and never older than a version that was here before. Of a cluster that has left there are none until it
+// has joined again.
 func TestHostileBrokerWalk(t *testing.T) {
 	r := rand.New(rand.NewPCG(5, 6))
 	for run := range 60 {
@@ -24,13 +26,35 @@ func TestHostileBrokerWalk(t *testing.T) {
 			v := newVictim(t)
 			signed := map[string][]client.Object{} // every version ever, by kind and name
 			seen := map[string]int64{}             // the newest version that was here
+			grants := map[string]int64{}           // the serial of the newest grant of each cluster
+			granted := map[string]int64{}          // the newest of these that was shown to the victim
+			left := map[string]int64{}             // the newest of these that was shown to be void
 			for step := range 25 {
+				now := int64(1000 + step*10)
 				for range r.IntN(3) {
-					o := honest(r, int64(1000+step*10))
+					o := honest(r, now)
 					signed[id(o)] = append(signed[id(o)], o)
 				}
-				v.sync(shown(r, "default", signed), shown(r, "lab", signed))
+				if owner := owners[r.IntN(2)]; r.IntN(5) == 0 {
+					before := grantAt(owner, grants[owner])
+					grants[owner] = now
+					for _, o := range []client.Object{leftWith(owner, before), grantAt(owner, now)} {
+						signed[id(o)] = append(signed[id(o)], o)
+					}
+				}
+				sets := []exchange.SetSnapshot{shown(r, "default", signed), shown(r, "lab", signed)}
+				for _, o := range slices.Concat(sets[0].Objects, sets[1].Objects) {
+					if l, err := brokertest.Administrator().Public().Leaving(o.GetAnnotations()[submarinerv1.LeavingAnnotation]); err == nil {
+						left[l.Grant.Cluster] = max(left[l.Grant.Cluster], l.Grant.Serial)
+					}
+					if g, err := brokertest.Administrator().Public().Grant(o.GetAnnotations()[submarinerv1.GrantAnnotation]); err == nil {
+						granted[g.Cluster] = max(granted[g.Cluster], g.Serial)
+					}
+				}
+				v.sync(sets...)
 				for name, have := range v.local {
+					owner := have.GetLabels()[submarinerv1.ClusterIDLabel]
+					require.Greater(t, granted[owner], left[owner], "%s is of a cluster that has left", name)
 					kind, copied, _ := strings.Cut(name, "/")
 					shared, _, _ := strings.Cut(copied, ".")
 					version := versionOf(have, signed[kind+"/"+shared])
@@ -45,9 +69,31 @@ func TestHostileBrokerWalk(t *testing.T) {
 	}
 }
 
+// owners are the honest members.
+var owners = []string{"west", "north"}
+
+// grantAt returns the Cluster of a member as it is published after it was granted membership.
+func grantAt(owner string, serial int64) *submarinerv1.Cluster {
+	serial = max(serial, brokertest.Sequence)
+	c := at(serial, cluster("x", owner), func(c *submarinerv1.Cluster) { c.Labels["granted"] = fmt.Sprint(serial) })
+	g := brokertest.Grant(owner)
+	g.Serial = serial
+	brokertest.Annotate(c, submarinerv1.GrantAnnotation, brokertest.Granted(g))
+	return c
+}
+
+// leftWith returns the Cluster of a member that has left with the grant of another one.
+func leftWith(owner string, before *submarinerv1.Cluster) *submarinerv1.Cluster {
+	token, err := brokertest.Key(owner).SignLeaving(before.Annotations[submarinerv1.GrantAnnotation], 1)
+	if err != nil {
+		panic(err)
+	}
+	return exchange.Left("x", owner, token)
+}
+
 // honest returns a version of an object that a member signs.
 func honest(r *rand.Rand, sequence int64) client.Object {
-	owner := []string{"west", "north"}[r.IntN(2)]
+	owner := owners[r.IntN(2)]
 	text := fmt.Sprint(sequence)
 	switch r.IntN(4) {
 	case 0:

@@ -15,23 +15,25 @@ import (
 //
 // What is refused stays as it is here: an object of a broker that was damaged, or is attacked,
 // leaves the last valid copy in place. Only the administrator's word removes a copy: a
-// revocation, or a grant that does not cover the copy any more. A broker can withhold objects,
-// which looks the same as if their clusters had deleted them.
+// revocation, or a grant that does not cover the copy any more; or that its cluster has left,
+// which the cluster signs. A broker can withhold objects, which looks the same as if their
+// clusters had deleted them.
 
 // judge knows the grants of all clusters.
 type judge struct {
 	Identity
 	*memos
 	own     trust.Grant // zero if it is not valid
+	left    bool        // this cluster has left with its grant: it publishes nothing
 	members map[string]*member
 	memory  Memory // of the past, and what this pass adds
 }
 
 // member is what is known of another cluster.
 type member struct {
-	grant   trust.Grant       // that counts; zero if there is none
-	revoked bool              // its grant is
-	in      map[string]string // by clusterset that has its Cluster: why that carries no valid grant; "" if it does
+	grant trust.Grant       // that counts; zero if there is none
+	void  string            // why its grant is void: it is revoked, or the cluster has left; "" if it is not
+	in    map[string]string // by clusterset that has its Cluster: why that carries no valid grant; "" if it does
 }
 
 // newJudge reads the grants and revocations.
@@ -65,7 +67,12 @@ func newJudge(kinds Table, s Snapshot, local [][]client.Object, sets [][][]clien
 func (j *judge) readGrants(k *Kind, set string, objects []client.Object, own string) {
 	for _, o := range objects {
 		id := o.GetName()
-		if id == own || !k.Named.Names.Owns(id, o.GetName()) || submarinerv1.CheckClusterID(id) != nil {
+		if !k.Named.Names.Owns(id, o.GetName()) || submarinerv1.CheckClusterID(id) != nil {
+			continue
+		}
+		if id == own {
+			l := j.memos.leaving(o, j.Administrator)
+			j.left = j.left || l.Grant.Cluster == own && j.own.Compare(l.Grant) <= 0
 			continue
 		}
 		m := j.members[id]
@@ -73,15 +80,23 @@ func (j *judge) readGrants(k *Kind, set string, objects []client.Object, own str
 			m = &member{in: map[string]string{}}
 			j.members[id] = m
 		}
-		if token := o.GetAnnotations()[submarinerv1.RevocationAnnotation]; token != "" {
-			if r, err := j.Administrator.Revocation(token); err == nil && r.Cluster == id && r.Serial > j.memory.Clusters[id].Revoked {
-				j.memory.change(id, func(known *Record) { known.Revoked = r.Serial })
-			}
-		}
+		j.readRemoval(o, id)
 		g, why := j.grantOf(o, id)
 		if m.in[set] = why; why == "" && g.Compare(m.grant) > 0 {
 			m.grant = g
 		}
+	}
+}
+
+// readRemoval remembers the revocation of a cluster, or that it has left, if its Cluster states that.
+func (j *judge) readRemoval(o client.Object, id string) {
+	known := j.memory.Clusters[id]
+	if r := j.memos.revocation(o, j.Administrator); r.Cluster == id && r.Serial > known.Revoked {
+		j.memory.change(id, func(known *Record) { known.Revoked = r.Serial })
+	}
+	l := j.memos.leaving(o, j.Administrator)
+	if later := l.Grant.Compare(known.grant()); l.Grant.Cluster == id && (later > 0 || later == 0 && known.Left == 0) {
+		j.memory.change(id, func(known *Record) { known.leave(l) })
 	}
 }
 
@@ -115,14 +130,13 @@ func (j *judge) readCopies(k *Kind, local []client.Object, own string) {
 		}
 	}
 	for id, r := range j.memory.Clusters {
-		if r.Revoked > 0 && j.members[id] == nil {
+		if (r.Revoked > 0 || r.Left > 0) && j.members[id] == nil {
 			j.members[id] = &member{in: map[string]string{}}
 		}
 	}
 	for id, m := range j.members {
 		j.settle(id, j.memory.Clusters[id].grant(), trust.Grant{})
-		revocation := trust.Revocation{Cluster: id, Serial: j.memory.Clusters[id].Revoked}
-		m.revoked = revocation.Serial > 0 && (m.grant.Serial == 0 || revocation.Revokes(m.grant))
+		m.void = j.memory.Clusters[id].whyVoid(id, m.grant)
 		if r, known := j.memory.Clusters[id]; known && m.grant.Serial > 0 && r.Key != m.grant.Key {
 			j.memory.change(id, func(r *Record) { r.atLeast(m.grant) })
 		}
@@ -179,8 +193,9 @@ func (j *judge) of(k *Kind, set, maker string, o client.Object) verdict {
 	if m == nil {
 		return verdict{reason: noCluster(set, maker), early: true}
 	}
-	if m.revoked {
-		return verdict{reason: "the grant of cluster " + maker + " is revoked", gone: true}
+	if m.void != "" {
+		// The cluster may still be deleting its objects.
+		return verdict{reason: m.void, gone: true, early: j.memory.Clusters[maker].Left > 0}
 	}
 	switch why, ok := m.in[set]; {
 	case !ok:
@@ -212,7 +227,7 @@ func (j *judge) keeps(k *Kind, set, maker string, copy client.Object, name strin
 		switch {
 		case m == nil:
 			return true // it counted when it was copied
-		case m.revoked:
+		case m.void != "":
 			return false
 		case m.grant.Serial == 0:
 			return true
@@ -224,8 +239,8 @@ func (j *judge) keeps(k *Kind, set, maker string, copy client.Object, name strin
 	return j.statement(k, copy, name, key).err == nil
 }
 
-// revoked reports whether a cluster's grant is revoked.
-func (j *judge) revoked(id string) bool { return j.members[id] != nil && j.members[id].revoked }
+// removed reports whether a cluster's grant is void.
+func (j *judge) removed(id string) bool { return j.members[id] != nil && j.members[id].void != "" }
 
 // most returns how many objects of a cluster are copied.
 func (j *judge) most(k *Kind, id string) int {

@@ -54,6 +54,8 @@ func (m *memo[K, V]) turn(n int) {
 // and in the copies. They are known by their digests, as others choose how long they are.
 type memos struct {
 	grants  memo[tokenKey, grantResult]
+	revoked memo[tokenKey, trust.Revocation]
+	left    memo[tokenKey, trust.Leaving]
 	tokens  memo[tokenKey, bool]
 	objects memo[objectKey, statementResult]
 }
@@ -86,6 +88,8 @@ type statementResult struct {
 
 func (m *memos) turn() {
 	m.grants.turn(purge)
+	m.revoked.turn(purge)
+	m.left.turn(purge)
 	m.tokens.turn(purge)
 	m.objects.turn(1)
 }
@@ -98,6 +102,31 @@ func (m *memos) grant(o client.Object, administrator trust.PublicKey) (trust.Gra
 		return grantResult{g, err}
 	})
 	return r.grant, r.err
+}
+
+// revocation returns the revocation that a Cluster carries; zero if it carries no valid one.
+func (m *memos) revocation(o client.Object, administrator trust.PublicKey) trust.Revocation {
+	token := o.GetAnnotations()[submarinerv1.RevocationAnnotation]
+	if token == "" {
+		return trust.Revocation{}
+	}
+	return m.revoked.of(keyOfToken(token, administrator), func() trust.Revocation {
+		r, _ := administrator.Revocation(token)
+		return r
+	})
+}
+
+// leaving returns what a Cluster states about a cluster that has left; zero if it states nothing
+// valid.
+func (m *memos) leaving(o client.Object, administrator trust.PublicKey) trust.Leaving {
+	token := o.GetAnnotations()[submarinerv1.LeavingAnnotation]
+	if token == "" {
+		return trust.Leaving{}
+	}
+	return m.left.of(keyOfToken(token, administrator), func() trust.Leaving {
+		l, _ := administrator.Leaving(token)
+		return l
+	})
 }
 
 // signedBy reports whether the signature of an object is of a key, whatever it says.

@@ -34,6 +34,9 @@ type Record struct {
 	Serial  int64 `json:"serial,omitempty"`
 	Invited int64 `json:"invited,omitempty"`
 	Revoked int64 `json:"revoked,omitempty"`
+	// Left is when the cluster has left, by its own clock, with the grant of Serial and Invited: no
+	// grant until then is acceptable, and not that one either. It is 0 if the cluster has not left.
+	Left int64 `json:"left,omitempty"`
 	// Key is the cluster's key. What is below is about signatures of that key: with a new key, a
 	// cluster starts anew.
 	Key trust.PublicKey `json:"key,omitzero"`
@@ -56,7 +59,29 @@ func (r *Record) atLeast(g trust.Grant) {
 	if r.Key != g.Key && !r.Key.IsZero() {
 		r.Gone, r.Floor = nil, 0
 	}
+	if g.Compare(r.grant()) > 0 {
+		r.Left = 0
+	}
 	r.Serial, r.Invited, r.Key = g.Serial, g.Invited, g.Key
+}
+
+// leave notes that the cluster has left, unless a later grant of the cluster is known.
+func (r *Record) leave(l trust.Leaving) {
+	if r.atLeast(l.Grant); l.Grant.Compare(r.grant()) == 0 {
+		r.Left = max(r.Left, l.Time)
+	}
+}
+
+// whyVoid returns why a grant of cluster id is void, or "". g is zero if no grant of the cluster is
+// known.
+func (r Record) whyVoid(id string, g trust.Grant) string {
+	switch {
+	case r.Revoked > 0 && trust.Revocation{Cluster: g.Cluster, Serial: r.Revoked}.Revokes(g):
+		return "the grant of cluster " + id + " is revoked"
+	case r.Left > 0 && g.Compare(r.grant()) <= 0:
+		return "cluster " + id + " has left"
+	}
+	return ""
 }
 
 // Bounds of a Memory, which then has less than 1 MiB as JSON: a ConfigMap holds no more. There are
@@ -121,7 +146,7 @@ func (m *Memory) merge(o Memory) {
 	m.Last = max(m.Last, o.Last)
 	for id, other := range o.Clusters {
 		m.change(id, func(r *Record) {
-			r.atLeast(other.grant())
+			r.leave(trust.Leaving{Grant: other.grant(), Time: other.Left})
 			r.Revoked = max(r.Revoked, other.Revoked)
 			if r.Key == other.Key || other.Key.IsZero() {
 				r.addGone(other)

@@ -37,7 +37,7 @@ func TestMemoryIsStored(t *testing.T) {
 	m := Memory{Administrator: keyFor(t, 1), Last: 7}
 	m.forget("west", "Endpoint/e", 100)
 	m.change("west", func(r *Record) {
-		*r = Record{Serial: 1, Invited: 2, Revoked: 3, Key: keyFor(t, 2), Gone: r.Gone, Floor: 4}
+		*r = Record{Serial: 1, Invited: 2, Revoked: 3, Left: 6, Key: keyFor(t, 2), Gone: r.Gone, Floor: 4}
 	})
 	m.change("east", func(r *Record) { r.Revoked = 5 })
 	text, err := json.Marshal(m)
@@ -114,6 +114,8 @@ func TestMemoryMerges(t *testing.T) {
 		"revoked":   {Serial: 10, Key: first, Revoked: 11},
 		"dropped":   {Serial: 10, Key: first, Floor: 100},
 		"remembers": {Serial: 10, Key: first, Gone: map[string]int64{"a": 50}},
+		"left":      {Serial: 10, Key: first, Left: 12},
+		"back":      {Serial: 10, Key: first, Left: 12},
 	}}
 	there := Memory{Last: 4, Clusters: map[string]Record{
 		"both":      {Serial: 9, Key: first, Floor: 8, Gone: map[string]int64{"a": 90, "c": 30}},
@@ -123,6 +125,8 @@ func TestMemoryMerges(t *testing.T) {
 		"revoked":   {Serial: 10, Key: first, Revoked: 9},
 		"dropped":   {Serial: 10, Key: first, Gone: map[string]int64{"a": 50}},
 		"remembers": {Serial: 10, Key: first, Floor: 100},
+		"left":      {Serial: 10, Key: first},
+		"back":      {Serial: 11, Key: second},
 	}}
 	want := Memory{Last: 5, changed: true, Clusters: map[string]Record{
 		"both":    {Serial: 10, Key: first, Floor: 8, Gone: map[string]int64{"a": 100, "b": 20, "c": 30}},
@@ -131,6 +135,8 @@ func TestMemoryMerges(t *testing.T) {
 		"new key": {Serial: 20, Key: second, Floor: 1, Gone: map[string]int64{"b": 2}},
 		"old key": {Serial: 20, Key: second, Floor: 3, Gone: map[string]int64{"a": 4}},
 		"revoked": {Serial: 10, Key: first, Revoked: 11},
+		"left":    {Serial: 10, Key: first, Left: 12},
+		"back":    {Serial: 11, Key: second},
 	}}
 	for i, pair := range [][2]Memory{{here, there}, {there, here}} {
 		got := clone(pair[0])
@@ -161,6 +167,9 @@ func TestMemoryNeverForgetsByMerging(t *testing.T) {
 			m.change(id, func(r *Record) {
 				r.atLeast(trust.Grant{Serial: serial, Key: keys[serial]}) // a cluster has one key at a time
 				r.Revoked = max(r.Revoked, random.Int64N(3))
+				if random.IntN(2) == 0 {
+					r.leave(trust.Leaving{Grant: r.grant(), Time: 1 + random.Int64N(3)})
+				}
 			})
 			for range random.IntN(4) {
 				m.forget(id, fmt.Sprint("p", random.IntN(3)), 1+random.Int64N(9))
@@ -178,6 +187,12 @@ func TestMemoryNeverForgetsByMerging(t *testing.T) {
 			for id, r := range of.Clusters {
 				require.GreaterOrEqual(t, ab.Clusters[id].Revoked, r.Revoked)
 				require.GreaterOrEqual(t, ab.Clusters[id].grant().Compare(r.grant()), 0)
+				require.Equal(t, ab.Clusters[id].Left, ba.Clusters[id].Left, "%+v and %+v", a, b)
+				for serial := range int64(4) {
+					g := trust.Grant{Serial: serial}
+					acceptable := func(r Record) bool { return r.whyVoid(id, g) == "" && g.Compare(r.grant()) >= 0 }
+					require.False(t, !acceptable(r) && acceptable(ab.Clusters[id]), "%+v and %+v: grant %d of %s is back", a, b, serial, id)
+				}
 				for p := range 4 {
 					place := fmt.Sprint("p", p)
 					require.Equal(t, ab.least(id, place), ba.least(id, place), "%+v and %+v", a, b)
@@ -265,7 +280,7 @@ func TestMemoryFits(t *testing.T) {
 	for c := range maxRecords {
 		id := fmt.Sprintf("%063d", c)
 		m.change(id, func(r *Record) {
-			*r = Record{Serial: math.MaxInt64, Invited: math.MaxInt64, Revoked: math.MaxInt64, Key: keyFor(t, c), Floor: math.MaxInt64}
+			*r = Record{Serial: math.MaxInt64, Invited: math.MaxInt64, Revoked: math.MaxInt64, Left: math.MaxInt64, Key: keyFor(t, c), Floor: math.MaxInt64}
 		})
 		for i := range maxGoneOfOne {
 			if c*maxGoneOfOne < maxGone {

@@ -45,7 +45,9 @@ func planNamed(of kindPlan) {
 	}
 	p.limit()
 	p.copyHere()
-	p.publish()
+	if !p.judge.left {
+		p.publish()
+	}
 }
 
 func (p *namedPlan) readLocal() {
@@ -98,7 +100,7 @@ func (p *namedPlan) readSet(set SetSnapshot) {
 			if f.object == nil || v.sequence > f.sequence {
 				f.object, f.sequence = o, v.sequence
 			}
-		case v.gone && o.GetAnnotations()[submarinerv1.RevocationAnnotation] != "": // says so itself
+		case v.gone && isRemoved(o): // says so itself
 		default:
 			p.refuseVerdict(o, v)
 			if !v.gone {
@@ -216,7 +218,7 @@ func (p *namedPlan) stays(have client.Object) bool {
 	if f != nil && (f.object != nil || len(p.kept(f, have)) > 0) {
 		return true
 	}
-	return p.mayExist(have) && !p.judge.revoked(ownerOf(have))
+	return p.mayExist(have) && !p.judge.removed(ownerOf(have))
 }
 
 // forget deletes a copy and remembers its version. The version may come back, unless its cluster

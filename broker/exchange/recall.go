@@ -50,17 +50,24 @@ func (e *Exchange) recall(ctx context.Context, c client.Client) error {
 func (e *Exchange) stored(ctx context.Context, c client.Client) (m Memory, cm *corev1.ConfigMap, err error) {
 	cm = &corev1.ConfigMap{}
 	err = c.Get(ctx, client.ObjectKey{Namespace: e.config.Namespace, Name: MemoryName}, cm)
-	switch text := cm.Data[memoryKey]; {
+	switch {
 	case apierrors.IsNotFound(err):
 		return m, &corev1.ConfigMap{}, nil
 	case err != nil:
 		return m, cm, fmt.Errorf("reading ConfigMap %s: %w", MemoryName, err)
-	case text != "":
+	}
+	m, err = memoryOf(cm)
+	return m, cm, err
+}
+
+// memoryOf returns the Memory in a ConfigMap.
+func memoryOf(cm *corev1.ConfigMap) (m Memory, err error) {
+	if text := cm.Data[memoryKey]; text != "" {
 		if err := json.Unmarshal([]byte(text), &m); err != nil {
-			return m, cm, fmt.Errorf("reading ConfigMap %s: %w: delete its data", MemoryName, err)
+			return m, fmt.Errorf("reading ConfigMap %s: %w: delete its data", MemoryName, err)
 		}
 	}
-	return m, cm, nil
+	return m, nil
 }
 
 // remember stores what a Plan wants to be remembered, if that has changed, and adds what another

@@ -66,11 +66,26 @@ func (t Table) IsEmpty(o client.Object) bool {
 // EmptyExpression returns a CEL expression that reports whether object is an empty one of any of the
 // kinds. It uses variables.resource and variables.annotations.
 func (t Table) EmptyExpression() string {
+	return "object != null && size(variables.annotations) == 0 && " + t.blankExpression(func(*Kind) bool { return true })
+}
+
+// LeavingExpression is like EmptyExpression, for a Cluster that states that its cluster has left, and
+// nothing else.
+func (t Table) LeavingExpression() string {
+	return fmt.Sprintf("object != null && size(variables.annotations) == 1 && %s in variables.annotations && ", Quote(submarinerv1.LeavingAnnotation)) +
+		t.blankExpression(func(k *Kind) bool { return k.Named != nil && k.Named.HasGrant })
+}
+
+// blankExpression returns a CEL expression that reports whether object is of one of some kinds, and has no
+// more fields than an empty one.
+func (t Table) blankExpression(of func(*Kind) bool) string {
 	blank := ""
 	for _, k := range t {
-		blank += fmt.Sprintf("variables.resource == %s ? %s : ", Quote(k.Resource), cmp.Or(k.BlankRule, "true"))
+		if of(&k) {
+			blank += fmt.Sprintf("variables.resource == %s ? %s : ", Quote(k.Resource), cmp.Or(k.BlankRule, "true"))
+		}
 	}
-	return fmt.Sprintf("object != null && size(variables.annotations) == 0 && has(object.spec) && size(bytes('%%s'.format([object.spec]))) <= %d && (%sfalse)", maxEmpty, blank)
+	return fmt.Sprintf("has(object.spec) && size(bytes('%%s'.format([object.spec]))) <= %d && (%sfalse)", maxEmpty, blank)
 }
 
 // shares is the number of parts of what is free of a quota, one of which a cluster gets when it

@@ -2,26 +2,43 @@ package exchange
 
 import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	submarinerv1 "subctl/api/submariner/v1"
 )
 
-// Revoked returns the Cluster that takes the place of a revoked cluster's in the broker's
-// namespace of a clusterset. It carries the revocation, which is the result of
-// trust.Key.SignRevocation, and is not copied. The members remember the revocation, whatever
-// becomes of the object. If the cluster joins again, its own Cluster replaces it.
+// This file is about the Clusters that take the place of the Cluster of a removed cluster in the
+// broker's namespace of a clusterset. They are empty, except for the proof that the cluster was
+// revoked, or has left, and are not copied. The members remember that, whatever becomes of the
+// object. If the cluster joins again, its own Cluster replaces it.
+
+// Revoked returns the Cluster of a revoked cluster. revocation is the result of
+// trust.Key.SignRevocation.
 func Revoked(namespace, id, revocation string) *submarinerv1.Cluster {
+	return removed(namespace, id, submarinerv1.RevocationAnnotation, revocation)
+}
+
+// Left returns the Cluster of a cluster that has left. leaving is the result of
+// trust.Key.SignLeaving.
+func Left(namespace, id, leaving string) *submarinerv1.Cluster {
+	return removed(namespace, id, submarinerv1.LeavingAnnotation, leaving)
+}
+
+func removed(namespace, id, annotation, proof string) *submarinerv1.Cluster {
 	return &submarinerv1.Cluster{
 		ObjectMeta: metav1.ObjectMeta{
 			Name: id, Namespace: namespace, Labels: map[string]string{submarinerv1.ClusterIDLabel: id},
-			Annotations: map[string]string{submarinerv1.RevocationAnnotation: revocation},
+			Annotations: map[string]string{annotation: proof},
 		},
 		Spec: submarinerv1.ClusterSpec{ClusterID: id, ServiceCIDR: []string{}, ClusterCIDR: []string{}, GlobalCIDR: []string{}},
 	}
 }
 
-// IsRevoked reports whether a Cluster on the broker is the result of Revoked: the cluster is no
-// member.
-func IsRevoked(c *submarinerv1.Cluster) bool {
-	return c.Annotations[submarinerv1.RevocationAnnotation] != ""
+// IsRemoved reports whether a Cluster on the broker is the result of Revoked or Left: the cluster is
+// no member.
+func IsRemoved(c *submarinerv1.Cluster) bool { return isRemoved(c) }
+
+func isRemoved(o client.Object) bool {
+	a := o.GetAnnotations()
+	return a[submarinerv1.SignatureAnnotation] == "" && (a[submarinerv1.RevocationAnnotation] != "" || a[submarinerv1.LeavingAnnotation] != "")
 }

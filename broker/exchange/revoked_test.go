@@ -51,3 +51,48 @@ func TestHostileRevokedCluster(t *testing.T) {
 	east.stop()
 	west.stop()
 }
+
+// A cluster that has left is gone from the others, and stays so, although its gateway still runs, and
+// although somebody with its key and with rights on the broker publishes for it.
+func TestHostileClusterThatHasLeft(t *testing.T) {
+	server := kubetest.Shared(t)
+	d := brokertest.Deploy(t, server)
+	gate := kubetest.NewGate(t, server)
+	east, west := newSite(t, d, gate, "east"), newSite(t, d, gate, "west")
+	for _, s := range []*site{east, west} {
+		s.start()
+		s.create(cluster(s.ns, s.id))
+		s.create(endpoint(s.ns, s.id, "10-0-0-1"))
+	}
+	east.eventually("east", "west", eastCable, westCable)
+	west.eventually("east", "west", eastCable, westCable)
+
+	leaving, err := brokertest.Key("west").SignLeaving(brokertest.Identity("west").Grant, time.Now().UnixMilli())
+	require.NoError(t, err)
+	without, err := broker.Leave(t.Context(), d.Admin, []string{d.NS}, "west", leaving)
+	require.NoError(t, err)
+	require.Empty(t, without)
+	east.eventually("east", eastCable)
+	west.create(endpoint(west.ns, "west", "10-0-0-2"))
+	time.Sleep(time.Second) // several passes
+	require.NoError(t, broker.RemoveMember(t.Context(), d.Admin, []string{d.NS}, "west"))
+	c := cluster(d.NS, "west")
+	require.NoError(t, d.Admin.Get(t.Context(), client.ObjectKeyFromObject(c), c))
+	require.True(t, exchange.IsRemoved(c), "the gateway has undone it")
+	require.Eventually(t, func() bool {
+		memory := exchange.NewMemory(east.ns)
+		err := east.client.Get(t.Context(), client.ObjectKeyFromObject(memory), memory)
+		return err == nil && strings.Contains(memory.Data["memory.json"], `"left":`)
+	}, patience, 10*time.Millisecond)
+
+	later := time.Now().UnixMilli() + 1000
+	require.NoError(t, d.Admin.Delete(t.Context(), c))
+	require.NoError(t, d.Admin.Create(t.Context(), brokertest.SignAt(cluster(d.NS, "west"), "", later)))
+	require.NoError(t, d.Admin.Create(t.Context(), brokertest.SignAt(endpoint(d.NS, "west", "10-0-0-1"), "", later)))
+	require.Eventually(t, func() bool {
+		return strings.Contains(strings.Join(texts(east.ex.Status().Refused), "\n"), "cluster west has left")
+	}, patience, 10*time.Millisecond)
+	require.Equal(t, []string{"east", eastCable}, east.names())
+	east.stop()
+	west.stop()
+}

@@ -9,7 +9,8 @@
 // is a key of its own, with which one cluster's grant can be signed within bounds. Each
 // cluster signs every object that it publishes, as a Statement with a sequence number. So a
 // member speaks for itself within its grant, and a broker can withhold objects, but cannot
-// forge, alter, redirect or roll back any.
+// forge, alter, redirect or roll back any. A grant ends with a Revocation, which the
+// administrator signs, or with a Leaving, which the cluster itself signs.
 //
 // All signatures are JSON Web Signatures in the compact serialization (RFC 7515), with
 // Ed25519 keys (RFC 8037). The header's "typ" states what is signed, so that a signature

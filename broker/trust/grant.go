@@ -68,6 +68,7 @@ const (
 	typeInvited    = "subctl-invited-grant+jws"
 	typeInvitation = "subctl-invitation+jws"
 	typeRevocation = "subctl-revocation+jws"
+	typeLeaving    = "subctl-leaving+jws"
 	typeStatement  = "subctl-statement+jws"
 )
 

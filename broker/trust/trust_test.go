@@ -141,6 +141,59 @@ func TestRevocations(t *testing.T) {
 	require.Error(t, err)
 }
 
+// Only who has the key of a cluster can state that the cluster has left, and only about its own grant.
+func TestHostileLeavings(t *testing.T) {
+	admin, east, other := newKey(t), newKey(t), newKey(t)
+	sign := func(signer Key, g Grant) string {
+		token, err := signer.SignGrant(g)
+		require.NoError(t, err)
+		return token
+	}
+	leave := func(signer Key, grant string, at int64) string {
+		token, err := signer.SignLeaving(grant, at)
+		require.NoError(t, err)
+		return token
+	}
+	grant := sign(admin, aGrant(east))
+	l, err := admin.Public().Leaving(leave(east, grant, 7))
+	require.NoError(t, err)
+	require.Equal(t, Leaving{aGrant(east), 7}, l)
+
+	parts := strings.Split(leave(east, grant, 7), ".")
+	swapped := strings.Split(leave(east, sign(admin, aGrant(other)), 7), ".")
+	revocation, err := admin.SignRevocation(Revocation{Cluster: "east", Serial: 9})
+	require.NoError(t, err)
+	statement, err := east.SignStatement(Statement{Kind: "Cluster", Name: "east", Sequence: 9})
+	require.NoError(t, err)
+	for name, token := range map[string]string{
+		"nothing":                            "",
+		"garbage":                            "a.b.c",
+		"signed by another member":           leave(other, grant, 7),
+		"signed by the broker's key":         leave(newKey(t), grant, 7),
+		"signed by the administrator":        leave(admin, grant, 7),
+		"a grant that the cluster has made":  leave(east, sign(east, aGrant(east)), 7),
+		"a grant of another administrator":   leave(east, sign(other, aGrant(east)), 7),
+		"without a grant":                    leave(east, "", 7),
+		"without a time":                     leave(east, grant, 0),
+		"the grant itself":                   grant,
+		"another statement of the cluster":   statement,
+		"a revocation":                       revocation,
+		"the payload of another":             parts[0] + "." + swapped[1] + "." + parts[2],
+		"the signature of another":           parts[0] + "." + parts[1] + "." + swapped[2],
+		"more than a token":                  leave(east, strings.Repeat("x", maxToken), 7),
+		"a leaving statement within another": leave(east, leave(east, grant, 7), 7),
+	} {
+		t.Run(name, func(t *testing.T) {
+			_, err := admin.Public().Leaving(token)
+			require.ErrorContains(t, err, "the leaving statement is not valid: ")
+		})
+	}
+	_, err = east.Public().Statement(leave(east, grant, 7))
+	require.Error(t, err, "it is no other statement")
+	_, err = admin.Public().Grant(leave(east, grant, 7))
+	require.Error(t, err)
+}
+
 func TestStatements(t *testing.T) {
 	east := newKey(t)
 	s := Statement{Kind: "Endpoint", Name: "east-1", Sequence: 7, Fields: json.RawMessage(`{"a":1}`), Labels: map[string]string{"a": "b"}}
@@ -180,6 +233,7 @@ func FuzzGrant(f *testing.F) {
 	for _, sign := range []func() (string, error){
 		func() (string, error) { return admin.SignGrant(aGrant(east)) },
 		func() (string, error) { return admin.SignInvitedGrant(aGrant(east), "a.b.c") },
+		func() (string, error) { return east.SignLeaving("a.b.c", 1) },
 		func() (string, error) { return admin.SignStatement(Statement{Kind: "a", Name: "b", Sequence: 1}) },
 	} {
 		token, err := sign()
@@ -195,6 +249,8 @@ func FuzzGrant(f *testing.F) {
 		_, err = pinned.Revocation(token)
 		require.Error(t, err)
 		_, err = pinned.Invitation(token)
+		require.Error(t, err)
+		_, err = pinned.Leaving(token)
 		require.Error(t, err)
 	})
 }

@@ -136,9 +136,9 @@ type BrokerFacts struct {
 	// Holder is the ServiceAccount of the cluster that has claimed the cluster ID; nil if
 	// none has.
 	Holder *corev1.ServiceAccount
-	// Revocation is the revocation that a clusterset has in place of the Cluster with the cluster ID;
-	// empty if none has.
-	Revocation string
+	// Revocation is the revocation that a clusterset has in place of the Cluster with the cluster ID,
+	// and Leaving the statement of the cluster that it has left; empty if none has.
+	Revocation, Leaving string
 	// Members are the objects in the clustersets that the cluster joins.
 	Members []catalog.Set
 }
@@ -188,10 +188,10 @@ func ReadBrokerFacts(ctx context.Context, s cluster.Side, ns, clusterID string, 
 			return nil, fmt.Errorf("listing the members of clusterset %q: %w", set, err)
 		}
 		clusters.Items = slices.DeleteFunc(clusters.Items, func(c submarinerv1.Cluster) bool {
-			if exchange.IsRevoked(&c) && c.Name == clusterID {
-				f.Revocation = c.Annotations[submarinerv1.RevocationAnnotation]
+			if exchange.IsRemoved(&c) && c.Name == clusterID {
+				f.Revocation, f.Leaving = c.Annotations[submarinerv1.RevocationAnnotation], c.Annotations[submarinerv1.LeavingAnnotation]
 			}
-			return exchange.IsRevoked(&c)
+			return exchange.IsRemoved(&c)
 		})
 		f.Members = append(f.Members, catalog.Set{Name: set, Namespace: string(in), Objects: catalog.Objects{
 			Policies: exchange.InClusters(policies.Items), Clusters: exchange.InClusters(clusters.Items), Endpoints: exchange.InClusters(endpoints.Items),

@@ -52,8 +52,10 @@ type Plan struct {
 	Granted []Change
 	// Trust is what the cluster signs and verifies with now; nil if it has not joined.
 	Trust *cluster.Trust
-	// NewKeys reports whether the cluster gets a new key pair and a new seed: it is no member, or was
-	// revoked, so that somebody may have a copy of its old ones.
+	// Left is the grant with which a cluster with this ID has left; zero if none has.
+	Left trust.Grant
+	// NewKeys reports whether the cluster gets a new key pair and a new seed: it is no member, was
+	// revoked, or has left, so that somebody may have a copy of its old ones.
 	NewKeys bool
 	// Unreachable are the networks of this cluster of which other clusters can no longer reach
 	// all addresses, each with its replacement.
@@ -88,7 +90,8 @@ func MakePlan(o Options, file *broker.JoinFile, f *Facts, b *BrokerFacts) (*Plan
 	pods, _, _ := r.pods()
 	services, _, _ := r.services()
 	p.Submariner = r.submariner(pods, services)
-	p.Grant, p.Trust, p.NewKeys = r.grant(), f.Trust, b.Holder == nil || r.revoked()
+	p.Grant, p.Trust, p.Left = r.grant(), f.Trust, r.left()
+	p.NewKeys = b.Holder == nil || r.revoked() || p.Left.Serial > 0
 	p.Granted = r.granted(p.Grant)
 	if p.Before != nil {
 		p.Changes = changes(p.Before.Spec, p.Submariner.Spec)

@@ -38,6 +38,16 @@ func (r request) revoked() bool {
 	return err == nil && v.Cluster == r.ClusterID
 }
 
+// left returns the grant with which a cluster with this ID has left, and not published anything since;
+// zero if none has.
+func (r request) left() trust.Grant {
+	l, err := r.file.Administrator.Leaving(r.broker.Leaving)
+	if err != nil || l.Grant.Cluster != r.ClusterID {
+		return trust.Grant{}
+	}
+	return l.Grant
+}
+
 // grant returns what the cluster is to be granted, without its key and the serial.
 func (r request) grant() trust.Grant {
 	pods, _, _ := r.pods() // checkNetworks reports what is wrong
@@ -101,17 +111,19 @@ func texts(list []string) []any {
 // trust returns what the cluster signs and verifies with once it has joined: its key and its
 // grant stay if the grant is the planned one. A cluster that is a new member gets a new key and a
 // new grant, because it may have been revoked: whoever has a copy of its earlier key cannot sign for
-// it any more.
+// it any more. So does a cluster that has left with the grant that it has.
 func (j *Operation) trust(added bool, now time.Time) (cluster.Trust, error) {
 	t := cluster.Trust{Administrator: j.File.Administrator}
-	grant, before := j.Plan.Grant, trust.Grant{}
-	grant.Serial = now.UnixMilli()
+	grant, before := j.Plan.Grant, j.Plan.Left
+	grant.Serial = max(now.UnixMilli(), before.Serial+1)
 	if stored := j.Plan.Trust; stored != nil {
 		t = *stored
-		if len(j.Plan.Granted) == 0 && !added {
+		g, err := t.Administrator.Grant(t.Grant)
+		hasLeft := j.Plan.Left.Serial > 0 && g.Compare(j.Plan.Left) <= 0
+		if len(j.Plan.Granted) == 0 && !added && !hasLeft {
 			return t, nil
 		}
-		if g, err := t.Administrator.Grant(t.Grant); err == nil {
+		if added = added || hasLeft; err == nil && !hasLeft {
 			grant.Serial, before = max(grant.Serial, g.Serial+1), g
 		}
 	}

@@ -56,6 +56,26 @@ func TestTrustOfAJoin(t *testing.T) {
 		require.Equal(t, serial.want, grant.Serial, name)
 	}
 
+	t.Log("the other clusters would refuse a grant that is not later than the one with which the cluster has left")
+	j.Plan.Granted, j.Plan.Left = nil, grant
+	back, err := j.trust(false, noon.Add(-time.Hour))
+	require.NoError(t, err)
+	require.NotEqual(t, first.Key.Public(), back.Key.Public())
+	later, err := administrator.Public().Grant(back.Grant)
+	require.NoError(t, err)
+	require.EqualValues(t, 1_000_001, later.Serial)
+	j.Plan.Trust = &back
+	kept, err := j.trust(false, noon)
+	require.NoError(t, err)
+	require.Equal(t, back, kept, "it has not left with this one")
+	j.Plan.Trust, j.Plan.Left = nil, grant
+	back, err = j.trust(true, noon.Add(-time.Hour))
+	require.NoError(t, err)
+	later, err = administrator.Public().Grant(back.Grant)
+	require.NoError(t, err)
+	require.EqualValues(t, 1_000_001, later.Serial, "its Secret is gone")
+	j.Plan.Trust, j.Plan.Left = &first, trust.Grant{}
+
 	t.Log("the other clusters would refuse a grant of an earlier invitation")
 	invitee := brokertest.Key("invitee")
 	invitation, err := administrator.SignInvitation(trust.Invitation{
@@ -83,6 +103,11 @@ func TestKeysOfAJoin(t *testing.T) {
 		require.NoError(t, err)
 		return token
 	}
+	leaving := func(by trust.Key, id string) string {
+		token, err := by.SignLeaving(brokertest.Granted(brokertest.Grant(id)), 1)
+		require.NoError(t, err)
+		return token
+	}
 	holder := &corev1.ServiceAccount{}
 	for name, c := range map[string]struct {
 		facts BrokerFacts
@@ -93,6 +118,9 @@ func TestKeysOfAJoin(t *testing.T) {
 		"removed":                          {BrokerFacts{Revocation: revocation(administrator, "west")}, true},
 		"removed, and an interrupted join": {BrokerFacts{Holder: holder, Revocation: revocation(administrator, "west")}, true},
 		"what somebody else has signed":    {BrokerFacts{Holder: holder, Revocation: revocation(brokertest.Key("x"), "west")}, false},
+		"it has left":                      {BrokerFacts{Holder: holder, Leaving: leaving(brokertest.Key("west"), "west")}, true},
+		"it has left, somebody else says":  {BrokerFacts{Holder: holder, Leaving: leaving(brokertest.Key("east"), "west")}, false},
+		"another has left":                 {BrokerFacts{Holder: holder, Leaving: leaving(brokertest.Key("east"), "east")}, false},
 		"the removal of another":           {BrokerFacts{Holder: holder, Revocation: revocation(administrator, "east")}, false},
 	} {
 		c.facts.Broker = &v1alpha1.Broker{}

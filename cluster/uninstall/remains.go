@@ -198,7 +198,7 @@ func (r *Remains) Lines(c client.Client) []string {
 	if r.Submariner != nil {
 		remove(r.Submariner)
 		out = append(out, "wait until every node is clean",
-			fmt.Sprintf("remove cluster %q from the broker at %s", r.Submariner.Spec.ClusterID, r.Submariner.Spec.BrokerK8sApiServer))
+			fmt.Sprintf("revoke the grant of cluster %q, and remove the cluster from the broker at %s", r.Submariner.Spec.ClusterID, r.Submariner.Spec.BrokerK8sApiServer))
 	}
 	for _, obj := range r.Namespaced {
 		remove(obj)

@@ -13,15 +13,11 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/labels"
-	"k8s.io/apimachinery/pkg/selection"
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	submarinerv1 "subctl/api/submariner/v1"
 	"subctl/api/submariner/v1alpha1"
 	"subctl/broker"
-	"subctl/broker/exchange"
 	"subctl/cluster"
 	"subctl/internal/kube"
 	"subctl/internal/progress"
@@ -111,9 +107,11 @@ func (u *Operation) broker(ctx context.Context, sub *v1alpha1.Submariner) (clien
 		return nil, err
 	case apierrors.IsUnauthorized(err):
 		u.Report.Warn("the broker at %s no longer knows this cluster", where)
+		u.unrevoked(sub, "only a member can revoke its own grant, unless it was revoked before", "--force")
 		return nil, nil
 	case u.forced(Broker):
 		u.Report.Warn("the broker at %s keeps its objects of cluster %q: %v", where, sub.Spec.ClusterID, err)
+		u.unrevoked(sub, "the broker was not reached")
 		return nil, nil
 	default:
 		return nil, fmt.Errorf("removing this cluster from the broker at %s: %w: nothing was changed; "+
@@ -135,42 +133,6 @@ func (u *Operation) connect(ctx context.Context, sub *v1alpha1.Submariner) (clie
 		CA:        broker.JoinCAs(creds.Data[corev1.ServiceAccountRootCAKey], more), Token: creds.Data[corev1.ServiceAccountTokenKey],
 	}
 	return u.Connect(ctx, file.RESTConfig(sub.Spec.BrokerK8sInsecure))
-}
-
-// leave removes the cluster from the broker, and then removes the finalizer of the
-// Submariner object. The cluster's own shared objects, such as cable policies, are deleted
-// first: the gateway still runs, and would copy them to the broker again.
-func (u *Operation) leave(ctx context.Context, hub client.Client, sub *v1alpha1.Submariner) error {
-	own, err := labels.NewRequirement(submarinerv1.ClusterIDLabel, selection.DoesNotExist, nil)
-	if err != nil {
-		return err
-	}
-	for _, k := range exchange.Kinds() {
-		if k.Free == nil {
-			continue
-		}
-		err := u.Cluster.DeleteAllOf(ctx, k.New(), client.InNamespace(cluster.Namespace),
-			client.MatchingLabelsSelector{Selector: labels.NewSelector().Add(*own)})
-		if err != nil && !kube.NotThere(err) {
-			return fmt.Errorf("deleting the %s of this cluster: %w", k.Resource, err)
-		}
-	}
-	if hub != nil {
-		var namespaces []string
-		for _, set := range sub.Spec.Sets() {
-			namespaces = append(namespaces, broker.NamespaceIn(sub.Spec.BrokerK8sRemoteNamespace, set))
-		}
-		err := broker.RemoveMember(ctx, hub, namespaces, sub.Spec.ClusterID)
-		switch {
-		case err == nil || errors.Is(err, broker.ErrNotMember):
-			u.Report.Done("cluster %q is removed from the broker", sub.Spec.ClusterID)
-		case u.forced(Broker) && ctx.Err() == nil:
-			u.Report.Warn("the broker keeps its objects of cluster %q: %v", sub.Spec.ClusterID, err)
-		default:
-			return err
-		}
-	}
-	return u.free(ctx)
 }
 
 // free removes the finalizer of the Submariner object.

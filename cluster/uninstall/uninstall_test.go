@@ -19,6 +19,7 @@ import (
 	submarinerv1 "subctl/api/submariner/v1"
 	"subctl/api/submariner/v1alpha1"
 	"subctl/broker"
+	"subctl/broker/brokertest"
 	"subctl/cluster"
 	"subctl/cluster/clustertest"
 	"subctl/cluster/uninstall"
@@ -66,7 +67,12 @@ func secretsOf(t *testing.T) []client.Object {
 		s.Labels = map[string]string{cluster.ManagedByLabel: cluster.ManagedBy}
 		out = append(out, s)
 	}
-	return out
+	i := brokertest.Identity("west")
+	signing := &corev1.Secret{ObjectMeta: clustertest.In(cluster.TrustSecret), Data: map[string][]byte{
+		cluster.KeySigning: i.Key.Seed(), cluster.KeyAdministrator: []byte(i.Administrator.String()), cluster.KeyGrant: []byte(i.Grant),
+	}}
+	signing.Labels = map[string]string{cluster.ManagedByLabel: cluster.ManagedBy}
+	return append(out, signing)
 }
 
 // clean does what the agents of n1 and n2 do.
@@ -131,7 +137,12 @@ func TestUninstall(t *testing.T) {
 	j := newJoined(t)
 	require.NoError(t, j.uninstall(t))
 	require.True(t, j.remains(t).Empty(), j.remains(t).Lines(j.c))
-	require.False(t, exists(t, j.hub, &submarinerv1.Cluster{ObjectMeta: metav1.ObjectMeta{Namespace: "submariner-k8s-broker", Name: "west"}}))
+	left := &submarinerv1.Cluster{ObjectMeta: metav1.ObjectMeta{Namespace: "submariner-k8s-broker", Name: "west"}}
+	require.True(t, exists(t, j.hub, left))
+	l, err := brokertest.Administrator().Public().Leaving(left.Annotations[submarinerv1.LeavingAnnotation])
+	require.NoError(t, err)
+	require.Equal(t, brokertest.Grant("west"), l.Grant)
+	require.Contains(t, j.said.String(), `the grant of cluster "west" is revoked`)
 	require.False(t, exists(t, j.hub, &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: "submariner-k8s-broker", Name: "cluster-west"}}))
 	n1, n2 := &corev1.Node{}, &corev1.Node{}
 	require.NoError(t, j.c.Get(t.Context(), client.ObjectKey{Name: "n1"}, n1))
@@ -167,7 +178,7 @@ func TestUninstallWaitsForTheNodes(t *testing.T) {
 		"repair them and run the same command again, or continue with --force=nodes")
 	r := j.remains(t)
 	require.NotNil(t, r.Submariner.DeletionTimestamp)
-	require.Len(t, r.Namespaced, 12, "the agents must still be there")
+	require.Len(t, r.Namespaced, 13, "the agents must still be there")
 
 	j.clean(t, j.c) // repaired
 	require.NoError(t, j.uninstall(t))
@@ -184,7 +195,7 @@ func TestUninstallInterrupted(t *testing.T) {
 	err := j.uninstallUntil(ctx, t, uninstall.Obstacles()...)
 	require.ErrorContains(t, err, "waiting for the agents to clean the nodes: interrupted:\n  node n1: the route agent has not reported that it is clean\n")
 	require.ErrorContains(t, err, "run the same command again")
-	require.Len(t, j.remains(t).Namespaced, 12, "the agents must still be there")
+	require.Len(t, j.remains(t).Namespaced, 13, "the agents must still be there")
 }
 
 func TestUninstallByForce(t *testing.T) {
@@ -197,6 +208,8 @@ func TestUninstallByForce(t *testing.T) {
 	require.ErrorContains(t, j.uninstall(t, uninstall.Broker), "waiting for the agents to clean the nodes: out of time")
 	require.NoError(t, j.uninstall(t, uninstall.Obstacles()...))
 	require.True(t, j.remains(t).Empty())
+	require.Contains(t, j.said.String(), `the grant of cluster "west" is not revoked: the broker was not reached: `)
+	require.Contains(t, j.said.String(), "run on the cluster of the broker: subctl revoke west\n")
 }
 
 func TestUninstallOfAMemberThatTheBrokerForgot(t *testing.T) {
@@ -204,6 +217,33 @@ func TestUninstallOfAMemberThatTheBrokerForgot(t *testing.T) {
 	j.connect = apierrors.NewUnauthorized("who?")
 	require.NoError(t, j.uninstall(t))
 	require.True(t, j.remains(t).Empty())
+	require.Contains(t, j.said.String(), "run on the cluster of the broker: subctl revoke west --force\n")
+}
+
+// Without its key, or without an object on the broker, a cluster cannot revoke its grant. It leaves
+// nevertheless, and says so.
+func TestUninstallWithoutRevoking(t *testing.T) {
+	for name, c := range map[string]struct {
+		lose func(j *joinedCluster) error
+		why  string
+	}{
+		"no signing key": {func(j *joinedCluster) error {
+			return j.c.Delete(t.Context(), &corev1.Secret{ObjectMeta: clustertest.In(cluster.TrustSecret)})
+		}, "reading the signing key: "},
+		"no Cluster": {func(j *joinedCluster) error {
+			return j.hub.Delete(t.Context(), &submarinerv1.Cluster{ObjectMeta: metav1.ObjectMeta{Namespace: "submariner-k8s-broker", Name: "west"}})
+		}, "the broker has no Cluster object of it in namespace submariner-k8s-broker"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			j := newJoined(t)
+			require.NoError(t, c.lose(j))
+			require.NoError(t, j.uninstall(t))
+			require.True(t, j.remains(t).Empty())
+			require.Contains(t, j.said.String(), `the grant of cluster "west" is not revoked: `+c.why)
+			require.Contains(t, j.said.String(), "run on the cluster of the broker: subctl revoke west --force\n")
+			require.Contains(t, j.said.String(), `cluster "west" is removed from the broker`)
+		})
+	}
 }
 
 // A node that is down cannot be cleaned: the rest is done, and the exit code says

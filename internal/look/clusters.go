@@ -46,7 +46,7 @@ func readClusterObjects(ctx context.Context, r client.Reader, namespace string) 
 		listIn(ctx, r, &clusters, namespace, "clusters"),
 		listIn(ctx, r, &endpoints, namespace, "endpoints"),
 	)
-	members := slices.DeleteFunc(clusters.Items, func(c submarinerv1.Cluster) bool { return exchange.IsRevoked(&c) })
+	members := slices.DeleteFunc(clusters.Items, func(c submarinerv1.Cluster) bool { return exchange.IsRemoved(&c) })
 	return catalog.Objects{Clusters: members, Endpoints: endpoints.Items}, err
 }
 

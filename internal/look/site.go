@@ -21,6 +21,7 @@ import (
 
 	submarinerv1 "subctl/api/submariner/v1"
 	"subctl/api/submariner/v1alpha1"
+	"subctl/broker/exchange"
 )
 
 // Site is the state of one cluster, read at one time. Gateways are sorted by name; other
@@ -34,6 +35,7 @@ type Site struct {
 	RouteAgents []submarinerv1.RouteAgent
 	Brokers     []v1alpha1.Broker
 	Members     *Members // nil: not read, or neither a member nor a broker
+	Removed     []exchange.Removal
 	DaemonSets  []appsv1.DaemonSet
 	Deployments []appsv1.Deployment
 	Pods        []corev1.Pod

@@ -4,6 +4,7 @@ package e2e
 
 import (
 	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
@@ -54,7 +55,9 @@ func TestC2Uninstall(t *testing.T) {
 	out, err := sh("kubectl", "--context", "cluster4", "get", "namespace", "submariner-operator")
 	require.Error(t, err, out)
 	left := kubectl(t, "cluster1", "-n", "submariner-k8s-broker", "get", "clusters.submariner.io,endpoints.submariner.io,serviceaccounts,rolebindings,secrets", "-o", "name")
-	require.NotContains(t, left, "cluster4")
+	require.Equal(t, 1, strings.Count(left, "cluster4"), left)
+	require.Contains(t, left, "cluster.submariner.io/cluster4\n", "it states that the cluster has left")
+	require.Contains(t, must(t, "subctl", "show", "trust", "--context", "cluster1"), "cluster4")
 	clusters = clusters[:3]
 	connected(t)
 	// and it can come back

@@ -14,4 +14,7 @@ const (
 	// RevocationAnnotation is on the Cluster that takes the place of a revoked cluster's on the
 	// broker. It makes the grants of that cluster void, signed by the administrator.
 	RevocationAnnotation = "submariner.io/revocation"
+	// LeavingAnnotation is on the Cluster that takes the place of the Cluster of a cluster that has
+	// left. It makes the grants void that the cluster had, signed by the cluster itself.
+	LeavingAnnotation = "submariner.io/leaving"
 )

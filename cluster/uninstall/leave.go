@@ -1,0 +1,98 @@
+package uninstall
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/selection"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	submarinerv1 "subctl/api/submariner/v1"
+	"subctl/api/submariner/v1alpha1"
+	"subctl/broker"
+	"subctl/broker/exchange"
+	"subctl/cluster"
+	"subctl/internal/kube"
+)
+
+// leave removes the cluster from the broker, and then removes the finalizer of the
+// Submariner object. The cluster's own shared objects, such as cable policies, are deleted
+// first: the gateway still runs, and would copy them to the broker again.
+func (u *Operation) leave(ctx context.Context, hub client.Client, sub *v1alpha1.Submariner) error {
+	own, err := labels.NewRequirement(submarinerv1.ClusterIDLabel, selection.DoesNotExist, nil)
+	if err != nil {
+		return err
+	}
+	for _, k := range exchange.Kinds() {
+		if k.Free == nil {
+			continue
+		}
+		err := u.Cluster.DeleteAllOf(ctx, k.New(), client.InNamespace(cluster.Namespace),
+			client.MatchingLabelsSelector{Selector: labels.NewSelector().Add(*own)})
+		if err != nil && !kube.NotThere(err) {
+			return fmt.Errorf("deleting the %s of this cluster: %w", k.Resource, err)
+		}
+	}
+	if hub != nil {
+		err := u.leaveBroker(ctx, hub, sub)
+		switch {
+		case err == nil || errors.Is(err, broker.ErrNotMember):
+			u.Report.Done("cluster %q is removed from the broker", sub.Spec.ClusterID)
+		case u.forced(Broker) && ctx.Err() == nil:
+			u.Report.Warn("the broker keeps its objects of cluster %q: %v", sub.Spec.ClusterID, err)
+		default:
+			return err
+		}
+	}
+	return u.free(ctx)
+}
+
+// leaveBroker publishes that the cluster has left, which makes its grant void, and removes the
+// cluster from the broker. The order matters: the account of the cluster, which is removed last,
+// publishes that.
+func (u *Operation) leaveBroker(ctx context.Context, hub client.Client, sub *v1alpha1.Submariner) error {
+	var namespaces []string
+	for _, set := range sub.Spec.Sets() {
+		namespaces = append(namespaces, broker.NamespaceIn(sub.Spec.BrokerK8sRemoteNamespace, set))
+	}
+	leaving, err := u.signLeaving(ctx)
+	if err != nil {
+		u.unrevoked(sub, err.Error(), "--force")
+		return broker.RemoveMember(ctx, hub, namespaces, sub.Spec.ClusterID)
+	}
+	without, err := broker.Leave(ctx, hub, namespaces, sub.Spec.ClusterID, leaving)
+	if err != nil && !errors.Is(err, broker.ErrNotMember) {
+		u.unrevoked(sub, err.Error())
+		return err
+	}
+	if len(without) > 0 || err != nil {
+		u.unrevoked(sub, "the broker has no Cluster object of it in namespace "+strings.Join(without, ", "), "--force")
+	} else {
+		u.Report.Done("the grant of cluster %q is revoked", sub.Spec.ClusterID)
+	}
+	return broker.RemoveMember(ctx, hub, namespaces, sub.Spec.ClusterID)
+}
+
+// signLeaving returns the statement that the cluster has left, signed with its key.
+func (u *Operation) signLeaving(ctx context.Context) (string, error) {
+	stored := &corev1.Secret{}
+	if err := u.Cluster.Get(ctx, client.ObjectKey{Namespace: cluster.Namespace, Name: cluster.TrustSecret}, stored); err != nil {
+		return "", fmt.Errorf("reading the signing key: %w", err)
+	}
+	t, err := cluster.ReadTrust(stored.Data)
+	if err != nil {
+		return "", err
+	}
+	return t.Key.SignLeaving(t.Grant, time.Now().UnixMilli())
+}
+
+// unrevoked warns that the grant of the cluster stays valid, and how an administrator revokes it.
+func (u *Operation) unrevoked(sub *v1alpha1.Submariner, why string, flags ...string) {
+	u.Report.Warn("the grant of cluster %q is not revoked: %s: whoever has a copy of its signing key can publish in its name, if the broker helps\nto revoke it, run on the cluster of the broker: %s",
+		sub.Spec.ClusterID, why, broker.RevokeCommand(sub.Spec.BrokerK8sRemoteNamespace, sub.Spec.ClusterID, flags...))
+}
