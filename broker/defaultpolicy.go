@@ -25,27 +25,23 @@ func DefaultPolicy(ns, driver string) *v1alpha1.CablePolicies {
 	}
 }
 
-// DefaultDriver returns the driver of the policy "default" in namespace ns, or "" if there is
-// no such policy, and whether the policy is signed with the administrator's key. It is an error
-// if the policy differs from what deploy-broker creates: somebody else has changed it.
+// DefaultDriver returns the driver of the broker's policy "default" in namespace ns, or "" if there
+// is no such policy, and whether the policy is signed with the administrator's key. Policies of
+// members do not count, whatever their names are. It is an error if the policy differs from what
+// deploy-broker creates: somebody else has changed it.
 func DefaultDriver(ctx context.Context, c client.Client, ns string, administrator trust.PublicKey) (driver string, signed bool, err error) {
 	list := &v1alpha1.CablePoliciesList{}
 	if err := c.List(ctx, list, client.InNamespace(ns)); err != nil && !kube.NotThere(err) {
 		return "", false, fmt.Errorf("reading the cable policies of the broker: %w", err)
 	}
 	policies := exchange.InClusters(list.Items)
-	named := func(p v1alpha1.CablePolicies) bool { return p.Name == v1alpha1.DefaultCablePolicy }
-	i := slices.IndexFunc(policies, func(p v1alpha1.CablePolicies) bool { return named(p) && !submarinerv1.IsCopy(&p) })
-	if i < 0 { // clusters may have policies of this name, too
-		i = slices.IndexFunc(policies, named)
-	}
+	i := slices.IndexFunc(policies, func(p v1alpha1.CablePolicies) bool {
+		return p.Name == v1alpha1.DefaultCablePolicy && !submarinerv1.IsCopy(&p)
+	})
 	if i < 0 {
 		return "", false, nil
 	}
 	p := &policies[i]
-	if id, ok := submarinerv1.OwnerID(p); ok {
-		return "", false, fmt.Errorf("the cable policy %s is of cluster %s: change or delete it there with subctl cable-policy, or leave --cable-driver out", p.Name, id)
-	}
 	if len(p.ConnectionPolicies) != 1 || !equality.Semantic.DeepEqual(p.ConnectionPolicies[0], v1alpha1.CablePolicySpec{CableDriver: p.ConnectionPolicies[0].CableDriver}) {
 		return "", false, fmt.Errorf("the cable policy %s was changed since the broker was deployed: change it with subctl cable-policy add --name %s, or leave --cable-driver out", p.Name, p.Name)
 	}

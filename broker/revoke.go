@@ -35,12 +35,9 @@ func Revoke(ctx context.Context, c client.Client, ns string, sets []string, clus
 	if err := voidInvitation(ctx, c, ns, sets, clusterID); err != nil {
 		return err
 	}
-	for _, name := range []string{memberBindingName(clusterID), MemberName(clusterID)} {
-		for _, set := range sets {
-			b := &rbacv1.RoleBinding{ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: NamespaceIn(ns, set)}}
-			if err := client.IgnoreNotFound(c.Delete(ctx, b)); err != nil {
-				return fmt.Errorf("removing the rights of cluster %s: %w", clusterID, err)
-			}
+	for _, right := range rightsOf(ns, sets, clusterID) {
+		if err := client.IgnoreNotFound(c.Delete(ctx, right)); err != nil {
+			return fmt.Errorf("removing the rights of cluster %s: %w", clusterID, err)
 		}
 	}
 	account := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: MemberName(clusterID), Namespace: ns}}
@@ -57,6 +54,24 @@ func Revoke(ctx context.Context, c client.Client, ns string, sets []string, clus
 		}
 	}
 	return nil
+}
+
+// rightsOf returns the Roles and RoleBindings of a member, except for tokens whose names are random.
+// They are deleted with the account that owns them, unless somebody has deleted it and left them: nobody
+// could join with this ID any more.
+func rightsOf(ns string, sets []string, clusterID string) []client.Object {
+	account, token := MemberName(clusterID), MemberName(clusterID)+invitedTokenSuffix
+	var out []client.Object
+	for _, set := range sets {
+		for _, name := range []string{memberBindingName(clusterID), account} {
+			out = append(out, &rbacv1.RoleBinding{ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: NamespaceIn(ns, set)}})
+		}
+	}
+	out = append(out, &rbacv1.RoleBinding{ObjectMeta: metav1.ObjectMeta{Name: token, Namespace: ns}})
+	for _, name := range []string{account, token} {
+		out = append(out, &rbacv1.Role{ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: ns}})
+	}
+	return out
 }
 
 // RevokeCommand returns the command with which an administrator of the broker whose base namespace

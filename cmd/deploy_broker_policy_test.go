@@ -151,12 +151,13 @@ func TestDeployBrokerMakesTheDefaultPolicy(t *testing.T) {
 	*p = v1alpha1.CablePolicies{ObjectMeta: metav1.ObjectMeta{Name: "default", Namespace: ns, Labels: map[string]string{submarinerv1.ClusterIDLabel: "east"}}}
 	p.ConnectionPolicies = []v1alpha1.CablePolicySpec{{CableDriver: "ipsec"}}
 	require.NoError(t, h.client.Create(t.Context(), brokertest.InSlot(p, "east", 0)))
-	r = h.run(t, nil, "deploy-broker", "--cable-driver", "vxlan")
-	require.Equal(t, cli.ExitFailed, r.code)
-	require.Contains(t, r.stderr, "Error: the cable policy default is of cluster east: change or delete it there with subctl cable-policy, or leave --cable-driver out\n")
+	theirs = p.DeepCopy()
 	h.done(t, "deploy-broker")
-	require.NoError(t, h.client.Get(t.Context(), client.ObjectKeyFromObject(p), p), "it stays as it is")
 	require.True(t, apierrors.IsNotFound(h.client.Get(t.Context(), key, p)))
+	h.done(t, "deploy-broker", "--cable-driver", "vxlan")
+	require.NoError(t, h.client.Get(t.Context(), client.ObjectKeyFromObject(theirs), theirs), "it stays as it is")
+	has(v1alpha1.CablePolicySpec{CableDriver: "vxlan"})
+	require.True(t, signed("default"))
 }
 
 // Whose policies apply is kept, like all settings of a broker, and does not change unnoticed.

@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
 	utilnet "k8s.io/apimachinery/pkg/util/net"
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -174,7 +175,7 @@ func (e *Exchange) side(set Set, c client.WithWatch, namespace string) side {
 		k := &e.config.Kinds[i]
 		m := &mirror{client: c, namespace: namespace, kind: k, changed: e.kick.Send, objects: map[string]client.Object{}}
 		if set.Name != "" {
-			m.most = k.Quota
+			m.most = k.mostKept()
 		}
 		s.mirrors = append(s.mirrors, m)
 	}
@@ -221,8 +222,8 @@ func (s side) read() (objects []client.Object, known bool, err error) {
 }
 
 // reserved returns the empty objects that the side holds: see SetSnapshot.
-func (s side) reserved() map[string]bool {
-	out := map[string]bool{}
+func (s side) reserved() map[string]types.UID {
+	out := map[string]types.UID{}
 	for _, m := range s.mirrors {
 		m.reservations(out)
 	}

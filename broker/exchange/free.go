@@ -279,6 +279,9 @@ func (p *freePlan) publish(set SetSnapshot) {
 			continue
 		}
 		have := p.versions[place{set.Name, p.ClusterID, name}].object
+		if have != nil && p.isStray(set, have) {
+			have = nil // it is deleted
+		}
 		want := s.shareable(p.ClusterID, set.Namespace, have)
 		if want == nil {
 			continue

@@ -13,6 +13,7 @@ import (
 	"github.com/go-logr/logr"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/tools/cache"
@@ -39,13 +40,18 @@ type mirror struct {
 
 	mu      sync.Mutex
 	objects map[string]client.Object // by their names there
-	empty   map[string]bool          // the names of empty objects: see reserve.go
+	empty   map[string]types.UID     // the owners of empty objects, by their names: see reserve.go
 	known   bool                     // read at least once
 	err     error                    // why it is not being watched now
 	asked   time.Time                // since when a request waits for its answer; zero if none does
 	tooMany bool
 	stop    context.CancelFunc // ends the watch
 }
+
+// mostKept returns how many objects of a kind are kept in a namespace of the broker: so many as the quota
+// allows, and some more. An administrator may have to add a policy while the quota is used up, for
+// which the quota is raised.
+func (k *Kind) mostKept() int { return k.Quota + 64 }
 
 // recount is the time after which a namespace with too many objects is read again.
 const recount = time.Minute
@@ -156,7 +162,7 @@ func (m *mirror) Update(obj any) error {
 	m.mu.Lock()
 	if empty {
 		delete(m.objects, name)
-		m.setEmpty(name)
+		m.setEmpty(name, ownerUID(obj.(client.Object)))
 	} else {
 		m.objects[name] = o
 		delete(m.empty, name)
@@ -180,20 +186,17 @@ func (m *mirror) Delete(obj any) error {
 // Replace implements cache.ReflectorStore.
 func (m *mirror) Replace(list []any, _ string) error {
 	objects := make(map[string]client.Object, len(list))
-	var empty []string
+	empty := map[string]types.UID{}
 	for _, obj := range list {
 		name := obj.(client.Object).GetName()
 		if m.isEmpty(obj) {
-			empty = append(empty, name)
+			empty[name] = ownerUID(obj.(client.Object))
 			continue
 		}
 		objects[name] = m.slim(obj.(client.Object))
 	}
 	m.mu.Lock()
-	m.objects, m.empty, m.known = objects, nil, true
-	for _, name := range empty {
-		m.setEmpty(name)
-	}
+	m.objects, m.empty, m.known = objects, empty, true
 	m.check()
 	m.mu.Unlock()
 	m.changed()
@@ -207,19 +210,19 @@ func (m *mirror) Resync() error { return nil }
 func (m *mirror) isEmpty(obj any) bool { return m.most > 0 && m.kind.IsEmpty(obj.(client.Object)) }
 
 // setEmpty notes an empty object. The caller holds mu.
-func (m *mirror) setEmpty(name string) {
+func (m *mirror) setEmpty(name string, owner types.UID) {
 	if m.empty == nil {
-		m.empty = map[string]bool{}
+		m.empty = map[string]types.UID{}
 	}
-	m.empty[name] = true
+	m.empty[name] = owner
 }
 
 // reservations adds the empty objects to a set: see SetSnapshot.
-func (m *mirror) reservations(to map[string]bool) {
+func (m *mirror) reservations(to map[string]types.UID) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	for name := range m.empty {
-		to[m.kind.reservation(name)] = true
+	for name, owner := range m.empty {
+		to[m.kind.reservation(name)] = owner
 	}
 }
 

@@ -51,7 +51,7 @@ func (p *namedPlan) publish() {
 				continue
 			}
 			name, later := o.GetName(), o
-			if !p.kind.Named.Names.Owns(p.ClusterID, name) {
+			if !p.kind.Named.Names.Owns(p.ClusterID, name) || p.isStray(set, o) {
 				spare[set.Name] = append(spare[set.Name], o)
 				continue
 			}

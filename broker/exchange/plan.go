@@ -8,6 +8,7 @@ import (
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
@@ -36,9 +37,9 @@ type SetSnapshot struct {
 	// Known reports whether Objects has been read at least once. It may be old.
 	Known   bool
 	Objects []client.Object
-	// Reserved has the empty objects, as <resource>/<name>. If it is nil, all are assumed to exist
-	// that are not in Objects.
-	Reserved map[string]bool
+	// Reserved has the owners of the empty objects, by <resource>/<name>; "" stands for none. If it is nil,
+	// all are assumed to exist that are not in Objects, and objects of this cluster need no slot.
+	Reserved map[string]types.UID
 }
 
 // Op is what to do with an object.

@@ -6,6 +6,7 @@ import (
 	"maps"
 	"strings"
 
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/validation"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -125,12 +126,13 @@ func cutSlot(name string) (id string, ok bool) {
 // slots are the slots of this cluster in a clusterset.
 type slots struct {
 	*kindPlan
-	set  SetSnapshot
-	used map[string]bool
+	set    SetSnapshot
+	used   map[string]bool
+	owners map[types.UID]bool // of the objects of this cluster that are in use
 }
 
 func (p *kindPlan) slots(set SetSnapshot) *slots {
-	s := &slots{p, set, map[string]bool{}}
+	s := &slots{p, set, map[string]bool{}, p.ownersIn(set.Name)}
 	for _, o := range set.Objects {
 		if id, ok := slotOwner(o); ok && id == p.ClusterID {
 			s.used[slotOf(o)] = true
@@ -139,9 +141,45 @@ func (p *kindPlan) slots(set SetSnapshot) *slots {
 	return s
 }
 
-// isReserved reports whether the broker has an empty object of a name.
+// ownersIn returns the UIDs of the owners of the objects of this cluster that are in use in a clusterset.
+func (p *plan) ownersIn(set string) map[types.UID]bool {
+	out := map[types.UID]bool{}
+	for _, s := range p.Sets {
+		for _, o := range s.Objects {
+			id, ok := slotOwner(o)
+			if s.Name == set && (ok && id == p.ClusterID || !ok && o.GetName() == p.ClusterID) {
+				out[ownerUID(o)] = true
+			}
+		}
+	}
+	delete(out, "")
+	return out
+}
+
+// ownerUID returns the UID of the owner of an object; "" if it has none.
+func ownerUID(o client.Object) types.UID {
+	for _, owner := range o.GetOwnerReferences() {
+		return owner.UID
+	}
+	return ""
+}
+
+// isReserved reports whether the broker has an empty object of a name that belongs to the account of this
+// cluster. The holder of a join file can make others, which the broker deletes, with what is in them. The
+// account is known by the objects that are in use.
 func (s *slots) isReserved(name string) bool {
-	return s.set.Reserved == nil || s.set.Reserved[s.kind.reservation(name)]
+	if s.set.Reserved == nil {
+		return true
+	}
+	owner, ok := s.set.Reserved[s.kind.reservation(name)]
+	return ok && (owner == "" || len(s.owners) == 0 || s.owners[owner])
+}
+
+// isStray reports whether an object of this cluster is in no slot. Somebody else has made it, and the broker
+// lets this cluster delete it, but not change it.
+func (p *kindPlan) isStray(set SetSnapshot, o client.Object) bool {
+	_, ok := slotOwner(o)
+	return set.Reserved != nil && p.kind.Slotted() && !ok
 }
 
 // none returns why there is no slot.

@@ -6,6 +6,8 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	submarinerv1 "subctl/api/submariner/v1"
@@ -137,9 +139,9 @@ func TestAllSlotsInUse(t *testing.T) {
 func TestReservedSlots(t *testing.T) {
 	set := func(reserved []string, there ...client.Object) exchange.SetSnapshot {
 		s := unsigned("default", there...)
-		s.Reserved = map[string]bool{}
+		s.Reserved = map[string]types.UID{}
 		for _, name := range reserved {
-			s.Reserved[name] = true
+			s.Reserved[name] = ""
 		}
 		return s
 	}
@@ -157,6 +159,57 @@ func TestReservedSlots(t *testing.T) {
 	writes, _ = plans(set([]string{"cablepolicies/east.3"}, inSlot("east.7", brokertest.Policy("x", "east", "q"))))
 	require.Contains(t, stored(writes), "create east.3 = p")
 	require.NotContains(t, fmt.Sprint(stored(writes)), "create east.7")
+}
+
+// The holder of a join file makes an empty object whose owner does not exist: what is published there would be
+// deleted with it. Somebody makes an object of the cluster outside its slots: the cluster cannot change it.
+func TestHostileReservedSlots(t *testing.T) {
+	owned := func(o client.Object) client.Object {
+		o.SetOwnerReferences([]metav1.OwnerReference{{APIVersion: "v1", Kind: "ServiceAccount", Name: "cluster-east", UID: "east"}})
+		return o
+	}
+	for name, c := range map[string]struct {
+		there    []client.Object
+		reserved map[string]types.UID
+		want     []string
+	}{
+		"an owner that does not exist": {
+			objects{owned(cluster("x", "east"))}, map[string]types.UID{"cablepolicies/east.1": "nobody", "cablepolicies/east.2": "east"}, []string{"create east.2 = p"},
+		},
+		"another cluster's object of our name": {
+			objects{owned(cluster("x", "east")), ownedByWest(inSlot("west.0", brokertest.Policy("x", "west", "east")))},
+			map[string]types.UID{"cablepolicies/east.1": "west", "cablepolicies/east.2": "east"}, []string{"create east.2 = p"},
+		},
+		"an administrator has made it":  {objects{owned(cluster("x", "east"))}, map[string]types.UID{"cablepolicies/east.1": ""}, []string{"create east.1 = p"}},
+		"the owner is not known yet":    {objects{cluster("x", "east")}, map[string]types.UID{"cablepolicies/east.1": "east"}, []string{"create east.1 = p"}},
+		"an object outside the slots":   {objects{owned(cluster("x", "east")), brokertest.Policy("x", "east", "p")}, map[string]types.UID{"cablepolicies/east.2": "east"}, []string{"create east.2 = p", "delete p = p"}},
+		"an Endpoint outside the slots": {objects{owned(cluster("x", "east")), endpoint("x", "east", "10-0-0-1")}, map[string]types.UID{"endpoints/east.0": "east", "cablepolicies/east.2": "east"}, []string{"create east.0", "create east.2 = p", "delete east-submariner-cable-east-10-0-0-1"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := unsigned("default", c.there...)
+			s.Reserved = c.reserved
+			e := endpoint(here, "east", "10-0-0-1")
+			e.Labels = nil
+			local := objects{cablePolicy("p", "ipsec"), unlabelled(cluster(here, "east"))}
+			if strings.Contains(name, "Endpoint") {
+				local = append(local, e)
+			}
+			writes, _ := plan(exchange.Kinds(), exchange.Snapshot{ClusterID: "east", Namespace: here, Local: local, Sets: []exchange.SetSnapshot{s}})
+			for _, want := range c.want {
+				require.Contains(t, fmt.Sprint(stored(writes)), want)
+			}
+			require.NotContains(t, fmt.Sprint(stored(writes)), "update p")
+			require.NotContains(t, fmt.Sprint(stored(writes)), "update east-submariner")
+			if strings.HasPrefix(c.want[0], "create east.2") {
+				require.NotContains(t, fmt.Sprint(stored(writes)), "create east.1")
+			}
+		})
+	}
+}
+
+func ownedByWest(o client.Object) client.Object {
+	o.SetOwnerReferences([]metav1.OwnerReference{{APIVersion: "v1", Kind: "ServiceAccount", Name: "cluster-west", UID: "west"}})
+	return o
 }
 
 // A member gives its objects the names of others, and the names of slots and of copies. Whatever it
