@@ -2,6 +2,8 @@ package broker_test
 
 import (
 	"context"
+	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -9,6 +11,8 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -44,6 +48,36 @@ func TestHostileOrphans(t *testing.T) {
 		options.DryRun = []string{metav1.DryRunAll}
 		require.NoError(t, east.Delete(ctx, identity(), &options))
 	}
+}
+
+// An administrator deletes an account and leaves what belongs to it without an owner. Nobody could join with
+// the ID any more: revoke removes the rights as well.
+func TestRevokeRemovesOrphanedRights(t *testing.T) {
+	d, ctx := deployReal(t, kubetest.Shared(t)), t.Context()
+	invitee := (&deployed{d.Broker}).invitee(t, "east", "default")
+	_, err := broker.AddMember(ctx, invitee, d.NS, "east", "uid-east", broker.Reservation{})
+	require.NoError(t, err)
+	account := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: broker.MemberName("east"), Namespace: d.NS}}
+	require.NoError(t, d.Admin.Delete(ctx, account, client.PropagationPolicy(metav1.DeletePropagationOrphan)))
+	require.Eventually(t, func() bool {
+		return apierrors.IsNotFound(d.Admin.Get(ctx, client.ObjectKeyFromObject(account), account))
+	}, patience, tick)
+	rights := func() (names []string) {
+		roles, bindings := &rbacv1.RoleList{}, &rbacv1.RoleBindingList{}
+		require.NoError(t, d.Admin.List(ctx, roles, client.InNamespace(d.NS)))
+		require.NoError(t, d.Admin.List(ctx, bindings, client.InNamespace(d.NS)))
+		for _, r := range roles.Items {
+			names = append(names, r.Name)
+		}
+		for _, b := range bindings.Items {
+			names = append(names, b.Name)
+		}
+		return slices.DeleteFunc(names, func(name string) bool { return !strings.Contains(name, "cluster-east") })
+	}
+	require.NotEmpty(t, rights(), "the test needs orphans")
+	require.NoError(t, broker.Revoke(ctx, d.Admin, d.NS, []string{"default"}, "east", brokertest.Administrator(), time.Now()))
+	require.Empty(t, rights())
+	d.Join(t, "east", "uid-east-2")
 }
 
 // An administrator deletes what is reserved for a member, while the quota has room for just what the
