@@ -54,11 +54,9 @@ func (k *Kind) withdraw(ctx context.Context, c client.Client, namespace, id stri
 		o := k.New()
 		o.SetName(k.Named.Names.start(id))
 		o.SetNamespace(namespace)
-		if err := c.Get(ctx, client.ObjectKeyFromObject(o), o); err != nil {
+		err := c.Get(ctx, client.ObjectKeyFromObject(o), o)
+		if client.IgnoreNotFound(err) != nil || err == nil && k.Named.HasGrant && isRemoved(o) {
 			return err
-		}
-		if k.Named.HasGrant && isRemoved(o) {
-			return nil
 		}
 		return c.Delete(ctx, o)
 	}
