@@ -152,7 +152,7 @@ func TestHostileTransit(t *testing.T) {
 			require.Zero(t, x.passed(t))
 			require.Zero(t, x.dropped(t)["c3"])
 
-			x.hub.ns.Run("nft delete table ip " + dataplane.GatewayOwner.Antispoof + "; iptables -S | sed -n 's/^-N \\(SUBMARINER-GW-[^ ]*\\)$/\\1/p' | xargs -n1 iptables -F")
+			x.hub.ns.Run("nft delete table ip " + dataplane.GatewayOwner.Antispoof + "; for c in $(iptables -S | sed -n 's/^-N \\(SUBMARINER-GW-[^ ]*\\)$/\\1/p'); do iptables -F $c; done")
 			ways := []string{routedService, routedOwn}
 			if x.toHub.Device != dataplane.IPsecDevice { // IPsec itself binds the destination
 				ways = append(ways, victim, routedForeign)
