@@ -83,8 +83,8 @@ func TestFootprintProcess(t *testing.T) {
 	if role == "gateway" {
 		e := exchange.New(exchange.Config{
 			ClusterID: "east", Namespace: submarinerv1.OperatorNamespace, Local: config, Broker: config, Log: slog.New(slog.DiscardHandler),
-			Sets:     []exchange.Set{{Name: "default", Namespace: "broker"}},
-			Identity: func() (exchange.Identity, error) { return brokertest.Identity("east"), nil },
+			NamespaceOf: func(string) string { return "broker" },
+			Identity:    func() (exchange.Identity, error) { return brokertest.IdentityIn("east", "default"), nil },
 		})
 		ctx, cancel := context.WithCancel(t.Context())
 		ended := make(chan error, 1)

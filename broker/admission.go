@@ -33,7 +33,7 @@ func memberPolicy(base string, kinds exchange.Table) []client.Object {
 	label := submarinerv1.ClusterIDLabel
 	return policy(base+"-member", &admissionv1.ValidatingAdmissionPolicySpec{
 		MatchConstraints: &admissionv1.MatchResources{
-			ResourceRules: append(kindRules(kinds), rule("", writes(), "serviceaccounts")),
+			ResourceRules: append(kindRules(kinds), rule("", writes(), "serviceaccounts"), rule("rbac.authorization.k8s.io", writes(), "roles")),
 		},
 		MatchConditions: []admissionv1.MatchCondition{{
 			Name:       "a-member",
@@ -56,13 +56,13 @@ func memberPolicy(base string, kinds exchange.Table) []client.Object {
 		Validations: slices.Concat(
 			[]admissionv1.Validation{{
 				Expression: "variables.resource in " + quoted(resources(kinds)) +
-					" || (variables.resource == 'serviceaccounts' && request.operation == 'DELETE')",
+					" || (variables.resource in ['serviceaccounts', 'roles'] && request.operation == 'DELETE')",
 				MessageExpression: "'cluster ' + variables.id + ' may not write ' + variables.resource",
 			}},
 			ownerValidations(kinds),
 			slotValidations(kinds),
 			[]admissionv1.Validation{{
-				Expression:        "variables.resource != 'serviceaccounts' || variables.name == '" + memberPrefix + "' + variables.id",
+				Expression:        "!(variables.resource in ['serviceaccounts', 'roles']) || variables.name == '" + memberPrefix + "' + variables.id",
 				MessageExpression: "'cluster ' + variables.id + ' may not delete the identity of another'",
 			}, {
 				// Or nobody could join with its ID: what is left has names that its successor needs.

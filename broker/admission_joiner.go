@@ -36,6 +36,10 @@ func joinerPolicy(base string, kinds exchange.Table) []client.Object {
 			{Name: "resource", Expression: "request.resource.resource"},
 			{Name: "name", Expression: "object != null ? object.metadata.name : ''"},
 			{Name: "user", Expression: fmt.Sprintf("request.userInfo.username.substring(%d)", len(user))},
+			{Name: "home", Expression: fmt.Sprintf("request.namespace == '%s'", base)},
+			// Who owns what a cluster gets: its service account, or its Role in another clusterset's namespace.
+			{Name: "owner", Expression: "variables.home ? ['v1', 'ServiceAccount'] : ['rbac.authorization.k8s.io/v1', 'Role']"},
+			{Name: "owners", Expression: "object != null && has(object.metadata.ownerReferences) ? object.metadata.ownerReferences : []"},
 			// The account that the holder of a file for one cluster may make; empty: any.
 			{Name: "only", Expression: fmt.Sprintf("variables.user.startsWith('%s') ? '%s' + variables.user.substring(%d) : ''",
 				inviteePrefix, memberPrefix, len(inviteePrefix))},
@@ -52,11 +56,10 @@ func joinerPolicy(base string, kinds exchange.Table) []client.Object {
 				Message:    "who joins may make no objects with finalizers, which could keep them for ever",
 			},
 			{
-				// So that everything is deleted with the account, such as by subctl revoke.
-				Expression: "object == null || variables.resource == 'serviceaccounts' || (has(object.metadata.ownerReferences) && " +
-					"size(object.metadata.ownerReferences) == 1 && object.metadata.ownerReferences[0].apiVersion == 'v1' && " +
-					"object.metadata.ownerReferences[0].kind == 'ServiceAccount' && " + isMember("object.metadata.ownerReferences[0].name") + ")",
-				Message: "who joins may make objects only that the service account of a cluster owns",
+				// So that everything is deleted with the account, or with the Role, such as by subctl revoke.
+				Expression: "object == null || variables.resource == 'serviceaccounts' || !variables.home && variables.resource == 'roles' && size(variables.owners) == 0 || " +
+					"size(variables.owners) == 1 && [variables.owners[0].apiVersion, variables.owners[0].kind] == variables.owner && " + isMember("variables.owners[0].name"),
+				Message: "who joins may make objects only that the service account of a cluster owns, or, in other clustersets than default, the Role of a cluster",
 			},
 			{
 				Expression: "request.operation == 'CREATE'",
@@ -75,18 +78,19 @@ func joinerPolicy(base string, kinds exchange.Table) []client.Object {
 					"'" + memberPrefix + "<cluster ID>-token-<32 random hexadecimal digits>' : variables.only + '" + invitedTokenSuffix + "')",
 			},
 			{
-				Expression: unless("roles", "has(object.rules) && size(object.rules) == 1 && has(object.rules[0].apiGroups) && object.rules[0].apiGroups == [''] && "+
+				Expression: unless("roles", "has(object.rules) && size(object.rules) == 1 && has(object.rules[0].apiGroups) && object.rules[0].apiGroups == [variables.home ? '' : 'rbac.authorization.k8s.io'] && "+
 					"has(object.rules[0].resourceNames) && object.rules[0].resourceNames == [variables.name] && has(object.rules[0].resources) && ("+
-					isMember("variables.name")+" && object.rules[0].resources == ['serviceaccounts'] && object.rules[0].verbs.all(v, v in ['get', 'delete']) || "+
-					isAnyToken("variables.name")+" && object.rules[0].resources == ['secrets'] && object.rules[0].verbs == ['get'])"),
-				Message: "who joins may make Roles only that let a cluster delete its own service account, or that let who joins read the token",
+					"variables.home && "+isMember("variables.name")+" && object.rules[0].resources == ['serviceaccounts'] && object.rules[0].verbs.all(v, v in ['get', 'list', 'watch', 'delete']) || "+
+					"!variables.home && "+isMember("variables.name")+" && object.rules[0].resources == ['roles'] && object.rules[0].verbs.all(v, v in ['get', 'delete']) || "+
+					"variables.home && "+isAnyToken("variables.name")+" && object.rules[0].resources == ['secrets'] && object.rules[0].verbs == ['get'])"),
+				Message: "who joins may make Roles only that let a cluster follow and delete its own service account, or leave a clusterset, or that let who joins read the token",
 			},
 			{
 				Expression: unless("rolebindings", "has(object.subjects) && size(object.subjects) == 1 && object.subjects[0].kind == 'ServiceAccount' && "+
 					"object.subjects[0].namespace == '"+base+"' && object.roleRef.kind == 'Role' && ("+
 					isMember("object.subjects[0].name")+" && (object.roleRef.name == object.subjects[0].name && variables.name == object.roleRef.name || "+
 					"object.roleRef.name == '"+MemberRoleName+"' && variables.name == object.subjects[0].name + '"+memberBindingSuffix+"') || "+
-					"object.subjects[0].name == variables.user && variables.name == object.roleRef.name && "+isAnyToken("object.roleRef.name")+")"),
+					"variables.home && object.subjects[0].name == variables.user && variables.name == object.roleRef.name && "+isAnyToken("object.roleRef.name")+")"),
 				Message: "who joins may bind clusters only, to the Role " + MemberRoleName + " or their own, and itself to the Role that reads a token which it has made, each under one name",
 			},
 		}...),

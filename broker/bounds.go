@@ -23,17 +23,17 @@ import (
 const quotaName = "submariner-k8s-broker"
 
 // The most members of a broker, and what join credentials can make: an identity for each member
-// consists of a service account, a Role, two RoleBindings, and one more in each further clusterset.
+// consists of a service account, a Role and two RoleBindings, and a place in another clusterset of a Role and
+// two RoleBindings.
 // Every join adds a token, and a Role and a RoleBinding to read it; all joins with a file for one
-// cluster together add one. An invitation is a service account, and a RoleBinding in each of its
-// clustersets; every member may have one. The rest is what the broker itself has.
+// cluster together add one. An invitation is a service account, a Role and a RoleBinding, and a
+// RoleBinding in each of its clustersets; every member may have one. The rest is what the broker itself has.
 const (
 	maxMembers      = 2000
 	maxInvitations  = maxMembers
 	maxTokens       = 2 * maxMembers
 	ownIdentities   = 200
-	bindingsAtHome  = 2
-	bindingsInASet  = 1
+	bindingsOfOne   = 2
 	maxIdentitySize = 16 << 10 // bytes of one of these objects
 )
 
@@ -51,10 +51,11 @@ func quota(ns, base string, kinds exchange.Table) *corev1.ResourceQuota {
 	if ns == base {
 		most("serviceaccounts", maxMembers+maxInvitations+ownIdentities)
 		most("secrets", maxTokens+ownIdentities)
-		most("roles.rbac.authorization.k8s.io", maxMembers+maxTokens+ownIdentities)
-		most("rolebindings.rbac.authorization.k8s.io", bindingsAtHome*maxMembers+maxTokens+maxInvitations+ownIdentities)
+		most("roles.rbac.authorization.k8s.io", maxMembers+maxTokens+maxInvitations+ownIdentities)
+		most("rolebindings.rbac.authorization.k8s.io", bindingsOfOne*maxMembers+maxTokens+2*maxInvitations+ownIdentities)
 	} else {
-		most("rolebindings.rbac.authorization.k8s.io", bindingsInASet*maxMembers+maxInvitations+ownIdentities)
+		most("roles.rbac.authorization.k8s.io", maxMembers+ownIdentities)
+		most("rolebindings.rbac.authorization.k8s.io", bindingsOfOne*maxMembers+maxInvitations+ownIdentities)
 	}
 	return &corev1.ResourceQuota{
 		ObjectMeta: metav1.ObjectMeta{Name: quotaName, Namespace: ns},

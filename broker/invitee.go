@@ -51,7 +51,10 @@ func replaceInvitation(ctx context.Context, c client.Client, b *v1alpha1.Broker,
 		return nil, err
 	}
 	account := InviteeName(bounds.Cluster)
-	objects := []client.Object{&corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: account, Namespace: b.Namespace}}}
+	objects := []client.Object{
+		&corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: account, Namespace: b.Namespace}},
+		identityRole(b.Namespace, bounds.Cluster), identityBinding(b.Namespace, account, account),
+	}
 	for _, set := range bounds.Sets {
 		objects = append(objects, joinerBinding(NamespaceIn(b.Namespace, set), b.Namespace, account))
 	}
@@ -100,7 +103,8 @@ func voidInvitation(ctx context.Context, c client.Client, ns string, sets []stri
 	for _, set := range sets {
 		objects = append(objects, joinerBinding(NamespaceIn(ns, set), ns, account))
 	}
-	objects = append(objects, &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: account, Namespace: ns}})
+	objects = append(objects, identityBinding(ns, account, account), identityRole(ns, clusterID),
+		&corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: account, Namespace: ns}})
 	for _, obj := range objects {
 		if err := client.IgnoreNotFound(c.Delete(ctx, obj)); err != nil {
 			return fmt.Errorf("making earlier join files for cluster %s void: %w", clusterID, err)

@@ -6,6 +6,7 @@ import (
 	"fmt"
 
 	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -19,12 +20,13 @@ import (
 var ErrNotMember = errors.New("the broker does not know this cluster any more")
 
 // Leave publishes the statement of clusterID that it has left, which is the result of
-// trust.Key.SignLeaving, in the namespaces of its clustersets. The other clusters remember it, so that
+// trust.Key.SignLeaving, in its clustersets sets of the broker whose base namespace is base. The other clusters remember it, so that
 // nobody can publish in the name of the cluster with what the cluster had. c is the member itself.
 // RemoveMember does not remove the statement. It returns the namespaces that have no Cluster of the
 // member, and so no statement.
-func Leave(ctx context.Context, c client.Client, namespaces []string, clusterID, leaving string) (without []string, err error) {
-	for _, ns := range namespaces {
+func Leave(ctx context.Context, c client.Client, base string, sets []string, clusterID, leaving string) (without []string, err error) {
+	for _, set := range sets {
+		ns := NamespaceIn(base, set)
 		found, err := exchange.Leave(ctx, c, ns, clusterID, leaving)
 		if apierrors.IsUnauthorized(err) {
 			return nil, ErrNotMember
@@ -39,16 +41,16 @@ func Leave(ctx context.Context, c client.Client, namespaces []string, clusterID,
 	return without, nil
 }
 
-// RemoveMember deletes everything of clusterID from the broker except the result of Leave, the
-// member's identity last. namespaces are the namespaces of the clustersets that the cluster is in, the base
-// namespace first. c may be the member itself. It is no error if objects are gone already.
-func RemoveMember(ctx context.Context, c client.Client, namespaces []string, clusterID string) error {
+// RemoveMember deletes everything of clusterID from the broker whose base namespace is base, except the
+// result of Leave, the member's identity last. sets are the clustersets that the cluster is in. c may be
+// the member itself. It is no error if objects are gone already.
+func RemoveMember(ctx context.Context, c client.Client, base string, sets []string, clusterID string) error {
 	if err := submarinerv1.CheckClusterID(clusterID); err != nil {
 		return err
 	}
 	var errs []error
-	for _, ns := range namespaces {
-		err := exchange.Kinds().Withdraw(ctx, c, ns, clusterID)
+	for _, set := range sets {
+		err := exchange.Kinds().Withdraw(ctx, c, NamespaceIn(base, set), clusterID)
 		if apierrors.IsUnauthorized(err) {
 			return ErrNotMember
 		}
@@ -57,12 +59,27 @@ func RemoveMember(ctx context.Context, c client.Client, namespaces []string, clu
 	if err := errors.Join(errs...); err != nil {
 		return fmt.Errorf("removing cluster %s from the broker: %w", clusterID, err)
 	}
-	if len(namespaces) == 0 {
-		return nil
+	for _, set := range sets {
+		if set == submarinerv1.DefaultClusterSet {
+			continue
+		}
+		if err := leavePlace(ctx, c, NamespaceIn(base, set), clusterID); err != nil {
+			return err
+		}
 	}
-	sa := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: MemberName(clusterID), Namespace: namespaces[0]}}
+	sa := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: MemberName(clusterID), Namespace: base}}
 	if err := client.IgnoreNotFound(c.Delete(ctx, sa)); err != nil {
 		return fmt.Errorf("removing the identity of cluster %s from the broker: %w", clusterID, err)
+	}
+	return nil
+}
+
+// leavePlace deletes what a member has in the namespace of a clusterset, other than the base namespace. It
+// deletes the Role that owns everything else, with which the member's rights end.
+func leavePlace(ctx context.Context, c client.Client, ns, clusterID string) error {
+	role := &rbacv1.Role{ObjectMeta: metav1.ObjectMeta{Name: MemberName(clusterID), Namespace: ns}}
+	if err := client.IgnoreNotFound(c.Delete(ctx, role)); err != nil {
+		return fmt.Errorf("removing the rights of cluster %s in namespace %s: %w", clusterID, ns, err)
 	}
 	return nil
 }

@@ -38,8 +38,8 @@ const memberTimeout = 30 * time.Second
 // error is a *TakenError. The result is the UID of the member's service account.
 //
 // The claim is the creation of the member's service account, in which only one cluster
-// succeeds. The account owns everything else that the member has on the broker, so that
-// deleting the account deletes everything.
+// succeeds. The account owns everything else that the member has in the base namespace, so that
+// deleting the account deletes everything there. For the other clustersets see placeRole.
 func EnsureMember(ctx context.Context, c client.Client, ns, clusterID, clusterUID string, r Reservation) (types.UID, error) {
 	ctx, cancel := withMemberTimeout(ctx)
 	defer cancel()
@@ -92,13 +92,13 @@ func ensure(ctx context.Context, c client.Client, ns, clusterID, clusterUID stri
 	if err != nil {
 		return nil, err
 	}
-	for _, obj := range memberObjects(sa, clusterID) {
-		if err := createOwned(ctx, c, obj, sa.UID); err != nil {
+	if err := identify(ctx, c, sa, clusterID); err != nil {
+		return nil, err
+	}
+	for _, set := range r.sets() {
+		if err := r.enter(ctx, c, sa, set, clusterID, clusterUID); err != nil {
 			return nil, err
 		}
-	}
-	if err := r.reserve(ctx, c, sa, clusterID); err != nil {
-		return nil, err
 	}
 	return sa, nil
 }
@@ -180,67 +180,11 @@ func claim(ctx context.Context, c client.Client, ns, clusterID, clusterUID strin
 	return sa, nil
 }
 
-// ownedMeta returns the metadata of an object that a member's service account owns.
-func ownedMeta(sa *corev1.ServiceAccount, name string) metav1.ObjectMeta {
-	return metav1.ObjectMeta{
-		Name: name, Namespace: sa.Namespace,
-		OwnerReferences: []metav1.OwnerReference{{APIVersion: "v1", Kind: "ServiceAccount", Name: sa.Name, UID: sa.UID}},
-	}
-}
-
-// memberObjects returns the rights of a member in the base namespace.
-func memberObjects(sa *corev1.ServiceAccount, clusterID string) []client.Object {
-	bind := func(name, role string) client.Object {
-		return &rbacv1.RoleBinding{
-			ObjectMeta: ownedMeta(sa, name),
-			RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role", Name: role},
-			Subjects:   []rbacv1.Subject{{Kind: rbacv1.ServiceAccountKind, Name: sa.Name, Namespace: sa.Namespace}},
-		}
-	}
-	role := selfRole(sa.Namespace, clusterID)
-	role.ObjectMeta = ownedMeta(sa, role.Name)
-	return []client.Object{role, bind(role.Name, role.Name), bind(memberBindingName(clusterID), MemberRoleName)}
-}
-
 // memberToken returns a Secret, into which the broker's token controller writes a token.
 func memberToken(sa *corev1.ServiceAccount, name string) *corev1.Secret {
 	secret := &corev1.Secret{ObjectMeta: ownedMeta(sa, name), Type: corev1.SecretTypeServiceAccountToken}
 	secret.Annotations = map[string]string{corev1.ServiceAccountNameKey: sa.Name, "kubernetes.io/created-by": "subctl"}
 	return secret
-}
-
-// createOwned creates obj unless it exists. If an earlier service account of the same name
-// owns an object of that name, createOwned waits until that object is collected.
-func createOwned(ctx context.Context, c client.Client, obj client.Object, owner types.UID) error {
-	there := obj.DeepCopyObject().(client.Object)
-	for {
-		err := kube.Settled(func() error { return c.Create(ctx, obj, client.FieldOwner(kube.FieldOwner)) })
-		if err == nil {
-			return nil
-		}
-		if apierrors.IsAlreadyExists(err) {
-			err = c.Get(ctx, client.ObjectKeyFromObject(obj), there)
-		}
-		switch {
-		case apierrors.IsNotFound(err):
-		case err != nil:
-			return fmt.Errorf("creating %s on the broker: %w", obj.GetName(), err)
-		case ownedBy(there, owner):
-			return nil
-		}
-		if err := wake.After(ctx, 100*time.Millisecond); err != nil {
-			return fmt.Errorf("waiting for the broker to remove %s, left by an earlier member: %w", obj.GetName(), err)
-		}
-	}
-}
-
-func ownedBy(obj client.Object, owner types.UID) bool {
-	for _, o := range obj.GetOwnerReferences() {
-		if o.UID == owner {
-			return true
-		}
-	}
-	return false
 }
 
 // waitForToken waits until the token controller has made the member's credentials, and

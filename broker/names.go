@@ -15,6 +15,11 @@ const (
 	JoinerName = "submariner-k8s-broker-admin"
 	// MemberRoleName is the name of the Role of all members of a clusterset.
 	MemberRoleName = "submariner-k8s-broker-cluster"
+	// IdentityRoleName is the name of the Role with which general join files give clusters identities.
+	IdentityRoleName = "submariner-k8s-broker-identities"
+	// identityBindingSuffix follows the name of an account in the name of the RoleBinding for identities. No
+	// cluster ID contains a '.'.
+	identityBindingSuffix = ".identities"
 	// memberPrefix is the prefix of the names of members' service accounts.
 	memberPrefix = "cluster-"
 	// inviteePrefix is the prefix of the names of the service accounts whose tokens are in join

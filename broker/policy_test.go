@@ -273,7 +273,7 @@ func TestHostileMember(t *testing.T) {
 	require.True(t, apierrors.IsForbidden(east.List(ctx, &corev1.SecretList{}, client.InNamespace(d.NS))))
 	require.True(t, apierrors.IsForbidden(east.List(ctx, &submarinerv1.ClusterList{})), "it sees other namespaces")
 	require.NoError(t, east.List(ctx, &submarinerv1.ClusterList{}, client.InNamespace(d.NS)))
-	require.NoError(t, east.Get(ctx, client.ObjectKey{Namespace: d.NS, Name: v1alpha1.BrokerName}, &v1alpha1.Broker{}))
+	require.True(t, apierrors.IsForbidden(east.Get(ctx, client.ObjectKey{Namespace: d.NS, Name: v1alpha1.BrokerName}, &v1alpha1.Broker{})), "a member may be in other clustersets only, and needs nothing of it")
 
 	t.Log("an administrator's change to its own can be mended")
 	mine := cluster(d.NS, "east")
@@ -282,7 +282,7 @@ func TestHostileMember(t *testing.T) {
 	require.True(t, apierrors.IsForbidden(west.Delete(ctx, mine)), "relabelling gave it away")
 	mine.Labels, mine.Spec.ClusterID = map[string]string{submarinerv1.ClusterIDLabel: "east"}, "east"
 	require.NoError(t, east.Update(ctx, mine))
-	require.NoError(t, broker.RemoveMember(ctx, east, []string{d.NS}, "east"))
+	require.NoError(t, broker.RemoveMember(ctx, east, d.NS, []string{submarinerv1.DefaultClusterSet}, "east"))
 }
 
 // The matrix can fail: without the policy the same attacks succeed.

@@ -70,6 +70,7 @@ func TestPreflightSaysWhatIsMissing(t *testing.T) {
 	const suffix = ": use a context with an administrator's rights"
 	list := "list clusters.submariner.io in namespace " + ns
 	grants := "bind/escalate roles.rbac.authorization.k8s.io submariner-k8s-broker-admin in namespace " + ns +
+		", bind/escalate roles.rbac.authorization.k8s.io submariner-k8s-broker-identities in namespace " + ns +
 		", escalate clusterroles.rbac.authorization.k8s.io submariner-admin" +
 		", escalate clusterroles.rbac.authorization.k8s.io submariner-edit" +
 		", escalate clusterroles.rbac.authorization.k8s.io submariner-view" +

@@ -100,7 +100,8 @@ func clusterSet(o Options, set string) []client.Object {
 		Name: ns, Labels: map[string]string{submarinerv1.ClusterSetLabel: set},
 	}}}
 	if ns == o.Namespace {
-		out = append(out, &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: JoinerName, Namespace: ns}})
+		out = append(out, &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: JoinerName, Namespace: ns}},
+			identityRole(ns, ""), identityBinding(ns, JoinerName, IdentityRoleName))
 	}
 	return append(out, memberRole(ns, o.Kinds), joinerRole(ns, o.Namespace, o.Kinds), joinerBinding(ns, o.Namespace, JoinerName))
 }

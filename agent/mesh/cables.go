@@ -50,7 +50,7 @@ func connect(m *Mesh) Cables {
 	}
 	c.incomplete = incompletePolicies(m.Snapshot, m.Membership, c.book)
 	c.own = policy.Cluster{
-		ID: m.Local.Cluster, Labels: m.labels(), Sets: m.Membership.Submariner.Spec.Sets(), Driver: m.Offer.Default.Name(),
+		ID: m.Local.Cluster, Labels: m.labels(), Sets: m.Membership.Sets, Driver: m.Offer.Default.Name(),
 		MustEncrypt: m.Membership.Submariner.Spec.Encryption.Required(),
 	}
 	needs := m.Snapshot.needs()

@@ -29,20 +29,22 @@ import (
 
 // source returns where this cluster's policies come from, as the beginning of the
 // annotation: the broker and the clustersets.
-func source(spec v1alpha1.SubmarinerSpec) string {
-	return spec.BrokerK8sApiServer + "/" + spec.BrokerK8sRemoteNamespace + " " + strings.Join(spec.Sets(), ",") + " "
+func source(spec v1alpha1.SubmarinerSpec, sets []string) string {
+	return spec.BrokerK8sApiServer + "/" + spec.BrokerK8sRemoteNamespace + " " + strings.Join(sets, ",") + " "
 }
 
 // PoliciesRead returns the value of submarinerv1.PoliciesAnnotation of a cluster that is
-// joined as spec specifies, once it holds all policies of its clustersets; digest is
+// joined as spec specifies, and in the clustersets, once it holds all their policies; digest is
 // policy.Digest of them.
-func PoliciesRead(spec v1alpha1.SubmarinerSpec, digest string) string { return source(spec) + digest }
+func PoliciesRead(spec v1alpha1.SubmarinerSpec, sets []string, digest string) string {
+	return source(spec, sets) + digest
+}
 
 // policiesRead returns the annotation that the speaker's Cluster should have: what the
 // exchange has read, or, if it has not read everything yet, the annotation that is there.
 func (m *Mesh) policiesRead() string {
 	if digest := m.Snapshot.PoliciesDigest; digest != "" {
-		return PoliciesRead(m.Membership.Submariner.Spec, digest)
+		return PoliciesRead(m.Membership.Submariner.Spec, m.Membership.Sets, digest)
 	}
 	if c := m.Membership.Cluster; c != nil {
 		return c.Annotations[submarinerv1.PoliciesAnnotation]
@@ -56,7 +58,7 @@ type incomplete struct{ error }
 // incompletePolicies returns why the policies that this agent sees may not be all; nil if
 // they are.
 func incompletePolicies(s Snapshot, m Membership, book *policy.Book) error {
-	want := PoliciesRead(m.Submariner.Spec, book.Digest())
+	want := PoliciesRead(m.Submariner.Spec, m.Sets, book.Digest())
 	has := ""
 	if m.Cluster != nil {
 		has = m.Cluster.Annotations[submarinerv1.PoliciesAnnotation]
@@ -64,7 +66,7 @@ func incompletePolicies(s Snapshot, m Membership, book *policy.Book) error {
 	switch {
 	case has == want, s.PoliciesDigest == book.Digest():
 		return nil
-	case !strings.HasPrefix(has, source(m.Submariner.Spec)):
+	case !strings.HasPrefix(has, source(m.Submariner.Spec, m.Sets)):
 		return incomplete{errors.New("waiting for the cable policies: they have not been read from the broker yet")}
 	}
 	return incomplete{errors.New("waiting for the cable policies: they are changing, or differ from those on the broker")}

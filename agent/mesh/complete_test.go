@@ -69,8 +69,8 @@ func newArrivals(t *testing.T) arrivals {
 			LeftClusterSelector: v1alpha1.ClusterSelector{MatchLabels: map[string]string{"site": "cloud"}}, CableDriver: "ipsec",
 		}},
 	}
-	a.withPolicy = PoliciesRead(spec, policy.Digest([]*v1alpha1.CablePolicies{a.policy}))
-	a.withoutRead = PoliciesRead(spec, policy.Digest(nil))
+	a.withPolicy = PoliciesRead(spec, spec.Sets(), policy.Digest([]*v1alpha1.CablePolicies{a.policy}))
+	a.withoutRead = PoliciesRead(spec, spec.Sets(), policy.Digest(nil))
 	return a
 }
 
@@ -286,7 +286,7 @@ func TestConfigMapArrivesLate(t *testing.T) {
 			spec = s.Spec
 		}
 	}
-	objs := []client.Object{a.read(PoliciesRead(spec, policy.Digest([]*v1alpha1.CablePolicies{a.policy}))), a.cluster, a.endpoint, a.policy}
+	objs := []client.Object{a.read(PoliciesRead(spec, spec.Sets(), policy.Digest([]*v1alpha1.CablePolicies{a.policy}))), a.cluster, a.endpoint, a.policy}
 	p := a.plan(t, Memory{}, nil, objs...)
 	require.Empty(t, p.cables)
 	require.ErrorContains(t, p.Mesh.Refused()[0].Err, `the settings of ConfigMap "tuned" have not been copied into the policy yet`)

@@ -26,6 +26,9 @@ type Membership struct {
 	Engines    Engines
 	// Cluster is the Cluster object of this cluster; nil if there is none yet.
 	Cluster *submarinerv1.Cluster
+	// Sets are the clustersets of this cluster, sorted. The broker's administrator may have changed them since the
+	// cluster has joined.
+	Sets []string
 	// Clusters are the Cluster objects of other clusters, by ID.
 	Clusters map[string]*submarinerv1.Cluster
 	// Endpoints are the Endpoints of this cluster; Remote are the Endpoints that other
@@ -63,6 +66,9 @@ func readMembership(s Snapshot) (Membership, error) {
 		m.Own.Needed = append(m.Own.Needed, netip.PrefixFrom(ip, 32))
 	}
 	m.readClusters(s)
+	if m.Sets = s.ClusterSets; m.Sets == nil {
+		m.Sets = v1alpha1.ClusterSets(m.Submariner.Spec, m.Cluster)
+	}
 	return m, m.readNodes(s)
 }
 

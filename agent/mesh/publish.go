@@ -78,7 +78,7 @@ func (m *Mesh) cluster() *submarinerv1.Cluster {
 	c := &submarinerv1.Cluster{
 		ObjectMeta: metav1.ObjectMeta{Name: spec.ClusterID, Namespace: submarinerv1.OperatorNamespace},
 		Spec: submarinerv1.ClusterSpec{
-			ClusterID: spec.ClusterID, ColorCodes: []string{"blue"}, ClusterSets: spec.ClusterSets,
+			ClusterID: spec.ClusterID, ColorCodes: []string{"blue"}, ClusterSets: m.Membership.Sets,
 			ServiceCIDR: []string{}, ClusterCIDR: []string{}, GlobalCIDR: []string{}, PublicKey: m.publicKey(), Encryption: spec.Encryption,
 		},
 	}
@@ -93,6 +93,13 @@ func (m *Mesh) cluster() *submarinerv1.Cluster {
 	}
 	if read := m.policiesRead(); read != "" {
 		metav1.SetMetaDataAnnotation(&c.ObjectMeta, submarinerv1.PoliciesAnnotation, read)
+	}
+	if m.Snapshot.ClusterSets != nil {
+		metav1.SetMetaDataAnnotation(&c.ObjectMeta, submarinerv1.ClusterSetsAnnotation, strings.Join(m.Membership.Sets, ","))
+	} else if was := m.Membership.Cluster; was != nil {
+		if noted, ok := was.Annotations[submarinerv1.ClusterSetsAnnotation]; ok {
+			metav1.SetMetaDataAnnotation(&c.ObjectMeta, submarinerv1.ClusterSetsAnnotation, noted)
+		}
 	}
 	joined := submarinerv1.FormatLabels(m.Membership.Submariner.ClusterLabels())
 	c.Labels = clusterLabels(joined, m.Membership.Cluster)

@@ -7,11 +7,11 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
-	"slices"
 	"sync"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -30,7 +30,7 @@ const exchangeRetry = time.Second
 
 // exchanger exchanges objects with the broker while this gateway is the speaker. It
 // follows the snapshots of the loop: when the speaker changes, or the Submariner object
-// names other clustersets or another broker, the exchange stops, or starts anew. The
+// names another broker, the exchange stops, or starts anew. The
 // files with the credentials are read again by each connection, and those with the keys by each
 // pass.
 //
@@ -65,12 +65,12 @@ type target struct {
 	server    string // host:port of the broker's API server
 	ca        string // Submariner.spec.brokerK8sCA
 	insecure  bool
-	sets      []exchange.Set
+	base      string // the broker's namespace
 	from      v1alpha1.PoliciesFrom
 }
 
 func (t target) equal(o target) bool {
-	return t.clusterID == o.clusterID && t.server == o.server && t.ca == o.ca && t.insecure == o.insecure && slices.Equal(t.sets, o.sets) && t.from == o.from
+	return t.clusterID == o.clusterID && t.server == o.server && t.ca == o.ca && t.insecure == o.insecure && t.base == o.base && t.from == o.from
 }
 
 func newExchanger(o Options) *exchanger {
@@ -87,7 +87,8 @@ func (x *exchanger) Observe(s *mesh.Snapshot) error {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	if t != nil && x.target != nil && x.running != nil && t.equal(*x.target) {
-		s.PoliciesDigest = x.running.Status().Digest
+		status := x.running.Status()
+		s.PoliciesDigest, s.ClusterSets = status.Digest, status.Sets
 	}
 	return nil
 }
@@ -106,11 +107,10 @@ func targetOf(s mesh.Snapshot) *target {
 		return nil
 	}
 	spec := subs[0].Spec
-	t := &target{clusterID: spec.ClusterID, from: spec.PoliciesFrom, server: spec.BrokerK8sApiServer, ca: spec.BrokerK8sCA, insecure: spec.BrokerK8sInsecure}
-	for _, set := range spec.Sets() {
-		t.sets = append(t.sets, exchange.Set{Name: set, Namespace: broker.NamespaceIn(spec.BrokerK8sRemoteNamespace, set)})
+	return &target{
+		clusterID: spec.ClusterID, from: spec.PoliciesFrom, base: spec.BrokerK8sRemoteNamespace,
+		server: spec.BrokerK8sApiServer, ca: spec.BrokerK8sCA, insecure: spec.BrokerK8sInsecure,
 	}
-	return t
 }
 
 // follow makes Start work on a target from now on.
@@ -181,8 +181,10 @@ func (x *exchanger) run(ctx context.Context, t target) {
 	if err == nil {
 		s := x.make(exchange.Config{
 			Kinds: exchange.KindsFrom(t.from), ClusterID: t.clusterID, Namespace: submarinerv1.OperatorNamespace,
-			Local: x.local, Broker: remote, Sets: t.sets, Identity: x.identity,
-			Log: x.log, Complete: x.nudge, Warn: x.warn,
+			Local: x.local, Broker: remote, Identity: x.identity,
+			Account:     types.NamespacedName{Namespace: t.base, Name: broker.MemberName(t.clusterID)},
+			NamespaceOf: func(set string) string { return broker.NamespaceIn(t.base, set) },
+			Log:         x.log, Complete: x.nudge, Warn: x.warn,
 		})
 		x.note(s, nil)
 		err = s.Run(ctx)

@@ -90,7 +90,9 @@ func TestExchangeFollows(t *testing.T) {
 		x.loop(true)
 		require.Len(t, x.running, 1)
 		require.Equal(t, "https://192.0.2.1:6443", x.running[0].Broker.Host)
-		require.Equal(t, []exchange.Set{{Name: "default", Namespace: "submariner-k8s-broker"}}, x.running[0].Sets)
+		require.Equal(t, "submariner-k8s-broker", x.running[0].NamespaceOf("default"))
+		require.Equal(t, "submariner-k8s-broker-a", x.running[0].NamespaceOf("a"))
+		require.Equal(t, "submariner-k8s-broker/cluster-east", x.running[0].Account.String())
 		status := x.loop(true)
 		require.Equal(t, 1, x.started, "nothing has changed")
 		require.Equal(t, &mesh.ExchangeStatus{LastSync: time.Unix(1, 0), Refused: []string{"Endpoint /x on the broker: too large"}, RefusedMore: 3}, status)
@@ -101,14 +103,13 @@ func TestExchangeFollows(t *testing.T) {
 
 		x.sub.Spec.ClusterSets = []string{"a", "b"}
 		x.loop(true)
-		require.Len(t, x.running, 1)
-		require.Len(t, x.running[0].Sets, 2)
+		require.Equal(t, 1, x.started, "the exchange follows the grant by itself")
 
 		x.sub.Spec.BrokerK8sApiServer = "192.0.2.2:6443"
 		x.loop(true)
 		require.Len(t, x.running, 1)
 		require.Equal(t, "https://192.0.2.2:6443", x.running[0].Broker.Host)
-		require.Equal(t, 3, x.started)
+		require.Equal(t, 2, x.started)
 
 		require.Nil(t, x.loop(false), "another gateway was elected")
 		require.Empty(t, x.running)
@@ -144,7 +145,7 @@ func TestExchangeIsRetried(t *testing.T) {
 		require.Contains(t, log.String(), `level=INFO msg="ended: exchange with the broker"`)
 
 		require.NoError(t, os.Remove(filepath.Join(x.part.dir, "token")))
-		x.sub.Spec.ClusterSets = []string{"a"}
+		x.sub.Spec.BrokerK8sRemoteNamespace = "elsewhere"
 		x.loop(true)
 		require.Contains(t, x.loop(true).Errors[0], "reading the credentials for the broker")
 		stop()

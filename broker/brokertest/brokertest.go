@@ -78,7 +78,7 @@ func (b *Broker) awaitPolicies(t testing.TB) {
 		kept := client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"finalizers":["example.com/kept"]}}`))
 		return probe.Patch(t.Context(), Cluster(b.NS, "probe"), kept, client.DryRunAll) != nil
 	})
-	check(t, broker.RemoveMember(t.Context(), b.Admin, []string{b.NS}, "probe"))
+	check(t, broker.RemoveMember(t.Context(), b.Admin, b.NS, []string{submarinerv1.DefaultClusterSet}, "probe"))
 	Eventually(t, func() bool {
 		c := Cluster(b.NS, "probe")
 		c.Labels[submarinerv1.ClusterIDLabel] = "another"
@@ -98,7 +98,7 @@ func (b *Broker) Join(t testing.TB, id, uid string) client.Client {
 	check(t, err)
 	c := Filling(kubetest.Client(t, b.Server.As(string([]byte(cred.Token)))))
 	Eventually(t, func() bool { // the API server knows of a new token after a moment
-		return c.Get(t.Context(), client.ObjectKey{Namespace: b.NS, Name: v1alpha1.BrokerName}, &v1alpha1.Broker{}) == nil
+		return c.List(t.Context(), &submarinerv1.ClusterList{}, client.InNamespace(b.NS)) == nil
 	})
 	return c
 }
@@ -124,7 +124,7 @@ func (b *Broker) LetCreate(t testing.TB) {
 	Eventually(t, func() bool {
 		return probe.Create(t.Context(), InSlot(Endpoint(b.NS, "probe", "10-0-0-9"), "probe", 9), client.DryRunAll) == nil
 	})
-	check(t, broker.RemoveMember(t.Context(), b.Admin, []string{b.NS}, "probe"))
+	check(t, broker.RemoveMember(t.Context(), b.Admin, b.NS, []string{submarinerv1.DefaultClusterSet}, "probe"))
 }
 
 // Filling returns a client that also creates what is reserved on a broker: it changes the empty

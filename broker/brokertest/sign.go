@@ -38,6 +38,13 @@ func Grant(id string) trust.Grant {
 // Granted returns a grant, signed.
 func Granted(g trust.Grant) string { return must(Administrator().SignGrant(g)) }
 
+// IdentityIn is like Identity, for a cluster that is in the clustersets.
+func IdentityIn(id string, sets ...string) exchange.Identity {
+	g := Grant(id)
+	g.Sets = sets
+	return exchange.Identity{Key: Key(id), Grant: Granted(g), Administrator: Administrator().Public()}
+}
+
 // Identity returns what a cluster signs and verifies with.
 func Identity(id string) exchange.Identity {
 	i, ok := identities.Load(id)

@@ -3,6 +3,8 @@ package exchange
 import (
 	"fmt"
 	"strings"
+
+	submarinerv1 "subctl/api/submariner/v1"
 )
 
 // This file makes the CEL expressions that the table of kinds is written with. CEL cannot
@@ -53,3 +55,6 @@ func sizeOfRules(rules string) string {
 func Quote(s string) string {
 	return "'" + strings.NewReplacer(`\`, `\\`, "'", `\'`).Replace(s) + "'"
 }
+
+// SetExpression is a CEL expression for the clusterset of the namespace in which a request is.
+const SetExpression = "namespaceObject.metadata.labels['" + submarinerv1.ClusterSetLabel + "']"

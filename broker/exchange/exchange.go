@@ -1,6 +1,7 @@
 package exchange
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"log/slog"
@@ -33,7 +34,12 @@ type Config struct {
 	Namespace string       // of this cluster: submariner-operator
 	Local     *rest.Config // this cluster
 	Broker    *rest.Config // see broker.RESTConfig
-	Sets      []Set        // the clustersets that this cluster is in
+	// Account is the service account of this cluster on the broker, in which the administrator renews the
+	// cluster's grant.
+	Account types.NamespacedName
+	// NamespaceOf returns the namespace on the broker of a clusterset. The clustersets are those of the
+	// grant.
+	NamespaceOf func(set string) string
 	// Identity returns what the cluster signs and verifies with. It is called in every pass.
 	Identity func() (Identity, error)
 	Log      *slog.Logger
@@ -48,12 +54,19 @@ type Config struct {
 // cluster go to the broker, and the objects of other clusters come here. Plan decides
 // what is written, from what the watches of both sides have shown.
 //
-// To exchange with another configuration, stop Run and run another Exchange. Nothing is
-// deleted in between, nor before the other Exchange has read what it would delete from.
+// An Exchange follows the grant of the cluster: when the administrator adds the cluster to a clusterset, or
+// removes it from one, the exchange goes on with the others. To exchange with another configuration, stop
+// Run and run another Exchange. Nothing is deleted in between, nor before the other Exchange has read
+// what it would delete from.
 type Exchange struct {
 	config Config
 	kick   wake.Signal // something changed
 	paces  *paces
+
+	local   side
+	broker  client.WithWatch
+	sets    []*watched // sorted by name
+	renewal *renewal
 
 	digest  digest
 	memos   memos
@@ -88,7 +101,7 @@ func New(c Config) *Exchange {
 	if c.Kinds == nil {
 		c.Kinds = Kinds()
 	}
-	return &Exchange{config: c, kick: wake.NewSignal(), paces: newPaces(c.Kinds, len(c.Sets)), status: Status{Reading: true}}
+	return &Exchange{config: c, kick: wake.NewSignal(), paces: newPaces(c.Kinds), status: Status{Reading: true}}
 }
 
 // side is one namespace of one API server.
@@ -98,9 +111,12 @@ type side struct {
 	mirrors []*mirror
 }
 
+// here is the name of this cluster in messages.
+const here = "this cluster"
+
 func (s side) String() string {
 	if s.set.Name == "" {
-		return "this cluster"
+		return here
 	}
 	return "clusterset " + s.set.Name + " on the broker"
 }
@@ -108,7 +124,7 @@ func (s side) String() string {
 // Run exchanges objects until ctx is done, which is no error. Then it returns at once and
 // leaves nothing running. While the broker cannot be reached, Run changes nothing here.
 func (e *Exchange) Run(ctx context.Context) error {
-	local, sets, hangUp, err := e.sides()
+	hangUp, err := e.connect()
 	if err != nil {
 		return err
 	}
@@ -117,11 +133,8 @@ func (e *Exchange) Run(ctx context.Context) error {
 	defer hangUp()
 	defer watches.Wait()
 	defer cancel()
-	for _, side := range append([]side{local}, sets...) {
-		for _, m := range side.mirrors {
-			watches.Go(func() { m.run(ctx) })
-		}
-	}
+	e.local.watch(ctx, &watches)
+	watches.Go(func() { e.renewal.run(ctx) })
 	var retry time.Duration
 	var last time.Time
 	for {
@@ -143,7 +156,7 @@ func (e *Exchange) Run(ctx context.Context) error {
 		default:
 		}
 		last = time.Now()
-		if e.pass(ctx, local, sets) {
+		if e.pass(ctx, &watches) {
 			retry = 0
 		} else {
 			retry = min(max(2*retry, retryMin), retryMax)
@@ -151,21 +164,55 @@ func (e *Exchange) Run(ctx context.Context) error {
 	}
 }
 
-// sides makes the clients and mirrors, and a function that closes the connections of the
-// clients when they are not used any more. It contacts neither side.
-func (e *Exchange) sides() (local side, sets []side, hangUp func(), err error) {
+// connect makes the clients, and a function that closes their connections when they are not used any more.
+// It contacts neither side.
+func (e *Exchange) connect() (hangUp func(), err error) {
 	here, closeHere, err := watchClient(e.config.Local, e.config.Kinds)
 	if err != nil {
-		return side{}, nil, nil, fmt.Errorf("making a client for this cluster: %w", err)
+		return nil, fmt.Errorf("making a client for this cluster: %w", err)
 	}
 	there, closeThere, err := watchClient(e.config.Broker, e.config.Kinds)
 	if err != nil {
-		return side{}, nil, nil, fmt.Errorf("making a client for the broker: %w", err)
+		return nil, fmt.Errorf("making a client for the broker: %w", err)
 	}
-	for _, set := range e.config.Sets {
-		sets = append(sets, e.side(set, there, set.Namespace))
+	e.local, e.broker, e.sets = e.side(Set{}, here, e.config.Namespace), there, nil
+	e.renewal = &renewal{client: there, account: e.config.Account, changed: e.kick.Send}
+	return func() { closeHere(); closeThere() }, nil
+}
+
+// watched is a clusterset that is watched.
+type watched struct {
+	side
+	stop context.CancelFunc
+}
+
+// follow watches exactly these clustersets.
+func (e *Exchange) follow(ctx context.Context, sets []string, watches *sync.WaitGroup) {
+	var now []*watched
+	for _, name := range slices.Compact(slices.Sorted(slices.Values(sets))) {
+		i := slices.IndexFunc(e.sets, func(w *watched) bool { return w.set.Name == name })
+		if i >= 0 {
+			now = append(now, e.sets[i])
+			continue
+		}
+		running, stop := context.WithCancel(ctx)
+		w := &watched{e.side(Set{Name: name, Namespace: e.config.NamespaceOf(name)}, e.broker, e.config.NamespaceOf(name)), stop}
+		w.watch(running, watches)
+		now = append(now, w)
 	}
-	return e.side(Set{}, here, e.config.Namespace), sets, func() { closeHere(); closeThere() }, nil
+	for _, w := range e.sets {
+		if !slices.Contains(now, w) {
+			w.stop()
+		}
+	}
+	e.sets = now
+}
+
+// watch watches a side until ctx is done.
+func (s side) watch(ctx context.Context, watches *sync.WaitGroup) {
+	for _, m := range s.mirrors {
+		watches.Go(func() { m.run(ctx) })
+	}
 }
 
 // side makes a side; the zero set stands for this cluster, which is not bounded.
@@ -188,10 +235,11 @@ func (e *Exchange) side(set Set, c client.WithWatch, namespace string) side {
 func watchClient(config *rest.Config, kinds Table) (c client.WithWatch, hangUp func(), err error) {
 	scheme := runtime.NewScheme()
 	kinds.AddToScheme(scheme)
-	scheme.AddKnownTypes(corev1.SchemeGroupVersion, &corev1.ConfigMap{}) // the Memory
+	scheme.AddKnownTypes(corev1.SchemeGroupVersion, &corev1.ConfigMap{}, &corev1.ServiceAccount{}, &corev1.ServiceAccountList{}) // the Memory and the grant
 	metav1.AddToGroupVersion(scheme, corev1.SchemeGroupVersion)
 	mapper := meta.NewDefaultRESTMapper(nil)
 	mapper.Add(corev1.SchemeGroupVersion.WithKind("ConfigMap"), meta.RESTScopeNamespace)
+	mapper.Add(corev1.SchemeGroupVersion.WithKind("ServiceAccount"), meta.RESTScopeNamespace)
 	for _, k := range kinds {
 		resource := k.GroupVersion.WithResource(k.Resource)
 		mapper.AddSpecific(k.GroupVersion.WithKind(k.Name), resource, resource, meta.RESTScopeNamespace)
@@ -206,19 +254,24 @@ func watchClient(config *rest.Config, kinds Table) (c client.WithWatch, hangUp f
 	return c, func() { utilnet.CloseIdleConnectionsFor(transport.Transport) }, err
 }
 
-// read returns what the side holds, whether all of it was read, and the reason why it is
-// not watched now.
-func (s side) read() (objects []client.Object, known bool, err error) {
+// add appends what the side holds to objects. It returns whether all of it was read, and the reason why it
+// is not watched now.
+func (s side) add(objects *[]client.Object) (known bool, err error) {
 	known = true
 	for _, m := range s.mirrors {
 		o, k, e := m.read()
-		objects = append(objects, o...)
+		*objects = append(*objects, o...)
 		known = known && k
-		if err == nil {
-			err = e
-		}
+		err = cmp.Or(err, e)
 	}
-	return objects, known, err
+	return known, err
+}
+
+// fault returns the reason why the side is not watched now; nil if it is.
+func (s side) fault() error {
+	var none []client.Object
+	_, err := s.add(&none)
+	return err
 }
 
 // reserved returns the empty objects that the side holds: see SetSnapshot.
@@ -241,11 +294,11 @@ func (e *Exchange) report(now Status) {
 		now.LastSync = was.LastSync
 	}
 	if now.Digest == "" {
-		now.Digest = was.Digest
+		now.Digest, now.Sets = was.Digest, was.Sets
 	}
 	e.status = now
 	e.mu.Unlock()
-	if now.Digest != was.Digest && e.config.Complete != nil {
+	if (now.Digest != was.Digest || !slices.Equal(now.Sets, was.Sets)) && e.config.Complete != nil {
 		e.config.Complete()
 	}
 	known := make(map[Refusal]bool, len(was.Refused))

@@ -12,6 +12,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	submarinerv1 "subctl/api/submariner/v1"
@@ -36,7 +37,10 @@ func newSite(t *testing.T, d *brokertest.Broker, gate *kubetest.Gate, id string,
 	t.Helper()
 	server := kubetest.Shared(t)
 	server.InstallCRDs(t)
-	cred, err := broker.AddMember(t.Context(), d.Admin, d.NS, id, "uid-"+id, broker.Reservation{})
+	if len(sets) == 0 {
+		sets = []string{"default"}
+	}
+	cred, err := broker.AddMember(t.Context(), d.Admin, d.NS, id, "uid-"+id, broker.Reservation{Sets: sets})
 	require.NoError(t, err)
 	dir := t.TempDir()
 	require.NoError(t, os.WriteFile(filepath.Join(dir, "token"), cred.Token, 0o600))
@@ -46,8 +50,9 @@ func newSite(t *testing.T, d *brokertest.Broker, gate *kubetest.Gate, id string,
 	s := &site{t: t, id: id, ns: server.Namespace(t, id), client: server.Client(t)}
 	s.config = exchange.Config{
 		ClusterID: id, Namespace: s.ns, Local: server.Config(), Broker: remote, Log: slog.New(slog.DiscardHandler),
-		Identity: func() (exchange.Identity, error) { return brokertest.Identity(id), nil },
-		Sets:     []exchange.Set{{Name: "default", Namespace: d.NS}},
+		Identity:    func() (exchange.Identity, error) { return brokertest.IdentityIn(id, sets...), nil },
+		Account:     types.NamespacedName{Namespace: d.NS, Name: broker.MemberName(id)},
+		NamespaceOf: func(set string) string { return broker.NamespaceIn(d.NS, set) },
 	}
 	return s
 }

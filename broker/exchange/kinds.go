@@ -27,7 +27,8 @@ type Kind struct {
 	Object       client.Object     // an empty object
 	List         client.ObjectList // an empty list of them
 
-	// Fields returns pointers to the fields that are copied, besides the metadata.
+	// Fields returns pointers to the fields that are copied, besides the metadata. A later version may
+	// append fields: others ignore them, and take them for empty where they are missing.
 	Fields func(client.Object) []any
 
 	Named *Named
@@ -70,6 +71,10 @@ type Named struct {
 	Rules []admissionv1.Validation
 	// Stub copies the fields that ClusterID and Check read. It is nil if they read none.
 	Stub func(to, from client.Object)
+	// Sets returns the field with the clustersets that the reader of an object shares with its owner. It is no
+	// statement of the owner: on the broker it is the clusterset of the namespace, and in a copy all those
+	// in which the object was found. It is nil for kinds without that field.
+	Sets func(client.Object) *[]string
 	// Annotations are copied. All other annotations are about one side.
 	Annotations []string
 	// HasGrant is true for the one kind whose objects carry the grants of their clusters.
@@ -149,13 +154,21 @@ func clusters() Kind {
 	return Kind{
 		GroupVersion: submarinerv1.GroupVersion, Name: "Cluster", Resource: "clusters", Noun: "Cluster",
 		Object: &submarinerv1.Cluster{}, List: &submarinerv1.ClusterList{},
-		Fields: func(o client.Object) []any { return []any{&o.(*submarinerv1.Cluster).Spec} },
+		Fields: func(o client.Object) []any {
+			s := &o.(*submarinerv1.Cluster).Spec // without the clustersets: see Named.Sets
+			return []any{&s.ClusterID, &s.ColorCodes, &s.ServiceCIDR, &s.ClusterCIDR, &s.GlobalCIDR, &s.PublicKey, &s.Encryption}
+		},
 		Named: &Named{
 			Names:     NameRule{Prefix: "{id}"},
+			Sets:      func(o client.Object) *[]string { return &o.(*submarinerv1.Cluster).Spec.ClusterSets },
 			ClusterID: func(o client.Object) string { return o.(*submarinerv1.Cluster).Spec.ClusterID },
 			Stub: func(to, from client.Object) {
 				to.(*submarinerv1.Cluster).Spec.ClusterID = from.(*submarinerv1.Cluster).Spec.ClusterID
 			},
+			Rules: []admissionv1.Validation{{
+				Expression:        "(!('cluster_sets' in variables.spec) || variables.spec.cluster_sets.all(s, s == " + SetExpression + "))",
+				MessageExpression: "'in this namespace, spec.cluster_sets of the Cluster ' + variables.name + ' may only be ' + " + SetExpression,
+			}},
 			HasGrant: true,
 			Networks: func(o client.Object) []string {
 				spec := o.(*submarinerv1.Cluster).Spec

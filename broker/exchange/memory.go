@@ -21,6 +21,9 @@ type Memory struct {
 	Administrator trust.PublicKey `json:"administrator"`
 	// Last is the sequence number of the newest signature of this cluster.
 	Last int64 `json:"last,omitempty"`
+	// Grant is the newest grant of this cluster that the administrator has renewed on the broker. It is
+	// empty if there is none.
+	Grant string `json:"grant,omitempty"`
 	// Clusters is by cluster ID; submarinerv1.BrokerID is the administrator.
 	Clusters map[string]Record `json:"clusters,omitempty"`
 
@@ -144,6 +147,9 @@ func (m *Memory) merge(o Memory) {
 	}
 	m.own()
 	m.Last = max(m.Last, o.Last)
+	if newerGrant(m.Administrator, o.Grant, m.Grant) {
+		m.Grant = o.Grant
+	}
 	for id, other := range o.Clusters {
 		m.change(id, func(r *Record) {
 			r.leave(trust.Leaving{Grant: other.grant(), Time: other.Left})

@@ -94,17 +94,21 @@ func (m *mirror) watch(ctx context.Context) {
 		},
 		WatchFuncWithContext: func(ctx context.Context, o metav1.ListOptions) (watch.Interface, error) {
 			m.ask()
-			w, err := m.client.Watch(ctx, m.kind.newList(), &client.ListOptions{Namespace: m.namespace, Raw: &o})
-			// If the connection is cut or times out, client-go returns no error, but a
-			// watch that has ended already.
-			if err == nil && reflect.TypeOf(w) == reflect.TypeOf(watch.NewEmptyWatch()) {
-				w, err = nil, errNoAnswer
-			}
+			w, err := startedWatch(m.client.Watch(ctx, m.kind.newList(), &client.ListOptions{Namespace: m.namespace, Raw: &o}))
 			m.contact(err)
 			return w, err
 		},
 	}, m.kind.New(), m, cache.ReflectorOptions{Name: "broker-sync", Logger: &discard, Backoff: watchBackoff()})
 	r.RunWithContext(logr.NewContext(ctx, discard))
+}
+
+// startedWatch returns a watch, or an error if it did not start. If the connection is cut or times out,
+// client-go returns no error, but a watch that has ended already.
+func startedWatch(w watch.Interface, err error) (watch.Interface, error) {
+	if err == nil && reflect.TypeOf(w) == reflect.TypeOf(watch.NewEmptyWatch()) {
+		return nil, errNoAnswer
+	}
+	return w, err
 }
 
 // ask notes that a request is sent.

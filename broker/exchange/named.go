@@ -208,8 +208,10 @@ func (p *namedPlan) copyFrom(from client.Object, sets []string, have client.Obje
 			annotations[a] = text
 		}
 	}
-	annotations[submarinerv1.ClusterSetsAnnotation] = strings.Join(slices.Compact(sets), ",")
-	p.copy("", p.Namespace, from, labels, annotations, have)
+	sets = slices.Compact(sets)
+	annotations[submarinerv1.ClusterSetsAnnotation] = strings.Join(sets, ",")
+	sets = slices.DeleteFunc(sets, func(s string) bool { return strings.HasSuffix(s, submarinerv1.UnreadMark) })
+	p.copy("", p.Namespace, from, sets, labels, annotations, have)
 }
 
 // stays reports whether there should be a copy.
@@ -233,13 +235,15 @@ func (p *namedPlan) forget(have client.Object) {
 	p.delete("", have)
 }
 
-// copy makes have, which may be nil, a copy of an object with the labels and annotations.
+// copy makes have, which may be nil, a copy of an object with the clustersets, labels and annotations.
 // It builds the copy only if it differs, as hardly any does.
-func (p *namedPlan) copy(set, namespace string, from client.Object, labels, annotations map[string]string, have client.Object) {
+func (p *namedPlan) copy(set, namespace string, from client.Object, sets []string, labels, annotations map[string]string, have client.Object) {
 	if have != nil && maps.Equal(labels, have.GetLabels()) && maps.Equal(annotations, have.GetAnnotations()) && p.kind.sameFields(from, have) {
 		return
 	}
-	p.write(set, p.kind.namedCopy(from, namespace, labels, annotations), have)
+	want := p.kind.namedCopy(from, namespace, labels, annotations)
+	p.kind.setSets(want, sets)
+	p.write(set, want, have)
 }
 
 // isOwn reports whether an object on the broker is of this cluster.

@@ -53,6 +53,21 @@ func (k *Kind) setFields(to, from client.Object) {
 	}
 }
 
+// setsOf returns the clustersets in an object: see Named.Sets.
+func (k *Kind) setsOf(o client.Object) []string {
+	if k.Named == nil || k.Named.Sets == nil {
+		return nil
+	}
+	return *k.Named.Sets(o)
+}
+
+// setSets sets the clustersets in an object.
+func (k *Kind) setSets(o client.Object, sets []string) {
+	if k.Named != nil && k.Named.Sets != nil {
+		*k.Named.Sets(o) = sets
+	}
+}
+
 // sameFields reports whether two objects have the same fields.
 func (k *Kind) sameFields(a, b client.Object) bool {
 	return equality.Semantic.DeepEqual(k.Fields(a), k.Fields(b))

@@ -21,15 +21,15 @@ import (
 // deleted. The next signature ends that.
 
 const (
-	// clusterRenewal is the age at which the signature of the Cluster is renewed, and renewal that
+	// clusterRenewal is the age at which the signature of the Cluster is renewed, and otherRenewal that
 	// of all others. Up to 40 % is added, so that 1,000 clusters do not do so at once.
 	clusterRenewal = 50 * time.Minute
-	renewal        = 20 * time.Hour
+	otherRenewal   = 20 * time.Hour
 )
 
 // renewAt returns the age in milliseconds at which a cluster renews its signatures of a kind.
 func (k *Kind) renewAt(id string) int64 {
-	age := renewal
+	age := otherRenewal
 	if k.Named != nil && k.Named.HasGrant {
 		age = clusterRenewal
 	}
@@ -101,7 +101,7 @@ func (p *namedPlan) publishIn(set SetSnapshot, wants, there map[string]client.Ob
 		if slot != "" {
 			annotations[slotAnnotation] = slot
 		}
-		p.copy(set.Name, set.Namespace, want, want.GetLabels(), annotations, there[name])
+		p.copy(set.Name, set.Namespace, want, []string{set.Name}, want.GetLabels(), annotations, there[name])
 	}
 	for _, name := range slices.Sorted(maps.Keys(there)) {
 		if have := p.here[name]; p.ours[name] == nil && (have == nil || p.isCopy(have)) {

@@ -20,22 +20,23 @@ const pacePerSecond = 1
 // delayed, nor is what the broker's administrator makes: it must be here before pairs of clusters
 // are connected.
 type paces struct {
-	burst    int                      // of a cluster that joins, leaves or renames all it has, in all clustersets
+	burst    int                      // of a cluster that joins, leaves or renames all it has, in one clusterset
 	limiters map[string]*rate.Limiter // by cluster ID
 }
 
-func newPaces(kinds Table, sets int) *paces {
+func newPaces(kinds Table) *paces {
 	p := &paces{limiters: map[string]*rate.Limiter{}}
 	for _, k := range kinds {
-		p.burst += 2 * k.PerCluster * max(1, sets)
+		p.burst += 2 * k.PerCluster
 	}
 	return p
 }
 
 // admit returns the writes that may be written now, and reports the clusters whose other
-// writes have to wait.
-func (p *paces) admit(writes []Write, now time.Time) (admitted []Write, held []Refusal) {
-	late, namespace := map[string]int{}, ""
+// writes have to wait. sets is the number of clustersets, in each of which a cluster may change everything at
+// once.
+func (p *paces) admit(writes []Write, sets int, now time.Time) (admitted []Write, held []Refusal) {
+	late, namespace, burst := map[string]int{}, "", p.burst*max(1, sets)
 	for _, w := range writes {
 		id, _ := submarinerv1.OwnerID(w.Object)
 		if w.Set != "" || w.Op != Create && w.Op != Update || id == "" || id == submarinerv1.BrokerID {
@@ -43,8 +44,9 @@ func (p *paces) admit(writes []Write, now time.Time) (admitted []Write, held []R
 			continue
 		}
 		if p.limiters[id] == nil {
-			p.limiters[id] = rate.NewLimiter(pacePerSecond, p.burst)
+			p.limiters[id] = rate.NewLimiter(pacePerSecond, burst)
 		}
+		p.limiters[id].SetBurstAt(now, burst)
 		if !p.limiters[id].AllowN(now, 1) {
 			late[id]++
 			namespace = w.Object.GetNamespace()
@@ -53,7 +55,7 @@ func (p *paces) admit(writes []Write, now time.Time) (admitted []Write, held []R
 		admitted = append(admitted, w)
 	}
 	for id, limiter := range p.limiters {
-		if limiter.TokensAt(now) >= float64(p.burst) { // the same as a new limiter
+		if limiter.TokensAt(now) >= float64(burst) { // the same as a new limiter
 			delete(p.limiters, id)
 		}
 	}

@@ -21,29 +21,31 @@ func TestPaces(t *testing.T) {
 		}
 		return out
 	}
-	p, now := newPaces(Kinds(), 1), time.Unix(0, 0)
+	p, now := newPaces(Kinds()), time.Unix(0, 0)
 	all := of("west", Update, "", p.burst)
-	admitted, held := p.admit(all, now)
+	admitted, held := p.admit(all, 1, now)
 	require.Equal(t, all, admitted, "all that a cluster may have, at once")
 	require.Empty(t, held)
 
 	mixed := append(of("west", Update, "", 2), of("east", Create, "", 1)...)
 	mixed = append(mixed, of("west", Delete, "", 1)...)
 	mixed = append(mixed, of("west", Update, "default", 1)...)
-	admitted, held = p.admit(mixed, now)
+	admitted, held = p.admit(mixed, 1, now)
 	require.Equal(t, mixed[2:], admitted, "another cluster, deleting, and what goes to the broker do not wait")
 	require.Equal(t, "[Cluster here/west in this cluster: it changes its objects too often: 2 changes are copied later]", fmt.Sprint(held))
 
 	brokers := of(submarinerv1.BrokerID, Create, "", p.burst+1)
-	admitted, _ = p.admit(brokers, now)
+	admitted, _ = p.admit(brokers, 1, now)
 	require.Equal(t, brokers, admitted, "what the broker's administrator makes")
-	require.Equal(t, 3*p.burst, newPaces(Kinds(), 3).burst, "a cluster may have copies in every clusterset")
+	inThree := of("north", Create, "", 3*p.burst)
+	admitted, _ = p.admit(inThree, 3, now)
+	require.Equal(t, inThree, admitted, "a cluster may have copies in every clusterset")
 
 	now = now.Add(time.Second)
-	admitted, held = p.admit(mixed[:2], now)
+	admitted, held = p.admit(mixed[:2], 1, now)
 	require.Len(t, admitted, 1)
 	require.Len(t, held, 1)
 
-	p.admit(nil, now.Add(time.Hour))
+	p.admit(nil, 1, now.Add(time.Hour))
 	require.Empty(t, p.limiters, "what is as new is forgotten")
 }

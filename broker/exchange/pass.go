@@ -3,35 +3,46 @@ package exchange
 import (
 	"context"
 	"fmt"
+	"sync"
 	"time"
+
+	"subctl/broker/trust"
 )
 
 // pass compares both sides and writes the difference. It returns false if another pass
 // should follow soon.
-func (e *Exchange) pass(ctx context.Context, local side, sets []side) bool {
+func (e *Exchange) pass(ctx context.Context, watches *sync.WaitGroup) bool {
 	snap := Snapshot{ClusterID: e.config.ClusterID, Namespace: e.config.Namespace}
 	status := Status{Connected: true}
-	note := func(from side, err error) {
+	note := func(from string, err error) {
 		if err != nil {
 			status.Errors = append(status.Errors, fmt.Sprintf("watching %s: %v", from, withoutQuery(err)))
-			status.Connected = status.Connected && from.set.Name == ""
+			status.Connected = status.Connected && from == here
 		}
 	}
-	objects, known, err := local.read()
-	note(local, err)
-	snap.Local = objects
-	all := known
-	for _, set := range sets {
-		objects, known, err := set.read()
-		note(set, err)
-		snap.Sets = append(snap.Sets, SetSnapshot{Set: set.set, Known: known, Objects: objects, Reserved: set.reserved()})
-		all = all && known
-		status.Connected = status.Connected && known
+	grant, renewed, err := e.follows(ctx, &snap)
+	if err != nil {
+		status.Errors = append(status.Errors, err.Error())
+	} else {
+		e.follow(ctx, grant.Sets, watches)
+	}
+	ready := err == nil
+	known, err := e.local.add(&snap.Local)
+	note(here, err)
+	all := known && renewed
+	note("the identity of this cluster on the broker", e.renewal.fault())
+	for _, set := range e.sets {
+		there := SetSnapshot{Set: set.set, Reserved: set.reserved()}
+		there.Known, err = set.add(&there.Objects)
+		note(set.String(), err)
+		snap.Sets = append(snap.Sets, there)
+		all = all && there.Known
+		status.Connected = status.Connected && there.Known
 	}
 	var stale bool
 	var writes []Write
-	if known { // otherwise everything would look new
-		writes, stale = e.exchange(ctx, snap, all, &status, local, sets)
+	if known && ready { // otherwise everything would look new
+		writes, stale = e.exchange(ctx, snap, all, &status)
 	}
 	status.Reading = !all && len(status.Errors) == 0
 	if ctx.Err() != nil {
@@ -44,49 +55,58 @@ func (e *Exchange) pass(ctx context.Context, local side, sets []side) bool {
 	return !stale && (len(writes) == 0 || status.problem() == nil)
 }
 
+// follows completes a snapshot with the cluster's identity and memory. It returns the grant that is in force,
+// and whether it is known to be the newest.
+func (e *Exchange) follows(ctx context.Context, snap *Snapshot) (grant trust.Grant, known bool, err error) {
+	if err := e.recall(ctx, e.local.client); err != nil {
+		return grant, false, err
+	}
+	id, err := e.config.Identity()
+	if err != nil {
+		return grant, false, notJoined(err)
+	}
+	token, known := e.renewal.read()
+	if e.memory.renew(id, e.config.ClusterID, token) {
+		e.unstored = true
+	}
+	id = e.memory.newest(id, e.config.ClusterID)
+	if grant, err = id.check(e.config.ClusterID); err != nil {
+		return grant, known, notJoined(err)
+	}
+	snap.Identity = id
+	return grant, known, nil
+}
+
+func notJoined(err error) error {
+	return fmt.Errorf("nothing is exchanged with the broker: %w: join again with subctl join", err)
+}
+
 // exchange plans and carries out the plan. all reports whether everything was read. It returns
 // what was planned, and whether another pass should follow soon.
-func (e *Exchange) exchange(ctx context.Context, snap Snapshot, all bool, status *Status, local side, sets []side) (writes []Write, stale bool) {
+func (e *Exchange) exchange(ctx context.Context, snap Snapshot, all bool, status *Status) (writes []Write, stale bool) {
 	fail := func(errs ...error) {
 		for _, err := range errs {
 			status.Errors = append(status.Errors, err.Error())
 		}
 	}
-	var err error
-	if snap.Identity, err = e.identity(); err != nil {
-		fail(err)
-		return nil, false
-	}
-	if err := e.recall(ctx, local.client); err != nil {
-		fail(err)
-		return nil, true
-	}
 	e.memos.turn()
 	snap.Memory, snap.Now, snap.memos = e.memory, time.Now(), &e.memos
 	writes, refused, memory := Plan(e.config.Kinds, snap)
-	if err := e.remember(ctx, local.client, memory); err != nil {
+	if err := e.remember(ctx, e.local.client, memory); err != nil {
 		fail(err)
 	}
-	now, held := e.paces.admit(writes, time.Now())
+	now, held := e.paces.admit(writes, len(e.sets), time.Now())
 	refused = append(held, e.waiting.ripe(refused, time.Now())...)
 	status.Refused, status.RefusedMore = refused[:min(len(refused), maxRefused)], max(0, len(refused)-maxRefused)
-	n, again, errs := e.write(ctx, now, local, sets)
+	n, again, errs := e.write(ctx, now)
 	fail(errs...)
 	if all {
 		status.Digest = e.digest.of(e.config.Kinds, snap.Local, now)
+		status.Sets = []string{}
+		for _, set := range snap.Sets {
+			status.Sets = append(status.Sets, set.Name)
+		}
 	}
 	status.Writes = n
 	return writes, again || len(held) > 0
-}
-
-// identity returns the identity of the cluster, if it is complete and its grant is valid.
-func (e *Exchange) identity() (Identity, error) {
-	id, err := e.config.Identity()
-	if err == nil {
-		_, err = id.check(e.config.ClusterID)
-	}
-	if err != nil {
-		return id, fmt.Errorf("nothing is exchanged with the broker: %w: join again with subctl join", err)
-	}
-	return id, nil
 }

@@ -173,6 +173,7 @@ func (p *kindPlan) write(set string, want, have client.Object) {
 		update.SetLabels(want.GetLabels())
 		update.SetAnnotations(want.GetAnnotations())
 		p.kind.setFields(update, want)
+		p.kind.setSets(update, p.kind.setsOf(want))
 		p.writes = append(p.writes, Write{Op: Update, Set: set, Object: update, kind: p.kind})
 	}
 }

@@ -116,14 +116,14 @@ func (k *Kind) canonical(o client.Object) client.Object {
 }
 
 // decode sets the fields of an object to the fields of a statement. Further fields, of a later
-// version, are ignored.
+// version, are ignored, and fields that an earlier version does not have are empty.
 func (k *Kind) decode(fields json.RawMessage, into client.Object) error {
 	var values []json.RawMessage
 	pointers := k.Fields(into)
-	if err := json.Unmarshal(fields, &values); err != nil || len(values) < len(pointers) {
+	if err := json.Unmarshal(fields, &values); err != nil || len(values) == 0 {
 		return errors.New("what it signs is not an object of its kind")
 	}
-	for i, p := range pointers {
+	for i, p := range pointers[:min(len(pointers), len(values))] {
 		if err := json.Unmarshal(values[i], p); err != nil {
 			return errors.New("what it signs is not an object of its kind")
 		}

@@ -52,6 +52,8 @@ type Status struct {
 	// seen to be all that its clustersets have; empty if never. While it differs from the
 	// digest of the objects that are here, a change is on its way.
 	Digest string
+	// Sets are the clustersets for which Digest is, sorted.
+	Sets []string
 	// Writes counts the objects written or deleted on either side.
 	Writes uint64
 	// Refused lists the first maxRefused of the objects that are not copied; RefusedMore

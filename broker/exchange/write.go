@@ -43,19 +43,19 @@ func (t Table) phases(writes []Write) [][]int {
 // write carries out writes, to a clusterset only while it is watched. It returns how many
 // it has carried out, whether the mirrors turned out to be behind, and what failed. It notes
 // in writes what was carried out, and what the API server has rejected for good.
-func (e *Exchange) write(ctx context.Context, writes []Write, local side, sets []side) (done uint64, stale bool, errs []error) {
+func (e *Exchange) write(ctx context.Context, writes []Write) (done uint64, stale bool, errs []error) {
 	for _, phase := range e.config.Kinds.phases(writes) {
-		n, behind, failed := e.writePhase(ctx, writes, phase, local, sets)
+		n, behind, failed := e.writePhase(ctx, writes, phase)
 		done, stale, errs = done+n, stale || behind, append(errs, failed...)
 	}
 	return done, stale, errs
 }
 
-func (e *Exchange) writePhase(ctx context.Context, writes []Write, phase []int, local side, sets []side) (done uint64, stale bool, errs []error) {
-	to := map[string]side{"": local}
-	for _, set := range sets {
-		if _, _, err := set.read(); err == nil { // else the watch reports why, and a later pass writes
-			to[set.set.Name] = set
+func (e *Exchange) writePhase(ctx context.Context, writes []Write, phase []int) (done uint64, stale bool, errs []error) {
+	to := map[string]side{"": e.local}
+	for _, set := range e.sets {
+		if set.fault() == nil { // else the watch reports why, and a later pass writes
+			to[set.set.Name] = set.side
 		}
 	}
 	var (

@@ -18,6 +18,7 @@ const PoliciesAnnotation = "submariner.io/cable-policies"
 // ClusterSetsAnnotation is an annotation of local copies of other clusters' objects. It lists
 // the clustersets in which the broker has the object, sorted, separated by commas. A clusterset
 // with '?' after its name was never read since the copy was made: it may have the object, too.
+// On a cluster's own Cluster it lists the clustersets of the cluster's grant.
 const ClusterSetsAnnotation = "submariner.io/clustersets"
 
 // UnreadMark is what follows the name of such a clusterset.
@@ -105,9 +106,12 @@ func (c *Cluster) ClusterSets() []string { return c.listedSets(false) }
 func (c *Cluster) UnreadClusterSets() []string { return c.listedSets(true) }
 
 func (c *Cluster) listedSets(unread bool) (out []string) {
-	listed := c.Annotations[ClusterSetsAnnotation]
-	if listed == "" {
+	listed, noted := c.Annotations[ClusterSetsAnnotation]
+	if !noted {
 		listed = DefaultClusterSet
+	}
+	if listed == "" {
+		return nil
 	}
 	for set := range strings.SplitSeq(listed, ",") {
 		if name, marked := strings.CutSuffix(set, UnreadMark); marked == unread {

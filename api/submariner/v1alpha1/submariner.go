@@ -289,7 +289,19 @@ type SubmarinerStatus struct {
 	Conditions []metav1.Condition `json:"conditions,omitempty"`
 }
 
-// Sets returns the clustersets of the cluster, sorted; never empty.
+// ClusterSets returns the clustersets of a cluster, sorted: those of its grant, which its speaker notes on its Cluster, or
+// those that it has joined, if there is no Cluster yet.
+func ClusterSets(s SubmarinerSpec, c *submarinerv1.Cluster) []string {
+	if c != nil && c.Annotations != nil {
+		if _, noted := c.Annotations[submarinerv1.ClusterSetsAnnotation]; noted {
+			return c.ClusterSets()
+		}
+	}
+	return s.Sets()
+}
+
+// Sets returns the clustersets that the cluster has joined, sorted; never empty. The administrator of the broker may have
+// changed them since: see ClusterSets.
 func (s SubmarinerSpec) Sets() []string {
 	if len(s.ClusterSets) == 0 {
 		return []string{submarinerv1.DefaultClusterSet}

@@ -1,0 +1,158 @@
+package broker
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	submarinerv1 "subctl/api/submariner/v1"
+	"subctl/api/submariner/v1alpha1"
+	"subctl/broker/exchange"
+	"subctl/broker/trust"
+	"subctl/internal/kube"
+)
+
+// This file is what the administrator of a broker does with clustersets. Which clustersets a cluster is in
+// is stated twice: by its grant, which the administrator signs and the agents verify, and by its rights in
+// the namespaces of the clustersets, which the API server enforces. The newest grant is an annotation of the
+// cluster's service account, where the cluster finds it wherever else it is a member.
+
+// CreateSets creates clustersets on a broker. It is no error if they exist.
+func CreateSets(ctx context.Context, c client.Client, b *v1alpha1.Broker, sets []string) error {
+	o := Options{Namespace: b.Namespace, Kinds: exchange.KindsFrom(b.Spec.PoliciesFrom)}
+	var objects []client.Object
+	for _, set := range sets {
+		if err := CheckClusterSet(set); err != nil {
+			return err
+		}
+		ns := &corev1.Namespace{}
+		err := c.Get(ctx, client.ObjectKey{Name: NamespaceIn(b.Namespace, set)}, ns)
+		if client.IgnoreNotFound(err) != nil {
+			return fmt.Errorf("reading the namespace of clusterset %s: %w", set, err)
+		}
+		if err == nil && ns.Labels[submarinerv1.ClusterSetLabel] != set {
+			return fmt.Errorf("clusterset %s needs namespace %s, which is in use: choose another name", set, ns.Name)
+		}
+		objects = append(objects, clusterSet(o, set)...)
+	}
+	for _, set := range sets {
+		objects = append(objects, quota(NamespaceIn(b.Namespace, set), b.Namespace, o.Kinds))
+	}
+	return Apply(ctx, c, objects)
+}
+
+// DeleteSet deletes a clusterset that has no members.
+func DeleteSet(ctx context.Context, c client.Client, base, set string) error {
+	ns := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: NamespaceIn(base, set)}}
+	if err := client.IgnoreNotFound(c.Delete(ctx, ns)); err != nil {
+		return fmt.Errorf("deleting clusterset %s: %w", set, err)
+	}
+	return nil
+}
+
+// SetChange changes the clustersets of a member.
+type SetChange struct {
+	Cluster     string
+	Add, Remove []string
+}
+
+// apply returns the clustersets after a change, sorted.
+func (s SetChange) apply(sets []string) []string {
+	sets = slices.DeleteFunc(slices.Concat(sets, s.Add), func(set string) bool { return slices.Contains(s.Remove, set) })
+	slices.Sort(sets)
+	return slices.Compact(sets)
+}
+
+// ChangeSets changes the clustersets of a member of the broker whose base namespace is base. sets are all
+// clustersets of the broker. It gives rights before the grant that mentions them, so that the cluster can use
+// the grant at once, and takes rights away before anything else. It returns the new grant, which
+// the cluster follows by itself. An interrupted change can be repeated.
+func ChangeSets(ctx context.Context, c client.Client, base string, sets []string, change SetChange, r Reservation, administrator trust.Key, now time.Time) (trust.Grant, error) {
+	sa := &corev1.ServiceAccount{}
+	if err := c.Get(ctx, client.ObjectKey{Namespace: base, Name: MemberName(change.Cluster)}, sa); err != nil {
+		return trust.Grant{}, fmt.Errorf("reading the identity of cluster %s: %w", change.Cluster, err)
+	}
+	grant, err := NewestGrant(ctx, c, sa, sets, change.Cluster, administrator.Public())
+	if err != nil {
+		return trust.Grant{}, err
+	}
+	grant.Sets = change.apply(grant.Sets)
+	grant.Serial, grant.Invited = max(now.UnixMilli(), grant.Serial+1, grant.Authority()+1), 0
+	token, err := administrator.SignGrant(grant)
+	if err != nil {
+		return trust.Grant{}, err
+	}
+	r.Grant = grant
+	for _, set := range change.Add {
+		if err := r.enter(ctx, c, sa, set, change.Cluster, sa.Annotations[ClusterUIDAnnotation]); err != nil {
+			return grant, fmt.Errorf("adding cluster %s to clusterset %s: %w", change.Cluster, set, err)
+		}
+	}
+	for _, set := range change.Remove {
+		if err := expel(ctx, c, base, set, change.Cluster); err != nil {
+			return grant, err
+		}
+	}
+	was := sa.DeepCopy()
+	metav1.SetMetaDataAnnotation(&sa.ObjectMeta, submarinerv1.GrantAnnotation, token)
+	if err := c.Patch(ctx, sa, client.MergeFromWithOptions(was, client.MergeFromWithOptimisticLock{}), client.FieldOwner(kube.FieldOwner)); err != nil {
+		return grant, fmt.Errorf("renewing the grant of cluster %s: %w", change.Cluster, err)
+	}
+	for _, set := range change.Remove {
+		if err := exchange.Kinds().Withdraw(ctx, c, NamespaceIn(base, set), change.Cluster); err != nil {
+			return grant, fmt.Errorf("removing the objects of cluster %s from clusterset %s: %w", change.Cluster, set, err)
+		}
+	}
+	return grant, nil
+}
+
+// NewestGrant returns the newest grant of a member, whose service account is sa: the one that the
+// administrator has renewed, or the one that the cluster publishes.
+func NewestGrant(ctx context.Context, c client.Client, sa *corev1.ServiceAccount, sets []string, clusterID string, administrator trust.PublicKey) (trust.Grant, error) {
+	tokens := []string{sa.Annotations[submarinerv1.GrantAnnotation]}
+	for _, set := range sets {
+		cluster := &submarinerv1.Cluster{}
+		if err := c.Get(ctx, client.ObjectKey{Namespace: NamespaceIn(sa.Namespace, set), Name: clusterID}, cluster); client.IgnoreNotFound(err) != nil {
+			return trust.Grant{}, fmt.Errorf("reading the grant of cluster %s: %w", clusterID, err)
+		}
+		tokens = append(tokens, cluster.Annotations[submarinerv1.GrantAnnotation])
+	}
+	var newest trust.Grant
+	var errs []error
+	for _, token := range tokens {
+		if token == "" {
+			continue
+		}
+		g, err := administrator.Grant(token)
+		switch {
+		case err != nil:
+			errs = append(errs, err)
+		case g.Cluster == clusterID && (g.UID == "" || g.UID == sa.Annotations[ClusterUIDAnnotation]) && g.Compare(newest) > 0:
+			newest = g
+		}
+	}
+	if newest.Serial > 0 {
+		return newest, nil
+	}
+	return newest, errors.Join(append(errs, fmt.Errorf("cluster %s has published no valid grant yet: wait until it has joined (subctl show clusters), or check that the join file is of this broker", clusterID))...)
+}
+
+// expel takes the rights of a member in a clusterset away.
+func expel(ctx context.Context, c client.Client, base, set, clusterID string) error {
+	ns := NamespaceIn(base, set)
+	b := &rbacv1.RoleBinding{ObjectMeta: metav1.ObjectMeta{Name: memberBindingName(clusterID), Namespace: ns}}
+	if err := client.IgnoreNotFound(c.Delete(ctx, b)); err != nil {
+		return fmt.Errorf("removing the rights of cluster %s in clusterset %s: %w", clusterID, set, err)
+	}
+	if ns == base {
+		return nil
+	}
+	return leavePlace(ctx, c, ns, clusterID)
+}

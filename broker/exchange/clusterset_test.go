@@ -1,0 +1,114 @@
+package exchange_test
+
+import (
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	submarinerv1 "subctl/api/submariner/v1"
+	"subctl/broker"
+	"subctl/broker/brokertest"
+	"subctl/internal/kubetest"
+)
+
+// knows returns the clusters of which a site has a copy, with the clustersets in which they are.
+func (s *site) knows() map[string][]string {
+	s.t.Helper()
+	list := &submarinerv1.ClusterList{}
+	require.NoError(s.t, s.client.List(s.t.Context(), list, client.InNamespace(s.ns)))
+	out := map[string][]string{}
+	for _, c := range list.Items {
+		if submarinerv1.IsCopy(&c) {
+			require.Equal(s.t, c.ClusterSets(), c.Spec.ClusterSets, "what the copy shows")
+			out[c.Name] = c.Spec.ClusterSets
+		}
+	}
+	return out
+}
+
+func (s *site) eventuallyKnows(want map[string][]string) {
+	s.t.Helper()
+	var last map[string][]string
+	for end := time.Now().Add(brokertest.Patience); time.Now().Before(end); time.Sleep(brokertest.Tick) {
+		if last = s.knows(); len(last) == len(want) {
+			same := true
+			for id, sets := range want {
+				same = same && slices.Equal(last[id], sets)
+			}
+			if same {
+				return
+			}
+		}
+	}
+	require.Equal(s.t, want, last, "%s knows", s.id)
+}
+
+// TestClusterSets: a hub that is in two clustersets, and a spoke in each. The administrator then changes who is
+// where, and the clusters follow.
+func TestClusterSets(t *testing.T) {
+	server := kubetest.Shared(t)
+	d := brokertest.Deploy(t, server, "a", "b")
+	gate := kubetest.NewGate(t, server)
+	hub, east, west := newSite(t, d, gate, "hub", "a", "b"), newSite(t, d, gate, "east", "a"), newSite(t, d, gate, "west", "b")
+	for _, s := range []*site{hub, east, west} {
+		s.create(brokertest.Cluster("", s.id))
+		s.start()
+		defer func() { s.stop() }()
+	}
+	hub.eventuallyKnows(map[string][]string{"east": {"a"}, "west": {"b"}})
+	east.eventuallyKnows(map[string][]string{"hub": {"a"}})
+	west.eventuallyKnows(map[string][]string{"hub": {"b"}})
+
+	change := func(c broker.SetChange) {
+		t.Helper()
+		_, err := broker.ChangeSets(t.Context(), d.Admin, d.NS, []string{"default", "a", "b"}, c, broker.Reservation{}, brokertest.Administrator(), time.Now())
+		require.NoError(t, err)
+	}
+	change(broker.SetChange{Cluster: "east", Add: []string{"b"}})
+	hub.eventuallyKnows(map[string][]string{"east": {"a", "b"}, "west": {"b"}})
+	east.eventuallyKnows(map[string][]string{"hub": {"a", "b"}, "west": {"b"}})
+	west.eventuallyKnows(map[string][]string{"hub": {"b"}, "east": {"b"}})
+
+	east.stop() // another gateway remembers the same
+	east.start()
+	change(broker.SetChange{Cluster: "east", Remove: []string{"a"}})
+	hub.eventuallyKnows(map[string][]string{"east": {"b"}, "west": {"b"}})
+	east.eventuallyKnows(map[string][]string{"hub": {"b"}, "west": {"b"}})
+
+	change(broker.SetChange{Cluster: "east", Remove: []string{"b"}})
+	hub.eventuallyKnows(map[string][]string{"west": {"b"}})
+	west.eventuallyKnows(map[string][]string{"hub": {"b"}})
+	east.eventuallyKnows(map[string][]string{})
+	require.NoError(t, east.ex.Healthy(), "a cluster that is alone")
+
+	change(broker.SetChange{Cluster: "east", Add: []string{"a", "b"}})
+	east.eventuallyKnows(map[string][]string{"hub": {"a", "b"}, "west": {"b"}})
+	change(broker.SetChange{Cluster: "east", Add: []string{"default"}, Remove: []string{"a", "b"}})
+	east.eventuallyKnows(map[string][]string{})
+}
+
+// TestFormerMember: who is removed from a clusterset can read nothing of it.
+func TestFormerMember(t *testing.T) {
+	server := kubetest.Shared(t)
+	d := brokertest.Deploy(t, server, "a")
+	cred, err := broker.AddMember(t.Context(), d.Admin, d.NS, "east", "uid-east", broker.Reservation{Sets: []string{"a", "default"}})
+	require.NoError(t, err)
+	east := kubetest.Client(t, server.As(string([]byte(cred.Token))))
+	read := func(ns string) error {
+		return east.List(t.Context(), &submarinerv1.ClusterList{}, client.InNamespace(ns))
+	}
+	a := broker.NamespaceIn(d.NS, "a")
+	brokertest.Eventually(t, func() bool { return read(d.NS) == nil && read(a) == nil })
+	published := brokertest.Cluster(d.NS, "east")
+	published.Annotations = map[string]string{submarinerv1.GrantAnnotation: brokertest.IdentityIn("east", "a", "default").Grant}
+	require.NoError(t, d.Admin.Create(t.Context(), published))
+	for _, set := range []string{"a", "default"} {
+		_, err = broker.ChangeSets(t.Context(), d.Admin, d.NS, []string{"default", "a"}, broker.SetChange{Cluster: "east", Remove: []string{set}}, broker.Reservation{}, brokertest.Administrator(), time.Now())
+		require.NoError(t, err)
+		brokertest.Eventually(t, func() bool { return apierrors.IsForbidden(read(broker.NamespaceIn(d.NS, set))) })
+	}
+}

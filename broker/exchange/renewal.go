@@ -1,0 +1,155 @@
+package exchange
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"github.com/go-logr/logr"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/client-go/tools/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	submarinerv1 "subctl/api/submariner/v1"
+	"subctl/broker/trust"
+)
+
+// This file follows the grant of this cluster. The administrator adds the cluster to clustersets, and removes
+// it, without access to it: by a new grant on the service account of the cluster on the broker. The cluster
+// takes over a grant that is newer than its own, if the administrator has signed it for the cluster's
+// key, and remembers it: so neither the broker nor a restart takes it back.
+
+// renewal watches the service account of this cluster on the broker.
+type renewal struct {
+	client  client.WithWatch
+	account types.NamespacedName
+	changed func()
+
+	mu    sync.Mutex
+	token string // the grant; empty if there is none
+	known bool   // read at least once
+	err   error  // why it is not watched now
+	asked time.Time
+}
+
+// run watches until ctx is done.
+func (r *renewal) run(ctx context.Context) {
+	options := func(o metav1.ListOptions) *client.ListOptions {
+		return &client.ListOptions{Namespace: r.account.Namespace, FieldSelector: fields.OneTermEqualSelector("metadata.name", r.account.Name), Raw: &o}
+	}
+	discard := logr.Discard() // errors are in r.err
+	cache.NewReflectorWithOptions(&cache.ListWatch{
+		ListWithContextFunc: func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
+			r.note(nil, true)
+			list := &corev1.ServiceAccountList{}
+			err := r.client.List(ctx, list, options(o))
+			r.note(err, false)
+			return list, err
+		},
+		WatchFuncWithContext: func(ctx context.Context, o metav1.ListOptions) (watch.Interface, error) {
+			r.note(nil, true)
+			w, err := startedWatch(r.client.Watch(ctx, &corev1.ServiceAccountList{}, options(o)))
+			r.note(err, false)
+			return w, err
+		},
+	}, &corev1.ServiceAccount{}, r, cache.ReflectorOptions{Name: "grant", Logger: &discard, Backoff: watchBackoff()}).RunWithContext(logr.NewContext(ctx, discard))
+}
+
+// note records that a request is sent, or what became of it.
+func (r *renewal) note(err error, sent bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if sent {
+		r.asked = time.Now()
+		return
+	}
+	r.err, r.asked = err, time.Time{}
+}
+
+// read returns the grant on the broker, and whether it was read at least once.
+func (r *renewal) read() (token string, known bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.token, r.known
+}
+
+// fault returns why the account is not watched now; nil if it is.
+func (r *renewal) fault() error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.err == nil && !r.asked.IsZero() && time.Since(r.asked) > answerTimeout {
+		return errNoAnswer
+	}
+	return r.err
+}
+
+// The methods of cache.ReflectorStore.
+
+// Add implements cache.ReflectorStore.
+func (r *renewal) Add(obj any) error { return r.Update(obj) }
+
+// Update implements cache.ReflectorStore.
+func (r *renewal) Update(obj any) error { return r.Replace([]any{obj}, "") }
+
+// Delete implements cache.ReflectorStore. The grant stays in force: the cluster was revoked, and has no
+// rights any more, or is about to join again.
+func (r *renewal) Delete(any) error { return nil }
+
+// Replace implements cache.ReflectorStore.
+func (r *renewal) Replace(list []any, _ string) error {
+	r.mu.Lock()
+	r.known = true
+	for _, obj := range list {
+		r.token = obj.(*corev1.ServiceAccount).Annotations[submarinerv1.GrantAnnotation]
+	}
+	r.mu.Unlock()
+	r.changed()
+	return nil
+}
+
+// Resync implements cache.ReflectorStore.
+func (r *renewal) Resync() error { return nil }
+
+// renew remembers a grant for cluster id that is valid, and newer than those known. It reports whether there is
+// one.
+func (m *Memory) renew(i Identity, id, token string) bool {
+	offered := i
+	offered.Grant = token
+	if _, err := offered.check(id); token == "" || err != nil || !newerGrant(i.Administrator, token, m.newest(i, id).Grant) {
+		return false
+	}
+	if m.Administrator != i.Administrator {
+		*m = Memory{Administrator: i.Administrator}
+	}
+	m.Grant = token
+	return true
+}
+
+// newest returns the identity with the newest grant.
+func (m *Memory) newest(i Identity, id string) Identity {
+	remembered := i
+	remembered.Grant = m.Grant
+	if _, err := remembered.check(id); m.Grant == "" || err != nil || !newerGrant(i.Administrator, m.Grant, i.Grant) {
+		return i
+	}
+	return remembered
+}
+
+// newerGrant reports whether a grant is newer than another one. A grant that is not valid is older than all
+// others.
+func newerGrant(administrator trust.PublicKey, token, than string) bool {
+	if token == "" || token == than {
+		return false
+	}
+	g, err := administrator.Grant(token)
+	if err != nil {
+		return false
+	}
+	before, err := administrator.Grant(than)
+	return err != nil || g.Compare(before) > 0
+}
