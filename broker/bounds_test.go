@@ -73,8 +73,8 @@ func TestHostileSizes(t *testing.T) {
 				o.GetLabels()[fmt.Sprint("l", i)] = s
 			}
 		}),
-		"networks":    with(cluster(d.NS, "east"), func(o client.Object) { o.(*submarinerv1.Cluster).Spec.GlobalCIDR = []string{long} }),
-		"color":       with(cluster(d.NS, "east"), func(o client.Object) { o.(*submarinerv1.Cluster).Spec.ColorCodes = []string{long} }),
+		"networks": with(cluster(d.NS, "east"), func(o client.Object) { o.(*submarinerv1.Cluster).Spec.GlobalCIDR = []string{long} }),
+		"color":    with(cluster(d.NS, "east"), func(o client.Object) { o.(*submarinerv1.Cluster).Spec.ColorCodes = []string{long} }),
 		"backend": with(brokertest.InSlot(endpoint(d.NS, "east", "1"), "east", 0), func(o client.Object) {
 			for i, s := range many(20) {
 				o.(*submarinerv1.Endpoint).Spec.BackendConfig[fmt.Sprint(i)] = s

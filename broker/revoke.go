@@ -66,6 +66,9 @@ func rightsOf(ns string, sets []string, clusterID string) []client.Object {
 		for _, name := range []string{memberBindingName(clusterID), account} {
 			out = append(out, &rbacv1.RoleBinding{ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: NamespaceIn(ns, set)}})
 		}
+		if set != submarinerv1.DefaultClusterSet {
+			out = append(out, &rbacv1.Role{ObjectMeta: metav1.ObjectMeta{Name: account, Namespace: NamespaceIn(ns, set)}})
+		}
 	}
 	out = append(out, &rbacv1.RoleBinding{ObjectMeta: metav1.ObjectMeta{Name: token, Namespace: ns}})
 	for _, name := range []string{account, token} {

@@ -2,6 +2,7 @@ package exchange
 
 import (
 	"context"
+	"encoding/json"
 	"sync"
 	"time"
 
@@ -152,4 +153,14 @@ func newerGrant(administrator trust.PublicKey, token, than string) bool {
 	}
 	before, err := administrator.Grant(than)
 	return err != nil || g.Compare(before) > 0
+}
+
+// Newest returns the identity of cluster id with its newest grant: the administrator may have renewed it since
+// the cluster has joined. stored is the ConfigMap with the Memory of the cluster, or nil.
+func (i Identity) Newest(stored *corev1.ConfigMap, id string) Identity {
+	var m Memory
+	if stored != nil && json.Unmarshal([]byte(stored.Data[memoryKey]), &m) != nil {
+		return i
+	}
+	return m.newest(i, id)
 }

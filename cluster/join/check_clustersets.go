@@ -13,21 +13,39 @@ import (
 	submarinerv1 "subctl/api/submariner/v1"
 	"subctl/broker"
 	"subctl/internal/kube"
+	"subctl/internal/words"
 )
 
 // checkClusterSets refuses clustersets that the broker does not have.
 func checkClusterSets(r request) ([]string, error) {
 	var errs []error
 	for _, set := range r.Sets() {
-		if !slices.Contains(r.broker.Sets, set) {
-			errs = append(errs, fmt.Errorf("the broker has no clusterset %q, or the join file does not allow it: the clustersets are %s",
-				set, strings.Join(r.broker.Sets, ", ")))
-		} else if set != submarinerv1.DefaultClusterSet {
-			errs = append(errs, fmt.Errorf("clusterset %q: in this version clusters can only join clusterset %q", set, submarinerv1.DefaultClusterSet))
+		if slices.Contains(r.broker.Sets, set) {
+			continue
+		}
+		meant := ""
+		if near := words.Nearest(set, r.broker.Sets); near != "" {
+			meant = fmt.Sprintf("; did you mean %q?", near)
+		}
+		errs = append(errs, fmt.Errorf("the broker has no clusterset %q, or the join file does not allow it: the clustersets are %s%s: "+
+			"the administrator of the broker creates clustersets with subctl clusterset create", set, words.List(r.broker.Sets), meant))
+	}
+	if r.member.Submariner == nil || r.Reset || !r.holdsID() {
+		return nil, errors.Join(errs...)
+	}
+	if r.member.Alone && !r.specifies("clusterset") {
+		errs = append(errs, errors.New("the administrator of the broker has removed this cluster from all clustersets: specify --clusterset to enter one"))
+	}
+	for _, set := range r.member.Submariner.Spec.ClusterSets {
+		if !slices.Contains(r.Sets(), set) {
+			errs = append(errs, fmt.Errorf("this cluster is in clusterset %s, and only the administrator of the broker removes it, with: subctl clusterset remove %[1]s %s", set, r.ClusterID))
 		}
 	}
 	return nil, errors.Join(errs...)
 }
+
+// holdsID reports whether this cluster is a member now.
+func (r request) holdsID() bool { return r.isSelf(r.ClusterID) && r.broker.holds(r.member.UID) }
 
 // clustersets returns the clustersets of a broker, sorted. If the user may not list
 // namespaces, as with the credentials of a join file, it returns the clustersets of wanted
@@ -38,7 +56,7 @@ func clustersets(ctx context.Context, c client.Client, base string, wanted []str
 	if err != nil && !kube.Unreadable(err) {
 		return nil, err
 	}
-	sets := []string{submarinerv1.DefaultClusterSet}
+	var sets []string
 	for _, ns := range list.Items {
 		if set := ns.Labels[submarinerv1.ClusterSetLabel]; ns.Name == broker.NamespaceIn(base, set) {
 			sets = append(sets, set)

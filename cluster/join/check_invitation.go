@@ -41,8 +41,7 @@ func checkInvitation(r request) ([]string, error) {
 		}
 	}
 	if t := r.member.Trust; t != nil && len(r.granted(g)) > 0 {
-		before, _ := t.Administrator.Grant(t.Grant)
-		errs = append(errs, notOlder(trust.Grant{Serial: i.Expires, Invited: i.Serial}, before))
+		errs = append(errs, notOlder(trust.Grant{Serial: i.Expires, Invited: i.Serial}, r.lastGrant()))
 	}
 	return nil, errors.Join(errs...)
 }

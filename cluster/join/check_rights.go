@@ -8,6 +8,9 @@ import (
 	rbacv1 "k8s.io/api/rbac/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"subctl/api/submariner/v1alpha1"
+	"subctl/broker"
+	"subctl/broker/exchange"
 	"subctl/cluster"
 	"subctl/internal/kube"
 )
@@ -35,18 +38,30 @@ func joinRights(c client.Client, objs []client.Object) ([]kube.Right, error) {
 	), err
 }
 
-// claimRights returns the rights on the broker that join needs.
-func claimRights(ns string) []kube.Right {
+// claimRights returns the rights on the broker whose base namespace is ns that it takes to give a cluster an
+// identity.
+func claimRights(ns, clusterID string) []kube.Right {
+	return append(placeRights(ns),
+		kube.NewRight("create", "", "serviceaccounts", ns),
+		kube.Right{Verb: "get", Resource: "serviceaccounts", Namespace: ns, Name: broker.MemberName(clusterID)},
+		kube.NewRight("create", "", "secrets", ns), kube.NewRight("get", v1alpha1.GroupVersion.Group, "brokers", ns),
+	)
+}
+
+// placeRights returns the rights that it takes to bind a cluster in a namespace of the broker.
+func placeRights(ns string) []kube.Right {
 	return []kube.Right{
-		kube.NewRight("create", "", "serviceaccounts", ns), kube.NewRight("get", "", "serviceaccounts", ns),
-		kube.NewRight("create", "", "secrets", ns),
 		kube.NewRight("create", "rbac.authorization.k8s.io", "roles", ns), kube.NewRight("create", "rbac.authorization.k8s.io", "rolebindings", ns),
-		kube.NewRight("get", "submariner.io", "brokers", ns),
-		kube.NewRight("list", "submariner.io", "clusters", ns), kube.NewRight("list", "submariner.io", "endpoints", ns),
-		kube.NewRight("list", "submariner.io", "cablepolicies", ns),
-		kube.NewRight("create", "submariner.io", "clusters", ns), kube.NewRight("create", "submariner.io", "endpoints", ns),
-		kube.NewRight("create", "submariner.io", "cablepolicies", ns),
 	}
+}
+
+// setRights returns the rights that it takes to give a cluster its place in the namespace of a clusterset.
+func setRights(ns string) []kube.Right {
+	rights := placeRights(ns)
+	for _, k := range exchange.Kinds() {
+		rights = append(rights, kube.NewRight("list", k.GroupVersion.Group, k.Resource, ns), kube.NewRight("create", k.GroupVersion.Group, k.Resource, ns))
+	}
+	return rights
 }
 
 // grant is the right to grant rules to others. The API server allows it to users who have

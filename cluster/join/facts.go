@@ -31,8 +31,10 @@ type Facts struct {
 	Denied  []kube.Right // rights that the user lacks; if any, nothing below is known
 	Nodes   []corev1.Node
 	Network networks.Discovered
-	// Submariner describes how the cluster has joined; nil if it has not.
+	// Submariner describes how the cluster has joined; nil if it has not. Its clustersets are those in which the
+	// cluster is now. Alone reports that there are none.
 	Submariner *v1alpha1.Submariner
+	Alone      bool
 	// Trust is what the cluster signs and verifies with; nil if it has not joined.
 	Trust *cluster.Trust
 	// Namespace is the namespace of the agents; nil if it does not exist.
@@ -83,6 +85,14 @@ func ReadFacts(ctx context.Context, s cluster.Side, o Options) (*Facts, error) {
 	f.Network = *network
 	if f.Submariner, err = kube.Optional(ctx, s, &v1alpha1.Submariner{}, client.ObjectKey{Namespace: cluster.Namespace, Name: v1alpha1.SubmarinerName}); err != nil {
 		return nil, err
+	}
+	if f.Submariner != nil {
+		own, err := kube.Optional(ctx, s, &submarinerv1.Cluster{}, client.ObjectKey{Namespace: cluster.Namespace, Name: f.Submariner.Spec.ClusterID})
+		if err != nil {
+			return nil, err
+		}
+		f.Submariner.Spec.ClusterSets = v1alpha1.ClusterSets(f.Submariner.Spec, own)
+		f.Alone = len(f.Submariner.Spec.ClusterSets) == 0
 	}
 	if f.Trust, err = readTrust(ctx, s); err != nil {
 		return nil, err
@@ -143,18 +153,30 @@ type BrokerFacts struct {
 	Members []catalog.Set
 }
 
-// clusters returns the Clusters on the broker.
+// clusters returns the Clusters on the broker, each once.
 func (f *BrokerFacts) clusters() (out []submarinerv1.Cluster) {
 	for _, set := range f.Members {
 		out = append(out, set.Clusters...)
 	}
-	return out
+	return once(out, func(c submarinerv1.Cluster) string { return c.Name })
 }
 
-// endpoints returns the Endpoints on the broker.
+// endpoints returns the Endpoints on the broker, each once.
 func (f *BrokerFacts) endpoints() (out []submarinerv1.Endpoint) {
 	for _, set := range f.Members {
 		out = append(out, set.Endpoints...)
+	}
+	return once(out, func(e submarinerv1.Endpoint) string { return e.Name })
+}
+
+// once returns the first object of each name.
+func once[T any](all []T, name func(T) string) (out []T) {
+	seen := map[string]bool{}
+	for _, o := range all {
+		if !seen[name(o)] {
+			seen[name(o)] = true
+			out = append(out, o)
+		}
 	}
 	return out
 }
@@ -164,7 +186,7 @@ func (f *BrokerFacts) endpoints() (out []submarinerv1.Endpoint) {
 func ReadBrokerFacts(ctx context.Context, s cluster.Side, ns, clusterID string, sets []string) (*BrokerFacts, error) {
 	f := &BrokerFacts{URL: s.URL, Version: s.Version, Namespace: ns}
 	var err error
-	if f.Denied, err = kube.Denied(ctx, s, claimRights(ns)); err != nil || len(f.Denied) > 0 {
+	if f.Denied, err = kube.Denied(ctx, s, claimRights(ns, clusterID)); err != nil || len(f.Denied) > 0 {
 		return f, err
 	}
 	f.Broker, err = kube.Optional(ctx, s, &v1alpha1.Broker{}, client.ObjectKey{Namespace: ns, Name: v1alpha1.BrokerName})
@@ -179,12 +201,16 @@ func ReadBrokerFacts(ctx context.Context, s cluster.Side, ns, clusterID string, 
 		return nil, err
 	}
 	for _, set := range sets {
+		if !slices.Contains(f.Sets, set) {
+			continue // checkClusterSets reports it
+		}
+		denied, err := kube.Denied(ctx, s, setRights(broker.NamespaceIn(ns, set)))
+		if f.Denied = append(f.Denied, denied...); err != nil || len(denied) > 0 {
+			return f, err
+		}
 		in := client.InNamespace(broker.NamespaceIn(ns, set))
 		clusters, endpoints, policies := &submarinerv1.ClusterList{}, &submarinerv1.EndpointList{}, &v1alpha1.CablePoliciesList{}
 		if err := errors.Join(s.List(ctx, clusters, in), s.List(ctx, endpoints, in), s.List(ctx, policies, in)); err != nil {
-			if kube.Unreadable(err) {
-				continue // checkClusterSets reports it
-			}
 			return nil, fmt.Errorf("listing the members of clusterset %q: %w", set, err)
 		}
 		clusters.Items = slices.DeleteFunc(clusters.Items, func(c submarinerv1.Cluster) bool {

@@ -50,6 +50,8 @@ type Plan struct {
 	// the differences from the grant that it has, sorted.
 	Grant   trust.Grant
 	Granted []Change
+	// LastGrant is the grant that the cluster has now; zero if it has none.
+	LastGrant trust.Grant
 	// Trust is what the cluster signs and verifies with now; nil if it has not joined.
 	Trust *cluster.Trust
 	// Left is the grant with which a cluster with this ID has left; zero if none has.
@@ -92,7 +94,7 @@ func MakePlan(o Options, file *broker.JoinFile, f *Facts, b *BrokerFacts) (*Plan
 	p.Submariner = r.submariner(pods, services)
 	p.Grant, p.Trust, p.Left = r.grant(), f.Trust, r.left()
 	p.NewKeys = b.Holder == nil || r.revoked() || p.Left.Serial > 0
-	p.Granted = r.granted(p.Grant)
+	p.LastGrant, p.Granted = r.lastGrant(), r.granted(p.Grant)
 	if p.Before != nil {
 		p.Changes = changes(p.Before.Spec, p.Submariner.Spec)
 		e := r.affected(p.Before, p.Submariner, p.Changes)
@@ -110,7 +112,7 @@ func MakePlan(o Options, file *broker.JoinFile, f *Facts, b *BrokerFacts) (*Plan
 // reservation returns what the broker reserves for the cluster: an Endpoint for each gateway, and one
 // of what the cluster has of the kinds whose names people choose.
 func (r request) reservation() broker.Reservation {
-	out := broker.Reservation{ToPublish: maps.Clone(r.member.Shared), Grant: r.grant(), Kinds: exchange.KindsFrom(r.broker.Broker.Spec.PoliciesFrom)}
+	out := broker.Reservation{Sets: r.Sets(), ToPublish: maps.Clone(r.member.Shared), Grant: r.grant(), Kinds: exchange.KindsFrom(r.broker.Broker.Spec.PoliciesFrom)}
 	if out.ToPublish == nil {
 		out.ToPublish = map[string]int{}
 	}

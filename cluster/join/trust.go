@@ -10,6 +10,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	submarinerv1 "subctl/api/submariner/v1"
 	"subctl/broker/trust"
 	"subctl/cable"
 	"subctl/cluster"
@@ -79,14 +80,31 @@ func (r request) gatewayCount() int {
 	return max(n, 1)
 }
 
+// lastGrant returns the newest grant of the cluster: the one with which it joined, or the one that the
+// administrator has renewed since on the broker. It is zero if there is none for the key of the cluster.
+func (r request) lastGrant() (newest trust.Grant) {
+	t := r.member.Trust
+	if t == nil {
+		return newest
+	}
+	tokens := []string{t.Grant}
+	if r.broker.Holder != nil {
+		tokens = append(tokens, r.broker.Holder.Annotations[submarinerv1.GrantAnnotation])
+	}
+	for _, token := range tokens {
+		if g, err := t.Administrator.Grant(token); err == nil && g.Key == t.Key.Public() && g.Compare(newest) > 0 {
+			newest = g
+		}
+	}
+	return newest
+}
+
 // granted returns how a grant differs from the grant that the cluster has, except for the key and
 // the serial. A grant that is not valid is replaced as a whole.
 func (r request) granted(will trust.Grant) []Change {
 	was := map[string]string{}
-	if t := r.member.Trust; t != nil {
-		if g, err := t.Administrator.Grant(t.Grant); err == nil && g.Key == t.Key.Public() {
-			was = grantFields(g)
-		}
+	if g := r.lastGrant(); g.Serial > 0 {
+		was = grantFields(g)
 	}
 	return diff(was, grantFields(will))
 }
@@ -114,17 +132,16 @@ func texts(list []string) []any {
 // it any more. So does a cluster that has left with the grant that it has.
 func (j *Operation) trust(added bool, now time.Time) (cluster.Trust, error) {
 	t := cluster.Trust{Administrator: j.File.Administrator}
-	grant, before := j.Plan.Grant, j.Plan.Left
+	grant, before, last := j.Plan.Grant, j.Plan.Left, j.Plan.LastGrant
 	grant.Serial = max(now.UnixMilli(), before.Serial+1)
 	if stored := j.Plan.Trust; stored != nil {
 		t = *stored
-		g, err := t.Administrator.Grant(t.Grant)
-		hasLeft := j.Plan.Left.Serial > 0 && g.Compare(j.Plan.Left) <= 0
+		hasLeft := j.Plan.Left.Serial > 0 && last.Compare(j.Plan.Left) <= 0
 		if len(j.Plan.Granted) == 0 && !added && !hasLeft {
 			return t, nil
 		}
-		if added = added || hasLeft; err == nil && !hasLeft {
-			grant.Serial, before = max(grant.Serial, g.Serial+1), g
+		if added = added || hasLeft; last.Serial > 0 && !hasLeft {
+			grant.Serial, before = max(grant.Serial, last.Serial+1), last
 		}
 	}
 	if added || t.Key.IsZero() {

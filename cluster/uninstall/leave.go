@@ -56,16 +56,18 @@ func (u *Operation) leave(ctx context.Context, hub client.Client, sub *v1alpha1.
 // cluster from the broker. The order matters: the account of the cluster, which is removed last,
 // publishes that.
 func (u *Operation) leaveBroker(ctx context.Context, hub client.Client, sub *v1alpha1.Submariner) error {
-	var namespaces []string
-	for _, set := range sub.Spec.Sets() {
-		namespaces = append(namespaces, broker.NamespaceIn(sub.Spec.BrokerK8sRemoteNamespace, set))
+	key := client.ObjectKey{Namespace: cluster.Namespace, Name: sub.Spec.ClusterID}
+	own, err := kube.Optional(ctx, u.Cluster, &submarinerv1.Cluster{}, key)
+	if err != nil {
+		return err
 	}
-	leaving, err := u.signLeaving(ctx)
+	base, sets := sub.Spec.BrokerK8sRemoteNamespace, v1alpha1.ClusterSets(sub.Spec, own)
+	leaving, err := u.signLeaving(ctx, sub.Spec.ClusterID)
 	if err != nil {
 		u.unrevoked(sub, err.Error(), "--force")
-		return broker.RemoveMember(ctx, hub, namespaces, sub.Spec.ClusterID)
+		return broker.RemoveMember(ctx, hub, base, sets, sub.Spec.ClusterID)
 	}
-	without, err := broker.Leave(ctx, hub, namespaces, sub.Spec.ClusterID, leaving)
+	without, err := broker.Leave(ctx, hub, base, sets, sub.Spec.ClusterID, leaving)
 	if err != nil && !errors.Is(err, broker.ErrNotMember) {
 		u.unrevoked(sub, err.Error())
 		return err
@@ -75,11 +77,11 @@ func (u *Operation) leaveBroker(ctx context.Context, hub client.Client, sub *v1a
 	} else {
 		u.Report.Done("the grant of cluster %q is revoked", sub.Spec.ClusterID)
 	}
-	return broker.RemoveMember(ctx, hub, namespaces, sub.Spec.ClusterID)
+	return broker.RemoveMember(ctx, hub, base, sets, sub.Spec.ClusterID)
 }
 
 // signLeaving returns the statement that the cluster has left, signed with its key.
-func (u *Operation) signLeaving(ctx context.Context) (string, error) {
+func (u *Operation) signLeaving(ctx context.Context, id string) (string, error) {
 	stored := &corev1.Secret{}
 	if err := u.Cluster.Get(ctx, client.ObjectKey{Namespace: cluster.Namespace, Name: cluster.TrustSecret}, stored); err != nil {
 		return "", fmt.Errorf("reading the signing key: %w", err)
@@ -88,7 +90,12 @@ func (u *Operation) signLeaving(ctx context.Context) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	return t.Key.SignLeaving(t.Grant, time.Now().UnixMilli())
+	memory, err := kube.Optional(ctx, u.Cluster, &corev1.ConfigMap{}, client.ObjectKey{Namespace: cluster.Namespace, Name: exchange.MemoryName})
+	if err != nil {
+		return "", err
+	}
+	newest := exchange.Identity{Key: t.Key, Grant: t.Grant, Administrator: t.Administrator}.Newest(memory, id)
+	return t.Key.SignLeaving(newest.Grant, time.Now().UnixMilli())
 }
 
 // unrevoked warns that the grant of the cluster stays valid, and how an administrator revokes it.

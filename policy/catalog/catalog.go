@@ -54,7 +54,11 @@ type Set struct {
 // OfMember returns the catalog of a joined cluster, from the objects in the namespace of
 // its agents.
 func OfMember(sub *v1alpha1.Submariner, o Objects) *Catalog {
-	c := &Catalog{Keeper: sub.Spec.ClusterID, Sets: sub.Spec.Sets(), BrokerOnly: sub.Spec.PoliciesFrom.BrokerOnly()}
+	c := &Catalog{Keeper: sub.Spec.ClusterID, BrokerOnly: sub.Spec.PoliciesFrom.BrokerOnly()}
+	own := slices.IndexFunc(o.Clusters, func(cluster submarinerv1.Cluster) bool { return cluster.Name == c.Keeper && !submarinerv1.IsCopy(&cluster) })
+	if c.Sets = sub.Spec.Sets(); own >= 0 {
+		c.Sets = v1alpha1.ClusterSets(sub.Spec, &o.Clusters[own])
+	}
 	driver := drivers.Default
 	if offered, err := drivers.Listed(sub.Spec); err == nil {
 		driver = offered[0].Name()
