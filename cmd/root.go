@@ -118,7 +118,7 @@ func newRoot(g *globals) *cobra.Command {
 		&cobra.Group{ID: groupInspect, Title: "Inspect:"},
 	)
 
-	add(root, groupJoin, newDeployBroker(g), newRecoverBrokerInfo(g), newInvite(g), newJoin(g), newRotateKey(g), newUninstall(g), newRevoke(g))
+	add(root, groupJoin, newDeployBroker(g), newRecoverBrokerInfo(g), newInvite(g), newJoin(g), newRotateKey(g), newUninstall(g), newRevoke(g), newClusterSet(g))
 	add(root, groupCables, newCablePolicy(g), newLabel(g))
 	add(root, groupInspect, newShow(g))
 	add(root, "", newVersion(g), newOptions(g), newAgent(g))

@@ -55,7 +55,9 @@ type Set struct {
 // its agents.
 func OfMember(sub *v1alpha1.Submariner, o Objects) *Catalog {
 	c := &Catalog{Keeper: sub.Spec.ClusterID, BrokerOnly: sub.Spec.PoliciesFrom.BrokerOnly()}
-	own := slices.IndexFunc(o.Clusters, func(cluster submarinerv1.Cluster) bool { return cluster.Name == c.Keeper && !submarinerv1.IsCopy(&cluster) })
+	own := slices.IndexFunc(o.Clusters, func(cluster submarinerv1.Cluster) bool {
+		return cluster.Name == c.Keeper && !submarinerv1.IsCopy(&cluster)
+	})
 	if c.Sets = sub.Spec.Sets(); own >= 0 {
 		c.Sets = v1alpha1.ClusterSets(sub.Spec, &o.Clusters[own])
 	}

@@ -165,6 +165,14 @@ type decided struct {
 	there bool
 }
 
+// Connections returns all pairs of clusters that have a clusterset in common, with the cable that they should have.
+func (c *Catalog) Connections() (out []CableChange) {
+	for pair, dec := range c.decisions {
+		out = append(out, CableChange{Pair: pair, Then: c.cable(pair, dec)})
+	}
+	return out
+}
+
 // apart returns why two clusters are no pair.
 func (c *Catalog) apart(p policy.Pair) error {
 	for _, id := range []string{p.X.ID, p.Y.ID} {

@@ -11,6 +11,7 @@ import (
 
 	submarinerv1 "subctl/api/submariner/v1"
 	"subctl/api/submariner/v1alpha1"
+	"subctl/cable/drivers"
 	"subctl/policy"
 )
 
@@ -174,5 +175,18 @@ func (c *Catalog) without(id string) *Catalog {
 	out := *c
 	out.Clusters = slices.DeleteFunc(slices.Clone(c.Clusters), func(other policy.Cluster) bool { return other.ID == id })
 	out.Policies = slices.DeleteFunc(slices.Clone(c.Policies), func(p *v1alpha1.CablePolicies) bool { return c.Maker(p) == id })
+	return &out
+}
+
+// InSets returns the catalog with a cluster in other clustersets. A cluster that is not known has no other
+// properties.
+func (c *Catalog) InSets(id string, sets []string) *Catalog {
+	out := *c
+	out.Clusters = slices.Clone(c.Clusters)
+	i, found := slices.BinarySearchFunc(out.Clusters, id, func(cluster policy.Cluster, id string) int { return cmp.Compare(cluster.ID, id) })
+	if !found {
+		out.Clusters = slices.Insert(out.Clusters, i, policy.Cluster{ID: id, Driver: drivers.Default})
+	}
+	out.Clusters[i].Sets = sets
 	return &out
 }

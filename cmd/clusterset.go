@@ -1,0 +1,161 @@
+package cmd
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	submarinerv1 "subctl/api/submariner/v1"
+	"subctl/api/submariner/v1alpha1"
+	"subctl/broker"
+	"subctl/internal/cli"
+	"subctl/internal/look"
+	"subctl/internal/words"
+	"subctl/policy/catalog"
+)
+
+const clustersetLong = `Create and delete clustersets, and change which clusters are in them.
+
+A clusterset is a group of clusters that are connected to each other. A cluster may be in
+several clustersets, and forwards nothing from one of them to another. What is not in a
+clusterset of a cluster does not exist for that cluster: the API server of the broker does not
+show it, and gateways do not connect it.
+
+All commands work on the broker on the cluster of the current context.`
+
+func newClusterSet(g *globals) *cobra.Command {
+	c := &cobra.Command{
+		Use:     "clusterset",
+		Aliases: []string{"clustersets"},
+		Short:   "Change which clusters are connected",
+		Long:    clustersetLong,
+		Args:    cli.NoSuchCommand,
+	}
+	c.AddCommand(newClusterSetCreate(g), newClusterSetDelete(g), newClusterSetAdd(g), newClusterSetRemove(g),
+		newClusterSetList(g), newClusterSetShow(g), newClusterSetCan(g))
+	return c
+}
+
+// sets is what the commands of clusterset know of a broker.
+type sets struct {
+	client  client.Client
+	broker  *v1alpha1.Broker
+	sets    []broker.ClusterSet
+	catalog *catalog.Catalog
+}
+
+// setsFlags are the flags of the commands of clusterset.
+type setsFlags struct {
+	*globals
+	namespace string
+}
+
+func (o *setsFlags) add(c *cobra.Command) {
+	cli.Lacks(c, "contexts", "a broker is on one cluster: choose it with --context")
+	c.Flags().StringVarP(&o.namespace, "namespace", "n", submarinerv1.BrokerNamespace, "namespace of the broker")
+}
+
+func (o *setsFlags) read(ctx context.Context) (*sets, error) {
+	c, err := o.Client(ctx)
+	if err != nil {
+		return nil, err
+	}
+	s := &sets{client: c}
+	if s.broker, err = readBroker(ctx, c, o.namespace); err != nil {
+		return nil, err
+	}
+	if s.sets, err = broker.ClusterSets(ctx, c, o.namespace); err != nil {
+		return nil, err
+	}
+	if s.catalog, err = look.ReadBrokerPolicies(ctx, c, s.broker); err != nil {
+		return nil, err
+	}
+	for _, id := range s.members() { // by their rights, not by what they have published so far
+		s.catalog = s.catalog.InSets(id, s.of(id))
+	}
+	return s, nil
+}
+
+// names returns the names of the clustersets.
+func (s *sets) names() []string {
+	var out []string
+	for _, set := range s.sets {
+		out = append(out, set.Name)
+	}
+	return out
+}
+
+// members returns the IDs of all members, sorted.
+func (s *sets) members() []string {
+	var out []string
+	for _, set := range s.sets {
+		out = append(out, set.Members...)
+	}
+	slices.Sort(out)
+	return slices.Compact(out)
+}
+
+// of returns the clustersets of a cluster.
+func (s *sets) of(id string) []string {
+	var out []string
+	for _, set := range s.sets {
+		if slices.Contains(set.Members, id) {
+			out = append(out, set.Name)
+		}
+	}
+	return out
+}
+
+// find returns a clusterset, or an error that suggests the nearest name.
+func (s *sets) find(name string) (broker.ClusterSet, error) {
+	for _, set := range s.sets {
+		if set.Name == name {
+			return set, nil
+		}
+	}
+	meant := ""
+	if near := words.Nearest(name, s.names()); near != "" {
+		meant = fmt.Sprintf("; did you mean %q?", near)
+	}
+	return broker.ClusterSet{}, fmt.Errorf("the broker has no clusterset %q: the clustersets are %s%s", name, words.List(s.names()), meant)
+}
+
+// known returns an error unless a cluster is a member of the broker. One that was removed from its last clusterset
+// has an identity still.
+func (s *sets) known(state broker.State, id string) error {
+	if slices.Contains(state.Members, id) {
+		return nil
+	}
+	meant := ""
+	if near := words.Nearest(id, state.Members); near != "" {
+		meant = fmt.Sprintf("; did you mean %q?", near)
+	}
+	return fmt.Errorf("the broker has no member %q: it has %s%s", id, cmp.Or(words.List(state.Members), "no members"), meant)
+}
+
+// completeSets completes the names of clustersets.
+func (o *setsFlags) completeSets(ctx context.Context) ([]string, error) {
+	s, err := o.read(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return s.names(), nil
+}
+
+// completeSetAndClusters completes the name of a clusterset, and then the IDs of clusters.
+func (o *setsFlags) completeSetAndClusters(c *cobra.Command, args []string, typed string) ([]string, cobra.ShellCompDirective) {
+	s, err := o.read(c.Context())
+	if err != nil {
+		return nil, cobra.ShellCompDirectiveNoFileComp
+	}
+	candidates := s.names()
+	if len(args) > 0 {
+		candidates = slices.DeleteFunc(s.members(), func(id string) bool { return slices.Contains(args[1:], id) })
+	}
+	return slices.DeleteFunc(candidates, func(x string) bool { return !strings.HasPrefix(x, typed) }), cobra.ShellCompDirectiveNoFileComp
+}

@@ -1,0 +1,199 @@
+package cmd
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	submarinerv1 "subctl/api/submariner/v1"
+	"subctl/broker"
+	"subctl/internal/cli"
+	"subctl/internal/look"
+	"subctl/internal/printer"
+	"subctl/internal/words"
+	"subctl/policy/catalog"
+)
+
+const clustersetAddLong = `Add clusters that have joined to a clusterset, without access to them.
+
+Their rights on the broker and their grants are renewed, for which the join file with the
+administrator's key is needed. The clusters follow by themselves, within seconds. The pairs of
+clusters that are connected then are printed on stdout.`
+
+const clustersetRemoveLong = `Remove clusters from a clusterset, without access to them.
+
+Their rights in the clusterset end first, and then their objects in it are deleted. The other
+members disconnect them, within seconds, unless they share another clusterset. The pairs of
+clusters that lose their connection are printed on stdout: the command asks for confirmation by
+--force if there are any, and if a cluster would not be in any clusterset any more.`
+
+// clustersetChange adds clusters to a clusterset, or removes them from it.
+type clustersetChange struct {
+	setsFlags
+	set, file     string
+	clusters      []string
+	remove        bool
+	dryRun, force bool
+	format        *printer.Flag
+}
+
+func newClusterSetAdd(g *globals) *cobra.Command {
+	return (&clustersetChange{setsFlags: setsFlags{globals: g}}).command("add", "Add clusters to a clusterset", clustersetAddLong,
+		"  subctl clusterset add hub-a east west --context hub --dry-run\n  subctl clusterset add hub-a east west --context hub")
+}
+
+func newClusterSetRemove(g *globals) *cobra.Command {
+	return (&clustersetChange{setsFlags: setsFlags{globals: g}, remove: true}).command("remove", "Remove clusters from a clusterset", clustersetRemoveLong,
+		"  subctl clusterset remove hub-a east --context hub --dry-run\n  subctl clusterset remove hub-a east --context hub --force")
+}
+
+func (o *clustersetChange) command(verb, short, long, example string) *cobra.Command {
+	c := &cobra.Command{
+		Use: verb + " SET CLUSTER...", Short: short, Long: long, Example: example,
+		Args: func(_ *cobra.Command, args []string) error {
+			if len(args) < 2 {
+				return fmt.Errorf("%s requires a clusterset and the IDs of clusters: subctl clusterset %[1]s SET CLUSTER", verb)
+			}
+			o.set, o.clusters = args[0], slices.Compact(slices.Sorted(slices.Values(args[1:])))
+			var errs []error
+			for _, id := range o.clusters {
+				errs = append(errs, submarinerv1.CheckClusterID(id))
+			}
+			return errors.Join(errs...)
+		},
+		RunE: func(c *cobra.Command, _ []string) error { return forAdministrators(o.run(c.Context())) },
+	}
+	o.flags(c)
+	c.ValidArgsFunction = o.completeSetAndClusters
+	return c
+}
+
+func (o *clustersetChange) flags(c *cobra.Command) {
+	o.add(c)
+	f := c.Flags()
+	f.StringVar(&o.file, "broker-info", "", "join file with the administrator's key, which signs the grants; - for stdin (default: "+broker.JoinFileName+")")
+	f.BoolVar(&o.dryRun, "dry-run", false, "print what would change, without changing it")
+	f.BoolVar(&o.force, "force", false, "continue even if clusters lose connections, or encryption")
+	o.format = cli.DryRunOutput(c, &o.dryRun, printer.Table, printer.JSON, printer.YAML)
+}
+
+func (o *clustersetChange) run(ctx context.Context) error {
+	s, err := o.read(ctx)
+	if err != nil {
+		return err
+	}
+	if _, err := s.find(o.set); err != nil {
+		return err
+	}
+	state, err := broker.Look(ctx, s.client, o.namespace)
+	if err != nil {
+		return err
+	}
+	var errs []error
+	for _, id := range o.clusters {
+		if err := s.known(state, id); err != nil {
+			errs = append(errs, err)
+		} else if in := slices.Contains(s.of(id), o.set); in != o.remove {
+			errs = append(errs, fmt.Errorf("cluster %s is %s clusterset %s: its clustersets are %s", id, map[bool]string{true: "already in", false: "not in"}[in], o.set, words.List(s.of(id))))
+		}
+	}
+	if err := errors.Join(errs...); err != nil {
+		return err
+	}
+	return o.change(ctx, s)
+}
+
+// change prints what changes, and changes it unless clusters lose connections that they may not lose.
+func (o *clustersetChange) change(ctx context.Context, s *sets) error {
+	then, alone := s.catalog, []string{}
+	for _, id := range o.clusters {
+		sets := o.then(s.of(id))
+		if then = then.InSets(id, sets); len(sets) == 0 {
+			alone = append(alone, id)
+		}
+	}
+	change := s.catalog.Compare(then)
+	lost := o.lost(change, alone)
+	if o.dryRun {
+		if err := o.print(change); err != nil {
+			return err
+		}
+		if lost != nil && !o.force {
+			o.progress().Warn("%v\nwithout --force, this is refused", lost)
+			return cli.Trouble()
+		}
+		return nil
+	}
+	if lost != nil && !o.force {
+		return fmt.Errorf("%w\nnothing was changed: to continue nevertheless, add --force", lost)
+	}
+	general, err := o.generalFile(o.file)
+	if err != nil {
+		return err
+	}
+	if err := general.CheckBroker(s.broker); err != nil {
+		return err
+	}
+	if err := look.PrintChange(o.Out, o.progress(), change); err != nil {
+		return err
+	}
+	for _, id := range o.clusters {
+		how, did := broker.SetChange{Cluster: id, Add: []string{o.set}}, "added cluster %s to clusterset %s"
+		if o.remove {
+			how, did = broker.SetChange{Cluster: id, Remove: []string{o.set}}, "removed cluster %s from clusterset %s"
+		}
+		if _, err := broker.ChangeSets(ctx, s.client, o.namespace, s.names(), how, broker.Reservation{}, general.AdministratorKey(), o.Now()); err != nil {
+			return err
+		}
+		o.progress().Done(did, id, o.set)
+	}
+	return nil
+}
+
+// then returns the clustersets of a cluster after the change.
+func (o *clustersetChange) then(sets []string) []string {
+	if o.remove {
+		return slices.DeleteFunc(sets, func(set string) bool { return set == o.set })
+	}
+	sets = append(sets, o.set)
+	slices.Sort(sets)
+	return sets
+}
+
+// lost returns what is lost, as an error; nil if nothing is.
+func (o *clustersetChange) lost(change catalog.Change, alone []string) error {
+	var errs []error
+	if worse := change.Losses(); len(worse) > 0 {
+		var pairs []string
+		for _, x := range worse {
+			pairs = append(pairs, x.Pair.String())
+		}
+		errs = append(errs, fmt.Errorf("these pairs of clusters lose their connection, or its encryption: %s", strings.Join(pairs, ", ")))
+	}
+	if len(alone) > 0 {
+		errs = append(errs, fmt.Errorf("these clusters would not be in any clusterset, and not be connected to any other: %s", words.List(alone)))
+	}
+	return errors.Join(errs...)
+}
+
+func (o *clustersetChange) print(change catalog.Change) error {
+	verb := "add %s to clusterset %s"
+	if o.remove {
+		verb = "remove %s from clusterset %s"
+	}
+	if !o.format.Format().Structured() {
+		return cli.PrintDryRun(o.IOStreams, o.format.Format(), func() error { return look.PrintChange(o.Out, o.progress(), change) })
+	}
+	var actions []string
+	for _, id := range o.clusters {
+		actions = append(actions, fmt.Sprintf(verb, "cluster "+id, o.set))
+	}
+	for _, x := range change.Cables {
+		actions = append(actions, fmt.Sprintf("%s: %s -> %s", x.Pair, look.CableText(x.Now), look.CableText(x.Then)))
+	}
+	return cli.PrintActions(o.IOStreams, o.format.Format(), actions)
+}
