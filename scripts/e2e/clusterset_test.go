@@ -1,0 +1,101 @@
+//go:build e2e
+
+package e2e
+
+import (
+	"encoding/json"
+	"fmt"
+	"maps"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"subctl/internal/measure"
+)
+
+// clusterset runs a command of the broker's administrator.
+func clusterset(t *testing.T, args ...string) string {
+	t.Helper()
+	return must(t, slices.Concat([]string{"subctl", "clusterset"}, args, []string{"--context", "cluster1"})...)
+}
+
+// knows returns the other clusters that a cluster has any object of.
+func knows(t *testing.T, cluster string) []string {
+	t.Helper()
+	var list struct {
+		Items []struct {
+			Metadata struct{ Labels map[string]string }
+		}
+	}
+	text := kubectl(t, cluster, "-n", "submariner-operator", "get", "clusters.submariner.io,endpoints.submariner.io,cablepolicies.submariner.io", "-o", "json")
+	require.NoError(t, json.Unmarshal([]byte(text), &list))
+	found := map[string]bool{}
+	for _, o := range list.Items {
+		if id := o.Metadata.Labels["submariner-io/clusterID"]; id != "" && id != cluster && id != "BROKER" {
+			found[id] = true
+		}
+	}
+	return slices.Sorted(maps.Keys(found))
+}
+
+// The administrator makes cluster1 the hub of two spokes, without access to them: the spokes lose each other, and
+// nothing else.
+func TestJ1ClusterSets(t *testing.T) {
+	clusterset(t, "create", "hub-a", "hub-b")
+	t.Cleanup(func() {
+		for _, c := range clusters {
+			_, _ = sh("subctl", "clusterset", "add", "default", c, "--context", "cluster1") // it fails where it is in it
+		}
+		for _, set := range []string{"hub-a", "hub-b"} {
+			_, _ = sh("subctl", "clusterset", "delete", set, "--force", "--context", "cluster1")
+		}
+		cabled(t, wanted)
+	})
+	for set, members := range map[string][]string{"hub-a": {"cluster1", "cluster2"}, "hub-b": {"cluster1", "cluster3"}} {
+		clusterset(t, append([]string{"add", set}, members...)...)
+	}
+	from, to := workersOf(t, "cluster2 cluster3")
+	apart := startStream(t, from, to)
+	lossless(t, 1, func() map[string]lost {
+		all := startStreams(t, "cluster1 cluster2", "cluster1 cluster3")
+		out, code := sh("subctl", "clusterset", "remove", "default", "cluster2", "--context", "cluster1")
+		require.Error(t, code)
+		require.Contains(t, out, "these pairs of clusters lose their connection, or its encryption: cluster2 - cluster3")
+		clusterset(t, "remove", "default", "cluster2", "--force")
+		stopped := eventually(t, 30*time.Second, func() error {
+			if out, err := reach(from, to); err == nil {
+				return fmt.Errorf("cluster2 still reaches cluster3: %s", out)
+			}
+			return nil
+		})
+		measure.Record(t, measure.AtMost("removed from a clusterset: other clusters unreachable after", measure.Values{stopped.Seconds()}, 3, "s"))
+		clusterset(t, "remove", "default", "cluster1", "cluster3", "--force")
+		time.Sleep(5 * time.Second)
+		return all.stop(t)
+	})
+	require.Positive(t, apart.stop(t).Lost, "an established flow ends, too")
+	require.Equal(t, []string{"cluster2", "cluster3"}, knows(t, "cluster1"))
+	require.Equal(t, []string{"cluster1"}, knows(t, "cluster2"), "nothing else exists for a spoke")
+	require.Equal(t, []string{"cluster1"}, knows(t, "cluster3"))
+	for _, node := range nodes("cluster2") {
+		require.NotContains(t, holdings(t, node), nodeIP(t, gateway(t, "cluster3")), "%s has anything of cluster3", node)
+	}
+	flows(t, "cluster1", "cluster2")
+	flows(t, "cluster1", "cluster3")
+	out, _ := stdout(t, "subctl", "clusterset", "can", "cluster2", "cluster3", "--context", "cluster1")
+	require.Contains(t, out, "no clusterset in common")
+
+	clusterset(t, "add", "hub-b", "cluster2")
+	took := eventually(t, 30*time.Second, func() error {
+		_, err := reach(from, to)
+		return err
+	})
+	measure.Record(t, measure.AtMost("added to a clusterset: other clusters reachable after", measure.Values{took.Seconds()}, 5, "s"))
+}
+
+// reach gets an answer of a pod, within a second.
+func reach(from, to pod) (string, error) {
+	return from.try("get", "http://"+to.ip+":8080/", "--timeout", "1s")
+}
