@@ -112,3 +112,41 @@ func TestFormerMember(t *testing.T) {
 		brokertest.Eventually(t, func() bool { return apierrors.IsForbidden(read(broker.NamespaceIn(d.NS, set))) })
 	}
 }
+
+// The clustersets that a copy shows are those in which it was found, whatever its owner or the broker claims.
+func TestHostileClusterSets(t *testing.T) {
+	v := newVictim(t)
+	c, _, _ := v.west()
+	c.Spec.ClusterSets = []string{"prod", "lab", "default"}
+	brokertest.Annotate(c, submarinerv1.ClusterSetsAnnotation, "prod")
+	require.Empty(t, v.sync(unsigned("default", c), unsigned("lab")))
+	copied := v.local[id(c)].(*submarinerv1.Cluster)
+	require.Equal(t, []string{"default"}, copied.Spec.ClusterSets)
+	require.Equal(t, []string{"default"}, copied.ClusterSets())
+}
+
+// A member writes no clusterset but the one of the namespace.
+func TestHostileMemberClaimsClusterSets(t *testing.T) {
+	server := kubetest.Shared(t)
+	d := brokertest.Deploy(t, server, "a", "b")
+	cred, err := broker.AddMember(t.Context(), d.Admin, d.NS, "east", "uid-east", broker.Reservation{Sets: []string{"a"}})
+	require.NoError(t, err)
+	east := brokertest.Filling(kubetest.Client(t, server.As(string([]byte(cred.Token)))))
+	a := broker.NamespaceIn(d.NS, "a")
+	brokertest.Eventually(t, func() bool {
+		return east.List(t.Context(), &submarinerv1.ClusterList{}, client.InNamespace(a)) == nil
+	})
+	published := brokertest.Cluster(a, "east")
+	published.Spec.ClusterSets = []string{"a", "b"}
+	err = east.Create(t.Context(), published)
+	require.True(t, apierrors.IsForbidden(err), "%v", err)
+	require.ErrorContains(t, err, "in this namespace, spec.cluster_sets of the Cluster east may only be a")
+	published.Spec.ClusterSets = []string{"a"}
+	require.NoError(t, east.Create(t.Context(), published))
+	for _, ns := range []string{d.NS, broker.NamespaceIn(d.NS, "b")} {
+		require.True(t, apierrors.IsForbidden(east.List(t.Context(), &submarinerv1.ClusterList{}, client.InNamespace(ns))), ns)
+		elsewhere := brokertest.Cluster(ns, "east")
+		require.True(t, apierrors.IsForbidden(east.Update(t.Context(), elsewhere)), ns)
+		require.True(t, apierrors.IsForbidden(east.Create(t.Context(), elsewhere)), ns)
+	}
+}

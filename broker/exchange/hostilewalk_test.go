@@ -148,7 +148,9 @@ func versionOf(have client.Object, versions []client.Object) client.Object {
 func stated(o client.Object) string {
 	switch o := o.(type) {
 	case *submarinerv1.Cluster:
-		return fmt.Sprint(o.Labels, o.Spec)
+		spec := o.Spec
+		spec.ClusterSets = nil // the owner does not state them
+		return fmt.Sprint(o.Labels, spec)
 	case *submarinerv1.Endpoint:
 		return fmt.Sprint(o.Labels, o.Spec)
 	}

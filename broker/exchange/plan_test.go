@@ -231,11 +231,13 @@ func TestFederatedFields(t *testing.T) {
 	writes, _ := plan(exchange.Kinds(), exchange.Snapshot{ClusterID: "east", Namespace: here, Local: []client.Object{o}, Sets: []exchange.SetSnapshot{set("default")}})
 	want := cluster("submariner-k8s-broker", "east")
 	want.Labels = map[string]string{"a": "b", submarinerv1.ClusterIDLabel: "east"}
+	want.Spec.ClusterSets = []string{"default"}
 	brokertest.SignAt(want, "", now.UnixMilli())
 	require.Equal(t, want, writes[0].Object)
 
 	writes, _ = plan(exchange.Kinds(), exchange.Snapshot{ClusterID: "west", Namespace: here, Sets: []exchange.SetSnapshot{set("lab", want.DeepCopy()), set("default", want.DeepCopy())}})
 	want.Namespace, want.Annotations[submarinerv1.ClusterSetsAnnotation] = here, "default,lab"
+	want.Spec.ClusterSets = []string{"default", "lab"}
 	require.Equal(t, want, writes[0].Object)
 }
 
