@@ -33,11 +33,11 @@ func TestLeave(t *testing.T) {
 	east := d.Join(t, "east", "uid-east")
 	require.NoError(t, fillOrChange(ctx, east, cluster(d.NS, "east")))
 	for range 2 { // it can be repeated
-		without, err := broker.Leave(ctx, east, []string{d.NS}, "east", leaving(t, "east"))
+		without, err := broker.Leave(ctx, east, d.NS, []string{submarinerv1.DefaultClusterSet}, "east", leaving(t, "east"))
 		require.NoError(t, err)
 		require.Empty(t, without)
 	}
-	require.NoError(t, broker.RemoveMember(ctx, east, []string{d.NS}, "east"))
+	require.NoError(t, broker.RemoveMember(ctx, east, d.NS, []string{submarinerv1.DefaultClusterSet}, "east"))
 	require.Eventually(t, func() bool { return stored(t, d, "east") == 1 }, patience, tick, "the rest is deleted")
 	c := &submarinerv1.Cluster{}
 	require.NoError(t, d.Admin.Get(ctx, client.ObjectKey{Namespace: d.NS, Name: "east"}, c))
@@ -53,14 +53,14 @@ func TestLeave(t *testing.T) {
 	require.NoError(t, fillOrChange(ctx, again, cluster(d.NS, "east")), "it takes the place of the statement")
 	require.NoError(t, d.Admin.Get(ctx, client.ObjectKeyFromObject(c), c))
 	require.NotContains(t, c.Annotations, submarinerv1.LeavingAnnotation)
-	_, err = broker.Leave(ctx, again, []string{d.NS}, "east", leaving(t, "east"))
+	_, err = broker.Leave(ctx, again, d.NS, []string{submarinerv1.DefaultClusterSet}, "east", leaving(t, "east"))
 	require.NoError(t, err)
-	require.NoError(t, broker.RemoveMember(ctx, again, []string{d.NS}, "east"))
+	require.NoError(t, broker.RemoveMember(ctx, again, d.NS, []string{submarinerv1.DefaultClusterSet}, "east"))
 
 	t.Log("without a Cluster there is nothing that it could replace")
 	west := d.Join(t, "west", "uid-west")
 	require.NoError(t, d.Admin.Delete(ctx, cluster(d.NS, "west")))
-	without, err := broker.Leave(ctx, west, []string{d.NS}, "west", leaving(t, "west"))
+	without, err := broker.Leave(ctx, west, d.NS, []string{submarinerv1.DefaultClusterSet}, "west", leaving(t, "west"))
 	require.NoError(t, err)
 	require.Equal(t, []string{d.NS}, without)
 }

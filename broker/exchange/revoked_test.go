@@ -69,13 +69,13 @@ func TestHostileClusterThatHasLeft(t *testing.T) {
 
 	leaving, err := brokertest.Key("west").SignLeaving(brokertest.Identity("west").Grant, time.Now().UnixMilli())
 	require.NoError(t, err)
-	without, err := broker.Leave(t.Context(), d.Admin, []string{d.NS}, "west", leaving)
+	without, err := broker.Leave(t.Context(), d.Admin, d.NS, []string{"default"}, "west", leaving)
 	require.NoError(t, err)
 	require.Empty(t, without)
 	east.eventually("east", eastCable)
 	west.create(endpoint(west.ns, "west", "10-0-0-2"))
 	time.Sleep(time.Second) // several passes
-	require.NoError(t, broker.RemoveMember(t.Context(), d.Admin, []string{d.NS}, "west"))
+	require.NoError(t, broker.RemoveMember(t.Context(), d.Admin, d.NS, []string{"default"}, "west"))
 	c := cluster(d.NS, "west")
 	require.NoError(t, d.Admin.Get(t.Context(), client.ObjectKeyFromObject(c), c))
 	require.True(t, exchange.IsRemoved(c), "the gateway has undone it")

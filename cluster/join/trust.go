@@ -136,6 +136,9 @@ func (j *Operation) trust(added bool, now time.Time) (cluster.Trust, error) {
 	grant.Serial = max(now.UnixMilli(), before.Serial+1)
 	if stored := j.Plan.Trust; stored != nil {
 		t = *stored
+		if g, err := t.Administrator.Grant(t.Grant); err == nil && g.Compare(last) > 0 {
+			last = g
+		}
 		hasLeft := j.Plan.Left.Serial > 0 && last.Compare(j.Plan.Left) <= 0
 		if len(j.Plan.Granted) == 0 && !added && !hasLeft {
 			return t, nil
