@@ -45,6 +45,9 @@ func CreateSets(ctx context.Context, c client.Client, b *v1alpha1.Broker, sets [
 	for _, set := range sets {
 		objects = append(objects, quota(NamespaceIn(b.Namespace, set), b.Namespace, o.Kinds))
 	}
+	if err := Preflight(ctx, c, objects); err != nil {
+		return err
+	}
 	return Apply(ctx, c, objects)
 }
 

@@ -11,6 +11,7 @@ import (
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	submarinerv1 "subctl/api/submariner/v1"
 	"subctl/api/submariner/v1alpha1"
 	"subctl/broker"
 	"subctl/broker/trust"
@@ -54,6 +55,7 @@ const deployBrokerExample = `  # deploy a broker on the cluster of context "hub"
 // deployBrokerOptions are the options of deploy-broker.
 type deployBrokerOptions struct {
 	invite        inviteOptions
+	sets          []string
 	components    []string
 	globalnet     bool
 	globalnetCIDR string
@@ -94,6 +96,7 @@ func newDeployBroker(g *globals) *cobra.Command {
 	o.invite.addFlags(o.flags)
 	f := o.flags
 	f.StringSliceVar(&o.components, "components", []string{broker.Connectivity}, "components that clusters install: "+broker.Connectivity)
+	f.StringSliceVar(&o.sets, "clusterset", nil, "clustersets to create besides "+submarinerv1.DefaultClusterSet+"; an existing broker keeps its clustersets")
 	f.BoolVar(&o.globalnet, "globalnet", false, "record that clusters get globally unique addresses; not implemented in this version, which refuses clusters whose networks overlap")
 	f.StringVar(&o.globalnetCIDR, "globalnet-cidr-range", globalnet.DefaultRange, "network from which those addresses are allocated")
 	f.UintVar(&o.globalnetSize, "globalnet-cluster-size", globalnet.DefaultClusterSize, "number of those addresses per cluster; rounded up to a power of two")
