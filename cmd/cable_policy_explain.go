@@ -121,8 +121,8 @@ func printReason(w io.Writer, all *catalog.Catalog, r catalog.Reason) error {
 	} else {
 		fmt.Fprintf(&b, "  rule %d of cable policy %s decides: %s\n", r.Rule, r.Policy, r.Why)
 	}
-	if rule := all.Rule(r.Policy, r.MadeBy, r.Rule); rule != nil {
-		fmt.Fprintf(&b, "    left: %s, right: %s, made by %s\n", policy.SelectorText(rule.LeftClusterSelector), policy.SelectorText(rule.RightClusterSelector), catalog.MakerName(r.MadeBy))
+	if rule := all.Rule(r); rule != nil {
+		fmt.Fprintf(&b, "    left: %s, right: %s, made by %s, for clusterset %s\n", policy.SelectorText(rule.LeftClusterSelector), policy.SelectorText(rule.RightClusterSelector), catalog.MakerName(r.MadeBy), strings.Join(r.ClusterSets, ", "))
 	}
 	if r.EncryptionRequiredBy != "" {
 		fmt.Fprintf(&b, "  %s requires encryption\n", r.EncryptionRequiredBy)

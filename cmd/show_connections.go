@@ -15,7 +15,8 @@ import (
 )
 
 const connectionsLong = `Every active gateway has one connection to each active gateway of every other cluster.
-GATEWAY, CLUSTER and REMOTE IP describe the remote gateway. CABLE DRIVER is the driver in
+GATEWAY, CLUSTER and REMOTE IP describe the remote gateway. CLUSTERSETS are the clustersets
+that the two clusters share, if you may read the clusters. CABLE DRIVER is the driver in
 use or, if there is no cable, the driver that should be in use. POLICY is the cable policy
 that chose the driver; it is empty if none did. MESSAGE describes the problem, if there is
 one. Connections that were reported more than 15 s ago are shown as errors; those of a gateway
@@ -43,6 +44,7 @@ type connectionRow struct {
 	Cluster       string   `json:"cluster"`
 	Gateway       string   `json:"gateway"`
 	RemoteCluster string   `json:"remoteCluster"`
+	ClusterSets   []string `json:"clusterSets"` // that both clusters are in
 	RemoteGateway string   `json:"remoteGateway"`
 	RemoteIP      string   `json:"remoteIP"`
 	NAT           bool     `json:"nat"`
@@ -73,12 +75,13 @@ func connectionsTable() look.Section { return connectionsView().Section() }
 
 func connectionsView() look.View[connectionRow] {
 	return look.View[connectionRow]{
-		Noun: connectionsNoun, Short: "Show the connections between gateways", Long: connectionsLong, Reads: []look.Read{look.ReadGateways}, Joined: true,
+		Noun: connectionsNoun, Short: "Show the connections between gateways", Long: connectionsLong, Reads: []look.Read{look.ReadGateways, look.ReadMembersIfAllowed}, Joined: true,
 		Rows: connectionRows, Trouble: connectionTrouble,
 		Columns: []printer.Column[connectionRow]{
 			{Head: "LOCAL GATEWAY", Wide: true, Cell: func(r connectionRow) string { return r.Gateway }},
 			{Head: "GATEWAY", Cell: func(r connectionRow) string { return r.RemoteGateway }},
 			{Head: "CLUSTER", Cell: func(r connectionRow) string { return r.RemoteCluster }},
+			{Head: "CLUSTERSETS", Max: 30, Cell: func(r connectionRow) string { return strings.Join(r.ClusterSets, ", ") }},
 			{Head: "REMOTE IP", Cell: func(r connectionRow) string { return r.RemoteIP }},
 			{Head: "NAT", Cell: func(r connectionRow) string { return look.YesNo(r.NAT) }},
 			{Head: "CABLE DRIVER", Cell: func(r connectionRow) string { return r.CableDriver }},
@@ -108,7 +111,7 @@ func connectionRows(s look.Site) []connectionRow {
 		for _, c := range gw.Status.Connections {
 			r := connectionRow{
 				Cluster: s.Name, Gateway: gw.Name,
-				RemoteCluster: c.Endpoint.ClusterID, RemoteGateway: c.Endpoint.Hostname, RemoteIP: remoteIP(c), NAT: c.UsingNAT,
+				RemoteCluster: c.Endpoint.ClusterID, ClusterSets: s.Members.Shared(c.Endpoint.ClusterID), RemoteGateway: c.Endpoint.Hostname, RemoteIP: remoteIP(c), NAT: c.UsingNAT,
 				CableDriver: catalog.CableDriver(c), Subnets: append([]string{}, c.Endpoint.Subnets...),
 				Status: string(c.Status), StatusMessage: c.StatusMessage,
 				Policy: c.Policy, Rule: c.Rule, DesiredDriver: c.DesiredDriver, MTU: c.MTU, PathMTU: c.PathMTU, ReceivedBytes: c.ReceivedBytes, SentBytes: c.SentBytes, IsolationDrops: c.IsolationDrops,

@@ -12,7 +12,8 @@ import (
 
 const endpointsLong = `An endpoint is the end of the cables at an active gateway. The list contains the endpoints
 of the cluster ("local"), and the endpoints of other clusters that its gateways connect to
-("remote").
+("remote"). CLUSTERSETS are the clustersets of the cluster, or those that it shares with the
+other cluster.
 
 The exit code is 3 if the cluster has no gateway.`
 
@@ -20,6 +21,7 @@ The exit code is 3 if the cluster has no gateway.`
 type endpointRow struct {
 	Cluster         string   `json:"cluster"`
 	EndpointCluster string   `json:"endpointCluster"`
+	ClusterSets     []string `json:"clusterSets"` // of both clusters
 	EndpointGateway string   `json:"endpointGateway"`
 	EndpointIP      string   `json:"endpointIP"`
 	PublicIP        string   `json:"publicIP"`
@@ -30,7 +32,7 @@ type endpointRow struct {
 
 func endpointsTable() look.Section {
 	return look.View[endpointRow]{
-		Noun: "endpoints", Short: "Show the endpoints of cables", Long: endpointsLong, Reads: []look.Read{look.ReadGateways}, Joined: true,
+		Noun: "endpoints", Short: "Show the endpoints of cables", Long: endpointsLong, Reads: []look.Read{look.ReadGateways, look.ReadMembersIfAllowed}, Joined: true,
 		Rows: endpointRows,
 		Trouble: func(s look.Site, _ []endpointRow) []string {
 			if len(s.Gateways) == 0 {
@@ -40,6 +42,7 @@ func endpointsTable() look.Section {
 		},
 		Columns: []printer.Column[endpointRow]{
 			{Head: "CLUSTER", Cell: func(r endpointRow) string { return r.EndpointCluster }},
+			{Head: "CLUSTERSETS", Max: 30, Cell: func(r endpointRow) string { return strings.Join(r.ClusterSets, ", ") }},
 			{Head: "GATEWAY", Wide: true, Cell: func(r endpointRow) string { return r.EndpointGateway }},
 			{Head: "ENDPOINT IP", Cell: func(r endpointRow) string { return r.EndpointIP }},
 			{Head: "PUBLIC IP", Cell: func(r endpointRow) string { return r.PublicIP }},
@@ -54,7 +57,7 @@ func endpointRows(s look.Site) []endpointRow {
 	var rows []endpointRow
 	add := func(e submarinerv1.EndpointSpec, driver, kind string) {
 		rows = append(rows, endpointRow{
-			Cluster: s.Name, EndpointCluster: e.ClusterID, EndpointGateway: e.Hostname, EndpointIP: e.PrivateIP, PublicIP: e.PublicIP,
+			Cluster: s.Name, EndpointCluster: e.ClusterID, ClusterSets: s.Members.Shared(e.ClusterID), EndpointGateway: e.Hostname, EndpointIP: e.PrivateIP, PublicIP: e.PublicIP,
 			CableDriver: cmp.Or(driver, e.Backend), Type: kind, Subnets: append([]string{}, e.Subnets...),
 		})
 	}

@@ -110,6 +110,9 @@ func worlds() map[string]world {
 		},
 	}
 	west := append(workloads("quay.io/submariner/subctl:v0.1.0"), submariner("west"), gateway("west", "gw-1", time.Second, toEast), passive(gateway("west", "gw-2", 3*time.Second)), broker)
+	expelled := member(submarinerv1.OperatorNamespace, "west", "172.18.0.2", "vxlan", nil)[0]
+	expelled.SetLabels(nil) // not a copy
+	expelled.SetAnnotations(map[string]string{submarinerv1.ClusterSetsAnnotation: ""})
 	return map[string]world{
 		"well":     {"west": west},
 		"two":      {"west": west, "east": {submariner("east"), gateway("east", "gw-e", time.Second, toWest)}},
@@ -124,6 +127,7 @@ func worlds() map[string]world {
 		"empty":    {"west": nil},
 		"hub":      {"west": {broker}},
 		"known":    {"west": append(knownClusters(), submariner("west"), gateway("west", "gw-1", time.Second, toEast))},
+		"expelled": {"west": {submariner("west"), expelled, gateway("west", "gw-1", time.Second)}},
 		"members":  {"west": append(brokerMembers(), broker)},
 		"mixed":    {"west": west, "east": nil},
 		"gone":     {"west": west, "east": nil, "lost": nil},
@@ -136,7 +140,7 @@ func TestShow(t *testing.T) {
 		"well show connections", "well show connections -o wide", "well show connections -o json", "well show connections -o yaml",
 		"well show gateways", "well show gateways -o json", "well show endpoints", "well show endpoints -o wide", "well show endpoints -o json",
 		"well show networks", "well show networks -o json", "well show versions", "well show versions -o json",
-		"well show clusters", "known show clusters", "known show clusters -o wide", "known show clusters -o json", "alone show clusters", "hub show clusters", "members show clusters", "members show clusters -o json", "empty show clusters", "empty show clusters -o json",
+		"well show clusters", "known show clusters", "expelled show endpoints", "known show connections", "known show endpoints", "known show clusters -o wide", "known show clusters -o json", "alone show clusters", "hub show clusters", "members show clusters", "members show clusters -o json", "empty show clusters", "empty show clusters -o json",
 		"well show brokers", "well show brokers -o json", "well show all", "well show all -o json",
 		"drained show connections", "two show connections", "two show connections -o json", "two show connections --contexts east,west", "two show connections --context east",
 		"down show connections", "down show connections -o wide", "down show connections -o json", "down show gateways", "down show endpoints",

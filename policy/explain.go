@@ -5,12 +5,16 @@ import (
 	"fmt"
 	"slices"
 
+	"k8s.io/apimachinery/pkg/api/equality"
+
 	"subctl/api/submariner/v1alpha1"
 )
 
 // Explanation is a Decision with its reasons.
 type Explanation struct {
 	Decision
+	// ClusterSets are the clustersets of the pair from which the policy that decides comes, sorted.
+	ClusterSets []string
 	// Why is the reason why the policy decides, or why the default driver is used.
 	Why string
 	// Beaten are the other rules that match the pair, in order of precedence.
@@ -33,6 +37,7 @@ func (b *Book) Explain(x, y Cluster) Explanation {
 		e.Why = "policies apply only to clusters that share a clusterset"
 		return e
 	}
+	e.ClusterSets = b.setsOf(e.Decision, mx, my)
 	_, winner := b.choose(mx, my)
 	var others, before []*rule // the other rules; the valid rules that are set aside
 	ahead := true
@@ -72,6 +77,27 @@ func (b *Book) Explain(x, y Cluster) Explanation {
 		e.Why = fmt.Sprintf("apart from %d rules that are set aside, %s", len(e.SetAside), e.Why)
 	}
 	return e
+}
+
+// setsOf returns the clustersets of a pair that have the rule that decides for it, sorted.
+func (b *Book) setsOf(d Decision, x, y matches) []string {
+	var out []string
+	var first *rule // another clusterset may have a different rule of the same name
+	for r := range b.matching(x, y) {
+		if r.ref() != (RuleRef{d.Policy, d.Maker, d.Rule}) || first != nil && !equality.Semantic.DeepEqual(first.spec, r.spec) {
+			continue
+		}
+		for _, set := range r.sets {
+			if slices.Contains(x.Sets, set) && slices.Contains(y.Sets, set) {
+				out = append(out, set)
+			}
+		}
+		if first == nil {
+			first = r
+		}
+	}
+	slices.Sort(out)
+	return slices.Compact(out)
 }
 
 // setAside returns the reason why a rule of a third party does not decide, although it takes

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"slices"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	submarinerv1 "subctl/api/submariner/v1"
@@ -17,6 +18,22 @@ type Members struct {
 	*catalog.Catalog
 	Clusters  map[string]submarinerv1.Cluster        // by ID; the own cluster may have none yet
 	Endpoints map[string][]submarinerv1.EndpointSpec // by ID, in the order of the API server
+}
+
+// Shared returns the clustersets that the cluster of the catalog shares with the cluster with the
+// given ID, sorted. For its own ID, it returns all its clustersets. It is never nil.
+func (m *Members) Shared(id string) []string {
+	out := []string{}
+	if m == nil {
+		return out
+	}
+	c, _ := m.Cluster(id)
+	for _, set := range slices.Sorted(slices.Values(c.Sets)) {
+		if slices.Contains(m.Sets, set) {
+			out = append(out, set)
+		}
+	}
+	return out
 }
 
 // ReadMembers reads the clusters that a member knows, or, on a cluster that has not joined
@@ -36,6 +53,18 @@ func ReadMembers(ctx context.Context, r client.Reader, s *Site) error {
 		objects = append(objects, set.Objects)
 	}
 	s.Members = membersOf(catalog.OfBroker(s.Brokers[0].Spec, sets), objects...)
+	return err
+}
+
+// ReadMembersIfAllowed is like ReadMembers for a user who need not have the rights for it: without
+// them it reads nothing.
+func ReadMembersIfAllowed(ctx context.Context, r client.Reader, s *Site) error {
+	seen := *s
+	err := ReadMembers(ctx, r, &seen)
+	if apierrors.IsForbidden(err) {
+		return nil
+	}
+	*s = seen
 	return err
 }
 

@@ -329,5 +329,5 @@ func TestList(t *testing.T) {
 	require.Equal(t, 2, l.Undecided)
 	require.Len(t, l.Troubles, 2)
 	require.Equal(t, "wireguard", c.Explain(c.Clusters[1], c.Clusters[2]).CableDriver)
-	require.Equal(t, "wireguard", c.Rule("a", c.Explain(c.Clusters[1], c.Clusters[2]).MadeBy, 1).CableDriver)
+	require.Equal(t, "wireguard", c.Rule(c.Explain(c.Clusters[1], c.Clusters[2])).CableDriver)
 }

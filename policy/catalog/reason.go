@@ -16,6 +16,7 @@ type Reason struct {
 	Policy      string    `json:"policy"`      // empty: none decides
 	Rule        int       `json:"rule"`        // counted from 1; 0: none decides
 	MadeBy      string    `json:"madeBy"`      // cluster ID, or BROKER; empty: none decides
+	ClusterSets []string  `json:"clusterSets"` // of the policy, that both clusters are in; empty: none decides
 	Why         string    `json:"why"`
 	Error       string    `json:"error"` // reason why there is no cable
 	// EncryptionRequiredBy names the cluster or policy because of which the pair never gets a
@@ -45,7 +46,7 @@ type Beaten struct {
 // Explain returns the cable of two clusters, with the reason.
 func (c *Catalog) Explain(x, y policy.Cluster) Reason {
 	e := c.Book().Explain(x, y)
-	r := Reason{Clusters: [2]string{x.ID, y.ID}, Policy: e.Policy, MadeBy: e.Maker, Why: e.Why, EncryptionRequiredBy: e.MustEncrypt, Offers: map[string][]string{}, Beaten: []Beaten{}}
+	r := Reason{Clusters: [2]string{x.ID, y.ID}, Policy: e.Policy, MadeBy: e.Maker, ClusterSets: append([]string{}, e.ClusterSets...), Why: e.Why, EncryptionRequiredBy: e.MustEncrypt, Offers: map[string][]string{}, Beaten: []Beaten{}}
 	if e.Policy != "" {
 		r.Rule = e.Rule + 1
 	}
@@ -68,13 +69,14 @@ func (c *Catalog) Explain(x, y policy.Cluster) Reason {
 	return r
 }
 
-// Rule returns rule n, counted from 1, of the policy of a name and a maker; nil if there is none.
-func (c *Catalog) Rule(name, maker string, n int) *v1alpha1.CablePolicySpec {
+// Rule returns the rule that decides; nil if none does.
+func (c *Catalog) Rule(r Reason) *v1alpha1.CablePolicySpec {
 	i := slices.IndexFunc(c.Policies, func(p *v1alpha1.CablePolicies) bool {
-		return p.SharedName() == name && c.Maker(p) == maker && n <= len(p.InForce())
+		isOfSet := func(set string) bool { return slices.Contains(r.ClusterSets, set) }
+		return p.SharedName() == r.Policy && c.Maker(p) == r.MadeBy && r.Rule <= len(p.InForce()) && slices.ContainsFunc(p.ClusterSets(), isOfSet)
 	})
-	if i < 0 || n == 0 {
+	if i < 0 || r.Rule == 0 {
 		return nil
 	}
-	return &c.Policies[i].InForce()[n-1]
+	return &c.Policies[i].InForce()[r.Rule-1]
 }
