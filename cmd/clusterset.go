@@ -3,11 +3,13 @@ package cmd
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
+	"k8s.io/apimachinery/pkg/util/validation"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	submarinerv1 "subctl/api/submariner/v1"
@@ -58,6 +60,12 @@ type setsFlags struct {
 func (o *setsFlags) add(c *cobra.Command) {
 	cli.Lacks(c, "contexts", "a broker is on one cluster: choose it with --context")
 	c.Flags().StringVarP(&o.namespace, "namespace", "n", submarinerv1.BrokerNamespace, "namespace of the broker")
+	cli.Before(c, func() error {
+		if len(validation.IsDNS1123Label(o.namespace)) > 0 {
+			return fmt.Errorf("--namespace %q is not a valid namespace: use lower case letters, digits and '-'", o.namespace)
+		}
+		return nil
+	})
 }
 
 func (o *setsFlags) read(ctx context.Context) (*sets, error) {
@@ -125,6 +133,14 @@ func (s *sets) find(name string) (broker.ClusterSet, error) {
 	return broker.ClusterSet{}, fmt.Errorf("the broker has no clusterset %q: the clustersets are %s%s", name, words.List(s.names()), meant)
 }
 
+// checkSetArgument returns an error if a clusterset is named "", which is the value of an unset variable.
+func checkSetArgument(name string) error {
+	if name == "" {
+		return errors.New(`"" is not a clusterset: specify one of the clustersets that subctl clusterset list prints`)
+	}
+	return nil
+}
+
 // known returns an error unless a cluster is a member of the broker. One that was removed from its last clusterset
 // has an identity still.
 func (s *sets) known(state broker.State, id string) error {
@@ -138,24 +154,16 @@ func (s *sets) known(state broker.State, id string) error {
 	return fmt.Errorf("the broker has no member %q: it has %s%s", id, cmp.Or(words.List(state.Members), "no members"), meant)
 }
 
-// completeSets completes the names of clustersets.
-func (o *setsFlags) completeSets(ctx context.Context) ([]string, error) {
-	s, err := o.read(ctx)
-	if err != nil {
-		return nil, err
-	}
-	return s.names(), nil
+// completeSets completes the names of the clustersets that are not among the arguments.
+func (o *setsFlags) completeSets(c *cobra.Command, args []string, typed string) ([]string, cobra.ShellCompDirective) {
+	return o.complete(c.Context(), typed, args, (*sets).names)
 }
 
-// completeSetAndClusters completes the name of a clusterset, and then the IDs of clusters.
-func (o *setsFlags) completeSetAndClusters(c *cobra.Command, args []string, typed string) ([]string, cobra.ShellCompDirective) {
-	s, err := o.read(c.Context())
+// complete completes what is not among the arguments. Errors are not printed while the user is typing.
+func (o *setsFlags) complete(ctx context.Context, typed string, args []string, list func(*sets) []string) ([]string, cobra.ShellCompDirective) {
+	s, err := o.read(ctx)
 	if err != nil {
 		return nil, cobra.ShellCompDirectiveNoFileComp
 	}
-	candidates := s.names()
-	if len(args) > 0 {
-		candidates = slices.DeleteFunc(s.members(), func(id string) bool { return slices.Contains(args[1:], id) })
-	}
-	return slices.DeleteFunc(candidates, func(x string) bool { return !strings.HasPrefix(x, typed) }), cobra.ShellCompDirectiveNoFileComp
+	return slices.DeleteFunc(list(s), func(x string) bool { return !strings.HasPrefix(x, typed) || slices.Contains(args, x) }), cobra.ShellCompDirectiveNoFileComp
 }

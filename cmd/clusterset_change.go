@@ -1,6 +1,7 @@
 package cmd
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -37,6 +38,7 @@ type clustersetChange struct {
 	set, file     string
 	clusters      []string
 	remove        bool
+	deletes       bool // deletes the clusterset, of which clusters are all members
 	dryRun, force bool
 	format        *printer.Flag
 }
@@ -59,7 +61,7 @@ func (o *clustersetChange) command(verb, short, long, example string) *cobra.Com
 				return fmt.Errorf("%s requires a clusterset and the IDs of clusters: subctl clusterset %[1]s SET CLUSTER", verb)
 			}
 			o.set, o.clusters = args[0], slices.Compact(slices.Sorted(slices.Values(args[1:])))
-			var errs []error
+			errs := []error{checkSetArgument(o.set)}
 			for _, id := range o.clusters {
 				errs = append(errs, submarinerv1.CheckClusterID(id))
 			}
@@ -68,7 +70,7 @@ func (o *clustersetChange) command(verb, short, long, example string) *cobra.Com
 		RunE: func(c *cobra.Command, _ []string) error { return forAdministrators(o.run(c.Context())) },
 	}
 	o.flags(c)
-	c.ValidArgsFunction = o.completeSetAndClusters
+	c.ValidArgsFunction = o.completeArguments
 	return c
 }
 
@@ -78,7 +80,24 @@ func (o *clustersetChange) flags(c *cobra.Command) {
 	f.StringVar(&o.file, "broker-info", "", "join file with the administrator's key, which signs the grants; - for stdin (default: "+broker.JoinFileName+")")
 	f.BoolVar(&o.dryRun, "dry-run", false, "print what would change, without changing it")
 	f.BoolVar(&o.force, "force", false, "continue even if clusters lose connections, or encryption")
+	cli.Before(c, func() error {
+		if o.file == "" && c.Flags().Changed("broker-info") {
+			return errors.New(`--broker-info "" is not the name of a file: specify a file, or omit the flag for ` + broker.JoinFileName)
+		}
+		return nil
+	})
 	o.format = cli.DryRunOutput(c, &o.dryRun, printer.Table, printer.JSON, printer.YAML)
+}
+
+// completeArguments completes the name of a clusterset, and then the IDs of clusters that can be added to it,
+// or removed from it.
+func (o *clustersetChange) completeArguments(c *cobra.Command, args []string, typed string) ([]string, cobra.ShellCompDirective) {
+	if len(args) == 0 {
+		return o.completeSets(c, args, typed)
+	}
+	return o.complete(c.Context(), typed, args[1:], func(s *sets) []string {
+		return slices.DeleteFunc(s.members(), func(id string) bool { return slices.Contains(s.of(id), args[0]) != o.remove })
+	})
 }
 
 func (o *clustersetChange) run(ctx context.Context) error {
@@ -86,37 +105,43 @@ func (o *clustersetChange) run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if _, err := s.find(o.set); err != nil {
-		return err
-	}
 	state, err := broker.Look(ctx, s.client, o.namespace)
 	if err != nil {
 		return err
 	}
-	var errs []error
+	_, err = s.find(o.set)
+	errs := []error{err}
 	for _, id := range o.clusters {
-		if err := s.known(state, id); err != nil {
-			errs = append(errs, err)
-		} else if in := slices.Contains(s.of(id), o.set); in != o.remove {
-			errs = append(errs, fmt.Errorf("cluster %s is %s clusterset %s: its clustersets are %s", id, map[bool]string{true: "already in", false: "not in"}[in], o.set, words.List(s.of(id))))
-		}
+		errs = append(errs, s.known(state, id))
 	}
 	if err := errors.Join(errs...); err != nil {
 		return err
+	}
+	for _, id := range o.clusters { // not an error: an earlier change may have been interrupted
+		switch in := slices.Contains(s.of(id), o.set); {
+		case in && !o.remove:
+			o.progress().Warn("cluster %s is in clusterset %s already: this renews its rights and its grant", id, o.set)
+		case !in && o.remove:
+			o.progress().Warn("cluster %s is not in clusterset %s: this removes what is left of it there", id, o.set)
+		}
 	}
 	return o.change(ctx, s)
 }
 
 // change prints what changes, and changes it unless clusters lose connections that they may not lose.
 func (o *clustersetChange) change(ctx context.Context, s *sets) error {
-	then, alone := s.catalog, []string{}
+	now, alone := s.catalog, []string{}
+	for _, id := range o.clusters { // a cluster that is in no clusterset may be unknown to the catalog
+		now = now.InSets(id, s.of(id))
+	}
+	then := now
 	for _, id := range o.clusters {
 		sets := o.then(s.of(id))
 		if then = then.InSets(id, sets); len(sets) == 0 {
 			alone = append(alone, id)
 		}
 	}
-	change := s.catalog.Compare(then)
+	change := now.Compare(then)
 	lost := o.lost(change, alone)
 	if o.dryRun {
 		if err := o.print(change); err != nil {
@@ -136,7 +161,7 @@ func (o *clustersetChange) change(ctx context.Context, s *sets) error {
 		return err
 	}
 	if err := general.CheckBroker(s.broker); err != nil {
-		return err
+		return fmt.Errorf("%s %w", cmp.Or(o.file, broker.JoinFileName), err)
 	}
 	if err := look.PrintChange(o.Out, o.progress(), change); err != nil {
 		return err
@@ -161,12 +186,15 @@ func (o *clustersetChange) then(sets []string) []string {
 	}
 	sets = append(sets, o.set)
 	slices.Sort(sets)
-	return sets
+	return slices.Compact(sets)
 }
 
-// lost returns what is lost, as an error; nil if nothing is.
+// lost returns why the change requires --force; nil if it does not.
 func (o *clustersetChange) lost(change catalog.Change, alone []string) error {
 	var errs []error
+	if o.deletes {
+		errs = append(errs, fmt.Errorf("clusterset %s has members, which would be removed from it: %s", o.set, words.List(o.clusters)))
+	}
 	if worse := change.Losses(); len(worse) > 0 {
 		var pairs []string
 		for _, x := range worse {
@@ -186,6 +214,9 @@ func (o *clustersetChange) print(change catalog.Change) error {
 		verb = "remove %s from clusterset %s"
 	}
 	if !o.format.Format().Structured() {
+		if o.deletes {
+			o.progress().Done("clusterset %s would be deleted", o.set)
+		}
 		return cli.PrintDryRun(o.IOStreams, o.format.Format(), func() error { return look.PrintChange(o.Out, o.progress(), change) })
 	}
 	var actions []string
@@ -194,6 +225,9 @@ func (o *clustersetChange) print(change catalog.Change) error {
 	}
 	for _, x := range change.Cables {
 		actions = append(actions, fmt.Sprintf("%s: %s -> %s", x.Pair, look.CableText(x.Now), look.CableText(x.Then)))
+	}
+	if o.deletes {
+		actions = append(actions, "delete clusterset "+o.set)
 	}
 	return cli.PrintActions(o.IOStreams, o.format.Format(), actions)
 }

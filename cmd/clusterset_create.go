@@ -32,17 +32,19 @@ func newClusterSetCreate(g *globals) *cobra.Command {
 		Long:    "Create clustersets on the broker. Clusters that join can then be in them, and subctl\nclusterset add adds clusters that have joined.",
 		Example: clustersetCreateExample,
 		Args: func(_ *cobra.Command, args []string) error {
-			if o.names = args; len(args) == 0 {
+			if len(args) == 0 {
 				return errors.New("create requires the names of clustersets: subctl clusterset create SET")
 			}
+			o.names = slices.Compact(slices.Sorted(slices.Values(args)))
 			var errs []error
-			for _, name := range args {
+			for _, name := range o.names {
 				errs = append(errs, broker.CheckClusterSet(name))
 			}
 			return errors.Join(errs...)
 		},
 		RunE: func(c *cobra.Command, _ []string) error { return forAdministrators(o.run(c.Context())) },
 	}
+	c.ValidArgsFunction = cobra.NoFileCompletions
 	o.add(c)
 	c.Flags().BoolVar(&o.dryRun, "dry-run", false, "print what would change, without changing it")
 	o.format = cli.DryRunOutput(c, &o.dryRun, printer.Table, printer.JSON, printer.YAML)
@@ -55,11 +57,15 @@ func (o *clustersetCreate) run(ctx context.Context) error {
 		return err
 	}
 	var actions []string
+	var errs []error
 	for _, name := range o.names {
 		if slices.Contains(s.names(), name) {
-			return fmt.Errorf("clusterset %q exists already", name)
+			errs = append(errs, fmt.Errorf("clusterset %s exists already: choose another name", name))
 		}
 		actions = append(actions, "create clusterset "+name)
+	}
+	if err := errors.Join(errs...); err != nil {
+		return err
 	}
 	if o.dryRun {
 		return cli.PrintActions(o.IOStreams, o.format.Format(), actions)
@@ -73,7 +79,7 @@ func (o *clustersetCreate) run(ctx context.Context) error {
 	return nil
 }
 
-const clustersetDeleteExample = `  subctl clusterset delete hub-a --context hub
+const clustersetDeleteExample = `  subctl clusterset delete hub-b --context hub
 
   # show which connections would end with it, and delete it
   subctl clusterset delete hub-a --context hub --force --dry-run
@@ -97,12 +103,17 @@ func newClusterSetDelete(g *globals) *cobra.Command {
 			if o.set = args[0]; o.set == submarinerv1.DefaultClusterSet {
 				return fmt.Errorf("clusterset %s cannot be deleted: its namespace has the broker's own objects", o.set)
 			}
-			return nil
+			return checkSetArgument(o.set)
 		},
 		RunE: func(c *cobra.Command, _ []string) error { return forAdministrators(o.run(c.Context())) },
 	}
 	o.flags(c)
-	c.ValidArgsFunction = cli.CompleteArgument(o.completeSets)
+	c.ValidArgsFunction = func(c *cobra.Command, args []string, typed string) ([]string, cobra.ShellCompDirective) {
+		if len(args) > 0 {
+			return nil, cobra.ShellCompDirectiveNoFileComp
+		}
+		return o.completeSets(c, []string{submarinerv1.DefaultClusterSet}, typed) // which cannot be deleted
+	}
 	return c
 }
 
@@ -115,7 +126,7 @@ func (o *clustersetDelete) run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	o.clusters, o.remove = set.Members, true
+	o.clusters, o.remove, o.deletes = set.Members, true, true
 	if len(o.clusters) > 0 {
 		if err := o.change(ctx, s); err != nil || o.dryRun {
 			return err

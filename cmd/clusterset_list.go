@@ -8,6 +8,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	submarinerv1 "subctl/api/submariner/v1"
 	"subctl/broker"
 	"subctl/internal/cli"
 	"subctl/internal/look"
@@ -24,10 +25,21 @@ type clustersetRow struct {
 	Policies    []string          `json:"policies"`
 }
 
+// connected returns the number of pairs that are connected.
+func (r clustersetRow) connected() (n int) {
+	for _, x := range r.Connections {
+		if x.Connected {
+			n++
+		}
+	}
+	return n
+}
+
 // clustersetCable is a pair of members that are connected, or why they are not.
 type clustersetCable struct {
-	Clusters [2]string `json:"clusters"`
-	Cable    string    `json:"cable"`
+	Clusters  [2]string `json:"clusters"`
+	Connected bool      `json:"connected"`
+	Cable     string    `json:"cable"`
 }
 
 type clustersetList struct {
@@ -45,6 +57,7 @@ func newClusterSetList(g *globals) *cobra.Command {
 	}
 	o.add(c)
 	o.format = cli.Output(c, printer.Table, printer.JSON, printer.YAML)
+	c.ValidArgsFunction = cobra.NoFileCompletions
 	return c
 }
 
@@ -57,13 +70,17 @@ func newClusterSetShow(g *globals) *cobra.Command {
 			if o.names = args; len(args) == 0 {
 				return errors.New("show requires the names of clustersets: subctl clusterset show SET")
 			}
-			return nil
+			var errs []error
+			for _, name := range args {
+				errs = append(errs, checkSetArgument(name))
+			}
+			return errors.Join(errs...)
 		},
 		RunE: func(c *cobra.Command, _ []string) error { return o.show(c.Context()) },
 	}
 	o.add(c)
 	o.format = cli.Output(c, printer.Table, printer.JSON, printer.YAML)
-	c.ValidArgsFunction = cli.CompleteArgument(o.completeSets)
+	c.ValidArgsFunction = o.completeSets
 	return c
 }
 
@@ -75,7 +92,7 @@ func (o *clustersetList) list(ctx context.Context) error {
 	return printer.Print(o.Out, o.format.Format(), s.rows(s.sets), []printer.Column[clustersetRow]{
 		{Head: "CLUSTERSET", Cell: func(r clustersetRow) string { return r.Name }},
 		{Head: "MEMBERS", Max: 60, Cell: func(r clustersetRow) string { return words.List(r.Members) }},
-		{Head: "CONNECTIONS", Cell: func(r clustersetRow) string { return fmt.Sprint(len(r.Connections)) }},
+		{Head: "CONNECTIONS", Cell: func(r clustersetRow) string { return fmt.Sprint(r.connected()) }},
 		{Head: "POLICIES", Max: 60, Cell: func(r clustersetRow) string { return words.List(r.Policies) }},
 	})
 }
@@ -119,7 +136,7 @@ func (s *sets) rows(of []broker.ClusterSet) []clustersetRow {
 		row := clustersetRow{Name: set.Name, Namespace: set.Namespace, Members: append([]string{}, set.Members...), Connections: []clustersetCable{}, Policies: []string{}}
 		for _, x := range s.catalog.Connections() {
 			if slices.Contains(x.Pair.X.Sets, set.Name) && slices.Contains(x.Pair.Y.Sets, set.Name) {
-				row.Connections = append(row.Connections, clustersetCable{[2]string{x.Pair.X.ID, x.Pair.Y.ID}, look.CableText(x.Then)})
+				row.Connections = append(row.Connections, clustersetCable{[2]string{x.Pair.X.ID, x.Pair.Y.ID}, x.Then.Err == nil, look.CableText(x.Then)})
 			}
 		}
 		for _, p := range s.catalog.Policies {
@@ -152,14 +169,17 @@ func newClusterSetCan(g *globals) *cobra.Command {
 			if o.names = args; len(args) != 2 || args[0] == args[1] {
 				return errors.New("can requires the IDs of two clusters: subctl clusterset can CLUSTER CLUSTER")
 			}
-			return nil
+			return errors.Join(submarinerv1.CheckClusterID(args[0]), submarinerv1.CheckClusterID(args[1]))
 		},
 		RunE: func(c *cobra.Command, _ []string) error { return o.can(c.Context()) },
 	}
 	o.add(c)
 	o.format = cli.Output(c, printer.Table, printer.JSON, printer.YAML)
 	c.ValidArgsFunction = func(c *cobra.Command, args []string, typed string) ([]string, cobra.ShellCompDirective) {
-		return o.completeSetAndClusters(c, append([]string{""}, args...), typed)
+		if len(args) == 2 {
+			return nil, cobra.ShellCompDirectiveNoFileComp
+		}
+		return o.complete(c.Context(), typed, args, (*sets).members)
 	}
 	return c
 }

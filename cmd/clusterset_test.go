@@ -1,0 +1,238 @@
+package cmd
+
+import (
+	"bytes"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/cli-runtime/pkg/genericiooptions"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	submarinerv1 "subctl/api/submariner/v1"
+	"subctl/api/submariner/v1alpha1"
+	"subctl/broker"
+	"subctl/broker/brokertest"
+	"subctl/internal/cli"
+	"subctl/internal/kubetest"
+)
+
+// setsWorld is a broker with the clustersets default and prod, and the members east, hub-1 and west of default.
+type setsWorld struct {
+	*brokertest.Broker
+	golden  string // the folder of the golden files
+	file    string
+	members map[string]client.Client // with the tokens of the members
+}
+
+func newSetsWorld(t *testing.T) setsWorld {
+	server := kubetest.Shared(t)
+	t.Setenv("KUBECONFIG", server.Kubeconfig())
+	t.Setenv("HOME", t.TempDir())
+	golden, err := filepath.Abs(filepath.Join("testdata", "clusterset"))
+	require.NoError(t, err)
+	t.Chdir(t.TempDir())
+	w := setsWorld{brokertest.Deploy(t, server, "prod"), golden, broker.JoinFileName, map[string]client.Client{}}
+	_, file := w.Joiner(t)
+	_, err = file.WriteFile(w.file, time.Now())
+	require.NoError(t, err)
+	for _, id := range []string{"east", "hub-1", "west"} {
+		w.members[id] = w.Join(t, id, "uid-"+id)
+		published := brokertest.Cluster(w.NS, id)
+		published.Annotations[submarinerv1.GrantAnnotation] = brokertest.IdentityIn(id, submarinerv1.DefaultClusterSet).Grant
+		require.NoError(t, w.Admin.Create(t.Context(), published))
+	}
+	return w
+}
+
+// subctl runs subctl on the cluster of the broker.
+func (w setsWorld) subctl(t *testing.T, line string) result {
+	t.Helper()
+	var stdout, stderr bytes.Buffer
+	g := newGlobals(genericiooptions.IOStreams{In: strings.NewReader(""), Out: &stdout, ErrOut: &stderr})
+	args := strings.Fields(line)
+	for i := range args {
+		args[i] = strings.ReplaceAll(args[i], `""`, "")
+	}
+	code := run(t.Context(), g, append(args, "--namespace", w.NS))
+	scrub := func(s string) string {
+		s = strings.ReplaceAll(s, w.NS, "BROKER")
+		return regexp.MustCompile(`(?m) +$`).ReplaceAllString(s, "")
+	}
+	goodMessages(t, line, stderr.String())
+	return result{code, scrub(stdout.String()), scrub(stderr.String())}
+}
+
+// state returns what commands could change: the clustersets, their members and the renewed grants.
+func (w setsWorld) state(t *testing.T) string {
+	t.Helper()
+	out := w.subctl(t, "clusterset list -o yaml").stdout
+	for id := range w.members {
+		out += id + " " + w.account(t, id).ResourceVersion + "\n"
+	}
+	return strings.Join(sortedLines(out), "\n")
+}
+
+func sortedLines(text string) []string {
+	lines := strings.Split(text, "\n")
+	slices.Sort(lines)
+	return lines
+}
+
+func (w setsWorld) account(t *testing.T, id string) *corev1.ServiceAccount {
+	t.Helper()
+	sa := &corev1.ServiceAccount{}
+	require.NoError(t, w.Admin.Get(t.Context(), client.ObjectKey{Namespace: w.NS, Name: broker.MemberName(id)}, sa))
+	return sa
+}
+
+// requireSets requires that a cluster's renewed grant names exactly these clustersets, and that its token can read
+// exactly them.
+func (w setsWorld) requireSets(t *testing.T, id string, want ...string) {
+	t.Helper()
+	grant, err := brokertest.Administrator().Public().Grant(w.account(t, id).Annotations[submarinerv1.GrantAnnotation])
+	require.NoError(t, err)
+	require.Equal(t, append([]string{}, want...), append([]string{}, grant.Sets...), "the grant of %s", id)
+	require.Equal(t, id, grant.Cluster)
+	require.Equal(t, brokertest.Key(id).Public(), grant.Key)
+	for _, set := range []string{submarinerv1.DefaultClusterSet, "prod"} {
+		member := slices.Contains(want, set)
+		brokertest.Eventually(t, func() bool {
+			err := w.members[id].List(t.Context(), &submarinerv1.ClusterList{}, client.InNamespace(broker.NamespaceIn(w.NS, set)))
+			return member && err == nil || !member && apierrors.IsForbidden(err)
+		})
+	}
+}
+
+// TestClusterSet is a life of clustersets: created, filled, emptied and deleted.
+func TestClusterSet(t *testing.T) {
+	w := newSetsWorld(t)
+	steps := func(name string, lines ...string) {
+		t.Helper()
+		var out strings.Builder
+		for _, line := range lines {
+			r := w.subctl(t, line)
+			out.WriteString("$ subctl " + line + "\n" + r.stdout + "-- stderr, exit code " + string(rune('0'+r.code)) + " --\n" + r.stderr + "\n")
+		}
+		goldenText(t, filepath.Join(w.golden, name+".txt"), out.String())
+	}
+	before := w.state(t)
+	steps("look", "clusterset list", "clusterset list -o json", "clusterset list -o yaml", "clusterset show prod default", "clusterset show prod -o json",
+		"clusterset can east west", "clusterset can east west -o yaml")
+	steps("dryrun", "clusterset create lab --dry-run", "clusterset create lab --dry-run -o json", "clusterset add prod east west --dry-run", "clusterset add prod east --dry-run -o yaml",
+		"clusterset remove default east --dry-run", "clusterset remove default east --dry-run -o json --force", "clusterset delete prod --dry-run", "clusterset delete prod --dry-run -o yaml")
+	require.Equal(t, before, w.state(t), "a dry run changed something")
+
+	steps("create", "clusterset create lab stage lab", "clusterset list")
+	steps("add", "clusterset add prod west east", "clusterset list", "clusterset add prod west", "clusterset can hub-1 west")
+	w.requireSets(t, "east", "default", "prod")
+	w.requireSets(t, "west", "default", "prod")
+
+	steps("remove", "clusterset remove default east", "clusterset remove default east --force", "clusterset can hub-1 east", "clusterset can east west",
+		"clusterset remove prod east", "clusterset remove prod east --force", "clusterset can hub-1 east")
+	w.requireSets(t, "east")
+	steps("add_again", "clusterset add default east", "clusterset remove prod east")
+	w.requireSets(t, "east", "default")
+
+	steps("delete", "clusterset delete stage", "clusterset delete prod", "clusterset delete prod --dry-run", "clusterset delete prod --force --dry-run -o json", "clusterset delete prod --force")
+	grant, err := brokertest.Administrator().Public().Grant(w.account(t, "west").Annotations[submarinerv1.GrantAnnotation])
+	require.NoError(t, err)
+	require.Equal(t, []string{"default"}, grant.Sets)
+}
+
+// TestClusterSetMistakes: a command reports all mistakes at once, says what to do, and changes nothing.
+func TestClusterSetMistakes(t *testing.T) {
+	w := newSetsWorld(t)
+	hub := &v1alpha1.Broker{}
+	require.NoError(t, w.Admin.Get(t.Context(), client.ObjectKey{Namespace: w.NS, Name: v1alpha1.BrokerName}, hub))
+	file, err := broker.Invite(t.Context(), w.Admin, hub, broker.Invitation{
+		URL: w.Server.Config().Host, PSK: make(broker.Secret, 48), Administrator: brokertest.Key("another administrator"), TTL: broker.MinTokenTTL,
+	})
+	require.NoError(t, err)
+	_, err = file.WriteFile("other.subm", time.Now())
+	require.NoError(t, err)
+	require.Equal(t, cli.ExitDone, w.subctl(t, "invite north --join-file north.subm").code)
+	before := w.state(t)
+	for _, test := range []struct {
+		line string
+		code int
+		want string
+	}{
+		{"create Lab x_y", cli.ExitUsage, `clusterset "Lab" cannot name a namespace: use at most 41 lower case letters, digits and '-', with a letter or digit at both ends` + "\n" +
+			`clusterset "x_y" cannot name a namespace: use at most 41 lower case letters, digits and '-', with a letter or digit at both ends`},
+		{`create ""`, cli.ExitUsage, `clusterset "" cannot name a namespace: use at most 41 lower case letters, digits and '-', with a letter or digit at both ends`},
+		{"create", cli.ExitUsage, "create requires the names of clustersets: subctl clusterset create SET"},
+		{"create lab -o json", cli.ExitUsage, "--output requires --dry-run"},
+		{"create prod default lab", cli.ExitFailed, "clusterset default exists already: choose another name\nclusterset prod exists already: choose another name"},
+		{"show prd other", cli.ExitFailed, "the broker has no clusterset \"prd\": the clustersets are default, prod; did you mean \"prod\"?\n" +
+			"the broker has no clusterset \"other\": the clustersets are default, prod"},
+		{`show ""`, cli.ExitUsage, `"" is not a clusterset: specify one of the clustersets that subctl clusterset list prints`},
+		{`add "" ""`, cli.ExitUsage, `"" is not a clusterset: specify one of the clustersets that subctl clusterset list prints` + "\n" +
+			`cluster ID "" is not a DNS-1123 label: use at most 63 lower case letters, digits and '-', with a letter or digit at both ends`},
+		{"add prd est south", cli.ExitFailed, "the broker has no clusterset \"prd\": the clustersets are default, prod; did you mean \"prod\"?\n" +
+			"the broker has no member \"est\": it has east, hub-1, west; did you mean \"east\"?\nthe broker has no member \"south\": it has east, hub-1, west"},
+		{"add prod", cli.ExitUsage, "add requires a clusterset and the IDs of clusters: subctl clusterset add SET CLUSTER"},
+		{"remove prod", cli.ExitUsage, "remove requires a clusterset and the IDs of clusters: subctl clusterset remove SET CLUSTER"},
+		{"remove default east", cli.ExitFailed, "these pairs of clusters lose their connection, or its encryption: east - hub-1, east - west\n" +
+			"these clusters would not be in any clusterset, and not be connected to any other: east\nnothing was changed: to continue nevertheless, add --force"},
+		{"add prod east --broker-info nirvana.subm", cli.ExitFailed, "the administrator's key is needed to sign this, and only the join file that subctl deploy-broker wrote contains it: " +
+			"there is no file nirvana.subm; specify another path with --broker-info"},
+		{"add prod east --broker-info north.subm", cli.ExitFailed, "the administrator's key is needed to sign this, and only the join file that subctl deploy-broker wrote contains it: " +
+			"north.subm is another one; specify the file with --broker-info"},
+		{"add prod east --broker-info other.subm", cli.ExitFailed, "other.subm is of another broker than BROKER, or was written before the broker got new keys: " +
+			"specify the file that subctl deploy-broker wrote for it"},
+		{`add prod east --broker-info ""`, cli.ExitUsage, `--broker-info "" is not the name of a file: specify a file, or omit the flag for broker-info.subm`},
+		{"delete default", cli.ExitUsage, "clusterset default cannot be deleted: its namespace has the broker's own objects"},
+		{`delete ""`, cli.ExitUsage, `"" is not a clusterset: specify one of the clustersets that subctl clusterset list prints`},
+		{"delete prd --force", cli.ExitFailed, "the broker has no clusterset \"prd\": the clustersets are default, prod; did you mean \"prod\"?"},
+		{"can east east", cli.ExitUsage, "can requires the IDs of two clusters: subctl clusterset can CLUSTER CLUSTER"},
+		{`can east ""`, cli.ExitUsage, `cluster ID "" is not a DNS-1123 label: use at most 63 lower case letters, digits and '-', with a letter or digit at both ends`},
+		{"can est wst", cli.ExitFailed, "the broker has no member \"est\": it has east, hub-1, west; did you mean \"east\"?\nthe broker has no member \"wst\": it has east, hub-1, west; did you mean \"west\"?"},
+		{"rename prod", cli.ExitUsage, ""},
+	} {
+		got := w.subctl(t, "clusterset "+test.line)
+		require.Equal(t, test.code, got.code, "%s: %s", test.line, got.stderr)
+		require.Empty(t, got.stdout, test.line)
+		if test.want != "" {
+			require.Equal(t, "Error: "+test.want+"\n", got.stderr, test.line)
+		}
+	}
+	require.Equal(t, before, w.state(t), "a refused change changed something")
+}
+
+// TestClusterSetNamesComplete: the names of clustersets, and then those of the clusters that can be meant.
+func TestClusterSetNamesComplete(t *testing.T) {
+	w := newSetsWorld(t)
+	require.Equal(t, cli.ExitDone, w.subctl(t, "clusterset add prod west").code)
+	for line, want := range map[string]string{
+		"show ":                "default prod",
+		"show prod ":           "default",
+		"show p":               "prod",
+		"create ":              "",
+		"delete ":              "prod",
+		"delete prod ":         "",
+		"add ":                 "default prod",
+		"add prod ":            "east hub-1",
+		"add prod east ":       "hub-1",
+		"remove prod ":         "west",
+		"remove default h":     "hub-1",
+		"can ":                 "east hub-1 west",
+		"can east ":            "hub-1 west",
+		"can east west ":       "",
+		"list ":                "",
+		"add --broker-info x ": "default prod",
+	} {
+		var stdout, stderr bytes.Buffer
+		g := newGlobals(genericiooptions.IOStreams{In: strings.NewReader(""), Out: &stdout, ErrOut: &stderr})
+		run(t.Context(), g, append([]string{"__complete", "clusterset", "--namespace", w.NS}, strings.Split(line, " ")...))
+		values, directive, _ := strings.Cut(stdout.String(), ":")
+		require.Equal(t, want, strings.Join(strings.Fields(values), " "), line)
+		require.Equal(t, "4\n", directive, "%s: no files", line)
+	}
+}
