@@ -14,8 +14,7 @@ import (
 	"subctl/internal/printer"
 )
 
-const clustersetCreateExample = `  subctl clusterset create hub-a hub-b --context hub
-  subctl join broker-info.subm --clusterset hub-a`
+const clustersetCreateExample = `  subctl clusterset create hub-a hub-b --context hub`
 
 type clustersetCreate struct {
 	setsFlags

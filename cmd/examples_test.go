@@ -2,10 +2,12 @@ package cmd
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -65,7 +67,11 @@ func TestExamples(t *testing.T) {
 					line += " " + change.flag
 				}
 			}
+			if strings.HasPrefix(line, "subctl clusterset ") {
+				w.publishGrants(t)
+			}
 			code, stdout, stderr := w.run(t, line)
+			w.withdrawGrants(t)
 			looks := strings.HasPrefix(line, "subctl show ") && !strings.Contains(line, "--wait") || strings.Contains(line, "cable-policy list") || strings.Contains(line, "--dry-run")
 			require.True(t, code == cli.ExitDone || looks && code == cli.ExitTrouble, "the help of %s: %s: exit code %d\n%s%s", c.CommandPath(), line, code, stdout, stderr)
 			require.NotEmpty(t, stdout+stderr, line)
@@ -135,13 +141,19 @@ func goodMessages(t *testing.T, line, text string) {
 	}
 }
 
-// inHelpOrder returns a command and its subcommands in the order in which its help lists them.
+// inHelpOrder returns a command and its subcommands in the order in which its help lists them, except that
+// clusterset create comes before the commands that need the clustersets, and clusterset delete after them.
 func inHelpOrder(root *cobra.Command) []*cobra.Command {
 	var out []*cobra.Command
 	groups := append(root.Groups(), &cobra.Group{})
 	out = append(out, root)
+	commands := slices.Clone(root.Commands())
+	if root.Name() == "clusterset" {
+		place := map[string]int{"create": -1, "delete": 1}
+		slices.SortStableFunc(commands, func(a, b *cobra.Command) int { return cmp.Compare(place[a.Name()], place[b.Name()]) })
+	}
 	for _, group := range groups {
-		for _, c := range root.Commands() {
+		for _, c := range commands {
 			if c.GroupID == group.ID && !c.Hidden {
 				out = append(out, inHelpOrder(c)...)
 			}
@@ -249,6 +261,38 @@ func (w exampleWorld) agents(t *testing.T) {
 		require.NoError(t, client.IgnoreNotFound(c.Delete(t.Context(), gw.DeepCopy())))
 		require.NoError(t, c.Create(t.Context(), gw))
 	}
+}
+
+// publishGrants publishes the grants of the clusters on the broker, which the administrator renews.
+func (w exampleWorld) publishGrants(t *testing.T) {
+	t.Helper()
+	for _, name := range []string{"east", "west"} {
+		sub := &v1alpha1.Submariner{}
+		require.NoError(t, w.clients[name].Get(t.Context(), client.ObjectKey{Namespace: submarinerv1.OperatorNamespace, Name: v1alpha1.SubmarinerName}, sub))
+		w.annotate(t, name, sub.Annotations[submarinerv1.GrantAnnotation])
+	}
+}
+
+// withdrawGrants ends what publishGrants does: to the other examples, these clusters have published nothing.
+func (w exampleWorld) withdrawGrants(t *testing.T) {
+	t.Helper()
+	for _, name := range []string{"east", "west"} {
+		w.annotate(t, name, "")
+	}
+}
+
+// annotate sets the grant that a cluster has published on the broker. It does nothing if the cluster is not there.
+func (w exampleWorld) annotate(t *testing.T, name, grant string) {
+	t.Helper()
+	published := &submarinerv1.Cluster{}
+	if w.clients["hub"].Get(t.Context(), client.ObjectKey{Namespace: submarinerv1.BrokerNamespace, Name: name}, published) != nil {
+		return
+	}
+	was := published.DeepCopy()
+	if brokertest.Annotate(published, submarinerv1.GrantAnnotation, grant); grant == "" {
+		delete(published.Annotations, submarinerv1.GrantAnnotation)
+	}
+	require.NoError(t, w.clients["hub"].Patch(t.Context(), published, client.MergeFrom(was)))
 }
 
 // publish copies the policies that were created in a cluster to the broker.
