@@ -18,7 +18,15 @@ import (
 // clusterset runs a command of the broker's administrator.
 func clusterset(t *testing.T, args ...string) string {
 	t.Helper()
-	return must(t, slices.Concat([]string{"subctl", "clusterset"}, args, []string{"--context", "cluster1"})...)
+	return must(t, clustersetCommand(args...)...)
+}
+
+func clustersetCommand(args ...string) []string {
+	command := slices.Concat([]string{"subctl", "clusterset"}, args, []string{"--context", "cluster1"})
+	if slices.Contains([]string{"add", "remove", "delete"}, args[0]) {
+		command = append(command, "--broker-info", brokerFile)
+	}
+	return command
 }
 
 // knows returns the other clusters that a cluster has any object of.
@@ -46,10 +54,10 @@ func TestJ1ClusterSets(t *testing.T) {
 	clusterset(t, "create", "hub-a", "hub-b")
 	t.Cleanup(func() {
 		for _, c := range clusters {
-			_, _ = sh("subctl", "clusterset", "add", "default", c, "--context", "cluster1") // it fails where it is in it
+			_, _ = sh(clustersetCommand("add", "default", c)...) // it fails where it is in it
 		}
 		for _, set := range []string{"hub-a", "hub-b"} {
-			_, _ = sh("subctl", "clusterset", "delete", set, "--force", "--context", "cluster1")
+			_, _ = sh(clustersetCommand("delete", set, "--force")...)
 		}
 		cabled(t, wanted)
 	})
@@ -60,8 +68,8 @@ func TestJ1ClusterSets(t *testing.T) {
 	apart := startStream(t, from, to)
 	lossless(t, 1, func() map[string]lost {
 		all := startStreams(t, "cluster1 cluster2", "cluster1 cluster3")
-		out, code := sh("subctl", "clusterset", "remove", "default", "cluster2", "--context", "cluster1")
-		require.Error(t, code)
+		out, err := sh(clustersetCommand("remove", "default", "cluster2")...)
+		require.Error(t, err)
 		require.Contains(t, out, "these pairs of clusters lose their connection, or its encryption: cluster2 - cluster3")
 		clusterset(t, "remove", "default", "cluster2", "--force")
 		stopped := eventually(t, 30*time.Second, func() error {
