@@ -155,7 +155,7 @@ func TestDeployBroker(t *testing.T) {
 	require.Equal(t, cli.ExitFailed, r.code)
 	require.Contains(t, r.stderr, ", create/get/patch brokers.submariner.io in namespace submariner-k8s-broker, ")
 	require.Contains(t, r.stderr, "Error: the user of this context may not bind/escalate roles.rbac.authorization.k8s.io submariner-k8s-broker-admin in namespace submariner-k8s-broker, "+
-		"create serviceaccounts/token in namespace submariner-k8s-broker, ")
+		"bind/escalate roles.rbac.authorization.k8s.io submariner-k8s-broker-identities in namespace submariner-k8s-broker, create serviceaccounts/token in namespace submariner-k8s-broker, ")
 	require.Contains(t, r.stderr, ", list clusters.submariner.io in namespace submariner-k8s-broker, ")
 	require.Contains(t, r.stderr, ", list pods in namespace submariner-k8s-broker, ")
 	require.Contains(t, r.stderr, ", update resourcequotas/status in namespace submariner-k8s-broker: use a context ")

@@ -85,7 +85,6 @@ func (w *joinWorld) mistakes(t *testing.T) {
 		{name: "one driver combined", args: []string{"--combined-cable-drivers", "vxlan"}},
 		{name: "ConfigMap of another namespace", args: []string{"--cable-driver-config", "net/cables"}},
 		{name: "clusterset unknown", args: []string{"--clusterset", "nirvana"}},
-		{name: "clusterset not in this version", args: []string{"--clusterset", "prod"}},
 		{name: "label wrong", args: []string{"--cluster-labels", "a b=c"}},
 		{name: "image malformed", args: []string{"--image", "no image"}},
 		{name: "image in upper case", args: []string{"--image", "registry.example/Subctl:v1"}},

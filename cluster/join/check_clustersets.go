@@ -1,6 +1,7 @@
 package join
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -27,8 +28,8 @@ func checkClusterSets(r request) ([]string, error) {
 		if near := words.Nearest(set, r.broker.Sets); near != "" {
 			meant = fmt.Sprintf("; did you mean %q?", near)
 		}
-		errs = append(errs, fmt.Errorf("the broker has no clusterset %q, or the join file does not allow it: the clustersets are %s%s: "+
-			"the administrator of the broker creates clustersets with subctl clusterset create", set, words.List(r.broker.Sets), meant))
+		errs = append(errs, fmt.Errorf("the broker has no clusterset %q, or the join file does not allow it: there is %s%s: "+
+			"the administrator of the broker creates clustersets with subctl clusterset create", set, cmp.Or(words.List(r.broker.Sets), "none"), meant))
 	}
 	if r.member.Submariner == nil || r.Reset || !r.holdsID() {
 		return nil, errors.Join(errs...)
@@ -49,7 +50,7 @@ func (r request) holdsID() bool { return r.isSelf(r.ClusterID) && r.broker.holds
 
 // clustersets returns the clustersets of a broker, sorted. If the user may not list
 // namespaces, as with the credentials of a join file, it returns the clustersets of wanted
-// that the user may read.
+// and the clusterset default, that the user may read.
 func clustersets(ctx context.Context, c client.Client, base string, wanted []string) ([]string, error) {
 	list := &corev1.NamespaceList{}
 	err := c.List(ctx, list, client.HasLabels{submarinerv1.ClusterSetLabel})
@@ -63,7 +64,7 @@ func clustersets(ctx context.Context, c client.Client, base string, wanted []str
 		}
 	}
 	if err != nil {
-		for _, set := range wanted {
+		for _, set := range append(slices.Clone(wanted), submarinerv1.DefaultClusterSet) {
 			ok, err := kube.Allowed(ctx, c, kube.NewRight("list", submarinerv1.GroupVersion.Group, "clusters", broker.NamespaceIn(base, set)))
 			if err != nil {
 				return nil, err
