@@ -180,6 +180,23 @@ func TestPermissionsToInstall(t *testing.T) {
 	require.Empty(t, ds.Items, "the cluster has left")
 }
 
+// The same for the commands that change clustersets: on a broker in another namespace, with members that have
+// published their grants.
+func TestPermissionsForClusterSets(t *testing.T) {
+	ctrllog.SetLogger(logr.Discard())
+	commands := permissionsPage(t, "Clustersets")
+	w := newSetsWorld(t)
+	for _, u := range commands {
+		u.command += " --namespace " + w.NS
+		for _, entry := range u.entries {
+			for i := range entry {
+				entry[i].Namespace = strings.Replace(entry[i].Namespace, submarinerv1.BrokerNamespace, w.NS, 1)
+			}
+		}
+		u.require(t, w.Server, w.Admin, true, func() {})
+	}
+}
+
 // commandAs returns the arguments of a command that a user runs.
 func commandAs(command, user string) []string {
 	args := append(strings.Fields(command), "--as", user)
