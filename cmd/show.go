@@ -44,7 +44,7 @@ func newShow(g *globals) *cobra.Command {
 // all" shows all of them.
 func tables() []look.Section {
 	return []look.Section{
-		brokersTable(), clustersTable(), connectionsTable(), endpointsTable(), gatewaysTable(), networksTable(), trustTable(), versionsTable(),
+		brokersTable(), clustersTable(), clustersetsTable(), connectionsTable(), endpointsTable(), gatewaysTable(), networksTable(), trustTable(), versionsTable(),
 	}
 }
 

@@ -140,7 +140,7 @@ func TestShow(t *testing.T) {
 		"well show connections", "well show connections -o wide", "well show connections -o json", "well show connections -o yaml",
 		"well show gateways", "well show gateways -o json", "well show endpoints", "well show endpoints -o wide", "well show endpoints -o json",
 		"well show networks", "well show networks -o json", "well show versions", "well show versions -o json",
-		"well show clusters", "known show clusters", "expelled show endpoints", "known show connections", "known show endpoints", "known show clusters -o wide", "known show clusters -o json", "alone show clusters", "hub show clusters", "members show clusters", "members show clusters -o json", "empty show clusters", "empty show clusters -o json",
+		"well show clusters", "known show clusters", "known show clustersets", "known show clustersets -o json", "expelled show clustersets", "expelled show endpoints", "known show connections", "known show endpoints", "members show clustersets", "members show clustersets -o json", "hub show clustersets", "empty show clustersets", "known show clusters -o wide", "known show clusters -o json", "alone show clusters", "hub show clusters", "members show clusters", "members show clusters -o json", "empty show clusters", "empty show clusters -o json",
 		"well show brokers", "well show brokers -o json", "well show all", "well show all -o json",
 		"drained show connections", "two show connections", "two show connections -o json", "two show connections --contexts east,west", "two show connections --context east",
 		"down show connections", "down show connections -o wide", "down show connections -o json", "down show gateways", "down show endpoints",
