@@ -19,19 +19,6 @@ import (
 	"subctl/policy/catalog"
 )
 
-const clustersetAddLong = `Add clusters that have joined to a clusterset, without access to them.
-
-Their rights on the broker and their grants are renewed, for which the join file with the
-administrator's key is needed. The clusters follow by themselves, within seconds. The pairs of
-clusters that are connected then are printed on stdout.`
-
-const clustersetRemoveLong = `Remove clusters from a clusterset, without access to them.
-
-Their rights in the clusterset end first, and then their objects in it are deleted. The other
-members disconnect them, within seconds, unless they share another clusterset. The pairs of
-clusters that lose their connection are printed on stdout: the command asks for confirmation by
---force if there are any, and if a cluster would not be in any clusterset any more.`
-
 // clustersetChange adds clusters to a clusterset, or removes them from it.
 type clustersetChange struct {
 	setsFlags
@@ -41,16 +28,6 @@ type clustersetChange struct {
 	deletes       bool // deletes the clusterset, of which clusters are all members
 	dryRun, force bool
 	format        *printer.Flag
-}
-
-func newClusterSetAdd(g *globals) *cobra.Command {
-	return (&clustersetChange{setsFlags: setsFlags{globals: g}}).command("add", "Add clusters to a clusterset", clustersetAddLong,
-		"  subctl clusterset add hub-a east west --context hub --dry-run\n  subctl clusterset add hub-a east west --context hub")
-}
-
-func newClusterSetRemove(g *globals) *cobra.Command {
-	return (&clustersetChange{setsFlags: setsFlags{globals: g}, remove: true}).command("remove", "Remove clusters from a clusterset", clustersetRemoveLong,
-		"  subctl clusterset remove hub-a east --context hub --dry-run\n  subctl clusterset remove hub-a east --context hub --force")
 }
 
 func (o *clustersetChange) command(verb, short, long, example string) *cobra.Command {

@@ -8,7 +8,6 @@ import (
 
 	"github.com/spf13/cobra"
 
-	submarinerv1 "subctl/api/submariner/v1"
 	"subctl/broker"
 	"subctl/internal/cli"
 	"subctl/internal/printer"
@@ -75,67 +74,5 @@ func (o *clustersetCreate) run(ctx context.Context) error {
 	for _, name := range o.names {
 		o.progress().Done("created clusterset %s", name)
 	}
-	return nil
-}
-
-const clustersetDeleteExample = `  subctl clusterset delete hub-b --context hub
-
-  # show which connections would end with it, and delete it
-  subctl clusterset delete hub-a --context hub --force --dry-run
-  subctl clusterset delete hub-a --context hub --force`
-
-type clustersetDelete struct {
-	clustersetChange
-}
-
-func newClusterSetDelete(g *globals) *cobra.Command {
-	o := &clustersetDelete{clustersetChange{setsFlags: setsFlags{globals: g}}}
-	c := &cobra.Command{
-		Use:     "delete SET",
-		Short:   "Delete a clusterset",
-		Long:    "Delete a clusterset of the broker. It must have no members, unless --force is set: its\nmembers are then removed from it first.",
-		Example: clustersetDeleteExample,
-		Args: func(_ *cobra.Command, args []string) error {
-			if len(args) != 1 {
-				return errors.New("delete requires the name of one clusterset: subctl clusterset delete SET")
-			}
-			if o.set = args[0]; o.set == submarinerv1.DefaultClusterSet {
-				return fmt.Errorf("clusterset %s cannot be deleted: its namespace has the broker's own objects", o.set)
-			}
-			return checkSetArgument(o.set)
-		},
-		RunE: func(c *cobra.Command, _ []string) error { return forAdministrators(o.run(c.Context())) },
-	}
-	o.flags(c)
-	c.ValidArgsFunction = func(c *cobra.Command, args []string, typed string) ([]string, cobra.ShellCompDirective) {
-		if len(args) > 0 {
-			return nil, cobra.ShellCompDirectiveNoFileComp
-		}
-		return o.completeSets(c, []string{submarinerv1.DefaultClusterSet}, typed) // which cannot be deleted
-	}
-	return c
-}
-
-func (o *clustersetDelete) run(ctx context.Context) error {
-	s, err := o.read(ctx)
-	if err != nil {
-		return err
-	}
-	set, err := s.find(o.set)
-	if err != nil {
-		return err
-	}
-	o.clusters, o.remove, o.deletes = set.Members, true, true
-	if len(o.clusters) > 0 {
-		if err := o.change(ctx, s); err != nil || o.dryRun {
-			return err
-		}
-	} else if o.dryRun {
-		return cli.PrintActions(o.IOStreams, o.format.Format(), []string{"delete clusterset " + o.set})
-	}
-	if err := broker.DeleteSet(ctx, s.client, o.namespace, o.set); err != nil {
-		return err
-	}
-	o.progress().Done("deleted clusterset %s", o.set)
 	return nil
 }

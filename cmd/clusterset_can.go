@@ -1,0 +1,93 @@
+package cmd
+
+import (
+	"context"
+	"errors"
+	"slices"
+
+	"github.com/spf13/cobra"
+
+	submarinerv1 "subctl/api/submariner/v1"
+	"subctl/broker"
+	"subctl/internal/cli"
+	"subctl/internal/look"
+	"subctl/internal/printer"
+	"subctl/internal/words"
+)
+
+const clustersetCanLong = `Report whether two clusters can reach each other, and through which clustersets. The exit code
+is 3 if they cannot; the command that connects them is printed then.`
+
+// clustersetCan is what clusterset can prints.
+type clustersetCan struct {
+	Clusters    [2]string `json:"clusters"`
+	Connected   bool      `json:"connected"`
+	ClusterSets []string  `json:"clusterSets"`
+	Cable       string    `json:"cable"`
+}
+
+func newClusterSetCan(g *globals) *cobra.Command {
+	o := &clustersetList{setsFlags: setsFlags{globals: g}}
+	c := &cobra.Command{
+		Use: "can CLUSTER CLUSTER", Short: "Report whether two clusters can reach each other", Long: clustersetCanLong,
+		Example: "  subctl clusterset can east west --context hub",
+		Args: func(_ *cobra.Command, args []string) error {
+			if o.names = args; len(args) != 2 || args[0] == args[1] {
+				return errors.New("can requires the IDs of two clusters: subctl clusterset can CLUSTER CLUSTER")
+			}
+			return errors.Join(submarinerv1.CheckClusterID(args[0]), submarinerv1.CheckClusterID(args[1]))
+		},
+		RunE: func(c *cobra.Command, _ []string) error { return o.can(c.Context()) },
+	}
+	o.add(c)
+	o.format = cli.Output(c, printer.Table, printer.JSON, printer.YAML)
+	c.ValidArgsFunction = func(c *cobra.Command, args []string, typed string) ([]string, cobra.ShellCompDirective) {
+		if len(args) == 2 {
+			return nil, cobra.ShellCompDirectiveNoFileComp
+		}
+		return o.complete(c.Context(), typed, args, (*sets).members)
+	}
+	return c
+}
+
+func (o *clustersetList) can(ctx context.Context) error {
+	s, err := o.read(ctx)
+	if err != nil {
+		return err
+	}
+	state, err := broker.Look(ctx, s.client, o.namespace)
+	if err != nil {
+		return err
+	}
+	if err := errors.Join(s.known(state, o.names[0]), s.known(state, o.names[1])); err != nil {
+		return err
+	}
+	out := clustersetCan{Clusters: [2]string{o.names[0], o.names[1]}, ClusterSets: []string{}, Cable: "none: the two clusters have no clusterset in common"}
+	for _, set := range s.of(o.names[0]) {
+		if slices.Contains(s.of(o.names[1]), set) {
+			out.ClusterSets = append(out.ClusterSets, set)
+		}
+	}
+	for _, x := range s.catalog.Connections() {
+		if slices.Contains(o.names, x.Pair.X.ID) && slices.Contains(o.names, x.Pair.Y.ID) {
+			out.Cable, out.Connected = look.CableText(x.Then), x.Then.Err == nil
+		}
+	}
+	if err := printer.Print(o.Out, o.format.Format(), []clustersetCan{out}, []printer.Column[clustersetCan]{
+		{Head: "CLUSTERS", Cell: func(r clustersetCan) string { return r.Clusters[0] + " - " + r.Clusters[1] }},
+		{Head: "CLUSTERSETS", Cell: func(r clustersetCan) string { return words.List(r.ClusterSets) }},
+		{Head: "CABLE", Max: 120, Cell: func(r clustersetCan) string { return r.Cable }},
+	}); err != nil || out.Connected {
+		return err
+	}
+	if len(out.ClusterSets) == 0 {
+		in := s.of(o.names[0])
+		if len(in) == 0 {
+			in = s.names()
+		}
+		o.progress().Warn("to connect them: subctl clusterset add %s %s", in[0], o.names[1])
+	} else {
+		o.progress().Warn("subctl cable-policy explain %s %s says which policy decides", o.names[0], o.names[1])
+	}
+	return cli.Trouble()
+}
