@@ -406,7 +406,7 @@ func (d *deployed) invitee(t *testing.T, id string, sets ...string) client.Clien
 	require.True(t, f.AdministratorKey().IsZero())
 	c := kubetest.Client(t, f.RESTConfig(false))
 	require.Eventually(t, func() bool {
-		return c.List(t.Context(), &submarinerv1.ClusterList{}, client.InNamespace(d.NS)) == nil
+		return c.List(t.Context(), &submarinerv1.ClusterList{}, client.InNamespace(broker.NamespaceIn(d.NS, sets[0]))) == nil
 	}, patience, tick)
 	return c
 }

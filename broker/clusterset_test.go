@@ -1,0 +1,63 @@
+package broker_test
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	submarinerv1 "subctl/api/submariner/v1"
+	"subctl/broker"
+	"subctl/broker/brokertest"
+	"subctl/internal/kubetest"
+)
+
+// The holder of a join file for one cluster and one clusterset joins it there, and reads, binds and joins nowhere else.
+func TestHostileInviteeOfAClusterSet(t *testing.T) {
+	d, ctx := &deployed{brokertest.Deploy(t, kubetest.Shared(t), "a", "b")}, t.Context()
+	d.Join(t, "west", "uid-west")
+	invitee := d.invitee(t, "east", "a")
+	a, b := broker.NamespaceIn(d.NS, "a"), broker.NamespaceIn(d.NS, "b")
+
+	for _, ns := range []string{d.NS, b, ""} {
+		for _, list := range []client.ObjectList{
+			&submarinerv1.ClusterList{}, &submarinerv1.EndpointList{}, &corev1.ServiceAccountList{}, &corev1.SecretList{}, &corev1.ConfigMapList{}, &rbacv1.RoleBindingList{},
+		} {
+			require.True(t, apierrors.IsForbidden(invitee.List(ctx, list, client.InNamespace(ns))), "%T in %q", list, ns)
+		}
+	}
+	for _, o := range []client.Object{&corev1.ServiceAccount{}, &rbacv1.Role{}} {
+		key := client.ObjectKey{Namespace: d.NS, Name: broker.MemberName("west")}
+		require.True(t, apierrors.IsForbidden(invitee.Get(ctx, key, o)), "the identity of another cluster: %T", o)
+	}
+	for _, sets := range [][]string{{"b"}, {"default"}, {"a", "b"}} {
+		_, err := broker.AddMember(ctx, invitee, d.NS, "east", "uid-east", broker.Reservation{Sets: sets})
+		require.True(t, apierrors.IsForbidden(err), "%v: %v", sets, err)
+	}
+	_, err := broker.AddMember(ctx, invitee, d.NS, "east", "uid-east", broker.Reservation{Sets: []string{"a"}})
+	require.NoError(t, err)
+
+	// In its own clusterset, it gives rights to that cluster only, and to itself none.
+	role := &rbacv1.Role{}
+	require.NoError(t, d.Admin.Get(ctx, client.ObjectKey{Namespace: a, Name: broker.MemberName("east")}, role))
+	owner := []metav1.OwnerReference{{APIVersion: "rbac.authorization.k8s.io/v1", Kind: "Role", Name: role.Name, UID: role.UID}}
+	for name, o := range map[string]client.Object{
+		"another cluster's place": &rbacv1.Role{ObjectMeta: metav1.ObjectMeta{Namespace: a, Name: "cluster-west"}, Rules: role.Rules},
+		"more rights in its own":  &rbacv1.Role{ObjectMeta: metav1.ObjectMeta{Namespace: a, Name: "cluster-east-2"}, Rules: []rbacv1.PolicyRule{{APIGroups: []string{"*"}, Resources: []string{"*"}, Verbs: []string{"*"}}}},
+		"a token": &rbacv1.Role{ObjectMeta: metav1.ObjectMeta{Namespace: a, Name: "cluster-east-token-invited", OwnerReferences: owner},
+			Rules: []rbacv1.PolicyRule{{APIGroups: []string{""}, Resources: []string{"secrets"}, ResourceNames: []string{"cluster-east-token-invited"}, Verbs: []string{"get"}}}},
+		"another cluster's rights": &rbacv1.RoleBinding{ObjectMeta: metav1.ObjectMeta{Namespace: a, Name: "cluster-west-" + broker.MemberRoleName, OwnerReferences: owner},
+			RoleRef: rbacv1.RoleRef{Kind: "Role", Name: broker.MemberRoleName, APIGroup: rbacv1.GroupName}, Subjects: []rbacv1.Subject{{Kind: "ServiceAccount", Name: "cluster-west", Namespace: d.NS}}},
+		"its own rights": &rbacv1.RoleBinding{ObjectMeta: metav1.ObjectMeta{Namespace: a, Name: "cluster-east-" + broker.MemberRoleName + "-2", OwnerReferences: owner},
+			RoleRef: rbacv1.RoleRef{Kind: "Role", Name: broker.MemberRoleName, APIGroup: rbacv1.GroupName}, Subjects: []rbacv1.Subject{{Kind: "ServiceAccount", Name: broker.InviteeName("east"), Namespace: d.NS}}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			err := invitee.Create(ctx, o)
+			require.True(t, apierrors.IsForbidden(err), "%v", err)
+		})
+	}
+}
