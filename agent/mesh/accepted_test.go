@@ -92,7 +92,7 @@ func FuzzEndpoint(f *testing.F) {
 				}
 			}
 		}
-		require.True(t, west, "west was connected")
+		require.True(t, west || id == "west", "west was connected") // what west announces of itself may disconnect it
 	})
 }
 
