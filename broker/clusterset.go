@@ -9,7 +9,9 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	submarinerv1 "subctl/api/submariner/v1"
@@ -93,6 +95,9 @@ func ChangeSets(ctx context.Context, c client.Client, base string, sets []string
 		return trust.Grant{}, err
 	}
 	r.Grant = grant
+	if r.ToPublish, err = published(ctx, c, base, sets, change.Cluster); err != nil {
+		return trust.Grant{}, err
+	}
 	for _, set := range change.Add {
 		if err := r.enter(ctx, c, sa, set, change.Cluster, sa.Annotations[ClusterUIDAnnotation]); err != nil {
 			return grant, fmt.Errorf("adding cluster %s to clusterset %s: %w", change.Cluster, set, err)
@@ -114,6 +119,30 @@ func ChangeSets(ctx context.Context, c client.Client, base string, sets []string
 		}
 	}
 	return grant, nil
+}
+
+// published returns how many objects of each resource a cluster has published, in the clusterset with the most.
+func published(ctx context.Context, c client.Client, base string, sets []string, clusterID string) (map[string]int, error) {
+	most := map[string]int{}
+	for _, set := range sets {
+		for _, k := range exchange.Kinds() {
+			list, n := k.List.DeepCopyObject().(client.ObjectList), 0
+			if err := c.List(ctx, list, client.InNamespace(NamespaceIn(base, set)), client.MatchingLabels{submarinerv1.ClusterIDLabel: clusterID}); err != nil {
+				return nil, fmt.Errorf("reading the %s of cluster %s: %w", k.Resource, clusterID, err)
+			}
+			err := meta.EachListItem(list, func(o runtime.Object) error {
+				if !k.IsEmpty(o.(client.Object)) {
+					n++
+				}
+				return nil
+			})
+			if err != nil {
+				return nil, err
+			}
+			most[k.Resource] = max(most[k.Resource], n)
+		}
+	}
+	return most, nil
 }
 
 // NewestGrant returns the newest grant of a member, whose service account is sa: the one that the

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/netip"
 	"slices"
 	"strings"
 
@@ -15,6 +16,7 @@ import (
 	submarinerv1 "subctl/api/submariner/v1"
 	"subctl/api/submariner/v1alpha1"
 	"subctl/broker"
+	"subctl/cable"
 	"subctl/internal/cli"
 	"subctl/internal/look"
 	"subctl/internal/words"
@@ -166,4 +168,26 @@ func (o *setsFlags) complete(ctx context.Context, typed string, args []string, l
 		return nil, cobra.ShellCompDirectiveNoFileComp
 	}
 	return slices.DeleteFunc(list(s), func(x string) bool { return !strings.HasPrefix(x, typed) || slices.Contains(args, x) }), cobra.ShellCompDirectiveNoFileComp
+}
+
+// networks returns the networks that the members announce, by cluster ID. Those that agents ignore are left out.
+func (s *sets) networks(ctx context.Context) (map[string][]netip.Prefix, error) {
+	out := map[string][]netip.Prefix{}
+	for _, set := range s.sets {
+		list := &submarinerv1.ClusterList{}
+		if err := s.client.List(ctx, list, client.InNamespace(set.Namespace)); err != nil {
+			return nil, fmt.Errorf("reading the networks of the members of clusterset %s: %w", set.Name, err)
+		}
+		for _, c := range list.Items {
+			if out[c.Name] != nil {
+				continue
+			}
+			for _, text := range slices.Concat(c.Spec.ClusterCIDR, c.Spec.ServiceCIDR) {
+				if n, err := cable.ParseCIDR(text); err == nil {
+					out[c.Name] = append(out[c.Name], n)
+				}
+			}
+		}
+	}
+	return out, nil
 }

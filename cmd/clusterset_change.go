@@ -12,6 +12,7 @@ import (
 
 	submarinerv1 "subctl/api/submariner/v1"
 	"subctl/broker"
+	"subctl/broker/exchange"
 	"subctl/internal/cli"
 	"subctl/internal/look"
 	"subctl/internal/printer"
@@ -56,7 +57,7 @@ func (o *clustersetChange) flags(c *cobra.Command) {
 	f := c.Flags()
 	f.StringVar(&o.file, "broker-info", "", "join file with the administrator's key, which signs the grants; - for stdin (default: "+broker.JoinFileName+")")
 	f.BoolVar(&o.dryRun, "dry-run", false, "print what would change, without changing it")
-	f.BoolVar(&o.force, "force", false, "continue even if clusters lose connections, or encryption")
+	f.BoolVar(&o.force, "force", false, "continue even if clusters lose connections or encryption, or use the same addresses")
 	cli.Before(c, func() error {
 		if o.file == "" && c.Flags().Changed("broker-info") {
 			return errors.New(`--broker-info "" is not the name of a file: specify a file, or omit the flag for ` + broker.JoinFileName)
@@ -119,7 +120,11 @@ func (o *clustersetChange) change(ctx context.Context, s *sets) error {
 		}
 	}
 	change := now.Compare(then)
-	lost := o.lost(change, alone)
+	networks, err := s.networks(ctx)
+	if err != nil {
+		return err
+	}
+	lost := o.lost(change, alone, newConflicts(now.Conflicts(networks), then.Conflicts(networks)))
 	if o.dryRun {
 		if err := o.print(change); err != nil {
 			return err
@@ -148,7 +153,8 @@ func (o *clustersetChange) change(ctx context.Context, s *sets) error {
 		if o.remove {
 			how, did = broker.SetChange{Cluster: id, Remove: []string{o.set}}, "removed cluster %s from clusterset %s"
 		}
-		if _, err := broker.ChangeSets(ctx, s.client, o.namespace, s.names(), how, broker.Reservation{}, general.AdministratorKey(), o.Now()); err != nil {
+		r := broker.Reservation{Kinds: exchange.KindsFrom(s.broker.Spec.PoliciesFrom)}
+		if _, err := broker.ChangeSets(ctx, s.client, o.namespace, s.names(), how, r, general.AdministratorKey(), o.Now()); err != nil {
 			return err
 		}
 		o.progress().Done(did, id, o.set)
@@ -167,8 +173,11 @@ func (o *clustersetChange) then(sets []string) []string {
 }
 
 // lost returns why the change requires --force; nil if it does not.
-func (o *clustersetChange) lost(change catalog.Change, alone []string) error {
+func (o *clustersetChange) lost(change catalog.Change, alone []string, conflicts []catalog.Conflict) error {
 	var errs []error
+	for _, c := range conflicts {
+		errs = append(errs, errors.New(c.String()))
+	}
 	if o.deletes {
 		errs = append(errs, fmt.Errorf("clusterset %s has members, which would be removed from it: %s", o.set, words.List(o.clusters)))
 	}
@@ -207,4 +216,11 @@ func (o *clustersetChange) print(change catalog.Change) error {
 		actions = append(actions, "delete clusterset "+o.set)
 	}
 	return cli.PrintActions(o.IOStreams, o.format.Format(), actions)
+}
+
+// newConflicts returns the conflicts that were none before, whoever is to reach both clusters.
+func newConflicts(before, after []catalog.Conflict) []catalog.Conflict {
+	return slices.DeleteFunc(after, func(c catalog.Conflict) bool {
+		return slices.ContainsFunc(before, func(b catalog.Conflict) bool { return b.X == c.X && b.Y == c.Y })
+	})
 }

@@ -236,3 +236,34 @@ func TestClusterSetNamesComplete(t *testing.T) {
 		require.Equal(t, "4\n", directive, "%s: no files", line)
 	}
 }
+
+// TestClusterSetConflicts: clusters of two clustersets may use the same addresses, until a cluster is to reach both.
+func TestClusterSetConflicts(t *testing.T) {
+	w := newSetsWorld(t)
+	publish := func(id, set, pods, services string) {
+		t.Helper()
+		c := &submarinerv1.Cluster{}
+		key := client.ObjectKey{Namespace: broker.NamespaceIn(w.NS, set), Name: id}
+		require.NoError(t, w.Admin.Get(t.Context(), key, c))
+		c.Spec.ClusterCIDR, c.Spec.ServiceCIDR = []string{pods}, []string{services}
+		require.NoError(t, w.Admin.Update(t.Context(), c))
+	}
+	publish("east", "default", "10.21.0.0/16", "10.31.0.0/16")
+	publish("hub-1", "default", "10.22.0.0/16", "10.32.0.0/16")
+	require.Equal(t, cli.ExitDone, w.subctl(t, "clusterset remove default west --force").code)
+	require.Equal(t, cli.ExitDone, w.subctl(t, "clusterset add prod west").code)
+	publish("west", "prod", "10.21.7.0/24", "10.33.0.0/16")
+
+	const conflict = "clusters east and west both have 10.21.7.0/24, so that cluster hub-1 could reach only one of them"
+	before := w.state(t)
+	r := w.subctl(t, "clusterset add prod hub-1 --dry-run")
+	require.Equal(t, cli.ExitTrouble, r.code)
+	require.Contains(t, r.stderr, conflict)
+	r = w.subctl(t, "clusterset add prod hub-1")
+	require.Equal(t, cli.ExitFailed, r.code)
+	require.Contains(t, r.stderr, conflict)
+	require.Equal(t, before, w.state(t))
+	require.Equal(t, cli.ExitDone, w.subctl(t, "clusterset add prod hub-1 --force").code)
+	r = w.subctl(t, "clusterset add prod east")
+	require.Equal(t, cli.ExitDone, r.code, "it is no new conflict: %s", r.stderr)
+}

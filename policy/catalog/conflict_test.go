@@ -1,0 +1,81 @@
+package catalog
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"net/netip"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"subctl/policy"
+)
+
+func networksOf(of map[string][]string) map[string][]netip.Prefix {
+	out := map[string][]netip.Prefix{}
+	for id, list := range of {
+		for _, text := range list {
+			out[id] = append(out[id], netip.MustParsePrefix(text))
+		}
+	}
+	return out
+}
+
+// Clusters may use the same addresses if no cluster shares a clusterset with both.
+func TestConflicts(t *testing.T) {
+	c := &Catalog{Clusters: []policy.Cluster{
+		{ID: "east", Sets: []string{"a"}}, {ID: "hub", Sets: []string{"a", "b"}}, {ID: "west", Sets: []string{"b"}},
+	}}
+	networks := networksOf(map[string][]string{"east": {"10.1.0.0/16"}, "west": {"10.1.7.0/24", "10.2.0.0/16"}, "hub": {"10.3.0.0/16"}})
+	require.Equal(t, "[clusters east and west both have 10.1.7.0/24, so that cluster hub could reach only one of them]", fmt.Sprint(c.Conflicts(networks)))
+	require.Empty(t, c.InSets("hub", []string{"a"}).Conflicts(networks), "nobody reaches both")
+	require.Equal(t, "[clusters east and west both have 10.1.7.0/24, so that they cannot be connected]", fmt.Sprint(c.InSets("east", []string{"a", "b"}).Conflicts(networks)))
+	networks["hub"] = append(networks["hub"], netip.MustParsePrefix("10.2.0.0/15"))
+	require.Equal(t, []string{"hub", "west"}, []string{c.Conflicts(networks)[1].X, c.Conflicts(networks)[1].Y})
+}
+
+// Every pair that overlaps is found, and no other.
+func TestConflictsOfRandomNetworks(t *testing.T) {
+	r := rand.New(rand.NewPCG(1, 2))
+	for range 200 {
+		c, networks := &Catalog{}, map[string][]netip.Prefix{}
+		for i := range 6 {
+			id := fmt.Sprintf("c%d", i)
+			c.Clusters = append(c.Clusters, policy.Cluster{ID: id, Sets: []string{fmt.Sprint(r.IntN(3)), fmt.Sprint(r.IntN(3))}})
+			for range 1 + r.IntN(2) {
+				networks[id] = append(networks[id], netip.PrefixFrom(netip.AddrFrom4([4]byte{10, byte(r.IntN(4)), byte(r.IntN(3)), 0}), 14+r.IntN(11)))
+			}
+		}
+		want := map[[2]string]bool{}
+		for _, reaches := range c.Clusters {
+			for i, x := range c.Clusters {
+				for _, y := range c.Clusters[i+1:] {
+					both := (reaches.ID == x.ID || shares(reaches, x)) && (reaches.ID == y.ID || shares(reaches, y))
+					for _, n := range networks[x.ID] {
+						for _, m := range networks[y.ID] {
+							if both && n.Overlaps(m) {
+								want[[2]string{x.ID, y.ID}] = true
+							}
+						}
+					}
+				}
+			}
+		}
+		got := map[[2]string]bool{}
+		for _, x := range c.Conflicts(networks) {
+			got[[2]string{x.X, x.Y}] = true
+		}
+		require.Equal(t, want, got)
+	}
+}
+
+func shares(x, y policy.Cluster) bool {
+	for _, a := range x.Sets {
+		for _, b := range y.Sets {
+			if a == b {
+				return true
+			}
+		}
+	}
+	return false
+}
