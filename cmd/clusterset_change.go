@@ -124,7 +124,7 @@ func (o *clustersetChange) change(ctx context.Context, s *sets) error {
 	if err != nil {
 		return err
 	}
-	lost := o.lost(change, alone, newConflicts(now.Conflicts(networks), then.Conflicts(networks)))
+	lost := o.lost(change, alone, catalog.NewConflicts(now.Conflicts(networks), then.Conflicts(networks)))
 	if o.dryRun {
 		if err := o.print(change); err != nil {
 			return err
@@ -216,11 +216,4 @@ func (o *clustersetChange) print(change catalog.Change) error {
 		actions = append(actions, "delete clusterset "+o.set)
 	}
 	return cli.PrintActions(o.IOStreams, o.format.Format(), actions)
-}
-
-// newConflicts returns the conflicts that were none before, whoever is to reach both clusters.
-func newConflicts(before, after []catalog.Conflict) []catalog.Conflict {
-	return slices.DeleteFunc(after, func(c catalog.Conflict) bool {
-		return slices.ContainsFunc(before, func(b catalog.Conflict) bool { return b.X == c.X && b.Y == c.Y })
-	})
 }

@@ -49,6 +49,13 @@ func (c *Catalog) Conflicts(networks map[string][]netip.Prefix) []Conflict {
 	return slices.SortedFunc(maps.Values(found), func(a, b Conflict) int { return cmp.Or(cmp.Compare(a.X, b.X), cmp.Compare(a.Y, b.Y)) })
 }
 
+// NewConflicts returns the conflicts after a change that were none before, whoever is to reach both clusters.
+func NewConflicts(before, after []Conflict) []Conflict {
+	return slices.DeleteFunc(slices.Clone(after), func(c Conflict) bool {
+		return slices.ContainsFunc(before, func(b Conflict) bool { return b.X == c.X && b.Y == c.Y })
+	})
+}
+
 // claim is a network of a cluster.
 type claim struct {
 	network netip.Prefix
