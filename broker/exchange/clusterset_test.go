@@ -1,7 +1,9 @@
 package exchange_test
 
 import (
+	"fmt"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -149,4 +151,39 @@ func TestHostileMemberClaimsClusterSets(t *testing.T) {
 		require.True(t, apierrors.IsForbidden(east.Update(t.Context(), elsewhere)), ns)
 		require.True(t, apierrors.IsForbidden(east.Create(t.Context(), elsewhere)), ns)
 	}
+}
+
+// TestClusterSetDeletedByHand: a member of a clusterset that somebody has deleted on the broker reports it, and stays
+// connected in its other clustersets.
+func TestClusterSetDeletedByHand(t *testing.T) {
+	server := kubetest.Shared(t)
+	d := brokertest.Deploy(t, server, "a", "b")
+	gate := kubetest.NewGate(t, server)
+	hub, east, west := newSite(t, d, gate, "hub", "a", "b"), newSite(t, d, gate, "east", "a"), newSite(t, d, gate, "west", "b")
+	for _, s := range []*site{hub, east, west} {
+		s.create(brokertest.Cluster("", s.id))
+		s.start()
+		defer func() { s.stop() }()
+	}
+	hub.eventuallyKnows(map[string][]string{"east": {"a"}, "west": {"b"}})
+	require.NoError(t, broker.DeleteSet(t.Context(), d.Admin, d.NS, "a"))
+	reports := func() bool {
+		status := hub.ex.Status() // a watch that was allowed goes on
+		return strings.Contains(fmt.Sprint(status.Errors, status.Refused), "clusterset a")
+	}
+	brokertest.Eventually(t, reports)
+	hub.eventuallyKnows(map[string][]string{"west": {"b"}})
+	west.eventuallyKnows(map[string][]string{"hub": {"b"}})
+
+	hub.stop()
+	hub.start() // what it cannot read now does not matter for the others
+	brokertest.Eventually(t, reports)
+	published := &submarinerv1.Cluster{}
+	require.NoError(t, west.client.Get(t.Context(), client.ObjectKey{Namespace: west.ns, Name: "west"}, published))
+	published.Spec.PublicKey = "changed"
+	require.NoError(t, west.client.Update(t.Context(), published))
+	brokertest.Eventually(t, func() bool {
+		c := &submarinerv1.Cluster{}
+		return hub.client.Get(t.Context(), client.ObjectKey{Namespace: hub.ns, Name: "west"}, c) == nil && c.Spec.PublicKey == "changed"
+	})
 }

@@ -152,8 +152,8 @@ func TestReservedSlots(t *testing.T) {
 	}
 	writes, refused := plans(set(nil))
 	require.Empty(t, stored(writes))
-	require.Contains(t, said(writes), "p: False TooMany in []: cablepolicies reserved for this cluster in clusterset default: 0, all in use: run subctl join again with a join file of the broker, which reserves as many as this cluster has")
-	require.Contains(t, texts(refused), "Cluster submariner-operator/east in this cluster: clusters reserved for this cluster in clusterset default: 0, all in use: run subctl join again with a join file of the broker, which reserves as many as this cluster has")
+	require.Contains(t, said(writes), "p: False TooMany in []: the broker has no cablepolicies reserved for this cluster in clusterset default: the clusterset was deleted, or somebody has deleted what this cluster has in it: look at it with subctl clusterset list on the broker, and run subctl join again with a join file of the broker")
+	require.Contains(t, texts(refused), "Cluster submariner-operator/east in this cluster: the broker has no clusters reserved for this cluster in clusterset default: the clusterset was deleted, or somebody has deleted what this cluster has in it: look at it with subctl clusterset list on the broker, and run subctl join again with a join file of the broker")
 	writes, _ = plans(set([]string{"endpoints/east.0", "cablepolicies/east.3", "cablepolicies/west.0"}))
 	require.Equal(t, []string{"create east.3 = p"}, stored(writes), "what there is, of the kind")
 	writes, _ = plans(set([]string{"cablepolicies/east.3"}, inSlot("east.7", brokertest.Policy("x", "east", "q"))))
