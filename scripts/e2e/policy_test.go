@@ -169,7 +169,7 @@ func TestD3Mistakes(t *testing.T) {
 		want []string
 	}{
 		{[]string{"--name", "Bad_Name", "--cable-driver", "gre", "--left-cluster-selector", "a in (b"}, []string{"Bad_Name", "gre", "wireguard", "selector"}},
-		{[]string{"--cable-driver", "vxlan"}, []string{"--name"}},
+		{[]string{"--cable-driver", "vxlan"}, []string{"the name of the policy is missing"}},
 		{[]string{"--name", "to-three", "--cable-driver", "vxlan"}, []string{"to-three", "--replace"}},
 		{[]string{"--name", "n", "--cable-driver", "vxlan", "--cable-config", "nowhere"}, []string{"nowhere"}},
 	} {
