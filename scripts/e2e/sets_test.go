@@ -59,7 +59,7 @@ func TestJ1ClusterSets(t *testing.T) {
 		for _, set := range []string{"hub-a", "hub-b"} {
 			_, _ = sh(clustersetCommand("delete", set, "--force")...)
 		}
-		cabled(t, wanted)
+		connected(t)
 	})
 	for set, members := range map[string][]string{"hub-a": {"cluster1", "cluster2"}, "hub-b": {"cluster1", "cluster3"}} {
 		clusterset(t, append([]string{"add", set}, members...)...)
