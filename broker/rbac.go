@@ -67,8 +67,8 @@ func placeRules(names ...string) []rbacv1.PolicyRule {
 	}
 }
 
-// identityRole returns the rights of the token of a join file in the base namespace, besides those that a
-// member of the clusterset "default" needs: to read the Broker, and to give a cluster an identity.
+// identityRole returns the rights of the token of a join file in the base namespace: to read the Broker, and
+// to give a cluster an identity. joinerRole has the rights in the clusterset "default", which has the same namespace.
 // clusterID is the only cluster that may join; empty: any.
 //
 // It gives no right to read Secrets. The joiner reads the token that it has made by a Role for

@@ -57,8 +57,8 @@ type Snapshot struct {
 	// PoliciesDigest is policy.Digest of the policies that this cluster holds since the
 	// exchange has read all from the broker; empty if it has not, or does not run here.
 	PoliciesDigest string
-	// ClusterSets are the clustersets for which PoliciesDigest is: those of this cluster's grant. They are nil
-	// if PoliciesDigest is empty.
+	// ClusterSets are the clustersets in this cluster's grant, from which PoliciesDigest was read. They are
+	// nil if PoliciesDigest is empty.
 	ClusterSets []string
 	// Cables are the states of the gateway's encrypted cables, as the kernel has them.
 	Cables []dataplane.CableState

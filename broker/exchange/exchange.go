@@ -37,8 +37,7 @@ type Config struct {
 	// Account is the service account of this cluster on the broker, in which the administrator renews the
 	// cluster's grant.
 	Account types.NamespacedName
-	// NamespaceOf returns the namespace on the broker of a clusterset. The clustersets are those of the
-	// grant.
+	// NamespaceOf returns the namespace of a clusterset on the broker. The grant lists the clustersets.
 	NamespaceOf func(set string) string
 	// Identity returns what the cluster signs and verifies with. It is called in every pass.
 	Identity func() (Identity, error)

@@ -289,8 +289,8 @@ type SubmarinerStatus struct {
 	Conditions []metav1.Condition `json:"conditions,omitempty"`
 }
 
-// ClusterSets returns the clustersets of a cluster, sorted: those of its grant, which its speaker notes on its Cluster, or
-// those that it has joined, if there is no Cluster yet.
+// ClusterSets returns the clustersets of a cluster, sorted. The speaker of the cluster notes the clustersets of
+// the grant on its Cluster object. If there is no Cluster yet, the clustersets are the ones that the cluster has joined.
 func ClusterSets(s SubmarinerSpec, c *submarinerv1.Cluster) []string {
 	if c != nil && c.Annotations != nil {
 		if _, noted := c.Annotations[submarinerv1.ClusterSetsAnnotation]; noted {
