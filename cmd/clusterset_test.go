@@ -110,7 +110,7 @@ func (w setsWorld) requireSets(t *testing.T, id string, want ...string) {
 	}
 }
 
-// TestClusterSet is a life of clustersets: created, filled, emptied and deleted.
+// Clustersets are created, filled, emptied and deleted.
 func TestClusterSet(t *testing.T) {
 	w := newSetsWorld(t)
 	steps := func(name string, lines ...string) {
@@ -146,7 +146,7 @@ func TestClusterSet(t *testing.T) {
 	require.Equal(t, []string{"default"}, grant.Sets)
 }
 
-// TestClusterSetMistakes: a command reports all mistakes at once, says what to do, and changes nothing.
+// A command reports all mistakes at once with the remedies, and changes nothing.
 func TestClusterSetMistakes(t *testing.T) {
 	w := newSetsWorld(t)
 	hub := &v1alpha1.Broker{}
@@ -237,7 +237,7 @@ func TestClusterSetNamesComplete(t *testing.T) {
 	}
 }
 
-// TestClusterSetConflicts: clusters of two clustersets may use the same addresses, until a cluster is to reach both.
+// Clusters of two clustersets may use the same addresses, until a cluster is to reach both.
 func TestClusterSetConflicts(t *testing.T) {
 	w := newSetsWorld(t)
 	publish := func(id, set, pods, services string) {

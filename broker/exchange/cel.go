@@ -56,5 +56,5 @@ func Quote(s string) string {
 	return "'" + strings.NewReplacer(`\`, `\\`, "'", `\'`).Replace(s) + "'"
 }
 
-// SetExpression is a CEL expression for the clusterset of the namespace in which a request is.
-const SetExpression = "namespaceObject.metadata.labels['" + submarinerv1.ClusterSetLabel + "']"
+// setExpression is a CEL expression for the clusterset of the namespace in which a request is.
+const setExpression = "namespaceObject.metadata.labels['" + submarinerv1.ClusterSetLabel + "']"

@@ -49,19 +49,25 @@ func (s *site) eventuallyKnows(want map[string][]string) {
 	require.Equal(s.t, want, last, "%s knows", s.id)
 }
 
-// TestClusterSets: a hub that is in two clustersets, and a spoke in each. The administrator then changes who is
-// where, and the clusters follow.
-func TestClusterSets(t *testing.T) {
+// hubAndSpokes returns a broker with the clustersets a and b, a hub in both, and a spoke in each.
+func hubAndSpokes(t *testing.T) (d *brokertest.Broker, hub, east, west *site) {
+	t.Helper()
 	server := kubetest.Shared(t)
-	d := brokertest.Deploy(t, server, "a", "b")
+	d = brokertest.Deploy(t, server, "a", "b")
 	gate := kubetest.NewGate(t, server)
-	hub, east, west := newSite(t, d, gate, "hub", "a", "b"), newSite(t, d, gate, "east", "a"), newSite(t, d, gate, "west", "b")
+	hub, east, west = newSite(t, d, gate, "hub", "a", "b"), newSite(t, d, gate, "east", "a"), newSite(t, d, gate, "west", "b")
 	for _, s := range []*site{hub, east, west} {
 		s.create(brokertest.Cluster("", s.id))
 		s.start()
-		defer func() { s.stop() }()
+		t.Cleanup(func() { s.stop() })
 	}
 	hub.eventuallyKnows(map[string][]string{"east": {"a"}, "west": {"b"}})
+	return d, hub, east, west
+}
+
+// The administrator of the broker changes which clusters are in which clustersets, and the clusters follow.
+func TestClusterSets(t *testing.T) {
+	d, hub, east, west := hubAndSpokes(t)
 	east.eventuallyKnows(map[string][]string{"hub": {"a"}})
 	west.eventuallyKnows(map[string][]string{"hub": {"b"}})
 
@@ -93,7 +99,7 @@ func TestClusterSets(t *testing.T) {
 	east.eventuallyKnows(map[string][]string{})
 }
 
-// TestFormerMember: who is removed from a clusterset can read nothing of it.
+// A cluster that was removed from a clusterset can read nothing of it.
 func TestFormerMember(t *testing.T) {
 	server := kubetest.Shared(t)
 	d := brokertest.Deploy(t, server, "a")
@@ -153,19 +159,9 @@ func TestHostileMemberClaimsClusterSets(t *testing.T) {
 	}
 }
 
-// TestClusterSetDeletedByHand: a member of a clusterset that somebody has deleted on the broker reports it, and stays
-// connected in its other clustersets.
+// A member of a clusterset that somebody has deleted on the broker reports it, and goes on with its other clustersets.
 func TestClusterSetDeletedByHand(t *testing.T) {
-	server := kubetest.Shared(t)
-	d := brokertest.Deploy(t, server, "a", "b")
-	gate := kubetest.NewGate(t, server)
-	hub, east, west := newSite(t, d, gate, "hub", "a", "b"), newSite(t, d, gate, "east", "a"), newSite(t, d, gate, "west", "b")
-	for _, s := range []*site{hub, east, west} {
-		s.create(brokertest.Cluster("", s.id))
-		s.start()
-		defer func() { s.stop() }()
-	}
-	hub.eventuallyKnows(map[string][]string{"east": {"a"}, "west": {"b"}})
+	d, hub, _, west := hubAndSpokes(t)
 	require.NoError(t, broker.DeleteSet(t.Context(), d.Admin, d.NS, "a"))
 	reports := func() bool {
 		status := hub.ex.Status() // a watch that was allowed goes on

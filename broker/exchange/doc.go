@@ -16,7 +16,7 @@
 //   - The plan: plan.go, with named.go and free.go for the two ways of kinds, share.go and
 //     flaws.go for what users are told about their objects, and object.go.
 //   - Trust: statement.go has what is signed and own.go signs it; judge.go decides what
-//     counts, with identity.go, memory.go and memo.go; revoke.go.
-//   - The loop: exchange.go, pass.go, mirror.go (watches), write.go, pace.go (limits of
+//     counts, with identity.go, memory.go and memo.go; revoke.go; renewal.go follows the grant of this cluster.
+//   - The loop: exchange.go, sides.go, pass.go, mirror.go (watches), write.go, pace.go (limits of
 //     what others change), recall.go (stores the memory), digest.go, status.go; leave.go.
 package exchange

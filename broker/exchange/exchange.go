@@ -1,20 +1,14 @@
 package exchange
 
 import (
-	"cmp"
 	"context"
-	"fmt"
 	"log/slog"
 	"slices"
 	"sync"
 	"time"
 
-	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
-	utilnet "k8s.io/apimachinery/pkg/util/net"
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -103,23 +97,6 @@ func New(c Config) *Exchange {
 	return &Exchange{config: c, kick: wake.NewSignal(), paces: newPaces(c.Kinds), status: Status{Reading: true}}
 }
 
-// side is one namespace of one API server.
-type side struct {
-	set     Set // zero: this cluster
-	client  client.WithWatch
-	mirrors []*mirror
-}
-
-// here is the name of this cluster in messages.
-const here = "this cluster"
-
-func (s side) String() string {
-	if s.set.Name == "" {
-		return here
-	}
-	return "clusterset " + s.set.Name + " on the broker"
-}
-
 // Run exchanges objects until ctx is done, which is no error. Then it returns at once and
 // leaves nothing running. While the broker cannot be reached, Run changes nothing here.
 func (e *Exchange) Run(ctx context.Context) error {
@@ -161,125 +138,6 @@ func (e *Exchange) Run(ctx context.Context) error {
 			retry = min(max(2*retry, retryMin), retryMax)
 		}
 	}
-}
-
-// connect makes the clients, and a function that closes their connections when they are not used any more.
-// It contacts neither side.
-func (e *Exchange) connect() (hangUp func(), err error) {
-	here, closeHere, err := watchClient(e.config.Local, e.config.Kinds)
-	if err != nil {
-		return nil, fmt.Errorf("making a client for this cluster: %w", err)
-	}
-	there, closeThere, err := watchClient(e.config.Broker, e.config.Kinds)
-	if err != nil {
-		return nil, fmt.Errorf("making a client for the broker: %w", err)
-	}
-	e.local, e.broker, e.sets = e.side(Set{}, here, e.config.Namespace), there, nil
-	e.renewal = &renewal{client: there, account: e.config.Account, changed: e.kick.Send}
-	return func() { closeHere(); closeThere() }, nil
-}
-
-// watched is a clusterset that is watched.
-type watched struct {
-	side
-	stop context.CancelFunc
-}
-
-// follow watches exactly these clustersets.
-func (e *Exchange) follow(ctx context.Context, sets []string, watches *sync.WaitGroup) {
-	var now []*watched
-	for _, name := range slices.Compact(slices.Sorted(slices.Values(sets))) {
-		i := slices.IndexFunc(e.sets, func(w *watched) bool { return w.set.Name == name })
-		if i >= 0 {
-			now = append(now, e.sets[i])
-			continue
-		}
-		running, stop := context.WithCancel(ctx)
-		w := &watched{e.side(Set{Name: name, Namespace: e.config.NamespaceOf(name)}, e.broker, e.config.NamespaceOf(name)), stop}
-		w.watch(running, watches)
-		now = append(now, w)
-	}
-	for _, w := range e.sets {
-		if !slices.Contains(now, w) {
-			w.stop()
-		}
-	}
-	e.sets = now
-}
-
-// watch watches a side until ctx is done.
-func (s side) watch(ctx context.Context, watches *sync.WaitGroup) {
-	for _, m := range s.mirrors {
-		watches.Go(func() { m.run(ctx) })
-	}
-}
-
-// side makes a side; the zero set stands for this cluster, which is not bounded.
-func (e *Exchange) side(set Set, c client.WithWatch, namespace string) side {
-	s := side{set: set, client: c}
-	for i := range e.config.Kinds {
-		k := &e.config.Kinds[i]
-		m := &mirror{client: c, namespace: namespace, kind: k, changed: e.kick.Send, objects: map[string]client.Object{}}
-		if set.Name != "" {
-			m.most = k.mostKept()
-		}
-		s.mirrors = append(s.mirrors, m)
-	}
-	return s
-}
-
-// watchClient returns a client for the kinds, and a function that closes its idle
-// connections. It needs no discovery, so that it can be made while the API server does not
-// answer.
-func watchClient(config *rest.Config, kinds Table) (c client.WithWatch, hangUp func(), err error) {
-	scheme := runtime.NewScheme()
-	kinds.AddToScheme(scheme)
-	scheme.AddKnownTypes(corev1.SchemeGroupVersion, &corev1.ConfigMap{}, &corev1.ServiceAccount{}, &corev1.ServiceAccountList{}) // the Memory and the grant
-	metav1.AddToGroupVersion(scheme, corev1.SchemeGroupVersion)
-	mapper := meta.NewDefaultRESTMapper(nil)
-	mapper.Add(corev1.SchemeGroupVersion.WithKind("ConfigMap"), meta.RESTScopeNamespace)
-	mapper.Add(corev1.SchemeGroupVersion.WithKind("ServiceAccount"), meta.RESTScopeNamespace)
-	for _, k := range kinds {
-		resource := k.GroupVersion.WithResource(k.Resource)
-		mapper.AddSpecific(k.GroupVersion.WithKind(k.Name), resource, resource, meta.RESTScopeNamespace)
-	}
-	config = rest.CopyConfig(config)
-	config.QPS = -1 // the number of writers is the limit; the default of 20 a second would take minutes with 1,000 clusters
-	transport, err := rest.HTTPClientFor(config)
-	if err != nil {
-		return nil, nil, err
-	}
-	c, err = client.NewWithWatch(config, client.Options{HTTPClient: transport, Scheme: scheme, Mapper: mapper})
-	return c, func() { utilnet.CloseIdleConnectionsFor(transport.Transport) }, err
-}
-
-// add appends what the side holds to objects. It returns whether all of it was read, and the reason why it
-// is not watched now.
-func (s side) add(objects *[]client.Object) (known bool, err error) {
-	known = true
-	for _, m := range s.mirrors {
-		o, k, e := m.read()
-		*objects = append(*objects, o...)
-		known = known && k
-		err = cmp.Or(err, e)
-	}
-	return known, err
-}
-
-// fault returns the reason why the side is not watched now; nil if it is.
-func (s side) fault() error {
-	var none []client.Object
-	_, err := s.add(&none)
-	return err
-}
-
-// reserved returns the empty objects that the side holds: see SetSnapshot.
-func (s side) reserved() map[string]types.UID {
-	out := map[string]types.UID{}
-	for _, m := range s.mirrors {
-		m.reservations(out)
-	}
-	return out
 }
 
 // report stores the status and logs what is new in it.

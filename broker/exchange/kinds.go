@@ -166,8 +166,8 @@ func clusters() Kind {
 				to.(*submarinerv1.Cluster).Spec.ClusterID = from.(*submarinerv1.Cluster).Spec.ClusterID
 			},
 			Rules: []admissionv1.Validation{{
-				Expression:        "(!('cluster_sets' in variables.spec) || variables.spec.cluster_sets.all(s, s == " + SetExpression + "))",
-				MessageExpression: "'in this namespace, spec.cluster_sets of the Cluster ' + variables.name + ' may only be ' + " + SetExpression,
+				Expression:        "(!('cluster_sets' in variables.spec) || variables.spec.cluster_sets.all(s, s == " + setExpression + "))",
+				MessageExpression: "'in this namespace, spec.cluster_sets of the Cluster ' + variables.name + ' may only be ' + " + setExpression,
 			}},
 			HasGrant: true,
 			Networks: func(o client.Object) []string {

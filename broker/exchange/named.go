@@ -100,7 +100,7 @@ func (p *namedPlan) readSet(set SetSnapshot) {
 			if f.object == nil || v.sequence > f.sequence {
 				f.object, f.sequence = o, v.sequence
 			}
-		case v.gone && isRemoved(o): // says so itself
+		case v.gone && isRemoved(o): // the object itself is the reason
 		default:
 			p.refuseVerdict(o, v)
 			if !v.gone {

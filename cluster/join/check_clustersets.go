@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/netip"
 	"slices"
 	"strings"
 
@@ -15,6 +16,7 @@ import (
 	"subctl/broker"
 	"subctl/internal/kube"
 	"subctl/internal/words"
+	"subctl/policy/catalog"
 )
 
 // checkClusterSets refuses clustersets that the broker does not have.
@@ -76,4 +78,23 @@ func clustersets(ctx context.Context, c client.Client, base string, wanted []str
 	}
 	slices.SortFunc(sets, strings.Compare)
 	return slices.Compact(sets), nil
+}
+
+// othersInConflict returns, as an error, the pairs of other clusters that use the same addresses, which is no
+// conflict until this cluster shares a clusterset with each; nil if there are none.
+func (r request) othersInConflict() error {
+	networks := map[string][]netip.Prefix{}
+	for _, c := range r.broker.clusters() {
+		if id := c.Spec.ClusterID; r.isOther(id) {
+			pods, _ := announced(c.Spec.ClusterCIDR)
+			services, _ := announced(c.Spec.ServiceCIDR)
+			networks[id] = append(pods, services...)
+		}
+	}
+	known := catalog.OfBroker(r.broker.Broker.Spec, r.broker.Members)
+	var errs []error
+	for _, c := range catalog.NewConflicts(known.Conflicts(networks), known.InSets(r.ClusterID, r.Sets()).Conflicts(networks)) {
+		errs = append(errs, errors.New(c.String()))
+	}
+	return errors.Join(errs...)
 }

@@ -13,7 +13,6 @@ import (
 	"subctl/cable"
 	"subctl/cluster/networks"
 	"subctl/internal/words"
-	"subctl/policy/catalog"
 )
 
 // checkNetworks refuses networks that are unknown, that agents do not connect, and that
@@ -60,25 +59,6 @@ func checkNetworks(r request) ([]string, error) {
 		errs = append(errs, fmt.Errorf("%w\nto join these clustersets nevertheless, add --force", apart))
 	}
 	return warnings, errors.Join(errs...)
-}
-
-// othersInConflict returns, as an error, the pairs of other clusters that use the same addresses, which is no
-// conflict until this cluster shares a clusterset with each; nil if there are none.
-func (r request) othersInConflict() error {
-	networks := map[string][]netip.Prefix{}
-	for _, c := range r.broker.clusters() {
-		if id := c.Spec.ClusterID; r.isOther(id) {
-			pods, _ := announced(c.Spec.ClusterCIDR)
-			services, _ := announced(c.Spec.ServiceCIDR)
-			networks[id] = append(pods, services...)
-		}
-	}
-	known := catalog.OfBroker(r.broker.Broker.Spec, r.broker.Members)
-	var errs []error
-	for _, c := range catalog.NewConflicts(known.Conflicts(networks), known.InSets(r.ClusterID, r.Sets()).Conflicts(networks)) {
-		errs = append(errs, errors.New(c.String()))
-	}
-	return errors.Join(errs...)
 }
 
 // conflicts returns, as an error, the conflicts between this cluster and what other clusters

@@ -221,7 +221,7 @@ func TestUninstallOfAMemberThatTheBrokerForgot(t *testing.T) {
 }
 
 // Without its key, or without an object on the broker, a cluster cannot revoke its grant. It leaves
-// nevertheless, and says so.
+// nevertheless, with a message.
 func TestUninstallWithoutRevoking(t *testing.T) {
 	for name, c := range map[string]struct {
 		lose func(j *joinedCluster) error
