@@ -71,8 +71,8 @@ func (a Antispoof) countingRules(r *antispoofRules) {
 // Ended returns the networks whose connections end when a table changes from have to a: networks of
 // clusters that have left, networks that pass to another cluster, and new networks, to which packets may
 // have been sent another way. A network that is known without a cable in between keeps its
-// connections, and so do the addresses of gateways. If the table is of an older agent, which has no
-// Clusters, nothing tells what is new.
+// connections, and so do the addresses of gateways, and the address of a device of a gateway that has another
+// one now. If the table is of an older agent, which has no Clusters, nothing tells what is new.
 func (a Antispoof) Ended(have Antispoof) (ended []netip.Prefix) {
 	if len(have.Clusters) == 0 && (len(have.Own) > 0 || len(have.Remote) > 0) {
 		return nil
@@ -82,6 +82,9 @@ func (a Antispoof) Ended(have Antispoof) (ended []netip.Prefix) {
 		gateways[s.Outer] = true
 	}
 	add := func(n ClusterNet, others []ClusterNet, same func(ClusterNet) bool) {
+		if onDevice(n.Net) && readdressed(n, others) {
+			return
+		}
 		kept := slices.ContainsFunc(others, func(o ClusterNet) bool {
 			return same(o) && (o.Cluster == n.Cluster || o.Cluster == "" || n.Cluster == "")
 		})
@@ -96,6 +99,28 @@ func (a Antispoof) Ended(have Antispoof) (ended []netip.Prefix) {
 		add(n, have.Clusters, func(o ClusterNet) bool { return o.Net.Overlaps(n.Net) })
 	}
 	return ended
+}
+
+// onDevice reports whether a network is an address of one of our devices.
+func onDevice(n netip.Prefix) bool {
+	for _, d := range DeviceNets {
+		if n.IsSingleIP() && d.Net.Contains(n.Addr()) {
+			return true
+		}
+	}
+	return false
+}
+
+// readdressed reports whether others have the cluster of an address, and no cluster has the address.
+func readdressed(n ClusterNet, others []ClusterNet) bool {
+	stays := false
+	for _, o := range others {
+		if o.Net.Overlaps(n.Net) {
+			return false
+		}
+		stays = stays || o.Cluster == n.Cluster
+	}
+	return stays
 }
 
 // lacking returns the elements of a that b does not have.

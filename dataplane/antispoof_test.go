@@ -103,6 +103,10 @@ func TestEnded(t *testing.T) {
 		{"with a cable again", nets("10.1.0.0/16", ""), nets("10.1.0.0/16", "a"), nil},
 		{"wider", nets("10.1.0.0/17", "a"), nets("10.1.0.0/16", "a"), nil},
 		{"narrower", nets("10.1.0.0/16", "a"), nets("10.1.0.0/17", "a"), []netip.Prefix{p("10.1.0.0/16")}},
+		{"a device has another address", nets("10.1.0.0/16", "a", "241.0.0.1/32", "a"), nets("10.1.0.0/16", "a", "241.0.0.2/32", "a"), nil},
+		{"a device has the address of another's", nets("10.1.0.0/16", "a", "241.0.0.1/32", "a", "10.2.0.0/16", "b"),
+			nets("10.1.0.0/16", "a", "10.2.0.0/16", "b", "241.0.0.1/32", "b"), []netip.Prefix{p("241.0.0.1/32")}},
+		{"a device leaves with its cluster", nets("10.1.0.0/16", "a", "241.0.0.1/32", "a"), nil, []netip.Prefix{p("10.1.0.0/16"), p("241.0.0.1/32")}},
 		{"a gateway moves", nets("192.0.2.1/32", "a"), nets("192.0.2.2/32", "a"), nil},
 	} {
 		t.Run(test.name, func(t *testing.T) {

@@ -48,6 +48,7 @@ func (s antispoofs) write(have dataplane.Antispoof, whole bool, w dataplane.Anti
 	case !whole:
 	case have.Fingerprint() == w.Fingerprint():
 		if s.change(w.Table, func(tx *nftables.Conn, table *nftables.Table) error { return alter(tx, setsOf(table), have, w) }) == nil {
+			s.ipt.antispoofSeen.became(w, s.conn.Generation())
 			return nil
 		}
 	case s.replace(have, w) == nil:

@@ -109,9 +109,37 @@ func TestAntispoofChangesInPlace(t *testing.T) {
 	a.Remote, a.Inner = a.Remote[:len(a.Remote)-1], a.Inner[:len(a.Inner)-1]
 	require.Len(t, settle(t, ns, h, state(t, a)), 1)
 	require.Equal(t, before, ns.Run(chain), "same handles")
+	t.Run("what is not read again is there", func(t *testing.T) {
+		other := host(t, ns, dataplane.GatewayOwner) // has read nothing yet
+		require.Empty(t, dataplane.Diff(look(t, ns, other), look(t, ns, h)))
+		ns.Run("nft delete element ip submariner-gateway-antispoof remote '{ 20.0.7.0/24 }'")
+		require.NotEmpty(t, dataplane.Diff(look(t, ns, h), state(t, a)), "somebody else's change is seen")
+		require.NotEmpty(t, settle(t, ns, h, state(t, a)))
+	})
 	a.Out = a.Out[:1]
 	require.Len(t, settle(t, ns, h, state(t, a)), 1)
 	require.NotEqual(t, before, ns.Run(chain))
+}
+
+// An object counts as read if ours was the only transaction since the table was read.
+func TestSeenAfterTransaction(t *testing.T) {
+	for _, test := range []struct {
+		name              string
+		read, now, expect uint32
+	}{
+		{"ours alone", 7, 8, 8},
+		{"somebody else's, too", 7, 9, 7},
+		{"ours was not carried out", 7, 7, 7},
+		{"it changed while it was read", 0, 1, 0},
+		{"no answer", 7, 0, 7},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			seen := nftSeen{generation: test.read}
+			seen.became(dataplane.Antispoof{}, test.now)
+			require.Equal(t, test.expect, seen.generation)
+			require.Equal(t, test.read != test.expect, len(seen.objects) == 1)
+		})
+	}
 }
 
 // A table whose chains were created in another order than that of the rules is whole: it is changed in

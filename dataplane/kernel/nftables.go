@@ -57,6 +57,15 @@ func (h *Host) listTable(table string, seen *nftSeen, read func() (dataplane.Obj
 	return out, nil
 }
 
+// became notes that a transaction has changed the object that was read last into o. If that was not the only
+// transaction since then, the table is read again: each adds one to the generation (nf_tables_commit in
+// net/netfilter/nf_tables_api.c), and is carried out as a whole.
+func (seen *nftSeen) became(o dataplane.Object, generation uint32) {
+	if seen.generation != 0 && generation == seen.generation+1 {
+		*seen = nftSeen{objects: []dataplane.Object{o}, generation: generation}
+	}
+}
+
 // delTable removes a table. It is no error if the table does not exist.
 func (h *Host) delTable(table, needs string) error {
 	if _, err := h.nft(unix.NFT_MSG_GETTABLE, 0, unix.NFTA_TABLE_NAME, table); netlink.Gone(err) {
