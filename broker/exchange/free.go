@@ -229,7 +229,7 @@ func (p *freePlan) copyOne(from place, o, have client.Object) {
 // so that there is no moment without any objects.
 func (p *freePlan) forget() {
 	for _, from := range slices.SortedFunc(maps.Keys(p.copies), place.compare) {
-		unread := slices.ContainsFunc(p.sets, func(s SetSnapshot) bool { return s.Name == from.set && !s.Known })
+		unread := slices.Contains(p.notKnown, from.set)
 		left := !p.isIn(from.set)
 		if p.found[from] || unread && !p.judge.removed(ownerOf(p.copies[from])) || left && !p.allKnown() {
 			continue

@@ -271,9 +271,9 @@ func lastSets(o client.Object) []string {
 func (p *namedPlan) unknown(o client.Object) []string {
 	last := lastSets(o)
 	var out []string
-	for _, set := range p.sets {
-		if !set.Known && slices.Contains(last, set.Name) {
-			out = append(out, set.Name)
+	for _, set := range p.notKnown {
+		if slices.Contains(last, set) {
+			out = append(out, set)
 		}
 	}
 	return out
@@ -282,9 +282,13 @@ func (p *namedPlan) unknown(o client.Object) []string {
 // unread returns the marks of the clustersets that may have the object of a copy, too: those that
 // are not known now and, if there is a copy already, were not when it was made.
 func (p *namedPlan) unread(have client.Object, sets []string) (marks []string) {
-	for _, set := range p.sets {
-		mark := set.Name + submarinerv1.UnreadMark
-		if !set.Known && !slices.Contains(sets, set.Name) && (have == nil || slices.Contains(lastSets(have), mark)) {
+	var last []string
+	if have != nil {
+		last = lastSets(have)
+	}
+	for _, set := range p.notKnown {
+		mark := set + submarinerv1.UnreadMark
+		if !slices.Contains(sets, set) && (have == nil || slices.Contains(last, mark)) {
 			marks = append(marks, mark)
 		}
 	}

@@ -84,8 +84,8 @@ func (w Write) String() string {
 // deletes what is left of clustersets that the cluster is not in any more only when all
 // its clustersets are known.
 func Plan(kinds Table, s Snapshot) ([]Write, []Refusal, Memory) {
-	p := &plan{Snapshot: s}
-	slices.SortFunc(p.Sets, func(a, b SetSnapshot) int { return cmp.Compare(a.Name, b.Name) })
+	slices.SortFunc(s.Sets, func(a, b SetSnapshot) int { return cmp.Compare(a.Name, b.Name) })
+	p := newPlan(s)
 	local := p.split(kinds, s.Local, true)
 	sets := make([][][]client.Object, len(p.Sets))
 	for i, set := range p.Sets {
@@ -119,6 +119,22 @@ type plan struct {
 	judge   *judge
 	writes  []Write
 	refused []Refusal
+
+	// What is asked for each object or clusterset, of which there may be 1,000, is looked up here.
+	in       map[string]bool               // the clustersets of the cluster
+	notKnown []string                      // those that are not known
+	owners   map[string]map[types.UID]bool // see ownersOf
+}
+
+func newPlan(s Snapshot) *plan {
+	p := &plan{Snapshot: s, in: map[string]bool{}, owners: map[string]map[types.UID]bool{}}
+	for _, set := range s.Sets {
+		p.in[set.Name], p.owners[set.Name] = true, set.ownersOf(s.ClusterID)
+		if !set.Known {
+			p.notKnown = append(p.notKnown, set.Name)
+		}
+	}
+	return p
 }
 
 // split returns the objects of each kind, and refuses the others.
@@ -133,14 +149,10 @@ func (p *plan) split(kinds Table, objects []client.Object, local bool) [][]clien
 }
 
 // allKnown reports whether every clusterset of the cluster is known.
-func (p *plan) allKnown() bool {
-	return !slices.ContainsFunc(p.Sets, func(s SetSnapshot) bool { return !s.Known })
-}
+func (p *plan) allKnown() bool { return len(p.notKnown) == 0 }
 
 // isIn reports whether the cluster is in a clusterset.
-func (p *plan) isIn(set string) bool {
-	return slices.ContainsFunc(p.Sets, func(s SetSnapshot) bool { return s.Name == set })
-}
+func (p *plan) isIn(set string) bool { return p.in[set] }
 
 // kindPlan is the part of a plan that is about one kind.
 type kindPlan struct {

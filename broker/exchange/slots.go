@@ -132,7 +132,7 @@ type slots struct {
 }
 
 func (p *kindPlan) slots(set SetSnapshot) *slots {
-	s := &slots{p, set, map[string]bool{}, p.ownersIn(set.Name)}
+	s := &slots{p, set, map[string]bool{}, p.owners[set.Name]}
 	for _, o := range set.Objects {
 		if id, ok := slotOwner(o); ok && id == p.ClusterID {
 			s.used[slotOf(o)] = true
@@ -141,15 +141,12 @@ func (p *kindPlan) slots(set SetSnapshot) *slots {
 	return s
 }
 
-// ownersIn returns the UIDs of the owners of the objects of this cluster that are in use in a clusterset.
-func (p *plan) ownersIn(set string) map[types.UID]bool {
+// ownersOf returns the UIDs of the owners of the objects of a cluster that are in use in a clusterset.
+func (s SetSnapshot) ownersOf(cluster string) map[types.UID]bool {
 	out := map[types.UID]bool{}
-	for _, s := range p.Sets {
-		for _, o := range s.Objects {
-			id, ok := slotOwner(o)
-			if s.Name == set && (ok && id == p.ClusterID || !ok && o.GetName() == p.ClusterID) {
-				out[ownerUID(o)] = true
-			}
+	for _, o := range s.Objects {
+		if id, ok := slotOwner(o); ok && id == cluster || !ok && o.GetName() == cluster {
+			out[ownerUID(o)] = true
 		}
 	}
 	delete(out, "")
