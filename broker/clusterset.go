@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/util/wait"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	submarinerv1 "subctl/api/submariner/v1"
@@ -28,38 +29,58 @@ import (
 
 // CreateSets creates clustersets on a broker. It is no error if they exist.
 func CreateSets(ctx context.Context, c client.Client, b *v1alpha1.Broker, sets []string) error {
+	objects, err := NewSets(ctx, c, b, sets)
+	if err != nil {
+		return err
+	}
+	return Apply(ctx, c, objects)
+}
+
+// NewSets returns the objects of new clustersets, to be applied in order, after all checks: an error tells why
+// that would fail, such as rights that the user lacks. It creates nothing.
+func NewSets(ctx context.Context, c client.Client, b *v1alpha1.Broker, sets []string) ([]client.Object, error) {
 	o := Options{Namespace: b.Namespace, Kinds: exchange.KindsFrom(b.Spec.PoliciesFrom)}
 	var objects []client.Object
 	for _, set := range sets {
 		if err := CheckClusterSet(set); err != nil {
-			return err
+			return nil, err
 		}
 		ns := &corev1.Namespace{}
 		err := c.Get(ctx, client.ObjectKey{Name: NamespaceIn(b.Namespace, set)}, ns)
 		if client.IgnoreNotFound(err) != nil {
-			return fmt.Errorf("reading the namespace of clusterset %s: %w", set, err)
+			return nil, fmt.Errorf("reading the namespace of clusterset %s: %w", set, err)
 		}
 		if err == nil && ns.Labels[submarinerv1.ClusterSetLabel] != set {
-			return fmt.Errorf("clusterset %s needs namespace %s, which is in use: choose another name", set, ns.Name)
+			return nil, fmt.Errorf("clusterset %s needs namespace %s, which is in use: choose another name", set, ns.Name)
+		}
+		if !ns.DeletionTimestamp.IsZero() {
+			return nil, fmt.Errorf("clusterset %s is being deleted: run the command again when its namespace %s is gone", set, ns.Name)
 		}
 		objects = append(objects, clusterSet(o, set)...)
 	}
 	for _, set := range sets {
 		objects = append(objects, quota(NamespaceIn(b.Namespace, set), b.Namespace, o.Kinds))
 	}
-	if err := Preflight(ctx, c, objects); err != nil {
-		return err
-	}
-	return Apply(ctx, c, objects)
+	return objects, Preflight(ctx, c, objects)
 }
 
-// DeleteSet deletes a clusterset that has no members.
+// deletionLimit is how long DeleteSet waits. Kubernetes usually takes some seconds to delete a namespace.
+const deletionLimit = time.Minute
+
+// DeleteSet deletes a clusterset that has no members, and waits until it is gone, so that its name can be used again.
 func DeleteSet(ctx context.Context, c client.Client, base, set string) error {
 	ns := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: NamespaceIn(base, set)}}
 	if err := client.IgnoreNotFound(c.Delete(ctx, ns)); err != nil {
 		return fmt.Errorf("deleting clusterset %s: %w", set, err)
 	}
-	return nil
+	err := wait.PollUntilContextTimeout(ctx, 200*time.Millisecond, deletionLimit, true, func(ctx context.Context) (bool, error) {
+		sets, err := setsOf(ctx, c, base)
+		return !slices.Contains(sets, set), err
+	})
+	if wait.Interrupted(err) {
+		return fmt.Errorf("clusterset %s is being deleted, but Kubernetes has not deleted namespace %s after %v: the conditions of the namespace tell why", set, ns.Name, deletionLimit)
+	}
+	return err
 }
 
 // SetChange changes the clustersets of a member.

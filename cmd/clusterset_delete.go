@@ -67,6 +67,7 @@ func (o *clustersetDelete) run(ctx context.Context) error {
 	} else if o.dryRun {
 		return cli.PrintActions(o.IOStreams, o.format.Format(), []string{"delete clusterset " + o.set})
 	}
+	o.progress().Step("deleting clusterset %s", o.set)
 	if err := broker.DeleteSet(ctx, s.client, o.namespace, o.set); err != nil {
 		return err
 	}

@@ -56,6 +56,9 @@ const joinExample = `  # join the cluster of context "west"
   # change one setting of a cluster that has joined
   subctl join broker-info.subm --context west --cluster-labels site=cloud
 
+  # join another clusterset, too, and create it
+  subctl join broker-info.subm --context west --clusterset default,hub-b --create-clusterset --broker-context hub
+
   # show what would change, and print the objects to write
   subctl join broker-info.subm --dry-run
   subctl join broker-info.subm --dry-run -o yaml`
@@ -63,6 +66,7 @@ const joinExample = `  # join the cluster of context "west"
 // joinOptions are the options of join.
 type joinOptions struct {
 	join.Options
+	createSets
 	file        string
 	checkBroker bool
 	dryRun      bool
@@ -89,6 +93,7 @@ func newJoin(g *globals) *cobra.Command {
 	o.addDriverFlags(c)
 	f.StringToStringVar(&o.Labels, "cluster-labels", nil, "labels of this cluster, which the selectors of cable policies match")
 	f.StringSliceVar(&o.ClusterSets, "clusterset", nil, `clustersets to join (default: "default")`)
+	o.createSets.add(c, g)
 	f.BoolVar(&o.NAT, "natt", o.NAT, "gateways are behind NAT (see docs/nat.md)")
 	f.BoolVar(&o.LabelGateway, "label-gateway", o.LabelGateway, "label a node as a gateway if there is none")
 	f.StringSliceVar(&o.GatewayNodes, "gateway-nodes", nil, "nodes to label as gateways (default: the first worker by name if there is no gateway)")
@@ -254,16 +259,21 @@ func (o *joinOptions) plan(ctx context.Context, g *globals, file *broker.JoinFil
 	if err := errors.Join(err, err2); err != nil {
 		return nil, err
 	}
+	newSets, err := o.newSets(ctx, g, file, options.Sets())
+	if err != nil {
+		return nil, err
+	}
 	brokerFacts, err := join.ReadBrokerFacts(ctx, hub, file.BaseNamespace(), options.ClusterID, options.Sets())
 	if err != nil {
 		return nil, err
 	}
+	brokerFacts.WillHave(newSets)
 	plan, err := join.MakePlan(o.Options, file, facts, brokerFacts)
 	if err != nil {
 		return nil, err
 	}
 	report.Done("cluster %s can join the broker", options.ClusterID)
-	return &join.Operation{Member: member, Broker: hub, File: &used, Plan: plan, Report: report}, nil
+	return &join.Operation{Member: member, Broker: hub, File: &used, Plan: plan, NewSets: newSets, Report: report}, nil
 }
 
 // addDriverFlags declares the flags that specify the cables and their settings.

@@ -189,6 +189,7 @@ func TestJoinAndUninstall(t *testing.T) {
 		require.Equal(t, before, w.state(t), "a dry run changed something")
 	})
 	t.Run("mistakes change nothing", func(t *testing.T) { w.mistakes(t); require.Equal(t, before, w.state(t)) })
+	t.Run("in clustersets that do not exist yet", w.createsSets)
 	t.Run("enough rights", w.enough)
 	t.Run("interrupted", w.interrupted)
 	t.Run("join", func(t *testing.T) { golden(t, "join", w.run(t, "join", w.file, "--clusterid", "west", "--wait=false")) })

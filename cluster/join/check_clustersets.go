@@ -31,7 +31,7 @@ func checkClusterSets(r request) ([]string, error) {
 			meant = fmt.Sprintf("; did you mean %q?", near)
 		}
 		errs = append(errs, fmt.Errorf("the broker has no clusterset %q, or the join file does not allow it: there is %s%s: "+
-			"the administrator of the broker creates clustersets with subctl clusterset create", set, cmp.Or(words.List(r.broker.Sets), "none"), meant))
+			"the administrator of the broker creates clustersets, with subctl clusterset create or by joining with --create-clusterset", set, cmp.Or(words.List(r.broker.Sets), "none"), meant))
 	}
 	if r.member.Submariner == nil || r.Reset || !r.holdsID() {
 		return nil, errors.Join(errs...)

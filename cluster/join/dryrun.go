@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"regexp"
+	"slices"
 
 	authenticationv1 "k8s.io/api/authentication/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -12,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"subctl/broker"
 	"subctl/cluster"
 	"subctl/internal/kube"
 )
@@ -29,11 +31,14 @@ type DryRun struct {
 // DryRun returns the objects that Run would write. It writes nothing.
 func (j *Operation) DryRun(ctx context.Context) (*DryRun, error) {
 	rec := &recorder{Client: j.Broker.Client}
+	for _, set := range j.NewSets.Names {
+		rec.empty = append(rec.empty, broker.NamespaceIn(j.File.BaseNamespace(), set))
+	}
 	if _, _, err := j.claim(ctx, rec); err != nil {
 		return nil, err
 	}
 	out := &DryRun{Broker: []*unstructured.Unstructured{}, DryRun: true}
-	for _, obj := range rec.made {
+	for _, obj := range append(j.NewSets.Objects, rec.made...) {
 		u, err := kube.Unstructured(j.Broker.Scheme(), obj)
 		if err != nil {
 			return nil, err
@@ -87,7 +92,8 @@ func redactToken(u *unstructured.Unstructured) error {
 // recorder is a client that records created objects, and does not send them.
 type recorder struct {
 	client.Client
-	made []client.Object
+	empty []string // namespaces that do not exist yet
+	made  []client.Object
 }
 
 // Create implements client.Client. Like the API server, it refuses an object that exists. A
@@ -97,7 +103,7 @@ func (r *recorder) Create(ctx context.Context, obj client.Object, _ ...client.Cr
 		return r.Client.Create(ctx, review)
 	}
 	there := obj.DeepCopyObject().(client.Object)
-	err := r.Client.Get(ctx, client.ObjectKeyFromObject(obj), there)
+	err := r.Get(ctx, client.ObjectKeyFromObject(obj), there)
 	if _, ok := obj.(*corev1.Secret); ok && apierrors.IsForbidden(err) {
 		err = apierrors.NewNotFound(schema.GroupResource{}, obj.GetName()) // a new name, which the joiner may read once it is made
 	}
@@ -114,6 +120,9 @@ func (r *recorder) Create(ctx context.Context, obj client.Object, _ ...client.Cr
 // Get implements client.Client. It returns a recorded Secret as if the broker's token
 // controller had filled it.
 func (r *recorder) Get(ctx context.Context, key client.ObjectKey, obj client.Object, opts ...client.GetOption) error {
+	if slices.Contains(r.empty, key.Namespace) {
+		return apierrors.NewNotFound(schema.GroupResource{}, key.Name)
+	}
 	if s, ok := obj.(*corev1.Secret); ok {
 		for _, made := range r.made {
 			if m, ok := made.(*corev1.Secret); ok && client.ObjectKeyFromObject(m) == key {
@@ -126,4 +135,12 @@ func (r *recorder) Get(ctx context.Context, key client.ObjectKey, obj client.Obj
 		}
 	}
 	return r.Client.Get(ctx, key, obj, opts...)
+}
+
+// List implements client.Client.
+func (r *recorder) List(ctx context.Context, list client.ObjectList, opts ...client.ListOption) error {
+	if o := (&client.ListOptions{}).ApplyOptions(opts); slices.Contains(r.empty, o.Namespace) {
+		return nil
+	}
+	return r.Client.List(ctx, list, opts...)
 }

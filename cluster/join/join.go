@@ -29,7 +29,9 @@ type Operation struct {
 	Member, Broker cluster.Side
 	File           *broker.JoinFile
 	Plan           *Plan
-	Report         *progress.Reporter
+	// NewSets are created first.
+	NewSets NewSets
+	Report  *progress.Reporter
 
 	// renewed is the new public key of a cluster that was no member, or was revoked: its gateways
 	// do not use it yet. It is empty if the key has not changed.
@@ -49,6 +51,9 @@ func (j *Operation) Run(ctx context.Context) error {
 func (j *Operation) run(ctx context.Context) error {
 	spec := j.Plan.Submariner.Spec
 	if err := j.TryImage(ctx); err != nil {
+		return err
+	}
+	if err := j.createSets(ctx); err != nil {
 		return err
 	}
 	j.Report.Step("claiming cluster ID %q on the broker at %s", spec.ClusterID, j.Broker.URL)
