@@ -29,8 +29,8 @@ import (
 
 // The leak matrix of the API: every member of a hub with spokes tries everything that an API server can do, with its
 // own credentials, and whatever it can read is searched for other clusters. This file has the clusters and the
-// rights; leaks_attempts_test.go tries, and leaks_content_test.go searches. agent/leaks_linux_test.go has the leak
-// matrix of the kernels.
+// rights, leaks_requests_test.go and leaks_attempts_test.go what they try, and leaks_content_test.go the search.
+// agent/leaks_linux_test.go has the leak matrix of the kernels.
 
 // setsOfMembers are the members of the broker: a hub with two spokes, and with a pair.
 var setsOfMembers = map[string][]string{

@@ -1,0 +1,255 @@
+package agent
+
+import (
+	"encoding/binary"
+	"fmt"
+	"net"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	"golang.org/x/sys/unix"
+	"golang.zx2c4.com/wireguard/wgctrl"
+	"golang.zx2c4.com/wireguard/wgctrl/wgtypes"
+
+	"subctl/dataplane"
+	"subctl/internal/nstest"
+)
+
+// The packets of the leak matrix. Each has a marker in it, a number for its target, and so has each error and answer
+// to it.
+
+// mark returns the marker of packets for a member: a port, or a number in the payload of ICMP.
+func (m *member) mark() int { return 7000 + m.n }
+
+// marked are the matches of nftables for packets with a marker, for answers to them and for errors about them.
+var marked = []string{
+	"udp dport 7001-7009", "udp sport 7001-7009",
+	"icmp type != 255 @th,240,16 >= 7001 @th,240,16 <= 7009", // after 8+22 bytes: an echo, or an error about a datagram
+	"icmp type != 255 @th,464,16 >= 7001 @th,464,16 <= 7009", // an error about an echo
+}
+
+// Addresses of the hub that its translations and routes by hand lead to another member.
+func (m *member) service() string  { return fmt.Sprintf("10.101.0.%d", m.n) }    // at the gateway
+func (m *member) nodePort() string { return fmt.Sprintf("10.111.2.%d", 90+m.n) } // at the worker
+func (m *member) routed() string   { return fmt.Sprintf("10.111.200.%d", m.n) }  // without translation
+
+// watch counts packets with a marker that arrive at nodes and pods of other members than from, through cables, and
+// those that the hub sends to others than from. from may be nil. A packet to a Service of the hub that kube-proxy does
+// not translate takes the hub's default route, to nobody.
+func (w *leakWorld) watch(from *member) {
+	table := func(ns *nstest.NS, hook, which string) {
+		text := "table ip leaks\ndelete table ip leaks\ntable ip leaks {\n chain seen { type filter hook " + hook + "\n"
+		for _, m := range marked {
+			text += "  " + which + " " + m + " counter\n"
+		}
+		ns.Run("nft -f - <<X\n" + text + " }\n}\nX")
+	}
+	others := " ip daddr != 10.101.0.0/16"
+	if from != nil {
+		others += fmt.Sprintf(" ip daddr != { 10.11%[1]d.0.0/16, 10.10%[1]d.0.0/16, 172.18.%[1]d.0/24, %[2]s }", from.n, from.link())
+	}
+	cables := fmt.Sprintf("oifname { eth0, %s, %s, %s, %s, %s }", dataplane.VXLANDevice, dataplane.WireGuardDevice, dataplane.IPsecDevice, dataplane.VXLANWireGuardDevice, dataplane.VXLANIPsecDevice)
+	table(w.hub.nodes["gw"], "postrouting priority 400;", cables+others)
+	table(w.hub.nodes["worker"], "postrouting priority 400;", "oifname { eth0, "+dataplane.IntraDevice+" }"+others)
+	for _, m := range w.members[1:] {
+		for _, name := range nodeNames {
+			which := ""
+			if m == from {
+				which = "meta mark 0x1ea4" // which nobody sets
+			}
+			table(m.nodes[name], "prerouting priority -450;", "iifname != { cni0, eth0 } "+which)
+			table(m.pods[name], "prerouting priority -450;", which)
+		}
+	}
+}
+
+// seen returns the counters that are not 0.
+func (w *leakWorld) seen() (out []string) {
+	look := func(where string, ns *nstest.NS) {
+		for line := range strings.Lines(ns.Run("nft list table ip leaks")) {
+			if strings.Contains(line, "packets ") && !strings.Contains(line, "packets 0 ") {
+				out = append(out, where+": "+strings.TrimSpace(line))
+			}
+		}
+	}
+	for _, m := range w.members {
+		for _, name := range nodeNames {
+			look(m.id+", node "+name, m.nodes[name])
+			if m != w.hub {
+				look(m.id+", pod on "+name, m.pods[name])
+			}
+		}
+	}
+	return out
+}
+
+// control requires that the hub reaches all members, and they the hub, and that such packets are seen.
+func (w *leakWorld) control() {
+	for _, m := range w.members[1:] {
+		for _, name := range nodeNames {
+			nstest.Until(w.t, w.hub.host(name), m.host(name))
+			nstest.Until(w.t, m.host(name), w.hub.host(name))
+		}
+		for _, body := range bodies(w.hub.podIP("gw"), m.podIP("worker"), m.mark()) {
+			w.watch(nil)
+			send(w.t, w.hub.pods["gw"], [][]byte{body.packet})
+			nstest.Until(w.t, w.hub.host("gw"), m.host("worker"))
+			require.Contains(w.t, strings.Join(w.seen(), "\n"), m.id+", node gw", "%s to %s is not seen", body.name, m.id)
+		}
+	}
+}
+
+// body is a kind of packet.
+type body struct {
+	name   string
+	packet []byte
+}
+
+// bodies returns packets of all kinds from src to dst.
+func bodies(src, dst string, mark int) []body {
+	about := func(proto byte, payload []byte) []byte { return nstest.IPv4(dst, src, proto, payload) }
+	datagram, echo := nstest.UDP(9, mark, []byte("x")), nstest.ICMPError(8, 0, binary.BigEndian.AppendUint16(make([]byte, 22), uint16(mark)))
+	icmp := func(typ, code byte) []byte {
+		return nstest.IPv4(src, dst, unix.IPPROTO_ICMP, nstest.ICMPError(typ, code, about(unix.IPPROTO_UDP, datagram)))
+	}
+	return []body{
+		{"a datagram", nstest.IPv4(src, dst, unix.IPPROTO_UDP, datagram)},
+		{"an echo request", nstest.IPv4(src, dst, unix.IPPROTO_ICMP, echo)},
+		{"time exceeded", icmp(11, 0)},
+		{"port unreachable", icmp(3, 3)},
+		{"fragmentation needed", icmp(3, 4)},
+		{"an error about an echo", nstest.IPv4(src, dst, unix.IPPROTO_ICMP, nstest.ICMPError(3, 1, about(unix.IPPROTO_ICMP, echo)))},
+	}
+}
+
+// send sends packets, as a process with NET_RAW can. Some cables refuse some packets.
+func send(t testing.TB, from *nstest.NS, packets [][]byte) {
+	t.Helper()
+	from.Do(func() {
+		fd, err := unix.Socket(unix.AF_INET, unix.SOCK_RAW, unix.IPPROTO_RAW)
+		require.NoError(t, err)
+		defer unix.Close(fd)
+		for _, p := range packets {
+			_ = unix.Sendto(fd, p, 0, &unix.SockaddrInet4{Addr: [4]byte(p[16:20])})
+		}
+	})
+}
+
+// packets returns what a member sends towards another: to all its addresses, and to addresses of the hub that lead
+// there, with its own source, those of the hub and of the target, and that of nobody; and to the hub in the name of the
+// target, so that the hub's answers and errors would go there.
+func (w *leakWorld) packets(from, to *member) (out [][]byte) {
+	add := func(src, dst string) {
+		for _, b := range bodies(src, dst, to.mark()) {
+			out = append(out, b.packet)
+		}
+		for ttl := byte(1); ttl <= 3; ttl++ { // it ends at the hub, which may report it to the source
+			p := nstest.IPv4(src, dst, unix.IPPROTO_UDP, nstest.UDP(9, to.mark(), []byte("x")))
+			p[8] = ttl
+			out = append(out, p) // the kernel fills in the checksum
+		}
+	}
+	const nobody = "198.51.100.1"
+	for _, dst := range []string{
+		to.podIP("worker"), to.podIP("gw"), fmt.Sprintf("10.11%d.1.1", to.n), fmt.Sprintf("10.10%d.0.1", to.n), to.link(), to.node("gw"), to.node("worker"),
+		to.service(), to.nodePort(), to.routed(),
+	} {
+		for _, src := range []string{from.podIP("worker"), from.podIP("gw"), fmt.Sprintf("10.11%d.1.1", from.n), from.link(), w.hub.podIP("worker"), w.hub.link(), to.podIP("worker"), nobody} {
+			add(src, dst)
+		}
+	}
+	for _, dst := range []string{w.hub.podIP("worker"), w.hub.podIP("gw"), "10.111.1.1", "10.111.2.1", w.hub.link(), w.hub.node("worker"), "10.101.0.200"} {
+		for _, src := range []string{to.podIP("worker"), to.link(), to.node("gw")} {
+			add(src, dst)
+		}
+	}
+	return out
+}
+
+// attack lets a member send to all others with which it has no clusterset in common, from its pods and nodes, through
+// the hub. The member's own nodes are in the hands of the attacker, and the hub has routes by hand.
+func (w *leakWorld) attack(from *member) (attempts int, seen []string) {
+	w.t.Helper()
+	w.misguide()
+	w.takeOver(from)
+	w.watch(from)
+	for _, to := range w.strangers(from) {
+		all := w.packets(from, to)
+		for _, ns := range []*nstest.NS{from.pods["worker"], from.pods["gw"], from.nodes["worker"], from.nodes["gw"]} {
+			send(w.t, ns, all)
+			attempts += len(all)
+		}
+	}
+	nstest.Until(w.t, from.host("worker"), w.hub.host("worker")) // all packets have arrived before
+	for _, to := range w.strangers(from) {
+		nstest.Until(w.t, w.hub.host("worker"), to.host("worker"))
+	}
+	seen = w.seen()
+	for i := range seen {
+		seen[i] = "from " + from.id + ": " + seen[i]
+	}
+	for _, ns := range from.nodes {
+		ns.Run("ip rule del pref 1; ip route flush table 888")
+	}
+	from.sync(w.t, w.pairs[from.id]...)
+	return attempts, seen
+}
+
+// misguide adds to the nodes of the hub the routes and translations that its administrator or kube-proxy may add.
+func (w *leakWorld) misguide() {
+	gw, worker := w.hub.nodes["gw"], w.hub.nodes["worker"]
+	for _, ns := range []*nstest.NS{gw, worker} {
+		ns.Run("ip rule del pref 1 2>/dev/null; ip rule add pref 1 lookup 888; for c in PREROUTING POSTROUTING; do iptables -t nat -N LEAK-$c 2>/dev/null && iptables -t nat -I $c -j LEAK-$c; iptables -t nat -F LEAK-$c; done")
+	}
+	for _, m := range w.members[1:] {
+		for _, dst := range []string{fmt.Sprintf("10.11%d.0.0/16", m.n), fmt.Sprintf("10.10%d.0.0/16", m.n), m.routed()} {
+			gw.Run(fmt.Sprintf("ip route replace %s via %s dev %s onlink table 888", dst, m.link(), w.hub.device))
+			worker.Run(fmt.Sprintf("ip route replace %s via 240.18.1.11 dev %s onlink table 888", dst, dataplane.IntraDevice))
+		}
+		gw.Run(fmt.Sprintf("iptables -t nat -A LEAK-PREROUTING -d %s -j DNAT --to-destination %s; iptables -t nat -A LEAK-POSTROUTING -d %[2]s ! -s 10.111.0.0/16 -j SNAT --to-source 10.111.1.1", m.service(), m.podIP("worker")))
+		worker.Run(fmt.Sprintf("iptables -t nat -A LEAK-PREROUTING -d %s -j DNAT --to-destination %s; iptables -t nat -A LEAK-POSTROUTING -d %[2]s ! -s 10.111.0.0/16 -j SNAT --to-source 10.111.2.1", m.nodePort(), m.podIP("worker")))
+	}
+}
+
+// takeOver removes our rules from the nodes of a member, and routes everything to the hub.
+func (w *leakWorld) takeOver(m *member) {
+	for name, ns := range m.nodes {
+		ns.Run(fmt.Sprintf("nft delete table ip %s; nft delete table ip %s; iptables -t nat -F; for c in $(iptables -S | sed -n 's/^-N \\(SUBMARINER-[^ ]*\\)$/\\1/p'); do iptables -F $c; done; true",
+			dataplane.GatewayOwner.Antispoof, dataplane.RouteOwner.Antispoof))
+		via, dev := w.hub.link(), m.device
+		if name != "gw" {
+			via, dev = fmt.Sprintf("240.18.%d.11", m.n), dataplane.IntraDevice
+		}
+		dsts := []string{"10.111.0.0/16", "10.101.0.0/16", w.hub.node("worker")}
+		for _, to := range w.strangers(m) {
+			dsts = append(dsts, fmt.Sprintf("10.11%d.0.0/16", to.n), fmt.Sprintf("10.10%d.0.0/16", to.n), fmt.Sprintf("172.18.%d.0/24", to.n), to.link())
+		}
+		for _, dst := range dsts {
+			ns.Run(fmt.Sprintf("ip route replace %s via %s dev %s onlink table 888", dst, via, dev))
+		}
+		ns.Run("ip rule add pref 1 lookup 888")
+	}
+	if m.device == dataplane.WireGuardDevice {
+		m.allowAll(w.t, w.hub)
+	}
+}
+
+// allowAll lets WireGuard send everything to a peer.
+func (m *member) allowAll(t testing.TB, peer *member) {
+	t.Helper()
+	m.nodes["gw"].Do(func() {
+		c, err := wgctrl.New()
+		require.NoError(t, err)
+		defer c.Close()
+		d, err := c.Device(dataplane.WireGuardDevice)
+		require.NoError(t, err)
+		for _, p := range d.Peers {
+			if p.Endpoint.IP.String() != peer.node("gw") {
+				continue
+			}
+			all := wgtypes.PeerConfig{PublicKey: p.PublicKey, UpdateOnly: true, AllowedIPs: []net.IPNet{{IP: net.IPv4zero, Mask: net.CIDRMask(0, 32)}}}
+			require.NoError(t, c.ConfigureDevice(d.Name, wgtypes.Config{Peers: []wgtypes.PeerConfig{all}}))
+		}
+	})
+}

@@ -1,0 +1,203 @@
+package agent
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"net/netip"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/stretchr/testify/require"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"subctl/agent/mesh"
+	submarinerv1 "subctl/api/submariner/v1"
+	"subctl/api/submariner/v1alpha1"
+	"subctl/cable"
+	"subctl/cable/keys"
+	"subctl/dataplane"
+	"subctl/dataplane/kernel"
+	"subctl/internal/nstest"
+	"subctl/policy"
+)
+
+// member is a side that publishes what its agents would, and that has keys: its cables can be of any driver.
+type member struct {
+	*side
+	driver    cable.Driver
+	ring      *keys.Ring
+	hosts     map[string]*kernel.Host // of the gateway, by role: they run the programs of its cables
+	announced []client.Object         // its Endpoint and Cluster
+	device    string                  // of its cables
+	told      strings.Builder         // plans, reports, metrics and changes of all its nodes
+}
+
+func newMember(t testing.TB, fabric *nstest.NS, n int, id string, d cable.Driver) *member {
+	t.Helper()
+	private, err := keys.ParsePrivate(bytes.Repeat([]byte{byte(n)}, keys.Size))
+	require.NoError(t, err)
+	m := &member{side: newSide(t, fabric, n, id), driver: d, hosts: map[string]*kernel.Host{}, ring: &keys.Ring{
+		Cluster: id, Private: private, Seed: bytes.Repeat([]byte{byte(n + 100)}, keys.Size), PSK: bytes.Repeat([]byte{0x77}, 48),
+	}}
+	gw := m.nodes["gw"]
+	gw.Private(nstest.UAPIDir)
+	for _, ns := range m.nodes { // as careless as a node may be
+		ns.Run("for d in /proc/sys/net/ipv4/conf/*; do echo 0 >$d/rp_filter; done; iptables -P FORWARD ACCEPT")
+	}
+	gw.Do(func() {
+		for _, o := range dataplane.Owners() {
+			m.hosts[o.Name], err = kernel.New(o)
+			require.NoError(t, err)
+		}
+	})
+	t.Cleanup(func() {
+		gw.Do(func() {
+			_, _ = dataplane.Sync(context.Background(), m.hosts[dataplane.GatewayOwner.Name], dataplane.State{}) // ends programs
+			for _, h := range m.hosts {
+				h.Close()
+			}
+		})
+	})
+	return m
+}
+
+// snapshot returns what the agents of a node know, in a cluster that knows the others.
+func (m *member) snapshot(t testing.TB, node string, others ...*member) mesh.Snapshot {
+	t.Helper()
+	all := m.objects()
+	all = append(all[:len(all)-1], m.announced...) // without the Endpoint of a side
+	for _, o := range all {
+		if s, ok := o.(*v1alpha1.Submariner); ok {
+			s.Spec.CableDriver = m.driver.Name()
+		}
+	}
+	for _, other := range others {
+		for _, o := range other.announced {
+			copied := o.DeepCopyObject().(client.Object)
+			copied.SetLabels(map[string]string{submarinerv1.ClusterIDLabel: other.id})
+			all = append(all, copied)
+		}
+	}
+	facts := map[string]dataplane.Facts{}
+	for name, ns := range m.nodes {
+		ns.Do(func() {
+			var err error
+			facts[name], err = kernel.ReadFacts()
+			require.NoError(t, err)
+		})
+	}
+	for _, o := range all {
+		if ra, ok := o.(*submarinerv1.RouteAgent); ok {
+			f := facts[ra.Name]
+			ra.Status.Node.WireGuard = submarinerv1.EngineFact{Name: f.WireGuard.Name, Missing: f.WireGuard.Missing}
+			ra.Status.Node.IPsec = submarinerv1.EngineFact{Name: f.IPsec.Name, Missing: f.IPsec.Missing}
+		}
+	}
+	snap := mesh.NewSnapshot(node, all...)
+	snap.SetFacts(facts[node])
+	snap.Now, snap.PodIPMissing, snap.PoliciesDigest, snap.Keys = time.Now(), false, policy.Digest(nil), m.ring
+	if node == "gw" {
+		snap.Standing = active("gw")
+	}
+	known, err := mesh.Of(snap)
+	require.NoError(t, err)
+	if err := m.driver.Lacks(known.Local); err != nil && node == "gw" {
+		nstest.Kernel(t, map[cable.Protocol]string{cable.ProtocolWireGuard: "wireguard", cable.ProtocolIPsec: "esp"}[m.driver.Properties().Engine])
+		require.NoError(t, err)
+	}
+	snap.Memory.Using = map[string]mesh.Using{} // every cable has answered
+	for _, c := range known.Cables.Wanted {
+		snap.Memory.Using[c.Name] = mesh.Using{
+			Cluster: c.Cluster, Driver: c.Driver.Name(), Device: c.Device(), Config: c.Config, Shared: c.Shared, Policy: c.Policy, Rule: c.Rule, PublicKey: c.PublicKey,
+		}
+		m.device = c.Device()
+	}
+	require.Empty(t, known.Refused())
+	return snap
+}
+
+// publish makes what the cluster announces.
+func (m *member) publish(t testing.TB) {
+	t.Helper()
+	snap, role := m.snapshot(t, "gw"), mesh.Gateway()
+	p, err := role.Plan(snap)
+	require.NoError(t, err)
+	for _, o := range role.Report(snap, p, mesh.Outcome{Now: snap.Now, Contained: true}).Apply {
+		switch o := o.(type) {
+		case *submarinerv1.Endpoint:
+			m.announced = append(m.announced, o)
+		case *submarinerv1.Cluster:
+			m.announced = append(m.announced, o)
+		}
+	}
+	require.Len(t, m.announced, 2)
+}
+
+// sync does what the agents of every node do, knowing the given other clusters.
+func (m *member) sync(t testing.TB, others ...*member) {
+	t.Helper()
+	for name, ns := range m.nodes {
+		snap := m.snapshot(t, name, others...)
+		for _, role := range mesh.Roles() {
+			p, err := role.Plan(snap)
+			require.NoError(t, err)
+			ns.Do(func() {
+				h := m.hosts[role.Owner.Name]
+				if name != "gw" {
+					h, err = kernel.New(role.Owner)
+					require.NoError(t, err)
+					defer h.Close()
+				}
+				ops, err := dataplane.Sync(context.Background(), h, p.State)
+				require.NoError(t, err)
+				drops, err := h.Drops()
+				require.NoError(t, err)
+				m.tell(t, role, snap, p, drops, ops)
+			})
+		}
+	}
+}
+
+// tell notes what an agent prints and reports.
+func (m *member) tell(t testing.TB, role mesh.Role, snap mesh.Snapshot, p mesh.Plan, drops map[string]uint64, ops []dataplane.Op) {
+	t.Helper()
+	snap.Drops = drops
+	o := mesh.Outcome{Now: snap.Now, Contained: true, Health: map[string]mesh.Health{}}
+	for name := range p.Probes.Targets {
+		o.Health[name] = mesh.Health{Status: submarinerv1.Connected}
+	}
+	report := role.Report(snap, p, o)
+	text, err := json.Marshal(report)
+	require.NoError(t, err)
+	registry := prometheus.NewRegistry()
+	meters := newMeters(role.Name, registry)
+	meters.observe(p, len(ops), time.Second, o)
+	meters.reported(report, o)
+	meters.dropped(drops)
+	metrics, err := registry.Gather()
+	require.NoError(t, err)
+	fmt.Fprintln(&m.told, p.State.String(), string(text), metrics, ops, p.Probes, drops)
+}
+
+// link returns the address of the cluster's gateway on the device of its cables.
+func (m *member) link() string {
+	net := map[string]byte{
+		dataplane.VXLANDevice: dataplane.VXLANNet, dataplane.WireGuardDevice: dataplane.WireGuardNet, dataplane.IPsecDevice: dataplane.IPsecNet,
+		dataplane.VXLANWireGuardDevice: dataplane.VXLANWireGuardNet, dataplane.VXLANIPsecDevice: dataplane.VXLANIPsecNet,
+	}[m.device]
+	return cable.VTEPOf(net, netip.MustParseAddr(m.node("gw"))).String()
+}
+
+// node returns the address of a node.
+func (m *member) node(name string) string {
+	return fmt.Sprintf("172.18.%d.%d", m.n, map[string]int{"gw": 11, "worker": 12}[name])
+}
+
+// host returns a pod as nstest knows it.
+func (m *member) host(node string) nstest.Host {
+	return nstest.Host{NS: m.pods[node], IP: m.podIP(node)}
+}
