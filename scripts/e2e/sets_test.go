@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -92,6 +93,7 @@ func TestJ1ClusterSets(t *testing.T) {
 	}
 	flows(t, "cluster1", "cluster2")
 	flows(t, "cluster1", "cluster3")
+	strangers(t, "cluster2", "cluster3")
 	out, _ := stdout(t, "subctl", "clusterset", "can", "cluster2", "cluster3", "--context", "cluster1")
 	require.Contains(t, out, "no clusterset in common")
 
@@ -101,6 +103,63 @@ func TestJ1ClusterSets(t *testing.T) {
 		return err
 	})
 	measure.Record(t, measure.AtMost("added to a clusterset: other clusters reachable after", measure.Values{took.Seconds()}, 5, "s"))
+}
+
+// strangers requires that new agents of two clusters print and report nothing of the other one, in plans, metrics, logs
+// and objects. The memory of grants, from before the clusters were separated, is kept.
+func strangers(t *testing.T, a, b string) {
+	t.Helper()
+	for _, c := range []string{a, b} {
+		kubectl(t, c, "-n", "submariner-operator", "delete", "pods", "--all", "--wait")
+	}
+	for _, c := range []string{a, b} {
+		for _, name := range []string{"submariner-gateway", "submariner-routeagent"} {
+			kubectl(t, c, "-n", "submariner-operator", "rollout", "status", "daemonset/"+name, "--timeout=300s")
+		}
+		eventually(t, 20*time.Second, func() error {
+			for _, n := range nodes(c) {
+				if !strings.Contains(metrics(t, n), "submariner_sync_duration_seconds_count") {
+					return fmt.Errorf("the agents of %s do not serve metrics", n)
+				}
+			}
+			return nil
+		})
+	}
+	flows(t, "cluster1", a)
+	flows(t, "cluster1", b)
+	for _, pair := range [][2]string{{a, b}, {b, a}} {
+		c, other := pair[0], pair[1]
+		texts := map[string]string{
+			"objects": kubectl(t, c, "-n", "submariner-operator", "get", "clusters.submariner.io,endpoints.submariner.io,gateways.submariner.io,routeagents.submariner.io,cablepolicies.submariner.io,submariners.submariner.io", "-o", "json"),
+			"logs":    kubectl(t, c, "-n", "submariner-operator", "logs", "-l", "app", "--all-containers", "--tail=-1"),
+		}
+		for _, n := range nodes(c) {
+			texts["plan of "+n] = must(t, "subctl", "show", "plan", n, "--context", c)
+			texts["metrics of "+n] = metrics(t, n)
+		}
+		for what, text := range texts {
+			require.NotEmpty(t, text, what)
+			for _, mark := range append([]string{other}, nodeIPs(t, other)...) {
+				require.NotContains(t, text, mark, "%s of %s", what, c)
+			}
+		}
+		require.Contains(t, strings.Join(slices.Collect(maps.Values(texts)), ""), "cluster1", "the search would see it")
+	}
+}
+
+// nodeIPs returns the addresses of the nodes of a cluster.
+func nodeIPs(t *testing.T, cluster string) (out []string) {
+	t.Helper()
+	for _, n := range nodes(cluster) {
+		out = append(out, nodeIP(t, n))
+	}
+	return out
+}
+
+// metrics returns the metrics of all agents of a node.
+func metrics(t *testing.T, node string) string {
+	t.Helper()
+	return on(t, node, "for p in 32780 32782; do curl -sS --max-time 5 http://127.0.0.1:$p/metrics || true; done 2>&1")
 }
 
 // reach gets an answer of a pod, within a second.
