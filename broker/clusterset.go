@@ -116,7 +116,7 @@ func ChangeSets(ctx context.Context, c client.Client, base string, sets []string
 		return trust.Grant{}, err
 	}
 	r.Grant = grant
-	if r.ToPublish, err = published(ctx, c, base, sets, change.Cluster); err != nil {
+	if r.ToPublish, err = published(ctx, c, base, slices.Concat(change.Remove, grant.Sets), change.Cluster); err != nil {
 		return trust.Grant{}, err
 	}
 	for _, set := range change.Add {
@@ -139,13 +139,16 @@ func ChangeSets(ctx context.Context, c client.Client, base string, sets []string
 			return grant, fmt.Errorf("removing the objects of cluster %s from clusterset %s: %w", change.Cluster, set, err)
 		}
 	}
+	announce(ctx, c, base, slices.Concat(change.Add, change.Remove), administrator.Public(), now)
 	return grant, nil
 }
 
-// published returns how many objects of each resource a cluster has published, in the clusterset with the most.
+// published returns how many objects of each resource a cluster has published, in the clusterset with the most. A
+// cluster publishes the same in all its clustersets, so it looks at some only.
 func published(ctx context.Context, c client.Client, base string, sets []string, clusterID string) (map[string]int, error) {
+	const some = 8
 	most := map[string]int{}
-	for _, set := range sets {
+	for _, set := range sets[:min(len(sets), some)] {
 		for _, k := range exchange.Kinds() {
 			list, n := k.List.DeepCopyObject().(client.ObjectList), 0
 			if err := c.List(ctx, list, client.InNamespace(NamespaceIn(base, set)), client.MatchingLabels{submarinerv1.ClusterIDLabel: clusterID}); err != nil {

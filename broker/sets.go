@@ -5,9 +5,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
-	"strings"
 
-	rbacv1 "k8s.io/api/rbac/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
@@ -29,15 +27,8 @@ func ClusterSets(ctx context.Context, c client.Client, base string) ([]ClusterSe
 	var out []ClusterSet
 	for _, name := range names {
 		set := ClusterSet{Name: name, Namespace: NamespaceIn(base, name)}
-		bindings := &rbacv1.RoleBindingList{}
-		if err := c.List(ctx, bindings, client.InNamespace(set.Namespace)); err != nil {
+		if set.Members, err = membersOf(ctx, c, set.Namespace); err != nil {
 			return nil, fmt.Errorf("reading the members of clusterset %s: %w", name, err)
-		}
-		for _, b := range bindings.Items {
-			account, member := strings.CutSuffix(b.Name, memberBindingSuffix)
-			if id, ok := strings.CutPrefix(account, memberPrefix); ok && member && b.RoleRef.Name == MemberRoleName {
-				set.Members = append(set.Members, id)
-			}
 		}
 		slices.Sort(set.Members)
 		out = append(out, set)

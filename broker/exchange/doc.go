@@ -17,6 +17,7 @@
 //     flaws.go for what users are told about their objects, and object.go.
 //   - Trust: statement.go has what is signed and own.go signs it; judge.go decides what
 //     counts, with identity.go, memory.go and memo.go; revoke.go; renewal.go follows the grant of this cluster.
-//   - The loop: exchange.go, sides.go, pass.go, mirror.go (watches), write.go, pace.go (limits of
-//     what others change), recall.go (stores the memory), digest.go, status.go; leave.go.
+//   - The loop: exchange.go, sides.go, follow.go (which clustersets are read, and how), mirror.go
+//     (watches), rounds.go and poll.go (polls), streams.go (connections), pass.go, write.go, pace.go (limits of what others
+//     change), recall.go (stores the memory), digest.go, status.go; leave.go.
 package exchange

@@ -58,8 +58,11 @@ type Exchange struct {
 
 	local   side
 	broker  client.WithWatch
-	sets    []*watched // sorted by name
+	sets    []*followed // sorted by name
+	watched int         // how many of them are watched at most
+	rounds  *rounds     // polls the others
 	renewal *renewal
+	began   time.Time
 
 	digest  digest
 	memos   memos
@@ -94,12 +97,16 @@ func New(c Config) *Exchange {
 	if c.Kinds == nil {
 		c.Kinds = Kinds()
 	}
-	return &Exchange{config: c, kick: wake.NewSignal(), paces: newPaces(c.Kinds), status: Status{Reading: true}}
+	return &Exchange{
+		config: c, kick: wake.NewSignal(), paces: newPaces(c.Kinds), status: Status{Reading: true},
+		watched: (mostWatches - 1) / len(c.Kinds), rounds: newRounds(), // one watch is that of the grant
+	}
 }
 
 // Run exchanges objects until ctx is done, which is no error. Then it returns at once and
 // leaves nothing running. While the broker cannot be reached, Run changes nothing here.
 func (e *Exchange) Run(ctx context.Context) error {
+	e.began = time.Now()
 	hangUp, err := e.connect()
 	if err != nil {
 		return err
@@ -111,6 +118,7 @@ func (e *Exchange) Run(ctx context.Context) error {
 	defer cancel()
 	e.local.watch(ctx, &watches)
 	watches.Go(func() { e.renewal.run(ctx) })
+	watches.Go(func() { e.rounds.run(ctx) })
 	var retry time.Duration
 	var last time.Time
 	for {

@@ -1,6 +1,7 @@
 package exchange_test
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"log/slog"
@@ -30,6 +31,9 @@ type site struct {
 	config exchange.Config
 	ex     *exchange.Exchange
 	stop   func()
+
+	watched int           // how many clustersets it watches; 0: all
+	round   time.Duration // how often it polls the others; 0: once a second
 }
 
 // newSite joins a cluster to a broker that is reached through gate.
@@ -61,6 +65,9 @@ func newSite(t *testing.T, d *brokertest.Broker, gate *kubetest.Gate, id string,
 func (s *site) start() {
 	ctx, cancel := context.WithCancel(s.t.Context())
 	s.ex = exchange.New(s.config)
+	if s.watched > 0 {
+		s.ex.Watch(s.watched, cmp.Or(s.round, time.Second))
+	}
 	done := make(chan error, 1)
 	go func(e *exchange.Exchange) { done <- e.Run(ctx) }(s.ex)
 	s.stop = func() {

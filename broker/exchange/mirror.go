@@ -23,8 +23,8 @@ import (
 	"subctl/internal/wake"
 )
 
-// mirror is what one namespace holds of one kind, kept up to date by a watch. While the
-// API server does not answer, it keeps what it knew last.
+// mirror is what one namespace holds of one kind, kept up to date by a watch or by polls: see
+// poll.go. While the API server does not answer, it keeps what it knew last.
 //
 // What others write is kept within the bounds of its kind. A broker enforces the bounds,
 // so a broker that exceeds them is old or acts in bad faith. An object that is too large
@@ -45,7 +45,9 @@ type mirror struct {
 	err     error                    // why it is not being watched now
 	asked   time.Time                // since when a request waits for its answer; zero if none does
 	tooMany bool
-	stop    context.CancelFunc // ends the watch
+	stop    context.CancelFunc // ends the watch; nil while there is none
+	version string             // no later list may be older; empty: it must be the newest
+	epoch   int                // is changed when what a list has begun to read does not count any more
 }
 
 // mostKept returns how many objects of a kind are kept in a namespace of the broker: so many as the quota
@@ -83,6 +85,7 @@ func (m *mirror) watch(ctx context.Context) {
 	m.mu.Lock()
 	m.stop = stop
 	m.mu.Unlock()
+	defer m.stopped()
 	discard := logr.Discard() // errors are in m.err
 	r := cache.NewReflectorWithOptions(&cache.ListWatch{
 		ListWithContextFunc: func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
@@ -100,6 +103,13 @@ func (m *mirror) watch(ctx context.Context) {
 		},
 	}, m.kind.New(), m, cache.ReflectorOptions{Name: "broker-sync", Logger: &discard, Backoff: watchBackoff()})
 	r.RunWithContext(logr.NewContext(ctx, discard))
+}
+
+// stopped notes that the watch has ended.
+func (m *mirror) stopped() {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.stop = nil
 }
 
 // startedWatch returns a watch, or an error if it did not start. If the connection is cut or times out,
@@ -134,22 +144,28 @@ func (m *mirror) contact(err error) {
 func (m *mirror) read() (objects []client.Object, known bool, err error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
+	return slices.Collect(maps.Values(m.objects)), m.known, m.fault()
+}
+
+// fault returns the reason why the namespace is not read now; nil if it is. The caller holds mu.
+func (m *mirror) fault() error {
 	if m.tooMany {
-		return nil, false, fmt.Errorf("namespace %s holds more than %d objects of kind %s: nothing is exchanged until some are deleted. "+
+		return fmt.Errorf("namespace %s holds more than %d objects of kind %s: nothing is exchanged until some are deleted. "+
 			"subctl deploy-broker sets a quota", m.namespace, m.most, m.kind.Name)
 	}
-	err = m.err
-	if err == nil && !m.asked.IsZero() && time.Since(m.asked) > answerTimeout {
-		err = errNoAnswer
+	if m.err == nil && !m.asked.IsZero() && time.Since(m.asked) > answerTimeout {
+		return errNoAnswer
 	}
-	return slices.Collect(maps.Values(m.objects)), m.known, err
+	return m.err
 }
 
 // check forgets everything if there are too many objects. The caller holds mu.
 func (m *mirror) check() {
 	if m.tooMany = m.most > 0 && len(m.objects)+len(m.empty) > m.most; m.tooMany {
 		m.objects, m.empty, m.known = map[string]client.Object{}, nil, false
-		m.stop()
+		if m.stop != nil {
+			m.stop()
+		}
 	}
 }
 
@@ -188,23 +204,35 @@ func (m *mirror) Delete(obj any) error {
 }
 
 // Replace implements cache.ReflectorStore.
-func (m *mirror) Replace(list []any, _ string) error {
-	objects := make(map[string]client.Object, len(list))
-	empty := map[string]types.UID{}
-	for _, obj := range list {
-		name := obj.(client.Object).GetName()
-		if m.isEmpty(obj) {
-			empty[name] = ownerUID(obj.(client.Object))
-			continue
-		}
-		objects[name] = m.slim(obj.(client.Object))
-	}
+func (m *mirror) Replace(list []any, version string) error {
 	m.mu.Lock()
-	m.objects, m.empty, m.known = objects, empty, true
-	m.check()
+	m.replace(list, version)
 	m.mu.Unlock()
 	m.changed()
 	return nil
+}
+
+// replace takes over a list. It reports whether it differs from what was known. Objects that have not changed
+// stay the same in memory, so that their signatures are not verified again. The caller holds mu.
+func (m *mirror) replace(list []any, version string) (changed bool) {
+	objects, empty, same := make(map[string]client.Object, len(list)), map[string]types.UID{}, 0
+	for _, obj := range list {
+		o := obj.(client.Object)
+		name, before := o.GetName(), m.objects[o.GetName()]
+		switch {
+		case before != nil && before.GetUID() == o.GetUID() && before.GetResourceVersion() == o.GetResourceVersion():
+			objects[name] = before
+			same++
+		case m.isEmpty(obj):
+			empty[name] = ownerUID(o)
+		default:
+			objects[name] = m.slim(o)
+		}
+	}
+	changed = !m.known || same != len(objects) || same != len(m.objects) || !maps.Equal(empty, m.empty)
+	m.objects, m.empty, m.known, m.version = objects, empty, true, version
+	m.check()
+	return changed
 }
 
 // Resync implements cache.ReflectorStore.

@@ -67,3 +67,42 @@ func (p *paces) admit(writes []Write, sets int, now time.Time) (admitted []Write
 	}
 	return admitted, held
 }
+
+// How many writes to the broker one pass makes. A cluster with a new grant publishes its Cluster anew in all its
+// clustersets: with 1,000 of them that takes some seconds, in which other changes must not wait.
+const (
+	mostUrgent = 100 // to clustersets in which something appears or disappears, as a new grant is about them
+	mostOthers = 50  // to the others
+	fewOthers  = 10  // the same, while there is something urgent
+)
+
+// atATime returns the writes of one pass: all to this cluster, and some of those to the broker. waits reports whether
+// there are clustersets that were not read yet: what is to be written there is urgent, too. It reports
+// whether there are more writes.
+func atATime(writes []Write, waits bool) (now []Write, more bool) {
+	urgent := map[string]bool{}
+	for _, w := range writes {
+		if w.Set != "" && w.Op != Update {
+			urgent[w.Set] = true
+		}
+	}
+	first, others := mostUrgent, mostOthers
+	if waits || len(urgent) > 0 {
+		others = fewOthers
+	}
+	for _, w := range writes {
+		left := &others
+		if urgent[w.Set] {
+			left = &first
+		}
+		if w.Set != "" {
+			if *left == 0 {
+				more = true
+				continue
+			}
+			*left--
+		}
+		now = append(now, w)
+	}
+	return now, more
+}

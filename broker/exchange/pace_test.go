@@ -2,6 +2,7 @@ package exchange
 
 import (
 	"fmt"
+	"slices"
 	"testing"
 	"time"
 
@@ -48,4 +49,29 @@ func TestPaces(t *testing.T) {
 
 	p.admit(nil, 1, now.Add(time.Hour))
 	require.Empty(t, p.limiters, "what is as new is forgotten")
+}
+
+// A pass makes some writes to the broker, first those to clustersets in which something appears or disappears, and all
+// to this cluster.
+func TestAtATime(t *testing.T) {
+	of := func(op Op, set string, n int) []Write {
+		return slices.Repeat([]Write{{Op: op, Set: set, Object: &submarinerv1.Cluster{}}}, n)
+	}
+	all := append(of(Create, "", 500), of(Update, "a", mostOthers)...)
+	now, more := atATime(all, false)
+	require.Equal(t, all, now)
+	require.False(t, more)
+
+	now, more = atATime(append(all, of(Update, "b", 1)...), false)
+	require.Equal(t, all, now)
+	require.True(t, more)
+
+	now, more = atATime(append(all, of(Delete, "b", 1)...), false)
+	require.Equal(t, slices.Concat(all[:500+fewOthers], of(Delete, "b", 1)), now)
+	require.True(t, more)
+
+	now, _ = atATime(slices.Concat(of(Create, "b", 2), of(Update, "b", mostUrgent)), false)
+	require.Len(t, now, mostUrgent, "all of a clusterset belongs together")
+	now, _ = atATime(all, true)
+	require.Len(t, now, 500+fewOthers, "more may be urgent soon")
 }

@@ -14,9 +14,10 @@ import (
 func (e *Exchange) pass(ctx context.Context, watches *sync.WaitGroup) bool {
 	snap := Snapshot{ClusterID: e.config.ClusterID, Namespace: e.config.Namespace}
 	status := Status{Connected: true}
+	faults := faults{}
 	note := func(from string, err error) {
 		if err != nil {
-			status.Errors = append(status.Errors, fmt.Sprintf("watching %s: %v", from, withoutQuery(err)))
+			faults.add(from, withoutQuery(err).Error())
 			status.Connected = status.Connected && from == here
 		}
 	}
@@ -29,19 +30,21 @@ func (e *Exchange) pass(ctx context.Context, watches *sync.WaitGroup) bool {
 	ready := err == nil
 	known, err := e.local.add(&snap.Local)
 	note(here, err)
-	all := known && renewed
+	all, reading := known && renewed, false
 	note("the identity of this cluster on the broker", e.renewal.fault())
 	for _, set := range e.sets {
 		there := SetSnapshot{Set: set.set, Reserved: set.reserved()}
 		there.Known, err = set.add(&there.Objects)
 		note(set.String(), err)
 		snap.Sets = append(snap.Sets, there)
-		all = all && there.Known
+		all, reading = all && there.Known, reading || !there.Known && err == nil
 		status.Connected = status.Connected && there.Known
 	}
+	status.Errors = append(status.Errors, faults.texts()...)
 	var stale bool
 	var writes []Write
-	if known && ready { // otherwise everything would look new
+	reading = reading && time.Since(e.began) < firstReading
+	if known && ready && !reading { // otherwise everything would look new
 		writes, stale = e.exchange(ctx, snap, all, &status)
 	}
 	status.Reading = !all && len(status.Errors) == 0
@@ -54,6 +57,10 @@ func (e *Exchange) pass(ctx context.Context, watches *sync.WaitGroup) bool {
 	e.report(status)
 	return !stale && (len(writes) == 0 || status.problem() == nil)
 }
+
+// firstReading is how long nothing is written after the start while there are clustersets that were not read, and
+// that answer: a copy that was made earlier would have to note all of them.
+const firstReading = time.Minute
 
 // follows completes a snapshot with the cluster's identity and memory. It returns the grant that is in force,
 // and whether it is known to be the newest.
@@ -96,6 +103,10 @@ func (e *Exchange) exchange(ctx context.Context, snap Snapshot, all bool, status
 		fail(err)
 	}
 	now, held := e.paces.admit(writes, len(e.sets), time.Now())
+	now, more := atATime(now, !all)
+	if more {
+		e.kick.Send()
+	}
 	refused = append(held, e.waiting.ripe(refused, time.Now())...)
 	status.Refused, status.RefusedMore = refused[:min(len(refused), maxRefused)], max(0, len(refused)-maxRefused)
 	n, again, errs := e.write(ctx, now)

@@ -3,6 +3,7 @@ package exchange
 import (
 	"context"
 	"encoding/json"
+	"strings"
 	"sync"
 	"time"
 
@@ -30,6 +31,8 @@ type renewal struct {
 	client  client.WithWatch
 	account types.NamespacedName
 	changed func()
+	// announced is called with a clusterset in which the administrator has changed something.
+	announced func(set string)
 
 	mu    sync.Mutex
 	token string // the grant; empty if there is none
@@ -105,11 +108,17 @@ func (r *renewal) Delete(any) error { return nil }
 func (r *renewal) Replace(list []any, _ string) error {
 	r.mu.Lock()
 	r.known = true
+	announced := ""
 	for _, obj := range list {
-		r.token = obj.(*corev1.ServiceAccount).Annotations[submarinerv1.GrantAnnotation]
+		annotations := obj.(*corev1.ServiceAccount).Annotations
+		r.token = annotations[submarinerv1.GrantAnnotation]
+		announced, _, _ = strings.Cut(annotations[submarinerv1.ChangedAnnotation], " ")
 	}
 	r.mu.Unlock()
 	r.changed()
+	if announced != "" {
+		r.announced(announced)
+	}
 	return nil
 }
 

@@ -134,16 +134,17 @@ func (t Table) Vacate(ctx context.Context, c client.Client, obj client.Object) e
 	}
 	obj = obj.DeepCopyObject().(client.Object)
 	k.toBroker(obj)
-	return k.empty(ctx, c, obj)
+	_, err = k.empty(ctx, c, obj)
+	return err
 }
 
-// empty empties an object on the broker. obj has its name there. An object without a slot, which an
-// administrator has made, is deleted.
-func (k *Kind) empty(ctx context.Context, c client.Client, obj client.Object) error {
+// empty empties an object on the broker, and returns the empty one. obj has its name there. An object without
+// a slot, which an administrator has made, is deleted.
+func (k *Kind) empty(ctx context.Context, c client.Client, obj client.Object) (client.Object, error) {
 	id, ok := cutSlot(obj.GetName())
 	if k.Slotted() && !ok {
 		uid, version := obj.GetUID(), obj.GetResourceVersion()
-		return c.Delete(ctx, obj, client.Preconditions{UID: &uid, ResourceVersion: &version})
+		return nil, c.Delete(ctx, obj, client.Preconditions{UID: &uid, ResourceVersion: &version})
 	}
 	if !k.Slotted() {
 		id = obj.GetName()
@@ -151,7 +152,7 @@ func (k *Kind) empty(ctx context.Context, c client.Client, obj client.Object) er
 	blank := k.Empty(obj.GetNamespace(), id, 0)
 	blank.SetName(obj.GetName())
 	keepIdentity(blank, obj)
-	return c.Update(ctx, blank, client.FieldOwner(fieldOwner))
+	return blank, c.Update(ctx, blank, client.FieldOwner(fieldOwner))
 }
 
 // keepIdentity gives an object what makes it another version of one that exists.

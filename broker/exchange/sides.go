@@ -4,7 +4,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
-	"slices"
+	"net/http"
 	"sync"
 
 	corev1 "k8s.io/api/core/v1"
@@ -17,13 +17,14 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// This file makes the clients of both sides, and watches the clustersets of the grant.
+// This file makes the clients of both sides, and follows the clustersets of the grant.
 
 // side is one namespace of one API server.
 type side struct {
 	set     Set // zero: this cluster
 	client  client.WithWatch
 	mirrors []*mirror
+	polled  bool // not watched: see rounds.go
 }
 
 // here is the name of this cluster in messages.
@@ -43,41 +44,15 @@ func (e *Exchange) connect() (hangUp func(), err error) {
 	if err != nil {
 		return nil, fmt.Errorf("making a client for this cluster: %w", err)
 	}
-	there, closeThere, err := watchClient(e.config.Broker, e.config.Kinds)
+	remote := rest.CopyConfig(e.config.Broker)
+	remote.Wrap(func(next http.RoundTripper) http.RoundTripper { return newStreams(next) })
+	there, closeThere, err := watchClient(remote, e.config.Kinds)
 	if err != nil {
 		return nil, fmt.Errorf("making a client for the broker: %w", err)
 	}
 	e.local, e.broker, e.sets = e.side(Set{}, here, e.config.Namespace), there, nil
-	e.renewal = &renewal{client: there, account: e.config.Account, changed: e.kick.Send}
+	e.renewal = &renewal{client: there, account: e.config.Account, changed: e.kick.Send, announced: e.rounds.hasten}
 	return func() { closeHere(); closeThere() }, nil
-}
-
-// watched is a clusterset that is watched.
-type watched struct {
-	side
-	stop context.CancelFunc
-}
-
-// follow watches exactly these clustersets.
-func (e *Exchange) follow(ctx context.Context, sets []string, watches *sync.WaitGroup) {
-	var now []*watched
-	for _, name := range slices.Compact(slices.Sorted(slices.Values(sets))) {
-		i := slices.IndexFunc(e.sets, func(w *watched) bool { return w.set.Name == name })
-		if i >= 0 {
-			now = append(now, e.sets[i])
-			continue
-		}
-		running, stop := context.WithCancel(ctx)
-		w := &watched{e.side(Set{Name: name, Namespace: e.config.NamespaceOf(name)}, e.broker, e.config.NamespaceOf(name)), stop}
-		w.watch(running, watches)
-		now = append(now, w)
-	}
-	for _, w := range e.sets {
-		if !slices.Contains(now, w) {
-			w.stop()
-		}
-	}
-	e.sets = now
 }
 
 // watch watches a side until ctx is done.
@@ -139,10 +114,13 @@ func (s side) add(objects *[]client.Object) (known bool, err error) {
 	return known, err
 }
 
-// fault returns the reason why the side is not watched now; nil if it is.
-func (s side) fault() error {
-	var none []client.Object
-	_, err := s.add(&none)
+// fault returns the reason why the side is not read now; nil if it is.
+func (s side) fault() (err error) {
+	for _, m := range s.mirrors {
+		m.mu.Lock()
+		err = cmp.Or(err, m.fault())
+		m.mu.Unlock()
+	}
 	return err
 }
 

@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// Healthy returns nil while both sides are watched and the last pass left nothing undone,
+// Healthy returns nil while both sides are read and the last pass left nothing undone,
 // and otherwise what is wrong.
 func (e *Exchange) Healthy() error {
 	e.mu.Lock()
@@ -42,7 +42,7 @@ const maxRefused = 50
 
 // Status is the state of an Exchange, for conditions and metrics.
 type Status struct {
-	// Connected reports whether every clusterset on the broker is being watched.
+	// Connected reports whether every clusterset on the broker is being read.
 	Connected bool
 	// Reading reports whether nothing is wrong, but not all objects have been read yet.
 	Reading bool
@@ -98,4 +98,35 @@ func withoutQuery(err error) error {
 		return request.Err
 	}
 	return fmt.Errorf("%s: %w", u.Host, request.Err)
+}
+
+// faults are the sides that are not read now, by the reason, in the order in which they were noted.
+type faults struct {
+	reasons []string
+	sides   map[string][]string
+}
+
+func (f *faults) add(side, reason string) {
+	if f.sides == nil {
+		f.sides = map[string][]string{}
+	}
+	if f.sides[reason] == nil {
+		f.reasons = append(f.reasons, reason)
+	}
+	f.sides[reason] = append(f.sides[reason], side)
+}
+
+// texts returns an error for each side, and one for all the further sides with the same reason if there are many.
+func (f *faults) texts() (out []string) {
+	const most = 3
+	for _, reason := range f.reasons {
+		sides := f.sides[reason]
+		for _, side := range sides[:min(len(sides), most)] {
+			out = append(out, fmt.Sprintf("watching %s: %s", side, reason))
+		}
+		if more := len(sides) - most; more > 0 {
+			out = append(out, fmt.Sprintf("watching %d more clustersets: %s", more, reason))
+		}
+	}
+	return out
 }

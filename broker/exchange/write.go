@@ -54,7 +54,7 @@ func (e *Exchange) write(ctx context.Context, writes []Write) (done uint64, stal
 func (e *Exchange) writePhase(ctx context.Context, writes []Write, phase []int) (done uint64, stale bool, errs []error) {
 	to := map[string]side{"": e.local}
 	for _, set := range e.sets {
-		if set.fault() == nil { // else the watch reports why, and a later pass writes
+		if set.fault() == nil { // else it is reported why, and a later pass writes
 			to[set.set.Name] = set.side
 		}
 	}
@@ -77,10 +77,11 @@ func (e *Exchange) writePhase(ctx context.Context, writes []Write, phase []int) 
 		slots <- struct{}{}
 		group.Go(func() {
 			defer func() { <-slots }()
-			err := do(ctx, side.client, w)
+			there, err := do(ctx, side.client, w)
 			switch {
 			case err == nil:
 				count.Add(1)
+				side.wrote(w, there)
 				writes[i].done = true
 				e.config.Log.Info("synced", "op", w.String())
 				if w.news != nil && e.config.Warn != nil {
@@ -88,6 +89,7 @@ func (e *Exchange) writePhase(ctx context.Context, writes []Write, phase []int) 
 				}
 			case apierrors.IsConflict(err) || apierrors.IsAlreadyExists(err) || apierrors.IsNotFound(err) && (w.Op != Create || w.Set != ""):
 				behind.Store(true)
+				e.rounds.hasten(w.Set)
 			default:
 				writes[i].rejected = apierrors.IsInvalid(err)
 				mu.Lock()
@@ -109,8 +111,18 @@ func (s side) failed(w Write, err error) error {
 	return fmt.Errorf("%s: %w", w, err)
 }
 
-// do carries out a write, unless the object has changed since the plan was made.
-func do(ctx context.Context, c client.Client, w Write) error {
+// wrote notes what was written to a side that is not watched; there is nil if the object was deleted.
+func (s side) wrote(w Write, there client.Object) {
+	for _, m := range s.mirrors {
+		if s.polled && m.kind == w.kind {
+			m.wrote(slotOf(w.Object), there)
+		}
+	}
+}
+
+// do carries out a write, unless the object has changed since the plan was made. It returns the object as it is
+// then; nil if it was deleted.
+func do(ctx context.Context, c client.Client, w Write) (there client.Object, err error) {
 	ctx, cancel := context.WithTimeout(ctx, writeTimeout)
 	defer cancel()
 	obj := w.Object.DeepCopyObject().(client.Object)
@@ -119,10 +131,15 @@ func do(ctx context.Context, c client.Client, w Write) error {
 	}
 	switch {
 	case w.Set != "" && w.Op == Create:
-		return w.kind.fill(ctx, c, obj)
+		return obj, w.kind.fill(ctx, c, obj)
 	case w.Set != "" && w.Op == Delete:
 		return w.kind.empty(ctx, c, obj)
 	}
+	return obj, doHere(ctx, c, w, obj)
+}
+
+// doHere carries out a write of an object, by its name there.
+func doHere(ctx context.Context, c client.Client, w Write, obj client.Object) error {
 	switch w.Op {
 	case Create:
 		return c.Create(ctx, obj, client.FieldOwner(fieldOwner))

@@ -18,3 +18,8 @@ const (
 	// left. It makes the grants void that the cluster had, signed by the cluster itself.
 	LeavingAnnotation = "submariner.io/leaving"
 )
+
+// ChangedAnnotation is on the service account of a cluster that is in many clustersets. It has the clusterset
+// in which the administrator has changed members last, and when: "hub-a 1700000000000", in milliseconds since
+// 1970. It is a hint to read that clusterset at once.
+const ChangedAnnotation = "submariner.io/changed-clusterset"

@@ -1,0 +1,67 @@
+package broker
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	submarinerv1 "subctl/api/submariner/v1"
+	"subctl/broker/exchange"
+	"subctl/broker/trust"
+	"subctl/internal/kube"
+)
+
+// This file tells members that the clusters of one of their clustersets have changed. A member in many
+// clustersets does not watch all of them (see broker/exchange/rounds.go), but it watches its service account,
+// which no other member can read.
+
+// mostAnnounced is the number of members of a clusterset above which nobody is told: a cluster watches the
+// clustersets with the most members.
+const mostAnnounced = 50
+
+// announce tells the members of clustersets that do not watch all of theirs. It is only a hint: a member that does
+// not get it reads the clusterset some seconds later, so errors are ignored.
+func announce(ctx context.Context, c client.Client, base string, sets []string, administrator trust.PublicKey, now time.Time) {
+	for _, set := range sets {
+		members, err := membersOf(ctx, c, NamespaceIn(base, set))
+		if err != nil || len(members) > mostAnnounced {
+			continue
+		}
+		for _, id := range members {
+			sa := &corev1.ServiceAccount{}
+			if c.Get(ctx, client.ObjectKey{Namespace: base, Name: MemberName(id)}, sa) != nil {
+				continue
+			}
+			if token := sa.Annotations[submarinerv1.GrantAnnotation]; token != "" { // else only the member knows its grant
+				grant, err := administrator.Grant(token)
+				if err != nil || len(grant.Sets) <= exchange.MostWatched() {
+					continue
+				}
+			}
+			was := sa.DeepCopy()
+			metav1.SetMetaDataAnnotation(&sa.ObjectMeta, submarinerv1.ChangedAnnotation, fmt.Sprintf("%s %d", set, now.UnixMilli()))
+			_ = c.Patch(ctx, sa, client.MergeFrom(was), client.FieldOwner(kube.FieldOwner))
+		}
+	}
+}
+
+// membersOf returns the clusters that have the rights of a member in a namespace.
+func membersOf(ctx context.Context, c client.Client, ns string) (ids []string, err error) {
+	bindings := &rbacv1.RoleBindingList{}
+	if err := c.List(ctx, bindings, client.InNamespace(ns)); err != nil {
+		return nil, err
+	}
+	for _, b := range bindings.Items {
+		account, member := strings.CutSuffix(b.Name, memberBindingSuffix)
+		if id, ok := strings.CutPrefix(account, memberPrefix); ok && member && b.RoleRef.Name == MemberRoleName {
+			ids = append(ids, id)
+		}
+	}
+	return ids, nil
+}

@@ -1,0 +1,15 @@
+package exchange
+
+import "time"
+
+// Watch lowers how many clustersets are.watched, and sets the time from one poll of the others to the next.
+func (e *Exchange) Watch(most int, poll time.Duration) { e.watched, e.rounds.period = most, poll }
+
+// EndHurry makes the next polls as late as if nothing had been announced.
+func (e *Exchange) EndHurry() {
+	e.rounds.mu.Lock()
+	defer e.rounds.mu.Unlock()
+	for _, t := range e.rounds.turns {
+		t.due, t.hurried = time.Now().Add(e.rounds.period), time.Time{}
+	}
+}

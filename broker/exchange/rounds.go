@@ -1,0 +1,154 @@
+package exchange
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"golang.org/x/time/rate"
+
+	"subctl/internal/wake"
+)
+
+// This file polls the clustersets that are not watched. An API server accepts 100 requests at a time on a
+// connection, and a watch is a request that does not end. With three watches for each clusterset, a hub in
+// 1,000 clustersets would need 30 connections. So a cluster watches as many clustersets as fit into three
+// connections, and lists the others in turn: see docs/adr/0023-many-clustersets.md.
+
+const (
+	// mostWatches is how many watches there are at a time: three connections' worth, less what the other
+	// requests need at a time.
+	mostWatches = 280
+	// period is the time from one poll of a clusterset to the next.
+	period = 10 * time.Second
+	// hurriedPeriod is the same for hurry after a change was announced, until which everybody has followed it.
+	hurriedPeriod = 400 * time.Millisecond
+	hurry         = 15 * time.Second
+	// listsPerSecond and pollers bound the load on the broker: the clustersets wait longer for their turn.
+	listsPerSecond = 400
+	pollers        = 8
+)
+
+// rounds polls clustersets in turn.
+type rounds struct {
+	period time.Duration
+	lists  *rate.Limiter
+	kick   wake.Signal
+
+	mu    sync.Mutex
+	turns map[string]*turn // by clusterset
+}
+
+// turn is when to poll a clusterset.
+type turn struct {
+	side    side
+	due     time.Time // zero: it was not polled yet
+	hurried time.Time // until when it is polled more often
+	polling bool
+}
+
+func newRounds() *rounds {
+	return &rounds{period: period, lists: rate.NewLimiter(listsPerSecond, pollers), kick: wake.NewSignal(), turns: map[string]*turn{}}
+}
+
+// run polls until ctx is done.
+func (r *rounds) run(ctx context.Context) {
+	var polls sync.WaitGroup
+	defer polls.Wait()
+	free := make(chan struct{}, pollers)
+	for ctx.Err() == nil {
+		t, wait := r.next(time.Now())
+		if t == nil {
+			select {
+			case <-ctx.Done():
+			case <-r.kick:
+			case <-time.After(wait):
+			}
+			continue
+		}
+		free <- struct{}{}
+		polls.Go(func() {
+			again := t.side.poll(ctx, r.lists)
+			r.polled(t, again, time.Now())
+			<-free
+		})
+	}
+}
+
+// next returns the clusterset whose turn it is, or how long to wait for the next one.
+func (r *rounds) next(now time.Time) (next *turn, wait time.Duration) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, t := range r.turns {
+		if !t.polling && (next == nil || t.due.Before(next.due)) {
+			next = t
+		}
+	}
+	if next == nil {
+		return nil, r.period
+	}
+	if wait := next.due.Sub(now); wait > 0 {
+		return nil, wait
+	}
+	next.polling = true
+	return next, 0
+}
+
+// polled determines the next turn of a clusterset after a poll.
+func (r *rounds) polled(t *turn, again bool, now time.Time) {
+	r.mu.Lock()
+	switch t.polling = false; {
+	case again:
+		t.due = now
+	case now.Before(t.hurried):
+		t.due = now.Add(min(hurriedPeriod, r.period))
+	default:
+		t.due = now.Add(r.period)
+	}
+	r.mu.Unlock()
+	r.kick.Send()
+}
+
+// add polls a clusterset from now on. If it is new, it is polled often at first: other members may be new, too.
+func (r *rounds) add(s side, isNew bool) {
+	r.mu.Lock()
+	r.turns[s.set.Name] = &turn{side: s}
+	r.mu.Unlock()
+	if isNew {
+		r.hasten(s.set.Name)
+	}
+	r.kick.Send()
+}
+
+// remove ends the polls of a clusterset.
+func (r *rounds) remove(set string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	delete(r.turns, set)
+}
+
+// hasten polls a clusterset at once, if it is polled, and often for a while: the administrator has changed
+// who is in it, and its members may not have followed yet; or somebody else has changed objects of this cluster.
+func (r *rounds) hasten(set string) {
+	r.mu.Lock()
+	if t := r.turns[set]; t != nil {
+		t.due, t.hurried = time.Time{}, time.Now().Add(hurry)
+	}
+	r.mu.Unlock()
+	r.kick.Send()
+}
+
+// poll reads a side once. It reports whether something has changed there meanwhile, so that it must be read
+// again.
+func (s side) poll(ctx context.Context, lists *rate.Limiter) (again bool) {
+	for _, m := range s.mirrors {
+		if lists.Wait(ctx) != nil {
+			return false
+		}
+		again = m.poll(ctx) || again
+	}
+	return again
+}
+
+// MostWatched returns how many clustersets a cluster watches. It polls the others.
+func MostWatched() int { return (mostWatches - 1) / len(Kinds()) } // one watch is that of the grant
