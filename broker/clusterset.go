@@ -110,7 +110,7 @@ func ChangeSets(ctx context.Context, c client.Client, base string, sets []string
 		return trust.Grant{}, err
 	}
 	grant.Sets = change.apply(grant.Sets)
-	grant.Serial, grant.Invited = max(now.UnixMilli(), grant.Serial+1, grant.Authority()+1), 0
+	grant.Serial, grant.Invited = grant.Later(now.UnixMilli(), 0), 0
 	token, err := administrator.SignGrant(grant)
 	if err != nil {
 		return trust.Grant{}, err

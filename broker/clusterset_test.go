@@ -2,6 +2,7 @@ package broker_test
 
 import (
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
@@ -9,10 +10,13 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 
 	submarinerv1 "subctl/api/submariner/v1"
 	"subctl/broker"
 	"subctl/broker/brokertest"
+	"subctl/broker/trust"
+	"subctl/internal/kube"
 	"subctl/internal/kubetest"
 )
 
@@ -60,4 +64,36 @@ func TestHostileInviteeOfAClusterSet(t *testing.T) {
 			require.True(t, apierrors.IsForbidden(err), "%v", err)
 		})
 	}
+}
+
+// Who is invited signs its grant with any serial until the invitation expires. When the administrator changes the
+// clustersets of the cluster, the new grant is of today, so that a later revocation covers it, and the grant of the
+// cluster that joins next with the ID is newer.
+func TestHostileInviteeDatesTheNextGrant(t *testing.T) {
+	now := time.UnixMilli(brokertest.Grant("east").Serial + 1000)
+	invitee := brokertest.Key("invitee")
+	invitation, err := brokertest.Administrator().SignInvitation(trust.Invitation{
+		Key: invitee.Public(), Cluster: "east", Gateways: trust.MaxGateways, Sets: []string{"a", "default"}, Serial: now.UnixMilli() - 500, Expires: now.Add(broker.MaxTokenTTL).UnixMilli(),
+	})
+	require.NoError(t, err)
+	g := brokertest.Grant("east")
+	g.Sets, g.Serial = []string{"a", "default"}, now.Add(broker.MaxTokenTTL).UnixMilli()
+	token, err := invitee.SignInvitedGrant(g, invitation)
+	require.NoError(t, err)
+	sa := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: "base", Name: broker.MemberName("east"),
+		Annotations: map[string]string{broker.ClusterUIDAnnotation: g.UID, submarinerv1.GrantAnnotation: token}}}
+	scheme, err := kube.NewScheme()
+	require.NoError(t, err)
+	c := fake.NewClientBuilder().WithScheme(scheme).WithObjects(sa).Build()
+
+	renewed, err := broker.ChangeSets(t.Context(), c, "base", []string{"default", "a"}, broker.SetChange{Cluster: "east", Remove: []string{"a"}}, broker.Reservation{}, brokertest.Administrator(), now)
+	require.NoError(t, err)
+	require.Equal(t, []string{"default"}, renewed.Sets)
+	old, err := brokertest.Administrator().Public().Grant(token)
+	require.NoError(t, err)
+	require.Positive(t, renewed.Compare(old), "members follow the new grant")
+	require.True(t, trust.Revocation{Cluster: "east", Serial: now.Add(time.Second).UnixMilli()}.Revokes(renewed), "a revocation of a second later")
+	again, err := broker.ChangeSets(t.Context(), c, "base", []string{"default", "a"}, broker.SetChange{Cluster: "east", Remove: []string{"a"}}, broker.Reservation{}, brokertest.Administrator(), now.Add(-time.Hour))
+	require.NoError(t, err)
+	require.Positive(t, again.Compare(renewed), "with a clock that is behind")
 }

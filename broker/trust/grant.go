@@ -205,6 +205,20 @@ func (g Grant) Compare(other Grant) int {
 	return cmp.Or(cmp.Compare(g.Authority(), other.Authority()), cmp.Compare(g.Serial, other.Serial))
 }
 
+// Later returns the serial of a grant that is newer than g, which may be zero: now, in milliseconds since 1970, or
+// what comes after g if the clock is behind. invited is Grant.Invited of the new grant. The serial of a grant of the
+// administrator follows the authority of g, never a serial of the future that the holder of an invitation has chosen:
+// a revocation of the day after would not cover it.
+func (g Grant) Later(now, invited int64) int64 {
+	switch invited {
+	case 0:
+		return max(now, g.Authority()+1)
+	case g.Invited:
+		return max(now, g.Serial+1)
+	}
+	return now
+}
+
 // Covers reports whether a network is within a grant's networks.
 func (g Grant) Covers(n netip.Prefix) bool { return within(n, g.Networks) }
 

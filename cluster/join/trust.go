@@ -133,7 +133,11 @@ func texts(list []string) []any {
 func (j *Operation) trust(added bool, now time.Time) (cluster.Trust, error) {
 	t := cluster.Trust{Administrator: j.File.Administrator}
 	grant, before, last := j.Plan.Grant, j.Plan.Left, j.Plan.LastGrant
-	grant.Serial = max(now.UnixMilli(), before.Serial+1)
+	var invited int64
+	if i, err := j.File.Invited(); err == nil && i != nil { // SignGrant reports an error
+		invited = max(1, i.Serial)
+	}
+	grant.Serial = before.Later(now.UnixMilli(), invited)
 	if stored := j.Plan.Trust; stored != nil {
 		t = *stored
 		if g, err := t.Administrator.Grant(t.Grant); err == nil && g.Compare(last) > 0 {
@@ -144,7 +148,7 @@ func (j *Operation) trust(added bool, now time.Time) (cluster.Trust, error) {
 			return t, nil
 		}
 		if added = added || hasLeft; last.Serial > 0 && !hasLeft {
-			grant.Serial, before = max(grant.Serial, last.Serial+1), last
+			grant.Serial, before = max(grant.Serial, last.Later(now.UnixMilli(), invited)), last
 		}
 	}
 	if added || t.Key.IsZero() {

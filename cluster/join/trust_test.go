@@ -74,6 +74,14 @@ func TestTrustOfAJoin(t *testing.T) {
 	later, err = administrator.Public().Grant(back.Grant)
 	require.NoError(t, err)
 	require.EqualValues(t, 1_000_001, later.Serial, "its Secret is gone")
+	t.Log("who was invited dates its last grant later than all revocations to come")
+	j.Plan.Left.Invited, j.Plan.Left.Serial = 999_000, noon.Add(time.Hour).UnixMilli()
+	back, err = j.trust(true, noon)
+	require.NoError(t, err)
+	later, err = administrator.Public().Grant(back.Grant)
+	require.NoError(t, err)
+	require.EqualValues(t, 1_000_000, later.Serial, "of today")
+	require.Positive(t, later.Compare(j.Plan.Left))
 	j.Plan.Trust, j.Plan.Left = &first, trust.Grant{}
 
 	t.Log("the other clusters would refuse a grant of an earlier invitation")
