@@ -173,3 +173,14 @@ func (i Identity) Newest(stored *corev1.ConfigMap, id string) Identity {
 	}
 	return m.newest(i, id)
 }
+
+// Renew takes over a grant of cluster id that is on the broker, and reports whether it is valid, and newer.
+func (i *Identity) Renew(id, token string) (g trust.Grant, newer bool) {
+	var m Memory
+	if !m.renew(*i, id, token) {
+		return g, false
+	}
+	i.Grant = m.Grant
+	g, err := i.check(id)
+	return g, err == nil
+}

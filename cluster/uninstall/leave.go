@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -62,7 +63,8 @@ func (u *Operation) leaveBroker(ctx context.Context, hub client.Client, sub *v1a
 		return err
 	}
 	base, sets := sub.Spec.BrokerK8sRemoteNamespace, v1alpha1.ClusterSets(sub.Spec, own)
-	leaving, err := u.signLeaving(ctx, sub.Spec.ClusterID)
+	leaving, renewed, err := u.signLeaving(ctx, hub, sub)
+	sets = slices.Compact(slices.Sorted(slices.Values(append(sets, renewed...))))
 	if err != nil {
 		u.unrevoked(sub, err.Error(), "--force")
 		return broker.RemoveMember(ctx, hub, base, sets, sub.Spec.ClusterID)
@@ -80,22 +82,32 @@ func (u *Operation) leaveBroker(ctx context.Context, hub client.Client, sub *v1a
 	return broker.RemoveMember(ctx, hub, base, sets, sub.Spec.ClusterID)
 }
 
-// signLeaving returns the statement that the cluster has left, signed with its key.
-func (u *Operation) signLeaving(ctx context.Context, id string) (string, error) {
+// signLeaving returns the statement that the cluster has left, signed with its key. If the administrator has renewed
+// its grant on the broker, and no gateway has taken that over yet, the statement makes the new grant void, and sets are
+// the clustersets in it: rights that remained there would pass to the next cluster with this ID.
+func (u *Operation) signLeaving(ctx context.Context, hub client.Client, sub *v1alpha1.Submariner) (token string, sets []string, err error) {
+	id := sub.Spec.ClusterID
 	stored := &corev1.Secret{}
 	if err := u.Cluster.Get(ctx, client.ObjectKey{Namespace: cluster.Namespace, Name: cluster.TrustSecret}, stored); err != nil {
-		return "", fmt.Errorf("reading the signing key: %w", err)
+		return "", nil, fmt.Errorf("reading the signing key: %w", err)
 	}
 	t, err := cluster.ReadTrust(stored.Data)
 	if err != nil {
-		return "", err
+		return "", nil, err
 	}
 	memory, err := kube.Optional(ctx, u.Cluster, &corev1.ConfigMap{}, client.ObjectKey{Namespace: cluster.Namespace, Name: exchange.MemoryName})
 	if err != nil {
-		return "", err
+		return "", nil, err
 	}
 	newest := exchange.Identity{Key: t.Key, Grant: t.Grant, Administrator: t.Administrator}.Newest(memory, id)
-	return t.Key.SignLeaving(newest.Grant, time.Now().UnixMilli())
+	account := &corev1.ServiceAccount{}
+	if hub.Get(ctx, client.ObjectKey{Namespace: sub.Spec.BrokerK8sRemoteNamespace, Name: broker.MemberName(id)}, account) == nil { // else Leave reports why
+		if grant, renewed := newest.Renew(id, account.Annotations[submarinerv1.GrantAnnotation]); renewed {
+			sets = grant.Sets
+		}
+	}
+	token, err = t.Key.SignLeaving(newest.Grant, time.Now().UnixMilli())
+	return token, sets, err
 }
 
 // unrevoked warns that the grant of the cluster stays valid, and how an administrator revokes it.

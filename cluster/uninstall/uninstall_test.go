@@ -10,6 +10,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/rest"
@@ -218,6 +219,45 @@ func TestUninstallOfAMemberThatTheBrokerForgot(t *testing.T) {
 	require.NoError(t, j.uninstall(t))
 	require.True(t, j.remains(t).Empty())
 	require.Contains(t, j.said.String(), "run on the cluster of the broker: subctl revoke west --force\n")
+}
+
+// A grant that the administrator has renewed on the broker, and that no gateway has taken over yet, is void, too, and
+// nothing is left in its clustersets. What somebody else has written there changes nothing.
+func TestUninstallAfterTheGrantWasRenewed(t *testing.T) {
+	j := newJoined(t)
+	account := &corev1.ServiceAccount{}
+	key := client.ObjectKey{Namespace: "submariner-k8s-broker", Name: broker.MemberName("west")}
+	require.NoError(t, j.hub.Get(t.Context(), key, account))
+	renewed := brokertest.Grant("west")
+	renewed.Serial, renewed.Sets = renewed.Serial+1, []string{"default", "prod"}
+	brokertest.Annotate(account, submarinerv1.GrantAnnotation, brokertest.Granted(renewed))
+	require.NoError(t, j.hub.Update(t.Context(), account))
+	role := &rbacv1.Role{ObjectMeta: metav1.ObjectMeta{Namespace: "submariner-k8s-broker-prod", Name: broker.MemberName("west")}}
+	require.NoError(t, j.hub.Create(t.Context(), role))
+	require.NoError(t, j.hub.Create(t.Context(), &submarinerv1.Cluster{ObjectMeta: metav1.ObjectMeta{Namespace: "submariner-k8s-broker-prod", Name: "west"}}))
+
+	require.NoError(t, j.uninstall(t))
+	for _, ns := range []string{"submariner-k8s-broker", "submariner-k8s-broker-prod"} {
+		left := &submarinerv1.Cluster{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: "west"}}
+		require.True(t, exists(t, j.hub, left), ns)
+		l, err := brokertest.Administrator().Public().Leaving(left.Annotations[submarinerv1.LeavingAnnotation])
+		require.NoError(t, err, ns)
+		require.Equal(t, renewed.Serial, l.Grant.Serial, ns)
+	}
+	require.False(t, exists(t, j.hub, role))
+	require.Contains(t, j.said.String(), `the grant of cluster "west" is revoked`)
+
+	j = newJoined(t)
+	require.NoError(t, j.hub.Get(t.Context(), key, account))
+	renewed.Key = brokertest.Key("other").Public()
+	brokertest.Annotate(account, submarinerv1.GrantAnnotation, brokertest.Granted(renewed))
+	require.NoError(t, j.hub.Update(t.Context(), account))
+	require.NoError(t, j.uninstall(t))
+	left := &submarinerv1.Cluster{ObjectMeta: metav1.ObjectMeta{Namespace: "submariner-k8s-broker", Name: "west"}}
+	require.True(t, exists(t, j.hub, left))
+	l, err := brokertest.Administrator().Public().Leaving(left.Annotations[submarinerv1.LeavingAnnotation])
+	require.NoError(t, err)
+	require.Equal(t, brokertest.Grant("west").Serial, l.Grant.Serial, "the grant of another key")
 }
 
 // Without its key, or without an object on the broker, a cluster cannot revoke its grant. It leaves
