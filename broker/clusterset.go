@@ -107,7 +107,7 @@ func ChangeSets(ctx context.Context, c client.Client, base string, sets []string
 	}
 	grant, err := NewestGrant(ctx, c, sa, sets, change.Cluster, administrator.Public())
 	if err != nil {
-		return trust.Grant{}, err
+		return trust.Grant{}, removeWithoutGrant(ctx, c, base, change, err)
 	}
 	grant.Sets = change.apply(grant.Sets)
 	grant.Serial, grant.Invited = grant.Later(now.UnixMilli(), 0), 0
@@ -141,6 +141,22 @@ func ChangeSets(ctx context.Context, c client.Client, base string, sets []string
 	}
 	announce(ctx, c, base, slices.Concat(change.Add, change.Remove), administrator.Public(), now)
 	return grant, nil
+}
+
+// removeWithoutGrant takes the rights and the objects of a member away that publishes no valid grant, why: it does not
+// keep its rights by that.
+func removeWithoutGrant(ctx context.Context, c client.Client, base string, change SetChange, why error) error {
+	for _, set := range change.Remove {
+		if err := expel(ctx, c, base, set, change.Cluster); err != nil {
+			return err
+		}
+		if err := exchange.Kinds().Withdraw(ctx, c, NamespaceIn(base, set), change.Cluster); err != nil {
+			return fmt.Errorf("removing the objects of cluster %s from clusterset %s: %w", change.Cluster, set, err)
+		}
+		why = fmt.Errorf("cluster %s has no rights and no objects in clusterset %s any more, but its grant is not renewed: run the command again when it has published its grant, or remove it with %s: %w",
+			change.Cluster, set, RevokeCommand(base, change.Cluster), why)
+	}
+	return why
 }
 
 // published returns how many objects of each resource a cluster has published, in the clusterset with the most. A

@@ -97,3 +97,26 @@ func TestHostileInviteeDatesTheNextGrant(t *testing.T) {
 	require.NoError(t, err)
 	require.Positive(t, again.Compare(renewed), "with a clock that is behind")
 }
+
+// A member that publishes no grant, or a grant of its own making, does not keep its rights in a clusterset by that.
+func TestHostileMemberPublishesNoGrant(t *testing.T) {
+	for name, token := range map[string]string{"none": "", "forged": "a.b.c"} {
+		t.Run(name, func(t *testing.T) {
+			scheme, err := kube.NewScheme()
+			require.NoError(t, err)
+			sa := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: "base", Name: broker.MemberName("east")}}
+			published := brokertest.Cluster("base-a", "east")
+			brokertest.Annotate(published, submarinerv1.GrantAnnotation, token)
+			rights := &rbacv1.RoleBinding{ObjectMeta: metav1.ObjectMeta{Namespace: "base-a", Name: sa.Name + "-" + broker.MemberRoleName}}
+			place := &rbacv1.Role{ObjectMeta: metav1.ObjectMeta{Namespace: "base-a", Name: sa.Name}}
+			c := fake.NewClientBuilder().WithScheme(scheme).WithObjects(sa, published, rights, place).Build()
+
+			_, err = broker.ChangeSets(t.Context(), c, "base", []string{"default", "a"}, broker.SetChange{Cluster: "east", Remove: []string{"a"}}, broker.Reservation{}, brokertest.Administrator(), time.Now())
+			require.ErrorContains(t, err, "cluster east has no rights and no objects in clusterset a any more, but its grant is not renewed: ")
+			require.ErrorContains(t, err, "subctl revoke east")
+			for _, o := range []client.Object{published, rights, place} {
+				require.True(t, apierrors.IsNotFound(c.Get(t.Context(), client.ObjectKeyFromObject(o), o)), "%T", o)
+			}
+		})
+	}
+}
