@@ -100,11 +100,12 @@ var AntispoofChains = []string{
 // The sets of Antispoof. Each element of "clusters" has a counter. The elements of "inner" are the source of the VXLAN packet, the network of
 // the source inside it and the mask of the network, each an address: the kernel hashes them, which
 // takes less time, for packets and for changes, than a set of intervals. So there is a rule, and a
-// lookup, for each mask that is in use.
+// lookup, for each mask that is in use. If Remote has few masks, its networks are in "masked" in the same way, and else in "remote".
 const (
 	AntispoofSetInner    = "inner"
 	AntispoofSetEnds     = "ends"
 	AntispoofSetRemote   = "remote"
+	AntispoofSetMasked   = "masked"
 	AntispoofSetOwn      = "own"
 	AntispoofSetWays     = "ways"
 	AntispoofSetClusters = "clusters"
@@ -122,12 +123,21 @@ const AntispoofWaysSize = 65535
 
 // Sets returns the sets of networks that have elements, in the order in which they are created.
 func (a Antispoof) Sets() (sets []Set) {
-	for _, s := range []Set{{AntispoofSetEnds, a.Ends}, {AntispoofSetRemote, a.Remote}, {AntispoofSetOwn, a.Own}} {
+	remote, _ := a.RemoteSets()
+	for _, s := range []Set{{AntispoofSetEnds, a.Ends}, {AntispoofSetRemote, remote}, {AntispoofSetOwn, a.Own}} {
 		if len(s.Members) > 0 {
 			sets = append(sets, s)
 		}
 	}
 	return sets
+}
+
+// RemoteSets returns the elements of the sets "remote" and "masked": one of them has all networks of Remote.
+func (a Antispoof) RemoteSets() (remote, masked []netip.Prefix) {
+	if len(masks(a.Remote)) > few {
+		return a.Remote, nil
+	}
+	return nil, a.Remote
 }
 
 // Fingerprint returns 16 hexadecimal digits of the SHA-256 of the rules, without the elements of
@@ -195,6 +205,12 @@ func (a Antispoof) String() string {
 	}
 	lines = append(lines, fmt.Sprintf("nft 'add set ip %s %s { typeof ip saddr . meta iif; flags dynamic; size %d; timeout %v; }'",
 		a.Table, AntispoofSetWays, AntispoofWaysSize, AntispoofWays))
+	if _, masked := a.RemoteSets(); len(masked) > 0 {
+		lines = append(lines, fmt.Sprintf("nft 'add set ip %s %s { type ipv4_addr . ipv4_addr; }'", a.Table, AntispoofSetMasked))
+		for _, n := range masked {
+			lines = append(lines, fmt.Sprintf("nft 'add element ip %s %s { %v . %v }'", a.Table, AntispoofSetMasked, n.Addr(), NetMask(n.Bits())))
+		}
+	}
 	for _, s := range a.Sets() {
 		lines = append(lines, fmt.Sprintf("nft 'add set ip %s %s { type ipv4_addr; flags interval; }'", a.Table, s.Name))
 		for _, n := range s.Members {

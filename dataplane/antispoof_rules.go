@@ -56,6 +56,7 @@ type Match struct {
 	WrongWay   bool         // the packet did not arrive on the device that leads to its source
 	NotIPv4    bool         // the VXLAN packet contains no IPv4 packet
 	NexthopIn  string       // set of the next hop
+	MaskedBits int          // the source is in one of the networks of Remote with so many bits
 	InnerBits  int          // the source inside the VXLAN packet is in one of the networks of Inner with so many bits
 }
 
@@ -91,6 +92,8 @@ func (m Match) String() string {
 		return "ip saddr @" + m.SAddrIn
 	case m.SAddrNotIn != "":
 		return "ip saddr != @" + m.SAddrNotIn
+	case m.MaskedBits != 0:
+		return fmt.Sprintf("ip saddr & %[1]v . %[1]v @%[2]s", NetMask(m.MaskedBits), AntispoofSetMasked)
 	case m.IIF != "":
 		return fmt.Sprintf("iifname %q", m.IIF)
 	case m.IIFNot != "":
@@ -216,8 +219,8 @@ func (a Antispoof) closedRules(r *antispoofRules) {
 	if len(a.Unforwarded) > 0 {
 		r.drop(AntispoofClosed, Match{SAddr: around(a.Unforwarded)})
 	}
-	if len(a.Remote) > 0 {
-		r.drop(AntispoofClosed, Match{SAddrIn: AntispoofSetRemote})
+	for _, m := range a.fromRemote() {
+		r.drop(AntispoofClosed, m)
 	}
 	for _, d := range a.ClosedOn {
 		r.drop(AntispoofClosed, Match{IIF: d})
@@ -234,14 +237,25 @@ func (a Antispoof) foreignRules(r *antispoofRules) {
 			r.accept(chain, Match{IIF: d})
 		}
 	}
-	if len(a.Remote) <= few { // a comparison costs less than the name of a device
+	from := a.fromRemote()
+	if len(a.Remote) <= few {
+		from = nil
 		for _, n := range a.Remote {
-			r.jump(AntispoofForeign, AntispoofIn, Match{SAddr: n})
+			from = append(from, Match{SAddr: n})
 		}
-		usual(AntispoofForeign)
-	} else {
+	}
+	// To compare the name of a device takes longer than to compare a source or to find it in a hash, and less time than
+	// to find it in a set of intervals.
+	unlessUsual := AntispoofForeign
+	if remote, _ := a.RemoteSets(); remote != nil {
+		unlessUsual = AntispoofIn
 		usual(AntispoofIn)
-		r.jump(AntispoofForeign, AntispoofIn, Match{SAddrIn: AntispoofSetRemote})
+	}
+	for _, m := range from {
+		r.jump(AntispoofForeign, AntispoofIn, m)
+	}
+	if unlessUsual == AntispoofForeign {
+		usual(AntispoofForeign)
 	}
 	var others []Match
 	for _, d := range a.In {
@@ -250,12 +264,33 @@ func (a Antispoof) foreignRules(r *antispoofRules) {
 	r.drop(AntispoofForeign, others...)
 }
 
+// fromRemote returns the matches of packets from Remote.
+func (a Antispoof) fromRemote() (out []Match) {
+	remote, masked := a.RemoteSets()
+	if len(remote) > 0 {
+		out = append(out, Match{SAddrIn: AntispoofSetRemote})
+	}
+	for _, bits := range masks(masked) {
+		out = append(out, Match{MaskedBits: bits})
+	}
+	return out
+}
+
 // innerBits returns the numbers of bits of the networks in Inner, sorted: pods, whose packets are
 // the most, are in wide networks.
-func (a Antispoof) innerBits() (out []int) {
+func (a Antispoof) innerBits() []int {
+	nets := make([]netip.Prefix, len(a.Inner))
+	for i, s := range a.Inner {
+		nets[i] = s.Net
+	}
+	return masks(nets)
+}
+
+// masks returns the numbers of bits of networks, each once, sorted.
+func masks(nets []netip.Prefix) (out []int) {
 	var has [33]bool
-	for _, s := range a.Inner {
-		has[s.Net.Bits()] = true
+	for _, n := range nets {
+		has[max(0, n.Bits())] = true
 	}
 	for bits, has := range has {
 		if has {

@@ -37,11 +37,14 @@ func TestAntispoofRules(t *testing.T) {
 			`foreign iifname "b" accept`, `foreign iifname != "a" iifname != "b" drop`,
 		}},
 		{"many remote networks", dataplane.Antispoof{Remote: nets(5), In: []string{"a", "b"}, Usual: []string{"b"}}, []string{
+			"prerouting ip saddr & 255.255.0.0 . 255.255.0.0 @masked jump foreign", `foreign iifname "b" accept`, `foreign iifname != "a" iifname != "b" drop`,
+		}},
+		{"remote networks with many masks", dataplane.Antispoof{Remote: append(nets(5), p("11.0.0.0/8"), p("12.0.0.0/9"), p("13.0.0.0/10"), p("14.0.0.0/11")), In: []string{"a", "b"}, Usual: []string{"b"}}, []string{
 			`prerouting iifname "b" accept`, "prerouting ip saddr @remote jump foreign", `foreign iifname != "a" iifname != "b" drop`,
 		}},
 		{"closed ports", dataplane.Antispoof{Closed: dataplane.Range{Min: 1, Max: 2}, ClosedOn: []string{"a", "b*"}, Remote: nets(1), Unforwarded: []netip.Prefix{p("240.0.0.0/8"), p("241.0.0.0/8")}}, []string{
 			"forward ip daddr 240.0.0.0/7 jump unforwarded", "unforwarded ip daddr 240.0.0.0/8 drop", "unforwarded ip daddr 241.0.0.0/8 drop",
-			"input tcp dport 1-2 jump closed", "closed ip saddr 240.0.0.0/7 drop", "closed ip saddr @remote drop",
+			"input tcp dport 1-2 jump closed", "closed ip saddr 240.0.0.0/7 drop", "closed ip saddr & 255.255.0.0 . 255.255.0.0 @masked drop",
 			`closed iifname "a" drop`, `closed iifname "b*" drop`,
 		}},
 		{"many own networks", dataplane.Antispoof{Own: append(nets(5), p("11.0.0.0/8")), Out: []string{"a"}}, []string{

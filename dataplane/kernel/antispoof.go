@@ -68,6 +68,7 @@ func (s antispoofs) intact() (dataplane.Antispoof, bool) {
 	have := seen[0].(dataplane.Antispoof)
 	foreign := slices.Contains(have.Inner, dataplane.InnerSource{}) ||
 		slices.ContainsFunc(have.Clusters, func(n dataplane.ClusterNet) bool { return !n.Net.IsValid() }) ||
+		slices.Contains(have.Remote, netip.Prefix{}) ||
 		slices.ContainsFunc(have.Sets(), func(set dataplane.Set) bool { return slices.Contains(set.Members, netip.Prefix{}) })
 	return have, have.Seen != damaged && !foreign
 }
@@ -126,9 +127,15 @@ func alter(tx *nftables.Conn, sets map[string]*nftables.Set, have, want dataplan
 	errs = append(errs,
 		clusterElements(without(have.Clusters, want.Clusters), func(e []nftables.SetElement) error { return tx.SetDeleteElements(clusters, e) }),
 		clusterElements(without(want.Clusters, have.Clusters), func(e []nftables.SetElement) error { return tx.SetAddElements(clusters, e) }))
+	haveRemote, haveMasked := have.RemoteSets()
+	wantRemote, wantMasked := want.RemoteSets()
+	masked := sets[dataplane.AntispoofSetMasked]
+	errs = append(errs,
+		maskedElements(without(haveMasked, wantMasked), func(e []nftables.SetElement) error { return tx.SetDeleteElements(masked, e) }),
+		maskedElements(without(wantMasked, haveMasked), func(e []nftables.SetElement) error { return tx.SetAddElements(masked, e) }))
 	for name, nets := range map[string][2][]netip.Prefix{
 		dataplane.AntispoofSetEnds:   {have.Ends, want.Ends},
-		dataplane.AntispoofSetRemote: {have.Remote, want.Remote},
+		dataplane.AntispoofSetRemote: {haveRemote, wantRemote},
 		dataplane.AntispoofSetOwn:    {have.Own, want.Own},
 	} {
 		errs = append(errs,
@@ -187,6 +194,9 @@ func setNames(a dataplane.Antispoof) []string {
 	if len(a.Clusters) > 0 {
 		names = append(names, dataplane.AntispoofSetClusters)
 	}
+	if _, masked := a.RemoteSets(); len(masked) > 0 {
+		names = append(names, dataplane.AntispoofSetMasked)
+	}
 	for _, set := range a.Sets() {
 		names = append(names, set.Name)
 	}
@@ -223,6 +233,8 @@ func setsOf(table *nftables.Table) map[string]*nftables.Set {
 	out := map[string]*nftables.Set{dataplane.AntispoofSetInner: {
 		Table: table, Name: dataplane.AntispoofSetInner,
 		KeyType: nftables.MustConcatSetType(nftables.TypeIPAddr, nftables.TypeIPAddr, nftables.TypeIPAddr),
+	}, dataplane.AntispoofSetMasked: {
+		Table: table, Name: dataplane.AntispoofSetMasked, KeyType: nftables.MustConcatSetType(nftables.TypeIPAddr, nftables.TypeIPAddr),
 	}, dataplane.AntispoofSetWays: {
 		Table: table, Name: dataplane.AntispoofSetWays, Dynamic: true, HasTimeout: true, Timeout: dataplane.AntispoofWays,
 		Size: dataplane.AntispoofWaysSize, KeyType: nftables.MustConcatSetType(nftables.TypeIPAddr, nftables.TypeIFIndex),
@@ -237,6 +249,20 @@ func setsOf(table *nftables.Table) map[string]*nftables.Set {
 
 func (s antispoofs) del(old dataplane.Object) error {
 	return s.delTable(old.(dataplane.Antispoof).Table, antispoofsNeed)
+}
+
+// maskedElements calls do with elements of the set "masked", some at a time.
+func maskedElements(nets []netip.Prefix, do func([]nftables.SetElement) error) error {
+	for batch := range slices.Chunk(nets, nftBatch) {
+		var out []nftables.SetElement
+		for _, n := range batch {
+			out = append(out, nftables.SetElement{Key: slices.Concat(n.Addr().AsSlice(), dataplane.NetMask(n.Bits()).AsSlice())})
+		}
+		if err := do(out); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // innerElements calls do with elements of the set "inner", some at a time.

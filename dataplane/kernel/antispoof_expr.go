@@ -78,6 +78,14 @@ func matchExprs(m dataplane.Match, sets map[string]*nftables.Set) []expr.Any {
 	case m.NexthopIn != "":
 		s := sets[m.NexthopIn]
 		return []expr.Any{&expr.Rt{Register: reg, Key: expr.RtNexthop4}, &expr.Lookup{SourceRegister: reg, SetName: s.Name, SetID: s.ID}}
+	case m.MaskedBits != 0:
+		s, mask := sets[dataplane.AntispoofSetMasked], dataplane.NetMask(m.MaskedBits).AsSlice()
+		return []expr.Any{
+			&expr.Payload{DestRegister: unix.NFT_REG32_00, Base: expr.PayloadBaseNetworkHeader, Offset: srcOffset, Len: 4},
+			&expr.Bitwise{SourceRegister: unix.NFT_REG32_00, DestRegister: unix.NFT_REG32_00, Len: 4, Mask: mask, Xor: make([]byte, 4)},
+			&expr.Immediate{Register: unix.NFT_REG32_01, Data: mask},
+			&expr.Lookup{SourceRegister: reg, SetName: s.Name, SetID: s.ID},
+		}
 	case m.IIF != "":
 		return []expr.Any{&expr.Meta{Key: expr.MetaKeyIIFNAME, Register: reg}, &expr.Cmp{Op: expr.CmpOpEq, Register: reg, Data: deviceName(m.IIF)}}
 	case m.IIFNot != "":

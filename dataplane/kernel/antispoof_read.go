@@ -4,6 +4,7 @@ package kernel
 
 import (
 	"fmt"
+	"iter"
 	"net"
 	"net/netip"
 	"slices"
@@ -83,7 +84,15 @@ func (s antispoofs) readSets(o *dataplane.Antispoof) error {
 		}
 		*nets = readNets(msgs)
 	}
-	msgs, err := read(dataplane.AntispoofSetClusters)
+	msgs, err := read(dataplane.AntispoofSetMasked)
+	if err != nil {
+		return err
+	}
+	if masked := readMasked(msgs); len(masked) > 0 {
+		o.Remote = append(o.Remote, masked...)
+		slices.SortFunc(o.Remote, netip.Prefix.Compare)
+	}
+	msgs, err = read(dataplane.AntispoofSetClusters)
 	if err != nil {
 		return err
 	}
@@ -95,36 +104,68 @@ func (s antispoofs) readSets(o *dataplane.Antispoof) error {
 	return err
 }
 
-// readInner returns the elements of the set "inner", sorted.
+// readInner returns the elements of the set "inner", sorted. An element that no plan can have is zero.
 func readInner(msgs [][]byte) (out []dataplane.InnerSource) {
-	for _, m := range msgs {
-		for t, list := range netlink.Attrs(m[nl.SizeofNfgenmsg:]) {
-			if t != unix.NFTA_SET_ELEM_LIST_ELEMENTS {
-				continue
-			}
-			for _, elem := range netlink.Attrs(list) {
-				out = append(out, readInnerSource(elem))
+	for key := range keys(msgs) {
+		var s dataplane.InnerSource
+		if len(key) == 12 {
+			if n := maskedNet(key[4:]); n.IsValid() {
+				s = dataplane.InnerSource{Outer: netip.AddrFrom4([4]byte(key[:4])), Net: n}
 			}
 		}
+		out = append(out, s)
 	}
 	slices.SortFunc(out, dataplane.InnerSource.Compare)
 	return out
 }
 
-// readInnerSource returns an element of the set "inner"; the zero InnerSource if it is none that a
-// plan can have.
-func readInnerSource(elem []byte) dataplane.InnerSource {
-	for t, v := range netlink.Attrs(elem) {
-		for _, key := range netlink.Attrs(v) {
-			if t != unix.NFTA_SET_ELEM_KEY || len(key) != 12 {
-				continue
-			}
-			ones, _ := net.IPMask(key[8:]).Size()
-			n := netip.PrefixFrom(netip.AddrFrom4([4]byte(key[4:8])), ones)
-			if ones > 0 && n == n.Masked() {
-				return dataplane.InnerSource{Outer: netip.AddrFrom4([4]byte(key[:4])), Net: n}
+// readMasked returns the elements of the set "masked". An element that no plan can have is zero.
+func readMasked(msgs [][]byte) (out []netip.Prefix) {
+	for key := range keys(msgs) {
+		out = append(out, maskedNet(key))
+	}
+	return out
+}
+
+// maskedNet returns the network of an address and a mask; the zero Prefix if no plan can have it.
+func maskedNet(key []byte) netip.Prefix {
+	if len(key) != 8 {
+		return netip.Prefix{}
+	}
+	ones, _ := net.IPMask(key[4:]).Size()
+	if n := netip.PrefixFrom(netip.AddrFrom4([4]byte(key[:4])), ones); ones > 0 && n == n.Masked() {
+		return n
+	}
+	return netip.Prefix{}
+}
+
+// keys returns the keys of the elements of a set; an element without one has an empty key.
+func keys(msgs [][]byte) iter.Seq[[]byte] {
+	return func(yield func([]byte) bool) {
+		for _, m := range msgs {
+			for t, list := range netlink.Attrs(m[nl.SizeofNfgenmsg:]) {
+				if t != unix.NFTA_SET_ELEM_LIST_ELEMENTS {
+					continue
+				}
+				for _, elem := range netlink.Attrs(list) {
+					if !yield(keyOf(elem)) {
+						return
+					}
+				}
 			}
 		}
 	}
-	return dataplane.InnerSource{}
+}
+
+// keyOf returns the key of an element.
+func keyOf(elem []byte) []byte {
+	for t, v := range netlink.Attrs(elem) {
+		if t != unix.NFTA_SET_ELEM_KEY {
+			continue
+		}
+		for _, key := range netlink.Attrs(v) {
+			return key
+		}
+	}
+	return nil
 }

@@ -48,7 +48,7 @@ func TestAntispoof(t *testing.T) {
 		`iifname "vxlan-tunnel" jump apart comment`, `oifname "vxlan-tunnel" jump drop-source comment`,
 		"ip saddr @clusters drop comment", "ip daddr @clusters drop comment", "rt ip nexthop @clusters drop comment",
 		`10.1.0.0/16 counter packets 0 bytes 0 comment "west"`,
-		"type filter hook postrouting priority 300; policy accept;", "tcp dport 32780-32783 jump closed comment", "ip saddr @remote drop comment",
+		"type filter hook postrouting priority 300; policy accept;", "tcp dport 32780-32783 jump closed comment", "@masked drop comment",
 		"ip saddr 240.0.0.0/5 drop comment", `iifname "subvx-*" drop comment`, "ip saddr . iif @ways accept comment",
 	} {
 		require.Contains(t, rules, line)
@@ -64,7 +64,9 @@ func TestAntispoof(t *testing.T) {
 		"all flushed":        "nft flush table ip " + table,
 		"chain added":        "nft add chain ip " + table + " x",
 		"policy drop":        "nft 'chain ip " + table + " input { policy drop; }'",
-		"set flushed":        "nft flush set ip " + table + " remote",
+		"set flushed":        "nft flush set ip " + table + " ends",
+		"masked flushed":     "nft flush set ip " + table + " masked",
+		"masked odd":         "nft 'add element ip " + table + " masked { 10.1.0.1 . 255.255.0.0 }'",
 		"element added":      "nft 'add element ip " + table + " own { 10.3.0.0/16 }'",
 		"odd element":        "nft 'add element ip " + table + " ends { 10.3.0.0-10.4.0.7 }'",
 		"inner flushed":      "nft flush set ip " + table + " inner",
@@ -112,7 +114,7 @@ func TestAntispoofChangesInPlace(t *testing.T) {
 	t.Run("what is not read again is there", func(t *testing.T) {
 		other := host(t, ns, dataplane.GatewayOwner) // has read nothing yet
 		require.Empty(t, dataplane.Diff(look(t, ns, other), look(t, ns, h)))
-		ns.Run("nft delete element ip submariner-gateway-antispoof remote '{ 20.0.7.0/24 }'")
+		ns.Run("nft delete element ip submariner-gateway-antispoof masked '{ 20.0.7.0 . 255.255.255.0 }'")
 		require.NotEmpty(t, dataplane.Diff(look(t, ns, h), state(t, a)), "somebody else's change is seen")
 		require.NotEmpty(t, settle(t, ns, h, state(t, a)))
 	})
