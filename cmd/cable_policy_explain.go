@@ -143,6 +143,7 @@ func printReason(w io.Writer, all *catalog.Catalog, r catalog.Reason) error {
 	}
 	return printer.Print(w, printer.Table, r.Beaten, []printer.Column[catalog.Beaten]{
 		{Head: "POLICY", Cell: func(r catalog.Beaten) string { return r.Policy }},
+		{Head: "CLUSTERSETS", Cell: func(r catalog.Beaten) string { return strings.Join(r.ClusterSets, ", ") }},
 		{Head: "RULE", Cell: func(r catalog.Beaten) string { return strconv.Itoa(r.Rule) }},
 		{Head: "CABLE DRIVER", Cell: func(r catalog.Beaten) string { return r.CableDriver }},
 		{Head: "WHY NOT", Cell: func(r catalog.Beaten) string { return r.Why }},

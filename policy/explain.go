@@ -27,6 +27,8 @@ type Beaten struct {
 	Rule   int    // its index in the policy, counted from 0
 	Driver string // its driver, by canonical name
 	Why    string
+	// ClusterSets are the clustersets of the pair from which it comes, sorted.
+	ClusterSets []string
 }
 
 // Explain returns the decision for two clusters, in either order, with its reasons.
@@ -52,7 +54,7 @@ func (b *Book) Explain(x, y Cluster) Explanation {
 	}
 	isWithheld := errors.As(e.Err, new(withheld))
 	if winner != nil && isWithheld {
-		e.Beaten = append(e.Beaten, beaten(winner, "its cable is not encrypted, and "+e.Policy+" requires encryption"))
+		e.Beaten = append(e.Beaten, beaten(winner, mx, my, "its cable is not encrypted, and "+e.Policy+" requires encryption"))
 	}
 	for _, r := range others {
 		if isWithheld && r.policy == e.Policy && r.index == e.Rule {
@@ -66,7 +68,7 @@ func (b *Book) Explain(x, y Cluster) Explanation {
 		} else {
 			why = r.lostTo(before[i])
 		}
-		e.Beaten = append(e.Beaten, beaten(r, why))
+		e.Beaten = append(e.Beaten, beaten(r, mx, my, why))
 	}
 	counted := slices.DeleteFunc(others, func(r *rule) bool { return slices.Contains(before, r) })
 	switch e.Why = winner.why(isWithheld, counted); len(e.SetAside) {
@@ -87,11 +89,7 @@ func (b *Book) setsOf(d Decision, x, y matches) []string {
 		if r.ref() != (RuleRef{d.Policy, d.Maker, d.Rule}) || first != nil && !equality.Semantic.DeepEqual(first.spec, r.spec) {
 			continue
 		}
-		for _, set := range r.sets {
-			if slices.Contains(x.Sets, set) && slices.Contains(y.Sets, set) {
-				out = append(out, set)
-			}
-		}
+		out = append(out, r.setsFor(x, y)...)
 		if first == nil {
 			first = r
 		}
@@ -113,7 +111,21 @@ func (r *rule) setAside(d Decision) string {
 	return fmt.Sprintf("it is set aside: %s made it, and only the broker and the two clusters can choose %s", maker, weaker)
 }
 
-func beaten(r *rule, why string) Beaten { return Beaten{r.policy, r.index, r.driver, why} }
+func beaten(r *rule, x, y matches, why string) Beaten {
+	return Beaten{r.policy, r.index, r.driver, why, r.setsFor(x, y)}
+}
+
+// setsFor returns the clustersets of a pair from which a rule comes, sorted.
+func (r *rule) setsFor(x, y matches) []string {
+	var out []string
+	for _, set := range r.sets {
+		if slices.Contains(x.Sets, set) && slices.Contains(y.Sets, set) {
+			out = append(out, set)
+		}
+	}
+	slices.Sort(out)
+	return out
+}
 
 // why returns the reason why r decides although others match too. r is nil if no rule
 // decides.

@@ -117,15 +117,15 @@ func TestSetAsideIsExplained(t *testing.T) {
 	e := b.Explain(west, east)
 	require.Equal(t, "apart from 2 rules that are set aside, no other policy matches", e.Why)
 	require.Equal(t, []Beaten{
-		{"a", 0, "vxlan", "it is set aside: cluster north made it, and only the broker and the two clusters can choose a weaker cable than ipsec"},
-		{"a", 1, "wireguard", "it has 1 requirement, a has 2"},
-		{"b", 0, "vxlan", "it is set aside: another cluster made it, and only the broker and the two clusters can choose a weaker cable than ipsec"},
+		{"a", 0, "vxlan", "it is set aside: cluster north made it, and only the broker and the two clusters can choose a weaker cable than ipsec", inDefault},
+		{"a", 1, "wireguard", "it has 1 requirement, a has 2", inDefault},
+		{"b", 0, "vxlan", "it is set aside: another cluster made it, and only the broker and the two clusters can choose a weaker cable than ipsec", inDefault},
 	}, e.Beaten)
 
 	b = compile([]*v1alpha1.CablePolicies{made("z", between("", "", "gre")), by("north", made("a", between("env", "", "vxlan")))}, brokers, known)
 	e = b.Explain(west, east)
 	require.Equal(t, "apart from 1 rule that is set aside, it is the only one that matches", e.Why)
-	require.Equal(t, []Beaten{{"a", 0, "vxlan", "it is set aside: cluster north made it, and only the broker and the two clusters can choose a cable without encryption"}}, e.Beaten)
+	require.Equal(t, []Beaten{{"a", 0, "vxlan", "it is set aside: cluster north made it, and only the broker and the two clusters can choose a cable without encryption", inDefault}}, e.Beaten)
 }
 
 // A policy of a third party shadows only what it always beats.

@@ -37,10 +37,11 @@ type Reason struct {
 
 // Beaten is a rule that matches the pair but does not decide.
 type Beaten struct {
-	Policy      string `json:"policy"`
-	Rule        int    `json:"rule"` // counted from 1
-	CableDriver string `json:"cableDriver"`
-	Why         string `json:"why"`
+	Policy      string   `json:"policy"`
+	ClusterSets []string `json:"clusterSets"` // sorted
+	Rule        int      `json:"rule"`        // counted from 1
+	CableDriver string   `json:"cableDriver"`
+	Why         string   `json:"why"`
 }
 
 // Explain returns the cable of two clusters, with the reason.
@@ -64,7 +65,7 @@ func (c *Catalog) Explain(x, y policy.Cluster) Reason {
 	r.NotObserved = c.NotObserved(x.ID, y.ID)
 	r.Differs = slices.ContainsFunc(r.InUse, func(u Use) bool { return u.differs(r.CableDriver, e.Decision) })
 	for _, b := range e.Beaten {
-		r.Beaten = append(r.Beaten, Beaten{b.Policy, b.Rule + 1, b.Driver, b.Why})
+		r.Beaten = append(r.Beaten, Beaten{b.Policy, b.ClusterSets, b.Rule + 1, b.Driver, b.Why})
 	}
 	return r
 }
