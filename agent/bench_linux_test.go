@@ -145,7 +145,7 @@ func manyClusters(b *testing.B, n int) {
 	objs, using := east.objects(), map[string]mesh.Using{} // every cable has answered
 	for i := range n {
 		e := remoteCluster(i)
-		objs = append(objs, &submarinerv1.Cluster{ObjectMeta: metav1.ObjectMeta{Name: e.Spec.ClusterID, Labels: e.Labels}, Spec: submarinerv1.ClusterSpec{ClusterID: e.Spec.ClusterID}}, e)
+		objs = append(objs, &submarinerv1.Cluster{ObjectMeta: metav1.ObjectMeta{Name: e.Spec.ClusterID, Labels: e.Labels, Annotations: map[string]string{submarinerv1.ClusterSetsAnnotation: submarinerv1.DefaultClusterSet}}, Spec: submarinerv1.ClusterSpec{ClusterID: e.Spec.ClusterID}}, e)
 		using[e.Spec.CableName] = mesh.Using{Cluster: e.Spec.ClusterID, Driver: "vxlan", Device: "vxlan-tunnel"}
 	}
 	moved := slices.Clone(objs)

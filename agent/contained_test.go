@@ -28,7 +28,7 @@ func (w *world) withNorth(t *testing.T) {
 	t.Helper()
 	labels := map[string]string{submarinerv1.ClusterIDLabel: "north"}
 	require.NoError(t, w.Client.Create(t.Context(), &submarinerv1.Cluster{
-		ObjectMeta: metav1.ObjectMeta{Name: "north", Namespace: submarinerv1.OperatorNamespace, Labels: labels},
+		ObjectMeta: metav1.ObjectMeta{Name: "north", Namespace: submarinerv1.OperatorNamespace, Labels: labels, Annotations: map[string]string{submarinerv1.ClusterSetsAnnotation: submarinerv1.DefaultClusterSet}},
 		Spec:       submarinerv1.ClusterSpec{ClusterID: "north", ClusterCIDR: []string{"10.113.0.0/16"}, ServiceCIDR: []string{"10.103.0.0/16"}},
 	}))
 	require.NoError(t, w.Client.Create(t.Context(), &submarinerv1.Endpoint{

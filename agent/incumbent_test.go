@@ -25,7 +25,7 @@ func TestHeldAfterRestart(t *testing.T) {
 
 			labels := map[string]string{submarinerv1.ClusterIDLabel: "elder"}
 			require.NoError(t, w.Client.Create(t.Context(), &submarinerv1.Cluster{
-				ObjectMeta: metav1.ObjectMeta{Name: "elder", Namespace: submarinerv1.OperatorNamespace, Labels: labels, CreationTimestamp: metav1.NewTime(time.Unix(1, 0))},
+				ObjectMeta: metav1.ObjectMeta{Name: "elder", Namespace: submarinerv1.OperatorNamespace, Labels: labels, Annotations: map[string]string{submarinerv1.ClusterSetsAnnotation: submarinerv1.DefaultClusterSet}, CreationTimestamp: metav1.NewTime(time.Unix(1, 0))},
 				Spec:       submarinerv1.ClusterSpec{ClusterID: "elder"},
 			}))
 			require.NoError(t, w.Client.Create(t.Context(), &submarinerv1.Endpoint{

@@ -30,7 +30,7 @@ func (g *gatewayOf) pass(t *testing.T, other *side) submarinerv1.Connection {
 	t.Helper()
 	e := other.endpoint()
 	e.Labels = map[string]string{submarinerv1.ClusterIDLabel: other.id}
-	objs := append(g.objects(), e, &submarinerv1.Cluster{ObjectMeta: metav1.ObjectMeta{Name: other.id, Labels: e.Labels}, Spec: submarinerv1.ClusterSpec{ClusterID: other.id}})
+	objs := append(g.objects(), e, &submarinerv1.Cluster{ObjectMeta: metav1.ObjectMeta{Name: other.id, Labels: e.Labels, Annotations: map[string]string{submarinerv1.ClusterSetsAnnotation: submarinerv1.DefaultClusterSet}}, Spec: submarinerv1.ClusterSpec{ClusterID: other.id}})
 	gw, role := g.nodes["gw"], mesh.Gateway()
 	snap := mesh.NewSnapshot("gw", objs...)
 	var p mesh.Plan

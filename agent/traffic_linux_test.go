@@ -113,12 +113,12 @@ func (s *side) sync(t testing.TB, others ...*side) (changes int) {
 		e := o.endpoint()
 		e.Labels = map[string]string{submarinerv1.ClusterIDLabel: o.id}
 		using[e.Spec.CableName] = mesh.Using{Cluster: o.id, Driver: "vxlan", Device: "vxlan-tunnel"}
-		objs = append(objs, e, &submarinerv1.Cluster{ObjectMeta: metav1.ObjectMeta{Name: o.id, Labels: e.Labels}, Spec: submarinerv1.ClusterSpec{ClusterID: o.id}})
+		objs = append(objs, e, &submarinerv1.Cluster{ObjectMeta: metav1.ObjectMeta{Name: o.id, Labels: e.Labels, Annotations: map[string]string{submarinerv1.ClusterSetsAnnotation: submarinerv1.DefaultClusterSet}}, Spec: submarinerv1.ClusterSpec{ClusterID: o.id}})
 	}
 	for i := range s.more {
 		e := remoteCluster(i)
 		using[e.Spec.CableName] = mesh.Using{Cluster: e.Spec.ClusterID, Driver: "vxlan", Device: "vxlan-tunnel"}
-		objs = append(objs, e, &submarinerv1.Cluster{ObjectMeta: metav1.ObjectMeta{Name: e.Spec.ClusterID, Labels: e.Labels}, Spec: submarinerv1.ClusterSpec{ClusterID: e.Spec.ClusterID}})
+		objs = append(objs, e, &submarinerv1.Cluster{ObjectMeta: metav1.ObjectMeta{Name: e.Spec.ClusterID, Labels: e.Labels, Annotations: map[string]string{submarinerv1.ClusterSetsAnnotation: submarinerv1.DefaultClusterSet}}, Spec: submarinerv1.ClusterSpec{ClusterID: e.Spec.ClusterID}})
 	}
 	for name, ns := range s.nodes {
 		ns.Do(func() {
@@ -343,7 +343,7 @@ func TestHostileMetricsThroughCable(t *testing.T) {
 		west.sync(t, east)
 		for _, node := range nodeNames {
 			if how == "while the cluster is not known" {
-				west.nodes[node].Run("nft flush set ip submariner-route-antispoof remote")
+				west.nodes[node].Run("nft flush set ip submariner-route-antispoof masked")
 			}
 		}
 		for i, node := range nodeNames {

@@ -73,7 +73,7 @@ func FuzzEndpoint(f *testing.F) {
 		before, err := Of(s)
 		require.NoError(t, err)
 		elder := &submarinerv1.Cluster{ // nobody has been here longer
-			ObjectMeta: metav1.ObjectMeta{Name: id, Labels: e.Labels, CreationTimestamp: metav1.NewTime(time.Unix(1, 0))},
+			ObjectMeta: metav1.ObjectMeta{Name: id, Labels: e.Labels, Annotations: map[string]string{submarinerv1.ClusterSetsAnnotation: submarinerv1.DefaultClusterSet}, CreationTimestamp: metav1.NewTime(time.Unix(1, 0))},
 			Spec:       submarinerv1.ClusterSpec{ClusterID: id},
 		}
 		s = snapshotOf(append(slices.Clone(objs), elder, e)...)

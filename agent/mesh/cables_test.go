@@ -29,7 +29,7 @@ func TestDevicesOfPolicies(t *testing.T) {
 		cable := fmt.Sprintf("submariner-cable-%s-10-89-3-%d", id, i+1)
 		labels := map[string]string{submarinerv1.ClusterIDLabel: id}
 		objs = append(objs, &submarinerv1.Cluster{
-			ObjectMeta: metav1.ObjectMeta{Name: id, Namespace: p.Namespace, Labels: labels}, Spec: submarinerv1.ClusterSpec{ClusterID: id},
+			ObjectMeta: metav1.ObjectMeta{Name: id, Namespace: p.Namespace, Labels: labels, Annotations: map[string]string{submarinerv1.ClusterSetsAnnotation: submarinerv1.DefaultClusterSet}}, Spec: submarinerv1.ClusterSpec{ClusterID: id},
 		})
 		objs = append(objs, &submarinerv1.Endpoint{
 			ObjectMeta: metav1.ObjectMeta{Name: id + "-" + cable, Namespace: p.Namespace, Labels: labels},

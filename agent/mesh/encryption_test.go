@@ -107,7 +107,7 @@ func randomize(r *rand.Rand, objs []client.Object) (required bool) {
 // westCluster returns the Cluster object of the other cluster. It sets required if that requires encryption.
 func westCluster(r *rand.Rand, required *bool) *submarinerv1.Cluster {
 	c := &submarinerv1.Cluster{
-		ObjectMeta: metav1.ObjectMeta{Name: "west", Namespace: submarinerv1.OperatorNamespace, Labels: map[string]string{submarinerv1.ClusterIDLabel: "west"}},
+		ObjectMeta: metav1.ObjectMeta{Name: "west", Namespace: submarinerv1.OperatorNamespace, Labels: map[string]string{submarinerv1.ClusterIDLabel: "west"}, Annotations: map[string]string{submarinerv1.ClusterSetsAnnotation: submarinerv1.DefaultClusterSet}},
 		Spec:       submarinerv1.ClusterSpec{ClusterID: "west", PublicKey: "hSDwCYkwp1R0i33ctD73Wg2/Og0mOBr066SpjqqbTmo="},
 	}
 	if r.IntN(3) == 0 {

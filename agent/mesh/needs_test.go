@@ -58,7 +58,7 @@ func announce(change func(*submarinerv1.EndpointSpec)) []client.Object {
 	}
 	change(&e.Spec)
 	c := &submarinerv1.Cluster{
-		ObjectMeta: metav1.ObjectMeta{Name: "thief", Namespace: submarinerv1.OperatorNamespace, Labels: labels, CreationTimestamp: metav1.NewTime(time.Unix(1<<32, 0))},
+		ObjectMeta: metav1.ObjectMeta{Name: "thief", Namespace: submarinerv1.OperatorNamespace, Labels: labels, Annotations: map[string]string{submarinerv1.ClusterSetsAnnotation: submarinerv1.DefaultClusterSet}, CreationTimestamp: metav1.NewTime(time.Unix(1<<32, 0))},
 		Spec:       submarinerv1.ClusterSpec{ClusterID: "thief", ClusterCIDR: e.Spec.Subnets},
 	}
 	return []client.Object{c, e}

@@ -20,7 +20,7 @@ func (o *Objects) cluster(maker, id, labels, offers string, change ...func(*subm
 	key := make([]byte, 32)
 	copy(key, id)
 	text := base64.StdEncoding.EncodeToString(key)
-	c := submarinerv1.Cluster{ObjectMeta: metav1.ObjectMeta{Name: id, Labels: submarinerv1.ParseLabels(labels)}, Spec: submarinerv1.ClusterSpec{ClusterID: id, PublicKey: text}}
+	c := submarinerv1.Cluster{ObjectMeta: metav1.ObjectMeta{Name: id, Labels: submarinerv1.ParseLabels(labels), Annotations: map[string]string{submarinerv1.ClusterSetsAnnotation: submarinerv1.DefaultClusterSet}}, Spec: submarinerv1.ClusterSpec{ClusterID: id, PublicKey: text}}
 	e := submarinerv1.Endpoint{Spec: submarinerv1.EndpointSpec{
 		ClusterID: id, CableName: "submariner-cable-" + id, Hostname: "gw", PrivateIP: "172.18.0.9", Backend: "vxlan", Subnets: []string{"10.1.0.0/16"},
 		BackendConfig: map[string]string{submarinerv1.BackendDrivers: offers, "publicKey": text},

@@ -97,8 +97,7 @@ type ClusterList struct {
 	Items           []Cluster `json:"items"`
 }
 
-// ClusterSets returns the clustersets in which a copy was found; the default one, if the copy does
-// not say.
+// ClusterSets returns the clustersets in which a copy was found; none, if the copy does not say.
 func (c *Cluster) ClusterSets() []string { return c.listedSets(false) }
 
 // UnreadClusterSets returns the clustersets in which the object of a copy may be, too, as they
@@ -106,10 +105,7 @@ func (c *Cluster) ClusterSets() []string { return c.listedSets(false) }
 func (c *Cluster) UnreadClusterSets() []string { return c.listedSets(true) }
 
 func (c *Cluster) listedSets(unread bool) (out []string) {
-	listed, noted := c.Annotations[ClusterSetsAnnotation]
-	if !noted {
-		listed = DefaultClusterSet
-	}
+	listed := c.Annotations[ClusterSetsAnnotation]
 	if listed == "" {
 		return nil
 	}
