@@ -129,20 +129,6 @@ func newJoin(g *globals) *cobra.Command {
 	return c
 }
 
-// setsToJoin returns the clustersets that a cluster can join: the sets of its invitation, or else all
-// sets of which the clusters of the kubeconfig know.
-func setsToJoin(ctx context.Context, g *globals, args []string) ([]string, error) {
-	if len(args) == 1 && args[0] != cli.StdStream {
-		if file, err := broker.ReadOldJoinFile(args[0], nil); err == nil {
-			if i, err := file.Invited(); err == nil && i != nil {
-				return i.Sets, nil
-			}
-		}
-	}
-	targets, err := g.AllTargets()
-	return look.SetNames(ctx, targets), err
-}
-
 func oneJoinFile(_ *cobra.Command, args []string) error {
 	if len(args) != 1 {
 		return fmt.Errorf("join requires one file, the file that subctl deploy-broker wrote (%s by default): subctl join FILE", broker.JoinFileName)

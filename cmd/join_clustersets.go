@@ -15,6 +15,7 @@ import (
 	"subctl/cluster/join"
 	"subctl/internal/cli"
 	"subctl/internal/kube"
+	"subctl/internal/look"
 )
 
 // createSets are the flags of join that create the clustersets to join.
@@ -84,4 +85,18 @@ func (o *createSets) contextName(g *globals) string {
 		return o.context
 	}
 	return *g.Flags.Context
+}
+
+// setsToJoin returns the clustersets that a cluster can join: the sets of its invitation, or else all
+// sets of which the clusters of the kubeconfig know.
+func setsToJoin(ctx context.Context, g *globals, args []string) ([]string, error) {
+	if len(args) == 1 && args[0] != cli.StdStream {
+		if file, err := broker.ReadOldJoinFile(args[0], nil); err == nil {
+			if i, err := file.Invited(); err == nil && i != nil {
+				return i.Sets, nil
+			}
+		}
+	}
+	targets, err := g.AllTargets()
+	return look.SetNames(ctx, targets), err
 }

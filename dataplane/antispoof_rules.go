@@ -3,7 +3,6 @@ package dataplane
 import (
 	"cmp"
 	"fmt"
-	"net"
 	"net/netip"
 	"slices"
 	"strings"
@@ -34,89 +33,6 @@ func (r AntispoofRule) String() string {
 		b.WriteString(m.String() + " ")
 	}
 	return b.String() + verdict
-}
-
-// Match is a condition of an AntispoofRule. One of its fields is set.
-type Match struct {
-	UDP        bool
-	DPort      int          // destination port of UDP
-	TCPPorts   Range        // destination ports of TCP
-	DAddr      netip.Prefix // network of the destination
-	DAddrIn    string       // set of the destination
-	DAddrNot   netip.Prefix // network without the destination
-	DAddrNotIn string       // set without the destination
-	SAddr      netip.Prefix // network of the source
-	SAddrNot   netip.Prefix // network without the source
-	SAddrIn    string       // set of the source
-	SAddrNotIn string       // set without the source
-	IIF        string       // name of the input device
-	IIFNot     string       // name that the input device does not have
-	OIF        string       // name of the output device
-	KnownWay   bool         // the device on which the packet arrived is remembered for its source
-	WrongWay   bool         // the packet did not arrive on the device that leads to its source
-	NotIPv4    bool         // the VXLAN packet contains no IPv4 packet
-	NexthopIn  string       // set of the next hop
-	MaskedBits int          // the source is in one of the networks of Remote with so many bits
-	InnerBits  int          // the source inside the VXLAN packet is in one of the networks of Inner with so many bits
-}
-
-// Bits of the payload of UDP, after its header of 8 bytes and the VXLAN header of 8 bytes: the
-// EtherType of the Ethernet frame inside, and the source address of the IPv4 packet in it.
-const (
-	InnerTypeOffset   = 8 + 8 + 12
-	InnerSourceOffset = 8 + 8 + 14 + 12
-)
-
-// String returns the match in the notation of nft.
-func (m Match) String() string {
-	switch {
-	case m.UDP:
-		return "meta l4proto udp"
-	case m.DPort != 0:
-		return fmt.Sprintf("udp dport %d", m.DPort)
-	case m.TCPPorts.Max != 0:
-		return fmt.Sprintf("tcp dport %d-%d", m.TCPPorts.Min, m.TCPPorts.Max)
-	case m.DAddr.IsValid():
-		return fmt.Sprintf("ip daddr %v", m.DAddr)
-	case m.DAddrIn != "":
-		return "ip daddr @" + m.DAddrIn
-	case m.DAddrNot.IsValid():
-		return fmt.Sprintf("ip daddr != %v", m.DAddrNot)
-	case m.DAddrNotIn != "":
-		return "ip daddr != @" + m.DAddrNotIn
-	case m.SAddr.IsValid():
-		return fmt.Sprintf("ip saddr %v", m.SAddr)
-	case m.SAddrNot.IsValid():
-		return fmt.Sprintf("ip saddr != %v", m.SAddrNot)
-	case m.SAddrIn != "":
-		return "ip saddr @" + m.SAddrIn
-	case m.SAddrNotIn != "":
-		return "ip saddr != @" + m.SAddrNotIn
-	case m.MaskedBits != 0:
-		return fmt.Sprintf("ip saddr & %[1]v . %[1]v @%[2]s", NetMask(m.MaskedBits), AntispoofSetMasked)
-	case m.IIF != "":
-		return fmt.Sprintf("iifname %q", m.IIF)
-	case m.IIFNot != "":
-		return fmt.Sprintf("iifname != %q", m.IIFNot)
-	case m.OIF != "":
-		return fmt.Sprintf("oifname %q", m.OIF)
-	case m.KnownWay:
-		return "ip saddr . iif @" + AntispoofSetWays
-	case m.WrongWay:
-		return "fib saddr . iif oif missing"
-	case m.NexthopIn != "":
-		return "rt ip nexthop @" + m.NexthopIn
-	case m.NotIPv4:
-		return fmt.Sprintf("@th,%d,16 != 0x0800", 8*InnerTypeOffset)
-	}
-	return fmt.Sprintf("ip saddr . @th,%d,32 & %[2]v . %[2]v @%s", 8*InnerSourceOffset, NetMask(m.InnerBits), AntispoofSetInner)
-}
-
-// NetMask returns the mask of an IPv4 network with so many bits; the zero Addr if there is none. The
-// zero InnerSource, for one, has none, which may be printed.
-func NetMask(bits int) netip.Addr {
-	mask, _ := netip.AddrFromSlice(net.CIDRMask(bits, 32))
-	return mask
 }
 
 // few is the number of networks that are compared one by one: each comparison costs a tenth of a
