@@ -86,41 +86,41 @@ func (w *leakWorld) seen() (out []string) {
 
 // control requires that the hub reaches all members, and they the hub, and that such packets are seen.
 func (w *leakWorld) control() {
+	w.watch(nil)
 	for _, m := range w.members[1:] {
 		for _, name := range nodeNames {
 			nstest.Until(w.t, w.hub.host(name), m.host(name))
 			nstest.Until(w.t, m.host(name), w.hub.host(name))
 		}
-		for _, body := range bodies(w.hub.podIP("gw"), m.podIP("worker"), m.mark()) {
-			w.watch(nil)
-			send(w.t, w.hub.pods["gw"], [][]byte{body.packet})
-			nstest.Until(w.t, w.hub.host("gw"), m.host("worker"))
-			require.Contains(w.t, strings.Join(w.seen(), "\n"), m.id+", node gw", "%s to %s is not seen", body.name, m.id)
+		send(w.t, w.hub.pods["gw"], bodies(w.hub.podIP("gw"), m.podIP("worker"), m.mark()))
+		nstest.Until(w.t, w.hub.host("gw"), m.host("worker"))
+	}
+	seen := strings.Join(w.seen(), "\n")
+	for _, m := range w.members[1:] {
+		for _, kind := range []string{"udp dport", "@th,240,16", "@th,464,16"} {
+			require.Regexp(w.t, m.id+", node gw: .*"+kind, seen, "the test does not see what passes")
 		}
 	}
 }
 
-// body is a kind of packet.
-type body struct {
-	name   string
-	packet []byte
-}
-
-// bodies returns packets of all kinds from src to dst.
-func bodies(src, dst string, mark int) []body {
+// bodies returns packets of all kinds from src to dst: a datagram, a ping, and ICMP errors.
+func bodies(src, dst string, mark int) (out [][]byte) {
 	about := func(proto byte, payload []byte) []byte { return nstest.IPv4(dst, src, proto, payload) }
-	datagram, echo := nstest.UDP(9, mark, []byte("x")), nstest.ICMPError(8, 0, binary.BigEndian.AppendUint16(make([]byte, 22), uint16(mark)))
-	icmp := func(typ, code byte) []byte {
-		return nstest.IPv4(src, dst, unix.IPPROTO_ICMP, nstest.ICMPError(typ, code, about(unix.IPPROTO_UDP, datagram)))
+	datagram := nstest.UDP(9, mark, []byte("x"))
+	ping := nstest.ICMPError(8, 0, binary.BigEndian.AppendUint16(make([]byte, 22), uint16(mark)))
+	out = append(out, nstest.IPv4(src, dst, unix.IPPROTO_UDP, datagram), nstest.IPv4(src, dst, unix.IPPROTO_ICMP, ping))
+	for _, e := range []struct {
+		typ, code byte
+		about     []byte
+	}{
+		{11, 0, about(unix.IPPROTO_UDP, datagram)}, // time exceeded
+		{3, 3, about(unix.IPPROTO_UDP, datagram)},  // port unreachable
+		{3, 4, about(unix.IPPROTO_UDP, datagram)},  // fragmentation needed
+		{3, 1, about(unix.IPPROTO_ICMP, ping)},     // host unreachable
+	} {
+		out = append(out, nstest.IPv4(src, dst, unix.IPPROTO_ICMP, nstest.ICMPError(e.typ, e.code, e.about)))
 	}
-	return []body{
-		{"a datagram", nstest.IPv4(src, dst, unix.IPPROTO_UDP, datagram)},
-		{"an echo request", nstest.IPv4(src, dst, unix.IPPROTO_ICMP, echo)},
-		{"time exceeded", icmp(11, 0)},
-		{"port unreachable", icmp(3, 3)},
-		{"fragmentation needed", icmp(3, 4)},
-		{"an error about an echo", nstest.IPv4(src, dst, unix.IPPROTO_ICMP, nstest.ICMPError(3, 1, about(unix.IPPROTO_ICMP, echo)))},
-	}
+	return out
 }
 
 // send sends packets, as a process with NET_RAW can. Some cables refuse some packets.
@@ -141,9 +141,7 @@ func send(t testing.TB, from *nstest.NS, packets [][]byte) {
 // target, so that the hub's answers and errors would go there.
 func (w *leakWorld) packets(from, to *member) (out [][]byte) {
 	add := func(src, dst string) {
-		for _, b := range bodies(src, dst, to.mark()) {
-			out = append(out, b.packet)
-		}
+		out = append(out, bodies(src, dst, to.mark())...)
 		for ttl := byte(1); ttl <= 3; ttl++ { // it ends at the hub, which may report it to the source
 			p := nstest.IPv4(src, dst, unix.IPPROTO_UDP, nstest.UDP(9, to.mark(), []byte("x")))
 			p[8] = ttl
@@ -167,13 +165,41 @@ func (w *leakWorld) packets(from, to *member) (out [][]byte) {
 	return out
 }
 
+// tunneled returns packets of VXLAN from a node to the nodes of another member, and of the hub, without a cable.
+func (w *leakWorld) tunneled(from string, to *member) (out [][]byte) {
+	devices := []struct {
+		port, vni int
+		net       byte
+	}{
+		{dataplane.VXLANPort, dataplane.CableVNI, dataplane.VXLANNet}, {dataplane.IntraPort, dataplane.IntraVNI, dataplane.IntraVTEPNet},
+		{dataplane.VXLANWireGuardPort, dataplane.CableVNI, dataplane.VXLANWireGuardNet}, {dataplane.VXLANIPsecPort, dataplane.CableVNI, dataplane.VXLANIPsecNet},
+	}
+	for _, d := range devices {
+		for _, node := range []string{to.node("gw"), to.node("worker"), w.hub.node("gw"), w.hub.node("worker")} {
+			for _, src := range []string{w.hub.podIP("worker"), to.podIP("gw"), "198.51.100.1"} {
+				for _, inner := range bodies(src, to.podIP("worker"), to.mark()) {
+					out = append(out, nstest.IPv4(from, node, unix.IPPROTO_UDP, nstest.UDP(9, d.port, nstest.VXLAN(d.vni, vtepMAC(d.net, node), inner))))
+				}
+			}
+		}
+	}
+	return out
+}
+
 // attack lets a member send to all others with which it has no clusterset in common, from its pods and nodes, through
 // the hub. The member's own nodes are in the hands of the attacker, and the hub has routes by hand.
 func (w *leakWorld) attack(from *member) (attempts int, seen []string) {
 	w.t.Helper()
 	w.misguide()
-	w.takeOver(from)
 	w.watch(from)
+	for _, to := range w.strangers(from) {
+		for _, name := range nodeNames { // before takeOver routes the addresses of nodes to the hub
+			all := w.tunneled(from.node(name), to)
+			send(w.t, from.nodes[name], all)
+			attempts += len(all)
+		}
+	}
+	w.takeOver(from)
 	for _, to := range w.strangers(from) {
 		all := w.packets(from, to)
 		for _, ns := range []*nstest.NS{from.pods["worker"], from.pods["gw"], from.nodes["worker"], from.nodes["gw"]} {
