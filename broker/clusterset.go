@@ -2,7 +2,6 @@ package broker
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 	"time"
@@ -98,17 +97,19 @@ func (s SetChange) apply(sets []string) []string {
 
 // ChangeSets changes the clustersets of a member of the broker whose base namespace is base. sets are all
 // clustersets of the broker. It gives rights before the grant that mentions them, so that the cluster can use
-// the grant at once, and takes rights away before anything else. It returns the new grant, which
+// the grant at once, and takes rights away before anything else: then it publishes that the cluster was
+// removed, so that an older grant does not count there any more. It returns the new grant, which
 // the cluster follows by itself. An interrupted change can be repeated.
 func ChangeSets(ctx context.Context, c client.Client, base string, sets []string, change SetChange, r Reservation, administrator trust.Key, now time.Time) (trust.Grant, error) {
 	sa := &corev1.ServiceAccount{}
 	if err := c.Get(ctx, client.ObjectKey{Namespace: base, Name: MemberName(change.Cluster)}, sa); err != nil {
 		return trust.Grant{}, fmt.Errorf("reading the identity of cluster %s: %w", change.Cluster, err)
 	}
-	grant, err := NewestGrant(ctx, c, sa, sets, change.Cluster, administrator.Public())
+	before, err := newestGrant(ctx, c, sa, sets, change, administrator.Public())
 	if err != nil {
 		return trust.Grant{}, removeWithoutGrant(ctx, c, base, change, err)
 	}
+	grant := before
 	grant.Sets = change.apply(grant.Sets)
 	grant.Serial, grant.Invited = grant.Later(now.UnixMilli(), 0), 0
 	token, err := administrator.SignGrant(grant)
@@ -127,6 +128,9 @@ func ChangeSets(ctx context.Context, c client.Client, base string, sets []string
 	for _, set := range change.Remove {
 		if err := expel(ctx, c, base, set, change.Cluster); err != nil {
 			return grant, err
+		}
+		if err := publishRemoval(ctx, c, base, set, before, administrator, grant.Serial); err != nil {
+			return grant, fmt.Errorf("publishing that cluster %s was removed from clusterset %s: %w", change.Cluster, set, err)
 		}
 	}
 	was := sa.DeepCopy()
@@ -185,37 +189,6 @@ func published(ctx context.Context, c client.Client, base string, sets []string,
 	return most, nil
 }
 
-// NewestGrant returns the newest grant of a member, whose service account is sa: the one that the
-// administrator has renewed, or the one that the cluster publishes.
-func NewestGrant(ctx context.Context, c client.Client, sa *corev1.ServiceAccount, sets []string, clusterID string, administrator trust.PublicKey) (trust.Grant, error) {
-	tokens := []string{sa.Annotations[submarinerv1.GrantAnnotation]}
-	for _, set := range sets {
-		cluster := &submarinerv1.Cluster{}
-		if err := c.Get(ctx, client.ObjectKey{Namespace: NamespaceIn(sa.Namespace, set), Name: clusterID}, cluster); client.IgnoreNotFound(err) != nil {
-			return trust.Grant{}, fmt.Errorf("reading the grant of cluster %s: %w", clusterID, err)
-		}
-		tokens = append(tokens, cluster.Annotations[submarinerv1.GrantAnnotation])
-	}
-	var newest trust.Grant
-	var errs []error
-	for _, token := range tokens {
-		if token == "" {
-			continue
-		}
-		g, err := administrator.Grant(token)
-		switch {
-		case err != nil:
-			errs = append(errs, err)
-		case g.Cluster == clusterID && (g.UID == "" || g.UID == sa.Annotations[ClusterUIDAnnotation]) && g.Compare(newest) > 0:
-			newest = g
-		}
-	}
-	if newest.Serial > 0 {
-		return newest, nil
-	}
-	return newest, errors.Join(append(errs, fmt.Errorf("cluster %s has published no valid grant yet: wait until it has joined (subctl show clusters), or check that the join file is of this broker", clusterID))...)
-}
-
 // expel takes the rights of a member in a clusterset away.
 func expel(ctx context.Context, c client.Client, base, set, clusterID string) error {
 	ns := NamespaceIn(base, set)
@@ -227,4 +200,19 @@ func expel(ctx context.Context, c client.Client, base, set, clusterID string) er
 		return nil
 	}
 	return leavePlace(ctx, c, ns, clusterID)
+}
+
+// publishRemoval replaces the Cluster of a member in a clusterset by the revocation of its grants there. If the
+// cluster was not in the clusterset, its members do not learn that it exists.
+func publishRemoval(ctx context.Context, c client.Client, base, set string, before trust.Grant, administrator trust.Key, serial int64) error {
+	ns := NamespaceIn(base, set)
+	err := c.Get(ctx, client.ObjectKey{Namespace: ns, Name: before.Cluster}, &submarinerv1.Cluster{})
+	if client.IgnoreNotFound(err) != nil || err != nil && !before.IsIn(set) {
+		return client.IgnoreNotFound(err)
+	}
+	token, err := administrator.SignRevocation(trust.Revocation{Cluster: before.Cluster, Set: set, Serial: serial})
+	if err != nil {
+		return err
+	}
+	return replace(ctx, c, exchange.Revoked(ns, before.Cluster, token))
 }

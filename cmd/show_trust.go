@@ -33,7 +33,8 @@ an invited cluster signs its grant itself. SEEN SINCE is when the cluster's Clus
 of this API server; for the cluster itself, when it joined. A later grant of a cluster that is
 known changes only GRANTED.
 
-A cluster may announce only the NETWORKS of its grant, and as many GATEWAYS. A broker cannot
+A cluster may announce only the NETWORKS of its grant, and as many GATEWAYS. CLUSTERSETS are those
+for which the grant was found: a grant names no clusterset to a cluster that is not in it. A broker cannot
 alter what a cluster publishes, but it can withhold it: AGE is the time since the cluster signed
 the newest state of its Cluster object, by its own clock, which it renews about once an hour.
 
@@ -93,10 +94,10 @@ func trustRows(s look.Site) []trustRow {
 		object := s.Members.Clusters[c.ID]
 		r := trustRow{Cluster: s.Name, ClusterID: c.ID, State: "member", Networks: []string{}, ClusterSets: []string{}}
 		if s.Joined() && c.ID == s.Members.Keeper {
-			r.state(s.Submariner, s.Now) // its gateways verify it
+			r.state(s.Submariner, c.Sets, s.Now) // its gateways verify it
 		} else {
 			r.Flaw = grantFlaw(s, c.ID, &object)
-			r.state(&object, s.Now)
+			r.state(&object, c.Sets, s.Now)
 		}
 		rows = append(rows, r)
 	}
@@ -110,8 +111,9 @@ func trustRows(s look.Site) []trustRow {
 	return rows
 }
 
-// state adds when an object arrived and, unless it has a flaw, what its grant and its signature state.
-func (r *trustRow) state(object client.Object, now time.Time) {
+// state adds when an object arrived and, unless it has a flaw, what its grant and its signature state. sets are the
+// clustersets in which the grant was found, which disclose themselves only.
+func (r *trustRow) state(object client.Object, sets []string, now time.Time) {
 	if at := object.GetCreationTimestamp(); !at.IsZero() {
 		r.SeenSince = at.UTC().Format(time.RFC3339)
 	}
@@ -134,7 +136,7 @@ func (r *trustRow) state(object client.Object, now time.Time) {
 	for _, n := range g.Networks {
 		r.Networks = append(r.Networks, n.String())
 	}
-	r.ClusterSets = append(r.ClusterSets, g.Sets...)
+	r.ClusterSets = append(r.ClusterSets, sets...)
 }
 
 // grantFlaw returns what is wrong with the grant of a cluster. Members have verified it with the key

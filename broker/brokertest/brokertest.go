@@ -12,6 +12,7 @@ import (
 	admissionv1 "k8s.io/api/admissionregistration/v1"
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -148,7 +149,14 @@ func (f filling) Create(ctx context.Context, o client.Object, opts ...client.Cre
 	if slices.Contains(opts, client.CreateOption(client.DryRunAll)) {
 		update = append(update, client.DryRunAll)
 	}
-	return f.Update(ctx, o, update...)
+	err := f.Update(ctx, o, update...)
+	if apierrors.IsNotFound(err) { // deleted in the meantime
+		o.SetUID("")
+		o.SetResourceVersion("")
+		o.SetOwnerReferences(nil)
+		return f.Client.Create(ctx, o, opts...)
+	}
+	return err
 }
 
 // Joiner returns a client with the rights of a join file, and the file.

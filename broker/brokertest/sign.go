@@ -2,6 +2,7 @@ package brokertest
 
 import (
 	"net/netip"
+	"strings"
 	"sync"
 
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -40,21 +41,20 @@ func Granted(g trust.Grant) string { return must(Administrator().SignGrant(g)) }
 
 // IdentityIn is like Identity, for a cluster that is in the clustersets.
 func IdentityIn(id string, sets ...string) exchange.Identity {
-	g := Grant(id)
-	g.Sets = sets
-	return exchange.Identity{Key: Key(id), Grant: Granted(g), Administrator: Administrator().Public()}
-}
-
-// Identity returns what a cluster signs and verifies with.
-func Identity(id string) exchange.Identity {
-	i, ok := identities.Load(id)
+	name := id + " " + strings.Join(sets, " ")
+	i, ok := identities.Load(name)
 	if !ok {
-		i, _ = identities.LoadOrStore(id, exchange.Identity{Key: Key(id), Grant: Granted(Grant(id)), Administrator: Administrator().Public()})
+		g := Grant(id)
+		g.Sets = sets
+		i, _ = identities.LoadOrStore(name, exchange.Identity{Key: Key(id), Grant: Granted(g), Administrator: Administrator().Public()})
 	}
 	return i.(exchange.Identity)
 }
 
-var identities sync.Map // by cluster ID
+// Identity returns what a cluster signs and verifies with.
+func Identity(id string) exchange.Identity { return IdentityIn(id, Grant(id).Sets...) }
+
+var identities sync.Map // by cluster ID and clustersets: each signature is another one
 
 // Sign signs an object of the broker as its owner does, and returns it. set is the clusterset that
 // it is limited to; an object of the broker's administrator must have one.
@@ -82,6 +82,13 @@ func signWith[T client.Object](kinds exchange.Table, o T, set string, sequence i
 		Annotate(o, submarinerv1.GrantAnnotation, Identity(id).Grant)
 	}
 	return o
+}
+
+// PublishIn gives a Cluster the grant that it publishes in a clusterset. Sign gives it the whole one.
+func PublishIn(o client.Object, set string) {
+	if c, ok := o.(*submarinerv1.Cluster); ok && c.Annotations[submarinerv1.GrantAnnotation] == Identity(c.Name).Grant {
+		Annotate(c, submarinerv1.GrantAnnotation, must(trust.Published(Identity(c.Name).Grant))[set])
+	}
 }
 
 // Annotate sets an annotation.

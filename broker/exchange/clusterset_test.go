@@ -9,11 +9,14 @@ import (
 
 	"github.com/stretchr/testify/require"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	submarinerv1 "subctl/api/submariner/v1"
 	"subctl/broker"
 	"subctl/broker/brokertest"
+	"subctl/broker/exchange"
+	"subctl/broker/trust"
 	"subctl/internal/kubetest"
 )
 
@@ -83,7 +86,14 @@ func TestClusterSets(t *testing.T) {
 
 	east.stop() // another gateway remembers the same
 	east.start()
+	inA := &submarinerv1.Cluster{ObjectMeta: metav1.ObjectMeta{Namespace: broker.NamespaceIn(d.NS, "a"), Name: "east"}}
+	require.NoError(t, d.Admin.Get(t.Context(), client.ObjectKeyFromObject(inA), inA))
+	former := inA.DeepCopy()
 	change(broker.SetChange{Cluster: "east", Remove: []string{"a"}})
+	require.NoError(t, d.Admin.Get(t.Context(), client.ObjectKeyFromObject(inA), inA))
+	require.True(t, exchange.IsRemoved(inA))
+	_, gone := exchange.RemovalOf(inA, brokertest.Administrator().Public().String())
+	require.False(t, gone, "it is a member of other clustersets")
 	hub.eventuallyKnows(map[string][]string{"east": {"b"}, "west": {"b"}})
 	east.eventuallyKnows(map[string][]string{"hub": {"b"}, "west": {"b"}})
 
@@ -92,6 +102,16 @@ func TestClusterSets(t *testing.T) {
 	west.eventuallyKnows(map[string][]string{"hub": {"b"}})
 	east.eventuallyKnows(map[string][]string{})
 	require.NoError(t, east.ex.Healthy(), "a cluster that is alone")
+
+	hub.stop() // another gateway remembers the removal
+	hub.start()
+	require.NoError(t, d.Admin.Delete(t.Context(), inA))
+	former.ObjectMeta = metav1.ObjectMeta{Namespace: former.Namespace, Name: former.Name, Labels: former.Labels, Annotations: former.Annotations}
+	require.NoError(t, d.Admin.Create(t.Context(), former)) // a broker that was taken over
+	brokertest.Eventually(t, func() bool {
+		return strings.Contains(fmt.Sprint(hub.ex.Status().Refused), "cluster east was removed from clusterset a")
+	})
+	hub.eventuallyKnows(map[string][]string{"west": {"b"}})
 
 	change(broker.SetChange{Cluster: "east", Add: []string{"a", "b"}})
 	east.eventuallyKnows(map[string][]string{"hub": {"a", "b"}, "west": {"b"}})
@@ -102,7 +122,7 @@ func TestClusterSets(t *testing.T) {
 // A cluster that was removed from a clusterset can read nothing of it.
 func TestFormerMember(t *testing.T) {
 	server := kubetest.Shared(t)
-	d := brokertest.Deploy(t, server, "a")
+	d := brokertest.Deploy(t, server, "a", "b")
 	cred, err := broker.AddMember(t.Context(), d.Admin, d.NS, "east", "uid-east", broker.Reservation{Sets: []string{"a", "default"}})
 	require.NoError(t, err)
 	east := kubetest.Client(t, server.As(string([]byte(cred.Token))))
@@ -111,11 +131,26 @@ func TestFormerMember(t *testing.T) {
 	}
 	a := broker.NamespaceIn(d.NS, "a")
 	brokertest.Eventually(t, func() bool { return read(d.NS) == nil && read(a) == nil })
-	published := brokertest.Cluster(d.NS, "east")
-	published.Annotations = map[string]string{submarinerv1.GrantAnnotation: brokertest.IdentityIn("east", "a", "default").Grant}
-	require.NoError(t, d.Admin.Create(t.Context(), published))
+	grants, err := trust.Published(brokertest.IdentityIn("east", "a", "default").Grant)
+	require.NoError(t, err)
+	change := func(c broker.SetChange) (trust.Grant, error) {
+		c.Cluster = "east"
+		return broker.ChangeSets(t.Context(), d.Admin, d.NS, []string{"default", "a", "b"}, c, broker.Reservation{}, brokertest.Administrator(), time.Now())
+	}
+	for _, set := range []string{"default", "a"} {
+		published := brokertest.Cluster(broker.NamespaceIn(d.NS, set), "east")
+		published.Annotations = map[string]string{submarinerv1.GrantAnnotation: grants[set]}
+		require.NoError(t, d.Admin.Create(t.Context(), published))
+		g, err := change(broker.SetChange{Add: []string{"b"}})
+		if set == "default" {
+			require.ErrorContains(t, err, "cluster east has rights in clusterset a, and has not published its grant there")
+			continue
+		}
+		require.NoError(t, err)
+		require.Equal(t, []string{"a", "b", "default"}, g.Sets, "what it published in each clusterset")
+	}
 	for _, set := range []string{"a", "default"} {
-		_, err = broker.ChangeSets(t.Context(), d.Admin, d.NS, []string{"default", "a"}, broker.SetChange{Cluster: "east", Remove: []string{set}}, broker.Reservation{}, brokertest.Administrator(), time.Now())
+		_, err = change(broker.SetChange{Remove: []string{set}})
 		require.NoError(t, err)
 		brokertest.Eventually(t, func() bool { return apierrors.IsForbidden(read(broker.NamespaceIn(d.NS, set))) })
 	}

@@ -28,6 +28,8 @@ func (i Identity) check(id string) (trust.Grant, error) {
 		return g, fmt.Errorf("this cluster: %w", err)
 	case g.Cluster != id:
 		return g, fmt.Errorf("the grant of this cluster is of cluster %q, not %q", g.Cluster, id)
+	case !g.Whole:
+		return g, errors.New("the grant of this cluster does not list its clustersets")
 	case g.Key != i.Key.Public():
 		return g, errors.New("the grant of this cluster is for another signing key")
 	}

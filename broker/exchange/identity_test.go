@@ -2,6 +2,8 @@ package exchange
 
 import (
 	"net/netip"
+	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -24,12 +26,18 @@ func keyOf(id string) trust.Key {
 // grantOf returns a grant for a cluster, signed by "admin".
 func grantOf(t testing.TB, id string) string {
 	t.Helper()
+	if token, ok := grants.Load(id); ok {
+		return token.(string)
+	}
 	token, err := keyOf("admin").SignGrant(trust.Grant{
 		Cluster: id, Key: keyOf(id).Public(), Networks: []netip.Prefix{netip.MustParsePrefix("10.0.0.0/8")}, Gateways: 16, Sets: []string{"default"}, Serial: 1000,
 	})
 	require.NoError(t, err)
-	return token
+	first, _ := grants.LoadOrStore(id, token)
+	return first.(string)
 }
+
+var grants sync.Map // by cluster ID: each signature is another one
 
 // member returns the Cluster of a member on the broker.
 func memberCluster(t testing.TB, id string) *submarinerv1.Cluster {
@@ -56,4 +64,28 @@ func planned(t testing.TB, s Snapshot) ([]Write, []Refusal) {
 	s.Now = time.UnixMilli(2000)
 	writes, refused, _ := Plan(Kinds(), s)
 	return writes, refused
+}
+
+// A broker that hides clustersets in the renewed grant of a cluster does not keep the cluster from following
+// the whole one: a part of it is not taken over.
+func TestHostileRenewal(t *testing.T) {
+	sign := func(serial int64, sets ...string) string {
+		token, err := keyOf("admin").SignGrant(trust.Grant{Cluster: "east", Key: keyOf("east").Public(), Gateways: 16, Sets: sets, Serial: serial})
+		require.NoError(t, err)
+		return token
+	}
+	id := Identity{Key: keyOf("east"), Grant: sign(1000, "default"), Administrator: keyOf("admin").Public()}
+	renewed := sign(2000, "default", "lab")
+	published, err := trust.Published(renewed)
+	require.NoError(t, err)
+	m := Memory{Administrator: id.Administrator}
+	for _, part := range []string{"", trust.Bare(renewed), published["default"], published["lab"], renewed + ",prod", strings.TrimSuffix(renewed, ",lab")} {
+		require.False(t, m.renew(id, "east", part), part)
+		require.Equal(t, id, m.newest(id, "east"))
+	}
+	require.True(t, m.renew(id, "east", renewed))
+	g, err := m.newest(id, "east").check("east")
+	require.NoError(t, err)
+	require.Equal(t, []string{"default", "lab"}, g.Sets)
+	require.False(t, m.renew(id, "east", id.Grant), "an older one")
 }

@@ -23,17 +23,11 @@ import (
 type judge struct {
 	Identity
 	*memos
-	own     trust.Grant // zero if it is not valid
-	left    bool        // this cluster has left with its grant: it publishes nothing
-	members map[string]*member
-	memory  Memory // of the past, and what this pass adds
-}
-
-// member is what is known of another cluster.
-type member struct {
-	grant trust.Grant       // that counts; zero if there is none
-	void  string            // why its grant is void: it is revoked, or the cluster has left; "" if it is not
-	in    map[string]string // by clusterset that has its Cluster: why that carries no valid grant; "" if it does
+	own       trust.Grant       // zero if it is not valid
+	disclosed map[string]string // what this cluster publishes of it, by clusterset
+	left      bool              // this cluster has left with its grant: it publishes nothing
+	members   map[string]*member
+	memory    Memory // of the past, and what this pass adds
 }
 
 // newJudge reads the grants and revocations.
@@ -47,7 +41,7 @@ func newJudge(kinds Table, s Snapshot, local [][]client.Object, sets [][][]clien
 		j.memory = Memory{Administrator: s.Administrator}
 	}
 	if g, err := s.check(s.ClusterID); err == nil {
-		j.own = g
+		j.own, j.disclosed = g, j.memos.published(s.Grant)
 	}
 	for i, k := range kinds {
 		if k.Named == nil || !k.Named.HasGrant {
@@ -61,111 +55,6 @@ func newJudge(kinds Table, s Snapshot, local [][]client.Object, sets [][][]clien
 		j.readCopies(&kinds[i], local[i], s.ClusterID)
 	}
 	return j
-}
-
-// readGrants finds the newest grant of each cluster in a clusterset.
-func (j *judge) readGrants(k *Kind, set string, objects []client.Object, own string) {
-	for _, o := range objects {
-		id := o.GetName()
-		if !k.Named.Names.Owns(id, o.GetName()) || submarinerv1.CheckClusterID(id) != nil {
-			continue
-		}
-		if id == own {
-			l := j.memos.leaving(o, j.Administrator)
-			j.left = j.left || l.Grant.Cluster == own && j.own.Compare(l.Grant) <= 0
-			continue
-		}
-		m := j.members[id]
-		if m == nil {
-			m = &member{in: map[string]string{}}
-			j.members[id] = m
-		}
-		j.readRemoval(o, id)
-		g, why := j.grantOf(o, id)
-		if m.in[set] = why; why == "" && g.Compare(m.grant) > 0 {
-			m.grant = g
-		}
-	}
-}
-
-// readRemoval remembers the revocation of a cluster, or that it has left, if its Cluster states that.
-func (j *judge) readRemoval(o client.Object, id string) {
-	known := j.memory.Clusters[id]
-	if r := j.memos.revocation(o, j.Administrator); r.Cluster == id && r.Serial > known.Revoked {
-		j.memory.change(id, func(known *Record) { known.Revoked = r.Serial })
-	}
-	l := j.memos.leaving(o, j.Administrator)
-	if later := l.Grant.Compare(known.grant()); l.Grant.Cluster == id && (later > 0 || later == 0 && known.Left == 0) {
-		j.memory.change(id, func(known *Record) { known.leave(l) })
-	}
-}
-
-// grantOf returns the grant that a Cluster carries, or why that is not valid.
-func (j *judge) grantOf(o client.Object, id string) (g trust.Grant, why string) {
-	if o.GetAnnotations()[submarinerv1.GrantAnnotation] == "" {
-		return g, fmt.Sprintf("its Cluster carries no grant: cluster %s must join again with subctl join", id)
-	}
-	g, err := j.memos.grant(o, j.Administrator)
-	switch {
-	case err != nil:
-		return g, err.Error()
-	case g.Cluster != id:
-		return g, fmt.Sprintf("its grant is not valid: it is of cluster %.70q", g.Cluster)
-	}
-	return g, ""
-}
-
-// readCopies compares the grants with the grants of the copies, and with the remembered ones.
-func (j *judge) readCopies(k *Kind, local []client.Object, own string) {
-	for _, o := range local {
-		id, ok := submarinerv1.OwnerID(o)
-		if !ok || id == own || !k.Named.Names.Owns(id, o.GetName()) {
-			continue
-		}
-		if g, why := j.grantOf(o, id); why == "" {
-			if j.members[id] == nil {
-				j.members[id] = &member{in: map[string]string{}}
-			}
-			j.settle(id, g, g)
-		}
-	}
-	for id, r := range j.memory.Clusters {
-		if (r.Revoked > 0 || r.Left > 0) && j.members[id] == nil {
-			j.members[id] = &member{in: map[string]string{}}
-		}
-	}
-	for id, m := range j.members {
-		j.settle(id, j.memory.Clusters[id].grant(), trust.Grant{})
-		m.void = j.memory.Clusters[id].whyVoid(id, m.grant)
-		if r, known := j.memory.Clusters[id]; known && m.grant.Serial > 0 && r.Key != m.grant.Key {
-			j.memory.change(id, func(r *Record) { r.atLeast(m.grant) })
-		}
-	}
-}
-
-// settle refuses the grants of a cluster on the broker if they are older than one seen before,
-// least. The earlier grant counts instead; it may be zero.
-func (j *judge) settle(id string, least, before trust.Grant) {
-	m := j.members[id]
-	if m.grant.Compare(least) >= 0 {
-		return
-	}
-	if m.grant.Serial > 0 {
-		for set, why := range m.in {
-			if why == "" {
-				m.in[set] = olderGrant(m.grant, least)
-			}
-		}
-	}
-	m.grant = before
-}
-
-// olderGrant is the reason to refuse a grant that is older than one seen before.
-func olderGrant(g, before trust.Grant) string {
-	if g.Authority() == before.Authority() {
-		return fmt.Sprintf("its grant is of %s, and a later one, of %s, was seen before", trust.Stamp(g.Serial), trust.Stamp(before.Serial))
-	}
-	return fmt.Sprintf("the administrator signed its grant, or its invitation, at %s, and a later one, at %s, was seen before", trust.Stamp(g.Authority()), trust.Stamp(before.Authority()))
 }
 
 // verdict is what a judge decides about an object on the broker.
@@ -197,13 +86,11 @@ func (j *judge) of(k *Kind, set, maker string, o client.Object) verdict {
 		// The cluster may still be deleting its objects.
 		return verdict{reason: m.void, gone: true, early: j.memory.Clusters[maker].Left > 0}
 	}
-	switch why, ok := m.in[set]; {
+	switch s, ok := m.in[set]; {
 	case !ok:
 		return verdict{reason: noCluster(set, maker), early: true}
-	case why != "":
-		return verdict{reason: why}
-	case !m.grant.IsIn(set):
-		return verdict{reason: fmt.Sprintf("the grant of cluster %s does not include clusterset %s", maker, set), gone: true}
+	case s.reason != "":
+		return s.verdict
 	}
 	r := j.statement(k, o, o.GetName(), m.grant.Key)
 	switch {
@@ -227,16 +114,24 @@ func (j *judge) keeps(k *Kind, set, maker string, copy client.Object, name strin
 		switch {
 		case m == nil:
 			return true // it counted when it was copied
-		case m.void != "":
+		case m.void != "" || m.in[set].gone:
 			return false
 		case m.grant.Serial == 0:
 			return true
-		case !m.grant.IsIn(set) || k.exceeds(copy, m.grant) != "":
+		case k.exceeds(copy, m.grant) != "":
 			return false
 		}
 		key = m.grant.Key
 	}
 	return j.statement(k, copy, name, key).err == nil
+}
+
+// published returns the grant of this cluster as it publishes it in a clusterset.
+func (j *judge) published(set string) string {
+	if token, ok := j.disclosed[set]; ok {
+		return token
+	}
+	return trust.Bare(j.Grant) // which proves nothing
 }
 
 // removed reports whether a cluster's grant is void.

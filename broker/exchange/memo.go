@@ -54,6 +54,7 @@ func (m *memo[K, V]) turn(n int) {
 // and in the copies. They are known by their digests, as others choose how long they are.
 type memos struct {
 	grants  memo[tokenKey, grantResult]
+	own     memo[tokenKey, map[string]string]
 	revoked memo[tokenKey, trust.Revocation]
 	left    memo[tokenKey, trust.Leaving]
 	tokens  memo[tokenKey, bool]
@@ -88,6 +89,7 @@ type statementResult struct {
 
 func (m *memos) turn() {
 	m.grants.turn(purge)
+	m.own.turn(purge)
 	m.revoked.turn(purge)
 	m.left.turn(purge)
 	m.tokens.turn(purge)
@@ -102,6 +104,14 @@ func (m *memos) grant(o client.Object, administrator trust.PublicKey) (trust.Gra
 		return grantResult{g, err}
 	})
 	return r.grant, r.err
+}
+
+// published returns what this cluster publishes of its grant, by clusterset.
+func (m *memos) published(token string) map[string]string {
+	return m.own.of(keyOfToken(token, trust.PublicKey{}), func() map[string]string {
+		tokens, _ := trust.Published(token)
+		return tokens
+	})
 }
 
 // revocation returns the revocation that a Cluster carries; zero if it carries no valid one.

@@ -40,6 +40,9 @@ type Record struct {
 	// Left is when the cluster has left, by its own clock, with the grant of Serial and Invited: no
 	// grant until then is acceptable, and not that one either. It is 0 if the cluster has not left.
 	Left int64 `json:"left,omitempty"`
+	// Removed is by clusterset from which the administrator has removed the cluster: the serial of the
+	// removal. No grant until then is acceptable there.
+	Removed map[string]int64 `json:"removed,omitempty"`
 	// Key is the cluster's key. What is below is about signatures of that key: with a new key, a
 	// cluster starts anew.
 	Key trust.PublicKey `json:"key,omitzero"`
@@ -90,10 +93,11 @@ func (r Record) whyVoid(id string, g trust.Grant) string {
 // Bounds of a Memory, which then has less than 1 MiB as JSON: a ConfigMap holds no more. There are
 // more records than members of a broker.
 const (
-	maxGone      = 4096 // of all clusters together
+	maxGone      = 2048 // of all clusters together
 	maxGoneOfOne = 64
 	maxRecords   = 2500
-	maxPlace     = 64 // bytes of a place
+	maxRemoved   = 1024 // of all clusters together
+	maxPlace     = 64   // bytes of a place
 )
 
 // least returns the least acceptable sequence number of an object that has no copy.
@@ -114,7 +118,7 @@ func (m *Memory) own() {
 		m.Clusters = map[string]Record{}
 	}
 	for id, r := range m.Clusters {
-		r.Gone = maps.Clone(r.Gone)
+		r.Gone, r.Removed = maps.Clone(r.Gone), maps.Clone(r.Removed)
 		m.Clusters[id] = r
 	}
 }
@@ -154,6 +158,9 @@ func (m *Memory) merge(o Memory) {
 		m.change(id, func(r *Record) {
 			r.leave(trust.Leaving{Grant: other.grant(), Time: other.Left})
 			r.Revoked = max(r.Revoked, other.Revoked)
+			for set, serial := range other.Removed {
+				r.remove(set, serial)
+			}
 			if r.Key == other.Key || other.Key.IsZero() {
 				r.addGone(other)
 			}
@@ -180,6 +187,7 @@ func (r *Record) addGone(other Record) {
 // the records of the clusters about which the administrator has signed nothing for the longest time.
 // The record of the broker stays.
 func (m *Memory) trim() {
+	m.trimRemoved()
 	total := 0
 	for id := range m.Clusters {
 		m.drop(id, len(m.Clusters[id].Gone)-maxGoneOfOne)

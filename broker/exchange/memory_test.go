@@ -116,6 +116,7 @@ func TestMemoryMerges(t *testing.T) {
 		"remembers": {Serial: 10, Key: first, Gone: map[string]int64{"a": 50}},
 		"left":      {Serial: 10, Key: first, Left: 12},
 		"back":      {Serial: 10, Key: first, Left: 12},
+		"removed":   {Removed: map[string]int64{"a": 5, "b": 9}},
 	}}
 	there := Memory{Last: 4, Clusters: map[string]Record{
 		"both":      {Serial: 9, Key: first, Floor: 8, Gone: map[string]int64{"a": 90, "c": 30}},
@@ -127,6 +128,7 @@ func TestMemoryMerges(t *testing.T) {
 		"remembers": {Serial: 10, Key: first, Floor: 100},
 		"left":      {Serial: 10, Key: first},
 		"back":      {Serial: 11, Key: second},
+		"removed":   {Removed: map[string]int64{"a": 7, "c": 1}},
 	}}
 	want := Memory{Last: 5, changed: true, Clusters: map[string]Record{
 		"both":    {Serial: 10, Key: first, Floor: 8, Gone: map[string]int64{"a": 100, "b": 20, "c": 30}},
@@ -137,6 +139,7 @@ func TestMemoryMerges(t *testing.T) {
 		"revoked": {Serial: 10, Key: first, Revoked: 11},
 		"left":    {Serial: 10, Key: first, Left: 12},
 		"back":    {Serial: 11, Key: second},
+		"removed": {Removed: map[string]int64{"a": 7, "b": 9, "c": 1}},
 	}}
 	for i, pair := range [][2]Memory{{here, there}, {there, here}} {
 		got := clone(pair[0])
@@ -272,15 +275,35 @@ func TestMemoryOfTooManyClusters(t *testing.T) {
 	require.EqualValues(t, 100, m.least(submarinerv1.BrokerID, "CablePolicies/default/plain"))
 }
 
+// Of too many removals from clustersets, the oldest are dropped, and those that make no difference.
+func TestMemoryOfTooManyRemovals(t *testing.T) {
+	var m Memory
+	for i := range maxRemoved {
+		m.change(fmt.Sprint("c", i), func(r *Record) { r.remove("a", int64(100+i)) })
+	}
+	m.change("again", func(r *Record) { r.remove("a", 5); r.atLeast(trust.Grant{Serial: 6}) })
+	m.trim()
+	require.Empty(t, m.Clusters["again"].Removed, "no grant until then is acceptable")
+	require.EqualValues(t, 100, m.Clusters["c0"].Removed["a"])
+	m.change("late", func(r *Record) { r.remove("a", 5000) })
+	m.trim()
+	require.Empty(t, m.Clusters["c0"].Removed)
+	require.EqualValues(t, 101, m.Clusters["c1"].Removed["a"])
+	require.EqualValues(t, 5000, m.Clusters["late"].Removed["a"])
+}
+
 // The largest Memory fits into a ConfigMap, which holds 1 MiB. Otherwise it could not be stored, and
 // a restart of the gateway would lose it.
 func TestMemoryFits(t *testing.T) {
-	m := Memory{Administrator: keyFor(t, 0), Last: math.MaxInt64}
+	m := Memory{Administrator: keyFor(t, 0), Last: math.MaxInt64, Grant: strings.Repeat("x", 100<<10)} // see trust.MaxSets
 	kind := Kind{Name: "CablePolicies"}
 	for c := range maxRecords {
 		id := fmt.Sprintf("%063d", c)
 		m.change(id, func(r *Record) {
-			*r = Record{Serial: math.MaxInt64, Invited: math.MaxInt64, Revoked: math.MaxInt64, Left: math.MaxInt64, Key: keyFor(t, c), Floor: math.MaxInt64}
+			if *r = (Record{}); c < maxRemoved {
+				r.remove(fmt.Sprintf("%041d", c), math.MaxInt64)
+			}
+			*r = Record{Removed: r.Removed, Serial: math.MaxInt64, Invited: math.MaxInt64, Revoked: math.MaxInt64, Left: math.MaxInt64, Key: keyFor(t, c), Floor: math.MaxInt64}
 		})
 		for i := range maxGoneOfOne {
 			if c*maxGoneOfOne < maxGone {

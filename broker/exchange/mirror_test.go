@@ -16,6 +16,7 @@ import (
 
 	submarinerv1 "subctl/api/submariner/v1"
 	"subctl/api/submariner/v1alpha1"
+	"subctl/broker/trust"
 )
 
 func westEndpoint(t *testing.T, i int, annotation string) *submarinerv1.Endpoint {
@@ -47,6 +48,7 @@ func refusals(t *testing.T, m *mirror, local ...client.Object) (texts []string, 
 	there := memberCluster(t, "west")
 	here := there.DeepCopy()
 	here.Namespace, here.Annotations[submarinerv1.ClusterSetsAnnotation] = "here", "default"
+	here.Annotations[submarinerv1.GrantAnnotation] = trust.Bare(here.Annotations[submarinerv1.GrantAnnotation])
 	writes, refused := planned(t, Snapshot{ClusterID: "east", Namespace: "here", Local: append(local, here), Sets: []SetSnapshot{
 		{Set: Set{Name: "default", Namespace: "hub"}, Known: known, Objects: append(objects, there)},
 	}})

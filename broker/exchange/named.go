@@ -9,6 +9,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	submarinerv1 "subctl/api/submariner/v1"
+	"subctl/broker/trust"
 )
 
 // This file plans kinds of the Named way. A local object with a name of this cluster was
@@ -207,6 +208,9 @@ func (p *namedPlan) copyFrom(from client.Object, sets []string, have client.Obje
 		if text := from.GetAnnotations()[a]; text != "" {
 			annotations[a] = text
 		}
+	}
+	if token := annotations[submarinerv1.GrantAnnotation]; token != "" {
+		annotations[submarinerv1.GrantAnnotation] = trust.Bare(token) // the same from all clustersets
 	}
 	sets = slices.Compact(sets)
 	annotations[submarinerv1.ClusterSetsAnnotation] = strings.Join(sets, ",")

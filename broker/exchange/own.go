@@ -98,6 +98,9 @@ func (p *namedPlan) publishIn(set SetSnapshot, wants, there map[string]client.Ob
 			p.refuse(p.ours[name], true, "%v", err)
 			continue
 		}
+		if p.kind.Named.HasGrant {
+			annotations[submarinerv1.GrantAnnotation] = p.judge.published(set.Name)
+		}
 		if slot != "" {
 			annotations[slotAnnotation] = slot
 		}
@@ -153,12 +156,12 @@ type signature struct {
 }
 
 // signed returns the annotations of an object of this cluster as a clusterset should hold it: with
-// its proofs. there is the object as the clusterset holds it, or nil. Its signature is kept if it
+// its signature. there is the object as the clusterset holds it, or nil. Its signature is kept if it
 // fits. Otherwise the object gets a new one, later than all before: the other clusters may have
 // seen that it was deleted, and do not accept its earlier versions. limit is the clusterset that
 // the object is limited to, or empty.
 func (p *kindPlan) signed(want client.Object, limit string, there client.Object) (map[string]string, error) {
-	hasGrant, token, now := p.kind.Named != nil && p.kind.Named.HasGrant, "", p.Now.UnixMilli()
+	token, now := "", p.Now.UnixMilli()
 	if there != nil && p.sameStatement(want, there) {
 		r := p.judge.statement(p.kind, there, want.GetName(), p.Key.Public())
 		if r.err == nil && r.set == limit && now-r.sequence < p.kind.renewAt(p.ClusterID) {
@@ -188,9 +191,6 @@ func (p *kindPlan) signed(want client.Object, limit string, there client.Object)
 		annotations = map[string]string{}
 	}
 	annotations[submarinerv1.SignatureAnnotation] = token
-	if hasGrant {
-		annotations[submarinerv1.GrantAnnotation] = p.Grant
-	}
 	return annotations, nil
 }
 

@@ -13,6 +13,7 @@ import (
 	"subctl/broker"
 	"subctl/broker/brokertest"
 	"subctl/broker/exchange"
+	"subctl/broker/trust"
 )
 
 const here = "submariner-operator"
@@ -28,6 +29,9 @@ func unlabelled(o client.Object) client.Object {
 func copied(o client.Object, sets string) client.Object {
 	signed("", o)
 	o.SetNamespace(here)
+	if token, ok := o.GetAnnotations()[submarinerv1.GrantAnnotation]; ok {
+		brokertest.Annotate(o, submarinerv1.GrantAnnotation, trust.Bare(token))
+	}
 	brokertest.Annotate(o, submarinerv1.ClusterSetsAnnotation, sets)
 	return o
 }
@@ -35,7 +39,7 @@ func copied(o client.Object, sets string) client.Object {
 // set returns a clusterset with objects, which their owners have signed.
 func set(name string, objects ...client.Object) exchange.SetSnapshot {
 	for _, o := range objects {
-		signed(name, o)
+		brokertest.PublishIn(signed(name, o), name)
 	}
 	return unsigned(name, objects...)
 }
@@ -233,10 +237,14 @@ func TestFederatedFields(t *testing.T) {
 	want.Labels = map[string]string{"a": "b", submarinerv1.ClusterIDLabel: "east"}
 	want.Spec.ClusterSets = []string{"default"}
 	brokertest.SignAt(want, "", now.UnixMilli())
+	brokertest.PublishIn(want, "default")
 	require.Equal(t, want, writes[0].Object)
+	token := brokertest.Identity("east").Grant
+	brokertest.Annotate(want, submarinerv1.GrantAnnotation, token)
 
 	writes, _ = plan(exchange.Kinds(), exchange.Snapshot{ClusterID: "west", Namespace: here, Sets: []exchange.SetSnapshot{set("lab", want.DeepCopy()), set("default", want.DeepCopy())}})
 	want.Namespace, want.Annotations[submarinerv1.ClusterSetsAnnotation] = here, "default,lab"
+	want.Annotations[submarinerv1.GrantAnnotation] = trust.Bare(token)
 	want.Spec.ClusterSets = []string{"default", "lab"}
 	require.Equal(t, want, writes[0].Object)
 }

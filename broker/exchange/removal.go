@@ -1,6 +1,7 @@
 package exchange
 
 import (
+	"cmp"
 	"maps"
 	"slices"
 
@@ -37,18 +38,55 @@ func Removals(cm *corev1.ConfigMap) ([]Removal, error) {
 }
 
 // RemovalOf returns what a Cluster on the broker states for which IsRemoved is true. It reports whether
-// the administrator has signed that, or the cluster itself. key is the administrator's public key, as text.
+// the cluster is no member any more: the administrator has signed that, or the cluster itself. A cluster
+// that was removed from one clusterset is a member. key is the administrator's public key, as text.
 func RemovalOf(c *submarinerv1.Cluster, key string) (Removal, bool) {
 	out := Removal{Cluster: c.Name}
 	administrator, err := trust.ParsePublic(key)
 	if err != nil {
 		return out, false
 	}
-	if r, err := administrator.Revocation(c.Annotations[submarinerv1.RevocationAnnotation]); err == nil && r.Cluster == c.Name {
+	if r, err := administrator.Revocation(c.Annotations[submarinerv1.RevocationAnnotation]); err == nil && r.Cluster == c.Name && r.Set == "" {
 		out.Time = r.Serial
 		return out, true
 	}
 	l, err := administrator.Leaving(c.Annotations[submarinerv1.LeavingAnnotation])
 	out.Left, out.Time = true, l.Time
 	return out, err == nil && l.Grant.Cluster == c.Name
+}
+
+// remove notes that the administrator has removed the cluster from a clusterset.
+func (r *Record) remove(set string, serial int64) {
+	if r.Removed == nil {
+		r.Removed = map[string]int64{}
+	}
+	r.Removed[set] = max(r.Removed[set], serial)
+}
+
+// trimRemoved drops the removals from clustersets that make no difference, because no grant until then is
+// acceptable in any clusterset, and the oldest of more than maxRemoved.
+func (m *Memory) trimRemoved() {
+	type removal struct {
+		id, set string
+		serial  int64
+	}
+	var all []removal
+	for id, r := range m.Clusters {
+		for set, serial := range r.Removed {
+			if serial < r.grant().Authority() {
+				delete(r.Removed, set)
+			} else {
+				all = append(all, removal{id, set, serial})
+			}
+		}
+	}
+	if len(all) <= maxRemoved {
+		return
+	}
+	slices.SortFunc(all, func(a, b removal) int {
+		return cmp.Or(cmp.Compare(b.serial, a.serial), cmp.Compare(a.id, b.id), cmp.Compare(a.set, b.set))
+	})
+	for _, r := range all[maxRemoved:] {
+		delete(m.Clusters[r.id].Removed, r.set)
+	}
 }

@@ -130,7 +130,10 @@ func (r *renewal) Resync() error { return nil }
 func (m *Memory) renew(i Identity, id, token string) bool {
 	offered := i
 	offered.Grant = token
-	if _, err := offered.check(id); token == "" || err != nil || !newerGrant(i.Administrator, token, m.newest(i, id).Grant) {
+	if !newerGrant(i.Administrator, token, m.newest(i, id).Grant) {
+		return false
+	}
+	if _, err := offered.check(id); err != nil {
 		return false
 	}
 	if m.Administrator != i.Administrator {
@@ -142,9 +145,12 @@ func (m *Memory) renew(i Identity, id, token string) bool {
 
 // newest returns the identity with the newest grant.
 func (m *Memory) newest(i Identity, id string) Identity {
+	if !newerGrant(i.Administrator, m.Grant, i.Grant) {
+		return i
+	}
 	remembered := i
 	remembered.Grant = m.Grant
-	if _, err := remembered.check(id); m.Grant == "" || err != nil || !newerGrant(i.Administrator, m.Grant, i.Grant) {
+	if _, err := remembered.check(id); err != nil {
 		return i
 	}
 	return remembered
@@ -156,11 +162,11 @@ func newerGrant(administrator trust.PublicKey, token, than string) bool {
 	if token == "" || token == than {
 		return false
 	}
-	g, err := administrator.Grant(token)
+	g, err := administrator.Grant(trust.Bare(token))
 	if err != nil {
 		return false
 	}
-	before, err := administrator.Grant(than)
+	before, err := administrator.Grant(trust.Bare(than))
 	return err != nil || g.Compare(before) > 0
 }
 

@@ -9,10 +9,10 @@ import (
 
 // This file is about the Clusters that take the place of the Cluster of a removed cluster in the
 // broker's namespace of a clusterset. They are empty, except for the proof that the cluster was
-// revoked, or has left, and are not copied. The members remember that, whatever becomes of the
+// revoked, everywhere or in this clusterset, or has left, and are not copied. The members remember that, whatever becomes of the
 // object. If the cluster joins again, its own Cluster replaces it.
 
-// Revoked returns the Cluster of a revoked cluster. revocation is the result of
+// Revoked returns the Cluster of a cluster that was revoked, or removed from a clusterset. revocation is the result of
 // trust.Key.SignRevocation.
 func Revoked(namespace, id, revocation string) *submarinerv1.Cluster {
 	return removed(namespace, id, submarinerv1.RevocationAnnotation, revocation)
@@ -35,7 +35,7 @@ func removed(namespace, id, annotation, proof string) *submarinerv1.Cluster {
 }
 
 // IsRemoved reports whether a Cluster on the broker is the result of Revoked or Left: the cluster is
-// no member.
+// no member of the clusterset.
 func IsRemoved(c *submarinerv1.Cluster) bool { return isRemoved(c) }
 
 func isRemoved(o client.Object) bool {

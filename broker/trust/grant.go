@@ -28,38 +28,17 @@ type Grant struct {
 	Networks []netip.Prefix `json:"networks"`
 	// Gateways is the most gateways that the cluster may announce.
 	Gateways int `json:"gateways"`
-	// Sets are the clustersets that the cluster is in, sorted.
-	Sets []string `json:"sets"`
+	// Sets are the clustersets that the token of the grant discloses, sorted, and Whole is whether
+	// these are all that the cluster is in. What is signed commits to the clustersets, but does not
+	// name them: see Published.
+	Sets  []string `json:"-"`
+	Whole bool     `json:"-"`
 	// Serial is when the grant was signed, in milliseconds since 1970. Of two grants for one
 	// cluster the newer one counts: see Compare.
 	Serial int64 `json:"serial"`
 	// Invited is the serial of the invitation with which the grant was signed; 0 if the
 	// administrator has signed it.
 	Invited int64 `json:"-"`
-}
-
-// Invitation lets the holder of a key sign grants for one cluster within bounds.
-type Invitation struct {
-	// Key verifies the grants that are signed with the invitation.
-	Key PublicKey `json:"key"`
-	// Cluster is the ID of the invited cluster.
-	Cluster string `json:"cluster"`
-	// Networks contain the networks that may be granted; any, if empty.
-	Networks []netip.Prefix `json:"networks,omitempty"`
-	// Gateways is the most gateways that may be granted.
-	Gateways int `json:"gateways"`
-	// Sets are the clustersets that may be granted.
-	Sets []string `json:"sets"`
-	// Serial is when the invitation was signed, and Expires when it ends, both in
-	// milliseconds since 1970. A grant of a later serial than Expires is not valid.
-	Serial  int64 `json:"serial"`
-	Expires int64 `json:"expires"`
-}
-
-// Revocation makes all grants and invitations of a cluster void that were signed until Serial.
-type Revocation struct {
-	Cluster string `json:"cluster"`
-	Serial  int64  `json:"serial"` // milliseconds since 1970
 }
 
 // Types of signatures, in the header.
@@ -72,120 +51,100 @@ const (
 	typeStatement  = "subctl-statement+jws"
 )
 
-// invited is a grant that was signed with an invitation.
-type invited struct {
-	Grant      Grant  `json:"grant"`
-	Invitation string `json:"invitation"` // signed by the administrator
+// signedGrant is a Grant as it is signed. A grant that was signed with an invitation contains the bare
+// token of the invitation.
+type signedGrant struct {
+	Grant
+	Root       digest `json:"root,omitzero"` // of the tree of the clustersets
+	Invitation string `json:"invitation,omitempty"`
 }
 
-// SignGrant signs a grant with the administrator's key.
-func (k Key) SignGrant(g Grant) (string, error) { return k.sign(typeGrant, g) }
-
-// SignInvitation signs an invitation with the administrator's key.
-func (k Key) SignInvitation(i Invitation) (string, error) { return k.sign(typeInvitation, i) }
+// SignGrant signs a grant with the administrator's key. The token discloses all clustersets.
+func (k Key) SignGrant(g Grant) (string, error) {
+	root, whole, err := commit(g.Sets)
+	if err != nil {
+		return "", err
+	}
+	jws, err := k.sign(typeGrant, signedGrant{Grant: g, Root: root})
+	return jws + separator + whole, err
+}
 
 // SignInvitedGrant signs a grant with the key of an invitation, which is the result of
-// SignInvitation.
+// SignInvitation. The token discloses all clustersets.
 func (k Key) SignInvitedGrant(g Grant, invitation string) (string, error) {
-	return k.sign(typeInvited, invited{g, invitation})
+	root, whole, err := commit(g.Sets)
+	if err != nil {
+		return "", err
+	}
+	bare, invited, _ := strings.Cut(invitation, separator)
+	jws, err := k.sign(typeInvited, signedGrant{Grant: g, Root: root, Invitation: bare})
+	return jws + separator + whole + separator + invited, err
 }
 
-// SignRevocation signs a revocation with the administrator's key.
-func (k Key) SignRevocation(r Revocation) (string, error) { return k.sign(typeRevocation, r) }
-
 // Grant verifies a grant with the administrator's public key. The grant was signed by the
-// administrator, or by an invitation of the administrator and within its bounds.
+// administrator, or by an invitation of the administrator and within its bounds. It has the
+// clustersets that the token discloses.
 func (p PublicKey) Grant(token string) (Grant, error) {
-	var g Grant
-	typ, err := headerType(token)
-	if err != nil {
-		return Grant{}, err
-	}
-	if typ == typeInvited {
-		g, err = p.invited(token)
-	} else {
-		err = p.verify(typeGrant, token, &g)
-	}
-	if err == nil {
-		err = g.check()
-	}
+	g, err := p.grant(token)
 	if err != nil {
 		return Grant{}, fmt.Errorf("its grant is not valid: %w", err)
 	}
 	return g, nil
 }
 
-func (p PublicKey) invited(token string) (Grant, error) {
-	var claimed invited
-	if err := peek(token, &claimed); err != nil { // only to find the invitation; verified below
-		return Grant{}, err
-	}
-	i, err := p.Invitation(claimed.Invitation)
+func (p PublicKey) grant(token string) (Grant, error) {
+	jws, disclosed, err := split(token)
 	if err != nil {
 		return Grant{}, err
 	}
-	var g invited
-	if err := i.Key.verify(typeInvited, token, &g); err != nil {
+	typ, err := headerType(jws)
+	if err != nil {
 		return Grant{}, err
 	}
-	g.Grant.Invited = max(1, i.Serial)
-	return g.Grant, i.Covers(g.Grant)
+	if typ == typeInvited {
+		return p.invited(jws, disclosed)
+	}
+	var g signedGrant
+	if err := p.verify(typeGrant, jws, &g); err != nil {
+		return Grant{}, err
+	}
+	if len(disclosed) > 1 {
+		return Grant{}, errors.New("it discloses clustersets of an invitation that it does not have")
+	}
+	if err := g.open(disclosed); err != nil {
+		return Grant{}, err
+	}
+	return g.Grant, g.check()
 }
 
-// Invitation verifies an invitation with the administrator's public key. It may have expired.
-func (p PublicKey) Invitation(token string) (Invitation, error) {
-	var i Invitation
-	if err := p.verify(typeInvitation, token, &i); err != nil {
-		return Invitation{}, fmt.Errorf("its invitation is not valid: %w", err)
+// open sets the clustersets of a grant to those that are disclosed.
+func (g *signedGrant) open(d disclosures) (err error) {
+	if g.Root == (digest{}) {
+		return errors.New("it was signed by an earlier version: the cluster must join again with subctl join")
 	}
-	if i.Key.IsZero() || i.Cluster == "" {
-		return Invitation{}, errors.New("its invitation is not valid: it lacks a key or a cluster ID")
-	}
-	return i, nil
+	g.Sets, g.Whole, err = d.open(0, g.Root)
+	return err
 }
 
-// Revocation verifies a revocation with the administrator's public key.
-func (p PublicKey) Revocation(token string) (Revocation, error) {
-	var r Revocation
-	if err := p.verify(typeRevocation, token, &r); err != nil {
-		return Revocation{}, fmt.Errorf("the revocation is not valid: %w", err)
+// ClaimedGrant returns what a grant states, whoever signed it: to show it, not to trust it.
+func ClaimedGrant(token string) (Grant, error) {
+	jws, disclosed, err := split(token)
+	if err != nil {
+		return Grant{}, err
 	}
-	return r, nil
-}
-
-// Covers returns an error that says what a grant exceeds; nil if the invitation allows it.
-func (i Invitation) Covers(g Grant) error {
-	switch {
-	case g.Cluster != i.Cluster:
-		return fmt.Errorf("the invitation is for cluster %q, not %q", i.Cluster, g.Cluster)
-	case g.Serial < i.Serial || g.Serial > i.Expires:
-		return fmt.Errorf("the invitation was valid from %s until %s, and the grant was signed at %s", Stamp(i.Serial), Stamp(i.Expires), Stamp(g.Serial))
-	case g.Gateways > i.Gateways:
-		return fmt.Errorf("the invitation is for %d gateways, not %d", i.Gateways, g.Gateways)
+	var g signedGrant
+	if err := peek(jws, &g); err != nil {
+		return Grant{}, err
 	}
-	for _, set := range g.Sets {
-		if !i.IsFor(set) {
-			return fmt.Errorf("the invitation is for clustersets %s, not for %s", strings.Join(i.Sets, ", "), set)
+	if g.Invitation != "" {
+		var i signedInvitation
+		if err := peek(g.Invitation, &i); err != nil {
+			return Grant{}, err
 		}
+		g.Invited = max(1, i.Serial)
 	}
-	for _, n := range g.Networks {
-		if !i.Allows(n) {
-			return fmt.Errorf("the invitation does not cover network %s", n)
-		}
-	}
-	return nil
-}
-
-// Allows reports whether a network may be granted.
-func (i Invitation) Allows(n netip.Prefix) bool { return len(i.Networks) == 0 || within(n, i.Networks) }
-
-// IsFor reports whether a clusterset may be granted.
-func (i Invitation) IsFor(set string) bool { return slices.Contains(i.Sets, set) }
-
-// Revokes reports whether a revocation makes a grant void: one that was signed until then, or
-// with an invitation that was.
-func (r Revocation) Revokes(g Grant) bool {
-	return g.Cluster == r.Cluster && g.Authority() <= r.Serial
+	err = g.open(disclosed)
+	return g.Grant, err
 }
 
 // Authority returns when the administrator signed a grant, or the invitation with which it was
@@ -222,7 +181,7 @@ func (g Grant) Later(now, invited int64) int64 {
 // Covers reports whether a network is within a grant's networks.
 func (g Grant) Covers(n netip.Prefix) bool { return within(n, g.Networks) }
 
-// IsIn reports whether the cluster is in a clusterset.
+// IsIn reports whether the token of the grant discloses that the cluster is in a clusterset.
 func (g Grant) IsIn(set string) bool { return slices.Contains(g.Sets, set) }
 
 // check returns what a grant lacks.
@@ -253,25 +212,3 @@ func within(n netip.Prefix, networks []netip.Prefix) bool {
 // Stamp formats a serial or a sequence number, which is a time in milliseconds since 1970 (UTC),
 // such as 2026-07-14T10:00:00Z (RFC 3339).
 func Stamp(ms int64) string { return time.UnixMilli(ms).UTC().Format(time.RFC3339) }
-
-// ClaimedGrant returns what a grant states, whoever signed it: to show it, not to trust it.
-func ClaimedGrant(token string) (Grant, error) {
-	var g Grant
-	typ, err := headerType(token)
-	if err != nil {
-		return Grant{}, err
-	}
-	if typ != typeInvited {
-		return g, peek(token, &g)
-	}
-	var claimed invited
-	var i Invitation
-	if err := peek(token, &claimed); err != nil {
-		return Grant{}, err
-	}
-	if err := peek(claimed.Invitation, &i); err != nil {
-		return Grant{}, err
-	}
-	claimed.Grant.Invited = max(1, i.Serial)
-	return claimed.Grant, nil
-}

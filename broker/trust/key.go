@@ -24,6 +24,12 @@ func NewKey() (Key, error) {
 	return Key{private}, nil
 }
 
+// newSecret returns a new random secret.
+func newSecret() (secret digest) {
+	rand.Read(secret[:]) // never fails
+	return secret
+}
+
 // ParseKey parses the result of Key.Seed.
 func ParseKey(seed []byte) (Key, error) {
 	if len(seed) != ed25519.SeedSize {

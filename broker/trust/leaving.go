@@ -15,13 +15,13 @@ type Leaving struct {
 
 // leaving is a Leaving as it is signed.
 type leaving struct {
-	Grant string `json:"grant"` // signed
+	Grant string `json:"grant"` // signed; it discloses no clusterset
 	Time  int64  `json:"time"`
 }
 
 // SignLeaving signs that a cluster leaves. k is the key of the cluster, and grant its signed grant.
 func (k Key) SignLeaving(grant string, time int64) (string, error) {
-	return k.sign(typeLeaving, leaving{grant, time})
+	return k.sign(typeLeaving, leaving{Bare(grant), time})
 }
 
 // Leaving verifies that a cluster has left. p is the administrator's key, which verifies the grant;

@@ -32,13 +32,19 @@ func aGrant(key Key) Grant {
 	}
 }
 
+// whole returns a grant whose token discloses all clustersets.
+func whole(g Grant) Grant {
+	g.Whole = true
+	return g
+}
+
 func TestGrantIsWhatWasSigned(t *testing.T) {
 	admin, east := newKey(t), newKey(t)
 	token, err := admin.SignGrant(aGrant(east))
 	require.NoError(t, err)
 	g, err := admin.Public().Grant(token)
 	require.NoError(t, err)
-	require.Equal(t, aGrant(east), g)
+	require.Equal(t, whole(aGrant(east)), g)
 	require.True(t, g.Covers(netip.MustParsePrefix("10.1.2.0/24")))
 	require.False(t, g.Covers(netip.MustParsePrefix("10.0.0.0/8")), "larger than granted")
 	require.False(t, g.Covers(netip.MustParsePrefix("1.1.1.1/32")))
@@ -54,27 +60,33 @@ func TestForgedGrants(t *testing.T) {
 		return token
 	}
 	header := func(s string) string { return base64.RawURLEncoding.EncodeToString([]byte(s)) }
-	parts := strings.Split(good, ".")
-	noKey := aGrant(east)
-	noKey.Key = PublicKey{}
+	parts := strings.Split(Bare(good), ".")
+	rooted := func(change func(*Grant)) signedGrant {
+		g := signedGrant{Grant: aGrant(east), Root: digest{1}}
+		change(&g.Grant)
+		return g
+	}
 	for name, token := range map[string]string{
 		"none":               "",
 		"garbage":            "garbage",
-		"another key":        sign(other, typeGrant, aGrant(east)),
-		"another type":       sign(admin, typeStatement, aGrant(east)),
+		"another key":        sign(other, typeGrant, rooted(func(*Grant) {})),
+		"another type":       sign(admin, typeStatement, rooted(func(*Grant) {})),
 		"payload altered":    parts[0] + "." + header(`{"cluster":"west"}`) + "." + parts[2],
 		"no signature":       parts[0] + "." + parts[1] + ".",
 		"algorithm none":     header(`{"alg":"none","typ":"subctl-grant+jws"}`) + "." + parts[1] + ".",
 		"algorithm HMAC":     header(`{"alg":"HS256","typ":"subctl-grant+jws"}`) + "." + parts[1] + "." + parts[2],
-		"too long":           good + strings.Repeat("A", maxToken),
-		"without a key":      sign(admin, typeGrant, noKey),
-		"without an ID":      sign(admin, typeGrant, Grant{Key: east.Public(), Serial: 1}),
-		"without a serial":   sign(admin, typeGrant, Grant{Cluster: "east", Key: east.Public()}),
+		"too long":           Bare(good) + strings.Repeat("A", maxToken),
+		"an earlier version": sign(admin, typeGrant, aGrant(east)),
+		"without a key":      sign(admin, typeGrant, rooted(func(g *Grant) { g.Key = PublicKey{} })),
+		"without an ID":      sign(admin, typeGrant, rooted(func(g *Grant) { g.Cluster = "" })),
+		"without a serial":   sign(admin, typeGrant, rooted(func(g *Grant) { g.Serial = 0 })),
 		"not JSON of a type": sign(admin, typeGrant, []int{1}),
 	} {
 		_, err := admin.Public().Grant(token)
 		require.Error(t, err, name)
 	}
+	_, err = admin.Public().Grant(sign(admin, typeGrant, rooted(func(*Grant) {})))
+	require.NoError(t, err, "none of that")
 	_, err = PublicKey{}.Grant(good)
 	require.Error(t, err, "no key is pinned")
 }
@@ -96,7 +108,7 @@ func TestInvitedGrants(t *testing.T) {
 		if err == nil {
 			require.EqualValues(t, 500, got.Invited)
 			g.Invited = 500
-			require.Equal(t, g, got)
+			require.Equal(t, whole(g), got)
 			require.True(t, Revocation{Cluster: "east", Serial: 500}.Revokes(got), "the invitation is void, and what was signed with it later")
 			require.False(t, Revocation{Cluster: "east", Serial: 499}.Revokes(got))
 		}
@@ -137,6 +149,7 @@ func TestRevocations(t *testing.T) {
 	west := aGrant(east)
 	west.Cluster = "west"
 	require.False(t, r.Revokes(west))
+	require.False(t, Revocation{Cluster: "east", Set: "default", Serial: 1000}.Revokes(aGrant(east)), "in one clusterset")
 	_, err = newKey(t).Public().Revocation(token)
 	require.Error(t, err)
 }
@@ -157,7 +170,9 @@ func TestHostileLeavings(t *testing.T) {
 	grant := sign(admin, aGrant(east))
 	l, err := admin.Public().Leaving(leave(east, grant, 7))
 	require.NoError(t, err)
-	require.Equal(t, Leaving{aGrant(east), 7}, l)
+	bare := aGrant(east)
+	bare.Sets = nil // nobody learns of them
+	require.Equal(t, Leaving{bare, 7}, l)
 
 	parts := strings.Split(leave(east, grant, 7), ".")
 	swapped := strings.Split(leave(east, sign(admin, aGrant(other)), 7), ".")

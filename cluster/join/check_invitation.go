@@ -40,6 +40,12 @@ func checkInvitation(r request) ([]string, error) {
 			errs = append(errs, fmt.Errorf("the join file is for clusterset %s, not %s: specify it with --clusterset, or %s", strings.Join(i.Sets, ", "), set, remedy))
 		}
 	}
+	for _, set := range g.Sets {
+		if at := r.revoked(set); at > 0 && at >= i.Serial {
+			errs = append(errs, fmt.Errorf("the administrator of the broker has removed cluster %s from clusterset %s at %s, after the join file was written: %s",
+				r.ClusterID, set, trust.Stamp(at), remedy))
+		}
+	}
 	if t := r.member.Trust; t != nil && len(r.granted(g)) > 0 {
 		errs = append(errs, notOlder(trust.Grant{Serial: i.Expires, Invited: i.Serial}, r.lastGrant()))
 	}

@@ -141,6 +141,29 @@ func TestCheckInvitationIsOlderThanTheGrant(t *testing.T) {
 	require.NoError(t, err)
 }
 
+// The members do not accept a grant of an invitation from before the cluster was removed from a clusterset.
+func TestCheckInvitationIsOlderThanARemoval(t *testing.T) {
+	s := normal()
+	for _, r := range []trust.Revocation{{Cluster: "west", Set: "default", Serial: 5000}, {Cluster: "west", Set: "prod", Serial: 9000}, {Cluster: "east", Set: "default", Serial: 9000}} {
+		token, err := administrator.SignRevocation(r)
+		require.NoError(t, err)
+		s.b.Revocations = append(s.b.Revocations, token)
+	}
+	i := trust.Invitation{
+		Key: brokertest.Key("invitee").Public(), Cluster: "west", Gateways: 2, Sets: []string{"default"},
+		Serial: 5000, Expires: time.Now().Add(time.Hour).UnixMilli(),
+	}
+	invite(t, s.file, i)
+	_, err := s.plan()
+	require.EqualError(t, err, "the administrator of the broker has removed cluster west from clusterset default at 1970-01-01T00:00:05Z, after the join file was written: "+
+		"ask the administrator of the broker for another file (subctl invite)")
+	i.Serial++
+	invite(t, s.file, i)
+	p, err := s.plan()
+	require.NoError(t, err)
+	require.NotNil(t, p)
+}
+
 // invite makes a join file the file for one cluster.
 func invite(t *testing.T, f *broker.JoinFile, i trust.Invitation) {
 	t.Helper()

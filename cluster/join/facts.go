@@ -1,6 +1,7 @@
 package join
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -146,9 +147,10 @@ type BrokerFacts struct {
 	// Holder is the ServiceAccount of the cluster that has claimed the cluster ID; nil if
 	// none has.
 	Holder *corev1.ServiceAccount
-	// Revocation is the revocation that a clusterset has in place of the Cluster with the cluster ID,
-	// and Leaving the statement of the cluster that it has left; empty if none has.
-	Revocation, Leaving string
+	// Revocations are the revocations that clustersets have in place of the Cluster with the cluster ID,
+	// and Leaving is the statement of the cluster that it has left; empty if none has.
+	Revocations []string
+	Leaving     string
 	// Members are the objects in the clustersets that the cluster joins.
 	Members []catalog.Set
 }
@@ -215,7 +217,8 @@ func ReadBrokerFacts(ctx context.Context, s cluster.Side, ns, clusterID string, 
 		}
 		clusters.Items = slices.DeleteFunc(clusters.Items, func(c submarinerv1.Cluster) bool {
 			if exchange.IsRemoved(&c) && c.Name == clusterID {
-				f.Revocation, f.Leaving = c.Annotations[submarinerv1.RevocationAnnotation], c.Annotations[submarinerv1.LeavingAnnotation]
+				f.Revocations = append(f.Revocations, c.Annotations[submarinerv1.RevocationAnnotation])
+				f.Leaving = cmp.Or(c.Annotations[submarinerv1.LeavingAnnotation], f.Leaving)
 			}
 			return exchange.IsRemoved(&c)
 		})

@@ -93,7 +93,7 @@ func MakePlan(o Options, file *broker.JoinFile, f *Facts, b *BrokerFacts) (*Plan
 	services, _, _ := r.services()
 	p.Submariner = r.submariner(pods, services)
 	p.Grant, p.Trust, p.Left = r.grant(), f.Trust, r.left()
-	p.NewKeys = b.Holder == nil || r.revoked() || p.Left.Serial > 0
+	p.NewKeys = b.Holder == nil || r.revoked("") > 0 || p.Left.Serial > 0
 	p.LastGrant, p.Granted = r.lastGrant(), r.granted(p.Grant)
 	if p.Before != nil {
 		p.Changes = changes(p.Before.Spec, p.Submariner.Spec)

@@ -32,11 +32,16 @@ func readTrust(ctx context.Context, c client.Reader) (*cluster.Trust, error) {
 	return &t, nil
 }
 
-// revoked reports whether the administrator of the join file has revoked the cluster, which has not
-// published anything since.
-func (r request) revoked() bool {
-	v, err := r.file.Administrator.Revocation(r.broker.Revocation)
-	return err == nil && v.Cluster == r.ClusterID
+// revoked returns when the administrator of the join file has revoked the cluster, which has not
+// published anything since, in milliseconds since 1970; 0 if it is not revoked. If set is not empty, it
+// returns when the administrator has removed the cluster from this clusterset.
+func (r request) revoked(set string) (at int64) {
+	for _, token := range r.broker.Revocations {
+		if v, err := r.file.Administrator.Revocation(token); err == nil && v.Cluster == r.ClusterID && v.Set == set {
+			at = max(at, v.Serial)
+		}
+	}
+	return at
 }
 
 // left returns the grant with which a cluster with this ID has left, and not published anything since;

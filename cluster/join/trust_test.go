@@ -30,7 +30,7 @@ func TestTrustOfAJoin(t *testing.T) {
 	require.Equal(t, administrator.Public(), first.Administrator)
 	grant, err := administrator.Public().Grant(first.Grant)
 	require.NoError(t, err)
-	require.Equal(t, trust.Grant{Cluster: "west", Gateways: 1, Key: first.Key.Public(), Serial: 1_000_000}, grant)
+	require.Equal(t, trust.Grant{Cluster: "west", Gateways: 1, Key: first.Key.Public(), Serial: 1_000_000, Whole: true}, grant)
 
 	j.Plan.Trust, j.Plan.Granted = &first, nil
 	again, err := j.trust(false, noon.Add(time.Hour))
@@ -123,13 +123,13 @@ func TestKeysOfAJoin(t *testing.T) {
 	}{
 		"a member":                         {BrokerFacts{Holder: holder}, false},
 		"a new cluster":                    {BrokerFacts{}, true},
-		"removed":                          {BrokerFacts{Revocation: revocation(administrator, "west")}, true},
-		"removed, and an interrupted join": {BrokerFacts{Holder: holder, Revocation: revocation(administrator, "west")}, true},
-		"what somebody else has signed":    {BrokerFacts{Holder: holder, Revocation: revocation(brokertest.Key("x"), "west")}, false},
+		"removed":                          {BrokerFacts{Revocations: []string{revocation(administrator, "west")}}, true},
+		"removed, and an interrupted join": {BrokerFacts{Holder: holder, Revocations: []string{revocation(administrator, "west")}}, true},
+		"what somebody else has signed":    {BrokerFacts{Holder: holder, Revocations: []string{revocation(brokertest.Key("x"), "west")}}, false},
 		"it has left":                      {BrokerFacts{Holder: holder, Leaving: leaving(brokertest.Key("west"), "west")}, true},
 		"it has left, somebody else says":  {BrokerFacts{Holder: holder, Leaving: leaving(brokertest.Key("east"), "west")}, false},
 		"another has left":                 {BrokerFacts{Holder: holder, Leaving: leaving(brokertest.Key("east"), "east")}, false},
-		"the removal of another":           {BrokerFacts{Holder: holder, Revocation: revocation(administrator, "east")}, false},
+		"the removal of another":           {BrokerFacts{Holder: holder, Revocations: []string{revocation(administrator, "east")}}, false},
 	} {
 		c.facts.Broker = &v1alpha1.Broker{}
 		c.facts.Version, c.facts.Sets = "v1.36.3", []string{"default"}

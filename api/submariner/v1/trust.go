@@ -8,11 +8,14 @@ const (
 	// object was made on the broker.
 	SignatureAnnotation = "submariner.io/signature"
 	// GrantAnnotation is on Clusters. It states what the cluster may be, signed by the
-	// administrator. On a Submariner, it is the grant that join stored in the cluster's Secret, for
+	// administrator, and discloses the clusterset in which the Cluster is published: see
+	// trust.Published. On the service account of a cluster, it is the grant that the administrator
+	// has renewed, with all clustersets. On a Submariner, it is the grant that join stored in the cluster's Secret, for
 	// people who may not read Secrets.
 	GrantAnnotation = "submariner.io/grant"
 	// RevocationAnnotation is on the Cluster that takes the place of a revoked cluster's on the
-	// broker. It makes the grants of that cluster void, signed by the administrator.
+	// broker. It makes the grants of that cluster void, everywhere or in one clusterset, signed by
+	// the administrator.
 	RevocationAnnotation = "submariner.io/revocation"
 	// LeavingAnnotation is on the Cluster that takes the place of the Cluster of a cluster that has
 	// left. It makes the grants void that the cluster had, signed by the cluster itself.
