@@ -189,12 +189,15 @@ func published(ctx context.Context, c client.Client, base string, sets []string,
 	return most, nil
 }
 
-// expel takes the rights of a member in a clusterset away.
+// expel takes the rights of a member in a clusterset away, and first those of the join file for the cluster, with
+// which the cluster could take its rights back.
 func expel(ctx context.Context, c client.Client, base, set, clusterID string) error {
 	ns := NamespaceIn(base, set)
-	b := &rbacv1.RoleBinding{ObjectMeta: metav1.ObjectMeta{Name: memberBindingName(clusterID), Namespace: ns}}
-	if err := client.IgnoreNotFound(c.Delete(ctx, b)); err != nil {
-		return fmt.Errorf("removing the rights of cluster %s in clusterset %s: %w", clusterID, set, err)
+	for _, name := range []string{InviteeName(clusterID), memberBindingName(clusterID)} {
+		b := &rbacv1.RoleBinding{ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: ns}}
+		if err := client.IgnoreNotFound(c.Delete(ctx, b)); err != nil {
+			return fmt.Errorf("removing the rights of cluster %s in clusterset %s: %w", clusterID, set, err)
+		}
 	}
 	if ns == base {
 		return nil

@@ -1,6 +1,8 @@
 package broker_test
 
 import (
+	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -13,6 +15,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 
 	submarinerv1 "subctl/api/submariner/v1"
+	"subctl/api/submariner/v1alpha1"
 	"subctl/broker"
 	"subctl/broker/brokertest"
 	"subctl/broker/trust"
@@ -64,6 +67,51 @@ func TestHostileInviteeOfAClusterSet(t *testing.T) {
 			require.True(t, apierrors.IsForbidden(err), "%v", err)
 		})
 	}
+}
+
+// A join file gives no cluster the rights of a member where it is not invited, nor where the administrator has
+// removed the cluster since: neither of its clusterset, nor of the base namespace, which has its identity.
+func TestHostileInviteeEntersAgain(t *testing.T) {
+	d, ctx := &deployed{brokertest.Deploy(t, kubetest.Shared(t), "a")}, t.Context()
+	a := broker.NamespaceIn(d.NS, "a")
+	bind := func(invitee client.Client, id string) error {
+		sa := &corev1.ServiceAccount{}
+		require.NoError(t, d.Admin.Get(ctx, client.ObjectKey{Namespace: d.NS, Name: broker.MemberName(id)}, sa))
+		return invitee.Create(ctx, &rbacv1.RoleBinding{
+			ObjectMeta: metav1.ObjectMeta{Namespace: d.NS, Name: sa.Name + "-" + broker.MemberRoleName,
+				OwnerReferences: []metav1.OwnerReference{{APIVersion: "v1", Kind: "ServiceAccount", Name: sa.Name, UID: sa.UID}}},
+			RoleRef:  rbacv1.RoleRef{Kind: "Role", Name: broker.MemberRoleName, APIGroup: rbacv1.GroupName},
+			Subjects: []rbacv1.Subject{{Kind: "ServiceAccount", Name: sa.Name, Namespace: d.NS}},
+		})
+	}
+	invitee := d.invitee(t, "east", "a")
+	_, err := broker.AddMember(ctx, invitee, d.NS, "east", "uid-east", broker.Reservation{Sets: []string{"a"}})
+	require.NoError(t, err)
+	require.True(t, apierrors.IsForbidden(bind(invitee, "east")), "it is not invited to clusterset default")
+
+	remove := func(id, set string) {
+		sa := &corev1.ServiceAccount{}
+		require.NoError(t, d.Admin.Get(ctx, client.ObjectKey{Namespace: d.NS, Name: broker.MemberName(id)}, sa))
+		brokertest.Annotate(sa, submarinerv1.GrantAnnotation, brokertest.IdentityIn(id, set).Grant)
+		require.NoError(t, d.Admin.Update(ctx, sa))
+		_, err := broker.ChangeSets(ctx, d.Admin, d.NS, []string{"default", "a"}, broker.SetChange{Cluster: id, Remove: []string{set}}, broker.Reservation{}, brokertest.Administrator(), time.Now())
+		require.NoError(t, err)
+	}
+	remove("east", "a")
+	brokertest.Eventually(t, func() bool {
+		return apierrors.IsForbidden(invitee.List(ctx, &submarinerv1.ClusterList{}, client.InNamespace(a)))
+	})
+	_, err = broker.AddMember(ctx, invitee, d.NS, "east", "uid-east", broker.Reservation{Sets: []string{"a"}})
+	require.True(t, apierrors.IsForbidden(err), "%v", err)
+
+	invitee = d.invitee(t, "north", "default")
+	_, err = broker.AddMember(ctx, invitee, d.NS, "north", "uid-north", broker.Reservation{})
+	require.NoError(t, err)
+	remove("north", "default")
+	brokertest.Eventually(t, func() bool {
+		return apierrors.IsForbidden(invitee.List(ctx, &submarinerv1.ClusterList{}, client.InNamespace(d.NS)))
+	})
+	require.True(t, apierrors.IsForbidden(bind(invitee, "north")), "it was removed from clusterset default")
 }
 
 // Who is invited signs its grant with any serial until the invitation expires. When the administrator changes the
@@ -119,4 +167,57 @@ func TestHostileMemberPublishesNoGrant(t *testing.T) {
 			}
 		})
 	}
+}
+
+// The rights of the holder of a join file, by its Roles: it may bind the Role of all members, with which a cluster
+// enters a clusterset, only in the clustersets of the file, and until the cluster is removed from them.
+func TestHostileInviteeBindsMembers(t *testing.T) {
+	const base, a = submarinerv1.BrokerNamespace, submarinerv1.BrokerNamespace + "-a"
+	for _, sets := range [][]string{{"a"}, {"default"}, {"a", "default"}} {
+		t.Run(strings.Join(sets, ","), func(t *testing.T) {
+			scheme, err := kube.NewScheme()
+			require.NoError(t, err)
+			c := fake.NewClientBuilder().WithScheme(scheme).Build()
+			b := &v1alpha1.Broker{ObjectMeta: metav1.ObjectMeta{Name: v1alpha1.BrokerName, Namespace: base}}
+			objects, _ := broker.NewSets(t.Context(), c, b, []string{"default", "a"}) // the client has no discovery
+			for _, o := range objects {
+				require.NoError(t, c.Create(t.Context(), o))
+			}
+			for _, o := range []client.Object{
+				&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: base, Labels: map[string]string{submarinerv1.ClusterSetLabel: "default"}}},
+				&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: base, Name: "kube-root-ca.crt"}, Data: map[string]string{corev1.ServiceAccountRootCAKey: "a certificate"}},
+				&corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: base, Name: broker.MemberName("east"), Annotations: map[string]string{submarinerv1.GrantAnnotation: brokertest.IdentityIn("east", "a", "default").Grant}}},
+			} {
+				require.NoError(t, client.IgnoreAlreadyExists(c.Create(t.Context(), o)))
+			}
+			_, _ = broker.InviteCluster(t.Context(), c, b, broker.Invitation{URL: "https://hub", PSK: make(broker.Secret, 48), Administrator: brokertest.Administrator(), TTL: time.Hour},
+				trust.Invitation{Cluster: "east", Gateways: 1, Sets: sets}, time.Now()) // the client makes no tokens
+			for ns, set := range map[string]string{base: "default", a: "a"} {
+				require.Equal(t, slices.Contains(sets, set), mayBind(t, c, ns, broker.MemberRoleName), "members in %s", ns)
+			}
+			require.True(t, mayBind(t, c, base, broker.MemberName("east")) && mayBind(t, c, base, broker.MemberName("east")+"-token-invited"), "its identity and its token")
+			require.False(t, mayBind(t, c, base, broker.MemberName("west")) || mayBind(t, c, base, broker.JoinerName))
+
+			_, err = broker.ChangeSets(t.Context(), c, base, []string{"default", "a"}, broker.SetChange{Cluster: "east", Remove: sets}, broker.Reservation{}, brokertest.Administrator(), time.Now())
+			require.NoError(t, err)
+			require.False(t, mayBind(t, c, base, broker.MemberRoleName) || mayBind(t, c, a, broker.MemberRoleName), "after its removal")
+		})
+	}
+}
+
+// mayBind reports whether the holder of the join file for east may bind a Role in a namespace.
+func mayBind(t *testing.T, c client.Client, ns, role string) bool {
+	t.Helper()
+	bindings := &rbacv1.RoleBindingList{}
+	require.NoError(t, c.List(t.Context(), bindings, client.InNamespace(ns)))
+	return slices.ContainsFunc(bindings.Items, func(b rbacv1.RoleBinding) bool {
+		bound := &rbacv1.Role{}
+		if b.Subjects[0].Name != broker.InviteeName("east") {
+			return false
+		}
+		require.NoError(t, c.Get(t.Context(), client.ObjectKey{Namespace: ns, Name: b.RoleRef.Name}, bound))
+		return slices.ContainsFunc(bound.Rules, func(r rbacv1.PolicyRule) bool {
+			return slices.Contains(r.Verbs, "bind") && (len(r.ResourceNames) == 0 || slices.Contains(r.ResourceNames, role))
+		})
+	})
 }

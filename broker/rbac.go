@@ -49,11 +49,14 @@ func joinerRole(ns, base string, kinds exchange.Table) *rbacv1.Role {
 	rules = append(rules, kinds.Rules([]string{"create"})...) // empty objects: see joinerPolicy
 	if ns != base {
 		rules = append(rules, placeRules()...)
+	} else { // who is invited to other clustersets only has identityRole, and may not make a member of this one
+		rules = append(rules, rbacv1.PolicyRule{APIGroups: []string{rbacv1.GroupName}, Resources: []string{"roles"}, ResourceNames: []string{MemberRoleName}, Verbs: []string{"bind"}})
 	}
 	return &rbacv1.Role{ObjectMeta: metav1.ObjectMeta{Name: JoinerName, Namespace: ns}, Rules: rules}
 }
 
-// placeRules returns the rights to make Roles and to bind them. names restricts which of them can be read.
+// placeRules returns the rights to make Roles and to bind them. names restricts which of them can be read, and which
+// Roles can be bound.
 //
 // The API server lets a user make Roles with rights that the user does not have only with the verbs
 // escalate and bind. The admission policy of the joiner restricts which Roles, and is in force before
@@ -63,7 +66,8 @@ func placeRules(names ...string) []rbacv1.PolicyRule {
 	return []rbacv1.PolicyRule{
 		{APIGroups: group, Resources: []string{"roles", "rolebindings"}, Verbs: []string{"create"}},
 		{APIGroups: group, Resources: []string{"roles", "rolebindings"}, Verbs: []string{"get"}, ResourceNames: names},
-		{APIGroups: group, Resources: []string{"roles"}, Verbs: []string{"escalate", "bind"}},
+		{APIGroups: group, Resources: []string{"roles"}, Verbs: []string{"escalate"}},
+		{APIGroups: group, Resources: []string{"roles"}, Verbs: []string{"bind"}, ResourceNames: names},
 	}
 }
 
