@@ -151,7 +151,7 @@ func TestClusterOf(t *testing.T) {
 		ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{"env": "lab"}},
 		Spec:       submarinerv1.ClusterSpec{ClusterID: "east", ClusterSets: []string{"what", "it", "says"}},
 	}
-	require.Equal(t, Cluster{ID: "east", Labels: c.Labels, }, ClusterOf(c), "a cluster about which nothing is known is in no clusterset")
+	require.Equal(t, Cluster{ID: "east", Labels: c.Labels}, ClusterOf(c), "a cluster about which nothing is known is in no clusterset")
 	c.Annotations = map[string]string{submarinerv1.ClusterSetsAnnotation: "blue,default"}
 	require.Equal(t, []string{"blue", "default"}, ClusterOf(c).Sets)
 }
