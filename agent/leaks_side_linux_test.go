@@ -79,6 +79,9 @@ func (m *member) snapshot(t testing.TB, node string, others ...*member) mesh.Sna
 		for _, o := range other.announced {
 			copied := o.DeepCopyObject().(client.Object)
 			copied.SetLabels(map[string]string{submarinerv1.ClusterIDLabel: other.id})
+			if _, ok := copied.(*submarinerv1.Cluster); ok {
+				copied.SetAnnotations(map[string]string{submarinerv1.ClusterSetsAnnotation: submarinerv1.DefaultClusterSet})
+			}
 			all = append(all, copied)
 		}
 	}

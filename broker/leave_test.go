@@ -32,8 +32,9 @@ func TestLeave(t *testing.T) {
 	d, ctx := deployReal(t, kubetest.Shared(t)), t.Context()
 	east := d.Join(t, "east", "uid-east")
 	require.NoError(t, fillOrChange(ctx, east, cluster(d.NS, "east")))
+	statement := leaving(t, "east")
 	for range 2 { // it can be repeated
-		without, err := broker.Leave(ctx, east, d.NS, []string{submarinerv1.DefaultClusterSet}, "east", leaving(t, "east"))
+		without, err := broker.Leave(ctx, east, d.NS, []string{submarinerv1.DefaultClusterSet}, "east", statement)
 		require.NoError(t, err)
 		require.Empty(t, without)
 	}
@@ -42,7 +43,7 @@ func TestLeave(t *testing.T) {
 	c := &submarinerv1.Cluster{}
 	require.NoError(t, d.Admin.Get(ctx, client.ObjectKey{Namespace: d.NS, Name: "east"}, c))
 	require.True(t, exchange.IsRemoved(c))
-	require.Equal(t, map[string]string{submarinerv1.LeavingAnnotation: leaving(t, "east")}, c.Annotations)
+	require.Equal(t, map[string]string{submarinerv1.LeavingAnnotation: statement}, c.Annotations)
 	state, err := broker.Look(ctx, d.Admin, d.NS)
 	require.NoError(t, err)
 	require.NotContains(t, state.Members, "east")
