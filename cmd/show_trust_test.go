@@ -54,6 +54,9 @@ func grantedCluster(namespace, id string, arrived, signed time.Duration, grant s
 	c.CreationTimestamp = metav1.NewTime(now.Add(-arrived))
 	brokertest.SignAt(c, "", ago(signed))
 	brokertest.Annotate(c, submarinerv1.GrantAnnotation, grant)
+	if namespace == submarinerv1.OperatorNamespace { // a copy notes where it was found
+		brokertest.Annotate(c, submarinerv1.ClusterSetsAnnotation, submarinerv1.DefaultClusterSet)
+	}
 	return c
 }
 
