@@ -56,10 +56,3 @@ func makerOf(o client.Object) string {
 	}
 	return submarinerv1.BrokerID
 }
-
-func makerName(o client.Object) string {
-	if id := makerOf(o); id != submarinerv1.BrokerID {
-		return fmt.Sprintf("cluster %.63s", id)
-	}
-	return "the broker"
-}
