@@ -235,7 +235,7 @@ func (o *openConnections) peak() int {
 	return o.most
 }
 
-// add notes a new connection, and forgets those that were closed.
+// add adds a new connection and removes closed ones.
 func (o *openConnections) add(c *tls.Conn) {
 	o.Lock()
 	defer o.Unlock()

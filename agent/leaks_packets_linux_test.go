@@ -34,8 +34,8 @@ func (m *member) service() string  { return fmt.Sprintf("10.101.0.%d", m.n) }   
 func (m *member) nodePort() string { return fmt.Sprintf("10.111.2.%d", 90+m.n) } // at the worker
 func (m *member) routed() string   { return fmt.Sprintf("10.111.200.%d", m.n) }  // without translation
 
-// watch counts packets with a marker that arrive at nodes and pods of other members than from, through cables, and
-// those that the hub sends to others than from. from may be nil. A packet to a Service of the hub that kube-proxy does
+// watch counts packets with a marker that arrive through cables at nodes and pods of members other than from, and packets
+// that the hub sends to members other than from. from may be nil. A packet to a Service of the hub that kube-proxy does
 // not translate takes the hub's default route, to nobody.
 func (w *leakWorld) watch(from *member) {
 	table := func(ns *nstest.NS, hook, which string) {
@@ -137,8 +137,8 @@ func send(t testing.TB, from *nstest.NS, packets [][]byte) {
 }
 
 // packets returns what a member sends towards another: to all its addresses, and to addresses of the hub that lead
-// there, with its own source, those of the hub and of the target, and that of nobody; and to the hub in the name of the
-// target, so that the hub's answers and errors would go there.
+// there. The sources are its own, the hub's, the target's and one that nobody has. It also sends packets to the hub in the
+// name of the target, so that the hub's answers and errors would go there.
 func (w *leakWorld) packets(from, to *member) (out [][]byte) {
 	add := func(src, dst string) {
 		out = append(out, bodies(src, dst, to.mark())...)

@@ -3,11 +3,9 @@ package broker
 import (
 	"context"
 	"fmt"
-	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -49,19 +47,4 @@ func announce(ctx context.Context, c client.Client, base string, sets []string, 
 			_ = c.Patch(ctx, sa, client.MergeFrom(was), client.FieldOwner(kube.FieldOwner))
 		}
 	}
-}
-
-// membersOf returns the clusters that have the rights of a member in a namespace.
-func membersOf(ctx context.Context, c client.Client, ns string) (ids []string, err error) {
-	bindings := &rbacv1.RoleBindingList{}
-	if err := c.List(ctx, bindings, client.InNamespace(ns)); err != nil {
-		return nil, err
-	}
-	for _, b := range bindings.Items {
-		account, member := strings.CutSuffix(b.Name, memberBindingSuffix)
-		if id, ok := strings.CutPrefix(account, memberPrefix); ok && member && b.RoleRef.Name == MemberRoleName {
-			ids = append(ids, id)
-		}
-	}
-	return ids, nil
 }

@@ -16,8 +16,7 @@ import (
 	"subctl/internal/kubetest"
 )
 
-// A change of a clusterset is announced to those of its members that are in more clustersets than they watch, and to
-// nobody else.
+// A change of a clusterset is announced only to members that are in more clustersets than they watch.
 func TestAnnounceChange(t *testing.T) {
 	d := brokertest.Deploy(t, kubetest.Shared(t), "a", "b")
 	grantOf := map[string]string{"few": brokertest.IdentityIn("few", "a", "b").Grant}

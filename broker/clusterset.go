@@ -147,8 +147,8 @@ func ChangeSets(ctx context.Context, c client.Client, base string, sets []string
 	return grant, nil
 }
 
-// removeWithoutGrant takes the rights and the objects of a member away that publishes no valid grant, why: it does not
-// keep its rights by that.
+// removeWithoutGrant removes the rights and the objects of a member without a valid grant. why is what is wrong with the
+// grant. Otherwise a member could keep its rights by publishing none.
 func removeWithoutGrant(ctx context.Context, c client.Client, base string, change SetChange, why error) error {
 	for _, set := range change.Remove {
 		if err := expel(ctx, c, base, set, change.Cluster); err != nil {
@@ -189,8 +189,8 @@ func published(ctx context.Context, c client.Client, base string, sets []string,
 	return most, nil
 }
 
-// expel takes the rights of a member in a clusterset away, and first those of the join file for the cluster, with
-// which the cluster could take its rights back.
+// expel ends the rights of a member in a clusterset. The rights of the join file for the cluster end first: with
+// them the cluster could bind itself again.
 func expel(ctx context.Context, c client.Client, base, set, clusterID string) error {
 	ns := NamespaceIn(base, set)
 	for _, name := range []string{InviteeName(clusterID), memberBindingName(clusterID)} {

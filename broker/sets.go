@@ -5,7 +5,9 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strings"
 
+	rbacv1 "k8s.io/api/rbac/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
@@ -35,4 +37,19 @@ func ClusterSets(ctx context.Context, c client.Client, base string) ([]ClusterSe
 	}
 	slices.SortFunc(out, func(a, b ClusterSet) int { return cmp.Compare(a.Name, b.Name) })
 	return out, nil
+}
+
+// membersOf returns the clusters that have the rights of a member in a namespace.
+func membersOf(ctx context.Context, c client.Client, ns string) (ids []string, err error) {
+	bindings := &rbacv1.RoleBindingList{}
+	if err := c.List(ctx, bindings, client.InNamespace(ns)); err != nil {
+		return nil, err
+	}
+	for _, b := range bindings.Items {
+		account, member := strings.CutSuffix(b.Name, memberBindingSuffix)
+		if id, ok := strings.CutPrefix(account, memberPrefix); ok && member && b.RoleRef.Name == MemberRoleName {
+			ids = append(ids, id)
+		}
+	}
+	return ids, nil
 }

@@ -1,6 +1,7 @@
 package cmd
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -49,7 +50,7 @@ func (o *createSets) newSets(ctx context.Context, g *globals, file *broker.JoinF
 		return join.NewSets{}, errors.Join(err, cli.UsageError(errors.New("--create-clusterset: this join file is an invitation, which is for certain clustersets of the broker: "+
 			"ask the administrator of the broker to create them (subctl clusterset create) and for another invitation")))
 	}
-	admin, err := g.ClientFor(ctx, o.contextName(g))
+	admin, err := g.ClientFor(ctx, cmp.Or(o.context, *g.Flags.Context))
 	if err != nil {
 		return join.NewSets{}, err
 	}
@@ -78,13 +79,6 @@ func (o *createSets) where() string {
 		return "the cluster that joins"
 	}
 	return fmt.Sprintf("the cluster of context %q", o.context)
-}
-
-func (o *createSets) contextName(g *globals) string {
-	if o.context != "" {
-		return o.context
-	}
-	return *g.Flags.Context
 }
 
 // setsToJoin returns the clustersets that a cluster can join: the sets of its invitation, or else all

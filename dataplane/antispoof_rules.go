@@ -162,15 +162,14 @@ func (a Antispoof) foreignRules(r *antispoofRules) {
 	}
 	// To compare the name of a device takes longer than to compare a source or to find it in a hash, and less time than
 	// to find it in a set of intervals.
-	unlessUsual := AntispoofForeign
-	if remote, _ := a.RemoteSets(); remote != nil {
-		unlessUsual = AntispoofIn
+	intervals, _ := a.RemoteSets()
+	if intervals != nil {
 		usual(AntispoofIn)
 	}
 	for _, m := range from {
 		r.jump(AntispoofForeign, AntispoofIn, m)
 	}
-	if unlessUsual == AntispoofForeign {
+	if intervals == nil {
 		usual(AntispoofForeign)
 	}
 	var others []Match

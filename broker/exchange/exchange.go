@@ -99,7 +99,7 @@ func New(c Config) *Exchange {
 	}
 	return &Exchange{
 		config: c, kick: wake.NewSignal(), paces: newPaces(c.Kinds), status: Status{Reading: true},
-		watched: (mostWatches - 1) / len(c.Kinds), rounds: newRounds(), // one watch is that of the grant
+		watched: c.Kinds.mostWatched(), rounds: newRounds(),
 	}
 }
 

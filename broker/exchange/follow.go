@@ -85,8 +85,8 @@ func (s side) restart() {
 	}
 }
 
-// watchable returns which clustersets to watch: those with the most members and, of those with equally many, the
-// first by name. Until all of them were read, those that are watched stay so.
+// watchable returns which clustersets to watch: those with the most members, and the first by name where the numbers are
+// equal. Until all clustersets were read, the watched ones stay the same.
 func watchable(sets []*followed, most int) map[*followed]bool {
 	order := slices.Clone(sets)
 	if len(order) > most {

@@ -8,7 +8,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// The clustersets with the most members are watched, then the first by name; until all were read, those that are.
+// The clustersets with the most members are watched. Until all clustersets were read, the watched ones stay the same.
 func TestWatchable(t *testing.T) {
 	kinds := Kinds()
 	set := func(name string, members int, known bool) *followed {

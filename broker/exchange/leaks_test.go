@@ -1,13 +1,11 @@
 package exchange_test
 
 import (
-	"bytes"
 	"log/slog"
 	"maps"
 	"net/netip"
 	"slices"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -25,6 +23,7 @@ import (
 	"subctl/broker/trust"
 	"subctl/internal/kubetest"
 	"subctl/internal/measure"
+	"subctl/internal/nstest"
 )
 
 // The leak matrix of the API: every member of a hub with spokes tries everything that an API server can do, with its
@@ -92,24 +91,7 @@ type insider struct {
 	sets   []string
 	rights []right
 	http   *httpClient
-	log    *lockedBuffer
-}
-
-type lockedBuffer struct {
-	mu sync.Mutex
-	b  bytes.Buffer
-}
-
-func (l *lockedBuffer) Write(p []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.b.Write(p)
-}
-
-func (l *lockedBuffer) String() string {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.b.String()
+	log    *nstest.Buffer
 }
 
 func (w *leakWorld) namespacesOf(sets []string) (out []string) {
@@ -149,7 +131,7 @@ func newLeakWorld(t *testing.T) *leakWorld {
 	w := &leakWorld{Broker: brokertest.Deploy(t, server, "a", "b", "c"), t: t, members: map[string]*insider{}}
 	gate := kubetest.NewGate(t, server)
 	for id, sets := range setsOfMembers {
-		m := &insider{site: newSite(t, w.Broker, gate, id, sets...), id: id, sets: sets, rights: rights, log: &lockedBuffer{}}
+		m := &insider{site: newSite(t, w.Broker, gate, id, sets...), id: id, sets: sets, rights: rights, log: &nstest.Buffer{}}
 		w.members[id] = m
 		m.config.Log = slog.New(slog.NewTextHandler(m.log, &slog.HandlerOptions{Level: slog.LevelDebug}))
 		m.http = newHTTPClient(t, m.config.Broker)

@@ -151,4 +151,6 @@ func (s side) poll(ctx context.Context, lists *rate.Limiter) (again bool) {
 }
 
 // MostWatched returns how many clustersets a cluster watches. It polls the others.
-func MostWatched() int { return (mostWatches - 1) / len(Kinds()) } // one watch is that of the grant
+func MostWatched() int { return Kinds().mostWatched() }
+
+func (t Table) mostWatched() int { return (mostWatches - 1) / len(t) } // one watch is for the grant

@@ -145,7 +145,7 @@ func (n *NS) Run(command string) string {
 // Its output goes to the test's log.
 func (n *NS) Start(command string) (stop func()) {
 	n.t.Helper()
-	var out lockedBuffer
+	var out Buffer
 	cmd := exec.Command("sh", "-c", command)
 	cmd.Stdout, cmd.Stderr = &out, &out
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // so that the shell's children can be ended too
