@@ -50,6 +50,16 @@ E2E_CNI := flannel-vxlan/iptables flannel-host-gw/nftables
 e2e-cni: build lab image ## tests in the lab, with flannel (root)
 	SUBCTL_BENCH= E2E_CNI='$(E2E_CNI)' SUBCTL_REQUIRE_ROOT=1 IMAGE=$(IMAGE) go test -count=1 -timeout 10m -tags e2e -run CNI -v ./scripts/e2e
 
+# Each failure of a gateway happens so often, under each of these cables.
+FAILOVER_RUNS   := 20
+FAILOVER_CABLES := vxlan,vxlan+wireguard
+failover: build lab image ## what failures of a gateway cost; writes docs/failover.json and the table in docs/failover.md (root)
+	E2E_FAILOVER=$(FAILOVER_RUNS) E2E_FAILOVER_CABLES=$(FAILOVER_CABLES) E2E_FAILOVER_JSON=docs/failover.json SUBCTL_REQUIRE_ROOT=1 IMAGE=$(IMAGE) go test -count=1 -timeout 10h -tags e2e -run '^TestL1Failover$$' -v ./scripts/e2e
+	go run ./scripts/faildoc docs
+
+e2e-failover: build lab image ## each failure of a gateway once (root)
+	E2E_FAILOVER=1 E2E_FAILOVER_CABLES=vxlan SUBCTL_REQUIRE_ROOT=1 IMAGE=$(IMAGE) go test -count=1 -timeout 20m -tags e2e -run '^TestL1Failover$$' -v ./scripts/e2e
+
 BENCH := $(CURDIR)/dist/benchmarks.json
 bench: export SUBCTL_BENCH := $(BENCH)
 bench: prereqs build lab ## measure; writes docs/benchmarks.md and docs/benchmarks.json, and fails if a target was missed (root)
@@ -97,4 +107,4 @@ prereqs: ## install the Debian packages that the lab and the tests need (root)
 help: ## list the targets
 	@grep -hE '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 12
 
-.PHONY: build demo demo-down test unit test-kernel e2e e2e-cni hostile fuzz bench vet lint generate generated golden lab lab-up lab-down image prereqs help
+.PHONY: build demo demo-down test unit test-kernel e2e e2e-cni e2e-failover failover hostile fuzz bench vet lint generate generated golden lab lab-up lab-down image prereqs help

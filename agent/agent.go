@@ -21,6 +21,7 @@ import (
 	"log/slog"
 	"net/http"
 	"slices"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -41,6 +42,7 @@ import (
 	"subctl/dataplane"
 	"subctl/internal/alarm"
 	"subctl/internal/kube"
+	"subctl/internal/wake"
 )
 
 // Kernel is what an agent needs of the kernel of its node. Package cmd passes the real one.
@@ -51,6 +53,8 @@ type Kernel struct {
 	Target func(dataplane.Owner) (dataplane.Target, error)
 	// Watch signals changes of the kernel, at most once per quiet.
 	Watch func(ctx context.Context, quiet time.Duration) (<-chan struct{}, error)
+	// ListenEchoes opens a socket for datagrams that other nodes forward back.
+	ListenEchoes func(ctx context.Context, port int) (parts.Echoes, error)
 	// ListenUDP opens a UDP port on all of the node's addresses.
 	ListenUDP func(ctx context.Context, port int) (discovery.Datagrams, error)
 }
@@ -69,6 +73,9 @@ type agent struct {
 	reports client.Reader      // of the API server itself, for recall
 	events  events.EventRecorder
 	meters  *meters
+
+	node sync.Mutex     // held while the node is read and changed
+	last *mesh.Snapshot // of the last plan; nil if there is none
 
 	books   books
 	memory  *mesh.Memory      // nil until recall has read it
@@ -100,7 +107,7 @@ func (a *agent) Reconcile(ctx context.Context, _ reconcile.Request) (reconcile.R
 	if !a.pace.Allow() {
 		return reconcile.Result{RequeueAfter: loopPause}, nil
 	}
-	snap, err := a.snapshot(ctx)
+	p, err := a.pass(ctx)
 	if errors.Is(err, parts.ErrTooEarly) {
 		return reconcile.Result{}, nil // the part nudges the loop
 	}
@@ -109,12 +116,40 @@ func (a *agent) Reconcile(ctx context.Context, _ reconcile.Request) (reconcile.R
 		a.fault.Report(a.Log, slog.LevelError, failed, err)
 		return reconcile.Result{}, err
 	}
+	fault := p.fault
+	if !errors.Is(p.mistake, mesh.ErrNotJoined) {
+		fault = errors.Join(fault, a.report(ctx, p.snap, a.Role.Report(p.snap, p.plan, p.out), p.out))
+	}
+	a.logFault(p.mistake, fault, p.out)
+	if fault != nil {
+		return reconcile.Result{}, fault
+	}
+	return reconcile.Result{RequeueAfter: a.Role.Resync}, nil
+}
+
+// passed is the result of one pass of the loop.
+type passed struct {
+	snap           mesh.Snapshot
+	plan           mesh.Plan
+	mistake, fault error
+	out            mesh.Outcome
+}
+
+// pass makes the node hold a new plan. Except for what a new agent recalls, it waits for no API server.
+func (a *agent) pass(ctx context.Context) (passed, error) {
+	a.node.Lock()
+	defer a.node.Unlock()
+	snap, err := a.snapshot(ctx)
+	if err != nil {
+		return passed{}, err
+	}
 	a.setDebug(snap)
 	start := time.Now()
 	var ops []dataplane.Op
 	plan, mistake := a.Role.Plan(snap)
 	var fault error
-	if mistake == nil {
+	if a.last = nil; mistake == nil {
+		a.last = &snap
 		ops, fault = a.sync(ctx, plan)
 	}
 	out := plan.Outcome(snap.Now, mistake, fault)
@@ -132,14 +167,49 @@ func (a *agent) Reconcile(ctx context.Context, _ reconcile.Request) (reconcile.R
 			p.Act(snap, plan, &out)
 		}
 	}
-	if !errors.Is(mistake, mesh.ErrNotJoined) {
-		fault = errors.Join(fault, a.report(ctx, snap, a.Role.Report(snap, plan, out), out))
+	return passed{snap, plan, mistake, fault, out}, nil
+}
+
+// reroute makes the node follow what its probes have just found. The loop would do the same, with the same result, but it may be
+// waiting for the API server, or for its next turn.
+func (a *agent) reroute(ctx context.Context) {
+	a.node.Lock()
+	defer a.node.Unlock()
+	if a.last == nil {
+		return
 	}
-	a.logFault(mistake, fault, out)
-	if fault != nil {
-		return reconcile.Result{}, fault
+	snap := *a.last
+	for _, p := range a.parts {
+		if p, ok := p.(parts.Prober); ok {
+			p.Refresh(&snap)
+		}
 	}
-	return reconcile.Result{RequeueAfter: a.Role.Resync}, nil
+	plan, err := a.Role.Plan(snap)
+	if err != nil {
+		return // the loop reports it
+	}
+	ops, err := a.syncOwner(ctx, a.Role.Owner, plan.State)
+	for _, op := range ops {
+		a.Log.Info("dataplane", "op", op.String())
+	}
+	if err != nil {
+		a.Log.Debug("following the probes", "err", err) // the loop reports it
+	}
+}
+
+// rerouting returns what runs reroute when it is asked to, and the function that asks.
+func (a *agent) rerouting() (manager.Runnable, func()) {
+	asked := wake.NewSignal()
+	return manager.RunnableFunc(func(ctx context.Context) error {
+		for {
+			select {
+			case <-ctx.Done():
+				return nil
+			case <-asked:
+				a.reroute(ctx)
+			}
+		}
+	}), asked.Send
 }
 
 // setDebug sets the level of the log.

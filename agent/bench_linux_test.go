@@ -85,6 +85,59 @@ func BenchmarkPodToPod(b *testing.B) {
 	}
 }
 
+// BenchmarkRoundTripParts shows how much of the round trip between pods each part of the plan costs. It removes
+// the part from all nodes, and compares with the same path by hand, as BenchmarkPodToPod does. So a row
+// is what the round trip would be without the part.
+func BenchmarkRoundTripParts(b *testing.B) {
+	const (
+		tables  = "nft list tables ip | grep -o 'submariner-[a-z]*-antispoof$' | xargs -n 1 nft delete table ip"
+		inside  = "nft list tables ip | grep -o 'submariner-[a-z]*-antispoof$' | xargs -n 1 nft flush table ip"
+		routes  = `for t in 100 150; do ip route show table $t 2>/dev/null | sed -n 's/ nhid \([0-9]*\) .*/ nhid \1/p'; done | xargs -L 1 ip route replace`
+		rules   = `ip rule | sed -n 's/^\(1[05][01]\):.*/\1/p' | xargs -n 1 ip rule del pref`
+		forward = `iptables-save -t filter | sed -n 's/^-A \(FORWARD -j SUBMARINER\)/\1/p' | xargs -L 1 iptables -D && iptables -P FORWARD ACCEPT`
+		input   = `iptables-save -t filter | sed -n 's/^-A \(INPUT -j SUBMARINER\)/\1/p' | xargs -L 1 iptables -D`
+	)
+	pair := func() (east, west *side) {
+		fabric := newFabric(b)
+		east, west = newSide(b, fabric, 1, "east"), newSide(b, fabric, 2, "west")
+		measure.OneCPU(b, fabric)
+		return east, west
+	}
+	handEast, handWest := pair()
+	byHand(handEast, handWest)
+	eachNode(func(ns *nstest.NS) { ns.Run("ip rule add pref 1 lookup main && ip rule del pref 1") }, handEast, handWest)
+	for _, part := range []struct {
+		name     string
+		commands []string
+	}{
+		{"the tables of nftables", []string{tables}},
+		{"the rules in the tables of nftables", []string{inside}},
+		{"ip rules", []string{routes, rules}},
+		{"the chains of iptables at FORWARD", []string{forward}},
+		{"the chains of iptables at INPUT", []string{input}},
+		{"all of these", []string{tables, routes, rules, forward, input}},
+	} {
+		b.Run(part.name, func(b *testing.B) {
+			east, west := pair()
+			east.sync(b, west)
+			west.sync(b, east)
+			eachNode(func(ns *nstest.NS) {
+				for _, c := range part.commands {
+					ns.Run(c)
+				}
+			}, east, west)
+			for b.Loop() {
+				for _, node := range nodeNames {
+					without, hand := path(east, west, node), path(handEast, handWest, node)
+					rtt := measure.Compare(measure.Times(100), func() float64 { return without.RoundTrip(b) }, func() float64 { return hand.RoundTrip(b) })
+					where := map[string]string{"gw": "gateway nodes", "worker": "worker nodes, three VXLAN hops"}[node]
+					measure.Record(b, measure.Info("pod to pod, "+where+": round trip, of the same path by hand, without "+part.name, rtt.Percent, "%"))
+				}
+			}
+		})
+	}
+}
+
 // eachNode calls f with the nodes of some clusters.
 func eachNode(f func(*nstest.NS), sides ...*side) {
 	for _, s := range sides {

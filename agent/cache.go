@@ -2,6 +2,7 @@ package agent
 
 import (
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	submarinerv1 "subctl/api/submariner/v1"
@@ -18,8 +19,10 @@ func slimNode(obj any) (any, error) {
 	slim := &corev1.Node{TypeMeta: n.TypeMeta, ObjectMeta: n.ObjectMeta}
 	slim.ManagedFields = nil
 	slim.Annotations = nil
-	if ip, ok := n.Annotations[submarinerv1.PublicIPAnnotation]; ok {
-		slim.Annotations = map[string]string{submarinerv1.PublicIPAnnotation: ip}
+	for _, k := range []string{submarinerv1.PublicIPAnnotation, submarinerv1.WeightAnnotation, submarinerv1.DrainAnnotation} {
+		if v, ok := n.Annotations[k]; ok {
+			metav1.SetMetaDataAnnotation(&slim.ObjectMeta, k, v)
+		}
 	}
 	slim.Spec.PodCIDR, slim.Spec.PodCIDRs = n.Spec.PodCIDR, n.Spec.PodCIDRs
 	slim.Status.Addresses = n.Status.Addresses

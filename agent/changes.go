@@ -29,6 +29,7 @@ func withoutHeartbeat(o client.Object) client.Object {
 	if g, ok := o.(*submarinerv1.Gateway); ok {
 		g.Generation = 0 // counts updates of the status, too, which is a plain field
 		delete(g.Annotations, submarinerv1.TimestampAnnotation)
+		g.Status.ClearMeasurements()
 		for i := range g.Status.Connections {
 			g.Status.Connections[i].ClearMeasurements()
 		}

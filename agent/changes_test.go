@@ -44,6 +44,15 @@ func TestChanges(t *testing.T) {
 			n.ResourceVersion = "2"
 			n.Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeReady, LastHeartbeatTime: metav1.Now()}}
 		}), false},
+		{"a gateway has other flows", gateway(func(*submarinerv1.Gateway) {}), gateway(func(g *submarinerv1.Gateway) {
+			g.Status.Flows = new(int64(7))
+		}), false},
+		{"a gateway gets another weight", node(func(*corev1.Node) {}), node(func(n *corev1.Node) {
+			n.Annotations = map[string]string{submarinerv1.WeightAnnotation: "7"}
+		}), true},
+		{"a gateway is to be drained", node(func(*corev1.Node) {}), node(func(n *corev1.Node) {
+			n.Annotations = map[string]string{submarinerv1.DrainAnnotation: "5m"}
+		}), true},
 		{"a node becomes a gateway", node(func(*corev1.Node) {}), node(func(n *corev1.Node) {
 			n.Labels = map[string]string{submarinerv1.GatewayNodeLabel: "true"}
 		}), true},

@@ -6,12 +6,11 @@ import (
 
 	"subctl/dataplane"
 	"subctl/internal/measure"
-	"subctl/internal/nstest"
 )
 
-// BenchmarkIsolation compares throughput between pods with the same plan without the tables of nftables that
-// keep clusters apart and drop forged packets. The chains of iptables stay, which also accept packets. Both exist
-// at the same time, and are measured in turns. See BenchmarkPodToPod for receive offload.
+// BenchmarkIsolation compares throughput between pods with and without the tables of nftables that keep clusters
+// apart and drop forged packets. The chains of iptables stay, which also accept packets. The tables are switched off
+// and on during connections, in turns. See BenchmarkPodToPod for receive offload.
 func BenchmarkIsolation(b *testing.B) {
 	for _, n := range []int{10, 1000} {
 		b.Run(fmt.Sprint(n), func(b *testing.B) {
@@ -24,33 +23,35 @@ func BenchmarkIsolation(b *testing.B) {
 				west.sync(b, east)
 				return east, west
 			}
-			open := func() (east, west *side) {
-				east, west = pair()
-				eachNode(func(ns *nstest.NS) {
-					for _, o := range dataplane.Owners() {
-						ns.Run("nft delete table ip " + o.Antispoof + " 2>/dev/null; true")
-					}
-				}, east, west)
-				return east, west
-			}
 			east, west := pair()
-			openEast, openWest := open()
 			cardEast, cardWest := pair()
-			cardOpenEast, cardOpenWest := open()
-			for _, s := range []*side{cardEast, cardWest, cardOpenEast, cardOpenWest} {
-				s.joinReceived()
-			}
+			cardEast.joinReceived()
+			cardWest.joinReceived()
 			for b.Loop() {
 				for _, node := range nodeNames {
-					compare := func(turns int, ours, open measure.Path) measure.Values {
-						return measure.Compare(measure.Times(turns), func() float64 { return ours.Throughput(b) }, func() float64 { return open.Throughput(b) }).Percent
+					compare := func(connections, turns int, east, west *side) (percent measure.Values) {
+						for range measure.Times(connections) {
+							percent = append(percent, path(east, west, node).CompareSettings(b, turns, tables("", east, west), tables("flags dormant;", east, west)).Percent...)
+						}
+						return percent
 					}
-					card := compare(200, path(cardEast, cardWest, node), path(cardOpenEast, cardOpenWest, node))
-					split := compare(50, path(east, west, node), path(openEast, openWest, node))
+					card := compare(5, 40, cardEast, cardWest)
+					split := compare(2, 25, east, west)
 					name := fmt.Sprintf("isolation, %d remote clusters, %s: throughput, of the same without its rules", n, map[string]string{"gw": "gateway nodes", "worker": "worker nodes"}[node])
 					measure.Record(b, measure.AtLeast(name, card, 97, "%"), measure.Info(name+", without receive offload", split, "%"))
 				}
 			}
 		})
+	}
+}
+
+// tables returns what sets the flags of the tables of all nodes.
+func tables(flags string, sides ...*side) func() {
+	set := func(o dataplane.Owner) string { return fmt.Sprintf("add table ip %s { %s };", o.Antispoof, flags) }
+	return func() {
+		for _, s := range sides {
+			s.nodes["gw"].Run("nft '" + set(dataplane.GatewayOwner) + set(dataplane.RouteOwner) + "'")
+			s.nodes["worker"].Run("nft '" + set(dataplane.RouteOwner) + "'")
+		}
 	}
 }

@@ -1,6 +1,8 @@
 package agent
 
 import (
+	"errors"
+	"io"
 	"net"
 	"net/netip"
 	"strings"
@@ -51,8 +53,8 @@ func TestHostileTransitThroughWorker(t *testing.T) {
 	require.Eventually(t, func() bool { send(); return seen() }, 10*time.Second, 100*time.Millisecond, "the attack does not work even without a defense")
 }
 
-// When a cluster leaves, established connections from and to it end within 3 s, also those of a Service, and leave
-// no conntrack entry with its translation. Connections of others lose nothing.
+// When a cluster leaves, established connections from and to it end within 3 s, of UDP and of TCP, also those of a
+// Service, and leave no conntrack entry with its translation. Connections of others lose nothing.
 func TestFlowsOfALeavingCluster(t *testing.T) {
 	fabric := newFabric(t)
 	hub, west, north := newSide(t, fabric, 1, "hub"), newSide(t, fabric, 2, "west"), newSide(t, fabric, 3, "north")
@@ -60,81 +62,141 @@ func TestFlowsOfALeavingCluster(t *testing.T) {
 	west.sync(t, hub)
 	north.sync(t, hub)
 	const service = "10.101.0.10" // of a pod on the hub's worker, at its gateway
-	hub.nodes["gw"].Run("iptables -t nat -A PREROUTING -d " + service + " -p udp -j DNAT --to-destination " + hub.podIP("worker"))
+	hub.nodes["gw"].Run("iptables -t nat -A PREROUTING -d " + service + " -j DNAT --to-destination " + hub.podIP("worker"))
 	for _, s := range []*side{west, north} {
 		nstest.Until(t, nstest.Host{NS: s.pods["worker"], IP: s.podIP("worker")}, nstest.Host{NS: hub.pods["worker"], IP: hub.podIP("worker")})
 	}
 	ended := north.pods["gw"].Ping(100, "-I "+north.podIP("gw")+" "+hub.podIP("worker"))
-	stays, leaves := echo(t, north, hub, hub.podIP("worker")), echo(t, west, hub, hub.podIP("worker"))
-	toService := echo(t, west, hub, service)
-	fromHub := echo(t, hub, west, west.podIP("worker"))
-	for _, f := range []*flow{stays, leaves, toService, fromHub} {
-		require.Eventually(t, func() bool { return f.last() > 0 }, 10*time.Second, 10*time.Millisecond)
+	stay, leave := map[string]*flow{}, map[string]*flow{}
+	for _, network := range []string{"udp4", "tcp4"} {
+		stay[network+" from north"] = echo(t, network, north, hub, hub.podIP("worker"))
+		stay[network+" from north to the Service"] = echo(t, network, north, hub, service)
+		stay[network+" to north"] = echo(t, network, hub, north, north.podIP("worker"))
+		leave[network+" from west"] = echo(t, network, west, hub, hub.podIP("worker"))
+		leave[network+" from west to the Service"] = echo(t, network, west, hub, service)
+		leave[network+" to west"] = echo(t, network, hub, west, west.podIP("worker"))
 	}
+	for _, all := range []map[string]*flow{stay, leave} {
+		for what, f := range all {
+			require.Eventually(t, func() bool { return f.last() > 0 }, 10*time.Second, 10*time.Millisecond, what)
+		}
+	}
+	west16, established := netip.MustParsePrefix("10.112.0.0/16"), 0
+	old := func(entry *vnl.ConntrackFlow) bool { // what the hub's pods send now takes the default route, and is translated
+		return west16.Contains(addr(entry.Forward.SrcIP)) || west16.Contains(addr(entry.Forward.DstIP)) && entry.Reverse.DstIP.String() == hub.podIP("worker")
+	}
+	for _, entry := range flows(t, hub.nodes["gw"]) {
+		if old(entry) {
+			established++
+		}
+	}
+	require.GreaterOrEqual(t, established, len(leave))
 	hub.sync(t, north)
 	changed := time.Now()
 	time.Sleep(3 * time.Second)
-	for _, f := range []*flow{leaves, toService, fromHub} {
-		require.Less(t, f.last(), changed.Add(3*time.Second).UnixNano())
+	for what, f := range leave {
+		require.Less(t, f.last(), changed.Add(3*time.Second).UnixNano(), what)
 		before := f.last()
 		time.Sleep(200 * time.Millisecond)
-		require.Equal(t, before, f.last(), "it goes on")
+		require.Equal(t, before, f.last(), "%s goes on", what)
 	}
-	require.Greater(t, stays.last(), time.Now().Add(-time.Second).UnixNano())
+	for what, f := range stay {
+		require.Greater(t, f.last(), time.Now().Add(-time.Second).UnixNano(), what)
+		require.Less(t, f.gap(), time.Second, "%s was interrupted", what)
+	}
 	_, lost := ended()
 	require.Zero(t, lost)
 	for _, entry := range flows(t, hub.nodes["gw"]) {
-		require.False(t, entry.Reverse.SrcIP.String() == hub.podIP("worker") && netip.MustParsePrefix("10.112.0.0/16").Contains(addr(entry.Forward.SrcIP)), "%v", entry)
+		require.False(t, old(entry), "%v", entry)
 	}
 }
 
-// flow is a datagram of one pod to another, again and again, and the answers to it.
-type flow struct{ answered atomic.Int64 }
+// flow is a message of one pod to another, again and again, and the answers to it.
+type flow struct{ answered, longest atomic.Int64 }
 
 // last returns when the last answer arrived, in nanoseconds since 1970; 0 if none did.
 func (f *flow) last() int64 { return f.answered.Load() }
 
-// echo sends from the worker's pod of one cluster to an address that leads to the worker's pod of another.
-func echo(t *testing.T, from, to *side, address string) *flow {
+// gap returns the longest time between two answers.
+func (f *flow) gap() time.Duration { return time.Duration(f.longest.Load()) }
+
+// read notes when answers arrive, until the connection is closed.
+func (f *flow) read(c net.Conn) {
+	b := make([]byte, 10)
+	for {
+		if _, err := c.Read(b); err == nil {
+			now := time.Now().UnixNano()
+			if last := f.answered.Swap(now); last > 0 {
+				f.longest.Store(max(f.longest.Load(), now-last))
+			}
+		} else if !errors.Is(err, unix.ECONNREFUSED) {
+			return
+		}
+	}
+}
+
+// echo sends from the worker's pod of one cluster to an address that leads to the worker's pod of another, over
+// "udp4" or "tcp4".
+func echo(t *testing.T, network string, from, to *side, address string) *flow {
 	t.Helper()
-	var server, client *net.UDPConn
-	var err error
-	to.pods["worker"].Do(func() { server, err = net.ListenUDP("udp4", &net.UDPAddr{}) })
+	var server io.Closer
+	var at net.Addr
+	var client net.Conn
+	to.pods["worker"].Do(func() {
+		if network == "tcp4" {
+			l, err := net.Listen(network, "0.0.0.0:0")
+			require.NoError(t, err)
+			server, at = l, l.Addr()
+			go echoTCP(l)
+			return
+		}
+		c, err := net.ListenPacket(network, "0.0.0.0:0")
+		require.NoError(t, err)
+		server, at = c, c.LocalAddr()
+		go echoUDP(c)
+	})
+	_, port, err := net.SplitHostPort(at.String())
 	require.NoError(t, err)
-	port := server.LocalAddr().(*net.UDPAddr).Port
-	from.pods["worker"].Do(func() { client, err = net.DialUDP("udp4", nil, &net.UDPAddr{IP: net.ParseIP(address), Port: port}) })
+	from.pods["worker"].Do(func() { client, err = net.DialTimeout(network, net.JoinHostPort(address, port), 5*time.Second) })
 	require.NoError(t, err)
 	t.Cleanup(func() { server.Close(); client.Close() })
-	go func() {
-		b := make([]byte, 10)
-		for {
-			n, peer, err := server.ReadFrom(b)
-			if err != nil {
-				return
-			}
-			_, _ = server.WriteTo(b[:n], peer) // an answer that is lost is what the test is about
-		}
-	}()
 	f := &flow{}
-	go func() {
-		b := make([]byte, 10)
-		for {
-			if _, err := client.Read(b); err == nil {
-				f.answered.Store(time.Now().UnixNano())
-			} else if strings.Contains(err.Error(), "closed") {
-				return
-			}
-		}
-	}()
+	go f.read(client)
 	go func() {
 		for {
-			if _, err := client.Write([]byte("x")); err != nil && strings.Contains(err.Error(), "closed") {
+			if _, err := client.Write([]byte("x")); errors.Is(err, net.ErrClosed) {
 				return
 			}
 			time.Sleep(10 * time.Millisecond)
 		}
 	}()
 	return f
+}
+
+// echoUDP answers every datagram.
+func echoUDP(c net.PacketConn) {
+	b := make([]byte, 10)
+	for {
+		n, peer, err := c.ReadFrom(b)
+		if err != nil {
+			return
+		}
+		_, _ = c.WriteTo(b[:n], peer) // an answer that is lost is what the test is about
+	}
+}
+
+// echoTCP answers on every connection, until the listener is closed and the connections have ended.
+func echoTCP(l net.Listener) {
+	for {
+		c, err := l.Accept()
+		if err != nil {
+			return
+		}
+		go func() {
+			defer c.Close()
+			_, _ = io.Copy(c, c) // an answer that is lost is what the test is about
+		}()
+	}
 }
 
 // flows returns the conntrack entries of a node.

@@ -32,6 +32,7 @@ type meters struct {
 	stuck       prometheus.Gauge
 	restarts    *prometheus.CounterVec
 	drops       *prometheus.CounterVec
+	ignored     prometheus.Counter
 
 	since   map[string]time.Time // when a connection came up, by cable
 	counted map[string]bool      // the clusters with a value of drops
@@ -58,13 +59,14 @@ func newMeters(role string, reg prometheus.Registerer) *meters {
 		refused:     prometheus.NewGauge(prometheus.GaugeOpts{Name: "submariner_refused_endpoints", Help: "Number of endpoints of other clusters that are not connected.", ConstLabels: own}),
 		stuck:       prometheus.NewGauge(prometheus.GaugeOpts{Name: "submariner_stuck_cable_changes", Help: "Number of connections whose new or first cable has not answered for 30 s or longer.", ConstLabels: own}),
 		restarts:    prometheus.NewCounterVec(prometheus.CounterOpts{Name: "submariner_cable_program_restarts_total", Help: "Number of times that charon or wireguard-go was found dead, or not answering, and was started again.", ConstLabels: own}, []string{"program"}),
-		drops:       prometheus.NewCounterVec(prometheus.CounterOpts{Name: "submariner_isolation_drops_total", Help: "Number of packets from and to another cluster that the gateway dropped because their source or destination belongs to neither cluster, or to the wrong one, such as packets for a third cluster."}, []string{"remote_cluster"}),
+		drops:       prometheus.NewCounterVec(prometheus.CounterOpts{Name: "submariner_isolation_drops_total", Help: "Number of packets from and to another cluster that the node dropped because their source or destination belongs to neither cluster, or to the wrong one, such as packets for a third cluster."}, []string{"remote_cluster"}),
+		ignored:     prometheus.NewCounter(prometheus.CounterOpts{Name: "submariner_ignored_probe_answers_total", Help: "Number of answers to probes that were ignored: forged, repeated or far too late.", ConstLabels: own}),
 		since:       map[string]time.Time{},
 	}
 	for _, g := range m.ofConnections() {
 		reg.MustRegister(g)
 	}
-	reg.MustRegister(m.iterations, m.syncSeconds, m.syncErrors, m.objects, m.operations, m.refused, m.stuck, m.restarts, m.drops)
+	reg.MustRegister(m.iterations, m.syncSeconds, m.syncErrors, m.objects, m.operations, m.refused, m.stuck, m.restarts, m.drops, m.ignored)
 	return m
 }
 

@@ -89,10 +89,11 @@ func Run(ctx context.Context, o Options) error {
 	if err != nil {
 		return fmt.Errorf("watching the kernel: %w", err)
 	}
-	if a.parts, err = parts.New(o.Role.Parts, a.partOptions(o, nudge)); err != nil {
+	reroutes, reroute := a.rerouting()
+	if a.parts, err = parts.New(o.Role.Parts, a.partOptions(o, nudge, reroute)); err != nil {
 		return err
 	}
-	beside := append(a.parts,
+	beside := append(a.parts, reroutes,
 		serveMetrics(o.MetricsAddr, gatherer(), o.Log),
 		serveProbes(o.ProbeAddr, map[string]healthz.Checker{"/healthz": a.Healthy, "/readyz": a.Ready}, o.Log),
 		manager.RunnableFunc(func(context.Context) error {
@@ -116,10 +117,10 @@ func Run(ctx context.Context, o Options) error {
 }
 
 // partOptions returns how the parts of the agent are run.
-func (a *agent) partOptions(o Options, nudge func()) parts.Options {
+func (a *agent) partOptions(o Options, nudge, reroute func()) parts.Options {
 	return parts.Options{
-		Node: o.Node, Config: o.Config, Log: o.Log, Nudge: nudge, Warn: a.warn, Restarted: a.meters.restarted, Dropped: a.meters.dropped,
-		Cabler: a.cabler, ListenUDP: o.Kernel.ListenUDP, Lease: o.Lease, Secrets: o.Secrets, BrokerDir: o.BrokerDir,
+		Node: o.Node, Config: o.Config, Log: o.Log, Nudge: nudge, Reroute: reroute, Warn: a.warn, Restarted: a.meters.restarted, Dropped: a.meters.dropped,
+		Cabler: a.cabler, ListenUDP: o.Kernel.ListenUDP, ListenEchoes: o.Kernel.ListenEchoes, Ignored: a.meters.ignored.Inc, Lease: o.Lease, Secrets: o.Secrets, BrokerDir: o.BrokerDir,
 	}
 }
 

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"net"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -36,15 +37,37 @@ type side struct {
 	carries bool
 	// more is the number of further clusters with which the gateway has cables.
 	more int
+	// names are the names of the nodes; the first ones are gateways.
+	names    []string
+	gateways int
+	// health is what the probes of a node have found, by node.
+	health map[string]map[string]mesh.Health
+	// fresh are the gateways whose cables have not answered yet.
+	fresh map[string]bool
+	// plans are the plans of the last sync, by node and role.
+	plans map[[2]string]mesh.Plan
+	// reports are what the gateways report.
+	reports []client.Object
+	// annotations are those of nodes, and announced is what gateways add to their Endpoints, by node.
+	annotations, announced map[string]map[string]string
 }
 
 var nodeNames = []string{"gw", "worker"}
 
 func newSide(t testing.TB, fabric *nstest.NS, n int, id string) *side {
 	t.Helper()
-	s := &side{n: n, id: id, fabric: fabric, nodes: map[string]*nstest.NS{}, pods: map[string]*nstest.NS{}}
+	return newSideOf(t, fabric, n, id, 1, nodeNames...)
+}
+
+// newSideOf returns a cluster of nodes, the first of which are active gateways.
+func newSideOf(t testing.TB, fabric *nstest.NS, n int, id string, gateways int, names ...string) *side {
+	t.Helper()
+	s := &side{
+		n: n, id: id, fabric: fabric, nodes: map[string]*nstest.NS{}, pods: map[string]*nstest.NS{}, names: names, gateways: gateways,
+		health: map[string]map[string]mesh.Health{},
+	}
 	fabric.Run(fmt.Sprintf("ip link add br%[1]d type bridge && ip addr add 172.18.%[1]d.254/24 dev br%[1]d && ip link set br%[1]d up", n))
-	for i, name := range nodeNames {
+	for i, name := range names {
 		i++
 		node, pod := nstest.New(t, id+"-"+name), nstest.New(t, id+"-"+name+"-pod")
 		s.nodes[name], s.pods[name] = node, pod
@@ -60,15 +83,22 @@ func newSide(t testing.TB, fabric *nstest.NS, n int, id string) *side {
 			nstest.End{NS: pod, Dev: "eth0", Addr: s.podIP(name) + "/24"})
 		pod.Run(fmt.Sprintf("ip route add default via 10.11%d.%d.1", n, i))
 	}
-	for i, name := range nodeNames { // host-gw, as simple CNIs do
-		s.nodes[name].Run(fmt.Sprintf("ip route add 10.11%d.%d.0/24 via 172.18.%d.%d", n, 2-i, n, 12-i))
+	for i, name := range names { // host-gw, as simple CNIs do
+		for k := range names {
+			if k != i {
+				s.nodes[name].Run(fmt.Sprintf("ip route add 10.11%d.%d.0/24 via 172.18.%d.%d", n, k+1, n, 11+k))
+			}
+		}
 	}
 	return s
 }
 
 func (s *side) podIP(node string) string {
-	return fmt.Sprintf("10.11%d.%d.5", s.n, map[string]int{"gw": 1, "worker": 2}[node])
+	return fmt.Sprintf("10.11%d.%d.5", s.n, slices.Index(s.names, node)+1)
 }
+
+// isGateway reports whether a node is an active gateway.
+func (s *side) isGateway(node string) bool { return slices.Contains(s.names[:s.gateways], node) }
 
 // objects is what the cluster's API server holds about itself.
 func (s *side) objects() []client.Object {
@@ -76,31 +106,50 @@ func (s *side) objects() []client.Object {
 		ObjectMeta: metav1.ObjectMeta{Name: v1alpha1.SubmarinerName},
 		Spec: v1alpha1.SubmarinerSpec{
 			ClusterID: s.id, ClusterCIDR: fmt.Sprintf("10.11%d.0.0/16", s.n), ServiceCIDR: fmt.Sprintf("10.10%d.0.0/16", s.n),
+			MultiActiveGatewayEnabled: s.gateways > 1,
 		},
 	}}
-	for i, name := range nodeNames {
-		n := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name}}
+	for i, name := range s.names {
+		n := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name, Annotations: s.annotations[name]}}
 		if !s.carries {
 			n.Spec.PodCIDR = fmt.Sprintf("10.11%d.%d.0/24", s.n, i+1)
 		}
 		n.Status.Addresses = []corev1.NodeAddress{{Type: corev1.NodeInternalIP, Address: fmt.Sprintf("172.18.%d.%d", s.n, 11+i)}}
-		if name == "gw" {
+		if s.isGateway(name) {
 			n.Labels = map[string]string{submarinerv1.GatewayNodeLabel: "true"}
 		}
 		objs = append(objs, n, &submarinerv1.RouteAgent{ObjectMeta: metav1.ObjectMeta{Name: name}, Status: submarinerv1.RouteAgentStatus{
 			Node: &submarinerv1.NodeFacts{PrivateIP: n.Status.Addresses[0].Address, Device: "eth0", MTU: 1500, PodIP: fmt.Sprintf("10.11%d.%d.1", s.n, i+1)},
 		}})
 	}
-	return append(objs, s.endpoint())
+	for _, e := range s.endpoints() {
+		objs = append(objs, e)
+	}
+	return append(objs, s.reports...)
 }
 
-func (s *side) endpoint() *submarinerv1.Endpoint {
+func (s *side) endpoints() (all []*submarinerv1.Endpoint) {
+	for i := range s.gateways {
+		all = append(all, s.endpointOf(i))
+	}
+	return all
+}
+
+func (s *side) endpoint() *submarinerv1.Endpoint { return s.endpointOf(0) }
+
+// cableOf returns the name of the cables to gateway number i.
+func (s *side) cableOf(i int) string {
+	return "submariner-cable-" + s.id + strings.TrimPrefix(s.names[i], "gw")
+}
+
+func (s *side) endpointOf(i int) *submarinerv1.Endpoint {
 	return &submarinerv1.Endpoint{
-		ObjectMeta: metav1.ObjectMeta{Name: s.id},
+		ObjectMeta: metav1.ObjectMeta{Name: s.id + strings.TrimPrefix(s.names[i], "gw")},
 		Spec: submarinerv1.EndpointSpec{
-			ClusterID: s.id, CableName: "submariner-cable-" + s.id, Hostname: "gw", Backend: "vxlan",
-			PrivateIP: fmt.Sprintf("172.18.%d.11", s.n), HealthCheckIP: fmt.Sprintf("10.11%d.1.1", s.n),
-			Subnets: []string{fmt.Sprintf("10.10%d.0.0/16", s.n), fmt.Sprintf("10.11%d.0.0/16", s.n)},
+			ClusterID: s.id, CableName: s.cableOf(i), Hostname: s.names[i], Backend: "vxlan",
+			PrivateIP: fmt.Sprintf("172.18.%d.%d", s.n, 11+i), HealthCheckIP: fmt.Sprintf("10.11%d.%d.1", s.n, i+1),
+			BackendConfig: s.announced[s.names[i]],
+			Subnets:       []string{fmt.Sprintf("10.10%d.0.0/16", s.n), fmt.Sprintf("10.11%d.0.0/16", s.n)},
 		},
 	}
 }
@@ -108,36 +157,50 @@ func (s *side) endpoint() *submarinerv1.Endpoint {
 // sync does what the agents of every node do, knowing the given other clusters.
 func (s *side) sync(t testing.TB, others ...*side) (changes int) {
 	t.Helper()
+	s.plans = map[[2]string]mesh.Plan{}
+	for name := range s.nodes {
+		for _, r := range mesh.Roles() {
+			changes += s.syncOne(t, name, r, others...)
+		}
+	}
+	return changes
+}
+
+// syncOne does what one agent of a node does.
+func (s *side) syncOne(t testing.TB, name string, r mesh.Role, others ...*side) (changes int) {
+	t.Helper()
 	objs, using := s.objects(), map[string]mesh.Using{} // every cable has answered
 	for _, o := range others {
-		e := o.endpoint()
-		e.Labels = map[string]string{submarinerv1.ClusterIDLabel: o.id}
-		using[e.Spec.CableName] = mesh.Using{Cluster: o.id, Driver: "vxlan", Device: "vxlan-tunnel"}
-		objs = append(objs, e, &submarinerv1.Cluster{ObjectMeta: metav1.ObjectMeta{Name: o.id, Labels: e.Labels, Annotations: map[string]string{submarinerv1.ClusterSetsAnnotation: submarinerv1.DefaultClusterSet}}, Spec: submarinerv1.ClusterSpec{ClusterID: o.id}})
+		labels := map[string]string{submarinerv1.ClusterIDLabel: o.id}
+		for _, e := range o.endpoints() {
+			e.Labels = labels
+			using[e.Spec.CableName] = mesh.Using{Cluster: o.id, Driver: "vxlan", Device: "vxlan-tunnel"}
+			objs = append(objs, e)
+		}
+		objs = append(objs, &submarinerv1.Cluster{ObjectMeta: metav1.ObjectMeta{Name: o.id, Labels: labels, Annotations: map[string]string{submarinerv1.ClusterSetsAnnotation: submarinerv1.DefaultClusterSet}}, Spec: submarinerv1.ClusterSpec{ClusterID: o.id}})
 	}
 	for i := range s.more {
 		e := remoteCluster(i)
 		using[e.Spec.CableName] = mesh.Using{Cluster: e.Spec.ClusterID, Driver: "vxlan", Device: "vxlan-tunnel"}
 		objs = append(objs, e, &submarinerv1.Cluster{ObjectMeta: metav1.ObjectMeta{Name: e.Spec.ClusterID, Labels: e.Labels, Annotations: map[string]string{submarinerv1.ClusterSetsAnnotation: submarinerv1.DefaultClusterSet}}, Spec: submarinerv1.ClusterSpec{ClusterID: e.Spec.ClusterID}})
 	}
-	for name, ns := range s.nodes {
-		ns.Do(func() {
-			k, err := kernel.ReadFacts()
-			require.NoError(t, err)
-			snap := mesh.NewSnapshot(name, objs...)
-			snap.SetFacts(k)
-			if name == "gw" {
-				snap.Standing = active(name)
-			}
-			snap.PodIPMissing = false
-			snap.Memory.Using, snap.PoliciesDigest = using, policy.Digest(nil)
-			for _, r := range mesh.Roles() {
-				p, err := r.Plan(snap)
-				require.NoError(t, err)
-				changes += syncNode(t, r.Owner, p.State)
-			}
-		})
-	}
+	s.nodes[name].Do(func() {
+		k, err := kernel.ReadFacts()
+		require.NoError(t, err)
+		snap := mesh.NewSnapshot(name, objs...)
+		snap.SetFacts(k)
+		if s.isGateway(name) {
+			snap.Standing = active(name)
+		}
+		snap.PodIPMissing, snap.Health = false, s.health[name]
+		if snap.PoliciesDigest = policy.Digest(nil); !s.fresh[name] {
+			snap.Memory.Using = using
+		}
+		p, err := r.Plan(snap)
+		require.NoError(t, err)
+		s.plans[[2]string{name, r.Name}] = p
+		changes += syncNode(t, r.Owner, p.State)
+	})
 	return changes
 }
 

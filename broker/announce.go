@@ -26,10 +26,10 @@ const mostAnnounced = 50
 // announce tells the members of clustersets that do not watch all of theirs. It is only a hint: a member that does
 // not get it reads the clusterset some seconds later, so errors are ignored.
 func announce(ctx context.Context, c client.Client, base string, sets []string, administrator trust.PublicKey, now time.Time) {
-	for _, set := range sets {
+	_ = kube.ForEach(sets, func(_ int, set string) error {
 		members, err := membersOf(ctx, c, NamespaceIn(base, set))
 		if err != nil || len(members) > mostAnnounced {
-			continue
+			return nil
 		}
 		for _, id := range members {
 			sa := &corev1.ServiceAccount{}
@@ -46,5 +46,6 @@ func announce(ctx context.Context, c client.Client, base string, sets []string, 
 			metav1.SetMetaDataAnnotation(&sa.ObjectMeta, submarinerv1.ChangedAnnotation, fmt.Sprintf("%s %d", set, now.UnixMilli()))
 			_ = c.Patch(ctx, sa, client.MergeFrom(was), client.FieldOwner(kube.FieldOwner))
 		}
-	}
+		return nil
+	})
 }

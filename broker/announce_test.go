@@ -48,4 +48,10 @@ func TestAnnounceChange(t *testing.T) {
 			require.NotContains(t, account(id).Annotations, submarinerv1.ChangedAnnotation, id)
 		}
 	}
+	now = now.Add(time.Second)
+	require.NoError(t, broker.Revoke(t.Context(), d.Admin, d.NS, []string{"default", "a", "b"}, "joining", brokertest.Administrator(), now))
+	for _, id := range []string{"many", "elsewhere"} {
+		require.Equal(t, fmt.Sprintf("b %d", now.UnixMilli()), account(id).Annotations[submarinerv1.ChangedAnnotation], "the clusterset of the revoked cluster")
+	}
+	require.NotContains(t, account("few").Annotations, submarinerv1.ChangedAnnotation)
 }

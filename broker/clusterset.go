@@ -73,7 +73,7 @@ func DeleteSet(ctx context.Context, c client.Client, base, set string) error {
 		return fmt.Errorf("deleting clusterset %s: %w", set, err)
 	}
 	err := wait.PollUntilContextTimeout(ctx, 200*time.Millisecond, deletionLimit, true, func(ctx context.Context) (bool, error) {
-		sets, err := setsOf(ctx, c, base)
+		sets, err := SetNames(ctx, c, base)
 		return !slices.Contains(sets, set), err
 	})
 	if wait.Interrupted(err) {
@@ -88,8 +88,8 @@ type SetChange struct {
 	Add, Remove []string
 }
 
-// apply returns the clustersets after a change, sorted.
-func (s SetChange) apply(sets []string) []string {
+// Apply returns the clustersets of the member after the change, sorted. sets are those before it.
+func (s SetChange) Apply(sets []string) []string {
 	sets = slices.DeleteFunc(slices.Concat(sets, s.Add), func(set string) bool { return slices.Contains(s.Remove, set) })
 	slices.Sort(sets)
 	return slices.Compact(sets)
@@ -105,13 +105,18 @@ func ChangeSets(ctx context.Context, c client.Client, base string, sets []string
 	if err := c.Get(ctx, client.ObjectKey{Namespace: base, Name: MemberName(change.Cluster)}, sa); err != nil {
 		return trust.Grant{}, fmt.Errorf("reading the identity of cluster %s: %w", change.Cluster, err)
 	}
-	before, err := newestGrant(ctx, c, sa, sets, change, administrator.Public())
+	clusters, err := clustersOf(ctx, c, base, sets, change.Cluster)
 	if err != nil {
-		return trust.Grant{}, removeWithoutGrant(ctx, c, base, change, err)
+		return trust.Grant{}, err
+	}
+	last := lastWord(change.Cluster, administrator.Public(), append(annotationsOf(clusters), sa.Annotations)...)
+	before, err := newestGrant(ctx, c, sa, sets, clusters, change, administrator.Public())
+	if err != nil {
+		return trust.Grant{}, removeWithoutGrant(ctx, c, base, change, administrator, max(now.UnixMilli(), last), err)
 	}
 	grant := before
-	grant.Sets = change.apply(grant.Sets)
-	grant.Serial, grant.Invited = grant.Later(now.UnixMilli(), 0), 0
+	grant.Sets = change.Apply(grant.Sets)
+	grant.Serial, grant.Invited = max(grant.Later(now.UnixMilli(), 0), last+1), 0
 	token, err := administrator.SignGrant(grant)
 	if err != nil {
 		return trust.Grant{}, err
@@ -139,7 +144,7 @@ func ChangeSets(ctx context.Context, c client.Client, base string, sets []string
 		return grant, fmt.Errorf("renewing the grant of cluster %s: %w", change.Cluster, err)
 	}
 	for _, set := range change.Remove {
-		if err := exchange.Kinds().Withdraw(ctx, c, NamespaceIn(base, set), change.Cluster); err != nil {
+		if err := exchange.Kinds().Withdraw(ctx, c, setIn(base, set), change.Cluster, administrator.Public()); err != nil {
 			return grant, fmt.Errorf("removing the objects of cluster %s from clusterset %s: %w", change.Cluster, set, err)
 		}
 	}
@@ -147,14 +152,26 @@ func ChangeSets(ctx context.Context, c client.Client, base string, sets []string
 	return grant, nil
 }
 
-// removeWithoutGrant removes the rights and the objects of a member without a valid grant. why is what is wrong with the
-// grant. Otherwise a member could keep its rights by publishing none.
-func removeWithoutGrant(ctx context.Context, c client.Client, base string, change SetChange, why error) error {
+// removeWithoutGrant removes the rights and the objects of a member without a valid grant, and publishes its removal, with
+// a serial. why is what is wrong with the grant. Otherwise a member could keep its rights by publishing none, and
+// come back with a grant that it has hidden.
+func removeWithoutGrant(ctx context.Context, c client.Client, base string, change SetChange, administrator trust.Key, serial int64, why error) error {
 	for _, set := range change.Remove {
+		member := trust.Grant{Cluster: change.Cluster}
+		has, err := hasRights(ctx, c, base, set, change.Cluster)
+		if err != nil {
+			return err
+		}
+		if has { // its Cluster may be deleted with the rights
+			member.Sets = []string{set}
+		}
 		if err := expel(ctx, c, base, set, change.Cluster); err != nil {
 			return err
 		}
-		if err := exchange.Kinds().Withdraw(ctx, c, NamespaceIn(base, set), change.Cluster); err != nil {
+		if err := publishRemoval(ctx, c, base, set, member, administrator, serial); err != nil {
+			return fmt.Errorf("publishing that cluster %s was removed from clusterset %s: %w", change.Cluster, set, err)
+		}
+		if err := exchange.Kinds().Withdraw(ctx, c, setIn(base, set), change.Cluster, administrator.Public()); err != nil {
 			return fmt.Errorf("removing the objects of cluster %s from clusterset %s: %w", change.Cluster, set, err)
 		}
 		why = fmt.Errorf("cluster %s has no rights and no objects in clusterset %s any more, but its grant is not renewed: run the command again when it has published its grant, or remove it with %s: %w",

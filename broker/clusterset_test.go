@@ -1,6 +1,7 @@
 package broker_test
 
 import (
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -18,6 +19,7 @@ import (
 	"subctl/api/submariner/v1alpha1"
 	"subctl/broker"
 	"subctl/broker/brokertest"
+	"subctl/broker/exchange"
 	"subctl/broker/trust"
 	"subctl/internal/kube"
 	"subctl/internal/kubetest"
@@ -155,16 +157,22 @@ func TestHostileMemberPublishesNoGrant(t *testing.T) {
 			sa := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: "base", Name: broker.MemberName("east")}}
 			published := brokertest.Cluster("base-a", "east")
 			brokertest.Annotate(published, submarinerv1.GrantAnnotation, token)
-			rights := &rbacv1.RoleBinding{ObjectMeta: metav1.ObjectMeta{Namespace: "base-a", Name: sa.Name + "-" + broker.MemberRoleName}}
+			rights := &rbacv1.RoleBinding{ObjectMeta: metav1.ObjectMeta{Namespace: "base-a", Name: sa.Name + "-" + broker.MemberRoleName}, RoleRef: rbacv1.RoleRef{Name: broker.MemberRoleName}}
 			place := &rbacv1.Role{ObjectMeta: metav1.ObjectMeta{Namespace: "base-a", Name: sa.Name}}
 			c := fake.NewClientBuilder().WithScheme(scheme).WithObjects(sa, published, rights, place).Build()
 
-			_, err = broker.ChangeSets(t.Context(), c, "base", []string{"default", "a"}, broker.SetChange{Cluster: "east", Remove: []string{"a"}}, broker.Reservation{}, brokertest.Administrator(), time.Now())
+			now := time.Now()
+			_, err = broker.ChangeSets(t.Context(), c, "base", []string{"default", "a"}, broker.SetChange{Cluster: "east", Remove: []string{"a"}}, broker.Reservation{}, brokertest.Administrator(), now)
 			require.ErrorContains(t, err, "cluster east has no rights and no objects in clusterset a any more, but its grant is not renewed: ")
 			require.ErrorContains(t, err, "subctl revoke east")
-			for _, o := range []client.Object{published, rights, place} {
+			for _, o := range []client.Object{rights, place} {
 				require.True(t, apierrors.IsNotFound(c.Get(t.Context(), client.ObjectKeyFromObject(o), o)), "%T", o)
 			}
+			require.NoError(t, c.Get(t.Context(), client.ObjectKeyFromObject(published), published))
+			require.True(t, exchange.IsRemoved(published), "the members remember its removal: it may have hidden a grant")
+			removal, err := brokertest.Administrator().Public().Revocation(published.Annotations[submarinerv1.RevocationAnnotation])
+			require.NoError(t, err)
+			require.Equal(t, trust.Revocation{Cluster: "east", Set: "a", Serial: now.UnixMilli()}, removal)
 		})
 	}
 }
@@ -220,4 +228,101 @@ func mayBind(t *testing.T, c client.Client, ns, role string) bool {
 			return slices.Contains(r.Verbs, "bind") && (len(r.ResourceNames) == 0 || slices.Contains(r.ResourceNames, role))
 		})
 	})
+}
+
+// A cluster may be in as many clustersets as a grant may list: its own Cluster lists all of them, and so does the status
+// of a cable policy that it shares with all.
+func TestSchemaTakesAllSetsOfAGrant(t *testing.T) {
+	server := kubetest.Shared(t)
+	server.InstallCRDs(t)
+	c, ns, sets := server.Client(t), server.Namespace(t, "hub"), make([]string, trust.MaxSets)
+	for i := range sets {
+		sets[i] = fmt.Sprintf("%041d", i) // as long as the name of a clusterset may be
+	}
+	hub := brokertest.Cluster(ns, "hub")
+	hub.Spec.ClusterSets = sets
+	hub.Annotations = map[string]string{
+		submarinerv1.ClusterSetsAnnotation: strings.Join(sets, ","), submarinerv1.PoliciesAnnotation: strings.Join(sets, ","),
+	}
+	require.NoError(t, c.Create(t.Context(), hub))
+	p := brokertest.Policy(ns, "hub", "shared")
+	require.NoError(t, c.Create(t.Context(), p))
+	p.Status.ClusterSets = sets
+	require.NoError(t, c.Status().Update(t.Context(), p))
+}
+
+// Rights are bound to the name of a service account. A cluster that deletes no more than its account leaves its rights
+// to the next cluster with its ID, which must not get them with an invitation to other clustersets.
+func TestHostileMemberLeavesItsRights(t *testing.T) {
+	const base, a = submarinerv1.BrokerNamespace, submarinerv1.BrokerNamespace + "-a"
+	for name, account := range map[string]bool{"it has deleted its account": false, "it is a member": true} {
+		t.Run(name, func(t *testing.T) {
+			scheme, err := kube.NewScheme()
+			require.NoError(t, err)
+			member := broker.MemberName("east")
+			rights := &rbacv1.RoleBinding{ObjectMeta: metav1.ObjectMeta{Namespace: a, Name: member + "-" + broker.MemberRoleName}}
+			own := &rbacv1.RoleBinding{ObjectMeta: metav1.ObjectMeta{Namespace: a, Name: member}}
+			place := &rbacv1.Role{ObjectMeta: metav1.ObjectMeta{Namespace: a, Name: member}}
+			ca := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: base, Name: "kube-root-ca.crt"}, Data: map[string]string{corev1.ServiceAccountRootCAKey: "a certificate"}}
+			objects := []client.Object{rights, own, place, ca}
+			for ns, set := range map[string]string{base: "default", a: "a"} {
+				objects = append(objects, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: ns, Labels: map[string]string{submarinerv1.ClusterSetLabel: set}}})
+			}
+			if account {
+				objects = append(objects, &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: base, Name: member}})
+			}
+			c := fake.NewClientBuilder().WithScheme(scheme).WithObjects(objects...).Build()
+			b := &v1alpha1.Broker{ObjectMeta: metav1.ObjectMeta{Name: v1alpha1.BrokerName, Namespace: base}}
+			_, _ = broker.InviteCluster(t.Context(), c, b, broker.Invitation{Administrator: brokertest.Administrator(), TTL: time.Hour},
+				trust.Invitation{Cluster: "east", Gateways: 1, Sets: []string{"default"}}, time.Now()) // the client makes no tokens
+			for _, o := range []client.Object{rights, own, place} {
+				require.Equal(t, account, c.Get(t.Context(), client.ObjectKeyFromObject(o), o) == nil, "%T %s", o, o.GetName())
+			}
+		})
+	}
+}
+
+// What the administrator signs is later than what was signed before, on whichever machine: with a clock that is ahead or
+// behind.
+func TestClocks(t *testing.T) {
+	d := deployReal(t, kubetest.Shared(t), "a")
+	ctx, administrator, sets := t.Context(), brokertest.Administrator().Public(), []string{"default", "a"}
+	now := time.Now()
+	ahead := now.Add(time.Hour)
+	d.Join(t, "east", "uid-east")
+	sa := &corev1.ServiceAccount{}
+	require.NoError(t, d.Admin.Get(ctx, client.ObjectKey{Namespace: d.NS, Name: broker.MemberName("east")}, sa))
+	g := brokertest.Grant("east")
+	g.UID, g.Serial = "uid-east", ahead.UnixMilli()
+	brokertest.Annotate(sa, submarinerv1.GrantAnnotation, brokertest.Granted(g))
+	require.NoError(t, d.Admin.Update(ctx, sa))
+
+	require.NoError(t, broker.Revoke(ctx, d.Admin, d.NS, sets, "east", brokertest.Administrator(), now))
+	revoked := &submarinerv1.Cluster{}
+	require.NoError(t, d.Admin.Get(ctx, client.ObjectKey{Namespace: d.NS, Name: "east"}, revoked))
+	r, err := administrator.Revocation(revoked.Annotations[submarinerv1.RevocationAnnotation])
+	require.NoError(t, err)
+	require.True(t, r.Revokes(g), "a grant that was signed with a clock that is ahead")
+
+	f, err := d.tryInvite(ctx, t, d.Admin, "east", "default")
+	require.NoError(t, err)
+	i, err := f.Invited()
+	require.NoError(t, err)
+	require.Greater(t, i.Serial, r.Serial, "an invitation after the revocation")
+	require.Equal(t, broker.MinTokenTTL.Milliseconds(), i.Expires-i.Serial)
+	invited := brokertest.Grant("east")
+	invited.UID, invited.Serial, invited.Gateways, invited.Sets = "uid-east", i.Serial, 1, []string{"default"}
+	_, err = f.SignGrant(invited)
+	require.NoError(t, err)
+
+	t.Log("a removal of a cluster without a grant, and a grant after it")
+	d.Join(t, "west", "uid-west")
+	_, err = broker.ChangeSets(ctx, d.Admin, d.NS, sets, broker.SetChange{Cluster: "west", Remove: []string{"default"}}, broker.Reservation{}, brokertest.Administrator(), ahead)
+	require.ErrorContains(t, err, "its grant is not renewed")
+	require.NoError(t, d.Admin.Get(ctx, client.ObjectKey{Namespace: d.NS, Name: broker.MemberName("west")}, sa))
+	brokertest.Annotate(sa, submarinerv1.GrantAnnotation, brokertest.IdentityIn("west", "default").Grant)
+	require.NoError(t, d.Admin.Update(ctx, sa))
+	renewed, err := broker.ChangeSets(ctx, d.Admin, d.NS, sets, broker.SetChange{Cluster: "west", Add: []string{"a"}}, broker.Reservation{}, brokertest.Administrator(), now)
+	require.NoError(t, err)
+	require.Greater(t, renewed.Serial, ahead.UnixMilli())
 }

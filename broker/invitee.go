@@ -15,7 +15,6 @@ import (
 	"subctl/api/submariner/v1alpha1"
 	"subctl/broker/trust"
 	"subctl/internal/kube"
-	"subctl/internal/words"
 )
 
 // InviteCluster returns a join file for one cluster, within bounds, which lack only the key, the
@@ -26,14 +25,18 @@ func InviteCluster(ctx context.Context, c client.Client, b *v1alpha1.Broker, i I
 	if err := submarinerv1.CheckClusterID(bounds.Cluster); err != nil {
 		return nil, err
 	}
-	sets, err := setsOf(ctx, c, b.Namespace)
+	sets, err := SetNames(ctx, c, b.Namespace)
 	if err != nil {
 		return nil, err
 	}
+	var errs []error
 	for _, set := range bounds.Sets {
 		if !slices.Contains(sets, set) {
-			return nil, fmt.Errorf("the broker has no clusterset %q: the clustersets are %s", set, words.List(sets))
+			errs = append(errs, NoSuchSet(set, sets))
 		}
+	}
+	if err := errors.Join(errs...); err != nil {
+		return nil, err
 	}
 	f, err := replaceInvitation(ctx, c, b, i, bounds, sets, now)
 	if err != nil {
@@ -50,6 +53,22 @@ func replaceInvitation(ctx context.Context, c client.Client, b *v1alpha1.Broker,
 	if err := voidInvitation(ctx, c, b.Namespace, sets, bounds.Cluster); err != nil {
 		return nil, err
 	}
+	said, isMember, err := accountAnnotations(ctx, c, b.Namespace, bounds.Cluster)
+	if err != nil {
+		return nil, err
+	}
+	if !isMember {
+		// An earlier cluster with this ID may have deleted no more than its account. Rights are bound to the name of
+		// the account, so the new cluster would have the rights of the earlier one in all its clustersets.
+		if err := removeRights(ctx, c, b.Namespace, sets, bounds.Cluster); err != nil {
+			return nil, err
+		}
+	}
+	clusters, err := clustersOf(ctx, c, b.Namespace, sets, bounds.Cluster)
+	if err != nil {
+		return nil, err
+	}
+	serial := max(now.UnixMilli(), lastWord(bounds.Cluster, i.Administrator.Public(), append(annotationsOf(clusters), said)...)+1)
 	account := InviteeName(bounds.Cluster)
 	objects := []client.Object{
 		&corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: account, Namespace: b.Namespace}},
@@ -71,7 +90,7 @@ func replaceInvitation(ctx context.Context, c client.Client, b *v1alpha1.Broker,
 		return nil, err
 	}
 	f.Administrator = i.Administrator.Public()
-	bounds.Key, bounds.Serial, bounds.Expires = f.SigningKey.Public(), now.UnixMilli(), now.Add(i.TTL).UnixMilli()
+	bounds.Key, bounds.Serial, bounds.Expires = f.SigningKey.Public(), serial, serial+i.TTL.Milliseconds()
 	if f.Invitation, err = i.Administrator.SignInvitation(bounds); err != nil {
 		return nil, err
 	}
@@ -79,20 +98,6 @@ func replaceInvitation(ctx context.Context, c client.Client, b *v1alpha1.Broker,
 		return nil, err
 	}
 	return f, f.check()
-}
-
-// setsOf returns the clustersets of the broker whose base namespace is base.
-func setsOf(ctx context.Context, c client.Client, base string) (sets []string, err error) {
-	namespaces := &corev1.NamespaceList{}
-	if err := c.List(ctx, namespaces, client.HasLabels{submarinerv1.ClusterSetLabel}); err != nil {
-		return nil, fmt.Errorf("reading the clustersets of the broker: %w", err)
-	}
-	for _, n := range namespaces.Items {
-		if set := n.Labels[submarinerv1.ClusterSetLabel]; n.Name == NamespaceIn(base, set) {
-			sets = append(sets, set)
-		}
-	}
-	return sets, nil
 }
 
 // voidInvitation makes the tokens of the join files for one cluster void. It is no error if there are
@@ -105,12 +110,12 @@ func voidInvitation(ctx context.Context, c client.Client, ns string, sets []stri
 	}
 	objects = append(objects, identityBinding(ns, account, account), identityRole(ns, clusterID),
 		&corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: account, Namespace: ns}})
-	for _, obj := range objects {
+	return kube.ForEach(objects, func(_ int, obj client.Object) error {
 		if err := client.IgnoreNotFound(c.Delete(ctx, obj)); err != nil {
 			return fmt.Errorf("making earlier join files for cluster %s void: %w", clusterID, err)
 		}
-	}
-	return nil
+		return nil
+	})
 }
 
 // VoidJoinFiles makes the tokens of all general join files void: it replaces the service account

@@ -13,6 +13,7 @@ import (
 
 	submarinerv1 "subctl/api/submariner/v1"
 	"subctl/broker/exchange"
+	"subctl/broker/trust"
 )
 
 // ErrNotMember means that the broker does not accept a cluster's credentials: the cluster
@@ -42,15 +43,15 @@ func Leave(ctx context.Context, c client.Client, base string, sets []string, clu
 }
 
 // RemoveMember deletes everything of clusterID from the broker whose base namespace is base, except the
-// result of Leave, the member's identity last. sets are the clustersets that the cluster is in. c may be
-// the member itself. It is no error if objects are gone already.
-func RemoveMember(ctx context.Context, c client.Client, base string, sets []string, clusterID string) error {
+// result of Leave, the member's identity last. sets are the clustersets that the cluster is in. administrator verifies
+// the result of Leave; it may be zero. c may be the member itself. It is no error if objects are gone already.
+func RemoveMember(ctx context.Context, c client.Client, base string, sets []string, clusterID string, administrator trust.PublicKey) error {
 	if err := submarinerv1.CheckClusterID(clusterID); err != nil {
 		return err
 	}
 	var errs []error
 	for _, set := range sets {
-		err := exchange.Kinds().Withdraw(ctx, c, NamespaceIn(base, set), clusterID)
+		err := exchange.Kinds().Withdraw(ctx, c, setIn(base, set), clusterID, administrator)
 		if apierrors.IsUnauthorized(err) {
 			return ErrNotMember
 		}

@@ -38,7 +38,7 @@ func TestLeave(t *testing.T) {
 		require.NoError(t, err)
 		require.Empty(t, without)
 	}
-	require.NoError(t, broker.RemoveMember(ctx, east, d.NS, []string{submarinerv1.DefaultClusterSet}, "east"))
+	require.NoError(t, broker.RemoveMember(ctx, east, d.NS, []string{submarinerv1.DefaultClusterSet}, "east", brokertest.Administrator().Public()))
 	require.Eventually(t, func() bool { return stored(t, d, "east") == 1 }, patience, tick, "the rest is deleted")
 	c := &submarinerv1.Cluster{}
 	require.NoError(t, d.Admin.Get(ctx, client.ObjectKey{Namespace: d.NS, Name: "east"}, c))
@@ -56,7 +56,7 @@ func TestLeave(t *testing.T) {
 	require.NotContains(t, c.Annotations, submarinerv1.LeavingAnnotation)
 	_, err = broker.Leave(ctx, again, d.NS, []string{submarinerv1.DefaultClusterSet}, "east", leaving(t, "east"))
 	require.NoError(t, err)
-	require.NoError(t, broker.RemoveMember(ctx, again, d.NS, []string{submarinerv1.DefaultClusterSet}, "east"))
+	require.NoError(t, broker.RemoveMember(ctx, again, d.NS, []string{submarinerv1.DefaultClusterSet}, "east", brokertest.Administrator().Public()))
 
 	t.Log("without a Cluster there is nothing that it could replace")
 	west := d.Join(t, "west", "uid-west")

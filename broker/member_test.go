@@ -55,10 +55,10 @@ func TestJoinAndLeave(t *testing.T) {
 	require.NoError(t, member.Create(t.Context(), cluster(d.NS, "east")))
 	require.NoError(t, member.Create(t.Context(), brokertest.InSlot(endpoint(d.NS, "east", "192-0-2-1"), "east", 0)))
 	require.NoError(t, member.Create(t.Context(), brokertest.InSlot(shared(d.NS, "east", "p"), "east", 0)))
-	require.NoError(t, broker.RemoveMember(t.Context(), member, d.NS, []string{submarinerv1.DefaultClusterSet}, "east"))
+	require.NoError(t, broker.RemoveMember(t.Context(), member, d.NS, []string{submarinerv1.DefaultClusterSet}, "east", brokertest.Administrator().Public()))
 	d.nothingLeft(t, "east")
 	require.Eventually(t, func() bool {
-		return errors.Is(broker.RemoveMember(t.Context(), member, d.NS, []string{submarinerv1.DefaultClusterSet}, "east"), broker.ErrNotMember)
+		return errors.Is(broker.RemoveMember(t.Context(), member, d.NS, []string{submarinerv1.DefaultClusterSet}, "east", brokertest.Administrator().Public()), broker.ErrNotMember)
 	}, patience, 100*time.Millisecond)
 
 	// At once, while the broker may still be collecting what the old member had.
@@ -67,7 +67,7 @@ func TestJoinAndLeave(t *testing.T) {
 	time.Sleep(time.Second) // long enough for a collection that must not happen
 	member = brokertest.Filling(kubetest.Client(t, d.Server.As(string([]byte(cred.Token)))))
 	require.NoError(t, member.Create(t.Context(), cluster(d.NS, "east")))
-	require.NoError(t, broker.RemoveMember(t.Context(), member, d.NS, []string{submarinerv1.DefaultClusterSet}, "east"))
+	require.NoError(t, broker.RemoveMember(t.Context(), member, d.NS, []string{submarinerv1.DefaultClusterSet}, "east", brokertest.Administrator().Public()))
 }
 
 // nothingLeft waits until the broker holds nothing of a cluster.
@@ -114,7 +114,7 @@ func TestBadClusterIDs(t *testing.T) {
 	for _, id := range []string{"", "Prod_1", "-a", "a-", "a.b", "a:b", string(make([]byte, 64))} {
 		_, err := broker.AddMember(t.Context(), nil, "ns", id, "uid", broker.Reservation{})
 		require.ErrorContains(t, err, fmt.Sprintf("cluster ID %q is not a DNS-1123 label", id))
-		require.Error(t, broker.RemoveMember(t.Context(), nil, "ns", []string{submarinerv1.DefaultClusterSet}, id))
+		require.Error(t, broker.RemoveMember(t.Context(), nil, "ns", []string{submarinerv1.DefaultClusterSet}, id, brokertest.Administrator().Public()))
 	}
 	for _, id := range lookalikes {
 		_, err := broker.AddMember(t.Context(), nil, "ns", id, "uid", broker.Reservation{})

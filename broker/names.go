@@ -7,6 +7,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation"
 
 	submarinerv1 "subctl/api/submariner/v1"
+	"subctl/broker/exchange"
 )
 
 // Names on the broker. They are upstream's, so that its tools find them.
@@ -49,6 +50,11 @@ func NamespaceIn(base, set string) string {
 	return base + "-" + set
 }
 
+// setIn returns a clusterset and its namespace.
+func setIn(base, set string) exchange.Set {
+	return exchange.Set{Name: set, Namespace: NamespaceIn(base, set)}
+}
+
 // MemberName returns the name of a member's service account, and of the Role that lets the
 // member delete that account.
 func MemberName(clusterID string) string { return memberPrefix + clusterID }
@@ -89,7 +95,7 @@ const invitedTokenSuffix = "-token-invited"
 // CheckClusterSet returns an error if set cannot be the name of a clusterset.
 func CheckClusterSet(set string) error {
 	if errs := validation.IsDNS1123Label(NamespaceIn(submarinerv1.BrokerNamespace, set)); len(errs) > 0 || set == "" {
-		return fmt.Errorf("clusterset %q cannot name a namespace: use at most %d lower case letters, digits and '-', "+
+		return fmt.Errorf("clusterset %.64q cannot name a namespace: use at most %d lower case letters, digits and '-', "+
 			"with a letter or digit at both ends", set, 63-len(submarinerv1.BrokerNamespace)-1)
 	}
 	return nil

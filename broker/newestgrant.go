@@ -7,27 +7,64 @@ import (
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
-	rbacv1 "k8s.io/api/rbac/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	submarinerv1 "subctl/api/submariner/v1"
 	"subctl/broker/trust"
+	"subctl/internal/kube"
 )
 
 // This file finds the newest grant of a member. Once the administrator has renewed it, the service account
 // has it as a whole. Until then, there is only what the cluster publishes: in each of its clustersets, the
 // same grant discloses that clusterset.
 
-// newestGrant returns the newest grant of a member, whose service account is sa, with all its clustersets.
-// sets are the clustersets of the broker.
-func newestGrant(ctx context.Context, c client.Client, sa *corev1.ServiceAccount, sets []string, change SetChange, administrator trust.PublicKey) (trust.Grant, error) {
-	tokens := []string{sa.Annotations[submarinerv1.GrantAnnotation]}
-	for _, set := range sets {
-		cluster := &submarinerv1.Cluster{}
-		if err := c.Get(ctx, client.ObjectKey{Namespace: NamespaceIn(sa.Namespace, set), Name: change.Cluster}, cluster); client.IgnoreNotFound(err) != nil {
-			return trust.Grant{}, fmt.Errorf("reading the grant of cluster %s: %w", change.Cluster, err)
+// clustersOf returns the Cluster of a member in each of sets; a zero one where there is none.
+func clustersOf(ctx context.Context, c client.Client, base string, sets []string, clusterID string) ([]submarinerv1.Cluster, error) {
+	out := make([]submarinerv1.Cluster, len(sets))
+	return out, kube.ForEach(sets, func(i int, set string) error {
+		err := c.Get(ctx, client.ObjectKey{Namespace: NamespaceIn(base, set), Name: clusterID}, &out[i])
+		if client.IgnoreNotFound(err) != nil {
+			return fmt.Errorf("reading the grant of cluster %s: %w", clusterID, err)
 		}
-		tokens = append(tokens, cluster.Annotations[submarinerv1.GrantAnnotation])
+		return nil
+	})
+}
+
+// lastWord returns when the administrator has last signed something about a cluster, as far as the annotations of
+// its service account and of its Clusters show it: a grant, an invitation, a revocation or a removal. It is 0 if they show nothing.
+//
+// What the administrator signs next must be later. So it is of no consequence that the clocks of the machines differ
+// on which the administrator runs subctl: with a clock that is behind, a revocation would not cover a grant that was
+// signed before, and a grant would be void because of an earlier removal.
+func lastWord(clusterID string, administrator trust.PublicKey, annotations ...map[string]string) (at int64) {
+	for _, a := range annotations {
+		if g, err := administrator.Grant(trust.Bare(a[submarinerv1.GrantAnnotation])); err == nil && g.Cluster == clusterID {
+			at = max(at, g.Authority())
+		}
+		if r, err := administrator.Revocation(a[submarinerv1.RevocationAnnotation]); err == nil && r.Cluster == clusterID {
+			at = max(at, r.Serial)
+		}
+		if l, err := administrator.Leaving(a[submarinerv1.LeavingAnnotation]); err == nil && l.Grant.Cluster == clusterID {
+			at = max(at, l.Grant.Authority())
+		}
+	}
+	return at
+}
+
+// annotationsOf returns the annotations of Clusters.
+func annotationsOf(clusters []submarinerv1.Cluster) (out []map[string]string) {
+	for i := range clusters {
+		out = append(out, clusters[i].Annotations)
+	}
+	return out
+}
+
+// newestGrant returns the newest grant of a member, whose service account is sa, with all its clustersets.
+// sets are the clustersets of the broker, and clusters the Clusters of the member there.
+func newestGrant(ctx context.Context, c client.Client, sa *corev1.ServiceAccount, sets []string, clusters []submarinerv1.Cluster, change SetChange, administrator trust.PublicKey) (trust.Grant, error) {
+	tokens := []string{sa.Annotations[submarinerv1.GrantAnnotation]}
+	for i := range clusters {
+		tokens = append(tokens, clusters[i].Annotations[submarinerv1.GrantAnnotation])
 	}
 	var newest trust.Grant
 	var errs []error
@@ -58,17 +95,23 @@ func newestGrant(ctx context.Context, c client.Client, sa *corev1.ServiceAccount
 // checkPublished returns an error if a cluster has rights in a clusterset, and has not published its grant
 // there: a new grant, without that clusterset, would take the cluster out of it.
 func checkPublished(ctx context.Context, c client.Client, base string, sets []string, change SetChange, g trust.Grant) error {
-	for _, set := range sets {
+	return kube.ForEach(sets, func(_ int, set string) error {
 		if g.IsIn(set) || slices.Contains(change.Add, set) || slices.Contains(change.Remove, set) {
-			continue
+			return nil
 		}
-		bindings, ns := &rbacv1.RoleBindingList{}, NamespaceIn(base, set)
-		if err := c.List(ctx, bindings, client.InNamespace(ns), client.MatchingFields{"metadata.name": memberBindingName(change.Cluster)}); err != nil {
-			return fmt.Errorf("reading the rights of cluster %s in clusterset %s: %w", change.Cluster, set, err)
+		has, err := hasRights(ctx, c, base, set, change.Cluster)
+		if err == nil && has {
+			err = fmt.Errorf("cluster %s has rights in clusterset %s, and has not published its grant there: wait until it has, or repeat what was interrupted: subctl clusterset add %[2]s %[1]s, or remove", change.Cluster, set)
 		}
-		if len(bindings.Items) > 0 {
-			return fmt.Errorf("cluster %s has rights in clusterset %s, and has not published its grant there: wait until it has, or repeat what was interrupted: subctl clusterset add %[2]s %[1]s, or remove", change.Cluster, set)
-		}
+		return err
+	})
+}
+
+// hasRights reports whether a cluster has the rights of a member in a clusterset.
+func hasRights(ctx context.Context, c client.Client, base, set, clusterID string) (bool, error) {
+	members, err := membersOf(ctx, c, NamespaceIn(base, set))
+	if err != nil {
+		return false, fmt.Errorf("reading the rights of cluster %s in clusterset %s: %w", clusterID, set, err)
 	}
-	return nil
+	return slices.Contains(members, clusterID), nil
 }

@@ -282,7 +282,7 @@ func TestHostileMember(t *testing.T) {
 	require.True(t, apierrors.IsForbidden(west.Delete(ctx, mine)), "relabelling gave it away")
 	mine.Labels, mine.Spec.ClusterID = map[string]string{submarinerv1.ClusterIDLabel: "east"}, "east"
 	require.NoError(t, east.Update(ctx, mine))
-	require.NoError(t, broker.RemoveMember(ctx, east, d.NS, []string{submarinerv1.DefaultClusterSet}, "east"))
+	require.NoError(t, broker.RemoveMember(ctx, east, d.NS, []string{submarinerv1.DefaultClusterSet}, "east", brokertest.Administrator().Public()))
 }
 
 // The matrix can fail: without the policy the same attacks succeed.

@@ -76,6 +76,7 @@ func restConfig(server string, insecure bool, ca func() ([]byte, error), auth fu
 	}
 	c := &rest.Config{Host: server}
 	auth(c)
+	c.Wrap(func(next http.RoundTripper) http.RoundTripper { return straight{next} })
 	if insecure {
 		c.Insecure = true
 		return c
@@ -89,6 +90,24 @@ func restConfig(server string, insecure bool, ca func() ([]byte, error), auth fu
 	})
 	return c
 }
+
+// straight follows no redirects. An API server sends none; a broker in bad faith could otherwise make a gateway, which
+// is in the network of its node, send requests to whatever is reached from there, also to what listens on its loopback
+// address.
+type straight struct{ next http.RoundTripper }
+
+// RoundTrip implements http.RoundTripper.
+func (s straight) RoundTrip(r *http.Request) (*http.Response, error) {
+	response, err := s.next.RoundTrip(r)
+	if err != nil || response.Header.Get("Location") == "" || response.StatusCode < 300 || response.StatusCode > 399 {
+		return response, err
+	}
+	_ = response.Body.Close()
+	return nil, fmt.Errorf("the broker's API server redirects to %.100q, which API servers do not do", response.Header.Get("Location"))
+}
+
+// WrappedRoundTripper returns what makes the requests.
+func (s straight) WrappedRoundTripper() http.RoundTripper { return s.next }
 
 // handshakeTimeout bounds connecting: enough for a slow link, short for a dead one.
 const handshakeTimeout = 10 * time.Second

@@ -13,6 +13,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -132,4 +133,38 @@ func TestRESTConfig(t *testing.T) {
 	require.NoError(t, err)
 	_, err = get(t, c)
 	require.NoError(t, err)
+}
+
+// A broker that redirects requests does not make a gateway send them to anything that the gateway's node can reach.
+func TestHostileRedirects(t *testing.T) {
+	var reached atomic.Int64
+	inside := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { reached.Add(1) }))
+	t.Cleanup(inside.Close)
+	for _, status := range []int{301, 302, 303, 307, 308} {
+		s := httptest.NewTLSServer(http.RedirectHandler(inside.URL+"/shutdown", status))
+		t.Cleanup(s.Close)
+		dir := t.TempDir()
+		ca := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: s.Certificate().Raw})
+		require.NoError(t, os.WriteFile(filepath.Join(dir, "token"), []byte("open-sesame"), 0o600))
+		require.NoError(t, os.WriteFile(filepath.Join(dir, "ca.crt"), ca, 0o600))
+		file := broker.JoinFile{BrokerURL: s.URL, CA: ca, Token: broker.Secret("open-sesame")}
+		for _, insecure := range []bool{false, true} {
+			c, err := broker.RESTConfig(dir, s.Listener.Addr().String(), "", insecure)
+			require.NoError(t, err)
+			for _, c := range []*rest.Config{c, file.RESTConfig(insecure)} {
+				client, err := rest.HTTPClientFor(c)
+				require.NoError(t, err)
+				for _, method := range []string{http.MethodGet, http.MethodPut, http.MethodDelete} {
+					r, err := http.NewRequestWithContext(t.Context(), method, s.URL+"/api", strings.NewReader("body"))
+					require.NoError(t, err)
+					response, err := client.Do(r)
+					if err == nil {
+						_ = response.Body.Close()
+					}
+					require.ErrorContains(t, err, "redirects to")
+				}
+			}
+		}
+	}
+	require.Zero(t, reached.Load())
 }

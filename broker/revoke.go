@@ -28,32 +28,73 @@ func Revoke(ctx context.Context, c client.Client, ns string, sets []string, clus
 	if err := submarinerv1.CheckClusterID(clusterID); err != nil {
 		return err
 	}
-	token, err := administrator.SignRevocation(trust.Revocation{Cluster: clusterID, Serial: now.UnixMilli()})
+	clusters, err := clustersOf(ctx, c, ns, sets, clusterID)
+	if err != nil {
+		return err
+	}
+	said, _, err := accountAnnotations(ctx, c, ns, clusterID)
+	if err != nil {
+		return err
+	}
+	last := lastWord(clusterID, administrator.Public(), append(annotationsOf(clusters), said)...)
+	token, err := administrator.SignRevocation(trust.Revocation{Cluster: clusterID, Serial: max(now.UnixMilli(), last)})
 	if err != nil {
 		return err
 	}
 	if err := voidInvitation(ctx, c, ns, sets, clusterID); err != nil {
 		return err
 	}
-	for _, right := range rightsOf(ns, sets, clusterID) {
-		if err := client.IgnoreNotFound(c.Delete(ctx, right)); err != nil {
-			return fmt.Errorf("removing the rights of cluster %s: %w", clusterID, err)
-		}
+	if err := removeRights(ctx, c, ns, sets, clusterID); err != nil {
+		return err
 	}
 	account := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: MemberName(clusterID), Namespace: ns}}
 	if err := client.IgnoreNotFound(c.Delete(ctx, account)); err != nil {
 		return fmt.Errorf("removing the identity of cluster %s: %w", clusterID, err)
 	}
-	for _, set := range sets {
-		in := NamespaceIn(ns, set)
-		if err := exchange.Kinds().Withdraw(ctx, c, in, clusterID); err != nil {
+	err = kube.ForEach(sets, func(_ int, set string) error {
+		in := setIn(ns, set)
+		if err := exchange.Kinds().Withdraw(ctx, c, in, clusterID, administrator.Public()); err != nil {
 			return fmt.Errorf("removing the objects of cluster %s: %w", clusterID, err)
 		}
-		if err := replace(ctx, c, exchange.Revoked(in, clusterID, token)); err != nil {
+		if err := replace(ctx, c, exchange.Revoked(in.Namespace, clusterID, token)); err != nil {
 			return fmt.Errorf("publishing the revocation of cluster %s: %w", clusterID, err)
 		}
+		return nil
+	})
+	if err != nil {
+		return err
 	}
+	var was []string
+	for i := range clusters {
+		if clusters[i].UID != "" && !exchange.IsRemoved(&clusters[i]) {
+			was = append(was, sets[i])
+		}
+	}
+	announce(ctx, c, ns, was, administrator.Public(), now)
 	return nil
+}
+
+// accountAnnotations returns the annotations of the service account of a cluster, and whether there is one.
+func accountAnnotations(ctx context.Context, c client.Client, ns, clusterID string) (annotations map[string]string, is bool, err error) {
+	account := &corev1.ServiceAccount{}
+	err = c.Get(ctx, client.ObjectKey{Namespace: ns, Name: MemberName(clusterID)}, account)
+	switch {
+	case apierrors.IsNotFound(err):
+		return nil, false, nil
+	case err != nil:
+		return nil, false, fmt.Errorf("reading the identity of cluster %s: %w", clusterID, err)
+	}
+	return account.Annotations, true, nil
+}
+
+// removeRights removes the rights of a member, except for tokens whose names are random.
+func removeRights(ctx context.Context, c client.Client, ns string, sets []string, clusterID string) error {
+	return kube.ForEach(rightsOf(ns, sets, clusterID), func(_ int, right client.Object) error {
+		if err := client.IgnoreNotFound(c.Delete(ctx, right)); err != nil {
+			return fmt.Errorf("removing the rights of cluster %s: %w", clusterID, err)
+		}
+		return nil
+	})
 }
 
 // rightsOf returns the Roles and RoleBindings of a member, except for tokens whose names are random.

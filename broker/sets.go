@@ -7,8 +7,13 @@ import (
 	"slices"
 	"strings"
 
+	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	submarinerv1 "subctl/api/submariner/v1"
+	"subctl/internal/kube"
+	"subctl/internal/words"
 )
 
 // ClusterSet is a clusterset of a broker.
@@ -22,21 +27,45 @@ type ClusterSet struct {
 
 // ClusterSets returns the clustersets of the broker whose base namespace is base, sorted by name.
 func ClusterSets(ctx context.Context, c client.Client, base string) ([]ClusterSet, error) {
-	names, err := setsOf(ctx, c, base)
+	names, err := SetNames(ctx, c, base)
 	if err != nil {
 		return nil, err
 	}
-	var out []ClusterSet
-	for _, name := range names {
-		set := ClusterSet{Name: name, Namespace: NamespaceIn(base, name)}
-		if set.Members, err = membersOf(ctx, c, set.Namespace); err != nil {
-			return nil, fmt.Errorf("reading the members of clusterset %s: %w", name, err)
+	out := make([]ClusterSet, len(names))
+	err = kube.ForEach(names, func(i int, name string) error {
+		members, err := membersOf(ctx, c, NamespaceIn(base, name))
+		if err != nil {
+			return fmt.Errorf("reading the members of clusterset %s: %w", name, err)
 		}
-		slices.Sort(set.Members)
-		out = append(out, set)
+		slices.Sort(members)
+		out[i] = ClusterSet{Name: name, Namespace: NamespaceIn(base, name), Members: members}
+		return nil
+	})
+	if err != nil {
+		return nil, err
 	}
 	slices.SortFunc(out, func(a, b ClusterSet) int { return cmp.Compare(a.Name, b.Name) })
 	return out, nil
+}
+
+// SetNames returns the names of the clustersets of the broker whose base namespace is base, in the order of
+// their namespaces.
+func SetNames(ctx context.Context, c client.Reader, base string) (sets []string, err error) {
+	namespaces := &corev1.NamespaceList{}
+	if err := c.List(ctx, namespaces, client.HasLabels{submarinerv1.ClusterSetLabel}); err != nil {
+		return nil, fmt.Errorf("reading the clustersets of the broker: %w", err)
+	}
+	for _, n := range namespaces.Items {
+		if set := n.Labels[submarinerv1.ClusterSetLabel]; n.Name == NamespaceIn(base, set) { // else it is another broker's
+			sets = append(sets, set)
+		}
+	}
+	return sets, nil
+}
+
+// NoSuchSet returns the error that a broker with the clustersets sets does not have a clusterset.
+func NoSuchSet(set string, sets []string) error {
+	return fmt.Errorf("the broker has no clusterset %q: the clustersets are %s%s", set, words.List(sets), words.Meant(set, sets))
 }
 
 // membersOf returns the clusters that have the rights of a member in a namespace.

@@ -342,7 +342,7 @@ func TestReserve(t *testing.T) {
 	require.Equal(t, 1+4, stored(t, d, "broker-only"), "it can publish no policies")
 
 	t.Log("who leaves, and who is revoked, leaves nothing")
-	require.NoError(t, broker.RemoveMember(ctx, d.Admin, d.NS, []string{submarinerv1.DefaultClusterSet}, "west"))
+	require.NoError(t, broker.RemoveMember(ctx, d.Admin, d.NS, []string{submarinerv1.DefaultClusterSet}, "west", brokertest.Administrator().Public()))
 	require.NoError(t, d.Admin.Delete(ctx, &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: "cluster-east", Namespace: d.NS}}))
 	require.Eventually(t, func() bool { return stored(t, d, "east")+stored(t, d, "west") == 0 }, patience, tick)
 	require.NoError(t, broker.Revoke(ctx, d.Admin, d.NS, []string{"default"}, "north", brokertest.Administrator(), time.Now()))

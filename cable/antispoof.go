@@ -16,7 +16,7 @@ import (
 //     this rule one member could send with another member's addresses;
 //   - packets that leave through a cable have a source in this cluster, and packets that arrive through
 //     a cable have a destination in this cluster;
-//   - nothing is forwarded from one cable to another.
+//   - nothing is forwarded from one cable to another, except a peer's echoes back to the peer.
 func (c Cabling) antispoof(s dataplane.State, devices []cableDevice, links []Link, listens []Listen) dataplane.Antispoof {
 	a := dataplane.Antispoof{
 		Table: dataplane.GatewayOwner.Antispoof, Inner: c.inner(links), Out: deviceNames(outputs(devices)),
@@ -29,11 +29,21 @@ func (c Cabling) antispoof(s dataplane.State, devices []cableDevice, links []Lin
 		}
 	}
 	for _, d := range devices {
+		if d.echo.Own.IsValid() {
+			a.Echoes = append(a.Echoes, d.echo)
+		}
 		if d.carrier != "" && !slices.Contains(a.Out, d.carrier) {
 			a.Out = append(a.Out, d.carrier)
 		}
 	}
 	a.Apart = a.Out
+	for _, l := range links {
+		if l.MAC != "" {
+			a.Echoing = append(a.Echoing, l.IP)
+		}
+	}
+	slices.SortFunc(a.Echoing, netip.Addr.Compare)
+	a.Echoing = slices.Compact(a.Echoing)
 	return a
 }
 
@@ -91,6 +101,9 @@ func (c Cabling) inner(links []Link) []dataplane.InnerSource {
 			continue
 		}
 		all = append(all, dataplane.InnerSource{Outer: l.Outer, Net: netip.PrefixFrom(l.IP, 32)})
+		if l.MAC != "" { // our own echoes come back
+			all = append(all, dataplane.InnerSource{Outer: l.Outer, Net: netip.PrefixFrom(l.From, 32)})
+		}
 		for _, n := range c.Peers[i].Subnets {
 			all = append(all, dataplane.InnerSource{Outer: l.Outer, Net: n})
 		}
@@ -132,7 +145,7 @@ func deviceNames(arguments []string) (out []string) {
 //   - VXLAN packets arrive on the device that leads to the sending node;
 //   - pods cannot send VXLAN packets to nodes and gateways, whatever their source is: the CNI may
 //     translate a source to the node's own address, which the receiver accepts;
-//   - nothing is forwarded to addresses on our devices: a cable encrypts whatever is sent to them;
+//   - nothing is forwarded to addresses on our devices, except echoes: a cable encrypts whatever is sent to them;
 //   - packets of other clusters arrive on our devices;
 //   - a worker forwards nothing from one gateway to another, even if kube-proxy chose the destination and
 //     translated the source, which hides from the gateway that the packet came through a cable;
@@ -167,11 +180,9 @@ func (n Intra) antispoof() dataplane.Antispoof {
 	if !n.isGateway() {
 		a.Apart = []string{dataplane.IntraDevice}
 	}
+	a.Echoes, a.Echoing = n.echoes()
 	for _, o := range dataplane.Owners() {
-		a.ClosedOn = append(a.ClosedOn, o.Devices...)
-		for _, p := range o.Prefixes {
-			a.ClosedOn = append(a.ClosedOn, p+dataplane.DeviceAny)
-		}
+		a.ClosedOn = append(a.ClosedOn, o.DeviceNames()...)
 	}
 	if n.OnlyOurDevices {
 		a.In, a.Usual = a.ClosedOn, n.usual()

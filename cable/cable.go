@@ -30,6 +30,8 @@ type Gateway struct {
 	HealthIP  netip.Addr     // answers pings through the cable; the zero Addr if there is none
 	Subnets   []netip.Prefix // sorted, without host bits
 	NAT       bool           // expects NAT on its paths
+	Weight    int            // its share of new flows, compared to its siblings: 1 to MaxWeight, or 0 for DefaultWeight
+	Drain     Drain          // how far it has got on its way out of service
 	Default   string         // the driver for pairs that no policy decides, whether or not it is offered
 	Drivers   []string       // the offered drivers
 	// Missing are the reasons why the gateway does not offer other drivers, by driver. It lacks
@@ -109,6 +111,8 @@ type Local struct {
 	Settings map[string]Config
 	// WireGuard and IPsec are the node's implementations of the protocols.
 	WireGuard, IPsec dataplane.Engine
+	// Resilient reports whether the kernel has resilient next hop groups.
+	Resilient bool
 }
 
 // A Driver plans one kind of cable between two gateways. It does no I/O.
@@ -153,7 +157,10 @@ type Link struct {
 	Device string     // Driver.Device
 	IP     netip.Addr // the peer's address on the device: answers pings from From
 	From   netip.Addr // our address on the device
-	Outer  netip.Addr // source of the peer's VXLAN packets; the zero Addr if the driver uses no VXLAN
+	// MAC is the peer's address on the device; empty if the peer cannot forward echoes back, as the device is not a
+	// VXLAN.
+	MAC   string
+	Outer netip.Addr // source of the peer's VXLAN packets; the zero Addr if the driver uses no VXLAN
 	// State is the dataplane.CableState.Peer of the cable, on the device StateDevice;
 	// empty for drivers without state.
 	State, StateDevice string

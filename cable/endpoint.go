@@ -75,6 +75,9 @@ func Parse(s submarinerv1.EndpointSpec) (Gateway, error) {
 	case len(g.Drivers) == 0:
 		errs = append(errs, errors.New("it offers no cable driver: its gateway lacks the prerequisites of every driver of its cluster"))
 	}
+	if g.Weight, g.Drain, err = parseShare(s.BackendConfig); err != nil {
+		errs = append(errs, err)
+	}
 	if s.HealthCheckIP != "" {
 		if g.HealthIP, err = ParseHost(s.HealthCheckIP); err != nil {
 			errs = append(errs, fmt.Errorf("health check IP %.80q: %w", s.HealthCheckIP, err))
@@ -131,6 +134,27 @@ func (g Gateway) Port(key string, def int) (int, error) {
 		return 0, fmt.Errorf("its %s %.80q is not a UDP port from 1 to 65535", key, text)
 	}
 	return n, nil
+}
+
+// parseShare returns the weight that a gateway announces, and how far it has got on its way out of service.
+func parseShare(config map[string]string) (weight int, drain Drain, err error) {
+	var errs []error
+	if text, ok := config[submarinerv1.BackendWeight]; ok {
+		if weight, err = strconv.Atoi(text); err != nil || weight < 1 || weight > MaxWeight {
+			weight, err = 0, fmt.Errorf("its %s %.80q is not a whole number from 1 to %d", submarinerv1.BackendWeight, text, MaxWeight)
+			errs = append(errs, err)
+		}
+	}
+	switch text, ok := config[submarinerv1.BackendDrain]; {
+	case !ok:
+	case text == submarinerv1.Draining:
+		drain = Draining
+	case text == submarinerv1.Drained:
+		drain = Drained
+	default:
+		errs = append(errs, fmt.Errorf("its %s %.80q is neither %s nor %s", submarinerv1.BackendDrain, text, submarinerv1.Draining, submarinerv1.Drained))
+	}
+	return weight, drain, errors.Join(errs...)
 }
 
 // ParseHost parses an IPv4 address. It returns an error for an address in a reserved network.

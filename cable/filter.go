@@ -28,6 +28,7 @@ type cableDevice struct {
 	carrier string
 	nets    []netip.Prefix // the networks of the clusters behind it
 	probes  []netip.Prefix // the networks of the gateways' addresses on it
+	echo    dataplane.Echo // the zero Echo if its peers forward no echoes back
 }
 
 // name returns the name of the device's chain and of the set of its networks. The name of a chain
@@ -51,6 +52,9 @@ func (c Cabling) devices(links []Link) []cableDevice {
 		}
 		d.nets = append(d.nets, p.Subnets...)
 		d.probes = append(d.probes, netip.PrefixFrom(links[i].IP, 8).Masked())
+		if links[i].MAC != "" {
+			d.echo = dataplane.Echo{Dev: d.device, Port: dataplane.EchoPort, Own: links[i].From}
+		}
 	}
 	for _, l := range links {
 		if byDevice[l.StateDevice] == nil {
@@ -76,9 +80,16 @@ func (c Cabling) addFilter(s dataplane.State, devices []cableDevice, links []Lin
 		input.Rules, input.Sets = append(input.Rules, only.Rules...), append(input.Sets, only.Sets...)
 		objs = append(objs, more...)
 	}
+	closed := ""
 	for _, d := range devices {
+		if d.echo.Own.IsValid() {
+			closed = echoClosed(d.echo.Port)
+		}
 		input.Rules, input.Sets = append(input.Rules, d.input()...), append(input.Sets, d.name())
 		objs = append(objs, set(d.name(), d.nets), c.forward(d, outputs(devices)))
+	}
+	if closed != "" {
+		input.Rules = append(input.Rules, closed)
 	}
 	if err := s.Add(append(objs, input)...); err != nil {
 		return err
@@ -90,6 +101,7 @@ func (c Cabling) addFilter(s dataplane.State, devices []cableDevice, links []Lin
 // input returns the rules for packets that arrive on the device for the node itself.
 func (d cableDevice) input() (rules []string) {
 	in := "-i " + d.device + " "
+	rules = echoInput(d.echo)
 	for _, p := range set("", d.probes).Members {
 		rules = append(rules, fmt.Sprintf("%s-s %v -p icmp -j ACCEPT", in, p))
 	}
@@ -137,12 +149,33 @@ func (c Cabling) forward(d cableDevice, devices []string) dataplane.Chain {
 			rule("%s-d %v -j RETURN", s, n)
 		}
 	}
+	if d.echo.Own.IsValid() {
+		rule("%s", echoForward(d.echo))
+	}
 	for _, out := range devices {
 		rule("-o %s -j DROP", out) // even if kube-proxy chose the destination
 	}
 	rule("%s-m conntrack --ctstate DNAT -j RETURN", match)
 	rule("-j DROP")
 	return f
+}
+
+// echoInput returns the rule for INPUT that accepts the node's own echoes, which the table against forged packets gives
+// another source.
+func echoInput(e dataplane.Echo) []string {
+	if !e.Own.IsValid() {
+		return nil
+	}
+	return []string{fmt.Sprintf("-i %s -s %v/32 -d %v/32 -p udp -m udp --dport %d -j ACCEPT", e.Dev, e.Returned(), e.Own, e.Port)}
+}
+
+// echoClosed is the rule for INPUT that drops all other datagrams to the port of echoes.
+func echoClosed(port int) string { return fmt.Sprintf("-p udp -m udp --dport %d -j DROP", port) }
+
+// echoForward returns the rule for FORWARD that accepts the echoes of other nodes. The table against forged packets has
+// dropped all packets to such addresses that are none.
+func echoForward(e dataplane.Echo) string {
+	return fmt.Sprintf("-i %[1]s -o %[1]s -d %[2]v -p udp -m udp --dport %[3]d -j ACCEPT", e.Dev, e.Net(), e.Port)
 }
 
 // outputs returns the devices as arguments of "-o". Devices with a common prefix, of which

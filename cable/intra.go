@@ -21,19 +21,33 @@ type Node struct {
 	// Pods is the network of the node's pods; the zero Prefix if the CNI does not use one
 	// network per node. The CNI's routes to the pods then apply.
 	Pods netip.Prefix
+	// Weight is the share of new flows that the node gets as a gateway, compared to the weights of the others:
+	// 1 to MaxWeight, or 0 for DefaultWeight.
+	Weight int
+	// Drain is how far the node has got on its way out of service, as a gateway.
+	Drain Drain
+	// Down specifies that the node does not answer, as a gateway. It gets no packets while another gateway answers.
+	Down bool
+}
+
+// way returns the node as a gateway, with its next hop.
+func (n Node) way(hop uint32) way {
+	return way{hop: hop, weight: n.Weight, drain: n.Drain, down: n.Down}
 }
 
 // Intra is the input of PlanIntra: a node and the other nodes of its cluster.
 type Intra struct {
 	Self     Node
-	MTU      int            // MTU of the device of the node's default route, in bytes
-	PodIP    netip.Addr     // source address of the node's own processes towards other clusters
-	OwnPodIP bool           // PodIP is on our device, since no device of the CNI holds it
-	Gateways []Node         // the active gateways
-	Workers  []Node         // all other nodes
-	Local    Networks       // the networks of this cluster
-	Remote   []Reached      // the networks of connected clusters
-	Barred   []netip.Prefix // networks whose packets are dropped: see Cabling.Barred
+	MTU      int        // MTU of the device of the node's default route, in bytes
+	PodIP    netip.Addr // source address of the node's own processes towards other clusters
+	OwnPodIP bool       // PodIP is on our device, since no device of the CNI holds it
+	Gateways []Node     // the active gateways
+	Workers  []Node     // all other nodes
+	// Ranked are the nodes that may be gateways, active or not, sorted by name.
+	Ranked []Node
+	Local  Networks       // the networks of this cluster
+	Remote []Reached      // the networks of connected clusters
+	Barred []netip.Prefix // networks whose packets are dropped: see Cabling.Barred
 	// Ends are the addresses between which VXLAN packets are sent: of the nodes and of the gateways
 	// of other clusters.
 	Ends []netip.Addr
@@ -42,6 +56,8 @@ type Intra struct {
 	// OnlyOurDevices reports whether packets of other clusters reach this node only on our devices:
 	// no gateway sends them over the CNI's.
 	OnlyOurDevices bool
+	// Resilient reports whether the kernel has resilient next hop groups.
+	Resilient bool
 }
 
 // Reached holds the networks behind one cable.
@@ -59,6 +75,16 @@ func (n Intra) isGateway() bool {
 		}
 	}
 	return false
+}
+
+// siblings returns the other active gateways.
+func (n Intra) siblings() (out []Node) {
+	for _, g := range n.Gateways {
+		if g.Name != n.Self.Name {
+			out = append(out, g)
+		}
+	}
+	return out
 }
 
 // PlanIntra returns the State of a node's route agent.
@@ -97,6 +123,9 @@ func PlanIntra(n Intra) (dataplane.State, error) {
 	if err := s.Add(n.chains()...); err != nil {
 		return nil, err
 	}
+	if err := n.returns(s); err != nil {
+		return nil, err
+	}
 	link, input := dataplane.Key{Kind: dataplane.KindLink, Name: dev}, inputChain.Key()
 	s[input] = dataplane.Guarded(s[input], n.antispoof().Key())
 	s[link] = dataplane.Guarded(s[link], input)
@@ -132,16 +161,28 @@ func (n Intra) toGateways(s dataplane.State) error {
 	if len(n.Gateways) == 0 {
 		return nil
 	}
-	var hops []uint32
+	var ways []way
 	for _, g := range n.Gateways {
 		hop, err := addNode(s, g)
 		if err != nil {
 			return err
 		}
-		hops = append(hops, hop)
+		ways = append(ways, g.way(hop))
 	}
-	all := group(dataplane.IntraGroupID<<24, hops)
-	if err := s.Add(all, dataplane.Rule{Priority: dataplane.IntraPriority, Table: dataplane.IntraTable}); err != nil {
+	id := uint32(dataplane.IntraGroupID << 24)
+	resilient := n.Resilient && len(ways) > 1
+	chosen := choose(ways, resilient)
+	var err error
+	if resilient {
+		id = dataplane.ResilientIntraGroupID << 24
+		err = addResilient(s, id, chosen, dataplane.IntraBuckets)
+	} else {
+		err = s.Add(group(id, chosen))
+	}
+	if err != nil {
+		return err
+	}
+	if err := s.Add(dataplane.Rule{Priority: dataplane.IntraPriority, Table: dataplane.IntraTable}); err != nil {
 		return err
 	}
 	// A packet may take any cable of a cluster, so the smallest MTU applies.
@@ -154,7 +195,7 @@ func (n Intra) toGateways(s dataplane.State) error {
 	}
 	for _, r := range n.Remote {
 		for _, net := range r.Subnets {
-			route := dataplane.Route{Table: dataplane.IntraTable, Dst: net, Group: all.ID, Src: n.PodIP, MTU: narrowest[r.Cluster]}
+			route := dataplane.Route{Table: dataplane.IntraTable, Dst: net, Group: id, Src: n.PodIP, MTU: narrowest[r.Cluster]}
 			if err := s.Add(route); err != nil {
 				return fmt.Errorf("planning routes to %s: %w", r.Cluster, err)
 			}
@@ -163,9 +204,10 @@ func (n Intra) toGateways(s dataplane.State) error {
 	return nil
 }
 
-// toWorkers adds the routes for packets from other clusters to the nodes of the pods.
+// toWorkers adds the routes for packets from other clusters to the nodes of the pods: the workers, and the
+// other gateways.
 func (n Intra) toWorkers(s dataplane.State) error {
-	for _, w := range n.Workers {
+	for _, w := range slices.Concat(n.Workers, n.siblings()) {
 		hop, err := addNode(s, w)
 		if err != nil {
 			return err
@@ -173,7 +215,7 @@ func (n Intra) toWorkers(s dataplane.State) error {
 		if !w.Pods.IsValid() {
 			continue
 		}
-		g := group(NexthopID(dataplane.IntraGroupID, VTEPOf(dataplane.IntraVTEPNet, w.IP)), []uint32{hop})
+		g := group(NexthopID(dataplane.IntraGroupID, VTEPOf(dataplane.IntraVTEPNet, w.IP)), solely(hop))
 		if err := s.Add(g, dataplane.Route{Table: dataplane.IntraTable, Dst: w.Pods, Group: g.ID}); err != nil {
 			return fmt.Errorf("planning route to the pods of node %s: %w", w.Name, err)
 		}
@@ -199,6 +241,9 @@ func addNode(s dataplane.State, other Node) (uint32, error) {
 func (n Intra) chains() []dataplane.Object {
 	input, objs := onlyFrom(Listen{Proto: "udp", Port: dataplane.IntraPort, From: n.senders()}, setNodes)
 	input.Table, input.Name, input.Hook = inputChain.Table, inputChain.Name, inputChain.Hook
+	if n.echoing() {
+		input.Rules = append(input.Rules, append(echoInput(n.echo()), echoClosed(dataplane.IntraEchoPort))...)
+	}
 	objs = append(objs, input, n.antispoof())
 	var remote []netip.Prefix
 	for _, r := range n.Remote {
@@ -209,20 +254,69 @@ func (n Intra) chains() []dataplane.Object {
 			Table: dataplane.RouteOwner.NFTable, Local: set("", n.Local.Pods).Members, Remote: set("", remote).Members,
 		})
 	}
+	forward := dataplane.Chain{Table: "filter", Name: "SUBMARINER-FORWARD", Hook: "FORWARD"}
 	if !n.isGateway() { // on a gateway, the chains of Plan clamp the MSS
-		objs = append(objs, dataplane.Chain{
-			Table: "filter", Name: "SUBMARINER-FORWARD", Hook: "FORWARD", Rules: []string{clamp(dataplane.IntraDevice)},
-		})
+		forward.Rules = []string{clamp(dataplane.IntraDevice)}
+	} else {
+		forward.Rules = n.detour()
+	}
+	if len(forward.Rules) > 0 {
+		objs = append(objs, forward)
 	}
 	return objs
 }
 
-// senders returns the nodes that may send to this one: gateways to workers and workers
-// to gateways.
+// detour returns the rules of a gateway for packets that it forwards to another gateway of its cluster, as none of its
+// own cables to the other cluster works. Packets from another gateway take no second detour, so there is no loop.
+func (n Intra) detour() (rules []string) {
+	const both = "-i " + dataplane.IntraDevice + " -o " + dataplane.IntraDevice + " "
+	for _, g := range n.siblings() {
+		_, mac := VTEP(dataplane.IntraVTEPNet, g.IP)
+		rules = append(rules, fmt.Sprintf("%s-m mac --mac-source %s -j DROP", both, mac))
+	}
+	if len(rules) > 0 {
+		rules = append(rules, both+"-j ACCEPT")
+	}
+	if n.echoing() {
+		rules = append([]string{echoForward(n.echo())}, rules...)
+	}
+	return rules
+}
+
+// echoing reports whether nodes send echoes to gateways of their cluster: there is more than one, or may be.
+func (n Intra) echoing() bool { return len(n.Ranked) > 1 }
+
+// echo returns the echoes over the VXLAN between the nodes.
+func (n Intra) echo() dataplane.Echo {
+	return dataplane.Echo{Dev: dataplane.IntraDevice, Port: dataplane.IntraEchoPort, Own: VTEPOf(dataplane.IntraVTEPNet, n.Self.IP)}
+}
+
+// echoes returns the devices with echoes, and the nodes whose echoes this node forwards back if it is an active gateway. The
+// gateway agent decides whose echoes are forwarded from one cable to the same.
+func (n Intra) echoes() (on []dataplane.Echo, of []netip.Addr) {
+	if n.echoing() {
+		on = append(on, n.echo())
+	}
+	if !n.isGateway() {
+		return on, nil
+	}
+	for _, dev := range dataplane.EchoDevices {
+		on = append(on, dataplane.Echo{Dev: dev, Port: dataplane.EchoPort})
+	}
+	if n.echoing() {
+		for _, node := range slices.Concat(n.Workers, n.siblings()) {
+			of = append(of, VTEPOf(dataplane.IntraVTEPNet, node.IP))
+		}
+		slices.SortFunc(of, netip.Addr.Compare)
+	}
+	return on, slices.Compact(of)
+}
+
+// senders returns the nodes that may send to this one: gateways to all nodes, and workers to gateways.
 func (n Intra) senders() []netip.Addr {
 	nodes := n.Gateways
 	if n.isGateway() {
-		nodes = n.Workers
+		nodes = slices.Concat(n.Workers, n.siblings())
 	}
 	ips := []netip.Addr{} // not nil, which means all senders
 	for _, node := range nodes {

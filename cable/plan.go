@@ -15,6 +15,11 @@ import (
 type Cabling struct {
 	Local Local
 	Peers []Cable
+	// Siblings are the other active gateways of this cluster that have a working cable to a cluster, by
+	// the ID of that cluster. If no cable of this gateway to the cluster works, they get its packets.
+	Siblings map[string][]Node
+	// Detours are networks of clusters to which this gateway has no cable yet.
+	Detours []Reached
 	// Barred are networks whose packets are dropped, because their clusters are not connected,
 	// or not yet, and the packets must not leave in clear text.
 	Barred []netip.Prefix
@@ -31,6 +36,14 @@ type Cable struct {
 	// Silent specifies that the cable is the one that the pair uses, but carries no traffic from
 	// this end until it answers again.
 	Silent bool
+	// Down specifies that the other end of the cable does not answer. It carries no traffic while
+	// there is another way to its cluster.
+	Down bool
+}
+
+// way returns the cable as a way to its cluster, with its next hop.
+func (c Cable) way(hop uint32) way {
+	return way{hop: hop, weight: c.Weight, drain: c.Drain, down: c.Down}
 }
 
 // Carries reports whether the cable carries traffic.
@@ -77,40 +90,15 @@ func Plan(c Cabling) (dataplane.State, []Link, error) {
 			return nil, nil, err
 		}
 	}
-	if len(c.Peers) == 0 {
-		return s, nil, nil // no cables: no devices, and no rules for them
+	if len(c.Peers) == 0 { // no devices, and no rules for them
+		return s, nil, c.addRoutes(s, nil)
 	}
 	links, listens, err := c.wire(s)
 	if err != nil {
 		return nil, nil, err
 	}
-	byCluster := map[string]*remote{}
-	for i, p := range c.Peers {
-		if !p.Carries() {
-			continue
-		}
-		r := byCluster[p.Cluster]
-		if r == nil {
-			r = &remote{}
-			byCluster[p.Cluster] = r
-		}
-		r.add(links[i].Hop, p.Subnets, p.MTU(c.Local))
-	}
-	groups := groupIDs(slices.Sorted(maps.Keys(byCluster)))
-	src := c.Local.PodIP
-	if c.Local.PodIPMissing {
-		src = netip.Addr{}
-	}
-	for cluster, r := range byCluster {
-		if err := s.Add(group(groups[cluster], r.hops)); err != nil {
-			return nil, nil, err
-		}
-		for _, n := range r.nets {
-			route := dataplane.Route{Table: dataplane.CableTable, Dst: n, Group: groups[cluster], Src: src, MTU: r.mtu}
-			if err := s.Add(route, dataplane.Blackhole{Table: route.Table, Dst: n}); err != nil {
-				return nil, nil, fmt.Errorf("planning routes to %s: %w", cluster, err)
-			}
-		}
+	if err := c.addRoutes(s, links); err != nil {
+		return nil, nil, err
 	}
 	if err := s.Add(cableRule); err != nil {
 		return nil, nil, err
@@ -122,6 +110,50 @@ func Plan(c Cabling) (dataplane.State, []Link, error) {
 		}
 	}
 	return s, links, c.addFilter(s, devices, links, listens)
+}
+
+// addRoutes adds the routes to the networks of other clusters: through the cables that carry traffic, or through the other
+// gateways of this cluster.
+func (c Cabling) addRoutes(s dataplane.State, links []Link) error {
+	byCluster := map[string]*remote{}
+	for i, p := range c.Peers {
+		if p.Carries() {
+			remoteOf(byCluster, p.Cluster).add(p, links[i].Hop, p.MTU(c.Local))
+		}
+	}
+	waits := func(cluster string) bool {
+		r := byCluster[cluster]
+		return len(c.Siblings[cluster]) > 0 && (r == nil || len(r.ways) == 0)
+	}
+	for _, p := range c.Peers {
+		if waits(p.Cluster) {
+			remoteOf(byCluster, p.Cluster).cover(p, p.MTU(c.Local))
+		}
+	}
+	for _, d := range c.Detours {
+		if waits(d.Cluster) {
+			r := remoteOf(byCluster, d.Cluster)
+			r.nets = append(r.nets, d.Subnets...)
+		}
+	}
+	groups := groupIDs(slices.Sorted(maps.Keys(byCluster)))
+	src := c.Local.PodIP
+	if c.Local.PodIPMissing {
+		src = netip.Addr{}
+	}
+	for cluster, r := range byCluster {
+		id, err := c.addGroup(s, groups[cluster], cluster, *r)
+		if err != nil {
+			return err
+		}
+		for _, n := range r.nets {
+			route := dataplane.Route{Table: dataplane.CableTable, Dst: n, Group: id, Src: src, MTU: r.mtu}
+			if err := s.Add(route, dataplane.Blackhole{Table: route.Table, Dst: n}, cableRule); err != nil {
+				return fmt.Errorf("planning routes to %s: %w", cluster, err)
+			}
+		}
+	}
+	return nil
 }
 
 // cableRule is the rule by which a gateway looks up packets in the table of the cables.
@@ -159,41 +191,77 @@ func (c Cabling) wire(s dataplane.State) ([]Link, []Listen, error) {
 
 // remote holds the next hops and networks of one remote cluster.
 type remote struct {
-	hops []uint32
-	nets []netip.Prefix
-	mtu  int // the smallest MTU of its cables
+	gateways []string // names of its cables
+	ways     []way    // over the cables that carry traffic
+	nets     []netip.Prefix
+	mtu      int // the smallest MTU of its cables
 }
 
-func (r *remote) add(hop uint32, nets []netip.Prefix, mtu int) {
-	r.hops = append(r.hops, hop)
-	r.nets = append(r.nets, nets...)
+func remoteOf(all map[string]*remote, cluster string) *remote {
+	if all[cluster] == nil {
+		all[cluster] = &remote{}
+	}
+	return all[cluster]
+}
+
+// add adds a cable that carries traffic.
+func (r *remote) add(c Cable, hop uint32, mtu int) {
+	r.ways = append(r.ways, c.way(hop))
+	r.cover(c, mtu)
+}
+
+// cover adds the networks behind a cable.
+func (r *remote) cover(c Cable, mtu int) {
+	if !slices.Contains(r.gateways, c.Name) {
+		r.gateways = append(r.gateways, c.Name)
+	}
+	r.nets = append(r.nets, c.Subnets...)
 	if r.mtu == 0 || mtu < r.mtu {
 		r.mtu = mtu
 	}
 }
 
-// group returns a group of the next hops, sorted, with equal weights.
-func group(id uint32, hops []uint32) dataplane.Group {
-	slices.Sort(hops)
-	g := dataplane.Group{ID: id}
-	for _, h := range slices.Compact(hops) {
-		g.Members = append(g.Members, dataplane.Member{ID: h, Weight: 1})
+// addGroup adds the next hop group of a remote cluster, and returns its ID: the gateways that answer (see choose), or else
+// the siblings that have a way to the cluster. If there are none either, it is all gateways: the last path is never
+// withdrawn.
+func (c Cabling) addGroup(s dataplane.State, id uint32, cluster string, r remote) (uint32, error) {
+	resilient := c.Local.Resilient && len(r.gateways) > 1
+	ways := choose(r.ways, resilient)
+	if !slices.ContainsFunc(ways, func(w way) bool { return !w.down }) {
+		var detours []way
+		for _, n := range c.Siblings[cluster] {
+			ip := VTEPOf(dataplane.IntraVTEPNet, n.IP)
+			hop := dataplane.Nexthop{ID: NexthopID(dataplane.SiblingNexthopID, ip), Via: ip, Dev: dataplane.IntraDevice}
+			if err := s.Add(hop); err != nil {
+				return 0, fmt.Errorf("planning the path to %s through gateway %s: %w", cluster, n.Name, err)
+			}
+			detours = append(detours, n.way(hop.ID))
+		}
+		if len(detours) > 0 {
+			ways = choose(detours, false)
+		}
 	}
-	return g
+	if !resilient {
+		return id, s.Add(group(id, ways))
+	}
+	id = dataplane.ResilientCableGroupID<<24 | id&groupMask
+	return id, addResilient(s, id, ways, dataplane.CableBuckets)
 }
+
+// groupMask is the part of an ID that distinguishes groups of the same kind.
+const groupMask = 1<<24 - 1
 
 // groupIDs returns the ID of each cluster's next hop group: 24 bits of a hash of the cluster
 // ID, incremented on a collision. A cluster's ID does not depend on its gateways or, except
 // for collisions (one pair in 16 million), on other clusters.
 func groupIDs(clusters []string) map[string]uint32 {
-	const mask = 1<<24 - 1
 	ids, taken := map[string]uint32{}, map[uint32]bool{}
 	for _, c := range clusters {
 		h := fnv.New32a()
 		h.Write([]byte(c)) // never fails
-		id := h.Sum32() & mask
+		id := h.Sum32() & groupMask
 		for taken[id] {
-			id = (id + 1) & mask
+			id = (id + 1) & groupMask
 		}
 		taken[id] = true
 		ids[c] = dataplane.CableGroupID<<24 | id

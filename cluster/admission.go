@@ -164,23 +164,29 @@ func detectedPlugin() admissionv1.Validation {
 	}
 }
 
-// leaseName restricts a gateway to the Lease of the election.
+// leaseName restricts a gateway to the Lease of the election and to the Lease of its node. An
+// expression cannot compute the hash in the name of the Lease of a node with a very long name, so it
+// compares the rest.
 func leaseName() admissionv1.Validation {
+	own := fmt.Sprintf("(size(variables.node) <= %[1]d ? variables.name == '%[2]s' + variables.node : variables.name.startsWith('%[2]s' + variables.node.substring(0, %[3]d)))",
+		submarinerv1.NodeLeaseMost, submarinerv1.NodeLeasePrefix, submarinerv1.NodeLeaseCut)
 	return admissionv1.Validation{
-		Expression:        fmt.Sprintf("variables.resource != 'leases' || variables.name == '%s'", submarinerv1.GatewayLease),
-		MessageExpression: "'a gateway may not write the Lease ' + variables.name",
+		Expression:        fmt.Sprintf("variables.resource != 'leases' || variables.name == '%s' || %s", submarinerv1.GatewayLease, own),
+		MessageExpression: "'the gateway of node ' + variables.node + ' may not write the Lease ' + variables.name",
 	}
 }
 
-// leaseHolder restricts a gateway to taking the Lease for itself and to releasing it. An
-// admission policy cannot tell whether the previous holder has failed.
+// leaseHolder restricts a gateway to taking a Lease for itself and to releasing it. An
+// admission policy cannot tell whether the previous holder of the Lease of the election has failed. Any
+// other Lease stays with its holder.
 func leaseHolder() admissionv1.Validation {
 	const format = "(has(%[1]s.spec) && has(%[1]s.spec.holderIdentity) ? %[1]s.spec.holderIdentity : '')"
 	is, was := fmt.Sprintf(format, "object"), fmt.Sprintf(format, "oldObject")
 	me := fmt.Sprintf("variables.node + '%s'", submarinerv1.LeaseHolder(""))
 	return admissionv1.Validation{
-		Expression: fmt.Sprintf("variables.resource != 'leases' || object == null || %[1]s == %[3]s || "+
-			"(%[1]s == '' && oldObject != null && %[2]s in ['', %[3]s])", is, was, me),
+		Expression: fmt.Sprintf("variables.resource != 'leases' || object == null || "+
+			"(%[1]s == %[3]s && (oldObject == null || variables.name == '%[4]s' || %[2]s in ['', %[3]s])) || "+
+			"(%[1]s == '' && oldObject != null && %[2]s in ['', %[3]s])", is, was, me, submarinerv1.GatewayLease),
 		MessageExpression: "'the gateway of node ' + variables.node + ' may take the Lease ' + variables.name + ' for itself, and release its own'",
 	}
 }

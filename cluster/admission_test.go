@@ -2,6 +2,7 @@ package cluster_test
 
 import (
 	"context"
+	"strings"
 	"testing"
 	"time"
 
@@ -47,7 +48,7 @@ func agentOf(t *testing.T, server *kubetest.Server, account, node string) client
 	if node != "" {
 		require.NoError(t, client.IgnoreAlreadyExists(admin.Create(t.Context(), &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: node}})))
 		pod := &corev1.Pod{
-			ObjectMeta: metav1.ObjectMeta{Namespace: cluster.Namespace, Name: account + "-" + node},
+			ObjectMeta: metav1.ObjectMeta{Namespace: cluster.Namespace, GenerateName: account + "-"},
 			Spec:       corev1.PodSpec{NodeName: node, ServiceAccountName: account, Containers: []corev1.Container{{Name: "agent", Image: "none"}}},
 		}
 		require.NoError(t, admin.Create(t.Context(), pod))
@@ -147,6 +148,17 @@ func TestHostileAgent(t *testing.T) {
 			{"take the Lease first", nil, leaseOf(lock, me), ""},
 			{"take the Lease for another node", nil, leaseOf(lock, sibling), "may take the Lease submariner-gateway-lock for itself, and release its own"},
 			{"create another Lease", nil, leaseOf("kube-scheduler", me), "may not write the Lease kube-scheduler"},
+			{"create the Lease of its node", nil, leaseOf(submarinerv1.NodeLease("n1"), me), ""},
+			{"create the Lease of its node for another node", nil, leaseOf(submarinerv1.NodeLease("n1"), sibling), "may take the Lease submariner-gateway-lock-n1 for itself"},
+			{"renew the Lease of its node", leaseOf(submarinerv1.NodeLease("n1"), me), changed(leaseOf(submarinerv1.NodeLease("n1"), me)), ""},
+			{"take back the Lease of its node", leaseOf(submarinerv1.NodeLease("n1"), sibling), leaseOf(submarinerv1.NodeLease("n1"), me), "may take the Lease submariner-gateway-lock-n1 for itself"},
+			{"create the Lease of another node", nil, leaseOf(submarinerv1.NodeLease("n2"), me), "may not write the Lease submariner-gateway-lock-n2"},
+			{"renew the Lease of a sibling", leaseOf(submarinerv1.NodeLease("n2"), sibling), changed(leaseOf(submarinerv1.NodeLease("n2"), sibling)), "may not write the Lease submariner-gateway-lock-n2"},
+			{"take the Lease of a sibling", leaseOf(submarinerv1.NodeLease("n2"), sibling), leaseOf(submarinerv1.NodeLease("n2"), me), "may not write the Lease submariner-gateway-lock-n2"},
+			{"release the Lease of a sibling", leaseOf(submarinerv1.NodeLease("n2"), sibling), leaseOf(submarinerv1.NodeLease("n2"), ""), "may not write the Lease submariner-gateway-lock-n2"},
+			{"delete the Lease of a sibling", leaseOf(submarinerv1.NodeLease("n2"), sibling), nil, byRBAC},
+			{"create a Lease that begins like its own", nil, leaseOf(submarinerv1.NodeLease("n1")+"2", me), "may not write the Lease submariner-gateway-lock-n12"},
+			{"change another Lease", leaseOf("another", "its-holder"), leaseOf("another", me), "may not write the Lease another"},
 			{"take the Lease over", leaseOf(lock, sibling), leaseOf(lock, me), ""},
 			{"renew the Lease of another node", leaseOf(lock, sibling), leaseOf(lock, sibling), "may take the Lease submariner-gateway-lock for itself, and release its own"},
 			{"release the Lease of another node", leaseOf(lock, sibling), leaseOf(lock, ""), "may take the Lease submariner-gateway-lock for itself, and release its own"},
@@ -190,6 +202,30 @@ func TestHostileStatus(t *testing.T) {
 	}
 	require.NoError(t, kube.ApplyStatus(t.Context(), agent, "subctl-gateway", &v1alpha1.Submariner{ObjectMeta: clustertest.In(sub.Name), Status: v1alpha1.SubmarinerStatus{ClusterID: "west"}}))
 	require.True(t, apierrors.IsForbidden(agent.Patch(t.Context(), sub.DeepCopy(), client.RawPatch(types.MergePatchType, []byte(`{"spec":{"natEnabled":true}}`)))))
+}
+
+// The name of the Lease of a node with a very long name ends in a hash. A sibling whose name begins with the same
+// bytes may only create it first, and never takes it.
+func TestHostileLeaseOfALongName(t *testing.T) {
+	server := kubetest.Shared(t)
+	admin := joined(t, server)
+	long := strings.TrimSuffix(strings.Repeat(strings.Repeat("n", 49)+".", 5), ".") // 249 bytes
+	node, like, unlike := long+"-a", long+"-b", "m"+long+"-a"
+	agent := agentOf(t, server, cluster.GatewayName, node)
+	denied(t, agent, eventAbout("Node", "n1"))
+	lease := func(of, holder string) *coordinationv1.Lease {
+		return leaseOf(submarinerv1.NodeLease(of), submarinerv1.LeaseHolder(holder))
+	}
+	for _, test := range []attempt{
+		{"its own", nil, lease(node, node), ""},
+		{"renew its own", lease(node, node), changed(lease(node, node)), ""},
+		{"take a sibling's", lease(like, like), lease(like, node), "for itself, and release its own"},
+		{"renew a sibling's", lease(like, like), changed(lease(like, like)), "for itself, and release its own"},
+		{"release a sibling's", lease(like, like), leaseOf(submarinerv1.NodeLease(like), ""), "for itself, and release its own"},
+		{"create another one's", nil, lease(unlike, node), "may not write the Lease"},
+	} {
+		t.Run(test.name, func(t *testing.T) { test.run(t, admin, agent) })
+	}
 }
 
 func (a attempt) run(t *testing.T, admin, agent client.Client) {

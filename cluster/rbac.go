@@ -9,7 +9,6 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	submarinerv1 "subctl/api/submariner/v1"
 	"subctl/api/submariner/v1alpha1"
 	"subctl/broker/exchange"
 )
@@ -33,8 +32,8 @@ func gatewayRules() []rbacv1.PolicyRule {
 		[]rbacv1.PolicyRule{
 			rule([]string{"submariner.io"}, []string{"routeagents", "submariners"}, read...),
 			byName(rule([]string{"submariner.io"}, []string{"submariners/status"}, "patch"), v1alpha1.SubmarinerName),
-			rule([]string{"coordination.k8s.io"}, []string{"leases"}, "create"), // cannot be limited by name
-			byName(rule([]string{"coordination.k8s.io"}, []string{"leases"}, "get", "update"), submarinerv1.GatewayLease),
+			// One Lease has the name of the node, which a Role cannot express: see leaseName.
+			rule([]string{"coordination.k8s.io"}, []string{"leases"}, "create", "get", "list", "update"),
 		},
 	)
 }

@@ -83,8 +83,9 @@ func TestRightsOfAgents(t *testing.T) {
 		{"get list watch", "submariner.io", "routeagents", "gw-1", gateway + " " + route},
 		{"create patch update", "submariner.io", "routeagents", "gw-1", route},
 
-		{"get update", "coordination.k8s.io", "leases", "submariner-gateway-lock", gateway},
-		{"get update delete patch", "coordination.k8s.io", "leases", "another", none},
+		{"get update", "coordination.k8s.io", "leases", "submariner-gateway-lock", gateway}, // which ones: see TestHostileAgent
+		{"list", "coordination.k8s.io", "leases", "", gateway},
+		{"delete patch watch", "coordination.k8s.io", "leases", "submariner-gateway-lock", none},
 		{"create", "coordination.k8s.io", "leases", "submariner-gateway-lock", gateway},
 	} {
 		for _, verb := range strings.Fields(test.verbs) {

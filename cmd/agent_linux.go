@@ -6,6 +6,7 @@ import (
 
 	"subctl/agent"
 	"subctl/agent/discovery"
+	"subctl/agent/parts"
 	"subctl/dataplane"
 	"subctl/dataplane/kernel"
 )
@@ -21,6 +22,7 @@ func newKernel() (agent.Kernel, error) {
 		Watch: func(ctx context.Context, quiet time.Duration) (<-chan struct{}, error) {
 			return kernel.Watch(ctx, quiet)
 		},
-		ListenUDP: func(ctx context.Context, port int) (discovery.Datagrams, error) { return kernel.ListenUDP(ctx, port) },
+		ListenEchoes: func(ctx context.Context, port int) (parts.Echoes, error) { return kernel.ListenEchoes(ctx, port) },
+		ListenUDP:    func(ctx context.Context, port int) (discovery.Datagrams, error) { return kernel.ListenUDP(ctx, port) },
 	}, nil
 }

@@ -54,6 +54,8 @@ const badInputs = `2 frobnicate
 2 cable-policy add x --cable-driver ipsec --encryption maybe
 2 cable-policy add x --cable-driver vxlan --encryption required
 1 cable-policy add x --cable-driver ipsec --clusterset nirvana
+2 cable-policy add x --cable-driver ipsec --clusterset ""
+1 cable-policy add x --cable-driver ipsec --clusterset nirvana --context hub
 1 cable-policy add secure --cable-driver ipsec
 2 cable-policy add x --cable-driver ipsec -f bad.yaml
 2 cable-policy add -f nonexistent
@@ -97,6 +99,23 @@ const badInputs = `2 frobnicate
 2 label west submariner.io/x=y
 2 label WEST a=b
 2 label west a=b\x1b[31m
+2 gateway frob
+2 gateway drain
+2 gateway drain ""
+2 gateway drain gw-1 gw-1
+1 gateway drain nirvana
+1 gateway drain gw-1
+2 gateway drain gw-1 --grace-period -1s
+2 gateway drain gw-1 --grace-period 25h
+2 gateway drain gw-1 --grace-period soon
+2 gateway drain gw-1 --wait --timeout 0
+2 gateway drain gw-1 -o json
+2 gateway drain gw-1 --contexts west
+1 gateway drain gw-1 --context bare
+2 gateway undrain
+2 gateway undrain gw-1 gw-1 ""
+1 gateway undrain nirvana
+1 gateway undrain gw-1 --context bare
 2 join
 1 join nonexistent
 1 join dir
@@ -168,7 +187,7 @@ const badInputs = `2 frobnicate
 var remedies = []string{
 	": use ", ": specify ", "; specify ", ": see ", ": omit ", ": it has ", ": it knows ", "did you mean", "missing: ", ": choose ", "choose another", "choose the",
 	"requires ", ": subctl ", "set only one", ": it must be", "must start and end", "such as ", ": create it", "is in ", "copy the whole file again", ": copy it again",
-	"write it like", "the policies are", "delete it there", "it contains no policy", "not YAML: ", "it is not a YAML mapping", "is not https://host:port", ": expected ",
+	"write it like", "the policies are", "the clustersets are", "delete it there", "it contains no policy", "not YAML: ", "it is not a YAML mapping", "is not https://host:port", ": expected ",
 	"specified twice", "neither KEY=VALUE", "a policy needs a name", "specify another file", "specify contexts", "use one of", "no nodes",
 }
 

@@ -18,6 +18,7 @@ import (
 	"subctl/broker"
 	"subctl/cable"
 	"subctl/internal/cli"
+	"subctl/internal/kube"
 	"subctl/internal/look"
 	"subctl/internal/words"
 	"subctl/policy/catalog"
@@ -68,6 +69,18 @@ func (o *setsFlags) add(c *cobra.Command) {
 		}
 		return nil
 	})
+}
+
+// onBroker returns the command line of another command for the same broker.
+func (o *setsFlags) onBroker(command string) string {
+	line := "subctl " + command
+	if *o.Flags.Context != "" {
+		line += " --context " + *o.Flags.Context
+	}
+	if o.namespace != submarinerv1.BrokerNamespace {
+		line += " --namespace " + o.namespace
+	}
+	return line
 }
 
 func (o *setsFlags) read(ctx context.Context) (*sets, error) {
@@ -128,11 +141,7 @@ func (s *sets) find(name string) (broker.ClusterSet, error) {
 			return set, nil
 		}
 	}
-	meant := ""
-	if near := words.Nearest(name, s.names()); near != "" {
-		meant = fmt.Sprintf("; did you mean %q?", near)
-	}
-	return broker.ClusterSet{}, fmt.Errorf("the broker has no clusterset %q: the clustersets are %s%s", name, words.List(s.names()), meant)
+	return broker.ClusterSet{}, broker.NoSuchSet(name, s.names())
 }
 
 // checkSetArgument returns an error if a clusterset is named "", which is the value of an unset variable.
@@ -149,11 +158,7 @@ func (s *sets) known(state broker.State, id string) error {
 	if slices.Contains(state.Members, id) {
 		return nil
 	}
-	meant := ""
-	if near := words.Nearest(id, state.Members); near != "" {
-		meant = fmt.Sprintf("; did you mean %q?", near)
-	}
-	return fmt.Errorf("the broker has no member %q: it has %s%s", id, cmp.Or(words.List(state.Members), "no members"), meant)
+	return fmt.Errorf("the broker has no member %q: it has %s%s", id, cmp.Or(words.List(state.Members), "no members"), words.Meant(id, state.Members))
 }
 
 // completeSets completes the names of the clustersets that are not among the arguments.
@@ -172,12 +177,18 @@ func (o *setsFlags) complete(ctx context.Context, typed string, args []string, l
 
 // networks returns the networks that the members announce, by cluster ID. Those that agents ignore are left out.
 func (s *sets) networks(ctx context.Context) (map[string][]netip.Prefix, error) {
-	out := map[string][]netip.Prefix{}
-	for _, set := range s.sets {
-		list := &submarinerv1.ClusterList{}
-		if err := s.client.List(ctx, list, client.InNamespace(set.Namespace)); err != nil {
-			return nil, fmt.Errorf("reading the networks of the members of clusterset %s: %w", set.Name, err)
+	lists := make([]submarinerv1.ClusterList, len(s.sets))
+	err := kube.ForEach(s.sets, func(i int, set broker.ClusterSet) error {
+		if err := s.client.List(ctx, &lists[i], client.InNamespace(set.Namespace)); err != nil {
+			return fmt.Errorf("reading the networks of the members of clusterset %s: %w", set.Name, err)
 		}
+		return nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	out := map[string][]netip.Prefix{}
+	for _, list := range lists {
 		for _, c := range list.Items {
 			if out[c.Name] != nil {
 				continue

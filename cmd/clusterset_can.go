@@ -27,17 +27,17 @@ type clustersetCan struct {
 }
 
 func newClusterSetCan(g *globals) *cobra.Command {
-	o := &clustersetList{setsFlags: setsFlags{globals: g}}
+	o := &clustersetReport{setsFlags: setsFlags{globals: g}}
 	c := &cobra.Command{
 		Use: "can CLUSTER CLUSTER", Short: "Report whether two clusters can reach each other", Long: clustersetCanLong,
 		Example: "  subctl clusterset can east west --context hub",
 		Args: func(_ *cobra.Command, args []string) error {
-			if o.names = args; len(args) != 2 || args[0] == args[1] {
-				return errors.New("can requires the IDs of two clusters: subctl clusterset can CLUSTER CLUSTER")
+			if o.args = args; len(args) != 2 || args[0] == args[1] {
+				return errors.New("can requires the IDs of two different clusters: subctl clusterset can CLUSTER CLUSTER")
 			}
 			return errors.Join(submarinerv1.CheckClusterID(args[0]), submarinerv1.CheckClusterID(args[1]))
 		},
-		RunE: func(c *cobra.Command, _ []string) error { return o.can(c.Context()) },
+		RunE: func(c *cobra.Command, _ []string) error { return forReaders(o.can(c.Context())) },
 	}
 	o.add(c)
 	o.format = cli.Output(c, printer.Table, printer.JSON, printer.YAML)
@@ -50,7 +50,7 @@ func newClusterSetCan(g *globals) *cobra.Command {
 	return c
 }
 
-func (o *clustersetList) can(ctx context.Context) error {
+func (o *clustersetReport) can(ctx context.Context) error {
 	s, err := o.read(ctx)
 	if err != nil {
 		return err
@@ -59,17 +59,17 @@ func (o *clustersetList) can(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if err := errors.Join(s.known(state, o.names[0]), s.known(state, o.names[1])); err != nil {
+	if err := errors.Join(s.known(state, o.args[0]), s.known(state, o.args[1])); err != nil {
 		return err
 	}
-	out := clustersetCan{Clusters: [2]string{o.names[0], o.names[1]}, ClusterSets: []string{}, Cable: "none: the two clusters have no clusterset in common"}
-	for _, set := range s.of(o.names[0]) {
-		if slices.Contains(s.of(o.names[1]), set) {
+	out := clustersetCan{Clusters: [2]string{o.args[0], o.args[1]}, ClusterSets: []string{}, Cable: "none: the two clusters have no clusterset in common"}
+	for _, set := range s.of(o.args[0]) {
+		if slices.Contains(s.of(o.args[1]), set) {
 			out.ClusterSets = append(out.ClusterSets, set)
 		}
 	}
 	for _, x := range s.catalog.Connections() {
-		if slices.Contains(o.names, x.Pair.X.ID) && slices.Contains(o.names, x.Pair.Y.ID) {
+		if slices.Contains(o.args, x.Pair.X.ID) && slices.Contains(o.args, x.Pair.Y.ID) {
 			out.Cable, out.Connected = look.CableText(x.Then), x.Then.Err == nil
 		}
 	}
@@ -81,13 +81,21 @@ func (o *clustersetList) can(ctx context.Context) error {
 		return err
 	}
 	if len(out.ClusterSets) == 0 {
-		in := s.of(o.names[0])
-		if len(in) == 0 {
-			in = s.names()
-		}
-		o.progress().Warn("to connect them: subctl clusterset add %s %s", in[0], o.names[1])
+		o.progress().Warn("to connect them: %s", o.onBroker("clusterset add "+s.joint(o.args[0], o.args[1])))
 	} else {
-		o.progress().Warn("subctl cable-policy explain %s %s says which policy decides", o.names[0], o.names[1])
+		o.progress().Warn("subctl cable-policy explain %s %s says which policy decides", o.args[0], o.args[1])
 	}
 	return cli.Trouble()
+}
+
+// joint returns a clusterset, and which of two clusters without one in common to add to it: one of them if the other is in
+// any.
+func (s *sets) joint(a, b string) string {
+	if in := s.of(a); len(in) > 0 {
+		return in[0] + " " + b
+	}
+	if in := s.of(b); len(in) > 0 {
+		return in[0] + " " + a
+	}
+	return submarinerv1.DefaultClusterSet + " " + a + " " + b
 }

@@ -13,6 +13,7 @@ import (
 	submarinerv1 "subctl/api/submariner/v1"
 	"subctl/broker"
 	"subctl/broker/exchange"
+	"subctl/broker/trust"
 	"subctl/internal/cli"
 	"subctl/internal/look"
 	"subctl/internal/printer"
@@ -29,6 +30,8 @@ type clustersetChange struct {
 	deletes       bool // deletes the clusterset, of which clusters are all members
 	dryRun, force bool
 	format        *printer.Flag
+	key           trust.Key
+	keyless       error // why there is no key
 }
 
 func (o *clustersetChange) command(verb, short, long, example string) *cobra.Command {
@@ -92,8 +95,9 @@ func (o *clustersetChange) run(ctx context.Context) error {
 	for _, id := range o.clusters {
 		errs = append(errs, s.known(state, id))
 	}
+	o.readKey(s)
 	if err := errors.Join(errs...); err != nil {
-		return err
+		return errors.Join(err, o.keyless)
 	}
 	for _, id := range o.clusters { // not an error: an earlier change may have been interrupted
 		switch in := slices.Contains(s.of(id), o.set); {
@@ -106,6 +110,22 @@ func (o *clustersetChange) run(ctx context.Context) error {
 	return o.change(ctx, s)
 }
 
+// readKey reads the administrator's key. A dry run does not need it.
+func (o *clustersetChange) readKey(s *sets) {
+	if o.dryRun {
+		return
+	}
+	general, err := o.generalFile(o.file)
+	if err != nil {
+		o.keyless = err
+		return
+	}
+	if err := general.CheckBroker(s.broker); err != nil {
+		o.keyless = fmt.Errorf("%s %w", cmp.Or(o.file, broker.JoinFileName), err)
+	}
+	o.key = general.AdministratorKey()
+}
+
 // change prints what changes, and changes it unless clusters lose connections that they may not lose.
 func (o *clustersetChange) change(ctx context.Context, s *sets) error {
 	now, alone := s.catalog, []string{}
@@ -114,7 +134,7 @@ func (o *clustersetChange) change(ctx context.Context, s *sets) error {
 	}
 	then := now
 	for _, id := range o.clusters {
-		sets := o.then(s.of(id))
+		sets := o.of(id).Apply(s.of(id))
 		if then = then.InSets(id, sets); len(sets) == 0 {
 			alone = append(alone, id)
 		}
@@ -136,25 +156,21 @@ func (o *clustersetChange) change(ctx context.Context, s *sets) error {
 		return nil
 	}
 	if lost != nil && !o.force {
-		return fmt.Errorf("%w\nnothing was changed: to continue nevertheless, add --force", lost)
+		return fmt.Errorf("%w\nnothing was changed: to continue nevertheless, add --force", errors.Join(o.keyless, lost))
 	}
-	general, err := o.generalFile(o.file)
-	if err != nil {
-		return err
-	}
-	if err := general.CheckBroker(s.broker); err != nil {
-		return fmt.Errorf("%s %w", cmp.Or(o.file, broker.JoinFileName), err)
+	if o.keyless != nil {
+		return o.keyless
 	}
 	if err := look.PrintChange(o.Out, o.progress(), change); err != nil {
 		return err
 	}
+	did := "added cluster %s to clusterset %s"
+	if o.remove {
+		did = "removed cluster %s from clusterset %s"
+	}
 	for _, id := range o.clusters {
-		how, did := broker.SetChange{Cluster: id, Add: []string{o.set}}, "added cluster %s to clusterset %s"
-		if o.remove {
-			how, did = broker.SetChange{Cluster: id, Remove: []string{o.set}}, "removed cluster %s from clusterset %s"
-		}
 		r := broker.Reservation{Kinds: exchange.KindsFrom(s.broker.Spec.PoliciesFrom)}
-		if _, err := broker.ChangeSets(ctx, s.client, o.namespace, s.names(), how, r, general.AdministratorKey(), o.Now()); err != nil {
+		if _, err := broker.ChangeSets(ctx, s.client, o.namespace, s.names(), o.of(id), r, o.key, o.Now()); err != nil {
 			return err
 		}
 		o.progress().Done(did, id, o.set)
@@ -162,14 +178,12 @@ func (o *clustersetChange) change(ctx context.Context, s *sets) error {
 	return nil
 }
 
-// then returns the clustersets of a cluster after the change.
-func (o *clustersetChange) then(sets []string) []string {
+// of returns the change of a cluster.
+func (o *clustersetChange) of(id string) broker.SetChange {
 	if o.remove {
-		return slices.DeleteFunc(sets, func(set string) bool { return set == o.set })
+		return broker.SetChange{Cluster: id, Remove: []string{o.set}}
 	}
-	sets = append(sets, o.set)
-	slices.Sort(sets)
-	return slices.Compact(sets)
+	return broker.SetChange{Cluster: id, Add: []string{o.set}}
 }
 
 // lost returns why the change requires --force; nil if it does not.

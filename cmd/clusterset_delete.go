@@ -4,12 +4,14 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/spf13/cobra"
 
 	submarinerv1 "subctl/api/submariner/v1"
 	"subctl/broker"
 	"subctl/internal/cli"
+	"subctl/internal/words"
 )
 
 const clustersetDeleteExample = `  subctl clusterset delete hub-b --context hub
@@ -59,8 +61,12 @@ func (o *clustersetDelete) run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	if policies := s.policiesOf(o.set); len(policies) > 0 {
+		o.progress().Warn("the broker's cable policies for clusterset %s are deleted with it: %s", o.set, words.List(policies))
+	}
 	o.clusters, o.remove, o.deletes = set.Members, true, true
 	if len(o.clusters) > 0 {
+		o.readKey(s)
 		if err := o.change(ctx, s); err != nil || o.dryRun {
 			return err
 		}
@@ -73,4 +79,15 @@ func (o *clustersetDelete) run(ctx context.Context) error {
 	}
 	o.progress().Done("deleted clusterset %s", o.set)
 	return nil
+}
+
+// policiesOf returns the names of the broker's own cable policies for a clusterset.
+func (s *sets) policiesOf(set string) []string {
+	var out []string
+	for _, p := range s.catalog.Policies {
+		if s.catalog.Maker(p) == submarinerv1.BrokerID && slices.Contains(p.ClusterSets(), set) {
+			out = append(out, p.Name)
+		}
+	}
+	return out
 }

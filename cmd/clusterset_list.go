@@ -40,18 +40,19 @@ type clustersetCable struct {
 	Cable     string    `json:"cable"`
 }
 
-type clustersetList struct {
+// clustersetReport are the options of clusterset list, show and can, which change nothing.
+type clustersetReport struct {
 	setsFlags
-	names  []string
+	args   []string // of show: clustersets; of can: two clusters
 	format *printer.Flag
 }
 
 func newClusterSetList(g *globals) *cobra.Command {
-	o := &clustersetList{setsFlags: setsFlags{globals: g}}
+	o := &clustersetReport{setsFlags: setsFlags{globals: g}}
 	c := &cobra.Command{
 		Use: "list", Short: "List the clustersets", Long: "List the clustersets of the broker, with their members, connections and cable policies.",
 		Example: "  subctl clusterset list --context hub", Args: cli.NoArguments,
-		RunE: func(c *cobra.Command, _ []string) error { return o.list(c.Context()) },
+		RunE: func(c *cobra.Command, _ []string) error { return forReaders(o.list(c.Context())) },
 	}
 	o.add(c)
 	o.format = cli.Output(c, printer.Table, printer.JSON, printer.YAML)
@@ -59,7 +60,7 @@ func newClusterSetList(g *globals) *cobra.Command {
 	return c
 }
 
-func (o *clustersetList) list(ctx context.Context) error {
+func (o *clustersetReport) list(ctx context.Context) error {
 	s, err := o.read(ctx)
 	if err != nil {
 		return err
@@ -74,10 +75,10 @@ func (o *clustersetList) list(ctx context.Context) error {
 
 // rows returns what is printed of clustersets.
 func (s *sets) rows(of []broker.ClusterSet) []clustersetRow {
-	out := []clustersetRow{}
+	out, connections := []clustersetRow{}, s.catalog.Connections()
 	for _, set := range of {
 		row := clustersetRow{Name: set.Name, Namespace: set.Namespace, Members: append([]string{}, set.Members...), Connections: []clustersetCable{}, Policies: []string{}}
-		for _, x := range s.catalog.Connections() {
+		for _, x := range connections {
 			if slices.Contains(x.Pair.X.Sets, set.Name) && slices.Contains(x.Pair.Y.Sets, set.Name) {
 				row.Connections = append(row.Connections, clustersetCable{[2]string{x.Pair.X.ID, x.Pair.Y.ID}, x.Then.Err == nil, look.CableText(x.Then)})
 			}

@@ -3,6 +3,7 @@ package cmd
 import (
 	"context"
 	"errors"
+	"slices"
 
 	"github.com/spf13/cobra"
 
@@ -13,12 +14,12 @@ import (
 )
 
 func newClusterSetShow(g *globals) *cobra.Command {
-	o := &clustersetList{setsFlags: setsFlags{globals: g}}
+	o := &clustersetReport{setsFlags: setsFlags{globals: g}}
 	c := &cobra.Command{
 		Use: "show SET...", Short: "Show the connections in clustersets", Long: "Show which clusters of clustersets are connected, and by which cables, as the cable policies decide.",
 		Example: "  subctl clusterset show hub-a --context hub",
 		Args: func(_ *cobra.Command, args []string) error {
-			if o.names = args; len(args) == 0 {
+			if o.args = args; len(args) == 0 {
 				return errors.New("show requires the names of clustersets: subctl clusterset show SET")
 			}
 			var errs []error
@@ -27,7 +28,7 @@ func newClusterSetShow(g *globals) *cobra.Command {
 			}
 			return errors.Join(errs...)
 		},
-		RunE: func(c *cobra.Command, _ []string) error { return o.show(c.Context()) },
+		RunE: func(c *cobra.Command, _ []string) error { return forReaders(o.show(c.Context())) },
 	}
 	o.add(c)
 	o.format = cli.Output(c, printer.Table, printer.JSON, printer.YAML)
@@ -35,14 +36,17 @@ func newClusterSetShow(g *globals) *cobra.Command {
 	return c
 }
 
-func (o *clustersetList) show(ctx context.Context) error {
+func (o *clustersetReport) show(ctx context.Context) error {
 	s, err := o.read(ctx)
 	if err != nil {
 		return err
 	}
 	var chosen []broker.ClusterSet
 	var errs []error
-	for _, name := range o.names {
+	for i, name := range o.args {
+		if slices.Contains(o.args[:i], name) {
+			continue
+		}
 		set, err := s.find(name)
 		chosen, errs = append(chosen, set), append(errs, err)
 	}

@@ -12,6 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/cli-runtime/pkg/genericiooptions"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -123,7 +124,7 @@ func TestClusterSet(t *testing.T) {
 		goldenText(t, filepath.Join(w.golden, name+".txt"), out.String())
 	}
 	before := w.state(t)
-	steps("look", "clusterset list", "clusterset list -o json", "clusterset list -o yaml", "clusterset show prod default", "clusterset show prod -o json",
+	steps("look", "clusterset list", "clusterset list -o json", "clusterset list -o yaml", "clusterset show prod default prod", "clusterset show prod -o json",
 		"clusterset can east west", "clusterset can east west -o yaml")
 	steps("dryrun", "clusterset create lab --dry-run", "clusterset create lab --dry-run -o json", "clusterset add prod east west --dry-run", "clusterset add prod east --dry-run -o yaml",
 		"clusterset remove default east --dry-run", "clusterset remove default east --dry-run -o json --force", "clusterset delete prod --dry-run", "clusterset delete prod --dry-run -o yaml")
@@ -135,11 +136,14 @@ func TestClusterSet(t *testing.T) {
 	w.requireSets(t, "west", "default", "prod")
 
 	steps("remove", "clusterset remove default east", "clusterset remove default east --force", "clusterset can hub-1 east", "clusterset can east west",
-		"clusterset remove prod east", "clusterset remove prod east --force", "clusterset can hub-1 east")
+		"clusterset remove prod east", "clusterset remove prod east --force", "clusterset can hub-1 east", "clusterset can east hub-1")
 	w.requireSets(t, "east")
 	steps("add_again", "clusterset add default east", "clusterset remove prod east")
 	w.requireSets(t, "east", "default")
 
+	require.NoError(t, w.Admin.Create(t.Context(), &v1alpha1.CablePolicies{
+		ObjectMeta: metav1.ObjectMeta{Name: "secure", Namespace: broker.NamespaceIn(w.NS, "prod")}, ConnectionPolicies: []v1alpha1.CablePolicySpec{{CableDriver: "wireguard"}},
+	}))
 	steps("delete", "clusterset delete stage", "clusterset delete prod", "clusterset delete prod --dry-run", "clusterset delete prod --force --dry-run -o json", "clusterset delete prod --force")
 	grant, err := brokertest.Administrator().Public().Grant(w.account(t, "west").Annotations[submarinerv1.GrantAnnotation])
 	require.NoError(t, err)
@@ -185,16 +189,24 @@ func TestClusterSetMistakes(t *testing.T) {
 			"there is no file nirvana.subm; specify another path with --broker-info"},
 		{"add prod east --broker-info north.subm", cli.ExitFailed, "the administrator's key is needed to sign this, and only the join file that subctl deploy-broker wrote contains it: " +
 			"north.subm is another one; specify the file with --broker-info"},
+		{"add prd est --broker-info nirvana.subm", cli.ExitFailed, "the broker has no clusterset \"prd\": the clustersets are default, prod; did you mean \"prod\"?\n" +
+			"the broker has no member \"est\": it has east, hub-1, west; did you mean \"east\"?\n" +
+			"the administrator's key is needed to sign this, and only the join file that subctl deploy-broker wrote contains it: there is no file nirvana.subm; specify another path with --broker-info"},
+		{"remove default west --broker-info nirvana.subm", cli.ExitFailed, "the administrator's key is needed to sign this, and only the join file that subctl deploy-broker wrote contains it: " +
+			"there is no file nirvana.subm; specify another path with --broker-info\n" +
+			"these pairs of clusters lose their connection, or its encryption: east - west, hub-1 - west\n" +
+			"these clusters would not be in any clusterset, and not be connected to any other: west\nnothing was changed: to continue nevertheless, add --force"},
 		{"add prod east --broker-info other.subm", cli.ExitFailed, "other.subm is of another broker than BROKER, or was written before the broker got new keys: " +
 			"specify the file that subctl deploy-broker wrote for it"},
 		{`add prod east --broker-info ""`, cli.ExitUsage, `--broker-info "" is not the name of a file: specify a file, or omit the flag for broker-info.subm`},
 		{"delete default", cli.ExitUsage, "clusterset default cannot be deleted: its namespace has the broker's own objects"},
 		{`delete ""`, cli.ExitUsage, `"" is not a clusterset: specify one of the clustersets that subctl clusterset list prints`},
 		{"delete prd --force", cli.ExitFailed, "the broker has no clusterset \"prd\": the clustersets are default, prod; did you mean \"prod\"?"},
-		{"can east east", cli.ExitUsage, "can requires the IDs of two clusters: subctl clusterset can CLUSTER CLUSTER"},
+		{"can east east", cli.ExitUsage, "can requires the IDs of two different clusters: subctl clusterset can CLUSTER CLUSTER"},
 		{`can east ""`, cli.ExitUsage, `cluster ID "" is not a DNS-1123 label: use at most 63 lower case letters, digits and '-', with a letter or digit at both ends`},
 		{"can est wst", cli.ExitFailed, "the broker has no member \"est\": it has east, hub-1, west; did you mean \"east\"?\nthe broker has no member \"wst\": it has east, hub-1, west; did you mean \"west\"?"},
 		{"rename prod", cli.ExitUsage, ""},
+		{"create " + strings.Repeat("a", 9000), cli.ExitUsage, `clusterset "` + strings.Repeat("a", 64) + `" cannot name a namespace: use at most 41 lower case letters, digits and '-', with a letter or digit at both ends`},
 	} {
 		got := w.subctl(t, "clusterset "+test.line)
 		require.Equal(t, test.code, got.code, "%s: %s", test.line, got.stderr)
@@ -203,7 +215,24 @@ func TestClusterSetMistakes(t *testing.T) {
 			require.Equal(t, "Error: "+test.want+"\n", got.stderr, test.line)
 		}
 	}
+	r := w.subctl(t, "invite north --clusterset prd,prod,stage")
+	require.Equal(t, cli.ExitFailed, r.code)
+	require.Equal(t, "Error: the broker has no clusterset \"prd\": the clustersets are default, prod; did you mean \"prod\"?\n"+
+		"the broker has no clusterset \"stage\": the clustersets are default, prod\n", r.stderr)
 	require.Equal(t, before, w.state(t), "a refused change changed something")
+}
+
+// Who may not read the broker is told what to do, by the commands that change nothing, too.
+func TestClusterSetWithoutRights(t *testing.T) {
+	w := newSetsWorld(t)
+	before := w.state(t)
+	for _, line := range []string{"list", "show prod", "can east west", "create lab", "add prod east", "remove default east --force", "delete prod"} {
+		r := w.subctl(t, "clusterset "+line+" --as nobody")
+		require.Equal(t, cli.ExitFailed, r.code, line)
+		require.Contains(t, r.stderr, "forbidden: User \"nobody\"", line)
+		require.Contains(t, r.stderr, ": use a context with ", line)
+	}
+	require.Equal(t, before, w.state(t))
 }
 
 // TestClusterSetNamesComplete: the names of clustersets, and then those of the clusters that can be meant.

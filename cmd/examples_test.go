@@ -40,6 +40,7 @@ var exampleChanges = []struct{ command, flag, why string }{
 	{"subctl rotate-key ", "--dry-run", "see examplesAtLast"},
 	{"subctl uninstall ", "--dry-run", "the examples after it need the cluster: see examplesAtLast"},
 	{"subctl revoke ", "--dry-run", "the examples after it need the cluster and the join file: see examplesAtLast"},
+	{"subctl gateway drain ", "--dry-run", "there is one gateway"},
 	{"subctl cable-policy add --replace ", "--dry-run", "it waits for the gateways"},
 }
 

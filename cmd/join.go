@@ -53,6 +53,9 @@ const joinExample = `  # join the cluster of context "west"
   # specify the networks and the gateways
   subctl join broker-info.subm --clustercidr 10.244.0.0/16 --servicecidr 10.96.0.0/12 --gateway-nodes gw-1,gw-2
 
+  # three gateway nodes in different zones, all of them active
+  subctl join broker-info.subm --gateways 2 --multi-active-gateway
+
   # change one setting of a cluster that has joined
   subctl join broker-info.subm --context west --cluster-labels site=cloud
 
@@ -97,11 +100,12 @@ func newJoin(g *globals) *cobra.Command {
 	f.BoolVar(&o.NAT, "natt", o.NAT, "gateways are behind NAT (see docs/nat.md)")
 	f.BoolVar(&o.LabelGateway, "label-gateway", o.LabelGateway, "label a node as a gateway if there is none")
 	f.StringSliceVar(&o.GatewayNodes, "gateway-nodes", nil, "nodes to label as gateways (default: the first worker by name if there is no gateway)")
+	f.IntVar(&o.Gateways, "gateways", 0, "number of gateway nodes to have: label as many as are missing, spread over zones (topology.kubernetes.io/zone)")
 	f.BoolVar(&o.HealthCheck, "health-check", o.HealthCheck, "ping the other gateways through the cables")
 	f.Uint64Var(&o.HealthCheckInterval, "health-check-interval", o.HealthCheckInterval, "time between pings, in seconds")
 	f.Uint64Var(&o.HealthCheckMaxLoss, "health-check-max-packet-loss-count", o.HealthCheckMaxLoss, "number of consecutive lost pings after which a connection is down")
 	f.StringVar(&o.Image, "image", "", "image of the agents (default: the image of this version of subctl)")
-	f.BoolVar(&o.MultiActiveGateway, "multi-active-gateway", false, "activate every gateway node (not implemented in this version)")
+	f.BoolVar(&o.MultiActiveGateway, "multi-active-gateway", false, "make every gateway node active, not only one (see docs/failover.md)")
 	f.StringVar(&o.BrokerURL, "broker-url", "", "address of the broker's API server, https://host:port (default: the address in FILE)")
 	f.BoolVar(&o.checkBroker, "check-broker-certificate", true, "verify the certificate of the broker's API server")
 	f.BoolVar(&o.Reset, "reset", false, "reset the settings without a flag to their defaults, instead of leaving them as they are")

@@ -85,6 +85,14 @@ func forAdministrators(err error) error {
 	return fmt.Errorf("%w: use a context with an administrator's rights (docs/permissions.md)", err)
 }
 
+// forReaders adds the remedy to the error of a command that only reads a broker if the user lacks rights.
+func forReaders(err error) error {
+	if !apierrors.IsForbidden(err) {
+		return err
+	}
+	return fmt.Errorf("%w: use a context with the rights to read the broker (docs/permissions.md)", err)
+}
+
 // readBroker reads the Broker in a namespace.
 func readBroker(ctx context.Context, c client.Client, ns string) (*v1alpha1.Broker, error) {
 	hub := &v1alpha1.Broker{}

@@ -15,19 +15,24 @@ import (
 )
 
 const connectionsLong = `Every active gateway has one connection to each active gateway of every other cluster.
-GATEWAY, CLUSTER and REMOTE IP describe the remote gateway. CLUSTERSETS are the clustersets
+GATEWAY, CLUSTER and REMOTE IP describe the remote gateway. MEMBER tells whether packets to the
+cluster may take the connection, and the reason if they may not. CLUSTERSETS are the clustersets
 that the two clusters share, if you may read the clusters. CABLE DRIVER is the driver in
 use or, if there is no cable, the driver that should be in use. POLICY is the cable policy
 that chose the driver; it is empty if none did. MESSAGE describes the problem, if there is
 one. Connections that were reported more than 15 s ago are shown as errors; those of a gateway
 that another gateway of its cluster has replaced are not shown.
 
+LOCAL GATEWAY is shown if there are several.
+
 -o wide also shows the local gateway, the number of the policy's rule, and details of the
 cable. DESIRED DRIVER differs from CABLE DRIVER while the pair changes its cable. MTU is the
 largest packet that the cable carries, and PATH MTU the largest packet of the network between
 the gateways, in bytes. RECEIVED and SENT count the bytes of an encrypted cable since its keys
 or its program were last replaced, and HANDSHAKE is the time since the gateways last agreed on
-keys. DROPPED counts the packets from and to the cluster that the gateway dropped to keep
+keys. DETECTED BY is the probe that found that the cable does not carry packets, and how long ago,
+where there are several ways to the cluster: ping; echo, which the remote gateway's kernel
+forwards back; or large echo, a packet as large as the MTU. DROPPED counts the packets from and to the cluster that the gateway dropped to keep
 clusters apart, such as packets for a third cluster. IMPLEMENTATION is kernel, or the program that processes the packets. ATTEMPTS lists the
 attempts to reach the remote gateway.
 
@@ -54,7 +59,9 @@ type connectionRow struct {
 	Subnets       []string `json:"subnets"`
 	Status        string   `json:"status"`
 	StatusMessage string   `json:"statusMessage"`
-	RTTAverage    string   `json:"rttAverage"` // such as "404.351µs"; empty: unknown
+	Member        *bool    `json:"member"`       // of the next hop group of the remote cluster; null: unknown, or no cable
+	MemberReason  string   `json:"memberReason"` // why it is not, or why it gets few packets; may be empty
+	RTTAverage    string   `json:"rttAverage"`   // such as "404.351µs"; empty: unknown
 
 	RTTAverageMilliseconds *float64 `json:"rttAverageMilliseconds"` // the same as a number; null: unknown
 
@@ -66,9 +73,12 @@ type connectionRow struct {
 	LastHandshake  string   `json:"lastHandshake"`  // RFC 3339; empty: unknown
 	IsolationDrops *int64   `json:"isolationDrops"` // packets; null: unknown
 	Implementation string   `json:"implementation"`
+	DetectedBy     string   `json:"detectedBy"` // ping, echo or large echo; empty: no failure was detected
+	DetectedAt     string   `json:"detectedAt"` // RFC 3339; empty: unknown
 	Attempts       []string `json:"attempts"`
 
 	handshakeAge string
+	detected     string
 }
 
 func connectionsTable() look.Section { return connectionsView().Section() }
@@ -78,7 +88,7 @@ func connectionsView() look.View[connectionRow] {
 		Noun: connectionsNoun, Short: "Show the connections between gateways", Long: connectionsLong, Reads: []look.Read{look.ReadGateways, look.ReadMembersIfAllowed}, Joined: true,
 		Rows: connectionRows, Trouble: connectionTrouble,
 		Columns: []printer.Column[connectionRow]{
-			{Head: "LOCAL GATEWAY", Wide: true, Cell: func(r connectionRow) string { return r.Gateway }},
+			{Head: "LOCAL GATEWAY", Wide: true, Unless: severalLocal, Cell: func(r connectionRow) string { return r.Gateway }},
 			{Head: "GATEWAY", Cell: func(r connectionRow) string { return r.RemoteGateway }},
 			{Head: "CLUSTER", Cell: func(r connectionRow) string { return r.RemoteCluster }},
 			{Head: "CLUSTERSETS", Max: 30, Cell: func(r connectionRow) string { return strings.Join(r.ClusterSets, ", ") }},
@@ -90,12 +100,14 @@ func connectionsView() look.View[connectionRow] {
 			{Head: "RULE", Wide: true, Cell: func(r connectionRow) string { return number(r.Rule) }},
 			{Head: "SUBNETS", Max: 40, Cell: func(r connectionRow) string { return strings.Join(r.Subnets, ", ") }},
 			{Head: "STATUS", Cell: func(r connectionRow) string { return r.Status }},
+			{Head: "MEMBER", Max: 45, Cell: memberText},
 			{Head: "RTT avg.", Cell: func(r connectionRow) string { return r.RTTAverage }},
 			{Head: "MTU", Wide: true, Cell: func(r connectionRow) string { return number(r.MTU) }},
 			{Head: "PATH MTU", Wide: true, Cell: func(r connectionRow) string { return number(r.PathMTU) }},
 			{Head: "RECEIVED", Wide: true, Cell: func(r connectionRow) string { return count(r.ReceivedBytes) }},
 			{Head: "SENT", Wide: true, Cell: func(r connectionRow) string { return count(r.SentBytes) }},
 			{Head: "HANDSHAKE", Wide: true, Cell: func(r connectionRow) string { return r.handshakeAge }},
+			{Head: "DETECTED BY", Wide: true, Cell: func(r connectionRow) string { return r.detected }},
 			{Head: "DROPPED", Wide: true, Cell: func(r connectionRow) string { return count(r.IsolationDrops) }},
 			{Head: "IMPLEMENTATION", Wide: true, Cell: func(r connectionRow) string { return r.Implementation }},
 			{Head: "ATTEMPTS", Wide: true, Cell: func(r connectionRow) string { return strings.Join(r.Attempts, "; ") }},
@@ -114,8 +126,13 @@ func connectionRows(s look.Site) []connectionRow {
 				RemoteCluster: c.Endpoint.ClusterID, ClusterSets: s.Members.Shared(c.Endpoint.ClusterID), RemoteGateway: c.Endpoint.Hostname, RemoteIP: remoteIP(c), NAT: c.UsingNAT,
 				CableDriver: catalog.CableDriver(c), Subnets: append([]string{}, c.Endpoint.Subnets...),
 				Status: string(c.Status), StatusMessage: c.StatusMessage,
-				Policy: c.Policy, Rule: c.Rule, DesiredDriver: c.DesiredDriver, MTU: c.MTU, PathMTU: c.PathMTU, ReceivedBytes: c.ReceivedBytes, SentBytes: c.SentBytes, IsolationDrops: c.IsolationDrops,
+				Member: c.Member, MemberReason: c.MemberReason, Policy: c.Policy, Rule: c.Rule, DesiredDriver: c.DesiredDriver, MTU: c.MTU, PathMTU: c.PathMTU, ReceivedBytes: c.ReceivedBytes, SentBytes: c.SentBytes, IsolationDrops: c.IsolationDrops,
 				Implementation: c.Implementation, Attempts: append([]string{}, c.Attempts...),
+			}
+			r.DetectedBy, r.detected = c.DetectedBy, c.DetectedBy
+			if at := c.DetectedAt; at != nil {
+				r.DetectedAt = at.UTC().Format(time.RFC3339)
+				r.detected += fmt.Sprintf(", %v ago", max(0, s.Now.Sub(at.Time)).Round(time.Second))
 			}
 			if at := c.LastHandshake; at != nil {
 				r.LastHandshake, r.handshakeAge = at.UTC().Format(time.RFC3339), max(0, s.Now.Sub(at.Time)).Round(time.Second).String()
@@ -136,6 +153,22 @@ func connectionRows(s look.Site) []connectionRow {
 			strings.Compare(a.CableDriver, b.CableDriver))
 	})
 	return rows
+}
+
+// severalLocal reports whether the rows are connections of several gateways of a cluster.
+func severalLocal(rows []connectionRow) bool {
+	return slices.ContainsFunc(rows, func(r connectionRow) bool { return r.Gateway != rows[0].Gateway })
+}
+
+// memberText formats whether a connection is a member of the next hop group of its cluster.
+func memberText(r connectionRow) string {
+	switch {
+	case r.Member == nil:
+		return ""
+	case r.MemberReason != "":
+		return look.YesNo(*r.Member) + ": " + r.MemberReason
+	}
+	return look.YesNo(*r.Member)
 }
 
 // number formats a number that may be unknown.

@@ -3,14 +3,24 @@ package cmd
 import (
 	"cmp"
 	"fmt"
+	"strconv"
+	"time"
 
 	submarinerv1 "subctl/api/submariner/v1"
 	"subctl/internal/look"
 	"subctl/internal/printer"
 )
 
-const gatewaysLong = `SUMMARY is the number of connections that are up, or the problem of the gateway. A gateway
+const gatewaysLong = `HA STATUS is active, draining, drained or passive (subctl gateway drain). WEIGHT is the gateway's
+share of new connections compared to the others (docs/failover.md). FLOWS is the number of
+connections to and from other clusters that it carries, without those of pods on its own node;
+SHARE is its part of those of all gateways of its cluster. SUMMARY is the number of connections that are up, or the problem of the gateway. A gateway
 that has not reported for 15 s is considered dead.
+
+-o wide also shows since when the gateway drains; NEXT HOP GROUPS, which are resilient, or plain
+where the kernel has no resilient ones: then connections may move when another gateway comes or
+goes; and HASH POLICY, the sysctl net.ipv4.fib_multipath_hash_policy: with 0, all connections
+between two pods take the same gateways.
 
 The exit code is 3 if no gateway is active, or if a gateway is dead, reports a failure,
 refuses an endpoint, cannot use its configuration, is out of sync with the broker, or has a
@@ -21,20 +31,34 @@ type gatewayRow struct {
 	Cluster     string `json:"cluster"`
 	Node        string `json:"node"`
 	HAStatus    string `json:"haStatus"`
+	State       string `json:"state"` // active, draining, drained or passive
 	Summary     string `json:"summary"`
 	Connections int    `json:"connections"`
 	Connected   int    `json:"connected"`
 	Version     string `json:"version"`
 	Healthy     bool   `json:"healthy"`
+
+	Weight         int      `json:"weight"`         // 0: unknown
+	Flows          *int64   `json:"flows"`          // null: unknown
+	Share          *float64 `json:"share"`          // of the flows of all gateways of the cluster, 0 to 1; null: unknown, or there are no flows
+	DrainingSince  string   `json:"drainingSince"`  // RFC 3339; empty: it is in service
+	ResilientGroup *bool    `json:"resilientGroup"` // whether its kernel has resilient next hop groups; null: unknown
+	HashPolicy     *int     `json:"hashPolicy"`     // net.ipv4.fib_multipath_hash_policy; null: unknown
 }
 
 func gatewaysTable() look.Section {
 	return look.View[gatewayRow]{
-		Noun: "gateways", Short: "Show the gateway nodes", Long: gatewaysLong, Reads: []look.Read{look.ReadGateways}, Joined: true,
+		Noun: "gateways", Short: "Show the gateway nodes", Long: gatewaysLong, Reads: []look.Read{look.ReadGateways, look.ReadRouteAgentsIfAllowed}, Joined: true,
 		Rows: gatewayRows, Trouble: gatewayTrouble,
 		Columns: []printer.Column[gatewayRow]{
 			{Head: "NODE", Cell: func(r gatewayRow) string { return r.Node }},
-			{Head: "HA STATUS", Cell: func(r gatewayRow) string { return r.HAStatus }},
+			{Head: "HA STATUS", Cell: func(r gatewayRow) string { return r.State }},
+			{Head: "SINCE", Wide: true, Cell: func(r gatewayRow) string { return r.DrainingSince }},
+			{Head: "WEIGHT", Cell: func(r gatewayRow) string { return number(r.Weight) }},
+			{Head: "FLOWS", Cell: func(r gatewayRow) string { return count(r.Flows) }},
+			{Head: "SHARE", Cell: func(r gatewayRow) string { return percent(r.Share) }},
+			{Head: "NEXT HOP GROUPS", Wide: true, Cell: func(r gatewayRow) string { return groupsText(r.ResilientGroup) }},
+			{Head: "HASH POLICY", Wide: true, Cell: func(r gatewayRow) string { return hashText(r.HashPolicy) }},
 			{Head: "VERSION", Wide: true, Cell: func(r gatewayRow) string { return r.Version }},
 			{Head: "SUMMARY", Cell: func(r gatewayRow) string { return r.Summary }},
 		},
@@ -53,12 +77,76 @@ func gatewayRows(s look.Site) []gatewayRow {
 				r.Connected++
 			}
 		}
+		r.describe(s, gw)
 		fault := look.GatewayFault(gw, s.Now)
 		r.Summary = cmp.Or(fault, connectionSummary(r.Connected, r.Connections))
 		r.Healthy = fault == "" && r.Connected == r.Connections
 		rows = append(rows, r)
 	}
+	shareOut(rows)
 	return rows
+}
+
+// describe adds the share of a gateway in service, and what is known of its kernel.
+func (r *gatewayRow) describe(s look.Site, gw submarinerv1.Gateway) {
+	r.State = cmp.Or(gw.Status.Drain, r.HAStatus)
+	r.Weight, r.Flows = gw.Status.Weight, gw.Status.Flows
+	if at := gw.Status.DrainingSince; at != nil {
+		r.DrainingSince = at.UTC().Format(time.RFC3339)
+	}
+	for _, ra := range s.RouteAgents {
+		if f := ra.Status.Node; ra.Name == gw.Name && f != nil {
+			r.ResilientGroup, r.HashPolicy = &f.ResilientGroups, f.MultipathHashPolicy
+		}
+	}
+}
+
+// shareOut fills in the shares of the gateways of a cluster.
+func shareOut(rows []gatewayRow) {
+	var all int64
+	for _, r := range rows {
+		if r.Flows != nil {
+			all += *r.Flows
+		}
+	}
+	for i, r := range rows {
+		if r.Flows != nil && all > 0 {
+			share := float64(*r.Flows) / float64(all)
+			rows[i].Share = &share
+		}
+	}
+}
+
+// percent formats a share that may be unknown.
+func percent(share *float64) string {
+	if share == nil {
+		return ""
+	}
+	return fmt.Sprintf("%.0f %%", 100**share)
+}
+
+// groupsText describes the next hop groups of a kernel; empty if unknown.
+func groupsText(resilient *bool) string {
+	switch {
+	case resilient == nil:
+		return ""
+	case *resilient:
+		return "resilient"
+	}
+	return "plain (the kernel has no resilient groups)"
+}
+
+// hashText describes a policy by which the kernel chooses among next hops, and what to do about it; empty if unknown.
+func hashText(policy *int) string {
+	switch {
+	case policy == nil:
+		return ""
+	case *policy == 0:
+		return "0: addresses (with ports: sysctl -w net.ipv4.fib_multipath_hash_policy=1)"
+	case *policy == 1:
+		return "1: addresses and ports"
+	}
+	return strconv.Itoa(*policy)
 }
 
 // connectionSummary is upstream's wording.

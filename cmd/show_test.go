@@ -114,6 +114,7 @@ func worlds() map[string]world {
 	expelled.SetLabels(nil) // not a copy
 	expelled.SetAnnotations(map[string]string{submarinerv1.ClusterSetsAnnotation: ""})
 	return map[string]world{
+		"several":  {"west": severalGateways()},
 		"well":     {"west": west},
 		"two":      {"west": west, "east": {submariner("east"), gateway("east", "gw-e", time.Second, toWest)}},
 		"down":     {"west": {submariner("west"), gateway("west", "gw-1", time.Second, toEast, toNorth, toSouth)}},
@@ -134,10 +135,41 @@ func worlds() map[string]world {
 	}
 }
 
+// severalGateways returns a cluster with active gateways of different weights and states, and a passive one.
+func severalGateways() []client.Object {
+	east := connection(submarinerv1.Connected, endpoint("east", "gw-e", "172.18.0.9"))
+	east2 := connection(submarinerv1.Connected, endpoint("east", "gw-e2", "172.18.0.10"))
+	east2.Member, east2.MemberReason = new(false), "down since 2026-03-01T11:58:00Z"
+	east2.Status, east2.StatusMessage = submarinerv1.ConnectionError, `241.18.0.10 answers pings, but forwards no packets`
+	east2.DetectedBy, east2.DetectedAt = "echo", &metav1.Time{Time: now.Add(-2 * time.Minute)}
+	east.Member = new(true)
+	sub := submariner("west")
+	sub.Spec.MultiActiveGatewayEnabled = true
+	objs := []client.Object{sub}
+	for i, g := range []struct {
+		drain  string
+		weight int
+		flows  int64
+	}{{"", 100, 60}, {"", 50, 29}, {"draining", 100, 11}, {"drained", 100, 0}} {
+		gw := gateway("west", "gw-"+strconv.Itoa(i+1), time.Second, east, east2)
+		gw.Status.Weight, gw.Status.Drain, gw.Status.Flows = g.weight, g.drain, &g.flows
+		if g.drain != "" {
+			gw.Status.DrainingSince = &metav1.Time{Time: now.Add(-time.Minute)}
+		}
+		facts := &submarinerv1.NodeFacts{ResilientGroups: i != 1}
+		if i < 2 {
+			facts.MultipathHashPolicy = new(i)
+		}
+		objs = append(objs, gw, &submarinerv1.RouteAgent{ObjectMeta: named(gw.Name), Status: submarinerv1.RouteAgentStatus{Node: facts}})
+	}
+	return append(objs, passive(gateway("west", "gw-5", time.Second)))
+}
+
 // TestShow prints each situation; "lost" is a context whose cluster cannot be reached.
 func TestShow(t *testing.T) {
 	for _, line := range []string{
 		"well show connections", "well show connections -o wide", "well show connections -o json", "well show connections -o yaml",
+		"several show gateways", "several show gateways -o wide", "several show gateways -o json", "several show connections", "several show connections -o wide", "several show connections -o json",
 		"well show gateways", "well show gateways -o json", "well show endpoints", "well show endpoints -o wide", "well show endpoints -o json",
 		"well show networks", "well show networks -o json", "well show versions", "well show versions -o json",
 		"well show clusters", "known show clusters", "known show clustersets", "known show clustersets -o json", "expelled show clustersets", "expelled show endpoints", "known show connections", "known show endpoints", "members show clustersets", "members show clustersets -o json", "hub show clustersets", "empty show clustersets", "known show clusters -o wide", "known show clusters -o json", "alone show clusters", "hub show clusters", "members show clusters", "members show clusters -o json", "empty show clusters", "empty show clusters -o json",

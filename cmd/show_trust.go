@@ -25,7 +25,8 @@ administrator's key that the broker states. It also contains the clusters that a
 more: those that left with subctl uninstall, and those that were removed with subctl revoke.
 
 STATE is "member"; "left" or "revoked", and since when; or "refused", if other clusters refuse what
-the cluster publishes.
+the cluster publishes. A cluster that has left, by a statement that it has signed, may still run if
+subctl uninstall was interrupted: it must join again.
 
 SIGNED BY states whether the grant was signed with the administrator's key or with an invitation.
 GRANTED is when the administrator signed the grant or, for an invited cluster, the invitation:
@@ -94,6 +95,7 @@ func trustRows(s look.Site) []trustRow {
 		object := s.Members.Clusters[c.ID]
 		r := trustRow{Cluster: s.Name, ClusterID: c.ID, State: "member", Networks: []string{}, ClusterSets: []string{}}
 		if s.Joined() && c.ID == s.Members.Keeper {
+			r.Flaw = ownRemoval(s)
 			r.state(s.Submariner, c.Sets, s.Now) // its gateways verify it
 		} else {
 			r.Flaw = grantFlaw(s, c.ID, &object)
@@ -102,6 +104,9 @@ func trustRows(s look.Site) []trustRow {
 		rows = append(rows, r)
 	}
 	for _, removal := range s.Removed {
+		if removal.Cluster == s.Members.Keeper {
+			continue
+		}
 		r := trustRow{Cluster: s.Name, ClusterID: removal.Cluster, State: "revoked", RemovedAt: trust.Stamp(removal.Time), Networks: []string{}, ClusterSets: []string{}}
 		if removal.Left {
 			r.State = "left"
@@ -109,6 +114,21 @@ func trustRows(s look.Site) []trustRow {
 		rows = append(rows, r)
 	}
 	return rows
+}
+
+// ownRemoval returns what is wrong if the gateways of a cluster have found a statement of the cluster that it has left, and it has
+// not joined again since: the others refuse its grant.
+func ownRemoval(s look.Site) string {
+	for _, removal := range s.Removed {
+		if removal.Cluster != s.Members.Keeper || !removal.Left {
+			continue
+		}
+		if g, err := trust.ClaimedGrant(s.Submariner.Annotations[submarinerv1.GrantAnnotation]); err == nil && g.Compare(removal.Grant) > 0 {
+			continue
+		}
+		return fmt.Sprintf("it has left at %s by its own statement, and the other clusters refuse its grant: join again with subctl join, or finish subctl uninstall", trust.Stamp(removal.Time))
+	}
+	return ""
 }
 
 // state adds when an object arrived and, unless it has a flaw, what its grant and its signature state. sets are the

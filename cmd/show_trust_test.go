@@ -103,10 +103,17 @@ func TestShowTrust(t *testing.T) {
 		member(hub, "without", "172.18.0.7", "vxlan", nil)[0],
 		exchange.Left(hub, "gone", leaving), exchange.Revoked(hub, "lost", revocation), exchange.Left(hub, "forged", revocation),
 	)
+	remembers := func(grantedAt time.Duration) client.Object { // that west has left a day ago, with a grant of that age
+		memory := exchange.NewMemory(ours)
+		memory.Data = map[string]string{"memory.json": fmt.Sprintf(`{"clusters":{"west":{"serial":%d,"left":%d}}}`, ago(grantedAt), ago(day))}
+		return memory
+	}
 	for name, c := range map[string]struct {
 		objects []client.Object
 		args    []string
 	}{
+		"trust_left":            {append(joined[:3:3], remembers(29*day)), []string{"show", "trust"}},
+		"trust_joined_again":    {append(joined[:3:3], remembers(30*day)), []string{"show", "trust"}},
 		"trust_joined":          {joined, []string{"show", "trust"}},
 		"trust_joined_-o_json":  {joined, []string{"show", "trust", "-o", "json"}},
 		"trust_refusing":        {append(joined[:2:2], refusing), []string{"show", "trust"}},

@@ -48,6 +48,10 @@ type Antispoof struct {
 	// that are dropped because of Inner, Out or Apart are counted for them. When a network is added,
 	// is removed or passes to another cluster, its conntrack entries are deleted: see Ended.
 	Clusters []ClusterNet
+	// Echoes are the devices with echoes, and Echoing the addresses on them of the nodes whose echoes this node
+	// forwards back, sorted.
+	Echoes  []Echo
+	Echoing []netip.Addr
 	// Seen is the fingerprint of a table that was observed, and empty in a plan. It is "damaged" if
 	// rules, chains or sets were added or removed.
 	Seen string
@@ -87,6 +91,7 @@ const (
 	AntispoofForeign     = "foreign"
 	AntispoofOut         = "postrouting"
 	AntispoofApart       = "apart"
+	AntispoofReturned    = "returned"
 	AntispoofSource      = "drop-source"      // counts by source
 	AntispoofDestination = "drop-destination" // counts by destination
 )
@@ -94,13 +99,13 @@ const (
 // AntispoofChains are all chains that an Antispoof may have.
 var AntispoofChains = []string{
 	AntispoofInput, AntispoofVXLAN, AntispoofWay, AntispoofForward, AntispoofUnforwarded, AntispoofPorts, AntispoofTransit,
-	AntispoofClosed, AntispoofIn, AntispoofForeign, AntispoofOut, AntispoofApart, AntispoofSource, AntispoofDestination,
+	AntispoofClosed, AntispoofIn, AntispoofForeign, AntispoofOut, AntispoofApart, AntispoofReturned, AntispoofSource, AntispoofDestination,
 }
 
 // The sets of Antispoof. Each element of "clusters" has a counter. The elements of "inner" are the source of the VXLAN packet, the network of
 // the source inside it and the mask of the network, each an address: the kernel hashes them, which
 // takes less time, for packets and for changes, than a set of intervals. So there is a rule, and a
-// lookup, for each mask that is in use. If Remote has few masks, its networks are in "masked" in the same way, and else in "remote".
+// lookup, for each mask that is in use. The elements of "echo" are an address twice: rules cannot compare source and destination. If Remote has few masks, its networks are in "masked" in the same way, and else in "remote".
 const (
 	AntispoofSetInner    = "inner"
 	AntispoofSetEnds     = "ends"
@@ -109,6 +114,7 @@ const (
 	AntispoofSetOwn      = "own"
 	AntispoofSetWays     = "ways"
 	AntispoofSetClusters = "clusters"
+	AntispoofSetEcho     = "echo"
 )
 
 // AntispoofWays is how long the kernel remembers, in the set "ways", on which device the packets of a
@@ -164,7 +170,7 @@ func (a Antispoof) Equal(o Object) bool {
 	other, ok := o.(Antispoof)
 	return ok && a.Table == other.Table && a.Fingerprint() == other.Fingerprint() && slices.Equal(a.Inner, other.Inner) &&
 		slices.Equal(a.Ends, other.Ends) && slices.Equal(a.Remote, other.Remote) && slices.Equal(a.Own, other.Own) &&
-		slices.Equal(a.Clusters, other.Clusters)
+		slices.Equal(a.Clusters, other.Clusters) && slices.Equal(a.Echoing, other.Echoing)
 }
 
 // AntispoofHook returns the hook of a chain and its priority; an empty hook for a chain that is
@@ -215,6 +221,12 @@ func (a Antispoof) String() string {
 		lines = append(lines, fmt.Sprintf("nft 'add set ip %s %s { type ipv4_addr; flags interval; }'", a.Table, s.Name))
 		for _, n := range s.Members {
 			lines = append(lines, fmt.Sprintf("nft 'add element ip %s %s { %v }'", a.Table, s.Name, n))
+		}
+	}
+	if len(a.Echoing) > 0 {
+		lines = append(lines, fmt.Sprintf("nft 'add set ip %s %s { type ipv4_addr . ipv4_addr; }'", a.Table, AntispoofSetEcho))
+		for _, ip := range a.Echoing {
+			lines = append(lines, fmt.Sprintf("nft 'add element ip %s %s { %v . %v }'", a.Table, AntispoofSetEcho, ip, ip))
 		}
 	}
 	if len(a.Clusters) > 0 {

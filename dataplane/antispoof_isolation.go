@@ -53,10 +53,15 @@ func (a Antispoof) isolationRules(r *antispoofRules) {
 // The lookup of an element increments its counter. A packet that leaves on a device of a cable counts for
 // the cluster of its destination, or for the cluster to which a route leads it.
 func (a Antispoof) countingRules(r *antispoofRules) {
+	device := map[string]func(string) []Match{
+		AntispoofSource:      func(dev string) []Match { return []Match{{IIF: dev}} },
+		AntispoofDestination: func(dev string) []Match { return []Match{{OIF: dev}} },
+	}
 	count := func(chain string, by ...Match) {
-		if !slices.ContainsFunc(*r, func(r AntispoofRule) bool { return r.Jump == chain }) {
+		if !r.has(chain) {
 			return
 		}
+		a.returnedRules(r, chain, device[chain])
 		for _, m := range by {
 			if len(a.Clusters) > 0 {
 				r.drop(chain, m)

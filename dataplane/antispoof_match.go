@@ -22,6 +22,7 @@ type Match struct {
 	IIF        string       // name of the input device
 	IIFNot     string       // name that the input device does not have
 	OIF        string       // name of the output device
+	SameIn     string       // set of the source and the destination, together
 	KnownWay   bool         // the device on which the packet arrived is remembered for its source
 	WrongWay   bool         // the packet did not arrive on the device that leads to its source
 	NotIPv4    bool         // the VXLAN packet contains no IPv4 packet
@@ -62,6 +63,8 @@ func (m Match) String() string {
 		return "ip saddr @" + m.SAddrIn
 	case m.SAddrNotIn != "":
 		return "ip saddr != @" + m.SAddrNotIn
+	case m.SameIn != "":
+		return "ip saddr . ip daddr @" + m.SameIn
 	case m.MaskedBits != 0:
 		return fmt.Sprintf("ip saddr & %[1]v . %[1]v @%[2]s", NetMask(m.MaskedBits), AntispoofSetMasked)
 	case m.IIF != "":

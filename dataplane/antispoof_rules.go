@@ -13,8 +13,9 @@ type AntispoofRule struct {
 	Chain    string
 	Matches  []Match
 	Accept   bool
-	Jump     string // a chain
-	Remember bool   // the device on which the packet arrived, in AntispoofSetWays
+	Jump     string     // a chain
+	Source   netip.Addr // what the source is changed to; the zero Addr leaves it
+	Remember bool       // the device on which the packet arrived, in AntispoofSetWays
 }
 
 // String returns the rule in the notation of nft.
@@ -27,6 +28,9 @@ func (r AntispoofRule) String() string {
 		verdict = "accept"
 	case r.Remember:
 		verdict = fmt.Sprintf("add @%s { ip saddr . iif }", AntispoofSetWays)
+	}
+	if r.Source.IsValid() {
+		verdict = fmt.Sprintf("ip saddr set %v %s", r.Source, verdict)
 	}
 	var b strings.Builder
 	for _, m := range r.Matches {
@@ -43,6 +47,7 @@ const few = 4
 // have few matches, and those for most packets come first.
 func (a Antispoof) Rules() []AntispoofRule {
 	var r antispoofRules
+	a.echoRules(&r)
 	a.isolationRules(&r)
 	a.cableRules(&r)
 	a.unforwardedRules(&r)
@@ -66,6 +71,11 @@ func (r *antispoofRules) accept(chain string, ms ...Match) {
 
 func (r *antispoofRules) jump(to, chain string, ms ...Match) {
 	*r = append(*r, AntispoofRule{Chain: chain, Matches: ms, Jump: to})
+}
+
+// has reports whether a rule jumps to a chain.
+func (r *antispoofRules) has(chain string) bool {
+	return slices.ContainsFunc(*r, func(rule AntispoofRule) bool { return rule.Jump == chain })
 }
 
 func (r *antispoofRules) remember(chain string, ms ...Match) {
@@ -108,6 +118,7 @@ func (a Antispoof) unforwardedRules(r *antispoofRules) {
 		return
 	}
 	r.jump(AntispoofUnforwarded, AntispoofForward, Match{DAddr: around(a.Unforwarded)})
+	a.returnedRules(r, AntispoofUnforwarded, func(dev string) []Match { return []Match{{IIF: dev}, {OIF: dev}} })
 	for _, n := range a.Unforwarded {
 		r.drop(AntispoofUnforwarded, Match{DAddr: n})
 	}

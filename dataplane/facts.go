@@ -24,6 +24,10 @@ type Facts struct {
 	Resolvers []netip.Addr
 	// WireGuard and IPsec are what handles such packets on this node.
 	WireGuard, IPsec Engine
+	// Resilient reports whether the kernel has resilient next hop groups (Linux ≥ 5.13).
+	Resilient bool
+	// HashPolicy is net.ipv4.fib_multipath_hash_policy; nil if it cannot be read.
+	HashPolicy *int
 }
 
 // Engine is what handles the packets of encrypted cables on a node.

@@ -22,9 +22,13 @@ func objects() []dataplane.Object {
 		dataplane.Antispoof{
 			Table: "t", Ports: []int{1}, Inner: []dataplane.InnerSource{{Outer: ip, Net: p}}, Transit: []int{2}, Ends: []netip.Prefix{p},
 			Unforwarded: []netip.Prefix{p}, Remote: []netip.Prefix{p}, In: []string{"a"}, Usual: []string{"a"}, Closed: dataplane.Range{Min: 3, Max: 4}, ClosedOn: []string{"d"}, Out: []string{"b"}, Own: []netip.Prefix{p},
-			Apart: []string{"e"}, Clusters: []dataplane.ClusterNet{{Net: p, Cluster: "c"}},
+			Apart: []string{"e"}, Clusters: []dataplane.ClusterNet{{Net: p, Cluster: "c"}}, Echoes: []dataplane.Echo{{Dev: "f", Port: 5, Own: ip}}, Echoing: []netip.Addr{ip},
 		},
 		dataplane.Sources{Table: "t", Local: []netip.Prefix{p}, Remote: []netip.Prefix{p}},
+		dataplane.Returns{
+			Table: "t", Dev: "d", Mask: 0x3f, Cables: []string{"c*"}, Near: p,
+			Gateways: []dataplane.ReturnGateway{{MAC: "m", Mark: 1, Weight: 2, Down: true}, {MAC: "n", Mark: 2, Weight: 1, Down: true}},
+		},
 		dataplane.VXLAN{Name: "d", Dev: "a", MAC: "m", VNI: 1, Local: ip, Port: 2, SourcePort: 4, MTU: 3, Conf: dataplane.Conf{RPFilter: 2, Forwarding: 1}},
 		dataplane.IKEDaemon{Port: 1, Debug: true, Unattended: true},
 		dataplane.IPsecSA{Src: ip, Dst: ip, SPI: 1, ReqID: 2},
@@ -48,9 +52,11 @@ func objects() []dataplane.Object {
 		dataplane.Nexthop{ID: 1, Via: ip, Dev: "d"},
 		dataplane.Group{ID: 1, Members: []dataplane.Member{{ID: 2, Weight: 3}}, Buckets: 8, Idle: time.Second},
 		dataplane.Blackhole{Table: 1, Dst: p},
+		dataplane.Throw{Table: 1, Dst: p},
 		dataplane.Route{Table: 1, Dst: p, Group: 2, Src: ip, MTU: 3},
 		dataplane.Arrival{Priority: 1, Dev: "d", Table: 2},
 		dataplane.Rule{Priority: 1, Table: 2},
+		dataplane.MarkRule{Priority: 1, Mark: 2, Mask: 3, Table: 2},
 	}
 }
 
@@ -102,7 +108,7 @@ func TestObjectsArePlainData(t *testing.T) {
 		require.False(t, names[k.String()], "two kinds are called %v", k)
 		names[k.String()] = true
 	}
-	require.Equal(t, "kind 16", (dataplane.KindRule + 1).String(), "a new kind is to be in the tests of this file")
+	require.Equal(t, "kind 17", (dataplane.KindRule + 1).String(), "a new kind is to be in the tests of this file")
 }
 
 // change changes the value of a leaf.

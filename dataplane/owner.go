@@ -1,9 +1,11 @@
 package dataplane
 
 import (
+	"fmt"
 	"net/netip"
 	"slices"
 	"strings"
+	"time"
 )
 
 // This file is the only list of the numbers and names that subctl uses on a node
@@ -33,6 +35,12 @@ const (
 	NATDiscoveryPort = 4490
 	// IntraPort is the UDP port of the VXLAN between the nodes of one cluster.
 	IntraPort = 4800
+
+	// EchoPort is the UDP port to which a gateway sends echoes to itself, through a cable and the other gateway's
+	// kernel; IntraEchoPort is that of all nodes, through the VXLAN between them and a gateway of their
+	// cluster. They never appear on the wire outside the VXLANs.
+	EchoPort      = 4505
+	IntraEchoPort = 4801
 
 	// VXLANDevice is the device of plain VXLAN between gateways.
 	VXLANDevice = "vxlan-tunnel"
@@ -88,6 +96,20 @@ const (
 	IntraPriority   = 150
 	DropPriority    = 151
 
+	// ReturnTable plus the mark of a gateway of this cluster, see ReturnMask, is the routing table that
+	// leads to the gateway: the way of connections that arrived through it, or that a worker has sent there.
+	ReturnTable = 160
+	// ReturnMask has the bits of the connection mark and of the packet mark that tell through which
+	// gateway of this cluster a connection arrived, or a worker has sent it: 1 to 63; 0 for none. Nobody else is known to use them:
+	// Kubernetes has 0xc000, the portmap plugin 0x2000, the AWS VPC CNI 0x80, Calico 0xffff0000, Weave
+	// Net 0x20000, Tailscale 0xff0000 and globalnet 0xc0000 (github.com/fwmark/registry and the
+	// sources of these programs). Cilium has 0x0f00 for the meaning of the mark. The bits below
+	// are then those of a cluster ID, which is 0 without its own multi-cluster networking.
+	ReturnMask = 0x3f
+	// ReturnPriority is the priority of the rules that look up the tables of the return path, by the
+	// mark: before the tables that lead to other clusters.
+	ReturnPriority = 99
+
 	// VXLANOverhead is the overhead of VXLAN over IPv4, in bytes: outer IPv4
 	// header 20, UDP 8, VXLAN 8, inner Ethernet header 14 (RFC 7348, section 5).
 	VXLANOverhead = 50
@@ -124,9 +146,14 @@ const (
 var FixedPorts = map[int]string{
 	NATDiscoveryPort:   "NAT discovery",
 	IntraPort:          "VXLAN between the nodes of a cluster",
+	EchoPort:           "echoes between gateways",
+	IntraEchoPort:      "echoes between the nodes of a cluster",
 	VXLANWireGuardPort: "VXLAN inside WireGuard",
 	VXLANIPsecPort:     "VXLAN inside IPsec",
 }
+
+// EchoDevices are the devices between gateways on which echoes are sent, as names in Antispoof: those that are VXLANs.
+var EchoDevices = []string{VXLANDevice, VXLANWireGuardDevice, VXLANIPsecDevice, VXLANDevicePrefix + DeviceAny}
 
 // DeviceNets are the networks of the addresses on our devices, which no cluster can have.
 var DeviceNets = []struct {
@@ -145,6 +172,27 @@ type Range struct{ Min, Max uint32 }
 // Has reports whether n is in r.
 func (r Range) Has(n uint32) bool { return r.Min <= n && n <= r.Max }
 
+// Ranges are several ranges of numbers.
+type Ranges []Range
+
+// Has reports whether n is in one of the ranges.
+func (rs Ranges) Has(n uint32) bool {
+	return slices.ContainsFunc(rs, func(r Range) bool { return r.Has(n) })
+}
+
+// String returns the ranges as "5, 10-19".
+func (rs Ranges) String() string {
+	var out []string
+	for _, r := range rs {
+		if r.Min == r.Max {
+			out = append(out, fmt.Sprint(r.Min))
+			continue
+		}
+		out = append(out, fmt.Sprintf("%d-%d", r.Min, r.Max))
+	}
+	return strings.Join(out, ", ")
+}
+
 // An Owner identifies the kernel objects of one agent, which only that agent may
 // remove. The agents of a node share its kernel. Each sees only its own objects, so
 // that it never removes objects of other agents or of other programs.
@@ -155,9 +203,10 @@ type Owner struct {
 	Chains     string   // prefix of chains and sets; the owner with the longest matching prefix has them
 	NFTable    string   // nftables table of Sources, family ip
 	Antispoof  string   // nftables table of Antispoof, family ip
+	Returns    string   // nftables table of Returns, family ip; empty if the owner has none
 	Tables     Range    // routing tables
 	IDs        Range    // next hops and groups
-	Priorities Range    // rules that look up a table of any owner
+	Priorities Ranges   // rules that look up a table of any owner
 	Protocol   uint8    // of routes: "ip route" shows it as "proto N"
 }
 
@@ -168,13 +217,13 @@ var (
 		Name: "gateway", Devices: []string{VXLANDevice, WireGuardDevice, IPsecDevice, VXLANWireGuardDevice, VXLANIPsecDevice},
 		Prefixes: []string{VXLANDevicePrefix}, Chains: "SUBMARINER-GW-", NFTable: "submariner-gateway",
 		Antispoof: "submariner-gateway-antispoof",
-		Tables:    Range{100, 109}, Priorities: Range{100, 109},
+		Tables:    Range{100, 109}, Priorities: Ranges{{100, 109}},
 		IDs: Range{0x10000000, 0x1fffffff}, Protocol: 170,
 	}
 	RouteOwner = Owner{
 		Name: "route", Devices: []string{IntraDevice}, Chains: "SUBMARINER-", NFTable: "submariner-route",
-		Antispoof: "submariner-route-antispoof",
-		Tables:    Range{150, 159}, Priorities: Range{150, 159},
+		Antispoof: "submariner-route-antispoof", Returns: "submariner-route-return",
+		Tables: Range{IntraTable, ReturnTable + ReturnMask}, Priorities: Ranges{{ReturnPriority, ReturnPriority}, {150, 159}},
 		IDs: Range{0x20000000, 0x2fffffff}, Protocol: 171,
 	}
 )
@@ -191,14 +240,39 @@ const (
 	VXLANIPsecNexthopID     = 0x14 // over VXLAN inside IPsec
 	OtherVNINexthopID       = 0x15 // over VXLAN with another VNI than CableVNI
 	OtherVNIGroupID         = 0x16 // the group of that next hop alone, for the route to the peer's own address
+	SiblingNexthopID        = 0x17 // one per other gateway of this cluster
+	TwinNexthop             = 0x08 // is added to the octet of the second next hop to the same gateway, in a resilient group
+	ResilientCableGroupID   = 0x1e // one per remote cluster with several gateways
 	CableGroupID            = 0x1f // one per remote cluster
 	IntraNexthopID          = 0x20 // one per node of this cluster
+	ReturnGroupID           = 0x2d // for replies to connections of a gateway of this cluster: this gateway, or all others when it is not active
+	ResilientIntraGroupID   = 0x2e // the gateways of this cluster, if there are several
 	IntraGroupID            = 0x2f // the gateways of this cluster, or one node
+)
+
+// The numbers of buckets of resilient groups (Linux ≥ 5.13, Documentation/networking/nexthop-group-resilient.rst), and
+// the time without packets after which a bucket may move to another gateway. Flows that share a
+// bucket move together, and a bucket with packets never moves to a gateway that returns. So there must be
+// many more buckets than flows.
+const (
+	IntraBuckets = 16384             // of the only group of a worker
+	CableBuckets = 1024              // of each group of a gateway, one for each cluster with several gateways
+	BucketIdle   = 120 * time.Second // the kernel's default
 )
 
 // OwnsDevice reports whether the device belongs to o.
 func (o Owner) OwnsDevice(name string) bool {
 	return slices.Contains(o.Devices, name) || slices.ContainsFunc(o.Prefixes, func(p string) bool { return strings.HasPrefix(name, p) })
+}
+
+// DeviceNames returns the names of the owner's devices; one that ends in DeviceAny stands for all devices with
+// the prefix.
+func (o Owner) DeviceNames() []string {
+	names := slices.Clone(o.Devices)
+	for _, p := range o.Prefixes {
+		names = append(names, p+DeviceAny)
+	}
+	return names
 }
 
 // OwnsChain reports whether the chain or set belongs to o.

@@ -134,6 +134,26 @@ func (b Blackhole) String() string {
 	return fmt.Sprintf("ip route replace blackhole %v table %d metric %d", b.Dst, b.Table, BlackholeMetric)
 }
 
+// Throw ends the lookup in Table for packets for Dst, as if there was no route: the next rules apply.
+type Throw struct {
+	Table int
+	Dst   netip.Prefix
+}
+
+// Key implements Object.
+func (t Throw) Key() Key { return Key{KindRoute, routeKey(t.Table, t.Dst, " throw")} }
+
+// Needs implements Object.
+func (Throw) Needs() []Key { return nil }
+
+// Equal implements Object.
+func (t Throw) Equal(o Object) bool { return o == t }
+
+// String implements Object.
+func (t Throw) String() string {
+	return fmt.Sprintf("ip route replace throw %v table %d", t.Dst, t.Table)
+}
+
 // Rule looks packets up in Table. The kernel cannot replace a rule: it is added and the old
 // one removed.
 type Rule struct{ Priority, Table int }
@@ -150,6 +170,29 @@ func (r Rule) Equal(o Object) bool { return o == r }
 // String implements Object.
 func (r Rule) String() string {
 	return fmt.Sprintf("ip rule add pref %d lookup %d", r.Priority, r.Table)
+}
+
+// MarkRule looks packets up in Table whose mark has the bits Mark among the bits Mask.
+type MarkRule struct {
+	Priority   int
+	Mark, Mask uint32 // not 0
+	Table      int
+}
+
+// Key implements Object.
+func (r MarkRule) Key() Key {
+	return Key{KindRule, fmt.Sprintf("%05d %#x/%#x", r.Priority, r.Mark, r.Mask)}
+}
+
+// Needs implements Object.
+func (MarkRule) Needs() []Key { return nil }
+
+// Equal implements Object.
+func (r MarkRule) Equal(o Object) bool { return o == r }
+
+// String implements Object.
+func (r MarkRule) String() string {
+	return fmt.Sprintf("ip rule add pref %d fwmark %#x/%#x lookup %d", r.Priority, r.Mark, r.Mask, r.Table)
 }
 
 // Arrival is a rule for the packets that arrive on a device, which need not exist: they are looked

@@ -73,6 +73,9 @@ type Cluster struct {
 	MustEncrypt bool
 }
 
+// SharesSet reports whether the cluster has a clusterset in common with another one. Only then can they be connected.
+func (c Cluster) SharesSet(other Cluster) bool { return common(c.Sets, other.Sets) }
+
 // Decision is the result for a pair of clusters.
 type Decision struct {
 	// Driver is the canonical name of the cable driver; empty if Err is not nil.

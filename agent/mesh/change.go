@@ -178,10 +178,13 @@ func (m *Mesh) revive(p cable.Peer, u Using, had bool) (cable.Cable, bool) {
 
 // established reports whether a pair may use a cable although it has none in use: the
 // cable answers pings, so the other end has it, too; or other gateways of the two clusters
-// use, or last used, the same cable, and it answered.
+// used the same cable last, it answered, and they are gone: without them there is no other way.
 func (m *Mesh) established(c cable.Cable) bool {
 	if was := m.Snapshot.Memory.Using[c.Name]; m.proven(c) || was.Device == c.Device() && !was.Silent {
 		return true
+	}
+	if m.detour(c) {
+		return false
 	}
 	before, ok := m.inUse(c.Gateway)
 	u := using(c)

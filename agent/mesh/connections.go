@@ -21,6 +21,8 @@ import (
 func (m *Mesh) connections(p Plan, o Outcome) []submarinerv1.Connection {
 	out := []submarinerv1.Connection{}
 	before := lastContacts(List[*submarinerv1.Gateway](m.Snapshot))
+	members := groupMembers(p.State)
+	reported := m.reportedConnections()
 	for i, c := range p.cables {
 		_, used := p.Using[c.Name]
 		if c.Idle && used {
@@ -34,6 +36,7 @@ func (m *Mesh) connections(p Plan, o Outcome) []submarinerv1.Connection {
 		}
 		conn.Endpoint.Backend, conn.DesiredDriver = conn.Driver, conn.Driver
 		conn.Status, conn.StatusMessage, conn.LatencyRTT = m.status(p, o, c, p.links[i])
+		p.detected(&conn, o, i)
 		m.count(&conn, p.links[i])
 		if n, ok := m.Snapshot.Drops[c.Cluster]; ok {
 			conn.IsolationDrops = new(int64(min(n, math.MaxInt64)))
@@ -52,6 +55,8 @@ func (m *Mesh) connections(p Plan, o Outcome) []submarinerv1.Connection {
 			conn.StatusMessage = clip(why)
 		}
 		m.changing(&conn, p, o, i)
+		is, reason := m.member(p, o, i, members, reported[c.Name])
+		conn.Member, conn.MemberReason = &is, reason
 		out = append(out, conn)
 	}
 	for _, w := range m.Cables.Waiting[:min(len(m.Cables.Waiting), maxRefused)] {
@@ -73,6 +78,20 @@ func (m *Mesh) connections(p Plan, o Outcome) []submarinerv1.Connection {
 		})
 	}
 	return out
+}
+
+// detected adds what the frequent probes have found to the connection of cable number i, where there are several ways to its
+// cluster: the cable does not carry packets, although the other gateway may answer pings.
+func (p Plan) detected(conn *submarinerv1.Connection, o Outcome, i int) {
+	probe := probeName(p.cables[i].Name, p.cables[i].Device())
+	h := o.Health[probe]
+	if !p.Probes.Targets[probe].Fast || h.Status != submarinerv1.ConnectionError || o.Broken[p.nameOf(i)] != nil {
+		return
+	}
+	conn.Status, conn.StatusMessage, conn.DetectedBy = h.Status, clip(h.Message), h.By
+	if !h.Since.IsZero() {
+		conn.DetectedAt = &metav1.Time{Time: h.Since.Truncate(time.Second)}
+	}
 }
 
 // changing adds the change of cables that is under way to the connection of cable number i.

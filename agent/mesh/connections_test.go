@@ -85,6 +85,17 @@ func TestWhatAConnectionReports(t *testing.T) {
 	require.Equal(t, answered.LastContact, silent.LastContact, "also after a restart")
 	m.Snapshot = Snapshot{}
 
+	probe := probeName("west", dataplane.IPsecDevice)
+	found := Outcome{Health: map[string]Health{
+		"west": {Status: submarinerv1.Connected}, probe: {Status: submarinerv1.ConnectionError, Message: "it forwards no packets", By: "echo", Since: shook},
+	}}
+	require.Empty(t, m.connections(p, found)[0].DetectedBy, "there is one way to the cluster")
+	p.Probes.Targets = map[string]Target{"west": {}, probe: {Fast: true}}
+	down := m.connections(p, found)[0]
+	require.Equal(t, []string{"error", "it forwards no packets", "echo"}, []string{string(down.Status), down.StatusMessage, down.DetectedBy}, "although the gateway answers pings")
+	require.Equal(t, shook.Truncate(time.Second), down.DetectedAt.Time)
+	p.Probes.Targets = nil
+
 	later := m.connections(p, Outcome{})[0]
 	require.Equal(t, "ipsec", later.DesiredDriver, "the change is over")
 	require.Nil(t, later.ReceivedBytes, "not known")

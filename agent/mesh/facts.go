@@ -40,6 +40,8 @@ func nodeFacts(k dataplane.Facts, node *corev1.Node, pods []netip.Prefix, own ne
 		Device: k.Device, MTU: k.MTU,
 		WireGuard: submarinerv1.EngineFact{Name: k.WireGuard.Name, Missing: k.WireGuard.Missing},
 		IPsec:     submarinerv1.EngineFact{Name: k.IPsec.Name, Missing: k.IPsec.Missing},
+
+		ResilientGroups: k.Resilient, MultipathHashPolicy: k.HashPolicy,
 	}
 	private := k.PrivateIP
 	for _, ip := range internalIPs(node) {

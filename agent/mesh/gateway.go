@@ -5,6 +5,7 @@ import (
 	"slices"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	submarinerv1 "subctl/api/submariner/v1"
@@ -25,7 +26,7 @@ func Gateway() Role {
 	return Role{
 		Name: "gateway", Owner: dataplane.GatewayOwner, MetricsPort: dataplane.GatewayMetricsPort, ProbePort: dataplane.GatewayProbePort,
 		Resync: heartbeat, Watches: Kinds(),
-		Parts: []Part{Election, KeyRing, Probing, Discovery, PublicIP, KernelView, Exchange, APIServers},
+		Parts: []Part{Election, KeyRing, Probing, Discovery, PublicIP, KernelView, Drops, FlowCount, Exchange, APIServers},
 		Plan:  planGateway, Report: reportGateway, Recall: recallGateway,
 	}
 }
@@ -41,12 +42,13 @@ func planGateway(s Snapshot) (Plan, error) {
 	}
 	p.cables, p.Using, p.First = m.cablings()
 	barred := slices.Clone(m.Cables.Barred)
-	for _, c := range p.cables {
+	for i, c := range p.cables {
+		p.cables[i].Down = m.down(c)
 		if _, used := p.Using[c.Name]; !used || c.Silent {
 			barred = append(barred, c.Subnets...) // its packets are dropped until it answers
 		}
 	}
-	if p.State, p.links, err = cable.Plan(cable.Cabling{Local: m.Local, Peers: p.cables, Barred: barred}); err != nil {
+	if p.State, p.links, err = cable.Plan(cable.Cabling{Local: m.Local, Peers: p.cables, Barred: barred, Siblings: m.siblings(), Detours: m.detours()}); err != nil {
 		return Plan{}, err
 	}
 	p.Probes = m.probes(p)
@@ -67,7 +69,7 @@ func recallGateway(node string, reports []*submarinerv1.Gateway, now time.Time) 
 // something to send.
 func (m *Mesh) probes(plan Plan) Probes {
 	hc := m.Membership.Submariner.Spec.HealthCheck()
-	p := Probes{Interval: time.Duration(hc.IntervalSeconds) * time.Second, MaxLost: int(hc.MaxPacketLossCount), Targets: map[string]Target{}}
+	p := Probes{Interval: time.Duration(hc.IntervalSeconds) * time.Second, MaxLost: int(hc.MaxPacketLossCount), Targets: map[string]Target{}, Echo: dataplane.EchoPort}
 	from := m.Local.PodIP
 	for i, c := range plan.cables {
 		if c.Idle {
@@ -76,6 +78,13 @@ func (m *Mesh) probes(plan Plan) Probes {
 				t.First = turn.Proof
 			}
 			p.Targets[probeName(c.Name, c.Device())] = t
+			continue
+		}
+		if m.several(c.Cluster) {
+			p.Targets[probeName(c.Name, c.Device())] = m.fastTarget(c, plan.links[i])
+			if c.HealthIP.IsValid() && from.IsValid() && hc.Enabled {
+				p.Targets[c.Name] = Target{IP: c.HealthIP, From: from}
+			}
 			continue
 		}
 		if c.Silent || m.fails(c) && !c.Driver.Properties().Encrypts {
@@ -92,12 +101,21 @@ func (m *Mesh) probes(plan Plan) Probes {
 	return p
 }
 
+// fastTarget returns the other end of a cable to a cluster to which there are several ways.
+func (m *Mesh) fastTarget(c cable.Cable, l cable.Link) Target {
+	t := Target{IP: l.IP, From: l.From, Fast: true}
+	if l.MAC != "" {
+		t.Echo = Echo{Device: l.Device, MAC: l.MAC, MTU: c.MTU(m.Local)}
+	}
+	return t
+}
+
 func reportGateway(s Snapshot, p Plan, o Outcome) Report {
 	var r Report
 	old := Find[*submarinerv1.Gateway](s, s.Node)
 	g := gatewayReport(s, p, o, old)
 	if m := p.Mesh; m != nil {
-		if s.Standing.Active && !m.Membership.Leaving() {
+		if s.Standing.Published() && !m.Membership.Leaving() {
 			g.Status.Connections = m.connections(p, o)
 			r.publishEndpoint(m)
 		}
@@ -149,7 +167,7 @@ func gatewayReport(s Snapshot, p Plan, o Outcome, old *submarinerv1.Gateway) *su
 			Version: version.Version, HAStatus: submarinerv1.HAStatusPassive, Connections: []submarinerv1.Connection{},
 		},
 	}
-	if s.Standing.Active {
+	if s.Standing.Published() {
 		g.Status.HAStatus = submarinerv1.HAStatusActive
 	}
 	if err := o.failure(); err != nil {
@@ -160,14 +178,19 @@ func gatewayReport(s Snapshot, p Plan, o Outcome, old *submarinerv1.Gateway) *su
 		was = old.Status.Conditions
 	}
 	g.Status.Conditions = conditions(was, p, o)
+	g.Status.Conditions = append(g.Status.Conditions, shareCondition(s, was, o.Now)...)
 	if m := p.Mesh; m != nil {
 		g.Status.Conditions = append(g.Status.Conditions, m.Offer.condition(was, o.Now))
 		if s.KeysErr != nil {
 			g.Status.Conditions = append(g.Status.Conditions, condition(was, ConditionPreSharedKey, false, reasonMissing, s.KeysErr.Error(), o.Now))
 		}
 		g.Status.LocalEndpoint = m.endpoint().Spec
+		m.reportShare(g)
 	} else {
 		g.Status.LocalEndpoint, g.Status.Connections = unplanned(s, old)
+		if old != nil {
+			g.Status.Weight, g.Status.Drain, g.Status.DrainingSince = old.Status.Weight, old.Status.Drain, old.Status.DrainingSince
+		}
 	}
 	return g
 }
@@ -188,6 +211,8 @@ func unplanned(s Snapshot, old *submarinerv1.Gateway) (submarinerv1.EndpointSpec
 // gatewayChanged compares without the measurements, which change all the time.
 func gatewayChanged(a, b submarinerv1.GatewayStatus) bool {
 	a.Connections, b.Connections = unmeasured(a.Connections), unmeasured(b.Connections)
+	a.ClearMeasurements()
+	b.ClearMeasurements()
 	return !reflect.DeepEqual(a, b)
 }
 
@@ -207,15 +232,16 @@ func reportedAt(g *submarinerv1.Gateway) time.Time {
 }
 
 // prune deletes what is left of gateways that are gone. The Endpoint of a sibling stays
-// for as long as the sibling is active.
+// for as long as the sibling is active, and its node a gateway node.
 func (r *Report) prune(m *Mesh, now time.Time) {
 	s, own := m.Snapshot, m.endpoint().Name
 	leaving := m.Membership.Leaving()
 	for _, e := range m.Membership.Endpoints {
 		mine := s.Standing.Active && (e.Name == own || e.Spec.Hostname == s.Node)
-		gone := s.Standing.Speaker && !mine && !slices.Contains(s.Standing.Gateways, e.Spec.Hostname)
+		lost := !slices.Contains(s.Standing.Gateways, e.Spec.Hostname) || !isGatewayNode(Find[*corev1.Node](s, e.Spec.Hostname))
+		gone := s.Standing.Speaker && !mine && lost
 		outdated := mine && e.Name != own // the node had another address
-		if gone || outdated || leaving && (mine || s.Standing.Speaker) {
+		if gone || outdated || mine && s.Standing.Retiring || leaving && (mine || s.Standing.Speaker) {
 			r.Delete = append(r.Delete, e)
 		}
 	}

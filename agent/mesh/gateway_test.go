@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -27,6 +28,7 @@ func TestStandings(t *testing.T) {
 		writes   []string
 	}{
 		{"standby", Standing{}, false, []string{"Gateway gw"}},
+		{"retiring", Standing{Active: true, Retiring: true}, true, []string{"Gateway gw"}},
 		{"active", Standing{Active: true}, true, []string{"Endpoint east-submariner-cable-east-10-89-1-11", "Gateway gw"}},
 		{"speaker", Standing{Speaker: true, Gateways: []string{"worker"}}, false, []string{"Cluster east", "CablePolicies lab", "Submariner submariner", "Gateway gw"}},
 		{
@@ -90,19 +92,29 @@ func TestSubmarinerStatus(t *testing.T) {
 func TestSiblingsEndpoint(t *testing.T) {
 	sibling := ownEndpoint("worker", "10-89-1-12")
 	former := ownEndpoint("gw", "10-89-1-99") // at another address of this node
+	own := ownEndpoint("gw", "10-89-1-11")
+	both := []string{"gw", "worker"}
+	label := func(value string) func(*corev1.Node) {
+		return func(n *corev1.Node) { n.Labels = map[string]string{submarinerv1.GatewayNodeLabel: value} }
+	}
 	for _, test := range []struct {
 		name     string
 		standing Standing
+		worker   func(*corev1.Node) // changes the sibling's node
 		deletes  []string
 	}{
-		{"both are active", Standing{Active: true, Speaker: true, Gateways: []string{"gw", "worker"}}, []string{"Endpoint " + former.Name}},
-		{"the sibling is gone", Standing{Active: true, Speaker: true, Gateways: []string{"gw"}}, []string{"Endpoint " + former.Name, "Endpoint " + sibling.Name}},
-		{"the speaker no longer carries traffic", Standing{Speaker: true, Gateways: []string{"worker"}}, []string{"Endpoint " + former.Name}},
-		{"another gateway speaks", Standing{Active: true}, []string{"Endpoint " + former.Name}},
-		{"standby", Standing{}, nil},
+		{"both are active", Standing{Active: true, Speaker: true, Gateways: both}, label("true"), []string{"Endpoint " + former.Name}},
+		{"the sibling is gone", Standing{Active: true, Speaker: true, Gateways: []string{"gw"}}, label("true"), []string{"Endpoint " + former.Name, "Endpoint " + sibling.Name}},
+		{"the sibling's node is no gateway node any more", Standing{Active: true, Speaker: true, Gateways: both}, label("false"), []string{"Endpoint " + former.Name, "Endpoint " + sibling.Name}},
+		{"the sibling's node is gone", Standing{Active: true, Speaker: true, Gateways: both}, func(n *corev1.Node) { n.Name = "another" }, []string{"Endpoint " + former.Name, "Endpoint " + sibling.Name}},
+		{"the speaker no longer carries traffic", Standing{Speaker: true, Gateways: []string{"worker"}}, label("true"), []string{"Endpoint " + former.Name, "Endpoint " + own.Name}},
+		{"another gateway speaks", Standing{Active: true, Gateways: []string{"gw"}}, label("false"), []string{"Endpoint " + former.Name}},
+		{"it retires", Standing{Active: true, Retiring: true}, label("true"), []string{"Endpoint " + former.Name, "Endpoint " + own.Name}},
+		{"standby", Standing{}, label("true"), nil},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			s := withoutEndpoints(t, sibling, former)
+			s := withoutEndpoints(t, sibling, former, own)
+			test.worker(Find[*corev1.Node](s, "worker"))
 			s.Standing = test.standing
 			p, err := Gateway().Plan(s)
 			require.NoError(t, err)

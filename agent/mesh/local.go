@@ -18,7 +18,7 @@ func (m Membership) local(s Snapshot, settings map[string]cable.Config) cable.Lo
 			Name: cableName(spec.ClusterID, m.Self.IP),
 		},
 		MTU: s.Facts.MTU, PodIP: podIP, PodIPMissing: s.PodIPMissing, Pods: m.Own.Pods, Svcs: m.Own.Services, Keys: s.Keys, Settings: settings,
-		WireGuard: m.Engines.WireGuard, IPsec: m.Engines.IPsec,
+		WireGuard: m.Engines.WireGuard, IPsec: m.Engines.IPsec, Resilient: s.Facts.ResilientGroups,
 	}
 }
 

@@ -23,6 +23,7 @@ type Membership struct {
 	Self       cable.Node
 	Nodes      []cable.Node // of this cluster, sorted by name
 	Gateways   []cable.Node // the nodes among them that have an Endpoint
+	Labelled   []cable.Node // the nodes among them that have the label of gateway nodes
 	Engines    Engines
 	// Cluster is the Cluster object of this cluster; nil if there is none yet.
 	Cluster *submarinerv1.Cluster
@@ -39,6 +40,11 @@ type Membership struct {
 // Engines are the engines of encrypted cables on the gateway's node. The plans of all
 // nodes of a cluster use the engines of its gateway, so that they agree.
 type Engines struct{ WireGuard, IPsec dataplane.Engine }
+
+// Siblings returns the other active gateways of this cluster.
+func (m Membership) Siblings() []cable.Node {
+	return slices.DeleteFunc(slices.Clone(m.Gateways), func(g cable.Node) bool { return g.Name == m.Self.Name })
+}
 
 // Leaving reports whether the cluster is being uninstalled.
 func (m Membership) Leaving() bool { return !m.Submariner.DeletionTimestamp.IsZero() }
@@ -108,6 +114,9 @@ func (m *Membership) readNodes(s Snapshot) error {
 		}
 		if node.IP.IsValid() {
 			m.Nodes = append(m.Nodes, node)
+			if isGatewayNode(n) {
+				m.Labelled = append(m.Labelled, node)
+			}
 		}
 	}
 	for _, n := range m.Nodes {
@@ -155,6 +164,7 @@ func (m *Membership) readNode(n *corev1.Node, facts submarinerv1.NodeFacts, self
 		!slices.Contains(m.Own.Needed, own.Masked()) {
 		m.Own.Needed = append(m.Own.Needed, own.Masked())
 	}
+	m.shareOf(&node, n)
 	podIP, err := netip.ParseAddr(facts.PodIP)
 	if pods := podCIDR(m.Submariner, n); err == nil && pods.IsValid() && pods.Contains(podIP) {
 		node.Pods = pods // the CNI does use the node's podCIDR

@@ -21,6 +21,7 @@ import (
 	"errors"
 	"slices"
 	"strings"
+	"time"
 
 	submarinerv1 "subctl/api/submariner/v1"
 	"subctl/cable"
@@ -36,7 +37,11 @@ type Mesh struct {
 	Accepted   Accepted
 	Cables     Cables
 
-	before map[string]Using // by cluster; nil until inUse needs it
+	before     map[string]Using        // by cluster; nil until inUse needs it
+	gatewaysOf map[string]int          // by cluster; nil until several needs it
+	siblingsTo map[string][]cable.Node // by cluster; nil until siblings needs it
+
+	drainingSince time.Time // the zero Time if this gateway is in service
 }
 
 // ErrNotJoined is the error of a cluster without a Submariner object: its agents have
@@ -52,6 +57,8 @@ func Of(s Snapshot) (*Mesh, error) {
 		return nil, err
 	}
 	m.Offer, m.Local = readOffer(s, m.Membership)
+	m.Local.Weight = m.Membership.Self.Weight
+	m.Local.Drain, m.drainingSince = m.readDraining()
 	m.Accepted = accept(s, m.Membership)
 	m.Cables = connect(m)
 	return m, nil

@@ -60,6 +60,7 @@ func (m *Mesh) endpoint() *submarinerv1.Endpoint {
 	if text := cable.FormatMissing(missing); text != "" {
 		e.Spec.BackendConfig[submarinerv1.BackendMissing] = text
 	}
+	m.announceShare(e.Spec.BackendConfig)
 	for _, n := range l.Subnets {
 		e.Spec.Subnets = append(e.Spec.Subnets, n.String())
 	}

@@ -49,6 +49,8 @@ const (
 	Discovery  Part = "discovery"   // finds the paths to other gateways
 	PublicIP   Part = "public IP"   // finds the address at which this gateway is reached from outside
 	KernelView Part = "kernel view" // reads the state of cables from the kernel
+	Drops      Part = "drops"       // reads from the kernel how many packets it has dropped between clusters
+	FlowCount  Part = "flow count"  // reads from the kernel how many connections pass the gateway
 	APIServers Part = "API servers" // finds the addresses of the API servers that the node needs
 	Exchange   Part = "exchange"    // exchanges objects with the broker
 )

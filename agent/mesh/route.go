@@ -31,7 +31,7 @@ func Route() Role {
 	return Role{
 		Name: "route", Owner: dataplane.RouteOwner, MetricsPort: dataplane.RouteMetricsPort, ProbePort: dataplane.RouteProbePort,
 		Resync: 30 * time.Second, Watches: watches,
-		Parts: []Part{Probing, APIServers}, Plan: planRoute, Report: reportRoute,
+		Parts: []Part{Probing, Drops, APIServers}, Plan: planRoute, Report: reportRoute,
 		Recall: func(_ string, reports []*submarinerv1.Gateway, now time.Time) Memory {
 			return recall(reports, reports, now)
 		},
@@ -53,7 +53,10 @@ func planRoute(s Snapshot) (Plan, error) {
 	}
 	in := cable.Intra{
 		Self: m.Membership.Self, MTU: s.Facts.MTU, PodIP: m.Local.PodIP, OwnPodIP: s.Facts.PodIPPlanned,
-		Gateways: m.Membership.Gateways, Local: m.Membership.Own, Barred: m.Cables.Barred,
+		Gateways: m.gateways(), Local: m.Membership.Own, Barred: m.Cables.Barred, Resilient: s.Facts.ResilientGroups,
+	}
+	if m.Membership.Submariner.Spec.MultiActiveGatewayEnabled || len(in.Gateways) > 1 {
+		in.Ranked = m.Membership.Labelled
 	}
 	for _, n := range m.Membership.Nodes {
 		if !slices.ContainsFunc(in.Gateways, func(g cable.Node) bool { return g.Name == n.Name }) {
@@ -70,15 +73,31 @@ func planRoute(s Snapshot) (Plan, error) {
 		return Plan{}, err
 	}
 	p.Probes = m.pathProbes()
+	m.probeGateways(&p.Probes)
 	return p, nil
 }
 
+// probeGateways adds the other gateways of this cluster to the addresses to ping, if there are several gateways.
+func (m *Mesh) probeGateways(p *Probes) {
+	if len(m.Membership.Gateways) < 2 {
+		return
+	}
+	from := cable.VTEPOf(dataplane.IntraVTEPNet, m.Membership.Self.IP)
+	p.Echo = dataplane.IntraEchoPort
+	for _, g := range m.Membership.Siblings() {
+		ip, mac := cable.VTEP(dataplane.IntraVTEPNet, g.IP)
+		p.Targets[gatewayProbe(g)] = Target{
+			IP: ip, From: from, Fast: true, Echo: Echo{Device: dataplane.IntraDevice, MAC: mac, MTU: m.Snapshot.Facts.MTU - dataplane.VXLANOverhead},
+		}
+	}
+}
+
 // onlyOurDevices reports whether packets of other clusters reach this node only on our devices. They
-// reach a worker on devices of the CNI until the gateways know the network of its pods from its
-// report, and gateways that have siblings, whose cables lead to the same pods.
+// reach a worker, and a gateway that has siblings, on devices of the CNI until the other gateways know the network of
+// its pods from its report.
 func (m *Mesh) onlyOurDevices(in cable.Intra) bool {
-	if slices.ContainsFunc(in.Gateways, func(g cable.Node) bool { return g.Name == in.Self.Name }) {
-		return len(in.Gateways) == 1
+	if len(in.Gateways) == 1 && in.Gateways[0].Name == in.Self.Name {
+		return true
 	}
 	ra := Find[*submarinerv1.RouteAgent](m.Snapshot, in.Self.Name)
 	return in.Self.Pods.IsValid() && ra != nil && ra.Status.Node != nil && ra.Status.Node.PodIP == m.Snapshot.Facts.PodIP

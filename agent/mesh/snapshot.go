@@ -62,7 +62,9 @@ type Snapshot struct {
 	ClusterSets []string
 	// Cables are the states of the gateway's encrypted cables, as the kernel has them.
 	Cables []dataplane.CableState
-	// Drops are the packets that the gateway has dropped between clusters, by cluster ID; nil if unknown.
+	// Flows is the number of connections to and from other clusters through this gateway.
+	Flows Flows
+	// Drops are the packets that the node has dropped between clusters, by cluster ID; nil if unknown.
 	Drops map[string]uint64
 
 	// Mislabelled are the objects of this cluster that the API server has with the label of
@@ -84,6 +86,11 @@ type Object interface {
 type Standing struct {
 	// Active reports whether the gateway on this node carries traffic.
 	Active bool
+	// Drain is how far an active gateway has got that is about to become passive. A node may be drained as well: see share.go.
+	Drain cable.Drain
+	// Retiring reports whether an active gateway is about to become passive. It keeps its cables for
+	// those who still use them, and is not published any more: see elector of package parts.
+	Retiring bool
 	// Speaker reports whether it speaks for its cluster: it publishes the Cluster object,
 	// shares the cluster's policies and exchanges objects with the broker. A cluster has
 	// one speaker at a time.
@@ -92,6 +99,9 @@ type Standing struct {
 	// a sibling's Endpoint from one that a lost gateway left.
 	Gateways []string
 }
+
+// Published reports whether other nodes and clusters are to use the gateway on this node.
+func (s Standing) Published() bool { return s.Active && !s.Retiring }
 
 // Memory is what one plan hands to the next. An agent that has just started reads it
 // from the reports of its cluster's gateways: see Role.Recall.

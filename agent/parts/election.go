@@ -4,9 +4,11 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"slices"
 	"sync/atomic"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
@@ -15,9 +17,12 @@ import (
 
 	"subctl/agent/mesh"
 	submarinerv1 "subctl/api/submariner/v1"
+	"subctl/api/submariner/v1alpha1"
+	"subctl/cable"
+	"subctl/internal/wake"
 )
 
-// Lease is the timing of the election of the active gateway.
+// Lease is the timing of the election of the speaker.
 type Lease struct {
 	Duration time.Duration // after which a holder that does not renew the lease can be replaced
 	Renew    time.Duration // after which a holder that cannot renew the lease stops trying
@@ -27,27 +32,56 @@ type Lease struct {
 // DefaultLease lets another gateway take over within 6 s of a crash.
 var DefaultLease = Lease{Duration: 5 * time.Second, Renew: 3 * time.Second, Retry: time.Second}
 
-// elector takes part in the election among the gateways of the cluster. One lease answers
-// both questions of mesh.Standing: its holder is the only active gateway, and the speaker.
+// elector takes part in the election among the gateways of the cluster. The holder of the lease is
+// the speaker, and the only active gateway unless Submariner.spec.multiActiveGatewayEnabled makes every
+// gateway active: see mesh.Standing and siblings.
 //
 // A gateway is deposed by being replaced, not by silence. If the API server cannot be
 // reached nobody can renew the lease, and tearing the cables down would turn an outage of
 // the control plane into one of the network. So a holder stays the holder until it sees
 // another name on the lease. Until it has seen any name it is neither holder nor
-// follower, and its agent leaves the node as it finds it.
+// follower, and its agent leaves the node as it finds it. Where every gateway is active, it needs no
+// lease for that.
+//
+// A gateway that is to be drained yields the lease to another one, if there is one that could take it, and does not take
+// part until it is in service again.
 type elector struct {
-	node    string
-	lease   Lease
-	client  kubernetes.Interface
-	log     *slog.Logger
-	changed func()
-	role    atomic.Int32
+	node     string
+	lease    Lease
+	client   kubernetes.Interface
+	log      *slog.Logger
+	changed  func()
+	role     atomic.Int32
+	siblings *siblings
+	yields   atomic.Bool
+	yielded  wake.Signal // yields has changed
+
+	// The loop alone uses these.
+	multi    bool          // whether every gateway was active in the last snapshot
+	led      bool          // whether this gateway held the lease in the last snapshot
+	single   time.Time     // since when another gateway is to be the only active one, or this one is, if that changed while this agent runs
+	shared   bool          // whether all gateways were active until then
+	standing mesh.Standing // of the last snapshot
 }
 
 const (
 	unknown int32 = iota
 	leading
 	following
+)
+
+// What a gateway does that is no longer to be active, by the time since it has seen that only one gateway stays active. The
+// kernels of all nodes and clusters stop using it before it disappears, so that no packet is lost:
+//
+//   - until drainedAfter it is draining: it gets no new flows;
+//   - until withdrawnAfter it is drained: other nodes and clusters use it no more;
+//   - until retiredAfter it keeps its cables for those who have not followed yet, and its Endpoint is deleted.
+//
+// Nodes follow within a second, and other clusters once the speaker has written to the broker, which may take seconds.
+const (
+	drainedAfter   = 10 * time.Second
+	withdrawnAfter = 20 * time.Second
+	retiredAfter   = 30 * time.Second
 )
 
 func newElector(o Options) (*elector, error) {
@@ -57,23 +91,105 @@ func newElector(o Options) (*elector, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &elector{node: o.Node, lease: o.Lease, client: c, log: o.Log, changed: o.Nudge}, nil
+	return &elector{node: o.Node, lease: o.Lease, client: c, log: o.Log, changed: o.Nudge, siblings: newSiblings(o, c), yielded: wake.NewSignal()}, nil
 }
 
 // Observe implements Observer.
 func (e *elector) Observe(s *mesh.Snapshot) error {
-	switch e.role.Load() {
-	case unknown:
-		return ErrTooEarly
-	case leading:
-		s.Standing = mesh.Standing{Active: true, Speaker: true, Gateways: []string{e.node}}
+	role := e.role.Load()
+	multi := e.multi
+	if subs := mesh.List[*v1alpha1.Submariner](*s); len(subs) > 0 {
+		multi = subs[0].Spec.MultiActiveGatewayEnabled
 	}
+	if role == unknown && !multi {
+		return ErrTooEarly // it keeps e.multi, because it has not followed the change yet
+	}
+	yields := yieldsTo(*s, e.node) != ""
+	if e.yields.Swap(yields) != yields {
+		e.yielded.Send()
+	}
+	handedOver, takenOver := yields && e.led && role == following, !e.led && role == leading
+	e.led = role == leading
+	switch {
+	case multi:
+		e.single = time.Time{}
+	case e.multi, handedOver, takenOver:
+		e.single, e.shared = s.Now, e.multi
+		for _, after := range []time.Duration{drainedAfter, withdrawnAfter, retiredAfter} {
+			time.AfterFunc(after, e.changed)
+		}
+	}
+	e.multi = multi
+	e.siblings.follow(*s, multi)
+	s.Standing = mesh.Standing{}
+	since := s.Now.Sub(e.single)
+	switch {
+	case multi:
+		s.Standing = mesh.Standing{Active: true, Speaker: role == leading, Gateways: e.siblings.present()}
+	case role == leading:
+		s.Standing = mesh.Standing{Active: true, Speaker: true, Gateways: []string{e.node}}
+		if since < retiredAfter { // the others delete their Endpoints
+			s.Standing.Gateways = e.retirees(*s)
+		}
+	case since < drainedAfter:
+		s.Standing = mesh.Standing{Active: true, Drain: cable.Draining}
+	case since < withdrawnAfter:
+		s.Standing = mesh.Standing{Active: true, Drain: cable.Drained}
+	case since < retiredAfter:
+		s.Standing = mesh.Standing{Active: true, Drain: cable.Drained, Retiring: true}
+	}
+	e.note(s.Standing)
 	return nil
+}
+
+// retirees returns this node and those whose gateways may still be about to retire, sorted.
+func (e *elector) retirees(s mesh.Snapshot) []string {
+	if e.shared {
+		return e.siblings.present()
+	}
+	out := []string{e.node}
+	for _, o := range mesh.List[*submarinerv1.Endpoint](s) {
+		if !submarinerv1.IsCopy(o) && o.Spec.Hostname != e.node && o.Spec.BackendConfig[submarinerv1.BackendDrain] != "" {
+			out = append(out, o.Spec.Hostname)
+		}
+	}
+	slices.Sort(out)
+	return slices.Compact(out)
+}
+
+// freshReport is the time within which a gateway that works has reported: it does so every 5 s.
+const freshReport = 15 * time.Second
+
+// yieldsTo returns the gateway to which the gateway of a node leaves the lease, as it is to be drained; empty if it keeps
+// the lease, or if there is no other one.
+func yieldsTo(s mesh.Snapshot, node string) string {
+	n := mesh.Find[*corev1.Node](s, node)
+	if n == nil || !submarinerv1.ToBeDrained(n.Annotations) {
+		return ""
+	}
+	for _, g := range mesh.List[*submarinerv1.Gateway](s) {
+		other := mesh.Find[*corev1.Node](s, g.Name)
+		at, _ := g.ReportedAt() // the zero Time: never
+		if g.Name != node && other != nil && other.Labels[submarinerv1.GatewayNodeLabel] == "true" && !submarinerv1.ToBeDrained(other.Annotations) &&
+			s.Now.Sub(at) < freshReport && g.Status.StatusFailure == "" {
+			return g.Name
+		}
+	}
+	return ""
+}
+
+// note logs changes of the standing.
+func (e *elector) note(now mesh.Standing) {
+	was := e.standing
+	e.standing = now
+	if was.Active != now.Active || was.Speaker != now.Speaker || was.Drain != now.Drain || was.Retiring != now.Retiring || !slices.Equal(was.Gateways, now.Gateways) {
+		e.log.Info("standing", "active", now.Active, "speaker", now.Speaker, "drain", now.Drain, "retiring", now.Retiring, "gateways", now.Gateways)
+	}
 }
 
 func (e *elector) set(role int32) {
 	if e.role.Swap(role) != role {
-		e.log.Info("election", "active", role == leading)
+		e.log.Info("election", "speaker", role == leading)
 		e.changed()
 	}
 }
@@ -81,14 +197,20 @@ func (e *elector) set(role int32) {
 // identity is the name of this gateway on the lease.
 func (e *elector) identity() string { return submarinerv1.LeaseHolder(e.node) }
 
-// Start takes part until ctx is done, and then releases the lease.
+// Start takes part until ctx is done, and then releases the lease. The Lease of the node stays: the
+// node keeps its cables.
 func (e *elector) Start(ctx context.Context) error {
+	go e.siblings.run(ctx)
 	lock := &resourcelock.LeaseLock{
 		LeaseMeta:  metav1.ObjectMeta{Name: submarinerv1.GatewayLease, Namespace: submarinerv1.OperatorNamespace},
 		Client:     e.client.CoordinationV1(),
 		LockConfig: resourcelock.ResourceLockConfig{Identity: e.identity()},
 	}
 	for ctx.Err() == nil {
+		if e.yields.Load() {
+			e.watch(ctx)
+			continue
+		}
 		var le *leaderelection.LeaderElector
 		var err error
 		le, err = leaderelection.NewLeaderElector(leaderelection.LeaderElectionConfig{
@@ -106,9 +228,43 @@ func (e *elector) Start(ctx context.Context) error {
 			},
 		})
 		if err != nil {
-			return fmt.Errorf("setting up the election of the active gateway: %w", err)
+			return fmt.Errorf("setting up the election among the gateways: %w", err)
 		}
-		le.Run(ctx)
+		e.run(ctx, le)
 	}
 	return nil
+}
+
+// run takes part in the election until ctx is done, or this gateway is to yield the lease.
+func (e *elector) run(ctx context.Context, le *leaderelection.LeaderElector) {
+	ctx, stop := context.WithCancel(ctx)
+	defer stop()
+	go func() {
+		for ctx.Err() == nil && !e.yields.Load() {
+			select {
+			case <-ctx.Done():
+			case <-e.yielded:
+			}
+		}
+		stop()
+	}()
+	le.Run(ctx)
+}
+
+// watch reads the lease, without taking part, until ctx is done or this gateway may take part again.
+func (e *elector) watch(ctx context.Context) {
+	tick := time.NewTicker(e.lease.Retry / 2)
+	defer tick.Stop()
+	for e.yields.Load() {
+		l, err := e.client.CoordinationV1().Leases(submarinerv1.OperatorNamespace).Get(ctx, submarinerv1.GatewayLease, metav1.GetOptions{})
+		if err == nil && l.Spec.HolderIdentity != nil && *l.Spec.HolderIdentity != "" && *l.Spec.HolderIdentity != e.identity() {
+			e.set(following)
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+		case <-e.yielded:
+		}
+	}
 }

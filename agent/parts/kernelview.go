@@ -6,33 +6,24 @@ import (
 	"log/slog"
 	"maps"
 	"slices"
-	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"subctl/agent/mesh"
 	submarinerv1 "subctl/api/submariner/v1"
-	"subctl/dataplane"
 	"subctl/internal/alarm"
 )
 
 // reasonRestarted is the reason of the Event about a program that was started again.
 const reasonRestarted = "CableProgramRestarted"
 
-// kernelView adds the kernel's view of encrypted cables, and the packets that it dropped between clusters,
-// to snapshots, and reports when a program that cables depend on (charon, wireguard-go) had to be started again.
+// kernelView adds the kernel's view of encrypted cables to snapshots, and reports when a program that cables depend on
+// (charon, wireguard-go) had to be started again.
 type kernelView struct {
 	Options
 	restarts map[string]int // by program, as far as they were reported
 	failed   alarm.Alarm    // reading the state of the cables
-	drops    dropCounts
-	dropsAt  time.Time   // when they were read
-	uncount  alarm.Alarm // reading them
 }
-
-// dropsEvery is the shortest time between two readings of the counters: with 1,000 clusters there are
-// thousands.
-const dropsEvery = 4 * time.Second
 
 func newKernelView(o Options) *kernelView { return &kernelView{Options: o} }
 
@@ -48,47 +39,10 @@ func (k *kernelView) Observe(s *mesh.Snapshot) error {
 	if c == nil || !s.Standing.Active {
 		return nil
 	}
-	k.count(c, s)
 	var err error
 	s.Cables, err = c.CableStates()
 	k.failed.Report(k.Log, slog.LevelWarn, "reading the state of the cables", err) // pings tell, too
 	return nil
-}
-
-// count adds the packets that were dropped between clusters.
-func (k *kernelView) count(c dataplane.Cabler, s *mesh.Snapshot) {
-	counter, ok := c.(dataplane.DropCounter)
-	if !ok {
-		return
-	}
-	if s.Now.Sub(k.dropsAt) >= dropsEvery {
-		now, err := counter.Drops()
-		if err == nil {
-			k.dropsAt = s.Now
-			k.Dropped(k.drops.add(now))
-		}
-		k.uncount.Report(k.Log, slog.LevelWarn, "counting the packets that were dropped between clusters", err)
-	}
-	s.Drops = maps.Clone(k.drops.total)
-}
-
-// dropCounts adds up counters of the kernel, by cluster, which may start again from 0.
-type dropCounts struct{ last, total map[string]uint64 }
-
-// add returns how much has been added for each cluster since the last call. Clusters without a counter are
-// forgotten.
-func (d *dropCounts) add(now map[string]uint64) (more map[string]uint64) {
-	more = make(map[string]uint64, len(now))
-	total := make(map[string]uint64, len(now))
-	for cluster, n := range now {
-		more[cluster] = n
-		if last := d.last[cluster]; last <= n {
-			more[cluster] = n - last
-		}
-		total[cluster] = d.total[cluster] + more[cluster]
-	}
-	d.last, d.total = now, total
-	return more
 }
 
 // Act implements Actor: it reports programs that were started again.

@@ -38,6 +38,12 @@ type Actor interface {
 	Act(mesh.Snapshot, mesh.Plan, *mesh.Outcome)
 }
 
+// Prober is a part whose news the node follows at once, without a new Snapshot.
+type Prober interface {
+	// Refresh replaces what the part knows in a copy of a snapshot.
+	Refresh(*mesh.Snapshot)
+}
+
 // ErrTooEarly is the error of a snapshot from which no plan should be made yet. The agent
 // leaves the node as it finds it.
 var ErrTooEarly = errors.New("too early to plan")
@@ -49,16 +55,22 @@ type Options struct {
 	Log    *slog.Logger
 	// Nudge makes the loop run again soon.
 	Nudge func()
+	// Reroute makes the node follow a Prober at once; nil: the loop does.
+	Reroute func()
 	// Warn writes an Event about an object whose condition is False.
 	Warn func(about client.Object, c metav1.Condition)
 	// Restarted is called when a program that cables depend on was found dead and started
 	// again, with how often that happened since the last call.
 	Restarted func(program string, times int)
-	// Dropped is called with the packets that the gateway has dropped between clusters since the last
-	// call, for each cluster with which it has cables.
+	// Dropped is called with the packets that the node has dropped between clusters since the last
+	// call, for each cluster that it knows.
 	Dropped func(more map[string]uint64)
 	// Cabler returns the kernel's view of the cables; nil if the agent made none.
 	Cabler func() dataplane.Cabler
+	// Ignored is called when an answer to a probe was ignored.
+	Ignored func()
+	// ListenEchoes opens a socket for echoes to a UDP port; nil if there are none.
+	ListenEchoes func(ctx context.Context, port int) (Echoes, error)
 	// ListenUDP opens a UDP port on all of the node's addresses.
 	ListenUDP func(ctx context.Context, port int) (discovery.Datagrams, error)
 
@@ -75,6 +87,8 @@ var constructors = map[mesh.Part]func(Options) (manager.Runnable, error){
 	mesh.Discovery:  func(o Options) (manager.Runnable, error) { return newPathFinder(o), nil },
 	mesh.PublicIP:   func(o Options) (manager.Runnable, error) { return newPublicIP(o), nil },
 	mesh.KernelView: func(o Options) (manager.Runnable, error) { return newKernelView(o), nil },
+	mesh.Drops:      func(o Options) (manager.Runnable, error) { return newDrops(o), nil },
+	mesh.FlowCount:  func(o Options) (manager.Runnable, error) { return newFlows(o), nil },
 	mesh.APIServers: func(o Options) (manager.Runnable, error) { return newAPIServers(o) },
 	mesh.Exchange:   func(o Options) (manager.Runnable, error) { return newExchanger(o), nil },
 }

@@ -9,6 +9,7 @@ import (
 	"log/slog"
 	"net"
 	"net/netip"
+	"slices"
 	"sync"
 	"time"
 
@@ -45,34 +46,38 @@ const (
 type prober struct {
 	log     *slog.Logger
 	changed func() // called when a status changed
+	down    func() // called before that if a target that is Fast is down
+	ignored func() // called when an answer is ignored
+	listen  func(ctx context.Context, port int) (Echoes, error)
 	wake    wake.Signal
 
 	mu      sync.Mutex
 	probes  mesh.Probes
 	pings   map[string]*pinged
 	byOrder map[uint16]string // probe names by ICMP sequence number, of unanswered pings
-}
-
-type pinged struct {
-	target  mesh.Target
-	lost    int       // in a row
-	seq     uint16    // of the last ping
-	nonce   [16]byte  // random, in the last ping: whoever has not received it cannot answer
-	sent    time.Time // when it was sent; zero if it was answered
-	due     time.Time // when to ping next
-	health  mesh.Health
-	started bool
+	wanted  time.Time         // when the prober wanted to look at its targets again
 }
 
 func newProber(o Options) *prober {
-	return &prober{log: o.Log, changed: o.Nudge, wake: wake.NewSignal(), pings: map[string]*pinged{}, byOrder: map[uint16]string{}}
+	ignored := o.Ignored
+	if ignored == nil {
+		ignored = func() {}
+	}
+	down := o.Reroute
+	if down == nil {
+		down = func() {}
+	}
+	return &prober{log: o.Log, changed: o.Nudge, down: down, ignored: ignored, listen: o.ListenEchoes, wake: wake.NewSignal(), pings: map[string]*pinged{}, byOrder: map[uint16]string{}}
 }
 
 // Observe implements Observer.
 func (p *prober) Observe(s *mesh.Snapshot) error {
-	s.Health = p.health()
+	p.Refresh(s)
 	return nil
 }
+
+// Refresh implements Prober.
+func (p *prober) Refresh(s *mesh.Snapshot) { s.Health = p.health() }
 
 // Act implements Actor: it pings what the plan asks for. The targets of cables that the
 // node does not hold stay as they are; and all do while there is no plan.
@@ -99,13 +104,15 @@ func (p *prober) set(probes mesh.Probes, broken map[string]error) {
 	probes.Targets, p.probes = targets, probes
 	for name, old := range p.pings {
 		if t, ok := probes.Targets[name]; !ok || t != old.target {
-			delete(p.byOrder, old.seq)
+			for _, a := range old.open() {
+				delete(p.byOrder, a.seq)
+			}
 			delete(p.pings, name)
 		}
 	}
 	for name, t := range probes.Targets {
 		if p.pings[name] == nil {
-			p.pings[name] = &pinged{target: t, due: t.First, health: mesh.Health{Status: submarinerv1.Connecting, Message: "waiting for the first answer to a ping"}}
+			p.pings[name] = &pinged{target: t, due: t.First, fast: newFast(t.First), health: mesh.Health{Status: submarinerv1.Connecting, Message: "waiting for the first answer to a ping"}}
 			p.wake.Send()
 		}
 	}
@@ -156,7 +163,14 @@ func (p *prober) Start(ctx context.Context) error {
 	var id [2]byte
 	rand.Read(id[:]) // never fails
 	go p.receive(ctx, conn, int(binary.BigEndian.Uint16(id[:])))
-	send := func(g *pinged) error { return ping(conn, int(binary.BigEndian.Uint16(id[:])), g) }
+	var echoes echoSocket
+	defer echoes.close()
+	send := func(t mesh.Target, a asked) error {
+		if a.kind != pinging {
+			return echoes.send(ctx, p, t, a)
+		}
+		return ping(conn, int(binary.BigEndian.Uint16(id[:])), t, a)
+	}
 	next := uint16(0)
 	timer := time.NewTimer(0)
 	defer timer.Stop()
@@ -171,7 +185,7 @@ func (p *prober) Start(ctx context.Context) error {
 	}
 }
 
-// interval returns the time between the pings of a target.
+// interval returns the time between the pings of a target that is not Fast.
 func (p *prober) interval(g *pinged) time.Duration {
 	switch {
 	case !g.target.Eager || g.lost >= eagerFor:
@@ -183,63 +197,89 @@ func (p *prober) interval(g *pinged) time.Duration {
 }
 
 // sendDue pings every target whose time has come, and returns when to do so again.
-func (p *prober) sendDue(send func(*pinged) error, next *uint16) time.Duration {
+func (p *prober) sendDue(send func(mesh.Target, asked) error, next *uint16) time.Duration {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	changed, now, wait := false, time.Now(), idlePause
-	due := map[time.Duration]bool{} // the intervals of targets whose time has come
+	late := !p.wanted.IsZero() && now.Sub(p.wanted) > stalled
+	due, fastDue := map[time.Duration]bool{}, now // the intervals of targets whose time has come, and which Fast ones are due
 	for _, g := range p.pings {
-		if !g.due.After(now) {
+		switch {
+		case g.target.Fast:
+			if g.expire(now, late) {
+				changed = true
+				p.down()
+			}
+			if g.dueBy(pinging, now, now) && g.pause(pinging) == mesh.FastInterval || g.dueBy(echoing, now, now) && g.pause(echoing) == mesh.FastInterval {
+				fastDue = now.Add(mesh.FastInterval / together)
+			}
+		case !g.due.After(now):
 			due[p.interval(g)] = true
 		}
 	}
+	number := func(name string, g *pinged) uint16 {
+		*next++
+		p.byOrder[*next], g.started = name, true
+		return *next
+	}
+	give := func(name string, g *pinged, a asked) {
+		if err := send(g.target, a); err != nil {
+			p.log.Debug("ping", "cable", name, "err", err)
+		}
+	}
 	for name, g := range p.pings {
+		if g.target.Fast {
+			for k := range kinds {
+				if g.dueBy(k, now, fastDue) {
+					give(name, g, g.askFast(k, number(name, g), now, p.forget))
+				}
+			}
+			wait = min(wait, g.next().Sub(now))
+			continue
+		}
 		interval := p.interval(g)
 		if left := g.due.Sub(now); left > 0 && !due[interval] || left > interval/together {
 			wait = min(wait, left)
 			continue
 		}
-		if !g.sent.IsZero() {
+		if g.waiting {
 			g.lost++
 			changed = p.judge(g) || changed
 		}
 		if !g.target.Eager {
 			interval = p.interval(g)
 		}
-		delete(p.byOrder, g.seq)
-		*next++
-		g.seq, g.sent, g.started = *next, now, true
-		rand.Read(g.nonce[:]) // never fails
-		p.byOrder[g.seq] = name
 		g.due, wait = now.Add(interval), min(wait, interval)
-		if err := send(g); err != nil {
-			p.log.Debug("ping", "cable", name, "err", err)
-		}
+		give(name, g, g.ask(number(name, g), now, p.forget))
 	}
 	if changed {
 		p.changed()
 	}
+	p.wanted = now.Add(wait)
 	return wait
 }
 
-// judge declares a target broken when too many pings in a row stayed unanswered, and
+// forget is called with the sequence number of a ping that can no longer be answered.
+func (p *prober) forget(seq uint16) { delete(p.byOrder, seq) }
+
+// judge declares a target that is not Fast broken when too many pings in a row stayed unanswered, and
 // reports whether it was not broken before.
 func (p *prober) judge(g *pinged) bool {
 	if g.lost <= p.probes.MaxLost || g.health.Status == submarinerv1.ConnectionError {
 		return false
 	}
 	g.health.Status = submarinerv1.ConnectionError
-	g.health.Message = fmt.Sprintf("Failed to successfully ping the remote endpoint IP %q", g.target.IP)
+	g.health.Message = unanswered(g.target)
 	return true
 }
 
-func ping(conn *icmp.PacketConn, id int, g *pinged) error {
-	b, err := (&icmp.Message{Type: ipv4.ICMPTypeEcho, Body: &icmp.Echo{ID: id, Seq: int(g.seq), Data: g.nonce[:]}}).Marshal(nil)
+func ping(conn *icmp.PacketConn, id int, t mesh.Target, a asked) error {
+	b, err := (&icmp.Message{Type: ipv4.ICMPTypeEcho, Body: &icmp.Echo{ID: id, Seq: int(a.seq), Data: a.nonce[:]}}).Marshal(nil)
 	if err != nil {
 		return err
 	}
-	from := &ipv4.ControlMessage{Src: g.target.From.AsSlice()}
-	_, err = conn.IPv4PacketConn().WriteTo(b, from, &net.IPAddr{IP: g.target.IP.AsSlice()})
+	from := &ipv4.ControlMessage{Src: t.From.AsSlice()}
+	_, err = conn.IPv4PacketConn().WriteTo(b, from, &net.IPAddr{IP: t.IP.AsSlice()})
 	return err
 }
 
@@ -270,18 +310,32 @@ func (p *prober) receive(ctx context.Context, conn *icmp.PacketConn, id int) {
 	}
 }
 
-// answered takes an answer to the last ping of a target. A late answer, one from another address, or
-// one of somebody who has not received the ping, is ignored: a pod with NET_RAW can send any answer to
-// its node.
+// answered takes an answer to the last ping of a target, or to one of the last few probes if it is Fast. A later answer, one
+// from another address, or one of somebody who has not received the probe, is ignored: a pod with NET_RAW can send any
+// answer to its node. from is the zero Addr for an echo, which comes from the node itself.
 func (p *prober) answered(seq uint16, from netip.Addr, data []byte, now time.Time) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	g := p.pings[p.byOrder[seq]]
-	if g == nil || g.seq != seq || g.target.IP != from || g.sent.IsZero() || !bytes.Equal(data, g.nonce[:]) {
+	if g == nil {
+		p.ignored()
 		return
 	}
-	g.health.RTT.Add(now.Sub(g.sent))
-	g.sent, g.lost = time.Time{}, 0
+	open := g.open()
+	i := slices.IndexFunc(open, func(a asked) bool { return a.seq == seq && bytes.Equal(data, a.nonce[:]) })
+	if i < 0 || (open[i].kind == pinging) != from.IsValid() || from.IsValid() && from != g.target.IP {
+		p.ignored()
+		return
+	}
+	if g.target.Fast {
+		if g.answeredFast(open[i], now, p.forget) {
+			p.changed()
+		}
+		return
+	}
+	g.health.RTT.Add(now.Sub(open[i].sent))
+	p.forget(seq)
+	g.asked, g.waiting, g.lost = nil, false, 0
 	if g.health.Status != submarinerv1.Connected {
 		g.health.Status, g.health.Message = submarinerv1.Connected, ""
 		p.changed()

@@ -18,15 +18,23 @@ import (
 func (p *prober) lose(n int) {
 	for range n {
 		for name, g := range p.pings {
-			if !g.sent.IsZero() {
+			if g.waiting {
 				g.lost++
 				p.judge(g)
 			}
-			g.seq++
-			g.sent, g.started = time.Now(), true
-			p.byOrder[g.seq] = name
+			a := g.ask(g.last().seq+1, time.Now(), p.forget)
+			g.started = true
+			p.byOrder[a.seq] = name
 		}
 	}
+}
+
+// last returns the last ping of a target.
+func (g *pinged) last() asked {
+	if len(g.asked) == 0 {
+		return asked{seq: 1000}
+	}
+	return g.asked[len(g.asked)-1]
 }
 
 func TestProber(t *testing.T) {
@@ -38,7 +46,7 @@ func TestProber(t *testing.T) {
 
 	p.lose(1)
 	require.Equal(t, submarinerv1.Connecting, p.health()["west"].Status)
-	g := p.pings["west"]
+	g := p.pings["west"].last()
 	p.answered(g.seq, netip.MustParseAddr("10.112.1.99"), g.nonce[:], time.Now())
 	require.Equal(t, submarinerv1.Connecting, p.health()["west"].Status, "somebody else answered")
 	p.answered(g.seq-1, west, g.nonce[:], time.Now())
@@ -60,7 +68,8 @@ func TestProber(t *testing.T) {
 	require.Equal(t, submarinerv1.ConnectionError, h.Status)
 	require.Equal(t, `Failed to successfully ping the remote endpoint IP "10.112.1.1"`, h.Message)
 
-	p.answered(p.pings["west"].seq, west, g.nonce[:], time.Now())
+	g = p.pings["west"].last()
+	p.answered(g.seq, west, g.nonce[:], time.Now())
 	require.Equal(t, submarinerv1.Connected, p.health()["west"].Status)
 	require.Empty(t, p.health()["west"].Message)
 
@@ -77,13 +86,13 @@ func TestFirstPing(t *testing.T) {
 	}
 	set()
 	next := uint16(0)
-	send := func(*pinged) error { return nil }
+	send := func(mesh.Target, asked) error { return nil }
 	p.sendDue(send, &next)
-	seq, nonce := p.pings["west"].seq, p.pings["west"].nonce
+	g := p.pings["west"].last()
 	target.First = time.Now().Add(time.Minute)
 	set()
 	wait := p.sendDue(send, &next)
-	p.answered(seq, target.IP, nonce[:], time.Now())
+	p.answered(g.seq, target.IP, g.nonce[:], time.Now())
 	require.Empty(t, p.health())
 	require.InDelta(t, 60, wait.Seconds(), 5)
 }
@@ -96,7 +105,7 @@ func TestPingsTogether(t *testing.T) {
 	now := time.Now()
 	p.pings["east"].due, p.pings["north"].due, p.pings["west"].due = now, now.Add(5*time.Second), now.Add(45*time.Second)
 	next, sent := uint16(0), 0
-	wait := p.sendDue(func(*pinged) error { sent++; return nil }, &next)
+	wait := p.sendDue(func(mesh.Target, asked) error { sent++; return nil }, &next)
 	require.Equal(t, 2, sent)
 	require.Equal(t, p.pings["east"].due, p.pings["north"].due)
 	require.False(t, p.pings["west"].started, "it is due much later")
@@ -106,7 +115,7 @@ func TestPingsTogether(t *testing.T) {
 	p.pings["west"].target.Eager, p.pings["west"].due = true, now
 	p.pings["east"].due = now.Add(10 * time.Second)
 	sent = 0
-	p.sendDue(func(*pinged) error { sent++; return nil }, &next)
+	p.sendDue(func(mesh.Target, asked) error { sent++; return nil }, &next)
 	require.Equal(t, 1, sent)
 }
 
@@ -144,9 +153,8 @@ func TestEagerAndFarAway(t *testing.T) {
 		ip := netip.MustParseAddr("192.0.2.1")
 		p.set(mesh.Probes{Interval: time.Second, MaxLost: 5, Targets: map[string]mesh.Target{"west": {IP: ip, Eager: true}}}, nil)
 		next, start := uint16(0), time.Now()
-		send := func(g *pinged) error {
-			seq, nonce := g.seq, g.nonce
-			time.AfterFunc(600*time.Millisecond, func() { p.answered(seq, ip, nonce[:], time.Now()) })
+		send := func(_ mesh.Target, a asked) error {
+			time.AfterFunc(600*time.Millisecond, func() { p.answered(a.seq, ip, a.nonce[:], time.Now()) })
 			return nil
 		}
 		for p.health()["west"].Status != submarinerv1.Connected && time.Since(start) < time.Minute {

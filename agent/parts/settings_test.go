@@ -4,6 +4,7 @@ import (
 	"encoding/base64"
 	"encoding/json"
 	"fmt"
+	"log/slog"
 	"reflect"
 	"strings"
 	"testing"
@@ -22,6 +23,7 @@ import (
 	"subctl/cluster"
 	"subctl/internal/kube"
 	"subctl/internal/kubetest"
+	"subctl/internal/wake"
 )
 
 // settings are a value for each field of Submariner.spec that differs from the value in the
@@ -76,8 +78,8 @@ var settings = map[string]any{
 }
 
 // TestSettings sets each field of Submariner.spec to another value. Either something changes that
-// the cluster holds: an object that join installs, what a gateway plans or reports, or its exchange
-// with the broker. Or the API server refuses the value, with the field and a reason.
+// the cluster holds: an object that join installs, the standing of a gateway, what it plans or reports, or its
+// exchange with the broker. Or the API server refuses the value, with the field and a reason.
 func TestSettings(t *testing.T) {
 	server := kubetest.Start(t)
 	server.InstallCRDs(t)
@@ -163,6 +165,11 @@ func held(t *testing.T, base []client.Object, change func(spec map[string]any)) 
 	}
 	snapshot, err := mesh.FromReports("gw", objs...)
 	require.NoError(t, err)
+	voter := &elector{node: "gw", log: slog.New(slog.DiscardHandler), siblings: &siblings{node: "gw", wake: wake.NewSignal()}}
+	voter.role.Store(following)
+	standing := snapshot
+	require.NoError(t, voter.Observe(&standing))
+	fmt.Fprintf(&out, "standing: %+v\n", standing.Standing)
 	snapshot.Standing.Speaker = true
 	for _, role := range mesh.Roles() {
 		plan, err := role.Plan(snapshot)

@@ -79,7 +79,7 @@ func (b *Broker) awaitPolicies(t testing.TB) {
 		kept := client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"finalizers":["example.com/kept"]}}`))
 		return probe.Patch(t.Context(), Cluster(b.NS, "probe"), kept, client.DryRunAll) != nil
 	})
-	check(t, broker.RemoveMember(t.Context(), b.Admin, b.NS, []string{submarinerv1.DefaultClusterSet}, "probe"))
+	check(t, broker.RemoveMember(t.Context(), b.Admin, b.NS, []string{submarinerv1.DefaultClusterSet}, "probe", Administrator().Public()))
 	Eventually(t, func() bool {
 		c := Cluster(b.NS, "probe")
 		c.Labels[submarinerv1.ClusterIDLabel] = "another"
@@ -125,7 +125,7 @@ func (b *Broker) LetCreate(t testing.TB) {
 	Eventually(t, func() bool {
 		return probe.Create(t.Context(), InSlot(Endpoint(b.NS, "probe", "10-0-0-9"), "probe", 9), client.DryRunAll) == nil
 	})
-	check(t, broker.RemoveMember(t.Context(), b.Admin, b.NS, []string{submarinerv1.DefaultClusterSet}, "probe"))
+	check(t, broker.RemoveMember(t.Context(), b.Admin, b.NS, []string{submarinerv1.DefaultClusterSet}, "probe", Administrator().Public()))
 }
 
 // Filling returns a client that also creates what is reserved on a broker: it changes the empty

@@ -101,7 +101,7 @@ func TestClusterSets(t *testing.T) {
 	hub.eventuallyKnows(map[string][]string{"west": {"b"}})
 	west.eventuallyKnows(map[string][]string{"hub": {"b"}})
 	east.eventuallyKnows(map[string][]string{})
-	require.NoError(t, east.ex.Healthy(), "a cluster that is alone")
+	require.Eventually(t, func() bool { return east.ex.Healthy() == nil }, patience, tick, "a cluster that is alone")
 
 	hub.stop() // another gateway remembers the removal
 	hub.start()

@@ -57,7 +57,7 @@ type Exchange struct {
 	paces  *paces
 
 	local   side
-	broker  client.WithWatch
+	broker  apiServer
 	sets    []*followed // sorted by name
 	watched int         // how many of them are watched at most
 	rounds  *rounds     // polls the others
@@ -66,11 +66,13 @@ type Exchange struct {
 
 	digest  digest
 	memos   memos
+	fitting fitting
 	waiting waiting
 
 	memory   Memory
-	recalled bool // memory was read
-	unstored bool // memory was changed since it was written
+	recalled bool      // memory was read
+	unstored bool      // memory was changed since it was written
+	stores   time.Time // when it was written last
 
 	mu     sync.Mutex
 	status Status

@@ -3,8 +3,10 @@ package exchange
 import (
 	"fmt"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
+	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
@@ -41,4 +43,31 @@ func TestWatchable(t *testing.T) {
 	require.Equal(t, []string{"a", "b"}, names(2))
 	d.stop = func() {}
 	require.Equal(t, []string{"a", "d"}, names(2))
+}
+
+// A clusterset in which a cluster has got its place is polled often until the cluster has published its Cluster, for some
+// minutes at most: nobody announces that.
+func TestPollsOftenWhileAClusterJoins(t *testing.T) {
+	kinds := Table{clusters()}
+	m := &mirror{kind: &kinds[0], known: true, objects: map[string]client.Object{}}
+	r := newRounds()
+	began := time.Unix(1000, 0)
+	at := &turn{side: side{mirrors: []*mirror{m}}}
+	after := func(since time.Duration) time.Duration {
+		r.polled(at, false, began.Add(since))
+		return at.due.Sub(began.Add(since))
+	}
+	require.Equal(t, period, after(0))
+	m.empty = map[string]types.UID{"east": "1"}
+	require.Equal(t, hurriedPeriod, after(period))
+	require.Equal(t, hurriedPeriod, after(period+joining-1))
+	require.Equal(t, hurriedPeriod, after(period+joining+hurry-2))
+	require.Equal(t, period, after(period+joining+hurry), "it has not joined")
+	require.Equal(t, period, after(time.Hour))
+	m.empty = nil
+	require.Equal(t, period, after(2*time.Hour))
+	m.empty = map[string]types.UID{"west": "2"}
+	require.Equal(t, hurriedPeriod, after(3*time.Hour), "another cluster")
+	m.empty = nil
+	require.Equal(t, hurriedPeriod, after(3*time.Hour+hurriedPeriod), "its other objects follow")
 }

@@ -77,7 +77,7 @@ func planFree(of kindPlan) {
 		}
 	}
 	p.forget()
-	if p.judge.left {
+	if p.judge.left > 0 {
 		return
 	}
 	for _, set := range p.sets {
@@ -191,6 +191,9 @@ func (p *freePlan) verdict(at place, o client.Object) verdict {
 	if flaw := p.kind.nameFlaw(o.GetName()); flaw != "" {
 		return verdict{reason: flaw}
 	}
+	if excess(o) > 0 {
+		return verdict{reason: tooMuch(maker), gone: maker != submarinerv1.BrokerID}
+	}
 	if n := p.kind.stubSize(o); n > 0 {
 		return verdict{reason: fmt.Sprintf("%s: %s", instead(p.copies[at] != nil), p.kind.tooLarge(n))}
 	}
@@ -231,7 +234,7 @@ func (p *freePlan) forget() {
 	for _, from := range slices.SortedFunc(maps.Keys(p.copies), place.compare) {
 		unread := slices.Contains(p.notKnown, from.set)
 		left := !p.isIn(from.set)
-		if p.found[from] || unread && !p.judge.removed(ownerOf(p.copies[from])) || left && !p.allKnown() {
+		if p.found[from] || unread && !p.judge.isVoid(ownerOf(p.copies[from])) || left && !p.allKnown() {
 			continue
 		}
 		least := sequenceOf(p.copies[from])
@@ -240,77 +243,5 @@ func (p *freePlan) forget() {
 		}
 		p.judge.remember(p.kind, p.copies[from], p.kind.placeOf(from.set, from.name), least)
 		p.delete("", p.copies[from])
-	}
-}
-
-// empties reports whether the broker has an object of this cluster that is not here any more, so that
-// its slot is going to be empty.
-func (p *freePlan) empties(set SetSnapshot) bool {
-	return slices.ContainsFunc(set.Objects, func(o client.Object) bool {
-		return makerOf(o) == p.ClusterID && !slices.ContainsFunc(p.own, func(s *share) bool { return s.object.GetName() == o.GetName() })
-	})
-}
-
-// taken reports whether the broker's own object of a place takes its name: it is in force, or its last
-// valid version is. Another one, such as one that somebody has made without the administrator's key,
-// counts nowhere.
-func (p *freePlan) taken(at place) bool {
-	v := p.versions[at]
-	return v.object != nil && (v.reason == "" || p.copies[at] != nil)
-}
-
-// publish makes the objects of this cluster in a clusterset the same as here, unless the
-// broker has objects of their names.
-func (p *freePlan) publish(set SetSnapshot) {
-	slots, wanted := p.slots(set), map[client.Object]bool{}
-	for _, s := range p.own {
-		name := s.object.GetName()
-		only, limited := s.object.GetLabels()[submarinerv1.ClusterSetLabel]
-		if s.barred || limited && only != set.Name {
-			continue
-		}
-		if !set.Known {
-			s.unread(set.Name)
-			continue
-		}
-		if p.taken(place{set.Name, submarinerv1.BrokerID, name}) {
-			s.refuse(reasonNameTaken, "the broker has a %s of this name in clusterset %s: delete this one if the broker has adopted it; otherwise create it again under another name",
-				p.kind.Noun, set.Name)
-			continue
-		}
-		have := p.versions[place{set.Name, p.ClusterID, name}].object
-		if have != nil && p.isStray(set, have) {
-			have = nil // it is deleted
-		}
-		want := s.shareable(p.ClusterID, set.Namespace, have)
-		if want == nil {
-			continue
-		}
-		slot, ok := slots.of(have)
-		if !ok && p.empties(set) {
-			s.behind = true
-			continue
-		}
-		if !ok {
-			s.refuse(reasonTooMany, "%s", slots.none())
-			continue
-		}
-		annotations, err := p.signed(want, only, have)
-		if err != nil {
-			s.refuse(reasonMistake, "%v", err)
-			continue
-		}
-		want.SetAnnotations(annotations)
-		setSlot(want, slot)
-		if have != nil {
-			wanted[have] = true
-		}
-		s.share(set.Name, want, have)
-		p.write(set.Name, want, have)
-	}
-	for _, o := range set.Objects {
-		if makerOf(o) == p.ClusterID && !wanted[o] {
-			p.delete(set.Name, o)
-		}
 	}
 }

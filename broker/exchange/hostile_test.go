@@ -4,6 +4,7 @@ import (
 	"encoding/base64"
 	"fmt"
 	"net/netip"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -17,6 +18,7 @@ import (
 	"subctl/broker/brokertest"
 	"subctl/broker/exchange"
 	"subctl/broker/trust"
+	"subctl/internal/kubetest"
 )
 
 // victim is a cluster, "east", that exchanges objects with a broker. west is an honest member of
@@ -718,4 +720,57 @@ func invited(t *testing.T, name string, from, expires, serial int64) *submariner
 	require.NoError(t, exchange.Kinds().Sign(c, brokertest.Key(name), "", serial))
 	brokertest.Annotate(c, submarinerv1.GrantAnnotation, token)
 	return c
+}
+
+// A member that stores much in each of two clustersets has what is in the first one copied, until it stores less.
+func TestHostileStorerInTwoClusterSets(t *testing.T) {
+	server := kubetest.Shared(t)
+	d := brokertest.Deploy(t, server, "a", "b")
+	gate := kubetest.NewGate(t, server)
+	hub, west := newSite(t, d, gate, "hub", "a", "b"), newSite(t, d, gate, "west", "a", "b")
+	hub.config.Kinds = exchange.Kinds()
+	for i := range hub.config.Kinds {
+		if _, ok := hub.config.Kinds[i].Object.(*v1alpha1.CablePolicies); ok {
+			hub.config.Kinds[i].Quota = 1 // 40 KiB
+		}
+	}
+	hub.watched = 1 // a, the first by name
+	large := &v1alpha1.CablePolicies{ObjectMeta: metav1.ObjectMeta{Name: "large"}}
+	for i := range 60 {
+		large.ConnectionPolicies = append(large.ConnectionPolicies, v1alpha1.CablePolicySpec{
+			CableDriver: "wireguard", LeftClusterSelector: v1alpha1.ClusterSelector{MatchLabels: map[string]string{fmt.Sprintf("l%d", i): strings.Repeat("x", 60)}},
+		})
+	}
+	west.create(large)
+	for _, s := range []*site{hub, west} {
+		s.create(brokertest.Cluster("", s.id))
+		s.start()
+		t.Cleanup(func() { s.stop() })
+	}
+	copies := func(want ...string) func() bool {
+		return func() bool {
+			var list v1alpha1.CablePoliciesList
+			require.NoError(t, hub.client.List(t.Context(), &list, client.InNamespace(hub.ns)))
+			var names []string
+			for _, p := range list.Items {
+				names = append(names, p.Name)
+			}
+			slices.Sort(names)
+			return slices.Equal(want, names)
+		}
+	}
+	brokertest.Eventually(t, copies("large.west.a"))
+	brokertest.Eventually(t, func() bool {
+		return slices.ContainsFunc(hub.ex.Status().Refused, func(r exchange.Refusal) bool {
+			return strings.Contains(r.Reason, "cluster west has more in all its clustersets together than is copied of it")
+		})
+	})
+	hub.eventuallyKnows(map[string][]string{"west": {"a", "b"}})
+	require.True(t, copies("large.west.a")())
+
+	key := client.ObjectKeyFromObject(large)
+	require.NoError(t, west.client.Get(t.Context(), key, large))
+	large.ConnectionPolicies = large.ConnectionPolicies[:20]
+	require.NoError(t, west.client.Update(t.Context(), large))
+	brokertest.Eventually(t, copies("large.west.a", "large.west.b"))
 }

@@ -25,7 +25,7 @@ type judge struct {
 	*memos
 	own       trust.Grant       // zero if it is not valid
 	disclosed map[string]string // what this cluster publishes of it, by clusterset
-	left      bool              // this cluster has left with its grant: it publishes nothing
+	left      int64             // when this cluster has left with its grant, so that it publishes nothing; 0 if it has not
 	members   map[string]*member
 	memory    Memory // of the past, and what this pass adds
 }
@@ -42,6 +42,9 @@ func newJudge(kinds Table, s Snapshot, local [][]client.Object, sets [][][]clien
 	}
 	if g, err := s.check(s.ClusterID); err == nil {
 		j.own, j.disclosed = g, j.memos.published(s.Grant)
+		if known := j.memory.Clusters[s.ClusterID]; known.Left > 0 && g.Compare(known.grant()) > 0 { // it has joined again
+			j.memory.change(s.ClusterID, func(known *Record) { known.atLeast(g) })
+		}
 	}
 	for i, k := range kinds {
 		if k.Named == nil || !k.Named.HasGrant {
@@ -53,6 +56,7 @@ func newJudge(kinds Table, s Snapshot, local [][]client.Object, sets [][][]clien
 			}
 		}
 		j.readCopies(&kinds[i], local[i], s.ClusterID)
+		j.decideMembers(s.ClusterID)
 	}
 	return j
 }
@@ -126,6 +130,16 @@ func (j *judge) keeps(k *Kind, set, maker string, copy client.Object, name strin
 	return j.statement(k, copy, name, key).err == nil
 }
 
+// hasLeft returns why this cluster publishes nothing; "" if it publishes its objects. Somebody has interrupted subctl uninstall, or
+// the broker shows the statement of an uninstall that was undone: the other clusters refuse the grant for good.
+func (j *judge) hasLeft() string {
+	if j.left == 0 {
+		return ""
+	}
+	return fmt.Sprintf("the broker has a statement, signed with the key of this cluster at %s, that this cluster has left with the grant that it has, "+
+		"so the other clusters disconnect it, and it publishes nothing: join again with subctl join, which renews the grant, or finish subctl uninstall", trust.Stamp(j.left))
+}
+
 // published returns the grant of this cluster as it publishes it in a clusterset.
 func (j *judge) published(set string) string {
 	if token, ok := j.disclosed[set]; ok {
@@ -134,8 +148,8 @@ func (j *judge) published(set string) string {
 	return trust.Bare(j.Grant) // which proves nothing
 }
 
-// removed reports whether a cluster's grant is void.
-func (j *judge) removed(id string) bool { return j.members[id] != nil && j.members[id].void != "" }
+// isVoid reports whether a cluster's grant is void.
+func (j *judge) isVoid(id string) bool { return j.members[id] != nil && j.members[id].void != "" }
 
 // most returns how many objects of a cluster are copied.
 func (j *judge) most(k *Kind, id string) int {

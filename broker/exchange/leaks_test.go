@@ -232,6 +232,6 @@ func (w *leakWorld) invitee() *insider {
 			require.True(w.t, apierrors.IsForbidden(err), "%s in %s: %v", id, set, err)
 		}
 	}
-	require.NoError(w.t, client.IgnoreNotFound(broker.RemoveMember(w.t.Context(), w.Admin, w.NS, []string{"default", "a", "b", "c"}, "north")))
+	require.NoError(w.t, client.IgnoreNotFound(broker.RemoveMember(w.t.Context(), w.Admin, w.NS, []string{"default", "a", "b", "c"}, "north", brokertest.Administrator().Public())))
 	return &insider{id: "north", sets: []string{"a"}, rights: rightsOfInvitee, http: newHTTPClient(w.t, f.RESTConfig(false))}
 }

@@ -12,6 +12,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	submarinerv1 "subctl/api/submariner/v1"
+	"subctl/broker/trust"
 )
 
 // Leave puts the statement of cluster id that it has left in place of its Cluster in the broker's
@@ -30,13 +31,13 @@ func Leave(ctx context.Context, c client.Client, namespace, id, leaving string) 
 	return err == nil, client.IgnoreNotFound(err)
 }
 
-// Withdraw deletes the objects of cluster id from the broker's namespace of a clusterset, except the
-// result of Leave. c may be the cluster itself or an administrator. It is no error if the objects, or
+// Withdraw deletes the objects of cluster id from a clusterset on the broker, except a proof that the cluster has left, or
+// was removed: see provesRemoval. c may be the cluster itself or an administrator. It is no error if the objects, or
 // their kinds, do not exist.
-func (t Table) Withdraw(ctx context.Context, c client.Client, namespace, id string) error {
+func (t Table) Withdraw(ctx context.Context, c client.Client, set Set, id string, administrator trust.PublicKey) error {
 	var errs []error
 	for _, k := range slices.Backward(t) {
-		err := k.withdraw(ctx, c, namespace, id)
+		err := k.withdraw(ctx, c, set, id, administrator)
 		if apierrors.IsUnauthorized(err) {
 			return err
 		}
@@ -49,16 +50,29 @@ func (t Table) Withdraw(ctx context.Context, c client.Client, namespace, id stri
 
 // withdraw deletes the only object that a cluster can have of the kind by its name, so
 // that a wrong label does not keep it; objects of other kinds it deletes by their label.
-func (k *Kind) withdraw(ctx context.Context, c client.Client, namespace, id string) error {
+func (k *Kind) withdraw(ctx context.Context, c client.Client, set Set, id string, administrator trust.PublicKey) error {
 	if k.Named != nil && k.Named.Names.Rest == nil {
 		o := k.New()
 		o.SetName(k.Named.Names.start(id))
-		o.SetNamespace(namespace)
+		o.SetNamespace(set.Namespace)
 		err := c.Get(ctx, client.ObjectKeyFromObject(o), o)
-		if client.IgnoreNotFound(err) != nil || err == nil && k.Named.HasGrant && isRemoved(o) {
+		if client.IgnoreNotFound(err) != nil || err == nil && k.Named.HasGrant && provesRemoval(o, set.Name, id, administrator) {
 			return err
 		}
 		return c.Delete(ctx, o)
 	}
-	return c.DeleteAllOf(ctx, k.New(), client.InNamespace(namespace), client.MatchingLabels{submarinerv1.ClusterIDLabel: id})
+	return c.DeleteAllOf(ctx, k.New(), client.InNamespace(set.Namespace), client.MatchingLabels{submarinerv1.ClusterIDLabel: id})
+}
+
+// provesRemoval reports whether an object is the Cluster of a cluster that has left, or was revoked or removed from a
+// clusterset, with a valid proof. If the administrator's key is not known, which is then zero, every proof counts.
+func provesRemoval(o client.Object, set, id string, administrator trust.PublicKey) bool {
+	if !isRemoved(o) || administrator.IsZero() {
+		return isRemoved(o)
+	}
+	if r, err := administrator.Revocation(o.GetAnnotations()[submarinerv1.RevocationAnnotation]); err == nil && r.Cluster == id && (r.Set == "" || r.Set == set) {
+		return true
+	}
+	l, err := administrator.Leaving(o.GetAnnotations()[submarinerv1.LeavingAnnotation])
+	return err == nil && l.Grant.Cluster == id
 }

@@ -11,7 +11,8 @@ import (
 
 // This file finds out which clusters are members, and of which clustersets: from the Clusters on the broker,
 // from their copies, and from what this cluster remembers. A Cluster discloses only the clusterset in which
-// it is published, so a copy, which is the same from all clustersets, discloses none.
+// it is published, so a copy, which is the same from all clustersets, discloses none. renewal.go finds the
+// clustersets of this cluster.
 
 // member is what is known of another cluster.
 type member struct {
@@ -35,15 +36,13 @@ func (j *judge) readGrants(k *Kind, set string, objects []client.Object, own str
 			continue
 		}
 		if id == own {
-			l := j.memos.leaving(o, j.Administrator)
-			j.left = j.left || l.Grant.Cluster == own && j.own.Compare(l.Grant) <= 0
+			if l := j.memos.leaving(o, j.Administrator); l.Grant.Cluster == own && j.own.Compare(l.Grant) <= 0 && l.Time > j.left {
+				j.left = l.Time
+				j.memory.noteLeft(own, l)
+			}
 			continue
 		}
-		m := j.members[id]
-		if m == nil {
-			m = &member{in: map[string]standing{}}
-			j.members[id] = m
-		}
+		m := j.member(id)
 		if j.readRemoval(o, set, id) {
 			m.in[set] = standing{verdict: removedFrom(id, set)}
 			continue
@@ -54,6 +53,14 @@ func (j *judge) readGrants(k *Kind, set string, objects []client.Object, own str
 			m.grant = g
 		}
 	}
+}
+
+// member returns what is known of another cluster, nothing at first.
+func (j *judge) member(id string) *member {
+	if j.members[id] == nil {
+		j.members[id] = &member{in: map[string]standing{}}
+	}
+	return j.members[id]
 }
 
 // readRemoval remembers the revocation of a cluster, everywhere or in a clusterset, or that it has left,
@@ -70,8 +77,8 @@ func (j *judge) readRemoval(o client.Object, set, id string) bool {
 		j.memory.change(id, func(known *Record) { known.remove(set, r.Serial) })
 	}
 	l := j.memos.leaving(o, j.Administrator)
-	if later := l.Grant.Compare(known.grant()); l.Grant.Cluster == id && (later > 0 || later == 0 && known.Left == 0) {
-		j.memory.change(id, func(known *Record) { known.leave(l) })
+	if l.Grant.Cluster == id {
+		j.memory.noteLeft(id, l)
 	}
 	return r.Cluster == id && r.Set == set && isRemoved(o)
 }
@@ -91,7 +98,7 @@ func (j *judge) grantOf(o client.Object, id string) (g trust.Grant, why string) 
 	return g, ""
 }
 
-// readCopies compares the grants with the grants of the copies, and with the remembered ones.
+// readCopies refuses the grants on the broker that are older than the grants of the copies.
 func (j *judge) readCopies(k *Kind, local []client.Object, own string) {
 	for _, o := range local {
 		id, ok := submarinerv1.OwnerID(o)
@@ -99,39 +106,41 @@ func (j *judge) readCopies(k *Kind, local []client.Object, own string) {
 			continue
 		}
 		if g, why := j.grantOf(o, id); why == "" {
-			if j.members[id] == nil {
-				j.members[id] = &member{in: map[string]standing{}}
-			}
-			j.settle(id, g, g)
+			j.member(id).refuseOlder(g, g)
 		}
 	}
+}
+
+// decideMembers decides which grant of each cluster counts, and in which clustersets the cluster is. It adds what this
+// cluster remembers, and remembers a new key.
+func (j *judge) decideMembers(own string) {
 	for id, r := range j.memory.Clusters {
-		if (r.Revoked > 0 || r.Left > 0 || len(r.Removed) > 0) && j.members[id] == nil {
-			j.members[id] = &member{in: map[string]standing{}}
+		if id != own && (r.Revoked > 0 || r.Left > 0 || len(r.Removed) > 0) {
+			j.member(id)
 		}
 	}
 	for id, m := range j.members {
-		j.settle(id, j.memory.Clusters[id].grant(), trust.Grant{})
+		m.refuseOlder(j.memory.Clusters[id].grant(), trust.Grant{})
 		m.void = j.memory.Clusters[id].whyVoid(id, m.grant)
-		m.stand(id, j.memory.Clusters[id].Removed)
+		m.decideSets(id, j.memory.Clusters[id].Removed)
 		if r, known := j.memory.Clusters[id]; known && m.grant.Serial > 0 && r.Key != m.grant.Key {
 			j.memory.change(id, func(r *Record) { r.atLeast(m.grant) })
 		}
 	}
 }
 
-// settle refuses the grants of a cluster on the broker if they are older than one seen before,
-// least. The earlier grant counts instead; it may be zero.
-func (j *judge) settle(id string, least, before trust.Grant) {
-	if m := j.members[id]; m.grant.Compare(least) < 0 {
-		m.grant, m.least = before, least
+// refuseOlder refuses the grant on the broker if it is older than one seen before, least. The grant fallback
+// counts then; it may be zero.
+func (m *member) refuseOlder(least, fallback trust.Grant) {
+	if m.grant.Compare(least) < 0 {
+		m.grant, m.least = fallback, least
 	}
 }
 
-// stand decides in which clustersets a member is. Its Cluster in a clusterset must carry the newest grant,
+// decideSets decides in which clustersets a member is. Its Cluster in a clusterset must carry the newest grant,
 // and disclose that clusterset. A cluster publishes a new grant in one clusterset after the other: until
 // then, its copies stay. removed are the clustersets from which the administrator has removed it, and when.
-func (m *member) stand(id string, removed map[string]int64) {
+func (m *member) decideSets(id string, removed map[string]int64) {
 	newest := m.least
 	if m.grant.Compare(newest) > 0 {
 		newest = m.grant

@@ -144,6 +144,14 @@ func (m *Memory) change(id string, by func(*Record)) {
 	m.Clusters[id] = r
 }
 
+// noteLeft remembers that a cluster has left, unless that, or a later grant of the cluster, is known.
+func (m *Memory) noteLeft(id string, l trust.Leaving) {
+	known := m.Clusters[id]
+	if later := l.Grant.Compare(known.grant()); later > 0 || later == 0 && known.Left == 0 {
+		m.change(id, func(known *Record) { known.leave(l) })
+	}
+}
+
 // merge adds what another memory has, such as the one that another gateway has stored.
 func (m *Memory) merge(o Memory) {
 	if o.Administrator != m.Administrator {

@@ -16,6 +16,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -33,6 +34,7 @@ import (
 // known then, so that what was copied from it before stays as it is.
 type mirror struct {
 	client    client.WithWatch
+	lists     rest.Interface // for poll
 	namespace string
 	kind      *Kind
 	changed   func()
@@ -47,7 +49,9 @@ type mirror struct {
 	tooMany bool
 	stop    context.CancelFunc // ends the watch; nil while there is none
 	version string             // no later list may be older; empty: it must be the newest
+	again   bool               // the next list replaces the stubs of fit.go
 	epoch   int                // is changed when what a list has begun to read does not count any more
+	digest  uint64             // of the items of the last list, as they were sent; 0 if the mirror was changed since
 }
 
 // mostKept returns how many objects of a kind are kept in a namespace of the broker: so many as the quota
@@ -74,8 +78,18 @@ var errNoAnswer = errors.New("the API server does not answer")
 func (m *mirror) run(ctx context.Context) {
 	for ctx.Err() == nil {
 		m.watch(ctx)
-		_ = wake.After(ctx, recount)
+		_ = wake.After(ctx, m.pause())
 	}
+}
+
+// pause returns how long to wait before the namespace is read again.
+func (m *mirror) pause() time.Duration {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.again {
+		return passPause
+	}
+	return recount
 }
 
 // watch watches until ctx is done or there are too many objects.
@@ -87,19 +101,27 @@ func (m *mirror) watch(ctx context.Context) {
 	m.mu.Unlock()
 	defer m.stopped()
 	discard := logr.Discard() // errors are in m.err
+	list := pages{most: m.most}
 	r := cache.NewReflectorWithOptions(&cache.ListWatch{
 		ListWithContextFunc: func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
 			m.ask()
-			list := m.kind.newList()
-			err := m.client.List(ctx, list, &client.ListOptions{Namespace: m.namespace, Raw: &o})
+			page := m.kind.newList()
+			err := anew(m.client.List(ctx, page, &client.ListOptions{Namespace: m.namespace, Raw: &o}), o.ResourceVersion)
+			if err == nil {
+				err = list.add(o, page)
+			}
 			m.contact(err)
-			return list, err
+			return page, err
 		},
 		WatchFuncWithContext: func(ctx context.Context, o metav1.ListOptions) (watch.Interface, error) {
 			m.ask()
 			w, err := startedWatch(m.client.Watch(ctx, m.kind.newList(), &client.ListOptions{Namespace: m.namespace, Raw: &o}))
+			err = anew(err, o.ResourceVersion)
 			m.contact(err)
-			return w, err
+			if err != nil {
+				return w, err
+			}
+			return endedWatch(w, o, 2*m.most, m.contact), nil
 		},
 	}, m.kind.New(), m, cache.ReflectorOptions{Name: "broker-sync", Logger: &discard, Backoff: watchBackoff()})
 	r.RunWithContext(logr.NewContext(ctx, discard))
@@ -220,7 +242,7 @@ func (m *mirror) replace(list []any, version string) (changed bool) {
 		o := obj.(client.Object)
 		name, before := o.GetName(), m.objects[o.GetName()]
 		switch {
-		case before != nil && before.GetUID() == o.GetUID() && before.GetResourceVersion() == o.GetResourceVersion():
+		case before != nil && before.GetUID() == o.GetUID() && before.GetResourceVersion() == o.GetResourceVersion() && !(m.again && excess(before) > 0):
 			objects[name] = before
 			same++
 		case m.isEmpty(obj):
@@ -230,7 +252,7 @@ func (m *mirror) replace(list []any, version string) (changed bool) {
 		}
 	}
 	changed = !m.known || same != len(objects) || same != len(m.objects) || !maps.Equal(empty, m.empty)
-	m.objects, m.empty, m.known, m.version = objects, empty, true, version
+	m.objects, m.empty, m.known, m.version, m.again = objects, empty, true, version, false
 	m.check()
 	return changed
 }
@@ -266,6 +288,7 @@ func (m *mirror) slim(o client.Object) client.Object {
 		return o
 	}
 	m.kind.fromBroker(o)
+	delete(o.GetAnnotations(), excessAnnotation)
 	if m.kind.Free != nil { // no other annotation is copied
 		slot := o.GetAnnotations()[slotAnnotation]
 		signature, signed := o.GetAnnotations()[submarinerv1.SignatureAnnotation]

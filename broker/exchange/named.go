@@ -46,8 +46,14 @@ func planNamed(of kindPlan) {
 	}
 	p.limit()
 	p.copyHere()
-	if !p.judge.left {
+	if p.judge.left == 0 {
 		p.publish()
+		return
+	}
+	for _, name := range slices.Sorted(maps.Keys(p.ours)) {
+		if p.kind.Named.HasGrant { // once
+			p.refuse(p.ours[name], true, "%s", p.judge.hasLeft())
+		}
 	}
 }
 
@@ -85,6 +91,8 @@ func (p *namedPlan) readSet(set SetSnapshot) {
 			v.reason = fmt.Sprintf("it has no label %s", submarinerv1.ClusterIDLabel)
 		case id == p.ClusterID || p.kind.claimed(o) == p.ClusterID:
 			v.reason = "it claims to belong to this cluster, but is not named after it"
+		case excess(o) > 0:
+			v.reason = tooMuch(id)
 		default:
 			if v.reason = p.kind.flaw(o, id); v.reason == "" {
 				v = p.judge.of(p.kind, set.Name, id, o)
@@ -224,7 +232,7 @@ func (p *namedPlan) stays(have client.Object) bool {
 	if f != nil && (f.object != nil || len(p.kept(f, have)) > 0) {
 		return true
 	}
-	return p.mayExist(have) && !p.judge.removed(ownerOf(have))
+	return p.mayExist(have) && !p.judge.isVoid(ownerOf(have))
 }
 
 // forget deletes a copy and remembers its version. The version may come back, unless its cluster
@@ -260,53 +268,3 @@ func (p *namedPlan) isOwn(o client.Object) bool {
 
 // isCopy reports whether a local object is a copy from another cluster.
 func (p *namedPlan) isCopy(o client.Object) bool { return !p.kind.MadeBy(p.ClusterID, o) }
-
-// lastSets returns the clustersets in which the object of a copy was found last.
-func lastSets(o client.Object) []string {
-	sets := o.GetAnnotations()[submarinerv1.ClusterSetsAnnotation]
-	if sets == "" {
-		return nil
-	}
-	return strings.Split(sets, ",")
-}
-
-// unknown returns the clustersets in which the object of a copy was found last, and which
-// are not known now.
-func (p *namedPlan) unknown(o client.Object) []string {
-	last := lastSets(o)
-	var out []string
-	for _, set := range p.notKnown {
-		if slices.Contains(last, set) {
-			out = append(out, set)
-		}
-	}
-	return out
-}
-
-// unread returns the marks of the clustersets that may have the object of a copy, too: those that
-// are not known now and, if there is a copy already, were not when it was made.
-func (p *namedPlan) unread(have client.Object, sets []string) (marks []string) {
-	var last []string
-	if have != nil {
-		last = lastSets(have)
-	}
-	for _, set := range p.notKnown {
-		mark := set + submarinerv1.UnreadMark
-		if !slices.Contains(sets, set) && (have == nil || slices.Contains(last, mark)) {
-			marks = append(marks, mark)
-		}
-	}
-	return marks
-}
-
-// mayExist reports whether an object that was not found may be in a clusterset that is
-// not known. A copy that does not state its clustersets may be in any of them; and so may
-// a copy from a clusterset that this cluster has left, as the others may not have been
-// looked at when it was made.
-func (p *namedPlan) mayExist(o client.Object) bool {
-	last := lastSets(o)
-	if len(last) == 0 || slices.ContainsFunc(last, func(set string) bool { return !p.isIn(set) }) {
-		return !p.allKnown()
-	}
-	return len(p.unknown(o)) > 0
-}

@@ -2,41 +2,16 @@ package exchange
 
 import (
 	"fmt"
-	"hash/fnv"
 	"maps"
 	"slices"
-	"time"
 
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	submarinerv1 "subctl/api/submariner/v1"
 )
 
-// This file signs what this cluster publishes. A signature that still fits is kept, so that an
-// object which has not changed is not written for a long time. The Cluster is signed again about
-// once an hour: its age tells the others how old the last data of this cluster is, which a broker
-// that withholds objects cannot hide. All other objects are signed again about once a day. A broker
-// that hides an object from some clusters makes them refuse this version for ever, even if the
-// broker is honest later, or was restored from a backup: they cannot tell it from a version that was
-// deleted. The next signature ends that.
-
-const (
-	// clusterRenewal is the age at which the signature of the Cluster is renewed, and otherRenewal that
-	// of all others. Up to 40 % is added, so that 1,000 clusters do not do so at once.
-	clusterRenewal = 50 * time.Minute
-	otherRenewal   = 20 * time.Hour
-)
-
-// renewAt returns the age in milliseconds at which a cluster renews its signatures of a kind.
-func (k *Kind) renewAt(id string) int64 {
-	age := otherRenewal
-	if k.Named != nil && k.Named.HasGrant {
-		age = clusterRenewal
-	}
-	h := fnv.New32a()
-	h.Write([]byte(id)) // never fails
-	return (age + age*2/5*time.Duration(h.Sum32()%1000)/1000).Milliseconds()
-}
+// This file plans what this cluster publishes: it makes the objects of this cluster on the broker the
+// same as here. sign.go signs them.
 
 // publish makes the objects of this cluster on the broker the same as here. If there are more
 // objects than the grant allows, it first refuses objects that are not on the broker yet.
@@ -70,9 +45,10 @@ func (p *namedPlan) publish() {
 		labels[submarinerv1.ClusterIDLabel] = p.ClusterID
 		wants[name] = p.kind.namedCopy(p.ours[name], "", labels, annotations)
 	}
+	latest := p.latest(wants, there)
 	for _, set := range p.sets {
 		if set.Known {
-			p.publishIn(set, wants, there[set.Name], len(spare[set.Name]) > 0)
+			p.publishIn(set, wants, there[set.Name], latest, len(spare[set.Name]) > 0)
 			for _, o := range spare[set.Name] {
 				p.delete(set.Name, o)
 			}
@@ -80,9 +56,26 @@ func (p *namedPlan) publish() {
 	}
 }
 
+// latest returns, by name, the object with the latest of the signatures that fit: those that the clustersets have of this
+// cluster. All clustersets that have the object get that one. Otherwise a cluster that has read the latest in a clusterset
+// which it leaves would refuse the others as older.
+func (p *namedPlan) latest(wants map[string]client.Object, there map[string]map[string]client.Object) map[string]client.Object {
+	out, sequences := map[string]client.Object{}, map[string]int64{}
+	for _, objects := range there {
+		for name, o := range objects {
+			if want := wants[name]; want != nil {
+				if sequence, ok := p.states(want, "", o); ok && sequence > sequences[name] {
+					out[name], sequences[name] = o, sequence
+				}
+			}
+		}
+	}
+	return out
+}
+
 // publishIn makes what a clusterset has of this cluster the same as what it should have. What
 // became invalid here stays as it was. emptying reports whether slots will be empty that are not yet.
-func (p *namedPlan) publishIn(set SetSnapshot, wants, there map[string]client.Object, emptying bool) {
+func (p *namedPlan) publishIn(set SetSnapshot, wants, there, latest map[string]client.Object, emptying bool) {
 	slots := p.slots(set)
 	for _, name := range slices.Sorted(maps.Keys(wants)) {
 		want := wants[name]
@@ -93,7 +86,13 @@ func (p *namedPlan) publishIn(set SetSnapshot, wants, there map[string]client.Ob
 			}
 			continue
 		}
-		annotations, err := p.signed(want, "", there[name])
+		var signed client.Object // what is missing needs a later signature: others may have seen that it was deleted
+		if there[name] != nil {
+			if _, ok := p.states(want, "", there[name]); ok {
+				signed = latest[name]
+			}
+		}
+		annotations, err := p.signed(want, "", signed)
 		if err != nil {
 			p.refuse(p.ours[name], true, "%v", err)
 			continue
@@ -148,55 +147,74 @@ func incumbentsFirst(names []string, isIn func(name string) bool) {
 	})
 }
 
-// signature is a new signature of this plan, for all clustersets that need one.
-type signature struct {
-	object client.Object // what it is of
-	limit  string        // the clusterset that the object is limited to; may be empty
-	token  string
+// empties reports whether the broker has an object of this cluster that is not here any more, so that
+// its slot is going to be empty.
+func (p *freePlan) empties(set SetSnapshot) bool {
+	return slices.ContainsFunc(set.Objects, func(o client.Object) bool {
+		return makerOf(o) == p.ClusterID && !slices.ContainsFunc(p.own, func(s *share) bool { return s.object.GetName() == o.GetName() })
+	})
 }
 
-// signed returns the annotations of an object of this cluster as a clusterset should hold it: with
-// its signature. there is the object as the clusterset holds it, or nil. Its signature is kept if it
-// fits. Otherwise the object gets a new one, later than all before: the other clusters may have
-// seen that it was deleted, and do not accept its earlier versions. limit is the clusterset that
-// the object is limited to, or empty.
-func (p *kindPlan) signed(want client.Object, limit string, there client.Object) (map[string]string, error) {
-	token, now := "", p.Now.UnixMilli()
-	if there != nil && p.sameStatement(want, there) {
-		r := p.judge.statement(p.kind, there, want.GetName(), p.Key.Public())
-		if r.err == nil && r.set == limit && now-r.sequence < p.kind.renewAt(p.ClusterID) {
-			token = there.GetAnnotations()[submarinerv1.SignatureAnnotation]
+// taken reports whether the broker's own object of a place takes its name: it is in force, or its last
+// valid version is. Another one, such as one that somebody has made without the administrator's key,
+// counts nowhere.
+func (p *freePlan) taken(at place) bool {
+	v := p.versions[at]
+	return v.object != nil && (v.reason == "" || p.copies[at] != nil)
+}
+
+// publish makes the objects of this cluster in a clusterset the same as here, unless the
+// broker has objects of their names.
+func (p *freePlan) publish(set SetSnapshot) {
+	slots, wanted := p.slots(set), map[client.Object]bool{}
+	for _, s := range p.own {
+		name := s.object.GetName()
+		only, limited := s.object.GetLabels()[submarinerv1.ClusterSetLabel]
+		if s.barred || limited && only != set.Name {
+			continue
 		}
-	}
-	for _, s := range p.fresh {
-		if token == "" && s.object.GetName() == want.GetName() && s.limit == limit && p.sameStatement(want, s.object) {
-			token = s.token
+		if !set.Known {
+			s.unread(set.Name)
+			continue
 		}
-	}
-	if token == "" {
-		s, err := p.kind.statement(want, limit)
+		if p.taken(place{set.Name, submarinerv1.BrokerID, name}) {
+			s.refuse(reasonNameTaken, "the broker has a %s of this name in clusterset %s: delete this one if the broker has adopted it; otherwise create it again under another name",
+				p.kind.Noun, set.Name)
+			continue
+		}
+		have := p.versions[place{set.Name, p.ClusterID, name}].object
+		if have != nil && p.isStray(set, have) {
+			have = nil // it is deleted
+		}
+		want := s.shareable(p.ClusterID, set.Namespace, have)
+		if want == nil {
+			continue
+		}
+		slot, ok := slots.of(have)
+		if !ok && p.empties(set) {
+			s.behind = true
+			continue
+		}
+		if !ok {
+			s.refuse(reasonTooMany, "%s", slots.none())
+			continue
+		}
+		annotations, err := p.signed(want, only, have)
 		if err != nil {
-			return nil, err
+			s.refuse(reasonMistake, "%v", err)
+			continue
 		}
-		s.Sequence = max(now, p.judge.memory.Last+1)
-		p.judge.memory.own()
-		p.judge.memory.Last = s.Sequence
-		if token, err = p.Key.SignStatement(s); err != nil {
-			return nil, err
+		want.SetAnnotations(annotations)
+		setSlot(want, slot)
+		if have != nil {
+			wanted[have] = true
 		}
-		p.fresh = append(p.fresh, signature{want, limit, token})
+		s.share(set.Name, want, have)
+		p.write(set.Name, want, have)
 	}
-	annotations := maps.Clone(want.GetAnnotations())
-	if annotations == nil {
-		annotations = map[string]string{}
+	for _, o := range set.Objects {
+		if makerOf(o) == p.ClusterID && !wanted[o] {
+			p.delete(set.Name, o)
+		}
 	}
-	annotations[submarinerv1.SignatureAnnotation] = token
-	return annotations, nil
-}
-
-// sameStatement reports whether two objects of this cluster state the same.
-func (p *kindPlan) sameStatement(a, b client.Object) bool {
-	aLabels, aAnnotations := p.kind.statedMetadata(a)
-	bLabels, bAnnotations := p.kind.statedMetadata(b)
-	return maps.Equal(aLabels, bLabels) && maps.Equal(aAnnotations, bAnnotations) && p.kind.sameFields(a, b)
 }

@@ -32,17 +32,25 @@ func newPaces(kinds Table) *paces {
 	return p
 }
 
+// mostBursts is the number of clustersets in which a cluster may change everything at once. What it changes
+// in that time is in the cluster's etcd until that is compacted: 400 MB, if all objects have the largest size.
+const mostBursts = 100
+
+// burstOf returns how many changes of a cluster are copied at once. sets is the number of clustersets that have it.
+func (p *paces) burstOf(sets int) int { return p.burst * min(max(1, sets), mostBursts) }
+
 // admit returns the writes that may be written now, and reports the clusters whose other
-// writes have to wait. sets is the number of clustersets, in each of which a cluster may change everything at
-// once.
-func (p *paces) admit(writes []Write, sets int, now time.Time) (admitted []Write, held []Refusal) {
-	late, namespace, burst := map[string]int{}, "", p.burst*max(1, sets)
+// writes have to wait. sets is the number of clustersets that this cluster shares with each of the others: a
+// cluster may change everything at once in each of them.
+func (p *paces) admit(writes []Write, sets map[string]int, now time.Time) (admitted []Write, held []Refusal) {
+	late, namespace := map[string]int{}, ""
 	for _, w := range writes {
 		id, _ := submarinerv1.OwnerID(w.Object)
 		if w.Set != "" || w.Op != Create && w.Op != Update || id == "" || id == submarinerv1.BrokerID {
 			admitted = append(admitted, w)
 			continue
 		}
+		burst := p.burstOf(sets[id])
 		if p.limiters[id] == nil {
 			p.limiters[id] = rate.NewLimiter(pacePerSecond, burst)
 		}
@@ -55,7 +63,7 @@ func (p *paces) admit(writes []Write, sets int, now time.Time) (admitted []Write
 		admitted = append(admitted, w)
 	}
 	for id, limiter := range p.limiters {
-		if limiter.TokensAt(now) >= float64(burst) { // the same as a new limiter
+		if limiter.TokensAt(now) >= float64(p.burstOf(sets[id])) { // the same as a new limiter
 			delete(p.limiters, id)
 		}
 	}

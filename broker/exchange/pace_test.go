@@ -9,6 +9,8 @@ import (
 	"github.com/stretchr/testify/require"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
 	submarinerv1 "subctl/api/submariner/v1"
 )
 
@@ -24,31 +26,52 @@ func TestPaces(t *testing.T) {
 	}
 	p, now := newPaces(Kinds()), time.Unix(0, 0)
 	all := of("west", Update, "", p.burst)
-	admitted, held := p.admit(all, 1, now)
+	admitted, held := p.admit(all, nil, now)
 	require.Equal(t, all, admitted, "all that a cluster may have, at once")
 	require.Empty(t, held)
 
 	mixed := append(of("west", Update, "", 2), of("east", Create, "", 1)...)
 	mixed = append(mixed, of("west", Delete, "", 1)...)
 	mixed = append(mixed, of("west", Update, "default", 1)...)
-	admitted, held = p.admit(mixed, 1, now)
+	admitted, held = p.admit(mixed, nil, now)
 	require.Equal(t, mixed[2:], admitted, "another cluster, deleting, and what goes to the broker do not wait")
 	require.Equal(t, "[Cluster here/west in this cluster: it changes its objects too often: 2 changes are copied later]", fmt.Sprint(held))
 
 	brokers := of(submarinerv1.BrokerID, Create, "", p.burst+1)
-	admitted, _ = p.admit(brokers, 1, now)
+	admitted, _ = p.admit(brokers, nil, now)
 	require.Equal(t, brokers, admitted, "what the broker's administrator makes")
 	inThree := of("north", Create, "", 3*p.burst)
-	admitted, _ = p.admit(inThree, 3, now)
+	admitted, _ = p.admit(inThree, map[string]int{"north": 3}, now)
 	require.Equal(t, inThree, admitted, "a cluster may have copies in every clusterset")
 
 	now = now.Add(time.Second)
-	admitted, held = p.admit(mixed[:2], 1, now)
+	admitted, held = p.admit(mixed[:2], nil, now)
 	require.Len(t, admitted, 1)
 	require.Len(t, held, 1)
 
-	p.admit(nil, 1, now.Add(time.Hour))
+	p.admit(nil, nil, now.Add(time.Hour))
 	require.Empty(t, p.limiters, "what is as new is forgotten")
+}
+
+// A member that shares one clusterset with a hub of 1,000 changes no more there than in any other cluster: what is
+// written is in the etcd of the hub until it is compacted.
+func TestHostilePaceInAHub(t *testing.T) {
+	kinds, s := Kinds(), Snapshot{ClusterID: "hub"}
+	for i := range 1000 {
+		set := SetSnapshot{Set: Set{Name: fmt.Sprint("set-", i)}, Known: true, Objects: []client.Object{
+			&submarinerv1.Cluster{ObjectMeta: metav1.ObjectMeta{Name: "hub"}}, &submarinerv1.Cluster{ObjectMeta: metav1.ObjectMeta{Name: "other-hub"}},
+		}}
+		if i == 0 {
+			set.Objects = append(set.Objects, &submarinerv1.Cluster{ObjectMeta: metav1.ObjectMeta{Name: "spoke"}}, &submarinerv1.Endpoint{ObjectMeta: metav1.ObjectMeta{Name: "spoke"}})
+		}
+		s.Sets = append(s.Sets, set)
+	}
+	p, now := newPaces(kinds), time.Unix(0, 0)
+	for id, most := range map[string]int{"spoke": p.burst, "other-hub": 100 * p.burst} {
+		object := &submarinerv1.Endpoint{ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{submarinerv1.ClusterIDLabel: id}}}
+		admitted, _ := p.admit(slices.Repeat([]Write{{Op: Update, Object: object}}, 1000*p.burst), s.shared(kinds), now)
+		require.Len(t, admitted, most, id)
+	}
 }
 
 // A pass makes some writes to the broker, first those to clustersets in which something appears or disappears, and all

@@ -3,6 +3,7 @@ package exchange
 import (
 	"context"
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 
@@ -21,7 +22,7 @@ func (e *Exchange) pass(ctx context.Context, watches *sync.WaitGroup) bool {
 			status.Connected = status.Connected && from == here
 		}
 	}
-	grant, renewed, err := e.follows(ctx, &snap)
+	grant, renewed, err := e.readIdentity(ctx, &snap)
 	if err != nil {
 		status.Errors = append(status.Errors, err.Error())
 	} else {
@@ -40,6 +41,7 @@ func (e *Exchange) pass(ctx context.Context, watches *sync.WaitGroup) bool {
 		all, reading = all && there.Known, reading || !there.Known && err == nil
 		status.Connected = status.Connected && there.Known
 	}
+	e.fitting.fit(e.sets, &snap, e.config.Kinds)
 	status.Errors = append(status.Errors, faults.texts()...)
 	var stale bool
 	var writes []Write
@@ -62,9 +64,9 @@ func (e *Exchange) pass(ctx context.Context, watches *sync.WaitGroup) bool {
 // that answer: a copy that was made earlier would have to note all of them.
 const firstReading = time.Minute
 
-// follows completes a snapshot with the cluster's identity and memory. It returns the grant that is in force,
+// readIdentity completes a snapshot with the cluster's identity and memory. It returns the grant that is in force,
 // and whether it is known to be the newest.
-func (e *Exchange) follows(ctx context.Context, snap *Snapshot) (grant trust.Grant, known bool, err error) {
+func (e *Exchange) readIdentity(ctx context.Context, snap *Snapshot) (grant trust.Grant, known bool, err error) {
 	if err := e.recall(ctx, e.local.client); err != nil {
 		return grant, false, err
 	}
@@ -99,10 +101,12 @@ func (e *Exchange) exchange(ctx context.Context, snap Snapshot, all bool, status
 	e.memos.turn()
 	snap.Memory, snap.Now, snap.memos = e.memory, time.Now(), &e.memos
 	writes, refused, memory := Plan(e.config.Kinds, snap)
-	if err := e.remember(ctx, e.local.client, memory); err != nil {
+	// What is deleted here must be remembered before.
+	forgets := slices.ContainsFunc(writes, func(w Write) bool { return w.Set == "" && w.Op == Delete })
+	if err := e.remember(ctx, e.local.client, memory, forgets); err != nil {
 		fail(err)
 	}
-	now, held := e.paces.admit(writes, len(e.sets), time.Now())
+	now, held := e.paces.admit(writes, snap.shared(e.config.Kinds), time.Now())
 	now, more := atATime(now, !all)
 	if more {
 		e.kick.Send()
@@ -119,5 +123,5 @@ func (e *Exchange) exchange(ctx context.Context, snap Snapshot, all bool, status
 		}
 	}
 	status.Writes = n
-	return writes, again || len(held) > 0
+	return writes, again || len(held) > 0 || e.unstored
 }

@@ -42,6 +42,19 @@ type SetSnapshot struct {
 	Reserved map[string]types.UID
 }
 
+// shared returns in how many clustersets each cluster has a Cluster.
+func (s Snapshot) shared(kinds Table) map[string]int {
+	out := map[string]int{}
+	for _, set := range s.Sets {
+		for _, o := range set.Objects {
+			if i := kinds.index(o); i >= 0 && kinds[i].Named != nil && kinds[i].Named.HasGrant {
+				out[o.GetName()]++
+			}
+		}
+	}
+	return out
+}
+
 // Op is what to do with an object.
 type Op string
 

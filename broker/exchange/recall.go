@@ -31,6 +31,10 @@ func MemoryRules() []rbacv1.PolicyRule {
 // memoryKey is the key of the ConfigMap's data.
 const memoryKey = "memory.json"
 
+// storePause is the least time between two changes of the ConfigMap, of up to 1 MiB, that are not urgent: etcd
+// keeps all of them until it is compacted.
+const storePause = 2 * time.Second
+
 // recall reads the stored Memory once.
 func (e *Exchange) recall(ctx context.Context, c client.Client) error {
 	if e.recalled {
@@ -71,15 +75,17 @@ func memoryOf(cm *corev1.ConfigMap) (m Memory, err error) {
 }
 
 // remember stores what a Plan wants to be remembered, if that has changed, and adds what another
-// gateway has stored in the meantime. What could not be stored is stored by a later pass.
-func (e *Exchange) remember(ctx context.Context, c client.Client, m Memory) error {
+// gateway has stored in the meantime. What could not be stored is stored by a later pass. So is what is not
+// urgent, if something was stored just before: a cluster may sign new grants of its invitation all the time.
+func (e *Exchange) remember(ctx context.Context, c client.Client, m Memory, urgent bool) error {
 	if m.changed {
 		e.unstored = true
 	}
 	e.memory = m
-	if !e.unstored {
+	if !e.unstored || !urgent && time.Since(e.stores) < storePause {
 		return nil
 	}
+	e.stores = time.Now()
 	ctx, cancel := context.WithTimeout(ctx, writeTimeout)
 	defer cancel()
 	stored, cm, err := e.stored(ctx, c)

@@ -56,8 +56,8 @@ func TestRecall(t *testing.T) {
 		require.NoError(t, e.recall(t.Context(), c))
 		e.memory.Administrator = administrator
 	}
-	require.NoError(t, first.remember(t.Context(), c, noting(first.memory, "a", 10)))
-	require.NoError(t, second.remember(t.Context(), c, noting(second.memory, "b", 20)))
+	require.NoError(t, first.remember(t.Context(), c, noting(first.memory, "a", 10), true))
+	require.NoError(t, second.remember(t.Context(), c, noting(second.memory, "b", 20), true))
 	want := map[string]Record{"west": {Gone: map[string]int64{"a": 10, "b": 20}}}
 	require.Equal(t, want, storedIn(t, c).Clusters)
 	require.Equal(t, want, second.memory.Clusters)
@@ -65,12 +65,12 @@ func TestRecall(t *testing.T) {
 	third := started()
 	require.NoError(t, third.recall(t.Context(), c))
 	require.Equal(t, want, third.memory.Clusters)
-	require.NoError(t, first.remember(t.Context(), c, first.memory), "nothing has changed")
+	require.NoError(t, first.remember(t.Context(), c, first.memory, true), "nothing has changed")
 	require.NoError(t, third.recall(t.Context(), fake.NewClientBuilder().Build()), "it is read once")
 	require.Equal(t, want, third.memory.Clusters)
 
 	none := fake.NewClientBuilder().Build()
-	require.NoError(t, first.remember(t.Context(), none, noting(first.memory, "a", 11)), "the ConfigMap was deleted")
+	require.NoError(t, first.remember(t.Context(), none, noting(first.memory, "a", 11), true), "the ConfigMap was deleted")
 	require.EqualValues(t, 11, storedIn(t, none).Clusters["west"].Gone["a"])
 }
 
@@ -97,13 +97,13 @@ func TestRememberIsRepeated(t *testing.T) {
 		{apierrors.NewForbidden(gr, MemoryName, errors.New("no")), "run subctl join again, which creates it"},
 	} {
 		broken = test.err
-		require.ErrorContains(t, e.remember(t.Context(), c, noting(e.memory, "a", 10)), test.want)
+		require.ErrorContains(t, e.remember(t.Context(), c, noting(e.memory, "a", 10), true), test.want)
 		require.EqualValues(t, 10, e.memory.least("west", "a"))
 	}
 	broken = nil
 	again := e.memory
 	again.changed = false
-	require.NoError(t, e.remember(t.Context(), c, again))
+	require.NoError(t, e.remember(t.Context(), c, again, true))
 	require.EqualValues(t, 10, storedIn(t, c).Clusters["west"].Gone["a"])
 }
 
@@ -129,4 +129,33 @@ func TestWaiting(t *testing.T) {
 	require.Equal(t, []Refusal{reported}, w.ripe([]Refusal{early}, start.Add(2*resync)))
 	require.Empty(t, w.ripe(nil, start.Add(3*resync)))
 	require.Empty(t, w.ripe([]Refusal{early}, start.Add(3*resync)), "it starts anew")
+}
+
+// A cluster that signs a new grant of its invitation all the time makes no other cluster fill its etcd with versions
+// of the ConfigMap.
+func TestHostileGrantsAllTheTime(t *testing.T) {
+	updates := 0
+	c := storing("", interceptor.Funcs{
+		Update: func(ctx context.Context, c client.WithWatch, o client.Object, opts ...client.UpdateOption) error {
+			updates++
+			return c.Update(ctx, o, opts...)
+		},
+	})
+	e := started()
+	require.NoError(t, e.recall(t.Context(), c))
+	e.memory.Administrator = keyFor(t, 1)
+	for i := range int64(10) {
+		require.NoError(t, e.remember(t.Context(), c, noting(e.memory, "a", i+1), false))
+	}
+	require.Equal(t, 1, updates)
+	require.True(t, e.unstored)
+	require.NoError(t, e.remember(t.Context(), c, noting(e.memory, "a", 11), true))
+	require.Equal(t, 2, updates, "a copy is deleted")
+	require.EqualValues(t, 11, storedIn(t, c).Clusters["west"].Gone["a"])
+	require.NoError(t, e.remember(t.Context(), c, noting(e.memory, "a", 12), false))
+	e.stores = time.Now().Add(-storePause)
+	require.NoError(t, e.remember(t.Context(), c, e.memory, false))
+	require.Equal(t, 3, updates, "some time later")
+	require.False(t, e.unstored)
+	require.EqualValues(t, 12, storedIn(t, c).Clusters["west"].Gone["a"])
 }

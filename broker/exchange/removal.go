@@ -11,15 +11,18 @@ import (
 	"subctl/broker/trust"
 )
 
-// Removal describes a cluster that is no member any more.
+// Removal describes a cluster that is no member of the broker any more. A cluster that was removed from one clusterset
+// only is a member still: see Record.Removed.
 type Removal struct {
 	Cluster string
 	Left    bool  // it has left; otherwise, it was revoked
 	Time    int64 // in milliseconds since 1970, by the clock of who has signed it
+	// Grant is the newest grant that is void, as far as it is known, without what it grants.
+	Grant trust.Grant
 }
 
-// Removals returns the clusters that a cluster remembers as removed, sorted. cm is the ConfigMap
-// MemoryName.
+// Removals returns the clusters that a cluster remembers as removed, sorted. The cluster itself is among them if it has
+// left with the grant that it has. cm is the ConfigMap MemoryName.
 func Removals(cm *corev1.ConfigMap) ([]Removal, error) {
 	m, err := memoryOf(cm)
 	if err != nil {
@@ -29,9 +32,9 @@ func Removals(cm *corev1.ConfigMap) ([]Removal, error) {
 	for _, id := range slices.Sorted(maps.Keys(m.Clusters)) {
 		switch r := m.Clusters[id]; {
 		case r.Revoked > 0 && r.grant().Authority() <= r.Revoked:
-			out = append(out, Removal{Cluster: id, Time: r.Revoked})
+			out = append(out, Removal{Cluster: id, Time: r.Revoked, Grant: r.grant()})
 		case r.Left > 0:
-			out = append(out, Removal{Cluster: id, Left: true, Time: r.Left})
+			out = append(out, Removal{Cluster: id, Left: true, Time: r.Left, Grant: r.grant()})
 		}
 	}
 	return out, nil
@@ -51,7 +54,7 @@ func RemovalOf(c *submarinerv1.Cluster, key string) (Removal, bool) {
 		return out, true
 	}
 	l, err := administrator.Leaving(c.Annotations[submarinerv1.LeavingAnnotation])
-	out.Left, out.Time = true, l.Time
+	out.Left, out.Time, out.Grant = true, l.Time, l.Grant
 	return out, err == nil && l.Grant.Cluster == c.Name
 }
 

@@ -47,19 +47,28 @@ func (r *renewal) run(ctx context.Context) {
 		return &client.ListOptions{Namespace: r.account.Namespace, FieldSelector: fields.OneTermEqualSelector("metadata.name", r.account.Name), Raw: &o}
 	}
 	discard := logr.Discard() // errors are in r.err
+	const most = 64           // accounts: it is one
+	seen := pages{most: most}
 	cache.NewReflectorWithOptions(&cache.ListWatch{
 		ListWithContextFunc: func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
 			r.note(nil, true)
 			list := &corev1.ServiceAccountList{}
-			err := r.client.List(ctx, list, options(o))
+			err := anew(r.client.List(ctx, list, options(o)), o.ResourceVersion)
+			if err == nil {
+				err = seen.add(o, list)
+			}
 			r.note(err, false)
 			return list, err
 		},
 		WatchFuncWithContext: func(ctx context.Context, o metav1.ListOptions) (watch.Interface, error) {
 			r.note(nil, true)
 			w, err := startedWatch(r.client.Watch(ctx, &corev1.ServiceAccountList{}, options(o)))
+			err = anew(err, o.ResourceVersion)
 			r.note(err, false)
-			return w, err
+			if err != nil {
+				return w, err
+			}
+			return endedWatch(w, o, most, func(err error) { r.note(err, false) }), nil
 		},
 	}, &corev1.ServiceAccount{}, r, cache.ReflectorOptions{Name: "grant", Logger: &discard, Backoff: watchBackoff()}).RunWithContext(logr.NewContext(ctx, discard))
 }

@@ -75,7 +75,7 @@ func TestHostileClusterThatHasLeft(t *testing.T) {
 	east.eventually("east", eastCable)
 	west.create(endpoint(west.ns, "west", "10-0-0-2"))
 	time.Sleep(time.Second) // several passes
-	require.NoError(t, broker.RemoveMember(t.Context(), d.Admin, d.NS, []string{"default"}, "west"))
+	require.NoError(t, broker.RemoveMember(t.Context(), d.Admin, d.NS, []string{"default"}, "west", brokertest.Administrator().Public()))
 	c := cluster(d.NS, "west")
 	require.NoError(t, d.Admin.Get(t.Context(), client.ObjectKeyFromObject(c), c))
 	require.True(t, exchange.IsRemoved(c), "the gateway has undone it")

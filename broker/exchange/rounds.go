@@ -21,9 +21,13 @@ const (
 	mostWatches = 280
 	// period is the time from one poll of a clusterset to the next.
 	period = 10 * time.Second
+	// batch is how long a poll may be late, so that several go together: a request alone takes twice the CPU time.
+	batch = 250 * time.Millisecond
 	// hurriedPeriod is the same for hurry after a change was announced, until which everybody has followed it.
 	hurriedPeriod = 400 * time.Millisecond
 	hurry         = 15 * time.Second
+	// joining is how long a cluster that has got its place in a clusterset is expected to publish its Cluster.
+	joining = 2 * time.Minute
 	// listsPerSecond and pollers bound the load on the broker: the clustersets wait longer for their turn.
 	listsPerSecond = 400
 	pollers        = 8
@@ -44,7 +48,10 @@ type turn struct {
 	side    side
 	due     time.Time // zero: it was not polled yet
 	hurried time.Time // until when it is polled more often
+	joined  time.Time // when a poll has first found a place without a Cluster; zero if there is none
 	polling bool
+	all     bool // the poll reads all kinds: see side.poll
+	partial bool // the poll before did not
 }
 
 func newRounds() *rounds {
@@ -68,7 +75,7 @@ func (r *rounds) run(ctx context.Context) {
 		}
 		free <- struct{}{}
 		polls.Go(func() {
-			again := t.side.poll(ctx, r.lists)
+			again := t.side.poll(ctx, r.lists, t.all)
 			r.polled(t, again, time.Now())
 			<-free
 		})
@@ -87,16 +94,30 @@ func (r *rounds) next(now time.Time) (next *turn, wait time.Duration) {
 	if next == nil {
 		return nil, r.period
 	}
-	if wait := next.due.Sub(now); wait > 0 {
+	hurried := now.Before(next.hurried)
+	if wait := next.due.Sub(now); wait > 0 && hurried {
 		return nil, wait
+	} else if wait > 0 {
+		return nil, max(wait, min(batch, r.period))
 	}
-	next.polling = true
+	next.all = hurried || next.partial || next.due.IsZero()
+	next.partial, next.polling = !next.all, true
 	return next, 0
 }
 
 // polled determines the next turn of a clusterset after a poll.
 func (r *rounds) polled(t *turn, again bool, now time.Time) {
+	places := t.side.places()
 	r.mu.Lock()
+	switch { // a cluster joins: its file gives it no right to announce that
+	case places == 0:
+		t.joined = time.Time{}
+	case t.joined.IsZero():
+		t.joined = now
+		fallthrough
+	case now.Sub(t.joined) < joining:
+		t.hurried = now.Add(hurry)
+	}
 	switch t.polling = false; {
 	case again:
 		t.due = now
@@ -105,8 +126,11 @@ func (r *rounds) polled(t *turn, again bool, now time.Time) {
 	default:
 		t.due = now.Add(r.period)
 	}
+	soon := t.due.Sub(now) < r.period
 	r.mu.Unlock()
-	r.kick.Send()
+	if soon {
+		r.kick.Send()
+	}
 }
 
 // add polls a clusterset from now on. If it is new, it is polled often at first: other members may be new, too.
@@ -138,17 +162,36 @@ func (r *rounds) hasten(set string) {
 	r.kick.Send()
 }
 
-// poll reads a side once. It reports whether something has changed there meanwhile, so that it must be read
-// again.
-func (s side) poll(ctx context.Context, lists *rate.Limiter) (again bool) {
+// poll reads a side once: its Clusters, which are few, and show who joins and leaves; and the other kinds if all is set, if
+// the Clusters have changed, or if a poll has failed. It reports whether something has changed there meanwhile, so that
+// it must be read again.
+func (s side) poll(ctx context.Context, lists *rate.Limiter, all bool) (again bool) {
+	all = all || s.fault() != nil
 	for _, m := range s.mirrors {
+		if !m.kind.hasGrant() {
+			continue
+		}
 		if lists.Wait(ctx) != nil {
 			return false
 		}
-		again = m.poll(ctx) || again
+		changed, late := m.poll(ctx)
+		all, again = all || changed, again || late
+	}
+	for _, m := range s.mirrors {
+		if !all || m.kind.hasGrant() {
+			continue
+		}
+		if lists.Wait(ctx) != nil {
+			return false
+		}
+		_, late := m.poll(ctx)
+		again = again || late
 	}
 	return again
 }
+
+// hasGrant reports whether the objects of the kind carry the grants of their clusters.
+func (k *Kind) hasGrant() bool { return k.Named != nil && k.Named.HasGrant }
 
 // MostWatched returns how many clustersets a cluster watches. It polls the others.
 func MostWatched() int { return Kinds().mostWatched() }

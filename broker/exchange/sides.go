@@ -11,13 +11,15 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/serializer"
 	"k8s.io/apimachinery/pkg/types"
 	utilnet "k8s.io/apimachinery/pkg/util/net"
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/apiutil"
 )
 
-// This file makes the clients of both sides, and follows the clustersets of the grant.
+// This file makes the clients of both sides, and reads what both hold.
 
 // side is one namespace of one API server.
 type side struct {
@@ -25,6 +27,12 @@ type side struct {
 	client  client.WithWatch
 	mirrors []*mirror
 	polled  bool // not watched: see rounds.go
+}
+
+// apiServer is an API server, with the clients for the kinds that are exchanged.
+type apiServer struct {
+	client.WithWatch
+	lists []rest.Interface // by kind; they answer with what the API server has sent: see poll.go
 }
 
 // here is the name of this cluster in messages.
@@ -51,7 +59,7 @@ func (e *Exchange) connect() (hangUp func(), err error) {
 		return nil, fmt.Errorf("making a client for the broker: %w", err)
 	}
 	e.local, e.broker, e.sets = e.side(Set{}, here, e.config.Namespace), there, nil
-	e.renewal = &renewal{client: there, account: e.config.Account, changed: e.kick.Send, announced: e.rounds.hasten}
+	e.renewal = &renewal{client: there.WithWatch, account: e.config.Account, changed: e.kick.Send, announced: e.rounds.hasten}
 	return func() { closeHere(); closeThere() }, nil
 }
 
@@ -63,11 +71,11 @@ func (s side) watch(ctx context.Context, watches *sync.WaitGroup) {
 }
 
 // side makes a side; the zero set stands for this cluster, which is not bounded.
-func (e *Exchange) side(set Set, c client.WithWatch, namespace string) side {
-	s := side{set: set, client: c}
+func (e *Exchange) side(set Set, c apiServer, namespace string) side {
+	s := side{set: set, client: c.WithWatch}
 	for i := range e.config.Kinds {
 		k := &e.config.Kinds[i]
-		m := &mirror{client: c, namespace: namespace, kind: k, changed: e.kick.Send, objects: map[string]client.Object{}}
+		m := &mirror{client: c.WithWatch, lists: c.lists[i], namespace: namespace, kind: k, changed: e.kick.Send, objects: map[string]client.Object{}}
 		if set.Name != "" {
 			m.most = k.mostKept()
 		}
@@ -76,10 +84,10 @@ func (e *Exchange) side(set Set, c client.WithWatch, namespace string) side {
 	return s
 }
 
-// watchClient returns a client for the kinds, and a function that closes its idle
-// connections. It needs no discovery, so that it can be made while the API server does not
+// watchClient returns clients for the kinds, and a function that closes their idle
+// connections. They need no discovery, so that they can be made while the API server does not
 // answer.
-func watchClient(config *rest.Config, kinds Table) (c client.WithWatch, hangUp func(), err error) {
+func watchClient(config *rest.Config, kinds Table) (c apiServer, hangUp func(), err error) {
 	scheme := runtime.NewScheme()
 	kinds.AddToScheme(scheme)
 	scheme.AddKnownTypes(corev1.SchemeGroupVersion, &corev1.ConfigMap{}, &corev1.ServiceAccount{}, &corev1.ServiceAccountList{}) // the Memory and the grant
@@ -95,9 +103,16 @@ func watchClient(config *rest.Config, kinds Table) (c client.WithWatch, hangUp f
 	config.QPS = -1 // the number of writers is the limit; the default of 20 a second would take minutes with 1,000 clusters
 	transport, err := rest.HTTPClientFor(config)
 	if err != nil {
-		return nil, nil, err
+		return c, nil, err
 	}
-	c, err = client.NewWithWatch(config, client.Options{HTTPClient: transport, Scheme: scheme, Mapper: mapper})
+	for _, k := range kinds {
+		list, err := apiutil.RESTClientForGVK(k.GroupVersion.WithKind(k.Name), false, false, config, serializer.NewCodecFactory(scheme), transport)
+		if err != nil {
+			return c, nil, err
+		}
+		c.lists = append(c.lists, list)
+	}
+	c.WithWatch, err = client.NewWithWatch(config, client.Options{HTTPClient: transport, Scheme: scheme, Mapper: mapper})
 	return c, func() { utilnet.CloseIdleConnectionsFor(transport.Transport) }, err
 }
 

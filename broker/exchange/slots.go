@@ -101,8 +101,7 @@ func slotOf(o client.Object) string { return cmp.Or(o.GetAnnotations()[slotAnnot
 
 // slotOwner returns the ID of the cluster in whose slot an object is, if it is in any.
 func slotOwner(o client.Object) (id string, ok bool) {
-	id, _, ok = strings.Cut(o.GetAnnotations()[slotAnnotation], ".")
-	return id, ok
+	return cutSlot(o.GetAnnotations()[slotAnnotation])
 }
 
 // countsOver reports whether object o of a cluster counts rather than another one of its name: the one in
@@ -117,7 +116,7 @@ func countsOver(o, other client.Object) bool {
 	return sequenceOf(o) > sequenceOf(other)
 }
 
-// cutSlot returns the ID of the cluster to which a slot belongs.
+// cutSlot returns the ID of the cluster to which a slot belongs, and reports whether name is a slot.
 func cutSlot(name string) (id string, ok bool) {
 	id, _, ok = strings.Cut(name, ".")
 	return id, ok

@@ -307,18 +307,18 @@ func TestMembersWriteTheirOwnToys(t *testing.T) {
 	require.NoError(t, light(north, "north", 1))
 
 	t.Log("leaving")
-	require.NoError(t, withToys().Withdraw(ctx, west, d.NS, "west"))
-	require.NoError(t, withToys().Withdraw(ctx, north, d.NS, "north"))
+	require.NoError(t, withToys().Withdraw(ctx, west, exchange.Set{Name: "default", Namespace: d.NS}, "west", brokertest.Administrator().Public()))
+	require.NoError(t, withToys().Withdraw(ctx, north, exchange.Set{Name: "default", Namespace: d.NS}, "north", brokertest.Administrator().Public()))
 	left := &BeaconList{}
 	require.NoError(t, east.List(ctx, left, client.InNamespace(d.NS)))
 	require.Len(t, left.Items, 1)
-	require.NoError(t, withToys().Withdraw(ctx, east, d.NS, "east"))
+	require.NoError(t, withToys().Withdraw(ctx, east, exchange.Set{Name: "default", Namespace: d.NS}, "east", brokertest.Administrator().Public()))
 	for _, k := range withToys() {
 		list := k.List.DeepCopyObject().(client.ObjectList)
 		require.NoError(t, east.List(ctx, list, client.InNamespace(d.NS)))
 		require.Equal(t, 0, lenOf(t, list), k.Name)
 	}
-	require.NoError(t, withToys().Withdraw(ctx, east, d.NS, "east"), "again")
+	require.NoError(t, withToys().Withdraw(ctx, east, exchange.Set{Name: "default", Namespace: d.NS}, "east", brokertest.Administrator().Public()), "again")
 }
 
 func TestToysAreExchanged(t *testing.T) {

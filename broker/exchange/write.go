@@ -40,7 +40,7 @@ func (t Table) phases(writes []Write) [][]int {
 	return out
 }
 
-// write carries out writes, to a clusterset only while it is watched. It returns how many
+// write carries out writes, to a clusterset only while it can be read. It returns how many
 // it has carried out, whether the mirrors turned out to be behind, and what failed. It notes
 // in writes what was carried out, and what the API server has rejected for good.
 func (e *Exchange) write(ctx context.Context, writes []Write) (done uint64, stale bool, errs []error) {

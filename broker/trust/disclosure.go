@@ -81,7 +81,7 @@ type disclosures []string
 
 // split returns the signed part of a token and the others.
 func split(token string) (jws string, d disclosures, err error) {
-	jws, rest, ok := strings.Cut(strings.TrimSpace(token), separator)
+	jws, rest, ok := strings.Cut(token, separator)
 	switch {
 	case !ok:
 		return jws, nil, nil
@@ -153,8 +153,8 @@ func parseProof(text string) (p proof, err error) {
 	if p.index, err = strconv.Atoi(parts[1]); err != nil || strconv.Itoa(p.index) != parts[1] {
 		return p, bad
 	}
-	b, err := base64.RawURLEncoding.Strict().DecodeString(parts[2])
-	if err != nil || len(b)%len(p.salt) != 0 {
+	b, err := base64.RawURLEncoding.DecodeString(parts[2])
+	if err != nil || isMalleable(parts[2]) || len(b)%len(p.salt) != 0 {
 		return p, bad
 	}
 	for chunk := range slices.Chunk(b, len(p.salt)) {

@@ -2,9 +2,11 @@ package trust
 
 import (
 	"crypto/ed25519"
+	"encoding/base64"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/go-jose/go-jose/v4"
@@ -79,11 +81,18 @@ func parse(token string) (*jose.JSONWebSignature, error) {
 	if len(token) > maxToken {
 		return nil, fmt.Errorf("it has %d bytes, more than %d", len(token), maxToken)
 	}
-	signed, err := jose.ParseSignedCompact(strings.TrimSpace(token), algorithms)
-	if err != nil {
+	signed, err := jose.ParseSignedCompact(token, algorithms)
+	if err != nil || slices.ContainsFunc(strings.Split(token, "."), isMalleable) {
 		return nil, errors.New("it is not a JSON Web Signature with Ed25519")
 	}
 	return signed, nil
+}
+
+// isMalleable reports whether a text is not exactly the base64 of what it decodes to. The decoder ignores line breaks and
+// the last bits: so everybody could write the same signature in many ways, each of which would be copied as a change.
+func isMalleable(text string) bool {
+	b, err := base64.RawURLEncoding.DecodeString(text)
+	return err != nil || base64.RawURLEncoding.EncodeToString(b) != text
 }
 
 func typeOf(signed *jose.JSONWebSignature) string {

@@ -36,8 +36,8 @@ func (d digest) MarshalText() ([]byte, error) { return []byte(d.String()), nil }
 
 // UnmarshalText implements encoding.TextUnmarshaler.
 func (d *digest) UnmarshalText(text []byte) error {
-	b, err := base64.RawURLEncoding.Strict().DecodeString(string(text))
-	if err != nil || len(b) != len(d) {
+	b, err := base64.RawURLEncoding.DecodeString(string(text))
+	if err != nil || len(b) != len(d) || isMalleable(string(text)) {
 		return fmt.Errorf("%.50q is not the base64 of %d bytes", text, len(d))
 	}
 	*d = digest(b)

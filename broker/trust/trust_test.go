@@ -91,6 +91,55 @@ func TestForgedGrants(t *testing.T) {
 	require.Error(t, err, "no key is pinned")
 }
 
+// A signed text has one form. A broker could otherwise show the same object in ever new ones, each of which all
+// members would copy.
+func TestHostileEncodings(t *testing.T) {
+	admin, invitee, east := newKey(t), newKey(t), newKey(t)
+	grant, err := admin.SignGrant(aGrant(east))
+	require.NoError(t, err)
+	invitation, err := admin.SignInvitation(Invitation{Key: invitee.Public(), Cluster: "east", Gateways: 16, Sets: []string{"default", "hub"}, Serial: 500, Expires: 5000})
+	require.NoError(t, err)
+	invited, err := invitee.SignInvitedGrant(aGrant(east), invitation)
+	require.NoError(t, err)
+	published, err := Published(invited)
+	require.NoError(t, err)
+	revocation, err := admin.SignRevocation(Revocation{Cluster: "east", Serial: 1})
+	require.NoError(t, err)
+	leaving, err := east.SignLeaving(grant, 1)
+	require.NoError(t, err)
+	statement, err := east.SignStatement(Statement{Kind: "Cluster", Name: "east", Sequence: 1, Fields: []byte("[]")})
+	require.NoError(t, err)
+	verify := func(token string) (valid int) {
+		p := admin.Public()
+		for _, err := range []error{
+			second(p.Grant(token)), second(p.Invitation(token)), second(p.Revocation(token)), second(p.Leaving(token)), second(east.Public().Statement(token)),
+		} {
+			if err == nil {
+				valid++
+			}
+		}
+		return valid
+	}
+	for name, token := range map[string]string{
+		"grant": grant, "bare": Bare(grant), "invitation": invitation, "invited": invited, "published": published["default"], "revocation": revocation, "leaving": leaving, "statement": statement,
+	} {
+		require.Equal(t, 1, verify(token), name)
+		for at := 0; at <= len(token); at += 11 {
+			for _, with := range []string{"\n", "\r", " ", "\t", "=", ".", "~", "\x00"} {
+				require.Zero(t, verify(token[:at]+with+token[at:]), "%s: %q at %d of %s", name, with, at, token)
+			}
+			if at < len(token) && at > 0 {
+				require.Zero(t, verify(token[:at]+string(token[at]^1)+token[at+1:]), "%s: another character at %d of %s", name, at, token)
+			}
+		}
+		for _, end := range []string{"~", "~~", ".", "~" + token} {
+			require.Zero(t, verify(token+end), "%s and %q", name, end)
+		}
+	}
+}
+
+func second[T any](_ T, err error) error { return err }
+
 func TestInvitedGrants(t *testing.T) {
 	admin, invitee, east, other := newKey(t), newKey(t), newKey(t), newKey(t)
 	i := Invitation{

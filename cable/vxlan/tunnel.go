@@ -43,7 +43,7 @@ func (t Tunnel) To(s dataplane.State, peer, outer netip.Addr, hop uint32) (cable
 		dataplane.Neigh{Dev: t.Device, IP: ip, MAC: peerMAC},
 		dataplane.Nexthop{ID: hop, Via: ip, Dev: t.Device},
 	}
-	return cable.Link{Hop: hop, Device: t.Device, IP: ip, From: own, Outer: outer, Needs: objs}, s.Add(objs...)
+	return cable.Link{Hop: hop, Device: t.Device, IP: ip, From: own, MAC: peerMAC, Outer: outer, Needs: objs}, s.Add(objs...)
 }
 
 // Carrier is the encrypted cable to a peer that carries a Tunnel.

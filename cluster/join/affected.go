@@ -39,7 +39,7 @@ func (r request) pairs(spec v1alpha1.SubmarinerSpec, labels map[string]string) [
 	book := known.Book()
 	var out []pair
 	for _, other := range known.Clusters {
-		if r.isOther(other.ID) && shareSet(self, other) {
+		if r.isOther(other.ID) && self.SharesSet(other) {
 			d := book.Decide(self, other)
 			if err := r.lacks(known, spec, other.ID, d.Driver); d.Err == nil && err != nil {
 				d.Err, d.Driver = err, ""
@@ -80,10 +80,6 @@ func (r request) self(spec v1alpha1.SubmarinerSpec, labels map[string]string) po
 		out.Driver = offered[0].Name()
 	}
 	return out
-}
-
-func shareSet(x, y policy.Cluster) bool {
-	return slices.ContainsFunc(x.Sets, func(set string) bool { return slices.Contains(y.Sets, set) })
 }
 
 // isSelf reports whether this cluster has joined as id before.

@@ -7,9 +7,7 @@ import (
 	"fmt"
 	"net/netip"
 	"slices"
-	"strings"
 
-	corev1 "k8s.io/api/core/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	submarinerv1 "subctl/api/submariner/v1"
@@ -26,12 +24,8 @@ func checkClusterSets(r request) ([]string, error) {
 		if slices.Contains(r.broker.Sets, set) {
 			continue
 		}
-		meant := ""
-		if near := words.Nearest(set, r.broker.Sets); near != "" {
-			meant = fmt.Sprintf("; did you mean %q?", near)
-		}
 		errs = append(errs, fmt.Errorf("the broker has no clusterset %q, or the join file does not allow it: there is %s%s: "+
-			"the administrator of the broker creates clustersets, with subctl clusterset create or by joining with --create-clusterset", set, cmp.Or(words.List(r.broker.Sets), "none"), meant))
+			"the administrator of the broker creates clustersets, with subctl clusterset create or by joining with --create-clusterset", set, cmp.Or(words.List(r.broker.Sets), "none"), words.Meant(set, r.broker.Sets)))
 	}
 	if r.member.Submariner == nil || r.Reset || !r.holdsID() {
 		return nil, errors.Join(errs...)
@@ -41,7 +35,7 @@ func checkClusterSets(r request) ([]string, error) {
 	}
 	for _, set := range r.member.Submariner.Spec.ClusterSets {
 		if !slices.Contains(r.Sets(), set) {
-			errs = append(errs, fmt.Errorf("this cluster is in clusterset %s, and only the administrator of the broker removes it, with: subctl clusterset remove %[1]s %s", set, r.ClusterID))
+			errs = append(errs, fmt.Errorf("this cluster is in clusterset %s: specify it, too, in --clusterset; only the administrator of the broker removes the cluster from it, with: subctl clusterset remove %[1]s %s", set, r.ClusterID))
 		}
 	}
 	return nil, errors.Join(errs...)
@@ -54,16 +48,9 @@ func (r request) holdsID() bool { return r.isSelf(r.ClusterID) && r.broker.holds
 // namespaces, as with the credentials of a join file, it returns the clustersets of wanted
 // and the clusterset default, that the user may read.
 func clustersets(ctx context.Context, c client.Client, base string, wanted []string) ([]string, error) {
-	list := &corev1.NamespaceList{}
-	err := c.List(ctx, list, client.HasLabels{submarinerv1.ClusterSetLabel})
+	sets, err := broker.SetNames(ctx, c, base)
 	if err != nil && !kube.Unreadable(err) {
 		return nil, err
-	}
-	var sets []string
-	for _, ns := range list.Items {
-		if set := ns.Labels[submarinerv1.ClusterSetLabel]; ns.Name == broker.NamespaceIn(base, set) {
-			sets = append(sets, set)
-		}
 	}
 	if err != nil {
 		for _, set := range append(slices.Clone(wanted), submarinerv1.DefaultClusterSet) {
@@ -76,7 +63,7 @@ func clustersets(ctx context.Context, c client.Client, base string, wanted []str
 			}
 		}
 	}
-	slices.SortFunc(sets, strings.Compare)
+	slices.Sort(sets)
 	return slices.Compact(sets), nil
 }
 

@@ -1,6 +1,7 @@
 package join
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"slices"
@@ -14,47 +15,108 @@ import (
 )
 
 // checkGateways refuses a cluster without a gateway, and warns of gateways that are not
-// Ready.
+// Ready, and of a single gateway where several are to be active.
 func checkGateways(r request) ([]string, error) {
-	_, notes, err := r.gateways()
+	choice, notes, err := r.gateways()
+	if n := len(choice) + len(labelled(r.member.Nodes)); err == nil && r.MultiActiveGateway && n < 2 {
+		notes = append(notes, fmt.Sprintf("%s works with one gateway node, but no other gateway takes over if it fails: label more nodes "+
+			"(kubectl label node NAME %s=true), or specify --gateways 2 or more", r.source("multi-active-gateway"), submarinerv1.GatewayNodeLabel))
+	}
 	return notes, err
 }
 
 // gateways returns the nodes to label as gateways, and notes for the user. It chooses the
-// nodes that the user named. If none are named and no node is labelled, it chooses the
-// first worker by name that is Ready.
+// nodes that the user named. If none are named, it chooses as many as are missing: see spread.
 func (r request) gateways() (choice, notes []string, err error) {
-	nodes, named := slices.Clone(r.member.Nodes), r.GatewayNodes
+	nodes := slices.Clone(r.member.Nodes)
 	slices.SortFunc(nodes, func(a, b corev1.Node) int { return strings.Compare(a.Name, b.Name) })
-	var there []string
-	for _, n := range nodes {
-		if cluster.IsGateway(n) {
-			there = append(there, n.Name)
-			if !cluster.IsReady(n) {
-				notes = append(notes, fmt.Sprintf("gateway node %s is not Ready", n.Name))
-			}
+	if len(r.GatewayNodes) > 0 {
+		return namedGateways(nodes, r.GatewayNodes)
+	}
+	there := labelled(nodes)
+	for _, n := range there {
+		if !cluster.IsReady(n) {
+			notes = append(notes, fmt.Sprintf("gateway node %s is not Ready", n.Name))
 		}
 	}
-	if len(named) > 0 {
-		return namedGateways(nodes, named)
-	}
-	if len(there) > 0 {
+	missing := max(r.Gateways, 1) - len(there)
+	switch {
+	case missing < 0 && r.Gateways > 0:
+		return nil, append(notes, fmt.Sprintf("the cluster has %d gateway nodes, and join removes no label: to have %d, run kubectl label node NAME %s- for the others",
+			len(there), r.Gateways, submarinerv1.GatewayNodeLabel)), nil
+	case missing <= 0:
 		return nil, notes, nil
-	}
-	if !r.LabelGateway {
+	case !r.LabelGateway:
 		return nil, nil, fmt.Errorf("no node is a gateway: label one (kubectl label node NAME %s=true), specify one with --gateway-nodes, "+
 			"or do not turn off --label-gateway", submarinerv1.GatewayNodeLabel)
 	}
-	candidates := workers(nodes)
-	if len(candidates) == 0 {
-		return nil, nil, errors.New("no node can become the gateway: none is Ready and schedulable; specify one with --gateway-nodes")
-	}
-	if len(candidates) > 1 {
-		notes = append(notes, fmt.Sprintf("node %s becomes the gateway, the first of %d suitable nodes: specify other nodes with --gateway-nodes",
-			candidates[0], len(candidates)))
-	}
-	return candidates[:1], notes, nil
+	return r.chooseGateways(nodes, there, missing, notes)
 }
+
+// chooseGateways chooses the missing gateways, and adds to the notes.
+func (r request) chooseGateways(nodes, there []corev1.Node, missing int, notes []string) (choice, more []string, err error) {
+	plain, control := suitable(nodes)
+	all := len(plain) + len(control)
+	switch {
+	case r.Gateways > len(nodes):
+		return nil, nil, fmt.Errorf("--gateways %d: the cluster has %s: specify fewer", r.Gateways, words.Count(len(nodes), "node"))
+	case r.Gateways == 0 && all == 0:
+		return nil, nil, errors.New("no node can become the gateway: none is Ready and schedulable; specify one with --gateway-nodes")
+	case missing > all:
+		return nil, nil, fmt.Errorf("--gateways %d: the cluster has %s, and %d of the other nodes can become gateways: the rest is not Ready, not schedulable, or not Linux; "+
+			"specify fewer, or name nodes with --gateway-nodes", r.Gateways, words.Count(len(there), "gateway node"), all)
+	}
+	var texts []string
+	for _, n := range spread(there, plain, control, missing) {
+		choice = append(choice, n.Name)
+		text := n.Name
+		if zone(n) != "" {
+			text += " (zone " + zone(n) + ")"
+		}
+		texts = append(texts, text)
+	}
+	suited := len(plain)
+	if suited == 0 {
+		suited = len(control)
+	}
+	switch {
+	case r.Gateways > 0:
+		notes = append(notes, fmt.Sprintf("new gateway nodes: %s; to choose others, use --gateway-nodes instead of --gateways", strings.Join(texts, ", ")))
+	case suited > 1:
+		notes = append(notes, fmt.Sprintf("node %s becomes the gateway, the first of %d suitable nodes: specify other nodes with --gateway-nodes", choice[0], suited))
+	}
+	slices.Sort(choice)
+	return choice, notes, nil
+}
+
+// spread chooses n nodes to label in addition to the gateways that are there: each time the first node by
+// name of the zone with the fewest gateways. It takes nodes of the control plane after all others. There are n.
+func spread(there, plain, control []corev1.Node, n int) (choice []corev1.Node) {
+	gateways := map[string]int{} // by zone
+	for _, node := range there {
+		gateways[zone(node)]++
+	}
+	for range n {
+		from := &plain
+		if len(plain) == 0 {
+			from = &control
+		}
+		next := slices.MinFunc(*from, func(a, b corev1.Node) int { // the first one of several
+			return cmp.Compare(gateways[zone(a)], gateways[zone(b)])
+		})
+		*from = slices.DeleteFunc(*from, func(o corev1.Node) bool { return o.Name == next.Name })
+		gateways[zone(next)]++
+		choice = append(choice, next)
+	}
+	return choice
+}
+
+func labelled(nodes []corev1.Node) []corev1.Node {
+	return slices.DeleteFunc(slices.Clone(nodes), func(n corev1.Node) bool { return !cluster.IsGateway(n) })
+}
+
+// zone returns the zone of a node; empty if it has none. All nodes without a zone are in one.
+func zone(n corev1.Node) string { return n.Labels[corev1.LabelTopologyZone] }
 
 func namedGateways(nodes []corev1.Node, named []string) (choice, notes []string, err error) {
 	var errs []error
@@ -77,25 +139,20 @@ func namedGateways(nodes []corev1.Node, named []string) (choice, notes []string,
 	return choice, notes, errors.Join(errs...)
 }
 
-// workers returns the names of the nodes that can become gateways. Nodes of the control
-// plane are included only if there are no other nodes.
-func workers(nodes []corev1.Node) []string {
-	var plain, control []string
+// suitable returns the nodes that can become gateways: nodes of the control plane, and other nodes.
+func suitable(nodes []corev1.Node) (plain, control []corev1.Node) {
 	for _, n := range nodes {
 		os := n.Labels[corev1.LabelOSStable]
-		if !cluster.IsReady(n) || n.Spec.Unschedulable || (os != "" && os != "linux") {
+		if !cluster.IsReady(n) || n.Spec.Unschedulable || (os != "" && os != "linux") || cluster.IsGateway(n) {
 			continue
 		}
 		_, isControl := n.Labels["node-role.kubernetes.io/control-plane"]
 		_, isMaster := n.Labels["node-role.kubernetes.io/master"] // before Kubernetes 1.25
 		if isControl || isMaster {
-			control = append(control, n.Name)
+			control = append(control, n)
 		} else {
-			plain = append(plain, n.Name)
+			plain = append(plain, n)
 		}
 	}
-	if len(plain) > 0 {
-		return plain
-	}
-	return control
+	return plain, control
 }

@@ -1,13 +1,16 @@
 package join_test
 
 import (
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
 
 	submarinerv1 "subctl/api/submariner/v1"
+	"subctl/broker/trust"
 	"subctl/cluster/clustertest"
+	"subctl/cluster/join"
 )
 
 func TestGatewayNodes(t *testing.T) {
@@ -31,4 +34,113 @@ func TestGatewayNodes(t *testing.T) {
 			require.Equal(t, test.want, p.Gateways)
 		})
 	}
+}
+
+// in returns a node of a zone, with labels.
+func in(zone, name string, labels ...string) corev1.Node {
+	n := clustertest.Node(name, "10.89.1.1", labels...)
+	if zone != "" {
+		n.Labels[corev1.LabelTopologyZone] = zone
+	}
+	return n
+}
+
+// --gateways counts the nodes that are gateways, and spreads the others over zones.
+func TestNumberOfGateways(t *testing.T) {
+	const control, gateway = "node-role.kubernetes.io/control-plane", submarinerv1.GatewayNodeLabel
+	cordoned := in("c", "c1")
+	cordoned.Spec.Unschedulable = true
+	windows := in("c", "w1")
+	windows.Labels[corev1.LabelOSStable] = "windows"
+	for _, test := range []struct {
+		name  string
+		nodes []corev1.Node
+		n     int
+		want  []string
+		note  string
+		err   string
+	}{
+		{"by name without zones", []corev1.Node{in("", "c"), in("", "b"), in("", "a")}, 2, []string{"a", "b"}, "new gateway nodes: a, b; to choose others", ""},
+		{"one of each zone", []corev1.Node{in("x", "a"), in("x", "b"), in("y", "c")}, 2, []string{"a", "c"}, "a (zone x), c (zone y)", ""},
+		{"around again", []corev1.Node{in("x", "a"), in("x", "b"), in("y", "c")}, 3, []string{"a", "b", "c"}, "", ""},
+		{"the zone of a gateway is last", []corev1.Node{in("x", "a"), in("x", "b", gateway), in("y", "c")}, 2, []string{"c"}, "", ""},
+		{"as many as there are", []corev1.Node{in("x", "a", gateway), in("x", "b", gateway), in("y", "c")}, 2, nil, "", ""},
+		{"fewer than there are", []corev1.Node{in("x", "a", gateway), in("x", "b", gateway), in("y", "c")}, 1, nil, "join removes no label", ""},
+		{"workers before zones", []corev1.Node{in("x", "a"), in("x", "b"), in("y", "c", control)}, 2, []string{"a", "b"}, "", ""},
+		{"control plane last", []corev1.Node{in("x", "a"), in("x", "b"), in("y", "c", control)}, 3, []string{"a", "b", "c"}, "", ""},
+		{"a node without a zone", []corev1.Node{in("x", "a"), in("x", "b"), in("", "c")}, 2, []string{"a", "c"}, "", ""},
+		{"not suitable", []corev1.Node{in("x", "a"), cordoned, windows}, 2, nil, "", "--gateways 2: the cluster has 0 gateway nodes, and 1 of the other nodes can become gateways"},
+		{"too many", []corev1.Node{in("x", "a"), in("x", "b")}, 3, nil, "", "--gateways 3: the cluster has 2 nodes: specify fewer"},
+		{"none", []corev1.Node{in("x", "a")}, -1, nil, "", "--gateways -1 is not a number of gateway nodes: specify 1 to 16"},
+		{"more than a grant allows", []corev1.Node{in("x", "a")}, 17, nil, "", "--gateways 17 is not a number of gateway nodes: specify 1 to 16"},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			s := normal()
+			s.f.Nodes, s.Gateways = test.nodes, test.n
+			p, err := s.plan()
+			if test.err != "" {
+				require.ErrorContains(t, err, test.err)
+				return
+			}
+			require.NoError(t, err)
+			require.Equal(t, test.want, p.Gateways)
+			require.Contains(t, strings.Join(p.Warnings, "\n"), test.note)
+		})
+	}
+}
+
+// Two flags that choose gateway nodes contradict each other; 0 nodes are a mistake only where they are specified.
+func TestNumberOfGatewaysAlone(t *testing.T) {
+	for _, test := range []struct {
+		change func(*join.Options)
+		want   string
+	}{
+		{func(o *join.Options) { o.GatewayNodes = []string{"n1"} }, "--gateway-nodes names them: specify one of them"},
+		{func(o *join.Options) { o.LabelGateway = false }, "--label-gateway=false labels none: specify one of them"},
+		{func(o *join.Options) { o.Gateways, o.Specified = 0, []string{"gateways"} }, "--gateways 0 is not a number of gateway nodes"},
+	} {
+		s := normal()
+		s.Gateways = 2
+		test.change(&s.Options)
+		_, err := s.plan()
+		require.ErrorContains(t, err, test.want)
+	}
+}
+
+// Several active gateways are stored, stay without the flag, and are of little use with one gateway node.
+func TestSeveralActiveGateways(t *testing.T) {
+	const warning = "no other gateway takes over if it fails: label more nodes"
+	s := normal()
+	p, err := s.plan()
+	require.NoError(t, err)
+	require.False(t, p.Submariner.Spec.MultiActiveGatewayEnabled)
+	require.NotContains(t, strings.Join(p.Warnings, "\n"), warning)
+
+	s.MultiActiveGateway = true
+	p, err = s.plan()
+	require.NoError(t, err)
+	require.True(t, p.Submariner.Spec.MultiActiveGatewayEnabled)
+	require.Contains(t, strings.Join(p.Warnings, "\n"), "--multi-active-gateway works with one gateway node, but "+warning)
+
+	s.Gateways = 2
+	p, err = s.plan()
+	require.NoError(t, err)
+	require.Equal(t, []string{"n1", "n2"}, p.Gateways)
+	require.Equal(t, trust.MaxGateways, p.Grant.Gateways)
+	require.Equal(t, 2, p.Reservation.ToPublish["endpoints"])
+	require.NotContains(t, strings.Join(p.Warnings, "\n"), warning)
+
+	again := normal()
+	again.f.Submariner = joined("west", "hub:6443")
+	again.f.Submariner.Spec.MultiActiveGatewayEnabled = true
+	p, err = again.plan()
+	require.NoError(t, err)
+	require.True(t, p.Submariner.Spec.MultiActiveGatewayEnabled)
+	require.Contains(t, strings.Join(p.Warnings, "\n"), "Submariner.spec.multiActiveGatewayEnabled (stored by an earlier join; specify --multi-active-gateway to change it) works with one")
+
+	again.Specified = []string{"multi-active-gateway"} // =false
+	p, err = again.plan()
+	require.NoError(t, err)
+	require.False(t, p.Submariner.Spec.MultiActiveGatewayEnabled)
+	require.Contains(t, p.ChangesText(), "multiActiveGatewayEnabled")
 }

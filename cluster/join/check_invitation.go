@@ -32,7 +32,7 @@ func checkInvitation(r request) ([]string, error) {
 		}
 	}
 	if n := r.gatewayCount(); n > i.Gateways {
-		errs = append(errs, fmt.Errorf("the join file allows %d gateway nodes, and this cluster would have %d: specify fewer with --gateway-nodes, "+
+		errs = append(errs, fmt.Errorf("the join file allows %d gateway nodes, and this cluster would have %d: specify fewer with --gateways or --gateway-nodes, "+
 			"remove labels from nodes, or %s", i.Gateways, n, remedy))
 	}
 	for _, set := range g.Sets {

@@ -89,7 +89,7 @@ func TestCheckInvitation(t *testing.T) {
 		},
 		{
 			"too many gateways", func(i *trust.Invitation) { i.Gateways = 1 },
-			"the join file allows 1 gateway nodes, and this cluster would have 2: specify fewer with --gateway-nodes, remove labels from nodes, or " + ask,
+			"the join file allows 1 gateway nodes, and this cluster would have 2: specify fewer with --gateways or --gateway-nodes, remove labels from nodes, or " + ask,
 		},
 		{
 			"another clusterset", func(i *trust.Invitation) { i.Sets = []string{"prod"} },
@@ -98,7 +98,7 @@ func TestCheckInvitation(t *testing.T) {
 		{
 			"two mistakes", func(i *trust.Invitation) { i.Cluster, i.Gateways = "east", 1 },
 			`the join file is for cluster "east", not "west": join with --clusterid east, or ` + ask + "\n" +
-				"the join file allows 1 gateway nodes, and this cluster would have 2: specify fewer with --gateway-nodes, remove labels from nodes, or " + ask,
+				"the join file allows 1 gateway nodes, and this cluster would have 2: specify fewer with --gateways or --gateway-nodes, remove labels from nodes, or " + ask,
 		},
 	} {
 		t.Run(test.name, func(t *testing.T) {

@@ -47,7 +47,7 @@ func TestJoinAgainInClusterSets(t *testing.T) {
 	require.Equal(t, []string{"prod"}, p.Grant.Sets)
 	s.ClusterSets, s.Specified = []string{"default"}, []string{"clusterset"}
 	_, err = s.plan()
-	require.EqualError(t, err, "this cluster is in clusterset prod, and only the administrator of the broker removes it, with: subctl clusterset remove prod west")
+	require.EqualError(t, err, "this cluster is in clusterset prod: specify it, too, in --clusterset; only the administrator of the broker removes the cluster from it, with: subctl clusterset remove prod west")
 
 	s.ClusterSets, s.Specified = nil, nil
 	s.f.Submariner.Spec.ClusterSets, s.f.Alone = nil, true

@@ -7,6 +7,7 @@ import (
 	submarinerv1 "subctl/api/submariner/v1"
 	"subctl/api/submariner/v1alpha1"
 	"subctl/broker"
+	"subctl/broker/trust"
 	"subctl/cable"
 	"subctl/dataplane"
 )
@@ -52,15 +53,19 @@ type Options struct {
 	NAT         bool     // there is NAT between the gateways
 	// LabelGateway specifies whether join labels a node as a gateway if there is none.
 	LabelGateway bool
-	GatewayNodes []string // nodes to label; empty: one is chosen if none is labelled
-	HealthCheck  bool
+	GatewayNodes []string // nodes to label; empty: as many are chosen as Gateways specifies
+	// Gateways is the number of gateway nodes that the cluster is to have at least: join labels those that
+	// are missing, spread over zones. 0 is 1.
+	Gateways int
+	// MultiActiveGateway specifies whether every gateway is active.
+	MultiActiveGateway bool
+	HealthCheck        bool
 	// HealthCheckInterval is in seconds, HealthCheckMaxLoss in consecutive pings.
 	HealthCheckInterval uint64
 	HealthCheckMaxLoss  uint64
 	Image               string // of all components; empty: see cluster.Image
 	BrokerURL           string // of the broker's API server, with scheme; empty: see Address
 	InsecureBroker      bool   // do not verify the certificate of the broker
-	MultiActiveGateway  bool
 }
 
 // DefaultOptions returns upstream's defaults, with one difference: NAT is off, because the
@@ -85,11 +90,26 @@ func (o Options) Validate() error {
 	for _, set := range o.ClusterSets {
 		errs = append(errs, broker.CheckClusterSet(set))
 	}
-	errs = append(errs, o.checkHealthCheck())
-	if o.MultiActiveGateway {
-		errs = append(errs, errors.New("--multi-active-gateway is not implemented yet: this version runs one active gateway, and the other gateways are passive"))
-	}
+	errs = append(errs, o.checkHealthCheck(), o.checkGatewayNumber())
 	errs = append(errs, submarinerv1.CheckLabels(o.source("cluster-labels"), o.Labels))
+	return errors.Join(errs...)
+}
+
+// checkGatewayNumber checks the number of gateway nodes, and that no other flag chooses them.
+func (o Options) checkGatewayNumber() error {
+	if o.Gateways == 0 && !o.specifies("gateways") {
+		return nil
+	}
+	var errs []error
+	if o.Gateways < 1 || o.Gateways > trust.MaxGateways {
+		errs = append(errs, fmt.Errorf("--gateways %d is not a number of gateway nodes: specify 1 to %d", o.Gateways, trust.MaxGateways))
+	}
+	if len(o.GatewayNodes) > 0 {
+		errs = append(errs, errors.New("--gateways chooses the gateway nodes, and --gateway-nodes names them: specify one of them"))
+	}
+	if !o.LabelGateway {
+		errs = append(errs, errors.New("--gateways labels nodes, and --label-gateway=false labels none: specify one of them"))
+	}
 	return errors.Join(errs...)
 }
 

@@ -56,6 +56,9 @@ type Plan struct {
 	Trust *cluster.Trust
 	// Left is the grant with which a cluster with this ID has left; zero if none has.
 	Left trust.Grant
+	// Removed is when the administrator has last revoked the cluster, or removed it from a clusterset that it joins,
+	// in milliseconds since 1970; 0 if never.
+	Removed int64
 	// NewKeys reports whether the cluster gets a new key pair and a new seed: it is no member, was
 	// revoked, or has left, so that somebody may have a copy of its old ones.
 	NewKeys bool
@@ -92,7 +95,7 @@ func MakePlan(o Options, file *broker.JoinFile, f *Facts, b *BrokerFacts) (*Plan
 	pods, _, _ := r.pods()
 	services, _, _ := r.services()
 	p.Submariner = r.submariner(pods, services)
-	p.Grant, p.Trust, p.Left = r.grant(), f.Trust, r.left()
+	p.Grant, p.Trust, p.Left, p.Removed = r.grant(), f.Trust, r.left(), r.removed()
 	p.NewKeys = b.Holder == nil || r.revoked("") > 0 || p.Left.Serial > 0
 	p.LastGrant, p.Granted = r.lastGrant(), r.granted(p.Grant)
 	if p.Before != nil {
@@ -167,6 +170,7 @@ func (r request) submariner(pods, services []netip.Prefix) *v1alpha1.Submariner 
 	spec.ConnectionHealthCheck = &v1alpha1.HealthCheckSpec{
 		Enabled: r.HealthCheck, IntervalSeconds: r.HealthCheckInterval, MaxPacketLossCount: r.HealthCheckMaxLoss,
 	}
+	spec.MultiActiveGatewayEnabled = r.MultiActiveGateway
 	spec.ImageOverrides = r.images(spec.ImageOverrides)
 	spec.Namespace, spec.Version = cluster.Namespace, version.Version
 	sub := &v1alpha1.Submariner{

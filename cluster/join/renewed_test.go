@@ -17,6 +17,8 @@ func TestWaitForTheNewKey(t *testing.T) {
 		ObjectMeta: metav1.ObjectMeta{Namespace: "submariner-k8s-broker", Name: "west"}, Spec: submarinerv1.ClusterSpec{ClusterID: "west", PublicKey: "old"},
 	}
 	j := &Operation{Broker: cluster.Side{Client: clustertest.Client(t, published)}, Plan: &Plan{Submariner: clustertest.Submariner()}}
+	inSet := published.DeepCopy()
+	inSet.Namespace, inSet.Spec.PublicKey = "submariner-k8s-broker-hub-a", "new"
 	for _, test := range []struct {
 		renewed string
 		want    []string
@@ -30,4 +32,13 @@ func TestWaitForTheNewKey(t *testing.T) {
 		require.NoError(t, err)
 		require.Equal(t, test.want, got)
 	}
+
+	j.Broker.Client = clustertest.Client(t, published, inSet)
+	got, err := j.unpublished(t.Context())
+	require.NoError(t, err)
+	require.NotEmpty(t, got)
+	j.Plan.Grant.Sets = []string{"hub-a", "hub-b"}
+	got, err = j.unpublished(t.Context())
+	require.NoError(t, err)
+	require.Empty(t, got, "a cluster that is not in the clusterset default publishes nothing there")
 }

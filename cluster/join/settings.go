@@ -50,6 +50,7 @@ var settings = []setting{
 	{"health-check-max-packet-loss-count", "connectionHealthCheck.maxPacketLossCount", func(o *Options, s *v1alpha1.Submariner) {
 		o.HealthCheckMaxLoss = s.Spec.HealthCheck().MaxPacketLossCount
 	}},
+	{"multi-active-gateway", "multiActiveGatewayEnabled", func(o *Options, s *v1alpha1.Submariner) { o.MultiActiveGateway = s.Spec.MultiActiveGatewayEnabled }},
 	{"check-broker-certificate", "brokerK8sInsecure", func(o *Options, s *v1alpha1.Submariner) { o.InsecureBroker = s.Spec.BrokerK8sInsecure }},
 }
 

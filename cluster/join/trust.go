@@ -44,6 +44,15 @@ func (r request) revoked(set string) (at int64) {
 	return at
 }
 
+// removed returns when the administrator has last revoked the cluster, or removed it from one of the clustersets that it joins, in
+// milliseconds since 1970; 0 if never. A grant that is not later is void.
+func (r request) removed() (at int64) {
+	for _, set := range slices.Concat(r.Sets(), []string{""}) {
+		at = max(at, r.revoked(set))
+	}
+	return at
+}
+
 // left returns the grant with which a cluster with this ID has left, and not published anything since;
 // zero if none has.
 func (r request) left() trust.Grant {
@@ -142,7 +151,10 @@ func (j *Operation) trust(added bool, now time.Time) (cluster.Trust, error) {
 	if i, err := j.File.Invited(); err == nil && i != nil { // SignGrant reports an error
 		invited = max(1, i.Serial)
 	}
-	grant.Serial = before.Later(now.UnixMilli(), invited)
+	grant.Serial = max(before.Later(now.UnixMilli(), invited), invited) // the clock of who invited may be ahead
+	if invited == 0 {
+		grant.Serial = max(grant.Serial, j.Plan.Removed+1)
+	}
 	if stored := j.Plan.Trust; stored != nil {
 		t = *stored
 		if g, err := t.Administrator.Grant(t.Grant); err == nil && g.Compare(last) > 0 {

@@ -82,7 +82,14 @@ func TestTrustOfAJoin(t *testing.T) {
 	require.NoError(t, err)
 	require.EqualValues(t, 1_000_000, later.Serial, "of today")
 	require.Positive(t, later.Compare(j.Plan.Left))
-	j.Plan.Trust, j.Plan.Left = &first, trust.Grant{}
+	t.Log("the clock of who has revoked the cluster, or removed it from a clusterset, was ahead")
+	j.Plan.Trust, j.Plan.Left, j.Plan.Removed = nil, trust.Grant{}, noon.Add(time.Hour).UnixMilli()
+	back, err = j.trust(true, noon)
+	require.NoError(t, err)
+	later, err = administrator.Public().Grant(back.Grant)
+	require.NoError(t, err)
+	require.Equal(t, j.Plan.Removed+1, later.Serial)
+	j.Plan.Trust, j.Plan.Removed = &first, 0
 
 	t.Log("the other clusters would refuse a grant of an earlier invitation")
 	invitee := brokertest.Key("invitee")
@@ -94,6 +101,17 @@ func TestTrustOfAJoin(t *testing.T) {
 	j.File = &broker.JoinFile{SigningKey: invitee, Administrator: administrator.Public(), Invitation: invitation}
 	_, err = j.trust(true, noon.Add(time.Second))
 	require.ErrorContains(t, err, "the join file is of 1970-01-01T00:16:39Z, and this cluster has a later grant, of 1970-01-01T00:16:40Z")
+	t.Log("the clock of who has invited the cluster was ahead")
+	invitation, err = administrator.SignInvitation(trust.Invitation{
+		Key: invitee.Public(), Cluster: "west", Gateways: 1, Serial: 5_000_000, Expires: 9_000_000,
+	})
+	require.NoError(t, err)
+	j.File.Invitation = invitation
+	back, err = j.trust(true, noon)
+	require.NoError(t, err)
+	later, err = administrator.Public().Grant(back.Grant)
+	require.NoError(t, err)
+	require.EqualValues(t, 5_000_000, later.Serial)
 	j.File = file
 
 	t.Log("what the file may not sign is not installed")

@@ -13,6 +13,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	submarinerv1 "subctl/api/submariner/v1"
+	"subctl/broker"
 	"subctl/broker/exchange"
 	"subctl/cluster"
 	"subctl/internal/wake"
@@ -94,12 +95,15 @@ func (j *Operation) unready(ctx context.Context) ([]string, error) {
 	if err := j.Member.List(ctx, gateways, client.InNamespace(cluster.Namespace)); err != nil {
 		return nil, fmt.Errorf("listing gateways: %w", err)
 	}
+	if j.Plan.Submariner.Spec.MultiActiveGatewayEnabled {
+		out = append(out, passive(gateways.Items)...)
+	}
 	out = append(out, unconnected(gateways.Items, j.Plan.Present, j.Plan.Cables)...)
 	if len(out) > 0 {
 		return out, nil
 	}
 	endpoints := &submarinerv1.EndpointList{}
-	if err := j.Broker.List(ctx, endpoints, client.InNamespace(j.Plan.Submariner.Spec.BrokerK8sRemoteNamespace)); err != nil {
+	if err := j.Broker.List(ctx, endpoints, client.InNamespace(j.publishedIn())); err != nil {
 		return nil, fmt.Errorf("listing endpoints on the broker: %w", err)
 	}
 	self := j.Plan.Submariner.Spec.ClusterID
@@ -109,6 +113,15 @@ func (j *Operation) unready(ctx context.Context) ([]string, error) {
 	return nil, nil
 }
 
+// publishedIn returns the namespace of one of the clustersets of the cluster. Its gateway publishes the same in all of them.
+func (j *Operation) publishedIn() string {
+	base := j.Plan.Submariner.Spec.BrokerK8sRemoteNamespace
+	if len(j.Plan.Grant.Sets) == 0 {
+		return base
+	}
+	return broker.NamespaceIn(base, j.Plan.Grant.Sets[0])
+}
+
 // unpublished returns a line if the gateway has not published the new key of the cluster on the
 // broker yet. Until then, its connections are the ones that it had before.
 func (j *Operation) unpublished(ctx context.Context) ([]string, error) {
@@ -116,7 +129,7 @@ func (j *Operation) unpublished(ctx context.Context) ([]string, error) {
 		return nil, nil
 	}
 	clusters := &submarinerv1.ClusterList{}
-	if err := j.Broker.List(ctx, clusters, client.InNamespace(j.Plan.Submariner.Spec.BrokerK8sRemoteNamespace)); err != nil {
+	if err := j.Broker.List(ctx, clusters, client.InNamespace(j.publishedIn())); err != nil {
 		return nil, fmt.Errorf("listing clusters on the broker: %w", err)
 	}
 	self := j.Plan.Submariner.Spec.ClusterID
@@ -208,6 +221,16 @@ func notStarted(c corev1.ContainerStatus) *corev1.ContainerStateTerminated {
 		}
 	}
 	return nil
+}
+
+// passive returns a line for each gateway that is not active.
+func passive(gateways []submarinerv1.Gateway) (out []string) {
+	for _, g := range gateways {
+		if g.Status.HAStatus != submarinerv1.HAStatusActive {
+			out = append(out, fmt.Sprintf("gateway %s is not active yet", g.Name))
+		}
+	}
+	return out
 }
 
 // unconnected returns the members to which no active gateway is connected, or an active one not

@@ -63,11 +63,11 @@ func (u *Operation) leaveBroker(ctx context.Context, hub client.Client, sub *v1a
 		return err
 	}
 	base, sets := sub.Spec.BrokerK8sRemoteNamespace, v1alpha1.ClusterSets(sub.Spec, own)
-	leaving, renewed, err := u.signLeaving(ctx, hub, sub)
+	leaving, trusted, renewed, err := u.signLeaving(ctx, hub, sub)
 	sets = slices.Compact(slices.Sorted(slices.Values(append(sets, renewed...))))
 	if err != nil {
 		u.unrevoked(sub, err.Error(), "--force")
-		return broker.RemoveMember(ctx, hub, base, sets, sub.Spec.ClusterID)
+		return broker.RemoveMember(ctx, hub, base, sets, sub.Spec.ClusterID, trusted.Administrator)
 	}
 	without, err := broker.Leave(ctx, hub, base, sets, sub.Spec.ClusterID, leaving)
 	if err != nil && !errors.Is(err, broker.ErrNotMember) {
@@ -79,25 +79,26 @@ func (u *Operation) leaveBroker(ctx context.Context, hub client.Client, sub *v1a
 	} else {
 		u.Report.Done("the grant of cluster %q is revoked", sub.Spec.ClusterID)
 	}
-	return broker.RemoveMember(ctx, hub, base, sets, sub.Spec.ClusterID)
+	return broker.RemoveMember(ctx, hub, base, sets, sub.Spec.ClusterID, trusted.Administrator)
 }
 
-// signLeaving returns the statement that the cluster has left, signed with its key. If the administrator has renewed
+// signLeaving returns the statement that the cluster has left, signed with its key, and what the cluster signs and verifies
+// with, which is zero if it cannot be read. If the administrator has renewed
 // its grant on the broker, and no gateway has taken that over yet, the statement makes the new grant void, and sets are
 // the clustersets in it: rights that remained there would pass to the next cluster with this ID.
-func (u *Operation) signLeaving(ctx context.Context, hub client.Client, sub *v1alpha1.Submariner) (token string, sets []string, err error) {
+func (u *Operation) signLeaving(ctx context.Context, hub client.Client, sub *v1alpha1.Submariner) (token string, t cluster.Trust, sets []string, err error) {
 	id := sub.Spec.ClusterID
 	stored := &corev1.Secret{}
 	if err := u.Cluster.Get(ctx, client.ObjectKey{Namespace: cluster.Namespace, Name: cluster.TrustSecret}, stored); err != nil {
-		return "", nil, fmt.Errorf("reading the signing key: %w", err)
+		return "", t, nil, fmt.Errorf("reading the signing key: %w", err)
 	}
-	t, err := cluster.ReadTrust(stored.Data)
+	t, err = cluster.ReadTrust(stored.Data)
 	if err != nil {
-		return "", nil, err
+		return "", t, nil, err
 	}
 	memory, err := kube.Optional(ctx, u.Cluster, &corev1.ConfigMap{}, client.ObjectKey{Namespace: cluster.Namespace, Name: exchange.MemoryName})
 	if err != nil {
-		return "", nil, err
+		return "", t, nil, err
 	}
 	newest := exchange.Identity{Key: t.Key, Grant: t.Grant, Administrator: t.Administrator}.Newest(memory, id)
 	account := &corev1.ServiceAccount{}
@@ -107,7 +108,7 @@ func (u *Operation) signLeaving(ctx context.Context, hub client.Client, sub *v1a
 		}
 	}
 	token, err = t.Key.SignLeaving(newest.Grant, time.Now().UnixMilli())
-	return token, sets, err
+	return token, t, sets, err
 }
 
 // unrevoked warns that the grant of the cluster stays valid, and how an administrator revokes it.

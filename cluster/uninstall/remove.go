@@ -21,12 +21,13 @@ import (
 // remove deletes the remaining objects after the nodes are clean.
 func (u *Operation) remove(ctx context.Context, r *Remains) error {
 	u.Report.Step("removing the remaining objects")
-	for _, obj := range append(r.Namespaced, &coordinationv1.Lease{
-		ObjectMeta: metav1.ObjectMeta{Name: submarinerv1.GatewayLease, Namespace: cluster.Namespace},
-	}) {
+	for _, obj := range r.Namespaced {
 		if err := u.delete(ctx, obj); err != nil {
 			return err
 		}
+	}
+	if err := u.removeLeases(ctx); err != nil {
+		return err
 	}
 	for _, kind := range writtenKinds() {
 		if err := u.Cluster.DeleteAllOf(ctx, kind, client.InNamespace(cluster.Namespace)); err != nil && !kube.NotThere(err) {
@@ -60,6 +61,22 @@ func (u *Operation) remove(ctx context.Context, r *Remains) error {
 		u.Report.Warn("the CustomResourceDefinitions are kept: %s", r.Kept)
 	}
 	u.Report.Done("%s", r.outcome())
+	return nil
+}
+
+// removeLeases deletes the Lease of the election and the Leases of the gateway nodes.
+func (u *Operation) removeLeases(ctx context.Context) error {
+	leases := &coordinationv1.LeaseList{}
+	if err := u.Cluster.List(ctx, leases, client.InNamespace(cluster.Namespace)); err != nil {
+		return fmt.Errorf("listing the leases of the gateways: %w", err)
+	}
+	for _, l := range leases.Items {
+		if l.Name == submarinerv1.GatewayLease || strings.HasPrefix(l.Name, submarinerv1.NodeLeasePrefix) {
+			if err := u.delete(ctx, &l); err != nil {
+				return err
+			}
+		}
+	}
 	return nil
 }
 

@@ -56,7 +56,7 @@ func rights(scheme *runtime.Scheme) ([]kube.Right, error) {
 		out = append(out, kube.NewRight("list", def.Spec.Group, def.Spec.Names.Plural, ""))
 	}
 	return append(out,
-		kube.NewRight("delete", coordinationv1.GroupName, "leases", cluster.Namespace),
+		kube.NewRight("list", coordinationv1.GroupName, "leases", cluster.Namespace), kube.NewRight("delete", coordinationv1.GroupName, "leases", cluster.Namespace),
 		kube.NewRight("patch", v1alpha1.GroupVersion.Group, "submariners", cluster.Namespace),
 		kube.NewRight("patch", "", "namespaces", ""), kube.NewRight("list", "", "nodes", ""), kube.NewRight("patch", "", "nodes", "")), nil
 }

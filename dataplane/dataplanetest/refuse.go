@@ -35,6 +35,8 @@ func (f *Fake) refuse(o dataplane.Object) error {
 		return refuseIf(slices.Contains(o.Local, netip.Prefix{}) || slices.Contains(o.Remote, netip.Prefix{}), "no network")
 	case dataplane.Antispoof:
 		return refuseIf(o.Table == "" || len(o.Rules()) == 0, "no name or no rules")
+	case dataplane.Returns:
+		return refuseReturns(o)
 	case dataplane.Chain:
 		return refuseIf(len(o.Name) > maxChain, "name is too long")
 	case dataplane.VXLAN:
@@ -65,12 +67,28 @@ func (f *Fake) refuse(o dataplane.Object) error {
 		return refuseIf(o.Dst != o.Dst.Masked() || !o.Dst.IsValid(), "destination has bits beyond its prefix")
 	case dataplane.Blackhole:
 		return refuseIf(o.Dst != o.Dst.Masked() || !o.Dst.IsValid(), "destination has bits beyond its prefix")
+	case dataplane.Throw:
+		return refuseIf(o.Dst != o.Dst.Masked() || !o.Dst.IsValid(), "destination has bits beyond its prefix")
 	case dataplane.Arrival:
 		return refuseIf(o.Table == 0 || len(o.Dev) > maxDevice, "no such table or device")
 	case dataplane.Rule:
 		return refuseIf(o.Table == 0, "no such table")
+	case dataplane.MarkRule:
+		return refuseIf(o.Table == 0 || o.Mark == 0 || o.Mark&^o.Mask != 0, "no such table or mark")
 	}
 	return fmt.Errorf("no such kind of object: %T", o)
+}
+
+func refuseReturns(r dataplane.Returns) error {
+	if r.Table == "" || r.Dev == "" || r.Mask == 0 {
+		return errors.New("no name, device or mask")
+	}
+	for _, g := range r.Gateways {
+		if err := errors.Join(refuseMAC(g.MAC), refuseIf(g.Mark == 0 || g.Mark&^r.Mask != 0, "mark outside the mask")); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 func refuseIf(bad bool, why string) error {

@@ -17,7 +17,7 @@ import (
 // NodeIP is the address that the node of Walk has on a device of its own.
 const NodeIP = "172.18.0.2"
 
-// Walk makes target hold random states of dataplane.GatewayOwner, one after the other, which
+// Walk makes target hold random states of dataplane.GatewayOwner, with tables of dataplane.RouteOwner.Returns, one after the other, which
 // depend on seed: any plan may follow any other. It requires that each State is reached, that
 // a second Sync finds nothing to do, and that nothing is left in the end. On a real kernel
 // the node must have the address NodeIP, and no other agent.
@@ -67,7 +67,12 @@ func randomState(r *rand.Rand) dataplane.State {
 	add(randomFilter(r)...)
 	for i := range pick(r, 0, 1, 2) {
 		add(dataplane.Rule{Priority: 100 + i, Table: pick(r, 100, 101)})
+		add(dataplane.Throw{Table: pick(r, 100, 101), Dst: netip.PrefixFrom(netip.AddrFrom4([4]byte{10, byte(100 + i), 0, 0}), 16)})
+		add(dataplane.MarkRule{Priority: 106 + i, Mark: pick[uint32](r, 1, 2), Mask: pick[uint32](r, 0x3, 0x3f), Table: pick(r, 100, 101)})
 		add(dataplane.Arrival{Priority: 103 + i, Table: pick(r, 100, 101, 150), Dev: pick(r, "eth0", "vx-submariner")})
+	}
+	if r.IntN(2) == 0 {
+		add(randomReturns(r))
 	}
 	over := ""
 	if r.IntN(4) > 0 {
@@ -78,6 +83,18 @@ func randomState(r *rand.Rand) dataplane.State {
 		add(randomCables(r, over)...)
 	}
 	return s
+}
+
+// randomReturns returns a table for the replies to connections of some gateways.
+func randomReturns(r *rand.Rand) dataplane.Object {
+	out := dataplane.Returns{Table: dataplane.RouteOwner.Returns, Dev: pick(r, "eth0", "vx-submariner"), Mask: pick[uint32](r, 0x3f, 0xff00)}
+	if r.IntN(2) == 0 {
+		out.Cables = []string{"vxlan-tunnel", "subvx-*"}
+	}
+	for i := range pick(r, 0, 1, 3) {
+		out.Gateways = append(out.Gateways, dataplane.ReturnGateway{MAC: fmt.Sprintf("02:73:f0:12:00:%02x", i), Mark: uint32(i+1) * (out.Mask & -out.Mask)})
+	}
+	return out
 }
 
 // randomCables returns a device, over another device or any, and objects that use it.

@@ -16,8 +16,7 @@ import (
 )
 
 // antispoofs is the owner's nftables table of Antispoof: everything in it is ours. Each rule has
-// a comment with its place in its chain, the numbers of rules, and of sets and chains, of the table, and the
-// fingerprint of the plan.
+// the comment that ruleComment returns.
 type antispoofs struct{ *Host }
 
 // antispoofsNeed is what the kernel must have.
@@ -68,7 +67,7 @@ func (s antispoofs) intact() (dataplane.Antispoof, bool) {
 	have := seen[0].(dataplane.Antispoof)
 	foreign := slices.Contains(have.Inner, dataplane.InnerSource{}) ||
 		slices.ContainsFunc(have.Clusters, func(n dataplane.ClusterNet) bool { return !n.Net.IsValid() }) ||
-		slices.Contains(have.Remote, netip.Prefix{}) ||
+		slices.Contains(have.Remote, netip.Prefix{}) || slices.Contains(have.Echoing, netip.Addr{}) ||
 		slices.ContainsFunc(have.Sets(), func(set dataplane.Set) bool { return slices.Contains(set.Members, netip.Prefix{}) })
 	return have, have.Seen != damaged && !foreign
 }
@@ -133,6 +132,10 @@ func alter(tx *nftables.Conn, sets map[string]*nftables.Set, have, want dataplan
 	errs = append(errs,
 		maskedElements(without(haveMasked, wantMasked), func(e []nftables.SetElement) error { return tx.SetDeleteElements(masked, e) }),
 		maskedElements(without(wantMasked, haveMasked), func(e []nftables.SetElement) error { return tx.SetAddElements(masked, e) }))
+	echo := sets[dataplane.AntispoofSetEcho]
+	errs = append(errs,
+		echoElements(without(have.Echoing, want.Echoing), func(e []nftables.SetElement) error { return tx.SetDeleteElements(echo, e) }),
+		echoElements(without(want.Echoing, have.Echoing), func(e []nftables.SetElement) error { return tx.SetAddElements(echo, e) }))
 	for name, nets := range map[string][2][]netip.Prefix{
 		dataplane.AntispoofSetEnds:   {have.Ends, want.Ends},
 		dataplane.AntispoofSetRemote: {haveRemote, wantRemote},
@@ -179,7 +182,7 @@ func addRules(tx *nftables.Conn, table *nftables.Table, w dataplane.Antispoof) {
 			place++
 			tx.AddRule(&nftables.Rule{
 				Table: table, Chain: chain, Exprs: exprs(r, sets),
-				UserData: userdata.AppendString(nil, userdata.TypeComment, antispoofComment(place, len(rules), len(setNames(w))+len(chains), w.Fingerprint())),
+				UserData: userdata.AppendString(nil, userdata.TypeComment, ruleComment(place, len(rules), len(setNames(w))+len(chains), w.Fingerprint())),
 			})
 		}
 	}
@@ -193,6 +196,9 @@ func setNames(a dataplane.Antispoof) []string {
 	}
 	if len(a.Clusters) > 0 {
 		names = append(names, dataplane.AntispoofSetClusters)
+	}
+	if len(a.Echoing) > 0 {
+		names = append(names, dataplane.AntispoofSetEcho)
 	}
 	if _, masked := a.RemoteSets(); len(masked) > 0 {
 		names = append(names, dataplane.AntispoofSetMasked)
@@ -208,12 +214,6 @@ func missing(names, others []string) []string {
 	return slices.DeleteFunc(slices.Clone(names), func(name string) bool { return slices.Contains(others, name) })
 }
 
-// antispoofComment returns the comment of rule number place of its chain, in a table of so many rules that
-// holds some sets and chains. The kernel lists chains in the order in which they were created.
-func antispoofComment(place, all, holds int, fingerprint string) string {
-	return fmt.Sprintf("%d/%d %d %s", place, all, holds, fingerprint)
-}
-
 func addChain(tx *nftables.Conn, table *nftables.Table, name string) *nftables.Chain {
 	hook, priority := dataplane.AntispoofHook(name)
 	if hook == "" {
@@ -225,7 +225,7 @@ func addChain(tx *nftables.Conn, table *nftables.Table, name string) *nftables.C
 
 var nftHooks = map[string]*nftables.ChainHook{
 	"prerouting": nftables.ChainHookPrerouting, "input": nftables.ChainHookInput,
-	"forward": nftables.ChainHookForward, "postrouting": nftables.ChainHookPostrouting,
+	"forward": nftables.ChainHookForward, "output": nftables.ChainHookOutput, "postrouting": nftables.ChainHookPostrouting,
 }
 
 // setsOf returns all sets that the table may have, by name.
@@ -235,6 +235,8 @@ func setsOf(table *nftables.Table) map[string]*nftables.Set {
 		KeyType: nftables.MustConcatSetType(nftables.TypeIPAddr, nftables.TypeIPAddr, nftables.TypeIPAddr),
 	}, dataplane.AntispoofSetMasked: {
 		Table: table, Name: dataplane.AntispoofSetMasked, KeyType: nftables.MustConcatSetType(nftables.TypeIPAddr, nftables.TypeIPAddr),
+	}, dataplane.AntispoofSetEcho: {
+		Table: table, Name: dataplane.AntispoofSetEcho, KeyType: nftables.MustConcatSetType(nftables.TypeIPAddr, nftables.TypeIPAddr),
 	}, dataplane.AntispoofSetWays: {
 		Table: table, Name: dataplane.AntispoofSetWays, Dynamic: true, HasTimeout: true, Timeout: dataplane.AntispoofWays,
 		Size: dataplane.AntispoofWaysSize, KeyType: nftables.MustConcatSetType(nftables.TypeIPAddr, nftables.TypeIFIndex),
@@ -257,6 +259,20 @@ func maskedElements(nets []netip.Prefix, do func([]nftables.SetElement) error) e
 		var out []nftables.SetElement
 		for _, n := range batch {
 			out = append(out, nftables.SetElement{Key: slices.Concat(n.Addr().AsSlice(), dataplane.NetMask(n.Bits()).AsSlice())})
+		}
+		if err := do(out); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// echoElements calls do with elements of the set "echo", some at a time.
+func echoElements(ips []netip.Addr, do func([]nftables.SetElement) error) error {
+	for batch := range slices.Chunk(ips, nftBatch) {
+		var out []nftables.SetElement
+		for _, ip := range batch {
+			out = append(out, nftables.SetElement{Key: slices.Concat(ip.AsSlice(), ip.AsSlice())})
 		}
 		if err := do(out); err != nil {
 			return err

@@ -16,10 +16,19 @@ import (
 // etherTypeIPv4 is the EtherType of IPv4 (IEEE 802).
 const etherTypeIPv4 = 0x0800
 
+// csumOffset is the offset of the checksum in the header of IPv4.
+const csumOffset = 10
+
 // exprs returns the expressions of a rule.
 func exprs(r dataplane.AntispoofRule, sets map[string]*nftables.Set) (out []expr.Any) {
 	for _, m := range r.Matches {
 		out = append(out, matchExprs(m, sets)...)
+	}
+	if r.Source.IsValid() {
+		out = append(out, &expr.Immediate{Register: unix.NFT_REG_1, Data: r.Source.AsSlice()}, &expr.Payload{
+			OperationType: expr.PayloadWrite, SourceRegister: unix.NFT_REG_1, Base: expr.PayloadBaseNetworkHeader, Offset: srcOffset, Len: 4,
+			CsumType: expr.CsumTypeInet, CsumOffset: csumOffset, CsumFlags: unix.NFT_PAYLOAD_L4CSUM_PSEUDOHDR,
+		})
 	}
 	switch {
 	case r.Jump != "":
@@ -78,6 +87,13 @@ func matchExprs(m dataplane.Match, sets map[string]*nftables.Set) []expr.Any {
 	case m.NexthopIn != "":
 		s := sets[m.NexthopIn]
 		return []expr.Any{&expr.Rt{Register: reg, Key: expr.RtNexthop4}, &expr.Lookup{SourceRegister: reg, SetName: s.Name, SetID: s.ID}}
+	case m.SameIn != "":
+		s := sets[m.SameIn]
+		return []expr.Any{
+			&expr.Payload{DestRegister: unix.NFT_REG32_00, Base: expr.PayloadBaseNetworkHeader, Offset: srcOffset, Len: 4},
+			&expr.Payload{DestRegister: unix.NFT_REG32_01, Base: expr.PayloadBaseNetworkHeader, Offset: dstOffset, Len: 4},
+			&expr.Lookup{SourceRegister: reg, SetName: s.Name, SetID: s.ID},
+		}
 	case m.MaskedBits != 0:
 		s, mask := sets[dataplane.AntispoofSetMasked], dataplane.NetMask(m.MaskedBits).AsSlice()
 		return []expr.Any{

@@ -3,7 +3,6 @@
 package kernel
 
 import (
-	"fmt"
 	"iter"
 	"net"
 	"net/netip"
@@ -12,58 +11,22 @@ import (
 	"subctl/dataplane"
 	"subctl/dataplane/kernel/netlink"
 
-	"github.com/google/nftables/userdata"
 	"github.com/vishvananda/netlink/nl"
 	"golang.org/x/sys/unix"
 )
 
 // read returns the table. Elements that no plan has are zero.
 func (s antispoofs) read() (dataplane.Antispoof, error) {
-	o := dataplane.Antispoof{Table: s.owner.Antispoof, Seen: damaged}
-	holds, err := s.tableHolds(s.owner.Antispoof)
-	if err != nil {
+	o := dataplane.Antispoof{Table: s.owner.Antispoof}
+	var err error
+	o.Seen, err = s.tableFingerprint(o.Table, func(chain string) bool {
+		hook, _ := dataplane.AntispoofHook(chain)
+		return hook != ""
+	})
+	if err != nil || o.Seen == damaged {
 		return o, err
-	}
-	msgs, err := s.nft(unix.NFT_MSG_GETRULE, unix.NLM_F_DUMP, unix.NFTA_RULE_TABLE, o.Table)
-	if err != nil {
-		return o, err
-	}
-	intact, place := holds >= 0 && len(msgs) > 0, map[string]int{}
-	for i, m := range msgs {
-		said, chain := "", ""
-		for t, v := range netlink.Attrs(m[nl.SizeofNfgenmsg:]) {
-			switch t {
-			case unix.NFTA_RULE_USERDATA:
-				said, _ = userdata.GetString(v, userdata.TypeComment)
-			case unix.NFTA_RULE_CHAIN:
-				chain = netlink.Text(v)
-			}
-		}
-		var fingerprint string
-		place[chain]++
-		_, err := fmt.Sscanf(said, antispoofComment(place[chain], len(msgs), holds, "")+"%s", &fingerprint)
-		intact = intact && err == nil && (i == 0 || fingerprint == o.Seen)
-		o.Seen = fingerprint
-	}
-	for name := range place {
-		ok, err := s.hooked(name)
-		if err != nil {
-			return o, netlink.OrGone(err)
-		}
-		intact = intact && ok
-	}
-	if !intact {
-		o.Seen = damaged
-		return o, nil
 	}
 	return o, s.readSets(&o)
-}
-
-// hooked reports whether a chain is hooked as planned, and accepts what no rule drops.
-func (s antispoofs) hooked(name string) (bool, error) {
-	hooked, accepts, err := s.tableChain(s.owner.Antispoof, name)
-	want, _ := dataplane.AntispoofHook(name)
-	return accepts && hooked == (want != ""), err
 }
 
 // readSets reads the elements of the sets. A set that does not exist has none.
@@ -99,6 +62,10 @@ func (s antispoofs) readSets(o *dataplane.Antispoof) error {
 	for _, c := range readClusters(msgs) {
 		o.Clusters = append(o.Clusters, c.ClusterNet)
 	}
+	if msgs, err = read(dataplane.AntispoofSetEcho); err != nil {
+		return err
+	}
+	o.Echoing = readEcho(msgs)
 	msgs, err = read(dataplane.AntispoofSetInner)
 	o.Inner = readInner(msgs)
 	return err
@@ -116,6 +83,19 @@ func readInner(msgs [][]byte) (out []dataplane.InnerSource) {
 		out = append(out, s)
 	}
 	slices.SortFunc(out, dataplane.InnerSource.Compare)
+	return out
+}
+
+// readEcho returns the elements of the set "echo", sorted. An element that no plan can have is zero.
+func readEcho(msgs [][]byte) (out []netip.Addr) {
+	for key := range keys(msgs) {
+		var ip netip.Addr
+		if len(key) == 8 && [4]byte(key[:4]) == [4]byte(key[4:]) {
+			ip = netip.AddrFrom4([4]byte(key[:4]))
+		}
+		out = append(out, ip)
+	}
+	slices.SortFunc(out, netip.Addr.Compare)
 	return out
 }
 

@@ -26,6 +26,8 @@ func antispoof() dataplane.Antispoof {
 		Remote:      []netip.Prefix{cidr("10.1.0.0/16"), cidr("10.2.0.0/16")}, In: []string{"vxlan-tunnel", "subvx-*"}, Usual: []string{"vxlan-tunnel"}, Closed: dataplane.Range{Min: 32780, Max: 32783}, ClosedOn: []string{"vxlan-tunnel", "subvx-*"},
 		Out: []string{"vxlan-tunnel", "subvx-*"}, Own: []netip.Prefix{cidr("10.0.0.0/16"), cidr("10.8.0.0/14"), cidr("241.0.0.1/32")},
 		Apart:    []string{"vxlan-tunnel", "subvx-*"},
+		Echoes:   []dataplane.Echo{{Dev: "vxlan-tunnel", Port: 4505, Own: ip("241.0.0.1")}, {Dev: "subvx-*", Port: 4505}},
+		Echoing:  []netip.Addr{ip("241.0.0.3"), ip("241.0.0.4")},
 		Clusters: []dataplane.ClusterNet{{Net: cidr("10.1.0.0/16"), Cluster: "west"}, {Net: cidr("10.2.0.0/16"), Cluster: "north"}, {Net: cidr("10.3.0.0/16")}, {Net: cidr("172.18.0.3/32"), Cluster: "west"}},
 	}
 }
@@ -46,6 +48,9 @@ func TestAntispoof(t *testing.T) {
 		`oifname "subvx-*" ip saddr != 10.8.0.0/14 ip saddr != 10.0.0.0/16 ip saddr != 241.0.0.1 ip saddr != @own jump drop-destination comment`,
 		`iifname "subvx-*" ip daddr != 10.8.0.0/14 ip daddr != 10.0.0.0/16 ip daddr != 241.0.0.1 ip daddr != @own jump drop-source comment`,
 		`iifname "vxlan-tunnel" jump apart comment`, `oifname "vxlan-tunnel" jump drop-source comment`,
+		`ip saddr 241.0.0.1 iifname "vxlan-tunnel" jump returned comment`, `iifname "vxlan-tunnel" udp dport 4505 ip daddr 241.0.0.1 ip saddr set 241.255.255.254 accept comment`,
+		`iifname "vxlan-tunnel" udp dport 4505 ip daddr 241.0.0.0/8 ip saddr . ip daddr @echo accept comment`, `oifname "vxlan-tunnel" udp dport 4505 ip daddr 241.0.0.0/8 ip saddr . ip daddr @echo accept comment`,
+		`iifname "subvx-*" oifname "subvx-*" udp dport 4505 accept comment`,
 		"ip saddr @clusters drop comment", "ip daddr @clusters drop comment", "rt ip nexthop @clusters drop comment",
 		`10.1.0.0/16 counter packets 0 bytes 0 comment "west"`,
 		"type filter hook postrouting priority 300; policy accept;", "tcp dport 32780-32783 jump closed comment", "@masked drop comment",
@@ -73,6 +78,9 @@ func TestAntispoof(t *testing.T) {
 		"inner added":        "nft 'add element ip " + table + " inner { 172.18.0.9 . 10.1.0.0 . 255.255.0.0 }'",
 		"inner odd":          "nft 'add element ip " + table + " inner { 172.18.0.8 . 10.1.0.0 . 255.0.255.0 }'",
 		"inner host":         "nft 'add element ip " + table + " inner { 172.18.0.8 . 10.1.0.1 . 255.255.0.0 }'",
+		"echo flushed":       "nft flush set ip " + table + " echo",
+		"echo added":         "nft 'add element ip " + table + " echo { 241.0.0.9 . 241.0.0.9 }'",
+		"echo odd":           "nft 'add element ip " + table + " echo { 241.0.0.9 . 241.0.0.8 }'",
 		"clusters flushed":   "nft flush set ip " + table + " clusters",
 		"cluster added":      "nft 'add element ip " + table + " clusters { 10.9.0.0/16 }'",
 		"cluster odd":        "nft 'add element ip " + table + " clusters { 10.9.0.1-10.9.1.7 }'",

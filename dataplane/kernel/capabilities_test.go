@@ -39,7 +39,7 @@ func TestMain(m *testing.M) {
 
 // everyKind holds an object of each kind, except IPsec.
 func everyKind() []dataplane.Object {
-	return append(one(), dataplane.Sources{
+	return append(one(), returnsOf(1), dataplane.Sources{
 		Table: dataplane.GatewayOwner.NFTable, Local: []netip.Prefix{cidr("10.0.0.0/16")}, Remote: []netip.Prefix{cidr("10.1.0.0/16")},
 	})
 }
@@ -51,7 +51,9 @@ func work() error {
 		return fmt.Errorf("opening a socket for pings: %w", err)
 	}
 	defer unix.Close(s)
-	h, err := New(dataplane.GatewayOwner)
+	owner := dataplane.GatewayOwner
+	owner.Returns = dataplane.RouteOwner.Returns
+	h, err := New(owner)
 	if err != nil {
 		return err
 	}

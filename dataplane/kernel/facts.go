@@ -18,7 +18,8 @@ import (
 // ReadFacts returns the facts about the node, read in the calling thread's network
 // namespace. A node without a default route has no Device, MTU and PrivateIP.
 func ReadFacts() (f dataplane.Facts, err error) {
-	f.WireGuard, f.IPsec = wireGuardEngine(), ipsecEngine()
+	f.WireGuard, f.IPsec, f.Resilient = wireGuardEngine(), ipsecEngine(), resilientGroups()
+	f.HashPolicy = hashPolicy()
 	h, err := vnl.NewHandle(unix.NETLINK_ROUTE)
 	if err != nil {
 		return f, fmt.Errorf("opening netlink socket: %w", err)

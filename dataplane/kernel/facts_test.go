@@ -3,6 +3,7 @@
 package kernel
 
 import (
+	"fmt"
 	"net/netip"
 	"os"
 	"path/filepath"
@@ -22,7 +23,8 @@ func readFacts(t *testing.T, ns *nstest.NS) (f dataplane.Facts) {
 		require.NoError(t, err)
 	})
 	f.WireGuard, f.IPsec = dataplane.Engine{}, dataplane.Engine{} // tested where they are used
-	f.Resolvers = nil                                             // of the machine
+	f.Resolvers, f.Resilient = nil, false                         // of the machine
+	f.HashPolicy = nil                                            // see TestHashPolicy
 	return f
 }
 
@@ -111,4 +113,17 @@ func TestCheck(t *testing.T) {
 	ns := nstest.New(t, "node")
 	_, err := ns.Try("ip nexthop list")
 	ns.Do(func() { require.Equal(t, err == nil, Check() == nil) })
+}
+
+// The policy is that of the network namespace.
+func TestHashPolicy(t *testing.T) {
+	ns := nstest.New(t, "node")
+	for _, want := range []int{0, 1} {
+		ns.Run(fmt.Sprintf("sysctl -qw net.ipv4.fib_multipath_hash_policy=%d", want))
+		ns.Do(func() {
+			f, err := ReadFacts()
+			require.NoError(t, err)
+			require.Equal(t, &want, f.HashPolicy)
+		})
+	}
 }

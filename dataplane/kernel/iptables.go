@@ -31,7 +31,7 @@ type iptables struct {
 
 	locked lockout
 
-	sourcesSeen, antispoofSeen nftSeen
+	sourcesSeen, antispoofSeen, returnsSeen nftSeen
 }
 
 func newIPTables(c *netlink.Conn) (*iptables, error) {

@@ -106,8 +106,10 @@ func one() []dataplane.Object {
 		dataplane.Blackhole{Table: dataplane.CableTable, Dst: cidr("10.1.0.0/16")},
 		dataplane.Blackhole{Table: dataplane.CableTable, Dst: cidr("10.9.0.0/16")},
 		dataplane.Route{Table: dataplane.CableTable + 1, Dst: cidr("10.2.0.0/16"), Group: 0x1f000002},
+		dataplane.Throw{Table: dataplane.CableTable, Dst: cidr("10.7.0.0/16")},
 		dataplane.Route{Table: dataplane.CableTable, Dst: cidr("0.0.0.0/0"), Group: 0x1f000002},
 		dataplane.Rule{Priority: dataplane.CablePriority, Table: dataplane.CableTable},
+		dataplane.MarkRule{Priority: 105, Mark: 1, Mask: 0x3f, Table: dataplane.CableTable},
 		dataplane.Arrival{Priority: dataplane.ArrivalPriority, Dev: "notyet0", Table: dataplane.IntraTable},
 	}
 }
@@ -147,6 +149,8 @@ func fingerprints(s dataplane.State) (out []string) {
 			out = append(out, o.Key().Name+" "+o.Hook+" "+o.Fingerprint())
 		case dataplane.Antispoof:
 			out = append(out, fmt.Sprint(o.Table, o.Fingerprint(), o.Inner, o.Ends, o.Remote, o.Own))
+		case dataplane.Returns:
+			out = append(out, o.Table+" "+o.Fingerprint())
 		default:
 			out = append(out, o.String())
 		}

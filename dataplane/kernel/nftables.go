@@ -11,6 +11,7 @@ import (
 	"subctl/dataplane/kernel/netlink"
 
 	"github.com/google/nftables"
+	"github.com/google/nftables/userdata"
 	mdlayher "github.com/mdlayher/netlink"
 	"github.com/vishvananda/netlink/nl"
 	"golang.org/x/sys/unix"
@@ -158,4 +159,52 @@ func (h *Host) tableChain(table, name string) (hooked, accepts bool, err error) 
 		}
 	}
 	return hooked, accepts, nil
+}
+
+// ruleComment returns the comment of rule number place of its chain, in a table of so many rules that
+// holds some sets and chains. The kernel lists chains in the order in which they were created.
+func ruleComment(place, all, holds int, fingerprint string) string {
+	return fmt.Sprintf("%d/%d %d %s", place, all, holds, fingerprint)
+}
+
+// tableFingerprint returns the fingerprint of the plan of a table, by the comments of its rules; "damaged" if
+// rules, chains or sets were added or removed, or if a chain is hooked otherwise than planned or drops
+// packets for which no rule decides.
+func (h *Host) tableFingerprint(table string, planned func(chain string) (hooked bool)) (string, error) {
+	holds, err := h.tableHolds(table)
+	if err != nil {
+		return damaged, err
+	}
+	msgs, err := h.nft(unix.NFT_MSG_GETRULE, unix.NLM_F_DUMP, unix.NFTA_RULE_TABLE, table)
+	if err != nil {
+		return damaged, err
+	}
+	seen, intact, place := "", holds >= 0 && len(msgs) > 0, map[string]int{}
+	for i, m := range msgs {
+		said, chain := "", ""
+		for t, v := range netlink.Attrs(m[nl.SizeofNfgenmsg:]) {
+			switch t {
+			case unix.NFTA_RULE_USERDATA:
+				said, _ = userdata.GetString(v, userdata.TypeComment)
+			case unix.NFTA_RULE_CHAIN:
+				chain = netlink.Text(v)
+			}
+		}
+		var fingerprint string
+		place[chain]++
+		_, err := fmt.Sscanf(said, ruleComment(place[chain], len(msgs), holds, "")+"%s", &fingerprint)
+		intact = intact && err == nil && (i == 0 || fingerprint == seen)
+		seen = fingerprint
+	}
+	for name := range place {
+		hooked, accepts, err := h.tableChain(table, name)
+		if err != nil {
+			return damaged, netlink.OrGone(err)
+		}
+		intact = intact && accepts && hooked == planned(name)
+	}
+	if !intact {
+		return damaged, nil
+	}
+	return seen, nil
 }

@@ -23,6 +23,7 @@ func routeAgent(t testing.TB) dataplane.State {
 		},
 		dataplane.Antispoof{Table: "submariner-route-antispoof", Ports: []int{dataplane.IntraPort}},
 		dataplane.Sources{Table: "submariner-route", Local: []netip.Prefix{cidr("10.0.0.0/16")}, Remote: []netip.Prefix{cidr("10.1.0.0/16")}},
+		returnsOf(1),
 		dataplane.VXLAN{
 			Name: dev, MAC: mac, VNI: dataplane.IntraVNI, Local: ip("172.18.0.2"), Port: dataplane.IntraPort, MTU: 1450,
 			Conf: dataplane.Conf{RPFilter: 2},
@@ -34,6 +35,8 @@ func routeAgent(t testing.TB) dataplane.State {
 		dataplane.Group{ID: 0x2f000001, Members: []dataplane.Member{{ID: 0x20000001, Weight: 1}}},
 		dataplane.Route{Table: dataplane.IntraTable, Dst: cidr("10.1.0.0/16"), Group: 0x2f000001},
 		dataplane.Rule{Priority: dataplane.IntraPriority, Table: dataplane.IntraTable},
+		dataplane.Route{Table: dataplane.ReturnTable + 1, Dst: cidr("0.0.0.0/0"), Group: 0x2f000001},
+		dataplane.MarkRule{Priority: dataplane.ReturnPriority, Mark: 1, Mask: dataplane.ReturnMask, Table: dataplane.ReturnTable + 1},
 	)
 }
 
@@ -55,7 +58,9 @@ ip route add 10.9.0.0/16 via 172.18.0.3 table 100
 ip route add 10.9.0.0/16 nhid 1 table 101 proto 171
 ip route add 10.9.0.0/16 nhid 1 table 110 proto 170
 ip route add 10.9.0.0/16 nhid 1 table 300 proto 170
-ip rule add pref 99 lookup 100
+ip route add 10.9.0.0/16 via 172.18.0.3 table 161
+ip rule add pref 98 fwmark 0x1/0x3f lookup 161
+ip rule add pref 99 fwmark 0x1/0x3f lookup 99
 ip rule add pref 100 lookup 99
 ip rule add pref 110 lookup 100
 ip rule add pref 32000 fwmark 1 lookup 100
@@ -65,6 +70,8 @@ iptables -t nat -N XSUBMARINER-GW-X && iptables -t nat -A POSTROUTING -s 10.0.0.
 ipset create SUBMARINER hash:net && ipset add SUBMARINER 10.9.0.0/16
 ipset create KUBE hash:ip && ipset add KUBE 10.9.0.1
 nft add table ip submariner && nft 'add chain ip submariner postrouting { type nat hook postrouting priority 50; }' && nft add rule ip submariner postrouting return
+nft add table inet submariner-route-return && nft 'add chain inet submariner-route-return prerouting { type filter hook prerouting priority -150; }'
+nft add table ip submariner-route-returns && nft add chain ip submariner-route-returns reply && nft add rule ip submariner-route-returns reply accept
 nft add table inet submariner-route && nft 'add set inet submariner-route remote { type ipv4_addr; }'
 `
 

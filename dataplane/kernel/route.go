@@ -43,7 +43,7 @@ func (s routes) list() (out []dataplane.Object, err error) {
 	return out, nil
 }
 
-// each calls f for each route of ours in a table: a Route or a Blackhole. A route with
+// each calls f for each route of ours in a table: a Route, a Blackhole or a Throw. A route with
 // settings that a plan cannot express (a metric, a device instead of a group) has group 0.
 func (s routes) each(table uint32, f func(msg []byte, o dataplane.Object)) error {
 	q := rtmsg(unix.AF_INET)
@@ -90,15 +90,19 @@ func (s routes) each(table uint32, f func(msg []byte, o dataplane.Object)) error
 			f(m, dataplane.Blackhole{Table: r.Table, Dst: r.Dst})
 			continue
 		}
+		if msg.Type == unix.RTN_THROW && metric == 0 && msg.Tos == 0 {
+			f(m, dataplane.Throw{Table: r.Table, Dst: r.Dst})
+			continue
+		}
 		f(m, r)
 	}
 	return nil
 }
 
 func (s routes) put(old, want dataplane.Object) error {
-	if b, ok := want.(dataplane.Blackhole); ok {
-		if err := s.conn.Change(unix.RTM_NEWROUTE, netlink.Create, s.blackhole(b)); err != nil && !errors.Is(err, unix.EEXIST) {
-			return fmt.Errorf("adding blackhole %v table %d: %w", b.Dst, b.Table, err)
+	if m := s.nowhere(want); m != nil {
+		if err := s.conn.Change(unix.RTM_NEWROUTE, netlink.Create, m); err != nil && !errors.Is(err, unix.EEXIST) {
+			return fmt.Errorf("adding route (%v): %w", want, err)
 		}
 		return nil
 	}
@@ -122,9 +126,9 @@ func (s routes) put(old, want dataplane.Object) error {
 }
 
 func (s routes) del(old dataplane.Object) error {
-	if b, ok := old.(dataplane.Blackhole); ok {
-		if err := netlink.OrGone(s.conn.Change(unix.RTM_DELROUTE, 0, s.blackhole(b))); err != nil {
-			return fmt.Errorf("removing blackhole %v table %d: %w", b.Dst, b.Table, err)
+	if m := s.nowhere(old); m != nil {
+		if err := netlink.OrGone(s.conn.Change(unix.RTM_DELROUTE, 0, m)); err != nil {
+			return fmt.Errorf("removing route (%v): %w", old, err)
 		}
 		return nil
 	}
@@ -166,13 +170,27 @@ func identity(m []byte) []byte {
 	return b
 }
 
-// blackhole returns the message that adds or removes a Blackhole.
-func (s routes) blackhole(h dataplane.Blackhole) []byte {
-	msg := rtmsg(netlink.Family(h.Dst.Addr()))
-	msg.Dst_len, msg.Protocol, msg.Type = uint8(h.Dst.Bits()), s.owner.Protocol, unix.RTN_BLACKHOLE
-	b := netlink.PutU32(msg.Serialize(), unix.RTA_TABLE, uint32(h.Table))
-	b = netlink.PutAttr(b, unix.RTA_DST, h.Dst.Addr().AsSlice())
-	return netlink.PutU32(b, unix.RTA_PRIORITY, dataplane.BlackholeMetric)
+// nowhere returns the message that adds or removes a Blackhole or a Throw; nil for a Route.
+func (s routes) nowhere(o dataplane.Object) []byte {
+	var dst netip.Prefix
+	var table, metric int
+	var typ uint8
+	switch o := o.(type) {
+	case dataplane.Blackhole:
+		dst, table, typ, metric = o.Dst, o.Table, unix.RTN_BLACKHOLE, dataplane.BlackholeMetric
+	case dataplane.Throw:
+		dst, table, typ = o.Dst, o.Table, unix.RTN_THROW
+	default:
+		return nil
+	}
+	msg := rtmsg(netlink.Family(dst.Addr()))
+	msg.Dst_len, msg.Protocol, msg.Type = uint8(dst.Bits()), s.owner.Protocol, typ
+	b := netlink.PutU32(msg.Serialize(), unix.RTA_TABLE, uint32(table))
+	b = netlink.PutAttr(b, unix.RTA_DST, dst.Addr().AsSlice())
+	if metric != 0 {
+		b = netlink.PutU32(b, unix.RTA_PRIORITY, uint32(metric))
+	}
+	return b
 }
 
 func (s routes) message(r dataplane.Route) []byte {

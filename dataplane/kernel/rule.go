@@ -22,14 +22,18 @@ type rules struct{ *Host }
 type rule struct {
 	priority, table int
 	dev             string // only packets that arrive on it; empty for all
+	mark, mask      uint32 // only packets with these bits in the mark
 	odd             bool
 	msg             []byte
 }
 
 // object returns the rule as a plan has it.
 func (r rule) object() dataplane.Object {
-	if r.dev != "" {
+	switch {
+	case r.dev != "":
 		return dataplane.Arrival{Priority: r.priority, Dev: r.dev, Table: r.table}
+	case r.mask != 0:
+		return dataplane.MarkRule{Priority: r.priority, Mark: r.mark, Mask: r.mask, Table: r.table}
 	}
 	return dataplane.Rule{Priority: r.priority, Table: r.table}
 }
@@ -53,6 +57,10 @@ func (s rules) all() (out []rule, err error) {
 				r.table = int(netlink.U32(v))
 			case nl.FRA_IIFNAME:
 				r.dev = netlink.Text(v)
+			case nl.FRA_FWMARK:
+				r.mark = netlink.U32(v)
+			case nl.FRA_FWMASK:
+				r.mask = netlink.U32(v)
 			case nl.FRA_SUPPRESS_PREFIXLEN, nl.FRA_SUPPRESS_IFGROUP:
 				r.odd = r.odd || int32(netlink.U32(v)) != -1 // -1 is "off"
 			case nl.FRA_PROTOCOL, nl.FRA_PAD:
@@ -60,6 +68,7 @@ func (s rules) all() (out []rule, err error) {
 				r.odd = true
 			}
 		}
+		r.odd = r.odd || r.mask != 0 && (r.mark == 0 || r.dev != "")
 		if s.owner.Priorities.Has(uint32(r.priority)) && anybodys(func(o dataplane.Owner) bool { return o.Tables.Has(uint32(r.table)) }) {
 			out = append(out, r)
 		}
@@ -97,6 +106,8 @@ func (s rules) put(old, want dataplane.Object) error {
 	switch o := want.(type) {
 	case dataplane.Arrival:
 		w = rule{priority: o.Priority, table: o.Table, dev: o.Dev}
+	case dataplane.MarkRule:
+		w = rule{priority: o.Priority, table: o.Table, mark: o.Mark, mask: o.Mask}
 	case dataplane.Rule:
 		w = rule{priority: o.Priority, table: o.Table}
 	}
@@ -107,6 +118,9 @@ func (s rules) put(old, want dataplane.Object) error {
 	m = netlink.PutAttr(m, nl.FRA_PROTOCOL, []byte{s.owner.Protocol})
 	if w.dev != "" {
 		m = netlink.PutString(m, nl.FRA_IIFNAME, w.dev)
+	}
+	if w.mask != 0 {
+		m = netlink.PutU32(netlink.PutU32(m, nl.FRA_FWMARK, w.mark), nl.FRA_FWMASK, w.mask)
 	}
 	// EEXIST: the wanted rule exists.
 	if err := s.conn.Change(unix.RTM_NEWRULE, netlink.Create, m); err != nil && !errors.Is(err, unix.EEXIST) {

@@ -47,7 +47,7 @@ func (k *Kubeconfig) ClientWith(ctx context.Context, name string, wrap transport
 		return nil, err
 	}
 	cfg.Wrap(wrap)
-	cfg.QPS, cfg.Burst = 100, 200 // the default of 5 requests a second would take longer than all the rest
+	cfg.QPS = -1 // no limit: a command makes few requests at a time, and a broker may have 1,000 clustersets
 	c, err := k.Connect(ctx, cfg)
 	if err != nil {
 		current, _ := k.contextName() // readable: RestConfigFor has read it
@@ -113,7 +113,7 @@ func (k *Kubeconfig) MemberSide(ctx context.Context) (cluster.Side, error) {
 	if err != nil {
 		return cluster.Side{}, err
 	}
-	cfg.QPS, cfg.Burst = 100, 200 // the default of 5 requests a second would take longer than all the rest
+	cfg.QPS = -1 // no limit: a command makes few requests at a time, and a broker may have 1,000 clustersets
 	side, err := k.side(ctx, cfg)
 	if err != nil {
 		name, _ := k.contextName() // readable: RestConfig has read it

@@ -3,7 +3,6 @@ package look
 import (
 	"context"
 	"errors"
-	"fmt"
 
 	corev1 "k8s.io/api/core/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -13,6 +12,7 @@ import (
 	"subctl/broker"
 	"subctl/broker/exchange"
 	"subctl/cable"
+	"subctl/internal/kube"
 	"subctl/internal/words"
 	"subctl/policy"
 	"subctl/policy/catalog"
@@ -51,24 +51,24 @@ func ReadBrokerPolicies(ctx context.Context, c client.Client, b *v1alpha1.Broker
 	return catalog.OfBroker(b.Spec, sets), nil
 }
 
-// readSets reads the objects of each clusterset of a broker.
+// readSets reads the objects of each clusterset of a broker, of some at a time.
 func readSets(ctx context.Context, c client.Reader, base string, read func(context.Context, client.Reader, string) (catalog.Objects, error)) ([]catalog.Set, error) {
-	var namespaces corev1.NamespaceList
-	if err := c.List(ctx, &namespaces, client.HasLabels{submarinerv1.ClusterSetLabel}); err != nil {
-		return nil, fmt.Errorf("reading the broker's clustersets: %w", err)
+	names, err := broker.SetNames(ctx, c, base)
+	if err != nil {
+		return nil, err
 	}
 	var sets []catalog.Set
-	for _, ns := range namespaces.Items {
-		set := ns.Labels[submarinerv1.ClusterSetLabel]
-		if ns.Name != broker.NamespaceIn(base, set) {
-			continue
-		}
-		o, err := read(ctx, c, ns.Name)
-		if err != nil {
-			return nil, err
-		}
+	for _, set := range names {
+		sets = append(sets, catalog.Set{Name: set, Namespace: broker.NamespaceIn(base, set)})
+	}
+	err = kube.ForEach(sets, func(i int, set catalog.Set) error {
+		o, err := read(ctx, c, set.Namespace)
 		o.Policies, o.Clusters, o.Endpoints = exchange.InClusters(o.Policies), exchange.InClusters(o.Clusters), exchange.InClusters(o.Endpoints)
-		sets = append(sets, catalog.Set{Name: set, Namespace: ns.Name, Objects: o})
+		sets[i].Objects = o
+		return err
+	})
+	if err != nil {
+		return nil, err
 	}
 	return sets, nil
 }

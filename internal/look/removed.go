@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"sync"
 
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -28,7 +29,7 @@ func ReadRemoved(ctx context.Context, r client.Reader, s *Site) error {
 		all, err = stated(ctx, r, s)
 	}
 	for _, removal := range all {
-		if _, member := s.Members.Cluster(removal.Cluster); !member { // else it has joined again
+		if _, member := s.Members.Cluster(removal.Cluster); !member || removal.Cluster == s.Members.Keeper { // else it has joined again
 			s.Removed = append(s.Removed, removal)
 		}
 	}
@@ -47,17 +48,28 @@ func remembered(ctx context.Context, r client.Reader) ([]exchange.Removal, error
 // stated returns what a broker states.
 func stated(ctx context.Context, r client.Reader, s *Site) (out []exchange.Removal, err error) {
 	administrator := s.Brokers[0].Annotations[broker.AdministratorAnnotation]
-	_, err = readSets(ctx, r, s.Brokers[0].Namespace, func(ctx context.Context, r client.Reader, namespace string) (catalog.Objects, error) {
+	var mu sync.Mutex
+	found := map[string][]exchange.Removal{} // by namespace
+	sets, err := readSets(ctx, r, s.Brokers[0].Namespace, func(ctx context.Context, r client.Reader, namespace string) (catalog.Objects, error) {
 		var clusters submarinerv1.ClusterList
 		err := listIn(ctx, r, &clusters, namespace, "clusters")
 		for i := range clusters.Items {
 			c := &clusters.Items[i]
 			removal, ok := exchange.RemovalOf(c, administrator)
-			if exchange.IsRemoved(c) && ok && !slices.ContainsFunc(out, func(o exchange.Removal) bool { return o.Cluster == c.Name }) {
-				out = append(out, removal)
+			if exchange.IsRemoved(c) && ok {
+				mu.Lock()
+				found[namespace] = append(found[namespace], removal)
+				mu.Unlock()
 			}
 		}
 		return catalog.Objects{}, err
 	})
+	for _, set := range sets {
+		for _, removal := range found[set.Namespace] {
+			if !slices.ContainsFunc(out, func(o exchange.Removal) bool { return o.Cluster == removal.Cluster }) {
+				out = append(out, removal)
+			}
+		}
+	}
 	return out, err
 }

@@ -92,6 +92,16 @@ func ReadRouteAgents(ctx context.Context, r client.Reader, s *Site) error {
 	return err
 }
 
+// ReadRouteAgentsIfAllowed is like ReadRouteAgents for a user who need not have the rights for it: without them it reads
+// nothing.
+func ReadRouteAgentsIfAllowed(ctx context.Context, r client.Reader, s *Site) error {
+	err := ReadRouteAgents(ctx, r, s)
+	if apierrors.IsForbidden(err) {
+		return nil
+	}
+	return err
+}
+
 // ReadBrokers reads the brokers in all namespaces, since a broker can be in any namespace.
 func ReadBrokers(ctx context.Context, r client.Reader, s *Site) error {
 	var list v1alpha1.BrokerList
@@ -113,6 +123,14 @@ func ReadWorkloads(ctx context.Context, r client.Reader, s *Site) error {
 		listIn(ctx, r, &nodes, "", "nodes"),
 	)
 	s.DaemonSets, s.Deployments, s.Pods, s.Nodes = daemonSets.Items, deployments.Items, pods.Items, nodes.Items
+	return err
+}
+
+// ReadNodes reads the nodes.
+func ReadNodes(ctx context.Context, r client.Reader, s *Site) error {
+	var list corev1.NodeList
+	err := listIn(ctx, r, &list, "", "nodes")
+	s.Nodes = list.Items
 	return err
 }
 

@@ -76,16 +76,7 @@ func (p Path) Throughput(t testing.TB) float64 {
 	t.Helper()
 	var bits float64
 	clock := p.clock(t)
-	p.connect(t, func(fd int) error {
-		chunk := make([]byte, 1<<17)
-		for {
-			if _, err := retry(unix.Write, fd, chunk); errors.Is(err, unix.EPIPE) || errors.Is(err, unix.ECONNRESET) {
-				return nil // the receiver has counted enough
-			} else if err != nil {
-				return err
-			}
-		}
-	}, func(fd int) error {
+	p.connect(t, send, func(fd int) error {
 		buf := make([]byte, 1<<17)
 		if _, err := receive(fd, buf, start, 0); err != nil {
 			return err
@@ -96,6 +87,46 @@ func (p Path) Throughput(t testing.TB) float64 {
 		return err
 	})
 	return bits
+}
+
+// CompareSettings compares the throughput of a path with two settings, between which it switches: ours and other set them.
+// All turns are of one connection. Connections differ more from each other than most settings do, as the kernel
+// puts together packets of one in larger pieces than those of another.
+func (p Path) CompareSettings(t testing.TB, turns int, ours, other func()) (c Comparison) {
+	t.Helper()
+	clock := p.clock(t)
+	p.connect(t, send, func(fd int) (err error) {
+		buf := make([]byte, 1<<17)
+		throughput := func(set func()) func() float64 {
+			return func() float64 {
+				set()
+				if _, e := receive(fd, buf, start, 0); e != nil {
+					err = e
+				}
+				began := clock()
+				n, e := receive(fd, buf, slice, sliceBytes)
+				if e != nil {
+					err = e
+				}
+				return float64(8*n) / (clock() - began)
+			}
+		}
+		c = Compare(turns, throughput(ours), throughput(other))
+		return err
+	})
+	return c
+}
+
+// send sends until the receiver has counted enough.
+func send(fd int) error {
+	chunk := make([]byte, 1<<17)
+	for {
+		if _, err := retry(unix.Write, fd, chunk); errors.Is(err, unix.EPIPE) || errors.Is(err, unix.ECONNRESET) {
+			return nil
+		} else if err != nil {
+			return err
+		}
+	}
 }
 
 // receive reads for so long and at least so many bytes. It returns how many bytes it read.

@@ -2,6 +2,7 @@ package printer_test
 
 import (
 	"bytes"
+	"fmt"
 	"strings"
 	"testing"
 
@@ -143,4 +144,17 @@ func TestFlag(t *testing.T) {
 	require.EqualError(t, flags.Parse([]string{"-o", "xml"}), `invalid argument "xml" for "-o, --output" flag: use table, json or yaml`)
 	require.NoError(t, flags.Parse([]string{"-o", "yaml"}))
 	require.Equal(t, printer.YAML, output.Format())
+}
+
+// A wide column is in every table if the rows need it.
+func TestUnless(t *testing.T) {
+	columns := []printer.Column[string]{
+		{Head: "NAME", Cell: func(s string) string { return s }},
+		{Head: "LENGTH", Wide: true, Unless: func(rows []string) bool { return len(rows) > 1 }, Cell: func(s string) string { return fmt.Sprint(len(s)) }},
+	}
+	for want, rows := range map[string][]string{"NAME\na\n": {"a"}, "NAME   LENGTH\na      1\nbb     2\n": {"a", "bb"}} {
+		var b bytes.Buffer
+		require.NoError(t, printer.Print(&b, printer.Table, rows, columns))
+		require.Equal(t, want, b.String())
+	}
 }

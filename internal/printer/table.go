@@ -18,6 +18,8 @@ type Column[T any] struct {
 	Head string
 	// Wide restricts the column to wide tables.
 	Wide bool
+	// Unless, if it is not nil, has a column that is Wide shown in all tables of some rows.
+	Unless func(rows []T) bool
 	// Max is the maximum length of a cell in characters, except in wide tables; 0 means no
 	// limit.
 	Max int
@@ -43,19 +45,18 @@ func table[T any](w io.Writer, wide bool, rows []T, columns []Column[T]) error {
 		tablewriter.WithRowAutoWrap(tw.WrapNone),
 		tablewriter.WithHeaderAutoWrap(tw.WrapNone),
 	)
+	var shown []Column[T]
 	var head []string
 	for _, c := range columns {
-		if wide || !c.Wide {
-			head = append(head, c.Head)
+		if wide || !c.Wide || c.Unless != nil && c.Unless(rows) {
+			shown, head = append(shown, c), append(head, c.Head)
 		}
 	}
 	t.Header(head)
 	for _, r := range rows {
 		var line []string
-		for _, c := range columns {
-			if wide || !c.Wide {
-				line = append(line, cut(Clean(c.Cell(r)), c.Max, wide))
-			}
+		for _, c := range shown {
+			line = append(line, cut(Clean(c.Cell(r)), c.Max, wide))
 		}
 		if err := t.Append(line); err != nil {
 			return fmt.Errorf("printing a table: %w", err)

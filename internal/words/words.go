@@ -37,6 +37,14 @@ func Nearest(name string, candidates []string) string {
 	return ""
 }
 
+// Meant returns the end of a message about an unknown name: it suggests the candidate that is Nearest, if any.
+func Meant(name string, candidates []string) string {
+	if near := Nearest(name, candidates); near != "" {
+		return fmt.Sprintf("; did you mean %q?", near)
+	}
+	return ""
+}
+
 // distance returns the Levenshtein distance: how many letters must be added, removed
 // or replaced to get from a to b.
 func distance(a, b string) int {

@@ -16,6 +16,8 @@ func TestNearest(t *testing.T) {
 	} {
 		require.Equal(t, want, words.Nearest(name, names), name)
 	}
+	require.Equal(t, `; did you mean "context"?`, words.Meant("contxt", names))
+	require.Empty(t, words.Meant("frobnicate", names))
 }
 
 func TestList(t *testing.T) {

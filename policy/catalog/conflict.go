@@ -31,7 +31,7 @@ func (c *Catalog) Conflicts(networks map[string][]netip.Prefix) []Conflict {
 	for _, cluster := range c.Clusters {
 		var reached []claim
 		for _, other := range c.Clusters {
-			if other.ID == cluster.ID || slices.ContainsFunc(other.Sets, func(set string) bool { return slices.Contains(cluster.Sets, set) }) {
+			if other.ID == cluster.ID || other.SharesSet(cluster) {
 				for _, n := range networks[other.ID] {
 					reached = append(reached, claim{n.Masked(), other.ID})
 				}

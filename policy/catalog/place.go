@@ -24,6 +24,9 @@ func (c *Catalog) Place(p *v1alpha1.CablePolicies, set string) error {
 	was, ns := p.Namespace, c.namespace(set)
 	p.Namespace = ns
 	if set != "" && !slices.Contains(c.Sets, set) {
+		if c.OnBroker() {
+			return fmt.Errorf("the broker has no clusterset %q: the clustersets are %s", set, strings.Join(c.Sets, ", "))
+		}
 		return fmt.Errorf("%s is not in clusterset %q: it is in %s", MakerName(c.Keeper), set, strings.Join(c.Sets, ", "))
 	}
 	if was != "" && was != ns {

@@ -39,10 +39,11 @@ type Refusal struct {
 func (c *Catalog) Review(policies []*v1alpha1.CablePolicies) []Review {
 	var out []Review
 	for _, p := range policies {
+		clusters := c.inAnyOf(c.SetsOf(p))
 		r := Review{Policy: p, Lost: map[string][]policy.Pair{}, Lacking: map[string]map[string]error{}}
 		for _, rule := range p.ConnectionPolicies {
 			r.Selected = append(r.Selected, [2][]string{
-				policy.Select(rule.LeftClusterSelector, c.Clusters), policy.Select(rule.RightClusterSelector, c.Clusters),
+				policy.Select(rule.LeftClusterSelector, clusters), policy.Select(rule.RightClusterSelector, clusters),
 			})
 		}
 		next, stop := pulled(c.With(policies).decisions)
@@ -55,6 +56,13 @@ func (c *Catalog) Review(policies []*v1alpha1.CablePolicies) []Review {
 		out = append(out, r)
 	}
 	return out
+}
+
+// inAnyOf returns the clusters that are in any of the clustersets.
+func (c *Catalog) inAnyOf(sets []string) []policy.Cluster {
+	return slices.DeleteFunc(slices.Clone(c.Clusters), func(x policy.Cluster) bool {
+		return !slices.ContainsFunc(x.Sets, func(set string) bool { return slices.Contains(sets, set) })
+	})
 }
 
 // review adds a pair that the policy matches, with its decision, to r.

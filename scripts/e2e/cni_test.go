@@ -19,8 +19,11 @@ var cnis = strings.Fields(os.Getenv("E2E_CNI"))
 
 // labUp returns the commands that bring up the clusters of the lab.
 func labUp() (steps [][]string) {
+	if failoverRuns > 0 {
+		clusters, nodesEach = clusters[:2], 3
+	}
 	if len(cnis) == 0 {
-		return [][]string{{"lab", "up", "--clusters", fmt.Sprint(len(clusters)), "--nodes", "2", "--timeout", "10m"}}
+		return [][]string{{"lab", "up", "--clusters", fmt.Sprint(len(clusters)), "--nodes", fmt.Sprint(nodesEach), "--timeout", "10m"}}
 	}
 	clusters = clusters[:len(cnis)]
 	for i, cni := range cnis {

@@ -76,7 +76,15 @@ func run(m *testing.M) int {
 	return m.Run()
 }
 
-func nodes(cluster string) []string { return []string{cluster + "-node1", cluster + "-node2"} }
+// nodesEach is the number of nodes of each cluster.
+var nodesEach = 2
+
+func nodes(cluster string) (out []string) {
+	for n := range nodesEach {
+		out = append(out, fmt.Sprintf("%s-node%d", cluster, n+1))
+	}
+	return out
+}
 
 // sh runs one of our programs: lab, subctl or kubectl. It returns the output to both
 // streams.

@@ -13,8 +13,7 @@ import (
 
 // A fourth cluster joins while the others work. Its kube-proxy is in nftables mode.
 func TestC1FourthCluster(t *testing.T) {
-	must(t, "lab", "up", "--first", "4", "--clusters", "1", "--nodes", "2", "--proxy-mode", "nftables", "--timeout", "10m")
-	must(t, "lab", "load-image", filepath.Join(root, "dist/subctl.tar"), "--clusters", "4")
+	fourthCluster(t)
 	for _, n := range nodes("cluster4") {
 		pristine[n] = holdings(t, n)
 	}
@@ -23,9 +22,16 @@ func TestC1FourthCluster(t *testing.T) {
 	join(t, "cluster4")
 	connected(t)
 	t.Logf("a fourth cluster is connected to all after %.1f s", time.Since(start).Seconds())
-	deploy(t, "cluster4")
 	flows(t, "cluster4", "cluster1")
 	flows(t, "cluster3", "cluster4")
+}
+
+// fourthCluster brings cluster4 up, with pods. It does not join.
+func fourthCluster(t *testing.T) {
+	t.Helper()
+	must(t, "lab", "up", "--first", "4", "--clusters", "1", "--nodes", "2", "--proxy-mode", "nftables", "--timeout", "10m")
+	must(t, "lab", "load-image", filepath.Join(root, "dist/subctl.tar"), "--clusters", "4")
+	deploy(t, "cluster4")
 }
 
 // What a node held before joining is what it holds after uninstalling, and what

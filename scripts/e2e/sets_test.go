@@ -65,13 +65,13 @@ func TestJ1ClusterSets(t *testing.T) {
 	for set, members := range map[string][]string{"hub-a": {"cluster1", "cluster2"}, "hub-b": {"cluster1", "cluster3"}} {
 		clusterset(t, append([]string{"add", set}, members...)...)
 	}
+	out, err := sh(clustersetCommand("remove", "default", "cluster2")...)
+	require.Error(t, err)
+	require.Contains(t, out, "these pairs of clusters lose their connection, or its encryption: cluster2 - cluster3")
 	from, to := workersOf(t, "cluster2 cluster3")
 	apart := startStream(t, from, to)
 	lossless(t, 1, func() map[string]lost {
 		all := startStreams(t, "cluster1 cluster2", "cluster1 cluster3")
-		out, err := sh(clustersetCommand("remove", "default", "cluster2")...)
-		require.Error(t, err)
-		require.Contains(t, out, "these pairs of clusters lose their connection, or its encryption: cluster2 - cluster3")
 		clusterset(t, "remove", "default", "cluster2", "--force")
 		stopped := eventually(t, 30*time.Second, func() error {
 			if out, err := reach(from, to); err == nil {
@@ -94,7 +94,7 @@ func TestJ1ClusterSets(t *testing.T) {
 	flows(t, "cluster1", "cluster2")
 	flows(t, "cluster1", "cluster3")
 	strangers(t, "cluster2", "cluster3")
-	out, _ := stdout(t, "subctl", "clusterset", "can", "cluster2", "cluster3", "--context", "cluster1")
+	out, _ = stdout(t, "subctl", "clusterset", "can", "cluster2", "cluster3", "--context", "cluster1")
 	require.Contains(t, out, "no clusterset in common")
 
 	clusterset(t, "add", "hub-b", "cluster2")
@@ -103,6 +103,107 @@ func TestJ1ClusterSets(t *testing.T) {
 		return err
 	})
 	measure.Record(t, measure.AtMost("added to a clusterset: other clusters reachable after", measure.Values{took.Seconds()}, 5, "s"))
+}
+
+// A hub has two spokes in two clustersets, and one of them is with the hub and with a fourth cluster in a third one, which the
+// fourth cluster joins. Pods reach what they share a clusterset with, and nothing else. A pair that shares two clustersets
+// loses nothing when it leaves one of them.
+func TestJ2ThirdClusterSet(t *testing.T) {
+	fourthCluster(t)
+	sets := map[string][]string{"hub-a": {"cluster1", "cluster2"}, "hub-b": {"cluster1", "cluster3"}, "pair": {"cluster1", "cluster3"}}
+	t.Cleanup(func() {
+		must(t, "subctl", "uninstall", "--context", "cluster4", "--yes")
+		for _, c := range clusters {
+			_, _ = sh(clustersetCommand("add", "default", c)...) // it fails where it is in it
+		}
+		for set := range sets {
+			_, _ = sh(clustersetCommand("delete", set, "--force")...)
+		}
+		connected(t)
+	})
+	for set, members := range sets {
+		clusterset(t, "create", set)
+		clusterset(t, append([]string{"add", set}, members...)...)
+	}
+	clusterset(t, "remove", "default", "cluster1", "cluster2", "cluster3", "--force")
+	must(t, "subctl", "join", brokerFile, "--context", "cluster4", "--image", image, "--clusterset", "pair")
+	reached := map[string]string{"cluster1": "cluster2 cluster3 cluster4", "cluster2": "cluster1", "cluster3": "cluster1 cluster4", "cluster4": "cluster1 cluster3"}
+	reachOnly(t, reached)
+
+	out, err := sh(clustersetCommand("remove", "pair", "cluster1")...)
+	require.Error(t, err)
+	require.Contains(t, out, "encryption: cluster1 - cluster4\n", "clusters 1 and 3 share another clusterset")
+	from, to := workersOf(t, "cluster1 cluster4")
+	lossless(t, 1, func() map[string]lost {
+		clusterset(t, "add", "pair", "cluster1")
+		eventually(t, 5*time.Second, func() error {
+			_, err := reach(from, to)
+			return err
+		})
+		apart := startStream(t, from, to)
+		all := startStreams(t, "cluster1 cluster2", "cluster1 cluster3", "cluster3 cluster4")
+		clusterset(t, "remove", "pair", "cluster1", "--force")
+		eventually(t, 3*time.Second, func() error {
+			if out, err := reach(from, to); err == nil {
+				return fmt.Errorf("cluster1 still reaches cluster4: %s", out)
+			}
+			return nil
+		})
+		require.Positive(t, apart.stop(t).Lost, "an established flow ends, too")
+		return all.stop(t)
+	})
+	reachOnly(t, map[string]string{"cluster1": "cluster2 cluster3", "cluster2": "cluster1", "cluster3": "cluster1 cluster4", "cluster4": "cluster3"})
+	clusterset(t, "add", "pair", "cluster1")
+	reachOnly(t, reached)
+
+	lossless(t, 1, func() map[string]lost {
+		clusterset(t, "add", "pair", "cluster3")
+		all := startStreams(t, "cluster1 cluster2", "cluster1 cluster3", "cluster1 cluster4")
+		clusterset(t, "remove", "pair", "cluster3", "--force")
+		time.Sleep(3 * time.Second)
+		return all.stop(t)
+	})
+	reachOnly(t, map[string]string{"cluster1": "cluster2 cluster3 cluster4", "cluster2": "cluster1", "cluster3": "cluster1", "cluster4": "cluster1"})
+}
+
+// reachOnly requires that each cluster knows and reaches exactly the others that are named, that the administrator is told so, and that
+// nothing is reported to be wrong.
+func reachOnly(t *testing.T, reached map[string]string) {
+	t.Helper()
+	for a, text := range reached {
+		want := strings.Fields(text)
+		eventually(t, 5*time.Second, func() error {
+			if got := knows(t, a); !slices.Equal(got, want) {
+				return fmt.Errorf("%s knows %v, not %v", a, got, want)
+			}
+			return nil
+		})
+		for b := range reached {
+			if a == b {
+				continue
+			}
+			_, code := stdout(t, "subctl", "clusterset", "can", a, b, "--context", "cluster1")
+			if slices.Contains(want, b) {
+				require.Zero(t, code, "%s and %s", a, b)
+				flows(t, a, b)
+				continue
+			}
+			require.Equal(t, 3, code, "%s and %s", a, b)
+			for _, node := range nodes(a) {
+				require.NotContains(t, holdings(t, node), nodeIP(t, gateway(t, b)), "%s has anything of %s", node, b)
+				from, to := podOn(t, a, "web", node), podOn(t, b, "web", worker(t, b))
+				out, err := reach(from, to)
+				require.Error(t, err, "%s reaches %s: %s", from.node, to.node, out)
+			}
+		}
+	}
+	eventually(t, 5*time.Second, func() error {
+		out, err := sh("subctl", "show", "connections", "--contexts", strings.Join(slices.Sorted(maps.Keys(reached)), ","))
+		if err != nil {
+			return fmt.Errorf("%w: %s", err, out)
+		}
+		return nil
+	})
 }
 
 // strangers requires that new agents of two clusters print and report nothing of the other one, in plans, metrics, logs

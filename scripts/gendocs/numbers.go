@@ -7,6 +7,7 @@ import (
 	"go/parser"
 	"go/token"
 	"os"
+	"slices"
 	"strings"
 
 	"subctl/dataplane"
@@ -79,9 +80,15 @@ The agents of a node share its kernel. Each removes only its own objects:
 | --- | --- | --- | --- | --- | --- | --- | --- |
 `)
 	for _, o := range dataplane.Owners() {
-		fmt.Fprintf(&b, "| %s | `%s` | `%s*` | `%s`, `%s` | %d-%d | %d-%d | %#x-%#x | %d |\n",
-			o.Name, strings.Join(o.Devices, "`, `"), o.Chains, o.NFTable, o.Antispoof, o.Tables.Min, o.Tables.Max,
-			o.Priorities.Min, o.Priorities.Max, o.IDs.Min, o.IDs.Max, o.Protocol)
+		fmt.Fprintf(&b, "| %s | `%s` | `%s*` | %s | %d-%d | %v | %#x-%#x | %d |\n",
+			o.Name, strings.Join(o.Devices, "`, `"), o.Chains, nftables(o), o.Tables.Min, o.Tables.Max,
+			o.Priorities, o.IDs.Min, o.IDs.Max, o.Protocol)
 	}
 	return b.String()
+}
+
+// nftables returns the names of an owner's tables of nftables.
+func nftables(o dataplane.Owner) string {
+	names := slices.DeleteFunc([]string{o.NFTable, o.Antispoof, o.Returns}, func(name string) bool { return name == "" })
+	return "`" + strings.Join(names, "`, `") + "`"
 }

@@ -11,7 +11,8 @@
 // tests type and the test binaries on top. It is made anew each time and is never a file that could be left behind. Modules are
 // loaded by the kernel itself, through modprobe, when somebody asks for them: as on a node.
 //
-// In the guest nothing may be skipped: see nstest.RequireRoot and nstest.RequireKernel. Output and exit status are those of the tests; what the
+// In the guest nothing may be skipped: see nstest.RequireRoot and nstest.RequireKernel. Tests of a package that fail run once more, as the
+// processors are emulated: see init.sh. Output and exit status are those of the tests, and what failed is printed again at the end; what the
 // kernel said is shown with -v, and if the guest ends before its tests do.
 package main
 
@@ -45,6 +46,7 @@ var suites = []suite{
 	{pkg: "./cable/wireguard", run: "^Test(Traffic|Change|HostileRemovedCluster)"},
 	{pkg: "./cable/ipsec", run: "^Test(Traffic|Change|HostileRemovedCluster)"},
 	{pkg: "./cable/drivers", run: "^TestTraffic/ipsec"}, // and vxlan+ipsec
+	{pkg: "./agent", run: "^TestLeakMatrix$/^vxlan.ipsec$"},
 }
 
 // benchmarks are the packages whose benchmarks tell more of a kernel with WireGuard and ESP than of the machine's own.

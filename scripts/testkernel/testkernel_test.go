@@ -78,12 +78,17 @@ func TestFollow(t *testing.T) {
 	const said = `testkernel: up after 5 s
 --- PASS: TestA (0.01s)
     --- SKIP: TestB/c (0.00s)
+    c_test.go:3: no
+--- FAIL: TestC (0.00s)
+testkernel: status 1: once more
 testkernel: exit 0 /src/a
 panic: half a li`
 	var out strings.Builder
 	got, err := follow(strings.NewReader("testkernel: row [\n"+said), &out)
 	require.NoError(t, err)
 	require.Equal(t, said, out.String())
+	require.Equal(t, []string{"    c_test.go:3: no\n", "--- FAIL: TestC (0.00s)\n"}, got.failed[len(got.failed)-2:])
+	got.failed = nil
 	require.Equal(t, saying{exits: []string{"0"}, skipped: []string{"TestB/c"}, rows: []byte("[\n")}, got)
 }
 

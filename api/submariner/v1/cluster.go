@@ -72,9 +72,11 @@ type ClusterSpec struct {
 	// notation; empty without globalnet.
 	// +kubebuilder:validation:MaxItems=64
 	GlobalCIDR []string `json:"global_cidr"`
-	// ClusterSets lists the clustersets of the cluster; empty means "default".
+	// ClusterSets lists, on the broker, the clusterset of the namespace; in a copy, the clustersets in which the Cluster
+	// was found; and in the cluster itself, all its clustersets. It is not signed, and agents and subctl do not go by
+	// it: see ClusterSetsAnnotation.
 	// +optional
-	// +kubebuilder:validation:MaxItems=1024
+	// +kubebuilder:validation:MaxItems=2048
 	ClusterSets []string `json:"cluster_sets,omitempty"`
 	// PublicKey is the cluster's X25519 public key, in base64. Each pair of clusters
 	// derives its own secret from its two key pairs. The private key never leaves the

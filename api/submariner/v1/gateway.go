@@ -81,12 +81,33 @@ type GatewayStatus struct {
 	// StatusFailure is the error that prevents the gateway from working; empty if there is none.
 	StatusFailure string       `json:"statusFailure"`
 	Connections   []Connection `json:"connections"`
+	// Weight is the gateway's share of new flows, compared to the other gateways of its cluster.
+	// +optional
+	Weight int `json:"weight,omitempty"`
+	// Drain is "draining" while the gateway keeps the flows that it has and gets no new ones, and "drained" once other
+	// nodes and clusters do not use it any more; empty if it is in service.
+	// +optional
+	Drain string `json:"drain,omitempty"`
+	// DrainingSince is when the gateway began to drain; nil if it is in service.
+	// +optional
+	DrainingSince *metav1.Time `json:"drainingSince,omitempty"`
+	// Flows is the number of connections to and from other clusters through the gateway that had a packet recently, without
+	// those of the node's own pods; nil if unknown.
+	// +optional
+	Flows *int64 `json:"flows,omitempty"`
+	// SomeFlows lists the first of these connections while the gateway is not in service.
+	// +optional
+	// +listType=atomic
+	SomeFlows []string `json:"someFlows,omitempty"`
 	// Conditions are the conditions of the gateway, such as Synced and Refused.
 	// +optional
 	// +listType=map
 	// +listMapKey=type
 	Conditions []metav1.Condition `json:"conditions,omitempty"`
 }
+
+// ClearMeasurements removes the values, except those of connections, that change although nothing happens.
+func (s *GatewayStatus) ClearMeasurements() { s.Flows, s.SomeFlows = nil, nil }
 
 // Connection is the state of the cable to one remote endpoint.
 type Connection struct {
@@ -145,6 +166,14 @@ type Connection struct {
 	// answers again. A restarted agent waits for the answer, too.
 	// +optional
 	Silent bool `json:"silent,omitempty"`
+	// Member reports whether packets to the remote cluster may take the cable: whether it is in the next hop group of the
+	// cluster; nil if there is no cable, or if the report does not tell (our addition).
+	// +optional
+	Member *bool `json:"member,omitempty"`
+	// MemberReason is the reason why the cable is not in the group, such as "down since 2026-03-01T12:00:00Z", or why it gets
+	// fewer packets than its weight says, such as "draining".
+	// +optional
+	MemberReason string `json:"memberReason,omitempty"`
 	// Implementation is "kernel", or the name of the userspace program that handles the
 	// cable's packets.
 	// +optional
@@ -173,6 +202,13 @@ type Connection struct {
 	// LastHandshake is the time at which the two gateways last agreed on keys; nil if unknown.
 	// +optional
 	LastHandshake *metav1.Time `json:"lastHandshake,omitempty"`
+	// DetectedBy is what found that the cable does not carry packets, where there are several ways to the cluster: "ping",
+	// "echo" or "large echo"; empty if it does, or if there is one way.
+	// +optional
+	DetectedBy string `json:"detectedBy,omitempty"`
+	// DetectedAt is when DetectedBy found it; nil if DetectedBy is empty.
+	// +optional
+	DetectedAt *metav1.Time `json:"detectedAt,omitempty"`
 	// Attempts lists the addresses tried by path discovery, with the results, as text.
 	// +optional
 	Attempts []string `json:"attempts,omitempty"`

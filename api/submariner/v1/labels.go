@@ -1,10 +1,13 @@
 package v1
 
 import (
+	"crypto/sha256"
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"maps"
 	"slices"
+	"strconv"
 	"strings"
 
 	"k8s.io/apimachinery/pkg/util/validation"
@@ -30,6 +33,12 @@ const (
 	// PublicIPAnnotation is an annotation, or a label, of a gateway node. It specifies the
 	// node's public address: "ipv4:192.0.2.7" or "dns:gw.example.com", or as a label the bare address.
 	PublicIPAnnotation = "gateway.submariner.io/public-ip"
+	// WeightAnnotation is an annotation of a gateway node: its share of new flows, compared to the other gateways of the
+	// cluster. It is a number from 1 to 100; without it, 100. 0 drains the gateway, as DrainAnnotation does.
+	WeightAnnotation = "gateway.submariner.io/weight"
+	// DrainAnnotation is an annotation of a gateway node that is to get no new flows. Its value is the time that the
+	// flows that the gateway has are given to end, such as "5m". Then other nodes and clusters stop using it.
+	DrainAnnotation = "gateway.submariner.io/drain"
 
 	// OperatorNamespace is the namespace of all objects of a joined cluster.
 	OperatorNamespace = "submariner-operator"
@@ -38,12 +47,41 @@ const (
 	// DefaultClusterSet is the clusterset of clusters that do not specify one.
 	DefaultClusterSet = "default"
 
-	// GatewayLease is the name of the Lease that the active gateway holds.
+	// GatewayLease is the name of the Lease that the speaker of the cluster holds. It is the active
+	// gateway, too, unless Submariner.spec.multiActiveGatewayEnabled makes every gateway active.
 	GatewayLease = "submariner-gateway-lock"
 )
 
-// LeaseHolder returns the name of a node's gateway on GatewayLease (upstream's format).
+// LeaseHolder returns the name of a node's gateway on GatewayLease (upstream's format), and on
+// the node's own Lease.
 func LeaseHolder(node string) string { return node + "-submariner-gateway" }
+
+// The name of a node's own Lease begins with NodeLeasePrefix. The name of the node follows, or its
+// first NodeLeaseCut bytes and a hash if it is longer than NodeLeaseMost bytes: the name of an object has
+// at most 253.
+const (
+	NodeLeasePrefix = GatewayLease + "-"
+	NodeLeaseMost   = validation.DNS1123SubdomainMaxLength - len(NodeLeasePrefix)
+	NodeLeaseCut    = NodeLeaseMost - nodeLeaseHash
+	nodeLeaseHash   = 10 // hexadecimal digits, which are valid after every byte of a name
+)
+
+// NodeLease returns the name of the Lease of a gateway node. Its gateway renews it while every
+// gateway is active.
+func NodeLease(node string) string {
+	if len(node) <= NodeLeaseMost {
+		return NodeLeasePrefix + node
+	}
+	hash := sha256.Sum256([]byte(node))
+	return NodeLeasePrefix + node[:NodeLeaseCut] + hex.EncodeToString(hash[:])[:nodeLeaseHash]
+}
+
+// ToBeDrained reports whether the annotations of a node drain its gateway.
+func ToBeDrained(annotations map[string]string) bool {
+	_, asked := annotations[DrainAnnotation]
+	weight, err := strconv.Atoi(annotations[WeightAnnotation])
+	return asked || err == nil && weight == 0
+}
 
 // Keys of Endpoint.spec.backend_config. Drivers define further keys.
 const (
@@ -60,6 +98,16 @@ const (
 	// BackendMissing has the reasons why the gateway does not offer the other drivers, for
 	// messages: one line per driver, "ipsec: this node has no IPsec: …".
 	BackendMissing = "cable-drivers-missing"
+	// BackendWeight is the weight of the gateway, from 1 to 100. Without it, the weight is 100.
+	BackendWeight = "gateway-weight"
+	// BackendDrain is "draining" or "drained" if the gateway is on its way out of service.
+	BackendDrain = "gateway-drain"
+)
+
+// The values of BackendDrain, and of GatewayStatus.Drain.
+const (
+	Draining = "draining"
+	Drained  = "drained"
 )
 
 // ReservedLabels are the prefixes of labels that only our components set: some of them

@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+	"k8s.io/apimachinery/pkg/util/validation"
 )
 
 func TestCheckLabels(t *testing.T) {
@@ -22,4 +23,19 @@ func TestFormatLabels(t *testing.T) {
 	require.Equal(t, labels, ParseLabels(FormatLabels(labels)))
 	require.Empty(t, FormatLabels(nil))
 	require.Empty(t, ParseLabels(""))
+}
+
+// The Lease of a node has a valid name, which no other node has.
+func TestNodeLease(t *testing.T) {
+	require.Equal(t, "submariner-gateway-lock-gw-1", NodeLease("gw-1"))
+	seen := map[string]string{}
+	for n := 200; n <= validation.DNS1123SubdomainMaxLength; n++ {
+		for _, end := range []string{"a", "b"} {
+			node := strings.Repeat("n.", 127)[:n-1] + end
+			name := NodeLease(node)
+			require.Empty(t, validation.IsDNS1123Subdomain(name), "%d", n)
+			require.Empty(t, seen[name], "%d", n)
+			seen[name] = node
+		}
+	}
 }

@@ -77,6 +77,13 @@ type NodeFacts struct {
 	// IPsec describes the node's IPsec implementation.
 	// +optional
 	IPsec EngineFact `json:"ipsec,omitempty"`
+	// ResilientGroups reports whether the node's kernel has resilient next hop groups.
+	// +optional
+	ResilientGroups bool `json:"resilientGroups,omitempty"`
+	// MultipathHashPolicy is net.ipv4.fib_multipath_hash_policy of the node: 0 if the gateway of a packet depends on its
+	// addresses, 1 if it depends on its ports, too; nil if unknown.
+	// +optional
+	MultipathHashPolicy *int `json:"multipathHashPolicy,omitempty"`
 }
 
 // NeverRouted is a network that a node itself needs to reach.

@@ -148,7 +148,7 @@ const CableCustomConfig = "CableCustomConfig"
 type CablePoliciesStatus struct {
 	// ClusterSets lists the clustersets in which the broker has the policy, sorted.
 	// +optional
-	// +kubebuilder:validation:MaxItems=1024
+	// +kubebuilder:validation:MaxItems=2048
 	ClusterSets []string `json:"clusterSets,omitempty"`
 	// Rules are the rules that the broker holds, which are in force. The spec may have become
 	// invalid since, or may not have reached the broker.

@@ -1,9 +1,6 @@
 package v1alpha1
 
 import (
-	"cmp"
-	"slices"
-
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
@@ -140,7 +137,8 @@ type SubmarinerSpec struct {
 	// +kubebuilder:validation:MaxProperties=64
 	// +kubebuilder:validation:XValidation:rule="self.all(k, !k.startsWith('submariner-io/') && !k.startsWith('submariner.io/'))",message="labels that begin with submariner-io/ or submariner.io/ are reserved: choose another name"
 	ClusterLabels map[string]string `json:"clusterLabels,omitempty"`
-	// ClusterSets lists the clustersets of the cluster; empty means "default".
+	// ClusterSets lists the clustersets that the cluster has joined; empty means "default". The administrator of
+	// the broker may have changed them since: the Cluster object of the cluster has the present ones.
 	// +optional
 	ClusterSets []string `json:"clusterSets,omitempty"`
 	// ClustersetIPCIDR must be empty: this version has no service discovery.
@@ -189,9 +187,9 @@ type SubmarinerSpec struct {
 	// +optional
 	// +kubebuilder:validation:XValidation:rule="!self",message="this version does not publish gateways through a load balancer: annotate the gateway nodes with gateway.submariner.io/public-ip"
 	LoadBalancerEnabled bool `json:"loadBalancerEnabled,omitempty"`
-	// MultiActiveGatewayEnabled must be false: this version has one active gateway.
+	// MultiActiveGatewayEnabled specifies whether every gateway node is active. Otherwise one is, and
+	// the others are passive. It needs no new pods.
 	// +optional
-	// +kubebuilder:validation:XValidation:rule="!self",message="this version has one active gateway; the other gateways are passive"
 	MultiActiveGatewayEnabled bool `json:"multiActiveGatewayEnabled,omitempty"`
 	// Namespace is the namespace of all objects of this cluster, submariner-operator, or empty.
 	// +kubebuilder:validation:XValidation:rule="self in ['', 'submariner-operator']",message="the agents run only in the namespace submariner-operator"
@@ -227,40 +225,6 @@ type ConfigMapRef struct {
 	Namespace     string `json:"namespace,omitempty"`
 }
 
-// HealthCheckSpec specifies how cables are probed.
-type HealthCheckSpec struct {
-	// Enabled specifies whether cables are probed.
-	Enabled bool `json:"enabled,omitempty"`
-	// IntervalSeconds is the time between pings, in seconds, at most 3600; 0 means 1.
-	// +kubebuilder:validation:Minimum=0
-	// +kubebuilder:validation:Maximum=3600
-	IntervalSeconds uint64 `json:"intervalSeconds,omitempty"`
-	// MaxPacketLossCount is the number of consecutive pings that may be lost, at most 1000; 0 means 5.
-	// +kubebuilder:validation:Minimum=0
-	// +kubebuilder:validation:Maximum=1000
-	MaxPacketLossCount uint64 `json:"maxPacketLossCount,omitempty"`
-}
-
-// The defaults and limits of HealthCheckSpec. Whoever wants no pings disables them.
-const (
-	DefaultHealthCheckInterval = 1    // seconds
-	HealthCheckIntervalLimit   = 3600 // seconds
-	DefaultMaxPacketLossCount  = 5
-	PacketLossCountLimit       = 1000
-)
-
-// HealthCheck returns how cables are probed, with the default of every field that is not
-// set.
-func (s SubmarinerSpec) HealthCheck() HealthCheckSpec {
-	hc := HealthCheckSpec{Enabled: true}
-	if s.ConnectionHealthCheck != nil {
-		hc = *s.ConnectionHealthCheck
-	}
-	hc.IntervalSeconds = cmp.Or(hc.IntervalSeconds, DefaultHealthCheckInterval)
-	hc.MaxPacketLossCount = cmp.Or(hc.MaxPacketLossCount, DefaultMaxPacketLossCount)
-	return hc
-}
-
 // SubmarinerStatus describes the joined cluster. The speaker writes it, except the network plugin,
 // which join writes.
 type SubmarinerStatus struct {
@@ -287,26 +251,6 @@ type SubmarinerStatus struct {
 	// +listType=map
 	// +listMapKey=type
 	Conditions []metav1.Condition `json:"conditions,omitempty"`
-}
-
-// ClusterSets returns the clustersets of a cluster, sorted. The speaker of the cluster notes the clustersets of
-// the grant on its Cluster object. If there is no Cluster yet, the clustersets are the ones that the cluster has joined.
-func ClusterSets(s SubmarinerSpec, c *submarinerv1.Cluster) []string {
-	if c != nil && c.Annotations != nil {
-		if _, noted := c.Annotations[submarinerv1.ClusterSetsAnnotation]; noted {
-			return c.ClusterSets()
-		}
-	}
-	return s.Sets()
-}
-
-// Sets returns the clustersets that the cluster has joined, sorted; never empty. The administrator of the broker may have
-// changed them since: see ClusterSets.
-func (s SubmarinerSpec) Sets() []string {
-	if len(s.ClusterSets) == 0 {
-		return []string{submarinerv1.DefaultClusterSet}
-	}
-	return slices.Compact(slices.Sorted(slices.Values(s.ClusterSets)))
 }
 
 // ClusterLabels returns the labels that the user gave to the cluster, by name.

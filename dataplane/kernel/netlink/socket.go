@@ -58,6 +58,15 @@ var errInterrupted = errors.New("dump interrupted by a change")
 
 // request sends one message and returns the payloads of the answers.
 func (s *socket) request(typ, flags int, payload []byte) (out [][]byte, err error) {
+	err = s.each(typ, flags, payload, func(body []byte) { out = append(out, body) })
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+// each sends a request, and calls do with the payload of each answer.
+func (s *socket) each(typ, flags int, payload []byte, do func([]byte)) (err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.seq++
@@ -69,18 +78,18 @@ func (s *socket) request(typ, flags int, payload []byte) (out [][]byte, err erro
 	msg = append(binary.NativeEndian.AppendUint32(msg, 0), payload...)
 	err = Retry(func() error { return unix.Sendto(s.fd, msg, 0, &unix.SockaddrNetlink{Family: unix.AF_NETLINK}) })
 	if err != nil {
-		return nil, fmt.Errorf("sending: %w", err)
+		return fmt.Errorf("sending: %w", err)
 	}
 	interrupted := false
 	for {
 		b, err := s.receive()
 		if err != nil {
-			return nil, err
+			return err
 		}
 		for len(b) >= unix.SizeofNlMsghdr {
 			h := header(b)
 			if h.size < unix.SizeofNlMsghdr || h.size > len(b) {
-				return nil, fmt.Errorf("receiving: message of %d bytes in %d", h.size, len(b))
+				return fmt.Errorf("receiving: message of %d bytes in %d", h.size, len(b))
 			}
 			body := b[unix.SizeofNlMsghdr:h.size]
 			b = b[min(align(h.size), len(b)):]
@@ -91,16 +100,16 @@ func (s *socket) request(typ, flags int, payload []byte) (out [][]byte, err erro
 			switch h.typ {
 			case unix.NLMSG_ERROR, unix.NLMSG_DONE:
 				if err := answer(h, body); err != nil {
-					return nil, err
+					return err
 				}
 				if interrupted {
-					return nil, errInterrupted
+					return errInterrupted
 				}
-				return out, nil
+				return nil
 			}
-			out = append(out, body)
+			do(body)
 			if h.flags&unix.NLM_F_MULTI == 0 && flags&unix.NLM_F_ACK == 0 {
-				return out, nil
+				return nil
 			}
 		}
 	}

@@ -22,6 +22,9 @@ const usage = `usage:
   labapp raw PACKET...                               send IPv4 packets, in hexadecimal, as they are
   labapp stream HOST:PORT [--rate 100] [--seconds N] datagrams to a UDP echo: losses and the longest gap, as JSON;
                                                      for 0 seconds: until its standard input ends
+  labapp flows HOST:PORT... [--udp 4] [--rate 100] [--size 64] [--tcp 20]
+                                                     UDP flows and TCP connections to echoes, each from a port of its own, and
+                                                     what became of each, as JSON, when standard input ends
   labapp serve-bench [:5201]                         the other end of bench
   labapp bench HOST:PORT [--seconds N] [--streams K] throughput (both ways) and round trip time, as JSON
   labapp ip                                          name and addresses
@@ -32,7 +35,7 @@ func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, syscall.SIGINT)
 	defer stop()
 	commands := map[string]func(context.Context, []string) error{
-		"web": web, "get": get, "tcp": tcp, "udp": udp, "ping": ping, "raw": raw, "stream": stream, "serve-bench": serveBench, "bench": bench,
+		"web": web, "get": get, "tcp": tcp, "udp": udp, "ping": ping, "raw": raw, "stream": stream, "flows": flows, "serve-bench": serveBench, "bench": bench,
 		"ip": func(context.Context, []string) error { fmt.Println(whoami()); return nil },
 		"sleep": func(ctx context.Context, _ []string) error {
 			<-ctx.Done()

@@ -59,7 +59,7 @@ func stream(ctx context.Context, args []string) error {
 		})
 	}()
 	started := time.Now()
-	sent, refused := sendAll(ctx, conn, total, time.Second/time.Duration(rate))
+	sent, refused := sendAll(ctx, conn, total, header, time.Second/time.Duration(rate))
 	ended := time.Now()
 	for time.Since(ended) < time.Second && arrived.Load() < int64(sent-refused) { // datagrams on their way may arrive
 		time.Sleep(10 * time.Millisecond)
@@ -94,11 +94,7 @@ func stream(ctx context.Context, args []string) error {
 		result.LostInARow = max(result.LostInARow, row)
 	}
 	result.Lost = sent - result.Received
-	last := started
-	for _, at := range append(arrivals, ended) {
-		result.LongestGap = max(result.LongestGap, float64(at.Sub(last).Microseconds())/1000)
-		last = at
-	}
+	result.LongestGap = longestGap(started, arrivals, ended)
 	if err := json.NewEncoder(os.Stdout).Encode(result); err != nil {
 		return err
 	}
@@ -106,6 +102,16 @@ func stream(ctx context.Context, args []string) error {
 		return errors.New("nothing came back")
 	}
 	return nil
+}
+
+// longestGap returns the longest time without an arrival, in milliseconds.
+func longestGap(started time.Time, arrivals []time.Time, ended time.Time) (longest float64) {
+	last := started
+	for _, at := range append(arrivals, ended) {
+		longest = max(longest, float64(at.Sub(last).Microseconds())/1000)
+		last = at
+	}
+	return longest
 }
 
 func untilStdinEnds(ctx context.Context) context.Context {
@@ -117,18 +123,21 @@ func untilStdinEnds(ctx context.Context) context.Context {
 	return ctx
 }
 
+// header is the size of the smallest datagram, in bytes. Its number is at the beginning.
+const header = 64
+
 // sendAll follows the clock, so that it catches up after the machine was busy. Errors, such as an unreachable network, count as losses.
-func sendAll(ctx context.Context, conn net.Conn, total int, every time.Duration) (sent, refused int) {
+func sendAll(ctx context.Context, conn net.Conn, total, size int, every time.Duration) (sent, refused int) {
 	started := time.Now()
+	packet := make([]byte, max(size, header))
 	for i := range total {
 		select {
 		case <-ctx.Done():
 			return i, refused
 		case <-time.After(time.Until(started.Add(time.Duration(i) * every))):
 		}
-		var packet [64]byte
-		binary.BigEndian.PutUint32(packet[:], uint32(i))
-		if _, err := conn.Write(packet[:]); err != nil {
+		binary.BigEndian.PutUint32(packet, uint32(i))
+		if _, err := conn.Write(packet); err != nil {
 			refused++
 		}
 	}
@@ -137,7 +146,7 @@ func sendAll(ctx context.Context, conn net.Conn, total int, every time.Duration)
 
 // receive notes what comes back until the deadline, and calls arrived for each datagram.
 func receive(conn net.Conn, back []bool, arrived func()) (arrivals []time.Time) {
-	buf := make([]byte, 64)
+	buf := make([]byte, 1<<16)
 	for {
 		n, err := conn.Read(buf)
 		var timeout net.Error
@@ -150,7 +159,7 @@ func receive(conn net.Conn, back []bool, arrived func()) (arrivals []time.Time) 
 			}
 			continue // an ICMP error: the next datagram may pass
 		}
-		if i := int(binary.BigEndian.Uint32(buf)); n == len(buf) && i < len(back) && !back[i] {
+		if i := int(binary.BigEndian.Uint32(buf)); n >= header && i < len(back) && !back[i] {
 			back[i] = true
 			arrivals = append(arrivals, time.Now())
 			arrived()

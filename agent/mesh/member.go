@@ -1,0 +1,71 @@
+package mesh
+
+import (
+	"cmp"
+	"strings"
+	"time"
+
+	submarinerv1 "subctl/api/submariner/v1"
+	"subctl/dataplane"
+)
+
+// groupMembers returns the next hops that the groups of a plan have for the networks of other clusters.
+func groupMembers(state dataplane.State) map[uint32]bool {
+	out := map[uint32]bool{}
+	for _, o := range state {
+		if g, ok := o.(dataplane.Group); ok && (g.ID>>24 == dataplane.CableGroupID || g.ID>>24 == dataplane.ResilientCableGroupID) {
+			for _, m := range g.Members {
+				out[m.ID] = true
+			}
+		}
+	}
+	return out
+}
+
+// The reasons why the gateway of a connection is no member of the group of its cluster begin with these words, or why it is
+// one with restrictions.
+const (
+	memberDown     = "down since "
+	memberWaits    = "no answer yet"
+	memberSilent   = "it has stopped answering"
+	memberRetiring = "this gateway is retiring"
+	memberLast     = "down, but no other gateway answers"
+	memberBroken   = "its cable cannot be set up"
+)
+
+// member reports whether packets to a cluster may take the cable number i of a plan, and the reason if they may not, or if only some do. old
+// is the connection as it was reported before; nil if it was not.
+func (m *Mesh) member(p Plan, o Outcome, i int, members map[uint32]bool, old *submarinerv1.Connection) (is bool, reason string) {
+	c := p.cables[i]
+	is = members[p.links[i].Hop] && o.Broken[p.nameOf(i)] == nil
+	switch {
+	case o.Broken[p.nameOf(i)] != nil:
+		return false, memberBroken
+	case is && c.Down:
+		return true, memberLast
+	case is:
+		return true, c.Drain.String() // or drained, but nobody else is in service
+	case c.Silent:
+		return false, memberSilent
+	case c.Idle:
+		return false, memberWaits
+	case m.Snapshot.Standing.Retiring:
+		return false, memberRetiring
+	case c.Down && old != nil && strings.HasPrefix(old.MemberReason, memberDown):
+		return false, old.MemberReason
+	case c.Down:
+		return false, memberDown + o.Now.UTC().Format(time.RFC3339)
+	}
+	return false, cmp.Or(c.Drain.String(), memberWaits)
+}
+
+// reportedConnections returns the connections in the last report of this gateway, by the names of their cables.
+func (m *Mesh) reportedConnections() map[string]*submarinerv1.Connection {
+	out := map[string]*submarinerv1.Connection{}
+	if g := Find[*submarinerv1.Gateway](m.Snapshot, m.Snapshot.Node); g != nil {
+		for i := range g.Status.Connections {
+			out[g.Status.Connections[i].Endpoint.CableName] = &g.Status.Connections[i]
+		}
+	}
+	return out
+}

@@ -1,0 +1,188 @@
+package mesh
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"net/netip"
+	"slices"
+	"strconv"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	submarinerv1 "subctl/api/submariner/v1"
+	"subctl/cable"
+)
+
+// This file is about a gateway's share of new flows: its weight, and how it leaves without losing a flow.
+//
+// A gateway that is to be drained is draining at first: it gets no new flows, as far as kernels can tell new
+// from old ones, and keeps the flows that it has. When they have ended, or their time is over, it is drained: other nodes
+// and clusters do not use it while they have another gateway. It keeps its cables all the time, so no packet that is on its way is lost.
+//
+// The nodes of its cluster read from the Node that it is to be drained, and other clusters from its Endpoint. Only the
+// gateway itself decides that it is drained, and announces it in its Endpoint. The same happens to the gateways that
+// become passive when only one is to stay active: see Standing.
+
+// share is what the annotations of a node specify about it as a gateway.
+type share struct {
+	weight int           // 1 to cable.MaxWeight
+	drain  bool          // it is to be drained
+	grace  time.Duration // that flows are given to end
+}
+
+// The time that the flows of a gateway are given to end.
+const (
+	DefaultGrace = 5 * time.Minute
+	MaxGrace     = 24 * time.Hour
+)
+
+// readShare reads the annotations of a node. The error contains all mistakes, joined; the default applies instead.
+func readShare(n *corev1.Node) (share, error) {
+	s := share{weight: cable.DefaultWeight, grace: DefaultGrace, drain: submarinerv1.ToBeDrained(n.Annotations)}
+	var errs []error
+	if text, ok := n.Annotations[submarinerv1.WeightAnnotation]; ok {
+		switch w, err := strconv.Atoi(text); {
+		case err != nil || w < 0 || w > cable.MaxWeight:
+			errs = append(errs, fmt.Errorf("node %s: annotation %s is %.80q: it must be a whole number from 1 to %d, or 0 to drain the gateway; until then, its weight is the default, %d",
+				n.Name, submarinerv1.WeightAnnotation, text, cable.MaxWeight, cable.DefaultWeight))
+		case w != 0:
+			s.weight = w
+		}
+	}
+	if text, ok := n.Annotations[submarinerv1.DrainAnnotation]; ok {
+		if d, err := time.ParseDuration(text); err == nil && d >= 0 && d <= MaxGrace {
+			s.grace = d
+		} else {
+			errs = append(errs, fmt.Errorf("node %s: annotation %s is %.80q: it must be the time that flows are given to end, from 0s to %v, such as %v; until then, it is %[5]v",
+				n.Name, submarinerv1.DrainAnnotation, text, MaxGrace, DefaultGrace))
+		}
+	}
+	return s, errors.Join(errs...)
+}
+
+// shareOf sets the weight of a node as a gateway, and how far it has got on its way out of service.
+func (m *Membership) shareOf(node *cable.Node, n *corev1.Node) {
+	s, _ := readShare(n) // its gateway reports the mistake
+	node.Weight = s.weight
+	announced := ""
+	for _, e := range m.Endpoints {
+		if e.Spec.Hostname == n.Name {
+			announced = e.Spec.BackendConfig[submarinerv1.BackendDrain]
+		}
+	}
+	retiring := !m.Submariner.Spec.MultiActiveGatewayEnabled && announced != ""
+	switch {
+	case !s.drain && !retiring:
+	case announced == submarinerv1.Drained:
+		node.Drain = cable.Drained
+	default:
+		node.Drain = cable.Draining
+	}
+}
+
+// settled is the time after which the other nodes and clusters know that a gateway is draining, so that no new flows
+// come.
+const settled = 10 * time.Second
+
+// readDraining returns how far the gateway of the snapshot's node has got on its way out of service, and since when it is
+// draining.
+func (m *Mesh) readDraining() (cable.Drain, time.Time) {
+	n := Find[*corev1.Node](m.Snapshot, m.Snapshot.Node)
+	if n == nil {
+		return cable.InService, time.Time{}
+	}
+	asked, _ := readShare(n)
+	standing := m.Snapshot.Standing.Drain
+	if !asked.drain && standing == cable.InService {
+		return cable.InService, time.Time{}
+	}
+	now := m.Snapshot.Now
+	since := now
+	old := Find[*submarinerv1.Gateway](m.Snapshot, m.Snapshot.Node)
+	if old != nil && old.Status.DrainingSince != nil {
+		since = old.Status.DrainingSince.Time
+	}
+	if standing == cable.Drained || !asked.drain || since.Equal(now) {
+		return max(standing, cable.Draining), since
+	}
+	flows := m.Snapshot.Flows
+	idle := !m.Snapshot.Standing.Active || flows.Known && flows.Count == 0 && flows.At.Sub(since) >= settled
+	if old.Status.Drain == submarinerv1.Drained || idle || now.Sub(since) >= asked.grace {
+		return cable.Drained, since
+	}
+	return cable.Draining, since
+}
+
+// Flows is the number of connections to and from other clusters through a gateway.
+type Flows struct {
+	Known bool
+	Count int
+	Some  []string  // the first of them
+	At    time.Time // when they were counted
+}
+
+// FlowsBetween returns the networks of other clusters, and the addresses of this node and its own pods. Connections of these are not
+// counted: they end with their pods, and pass this gateway as long as it has cables.
+func (m *Mesh) FlowsBetween() (remote, own []netip.Prefix) {
+	for _, c := range m.Cables.Wanted {
+		remote = append(remote, c.Subnets...)
+	}
+	slices.SortFunc(remote, netip.Prefix.Compare)
+	self := m.Membership.Self
+	if self.Pods.IsValid() {
+		own = append(own, self.Pods)
+	}
+	for _, ip := range []netip.Addr{self.IP, m.Local.PodIP} {
+		if ip.IsValid() {
+			own = append(own, netip.PrefixFrom(ip, ip.BitLen()))
+		}
+	}
+	return slices.Compact(remote), own
+}
+
+// announceShare adds to the parameters that a gateway announces what is not the default.
+func (m *Mesh) announceShare(config map[string]string) {
+	if w := m.Local.Weight; w != 0 && w != cable.DefaultWeight {
+		config[submarinerv1.BackendWeight] = strconv.Itoa(w)
+	}
+	if d := m.Local.Drain; d != cable.InService {
+		config[submarinerv1.BackendDrain] = d.String()
+	}
+}
+
+// reportShare adds the gateway's share to its report.
+func (m *Mesh) reportShare(g *submarinerv1.Gateway) {
+	g.Status.Weight, g.Status.Drain = cmp.Or(m.Local.Weight, cable.DefaultWeight), m.Local.Drain.String()
+	if m.Local.Drain != cable.InService {
+		at := metav1.NewTime(m.drainingSince.Truncate(time.Second))
+		g.Status.DrainingSince = &at
+	}
+	if f := m.Snapshot.Flows; f.Known && g.Status.HAStatus == submarinerv1.HAStatusActive {
+		g.Status.Flows = new(int64(f.Count))
+		if m.Local.Drain != cable.InService {
+			g.Status.SomeFlows = f.Some
+		}
+	}
+}
+
+// ConditionShare is a condition of a Gateway. It is False if the node has an invalid annotation about the gateway's
+// weight or about its drain.
+const ConditionShare = "Share"
+
+// reasonInvalid is its reason.
+const reasonInvalid = "InvalidAnnotation"
+
+// shareCondition returns ConditionShare if it is False.
+func shareCondition(s Snapshot, was []metav1.Condition, now time.Time) (out []metav1.Condition) {
+	n := Find[*corev1.Node](s, s.Node)
+	if n == nil {
+		return nil
+	}
+	if _, err := readShare(n); err != nil {
+		out = append(out, condition(was, ConditionShare, false, reasonInvalid, clip(err.Error()), now))
+	}
+	return out
+}

@@ -1,0 +1,208 @@
+package mesh
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	submarinerv1 "subctl/api/submariner/v1"
+	"subctl/api/submariner/v1alpha1"
+	"subctl/cable"
+	"subctl/internal/kubetest"
+)
+
+// annotated returns a snapshot of the active gateway gw, whose node has an annotation.
+func annotated(t *testing.T, annotations map[string]string) Snapshot {
+	t.Helper()
+	s := withoutEndpoints(t)
+	s.Standing = Standing{Active: true}
+	Find[*corev1.Node](s, "gw").Annotations = annotations
+	return s
+}
+
+// reported returns what a gateway reports and publishes.
+func reported(t *testing.T, s Snapshot) (*submarinerv1.Gateway, *submarinerv1.Endpoint) {
+	t.Helper()
+	p, err := Gateway().Plan(s)
+	require.NoError(t, err)
+	var gw *submarinerv1.Gateway
+	var ep *submarinerv1.Endpoint
+	for _, o := range Gateway().Report(s, p, Outcome{Now: s.Now}).Apply {
+		switch o := o.(type) {
+		case *submarinerv1.Gateway:
+			gw = o
+		case *submarinerv1.Endpoint:
+			ep = o
+		}
+	}
+	return gw, ep
+}
+
+// The annotations of a node, and what other clusters and people get to know. A mistake is reported, and the default
+// applies.
+func TestShare(t *testing.T) {
+	const weight, drain = submarinerv1.WeightAnnotation, submarinerv1.DrainAnnotation
+	for name, test := range map[string]struct {
+		annotations map[string]string
+		weight      int
+		published   map[string]string
+		mistakes    []string
+	}{
+		"none":        {nil, 100, nil, nil},
+		"the default": {map[string]string{weight: "100"}, 100, nil, nil},
+		"a weight":    {map[string]string{weight: "7"}, 7, map[string]string{"gateway-weight": "7"}, nil},
+		"drained":     {map[string]string{weight: "7", drain: "5m"}, 7, map[string]string{"gateway-weight": "7", "gateway-drain": "draining"}, nil},
+		"weight 0":    {map[string]string{weight: "0"}, 100, map[string]string{"gateway-drain": "draining"}, nil},
+		"too heavy":   {map[string]string{weight: "101"}, 100, nil, []string{`node gw: annotation gateway.submariner.io/weight is "101": it must be a whole number from 1 to 100, or 0 to drain the gateway; until then, its weight is the default, 100`}},
+		"negative":    {map[string]string{weight: "-1"}, 100, nil, []string{`"-1"`}},
+		"no number":   {map[string]string{weight: "heavy\n"}, 100, nil, []string{`"heavy\n"`}},
+		"empty":       {map[string]string{weight: ""}, 100, nil, []string{`is ""`}},
+		"all mistakes": {map[string]string{weight: "x", drain: "soon"}, 100, map[string]string{"gateway-drain": "draining"}, []string{
+			`is "x"`, `node gw: annotation gateway.submariner.io/drain is "soon": it must be the time that flows are given to end, from 0s to 24h0m0s, such as 5m0s; until then, it is 5m0s`,
+		}},
+		"too long": {map[string]string{drain: "25h"}, 100, map[string]string{"gateway-drain": "draining"}, []string{`"25h"`}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			gw, ep := reported(t, annotated(t, test.annotations))
+			require.Equal(t, test.weight, gw.Status.Weight)
+			for _, key := range []string{submarinerv1.BackendWeight, submarinerv1.BackendDrain} {
+				require.Equal(t, test.published[key], ep.Spec.BackendConfig[key], key)
+			}
+			g, err := cable.Parse(ep.Spec)
+			require.NoError(t, err, "the other clusters accept it")
+			require.Equal(t, test.published[submarinerv1.BackendDrain], g.Drain.String())
+			c := meta.FindStatusCondition(gw.Status.Conditions, ConditionShare)
+			require.Equal(t, len(test.mistakes) > 0, c != nil)
+			for _, m := range test.mistakes {
+				require.Contains(t, c.Message, m)
+				require.True(t, Wrong(*c))
+			}
+		})
+	}
+}
+
+// A gateway is drained when its last flow has ended, or their time is over, and not before other nodes and clusters know.
+// It stays drained until it is in service again, whatever becomes of its agent.
+func TestDraining(t *testing.T) {
+	asked := map[string]string{submarinerv1.DrainAnnotation: "1m"}
+	since := metav1.NewTime(time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC))
+	for name, test := range map[string]struct {
+		annotations map[string]string
+		after       time.Duration
+		was         string // of the last report; "-": there is none
+		flows       Flows
+		want        string
+	}{
+		"in service":              {nil, time.Second, "drained", Flows{}, ""},
+		"just begun":              {asked, 0, "-", Flows{Known: true}, "draining"},
+		"no flows, but not known": {asked, 5 * time.Second, "draining", Flows{Known: true, At: since.Add(5 * time.Second)}, "draining"},
+		"no flows long ago":       {asked, 15 * time.Second, "draining", Flows{Known: true, At: since.Add(9 * time.Second)}, "draining"},
+		"no flows":                {asked, 15 * time.Second, "draining", Flows{Known: true, At: since.Add(14 * time.Second)}, "drained"},
+		"one flow":                {asked, 59 * time.Second, "draining", Flows{Known: true, Count: 1, At: since.Add(58 * time.Second)}, "draining"},
+		"not counted":             {asked, 59 * time.Second, "draining", Flows{}, "draining"},
+		"the time is over":        {asked, time.Minute, "draining", Flows{Known: true, Count: 1, At: since.Add(58 * time.Second)}, "drained"},
+		"new flows afterwards":    {asked, 30 * time.Second, "drained", Flows{Known: true, Count: 3, At: since.Add(29 * time.Second)}, "drained"},
+		"no time at all":          {map[string]string{submarinerv1.DrainAnnotation: "0s"}, time.Second, "draining", Flows{}, "drained"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := annotated(t, test.annotations)
+			s.Now, s.Flows = since.Add(test.after), test.flows
+			if test.was != "-" {
+				old := &submarinerv1.Gateway{ObjectMeta: metav1.ObjectMeta{Name: "gw", Namespace: submarinerv1.OperatorNamespace}}
+				old.Status.Drain, old.Status.DrainingSince = test.was, &since
+				s = s.with(old)
+			}
+			gw, ep := reported(t, s)
+			require.Equal(t, test.want, gw.Status.Drain)
+			require.Equal(t, test.want, ep.Spec.BackendConfig[submarinerv1.BackendDrain])
+			if test.want != "" {
+				require.Equal(t, since.Unix(), gw.Status.DrainingSince.Unix())
+				require.NotEmpty(t, planOf(t, s), "it keeps its cables")
+			} else {
+				require.Nil(t, gw.Status.DrainingSince)
+			}
+		})
+	}
+}
+
+func planOf(t *testing.T, s Snapshot) string {
+	t.Helper()
+	p, err := Gateway().Plan(s)
+	require.NoError(t, err)
+	return p.State.String()
+}
+
+// with returns the snapshot with one object more, which replaces its namesake.
+func (s Snapshot) with(o Object) Snapshot {
+	var objs []Object
+	for _, other := range s.all() {
+		if _, gw := other.(*submarinerv1.Gateway); !gw || other.GetName() != o.GetName() {
+			objs = append(objs, other)
+		}
+	}
+	return NewSnapshot(s.Node, append(objs, o)...).as(s)
+}
+
+// The nodes of a cluster follow the annotation of its node at once, and a gateway that says it is drained only while it
+// is to be.
+func TestShareOfOwnGateways(t *testing.T) {
+	for name, test := range map[string]struct {
+		asked     bool
+		announced string
+		want      cable.Drain
+	}{
+		"in service":               {false, "", cable.InService},
+		"draining":                 {true, "", cable.Draining},
+		"drained":                  {true, "drained", cable.Drained},
+		"is back":                  {false, "drained", cable.InService},
+		"says more than it should": {true, "gone", cable.Draining},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := snapshotOf(kubetest.Scenario(t, "../../testdata/scenarios/two-active-gateways.txtar")...)
+			if n := Find[*corev1.Node](s, "gw2"); test.asked {
+				n.Annotations = map[string]string{submarinerv1.DrainAnnotation: "5m"}
+			}
+			for _, e := range List[*submarinerv1.Endpoint](s) {
+				if e.Spec.Hostname == "gw2" && test.announced != "" {
+					e.Spec.BackendConfig = map[string]string{submarinerv1.BackendDrain: test.announced}
+				}
+			}
+			m, err := readMembership(s)
+			require.NoError(t, err)
+			require.Equal(t, "gw2", m.Gateways[1].Name)
+			require.Equal(t, test.want, m.Gateways[1].Drain)
+			require.Equal(t, cable.InService, m.Gateways[0].Drain)
+		})
+	}
+}
+
+// A gateway that is about to become passive leaves as one that is drained does: it announces it, and the nodes of its cluster
+// follow, although nothing is specified on its node.
+func TestDrainOfARetiringGateway(t *testing.T) {
+	for _, drain := range []cable.Drain{cable.Draining, cable.Drained} {
+		s := withoutEndpoints(t)
+		s.Standing = Standing{Active: true, Drain: drain}
+		gw, ep := reported(t, s)
+		require.Equal(t, drain.String(), gw.Status.Drain)
+		require.Equal(t, drain.String(), ep.Spec.BackendConfig[submarinerv1.BackendDrain])
+
+		other := ownEndpoint("worker", "10-89-1-12")
+		other.Spec.BackendConfig = map[string]string{submarinerv1.BackendDrain: drain.String()}
+		for _, multi := range []bool{false, true} {
+			s := withoutEndpoints(t, ownEndpoint("gw", "10-89-1-11"), other)
+			List[*v1alpha1.Submariner](s)[0].Spec.MultiActiveGatewayEnabled = multi
+			m, err := readMembership(s)
+			require.NoError(t, err)
+			require.Len(t, m.Gateways, 2)
+			want := drain
+			if multi { // it has been put back in service, and has not announced it yet
+				want = cable.InService
+			}
+			require.Equal(t, want, m.Siblings()[0].Drain)
+		}
+	}
+}

@@ -1,0 +1,91 @@
+package parts
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"net/netip"
+	"time"
+
+	"subctl/agent/mesh"
+)
+
+// Echoes is a socket for datagrams that other nodes forward back.
+type Echoes interface {
+	// Send sends a datagram on a device to a MAC address, from an address of this node and to it.
+	Send(payload []byte, dev, mac string, own netip.Addr) error
+	// Receive waits for a datagram and returns its size. One that is longer than b is truncated.
+	Receive(b []byte) (int, error)
+	Close() error
+}
+
+// What an echo contains: its sequence number and nonce, and zeros up to its size.
+const (
+	echoLen    = 2 + 16
+	ipUDPBytes = 20 + 8 // the headers of IPv4 and UDP
+)
+
+// echoSocket is the socket for echoes, which is opened for the first one.
+type echoSocket struct {
+	socket Echoes
+	again  time.Time // after a failure: when to try again
+}
+
+// errNoEchoes is the error of an echo while the socket cannot be opened. The target then counts as one that forwards no
+// echoes back.
+var errNoEchoes = errors.New("there is no socket for echoes")
+
+// send sends an echo.
+func (e *echoSocket) send(ctx context.Context, p *prober, t mesh.Target, a asked) error {
+	if e.socket == nil {
+		if p.listen == nil || a.sent.Before(e.again) {
+			return errNoEchoes
+		}
+		socket, err := p.listen(ctx, p.probes.Echo)
+		if err != nil {
+			e.again = a.sent.Add(time.Minute)
+			p.log.Warn("no echoes are sent, only pings: a gateway that answers and forwards no packets stays in use", "err", err)
+			return err
+		}
+		e.socket = socket
+		go p.receiveEchoes(ctx, socket)
+	}
+	return e.socket.Send(echo(t, a), t.Echo.Device, t.Echo.MAC, t.From)
+}
+
+// echo returns the payload of an echo.
+func echo(t mesh.Target, a asked) []byte {
+	size := echoLen
+	if a.kind == filling {
+		size = max(size, t.Echo.MTU-ipUDPBytes)
+	}
+	b := make([]byte, size)
+	binary.BigEndian.PutUint16(b, a.seq)
+	copy(b[2:], a.nonce[:])
+	return b
+}
+
+func (e *echoSocket) close() {
+	if e.socket != nil {
+		e.socket.Close()
+	}
+}
+
+// receiveEchoes takes echoes until the socket is closed.
+func (p *prober) receiveEchoes(ctx context.Context, socket Echoes) {
+	buf := make([]byte, echoLen)
+	for ctx.Err() == nil {
+		n, err := socket.Receive(buf)
+		now := time.Now()
+		switch {
+		case ctx.Err() != nil:
+		case err != nil:
+			p.log.Warn("reading echoes", "err", err)
+			time.Sleep(time.Second)
+		case n < echoLen:
+			p.ignored()
+		default:
+			p.answered(binary.BigEndian.Uint16(buf), netip.Addr{}, buf[2:echoLen], now)
+		}
+	}
+}

@@ -1,0 +1,123 @@
+package parts
+
+import (
+	"log/slog"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"k8s.io/client-go/rest"
+
+	"subctl/agent/mesh"
+	"subctl/api/submariner/v1alpha1"
+	"subctl/cable"
+)
+
+// voter returns an elector that has not started, and a function that returns its standing after
+// the cluster has been joined with or without several active gateways.
+func voter(t *testing.T, nudge func()) (e *elector, standing func(multi bool) (mesh.Standing, error)) {
+	t.Helper()
+	e, err := newElector(Options{Node: "gw", Config: &rest.Config{}, Log: slog.New(slog.DiscardHandler), Lease: DefaultLease, Nudge: nudge})
+	require.NoError(t, err)
+	return e, func(multi bool) (mesh.Standing, error) {
+		s := mesh.NewSnapshot("gw", &v1alpha1.Submariner{Spec: v1alpha1.SubmarinerSpec{MultiActiveGatewayEnabled: multi}})
+		s.Now = time.Now()
+		err := e.Observe(&s)
+		return s.Standing, err
+	}
+}
+
+var (
+	alone       = mesh.Standing{Active: true, Speaker: true, Gateways: []string{"gw"}}
+	amongOthers = mesh.Standing{Active: true, Gateways: []string{"gw"}}
+	draining    = mesh.Standing{Active: true, Drain: cable.Draining}
+	drained     = mesh.Standing{Active: true, Drain: cable.Drained}
+	retiring    = mesh.Standing{Active: true, Drain: cable.Drained, Retiring: true}
+)
+
+// With one active gateway, the holder of the lease is the active one. With several, each is active: at
+// once, and whoever holds the lease.
+func TestStandingOfAGateway(t *testing.T) {
+	for _, test := range []struct {
+		name  string
+		role  int32
+		multi bool
+		want  mesh.Standing
+		err   error
+	}{
+		{"one: no holder is known", unknown, false, mesh.Standing{}, ErrTooEarly},
+		{"one: it holds the lease", leading, false, alone, nil},
+		{"one: another holds the lease", following, false, mesh.Standing{}, nil},
+		{"all: no holder is known", unknown, true, amongOthers, nil},
+		{"all: it holds the lease", leading, true, alone, nil},
+		{"all: another holds the lease", following, true, amongOthers, nil},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			e, standing := voter(t, func() {})
+			e.set(test.role)
+			got, err := standing(test.multi)
+			require.ErrorIs(t, err, test.err)
+			require.Equal(t, test.want, got)
+		})
+	}
+}
+
+// A gateway that is not to be active any more keeps its cables for a while. The holder of the
+// lease stays active, and a gateway that does not know the holder waits.
+func TestRetiringGateway(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		nudges := 0
+		e, standing := voter(t, func() { nudges++ })
+		is := func(multi bool, want mesh.Standing) {
+			t.Helper()
+			got, err := standing(multi)
+			require.NoError(t, err)
+			require.Equal(t, want, got)
+		}
+		is(true, amongOthers)
+		_, err := standing(false)
+		require.ErrorIs(t, err, ErrTooEarly)
+		time.Sleep(time.Minute)
+		e.set(following)
+		nudges = 0
+		for _, phase := range []struct {
+			standing mesh.Standing
+			length   time.Duration
+		}{{draining, drainedAfter}, {drained, withdrawnAfter - drainedAfter}, {retiring, retiredAfter - withdrawnAfter}} {
+			nudges = 0
+			is(false, phase.standing)
+			time.Sleep(phase.length - time.Second)
+			is(false, phase.standing)
+			require.Zero(t, nudges)
+			time.Sleep(time.Second)
+			synctest.Wait()
+			require.Equal(t, 1, nudges)
+		}
+		is(false, mesh.Standing{})
+
+		is(true, amongOthers)
+		is(false, draining)
+		is(true, amongOthers) // the change is undone
+		is(false, draining)
+		e.set(leading)
+		is(false, alone)
+		is(true, alone)
+		is(false, alone)
+		time.Sleep(retiredAfter)
+		e.set(following)
+		is(false, mesh.Standing{}) // another gateway has taken over, and publishes its own Endpoint
+		time.Sleep(time.Minute)
+	})
+}
+
+// A snapshot without a Submariner changes nothing: the cluster is being uninstalled, or joined.
+func TestStandingWithoutASubmariner(t *testing.T) {
+	e, standing := voter(t, func() {})
+	e.set(following)
+	_, err := standing(true)
+	require.NoError(t, err)
+	s := mesh.NewSnapshot[mesh.Object]("gw")
+	require.NoError(t, e.Observe(&s))
+	require.Equal(t, amongOthers, s.Standing)
+}

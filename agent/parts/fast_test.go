@@ -1,0 +1,210 @@
+package parts
+
+import (
+	"log/slog"
+	"math/rand/v2"
+	"net/netip"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"subctl/agent/mesh"
+	submarinerv1 "subctl/api/submariner/v1"
+)
+
+// fastWorld is a prober with one target that is Fast, on a simulated clock.
+type fastWorld struct {
+	*prober
+	ip      netip.Addr
+	changes int
+	sent    int
+	next    uint16
+	stall   func() time.Duration // by which the prober looks later than it wanted
+	lose    func(mesh.Target, asked) bool
+	rtt     func() time.Duration
+}
+
+func newFastWorld(rtt time.Duration) *fastWorld {
+	w := &fastWorld{ip: netip.MustParseAddr("192.0.2.1")}
+	w.prober = newProber(Options{Log: slog.New(slog.DiscardHandler), Nudge: func() { w.changes++ }})
+	w.rtt, w.stall = func() time.Duration { return rtt }, func() time.Duration { return 0 }
+	w.lose = func(mesh.Target, asked) bool { return false }
+	w.set(mesh.Probes{Interval: time.Second, MaxLost: 5, Targets: map[string]mesh.Target{"west": {IP: w.ip, Fast: true}}}, nil)
+	return w
+}
+
+// run lets time pass, and returns how much.
+func (w *fastWorld) run(until func() bool) time.Duration {
+	start := time.Now()
+	for !until() {
+		wait := w.sendDue(func(t mesh.Target, a asked) error {
+			w.sent++
+			if !w.lose(t, a) {
+				from := w.ip
+				if a.kind != pinging {
+					from = netip.Addr{}
+				}
+				time.AfterFunc(w.rtt(), func() { w.answered(a.seq, from, a.nonce[:], time.Now()) })
+			}
+			return nil
+		}, &w.next)
+		for wait += w.stall(); wait > 0 && !until(); wait -= time.Millisecond {
+			time.Sleep(min(wait, time.Millisecond))
+			synctest.Wait()
+		}
+	}
+	return time.Since(start)
+}
+
+func (w *fastWorld) status() submarinerv1.ConnectionStatus { return w.health()["west"].Status }
+
+func after(d time.Duration) func() bool {
+	start := time.Now()
+	return func() bool { return time.Since(start) >= d }
+}
+
+// A target that is Fast is down 0.15 to 0.25 s after it has stopped answering, or as much later as an answer takes, and
+// not earlier. It is up again when it answers several pings.
+func TestFast(t *testing.T) {
+	for _, rtt := range []time.Duration{time.Millisecond, 120 * time.Millisecond} {
+		for moment := range 10 {
+			synctest.Test(t, func(t *testing.T) {
+				w := newFastWorld(rtt)
+				w.lose = func(mesh.Target, asked) bool { return w.sent%10 == 0 }
+				w.run(after(20*time.Second + time.Duration(moment)*10*time.Millisecond))
+				require.Equal(t, 1, w.changes, "connected once, and then nothing changed")
+				require.InDelta(t, 260, w.sent, 80)
+				w.lose = func(mesh.Target, asked) bool { return true }
+				took := w.run(func() bool { return w.status() == submarinerv1.ConnectionError })
+				require.Less(t, took, 255*time.Millisecond+2*rtt)
+				require.Greater(t, took, 120*time.Millisecond)
+				w.run(after(time.Second))
+				w.lose = func(mesh.Target, asked) bool { return false }
+				took = w.run(func() bool { return w.status() == submarinerv1.Connected })
+				require.InDelta(t, 450, (took - rtt).Milliseconds(), 100)
+				require.LessOrEqual(t, len(w.byOrder), underWay)
+			})
+		}
+	}
+}
+
+// A target that loses half of its packets is down and does not come back for every answer.
+func TestFastAndLossy(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w, random := newFastWorld(time.Millisecond), rand.New(rand.NewPCG(1, 2))
+		w.lose = func(mesh.Target, asked) bool { return random.Float64() < 0.75 } // in both directions
+		w.run(after(time.Minute))
+		require.Less(t, w.changes, 8)
+	})
+}
+
+// At 2 % random loss in either direction, nothing is removed in ten minutes, wherever answers come from and however they vary.
+func TestFastAndRandomLoss(t *testing.T) {
+	for seed := range uint64(3) {
+		for _, rtt := range []time.Duration{0, 10 * time.Millisecond, 200 * time.Millisecond} {
+			synctest.Test(t, func(t *testing.T) {
+				random := rand.New(rand.NewPCG(seed, uint64(rtt)))
+				w := newFastWorld(rtt)
+				w.rtt = func() time.Duration { return rtt + time.Duration(random.Int64N(int64(rtt/2+time.Millisecond))) }
+				w.lose = func(mesh.Target, asked) bool { return random.Float64() < 0.02 || random.Float64() < 0.02 }
+				w.run(after(10 * time.Minute))
+				require.Equal(t, 1, w.changes, "connected, and never removed")
+				require.InDelta(t, 6750, w.sent, 900)
+			})
+		}
+	}
+}
+
+// Where answers suddenly take much longer, nothing is removed.
+func TestFastOnAnotherPath(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newFastWorld(time.Millisecond)
+		w.run(after(time.Minute))
+		for _, rtt := range []time.Duration{80 * time.Millisecond, time.Millisecond, 120 * time.Millisecond} {
+			w.rtt = func() time.Duration { return rtt }
+			w.run(after(time.Minute))
+		}
+		require.Equal(t, 1, w.changes)
+	})
+}
+
+// Echoes count once one has come back, and large ones likewise: a target of an older version, or one with a smaller MTU,
+// is not down. What is down is said.
+func TestFastEchoes(t *testing.T) {
+	for _, test := range []struct {
+		name          string
+		before, after [kinds]bool // which are answered
+		message       string      // empty if the target is up
+		by            string
+	}{
+		{"an older version", [kinds]bool{true, false, false}, [kinds]bool{true, false, false}, "", ""},
+		{"an older version that fails", [kinds]bool{true, false, false}, [kinds]bool{}, "Failed to successfully ping", "ping"},
+		{"a smaller MTU", [kinds]bool{true, true, false}, [kinds]bool{true, true, false}, "", ""},
+		{"no ping is answered", [kinds]bool{false, true, true}, [kinds]bool{false, true, true}, "", ""},
+		{"it forwards nothing", [kinds]bool{true, true, true}, [kinds]bool{true, false, false}, "answers pings, but forwards no packets", "echo"},
+		{"large packets are lost", [kinds]bool{true, true, true}, [kinds]bool{true, true, false}, "packets of 1400 bytes", "large echo"},
+		{"it fails", [kinds]bool{true, true, true}, [kinds]bool{}, "Failed to successfully ping", "echo"},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				w := newFastWorld(time.Millisecond)
+				w.set(mesh.Probes{Targets: map[string]mesh.Target{"west": {IP: w.ip, Fast: true, Echo: mesh.Echo{Device: "d", MAC: "m", MTU: 1400}}}}, nil)
+				answers := test.before
+				w.lose = func(_ mesh.Target, a asked) bool { return !answers[a.kind] }
+				w.run(after(10 * time.Second))
+				require.Equal(t, submarinerv1.Connected, w.status())
+				sent := w.sent
+				w.run(after(10 * time.Second))
+				require.InDelta(t, 120, w.sent-sent, 15, "pings are not sent for long, if echoes come back")
+				answers = test.after
+				start := time.Now()
+				w.run(func() bool { return w.status() == submarinerv1.ConnectionError || time.Since(start) > time.Minute })
+				if test.message == "" {
+					require.Equal(t, submarinerv1.Connected, w.status())
+					return
+				}
+				require.Less(t, time.Since(start), 750*time.Millisecond)
+				require.Contains(t, w.health()["west"].Message, test.message)
+				require.Equal(t, test.by, w.health()["west"].By)
+				require.WithinDuration(t, time.Now(), w.health()["west"].Since, time.Second)
+				w.run(after(time.Minute))
+				require.Equal(t, submarinerv1.ConnectionError, w.status(), "it does not flap")
+				answers = test.before
+				start = time.Now()
+				w.run(func() bool { return w.status() == submarinerv1.Connected })
+				require.Less(t, time.Since(start), 3*time.Second)
+			})
+		})
+	}
+}
+
+// A prober that runs late concludes nothing: the answers may wait in its socket. It still finds out what is down, also if
+// it is always late.
+func TestFastAndLate(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newFastWorld(time.Millisecond)
+		w.run(after(time.Second))
+		lost, late := 0, false
+		w.lose = func(mesh.Target, asked) bool { lost++; return lost < mesh.FastLost }
+		w.rtt = func() time.Duration {
+			if lost == mesh.FastLost {
+				return 125 * time.Millisecond // it is read so late
+			}
+			return time.Millisecond
+		}
+		w.stall = func() time.Duration {
+			if late || w.pings["west"].fast.streams[pinging].lost < mesh.FastLost-1 {
+				return 0
+			}
+			late = true
+			return 100 * time.Millisecond
+		}
+		w.run(after(10 * time.Second))
+		require.Equal(t, 1, w.changes, "connected, and never removed")
+		require.True(t, late)
+		w.lose, w.stall = func(mesh.Target, asked) bool { return true }, func() time.Duration { return 15 * time.Millisecond }
+		require.Less(t, w.run(func() bool { return w.status() == submarinerv1.ConnectionError }), 700*time.Millisecond)
+	})
+}

@@ -1,0 +1,82 @@
+package parts
+
+import (
+	"context"
+	"log/slog"
+	"net/netip"
+	"time"
+
+	"subctl/agent/mesh"
+	"subctl/cable"
+	"subctl/dataplane"
+	"subctl/internal/alarm"
+)
+
+// flows adds to snapshots how many connections of pods pass this gateway.
+type flows struct {
+	Options
+	remote, own []netip.Prefix // as of the last plan
+	draining    bool
+
+	last   mesh.Flows
+	readAt time.Time
+	took   time.Duration // the last count
+	failed alarm.Alarm
+}
+
+// Counting reads all conntrack entries of the node, of which there may be hundreds of thousands. So it is done this often,
+// and takes at most 1 / flowsShare of the time; while the gateway is draining, it is done more often.
+const (
+	flowsEvery    = 15 * time.Second
+	drainingEvery = 4 * time.Second
+	flowsShare    = 250
+	drainingShare = 25
+)
+
+func newFlows(o Options) *flows { return &flows{Options: o} }
+
+// Start waits until ctx is done: the connections are counted with a snapshot.
+func (f *flows) Start(ctx context.Context) error {
+	<-ctx.Done()
+	return nil
+}
+
+// Observe implements Observer.
+func (f *flows) Observe(s *mesh.Snapshot) error {
+	counter, ok := f.Cabler().(dataplane.FlowCounter)
+	if !ok || !s.Standing.Active || len(f.remote) == 0 {
+		f.last = mesh.Flows{}
+		return nil
+	}
+	if s.Now.Sub(f.readAt) >= f.pause() {
+		start := time.Now()
+		now, err := counter.Flows(f.remote, f.own)
+		f.readAt, f.took, f.last = s.Now, time.Since(start), mesh.Flows{}
+		if err == nil {
+			f.last = mesh.Flows{Known: true, Count: now.Count, At: s.Now}
+			for _, flow := range now.Some {
+				f.last.Some = append(f.last.Some, flow.String())
+			}
+		}
+		f.failed.Report(f.Log, slog.LevelWarn, "counting the connections to other clusters", err)
+	}
+	s.Flows = f.last
+	return nil
+}
+
+// pause returns the time between two counts.
+func (f *flows) pause() time.Duration {
+	if f.draining {
+		return max(drainingEvery, drainingShare*f.took)
+	}
+	return max(flowsEvery, flowsShare*f.took)
+}
+
+// Act implements Actor.
+func (f *flows) Act(_ mesh.Snapshot, p mesh.Plan, _ *mesh.Outcome) {
+	if p.Mesh == nil {
+		return
+	}
+	f.remote, f.own = p.Mesh.FlowsBetween()
+	f.draining = p.Mesh.Local.Drain == cable.Draining
+}

@@ -1,0 +1,63 @@
+package parts
+
+import (
+	"crypto/rand"
+	"time"
+
+	"subctl/agent/mesh"
+)
+
+// pinged is a target, with the pings that it was sent.
+type pinged struct {
+	target  mesh.Target
+	health  mesh.Health
+	started bool
+
+	// Of a target that is not Fast.
+	lost    int       // in a row
+	asked   []asked   // the ping that may still be answered: the last
+	waiting bool      // for the answer to it
+	due     time.Time // when to ping next
+
+	fast fast // of a target that is Fast
+}
+
+// asked is a ping.
+type asked struct {
+	seq   uint16
+	nonce [16]byte // random: whoever has not received it cannot answer
+	sent  time.Time
+	// Of a target that is Fast: when the answer is late, and whether it is.
+	kind  kind
+	until time.Time
+	lost  bool
+	grace int // how often until was put off
+}
+
+func newAsked(seq uint16, now time.Time) asked {
+	a := asked{seq: seq, sent: now}
+	rand.Read(a.nonce[:]) // never fails
+	return a
+}
+
+// underWay is the number of probes of a kind to a Fast target that can still be answered.
+const underWay = 16
+
+// ask returns the next ping of a target that is not Fast. forget is called with the sequence numbers of pings that can
+// no longer be answered.
+func (g *pinged) ask(seq uint16, now time.Time, forget func(seq uint16)) asked {
+	for _, a := range g.asked {
+		forget(a.seq)
+	}
+	a := newAsked(seq, now)
+	g.asked, g.waiting = []asked{a}, true
+	return a
+}
+
+// open returns the probes that may still be answered.
+func (g *pinged) open() (all []asked) {
+	for _, s := range g.fast.streams {
+		all = append(all, s.asked...)
+	}
+	return append(all, g.asked...)
+}

@@ -1,0 +1,146 @@
+package parts
+
+import (
+	"context"
+	"log/slog"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"subctl/agent/mesh"
+	submarinerv1 "subctl/api/submariner/v1"
+	"subctl/api/submariner/v1alpha1"
+	"subctl/internal/kubetest"
+)
+
+// pairOfGateways returns a snapshot of gateway gw, and of another one that reported some time ago.
+func pairOfGateways(now time.Time, multi, drained, otherDrained, otherLabelled bool, ago time.Duration) mesh.Snapshot {
+	node := func(name string, gateway, drained bool) *corev1.Node {
+		n := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{}, Annotations: map[string]string{}}}
+		if gateway {
+			n.Labels[submarinerv1.GatewayNodeLabel] = "true"
+		}
+		if drained {
+			n.Annotations[submarinerv1.DrainAnnotation] = "5m"
+		}
+		return n
+	}
+	report := &submarinerv1.Gateway{ObjectMeta: metav1.ObjectMeta{Name: "other"}}
+	report.SetReportedAt(now.Add(-ago))
+	s := mesh.NewSnapshot[mesh.Object]("gw", node("gw", true, drained), node("other", otherLabelled, otherDrained), report,
+		&v1alpha1.Submariner{Spec: v1alpha1.SubmarinerSpec{MultiActiveGatewayEnabled: multi}})
+	s.Now = now
+	return s
+}
+
+// A gateway that is to be drained leaves the lease to one that works, and only then.
+func TestYield(t *testing.T) {
+	now := time.Now()
+	for name, test := range map[string]struct {
+		drained, otherDrained, otherLabelled bool
+		ago                                  time.Duration
+		want                                 string
+	}{
+		"in service":              {false, false, true, time.Second, ""},
+		"drained":                 {true, false, true, time.Second, "other"},
+		"both are drained":        {true, true, true, time.Second, ""},
+		"the other is dead":       {true, false, true, time.Minute, ""},
+		"the other was a gateway": {true, false, false, time.Second, ""},
+	} {
+		s := pairOfGateways(now, false, test.drained, test.otherDrained, test.otherLabelled, test.ago)
+		require.Equal(t, test.want, yieldsTo(s, "gw"), name)
+	}
+}
+
+// The only active gateway hands over its role when it is to be drained: it carries traffic until another gateway has the
+// lease, and is drained like one that retires. It returns as a passive one.
+func TestHandover(t *testing.T) {
+	e, _ := voter(t, func() {})
+	now := time.Now()
+	standing := func(drained bool) mesh.Standing {
+		t.Helper()
+		s := pairOfGateways(now, false, drained, false, true, time.Second)
+		require.NoError(t, e.Observe(&s))
+		return s.Standing
+	}
+	e.set(leading)
+	require.Equal(t, alone, standing(false))
+	require.False(t, e.yields.Load())
+	require.Equal(t, alone, standing(true), "nobody else has the lease yet")
+	require.True(t, e.yields.Load())
+	e.set(following)
+	began := now
+	require.Equal(t, draining, standing(true))
+	now = began.Add(drainedAfter)
+	require.Equal(t, drained, standing(true))
+	now = began.Add(withdrawnAfter)
+	require.Equal(t, retiring, standing(true))
+	now = began.Add(retiredAfter)
+	require.Equal(t, mesh.Standing{}, standing(true))
+	require.Equal(t, mesh.Standing{}, standing(false))
+	require.False(t, e.yields.Load())
+}
+
+// The holder of the lease leaves it to another gateway when it is to be drained, does not take it back, and takes part again when
+// it is in service, on a real API server.
+func TestLeaseIsLeft(t *testing.T) {
+	server := kubetest.Start(t)
+	require.NoError(t, client.IgnoreAlreadyExists(server.Client(t).Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: submarinerv1.OperatorNamespace}})))
+	start := func(node string) *elector {
+		e, err := newElector(Options{Node: node, Config: server.Config(), Log: slog.New(slog.DiscardHandler), Lease: DefaultLease, Nudge: func() {}})
+		require.NoError(t, err)
+		ctx, stop := context.WithCancel(t.Context())
+		done := make(chan struct{})
+		go func() { defer close(done); _ = e.Start(ctx) }()
+		t.Cleanup(func() { stop(); <-done })
+		return e
+	}
+	is := func(e *elector, role int32) func() bool { return func() bool { return e.role.Load() == role } }
+	const long, short = 20 * time.Second, 20 * time.Millisecond
+	gw := start("gw")
+	require.Eventually(t, is(gw, leading), long, short)
+	other := start("other")
+	require.Eventually(t, is(other, following), long, short)
+
+	observe := func(drained bool) {
+		s := pairOfGateways(time.Now(), true, drained, false, true, time.Second)
+		require.NoError(t, gw.Observe(&s))
+	}
+	begin := time.Now()
+	observe(true)
+	require.Eventually(t, is(other, leading), long, short)
+	require.Less(t, time.Since(begin), DefaultLease.Duration-time.Second, "it need not expire")
+	require.Eventually(t, is(gw, following), long, short)
+	observe(false)
+	other.yields.Store(true)
+	other.yielded.Send()
+	require.Eventually(t, is(gw, leading), long, short, "it takes part again")
+	require.Eventually(t, is(other, following), long, short)
+}
+
+// A gateway that takes over keeps the Endpoint of its predecessor while the predecessor announces that it is leaving. Otherwise
+// it deletes the Endpoint.
+func TestTakeover(t *testing.T) {
+	for announced, want := range map[string][]string{"": {"gw"}, submarinerv1.Draining: {"gw", "other"}, submarinerv1.Drained: {"gw", "other"}} {
+		e, _ := voter(t, func() {})
+		e.set(leading)
+		endpoint := &submarinerv1.Endpoint{Spec: submarinerv1.EndpointSpec{Hostname: "other", BackendConfig: map[string]string{}}}
+		if announced != "" {
+			endpoint.Spec.BackendConfig[submarinerv1.BackendDrain] = announced
+		}
+		s := mesh.NewSnapshot[mesh.Object]("gw", &v1alpha1.Submariner{}, endpoint)
+		began := time.Now()
+		for _, after := range []time.Duration{0, retiredAfter - 1, retiredAfter} {
+			if after == retiredAfter {
+				want = []string{"gw"}
+			}
+			s.Now = began.Add(after)
+			require.NoError(t, e.Observe(&s))
+			require.Equal(t, want, s.Standing.Gateways, "%q after %v", announced, after)
+		}
+	}
+}

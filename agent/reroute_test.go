@@ -1,0 +1,63 @@
+package agent
+
+import (
+	"context"
+	"maps"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	"k8s.io/apimachinery/pkg/runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+
+	"subctl/agent/mesh"
+	submarinerv1 "subctl/api/submariner/v1"
+	"subctl/dataplane"
+)
+
+func (b *beside) Refresh(s *mesh.Snapshot) {
+	s.Health = maps.Clone(s.Health)
+	maps.Copy(s.Health, b.health)
+}
+
+// What the probes find is followed while the loop waits for the API server, and the next loop has nothing to change.
+func TestReroute(t *testing.T) {
+	w := newWorld(t, mesh.Gateway(), "two-active-gateways")
+	w.reroute(t.Context())
+	require.Empty(t, w.holds(t, dataplane.GatewayOwner), "there is no snapshot yet")
+	w.run(t)
+	w.run(t)
+	before, down := w.holds(t, dataplane.GatewayOwner), ""
+	for name, target := range w.plan.Probes.Targets {
+		if target.Fast {
+			down = name
+		}
+	}
+	require.NotEmpty(t, down)
+
+	waiting, answers := make(chan struct{}, 100), make(chan struct{})
+	w.Client = interceptor.NewClient(w.Client.(client.WithWatch), interceptor.Funcs{
+		Apply: func(ctx context.Context, c client.WithWatch, o runtime.ApplyConfiguration, opts ...client.ApplyOption) error {
+			waiting <- struct{}{}
+			<-answers
+			return c.Apply(ctx, o, opts...)
+		},
+	})
+	gw := get(t, w, &submarinerv1.Gateway{}, "gw")
+	gw.SetReportedAt(gw.CreationTimestamp.Time) // so that there is something to report
+	require.NoError(t, w.Client.Update(t.Context(), gw))
+	looped := make(chan error)
+	go func() {
+		_, err := w.Reconcile(t.Context(), everything)
+		looped <- err
+	}()
+	<-waiting
+	w.health[down] = mesh.Health{Status: submarinerv1.ConnectionError}
+	w.reroute(t.Context())
+	after := w.holds(t, dataplane.GatewayOwner)
+	require.NotEqual(t, before, after)
+	close(answers)
+	require.NoError(t, <-looped)
+	w.run(t)
+	require.Equal(t, after, w.holds(t, dataplane.GatewayOwner))
+}

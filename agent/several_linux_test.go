@@ -1,0 +1,99 @@
+package agent
+
+import (
+	"fmt"
+	"net"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"subctl/agent/mesh"
+	submarinerv1 "subctl/api/submariner/v1"
+	"subctl/internal/nstest"
+)
+
+// twoGateways returns a cluster with two active gateways, and a worker.
+func twoGateways(t testing.TB, fabric *nstest.NS, n int, id string) *side {
+	return newSideOf(t, fabric, n, id, 2, "gw", "gw2", "worker")
+}
+
+// sent returns the number of packets that a gateway has sent through its cables.
+func sent(gw *nstest.NS) string {
+	lines := strings.Split(strings.TrimSpace(gw.Run("ip -s link show vxlan-tunnel")), "\n")
+	return strings.Fields(lines[len(lines)-1])[1]
+}
+
+// Pods on gateways and on workers of two clusters with two active gateways each reach each other, and cross all cables.
+func TestSeveralGateways(t *testing.T) {
+	fabric := newFabric(t)
+	east, west := twoGateways(t, fabric, 1, "east"), twoGateways(t, fabric, 2, "west")
+	sync := func() int { return east.sync(t, west) + west.sync(t, east) }
+	sync()
+	require.Zero(t, sync(), "the second sync must find nothing to do")
+	t.Run("all work", func(t *testing.T) {
+		for from, to := range map[string]string{"gw": "gw2", "gw2": "worker", "worker": "gw"} {
+			reach(t, east, from, west, to)
+			reach(t, west, from, east, to)
+		}
+		reach(t, east, "worker", west, "worker")
+		for _, gw := range east.names[:2] {
+			require.NotEqual(t, "0", sent(east.nodes[gw]), "gateway %s carries some flows", gw)
+		}
+	})
+	for name, lose := range map[string]func(){
+		"no cable answers any more": func() {
+			east.health["gw"] = map[string]mesh.Health{}
+			for i := range west.gateways {
+				east.health["gw"][west.cableOf(i)+" over vxlan-tunnel"] = mesh.Health{Status: submarinerv1.ConnectionError}
+			}
+		},
+		"no cable has answered yet": func() { east.fresh = map[string]bool{"gw": true} },
+	} {
+		t.Run(name, func(t *testing.T) {
+			lose()
+			report := &submarinerv1.Gateway{ObjectMeta: metav1.ObjectMeta{Name: "gw2"}}
+			report.Status.HAStatus = submarinerv1.HAStatusActive
+			report.Status.Connections = []submarinerv1.Connection{{Status: submarinerv1.Connected, Endpoint: west.endpoint().Spec}}
+			east.reports = append(east.reports, report)
+			east.sync(t, west)
+			groups := east.nodes["gw"].Run("ip nexthop show | grep 'group' | grep -v bucket; ip route show table 100")
+			before := sent(east.nodes["gw"])
+			for _, from := range east.names {
+				reach(t, east, from, west, "worker")
+			}
+			require.Equal(t, before, sent(east.nodes["gw"]), "the gateway sends nothing by its own cables\n%s", groups)
+			t.Log("packets that the sibling sends back end here")
+			mac := strings.Fields(east.nodes["gw2"].Run("ip -o link show vx-submariner | grep -o 'link/ether.*'"))[1]
+			require.Contains(t, east.nodes["gw"].Run("iptables-save"), fmt.Sprintf("-i vx-submariner -o vx-submariner -m mac --mac-source %s -j DROP", mac))
+			east.health, east.reports, east.fresh = map[string]map[string]mesh.Health{}, nil, nil
+			sync()
+		})
+	}
+	t.Run("Services", func(t *testing.T) {
+		for _, backend := range west.names {
+			for i := range 8 {
+				service := fmt.Sprintf("10.102.0.%d", 10+i)
+				for _, gw := range west.names[:west.gateways] {
+					west.nodes[gw].Run(fmt.Sprintf("iptables -t nat -A PREROUTING -d %s/32 -p tcp --dport 80 -j DNAT --to-destination %s:8080", service, west.podIP(backend)))
+				}
+				for _, from := range east.names {
+					connect(t, east.pods[from], service+":80", west.pods[backend], west.podIP(backend)+":8080", func(server *net.TCPConn) {
+						require.Equal(t, east.podIP(from), server.RemoteAddr().(*net.TCPAddr).IP.String(), "the client's own address")
+					})
+				}
+			}
+			translated := 0
+			for _, gw := range west.names[:west.gateways] {
+				if strings.TrimSpace(west.nodes[gw].Run("iptables -t nat -nvxL PREROUTING | awk '/DNAT/ {n+=$1} END {print n}'")) != "0" {
+					translated++
+				}
+				west.nodes[gw].Run("iptables -t nat -F PREROUTING")
+			}
+			require.Equal(t, 2, translated, "both gateways translate some connections")
+		}
+	})
+	east.leave(t)
+	west.leave(t)
+}

@@ -1,0 +1,140 @@
+package cable
+
+import (
+	"cmp"
+	"slices"
+
+	submarinerv1 "subctl/api/submariner/v1"
+	"subctl/dataplane"
+)
+
+// Weights of gateways, as users specify them. New flows are spread over the gateways of a cluster by weight.
+const (
+	DefaultWeight = 100
+	MaxWeight     = 100
+)
+
+// Drain is how far a gateway has got on its way out of service.
+type Drain uint8
+
+// The values of Drain.
+const (
+	// InService is a gateway that gets new flows.
+	InService Drain = iota
+	// Draining is a gateway that keeps the flows that it has. It gets new flows only by chance, or where a kernel cannot
+	// tell new flows from old ones.
+	Draining
+	// Drained is a gateway that gets no packets while another gateway answers.
+	Drained
+)
+
+// String returns d as objects have it; empty for InService.
+func (d Drain) String() string {
+	return [...]string{"", submarinerv1.Draining, submarinerv1.Drained}[d]
+}
+
+// way is a next hop to a gateway.
+type way struct {
+	hop    uint32
+	weight int // 0: the default
+	drain  Drain
+	down   bool // the gateway does not answer
+}
+
+// choose returns the ways that packets take: those that answer, first of all those in service. If some are in service,
+// those that are draining keep their flows if keeps is set. None is withdrawn if no other is left.
+func choose(all []way, keeps bool) []way {
+	filter := func(ok func(way) bool) []way {
+		return slices.DeleteFunc(slices.Clone(all), func(w way) bool { return !ok(w) })
+	}
+	inService := func(w way) bool { return w.drain == InService }
+	chosen := filter(func(w way) bool { return !w.down && (inService(w) || keeps && w.drain == Draining) })
+	if slices.ContainsFunc(chosen, inService) {
+		return chosen
+	}
+	for _, ok := range []func(way) bool{
+		func(w way) bool { return !w.down && w.drain == Draining }, func(w way) bool { return !w.down }, inService,
+	} {
+		if chosen = filter(ok); len(chosen) > 0 {
+			break
+		}
+	}
+	if len(chosen) == 0 {
+		chosen = slices.Clone(all)
+	}
+	for i := range chosen {
+		chosen[i].drain = InService // they get all flows
+	}
+	return chosen
+}
+
+// maxShare is the greatest weight of a member of a group in the kernel.
+const maxShare = 256
+
+// members returns the members of a group. Their weights have no common divisor, unless one is draining: its weight is
+// then 1, and the others have the greatest weights that the kernel allows.
+func members(ways []way) []dataplane.Member {
+	var out []dataplane.Member
+	most, common, draining := 0, 0, false
+	for _, w := range ways {
+		if w.drain != InService {
+			draining = true
+			continue
+		}
+		n := cmp.Or(w.weight, DefaultWeight)
+		most, common = max(most, n), gcd(n, common)
+	}
+	for _, w := range ways {
+		m := dataplane.Member{ID: w.hop, Weight: 1}
+		if n := cmp.Or(w.weight, DefaultWeight); w.drain == InService && draining {
+			m.Weight = max(1, n*maxShare/most)
+		} else if w.drain == InService {
+			m.Weight = n / common
+		}
+		out = append(out, m)
+	}
+	slices.SortFunc(out, func(a, b dataplane.Member) int { return cmp.Compare(a.ID, b.ID) })
+	return slices.CompactFunc(out, func(a, b dataplane.Member) bool { return a.ID == b.ID })
+}
+
+func gcd(a, b int) int {
+	for b != 0 {
+		a, b = b, a%b
+	}
+	return a
+}
+
+// group returns a group of the ways.
+func group(id uint32, ways []way) dataplane.Group {
+	return dataplane.Group{ID: id, Members: members(ways)}
+}
+
+// solely returns a single way.
+func solely(hop uint32) []way { return []way{{hop: hop}} }
+
+// addResilient adds to s a resilient group of next hops that s has. Its ID must not be that of a plain group: the kernel
+// cannot change the type of a group, and so the routes move from one group to the other.
+//
+// Each next hop has a twin, so that the group has two members when one gateway is left. The kernel does not hash to a
+// single member, and all of its buckets count as idle: when a second gateway returned, half of the flows would move to it.
+//
+// A gateway that is draining has the least weight, so it has more buckets than it should: the kernel moves those without
+// packets to the others, and leaves the rest where they are.
+func addResilient(s dataplane.State, id uint32, ways []way, buckets int) error {
+	both := slices.Clone(ways)
+	for _, w := range ways {
+		if w.hop>>24 == dataplane.SiblingNexthopID {
+			continue // a detour
+		}
+		hop, _ := s[dataplane.Nexthop{ID: w.hop}.Key()].(dataplane.Nexthop) // planned with the cable
+		hop.ID = w.hop | dataplane.TwinNexthop<<24
+		if err := s.Add(hop); err != nil {
+			return err
+		}
+		w.hop = hop.ID
+		both = append(both, w)
+	}
+	g := group(id, both)
+	g.Buckets, g.Idle = buckets, dataplane.BucketIdle
+	return s.Add(g)
+}

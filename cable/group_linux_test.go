@@ -1,0 +1,142 @@
+package cable
+
+import (
+	"maps"
+	"net"
+	"net/netip"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	vnl "github.com/vishvananda/netlink"
+
+	"subctl/dataplane"
+	"subctl/dataplane/kernel"
+	"subctl/internal/nstest"
+)
+
+// shareLab is a worker with two gateways, whose kernel is asked for the gateway of flows.
+type shareLab struct {
+	t    *testing.T
+	ns   *nstest.NS
+	host *kernel.Host
+	plan Intra
+}
+
+func newShareLab(t *testing.T, resilient bool) *shareLab {
+	t.Helper()
+	l := &shareLab{t: t, ns: nstest.New(t, "worker"), plan: Intra{
+		Self: gatewayNode(3), MTU: 1500, PodIP: netip.MustParseAddr("10.0.1.1"), OwnPodIP: true, Resilient: resilient,
+		Gateways: []Node{gatewayNode(1), gatewayNode(2)},
+		Local:    Networks{Pods: []netip.Prefix{netip.MustParsePrefix("10.0.0.0/16")}},
+		Remote:   []Reached{{Cluster: "west", Subnets: []netip.Prefix{netip.MustParsePrefix("10.2.0.0/16")}, MTU: 1450, Device: "cable0"}},
+	}}
+	l.ns.Run("ip link set lo up && ip link add eth0 type veth peer name eth1 && ip link set eth1 up && ip link set eth0 up && ip addr add 172.18.0.3/24 dev eth0")
+	l.ns.Do(func() {
+		facts, err := kernel.ReadFacts()
+		require.NoError(t, err)
+		if resilient && !facts.Resilient {
+			t.Skip("this kernel has no resilient groups")
+		}
+		l.host, err = kernel.New(dataplane.RouteOwner)
+		require.NoError(t, err)
+	})
+	t.Cleanup(l.host.Close)
+	l.sync()
+	return l
+}
+
+func (l *shareLab) sync() {
+	l.t.Helper()
+	s, err := PlanIntra(l.plan)
+	require.NoError(l.t, err)
+	l.ns.Do(func() {
+		_, err = dataplane.Sync(l.t.Context(), l.host, s)
+		require.NoError(l.t, err)
+	})
+}
+
+// flows sends the first packet of flows, number from to number to less one, and returns the gateways by which they leave.
+func (l *shareLab) flows(from, to int) (via map[int]string) {
+	l.t.Helper()
+	first := VTEPOf(dataplane.IntraVTEPNet, l.plan.Gateways[0].IP).String()
+	via = map[int]string{}
+	l.ns.Do(func() {
+		for n := from; n < to; n++ {
+			routes, err := vnl.RouteGet(net.IPv4(10, 2, byte(n>>8), byte(n)))
+			require.NoError(l.t, err)
+			via[n] = "second"
+			if routes[0].Gw.String() == first {
+				via[n] = "first"
+			}
+		}
+	})
+	return via
+}
+
+// firsts returns the part of flows that leave by the first gateway.
+func firsts(via map[int]string) float64 {
+	n := 0
+	for _, g := range via {
+		if g == "first" {
+			n++
+		}
+	}
+	return float64(n) / float64(len(via))
+}
+
+// Flows follow the weights of gateways, in both kinds of groups, and the weights can change.
+func TestWeights(t *testing.T) {
+	for name, resilient := range map[string]bool{"plain": false, "resilient": true} {
+		t.Run(name, func(t *testing.T) {
+			l := newShareLab(t, resilient)
+			require.InDelta(t, 0.5, firsts(l.flows(0, 4000)), 0.05)
+			l = newShareLab(t, resilient)
+			l.plan.Gateways[0].Weight, l.plan.Gateways[1].Weight = 75, 25
+			l.sync()
+			require.InDelta(t, 0.75, firsts(l.flows(0, 4000)), 0.04)
+		})
+	}
+}
+
+// A gateway that is draining keeps its flows, and gets next to no new ones. Once it is drained it has none. When it is in
+// service again, no flow moves.
+func TestDrainKeepsFlows(t *testing.T) {
+	l := newShareLab(t, true)
+	const live = 300
+	before := l.flows(0, live)
+	require.InDelta(t, 0.5, firsts(before), 0.15)
+	l.plan.Gateways[0].Drain = Draining
+	l.sync()
+	require.Equal(t, before, l.flows(0, live), "flows moved when their gateway was to be drained")
+	fresh := firsts(l.flows(1000, 6000))
+	t.Logf("%.2f %% of the new flows take the gateway that is draining, which has %.0f flows", 100*fresh, live*firsts(before))
+	require.Less(t, fresh, 0.03)
+
+	l.plan.Gateways[0].Drain = Drained
+	l.sync()
+	require.Zero(t, firsts(l.flows(0, live)))
+	after := l.flows(0, live)
+	stayed := maps.Clone(before)
+	maps.DeleteFunc(stayed, func(_ int, g string) bool { return g == "first" })
+	for n := range stayed {
+		require.Equal(t, "second", after[n])
+	}
+	l.plan.Gateways[0].Drain = InService
+	l.sync()
+	require.Equal(t, after, l.flows(0, live), "flows moved when the gateway came back")
+	require.Greater(t, firsts(l.flows(10000, 14000)), 0.2, "the gateway gets new flows again")
+}
+
+// Without resilient groups, or if no other gateway answers, there is nothing that could keep flows apart from new ones.
+func TestDrainWithoutAlternative(t *testing.T) {
+	l := newShareLab(t, false)
+	l.plan.Gateways[0].Drain = Draining
+	l.sync()
+	require.Zero(t, firsts(l.flows(0, 200)), "a plain group has no buckets: the gateway leaves it at once")
+	l.plan.Gateways[1].Down = true
+	l.sync()
+	require.InDelta(t, 1, firsts(l.flows(0, 200)), 0, "the last path is never withdrawn")
+	l.plan.Gateways[0].Drain = Drained
+	l.sync()
+	require.InDelta(t, 1, firsts(l.flows(0, 200)), 0)
+}

@@ -1,0 +1,123 @@
+package cable
+
+import (
+	"fmt"
+	"hash/fnv"
+	"maps"
+	"net/netip"
+	"slices"
+
+	"subctl/dataplane"
+)
+
+// returns adds the return path: a connection from another cluster is answered through the gateway of this
+// cluster through which it arrives, which may have translated its destination. On a worker, a connection to another
+// cluster stays with one gateway as well. Each gateway has a mark, a table with a
+// route to the gateway for marked packets, and a next hop group of its own.
+//
+// When a gateway fails, only its group changes: it then has the other active gateways, through which its plain
+// connections continue.
+//
+// A cluster with one gateway node needs none of this.
+func (n Intra) returns(s dataplane.State) error {
+	if len(n.Ranked) < 2 {
+		return nil
+	}
+	own := map[string]way{} // the active gateways, by name
+	var all []way
+	silent := true // no gateway answers
+	for _, g := range n.siblings() {
+		hop, err := addNode(s, g)
+		if err != nil {
+			return err
+		}
+		own[g.Name] = g.way(hop)
+		all = append(all, g.way(hop))
+		silent = silent && g.Down
+	}
+	others := choose(all, false)
+	var share map[string]int // of new connections
+	table := dataplane.Returns{
+		Table: dataplane.RouteOwner.Returns, Dev: dataplane.IntraDevice, Mask: dataplane.ReturnMask,
+	}
+	if n.isGateway() {
+		table.Cables = dataplane.GatewayOwner.DeviceNames() // it sends new connections over cables of its own
+	} else {
+		share = shares(own)
+		table.Near = netip.PrefixFrom(netip.AddrFrom4([4]byte{dataplane.IntraVTEPNet}), 8)
+	}
+	marks := returnMarks(n.Ranked)
+	for _, g := range n.Ranked {
+		mark, ok := marks[g.Name]
+		if !ok || g.Name == n.Self.Name {
+			continue
+		}
+		ip, mac := VTEP(dataplane.IntraVTEPNet, g.IP)
+		is, active := own[g.Name]
+		quiet := active && is.down && !silent
+		table.Gateways = append(table.Gateways, dataplane.ReturnGateway{
+			MAC: mac, Mark: mark, Weight: share[g.Name], Down: !active || quiet || is.drain == Drained && share[g.Name] == 0,
+		})
+		through := others
+		if active && !quiet {
+			through = solely(is.hop) // also if it is drained: nobody else can translate the replies back
+		}
+		if len(through) == 0 {
+			continue
+		}
+		to := group(NexthopID(dataplane.ReturnGroupID, ip), through)
+		at := dataplane.ReturnTable + int(mark)
+		if err := s.Add(to,
+			dataplane.Route{Table: at, Dst: anywhere, Group: to.ID},
+			dataplane.MarkRule{Priority: dataplane.ReturnPriority, Mark: mark, Mask: dataplane.ReturnMask, Table: at},
+		); err != nil {
+			return fmt.Errorf("planning the return path through gateway %s: %w", g.Name, err)
+		}
+		// Where the sysctl src_valid_mark is 1, the reverse path filter looks up the source of a packet by its mark.
+		for _, pods := range set("", n.Local.Pods).Members {
+			if err := s.Add(dataplane.Throw{Table: at, Dst: pods}); err != nil {
+				return err
+			}
+		}
+	}
+	return s.Add(table)
+}
+
+// shares returns the weights of gateways, by name, without those that get no new connections.
+func shares(gateways map[string]way) map[string]int {
+	names := map[uint32]string{}
+	for name, w := range gateways {
+		names[w.hop] = name
+	}
+	out := map[string]int{}
+	for _, m := range members(choose(slices.Collect(maps.Values(gateways)), false)) {
+		out[names[m.ID]] = m.Weight
+	}
+	return out
+}
+
+// anywhere is the destination of the routes that only marked packets look up. The gateway's routes have the MTU of
+// the path, and its chains clamp the MSS.
+var anywhere = netip.PrefixFrom(netip.IPv4Unspecified(), 0)
+
+// returnMarks returns the mark of each gateway, by its name: a hash of its VTEP, or the next free mark
+// in case of a collision. So all nodes use the same marks, which stay when gateways come and go, except for
+// collisions. Gateways beyond the number of marks have none.
+func returnMarks(gateways []Node) map[string]uint32 {
+	out, taken := map[string]uint32{}, map[uint32]bool{}
+	for _, g := range gateways {
+		if len(taken) == dataplane.ReturnMask {
+			break
+		}
+		vtep := VTEPOf(dataplane.IntraVTEPNet, g.IP).As4()
+		h := fnv.New32a()
+		h.Write(vtep[:]) // never fails
+		mark := h.Sum32() % dataplane.ReturnMask
+		for taken[mark] {
+			mark = (mark + 1) % dataplane.ReturnMask
+		}
+		taken[mark] = true
+		out[g.Name] = 1 + mark
+	}
+	return out
+}

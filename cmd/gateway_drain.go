@@ -1,0 +1,98 @@
+package cmd
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"subctl/agent/mesh"
+	"subctl/internal/cli"
+	"subctl/internal/drain"
+	"subctl/internal/words"
+)
+
+const gatewayDrainLong = `Take gateways out of service, such as before their nodes are rebooted.
+
+A gateway that is draining keeps its cables and the connections that it has, and gets no new
+ones, except a few by chance: about one in a hundred. Kernels without resilient next hop groups
+(before Linux 5.13) cannot tell new connections from old ones; there, connections through it
+take another gateway at once. When the connections have ended, or have had no packet for 120 s,
+or when the grace period is over, the gateway is drained: other nodes and clusters do not use
+it. Connections from pod to pod that it still has then continue through another gateway;
+connections to a Service end. Those of pods on the node itself are not counted.
+
+With one active gateway in the cluster, another gateway takes over its role at once, which
+may interrupt connections for a moment.
+
+A gateway stays drained until subctl gateway undrain, also if its node is rebooted. To drain
+the last gateway that works is refused unless --force is set; with --dry-run, the exit code is
+then 3. So it is if the gateways are not drained within --timeout.`
+
+const gatewayDrainExample = `  # print what would change, drain a gateway, and wait until its node can be rebooted
+  subctl gateway drain gw-1 --dry-run
+  subctl gateway drain gw-1 --wait
+
+  # give connections an hour to end
+  subctl gateway drain gw-1 --grace-period 1h`
+
+// drainTimeout is the default of --timeout: longer than the default grace period.
+const drainTimeout = mesh.DefaultGrace + time.Minute
+
+type gatewayDrain struct {
+	gatewayChange
+	grace   time.Duration
+	regrace bool // the command line has it
+	force   bool
+}
+
+func newGatewayDrain(g *globals) *cobra.Command {
+	o := &gatewayDrain{gatewayChange: gatewayChange{globals: g}}
+	c := &cobra.Command{
+		Use:     "drain NODE ...",
+		Short:   "Take gateways out of service, and keep connections",
+		Long:    gatewayDrainLong,
+		Example: gatewayDrainExample,
+	}
+	o.addFlags(c, false, "wait until the gateways are drained, and list the connections that they still have", drainTimeout)
+	f := c.Flags()
+	f.DurationVar(&o.grace, "grace-period", mesh.DefaultGrace, "time that the connections of a gateway are given to end")
+	f.BoolVar(&o.force, "force", false, "drain the gateways even if no other gateway works")
+	cli.Before(c, func() error {
+		if o.grace < 0 || o.grace > mesh.MaxGrace {
+			return fmt.Errorf("--grace-period %v: it must be from 0s to %v", o.grace, mesh.MaxGrace)
+		}
+		if o.regrace = f.Changed("grace-period"); !f.Changed("timeout") {
+			o.timeout = max(o.timeout, o.grace+time.Minute)
+		}
+		return nil
+	})
+	c.RunE = func(c *cobra.Command, _ []string) error { return forAdministrators(o.run(c.Context())) }
+	return c
+}
+
+func (o *gatewayDrain) run(ctx context.Context) error {
+	c, target, site, err := o.read(ctx)
+	if err != nil {
+		return err
+	}
+	p, err := drain.Drain(site, o.names, o.grace, o.regrace)
+	if err != nil {
+		return err
+	}
+	if err := o.carryOut(ctx, c, p, o.force); err != nil || o.dryRun {
+		return err
+	}
+	if o.wait {
+		return drain.Wait(ctx, target, o.progress(), o.names, true, o.timeout)
+	}
+	switch {
+	case len(p.Nodes) == 0:
+	case p.Lost == nil && !site.Submariner.Spec.MultiActiveGatewayEnabled:
+		o.progress().Done("%s: passive, as soon as another gateway has its role: see subctl show gateways", words.List(o.names))
+	default:
+		o.progress().Done("%s: no new connections; drained when those that it has have ended, at the latest after %v: see subctl show gateways", words.List(o.names), o.grace)
+	}
+	return nil
+}

@@ -1,0 +1,144 @@
+package cmd
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	submarinerv1 "subctl/api/submariner/v1"
+	"subctl/internal/cli"
+)
+
+// gatewayNode returns a gateway node, with annotations as KEY=VALUE, without their prefix.
+func gatewayNode(name string, annotations ...string) *corev1.Node {
+	n := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{submarinerv1.GatewayNodeLabel: "true"}}}
+	for _, a := range annotations {
+		k, v, _ := strings.Cut(a, "=")
+		metav1.SetMetaDataAnnotation(&n.ObjectMeta, "gateway.submariner.io/"+k, v)
+	}
+	return n
+}
+
+// drainWorld is a cluster with three gateways, of which gw-3 has not reported for a while, and a worker.
+func drainWorld(multi bool, nodes ...client.Object) world {
+	up := connection(submarinerv1.Connected, endpoint("east", "gw-e", "172.18.0.9"))
+	sub := submariner("west")
+	sub.Spec.MultiActiveGatewayEnabled = multi
+	objs := []client.Object{
+		sub, gateway("west", "gw-1", time.Second, up), gateway("west", "gw-2", time.Second, up), gateway("west", "gw-3", time.Minute, up),
+		&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "worker"}},
+	}
+	if !multi {
+		passive(objs[2].(*submarinerv1.Gateway)).Status.Connections = nil
+	}
+	for _, name := range []string{"gw-1", "gw-2", "gw-3"} {
+		there := false
+		for _, n := range nodes {
+			there = there || n.GetName() == name
+		}
+		if !there {
+			objs = append(objs, gatewayNode(name))
+		}
+	}
+	return world{"west": append(objs, nodes...)}
+}
+
+func TestGateway(t *testing.T) {
+	for name, test := range map[string]struct {
+		world world
+		line  string
+	}{
+		"drain":                  {drainWorld(true), "drain gw-1"},
+		"drain_dry":              {drainWorld(true), "drain gw-1 --dry-run --grace-period 1h"},
+		"drain_json":             {drainWorld(true), "drain gw-1 --dry-run -o json"},
+		"drain_passive":          {drainWorld(false), "drain gw-2"},
+		"drain_active":           {drainWorld(false), "drain gw-1"},
+		"drain_last":             {drainWorld(true, gatewayNode("gw-2", "weight=0")), "drain gw-1"},
+		"drain_last_dry":         {drainWorld(true, gatewayNode("gw-2", "drain=5m")), "drain gw-1 --dry-run"},
+		"drain_last_forced":      {drainWorld(true, gatewayNode("gw-2", "drain=5m")), "drain gw-1 --force"},
+		"drain_both":             {drainWorld(true), "drain gw-1 gw-2"},
+		"drain_again":            {drainWorld(true, gatewayNode("gw-1", "drain=5m")), "drain gw-1"},
+		"drain_longer":           {drainWorld(true, gatewayNode("gw-1", "drain=5m")), "drain gw-1 --grace-period 1h --dry-run"},
+		"drain_mistakes":         {drainWorld(true), "drain worker gw-9 gw-1 nirvana"},
+		"drain_not_joined":       {world{"west": nil}, "drain gw-1"},
+		"undrain":                {drainWorld(true, gatewayNode("gw-1", "drain=5m", "weight=50")), "undrain gw-1"},
+		"undrain_dry":            {drainWorld(true, gatewayNode("gw-1", "drain=5m", "weight=0")), "undrain gw-1 --dry-run"},
+		"undrain_not_drained":    {drainWorld(true), "undrain gw-1"},
+		"undrain_mistakes":       {drainWorld(true), "undrain worker gw-9"},
+		"undrain_former_gateway": {drainWorld(true, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "old", Annotations: map[string]string{submarinerv1.DrainAnnotation: "5m"}}}), "undrain old"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			golden(t, "gateway/"+name, runIn(t, test.world, []string{"west"}, append([]string{"gateway"}, strings.Fields(test.line)...)...))
+		})
+	}
+}
+
+// What drain and undrain write, and that undrain restores the weight.
+func TestGatewayWrites(t *testing.T) {
+	w := drainWorld(true, gatewayNode("gw-1", "weight=50"))
+	g, _, stderr := testGlobals(t, w, "west")
+	annotations := func() map[string]string {
+		c, err := g.Client(t.Context())
+		require.NoError(t, err)
+		n := &corev1.Node{}
+		require.NoError(t, c.Get(t.Context(), client.ObjectKey{Name: "gw-1"}, n))
+		return n.Annotations
+	}
+	require.Equal(t, cli.ExitDone, run(t.Context(), g, []string{"gateway", "drain", "gw-1", "--grace-period", "90s"}), stderr.String())
+	require.Equal(t, map[string]string{submarinerv1.WeightAnnotation: "50", submarinerv1.DrainAnnotation: "1m30s"}, annotations())
+	require.Equal(t, cli.ExitDone, run(t.Context(), g, []string{"gateway", "drain", "gw-1", "--grace-period", "1h"}), stderr.String())
+	require.Equal(t, "1h0m0s", annotations()[submarinerv1.DrainAnnotation])
+	require.Equal(t, cli.ExitDone, run(t.Context(), g, []string{"gateway", "undrain", "gw-1"}), stderr.String())
+	require.Equal(t, map[string]string{submarinerv1.WeightAnnotation: "50"}, annotations())
+}
+
+// --wait follows the reports of the agents.
+func TestGatewayWaits(t *testing.T) {
+	report := func(state string, flows int64, some ...string) world {
+		w := drainWorld(true, gatewayNode("gw-1", "drain=5m"))
+		gw := w["west"][1].(*submarinerv1.Gateway)
+		since := metav1.NewTime(now.Add(-time.Minute))
+		gw.Status.Drain, gw.Status.DrainingSince, gw.Status.Flows, gw.Status.SomeFlows = state, &since, &flows, some
+		return w
+	}
+	r := runIn(t, report("drained", 0), []string{"west"}, "gateway", "drain", "gw-1", "--wait")
+	require.Equal(t, cli.ExitDone, r.code, r.stderr)
+	require.Contains(t, r.stderr, "gateway gw-1 is drained")
+
+	flows := []string{"tcp 10.0.0.1:1 → 10.2.0.1:80", "tcp 10.0.0.2:1 → 10.2.0.1:80", "tcp 10.0.0.3:1 → 10.2.0.1:80", "udp 10.0.0.3:1 → 10.2.0.1:53"}
+	r = runIn(t, report("draining", 7, flows...), []string{"west"}, "gateway", "drain", "gw-1", "--wait", "--timeout", "100ms")
+	require.Equal(t, cli.ExitTrouble, r.code, r.stderr)
+	require.Contains(t, r.stderr, "gateway gw-1: draining since 11:59:00 UTC; 7 connections left: tcp 10.0.0.1:1 → 10.2.0.1:80, tcp 10.0.0.2:1 → 10.2.0.1:80, tcp 10.0.0.3:1 → 10.2.0.1:80 and 4 more")
+	require.Contains(t, r.stderr, "out of time")
+
+	r = runIn(t, report("draining", 7, "tcp \x1b[2J"), []string{"west"}, "gateway", "drain", "gw-1", "--wait", "--timeout", "100ms")
+	require.Contains(t, r.stderr, "7 connections left: tcp ?[2J and 6 more")
+
+	r = runIn(t, report("", 0), []string{"west"}, "gateway", "drain", "gw-1", "--wait", "--timeout", "100ms")
+	require.Equal(t, cli.ExitTrouble, r.code, r.stderr)
+	require.Contains(t, r.stderr, "its agent has not followed yet")
+
+	r = runIn(t, drainWorld(true), []string{"west"}, "gateway", "undrain", "gw-1", "--wait")
+	require.Equal(t, cli.ExitDone, r.code, r.stderr)
+	r = runIn(t, report("drained", 0), []string{"west"}, "gateway", "undrain", "gw-1", "--wait", "--timeout", "100ms")
+	require.Equal(t, cli.ExitTrouble, r.code, r.stderr)
+
+	single := drainWorld(false, gatewayNode("gw-1", "drain=5m"))
+	single["west"][1].(*submarinerv1.Gateway).Status.Drain = "drained"
+	r = runIn(t, single, []string{"west"}, "gateway", "drain", "gw-1", "--wait", "--timeout", "100ms")
+	require.Equal(t, cli.ExitTrouble, r.code, r.stderr)
+	require.Contains(t, r.stderr, "leaving its role to another gateway")
+}
+
+func TestGatewayCompletion(t *testing.T) {
+	w := drainWorld(true, gatewayNode("gw-2", "drain=5m"))
+	for line, want := range map[string]string{"drain ": "gw-1\ngw-3\n:4\n", "drain gw-1 ": "gw-3\n:4\n", "undrain ": "gw-2\n:4\n"} {
+		r := runIn(t, w, []string{"west"}, append([]string{"__complete", "gateway"}, strings.Split(line, " ")...)...)
+		require.Equal(t, want, r.stdout, line)
+	}
+}

@@ -1,0 +1,127 @@
+package dataplane
+
+import (
+	"fmt"
+	"net/netip"
+	"slices"
+	"time"
+)
+
+// FlowCounter counts connections, as the kernel tracks them.
+type FlowCounter interface {
+	// Flows returns the connections from and to addresses in networks, whose other end is not in except.
+	Flows(networks, except []netip.Prefix) (Flows, error)
+}
+
+// MaxFlows is how many of its connections Flows lists.
+const MaxFlows = 20
+
+// Flows are connections that are open, and that have had a packet within BucketIdle: others take another gateway if theirs leaves.
+// ICMP is not counted: any gateway can carry it.
+type Flows struct {
+	Count int
+	Some  []Flow // sorted, at most MaxFlows
+}
+
+// Flow is a connection as its first packet had it.
+type Flow struct {
+	Proto    string // "tcp", "udp" or the number of the protocol
+	Src, Dst netip.AddrPort
+}
+
+// String returns the connection as "tcp 10.1.0.5:40000 → 10.2.0.9:80".
+func (f Flow) String() string {
+	if f.Src.Port() == 0 && f.Dst.Port() == 0 {
+		return fmt.Sprintf("%s %v → %v", f.Proto, f.Src.Addr(), f.Dst.Addr())
+	}
+	return fmt.Sprintf("%s %v → %v", f.Proto, f.Src, f.Dst)
+}
+
+// Tracked is an entry of the kernel's connection tracking.
+type Tracked struct {
+	Flow
+	// Replies is the source of its replies: the destination, unless it is translated.
+	Replies netip.Addr
+	// State is the TCP state: a TCPState.
+	State uint8
+	// Left is the time after which the entry is deleted if there is no packet.
+	Left time.Duration
+}
+
+// TCP states of connection tracking (linux/netfilter/nf_conntrack_tcp.h).
+const (
+	TCPEstablished = 3
+	TCPFinWait     = 4 // one side has closed the connection
+	TCPCloseWait   = 5 // and the other has acknowledged it
+	TCPLastAck     = 6
+	TCPClose       = 8 // TIME_WAIT is 7
+)
+
+// unacknowledged is the time after which the kernel deletes an entry in state TCPEstablished one side of which has not acknowledged
+// what the other has sent (nf_conntrack_tcp_timeout_unacknowledged).
+const unacknowledged = 300 * time.Second
+
+// The times after which the kernel deletes an entry in state TCPFinWait or TCPCloseWait, unless somebody has changed them. A
+// gateway that sees one direction of a connection only never sees its end. So such a connection counts as
+// closed if it had no packet for the time halfClosed.
+const (
+	finWait    = 120 * time.Second
+	closeWait  = 60 * time.Second
+	halfClosed = 10 * time.Second
+)
+
+// Live reports whether a connection is open and in use. established is the time after which the kernel
+// deletes an entry in state TCPEstablished (nf_conntrack_tcp_timeout_established).
+func (t Tracked) Live(established time.Duration) bool {
+	switch {
+	case t.Proto == "icmp":
+		return false
+	case t.Proto != "tcp":
+		return true // such entries are deleted soon
+	case t.State >= TCPLastAck && t.State <= TCPClose:
+		return false
+	case t.State == TCPFinWait:
+		return finWait-t.Left < halfClosed
+	case t.State == TCPCloseWait:
+		return closeWait-t.Left < halfClosed
+	case t.State != TCPEstablished:
+		return true
+	}
+	full := established
+	if t.Left <= unacknowledged {
+		full = min(full, unacknowledged)
+	}
+	return full-t.Left < BucketIdle
+}
+
+// Between returns whether connections are from or to an address in networks, and their other end is not in except.
+func Between(networks, except []netip.Prefix) func(Tracked) bool {
+	remote, own := within(networks), within(except)
+	return func(t Tracked) bool {
+		switch {
+		case remote(t.Dst.Addr()):
+			return !own(t.Src.Addr())
+		case remote(t.Src.Addr()):
+			return !own(t.Replies)
+		}
+		return false
+	}
+}
+
+// within returns whether an address is in one of the networks. It looks up one of each length, as there may be thousands.
+func within(networks []netip.Prefix) func(netip.Addr) bool {
+	all, lengths := map[netip.Prefix]bool{}, []int{}
+	for _, n := range networks {
+		if all[n.Masked()] = true; !slices.Contains(lengths, n.Bits()) {
+			lengths = append(lengths, n.Bits())
+		}
+	}
+	return func(a netip.Addr) bool {
+		for _, bits := range lengths {
+			if n, err := a.Prefix(bits); err == nil && all[n] {
+				return true
+			}
+		}
+		return false
+	}
+}

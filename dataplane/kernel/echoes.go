@@ -1,0 +1,111 @@
+//go:build linux
+
+package kernel
+
+import (
+	"context"
+	"encoding/binary"
+	"fmt"
+	"net"
+	"net/netip"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+)
+
+// Echoes is a socket for datagrams from and to an address of this node, which another node forwards back. They are sent
+// by a packet socket, as routing would deliver them here at once. That socket receives nothing: the kernel would
+// copy all packets that arrive on the devices for it. They arrive on a socket of UDP, with the
+// source that dataplane.Antispoof gives them.
+type Echoes struct {
+	packets int // a packet socket
+	conn    *net.UDPConn
+	port    uint16
+}
+
+// echoBuffer is the size of the buffer for echoes that have come back: of 1,000 targets at once.
+const echoBuffer = 2 << 20
+
+// ListenEchoes opens a socket for echoes to a port, in the calling thread's network namespace.
+func ListenEchoes(ctx context.Context, port int) (*Echoes, error) {
+	fd, err := unix.Socket(unix.AF_PACKET, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC|unix.SOCK_NONBLOCK, 0)
+	if err != nil {
+		return nil, fmt.Errorf("opening a packet socket for echoes: %w", err)
+	}
+	config := net.ListenConfig{Control: func(_, _ string, raw syscall.RawConn) error {
+		return raw.Control(func(fd uintptr) {
+			_ = unix.SetsockoptInt(int(fd), unix.SOL_SOCKET, unix.SO_RCVBUFFORCE, echoBuffer) // the default suffices for some 250 targets
+		})
+	}}
+	conn, err := config.ListenPacket(ctx, "udp4", fmt.Sprintf(":%d", port))
+	if err != nil {
+		unix.Close(fd)
+		return nil, fmt.Errorf("opening UDP port %d: %w", port, err)
+	}
+	return &Echoes{packets: fd, conn: conn.(*net.UDPConn), port: uint16(port)}, nil
+}
+
+// Send sends a datagram on a device to a MAC address, from an address of this node and to it. It is never fragmented, and
+// it is an error if it is larger than the MTU of the device.
+func (e *Echoes) Send(payload []byte, dev, mac string, own netip.Addr) error {
+	ifr, err := unix.NewIfreq(dev)
+	if err != nil {
+		return err
+	}
+	if err := unix.IoctlIfreq(e.packets, unix.SIOCGIFINDEX, ifr); err != nil {
+		return fmt.Errorf("finding device %s: %w", dev, err)
+	}
+	hw, err := net.ParseMAC(mac)
+	if err != nil {
+		return err
+	}
+	to := &unix.SockaddrLinklayer{Protocol: networkOrder(unix.ETH_P_IP), Ifindex: int(ifr.Uint32()), Halen: uint8(len(hw))}
+	copy(to.Addr[:], hw)
+	if err := unix.Sendto(e.packets, datagram(payload, own, e.port), 0, to); err != nil {
+		return fmt.Errorf("sending an echo on %s: %w", dev, err)
+	}
+	return nil
+}
+
+// networkOrder returns a number with its bytes as the kernel wants them in an address.
+func networkOrder(n uint16) uint16 {
+	return binary.NativeEndian.Uint16(binary.BigEndian.AppendUint16(nil, n))
+}
+
+// echoSource is the source port of echoes: nobody listens on the port "discard".
+const echoSource = 9
+
+// datagram returns an IPv4 packet with a datagram from and to an address.
+func datagram(payload []byte, own netip.Addr, port uint16) []byte {
+	const ip, udp = 20, 8
+	b := make([]byte, ip+udp, ip+udp+len(payload))
+	b[0] = 4<<4 | ip/4
+	binary.BigEndian.PutUint16(b[2:], uint16(ip+udp+len(payload)))
+	b[6] = 0x40 // don't fragment
+	b[8] = 64   // TTL
+	b[9] = unix.IPPROTO_UDP
+	copy(b[srcOffset:], own.AsSlice())
+	copy(b[dstOffset:], own.AsSlice())
+	sum := uint32(0)
+	for i := 0; i < ip; i += 2 {
+		sum += uint32(binary.BigEndian.Uint16(b[i:]))
+	}
+	sum = sum>>16 + sum&0xffff
+	binary.BigEndian.PutUint16(b[csumOffset:], ^uint16(sum+sum>>16))
+	binary.BigEndian.PutUint16(b[ip:], echoSource)
+	binary.BigEndian.PutUint16(b[ip+2:], port)
+	binary.BigEndian.PutUint16(b[ip+4:], uint16(udp+len(payload))) // no checksum: the nonce has to be right
+	return append(b, payload...)
+}
+
+// Receive waits for a datagram and returns its size. One that is longer than b is truncated.
+func (e *Echoes) Receive(b []byte) (int, error) {
+	n, _, err := e.conn.ReadFromUDPAddrPort(b)
+	return n, err
+}
+
+// Close closes the socket, which ends a Receive that waits.
+func (e *Echoes) Close() error {
+	unix.Close(e.packets)
+	return e.conn.Close()
+}

@@ -1,0 +1,96 @@
+//go:build e2e
+
+package e2e
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"subctl/internal/measure"
+)
+
+// several changes the number of active gateways of a cluster: all nodes, or one of them.
+func several(t *testing.T, cluster string, all bool) {
+	t.Helper()
+	args := []string{"subctl", "join", brokerFile, "--context", cluster, "--image", image, fmt.Sprintf("--multi-active-gateway=%v", all)}
+	want := 1
+	if all {
+		want = len(nodes(cluster))
+		args = append(args, "--gateways", fmt.Sprint(want))
+	}
+	must(t, args...)
+	eventually(t, time.Minute, func() error {
+		if gws := gateways(t, cluster); len(gws) != want {
+			return fmt.Errorf("%s has the gateways %v, not %d", cluster, gws, want)
+		}
+		return nil
+	})
+}
+
+// allConnected waits until every gateway is connected to every gateway of the other clusters.
+func allConnected(t *testing.T) {
+	t.Helper()
+	eventually(t, time.Minute, func() error {
+		if cs, code := connections(t); code != 0 {
+			return fmt.Errorf("exit code %d: %+v", code, cs)
+		}
+		return nil
+	})
+}
+
+// Two clusters get a second active gateway while packets flow. Clients keep their own addresses, also behind a Service that
+// either gateway translates. A gateway is killed, and returns. Then the clusters get back to one gateway.
+func TestK1SeveralGateways(t *testing.T) {
+	const pair = "cluster1 cluster2"
+	clusters := []string{"cluster1", "cluster2"}
+	gateways := map[string]string{}
+	for _, c := range clusters {
+		gateways[c] = gateway(t, c)
+	}
+	from, to := workersOf(t, pair)
+	s := startStream(t, from, to)
+	for _, c := range clusters {
+		several(t, c, true)
+	}
+	allConnected(t)
+	l := s.stop(t)
+	require.LessOrEqual(t, l.MostLostInARow, 2, "a second gateway in both clusters: %+v", l)
+
+	for range 3 {
+		flows(t, "cluster1", "cluster2")
+		flows(t, "cluster2", "cluster1")
+	}
+
+	t.Log("the gateway of cluster2 without the pod is killed")
+	s = startStream(t, from, to)
+	victim := gateways["cluster2"]
+	must(t, "lab", "kill", victim)
+	must(t, "lab", "cut", victim)
+	time.Sleep(3 * time.Second)
+	answers(t, from, to)
+	l = s.stop(t)
+	measure.Record(t, measure.AtMost("one of two active gateways killed: traffic again after", measure.Values{l.LongestGapMs / 1000}, 1, "s"))
+	must(t, "lab", "heal", victim)
+	must(t, "lab", "start", victim)
+	kubectl(t, "cluster2", "wait", "--for=condition=Ready", "node/"+victim, "--timeout=300s")
+	kubectl(t, "cluster2", "rollout", "status", "daemonset/web", "--timeout=300s")
+	allConnected(t)
+	flows(t, "cluster1", "cluster2")
+
+	s = startStream(t, from, to)
+	for _, c := range clusters {
+		several(t, c, false)
+		for _, n := range nodes(c) {
+			if n != gateway(t, c) {
+				kubectl(t, c, "label", "node", n, "submariner.io/gateway-")
+			}
+		}
+	}
+	connected(t)
+	l = s.stop(t)
+	require.LessOrEqual(t, l.MostLostInARow, 2, "back to one gateway: %+v", l)
+	flows(t, "cluster1", "cluster2")
+}

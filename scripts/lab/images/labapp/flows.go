@@ -1,0 +1,164 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+const (
+	busyEvery  = 100 * time.Millisecond // between two messages of a busy TCP connection
+	patience   = 15 * time.Second       // for an answer on a TCP connection, which repeats what was lost
+	flowsLimit = 1000                   // of each kind: each has a port
+)
+
+// flows opens flows to UDP and TCP echoes, each from a port of its own, and reports what became of each when its standard input
+// ends: what a failure costs flows that are under way. The flows are dealt out to the targets in turn. Half of the TCP
+// connections to each target are idle: they say nothing until the end. It prints a line to standard error when all are up.
+func flows(ctx context.Context, args []string) error {
+	targets, values, err := split(args, "udp", "rate", "size", "tcp")
+	if err != nil {
+		return err
+	}
+	if len(targets) == 0 {
+		return errors.New("flows wants HOST:PORT")
+	}
+	var n [4]int
+	for i, option := range []struct {
+		name  string
+		usual int
+	}{{"udp", 4}, {"rate", 100}, {"size", 64}, {"tcp", 20}} {
+		if n[i], err = number(values, option.name, option.usual); err != nil {
+			return err
+		}
+	}
+	udps, rate, size, tcps := min(n[0], flowsLimit), n[1], n[2], min(n[3], flowsLimit)
+	ctx = untilStdinEnds(ctx)
+	result := struct {
+		UDP []*udpFlow `json:"udp"`
+		TCP []*tcpFlow `json:"tcp"`
+	}{}
+	var up, ended sync.WaitGroup
+	for i := range udps {
+		f := &udpFlow{Target: targets[i%len(targets)]}
+		result.UDP = append(result.UDP, f)
+		up.Add(1)
+		ended.Go(func() { f.run(ctx, rate, size, up.Done) })
+	}
+	for i := range tcps {
+		f := &tcpFlow{Target: targets[i%len(targets)], Idle: i/len(targets)%2 == 1}
+		result.TCP = append(result.TCP, f)
+		up.Add(1)
+		ended.Go(func() { f.run(ctx, up.Done) })
+	}
+	up.Wait()
+	fmt.Fprintln(os.Stderr, "all flows are up")
+	ended.Wait()
+	return json.NewEncoder(os.Stdout).Encode(result)
+}
+
+// udpFlow is a flow of numbered datagrams at a steady rate.
+type udpFlow struct {
+	Target     string  `json:"target"`
+	Port       int     `json:"port"` // of this end
+	Sent       int     `json:"sent"`
+	Lost       int     `json:"lost"`
+	LongestGap float64 `json:"longestGapMs"` // without an answer
+	Err        string  `json:"err,omitempty"`
+}
+
+func (f *udpFlow) run(ctx context.Context, rate, size int, up func()) {
+	var once sync.Once
+	defer once.Do(up)
+	conn, err := net.Dial("udp", f.Target)
+	if err != nil {
+		f.Err = err.Error()
+		return
+	}
+	defer conn.Close()
+	f.Port = conn.LocalAddr().(*net.UDPAddr).Port
+	back := make([]bool, rate*maxStream)
+	var arrived atomic.Int64
+	var arrivals []time.Time
+	received := make(chan struct{})
+	go func() {
+		defer close(received)
+		arrivals = receive(conn, back, func() {
+			if arrived.Add(1) == 1 {
+				once.Do(up)
+			}
+		})
+	}()
+	started := time.Now()
+	refused := 0
+	f.Sent, refused = sendAll(ctx, conn, len(back), size, time.Second/time.Duration(rate))
+	ended := time.Now()
+	for time.Since(ended) < time.Second && arrived.Load() < int64(f.Sent-refused) {
+		time.Sleep(10 * time.Millisecond)
+	}
+	_ = conn.SetReadDeadline(time.Now())
+	<-received
+	f.Lost = f.Sent - len(arrivals)
+	f.LongestGap = longestGap(started, arrivals, ended)
+}
+
+// tcpFlow is a connection to an echo.
+type tcpFlow struct {
+	Target string `json:"target"`
+	Port   int    `json:"port"` // of this end
+	Idle   bool   `json:"idle"`
+	Err    string `json:"err,omitempty"` // why it did not survive
+}
+
+func (f *tcpFlow) run(ctx context.Context, up func()) {
+	var once sync.Once
+	defer once.Do(up)
+	conn, err := net.DialTimeout("tcp", f.Target, patience)
+	if err == nil {
+		defer conn.Close()
+		f.Port = conn.LocalAddr().(*net.TCPAddr).Port
+		err = echoed(conn)
+	}
+	once.Do(up)
+	for err == nil && !f.Idle && ctx.Err() == nil {
+		select {
+		case <-ctx.Done():
+		case <-time.After(busyEvery):
+			err = echoed(conn)
+		}
+	}
+	<-ctx.Done()
+	if err == nil {
+		err = echoed(conn)
+	}
+	if err != nil {
+		f.Err = err.Error()
+	}
+}
+
+// echoed sends a message and waits for it to come back.
+func echoed(conn net.Conn) error {
+	said, heard := []byte(time.Now().Format(time.RFC3339Nano)), make([]byte, len(time.RFC3339Nano)*2)
+	if err := conn.SetDeadline(time.Now().Add(patience)); err != nil {
+		return err
+	}
+	if _, err := conn.Write(said); err != nil {
+		return err
+	}
+	heard = heard[:len(said)]
+	if _, err := io.ReadFull(conn, heard); err != nil {
+		return err
+	}
+	if !bytes.Equal(said, heard) {
+		return fmt.Errorf("%q came back, not %q", heard, said)
+	}
+	return nil
+}
