@@ -5,6 +5,7 @@ import (
 	"encoding/binary"
 	"fmt"
 	"log/slog"
+	"maps"
 	"net"
 	"net/netip"
 	"os"
@@ -37,6 +38,7 @@ type agents struct {
 	nudged  chan *watcher
 	ignored atomic.Int64 // answers to probes
 	stops   []func()
+	all     []*watcher
 }
 
 // watcher is one agent of a node.
@@ -47,6 +49,7 @@ type watcher struct {
 	role   mesh.Role
 	others []*side
 	part   manager.Runnable
+	found  map[string]mesh.Health // when the node followed last
 }
 
 // start starts the probes of an agent, with the plan of the last sync.
@@ -77,6 +80,7 @@ func (a *agents) start(s *side, node string, role mesh.Role, others ...*side) *w
 		}
 		stopped <- err
 	}()
+	a.all = append(a.all, w)
 	a.stops = append(a.stops, sync.OnceFunc(func() {
 		stop()
 		require.NoError(t, <-stopped)
@@ -97,6 +101,18 @@ func (w *watcher) health() map[string]mesh.Health {
 	return snap.Health
 }
 
+// learn takes over what the probes have found, beside what those of the node's other agent have found.
+func (w *watcher) learn() {
+	w.found = w.health()
+	node := map[string]mesh.Health{}
+	for _, agent := range w.all {
+		if agent.s == w.s && agent.node == w.node {
+			maps.Copy(node, agent.found)
+		}
+	}
+	w.s.health[w.node] = node
+}
+
 // follow syncs the nodes of agents whose probes find something new, until done.
 func (a *agents) follow(done func() bool, within time.Duration) (in time.Duration) {
 	a.t.Helper()
@@ -105,7 +121,7 @@ func (a *agents) follow(done func() bool, within time.Duration) (in time.Duratio
 		select {
 		case w := <-a.nudged:
 			found := time.Now()
-			w.s.health[w.node] = w.health()
+			w.learn()
 			w.s.syncOne(a.t, w.node, w.role, w.others...)
 			w.act()
 			if took := time.Since(found); took > 50*time.Millisecond {

@@ -33,6 +33,7 @@ func TestChange(t *testing.T) {
 		}
 		a.sync(t, a.both(t, b, to, from))
 		b.sync(t, b.both(t, a, to, from))
+		a.ns.Run(fmt.Sprintf("ping -c1 -W5 -I %v %v", a.local.PodIP, b.local.PodIP)) // what was sent before has arrived
 		connect(t, to, a, b, nil)
 	}
 	sent, lost := ended()

@@ -197,6 +197,7 @@ func TestChange(t *testing.T) {
 		for _, s := range [][2]*side{{east, west}, {west, east}} {
 			s[0].sync(t, both(s[0], s[1], step[0], step[1]))
 		}
+		east.pod.Run("ping -c1 -W5 " + west.podIP()) // what was sent before has arrived
 	}
 	connect(t, Combined{}, east, west)
 	_, lost := ended()
