@@ -8,6 +8,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -99,7 +100,8 @@ func (s SetChange) Apply(sets []string) []string {
 // clustersets of the broker. It gives rights before the grant that mentions them, so that the cluster can use
 // the grant at once, and takes rights away before anything else: then it publishes that the cluster was
 // removed, so that an older grant does not count there any more. It returns the new grant, which
-// the cluster follows by itself. An interrupted change can be repeated.
+// the cluster follows by itself. An interrupted change can be repeated. A cluster can be removed from a clusterset that
+// the broker does not have any more.
 func ChangeSets(ctx context.Context, c client.Client, base string, sets []string, change SetChange, r Reservation, administrator trust.Key, now time.Time) (trust.Grant, error) {
 	sa := &corev1.ServiceAccount{}
 	if err := c.Get(ctx, client.ObjectKey{Namespace: base, Name: MemberName(change.Cluster)}, sa); err != nil {
@@ -223,7 +225,7 @@ func expel(ctx context.Context, c client.Client, base, set, clusterID string) er
 }
 
 // publishRemoval replaces the Cluster of a member in a clusterset by the revocation of its grants there. If the
-// cluster was not in the clusterset, its members do not learn that it exists.
+// cluster was not in the clusterset, its members do not learn that it exists. A clusterset that is being deleted, or was, has no members.
 func publishRemoval(ctx context.Context, c client.Client, base, set string, before trust.Grant, administrator trust.Key, serial int64) error {
 	ns := NamespaceIn(base, set)
 	err := c.Get(ctx, client.ObjectKey{Namespace: ns, Name: before.Cluster}, &submarinerv1.Cluster{})
@@ -234,5 +236,9 @@ func publishRemoval(ctx context.Context, c client.Client, base, set string, befo
 	if err != nil {
 		return err
 	}
-	return replace(ctx, c, exchange.Revoked(ns, before.Cluster, token))
+	err = replace(ctx, c, exchange.Revoked(ns, before.Cluster, token))
+	if apierrors.IsNotFound(err) || apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause) {
+		return nil
+	}
+	return err
 }

@@ -12,6 +12,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	submarinerv1 "subctl/api/submariner/v1"
+	"subctl/api/submariner/v1alpha1"
+	"subctl/broker/trust"
 	"subctl/internal/kube"
 	"subctl/internal/words"
 )
@@ -45,6 +47,35 @@ func ClusterSets(ctx context.Context, c client.Client, base string) ([]ClusterSe
 		return nil, err
 	}
 	slices.SortFunc(out, func(a, b ClusterSet) int { return cmp.Compare(a.Name, b.Name) })
+	return out, nil
+}
+
+// Granted returns the members of a broker whose newest grants name a clusterset, sorted, by clusterset. It knows the grants that
+// the administrator has renewed. A clusterset that was deleted by hand, or whose deletion was interrupted, may still have
+// grants of clusters that are not its members.
+func Granted(ctx context.Context, c client.Client, b *v1alpha1.Broker) (map[string][]string, error) {
+	administrator, err := trust.ParsePublic(b.Annotations[AdministratorAnnotation])
+	if err != nil {
+		return nil, nil // a broker without a key has no grants
+	}
+	accounts := &corev1.ServiceAccountList{}
+	if err := c.List(ctx, accounts, client.InNamespace(b.Namespace)); err != nil {
+		return nil, fmt.Errorf("reading the grants of the members: %w", err)
+	}
+	out := map[string][]string{}
+	for _, sa := range accounts.Items {
+		id, member := strings.CutPrefix(sa.Name, memberPrefix)
+		g, err := administrator.Grant(sa.Annotations[submarinerv1.GrantAnnotation])
+		if !member || err != nil || g.Cluster != id {
+			continue
+		}
+		for _, set := range g.Sets {
+			out[set] = append(out[set], id)
+		}
+	}
+	for _, ids := range out {
+		slices.Sort(ids)
+	}
 	return out, nil
 }
 

@@ -27,7 +27,8 @@ type clustersetChange struct {
 	set, file     string
 	clusters      []string
 	remove        bool
-	deletes       bool // deletes the clusterset, of which clusters are all members
+	deletes       bool     // deletes the clusterset; clusters are its members, and who still has a grant for it
+	members       []string // the members of the clusterset that it deletes
 	dryRun, force bool
 	format        *printer.Flag
 	key           trust.Key
@@ -91,6 +92,16 @@ func (o *clustersetChange) run(ctx context.Context) error {
 		return err
 	}
 	_, err = s.find(o.set)
+	if err != nil && o.remove {
+		granted, unread := broker.Granted(ctx, s.client, s.broker)
+		if unread != nil {
+			return unread
+		}
+		if !slices.ContainsFunc(o.clusters, func(id string) bool { return !slices.Contains(granted[o.set], id) }) {
+			o.progress().Warn("the broker has no clusterset %s any more: this removes it from the grants of its former members", o.set)
+			err = nil
+		}
+	}
 	errs := []error{err}
 	for _, id := range o.clusters {
 		errs = append(errs, s.known(state, id))
@@ -135,7 +146,7 @@ func (o *clustersetChange) change(ctx context.Context, s *sets) error {
 	then := now
 	for _, id := range o.clusters {
 		sets := o.of(id).Apply(s.of(id))
-		if then = then.InSets(id, sets); len(sets) == 0 {
+		if then = then.InSets(id, sets); len(sets) == 0 && len(s.of(id)) > 0 {
 			alone = append(alone, id)
 		}
 	}
@@ -192,8 +203,8 @@ func (o *clustersetChange) lost(change catalog.Change, alone []string, conflicts
 	for _, c := range conflicts {
 		errs = append(errs, errors.New(c.String()))
 	}
-	if o.deletes {
-		errs = append(errs, fmt.Errorf("clusterset %s has members, which would be removed from it: %s", o.set, words.List(o.clusters)))
+	if o.deletes && len(o.members) > 0 {
+		errs = append(errs, fmt.Errorf("clusterset %s has members, which would be removed from it: %s", o.set, words.List(o.members)))
 	}
 	if worse := change.Losses(); len(worse) > 0 {
 		var pairs []string

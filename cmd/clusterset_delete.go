@@ -29,7 +29,7 @@ func newClusterSetDelete(g *globals) *cobra.Command {
 	c := &cobra.Command{
 		Use:     "delete SET",
 		Short:   "Delete a clusterset",
-		Long:    "Delete a clusterset of the broker. It must have no members, unless --force is set: its\nmembers are then removed from it first.",
+		Long:    "Delete a clusterset of the broker. It must have no members, unless --force is set: its\nmembers are then removed from it first. If it was deleted by hand, or a deletion was\ninterrupted, the grants of its former members are renewed without it.",
 		Example: clustersetDeleteExample,
 		Args: func(_ *cobra.Command, args []string) error {
 			if len(args) != 1 {
@@ -57,14 +57,22 @@ func (o *clustersetDelete) run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	set, err := s.find(o.set)
+	granted, err := broker.Granted(ctx, s.client, s.broker)
 	if err != nil {
 		return err
+	}
+	set, err := s.find(o.set)
+	left := slices.DeleteFunc(granted[o.set], func(id string) bool { return slices.Contains(set.Members, id) })
+	if err != nil && len(left) == 0 {
+		return err
+	}
+	if len(left) > 0 { // deleted by hand, or not to the end
+		o.progress().Warn("clusters without rights in clusterset %s still have grants for it, which are renewed without it: %s", o.set, words.List(left))
 	}
 	if policies := s.policiesOf(o.set); len(policies) > 0 {
 		o.progress().Warn("the broker's cable policies for clusterset %s are deleted with it: %s", o.set, words.List(policies))
 	}
-	o.clusters, o.remove, o.deletes = set.Members, true, true
+	o.clusters, o.members, o.remove, o.deletes = slices.Sorted(slices.Values(slices.Concat(set.Members, left))), set.Members, true, true
 	if len(o.clusters) > 0 {
 		o.readKey(s)
 		if err := o.change(ctx, s); err != nil || o.dryRun {

@@ -150,6 +150,37 @@ func TestClusterSet(t *testing.T) {
 	require.Equal(t, []string{"default"}, grant.Sets)
 }
 
+// A clusterset that was deleted by hand, or not to the end, can be deleted and left afterwards.
+func TestClusterSetDeletedByHand(t *testing.T) {
+	w := newSetsWorld(t)
+	require.Equal(t, cli.ExitDone, w.subctl(t, "clusterset add prod east hub-1 west").code)
+	prod := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: broker.NamespaceIn(w.NS, "prod")}}
+	require.NoError(t, w.Admin.Delete(t.Context(), prod))
+	brokertest.Eventually(t, func() bool {
+		return apierrors.IsNotFound(w.Admin.Get(t.Context(), client.ObjectKeyFromObject(prod), prod))
+	})
+	before := w.state(t)
+
+	r := w.subctl(t, "clusterset add prod east")
+	require.Equal(t, cli.ExitFailed, r.code)
+	require.Equal(t, "Error: the broker has no clusterset \"prod\": the clustersets are default\n", r.stderr)
+	r = w.subctl(t, "clusterset delete prod --dry-run")
+	require.Equal(t, cli.ExitDone, r.code, r.stderr)
+	require.Equal(t, before, w.state(t), "nothing changed yet")
+
+	r = w.subctl(t, "clusterset remove prod west")
+	require.Equal(t, cli.ExitDone, r.code, r.stderr)
+	require.Contains(t, r.stderr, "the broker has no clusterset prod any more: this removes it from the grants of its former members\n")
+	require.Equal(t, cli.ExitFailed, w.subctl(t, "clusterset remove prod west").code, "no grant names it")
+	r = w.subctl(t, "clusterset delete prod")
+	require.Equal(t, cli.ExitDone, r.code, r.stderr)
+	require.Contains(t, r.stderr, "clusters without rights in clusterset prod still have grants for it, which are renewed without it: east, hub-1\n")
+	for _, id := range []string{"east", "hub-1", "west"} {
+		w.requireSets(t, id, "default")
+	}
+	require.Equal(t, cli.ExitFailed, w.subctl(t, "clusterset delete prod").code, "there is nothing left")
+}
+
 // A command reports all mistakes at once with the remedies, and changes nothing.
 func TestClusterSetMistakes(t *testing.T) {
 	w := newSetsWorld(t)

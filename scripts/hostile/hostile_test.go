@@ -2,6 +2,8 @@ package main
 
 import (
 	"bytes"
+	"errors"
+	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -119,4 +121,37 @@ func TestRun(t *testing.T) {
 
 	_, err = do(0, append(pass, `{"Action":"fail","Package":"subctl/cmd","Test":"TestOther"}`)...)
 	require.EqualError(t, err, "tests failed: see above")
+	require.Equal(t, &testsFailed{all: []key{{"subctl/cmd", "TestOther"}}}, err)
+	_, err = do(0, append(pass, `{"Action":"output","Package":"subctl/cmd","Test":"TestOther","Output":"panic: oh [recovered]\n"}`, `{"Action":"fail","Package":"subctl/cmd","Test":"TestOther"}`)...)
+	require.Equal(t, &testsFailed{all: []key{{"subctl/cmd", "TestOther"}}, panicked: true}, err)
+}
+
+// A few tests that failed run once more, one after another.
+func TestAgain(t *testing.T) {
+	for _, test := range []struct {
+		failed []key
+		result error
+		runs   int
+		want   string
+	}{
+		{[]key{{"cmd", "TestA"}, {"cmd", ""}}, nil, 1, ""},
+		{[]key{{"cmd", "TestA"}, {"cmd", "TestB"}, {"cmd", ""}, {"agent", "TestA"}, {"agent", ""}}, nil, 3, ""},
+		{[]key{{"cmd", "TestA"}, {"cmd", ""}}, errors.New("exit status 1"), 1, "TestA of cmd failed twice: exit status 1"},
+		{[]key{{"cmd", "TestA"}, {"cmd", "TestB"}, {"cmd", "TestC"}, {"cmd", "TestD"}, {"cmd", ""}}, nil, 0, "tests failed: see above"},
+		{[]key{{"cmd", "TestHostile"}, {"cmd", ""}}, nil, 0, "tests failed: see above"},
+		{[]key{{"cmd", ""}}, nil, 0, "tests failed: see above"},
+		{[]key{{"cmd", "TestA"}, {"cmd", ""}, {"agent", ""}}, nil, 0, "tests failed: see above"},
+	} {
+		var out bytes.Buffer
+		runs := 0
+		err := again(&out, &testsFailed{all: test.failed}, func(io.Writer, string, string) error { runs++; return test.result })
+		require.Equal(t, test.runs, runs, "%v", test.failed)
+		if test.want != "" {
+			require.EqualError(t, err, test.want)
+			continue
+		}
+		require.NoError(t, err)
+		require.Equal(t, runs, strings.Count(out.String(), "failed once, and passed once more\n"))
+	}
+	require.Error(t, again(io.Discard, &testsFailed{all: []key{{"cmd", "TestA"}, {"cmd", ""}}, panicked: true}, nil))
 }

@@ -1,13 +1,15 @@
 // Command hostile reads the output of "go test -json" and prints it as "go test" does. After it,
 // it prints the hostile suite: each case of the tests named TestHostile, with the attacker and
 // the goal that docs/threat-model.md has for the test. It fails if a test failed, if an attacker
-// reached its goal, or if there are fewer cases than it is told to expect.
+// reached its goal, or if there are fewer cases than it is told to expect. A few other tests that
+// failed run once more: see again.
 package main
 
 import (
 	"bufio"
 	"cmp"
 	"encoding/json"
+	"errors"
 	"flag"
 	"fmt"
 	"io"
@@ -27,6 +29,9 @@ func main() {
 	page, err := os.ReadFile(model)
 	if err == nil {
 		err = run(os.Stdin, os.Stdout, readThreats(string(page)), *least)
+	}
+	if failed := (*testsFailed)(nil); errors.As(err, &failed) {
+		err = again(os.Stdout, failed, goTest)
 	}
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "hostile:", err)
@@ -78,7 +83,8 @@ type key struct{ pkg, test string }
 // run copies the output of tests, and prints the hostile suite.
 func run(in io.Reader, out io.Writer, threats []threat, least int) error {
 	results, output := map[key]string{}, map[key]string{}
-	failed, packages := false, 0
+	var failed testsFailed
+	packages := 0
 	lines := bufio.NewScanner(in)
 	lines.Buffer(nil, 16<<20)
 	for lines.Scan() {
@@ -90,13 +96,16 @@ func run(in io.Reader, out io.Writer, threats []threat, least int) error {
 		at := key{e.Package, e.Test}
 		switch e.Action {
 		case "output", "build-output":
+			failed.panicked = failed.panicked || strings.HasPrefix(e.Output, "panic: ")
 			if e.Test != "" {
 				output[at] += e.Output
 			} else if e.Output != "PASS\n" {
 				fmt.Fprint(out, e.Output)
 			}
 		case "pass", "fail", "skip":
-			failed = failed || e.Action == "fail"
+			if e.Action == "fail" && !strings.Contains(e.Test, "/") {
+				failed.all = append(failed.all, at)
+			}
 			if e.Test == "" {
 				packages++
 				printRest(out, output, e)
@@ -115,8 +124,8 @@ func run(in io.Reader, out io.Writer, threats []threat, least int) error {
 		return fmt.Errorf("reading the output of the tests: %w", lines.Err())
 	case packages == 0:
 		return fmt.Errorf("there was no output of \"go test -json\"")
-	case err == nil && failed:
-		return fmt.Errorf("tests failed: see above")
+	case err == nil && failed.all != nil:
+		return &failed
 	}
 	return err
 }
