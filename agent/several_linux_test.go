@@ -3,6 +3,7 @@ package agent
 import (
 	"fmt"
 	"net"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -93,6 +94,55 @@ func TestSeveralGateways(t *testing.T) {
 			}
 			require.Equal(t, 2, translated, "both gateways translate some connections")
 		}
+	})
+	t.Run("a gateway has lost its way to a worker", func(t *testing.T) {
+		handed := func(to ...string) (n int) { // the packets that gateways of the cluster have got from each other for its pods
+			for _, gw := range to {
+				packets, err := strconv.Atoi(strings.TrimSpace(east.nodes[gw].Run("iptables -nvxL SUBMARINER-FORWARD | awk '$3 == \"ACCEPT\" && $9 ~ /^10[.]11/ {print $1}'")))
+				require.NoError(t, err)
+				n += packets
+			}
+			return n
+		}
+		east.nodes["worker"].Run(fmt.Sprintf(`nft -f - <<X
+table ip cut {
+	chain in { type filter hook prerouting priority -400; ip saddr %[1]s drop; }
+	chain out { type filter hook postrouting priority 400; ip daddr %[1]s drop; }
+}
+X`, "172.18.1.11"))
+		down := mesh.Health{Status: submarinerv1.ConnectionError}
+		east.health["gw"], east.health["worker"] = map[string]mesh.Health{"worker/worker": down}, map[string]mesh.Health{"gateway/gw": down}
+		sync()
+		for _, node := range west.names {
+			reach(t, west, node, east, "worker")
+			reach(t, east, "worker", west, node)
+		}
+		require.NotZero(t, handed("gw2"), "the other gateway gets some from it")
+		t.Log("connections to a Service, of which some arrive at that gateway")
+		for i := range 8 {
+			service := fmt.Sprintf("10.101.0.%d", 10+i)
+			for _, gw := range east.names[:east.gateways] {
+				east.nodes[gw].Run(fmt.Sprintf("iptables -t nat -A PREROUTING -d %s/32 -p tcp --dport 80 -j DNAT --to-destination %s:8080", service, east.podIP("worker")))
+			}
+			connect(t, west.pods["worker"], service+":80", east.pods["worker"], east.podIP("worker")+":8080", func(server *net.TCPConn) {
+				require.Equal(t, west.podIP("worker"), server.RemoteAddr().(*net.TCPAddr).IP.String(), "the client's own address")
+			})
+		}
+		for _, gw := range east.names[:east.gateways] {
+			require.NotEqual(t, "0", strings.TrimSpace(east.nodes[gw].Run("iptables -t nat -nvxL PREROUTING | awk '/DNAT/ {n+=$1} END {print n}'")), gw)
+			east.nodes[gw].Run("iptables -t nat -F PREROUTING")
+		}
+		t.Log("both have lost it: nothing goes round in circles")
+		east.health["gw2"] = map[string]mesh.Health{"worker/worker": down}
+		east.nodes["worker"].Run("nft flush chain ip cut in; nft add rule ip cut in udp dport 4800 drop")
+		sync()
+		before := handed("gw", "gw2")
+		_, err := west.pods["gw"].Try("ping -c3 -i0.2 -W1 " + east.podIP("worker"))
+		require.Error(t, err)
+		require.Equal(t, 3, handed("gw", "gw2")-before, "each packet once")
+		east.nodes["worker"].Run("nft delete table ip cut")
+		east.health = map[string]map[string]mesh.Health{}
+		sync()
 	})
 	east.leave(t)
 	west.leave(t)

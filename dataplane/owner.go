@@ -88,13 +88,21 @@ const (
 	// no cable carries: the agent may just have lost its role, while other nodes still send to it.
 	DropTable = 151
 
+	// NearTable is the routing table of a gateway for packets that another gateway of its cluster hands over, as that one has lost
+	// its way to the node of a pod: straight routes to nodes to which this gateway has lost its way, too, so that
+	// there is no second detour.
+	NearTable = 152
+
 	// CablePriority, IntraPriority and DropPriority are the priorities of the rules that look up
 	// the tables: after "local" (0), before "main" (32766). ArrivalPriority is the priority of a
-	// gateway's rules that look up IntraTable for what arrives on its devices.
+	// gateway's rules that look up IntraTable for what arrives on its devices. NearPriority and HandedPriority are those of the
+	// rules for what arrives on IntraDevice: they look up NearTable, and then IntraTable.
 	CablePriority   = 100
 	ArrivalPriority = 101
 	IntraPriority   = 150
 	DropPriority    = 151
+	NearPriority    = 152
+	HandedPriority  = 153
 
 	// ReturnTable plus the mark of a gateway of this cluster, see ReturnMask, is the routing table that
 	// leads to the gateway: the way of connections that arrived through it, or that a worker has sent there.
@@ -245,6 +253,7 @@ const (
 	ResilientCableGroupID   = 0x1e // one per remote cluster with several gateways
 	CableGroupID            = 0x1f // one per remote cluster
 	IntraNexthopID          = 0x20 // one per node of this cluster
+	NearGroupID             = 0x2c // one node, for what another gateway hands over
 	ReturnGroupID           = 0x2d // for replies to connections of a gateway of this cluster: this gateway, or all others when it is not active
 	ResilientIntraGroupID   = 0x2e // the gateways of this cluster, if there are several
 	IntraGroupID            = 0x2f // the gateways of this cluster, or one node

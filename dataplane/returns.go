@@ -37,7 +37,8 @@ const ReturnsPriority = -150
 // and a map. So there are rules for each gateway.
 type Returns struct {
 	Table string
-	// Dev is the device on which the packets of gateways arrive. Replies that arrive on it are not marked.
+	// Dev is the device on which the packets of gateways arrive. Replies that arrive on it are marked at a gateway only: those to a
+	// connection that another gateway has handed over.
 	Dev string
 	// Mask has the bits of both marks that belong to the table. Other bits stay as they are.
 	Mask uint32
@@ -149,6 +150,9 @@ func (r Returns) Rules() (rules []ReturnsRule) {
 			rule.Of, rule.Below = uint32(left), uint32(g.Weight)
 		}
 		add(rule)
+	}
+	if len(r.Cables) > 0 {
+		add(ReturnsRule{Chain: ReturnsPrerouting, IIF: r.Dev, Reply: true, Marked: true, Goto: ReturnsMarked})
 	}
 	add(ReturnsRule{Chain: ReturnsPrerouting, IIF: r.Dev, Goto: ReturnsArrived})
 	forwarded := ReturnsRule{Chain: ReturnsPrerouting, Routes: r.Dev, Far: r.Near, Goto: ReturnsChosen}

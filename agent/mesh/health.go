@@ -34,6 +34,17 @@ func (p Probes) Pause(connected bool, lost int) time.Duration {
 	return min(pause, p.Interval)
 }
 
+// FastEvery returns the time between the pings of each target that is Fast.
+func (p Probes) FastEvery() time.Duration {
+	n := 0
+	for _, t := range p.Targets {
+		if t.Fast {
+			n++
+		}
+	}
+	return max(FastInterval, time.Duration(n)*FastEach)
+}
+
 // How a target that is Fast is pinged: every FastInterval, and every FastRetry after a ping that was not answered in
 // time. It is down when FastLost pings in a row were not: 0.15 to 0.25 s after the last answer, where answers take a few
 // milliseconds. A ping is answered in time if the answer takes no longer than the slowest recent one and FastTimeout.
@@ -45,8 +56,11 @@ func (p Probes) Pause(connected bool, lost int) time.Duration {
 //
 // A target that was down is up after FastBack answers in a row, and is pinged every FastInterval until then, but
 // only every FastIdle after FastTired lost pings.
+//
+// FastEach bounds the cost of many targets: each is pinged less often, so that no more than one in FastEach is pinged on average.
 const (
 	FastInterval = 100 * time.Millisecond
+	FastEach     = time.Millisecond
 	FastRetry    = 20 * time.Millisecond
 	FastTimeout  = 25 * time.Millisecond
 	FullInterval = 500 * time.Millisecond

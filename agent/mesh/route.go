@@ -60,6 +60,7 @@ func planRoute(s Snapshot) (Plan, error) {
 	}
 	for _, n := range m.Membership.Nodes {
 		if !slices.ContainsFunc(in.Gateways, func(g cable.Node) bool { return g.Name == n.Name }) {
+			n.Down = m.Snapshot.Health[workerProbe(n)].Status == submarinerv1.ConnectionError
 			in.Workers = append(in.Workers, n)
 		}
 	}
@@ -73,12 +74,13 @@ func planRoute(s Snapshot) (Plan, error) {
 		return Plan{}, err
 	}
 	p.Probes = m.pathProbes()
-	m.probeGateways(&p.Probes)
+	m.probeNodes(&p.Probes, in)
 	return p, nil
 }
 
-// probeGateways adds the other gateways of this cluster to the addresses to ping, if there are several gateways.
-func (m *Mesh) probeGateways(p *Probes) {
+// probeNodes adds the other gateways of this cluster to the addresses to ping, if there are several gateways, and on a
+// gateway the workers.
+func (m *Mesh) probeNodes(p *Probes, in cable.Intra) {
 	if len(m.Membership.Gateways) < 2 {
 		return
 	}
@@ -88,6 +90,14 @@ func (m *Mesh) probeGateways(p *Probes) {
 		ip, mac := cable.VTEP(dataplane.IntraVTEPNet, g.IP)
 		p.Targets[gatewayProbe(g)] = Target{
 			IP: ip, From: from, Fast: true, Echo: Echo{Device: dataplane.IntraDevice, MAC: mac, MTU: m.Snapshot.Facts.MTU - dataplane.VXLANOverhead},
+		}
+	}
+	if len(m.Membership.Siblings()) == len(m.Membership.Gateways) {
+		return // this node is a worker
+	}
+	for _, w := range in.Workers {
+		if w.Pods.IsValid() { // else the CNI routes to them
+			p.Targets[workerProbe(w)] = Target{IP: cable.VTEPOf(dataplane.IntraVTEPNet, w.IP), From: from, Fast: true}
 		}
 	}
 }

@@ -100,6 +100,9 @@ func (m *Mesh) detour(c cable.Cable) bool {
 // gatewayProbe returns the name of the probe by which a node observes a gateway of its own cluster.
 func gatewayProbe(g cable.Node) string { return "gateway/" + g.Name }
 
+// workerProbe returns the name of the probe by which a gateway observes a node of its cluster that is no gateway.
+func workerProbe(n cable.Node) string { return "worker/" + n.Name }
+
 // gateways returns the active gateways of this cluster, as this node observes them.
 func (m *Mesh) gateways() []cable.Node {
 	out := slices.Clone(m.Membership.Gateways)

@@ -40,6 +40,7 @@ type stream struct {
 // fast is what is known of a target that is Fast.
 type fast struct {
 	streams [kinds]stream
+	every   time.Duration // between two probes: see mesh.Probes.FastEvery
 	longest time.Duration // the longest recent round trip time
 	good    int           // answers in a row since the last probe that was not answered in time
 }
@@ -83,15 +84,15 @@ func (g *pinged) patience() time.Duration { return g.fast.longest + mesh.FastTim
 // pause returns the time to the next probe of a kind.
 func (g *pinged) pause(k kind) time.Duration {
 	s := g.fast.streams[k]
-	switch usual := [kinds]time.Duration{mesh.FastInterval, mesh.FastInterval, mesh.FullInterval}[k]; {
+	switch usual := [kinds]time.Duration{g.fast.every, g.fast.every, g.fast.every * (mesh.FullInterval / mesh.FastInterval)}[k]; {
 	case !g.fast.decides(k) && k == pinging:
 		return g.pause(echoing)
 	case !g.fast.decides(k) && k == echoing:
-		return mesh.FastIdle
+		return max(mesh.FastIdle, g.fast.every)
 	case !g.fast.decides(k):
 		return usual
 	case s.lost > mesh.FastTired:
-		return mesh.FastIdle
+		return max(mesh.FastIdle, g.fast.every)
 	case s.lost > 0 && g.health.Status == submarinerv1.Connected:
 		return mesh.FastRetry
 	default:

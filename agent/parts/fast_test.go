@@ -1,6 +1,7 @@
 package parts
 
 import (
+	"fmt"
 	"log/slog"
 	"math/rand/v2"
 	"net/netip"
@@ -206,5 +207,33 @@ func TestFastAndLate(t *testing.T) {
 		require.True(t, late)
 		w.lose, w.stall = func(mesh.Target, asked) bool { return true }, func() time.Duration { return 15 * time.Millisecond }
 		require.Less(t, w.run(func() bool { return w.status() == submarinerv1.ConnectionError }), 700*time.Millisecond)
+	})
+}
+
+// A thousand targets get a thousand pings a second, and each is found down in time.
+func TestManyFastTargets(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const n = 1000
+		w := newFastWorld(time.Millisecond)
+		targets := map[string]mesh.Target{}
+		for i := range n {
+			targets[fmt.Sprint(i)] = mesh.Target{IP: w.ip, Fast: true}
+		}
+		w.set(mesh.Probes{Interval: time.Second, MaxLost: 5, Targets: targets}, nil)
+		w.run(after(3 * time.Second))
+		before := w.sent
+		w.run(after(10 * time.Second))
+		require.InDelta(t, 10*n, w.sent-before, n)
+		down := func() (down int) {
+			for _, h := range w.health() {
+				if h.Status == submarinerv1.ConnectionError {
+					down++
+				}
+			}
+			return down
+		}
+		require.Zero(t, down())
+		w.lose = func(mesh.Target, asked) bool { return true }
+		require.LessOrEqual(t, w.run(func() bool { return down() == n }), 1500*time.Millisecond)
 	})
 }

@@ -116,6 +116,10 @@ func (p *prober) set(probes mesh.Probes, broken map[string]error) {
 			p.wake.Send()
 		}
 	}
+	every := probes.FastEvery()
+	for _, g := range p.pings {
+		g.fast.every = every
+	}
 }
 
 // idle reports whether there are no targets.
@@ -210,7 +214,7 @@ func (p *prober) sendDue(send func(mesh.Target, asked) error, next *uint16) time
 				changed = true
 				p.down()
 			}
-			if g.dueBy(pinging, now, now) && g.pause(pinging) == mesh.FastInterval || g.dueBy(echoing, now, now) && g.pause(echoing) == mesh.FastInterval {
+			if g.dueBy(pinging, now, now) && g.pause(pinging) == g.fast.every || g.dueBy(echoing, now, now) && g.pause(echoing) == g.fast.every {
 				fastDue = now.Add(mesh.FastInterval / together)
 			}
 		case !g.due.After(now):

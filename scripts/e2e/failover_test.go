@@ -37,9 +37,7 @@ type fault struct {
 	// begin makes it happen, and end undoes it. Packets flow until after begin, and for returned until after end.
 	begin, end func(t *testing.T, victim string)
 	limit      float64 // of the gap, in ms; 0 if no flow is to notice it
-	// open specifies that packets from other clusters may be lost for as long as it lasts: see the limits in docs/failover.md.
-	open bool
-	size int // of the datagrams, in bytes
+	size       int     // of the datagrams, in bytes
 }
 
 // The faults' drops are in a table of their own, so that agents cannot repair them.
@@ -106,7 +104,7 @@ func faults(remote []string) []fault {
 		},
 		{name: "returned", begin: kill, end: revive},
 		{
-			name: "cut-from-worker", limit: 1000, open: true,
+			name: "cut-from-worker", limit: 1000,
 			begin: func(t *testing.T, victim string) { must(t, "lab", "cut", victim, workerOf(victim)) },
 			end:   func(t *testing.T, victim string) { must(t, "lab", "heal", victim, workerOf(victim)) },
 		},
@@ -341,9 +339,6 @@ func TestL1Failover(t *testing.T) {
 				rows = append(rows, row)
 				t.Logf("%+v", row)
 				require.Zero(t, row.Moved, "flows through the other gateway stay there")
-				if f.open {
-					return
-				}
 				require.Equal(t, tcp, survived, "connections from pod to pod continue")
 				require.Less(t, row.Max, slack*cmp.Or(f.limit, 250), "packets take another gateway")
 			})
