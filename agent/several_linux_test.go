@@ -117,21 +117,23 @@ X`, "172.18.1.11"))
 			reach(t, west, node, east, "worker")
 			reach(t, east, "worker", west, node)
 		}
-		require.NotZero(t, handed("gw2"), "the other gateway gets some from it")
 		t.Log("connections to a Service, of which some arrive at that gateway")
 		for i := range 8 {
 			service := fmt.Sprintf("10.101.0.%d", 10+i)
 			for _, gw := range east.names[:east.gateways] {
 				east.nodes[gw].Run(fmt.Sprintf("iptables -t nat -A PREROUTING -d %s/32 -p tcp --dport 80 -j DNAT --to-destination %s:8080", service, east.podIP("worker")))
 			}
-			connect(t, west.pods["worker"], service+":80", east.pods["worker"], east.podIP("worker")+":8080", func(server *net.TCPConn) {
-				require.Equal(t, west.podIP("worker"), server.RemoteAddr().(*net.TCPAddr).IP.String(), "the client's own address")
-			})
+			for _, from := range west.names {
+				connect(t, west.pods[from], service+":80", east.pods["worker"], east.podIP("worker")+":8080", func(server *net.TCPConn) {
+					require.Equal(t, west.podIP(from), server.RemoteAddr().(*net.TCPAddr).IP.String(), "the client's own address")
+				})
+			}
 		}
 		for _, gw := range east.names[:east.gateways] {
 			require.NotEqual(t, "0", strings.TrimSpace(east.nodes[gw].Run("iptables -t nat -nvxL PREROUTING | awk '/DNAT/ {n+=$1} END {print n}'")), gw)
 			east.nodes[gw].Run("iptables -t nat -F PREROUTING")
 		}
+		require.NotZero(t, handed("gw2"), "it gets some from the other gateway")
 		t.Log("both have lost it: nothing goes round in circles")
 		east.health["gw2"] = map[string]mesh.Health{"worker/worker": down}
 		east.nodes["worker"].Run("nft flush chain ip cut in; nft add rule ip cut in udp dport 4800 drop")

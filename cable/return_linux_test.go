@@ -25,7 +25,7 @@ import (
 //
 //	client - gateway 1 and gateway 2 - node - pod
 //
-// The client's address 10.2.0.1 uses gateway 1, and 10.2.0.2 gateway 2. A gateway also forwards replies that it
+// Of the client's addresses 10.2.0.1 to 10.2.0.20, the odd ones use gateway 1, and the even ones gateway 2. A gateway also forwards replies that it
 // cannot translate back, like those of plain connections; the client then knows no such connection.
 type returnLab struct {
 	t                 *testing.T
@@ -40,6 +40,7 @@ const (
 	nodeService = "10.96.0.2" // is translated to the node itself
 	labPod      = "10.0.1.5"
 	labNode     = "10.0.1.1"
+	labClients  = 20 // addresses of the client
 )
 
 // newReturnLab returns a lab whose node holds its plan, on a worker or on a gateway.
@@ -65,7 +66,7 @@ func newReturnLab(t *testing.T, gateway bool) *returnLab {
 		member(ns, n)
 		nstest.Join(nstest.End{NS: ns, Dev: "cable0", Addr: fmt.Sprintf("192.168.%d.1/24", n)},
 			nstest.End{NS: l.client, Dev: fmt.Sprintf("eth%d", n), Addr: fmt.Sprintf("192.168.%d.2/24", n)})
-		l.client.Run(fmt.Sprintf("echo 0 >/proc/sys/net/ipv4/conf/eth%[1]d/rp_filter; ip addr add 10.2.0.%[1]d/32 dev lo; ip route add default via 192.168.%[1]d.1 table %[1]d; ip rule add from 10.2.0.%[1]d lookup %[1]d", n))
+		l.client.Run(fmt.Sprintf("echo 0 >/proc/sys/net/ipv4/conf/eth%[1]d/rp_filter; ip route add default via 192.168.%[1]d.1 table %[1]d; for a in $(seq %[1]d 2 %[2]d); do ip addr add 10.2.0.$a/32 dev lo; ip rule add from 10.2.0.$a lookup %[1]d; done", n, labClients))
 		vtep, mac := VTEP(dataplane.IntraVTEPNet, g.IP)
 		ns.Run(fmt.Sprintf(`set -e
 ip link add vx-submariner address %s mtu 1450 type vxlan id %d local %v dstport %d nolearning
@@ -152,12 +153,12 @@ func (l *returnLab) serve(ns *nstest.NS, address string) {
 	})
 }
 
-// dial opens a connection from the client through a gateway.
-func (l *returnLab) dial(network string, through int, address string) (c net.Conn, err error) {
+// dial opens a connection from one of the client's addresses.
+func (l *returnLab) dial(network string, from int, address string) (c net.Conn, err error) {
 	l.client.Do(func() {
-		var local net.Addr = &net.TCPAddr{IP: net.IPv4(10, 2, 0, byte(through))}
+		var local net.Addr = &net.TCPAddr{IP: net.IPv4(10, 2, 0, byte(from))}
 		if network == "udp4" {
-			local = &net.UDPAddr{IP: net.IPv4(10, 2, 0, byte(through))}
+			local = &net.UDPAddr{IP: net.IPv4(10, 2, 0, byte(from))}
 		}
 		d := net.Dialer{Timeout: time.Second, LocalAddr: local}
 		c, err = d.DialContext(context.Background(), network, address)
@@ -183,13 +184,13 @@ func ask(c net.Conn) (string, error) {
 	return said.String(), nil
 }
 
-// answers returns the error of the first of 10 connections through each gateway that gets no answer. The answer
-// must tell the client's own address.
+// answers returns the error of the first connection that gets no answer, of one from each address of the client. The answer
+// must tell the client's own address. Without the return path, some get none: the kernel's hash would have to
+// choose the right gateway for each of them.
 func (l *returnLab) answers(network, address string) error {
 	l.t.Helper()
-	for i := range 20 {
-		g := 1 + i%2
-		c, err := l.dial(network, g, address)
+	for from := 1; from <= labClients; from++ {
+		c, err := l.dial(network, from, address)
 		if err != nil {
 			return err
 		}
@@ -198,7 +199,7 @@ func (l *returnLab) answers(network, address string) error {
 		if err != nil {
 			return err
 		}
-		require.Equal(l.t, fmt.Sprintf("10.2.0.%d word", g), said)
+		require.Equal(l.t, fmt.Sprintf("10.2.0.%d word", from), said)
 	}
 	return nil
 }
@@ -350,11 +351,15 @@ func TestReturnPathKeepsOtherBits(t *testing.T) {
 	require.NoError(t, l.answers("udp4", podService+":80"))
 	require.Contains(t, l.node.Run("nft list counter ip other right"), "packets 40 ")
 	require.Contains(t, l.node.Run("nft list counter ip other wrong"), "packets 0 ")
-	marks, seen := returnMarks(l.plan.Ranked), map[string]uint32{}
-	for flow, mark := range l.marks() {
-		seen[flow[:len("10.2.0.1")]] = mark
+	marks, want, seen := returnMarks(l.plan.Ranked), map[string]uint32{}, map[string]uint32{}
+	for from := range labClients {
+		want[fmt.Sprintf("10.2.0.%d", 1+from)] = 0xabcd4040 | marks[fmt.Sprintf("gw0%d", 1+from%2)]
 	}
-	require.Equal(t, map[string]uint32{"10.2.0.1": 0xabcd4040 | marks["gw01"], "10.2.0.2": 0xabcd4040 | marks["gw02"]}, seen)
+	for flow, mark := range l.marks() {
+		client, _, _ := strings.Cut(flow, ":")
+		seen[client] = mark
+	}
+	require.Equal(t, want, seen)
 }
 
 // sendRaw sends a packet from a namespace, as it is.

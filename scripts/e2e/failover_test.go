@@ -251,6 +251,8 @@ func suffer(t *testing.T, f fault, victim string, from, to pod) (o outcome) {
 		if strings.HasPrefix(c.Target, to.ip) {
 			if o.tcp++; c.Err == "" {
 				o.survived++
+			} else {
+				t.Logf("connection %d (idle: %v, first through the failed gateway: %v, now: %v): %s", c.Port, c.Idle, before[c.Port] == own, after[c.Port] == own, c.Err)
 			}
 		}
 	}
