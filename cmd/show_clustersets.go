@@ -5,6 +5,8 @@ import (
 	"slices"
 	"strings"
 
+	"subctl/agent/mesh"
+	submarinerv1 "subctl/api/submariner/v1"
 	"subctl/internal/look"
 	"subctl/internal/printer"
 )
@@ -17,7 +19,8 @@ clusterset list prints the members, whether or not they have done so.
 A cluster is in the clustersets that its newest grant names. The administrator of the broker
 changes them with subctl clusterset add and remove.
 
-The exit code is 3 if a cluster that has joined is in no clusterset.`
+The exit code is 3 if a cluster that has joined is in no clusterset, or cannot exchange objects
+with the broker, such as in a clusterset that was deleted there by hand.`
 
 // clustersetMembersRow is a clusterset that a member or a broker knows; its JSON is a promise.
 type clustersetMembersRow struct {
@@ -29,7 +32,7 @@ type clustersetMembersRow struct {
 func clustersetsTable() look.Section {
 	return look.View[clustersetMembersRow]{
 		Noun: "clustersets", Short: "Show the clustersets and their clusters", Long: clustersetsLong, Joined: true, OnBroker: true,
-		Reads: []look.Read{look.ReadMembers}, Rows: clustersetRows, Trouble: clustersetTrouble,
+		Reads: []look.Read{look.ReadMembers, look.ReadGateways}, Rows: clustersetRows, Trouble: clustersetTrouble,
 		Columns: []printer.Column[clustersetMembersRow]{
 			{Head: "CLUSTERSET", Cell: func(r clustersetMembersRow) string { return r.ClusterSet }},
 			{Head: "CLUSTERS", Max: 80, Cell: func(r clustersetMembersRow) string { return strings.Join(r.Clusters, ", ") }},
@@ -54,9 +57,19 @@ func clustersetRows(s look.Site) []clustersetMembersRow {
 	return rows
 }
 
-func clustersetTrouble(s look.Site, rows []clustersetMembersRow) []string {
-	if !s.Joined() || len(rows) > 0 {
+func clustersetTrouble(s look.Site, rows []clustersetMembersRow) (out []string) {
+	if !s.Joined() {
 		return nil
 	}
-	return []string{fmt.Sprintf("it is in no clusterset, and not connected to any other cluster: on the broker, run subctl clusterset add SET %s", s.Name)}
+	if len(rows) == 0 {
+		out = append(out, fmt.Sprintf("it is in no clusterset, and not connected to any other cluster: on the broker, run subctl clusterset add SET %s", s.Name))
+	}
+	for _, gw := range s.Gateways {
+		for _, c := range gw.Status.Conditions {
+			if c.Type == submarinerv1.ConditionBrokerSynced && mesh.Wrong(c) {
+				out = append(out, fmt.Sprintf("gateway %s: %s", gw.Name, strings.ReplaceAll(c.Message, "\n", "; ")))
+			}
+		}
+	}
+	return out
 }
