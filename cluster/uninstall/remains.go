@@ -2,6 +2,7 @@ package uninstall
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"slices"
 	"strings"
@@ -10,10 +11,12 @@ import (
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/apiutil"
 
 	"subctl/api/crds"
+	submarinerv1 "subctl/api/submariner/v1"
 	"subctl/api/submariner/v1alpha1"
 	"subctl/cluster"
 	"subctl/internal/kube"
@@ -31,6 +34,7 @@ type Remains struct {
 	OthersIn  []string
 	Global    []client.Object // ClusterRoles and their bindings
 	Nodes     []string        // nodes that join labelled as gateways
+	Drained   []string        // nodes that subctl gateway drain annotated; weights are the user's
 	// Definitions are the CRDs to delete. Kept explains why no CRDs are deleted.
 	Definitions []*apiextensionsv1.CustomResourceDefinition
 	Kept        string
@@ -39,7 +43,7 @@ type Remains struct {
 // Empty reports whether there is nothing to uninstall.
 func (r *Remains) Empty() bool {
 	return r.Submariner == nil && len(r.Namespaced) == 0 && r.Namespace == nil && len(r.Global) == 0 && len(r.Nodes) == 0 &&
-		len(r.Definitions) == 0
+		len(r.Drained) == 0 && len(r.Definitions) == 0
 }
 
 // ReadRemains finds the objects that join created in a cluster.
@@ -68,6 +72,9 @@ func ReadRemains(ctx context.Context, c client.Client) (*Remains, error) {
 	for _, n := range nodes.Items {
 		if n.Annotations[cluster.LabelledByAnnotation] == cluster.ManagedBy {
 			r.Nodes = append(r.Nodes, n.Name)
+		}
+		if _, drained := n.Annotations[submarinerv1.DrainAnnotation]; drained {
+			r.Drained = append(r.Drained, n.Name)
 		}
 	}
 	return r, r.readDefinitions(ctx, c)
@@ -214,6 +221,9 @@ func (r *Remains) Lines(c client.Client) []string {
 	for _, n := range r.Nodes {
 		out = append(out, "unlabel Node "+n)
 	}
+	for _, n := range r.Drained {
+		out = append(out, fmt.Sprintf("remove annotation %s of Node %s", submarinerv1.DrainAnnotation, n))
+	}
 	for _, d := range r.Definitions {
 		remove(d)
 	}
@@ -240,9 +250,35 @@ func (r *Remains) outcome() string {
 
 // unlabelGateway removes the gateway label and the annotation that join added to a node.
 func unlabelGateway(ctx context.Context, c client.Client, name string) error {
-	is, was := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name}}, cluster.GatewayNode(name)
-	if err := c.Patch(ctx, is, client.MergeFrom(was), client.FieldOwner(kube.FieldOwner)); client.IgnoreNotFound(err) != nil {
+	if err := clearNode(ctx, c, name, cluster.GatewayNode(name)); err != nil {
 		return fmt.Errorf("removing the gateway label of node %s: %w", name, err)
 	}
 	return nil
+}
+
+// undrain removes the annotation that subctl gateway drain added to a node.
+func undrain(ctx context.Context, c client.Client, name string) error {
+	drained := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{submarinerv1.DrainAnnotation: ""}}}
+	if err := clearNode(ctx, c, name, drained); err != nil {
+		return fmt.Errorf("removing annotation %s of node %s: %w", submarinerv1.DrainAnnotation, name, err)
+	}
+	return nil
+}
+
+// clearNode removes the labels and the annotations of ours from a node. The patch names each: the difference between ours and
+// a node without any, as client.MergeFrom makes it, would remove those of everybody.
+func clearNode(ctx context.Context, c client.Client, name string, ours *corev1.Node) error {
+	none := func(of map[string]string) map[string]any {
+		out := map[string]any{}
+		for k := range of {
+			out[k] = nil
+		}
+		return out
+	}
+	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{"labels": none(ours.Labels), "annotations": none(ours.Annotations)}})
+	if err != nil {
+		return err
+	}
+	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name}}
+	return client.IgnoreNotFound(c.Patch(ctx, node, client.RawPatch(types.MergePatchType, patch), client.FieldOwner(kube.FieldOwner)))
 }

@@ -47,6 +47,11 @@ func (u *Operation) remove(ctx context.Context, r *Remains) error {
 			return err
 		}
 	}
+	for _, node := range r.Drained {
+		if err := undrain(ctx, u.Cluster, node); err != nil {
+			return err
+		}
+	}
 	for _, def := range r.Definitions {
 		if err := u.delete(ctx, def); err != nil {
 			return err

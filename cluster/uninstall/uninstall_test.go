@@ -41,7 +41,9 @@ func newJoined(t *testing.T, extra ...client.Object) *joinedCluster {
 	sub := clustertest.Submariner()
 	objs := append(clustertest.Render(t, sub), secretsOf(t)...)
 	n1, n2 := clustertest.Node("n1", "10.89.1.1", submarinerv1.GatewayNodeLabel), clustertest.Node("n2", "10.89.1.2", submarinerv1.GatewayNodeLabel)
-	n1.Annotations = map[string]string{cluster.LabelledByAnnotation: cluster.ManagedBy}
+	n1.Annotations = map[string]string{cluster.LabelledByAnnotation: cluster.ManagedBy, "example.com/rack": "7"}
+	n1.Labels["example.com/zone"] = "a"
+	n2.Annotations = map[string]string{submarinerv1.DrainAnnotation: "5m0s", submarinerv1.WeightAnnotation: "50"}
 	objs = append(objs, &n1, &n2, // n2 was labelled by a person
 		&submarinerv1.RouteAgent{ObjectMeta: clustertest.In("n1")}, &submarinerv1.RouteAgent{ObjectMeta: clustertest.In("n2")},
 		&submarinerv1.RouteAgent{ObjectMeta: clustertest.In("long-gone")}, clustertest.Gateway("active", "cannot delete vxlan-tunnel"))
@@ -150,8 +152,9 @@ func TestUninstall(t *testing.T) {
 	n1, n2 := &corev1.Node{}, &corev1.Node{}
 	require.NoError(t, j.c.Get(t.Context(), client.ObjectKey{Name: "n1"}, n1))
 	require.NoError(t, j.c.Get(t.Context(), client.ObjectKey{Name: "n2"}, n2))
-	require.NotContains(t, n1.Labels, submarinerv1.GatewayNodeLabel)
-	require.NotContains(t, n1.Annotations, cluster.LabelledByAnnotation)
+	require.Equal(t, map[string]string{"example.com/zone": "a"}, n1.Labels)
+	require.Equal(t, map[string]string{"example.com/rack": "7"}, n1.Annotations)
+	require.Equal(t, map[string]string{submarinerv1.WeightAnnotation: "50"}, n2.Annotations, "the drain ends, and the weight is the user's")
 	require.Equal(t, "true", n2.Labels[submarinerv1.GatewayNodeLabel], "a person set it")
 }
 

@@ -45,7 +45,13 @@ func TestC2Uninstall(t *testing.T) {
 	node := worker(t, "cluster4")
 	on(t, node, foreign)
 	with := holdings(t, node)
+	gateway := gateways(t, "cluster4")[0]
+	kubectl(t, "cluster4", "label", "node", gateway, "example.com/rack=7")
+	kubectl(t, "cluster4", "annotate", "node", gateway, "example.com/rack=7", "gateway.submariner.io/drain=5m")
 	must(t, "subctl", "uninstall", "--context", "cluster4", "--yes")
+	meta := kubectl(t, "cluster4", "get", "node", gateway, "-o", "jsonpath={.metadata.labels}{.metadata.annotations}")
+	require.Equal(t, 2, strings.Count(meta, `"example.com/rack":"7"`), meta)
+	require.NotContains(t, meta, "submariner.io", "neither the label of gateways nor the drain is left")
 	for _, n := range nodes("cluster4") {
 		if n == node {
 			after := holdings(t, n)
