@@ -253,11 +253,6 @@ func suffer(t *testing.T, f fault, victim string, from, to pod) (o outcome) {
 				o.survived++
 			} else {
 				t.Logf("connection %d (idle: %v, first through the failed gateway: %v, now: %v): %s", c.Port, c.Idle, before[c.Port] == own, after[c.Port] == own, c.Err)
-				for _, other := range e.TCP { // behind different gateways, which translate it to the same tuple
-					if other.Port == c.Port && other.Target != c.Target {
-						t.Logf("its port is also that of a connection to %s: %q", other.Target, other.Err)
-					}
-				}
 			}
 		}
 	}

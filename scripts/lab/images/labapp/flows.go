@@ -20,6 +20,32 @@ const (
 	flowsLimit = 1000                   // of each kind: each has a port
 )
 
+// ownPorts are the local ports of flows. The kernel may give the same one to flows with different targets. Where these are a Service and
+// its pod, behind different gateways, which do not know each other's connections, both flows may then arrive as one.
+type ownPorts struct {
+	mu    sync.Mutex
+	taken map[string]bool
+}
+
+// dial connects from a port that no other flow has.
+func (o *ownPorts) dial(network, target string) (net.Conn, error) {
+	for {
+		conn, err := net.DialTimeout(network, target, patience)
+		if err != nil {
+			return nil, err
+		}
+		_, port, err := net.SplitHostPort(conn.LocalAddr().String())
+		o.mu.Lock()
+		taken := o.taken[port]
+		o.taken[port] = true
+		o.mu.Unlock()
+		if err == nil && !taken {
+			return conn, nil
+		}
+		conn.Close()
+	}
+}
+
 // flows opens flows to UDP and TCP echoes, each from a port of its own, and reports what became of each when its standard input
 // ends: what a failure costs flows that are under way. The flows are dealt out to the targets in turn. Half of the TCP
 // connections to each target are idle: they say nothing until the end. It prints a line to standard error when all are up.
@@ -47,17 +73,18 @@ func flows(ctx context.Context, args []string) error {
 		TCP []*tcpFlow `json:"tcp"`
 	}{}
 	var up, ended sync.WaitGroup
+	ports := &ownPorts{taken: map[string]bool{}}
 	for i := range udps {
 		f := &udpFlow{Target: targets[i%len(targets)]}
 		result.UDP = append(result.UDP, f)
 		up.Add(1)
-		ended.Go(func() { f.run(ctx, rate, size, up.Done) })
+		ended.Go(func() { f.run(ctx, ports, rate, size, up.Done) })
 	}
 	for i := range tcps {
 		f := &tcpFlow{Target: targets[i%len(targets)], Idle: i/len(targets)%2 == 1}
 		result.TCP = append(result.TCP, f)
 		up.Add(1)
-		ended.Go(func() { f.run(ctx, up.Done) })
+		ended.Go(func() { f.run(ctx, ports, up.Done) })
 	}
 	up.Wait()
 	fmt.Fprintln(os.Stderr, "all flows are up")
@@ -75,10 +102,10 @@ type udpFlow struct {
 	Err        string  `json:"err,omitempty"`
 }
 
-func (f *udpFlow) run(ctx context.Context, rate, size int, up func()) {
+func (f *udpFlow) run(ctx context.Context, ports *ownPorts, rate, size int, up func()) {
 	var once sync.Once
 	defer once.Do(up)
-	conn, err := net.Dial("udp", f.Target)
+	conn, err := ports.dial("udp", f.Target)
 	if err != nil {
 		f.Err = err.Error()
 		return
@@ -118,10 +145,10 @@ type tcpFlow struct {
 	Err    string `json:"err,omitempty"` // why it did not survive
 }
 
-func (f *tcpFlow) run(ctx context.Context, up func()) {
+func (f *tcpFlow) run(ctx context.Context, ports *ownPorts, up func()) {
 	var once sync.Once
 	defer once.Do(up)
-	conn, err := net.DialTimeout("tcp", f.Target, patience)
+	conn, err := ports.dial("tcp", f.Target)
 	if err == nil {
 		defer conn.Close()
 		f.Port = conn.LocalAddr().(*net.TCPAddr).Port
