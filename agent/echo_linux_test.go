@@ -342,6 +342,19 @@ func TestHostileEchoes(t *testing.T) {
 	require.Equal(t, submarinerv1.ConnectionError, gw.health()[probe].Status)
 	require.Greater(t, all.ignored.Load()-before, int64(<-forged), "they arrived")
 
+	t.Run("a flood", func(t *testing.T) { // would displace the echoes from others, which share the buffer of the socket
+		third := north.cableOf(0) + " over vxlan-tunnel"
+		gw.await(third, submarinerv1.Connected, 10*time.Second)
+		before, start := all.ignored.Load(), time.Now()
+		for range 20_000 {
+			require.NoError(t, socket.Send(old[0], dataplane.VXLANDevice, mac, own))
+		}
+		time.Sleep(100 * time.Millisecond)
+		most := int64(dataplane.EchoRate * (2 + time.Since(start).Seconds()))
+		require.Less(t, all.ignored.Load()-before, most, "no more arrive than one sender may send")
+		require.Equal(t, submarinerv1.Connected, gw.health()[third].Status)
+		require.NotZero(t, isolationDrops(t, east)["west"])
+	})
 	t.Run("to a third cluster", func(t *testing.T) {
 		const seen = "nft list table ip seen | grep -o 'packets [0-9]*'"
 		attacker.Run("nft 'table ip seen { chain x { type filter hook prerouting priority -400; iifname vxlan-tunnel udp dport 4505 ip saddr != 241.18.1.0/24 counter; }; }'")

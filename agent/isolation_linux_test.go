@@ -14,6 +14,8 @@ import (
 	vnl "github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
 
+	"subctl/agent/mesh"
+	submarinerv1 "subctl/api/submariner/v1"
 	"subctl/internal/nstest"
 )
 
@@ -51,6 +53,56 @@ func TestHostileTransitThroughWorker(t *testing.T) {
 	require.Contains(t, worker.Run("nft list set ip submariner-route-antispoof clusters"), `counter packets 5 `, "the worker has dropped them")
 	worker.Run("nft flush chain ip submariner-route-antispoof forward")
 	require.Eventually(t, func() bool { send(); return seen() }, 10*time.Second, 100*time.Millisecond, "the attack does not work even without a defense")
+}
+
+// A packet of a cluster may arrive at one gateway, for the pods of another one. If a port there belongs to a Service with a pod
+// in a third cluster, the packet ends there, whatever kube-proxy or the CNI make of its source.
+func TestHostileTransitThroughSibling(t *testing.T) {
+	fabric := newFabric(t)
+	hub, west, north := twoGateways(t, fabric, 1, "hub"), newSide(t, fabric, 2, "west"), newSide(t, fabric, 3, "north")
+	west.health["gw"] = map[string]mesh.Health{hub.cableOf(1) + " over vxlan-tunnel": {Status: submarinerv1.ConnectionError}} // all packets take the other one
+	hub.sync(t, west, north)
+	west.sync(t, hub)
+	north.sync(t, hub)
+	reach(t, west, "worker", hub, "gw2")
+	reach(t, hub, "worker", north, "worker")
+	sibling, victim := hub.nodes["gw2"], north.pods["worker"]
+	sibling.Run("iptables -P FORWARD ACCEPT; iptables -t nat -A PREROUTING -p udp --dport 30080 -j DNAT --to-destination " + north.podIP("worker") + ":8080")
+	arrived := func(ns *nstest.NS) bool {
+		return strings.Fields(ns.Run("iptables -t raw -nvxL PREROUTING | grep dpt:8080"))[0] != "0"
+	}
+	for _, ns := range []*nstest.NS{victim, north.nodes["gw"]} {
+		ns.Run("iptables -t raw -A PREROUTING -p udp --dport 8080")
+	}
+	send := func() {
+		west.pods["worker"].Do(func() {
+			c, err := net.Dial("udp4", "10.111.2.1:30080") // the gateway's own address among the pods
+			require.NoError(t, err)
+			defer c.Close()
+			_, err = c.Write([]byte("x"))
+			require.NoError(t, err)
+		})
+	}
+	for name, rule := range map[string]string{
+		"the CNI translates the source to an address among the pods": "SNAT --to-source 10.111.2.1",
+		"kube-proxy translates it to the address on the device":      "MASQUERADE",
+		"nobody translates it": "ACCEPT",
+	} {
+		t.Run(name, func(t *testing.T) {
+			sibling.Run("iptables -t nat -I POSTROUTING -p udp --dport 8080 -j " + rule)
+			for range 5 {
+				send()
+			}
+			reach(t, west, "worker", hub, "gw2") // takes longer than a packet on its way
+			require.False(t, arrived(victim))
+			require.False(t, arrived(north.nodes["gw"]))
+			sibling.Run("iptables -t nat -D POSTROUTING 1")
+		})
+	}
+	require.Contains(t, sibling.Run("nft list set ip submariner-route-antispoof clusters"), `counter packets 15 `, "the sibling has dropped them")
+	reach(t, hub, "worker", north, "worker")
+	sibling.Run("nft flush chain ip submariner-route-antispoof forward; iptables -t nat -I POSTROUTING -p udp --dport 8080 -j SNAT --to-source 10.111.2.1")
+	require.Eventually(t, func() bool { send(); return arrived(victim) }, 10*time.Second, 100*time.Millisecond, "the attack does not work even without a defense")
 }
 
 // When a cluster leaves, established connections from and to it end within 3 s, of UDP and of TCP, also those of a

@@ -3,7 +3,9 @@ package agent
 import (
 	"context"
 	"maps"
+	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -60,4 +62,29 @@ func TestReroute(t *testing.T) {
 	require.NoError(t, <-looped)
 	w.run(t)
 	require.Equal(t, after, w.holds(t, dataplane.GatewayOwner))
+}
+
+// A member whose gateways answer and do not answer by turns cannot keep the agent busy.
+func TestHostileFlapping(t *testing.T) {
+	const takes = 20 * time.Millisecond
+	var plans atomic.Int64
+	a := &agent{last: &mesh.Snapshot{}, Role: mesh.Role{Plan: func(mesh.Snapshot) (mesh.Plan, error) {
+		plans.Add(1)
+		time.Sleep(takes)
+		return mesh.Plan{}, mesh.ErrNotJoined
+	}}}
+	run, ask := a.rerouting()
+	ctx, stop := context.WithCancel(t.Context())
+	done, start := make(chan error), time.Now()
+	go func() { done <- run.Start(ctx) }()
+	ask()
+	require.Eventually(t, func() bool { return plans.Load() == 1 }, time.Second, time.Millisecond, "at once")
+	for time.Since(start) < time.Second {
+		ask()
+		time.Sleep(time.Millisecond)
+	}
+	stop()
+	require.NoError(t, <-done)
+	require.Greater(t, plans.Load(), int64(1))
+	require.LessOrEqual(t, plans.Load(), 2+int64((time.Since(start)+rerouteCredit)/(reroutePause*takes)))
 }

@@ -149,6 +149,8 @@ func deviceNames(arguments []string) (out []string) {
 //   - packets of other clusters arrive on our devices;
 //   - a worker forwards nothing from one gateway to another, even if kube-proxy chose the destination and
 //     translated the source, which hides from the gateway that the packet came through a cable;
+//   - a gateway forwards nothing from another gateway of this cluster to a cable that comes from another cluster, for the
+//     same reason;
 //   - packets of other clusters do not reach the ports of metrics and probes: the node has an address
 //     in the pod network, and some CNIs carry packets to it on devices of their own. On our devices nothing
 //     does: the gateway agent may know a cluster before the route agent does.
@@ -177,8 +179,11 @@ func (n Intra) antispoof() dataplane.Antispoof {
 		}
 	}
 	a.Remote, a.Clusters = set("", remote).Members, clusterNets(a.Clusters, n.Barred)
-	if !n.isGateway() {
-		a.Apart = []string{dataplane.IntraDevice}
+	switch intra := []string{dataplane.IntraDevice}; {
+	case !n.isGateway():
+		a.Apart = intra
+	case len(n.siblings()) > 0:
+		a.Siblings, a.Cables = intra, dataplane.GatewayOwner.DeviceNames()
 	}
 	a.Echoes, a.Echoing = n.echoes()
 	for _, o := range dataplane.Owners() {

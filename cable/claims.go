@@ -73,6 +73,9 @@ func NewClaims(nodes []Node, drivers []Driver) *Claims {
 // Keep claims for the cluster of each peer the resources that the peer announces and that an
 // incumbent of the same cluster held. An incumbent is a gateway with earlier claims. Announce
 // claims the other resources.
+//
+// The claims that are not networks or addresses are kept also if no peer announces them any more: the address of a gateway on
+// a device does not pass to another cluster in the same plan, in which packets would still be sent there for the first one.
 func (c *Claims) Keep(peers []Peer, incumbents []Gateway) {
 	before := make(map[string][]*Gateway, len(incumbents))
 	for i := range incumbents {
@@ -89,18 +92,18 @@ func (c *Claims) Keep(peers []Peer, incumbents []Gateway) {
 	}
 	c.keepNetworks(held)
 	for _, p := range peers {
-		claims := c.announced(p.Gateway)
 		for _, g := range before[p.Cluster] {
 			for _, ip := range addressesOf(p) {
 				if ip == g.PrivateIP || ip == g.PublicIP || ip == p.Address && p.Name == g.Name {
 					c.KeepAddress(ip)
 				}
 			}
-			held := c.announced(*g)
-			for _, claim := range claims {
-				if _, taken := c.holders[claim.What]; !taken && slices.Contains(held, claim) {
-					c.holders[claim.What] = holder{cluster: p.Cluster}
-				}
+		}
+	}
+	for _, g := range incumbents {
+		for _, claim := range c.announced(g) {
+			if _, taken := c.holders[claim.What]; !taken {
+				c.holders[claim.What] = holder{cluster: g.Cluster}
 			}
 		}
 	}

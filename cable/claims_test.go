@@ -120,6 +120,29 @@ func TestClaimsOfIncumbents(t *testing.T) {
 	require.NoError(t, c.Announce(thieves[0]), "what an incumbent announces no more is free")
 }
 
+// A member that waits for the address of another member's gateway on the devices does not get it in the plan in which that gateway
+// disappears, when packets are still sent there, but in the next one.
+func TestHostileSuccessor(t *testing.T) {
+	old, moved, waiting := claiming("victim", "192.0.2.1", "10.1.0.0/16"), claiming("victim", "192.0.2.7", "10.1.0.0/16"), claiming("attacker", "198.0.2.1", "10.2.0.0/16")
+	moved.Name = "another"
+	const refused = "address 241.0.2.1 between the gateways is already used by cluster victim: the last three octets of their private IPs are equal: make another node the gateway"
+	for name, now := range map[string][]Peer{"the gateway moves": {waiting, moved}, "the cluster leaves": {waiting}} {
+		t.Run(name, func(t *testing.T) {
+			c, held := NewClaims(nil, nil), []Gateway{old.Gateway}
+			c.Keep(now, held)
+			require.EqualError(t, c.Announce(waiting), refused)
+			held = nil
+			for _, p := range now[1:] {
+				require.NoError(t, c.Announce(p))
+				held = append(held, p.Gateway)
+			}
+			c = NewClaims(nil, nil)
+			c.Keep(now, held)
+			require.NoError(t, c.Announce(waiting))
+		})
+	}
+}
+
 // A driver connects to as many gateways of a cluster as it declares, the first ones, however
 // often these ask.
 func TestClaimsOfCables(t *testing.T) {

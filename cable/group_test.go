@@ -1,6 +1,7 @@
 package cable
 
 import (
+	"fmt"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -85,4 +86,20 @@ func TestHostileShare(t *testing.T) {
 			require.ErrorContains(t, err, test.err)
 		}
 	}
+}
+
+// A cluster that chooses its ID so that its group collides with that of a cluster before it does not change the group of that cluster.
+func TestHostileGroupID(t *testing.T) {
+	victim := groupIDs([]string{"victim"})["victim"]
+	attacker := ""
+	for i := 0; attacker == ""; i++ {
+		if id := fmt.Sprintf("a%d", i); groupIDs([]string{id})[id] == victim {
+			attacker = id
+		}
+	}
+	ids := groupIDs([]string{"victim", attacker, "victim", "x"})
+	require.Equal(t, victim, ids["victim"], attacker)
+	require.NotEqual(t, victim, ids[attacker])
+	require.Len(t, ids, 3)
+	require.Equal(t, victim, groupIDs([]string{attacker, "victim"})[attacker], "the first one keeps it")
 }

@@ -23,6 +23,9 @@ type Cabling struct {
 	// Barred are networks whose packets are dropped, because their clusters are not connected,
 	// or not yet, and the packets must not leave in clear text.
 	Barred []netip.Prefix
+	// Clusters are the IDs of other clusters, in the order in which they get the IDs of their next hop groups: see groupIDs.
+	// Clusters that are missing follow, sorted.
+	Clusters []string
 }
 
 // Cable is a cable to a peer by a driver. While a pair changes its cable, a peer
@@ -136,7 +139,7 @@ func (c Cabling) addRoutes(s dataplane.State, links []Link) error {
 			r.nets = append(r.nets, d.Subnets...)
 		}
 	}
-	groups := groupIDs(slices.Sorted(maps.Keys(byCluster)))
+	groups := groupIDs(slices.Concat(c.Clusters, slices.Sorted(maps.Keys(byCluster))))
 	src := c.Local.PodIP
 	if c.Local.PodIPMissing {
 		src = netip.Addr{}
@@ -253,10 +256,14 @@ const groupMask = 1<<24 - 1
 
 // groupIDs returns the ID of each cluster's next hop group: 24 bits of a hash of the cluster
 // ID, incremented on a collision. A cluster's ID does not depend on its gateways or, except
-// for collisions (one pair in 16 million), on other clusters.
+// for collisions (one pair in 16 million), on other clusters. On a collision, the cluster that comes first keeps
+// its ID: a cluster can choose its own ID so that it collides with another one.
 func groupIDs(clusters []string) map[string]uint32 {
 	ids, taken := map[string]uint32{}, map[uint32]bool{}
 	for _, c := range clusters {
+		if _, twice := ids[c]; twice {
+			continue
+		}
 		h := fnv.New32a()
 		h.Write([]byte(c)) // never fails
 		id := h.Sum32() & groupMask

@@ -44,6 +44,9 @@ type Antispoof struct {
 	Own []netip.Prefix // sorted; no network contains another
 	// Apart are devices between which nothing is forwarded.
 	Apart []string
+	// Siblings are devices on which other gateways of this cluster send packets. What arrives on them from Remote is not
+	// forwarded to the devices Cables.
+	Siblings, Cables []string
 	// Clusters are the networks and addresses of other clusters, sorted; none contains another. Packets
 	// that are dropped because of Inner, Out or Apart are counted for them. When a network is added,
 	// is removed or passes to another cluster, its conntrack entries are deleted: see Ended.
@@ -91,6 +94,8 @@ const (
 	AntispoofForeign     = "foreign"
 	AntispoofOut         = "postrouting"
 	AntispoofApart       = "apart"
+	AntispoofSiblings    = "siblings"
+	AntispoofHanded      = "handed"
 	AntispoofReturned    = "returned"
 	AntispoofSource      = "drop-source"      // counts by source
 	AntispoofDestination = "drop-destination" // counts by destination
@@ -99,7 +104,7 @@ const (
 // AntispoofChains are all chains that an Antispoof may have.
 var AntispoofChains = []string{
 	AntispoofInput, AntispoofVXLAN, AntispoofWay, AntispoofForward, AntispoofUnforwarded, AntispoofPorts, AntispoofTransit,
-	AntispoofClosed, AntispoofIn, AntispoofForeign, AntispoofOut, AntispoofApart, AntispoofReturned, AntispoofSource, AntispoofDestination,
+	AntispoofClosed, AntispoofIn, AntispoofForeign, AntispoofOut, AntispoofApart, AntispoofSiblings, AntispoofHanded, AntispoofReturned, AntispoofSource, AntispoofDestination,
 }
 
 // The sets of Antispoof. Each element of "clusters" has a counter. The elements of "inner" are the source of the VXLAN packet, the network of
@@ -115,6 +120,7 @@ const (
 	AntispoofSetWays     = "ways"
 	AntispoofSetClusters = "clusters"
 	AntispoofSetEcho     = "echo"
+	AntispoofSetEchoes   = "echoes"
 )
 
 // AntispoofWays is how long the kernel remembers, in the set "ways", on which device the packets of a
@@ -126,6 +132,14 @@ const AntispoofWays = 10 * time.Second
 // AntispoofWaysSize is the maximum number of elements of the set "ways": more than the senders that a node
 // can have.
 const AntispoofWaysSize = 65535
+
+// EchoRate is how many of this node's echoes each node or gateway may send back in a second: more than are sent to it. All that
+// come back share the buffer of a socket, so without a limit for each a member could displace the echoes from others, whose
+// gateways would then seem to be down. AntispoofEchoes is how long the kernel remembers the senders, in the set "echoes".
+const (
+	EchoRate        = 500
+	AntispoofEchoes = time.Minute
+)
 
 // Sets returns the sets of networks that have elements, in the order in which they are created.
 func (a Antispoof) Sets() (sets []Set) {
@@ -211,6 +225,8 @@ func (a Antispoof) String() string {
 	}
 	lines = append(lines, fmt.Sprintf("nft 'add set ip %s %s { typeof ip saddr . meta iif; flags dynamic; size %d; timeout %v; }'",
 		a.Table, AntispoofSetWays, AntispoofWaysSize, AntispoofWays))
+	lines = append(lines, fmt.Sprintf("nft 'add set ip %s %s { type ipv4_addr; flags dynamic; size %d; timeout %v; }'",
+		a.Table, AntispoofSetEchoes, AntispoofWaysSize, AntispoofEchoes))
 	if _, masked := a.RemoteSets(); len(masked) > 0 {
 		lines = append(lines, fmt.Sprintf("nft 'add set ip %s %s { type ipv4_addr . ipv4_addr; }'", a.Table, AntispoofSetMasked))
 		for _, n := range masked {

@@ -26,6 +26,7 @@ type DropCounter interface {
 //     would make of it: the rules come before all translation and before connection tracking;
 //   - nothing is forwarded between the devices Apart, whatever routes there are, also if kube-proxy chose
 //     the destination;
+//   - nothing from another cluster that another gateway of this cluster sends is forwarded to a cable, for the same reason;
 //   - what leaves to another cluster has a source in this one.
 func (a Antispoof) isolationRules(r *antispoofRules) {
 	if len(a.Own) > 0 {
@@ -46,6 +47,18 @@ func (a Antispoof) isolationRules(r *antispoofRules) {
 	}
 	for _, d := range a.Apart {
 		r.jump(AntispoofSource, AntispoofApart, Match{OIF: d})
+	}
+	if len(a.Siblings) == 0 || len(a.Cables) == 0 || len(a.Remote) == 0 {
+		return
+	}
+	for _, d := range a.Siblings {
+		r.jump(AntispoofSiblings, AntispoofForward, Match{IIF: d})
+	}
+	for _, m := range a.fromRemote() {
+		r.jump(AntispoofHanded, AntispoofSiblings, m)
+	}
+	for _, d := range a.Cables {
+		r.jump(AntispoofSource, AntispoofHanded, Match{OIF: d})
 	}
 }
 

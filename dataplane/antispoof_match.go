@@ -28,6 +28,7 @@ type Match struct {
 	NotIPv4    bool         // the VXLAN packet contains no IPv4 packet
 	NexthopIn  string       // set of the next hop
 	MaskedBits int          // the source is in one of the networks of Remote with so many bits
+	InnerFrom  netip.Addr   // the source inside the VXLAN packet
 	InnerBits  int          // the source inside the VXLAN packet is in one of the networks of Inner with so many bits
 }
 
@@ -79,6 +80,8 @@ func (m Match) String() string {
 		return "fib saddr . iif oif missing"
 	case m.NexthopIn != "":
 		return "rt ip nexthop @" + m.NexthopIn
+	case m.InnerFrom.IsValid():
+		return fmt.Sprintf("@th,%d,32 == %#x", 8*InnerSourceOffset, m.InnerFrom.AsSlice())
 	case m.NotIPv4:
 		return fmt.Sprintf("@th,%d,16 != 0x0800", 8*InnerTypeOffset)
 	}

@@ -16,6 +16,7 @@ type AntispoofRule struct {
 	Jump     string     // a chain
 	Source   netip.Addr // what the source is changed to; the zero Addr leaves it
 	Remember bool       // the device on which the packet arrived, in AntispoofSetWays
+	Over     int        // only the packets of a sender beyond so many in a second; 0 for all
 }
 
 // String returns the rule in the notation of nft.
@@ -28,6 +29,9 @@ func (r AntispoofRule) String() string {
 		verdict = "accept"
 	case r.Remember:
 		verdict = fmt.Sprintf("add @%s { ip saddr . iif }", AntispoofSetWays)
+	}
+	if r.Over != 0 {
+		verdict = fmt.Sprintf("update @%s { ip saddr limit rate over %d/second burst %d packets } %s", AntispoofSetEchoes, r.Over, r.Over, verdict)
 	}
 	if r.Source.IsValid() {
 		verdict = fmt.Sprintf("ip saddr set %v %s", r.Source, verdict)
@@ -83,13 +87,26 @@ func (r *antispoofRules) remember(chain string, ms ...Match) {
 }
 
 // cableRules are about the packets of VXLAN that arrive on Ports: what they contain, and the device
-// on which they arrive.
+// on which they arrive. The own echoes of this node that each sender sends back are limited.
 func (a Antispoof) cableRules(r *antispoofRules) {
 	if len(a.Ports) == 0 {
 		return
 	}
+	var echoes []AntispoofRule
+	for _, e := range a.Echoes {
+		ms := []Match{{InnerFrom: e.Own}}
+		switch { // only senders that are known: there is room for so many
+		case !e.Own.IsValid():
+			continue
+		case len(a.Inner) > 0:
+			ms = append(ms, Match{InnerBits: 32})
+		case len(a.Ends) > 0:
+			ms = append(ms, Match{SAddrIn: AntispoofSetEnds})
+		}
+		echoes = append(echoes, AntispoofRule{Chain: AntispoofVXLAN, Matches: ms, Over: EchoRate, Jump: AntispoofSource})
+	}
 	to := AntispoofWay
-	if len(a.Inner) > 0 {
+	if len(a.Inner) > 0 || len(echoes) > 0 {
 		to = AntispoofVXLAN
 	}
 	for _, p := range a.Ports {
@@ -97,10 +114,16 @@ func (a Antispoof) cableRules(r *antispoofRules) {
 	}
 	if len(a.Inner) > 0 {
 		r.jump(AntispoofSource, AntispoofVXLAN, Match{NotIPv4: true})
-		for _, bits := range a.innerBits() {
-			r.jump(AntispoofWay, AntispoofVXLAN, Match{InnerBits: bits})
-		}
+	}
+	*r = append(*r, echoes...)
+	for _, bits := range a.innerBits() {
+		r.jump(AntispoofWay, AntispoofVXLAN, Match{InnerBits: bits})
+	}
+	switch {
+	case len(a.Inner) > 0:
 		r.jump(AntispoofSource, AntispoofVXLAN)
+	case len(echoes) > 0:
+		r.jump(AntispoofWay, AntispoofVXLAN)
 	}
 	r.accept(AntispoofWay, Match{KnownWay: true})
 	r.drop(AntispoofWay, Match{WrongWay: true})

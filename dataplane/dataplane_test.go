@@ -71,6 +71,57 @@ func TestDiffReplace(t *testing.T) {
 	require.Empty(t, dataplane.Diff(want, want))
 }
 
+// When a group, or a next hop, passes to another cluster, no route leads to a gateway of the wrong cluster meanwhile.
+func TestHostileGroupPassesOn(t *testing.T) {
+	at := func(id uint32, gateway string) dataplane.Nexthop {
+		return dataplane.Nexthop{ID: id, Via: netip.MustParseAddr(gateway), Dev: device.Name}
+	}
+	through := func(id uint32, hops ...uint32) (g dataplane.Group) {
+		g.ID = id
+		for _, h := range hops {
+			g.Members = append(g.Members, dataplane.Member{ID: h, Weight: 1})
+		}
+		return g
+	}
+	to := func(dst string, group uint32) dataplane.Route {
+		return dataplane.Route{Table: 100, Dst: netip.MustParsePrefix(dst), Group: group}
+	}
+	const victim, attacker = "10.1.0.0/16", "10.2.0.0/16"
+	gateway := map[string]string{victim: "241.18.0.3", attacker: "241.18.0.4"}
+	alone := state(t, device, vtep, rule, at(1, gateway[victim]), through(9, 1), to(victim, 9))
+	for name, both := range map[string]dataplane.State{
+		"a group":    state(t, device, vtep, rule, at(1, gateway[victim]), at(2, gateway[attacker]), through(9, 2), through(10, 1), to(victim, 10), to(attacker, 9)),
+		"a next hop": state(t, device, vtep, rule, at(1, gateway[attacker]), at(2, gateway[victim]), through(9, 2), through(10, 1), to(victim, 9), to(attacker, 10)),
+	} {
+		for change, plans := range map[string][2]dataplane.State{"comes": {alone, both}, "goes": {both, alone}} {
+			t.Run(name+" when the attacker "+change, func(t *testing.T) {
+				var f dataplanetest.Fake
+				for _, op := range dataplane.Diff(nil, plans[0]) {
+					require.NoError(t, f.Apply(t.Context(), op))
+				}
+				for _, op := range dataplane.Diff(plans[0], plans[1]) {
+					require.NoError(t, f.Apply(t.Context(), op))
+					now, err := f.Observe(t.Context())
+					require.NoError(t, err)
+					for _, o := range now {
+						r, ok := o.(dataplane.Route)
+						if !ok {
+							continue
+						}
+						for _, m := range now[dataplane.Group{ID: r.Group}.Key()].(dataplane.Group).Members {
+							via := now[dataplane.Nexthop{ID: m.ID}.Key()].(dataplane.Nexthop).Via
+							require.Equal(t, gateway[r.Dst.String()], via.String(), "%v after %v", r, op)
+						}
+					}
+				}
+				now, err := f.Observe(t.Context())
+				require.NoError(t, err)
+				require.Empty(t, dataplane.Diff(now, plans[1]), "in one pass")
+			})
+		}
+	}
+}
+
 // What a daemon left is removed, but not before its successor has been started.
 func TestDiffRemains(t *testing.T) {
 	daemon, left := dataplane.IKEDaemon{Port: 4500}, dataplane.IKERemains{}

@@ -36,6 +36,8 @@ func (o Op) String() string {
 // then removals in the opposite order, so that no step removes what another object still
 // depends on. An object that depends on a wanted object which does not exist yet is not
 // removed: the next Observe shows what has become of it.
+//
+// Before all that, routes and groups are removed that would lead elsewhere meanwhile: see misled.
 func Diff(have, want State) []Op {
 	left := survivors(have, want)
 	puts, dels, kept := State{}, State{}, 0
@@ -56,15 +58,55 @@ func Diff(have, want State) []Op {
 		}
 	}
 	ops := make([]Op, 0, len(puts)+len(dels))
+	remove := func(s State) {
+		gone := s.Sorted()
+		slices.Reverse(gone)
+		for _, o := range gone {
+			ops = append(ops, Op{Old: o})
+		}
+	}
+	first := misled(left, puts, want)
+	remove(first)
+	for k := range first {
+		if delete(dels, k); want[k] != nil {
+			puts[k] = want[k]
+		}
+	}
 	for _, o := range puts.Sorted() {
-		ops = append(ops, Op{Old: have[o.Key()], New: o})
+		op := Op{Old: have[o.Key()], New: o}
+		if first[o.Key()] != nil {
+			op.Old = nil
+		}
+		ops = append(ops, op)
 	}
-	gone := dels.Sorted()
-	slices.Reverse(gone)
-	for _, o := range gone {
-		ops = append(ops, Op{Old: o})
-	}
+	remove(dels)
 	return ops
+}
+
+// misled returns the routes and groups that use a group or a next hop which changes its members or its gateway, and that
+// are to use another one, or none. The ID of a group is a hash, so another cluster may get it. Until such a route
+// is changed, too, it would send packets of one cluster to another one. What depends on such a group goes with it.
+func misled(left, puts, want State) State {
+	turned := map[Key]bool{}
+	for k := range puts {
+		if _, is := left[k]; is && (k.Kind == KindNexthop || k.Kind == KindGroup) {
+			turned[k] = true
+		}
+	}
+	out := State{}
+	if len(turned) == 0 {
+		return out
+	}
+	for _, kind := range []Kind{KindGroup, KindRoute} {
+		for k, o := range left {
+			if k.Kind == kind && slices.ContainsFunc(o.Needs(), func(n Key) bool {
+				return out[n] != nil || turned[n] && (want[k] == nil || !slices.Contains(want[k].Needs(), n))
+			}) {
+				out[k] = o
+			}
+		}
+	}
+	return out
 }
 
 // awaits reports whether an object depends on a wanted object that does not exist yet.

@@ -71,6 +71,16 @@ func accept(s Snapshot, m Membership) Accepted {
 	return a
 }
 
+// clusters returns the clusters of the accepted gateways, in their order.
+func (a Accepted) clusters() (out []string) {
+	for _, p := range a.Peers {
+		if n := len(out); n == 0 || out[n-1] != p.Cluster { // sorted by age, and then by cluster
+			out = append(out, p.Cluster)
+		}
+	}
+	return out
+}
+
 // byAge sorts endpoints by when their clusters became known here. A cluster without a
 // Cluster object is the youngest.
 func byAge(s Snapshot, endpoints []*submarinerv1.Endpoint) []*submarinerv1.Endpoint {

@@ -17,6 +17,8 @@ import (
 const (
 	// ConditionSynced is True if the node was seen to hold the plan.
 	ConditionSynced = "Synced"
+	// ConditionNodesDistinct is False if nodes of this cluster are left out, as other nodes have their addresses.
+	ConditionNodesDistinct = "NodesDistinct"
 	// ConditionPublicIP is False if the public address that a user specifies for the
 	// gateway cannot be used.
 	ConditionPublicIP = "PublicIP"
@@ -46,6 +48,7 @@ const (
 	reasonSynced          = "Synced"
 	reasonUninstalled     = "Uninstalled"
 	reasonMissing         = "Missing"
+	reasonSameAddress     = "SameAddress"
 )
 
 // ReasonWaiting is the reason of a condition that is False because it is too early to
@@ -81,6 +84,9 @@ func conditions(old []metav1.Condition, p Plan, o Outcome) []metav1.Condition {
 	}
 	if texts := refusals(m.Refused(), o.Exchange); len(texts) > 0 {
 		add(ConditionRefused, true, reasonEndpointRefused, clip(strings.Join(texts, "\n")))
+	}
+	if doubled := m.Membership.Doubled; len(doubled) > 0 {
+		add(ConditionNodesDistinct, false, reasonSameAddress, clip(strings.Join(doubled, "\n")))
 	}
 	if kept := m.Cables.Kept; len(kept) > 0 {
 		add(ConditionCablePoliciesValid, false, reasonKept, clip(strings.Join(slices.Sorted(maps.Values(kept)), "\n")))

@@ -48,7 +48,8 @@ func planGateway(s Snapshot) (Plan, error) {
 			barred = append(barred, c.Subnets...) // its packets are dropped until it answers
 		}
 	}
-	if p.State, p.links, err = cable.Plan(cable.Cabling{Local: m.Local, Peers: p.cables, Barred: barred, Siblings: m.siblings(), Detours: m.detours()}); err != nil {
+	cabling := cable.Cabling{Local: m.Local, Peers: p.cables, Barred: barred, Siblings: m.siblings(), Detours: m.detours(), Clusters: m.Accepted.clusters()}
+	if p.State, p.links, err = cable.Plan(cabling); err != nil {
 		return Plan{}, err
 	}
 	p.Probes = m.probes(p)

@@ -1,6 +1,7 @@
 package mesh
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"net"
@@ -24,6 +25,7 @@ type Membership struct {
 	Nodes      []cable.Node // of this cluster, sorted by name
 	Gateways   []cable.Node // the nodes among them that have an Endpoint
 	Labelled   []cable.Node // the nodes among them that have the label of gateway nodes
+	Doubled    []string     // why other nodes are not among them: see distinct
 	Engines    Engines
 	// Cluster is the Cluster object of this cluster; nil if there is none yet.
 	Cluster *submarinerv1.Cluster
@@ -107,20 +109,22 @@ func (m *Membership) readNodes(s Snapshot) error {
 			reported[ra.Name] = *f
 		}
 	}
+	nodes := map[string]*corev1.Node{}
 	for _, n := range List[*corev1.Node](s) {
 		node := m.readNode(n, reported[n.Name], n.Name == s.Node)
 		if n.Name == s.Node {
 			m.Self = node
 		}
-		if node.IP.IsValid() {
+		if nodes[n.Name] = n; node.IP.IsValid() {
 			m.Nodes = append(m.Nodes, node)
-			if isGatewayNode(n) {
-				m.Labelled = append(m.Labelled, node)
-			}
 		}
 	}
+	m.distinct(nodes)
 	for _, n := range m.Nodes {
-		if slices.ContainsFunc(m.Endpoints, func(e *submarinerv1.Endpoint) bool { return e.Spec.Hostname == n.Name }) {
+		if isGatewayNode(nodes[n.Name]) {
+			m.Labelled = append(m.Labelled, n)
+		}
+		if m.hasEndpoint(n) {
 			m.Gateways = append(m.Gateways, n)
 		}
 	}
@@ -136,6 +140,41 @@ func (m *Membership) readNodes(s Snapshot) error {
 		return fmt.Errorf("no device of node %s has the address %s, which is its InternalIP in Node.status: start its kubelet with a --node-ip that a device has", m.Self.Name, m.Self.IP)
 	}
 	return nil
+}
+
+func (m *Membership) hasEndpoint(n cable.Node) bool {
+	return slices.ContainsFunc(m.Endpoints, func(e *submarinerv1.Endpoint) bool { return e.Spec.Hostname == n.Name })
+}
+
+// distinct leaves out nodes that would have the address of another node on our devices: see cable.VTEPOf. No plan can have
+// both, and a node that was taken over can write any address into its Node.status. Its own node stays, then those
+// that have an Endpoint, then those that exist for longer.
+func (m *Membership) distinct(nodes map[string]*corev1.Node) {
+	first := slices.Clone(m.Nodes)
+	rank := func(n cable.Node) (rank int) {
+		switch {
+		case n.Name == m.Self.Name:
+			return 0
+		case m.hasEndpoint(n):
+			return 1
+		}
+		return 2
+	}
+	slices.SortStableFunc(first, func(a, b cable.Node) int {
+		return cmp.Or(cmp.Compare(rank(a), rank(b)), nodes[a.Name].CreationTimestamp.Compare(nodes[b.Name].CreationTimestamp.Time))
+	})
+	holders := map[netip.Addr]string{}
+	for _, n := range first {
+		at := cable.VTEPOf(dataplane.IntraVTEPNet, n.IP)
+		by, taken := holders[at]
+		if !taken {
+			holders[at] = n.Name
+			continue
+		}
+		m.Nodes = slices.DeleteFunc(m.Nodes, func(other cable.Node) bool { return other.Name == n.Name })
+		m.Doubled = append(m.Doubled, fmt.Sprintf("node %s gets no packets of other clusters: the last three octets of its address %v are those of node %s", n.Name, n.IP, by))
+	}
+	slices.Sort(m.Doubled)
 }
 
 // minReportedBits is the prefix length of the largest network that a node may report to the

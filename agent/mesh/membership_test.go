@@ -1,7 +1,10 @@
 package mesh
 
 import (
+	"fmt"
 	"net/netip"
+	"slices"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -64,6 +67,58 @@ func TestHostileNodeReport(t *testing.T) {
 			}
 			require.Equal(t, append([]string{"10.0.0.0/8"}, tc.needed...), needed)
 			require.ElementsMatch(t, []string{"10.89.1.11", "10.89.2.12", "10.77.0.12"}, texts(m.Own.Nodes))
+		})
+	}
+}
+
+// A taken-over node cannot prevent plans by writing the address of another node, or one that differs from it in the first octet,
+// into its Node.status, nor take the place of a gateway or of a node that exists for longer.
+func TestHostileNodeAddress(t *testing.T) {
+	sub := &v1alpha1.Submariner{ObjectMeta: metav1.ObjectMeta{Name: "submariner"}}
+	sub.Spec.ClusterID, sub.Spec.ClusterCIDR, sub.Spec.ServiceCIDR, sub.Spec.MultiActiveGatewayEnabled = "east", "10.111.0.0/16", "10.101.0.0/16", true
+	node := func(name, ip string, age int) *corev1.Node {
+		n := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name, CreationTimestamp: metav1.Unix(int64(1000-age), 0)}}
+		n.Spec.PodCIDR = fmt.Sprintf("10.111.%d.0/24", age)
+		n.Status.Addresses = []corev1.NodeAddress{{Type: corev1.NodeInternalIP, Address: ip}}
+		return n
+	}
+	for _, test := range []struct {
+		address string
+		age     int
+		left    []string // nodes
+		doubled string
+	}{
+		{"10.89.1.14", 9, []string{"gw", "gw2", "taken-over", "worker"}, ""},
+		{"99.89.1.11", 9, []string{"gw", "gw2", "worker"}, "of its address 99.89.1.11 are those of node gw"},
+		{"99.89.1.12", 9, []string{"gw", "gw2", "worker"}, "of its address 99.89.1.12 are those of node gw2"},
+		{"10.89.1.12", 9, []string{"gw", "gw2", "worker"}, "of its address 10.89.1.12 are those of node gw2"},
+		{"99.89.1.13", 1, []string{"gw", "gw2", "worker"}, "node taken-over gets no packets of other clusters: the last three octets of its address 99.89.1.13 are those of node worker"},
+		{"99.89.1.13", 9, []string{"gw", "gw2", "taken-over"}, "of its address 10.89.1.13 are those of node taken-over"},
+	} {
+		t.Run(fmt.Sprint(test.address, " ", test.age), func(t *testing.T) {
+			objs := []Object{sub, node("gw", "10.89.1.11", 2), node("gw2", "10.89.1.12", 3), node("worker", "10.89.1.13", 4), node("taken-over", test.address, test.age)}
+			for i, o := range objs[1:] {
+				ra := &submarinerv1.RouteAgent{ObjectMeta: metav1.ObjectMeta{Name: o.GetName()}}
+				ra.Status.Node = &submarinerv1.NodeFacts{PodIP: strings.Replace(o.(*corev1.Node).Spec.PodCIDR, "0/24", "1", 1)}
+				if objs = append(objs, ra); i < 2 {
+					e := &submarinerv1.Endpoint{ObjectMeta: metav1.ObjectMeta{Name: o.GetName()}}
+					e.Spec.ClusterID, e.Spec.Hostname = "east", o.GetName()
+					objs = append(objs, e)
+				}
+			}
+			s := NewSnapshot("gw", objs...)
+			s.Facts = submarinerv1.NodeFacts{PrivateIP: "10.89.1.11", MTU: 1500, PodIP: "10.111.2.1"}
+			p, err := planRoute(s)
+			require.NoError(t, err)
+			var left []string
+			for _, n := range p.Mesh.Membership.Nodes {
+				left = append(left, n.Name)
+			}
+			slices.Sort(left)
+			require.Equal(t, test.left, left)
+			require.Contains(t, strings.Join(p.Mesh.Membership.Doubled, "\n"), test.doubled)
+			found := slices.IndexFunc(conditions(nil, p, Outcome{}), func(c metav1.Condition) bool { return c.Type == ConditionNodesDistinct })
+			require.Equal(t, test.doubled != "", found >= 0)
 		})
 	}
 }

@@ -188,9 +188,9 @@ func addRules(tx *nftables.Conn, table *nftables.Table, w dataplane.Antispoof) {
 	}
 }
 
-// setNames returns the names of the sets that have elements, and of the set to which packets add them.
+// setNames returns the names of the sets that have elements, and of the sets to which packets add them.
 func setNames(a dataplane.Antispoof) []string {
-	names := []string{dataplane.AntispoofSetWays}
+	names := []string{dataplane.AntispoofSetWays, dataplane.AntispoofSetEchoes}
 	if len(a.Inner) > 0 {
 		names = append(names, dataplane.AntispoofSetInner)
 	}
@@ -240,6 +240,9 @@ func setsOf(table *nftables.Table) map[string]*nftables.Set {
 	}, dataplane.AntispoofSetWays: {
 		Table: table, Name: dataplane.AntispoofSetWays, Dynamic: true, HasTimeout: true, Timeout: dataplane.AntispoofWays,
 		Size: dataplane.AntispoofWaysSize, KeyType: nftables.MustConcatSetType(nftables.TypeIPAddr, nftables.TypeIFIndex),
+	}, dataplane.AntispoofSetEchoes: {
+		Table: table, Name: dataplane.AntispoofSetEchoes, Dynamic: true, HasTimeout: true, Timeout: dataplane.AntispoofEchoes,
+		Size: dataplane.AntispoofWaysSize, KeyType: nftables.TypeIPAddr,
 	}, dataplane.AntispoofSetClusters: {
 		Table: table, Name: dataplane.AntispoofSetClusters, Interval: true, Counter: true, KeyType: nftables.TypeIPAddr,
 	}}

@@ -30,6 +30,13 @@ func exprs(r dataplane.AntispoofRule, sets map[string]*nftables.Set) (out []expr
 			CsumType: expr.CsumTypeInet, CsumOffset: csumOffset, CsumFlags: unix.NFT_PAYLOAD_L4CSUM_PSEUDOHDR,
 		})
 	}
+	if r.Over != 0 {
+		s := sets[dataplane.AntispoofSetEchoes]
+		out = append(out, load(srcOffset), &expr.Dynset{
+			SrcRegKey: unix.NFT_REG_1, SetName: s.Name, SetID: s.ID, Operation: unix.NFT_DYNSET_OP_UPDATE,
+			Exprs: []expr.Any{&expr.Limit{Type: expr.LimitTypePkts, Unit: expr.LimitTimeSecond, Rate: uint64(r.Over), Burst: uint32(r.Over), Over: true}},
+		})
+	}
 	switch {
 	case r.Jump != "":
 		return append(out, &expr.Verdict{Kind: expr.VerdictJump, Chain: r.Jump})
@@ -115,6 +122,11 @@ func matchExprs(m dataplane.Match, sets map[string]*nftables.Set) []expr.Any {
 		return []expr.Any{
 			&expr.Fib{Register: reg, ResultOIF: true, FlagSADDR: true, FlagIIF: true, FlagPRESENT: true},
 			&expr.Cmp{Op: expr.CmpOpEq, Register: reg, Data: make([]byte, 4)},
+		}
+	case m.InnerFrom.IsValid():
+		return []expr.Any{
+			&expr.Payload{DestRegister: reg, Base: expr.PayloadBaseTransportHeader, Offset: dataplane.InnerSourceOffset, Len: 4},
+			&expr.Cmp{Op: expr.CmpOpEq, Register: reg, Data: m.InnerFrom.AsSlice()},
 		}
 	case m.NotIPv4:
 		return []expr.Any{

@@ -26,6 +26,7 @@ func antispoof() dataplane.Antispoof {
 		Remote:      []netip.Prefix{cidr("10.1.0.0/16"), cidr("10.2.0.0/16")}, In: []string{"vxlan-tunnel", "subvx-*"}, Usual: []string{"vxlan-tunnel"}, Closed: dataplane.Range{Min: 32780, Max: 32783}, ClosedOn: []string{"vxlan-tunnel", "subvx-*"},
 		Out: []string{"vxlan-tunnel", "subvx-*"}, Own: []netip.Prefix{cidr("10.0.0.0/16"), cidr("10.8.0.0/14"), cidr("241.0.0.1/32")},
 		Apart:    []string{"vxlan-tunnel", "subvx-*"},
+		Siblings: []string{"vx-submariner"}, Cables: []string{"vxlan-tunnel", "subvx-*"},
 		Echoes:   []dataplane.Echo{{Dev: "vxlan-tunnel", Port: 4505, Own: ip("241.0.0.1")}, {Dev: "subvx-*", Port: 4505}},
 		Echoing:  []netip.Addr{ip("241.0.0.3"), ip("241.0.0.4")},
 		Clusters: []dataplane.ClusterNet{{Net: cidr("10.1.0.0/16"), Cluster: "west"}, {Net: cidr("10.2.0.0/16"), Cluster: "north"}, {Net: cidr("10.3.0.0/16")}, {Net: cidr("172.18.0.3/32"), Cluster: "west"}},
@@ -54,6 +55,7 @@ func TestAntispoof(t *testing.T) {
 		"ip saddr @clusters drop comment", "ip daddr @clusters drop comment", "rt ip nexthop @clusters drop comment",
 		`10.1.0.0/16 counter packets 0 bytes 0 comment "west"`,
 		"type filter hook postrouting priority 300; policy accept;", "tcp dport 32780-32783 jump closed comment", "@masked drop comment",
+		`iifname "vx-submariner" jump siblings comment`, "jump handed comment", "update @echoes { ip saddr limit rate over 500/second burst 500 packets } jump drop-source comment",
 		"ip saddr 240.0.0.0/5 drop comment", `iifname "subvx-*" drop comment`, "ip saddr . iif @ways accept comment",
 	} {
 		require.Contains(t, rules, line)
