@@ -54,3 +54,45 @@ func TestLeavingStatementOfALiveCluster(t *testing.T) {
 	s.Memory = memory
 	require.Empty(t, remembered())
 }
+
+// A cluster has left, and joined again in another clusterset. What it has left behind in the first one is no mistake, and is
+// reported only while there is a copy from there: it may then hide the cluster.
+func TestLeftBehindInAnotherClusterSet(t *testing.T) {
+	grant := func(serial int64) trust.Grant {
+		return trust.Grant{Cluster: "east", Key: keyOf("east").Public(), Gateways: 16, Sets: []string{"default"}, Serial: serial}
+	}
+	token, err := keyOf("admin").SignGrant(grant(1000))
+	require.NoError(t, err)
+	again, err := keyOf("admin").SignGrant(grant(2000))
+	require.NoError(t, err)
+	leaving, err := keyOf("east").SignLeaving(token, 1500)
+	require.NoError(t, err)
+	revoked, err := keyOf("admin").SignRevocation(trust.Revocation{Cluster: "east", Serial: 1500})
+	require.NoError(t, err)
+	west, err := keyOf("admin").SignGrant(trust.Grant{Cluster: "west", Key: keyOf("west").Public(), Gateways: 16, Sets: []string{"default"}, Serial: 1000})
+	require.NoError(t, err)
+	for name, left := range map[string]client.Object{"left": Left("hub", "east", leaving), "revoked": Revoked("hub", "east", revoked)} {
+		t.Run(name, func(t *testing.T) {
+			s := Snapshot{
+				ClusterID: "west", Namespace: "here", Now: time.UnixMilli(9000),
+				Sets:     []SetSnapshot{{Set: Set{Name: "default", Namespace: "hub"}, Known: true, Objects: []client.Object{left}}},
+				Identity: Identity{Key: keyOf("west"), Grant: west, Administrator: keyOf("admin").Public()},
+				Memory:   Memory{Administrator: keyOf("admin").Public()},
+			}
+			s.Memory.change("east", func(r *Record) { r.atLeast(grant(2000)) })
+			_, refused, _ := Plan(Kinds(), s)
+			require.Empty(t, refused)
+			for set, want := range map[string]int{"pair": 0, "default": 1} {
+				s.Local = []client.Object{&submarinerv1.Cluster{
+					ObjectMeta: metav1.ObjectMeta{
+						Name: "east", Namespace: "here", Labels: map[string]string{submarinerv1.ClusterIDLabel: "east"},
+						Annotations: map[string]string{submarinerv1.ClusterSetsAnnotation: set, submarinerv1.GrantAnnotation: again},
+					},
+					Spec: submarinerv1.ClusterSpec{ClusterID: "east"},
+				}}
+				_, refused, _ = Plan(Kinds(), s)
+				require.Len(t, refused, want, "with a copy from %s: %v", set, refused)
+			}
+		})
+	}
+}

@@ -110,6 +110,7 @@ func (p *namedPlan) readSet(set SetSnapshot) {
 				f.object, f.sequence = o, v.sequence
 			}
 		case v.gone && isRemoved(o): // the object itself is the reason
+		case p.formerly(set.Name, id, o): // the cluster has joined again, in other clustersets
 		default:
 			p.refuseVerdict(o, v)
 			if !v.gone {
@@ -117,6 +118,16 @@ func (p *namedPlan) readSet(set SetSnapshot) {
 			}
 		}
 	}
+}
+
+// formerly reports whether an object states, with a valid proof, that a cluster was removed from a clusterset or has left, and the
+// cluster has no copy from there. If it has one, a broker may be hiding the object behind an old statement.
+func (p *namedPlan) formerly(set, id string, o client.Object) bool {
+	if !p.kind.Named.HasGrant || o.GetName() != id || !isRemoved(o) || !provesRemoval(o, set, id, p.judge.Administrator) {
+		return false
+	}
+	have := p.here[id]
+	return have == nil || !slices.Contains(lastSets(have), set)
 }
 
 // limit refuses what is more than the grant of a cluster allows. Objects that have a copy here
