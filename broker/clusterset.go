@@ -67,16 +67,21 @@ func NewSets(ctx context.Context, c client.Client, b *v1alpha1.Broker, sets []st
 // deletionLimit is how long DeleteSet waits. Kubernetes usually takes some seconds to delete a namespace.
 const deletionLimit = time.Minute
 
-// DeleteSet deletes a clusterset that has no members, and waits until it is gone, so that its name can be used again.
+// DeleteSet deletes a clusterset that has no members, and waits until it is gone, so that its name can be used again. It
+// does not delete a namespace of the same name that is no clusterset: somebody may have made it after deleting the clusterset by hand.
 func DeleteSet(ctx context.Context, c client.Client, base, set string) error {
+	isGone := func(ctx context.Context) (bool, error) {
+		sets, err := SetNames(ctx, c, base)
+		return !slices.Contains(sets, set), err
+	}
+	if gone, err := isGone(ctx); gone || err != nil {
+		return err
+	}
 	ns := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: NamespaceIn(base, set)}}
 	if err := client.IgnoreNotFound(c.Delete(ctx, ns)); err != nil {
 		return fmt.Errorf("deleting clusterset %s: %w", set, err)
 	}
-	err := wait.PollUntilContextTimeout(ctx, 200*time.Millisecond, deletionLimit, true, func(ctx context.Context) (bool, error) {
-		sets, err := SetNames(ctx, c, base)
-		return !slices.Contains(sets, set), err
-	})
+	err := wait.PollUntilContextTimeout(ctx, 200*time.Millisecond, deletionLimit, true, isGone)
 	if wait.Interrupted(err) {
 		return fmt.Errorf("clusterset %s is being deleted, but Kubernetes has not deleted namespace %s after %v: the conditions of the namespace tell why", set, ns.Name, deletionLimit)
 	}
@@ -124,11 +129,13 @@ func ChangeSets(ctx context.Context, c client.Client, base string, sets []string
 		return trust.Grant{}, err
 	}
 	r.Grant = grant
-	if r.ToPublish, err = published(ctx, c, base, slices.Concat(change.Remove, grant.Sets), change.Cluster); err != nil {
-		return trust.Grant{}, err
+	if len(change.Add) > 0 {
+		if r.ToPublish, err = published(ctx, c, base, slices.Concat(change.Remove, grant.Sets), change.Cluster); err != nil {
+			return trust.Grant{}, err
+		}
 	}
 	for _, set := range change.Add {
-		if err := r.enter(ctx, c, sa, set, change.Cluster, sa.Annotations[ClusterUIDAnnotation]); err != nil {
+		if err := r.add(ctx, c, sa, set, change.Cluster); err != nil {
 			return grant, fmt.Errorf("adding cluster %s to clusterset %s: %w", change.Cluster, set, err)
 		}
 	}
@@ -152,6 +159,13 @@ func ChangeSets(ctx context.Context, c client.Client, base string, sets []string
 	}
 	announce(ctx, c, base, slices.Concat(change.Add, change.Remove), administrator.Public(), now)
 	return grant, nil
+}
+
+// add gives a member, whose service account is sa, its place in another clusterset.
+func (r Reservation) add(ctx context.Context, c client.Client, sa *corev1.ServiceAccount, set, clusterID string) error {
+	ctx, cancel := withMemberTimeout(ctx)
+	defer cancel()
+	return r.enter(ctx, c, sa, set, clusterID, sa.Annotations[ClusterUIDAnnotation])
 }
 
 // removeWithoutGrant removes the rights and the objects of a member without a valid grant, and publishes its removal, with
