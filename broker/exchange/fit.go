@@ -84,7 +84,7 @@ func (f *fitting) fit(sets []*followed, snap *Snapshot, kinds Table) {
 	bySet := make([]map[heap]int, len(snap.Sets))
 	heapOf := func(o client.Object) (h heap, ok bool) {
 		h = heap{kinds.index(o), makerOf(o)}
-		return h, h.kind >= 0 && h.maker != snap.ClusterID && !(kinds[h.kind].Named != nil && kinds[h.kind].Named.HasGrant)
+		return h, h.kind >= 0 && h.maker != snap.ClusterID && !kinds[h.kind].hasGrant()
 	}
 	for i, set := range snap.Sets {
 		bySet[i] = map[heap]int{}

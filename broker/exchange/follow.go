@@ -117,7 +117,7 @@ func watchable(sets []*followed, most int) map[*followed]bool {
 // places returns how many clusters have a place, and have not published a Cluster yet.
 func (s side) places() (n int) {
 	for _, m := range s.mirrors {
-		if m.kind.Named != nil && m.kind.Named.HasGrant {
+		if m.kind.hasGrant() {
 			m.mu.Lock()
 			n += len(m.empty)
 			m.mu.Unlock()
@@ -129,7 +129,7 @@ func (s side) places() (n int) {
 // members returns how many clusters have published a Cluster, and whether that was read.
 func (s side) members() (n int, known bool) {
 	for _, m := range s.mirrors {
-		if m.kind.Named == nil || !m.kind.Named.HasGrant {
+		if !m.kind.hasGrant() {
 			continue
 		}
 		m.mu.Lock()

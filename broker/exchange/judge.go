@@ -47,7 +47,7 @@ func newJudge(kinds Table, s Snapshot, local [][]client.Object, sets [][][]clien
 		}
 	}
 	for i, k := range kinds {
-		if k.Named == nil || !k.Named.HasGrant {
+		if !k.hasGrant() {
 			continue
 		}
 		for at, set := range s.Sets {
@@ -163,7 +163,7 @@ func (j *judge) most(k *Kind, id string) int {
 // acceptable sequence number of a version that comes in its place.
 func (j *judge) remember(k *Kind, copy client.Object, place string, least int64) {
 	id := ownerOf(copy)
-	if g, why := j.grantOf(copy, id); k.Named != nil && k.Named.HasGrant && why == "" {
+	if g, why := j.grantOf(copy, id); k.hasGrant() && why == "" {
 		j.memory.change(id, func(r *Record) { r.atLeast(g) })
 	}
 	if m := j.members[id]; m != nil && m.grant.Serial > 0 {

@@ -86,6 +86,9 @@ type Named struct {
 	Most func(trust.Grant) int
 }
 
+// hasGrant reports whether the objects of the kind carry the grants of their clusters.
+func (k *Kind) hasGrant() bool { return k.Named != nil && k.Named.HasGrant }
+
 // Free describes a kind whose objects have names that people choose. The label
 // submarinerv1.ClusterIDLabel of an object identifies its owner, and cannot be changed on the
 // broker. Objects may be created on the broker, too, and for one clusterset alone. Every

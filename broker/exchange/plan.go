@@ -47,7 +47,7 @@ func (s Snapshot) shared(kinds Table) map[string]int {
 	out := map[string]int{}
 	for _, set := range s.Sets {
 		for _, o := range set.Objects {
-			if i := kinds.index(o); i >= 0 && kinds[i].Named != nil && kinds[i].Named.HasGrant {
+			if i := kinds.index(o); i >= 0 && kinds[i].hasGrant() {
 				out[o.GetName()]++
 			}
 		}

@@ -73,7 +73,7 @@ func (t Table) EmptyExpression() string {
 // nothing else.
 func (t Table) LeavingExpression() string {
 	return fmt.Sprintf("object != null && size(variables.annotations) == 1 && %s in variables.annotations && ", Quote(submarinerv1.LeavingAnnotation)) +
-		t.blankExpression(func(k *Kind) bool { return k.Named != nil && k.Named.HasGrant })
+		t.blankExpression((*Kind).hasGrant)
 }
 
 // blankExpression returns a CEL expression that reports whether object is of one of some kinds, and has no

@@ -190,9 +190,6 @@ func (s side) poll(ctx context.Context, lists *rate.Limiter, all bool) (again bo
 	return again
 }
 
-// hasGrant reports whether the objects of the kind carry the grants of their clusters.
-func (k *Kind) hasGrant() bool { return k.Named != nil && k.Named.HasGrant }
-
 // MostWatched returns how many clustersets a cluster watches. It polls the others.
 func MostWatched() int { return Kinds().mostWatched() }
 

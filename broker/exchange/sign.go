@@ -28,7 +28,7 @@ const (
 // renewAt returns the age in milliseconds at which a cluster renews its signatures of a kind.
 func (k *Kind) renewAt(id string) int64 {
 	age := otherRenewal
-	if k.Named != nil && k.Named.HasGrant {
+	if k.hasGrant() {
 		age = clusterRenewal
 	}
 	h := fnv.New32a()
