@@ -38,7 +38,7 @@ var may = map[string]string{
 	"cluster/uninstall":       "api api/crds broker broker/exchange cluster internal/kube internal/progress internal/wake internal/words",
 	"broker":                  "api api/crds broker/exchange broker/trust globalnet internal/kube internal/secret internal/wake internal/words",
 	"policy":                  "api cable cable/drivers internal/words",
-	"policy/catalog":          "api cable cable/drivers cable/keys cable/natdiscovery policy",
+	"policy/catalog":          "api cable cable/drivers cable/keys cable/natdiscovery internal/words policy",
 	"globalnet":               "",
 	"broker/trust":            "",
 	"broker/exchange":         "api broker/trust cable internal/kube internal/wake policy",

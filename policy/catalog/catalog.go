@@ -172,11 +172,16 @@ func (c *Catalog) ClusterIDs() []string {
 
 // Cluster returns the cluster with the given ID, if it exists.
 func (c *Catalog) Cluster(id string) (policy.Cluster, bool) {
-	i, found := slices.BinarySearchFunc(c.Clusters, id, func(cluster policy.Cluster, id string) int { return cmp.Compare(cluster.ID, id) })
+	i, found := c.index(id)
 	if !found {
 		return policy.Cluster{}, false
 	}
 	return c.Clusters[i], true
+}
+
+// index returns where the cluster with the given ID is in c.Clusters, or would be.
+func (c *Catalog) index(id string) (i int, found bool) {
+	return slices.BinarySearchFunc(c.Clusters, id, func(cluster policy.Cluster, id string) int { return cmp.Compare(cluster.ID, id) })
 }
 
 // Find returns the policies of a name that were created here, and the makers of the others.

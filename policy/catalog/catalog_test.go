@@ -131,6 +131,8 @@ func TestOfBroker(t *testing.T) {
 	require.NoError(t, c.Place(p, ""))
 	require.NoError(t, c.CheckTaken(p, false), "of another clusterset")
 	require.Equal(t, []string{"default"}, c.SetsOf(p))
+	require.EqualError(t, c.Place(p, "bleu"), `the broker has no clusterset "bleu": the clustersets are blue, default; did you mean "blue"?`)
+	require.EqualError(t, member().Place(p, "defualt"), `cluster west is not in clusterset "defualt": it is in default; did you mean "default"?`)
 }
 
 // texts writes a change as a person would.

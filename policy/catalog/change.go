@@ -176,7 +176,7 @@ func (c *Catalog) Connections() (out []CableChange) {
 // apart returns why two clusters are no pair.
 func (c *Catalog) apart(p policy.Pair) error {
 	for _, id := range []string{p.X.ID, p.Y.ID} {
-		if !slices.ContainsFunc(c.Clusters, func(other policy.Cluster) bool { return other.ID == id }) {
+		if _, known := c.Cluster(id); !known {
 			return fmt.Errorf("cluster %s is not a member", id)
 		}
 	}

@@ -5,13 +5,13 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"strings"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	submarinerv1 "subctl/api/submariner/v1"
 	"subctl/api/submariner/v1alpha1"
 	"subctl/cable/drivers"
+	"subctl/internal/words"
 	"subctl/policy"
 )
 
@@ -25,9 +25,9 @@ func (c *Catalog) Place(p *v1alpha1.CablePolicies, set string) error {
 	p.Namespace = ns
 	if set != "" && !slices.Contains(c.Sets, set) {
 		if c.OnBroker() {
-			return fmt.Errorf("the broker has no clusterset %q: the clustersets are %s", set, strings.Join(c.Sets, ", "))
+			return fmt.Errorf("the broker has no clusterset %q: the clustersets are %s%s", set, words.List(c.Sets), words.Meant(set, c.Sets))
 		}
-		return fmt.Errorf("%s is not in clusterset %q: it is in %s", MakerName(c.Keeper), set, strings.Join(c.Sets, ", "))
+		return fmt.Errorf("%s is not in clusterset %q: it is in %s%s", MakerName(c.Keeper), set, cmp.Or(words.List(c.Sets), "none"), words.Meant(set, c.Sets))
 	}
 	if was != "" && was != ns {
 		return fmt.Errorf("policy %s specifies namespace %s, but cable policies of %s are in %s: omit the namespace", p.Name, was, MakerName(c.Keeper), ns)
@@ -186,7 +186,7 @@ func (c *Catalog) without(id string) *Catalog {
 func (c *Catalog) InSets(id string, sets []string) *Catalog {
 	out := *c
 	out.Clusters = slices.Clone(c.Clusters)
-	i, found := slices.BinarySearchFunc(out.Clusters, id, func(cluster policy.Cluster, id string) int { return cmp.Compare(cluster.ID, id) })
+	i, found := out.index(id)
 	if !found {
 		out.Clusters = slices.Insert(out.Clusters, i, policy.Cluster{ID: id, Driver: drivers.Default})
 	}
