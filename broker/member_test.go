@@ -87,14 +87,15 @@ func (d *deployed) nothingLeft(t *testing.T, id string) {
 }
 
 func TestTwoClustersClaimOneID(t *testing.T) {
-	d := deploy(t, kubetest.Shared(t))
+	d := deploy(t, kubetest.Shared(t), "a")
 	joiner, _ := d.Joiner(t)
 	const claims = 8
 	errs := make([]error, claims)
 	var wg sync.WaitGroup
 	for i := range claims {
 		wg.Go(func() {
-			_, errs[i] = broker.AddMember(t.Context(), joiner, d.NS, "west", fmt.Sprintf("uid-%d", i), broker.Reservation{})
+			sets := []string{"default", "a"}[i%2:][:1] // clusters of different clustersets have different IDs, too
+			_, errs[i] = broker.AddMember(t.Context(), joiner, d.NS, "west", fmt.Sprintf("uid-%d", i), broker.Reservation{Sets: sets})
 		})
 	}
 	wg.Wait()
@@ -439,9 +440,14 @@ func TestRevoke(t *testing.T) {
 	require.NoError(t, east.Create(t.Context(), brokertest.InSlot(endpoint(d.NS, "east", "192-0-2-1"), "east", 0)))
 	invitee := d.invitee(t, "east", "default")
 	now := time.Now()
-	for range 2 { // it can be repeated
+	revoke := func() {
+		t.Helper()
 		require.NoError(t, broker.Revoke(t.Context(), d.Admin, d.NS, []string{"default", "prod"}, "east", administrator, now))
 	}
+	revoke()
+	err := d.Admin.Get(t.Context(), client.ObjectKey{Namespace: d.NS + "-prod", Name: "east"}, &submarinerv1.Cluster{})
+	require.True(t, apierrors.IsNotFound(err), "members of other clustersets do not learn that it existed: %v", err)
+	revoke() // it can be repeated, and nothing shows any more where the cluster was
 	for _, ns := range []string{d.NS, d.NS + "-prod"} {
 		c := &submarinerv1.Cluster{}
 		require.NoError(t, d.Admin.Get(t.Context(), client.ObjectKey{Namespace: ns, Name: "east"}, c))

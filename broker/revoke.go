@@ -3,6 +3,7 @@ package broker
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -23,7 +24,9 @@ import (
 // the cluster with what the cluster had. sets are all clustersets of the broker whose base
 // namespace is ns; administrator signs the revocation.
 //
-// The rights of the member are removed first, so that it cannot undo any of this.
+// The rights of the member are removed first, so that it cannot undo any of this. The revocation is published where the
+// members may know the cluster: see knownIn. If the cluster has no account, as when Revoke is repeated, nothing
+// shows where that is, and the revocation is published in all clustersets.
 func Revoke(ctx context.Context, c client.Client, ns string, sets []string, clusterID string, administrator trust.Key, now time.Time) error {
 	if err := submarinerv1.CheckClusterID(clusterID); err != nil {
 		return err
@@ -32,7 +35,7 @@ func Revoke(ctx context.Context, c client.Client, ns string, sets []string, clus
 	if err != nil {
 		return err
 	}
-	said, _, err := accountAnnotations(ctx, c, ns, clusterID)
+	said, isMember, err := accountAnnotations(ctx, c, ns, clusterID)
 	if err != nil {
 		return err
 	}
@@ -40,6 +43,12 @@ func Revoke(ctx context.Context, c client.Client, ns string, sets []string, clus
 	token, err := administrator.SignRevocation(trust.Revocation{Cluster: clusterID, Serial: max(now.UnixMilli(), last)})
 	if err != nil {
 		return err
+	}
+	public := sets
+	if isMember {
+		if public, err = knownIn(ctx, c, ns, sets, clusters, clusterID, said, administrator.Public()); err != nil {
+			return err
+		}
 	}
 	if err := voidInvitation(ctx, c, ns, sets, clusterID); err != nil {
 		return err
@@ -55,6 +64,9 @@ func Revoke(ctx context.Context, c client.Client, ns string, sets []string, clus
 		in := setIn(ns, set)
 		if err := exchange.Kinds().Withdraw(ctx, c, in, clusterID, administrator.Public()); err != nil {
 			return fmt.Errorf("removing the objects of cluster %s: %w", clusterID, err)
+		}
+		if !slices.Contains(public, set) {
+			return nil
 		}
 		if err := replace(ctx, c, exchange.Revoked(in.Namespace, clusterID, token)); err != nil {
 			return fmt.Errorf("publishing the revocation of cluster %s: %w", clusterID, err)
@@ -72,6 +84,34 @@ func Revoke(ctx context.Context, c client.Client, ns string, sets []string, clus
 	}
 	announce(ctx, c, ns, was, administrator.Public(), now)
 	return nil
+}
+
+// knownIn returns the clustersets in which others may know a member: those in which it has published something, or has rights,
+// or is invited to, and those of its renewed grant. The members of the others do not learn that the cluster exists. clusters
+// are what it has published, by the index of sets, and said are the annotations of its account.
+func knownIn(ctx context.Context, c client.Client, ns string, sets []string, clusters []submarinerv1.Cluster, clusterID string, said map[string]string, administrator trust.PublicKey) ([]string, error) {
+	grant, err := administrator.Grant(said[submarinerv1.GrantAnnotation])
+	if err != nil { // there is none, or somebody else has written it
+		grant = trust.Grant{}
+	}
+	isIn := make([]bool, len(sets))
+	err = kube.ForEach(sets, func(i int, set string) error {
+		bindings := &rbacv1.RoleBindingList{}
+		if err := c.List(ctx, bindings, client.InNamespace(NamespaceIn(ns, set))); err != nil {
+			return fmt.Errorf("reading the rights of cluster %s in clusterset %s: %w", clusterID, set, err)
+		}
+		isIn[i] = clusters[i].UID != "" || grant.IsIn(set) || slices.ContainsFunc(bindings.Items, func(b rbacv1.RoleBinding) bool {
+			return b.Name == memberBindingName(clusterID) || b.Name == InviteeName(clusterID)
+		})
+		return nil
+	})
+	var out []string
+	for i, set := range sets {
+		if isIn[i] {
+			out = append(out, set)
+		}
+	}
+	return out, err
 }
 
 // accountAnnotations returns the annotations of the service account of a cluster, and whether there is one.

@@ -12,6 +12,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	submarinerv1 "subctl/api/submariner/v1"
+	"subctl/api/submariner/v1alpha1"
 	"subctl/broker"
 	"subctl/internal/cli"
 	"subctl/internal/look"
@@ -89,13 +90,14 @@ func (o *revokeOptions) run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if _, err := readBroker(ctx, c, o.namespace); err != nil {
+	hub, err := readBroker(ctx, c, o.namespace)
+	if err != nil {
 		return err
 	}
 	if o.joinFiles {
 		return o.revokeFiles(ctx, c)
 	}
-	all, err := look.ReadPolicies(ctx, c, true)
+	all, err := look.ReadBrokerPolicies(ctx, c, hub)
 	if err != nil {
 		return err
 	}
@@ -106,14 +108,17 @@ func (o *revokeOptions) run(ctx context.Context) error {
 	if !slices.Contains(state.Members, o.cluster) && !o.force {
 		return fmt.Errorf("the broker has no member %q: it has %s; to publish a revocation nevertheless, add --force", o.cluster, cmp.Or(words.List(state.Members), "no members"))
 	}
-	return o.revoke(ctx, c, all)
+	return o.revoke(ctx, c, hub, all)
 }
 
 // revoke removes the cluster.
-func (o *revokeOptions) revoke(ctx context.Context, c client.Client, all *catalog.Catalog) error {
+func (o *revokeOptions) revoke(ctx context.Context, c client.Client, hub *v1alpha1.Broker, all *catalog.Catalog) error {
 	general, err := o.generalFile(o.file)
 	if err != nil {
 		return err
+	}
+	if err := general.CheckBroker(hub); err != nil { // no member would accept the revocation
+		return fmt.Errorf("%s %w", cmp.Or(o.file, broker.JoinFileName), err)
 	}
 	lost, err := o.affected(all)
 	if err != nil {
