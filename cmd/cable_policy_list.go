@@ -89,7 +89,7 @@ func policyColumns() []printer.Column[catalog.Rule] {
 		{Head: "ENCRYPTION", Wide: true, Cell: func(r catalog.Rule) string { return r.Encryption }},
 		{Head: "CONFIG MAP", Wide: true, Cell: func(r catalog.Rule) string { return r.ConfigMap }},
 		{Head: "MADE BY", Cell: func(r catalog.Rule) string { return catalog.MakerName(r.MadeBy) }},
-		{Head: "CLUSTERSETS", Wide: true, Cell: func(r catalog.Rule) string { return strings.Join(r.ClusterSets, ", ") }},
+		{Head: "CLUSTERSETS", Max: 30, Cell: func(r catalog.Rule) string { return strings.Join(r.ClusterSets, ", ") }},
 		{Head: "STATE", Cell: func(r catalog.Rule) string { return r.State }},
 		{Head: "DECIDES", Max: 60, Cell: decidedText},
 	}
