@@ -43,7 +43,13 @@ func newHubWorld(b *testing.B) *hubWorld {
 	object := &v1alpha1.Broker{}
 	require.NoError(b, w.Admin.Get(b.Context(), client.ObjectKey{Namespace: w.NS, Name: v1alpha1.BrokerName}, object))
 	chunks := slices.Collect(slices.Chunk(w.sets, 25))
-	parallel(b, len(chunks), func(i int) error { return broker.CreateSets(b.Context(), w.Admin, object, chunks[i]) })
+	parallel(b, len(chunks), func(i int) error {
+		objects, err := broker.NewSets(b.Context(), w.Admin, object, chunks[i])
+		if err != nil {
+			return err
+		}
+		return broker.Apply(b.Context(), w.Admin, objects)
+	})
 	b.Logf("%s: clustersets", time.Since(began))
 	hub := w.newSite(b, "hub", w.sets...)
 	hub.Idle, w.hub = 12*time.Second, hub // more than a round of polls

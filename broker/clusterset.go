@@ -27,17 +27,8 @@ import (
 // the namespaces of the clustersets, which the API server enforces. The newest grant is an annotation of the
 // cluster's service account, where the cluster finds it wherever else it is a member.
 
-// CreateSets creates clustersets on a broker. It is no error if they exist.
-func CreateSets(ctx context.Context, c client.Client, b *v1alpha1.Broker, sets []string) error {
-	objects, err := NewSets(ctx, c, b, sets)
-	if err != nil {
-		return err
-	}
-	return Apply(ctx, c, objects)
-}
-
-// NewSets returns the objects of new clustersets, to be applied in order, after all checks: an error tells why
-// that would fail, such as rights that the user lacks. It creates nothing.
+// NewSets returns the objects of new clustersets, for Apply, after all checks: an error tells why that would fail, such as
+// rights that the user lacks. It creates nothing, and it is no error if a clusterset exists.
 func NewSets(ctx context.Context, c client.Client, b *v1alpha1.Broker, sets []string) ([]client.Object, error) {
 	o := Options{Namespace: b.Namespace, Kinds: exchange.KindsFrom(b.Spec.PoliciesFrom)}
 	var objects []client.Object
@@ -62,6 +53,17 @@ func NewSets(ctx context.Context, c client.Client, b *v1alpha1.Broker, sets []st
 		objects = append(objects, quota(NamespaceIn(b.Namespace, set), b.Namespace, o.Kinds))
 	}
 	return objects, Preflight(ctx, c, objects)
+}
+
+// IsWhole reports whether a clusterset of the broker with the base namespace base was created to the end: the quota is
+// created last.
+func IsWhole(ctx context.Context, c client.Client, base, set string) (bool, error) {
+	quota := &corev1.ResourceQuota{}
+	err := c.Get(ctx, client.ObjectKey{Namespace: NamespaceIn(base, set), Name: quotaName}, quota)
+	if client.IgnoreNotFound(err) != nil {
+		return false, fmt.Errorf("reading the quota of clusterset %s: %w", set, err)
+	}
+	return err == nil, nil
 }
 
 // deletionLimit is how long DeleteSet waits. Kubernetes usually takes some seconds to delete a namespace.

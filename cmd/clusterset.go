@@ -71,12 +71,18 @@ func (o *setsFlags) add(c *cobra.Command) {
 	})
 }
 
-// onBroker returns the command line of another command for the same broker.
-func (o *setsFlags) onBroker(command string) string {
+// inContext returns the command line of another command for the same cluster.
+func (o *setsFlags) inContext(command string) string {
 	line := "subctl " + command
 	if *o.Flags.Context != "" {
 		line += " --context " + *o.Flags.Context
 	}
+	return line
+}
+
+// onBroker returns the command line of another command of clusterset for the same broker.
+func (o *setsFlags) onBroker(command string) string {
+	line := o.inContext(command)
 	if o.namespace != submarinerv1.BrokerNamespace {
 		line += " --namespace " + o.namespace
 	}
@@ -152,9 +158,16 @@ func checkSetArgument(name string) error {
 	return nil
 }
 
-// known returns an error unless a cluster is a member of the broker. One that was removed from its last clusterset
+// all returns the IDs of all members of the broker, also of those that are in no clusterset. It is for completion: if they cannot
+// be read, there are none.
+func (s *sets) all(ctx context.Context) []string {
+	state, _ := broker.Look(ctx, s.client, s.broker.Namespace)
+	return state.Members
+}
+
+// checkMember returns an error unless a cluster is a member of the broker. One that was removed from its last clusterset
 // has an identity still.
-func (s *sets) known(state broker.State, id string) error {
+func checkMember(state broker.State, id string) error {
 	if slices.Contains(state.Members, id) {
 		return nil
 	}

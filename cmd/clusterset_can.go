@@ -45,7 +45,7 @@ func newClusterSetCan(g *globals) *cobra.Command {
 		if len(args) == 2 {
 			return nil, cobra.ShellCompDirectiveNoFileComp
 		}
-		return o.complete(c.Context(), typed, args, (*sets).members)
+		return o.complete(c.Context(), typed, args, func(s *sets) []string { return s.all(c.Context()) })
 	}
 	return c
 }
@@ -59,7 +59,7 @@ func (o *clustersetReport) can(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if err := errors.Join(s.known(state, o.args[0]), s.known(state, o.args[1])); err != nil {
+	if err := errors.Join(checkMember(state, o.args[0]), checkMember(state, o.args[1])); err != nil {
 		return err
 	}
 	out := clustersetCan{Clusters: [2]string{o.args[0], o.args[1]}, ClusterSets: []string{}, Cable: "none: the two clusters have no clusterset in common"}
@@ -83,7 +83,7 @@ func (o *clustersetReport) can(ctx context.Context) error {
 	if len(out.ClusterSets) == 0 {
 		o.progress().Warn("to connect them: %s", o.onBroker("clusterset add "+s.joint(o.args[0], o.args[1])))
 	} else {
-		o.progress().Warn("subctl cable-policy explain %s %s says which policy decides", o.args[0], o.args[1])
+		o.progress().Warn("to see which policy decides: %s", o.inContext("cable-policy explain "+o.args[0]+" "+o.args[1]+" --broker"))
 	}
 	return cli.Trouble()
 }

@@ -78,7 +78,7 @@ func (o *clustersetChange) completeArguments(c *cobra.Command, args []string, ty
 		return o.completeSets(c, args, typed)
 	}
 	return o.complete(c.Context(), typed, args[1:], func(s *sets) []string {
-		return slices.DeleteFunc(s.members(), func(id string) bool { return slices.Contains(s.of(id), args[0]) != o.remove })
+		return slices.DeleteFunc(s.all(c.Context()), func(id string) bool { return slices.Contains(s.of(id), args[0]) != o.remove })
 	})
 }
 
@@ -104,7 +104,7 @@ func (o *clustersetChange) run(ctx context.Context) error {
 	}
 	errs := []error{err}
 	for _, id := range o.clusters {
-		errs = append(errs, s.known(state, id))
+		errs = append(errs, checkMember(state, id))
 	}
 	o.readKey(s)
 	if err := errors.Join(errs...); err != nil {
@@ -179,14 +179,18 @@ func (o *clustersetChange) change(ctx context.Context, s *sets) error {
 	if o.remove {
 		did = "removed cluster %s from clusterset %s"
 	}
-	for _, id := range o.clusters {
+	var errs []error
+	for _, id := range o.clusters { // also after an error: a cluster that publishes no grant must not keep the others in
 		r := broker.Reservation{Kinds: exchange.KindsFrom(s.broker.Spec.PoliciesFrom)}
-		if _, err := broker.ChangeSets(ctx, s.client, o.namespace, s.names(), o.of(id), r, o.key, o.Now()); err != nil {
+		_, err := broker.ChangeSets(ctx, s.client, o.namespace, s.names(), o.of(id), r, o.key, o.Now())
+		if ctx.Err() != nil {
 			return err
 		}
-		o.progress().Done(did, id, o.set)
+		if errs = append(errs, err); err == nil {
+			o.progress().Done(did, id, o.set)
+		}
 	}
-	return nil
+	return errors.Join(errs...)
 }
 
 // of returns the change of a cluster.

@@ -7,6 +7,7 @@ import (
 	"slices"
 
 	"github.com/spf13/cobra"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"subctl/broker"
 	"subctl/internal/cli"
@@ -50,15 +51,27 @@ func newClusterSetCreate(g *globals) *cobra.Command {
 }
 
 func (o *clustersetCreate) run(ctx context.Context) error {
-	s, err := o.read(ctx)
+	c, err := o.Client(ctx)
+	if err != nil {
+		return err
+	}
+	hub, err := readBroker(ctx, c, o.namespace)
+	if err != nil {
+		return err
+	}
+	there, err := broker.SetNames(ctx, c, o.namespace)
+	if err != nil {
+		return err
+	}
+	objects, err := broker.NewSets(ctx, c, hub, o.names)
 	if err != nil {
 		return err
 	}
 	var actions []string
 	var errs []error
 	for _, name := range o.names {
-		if slices.Contains(s.names(), name) {
-			errs = append(errs, fmt.Errorf("clusterset %s exists already: choose another name", name))
+		if slices.Contains(there, name) {
+			errs = append(errs, o.checkPartial(ctx, c, name))
 		}
 		actions = append(actions, "create clusterset "+name)
 	}
@@ -68,11 +81,23 @@ func (o *clustersetCreate) run(ctx context.Context) error {
 	if o.dryRun {
 		return cli.PrintActions(o.IOStreams, o.format.Format(), actions)
 	}
-	if err := broker.CreateSets(ctx, s.client, s.broker, o.names); err != nil {
+	if err := broker.Apply(ctx, c, objects); err != nil {
 		return err
 	}
 	for _, name := range o.names {
 		o.progress().Done("created clusterset %s", name)
 	}
+	return nil
+}
+
+// checkPartial returns an error about a clusterset that exists, unless its creation was interrupted: the rest is created then.
+func (o *clustersetCreate) checkPartial(ctx context.Context, c client.Client, name string) error {
+	switch whole, err := broker.IsWhole(ctx, c, o.namespace, name); {
+	case err != nil:
+		return err
+	case whole:
+		return fmt.Errorf("clusterset %s exists already: choose another name", name)
+	}
+	o.progress().Warn("clusterset %s was not created to the end: this creates the rest", name)
 	return nil
 }

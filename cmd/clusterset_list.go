@@ -65,7 +65,12 @@ func (o *clustersetReport) list(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	return printer.Print(o.Out, o.format.Format(), s.rows(s.sets), []printer.Column[clustersetRow]{
+	return o.print(s.rows(s.sets))
+}
+
+// print prints clustersets.
+func (o *clustersetReport) print(rows []clustersetRow) error {
+	return printer.Print(o.Out, o.format.Format(), rows, []printer.Column[clustersetRow]{
 		{Head: "CLUSTERSET", Cell: func(r clustersetRow) string { return r.Name }},
 		{Head: "MEMBERS", Max: 60, Cell: func(r clustersetRow) string { return words.List(r.Members) }},
 		{Head: "CONNECTIONS", Cell: func(r clustersetRow) string { return fmt.Sprint(r.connected()) }},

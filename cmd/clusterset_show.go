@@ -3,6 +3,8 @@ package cmd
 import (
 	"context"
 	"errors"
+	"fmt"
+	"io"
 	"slices"
 
 	"github.com/spf13/cobra"
@@ -10,13 +12,12 @@ import (
 	"subctl/broker"
 	"subctl/internal/cli"
 	"subctl/internal/printer"
-	"subctl/internal/words"
 )
 
 func newClusterSetShow(g *globals) *cobra.Command {
 	o := &clustersetReport{setsFlags: setsFlags{globals: g}}
 	c := &cobra.Command{
-		Use: "show SET...", Short: "Show the connections in clustersets", Long: "Show which clusters of clustersets are connected, and by which cables, as the cable policies decide.",
+		Use: "show SET...", Short: "Show the members of clustersets and their connections", Long: "Show the members and the cable policies of clustersets, which members are connected, and by which cables, as the\ncable policies decide.",
 		Example: "  subctl clusterset show hub-a --context hub",
 		Args: func(_ *cobra.Command, args []string) error {
 			if o.args = args; len(args) == 0 {
@@ -54,19 +55,31 @@ func (o *clustersetReport) show(ctx context.Context) error {
 		return err
 	}
 	rows := s.rows(chosen)
-	if o.format.Format().Structured() {
-		return printer.Print(o.Out, o.format.Format(), rows, []printer.Column[clustersetRow]{})
+	if err := o.print(rows); err != nil || o.format.Format().Structured() {
+		return err
 	}
+	return printCables(o.Out, rows)
+}
+
+// printCables prints the connections in clustersets, after an empty line, if there are any.
+func printCables(out io.Writer, rows []clustersetRow) error {
+	type cable struct {
+		set string
+		clustersetCable
+	}
+	var cables []cable
 	for _, row := range rows {
-		o.progress().Done("clusterset %s: %s", row.Name, words.Count(len(row.Members), "member"))
-		err := printer.Print(o.Out, printer.Table, row.Connections, []printer.Column[clustersetCable]{
-			{Head: "CLUSTERSET", Cell: func(clustersetCable) string { return row.Name }},
-			{Head: "CLUSTERS", Cell: func(x clustersetCable) string { return x.Clusters[0] + " - " + x.Clusters[1] }},
-			{Head: "CABLE", Max: 80, Cell: func(x clustersetCable) string { return x.Cable }},
-		})
-		if err != nil {
-			return err
+		for _, x := range row.Connections {
+			cables = append(cables, cable{row.Name, x})
 		}
 	}
-	return nil
+	if len(cables) == 0 {
+		return nil
+	}
+	fmt.Fprintln(out)
+	return printer.Print(out, printer.Table, cables, []printer.Column[cable]{
+		{Head: "CLUSTERSET", Cell: func(x cable) string { return x.set }},
+		{Head: "CLUSTERS", Cell: func(x cable) string { return x.Clusters[0] + " - " + x.Clusters[1] }},
+		{Head: "CABLE", Max: 80, Cell: func(x cable) string { return x.Cable }},
+	})
 }

@@ -11,8 +11,10 @@ import (
 
 	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/cli-runtime/pkg/genericiooptions"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -181,6 +183,76 @@ func TestClusterSetDeletedByHand(t *testing.T) {
 	require.Equal(t, cli.ExitFailed, w.subctl(t, "clusterset delete prod").code, "there is nothing left")
 }
 
+// The creation of a clusterset is finished if it was interrupted, and waits for one of the name that is being deleted.
+func TestClusterSetCreatedInPart(t *testing.T) {
+	w := newSetsWorld(t)
+	require.Equal(t, cli.ExitDone, w.subctl(t, "clusterset create lab").code)
+	ns := broker.NamespaceIn(w.NS, "lab")
+	missing := []client.Object{
+		&corev1.ResourceQuota{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: "submariner-k8s-broker"}},
+		&rbacv1.RoleBinding{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: broker.JoinerName}},
+	}
+	for _, o := range missing {
+		require.NoError(t, w.Admin.Delete(t.Context(), o))
+	}
+	const says = "clusterset lab was not created to the end: this creates the rest\n"
+	r := w.subctl(t, "clusterset create lab --dry-run")
+	require.Equal(t, cli.ExitDone, r.code, r.stderr)
+	require.Contains(t, r.stderr, says)
+	r = w.subctl(t, "clusterset create lab")
+	require.Equal(t, cli.ExitDone, r.code, r.stderr)
+	require.Contains(t, r.stderr, says)
+	for _, o := range missing {
+		require.NoError(t, w.Admin.Get(t.Context(), client.ObjectKeyFromObject(o), o))
+	}
+	require.Equal(t, cli.ExitFailed, w.subctl(t, "clusterset create lab").code, "it exists")
+
+	keep := func(finalizers string) {
+		patch := client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"finalizers":`+finalizers+`}}`))
+		require.NoError(t, w.Admin.Patch(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: ns}}, patch))
+	}
+	keep(`["example.com/kept"]`)
+	require.NoError(t, w.Admin.Delete(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: ns}}))
+	r = w.subctl(t, "clusterset create lab")
+	require.Equal(t, cli.ExitFailed, r.code)
+	require.Equal(t, "Error: clusterset lab is being deleted: run the command again when its namespace BROKER-lab is gone\n", r.stderr)
+	keep("null")
+}
+
+// A cluster that publishes no grant loses its rights, and keeps no other cluster in the clusterset.
+func TestClusterSetRemovesTheOthers(t *testing.T) {
+	w := newSetsWorld(t)
+	east := &submarinerv1.Cluster{}
+	require.NoError(t, w.Admin.Get(t.Context(), client.ObjectKey{Namespace: w.NS, Name: "east"}, east))
+	delete(east.Annotations, submarinerv1.GrantAnnotation)
+	require.NoError(t, w.Admin.Update(t.Context(), east))
+	r := w.subctl(t, "clusterset remove default east hub-1 --force")
+	require.Equal(t, cli.ExitFailed, r.code)
+	require.Contains(t, r.stderr, "cluster east has no rights and no objects in clusterset default any more, but its grant is not renewed: run the command again when it has published its grant")
+	require.Contains(t, r.stderr, "removed cluster hub-1 from clusterset default\n")
+	require.NotContains(t, r.stderr, "removed cluster east")
+	w.requireSets(t, "hub-1")
+	for _, id := range []string{"east", "west"} {
+		brokertest.Eventually(t, func() bool {
+			err := w.members[id].List(t.Context(), &submarinerv1.ClusterList{}, client.InNamespace(w.NS))
+			return apierrors.IsForbidden(err) == (id == "east")
+		})
+	}
+}
+
+// Two clusters in one clusterset may get no cable: the command tells how to find out why.
+func TestClusterSetCanButIsNotConnected(t *testing.T) {
+	w := newSetsWorld(t)
+	require.NoError(t, w.Admin.Create(t.Context(), brokertest.InSlot(brokertest.Endpoint(w.NS, "west", "10-0-0-1"), "west", 0)))
+	require.NoError(t, w.Admin.Create(t.Context(), &v1alpha1.CablePolicies{
+		ObjectMeta: metav1.ObjectMeta{Name: "secure", Namespace: w.NS}, ConnectionPolicies: []v1alpha1.CablePolicySpec{{CableDriver: "wireguard"}},
+	}))
+	r := w.subctl(t, "clusterset can east west")
+	require.Equal(t, cli.ExitTrouble, r.code)
+	require.Contains(t, r.stdout, "none: cluster west")
+	require.Equal(t, " ⚠ to see which policy decides: subctl cable-policy explain east west --broker\n", r.stderr)
+}
+
 // A command reports all mistakes at once with the remedies, and changes nothing.
 func TestClusterSetMistakes(t *testing.T) {
 	w := newSetsWorld(t)
@@ -250,6 +322,9 @@ func TestClusterSetMistakes(t *testing.T) {
 	require.Equal(t, cli.ExitFailed, r.code)
 	require.Equal(t, "Error: the broker has no clusterset \"prd\": the clustersets are default, prod; did you mean \"prod\"?\n"+
 		"the broker has no clusterset \"stage\": the clustersets are default, prod\n", r.stderr)
+	r = w.subctl(t, "revoke east --yes --broker-info other.subm")
+	require.Equal(t, result{cli.ExitFailed, "", "Error: other.subm is of another broker than BROKER, or was written before the broker got new keys: specify the file that subctl deploy-broker wrote for it\n"}, r,
+		"no member would accept the revocation")
 	require.Equal(t, before, w.state(t), "a refused change changed something")
 }
 
@@ -288,13 +363,23 @@ func TestClusterSetNamesComplete(t *testing.T) {
 		"list ":                "",
 		"add --broker-info x ": "default prod",
 	} {
-		var stdout, stderr bytes.Buffer
-		g := newGlobals(genericiooptions.IOStreams{In: strings.NewReader(""), Out: &stdout, ErrOut: &stderr})
-		run(t.Context(), g, append([]string{"__complete", "clusterset", "--namespace", w.NS}, strings.Split(line, " ")...))
-		values, directive, _ := strings.Cut(stdout.String(), ":")
-		require.Equal(t, want, strings.Join(strings.Fields(values), " "), line)
-		require.Equal(t, "4\n", directive, "%s: no files", line)
+		require.Equal(t, want, w.complete(t, line), line)
 	}
+	require.Equal(t, cli.ExitDone, w.subctl(t, "clusterset remove default east --force").code)
+	for line, want := range map[string]string{"add default ": "east", "can west ": "east hub-1", "remove default ": "hub-1 west"} {
+		require.Equal(t, want, w.complete(t, line), "%s, with a cluster that is in no clusterset", line)
+	}
+}
+
+// complete returns the words that complete a line of subctl clusterset.
+func (w setsWorld) complete(t *testing.T, line string) string {
+	t.Helper()
+	var stdout, stderr bytes.Buffer
+	g := newGlobals(genericiooptions.IOStreams{In: strings.NewReader(""), Out: &stdout, ErrOut: &stderr})
+	run(t.Context(), g, append([]string{"__complete", "clusterset", "--namespace", w.NS}, strings.Split(line, " ")...))
+	values, directive, _ := strings.Cut(stdout.String(), ":")
+	require.Equal(t, "4\n", directive, "%s: no files", line)
+	return strings.Join(strings.Fields(values), " ")
 }
 
 // Clusters of two clustersets may use the same addresses, until a cluster is to reach both.
