@@ -42,18 +42,20 @@ func (e *Exchange) follow(ctx context.Context, sets []string, watches *sync.Wait
 		if f.stop != nil && !wants[f] {
 			e.unwatch(f)
 			f.restart()
+			f.polled = true
 			e.rounds.add(f.side, false)
 		}
 	}
 	for _, f := range now {
-		switch isNew := f.stop == nil && !f.polled; {
+		switch {
 		case wants[f] && f.stop == nil:
 			e.rounds.remove(f.set.Name)
 			e.startWatch(ctx, f, watches)
-		case isNew:
+			f.polled = false
+		case !wants[f] && !f.polled: // it is new
+			f.polled = true
 			e.rounds.add(f.side, !first)
 		}
-		f.polled = !wants[f]
 	}
 	e.sets = now
 }

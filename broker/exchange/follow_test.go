@@ -1,12 +1,17 @@
 package exchange
 
 import (
+	"context"
 	"fmt"
+	"maps"
+	"slices"
+	"sync"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
@@ -43,6 +48,43 @@ func TestWatchable(t *testing.T) {
 	require.Equal(t, []string{"a", "b"}, names(2))
 	d.stop = func() {}
 	require.Equal(t, []string{"a", "d"}, names(2))
+}
+
+// A clusterset that is watched no longer is polled like others: it is not new, and it has one turn, as two polls at a time could
+// bring back what the later one has shown to be gone.
+func TestWatchedClusterSetIsPolled(t *testing.T) {
+	e := New(Config{ClusterID: "hub", NamespaceOf: func(set string) string { return set }})
+	e.watched, e.broker.lists = 1, make([]rest.Interface, len(e.config.Kinds))
+	set := func(name string, members int) *followed {
+		f := &followed{side: e.side(Set{Name: name, Namespace: name}, e.broker, name), ended: &sync.WaitGroup{}}
+		for _, m := range f.mirrors {
+			m.known = true
+			for n := range members {
+				m.objects[fmt.Sprint(n)] = m.kind.New()
+			}
+		}
+		return f
+	}
+	a, b := set("a", 1), set("b", 2)
+	a.stop, b.polled = func() {}, true
+	e.sets = []*followed{a, b}
+	e.rounds.add(b.side, false)
+	over, stop := context.WithCancel(t.Context())
+	stop() // watches end at once
+	var watches sync.WaitGroup
+	for range 2 {
+		e.follow(over, []string{"a", "b"}, &watches)
+		require.True(t, a.polled)
+		require.Nil(t, a.stop)
+		require.False(t, b.polled)
+		require.NotNil(t, b.stop)
+		require.Equal(t, []string{"a"}, slices.Collect(maps.Keys(e.rounds.turns)))
+		require.Zero(t, e.rounds.turns["a"].hurried, "it is not new")
+	}
+	e.follow(over, []string{"a", "b", "c"}, &watches)
+	require.NotZero(t, e.rounds.turns["c"].hurried, "it is new")
+	require.Zero(t, e.rounds.turns["a"].hurried)
+	watches.Wait()
 }
 
 // A clusterset in which a cluster has got its place is polled often until the cluster has published its Cluster, for some
