@@ -80,20 +80,25 @@ func (o *clustersetReport) print(rows []clustersetRow) error {
 
 // rows returns what is printed of clustersets.
 func (s *sets) rows(of []broker.ClusterSet) []clustersetRow {
-	out, connections := []clustersetRow{}, s.catalog.Connections()
-	for _, set := range of {
-		row := clustersetRow{Name: set.Name, Namespace: set.Namespace, Members: append([]string{}, set.Members...), Connections: []clustersetCable{}, Policies: []string{}}
-		for _, x := range connections {
-			if slices.Contains(x.Pair.X.Sets, set.Name) && slices.Contains(x.Pair.Y.Sets, set.Name) {
-				row.Connections = append(row.Connections, clustersetCable{[2]string{x.Pair.X.ID, x.Pair.Y.ID}, x.Then.Err == nil, look.CableText(x.Then)})
+	out, at := []clustersetRow{}, map[string]int{}
+	for i, set := range of {
+		out = append(out, clustersetRow{Name: set.Name, Namespace: set.Namespace, Members: append([]string{}, set.Members...), Connections: []clustersetCable{}, Policies: []string{}})
+		at[set.Name] = i
+	}
+	for _, x := range s.catalog.Connections() { // once: there may be 1,000 clustersets with a connection each
+		cable := clustersetCable{[2]string{x.Pair.X.ID, x.Pair.Y.ID}, x.Then.Err == nil, look.CableText(x.Then)}
+		for _, set := range x.Pair.X.Sets {
+			if i, ok := at[set]; ok && slices.Contains(x.Pair.Y.Sets, set) {
+				out[i].Connections = append(out[i].Connections, cable)
 			}
 		}
-		for _, p := range s.catalog.Policies {
-			if slices.Contains(p.ClusterSets(), set.Name) {
-				row.Policies = append(row.Policies, p.SharedName())
+	}
+	for _, p := range s.catalog.Policies {
+		for _, set := range p.ClusterSets() {
+			if i, ok := at[set]; ok {
+				out[i].Policies = append(out[i].Policies, p.SharedName())
 			}
 		}
-		out = append(out, row)
 	}
 	return out
 }
