@@ -55,7 +55,7 @@ func TestJ1ClusterSets(t *testing.T) {
 	clusterset(t, "create", "hub-a", "hub-b")
 	t.Cleanup(func() {
 		for _, c := range clusters {
-			_, _ = sh(clustersetCommand("add", "default", c)...) // it fails where it is in it
+			_, _ = sh(clustersetCommand("add", "default", c)...)
 		}
 		for _, set := range []string{"hub-a", "hub-b"} {
 			_, _ = sh(clustersetCommand("delete", set, "--force")...)
@@ -114,7 +114,7 @@ func TestJ2ThirdClusterSet(t *testing.T) {
 	t.Cleanup(func() {
 		must(t, "subctl", "uninstall", "--context", "cluster4", "--yes")
 		for _, c := range clusters {
-			_, _ = sh(clustersetCommand("add", "default", c)...) // it fails where it is in it
+			_, _ = sh(clustersetCommand("add", "default", c)...)
 		}
 		for set := range sets {
 			_, _ = sh(clustersetCommand("delete", set, "--force")...)
