@@ -120,21 +120,27 @@ func solely(hop uint32) []way { return []way{{hop: hop}} }
 //
 // A gateway that is draining has the least weight, so it has more buckets than it should: the kernel moves those without
 // packets to the others, and leaves the rest where they are.
-func addResilient(s dataplane.State, id uint32, ways []way, buckets int) error {
-	both := slices.Clone(ways)
-	for _, w := range ways {
-		if w.hop>>24 == dataplane.SiblingNexthopID {
-			continue // a detour
-		}
+//
+// all are the ways that the group could have. All twins exist, so that a gateway comes and goes by one message to the kernel.
+func addResilient(s dataplane.State, id uint32, all, ways []way, buckets int) error {
+	for _, w := range all {
 		hop, _ := s[dataplane.Nexthop{ID: w.hop}.Key()].(dataplane.Nexthop) // planned with the cable
-		hop.ID = w.hop | dataplane.TwinNexthop<<24
+		hop.ID = twin(w.hop)
 		if err := s.Add(hop); err != nil {
 			return err
 		}
-		w.hop = hop.ID
-		both = append(both, w)
+	}
+	both := slices.Clone(ways)
+	for _, w := range ways {
+		if w.hop>>24 != dataplane.SiblingNexthopID { // a detour
+			w.hop = twin(w.hop)
+			both = append(both, w)
+		}
 	}
 	g := group(id, both)
 	g.Buckets, g.Idle = buckets, dataplane.BucketIdle
 	return s.Add(g)
 }
+
+// twin returns the ID of the twin of a next hop.
+func twin(hop uint32) uint32 { return hop | dataplane.TwinNexthop<<24 }

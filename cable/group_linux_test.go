@@ -1,28 +1,32 @@
 package cable
 
 import (
+	"context"
+	"fmt"
 	"maps"
 	"net"
 	"net/netip"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 	vnl "github.com/vishvananda/netlink"
 
 	"subctl/dataplane"
 	"subctl/dataplane/kernel"
+	"subctl/internal/measure"
 	"subctl/internal/nstest"
 )
 
 // shareLab is a worker with two gateways, whose kernel is asked for the gateway of flows.
 type shareLab struct {
-	t    *testing.T
+	t    testing.TB
 	ns   *nstest.NS
 	host *kernel.Host
 	plan Intra
 }
 
-func newShareLab(t *testing.T, resilient bool) *shareLab {
+func newShareLab(t testing.TB, resilient bool) *shareLab {
 	t.Helper()
 	l := &shareLab{t: t, ns: nstest.New(t, "worker"), plan: Intra{
 		Self: gatewayNode(3), MTU: 1500, PodIP: netip.MustParseAddr("10.0.1.1"), OwnPodIP: true, Resilient: resilient,
@@ -139,4 +143,52 @@ func TestDrainWithoutAlternative(t *testing.T) {
 	l.plan.Gateways[0].Drain = Drained
 	l.sync()
 	require.InDelta(t, 1, firsts(l.flows(0, 200)), 0)
+}
+
+// timed is a Target that counts the steps that change it, and how long they take.
+type timed struct {
+	dataplane.Target
+	steps int
+	took  time.Duration
+}
+
+func (t *timed) Apply(ctx context.Context, op dataplane.Op) error {
+	start := time.Now()
+	err := t.Target.Apply(ctx, op)
+	t.steps, t.took = t.steps+1, t.took+time.Since(start)
+	return err
+}
+
+// BenchmarkGatewayOut takes a gateway out of use, and back, on a node with 1,000 routes through it.
+func BenchmarkGatewayOut(b *testing.B) {
+	for name, resilient := range map[string]bool{"plain": false, "resilient": true} {
+		l := newShareLab(b, resilient)
+		l.plan.Remote = nil
+		for i := range 1000 {
+			l.plan.Remote = append(l.plan.Remote, Reached{
+				Cluster: fmt.Sprintf("c%d", i), Subnets: []netip.Prefix{netip.PrefixFrom(netip.AddrFrom4([4]byte{10, byte(100 + i/250), byte(i % 250), 0}), 24)},
+				MTU: 1450, Device: "cable0",
+			})
+		}
+		l.sync()
+		var steps, took, whole measure.Values
+		for turn := range 40 {
+			l.plan.Gateways[0].Down = turn%2 == 0
+			s, err := PlanIntra(l.plan)
+			require.NoError(b, err)
+			host := &timed{Target: l.host}
+			l.ns.Do(func() {
+				start := time.Now()
+				_, err = dataplane.Sync(b.Context(), host, s)
+				whole = append(whole, time.Since(start).Seconds()*1000)
+				require.NoError(b, err)
+			})
+			steps, took = append(steps, float64(host.steps)), append(took, host.took.Seconds()*1000)
+		}
+		measure.Record(b,
+			measure.AtMost(fmt.Sprintf("a gateway out of use, or back, with 1,000 routes, %s group: messages to the kernel", name), steps, 1, "messages"),
+			measure.AtMost(fmt.Sprintf("a gateway out of use, or back, with 1,000 routes, %s group: until the kernel has the message", name), took, 5, "ms"),
+			measure.Info(fmt.Sprintf("a gateway out of use, or back, with 1,000 routes, %s group: with reading what the node holds", name), whole, "ms"),
+		)
+	}
 }

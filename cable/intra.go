@@ -176,7 +176,7 @@ func (n Intra) toGateways(s dataplane.State) error {
 	var err error
 	if resilient {
 		id = dataplane.ResilientIntraGroupID << 24
-		err = addResilient(s, id, chosen, dataplane.IntraBuckets)
+		err = addResilient(s, id, ways, chosen, dataplane.IntraBuckets)
 	} else {
 		err = s.Add(group(id, chosen))
 	}

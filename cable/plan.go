@@ -248,7 +248,7 @@ func (c Cabling) addGroup(s dataplane.State, id uint32, cluster string, r remote
 		return id, s.Add(group(id, ways))
 	}
 	id = dataplane.ResilientCableGroupID<<24 | id&groupMask
-	return id, addResilient(s, id, ways, dataplane.CableBuckets)
+	return id, addResilient(s, id, r.ways, ways, dataplane.CableBuckets)
 }
 
 // groupMask is the part of an ID that distinguishes groups of the same kind.
