@@ -25,7 +25,7 @@ func joinEvents(t *testing.T) int {
 	t.Helper()
 	text := os.Getenv("E2E_JOIN_EVENTS")
 	if text == "" {
-		return 20
+		return 8 // each kind once
 	}
 	n, err := strconv.Atoi(text)
 	require.NoError(t, err, "E2E_JOIN_EVENTS")
