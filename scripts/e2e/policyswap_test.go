@@ -169,7 +169,7 @@ func TestG6PortTaken(t *testing.T) {
 		all := startStreams(t, "cluster1 cluster2", "cluster1 cluster3")
 		// charon is started again within half a second, so it may take a few attempts.
 		holder := command(ctx, "lab", "exec", gw, "--", "sh", "-c",
-			`while socat -u UDP4-RECV:4500 - >/dev/null 2>&1 & p=$!; sleep 0.1; ! kill -0 $p; do pkill -9 -x charon-systemd; done; cat >/dev/null; kill $p`)
+			`while socat -u UDP4-RECV:4500 - >/dev/null 2>&1 & p=$!; sleep 0.1; ! ss -Hlunp 'sport = :4500' | grep -q '"socat"'; do kill -9 $p; pkill -9 -x charon-systemd; done; cat >/dev/null; kill $p`)
 		end, err := holder.StdinPipe()
 		require.NoError(t, err)
 		require.NoError(t, holder.Start())
