@@ -101,7 +101,7 @@ func (w *watcher) health() map[string]mesh.Health {
 	return snap.Health
 }
 
-// learn takes over what the probes have found, beside what those of the node's other agent have found.
+// learn notes what the probes have found, and keeps what the node's other agent has found.
 func (w *watcher) learn() {
 	w.found = w.health()
 	node := map[string]mesh.Health{}
@@ -226,8 +226,8 @@ func TestGreyFailures(t *testing.T) {
 	require.Zero(t, all.ignored.Load())
 }
 
-// The kernel of a gateway forwards echoes back over all drivers that are VXLANs, also as large as the MTU, and not if
-// its table against forged packets has not heard of the sender.
+// The kernel of a gateway forwards echoes back over all drivers that are VXLANs, also as large as the MTU, but not
+// those of a sender that is missing in its table against forged packets.
 func TestEchoesOverDrivers(t *testing.T) {
 	for _, name := range []string{cable.VXLAN, cable.VXLANWireGuard, cable.VXLANIPsec} {
 		t.Run(name, func(t *testing.T) {
@@ -325,7 +325,7 @@ func TestHostileEchoes(t *testing.T) {
 			default:
 			}
 			payloads := [][]byte{old[n%len(old)], old[n%len(old)][:n%18], nil}
-			for seq := range uint16(600) { // those of the next seconds
+			for seq := range uint16(600) { // the numbers of the next seconds
 				payloads = append(payloads, append(binary.BigEndian.AppendUint16(nil, seq), make([]byte, 16)...))
 			}
 			for _, payload := range payloads {

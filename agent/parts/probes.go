@@ -1,15 +1,11 @@
 package parts
 
 import (
-	"bytes"
 	"context"
 	"crypto/rand"
 	"encoding/binary"
 	"fmt"
 	"log/slog"
-	"net"
-	"net/netip"
-	"slices"
 	"sync"
 	"time"
 
@@ -275,73 +271,4 @@ func (p *prober) judge(g *pinged) bool {
 	g.health.Status = submarinerv1.ConnectionError
 	g.health.Message = unanswered(g.target)
 	return true
-}
-
-func ping(conn *icmp.PacketConn, id int, t mesh.Target, a asked) error {
-	b, err := (&icmp.Message{Type: ipv4.ICMPTypeEcho, Body: &icmp.Echo{ID: id, Seq: int(a.seq), Data: a.nonce[:]}}).Marshal(nil)
-	if err != nil {
-		return err
-	}
-	from := &ipv4.ControlMessage{Src: t.From.AsSlice()}
-	_, err = conn.IPv4PacketConn().WriteTo(b, from, &net.IPAddr{IP: t.IP.AsSlice()})
-	return err
-}
-
-// receive takes answers until the socket is closed.
-func (p *prober) receive(ctx context.Context, conn *icmp.PacketConn, id int) {
-	buf := make([]byte, 1500)
-	for ctx.Err() == nil {
-		n, from, err := conn.ReadFrom(buf)
-		if err != nil {
-			if ctx.Err() == nil {
-				p.log.Warn("reading answers to health checks", "err", err)
-				time.Sleep(time.Second)
-			}
-			continue
-		}
-		now := time.Now()
-		m, err := icmp.ParseMessage(1 /* ICMP for IPv4 */, buf[:n])
-		if err != nil || m.Type != ipv4.ICMPTypeEchoReply {
-			continue
-		}
-		echo, ok := m.Body.(*icmp.Echo)
-		addr, isIP := from.(*net.IPAddr)
-		if !ok || !isIP || echo.ID != id {
-			continue
-		}
-		src, _ := netip.AddrFromSlice(addr.IP)
-		p.answered(uint16(echo.Seq), src.Unmap(), echo.Data, now)
-	}
-}
-
-// answered takes an answer to the last ping of a target, or to one of the last few probes if it is Fast. A later answer, one
-// from another address, or one of somebody who has not received the probe, is ignored: a pod with NET_RAW can send any
-// answer to its node. from is the zero Addr for an echo, which comes from the node itself.
-func (p *prober) answered(seq uint16, from netip.Addr, data []byte, now time.Time) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	g := p.pings[p.byOrder[seq]]
-	if g == nil {
-		p.ignored()
-		return
-	}
-	open := g.open()
-	i := slices.IndexFunc(open, func(a asked) bool { return a.seq == seq && bytes.Equal(data, a.nonce[:]) })
-	if i < 0 || (open[i].kind == pinging) != from.IsValid() || from.IsValid() && from != g.target.IP {
-		p.ignored()
-		return
-	}
-	if g.target.Fast {
-		if g.answeredFast(open[i], now, p.forget) {
-			p.changed()
-		}
-		return
-	}
-	g.health.RTT.Add(now.Sub(open[i].sent))
-	p.forget(seq)
-	g.asked, g.waiting, g.lost = nil, false, 0
-	if g.health.Status != submarinerv1.Connected {
-		g.health.Status, g.health.Message = submarinerv1.Connected, ""
-		p.changed()
-	}
 }
