@@ -13,7 +13,7 @@ import (
 
 // A fourth cluster joins while the others work. Its kube-proxy is in nftables mode.
 func TestC1FourthCluster(t *testing.T) {
-	fourthCluster(t)
+	newCluster(t, "cluster4")
 	for _, n := range nodes("cluster4") {
 		pristine[n] = holdings(t, n)
 	}
@@ -26,12 +26,13 @@ func TestC1FourthCluster(t *testing.T) {
 	flows(t, "cluster3", "cluster4")
 }
 
-// fourthCluster brings cluster4 up, with pods. It does not join.
-func fourthCluster(t *testing.T) {
+// newCluster brings another cluster up, with pods. It does not join.
+func newCluster(t *testing.T, cluster string) {
 	t.Helper()
-	must(t, "lab", "up", "--first", "4", "--clusters", "1", "--nodes", "2", "--proxy-mode", "nftables", "--timeout", "10m")
-	must(t, "lab", "load-image", filepath.Join(root, "dist/subctl.tar"), "--clusters", "4")
-	deploy(t, "cluster4")
+	number := strings.TrimPrefix(cluster, "cluster")
+	must(t, "lab", "up", "--first", number, "--clusters", "1", "--nodes", "2", "--proxy-mode", "nftables", "--timeout", "10m")
+	must(t, "lab", "load-image", filepath.Join(root, "dist/subctl.tar"), "--clusters", number)
+	deploy(t, cluster)
 }
 
 // What a node held before joining is what it holds after uninstalling, and what

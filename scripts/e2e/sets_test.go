@@ -105,14 +105,16 @@ func TestJ1ClusterSets(t *testing.T) {
 	measure.Record(t, measure.AtMost("added to a clusterset: other clusters reachable after", measure.Values{took.Seconds()}, 5, "s"))
 }
 
-// A hub has two spokes in two clustersets, and one of them is with the hub and with a fourth cluster in a third one, which the
-// fourth cluster joins. Pods reach what they share a clusterset with, and nothing else. A pair that shares two clustersets
-// loses nothing when it leaves one of them.
+// A hub has two spokes in two clustersets, and is in a third one with a pair of clusters, which join it. Pods reach what they share
+// a clusterset with, and nothing else. A pair that shares two clustersets loses nothing when it leaves one of them.
 func TestJ2ThirdClusterSet(t *testing.T) {
-	fourthCluster(t)
-	sets := map[string][]string{"hub-a": {"cluster1", "cluster2"}, "hub-b": {"cluster1", "cluster3"}, "pair": {"cluster1", "cluster3"}}
+	newCluster(t, "cluster4")
+	newCluster(t, "cluster5")
+	sets := map[string][]string{"hub-a": {"cluster1", "cluster2"}, "hub-b": {"cluster1", "cluster3"}, "pair": {"cluster1"}}
 	t.Cleanup(func() {
-		must(t, "subctl", "uninstall", "--context", "cluster4", "--yes")
+		for _, c := range []string{"cluster4", "cluster5"} {
+			_, _ = sh("subctl", "uninstall", "--context", c, "--yes")
+		}
 		for _, c := range clusters {
 			_, _ = sh(clustersetCommand("add", "default", c)...)
 		}
@@ -126,13 +128,17 @@ func TestJ2ThirdClusterSet(t *testing.T) {
 		clusterset(t, append([]string{"add", set}, members...)...)
 	}
 	clusterset(t, "remove", "default", "cluster1", "cluster2", "cluster3", "--force")
-	must(t, "subctl", "join", brokerFile, "--context", "cluster4", "--image", image, "--clusterset", "pair")
-	reached := map[string]string{"cluster1": "cluster2 cluster3 cluster4", "cluster2": "cluster1", "cluster3": "cluster1 cluster4", "cluster4": "cluster1 cluster3"}
+	for _, c := range []string{"cluster4", "cluster5"} {
+		must(t, "subctl", "join", brokerFile, "--context", c, "--image", image, "--clusterset", "pair")
+	}
+	reached := map[string]string{
+		"cluster1": "cluster2 cluster3 cluster4 cluster5", "cluster2": "cluster1", "cluster3": "cluster1", "cluster4": "cluster1 cluster5", "cluster5": "cluster1 cluster4",
+	}
 	reachOnly(t, reached)
 
 	out, err := sh(clustersetCommand("remove", "pair", "cluster1")...)
 	require.Error(t, err)
-	require.Contains(t, out, "encryption: cluster1 - cluster4\n", "clusters 1 and 3 share another clusterset")
+	require.Contains(t, out, "encryption: cluster1 - cluster4, cluster1 - cluster5\n")
 	from, to := workersOf(t, "cluster1 cluster4")
 	lossless(t, 1, func() map[string]lost {
 		clusterset(t, "add", "pair", "cluster1")
@@ -141,7 +147,7 @@ func TestJ2ThirdClusterSet(t *testing.T) {
 			return err
 		})
 		apart := startStream(t, from, to)
-		all := startStreams(t, "cluster1 cluster2", "cluster1 cluster3", "cluster3 cluster4")
+		all := startStreams(t, "cluster1 cluster2", "cluster1 cluster3", "cluster4 cluster5")
 		clusterset(t, "remove", "pair", "cluster1", "--force")
 		eventually(t, 3*time.Second, func() error {
 			if out, err := reach(from, to); err == nil {
@@ -152,18 +158,25 @@ func TestJ2ThirdClusterSet(t *testing.T) {
 		require.Positive(t, apart.stop(t).Lost, "an established flow ends, too")
 		return all.stop(t)
 	})
-	reachOnly(t, map[string]string{"cluster1": "cluster2 cluster3", "cluster2": "cluster1", "cluster3": "cluster1 cluster4", "cluster4": "cluster3"})
+	reachOnly(t, map[string]string{"cluster1": "cluster2 cluster3", "cluster2": "cluster1", "cluster3": "cluster1", "cluster4": "cluster5", "cluster5": "cluster4"})
 	clusterset(t, "add", "pair", "cluster1")
 	reachOnly(t, reached)
 
 	lossless(t, 1, func() map[string]lost {
 		clusterset(t, "add", "pair", "cluster3")
+		eventually(t, 5*time.Second, func() error {
+			_, err := reach(podOn(t, "cluster3", "web", worker(t, "cluster3")), to)
+			return err
+		})
 		all := startStreams(t, "cluster1 cluster2", "cluster1 cluster3", "cluster1 cluster4")
+		out, err := sh(clustersetCommand("remove", "pair", "cluster3")...)
+		require.Error(t, err)
+		require.Contains(t, out, "encryption: cluster3 - cluster4, cluster3 - cluster5\n", "clusters 1 and 3 share another clusterset")
 		clusterset(t, "remove", "pair", "cluster3", "--force")
 		time.Sleep(3 * time.Second)
 		return all.stop(t)
 	})
-	reachOnly(t, map[string]string{"cluster1": "cluster2 cluster3 cluster4", "cluster2": "cluster1", "cluster3": "cluster1", "cluster4": "cluster1"})
+	reachOnly(t, reached)
 }
 
 // reachOnly requires that each cluster knows and reaches exactly the others that are named, that the administrator is told so, and that
