@@ -2,6 +2,7 @@ package broker
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"time"
@@ -120,7 +121,10 @@ func ChangeSets(ctx context.Context, c client.Client, base string, sets []string
 	}
 	last := lastWord(change.Cluster, administrator.Public(), append(annotationsOf(clusters), sa.Annotations)...)
 	before, err := newestGrant(ctx, c, sa, sets, clusters, change, administrator.Public())
-	if err != nil {
+	switch {
+	case err != nil && !errors.As(err, &unprovenError{}):
+		return trust.Grant{}, err
+	case err != nil:
 		return trust.Grant{}, removeWithoutGrant(ctx, c, base, change, administrator, max(now.UnixMilli(), last), err)
 	}
 	grant := before

@@ -59,8 +59,15 @@ func annotationsOf(clusters []submarinerv1.Cluster) (out []map[string]string) {
 	return out
 }
 
+// unprovenError is the error of a member whose grant cannot be found, though everything could be read.
+type unprovenError struct{ error }
+
+// Unwrap returns what is wrong.
+func (e unprovenError) Unwrap() error { return e.error }
+
 // newestGrant returns the newest grant of a member, whose service account is sa, with all its clustersets.
-// sets are the clustersets of the broker, and clusters the Clusters of the member there.
+// sets are the clustersets of the broker, and clusters the Clusters of the member there. The error is an
+// unprovenError, or what kept it from reading.
 func newestGrant(ctx context.Context, c client.Client, sa *corev1.ServiceAccount, sets []string, clusters []submarinerv1.Cluster, change SetChange, administrator trust.PublicKey) (trust.Grant, error) {
 	tokens := []string{sa.Annotations[submarinerv1.GrantAnnotation]}
 	for i := range clusters {
@@ -84,7 +91,7 @@ func newestGrant(ctx context.Context, c client.Client, sa *corev1.ServiceAccount
 		}
 	}
 	if newest.Serial == 0 {
-		return newest, errors.Join(append(errs, fmt.Errorf("cluster %s has published no valid grant yet: wait until it has joined (subctl show clusters), or check that the join file is of this broker", change.Cluster))...)
+		return newest, unprovenError{errors.Join(append(errs, fmt.Errorf("cluster %s has published no valid grant yet: wait until it has joined (subctl show clusters), or check that the join file is of this broker", change.Cluster))...)}
 	}
 	if newest.Whole {
 		return newest, nil
@@ -101,7 +108,7 @@ func checkPublished(ctx context.Context, c client.Client, base string, sets []st
 		}
 		has, err := hasRights(ctx, c, base, set, change.Cluster)
 		if err == nil && has {
-			err = fmt.Errorf("cluster %s has rights in clusterset %s, and has not published its grant there: wait until it has, or repeat what was interrupted: subctl clusterset add %[2]s %[1]s, or remove", change.Cluster, set)
+			err = unprovenError{fmt.Errorf("cluster %s has rights in clusterset %s, and has not published its grant there: wait until it has, or repeat what was interrupted: subctl clusterset add %[2]s %[1]s, or remove", change.Cluster, set)}
 		}
 		return err
 	})

@@ -151,7 +151,7 @@ func (o *cablePolicyAdd) run(ctx context.Context) error {
 			o.progress().Warn("policy %s has a copy of its ConfigMap, which is not updated on a broker: after a change of the ConfigMap, use --replace", r.Policy.Name)
 		}
 	}
-	if err := o.sign(all, policies, o.DryRun); err != nil {
+	if err := o.sign(ctx, c, all, policies, o.DryRun); err != nil {
 		return err
 	}
 	change := all.Compare(all.With(policies))

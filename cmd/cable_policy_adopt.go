@@ -124,7 +124,7 @@ func (o *cablePolicyAdopt) run(ctx context.Context) error {
 	if refused != nil && !o.DryRun {
 		return refused
 	}
-	if err := o.signAdopted(all, found, o.DryRun); err != nil {
+	if err := o.signAdopted(ctx, c, all, found, o.DryRun); err != nil {
 		return err
 	}
 	if err := o.print(c.Scheme(), found); err != nil {

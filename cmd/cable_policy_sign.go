@@ -1,11 +1,14 @@
 package cmd
 
 import (
+	"cmp"
+	"context"
 	"errors"
 	"fmt"
 	"io/fs"
 
 	"github.com/spf13/cobra"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	submarinerv1 "subctl/api/submariner/v1"
 	"subctl/api/submariner/v1alpha1"
@@ -21,11 +24,11 @@ func (s *policyOptions) addSigning(c *cobra.Command) {
 
 // sign signs policies that are made on a broker with the administrator's key. A cluster signs its
 // own policies when it publishes them. If the key is missing, a dry run reports it.
-func (s *policyOptions) sign(all *catalog.Catalog, policies []*v1alpha1.CablePolicies, dryRun bool) error {
+func (s *policyOptions) sign(ctx context.Context, c client.Client, all *catalog.Catalog, policies []*v1alpha1.CablePolicies, dryRun bool) error {
 	if !all.OnBroker() {
 		return nil
 	}
-	general, err := s.generalFile(s.file)
+	general, err := s.signer(ctx, c)
 	if err != nil && dryRun {
 		s.progress().Warn("without --dry-run, this is refused: %v", err)
 		return nil
@@ -50,15 +53,34 @@ func (s *policyOptions) sign(all *catalog.Catalog, policies []*v1alpha1.CablePol
 	return nil
 }
 
+// signer returns the join file with the administrator's key of the broker. Members refuse what another key has signed.
+func (s *policyOptions) signer(ctx context.Context, c client.Client) (*broker.JoinFile, error) {
+	general, err := s.generalFile(s.file)
+	if err != nil {
+		return nil, err
+	}
+	var brokers v1alpha1.BrokerList
+	if err := c.List(ctx, &brokers); err != nil {
+		return nil, fmt.Errorf("reading the Broker: %w", err)
+	}
+	if len(brokers.Items) == 0 {
+		return nil, errors.New("this cluster hosts no broker any more")
+	}
+	if err := general.CheckBroker(&brokers.Items[0]); err != nil { // the one that look.ReadPolicies reads
+		return nil, fmt.Errorf("%s %w", cmp.Or(s.file, broker.JoinFileName), err)
+	}
+	return general, nil
+}
+
 // signAdopted signs policies of clusters, on a broker, as policies of the broker.
-func (s *policyOptions) signAdopted(all *catalog.Catalog, found []*v1alpha1.CablePolicies, dryRun bool) error {
+func (s *policyOptions) signAdopted(ctx context.Context, c client.Client, all *catalog.Catalog, found []*v1alpha1.CablePolicies, dryRun bool) error {
 	var adopted []*v1alpha1.CablePolicies
 	for _, p := range found {
 		p = p.DeepCopy()
 		delete(p.Labels, submarinerv1.ClusterIDLabel)
 		adopted = append(adopted, p)
 	}
-	if err := s.sign(all, adopted, dryRun); err != nil {
+	if err := s.sign(ctx, c, all, adopted, dryRun); err != nil {
 		return err
 	}
 	for i, p := range adopted {

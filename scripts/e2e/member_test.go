@@ -3,7 +3,9 @@
 package e2e
 
 import (
+	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -24,6 +26,17 @@ func TestC1FourthCluster(t *testing.T) {
 	t.Logf("a fourth cluster is connected to all after %.1f s", time.Since(start).Seconds())
 	flows(t, "cluster4", "cluster1")
 	flows(t, "cluster3", "cluster4")
+}
+
+// room reports whether the machine lets that many clusters of two nodes run: they need 29 inotify instances each, and
+// what else runs needs some.
+func room(t *testing.T, clusters int) bool {
+	t.Helper()
+	text, err := os.ReadFile("/proc/sys/fs/inotify/max_user_instances")
+	require.NoError(t, err)
+	most, err := strconv.Atoi(strings.TrimSpace(string(text)))
+	require.NoError(t, err)
+	return most >= 30*clusters
 }
 
 // newCluster brings another cluster up, with pods. It does not join.

