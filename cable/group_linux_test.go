@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"maps"
+	"math"
 	"net"
 	"net/netip"
 	"testing"
@@ -18,7 +19,7 @@ import (
 	"subctl/internal/nstest"
 )
 
-// shareLab is a worker with two gateways, whose kernel is asked for the gateway of flows.
+// shareLab is a worker with some gateways, whose kernel is asked for the gateway of flows.
 type shareLab struct {
 	t    testing.TB
 	ns   *nstest.NS
@@ -26,15 +27,17 @@ type shareLab struct {
 	plan Intra
 }
 
-func newShareLab(t testing.TB, resilient bool) *shareLab {
+func newShareLab(t testing.TB, resilient bool, gateways int) *shareLab {
 	t.Helper()
 	l := &shareLab{t: t, ns: nstest.New(t, "worker"), plan: Intra{
-		Self: gatewayNode(3), MTU: 1500, PodIP: netip.MustParseAddr("10.0.1.1"), OwnPodIP: true, Resilient: resilient,
-		Gateways: []Node{gatewayNode(1), gatewayNode(2)},
-		Local:    Networks{Pods: []netip.Prefix{netip.MustParsePrefix("10.0.0.0/16")}},
-		Remote:   []Reached{{Cluster: "west", Subnets: []netip.Prefix{netip.MustParsePrefix("10.2.0.0/16")}, MTU: 1450, Device: "cable0"}},
+		Self: gatewayNode(9), MTU: 1500, PodIP: netip.MustParseAddr("10.0.1.1"), OwnPodIP: true, Resilient: resilient,
+		Local:  Networks{Pods: []netip.Prefix{netip.MustParsePrefix("10.0.0.0/16")}},
+		Remote: []Reached{{Cluster: "west", Subnets: []netip.Prefix{netip.MustParsePrefix("10.2.0.0/16")}, MTU: 1450, Device: "cable0"}},
 	}}
-	l.ns.Run("ip link set lo up && ip link add eth0 type veth peer name eth1 && ip link set eth1 up && ip link set eth0 up && ip addr add 172.18.0.3/24 dev eth0")
+	for i := range gateways {
+		l.plan.Gateways = append(l.plan.Gateways, gatewayNode(i+1))
+	}
+	l.ns.Run("ip link set lo up && ip link add eth0 type veth peer name eth1 && ip link set eth1 up && ip link set eth0 up && ip addr add 172.18.0.9/24 dev eth0")
 	l.ns.Do(func() {
 		facts, err := kernel.ReadFacts()
 		require.NoError(t, err)
@@ -59,29 +62,31 @@ func (l *shareLab) sync() {
 	})
 }
 
-// flows sends the first packet of flows, number from to number to less one, and returns the gateways by which they leave.
-func (l *shareLab) flows(from, to int) (via map[int]string) {
+// flows sends the first packet of flows, number from to number to less one, and returns the gateways by which they leave, counted from 0.
+func (l *shareLab) flows(from, to int) (via map[int]int) {
 	l.t.Helper()
-	first := VTEPOf(dataplane.IntraVTEPNet, l.plan.Gateways[0].IP).String()
-	via = map[int]string{}
+	byVTEP := map[string]int{}
+	for i, g := range l.plan.Gateways {
+		byVTEP[VTEPOf(dataplane.IntraVTEPNet, g.IP).String()] = i
+	}
+	via = map[int]int{}
 	l.ns.Do(func() {
 		for n := from; n < to; n++ {
 			routes, err := vnl.RouteGet(net.IPv4(10, 2, byte(n>>8), byte(n)))
 			require.NoError(l.t, err)
-			via[n] = "second"
-			if routes[0].Gw.String() == first {
-				via[n] = "first"
-			}
+			gateway, known := byVTEP[routes[0].Gw.String()]
+			require.True(l.t, known)
+			via[n] = gateway
 		}
 	})
 	return via
 }
 
 // firsts returns the part of flows that leave by the first gateway.
-func firsts(via map[int]string) float64 {
+func firsts(via map[int]int) float64 {
 	n := 0
 	for _, g := range via {
-		if g == "first" {
+		if g == 0 {
 			n++
 		}
 	}
@@ -92,9 +97,9 @@ func firsts(via map[int]string) float64 {
 func TestWeights(t *testing.T) {
 	for name, resilient := range map[string]bool{"plain": false, "resilient": true} {
 		t.Run(name, func(t *testing.T) {
-			l := newShareLab(t, resilient)
+			l := newShareLab(t, resilient, 2)
 			require.InDelta(t, 0.5, firsts(l.flows(0, 4000)), 0.05)
-			l = newShareLab(t, resilient)
+			l = newShareLab(t, resilient, 2)
 			l.plan.Gateways[0].Weight, l.plan.Gateways[1].Weight = 75, 25
 			l.sync()
 			require.InDelta(t, 0.75, firsts(l.flows(0, 4000)), 0.04)
@@ -105,7 +110,7 @@ func TestWeights(t *testing.T) {
 // A gateway that is draining keeps its flows, and gets next to no new ones. Once it is drained it has none. When it is in
 // service again, no flow moves.
 func TestDrainKeepsFlows(t *testing.T) {
-	l := newShareLab(t, true)
+	l := newShareLab(t, true, 2)
 	const live = 300
 	before := l.flows(0, live)
 	require.InDelta(t, 0.5, firsts(before), 0.15)
@@ -121,9 +126,9 @@ func TestDrainKeepsFlows(t *testing.T) {
 	require.Zero(t, firsts(l.flows(0, live)))
 	after := l.flows(0, live)
 	stayed := maps.Clone(before)
-	maps.DeleteFunc(stayed, func(_ int, g string) bool { return g == "first" })
+	maps.DeleteFunc(stayed, func(_, g int) bool { return g == 0 })
 	for n := range stayed {
-		require.Equal(t, "second", after[n])
+		require.Equal(t, 1, after[n])
 	}
 	l.plan.Gateways[0].Drain = InService
 	l.sync()
@@ -133,7 +138,7 @@ func TestDrainKeepsFlows(t *testing.T) {
 
 // Without resilient groups, or if no other gateway answers, there is nothing that could keep flows apart from new ones.
 func TestDrainWithoutAlternative(t *testing.T) {
-	l := newShareLab(t, false)
+	l := newShareLab(t, false, 2)
 	l.plan.Gateways[0].Drain = Draining
 	l.sync()
 	require.Zero(t, firsts(l.flows(0, 200)), "a plain group has no buckets: the gateway leaves it at once")
@@ -143,6 +148,42 @@ func TestDrainWithoutAlternative(t *testing.T) {
 	l.plan.Gateways[0].Drain = Drained
 	l.sync()
 	require.InDelta(t, 1, firsts(l.flows(0, 200)), 0)
+}
+
+// BenchmarkFlowsMoved measures which flows of a worker move when one of several gateways leaves, and how many new ones the gateway
+// gets when it is back.
+func BenchmarkFlowsMoved(b *testing.B) {
+	const live = 300
+	for gateways := 2; gateways <= 4; gateways++ {
+		var moved, back, difference measure.Values
+		for range measure.Times(5) {
+			l := newShareLab(b, true, gateways)
+			change := func(down bool) {
+				l.plan.Gateways[0].Down = down
+				l.sync()
+			}
+			differ := func(was, is map[int]int) (n float64) {
+				for i, g := range was {
+					if is[i] != g && g != 0 {
+						n++
+					}
+				}
+				return 100 * n / live
+			}
+			before := l.flows(0, live)
+			change(true)
+			during := l.flows(0, live)
+			require.Zero(b, firsts(during))
+			change(false)
+			moved, back = append(moved, differ(before, during)), append(back, differ(during, l.flows(0, live)))
+			share, fair := firsts(l.flows(10000, 20000)), 1/float64(gateways)
+			difference = append(difference, 100*math.Abs(share-fair)/fair)
+		}
+		name := fmt.Sprintf("1 of %d gateways leaves: ", gateways)
+		measure.Record(b, measure.AtMost(name+"flows of the others that move", moved, 1, "%"),
+			measure.AtMost(fmt.Sprintf("1 of %d gateways returns: flows that move", gateways), back, 0, "%"),
+			measure.AtMost(fmt.Sprintf("1 of %d gateways returns: difference of its share of new flows from its weight", gateways), difference, 10, "%"))
+	}
 }
 
 // timed is a Target that counts the steps that change it, and how long they take.
@@ -162,7 +203,7 @@ func (t *timed) Apply(ctx context.Context, op dataplane.Op) error {
 // BenchmarkGatewayOut takes a gateway out of use, and back, on a node with 1,000 routes through it.
 func BenchmarkGatewayOut(b *testing.B) {
 	for name, resilient := range map[string]bool{"plain": false, "resilient": true} {
-		l := newShareLab(b, resilient)
+		l := newShareLab(b, resilient, 2)
 		l.plan.Remote = nil
 		for i := range 1000 {
 			l.plan.Remote = append(l.plan.Remote, Reached{
