@@ -94,8 +94,17 @@ func TestA4ShowPlan(t *testing.T) {
 
 // An agent that has nothing to do uses next to no CPU time.
 func TestA6Idle(t *testing.T) {
+	busiest, rss := idle(t, clusters...)
+	measure.Record(t,
+		measure.AtMost("idle agent, the largest: resident", measure.Values{rss}, 64, "MiB"),
+		measure.AtMost("idle agent, the busiest: CPU, of a core", busiest, 0.5, "%"))
+}
+
+// idle returns the CPU time of the busiest agent of some clusters, in percent of a core, and the resident memory of the largest, in MiB.
+func idle(t *testing.T, clusters ...string) (busiest measure.Values, rss float64) {
+	t.Helper()
 	const windows, window = 4, 5 * time.Second // a Gateway is written once in each
-	cpu, rss := map[string]measure.Values{}, 0.0
+	cpu := map[string]measure.Values{}
 	was := map[string]float64{}
 	for i := range windows + 1 {
 		now := map[string]float64{}
@@ -122,16 +131,13 @@ func TestA6Idle(t *testing.T) {
 		}
 	}
 	require.NotEmpty(t, cpu)
-	var busiest measure.Values
 	for k, v := range cpu {
 		t.Logf("%s: %.2f %% of a core", k, v.Median())
 		if len(busiest) == 0 || v.Median() > busiest.Median() {
 			busiest = v
 		}
 	}
-	measure.Record(t,
-		measure.AtMost("idle agent, the largest: resident", measure.Values{rss}, 64, "MiB"),
-		measure.AtMost("idle agent, the busiest: CPU, of a core", busiest, 0.5, "%"))
+	return busiest, rss
 }
 
 // agentsScript prints the role of each agent on a node, the CPU time of its threads in

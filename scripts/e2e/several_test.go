@@ -64,6 +64,9 @@ func TestK1SeveralGateways(t *testing.T) {
 		flows(t, "cluster2", "cluster1")
 	}
 
+	busiest, _ := idle(t, clusters...)
+	measure.Record(t, measure.AtMost("idle agent with two gateways, which probe each other, the busiest: CPU, of a core", busiest, 1, "%"))
+
 	t.Log("the gateway of cluster2 without the pod is killed")
 	s = startStream(t, from, to)
 	victim := gateways["cluster2"]
