@@ -48,6 +48,8 @@ type side struct {
 	plans map[[2]string]mesh.Plan
 	// reports are what the gateways report.
 	reports []client.Object
+	// noNexthops is set for kernels without next hop objects.
+	noNexthops bool
 	// annotations are those of nodes, and announced is what gateways add to their Endpoints, by node.
 	annotations, announced map[string]map[string]string
 }
@@ -188,6 +190,7 @@ func (s *side) syncOne(t testing.TB, name string, r mesh.Role, others ...*side) 
 		k, err := kernel.ReadFacts()
 		require.NoError(t, err)
 		snap := mesh.NewSnapshot(name, objs...)
+		k.NoNexthops = s.noNexthops
 		snap.SetFacts(k)
 		if s.isGateway(name) {
 			snap.Standing = active(name)

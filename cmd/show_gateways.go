@@ -18,8 +18,8 @@ SHARE is its part of those of all gateways of its cluster. SUMMARY is the number
 that has not reported for 15 s is considered dead.
 
 -o wide also shows since when the gateway drains; NEXT HOP GROUPS, which are resilient, or plain
-where the kernel has no resilient ones: then connections may move when another gateway comes or
-goes; and HASH POLICY, the sysctl net.ipv4.fib_multipath_hash_policy: with 0, all connections
+where the kernel has no resilient ones, or multipath routes where it has no next hop objects: then
+connections may move when another gateway comes or goes; and HASH POLICY, the sysctl net.ipv4.fib_multipath_hash_policy: with 0, all connections
 between two pods take the same gateways.
 
 The exit code is 3 if no gateway is active, or if a gateway is dead, reports a failure,
@@ -42,6 +42,7 @@ type gatewayRow struct {
 	Flows          *int64   `json:"flows"`          // null: unknown
 	Share          *float64 `json:"share"`          // of the flows of all gateways of the cluster, 0 to 1; null: unknown, or there are no flows
 	DrainingSince  string   `json:"drainingSince"`  // RFC 3339; empty: it is in service
+	NextHopObjects *bool    `json:"nextHopObjects"` // whether its kernel has next hop objects; null: unknown
 	ResilientGroup *bool    `json:"resilientGroup"` // whether its kernel has resilient next hop groups; null: unknown
 	HashPolicy     *int     `json:"hashPolicy"`     // net.ipv4.fib_multipath_hash_policy; null: unknown
 }
@@ -57,7 +58,7 @@ func gatewaysTable() look.Section {
 			{Head: "WEIGHT", Cell: func(r gatewayRow) string { return number(r.Weight) }},
 			{Head: "FLOWS", Cell: func(r gatewayRow) string { return count(r.Flows) }},
 			{Head: "SHARE", Cell: func(r gatewayRow) string { return percent(r.Share) }},
-			{Head: "NEXT HOP GROUPS", Wide: true, Cell: func(r gatewayRow) string { return groupsText(r.ResilientGroup) }},
+			{Head: "NEXT HOP GROUPS", Wide: true, Cell: func(r gatewayRow) string { return groupsText(r.NextHopObjects, r.ResilientGroup) }},
 			{Head: "HASH POLICY", Wide: true, Cell: func(r gatewayRow) string { return hashText(r.HashPolicy) }},
 			{Head: "VERSION", Wide: true, Cell: func(r gatewayRow) string { return r.Version }},
 			{Head: "SUMMARY", Cell: func(r gatewayRow) string { return r.Summary }},
@@ -96,7 +97,7 @@ func (r *gatewayRow) describe(s look.Site, gw submarinerv1.Gateway) {
 	}
 	for _, ra := range s.RouteAgents {
 		if f := ra.Status.Node; ra.Name == gw.Name && f != nil {
-			r.ResilientGroup, r.HashPolicy = &f.ResilientGroups, f.MultipathHashPolicy
+			r.NextHopObjects, r.ResilientGroup, r.HashPolicy = new(!f.NoNextHopObjects), &f.ResilientGroups, f.MultipathHashPolicy
 		}
 	}
 }
@@ -126,10 +127,12 @@ func percent(share *float64) string {
 }
 
 // groupsText describes the next hop groups of a kernel; empty if unknown.
-func groupsText(resilient *bool) string {
+func groupsText(objects, resilient *bool) string {
 	switch {
-	case resilient == nil:
+	case objects == nil || resilient == nil:
 		return ""
+	case !*objects:
+		return "multipath routes (the kernel has no next hop objects)"
 	case *resilient:
 		return "resilient"
 	}

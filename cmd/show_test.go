@@ -156,7 +156,7 @@ func severalGateways() []client.Object {
 		if g.drain != "" {
 			gw.Status.DrainingSince = &metav1.Time{Time: now.Add(-time.Minute)}
 		}
-		facts := &submarinerv1.NodeFacts{ResilientGroups: i != 1}
+		facts := &submarinerv1.NodeFacts{ResilientGroups: i == 0, NoNextHopObjects: i == 2}
 		if i < 2 {
 			facts.MultipathHashPolicy = new(i)
 		}

@@ -24,6 +24,8 @@ type Facts struct {
 	Resolvers []netip.Addr
 	// WireGuard and IPsec are what handles such packets on this node.
 	WireGuard, IPsec Engine
+	// NoNexthops reports that the kernel has no next hop objects (Linux < 5.3).
+	NoNexthops bool
 	// Resilient reports whether the kernel has resilient next hop groups (Linux ≥ 5.13).
 	Resilient bool
 	// HashPolicy is net.ipv4.fib_multipath_hash_policy; nil if it cannot be read.

@@ -54,6 +54,7 @@ func objects() []dataplane.Object {
 		dataplane.Blackhole{Table: 1, Dst: p},
 		dataplane.Throw{Table: 1, Dst: p},
 		dataplane.Route{Table: 1, Dst: p, Group: 2, Src: ip, MTU: 3},
+		dataplane.Multipath{Table: 1, Dst: p, Hops: []dataplane.Hop{{Via: ip, Dev: "d", Weight: 2}}, Src: ip, MTU: 3},
 		dataplane.Arrival{Priority: 1, Dev: "d", Table: 2},
 		dataplane.Rule{Priority: 1, Table: 2},
 		dataplane.MarkRule{Priority: 1, Mark: 2, Mask: 3, Table: 2},

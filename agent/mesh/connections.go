@@ -21,7 +21,6 @@ import (
 func (m *Mesh) connections(p Plan, o Outcome) []submarinerv1.Connection {
 	out := []submarinerv1.Connection{}
 	before := lastContacts(List[*submarinerv1.Gateway](m.Snapshot))
-	members := groupMembers(p.State)
 	reported := m.reportedConnections()
 	for i, c := range p.cables {
 		_, used := p.Using[c.Name]
@@ -55,7 +54,7 @@ func (m *Mesh) connections(p Plan, o Outcome) []submarinerv1.Connection {
 			conn.StatusMessage = clip(why)
 		}
 		m.changing(&conn, p, o, i)
-		is, reason := m.member(p, o, i, members, reported[c.Name])
+		is, reason := m.member(p, o, i, reported[c.Name])
 		conn.Member, conn.MemberReason = &is, reason
 		out = append(out, conn)
 	}

@@ -52,6 +52,10 @@ func planGateway(s Snapshot) (Plan, error) {
 	if p.State, p.links, err = cable.Plan(cabling); err != nil {
 		return Plan{}, err
 	}
+	p.members = groupMembers(p.State)
+	if s.Facts.NoNextHopObjects {
+		p.State = p.State.WithoutNexthops()
+	}
 	p.Probes = m.probes(p)
 	return p, nil
 }

@@ -35,9 +35,9 @@ const (
 
 // member reports whether packets to a cluster may take the cable number i of a plan, and the reason if they may not, or if only some do. old
 // is the connection as it was reported before; nil if it was not.
-func (m *Mesh) member(p Plan, o Outcome, i int, members map[uint32]bool, old *submarinerv1.Connection) (is bool, reason string) {
+func (m *Mesh) member(p Plan, o Outcome, i int, old *submarinerv1.Connection) (is bool, reason string) {
 	c := p.cables[i]
-	is = members[p.links[i].Hop] && o.Broken[p.nameOf(i)] == nil
+	is = p.members[p.links[i].Hop] && o.Broken[p.nameOf(i)] == nil
 	switch {
 	case o.Broken[p.nameOf(i)] != nil:
 		return false, memberBroken

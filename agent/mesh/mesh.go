@@ -97,6 +97,7 @@ type Plan struct {
 	// Mesh is what the plan was made from; nil if the snapshot has a mistake.
 	Mesh *Mesh
 
-	cables []cable.Cable // that State connects, in the order of links
-	links  []cable.Link
+	cables  []cable.Cable // that State connects, in the order of links
+	links   []cable.Link
+	members map[uint32]bool // next hops that the groups of remote clusters have
 }

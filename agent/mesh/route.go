@@ -73,6 +73,9 @@ func planRoute(s Snapshot) (Plan, error) {
 	if p.State, err = cable.PlanIntra(in); err != nil {
 		return Plan{}, err
 	}
+	if s.Facts.NoNextHopObjects {
+		p.State = p.State.WithoutNexthops()
+	}
 	p.Probes = m.pathProbes()
 	m.probeNodes(&p.Probes, in)
 	return p, nil

@@ -107,6 +107,7 @@ func randomCables(r *rand.Rand, over string) (out []dataplane.Object) {
 		Port: pick(r, 4500, 4501), MTU: pick(r, 1300, 1350), Conf: dataplane.Conf{RPFilter: pick(r, 0, 2), Forwarding: pick(r, 0, 1)},
 	}, dataplane.Addr{Dev: dev, Prefix: vtep})
 	var hops []uint32
+	var own []dataplane.Hop // of routes that have next hops themselves
 	for i := range pick(r, 0, 1, 2, 5) {
 		n := byte(20 + i)
 		mac, ip := fmt.Sprintf("0a:58:ac:12:%02x:%02x", pick(r, 0, 1), n), netip.AddrFrom4([4]byte{241, 18, 0, n})
@@ -119,6 +120,7 @@ func randomCables(r *rand.Rand, over string) (out []dataplane.Object) {
 			continue
 		}
 		out = append(out, dataplane.Nexthop{ID: id, Via: ip, Dev: dev})
+		own = append(own, dataplane.Hop{Via: ip, Dev: dev, Weight: pick(r, 1, 2, 256)})
 	}
 	if len(hops) == 0 {
 		return out
@@ -133,7 +135,16 @@ func randomCables(r *rand.Rand, over string) (out []dataplane.Object) {
 		}
 		route := dataplane.Route{Table: pick(r, 100, 101), Dst: netip.PrefixFrom(netip.AddrFrom4([4]byte{10, byte(i), 0, 0}), 16), Group: g.ID}
 		route.Src = pick(r, netip.Addr{}, netip.MustParseAddr(NodeIP), vtep.Addr())
-		out = append(out, g, route, dataplane.Blackhole{Table: pick(r, 100, 101), Dst: route.Dst})
+		out = append(out, g, dataplane.Blackhole{Table: pick(r, 100, 101), Dst: route.Dst})
+		switch {
+		case len(own) == 0 || r.IntN(3) > 0:
+			out = append(out, route)
+		default:
+			if len(own) == 1 {
+				own[0].Weight = 1 // the kernel keeps none for one next hop
+			}
+			out = append(out, dataplane.Multipath{Table: route.Table, Dst: route.Dst, Hops: own, Src: route.Src})
+		}
 	}
 	return out
 }

@@ -18,7 +18,7 @@ import (
 // ReadFacts returns the facts about the node, read in the calling thread's network
 // namespace. A node without a default route has no Device, MTU and PrivateIP.
 func ReadFacts() (f dataplane.Facts, err error) {
-	f.WireGuard, f.IPsec, f.Resilient = wireGuardEngine(), ipsecEngine(), resilientGroups()
+	f.WireGuard, f.IPsec, f.NoNexthops, f.Resilient = wireGuardEngine(), ipsecEngine(), noNexthops(), resilientGroups()
 	f.HashPolicy = hashPolicy()
 	h, err := vnl.NewHandle(unix.NETLINK_ROUTE)
 	if err != nil {

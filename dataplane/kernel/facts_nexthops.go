@@ -30,6 +30,17 @@ var resilientGroups = sync.OnceValue(func() bool {
 	return errors.Is(err, unix.EINVAL)
 })
 
+// noNexthops reports that the kernel has no next hop objects.
+var noNexthops = sync.OnceValue(func() bool {
+	c, err := netlink.Dial()
+	if err != nil {
+		return false
+	}
+	defer c.Close()
+	_, err = c.Request(unix.NETLINK_ROUTE, unix.RTM_GETNEXTHOP, 0, nhmsg(unix.AF_UNSPEC, 0))
+	return errors.Is(err, unix.EOPNOTSUPP)
+})
+
 // hashPolicyFile has the number of the fields of packets by which the kernel chooses among several next hops.
 const hashPolicyFile = "/proc/sys/net/ipv4/fib_multipath_hash_policy"
 

@@ -24,15 +24,14 @@ const rtaNHID = 30 // RTA_NH_ID, linux/rtnetlink.h
 
 func (s routes) list() (out []dataplane.Object, err error) {
 	for table := s.owner.Tables.Min; table <= s.owner.Tables.Max; table++ {
-		seen := map[netip.Prefix]int{}
+		seen := map[dataplane.Key]int{}
 		err := s.each(table, func(_ []byte, o dataplane.Object) {
-			if r, is := o.(dataplane.Route); is {
-				if i, twice := seen[r.Dst]; twice {
-					r.Group = 0
-					out[i] = r
+			if dst, is := leadsTo(o); is {
+				if i, twice := seen[o.Key()]; twice {
+					out[i] = dataplane.Route{Table: int(table), Dst: dst}
 					return
 				}
-				seen[r.Dst] = len(out)
+				seen[o.Key()] = len(out)
 			}
 			out = append(out, o)
 		})
@@ -43,8 +42,19 @@ func (s routes) list() (out []dataplane.Object, err error) {
 	return out, nil
 }
 
-// each calls f for each route of ours in a table: a Route, a Blackhole or a Throw. A route with
-// settings that a plan cannot express (a metric, a device instead of a group) has group 0.
+// leadsTo returns the destination of a route that leads somewhere.
+func leadsTo(o dataplane.Object) (dst netip.Prefix, is bool) {
+	switch o := o.(type) {
+	case dataplane.Route:
+		return o.Dst, true
+	case dataplane.Multipath:
+		return o.Dst, true
+	}
+	return netip.Prefix{}, false
+}
+
+// each calls f for each route of ours in a table: a Route, a Multipath, a Blackhole or a Throw. A route with
+// settings that a plan cannot express (such as a metric) is a Route with group 0.
 func (s routes) each(table uint32, f func(msg []byte, o dataplane.Object)) error {
 	q := rtmsg(unix.AF_INET)
 	q.Protocol = s.owner.Protocol
@@ -59,6 +69,8 @@ func (s routes) each(table uint32, f func(msg []byte, o dataplane.Object)) error
 		msg := nl.DeserializeRtMsg(m)
 		r := dataplane.Route{Table: int(msg.Table)}
 		dst, odd, metric := netip.IPv4Unspecified(), msg.Type != unix.RTN_UNICAST || msg.Tos != 0, uint32(0)
+		var hops []rawHop
+		single := rawHop{weight: 1}
 		for t, v := range netlink.Attrs(m[msg.Len():]) {
 			switch t {
 			case unix.RTA_TABLE:
@@ -77,6 +89,12 @@ func (s routes) each(table uint32, f func(msg []byte, o dataplane.Object)) error
 				}
 			case rtaNHID:
 				r.Group = netlink.U32(v)
+			case unix.RTA_OIF:
+				single.index = int(netlink.U32(v))
+			case unix.RTA_GATEWAY:
+				single.via = netlink.Addr(v)
+			case unix.RTA_MULTIPATH:
+				hops = rawHops(v)
 			}
 		}
 		if uint32(r.Table) != table || msg.Protocol != s.owner.Protocol || msg.Flags&unix.RTM_F_CLONED != 0 {
@@ -94,7 +112,18 @@ func (s routes) each(table uint32, f func(msg []byte, o dataplane.Object)) error
 			f(m, dataplane.Throw{Table: r.Table, Dst: r.Dst})
 			continue
 		}
-		f(m, r)
+		if len(hops) == 0 && single.index != 0 {
+			hops = []rawHop{single}
+		}
+		if odd || r.Group != 0 || len(hops) == 0 {
+			f(m, r)
+			continue
+		}
+		multi, err := s.multipath(r, hops)
+		if err != nil {
+			return err
+		}
+		f(m, multi)
 	}
 	return nil
 }
@@ -106,21 +135,27 @@ func (s routes) put(old, want dataplane.Object) error {
 		}
 		return nil
 	}
-	r := want.(dataplane.Route)
 	flags := netlink.Create
-	if o, ok := old.(dataplane.Route); ok && o.Group != 0 {
+	switch o := old.(type) {
+	case dataplane.Multipath:
 		flags = netlink.Replace
-	} else if ok {
-		if err := s.clear(o); err != nil {
-			return err
+	case dataplane.Route:
+		if flags = netlink.Replace; o.Group == 0 {
+			flags = netlink.Create
+			if err := s.clear(o); err != nil {
+				return err
+			}
 		}
 	}
-	err := s.conn.Change(unix.RTM_NEWROUTE, flags, s.message(r))
+	m, err := s.message(want)
+	if err == nil {
+		err = s.conn.Change(unix.RTM_NEWROUTE, flags, m)
+	}
 	if errors.Is(err, unix.EEXIST) {
 		err = fmt.Errorf("there is a route of another program: %w", err)
 	}
 	if err != nil {
-		return fmt.Errorf("adding route %v table %d: %w", r.Dst, r.Table, err)
+		return fmt.Errorf("adding route (%v): %w", want, err)
 	}
 	return nil
 }
@@ -132,13 +167,19 @@ func (s routes) del(old dataplane.Object) error {
 		}
 		return nil
 	}
-	r := old.(dataplane.Route)
-	if r.Group == 0 {
-		return s.clear(r)
+	var m []byte
+	switch o := old.(type) {
+	case dataplane.Route:
+		if o.Group == 0 {
+			return s.clear(o)
+		}
+		m = s.to(o.Table, o.Dst)
+	case dataplane.Multipath:
+		m = s.to(o.Table, o.Dst)
 	}
-	// The kernel does not look for a route whose group is gone: leave the group out.
-	if err := netlink.OrGone(s.conn.Change(unix.RTM_DELROUTE, 0, identity(s.message(r)))); err != nil {
-		return fmt.Errorf("removing route %v table %d: %w", r.Dst, r.Table, err)
+	// The kernel does not look for a route whose group or device is gone: leave them out.
+	if err := netlink.OrGone(s.conn.Change(unix.RTM_DELROUTE, 0, m)); err != nil {
+		return fmt.Errorf("removing route (%v): %w", old, err)
 	}
 	return nil
 }
@@ -147,7 +188,7 @@ func (s routes) del(old dataplane.Object) error {
 func (s routes) clear(r dataplane.Route) error {
 	var errs []error
 	err := s.each(uint32(r.Table), func(m []byte, o dataplane.Object) {
-		if have, is := o.(dataplane.Route); is && have.Dst == r.Dst {
+		if dst, is := leadsTo(o); is && dst == r.Dst {
 			errs = append(errs, netlink.OrGone(s.conn.Change(unix.RTM_DELROUTE, 0, identity(m))))
 		}
 	})
@@ -193,19 +234,34 @@ func (s routes) nowhere(o dataplane.Object) []byte {
 	return b
 }
 
-func (s routes) message(r dataplane.Route) []byte {
-	msg := rtmsg(netlink.Family(r.Dst.Addr()))
-	msg.Dst_len, msg.Protocol, msg.Type = uint8(r.Dst.Bits()), s.owner.Protocol, unix.RTN_UNICAST
-	b := netlink.PutU32(msg.Serialize(), unix.RTA_TABLE, uint32(r.Table)) // the header has room for 8 bits
-	b = netlink.PutAttr(b, unix.RTA_DST, r.Dst.Addr().AsSlice())
-	b = netlink.PutU32(b, rtaNHID, r.Group)
-	if r.Src.IsValid() {
-		b = netlink.PutAttr(b, unix.RTA_PREFSRC, r.Src.AsSlice())
+// to returns the message that identifies the route to a destination.
+func (s routes) to(table int, dst netip.Prefix) []byte {
+	msg := rtmsg(netlink.Family(dst.Addr()))
+	msg.Dst_len, msg.Protocol, msg.Type = uint8(dst.Bits()), s.owner.Protocol, unix.RTN_UNICAST
+	b := netlink.PutU32(msg.Serialize(), unix.RTA_TABLE, uint32(table)) // the header has room for 8 bits
+	return netlink.PutAttr(b, unix.RTA_DST, dst.Addr().AsSlice())
+}
+
+// message returns the message that adds a Route or a Multipath.
+func (s routes) message(o dataplane.Object) (b []byte, err error) {
+	var src netip.Addr
+	var mtu int
+	switch r := o.(type) {
+	case dataplane.Route:
+		b, src, mtu = netlink.PutU32(s.to(r.Table, r.Dst), rtaNHID, r.Group), r.Src, r.MTU
+	case dataplane.Multipath:
+		src, mtu = r.Src, r.MTU
+		if b, err = s.putHops(s.to(r.Table, r.Dst), r.Hops); err != nil {
+			return nil, err
+		}
 	}
-	if r.MTU != 0 {
-		b = netlink.PutAttr(b, unix.RTA_METRICS|unix.NLA_F_NESTED, netlink.PutU32(nil, unix.RTAX_MTU, uint32(r.MTU)))
+	if src.IsValid() {
+		b = netlink.PutAttr(b, unix.RTA_PREFSRC, src.AsSlice())
 	}
-	return b
+	if mtu != 0 {
+		b = netlink.PutAttr(b, unix.RTA_METRICS|unix.NLA_F_NESTED, netlink.PutU32(nil, unix.RTAX_MTU, uint32(mtu)))
+	}
+	return b, nil
 }
 
 func rtmsg(family uint8) *nl.RtMsg {

@@ -77,6 +77,9 @@ type NodeFacts struct {
 	// IPsec describes the node's IPsec implementation.
 	// +optional
 	IPsec EngineFact `json:"ipsec,omitempty"`
+	// NoNextHopObjects reports that the node's kernel has no next hop objects (Linux before 5.3).
+	// +optional
+	NoNextHopObjects bool `json:"noNextHopObjects,omitempty"`
 	// ResilientGroups reports whether the node's kernel has resilient next hop groups.
 	// +optional
 	ResilientGroups bool `json:"resilientGroups,omitempty"`
