@@ -20,7 +20,7 @@ import (
 	"subctl/dataplane"
 )
 
-// Gateway is an active gateway of a cluster, from an Endpoint with valid syntax.
+// Gateway is a gateway of a cluster, from an Endpoint with valid syntax.
 type Gateway struct {
 	Cluster   string
 	Name      string // cable name: Endpoint.spec.cable_name

@@ -145,14 +145,10 @@ func parseShare(config map[string]string) (weight int, drain Drain, err error) {
 			errs = append(errs, err)
 		}
 	}
-	switch text, ok := config[submarinerv1.BackendDrain]; {
-	case !ok:
-	case text == submarinerv1.Draining:
-		drain = Draining
-	case text == submarinerv1.Drained:
-		drain = Drained
-	default:
-		errs = append(errs, fmt.Errorf("its %s %.80q is neither %s nor %s", submarinerv1.BackendDrain, text, submarinerv1.Draining, submarinerv1.Drained))
+	text := config[submarinerv1.BackendDrain]
+	drain, ok := ParseDrain(text)
+	if !ok {
+		errs = append(errs, fmt.Errorf("its %s %.80q is none of %s, %s and %s", submarinerv1.BackendDrain, text, Draining, Drained, Standby))
 	}
 	return weight, drain, errors.Join(errs...)
 }

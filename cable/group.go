@@ -14,7 +14,7 @@ const (
 	MaxWeight     = 100
 )
 
-// Drain is how far a gateway has got on its way out of service.
+// Drain is how far a gateway has got on its way out of service. A lower value is preferred.
 type Drain uint8
 
 // The values of Drain.
@@ -24,13 +24,26 @@ const (
 	// Draining is a gateway that keeps the flows that it has. It gets new flows only by chance, or where a kernel cannot
 	// tell new flows from old ones.
 	Draining
+	// Standby is a gateway that gets no packets while one with a lower value answers: another gateway is the only active one
+	// of its cluster. Its cables are ready.
+	Standby
 	// Drained is a gateway that gets no packets while another gateway answers.
 	Drained
 )
 
 // String returns d as objects have it; empty for InService.
 func (d Drain) String() string {
-	return [...]string{"", submarinerv1.Draining, submarinerv1.Drained}[d]
+	return [...]string{"", submarinerv1.Draining, submarinerv1.Standby, submarinerv1.Drained}[d]
+}
+
+// ParseDrain returns the Drain that a gateway announces as submarinerv1.BackendDrain; false if it is none.
+func ParseDrain(text string) (Drain, bool) {
+	for d := InService; d <= Drained; d++ {
+		if text == d.String() {
+			return d, true
+		}
+	}
+	return InService, false
 }
 
 // way is a next hop to a gateway.
@@ -41,7 +54,7 @@ type way struct {
 	down   bool // the gateway does not answer
 }
 
-// choose returns the ways that packets take: those that answer, first of all those in service. If some are in service,
+// choose returns the ways that packets take: of those that answer, those with the lowest Drain. If these are in service,
 // those that are draining keep their flows if keeps is set. None is withdrawn if no other is left.
 func choose(all []way, keeps bool) []way {
 	filter := func(ok func(way) bool) []way {
@@ -52,12 +65,12 @@ func choose(all []way, keeps bool) []way {
 	if slices.ContainsFunc(chosen, inService) {
 		return chosen
 	}
-	for _, ok := range []func(way) bool{
-		func(w way) bool { return !w.down && w.drain == Draining }, func(w way) bool { return !w.down }, inService,
-	} {
-		if chosen = filter(ok); len(chosen) > 0 {
-			break
-		}
+	chosen = nil
+	for d := Draining; d <= Drained && len(chosen) == 0; d++ {
+		chosen = filter(func(w way) bool { return !w.down && w.drain == d })
+	}
+	if len(chosen) == 0 {
+		chosen = filter(inService)
 	}
 	if len(chosen) == 0 {
 		chosen = slices.Clone(all)

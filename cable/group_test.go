@@ -28,6 +28,11 @@ func TestChoose(t *testing.T) {
 		{"draining in a plain group", []way{{hop: 1, drain: Draining}, {hop: 2}}, false, map[uint32]int{2: 1}},
 		{"drained", []way{{hop: 1, drain: Drained}, {hop: 2}}, true, map[uint32]int{2: 1}},
 		{"the other is down", []way{{hop: 1, drain: Drained}, {hop: 2, down: true}}, true, map[uint32]int{1: 1}},
+		{"a standby", []way{{hop: 1, drain: Standby}, {hop: 2}}, true, map[uint32]int{2: 1}},
+		{"a standby takes over", []way{{hop: 1, drain: Standby}, {hop: 2, down: true}}, true, map[uint32]int{1: 1}},
+		{"draining before a standby", []way{{hop: 1, drain: Standby}, {hop: 2, drain: Draining}}, true, map[uint32]int{2: 1}},
+		{"a standby before drained", []way{{hop: 1, drain: Standby}, {hop: 2, drain: Drained}}, true, map[uint32]int{1: 1}},
+		{"nobody answers", []way{{hop: 1, drain: Standby, down: true}, {hop: 2, down: true}}, true, map[uint32]int{2: 1}},
 		{"draining before drained", []way{{hop: 1, drain: Drained}, {hop: 2, drain: Draining}, {hop: 3, down: true}}, true, map[uint32]int{2: 1}},
 		{"all are drained", []way{{hop: 1, drain: Drained, weight: 100}, {hop: 2, drain: Drained, weight: 50}}, true, map[uint32]int{1: 2, 2: 1}},
 		{"all are down, and one is drained", []way{{hop: 1, drain: Drained, down: true}, {hop: 2, down: true}}, true, map[uint32]int{2: 1}},
@@ -70,12 +75,13 @@ func TestHostileShare(t *testing.T) {
 		{map[string]string{submarinerv1.BackendWeight: "1"}, 1, InService, ""},
 		{map[string]string{submarinerv1.BackendWeight: "100", submarinerv1.BackendDrain: "draining"}, 100, Draining, ""},
 		{map[string]string{submarinerv1.BackendDrain: "drained"}, 0, Drained, ""},
+		{map[string]string{submarinerv1.BackendDrain: "standby"}, 0, Standby, ""},
 		{map[string]string{submarinerv1.BackendWeight: "0"}, 0, InService, `its gateway-weight "0" is not a whole number from 1 to 100`},
 		{map[string]string{submarinerv1.BackendWeight: "101"}, 0, InService, "from 1 to 100"},
 		{map[string]string{submarinerv1.BackendWeight: "-1"}, 0, InService, "from 1 to 100"},
 		{map[string]string{submarinerv1.BackendWeight: "99999999999999999999"}, 0, InService, "from 1 to 100"},
 		{map[string]string{submarinerv1.BackendWeight: ""}, 0, InService, "from 1 to 100"},
-		{map[string]string{submarinerv1.BackendWeight: "x", submarinerv1.BackendDrain: "gone\x1b[2J"}, 0, InService, `its gateway-drain "gone\x1b[2J" is neither draining nor drained`},
+		{map[string]string{submarinerv1.BackendWeight: "x", submarinerv1.BackendDrain: "gone\x1b[2J"}, 0, InService, `its gateway-drain "gone\x1b[2J" is none of draining, drained and standby`},
 	} {
 		g, err := Parse(submarinerv1.EndpointSpec{ClusterID: "west", CableName: "c", PrivateIP: "192.0.2.1", Backend: "vxlan", Subnets: []string{"10.2.0.0/16"}, BackendConfig: test.config})
 		require.Equal(t, test.weight, g.Weight)

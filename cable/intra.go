@@ -42,7 +42,7 @@ type Intra struct {
 	MTU      int        // MTU of the device of the node's default route, in bytes
 	PodIP    netip.Addr // source address of the node's own processes towards other clusters
 	OwnPodIP bool       // PodIP is on our device, since no device of the CNI holds it
-	Gateways []Node     // the active gateways
+	Gateways []Node     // the gateways with cables: see Drain
 	Workers  []Node     // all other nodes
 	// Ranked are the nodes that may be gateways, active or not, sorted by name.
 	Ranked []Node
@@ -78,7 +78,7 @@ func (n Intra) isGateway() bool {
 	return false
 }
 
-// siblings returns the other active gateways.
+// siblings returns the other gateways with cables.
 func (n Intra) siblings() (out []Node) {
 	for _, g := range n.Gateways {
 		if g.Name != n.Self.Name {
@@ -91,7 +91,7 @@ func (n Intra) siblings() (out []Node) {
 // PlanIntra returns the State of a node's route agent.
 //
 // On a worker, the networks of other clusters are routed over a VXLAN between the nodes to
-// the gateways of this cluster. On an active gateway, the table has routes to the pods of the
+// the gateways of this cluster. On a gateway with cables, the table has routes to the pods of the
 // workers over the same VXLAN, for packets from other clusters (see Plan). So both directions of a
 // connection cross the same devices of the same nodes: a network that drops
 // packets with foreign source addresses (most clouds) never sees one, and
@@ -256,7 +256,7 @@ func (n Intra) echo() dataplane.Echo {
 	return dataplane.Echo{Dev: dataplane.IntraDevice, Port: dataplane.IntraEchoPort, Own: VTEPOf(dataplane.IntraVTEPNet, n.Self.IP)}
 }
 
-// echoes returns the devices with echoes, and the nodes whose echoes this node forwards back if it is an active gateway. The
+// echoes returns the devices with echoes, and the nodes whose echoes this node forwards back if it is a gateway with cables. The
 // gateway agent decides whose echoes are forwarded from one cable to the same.
 func (n Intra) echoes() (on []dataplane.Echo, of []netip.Addr) {
 	if n.echoing() {

@@ -15,7 +15,7 @@ import (
 type Cabling struct {
 	Local Local
 	Peers []Cable
-	// Siblings are the other active gateways of this cluster that have a working cable to a cluster, by
+	// Siblings are the other gateways of this cluster that have a working cable to a cluster, by
 	// the ID of that cluster. If no cable of this gateway to the cluster works, they get its packets.
 	Siblings map[string][]Node
 	// Detours are networks of clusters to which this gateway has no cable yet.
@@ -64,7 +64,7 @@ func (c Cable) MTU(l Local) int {
 	return most
 }
 
-// Plan returns the State of an active gateway: the drivers' devices and next hops; a next
+// Plan returns the State of a gateway: the drivers' devices and next hops; a next
 // hop group for each remote cluster (even with a single member, so that changes of gateways
 // change only the group and no routes); the routes to the remote networks, and blackhole
 // routes that drop their packets if the device of a cable disappears, or if the network is

@@ -15,7 +15,7 @@ import (
 // cluster stays with one gateway as well. Each gateway has a mark, a table with a
 // route to the gateway for marked packets, and a next hop group of its own.
 //
-// When a gateway fails, only its group changes: it then has the other active gateways, through which its plain
+// When a gateway fails, only its group changes: it then has the other gateways, through which its plain
 // connections continue.
 //
 // A cluster with one gateway node needs none of this.
@@ -23,7 +23,7 @@ func (n Intra) returns(s dataplane.State) error {
 	if len(n.Ranked) < 2 {
 		return nil
 	}
-	own := map[string]way{} // the active gateways, by name
+	own := map[string]way{} // the gateways with cables, by name
 	var all []way
 	silent := true // no gateway answers
 	for _, g := range n.siblings() {
@@ -56,7 +56,7 @@ func (n Intra) returns(s dataplane.State) error {
 		is, active := own[g.Name]
 		quiet := active && is.down && !silent
 		table.Gateways = append(table.Gateways, dataplane.ReturnGateway{
-			MAC: mac, Mark: mark, Weight: share[g.Name], Down: !active || quiet || is.drain == Drained && share[g.Name] == 0,
+			MAC: mac, Mark: mark, Weight: share[g.Name], Down: !active || quiet || is.drain >= Standby && share[g.Name] == 0,
 		})
 		through := others
 		if active && !quiet {

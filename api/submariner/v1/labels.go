@@ -66,8 +66,8 @@ const (
 	nodeLeaseHash   = 10 // hexadecimal digits, which are valid after every byte of a name
 )
 
-// NodeLease returns the name of the Lease of a gateway node. Its gateway renews it while every
-// gateway is active.
+// NodeLease returns the name of the Lease of a gateway node. Its gateway renews it if the cluster has several
+// gateways.
 func NodeLease(node string) string {
 	if len(node) <= NodeLeaseMost {
 		return NodeLeasePrefix + node
@@ -100,14 +100,16 @@ const (
 	BackendMissing = "cable-drivers-missing"
 	// BackendWeight is the weight of the gateway, from 1 to 100. Without it, the weight is 100.
 	BackendWeight = "gateway-weight"
-	// BackendDrain is "draining" or "drained" if the gateway is on its way out of service.
+	// BackendDrain is "draining" or "drained" if the gateway is on its way out of service, and "standby" if another gateway
+	// of its cluster is the active one.
 	BackendDrain = "gateway-drain"
 )
 
-// The values of BackendDrain, and of GatewayStatus.Drain.
+// The values of BackendDrain, and, except Standby, of GatewayStatus.Drain.
 const (
 	Draining = "draining"
 	Drained  = "drained"
+	Standby  = "standby"
 )
 
 // ReservedLabels are the prefixes of labels that only our components set: some of them
