@@ -84,6 +84,9 @@ type Named struct {
 	Networks func(client.Object) []string
 	// Most returns how many objects a grant allows. It may be nil: PerCluster.
 	Most func(trust.Grant) int
+	// Spare reports whether an object gives way to all others where a grant allows fewer than there are, and need not be
+	// published. It may be nil.
+	Spare func(client.Object) bool
 }
 
 // hasGrant reports whether the objects of the kind carry the grants of their clusters.
@@ -220,6 +223,9 @@ func endpoints() Kind {
 				return slices.Concat(spec.Subnets, spec.AllocatedIPs)
 			},
 			Most: func(g trust.Grant) int { return g.Gateways },
+			Spare: func(o client.Object) bool {
+				return o.(*submarinerv1.Endpoint).Spec.BackendConfig[submarinerv1.BackendDrain] == submarinerv1.Standby
+			},
 		},
 		MaxSize: maxSize,
 		SizeVariable: admissionv1.Variable{

@@ -21,9 +21,11 @@ import (
 // namedPlan is the plan of one kind. Its maps are by name.
 type namedPlan struct {
 	kindPlan
-	here  map[string]client.Object // everything in this cluster
-	ours  map[string]client.Object // what this cluster publishes
-	found map[string]*source       // what other clusters publish
+	here map[string]client.Object // everything in this cluster
+	ours map[string]client.Object // what this cluster publishes
+	// surplus are the names of those that are not published, as others come first: see Named.Spare
+	surplus map[string]bool
+	found   map[string]*source // what other clusters publish
 }
 
 // source is the objects of one name of another cluster, in all clustersets. The copy has the
@@ -37,7 +39,7 @@ type source struct {
 }
 
 func planNamed(of kindPlan) {
-	p := &namedPlan{kindPlan: of, here: map[string]client.Object{}, ours: map[string]client.Object{}, found: map[string]*source{}}
+	p := &namedPlan{kindPlan: of, here: map[string]client.Object{}, ours: map[string]client.Object{}, surplus: map[string]bool{}, found: map[string]*source{}}
 	p.readLocal()
 	for _, set := range p.sets {
 		if set.Known {

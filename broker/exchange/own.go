@@ -48,7 +48,11 @@ func (p *namedPlan) publish() {
 	latest := p.latest(wants, there)
 	for _, set := range p.sets {
 		if set.Known {
-			p.publishIn(set, wants, there[set.Name], latest, len(spare[set.Name]) > 0)
+			emptying := len(spare[set.Name]) > 0
+			for name := range there[set.Name] {
+				emptying = emptying || p.surplus[name]
+			}
+			p.publishIn(set, wants, there[set.Name], latest, emptying)
 			for _, o := range spare[set.Name] {
 				p.delete(set.Name, o)
 			}
@@ -76,14 +80,27 @@ func (p *namedPlan) latest(wants map[string]client.Object, there map[string]map[
 // publishIn makes what a clusterset has of this cluster the same as what it should have. What
 // became invalid here stays as it was. emptying reports whether slots will be empty that are not yet.
 func (p *namedPlan) publishIn(set SetSnapshot, wants, there, latest map[string]client.Object, emptying bool) {
-	slots := p.slots(set)
-	for _, name := range slices.Sorted(maps.Keys(wants)) {
+	slots, lacking := p.slots(set), 0 // objects without a slot
+	inSpare := 0                      // slots of those that give way
+	for name := range wants {
+		if p.isSpare(name) && there[name] != nil {
+			inSpare++
+		}
+	}
+	for _, name := range p.spareLast(slices.Sorted(maps.Keys(wants))) {
 		want := wants[name]
 		slot, ok := slots.of(there[name])
-		if !ok {
-			if !emptying {
+		switch {
+		case !ok && p.isSpare(name):
+			continue
+		case !ok:
+			if lacking++; !emptying && lacking > inSpare {
 				p.refuse(p.ours[name], true, "%s", slots.none())
 			}
+			continue
+		case lacking > 0 && p.isSpare(name) && there[name] != nil:
+			p.delete(set.Name, there[name])
+			lacking--
 			continue
 		}
 		var signed client.Object // what is missing needs a later signature: others may have seen that it was deleted
@@ -106,14 +123,14 @@ func (p *namedPlan) publishIn(set SetSnapshot, wants, there, latest map[string]c
 		p.copy(set.Name, set.Namespace, want, []string{set.Name}, want.GetLabels(), annotations, there[name])
 	}
 	for _, name := range slices.Sorted(maps.Keys(there)) {
-		if have := p.here[name]; p.ours[name] == nil && (have == nil || p.isCopy(have)) {
+		if have := p.here[name]; p.surplus[name] || p.ours[name] == nil && (have == nil || p.isCopy(have)) {
 			p.delete(set.Name, there[name])
 		}
 	}
 }
 
 // allowed returns the names of the objects of this cluster that its grant and its slots allow,
-// sorted. The others are refused.
+// sorted. The others are refused; those that are spare become surplus.
 func (p *namedPlan) allowed(onBroker map[string]bool) []string {
 	names := slices.Sorted(maps.Keys(p.ours))
 	most, why := p.kind.PerCluster, fmt.Sprintf("a clusterset takes %d %s of one cluster", p.kind.PerCluster, p.kind.Resource)
@@ -124,13 +141,26 @@ func (p *namedPlan) allowed(onBroker map[string]bool) []string {
 	if len(names) <= most {
 		return names
 	}
-	first, over := slices.Clone(names), []string{}
+	first := slices.Clone(names)
 	incumbentsFirst(first, func(name string) bool { return onBroker[name] })
-	over = append(over, first[most:]...)
+	over := p.spareLast(first)[most:]
 	for _, name := range over {
-		p.refuse(p.ours[name], true, "%s", why)
+		if p.surplus[name] = p.isSpare(name); !p.surplus[name] {
+			p.refuse(p.ours[name], true, "%s", why)
+		}
 	}
 	return slices.DeleteFunc(names, func(name string) bool { return slices.Contains(over, name) })
+}
+
+// isSpare reports whether an object of this cluster gives way to the others: see Named.Spare.
+func (p *namedPlan) isSpare(name string) bool {
+	return p.kind.Named.Spare != nil && p.kind.Named.Spare(p.ours[name])
+}
+
+// spareLast returns names, with those of spare objects last.
+func (p *namedPlan) spareLast(names []string) []string {
+	needed := slices.DeleteFunc(slices.Clone(names), p.isSpare)
+	return append(needed, slices.DeleteFunc(slices.Clone(names), func(name string) bool { return !p.isSpare(name) })...)
 }
 
 // incumbentsFirst sorts names: those that are in place already, then the others, each by name.

@@ -135,6 +135,42 @@ func TestAllSlotsInUse(t *testing.T) {
 	require.Equal(t, []string{"create east.31 = p00"}, stored(writes))
 }
 
+// Where there are more gateways than the broker takes, standbys give way, also those that are there: the gateway that has taken over
+// must be known. That is no fault.
+func TestStandbysGiveWay(t *testing.T) {
+	standby := with(endpoint("x", "east", "00"), func(o client.Object) {
+		o.(*submarinerv1.Endpoint).Spec.BackendConfig = map[string]string{submarinerv1.BackendDrain: submarinerv1.Standby}
+	}).(*submarinerv1.Endpoint)
+	local, there := objects{unlabelled(standby.DeepCopy())}, objects{inSlot("east.0", standby.DeepCopy())}
+	for i := range 16 {
+		local = append(local, unlabelled(endpoint("x", "east", fmt.Sprintf("%02d", i+1))))
+		if i > 0 {
+			there = append(there, inSlot(exchange.SlotName("east", i), endpoint("x", "east", fmt.Sprintf("%02d", i+1))))
+		}
+	}
+	s := exchange.Snapshot{ClusterID: "east", Namespace: here, Local: local, Sets: []exchange.SetSnapshot{unsigned("default", there...)}}
+	writes, refused := plan(exchange.Kinds(), s)
+	require.Equal(t, []string{"delete east.0 = " + standby.Name}, stored(writes))
+	require.Empty(t, refused)
+	s.Sets = []exchange.SetSnapshot{unsigned("default", there[1:]...)}
+	writes, refused = plan(exchange.Kinds(), s)
+	require.Equal(t, []string{"create east.0 = " + endpoint("x", "east", "01").Name}, stored(writes))
+	require.Empty(t, refused)
+
+	t.Log("there is one slot")
+	s.Local = local[:2]
+	s.Sets = []exchange.SetSnapshot{unsigned("default", there[0])}
+	s.Sets[0].Reserved = map[string]types.UID{}
+	writes, refused = plan(exchange.Kinds(), s)
+	require.Equal(t, []string{"delete east.0 = " + standby.Name}, stored(writes))
+	require.Empty(t, refused)
+	s.Sets = []exchange.SetSnapshot{unsigned("default")}
+	s.Sets[0].Reserved = map[string]types.UID{"endpoints/east.0": ""}
+	writes, refused = plan(exchange.Kinds(), s)
+	require.Equal(t, []string{"create east.0 = " + endpoint("x", "east", "01").Name}, stored(writes), "the standby waits")
+	require.Empty(t, refused)
+}
+
 // A cluster publishes in what is reserved for it, and reports if that is not enough.
 func TestReservedSlots(t *testing.T) {
 	set := func(reserved []string, there ...client.Object) exchange.SetSnapshot {
