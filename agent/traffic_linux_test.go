@@ -17,6 +17,7 @@ import (
 	"subctl/agent/mesh"
 	submarinerv1 "subctl/api/submariner/v1"
 	"subctl/api/submariner/v1alpha1"
+	"subctl/cable"
 	"subctl/dataplane"
 	"subctl/dataplane/kernel"
 	"subctl/internal/nstest"
@@ -50,6 +51,8 @@ type side struct {
 	reports []client.Object
 	// noNexthops is set for kernels without next hop objects.
 	noNexthops bool
+	// single is set for a cluster with one active gateway, whose other gateways announce that they are standbys.
+	single bool
 	// annotations are those of nodes, and announced is what gateways add to their Endpoints, by node.
 	annotations, announced map[string]map[string]string
 }
@@ -108,7 +111,7 @@ func (s *side) objects() []client.Object {
 		ObjectMeta: metav1.ObjectMeta{Name: v1alpha1.SubmarinerName},
 		Spec: v1alpha1.SubmarinerSpec{
 			ClusterID: s.id, ClusterCIDR: fmt.Sprintf("10.11%d.0.0/16", s.n), ServiceCIDR: fmt.Sprintf("10.10%d.0.0/16", s.n),
-			MultiActiveGatewayEnabled: s.gateways > 1,
+			MultiActiveGatewayEnabled: s.gateways > 1 && !s.single,
 		},
 	}}
 	for i, name := range s.names {
@@ -194,6 +197,10 @@ func (s *side) syncOne(t testing.TB, name string, r mesh.Role, others ...*side) 
 		snap.SetFacts(k)
 		if s.isGateway(name) {
 			snap.Standing = active(name)
+			snap.Standing.Gateways = s.names[:s.gateways]
+			if s.announced[name][submarinerv1.BackendDrain] == submarinerv1.Standby {
+				snap.Standing.Drain = cable.Standby
+			}
 		}
 		snap.PodIPMissing, snap.Health = false, s.health[name]
 		if snap.PoliciesDigest = policy.Digest(nil); !s.fresh[name] {

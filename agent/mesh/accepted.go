@@ -18,7 +18,7 @@ import (
 // Accepted holds the accepted gateways of other clusters. Their endpoints are valid, and
 // they claim nothing that belongs to this cluster or that another cluster has claimed.
 type Accepted struct {
-	// Peers are the accepted gateways, sorted by the age of their clusters: see byAge. Some
+	// Peers are the accepted gateways, standbys last, sorted by the age of their clusters: see byAge. Some
 	// may have no cable.
 	Peers []Peer
 	// Incumbents are the gateways whose claims stand, for the next plan.
@@ -74,7 +74,7 @@ func accept(s Snapshot, m Membership) Accepted {
 // clusters returns the clusters of the accepted gateways, in their order.
 func (a Accepted) clusters() (out []string) {
 	for _, p := range a.Peers {
-		if n := len(out); n == 0 || out[n-1] != p.Cluster { // sorted by age, and then by cluster
+		if n := len(out); n == 0 || out[n-1] != p.Cluster { // a cluster with standbys is there twice: the first counts
 			out = append(out, p.Cluster)
 		}
 	}
@@ -82,7 +82,8 @@ func (a Accepted) clusters() (out []string) {
 }
 
 // byAge sorts endpoints by when their clusters became known here. A cluster without a
-// Cluster object is the youngest.
+// Cluster object is the youngest. Of one cluster, gateways in service come first. Standbys come after the gateways of all clusters: they take
+// nothing away from a gateway that carries traffic.
 func byAge(s Snapshot, endpoints []*submarinerv1.Endpoint) []*submarinerv1.Endpoint {
 	since := map[string]int64{}
 	for _, c := range List[*submarinerv1.Cluster](s) {
@@ -94,9 +95,15 @@ func byAge(s Snapshot, endpoints []*submarinerv1.Endpoint) []*submarinerv1.Endpo
 		}
 		return math.MaxInt64
 	}
+	last := func(e *submarinerv1.Endpoint) int {
+		if drainOf(e) == cable.Standby {
+			return 1
+		}
+		return 0
+	}
 	sorted := slices.Clone(endpoints)
 	slices.SortStableFunc(sorted, func(a, b *submarinerv1.Endpoint) int {
-		return cmp.Or(cmp.Compare(age(a), age(b)), strings.Compare(a.Spec.ClusterID, b.Spec.ClusterID))
+		return cmp.Or(last(a)-last(b), cmp.Compare(age(a), age(b)), strings.Compare(a.Spec.ClusterID, b.Spec.ClusterID), cmp.Compare(drainOf(a), drainOf(b)))
 	})
 	return sorted
 }

@@ -34,6 +34,8 @@ type Cables struct {
 	// Waiting are the endpoints to which there is no cable yet, because the state is
 	// incomplete: see complete.go.
 	Waiting []Refusal
+	// Spared are the endpoints to which there is no cable while one end is not in service, and need not be: see spared.
+	Spared []Refusal
 }
 
 // maxDevices is how many devices policies can make a gateway create, by settings that
@@ -64,9 +66,12 @@ func connect(m *Mesh) Cables {
 			continue
 		}
 		c.out.Barred = append(c.out.Barred, p.Subnets...)
-		if errors.As(err, &incomplete{}) {
+		switch {
+		case errors.As(err, &incomplete{}):
 			c.out.Waiting = append(c.out.Waiting, Refusal{p.Spec, err})
-		} else {
+		case errors.As(err, &spared{}):
+			c.out.Spared = append(c.out.Spared, Refusal{p.Spec, err})
+		default:
 			c.out.Refused = append(c.out.Refused, Refusal{p.Spec, err})
 		}
 	}
@@ -128,7 +133,7 @@ func (c *chooser) connect(p *Peer) error {
 	if err := c.room(made); err != nil {
 		return err
 	}
-	if err := c.Accepted.claims.Connect(made); err != nil {
+	if err := c.claim(made); err != nil {
 		return err
 	}
 	c.out.Wanted, c.out.Endpoints[p.Name] = append(c.out.Wanted, made), p.Spec

@@ -21,7 +21,7 @@ const (
 )
 
 // Gateway returns the role of a gateway pod. The gateway holds the cables and publishes
-// its Endpoint while it is active, and publishes the cluster while it is the speaker.
+// its Endpoint while it is active or a standby, and publishes the cluster while it is the speaker.
 func Gateway() Role {
 	return Role{
 		Name: "gateway", Owner: dataplane.GatewayOwner, MetricsPort: dataplane.GatewayMetricsPort, ProbePort: dataplane.GatewayProbePort,
@@ -120,7 +120,7 @@ func reportGateway(s Snapshot, p Plan, o Outcome) Report {
 	old := Find[*submarinerv1.Gateway](s, s.Node)
 	g := gatewayReport(s, p, o, old)
 	if m := p.Mesh; m != nil {
-		if s.Standing.Published() && !m.Membership.Leaving() {
+		if s.Standing.Active && !m.Membership.Leaving() {
 			g.Status.Connections = m.connections(p, o)
 			r.publishEndpoint(m)
 		}
@@ -172,7 +172,7 @@ func gatewayReport(s Snapshot, p Plan, o Outcome, old *submarinerv1.Gateway) *su
 			Version: version.Version, HAStatus: submarinerv1.HAStatusPassive, Connections: []submarinerv1.Connection{},
 		},
 	}
-	if s.Standing.Published() {
+	if s.Standing.Active && !s.Standing.Standby() {
 		g.Status.HAStatus = submarinerv1.HAStatusActive
 	}
 	if err := o.failure(); err != nil {
@@ -237,16 +237,16 @@ func reportedAt(g *submarinerv1.Gateway) time.Time {
 }
 
 // prune deletes what is left of gateways that are gone. The Endpoint of a sibling stays
-// for as long as the sibling is active, and its node a gateway node.
+// for as long as the sibling is among Standing.Gateways, and its node is a gateway node.
 func (r *Report) prune(m *Mesh, now time.Time) {
 	s, own := m.Snapshot, m.endpoint().Name
 	leaving := m.Membership.Leaving()
 	for _, e := range m.Membership.Endpoints {
 		mine := s.Standing.Active && (e.Name == own || e.Spec.Hostname == s.Node)
-		lost := !slices.Contains(s.Standing.Gateways, e.Spec.Hostname) || !isGatewayNode(Find[*corev1.Node](s, e.Spec.Hostname))
+		lost := !slices.Contains(s.Standing.Gateways, e.Spec.Hostname) || !IsGatewayNode(Find[*corev1.Node](s, e.Spec.Hostname))
 		gone := s.Standing.Speaker && !mine && lost
 		outdated := mine && e.Name != own // the node had another address
-		if gone || outdated || mine && s.Standing.Retiring || leaving && (mine || s.Standing.Speaker) {
+		if gone || outdated || leaving && (mine || s.Standing.Speaker) {
 			r.Delete = append(r.Delete, e)
 		}
 	}

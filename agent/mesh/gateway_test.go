@@ -11,6 +11,7 @@ import (
 
 	submarinerv1 "subctl/api/submariner/v1"
 	"subctl/api/submariner/v1alpha1"
+	"subctl/cable"
 	"subctl/internal/kubetest"
 )
 
@@ -27,8 +28,8 @@ func TestStandings(t *testing.T) {
 		cables   bool
 		writes   []string
 	}{
-		{"standby", Standing{}, false, []string{"Gateway gw"}},
-		{"retiring", Standing{Active: true, Retiring: true}, true, []string{"Gateway gw"}},
+		{"neither", Standing{}, false, []string{"Gateway gw"}},
+		{"standby", Standing{Active: true, Drain: cable.Standby}, true, []string{"Endpoint east-submariner-cable-east-10-89-1-11", "Gateway gw"}},
 		{"active", Standing{Active: true}, true, []string{"Endpoint east-submariner-cable-east-10-89-1-11", "Gateway gw"}},
 		{"speaker", Standing{Speaker: true, Gateways: []string{"worker"}}, false, []string{"Cluster east", "CablePolicies lab", "Submariner submariner", "Gateway gw"}},
 		{
@@ -87,7 +88,7 @@ func TestSubmarinerStatus(t *testing.T) {
 	}
 }
 
-// The Endpoint of a sibling stays for as long as the sibling is active. It is deleted by
+// The Endpoint of a sibling stays for as long as the sibling is there. It is deleted by
 // the speaker, and by nobody else.
 func TestSiblingsEndpoint(t *testing.T) {
 	sibling := ownEndpoint("worker", "10-89-1-12")
@@ -109,8 +110,8 @@ func TestSiblingsEndpoint(t *testing.T) {
 		{"the sibling's node is gone", Standing{Active: true, Speaker: true, Gateways: both}, func(n *corev1.Node) { n.Name = "another" }, []string{"Endpoint " + former.Name, "Endpoint " + sibling.Name}},
 		{"the speaker no longer carries traffic", Standing{Speaker: true, Gateways: []string{"worker"}}, label("true"), []string{"Endpoint " + former.Name, "Endpoint " + own.Name}},
 		{"another gateway speaks", Standing{Active: true, Gateways: []string{"gw"}}, label("false"), []string{"Endpoint " + former.Name}},
-		{"it retires", Standing{Active: true, Retiring: true}, label("true"), []string{"Endpoint " + former.Name, "Endpoint " + own.Name}},
-		{"standby", Standing{}, label("true"), nil},
+		{"standby", Standing{Active: true, Drain: cable.Standby}, label("true"), []string{"Endpoint " + former.Name}},
+		{"neither", Standing{}, label("true"), nil},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			s := withoutEndpoints(t, sibling, former, own)

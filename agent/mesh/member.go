@@ -25,12 +25,12 @@ func groupMembers(state dataplane.State) map[uint32]bool {
 // The reasons why the gateway of a connection is no member of the group of its cluster begin with these words, or why it is
 // one with restrictions.
 const (
-	memberDown     = "down since "
-	memberWaits    = "no answer yet"
-	memberSilent   = "it has stopped answering"
-	memberRetiring = "this gateway is retiring"
-	memberLast     = "down, but no other gateway answers"
-	memberBroken   = "its cable cannot be set up"
+	memberDown    = "down since "
+	memberWaits   = "no answer yet"
+	memberSilent  = "it has stopped answering"
+	memberStandby = "this gateway is a standby"
+	memberLast    = "down, but no other gateway answers"
+	memberBroken  = "its cable cannot be set up"
 )
 
 // member reports whether packets to a cluster may take the cable number i of a plan, and the reason if they may not, or if only some do. old
@@ -43,14 +43,14 @@ func (m *Mesh) member(p Plan, o Outcome, i int, old *submarinerv1.Connection) (i
 		return false, memberBroken
 	case is && c.Down:
 		return true, memberLast
+	case is && m.Snapshot.Standing.Standby():
+		return true, memberStandby // only packets of this node's own pods take it
 	case is:
 		return true, c.Drain.String() // or drained, but nobody else is in service
 	case c.Silent:
 		return false, memberSilent
 	case c.Idle:
 		return false, memberWaits
-	case m.Snapshot.Standing.Retiring:
-		return false, memberRetiring
 	case c.Down && old != nil && strings.HasPrefix(old.MemberReason, memberDown):
 		return false, old.MemberReason
 	case c.Down:

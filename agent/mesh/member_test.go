@@ -9,6 +9,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	submarinerv1 "subctl/api/submariner/v1"
+	"subctl/cable"
 	"subctl/internal/kubetest"
 )
 
@@ -51,10 +52,11 @@ func TestMembers(t *testing.T) {
 			old.Status.Connections = []submarinerv1.Connection{{MemberReason: "down since 2026-02-01T12:00:00Z", Endpoint: submarinerv1.EndpointSpec{CableName: first}}}
 			*s = s.with(old)
 		}, nil, false, "down since 2026-02-01T12:00:00Z"},
-		"all are down":     {func(s *Snapshot) { s.Health[probe], s.Health[probeName(second, "vxlan-tunnel")] = down, down }, nil, true, "down, but no other gateway answers"},
-		"no answer":        {func(s *Snapshot) { delete(s.Health, probe); delete(s.Memory.Using, first) }, nil, false, "no answer yet"},
-		"retiring":         {func(s *Snapshot) { s.Standing.Retiring = true }, nil, true, "down, but no other gateway answers"},
-		"cannot be set up": {func(*Snapshot) {}, errors.New("the port is in use"), false, "its cable cannot be set up"},
+		"all are down":          {func(s *Snapshot) { s.Health[probe], s.Health[probeName(second, "vxlan-tunnel")] = down, down }, nil, true, "down, but no other gateway answers"},
+		"no answer":             {func(s *Snapshot) { delete(s.Health, probe); delete(s.Memory.Using, first) }, nil, false, "no answer yet"},
+		"standby":               {func(s *Snapshot) { announce(*s, "standby") }, nil, false, "standby"},
+		"this one is a standby": {func(s *Snapshot) { s.Standing.Drain = cable.Standby }, nil, true, "this gateway is a standby"},
+		"cannot be set up":      {func(*Snapshot) {}, errors.New("the port is in use"), false, "its cable cannot be set up"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := base()

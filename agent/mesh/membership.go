@@ -23,8 +23,8 @@ type Membership struct {
 	Own        cable.Networks
 	Self       cable.Node
 	Nodes      []cable.Node // of this cluster, sorted by name
-	Gateways   []cable.Node // the nodes among them that have an Endpoint
 	Labelled   []cable.Node // the nodes among them that have the label of gateway nodes
+	Gateways   []cable.Node // the nodes among these that have an Endpoint
 	Doubled    []string     // why other nodes are not among them: see distinct
 	Engines    Engines
 	// Cluster is the Cluster object of this cluster; nil if there is none yet.
@@ -34,7 +34,7 @@ type Membership struct {
 	Sets []string
 	// Clusters are the Cluster objects of other clusters, by ID.
 	Clusters map[string]*submarinerv1.Cluster
-	// Endpoints are the Endpoints of this cluster; Remote are the Endpoints that other
+	// Endpoints are the Endpoints of this cluster, those of standbys last; Remote are the Endpoints that other
 	// clusters announce.
 	Endpoints, Remote []*submarinerv1.Endpoint
 }
@@ -43,7 +43,7 @@ type Membership struct {
 // nodes of a cluster use the engines of its gateway, so that they agree.
 type Engines struct{ WireGuard, IPsec dataplane.Engine }
 
-// Siblings returns the other active gateways of this cluster.
+// Siblings returns the other gateways of this cluster that have an Endpoint: active ones and standbys.
 func (m Membership) Siblings() []cable.Node {
 	return slices.DeleteFunc(slices.Clone(m.Gateways), func(g cable.Node) bool { return g.Name == m.Self.Name })
 }
@@ -99,6 +99,7 @@ func (m *Membership) readClusters(s Snapshot) {
 			m.Remote = append(m.Remote, e)
 		}
 	}
+	slices.SortStableFunc(m.Endpoints, func(a, b *submarinerv1.Endpoint) int { return cmp.Compare(drainOf(a), drainOf(b)) })
 }
 
 // readNodes fills in the nodes.
@@ -121,10 +122,10 @@ func (m *Membership) readNodes(s Snapshot) error {
 	}
 	m.distinct(nodes)
 	for _, n := range m.Nodes {
-		if isGatewayNode(nodes[n.Name]) {
-			m.Labelled = append(m.Labelled, n)
+		if !IsGatewayNode(nodes[n.Name]) {
+			continue // if it has an Endpoint, the speaker is about to delete it
 		}
-		if m.hasEndpoint(n) {
+		if m.Labelled = append(m.Labelled, n); m.hasEndpoint(n) {
 			m.Gateways = append(m.Gateways, n)
 		}
 	}
@@ -215,7 +216,7 @@ func (m *Membership) readNode(n *corev1.Node, facts submarinerv1.NodeFacts, self
 // the active gateway.
 func (m *Membership) readEngines(s Snapshot, reported map[string]submarinerv1.NodeFacts) Engines {
 	facts := s.Facts
-	if n := Find[*corev1.Node](s, s.Node); n == nil || !isGatewayNode(n) {
+	if n := Find[*corev1.Node](s, s.Node); n == nil || !IsGatewayNode(n) {
 		for _, e := range m.Endpoints {
 			if f, ok := reported[e.Spec.Hostname]; ok {
 				facts = f
@@ -229,8 +230,8 @@ func (m *Membership) readEngines(s Snapshot, reported map[string]submarinerv1.No
 	return Engines{WireGuard: engine(facts.WireGuard), IPsec: engine(facts.IPsec)}
 }
 
-// isGatewayNode reports whether a node has the label of gateway nodes.
-func isGatewayNode(n *corev1.Node) bool {
+// IsGatewayNode reports whether a node has the label of gateway nodes.
+func IsGatewayNode(n *corev1.Node) bool {
 	return n != nil && n.Labels[submarinerv1.GatewayNodeLabel] == "true"
 }
 

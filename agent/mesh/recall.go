@@ -45,11 +45,11 @@ func incumbentsIn(reports []*submarinerv1.Gateway) []cable.Gateway {
 }
 
 // usingIn returns what carries the traffic according to the last report of a gateway,
-// whether it answers or not; nothing if the gateway was not active. What is kept up
+// whether it answers or not; nothing if there is no report. What is kept up
 // beside it stays for as long as after a change.
 func usingIn(g *submarinerv1.Gateway, now time.Time) map[string]Using {
 	out := map[string]Using{}
-	if g == nil || g.Status.HAStatus != submarinerv1.HAStatusActive {
+	if g == nil {
 		return out
 	}
 	for _, c := range g.Status.Connections {

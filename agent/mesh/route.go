@@ -44,7 +44,7 @@ func planRoute(s Snapshot) (Plan, error) {
 		return Plan{}, err
 	}
 	p := Plan{State: dataplane.State{}, Using: map[string]Using{}, Mesh: m}
-	if !isGatewayNode(Find[*corev1.Node](s, s.Node)) {
+	if !IsGatewayNode(Find[*corev1.Node](s, s.Node)) {
 		// No gateway agent runs here; one that did has left its objects in place.
 		p.Sweep = []dataplane.Owner{dataplane.GatewayOwner}
 	}
@@ -53,10 +53,7 @@ func planRoute(s Snapshot) (Plan, error) {
 	}
 	in := cable.Intra{
 		Self: m.Membership.Self, MTU: s.Facts.MTU, PodIP: m.Local.PodIP, OwnPodIP: s.Facts.PodIPPlanned,
-		Gateways: m.gateways(), Local: m.Membership.Own, Barred: m.Cables.Barred, Resilient: s.Facts.ResilientGroups,
-	}
-	if m.Membership.Submariner.Spec.MultiActiveGatewayEnabled || len(in.Gateways) > 1 {
-		in.Ranked = m.Membership.Labelled
+		Gateways: m.gateways(), Ranked: m.Membership.Labelled, Local: m.Membership.Own, Barred: m.Cables.Barred, Resilient: s.Facts.ResilientGroups,
 	}
 	for _, n := range m.Membership.Nodes {
 		if !slices.ContainsFunc(in.Gateways, func(g cable.Node) bool { return g.Name == n.Name }) {

@@ -7,12 +7,12 @@ import (
 	"subctl/cable"
 )
 
-// This file is about clusters with several active gateways. A cable whose other end does not answer carries nothing
+// This file is about clusters with several gateways that have cables. A cable whose other end does not answer carries nothing
 // while there is another way to its cluster: another cable, or another gateway of this cluster.
 
 // several reports whether there may be several ways to a cluster.
 func (m *Mesh) several(cluster string) bool {
-	if len(m.activeSiblings()) > 0 {
+	if len(m.Membership.Siblings()) > 0 {
 		return true
 	}
 	if m.gatewaysOf == nil {
@@ -24,24 +24,14 @@ func (m *Mesh) several(cluster string) bool {
 	return m.gatewaysOf[cluster] > 1
 }
 
-// activeSiblings returns the other active gateways of this cluster. If only one is to be active, another one that has an
-// Endpoint has just lost its role, or is what this gateway leaves the traffic to.
-func (m *Mesh) activeSiblings() []cable.Node {
-	all := m.Membership.Siblings()
-	if len(all) > 0 && !m.Membership.Submariner.Spec.MultiActiveGatewayEnabled && !m.Snapshot.Standing.Retiring {
-		return nil
-	}
-	return all
-}
-
-// down reports whether a cable is not to be used while there is another way: its other end does not answer, or this
-// gateway is retiring, so that the other end removes it.
+// down reports whether a cable is not to be used while there is another way: its other end does not answer.
 func (m *Mesh) down(c cable.Cable) bool {
-	return m.Snapshot.Standing.Retiring || m.Snapshot.Health[probeName(c.Name, c.Device())].Status == submarinerv1.ConnectionError
+	return m.Snapshot.Health[probeName(c.Name, c.Device())].Status == submarinerv1.ConnectionError
 }
 
-// siblings returns the other active gateways of this cluster that report a working cable to a cluster, by the ID of
-// that cluster.
+// siblings returns the other gateways of this cluster that report a working cable to a cluster, by the ID of
+// that cluster. If this gateway has no cable to it because it is a standby, the active gateway has, whatever it reports. What a lost
+// gateway has reported does not count.
 func (m *Mesh) siblings() map[string][]cable.Node {
 	if m.siblingsTo == nil {
 		m.siblingsTo = m.readSiblings()
@@ -51,25 +41,34 @@ func (m *Mesh) siblings() map[string][]cable.Node {
 
 func (m *Mesh) readSiblings() map[string][]cable.Node {
 	out := map[string][]cable.Node{}
-	for _, n := range m.activeSiblings() {
-		g := Find[*submarinerv1.Gateway](m.Snapshot, n.Name)
-		if g == nil || g.Status.HAStatus != submarinerv1.HAStatusActive {
+	add := func(id string, n cable.Node) {
+		if !slices.ContainsFunc(out[id], func(other cable.Node) bool { return other.Name == n.Name }) {
+			out[id] = append(out[id], n)
+		}
+	}
+	for _, n := range m.Membership.Siblings() {
+		if s := m.Snapshot.Standing; s.Speaker && !slices.Contains(s.Gateways, n.Name) {
 			continue
 		}
-		for _, c := range g.Status.Connections {
-			id := c.Endpoint.ClusterID
-			if c.Status != submarinerv1.Connected || slices.ContainsFunc(out[id], func(other cable.Node) bool { return other.Name == n.Name }) {
-				continue
+		if n.Drain < cable.Standby && m.Snapshot.Standing.Standby() {
+			for _, spared := range m.Cables.Spared {
+				add(spared.Spec.ClusterID, n)
 			}
-			out[id] = append(out[id], n)
+		}
+		if g := Find[*submarinerv1.Gateway](m.Snapshot, n.Name); g != nil {
+			for _, c := range g.Status.Connections {
+				if c.Status == submarinerv1.Connected {
+					add(c.Endpoint.ClusterID, n)
+				}
+			}
 		}
 	}
 	return out
 }
 
-// detours returns the networks of the gateways to which there is no cable yet.
+// detours returns the networks of the gateways to which there is no cable yet, or none while a gateway is a standby.
 func (m *Mesh) detours() (out []cable.Reached) {
-	for _, w := range m.Cables.Waiting {
+	for _, w := range slices.Concat(m.Cables.Waiting, m.Cables.Spared) {
 		for _, p := range m.Accepted.Peers {
 			if p.Name == w.Spec.CableName {
 				out = append(out, cable.Reached{Cluster: p.Cluster, Subnets: p.Subnets})
@@ -103,7 +102,7 @@ func gatewayProbe(g cable.Node) string { return "gateway/" + g.Name }
 // workerProbe returns the name of the probe by which a gateway observes a node of its cluster that is no gateway.
 func workerProbe(n cable.Node) string { return "worker/" + n.Name }
 
-// gateways returns the active gateways of this cluster, as this node observes them.
+// gateways returns the gateways of this cluster, as this node observes them.
 func (m *Mesh) gateways() []cable.Node {
 	out := slices.Clone(m.Membership.Gateways)
 	for i, g := range out {

@@ -23,8 +23,9 @@ import (
 // and clusters do not use it while they have another gateway. It keeps its cables all the time, so no packet that is on its way is lost.
 //
 // The nodes of its cluster read from the Node that it is to be drained, and other clusters from its Endpoint. Only the
-// gateway itself decides that it is drained, and announces it in its Endpoint. The same happens to the gateways that
-// become passive when only one is to stay active: see Standing.
+// gateway itself decides that it is drained, and announces it in its Endpoint. A gateway that leaves the traffic to another one,
+// as only one is to be active, is draining for a while, and then a standby: see Standing. A standby that is to be drained is
+// drained at once.
 
 // share is what the annotations of a node specify about it as a gateway.
 type share struct {
@@ -67,19 +68,19 @@ func readShare(n *corev1.Node) (share, error) {
 func (m *Membership) shareOf(node *cable.Node, n *corev1.Node) {
 	s, _ := readShare(n) // its gateway reports the mistake
 	node.Weight = s.weight
-	announced := ""
+	announced := cable.InService
 	for _, e := range m.Endpoints {
 		if e.Spec.Hostname == n.Name {
-			announced = e.Spec.BackendConfig[submarinerv1.BackendDrain]
+			announced = drainOf(e)
 		}
 	}
-	retiring := !m.Submariner.Spec.MultiActiveGatewayEnabled && announced != ""
 	switch {
-	case !s.drain && !retiring:
-	case announced == submarinerv1.Drained:
+	case s.drain && announced == cable.Standby:
 		node.Drain = cable.Drained
-	default:
-		node.Drain = cable.Draining
+	case s.drain:
+		node.Drain = max(cable.Draining, announced)
+	case !m.Submariner.Spec.MultiActiveGatewayEnabled:
+		node.Drain = announced
 	}
 }
 
@@ -96,8 +97,8 @@ func (m *Mesh) readDraining() (cable.Drain, time.Time) {
 	}
 	asked, _ := readShare(n)
 	standing := m.Snapshot.Standing.Drain
-	if !asked.drain && standing == cable.InService {
-		return cable.InService, time.Time{}
+	if !asked.drain && standing != cable.Draining {
+		return standing, time.Time{}
 	}
 	now := m.Snapshot.Now
 	since := now
@@ -105,8 +106,11 @@ func (m *Mesh) readDraining() (cable.Drain, time.Time) {
 	if old != nil && old.Status.DrainingSince != nil {
 		since = old.Status.DrainingSince.Time
 	}
-	if standing == cable.Drained || !asked.drain || since.Equal(now) {
-		return max(standing, cable.Draining), since
+	if m.Snapshot.Standing.Standby() {
+		return cable.Drained, since // nobody uses it
+	}
+	if !asked.drain || since.Equal(now) {
+		return cable.Draining, since
 	}
 	flows := m.Snapshot.Flows
 	idle := !m.Snapshot.Standing.Active || flows.Known && flows.Count == 0 && flows.At.Sub(since) >= settled
@@ -155,8 +159,9 @@ func (m *Mesh) announceShare(config map[string]string) {
 
 // reportShare adds the gateway's share to its report.
 func (m *Mesh) reportShare(g *submarinerv1.Gateway) {
-	g.Status.Weight, g.Status.Drain = cmp.Or(m.Local.Weight, cable.DefaultWeight), m.Local.Drain.String()
-	if m.Local.Drain != cable.InService {
+	g.Status.Weight = cmp.Or(m.Local.Weight, cable.DefaultWeight)
+	if leaving := !m.drainingSince.IsZero(); leaving {
+		g.Status.Drain = m.Local.Drain.String()
 		at := metav1.NewTime(m.drainingSince.Truncate(time.Second))
 		g.Status.DrainingSince = &at
 	}

@@ -160,6 +160,7 @@ func TestShareOfOwnGateways(t *testing.T) {
 		"drained":                  {true, "drained", cable.Drained},
 		"is back":                  {false, "drained", cable.InService},
 		"says more than it should": {true, "gone", cable.Draining},
+		"was a standby":            {false, "standby", cable.InService},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := snapshotOf(kubetest.Scenario(t, "../../testdata/scenarios/two-active-gateways.txtar")...)
@@ -180,14 +181,15 @@ func TestShareOfOwnGateways(t *testing.T) {
 	}
 }
 
-// A gateway that is about to become passive leaves as one that is drained does: it announces it, and the nodes of its cluster
-// follow, although nothing is specified on its node.
-func TestDrainOfARetiringGateway(t *testing.T) {
-	for _, drain := range []cable.Drain{cable.Draining, cable.Drained} {
+// A gateway that is about to become a standby leaves as one that is drained does: it announces it, and the nodes of its cluster
+// follow, although nothing is specified on its node. Its state is then passive, and it is not about to leave.
+func TestDrainOfAFutureStandby(t *testing.T) {
+	for drain, status := range map[cable.Drain]string{cable.Draining: "active draining", cable.Standby: "passive "} {
 		s := withoutEndpoints(t)
 		s.Standing = Standing{Active: true, Drain: drain}
 		gw, ep := reported(t, s)
-		require.Equal(t, drain.String(), gw.Status.Drain)
+		require.Equal(t, status, string(gw.Status.HAStatus)+" "+gw.Status.Drain)
+		require.Equal(t, drain == cable.Draining, gw.Status.DrainingSince != nil)
 		require.Equal(t, drain.String(), ep.Spec.BackendConfig[submarinerv1.BackendDrain])
 
 		other := ownEndpoint("worker", "10-89-1-12")
@@ -195,6 +197,7 @@ func TestDrainOfARetiringGateway(t *testing.T) {
 		for _, multi := range []bool{false, true} {
 			s := withoutEndpoints(t, ownEndpoint("gw", "10-89-1-11"), other)
 			List[*v1alpha1.Submariner](s)[0].Spec.MultiActiveGatewayEnabled = multi
+			Find[*corev1.Node](s, "worker").Labels = map[string]string{submarinerv1.GatewayNodeLabel: "true"}
 			m, err := readMembership(s)
 			require.NoError(t, err)
 			require.Len(t, m.Gateways, 2)

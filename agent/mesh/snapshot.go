@@ -84,24 +84,19 @@ type Object interface {
 // Standing is the result of the election among the gateways of a cluster, as one of
 // them knows it. Carrying traffic and speaking for the cluster are separate questions.
 type Standing struct {
-	// Active reports whether the gateway on this node carries traffic.
+	// Active reports whether the gateway on this node holds cables and publishes its Endpoint.
 	Active bool
-	// Drain is how far an active gateway has got that is about to become passive. A node may be drained as well: see share.go.
+	// Drain is cable.Standby if another gateway is the only one that is to carry traffic, and cable.Draining while the gateway on this
+	// node leaves the traffic to it. A node may be drained as well: see share.go.
 	Drain cable.Drain
-	// Retiring reports whether an active gateway is about to become passive. It keeps its cables for
-	// those who still use them, and is not published any more: see elector of package parts.
-	Retiring bool
 	// Speaker reports whether it speaks for its cluster: it publishes the Cluster object,
 	// shares the cluster's policies and exchanges objects with the broker. A cluster has
 	// one speaker at a time.
 	Speaker bool
-	// Gateways lists the nodes whose gateways are active. Only a speaker needs it, to tell
+	// Gateways lists the nodes whose Endpoints stay. Only a speaker needs it, to tell
 	// a sibling's Endpoint from one that a lost gateway left.
 	Gateways []string
 }
-
-// Published reports whether other nodes and clusters are to use the gateway on this node.
-func (s Standing) Published() bool { return s.Active && !s.Retiring }
 
 // Memory is what one plan hands to the next. An agent that has just started reads it
 // from the reports of its cluster's gateways: see Role.Recall.
@@ -196,7 +191,12 @@ func FromReports[T Object](node string, objs ...T) (Snapshot, error) {
 	for _, e := range List[*submarinerv1.Endpoint](s) {
 		if !submarinerv1.IsCopy(e) {
 			s.Standing.Gateways = append(s.Standing.Gateways, e.Spec.Hostname)
-			s.Standing.Active = s.Standing.Active || e.Spec.Hostname == node
+			if e.Spec.Hostname == node {
+				s.Standing.Active = true
+				if e.Spec.BackendConfig[submarinerv1.BackendDrain] == submarinerv1.Standby {
+					s.Standing.Drain = cable.Standby
+				}
+			}
 		}
 	}
 	s.Memory.Incumbents = incumbentsIn(List[*submarinerv1.Gateway](s))

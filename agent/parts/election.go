@@ -34,11 +34,11 @@ var DefaultLease = Lease{Duration: 5 * time.Second, Renew: 3 * time.Second, Retr
 
 // elector takes part in the election among the gateways of the cluster. The holder of the lease is
 // the speaker, and the only active gateway unless Submariner.spec.multiActiveGatewayEnabled makes every
-// gateway active: see mesh.Standing and siblings.
+// gateway active. The others are standbys: see mesh.Standing and siblings.
 //
 // A gateway is deposed by being replaced, not by silence. If the API server cannot be
-// reached nobody can renew the lease, and tearing the cables down would turn an outage of
-// the control plane into one of the network. So a holder stays the holder until it sees
+// reached nobody can renew the lease, and two gateways that take the role in turns would move the traffic for nothing.
+// So a holder stays the holder until it sees
 // another name on the lease. Until it has seen any name it is neither holder nor
 // follower, and its agent leaves the node as it finds it. Where every gateway is active, it needs no
 // lease for that.
@@ -59,8 +59,7 @@ type elector struct {
 	// The loop alone uses these.
 	multi    bool          // whether every gateway was active in the last snapshot
 	led      bool          // whether this gateway held the lease in the last snapshot
-	single   time.Time     // since when another gateway is to be the only active one, or this one is, if that changed while this agent runs
-	shared   bool          // whether all gateways were active until then
+	single   time.Time     // since when all gateways leave the traffic to one of them, or this one to another, if that began while this agent runs
 	standing mesh.Standing // of the last snapshot
 }
 
@@ -70,19 +69,9 @@ const (
 	following
 )
 
-// What a gateway does that is no longer to be active, by the time since it has seen that only one gateway stays active. The
-// kernels of all nodes and clusters stop using it before it disappears, so that no packet is lost:
-//
-//   - until drainedAfter it is draining: it gets no new flows;
-//   - until withdrawnAfter it is drained: other nodes and clusters use it no more;
-//   - until retiredAfter it keeps its cables for those who have not followed yet, and its Endpoint is deleted.
-//
-// Nodes follow within a second, and other clusters once the speaker has written to the broker, which may take seconds.
-const (
-	drainedAfter   = 10 * time.Second
-	withdrawnAfter = 20 * time.Second
-	retiredAfter   = 30 * time.Second
-)
+// standbyAfter is how long a gateway that leaves the traffic to another one is draining, and gets no new flows, before it is a
+// standby. Nodes follow within a second, and other clusters once the speaker has written to the broker, which may take seconds.
+const standbyAfter = 10 * time.Second
 
 func newElector(o Options) (*elector, error) {
 	cfg := rest.CopyConfig(o.Config)
@@ -108,53 +97,56 @@ func (e *elector) Observe(s *mesh.Snapshot) error {
 	if e.yields.Swap(yields) != yields {
 		e.yielded.Send()
 	}
-	handedOver, takenOver := yields && e.led && role == following, !e.led && role == leading
+	handedOver := yields && e.led && role == following
 	e.led = role == leading
 	switch {
 	case multi:
 		e.single = time.Time{}
-	case e.multi, handedOver, takenOver:
-		e.single, e.shared = s.Now, e.multi
-		for _, after := range []time.Duration{drainedAfter, withdrawnAfter, retiredAfter} {
-			time.AfterFunc(after, e.changed)
-		}
+	case e.multi, handedOver:
+		e.single = s.Now
+		time.AfterFunc(standbyAfter, e.changed)
 	}
 	e.multi = multi
-	e.siblings.follow(*s, multi)
-	s.Standing = mesh.Standing{}
-	since := s.Now.Sub(e.single)
+	e.siblings.follow(*s, multi || role == following || severalGateways(*s))
+	leaving := s.Now.Sub(e.single) < standbyAfter
 	switch {
 	case multi:
 		s.Standing = mesh.Standing{Active: true, Speaker: role == leading, Gateways: e.siblings.present()}
 	case role == leading:
-		s.Standing = mesh.Standing{Active: true, Speaker: true, Gateways: []string{e.node}}
-		if since < retiredAfter { // the others delete their Endpoints
-			s.Standing.Gateways = e.retirees(*s)
+		s.Standing = mesh.Standing{Active: true, Speaker: true, Gateways: e.siblings.present()}
+		if !leaving { // until then, the others may not have announced it
+			s.Standing.Gateways = slices.DeleteFunc(s.Standing.Gateways, func(node string) bool { return node != e.node && !follows(*s, node) })
 		}
-	case since < drainedAfter:
+	case leaving:
 		s.Standing = mesh.Standing{Active: true, Drain: cable.Draining}
-	case since < withdrawnAfter:
-		s.Standing = mesh.Standing{Active: true, Drain: cable.Drained}
-	case since < retiredAfter:
-		s.Standing = mesh.Standing{Active: true, Drain: cable.Drained, Retiring: true}
+	default:
+		s.Standing = mesh.Standing{Active: true, Drain: cable.Standby}
 	}
 	e.note(s.Standing)
 	return nil
 }
 
-// retirees returns this node and those whose gateways may still be about to retire, sorted.
-func (e *elector) retirees(s mesh.Snapshot) []string {
-	if e.shared {
-		return e.siblings.present()
-	}
-	out := []string{e.node}
-	for _, o := range mesh.List[*submarinerv1.Endpoint](s) {
-		if !submarinerv1.IsCopy(o) && o.Spec.Hostname != e.node && o.Spec.BackendConfig[submarinerv1.BackendDrain] != "" {
-			out = append(out, o.Spec.Hostname)
+// severalGateways reports whether the cluster has several gateway nodes.
+func severalGateways(s mesh.Snapshot) bool {
+	n := 0
+	for _, node := range mesh.List[*corev1.Node](s) {
+		if mesh.IsGatewayNode(node) {
+			n++
 		}
 	}
-	slices.Sort(out)
-	return slices.Compact(out)
+	return n > 1
+}
+
+// follows reports whether the gateway of a node knows that it is not the active one: it announces that, or it is to be drained, and
+// is about to. The Endpoint of another one is what a lost active gateway has left. If that gateway returns, it publishes its Endpoint as
+// a standby.
+func follows(s mesh.Snapshot, node string) bool {
+	if n := mesh.Find[*corev1.Node](s, node); n != nil && submarinerv1.ToBeDrained(n.Annotations) {
+		return true
+	}
+	return slices.ContainsFunc(mesh.List[*submarinerv1.Endpoint](s), func(o *submarinerv1.Endpoint) bool {
+		return !submarinerv1.IsCopy(o) && o.Spec.Hostname == node && o.Spec.BackendConfig[submarinerv1.BackendDrain] != ""
+	})
 }
 
 // freshReport is the time within which a gateway that works has reported: it does so every 5 s.
@@ -170,7 +162,7 @@ func yieldsTo(s mesh.Snapshot, node string) string {
 	for _, g := range mesh.List[*submarinerv1.Gateway](s) {
 		other := mesh.Find[*corev1.Node](s, g.Name)
 		at, _ := g.ReportedAt() // the zero Time: never
-		if g.Name != node && other != nil && other.Labels[submarinerv1.GatewayNodeLabel] == "true" && !submarinerv1.ToBeDrained(other.Annotations) &&
+		if g.Name != node && mesh.IsGatewayNode(other) && !submarinerv1.ToBeDrained(other.Annotations) &&
 			s.Now.Sub(at) < freshReport && g.Status.StatusFailure == "" {
 			return g.Name
 		}
@@ -182,8 +174,8 @@ func yieldsTo(s mesh.Snapshot, node string) string {
 func (e *elector) note(now mesh.Standing) {
 	was := e.standing
 	e.standing = now
-	if was.Active != now.Active || was.Speaker != now.Speaker || was.Drain != now.Drain || was.Retiring != now.Retiring || !slices.Equal(was.Gateways, now.Gateways) {
-		e.log.Info("standing", "active", now.Active, "speaker", now.Speaker, "drain", now.Drain, "retiring", now.Retiring, "gateways", now.Gateways)
+	if was.Active != now.Active || was.Speaker != now.Speaker || was.Drain != now.Drain || !slices.Equal(was.Gateways, now.Gateways) {
+		e.log.Info("standing", "active", now.Active, "speaker", now.Speaker, "drain", now.Drain.String(), "gateways", now.Gateways)
 	}
 }
 

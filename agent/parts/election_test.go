@@ -32,11 +32,10 @@ var (
 	alone       = mesh.Standing{Active: true, Speaker: true, Gateways: []string{"gw"}}
 	amongOthers = mesh.Standing{Active: true, Gateways: []string{"gw"}}
 	draining    = mesh.Standing{Active: true, Drain: cable.Draining}
-	drained     = mesh.Standing{Active: true, Drain: cable.Drained}
-	retiring    = mesh.Standing{Active: true, Drain: cable.Drained, Retiring: true}
+	standby     = mesh.Standing{Active: true, Drain: cable.Standby}
 )
 
-// With one active gateway, the holder of the lease is the active one. With several, each is active: at
+// With one active gateway, the holder of the lease is the active one, and the others are standbys. With several, each is active: at
 // once, and whoever holds the lease.
 func TestStandingOfAGateway(t *testing.T) {
 	for _, test := range []struct {
@@ -48,7 +47,7 @@ func TestStandingOfAGateway(t *testing.T) {
 	}{
 		{"one: no holder is known", unknown, false, mesh.Standing{}, ErrTooEarly},
 		{"one: it holds the lease", leading, false, alone, nil},
-		{"one: another holds the lease", following, false, mesh.Standing{}, nil},
+		{"one: another holds the lease", following, false, standby, nil},
 		{"all: no holder is known", unknown, true, amongOthers, nil},
 		{"all: it holds the lease", leading, true, alone, nil},
 		{"all: another holds the lease", following, true, amongOthers, nil},
@@ -63,9 +62,9 @@ func TestStandingOfAGateway(t *testing.T) {
 	}
 }
 
-// A gateway that is not to be active any more keeps its cables for a while. The holder of the
+// A gateway that is not to be active any more is draining for a while, and then a standby. The holder of the
 // lease stays active, and a gateway that does not know the holder waits.
-func TestRetiringGateway(t *testing.T) {
+func TestBecomingAStandby(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		nudges := 0
 		e, standing := voter(t, func() { nudges++ })
@@ -81,20 +80,14 @@ func TestRetiringGateway(t *testing.T) {
 		time.Sleep(time.Minute)
 		e.set(following)
 		nudges = 0
-		for _, phase := range []struct {
-			standing mesh.Standing
-			length   time.Duration
-		}{{draining, drainedAfter}, {drained, withdrawnAfter - drainedAfter}, {retiring, retiredAfter - withdrawnAfter}} {
-			nudges = 0
-			is(false, phase.standing)
-			time.Sleep(phase.length - time.Second)
-			is(false, phase.standing)
-			require.Zero(t, nudges)
-			time.Sleep(time.Second)
-			synctest.Wait()
-			require.Equal(t, 1, nudges)
-		}
-		is(false, mesh.Standing{})
+		is(false, draining)
+		time.Sleep(standbyAfter - time.Second)
+		is(false, draining)
+		require.Zero(t, nudges)
+		time.Sleep(time.Second)
+		synctest.Wait()
+		require.Equal(t, 1, nudges)
+		is(false, standby)
 
 		is(true, amongOthers)
 		is(false, draining)
@@ -104,9 +97,9 @@ func TestRetiringGateway(t *testing.T) {
 		is(false, alone)
 		is(true, alone)
 		is(false, alone)
-		time.Sleep(retiredAfter)
+		time.Sleep(standbyAfter)
 		e.set(following)
-		is(false, mesh.Standing{}) // another gateway has taken over, and publishes its own Endpoint
+		is(false, standby) // another gateway has taken over while this one did not answer
 		time.Sleep(time.Minute)
 	})
 }

@@ -44,7 +44,7 @@ func (f *flows) Start(ctx context.Context) error {
 // Observe implements Observer.
 func (f *flows) Observe(s *mesh.Snapshot) error {
 	counter, ok := f.Cabler().(dataplane.FlowCounter)
-	if !ok || !s.Standing.Active || len(f.remote) == 0 {
+	if !ok || !s.Standing.Active || s.Standing.Standby() || len(f.remote) == 0 {
 		f.last = mesh.Flows{}
 		return nil
 	}

@@ -22,7 +22,7 @@ import (
 	"subctl/internal/wake"
 )
 
-// siblings knows which gateways of this cluster are there while every gateway is active. It renews the
+// siblings knows which gateways of this cluster are there, if it has several. It renews the
 // Lease of its own node, and reads the Leases of the others.
 //
 // A gateway whose Lease is not renewed may still forward packets: its agent is dead, or cannot reach
@@ -40,7 +40,7 @@ type siblings struct {
 	fault   alarm.Alarm
 
 	mu        sync.Mutex
-	following bool // whether every gateway is active
+	following bool // whether the cluster has several gateways
 	owner     []metav1.OwnerReference
 	endpoints map[string]string // the UIDs of their Endpoints, by node
 	seen      map[string]sign   // by node
@@ -72,9 +72,9 @@ func newSiblings(o Options, c kubernetes.Interface) *siblings {
 	}
 }
 
-// follow takes what a snapshot has about the gateways. It starts anew when every gateway becomes active: what
+// follow takes what a snapshot has about the gateways. It starts anew when the cluster gets several gateways: what
 // it knew is old.
-func (s *siblings) follow(snap mesh.Snapshot, every bool) {
+func (s *siblings) follow(snap mesh.Snapshot, several bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.endpoints = map[string]string{}
@@ -87,8 +87,8 @@ func (s *siblings) follow(snap mesh.Snapshot, every bool) {
 	if n := mesh.Find[*corev1.Node](snap, s.node); n != nil {
 		s.owner = []metav1.OwnerReference{{APIVersion: "v1", Kind: "Node", Name: n.Name, UID: n.UID}}
 	}
-	if s.following != every {
-		s.following, s.seen = every, nil
+	if s.following != several {
+		s.following, s.seen = several, nil
 		s.wake.Send()
 	}
 }

@@ -57,7 +57,7 @@ func TestYield(t *testing.T) {
 }
 
 // The only active gateway hands over its role when it is to be drained: it carries traffic until another gateway has the
-// lease, and is drained like one that retires. It returns as a passive one.
+// lease, is draining for a while, and then a standby. It stays one when it is in service again.
 func TestHandover(t *testing.T) {
 	e, _ := voter(t, func() {})
 	now := time.Now()
@@ -75,13 +75,11 @@ func TestHandover(t *testing.T) {
 	e.set(following)
 	began := now
 	require.Equal(t, draining, standing(true))
-	now = began.Add(drainedAfter)
-	require.Equal(t, drained, standing(true))
-	now = began.Add(withdrawnAfter)
-	require.Equal(t, retiring, standing(true))
-	now = began.Add(retiredAfter)
-	require.Equal(t, mesh.Standing{}, standing(true))
-	require.Equal(t, mesh.Standing{}, standing(false))
+	now = began.Add(standbyAfter - 1)
+	require.Equal(t, draining, standing(true))
+	now = began.Add(standbyAfter)
+	require.Equal(t, standby, standing(true))
+	require.Equal(t, standby, standing(false))
 	require.False(t, e.yields.Load())
 }
 
@@ -122,25 +120,73 @@ func TestLeaseIsLeft(t *testing.T) {
 	require.Eventually(t, is(other, following), long, short)
 }
 
-// A gateway that takes over keeps the Endpoint of its predecessor while the predecessor announces that it is leaving. Otherwise
-// it deletes the Endpoint.
+// A gateway that takes over keeps the Endpoint of another one that announces that it is not the active one, or is to be drained and
+// about to announce it. It deletes the Endpoint that an active gateway has left, and that of a standby whose Lease is not renewed any more.
 func TestTakeover(t *testing.T) {
-	for announced, want := range map[string][]string{"": {"gw"}, submarinerv1.Draining: {"gw", "other"}, submarinerv1.Drained: {"gw", "other"}} {
+	now := time.Now()
+	for name, test := range map[string]struct {
+		announced     string
+		drained, lost bool
+		want          []string
+	}{
+		"the active gateway has died":         {"", false, false, []string{"gw"}},
+		"it is to be drained":                 {"", true, false, []string{"gw", "other"}},
+		"it is draining":                      {submarinerv1.Draining, true, false, []string{"gw", "other"}},
+		"a standby":                           {submarinerv1.Standby, false, false, []string{"gw", "other"}},
+		"a standby that is drained":           {submarinerv1.Drained, true, false, []string{"gw", "other"}},
+		"a standby that has died":             {submarinerv1.Standby, false, true, []string{"gw"}},
+		"a gateway that died while it drains": {submarinerv1.Draining, true, true, []string{"gw"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			e, _ := voter(t, func() {})
+			e.set(leading)
+			s := pairOfGateways(now, false, false, test.drained, true, time.Second)
+			endpoint := endpointOn("other", "1")
+			if endpoint.Spec.BackendConfig = map[string]string{}; test.announced != "" {
+				endpoint.Spec.BackendConfig[submarinerv1.BackendDrain] = test.announced
+			}
+			objs := []mesh.Object{endpoint, mesh.Find[*corev1.Node](s, "gw"), mesh.Find[*corev1.Node](s, "other"), &v1alpha1.Submariner{}}
+			s = mesh.NewSnapshot("gw", objs...)
+			s.Now = now
+			require.NoError(t, e.Observe(&s))
+			require.Equal(t, []string{"gw", "other"}[:len(s.Standing.Gateways)], s.Standing.Gateways)
+			if test.lost {
+				for range mostMisses + 1 {
+					e.siblings.read(nil)
+				}
+			}
+			require.NoError(t, e.Observe(&s))
+			require.Equal(t, test.want, s.Standing.Gateways)
+		})
+	}
+}
+
+// The Leases of gateways are followed only in a cluster that has several.
+func TestLeasesAreFollowed(t *testing.T) {
+	for _, several := range []bool{false, true} {
 		e, _ := voter(t, func() {})
 		e.set(leading)
-		endpoint := &submarinerv1.Endpoint{Spec: submarinerv1.EndpointSpec{Hostname: "other", BackendConfig: map[string]string{}}}
-		if announced != "" {
-			endpoint.Spec.BackendConfig[submarinerv1.BackendDrain] = announced
-		}
-		s := mesh.NewSnapshot[mesh.Object]("gw", &v1alpha1.Submariner{}, endpoint)
-		began := time.Now()
-		for _, after := range []time.Duration{0, retiredAfter - 1, retiredAfter} {
-			if after == retiredAfter {
-				want = []string{"gw"}
-			}
-			s.Now = began.Add(after)
-			require.NoError(t, e.Observe(&s))
-			require.Equal(t, want, s.Standing.Gateways, "%q after %v", announced, after)
-		}
+		s := pairOfGateways(time.Now(), false, false, false, several, time.Second)
+		require.NoError(t, e.Observe(&s))
+		require.Equal(t, several, e.siblings.following)
 	}
+}
+
+// While all gateways but one leave the traffic to it, their Endpoints stay, whatever they announce.
+func TestOthersBecomeStandbys(t *testing.T) {
+	e, _ := voter(t, func() {})
+	e.set(leading)
+	began := time.Now()
+	standing := func(multi bool, after time.Duration) []string {
+		s := pairOfGateways(began.Add(after), multi, false, false, true, time.Second)
+		s = mesh.NewSnapshot[mesh.Object]("gw", endpointOn("other", "1"), mesh.Find[*corev1.Node](s, "gw"), mesh.Find[*corev1.Node](s, "other"), mesh.List[*v1alpha1.Submariner](s)[0])
+		s.Now = began.Add(after)
+		require.NoError(t, e.Observe(&s))
+		return s.Standing.Gateways
+	}
+	both := []string{"gw", "other"}
+	require.Equal(t, both, standing(true, 0))
+	require.Equal(t, both, standing(false, 0))
+	require.Equal(t, both, standing(false, standbyAfter-1))
+	require.Equal(t, []string{"gw"}, standing(false, standbyAfter), "it has not followed")
 }

@@ -1,0 +1,39 @@
+package mesh
+
+import (
+	"fmt"
+
+	submarinerv1 "subctl/api/submariner/v1"
+	"subctl/cable"
+)
+
+// This file is about standbys. If only one gateway of a cluster is to be active, the others are standbys: each publishes its Endpoint,
+// marked as a standby, holds cables to the gateways of all other clusters, probes, and is probed. Other nodes and clusters use a
+// standby only if no active gateway answers: see cable.Drain. So the failure of the active gateway is found by probes, and
+// the takeover is a change of routes, on each node by itself. The election follows within seconds: then the standby is the active gateway,
+// and its Endpoint is without the mark.
+
+// Standby reports whether the gateway on this node is a standby.
+func (s Standing) Standby() bool { return s.Active && s.Drain == cable.Standby }
+
+// drainOf returns how far the gateway of an Endpoint has got on its way out of service, as it announces.
+func drainOf(e *submarinerv1.Endpoint) cable.Drain {
+	d, _ := cable.ParseDrain(e.Spec.BackendConfig[submarinerv1.BackendDrain]) // cable.Parse reports the mistake
+	return d
+}
+
+// spared is the reason why a pair has no cable while one of its gateways is not in service, and need not have one.
+type spared struct{ error }
+
+// claim claims a cable. A driver that connects to a limited number of gateways of a cluster connects to the active one, and not
+// to or from a standby, or to a gateway that has left its role to another one. The pair gets its cable when both gateways are active.
+func (c *chooser) claim(made cable.Cable) error {
+	if made.Driver.Properties().MaxGateways > 0 && (made.Drain == cable.Standby || c.Snapshot.Standing.Standby()) {
+		return spared{fmt.Errorf("%s connects to the active gateway of a cluster only", made.Driver.Name())}
+	}
+	err := c.Accepted.claims.Connect(made)
+	if err != nil && made.Drain != cable.InService {
+		return spared{err}
+	}
+	return err
+}
