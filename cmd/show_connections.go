@@ -14,7 +14,8 @@ import (
 	"subctl/policy/catalog"
 )
 
-const connectionsLong = `Every active gateway has one connection to each active gateway of every other cluster.
+const connectionsLong = `Every gateway has one connection to each gateway of every other cluster, standbys included
+(docs/failover.md); the drivers wireguard and ipsec do not connect to standbys.
 GATEWAY, CLUSTER and REMOTE IP describe the remote gateway. MEMBER tells whether packets to the
 cluster may take the connection, and the reason if they may not. CLUSTERSETS are the clustersets
 that the two clusters share, if you may read the clusters. CABLE DRIVER is the driver in

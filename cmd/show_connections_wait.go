@@ -107,7 +107,7 @@ func awaitedTable() look.Section {
 }
 
 // unconnected returns a line for each gateway of another cluster to which an active gateway
-// has no connection.
+// has no connection. Some drivers do not connect to standbys.
 func unconnected(s look.Site) []string {
 	if s.Members == nil {
 		return nil
@@ -118,6 +118,9 @@ func unconnected(s look.Site) []string {
 			continue
 		}
 		for _, e := range s.Members.Endpoints[c.ID] {
+			if isStandby(e) {
+				continue
+			}
 			for _, gw := range s.Gateways {
 				if gw.Status.HAStatus == submarinerv1.HAStatusActive && !slices.ContainsFunc(gw.Status.Connections, func(have submarinerv1.Connection) bool {
 					return have.Endpoint.CableName == e.CableName

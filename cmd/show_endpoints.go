@@ -10,10 +10,11 @@ import (
 	"subctl/internal/printer"
 )
 
-const endpointsLong = `An endpoint is the end of the cables at an active gateway. The list contains the endpoints
+const endpointsLong = `An endpoint is the end of the cables at a gateway. The list contains the endpoints
 of the cluster ("local"), and the endpoints of other clusters that its gateways connect to
 ("remote"). CLUSTERSETS are the clustersets of the cluster, or those that it shares with the
-other cluster.
+other cluster. STANDBY is shown if there are standbys, which are used if no other gateway of their
+cluster answers (docs/failover.md).
 
 The exit code is 3 if the cluster has no gateway.`
 
@@ -27,6 +28,7 @@ type endpointRow struct {
 	PublicIP        string   `json:"publicIP"`
 	CableDriver     string   `json:"cableDriver"`
 	Type            string   `json:"type"`
+	Standby         bool     `json:"standby"` // used only if no other gateway of its cluster answers
 	Subnets         []string `json:"subnets"`
 }
 
@@ -48,6 +50,7 @@ func endpointsTable() look.Section {
 			{Head: "PUBLIC IP", Cell: func(r endpointRow) string { return r.PublicIP }},
 			{Head: "CABLE DRIVER", Cell: func(r endpointRow) string { return r.CableDriver }},
 			{Head: "TYPE", Cell: func(r endpointRow) string { return r.Type }},
+			{Head: "STANDBY", Wide: true, Unless: haveStandbys, Cell: func(r endpointRow) string { return look.YesNo(r.Standby) }},
 			{Head: "SUBNETS", Wide: true, Cell: func(r endpointRow) string { return strings.Join(r.Subnets, ", ") }},
 		},
 	}.Section()
@@ -58,12 +61,12 @@ func endpointRows(s look.Site) []endpointRow {
 	add := func(e submarinerv1.EndpointSpec, driver, kind string) {
 		rows = append(rows, endpointRow{
 			Cluster: s.Name, EndpointCluster: e.ClusterID, ClusterSets: s.Members.Shared(e.ClusterID), EndpointGateway: e.Hostname, EndpointIP: e.PrivateIP, PublicIP: e.PublicIP,
-			CableDriver: cmp.Or(driver, e.Backend), Type: kind, Subnets: append([]string{}, e.Subnets...),
+			CableDriver: cmp.Or(driver, e.Backend), Type: kind, Standby: isStandby(e), Subnets: append([]string{}, e.Subnets...),
 		})
 	}
 	for _, gw := range s.Gateways {
-		if gw.Status.HAStatus != submarinerv1.HAStatusActive {
-			continue // a passive gateway has no endpoint
+		if gw.Status.HAStatus != submarinerv1.HAStatusActive && !isStandby(gw.Status.LocalEndpoint) {
+			continue // a passive gateway of an older version has no endpoint
 		}
 		add(gw.Status.LocalEndpoint, "", "local")
 		for _, c := range gw.Status.Connections {
@@ -83,4 +86,14 @@ func endpointRows(s look.Site) []endpointRow {
 	slices.SortStableFunc(rows, order)
 	// All gateways of a cluster report the same remote endpoints.
 	return slices.CompactFunc(rows, func(a, b endpointRow) bool { return order(a, b) == 0 })
+}
+
+// isStandby reports whether the gateway of an endpoint is a standby.
+func isStandby(e submarinerv1.EndpointSpec) bool {
+	return e.BackendConfig[submarinerv1.BackendDrain] == submarinerv1.Standby
+}
+
+// haveStandbys reports whether one of the endpoints is of a standby.
+func haveStandbys(rows []endpointRow) bool {
+	return slices.ContainsFunc(rows, func(r endpointRow) bool { return r.Standby })
 }

@@ -11,7 +11,8 @@ import (
 	"subctl/internal/printer"
 )
 
-const gatewaysLong = `HA STATUS is active, draining, drained or passive (subctl gateway drain). WEIGHT is the gateway's
+const gatewaysLong = `HA STATUS is active, draining or drained (subctl gateway drain), or passive: a standby, which is used
+if no active gateway answers (docs/failover.md). WEIGHT is the gateway's
 share of new connections compared to the others (docs/failover.md). FLOWS is the number of
 connections to and from other clusters that it carries, without those of pods on its own node;
 SHARE is its part of those of all gateways of its cluster. SUMMARY is the number of connections that are up, or the problem of the gateway. A gateway

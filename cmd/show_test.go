@@ -115,6 +115,7 @@ func worlds() map[string]world {
 	expelled.SetAnnotations(map[string]string{submarinerv1.ClusterSetsAnnotation: ""})
 	return map[string]world{
 		"several":  {"west": severalGateways()},
+		"standby":  {"west": withStandbys()},
 		"well":     {"west": west},
 		"two":      {"west": west, "east": {submariner("east"), gateway("east", "gw-e", time.Second, toWest)}},
 		"down":     {"west": {submariner("west"), gateway("west", "gw-1", time.Second, toEast, toNorth, toSouth)}},
@@ -165,10 +166,24 @@ func severalGateways() []client.Object {
 	return append(objs, passive(gateway("west", "gw-5", time.Second)))
 }
 
+// withStandbys returns a cluster with an active gateway and a standby, connected to another one like it.
+func withStandbys() []client.Object {
+	east, east2 := connection(submarinerv1.Connected, endpoint("east", "gw-e", "172.18.0.9")), connection(submarinerv1.Connected, endpoint("east", "gw-e2", "172.18.0.10"))
+	standby := map[string]string{submarinerv1.BackendDrain: submarinerv1.Standby}
+	east.Member, east2.Member = new(true), new(false)
+	east2.Endpoint.BackendConfig, east2.MemberReason = standby, submarinerv1.Standby
+	gw1 := gateway("west", "gw-1", time.Second, east, east2)
+	east.MemberReason = "this gateway is a standby"
+	gw2 := passive(gateway("west", "gw-2", time.Second, east, east2))
+	gw2.Status.LocalEndpoint.BackendConfig = standby
+	return []client.Object{submariner("west"), gw1, gw2}
+}
+
 // TestShow prints each situation; "lost" is a context whose cluster cannot be reached.
 func TestShow(t *testing.T) {
 	for _, line := range []string{
 		"well show connections", "well show connections -o wide", "well show connections -o json", "well show connections -o yaml",
+		"standby show gateways", "standby show connections", "standby show endpoints", "standby show endpoints -o json",
 		"several show gateways", "several show gateways -o wide", "several show gateways -o json", "several show connections", "several show connections -o wide", "several show connections -o json",
 		"well show gateways", "well show gateways -o json", "well show endpoints", "well show endpoints -o wide", "well show endpoints -o json",
 		"well show networks", "well show networks -o json", "well show versions", "well show versions -o json",
