@@ -168,6 +168,8 @@ type connection struct {
 	NAT                                                      bool
 	MTU                                                      int
 	Subnets, Attempts                                        []string
+	Member                                                   *bool
+	MemberReason                                             string
 }
 
 func connections(t *testing.T) ([]connection, int) {

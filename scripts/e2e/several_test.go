@@ -88,6 +88,7 @@ func TestK1SeveralGateways(t *testing.T) {
 		several(t, c, false)
 		for _, n := range nodes(c) {
 			if n != gateway(t, c) {
+				standby(t, c, n) // all clusters use the other one
 				kubectl(t, c, "label", "node", n, "submariner.io/gateway-")
 			}
 		}

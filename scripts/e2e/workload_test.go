@@ -3,6 +3,8 @@
 package e2e
 
 import (
+	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -112,8 +114,39 @@ func gateway(t *testing.T, cluster string) string {
 // gateways are the active gateways of a cluster: none, or two, while one takes over.
 func gateways(t *testing.T, cluster string) []string {
 	t.Helper()
-	return strings.Fields(kubectl(t, cluster, "-n", "submariner-operator", "get", "endpoints.submariner.io",
-		"-o", `jsonpath={range .items[?(@.spec.cluster_id=="`+cluster+`")]}{.spec.hostname}{"\n"}{end}`))
+	active, _ := announced(t, cluster, cluster)
+	return active
+}
+
+// announced are the active gateways and the standbys of a cluster, as another one knows them.
+func announced(t *testing.T, cluster, known string) (active, standbys []string) {
+	t.Helper()
+	for line := range strings.Lines(kubectl(t, known, "-n", "submariner-operator", "get", "endpoints.submariner.io",
+		"-o", `jsonpath={range .items[?(@.spec.cluster_id=="`+cluster+`")]}{.spec.hostname} {.spec.backend_config.gateway-drain}{"\n"}{end}`)) {
+		switch fields := strings.Fields(line); {
+		case len(fields) == 2 && fields[1] == "standby":
+			standbys = append(standbys, fields[0])
+		case len(fields) > 0:
+			active = append(active, fields[0])
+		}
+	}
+	return active, standbys
+}
+
+// standby waits until a node is known as a standby of its cluster in all clusters, with all connections.
+func standby(t *testing.T, cluster, node string) {
+	t.Helper()
+	eventually(t, time.Minute, func() error {
+		for _, c := range clusters {
+			if _, all := announced(t, cluster, c); !slices.Contains(all, node) {
+				return fmt.Errorf("%s knows the standbys %v of %s", c, all, cluster)
+			}
+		}
+		if cs, code := connections(t); code != 0 {
+			return fmt.Errorf("exit code %d: %+v", code, cs)
+		}
+		return nil
+	})
 }
 
 // worker is a node of a cluster that is not the active gateway.
