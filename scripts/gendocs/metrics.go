@@ -27,7 +27,7 @@ restrict access to these ports if these must not be visible. Other clusters do n
 | --- | --- | --- | --- |
 %s
 The metrics of the Go runtime (~go_*~), of the process (~process_*~) and of controller-runtime (~controller_runtime_*~,
-~rest_client_*~) are also served. Only active gateways have connections.
+~rest_client_*~) are also served. Only gateways have connections.
 
 ## Collecting metrics
 
