@@ -37,6 +37,7 @@ type agents struct {
 	t       *testing.T
 	nudged  chan *watcher
 	ignored atomic.Int64 // answers to probes
+	downs   atomic.Int64 // how often a target was found to be down
 	stops   []func()
 	all     []*watcher
 }
@@ -60,6 +61,7 @@ func (a *agents) start(s *side, node string, role mesh.Role, others ...*side) *w
 	made, err := parts.New([]mesh.Part{mesh.Probing}, parts.Options{
 		Log:          slog.New(slog.DiscardHandler),
 		Nudge:        func() { a.nudged <- w },
+		Reroute:      func() { a.downs.Add(1) },
 		Ignored:      func() { a.ignored.Add(1) },
 		ListenEchoes: func(ctx context.Context, port int) (parts.Echoes, error) { return kernel.ListenEchoes(ctx, port) },
 	})
@@ -145,6 +147,27 @@ func (w *watcher) await(name string, want submarinerv1.ConnectionStatus, within 
 	return h, took
 }
 
+// watchBoth starts all agents of two clusters with two gateways each, and waits until echoes come back. It returns those of the node
+// gw and of the worker of the first cluster, too.
+func watchBoth(t *testing.T, east, west *side) (all *agents, gw, worker *watcher) {
+	t.Helper()
+	all = &agents{t: t, nudged: make(chan *watcher, 100)}
+	for _, s := range []*side{west, east} {
+		other := map[*side]*side{east: west, west: east}[s]
+		for _, name := range s.names {
+			worker = all.start(s, name, mesh.Route(), other)
+		}
+		all.start(s, "gw2", mesh.Gateway(), other)
+		gw = all.start(s, "gw", mesh.Gateway(), other)
+	}
+	for i := range 2 {
+		gw.await(west.cableOf(i)+" over vxlan-tunnel", submarinerv1.Connected, 10*time.Second)
+		worker.await("gateway/"+east.names[i], submarinerv1.Connected, 10*time.Second)
+	}
+	time.Sleep(time.Second)
+	return all, gw, worker
+}
+
 // A gateway finds out within a second that a remote gateway, or the way to it, does not carry packets, although both
 // kernels answer: its flows move to the other gateway, and move back later. A gateway whose agent is dead stays.
 func TestGreyFailures(t *testing.T) {
@@ -152,25 +175,9 @@ func TestGreyFailures(t *testing.T) {
 	east, west := twoGateways(t, fabric, 1, "east"), twoGateways(t, fabric, 2, "west")
 	east.sync(t, west)
 	west.sync(t, east)
-	all := &agents{t: t, nudged: make(chan *watcher, 100)}
-	var gw, worker *watcher
-	for _, s := range []*side{west, east} {
-		other := map[*side]*side{east: west, west: east}[s]
-		for _, name := range s.names {
-			worker = all.start(s, name, mesh.Route(), other)
-		}
-		for _, name := range s.names[1:2] {
-			all.start(s, name, mesh.Gateway(), other)
-		}
-		gw = all.start(s, "gw", mesh.Gateway(), other)
-	}
+	all, gw, worker := watchBoth(t, east, west)
 	const drops = "nft -f - <<X\n table ip broken {\n chain x { type filter hook %s priority -150; %s\n }\n }\nX"
 	over := func(i int) string { return west.cableOf(i) + " over vxlan-tunnel" }
-	for i := range 2 {
-		gw.await(over(i), submarinerv1.Connected, 10*time.Second)
-		worker.await("gateway/"+east.names[i], submarinerv1.Connected, 10*time.Second)
-	}
-	time.Sleep(time.Second) // echoes come back
 	for name, test := range map[string]struct {
 		by      *watcher
 		probe   string
