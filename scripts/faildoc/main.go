@@ -2,11 +2,13 @@
 package main
 
 import (
-	"encoding/json"
 	"fmt"
+	"math"
 	"os"
 	"path/filepath"
 	"strings"
+
+	"subctl/internal/measure"
 )
 
 func main() {
@@ -23,27 +25,10 @@ func main() {
 // The lines around the table.
 const begin, end = "<!-- begin: what make failover measured -->\n", "<!-- end -->\n"
 
-// row is a row of failover.json. Times are in ms.
-type row struct {
-	Fault    string  `json:"fault"`
-	Cable    string  `json:"cable"`
-	Gateways int     `json:"gateways"`
-	Runs     int     `json:"runs"`
-	P50      float64 `json:"gap_p50_ms"`
-	P99      float64 `json:"gap_p99_ms"`
-	Max      float64 `json:"gap_max_ms"`
-	Survived float64 `json:"connections_survived"`
-	Moved    int     `json:"flows_moved_needlessly"`
-}
-
 // write replaces the table of the page in a folder.
 func write(folder string) error {
-	text, err := os.ReadFile(filepath.Join(folder, "failover.json"))
+	rows, err := measure.Failovers(filepath.Join(folder, "failover.json"))
 	if err != nil {
-		return err
-	}
-	var rows []row
-	if err := json.Unmarshal(text, &rows); err != nil {
 		return err
 	}
 	name := filepath.Join(folder, "failover.md")
@@ -59,11 +44,20 @@ func write(folder string) error {
 	return os.WriteFile(name, []byte(before+begin+table(rows)+end+after), 0o644)
 }
 
-func table(rows []row) string {
+func table(rows []measure.Failover) string {
 	var b strings.Builder
-	b.WriteString("| fault | cable | gateways | runs | gap p50, ms | p99 | max | connections that survive | flows moved needlessly |\n| --- | --- | ---: | ---: | ---: | ---: | ---: | ---: | ---: |\n")
+	b.WriteString("| fault | cable | gateways | API servers | runs | gap p50, ms | p99 | max | connections that survive | flows moved needlessly | packets lost in a run | commit |\n| --- | --- | ---: | --- | ---: | ---: | ---: | ---: | ---: | ---: | ---: | --- |\n")
 	for _, r := range rows {
-		fmt.Fprintf(&b, "| `%s` | %s | %d | %d | %g | %g | %g | %g %% | %d |\n", r.Fault, r.Cable, r.Gateways, r.Runs, r.P50, r.P99, r.Max, 100*r.Survived, r.Moved)
+		api := "up"
+		if r.NoAPI {
+			api = "down"
+		}
+		lost := "" // older rows do not tell
+		if r.Connections > 0 {
+			lost = fmt.Sprintf("%.0f", float64(r.Packets)/float64(r.Runs))
+		}
+		fmt.Fprintf(&b, "| `%s` | %s | %d | %s | %d | %g | %g | %g | %g %% | %d | %s | %s |\n",
+			r.Fault, r.Cable, r.Gateways, api, r.Runs, r.P50, r.P99, r.Max, math.Round(1e4*r.Survived)/100, r.Moved, lost, r.Commit)
 	}
 	return b.String()
 }

@@ -1,0 +1,125 @@
+package measure
+
+import (
+	"cmp"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"math"
+	"os"
+	"slices"
+)
+
+// Failover is a row of docs/failover.json: what a fault of a gateway cost, in several runs. Times are in ms.
+type Failover struct {
+	Fault    string  `json:"fault"`
+	Cable    string  `json:"cable"`
+	Gateways int     `json:"gateways"`                   // of each cluster
+	NoAPI    bool    `json:"api_servers_down,omitempty"` // those of the clusters and the broker's
+	Runs     int     `json:"runs"`
+	P50      float64 `json:"gap_p50_ms"`
+	P99      float64 `json:"gap_p99_ms"`
+	Max      float64 `json:"gap_max_ms"`
+	Survived float64 `json:"connections_survived"` // of those from pod to pod, as a share of 1, rounded down
+	Moved    int     `json:"flows_moved_needlessly"`
+
+	// What the figures above are made of, so that runs can be added.
+	Commit      string    `json:"commit,omitempty"` // of the program that was measured
+	Gaps        []float64 `json:"gaps_ms,omitempty"`
+	Connections int       `json:"connections,omitempty"`
+	Lost        int       `json:"connections_lost,omitempty"`
+	Packets     int       `json:"packets_lost,omitempty"`
+}
+
+// FailoverRun is what a fault cost once.
+type FailoverRun struct {
+	Gap               float64 // in ms
+	Connections, Lost int     // from pod to pod
+	Moved             int     // flows
+	Packets           int     // that were not answered, of all UDP flows
+}
+
+// Add adds a run.
+func (r *Failover) Add(run FailoverRun) {
+	r.Gaps = append(r.Gaps, math.Round(run.Gap))
+	r.Connections, r.Lost = r.Connections+run.Connections, r.Lost+run.Lost
+	r.Moved, r.Packets = r.Moved+run.Moved, r.Packets+run.Packets
+	r.Runs = len(r.Gaps)
+	sorted := slices.Sorted(slices.Values(r.Gaps))
+	at := func(percent int) float64 { return sorted[(percent*r.Runs+99)/100-1] }
+	r.P50, r.P99, r.Max = at(50), at(99), at(100)
+	const digits = 10_000
+	if r.Connections > 0 {
+		r.Survived = float64((r.Connections-r.Lost)*digits/r.Connections) / digits
+	}
+}
+
+// same reports whether two rows are about the same fault.
+func (r *Failover) same(o Failover) bool {
+	return r.Fault == o.Fault && r.Cable == o.Cable && r.Gateways == o.Gateways && r.NoAPI == o.NoAPI
+}
+
+// Resume returns the row of the same fault in a file if the same commit was measured, to add runs to it, and otherwise r.
+func (r Failover) Resume(file string) (Failover, error) {
+	rows, err := Failovers(file)
+	for _, o := range rows {
+		if r.same(o) && r.Commit == o.Commit && r.Commit != "" {
+			return o, err
+		}
+	}
+	return r, err
+}
+
+// Keep writes a row to a file, where it replaces the row of the same fault. The file is never incomplete.
+func (r Failover) Keep(file string) error {
+	rows, err := Failovers(file)
+	if err != nil {
+		return err
+	}
+	if i := slices.IndexFunc(rows, r.same); i >= 0 {
+		rows[i] = r
+	} else {
+		rows = append(rows, r)
+	}
+	slices.SortStableFunc(rows, func(a, b Failover) int {
+		return cmp.Or(cmp.Compare(a.Gateways, b.Gateways), cmp.Compare(a.Cable, b.Cable), cmp.Compare(number(a.NoAPI), number(b.NoAPI)))
+	})
+	text := []byte("[\n")
+	for i, row := range rows {
+		line, err := json.Marshal(row)
+		if err != nil {
+			return err
+		}
+		if i > 0 {
+			text = append(text, ",\n"...)
+		}
+		text = append(text, line...)
+	}
+	if err := os.WriteFile(file+".next", append(text, "\n]\n"...), 0o644); err != nil {
+		return err
+	}
+	return os.Rename(file+".next", file)
+}
+
+func number(b bool) int {
+	if b {
+		return 1
+	}
+	return 0
+}
+
+// Failovers returns the rows of a file, or no rows if the file does not exist.
+func Failovers(file string) (rows []Failover, err error) {
+	text, err := os.ReadFile(file)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	if err := json.Unmarshal(text, &rows); err != nil {
+		return nil, fmt.Errorf("reading %s: %w", file, err)
+	}
+	return rows, nil
+}
