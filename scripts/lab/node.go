@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -14,15 +15,22 @@ import (
 	"subctl/lab/kubeapi"
 	"subctl/lab/node"
 	"subctl/lab/plan"
+	"subctl/lab/process"
 )
 
 func newKill(l *lab) *cobra.Command {
 	return &cobra.Command{
-		Use:   "kill NODE",
-		Short: "Cut the power of a node",
-		Long:  `Ends all processes of a node at once and takes its network away, as a power cut would. Its disk stays: lab start boots it again.`,
-		Args:  cobra.ExactArgs(1),
+		Use:   "kill NAME",
+		Short: "Cut the power of a node or of an API server",
+		Long: `Ends all processes of a node at once and takes its network away, as a power cut would; of an API server (cluster1-api), all of the
+control plane. The disk stays: lab start boots it again.`,
+		Args: cobra.ExactArgs(1),
 		RunE: func(_ *cobra.Command, args []string) error {
+			if c, ok, err := l.controlPlane(args[0]); err != nil {
+				return err
+			} else if ok {
+				return killControlPlane(c)
+			}
 			n, tree, err := l.node(args[0])
 			if err != nil {
 				return err
@@ -34,10 +42,18 @@ func newKill(l *lab) *cobra.Command {
 
 func newStart(l *lab) *cobra.Command {
 	return &cobra.Command{
-		Use:   "start NODE",
-		Short: "Boot a node that was killed, and wait until it is Ready",
+		Use:   "start NAME",
+		Short: "Boot a node or an API server that was killed, and wait until it is ready",
 		Args:  cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
+			started := time.Now()
+			ctx, cancel := context.WithTimeout(cmd.Context(), 2*time.Minute)
+			defer cancel()
+			if c, ok, err := l.controlPlane(args[0]); err != nil {
+				return err
+			} else if ok {
+				return l.startAgain(ctx, started, c)
+			}
 			n, tree, err := l.node(args[0])
 			if err != nil {
 				return err
@@ -49,18 +65,15 @@ func newStart(l *lab) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			started := time.Now()
 			if err := clearDead(n, tree); err != nil {
 				return err
 			}
 			if err := fabric.EnsureCluster(n.Cluster); err != nil {
 				return err
 			}
-			if err := l.boot(cmd.Context(), n, client, tree); err != nil {
+			if err := l.boot(ctx, n, client, tree); err != nil {
 				return err
 			}
-			ctx, cancel := context.WithTimeout(cmd.Context(), 2*time.Minute)
-			defer cancel()
 			if err := l.waitReady(ctx, n, client, started); err != nil {
 				return err
 			}
@@ -68,6 +81,44 @@ func newStart(l *lab) *cobra.Command {
 			return nil
 		},
 	}
+}
+
+// controlPlane finds the cluster whose API server has a name. It is not ok if no API server has.
+func (l *lab) controlPlane(name string) (c plan.Cluster, ok bool, err error) {
+	if err := needRoot(); err != nil {
+		return c, false, err
+	}
+	clusters, err := l.running()
+	i := slices.IndexFunc(clusters, func(c plan.Cluster) bool { return c.API().Name == name })
+	if i < 0 {
+		return c, false, err
+	}
+	return clusters[i], true, nil
+}
+
+func killControlPlane(c plan.Cluster) error {
+	tree, err := cgroup.Find()
+	if err != nil {
+		return err
+	}
+	pids, err := tree.Processes(c.Name())
+	if err != nil {
+		return err
+	}
+	return process.Kill(pids)
+}
+
+// startAgain starts a control plane, unless it runs.
+func (l *lab) startAgain(ctx context.Context, started time.Time, c plan.Cluster) error {
+	tree, err := cgroup.Find()
+	if err != nil {
+		return err
+	}
+	if _, err := l.upControlPlane(ctx, c, tree); err != nil {
+		return fmt.Errorf("control plane of %s: %w", c.Name(), err)
+	}
+	say(started, "%s ready", c.API().Name)
+	return nil
 }
 
 // newNodeInit is not for users: it is what a node's first process runs.

@@ -18,6 +18,7 @@ const (
 	busyEvery  = 100 * time.Millisecond // between two messages of a busy TCP connection
 	patience   = 15 * time.Second       // for an answer on a TCP connection, which repeats what was lost
 	flowsLimit = 1000                   // of each kind: each has a port
+	underWay   = 300 * time.Millisecond // for answers that are under way when a UDP flow ends
 )
 
 // ownPorts are the local ports of flows. The kernel may give the same one to flows with different targets. Where these are a Service and
@@ -128,7 +129,7 @@ func (f *udpFlow) run(ctx context.Context, ports *ownPorts, rate, size int, up f
 	refused := 0
 	f.Sent, refused = sendAll(ctx, conn, len(back), size, time.Second/time.Duration(rate))
 	ended := time.Now()
-	for time.Since(ended) < time.Second && arrived.Load() < int64(f.Sent-refused) {
+	for time.Since(ended) < underWay && arrived.Load() < int64(f.Sent-refused) {
 		time.Sleep(10 * time.Millisecond)
 	}
 	_ = conn.SetReadDeadline(time.Now())
