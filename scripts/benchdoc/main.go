@@ -51,7 +51,7 @@ func table(rows []measure.Row) (page string, missed error) {
 	b.WriteString(`# Benchmarks
 
 Made by ` + "`make bench`" + ` (root). The figures are of one machine on one day. What a row measures is explained in the benchmark with the
-row's name (` + "`*/bench_linux_test.go`, `policy/bench_test.go`, `*/leaks_*test.go`, `scripts/e2e`" + `).
+row's name (` + "`*/bench_linux_test.go`, `policy/bench_test.go`, `*/leaks_*test.go`, `*/loss_linux_test.go`, `scripts/e2e`" + `).
 
 - A value is the median of all measurements; the quartiles show the spread. A row without quartiles is one measurement.
 - Packets lost are those of the worst run.

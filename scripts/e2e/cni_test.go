@@ -5,6 +5,7 @@ package e2e
 import (
 	"fmt"
 	"os"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -20,7 +21,8 @@ var cnis = strings.Fields(os.Getenv("E2E_CNI"))
 // labUp returns the commands that bring up the clusters of the lab.
 func labUp() (steps [][]string) {
 	if failoverRuns > 0 {
-		clusters, nodesEach = clusters[:2], 3
+		fewest, _ := strconv.Atoi(failoverGateways[0])
+		clusters, nodesEach = clusters[:2], fewest+1
 	}
 	if len(cnis) == 0 {
 		return [][]string{{"lab", "up", "--clusters", fmt.Sprint(len(clusters)), "--nodes", fmt.Sprint(nodesEach), "--timeout", "10m"}}

@@ -1,0 +1,142 @@
+//go:build e2e
+
+package e2e
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"regexp"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+// The flows of a run: UDP flows of a packet every millisecond, and TCP connections, half of them idle. One half of either goes to a
+// pod, the other to its Service.
+const (
+	udpFlows, udpRate = 4, 1000
+	tcpFlows          = 200
+)
+
+// flowsUnderWay are flows from one pod to another and to the Service of its cluster.
+type flowsUnderWay struct {
+	end  io.Closer
+	out  bytes.Buffer
+	errs firstWrite
+	done chan error
+}
+
+// ended is what became of flows.
+type ended struct {
+	UDP []struct {
+		Target           string
+		Port, Sent, Lost int
+		LongestGapMs     float64
+		Err              string
+	}
+	TCP []struct {
+		Target string
+		Port   int
+		Idle   bool
+		Err    string
+	}
+}
+
+// container is the container of a pod. Commands in it need no API server, unlike those of kubectl.
+type container struct{ node, id string }
+
+func containerOf(t *testing.T, p pod) container {
+	t.Helper()
+	id := kubectl(t, p.cluster, "get", "pod", p.name, "-o", "jsonpath={.status.containerStatuses[0].containerID}")
+	return container{p.node, strings.TrimPrefix(id, "containerd://")}
+}
+
+// command returns the command that runs the lab's test program in the container.
+func (c container) command(args ...string) []string {
+	id := fmt.Sprintf("e2e-%d", time.Now().UnixNano())
+	return append([]string{"lab", "exec", c.node, "--", "ctr", "-n", "k8s.io", "tasks", "exec", "--exec-id", id, c.id, "/labapp"}, args...)
+}
+
+func startFlows(t *testing.T, from container, size int, targets ...string) *flowsUnderWay {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Minute)
+	t.Cleanup(cancel)
+	f := &flowsUnderWay{done: make(chan error, 1), errs: firstWrite{begun: make(chan struct{})}}
+	args := append([]string{"flows"}, targets...)
+	for option, value := range map[string]int{"--udp": udpFlows, "--rate": udpRate, "--size": max(size, 64), "--tcp": tcpFlows} {
+		args = append(args, option, fmt.Sprint(value))
+	}
+	cmd := command(ctx, from.command(args...)...)
+	cmd.Stdout, cmd.Stderr = &f.out, &f.errs
+	var err error
+	f.end, err = cmd.StdinPipe()
+	require.NoError(t, err)
+	require.NoError(t, cmd.Start())
+	go func() { f.done <- cmd.Wait() }()
+	select {
+	case <-f.errs.begun:
+	case err := <-f.done:
+		t.Fatalf("flows from %s: %v: %s%s", from.node, err, &f.out, f.errs.text)
+	case <-time.After(slack * 30 * time.Second):
+		t.Fatalf("flows from %s are not up", from.node)
+	}
+	return f
+}
+
+func (f *flowsUnderWay) stop(t *testing.T) (e ended) {
+	t.Helper()
+	require.NoError(t, f.end.Close())
+	require.NoError(t, <-f.done, "%s%s", &f.out, f.errs.text)
+	require.NoError(t, json.Unmarshal(f.out.Bytes(), &e), f.out.String())
+	return e
+}
+
+var (
+	connectionMark = regexp.MustCompile(`(?m)src=(\S+) dst=\S+ sport=(\d+) .*?mark=(\d+)`)
+	gatewayMark    = regexp.MustCompile(`ether saddr ([0-9a-f:]+) ct mark (?:and|&) 0x0000003f == 0x0*([0-9a-f]+) accept`)
+)
+
+// gatewaysOf returns the mark of the gateway of each flow from a pod, by the pod's port, as the pod's node has it.
+func gatewaysOf(t *testing.T, p pod) map[int]int {
+	t.Helper()
+	out := map[int]int{}
+	for _, m := range connectionMark.FindAllStringSubmatch(on(t, p.node, "grep src="+p.ip+" /proc/net/nf_conntrack || true"), -1) {
+		port, _ := strconv.Atoi(m[2])
+		mark, _ := strconv.Atoi(m[3])
+		if m[1] == p.ip {
+			out[port] = mark & 0x3f
+		}
+	}
+	return out
+}
+
+// marksOf returns the mark that the node of a pod has for each gateway.
+func marksOf(t *testing.T, p pod, gateways []string) map[string]int {
+	t.Helper()
+	rules := on(t, p.node, "nft list table ip submariner-route-return")
+	byMAC := map[string]int{}
+	for _, m := range gatewayMark.FindAllStringSubmatch(rules, -1) {
+		mark, err := strconv.ParseInt(m[2], 16, 32)
+		require.NoError(t, err)
+		byMAC[m[1]] = int(mark)
+	}
+	out := map[string]int{}
+	for _, gateway := range gateways {
+		mac := []string{"02", "73", "f0"}
+		for _, octet := range strings.Split(nodeIP(t, gateway), ".")[1:] {
+			n, err := strconv.Atoi(octet)
+			require.NoError(t, err)
+			mac = append(mac, fmt.Sprintf("%02x", n))
+		}
+		mark, ok := byMAC[strings.Join(mac, ":")]
+		require.True(t, ok, "node %s has no mark for gateway %s (%v):\n%s", p.node, gateway, mac, rules)
+		out[gateway] = mark
+	}
+	return out
+}

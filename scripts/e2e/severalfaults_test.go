@@ -1,0 +1,179 @@
+//go:build e2e
+
+package e2e
+
+import (
+	"cmp"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"subctl/internal/measure"
+)
+
+// What TestL1Failover measures. If failoverRuns is 0, it runs each fault once in the lab of the other tests, and demands that
+// connections survive, but not how fast. Otherwise it has a lab of its own, and repeats each fault until its row in failoverJSON
+// has so many runs of failoverCommit.
+var (
+	failoverRuns, _  = strconv.Atoi(os.Getenv("E2E_FAILOVER"))
+	failoverCables   = strings.Split(cmp.Or(os.Getenv("E2E_FAILOVER_CABLES"), "vxlan"), ",")
+	failoverGateways = strings.Split(cmp.Or(os.Getenv("E2E_FAILOVER_GATEWAYS"), "2"), ",") // of each cluster, fewest first
+	failoverJSON     = os.Getenv("E2E_FAILOVER_JSON")                                      // the file of rows; none are kept if it is empty
+	failoverCommit   = os.Getenv("E2E_FAILOVER_COMMIT")                                    // of the program
+)
+
+// Each fault of a gateway, under traffic between pods and to a Service, in two clusters with several gateways and a worker each; also
+// while no API server runs. It is the last test: the clusters keep these nodes and gateways.
+func TestL1Failover(t *testing.T) {
+	for _, text := range failoverGateways {
+		n, err := strconv.Atoi(text)
+		require.NoError(t, err, "E2E_FAILOVER_GATEWAYS")
+		t.Run(fmt.Sprintf("%d gateways", n), func(t *testing.T) {
+			s := newScene(t, n)
+			for _, driver := range failoverCables {
+				t.Run(driver, func(t *testing.T) {
+					s.connect(t, driver)
+					for _, f := range faults {
+						t.Run(f.name, func(t *testing.T) { s.measure(t, f, driver, true) })
+					}
+					defer s.apiServers(t, true)
+					for _, f := range faults {
+						if !f.needsAPI {
+							t.Run(f.name+" without API servers", func(t *testing.T) { s.measure(t, f, driver, false) })
+						}
+					}
+				})
+			}
+		})
+	}
+}
+
+// measure runs a fault until it has happened often enough.
+func (s *scene) measure(t *testing.T, f fault, driver string, api bool) {
+	require.False(t, s.suffering, "a fault before was not undone")
+	row := measure.Failover{Fault: f.name, Cable: driver, Gateways: len(s.gateways), NoAPI: !api, Commit: failoverCommit}
+	file := filepath.Join(root, failoverJSON)
+	if failoverJSON != "" {
+		var err error
+		row, err = row.Resume(file)
+		require.NoError(t, err)
+	}
+	for row.Runs < max(failoverRuns, 1) {
+		s.suffering = true
+		began := time.Now()
+		s.apiServers(t, api)
+		run := s.suffer(t, f, s.gateways[row.Runs%len(s.gateways)])
+		s.suffering = false
+		t.Logf("%+v in %.1f s", run, time.Since(began).Seconds())
+		row.Add(run)
+		if failoverJSON != "" {
+			require.NoError(t, row.Keep(file))
+		}
+	}
+	require.Zero(t, row.Lost, "connections from pod to pod continue")
+	if failoverRuns > 0 {
+		require.Zero(t, row.Moved, "flows through other gateways stay there")
+		require.LessOrEqual(t, row.P99, f.p99, "p99")
+		require.LessOrEqual(t, row.Max, f.max, "max")
+	}
+}
+
+// newScene returns two clusters with so many gateways, and a worker each. They may have had fewer before.
+func newScene(t *testing.T, n int) *scene {
+	t.Helper()
+	if nodesEach < n+1 {
+		nodesEach = n + 1
+		must(t, "lab", "up", "--clusters", "2", "--nodes", fmt.Sprint(nodesEach), "--timeout", "10m")
+		must(t, "lab", "load-image", filepath.Join(root, "dist/subctl.tar"), "--clusters", "1,2")
+	}
+	if _, err := os.Stat(brokerFile); err != nil {
+		must(t, "subctl", "deploy-broker", "--context", "cluster1", "--broker-info", brokerFile)
+	}
+	for _, c := range clusters[:2] {
+		deploy(t, c)
+		must(t, "subctl", "join", brokerFile, "--context", c, "--image", image, "--gateways", fmt.Sprint(n), "--multi-active-gateway")
+		eventually(t, time.Minute, func() error {
+			if gws := gateways(t, c); len(gws) != n {
+				return fmt.Errorf("%s has the gateways %v, not %d", c, gws, n)
+			}
+			return nil
+		})
+	}
+	allConnected(t)
+	for _, pair := range [][2]string{{"cluster1", "cluster2"}, {"cluster2", "cluster1"}} {
+		ownAddresses(t, pair[0], pair[1])
+	}
+	idle := func(cluster string) string {
+		i := slices.IndexFunc(nodes(cluster), func(n string) bool { return !slices.Contains(gateways(t, cluster), n) })
+		require.GreaterOrEqual(t, i, 0, "%s has no worker", cluster)
+		return nodes(cluster)[i]
+	}
+	s := &scene{gateways: gateways(t, "cluster1"), from: podOn(t, "cluster1", "web", idle("cluster1")), to: podOn(t, "cluster2", "web", idle("cluster2"))}
+	for _, g := range gateways(t, "cluster2") {
+		s.remote = append(s.remote, nodeIP(t, g))
+	}
+	// A Service for this pod only: the others would answer as well.
+	kubectl(t, s.to.cluster, "label", "pod", "--all", "far-")
+	kubectl(t, s.to.cluster, "label", "pod", s.to.name, "far=yes")
+	apply(t, s.to.cluster, `{"apiVersion": "v1", "kind": "Service", "metadata": {"name": "far", "namespace": "default"}, "spec": {"selector": {"far": "yes"}, "ports": [
+		{"name": "udp", "port": 7, "protocol": "UDP"}, {"name": "tcp", "port": 7, "protocol": "TCP"}]}}`)
+	s.inside, s.targets = containerOf(t, s.from), []string{s.to.ip + ":7", serviceIP(t, s.to.cluster, "far") + ":7"}
+	return s
+}
+
+// connect has the clusters connected by a driver, and waits until nothing changes any more.
+func (s *scene) connect(t *testing.T, driver string) {
+	t.Helper()
+	const policy = "faults"
+	if driver == "vxlan" {
+		_, _ = sh("subctl", "cable-policy", "delete", policy, "--context", "cluster1") // of the turn before, if any
+	} else {
+		must(t, "subctl", "cable-policy", "add", "--context", "cluster1", "--name", policy, "--cable-driver", driver,
+			"--left-cluster-selector", "submariner-io/clusterID=cluster1", "--right-cluster-selector", "submariner-io/clusterID=cluster2")
+	}
+	eventually(t, time.Minute, func() error {
+		cs, code := connections(t)
+		for _, c := range cs {
+			if slices.Contains(clusters[:2], c.Cluster) && slices.Contains(clusters[:2], c.RemoteCluster) && c.CableDriver != driver || code != 0 {
+				return fmt.Errorf("exit code %d: %+v", code, cs)
+			}
+		}
+		return nil
+	})
+	stable, since := s.groups(t), time.Now()
+	eventually(t, time.Minute, func() error {
+		if now := s.groups(t); fmt.Sprint(now) != fmt.Sprint(stable) {
+			stable, since = now, time.Now()
+		}
+		if time.Since(since) < 5*time.Second { // the former cables go
+			return fmt.Errorf("the groups have just changed: %v", stable)
+		}
+		return nil
+	})
+	s.usual, s.marks = stable, marksOf(t, s.from, s.gateways)
+}
+
+// ownAddresses requires that web servers on all nodes of a cluster, behind a Service, see the addresses of the pods of another one,
+// which are on gateways and workers as well.
+func ownAddresses(t *testing.T, a, b string) {
+	t.Helper()
+	servers := pods(t, b, "web")
+	for _, from := range pods(t, a, "web") {
+		seen := map[string]bool{}
+		for tries := 0; len(seen) < len(servers); tries++ {
+			require.Less(t, tries, 20, "only %v of the pods of %s have answered", seen, b)
+			out := from.exec(t, "get", "http://"+serviceIP(t, b, "web")+"/", "-n", "20", "--timeout", "15s")
+			for line := range strings.Lines(out) {
+				require.Contains(t, line, " from="+from.ip+":", "the client's own address, on %s", from.node)
+				seen[strings.Fields(line)[0]] = true
+			}
+		}
+	}
+}
