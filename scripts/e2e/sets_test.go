@@ -116,8 +116,12 @@ func TestJ2ThirdClusterSet(t *testing.T) {
 	sets := map[string][]string{"hub-a": {"cluster1", "cluster2"}, "hub-b": {"cluster1", "cluster3"}, "pair": append([]string{"cluster1"}, pair...)}
 	t.Cleanup(func() {
 		for _, c := range pair {
-			if !slices.Contains(clusters, c) {
-				_, _ = sh("subctl", "uninstall", "--context", c, "--yes")
+			if slices.Contains(clusters, c) {
+				continue
+			}
+			_, _ = sh("subctl", "uninstall", "--context", c, "--yes")
+			for _, name := range append(nodes(c), c+"-api") { // makes room for other clusters
+				_, _ = sh("lab", "kill", name)
 			}
 		}
 		for _, c := range clusters {
