@@ -56,7 +56,7 @@ e2e-cni: build lab image ## tests in the lab, with flannel (root)
 FAILOVER_RUNS     := 20
 FAILOVER_CABLES   := vxlan,vxlan+wireguard
 FAILOVER_GATEWAYS := 2,3
-PROGRAM           := '*.go' go.mod ':!*_test.go' ':!scripts'
+PROGRAM           := '*.go' go.mod ':!*_test.go' ':!scripts' ':!internal/measure' ':!internal/nstest' ':!internal/kubetest'
 FAILOVER_COMMIT    = $(shell git diff --quiet HEAD -- $(PROGRAM) && git log -1 --format=%h -- $(PROGRAM))
 failover: build lab image ## what failures of a gateway cost; writes docs/failover.json and the table in docs/failover.md (root)
 	E2E_FAILOVER=$(FAILOVER_RUNS) E2E_FAILOVER_CABLES=$(FAILOVER_CABLES) E2E_FAILOVER_GATEWAYS=$(FAILOVER_GATEWAYS) E2E_FAILOVER_JSON=docs/failover.json E2E_FAILOVER_COMMIT=$(FAILOVER_COMMIT) \
