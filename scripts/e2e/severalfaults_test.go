@@ -5,8 +5,10 @@ package e2e
 import (
 	"cmp"
 	"fmt"
+	"net/netip"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -88,17 +90,26 @@ func (s *scene) measure(t *testing.T, f fault, driver string, api bool) {
 // newScene returns two clusters with so many gateways, and a worker each. They may have had fewer before.
 func newScene(t *testing.T, n int) *scene {
 	t.Helper()
-	if nodesEach < n+1 {
+	if had := nodesEach; had < n+1 {
 		nodesEach = n + 1
 		must(t, "lab", "up", "--clusters", "2", "--nodes", fmt.Sprint(nodesEach), "--timeout", "10m")
 		must(t, "lab", "load-image", filepath.Join(root, "dist/subctl.tar"), "--clusters", "1,2")
+		for _, c := range clusters[:2] {
+			for _, node := range nodes(c)[had:] { // its agents have found no image
+				kubectl(t, c, "-n", "submariner-operator", "delete", "pods", "--field-selector", "spec.nodeName="+node)
+			}
+		}
 	}
 	if _, err := os.Stat(brokerFile); err != nil {
 		must(t, "subctl", "deploy-broker", "--context", "cluster1", "--broker-info", brokerFile)
 	}
 	for _, c := range clusters[:2] {
 		deploy(t, c)
-		must(t, "subctl", "join", brokerFile, "--context", c, "--image", image, "--gateways", fmt.Sprint(n), "--multi-active-gateway")
+		join := []string{"subctl", "join", brokerFile, "--context", c, "--image", image, "--gateways", fmt.Sprint(n), "--multi-active-gateway"}
+		if failoverRuns > 0 { // there will be more nodes than join can see
+			join = append(join, "--clustercidr", podNetwork(t, c))
+		}
+		must(t, join...)
 		eventually(t, time.Minute, func() error {
 			if gws := gateways(t, c); len(gws) != n {
 				return fmt.Errorf("%s has the gateways %v, not %d", c, gws, n)
@@ -128,6 +139,18 @@ func newScene(t *testing.T, n int) *scene {
 	return s
 }
 
+// podNetwork returns the network of the pods of a cluster of the lab, of which each node has a part.
+func podNetwork(t *testing.T, cluster string) string {
+	t.Helper()
+	part := kubectl(t, cluster, "get", "nodes", "-o", "jsonpath={.items[0].spec.podCIDR}")
+	network, err := netip.MustParsePrefix(part).Addr().Prefix(16)
+	require.NoError(t, err)
+	return network.String()
+}
+
+// nextHop matches a next hop that is no group.
+var nextHop = regexp.MustCompile(`(?m)^id (\d+) via `)
+
 // connect has the clusters connected by a driver, and waits until nothing changes any more.
 func (s *scene) connect(t *testing.T, driver string) {
 	t.Helper()
@@ -152,7 +175,14 @@ func (s *scene) connect(t *testing.T, driver string) {
 		if now := s.groups(t); fmt.Sprint(now) != fmt.Sprint(stable) {
 			stable, since = now, time.Now()
 		}
-		if time.Since(since) < 5*time.Second { // the former cables go
+		for node, held := range stable {
+			for _, hop := range nextHop.FindAllStringSubmatch(held, -1) {
+				if !regexp.MustCompile(`group \S*\b` + hop[1] + `\b`).MatchString(held) {
+					return fmt.Errorf("%s still has next hop %s of a former cable:\n%s", node, hop[1], held)
+				}
+			}
+		}
+		if time.Since(since) < 3*time.Second {
 			return fmt.Errorf("the groups have just changed: %v", stable)
 		}
 		return nil

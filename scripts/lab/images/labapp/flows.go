@@ -7,10 +7,13 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math/rand/v2"
 	"net"
 	"os"
+	"slices"
 	"sync"
 	"sync/atomic"
+	"syscall"
 	"time"
 )
 
@@ -21,29 +24,43 @@ const (
 	underWay   = 300 * time.Millisecond // for answers that are under way when a UDP flow ends
 )
 
-// ownPorts are the local ports of flows. The kernel may give the same one to flows with different targets. Where these are a Service and
-// its pod, behind different gateways, which do not know each other's connections, both flows may then arrive as one.
+// ownPorts hands out the local ports of flows, each once. Flows to the same target have the same remainder: where the targets are a Service
+// and its pod, behind different gateways, which do not know each other's connections, two flows from one port may arrive as one, also
+// if one of them has ended two minutes ago.
 type ownPorts struct {
-	mu    sync.Mutex
-	taken map[string]bool
+	mu      sync.Mutex
+	taken   map[int]bool
+	targets []string
+}
+
+// The ports that kernels choose from, too.
+const firstPort, lastPort = 32768, 60999
+
+// next returns a port for a target.
+func (o *ownPorts) next(target string) int {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	for {
+		port := firstPort + rand.IntN(lastPort-firstPort+1)
+		if port%len(o.targets) == slices.Index(o.targets, target) && !o.taken[port] {
+			o.taken[port] = true
+			return port
+		}
+	}
 }
 
 // dial connects from a port that no other flow has.
 func (o *ownPorts) dial(network, target string) (net.Conn, error) {
 	for {
-		conn, err := net.DialTimeout(network, target, patience)
-		if err != nil {
-			return nil, err
+		d, port := net.Dialer{Timeout: patience}, o.next(target)
+		if d.LocalAddr = (&net.TCPAddr{Port: port}); network == "udp" {
+			d.LocalAddr = &net.UDPAddr{Port: port}
 		}
-		_, port, err := net.SplitHostPort(conn.LocalAddr().String())
-		o.mu.Lock()
-		taken := o.taken[port]
-		o.taken[port] = true
-		o.mu.Unlock()
-		if err == nil && !taken {
-			return conn, nil
+		conn, err := d.Dial(network, target)
+		if errors.Is(err, syscall.EADDRINUSE) || errors.Is(err, syscall.EADDRNOTAVAIL) {
+			continue
 		}
-		conn.Close()
+		return conn, err
 	}
 }
 
@@ -74,7 +91,7 @@ func flows(ctx context.Context, args []string) error {
 		TCP []*tcpFlow `json:"tcp"`
 	}{}
 	var up, ended sync.WaitGroup
-	ports := &ownPorts{taken: map[string]bool{}}
+	ports := &ownPorts{taken: map[int]bool{}, targets: targets}
 	for i := range udps {
 		f := &udpFlow{Target: targets[i%len(targets)]}
 		result.UDP = append(result.UDP, f)
