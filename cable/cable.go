@@ -32,8 +32,11 @@ type Gateway struct {
 	NAT       bool           // expects NAT on its paths
 	Weight    int            // its share of new flows, compared to its siblings: 1 to MaxWeight, or 0 for DefaultWeight
 	Drain     Drain          // how far it has got on its way out of service
-	Default   string         // the driver for pairs that no policy decides, whether or not it is offered
-	Drivers   []string       // the offered drivers
+	Siblings  bool           // its cluster has other active gateways
+	// TellsSiblings reports whether it announces Siblings. Older versions do not, and know no StandIn.
+	TellsSiblings bool
+	Default       string   // the driver for pairs that no policy decides, whether or not it is offered
+	Drivers       []string // the offered drivers
 	// Missing are the reasons why the gateway does not offer other drivers, by driver. It lacks
 	// drivers of combined cables whose reason is that of their parts: see WhyNot.
 	Missing map[string]string

@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"net/netip"
 	"slices"
-	"strings"
 
 	"subctl/dataplane"
 )
@@ -182,30 +181,18 @@ func (c *Claims) Announce(p Peer) error {
 // MaxGateways other gateways of the peer's cluster.
 func (c *Claims) Connect(to Cable) error {
 	most := to.Driver.Properties().MaxGateways
+	if most == 0 {
+		return nil
+	}
 	cables := cablesTo{to.Driver.Name(), to.Cluster}
 	switch names := c.cables[cables]; {
-	case most == 0 || slices.Contains(names, to.Name):
+	case slices.Contains(names, to.Name):
 		return nil
 	case len(names) >= most:
 		return c.limitError(to.Driver, to.Cluster, names)
 	}
 	c.cables[cables] = append(c.cables[cables], to.Name)
 	return nil
-}
-
-// limitError returns the error for a driver that has reached MaxGateways. It suggests the
-// combined driver without a limit, if there is one.
-func (c *Claims) limitError(d Driver, cluster string, gateways []string) error {
-	limit, remedy := "one gateway", ""
-	if len(gateways) > 1 {
-		limit = fmt.Sprintf("%d gateways", len(gateways))
-	}
-	for _, other := range c.drivers {
-		if p := other.Properties(); p.MaxGateways == 0 && slices.Contains(p.Parts, d.Name()) {
-			remedy = ": use " + other.Name() + ", which connects to all of them"
-		}
-	}
-	return fmt.Errorf("%s connects to %s of cluster %s (%.80s)%s", d.Name(), limit, cluster, strings.Join(gateways, ", "), remedy)
 }
 
 // add adds all claims of a gateway, or none. A gateway may claim what is kept for its cluster.

@@ -78,6 +78,8 @@ func Parse(s submarinerv1.EndpointSpec) (Gateway, error) {
 	if g.Weight, g.Drain, err = parseShare(s.BackendConfig); err != nil {
 		errs = append(errs, err)
 	}
+	siblings, told := s.BackendConfig[submarinerv1.BackendSiblings]
+	g.Siblings, g.TellsSiblings = siblings == "true", told
 	if s.HealthCheckIP != "" {
 		if g.HealthIP, err = ParseHost(s.HealthCheckIP); err != nil {
 			errs = append(errs, fmt.Errorf("health check IP %.80q: %w", s.HealthCheckIP, err))

@@ -16,7 +16,7 @@ type Properties struct {
 	// PassesNAT reports whether its cables work through NAT.
 	PassesNAT bool
 	// MaxGateways is the maximum number of gateways of one remote cluster to which it connects
-	// at once; 0 means no limit.
+	// at once; 0 means no limit. Where a cluster has several, another driver stands in: StandIn.
 	MaxGateways int
 	// Engine is the protocol for which the node needs an implementation.
 	Engine Protocol

@@ -216,6 +216,25 @@ func TestMaxGateways(t *testing.T) {
 	})
 }
 
+// A driver that connects to few gateways of a cluster has one that stands in for it, which encrypts like it, speaks the
+// same protocol, and has all of its settings.
+func TestStandIn(t *testing.T) {
+	each(t, func(t *testing.T, d cable.Driver) {
+		x, y := cable.Gateway{TellsSiblings: true, Siblings: true}, cable.Gateway{TellsSiblings: true}
+		in, _ := cable.StandIn(d, drivers.All(), x, y)
+		if d.Properties().MaxGateways == 0 {
+			require.Nil(t, in)
+			return
+		}
+		require.NotNil(t, in)
+		require.Equal(t, d.Properties().Encrypts, in.Properties().Encrypts)
+		require.Equal(t, d.Properties().Engine, in.Properties().Engine)
+		for _, o := range d.Options() {
+			require.True(t, slices.ContainsFunc(in.Options(), func(other cable.Option) bool { return other.Key == o.Key }), o.Key)
+		}
+	})
+}
+
 // A plan is a function of its input, whatever the order of the peers.
 func TestPlanIsPure(t *testing.T) {
 	each(t, func(t *testing.T, d cable.Driver) {

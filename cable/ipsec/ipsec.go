@@ -46,7 +46,7 @@ var _ cable.Driver = Driver{}
 func (Driver) Name() string { return cable.IPsec }
 
 // Properties implements cable.Driver. An IPsec policy in the kernel has one destination, so
-// MaxGateways is 1.
+// MaxGateways is 1: Combined stands in for Driver where a cluster has several gateways.
 func (Driver) Properties() cable.Properties {
 	return cable.Properties{Encrypts: true, PassesNAT: true, MaxGateways: 1, Engine: cable.ProtocolIPsec}
 }

@@ -5,7 +5,8 @@
 // it only from the peer whose AllowedIPs contain its source. A network can therefore belong
 // to only one peer, and Driver connects to one gateway of a cluster. With Combined, WireGuard
 // carries VXLAN packets between the gateways' own addresses, and routes and next hop groups
-// select the gateway.
+// select the gateway. Combined stands in for Driver where a cluster has several gateways: see
+// cable.StandIn.
 //
 // Both drivers share one device, with one key and one port. A pair that changes from one
 // driver to the other keeps its keys and its peer, whose AllowedIPs are then the union for both.

@@ -130,6 +130,11 @@ type Connection struct {
 	// the pair changes its cable.
 	// +optional
 	DesiredDriver string `json:"desiredDriver,omitempty"`
+	// DriverReason is the reason why DesiredDriver is not the driver that the policy names, or that is the clusters' default,
+	// such as "wireguard connects to one gateway of a cluster, and cluster west has several: vxlan+wireguard is in its place";
+	// empty if it is that driver (our addition).
+	// +optional
+	DriverReason string `json:"driverReason,omitempty"`
 	// ChangingSince is when the pair began to change to the cable that it should use, from another
 	// cable or from none; nil once that cable has answered.
 	// +optional

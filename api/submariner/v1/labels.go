@@ -103,6 +103,8 @@ const (
 	// BackendDrain is "draining" or "drained" if the gateway is on its way out of service, and "standby" if another gateway
 	// of its cluster is the active one.
 	BackendDrain = "gateway-drain"
+	// BackendSiblings is "true" if the cluster has other active gateways, and else "false". Both ends of a cable choose its driver by it.
+	BackendSiblings = "gateway-siblings"
 )
 
 // The values of BackendDrain, and, except Standby, of GatewayStatus.Drain.

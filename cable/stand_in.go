@@ -1,0 +1,66 @@
+package cable
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+)
+
+// StandIn returns the driver that connects two gateways in place of d, and why: d has MaxGateways, and one of the two
+// clusters has several active gateways. The driver is the known one that contains d and has no limit; it encrypts if d does.
+// StandIn returns nil if d connects the two itself, or if there is no such driver.
+//
+// Both ends come to the same result, because they compare what both gateways announce. Where one of them does not announce it,
+// its version does not know StandIn.
+func StandIn(d Driver, known []Driver, x, y Gateway) (in Driver, why string) {
+	several := severalOf(x, y)
+	if several == "" || !x.TellsSiblings || !y.TellsSiblings || d.Properties().MaxGateways == 0 {
+		return nil, ""
+	}
+	in = unlimited(d, known)
+	if in == nil {
+		return nil, ""
+	}
+	return in, fmt.Sprintf("%s connects to %s of a cluster, and %s several: %s is in its place", d.Name(), limit(d), several, in.Name())
+}
+
+// severalOf names those of the clusters of two gateways that have several active gateways, with the verb; empty if neither does.
+func severalOf(x, y Gateway) string {
+	switch {
+	case x.Siblings && y.Siblings:
+		return fmt.Sprintf("clusters %s and %s have", min(x.Cluster, y.Cluster), max(x.Cluster, y.Cluster))
+	case x.Siblings:
+		return fmt.Sprintf("cluster %s has", x.Cluster)
+	case y.Siblings:
+		return fmt.Sprintf("cluster %s has", y.Cluster)
+	}
+	return ""
+}
+
+// unlimited returns the known driver that combines d with another one and has no MaxGateways; nil if there is none.
+func unlimited(d Driver, known []Driver) Driver {
+	for _, other := range known {
+		if p := other.Properties(); p.MaxGateways == 0 && slices.Contains(p.Parts, d.Name()) && (p.Encrypts || !d.Properties().Encrypts) {
+			return other
+		}
+	}
+	return nil
+}
+
+// limit formats the MaxGateways of a driver.
+func limit(d Driver) string {
+	if most := d.Properties().MaxGateways; most > 1 {
+		return fmt.Sprintf("%d gateways", most)
+	}
+	return "one gateway"
+}
+
+// limitError returns the error for a driver that has reached MaxGateways. It suggests the
+// combined driver without a limit, if there is one.
+func (c *Claims) limitError(d Driver, cluster string, gateways []string) error {
+	remedy := ""
+	if other := unlimited(d, c.drivers); other != nil {
+		remedy = ": use " + other.Name() + ", which connects to all of them"
+	}
+	return fmt.Errorf("%s connects to %s of cluster %s (%.80s)%s", d.Name(), limit(d), cluster, strings.Join(gateways, ", "), remedy)
+}
