@@ -26,6 +26,8 @@ type Cables struct {
 	// Kept has the reasons why pairs keep their cable, by cable name: the policy that
 	// decides is invalid.
 	Kept map[string]string
+	// InPlace has the reasons why cables have another driver than policy decides on, by cable name: see standIn.
+	InPlace map[string]string
 	// Refused are the endpoints that no cable connects.
 	Refused []Refusal
 	// Barred are the networks of the Refused, of the Waiting, and of clusters without an accepted
@@ -46,7 +48,8 @@ const maxDevices = 16
 // connect chooses the cables to the accepted gateways, in their order: devices and
 // whatever else only one gateway can have go to the clusters that were here first.
 func connect(m *Mesh) Cables {
-	c := chooser{Mesh: m, book: m.Snapshot.Book, devices: map[string]bool{}, out: Cables{Endpoints: map[string]submarinerv1.EndpointSpec{}, Kept: map[string]string{}}}
+	c := chooser{Mesh: m, book: m.Snapshot.Book, devices: map[string]bool{}, alone: map[string]error{},
+		out: Cables{Endpoints: map[string]submarinerv1.EndpointSpec{}, Kept: map[string]string{}, InPlace: map[string]string{}}}
 	if c.book == nil {
 		c.book = policy.Compile(List[*v1alpha1.CablePolicies](m.Snapshot), m.Snapshot.Makers())
 	}
@@ -109,8 +112,9 @@ type chooser struct {
 	*Mesh
 	book       *policy.Book
 	own        policy.Cluster
-	incomplete error           // why the policies may not be all; nil if they are
-	devices    map[string]bool // that policies make the gateway create
+	incomplete error            // why the policies may not be all; nil if they are
+	devices    map[string]bool  // that policies make the gateway create
+	alone      map[string]error // why no driver stands in for one with MaxGateways, by cable name
 	out        Cables
 }
 
@@ -134,6 +138,9 @@ func (c *chooser) connect(p *Peer) error {
 		return err
 	}
 	if err := c.claim(made); err != nil {
+		if why := c.alone[p.Name]; why != nil {
+			return fmt.Errorf("%w, but %w", err, why)
+		}
 		return err
 	}
 	c.out.Wanted, c.out.Endpoints[p.Name] = append(c.out.Wanted, made), p.Spec
@@ -195,18 +202,18 @@ func (c *chooser) driver(p *cable.Peer) (cable.Driver, error) {
 		return c.keep(p, no)
 	}
 	d, err := drivers.Parse(dec.Driver)
-	switch {
-	case err != nil:
+	if err != nil {
 		no.why = err
-	case !c.Offer.offers(d.Name()):
-		no.why = fmt.Errorf("%scluster %s does not offer %s%s", wants(dec), c.own.ID, d.Name(), c.Offer.whyNot(d, c.Local))
-	case !p.Offers(d.Name()):
-		no.why = fmt.Errorf("%s%w", wants(dec), p.NotOffered(d.Name()))
-	default:
-		p.Policy, p.Rule, p.Shared, p.Config = dec.Policy, dec.Number(), dec.Config, c.Offer.Settings[d.Name()].With(dec.Config)
-		return d, nil
+		return nil, no
 	}
-	return nil, no
+	if err := c.notOffered(d, p); err != nil {
+		no.why = fmt.Errorf("%s%w", wants(dec), err)
+		return nil, no
+	}
+	p.Policy, p.Rule, p.Shared = dec.Policy, dec.Number(), dec.Config
+	d = c.standIn(p, d)
+	p.Config = c.Offer.Settings[d.Name()].With(dec.Config)
+	return d, nil
 }
 
 // wants returns the beginning of a message about a policy's decision.
@@ -284,17 +291,4 @@ func (c *chooser) room(made cable.Cable) error {
 	}
 	c.devices[device] = true
 	return nil
-}
-
-// labels returns the labels of this cluster: the labels of its Cluster object, or, until
-// the object exists, the labels that join was given.
-func (m *Mesh) labels() map[string]string {
-	labels := m.cluster().Labels
-	if c := m.Membership.Cluster; c != nil {
-		if labels == nil {
-			labels = map[string]string{}
-		}
-		maps.Copy(labels, c.Labels)
-	}
-	return submarinerv1.SharedLabels(labels)
 }

@@ -173,6 +173,9 @@ func (m *Mesh) revive(p cable.Peer, u Using, had bool) (cable.Cable, bool) {
 		return cable.Cable{}, false
 	}
 	c := cable.Cable{Peer: p, Driver: d}
+	if m.Accepted.claims.Connect(c) != nil {
+		return cable.Cable{}, false // another gateway of the cluster has what only one can have
+	}
 	return c, c.Device() == u.Device // otherwise its settings are no longer known
 }
 

@@ -33,7 +33,7 @@ func (m *Mesh) connections(p Plan, o Outcome) []submarinerv1.Connection {
 			PathMTU: c.Peer.MTU, Attempts: m.Snapshot.Paths[c.Name].Attempts,
 			Settings: settingsReported(c.Config), PolicySettings: settingsReported(c.Shared), Before: p.Using[c.Name].Before.reported(),
 		}
-		conn.Endpoint.Backend, conn.DesiredDriver = conn.Driver, conn.Driver
+		conn.Endpoint.Backend, conn.DesiredDriver, conn.DriverReason = conn.Driver, conn.Driver, clip(m.Cables.InPlace[c.Name])
 		conn.Status, conn.StatusMessage, conn.LatencyRTT = m.status(p, o, c, p.links[i])
 		p.detected(&conn, o, i)
 		m.count(&conn, p.links[i])

@@ -47,3 +47,16 @@ func labelled(is, want *submarinerv1.Cluster) bool {
 	}
 	return is.Annotations[v1alpha1.ClusterLabelsAnnotation] == want.Annotations[v1alpha1.ClusterLabelsAnnotation]
 }
+
+// labels returns the labels of this cluster: the labels of its Cluster object, or, until
+// the object exists, the labels that join was given.
+func (m *Mesh) labels() map[string]string {
+	labels := m.cluster().Labels
+	if c := m.Membership.Cluster; c != nil {
+		if labels == nil {
+			labels = map[string]string{}
+		}
+		maps.Copy(labels, c.Labels)
+	}
+	return submarinerv1.SharedLabels(labels)
+}

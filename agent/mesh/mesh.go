@@ -58,6 +58,7 @@ func Of(s Snapshot) (*Mesh, error) {
 	}
 	m.Offer, m.Local = readOffer(s, m.Membership)
 	m.Local.Weight = m.Membership.Self.Weight
+	m.Local.Siblings, m.Local.TellsSiblings = m.Membership.severalGateways(s.Standing), true
 	m.Local.Drain, m.drainingSince = m.readDraining()
 	m.Accepted = accept(s, m.Membership)
 	m.Cables = connect(m)

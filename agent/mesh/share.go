@@ -147,7 +147,8 @@ func (m *Mesh) FlowsBetween() (remote, own []netip.Prefix) {
 	return slices.Compact(remote), own
 }
 
-// announceShare adds to the parameters that a gateway announces what is not the default.
+// announceShare adds to the parameters that a gateway announces its share, where it is not the default, and whether there are
+// others.
 func (m *Mesh) announceShare(config map[string]string) {
 	if w := m.Local.Weight; w != 0 && w != cable.DefaultWeight {
 		config[submarinerv1.BackendWeight] = strconv.Itoa(w)
@@ -155,6 +156,7 @@ func (m *Mesh) announceShare(config map[string]string) {
 	if d := m.Local.Drain; d != cable.InService {
 		config[submarinerv1.BackendDrain] = d.String()
 	}
+	config[submarinerv1.BackendSiblings] = strconv.FormatBool(m.Local.Siblings)
 }
 
 // reportShare adds the gateway's share to its report.

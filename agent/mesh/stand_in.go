@@ -1,0 +1,58 @@
+package mesh
+
+import (
+	"fmt"
+	"slices"
+
+	"subctl/cable"
+	"subctl/cable/drivers"
+)
+
+// This file is about drivers that connect to a limited number of gateways of a cluster: see cable.StandIn. Both ends decide by
+// what the two gateways of a pair announce, so they choose the same driver once each has the other's Endpoint. Until then
+// the pair keeps its cable: a new one carries nothing before it has answered.
+
+// standIn returns the driver of the cable to a peer, given the driver that policy decides on and both ends offer: that driver, or the one
+// that stands in for it. The other one does so only if both ends offer it and it can connect the two.
+func (c *chooser) standIn(p *cable.Peer, d cable.Driver) cable.Driver {
+	in, why := cable.StandIn(d, drivers.All(), c.Local.Gateway, p.Gateway)
+	if in == nil {
+		return d
+	}
+	err := c.notOffered(in, p)
+	if err == nil {
+		err = in.Refuses(c.Local, *p)
+	}
+	if err != nil {
+		c.alone[p.Name] = err
+		return d
+	}
+	c.out.InPlace[p.Name] = why
+	return in
+}
+
+// notOffered returns the reason why one of the two ends does not offer a driver; nil if both do.
+func (c *chooser) notOffered(d cable.Driver, p *cable.Peer) error {
+	switch {
+	case !c.Offer.offers(d.Name()):
+		return fmt.Errorf("cluster %s does not offer %s%s", c.own.ID, d.Name(), c.Offer.whyNot(d, c.Local))
+	case !p.Offers(d.Name()):
+		return p.NotOffered(d.Name())
+	}
+	return nil
+}
+
+// severalGateways reports whether the cluster has several active gateways. If only one is to be active, a further one counts
+// as long as others use it: until its Endpoint is deleted. What a gateway that is lost has left does not count.
+func (m *Membership) severalGateways(s Standing) bool {
+	n := len(m.Gateways)
+	if s.Active && !m.hasEndpoint(m.Self) {
+		n++ // it is about to publish it
+	}
+	if n < 2 || m.Submariner.Spec.MultiActiveGatewayEnabled || s.Drain != cable.InService {
+		return n > 1
+	}
+	return slices.ContainsFunc(m.Gateways, func(g cable.Node) bool {
+		return g.Drain != cable.InService || g.Name != m.Self.Name && slices.Contains(s.Gateways, g.Name)
+	})
+}
