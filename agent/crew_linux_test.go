@@ -1,0 +1,223 @@
+package agent
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	corev1 "k8s.io/api/core/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"subctl/agent/mesh"
+	submarinerv1 "subctl/api/submariner/v1"
+	"subctl/api/submariner/v1alpha1"
+	"subctl/cable/keys"
+	"subctl/dataplane"
+	"subctl/dataplane/kernel"
+	"subctl/internal/nstest"
+	"subctl/policy"
+)
+
+// crew is a cluster of two gateway nodes and a worker whose agents run as they do in pods: each plan takes over from the one before,
+// what they publish is what others know of them, and a cable answers if pings over it do.
+type crew struct {
+	*side
+	driver   string
+	multi    bool
+	standing map[string]mesh.Standing // of the gateway nodes
+	ring     *keys.Ring
+	hosts    map[[2]string]*kernel.Host // of the gateway nodes, by node and role
+	facts    map[string]dataplane.Facts
+	memory   map[string]mesh.Memory
+	// published are the Endpoints and the Cluster, by name, and reported the Gateways, by node.
+	published map[string]client.Object
+	reported  map[string]*submarinerv1.Gateway
+}
+
+func newCrew(t testing.TB, fabric *nstest.NS, n int, id, driver string) *crew {
+	t.Helper()
+	private, err := keys.ParsePrivate(bytes.Repeat([]byte{byte(n)}, keys.Size))
+	require.NoError(t, err)
+	c := &crew{
+		side: twoGateways(t, fabric, n, id), driver: driver, standing: map[string]mesh.Standing{}, hosts: map[[2]string]*kernel.Host{},
+		facts: map[string]dataplane.Facts{}, memory: map[string]mesh.Memory{}, published: map[string]client.Object{}, reported: map[string]*submarinerv1.Gateway{},
+		ring: &keys.Ring{Cluster: id, Private: private, Seed: bytes.Repeat([]byte{byte(n + 100)}, keys.Size), PSK: bytes.Repeat([]byte{0x77}, 48)},
+	}
+	c.side.plans = map[[2]string]mesh.Plan{}
+	for _, node := range c.names {
+		ns := c.nodes[node]
+		ns.Private(nstest.UAPIDir)
+		ns.Do(func() {
+			c.facts[node], err = kernel.ReadFacts()
+			require.NoError(t, err)
+			for _, r := range mesh.Roles() {
+				c.hosts[[2]string{node, r.Name}], err = kernel.New(r.Owner)
+				require.NoError(t, err)
+			}
+		})
+		t.Cleanup(func() {
+			ns.Do(func() {
+				for _, r := range mesh.Roles() {
+					h := c.hosts[[2]string{node, r.Name}]
+					_, _ = dataplane.Sync(context.Background(), h, dataplane.State{}) // ends programs
+					h.Close()
+				}
+			})
+		})
+	}
+	c.single()
+	return c
+}
+
+// single makes gw the only active gateway.
+func (c *crew) single() {
+	c.multi, c.standing = false, map[string]mesh.Standing{"gw": active("gw")}
+}
+
+// both makes both gateways active.
+func (c *crew) both() {
+	c.multi = true
+	c.standing["gw"] = mesh.Standing{Active: true, Speaker: true, Gateways: []string{"gw", "gw2"}}
+	c.standing["gw2"] = mesh.Standing{Active: true}
+}
+
+// retire sets how far gw2 has got on its way out, as gw remains alone.
+func (c *crew) retire(s mesh.Standing) {
+	c.multi = false
+	s.Active = true
+	c.standing["gw2"] = s
+}
+
+// snapshot returns what an agent of a node knows.
+func (c *crew) snapshot(t testing.TB, node string, r mesh.Role, others ...*crew) mesh.Snapshot {
+	t.Helper()
+	var all []client.Object
+	for _, o := range c.objects() {
+		switch o := o.(type) {
+		case *v1alpha1.Submariner:
+			o.Spec.CableDriver, o.Spec.MultiActiveGatewayEnabled = c.driver, c.multi
+		case *submarinerv1.RouteAgent:
+			f := c.facts[o.Name]
+			o.Status.Node.WireGuard = submarinerv1.EngineFact{Name: f.WireGuard.Name, Missing: f.WireGuard.Missing}
+			o.Status.Node.IPsec = submarinerv1.EngineFact{Name: f.IPsec.Name, Missing: f.IPsec.Missing}
+		case *corev1.Node:
+		default: // a side's Endpoints
+			continue
+		}
+		all = append(all, o)
+	}
+	for _, o := range c.published {
+		all = append(all, o)
+	}
+	for _, g := range c.reported {
+		all = append(all, g)
+	}
+	for _, other := range others {
+		for _, o := range other.published {
+			copied := o.DeepCopyObject().(client.Object)
+			copied.SetLabels(map[string]string{submarinerv1.ClusterIDLabel: other.id})
+			if _, ok := copied.(*submarinerv1.Cluster); ok {
+				copied.SetAnnotations(map[string]string{submarinerv1.ClusterSetsAnnotation: submarinerv1.DefaultClusterSet})
+			}
+			all = append(all, copied)
+		}
+	}
+	snap := mesh.NewSnapshot(node, all...)
+	c.nodes[node].Do(func() {
+		k, err := kernel.ReadFacts()
+		require.NoError(t, err)
+		snap.SetFacts(k)
+	})
+	snap.PodIPMissing, snap.PoliciesDigest, snap.Keys = false, policy.Digest(nil), c.ring
+	if r.Name == mesh.Gateway().Name {
+		snap.Standing, snap.Memory = c.standing[node], c.memory[node]
+		snap.Health = c.probe(node, c.plans[[2]string{node, r.Name}].Probes)
+	}
+	snap.Now = time.Now()
+	return snap
+}
+
+// probe pings what an agent probes.
+func (c *crew) probe(node string, p mesh.Probes) map[string]mesh.Health {
+	var mu sync.Mutex
+	var all sync.WaitGroup
+	health := map[string]mesh.Health{}
+	for name, target := range p.Targets {
+		if time.Now().Before(target.First) {
+			continue
+		}
+		all.Go(func() {
+			h := mesh.Health{Status: submarinerv1.Connecting}
+			if _, err := c.nodes[node].Try(fmt.Sprintf("ping -c1 -W0.3 -I %v %v", target.From, target.IP)); err == nil {
+				h.Status = submarinerv1.Connected
+			}
+			mu.Lock()
+			health[name] = h
+			mu.Unlock()
+		})
+	}
+	all.Wait()
+	return health
+}
+
+// pass runs the loop of every agent once.
+func (c *crew) pass(t testing.TB, others ...*crew) {
+	t.Helper()
+	for _, node := range c.names {
+		for _, r := range mesh.Roles() {
+			if r.Name == mesh.Gateway().Name && !c.isGateway(node) {
+				continue
+			}
+			snap := c.snapshot(t, node, r, others...)
+			p, err := r.Plan(snap)
+			require.NoError(t, err)
+			at := [2]string{node, r.Name}
+			c.plans[at] = p
+			c.nodes[node].Do(func() {
+				_, err := dataplane.Sync(context.Background(), c.hosts[at], p.State)
+				require.NoError(t, err)
+			})
+			if r.Name != mesh.Gateway().Name {
+				continue
+			}
+			c.memory[node] = mesh.Memory{Using: p.Using, First: p.First, Incumbents: p.Mesh.Accepted.Incumbents}
+			report := r.Report(snap, p, mesh.Outcome{Now: snap.Now, Contained: true, Health: snap.Health})
+			for _, o := range report.Apply {
+				switch o := o.(type) {
+				case *submarinerv1.Gateway:
+					c.reported[node] = o
+				case *submarinerv1.Endpoint, *submarinerv1.Cluster:
+					c.published[o.GetName()] = o
+				}
+			}
+			for _, o := range report.Delete {
+				if _, ok := o.(*submarinerv1.Endpoint); ok {
+					delete(c.published, o.GetName())
+				}
+			}
+		}
+	}
+}
+
+// cables returns the cables that carry traffic, and work, as "gw-gw2 wireguard".
+func (c *crew) cables() (out []string) {
+	for node, g := range c.reported {
+		if !c.standing[node].Published() {
+			continue
+		}
+		for _, conn := range g.Status.Connections {
+			text := fmt.Sprintf("%s-%s %s", node, conn.Endpoint.Hostname, conn.Driver)
+			if conn.Status != submarinerv1.Connected || conn.DesiredDriver != conn.Driver || conn.Member == nil || !*conn.Member {
+				text += " " + string(conn.Status) + " " + conn.StatusMessage + conn.MemberReason
+			}
+			out = append(out, text)
+		}
+	}
+	slices.Sort(out)
+	return out
+}

@@ -1,0 +1,135 @@
+package agent
+
+import (
+	"bytes"
+	"fmt"
+	"io"
+	"net"
+	"slices"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"subctl/agent/mesh"
+	"subctl/cable"
+	"subctl/internal/nstest"
+)
+
+// bulk sends large pieces over a TCP connection, which come back, until the function that it returns is called. That
+// returns how many there were, and what stopped them.
+func bulk(t *testing.T, conn net.Conn) func() (int, error) {
+	t.Helper()
+	var stop atomic.Bool
+	done := make(chan error, 1)
+	n := 0
+	go func() {
+		piece, back := bytes.Repeat([]byte("subctl"), 20000), make([]byte, 6*20000)
+		for !stop.Load() {
+			_ = conn.SetDeadline(time.Now().Add(10 * time.Second))
+			sent := make(chan error, 1)
+			go func() { _, err := conn.Write(piece); sent <- err }()
+			if _, err := io.ReadFull(conn, back); err != nil {
+				done <- err
+				return
+			}
+			if err := <-sent; err != nil {
+				done <- err
+				return
+			}
+			n++
+			time.Sleep(20 * time.Millisecond)
+		}
+		done <- nil
+	}()
+	return func() (int, error) {
+		stop.Store(true)
+		return n, <-done
+	}
+}
+
+// Clusters whose driver connects to one gateway of a cluster get a second active gateway, and lose it again, one after the other,
+// while packets flow: each pair of gateways changes to the combination in time, and back, and nothing is lost.
+func TestStandInTransitions(t *testing.T) {
+	for driver, in := range map[string]string{cable.WireGuard: cable.VXLANWireGuard, cable.IPsec: cable.VXLANIPsec} {
+		t.Run(driver, func(t *testing.T) {
+			if driver == cable.IPsec {
+				nstest.Kernel(t, "esp")
+			}
+			nstest.WireGuard(t) // every gateway announces its key
+			fabric := newFabric(t)
+			east, west := newCrew(t, fabric, 1, "east", driver), newCrew(t, fabric, 2, "west", driver)
+			settle := func(step string, wantEast, wantWest []string) {
+				t.Helper()
+				start := time.Now()
+				for !slices.Equal(wantEast, east.cables()) || !slices.Equal(wantWest, west.cables()) {
+					require.Less(t, time.Since(start), time.Minute, "%s: east %q, west %q", step, east.cables(), west.cables())
+					east.pass(t, west)
+					west.pass(t, east)
+				}
+				t.Logf("%s: %v, and %v", step, time.Since(start).Round(10*time.Millisecond), wantEast)
+			}
+			retire := func(c, other *crew) {
+				for _, s := range []mesh.Standing{{Drain: cable.Draining}, {Drain: cable.Drained}, {Drain: cable.Drained, Retiring: true}} {
+					c.retire(s)
+					for range 3 {
+						c.pass(t, other)
+						other.pass(t, c)
+					}
+				}
+			}
+			of := func(d string, pairs ...string) (out []string) {
+				for _, p := range pairs {
+					out = append(out, p+" "+d)
+				}
+				return out
+			}
+			settle("one gateway each", of(driver, "gw-gw"), of(driver, "gw-gw"))
+			fit := func(s, other *crew, from, to string) {
+				t.Helper()
+				mesh := s.plans[[2]string{"gw", mesh.Gateway().Name}].Mesh
+				host := func(s *crew, node string) nstest.Host { return nstest.Host{NS: s.pods[node], IP: s.podIP(node)} }
+				nstest.Reach(t, host(s, from), host(other, to), mesh.Cables.Wanted[0].MTU(mesh.Local))
+			}
+			fit(east, west, "worker", "worker")
+			backend := west.podIP("worker") + ":8080"
+			answerAll(t, west.pods["worker"], backend)
+			var streams []func() (int, int)
+			for range 4 {
+				streams = append(streams, stream(t, east.pods["worker"], backend))
+			}
+			sent := bulk(t, dials(t, east.pods["worker"], backend, 1)[0])
+
+			west.both()
+			settle("west has two", of(in, "gw-gw", "gw-gw2"), of(in, "gw-gw", "gw2-gw"))
+			east.both()
+			all := of(in, "gw-gw", "gw-gw2", "gw2-gw", "gw2-gw2")
+			settle("both have two", all, all)
+			for _, g := range east.reported {
+				for _, c := range g.Status.Connections {
+					require.Equal(t, fmt.Sprintf("%s connects to one gateway of a cluster, and clusters east and west have several: %s is in its place", driver, in), c.DriverReason)
+				}
+			}
+			for from, to := range map[string]string{"gw": "gw2", "gw2": "worker", "worker": "gw"} {
+				fit(east, west, from, to)
+				fit(west, east, from, to)
+			}
+			retire(west, east)
+			west.single()
+			settle("west has one", of(in, "gw-gw", "gw2-gw"), of(in, "gw-gw", "gw-gw2"))
+			retire(east, west)
+			east.single()
+			settle("one gateway each again", of(driver, "gw-gw"), of(driver, "gw-gw"))
+			fit(east, west, "gw", "gw") // these have not learned the smaller MTU
+			for _, end := range streams {
+				n, lost := end()
+				require.Greater(t, n, 1000)
+				require.Zero(t, lost, "packets of a stream of %d", n)
+			}
+			n, err := sent()
+			require.NoError(t, err, "the TCP connection after %d pieces", n)
+			require.Greater(t, n, 100)
+		})
+	}
+}
