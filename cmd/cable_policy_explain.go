@@ -121,6 +121,9 @@ func printReason(w io.Writer, all *catalog.Catalog, r catalog.Reason) error {
 	} else {
 		fmt.Fprintf(&b, "  rule %d of cable policy %s decides: %s\n", r.Rule, r.Policy, r.Why)
 	}
+	if r.CableDriverReason != "" {
+		fmt.Fprintf(&b, "  %s\n", r.CableDriverReason)
+	}
 	if rule := all.Rule(r); rule != nil {
 		fmt.Fprintf(&b, "    left: %s, right: %s, made by %s, for clusterset %s\n", policy.SelectorText(rule.LeftClusterSelector), policy.SelectorText(rule.RightClusterSelector), catalog.MakerName(r.MadeBy), strings.Join(r.ClusterSets, ", "))
 	}

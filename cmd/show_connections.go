@@ -27,7 +27,8 @@ that another gateway of its cluster has replaced are not shown.
 LOCAL GATEWAY is shown if there are several.
 
 -o wide also shows the local gateway, the number of the policy's rule, and details of the
-cable. DESIRED DRIVER differs from CABLE DRIVER while the pair changes its cable. MTU is the
+cable. DESIRED DRIVER differs from CABLE DRIVER while the pair changes its cable. DRIVER REASON
+tells why it is not the driver that the policy names, or that is the clusters' default. MTU is the
 largest packet that the cable carries, and PATH MTU the largest packet of the network between
 the gateways, in bytes. RECEIVED and SENT count the bytes of an encrypted cable since its keys
 or its program were last replaced, and HANDSHAKE is the time since the gateways last agreed on
@@ -67,6 +68,7 @@ type connectionRow struct {
 	RTTAverageMilliseconds *float64 `json:"rttAverageMilliseconds"` // the same as a number; null: unknown
 
 	DesiredDriver  string   `json:"desiredDriver"`
+	DriverReason   string   `json:"driverReason"`   // why it is not the driver that was decided on; empty if it is
 	MTU            int      `json:"mtu"`            // bytes; 0: unknown
 	PathMTU        int      `json:"pathMTU"`        // bytes; 0: unknown
 	ReceivedBytes  *int64   `json:"receivedBytes"`  // null: unknown
@@ -97,6 +99,7 @@ func connectionsView() look.View[connectionRow] {
 			{Head: "NAT", Cell: func(r connectionRow) string { return look.YesNo(r.NAT) }},
 			{Head: "CABLE DRIVER", Cell: func(r connectionRow) string { return r.CableDriver }},
 			{Head: "DESIRED DRIVER", Wide: true, Cell: func(r connectionRow) string { return r.DesiredDriver }},
+			{Head: "DRIVER REASON", Wide: true, Cell: func(r connectionRow) string { return r.DriverReason }},
 			{Head: "POLICY", Cell: func(r connectionRow) string { return r.Policy }},
 			{Head: "RULE", Wide: true, Cell: func(r connectionRow) string { return number(r.Rule) }},
 			{Head: "SUBNETS", Max: 40, Cell: func(r connectionRow) string { return strings.Join(r.Subnets, ", ") }},
@@ -127,7 +130,7 @@ func connectionRows(s look.Site) []connectionRow {
 				RemoteCluster: c.Endpoint.ClusterID, ClusterSets: s.Members.Shared(c.Endpoint.ClusterID), RemoteGateway: c.Endpoint.Hostname, RemoteIP: remoteIP(c), NAT: c.UsingNAT,
 				CableDriver: catalog.CableDriver(c), Subnets: append([]string{}, c.Endpoint.Subnets...),
 				Status: string(c.Status), StatusMessage: c.StatusMessage,
-				Member: c.Member, MemberReason: c.MemberReason, Policy: c.Policy, Rule: c.Rule, DesiredDriver: c.DesiredDriver, MTU: c.MTU, PathMTU: c.PathMTU, ReceivedBytes: c.ReceivedBytes, SentBytes: c.SentBytes, IsolationDrops: c.IsolationDrops,
+				Member: c.Member, MemberReason: c.MemberReason, Policy: c.Policy, Rule: c.Rule, DesiredDriver: c.DesiredDriver, DriverReason: c.DriverReason, MTU: c.MTU, PathMTU: c.PathMTU, ReceivedBytes: c.ReceivedBytes, SentBytes: c.SentBytes, IsolationDrops: c.IsolationDrops,
 				Implementation: c.Implementation, Attempts: append([]string{}, c.Attempts...),
 			}
 			r.DetectedBy, r.detected = c.DetectedBy, c.DetectedBy

@@ -254,6 +254,51 @@ func TestCable(t *testing.T) {
 	}
 }
 
+// Where one of two clusters has several gateways, a combination takes the place of the driver that connects to one, and is
+// what gateways are to use, if they offer it and can.
+func TestStandIn(t *testing.T) {
+	const everything = all + ",vxlan+wireguard,vxlan+ipsec"
+	tells := func(siblings string, nat bool) func(*submarinerv1.EndpointSpec) {
+		return func(e *submarinerv1.EndpointSpec) {
+			e.NATEnabled, e.BackendConfig[submarinerv1.BackendSiblings] = nat, siblings
+		}
+	}
+	for name, test := range map[string]struct {
+		driver, offers, siblings string
+		nat                      bool
+		want                     string
+		why                      string
+	}{
+		"several":        {"wireguard", everything, "true", false, "vxlan+wireguard", "wireguard connects to one gateway of a cluster, and cluster east has several: vxlan+wireguard is in its place"},
+		"one":            {"wireguard", everything, "false", false, "wireguard", ""},
+		"no limit":       {"vxlan", everything, "true", false, "vxlan", ""},
+		"not offered":    {"wireguard", all, "true", false, "wireguard", ""},
+		"through NAT":    {"wireguard", everything, "true", true, "vxlan+wireguard", "wireguard connects to one gateway of a cluster, and cluster east has several: vxlan+wireguard is in its place"},
+		"it does not go": {"ipsec", everything, "true", true, "ipsec", ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var o Objects
+			o.cluster("", "west", "", everything, tells("false", false))
+			o.cluster("east", "east", "", test.offers, tells(test.siblings, test.nat))
+			o.Policies = append(o.Policies, *made("a", " |  | "+test.driver))
+			c := OfMember(&v1alpha1.Submariner{Spec: v1alpha1.SubmarinerSpec{ClusterID: "west"}}, o)
+			use := Use{Cluster: "west", RemoteCluster: "east", CableDriver: test.want, Policy: "a", Status: string(submarinerv1.Connected)}
+			c.Uses = []Use{use}
+			x, _ := c.Cluster("west")
+			y, _ := c.Cluster("east")
+			r := c.Explain(x, y)
+			require.Equal(t, []string{test.want, test.why, ""}, []string{r.CableDriver, r.CableDriverReason, r.Error})
+			require.False(t, r.Differs, "the gateways use what they should")
+			require.Empty(t, c.List().Troubles)
+			connections := c.Connections()
+			require.Len(t, connections, 1)
+			require.Equal(t, []string{test.want, test.want}, []string{connections[0].Then.Driver, connections[0].Then.Wanted})
+			c.Uses[0].CableDriver = "vxlan+ipsec"
+			require.True(t, c.Explain(x, y).Differs)
+		})
+	}
+}
+
 func TestReview(t *testing.T) {
 	c := member(copied("east", made("b", "site=one,!x | site=cloud | wireguard")))
 	r := c.Review([]*v1alpha1.CablePolicies{made("a", "site=one |  | ipsec")})[0]

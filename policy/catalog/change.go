@@ -232,6 +232,8 @@ func pulled(seq iter.Seq2[policy.Pair, policy.Decision]) (next func() decided, s
 
 func (c *Catalog) cable(pair policy.Pair, dec policy.Decision) Cable {
 	out := CableOf(dec)
-	out.Driver, out.Err = c.Cable(pair, dec)
+	if out.Driver, out.Err = c.Cable(pair, dec); out.Err == nil {
+		out.Wanted = out.Driver
+	}
 	return out
 }

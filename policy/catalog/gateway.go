@@ -85,10 +85,31 @@ func (c *Catalog) Cable(pair policy.Pair, dec policy.Decision) (driver string, e
 	case dec.ConfigErr != nil:
 		return "", fmt.Errorf("settings of cable policy %s: %w", dec.Policy, dec.ConfigErr)
 	}
+	if in, _ := c.standIn(pair, dec); in != "" {
+		return in, nil
+	}
 	if err := c.refusal(pair, dec); err != nil {
 		return "", err
 	}
 	return dec.Driver, nil
+}
+
+// standIn returns the driver that takes the place of the driver of a decision, and why: see cable.StandIn. It is empty if no two
+// gateways of the pair have it, or if gateways are not known.
+func (c *Catalog) standIn(pair policy.Pair, dec policy.Decision) (driver, why string) {
+	d := drivers.Find(dec.Driver)
+	if d == nil || dec.Err != nil || d.Properties().MaxGateways == 0 {
+		return "", ""
+	}
+	for _, x := range c.gateways[pair.X.ID] {
+		for _, y := range c.gateways[pair.Y.ID] {
+			in, why := cable.StandIn(d, drivers.All(), x.Gateway, y.Gateway)
+			if in != nil && x.Offers(in.Name()) && y.Offers(in.Name()) && x.refuses(in, y, dec.Config) == nil && y.refuses(in, x, dec.Config) == nil {
+				return in.Name(), why
+			}
+		}
+	}
+	return "", ""
 }
 
 // refusal returns the reason why the driver of a decision cannot connect any two gateways

@@ -13,12 +13,14 @@ import (
 type Reason struct {
 	Clusters    [2]string `json:"clusters"`
 	CableDriver string    `json:"cableDriver"` // empty: no cable
-	Policy      string    `json:"policy"`      // empty: none decides
-	Rule        int       `json:"rule"`        // counted from 1; 0: none decides
-	MadeBy      string    `json:"madeBy"`      // cluster ID, or BROKER; empty: none decides
-	ClusterSets []string  `json:"clusterSets"` // of the policy, that both clusters are in; empty: none decides
-	Why         string    `json:"why"`
-	Error       string    `json:"error"` // reason why there is no cable
+	// CableDriverReason is the reason why CableDriver is not the driver that was decided on; empty if it is.
+	CableDriverReason string   `json:"cableDriverReason"`
+	Policy            string   `json:"policy"`      // empty: none decides
+	Rule              int      `json:"rule"`        // counted from 1; 0: none decides
+	MadeBy            string   `json:"madeBy"`      // cluster ID, or BROKER; empty: none decides
+	ClusterSets       []string `json:"clusterSets"` // of the policy, that both clusters are in; empty: none decides
+	Why               string   `json:"why"`
+	Error             string   `json:"error"` // reason why there is no cable
 	// EncryptionRequiredBy names the cluster or policy because of which the pair never gets a
 	// cable without encryption; empty if there is none.
 	EncryptionRequiredBy string `json:"encryptionRequiredBy"`
@@ -52,8 +54,11 @@ func (c *Catalog) Explain(x, y policy.Cluster) Reason {
 		r.Rule = e.Rule + 1
 	}
 	var err error
-	if r.CableDriver, err = c.Cable(policy.Pair{X: x, Y: y}, e.Decision); err != nil {
+	pair := policy.Pair{X: x, Y: y}
+	if r.CableDriver, err = c.Cable(pair, e.Decision); err != nil {
 		r.Error = err.Error()
+	} else {
+		_, r.CableDriverReason = c.standIn(pair, e.Decision)
 	}
 	for _, id := range r.Clusters {
 		if offered, hasGateway := c.Offers(id); hasGateway {

@@ -49,6 +49,8 @@ that the policy decides, at both ends, and override the settings of each cluster
 A setting under the driver's own name takes precedence, then one under the name of a
 part of a combined cable, then one under no name. Settings of the gateway as a whole,
 such as ports, belong to the cluster: they have one value for all cables, and no policy can change them.
+Where a combined cable [takes the place](failover.md#the-drivers-wireguard-and-ipsec) of the driver that a policy names, the settings
+of the policy are those for that driver.
 
 ## Settings
 
