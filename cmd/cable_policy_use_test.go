@@ -3,6 +3,7 @@ package cmd
 import (
 	"encoding/json"
 	"fmt"
+	"strconv"
 	"testing"
 	"time"
 
@@ -119,6 +120,29 @@ func TestPolicyUses(t *testing.T) {
 			require.Equal(t, row.CableDriver, u.CableDriver)
 		}
 	}
+}
+
+// Where a cluster has several gateways, explain tells which driver is in place of the one of the policy, and why: that is no
+// difference.
+func TestPolicyStandIn(t *testing.T) {
+	objs := used(usedConnection("b", "vxlan+ipsec", "secure", 2, submarinerv1.Connected, ""))
+	for _, o := range objs {
+		if e, ok := o.(*submarinerv1.Endpoint); ok {
+			e.Spec.BackendConfig[submarinerv1.BackendDrivers] += ",vxlan+ipsec"
+			e.Spec.BackendConfig[submarinerv1.BackendSiblings] = strconv.FormatBool(e.Spec.ClusterID == "b")
+		}
+	}
+	const why = "ipsec connects to one gateway of a cluster, and cluster b has several: vxlan+ipsec is in its place"
+	got := runIn(t, world{"west": objs}, []string{"west"}, "cable-policy", "explain", "b", "west")
+	require.Equal(t, cli.ExitDone, got.code, got.stderr)
+	require.Contains(t, got.stdout, "b - west: vxlan+ipsec\n  gateway gw-w of cluster west to gw-b of cluster b: vxlan+ipsec (rule 2 of cable policy secure), connected\n")
+	require.Contains(t, got.stdout, "\n  "+why+"\n")
+	var r catalog.Reason
+	got = runIn(t, world{"west": objs}, []string{"west"}, "cable-policy", "explain", "b", "west", "-o", "json")
+	require.NoError(t, json.Unmarshal([]byte(got.stdout), &r))
+	require.Equal(t, []string{"vxlan+ipsec", why}, []string{r.CableDriver, r.CableDriverReason})
+	got = runIn(t, world{"west": objs}, []string{"west"}, "cable-policy", "list")
+	require.Equal(t, cli.ExitDone, got.code, got.stderr)
 }
 
 // Where no gateway of a pair reports, explain and list print that, and who knows more: on a broker,

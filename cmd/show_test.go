@@ -144,6 +144,8 @@ func severalGateways() []client.Object {
 	east2.Status, east2.StatusMessage = submarinerv1.ConnectionError, `241.18.0.10 answers pings, but forwards no packets`
 	east2.DetectedBy, east2.DetectedAt = "echo", &metav1.Time{Time: now.Add(-2 * time.Minute)}
 	east.Member = new(true)
+	east.Driver, east.DesiredDriver, east.Policy = "vxlan+wireguard", "vxlan+wireguard", "secure"
+	east.DriverReason = "wireguard connects to one gateway of a cluster, and clusters east and west have several: vxlan+wireguard is in its place"
 	sub := submariner("west")
 	sub.Spec.MultiActiveGatewayEnabled = true
 	objs := []client.Object{sub}
