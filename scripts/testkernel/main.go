@@ -46,7 +46,7 @@ var suites = []suite{
 	{pkg: "./cable/wireguard", run: "^Test(Traffic|Change|HostileRemovedCluster)"},
 	{pkg: "./cable/ipsec", run: "^Test(Traffic|Change|HostileRemovedCluster)"},
 	{pkg: "./cable/drivers", run: "^TestTraffic/ipsec"}, // and vxlan+ipsec
-	{pkg: "./agent", run: "^(TestLeakMatrix|TestStandInTransitions)$/^(vxlan.)?ipsec$"},
+	{pkg: "./agent", run: "^TestLeakMatrix$/^vxlan.ipsec$"},
 }
 
 // benchmarks are the packages whose benchmarks tell more of a kernel with WireGuard and ESP than of the machine's own.
