@@ -99,7 +99,6 @@ func connectionsView() look.View[connectionRow] {
 			{Head: "NAT", Cell: func(r connectionRow) string { return look.YesNo(r.NAT) }},
 			{Head: "CABLE DRIVER", Cell: func(r connectionRow) string { return r.CableDriver }},
 			{Head: "DESIRED DRIVER", Wide: true, Cell: func(r connectionRow) string { return r.DesiredDriver }},
-			{Head: "DRIVER REASON", Wide: true, Cell: func(r connectionRow) string { return r.DriverReason }},
 			{Head: "POLICY", Cell: func(r connectionRow) string { return r.Policy }},
 			{Head: "RULE", Wide: true, Cell: func(r connectionRow) string { return number(r.Rule) }},
 			{Head: "SUBNETS", Max: 40, Cell: func(r connectionRow) string { return strings.Join(r.Subnets, ", ") }},
@@ -115,6 +114,7 @@ func connectionsView() look.View[connectionRow] {
 			{Head: "DROPPED", Wide: true, Cell: func(r connectionRow) string { return count(r.IsolationDrops) }},
 			{Head: "IMPLEMENTATION", Wide: true, Cell: func(r connectionRow) string { return r.Implementation }},
 			{Head: "ATTEMPTS", Wide: true, Cell: func(r connectionRow) string { return strings.Join(r.Attempts, "; ") }},
+			{Head: "DRIVER REASON", Wide: true, Cell: func(r connectionRow) string { return r.DriverReason }},
 			{Head: "MESSAGE", Max: 80, Cell: func(r connectionRow) string { return r.StatusMessage }},
 		},
 	}
