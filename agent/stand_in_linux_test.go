@@ -57,7 +57,6 @@ func TestStandInTransitions(t *testing.T) {
 			if driver == cable.IPsec {
 				nstest.Kernel(t, "esp")
 			}
-			nstest.WireGuard(t) // every gateway announces its key
 			fabric := newFabric(t)
 			east, west := newCrew(t, fabric, 1, "east", driver), newCrew(t, fabric, 2, "west", driver)
 			settle := func(step string, wantEast, wantWest []string) {

@@ -67,6 +67,7 @@ func newSide(t testing.TB, fabric *nstest.NS, n int, id string) *side {
 // newSideOf returns a cluster of nodes, the first of which are active gateways.
 func newSideOf(t testing.TB, fabric *nstest.NS, n int, id string, gateways int, names ...string) *side {
 	t.Helper()
+	nstest.WireGuard(t) // before the first kernel.ReadFacts, which looks for it once
 	s := &side{
 		n: n, id: id, fabric: fabric, nodes: map[string]*nstest.NS{}, pods: map[string]*nstest.NS{}, names: names, gateways: gateways,
 		health: map[string]map[string]mesh.Health{},
