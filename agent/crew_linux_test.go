@@ -16,6 +16,7 @@ import (
 	"subctl/agent/mesh"
 	submarinerv1 "subctl/api/submariner/v1"
 	"subctl/api/submariner/v1alpha1"
+	"subctl/cable"
 	"subctl/cable/keys"
 	"subctl/dataplane"
 	"subctl/dataplane/kernel"
@@ -74,9 +75,11 @@ func newCrew(t testing.TB, fabric *nstest.NS, n int, id, driver string) *crew {
 	return c
 }
 
-// single makes gw the only active gateway.
+// single makes gw the only active gateway, and gw2 a standby.
 func (c *crew) single() {
-	c.multi, c.standing = false, map[string]mesh.Standing{"gw": active("gw")}
+	c.multi = false
+	c.standing["gw"] = mesh.Standing{Active: true, Speaker: true, Gateways: []string{"gw", "gw2"}}
+	c.standing["gw2"] = mesh.Standing{Active: true, Drain: cable.Standby}
 }
 
 // both makes both gateways active.
@@ -86,11 +89,10 @@ func (c *crew) both() {
 	c.standing["gw2"] = mesh.Standing{Active: true}
 }
 
-// retire sets how far gw2 has got on its way out, as gw remains alone.
-func (c *crew) retire(s mesh.Standing) {
-	c.multi = false
-	s.Active = true
-	c.standing["gw2"] = s
+// leaveRole lets gw2 leave its role to gw.
+func (c *crew) leaveRole() {
+	c.single()
+	c.standing["gw2"] = mesh.Standing{Active: true, Drain: cable.Draining}
 }
 
 // snapshot returns what an agent of a node knows.
@@ -204,16 +206,13 @@ func (c *crew) pass(t testing.TB, others ...*crew) {
 	}
 }
 
-// cables returns the cables that carry traffic, and work, as "gw-gw2 wireguard".
+// cables returns the cables, as "gw-gw2 wireguard", and what is wrong with them.
 func (c *crew) cables() (out []string) {
 	for node, g := range c.reported {
-		if !c.standing[node].Published() {
-			continue
-		}
 		for _, conn := range g.Status.Connections {
 			text := fmt.Sprintf("%s-%s %s", node, conn.Endpoint.Hostname, conn.Driver)
-			if conn.Status != submarinerv1.Connected || conn.DesiredDriver != conn.Driver || conn.Member == nil || !*conn.Member {
-				text += " " + string(conn.Status) + " " + conn.StatusMessage + conn.MemberReason
+			if conn.Status != submarinerv1.Connected || conn.DesiredDriver != conn.Driver {
+				text += " " + string(conn.Status) + " " + conn.StatusMessage
 			}
 			out = append(out, text)
 		}

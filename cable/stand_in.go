@@ -7,7 +7,7 @@ import (
 )
 
 // StandIn returns the driver that connects two gateways in place of d, and why: d has MaxGateways, and one of the two
-// clusters has several active gateways. The driver is the known one that contains d and has no limit; it encrypts if d does.
+// clusters has several active gateways, or one of the two gateways is a standby. The driver is the known one that contains d and has no limit; it encrypts if d does.
 // StandIn returns nil if d connects the two itself, or if there is no such driver.
 //
 // Both ends come to the same result, because they compare what both gateways announce. Where one of them does not announce it,
@@ -24,14 +24,15 @@ func StandIn(d Driver, known []Driver, x, y Gateway) (in Driver, why string) {
 	return in, fmt.Sprintf("%s connects to %s of a cluster, and %s several: %s is in its place", d.Name(), limit(d), several, in.Name())
 }
 
-// severalOf names those of the clusters of two gateways that have several active gateways, with the verb; empty if neither does.
+// severalOf names those of the clusters of two gateways that have several, with the verb; empty if neither has.
 func severalOf(x, y Gateway) string {
+	ofSeveral := func(g Gateway) bool { return g.Siblings || g.Drain == Standby }
 	switch {
-	case x.Siblings && y.Siblings:
+	case ofSeveral(x) && ofSeveral(y):
 		return fmt.Sprintf("clusters %s and %s have", min(x.Cluster, y.Cluster), max(x.Cluster, y.Cluster))
-	case x.Siblings:
+	case ofSeveral(x):
 		return fmt.Sprintf("cluster %s has", x.Cluster)
-	case y.Siblings:
+	case ofSeveral(y):
 		return fmt.Sprintf("cluster %s has", y.Cluster)
 	}
 	return ""

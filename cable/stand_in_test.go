@@ -20,6 +20,7 @@ func TestStandIn(t *testing.T) {
 		{"no siblings", limited, []Driver{combined}, alone, alone, ""},
 		{"one has", limited, []Driver{combined}, alone, several, "wireguard connects to 2 gateways of a cluster, and cluster b has several: vxlan+wireguard is in its place"},
 		{"both have", limited, []Driver{combined}, Gateway{Cluster: "a", TellsSiblings: true, Siblings: true}, several, "wireguard connects to 2 gateways of a cluster, and clusters a and b have several: vxlan+wireguard is in its place"},
+		{"a standby", limited, []Driver{combined}, alone, Gateway{Cluster: "b", TellsSiblings: true, Drain: Standby}, "wireguard connects to 2 gateways of a cluster, and cluster b has several: vxlan+wireguard is in its place"},
 		{"an older version", limited, []Driver{combined}, older, several, ""},
 		{"no limit", combined, []Driver{combined}, alone, several, ""},
 		{"no combination", limited, []Driver{limited}, alone, several, ""},

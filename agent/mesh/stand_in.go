@@ -42,17 +42,19 @@ func (c *chooser) notOffered(d cable.Driver, p *cable.Peer) error {
 	return nil
 }
 
-// severalGateways reports whether the cluster has several active gateways. If only one is to be active, a further one counts
-// as long as others use it: until its Endpoint is deleted. What a gateway that is lost has left does not count.
+// severalGateways reports whether the cluster has several gateways that carry traffic. If only one is to be active, one that leaves
+// its role to another counts until it is a standby. What a gateway that is lost has left does not count.
 func (m *Membership) severalGateways(s Standing) bool {
-	n := len(m.Gateways)
-	if s.Active && !m.hasEndpoint(m.Self) {
-		n++ // it is about to publish it
+	n := 0
+	if s.Active && !s.Standby() {
+		n++ // it may be about to publish its Endpoint
 	}
-	if n < 2 || m.Submariner.Spec.MultiActiveGatewayEnabled || s.Drain != cable.InService {
-		return n > 1
+	for _, g := range m.Gateways {
+		lost := s.Speaker && !slices.Contains(s.Gateways, g.Name)
+		self := s.Active && g.Name == m.Self.Name
+		if (m.Submariner.Spec.MultiActiveGatewayEnabled || g.Drain < cable.Standby) && !lost && !self {
+			n++
+		}
 	}
-	return slices.ContainsFunc(m.Gateways, func(g cable.Node) bool {
-		return g.Drain != cable.InService || g.Name != m.Self.Name && slices.Contains(s.Gateways, g.Name)
-	})
+	return n > 1
 }

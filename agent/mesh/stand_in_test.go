@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	submarinerv1 "subctl/api/submariner/v1"
@@ -247,7 +248,7 @@ func TestHostileSecondCable(t *testing.T) {
 	}
 }
 
-// A gateway announces whether its cluster has others that are active, or that others still use.
+// A gateway announces whether its cluster has others that carry traffic.
 func TestSiblingsAnnounced(t *testing.T) {
 	for name, test := range map[string]struct {
 		multi    bool
@@ -255,17 +256,19 @@ func TestSiblingsAnnounced(t *testing.T) {
 		standing Standing
 		want     bool
 	}{
-		"alone":                           {true, "none", Standing{Active: true}, false},
-		"several":                         {true, "", Standing{Active: true}, true},
-		"several, one is draining":        {true, submarinerv1.Draining, Standing{Active: true}, true},
-		"the other is about to retire":    {false, "", Standing{Active: true, Speaker: true, Gateways: []string{"gw", "worker"}}, true},
-		"the other is retiring":           {false, submarinerv1.Drained, Standing{Active: true}, true},
-		"this one is about to retire":     {false, "", Standing{Active: true, Drain: cable.Draining}, true},
-		"what a lost gateway has left":    {false, "", Standing{Active: true, Speaker: true, Gateways: []string{"gw"}}, false},
-		"what a lost gateway left behind": {false, "", Standing{Active: true}, false},
+		"alone":                        {true, "none", Standing{Active: true}, false},
+		"several":                      {true, "", Standing{Active: true}, true},
+		"several, one is draining":     {true, submarinerv1.Draining, Standing{Active: true}, true},
+		"the other is about to leave":  {false, "", Standing{Active: true, Speaker: true, Gateways: []string{"gw", "worker"}}, true},
+		"the other is leaving":         {false, submarinerv1.Draining, Standing{Active: true, Speaker: true, Gateways: []string{"gw", "worker"}}, true},
+		"the other is a standby":       {false, submarinerv1.Standby, Standing{Active: true, Speaker: true, Gateways: []string{"gw", "worker"}}, false},
+		"this one is leaving":          {false, "", Standing{Active: true, Drain: cable.Draining}, true},
+		"this one is a standby":        {false, "", Standing{Active: true, Drain: cable.Standby}, false},
+		"what a lost gateway has left": {false, "", Standing{Active: true, Speaker: true, Gateways: []string{"gw"}}, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := withoutEndpoints(t)
+			Find[*corev1.Node](s, "worker").Labels = map[string]string{submarinerv1.GatewayNodeLabel: "true"}
 			if test.sibling != "none" {
 				e := ownEndpoint("worker", "10-89-1-12")
 				e.Spec.BackendConfig = map[string]string{submarinerv1.BackendDrain: test.sibling}
