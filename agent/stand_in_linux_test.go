@@ -62,6 +62,10 @@ func TestStandInTransitions(t *testing.T) {
 			settle := func(step string, wantEast, wantWest []string) {
 				t.Helper()
 				start := time.Now()
+				for range 2 { // each learns what the other has changed
+					east.pass(t, west)
+					west.pass(t, east)
+				}
 				for !slices.Equal(wantEast, east.cables()) || !slices.Equal(wantWest, west.cables()) {
 					require.Less(t, time.Since(start), time.Minute, "%s: east %q, west %q", step, east.cables(), west.cables())
 					east.pass(t, west)
