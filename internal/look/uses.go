@@ -30,7 +30,7 @@ func (s Site) uses() []catalog.Use {
 		for _, c := range gw.Status.Connections {
 			u := catalog.Use{
 				Cluster: s.Name, Gateway: gw.Name, RemoteCluster: c.Endpoint.ClusterID, RemoteGateway: c.Endpoint.Hostname,
-				CableDriver: catalog.CableDriver(c), Policy: c.Policy, Rule: c.Rule, NAT: c.UsingNAT, Status: string(c.Status), Message: c.StatusMessage,
+				CableDriver: catalog.CableDriver(c), Policy: c.Policy, Rule: c.Rule, NAT: c.UsingNAT, Status: string(c.Status), Message: c.StatusMessage, DriverReason: c.DriverReason,
 			}
 			if c.UsingIP == "" && c.Status != submarinerv1.Connected {
 				u.CableDriver = "" // refused, or waiting: the driver is not in use

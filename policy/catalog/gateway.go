@@ -103,6 +103,9 @@ func (c *Catalog) standIn(pair policy.Pair, dec policy.Decision) (driver, why st
 	}
 	for _, x := range c.gateways[pair.X.ID] {
 		for _, y := range c.gateways[pair.Y.ID] {
+			if x.Drain == cable.Standby || y.Drain == cable.Standby {
+				continue // the active gateways tell what the clusters use
+			}
 			in, why := cable.StandIn(d, drivers.All(), x.Gateway, y.Gateway)
 			if in != nil && x.Offers(in.Name()) && y.Offers(in.Name()) && x.refuses(in, y, dec.Config) == nil && y.refuses(in, x, dec.Config) == nil {
 				return in.Name(), why

@@ -21,6 +21,7 @@ type Use struct {
 	NAT           bool   `json:"nat"`         // detected on the path
 	Status        string `json:"status"`      // as in subctl show connections
 	Message       string `json:"statusMessage"`
+	DriverReason  string `json:"cableDriverReason"` // why it is not the driver that was decided on; empty if it is
 }
 
 // Connected reports whether the connection works.
@@ -79,8 +80,8 @@ func (c *Catalog) NotObserved(x, y string) string {
 }
 
 // differs reports whether a gateway does something else than was decided: it uses another
-// cable, its cable does not work, or it has one although the decision is that there is none.
+// cable, without a reason such as that one of the two gateways is a standby, its cable does not work, or it has one although the decision is that there is none.
 func (u Use) differs(driver string, dec policy.Decision) bool {
-	decided := u.CableDriver == driver && (u.CableDriver == "" || u.Policy == dec.Policy && (u.Rule == 0 || u.Rule == dec.Number()))
+	decided := (u.CableDriver == driver || u.CableDriver != "" && driver != "" && u.DriverReason != "") && (u.CableDriver == "" || u.Policy == dec.Policy && (u.Rule == 0 || u.Rule == dec.Number()))
 	return !decided || driver != "" && !u.Connected()
 }
