@@ -295,6 +295,8 @@ func TestStandIn(t *testing.T) {
 			require.Equal(t, []string{test.want, test.want}, []string{connections[0].Then.Driver, connections[0].Then.Wanted})
 			c.Uses[0].CableDriver = "vxlan+ipsec"
 			require.True(t, c.Explain(x, y).Differs)
+			c.Uses[0].DriverReason = "one of the gateways is a standby"
+			require.False(t, c.Explain(x, y).Differs)
 		})
 	}
 }
