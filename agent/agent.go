@@ -139,6 +139,9 @@ func (a *agent) pass(ctx context.Context) (passed, error) {
 	a.node.Lock()
 	defer a.node.Unlock()
 	snap, err := a.snapshot(ctx)
+	if errors.Is(err, parts.ErrTooEarly) {
+		a.last = nil // probes change nothing, either
+	}
 	if err != nil {
 		return passed{}, err
 	}

@@ -84,7 +84,13 @@ func newElector(o Options) (*elector, error) {
 }
 
 // Observe implements Observer.
+//
+// On a node that is no gateway node any more, the agent is about to end, and the route agent removes what it has made once the node has
+// other ways. An agent that repaired it meanwhile would interrupt the traffic of the node's pods.
 func (e *elector) Observe(s *mesh.Snapshot) error {
+	if n := mesh.Find[*corev1.Node](*s, e.node); n != nil && !mesh.IsGatewayNode(n) {
+		return ErrTooEarly
+	}
 	role := e.role.Load()
 	multi := e.multi
 	if subs := mesh.List[*v1alpha1.Submariner](*s); len(subs) > 0 {

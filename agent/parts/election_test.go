@@ -7,9 +7,12 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/rest"
 
 	"subctl/agent/mesh"
+	submarinerv1 "subctl/api/submariner/v1"
 	"subctl/api/submariner/v1alpha1"
 	"subctl/cable"
 )
@@ -59,6 +62,17 @@ func TestStandingOfAGateway(t *testing.T) {
 			require.ErrorIs(t, err, test.err)
 			require.Equal(t, test.want, got)
 		})
+	}
+}
+
+// On a node that is no gateway node any more, the agent leaves everything as it is.
+func TestNoGatewayNode(t *testing.T) {
+	for label, want := range map[string]error{"true": nil, "": ErrTooEarly} {
+		e, _ := voter(t, func() {})
+		e.set(following)
+		s := mesh.NewSnapshot("gw", &v1alpha1.Submariner{}, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "gw", Labels: map[string]string{submarinerv1.GatewayNodeLabel: label}}})
+		s.Now = time.Now()
+		require.ErrorIs(t, e.Observe(&s), want)
 	}
 }
 
