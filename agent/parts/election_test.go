@@ -70,7 +70,7 @@ func TestNoGatewayNode(t *testing.T) {
 	for label, want := range map[string]error{"true": nil, "": ErrTooEarly} {
 		e, _ := voter(t, func() {})
 		e.set(following)
-		s := mesh.NewSnapshot("gw", &v1alpha1.Submariner{}, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "gw", Labels: map[string]string{submarinerv1.GatewayNodeLabel: label}}})
+		s := mesh.NewSnapshot("gw", &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "gw", Labels: map[string]string{submarinerv1.GatewayNodeLabel: label}}})
 		s.Now = time.Now()
 		require.ErrorIs(t, e.Observe(&s), want)
 	}
