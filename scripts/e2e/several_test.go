@@ -57,7 +57,7 @@ func TestK1SeveralGateways(t *testing.T) {
 	}
 	allConnected(t)
 	l := s.stop(t)
-	require.LessOrEqual(t, l.MostLostInARow, 2, "a second gateway in both clusters: %+v", l)
+	require.LessOrEqual(t, l.MostLostInARow, 5, "a second gateway in both clusters: %+v", l) // usually none
 
 	for range 3 {
 		flows(t, "cluster1", "cluster2")
@@ -95,6 +95,6 @@ func TestK1SeveralGateways(t *testing.T) {
 	}
 	connected(t)
 	l = s.stop(t)
-	require.LessOrEqual(t, l.MostLostInARow, 2, "back to one gateway: %+v", l)
+	require.LessOrEqual(t, l.MostLostInARow, 5, "back to one gateway: %+v", l) // usually none
 	flows(t, "cluster1", "cluster2")
 }
