@@ -162,7 +162,8 @@ func policyWorlds() world {
 		"third": third, "same": append(slices.Clone(third), inNamespace(maker(cablePolicy("plain", "env=production |  | ipsec"), "blue-1"), base),
 			inNamespace(maker(cablePolicy("default", " |  | ipsec"), "west"), base), inNamespace(maker(cablePolicy("default", " |  | vxlan"), "east"), base)), "strict": strictly,
 		"translated": translated, "west": member, "hub": hub, "ill": ill, "bare": nil, "alone": {submariner("alone")},
-		"both": append([]client.Object{&v1alpha1.Broker{ObjectMeta: metav1.ObjectMeta{Name: "submariner-broker", Namespace: base}}, inSet(base, "default"), inNamespace(cablePolicy("default", " |  | ipsec"), base)}, submariner("both")),
+		"other": {&v1alpha1.Broker{ObjectMeta: metav1.ObjectMeta{Name: "submariner-broker", Namespace: base, Annotations: map[string]string{broker.AdministratorAnnotation: "another key"}}}, inSet(base, "default")},
+		"both":  append([]client.Object{&v1alpha1.Broker{ObjectMeta: metav1.ObjectMeta{Name: "submariner-broker", Namespace: base}}, inSet(base, "default"), inNamespace(cablePolicy("default", " |  | ipsec"), base)}, submariner("both")),
 	}
 }
 
@@ -231,7 +232,7 @@ func TestCablePolicy(t *testing.T) {
 		"west: add -f good.yaml --dry-run --force", "west: add -f good.yaml --force",
 		"west: add --replace --name secure --cable-driver ipsec --left-cluster-selector env=production --right-cluster-selector env=production",
 		"west: add --replace --name secure --cable-driver vxlan --left-cluster-selector env=production --right-cluster-selector env=production --force",
-		"hub: add --name unsigned --cable-driver vxlan --broker-info none.subm", "hub: add --name unsigned --cable-driver vxlan --broker-info none.subm --dry-run",
+		"hub: add --name unsigned --cable-driver vxlan --broker-info none.subm", "hub: add --name unsigned --cable-driver vxlan --broker-info none.subm --dry-run", "other: add --name secure --cable-driver ipsec",
 		"hub: add --name tuned --cable-driver vxlan --cable-config tuned", "hub: add --replace --name default --cable-driver ipsec --clusterset blue",
 		"west: add --name set --left-cluster-selector env=cloud --cable-driver vxlan --cable-config tuned --dry-run",
 		"west: add --name east-cloud2 --left-cluster-selector env=cloud --right-cluster-selector tier=core --cable-driver wireguard",
@@ -367,7 +368,7 @@ func TestCablePolicyCompletion(t *testing.T) {
 		"hub delete --name ":        "default",
 		"west delete --clusterset ": "blue default",
 		"west add --cable-driver ":  strings.ReplaceAll(drivers.Names(), ",", ""),
-		"west list --kubecontext ":  "alone bare both hub ill same strict third translated west",
+		"west list --kubecontext ":  "alone bare both hub ill other same strict third translated west",
 		"hub adopt ":                "secure",
 		"hub adopt --from ":         "cloud east west",
 		"bare explain ":             "",
