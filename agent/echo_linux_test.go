@@ -147,8 +147,8 @@ func (w *watcher) await(name string, want submarinerv1.ConnectionStatus, within 
 	return h, took
 }
 
-// watchBoth starts all agents of two clusters with two gateways each, and waits until echoes come back. It returns those of the node
-// gw and of the worker of the first cluster, too.
+// watchBoth starts all agents of two clusters with two gateways each, and waits until echoes come back. It also returns the watchers of the
+// nodes gw and worker of the first cluster.
 func watchBoth(t *testing.T, east, west *side) (all *agents, gw, worker *watcher) {
 	t.Helper()
 	all = &agents{t: t, nudged: make(chan *watcher, 100)}

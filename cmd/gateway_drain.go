@@ -90,7 +90,7 @@ func (o *gatewayDrain) run(ctx context.Context) error {
 	switch {
 	case len(p.Nodes) == 0:
 	case p.Lost == nil && !site.Submariner.Spec.MultiActiveGatewayEnabled:
-		o.progress().Done("%s: passive, as soon as another gateway has its role: see subctl show gateways", words.List(o.names))
+		o.progress().Done("%s: drained, 10 s after another gateway has got its role: see subctl show gateways", words.List(o.names))
 	default:
 		o.progress().Done("%s: no new connections; drained when those that it has have ended, at the latest after %v: see subctl show gateways", words.List(o.names), o.grace)
 	}

@@ -34,7 +34,7 @@ type Membership struct {
 	Sets []string
 	// Clusters are the Cluster objects of other clusters, by ID.
 	Clusters map[string]*submarinerv1.Cluster
-	// Endpoints are the Endpoints of this cluster, those of standbys last; Remote are the Endpoints that other
+	// Endpoints are the Endpoints of this cluster, with the standbys last; Remote are the Endpoints that other
 	// clusters announce.
 	Endpoints, Remote []*submarinerv1.Endpoint
 }

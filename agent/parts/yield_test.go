@@ -121,7 +121,7 @@ func TestLeaseIsLeft(t *testing.T) {
 }
 
 // A gateway that takes over keeps the Endpoint of another one that announces that it is not the active one, or is to be drained and
-// about to announce it. It deletes the Endpoint that an active gateway has left, and that of a standby whose Lease is not renewed any more.
+// about to announce it. It deletes the Endpoint that an active gateway has left, and the Endpoint of a standby that has stopped renewing its Lease.
 func TestTakeover(t *testing.T) {
 	now := time.Now()
 	for name, test := range map[string]struct {

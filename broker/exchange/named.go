@@ -23,7 +23,7 @@ type namedPlan struct {
 	kindPlan
 	here map[string]client.Object // everything in this cluster
 	ours map[string]client.Object // what this cluster publishes
-	// surplus are the names of those that are not published, as others come first: see Named.Spare
+	// surplus are the names of the objects that are not published because others come first: see Named.Spare.
 	surplus map[string]bool
 	found   map[string]*source // what other clusters publish
 }

@@ -81,7 +81,7 @@ func (p *namedPlan) latest(wants map[string]client.Object, there map[string]map[
 // became invalid here stays as it was. emptying reports whether slots will be empty that are not yet.
 func (p *namedPlan) publishIn(set SetSnapshot, wants, there, latest map[string]client.Object, emptying bool) {
 	slots, lacking := p.slots(set), 0 // objects without a slot
-	inSpare := 0                      // slots of those that give way
+	inSpare := 0                      // slots of spare objects
 	for name := range wants {
 		if p.isSpare(name) && there[name] != nil {
 			inSpare++
@@ -130,7 +130,7 @@ func (p *namedPlan) publishIn(set SetSnapshot, wants, there, latest map[string]c
 }
 
 // allowed returns the names of the objects of this cluster that its grant and its slots allow,
-// sorted. The others are refused; those that are spare become surplus.
+// sorted. The others are refused; spare objects become surplus.
 func (p *namedPlan) allowed(onBroker map[string]bool) []string {
 	names := slices.Sorted(maps.Keys(p.ours))
 	most, why := p.kind.PerCluster, fmt.Sprintf("a clusterset takes %d %s of one cluster", p.kind.PerCluster, p.kind.Resource)
@@ -157,7 +157,7 @@ func (p *namedPlan) isSpare(name string) bool {
 	return p.kind.Named.Spare != nil && p.kind.Named.Spare(p.ours[name])
 }
 
-// spareLast returns names, with those of spare objects last.
+// spareLast returns names, with the names of spare objects last.
 func (p *namedPlan) spareLast(names []string) []string {
 	needed := slices.DeleteFunc(slices.Clone(names), p.isSpare)
 	return append(needed, slices.DeleteFunc(slices.Clone(names), func(name string) bool { return !p.isSpare(name) })...)

@@ -135,7 +135,7 @@ func TestAllSlotsInUse(t *testing.T) {
 	require.Equal(t, []string{"create east.31 = p00"}, stored(writes))
 }
 
-// Where there are more gateways than the broker takes, standbys give way, also those that are there: the gateway that has taken over
+// Where there are more gateways than the broker takes, standbys give way, even if they are there already: the gateway that has taken over
 // must be known. That is no fault.
 func TestStandbysGiveWay(t *testing.T) {
 	standby := with(endpoint("x", "east", "00"), func(o client.Object) {
