@@ -52,7 +52,7 @@ func Render(o Options) ([]client.Object, error) {
 	if o.Kinds == nil {
 		o.Kinds = exchange.KindsFrom(o.PoliciesFrom)
 	}
-	definitions, err := crds.All()
+	definitions, err := crds.Broker()
 	if err != nil {
 		return nil, err
 	}

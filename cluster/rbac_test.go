@@ -128,6 +128,6 @@ func TestRightsOfUsers(t *testing.T) {
 		}
 	}
 	require.Len(t, allowed["submariner-view"], 3*len(all), "view reads, and no more")
-	require.ElementsMatch(t, []string{"create cablepolicies", "delete cablepolicies", "patch cablepolicies", "update cablepolicies"}, allowed["submariner-edit"])
+	require.ElementsMatch(t, []string{"create cablepolicies", "delete cablepolicies", "patch cablepolicies", "update cablepolicies", "create globalegressips", "delete globalegressips", "patch globalegressips", "update globalegressips"}, allowed["submariner-edit"])
 	require.ElementsMatch(t, []string{"patch brokers", "update brokers", "patch submariners", "update submariners"}, allowed["submariner-admin"])
 }

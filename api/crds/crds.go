@@ -6,6 +6,7 @@ import (
 	"embed"
 	"fmt"
 	"io/fs"
+	"slices"
 
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	"sigs.k8s.io/yaml"
@@ -33,4 +34,15 @@ func All() ([]*apiextensionsv1.CustomResourceDefinition, error) {
 		out = append(out, crd)
 	}
 	return out, nil
+}
+
+// onlyInClusters are the plurals of the kinds that no broker holds.
+var onlyInClusters = []string{"clusterglobalegressips", "globalegressips", "globalingressips"}
+
+// Broker returns the CRDs of the kinds that a broker holds, sorted by file name.
+func Broker() ([]*apiextensionsv1.CustomResourceDefinition, error) {
+	all, err := All()
+	return slices.DeleteFunc(all, func(crd *apiextensionsv1.CustomResourceDefinition) bool {
+		return slices.Contains(onlyInClusters, crd.Spec.Names.Plural)
+	}), err
 }

@@ -16,15 +16,15 @@ const (
 )
 
 // UserRoles returns the ClusterRoles that let the users of a cluster use our kinds: who has
-// view in a namespace reads all objects there, who has edit also writes cable policies, and
-// who has admin also changes how the cluster is joined. Nobody but the agents and
+// view in a namespace reads all objects there, who has edit also writes cable policies and
+// GlobalEgressIPs, and who has admin also changes how the cluster is joined. Nobody but the agents and
 // administrators of the cluster writes what the agents report or publish.
 func UserRoles() []*rbacv1.ClusterRole {
 	change := []string{"create", "delete", "patch", "update"}
 	return []*rbacv1.ClusterRole{
 		userRole("submariner-view", aggregateToView, []string{"get", "list", "watch"},
-			"brokers", "cablepolicies", "clusters", "endpoints", "gateways", "routeagents", "submariners"),
-		userRole("submariner-edit", aggregateToEdit, change, "cablepolicies"),
+			"brokers", "cablepolicies", "clusterglobalegressips", "clusters", "endpoints", "gateways", "globalegressips", "globalingressips", "routeagents", "submariners"),
+		userRole("submariner-edit", aggregateToEdit, change, "cablepolicies", "globalegressips"),
 		userRole("submariner-admin", aggregateToAdmin, []string{"patch", "update"}, "brokers", "submariners"),
 	}
 }

@@ -1,5 +1,6 @@
-// Package v1 defines the kinds that describe clusters and their gateways: Cluster,
-// Endpoint, Gateway and RouteAgent of API group submariner.io/v1.
+// Package v1 defines the kinds that describe clusters and their gateways (Cluster,
+// Endpoint, Gateway and RouteAgent), and the kinds that request global addresses
+// (ClusterGlobalEgressIP, GlobalEgressIP and GlobalIngressIP), of API group submariner.io/v1.
 //
 // JSON names and required fields are the same as Submariner's, so that its tools can
 // read our objects; our own fields are optional additions. The package

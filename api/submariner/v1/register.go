@@ -16,6 +16,9 @@ func AddToScheme(s *runtime.Scheme) error {
 		&Endpoint{}, &EndpointList{},
 		&Gateway{}, &GatewayList{},
 		&RouteAgent{}, &RouteAgentList{},
+		&ClusterGlobalEgressIP{}, &ClusterGlobalEgressIPList{},
+		&GlobalEgressIP{}, &GlobalEgressIPList{},
+		&GlobalIngressIP{}, &GlobalIngressIPList{},
 	)
 	metav1.AddToGroupVersion(s, GroupVersion)
 	return nil
