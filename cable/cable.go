@@ -86,16 +86,24 @@ func (p Peer) ForbidsDriver(d Driver) bool { return p.MustEncrypt != "" && !d.Pr
 type Networks struct {
 	Pods     []netip.Prefix
 	Services []netip.Prefix
-	Nodes    []netip.Addr
+	// Global are the networks of globally unique addresses; nil without globalnet.
+	Global []netip.Prefix
+	Nodes  []netip.Addr
 	// Needed are networks and addresses that the nodes themselves must reach: their own
 	// networks, and the API server of the broker.
 	Needed []netip.Prefix
 }
 
-// All returns pod and Service networks, in the order of Endpoint.spec.subnets:
-// Services first.
-func (n Networks) All() []netip.Prefix {
-	return append(append([]netip.Prefix{}, n.Services...), n.Pods...)
+// All returns the Service, pod and global networks.
+func (n Networks) All() []netip.Prefix { return slices.Concat(n.Services, n.Pods, n.Global) }
+
+// Announced returns the networks in which other clusters reach this one, in the order of
+// Endpoint.spec.subnets: the global networks or, without globalnet, Service networks, then pod networks.
+func (n Networks) Announced() []netip.Prefix {
+	if len(n.Global) > 0 {
+		return slices.Clone(n.Global)
+	}
+	return slices.Concat(n.Services, n.Pods)
 }
 
 // Local is the gateway for which a plan is made.

@@ -188,6 +188,11 @@ func CheckRemote(g Gateway, own Networks) error {
 				errs = append(errs, fmt.Errorf("subnet %v overlaps this cluster's Service network %v", s, p))
 			}
 		}
+		for _, p := range own.Global {
+			if s.Overlaps(p) {
+				errs = append(errs, fmt.Errorf("subnet %v overlaps this cluster's global network %v", s, p))
+			}
+		}
 		for _, n := range own.Nodes {
 			if s.Contains(n) {
 				errs = append(errs, fmt.Errorf("subnet %v contains %v, a node of this cluster", s, n))
@@ -213,7 +218,7 @@ func CheckRemote(g Gateway, own Networks) error {
 		if slices.Contains(own.Nodes, a.ip) {
 			errs = append(errs, fmt.Errorf("%s IP %v belongs to a node of this cluster", a.what, a.ip))
 		}
-		for _, nets := range [][]netip.Prefix{own.Services, own.Pods} {
+		for _, nets := range [][]netip.Prefix{own.Services, own.Pods, own.Global} {
 			for _, p := range nets {
 				if p.Contains(a.ip) {
 					errs = append(errs, fmt.Errorf("%s IP %v is in this cluster's network %v", a.what, a.ip, p))

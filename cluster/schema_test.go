@@ -91,7 +91,7 @@ func TestWithoutEffectIsAccepted(t *testing.T) {
 	c := server.Client(t)
 	sub := &v1alpha1.Submariner{ObjectMeta: metav1.ObjectMeta{Name: v1alpha1.SubmarinerName, Namespace: server.Namespace(t, "submariner")}}
 	sub.Spec = v1alpha1.SubmarinerSpec{
-		Broker: "x", BrokerK8sApiServerToken: "x", CeIPSecPSK: "x", CeIPSecIKEPort: 500, CableDriverCustomConfigPath: "x", GlobalCIDR: "x", ClustersetIPCIDR: "x",
+		Broker: "x", BrokerK8sApiServerToken: "x", CeIPSecPSK: "x", CeIPSecIKEPort: 500, CableDriverCustomConfigPath: "x", ClustersetIPCIDR: "x",
 		AirGappedDeployment: true, ClustersetIPEnabled: true, LoadBalancerEnabled: true, ServiceDiscoveryEnabled: true,
 		CoreDNSCustomConfig: &v1alpha1.ConfigMapRef{ConfigMapName: "x"}, CustomDomains: []string{"x"}, NodeSelector: map[string]string{"x": "y"},
 	}

@@ -83,7 +83,7 @@ func connect(m *Mesh) Cables {
 	return c.out
 }
 
-// unreached returns the networks that clusters without an accepted gateway list in their
+// unreached returns the networks that clusters without an accepted gateway announce in their
 // Cluster objects, except our own networks and networks that another cluster has claimed.
 func (m *Mesh) unreached() (nets []netip.Prefix) {
 	reached := map[string]bool{}
@@ -94,7 +94,7 @@ func (m *Mesh) unreached() (nets []netip.Prefix) {
 		if reached[id] {
 			continue
 		}
-		listed := slices.Concat(c.Spec.ServiceCIDR, c.Spec.ClusterCIDR, c.Spec.GlobalCIDR)
+		listed := c.Spec.Announced()
 		for _, text := range listed[:min(len(listed), cable.MaxSubnets)] {
 			n, err := cable.ParseCIDR(text)
 			own := cable.Gateway{Cluster: id, Subnets: []netip.Prefix{n}}

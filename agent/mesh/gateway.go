@@ -144,11 +144,11 @@ func reportGateway(s Snapshot, p Plan, o Outcome) Report {
 func (r *Report) describe(sub *v1alpha1.Submariner) {
 	want := sub.Status
 	want.ClusterID, want.ClusterCIDR, want.ServiceCIDR = sub.Spec.ClusterID, sub.Spec.ClusterCIDR, sub.Spec.ServiceCIDR
-	want.NatEnabled, want.Version = sub.Spec.NatEnabled, sub.Spec.Version
+	want.GlobalCIDR, want.NatEnabled, want.Version = sub.Spec.GlobalCIDR, sub.Spec.NatEnabled, sub.Spec.Version
 	if reflect.DeepEqual(want, sub.Status) {
 		return
 	}
-	want.NetworkPlugin, want.GlobalCIDR, want.Conditions = "", "", nil // not ours
+	want.NetworkPlugin, want.Conditions = "", nil // not ours
 	r.Status = append(r.Status, &v1alpha1.Submariner{ObjectMeta: metav1.ObjectMeta{Name: sub.Name, Namespace: sub.Namespace, UID: sub.UID}, Status: want})
 }
 

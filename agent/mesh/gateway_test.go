@@ -59,10 +59,11 @@ func TestSubmarinerStatus(t *testing.T) {
 		change func(*v1alpha1.Submariner)
 		writes bool
 	}{
-		"complete": {func(*v1alpha1.Submariner) {}, false},
-		"wiped":    {func(sub *v1alpha1.Submariner) { sub.Status = v1alpha1.SubmarinerStatus{} }, true},
-		"NAT":      {func(sub *v1alpha1.Submariner) { sub.Spec.NatEnabled = true }, true},
-		"version":  {func(sub *v1alpha1.Submariner) { sub.Spec.Version = "v2" }, true},
+		"complete":  {func(*v1alpha1.Submariner) {}, false},
+		"wiped":     {func(sub *v1alpha1.Submariner) { sub.Status = v1alpha1.SubmarinerStatus{} }, true},
+		"globalnet": {func(sub *v1alpha1.Submariner) { sub.Spec.GlobalCIDR = "242.0.0.0/16" }, true},
+		"NAT":       {func(sub *v1alpha1.Submariner) { sub.Spec.NatEnabled = true }, true},
+		"version":   {func(sub *v1alpha1.Submariner) { sub.Spec.Version = "v2" }, true},
 		"deleted": {func(sub *v1alpha1.Submariner) {
 			sub.Status, sub.DeletionTimestamp = v1alpha1.SubmarinerStatus{}, &metav1.Time{Time: time.Unix(1, 0)}
 		}, false},
@@ -82,7 +83,7 @@ func TestSubmarinerStatus(t *testing.T) {
 			}
 			require.Len(t, r.Status, 1)
 			require.Equal(t, v1alpha1.SubmarinerStatus{
-				ClusterID: "east", ClusterCIDR: sub.Spec.ClusterCIDR, ServiceCIDR: sub.Spec.ServiceCIDR, NatEnabled: sub.Spec.NatEnabled, Version: sub.Spec.Version,
+				ClusterID: "east", ClusterCIDR: sub.Spec.ClusterCIDR, ServiceCIDR: sub.Spec.ServiceCIDR, GlobalCIDR: sub.Spec.GlobalCIDR, NatEnabled: sub.Spec.NatEnabled, Version: sub.Spec.Version,
 			}, r.Status[0].(*v1alpha1.Submariner).Status)
 		})
 	}

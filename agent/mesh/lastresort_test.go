@@ -162,9 +162,14 @@ func TestListedNetworksClaimNothing(t *testing.T) {
 	evil.Spec = submarinerv1.ClusterSpec{
 		ClusterID:   "evil",
 		ServiceCIDR: []string{"10.101.0.0/16", "10.89.1.0/24", "0.0.0.0/0", "0.0.0.0/1", "127.0.0.0/8", "10.99.1.1/32", "nonsense", "10.0.0.0/7", "fd00::/64"},
-		ClusterCIDR: []string{"10.111.2.0/24", "10.112.7.0/24", "10.112.0.0/15", "10.89.2.0/24", "10.89.2.11/32", "240.0.0.0/8", "172.31.0.0/16"},
-		GlobalCIDR:  []string{"10.89.0.0/16"},
+		ClusterCIDR: []string{"10.111.2.0/24", "10.112.7.0/24", "10.112.0.0/15", "10.89.2.0/24", "10.89.2.11/32", "240.0.0.0/8", "172.31.0.0/16", "10.89.0.0/16"},
 	}
+	t.Run("its own networks", func(t *testing.T) { claimNothing(t, objs, evil) })
+	evil.Spec.GlobalCIDR, evil.Spec.ServiceCIDR, evil.Spec.ClusterCIDR = evil.Spec.Announced(), nil, nil
+	t.Run("global networks", func(t *testing.T) { claimNothing(t, objs, evil) })
+}
+
+func claimNothing(t *testing.T, objs []client.Object, evil *submarinerv1.Cluster) {
 	for _, node := range []string{"gw", "worker"} {
 		s, err := FromReports(node, append(slices.Clone(objs), evil)...)
 		require.NoError(t, err)

@@ -11,10 +11,14 @@ import (
 func (m Membership) local(s Snapshot, settings map[string]cable.Config) cable.Local {
 	podIP, _ := netip.ParseAddr(s.Facts.PodIP) // the zero Addr: the node has none
 	spec := m.Submariner.Spec
+	healthIP := podIP
+	if len(m.Own.Global) > 0 {
+		healthIP = netip.Addr{} // other clusters cannot reach the pod network
+	}
 	return cable.Local{
 		Gateway: cable.Gateway{
-			Cluster: spec.ClusterID, Host: m.Self.Name, PrivateIP: m.Self.IP, PublicIP: s.PublicIP, HealthIP: podIP,
-			Subnets: m.Own.All(), NAT: spec.NatEnabled,
+			Cluster: spec.ClusterID, Host: m.Self.Name, PrivateIP: m.Self.IP, PublicIP: s.PublicIP, HealthIP: healthIP,
+			Subnets: m.Own.Announced(), NAT: spec.NatEnabled,
 			Name: cableName(spec.ClusterID, m.Self.IP),
 		},
 		MTU: s.Facts.MTU, PodIP: podIP, PodIPMissing: s.PodIPMissing, Pods: m.Own.Pods, Svcs: m.Own.Services, Keys: s.Keys, Settings: settings,

@@ -66,7 +66,12 @@ func readMembership(s Snapshot) (Membership, error) {
 	if m.Own.Services, err = parseCIDRs("serviceCIDR", m.Submariner.Spec.ServiceCIDR); err != nil {
 		return m, err
 	}
-	if err = apart(m.Own.Services, m.Own.Pods); err != nil {
+	if m.Submariner.Spec.GlobalCIDR != "" {
+		if m.Own.Global, err = parseCIDRs("globalCIDR", m.Submariner.Spec.GlobalCIDR); err != nil {
+			return m, err
+		}
+	}
+	if err = apart(m.Own); err != nil {
 		return m, err
 	}
 	host, _, _ := net.SplitHostPort(m.Submariner.Spec.BrokerK8sApiServer) // not an address: no route can cover it
@@ -250,16 +255,21 @@ func podCIDR(sub *v1alpha1.Submariner, n *corev1.Node) netip.Prefix {
 	return netip.Prefix{}
 }
 
-// apart returns an error for each Service network that overlaps a pod network.
-func apart(services, pods []netip.Prefix) error {
+// apart returns an error for each network of this cluster that overlaps one of another field.
+func apart(own cable.Networks) error {
 	var errs []error
-	for _, s := range services {
-		for _, p := range pods {
-			if s.Overlaps(p) {
-				errs = append(errs, fmt.Errorf("Submariner.spec.serviceCIDR %s overlaps clusterCIDR %s: run subctl join with the right --clustercidr and --servicecidr", s, p))
+	check := func(field string, nets []netip.Prefix, other string, others []netip.Prefix, remedy string) {
+		for _, n := range nets {
+			for _, o := range others {
+				if n.Overlaps(o) {
+					errs = append(errs, fmt.Errorf("Submariner.spec.%s %s overlaps %s %s: run subctl join with %s", field, n, other, o, remedy))
+				}
 			}
 		}
 	}
+	check("serviceCIDR", own.Services, "clusterCIDR", own.Pods, "the right --clustercidr and --servicecidr")
+	check("globalCIDR", own.Global, "clusterCIDR", own.Pods, "another --globalnet-cidr")
+	check("globalCIDR", own.Global, "serviceCIDR", own.Services, "another --globalnet-cidr")
 	return errors.Join(errs...)
 }
 

@@ -24,6 +24,11 @@ func TestOverlappingNetworks(t *testing.T) {
 	require.EqualError(t, err, "Submariner.spec.serviceCIDR 10.0.0.0/8 overlaps clusterCIDR 10.111.0.0/16"+remedy+"\n"+
 		"Submariner.spec.serviceCIDR 10.0.0.0/8 overlaps clusterCIDR 10.112.0.0/16"+remedy+"\n"+
 		"Submariner.spec.serviceCIDR 10.111.7.0/24 overlaps clusterCIDR 10.111.0.0/16"+remedy)
+	sub.Spec.ServiceCIDR, sub.Spec.GlobalCIDR = "10.101.0.0/16", "10.112.0.0/24,10.101.7.0/24"
+	_, err = readMembership(NewSnapshot("n1", sub))
+	const another = ": run subctl join with another --globalnet-cidr"
+	require.EqualError(t, err, "Submariner.spec.globalCIDR 10.112.0.0/24 overlaps clusterCIDR 10.112.0.0/16"+another+"\n"+
+		"Submariner.spec.globalCIDR 10.101.7.0/24 overlaps serviceCIDR 10.101.0.0/16"+another)
 }
 
 // What a taken-over agent reports of its node changes nothing of what other nodes plan with:

@@ -62,13 +62,13 @@ func compareNeeds(a, b submarinerv1.NeverRouted) int {
 	return cmp.Or(cmp.Compare(a.Network, b.Network), cmp.Compare(a.Reason, b.Reason))
 }
 
-// own reports whether a network is part of the cluster's pod or Service networks.
+// own reports whether a network is part of the cluster's pod, Service or global networks.
 func (s *Snapshot) own(n netip.Prefix) bool {
 	sub := s.submariner()
 	if sub == nil {
 		return false
 	}
-	for _, text := range []string{sub.Spec.ClusterCIDR, sub.Spec.ServiceCIDR} {
+	for _, text := range []string{sub.Spec.ClusterCIDR, sub.Spec.ServiceCIDR, sub.Spec.GlobalCIDR} {
 		nets, _ := parseCIDRs("", text) // a mistake is reported by readMembership
 		if cable.Covers(nets, n) {
 			return true

@@ -89,6 +89,9 @@ func (m *Mesh) cluster() *submarinerv1.Cluster {
 	for _, n := range m.Membership.Own.Pods {
 		c.Spec.ClusterCIDR = append(c.Spec.ClusterCIDR, n.String())
 	}
+	for _, n := range m.Membership.Own.Global {
+		c.Spec.GlobalCIDR = append(c.Spec.GlobalCIDR, n.String())
+	}
 	if text := cable.FormatConfig(m.Offer.Settings); text != "" {
 		c.Annotations = map[string]string{submarinerv1.CableConfigAnnotation: text}
 	}

@@ -176,10 +176,7 @@ func clusters() Kind {
 				MessageExpression: "'in this namespace, spec.cluster_sets of the Cluster ' + variables.name + ' may only be ' + " + setExpression,
 			}},
 			HasGrant: true,
-			Networks: func(o client.Object) []string {
-				spec := o.(*submarinerv1.Cluster).Spec
-				return slices.Concat(spec.ServiceCIDR, spec.ClusterCIDR, spec.GlobalCIDR)
-			},
+			Networks: func(o client.Object) []string { return o.(*submarinerv1.Cluster).Spec.Announced() },
 		},
 		MaxSize: maxSize,
 		SizeVariable: admissionv1.Variable{

@@ -1,6 +1,7 @@
 package v1
 
 import (
+	"slices"
 	"strings"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -62,10 +63,12 @@ type ClusterSpec struct {
 	// ColorCodes is always ["blue"], which upstream's tools expect.
 	// +optional
 	ColorCodes []string `json:"color_codes,omitempty"`
-	// ServiceCIDR lists the Service networks of the cluster, in CIDR notation.
+	// ServiceCIDR lists the Service networks of the cluster, in CIDR notation. Other clusters reach
+	// them unless there is a GlobalCIDR.
 	// +kubebuilder:validation:MaxItems=64
 	ServiceCIDR []string `json:"service_cidr"`
-	// ClusterCIDR lists the pod networks of the cluster, in CIDR notation.
+	// ClusterCIDR lists the pod networks of the cluster, in CIDR notation. Other clusters reach them
+	// unless there is a GlobalCIDR.
 	// +kubebuilder:validation:MaxItems=64
 	ClusterCIDR []string `json:"cluster_cidr"`
 	// GlobalCIDR lists the cluster's networks of globally unique addresses, in CIDR
@@ -117,4 +120,13 @@ func (c *Cluster) listedSets(unread bool) (out []string) {
 		}
 	}
 	return out
+}
+
+// Announced returns the networks in which other clusters reach this one, in the order of
+// EndpointSpec.Subnets.
+func (s ClusterSpec) Announced() []string {
+	if len(s.GlobalCIDR) > 0 {
+		return slices.Clone(s.GlobalCIDR)
+	}
+	return slices.Concat(s.ServiceCIDR, s.ClusterCIDR)
 }

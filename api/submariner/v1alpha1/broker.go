@@ -29,14 +29,15 @@ type BrokerSpec struct {
 	// +optional
 	// +kubebuilder:validation:XValidation:rule="size(self) == 0",message="this version has no service discovery"
 	DefaultCustomDomains []string `json:"defaultCustomDomains,omitempty"`
-	// GlobalnetEnabled specifies whether every cluster gets a network of globally unique addresses.
+	// GlobalnetEnabled specifies whether a cluster gets a network of globally unique
+	// addresses when it joins.
 	// +optional
 	GlobalnetEnabled bool `json:"globalnetEnabled,omitempty"`
 	// GlobalnetCIDRRange is the range from which these networks are allocated, in CIDR notation.
 	// +optional
 	GlobalnetCIDRRange string `json:"globalnetCIDRRange,omitempty"`
-	// DefaultGlobalnetClusterSize is the number of addresses for each cluster. This version only
-	// records it: it programs no globalnet, as deploy-broker --globalnet reports.
+	// DefaultGlobalnetClusterSize is the number of addresses in the network of a cluster that does not
+	// ask for another number. It is a power of two.
 	// +optional
 	DefaultGlobalnetClusterSize uint `json:"defaultGlobalnetClusterSize,omitempty"`
 	// ClustersetIPEnabled must be false: this version has no service discovery.

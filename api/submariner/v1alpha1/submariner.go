@@ -166,9 +166,10 @@ type SubmarinerSpec struct {
 	CustomDomains []string `json:"customDomains,omitempty"`
 	// Debug specifies whether the agents log at level debug. It needs no new pods.
 	Debug bool `json:"debug"`
-	// GlobalCIDR must be empty: this version has no globalnet.
+	// GlobalCIDR is the cluster's network of globally unique addresses, in CIDR notation, which join
+	// allocates on a broker with globalnet. Other clusters then reach this network only, and the networks in
+	// ClusterCIDR and ServiceCIDR may be those of other clusters, too.
 	// +optional
-	// +kubebuilder:validation:XValidation:rule="self == ''",message="this version has no globalnet"
 	GlobalCIDR string `json:"globalCIDR,omitempty"`
 	// HaltOnCertificateError is true, for upstream's tools: the agents never use a broker whose
 	// certificate is not valid, except with BrokerK8sInsecure.
