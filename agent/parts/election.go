@@ -59,6 +59,7 @@ type elector struct {
 	// The loop alone uses these.
 	multi    bool          // whether every gateway was active in the last snapshot
 	led      bool          // whether this gateway held the lease in the last snapshot
+	followed []string      // the gateways that have followed this one since it got the lease
 	single   time.Time     // since when all gateways leave the traffic to one of them, or this one to another, if that began while this agent runs
 	standing mesh.Standing // of the last snapshot
 }
@@ -105,6 +106,9 @@ func (e *elector) Observe(s *mesh.Snapshot) error {
 	}
 	handedOver := yields && e.led && role == following
 	e.led = role == leading
+	if !e.led || multi {
+		e.followed = nil
+	}
 	switch {
 	case multi:
 		e.single = time.Time{}
@@ -120,8 +124,9 @@ func (e *elector) Observe(s *mesh.Snapshot) error {
 		s.Standing = mesh.Standing{Active: true, Speaker: role == leading, Gateways: e.siblings.present()}
 	case role == leading:
 		s.Standing = mesh.Standing{Active: true, Speaker: true, Gateways: e.siblings.present()}
+		e.learnFollowers(*s)
 		if !leaving { // until then, the others may not have announced it
-			s.Standing.Gateways = slices.DeleteFunc(s.Standing.Gateways, func(node string) bool { return node != e.node && !follows(*s, node) })
+			s.Standing.Gateways = slices.DeleteFunc(s.Standing.Gateways, func(node string) bool { return node != e.node && !slices.Contains(e.followed, node) })
 		}
 	case leaving:
 		s.Standing = mesh.Standing{Active: true, Drain: cable.Draining}
@@ -143,9 +148,20 @@ func severalGateways(s mesh.Snapshot) bool {
 	return n > 1
 }
 
+// learnFollowers notes the gateways that follow this one, which holds the lease. One that has followed and does not any more may have got
+// the lease: this gateway learns of that up to half a second later, or once it reaches the API server again, and must not delete
+// the Endpoint of its successor meanwhile. The Endpoint of a gateway that has never followed is what a lost active gateway has left. If that
+// gateway returns, it publishes its Endpoint as a standby.
+func (e *elector) learnFollowers(s mesh.Snapshot) {
+	for _, node := range s.Standing.Gateways {
+		if !slices.Contains(e.followed, node) && follows(s, node) {
+			e.followed = append(e.followed, node)
+		}
+	}
+}
+
 // follows reports whether the gateway of a node knows that it is not the active one: it announces that, or it is to be drained, and
-// is about to. The Endpoint of another one is what a lost active gateway has left. If that gateway returns, it publishes its Endpoint as
-// a standby.
+// is about to.
 func follows(s mesh.Snapshot, node string) bool {
 	if n := mesh.Find[*corev1.Node](s, node); n != nil && submarinerv1.ToBeDrained(n.Annotations) {
 		return true

@@ -161,6 +161,32 @@ func TestTakeover(t *testing.T) {
 	}
 }
 
+// The holder of the lease learns late that another gateway has got it. It keeps the Endpoint of the standby that has become the active
+// gateway meanwhile: deleting it would end the cables of all clusters to that gateway, which carry the traffic. Once it holds the lease
+// again, the Endpoint of a gateway that does not follow is what a lost one has left.
+func TestSuccessorKeepsItsEndpoint(t *testing.T) {
+	e, _ := voter(t, func() {})
+	present := func(announced string) []string {
+		t.Helper()
+		endpoint := endpointOn("other", "1")
+		endpoint.Spec.BackendConfig = map[string]string{submarinerv1.BackendDrain: announced}
+		s := pairOfGateways(time.Now(), false, true, false, true, time.Second)
+		s = mesh.NewSnapshot[mesh.Object]("gw", endpoint, mesh.Find[*corev1.Node](s, "gw"), mesh.Find[*corev1.Node](s, "other"), &v1alpha1.Submariner{})
+		s.Now = time.Now()
+		require.NoError(t, e.Observe(&s))
+		return s.Standing.Gateways
+	}
+	both := []string{"gw", "other"}
+	e.set(leading)
+	require.Equal(t, both, present(submarinerv1.Standby))
+	require.Equal(t, both, present(""), "it is the active one now")
+	e.set(following)
+	require.Empty(t, present(""))
+	e.set(leading)
+	e.single = time.Time{} // long ago
+	require.Equal(t, []string{"gw"}, present(""), "the other one has died")
+}
+
 // The Leases of gateways are followed only in a cluster that has several.
 func TestLeasesAreFollowed(t *testing.T) {
 	for _, several := range []bool{false, true} {
