@@ -253,7 +253,7 @@ const reportTimeout = 5 * time.Second
 func (a *agent) report(ctx context.Context, s mesh.Snapshot, r mesh.Report, out mesh.Outcome) error {
 	ctx, cancel := context.WithTimeout(ctx, reportTimeout)
 	defer cancel()
-	owner := kube.FieldOwner + "-" + a.Role.Name
+	owner := a.fieldOwner()
 	var errs []error
 	for _, o := range r.Apply {
 		if err := kube.Apply(ctx, a.Client, owner, o); err != nil {

@@ -119,10 +119,18 @@ func Run(ctx context.Context, o Options) error {
 // partOptions returns how the parts of the agent are run.
 func (a *agent) partOptions(o Options, nudge, reroute func()) parts.Options {
 	return parts.Options{
-		Node: o.Node, Config: o.Config, Log: o.Log, Nudge: nudge, Reroute: reroute, Warn: a.warn, Restarted: a.meters.restarted, Dropped: a.meters.dropped,
+		Node: o.Node, Config: o.Config, Log: o.Log, Nudge: nudge, Reroute: reroute, Announce: a.announce, Warn: a.warn, Restarted: a.meters.restarted, Dropped: a.meters.dropped,
 		Cabler: a.cabler, ListenUDP: o.Kernel.ListenUDP, ListenEchoes: o.Kernel.ListenEchoes, Ignored: a.meters.ignored.Inc, Lease: o.Lease, Secrets: o.Secrets, BrokerDir: o.BrokerDir,
 	}
 }
+
+// announce writes the Endpoint of this gateway.
+func (a *agent) announce(ctx context.Context, e *submarinerv1.Endpoint) error {
+	return kube.Apply(ctx, a.Client, a.fieldOwner(), e)
+}
+
+// fieldOwner owns what this agent writes.
+func (a *agent) fieldOwner() string { return kube.FieldOwner + "-" + a.Role.Name }
 
 // newManager returns the manager that watches the objects of the role's snapshots.
 func newManager(o Options) (manager.Manager, error) {

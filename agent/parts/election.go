@@ -44,7 +44,8 @@ var DefaultLease = Lease{Duration: 5 * time.Second, Renew: 3 * time.Second, Retr
 // lease for that.
 //
 // A gateway that is to be drained yields the lease to another one, if there is one that could take it, and does not take
-// part until it is in service again.
+// part until it is in service again. An active gateway whose agent ends announces that it is a standby, and releases the lease:
+// see handOver.
 type elector struct {
 	node     string
 	lease    Lease
@@ -55,6 +56,8 @@ type elector struct {
 	siblings *siblings
 	yields   atomic.Bool
 	yielded  wake.Signal // yields has changed
+	announce func(context.Context, *submarinerv1.Endpoint) error
+	last     atomic.Pointer[submarinerv1.Endpoint] // what the agent announces when it ends; nil: nothing
 
 	// The loop alone uses these.
 	multi    bool          // whether every gateway was active in the last snapshot
@@ -81,7 +84,9 @@ func newElector(o Options) (*elector, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &elector{node: o.Node, lease: o.Lease, client: c, log: o.Log, changed: o.Nudge, siblings: newSiblings(o, c), yielded: wake.NewSignal()}, nil
+	return &elector{
+		node: o.Node, lease: o.Lease, client: c, log: o.Log, changed: o.Nudge, siblings: newSiblings(o, c), yielded: wake.NewSignal(), announce: o.Announce,
+	}, nil
 }
 
 // Observe implements Observer.
@@ -89,6 +94,7 @@ func newElector(o Options) (*elector, error) {
 // On a node that is no gateway node any more, the agent is about to end, and the route agent removes what it has made once the node has
 // other ways. An agent that repaired it meanwhile would interrupt the traffic of the node's pods.
 func (e *elector) Observe(s *mesh.Snapshot) error {
+	e.last.Store(nil)
 	if n := mesh.Find[*corev1.Node](*s, e.node); n != nil && !mesh.IsGatewayNode(n) {
 		return ErrTooEarly
 	}
@@ -125,6 +131,7 @@ func (e *elector) Observe(s *mesh.Snapshot) error {
 	case role == leading:
 		s.Standing = mesh.Standing{Active: true, Speaker: true, Gateways: e.siblings.present()}
 		e.learnFollowers(*s)
+		e.last.Store(asStandby(*s, e.node))
 		if !leaving { // until then, the others may not have announced it
 			s.Standing.Gateways = slices.DeleteFunc(s.Standing.Gateways, func(node string) bool { return node != e.node && !slices.Contains(e.followed, node) })
 		}
@@ -146,50 +153,6 @@ func severalGateways(s mesh.Snapshot) bool {
 		}
 	}
 	return n > 1
-}
-
-// learnFollowers notes the gateways that follow this one, which holds the lease. One that has followed and does not any more may have got
-// the lease: this gateway learns of that up to half a second later, or once it reaches the API server again, and must not delete
-// the Endpoint of its successor meanwhile. The Endpoint of a gateway that has never followed is what a lost active gateway has left. If that
-// gateway returns, it publishes its Endpoint as a standby.
-func (e *elector) learnFollowers(s mesh.Snapshot) {
-	for _, node := range s.Standing.Gateways {
-		if !slices.Contains(e.followed, node) && follows(s, node) {
-			e.followed = append(e.followed, node)
-		}
-	}
-}
-
-// follows reports whether the gateway of a node knows that it is not the active one: it announces that, or it is to be drained, and
-// is about to.
-func follows(s mesh.Snapshot, node string) bool {
-	if n := mesh.Find[*corev1.Node](s, node); n != nil && submarinerv1.ToBeDrained(n.Annotations) {
-		return true
-	}
-	return slices.ContainsFunc(mesh.List[*submarinerv1.Endpoint](s), func(o *submarinerv1.Endpoint) bool {
-		return !submarinerv1.IsCopy(o) && o.Spec.Hostname == node && o.Spec.BackendConfig[submarinerv1.BackendDrain] != ""
-	})
-}
-
-// freshReport is the time within which a gateway that works has reported: it does so every 5 s.
-const freshReport = 15 * time.Second
-
-// yieldsTo returns the gateway to which the gateway of a node leaves the lease, as it is to be drained; empty if it keeps
-// the lease, or if there is no other one.
-func yieldsTo(s mesh.Snapshot, node string) string {
-	n := mesh.Find[*corev1.Node](s, node)
-	if n == nil || !submarinerv1.ToBeDrained(n.Annotations) {
-		return ""
-	}
-	for _, g := range mesh.List[*submarinerv1.Gateway](s) {
-		other := mesh.Find[*corev1.Node](s, g.Name)
-		at, _ := g.ReportedAt() // the zero Time: never
-		if g.Name != node && mesh.IsGatewayNode(other) && !submarinerv1.ToBeDrained(other.Annotations) &&
-			s.Now.Sub(at) < freshReport && g.Status.StatusFailure == "" {
-			return g.Name
-		}
-	}
-	return ""
 }
 
 // note logs changes of the standing.
@@ -251,18 +214,22 @@ func (e *elector) Start(ctx context.Context) error {
 
 // run takes part in the election until ctx is done, or this gateway is to yield the lease.
 func (e *elector) run(ctx context.Context, le *leaderelection.LeaderElector) {
-	ctx, stop := context.WithCancel(ctx)
+	taking, stop := context.WithCancel(context.WithoutCancel(ctx))
 	defer stop()
 	go func() {
-		for ctx.Err() == nil && !e.yields.Load() {
+		for ctx.Err() == nil && taking.Err() == nil && !e.yields.Load() {
 			select {
 			case <-ctx.Done():
+			case <-taking.Done(): // it has lost the lease
 			case <-e.yielded:
 			}
 		}
+		if ctx.Err() != nil {
+			e.handOver(ctx)
+		}
 		stop()
 	}()
-	le.Run(ctx)
+	le.Run(taking)
 }
 
 // watch reads the lease, without taking part, until ctx is done or this gateway may take part again.

@@ -21,6 +21,7 @@ import (
 
 	"subctl/agent/discovery"
 	"subctl/agent/mesh"
+	submarinerv1 "subctl/api/submariner/v1"
 	"subctl/dataplane"
 )
 
@@ -57,6 +58,8 @@ type Options struct {
 	Nudge func()
 	// Reroute makes the node follow a Prober at once; nil: the loop does.
 	Reroute func()
+	// Announce writes the Endpoint of this gateway.
+	Announce func(context.Context, *submarinerv1.Endpoint) error
 	// Warn writes an Event about an object whose condition is False.
 	Warn func(about client.Object, c metav1.Condition)
 	// Restarted is called when a program that cables depend on was found dead and started

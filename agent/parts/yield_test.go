@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -185,6 +186,65 @@ func TestSuccessorKeepsItsEndpoint(t *testing.T) {
 	e.set(leading)
 	e.single = time.Time{} // long ago
 	require.Equal(t, []string{"gw"}, present(""), "the other one has died")
+}
+
+// An active gateway whose agent ends announces that it is a standby before it releases the lease, on a real API server. So the next active
+// gateway keeps its Endpoint. It does not announce that if no other gateway can take over, if the cluster is leaving, if the node is no gateway
+// node any more, or if every gateway is active.
+func TestAgentOfTheActiveGatewayEnds(t *testing.T) {
+	server := kubetest.Start(t)
+	require.NoError(t, client.IgnoreAlreadyExists(server.Client(t).Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: submarinerv1.OperatorNamespace}})))
+	for name, test := range map[string]struct {
+		multi, leaving, unlabelled bool
+		ago                        time.Duration // since the other gateway has reported
+		want                       string
+	}{
+		"another gateway works":    {false, false, false, time.Second, submarinerv1.Standby},
+		"the other one is dead":    {false, false, false, time.Minute, ""},
+		"the cluster is leaving":   {false, true, false, time.Second, ""},
+		"no gateway node any more": {false, false, true, time.Second, ""},
+		"every gateway is active":  {true, false, false, time.Second, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var announced string
+			e, err := newElector(Options{
+				Node: "gw", Config: server.Config(), Log: slog.New(slog.DiscardHandler), Lease: DefaultLease, Nudge: func() {},
+				Announce: func(ctx context.Context, own *submarinerv1.Endpoint) error {
+					lease := &coordinationv1.Lease{}
+					require.NoError(t, server.Client(t).Get(ctx, client.ObjectKey{Namespace: submarinerv1.OperatorNamespace, Name: submarinerv1.GatewayLease}, lease))
+					require.Equal(t, submarinerv1.LeaseHolder("gw"), *lease.Spec.HolderIdentity, "it still holds the lease")
+					require.Equal(t, "east-gw1", own.Name)
+					announced = own.Spec.BackendConfig[submarinerv1.BackendDrain]
+					return nil
+				},
+			})
+			require.NoError(t, err)
+			ctx, end := context.WithCancel(t.Context())
+			done := make(chan struct{})
+			go func() { defer close(done); _ = e.Start(ctx) }()
+			require.Eventually(t, func() bool { return e.role.Load() == leading }, 20*time.Second, 20*time.Millisecond)
+
+			s := pairOfGateways(time.Now(), test.multi, false, false, true, test.ago)
+			own, sub := endpointOn("gw", "1"), mesh.List[*v1alpha1.Submariner](s)[0]
+			own.Spec.BackendConfig = map[string]string{}
+			node := mesh.Find[*corev1.Node](s, "gw")
+			if test.leaving {
+				sub.DeletionTimestamp = &metav1.Time{Time: time.Now()}
+			}
+			for _, unlabelled := range []bool{false, test.unlabelled} { // it was a gateway node
+				if unlabelled {
+					node.Labels = nil
+				}
+				s = mesh.NewSnapshot[mesh.Object]("gw", own, sub, node, mesh.Find[*corev1.Node](s, "other"), mesh.Find[*submarinerv1.Gateway](s, "other"))
+				s.Now = time.Now()
+				_ = e.Observe(&s)
+			}
+			end()
+			<-done
+			require.Equal(t, test.want, announced)
+			require.Empty(t, own.Spec.BackendConfig, "it belongs to the cache")
+		})
+	}
 }
 
 // The Leases of gateways are followed only in a cluster that has several.

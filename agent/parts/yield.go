@@ -1,0 +1,99 @@
+package parts
+
+import (
+	"context"
+	"slices"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"subctl/agent/mesh"
+	submarinerv1 "subctl/api/submariner/v1"
+	"subctl/api/submariner/v1alpha1"
+)
+
+// learnFollowers notes the gateways that follow this one, which holds the lease. One that has followed and does not any more may have got
+// the lease: this gateway learns of that up to half a second later, or once it reaches the API server again, and must not delete
+// the Endpoint of its successor meanwhile. The Endpoint of a gateway that has never followed is what a lost active gateway has left. If that
+// gateway returns, it publishes its Endpoint as a standby.
+func (e *elector) learnFollowers(s mesh.Snapshot) {
+	for _, node := range s.Standing.Gateways {
+		if !slices.Contains(e.followed, node) && follows(s, node) {
+			e.followed = append(e.followed, node)
+		}
+	}
+}
+
+// follows reports whether the gateway of a node knows that it is not the active one: it announces that, or it is to be drained, and
+// is about to.
+func follows(s mesh.Snapshot, node string) bool {
+	if n := mesh.Find[*corev1.Node](s, node); n != nil && submarinerv1.ToBeDrained(n.Annotations) {
+		return true
+	}
+	return slices.ContainsFunc(mesh.List[*submarinerv1.Endpoint](s), func(o *submarinerv1.Endpoint) bool {
+		return !submarinerv1.IsCopy(o) && o.Spec.Hostname == node && o.Spec.BackendConfig[submarinerv1.BackendDrain] != ""
+	})
+}
+
+// freshReport is the time within which a gateway that works has reported: it does so every 5 s.
+const freshReport = 15 * time.Second
+
+// yieldsTo returns the gateway to which the gateway of a node leaves the lease, as it is to be drained; empty if it keeps
+// the lease, or if there is no other one.
+func yieldsTo(s mesh.Snapshot, node string) string {
+	if n := mesh.Find[*corev1.Node](s, node); n == nil || !submarinerv1.ToBeDrained(n.Annotations) {
+		return ""
+	}
+	return successor(s, node)
+}
+
+// successor returns a gateway that can take over the lease of another one; empty if there is none.
+func successor(s mesh.Snapshot, node string) string {
+	for _, g := range mesh.List[*submarinerv1.Gateway](s) {
+		other := mesh.Find[*corev1.Node](s, g.Name)
+		at, _ := g.ReportedAt() // the zero Time: never
+		if g.Name != node && mesh.IsGatewayNode(other) && !submarinerv1.ToBeDrained(other.Annotations) &&
+			s.Now.Sub(at) < freshReport && g.Status.StatusFailure == "" {
+			return g.Name
+		}
+	}
+	return ""
+}
+
+// asStandby returns the Endpoint of the active gateway as that of a standby; nil if no other gateway can take over, or if the cluster is
+// leaving, when its Endpoints are deleted.
+func asStandby(s mesh.Snapshot, node string) *submarinerv1.Endpoint {
+	subs := mesh.List[*v1alpha1.Submariner](s)
+	if successor(s, node) == "" || len(subs) == 0 || !subs[0].DeletionTimestamp.IsZero() {
+		return nil
+	}
+	for _, own := range mesh.List[*submarinerv1.Endpoint](s) {
+		if !submarinerv1.IsCopy(own) && own.Spec.Hostname == node {
+			e := &submarinerv1.Endpoint{ObjectMeta: metav1.ObjectMeta{Name: own.Name, Namespace: own.Namespace}, Spec: *own.Spec.DeepCopy()}
+			if e.Spec.BackendConfig == nil {
+				e.Spec.BackendConfig = map[string]string{}
+			}
+			e.Spec.BackendConfig[submarinerv1.BackendDrain] = submarinerv1.Standby
+			return e
+		}
+	}
+	return nil
+}
+
+// handOver announces that this gateway is a standby, before its agent ends and releases the lease. Its kernel keeps the cables and carries
+// traffic until all nodes and clusters use the next active gateway, which would delete the Endpoint of one that it takes for lost: packets
+// that are on their way, and all of the pods on this node, would be dropped until the next agent runs.
+func (e *elector) handOver(ctx context.Context) {
+	own := e.last.Load()
+	if own == nil || e.role.Load() != leading || e.yields.Load() {
+		return
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), e.lease.Retry)
+	defer cancel()
+	if err := e.announce(ctx, own); err != nil {
+		e.log.Error("handing over the role of the active gateway", "err", err)
+		return
+	}
+	e.log.Info("handed over the role of the active gateway", "drain", submarinerv1.Standby)
+}
