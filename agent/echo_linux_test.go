@@ -63,6 +63,7 @@ func (a *agents) start(s *side, node string, role mesh.Role, others ...*side) *w
 		Nudge:        func() { a.nudged <- w },
 		Reroute:      func() { a.downs.Add(1) },
 		Ignored:      func() { a.ignored.Add(1) },
+		NewTimer:     func() (parts.Timer, error) { return kernel.NewTimer() },
 		ListenEchoes: func(ctx context.Context, port int) (parts.Echoes, error) { return kernel.ListenEchoes(ctx, port) },
 	})
 	require.NoError(t, err)

@@ -23,6 +23,7 @@ func newKernel() (agent.Kernel, error) {
 			return kernel.Watch(ctx, quiet)
 		},
 		ListenEchoes: func(ctx context.Context, port int) (parts.Echoes, error) { return kernel.ListenEchoes(ctx, port) },
+		NewTimer:     func() (parts.Timer, error) { return kernel.NewTimer() },
 		ListenUDP:    func(ctx context.Context, port int) (discovery.Datagrams, error) { return kernel.ListenUDP(ctx, port) },
 	}, nil
 }

@@ -45,7 +45,7 @@ func (p Probes) FastEvery() time.Duration {
 	return max(FastInterval, time.Duration(n)*FastEach)
 }
 
-// How a target that is Fast is pinged: every FastInterval, and every FastRetry after a ping that was not answered in
+// How a target that is Fast is pinged: every FastInterval, or up to a tenth earlier, and every FastRetry after a ping that was not answered in
 // time. It is down when FastLost pings in a row were not: 0.15 to 0.25 s after the last answer, where answers take a few
 // milliseconds. A ping is answered in time if the answer takes no longer than the slowest recent one and FastTimeout.
 //

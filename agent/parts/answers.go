@@ -58,6 +58,7 @@ func (p *prober) receive(ctx context.Context, conn *icmp.PacketConn, id int) {
 func (p *prober) answered(seq uint16, from netip.Addr, data []byte, now time.Time) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	defer p.rest()
 	g := p.pings[p.byOrder[seq]]
 	if g == nil {
 		p.ignored()
@@ -81,5 +82,13 @@ func (p *prober) answered(seq uint16, from netip.Addr, data []byte, now time.Tim
 	if g.health.Status != submarinerv1.Connected {
 		g.health.Status, g.health.Message = submarinerv1.Connected, ""
 		p.changed()
+	}
+}
+
+// rest puts off the prober's next look at its targets if no answer is missing any more: it would find none
+// late, and most of what an idle agent costs is that it wakes up.
+func (p *prober) rest() {
+	if len(p.byOrder) == 0 {
+		p.wake.Send()
 	}
 }

@@ -2,6 +2,7 @@ package parts
 
 import (
 	"fmt"
+	"math/rand/v2"
 	"time"
 
 	"subctl/agent/mesh"
@@ -198,8 +199,18 @@ func (g *pinged) askFast(k kind, seq uint16, now time.Time, forget func(seq uint
 	}
 	a := newAsked(seq, now)
 	a.kind, a.until = k, now.Add(g.patience())
-	s.asked, s.due = append(s.asked, a), now.Add(g.pause(k))
+	s.asked, s.due = append(s.asked, a), now.Add(jittered(g.pause(k)))
 	return a
+}
+
+// jittered returns a time to the next probe that is up to a tenth shorter, at random, unless it is short already: the
+// probes of many nodes do not stay in step, and nothing that happens at regular times happens to all of them (RFC 5880,
+// section 6.8.7, which allows a quarter).
+func jittered(pause time.Duration) time.Duration {
+	if pause < mesh.FastInterval {
+		return pause
+	}
+	return pause - rand.N(pause/10)
 }
 
 // answeredFast takes the answer to a probe, and reports whether the target is up now and was not before. An answer counts

@@ -237,3 +237,23 @@ func TestManyFastTargets(t *testing.T) {
 		require.LessOrEqual(t, w.run(func() bool { return down() == n }), 1500*time.Millisecond)
 	})
 }
+
+// Once all targets have answered, the prober looks at them again when a probe is due, and not when an answer would be late.
+func TestFastRests(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newFastWorld(time.Millisecond)
+		w.run(after(time.Second))
+		nothing := func(mesh.Target, asked) error { return nil }
+		time.Sleep(mesh.FastInterval)
+		for len(w.wake) > 0 {
+			<-w.wake
+		}
+		require.LessOrEqual(t, w.sendDue(nothing, &w.next), mesh.FastTimeout+2*time.Millisecond, "an answer may be late")
+		require.Empty(t, w.wake)
+		g := w.pings["west"].open()[0]
+		time.Sleep(time.Millisecond)
+		w.answered(g.seq, w.ip, g.nonce[:], time.Now())
+		require.Len(t, w.wake, 1, "it looks again")
+		require.Greater(t, w.sendDue(nothing, &w.next), mesh.FastInterval*8/10, "and then rests")
+	})
+}

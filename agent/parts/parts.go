@@ -74,6 +74,8 @@ type Options struct {
 	Ignored func()
 	// ListenEchoes opens a socket for echoes to a UDP port; nil if there are none.
 	ListenEchoes func(ctx context.Context, port int) (Echoes, error)
+	// NewTimer makes a timer; nil for the timers of Go's runtime.
+	NewTimer func() (Timer, error)
 	// ListenUDP opens a UDP port on all of the node's addresses.
 	ListenUDP func(ctx context.Context, port int) (discovery.Datagrams, error)
 

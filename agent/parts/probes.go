@@ -45,6 +45,7 @@ type prober struct {
 	down    func() // called before that if a target that is Fast is down
 	ignored func() // called when an answer is ignored
 	listen  func(ctx context.Context, port int) (Echoes, error)
+	timer   func() (Timer, error)
 	wake    wake.Signal
 
 	mu      sync.Mutex
@@ -63,7 +64,11 @@ func newProber(o Options) *prober {
 	if down == nil {
 		down = func() {}
 	}
-	return &prober{log: o.Log, changed: o.Nudge, down: down, ignored: ignored, listen: o.ListenEchoes, wake: wake.NewSignal(), pings: map[string]*pinged{}, byOrder: map[uint16]string{}}
+	timer := o.NewTimer
+	if timer == nil {
+		timer = func() (Timer, error) { return newGoTimer(), nil }
+	}
+	return &prober{log: o.Log, changed: o.Nudge, down: down, ignored: ignored, listen: o.ListenEchoes, timer: timer, wake: wake.NewSignal(), pings: map[string]*pinged{}, byOrder: map[uint16]string{}}
 }
 
 // Observe implements Observer.
@@ -172,16 +177,21 @@ func (p *prober) Start(ctx context.Context) error {
 		return ping(conn, int(binary.BigEndian.Uint16(id[:])), t, a)
 	}
 	next := uint16(0)
-	timer := time.NewTimer(0)
-	defer timer.Stop()
+	timer, err := p.timer()
+	if err != nil {
+		return err
+	}
+	defer timer.Close()
 	for {
+		if err := timer.Reset(p.sendDue(send, &next)); err != nil {
+			return err
+		}
 		select {
 		case <-ctx.Done():
 			return nil
-		case <-timer.C:
+		case <-timer.C():
 		case <-p.wake:
 		}
-		timer.Reset(p.sendDue(send, &next))
 	}
 }
 
