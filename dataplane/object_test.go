@@ -29,6 +29,12 @@ func objects() []dataplane.Object {
 			Table: "t", Dev: "d", Mask: 0x3f, Cables: []string{"c*"}, Near: p,
 			Gateways: []dataplane.ReturnGateway{{MAC: "m", Mark: 1, Weight: 2, Down: true}, {MAC: "n", Mark: 2, Weight: 1, Down: true}},
 		},
+		dataplane.Globalnet{
+			Table: "t", Nets: []netip.Prefix{p}, Devices: []string{"d"}, Pods: []netip.Prefix{p}, Own: []dataplane.GlobalAddr{{Global: ip, Local: ip}}, Echoes: []dataplane.GlobalAddr{{Global: ip, Local: ip}},
+			Services: []dataplane.GlobalService{{Addr: ip, Proto: 6, Port: 80, Slots: 1, Client: true}}, Backends: []dataplane.GlobalBackend{{Addr: ip, Proto: 6, Port: 80, Slot: 1, To: netip.AddrPortFrom(ip, 1)}},
+			Replies: []dataplane.GlobalReply{{From: netip.AddrPortFrom(ip, 1), Proto: 6, As: netip.AddrPortFrom(ip, 80)}}, Pools: []dataplane.GlobalPool{{Pod: ip, Count: 1}},
+			Sources: []dataplane.GlobalSource{{Pod: ip, Slot: 1, Global: ip}}, Shared: []dataplane.GlobalShare{{Slot: 1, Global: ip}},
+		},
 		dataplane.VXLAN{Name: "d", Dev: "a", MAC: "m", VNI: 1, Local: ip, Port: 2, SourcePort: 4, MTU: 3, Conf: dataplane.Conf{RPFilter: 2, Forwarding: 1}},
 		dataplane.IKEDaemon{Port: 1, Debug: true, Unattended: true},
 		dataplane.IPsecSA{Src: ip, Dst: ip, SPI: 1, ReqID: 2},
@@ -109,7 +115,7 @@ func TestObjectsArePlainData(t *testing.T) {
 		require.False(t, names[k.String()], "two kinds are called %v", k)
 		names[k.String()] = true
 	}
-	require.Equal(t, "kind 17", (dataplane.KindRule + 1).String(), "a new kind is to be in the tests of this file")
+	require.Equal(t, "kind 18", (dataplane.KindRule + 1).String(), "a new kind is to be in the tests of this file")
 }
 
 // change changes the value of a leaf.

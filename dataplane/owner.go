@@ -212,6 +212,7 @@ type Owner struct {
 	NFTable    string   // nftables table of Sources, family ip
 	Antispoof  string   // nftables table of Antispoof, family ip
 	Returns    string   // nftables table of Returns, family ip; empty if the owner has none
+	Globalnet  string   // nftables table of Globalnet, family ip; empty if the owner has none
 	Tables     Range    // routing tables
 	IDs        Range    // next hops and groups
 	Priorities Ranges   // rules that look up a table of any owner
@@ -224,8 +225,8 @@ var (
 	GatewayOwner = Owner{
 		Name: "gateway", Devices: []string{VXLANDevice, WireGuardDevice, IPsecDevice, VXLANWireGuardDevice, VXLANIPsecDevice},
 		Prefixes: []string{VXLANDevicePrefix}, Chains: "SUBMARINER-GW-", NFTable: "submariner-gateway",
-		Antispoof: "submariner-gateway-antispoof",
-		Tables:    Range{100, 109}, Priorities: Ranges{{100, 109}},
+		Antispoof: "submariner-gateway-antispoof", Globalnet: "submariner-gateway-globalnet",
+		Tables: Range{100, 109}, Priorities: Ranges{{100, 109}},
 		IDs: Range{0x10000000, 0x1fffffff}, Protocol: 170,
 	}
 	RouteOwner = Owner{

@@ -37,6 +37,8 @@ func (f *Fake) refuse(o dataplane.Object) error {
 		return refuseIf(o.Table == "" || len(o.Rules()) == 0, "no name or no rules")
 	case dataplane.Returns:
 		return refuseReturns(o)
+	case dataplane.Globalnet:
+		return refuseGlobalnet(o)
 	case dataplane.Chain:
 		return refuseIf(len(o.Name) > maxChain, "name is too long")
 	case dataplane.VXLAN:
@@ -79,6 +81,41 @@ func (f *Fake) refuse(o dataplane.Object) error {
 		return refuseIf(o.Table == 0 || o.Mark == 0 || o.Mark&^o.Mask != 0, "no such table or mark")
 	}
 	return fmt.Errorf("no such kind of object: %T", o)
+}
+
+// refuseGlobalnet refuses two elements of a map with the same key, and classes without a chain.
+func refuseGlobalnet(g dataplane.Globalnet) error {
+	keys := map[any]bool{}
+	for _, a := range g.Own {
+		keys[[2]any{"own", a.Global}], keys[[2]any{"owners", a.Local}] = true, true
+	}
+	for _, s := range g.Services {
+		keys[[4]any{"services", s.Addr, s.Proto, s.Port}] = true
+	}
+	for _, b := range g.Backends {
+		b.To = netip.AddrPort{}
+		keys[b] = true
+	}
+	for _, r := range g.Replies {
+		r.As = netip.AddrPort{}
+		keys[r] = true
+	}
+	for _, p := range g.Pools {
+		keys[[2]any{"pools", p.Pod}] = true
+	}
+	for _, s := range g.Sources {
+		s.Global = netip.Addr{}
+		keys[s] = true
+	}
+	for _, s := range g.Shared {
+		keys[s.Slot] = true
+	}
+	elements := 2*len(g.Own) + len(g.Services) + len(g.Backends) + len(g.Replies) + len(g.Pools) + len(g.Sources) + len(g.Shared)
+	return errors.Join(
+		refuseIf(len(keys) != elements, "two elements of a map have the same key"),
+		refuseIf(slices.ContainsFunc(g.Services, func(s dataplane.GlobalService) bool { return !slices.Contains(dataplane.GlobalSlots, s.Slots) }), "no chain for so many slots"),
+		refuseIf(slices.ContainsFunc(g.Pools, func(p dataplane.GlobalPool) bool { return p.Count < 1 || p.Count > dataplane.MaxGlobalPool }), "no chain for so many addresses"),
+	)
 }
 
 func refuseReturns(r dataplane.Returns) error {

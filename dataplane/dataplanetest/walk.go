@@ -74,6 +74,9 @@ func randomState(r *rand.Rand) dataplane.State {
 	if r.IntN(2) == 0 {
 		add(randomReturns(r))
 	}
+	if r.IntN(2) == 0 {
+		add(randomGlobalnet(r))
+	}
 	over := ""
 	if r.IntN(4) > 0 {
 		add(randomWireGuard(r)...)
@@ -95,6 +98,41 @@ func randomReturns(r *rand.Rand) dataplane.Object {
 		out.Gateways = append(out.Gateways, dataplane.ReturnGateway{MAC: fmt.Sprintf("02:73:f0:12:00:%02x", i), Mark: uint32(i+1) * (out.Mask & -out.Mask)})
 	}
 	return out
+}
+
+// randomGlobalnet returns a table that translates some addresses, with few networks so that most plans differ in elements only.
+func randomGlobalnet(r *rand.Rand) dataplane.Object {
+	global := func(i int) netip.Addr { return netip.AddrFrom4([4]byte{242, 1, 0, byte(i)}) }
+	pod := func() netip.Addr { return netip.AddrFrom4([4]byte{10, 0, 0, byte(r.IntN(8))}) }
+	g := dataplane.Globalnet{
+		Table: dataplane.GatewayOwner.Globalnet, Nets: []netip.Prefix{netip.MustParsePrefix("242.1.0.0/16")},
+		Devices: []string{"vxlan-tunnel"}, Pods: []netip.Prefix{netip.MustParsePrefix(pick(r, "10.0.0.0/16", "10.0.0.0/16", "10.0.0.0/8"))},
+	}
+	for i := range r.IntN(4) {
+		g.Own = append(g.Own, dataplane.GlobalAddr{Global: global(20 + 2*i + r.IntN(2)), Local: netip.AddrFrom4([4]byte{10, 0, 1, byte(i)})})
+	}
+	for i := range r.IntN(2) {
+		g.Echoes = append(g.Echoes, dataplane.GlobalAddr{Global: global(i), Local: pod()})
+	}
+	for i := range r.IntN(4) {
+		s := dataplane.GlobalService{Addr: global(40 + i), Proto: pick[uint8](r, 6, 17), Port: pick[uint16](r, 80, 53), Slots: pick(r, dataplane.GlobalSlots[:3]...), Client: r.IntN(2) == 0}
+		g.Services = append(g.Services, s)
+		for slot := range s.Slots {
+			g.Backends = append(g.Backends, dataplane.GlobalBackend{Addr: s.Addr, Proto: s.Proto, Port: s.Port, Slot: slot, To: netip.AddrPortFrom(pod(), 8080)})
+		}
+		g.Replies = append(g.Replies, dataplane.GlobalReply{From: netip.AddrPortFrom(netip.AddrFrom4([4]byte{10, 0, 2, byte(i)}), 8080), Proto: s.Proto, As: netip.AddrPortFrom(s.Addr, s.Port)})
+	}
+	for i := range r.IntN(3) {
+		p := dataplane.GlobalPool{Pod: netip.AddrFrom4([4]byte{10, 0, 3, byte(i)}), Count: pick[uint8](r, 1, 2, dataplane.MaxGlobalPool)}
+		g.Pools = append(g.Pools, p)
+		for slot := range p.Count {
+			g.Sources = append(g.Sources, dataplane.GlobalSource{Pod: p.Pod, Slot: slot, Global: global(80 + int(slot) + r.IntN(2))})
+		}
+	}
+	for slot := range uint8(pick(r, 0, dataplane.GlobalShares)) {
+		g.Shared = append(g.Shared, dataplane.GlobalShare{Slot: slot, Global: global(int(slot)%8 + r.IntN(2))})
+	}
+	return g
 }
 
 // randomCables returns a device, over another device or any, and objects that use it.

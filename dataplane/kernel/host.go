@@ -11,7 +11,7 @@
 // express, it is reported with its settings blank: it equals no plan, and so is repaired or
 // removed by the next Sync.
 //
-// Each kind of object has a store: set.go, antispoof.go, chain.go, sources.go, returns.go, daemon.go, remains.go,
+// Each kind of object has a store: set.go, antispoof.go, chain.go, sources.go, returns.go, globalnet.go, daemon.go, remains.go,
 // link.go (and a file for each type of device), addr.go, peer.go, tunnel.go, neigh.go,
 // nexthop.go (also groups), route.go and rule.go.
 package kernel
@@ -115,13 +115,14 @@ func New(owner dataplane.Owner) (*Host, error) {
 	}
 	host.forget()
 	nh := nexthops{host}
-	host.stores = []store{sets{host}, antispoofs{host}, chains{host}, sources{host}, returns{host}, daemons{host}, remains{host}, links{host}, addrs{host}, peers{host}, tunnels{host}, neighs{host}, nh, routes{host}, rules{host}}
+	host.stores = []store{sets{host}, antispoofs{host}, chains{host}, sources{host}, returns{host}, globalnets{host}, daemons{host}, remains{host}, links{host}, addrs{host}, peers{host}, tunnels{host}, neighs{host}, nh, routes{host}, rules{host}}
 	host.byKind = map[dataplane.Kind]store{
 		dataplane.KindSet:       sets{host},
 		dataplane.KindAntispoof: antispoofs{host},
 		dataplane.KindChain:     chains{host},
 		dataplane.KindSources:   sources{host},
 		dataplane.KindReturns:   returns{host},
+		dataplane.KindGlobalnet: globalnets{host},
 		dataplane.KindDaemon:    daemons{host},
 		dataplane.KindRemains:   remains{host},
 		dataplane.KindArrival:   rules{host},

@@ -31,7 +31,7 @@ type iptables struct {
 
 	locked lockout
 
-	sourcesSeen, antispoofSeen, returnsSeen nftSeen
+	sourcesSeen, antispoofSeen, returnsSeen, globalnetSeen nftSeen
 }
 
 func newIPTables(c *netlink.Conn) (*iptables, error) {

@@ -63,14 +63,33 @@ func (h *Host) endFlows(nets []netip.Prefix) error {
 	if len(nets) == 0 {
 		return nil
 	}
-	_, err := h.nl.ConntrackDeleteFilters(vnl.ConntrackTable, unix.AF_INET, flowsOf(nets))
-	if errors.Is(err, vnl.ErrDumpInterrupted) { // connections came and went
-		_, err = h.nl.ConntrackDeleteFilters(vnl.ConntrackTable, unix.AF_INET, flowsOf(nets))
-	}
-	if err != nil {
+	if err := h.deleteFlows(flowsOf(nets)); err != nil {
 		return fmt.Errorf("deleting the conntrack entries of %v: %w", nets, err)
 	}
 	return nil
+}
+
+// deleteFlows deletes the conntrack entries that match.
+func (h *Host) deleteFlows(f vnl.CustomConntrackFilter) error {
+	_, err := h.nl.ConntrackDeleteFilters(vnl.ConntrackTable, unix.AF_INET, f)
+	if errors.Is(err, vnl.ErrDumpInterrupted) { // connections came and went
+		_, err = h.nl.ConntrackDeleteFilters(vnl.ConntrackTable, unix.AF_INET, f)
+	}
+	return err
+}
+
+// service is a port of an exported Service and one of its endpoints.
+type service struct{ at, to netip.AddrPort }
+
+// datagramsTo matches the conntrack entries of UDP connections to ports of Services that were translated to endpoints.
+type datagramsTo map[service]bool
+
+// MatchConntrackFlow implements netlink.CustomConntrackFilter.
+func (gone datagramsTo) MatchConntrackFlow(f *vnl.ConntrackFlow) bool {
+	at, _ := netip.AddrFromSlice(f.Forward.DstIP)
+	to, _ := netip.AddrFromSlice(f.Reverse.SrcIP)
+	return f.Forward.Protocol == unix.IPPROTO_UDP &&
+		gone[service{netip.AddrPortFrom(at.Unmap(), f.Forward.DstPort), netip.AddrPortFrom(to.Unmap(), f.Reverse.SrcPort)}]
 }
 
 // flowsOf matches the conntrack entries of connections from or to networks, before or after translation.

@@ -118,7 +118,7 @@ func nftNews(m syscall.NetlinkMessage) bool {
 	for t, v := range netlink.Attrs(m.Data[nl.SizeofNfgenmsg:]) {
 		// 1 is the table in all messages: NFTA_TABLE_NAME, NFTA_SET_TABLE and so on
 		if t == unix.NFTA_TABLE_NAME && anybodys(func(o dataplane.Owner) bool {
-			return slices.Contains([]string{o.NFTable, o.Antispoof, o.Returns}, netlink.Text(v))
+			return slices.Contains([]string{o.NFTable, o.Antispoof, o.Returns, o.Globalnet}, netlink.Text(v))
 		}) {
 			return true
 		}

@@ -89,6 +89,6 @@ The agents of a node share its kernel. Each removes only its own objects:
 
 // nftables returns the names of an owner's tables of nftables.
 func nftables(o dataplane.Owner) string {
-	names := slices.DeleteFunc([]string{o.NFTable, o.Antispoof, o.Returns}, func(name string) bool { return name == "" })
+	names := slices.DeleteFunc([]string{o.NFTable, o.Antispoof, o.Returns, o.Globalnet}, func(name string) bool { return name == "" })
 	return "`" + strings.Join(names, "`, `") + "`"
 }

@@ -1,0 +1,105 @@
+//go:build linux
+
+package kernel
+
+import (
+	"net/netip"
+	"strings"
+	"testing"
+	"time"
+
+	"subctl/dataplane"
+
+	"github.com/stretchr/testify/require"
+)
+
+// globalnet returns a table with an element in each map.
+func globalnet() dataplane.Globalnet {
+	return dataplane.Globalnet{
+		Table: dataplane.GatewayOwner.Globalnet, Nets: []netip.Prefix{cidr("242.1.0.0/16")}, Devices: []string{"vxlan-tunnel", "subvx-*"}, Pods: []netip.Prefix{cidr("10.0.0.0/16")},
+		Own:    []dataplane.GlobalAddr{{Global: ip("242.1.0.5"), Local: ip("10.0.0.9")}, {Global: ip("242.1.0.6"), Local: ip("10.0.0.8")}},
+		Echoes: []dataplane.GlobalAddr{{Global: ip("242.1.0.1"), Local: ip("10.0.0.1")}},
+		Services: []dataplane.GlobalService{
+			{Addr: ip("242.1.0.7"), Proto: 6, Port: 80, Slots: 1}, {Addr: ip("242.1.0.7"), Proto: 17, Port: 53, Slots: 16, Client: true},
+		},
+		Backends: []dataplane.GlobalBackend{
+			{Addr: ip("242.1.0.7"), Proto: 6, Port: 80, To: netip.MustParseAddrPort("10.0.0.7:8080")},
+			{Addr: ip("242.1.0.7"), Proto: 17, Port: 53, Slot: 3, To: netip.MustParseAddrPort("10.0.0.7:5353")},
+		},
+		Replies: []dataplane.GlobalReply{{From: netip.MustParseAddrPort("10.0.0.7:8080"), Proto: 6, As: netip.MustParseAddrPort("242.1.0.7:80")}},
+		Pools:   []dataplane.GlobalPool{{Pod: ip("10.0.0.6"), Count: 2}},
+		Sources: []dataplane.GlobalSource{{Pod: ip("10.0.0.6"), Slot: 0, Global: ip("242.1.0.9")}, {Pod: ip("10.0.0.6"), Slot: 1, Global: ip("242.1.0.10")}},
+		Shared:  []dataplane.GlobalShare{{Slot: 0, Global: ip("242.1.0.1")}, {Slot: 63, Global: ip("242.1.0.2")}},
+	}
+}
+
+// nft lists the table as planned. Whatever another program does to it, Watch notices and one Sync repairs, and a foreign table stays.
+func TestGlobalnet(t *testing.T) {
+	ns, h := node(t, dataplane.GatewayOwner)
+	ns.Run("nft add table inet submariner-gateway-globalnet && nft add table ip submariner-gateway-globalnet2")
+	foreign := ns.Run("nft list tables")
+	require.Empty(t, look(t, ns, h))
+	want := state(t, globalnet())
+	require.Len(t, settle(t, ns, h, want), 1)
+	clean := fingerprints(want)
+	require.Equal(t, clean, fingerprints(look(t, ns, h)))
+	listed := ns.Run("nft list table ip submariner-gateway-globalnet")
+	for _, line := range []string{
+		"type filter hook prerouting priority -250; policy accept;", "type nat hook prerouting priority dstnat - 10; policy accept;",
+		"type nat hook postrouting priority security - 10; policy accept;", "type filter hook postrouting priority 250; policy accept;",
+		`ip daddr 242.1.0.0/16 goto arrived`, `iifname "subvx-*" goto inward`, `oifname "vxlan-tunnel" goto egress`,
+		"ip daddr set ip daddr map @own", "ip saddr set ip saddr map @owners",
+		"@th,160,32 set @th,160,32 map @own", "@th,192,32 set @th,192,32 map @owners",
+		"masquerade", "ip daddr 240.0.0.0/8 accept", "242.1.0.7 . tcp . 80 : goto slots-1", "10.0.0.6 : goto pool-2", "10.0.0.6 . 0x00000001 : 242.1.0.10",
+	} {
+		require.Contains(t, listed, line)
+	}
+	const table = " ip submariner-gateway-globalnet "
+	signals := watch(t, ns, 10*time.Millisecond)
+	for name, damage := range map[string]string{
+		"table deleted":      "nft delete table" + table,
+		"table dormant":      "nft 'add table" + table + "{ flags dormant; }'",
+		"chain flushed":      "nft flush chain" + table + "egress",
+		"rule added":         "nft add rule" + table + "prerouting return",
+		"map added":          "nft 'add map" + table + "x { type ipv4_addr : ipv4_addr; }'",
+		"policy":             "nft 'chain" + table + "dstnat { policy drop; }'",
+		"map flushed":        "nft flush map" + table + "backends",
+		"element added":      "nft 'add element" + table + "own { 242.1.0.77 : 10.0.0.77 }'",
+		"element gone":       "nft 'delete element" + table + "pools { 10.0.0.6 }'",
+		"element changed":    "nft 'delete element" + table + "own { 242.1.0.5 }; add element" + table + "own { 242.1.0.5 : 10.0.0.66 }'",
+		"class changed":      "nft 'delete element" + table + "services { 242.1.0.7 . tcp . 80 }; add element" + table + "services { 242.1.0.7 . tcp . 80 : goto slots-16 }'",
+		"verdict changed":    "nft 'delete element" + table + "services { 242.1.0.7 . tcp . 80 }; add element" + table + "services { 242.1.0.7 . tcp . 80 : drop }'",
+		"only one direction": "nft 'delete element" + table + "owners { 10.0.0.9 }'",
+	} {
+		t.Run(name, func(t *testing.T) {
+			calm(signals, 50*time.Millisecond)
+			ns.Run(damage)
+			require.NotEqual(t, clean, fingerprints(look(t, ns, h)), "Observe must see it")
+			select {
+			case <-signals:
+			case <-time.After(10 * time.Second):
+				require.Fail(t, "Watch did not notice")
+			}
+			require.NotEmpty(t, settle(t, ns, h, want))
+			require.Equal(t, clean, fingerprints(look(t, ns, h)))
+		})
+	}
+	settle(t, ns, h, nil)
+	require.Equal(t, foreign, ns.Run("nft list tables"))
+}
+
+// Elements are changed one by one: rules and other elements stay.
+func TestGlobalnetChangesInPlace(t *testing.T) {
+	ns, h := node(t, dataplane.GatewayOwner)
+	g := globalnet()
+	settle(t, ns, h, state(t, g))
+	handles := ns.Run("nft -a list table ip submariner-gateway-globalnet | grep chain")
+	g.Own[0].Local = ip("10.0.0.7")
+	g.Services, g.Backends = g.Services[1:], g.Backends[1:]
+	g.Backends[0].To = netip.MustParseAddrPort("10.0.0.3:53")
+	ops := settle(t, ns, h, state(t, g))
+	require.Len(t, ops, 1)
+	require.Equal(t, handles, ns.Run("nft -a list table ip submariner-gateway-globalnet | grep chain"))
+	require.Equal(t, fingerprints(state(t, g)), fingerprints(look(t, ns, h)))
+	require.Equal(t, "+ nft 'delete element ip submariner-gateway-globalnet own { 242.1.0.5 : 10.0.0.9 }'", strings.Split(ops[0].String(), "\n")[0], "only what changes is printed")
+}
