@@ -1,0 +1,55 @@
+package globalnet
+
+import (
+	"encoding/binary"
+	"net/netip"
+)
+
+// pool is the addresses of a network that can be allocated, by number: all except its first and its last one.
+type pool struct {
+	network netip.Prefix
+	first   uint32
+	size    int
+}
+
+// newPool returns the pool of an IPv4 network. A network that is no IPv4 network, or smaller than a /30,
+// has none.
+func newPool(network netip.Prefix) pool {
+	if !network.IsValid() || !network.Addr().Is4() || network.Bits() > 30 {
+		return pool{network: network}
+	}
+	network = network.Masked()
+	return pool{network: network, first: number(network.Addr()) + 1, size: 1<<(32-network.Bits()) - 2}
+}
+
+// index returns the number of an address; false if the pool does not have it.
+func (p pool) index(a netip.Addr) (int, bool) {
+	if !a.Is4() || p.size == 0 {
+		return 0, false
+	}
+	n := number(a)
+	if n < p.first || int(n-p.first) >= p.size {
+		return 0, false
+	}
+	return int(n - p.first), true
+}
+
+// addr returns the address with a number.
+func (p pool) addr(i int) netip.Addr {
+	var b [4]byte
+	binary.BigEndian.PutUint32(b[:], p.first+uint32(i))
+	return netip.AddrFrom4(b)
+}
+
+func (p pool) addrs(of []int) []netip.Addr {
+	out := make([]netip.Addr, len(of))
+	for k, i := range of {
+		out[k] = p.addr(i)
+	}
+	return out
+}
+
+func number(a netip.Addr) uint32 {
+	b := a.As4()
+	return binary.BigEndian.Uint32(b[:])
+}
