@@ -151,6 +151,7 @@ func deviceNames(arguments []string) (out []string) {
 //     translated the source, which hides from the gateway that the packet came through a cable;
 //   - a gateway forwards nothing from another gateway of this cluster to a cable that comes from another cluster, for the
 //     same reason;
+//   - an answer to a ping reaches the node if it has asked for it;
 //   - packets of other clusters do not reach the ports of metrics and probes: the node has an address
 //     in the pod network, and some CNIs carry packets to it on devices of their own. On our devices nothing
 //     does: the gateway agent may know a cluster before the route agent does.
@@ -189,6 +190,7 @@ func (n Intra) antispoof() dataplane.Antispoof {
 	for _, o := range dataplane.Owners() {
 		a.ClosedOn = append(a.ClosedOn, o.DeviceNames()...)
 	}
+	a.Pongs = a.ClosedOn
 	if n.OnlyOurDevices {
 		a.In, a.Usual = a.ClosedOn, n.usual()
 	}

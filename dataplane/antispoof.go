@@ -47,6 +47,9 @@ type Antispoof struct {
 	// Siblings are devices on which other gateways of this cluster send packets. What arrives on them from Remote is not
 	// forwarded to the devices Cables.
 	Siblings, Cables []string
+	// Pongs are the devices on which the nodes and gateways that this node pings answer, with addresses in Unforwarded; if there are
+	// any, only answers that the node has asked for reach it, on these devices, and of each sender no more than EchoRate.
+	Pongs []string
 	// Clusters are the networks and addresses of other clusters, sorted; none contains another. Packets
 	// that are dropped because of Inner, Out or Apart are counted for them. When a network is added,
 	// is removed or passes to another cluster, its conntrack entries are deleted: see Ended.
@@ -97,6 +100,7 @@ const (
 	AntispoofSiblings    = "siblings"
 	AntispoofHanded      = "handed"
 	AntispoofReturned    = "returned"
+	AntispoofPongs       = "pongs"
 	AntispoofSource      = "drop-source"      // counts by source
 	AntispoofDestination = "drop-destination" // counts by destination
 )
@@ -104,7 +108,7 @@ const (
 // AntispoofChains are all chains that an Antispoof may have.
 var AntispoofChains = []string{
 	AntispoofInput, AntispoofVXLAN, AntispoofWay, AntispoofForward, AntispoofUnforwarded, AntispoofPorts, AntispoofTransit,
-	AntispoofClosed, AntispoofIn, AntispoofForeign, AntispoofOut, AntispoofApart, AntispoofSiblings, AntispoofHanded, AntispoofReturned, AntispoofSource, AntispoofDestination,
+	AntispoofClosed, AntispoofIn, AntispoofForeign, AntispoofOut, AntispoofApart, AntispoofSiblings, AntispoofHanded, AntispoofReturned, AntispoofPongs, AntispoofSource, AntispoofDestination,
 }
 
 // The sets of Antispoof. Each element of "clusters" has a counter. The elements of "inner" are the source of the VXLAN packet, the network of
@@ -133,8 +137,8 @@ const AntispoofWays = 10 * time.Second
 // can have.
 const AntispoofWaysSize = 65535
 
-// EchoRate is how many of this node's echoes each node or gateway may send back in a second: more than are sent to it. All that
-// come back share the buffer of a socket, so without a limit for each a member could displace the echoes from others, whose
+// EchoRate is how many of this node's echoes each node or gateway may send back in a second, and how many answers to its pings: more
+// than are sent to it. All that come back share the buffer of a socket, so without a limit for each a member could displace the echoes from others, whose
 // gateways would then seem to be down. AntispoofEchoes is how long the kernel remembers the senders, in the set "echoes".
 const (
 	EchoRate        = 500

@@ -11,6 +11,8 @@ type Match struct {
 	UDP        bool
 	DPort      int          // destination port of UDP
 	TCPPorts   Range        // destination ports of TCP
+	Pong       bool         // the answer to a ping
+	Unasked    bool         // connection tracking knows no packet that this one answers
 	DAddr      netip.Prefix // network of the destination
 	DAddrIn    string       // set of the destination
 	DAddrNot   netip.Prefix // network without the destination
@@ -48,6 +50,10 @@ func (m Match) String() string {
 		return fmt.Sprintf("udp dport %d", m.DPort)
 	case m.TCPPorts.Max != 0:
 		return fmt.Sprintf("tcp dport %d-%d", m.TCPPorts.Min, m.TCPPorts.Max)
+	case m.Pong:
+		return "icmp type echo-reply"
+	case m.Unasked:
+		return "ct state invalid"
 	case m.DAddr.IsValid():
 		return fmt.Sprintf("ip daddr %v", m.DAddr)
 	case m.DAddrIn != "":

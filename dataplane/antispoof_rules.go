@@ -57,6 +57,7 @@ func (a Antispoof) Rules() []AntispoofRule {
 	a.unforwardedRules(&r)
 	a.transitRules(&r)
 	a.closedRules(&r)
+	a.pongRules(&r)
 	a.foreignRules(&r)
 	a.countingRules(&r)
 	return r

@@ -47,6 +47,11 @@ func TestAntispoofRules(t *testing.T) {
 			"input tcp dport 1-2 jump closed", "closed ip saddr 240.0.0.0/7 drop", "closed ip saddr & 255.255.0.0 . 255.255.0.0 @masked drop",
 			`closed iifname "a" drop`, `closed iifname "b*" drop`,
 		}},
+		{"answers to pings", dataplane.Antispoof{Pongs: []string{"a", "b*"}, Unforwarded: nets(1)}, []string{
+			"forward ip daddr 10.0.0.0/16 jump unforwarded", "unforwarded ip daddr 10.0.0.0/16 drop",
+			"input icmp type echo-reply jump pongs", "pongs ct state invalid drop", `pongs ip saddr 10.0.0.0/16 iifname != "lo" iifname != "a" iifname != "b*" drop`,
+			"pongs update @echoes { ip saddr limit rate over 500/second burst 500 packets } drop",
+		}},
 		{"many own networks", dataplane.Antispoof{Own: append(nets(5), p("11.0.0.0/8")), Out: []string{"a"}}, []string{
 			`prerouting iifname "a" ip daddr != 11.0.0.0/8 ip daddr != 10.0.0.0/16 ip daddr != 10.1.0.0/16 ip daddr != 10.2.0.0/16 ip daddr != @own jump drop-source`,
 			`postrouting oifname "a" ip saddr != 11.0.0.0/8 ip saddr != 10.0.0.0/16 ip saddr != 10.1.0.0/16 ip saddr != 10.2.0.0/16 ip saddr != @own jump drop-destination`,

@@ -16,6 +16,9 @@ import (
 // etherTypeIPv4 is the EtherType of IPv4 (IEEE 802).
 const etherTypeIPv4 = 0x0800
 
+// icmpEchoReply is the type of ICMP messages that answer pings (RFC 792).
+const icmpEchoReply = 0
+
 // csumOffset is the offset of the checksum in the header of IPv4.
 const csumOffset = 10
 
@@ -74,6 +77,19 @@ func matchExprs(m dataplane.Match, sets map[string]*nftables.Set) []expr.Any {
 			&expr.Payload{DestRegister: reg, Base: expr.PayloadBaseTransportHeader, Offset: 2, Len: 2},
 			&expr.Cmp{Op: expr.CmpOpGte, Register: reg, Data: binary.BigEndian.AppendUint16(nil, uint16(m.TCPPorts.Min))},
 			&expr.Cmp{Op: expr.CmpOpLte, Register: reg, Data: binary.BigEndian.AppendUint16(nil, uint16(m.TCPPorts.Max))},
+		}
+	case m.Pong:
+		return []expr.Any{
+			&expr.Meta{Key: expr.MetaKeyL4PROTO, Register: reg},
+			&expr.Cmp{Op: expr.CmpOpEq, Register: reg, Data: []byte{unix.IPPROTO_ICMP}},
+			&expr.Payload{DestRegister: reg, Base: expr.PayloadBaseTransportHeader, Offset: 0, Len: 1},
+			&expr.Cmp{Op: expr.CmpOpEq, Register: reg, Data: []byte{icmpEchoReply}},
+		}
+	case m.Unasked:
+		return []expr.Any{
+			&expr.Ct{Key: expr.CtKeySTATE, Register: reg},
+			&expr.Bitwise{SourceRegister: reg, DestRegister: reg, Len: 4, Mask: native(expr.CtStateBitINVALID), Xor: make([]byte, 4)},
+			&expr.Cmp{Op: expr.CmpOpNeq, Register: reg, Data: make([]byte, 4)},
 		}
 	case m.DAddr.IsValid():
 		return compare(dstOffset, expr.CmpOpEq, m.DAddr)

@@ -27,8 +27,8 @@ func antispoof() dataplane.Antispoof {
 		Out: []string{"vxlan-tunnel", "subvx-*"}, Own: []netip.Prefix{cidr("10.0.0.0/16"), cidr("10.8.0.0/14"), cidr("241.0.0.1/32")},
 		Apart:    []string{"vxlan-tunnel", "subvx-*"},
 		Siblings: []string{"vx-submariner"}, Cables: []string{"vxlan-tunnel", "subvx-*"},
-		Echoes:   []dataplane.Echo{{Dev: "vxlan-tunnel", Port: 4505, Own: ip("241.0.0.1")}, {Dev: "subvx-*", Port: 4505}},
-		Echoing:  []netip.Addr{ip("241.0.0.3"), ip("241.0.0.4")},
+		Echoes:  []dataplane.Echo{{Dev: "vxlan-tunnel", Port: 4505, Own: ip("241.0.0.1")}, {Dev: "subvx-*", Port: 4505}},
+		Echoing: []netip.Addr{ip("241.0.0.3"), ip("241.0.0.4")}, Pongs: []string{"vxlan-tunnel", "subvx-*"},
 		Clusters: []dataplane.ClusterNet{{Net: cidr("10.1.0.0/16"), Cluster: "west"}, {Net: cidr("10.2.0.0/16"), Cluster: "north"}, {Net: cidr("10.3.0.0/16")}, {Net: cidr("172.18.0.3/32"), Cluster: "west"}},
 	}
 }
