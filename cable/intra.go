@@ -44,7 +44,8 @@ type Intra struct {
 	OwnPodIP bool       // PodIP is on our device, since no device of the CNI holds it
 	Gateways []Node     // the gateways with cables: see Drain
 	Workers  []Node     // all other nodes
-	// Ranked are the nodes that may be gateways, active or not, sorted by name.
+	// Ranked are the nodes that may be gateways, active or not, oldest first: of two whose marks for the return path collide, the
+	// first one keeps its mark.
 	Ranked []Node
 	Local  Networks       // the networks of this cluster
 	Remote []Reached      // the networks of connected clusters

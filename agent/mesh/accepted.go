@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"maps"
 	"math"
 	"slices"
 	"strings"
@@ -27,6 +28,7 @@ type Accepted struct {
 	Refused []Refusal
 
 	claims *cable.Claims
+	since  map[string]int64 // see ages
 }
 
 // Peer is an accepted gateway and the endpoint that announces it.
@@ -39,8 +41,8 @@ type Peer struct {
 // clusters claim the same, the incumbent keeps it. Without an incumbent, the cluster that
 // has been known for longer gets it.
 func accept(s Snapshot, m Membership) Accepted {
-	a := Accepted{claims: cable.NewClaims(m.Nodes, drivers.All())}
-	endpoints := byAge(s, m.Remote)
+	a := Accepted{claims: cable.NewClaims(m.Nodes, drivers.All()), since: ages(s)}
+	endpoints := byAge(a.since, m.Remote)
 	sound := make(map[*submarinerv1.Endpoint]int, len(endpoints)) // to the index in peers
 	peers := make([]cable.Peer, 0, len(endpoints))
 	for _, e := range endpoints {
@@ -71,30 +73,38 @@ func accept(s Snapshot, m Membership) Accepted {
 	return a
 }
 
-// clusters returns the clusters of the accepted gateways, in their order.
+// clusters returns the clusters of the accepted gateways by age, also those that have only standbys for a moment: the order decides
+// who keeps the ID of a next hop group.
 func (a Accepted) clusters() (out []string) {
+	all := map[string]bool{}
 	for _, p := range a.Peers {
-		if n := len(out); n == 0 || out[n-1] != p.Cluster { // a cluster with standbys is there twice: the first counts
-			out = append(out, p.Cluster)
-		}
+		all[p.Cluster] = true
 	}
-	return out
+	return slices.SortedFunc(maps.Keys(all), func(x, y string) int {
+		return cmp.Or(cmp.Compare(age(a.since, x), age(a.since, y)), strings.Compare(x, y))
+	})
 }
 
-// byAge sorts endpoints by when their clusters became known here. A cluster without a
-// Cluster object is the youngest. Of one cluster, gateways in service come first. Standbys come after the gateways of all clusters: they take
-// nothing away from a gateway that carries traffic.
-func byAge(s Snapshot, endpoints []*submarinerv1.Endpoint) []*submarinerv1.Endpoint {
+// ages returns when clusters became known here.
+func ages(s Snapshot) map[string]int64 {
 	since := map[string]int64{}
 	for _, c := range List[*submarinerv1.Cluster](s) {
 		since[c.Spec.ClusterID] = c.CreationTimestamp.Unix()
 	}
-	age := func(e *submarinerv1.Endpoint) int64 {
-		if t, ok := since[e.Spec.ClusterID]; ok {
-			return t
-		}
-		return math.MaxInt64
+	return since
+}
+
+// age returns when a cluster became known. A cluster without a Cluster object is the youngest.
+func age(since map[string]int64, cluster string) int64 {
+	if t, ok := since[cluster]; ok {
+		return t
 	}
+	return math.MaxInt64
+}
+
+// byAge sorts endpoints by when their clusters became known here. Of one cluster, gateways in service come first. Standbys come after the
+// gateways of all clusters: they take nothing away from a gateway that carries traffic.
+func byAge(since map[string]int64, endpoints []*submarinerv1.Endpoint) []*submarinerv1.Endpoint {
 	last := func(e *submarinerv1.Endpoint) int {
 		if drainOf(e) == cable.Standby {
 			return 1
@@ -103,7 +113,7 @@ func byAge(s Snapshot, endpoints []*submarinerv1.Endpoint) []*submarinerv1.Endpo
 	}
 	sorted := slices.Clone(endpoints)
 	slices.SortStableFunc(sorted, func(a, b *submarinerv1.Endpoint) int {
-		return cmp.Or(last(a)-last(b), cmp.Compare(age(a), age(b)), strings.Compare(a.Spec.ClusterID, b.Spec.ClusterID), cmp.Compare(drainOf(a), drainOf(b)))
+		return cmp.Or(last(a)-last(b), cmp.Compare(age(since, a.Spec.ClusterID), age(since, b.Spec.ClusterID)), strings.Compare(a.Spec.ClusterID, b.Spec.ClusterID), cmp.Compare(drainOf(a), drainOf(b)))
 	})
 	return sorted
 }

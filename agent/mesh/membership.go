@@ -23,7 +23,7 @@ type Membership struct {
 	Own        cable.Networks
 	Self       cable.Node
 	Nodes      []cable.Node // of this cluster, sorted by name
-	Labelled   []cable.Node // the nodes among them that have the label of gateway nodes
+	Labelled   []cable.Node // the nodes among them that have the label of gateway nodes, oldest first: see cable.Intra.Ranked
 	Gateways   []cable.Node // the nodes among these that have an Endpoint
 	Doubled    []string     // why other nodes are not among them: see distinct
 	Engines    Engines
@@ -134,6 +134,9 @@ func (m *Membership) readNodes(s Snapshot) error {
 			m.Gateways = append(m.Gateways, n)
 		}
 	}
+	slices.SortStableFunc(m.Labelled, func(a, b cable.Node) int {
+		return nodes[a.Name].CreationTimestamp.Compare(nodes[b.Name].CreationTimestamp.Time)
+	})
 	m.Engines = m.readEngines(s, reported)
 	switch {
 	case m.Self.Name == "":

@@ -68,11 +68,13 @@ func (m *Mesh) readSiblings() map[string][]cable.Node {
 
 // detours returns the networks of the gateways to which there is no cable yet, or none while a gateway is a standby.
 func (m *Mesh) detours() (out []cable.Reached) {
+	missing := map[string]bool{}
 	for _, w := range slices.Concat(m.Cables.Waiting, m.Cables.Spared) {
-		for _, p := range m.Accepted.Peers {
-			if p.Name == w.Spec.CableName {
-				out = append(out, cable.Reached{Cluster: p.Cluster, Subnets: p.Subnets})
-			}
+		missing[w.Spec.CableName] = true
+	}
+	for _, p := range m.Accepted.Peers {
+		if missing[p.Name] {
+			out = append(out, cable.Reached{Cluster: p.Cluster, Subnets: p.Subnets})
 		}
 	}
 	return out
