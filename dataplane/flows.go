@@ -96,7 +96,7 @@ func (t Tracked) Live(established time.Duration) bool {
 
 // Between returns whether connections are from or to an address in networks, and their other end is not in except.
 func Between(networks, except []netip.Prefix) func(Tracked) bool {
-	remote, own := within(networks), within(except)
+	remote, own := Within(networks), Within(except)
 	return func(t Tracked) bool {
 		switch {
 		case remote(t.Dst.Addr()):
@@ -108,8 +108,8 @@ func Between(networks, except []netip.Prefix) func(Tracked) bool {
 	}
 }
 
-// within returns whether an address is in one of the networks. It looks up one of each length, as there may be thousands.
-func within(networks []netip.Prefix) func(netip.Addr) bool {
+// Within returns whether an address is in one of the networks. It looks up one of each length, as there may be thousands.
+func Within(networks []netip.Prefix) func(netip.Addr) bool {
 	all, lengths := map[netip.Prefix]bool{}, []int{}
 	for _, n := range networks {
 		if all[n.Masked()] = true; !slices.Contains(lengths, n.Bits()) {

@@ -103,7 +103,8 @@ func age(since map[string]int64, cluster string) int64 {
 }
 
 // byAge sorts endpoints by when their clusters became known here. Of one cluster, gateways in service come first. Standbys come after the
-// gateways of all clusters: they take nothing away from a gateway that carries traffic.
+// gateways of all clusters: they take nothing away from a gateway that carries traffic. What they held before, they keep: see
+// cable.Claims.Keep.
 func byAge(since map[string]int64, endpoints []*submarinerv1.Endpoint) []*submarinerv1.Endpoint {
 	last := func(e *submarinerv1.Endpoint) int {
 		if drainOf(e) == cable.Standby {

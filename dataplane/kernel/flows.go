@@ -23,12 +23,15 @@ var _ dataplane.FlowCounter = (*Host)(nil)
 
 // From linux/netfilter/nfnetlink_conntrack.h, which x/sys/unix does not have.
 const (
-	ctGet = 1 // IPCTNL_MSG_CT_GET
+	ctGet    = 1 // IPCTNL_MSG_CT_GET
+	ctDelete = 2 // IPCTNL_MSG_CT_DELETE
 
 	ctaTupleOrig  = 1
 	ctaTupleReply = 2
 	ctaProtoInfo  = 4
 	ctaTimeout    = 7 // seconds, 32 bits
+	ctaID         = 12
+	ctaZone       = 18
 
 	ctaTupleIP    = 1
 	ctaTupleProto = 2

@@ -326,7 +326,7 @@ func (s globalnets) endDatagrams(have, want dataplane.Globalnet) error {
 	if len(gone) == 0 {
 		return nil
 	}
-	if err := s.deleteFlows(datagramsTo(gone)); err != nil {
+	if err := s.deleteFlows(datagramsTo(gone).match); err != nil {
 		return fmt.Errorf("deleting the conntrack entries of endpoints that are gone: %w", err)
 	}
 	return nil

@@ -3,16 +3,13 @@
 package kernel
 
 import (
-	"errors"
 	"fmt"
-	"net"
 	"net/netip"
 
 	"subctl/dataplane"
 	"subctl/dataplane/kernel/netlink"
 
 	"github.com/google/nftables"
-	vnl "github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
 )
 
@@ -63,19 +60,14 @@ func (h *Host) endFlows(nets []netip.Prefix) error {
 	if len(nets) == 0 {
 		return nil
 	}
-	if err := h.deleteFlows(flowsOf(nets)); err != nil {
+	ended := dataplane.Within(nets)
+	err := h.deleteFlows(func(original, reply dataplane.Flow) bool {
+		return ended(original.Src.Addr()) || ended(original.Dst.Addr()) || ended(reply.Src.Addr()) || ended(reply.Dst.Addr())
+	})
+	if err != nil {
 		return fmt.Errorf("deleting the conntrack entries of %v: %w", nets, err)
 	}
 	return nil
-}
-
-// deleteFlows deletes the conntrack entries that match.
-func (h *Host) deleteFlows(f vnl.CustomConntrackFilter) error {
-	_, err := h.nl.ConntrackDeleteFilters(vnl.ConntrackTable, unix.AF_INET, f)
-	if errors.Is(err, vnl.ErrDumpInterrupted) { // connections came and went
-		_, err = h.nl.ConntrackDeleteFilters(vnl.ConntrackTable, unix.AF_INET, f)
-	}
-	return err
 }
 
 // service is a port of an exported Service and one of its endpoints.
@@ -84,26 +76,68 @@ type service struct{ at, to netip.AddrPort }
 // datagramsTo matches the conntrack entries of UDP connections to ports of Services that were translated to endpoints.
 type datagramsTo map[service]bool
 
-// MatchConntrackFlow implements netlink.CustomConntrackFilter.
-func (gone datagramsTo) MatchConntrackFlow(f *vnl.ConntrackFlow) bool {
-	at, _ := netip.AddrFromSlice(f.Forward.DstIP)
-	to, _ := netip.AddrFromSlice(f.Reverse.SrcIP)
-	return f.Forward.Protocol == unix.IPPROTO_UDP &&
-		gone[service{netip.AddrPortFrom(at.Unmap(), f.Forward.DstPort), netip.AddrPortFrom(to.Unmap(), f.Reverse.SrcPort)}]
+func (gone datagramsTo) match(original, reply dataplane.Flow) bool {
+	return original.Proto == protocol(unix.IPPROTO_UDP) && gone[service{original.Dst, reply.Src}]
 }
 
-// flowsOf matches the conntrack entries of connections from or to networks, before or after translation.
-type flowsOf []netip.Prefix
+// mostEnded bounds the memory for entries that are about to be deleted: whoever can send packets decides how many there are.
+const mostEnded = 10000
 
-// MatchConntrackFlow implements netlink.CustomConntrackFilter.
-func (nets flowsOf) MatchConntrackFlow(f *vnl.ConntrackFlow) bool {
-	for _, ip := range []net.IP{f.Forward.SrcIP, f.Forward.DstIP, f.Reverse.SrcIP, f.Reverse.DstIP} {
-		a, _ := netip.AddrFromSlice(ip)
-		for _, n := range nets {
-			if n.Contains(a.Unmap()) {
-				return true
+// deleteFlows deletes the conntrack entries whose two directions match.
+func (h *Host) deleteFlows(match func(original, reply dataplane.Flow) bool) error {
+	for pass, passes := 0, 1; pass < passes; pass++ { // new ones that match may come all the time
+		found, n, err := h.someFlows(match)
+		if err != nil {
+			return err
+		}
+		if pass == 0 {
+			passes = (n + mostEnded - 1) / mostEnded
+		}
+		for _, entry := range found {
+			if _, err := h.conn.Request(unix.NETLINK_NETFILTER, unix.NFNL_SUBSYS_CTNETLINK<<8|ctDelete, unix.NLM_F_ACK, entry); err != nil && !netlink.Gone(err) {
+				return err
 			}
 		}
 	}
-	return false
+	return nil
+}
+
+// someFlows returns entries that match, at most mostEnded, and how many there are: the messages that delete them, without their
+// types. It keeps no other entry in memory.
+func (h *Host) someFlows(match func(original, reply dataplane.Flow) bool) (found [][]byte, n int, err error) {
+	err = h.conn.Each(unix.NFNL_SUBSYS_CTNETLINK<<8|ctGet, netlink.NetfilterHeader(unix.AF_INET), func(m []byte) {
+		if len(m) < unix.SizeofNlAttr {
+			return
+		}
+		var original, reply dataplane.Flow
+		for typ, v := range netlink.Attrs(m[unix.SizeofNlAttr:]) {
+			switch typ {
+			case ctaTupleOrig:
+				original, _ = parseTuple(v)
+			case ctaTupleReply:
+				reply, _ = parseTuple(v)
+			}
+		}
+		if !match(original, reply) {
+			return
+		}
+		if n++; len(found) < mostEnded {
+			found = append(found, deletion(m))
+		}
+	})
+	return found, n, err
+}
+
+// deletion returns the message that deletes an entry, without its type.
+func deletion(entry []byte) []byte {
+	out := netlink.NetfilterHeader(unix.AF_INET)
+	for typ, v := range netlink.Attrs(entry[unix.SizeofNlAttr:]) {
+		switch typ {
+		case ctaTupleOrig:
+			out = netlink.PutAttr(out, typ|unix.NLA_F_NESTED, v)
+		case ctaID, ctaZone:
+			out = netlink.PutAttr(out, typ, v)
+		}
+	}
+	return out
 }
