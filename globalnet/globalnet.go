@@ -11,6 +11,8 @@ import (
 	"math/bits"
 	"net/netip"
 	"strings"
+
+	"subctl/dataplane"
 )
 
 // Defaults, the same as upstream's: 256 clusters with 65,536 addresses each.
@@ -39,15 +41,15 @@ type Info struct {
 }
 
 // Parse returns the settings for a range in CIDR notation and a default cluster size, which
-// it rounds up to a power of two. The range must be IPv4, /30 or larger, and must not overlap
+// it rounds up to a power of two. The range must be IPv4, /27 or larger, and must not overlap
 // addresses with a special meaning; the size must be at most half of the range. The error
 // contains all mistakes.
 func Parse(cidr string, size uint) (Info, error) {
 	p, err := parseRange(cidr)
 	if err != nil {
-		return Info{}, errors.Join(err, checkSize(size))
+		return Info{}, errors.Join(err, CheckSize(size))
 	}
-	if err := checkSize(size); err != nil {
+	if err := CheckSize(size); err != nil {
 		return Info{}, err
 	}
 	rounded := uint(1) << bits.Len(size-1)
@@ -65,13 +67,18 @@ func roundedTo(size, rounded uint) string {
 	return fmt.Sprintf(" (rounded up to %d)", rounded)
 }
 
-// maxSize is the largest cluster size: half of all IPv4 addresses.
-const maxSize = 1 << 31
+// The least and the most addresses of a cluster. The least leaves some besides the shared addresses of
+// egress, of which there are 8 by default. The most is half of all IPv4 addresses.
+const (
+	minSize = 16
+	maxSize = 1 << 31
+)
 
-func checkSize(size uint) error {
+// CheckSize returns an error if a cluster cannot have that number of addresses.
+func CheckSize(size uint) error {
 	switch {
-	case size == 0:
-		return errors.New("globalnet cluster size 0 leaves no address: use a power of two, such as 65536")
+	case size < minSize:
+		return fmt.Errorf("globalnet cluster size %d leaves too few addresses: use a power of two of at least %d, such as 65536", size, minSize)
 	case size > maxSize:
 		return fmt.Errorf("globalnet cluster size %d is more than half of all addresses: use a power of two, such as 65536", size)
 	}
@@ -90,16 +97,28 @@ func parseRange(cidr string) (netip.Prefix, error) {
 	if p.Masked() != p {
 		return netip.Prefix{}, fmt.Errorf("globalnet range %s has host bits set: did you mean %s?", p, p.Masked())
 	}
-	if p.Bits() > 30 {
-		return netip.Prefix{}, fmt.Errorf("globalnet range %s is too small for two clusters: use a /30 or larger", p)
+	if p.Bits() > 27 {
+		return netip.Prefix{}, fmt.Errorf("globalnet range %s is too small for two clusters: use a /27 or larger", p)
 	}
-	for _, no := range unusable {
-		if no.net.Overlaps(p) {
-			return netip.Prefix{}, fmt.Errorf("globalnet range %s overlaps the %s addresses %s: use another range, such as %s",
-				p, no.what, no.net, DefaultRange)
-		}
+	if no := special(p); no != "" {
+		return netip.Prefix{}, fmt.Errorf("globalnet range %s overlaps %s: use another range, such as %s", p, no, DefaultRange)
 	}
 	return p, nil
+}
+
+// special describes the addresses with a special meaning that p overlaps; empty if there are none.
+func special(p netip.Prefix) string {
+	for _, no := range unusable {
+		if no.net.Overlaps(p) {
+			return fmt.Sprintf("the %s addresses %s", no.what, no.net)
+		}
+	}
+	for _, ours := range dataplane.DeviceNets {
+		if ours.Net.Overlaps(p) {
+			return fmt.Sprintf("the addresses %s of our %s", ours.Net, ours.Devices)
+		}
+	}
+	return ""
 }
 
 var unusable = []struct {
@@ -110,7 +129,5 @@ var unusable = []struct {
 	{"loopback", netip.MustParsePrefix("127.0.0.0/8")},
 	{"link-local", netip.MustParsePrefix("169.254.0.0/16")},
 	{"multicast", netip.MustParsePrefix("224.0.0.0/4")},
-	// The VXLANs of subctl itself use these addresses for nodes.
-	{"intra-cluster VXLAN", netip.MustParsePrefix("240.0.0.0/8")},
-	{"cable VXLAN", netip.MustParsePrefix("241.0.0.0/8")},
+	{"broadcast", netip.MustParsePrefix("255.255.255.255/32")},
 }
