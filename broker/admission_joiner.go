@@ -8,6 +8,7 @@ import (
 
 	submarinerv1 "subctl/api/submariner/v1"
 	"subctl/broker/exchange"
+	"subctl/globalnet"
 )
 
 // joinerPolicy returns the policy that restricts the holder of a join file to joining: to
@@ -24,7 +25,7 @@ func joinerPolicy(base string, kinds exchange.Table) []client.Object {
 	}
 	return policy(base+"-joiner", &admissionv1.ValidatingAdmissionPolicySpec{
 		MatchConstraints: &admissionv1.MatchResources{ResourceRules: append(kindRules(kinds),
-			rule("", writes(), "serviceaccounts", "secrets"),
+			rule("", writes(), "serviceaccounts", "secrets", "configmaps"),
 			rule("rbac.authorization.k8s.io", writes(), "roles", "rolebindings"),
 		)},
 		MatchConditions: []admissionv1.MatchCondition{{
@@ -57,13 +58,20 @@ func joinerPolicy(base string, kinds exchange.Table) []client.Object {
 			},
 			{
 				// So that everything is deleted with the account, or with the Role, such as by subctl revoke.
-				Expression: "object == null || variables.resource == 'serviceaccounts' || !variables.home && variables.resource == 'roles' && size(variables.owners) == 0 || " +
+				Expression: "object == null || variables.resource in ['serviceaccounts', 'configmaps'] || !variables.home && variables.resource == 'roles' && size(variables.owners) == 0 || " +
 					"size(variables.owners) == 1 && [variables.owners[0].apiVersion, variables.owners[0].kind] == variables.owner && " + isMember("variables.owners[0].name"),
 				Message: "who joins may make objects only that the service account of a cluster owns, or, in other clustersets than default, the Role of a cluster",
 			},
 			{
-				Expression: "request.operation == 'CREATE'",
+				Expression: "request.operation == 'CREATE' || variables.resource == 'configmaps' && request.operation == 'UPDATE'",
 				Message:    "who joins may make members, and change or delete nothing",
+			},
+			{
+				Expression: unless("configmaps", fmt.Sprintf("variables.only == '' && variables.name == '%s' && oldObject != null && has(object.data) && has(oldObject.data) && "+
+					"object.data.all(k, k == '%[2]s' || k in oldObject.data && oldObject.data[k] == object.data[k]) && oldObject.data.all(k, k in object.data) && "+
+					"!has(object.binaryData) && object.metadata.?labels == oldObject.metadata.?labels && object.metadata.?annotations == oldObject.metadata.?annotations",
+					globalnet.ConfigMapName, globalnet.ClusterInfoKey)),
+				Message: "who joins may record a global network, and change no setting of globalnet",
 			},
 			{
 				Expression:        unless("serviceaccounts", isMember("variables.name")),

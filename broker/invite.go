@@ -15,6 +15,7 @@ import (
 
 	"subctl/api/submariner/v1alpha1"
 	"subctl/broker/trust"
+	"subctl/globalnet"
 	"subctl/internal/wake"
 )
 
@@ -39,6 +40,8 @@ type Invitation struct {
 	// Administrator signs the grants of the clusters that join with the file.
 	Administrator trust.Key
 	TTL           time.Duration
+	// Global is the global network to reserve for the one cluster that is invited; nil: none.
+	Global *globalnet.Request
 }
 
 // Invite returns a join file for a deployed broker, with a new token of the joiner. The API

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/netip"
 	"slices"
 	"time"
 
@@ -14,6 +15,7 @@ import (
 	submarinerv1 "subctl/api/submariner/v1"
 	"subctl/api/submariner/v1alpha1"
 	"subctl/broker/trust"
+	"subctl/globalnet"
 	"subctl/internal/kube"
 )
 
@@ -35,6 +37,7 @@ func InviteCluster(ctx context.Context, c client.Client, b *v1alpha1.Broker, i I
 			errs = append(errs, NoSuchSet(set, sets))
 		}
 	}
+	errs = append(errs, checkInvitedNetwork(ctx, c, b, i.Global, now))
 	if err := errors.Join(errs...); err != nil {
 		return nil, err
 	}
@@ -82,6 +85,9 @@ func replaceInvitation(ctx context.Context, c client.Client, b *v1alpha1.Broker,
 			return nil, err
 		}
 	}
+	if bounds.Global, err = reserveInvited(ctx, c, b, i, account, now); err != nil {
+		return nil, err
+	}
 	f, err := inviteAs(ctx, c, b, i, account)
 	if err != nil {
 		return nil, err
@@ -98,6 +104,37 @@ func replaceInvitation(ctx context.Context, c client.Client, b *v1alpha1.Broker,
 		return nil, err
 	}
 	return f, f.check()
+}
+
+// checkInvitedNetwork returns an error if the global network cannot be reserved that is requested for an invited cluster.
+func checkInvitedNetwork(ctx context.Context, c client.Client, b *v1alpha1.Broker, r *globalnet.Request, now time.Time) error {
+	info, err := GlobalnetInfo(b)
+	if err != nil || r == nil || !info.Enabled {
+		return err
+	}
+	record, err := GlobalNetworks(ctx, c, b.Namespace, now)
+	if err != nil {
+		return err
+	}
+	n, err := info.Choose(*r, record)
+	has := record.Find(r.Cluster)
+	if err == nil && len(has.Networks) > 0 && has.Expires == 0 && has.Networks[0] != n {
+		return fmt.Errorf("cluster %s is a member with the global network %v, not %v: it can only change it with the file that deploy-broker wrote, or after subctl uninstall", r.Cluster, has.Networks[0], n)
+	}
+	return err
+}
+
+// reserveInvited reserves the global network of an invited cluster; the zero Prefix if it gets none.
+func reserveInvited(ctx context.Context, c client.Client, b *v1alpha1.Broker, i Invitation, account string, now time.Time) (netip.Prefix, error) {
+	info, err := GlobalnetInfo(b)
+	if err != nil || i.Global == nil || !info.Enabled {
+		return netip.Prefix{}, err
+	}
+	sa := &corev1.ServiceAccount{}
+	if err := c.Get(ctx, client.ObjectKey{Namespace: b.Namespace, Name: account}, sa); err != nil {
+		return netip.Prefix{}, fmt.Errorf("reading the identity of the invitation: %w", err)
+	}
+	return ReserveNetwork(ctx, c, b.Namespace, info, NetworkRequest{Request: *i.Global, Account: sa.UID, Expires: now.Add(i.TTL).UnixMilli()}, now)
 }
 
 // voidInvitation makes the tokens of the join files for one cluster void. It is no error if there are

@@ -2,6 +2,7 @@ package broker_test
 
 import (
 	"errors"
+	"net/netip"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -115,14 +116,49 @@ func TestChooseKeysFromTwoFiles(t *testing.T) {
 	}
 }
 
+// Globalnet can be enabled at any time, and its range can grow. While clusters have global networks, it cannot be disabled, and
+// the range still contains what it did.
 func TestCheckChange(t *testing.T) {
-	on, err := globalnet.Parse("242.0.0.0/8", 65536)
-	require.NoError(t, err)
-	deployed := &v1alpha1.Broker{Spec: v1alpha1.BrokerSpec{GlobalnetEnabled: true, GlobalnetCIDRRange: "242.0.0.0/8", DefaultGlobalnetClusterSize: 65536}}
-	require.NoError(t, broker.State{}.CheckChange(broker.Options{}))
-	require.NoError(t, broker.State{Broker: deployed}.CheckChange(broker.Options{}))
-	joined := broker.State{Broker: deployed, Members: []string{"east"}}
-	require.NoError(t, joined.CheckChange(broker.Options{Globalnet: on}))
-	require.EqualError(t, joined.CheckChange(broker.Options{}), "globalnet is on, with 242.0.0.0/8, and cannot be off while clusters are joined (east): "+
-		"specify the flags that it was deployed with, or uninstall the clusters first")
+	as := func(cidr string) broker.Options {
+		info, err := globalnet.Parse(cidr, 256)
+		require.NoError(t, err)
+		return broker.Options{Globalnet: info}
+	}
+	without := &v1alpha1.Broker{}
+	deployed := &v1alpha1.Broker{Spec: v1alpha1.BrokerSpec{GlobalnetEnabled: true, GlobalnetCIDRRange: "242.0.0.0/9", DefaultGlobalnetClusterSize: 65536}}
+	used := broker.State{Broker: deployed, Members: []string{"east", "north", "west"}, Global: globalnet.Record{
+		{ClusterID: "west", Networks: []netip.Prefix{netip.MustParsePrefix("242.0.0.0/16")}},
+		{ClusterID: "east", Networks: []netip.Prefix{netip.MustParsePrefix("242.1.0.0/16")}},
+	}}
+	const (
+		disabled = "globalnet cannot be disabled while clusters have global networks (east, west): join them again with --globalnet=false, or uninstall them first"
+		moved    = "the globalnet range cannot become 243.0.0.0/8 while clusters have networks of 242.0.0.0/9 (east, west): specify a range that contains it, or uninstall the clusters first"
+		smaller  = "the globalnet range cannot become 242.0.0.0/10 while clusters have networks of 242.0.0.0/9 (east, west): specify a range that contains it, or uninstall the clusters first"
+	)
+	for name, test := range map[string]struct {
+		state broker.State
+		will  broker.Options
+		err   string
+	}{
+		"no broker":                    {broker.State{}, as("242.0.0.0/8"), ""},
+		"enabled with members":         {broker.State{Broker: without, Members: used.Members}, as("242.0.0.0/8"), ""},
+		"disabled with members":        {broker.State{Broker: deployed, Members: used.Members}, broker.Options{}, ""},
+		"moved with members":           {broker.State{Broker: deployed, Members: used.Members}, as("243.0.0.0/8"), ""},
+		"disabled with networks":       {used, broker.Options{}, disabled},
+		"the same with networks":       {used, as("242.0.0.0/9"), ""},
+		"moved with networks":          {used, as("243.0.0.0/8"), moved},
+		"smaller with networks":        {used, as("242.0.0.0/10"), smaller},
+		"larger with networks":         {used, as("242.0.0.0/8"), ""},
+		"much larger, from below, too": {used, as("242.0.0.0/7"), ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			err := test.state.CheckChange(test.will)
+			if test.err == "" {
+				require.NoError(t, err)
+			} else {
+				require.EqualError(t, err, test.err)
+			}
+		})
+	}
+	require.Equal(t, []string{"north"}, used.WithoutGlobal())
 }

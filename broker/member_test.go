@@ -500,8 +500,12 @@ func (d *deployed) joinerFindsNoToken(t *testing.T, joiner client.Client, id str
 		require.NoError(t, joiner.Get(t.Context(), client.ObjectKey{Namespace: d.NS, Name: o.GetName()}, o))
 		require.NotContains(t, fmt.Sprintf("%+v", o), name)
 	}
-	err = joiner.Get(t.Context(), client.ObjectKey{Namespace: d.NS, Name: "submariner-globalnet-info"}, &corev1.ConfigMap{})
-	require.True(t, apierrors.IsForbidden(err), "%v", err)
+	for _, o := range []client.ObjectList{&corev1.ConfigMapList{}, &rbacv1.RoleList{}, &rbacv1.RoleBindingList{}} {
+		require.True(t, apierrors.IsForbidden(joiner.List(t.Context(), o, client.InNamespace(d.NS))), "%T", o)
+	}
+	accounts := &corev1.ServiceAccountList{}
+	require.NoError(t, joiner.List(t.Context(), accounts, client.InNamespace(d.NS)))
+	require.NotContains(t, fmt.Sprintf("%+v", accounts), name)
 }
 
 // joinerConfig is how to connect with a join file.

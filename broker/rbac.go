@@ -6,6 +6,7 @@ import (
 
 	"subctl/api/submariner/v1alpha1"
 	"subctl/broker/exchange"
+	"subctl/globalnet"
 )
 
 // memberRole returns the Role that the members of a clusterset share. It lets them write
@@ -75,6 +76,8 @@ func placeRules(names ...string) []rbacv1.PolicyRule {
 // to give a cluster an identity. joinerRole has the rights in the clusterset "default", which has the same namespace.
 // clusterID is the only cluster that may join; empty: any.
 //
+// The global network of who may join only one cluster was recorded with the invitation.
+//
 // It gives no right to read Secrets. The joiner reads the token that it has made by a Role for
 // that Secret alone, which it makes, too. Identities name their clusters, and have their grants: who may
 // join only one cluster can read no other.
@@ -89,14 +92,18 @@ func identityRole(ns, clusterID string) *rbacv1.Role {
 		role, accounts = InviteeName(clusterID), []string{MemberName(clusterID)}
 		places = []string{MemberName(clusterID), memberBindingName(clusterID), tokenName(InviteeName(clusterID), clusterID)}
 	}
-	return &rbacv1.Role{
-		ObjectMeta: metav1.ObjectMeta{Name: role, Namespace: ns},
-		Rules: append(placeRules(places...), []rbacv1.PolicyRule{
-			{APIGroups: []string{v1alpha1.GroupVersion.Group}, Resources: []string{"brokers"}, Verbs: []string{"get", "list", "watch"}},
-			{APIGroups: []string{""}, Resources: []string{"serviceaccounts", "secrets"}, Verbs: []string{"create"}},
-			{APIGroups: []string{""}, Resources: []string{"serviceaccounts"}, Verbs: []string{"get"}, ResourceNames: accounts},
-		}...),
+	rules := append(placeRules(places...), []rbacv1.PolicyRule{
+		{APIGroups: []string{v1alpha1.GroupVersion.Group}, Resources: []string{"brokers"}, Verbs: []string{"get", "list", "watch"}},
+		{APIGroups: []string{""}, Resources: []string{"serviceaccounts", "secrets"}, Verbs: []string{"create"}},
+		{APIGroups: []string{""}, Resources: []string{"serviceaccounts"}, Verbs: []string{"get"}, ResourceNames: accounts},
+	}...)
+	if clusterID == "" { // the record of global networks, and who is there to have one
+		rules = append(rules, []rbacv1.PolicyRule{
+			{APIGroups: []string{""}, Resources: []string{"configmaps"}, Verbs: []string{"get", "update"}, ResourceNames: []string{globalnet.ConfigMapName}},
+			{APIGroups: []string{""}, Resources: []string{"serviceaccounts"}, Verbs: []string{"list"}},
+		}...)
 	}
+	return &rbacv1.Role{ObjectMeta: metav1.ObjectMeta{Name: role, Namespace: ns}, Rules: rules}
 }
 
 // tokenRole returns the Role that lets who makes a token read it, under the token's name.

@@ -4,8 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/netip"
 	"slices"
 	"strings"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -14,7 +16,9 @@ import (
 	submarinerv1 "subctl/api/submariner/v1"
 	"subctl/api/submariner/v1alpha1"
 	"subctl/broker/exchange"
+	"subctl/globalnet"
 	"subctl/internal/kube"
+	"subctl/internal/words"
 )
 
 // State is the observed state of a broker. The zero State means that there is no broker.
@@ -22,9 +26,11 @@ type State struct {
 	Broker *v1alpha1.Broker
 	// Members are the cluster IDs in use, sorted.
 	Members []string
+	// Global are the global networks of members and invited clusters.
+	Global globalnet.Record
 }
 
-// Look reads the state of the broker with the base namespace ns.
+// Look reads the state of the broker with the base namespace ns, without the global networks.
 func Look(ctx context.Context, c client.Client, ns string) (State, error) {
 	var s State
 	b := &v1alpha1.Broker{}
@@ -84,23 +90,40 @@ func (s State) annotation(name string) string {
 	return s.Broker.Annotations[name]
 }
 
-// CheckChange returns an error if a broker cannot be changed to o while it has members.
+// LookGlobal is Look, with the global networks.
+func LookGlobal(ctx context.Context, c client.Client, ns string, now time.Time) (State, error) {
+	s, err := Look(ctx, c, ns)
+	if err != nil || s.Broker == nil {
+		return s, err
+	}
+	s.Global, err = GlobalNetworks(ctx, c, ns, now)
+	return s, err
+}
+
+// CheckChange returns an error if a broker cannot be changed to o while clusters have global networks:
+// then the range may only grow.
 func (s State) CheckChange(o Options) error {
-	if s.Broker == nil || len(s.Members) == 0 {
+	if s.Broker == nil || !s.Broker.Spec.GlobalnetEnabled || len(s.Global) == 0 {
 		return nil
 	}
-	was, will := "off", "off"
-	if s.Broker.Spec.GlobalnetEnabled {
-		was = "on, with " + s.Broker.Spec.GlobalnetCIDRRange
+	var holders []string
+	for _, e := range s.Global {
+		holders = append(holders, e.ClusterID)
 	}
-	if o.Globalnet.Enabled {
-		will = "on, with " + o.Globalnet.Range.String()
-	}
-	if was != will {
-		return fmt.Errorf("globalnet is %s, and cannot be %s while clusters are joined (%s): specify the flags that it was "+
-			"deployed with, or uninstall the clusters first", was, will, strings.Join(s.Members, ", "))
+	slices.Sort(holders)
+	was, err := netip.ParsePrefix(s.Broker.Spec.GlobalnetCIDRRange)
+	switch will := o.Globalnet.Range; {
+	case !o.Globalnet.Enabled:
+		return fmt.Errorf("globalnet cannot be disabled while clusters have global networks (%s): join them again with --globalnet=false, or uninstall them first", words.List(holders))
+	case err == nil && (will.Bits() > was.Bits() || !will.Contains(was.Addr())):
+		return fmt.Errorf("the globalnet range cannot become %v while clusters have networks of %v (%s): specify a range that contains it, or uninstall the clusters first", will, was, words.List(holders))
 	}
 	return nil
+}
+
+// WithoutGlobal returns the members that have no global network, sorted.
+func (s State) WithoutGlobal() []string {
+	return slices.DeleteFunc(slices.Clone(s.Members), func(id string) bool { return len(s.Global.Find(id).Networks) > 0 })
 }
 
 // MayHavePSK reports whether psk is the pre-shared key of a broker, or the broker's key is

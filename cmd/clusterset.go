@@ -206,7 +206,7 @@ func (s *sets) networks(ctx context.Context) (map[string][]netip.Prefix, error) 
 			if out[c.Name] != nil {
 				continue
 			}
-			for _, text := range slices.Concat(c.Spec.ClusterCIDR, c.Spec.ServiceCIDR) {
+			for _, text := range c.Spec.Announced() {
 				if n, err := cable.ParseCIDR(text); err == nil {
 					out[c.Name] = append(out[c.Name], n)
 				}

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"time"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
@@ -49,6 +50,9 @@ const deployBrokerExample = `  # deploy a broker on the cluster of context "hub"
   # clusters reach its API server at a different address than this machine
   subctl deploy-broker --context hub --broker-url https://hub.example.com:6443
 
+  # clusters that use the same pod and Service networks can join; also on a broker with members
+  subctl deploy-broker --context hub --globalnet
+
   # show what would be applied
   subctl deploy-broker --context hub --dry-run`
 
@@ -77,6 +81,8 @@ type deployBrokerOptions struct {
 	change catalog.Change
 	// joinAgain are the members that do not know whose policies apply.
 	joinAgain []string
+	// withoutGlobal are the members without a global network, if the broker has globalnet.
+	withoutGlobal []string
 	// unsigned reports whether that policy lacks a valid signature, and does not get one.
 	unsigned bool
 }
@@ -97,9 +103,9 @@ func newDeployBroker(g *globals) *cobra.Command {
 	f := o.flags
 	f.StringSliceVar(&o.components, "components", []string{broker.Connectivity}, "components that clusters install: "+broker.Connectivity)
 	f.StringSliceVar(&o.sets, "clusterset", nil, "clustersets to create besides "+submarinerv1.DefaultClusterSet+"; an existing broker keeps its clustersets")
-	f.BoolVar(&o.globalnet, "globalnet", false, "record that clusters get globally unique addresses; not implemented in this version, which refuses clusters whose networks overlap")
-	f.StringVar(&o.globalnetCIDR, "globalnet-cidr-range", globalnet.DefaultRange, "network from which those addresses are allocated")
-	f.UintVar(&o.globalnetSize, "globalnet-cluster-size", globalnet.DefaultClusterSize, "number of those addresses per cluster; rounded up to a power of two")
+	f.BoolVar(&o.globalnet, "globalnet", false, "clusters get global networks, whose addresses are unique among all clusters, so that they may use the same pod and Service networks; an existing broker keeps its setting unless this flag is set")
+	f.StringVar(&o.globalnetCIDR, "globalnet-cidr-range", globalnet.DefaultRange, "network from which global networks are allocated; an existing broker keeps its range, which can grow, unless this flag is set")
+	f.UintVar(&o.globalnetSize, "globalnet-cluster-size", globalnet.DefaultClusterSize, "number of addresses of the global network of a cluster that does not choose; rounded up to a power of two; an existing broker keeps its number unless this flag is set")
 	f.StringVar(&o.cableDriver, "cable-driver", drivers.Default, "driver of the cable policy \""+v1alpha1.DefaultCablePolicy+"\", which decides where no other policy matches: "+drivers.Names()+"; an existing broker keeps its driver unless this flag is set")
 	f.StringVar(&o.policiesFrom, "policies-from", string(v1alpha1.PoliciesFromMembers), "whose cable policies apply: members (of the broker and of all clusters) or broker (of the broker only); an existing broker keeps its setting unless this flag is set")
 	f.StringVar(&o.pskFrom, "ipsec-psk-from", "", "join file with the pre-shared key, - for stdin (default: the file that is replaced, or else a new key)")
@@ -125,16 +131,13 @@ func (o *deployBrokerOptions) run(ctx context.Context, g *globals) error {
 		return err
 	}
 	report := g.progress()
-	if o.globalnet {
-		report.Warn("this version records the globalnet setting, but does not program globalnet yet: clusters can join only if their networks do not overlap")
-	}
 	report.Step("checking the cluster at %s", cfg.Host)
 	c, err := g.Client(ctx)
 	if err != nil {
 		return err
 	}
 	o.render.Sequence = g.Now().UnixMilli()
-	keys, err := o.plan(ctx, c, cfg)
+	keys, err := o.plan(ctx, c, cfg, g.Now())
 	if err != nil {
 		return err
 	}
@@ -184,7 +187,7 @@ func (o *deployBrokerOptions) await(ctx context.Context) (func(context.Context) 
 }
 
 // plan checks whether the cluster can host a broker, and chooses the keys.
-func (o *deployBrokerOptions) plan(ctx context.Context, c client.Client, cfg *rest.Config) (broker.Keys, error) {
+func (o *deployBrokerOptions) plan(ctx context.Context, c client.Client, cfg *rest.Config, now time.Time) (broker.Keys, error) {
 	objects, err := broker.Render(o.render)
 	if err != nil {
 		return broker.Keys{}, err
@@ -192,8 +195,11 @@ func (o *deployBrokerOptions) plan(ctx context.Context, c client.Client, cfg *re
 	if err := broker.Preflight(ctx, c, objects); err != nil {
 		return broker.Keys{}, err
 	}
-	state, err := broker.Look(ctx, c, o.render.Namespace)
+	state, err := broker.LookGlobal(ctx, c, o.render.Namespace, now)
 	if err != nil {
+		return broker.Keys{}, err
+	}
+	if err := o.planGlobalnet(ctx, c, state); err != nil {
 		return broker.Keys{}, err
 	}
 	o.invite.addSources(&o.from, cfg)
@@ -244,6 +250,10 @@ func (o *deployBrokerOptions) compare(ctx context.Context, c client.Client, stat
 func (o *deployBrokerOptions) accept(g *globals, report *progress.Reporter) (refused, err error) {
 	if o.render.DefaultPolicy != "" && o.was != "" && o.was != o.render.DefaultPolicy {
 		report.Warn("the cable policy %s changes from %s to %s: pairs of clusters that no other policy matches change their cable", v1alpha1.DefaultCablePolicy, o.was, o.render.DefaultPolicy)
+	}
+	if len(o.withoutGlobal) > 0 {
+		report.Warn("globalnet: these members have no global network, and stay connected by the addresses of their own networks: %s. Each gets one when somebody who administers it runs: "+
+			"subctl join FILE --globalnet --force. Other clusters then reach its exported Services by global addresses, and no pods and Services by their own (docs/globalnet.md)", words.List(o.withoutGlobal))
 	}
 	if len(o.joinAgain) > 0 {
 		report.Warn("whose cable policies apply changes: these clusters apply it once they join again: %s", words.List(o.joinAgain))

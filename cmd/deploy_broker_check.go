@@ -11,7 +11,6 @@ import (
 	"subctl/broker"
 	"subctl/cable"
 	"subctl/cable/drivers"
-	"subctl/globalnet"
 	"subctl/internal/cli"
 )
 
@@ -27,17 +26,7 @@ func (o *deployBrokerOptions) check(stdin io.Reader) error {
 			o.render.Sets = append(o.render.Sets, set)
 		}
 	}
-	if o.globalnet {
-		info, err := globalnet.Parse(o.globalnetCIDR, o.globalnetSize)
-		o.render.Globalnet = info
-		errs = append(errs, err)
-	} else {
-		for _, name := range []string{"globalnet-cidr-range", "globalnet-cluster-size"} {
-			if o.flags.Changed(name) {
-				errs = append(errs, fmt.Errorf("--%s requires --globalnet", name))
-			}
-		}
-	}
+	errs = append(errs, o.checkGlobalnet())
 	if _, err := drivers.Parse(o.cableDriver); err != nil {
 		errs = append(errs, fmt.Errorf("--cable-driver: %w", err))
 	}

@@ -9,11 +9,14 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	submarinerv1 "subctl/api/submariner/v1"
 	"subctl/broker"
 	"subctl/broker/trust"
 	"subctl/cable"
+	"subctl/cluster/join"
+	"subctl/globalnet"
 	"subctl/internal/cli"
 	"subctl/internal/look"
 )
@@ -22,7 +25,8 @@ const inviteLong = `Write a join file for one cluster, for the broker on the clu
 
 The file that deploy-broker wrote can make any cluster a member. This one is for one cluster
 ID, and for the networks, the number of gateway nodes and the clustersets that the flags
-specify: the other clusters, and as far as possible the broker, refuse anything else. It
+specify (on a broker with globalnet also for a global network, which stays reserved until the
+file has expired, or the cluster has joined and left): the other clusters, and as far as possible the broker, refuse anything else. It
 expires, and a later invitation of the cluster replaces it.
 
 The file contains an invitation, which is signed with the administrator's key of the file
@@ -40,6 +44,11 @@ type inviteCluster struct {
 	networks []string
 	bounds   trust.Invitation
 	keyFile  string
+	// The global network of the cluster, on a broker with globalnet.
+	globalnet     bool
+	globalnetCIDR string
+	globalnetSize uint
+	flags         *pflag.FlagSet
 }
 
 func newInvite(g *globals) *cobra.Command {
@@ -61,10 +70,14 @@ func newInvite(g *globals) *cobra.Command {
 	cli.Lacks(c, "contexts", "a broker is on one cluster: choose it with --context")
 	cli.Lacks(c, "output", "its output is the join file: choose the file with --join-file, - for stdout")
 	f := c.Flags()
+	o.flags = f
 	f.StringVarP(&o.invite.namespace, "namespace", "n", submarinerv1.BrokerNamespace, "namespace of the broker")
 	f.StringVar(&o.invite.url, "broker-url", "", "address of the broker's API server for the cluster, https://host:port (default: the address in the file of --broker-info)")
 	f.StringVar(&o.keyFile, "broker-info", broker.JoinFileName, "join file that deploy-broker wrote, which may have expired; - for stdin")
 	f.StringSliceVar(&o.networks, "networks", nil, "networks that the cluster may announce, such as 10.244.0.0/16 (default: any)")
+	f.BoolVar(&o.globalnet, "globalnet", true, "on a broker with globalnet, reserve a global network for the cluster, besides --networks")
+	f.StringVar(&o.globalnetCIDR, "globalnet-cidr", "", "that network, such as 242.1.0.0/16 (default: allocated from the range of the broker)")
+	f.UintVar(&o.globalnetSize, "globalnet-cluster-size", 0, "number of addresses of that network; rounded up to a power of two (default: the broker's)")
 	f.IntVar(&o.bounds.Gateways, "gateways", 2, "maximum number of gateway nodes of the cluster")
 	f.StringSliceVar(&o.bounds.Sets, "clusterset", []string{submarinerv1.DefaultClusterSet}, "clustersets that the cluster may join")
 	f.DurationVar(&o.invite.ttl, "ttl", time.Hour, "lifetime of the file")
@@ -109,13 +122,26 @@ func (o *inviteCluster) run(ctx context.Context, g *globals) error {
 	if err := general.CheckBroker(hub); err != nil {
 		return fmt.Errorf("%s %w", o.keyFile, err)
 	}
+	if !hub.Spec.GlobalnetEnabled && (o.globalnetCIDR != "" || o.globalnetSize > 0 || o.globalnet && o.flags.Changed("globalnet")) {
+		return fmt.Errorf("the broker has no globalnet: enable it with subctl deploy-broker --globalnet, or omit --globalnet, --globalnet-cidr and --globalnet-cluster-size")
+	}
 	file, err := broker.InviteCluster(ctx, c, hub, broker.Invitation{
 		URL: cmp.Or(o.invite.url, general.BrokerURL), CA: general.CA, PSK: general.PSK, Administrator: general.AdministratorKey(), TTL: o.invite.ttl,
+		Global: o.globalNetwork(),
 	}, o.bounds, g.Now())
 	if err != nil {
 		return err
 	}
 	return o.invite.report(g, file)
+}
+
+// globalNetwork returns which global network the cluster is to have; nil: none.
+func (o *inviteCluster) globalNetwork() *globalnet.Request {
+	if !o.globalnet {
+		return nil
+	}
+	n, _ := globalnet.ParseNetwork(o.globalnetCIDR) // check reports it
+	return &globalnet.Request{Cluster: o.bounds.Cluster, Network: n, Size: o.globalnetSize}
 }
 
 // check returns all mistakes on the command line.
@@ -130,5 +156,8 @@ func (o *inviteCluster) check() error {
 	for _, set := range o.bounds.Sets {
 		errs = append(errs, broker.CheckClusterSet(set))
 	}
+	flags := join.Options{Globalnet: o.globalnet, GlobalnetCIDR: o.globalnetCIDR, GlobalnetSize: o.globalnetSize}
+	o.flags.Visit(func(flag *pflag.Flag) { flags.Specified = append(flags.Specified, flag.Name) })
+	errs = append(errs, flags.CheckGlobalnet())
 	return errors.Join(errs...)
 }

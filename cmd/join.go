@@ -42,7 +42,10 @@ The broker reserves room for four gateways and four cable policies of the cluste
 many as it has, and for fewer where hundreds of clusters have joined. If the cluster has more
 later, its gateways report that: run the command again.
 
-Pod and Service networks are discovered; subctl warns if the result is a guess. Clusters
+Pod and Service networks are discovered; subctl warns if the result is a guess. On a broker
+with globalnet the cluster gets a global network, and other clusters see no other addresses of
+it (docs/globalnet.md): clusters may then use the same pod and Service networks. It gets the
+same global network whenever it joins again, until it is uninstalled. Without globalnet, clusters
 that use the same addresses cannot be connected.
 
 The cluster and the broker need Kubernetes 1.30 or later.`
@@ -61,6 +64,9 @@ const joinExample = `  # join the cluster of context "west"
 
   # join another clusterset, too, and create it
   subctl join broker-info.subm --context west --clusterset default,hub-b --create-clusterset --broker-context hub
+
+  # on a broker with globalnet, use a global network of 4,096 addresses
+  subctl join broker-info.subm --context west --globalnet-cluster-size 4096
 
   # show what would change, and print the objects to write
   subctl join broker-info.subm --dry-run
@@ -95,6 +101,9 @@ func newJoin(g *globals) *cobra.Command {
 	f.StringSliceVar(&o.ServiceCIDRs, "servicecidr", nil, "Service networks, such as 10.96.0.0/12 (default: discovered)")
 	o.addDriverFlags(c)
 	f.StringToStringVar(&o.Labels, "cluster-labels", nil, "labels of this cluster, which the selectors of cable policies match")
+	f.BoolVar(&o.Globalnet, "globalnet", o.Globalnet, "on a broker with globalnet, get a global network, so that the cluster may use the same pod and Service networks as others; a cluster that has joined without one keeps its own networks unless this flag is set")
+	f.StringVar(&o.GlobalnetCIDR, "globalnet-cidr", "", "the global network, such as 242.1.0.0/16 (default: allocated from the range of the broker)")
+	f.UintVar(&o.GlobalnetSize, "globalnet-cluster-size", 0, "number of addresses of the global network; rounded up to a power of two (default: the broker's)")
 	f.StringSliceVar(&o.ClusterSets, "clusterset", nil, `clustersets to join (default: "default")`)
 	o.createSets.add(c, g)
 	f.BoolVar(&o.NAT, "natt", o.NAT, "gateways are behind NAT (see docs/nat.md)")

@@ -70,15 +70,15 @@ func roundedTo(size, rounded uint) string {
 // The least and the most addresses of a cluster. The least leaves some besides the shared addresses of
 // egress, of which there are 8 by default. The most is half of all IPv4 addresses.
 const (
-	minSize = 16
+	MinSize = 16
 	maxSize = 1 << 31
 )
 
 // CheckSize returns an error if a cluster cannot have that number of addresses.
 func CheckSize(size uint) error {
 	switch {
-	case size < minSize:
-		return fmt.Errorf("globalnet cluster size %d leaves too few addresses: use a power of two of at least %d, such as 65536", size, minSize)
+	case size < MinSize:
+		return fmt.Errorf("globalnet cluster size %d leaves too few addresses: use a power of two of at least %d, such as 65536", size, MinSize)
 	case size > maxSize:
 		return fmt.Errorf("globalnet cluster size %d is more than half of all addresses: use a power of two, such as 65536", size)
 	}

@@ -108,7 +108,7 @@ func (i Info) Choose(r Request, record Record) (netip.Prefix, error) {
 		size = i.ClusterSize
 	}
 	// Addresses of global networks are IPv4: see ParseNetwork.
-	length := 32 - bits.Len(size-1)
+	length := Info{ClusterSize: size}.Bits()
 	switch {
 	case has.IsValid() && has.Bits() == length:
 		return has, nil
@@ -125,6 +125,9 @@ func (i Info) Choose(r Request, record Record) (netip.Prefix, error) {
 	return netip.Prefix{}, fmt.Errorf("no network of %d addresses is free in the range %v of the broker, in which %d clusters have networks: %s%s",
 		uint64(1)<<(32-length), i.Range, others.in(i.Range), i.enlarge(), others.smaller(i.Range, length))
 }
+
+// Bits returns the prefix length of a network of ClusterSize addresses, rounded up to a power of two.
+func (i Info) Bits() int { return 32 - bits.Len(i.ClusterSize-1) }
 
 // enlarge tells how to enlarge the range.
 func (i Info) enlarge() string {
@@ -202,8 +205,8 @@ func ParseNetwork(text string) (netip.Prefix, error) {
 		return netip.Prefix{}, fmt.Errorf("%s is not an IPv4 network: write it like 242.1.0.0/16, whose number of addresses is a power of two", what)
 	case p.Masked() != p:
 		return netip.Prefix{}, fmt.Errorf("%s does not start at a multiple of its size: did you mean %v?", what, p.Masked())
-	case p.Bits() > 32-bits.Len(minSize-1):
-		return netip.Prefix{}, fmt.Errorf("%s is too small: a cluster needs at least %d addresses", what, minSize)
+	case p.Bits() > 32-bits.Len(MinSize-1):
+		return netip.Prefix{}, fmt.Errorf("%s is too small: a cluster needs at least %d addresses", what, MinSize)
 	case p.Bits() < 8:
 		return netip.Prefix{}, fmt.Errorf("%s is larger than any cluster: at most a /8 is accepted", what)
 	}

@@ -16,6 +16,8 @@ type Invitation struct {
 	Cluster string `json:"cluster"`
 	// Networks contain the networks that may be granted; any, if empty.
 	Networks []netip.Prefix `json:"networks,omitempty"`
+	// Global is the global network of the cluster, which may be granted, too; zero if it has none.
+	Global netip.Prefix `json:"global,omitzero"`
 	// Gateways is the most gateways that may be granted.
 	Gateways int `json:"gateways"`
 	// Sets are the clustersets that may be granted, as far as the token discloses them, sorted.
@@ -126,7 +128,9 @@ func (i Invitation) Covers(g Grant) error {
 }
 
 // Allows reports whether a network may be granted.
-func (i Invitation) Allows(n netip.Prefix) bool { return len(i.Networks) == 0 || within(n, i.Networks) }
+func (i Invitation) Allows(n netip.Prefix) bool {
+	return len(i.Networks) == 0 || within(n, i.Networks) || i.Global.IsValid() && within(n, []netip.Prefix{i.Global})
+}
 
 // IsFor reports whether a clusterset may be granted.
 func (i Invitation) IsFor(set string) bool { return slices.Contains(i.Sets, set) }

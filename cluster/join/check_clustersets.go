@@ -73,9 +73,7 @@ func (r request) othersInConflict() error {
 	networks := map[string][]netip.Prefix{}
 	for _, c := range r.broker.clusters() {
 		if id := c.Spec.ClusterID; r.isOther(id) {
-			pods, _ := announced(c.Spec.ClusterCIDR)
-			services, _ := announced(c.Spec.ServiceCIDR)
-			networks[id] = append(pods, services...)
+			networks[id], _ = announced(c.Spec.Announced())
 		}
 	}
 	known := catalog.OfBroker(r.broker.Broker.Spec, r.broker.Members)

@@ -9,7 +9,6 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
-	"subctl/api/submariner/v1alpha1"
 	"subctl/cable"
 	"subctl/cluster/networks"
 	"subctl/internal/words"
@@ -31,19 +30,27 @@ func checkNetworks(r request) ([]string, error) {
 	pods, podsWarning, podsErr := r.pods()
 	services, servicesWarning, servicesErr := r.services()
 	own := append(named(pods, "the pod network of this cluster"), named(services, "the Service network of this cluster")...)
+	var global []network
+	if n, err := r.globalNetwork(); err == nil && n.IsValid() { // checkGlobalnet reports an error
+		global = []network{{n, "the global network of this cluster"}}
+	}
 	members, invalid := r.members()
 	const sayRight = "specify the right networks with --clustercidr and --servicecidr"
-	conflicts := r.conflicts(own, members)
+	const sayGlobal = "join with another --globalnet-cidr"
+	conflicts := r.conflicts(own, global, members)
 	errs := []error{
 		podsErr, servicesErr,
-		impossible(own, sayRight),
-		inside(internalIPs(r.member.Nodes), own, sayRight),
+		impossible(own, sayRight), impossible(global, sayGlobal),
+		inside(internalIPs(r.member.Nodes), own, sayRight), inside(internalIPs(r.member.Nodes), global, sayGlobal),
+		overlaps(global, own, sayGlobal),
 	}
 	for i, n := range own {
 		errs = append(errs, overlaps([]network{n}, own[i+1:], sayRight))
 	}
-	if global, err := netip.ParsePrefix(b.Broker.Spec.GlobalnetCIDRRange); err == nil && b.Broker.Spec.GlobalnetEnabled {
-		errs = append(errs, overlaps(own, []network{{global, "the range of the broker's globalnet"}}, "deploy the broker with another --globalnet-cidr-range"))
+	if all, err := netip.ParsePrefix(b.Broker.Spec.GlobalnetCIDRRange); err == nil && b.Broker.Spec.GlobalnetEnabled {
+		const sayRange = "deploy the broker with another --globalnet-cidr-range"
+		within := []network{{all, "the range of the broker's globalnet"}}
+		errs = append(errs, overlaps(own, within, sayRange), inside(internalIPs(r.member.Nodes), within, sayRange))
 	}
 	warnings = append(append(warnings, podsWarning, servicesWarning), invalid...)
 	switch {
@@ -61,18 +68,26 @@ func checkNetworks(r request) ([]string, error) {
 	return warnings, errors.Join(errs...)
 }
 
-// conflicts returns, as an error, the conflicts between this cluster and what other clusters
-// announce; nil if there are none.
-func (r request) conflicts(own, members []network) error {
+// conflicts returns, as an error, the conflicts between this cluster, with its own networks and its global one, and what other
+// clusters announce; nil if there are none.
+//
+// Whoever has a global network announces no other. Its own networks may be those of other clusters with global
+// networks, but it cannot reach a cluster that announces them, and what it announces must be nobody's own network.
+func (r request) conflicts(own, global []network, members others) error {
 	const (
-		sayOther  = "clusters that use the same addresses cannot be connected; if they do not, specify the right networks with --clustercidr and --servicecidr"
 		sayBehind = "addresses in the network of a node cannot be reached through a cable"
 		most      = 20 // lines
 	)
+	mine := slices.Concat(own, global)
+	announced := own
+	if len(global) > 0 {
+		announced = global
+	}
 	err := errors.Join(
-		overlaps(own, members, sayOther),
-		inside(internalIPs(r.member.Nodes), members, sayBehind),
-		inside(r.gatewayIPs(), own, sayBehind),
+		overlaps(mine, members.announced, r.sayOther()),
+		overlaps(announced, members.own, r.sayOther()),
+		inside(internalIPs(r.member.Nodes), members.announced, sayBehind),
+		inside(r.gatewayIPs(), mine, sayBehind),
 	)
 	if err == nil {
 		return nil
@@ -90,7 +105,9 @@ func (r request) keepsNetworks(pods, services []netip.Prefix) bool {
 		return false
 	}
 	before := r.member.Submariner.Spec
-	return before.ClusterCIDR == cable.FormatCIDRs(pods) && before.ServiceCIDR == cable.FormatCIDRs(services)
+	global, _ := r.globalNetwork() // the zero Prefix if it cannot be had
+	return before.ClusterCIDR == cable.FormatCIDRs(pods) && before.ServiceCIDR == cable.FormatCIDRs(services) &&
+		(before.GlobalCIDR == global.String() || before.GlobalCIDR == "" && !global.IsValid())
 }
 
 func named(list []netip.Prefix, of string) []network {
@@ -105,18 +122,47 @@ func named(list []netip.Prefix, of string) []network {
 // the ID as which this cluster has joined before.
 func (r request) isOther(id string) bool { return id != r.ClusterID && !r.isSelf(id) }
 
+// sayOther tells what to do about clusters that use the same addresses.
+func (r request) sayOther() string {
+	const (
+		both     = "clusters that use the same addresses cannot be connected"
+		sayRight = "if they do not, specify the right networks with --clustercidr and --servicecidr"
+	)
+	global, err := r.globalNetwork()
+	switch {
+	case err == nil && global.IsValid():
+		return both + ": the other cluster can join again with --globalnet, and then announces a global network instead; " + sayRight
+	case r.broker.Broker.Spec.GlobalnetEnabled:
+		return both + " unless both have global networks: join with --globalnet; " + sayRight
+	}
+	return both + " without globalnet: let the administrator of the broker enable it with " + enableGlobalnet + ", and join then, both clusters with --globalnet; " + sayRight
+}
+
+// others are the networks of the other clusters.
+type others struct {
+	announced []network
+	own       []network // that a cluster with a global network does not announce
+}
+
 // members returns the networks of the other clusters, and a warning for each cluster that
 // announces networks which no agent accepts.
-func (r request) members() (valid []network, invalid []string) {
+func (r request) members() (valid others, invalid []string) {
 	for _, c := range r.broker.clusters() {
 		if !r.isOther(c.Spec.ClusterID) {
 			continue
 		}
 		of := fmt.Sprintf("cluster %.70q", c.Spec.ClusterID)
-		pods, podFlaws := announced(c.Spec.ClusterCIDR)
+		pods, flaws := announced(c.Spec.ClusterCIDR)
 		services, serviceFlaws := announced(c.Spec.ServiceCIDR)
-		valid = append(append(valid, named(pods, "the pod network of "+of)...), named(services, "the Service network of "+of)...)
-		if flaws := append(podFlaws, serviceFlaws...); len(flaws) > 0 {
+		own := append(named(pods, "the pod network of "+of), named(services, "the Service network of "+of)...)
+		if len(c.Spec.GlobalCIDR) > 0 {
+			global, globalFlaws := announced(c.Spec.GlobalCIDR)
+			valid.own = append(valid.own, own...)
+			valid.announced, flaws = append(valid.announced, named(global, "the global network of "+of)...), globalFlaws
+		} else {
+			valid.announced, flaws = append(valid.announced, own...), append(flaws, serviceFlaws...)
+		}
+		if len(flaws) > 0 {
 			text := of + " announces networks that join and the agents ignore: " + flaws[0]
 			if n := len(flaws) - 1; n > 0 {
 				text += fmt.Sprintf("; and %s more", words.Count(n, "mistake"))
@@ -188,45 +234,6 @@ func (r request) choose(flag string, specified []string, found networks.Found, w
 			where, cable.FormatCIDRs(list), what, cable.FormatCIDRs(found.CIDRs), found.From, remedy)
 	}
 	return list, warning, nil
-}
-
-// unreachable describes the networks of this cluster that its Submariner was joined with, and
-// that the next one does not cover: other clusters can no longer reach all of their addresses.
-func (r request) unreachable(was, will v1alpha1.SubmarinerSpec) []string {
-	var out []string
-	for _, n := range []struct {
-		what, flag, was, will, guess string
-		specified                    bool
-	}{
-		{"pod", "clustercidr", was.ClusterCIDR, will.ClusterCIDR, r.member.Network.Guess, len(r.ClusterCIDRs) > 0},
-		{"Service", "servicecidr", was.ServiceCIDR, will.ServiceCIDR, "", len(r.ServiceCIDRs) > 0},
-	} {
-		next := networks.Parse(n.will)
-		if !slices.ContainsFunc(networks.Parse(n.was), func(p netip.Prefix) bool { return !covered(p, next) }) {
-			continue
-		}
-		guess := ""
-		if n.guess != "" && !n.specified {
-			guess = ", which is a guess"
-		}
-		out = append(out, fmt.Sprintf("the %s network of this cluster changes from %s to %s%s: other clusters can no longer reach all of its addresses; keep it with --%s %s",
-			n.what, n.was, n.will, guess, n.flag, n.was))
-	}
-	return out
-}
-
-// covered reports whether every address of p is in one of the networks of list.
-func covered(p netip.Prefix, list []netip.Prefix) bool {
-	if slices.ContainsFunc(list, func(n netip.Prefix) bool { return n.Bits() <= p.Bits() && n.Overlaps(p) }) {
-		return true
-	}
-	if !slices.ContainsFunc(list, p.Overlaps) { // so that the halves below end where list does
-		return false
-	}
-	bytes := p.Masked().Addr().AsSlice()
-	bytes[p.Bits()/8] |= 0x80 >> (p.Bits() % 8)
-	middle, _ := netip.AddrFromSlice(bytes) // of p's family
-	return covered(netip.PrefixFrom(p.Addr(), p.Bits()+1), list) && covered(netip.PrefixFrom(middle, p.Bits()+1), list)
 }
 
 // network is an address range and its description, such as: the pod network of cluster

@@ -6,8 +6,10 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -19,6 +21,7 @@ import (
 	"subctl/broker/exchange"
 	"subctl/cluster"
 	"subctl/cluster/networks"
+	"subctl/globalnet"
 	"subctl/internal/kube"
 	"subctl/policy/catalog"
 )
@@ -151,6 +154,10 @@ type BrokerFacts struct {
 	// and Leaving is the statement of the cluster that it has left; empty if none has.
 	Revocations []string
 	Leaving     string
+	// Global are the global networks of the members and of invited clusters. GlobalKnown reports whether the user may read
+	// them, as with a general join file.
+	Global      globalnet.Record
+	GlobalKnown bool
 	// Members are the objects in the clustersets that the cluster joins.
 	Members []catalog.Set
 }
@@ -200,6 +207,10 @@ func ReadBrokerFacts(ctx context.Context, s cluster.Side, ns, clusterID string, 
 	}
 	f.Holder, err = kube.Optional(ctx, s, &corev1.ServiceAccount{}, client.ObjectKey{Namespace: ns, Name: broker.MemberName(clusterID)})
 	if err != nil {
+		return nil, err
+	}
+	f.Global, err = broker.GlobalNetworks(ctx, s, ns, time.Now())
+	if f.GlobalKnown = err == nil; err != nil && !apierrors.IsForbidden(err) {
 		return nil, err
 	}
 	for _, set := range sets {

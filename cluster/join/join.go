@@ -61,6 +61,9 @@ func (j *Operation) run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	if err := j.reserveNetwork(ctx); err != nil {
+		return err
+	}
 	j.Report.Done("the broker knows this cluster as %q", spec.ClusterID)
 
 	j.Report.Step("installing the agents in namespace %s at %s", cluster.Namespace, j.Member.URL)
@@ -88,6 +91,9 @@ func (j *Operation) run(ctx context.Context) error {
 		return err
 	}
 	if err := j.status(ctx); err != nil {
+		return err
+	}
+	if err := j.settleNetwork(ctx); err != nil {
 		return err
 	}
 	j.Report.Done("installed the agents")
@@ -234,6 +240,7 @@ func (j *Operation) status(ctx context.Context) error {
 	}
 	sub.Status.ClusterID, sub.Status.Version = sub.Spec.ClusterID, sub.Spec.Version
 	sub.Status.ClusterCIDR, sub.Status.ServiceCIDR = sub.Spec.ClusterCIDR, sub.Spec.ServiceCIDR
+	sub.Status.GlobalCIDR = sub.Spec.GlobalCIDR
 	sub.Status.NatEnabled, sub.Status.NetworkPlugin = sub.Spec.NatEnabled, j.Plan.Found.Plugin
 	// The patch has every field, even one with the zero value: upstream's tools expect them.
 	patch, err := json.Marshal(map[string]any{"status": sub.Status})

@@ -47,10 +47,16 @@ type Options struct {
 	IPsecDebug      bool
 	PreferredServer bool // gateways wait for other gateways to start the IPsec negotiation
 	// Labels are labels of the Cluster object, which the selectors of cable policies match.
-	Labels      map[string]string
-	ClusterSets []string // empty: "default"
-	NATTPort    int      // UDP port of IPsec
-	NAT         bool     // there is NAT between the gateways
+	Labels map[string]string
+	// Globalnet specifies whether the cluster gets a global network on a broker with globalnet.
+	Globalnet bool
+	// GlobalnetCIDR is that network; empty: one with GlobalnetSize addresses is allocated. 0: as many as the
+	// cluster has or, for a new cluster, the broker's default.
+	GlobalnetCIDR string
+	GlobalnetSize uint
+	ClusterSets   []string // empty: "default"
+	NATTPort      int      // UDP port of IPsec
+	NAT           bool     // there is NAT between the gateways
 	// LabelGateway specifies whether join labels a node as a gateway if there is none.
 	LabelGateway bool
 	GatewayNodes []string // nodes to label; empty: as many are chosen as Gateways specifies
@@ -72,7 +78,7 @@ type Options struct {
 // default driver does not work through NAT.
 func DefaultOptions() Options {
 	return Options{
-		NATTPort: dataplane.IPsecPort, LabelGateway: true,
+		NATTPort: dataplane.IPsecPort, LabelGateway: true, Globalnet: true,
 		HealthCheck: true, HealthCheckInterval: v1alpha1.DefaultHealthCheckInterval, HealthCheckMaxLoss: v1alpha1.DefaultMaxPacketLossCount,
 	}
 }
@@ -90,7 +96,7 @@ func (o Options) Validate() error {
 	for _, set := range o.ClusterSets {
 		errs = append(errs, broker.CheckClusterSet(set))
 	}
-	errs = append(errs, o.checkHealthCheck(), o.checkGatewayNumber())
+	errs = append(errs, o.checkHealthCheck(), o.checkGatewayNumber(), o.CheckGlobalnet())
 	errs = append(errs, submarinerv1.CheckLabels(o.source("cluster-labels"), o.Labels))
 	return errors.Join(errs...)
 }

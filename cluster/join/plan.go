@@ -69,6 +69,9 @@ type Plan struct {
 	Cables []catalog.CableChange
 	// Present are the other members that have a gateway, sorted.
 	Present []string
+	// Network is how the cluster gets its global network; nil if the broker has no globalnet, or if an invitation has
+	// reserved the network.
+	Network *Network
 	// Found are the discovered networks of the cluster.
 	Found networks.Discovered
 	// Warnings are for the user to read before the cluster joins.
@@ -97,6 +100,7 @@ func MakePlan(o Options, file *broker.JoinFile, f *Facts, b *BrokerFacts) (*Plan
 	p.Submariner = r.submariner(pods, services)
 	p.Grant, p.Trust, p.Left, p.Removed = r.grant(), f.Trust, r.left(), r.removed()
 	p.NewKeys = b.Holder == nil || r.revoked("") > 0 || p.Left.Serial > 0
+	p.Network = r.network()
 	p.LastGrant, p.Granted = r.lastGrant(), r.granted(p.Grant)
 	if p.Before != nil {
 		p.Changes = changes(p.Before.Spec, p.Submariner.Spec)
@@ -165,6 +169,10 @@ func (r request) submariner(pods, services []netip.Prefix) *v1alpha1.Submariner 
 	r.brokerFields(&spec)
 	r.cableFields(&spec)
 	spec.ClusterCIDR, spec.ServiceCIDR = cable.FormatCIDRs(pods), cable.FormatCIDRs(services)
+	spec.GlobalCIDR = ""
+	if global, err := r.globalNetwork(); err == nil && global.IsValid() { // checkGlobalnet has passed
+		spec.GlobalCIDR = global.String()
+	}
 	spec.ClusterID, spec.ClusterLabels, spec.ClusterSets = r.ClusterID, r.Labels, r.Sets()
 	spec.ColorCodes = "blue" // upstream's tools expect it
 	spec.ConnectionHealthCheck = &v1alpha1.HealthCheckSpec{

@@ -26,6 +26,9 @@ var settings = []setting{
 	{"clusterid", "clusterID", func(o *Options, s *v1alpha1.Submariner) { o.ClusterID = s.Spec.ClusterID }},
 	{"clustercidr", "clusterCIDR", func(o *Options, s *v1alpha1.Submariner) { o.ClusterCIDRs = list(s.Spec.ClusterCIDR) }},
 	{"servicecidr", "serviceCIDR", func(o *Options, s *v1alpha1.Submariner) { o.ServiceCIDRs = list(s.Spec.ServiceCIDR) }},
+	{"globalnet", "globalCIDR", func(o *Options, s *v1alpha1.Submariner) {
+		o.Globalnet = s.Spec.GlobalCIDR != "" || o.specifies("globalnet-cidr") || o.specifies("globalnet-cluster-size")
+	}},
 	{"cable-driver", "cableDriver", func(o *Options, s *v1alpha1.Submariner) { o.CableDriver = s.Spec.CableDriver }},
 	{"cable-drivers", "cableDrivers", func(o *Options, s *v1alpha1.Submariner) { o.CableDrivers = s.Spec.CableDrivers }},
 	{"combined-cable-drivers", "combinedCableDrivers", func(o *Options, s *v1alpha1.Submariner) { o.CombinedCableDrivers = s.Spec.CombinedCableDrivers }},

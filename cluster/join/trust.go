@@ -65,13 +65,21 @@ func (r request) left() trust.Grant {
 
 // grant returns what the cluster is to be granted, without its key and the serial.
 func (r request) grant() trust.Grant {
-	pods, _, _ := r.pods() // checkNetworks reports what is wrong
-	services, _, _ := r.services()
-	networks := slices.Concat(pods, services)
+	networks := r.announcedNetworks()
 	slices.SortFunc(networks, netip.Prefix.Compare)
 	return trust.Grant{
 		Cluster: r.ClusterID, UID: r.member.UID, Networks: slices.Compact(networks), Gateways: r.mostGateways(), Sets: r.Sets(),
 	}
+}
+
+// announcedNetworks returns the networks in which other clusters are to reach this one.
+func (r request) announcedNetworks() []netip.Prefix {
+	if global, err := r.globalNetwork(); err == nil && global.IsValid() { // checkGlobalnet reports an error
+		return []netip.Prefix{global}
+	}
+	pods, _, _ := r.pods() // checkNetworks reports what is wrong
+	services, _, _ := r.services()
+	return slices.Concat(pods, services)
 }
 
 // mostGateways returns the number of gateways that the grant allows.

@@ -1,0 +1,80 @@
+package join
+
+import (
+	"context"
+	"fmt"
+	"net/netip"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"subctl/broker"
+	"subctl/globalnet"
+)
+
+// Network is how a cluster gets its global network from the record of the broker.
+type Network struct {
+	Info globalnet.Info
+	// Request is what the cluster asks for; nil: no network.
+	Request *globalnet.Request
+	// Planned is the network that was free before joining. Another cluster may have got it since.
+	Planned netip.Prefix
+}
+
+// network returns how the cluster gets its global network; nil if it does not from the record.
+func (r request) network() *Network {
+	info, err := broker.GlobalnetInfo(r.broker.Broker)
+	i, err2 := r.file.Invited()
+	if err != nil || err2 != nil || !info.Enabled || i != nil || !r.broker.GlobalKnown { // the checks report errors
+		return nil
+	}
+	out := &Network{Info: info}
+	if planned, err := r.globalNetwork(); err == nil && planned.IsValid() {
+		asked := r.networkRequest()
+		out.Request, out.Planned = &asked, planned
+	}
+	return out
+}
+
+// reserveNetwork reserves the global network of the plan or, if another cluster has got it meanwhile, another one. The
+// cluster has claimed its ID before: its entry counts while it has its service account.
+func (j *Operation) reserveNetwork(ctx context.Context) error {
+	n := j.Plan.Network
+	if n == nil || n.Request == nil {
+		return nil
+	}
+	ns := j.File.BaseNamespace()
+	sa := &corev1.ServiceAccount{}
+	if err := j.Broker.Get(ctx, client.ObjectKey{Namespace: ns, Name: broker.MemberName(n.Request.Cluster)}, sa); err != nil {
+		return fmt.Errorf("reading the identity of this cluster on the broker: %w", err)
+	}
+	got, err := broker.ReserveNetwork(ctx, j.Broker, ns, n.Info, broker.NetworkRequest{Request: *n.Request, Account: sa.UID}, time.Now())
+	if err != nil {
+		return err
+	}
+	if got != n.Planned {
+		j.Report.Warn("another cluster has got the global network %v meanwhile: this cluster gets %v", n.Planned, got)
+		j.Plan.setGlobal(got)
+	}
+	return nil
+}
+
+// setGlobal changes the global network of the plan.
+func (p *Plan) setGlobal(n netip.Prefix) {
+	p.Network.Planned, p.Submariner.Spec.GlobalCIDR, p.Grant.Networks = n, n.String(), []netip.Prefix{n}
+	was := map[string]string{}
+	if p.LastGrant.Serial > 0 {
+		was = grantFields(p.LastGrant)
+	}
+	p.Granted = diff(was, grantFields(p.Grant))
+}
+
+// settleNetwork releases the networks that the cluster had before.
+func (j *Operation) settleNetwork(ctx context.Context) error {
+	n := j.Plan.Network
+	if n == nil {
+		return nil
+	}
+	return broker.SettleNetwork(ctx, j.Broker, j.File.BaseNamespace(), j.Plan.Submariner.Spec.ClusterID, n.Planned, time.Now())
+}
