@@ -1,6 +1,7 @@
 package broker
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -35,7 +36,7 @@ func GlobalnetInfo(b *v1alpha1.Broker) (globalnet.Info, error) {
 	if !b.Spec.GlobalnetEnabled {
 		return globalnet.Info{}, nil
 	}
-	info, err := globalnet.Parse(b.Spec.GlobalnetCIDRRange, b.Spec.DefaultGlobalnetClusterSize)
+	info, err := globalnet.Parse(b.Spec.GlobalnetCIDRRange, cmp.Or(b.Spec.DefaultGlobalnetClusterSize, globalnet.DefaultClusterSize))
 	if err != nil {
 		return info, fmt.Errorf("Broker %s/%s: %w: correct it with subctl deploy-broker --globalnet --globalnet-cidr-range", b.Namespace, b.Name, err)
 	}

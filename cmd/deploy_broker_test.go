@@ -135,8 +135,7 @@ func TestDeployBroker(t *testing.T) {
 
 	t.Log("a dry run changes nothing")
 	dry := h.done(t, "deploy-broker", "--dry-run", "--globalnet")
-	const warning = "this version records the globalnet setting, but does not program globalnet yet"
-	require.Contains(t, dry.stderr, warning)
+	require.Contains(t, dry.stdout, "globalnetCIDRRange: 242.0.0.0/8")
 	var objects []*unstructured.Unstructured
 	for _, doc := range strings.Split(dry.stdout, "---\n")[1:] {
 		u := &unstructured.Unstructured{}
@@ -148,7 +147,7 @@ func TestDeployBroker(t *testing.T) {
 	require.NotContains(t, dry.stdout, "kind: Secret")
 	dry = h.done(t, "deploy-broker", "--dry-run", "-o", "json")
 	require.Contains(t, dry.stdout, `"kind": "ValidatingAdmissionPolicy"`)
-	require.NotContains(t, dry.stderr, warning)
+	require.NotContains(t, dry.stdout, `"globalnetCIDRRange": "242`)
 
 	t.Log("who may not, is told what")
 	r := h.run(t, nil, "deploy-broker", "--as", "nobody")
@@ -205,13 +204,29 @@ func (h *hub) withMember(t *testing.T, file *broker.JoinFile) {
 	account.Data["clusterinfo"] = `[{"cluster_id":"east","global_cidr":["242.0.0.0/16"]}]`
 	require.NoError(t, h.client.Update(t.Context(), account))
 
-	t.Log("globalnet cannot change any more, and what clusters were given stays")
-	r := h.run(t, nil, "deploy-broker")
+	t.Log("globalnet is neither disabled, nor does the range shrink, and what clusters were given stays")
+	r := h.run(t, nil, "deploy-broker", "--globalnet=false")
 	require.Equal(t, cli.ExitFailed, r.code)
-	require.Contains(t, r.stderr, "Error: globalnet is on, with 242.0.0.0/8, and cannot be off while clusters are joined (east)")
-	h.done(t, "deploy-broker", "--globalnet")
-	require.NoError(t, h.client.Get(t.Context(), key, account))
-	require.Contains(t, account.Data["clusterinfo"], "242.0.0.0/16")
+	require.Contains(t, r.stderr, "Error: globalnet cannot be disabled while clusters have global networks (east): ")
+	r = h.run(t, nil, "deploy-broker", "--globalnet", "--globalnet-cidr-range", "242.0.0.0/9")
+	require.Equal(t, cli.ExitFailed, r.code)
+	require.Contains(t, r.stderr, "Error: the globalnet range cannot become 242.0.0.0/9 while clusters have networks of 242.0.0.0/8 (east): ")
+	settings := func(flags ...string) v1alpha1.BrokerSpec {
+		h.done(t, append([]string{"deploy-broker"}, flags...)...)
+		require.NoError(t, h.client.Get(t.Context(), key, account))
+		require.Contains(t, account.Data["clusterinfo"], "242.0.0.0/16")
+		hub := &v1alpha1.Broker{}
+		require.NoError(t, h.client.Get(t.Context(), client.ObjectKey{Namespace: submarinerv1.BrokerNamespace, Name: v1alpha1.BrokerName}, hub))
+		require.Equal(t, fmt.Sprintf("%q", hub.Spec.GlobalnetCIDRRange), account.Data["globalnetCidrRange"])
+		return v1alpha1.BrokerSpec{GlobalnetEnabled: hub.Spec.GlobalnetEnabled, GlobalnetCIDRRange: hub.Spec.GlobalnetCIDRRange, DefaultGlobalnetClusterSize: hub.Spec.DefaultGlobalnetClusterSize}
+	}
+	was := v1alpha1.BrokerSpec{GlobalnetEnabled: true, GlobalnetCIDRRange: "242.0.0.0/8", DefaultGlobalnetClusterSize: 65536}
+	require.Equal(t, was, settings(), "without flags, it stays as it is")
+	was.DefaultGlobalnetClusterSize = 4096
+	require.Equal(t, was, settings("--globalnet", "--globalnet-cluster-size", "4000"))
+	was.GlobalnetCIDRRange = "242.0.0.0/7"
+	require.Equal(t, was, settings("--globalnet", "--globalnet-cidr-range", "242.0.0.0/7"))
+	require.Equal(t, was, settings("--globalnet"), "the flags have no defaults on a broker that has globalnet")
 
 	t.Log("without the file, the key of the joined clusters must come from one of them")
 	require.NoError(t, os.Rename(broker.JoinFileName, "old.subm"))

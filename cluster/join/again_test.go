@@ -35,6 +35,7 @@ func again(t *testing.T) *situation {
 		"Tolerations":           []corev1.Toleration{{Key: "a"}},
 		"BrokerK8sApiServer":    "hub:6443", "Namespace": cluster.Namespace, "BrokerK8sRemoteNamespace": "submariner-k8s-broker",
 		"BrokerK8sCA": "Y2E=", "ColorCodes": "blue", "CeIPSecNATTPort": 14500,
+		"GlobalCIDR": "242.7.0.0/16",
 	}
 	for field := range reflect.TypeFor[v1alpha1.SubmarinerSpec]().Fields() {
 		value := reflect.ValueOf(&sub.Spec).Elem().FieldByIndex(field.Index)
@@ -53,6 +54,7 @@ func again(t *testing.T) *situation {
 		require.False(t, value.IsZero(), field.Name)
 	}
 	s.f.Submariner, s.b.Broker.Spec.PoliciesFrom = sub, v1alpha1.PoliciesFromBroker
+	s.globalnet()
 	s.ClusterID = "suggested-by-the-kubeconfig"
 	return s
 }
@@ -86,6 +88,7 @@ func TestJoiningAgainKeepsEverySetting(t *testing.T) {
 	fresh.b.Broker.Spec.PoliciesFrom = v1alpha1.PoliciesFromBroker
 	first, err := fresh.plan()
 	require.NoError(t, err)
+	first.Submariner.Spec.GlobalCIDR = "242.7.0.0/16"                  // it gets the same again
 	first.Submariner.Spec.Encryption = submarinerv1.EncryptionRequired // is only removed where the user asks for it
 	require.Equal(t, first.Submariner.Spec, p.Submariner.Spec)
 }
@@ -277,6 +280,7 @@ func TestJoiningAgainConfirmsThatNetworksShrink(t *testing.T) {
 		t.Run(test.name, func(t *testing.T) {
 			s := again(t)
 			s.f.Submariner.Spec = s.f.Submariner.Spec.WithoutEffect()
+			s.f.Submariner.Spec.GlobalCIDR, s.b.Broker.Spec.GlobalnetEnabled = "", false
 			s.f.Network = networks.Discovered{Pods: found("the nodes", test.found), Services: found("the API", "10.60.0.0/16"), Guess: test.guess}
 			s.member("west", "10.50.0.0/16", "10.60.0.0/16", "10.89.1.1")
 			if !test.alone {

@@ -55,7 +55,7 @@ func normal() *situation {
 		b: &join.BrokerFacts{
 			URL: "https://hub:6443", Version: "v1.36.3+k3s1", Namespace: "submariner-k8s-broker",
 			Broker: &v1alpha1.Broker{}, Sets: []string{"default", "prod"},
-			Members: []catalog.Set{{Name: "default", Namespace: "submariner-k8s-broker"}},
+			Members: []catalog.Set{{Name: "default", Namespace: "submariner-k8s-broker"}}, GlobalKnown: true,
 		},
 	}
 	s.ClusterID = "west"
@@ -274,7 +274,7 @@ func TestAbsurdNetworksOfOthers(t *testing.T) {
 	s = normal()
 	s.member("east", "10.111.0.0/16", "10.88.0.0/13", "10.101.0.9") // our pods, our nodes, and a gateway within our Services
 	_, err = s.plan()
-	const conflicts = `10.111.0.0/16, the pod network of this cluster, overlaps 10.111.0.0/16, the pod network of cluster "east": clusters that use the same addresses cannot be connected; if they do not, specify the right networks with --clustercidr and --servicecidr
+	const conflicts = `10.111.0.0/16, the pod network of this cluster, overlaps 10.111.0.0/16, the pod network of cluster "east": clusters that use the same addresses cannot be connected without globalnet: let the administrator of the broker enable it with subctl deploy-broker --globalnet, and join then, both clusters with --globalnet; if they do not, specify the right networks with --clustercidr and --servicecidr
 10.89.1.1, the address of node n1, is in 10.88.0.0/13, the Service network of cluster "east": addresses in the network of a node cannot be reached through a cable
 10.89.1.2, the address of node n2, is in 10.88.0.0/13, the Service network of cluster "east": addresses in the network of a node cannot be reached through a cable
 10.101.0.9, the address of gateway gw of cluster "east", is in 10.101.0.0/16, the Service network of this cluster: addresses in the network of a node cannot be reached through a cable`
@@ -335,7 +335,6 @@ func TestPlanWarns(t *testing.T) {
 		"the network plugin needs a setting",
 		"--clustercidr 10.111.0.0/17 is used, although the pod network seems to be 10.111.0.0/16 (kubeadm)",
 		"gateway node n1 is not Ready",
-		"the broker has globalnet enabled, which this version does not implement: clusters are connected only if their networks do not overlap",
 		"the image of the agents, localhost/subctl:devel, is in no registry: nodes that do not have it cannot pull it; push it to a registry and specify it with --image",
 	}, p.Warnings)
 

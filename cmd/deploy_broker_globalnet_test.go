@@ -1,0 +1,50 @@
+package cmd
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	submarinerv1 "subctl/api/submariner/v1"
+	"subctl/broker"
+	"subctl/internal/cli"
+)
+
+// Globalnet can be enabled on a broker with members, which are told what to do. The range must not overlap what members use
+// themselves.
+func TestEnableGlobalnet(t *testing.T) {
+	h := newHub(t)
+	h.done(t, "deploy-broker", "--clusterset", "prod")
+	for set, id := range map[string]string{"default": "west", "prod": "north"} {
+		_, err := broker.AddMember(t.Context(), h.client, submarinerv1.BrokerNamespace, id, "uid-"+id, broker.Reservation{Sets: []string{set}})
+		require.NoError(t, err)
+	}
+	ns := broker.NamespaceIn(submarinerv1.BrokerNamespace, "prod")
+	north := &submarinerv1.ClusterList{}
+	require.NoError(t, h.client.List(t.Context(), north))
+	for _, c := range north.Items {
+		if c.Namespace == ns {
+			c.Spec.ClusterCIDR = []string{"242.200.0.0/16"}
+			require.NoError(t, h.client.Update(t.Context(), &c))
+		}
+	}
+	r := h.run(t, nil, "deploy-broker", "--globalnet")
+	require.Equal(t, cli.ExitFailed, r.code)
+	require.Contains(t, r.stderr, "Error: globalnet range 242.0.0.0/8 overlaps 242.200.0.0/16, a network of cluster \"north\": use another range\n")
+
+	r = h.run(t, nil, "deploy-broker", "--globalnet", "--globalnet-cidr-range", "100.64.0.0/28")
+	require.Equal(t, cli.ExitUsage, r.code)
+	r = h.run(t, nil, "deploy-broker", "--globalnet", "--globalnet-cidr-range", "100.64.0.0/20")
+	require.Contains(t, r.stderr, "globalnet cluster size 65536 is more than half of 100.64.0.0/20 (4096 addresses): use at most 2048, or a larger range")
+	r = h.done(t, "deploy-broker", "--globalnet", "--globalnet-cidr-range", "100.64.0.0/20", "--globalnet-cluster-size", "256")
+	const tells = "these members have no global network, and stay connected by the addresses of their own networks: north, west. Each gets one when somebody who administers it runs: subctl join FILE --globalnet --force."
+	require.Contains(t, r.stderr, tells)
+	require.NotContains(t, h.done(t, "deploy-broker").stderr, "globalnet")
+	require.Contains(t, h.done(t, "deploy-broker", "--globalnet").stderr, tells)
+
+	record, err := broker.GlobalNetworks(t.Context(), h.client, submarinerv1.BrokerNamespace, time.Now())
+	require.NoError(t, err)
+	require.Empty(t, record)
+	require.NotContains(t, h.done(t, "deploy-broker", "--globalnet=false").stderr, "globalnet")
+}
