@@ -93,7 +93,7 @@ func counts(e globalnet.Entry, accounts map[string]types.UID, now time.Time) boo
 
 // NetworkRequest is what a cluster asks for, and for which of its accounts: see globalnet.Entry.
 type NetworkRequest struct {
-	globalnet.Request
+	globalnet.NetworkRequest
 	Account types.UID
 	Expires int64
 }
@@ -102,7 +102,7 @@ type NetworkRequest struct {
 // SettleNetwork: it is used until its agents have changed. It may be repeated.
 func ReserveNetwork(ctx context.Context, c client.Client, base string, i globalnet.Info, r NetworkRequest, now time.Time) (chosen netip.Prefix, err error) {
 	err = changeNetworks(ctx, c, base, now, func(record globalnet.Record) (globalnet.Record, error) {
-		if chosen, err = i.Choose(r.Request, record); err != nil {
+		if chosen, err = i.Choose(r.NetworkRequest, record); err != nil {
 			return nil, err
 		}
 		had := slices.DeleteFunc(slices.Clone(record.Find(r.Cluster).Networks), func(n netip.Prefix) bool { return n == chosen })

@@ -32,12 +32,12 @@ func deployGlobalnet(t *testing.T, cidr string, size uint) (*deployed, globalnet
 }
 
 // reserve joins a cluster, and reserves its global network.
-func (d *deployed) reserve(ctx context.Context, c client.Client, info globalnet.Info, r globalnet.Request) (netip.Prefix, error) {
+func (d *deployed) reserve(ctx context.Context, c client.Client, info globalnet.Info, r globalnet.NetworkRequest) (netip.Prefix, error) {
 	uid, err := broker.EnsureMember(ctx, c, d.NS, r.Cluster, "uid-"+r.Cluster, broker.Reservation{})
 	if err != nil {
 		return netip.Prefix{}, err
 	}
-	return broker.ReserveNetwork(ctx, c, d.NS, info, broker.NetworkRequest{Request: r, Account: uid}, time.Now())
+	return broker.ReserveNetwork(ctx, c, d.NS, info, broker.NetworkRequest{NetworkRequest: r, Account: uid}, time.Now())
 }
 
 func (d *deployed) networks(t *testing.T) globalnet.Record {
@@ -58,7 +58,7 @@ func TestConcurrentJoinsGetDifferentNetworks(t *testing.T) {
 	var all sync.WaitGroup
 	for i := range clusters {
 		all.Go(func() {
-			got[i], errs[i] = d.reserve(t.Context(), joiner, info, globalnet.Request{Cluster: fmt.Sprintf("c%d", i), Size: 256 << (i % 4)})
+			got[i], errs[i] = d.reserve(t.Context(), joiner, info, globalnet.NetworkRequest{Cluster: fmt.Sprintf("c%d", i), Size: 256 << (i % 4)})
 		})
 	}
 	all.Wait()
@@ -68,7 +68,7 @@ func TestConcurrentJoinsGetDifferentNetworks(t *testing.T) {
 		for j := range i {
 			require.False(t, got[i].Overlaps(got[j]), "c%d has %v, and c%d has %v", i, got[i], j, got[j])
 		}
-		again, err := d.reserve(t.Context(), joiner, info, globalnet.Request{Cluster: fmt.Sprintf("c%d", i)})
+		again, err := d.reserve(t.Context(), joiner, info, globalnet.NetworkRequest{Cluster: fmt.Sprintf("c%d", i)})
 		require.NoError(t, err)
 		require.Equal(t, got[i], again)
 	}
@@ -81,7 +81,7 @@ func TestNetworksAreReleased(t *testing.T) {
 	d, info := deployGlobalnet(t, "10.0.0.0/16", 1<<15)
 	joiner, _ := d.Joiner(t)
 	reserve := func(id string, before netip.Prefix) (netip.Prefix, error) {
-		return d.reserve(t.Context(), joiner, info, globalnet.Request{Cluster: id, Before: before})
+		return d.reserve(t.Context(), joiner, info, globalnet.NetworkRequest{Cluster: id, Before: before})
 	}
 	lower, err := reserve("east", netip.Prefix{})
 	require.NoError(t, err)
@@ -92,7 +92,7 @@ func TestNetworksAreReleased(t *testing.T) {
 		"let the administrator of the broker enlarge the range with subctl deploy-broker --globalnet --globalnet-cidr-range 10.0.0.0/15")
 	larger, err := globalnet.Parse("10.0.0.0/15", 1<<15)
 	require.NoError(t, err)
-	n, err := d.reserve(t.Context(), joiner, larger, globalnet.Request{Cluster: "north"})
+	n, err := d.reserve(t.Context(), joiner, larger, globalnet.NetworkRequest{Cluster: "north"})
 	require.NoError(t, err)
 	require.Equal(t, "10.1.0.0/17", n.String(), "enlarging the range works")
 
@@ -117,17 +117,17 @@ func TestNetworksAreReleased(t *testing.T) {
 func TestChangedNetwork(t *testing.T) {
 	d, info := deployGlobalnet(t, "10.0.0.0/16", 256)
 	joiner, _ := d.Joiner(t)
-	old, err := d.reserve(t.Context(), joiner, info, globalnet.Request{Cluster: "east"})
+	old, err := d.reserve(t.Context(), joiner, info, globalnet.NetworkRequest{Cluster: "east"})
 	require.NoError(t, err)
 	other := netip.MustParsePrefix("172.31.0.0/24")
-	changed, err := d.reserve(t.Context(), joiner, info, globalnet.Request{Cluster: "east", Network: other})
+	changed, err := d.reserve(t.Context(), joiner, info, globalnet.NetworkRequest{Cluster: "east", Network: other})
 	require.NoError(t, err)
 	require.Equal(t, other, changed)
 	require.Equal(t, []netip.Prefix{other, old}, d.networks(t).Find("east").Networks)
-	_, err = d.reserve(t.Context(), joiner, info, globalnet.Request{Cluster: "west", Network: old})
+	_, err = d.reserve(t.Context(), joiner, info, globalnet.NetworkRequest{Cluster: "west", Network: old})
 	require.EqualError(t, err, `global network 10.0.0.0/24 overlaps 10.0.0.0/24 of cluster "east": choose another one, or omit --globalnet-cidr to get a free one`)
 	require.NoError(t, broker.SettleNetwork(t.Context(), joiner, d.NS, "east", other, time.Now()))
-	n, err := d.reserve(t.Context(), joiner, info, globalnet.Request{Cluster: "west", Network: old})
+	n, err := d.reserve(t.Context(), joiner, info, globalnet.NetworkRequest{Cluster: "west", Network: old})
 	require.NoError(t, err)
 	require.Equal(t, old, n)
 	require.NoError(t, broker.SettleNetwork(t.Context(), joiner, d.NS, "east", netip.Prefix{}, time.Now()))
@@ -141,12 +141,12 @@ func TestInvitedNetwork(t *testing.T) {
 	hub := &v1alpha1.Broker{}
 	require.NoError(t, d.Admin.Get(t.Context(), client.ObjectKey{Namespace: d.NS, Name: v1alpha1.BrokerName}, hub))
 	now := time.Now()
-	invite := func(request *globalnet.Request) (*broker.JoinFile, error) {
+	invite := func(request *globalnet.NetworkRequest) (*broker.JoinFile, error) {
 		return broker.InviteCluster(t.Context(), d.Admin, hub, broker.Invitation{
 			URL: d.Server.Config().Host, PSK: make(broker.Secret, 48), Administrator: brokertest.Key("administrator"), TTL: time.Hour, Global: request,
 		}, trust.Invitation{Cluster: "east", Gateways: 2, Sets: []string{"prod"}, Networks: []netip.Prefix{netip.MustParsePrefix("192.168.0.0/16")}}, now)
 	}
-	file, err := invite(&globalnet.Request{Cluster: "east"})
+	file, err := invite(&globalnet.NetworkRequest{Cluster: "east"})
 	require.NoError(t, err)
 	i, err := file.Invited()
 	require.NoError(t, err)
@@ -155,7 +155,7 @@ func TestInvitedNetwork(t *testing.T) {
 	require.False(t, i.Allows(netip.MustParsePrefix("10.0.0.0/23")))
 
 	joiner, _ := d.Joiner(t)
-	n, err := d.reserve(t.Context(), joiner, info, globalnet.Request{Cluster: "west"})
+	n, err := d.reserve(t.Context(), joiner, info, globalnet.NetworkRequest{Cluster: "west"})
 	require.NoError(t, err)
 	require.Equal(t, "10.0.1.0/24", n.String())
 	later := now.Add(3 * time.Hour)
@@ -168,14 +168,14 @@ func TestInvitedNetwork(t *testing.T) {
 	record, err = broker.GlobalNetworks(t.Context(), d.Admin, d.NS, later)
 	require.NoError(t, err)
 	require.Equal(t, []netip.Prefix{i.Global}, record.Find("east").Networks, "it has joined")
-	file, err = invite(&globalnet.Request{Cluster: "east"})
+	file, err = invite(&globalnet.NetworkRequest{Cluster: "east"})
 	require.NoError(t, err)
 	i, err = file.Invited()
 	require.NoError(t, err)
 	require.Equal(t, "10.0.0.0/24", i.Global.String(), "invited again")
-	_, err = invite(&globalnet.Request{Cluster: "west", Network: n})
+	_, err = invite(&globalnet.NetworkRequest{Cluster: "west", Network: n})
 	require.NoError(t, err)
-	_, err = invite(&globalnet.Request{Cluster: "north", Network: n})
+	_, err = invite(&globalnet.NetworkRequest{Cluster: "north", Network: n})
 	require.ErrorContains(t, err, `global network 10.0.1.0/24 overlaps 10.0.1.0/24 of cluster "west"`)
 	_, err = invite(nil)
 	require.NoError(t, err)
@@ -188,7 +188,7 @@ func TestInvitedNetwork(t *testing.T) {
 func TestHostileWriterOfGlobalNetworks(t *testing.T) {
 	d, info := deployGlobalnet(t, "10.0.0.0/16", 256)
 	joiner, _ := d.Joiner(t)
-	_, err := d.reserve(t.Context(), joiner, info, globalnet.Request{Cluster: "east"})
+	_, err := d.reserve(t.Context(), joiner, info, globalnet.NetworkRequest{Cluster: "east"})
 	require.NoError(t, err)
 	key := client.ObjectKey{Namespace: d.NS, Name: globalnet.ConfigMapName}
 	before := &corev1.ConfigMap{}

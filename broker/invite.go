@@ -41,7 +41,7 @@ type Invitation struct {
 	Administrator trust.Key
 	TTL           time.Duration
 	// Global is the global network to reserve for the one cluster that is invited; nil: none.
-	Global *globalnet.Request
+	Global *globalnet.NetworkRequest
 }
 
 // Invite returns a join file for a deployed broker, with a new token of the joiner. The API

@@ -107,7 +107,7 @@ func replaceInvitation(ctx context.Context, c client.Client, b *v1alpha1.Broker,
 }
 
 // checkInvitedNetwork returns an error if the global network cannot be reserved that is requested for an invited cluster.
-func checkInvitedNetwork(ctx context.Context, c client.Client, b *v1alpha1.Broker, r *globalnet.Request, now time.Time) error {
+func checkInvitedNetwork(ctx context.Context, c client.Client, b *v1alpha1.Broker, r *globalnet.NetworkRequest, now time.Time) error {
 	info, err := GlobalnetInfo(b)
 	if err != nil || r == nil || !info.Enabled {
 		return err
@@ -134,7 +134,7 @@ func reserveInvited(ctx context.Context, c client.Client, b *v1alpha1.Broker, i 
 	if err := c.Get(ctx, client.ObjectKey{Namespace: b.Namespace, Name: account}, sa); err != nil {
 		return netip.Prefix{}, fmt.Errorf("reading the identity of the invitation: %w", err)
 	}
-	return ReserveNetwork(ctx, c, b.Namespace, info, NetworkRequest{Request: *i.Global, Account: sa.UID, Expires: now.Add(i.TTL).UnixMilli()}, now)
+	return ReserveNetwork(ctx, c, b.Namespace, info, NetworkRequest{NetworkRequest: *i.Global, Account: sa.UID, Expires: now.Add(i.TTL).UnixMilli()}, now)
 }
 
 // voidInvitation makes the tokens of the join files for one cluster void. It is no error if there are

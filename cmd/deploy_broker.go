@@ -15,7 +15,6 @@ import (
 	submarinerv1 "subctl/api/submariner/v1"
 	"subctl/api/submariner/v1alpha1"
 	"subctl/broker"
-	"subctl/broker/trust"
 	"subctl/cable/drivers"
 	"subctl/globalnet"
 	"subctl/internal/cli"
@@ -251,10 +250,7 @@ func (o *deployBrokerOptions) accept(g *globals, report *progress.Reporter) (ref
 	if o.render.DefaultPolicy != "" && o.was != "" && o.was != o.render.DefaultPolicy {
 		report.Warn("the cable policy %s changes from %s to %s: pairs of clusters that no other policy matches change their cable", v1alpha1.DefaultCablePolicy, o.was, o.render.DefaultPolicy)
 	}
-	if len(o.withoutGlobal) > 0 {
-		report.Warn("globalnet: these members have no global network, and stay connected by the addresses of their own networks: %s. Each gets one when somebody who administers it runs: "+
-			"subctl join FILE --globalnet --force. Other clusters then reach its exported Services by global addresses, and no pods and Services by their own (docs/globalnet.md)", words.List(o.withoutGlobal))
-	}
+	o.warnOfGlobalnet(report)
 	if len(o.joinAgain) > 0 {
 		report.Warn("whose cable policies apply changes: these clusters apply it once they join again: %s", words.List(o.joinAgain))
 	}
@@ -287,26 +283,4 @@ func (o *deployBrokerOptions) planDriver(ctx context.Context, c client.Client, b
 		o.render.DefaultPolicy, o.unsigned = "", was != "" && !signed
 	}
 	return nil
-}
-
-// print prints the objects to apply. Keys that do not exist yet have no fingerprint.
-func (o *deployBrokerOptions) print(g *globals, c client.Client, keys broker.Keys) error {
-	var missing []string
-	if keys.PSKOrigin == broker.NewKey {
-		missing = append(missing, broker.PSKFingerprintAnnotation)
-		o.render.PSKFingerprint = ""
-	}
-	if keys.AdministratorOrigin == broker.NewKey {
-		missing = append(missing, broker.AdministratorAnnotation)
-		o.render.Administrator = trust.Key{}
-	}
-	if len(missing) > 0 {
-		g.progress().Warn("the annotations %s are not printed, because the keys are generated when deploying", words.List(missing))
-	}
-	objects, err := broker.Render(o.render)
-	if err != nil {
-		return err
-	}
-	format := o.format.Format()
-	return cli.PrintDryRun(g.IOStreams, format, func() error { return cli.PrintObjects(g.Out, c.Scheme(), format, true, objects) })
 }

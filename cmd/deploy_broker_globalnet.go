@@ -13,6 +13,8 @@ import (
 	"subctl/broker"
 	"subctl/broker/exchange"
 	"subctl/globalnet"
+	"subctl/internal/progress"
+	"subctl/internal/words"
 )
 
 // checkGlobalnet returns the mistakes in the flags of globalnet. Whether the range has room for clusters of the default size depends on
@@ -95,4 +97,12 @@ func (o *deployBrokerOptions) checkRange(ctx context.Context, c client.Client) e
 		}
 	}
 	return errors.Join(errs...)
+}
+
+// warnOfGlobalnet tells what members without a global network must do.
+func (o *deployBrokerOptions) warnOfGlobalnet(report *progress.Reporter) {
+	if len(o.withoutGlobal) > 0 {
+		report.Warn("globalnet: these members have no global network, and stay connected by the addresses of their own networks: %s. Each gets one when somebody who administers it runs: "+
+			"subctl join FILE --globalnet --force. Other clusters then reach its exported Services by global addresses, and no pods and Services by their own (docs/globalnet.md)", words.List(o.withoutGlobal))
+	}
 }

@@ -136,12 +136,12 @@ func (o *inviteCluster) run(ctx context.Context, g *globals) error {
 }
 
 // globalNetwork returns which global network the cluster is to have; nil: none.
-func (o *inviteCluster) globalNetwork() *globalnet.Request {
+func (o *inviteCluster) globalNetwork() *globalnet.NetworkRequest {
 	if !o.globalnet {
 		return nil
 	}
 	n, _ := globalnet.ParseNetwork(o.globalnetCIDR) // check reports it
-	return &globalnet.Request{Cluster: o.bounds.Cluster, Network: n, Size: o.globalnetSize}
+	return &globalnet.NetworkRequest{Cluster: o.bounds.Cluster, Network: n, Size: o.globalnetSize}
 }
 
 // check returns all mistakes on the command line.

@@ -77,8 +77,8 @@ func (r Record) With(e Entry) Record {
 	}
 }
 
-// Request states which network a cluster asks for.
-type Request struct {
+// NetworkRequest states which network a cluster asks for.
+type NetworkRequest struct {
 	Cluster string
 	// Network is the network; the zero Prefix: any of Size addresses.
 	Network netip.Prefix
@@ -91,7 +91,7 @@ type Request struct {
 
 // Choose returns the network of a cluster. A cluster keeps its network unless it asks for another
 // one. No result overlaps a network of another cluster in the record.
-func (i Info) Choose(r Request, record Record) (netip.Prefix, error) {
+func (i Info) Choose(r NetworkRequest, record Record) (netip.Prefix, error) {
 	has := netip.Prefix{}
 	if own := record.Find(r.Cluster).Networks; len(own) > 0 {
 		has = own[0]

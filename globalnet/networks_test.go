@@ -11,7 +11,7 @@ import (
 	"subctl/globalnet"
 )
 
-func record(networks ...string) (r globalnet.Record) {
+func recorded(networks ...string) (r globalnet.Record) {
 	for i, n := range networks {
 		r = append(r, globalnet.Entry{ClusterID: fmt.Sprintf("c%d", i), Networks: []netip.Prefix{netip.MustParsePrefix(n)}})
 	}
@@ -22,34 +22,34 @@ func TestChoose(t *testing.T) {
 	p := netip.MustParsePrefix
 	for name, test := range map[string]struct {
 		info    globalnet.Info
-		request globalnet.Request
+		request globalnet.NetworkRequest
 		record  globalnet.Record
 		want    string // a network or an error
 	}{
-		"the first":               {slash8, globalnet.Request{}, nil, "242.0.0.0/16"},
-		"the first gap":           {slash8, globalnet.Request{}, record("242.0.0.0/16", "242.2.0.0/16"), "242.1.0.0/16"},
-		"aligned to its size":     {slash8, globalnet.Request{Size: 1 << 18}, record("242.0.0.0/24"), "242.4.0.0/14"},
-		"rounded up":              {slash8, globalnet.Request{Size: 257}, record("242.0.0.0/24"), "242.0.2.0/23"},
-		"past a larger one":       {slash8, globalnet.Request{}, record("242.0.0.0/12"), "242.16.0.0/16"},
-		"others are outside":      {slash8, globalnet.Request{}, record("243.0.0.0/16", "10.0.0.0/8"), "242.0.0.0/16"},
-		"others contain all":      {slash8, globalnet.Request{}, record("242.0.0.0/8"), "no network of 65536 addresses is free in the range 242.0.0.0/8 of the broker, in which 1 clusters have networks: let the administrator of the broker enlarge the range with subctl deploy-broker --globalnet --globalnet-cidr-range 242.0.0.0/7"},
-		"its own stays":           {slash8, globalnet.Request{Cluster: "c1"}, record("242.0.0.0/16", "242.9.0.0/20"), "242.9.0.0/20"},
-		"its own stays, by size":  {slash8, globalnet.Request{Cluster: "c1", Size: 4000}, record("242.0.0.0/16", "242.9.0.0/20"), "242.9.0.0/20"},
-		"another size":            {slash8, globalnet.Request{Cluster: "c1", Size: 8192}, record("242.0.0.0/16", "242.9.0.0/20"), "242.1.0.0/19"},
-		"as before":               {slash8, globalnet.Request{Before: p("242.7.0.0/16")}, nil, "242.7.0.0/16"},
-		"as before, but taken":    {slash8, globalnet.Request{Before: p("242.7.0.0/16")}, record("242.7.8.0/24"), "242.0.0.0/16"},
-		"as before, but not here": {slash8, globalnet.Request{Before: p("10.7.0.0/16")}, nil, "242.0.0.0/16"},
-		"explicit":                {slash8, globalnet.Request{Network: p("168.254.0.0/15")}, record("242.0.0.0/16"), "168.254.0.0/15"},
-		"explicit, its own":       {slash8, globalnet.Request{Cluster: "c0", Network: p("242.0.0.0/17")}, record("242.0.0.0/16"), "242.0.0.0/17"},
-		"explicit, but taken":     {slash8, globalnet.Request{Network: p("242.0.8.0/24")}, record("242.0.0.0/16"), `global network 242.0.8.0/24 overlaps 242.0.0.0/16 of cluster "c0": choose another one, or omit --globalnet-cidr to get a free one`},
-		"explicit, contains one":  {slash8, globalnet.Request{Network: p("242.0.0.0/8")}, record("242.3.0.0/16"), `global network 242.0.0.0/8 overlaps 242.3.0.0/16 of cluster "c0": choose another one, or omit --globalnet-cidr to get a free one`},
-		"more than half":          {slash15, globalnet.Request{Size: 65537}, nil, "a global network of 131072 addresses is more than half of the range 242.0.0.0/15 of the broker: ask for at most 65536 with --globalnet-cluster-size, or let the administrator of the broker enlarge the range with subctl deploy-broker --globalnet --globalnet-cidr-range 242.0.0.0/14"},
+		"the first":               {slash8, globalnet.NetworkRequest{}, nil, "242.0.0.0/16"},
+		"the first gap":           {slash8, globalnet.NetworkRequest{}, recorded("242.0.0.0/16", "242.2.0.0/16"), "242.1.0.0/16"},
+		"aligned to its size":     {slash8, globalnet.NetworkRequest{Size: 1 << 18}, recorded("242.0.0.0/24"), "242.4.0.0/14"},
+		"rounded up":              {slash8, globalnet.NetworkRequest{Size: 257}, recorded("242.0.0.0/24"), "242.0.2.0/23"},
+		"past a larger one":       {slash8, globalnet.NetworkRequest{}, recorded("242.0.0.0/12"), "242.16.0.0/16"},
+		"others are outside":      {slash8, globalnet.NetworkRequest{}, recorded("243.0.0.0/16", "10.0.0.0/8"), "242.0.0.0/16"},
+		"others contain all":      {slash8, globalnet.NetworkRequest{}, recorded("242.0.0.0/8"), "no network of 65536 addresses is free in the range 242.0.0.0/8 of the broker, in which 1 clusters have networks: let the administrator of the broker enlarge the range with subctl deploy-broker --globalnet --globalnet-cidr-range 242.0.0.0/7"},
+		"its own stays":           {slash8, globalnet.NetworkRequest{Cluster: "c1"}, recorded("242.0.0.0/16", "242.9.0.0/20"), "242.9.0.0/20"},
+		"its own stays, by size":  {slash8, globalnet.NetworkRequest{Cluster: "c1", Size: 4000}, recorded("242.0.0.0/16", "242.9.0.0/20"), "242.9.0.0/20"},
+		"another size":            {slash8, globalnet.NetworkRequest{Cluster: "c1", Size: 8192}, recorded("242.0.0.0/16", "242.9.0.0/20"), "242.1.0.0/19"},
+		"as before":               {slash8, globalnet.NetworkRequest{Before: p("242.7.0.0/16")}, nil, "242.7.0.0/16"},
+		"as before, but taken":    {slash8, globalnet.NetworkRequest{Before: p("242.7.0.0/16")}, recorded("242.7.8.0/24"), "242.0.0.0/16"},
+		"as before, but not here": {slash8, globalnet.NetworkRequest{Before: p("10.7.0.0/16")}, nil, "242.0.0.0/16"},
+		"explicit":                {slash8, globalnet.NetworkRequest{Network: p("168.254.0.0/15")}, recorded("242.0.0.0/16"), "168.254.0.0/15"},
+		"explicit, its own":       {slash8, globalnet.NetworkRequest{Cluster: "c0", Network: p("242.0.0.0/17")}, recorded("242.0.0.0/16"), "242.0.0.0/17"},
+		"explicit, but taken":     {slash8, globalnet.NetworkRequest{Network: p("242.0.8.0/24")}, recorded("242.0.0.0/16"), `global network 242.0.8.0/24 overlaps 242.0.0.0/16 of cluster "c0": choose another one, or omit --globalnet-cidr to get a free one`},
+		"explicit, contains one":  {slash8, globalnet.NetworkRequest{Network: p("242.0.0.0/8")}, recorded("242.3.0.0/16"), `global network 242.0.0.0/8 overlaps 242.3.0.0/16 of cluster "c0": choose another one, or omit --globalnet-cidr to get a free one`},
+		"more than half":          {slash15, globalnet.NetworkRequest{Size: 65537}, nil, "a global network of 131072 addresses is more than half of the range 242.0.0.0/15 of the broker: ask for at most 65536 with --globalnet-cluster-size, or let the administrator of the broker enlarge the range with subctl deploy-broker --globalnet --globalnet-cidr-range 242.0.0.0/14"},
 		"full": {
-			slash15, globalnet.Request{}, record("242.0.0.0/16", "242.1.0.0/24"),
+			slash15, globalnet.NetworkRequest{}, recorded("242.0.0.0/16", "242.1.0.0/24"),
 			"no network of 65536 addresses is free in the range 242.0.0.0/15 of the broker, in which 2 clusters have networks: let the administrator of the broker enlarge the range with subctl deploy-broker --globalnet --globalnet-cidr-range 242.0.0.0/14, or join with --globalnet-cluster-size 32768",
 		},
 		"full to the edge of what can be used": {
-			globalnet.Info{Range: p("242.0.0.0/7"), ClusterSize: 1 << 24}, globalnet.Request{}, record("242.0.0.0/8", "243.0.0.0/8"),
+			globalnet.Info{Range: p("242.0.0.0/7"), ClusterSize: 1 << 24}, globalnet.NetworkRequest{}, recorded("242.0.0.0/8", "243.0.0.0/8"),
 			"no network of 16777216 addresses is free in the range 242.0.0.0/7 of the broker, in which 2 clusters have networks: let the administrator of the broker enlarge the range with subctl deploy-broker --globalnet --globalnet-cidr-range NETWORK, or join with --globalnet-cidr, which may be outside the range",
 		},
 	} {
@@ -83,7 +83,7 @@ func TestNetworksNeverOverlap(t *testing.T) {
 				continue
 			}
 			size := uint(1 + random.IntN(5000))
-			n, err := info.Choose(globalnet.Request{Cluster: id, Size: size}, r)
+			n, err := info.Choose(globalnet.NetworkRequest{Cluster: id, Size: size}, r)
 			if err != nil {
 				require.ErrorContains(t, err, "enlarge the range")
 				continue
@@ -100,7 +100,7 @@ func TestNetworksNeverOverlap(t *testing.T) {
 }
 
 // The record has upstream's format, and what upstream wrote is read.
-func TestRecord(t *testing.T) {
+func TestRecordOfNetworks(t *testing.T) {
 	r, err := globalnet.ParseRecord(`[{"cluster_id":"east","global_cidr":["242.0.0.0/16"]}]`)
 	require.NoError(t, err)
 	require.Equal(t, []netip.Prefix{netip.MustParsePrefix("242.0.0.0/16")}, r.Find("east").Networks)

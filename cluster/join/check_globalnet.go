@@ -94,8 +94,8 @@ func (r request) invitedNetwork(reserved netip.Prefix) (netip.Prefix, error) {
 }
 
 // networkRequest returns which global network the cluster asks for.
-func (r request) networkRequest() globalnet.Request {
-	out := globalnet.Request{Cluster: r.ClusterID, Size: r.GlobalnetSize}
+func (r request) networkRequest() globalnet.NetworkRequest {
+	out := globalnet.NetworkRequest{Cluster: r.ClusterID, Size: r.GlobalnetSize}
 	out.Network, _ = globalnet.ParseNetwork(r.GlobalnetCIDR) // CheckGlobalnet reports it
 	if m := r.member.Submariner; m != nil {
 		if before := networks.Parse(m.Spec.GlobalCIDR); len(before) > 0 {

@@ -17,7 +17,7 @@ import (
 type Network struct {
 	Info globalnet.Info
 	// Request is what the cluster asks for; nil: no network.
-	Request *globalnet.Request
+	Request *globalnet.NetworkRequest
 	// Planned is the network that was free before joining. Another cluster may have got it since.
 	Planned netip.Prefix
 }
@@ -49,7 +49,7 @@ func (j *Operation) reserveNetwork(ctx context.Context) error {
 	if err := j.Broker.Get(ctx, client.ObjectKey{Namespace: ns, Name: broker.MemberName(n.Request.Cluster)}, sa); err != nil {
 		return fmt.Errorf("reading the identity of this cluster on the broker: %w", err)
 	}
-	got, err := broker.ReserveNetwork(ctx, j.Broker, ns, n.Info, broker.NetworkRequest{Request: *n.Request, Account: sa.UID}, time.Now())
+	got, err := broker.ReserveNetwork(ctx, j.Broker, ns, n.Info, broker.NetworkRequest{NetworkRequest: *n.Request, Account: sa.UID}, time.Now())
 	if err != nil {
 		return err
 	}
