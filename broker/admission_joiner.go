@@ -69,7 +69,8 @@ func joinerPolicy(base string, kinds exchange.Table) []client.Object {
 			{
 				Expression: unless("configmaps", fmt.Sprintf("variables.only == '' && variables.name == '%s' && oldObject != null && has(object.data) && has(oldObject.data) && "+
 					"object.data.all(k, k == '%[2]s' || k in oldObject.data && oldObject.data[k] == object.data[k]) && oldObject.data.all(k, k in object.data) && "+
-					"!has(object.binaryData) && object.metadata.?labels == oldObject.metadata.?labels && object.metadata.?annotations == oldObject.metadata.?annotations",
+					"!has(object.binaryData) && !has(object.immutable) && object.metadata.?labels == oldObject.metadata.?labels && "+
+					"object.metadata.?annotations == oldObject.metadata.?annotations && object.metadata.?ownerReferences == oldObject.metadata.?ownerReferences",
 					globalnet.ConfigMapName, globalnet.ClusterInfoKey)),
 				Message: "who joins may record a global network, and change no setting of globalnet",
 			},

@@ -13,6 +13,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"subctl/api/submariner/v1alpha1"
@@ -207,11 +208,15 @@ func TestHostileWriterOfGlobalNetworks(t *testing.T) {
 		})
 	}
 	for name, change := range map[string]func(*corev1.ConfigMap){
-		"the range":       func(cm *corev1.ConfigMap) { cm.Data[globalnet.RangeKey] = `"10.0.0.0/8"` },
-		"no size":         func(cm *corev1.ConfigMap) { delete(cm.Data, globalnet.ClusterSizeKey) },
-		"another key":     func(cm *corev1.ConfigMap) { cm.Data["more"] = "x" },
-		"binary data":     func(cm *corev1.ConfigMap) { cm.BinaryData = map[string][]byte{"more": {1}} },
-		"a finalizer":     func(cm *corev1.ConfigMap) { cm.Finalizers = []string{"example.com/kept"} },
+		"the range":                          func(cm *corev1.ConfigMap) { cm.Data[globalnet.RangeKey] = `"10.0.0.0/8"` },
+		"no size":                            func(cm *corev1.ConfigMap) { delete(cm.Data, globalnet.ClusterSizeKey) },
+		"another key":                        func(cm *corev1.ConfigMap) { cm.Data["more"] = "x" },
+		"binary data":                        func(cm *corev1.ConfigMap) { cm.BinaryData = map[string][]byte{"more": {1}} },
+		"a finalizer":                        func(cm *corev1.ConfigMap) { cm.Finalizers = []string{"example.com/kept"} },
+		"that nobody may change it any more": func(cm *corev1.ConfigMap) { cm.Immutable = ptr.To(true) },
+		"an owner, with which it is deleted": func(cm *corev1.ConfigMap) {
+			cm.OwnerReferences = []metav1.OwnerReference{{APIVersion: "v1", Kind: "ServiceAccount", Name: "cluster-west", UID: "gone"}}
+		},
 		"a label":         func(cm *corev1.ConfigMap) { cm.Labels = map[string]string{"x": "y"} },
 		"an annotation":   func(cm *corev1.ConfigMap) { metav1.SetMetaDataAnnotation(&cm.ObjectMeta, "x", "y") },
 		"another one":     func(cm *corev1.ConfigMap) { cm.Name = "kube-root-ca.crt" },
