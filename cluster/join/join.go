@@ -12,6 +12,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -243,7 +244,14 @@ func (j *Operation) status(ctx context.Context) error {
 	sub.Status.GlobalCIDR = sub.Spec.GlobalCIDR
 	sub.Status.NatEnabled, sub.Status.NetworkPlugin = sub.Spec.NatEnabled, j.Plan.Found.Plugin
 	// The patch has every field, even one with the zero value: upstream's tools expect them.
-	patch, err := json.Marshal(map[string]any{"status": sub.Status})
+	status, err := runtime.DefaultUnstructuredConverter.ToUnstructured(&sub.Status)
+	if err != nil {
+		return fmt.Errorf("encoding the status of the Submariner object: %w", err)
+	}
+	if sub.Status.GlobalCIDR == "" {
+		status["globalCIDR"] = nil // of an earlier join
+	}
+	patch, err := json.Marshal(map[string]any{"status": status})
 	if err != nil {
 		return fmt.Errorf("encoding the status of the Submariner object: %w", err)
 	}

@@ -1,0 +1,71 @@
+package cmd
+
+import (
+	"net/netip"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	submarinerv1 "subctl/api/submariner/v1"
+	"subctl/api/submariner/v1alpha1"
+	"subctl/broker"
+	"subctl/broker/brokertest"
+	"subctl/cluster"
+	"subctl/globalnet"
+	"subctl/internal/cli"
+)
+
+// A cluster gets a global network when it joins, for which alone it gets a grant, keeps it when it joins again, changes it only
+// when that is asked for, and releases what it does not use.
+func TestJoinGlobalnet(t *testing.T) {
+	w := newJoinWorld(t)
+	info, err := globalnet.Parse("242.0.0.0/8", 65536)
+	require.NoError(t, err)
+	objs, err := broker.Render(broker.Options{
+		Namespace: submarinerv1.BrokerNamespace, Components: []string{broker.Connectivity}, CableDriver: "vxlan", Sets: []string{"prod"}, Globalnet: info,
+	})
+	require.NoError(t, err)
+	require.NoError(t, broker.Apply(t.Context(), w.hubC, objs))
+	// A cluster in another clusterset has the first network.
+	uid, err := broker.EnsureMember(t.Context(), w.hubC, submarinerv1.BrokerNamespace, "north", "uid-north", broker.Reservation{Sets: []string{"prod"}})
+	require.NoError(t, err)
+	_, err = broker.ReserveNetwork(t.Context(), w.hubC, submarinerv1.BrokerNamespace, info, broker.NetworkRequest{NetworkRequest: globalnet.NetworkRequest{Cluster: "north"}, Account: uid}, time.Now())
+	require.NoError(t, err)
+
+	join := func(want string, flags ...string) {
+		t.Helper()
+		args := append([]string{"join", w.file, "--clusterid", "west", "--servicecidr", "10.101.0.0/16", "--clustercidr", "10.111.0.0/16", "--wait=false"}, flags...)
+		r := w.run(t, args...)
+		require.Equal(t, cli.ExitDone, r.code, r.stderr)
+		sub := &v1alpha1.Submariner{}
+		require.NoError(t, w.memberC.Get(t.Context(), client.ObjectKey{Namespace: cluster.Namespace, Name: v1alpha1.SubmarinerName}, sub))
+		require.Equal(t, want, sub.Spec.GlobalCIDR)
+		require.Equal(t, want, sub.Status.GlobalCIDR)
+		grant, err := brokertest.Key("administrator").Public().Grant(sub.Annotations[submarinerv1.GrantAnnotation])
+		require.NoError(t, err)
+		granted := []netip.Prefix{netip.MustParsePrefix("10.101.0.0/16"), netip.MustParsePrefix("10.111.0.0/16")}
+		var networks []netip.Prefix
+		if want != "" {
+			networks = []netip.Prefix{netip.MustParsePrefix(want)}
+			granted = networks
+		}
+		require.Equal(t, granted, grant.Networks)
+		record, err := broker.GlobalNetworks(t.Context(), w.hubC, submarinerv1.BrokerNamespace, time.Now())
+		require.NoError(t, err)
+		require.Equal(t, networks, record.Find("west").Networks)
+		require.Equal(t, []netip.Prefix{netip.MustParsePrefix("242.0.0.0/16")}, record.Find("north").Networks)
+	}
+	join("242.1.0.0/16")
+	join("242.1.0.0/16")
+	require.Contains(t, w.run(t, "show", "networks").stdout, "242.1.0.0/16")
+	join("242.9.0.0/20", "--globalnet-cidr", "242.9.0.0/20")
+	join("242.9.0.0/20", "--reset")
+	join("", "--globalnet=false")
+	join("")
+	join("242.1.0.0/22", "--globalnet-cluster-size", "1000")
+	r := w.run(t, "join", w.file, "--clusterid", "west", "--servicecidr", "10.101.0.0/16", "--wait=false", "--globalnet-cidr", "242.0.128.0/17")
+	require.Equal(t, cli.ExitFailed, r.code)
+	require.Contains(t, r.stderr, `global network 242.0.128.0/17 overlaps 242.0.0.0/16 of cluster "north"`)
+}
