@@ -15,12 +15,17 @@ import (
 //     packets of that gateway's cluster only. All peers of a driver share a device, so without
 //     this rule one member could send with another member's addresses;
 //   - packets that leave through a cable have a source in this cluster, and packets that arrive through
-//     a cable have a destination in this cluster;
+//     a cable have a destination in this cluster: with globalnet, in its global networks;
 //   - nothing is forwarded from one cable to another, except a peer's echoes back to the peer.
 func (c Cabling) antispoof(s dataplane.State, devices []cableDevice, links []Link, listens []Listen) dataplane.Antispoof {
+	announced := c.Local.Global
+	if len(announced) == 0 {
+		announced = slices.Concat(c.Local.Pods, c.Local.Svcs)
+	}
 	a := dataplane.Antispoof{
 		Table: dataplane.GatewayOwner.Antispoof, Inner: c.inner(links), Out: deviceNames(outputs(devices)),
-		Own:      set("", slices.Concat(c.Local.Pods, c.Local.Svcs, addresses(s))).Members,
+		Own:      set("", slices.Concat(announced, addresses(s))).Members,
+		Global:   set("", c.Local.Global).Members,
 		Clusters: c.clusters(links),
 	}
 	for _, l := range listens {

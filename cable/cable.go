@@ -28,6 +28,7 @@ type Gateway struct {
 	PrivateIP netip.Addr
 	PublicIP  netip.Addr     // public address, outside NAT; the zero Addr if unknown
 	HealthIP  netip.Addr     // answers pings through the cable; the zero Addr if there is none
+	Returned  []netip.Addr   // addresses of Subnets to which packets must take this gateway, as it alone knows the connections
 	Subnets   []netip.Prefix // sorted, without host bits
 	NAT       bool           // expects NAT on its paths
 	Weight    int            // its share of new flows, compared to its siblings: 1 to MaxWeight, or 0 for DefaultWeight
@@ -116,6 +117,7 @@ type Local struct {
 	PodIPMissing bool
 	Pods         []netip.Prefix
 	Svcs         []netip.Prefix
+	Global       []netip.Prefix // the global networks; nil without globalnet
 	// Keys are the keys for encrypted cables; nil if the plan is only shown.
 	Keys *keys.Ring
 	// Settings are this cluster's own settings, by driver.

@@ -102,6 +102,9 @@ func Parse(s submarinerv1.EndpointSpec) (Gateway, error) {
 	}
 	slices.SortFunc(g.Subnets, netip.Prefix.Compare)
 	g.Subnets = slices.Compact(g.Subnets)
+	if g.Returned, err = parseReturned(s.AllocatedIPs, g.Subnets); err != nil {
+		errs = append(errs, err)
+	}
 	return g, errors.Join(errs...)
 }
 

@@ -75,6 +75,9 @@ func (c Cabling) addFilter(s dataplane.State, devices []cableDevice, links []Lin
 	input := gatewayInput
 	input.Sets = []string{setLocal}
 	objs := []dataplane.Object{set(setLocal, local), antispoof}
+	if len(c.Local.Global) > 0 {
+		objs = append(objs, c.globalnet(devices))
+	}
 	for i, l := range listens {
 		only, more := onlyFrom(l, fmt.Sprintf("%s-%d", setPeers, i))
 		input.Rules, input.Sets = append(input.Rules, only.Rules...), append(input.Sets, only.Sets...)

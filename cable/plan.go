@@ -23,6 +23,8 @@ type Cabling struct {
 	// Barred are networks whose packets are dropped, because their clusters are not connected,
 	// or not yet, and the packets must not leave in clear text.
 	Barred []netip.Prefix
+	// Globalnet has the maps of what this gateway translates, if its cluster has global networks.
+	Globalnet dataplane.Globalnet
 	// Clusters are the IDs of other clusters, in the order in which they get the IDs of their next hop groups: see groupIDs.
 	// Clusters that are missing follow, sorted.
 	Clusters []string
@@ -139,7 +141,7 @@ func (c Cabling) addRoutes(s dataplane.State, links []Link) error {
 			r.nets = append(r.nets, d.Subnets...)
 		}
 	}
-	groups := groupIDs(slices.Concat(c.Clusters, slices.Sorted(maps.Keys(byCluster))))
+	groups := groupIDs(slices.Concat(c.Clusters, slices.Sorted(maps.Keys(byCluster)), c.returning()))
 	src := c.Local.PodIP
 	if c.Local.PodIPMissing {
 		src = netip.Addr{}
@@ -156,7 +158,7 @@ func (c Cabling) addRoutes(s dataplane.State, links []Link) error {
 			}
 		}
 	}
-	return nil
+	return c.addReturns(s, links, groups, src)
 }
 
 // cableRule is the rule by which a gateway looks up packets in the table of the cables.

@@ -44,6 +44,8 @@ type Antispoof struct {
 	Own []netip.Prefix // sorted; no network contains another
 	// Apart are devices between which nothing is forwarded.
 	Apart []string
+	// Global are networks to which nothing that arrives on a device of Apart is forwarded: Globalnet has not translated it.
+	Global []netip.Prefix
 	// Siblings are devices on which other gateways of this cluster send packets. What arrives on them from Remote is not
 	// forwarded to the devices Cables.
 	Siblings, Cables []string

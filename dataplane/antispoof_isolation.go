@@ -26,6 +26,7 @@ type DropCounter interface {
 //     would make of it: the rules come before all translation and before connection tracking;
 //   - nothing is forwarded between the devices Apart, whatever routes there are, also if kube-proxy chose
 //     the destination;
+//   - what arrives for a global address and is not translated is not forwarded;
 //   - nothing from another cluster that another gateway of this cluster sends is forwarded to a cable, for the same reason;
 //   - what leaves to another cluster has a source in this one.
 func (a Antispoof) isolationRules(r *antispoofRules) {
@@ -47,6 +48,11 @@ func (a Antispoof) isolationRules(r *antispoofRules) {
 	}
 	for _, d := range a.Apart {
 		r.jump(AntispoofSource, AntispoofApart, Match{OIF: d})
+	}
+	for _, n := range a.Global {
+		if len(a.Apart) > 0 {
+			r.jump(AntispoofSource, AntispoofApart, Match{DAddr: n})
+		}
 	}
 	if len(a.Siblings) == 0 || len(a.Cables) == 0 || len(a.Remote) == 0 {
 		return

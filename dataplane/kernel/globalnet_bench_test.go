@@ -15,7 +15,9 @@ import (
 func manyAddresses(n int) dataplane.Globalnet {
 	g := globalnet()
 	g.Own, g.Services, g.Backends, g.Replies = nil, nil, nil, nil
-	at := func(net byte, i int) netip.Addr { return netip.AddrFrom4([4]byte{net, 1 + byte(i>>16), byte(i >> 8), byte(i)}) }
+	at := func(net byte, i int) netip.Addr {
+		return netip.AddrFrom4([4]byte{net, 1 + byte(i>>16), byte(i >> 8), byte(i)})
+	}
 	for i := range n / 2 {
 		g.Own = append(g.Own, dataplane.GlobalAddr{Global: at(242, i), Local: at(10, i)})
 		s := dataplane.GlobalService{Addr: at(242, n/2+i), Proto: 6, Port: 80, Slots: 1}
