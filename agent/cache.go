@@ -2,6 +2,7 @@ package agent
 
 import (
 	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -60,6 +61,37 @@ func slimRouteAgent(node string) func(any) (any, error) {
 		}
 		return r, nil
 	}
+}
+
+// slimTranslated removes what no translation of global addresses depends on: of pods, Services and EndpointSlices, of which a
+// cluster may have many thousands, almost everything.
+func slimTranslated(obj any) (any, error) {
+	meta := func(o metav1.ObjectMeta) metav1.ObjectMeta {
+		return metav1.ObjectMeta{
+			Name: o.Name, Namespace: o.Namespace, UID: o.UID, ResourceVersion: o.ResourceVersion, Labels: o.Labels,
+			CreationTimestamp: o.CreationTimestamp, DeletionTimestamp: o.DeletionTimestamp,
+		}
+	}
+	switch o := obj.(type) {
+	case *corev1.Pod:
+		slim := &corev1.Pod{TypeMeta: o.TypeMeta, ObjectMeta: meta(o.ObjectMeta)}
+		slim.Spec.HostNetwork = o.Spec.HostNetwork
+		slim.Status.Phase, slim.Status.PodIP, slim.Status.PodIPs = o.Status.Phase, o.Status.PodIP, o.Status.PodIPs
+		return slim, nil
+	case *corev1.Service:
+		slim := &corev1.Service{TypeMeta: o.TypeMeta, ObjectMeta: meta(o.ObjectMeta)}
+		slim.Labels = nil
+		slim.Spec.Type, slim.Spec.Ports, slim.Spec.SessionAffinity = o.Spec.Type, o.Spec.Ports, o.Spec.SessionAffinity
+		return slim, nil
+	case *discoveryv1.EndpointSlice:
+		slim := &discoveryv1.EndpointSlice{TypeMeta: o.TypeMeta, ObjectMeta: meta(o.ObjectMeta), AddressType: o.AddressType, Ports: o.Ports}
+		slim.Labels = map[string]string{discoveryv1.LabelServiceName: o.Labels[discoveryv1.LabelServiceName]}
+		for _, e := range o.Endpoints {
+			slim.Endpoints = append(slim.Endpoints, discoveryv1.Endpoint{Addresses: e.Addresses, Conditions: e.Conditions})
+		}
+		return slim, nil
+	}
+	return slimOther(obj)
 }
 
 // slimConfigMap removes from a ConfigMap the values of all keys but the key that has

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
 	"time"
 
 	"github.com/go-logr/logr"
@@ -47,6 +48,9 @@ type Options struct {
 	// fixed.
 	Debug func(bool)
 
+	// Globalnet specifies that the cluster has global networks: a gateway also watches what it translates by.
+	Globalnet bool
+
 	Lease     parts.Lease // of the election, for roles that take part in one
 	BrokerDir string      // directory of the mounted Secret with the broker's credentials
 	Secrets   string      // directory of the mounted Secrets with keys, each in a directory of its name
@@ -68,6 +72,9 @@ const (
 
 // Run runs an agent until ctx is done. Then the loop stops; the node keeps what it holds.
 func Run(ctx context.Context, o Options) error {
+	if o.Globalnet {
+		o.Role.Watches = append(slices.Clone(o.Role.Watches), mesh.TranslatedKinds()...)
+	}
 	ctrl.SetLogger(logr.FromSlogHandler(o.Log.Handler()))
 	klog.SetLogger(logr.FromSlogHandler(o.Log.Handler()))
 	mgr, err := newManager(o)
@@ -149,6 +156,11 @@ func newManager(o Options) (manager.Manager, error) {
 			byObject[kind] = cache.ByObject{Namespaces: ours.Namespaces, Transform: slimRouteAgent(o.Node)}
 		case *corev1.ConfigMap:
 			byObject[kind] = cache.ByObject{Namespaces: ours.Namespaces, Transform: slimConfigMap}
+		case *submarinerv1.ClusterGlobalEgressIP: // cluster-scoped
+			byObject[kind] = cache.ByObject{}
+		}
+		if kube.Everywhere(kind) {
+			byObject[kind] = cache.ByObject{Transform: slimTranslated}
 		}
 	}
 	config := rest.CopyConfig(o.Config)

@@ -27,7 +27,8 @@ import (
 // side is a cluster of two nodes, gw and worker, each with a pod, made of network
 // namespaces: what a lab is to the end-to-end tests, in 100 ms.
 type side struct {
-	n     int    // 1, 2, …: pods 10.11n.0.0/16, Services 10.10n.0.0/16, nodes 172.18.n.0/24
+	n     int    // 1, 2, …: nodes 172.18.n.0/24
+	net   int    // pods 10.11net.0.0/16, Services 10.10net.0.0/16: like n, unless clusters have the same networks
 	id    string // cluster ID
 	nodes map[string]*nstest.NS
 	pods  map[string]*nstest.NS
@@ -53,6 +54,11 @@ type side struct {
 	noNexthops bool
 	// single is set for a cluster with one active gateway, whose other gateways announce that they are standbys.
 	single bool
+	// global is the global network, empty if there is none; more are further objects of the cluster, and returned are the allocated
+	// IPs of gateways, by node.
+	global   string
+	objs     []client.Object
+	returned map[string][]string
 	// annotations are those of nodes, and announced is what gateways add to their Endpoints, by node.
 	annotations, announced map[string]map[string]string
 }
@@ -67,9 +73,15 @@ func newSide(t testing.TB, fabric *nstest.NS, n int, id string) *side {
 // newSideOf returns a cluster of nodes, the first of which are active gateways.
 func newSideOf(t testing.TB, fabric *nstest.NS, n int, id string, gateways int, names ...string) *side {
 	t.Helper()
+	return newSideWith(t, fabric, n, n, id, gateways, names...)
+}
+
+// newSideWith returns a cluster with the pod and Service networks of another number.
+func newSideWith(t testing.TB, fabric *nstest.NS, n, net int, id string, gateways int, names ...string) *side {
+	t.Helper()
 	nstest.WireGuard(t) // before the first kernel.ReadFacts, which looks for it once
 	s := &side{
-		n: n, id: id, fabric: fabric, nodes: map[string]*nstest.NS{}, pods: map[string]*nstest.NS{}, names: names, gateways: gateways,
+		n: n, net: net, id: id, fabric: fabric, nodes: map[string]*nstest.NS{}, pods: map[string]*nstest.NS{}, names: names, gateways: gateways,
 		health: map[string]map[string]mesh.Health{},
 	}
 	fabric.Run(fmt.Sprintf("ip link add br%[1]d type bridge && ip addr add 172.18.%[1]d.254/24 dev br%[1]d && ip link set br%[1]d up", n))
@@ -84,15 +96,15 @@ func newSideOf(t testing.TB, fabric *nstest.NS, n int, id string, gateways int, 
 		node.Run("sysctl -qw net.ipv4.ip_forward=1 net.ipv4.conf.all.rp_filter=1 net.ipv4.conf.default.rp_filter=1")
 		node.Run("iptables -P FORWARD DROP && iptables -A FORWARD -i cni0 -j ACCEPT && iptables -A FORWARD -o cni0 -j ACCEPT")
 		// a CNI that masquerades what leaves the cluster
-		node.Run(fmt.Sprintf("iptables -t nat -A POSTROUTING -s 10.11%[1]d.0.0/16 ! -d 10.11%[1]d.0.0/16 -j MASQUERADE", n))
-		nstest.Join(nstest.End{NS: node, Dev: "cni0", Addr: fmt.Sprintf("10.11%d.%d.1/24", n, i)},
+		node.Run(fmt.Sprintf("iptables -t nat -A POSTROUTING -s 10.11%[1]d.0.0/16 ! -d 10.11%[1]d.0.0/16 -j MASQUERADE", net))
+		nstest.Join(nstest.End{NS: node, Dev: "cni0", Addr: fmt.Sprintf("10.11%d.%d.1/24", net, i)},
 			nstest.End{NS: pod, Dev: "eth0", Addr: s.podIP(name) + "/24"})
-		pod.Run(fmt.Sprintf("ip route add default via 10.11%d.%d.1", n, i))
+		pod.Run(fmt.Sprintf("ip route add default via 10.11%d.%d.1", net, i))
 	}
 	for i, name := range names { // host-gw, as simple CNIs do
 		for k := range names {
 			if k != i {
-				s.nodes[name].Run(fmt.Sprintf("ip route add 10.11%d.%d.0/24 via 172.18.%d.%d", n, k+1, n, 11+k))
+				s.nodes[name].Run(fmt.Sprintf("ip route add 10.11%d.%d.0/24 via 172.18.%d.%d", net, k+1, n, 11+k))
 			}
 		}
 	}
@@ -100,7 +112,7 @@ func newSideOf(t testing.TB, fabric *nstest.NS, n int, id string, gateways int, 
 }
 
 func (s *side) podIP(node string) string {
-	return fmt.Sprintf("10.11%d.%d.5", s.n, slices.Index(s.names, node)+1)
+	return fmt.Sprintf("10.11%d.%d.5", s.net, slices.Index(s.names, node)+1)
 }
 
 // isGateway reports whether a node is an active gateway.
@@ -111,27 +123,27 @@ func (s *side) objects() []client.Object {
 	objs := []client.Object{&v1alpha1.Submariner{
 		ObjectMeta: metav1.ObjectMeta{Name: v1alpha1.SubmarinerName},
 		Spec: v1alpha1.SubmarinerSpec{
-			ClusterID: s.id, ClusterCIDR: fmt.Sprintf("10.11%d.0.0/16", s.n), ServiceCIDR: fmt.Sprintf("10.10%d.0.0/16", s.n),
+			ClusterID: s.id, ClusterCIDR: fmt.Sprintf("10.11%d.0.0/16", s.net), ServiceCIDR: fmt.Sprintf("10.10%d.0.0/16", s.net), GlobalCIDR: s.global,
 			MultiActiveGatewayEnabled: s.gateways > 1 && !s.single,
 		},
 	}}
 	for i, name := range s.names {
 		n := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name, Annotations: s.annotations[name]}}
 		if !s.carries {
-			n.Spec.PodCIDR = fmt.Sprintf("10.11%d.%d.0/24", s.n, i+1)
+			n.Spec.PodCIDR = fmt.Sprintf("10.11%d.%d.0/24", s.net, i+1)
 		}
 		n.Status.Addresses = []corev1.NodeAddress{{Type: corev1.NodeInternalIP, Address: fmt.Sprintf("172.18.%d.%d", s.n, 11+i)}}
 		if s.isGateway(name) {
 			n.Labels = map[string]string{submarinerv1.GatewayNodeLabel: "true"}
 		}
 		objs = append(objs, n, &submarinerv1.RouteAgent{ObjectMeta: metav1.ObjectMeta{Name: name}, Status: submarinerv1.RouteAgentStatus{
-			Node: &submarinerv1.NodeFacts{PrivateIP: n.Status.Addresses[0].Address, Device: "eth0", MTU: 1500, PodIP: fmt.Sprintf("10.11%d.%d.1", s.n, i+1)},
+			Node: &submarinerv1.NodeFacts{PrivateIP: n.Status.Addresses[0].Address, Device: "eth0", MTU: 1500, PodIP: fmt.Sprintf("10.11%d.%d.1", s.net, i+1)},
 		}})
 	}
 	for _, e := range s.endpoints() {
 		objs = append(objs, e)
 	}
-	return append(objs, s.reports...)
+	return append(append(objs, s.reports...), s.objs...)
 }
 
 func (s *side) endpoints() (all []*submarinerv1.Endpoint) {
@@ -149,15 +161,20 @@ func (s *side) cableOf(i int) string {
 }
 
 func (s *side) endpointOf(i int) *submarinerv1.Endpoint {
-	return &submarinerv1.Endpoint{
+	e := &submarinerv1.Endpoint{
 		ObjectMeta: metav1.ObjectMeta{Name: s.id + strings.TrimPrefix(s.names[i], "gw")},
 		Spec: submarinerv1.EndpointSpec{
 			ClusterID: s.id, CableName: s.cableOf(i), Hostname: s.names[i], Backend: "vxlan",
-			PrivateIP: fmt.Sprintf("172.18.%d.%d", s.n, 11+i), HealthCheckIP: fmt.Sprintf("10.11%d.%d.1", s.n, i+1),
+			PrivateIP: fmt.Sprintf("172.18.%d.%d", s.n, 11+i), HealthCheckIP: fmt.Sprintf("10.11%d.%d.1", s.net, i+1),
 			BackendConfig: s.announced[s.names[i]],
-			Subnets:       []string{fmt.Sprintf("10.10%d.0.0/16", s.n), fmt.Sprintf("10.11%d.0.0/16", s.n)},
+			Subnets:       []string{fmt.Sprintf("10.10%d.0.0/16", s.net), fmt.Sprintf("10.11%d.0.0/16", s.net)},
+			AllocatedIPs:  s.returned[s.names[i]],
 		},
 	}
+	if s.global != "" {
+		e.Spec.Subnets, e.Spec.HealthCheckIP = []string{s.global}, ""
+	}
+	return e
 }
 
 // sync does what the agents of every node do, knowing the given other clusters.

@@ -42,6 +42,9 @@ func gateway(sub *v1alpha1.Submariner) *appsv1.DaemonSet {
 		pod.Tolerations = sub.Spec.Tolerations
 	}
 	pod.Containers[0].Args = []string{"agent", "gateway", "--node", "$(NODE_NAME)"}
+	if sub.Spec.GlobalCIDR != "" {
+		pod.Containers[0].Args = append(pod.Containers[0].Args, "--globalnet")
+	}
 	limitMemory(&pod.Containers[0], GatewayMemory)
 	mountSecret(pod, BrokerSecretName(sub), brokerSecretPath, false)
 	mountSecret(pod, PSKSecretName(sub), "/var/run/secrets/submariner.io/"+PSKSecretName(sub), true)
@@ -111,7 +114,7 @@ func daemonSet(name, image string, metrics, probes int32) *appsv1.DaemonSet {
 //
 // The only environment variables are the name of the node and the memory limit of the Go
 // runtime. A pod depends on its image, on
-// tolerations, and on the names of the Secrets that it mounts. All other
+// tolerations, on the names of the Secrets that it mounts, and a gateway on whether the cluster has global networks. All other
 // settings are read from the Submariner object, which the agents watch, so that a changed
 // setting restarts no pod and interrupts no cable.
 //

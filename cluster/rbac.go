@@ -72,6 +72,14 @@ var nodeRules = []rbacv1.PolicyRule{
 	byName(rule([]string{"discovery.k8s.io"}, []string{"endpointslices"}, "get"), "kubernetes"),
 }
 
+// translationRules are the cluster-wide rights of gateways of a cluster with global networks, in addition to nodeRules: to read what they
+// translate by. EndpointSlices and Pods contain addresses, and no secrets.
+var translationRules = []rbacv1.PolicyRule{
+	rule([]string{"submariner.io"}, []string{"clusterglobalegressips", "globalegressips", "globalingressips"}, read...),
+	rule([]string{""}, []string{"pods", "services"}, read...),
+	rule([]string{"discovery.k8s.io"}, []string{"endpointslices"}, read...),
+}
+
 func rule(groups, resources []string, verbs ...string) rbacv1.PolicyRule {
 	return rbacv1.PolicyRule{APIGroups: groups, Resources: resources, Verbs: verbs}
 }
@@ -82,9 +90,9 @@ func byName(r rbacv1.PolicyRule, names ...string) rbacv1.PolicyRule {
 	return r
 }
 
-// account returns the ServiceAccount of a component and its rights. Only pods that ask for
+// account returns the ServiceAccount of a component and its rights: rules in Namespace, nodeRules and more in the cluster. Only pods that ask for
 // the token mount it, not every pod of the account.
-func account(name string, rules []rbacv1.PolicyRule) []client.Object {
+func account(name string, rules []rbacv1.PolicyRule, more ...rbacv1.PolicyRule) []client.Object {
 	noToken := false
 	subjects := []rbacv1.Subject{{Kind: rbacv1.ServiceAccountKind, Name: name, Namespace: Namespace}}
 	local := metav1.ObjectMeta{Name: name, Namespace: Namespace, Labels: ours(name)}
@@ -96,7 +104,7 @@ func account(name string, rules []rbacv1.PolicyRule) []client.Object {
 			ObjectMeta: local, Subjects: subjects,
 			RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role", Name: name},
 		},
-		&rbacv1.ClusterRole{ObjectMeta: global, Rules: nodeRules},
+		&rbacv1.ClusterRole{ObjectMeta: global, Rules: slices.Concat(nodeRules, more)},
 		&rbacv1.ClusterRoleBinding{
 			ObjectMeta: global, Subjects: subjects,
 			RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: name},

@@ -2,6 +2,7 @@ package cluster
 
 import (
 	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -27,7 +28,11 @@ func Render(sub *v1alpha1.Submariner) ([]client.Object, error) {
 		role.Labels = merged(role.Labels, ours(""))
 		out = append(out, role)
 	}
-	out = append(out, account(GatewayName, gatewayRules())...)
+	var translated []rbacv1.PolicyRule
+	if sub.Spec.GlobalCIDR != "" {
+		translated = translationRules
+	}
+	out = append(out, account(GatewayName, gatewayRules(), translated...)...)
 	out = append(out, account(RouteAgentName, routeAgentRules())...)
 	out = append(out, agentPolicies(sub.Spec.ClusterID)...)
 	out = append(out, labelPolicy(exchange.Kinds())...)

@@ -48,7 +48,7 @@ func planGateway(s Snapshot) (Plan, error) {
 			barred = append(barred, c.Subnets...) // its packets are dropped until it answers
 		}
 	}
-	cabling := cable.Cabling{Local: m.Local, Peers: p.cables, Barred: barred, Siblings: m.siblings(), Detours: m.detours(), Clusters: m.Accepted.clusters()}
+	cabling := cable.Cabling{Local: m.Local, Peers: p.cables, Barred: barred, Siblings: m.siblings(), Detours: m.detours(), Globalnet: m.Translates.Table, Clusters: m.Accepted.clusters()}
 	if p.State, p.links, err = cable.Plan(cabling); err != nil {
 		return Plan{}, err
 	}
@@ -190,6 +190,9 @@ func gatewayReport(s Snapshot, p Plan, o Outcome, old *submarinerv1.Gateway) *su
 			g.Status.Conditions = append(g.Status.Conditions, condition(was, ConditionPreSharedKey, false, reasonMissing, s.KeysErr.Error(), o.Now))
 		}
 		g.Status.LocalEndpoint = m.endpoint().Spec
+		if m.Translates.Health.IsValid() {
+			metav1.SetMetaDataAnnotation(&g.ObjectMeta, submarinerv1.GatewayGlobalIPAnnotation, m.Translates.Health.String())
+		}
 		m.reportShare(g)
 	} else {
 		g.Status.LocalEndpoint, g.Status.Connections = unplanned(s, old)

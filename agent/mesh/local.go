@@ -21,7 +21,7 @@ func (m Membership) local(s Snapshot, settings map[string]cable.Config) cable.Lo
 			Subnets: m.Own.Announced(), NAT: spec.NatEnabled,
 			Name: cableName(spec.ClusterID, m.Self.IP),
 		},
-		MTU: s.Facts.MTU, PodIP: podIP, PodIPMissing: s.PodIPMissing, Pods: m.Own.Pods, Svcs: m.Own.Services, Keys: s.Keys, Settings: settings,
+		MTU: s.Facts.MTU, PodIP: podIP, PodIPMissing: s.PodIPMissing, Pods: m.Own.Pods, Svcs: m.Own.Services, Global: m.Own.Global, Keys: s.Keys, Settings: settings,
 		WireGuard: m.Engines.WireGuard, IPsec: m.Engines.IPsec, Resilient: s.Facts.ResilientGroups,
 	}
 }

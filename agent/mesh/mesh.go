@@ -26,6 +26,7 @@ import (
 	submarinerv1 "subctl/api/submariner/v1"
 	"subctl/cable"
 	"subctl/dataplane"
+	"subctl/globalnet"
 )
 
 // Mesh is a Snapshot and everything that follows from it, stage by stage.
@@ -36,6 +37,7 @@ type Mesh struct {
 	Local      cable.Local // this node as a gateway
 	Accepted   Accepted
 	Cables     Cables
+	Translates globalnet.Translation // what this node translates as a gateway of a cluster with global networks
 
 	before     map[string]Using        // by cluster; nil until inUse needs it
 	gatewaysOf map[string]int          // by cluster; nil until several needs it
@@ -57,6 +59,7 @@ func Of(s Snapshot) (*Mesh, error) {
 		return nil, err
 	}
 	m.Offer, m.Local = readOffer(s, m.Membership)
+	m.translate()
 	m.Local.Weight = m.Membership.Self.Weight
 	m.Local.Siblings, m.Local.TellsSiblings = m.Membership.severalGateways(s.Standing), true
 	m.Local.Drain, m.drainingSince = m.readDraining()

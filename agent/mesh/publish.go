@@ -64,6 +64,9 @@ func (m *Mesh) endpoint() *submarinerv1.Endpoint {
 	for _, n := range l.Subnets {
 		e.Spec.Subnets = append(e.Spec.Subnets, n.String())
 	}
+	for _, ip := range m.Translates.Returned {
+		e.Spec.AllocatedIPs = append(e.Spec.AllocatedIPs, ip.String())
+	}
 	if l.PublicIP.IsValid() {
 		e.Spec.PublicIP = l.PublicIP.String()
 	}

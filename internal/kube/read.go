@@ -6,11 +6,14 @@ import (
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/apiutil"
+
+	submarinerv1 "subctl/api/submariner/v1"
 )
 
 // Optional reads the object with the given key into into, and returns it. It returns nil,
@@ -40,8 +43,18 @@ func NotThere(err error) bool { return apierrors.IsNotFound(err) || meta.IsNoMat
 // may not read it.
 func Unreadable(err error) bool { return NotThere(err) || apierrors.IsForbidden(err) }
 
-// List returns the objects of some kinds: the objects in a namespace, and all objects of
-// cluster-scoped kinds. Objects from a cache are shared and must not be changed. T is client.Object,
+// Everywhere reports whether List returns the objects of a kind in all namespaces: users make them wherever
+// their pods are.
+func Everywhere(kind any) bool {
+	switch kind.(type) {
+	case *corev1.Pod, *corev1.Service, *discoveryv1.EndpointSlice, *submarinerv1.GlobalEgressIP, *submarinerv1.GlobalIngressIP:
+		return true
+	}
+	return false
+}
+
+// List returns the objects of some kinds: the objects in a namespace, all objects of kinds that are
+// Everywhere, and all objects of cluster-scoped kinds. Objects from a cache are shared and must not be changed. T is client.Object,
 // or an interface with the same methods.
 func List[T client.Object](ctx context.Context, r client.Reader, s *runtime.Scheme, namespace string, kinds []T) ([]T, error) {
 	var objs []T
@@ -56,8 +69,12 @@ func List[T client.Object](ctx context.Context, r client.Reader, s *runtime.Sche
 		}
 		list := made.(client.ObjectList)
 		opts := []client.ListOption{client.UnsafeDisableDeepCopy}
-		if _, global := any(kind).(*corev1.Node); !global {
-			opts = append(opts, client.InNamespace(namespace))
+		switch any(kind).(type) {
+		case *corev1.Node, *submarinerv1.ClusterGlobalEgressIP: // cluster-scoped
+		default:
+			if !Everywhere(kind) {
+				opts = append(opts, client.InNamespace(namespace))
+			}
 		}
 		if err := r.List(ctx, list, opts...); err != nil {
 			return nil, fmt.Errorf("listing %s: %w", gvk.Kind, err)

@@ -1,0 +1,329 @@
+package agent
+
+import (
+	"fmt"
+	"io"
+	"net"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"subctl/agent/mesh"
+	submarinerv1 "subctl/api/submariner/v1"
+	"subctl/internal/nstest"
+)
+
+// globalSide returns a cluster whose pod networks are those of number 9, like those of all other such clusters. Its global
+// network is 242.n.0.0/16: 242.n.1.x is an egress address of gateway number x, 242.n.2.x the own address of the pod on node number x, and
+// 242.n.3.1 that of a Service with TCP port 80 and UDP port 53, whose endpoints are ports 8080 and 5353 of all pods.
+func globalSide(t testing.TB, fabric *nstest.NS, n int, id string, gateways int, names ...string) *side {
+	s := newSideWith(t, fabric, n, 9, id, gateways, names...)
+	s.global, s.returned = fmt.Sprintf("242.%d.0.0/16", n), map[string][]string{}
+	egress := func(name string, i int) {
+		e := &submarinerv1.ClusterGlobalEgressIP{ObjectMeta: metav1.ObjectMeta{Name: name}}
+		e.Status.AllocatedIPs = []string{s.egressIP(i)}
+		s.objs = append(s.objs, e)
+	}
+	if gateways == 1 {
+		egress(submarinerv1.ClusterEgress, 0)
+	} else {
+		for i, name := range names[:gateways] {
+			egress(name+submarinerv1.GatewayEgressSuffix, i)
+			s.returned[name] = []string{s.egressIP(i)}
+		}
+	}
+	slice := &discoveryv1.EndpointSlice{
+		ObjectMeta: metav1.ObjectMeta{Name: "web-1", Namespace: "default", Labels: map[string]string{discoveryv1.LabelServiceName: "web"}}, AddressType: discoveryv1.AddressTypeIPv4,
+		Ports: []discoveryv1.EndpointPort{
+			{Name: new("http"), Port: new(int32(8080))}, {Name: new("dns"), Port: new(int32(5353)), Protocol: new(corev1.ProtocolUDP)},
+		},
+	}
+	for _, name := range names {
+		pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: "default"}, Status: corev1.PodStatus{PodIP: s.podIP(name)}}
+		slice.Endpoints = append(slice.Endpoints, discoveryv1.Endpoint{Addresses: []string{s.podIP(name)}})
+		s.objs = append(s.objs, pod)
+	}
+	service := &corev1.Service{ObjectMeta: metav1.ObjectMeta{Name: "web", Namespace: "default"}}
+	service.Spec.Ports = []corev1.ServicePort{{Name: "http", Port: 80}, {Name: "dns", Port: 53, Protocol: corev1.ProtocolUDP}}
+	export := &submarinerv1.GlobalIngressIP{ObjectMeta: metav1.ObjectMeta{Name: "web", Namespace: "default"}}
+	export.Spec.Target, export.Spec.ServiceRef, export.Status.AllocatedIP = submarinerv1.TargetClusterIPService, &corev1.LocalObjectReference{Name: "web"}, s.serviceIP()
+	s.objs = append(s.objs, slice, service, export)
+	return s
+}
+
+func (s *side) egressIP(gateway int) string { return fmt.Sprintf("242.%d.1.%d", s.n, gateway+1) }
+func (s *side) ownIP(node string) string {
+	return fmt.Sprintf("242.%d.2.%s", s.n, strings.Split(s.podIP(node), ".")[2])
+}
+func (s *side) serviceIP() string { return fmt.Sprintf("242.%d.3.1", s.n) }
+
+// own gives the pod of a node an address of its own.
+func (s *side) own(node string) {
+	i := &submarinerv1.GlobalIngressIP{ObjectMeta: metav1.ObjectMeta{Name: "pod-" + node, Namespace: "default"}}
+	i.Spec.Target, i.Spec.PodRef, i.Status.AllocatedIP = submarinerv1.TargetHeadlessServicePod, &corev1.LocalObjectReference{Name: node}, s.ownIP(node)
+	s.objs = append(s.objs, i)
+}
+
+// answer starts servers at TCP port 8080 and UDP port 5353 of all pods. They answer with the node and the client's address.
+func (s *side) answer(t testing.TB) {
+	t.Helper()
+	for name, pod := range s.pods {
+		pod.Do(func() {
+			l, err := net.Listen("tcp4", ":8080")
+			require.NoError(t, err)
+			u, err := net.ListenPacket("udp4", ":5353")
+			require.NoError(t, err)
+			t.Cleanup(func() { l.Close(); u.Close() })
+			said := func(a net.Addr) []byte {
+				host, _, _ := net.SplitHostPort(a.String())
+				return []byte(name + " " + host)
+			}
+			go func() {
+				for {
+					c, err := l.Accept()
+					if err != nil {
+						return
+					}
+					go func() {
+						defer c.Close()
+						_, _ = c.Write(said(c.RemoteAddr())) // the client sees that it is missing
+						_, _ = io.Copy(c, c)
+					}()
+				}
+			}()
+			go func() {
+				b := make([]byte, 2000)
+				for {
+					_, from, err := u.ReadFrom(b)
+					if err != nil {
+						return
+					}
+					_, _ = u.WriteTo(said(from), from)
+				}
+			}()
+		})
+	}
+}
+
+// inquire sends from a namespace to an address and port, and returns what the answer says: the node, and the address of the client.
+func inquire(from *nstest.NS, network, to string) (node, client string, err error) {
+	from.Do(func() {
+		var c net.Conn
+		if c, err = net.DialTimeout(network, to, 3*time.Second); err != nil {
+			return
+		}
+		defer c.Close()
+		_ = c.SetDeadline(time.Now().Add(3 * time.Second))
+		if _, err = c.Write([]byte("x")); err != nil {
+			return
+		}
+		b := make([]byte, 100)
+		var n int
+		if n, err = c.Read(b); err == nil {
+			node, client, _ = strings.Cut(strings.TrimSuffix(string(b[:n]), "x"), " ")
+		}
+	})
+	return node, client, err
+}
+
+// everySize sends packets of every size to an address, and a stream that the server sends back.
+func everySize(t testing.TB, from *nstest.NS, to string) {
+	t.Helper()
+	for _, size := range []int{0, 56, 1372, 1422, 1423, 1472, 1473, 4000, 30000} {
+		from.Run(fmt.Sprintf("ping -Mdont -c1 -W5 -s%d %s", size, to))
+	}
+	var c net.Conn
+	from.Do(func() {
+		var err error
+		c, err = net.DialTimeout("tcp4", to+":8080", 5*time.Second)
+		require.NoError(t, err)
+	})
+	defer c.Close()
+	require.NoError(t, c.SetDeadline(time.Now().Add(20*time.Second)))
+	const size = 1 << 20
+	go func() { _, _ = c.Write(make([]byte, size)) }() // the reader sees what is missing
+	n, err := io.CopyN(io.Discard, c, size)
+	require.NoError(t, err, "after %d bytes", n)
+}
+
+// Two clusters with the same networks reach exported Services and pods with an address of their own, from every node, pods and
+// nodes alike, and see the global address of the client. Nothing else is reached.
+func TestGlobalnet(t *testing.T) {
+	fabric := newFabric(t)
+	east, west := globalSide(t, fabric, 1, "east", 1, nodeNames...), globalSide(t, fabric, 2, "west", 1, nodeNames...)
+	before := map[*nstest.NS][]string{}
+	for _, s := range []*side{east, west} {
+		s.own("worker")
+		s.answer(t)
+		for _, ns := range s.nodes {
+			before[ns] = strings.Split(holdings(ns), "\n")
+		}
+	}
+	sync := func() int { return east.sync(t, west) + west.sync(t, east) }
+	sync()
+	require.Zero(t, sync(), "the second sync must find nothing to do")
+	t.Run("Services", func(t *testing.T) {
+		for port, network := range map[string]string{":80": "tcp4", ":53": "udp4"} {
+			seen := map[string]int{}
+			for _, from := range nodeNames {
+				client := map[string]string{"gw": east.egressIP(0), "worker": east.ownIP("worker")}[from]
+				for range 25 {
+					node, source, err := inquire(east.pods[from], network, west.serviceIP()+port)
+					require.NoError(t, err, "%s from %s", network, from)
+					require.Equal(t, client, source)
+					seen[node]++
+				}
+				_, source, err := inquire(east.nodes[from], network, west.serviceIP()+port)
+				require.NoError(t, err, "from the processes of node %s", from)
+				require.Equal(t, east.egressIP(0), source)
+			}
+			require.Greater(t, seen["gw"], 5, "%v", seen)
+			require.Greater(t, seen["worker"], 5, "%v", seen)
+		}
+	})
+	t.Run("own addresses", func(t *testing.T) {
+		for _, from := range nodeNames {
+			for port, network := range map[string]string{":8080": "tcp4", ":5353": "udp4"} {
+				node, _, err := inquire(east.pods[from], network, west.ownIP("worker")+port)
+				require.NoError(t, err)
+				require.Equal(t, "worker", node)
+			}
+		}
+		everySize(t, east.pods["worker"], west.ownIP("worker"))
+	})
+	t.Run("errors", func(t *testing.T) {
+		// west's pod rejects: the error arrives, although nobody listens, and names addresses that east knows
+		for _, to := range []string{west.ownIP("worker") + ":9", west.serviceIP() + ":53"} {
+			west.pods["worker"].Run("iptables -I INPUT -p udp --dport 5353 -j REJECT --reject-with icmp-port-unreachable")
+			west.pods["gw"].Run("iptables -I INPUT -p udp --dport 5353 -j REJECT --reject-with icmp-port-unreachable")
+			for _, from := range nodeNames {
+				_, _, err := inquire(east.pods[from], "udp4", to)
+				require.ErrorContains(t, err, "connection refused", "from %s to %s", from, to)
+			}
+			west.pods["worker"].Run("iptables -F INPUT")
+			west.pods["gw"].Run("iptables -F INPUT")
+		}
+	})
+	t.Run("path MTU", func(t *testing.T) {
+		west.nodes["worker"].Run("ip link set cni0 mtu 1000")
+		for _, from := range nodeNames {
+			pod := east.pods[from]
+			pod.Run("ip route flush cache; ping -c2 -W1 -s 1200 -M do " + west.ownIP("worker") + " || true")
+			require.Contains(t, pod.Run("ip route get "+west.ownIP("worker")), "mtu 1000", "from %s: the error of west's worker names the global address", from)
+		}
+		west.nodes["worker"].Run("ip link set cni0 mtu 1500")
+	})
+	t.Run("what is not exported", func(t *testing.T) {
+		drops := isolationDrops(t, west)["east"]
+		for _, to := range []string{"242.2.9.9:80", west.serviceIP() + ":81", west.egressIP(0) + ":8080"} {
+			_, _, err := inquire(east.pods["worker"], "udp4", to)
+			require.Error(t, err, to)
+		}
+		_, err := east.pods["worker"].Try("ping -c1 -W1 " + west.serviceIP())
+		require.Error(t, err)
+		require.EqualValues(t, drops+4, isolationDrops(t, west)["east"])
+		require.Empty(t, west.nodes["gw"].Run("conntrack -L -d 242.2.9.9 2>/dev/null || true"))
+	})
+	t.Run("health", func(t *testing.T) {
+		require.Equal(t, west.egressIP(0), west.plans[[2]string{"gw", "gateway"}].Mesh.Local.HealthIP.String())
+		east.nodes["gw"].Run("ping -c2 -i0.2 -W2 " + west.egressIP(0))
+		east.pods["worker"].Run("ping -c2 -i0.2 -W2 " + west.egressIP(0))
+	})
+	east.leave(t)
+	west.leave(t)
+	for ns, was := range before {
+		require.ElementsMatch(t, was, strings.Split(holdings(ns), "\n"), "node %s", ns.Name)
+	}
+}
+
+// The agents start again and again, while objects change, and no packet is lost.
+func TestGlobalnetRestarts(t *testing.T) {
+	fabric := newFabric(t)
+	east, west := globalSide(t, fabric, 1, "east", 1, nodeNames...), globalSide(t, fabric, 2, "west", 1, nodeNames...)
+	west.own("worker")
+	west.answer(t)
+	east.sync(t, west)
+	west.sync(t, east)
+	_, _, err := inquire(east.pods["worker"], "tcp4", west.serviceIP()+":80")
+	require.NoError(t, err)
+	ended := east.pods["worker"].Ping(100, west.ownIP("worker"))
+	fixed := len(west.objs)
+	for i := range 20 {
+		if west.objs = west.objs[:fixed]; i%2 == 0 {
+			west.own("gw")
+		}
+		west.sync(t, east)
+		east.sync(t, west)
+	}
+	sent, lost := ended()
+	require.Greater(t, sent, 20)
+	require.Zero(t, lost)
+}
+
+// With two active gateways on both sides, every gateway translates for a pod with an address of its own, replies to shared addresses find the gateway that
+// has translated, and what a gateway leaves behind is taken over by the other.
+func TestGlobalnetSeveralGateways(t *testing.T) {
+	fabric := newFabric(t)
+	east, west := globalSide(t, fabric, 1, "east", 2, "gw", "gw2", "worker"), globalSide(t, fabric, 2, "west", 2, "gw", "gw2", "worker")
+	for _, s := range []*side{east, west} {
+		s.own("worker")
+		s.answer(t)
+	}
+	sync := func() int { return east.sync(t, west) + west.sync(t, east) }
+	sync()
+	require.Zero(t, sync())
+	clients := map[string]int{}
+	for _, from := range east.names {
+		for range 20 {
+			node, client, err := inquire(east.pods[from], "tcp4", west.serviceIP()+":80")
+			require.NoError(t, err, "from %s", from)
+			require.NotEmpty(t, node)
+			clients[client]++
+			_, _, err = inquire(east.pods[from], "udp4", west.ownIP("worker")+":5353")
+			require.NoError(t, err, "from %s", from)
+		}
+	}
+	for _, client := range []string{east.egressIP(0), east.egressIP(1), east.ownIP("worker")} {
+		require.NotZero(t, clients[client], "%v", clients)
+	}
+	require.Len(t, clients, 3)
+	everySize(t, east.pods["worker"], west.ownIP("worker"))
+	t.Log("an open connection continues through the other gateways")
+	for _, to := range []string{west.serviceIP() + ":80", west.ownIP("worker") + ":8080"} {
+		for _, lost := range []int{0, 1} {
+			var c net.Conn
+			b := make([]byte, 100)
+			for node := ""; !strings.HasPrefix(node, "worker "); { // a pod on a gateway is lost with it
+				east.pods["worker"].Do(func() {
+					var err error
+					c, err = net.DialTimeout("tcp4", to, 3*time.Second)
+					require.NoError(t, err)
+				})
+				defer c.Close()
+				n, err := c.Read(b)
+				require.NoError(t, err)
+				node = string(b[:n])
+			}
+			down := mesh.Health{Status: submarinerv1.ConnectionError}
+			for _, s := range []*side{east, west} {
+				other := map[*side]*side{east: west, west: east}[s]
+				s.health = map[string]map[string]mesh.Health{s.names[1-lost]: {other.cableOf(lost) + " over vxlan-tunnel": down}, "worker": {"gateway/" + s.names[lost]: down}}
+			}
+			sync()
+			for range 5 {
+				_, err := c.Write([]byte("x"))
+				require.NoError(t, err)
+				require.NoError(t, c.SetReadDeadline(time.Now().Add(5*time.Second)))
+				_, err = c.Read(b)
+				require.NoError(t, err, "to %s without gateway %d", to, lost)
+			}
+			east.health, west.health = map[string]map[string]mesh.Health{}, map[string]map[string]mesh.Health{}
+			sync()
+		}
+	}
+}

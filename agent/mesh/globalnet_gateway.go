@@ -1,0 +1,38 @@
+package mesh
+
+import (
+	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
+
+	submarinerv1 "subctl/api/submariner/v1"
+	"subctl/globalnet"
+)
+
+// TranslatedKinds lists the kinds of objects, in all namespaces, that a gateway of a cluster with global networks
+// translates by.
+func TranslatedKinds() []Object {
+	return []Object{
+		&submarinerv1.ClusterGlobalEgressIP{}, &submarinerv1.GlobalEgressIP{}, &submarinerv1.GlobalIngressIP{},
+		&corev1.Service{}, &corev1.Pod{}, &discoveryv1.EndpointSlice{},
+	}
+}
+
+// translate fills in Translates, and the address of this gateway that answers pings of other clusters.
+func (m *Mesh) translate() {
+	if len(m.Membership.Own.Global) == 0 || !IsGatewayNode(Find[*corev1.Node](m.Snapshot, m.Snapshot.Node)) {
+		return
+	}
+	g := globalnet.Gateway{
+		Node: m.Snapshot.Node, NodeIP: m.Membership.Self.IP, PodIP: m.Local.PodIP, Nets: m.Membership.Own.Global, Pods: m.Membership.Own.Pods,
+		Several: m.Membership.Submariner.Spec.MultiActiveGatewayEnabled,
+	}
+	for _, n := range m.Membership.Gateways {
+		g.Gateways = append(g.Gateways, n.Name)
+	}
+	s := m.Snapshot
+	m.Translates = globalnet.Translate(g, globalnet.Objects{
+		Ingress: List[*submarinerv1.GlobalIngressIP](s), Egress: List[*submarinerv1.GlobalEgressIP](s), ClusterEgress: List[*submarinerv1.ClusterGlobalEgressIP](s),
+		Services: List[*corev1.Service](s), Slices: List[*discoveryv1.EndpointSlice](s), Pods: List[*corev1.Pod](s),
+	})
+	m.Local.HealthIP = m.Translates.Health
+}
