@@ -8,9 +8,10 @@ import (
 	"github.com/spf13/cobra"
 
 	"subctl/agent/mesh"
+	submarinerv1 "subctl/api/submariner/v1"
 	"subctl/internal/cli"
 	"subctl/internal/drain"
-	"subctl/internal/words"
+	"subctl/internal/look"
 )
 
 const gatewayDrainLong = `Take gateways out of service, such as before their nodes are rebooted.
@@ -87,12 +88,20 @@ func (o *gatewayDrain) run(ctx context.Context) error {
 	if o.wait {
 		return drain.Wait(ctx, target, o.progress(), o.names, true, o.timeout)
 	}
-	switch {
-	case len(p.Nodes) == 0:
-	case p.Lost == nil && !site.Submariner.Spec.MultiActiveGatewayEnabled:
-		o.progress().Done("%s: drained, 10 s after another gateway has got its role: see subctl show gateways", words.List(o.names))
-	default:
-		o.progress().Done("%s: no new connections; drained when those that it has have ended, at the latest after %v: see subctl show gateways", words.List(o.names), o.grace)
+	for _, n := range p.Nodes {
+		o.progress().Done("gateway %s %s: see subctl show gateways", n.Name, drainBegins(site, n.Name, p.Lost == nil, o.grace))
 	}
 	return nil
+}
+
+// drainBegins tells what follows for a gateway that is to be drained from now on. others is whether another gateway works.
+func drainBegins(s look.Site, name string, others bool, grace time.Duration) string {
+	switch {
+	case !others || s.Submariner.Spec.MultiActiveGatewayEnabled:
+		return fmt.Sprintf("is draining: it gets no new connections, and is drained when those that it has have ended, after %v at the latest", grace)
+	case s.HAStatus(name) == submarinerv1.HAStatusPassive:
+		return "is a standby: it is drained at once, and is used only if no other gateway works"
+	default:
+		return "is draining: another gateway takes over its role, and 10 s later it is drained"
+	}
 }

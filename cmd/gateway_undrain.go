@@ -6,14 +6,14 @@ import (
 
 	"github.com/spf13/cobra"
 
+	submarinerv1 "subctl/api/submariner/v1"
 	"subctl/internal/drain"
-	"subctl/internal/words"
 )
 
 const gatewayUndrainLong = `Put gateways back into service that were drained.
 
 A gateway gets new connections again at once, as its weight says. Connections through other
-gateways stay there. A weight of 0, which drains a gateway, too, is removed.`
+gateways stay there. With one active gateway in the cluster, it is a standby. A weight of 0, which drains a gateway, too, is removed.`
 
 const gatewayUndrainExample = `  subctl gateway undrain gw-1
   subctl gateway undrain gw-1 --dry-run`
@@ -46,8 +46,15 @@ func (o *gatewayChange) undrain(ctx context.Context) error {
 	if o.wait {
 		return drain.Wait(ctx, target, o.progress(), o.names, false, o.timeout)
 	}
-	if len(p.Nodes) > 0 {
-		o.progress().Done("%s: in service again", words.List(o.names))
+	for _, n := range p.Nodes {
+		what := "in service again"
+		switch {
+		case n.Labels[submarinerv1.GatewayNodeLabel] != "true":
+			what = "not drained any more, and no gateway: its node has no label " + submarinerv1.GatewayNodeLabel + "=true"
+		case !site.Submariner.Spec.MultiActiveGatewayEnabled && site.HAStatus(n.Name) != submarinerv1.HAStatusActive:
+			what += ", as a standby: the active gateway keeps its role"
+		}
+		o.progress().Done("gateway %s is %s", n.Name, what)
 	}
 	return nil
 }

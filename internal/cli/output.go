@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"strings"
 
 	"github.com/spf13/cobra"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -62,8 +61,12 @@ type action struct {
 func PrintActions(io genericiooptions.IOStreams, format printer.Format, lines []string) error {
 	return PrintDryRun(io, format, func() error {
 		if !format.Structured() {
-			_, err := fmt.Fprintln(io.Out, strings.Join(lines, "\n"))
-			return err
+			for _, line := range lines {
+				if _, err := fmt.Fprintln(io.Out, line); err != nil {
+					return err
+				}
+			}
+			return nil
 		}
 		actions := []action{}
 		for _, line := range lines {

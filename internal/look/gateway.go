@@ -47,6 +47,16 @@ func (s Site) Replaced(gw submarinerv1.Gateway) bool {
 	})
 }
 
+// HAStatus returns the HA status that the gateway of a node reports; empty if there is no report.
+func (s Site) HAStatus(node string) submarinerv1.HAStatus {
+	for _, gw := range s.Gateways {
+		if gw.Name == node {
+			return gw.Status.HAStatus
+		}
+	}
+	return ""
+}
+
 // Current returns the gateways that no other one has replaced: the connections of a replaced gateway
 // are its successor's.
 func (s Site) Current() []submarinerv1.Gateway {
