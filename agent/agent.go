@@ -20,13 +20,12 @@ import (
 	"fmt"
 	"log/slog"
 	"net/http"
-	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
 
 	"golang.org/x/time/rate"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/events"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -117,13 +116,17 @@ func (a *agent) Reconcile(ctx context.Context, _ reconcile.Request) (reconcile.R
 		a.fault.Report(a.Log, slog.LevelError, failed, err)
 		return reconcile.Result{}, err
 	}
-	fault := p.fault
+	fault, more := p.fault, false
 	if !errors.Is(p.mistake, mesh.ErrNotJoined) {
-		fault = errors.Join(fault, a.report(ctx, p.snap, a.Role.Report(p.snap, p.plan, p.out), p.out))
+		report := a.Role.Report(p.snap, p.plan, p.out)
+		fault, more = errors.Join(fault, a.report(ctx, p.snap, report, p.out)), report.More
 	}
 	a.logFault(p.mistake, fault, p.out)
 	if fault != nil {
 		return reconcile.Result{}, fault
+	}
+	if more {
+		return reconcile.Result{RequeueAfter: loopPause}, nil
 	}
 	return reconcile.Result{RequeueAfter: a.Role.Resync}, nil
 }
@@ -188,7 +191,11 @@ func (a *agent) finished(well bool) {
 
 // snapshot reads the cluster and the node, and lets the parts add what they know.
 func (a *agent) snapshot(ctx context.Context) (mesh.Snapshot, error) {
-	objs, err := kube.List(ctx, a.Client, a.Client.Scheme(), submarinerv1.OperatorNamespace, a.Role.Watches)
+	namespace := submarinerv1.OperatorNamespace
+	if a.Role.Nodeless() {
+		namespace = metav1.NamespaceAll // of what the cache holds
+	}
+	objs, err := kube.List(ctx, a.Client, a.Client.Scheme(), namespace, a.Role.Watches)
 	if err != nil {
 		return mesh.Snapshot{}, err
 	}
@@ -200,11 +207,13 @@ func (a *agent) snapshot(ctx context.Context) (mesh.Snapshot, error) {
 	if snap.Memory, err = a.recall(ctx, snap); err != nil {
 		return snap, err
 	}
-	facts, err := a.Kernel.Facts()
-	if err != nil {
-		return snap, fmt.Errorf("reading the node's network: %w", err)
+	if !a.Role.Nodeless() {
+		facts, err := a.Kernel.Facts()
+		if err != nil {
+			return snap, fmt.Errorf("reading the node's network: %w", err)
+		}
+		snap.SetFacts(facts)
 	}
-	snap.SetFacts(facts)
 	for _, p := range a.parts {
 		if p, ok := p.(parts.Observer); ok {
 			if err := p.Observe(&snap); err != nil {
@@ -224,6 +233,9 @@ func (a *agent) cabler() dataplane.Cabler {
 
 // sync makes the node hold the plan. A failure of one part does not stop the others.
 func (a *agent) sync(ctx context.Context, p mesh.Plan) ([]dataplane.Op, error) {
+	if a.Role.Nodeless() {
+		return nil, nil
+	}
 	done, err := a.syncOwner(ctx, a.Role.Owner, p.State)
 	for _, o := range p.Sweep {
 		ops, sweepErr := a.syncOwner(ctx, o, dataplane.State{})
@@ -245,41 +257,6 @@ func (a *agent) syncOwner(ctx context.Context, o dataplane.Owner, want dataplane
 		a.targets[o.Name] = t
 	}
 	return dataplane.Sync(ctx, t, want)
-}
-
-// reportTimeout bounds writing to the API server, which may not answer: the loop has a
-// node to look after.
-const reportTimeout = 5 * time.Second
-
-// report writes to the API server, and Events about what has become False.
-func (a *agent) report(ctx context.Context, s mesh.Snapshot, r mesh.Report, out mesh.Outcome) error {
-	ctx, cancel := context.WithTimeout(ctx, reportTimeout)
-	defer cancel()
-	owner := a.fieldOwner()
-	var errs []error
-	for _, o := range r.Apply {
-		if err := kube.Apply(ctx, a.Client, owner, o); err != nil {
-			errs = append(errs, err)
-		}
-	}
-	a.meters.reported(r, out)
-	for _, o := range r.Status {
-		if err := kube.ApplyStatus(ctx, a.Client, owner, o); err != nil {
-			errs = append(errs, err)
-		}
-	}
-	for _, o := range r.Update {
-		if err := a.Client.Update(ctx, o); err != nil {
-			errs = append(errs, fmt.Errorf("updating %s: %w", client.ObjectKeyFromObject(o), err))
-		}
-	}
-	for _, o := range r.Delete {
-		if err := a.Client.Delete(ctx, o); err != nil && !apierrors.IsNotFound(err) {
-			errs = append(errs, fmt.Errorf("deleting %s: %w", client.ObjectKeyFromObject(o), err))
-		}
-	}
-	a.tell(s, slices.Concat(r.Apply, r.Status))
-	return errors.Join(errs...)
 }
 
 // Healthy is the liveness probe: the loop must have ended recently.

@@ -34,6 +34,8 @@ type meters struct {
 	drops       *prometheus.CounterVec
 	ignored     prometheus.Counter
 
+	addresses *addressMeters // nil for roles that allocate none
+
 	since   map[string]time.Time // when a connection came up, by cable
 	counted map[string]bool      // the clusters with a value of drops
 }
@@ -79,6 +81,9 @@ func (m *meters) ofConnections() []*prometheus.GaugeVec {
 func registry() prometheus.Registerer { return metrics.Registry }
 
 func (m *meters) observe(p mesh.Plan, ops int, took time.Duration, out mesh.Outcome) {
+	if m.addresses != nil && p.Addresses != nil {
+		m.addresses.observe(p.Addresses)
+	}
 	m.iterations.Inc()
 	m.syncSeconds.Observe(took.Seconds())
 	m.operations.Add(float64(ops))

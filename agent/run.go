@@ -85,6 +85,9 @@ func Run(ctx context.Context, o Options) error {
 		Role: o.Role, Node: o.Node, Client: mgr.GetClient(), reports: mgr.GetAPIReader(), Kernel: o.Kernel,
 		Log: o.Log, debug: o.Debug, pace: newPace(), events: mgr.GetEventRecorder("subctl-" + o.Role.Name), meters: newMeters(o.Role.Name, registry()),
 	}
+	if o.Role.Nodeless() {
+		a.meters.addresses = newAddressMeters(registry())
+	}
 	nudges := make(chan event.GenericEvent, 1)
 	nudge := func() {
 		select {
@@ -92,7 +95,7 @@ func Run(ctx context.Context, o Options) error {
 		default: // one is waiting already
 		}
 	}
-	changed, err := o.Kernel.Watch(ctx, quiet)
+	changed, err := a.watchKernel(ctx)
 	if err != nil {
 		return fmt.Errorf("watching the kernel: %w", err)
 	}
@@ -123,6 +126,16 @@ func Run(ctx context.Context, o Options) error {
 	return nil
 }
 
+// watchKernel signals changes of the kernel; nothing, for an agent that does not access it.
+func (a *agent) watchKernel(ctx context.Context) (<-chan struct{}, error) {
+	if a.Role.Nodeless() {
+		none := make(chan struct{})
+		context.AfterFunc(ctx, func() { close(none) })
+		return none, nil
+	}
+	return a.Kernel.Watch(ctx, quiet)
+}
+
 // partOptions returns how the parts of the agent are run.
 func (a *agent) partOptions(o Options, nudge, reroute func()) parts.Options {
 	return parts.Options{
@@ -148,6 +161,10 @@ func newManager(o Options) (manager.Manager, error) {
 	ours := cache.ByObject{Namespaces: map[string]cache.Config{submarinerv1.OperatorNamespace: {}}}
 	byObject := map[client.Object]cache.ByObject{}
 	for _, kind := range o.Role.Watches {
+		if o.Role.Nodeless() {
+			byObject[kind] = wholeCluster(kind, ours)
+			continue
+		}
 		byObject[kind] = ours
 		switch kind.(type) {
 		case *corev1.Node:
@@ -165,6 +182,9 @@ func newManager(o Options) (manager.Manager, error) {
 	}
 	config := rest.CopyConfig(o.Config)
 	config.QPS, config.Burst = requestsPerSecond, requestsAtOnce
+	if o.Role.Nodeless() { // see Report.UpdateStatus: thousands of objects may request addresses at a time
+		config.QPS, config.Burst = 10*requestsPerSecond, 10*requestsAtOnce
+	}
 	mgr, err := ctrl.NewManager(config, manager.Options{
 		Scheme:                  scheme,
 		Cache:                   cache.Options{ByObject: byObject, DefaultTransform: slimOther},

@@ -25,6 +25,8 @@ const (
 	GatewayName = "submariner-gateway"
 	// RouteAgentName is the corresponding name for the DaemonSet on all nodes.
 	RouteAgentName = "submariner-routeagent"
+	// GlobalnetName is the corresponding name for the Deployment that allocates global addresses.
+	GlobalnetName = "submariner-globalnet"
 
 	// BrokerSecret is the Secret with the token and ca.crt for the broker.
 	BrokerSecret = "submariner-broker-secret"
@@ -57,6 +59,7 @@ const (
 const (
 	gatewayComponent    = GatewayName
 	routeAgentComponent = RouteAgentName
+	globalnetComponent  = GlobalnetName
 )
 
 // ours returns the labels of an object of the component app; app may be empty.

@@ -90,13 +90,13 @@ func byName(r rbacv1.PolicyRule, names ...string) rbacv1.PolicyRule {
 	return r
 }
 
-// account returns the ServiceAccount of a component and its rights: rules in Namespace, nodeRules and more in the cluster. Only pods that ask for
+// account returns the ServiceAccount of a component and its rights in Namespace and in the cluster. Only pods that ask for
 // the token mount it, not every pod of the account.
-func account(name string, rules []rbacv1.PolicyRule, more ...rbacv1.PolicyRule) []client.Object {
+func account(name string, rules, global []rbacv1.PolicyRule) []client.Object {
 	noToken := false
 	subjects := []rbacv1.Subject{{Kind: rbacv1.ServiceAccountKind, Name: name, Namespace: Namespace}}
 	local := metav1.ObjectMeta{Name: name, Namespace: Namespace, Labels: ours(name)}
-	global := metav1.ObjectMeta{Name: name, Labels: ours(name)}
+	clusterWide := metav1.ObjectMeta{Name: name, Labels: ours(name)}
 	return []client.Object{
 		&corev1.ServiceAccount{ObjectMeta: local, AutomountServiceAccountToken: &noToken},
 		&rbacv1.Role{ObjectMeta: local, Rules: rules},
@@ -104,9 +104,9 @@ func account(name string, rules []rbacv1.PolicyRule, more ...rbacv1.PolicyRule) 
 			ObjectMeta: local, Subjects: subjects,
 			RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role", Name: name},
 		},
-		&rbacv1.ClusterRole{ObjectMeta: global, Rules: slices.Concat(nodeRules, more)},
+		&rbacv1.ClusterRole{ObjectMeta: clusterWide, Rules: global},
 		&rbacv1.ClusterRoleBinding{
-			ObjectMeta: global, Subjects: subjects,
+			ObjectMeta: clusterWide, Subjects: subjects,
 			RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: name},
 		},
 	}

@@ -28,17 +28,22 @@ func Render(sub *v1alpha1.Submariner) ([]client.Object, error) {
 		role.Labels = merged(role.Labels, ours(""))
 		out = append(out, role)
 	}
-	var translated []rbacv1.PolicyRule
+	translated := nodeRules
 	if sub.Spec.GlobalCIDR != "" {
-		translated = translationRules
+		translated = slices.Concat(nodeRules, translationRules)
 	}
-	out = append(out, account(GatewayName, gatewayRules(), translated...)...)
-	out = append(out, account(RouteAgentName, routeAgentRules())...)
+	out = append(out, account(GatewayName, gatewayRules(), translated)...)
+	out = append(out, account(RouteAgentName, routeAgentRules(), nodeRules)...)
 	out = append(out, agentPolicies(sub.Spec.ClusterID)...)
 	out = append(out, labelPolicy(exchange.Kinds())...)
 	memory := exchange.NewMemory(Namespace)
 	memory.Labels = ours("")
-	return append(out, memory, submariner(sub), routeAgent(sub), gateway(sub)), nil
+	out = append(out, memory, submariner(sub), routeAgent(sub), gateway(sub))
+	if sub.Spec.GlobalCIDR == "" {
+		return out, nil
+	}
+	global, err := globalnet(sub)
+	return append(out, global...), err
 }
 
 // namespace returns the namespace, in which pods may use the network of their node.

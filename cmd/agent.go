@@ -34,7 +34,7 @@ func newAgent(g *globals) *cobra.Command {
 	}
 	cli.Lacks(c, "contexts", "an agent runs in one cluster")
 	cli.Lacks(c, "output", "an agent prints no data: see --log-format")
-	for _, role := range mesh.Roles() {
+	for _, role := range mesh.AllRoles() {
 		c.AddCommand(newAgentRole(g, role))
 	}
 	return c
@@ -92,8 +92,10 @@ func (o *agentOptions) run(ctx context.Context) error {
 	if o.options.Config, err = o.agentConfig(); err != nil {
 		return err
 	}
-	if o.options.Kernel, err = newKernel(); err != nil {
-		return err
+	if !o.options.Role.Nodeless() {
+		if o.options.Kernel, err = newKernel(); err != nil {
+			return err
+		}
 	}
 	runtime.GOMAXPROCS(cores)
 	return agent.Run(ctx, o.options)

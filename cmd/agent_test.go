@@ -14,7 +14,7 @@ import (
 // A role has a subcommand of "subctl agent", and the flags of its parts.
 func TestAgentRoles(t *testing.T) {
 	c := newAgent(&globals{})
-	for _, role := range mesh.Roles() {
+	for _, role := range mesh.AllRoles() {
 		sub, _, err := c.Find([]string{role.Name})
 		require.NoError(t, err)
 		require.Equal(t, role.Name, sub.Name())

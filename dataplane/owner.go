@@ -148,6 +148,9 @@ const (
 	// loopback address of a node: only its kubelet asks.
 	GatewayProbePort = 32781
 	RouteProbePort   = 32783
+	// GlobalnetMetricsPort and GlobalnetProbePort are the same of the globalnet agent, on the addresses of its pod.
+	GlobalnetMetricsPort = 32784
+	GlobalnetProbePort   = 32785
 )
 
 // FixedPorts are the UDP ports that no setting changes, and what uses them.

@@ -98,6 +98,8 @@ type Plan struct {
 	Using map[string]Using
 	// First are the changes from no cable to the first cable of a pair, by cable name.
 	First map[string]Turn
+	// Addresses is what the globalnet agent has decided; nil for other agents.
+	Addresses *Addresses
 	// Mesh is what the plan was made from; nil if the snapshot has a mistake.
 	Mesh *Mesh
 

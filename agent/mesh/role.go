@@ -13,7 +13,7 @@ import (
 type Role struct {
 	// Name is the subcommand of "subctl agent", and the name in logs and field owners.
 	Name string
-	// Owner specifies which kernel objects belong to the role.
+	// Owner specifies which kernel objects belong to the role; zero if it accesses no kernel.
 	Owner dataplane.Owner
 	// MetricsPort and ProbePort are the TCP ports of metrics and of probes, unless the user sets
 	// others.
@@ -30,12 +30,18 @@ type Role struct {
 	// Report returns what the API server should hold.
 	Report func(Snapshot, Plan, Outcome) Report
 	// Recall returns the memory of an agent that has just started on a node, from the reports
-	// of its cluster's gateways.
+	// of its cluster's gateways; nil if plans do not depend on these.
 	Recall func(node string, reports []*submarinerv1.Gateway, now time.Time) Memory
 }
 
-// Roles returns all roles.
+// Roles returns the roles that program the kernel of their node.
 func Roles() []Role { return []Role{Gateway(), Route()} }
+
+// AllRoles returns Roles, and those whose agent runs once in a cluster.
+func AllRoles() []Role { return append(Roles(), Globalnet()) }
+
+// Nodeless reports whether the agent of a role accesses no kernel: it may run on any node.
+func (r Role) Nodeless() bool { return r.Owner.Name == "" }
 
 // Part names something that runs beside the loop of an agent; package parts has the
 // implementations.
@@ -53,6 +59,8 @@ const (
 	FlowCount  Part = "flow count"  // reads from the kernel how many connections pass the gateway
 	APIServers Part = "API servers" // finds the addresses of the API servers that the node needs
 	Exchange   Part = "exchange"    // exchanges objects with the broker
+
+	Allocations Part = "allocations" // remembers global addresses, and that one agent allocates them
 )
 
 // ExchangeStatus is the state of the exchange with the broker.
@@ -69,6 +77,11 @@ type Report struct {
 	Apply, Delete []Object
 	// Status are objects whose status is applied, as far as it is set.
 	Status []Object
+	// UpdateStatus are objects whose status is replaced. An object that somebody else has changed since it was
+	// read is left as it is: the change leads to another report.
+	UpdateStatus []Object
+	// More reports that there is more to write: the loop runs again at once.
+	More bool
 	// Update are objects of users, or that users have labelled, with a change. An object that somebody else has changed
 	// since it was read is not overwritten.
 	Update []Object

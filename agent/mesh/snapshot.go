@@ -19,6 +19,7 @@ import (
 	"subctl/cable/keys"
 	"subctl/cable/natdiscovery"
 	"subctl/dataplane"
+	"subctl/globalnet"
 	"subctl/policy"
 )
 
@@ -64,6 +65,8 @@ type Snapshot struct {
 	Cables []dataplane.CableState
 	// Flows is the number of connections to and from other clusters through this gateway.
 	Flows Flows
+	// Allocated is what the globalnet agent has allocated so far; nil for other agents.
+	Allocated *globalnet.Memory
 	// Drops are the packets that the node has dropped between clusters, by cluster ID; nil if unknown.
 	Drops map[string]uint64
 
@@ -131,9 +134,7 @@ func NewSnapshot[T Object](node string, objs ...T) Snapshot {
 		s.objects[t] = append(s.objects[t], o)
 	}
 	for _, objs := range s.objects {
-		slices.SortFunc(objs, func(x, y Object) int {
-			return cmp.Or(strings.Compare(x.GetNamespace(), y.GetNamespace()), strings.Compare(x.GetName(), y.GetName()))
-		})
+		slices.SortFunc(objs, byName)
 	}
 	return s
 }
@@ -158,9 +159,18 @@ func Find[T interface {
 	return o
 }
 
-// Same returns the snapshot's object of the kind and name of o; nil if there is none.
+// Same returns the snapshot's object of the kind, namespace and name of o; nil if there is none.
 func (s Snapshot) Same(o Object) Object {
-	return s.find(reflect.TypeOf(o), o.GetName())
+	objs := s.objects[reflect.TypeOf(o)]
+	i, found := slices.BinarySearchFunc(objs, o, byName)
+	if !found {
+		return nil
+	}
+	return objs[i]
+}
+
+func byName(x, y Object) int {
+	return cmp.Or(strings.Compare(x.GetNamespace(), y.GetNamespace()), strings.Compare(x.GetName(), y.GetName()))
 }
 
 func (s Snapshot) find(kind reflect.Type, name string) Object {

@@ -86,16 +86,17 @@ type Options struct {
 
 // constructors make the parts by name. They start nothing.
 var constructors = map[mesh.Part]func(Options) (manager.Runnable, error){
-	mesh.Election:   func(o Options) (manager.Runnable, error) { return newElector(o) },
-	mesh.KeyRing:    func(o Options) (manager.Runnable, error) { return newKeyRing(o), nil },
-	mesh.Probing:    func(o Options) (manager.Runnable, error) { return newProber(o), nil },
-	mesh.Discovery:  func(o Options) (manager.Runnable, error) { return newPathFinder(o), nil },
-	mesh.PublicIP:   func(o Options) (manager.Runnable, error) { return newPublicIP(o), nil },
-	mesh.KernelView: func(o Options) (manager.Runnable, error) { return newKernelView(o), nil },
-	mesh.Drops:      func(o Options) (manager.Runnable, error) { return newDrops(o), nil },
-	mesh.FlowCount:  func(o Options) (manager.Runnable, error) { return newFlows(o), nil },
-	mesh.APIServers: func(o Options) (manager.Runnable, error) { return newAPIServers(o) },
-	mesh.Exchange:   func(o Options) (manager.Runnable, error) { return newExchanger(o), nil },
+	mesh.Election:    func(o Options) (manager.Runnable, error) { return newElector(o) },
+	mesh.KeyRing:     func(o Options) (manager.Runnable, error) { return newKeyRing(o), nil },
+	mesh.Probing:     func(o Options) (manager.Runnable, error) { return newProber(o), nil },
+	mesh.Discovery:   func(o Options) (manager.Runnable, error) { return newPathFinder(o), nil },
+	mesh.PublicIP:    func(o Options) (manager.Runnable, error) { return newPublicIP(o), nil },
+	mesh.KernelView:  func(o Options) (manager.Runnable, error) { return newKernelView(o), nil },
+	mesh.Drops:       func(o Options) (manager.Runnable, error) { return newDrops(o), nil },
+	mesh.FlowCount:   func(o Options) (manager.Runnable, error) { return newFlows(o), nil },
+	mesh.APIServers:  func(o Options) (manager.Runnable, error) { return newAPIServers(o) },
+	mesh.Allocations: func(o Options) (manager.Runnable, error) { return newAllocations(o) },
+	mesh.Exchange:    func(o Options) (manager.Runnable, error) { return newExchanger(o), nil },
 }
 
 // New returns the parts of a role, in the order in which they complete a snapshot.

@@ -33,7 +33,7 @@ func pass(d time.Duration) {
 
 // Every part that a role names exists, and adds to snapshots or follows plans.
 func TestPartsOfRoles(t *testing.T) {
-	for _, role := range mesh.Roles() {
+	for _, role := range mesh.AllRoles() {
 		got, err := New(role.Parts, Options{Config: &rest.Config{}, Lease: DefaultLease})
 		require.NoError(t, err)
 		require.Len(t, got, len(role.Parts))

@@ -82,7 +82,7 @@ func ReadRemains(ctx context.Context, c client.Client) (*Remains, error) {
 
 // readObjects reads all objects that Render and Secrets return and that subctl created.
 func (r *Remains) readObjects(ctx context.Context, c client.Client) error {
-	objs, err := cluster.Render(&v1alpha1.Submariner{})
+	objs, err := cluster.Everything()
 	if err != nil {
 		return err
 	}
@@ -131,15 +131,38 @@ func (r *Remains) readDefinitions(ctx context.Context, c client.Client) error {
 			return err
 		}
 		for _, o := range names {
-			if kind.Kind == "Broker" || o.Namespace != cluster.Namespace {
+			if kind.Kind == "Broker" || o.Namespace != cluster.Namespace && !cluster.IsOurs(o.Labels) {
 				r.Kept = fmt.Sprintf("%s %s/%s exists", kind.Kind, o.Namespace, o.Name)
 			}
 		}
 		r.Definitions = append(r.Definitions, found)
 	}
+	if err := r.readExports(ctx, c); err != nil {
+		return err
+	}
 	if r.Kept != "" {
 		r.Definitions = nil
 		r.Global = slices.DeleteFunc(r.Global, func(o client.Object) bool { return crds.IsUserRole(o.GetName()) })
+	}
+	return nil
+}
+
+// readExports finds the definition of ServiceExports. It is kept if somebody exports a Service: others may use it, too.
+func (r *Remains) readExports(ctx context.Context, c client.Client) error {
+	def, err := cluster.ServiceExports()
+	if err != nil {
+		return err
+	}
+	found, err := kube.Optional(ctx, c, &apiextensionsv1.CustomResourceDefinition{}, client.ObjectKeyFromObject(def))
+	if err != nil || found == nil || !cluster.IsOurs(found.Labels) {
+		return err
+	}
+	exports, err := list(ctx, c, schema.GroupVersionKind{Group: def.Spec.Group, Version: def.Spec.Versions[0].Name, Kind: def.Spec.Names.Kind}, "")
+	if err != nil {
+		return err
+	}
+	if len(exports) == 0 {
+		r.Definitions = append(r.Definitions, found)
 	}
 	return nil
 }

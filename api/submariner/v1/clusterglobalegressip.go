@@ -65,6 +65,9 @@ type GlobalEgressIPStatus struct {
 	AllocatedIPs []string `json:"allocatedIPs,omitempty"`
 }
 
+// GetConditions returns the conditions of the status.
+func (o *ClusterGlobalEgressIP) GetConditions() []metav1.Condition { return o.Status.Conditions }
+
 // ClusterGlobalEgressIPList is a list of ClusterGlobalEgressIPs.
 //
 // +kubebuilder:object:root=true

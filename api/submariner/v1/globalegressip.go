@@ -36,6 +36,9 @@ type GlobalEgressIPSpec struct {
 // Count returns the number of addresses that are requested.
 func (s GlobalEgressIPSpec) Count() int { return countOf(s.NumberOfIPs) }
 
+// GetConditions returns the conditions of the status.
+func (o *GlobalEgressIP) GetConditions() []metav1.Condition { return o.Status.Conditions }
+
 // GlobalEgressIPList is a list of GlobalEgressIPs.
 //
 // +kubebuilder:object:root=true

@@ -94,6 +94,9 @@ type GlobalIngressIPStatus struct {
 	AllocatedIP string `json:"allocatedIP,omitempty"`
 }
 
+// GetConditions returns the conditions of the status.
+func (o *GlobalIngressIP) GetConditions() []metav1.Condition { return o.Status.Conditions }
+
 // GlobalIngressIPList is a list of GlobalIngressIPs.
 //
 // +kubebuilder:object:root=true

@@ -50,6 +50,10 @@ const (
 	// GatewayLease is the name of the Lease that the speaker of the cluster holds. It is the active
 	// gateway, too, unless Submariner.spec.multiActiveGatewayEnabled makes every gateway active.
 	GatewayLease = "submariner-gateway-lock"
+	// GlobalnetLease is the name of the Lease of the agent that allocates global addresses (upstream), and
+	// GlobalnetMemory of the ConfigMap with the addresses that it has used.
+	GlobalnetLease  = "submariner-globalnet-lock"
+	GlobalnetMemory = "submariner-globalnet-memory"
 )
 
 // LeaseHolder returns the name of a node's gateway on GatewayLease (upstream's format), and on

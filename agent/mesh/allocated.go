@@ -1,0 +1,171 @@
+package mesh
+
+import (
+	"fmt"
+	"net/netip"
+	"reflect"
+	"slices"
+	"strings"
+	"time"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	submarinerv1 "subctl/api/submariner/v1"
+	"subctl/globalnet"
+)
+
+// allocated is an object that requests global addresses, and what it gets.
+type allocated struct {
+	kind    string
+	object  Object
+	count   int
+	held    []string // its status
+	conds   []metav1.Condition
+	mistake string // in the object; it gets no address
+	reason  string // of the mistake
+	network bool   // the cluster has a global network
+	grant   globalnet.Grant
+}
+
+// readAllocated returns all objects that request addresses.
+func readAllocated(s Snapshot, w wanted) []allocated {
+	var out []allocated
+	for _, o := range List[*submarinerv1.ClusterGlobalEgressIP](s) {
+		a := allocated{kind: "ClusterGlobalEgressIP", object: o, count: o.Spec.Count(), held: o.Status.AllocatedIPs, conds: o.Status.Conditions}
+		if !slices.Contains(w.egress, o.Name) {
+			a.reason, a.mistake = submarinerv1.ReasonInvalidInstance, "no gateway uses it: use "+strings.Join(w.egress, ", ")
+		}
+		out = append(out, a)
+	}
+	for _, o := range List[*submarinerv1.GlobalEgressIP](s) {
+		a := allocated{kind: "GlobalEgressIP", object: o, count: o.Spec.Count(), held: o.Status.AllocatedIPs, conds: o.Status.Conditions}
+		if o.Spec.PodSelector != nil {
+			if _, err := metav1.LabelSelectorAsSelector(o.Spec.PodSelector); err != nil {
+				a.reason, a.mistake = submarinerv1.ReasonInvalidInput, fmt.Sprintf("podSelector is not valid: %v", err)
+			}
+		}
+		out = append(out, a)
+	}
+	for _, o := range List[*submarinerv1.GlobalIngressIP](s) {
+		a := allocated{kind: "GlobalIngressIP", object: o, count: 1, conds: o.Status.Conditions}
+		if o.Status.AllocatedIP != "" {
+			a.held = []string{o.Status.AllocatedIP}
+		}
+		if m := ingressMistake(o); m != "" {
+			a.reason, a.mistake = submarinerv1.ReasonInvalidInput, m
+		}
+		out = append(out, a)
+	}
+	for i := range out {
+		out[i].network = w.network.IsValid()
+		if !out[i].network {
+			out[i].reason, out[i].mistake = submarinerv1.ReasonInvalidInput, "this cluster has no global network: join it to a broker with globalnet"
+		}
+	}
+	return out
+}
+
+// ingressMistake returns what a GlobalIngressIP lacks.
+func ingressMistake(o *submarinerv1.GlobalIngressIP) string {
+	switch o.Spec.Target {
+	case submarinerv1.TargetHeadlessServicePod:
+		if o.Spec.PodRef == nil || o.Spec.PodRef.Name == "" {
+			return "the target HeadlessServicePod needs a podRef: name the pod"
+		}
+	case submarinerv1.TargetHeadlessServiceEndpoints:
+		if a, err := netip.ParseAddr(o.Annotations[submarinerv1.HeadlessEndpointAnnotation]); err != nil || !a.Is4() {
+			return "the target HeadlessServiceEndpoints needs the annotation " + submarinerv1.HeadlessEndpointAnnotation + ": the IPv4 address of the endpoint"
+		}
+	case submarinerv1.TargetClusterIPService:
+		if o.Spec.ServiceRef == nil || o.Spec.ServiceRef.Name == "" {
+			return "the target ClusterIPService needs a serviceRef: name the Service"
+		}
+	default:
+		return fmt.Sprintf("target %q is unknown", o.Spec.Target)
+	}
+	return ""
+}
+
+func (a *allocated) name() string {
+	if ns := a.object.GetNamespace(); ns != "" {
+		return a.kind + " " + ns + "/" + a.object.GetName()
+	}
+	return a.kind + " " + a.object.GetName()
+}
+
+func (a *allocated) request() globalnet.Request {
+	r := globalnet.Request{
+		Name: a.name(), UID: string(a.object.GetUID()), Version: a.object.GetResourceVersion(),
+		Since: a.object.GetCreationTimestamp().Time, Count: a.count,
+	}
+	if a.mistake != "" {
+		r.Count = 0
+	}
+	for _, text := range a.held {
+		addr, _ := netip.ParseAddr(text) // the zero Addr is not in the pool
+		r.Held = append(r.Held, addr)
+	}
+	return r
+}
+
+// condition returns the condition Allocated.
+func (a *allocated) condition() metav1.Condition {
+	c := metav1.Condition{Type: submarinerv1.ConditionAllocated, Status: metav1.ConditionFalse, ObservedGeneration: a.object.GetGeneration()}
+	switch {
+	case a.mistake != "":
+		c.Reason, c.Message = a.reason, a.mistake
+	case a.count == 0:
+		c.Reason, c.Message = submarinerv1.ReasonNothingRequested, "it requests no address"
+	case a.grant.Missing > 0:
+		c.Reason = submarinerv1.ReasonPoolExhausted
+		c.Message = fmt.Sprintf("the global network has no %s: it waits until others are deleted, or ask for a larger network with subctl join --globalnet-cluster-size", inARow(a.count))
+	default:
+		c.Status, c.Reason, c.Message = metav1.ConditionTrue, submarinerv1.ReasonAllocated, "allocated "+addressRange(a.grant.Addrs)
+	}
+	return c
+}
+
+func inARow(n int) string {
+	if n == 1 {
+		return "free address"
+	}
+	return fmt.Sprintf("%d free addresses in a row", n)
+}
+
+func addressRange(of []netip.Addr) string {
+	switch len(of) {
+	case 0:
+		return "no address"
+	case 1:
+		return of[0].String()
+	}
+	return of[0].String() + "-" + of[len(of)-1].String()
+}
+
+// status returns the object with its new status; nil if it has that already.
+func (a *allocated) status(now time.Time) Object {
+	conds := slices.Clone(a.conds)
+	c := a.condition()
+	c.LastTransitionTime = metav1.NewTime(now)
+	meta.SetStatusCondition(&conds, c)
+	var addrs []string
+	for _, addr := range a.grant.Addrs {
+		addrs = append(addrs, addr.String())
+	}
+	if slices.Equal(addrs, a.held) && reflect.DeepEqual(conds, a.conds) {
+		return nil
+	}
+	switch o := a.object.DeepCopyObject().(type) {
+	case *submarinerv1.ClusterGlobalEgressIP:
+		o.Status = submarinerv1.GlobalEgressIPStatus{Conditions: conds, AllocatedIPs: addrs}
+		return o
+	case *submarinerv1.GlobalEgressIP:
+		o.Status = submarinerv1.GlobalEgressIPStatus{Conditions: conds, AllocatedIPs: addrs}
+		return o
+	case *submarinerv1.GlobalIngressIP:
+		o.Status = submarinerv1.GlobalIngressIPStatus{Conditions: conds, AllocatedIP: strings.Join(addrs, "")}
+		return o
+	}
+	return nil
+}

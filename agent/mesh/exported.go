@@ -1,0 +1,88 @@
+package mesh
+
+import (
+	"fmt"
+	"reflect"
+	"slices"
+	"strings"
+	"time"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	mcsv1alpha1 "sigs.k8s.io/mcs-api/pkg/apis/v1alpha1"
+
+	submarinerv1 "subctl/api/submariner/v1"
+)
+
+// Reasons of the condition Ready of a ServiceExport that the Multi-Cluster Services API does not have.
+const (
+	ReasonNoGlobalNetwork = "NoGlobalNetwork"
+	ReasonNameTaken       = "NameTaken"
+	ReasonNoEndpoints     = "NoEndpoints"
+)
+
+// listedAddresses is the most addresses in the message of a condition.
+const listedAddresses = 5
+
+// exportStatuses returns the ServiceExports whose conditions change: Valid says whether the Service can be
+// exported, and Ready whether other clusters reach it.
+func (a *Addresses) exportStatuses(now time.Time) []Object {
+	granted := map[types.NamespacedName]string{}
+	for i := range a.allocated {
+		if o, ok := a.allocated[i].object.(*submarinerv1.GlobalIngressIP); ok && len(a.allocated[i].grant.Addrs) > 0 {
+			granted[keyOf(o)] = a.allocated[i].grant.Addrs[0].String()
+		}
+	}
+	var out []Object
+	for _, e := range a.wanted.exports {
+		o := e.object.DeepCopy()
+		for _, c := range e.conditions(granted, a.wanted.network.IsValid()) {
+			c.ObservedGeneration, c.LastTransitionTime = o.Generation, metav1.NewTime(now)
+			meta.SetStatusCondition(&o.Status.Conditions, c)
+		}
+		if !reflect.DeepEqual(o.Status.Conditions, e.object.Status.Conditions) {
+			out = append(out, o)
+		}
+	}
+	return out
+}
+
+// conditions returns the conditions of a ServiceExport. granted has the addresses of GlobalIngressIPs.
+func (e export) conditions(granted map[types.NamespacedName]string, network bool) []metav1.Condition {
+	valid := metav1.Condition{Type: string(mcsv1alpha1.ServiceExportConditionValid), Status: metav1.ConditionTrue, Reason: string(mcsv1alpha1.ServiceExportReasonValid), Message: "the Service can be exported"}
+	ready := metav1.Condition{Type: string(mcsv1alpha1.ServiceExportConditionReady), Status: metav1.ConditionFalse, Reason: string(mcsv1alpha1.ServiceExportReasonPending)}
+	var addrs []string
+	for _, key := range e.needs {
+		if a := granted[key]; a != "" {
+			addrs = append(addrs, a)
+		}
+	}
+	slices.Sort(addrs)
+	switch {
+	case e.mistake != "":
+		valid.Status, valid.Reason, valid.Message = metav1.ConditionFalse, string(e.reason), e.mistake
+		ready.Message = "the Service cannot be exported: see the condition Valid"
+	case !network:
+		ready.Reason, ready.Message = ReasonNoGlobalNetwork, "this cluster has no global network: other clusters reach the Service at its own addresses"
+	case e.taken != "":
+		ready.Reason = ReasonNameTaken
+		ready.Message = fmt.Sprintf("GlobalIngressIP %s exists, and is for something else: delete it", e.taken)
+	case len(e.needs) == 0:
+		ready.Reason, ready.Message = ReasonNoEndpoints, "the headless Service has no endpoints with an IPv4 address in the pod network"
+	case len(addrs) < len(e.needs):
+		ready.Message = fmt.Sprintf("%d of %d global addresses are allocated: see kubectl get globalingressips", len(addrs), len(e.needs))
+	default:
+		ready.Status, ready.Reason = metav1.ConditionTrue, string(mcsv1alpha1.ServiceExportReasonExported)
+		ready.Message = "other clusters reach the Service at " + addressList(addrs)
+	}
+	return []metav1.Condition{valid, ready}
+}
+
+// addressList returns addresses as text, and how many there are if they are many.
+func addressList(addrs []string) string {
+	if len(addrs) <= listedAddresses {
+		return strings.Join(addrs, ", ")
+	}
+	return fmt.Sprintf("%s and %d others", strings.Join(addrs[:listedAddresses], ", "), len(addrs)-listedAddresses)
+}

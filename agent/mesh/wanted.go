@@ -1,0 +1,262 @@
+package mesh
+
+import (
+	"fmt"
+	"hash/fnv"
+	"net/netip"
+	"reflect"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	mcsv1alpha1 "sigs.k8s.io/mcs-api/pkg/apis/v1alpha1"
+
+	submarinerv1 "subctl/api/submariner/v1"
+	"subctl/api/submariner/v1alpha1"
+)
+
+// wanted is the objects that the globalnet agent makes.
+type wanted struct {
+	network netip.Prefix
+	egress  []string // names of the ClusterGlobalEgressIPs that gateways use
+	exports []export
+
+	ingress map[types.NamespacedName]*submarinerv1.GlobalIngressIP
+	missing []Object // to apply
+	// needless are objects that an agent has made and nobody needs any more, to delete.
+	needless []Object
+}
+
+// export is a ServiceExport, and what stands for its Service.
+type export struct {
+	object  *mcsv1alpha1.ServiceExport
+	reason  mcsv1alpha1.ServiceExportConditionReason // why it is not valid; empty if it is
+	mistake string
+	needs   []types.NamespacedName // GlobalIngressIPs
+	taken   string                 // the name of one that somebody else has made for another purpose
+}
+
+// managedBy is the label of all objects that subctl makes (cluster.ManagedByLabel).
+const managedBy = "app.kubernetes.io/managed-by"
+
+func isOurs(o Object) bool { return o.GetLabels()[managedBy] == "subctl" }
+
+// readWanted returns the objects that the cluster needs, and how they differ from those that it has.
+func readWanted(s Snapshot, network netip.Prefix) wanted {
+	w := wanted{network: network, ingress: map[types.NamespacedName]*submarinerv1.GlobalIngressIP{}}
+	if network.IsValid() {
+		w.egress = egressNames(s)
+		w.ownPods(s)
+	}
+	w.export(s)
+	w.compareEgress(s)
+	w.compareIngress(s)
+	return w
+}
+
+// egressNames returns the names of the ClusterGlobalEgressIPs: one for the cluster, or with several active
+// gateways one for each gateway node.
+func egressNames(s Snapshot) []string {
+	if subs := List[*v1alpha1.Submariner](s); !subs[0].Spec.MultiActiveGatewayEnabled {
+		return []string{submarinerv1.ClusterEgress}
+	}
+	var out []string
+	for _, n := range List[*corev1.Node](s) {
+		if IsGatewayNode(n) {
+			out = append(out, n.Name+submarinerv1.GatewayEgressSuffix)
+		}
+	}
+	return out
+}
+
+func (w *wanted) compareEgress(s Snapshot) {
+	have := map[string]bool{}
+	for _, o := range List[*submarinerv1.ClusterGlobalEgressIP](s) {
+		have[o.Name] = true
+		if isOurs(o) && !slices.Contains(w.egress, o.Name) {
+			w.needless = append(w.needless, o)
+		}
+	}
+	for _, name := range w.egress {
+		if !have[name] {
+			n := submarinerv1.DefaultClusterEgressIPs
+			w.missing = append(w.missing, &submarinerv1.ClusterGlobalEgressIP{
+				ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{managedBy: "subctl"}},
+				Spec:       submarinerv1.ClusterGlobalEgressIPSpec{NumGlobalIPs: &n},
+			})
+		}
+	}
+}
+
+func (w *wanted) compareIngress(s Snapshot) {
+	have := map[types.NamespacedName]*submarinerv1.GlobalIngressIP{}
+	for _, o := range List[*submarinerv1.GlobalIngressIP](s) {
+		key := keyOf(o)
+		have[key] = o
+		if isOurs(o) && w.ingress[key] == nil {
+			w.needless = append(w.needless, o)
+		}
+	}
+	for i := range w.exports {
+		for _, key := range w.exports[i].needs {
+			if o := have[key]; o != nil && !isOurs(o) && !reflect.DeepEqual(o.Spec, w.ingress[key].Spec) {
+				w.exports[i].taken = key.Name
+			}
+		}
+	}
+	for _, key := range sortedKeys(w.ingress) {
+		o, want := have[key], w.ingress[key]
+		if o == nil || isOurs(o) && (!reflect.DeepEqual(o.Spec, want.Spec) || !reflect.DeepEqual(o.OwnerReferences, want.OwnerReferences)) {
+			w.missing = append(w.missing, want)
+		}
+	}
+}
+
+func sortedKeys[V any](m map[types.NamespacedName]V) []types.NamespacedName {
+	out := make([]types.NamespacedName, 0, len(m))
+	for key := range m {
+		out = append(out, key)
+	}
+	slices.SortFunc(out, func(a, b types.NamespacedName) int { return strings.Compare(a.String(), b.String()) })
+	return out
+}
+
+func keyOf(o Object) types.NamespacedName {
+	return types.NamespacedName{Namespace: o.GetNamespace(), Name: o.GetName()}
+}
+
+// want adds a GlobalIngressIP, which Kubernetes deletes with its owner.
+func (w *wanted) want(o *submarinerv1.GlobalIngressIP, owner Object, version, kind string) types.NamespacedName {
+	o.Labels = map[string]string{managedBy: "subctl"}
+	if o.Spec.ServiceRef != nil {
+		o.Labels[submarinerv1.ServiceRefLabel] = o.Spec.ServiceRef.Name
+	}
+	o.OwnerReferences = []metav1.OwnerReference{{APIVersion: version, Kind: kind, Name: owner.GetName(), UID: owner.GetUID()}}
+	key := keyOf(o)
+	if w.ingress[key] == nil {
+		w.ingress[key] = o
+	}
+	return key
+}
+
+// ownPods gives the pods that ask for it addresses of their own.
+func (w *wanted) ownPods(s Snapshot) {
+	all := map[string]bool{}
+	for _, n := range List[*corev1.Namespace](s) {
+		all[n.Name] = n.Annotations[submarinerv1.OwnGlobalIPAnnotation] == submarinerv1.OwnGlobalIP
+	}
+	for _, p := range List[*corev1.Pod](s) {
+		if all[p.Namespace] || p.Annotations[submarinerv1.OwnGlobalIPAnnotation] == submarinerv1.OwnGlobalIP {
+			w.pod(p)
+		}
+	}
+}
+
+// pod gives a pod an address of its own, unless it has no address in the pod network.
+func (w *wanted) pod(p *corev1.Pod) (types.NamespacedName, bool) {
+	if p.Spec.HostNetwork || p.DeletionTimestamp != nil || p.Status.Phase == corev1.PodSucceeded || p.Status.Phase == corev1.PodFailed {
+		return types.NamespacedName{}, false
+	}
+	return w.want(&submarinerv1.GlobalIngressIP{
+		ObjectMeta: metav1.ObjectMeta{Namespace: p.Namespace, Name: podIngress(p.Name)},
+		Spec: submarinerv1.GlobalIngressIPSpec{
+			Target: submarinerv1.TargetHeadlessServicePod, PodRef: &corev1.LocalObjectReference{Name: p.Name},
+		},
+	}, p, "v1", "Pod"), true
+}
+
+// podIngress returns the name of the GlobalIngressIP of a pod, as upstream, except that long names stay different.
+func podIngress(pod string) string {
+	const most = 59 // upstream
+	if len(pod) <= most {
+		return "pod-" + pod
+	}
+	h := fnv.New32a()
+	h.Write([]byte(pod))
+	return fmt.Sprintf("pod-%s-%08x", strings.TrimRight(pod[:most-9], "-."), h.Sum32())
+}
+
+// export gives exported Services what stands for them.
+func (w *wanted) export(s Snapshot) {
+	services := map[types.NamespacedName]*corev1.Service{}
+	for _, o := range List[*corev1.Service](s) {
+		services[keyOf(o)] = o
+	}
+	pods := map[types.NamespacedName]*corev1.Pod{}
+	for _, o := range List[*corev1.Pod](s) {
+		pods[keyOf(o)] = o
+	}
+	endpoints := map[types.NamespacedName][]*discoveryv1.EndpointSlice{}
+	for _, o := range List[*discoveryv1.EndpointSlice](s) {
+		key := types.NamespacedName{Namespace: o.Namespace, Name: o.Labels[discoveryv1.LabelServiceName]}
+		endpoints[key] = append(endpoints[key], o)
+	}
+	for _, o := range List[*mcsv1alpha1.ServiceExport](s) {
+		e := export{object: o}
+		switch service := services[keyOf(o)]; {
+		case o.DeletionTimestamp != nil:
+			continue
+		case service == nil:
+			e.reason, e.mistake = mcsv1alpha1.ServiceExportReasonNoService, fmt.Sprintf("there is no Service %s in namespace %s", o.Name, o.Namespace)
+		case service.Spec.Type == corev1.ServiceTypeExternalName:
+			e.reason, e.mistake = mcsv1alpha1.ServiceExportReasonInvalidServiceType, "a Service of type ExternalName has no endpoints in this cluster: export a Service with endpoints"
+		case !w.network.IsValid():
+		case service.Spec.ClusterIP == corev1.ClusterIPNone && len(service.Spec.Selector) > 0:
+			w.headlessPods(&e, endpoints[keyOf(o)], pods)
+		case service.Spec.ClusterIP == corev1.ClusterIPNone:
+			w.headlessEndpoints(&e, endpoints[keyOf(o)])
+		default:
+			e.needs = append(e.needs, w.want(&submarinerv1.GlobalIngressIP{
+				ObjectMeta: metav1.ObjectMeta{Namespace: o.Namespace, Name: o.Name},
+				Spec:       submarinerv1.GlobalIngressIPSpec{Target: submarinerv1.TargetClusterIPService, ServiceRef: &corev1.LocalObjectReference{Name: o.Name}},
+			}, o, mcsv1alpha1.GroupVersion.String(), mcsv1alpha1.ServiceExportKindName))
+		}
+		w.exports = append(w.exports, e)
+	}
+}
+
+// headlessPods gives each pod of an exported headless Service an address.
+func (w *wanted) headlessPods(e *export, endpoints []*discoveryv1.EndpointSlice, pods map[types.NamespacedName]*corev1.Pod) {
+	for _, slice := range endpoints {
+		for _, ep := range slice.Endpoints {
+			if ep.TargetRef == nil || ep.TargetRef.Kind != "Pod" {
+				continue
+			}
+			p := pods[types.NamespacedName{Namespace: slice.Namespace, Name: ep.TargetRef.Name}]
+			if p == nil {
+				continue
+			}
+			if key, ok := w.pod(p); ok && !slices.Contains(e.needs, key) {
+				e.needs = append(e.needs, key)
+			}
+		}
+	}
+}
+
+// headlessEndpoints gives each endpoint of an exported headless Service without selector an address.
+func (w *wanted) headlessEndpoints(e *export, endpoints []*discoveryv1.EndpointSlice) {
+	name := e.object.Name
+	for _, slice := range endpoints {
+		for _, ep := range slice.Endpoints {
+			for _, text := range ep.Addresses {
+				a, err := netip.ParseAddr(text)
+				if err != nil || !a.Is4() {
+					continue
+				}
+				key := w.want(&submarinerv1.GlobalIngressIP{
+					ObjectMeta: metav1.ObjectMeta{
+						Namespace: slice.Namespace, Name: fmt.Sprintf("ep-%.44s-%.15s", name, text), // upstream
+						Annotations: map[string]string{submarinerv1.HeadlessEndpointAnnotation: text},
+					},
+					Spec: submarinerv1.GlobalIngressIPSpec{Target: submarinerv1.TargetHeadlessServiceEndpoints, ServiceRef: &corev1.LocalObjectReference{Name: name}},
+				}, e.object, mcsv1alpha1.GroupVersion.String(), mcsv1alpha1.ServiceExportKindName)
+				if !slices.Contains(e.needs, key) {
+					e.needs = append(e.needs, key)
+				}
+			}
+		}
+	}
+}

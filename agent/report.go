@@ -1,0 +1,73 @@
+package agent
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"subctl/agent/mesh"
+	"subctl/internal/kube"
+)
+
+// reportTimeout bounds writing to the API server, which may not answer: the loop has a
+// node to look after.
+const reportTimeout = 5 * time.Second
+
+// writesAtOnce is how many objects an agent without a node writes at a time.
+const writesAtOnce = 16
+
+// report writes to the API server, and Events about what has become False.
+func (a *agent) report(ctx context.Context, s mesh.Snapshot, r mesh.Report, out mesh.Outcome) error {
+	ctx, cancel := context.WithTimeout(ctx, reportTimeout)
+	defer cancel()
+	owner := kube.FieldOwner + "-" + a.Role.Name
+	err := a.each(r.Apply, func(o mesh.Object) error { return kube.Apply(ctx, a.Client, owner, o) })
+	a.meters.reported(r, out)
+	err = errors.Join(err, a.each(r.Status, func(o mesh.Object) error { return kube.ApplyStatus(ctx, a.Client, owner, o) }))
+	err = errors.Join(err, a.each(r.UpdateStatus, func(o mesh.Object) error {
+		if err := a.Client.Status().Update(ctx, o); err != nil && !apierrors.IsConflict(err) && !apierrors.IsNotFound(err) {
+			return fmt.Errorf("updating the status of %s: %w", client.ObjectKeyFromObject(o), err)
+		}
+		return nil
+	}))
+	err = errors.Join(err, a.each(r.Update, func(o mesh.Object) error {
+		if err := a.Client.Update(ctx, o); err != nil {
+			return fmt.Errorf("updating %s: %w", client.ObjectKeyFromObject(o), err)
+		}
+		return nil
+	}))
+	err = errors.Join(err, a.each(r.Delete, func(o mesh.Object) error {
+		if err := a.Client.Delete(ctx, o); err != nil && !apierrors.IsNotFound(err) {
+			return fmt.Errorf("deleting %s: %w", client.ObjectKeyFromObject(o), err)
+		}
+		return nil
+	}))
+	a.tell(s, slices.Concat(r.Apply, r.Status, r.UpdateStatus))
+	return err
+}
+
+// each writes objects, one after the other, or several at a time if the agent has no node to look after: then there
+// may be thousands.
+func (a *agent) each(objs []mesh.Object, write func(mesh.Object) error) error {
+	errs := make([]error, len(objs))
+	slots := make(chan struct{}, 1)
+	if a.Role.Nodeless() {
+		slots = make(chan struct{}, writesAtOnce)
+	}
+	var all sync.WaitGroup
+	for i, o := range objs {
+		slots <- struct{}{}
+		all.Go(func() {
+			errs[i] = write(o)
+			<-slots
+		})
+	}
+	all.Wait()
+	return errors.Join(errs...)
+}
