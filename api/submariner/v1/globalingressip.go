@@ -39,16 +39,14 @@ const (
 	OwnGlobalIP = "own"
 )
 
-// Condition Allocated of the objects that request global addresses, and its reasons (upstream; Waiting is ours).
+// Condition Allocated of the objects that request global addresses, and its reasons (upstream).
 const (
-	ConditionAllocated       = "Allocated"
-	ReasonAllocated          = "Success"
-	ReasonPoolExhausted      = "IPPoolAllocationFailed"
-	ReasonInvalidInput       = "InvalidInput"
-	ReasonNothingRequested   = "ZeroInput"
-	ReasonInvalidInstance    = "InvalidInstance"
-	ReasonReservationFailed  = "ReserveAllocatedIPsFailed"
-	ReasonWaitingForReleased = "Waiting"
+	ConditionAllocated     = "Allocated"
+	ReasonAllocated        = "Success"
+	ReasonPoolExhausted    = "IPPoolAllocationFailed"
+	ReasonInvalidInput     = "InvalidInput"
+	ReasonNothingRequested = "ZeroInput"
+	ReasonInvalidInstance  = "InvalidInstance"
 )
 
 // GlobalIngressIP requests a global address at which other clusters reach a Service or a pod. The globalnet

@@ -1,0 +1,224 @@
+package mesh_test
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	mcsv1alpha1 "sigs.k8s.io/mcs-api/pkg/apis/v1alpha1"
+
+	"subctl/agent/mesh"
+	submarinerv1 "subctl/api/submariner/v1"
+	"subctl/api/submariner/v1alpha1"
+)
+
+// globalCluster is a cluster with a global network of 30 addresses: its API server, in memory.
+type globalCluster struct {
+	t       *testing.T
+	objects []mesh.Object
+	memory  *mesh.Addresses
+	now     time.Time
+}
+
+func newGlobalCluster(t *testing.T, objs ...mesh.Object) *globalCluster {
+	c := &globalCluster{t: t, now: time.Unix(1700000000, 0)}
+	c.add(&v1alpha1.Submariner{ObjectMeta: metav1.ObjectMeta{Name: "submariner", Namespace: "submariner-operator"}, Spec: v1alpha1.SubmarinerSpec{GlobalCIDR: "242.0.0.0/27"}})
+	c.add(objs...)
+	return c
+}
+
+func (c *globalCluster) add(objs ...mesh.Object) {
+	for _, o := range objs {
+		o.SetUID(types.UID(fmt.Sprintf("%T %s/%s", o, o.GetNamespace(), o.GetName())))
+		o.SetCreationTimestamp(metav1.NewTime(c.now))
+		c.objects = append(c.objects, o)
+	}
+}
+
+func (c *globalCluster) remove(gone mesh.Object) {
+	for i, o := range c.objects {
+		if o.GetUID() == gone.GetUID() {
+			c.objects = append(c.objects[:i:i], c.objects[i+1:]...)
+			return
+		}
+	}
+	c.t.Fatalf("%s does not exist", gone.GetName())
+}
+
+// settle runs the agent until it writes nothing any more.
+func (c *globalCluster) settle() {
+	for range 5 {
+		s := mesh.NewSnapshot("node", c.objects...)
+		s.Now = c.now
+		if c.memory != nil {
+			s.Allocated = c.memory.Memory
+		}
+		role := mesh.Globalnet()
+		p, err := role.Plan(s)
+		require.NoError(c.t, err)
+		require.Empty(c.t, p.State)
+		c.memory = p.Addresses
+		r := role.Report(s, p, p.Outcome(c.now, nil, nil))
+		if len(r.Apply)+len(r.Delete)+len(r.UpdateStatus) == 0 {
+			return
+		}
+		for _, o := range r.Delete {
+			c.remove(o)
+		}
+		c.add(r.Apply...)
+		for _, o := range r.UpdateStatus {
+			c.remove(o)
+			o.SetResourceVersion(o.GetResourceVersion() + "+")
+			c.objects = append(c.objects, o)
+		}
+	}
+	c.t.Fatal("it does not settle")
+}
+
+// text returns the objects with addresses, and the conditions of exports.
+func (c *globalCluster) text() string {
+	var out []string
+	s := mesh.NewSnapshot("node", c.objects...)
+	for _, o := range mesh.List[*submarinerv1.ClusterGlobalEgressIP](s) {
+		out = append(out, fmt.Sprintf("%s %d %s", o.Name, len(o.Status.AllocatedIPs), o.Status.Conditions[0].Message))
+	}
+	for _, o := range mesh.List[*submarinerv1.GlobalEgressIP](s) {
+		out = append(out, fmt.Sprintf("%s/%s %s: %s", o.Namespace, o.Name, o.Status.Conditions[0].Reason, o.Status.Conditions[0].Message))
+	}
+	for _, o := range mesh.List[*submarinerv1.GlobalIngressIP](s) {
+		out = append(out, fmt.Sprintf("%s/%s %s %s", o.Namespace, o.Name, o.Spec.Target, o.Status.AllocatedIP))
+	}
+	for _, o := range mesh.List[*mcsv1alpha1.ServiceExport](s) {
+		var conds []string
+		for _, cond := range o.Status.Conditions {
+			conds = append(conds, fmt.Sprintf("%s=%s %s", cond.Type, cond.Status, cond.Reason))
+		}
+		out = append(out, fmt.Sprintf("export %s/%s %s", o.Namespace, o.Name, strings.Join(conds, ", ")))
+	}
+	return strings.Join(out, "\n") + "\n"
+}
+
+func inShop(name string) metav1.ObjectMeta { return metav1.ObjectMeta{Namespace: "shop", Name: name} }
+
+func shopService(name string, spec corev1.ServiceSpec) *corev1.Service {
+	return &corev1.Service{ObjectMeta: inShop(name), Spec: spec}
+}
+
+func shopExport(name string) *mcsv1alpha1.ServiceExport {
+	return &mcsv1alpha1.ServiceExport{ObjectMeta: inShop(name)}
+}
+
+func slice(service string, endpoints ...discoveryv1.Endpoint) *discoveryv1.EndpointSlice {
+	o := &discoveryv1.EndpointSlice{ObjectMeta: inShop(service + "-x"), Endpoints: endpoints}
+	o.Labels = map[string]string{discoveryv1.LabelServiceName: service}
+	return o
+}
+
+// All kinds of Services, exported; what cannot be exported; and a name that somebody else uses.
+func TestExports(t *testing.T) {
+	own := &corev1.Pod{ObjectMeta: inShop("own")}
+	own.Annotations = map[string]string{submarinerv1.OwnGlobalIPAnnotation: submarinerv1.OwnGlobalIP}
+	taken := &submarinerv1.GlobalIngressIP{ObjectMeta: inShop("taken"), Spec: submarinerv1.GlobalIngressIPSpec{
+		Target: submarinerv1.TargetHeadlessServicePod, PodRef: &corev1.LocalObjectReference{Name: "own"},
+	}}
+	c := newGlobalCluster(t,
+		shopService("web", corev1.ServiceSpec{ClusterIP: "10.96.0.9"}), shopExport("web"),
+		shopService("db", corev1.ServiceSpec{ClusterIP: "None", Selector: map[string]string{"app": "db"}}), shopExport("db"),
+		slice("db", discoveryv1.Endpoint{Addresses: []string{"10.244.1.7"}, TargetRef: &corev1.ObjectReference{Kind: "Pod", Name: "db-0"}}), &corev1.Pod{ObjectMeta: inShop("db-0")},
+		shopService("legacy", corev1.ServiceSpec{ClusterIP: "None"}), shopExport("legacy"), slice("legacy", discoveryv1.Endpoint{Addresses: []string{"192.0.2.7"}}),
+		shopService("outside", corev1.ServiceSpec{Type: corev1.ServiceTypeExternalName}), shopExport("outside"),
+		shopService("taken", corev1.ServiceSpec{ClusterIP: "10.96.0.10"}), shopExport("taken"),
+		shopExport("nothing"), own, taken, &corev1.Pod{ObjectMeta: inShop("other")},
+	)
+	c.settle()
+	require.Equal(t, `cluster-egress.submariner.io 8 allocated 242.0.0.1-242.0.0.8
+shop/ep-legacy-192.0.2.7 HeadlessServiceEndpoints 242.0.0.29
+shop/pod-db-0 HeadlessServicePod 242.0.0.28
+shop/pod-own HeadlessServicePod 242.0.0.27
+shop/taken HeadlessServicePod 242.0.0.30
+shop/web ClusterIPService 242.0.0.26
+export shop/db Valid=True Valid, Ready=True Exported
+export shop/legacy Valid=True Valid, Ready=True Exported
+export shop/nothing Valid=False NoService, Ready=False Pending
+export shop/outside Valid=False InvalidServiceType, Ready=False Pending
+export shop/taken Valid=True Valid, Ready=False NameTaken
+export shop/web Valid=True Valid, Ready=True Exported
+`, c.text())
+
+	for _, o := range append([]mesh.Object{}, c.objects...) {
+		if _, is := o.(*mcsv1alpha1.ServiceExport); is || o.GetName() == "own" {
+			c.remove(o)
+		}
+	}
+	c.settle()
+	require.Equal(t, "cluster-egress.submariner.io 8 allocated 242.0.0.1-242.0.0.8\nshop/taken HeadlessServicePod 242.0.0.30\n", c.text())
+}
+
+// Shared addresses: changed live, per gateway with several active ones, and refused where nobody uses them.
+func TestEgressObjects(t *testing.T) {
+	c := newGlobalCluster(t,
+		&submarinerv1.GlobalEgressIP{ObjectMeta: inShop("many"), Spec: submarinerv1.GlobalEgressIPSpec{NumberOfIPs: new(20)}},
+		&submarinerv1.GlobalEgressIP{ObjectMeta: inShop("bad"), Spec: submarinerv1.GlobalEgressIPSpec{PodSelector: &metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{{Key: "x", Operator: "Near"}}}}},
+		&submarinerv1.GlobalEgressIP{ObjectMeta: inShop("none"), Spec: submarinerv1.GlobalEgressIPSpec{NumberOfIPs: new(0)}},
+		&submarinerv1.GlobalEgressIP{ObjectMeta: inShop("one")},
+		&submarinerv1.ClusterGlobalEgressIP{ObjectMeta: metav1.ObjectMeta{Name: "mine"}},
+	)
+	c.settle()
+	require.Equal(t, `cluster-egress.submariner.io 8 allocated 242.0.0.21-242.0.0.28
+mine 0 no gateway uses it: use cluster-egress.submariner.io
+shop/bad InvalidInput: podSelector is not valid: "Near" is not a valid label selector operator
+shop/many Success: allocated 242.0.0.1-242.0.0.20
+shop/none ZeroInput: it requests no address
+shop/one Success: allocated 242.0.0.30
+`, c.text())
+
+	s := mesh.NewSnapshot("node", c.objects...)
+	many := mesh.Find[*submarinerv1.GlobalEgressIP](s, "many").DeepCopy()
+	c.remove(many)
+	many.Spec.NumberOfIPs, many.ResourceVersion = new(3), "edited"
+	c.objects = append(c.objects, many)
+	mesh.List[*v1alpha1.Submariner](s)[0].Spec.MultiActiveGatewayEnabled = true
+	for _, name := range []string{"gw-1", "gw-2", "worker"} {
+		n := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name}}
+		n.Labels = map[string]string{submarinerv1.GatewayNodeLabel: fmt.Sprint(name != "worker")}
+		c.add(n)
+	}
+	c.settle()
+	c.now = c.now.Add(time.Hour)
+	c.settle()
+	require.Contains(t, c.text(), "shop/many Success: allocated 242.0.0.1-242.0.0.3\n")
+	require.Contains(t, c.text(), "gw-1-cluster-egress.submariner.io 8 allocated")
+	require.Contains(t, c.text(), "gw-2-cluster-egress.submariner.io 8 allocated")
+	require.NotContains(t, c.text(), "\ncluster-egress")
+
+	mesh.List[*v1alpha1.Submariner](s)[0].DeletionTimestamp = &metav1.Time{Time: c.now}
+	c.settle()
+	require.NotContains(t, c.text(), "242.", "a cluster that leaves has no addresses")
+}
+
+// What is not recorded is not given to anybody; thousands of objects are written in parts.
+func TestGlobalnetReport(t *testing.T) {
+	var pods []mesh.Object
+	for i := range 1000 {
+		pods = append(pods, &submarinerv1.GlobalIngressIP{ObjectMeta: inShop(fmt.Sprint("pod-", i)), Spec: submarinerv1.GlobalIngressIPSpec{
+			Target: submarinerv1.TargetHeadlessServicePod, PodRef: &corev1.LocalObjectReference{Name: fmt.Sprint(i)},
+		}})
+	}
+	c := newGlobalCluster(t, pods...)
+	s := mesh.NewSnapshot("node", c.objects...)
+	role := mesh.Globalnet()
+	p, err := role.Plan(s)
+	require.NoError(t, err)
+	r := role.Report(s, p, p.Outcome(c.now, nil, nil))
+	require.Len(t, r.UpdateStatus, 400-len(r.Apply))
+	require.True(t, r.More)
+	require.Empty(t, role.Report(s, p, mesh.Outcome{Err: fmt.Errorf("no record")}))
+	_, err = role.Plan(mesh.NewSnapshot[mesh.Object]("node"))
+	require.ErrorIs(t, err, mesh.ErrNotJoined)
+}
