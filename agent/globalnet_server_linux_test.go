@@ -1,0 +1,110 @@
+package agent
+
+import (
+	"context"
+	"log/slog"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	corev1 "k8s.io/api/core/v1"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/rest"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	mcsv1alpha1 "sigs.k8s.io/mcs-api/pkg/apis/v1alpha1"
+
+	"subctl/agent/mesh"
+	submarinerv1 "subctl/api/submariner/v1"
+	"subctl/cluster"
+	"subctl/cluster/clustertest"
+	"subctl/internal/kube"
+	"subctl/internal/kubetest"
+)
+
+// On a real API server, with the rights of its account: an exported Service gets an address, a changed number of
+// addresses is live, and an address is freed with its object.
+func TestGlobalnetAgent(t *testing.T) {
+	server := kubetest.Start(t)
+	admin := server.Client(t)
+	sub := clustertest.Submariner()
+	sub.Spec.GlobalCIDR = "242.7.0.0/16"
+	for _, o := range clustertest.Render(t, sub) {
+		require.NoError(t, kube.Apply(t.Context(), admin, kube.FieldOwner, o))
+		if def, is := o.(*apiextensionsv1.CustomResourceDefinition); is {
+			require.Eventually(t, func() bool {
+				found := &apiextensionsv1.CustomResourceDefinition{}
+				if admin.Get(t.Context(), client.ObjectKeyFromObject(def), found) != nil {
+					return false
+				}
+				for _, c := range found.Status.Conditions {
+					if c.Type == apiextensionsv1.Established && c.Status == apiextensionsv1.ConditionTrue {
+						return true
+					}
+				}
+				return false
+			}, time.Minute, 50*time.Millisecond)
+		}
+	}
+	config := rest.CopyConfig(server.Config())
+	config.Impersonate = rest.ImpersonationConfig{UserName: "system:serviceaccount:" + cluster.Namespace + ":" + cluster.GlobalnetName, Groups: []string{"system:serviceaccounts", "system:authenticated"}}
+	ctx, stop := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	go func() {
+		ended <- Run(ctx, Options{
+			Role: mesh.Globalnet(), Node: "node", MetricsAddr: "127.0.0.1:0", ProbeAddr: "127.0.0.1:0", Config: config,
+			Log: slog.New(slog.NewTextHandler(t.Output(), nil)),
+		})
+	}()
+	t.Cleanup(func() {
+		stop()
+		require.NoError(t, <-ended)
+	})
+
+	egress := &submarinerv1.ClusterGlobalEgressIP{ObjectMeta: metav1.ObjectMeta{Name: submarinerv1.ClusterEgress}}
+	eventually := func(what string, holds func() bool) {
+		t.Helper()
+		require.Eventually(t, holds, 2*time.Minute, 50*time.Millisecond, what)
+	}
+	has := func(n int) func() bool {
+		return func() bool {
+			return admin.Get(t.Context(), client.ObjectKeyFromObject(egress), egress) == nil && len(egress.Status.AllocatedIPs) == n
+		}
+	}
+	eventually("the cluster has shared addresses", has(8))
+	require.Equal(t, "242.7.0.1", egress.Status.AllocatedIPs[0])
+	for _, n := range []int{12, 4} {
+		require.NoError(t, admin.Patch(t.Context(), egress, client.RawPatch("application/merge-patch+json", []byte(`{"spec":{"numGlobalIPs":`+map[int]string{12: "12", 4: "4"}[n]+`}}`))))
+		eventually("a changed number is live", has(n))
+		require.Equal(t, "242.7.0.1", egress.Status.AllocatedIPs[0])
+	}
+
+	in := metav1.ObjectMeta{Namespace: "default", Name: "web"}
+	require.NoError(t, admin.Create(t.Context(), &corev1.Service{ObjectMeta: in, Spec: corev1.ServiceSpec{Ports: []corev1.ServicePort{{Port: 80}}}}))
+	export := &mcsv1alpha1.ServiceExport{ObjectMeta: in}
+	require.NoError(t, admin.Create(t.Context(), export))
+	address := &submarinerv1.GlobalIngressIP{ObjectMeta: in}
+	eventually("an exported Service has an address", func() bool {
+		return admin.Get(t.Context(), client.ObjectKeyFromObject(export), export) == nil && meta.IsStatusConditionTrue(export.Status.Conditions, "Ready")
+	})
+	require.True(t, meta.IsStatusConditionTrue(export.Status.Conditions, "Valid"))
+	eventually("its status has the address", func() bool {
+		return admin.Get(t.Context(), client.ObjectKeyFromObject(address), address) == nil && address.Status.AllocatedIP == "242.7.255.254"
+	})
+	record := &corev1.ConfigMap{}
+	require.NoError(t, admin.Get(t.Context(), client.ObjectKey{Namespace: cluster.Namespace, Name: submarinerv1.GlobalnetMemory}, record))
+	require.Contains(t, record.Data["used"], "242.7.255.254")
+
+	require.NoError(t, admin.Delete(t.Context(), export))
+	eventually("the address is freed", func() bool {
+		return client.IgnoreNotFound(admin.Get(t.Context(), client.ObjectKeyFromObject(address), address)) == nil && address.UID != "" &&
+			admin.Get(t.Context(), client.ObjectKeyFromObject(address), &submarinerv1.GlobalIngressIP{}) != nil
+	})
+	other := &submarinerv1.GlobalEgressIP{ObjectMeta: in}
+	require.NoError(t, admin.Create(t.Context(), other))
+	eventually("another object gets another address", func() bool {
+		return admin.Get(t.Context(), client.ObjectKeyFromObject(other), other) == nil && len(other.Status.AllocatedIPs) == 1
+	})
+	require.Equal(t, "242.7.255.253", other.Status.AllocatedIPs[0], "the freed address rests")
+}
