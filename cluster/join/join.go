@@ -7,6 +7,9 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	mcsv1alpha1 "sigs.k8s.io/mcs-api/pkg/apis/v1alpha1"
+	"slices"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -112,6 +115,10 @@ func (j *Operation) run(ctx context.Context) error {
 // and that the plan does not set: so the Submariner of an earlier join is first patched, in one
 // write, to what the plan announced.
 func (j *Operation) install(ctx context.Context, objs []client.Object) error {
+	objs, err := j.withoutTheirs(ctx, objs)
+	if err != nil {
+		return err
+	}
 	for i, obj := range objs {
 		sub, ok := obj.(*v1alpha1.Submariner)
 		if !ok || j.Plan.Before == nil {
@@ -129,6 +136,19 @@ func (j *Operation) install(ctx context.Context, objs []client.Object) error {
 		break
 	}
 	return kube.Install(ctx, j.Member.Client, kube.FieldOwner, objs, nil)
+}
+
+// withoutTheirs returns the objects without the definition of ServiceExports if somebody else has installed that: they keep it.
+func (j *Operation) withoutTheirs(ctx context.Context, objs []client.Object) ([]client.Object, error) {
+	i := slices.IndexFunc(objs, func(o client.Object) bool { return o.GetName() == mcsv1alpha1.ServiceExportFullName })
+	if i < 0 {
+		return objs, nil
+	}
+	found, err := kube.Optional(ctx, j.Member, &apiextensionsv1.CustomResourceDefinition{}, client.ObjectKeyFromObject(objs[i]))
+	if err != nil || found == nil || cluster.IsOurs(found.Labels) {
+		return objs, err
+	}
+	return slices.Delete(slices.Clone(objs), i, i+1), nil
 }
 
 // reread makes the gateways of a cluster that has joined before read its Secrets again if they have

@@ -32,7 +32,7 @@ func CheckRights(ctx context.Context, s cluster.Side) error {
 // rights returns the rights to read and to delete everything that join creates, and to read what
 // forbids that: objects of others in the namespace, and users of the CRDs.
 func rights(scheme *runtime.Scheme) ([]kube.Right, error) {
-	objs, err := cluster.Render(&v1alpha1.Submariner{})
+	objs, err := cluster.Everything()
 	if err != nil {
 		return nil, err
 	}
@@ -55,6 +55,11 @@ func rights(scheme *runtime.Scheme) ([]kube.Right, error) {
 	for _, def := range definitions {
 		out = append(out, kube.NewRight("list", def.Spec.Group, def.Spec.Names.Plural, ""))
 	}
+	exports, err := cluster.ServiceExports()
+	if err != nil {
+		return nil, err
+	}
+	out = append(out, kube.NewRight("list", exports.Spec.Group, exports.Spec.Names.Plural, ""))
 	return append(out,
 		kube.NewRight("list", coordinationv1.GroupName, "leases", cluster.Namespace), kube.NewRight("delete", coordinationv1.GroupName, "leases", cluster.Namespace),
 		kube.NewRight("patch", v1alpha1.GroupVersion.Group, "submariners", cluster.Namespace),
