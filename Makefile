@@ -51,6 +51,9 @@ E2E_CNI := flannel-vxlan/iptables flannel-host-gw/nftables
 e2e-cni: build lab image ## tests in the lab, with flannel (root)
 	SUBCTL_BENCH= E2E_CNI='$(E2E_CNI)' SUBCTL_REQUIRE_ROOT=1 IMAGE=$(IMAGE) go test -count=1 -timeout 10m -tags e2e -run CNI -v ./scripts/e2e
 
+e2e-globalnet: build lab image ## tests in the lab, with clusters that use the same networks (root)
+	SUBCTL_BENCH= E2E_GLOBALNET=1 SUBCTL_REQUIRE_ROOT=1 IMAGE=$(IMAGE) go test -count=1 -timeout 15m -tags e2e -run '^TestM1Globalnet$$' -v ./scripts/e2e
+
 # Each failure of a gateway happens so often, under each of these cables, with so many gateways per cluster. docs/failover.json has each
 # run, and runs of the same commit of the program count: so this may be stopped, and continued.
 FAILOVER_RUNS     := 20
@@ -112,4 +115,4 @@ prereqs: ## install the Debian packages that the lab and the tests need (root)
 help: ## list the targets
 	@grep -hE '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 12
 
-.PHONY: build demo demo-down test unit test-kernel e2e e2e-cni e2e-failover failover hostile fuzz bench vet lint generate generated golden lab lab-up lab-down image prereqs help
+.PHONY: build demo demo-down test unit test-kernel e2e e2e-cni e2e-failover e2e-globalnet failover hostile fuzz bench vet lint generate generated golden lab lab-up lab-down image prereqs help

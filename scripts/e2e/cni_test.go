@@ -24,6 +24,13 @@ func labUp() (steps [][]string) {
 		fewest, _ := strconv.Atoi(failoverGateways[0])
 		clusters, nodesEach = clusters[:2], fewest+1
 	}
+	if globalnet {
+		clusters = clusters[:2]
+		for i, mode := range []string{"iptables", "nftables"} {
+			steps = append(steps, []string{"lab", "up", "--first", fmt.Sprint(i + 1), "--clusters", "1", "--nodes", fmt.Sprint(nodesEach), "--overlapping", "--proxy-mode", mode, "--timeout", "10m"})
+		}
+		return steps
+	}
 	if len(cnis) == 0 {
 		return [][]string{{"lab", "up", "--clusters", fmt.Sprint(len(clusters)), "--nodes", fmt.Sprint(nodesEach), "--timeout", "10m"}}
 	}

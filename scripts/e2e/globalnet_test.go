@@ -1,0 +1,259 @@
+//go:build e2e
+
+package e2e
+
+import (
+	"fmt"
+	"net/netip"
+	"os"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+// globalnet is whether the lab has two clusters with the same networks, for TestM1Globalnet: in cluster1 kube-proxy
+// writes rules of iptables, in cluster2 of nftables.
+var globalnet = os.Getenv("E2E_GLOBALNET") != ""
+
+// What pods of other clusters reach by a global address: a headless Service, whose pods have one each, and a Service that
+// is never exported.
+const globalWorkload = `
+apiVersion: apps/v1
+kind: StatefulSet
+metadata: {name: db, namespace: default}
+spec:
+  serviceName: db
+  replicas: 2
+  selector: {matchLabels: {app: db}}
+  template:
+    metadata: {labels: {app: db}}
+    spec:
+      terminationGracePeriodSeconds: 0
+      containers:
+      - {name: web, image: "lab.local/labapp:1", imagePullPolicy: Never, args: [web], readinessProbe: {httpGet: {path: /, port: 8080}, periodSeconds: 1}}
+---
+apiVersion: v1
+kind: Service
+metadata: {name: db, namespace: default}
+spec: {clusterIP: None, selector: {app: db}, ports: [{name: http, port: 8080}]}
+`
+
+// Two clusters with the same pod and Service networks: pods of each reach exported Services of the other, pod by pod where they are
+// headless, and nothing else; agents and gateways fail; nodes are as before after uninstalling.
+func TestM1Globalnet(t *testing.T) {
+	if !globalnet {
+		t.Skip("E2E_GLOBALNET is not set: make e2e-globalnet runs this test in a lab of its own")
+	}
+	for _, step := range []struct {
+		name string
+		run  func(*testing.T)
+	}{
+		{"joined", globalJoined},
+		{"exported Services", globalServices},
+		{"every size of packet", globalSizes},
+		{"pods of headless Services", globalPods},
+		{"pods with an address of their own", globalOwn},
+		{"not exported", globalOnlyExported},
+		{"agents killed", globalAgentsKilled},
+		{"takeover", globalTakeover},
+		{"uninstall", uninstallAll},
+	} {
+		if !t.Run(step.name, step.run) {
+			t.FailNow()
+		}
+	}
+}
+
+// globalJoined joins the clusters, which get different global networks.
+func globalJoined(t *testing.T) {
+	must(t, "subctl", "deploy-broker", "--context", "cluster1", "--broker-info", brokerFile, "--globalnet")
+	for _, c := range clusters {
+		deploy(t, c)
+		apply(t, c, globalWorkload)
+	}
+	for _, c := range clusters {
+		join(t, c)
+		kubectl(t, c, "rollout", "status", "statefulset/db", "--timeout=300s")
+		within(t, c)
+	}
+	connected(t)
+	require.NotEqual(t, globalNetwork(t, "cluster1"), globalNetwork(t, "cluster2"))
+	require.Equal(t, serviceNetworkOf(t, "cluster1"), serviceNetworkOf(t, "cluster2"), "the lab's clusters use the same networks")
+}
+
+// globalNetwork is the global network of a cluster.
+func globalNetwork(t *testing.T, cluster string) netip.Prefix {
+	t.Helper()
+	p, err := netip.ParsePrefix(kubectl(t, cluster, "-n", "submariner-operator", "get", "submariners.submariner.io", "submariner", "-o", "jsonpath={.spec.globalCIDR}"))
+	require.NoError(t, err)
+	return p
+}
+
+func serviceNetworkOf(t *testing.T, cluster string) string {
+	t.Helper()
+	return kubectl(t, cluster, "-n", "submariner-operator", "get", "submariners.submariner.io", "submariner", "-o", "jsonpath={.spec.serviceCIDR}")
+}
+
+// globalIP returns the address of a GlobalIngressIP as soon as there is one.
+func globalIP(t *testing.T, cluster, name string) (ip string) {
+	t.Helper()
+	eventually(t, 10*time.Second, func() error {
+		ip = strings.TrimSpace(kubectl(t, cluster, "get", "globalingressips.submariner.io", name, "--ignore-not-found", "-o", "jsonpath={.status.allocatedIP}"))
+		if ip == "" {
+			return fmt.Errorf("%s has no address", name)
+		}
+		return nil
+	})
+	require.True(t, globalNetwork(t, cluster).Contains(netip.MustParseAddr(ip)), ip)
+	return ip
+}
+
+// client returns the address that a server has seen.
+func client(t *testing.T, answer string) netip.Addr {
+	t.Helper()
+	_, from, ok := strings.Cut(answer, "from=")
+	require.True(t, ok, answer)
+	at, err := netip.ParseAddrPort(strings.Fields(from)[0])
+	require.NoError(t, err, answer)
+	return at.Addr()
+}
+
+// globalServices exports the Service of each cluster, and has all pods of the other one use it.
+func globalServices(t *testing.T) {
+	for _, c := range clusters {
+		must(t, "subctl", "export", "service", "web", "-n", "default", "--context", c)
+	}
+	for i, c := range clusters {
+		other := clusters[1-i]
+		ip := globalIP(t, other, "web")
+		for _, from := range slices.Concat(pods(t, c, "web"), pods(t, c, "host")) {
+			eventually(t, 10*time.Second, func() error {
+				out, err := from.try("get", "http://"+ip+"/", "--timeout", "5s")
+				if err != nil {
+					return fmt.Errorf("%s on %s: %w: %s", from.name, from.node, err, out)
+				}
+				require.Contains(t, out, "node="+other+"-node")
+				require.True(t, globalNetwork(t, c).Contains(client(t, out)), "the server saw %s", out)
+				return nil
+			})
+		}
+		servers := map[string]bool{}
+		from := pods(t, c, "web")[0]
+		for range 20 {
+			_, node, _ := strings.Cut(from.exec(t, "get", "http://"+ip+"/", "--timeout", "15s"), "node=")
+			servers[strings.Fields(node)[0]] = true
+		}
+		require.Len(t, servers, nodesEach, "all pods of the Service serve")
+	}
+}
+
+func globalSizes(t *testing.T) {
+	for _, from := range []pod{podOn(t, "cluster1", "web", worker(t, "cluster1")), podOn(t, "cluster1", "web", gateway(t, "cluster1"))} {
+		ip := globalIP(t, "cluster2", "web")
+		from.exec(t, "udp", ip+":7", "1", "500", "1272", "1273", "1300", "1372", "1373", "1400", "1422", "1423", "1472", "1473", "3000", "9000", "--timeout", "2s", "--tries", "5")
+		from.exec(t, "tcp", ip+":7", "1", "1400", "1460", "100000", "4000000", "--timeout", "60s")
+	}
+}
+
+// globalPods exports the headless Service: each of its pods has an address of its own in both directions.
+func globalPods(t *testing.T) {
+	must(t, "subctl", "export", "service", "db", "-n", "default", "--context", "cluster2")
+	from := podOn(t, "cluster1", "web", worker(t, "cluster1"))
+	server := globalIP(t, "cluster1", "web")
+	for _, p := range pods(t, "cluster2", "db") {
+		ip := globalIP(t, "cluster2", "pod-"+p.name)
+		eventually(t, 10*time.Second, func() error {
+			out, err := from.try("get", "http://"+ip+":8080/", "--timeout", "5s")
+			if err != nil || !strings.Contains(out, p.name) {
+				return fmt.Errorf("%s: %w: %s", p.name, err, out)
+			}
+			return nil
+		})
+		from.exec(t, "ping", ip, "56", "1272", "--count", "1")
+		require.Equal(t, ip, client(t, p.exec(t, "get", "http://"+server+"/", "--timeout", "15s")).String(), "the source of its own packets")
+	}
+}
+
+// globalOwn gives a pod an address of its own by its annotation.
+func globalOwn(t *testing.T) {
+	own := podOn(t, "cluster1", "web", worker(t, "cluster1"))
+	kubectl(t, "cluster1", "annotate", "pod", own.name, "submariner.io/global-ip=own")
+	ip := globalIP(t, "cluster1", "pod-"+own.name)
+	from := podOn(t, "cluster2", "web", gateway(t, "cluster2"))
+	eventually(t, 10*time.Second, func() error {
+		out, err := from.try("get", "http://"+ip+":8080/", "--timeout", "5s")
+		if err != nil || !strings.Contains(out, own.name) {
+			return fmt.Errorf("%w: %s", err, out)
+		}
+		return nil
+	})
+	require.Equal(t, ip, client(t, own.exec(t, "get", "http://"+globalIP(t, "cluster2", "web")+"/", "--timeout", "15s")).String())
+}
+
+// globalOnlyExported tries what must not be reached.
+func globalOnlyExported(t *testing.T) {
+	from := podOn(t, "cluster1", "web", worker(t, "cluster1"))
+	g := globalNetwork(t, "cluster2")
+	for _, ip := range []string{g.Addr().Next().Next().Next().String(), globalIP(t, "cluster2", "web")} {
+		out, err := from.try("get", "http://"+ip+":6443/", "--timeout", "1s")
+		require.Error(t, err, "%s: %s", ip, out)
+	}
+	must(t, "subctl", "unexport", "service", "db", "-n", "default", "--context", "cluster2")
+	eventually(t, 10*time.Second, func() error {
+		if out := kubectl(t, "cluster2", "get", "globalingressips.submariner.io", "-o", "name"); strings.Contains(out, "pod-db") {
+			return fmt.Errorf("still allocated: %s", out)
+		}
+		return nil
+	})
+}
+
+// globalAgentsKilled kills the agents under a stream to an exported Service.
+func globalAgentsKilled(t *testing.T) {
+	from := podOn(t, "cluster1", "web", worker(t, "cluster1"))
+	server := pod{cluster: "cluster2", name: "web", ip: globalIP(t, "cluster2", "web")}
+	lossless(t, 1, func() map[string]lost {
+		s := startStream(t, from, server)
+		for _, c := range clusters {
+			for _, app := range []string{"submariner-globalnet", "submariner-gateway", "submariner-routeagent"} {
+				kubectl(t, c, "-n", "submariner-operator", "delete", "pod", "-l", "app="+app, "--grace-period=0", "--force")
+			}
+		}
+		for _, c := range clusters {
+			kubectl(t, c, "-n", "submariner-operator", "rollout", "status", "daemonset/submariner-gateway", "--timeout=120s")
+			kubectl(t, c, "-n", "submariner-operator", "rollout", "status", "deployment/submariner-globalnet", "--timeout=120s")
+		}
+		time.Sleep(3 * time.Second)
+		return map[string]lost{"service": s.stop(t)}
+	})
+}
+
+// globalTakeover drains the server's active gateway: connections to exported Services use the other one.
+func globalTakeover(t *testing.T) {
+	from := podOn(t, "cluster1", "web", worker(t, "cluster1"))
+	ip := globalIP(t, "cluster2", "web")
+	second := worker(t, "cluster2")
+	kubectl(t, "cluster2", "label", "node", second, "submariner.io/gateway=true", "--overwrite")
+	eventually(t, time.Minute, func() error {
+		if _, standbys := announced(t, "cluster2", "cluster1"); !slices.Contains(standbys, second) {
+			return fmt.Errorf("cluster1 knows the standbys %v of cluster2", standbys)
+		}
+		return nil
+	})
+	first := gateway(t, "cluster2")
+	must(t, "lab", "kill", first)
+	eventually(t, 10*time.Second, func() error {
+		out, err := from.try("get", "http://"+ip+"/", "--timeout", "2s")
+		if err != nil {
+			return fmt.Errorf("%w: %s", err, out)
+		}
+		return nil
+	})
+	must(t, "lab", "start", first)
+	kubectl(t, "cluster2", "wait", "--for=condition=Ready", "node/"+first, "--timeout=300s")
+	for _, ds := range []string{"web", "host"} {
+		kubectl(t, "cluster2", "rollout", "status", "daemonset/"+ds, "--timeout=300s")
+	}
+}
