@@ -45,6 +45,7 @@ test-kernel: build ## tests on a kernel with WireGuard and ESP: Debian's, in QEM
 e2e: build lab image ## tests in the lab, with real pods (root)
 	SUBCTL_REQUIRE_ROOT=1 IMAGE=$(IMAGE) go test -count=1 -timeout 45m -tags e2e -v ./scripts/e2e
 	$(MAKE) e2e-cni
+	$(MAKE) e2e-globalnet
 
 # The CNI of each of the two clusters, and the mode of its rules: see scripts/e2e/cni_test.go.
 E2E_CNI := flannel-vxlan/iptables flannel-host-gw/nftables

@@ -37,18 +37,12 @@ func (o Options) CheckGlobalnet() error {
 // checkGlobalnet refuses a cluster that cannot get the global network that it asks for.
 func checkGlobalnet(r request) ([]string, error) {
 	global, err := r.globalNetwork()
-	if err == nil && global.IsValid() {
-		return []string{notTranslated}, nil
-	}
-	if err != nil || !r.broker.Broker.Spec.GlobalnetEnabled || r.specifies("globalnet") {
+	if err != nil || global.IsValid() || !r.broker.Broker.Spec.GlobalnetEnabled || r.specifies("globalnet") {
 		return nil, err
 	}
 	return []string{"the broker has globalnet, and this cluster joins without a global network, with the addresses of its own networks, " +
 		"because it has joined so before or is invited so: to change that, see docs/globalnet.md"}, nil
 }
-
-// notTranslated is what a cluster with a global network has to expect.
-const notTranslated = "the gateways of this version do not translate the addresses of global networks: other clusters reach nothing in this one, and its pods nothing in them"
 
 // asksForGlobalnet reports whether the user asked for a global network.
 func (r request) asksForGlobalnet() bool {
