@@ -25,7 +25,7 @@ const (
 // listedAddresses is the most addresses in the message of a condition.
 const listedAddresses = 5
 
-// exportStatuses returns the ServiceExports whose conditions change: Valid says whether the Service can be
+// exportStatuses returns the ServiceExports whose conditions change. Valid reports whether the Service can be
 // exported, and Ready whether other clusters reach it.
 func (a *Addresses) exportStatuses(now time.Time) []Object {
 	granted := map[types.NamespacedName]string{}

@@ -44,7 +44,7 @@ const managedBy = "app.kubernetes.io/managed-by"
 
 func isOurs(o Object) bool { return o.GetLabels()[managedBy] == "subctl" }
 
-// readWanted returns the objects that the cluster needs, and how they differ from those that it has.
+// readWanted returns the objects that the cluster needs, and the changes that lead to them.
 func readWanted(s Snapshot, network netip.Prefix) wanted {
 	w := wanted{network: network, ingress: map[types.NamespacedName]*submarinerv1.GlobalIngressIP{}}
 	if network.IsValid() {

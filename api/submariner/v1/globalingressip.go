@@ -27,10 +27,7 @@ const (
 	HeadlessEndpointAnnotation = "submariner.io/headless-svc-endpoints-ip"
 	// ServiceRefLabel is a label of a GlobalIngressIP: the name of the exported Service (upstream).
 	ServiceRefLabel = "submariner.io/serviceRef"
-	// GlobalIPAnnotation is an annotation of a Pod and of a Service: its global address, for information. No
-	// component goes by it (seed 004).
-	GlobalIPAnnotation = "submariner.io/GlobalIp"
-	// GatewayGlobalIPAnnotation is the same of a Gateway: the address that answers pings (upstream).
+	// GatewayGlobalIPAnnotation is an annotation of a Gateway: the global address that answers pings (upstream).
 	GatewayGlobalIPAnnotation = "submariner.io/globalIp"
 	// OwnGlobalIPAnnotation is an annotation of a Pod, or of a Namespace for each of its pods. With the value
 	// OwnGlobalIP the pod has a global address of its own, in both directions.
