@@ -6,6 +6,7 @@ import (
 	"net/netip"
 	"slices"
 
+	submarinerv1 "subctl/api/submariner/v1"
 	"subctl/dataplane"
 )
 
@@ -18,7 +19,7 @@ func (c Cabling) globalnet(devices []cableDevice) dataplane.Globalnet {
 }
 
 // MaxReturned is the most addresses that a gateway may have routed to itself (upstream).
-const MaxReturned = 20
+const MaxReturned = submarinerv1.MaxGlobalEgressIPs
 
 // parseReturned parses the addresses to which packets must take the gateway. They are in the networks of its cluster.
 func parseReturned(texts []string, subnets []netip.Prefix) (out []netip.Addr, err error) {
