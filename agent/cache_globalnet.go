@@ -47,7 +47,10 @@ func slimMetadata[T client.Object](slim func(T) client.Object) func(any) (any, e
 
 // slimMeta keeps what identifies an object, the annotation that asks for addresses, and some labels.
 func slimMeta(m metav1.ObjectMeta, labels ...string) metav1.ObjectMeta {
-	out := metav1.ObjectMeta{Name: m.Name, Namespace: m.Namespace, UID: m.UID, ResourceVersion: m.ResourceVersion, DeletionTimestamp: m.DeletionTimestamp}
+	out := metav1.ObjectMeta{
+		Name: m.Name, Namespace: m.Namespace, UID: m.UID, ResourceVersion: m.ResourceVersion,
+		CreationTimestamp: m.CreationTimestamp, DeletionTimestamp: m.DeletionTimestamp,
+	}
 	for _, l := range labels {
 		if v, ok := m.Labels[l]; ok {
 			metav1.SetMetaDataLabel(&out, l, v)
@@ -62,7 +65,8 @@ func slimMeta(m metav1.ObjectMeta, labels ...string) metav1.ObjectMeta {
 func slimPod(obj any) (any, error) {
 	return slimMetadata(func(p *corev1.Pod) client.Object {
 		return &corev1.Pod{
-			ObjectMeta: slimMeta(p.ObjectMeta), Spec: corev1.PodSpec{HostNetwork: p.Spec.HostNetwork}, Status: corev1.PodStatus{Phase: p.Status.Phase},
+			ObjectMeta: slimMeta(p.ObjectMeta), Spec: corev1.PodSpec{HostNetwork: p.Spec.HostNetwork},
+			Status: corev1.PodStatus{Phase: p.Status.Phase, PodIP: p.Status.PodIP, PodIPs: p.Status.PodIPs},
 		}
 	})(obj)
 }

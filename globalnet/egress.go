@@ -28,7 +28,7 @@ func (t *translator) egress() {
 		if len(shared) == 0 {
 			break
 		}
-		t.returned(shared)
+		shared = t.returned(shared)
 		for slot := range uint8(dataplane.GlobalShares) {
 			t.out.Table.Shared = append(t.out.Table.Shared, dataplane.GlobalShare{Slot: slot, Global: shared[int(slot)%len(shared)]})
 		}
@@ -48,16 +48,21 @@ type selecting struct {
 }
 
 // pools adds the pods that GlobalEgressIPs select. A selector of pods counts before a whole namespace, and then the older one (as upstream).
+// Where a gateway has no room for the addresses of all, the oldest have it, so that nobody takes it from others.
 func (t *translator) pools() {
 	byNamespace := map[string][]selecting{}
-	for _, e := range t.Egress {
-		s := selecting{GlobalEgressIP: e, sources: t.returned(t.mine(t.addresses(egressOwner(e), e.Status.AllocatedIPs...)))}
+	oldest := slices.SortedFunc(slices.Values(t.Egress), func(a, b *submarinerv1.GlobalEgressIP) int {
+		return egressOwner(a).compare(egressOwner(b))
+	})
+	for _, e := range oldest {
+		s := selecting{GlobalEgressIP: e}
 		if e.Spec.PodSelector != nil {
 			var err error
 			if s.selector, err = metav1.LabelSelectorAsSelector(e.Spec.PodSelector); err != nil {
 				continue // its condition says so
 			}
 		}
+		s.sources = t.returned(t.mine(t.addresses(egressOwner(e), e.Status.AllocatedIPs...)))
 		if len(s.sources) > 0 {
 			byNamespace[e.Namespace] = append(byNamespace[e.Namespace], s)
 		}

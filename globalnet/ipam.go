@@ -40,7 +40,7 @@ type Loss struct {
 // each of them. before is nil, or the memory of the last allocation or of a record.
 //
 // An allocation in a status stands, as long as its object requests it. Of two objects with the same
-// address, the older one has it. A single address is the highest that is free, several are the lowest
+// address, the one that held it before has it, otherwise the older one. A single address is the highest that is free, several are the lowest
 // without gaps (upstream). An object that requests another number than it has keeps as many of its
 // addresses as possible. Objects that cannot get what they request wait, and the oldest gets freed addresses first.
 // An address rests (Rest) before it is allocated again, unless nothing else is left.
@@ -120,33 +120,40 @@ func newAllocation(network netip.Prefix, requests []Request, now time.Time, befo
 	return a
 }
 
-// claim finds out who holds which addresses.
+// claim finds out who holds which addresses: first those that have held them before, so that who edits a status takes nothing away.
 func (a *allocation) claim() {
 	holder := make(map[int]int, len(a.requests))
-	for _, r := range a.order {
-		req := &a.requests[r]
-		held := req.Held
-		if written := a.written(r); len(written) > 0 {
-			held = written[len(written)-1]
-		}
-		for _, addr := range held {
-			i, ok := a.pool.index(addr)
-			if !ok {
-				a.grants[r].Lost = append(a.grants[r].Lost, Loss{Addr: addr})
-				continue
+	for _, again := range []bool{true, false} {
+		for _, r := range a.order {
+			req := &a.requests[r]
+			held := req.Held
+			if written := a.written(r); len(written) > 0 {
+				held = written[len(written)-1]
 			}
-			if other, taken := holder[i]; taken {
-				if other != r {
-					a.grants[r].Lost = append(a.grants[r].Lost, Loss{Addr: addr, Holder: a.requests[other].Name})
+			for _, addr := range held {
+				i, ok := a.pool.index(addr)
+				if (ok && a.before.holder[i] == req.UID) != again {
+					continue
 				}
-				continue
+				if !ok {
+					a.grants[r].Lost = append(a.grants[r].Lost, Loss{Addr: addr})
+					continue
+				}
+				if other, taken := holder[i]; taken {
+					if other != r {
+						a.grants[r].Lost = append(a.grants[r].Lost, Loss{Addr: addr, Holder: a.requests[other].Name})
+					}
+					continue
+				}
+				holder[i] = r
+				a.used.add(i)
+				a.taken.add(i)
+				a.own[r] = append(a.own[r], i)
 			}
-			holder[i] = r
-			a.used.add(i)
-			a.taken.add(i)
-			a.own[r] = append(a.own[r], i)
 		}
-		slices.Sort(a.own[r])
+	}
+	for _, own := range a.own {
+		slices.Sort(own)
 	}
 	for r := range a.requests {
 		for _, addrs := range a.written(r) {
@@ -316,8 +323,12 @@ func longestRun(sorted []int, n int) []int {
 
 // memory returns what the next allocation has to know.
 func (a *allocation) memory() *Memory {
-	m := &Memory{pool: a.pool, used: a.used, shadow: a.shadow, resting: a.resting, pending: map[string]pending{}}
+	m := &Memory{pool: a.pool, used: a.used, shadow: a.shadow, resting: a.resting, pending: map[string]pending{}, holder: make(map[int]string, len(a.requests))}
 	for r, req := range a.requests {
+		for _, addr := range a.grants[r].Addrs {
+			i, _ := a.pool.index(addr)
+			m.holder[i] = req.UID
+		}
 		written, now, last := a.written(r), a.grants[r].Addrs, req.Held
 		if len(written) > 0 {
 			last = written[len(written)-1]

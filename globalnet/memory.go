@@ -20,6 +20,7 @@ type Memory struct {
 	resting map[int]time.Time  // when addresses were freed, if they rest
 	shadow  map[int]int        // addresses that a status has, or may have, and nobody holds
 	pending map[string]pending // by UID
+	holder  map[int]string     // the UIDs of the objects that hold addresses; empty after a restart
 }
 
 // pending is what the status of an object may have, besides what the cache shows: a write succeeds only if nobody

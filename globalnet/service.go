@@ -24,7 +24,7 @@ func (t *translator) export(at netip.Addr, s *corev1.Service, endpoints []*disco
 		if port.Protocol == "" {
 			proto, known = protocols[corev1.ProtocolTCP], true
 		}
-		backends := readyEndpoints(port, endpoints)
+		backends := t.readyEndpoints(s.Namespace, port, endpoints)
 		if !known || port.Port < 1 || port.Port > 65535 || len(backends) == 0 {
 			continue
 		}
@@ -57,7 +57,7 @@ func (t *translator) local(to netip.AddrPort) netip.AddrPort {
 
 // readyEndpoints returns the endpoints of a port of a Service, sorted: those that are ready or, if there are none, those that still serve
 // while they terminate, like kube-proxy.
-func readyEndpoints(port corev1.ServicePort, endpoints []*discoveryv1.EndpointSlice) []netip.AddrPort {
+func (t *translator) readyEndpoints(namespace string, port corev1.ServicePort, endpoints []*discoveryv1.EndpointSlice) []netip.AddrPort {
 	var ready, serving []netip.AddrPort
 	for _, s := range endpoints {
 		number, ok := numberOf(port, s.Ports)
@@ -71,7 +71,7 @@ func readyEndpoints(port corev1.ServicePort, endpoints []*discoveryv1.EndpointSl
 			}
 			for _, text := range e.Addresses[:min(1, len(e.Addresses))] { // all mean the same
 				ip, err := netip.ParseAddr(text)
-				if err != nil || !ip.Is4() || ip.IsLoopback() || ip.IsMulticast() || ip.IsUnspecified() {
+				if err != nil || !ip.Is4() || t.endpoints.Refuse(namespace, ip) != nil {
 					continue
 				}
 				if to := netip.AddrPortFrom(ip, number); is {

@@ -51,7 +51,7 @@ const MaxReturned = submarinerv1.MaxGlobalEgressIPs
 // Translate returns what a gateway translates. It reads the addresses that the statuses of objects have; it
 // allocates none. Of two objects with the same address, the older one has it.
 func Translate(g Gateway, o Objects) Translation {
-	t := translator{Gateway: g, Objects: o}
+	t := translator{Gateway: g, Objects: o, endpoints: NewEndpoints(g.Pods, o.Pods)}
 	t.claim()
 	t.ingress()
 	t.egress()
@@ -63,9 +63,10 @@ func Translate(g Gateway, o Objects) Translation {
 type translator struct {
 	Gateway
 	Objects
-	owners map[netip.Addr]owner
-	pods   map[ref]*corev1.Pod
-	out    Translation
+	endpoints Endpoints
+	owners    map[netip.Addr]owner
+	pods      map[ref]*corev1.Pod
+	out       Translation
 }
 
 // ref is the namespace and the name of an object.
@@ -85,8 +86,11 @@ const (
 	ofClusterEgress
 )
 
-func (o owner) older(than owner) bool {
-	return cmp.Or(cmp.Compare(o.created, than.created), cmp.Compare(o.kind, than.kind), cmp.Compare(o.namespace, than.namespace), cmp.Compare(o.name, than.name)) < 0
+func (o owner) older(than owner) bool { return o.compare(than) < 0 }
+
+// compare orders owners by age, the oldest first.
+func (o owner) compare(other owner) int {
+	return cmp.Or(cmp.Compare(o.created, other.created), cmp.Compare(o.kind, other.kind), cmp.Compare(o.namespace, other.namespace), cmp.Compare(o.name, other.name))
 }
 
 func ingressOwner(i *submarinerv1.GlobalIngressIP) owner {
@@ -177,7 +181,7 @@ func (t *translator) ingress() {
 }
 
 // target returns the address that the address of a GlobalIngressIP stands for; the zero Addr if there is none. Only addresses of the pod
-// network have a route back to other clusters through a gateway.
+// network have a route back to other clusters through a gateway. That of the gateway itself would open all ports of the node.
 func (t *translator) target(i *submarinerv1.GlobalIngressIP) netip.Addr {
 	var ip netip.Addr
 	switch {
@@ -185,8 +189,11 @@ func (t *translator) target(i *submarinerv1.GlobalIngressIP) netip.Addr {
 		ip = podIP(t.pods[ref{i.Namespace, i.Spec.PodRef.Name}])
 	case i.Spec.Target == submarinerv1.TargetHeadlessServiceEndpoints:
 		ip, _ = netip.ParseAddr(i.Annotations[submarinerv1.HeadlessEndpointAnnotation]) // a mistake is not in the pod network
+		if t.endpoints.RefuseOwn(i.Namespace, ip) != nil {
+			return netip.Addr{}
+		}
 	}
-	if !within(t.Gateway.Pods, ip) {
+	if !within(t.Gateway.Pods, ip) || ip == t.PodIP {
 		return netip.Addr{}
 	}
 	return ip

@@ -65,7 +65,7 @@ func TestOwnAddresses(t *testing.T) {
 			ofPod(1, "ended", "ended", "242.1.0.7"), ofPod(1, "none", "none", "242.1.0.8"), ofPod(1, "waits", "c", ""), ofPod(1, "nonsense", "c", "x"),
 			ofPod(2, "first", "c", "242.1.0.9"), ofPod(1, "second", "c", "242.1.0.1"), external, elsewhere,
 		},
-		Pods: []*corev1.Pod{pod("ns", "a", "10.0.0.1"), pod("ns", "b", "10.0.0.2"), pod("ns", "c", "10.0.0.3"), host, ended, pod("other", "none", "10.0.0.4")},
+		Pods: []*corev1.Pod{pod("ns", "a", "10.0.0.1"), pod("ns", "b", "10.0.0.2"), pod("ns", "c", "10.0.0.3"), host, ended, pod("other", "none", "10.0.0.4"), pod("ns", "vm", "10.0.0.99")},
 	})
 	require.Equal(t, []dataplane.GlobalAddr{
 		{Global: ip("242.1.0.5"), Local: ip("10.0.0.2")}, {Global: ip("242.1.0.9"), Local: ip("10.0.0.3")}, {Global: ip("242.1.0.99"), Local: ip("10.0.0.99")},
@@ -87,7 +87,10 @@ func TestExportedServices(t *testing.T) {
 			{Addresses: []string{"10.0.0.4"}, Conditions: discoveryv1.EndpointConditions{Ready: new(false)}},
 		},
 	}
-	objs := Objects{Ingress: []*submarinerv1.GlobalIngressIP{export}, Services: []*corev1.Service{service}, Slices: []*discoveryv1.EndpointSlice{slice}}
+	objs := Objects{
+		Ingress: []*submarinerv1.GlobalIngressIP{export}, Services: []*corev1.Service{service}, Slices: []*discoveryv1.EndpointSlice{slice},
+		Pods: []*corev1.Pod{pod("ns", "a", "10.0.0.1"), pod("ns", "b", "10.0.0.3"), pod("ns", "c", "10.0.0.4")},
+	}
 	targets := func() map[netip.AddrPort]int {
 		out := map[netip.AddrPort]int{}
 		for _, b := range Translate(gatewayOf("gw"), objs).Table.Backends {

@@ -69,14 +69,26 @@ func (e export) conditions(granted map[types.NamespacedName]string, network bool
 		ready.Reason = ReasonNameTaken
 		ready.Message = fmt.Sprintf("GlobalIngressIP %s exists, and is for something else: delete it", e.taken)
 	case len(e.needs) == 0:
-		ready.Reason, ready.Message = ReasonNoEndpoints, "the headless Service has no endpoints with an IPv4 address in the pod network"
+		ready.Reason, ready.Message = ReasonNoEndpoints, "the headless Service has no endpoints with an IPv4 address in the pod network"+e.refusedText()
 	case len(addrs) < len(e.needs):
 		ready.Message = fmt.Sprintf("%d of %d global addresses are allocated: see kubectl get globalingressips", len(addrs), len(e.needs))
 	default:
 		ready.Status, ready.Reason = metav1.ConditionTrue, string(mcsv1alpha1.ServiceExportReasonExported)
-		ready.Message = "other clusters reach the Service at " + addressList(addrs)
+		ready.Message = "other clusters reach the Service at " + addressList(addrs) + e.refusedText()
 	}
 	return []metav1.Condition{valid, ready}
+}
+
+// refusedText returns which endpoints other clusters do not reach, as the end of a message.
+func (e export) refusedText() string {
+	switch n := len(e.refused); {
+	case n == 0:
+		return ""
+	case n == 1:
+		return "; they do not reach an endpoint: " + e.refused[0]
+	default:
+		return fmt.Sprintf("; they do not reach %d endpoints: %s", n, addressList(e.refused))
+	}
 }
 
 // addressList returns addresses as text, and how many there are if they are many.

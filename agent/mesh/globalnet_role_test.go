@@ -28,7 +28,7 @@ type globalCluster struct {
 
 func newGlobalCluster(t *testing.T, objs ...mesh.Object) *globalCluster {
 	c := &globalCluster{t: t, now: time.Unix(1700000000, 0)}
-	c.add(&v1alpha1.Submariner{ObjectMeta: metav1.ObjectMeta{Name: "submariner", Namespace: "submariner-operator"}, Spec: v1alpha1.SubmarinerSpec{GlobalCIDR: "242.0.0.0/27"}})
+	c.add(&v1alpha1.Submariner{ObjectMeta: metav1.ObjectMeta{Name: "submariner", Namespace: "submariner-operator"}, Spec: v1alpha1.SubmarinerSpec{GlobalCIDR: "242.0.0.0/27", ClusterCIDR: "10.244.0.0/16"}})
 	c.add(objs...)
 	return c
 }
@@ -110,6 +110,10 @@ func shopService(name string, spec corev1.ServiceSpec) *corev1.Service {
 	return &corev1.Service{ObjectMeta: inShop(name), Spec: spec}
 }
 
+func shopPod(name, ip string) *corev1.Pod {
+	return &corev1.Pod{ObjectMeta: inShop(name), Status: corev1.PodStatus{PodIP: ip}}
+}
+
 func shopExport(name string) *mcsv1alpha1.ServiceExport {
 	return &mcsv1alpha1.ServiceExport{ObjectMeta: inShop(name)}
 }
@@ -131,14 +135,14 @@ func TestExports(t *testing.T) {
 		shopService("web", corev1.ServiceSpec{ClusterIP: "10.96.0.9"}), shopExport("web"),
 		shopService("db", corev1.ServiceSpec{ClusterIP: "None", Selector: map[string]string{"app": "db"}}), shopExport("db"),
 		slice("db", discoveryv1.Endpoint{Addresses: []string{"10.244.1.7"}, TargetRef: &corev1.ObjectReference{Kind: "Pod", Name: "db-0"}}), &corev1.Pod{ObjectMeta: inShop("db-0")},
-		shopService("legacy", corev1.ServiceSpec{ClusterIP: "None"}), shopExport("legacy"), slice("legacy", discoveryv1.Endpoint{Addresses: []string{"192.0.2.7"}}),
+		shopService("legacy", corev1.ServiceSpec{ClusterIP: "None"}), shopExport("legacy"), slice("legacy", discoveryv1.Endpoint{Addresses: []string{"10.244.1.8"}}), shopPod("vm", "10.244.1.8"),
 		shopService("outside", corev1.ServiceSpec{Type: corev1.ServiceTypeExternalName}), shopExport("outside"),
 		shopService("taken", corev1.ServiceSpec{ClusterIP: "10.96.0.10"}), shopExport("taken"),
 		shopExport("nothing"), own, taken, &corev1.Pod{ObjectMeta: inShop("other")},
 	)
 	c.settle()
 	require.Equal(t, `cluster-egress.submariner.io 8 allocated 242.0.0.1-242.0.0.8
-shop/ep-legacy-192.0.2.7 HeadlessServiceEndpoints 242.0.0.29
+shop/ep-legacy-10.244.1.8 HeadlessServiceEndpoints 242.0.0.29
 shop/pod-db-0 HeadlessServicePod 242.0.0.28
 shop/pod-own HeadlessServicePod 242.0.0.27
 shop/taken HeadlessServicePod 242.0.0.30

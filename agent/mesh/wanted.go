@@ -16,13 +16,15 @@ import (
 
 	submarinerv1 "subctl/api/submariner/v1"
 	"subctl/api/submariner/v1alpha1"
+	"subctl/globalnet"
 )
 
 // wanted is the objects that the globalnet agent makes.
 type wanted struct {
-	network netip.Prefix
-	egress  []string // names of the ClusterGlobalEgressIPs that gateways use
-	exports []export
+	network   netip.Prefix
+	endpoints globalnet.Endpoints
+	egress    []string // names of the ClusterGlobalEgressIPs that gateways use
+	exports   []export
 
 	ingress map[types.NamespacedName]*submarinerv1.GlobalIngressIP
 	missing []Object // to apply
@@ -37,6 +39,8 @@ type export struct {
 	mistake string
 	needs   []types.NamespacedName // GlobalIngressIPs
 	taken   string                 // the name of one that somebody else has made for another purpose
+	refused []string               // why other clusters do not reach endpoints, each once
+	noted   map[any]bool           // what needs and refused have: a Service may have many thousands of endpoints
 }
 
 // managedBy is the label of all objects that subctl makes (cluster.ManagedByLabel).
@@ -46,7 +50,8 @@ func isOurs(o Object) bool { return o.GetLabels()[managedBy] == "subctl" }
 
 // readWanted returns the objects that the cluster needs, and the changes that lead to them.
 func readWanted(s Snapshot, network netip.Prefix) wanted {
-	w := wanted{network: network, ingress: map[types.NamespacedName]*submarinerv1.GlobalIngressIP{}}
+	pods, _ := parseCIDRs("clusterCIDR", List[*v1alpha1.Submariner](s)[0].Spec.ClusterCIDR) // gateways report a mistake
+	w := wanted{network: network, endpoints: globalnet.NewEndpoints(pods, List[*corev1.Pod](s)), ingress: map[types.NamespacedName]*submarinerv1.GlobalIngressIP{}}
 	if network.IsValid() {
 		w.egress = egressNames(s)
 		w.ownPods(s)
@@ -109,10 +114,15 @@ func (w *wanted) compareIngress(s Snapshot) {
 	}
 	for _, key := range sortedKeys(w.ingress) {
 		o, want := have[key], w.ingress[key]
-		if o == nil || isOurs(o) && (!reflect.DeepEqual(o.Spec, want.Spec) || !reflect.DeepEqual(o.OwnerReferences, want.OwnerReferences)) {
+		if o == nil || isOurs(o) && (!reflect.DeepEqual(o.Spec, want.Spec) || !reflect.DeepEqual(o.OwnerReferences, want.OwnerReferences) || endpointOf(o) != endpointOf(want)) {
 			w.missing = append(w.missing, want)
 		}
 	}
+}
+
+// endpointOf returns the endpoint that a GlobalIngressIP stands for; empty if it stands for something else.
+func endpointOf(o *submarinerv1.GlobalIngressIP) string {
+	return o.Annotations[submarinerv1.HeadlessEndpointAnnotation]
 }
 
 func sortedKeys[V any](m map[types.NamespacedName]V) []types.NamespacedName {
@@ -209,6 +219,7 @@ func (w *wanted) export(s Snapshot) {
 		case service.Spec.ClusterIP == corev1.ClusterIPNone:
 			w.headlessEndpoints(&e, endpoints[keyOf(o)])
 		default:
+			eachAddress(endpoints[keyOf(o)], func(ip netip.Addr, _ string) { e.refuse(w.endpoints.Refuse(o.Namespace, ip)) })
 			e.needs = append(e.needs, w.want(&submarinerv1.GlobalIngressIP{
 				ObjectMeta: metav1.ObjectMeta{Namespace: o.Namespace, Name: o.Name},
 				Spec:       submarinerv1.GlobalIngressIPSpec{Target: submarinerv1.TargetClusterIPService, ServiceRef: &corev1.LocalObjectReference{Name: o.Name}},
@@ -229,8 +240,8 @@ func (w *wanted) headlessPods(e *export, endpoints []*discoveryv1.EndpointSlice,
 			if p == nil {
 				continue
 			}
-			if key, ok := w.pod(p); ok && !slices.Contains(e.needs, key) {
-				e.needs = append(e.needs, key)
+			if key, ok := w.pod(p); ok {
+				e.need(key)
 			}
 		}
 	}
@@ -239,22 +250,55 @@ func (w *wanted) headlessPods(e *export, endpoints []*discoveryv1.EndpointSlice,
 // headlessEndpoints gives each endpoint of an exported headless Service without selector an address.
 func (w *wanted) headlessEndpoints(e *export, endpoints []*discoveryv1.EndpointSlice) {
 	name := e.object.Name
+	eachAddress(endpoints, func(ip netip.Addr, text string) {
+		if !e.refuse(w.endpoints.RefuseOwn(e.object.Namespace, ip)) {
+			return
+		}
+		key := w.want(&submarinerv1.GlobalIngressIP{
+			ObjectMeta: metav1.ObjectMeta{
+				Namespace: e.object.Namespace, Name: fmt.Sprintf("ep-%.44s-%.15s", name, text), // upstream
+				Annotations: map[string]string{submarinerv1.HeadlessEndpointAnnotation: text},
+			},
+			Spec: submarinerv1.GlobalIngressIPSpec{Target: submarinerv1.TargetHeadlessServiceEndpoints, ServiceRef: &corev1.LocalObjectReference{Name: name}},
+		}, e.object, mcsv1alpha1.GroupVersion.String(), mcsv1alpha1.ServiceExportKindName)
+		e.need(key)
+	})
+}
+
+// need notes an object that an export needs, once.
+func (e *export) need(key types.NamespacedName) {
+	if e.once(key) {
+		e.needs = append(e.needs, key)
+	}
+}
+
+// refuse notes why an endpoint is not reached. It reports whether it is.
+func (e *export) refuse(why error) bool {
+	if why != nil && e.once(why.Error()) {
+		e.refused = append(e.refused, why.Error())
+	}
+	return why == nil
+}
+
+// once reports whether it is called with a note for the first time.
+func (e *export) once(note any) bool {
+	if e.noted[note] {
+		return false
+	}
+	if e.noted == nil {
+		e.noted = map[any]bool{}
+	}
+	e.noted[note] = true
+	return true
+}
+
+// eachAddress calls do for each IPv4 address in EndpointSlices, and its text.
+func eachAddress(endpoints []*discoveryv1.EndpointSlice, do func(netip.Addr, string)) {
 	for _, slice := range endpoints {
 		for _, ep := range slice.Endpoints {
 			for _, text := range ep.Addresses {
-				a, err := netip.ParseAddr(text)
-				if err != nil || !a.Is4() {
-					continue
-				}
-				key := w.want(&submarinerv1.GlobalIngressIP{
-					ObjectMeta: metav1.ObjectMeta{
-						Namespace: slice.Namespace, Name: fmt.Sprintf("ep-%.44s-%.15s", name, text), // upstream
-						Annotations: map[string]string{submarinerv1.HeadlessEndpointAnnotation: text},
-					},
-					Spec: submarinerv1.GlobalIngressIPSpec{Target: submarinerv1.TargetHeadlessServiceEndpoints, ServiceRef: &corev1.LocalObjectReference{Name: name}},
-				}, e.object, mcsv1alpha1.GroupVersion.String(), mcsv1alpha1.ServiceExportKindName)
-				if !slices.Contains(e.needs, key) {
-					e.needs = append(e.needs, key)
+				if ip, err := netip.ParseAddr(text); err == nil && ip.Is4() {
+					do(ip, text)
 				}
 			}
 		}

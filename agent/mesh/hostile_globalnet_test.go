@@ -1,0 +1,87 @@
+package mesh_test
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	mcsv1alpha1 "sigs.k8s.io/mcs-api/pkg/apis/v1alpha1"
+
+	"subctl/agent/mesh"
+	submarinerv1 "subctl/api/submariner/v1"
+)
+
+// EndpointSlices that somebody has made by hand get no global addresses for pods of other namespaces, nodes, or what the cluster does not have. The
+// ServiceExport says so, and thousands of endpoints do not stop the agent.
+func TestHostileExports(t *testing.T) {
+	vault := &corev1.Pod{Status: corev1.PodStatus{PodIP: "10.244.1.9"}}
+	vault.Namespace, vault.Name = "bank", "vault"
+	forged := slice("forged")
+	for i := range 20_000 {
+		forged.Endpoints = append(forged.Endpoints, discoveryv1.Endpoint{Addresses: []string{fmt.Sprintf("10.244.%d.%d", 100+i/250, i%250)}})
+	}
+	endpoint := func(ip string) discoveryv1.Endpoint { return discoveryv1.Endpoint{Addresses: []string{ip}} }
+	c := newGlobalCluster(t, vault, shopPod("mine", "10.244.1.7"),
+		shopService("forged", corev1.ServiceSpec{ClusterIP: "None"}), shopExport("forged"), forged,
+		shopService("some", corev1.ServiceSpec{ClusterIP: "None"}), shopExport("some"),
+		slice("some", endpoint("10.244.1.9"), endpoint("10.244.1.7"), endpoint("172.18.0.3"), endpoint("127.0.0.1"), endpoint("no address")),
+		shopService("web", corev1.ServiceSpec{ClusterIP: "10.96.0.9"}), shopExport("web"), slice("web", endpoint("10.244.1.9"), endpoint("172.18.0.3")),
+	)
+	started := time.Now()
+	c.settle()
+	require.Less(t, time.Since(started), 20*time.Second)
+	require.Equal(t, `cluster-egress.submariner.io 8 allocated 242.0.0.1-242.0.0.8
+shop/ep-some-10.244.1.7 HeadlessServiceEndpoints 242.0.0.30
+shop/web ClusterIPService 242.0.0.29
+export shop/forged Valid=True Valid, Ready=False NoEndpoints
+export shop/some Valid=True Valid, Ready=True Exported
+export shop/web Valid=True Valid, Ready=True Exported
+`, c.text())
+	messages := map[string]string{}
+	for _, e := range mesh.List[*mcsv1alpha1.ServiceExport](mesh.NewSnapshot("node", c.objects...)) {
+		messages[e.Name] = meta.FindStatusCondition(e.Status.Conditions, "Ready").Message
+	}
+	require.Equal(t, "other clusters reach the Service at 242.0.0.30; they do not reach 3 endpoints: 10.244.1.9 is in the pod network, and no pod of namespace shop has it, "+
+		"172.18.0.3 is not in the pod network, 127.0.0.1 is not in the pod network", messages["some"])
+	require.Equal(t, "other clusters reach the Service at 242.0.0.29; they do not reach an endpoint: 10.244.1.9 is in the pod network, and no pod of namespace shop has it", messages["web"])
+	require.Contains(t, messages["forged"], "and 19995 others")
+
+	t.Log("somebody changes by hand for which endpoint the object is")
+	edited := mesh.Find[*submarinerv1.GlobalIngressIP](mesh.NewSnapshot("node", c.objects...), "ep-some-10.244.1.7")
+	edited.Annotations[submarinerv1.HeadlessEndpointAnnotation] = "10.244.1.9"
+	s := mesh.NewSnapshot("node", c.objects...)
+	s.Allocated = c.memory.Memory
+	p, err := mesh.Globalnet().Plan(s)
+	require.NoError(t, err)
+	apply := mesh.Globalnet().Report(s, p, p.Outcome(c.now, nil, nil)).Apply
+	require.Len(t, apply, 1)
+	require.Equal(t, "10.244.1.7", apply[0].GetAnnotations()[submarinerv1.HeadlessEndpointAnnotation])
+}
+
+// Who edits the status of an object by hand takes no address away from another object, not even from a younger one.
+func TestHostileStatus(t *testing.T) {
+	c := newGlobalCluster(t, &submarinerv1.GlobalEgressIP{ObjectMeta: inShop("old")})
+	c.settle()
+	c.now = c.now.Add(time.Hour)
+	c.add(&submarinerv1.GlobalEgressIP{ObjectMeta: inShop("young")})
+	c.settle()
+	status := func(name string) []string {
+		return mesh.Find[*submarinerv1.GlobalEgressIP](mesh.NewSnapshot("node", c.objects...), name).Status.AllocatedIPs
+	}
+	had := status("young")
+	require.Equal(t, []string{"242.0.0.29"}, had)
+	for _, stolen := range [][]string{had, {"242.0.0.1"}, {"192.0.2.1"}, {"x"}} {
+		old := mesh.Find[*submarinerv1.GlobalEgressIP](mesh.NewSnapshot("node", c.objects...), "old").DeepCopy()
+		c.remove(old)
+		old.Status.AllocatedIPs, old.ResourceVersion = stolen, old.ResourceVersion+"!"
+		c.objects = append(c.objects, old)
+		c.settle()
+		require.Equal(t, had, status("young"))
+		require.Len(t, status("old"), 1)
+		require.NotContains(t, []string{had[0], "242.0.0.1", "192.0.2.1", "x"}, status("old")[0])
+	}
+}

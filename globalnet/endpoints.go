@@ -1,0 +1,57 @@
+package globalnet
+
+import (
+	"fmt"
+	"net/netip"
+	"sync"
+
+	corev1 "k8s.io/api/core/v1"
+)
+
+// Endpoints decides which addresses exported Services may lead to. Whoever may write EndpointSlices in a namespace chooses them, but must
+// open neither pods of other namespaces to other clusters, nor what only the gateway reaches.
+type Endpoints struct {
+	nets []netip.Prefix
+	// namespaces are those of the pods by address. Few clusters export what needs them.
+	namespaces func() map[netip.Addr]string
+}
+
+// NewEndpoints returns the Endpoints of a cluster with pods in networks.
+func NewEndpoints(nets []netip.Prefix, pods []*corev1.Pod) Endpoints {
+	return Endpoints{nets: nets, namespaces: sync.OnceValue(func() map[netip.Addr]string {
+		oldest := make(map[netip.Addr]*corev1.Pod, len(pods))
+		for _, p := range pods {
+			if ip := podIP(p); ip.IsValid() {
+				if other := oldest[ip]; other == nil || p.CreationTimestamp.Before(&other.CreationTimestamp) {
+					oldest[ip] = p
+				}
+			}
+		}
+		out := make(map[netip.Addr]string, len(oldest))
+		for ip, p := range oldest {
+			out[ip] = p.Namespace
+		}
+		return out
+	})}
+}
+
+// Refuse returns why a Service of a namespace must not lead to an address; nil if it may. An address outside the
+// pod networks may be any that the pods of the cluster reach, too.
+func (e Endpoints) Refuse(namespace string, ip netip.Addr) error {
+	if no := special(netip.PrefixFrom(ip, ip.BitLen())); no != "" {
+		return fmt.Errorf("%v is among %s", ip, no)
+	}
+	if within(e.nets, ip) && e.namespaces()[ip] != namespace {
+		return fmt.Errorf("%v is in the pod network, and no pod of namespace %s has it", ip, namespace)
+	}
+	return nil
+}
+
+// RefuseOwn returns why an endpoint in a namespace must not have a global address of its own; nil if it may. Only addresses in the pod
+// networks have a route back to other clusters through a gateway.
+func (e Endpoints) RefuseOwn(namespace string, ip netip.Addr) error {
+	if !within(e.nets, ip) {
+		return fmt.Errorf("%v is not in the pod network", ip)
+	}
+	return e.Refuse(namespace, ip)
+}
