@@ -188,8 +188,8 @@ func (o *setsFlags) complete(ctx context.Context, typed string, args []string, l
 	return slices.DeleteFunc(list(s), func(x string) bool { return !strings.HasPrefix(x, typed) || slices.Contains(args, x) }), cobra.ShellCompDirectiveNoFileComp
 }
 
-// networks returns the networks that the members announce, by cluster ID. Those that agents ignore are left out.
-func (s *sets) networks(ctx context.Context) (map[string][]netip.Prefix, error) {
+// networks returns the networks of the members, by cluster ID. Those that agents ignore are left out.
+func (s *sets) networks(ctx context.Context) (map[string]catalog.Networks, error) {
 	lists := make([]submarinerv1.ClusterList, len(s.sets))
 	err := kube.ForEach(s.sets, func(i int, set broker.ClusterSet) error {
 		if err := s.client.List(ctx, &lists[i], client.InNamespace(set.Namespace)); err != nil {
@@ -200,18 +200,28 @@ func (s *sets) networks(ctx context.Context) (map[string][]netip.Prefix, error) 
 	if err != nil {
 		return nil, err
 	}
-	out := map[string][]netip.Prefix{}
+	out := map[string]catalog.Networks{}
 	for _, list := range lists {
 		for _, c := range list.Items {
-			if out[c.Name] != nil {
+			if out[c.Name].Announced != nil {
 				continue
 			}
-			for _, text := range c.Spec.Announced() {
-				if n, err := cable.ParseCIDR(text); err == nil {
-					out[c.Name] = append(out[c.Name], n)
-				}
+			n := catalog.Networks{Announced: valid(c.Spec.Announced())}
+			if len(c.Spec.GlobalCIDR) > 0 {
+				n.Own = valid(slices.Concat(c.Spec.ServiceCIDR, c.Spec.ClusterCIDR))
 			}
+			out[c.Name] = n
 		}
 	}
 	return out, nil
+}
+
+// valid parses networks, without those that agents ignore.
+func valid(texts []string) (out []netip.Prefix) {
+	for _, text := range texts[:min(len(texts), cable.MaxSubnets)] {
+		if n, err := cable.ParseCIDR(text); err == nil {
+			out = append(out, n)
+		}
+	}
+	return out
 }

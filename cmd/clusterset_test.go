@@ -411,4 +411,14 @@ func TestClusterSetConflicts(t *testing.T) {
 	require.Equal(t, cli.ExitDone, w.subctl(t, "clusterset add prod hub-1 --force").code)
 	r = w.subctl(t, "clusterset add prod east")
 	require.Equal(t, cli.ExitDone, r.code, "it is no new conflict: %s", r.stderr)
+
+	t.Log("a cluster with a global network reaches nobody who announces what it uses itself")
+	require.Equal(t, cli.ExitDone, w.subctl(t, "clusterset remove prod hub-1 --force").code)
+	c := &submarinerv1.Cluster{}
+	require.NoError(t, w.Admin.Get(t.Context(), client.ObjectKey{Namespace: broker.NamespaceIn(w.NS, "default"), Name: "hub-1"}, c))
+	c.Spec.GlobalCIDR, c.Spec.ClusterCIDR = []string{"242.0.0.0/16"}, []string{"10.33.7.0/24"}
+	require.NoError(t, w.Admin.Update(t.Context(), c))
+	r = w.subctl(t, "clusterset add prod hub-1")
+	require.Equal(t, cli.ExitFailed, r.code)
+	require.Contains(t, r.stderr, "clusters hub-1 and west both have 10.33.7.0/24, so that they cannot be connected")
 }

@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net/netip"
 	"slices"
 
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -70,10 +69,11 @@ func clustersets(ctx context.Context, c client.Client, base string, wanted []str
 // othersInConflict returns, as an error, the pairs of other clusters that use the same addresses, which is no
 // conflict until this cluster shares a clusterset with each; nil if there are none.
 func (r request) othersInConflict() error {
-	networks := map[string][]netip.Prefix{}
+	networks := map[string]catalog.Networks{}
 	for _, c := range r.broker.clusters() {
 		if id := c.Spec.ClusterID; r.isOther(id) {
-			networks[id], _ = announced(c.Spec.Announced())
+			valid, _ := announced(c.Spec.Announced())
+			networks[id] = catalog.Networks{Announced: valid}
 		}
 	}
 	known := catalog.OfBroker(r.broker.Broker.Spec, r.broker.Members)

@@ -24,19 +24,31 @@ func (c Conflict) String() string {
 	return fmt.Sprintf("clusters %s and %s both have %s, so that cluster %s could reach only one of them", c.X, c.Y, c.Network, c.Reaches)
 }
 
+// Networks are the networks of a cluster.
+type Networks struct {
+	Announced []netip.Prefix
+	// Own are those that the cluster uses itself and does not announce, as it has a global network: others may have the
+	// same, but it reaches nobody who announces them.
+	Own []netip.Prefix
+}
+
 // Conflicts returns the conflicts among the clusters of the catalog, sorted, one for each pair of clusters. networks
 // are the networks of each cluster, by ID.
-func (c *Catalog) Conflicts(networks map[string][]netip.Prefix) []Conflict {
+func (c *Catalog) Conflicts(networks map[string]Networks) []Conflict {
 	found := map[[2]string]Conflict{}
 	for _, cluster := range c.Clusters {
 		var reached []claim
-		for _, other := range c.Clusters {
-			if other.ID == cluster.ID || other.SharesSet(cluster) {
-				for _, n := range networks[other.ID] {
-					reached = append(reached, claim{n.Masked(), other.ID})
-				}
+		add := func(of string, nets []netip.Prefix) {
+			for _, n := range nets {
+				reached = append(reached, claim{n.Masked(), of})
 			}
 		}
+		for _, other := range c.Clusters {
+			if other.ID == cluster.ID || other.SharesSet(cluster) {
+				add(other.ID, networks[other.ID].Announced)
+			}
+		}
+		add(cluster.ID, networks[cluster.ID].Own)
 		for x := range overlapping(reached) {
 			pair := [2]string{min(x[0].of, x[1].of), max(x[0].of, x[1].of)}
 			was, known := found[pair]

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"net/netip"
+	"slices"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -11,14 +12,37 @@ import (
 	"subctl/policy"
 )
 
-func networksOf(of map[string][]string) map[string][]netip.Prefix {
-	out := map[string][]netip.Prefix{}
+func networksOf(of map[string][]string) map[string]Networks {
+	out := map[string]Networks{}
 	for id, list := range of {
-		for _, text := range list {
-			out[id] = append(out[id], netip.MustParsePrefix(text))
-		}
+		out[id] = Networks{Announced: parsed(list...)}
 	}
 	return out
+}
+
+func parsed(list ...string) (out []netip.Prefix) {
+	for _, text := range list {
+		out = append(out, netip.MustParsePrefix(text))
+	}
+	return out
+}
+
+// Clusters with global networks may use the same networks themselves, but do not reach a cluster that announces them.
+func TestConflictsWithGlobalNetworks(t *testing.T) {
+	c := &Catalog{Clusters: []policy.Cluster{
+		{ID: "east", Sets: []string{"a"}}, {ID: "north", Sets: []string{"b"}}, {ID: "west", Sets: []string{"a"}},
+	}}
+	networks := map[string]Networks{
+		"east": {Announced: parsed("242.0.0.0/16"), Own: parsed("10.244.0.0/16")}, "west": {Announced: parsed("242.1.0.0/16"), Own: parsed("10.244.0.0/16")},
+		"north": {Announced: parsed("10.244.0.0/16", "10.96.0.0/12")},
+	}
+	require.Empty(t, c.Conflicts(networks))
+	require.Equal(t, "[clusters east and north both have 10.244.0.0/16, so that they cannot be connected clusters north and west both have 10.244.0.0/16, so that they cannot be connected]",
+		fmt.Sprint(c.InSets("north", []string{"a"}).Conflicts(networks)))
+	networks["north"] = Networks{Announced: parsed("242.1.128.0/17"), Own: parsed("242.0.7.0/24")}
+	require.Empty(t, c.Conflicts(networks))
+	require.Equal(t, "[clusters east and north both have 242.0.7.0/24, so that they cannot be connected clusters north and west both have 242.1.128.0/17, so that they cannot be connected]",
+		fmt.Sprint(c.InSets("north", []string{"a"}).Conflicts(networks)))
 }
 
 // Clusters may use the same addresses if no cluster shares a clusterset with both.
@@ -30,7 +54,7 @@ func TestConflicts(t *testing.T) {
 	require.Equal(t, "[clusters east and west both have 10.1.7.0/24, so that cluster hub could reach only one of them]", fmt.Sprint(c.Conflicts(networks)))
 	require.Empty(t, c.InSets("hub", []string{"a"}).Conflicts(networks), "nobody reaches both")
 	require.Equal(t, "[clusters east and west both have 10.1.7.0/24, so that they cannot be connected]", fmt.Sprint(c.InSets("east", []string{"a", "b"}).Conflicts(networks)))
-	networks["hub"] = append(networks["hub"], netip.MustParsePrefix("10.2.0.0/15"))
+	networks["hub"] = Networks{Announced: parsed("10.3.0.0/16", "10.2.0.0/15")}
 	require.Equal(t, []string{"hub", "west"}, []string{c.Conflicts(networks)[1].X, c.Conflicts(networks)[1].Y})
 }
 
@@ -38,12 +62,19 @@ func TestConflicts(t *testing.T) {
 func TestConflictsOfRandomNetworks(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 2))
 	for range 200 {
-		c, networks := &Catalog{}, map[string][]netip.Prefix{}
+		c, networks := &Catalog{}, map[string]Networks{}
 		for i := range 6 {
 			id := fmt.Sprintf("c%d", i)
 			c.Clusters = append(c.Clusters, policy.Cluster{ID: id, Sets: []string{fmt.Sprint(r.IntN(3)), fmt.Sprint(r.IntN(3))}})
 			for range 1 + r.IntN(2) {
-				networks[id] = append(networks[id], netip.PrefixFrom(netip.AddrFrom4([4]byte{10, byte(r.IntN(4)), byte(r.IntN(3)), 0}), 14+r.IntN(11)))
+				random := func() netip.Prefix {
+					return netip.PrefixFrom(netip.AddrFrom4([4]byte{10, byte(r.IntN(4)), byte(r.IntN(3)), 0}), 14+r.IntN(11))
+				}
+				n := Networks{Announced: append(networks[id].Announced, random())}
+				if r.IntN(2) == 0 {
+					n.Own = []netip.Prefix{random()}
+				}
+				networks[id] = n
 			}
 		}
 		want := map[[2]string]bool{}
@@ -51,8 +82,14 @@ func TestConflictsOfRandomNetworks(t *testing.T) {
 			for i, x := range c.Clusters {
 				for _, y := range c.Clusters[i+1:] {
 					both := (reaches.ID == x.ID || shares(reaches, x)) && (reaches.ID == y.ID || shares(reaches, y))
-					for _, n := range networks[x.ID] {
-						for _, m := range networks[y.ID] {
+					of := func(id string) []netip.Prefix {
+						if id == reaches.ID {
+							return slices.Concat(networks[id].Announced, networks[id].Own)
+						}
+						return networks[id].Announced
+					}
+					for _, n := range of(x.ID) {
+						for _, m := range of(y.ID) {
 							if both && n.Overlaps(m) {
 								want[[2]string{x.ID, y.ID}] = true
 							}
