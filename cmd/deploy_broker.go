@@ -80,6 +80,8 @@ type deployBrokerOptions struct {
 	change catalog.Change
 	// joinAgain are the members that do not know whose policies apply.
 	joinAgain []string
+	// unreadNodes is set if the range of globalnet could not be compared with the addresses of nodes.
+	unreadNodes bool
 	// withoutGlobal are the members without a global network, if the broker has globalnet.
 	withoutGlobal []string
 	// unsigned reports whether that policy lacks a valid signature, and does not get one.

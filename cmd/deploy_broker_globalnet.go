@@ -4,14 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net/netip"
-	"slices"
 
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	submarinerv1 "subctl/api/submariner/v1"
 	"subctl/broker"
-	"subctl/broker/exchange"
 	"subctl/globalnet"
 	"subctl/internal/progress"
 	"subctl/internal/words"
@@ -58,49 +54,25 @@ func (o *deployBrokerOptions) planGlobalnet(ctx context.Context, c client.Client
 	if o.render.Globalnet, err = globalnet.Parse(cidr, size); err != nil {
 		return err
 	}
-	if state.Broker == nil || len(state.Members) == 0 {
-		return nil
-	}
-	if !state.Broker.Spec.GlobalnetEnabled || o.flags.Changed("globalnet") {
+	had := state.Broker != nil && state.Broker.Spec.GlobalnetEnabled
+	if len(state.Members) > 0 && (!had || o.flags.Changed("globalnet")) {
 		o.withoutGlobal = state.WithoutGlobal()
 	}
-	if state.Broker.Spec.GlobalnetEnabled && o.render.Globalnet.Range.String() == state.Broker.Spec.GlobalnetCIDRRange {
+	if had && o.render.Globalnet.Range.String() == state.Broker.Spec.GlobalnetCIDRRange {
 		return nil
 	}
-	return o.checkRange(ctx, c)
-}
-
-// checkRange returns an error if the range of globalnet overlaps networks that members use themselves: they could not reach
-// what is allocated there.
-func (o *deployBrokerOptions) checkRange(ctx context.Context, c client.Client) error {
-	sets, err := broker.SetNames(ctx, c, o.render.Namespace)
-	if err != nil {
+	err = o.checkNodes(ctx, c)
+	if state.Broker == nil || len(state.Members) == 0 {
 		return err
 	}
-	var errs []error
-	seen := map[string]bool{}
-	for _, set := range sets {
-		clusters := &submarinerv1.ClusterList{}
-		if err := c.List(ctx, clusters, client.InNamespace(broker.NamespaceIn(o.render.Namespace, set))); err != nil {
-			return fmt.Errorf("reading the networks of the members of clusterset %s: %w", set, err)
-		}
-		for _, member := range clusters.Items {
-			if exchange.IsRemoved(&member) || seen[member.Name] {
-				continue
-			}
-			seen[member.Name] = true
-			for _, text := range slices.Concat(member.Spec.ServiceCIDR, member.Spec.ClusterCIDR) {
-				if n, err := netip.ParsePrefix(text); err == nil && n.Overlaps(o.render.Globalnet.Range) {
-					errs = append(errs, fmt.Errorf("globalnet range %v overlaps %v, a network of cluster %q: use another range", o.render.Globalnet.Range, n, member.Name))
-				}
-			}
-		}
-	}
-	return errors.Join(errs...)
+	return errors.Join(err, o.checkRange(ctx, c))
 }
 
-// warnOfGlobalnet tells what members without a global network must do.
+// warnOfGlobalnet tells what was not checked, and what members without a global network must do.
 func (o *deployBrokerOptions) warnOfGlobalnet(report *progress.Reporter) {
+	if o.unreadNodes {
+		report.Warn("globalnet: the user of this context may not list nodes, so nothing shows whether the range %v contains addresses of nodes of the broker's cluster", o.render.Globalnet.Range)
+	}
 	if len(o.withoutGlobal) > 0 {
 		report.Warn("globalnet: these members have no global network, and stay connected by the addresses of their own networks: %s. Each gets one when somebody who administers it runs: "+
 			"subctl join FILE --globalnet --force. Other clusters then reach its exported Services by global addresses, and no pods and Services by their own (docs/globalnet.md)", words.List(o.withoutGlobal))

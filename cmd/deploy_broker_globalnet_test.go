@@ -5,6 +5,8 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	submarinerv1 "subctl/api/submariner/v1"
 	"subctl/broker"
@@ -32,6 +34,26 @@ func TestEnableGlobalnet(t *testing.T) {
 	r := h.run(t, nil, "deploy-broker", "--globalnet")
 	require.Equal(t, cli.ExitFailed, r.code)
 	require.Contains(t, r.stderr, "Error: globalnet range 242.0.0.0/8 overlaps 242.200.0.0/16, a network of cluster \"north\": use another range\n")
+
+	endpoint := &submarinerv1.Endpoint{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: "north-gw"}}
+	endpoint.Spec = submarinerv1.EndpointSpec{ClusterID: "north", CableName: "submariner-cable-north-gw", Hostname: "gw", Backend: "vxlan", PrivateIP: "100.66.0.7", PublicIP: "100.67.0.7", Subnets: []string{"10.1.0.0/16"}}
+	require.NoError(t, h.client.Create(t.Context(), endpoint))
+	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "hub"}}
+	require.NoError(t, h.client.Create(t.Context(), node))
+	node.Status.Addresses = []corev1.NodeAddress{{Type: corev1.NodeInternalIP, Address: "100.65.0.7"}, {Type: corev1.NodeHostName, Address: "hub"}}
+	require.NoError(t, h.client.Status().Update(t.Context(), node))
+	r = h.run(t, nil, "deploy-broker", "--globalnet", "--globalnet-cidr-range", "100.64.0.0/10")
+	require.Equal(t, cli.ExitFailed, r.code)
+	for _, mistake := range []string{
+		`contains 100.65.0.7, the InternalIP of node hub of the broker's cluster: use another range`,
+		`contains 100.66.0.7, an address of gateway "gw" of cluster "north": use another range`,
+		`contains 100.67.0.7, an address of gateway "gw" of cluster "north": use another range`,
+	} {
+		require.Contains(t, r.stderr, "globalnet range 100.64.0.0/10 "+mistake)
+	}
+	for _, ours := range []string{"240.0.0.0/4", "241.7.0.0/16", "244.0.0.0/7"} {
+		require.Equal(t, cli.ExitUsage, h.run(t, nil, "deploy-broker", "--globalnet", "--globalnet-cidr-range", ours).code, ours)
+	}
 
 	r = h.run(t, nil, "deploy-broker", "--globalnet", "--globalnet-cidr-range", "100.64.0.0/28")
 	require.Equal(t, cli.ExitUsage, r.code)
