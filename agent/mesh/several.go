@@ -29,9 +29,16 @@ func (m *Mesh) down(c cable.Cable) bool {
 	return m.Snapshot.Health[probeName(c.Name, c.Device())].Status == submarinerv1.ConnectionError
 }
 
+// lost reports whether this gateway has cables to a cluster, and none of them answers.
+func (m *Mesh) lost(cluster string) bool {
+	mine := slices.DeleteFunc(slices.Clone(m.Cables.Wanted), func(c cable.Cable) bool { return c.Cluster != cluster })
+	return len(mine) > 0 && !slices.ContainsFunc(mine, func(c cable.Cable) bool { return !m.down(c) })
+}
+
 // siblings returns the other gateways of this cluster that report a working cable to a cluster, by the ID of
-// that cluster. If this gateway has no cable to it because it is a standby, the active gateway has, whatever it reports. What a lost
-// gateway has reported does not count.
+// that cluster. If this gateway has no cable to it because it is a standby, the active gateway has, whatever it reports. If none of its
+// own cables to it answers, those count whose gateway has not said yet whether they do: its agent may have
+// started just before the API server failed. What a lost gateway has reported does not count.
 func (m *Mesh) siblings() map[string][]cable.Node {
 	if m.siblingsTo == nil {
 		m.siblingsTo = m.readSiblings()
@@ -57,7 +64,7 @@ func (m *Mesh) readSiblings() map[string][]cable.Node {
 		}
 		if g := Find[*submarinerv1.Gateway](m.Snapshot, n.Name); g != nil {
 			for _, c := range g.Status.Connections {
-				if c.Status == submarinerv1.Connected {
+				if c.Status == submarinerv1.Connected || c.Status == submarinerv1.Connecting && m.lost(c.Endpoint.ClusterID) {
 					add(c.Endpoint.ClusterID, n)
 				}
 			}

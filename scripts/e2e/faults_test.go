@@ -223,11 +223,15 @@ func (s *scene) suffer(t *testing.T, f fault, victim string) (run measure.Failov
 	return run
 }
 
-// apiServers starts the API servers of both clusters, of which one is the broker's, or kills them.
+// apiServers starts the API servers of both clusters, of which one is the broker's, or kills them, once all agents have reported that
+// their cables work: an agent that has just started knows of the others what their reports say.
 func (s *scene) apiServers(t *testing.T, run bool) {
 	t.Helper()
 	if s.noAPI != run {
 		return
+	}
+	if !run {
+		allConnected(t)
 	}
 	verb := map[bool]string{true: "start", false: "kill"}[run]
 	for name, out := range together(clusters[:2], func(c string) (string, error) { return sh("lab", verb, c+"-api") }) {
