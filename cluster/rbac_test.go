@@ -110,7 +110,7 @@ func TestRightsOfAgents(t *testing.T) {
 }
 
 // What Kubernetes adds to its ClusterRoles: who may view a namespace reads our objects there,
-// who may edit it writes policies too, and who administers it changes how the cluster is joined.
+// who may edit it writes policies, GlobalEgressIPs and ServiceExports too, and who administers it changes how the cluster is joined.
 func TestRightsOfUsers(t *testing.T) {
 	allowed := map[string][]string{}
 	for _, role := range crds.UserRoles() {
@@ -127,7 +127,14 @@ func TestRightsOfUsers(t *testing.T) {
 			require.Contains(t, allowed["submariner-view"], verb+" "+crd.Spec.Names.Plural)
 		}
 	}
-	require.Len(t, allowed["submariner-view"], 3*len(all), "view reads, and no more")
-	require.ElementsMatch(t, []string{"create cablepolicies", "delete cablepolicies", "patch cablepolicies", "update cablepolicies", "create globalegressips", "delete globalegressips", "patch globalegressips", "update globalegressips"}, allowed["submariner-edit"])
+	require.Subset(t, allowed["submariner-view"], []string{"get serviceexports", "list serviceexports", "watch serviceexports"})
+	require.Len(t, allowed["submariner-view"], 3*(len(all)+1), "view reads, and no more")
+	var writes []string // and no status
+	for _, resource := range []string{"cablepolicies", "globalegressips", "serviceexports"} {
+		for _, verb := range []string{"create", "delete", "patch", "update"} {
+			writes = append(writes, verb+" "+resource)
+		}
+	}
+	require.ElementsMatch(t, writes, allowed["submariner-edit"])
 	require.ElementsMatch(t, []string{"patch brokers", "update brokers", "patch submariners", "update submariners"}, allowed["submariner-admin"])
 }
