@@ -31,6 +31,7 @@ import (
 const (
 	groupJoin    = "join"
 	groupCables  = "cables"
+	groupExport  = "export"
 	groupNodes   = "gateways"
 	groupInspect = "inspect"
 )
@@ -116,12 +117,14 @@ func newRoot(g *globals) *cobra.Command {
 	root.AddGroup(
 		&cobra.Group{ID: groupJoin, Title: "Join clusters:"},
 		&cobra.Group{ID: groupCables, Title: "Choose cables:"},
+		&cobra.Group{ID: groupExport, Title: "Export Services:"},
 		&cobra.Group{ID: groupNodes, Title: "Maintain gateways:"},
 		&cobra.Group{ID: groupInspect, Title: "Inspect:"},
 	)
 
 	add(root, groupJoin, newDeployBroker(g), newRecoverBrokerInfo(g), newInvite(g), newJoin(g), newRotateKey(g), newUninstall(g), newRevoke(g), newClusterSet(g))
 	add(root, groupCables, newCablePolicy(g), newLabel(g))
+	add(root, groupExport, newExport(g), newUnexport(g))
 	add(root, groupNodes, newGateway(g))
 	add(root, groupInspect, newShow(g))
 	add(root, "", newVersion(g), newOptions(g), newAgent(g))

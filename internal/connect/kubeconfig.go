@@ -75,6 +75,19 @@ func (k *Kubeconfig) ClusterName() (string, error) {
 	return "", nil
 }
 
+// Namespace returns the namespace of the current context; "default" if it has none.
+func (k *Kubeconfig) Namespace() (string, error) {
+	loader, err := k.loader()
+	if err != nil {
+		return "", err
+	}
+	namespace, _, err := loader.Namespace()
+	if err != nil {
+		return "", unreadable(err)
+	}
+	return namespace, nil
+}
+
 // RestConfig returns the client configuration of the current context.
 func (k *Kubeconfig) RestConfig() (*rest.Config, error) { return k.RestConfigFor(*k.Flags.Context) }
 

@@ -1,0 +1,128 @@
+package cmd
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	mcsv1alpha1 "sigs.k8s.io/mcs-api/pkg/apis/v1alpha1"
+
+	"subctl/agent/mesh"
+	"subctl/internal/cli"
+	"subctl/internal/wake"
+)
+
+// exportWorld is a cluster with Services, one of which is exported. Its ServiceExport has the condition Ready with a status.
+func exportWorld(ready metav1.ConditionStatus, reason, message string) world {
+	service := func(name string, kind corev1.ServiceType) *corev1.Service {
+		return &corev1.Service{ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: "shop"}, Spec: corev1.ServiceSpec{Type: kind}}
+	}
+	elsewhere := service("elsewhere", corev1.ServiceTypeExternalName)
+	elsewhere.Spec.ExternalName = "db.example.com"
+	export := &mcsv1alpha1.ServiceExport{ObjectMeta: metav1.ObjectMeta{Name: "web", Namespace: "shop", Annotations: map[string]string{corev1.LastAppliedConfigAnnotation: "{}", "team": "blue"}}}
+	export.Status.Conditions = []metav1.Condition{{Type: string(mcsv1alpha1.ServiceExportConditionReady), Status: ready, Reason: reason, Message: message}}
+	return world{"west": {submariner("west"), service("web", corev1.ServiceTypeClusterIP), service("db", corev1.ServiceTypeClusterIP), elsewhere, export}}
+}
+
+func exportedWorld() world {
+	return exportWorld(metav1.ConditionTrue, string(mcsv1alpha1.ServiceExportReasonExported), "other clusters reach the Service at 242.0.255.254")
+}
+
+func TestExport(t *testing.T) {
+	local := exportWorld(metav1.ConditionFalse, mesh.ReasonNoGlobalNetwork, "")
+	withoutGlobal := submariner("west")
+	withoutGlobal.Spec.GlobalCIDR = ""
+	local["west"][0] = withoutGlobal
+	alone := exportedWorld()
+	alone["west"] = alone["west"][1:]
+	for name, test := range map[string]struct {
+		world world
+		line  string
+	}{
+		"export":                 {exportedWorld(), "export service db -n shop --wait=false"},
+		"export_dry":             {exportedWorld(), "export service db -n shop --dry-run"},
+		"export_dry_yaml":        {exportedWorld(), "export service db -n shop --dry-run -o yaml"},
+		"export_json":            {exportedWorld(), "export service db -n shop --wait=false -o json"},
+		"export_again":           {exportedWorld(), "export service web -n shop"},
+		"export_again_dry":       {exportedWorld(), "export service web -n shop --dry-run"},
+		"export_local":           {local, "export service db -n shop"},
+		"export_other_name":      {exportedWorld(), "export service dd -n shop"},
+		"export_other_namespace": {exportedWorld(), "export service db"},
+		"export_unknown":         {exportedWorld(), "export service payments -n shop"},
+		"export_external_name":   {exportedWorld(), "export service elsewhere -n shop"},
+		"export_not_joined":      {alone, "export service db -n shop"},
+		"export_pending":         {exportWorld(metav1.ConditionFalse, "Pending", "0 of 1 global addresses are allocated: \x1b[2Jsee kubectl get globalingressips"), "export service web -n shop --timeout 1ms"},
+		"export_no_agent":        {exportWorld("", "", ""), "export service db -n shop --timeout 1ms"},
+		"unexport":               {exportedWorld(), "unexport service web -n shop"},
+		"unexport_dry":           {exportedWorld(), "unexport service web -n shop --dry-run"},
+		"unexport_yaml":          {exportedWorld(), "unexport service web -n shop -o yaml"},
+		"unexport_not_exported":  {exportedWorld(), "unexport service db -n shop"},
+		"unexport_nothing":       {exportedWorld(), "unexport service web"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			golden(t, "export/"+name, runIn(t, test.world, []string{"west"}, strings.Fields(test.line)...))
+		})
+	}
+}
+
+// What the commands write, and that a dry run writes nothing.
+func TestExportWrites(t *testing.T) {
+	g, _, stderr := testGlobals(t, exportedWorld(), "west")
+	c, err := g.Client(t.Context())
+	require.NoError(t, err)
+	exported := func() []string {
+		names, err := exports(t.Context(), c, "shop")
+		require.NoError(t, err)
+		return names
+	}
+	for _, step := range []struct {
+		line string
+		want []string
+	}{
+		{"export service db -n shop --dry-run", []string{"web"}},
+		{"export service db -n shop --wait=false", []string{"db", "web"}},
+		{"export service db -n shop --wait=false", []string{"db", "web"}},
+		{"unexport service db -n shop --dry-run", []string{"db", "web"}},
+		{"unexport service db -n shop", []string{"web"}},
+		{"export service db -n shop --dry-run -o json", []string{"web"}},
+	} {
+		require.Equal(t, cli.ExitDone, run(t.Context(), g, strings.Fields(step.line)), "%s: %s", step.line, stderr)
+		require.Equal(t, step.want, exported(), step.line)
+	}
+}
+
+// export prints the address as soon as the agent has reported it.
+func TestExportWaits(t *testing.T) {
+	g, _, stderr := testGlobals(t, exportedWorld(), "west")
+	c, err := g.Client(t.Context())
+	require.NoError(t, err)
+	done := make(chan int)
+	go func() { done <- run(t.Context(), g, strings.Fields("export service db -n shop --timeout 2m")) }()
+	key, export := client.ObjectKey{Namespace: "shop", Name: "db"}, &mcsv1alpha1.ServiceExport{}
+	for c.Get(t.Context(), key, export) != nil {
+		require.NoError(t, wake.After(t.Context(), time.Millisecond))
+	}
+	export.Status.Conditions = []metav1.Condition{{Type: string(mcsv1alpha1.ServiceExportConditionReady), Status: metav1.ConditionTrue, Reason: "Exported", Message: "other clusters reach the Service at 242.0.255.253"}}
+	require.NoError(t, c.Update(t.Context(), export))
+	require.Equal(t, cli.ExitDone, <-done)
+	require.Contains(t, stderr.String(), "✓ other clusters reach the Service at 242.0.255.253")
+}
+
+func TestExportCompletion(t *testing.T) {
+	for line, want := range map[string]string{"export service -n shop ": "db\n:4\n", "unexport service -n shop ": "web\n:4\n", "export service -n ": "\n:4\n", "export service db ": ":4\n"} {
+		r := runIn(t, exportedWorld(), []string{"west"}, append([]string{"__complete"}, strings.Split(line, " ")...)...)
+		require.Equal(t, strings.TrimPrefix(want, "\n"), r.stdout, line)
+	}
+}
+
+// A user who lacks a right learns which ClusterRole to ask for.
+func TestExportForbidden(t *testing.T) {
+	o := &serviceChange{namespace: "shop"}
+	require.ErrorContains(t, o.forEditors(apierrors.NewForbidden(schema.GroupResource{Resource: "serviceexports"}, "web", nil)), "ClusterRole edit in namespace shop")
+}
