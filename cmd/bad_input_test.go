@@ -99,6 +99,34 @@ const badInputs = `2 frobnicate
 2 label west submariner.io/x=y
 2 label WEST a=b
 2 label west a=b\x1b[31m
+2 export frob
+2 export service
+2 export service a b
+2 export service default/web
+2 export service Bad_Name
+2 export service web -n Bad_NS
+2 export service web -n ""
+2 export service web --timeout 0
+2 export service web -o wide
+2 export service web --contexts west
+1 export service web
+1 export service web -n nirvana
+1 export service web --context bare
+2 unexport frob
+2 unexport service
+2 unexport service ""
+2 unexport service a b
+2 unexport service web --timeout 5s
+1 unexport service web
+2 show globalnet x
+2 show globalnet --who
+2 show globalnet --who 242.1.0
+2 show globalnet --who ""
+2 show globalnet --who fd00::1
+2 show globalnet --who 242.0.0.0/16
+2 show globalnet --who 242.0.0.1 --watch
+1 show globalnet --who 10.9.8.7
+1 show globalnet --who 242.0.9.9
 2 gateway frob
 2 gateway drain
 2 gateway drain ""

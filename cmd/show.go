@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net/netip"
 	"slices"
 	"time"
 
@@ -44,7 +45,7 @@ func newShow(g *globals) *cobra.Command {
 // all" shows all of them.
 func tables() []look.Section {
 	return []look.Section{
-		brokersTable(), clustersTable(), clustersetsTable(), connectionsTable(), endpointsTable(), gatewaysTable(), networksTable(), trustTable(), versionsTable(),
+		brokersTable(), clustersTable(), clustersetsTable(), connectionsTable(), endpointsTable(), gatewaysTable(), globalnetTable(), networksTable(), trustTable(), versionsTable(),
 	}
 }
 
@@ -59,6 +60,7 @@ type show struct {
 	watch    bool
 	wait     bool          // only for connections
 	timeout  time.Duration // of wait
+	who      netip.Addr    // only for globalnet: valid if set
 }
 
 // addFlags gives c the flags of a command that shows clusters.
@@ -92,8 +94,11 @@ func newShowTable(g *globals, t look.Section) *cobra.Command {
 		RunE:    func(c *cobra.Command, _ []string) error { return s.run(c.Context(), look.NewPanel(t)) },
 	}
 	s.addFlags(c)
-	if t.Noun == connectionsNoun {
+	switch t.Noun {
+	case connectionsNoun:
 		s.addWait(c)
+	case globalnetNoun:
+		s.addWho(c)
 	}
 	return c
 }
@@ -106,6 +111,9 @@ const watchPeriod = 2 * time.Second
 func (s *show) run(ctx context.Context, p look.Panel) error {
 	if s.wait {
 		return s.await(ctx, look.NewPanel(awaitedTable()))
+	}
+	if s.who.IsValid() {
+		return s.answerWho(ctx)
 	}
 	targets, err := s.Targets(s.contexts)
 	if err != nil {

@@ -22,6 +22,9 @@ func newPool(network netip.Prefix) pool {
 	return pool{network: network, first: number(network.Addr()) + 1, size: 1<<(32-network.Bits()) - 2}
 }
 
+// Capacity returns how many addresses of a network can be allocated.
+func Capacity(network netip.Prefix) int { return newPool(network).size }
+
 // index returns the number of an address; false if the pool does not have it.
 func (p pool) index(a netip.Addr) (int, bool) {
 	if !a.Is4() || p.size == 0 {

@@ -34,7 +34,8 @@ type Site struct {
 	Gateways    []submarinerv1.Gateway
 	RouteAgents []submarinerv1.RouteAgent
 	Brokers     []v1alpha1.Broker
-	Members     *Members // nil: not read, or neither a member nor a broker
+	Global      *GlobalAddresses // nil: not read
+	Members     *Members         // nil: not read, or neither a member nor a broker
 	Removed     []exchange.Removal
 	DaemonSets  []appsv1.DaemonSet
 	Deployments []appsv1.Deployment

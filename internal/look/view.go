@@ -18,8 +18,9 @@ type View[T any] struct {
 
 	Rows    func(Site) []T
 	Columns []printer.Column[T]
-	// Text prints a row if there are no columns.
-	Text func(T) string
+	// Text prints a row if there are no columns, or Tables.
+	Text   func(T) string
+	Tables func(io.Writer, printer.Format, T) error
 	// Trouble returns the problems of a cluster, one line each; nil: there are never any.
 	Trouble func(Site, []T) []string
 	// None is a note about a cluster without rows, if that is not a problem.
@@ -59,10 +60,16 @@ func (v View[T]) Section() Section {
 		Noun: v.Noun, Short: v.Short, Long: v.Long, reads: v.Reads, absent: v.absent,
 		data: func(sites []Site) any { return v.all(sites) },
 		table: func(w io.Writer, format printer.Format, s Site) error {
-			if v.Text == nil {
+			if v.Text == nil && v.Tables == nil {
 				return printer.Print(w, format, v.Rows(s), v.Columns)
 			}
 			for _, row := range v.Rows(s) {
+				if v.Tables != nil {
+					if err := v.Tables(w, format, row); err != nil {
+						return err
+					}
+					continue
+				}
 				if _, err := io.WriteString(w, printer.CleanLines(v.Text(row))); err != nil {
 					return err
 				}

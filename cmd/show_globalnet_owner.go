@@ -1,0 +1,144 @@
+package cmd
+
+import (
+	"bytes"
+	"fmt"
+	"net/netip"
+	"slices"
+	"strings"
+	"time"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	submarinerv1 "subctl/api/submariner/v1"
+	"subctl/cluster"
+	"subctl/internal/look"
+)
+
+// globalAddress is the global addresses of an object, and whose they are; its JSON is a promise.
+type globalAddress struct {
+	Addresses []string `json:"addresses"` // sorted, without gaps
+	// Owner describes whose they are: Service default/web. OwnerKind is Service, Pod, Namespace or Cluster: the
+	// addresses of a Namespace or a Cluster are the source of its pods.
+	Owner          string `json:"owner"`
+	OwnerKind      string `json:"ownerKind"`
+	OwnerNamespace string `json:"ownerNamespace"`
+	OwnerName      string `json:"ownerName"` // empty: the cluster itself
+	// Kind, Namespace and Name are those of the object whose status has the addresses.
+	Kind      string `json:"kind"`
+	Namespace string `json:"namespace"`
+	Name      string `json:"name"`
+	State     string `json:"state"`
+	Message   string `json:"message"` // of the condition Allocated
+
+	since time.Time // the object was created
+}
+
+// The states of objects that request addresses.
+const (
+	stateAllocated = "allocated"
+	stateWaiting   = "waiting" // for others to free addresses
+	stateRefused   = "refused" // it has a mistake
+	statePending   = "pending" // the agent has not seen it
+)
+
+// text returns the addresses for a table.
+func (a globalAddress) text() string {
+	switch n := len(a.Addresses); n {
+	case 0:
+		return ""
+	case 1:
+		return a.Addresses[0]
+	default:
+		return a.Addresses[0] + "-" + a.Addresses[n-1]
+	}
+}
+
+// object names the object.
+func (a globalAddress) object() string {
+	return a.Kind + " " + strings.TrimPrefix(a.Namespace+"/"+a.Name, "/")
+}
+
+// ill reports whether the object has no addresses and should.
+func (a globalAddress) ill(now time.Time) bool {
+	return a.State == stateWaiting || a.State == stateRefused || a.State == statePending && now.Sub(a.since) > allocateTime
+}
+
+// globalAddresses returns the addresses of all objects, sorted by address, those without one first.
+func globalAddresses(all *look.GlobalAddresses) []globalAddress {
+	out := []globalAddress{}
+	for i := range all.ClusterEgress {
+		o := &all.ClusterEgress[i]
+		a := newGlobalAddress("ClusterGlobalEgressIP", o, o.Status.AllocatedIPs, o.Status.Conditions)
+		a.Owner, a.OwnerKind = "pods without other addresses", "Cluster"
+		if node, ok := strings.CutSuffix(o.Name, submarinerv1.GatewayEgressSuffix); ok {
+			a.Owner += ", through gateway " + node
+		}
+		out = append(out, a)
+	}
+	for i := range all.Egress {
+		o := &all.Egress[i]
+		a := newGlobalAddress("GlobalEgressIP", o, o.Status.AllocatedIPs, o.Status.Conditions)
+		a.Owner, a.OwnerKind, a.OwnerName = "pods of namespace "+o.Namespace, "Namespace", o.Namespace
+		if o.Spec.PodSelector != nil {
+			a.Owner = fmt.Sprintf("pods %s of namespace %s", metav1.FormatLabelSelector(o.Spec.PodSelector), o.Namespace)
+		}
+		out = append(out, a)
+	}
+	for i := range all.Ingress {
+		out = append(out, ingressAddress(&all.Ingress[i]))
+	}
+	slices.SortStableFunc(out, func(a, b globalAddress) int { return bytes.Compare(a.first(), b.first()) })
+	return out
+}
+
+// first returns the first address, for sorting.
+func (a globalAddress) first() []byte {
+	if len(a.Addresses) == 0 {
+		return nil
+	}
+	ip, err := netip.ParseAddr(a.Addresses[0])
+	if err != nil {
+		return nil
+	}
+	return ip.AsSlice()
+}
+
+func ingressAddress(o *submarinerv1.GlobalIngressIP) globalAddress {
+	var held []string
+	if o.Status.AllocatedIP != "" {
+		held = []string{o.Status.AllocatedIP}
+	}
+	a := newGlobalAddress("GlobalIngressIP", o, held, o.Status.Conditions)
+	a.OwnerKind, a.OwnerNamespace = "Service", o.Namespace
+	switch {
+	case o.Spec.Target == submarinerv1.TargetHeadlessServicePod && o.Spec.PodRef != nil:
+		a.OwnerKind, a.OwnerName = "Pod", o.Spec.PodRef.Name
+	case o.Spec.ServiceRef != nil:
+		a.OwnerName = o.Spec.ServiceRef.Name
+	}
+	a.Owner = fmt.Sprintf("%s %s/%s", a.OwnerKind, a.OwnerNamespace, a.OwnerName)
+	if o.Spec.Target == submarinerv1.TargetHeadlessServiceEndpoints {
+		a.Owner = "endpoint " + o.Annotations[submarinerv1.HeadlessEndpointAnnotation] + " of " + a.Owner
+	}
+	return a
+}
+
+// newGlobalAddress returns the addresses of an object, and the state that its conditions tell.
+func newGlobalAddress(kind string, o client.Object, held []string, conditions []metav1.Condition) globalAddress {
+	a := globalAddress{Addresses: append([]string{}, held...), Kind: kind, Namespace: o.GetNamespace(), Name: o.GetName(), State: stateRefused, since: o.GetCreationTimestamp().Time}
+	c := meta.FindStatusCondition(conditions, submarinerv1.ConditionAllocated)
+	switch {
+	case c == nil:
+		a.State, a.Message = statePending, "the globalnet agent has not seen it: see kubectl -n "+cluster.Namespace+" get deployment "+cluster.GlobalnetName
+		return a
+	case c.Status == metav1.ConditionTrue, c.Reason == submarinerv1.ReasonNothingRequested:
+		a.State = stateAllocated
+	case c.Reason == submarinerv1.ReasonPoolExhausted:
+		a.State = stateWaiting
+	}
+	a.Message = c.Message
+	return a
+}
