@@ -9,7 +9,6 @@ import (
 	"strings"
 	"time"
 
-	"subctl/cluster/networks"
 	"subctl/globalnet"
 	"subctl/internal/look"
 	"subctl/internal/printer"
@@ -93,10 +92,20 @@ func ownGlobal(s look.Site) netip.Prefix {
 	if !s.Joined() {
 		return netip.Prefix{}
 	}
-	if own := networks.Parse(s.Submariner.Spec.GlobalCIDR); len(own) > 0 {
+	if own := prefixes(split(s.Submariner.Spec.GlobalCIDR)); len(own) > 0 {
 		return own[0]
 	}
 	return netip.Prefix{}
+}
+
+// prefixes returns those of the texts that are networks.
+func prefixes(texts []string) (out []netip.Prefix) {
+	for _, text := range texts {
+		if p, err := netip.ParsePrefix(text); err == nil {
+			out = append(out, p.Masked())
+		}
+	}
+	return out
 }
 
 // globalNetworks returns the networks of a cluster and of those that it knows: the cluster itself first, then by name.

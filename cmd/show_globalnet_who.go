@@ -10,7 +10,6 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"subctl/cluster/networks"
 	"subctl/internal/cli"
 	"subctl/internal/look"
 	"subctl/internal/printer"
@@ -120,11 +119,11 @@ func whose(sites []look.Site, ip netip.Addr) ([]whoRow, error) {
 			case s.Global == nil:
 				partial = append(partial, r)
 			default:
-				nobody = fmt.Errorf("nobody has %v, an address of the global network %v of cluster %s: it is free; see subctl show globalnet", ip, own, s.Name)
+				nobody = fmt.Errorf("nobody has %v, an address of the global network %v of cluster %s: it is free: see subctl show globalnet", ip, own, s.Name)
 			}
 		}
 		for _, n := range globalNetworks(s) {
-			for _, net := range networks.Parse(strings.Join(n.GlobalCIDRs, ",")) {
+			for _, net := range prefixes(n.GlobalCIDRs) {
 				seen = append(seen, printer.Clean(fmt.Sprintf("%s of %s", net, n.ClusterID)))
 				if n.Type == "remote" && net.Contains(ip) {
 					partial = append(partial, whoRow{Address: ip.String(), Cluster: n.ClusterID, GlobalCIDR: net.String(), Gateway: egressGateway(s, n.ClusterID, ip)})
