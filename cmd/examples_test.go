@@ -27,7 +27,9 @@ import (
 	submarinerv1 "subctl/api/submariner/v1"
 	"subctl/api/submariner/v1alpha1"
 	"subctl/broker/brokertest"
+	"subctl/cluster"
 	"subctl/internal/cli"
+	"subctl/internal/kube"
 	"subctl/internal/kubetest"
 	"subctl/internal/wake"
 )
@@ -37,6 +39,7 @@ import (
 var exampleChanges = []struct{ command, flag, why string }{
 	{"subctl deploy-broker --context hub --broker-url ", "--dry-run", "the address does not exist"},
 	{"subctl join ", "--wait=false", "it waits for the agents"},
+	{"subctl export service ", "--wait=false", "no agent allocates addresses"},
 	{"subctl rotate-key ", "--dry-run", "see examplesAtLast"},
 	{"subctl uninstall ", "--dry-run", "the examples after it need the cluster: see examplesAtLast"},
 	{"subctl revoke ", "--dry-run", "the examples after it need the cluster and the join file: see examplesAtLast"},
@@ -192,6 +195,11 @@ func newExampleWorld(t *testing.T) exampleWorld {
 		require.NoError(t, w.clients[name].Create(t.Context(), configMap("kubeadm-config", "kube-system", map[string]string{
 			"ClusterConfiguration": fmt.Sprintf("networking:\n  podSubnet: 10.%d.0.0/16\n  serviceSubnet: 10.%d.0.0/16\n", 20+i, 40+i),
 		})))
+		exports, err := cluster.ServiceExports() // join installs it with a global network
+		require.NoError(t, err)
+		web := &corev1.Service{ObjectMeta: metav1.ObjectMeta{Name: "web", Namespace: "default"}, Spec: corev1.ServiceSpec{Ports: []corev1.ServicePort{{Port: 80}}}}
+		require.NoError(t, kube.Install(t.Context(), w.clients[name], kube.FieldOwner, []client.Object{exports}, nil))
+		require.NoError(t, w.clients[name].Create(t.Context(), web))
 		for _, node := range []string{"gw-1", "gw-2"} {
 			require.NoError(t, w.clients[name].Create(t.Context(), &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: node}}))
 		}
@@ -253,6 +261,12 @@ func (w exampleWorld) agents(t *testing.T) {
 				require.NoError(t, client.IgnoreAlreadyExists(c.Create(t.Context(), obj)))
 			}
 		}
+		address := &submarinerv1.GlobalIngressIP{ObjectMeta: metav1.ObjectMeta{Name: "web", Namespace: "default"}}
+		address.Spec = submarinerv1.GlobalIngressIPSpec{Target: submarinerv1.TargetClusterIPService, ServiceRef: &corev1.LocalObjectReference{Name: "web"}}
+		require.NoError(t, client.IgnoreNotFound(c.Delete(t.Context(), address.DeepCopy())))
+		require.NoError(t, c.Create(t.Context(), address))
+		address.Status.AllocatedIP = "242.1.0.9"
+		require.NoError(t, c.Status().Update(t.Context(), address))
 		route := &submarinerv1.RouteAgent{ObjectMeta: named("gw-1")}
 		route.Status.RemoteEndpoints = []submarinerv1.RemoteEndpoint{}
 		route.Status.Node = &submarinerv1.NodeFacts{PrivateIP: "10.89.1.1", Device: "eth0", MTU: 1500, Network: "10.89.1.0/24", PodIP: "10.244.1.1", PodIPPlanned: true}

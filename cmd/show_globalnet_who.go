@@ -43,7 +43,7 @@ func (s *show) addWho(c *cobra.Command) {
 	var text string
 	c.Flags().StringVar(&text, "who", "", "print whose global address this is")
 	c.Long += whoLong
-	c.Example += "\n  subctl show globalnet --who 242.0.0.1 --contexts west,east"
+	c.Example += "\n  subctl show globalnet --who 242.1.0.9 --contexts west,east"
 	cli.Before(c, func() error {
 		if !c.Flags().Changed("who") {
 			return nil
