@@ -59,7 +59,7 @@ func (p *prober) answered(seq uint16, from netip.Addr, data []byte, now time.Tim
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	defer p.rest()
-	g := p.pings[p.byOrder[seq]]
+	g := p.pings[p.byOrder[seq].name]
 	if g == nil {
 		p.ignored()
 		return
@@ -77,7 +77,7 @@ func (p *prober) answered(seq uint16, from netip.Addr, data []byte, now time.Tim
 		return
 	}
 	g.health.RTT.Add(now.Sub(open[i].sent))
-	p.forget(seq)
+	p.forget(open[i])
 	g.asked, g.waiting, g.lost = nil, false, 0
 	if g.health.Status != submarinerv1.Connected {
 		g.health.Status, g.health.Message = submarinerv1.Connected, ""

@@ -189,12 +189,11 @@ func (g *pinged) next() (at time.Time) {
 	return at
 }
 
-// askFast returns the next probe of a kind. forget is called with the sequence numbers of probes that can no longer be
-// answered.
-func (g *pinged) askFast(k kind, seq uint16, now time.Time, forget func(seq uint16)) asked {
+// askFast returns the next probe of a kind. forget is called with the probes that can no longer be answered.
+func (g *pinged) askFast(k kind, seq uint16, now time.Time, forget func(asked)) asked {
 	s := &g.fast.streams[k]
 	for len(s.asked) >= underWay {
-		forget(s.asked[0].seq)
+		forget(s.asked[0])
 		s.asked = s.asked[1:]
 	}
 	a := newAsked(seq, now)
@@ -215,11 +214,11 @@ func jittered(pause time.Duration) time.Duration {
 
 // answeredFast takes the answer to a probe, and reports whether the target is up now and was not before. An answer counts
 // also if it is late: the path works.
-func (g *pinged) answeredFast(a asked, now time.Time, forget func(seq uint16)) bool {
+func (g *pinged) answeredFast(a asked, now time.Time, forget func(asked)) bool {
 	s, rtt := &g.fast.streams[a.kind], now.Sub(a.sent)
 	g.fast.longest = max(rtt, g.fast.longest-g.fast.longest/forgetting)
 	for len(s.asked) > 0 && s.asked[0].sent.Compare(a.sent) <= 0 {
-		forget(s.asked[0].seq)
+		forget(s.asked[0])
 		s.asked = s.asked[1:]
 	}
 	s.lost = 0

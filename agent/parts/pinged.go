@@ -43,11 +43,10 @@ func newAsked(seq uint16, now time.Time) asked {
 // underWay is the number of probes of a kind to a Fast target that can still be answered.
 const underWay = 16
 
-// ask returns the next ping of a target that is not Fast. forget is called with the sequence numbers of pings that can
-// no longer be answered.
-func (g *pinged) ask(seq uint16, now time.Time, forget func(seq uint16)) asked {
+// ask returns the next ping of a target that is not Fast. forget is called with the ping that can no longer be answered.
+func (g *pinged) ask(seq uint16, now time.Time, forget func(asked)) asked {
 	for _, a := range g.asked {
-		forget(a.seq)
+		forget(a)
 	}
 	a := newAsked(seq, now)
 	g.asked, g.waiting = []asked{a}, true

@@ -51,8 +51,14 @@ type prober struct {
 	mu      sync.Mutex
 	probes  mesh.Probes
 	pings   map[string]*pinged
-	byOrder map[uint16]string // probe names by ICMP sequence number, of unanswered pings
+	byOrder map[uint16]sentTo // by sequence number, which is used again after 65,536 probes
 	wanted  time.Time         // when the prober wanted to look at its targets again
+}
+
+// sentTo identifies a probe that can still be answered.
+type sentTo struct {
+	name  string // of the target
+	nonce [16]byte
 }
 
 func newProber(o Options) *prober {
@@ -68,7 +74,7 @@ func newProber(o Options) *prober {
 	if timer == nil {
 		timer = func() (Timer, error) { return newGoTimer(), nil }
 	}
-	return &prober{log: o.Log, changed: o.Nudge, down: down, ignored: ignored, listen: o.ListenEchoes, timer: timer, wake: wake.NewSignal(), pings: map[string]*pinged{}, byOrder: map[uint16]string{}}
+	return &prober{log: o.Log, changed: o.Nudge, down: down, ignored: ignored, listen: o.ListenEchoes, timer: timer, wake: wake.NewSignal(), pings: map[string]*pinged{}, byOrder: map[uint16]sentTo{}}
 }
 
 // Observe implements Observer.
@@ -106,7 +112,7 @@ func (p *prober) set(probes mesh.Probes, broken map[string]error) {
 	for name, old := range p.pings {
 		if t, ok := probes.Targets[name]; !ok || t != old.target {
 			for _, a := range old.open() {
-				delete(p.byOrder, a.seq)
+				p.forget(a)
 			}
 			delete(p.pings, name)
 		}
@@ -227,12 +233,12 @@ func (p *prober) sendDue(send func(mesh.Target, asked) error, next *uint16) time
 			due[p.interval(g)] = true
 		}
 	}
-	number := func(name string, g *pinged) uint16 {
+	number := func() uint16 {
 		*next++
-		p.byOrder[*next], g.started = name, true
 		return *next
 	}
 	give := func(name string, g *pinged, a asked) {
+		p.byOrder[a.seq], g.started = sentTo{name, a.nonce}, true
 		if err := send(g.target, a); err != nil {
 			p.log.Debug("ping", "cable", name, "err", err)
 		}
@@ -241,7 +247,7 @@ func (p *prober) sendDue(send func(mesh.Target, asked) error, next *uint16) time
 		if g.target.Fast {
 			for k := range kinds {
 				if g.dueBy(k, now, fastDue) {
-					give(name, g, g.askFast(k, number(name, g), now, p.forget))
+					give(name, g, g.askFast(k, number(), now, p.forget))
 				}
 			}
 			wait = min(wait, g.next().Sub(now))
@@ -260,7 +266,7 @@ func (p *prober) sendDue(send func(mesh.Target, asked) error, next *uint16) time
 			interval = p.interval(g)
 		}
 		g.due, wait = now.Add(interval), min(wait, interval)
-		give(name, g, g.ask(number(name, g), now, p.forget))
+		give(name, g, g.ask(number(), now, p.forget))
 	}
 	if changed {
 		p.changed()
@@ -269,8 +275,12 @@ func (p *prober) sendDue(send func(mesh.Target, asked) error, next *uint16) time
 	return wait
 }
 
-// forget is called with the sequence number of a ping that can no longer be answered.
-func (p *prober) forget(seq uint16) { delete(p.byOrder, seq) }
+// forget is called with a probe that can no longer be answered. A newer probe with the same sequence number still can.
+func (p *prober) forget(a asked) {
+	if p.byOrder[a.seq].nonce == a.nonce {
+		delete(p.byOrder, a.seq)
+	}
+}
 
 // judge declares a target that is not Fast broken when too many pings in a row stayed unanswered, and
 // reports whether it was not broken before.

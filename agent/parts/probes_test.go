@@ -24,7 +24,7 @@ func (p *prober) lose(n int) {
 			}
 			a := g.ask(g.last().seq+1, time.Now(), p.forget)
 			g.started = true
-			p.byOrder[a.seq] = name
+			p.byOrder[a.seq] = sentTo{name, a.nonce}
 		}
 	}
 }
@@ -75,6 +75,45 @@ func TestProber(t *testing.T) {
 
 	p.set(mesh.Probes{Interval: time.Second, MaxLost: 2, Targets: map[string]mesh.Target{"west": {IP: netip.MustParseAddr("10.112.2.1")}}}, nil)
 	require.Empty(t, p.health(), "another address is another story")
+}
+
+// Sequence numbers are used again after 65,536 probes: 65 s at 1,000 a second. A probe that is forgotten takes nothing away from a newer one
+// with the same number, whether to another target or to the same.
+func TestProbeNumbersWrap(t *testing.T) {
+	for _, newer := range []string{"east", "west"} {
+		p := newProber(Options{Log: slog.New(slog.DiscardHandler), Nudge: func() {}})
+		target := func(n byte, fast bool) mesh.Target {
+			return mesh.Target{IP: netip.AddrFrom4([4]byte{192, 0, 2, n}), Fast: fast}
+		}
+		targets := map[string]mesh.Target{"west": target(1, true)}
+		sent := map[netip.Addr]asked{}
+		next := uint16(0)
+		send := func(targetsDue map[string]mesh.Target) {
+			p.set(mesh.Probes{Interval: time.Hour, MaxLost: 2, Targets: targetsDue}, nil)
+			p.sendDue(func(to mesh.Target, a asked) error { sent[to.IP] = a; return nil }, &next)
+		}
+		send(targets)
+		old := sent[targets["west"].IP]
+		for range underWay - 1 { // until the next one displaces the first
+			p.pings["west"].fast.streams[pinging].due = time.Now()
+			send(targets)
+		}
+		if newer == "east" {
+			next = old.seq - 1
+			targets["east"] = target(2, false)
+			send(targets)
+			next = 1000
+		} else {
+			next = old.seq - 1
+		}
+		p.pings["west"].fast.streams[pinging].due = time.Now()
+		send(targets)
+		a, to := sent[targets[newer].IP], targets[newer].IP
+		require.Equal(t, old.seq, a.seq)
+		require.NotContains(t, p.pings["west"].open(), old)
+		p.answered(a.seq, to, a.nonce[:], time.Now())
+		require.Equal(t, submarinerv1.Connected, p.health()[newer].Status, newer)
+	}
 }
 
 // A target whose first ping is due later starts anew: answers to earlier pings do not count.
