@@ -3,7 +3,6 @@ package globalnet
 import (
 	"fmt"
 	"net/netip"
-	"sync"
 
 	corev1 "k8s.io/api/core/v1"
 )
@@ -12,27 +11,28 @@ import (
 // open neither pods of other namespaces to other clusters, nor what only the gateway reaches.
 type Endpoints struct {
 	nets []netip.Prefix
-	// namespaces are those of the pods by address. Few clusters export what needs them.
-	namespaces func() map[netip.Addr]string
+	// namespace returns that of the pod with an address; empty if there is none.
+	namespace func(netip.Addr) string
 }
 
-// NewEndpoints returns the Endpoints of a cluster with pods in networks.
+// NewEndpoints returns the Endpoints of a cluster with pods in networks. Few clusters export what needs the pods.
 func NewEndpoints(nets []netip.Prefix, pods []*corev1.Pod) Endpoints {
-	return Endpoints{nets: nets, namespaces: sync.OnceValue(func() map[netip.Addr]string {
-		oldest := make(map[netip.Addr]*corev1.Pod, len(pods))
-		for _, p := range pods {
-			if ip := podIP(p); ip.IsValid() {
-				if other := oldest[ip]; other == nil || p.CreationTimestamp.Before(&other.CreationTimestamp) {
-					oldest[ip] = p
+	var oldest map[netip.Addr]*corev1.Pod // by address; nil until it is needed
+	return Endpoints{nets: nets, namespace: func(ip netip.Addr) string {
+		if oldest == nil {
+			oldest = make(map[netip.Addr]*corev1.Pod, len(pods))
+			for _, p := range pods {
+				at := podIP(p)
+				if other := oldest[at]; at.IsValid() && (other == nil || p.CreationTimestamp.Before(&other.CreationTimestamp)) {
+					oldest[at] = p
 				}
 			}
 		}
-		out := make(map[netip.Addr]string, len(oldest))
-		for ip, p := range oldest {
-			out[ip] = p.Namespace
+		if p := oldest[ip]; p != nil {
+			return p.Namespace
 		}
-		return out
-	})}
+		return ""
+	}}
 }
 
 // Refuse returns why a Service of a namespace must not lead to an address; nil if it may. An address outside the
@@ -41,7 +41,7 @@ func (e Endpoints) Refuse(namespace string, ip netip.Addr) error {
 	if no := special(netip.PrefixFrom(ip, ip.BitLen())); no != "" {
 		return fmt.Errorf("%v is among %s", ip, no)
 	}
-	if within(e.nets, ip) && e.namespaces()[ip] != namespace {
+	if within(e.nets, ip) && e.namespace(ip) != namespace {
 		return fmt.Errorf("%v is in the pod network, and no pod of namespace %s has it", ip, namespace)
 	}
 	return nil
