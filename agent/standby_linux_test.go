@@ -152,3 +152,40 @@ func TestStandby(t *testing.T) {
 	require.Zero(t, n, "packets of a stream of %d", sent)
 	require.Equal(t, before, flowsOf("gw"), "who returns carries nothing")
 }
+
+// The agent of the active gateway is dead, and its kernel forwards. The standby is elected, and announces that the other gateway is a standby: no
+// packet is lost, not even of the pods on its node, which still use its cables.
+func TestDeadAgentOfTheActiveGateway(t *testing.T) {
+	fabric := newFabric(t)
+	east, west := withStandby(t, fabric, 1, "east"), withStandby(t, fabric, 2, "west")
+	east.sync(t, west)
+	west.sync(t, east)
+	var streams []func() (int, int)
+	for _, from := range east.names {
+		for _, to := range west.names {
+			backend := west.podIP(to) + ":8080"
+			if from == "gw" {
+				answerAll(t, west.pods[to], backend)
+			}
+			streams = append(streams, stream(t, east.pods[from], backend))
+		}
+	}
+	conns := dials(t, east.pods["gw"], west.podIP("worker")+":8080", 10)
+	before := sent(east.nodes["gw"])
+	east.elect("gw2")
+	for range 2 {
+		for _, other := range east.names {
+			east.syncOne(t, other, mesh.Route(), west)
+		}
+		east.syncOne(t, "gw2", mesh.Gateway(), west)
+		west.sync(t, east)
+		talk(t, conns)
+		time.Sleep(200 * time.Millisecond)
+	}
+	require.NotEqual(t, before, sent(east.nodes["gw"]))
+	reach(t, west, "worker", east, "gw")
+	for _, end := range streams {
+		n, lost := end()
+		require.Zero(t, lost, "packets of a stream of %d", n)
+	}
+}

@@ -2,6 +2,7 @@ package cluster
 
 import (
 	"fmt"
+	"reflect"
 	"slices"
 	"strings"
 
@@ -145,13 +146,36 @@ func ownEvents(about string) admissionv1.Validation {
 
 // ownEndpoint restricts a gateway to the Endpoint of its node, among the Endpoints of this
 // cluster. It may make the Endpoint of another node its own, as a node does that has the
-// address of a node that is gone. Endpoints of other clusters are copies, which the speaker
-// writes.
+// address of a node that is gone; and it may announce that another gateway is a standby, as the speaker does when
+// it has replaced it. Endpoints of other clusters are copies, which the speaker writes.
 func ownEndpoint(clusterID string) admissionv1.Validation {
 	return admissionv1.Validation{
-		Expression:        fmt.Sprintf("variables.resource != 'endpoints' || object == null || object.spec.cluster_id != '%s' || object.spec.hostname == variables.node", clusterID),
+		Expression: fmt.Sprintf("variables.resource != 'endpoints' || object == null || object.spec.cluster_id != '%s' || object.spec.hostname == variables.node || "+
+			"oldObject != null && %s", clusterID, becomesStandby()),
 		MessageExpression: "'the gateway of node ' + variables.node + ' may not write an Endpoint of this cluster for node ' + object.spec.hostname",
 	}
+}
+
+// becomesStandby returns the condition that an update marks an Endpoint as that of a standby, and changes nothing else.
+func becomesStandby() string {
+	const drain = submarinerv1.BackendDrain
+	const is, was = "object.spec.?backend_config.orValue({})", "oldObject.spec.?backend_config.orValue({})"
+	all := []string{
+		fmt.Sprintf("%s[?'%s'] == optional.of('%s')", is, drain, submarinerv1.Standby),
+		fmt.Sprintf("!('%s' in %s)", drain, was),
+		fmt.Sprintf("%[1]s.all(k, k == '%[3]s' || %[1]s[?k] == %[2]s[?k])", is, was, drain),
+		fmt.Sprintf("%[2]s.all(k, k in %[1]s)", is, was),
+	}
+	same := []string{"metadata.?labels", "metadata.?annotations", "metadata.?finalizers", "metadata.?ownerReferences"}
+	for f := range reflect.TypeFor[submarinerv1.EndpointSpec]().Fields() {
+		if name, _, _ := strings.Cut(f.Tag.Get("json"), ","); name != "backend_config" {
+			same = append(same, "spec.?"+name)
+		}
+	}
+	for _, field := range same {
+		all = append(all, fmt.Sprintf("object.%[1]s == oldObject.%[1]s", field))
+	}
+	return "(" + strings.Join(all, " && ") + ")"
 }
 
 // detectedPlugin keeps a gateway from changing the network plugin in the status of the Submariner, which

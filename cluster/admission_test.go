@@ -16,6 +16,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"subctl/agent/mesh"
 	submarinerv1 "subctl/api/submariner/v1"
 	"subctl/api/submariner/v1alpha1"
 	"subctl/cluster"
@@ -73,6 +74,26 @@ func endpointOf(id, host, name string) *submarinerv1.Endpoint {
 	return &submarinerv1.Endpoint{ObjectMeta: clustertest.In(name), Spec: submarinerv1.EndpointSpec{
 		ClusterID: id, CableName: name, Hostname: host, PrivateIP: "192.0.2.1", Backend: "vxlan", Subnets: []string{},
 	}}
+}
+
+// draining returns an Endpoint with a setting of a driver, and what it announces about its way out of service; empty: nothing.
+func draining(e *submarinerv1.Endpoint, announced string) *submarinerv1.Endpoint {
+	out := e.DeepCopy()
+	if out.Spec.BackendConfig = map[string]string{"a-setting": "1"}; announced != "" {
+		out.Spec.BackendConfig[submarinerv1.BackendDrain] = announced
+	}
+	return out
+}
+
+func at(ip string, e *submarinerv1.Endpoint) *submarinerv1.Endpoint {
+	out := e.DeepCopy()
+	out.Spec.PrivateIP = ip
+	return out
+}
+
+func labelledWith(e *submarinerv1.Endpoint, key, value string) *submarinerv1.Endpoint {
+	e.Labels = map[string]string{key: value}
+	return e
 }
 
 func routeAgentOf(node string) *submarinerv1.RouteAgent {
@@ -140,6 +161,15 @@ func TestHostileAgent(t *testing.T) {
 			{"change its own Endpoint", own, changed(own), ""},
 			{"change the Endpoint of another node", theirs, changed(theirs), "of this cluster for node n2"},
 			{"succeed another node at its address", theirs, own, ""},
+			{"announce that another gateway is a standby", theirs, mesh.AsStandby(theirs), ""},
+			{"announce that of an Endpoint with settings", draining(theirs, ""), mesh.AsStandby(draining(theirs, "")), ""},
+			{"announce that of one that is drained", draining(theirs, submarinerv1.Drained), mesh.AsStandby(theirs), "of this cluster for node n2"},
+			{"announce that another gateway is drained", theirs, draining(theirs, submarinerv1.Drained), "of this cluster for node n2"},
+			{"put another gateway into service", mesh.AsStandby(theirs), draining(theirs, ""), "of this cluster for node n2"},
+			{"change a setting with that", draining(theirs, ""), mesh.AsStandby(theirs), "of this cluster for node n2"},
+			{"change the address with that", theirs, mesh.AsStandby(at("192.0.2.66", theirs)), "of this cluster for node n2"},
+			{"label it with that", theirs, labelledWith(mesh.AsStandby(theirs), submarinerv1.ClusterIDLabel, "east"), "of this cluster for node n2"},
+			{"create the Endpoint of a standby", nil, mesh.AsStandby(theirs), "of this cluster for node n2"},
 			{"give its own Endpoint to another node", own, theirs, "of this cluster for node n2"},
 			{"delete the Endpoint of a lost node", theirs, nil, ""},
 			{"copy the Endpoint of another cluster", nil, foreign, ""},
@@ -176,6 +206,31 @@ func TestHostileAgent(t *testing.T) {
 			t.Run(account+"/"+test.name, func(t *testing.T) { test.run(t, admin, agent) })
 		}
 	}
+}
+
+// The speaker announces that a gateway that it has replaced is a standby, and this gateway takes that back when it is the active one again. An
+// Endpoint that was deleted meanwhile is not created again.
+func TestReplacedGatewayIsAStandby(t *testing.T) {
+	server := kubetest.Shared(t)
+	admin := joined(t, server)
+	speaker, other := agentOf(t, server, cluster.GatewayName, "n1"), agentOf(t, server, cluster.GatewayName, "n2")
+	denied(t, speaker, eventAbout("Node", "n1"))
+	const owner = kube.FieldOwner + "-gateway"
+	active := draining(endpointOf("west", "n2", "west-b"), "")
+	read := func() *submarinerv1.Endpoint {
+		e := &submarinerv1.Endpoint{}
+		require.NoError(t, admin.Get(t.Context(), client.ObjectKeyFromObject(active), e))
+		return e
+	}
+	require.NoError(t, kube.Apply(t.Context(), other, owner, active))
+	marked := mesh.AsStandby(read())
+	require.NoError(t, kube.Apply(t.Context(), speaker, owner, marked))
+	require.Equal(t, marked.Spec, read().Spec)
+	require.NoError(t, kube.Apply(t.Context(), other, owner, active))
+	require.Equal(t, active.Spec, read().Spec)
+	require.NoError(t, admin.Delete(t.Context(), active))
+	require.Error(t, kube.Apply(t.Context(), speaker, owner, marked))
+	require.True(t, apierrors.IsNotFound(admin.Get(t.Context(), client.ObjectKeyFromObject(active), &submarinerv1.Endpoint{})))
 }
 
 // A gateway writes the status of the Submariner, except the network plugin, which decides about the plans of

@@ -240,7 +240,8 @@ func reportedAt(g *submarinerv1.Gateway) time.Time {
 }
 
 // prune deletes what is left of gateways that are gone. The Endpoint of a sibling stays
-// for as long as the sibling is among Standing.Gateways, and its node is a gateway node.
+// for as long as the sibling is among Standing.Gateways, and its node is a gateway node. If another gateway has taken its
+// role, it is the Endpoint of a standby.
 func (r *Report) prune(m *Mesh, now time.Time) {
 	s, own := m.Snapshot, m.endpoint().Name
 	leaving := m.Membership.Leaving()
@@ -251,6 +252,8 @@ func (r *Report) prune(m *Mesh, now time.Time) {
 		outdated := mine && e.Name != own // the node had another address
 		if gone || outdated || leaving && (mine || s.Standing.Speaker) {
 			r.Delete = append(r.Delete, e)
+		} else if slices.Contains(s.Standing.Replaced, e.Spec.Hostname) {
+			r.Apply = append(r.Apply, AsStandby(e))
 		}
 	}
 	if !s.Standing.Speaker {

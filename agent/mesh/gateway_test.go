@@ -125,6 +125,31 @@ func TestSiblingsEndpoint(t *testing.T) {
 	}
 }
 
+// The speaker announces that a gateway is a standby if it has replaced it, and changes nothing else of its Endpoint. It deletes the Endpoint if the
+// gateway is lost.
+func TestEndpointOfAReplacedGateway(t *testing.T) {
+	sibling := ownEndpoint("worker", "10-89-1-12")
+	sibling.UID, sibling.Labels, sibling.Spec.BackendConfig = "1", map[string]string{"theirs": "x"}, map[string]string{"vxlan-udp-port": "4500"}
+	for _, gateway := range []string{"true", "false"} {
+		s := withoutEndpoints(t, sibling, ownEndpoint("gw", "10-89-1-11"))
+		Find[*corev1.Node](s, "worker").Labels = map[string]string{submarinerv1.GatewayNodeLabel: gateway}
+		s.Standing = Standing{Active: true, Speaker: true, Gateways: []string{"gw", "worker"}, Replaced: []string{"worker"}}
+		p, err := Gateway().Plan(s)
+		require.NoError(t, err)
+		r := Gateway().Report(s, p, Outcome{Now: s.Now})
+		if gateway == "false" {
+			require.NotContains(t, named(t, r.Apply), "Endpoint "+sibling.Name)
+			require.Contains(t, r.Delete, Object(sibling))
+			continue
+		}
+		require.Empty(t, r.Delete)
+		want := ownEndpoint("worker", "10-89-1-12")
+		want.UID, want.Spec.BackendConfig = "1", map[string]string{"vxlan-udp-port": "4500", submarinerv1.BackendDrain: submarinerv1.Standby}
+		require.Contains(t, r.Apply, Object(want))
+		require.NotContains(t, sibling.Spec.BackendConfig, submarinerv1.BackendDrain, "it belongs to the cache")
+	}
+}
+
 // A node that takes the place of another one, under another name and at the same address,
 // takes over its Endpoint. The Endpoint is changed and not deleted: without it, the other
 // clusters would end their cables.

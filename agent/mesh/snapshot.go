@@ -99,6 +99,9 @@ type Standing struct {
 	// Gateways lists the nodes whose Endpoints stay. Only a speaker needs it, to tell
 	// a sibling's Endpoint from one that a lost gateway left.
 	Gateways []string
+	// Replaced lists the nodes among Gateways whose gateways were active before this one, which is to be the only one, and do not
+	// announce that they are standbys, perhaps because their agents are dead: the speaker announces it in their place.
+	Replaced []string
 }
 
 // Memory is what one plan hands to the next. An agent that has just started reads it

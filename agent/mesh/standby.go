@@ -3,6 +3,8 @@ package mesh
 import (
 	"fmt"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
 	submarinerv1 "subctl/api/submariner/v1"
 	"subctl/cable"
 )
@@ -15,6 +17,16 @@ import (
 
 // Standby reports whether the gateway on this node is a standby.
 func (s Standing) Standby() bool { return s.Active && s.Drain == cable.Standby }
+
+// AsStandby returns what marks an Endpoint of this cluster as that of a standby.
+func AsStandby(e *submarinerv1.Endpoint) *submarinerv1.Endpoint {
+	marked := &submarinerv1.Endpoint{ObjectMeta: metav1.ObjectMeta{Name: e.Name, Namespace: e.Namespace, UID: e.UID}, Spec: *e.Spec.DeepCopy()}
+	if marked.Spec.BackendConfig == nil {
+		marked.Spec.BackendConfig = map[string]string{}
+	}
+	marked.Spec.BackendConfig[submarinerv1.BackendDrain] = submarinerv1.Standby
+	return marked
+}
 
 // drainOf returns how far the gateway of an Endpoint has got on its way out of service, as it announces.
 func drainOf(e *submarinerv1.Endpoint) cable.Drain {

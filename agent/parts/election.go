@@ -130,11 +130,10 @@ func (e *elector) Observe(s *mesh.Snapshot) error {
 		s.Standing = mesh.Standing{Active: true, Speaker: role == leading, Gateways: e.siblings.present()}
 	case role == leading:
 		s.Standing = mesh.Standing{Active: true, Speaker: true, Gateways: e.siblings.present()}
-		e.learnFollowers(*s)
-		e.last.Store(asStandby(*s, e.node))
-		if !leaving { // until then, the others may not have announced it
-			s.Standing.Gateways = slices.DeleteFunc(s.Standing.Gateways, func(node string) bool { return node != e.node && !slices.Contains(e.followed, node) })
+		if replaced := e.replaced(*s); !leaving { // until then, the others may not have announced it
+			s.Standing.Replaced = replaced
 		}
+		e.last.Store(asStandby(*s, e.node))
 	case leaving:
 		s.Standing = mesh.Standing{Active: true, Drain: cable.Draining}
 	default:
@@ -159,8 +158,8 @@ func severalGateways(s mesh.Snapshot) bool {
 func (e *elector) note(now mesh.Standing) {
 	was := e.standing
 	e.standing = now
-	if was.Active != now.Active || was.Speaker != now.Speaker || was.Drain != now.Drain || !slices.Equal(was.Gateways, now.Gateways) {
-		e.log.Info("standing", "active", now.Active, "speaker", now.Speaker, "drain", now.Drain.String(), "gateways", now.Gateways)
+	if was.Active != now.Active || was.Speaker != now.Speaker || was.Drain != now.Drain || !slices.Equal(was.Gateways, now.Gateways) || !slices.Equal(was.Replaced, now.Replaced) {
+		e.log.Info("standing", "active", now.Active, "speaker", now.Speaker, "drain", now.Drain.String(), "gateways", now.Gateways, "replaced", now.Replaced)
 	}
 }
 

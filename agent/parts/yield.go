@@ -6,23 +6,26 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"subctl/agent/mesh"
 	submarinerv1 "subctl/api/submariner/v1"
 	"subctl/api/submariner/v1alpha1"
 )
 
-// learnFollowers notes the gateways that follow this one, which holds the lease. One that has followed and does not any more may have got
-// the lease: this gateway learns of that up to half a second later, or once it reaches the API server again, and must not delete
-// the Endpoint of its successor meanwhile. The Endpoint of a gateway that has never followed is what a lost active gateway has left. If that
-// gateway returns, it publishes its Endpoint as a standby.
-func (e *elector) learnFollowers(s mesh.Snapshot) {
+// replaced returns the gateways that have not followed this one since it got the lease: they were active before, and do not announce that
+// they are not any more. Their agents are dead, or cannot reach the API server, and their kernels may forward packets. An agent that is
+// not dead announces itself how it stands. One that has followed and does not any more may have got the lease: this gateway learns of
+// that up to half a second later, or once it reaches the API server again, and must not make its successor a standby meanwhile.
+func (e *elector) replaced(s mesh.Snapshot) (out []string) {
 	for _, node := range s.Standing.Gateways {
 		if !slices.Contains(e.followed, node) && follows(s, node) {
 			e.followed = append(e.followed, node)
 		}
+		if node != e.node && !slices.Contains(e.followed, node) {
+			out = append(out, node)
+		}
 	}
+	return out
 }
 
 // follows reports whether the gateway of a node knows that it is not the active one: it announces that, or it is to be drained, and
@@ -70,20 +73,14 @@ func asStandby(s mesh.Snapshot, node string) *submarinerv1.Endpoint {
 	}
 	for _, own := range mesh.List[*submarinerv1.Endpoint](s) {
 		if !submarinerv1.IsCopy(own) && own.Spec.Hostname == node {
-			e := &submarinerv1.Endpoint{ObjectMeta: metav1.ObjectMeta{Name: own.Name, Namespace: own.Namespace}, Spec: *own.Spec.DeepCopy()}
-			if e.Spec.BackendConfig == nil {
-				e.Spec.BackendConfig = map[string]string{}
-			}
-			e.Spec.BackendConfig[submarinerv1.BackendDrain] = submarinerv1.Standby
-			return e
+			return mesh.AsStandby(own)
 		}
 	}
 	return nil
 }
 
 // handOver announces that this gateway is a standby, before its agent ends and releases the lease. Its kernel keeps the cables and carries
-// traffic until all nodes and clusters use the next active gateway, which would delete the Endpoint of one that it takes for lost: packets
-// that are on their way, and all of the pods on this node, would be dropped until the next agent runs.
+// traffic until all nodes and clusters use the next active gateway, which need not wait for the lease to expire.
 func (e *elector) handOver(ctx context.Context) {
 	own := e.last.Load()
 	if own == nil || e.role.Load() != leading || e.yields.Load() {

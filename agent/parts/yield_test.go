@@ -121,22 +121,25 @@ func TestLeaseIsLeft(t *testing.T) {
 	require.Eventually(t, is(other, following), long, short)
 }
 
-// A gateway that takes over keeps the Endpoint of another one that announces that it is not the active one, or is to be drained and
-// about to announce it. It deletes the Endpoint that an active gateway has left, and the Endpoint of a standby that has stopped renewing its Lease.
+// A gateway that takes over keeps the Endpoints of all others: they may forward packets. Who was active before, and does not announce that it
+// is not any more, has been replaced. A gateway that is to be drained is about to announce that. A gateway that has stopped renewing its
+// Lease is lost, whatever it announces.
 func TestTakeover(t *testing.T) {
 	now := time.Now()
+	both := []string{"gw", "other"}
 	for name, test := range map[string]struct {
-		announced     string
-		drained, lost bool
-		want          []string
+		announced      string
+		drained, lost  bool
+		want, replaced []string
 	}{
-		"the active gateway has died":         {"", false, false, []string{"gw"}},
-		"it is to be drained":                 {"", true, false, []string{"gw", "other"}},
-		"it is draining":                      {submarinerv1.Draining, true, false, []string{"gw", "other"}},
-		"a standby":                           {submarinerv1.Standby, false, false, []string{"gw", "other"}},
-		"a standby that is drained":           {submarinerv1.Drained, true, false, []string{"gw", "other"}},
-		"a standby that has died":             {submarinerv1.Standby, false, true, []string{"gw"}},
-		"a gateway that died while it drains": {submarinerv1.Draining, true, true, []string{"gw"}},
+		"the agent of the active gateway has died": {"", false, false, both, []string{"other"}},
+		"it has been dead for a minute":            {"", false, true, []string{"gw"}, nil},
+		"it is to be drained":                      {"", true, false, both, nil},
+		"it is draining":                           {submarinerv1.Draining, true, false, both, nil},
+		"a standby":                                {submarinerv1.Standby, false, false, both, nil},
+		"a standby that is drained":                {submarinerv1.Drained, true, false, both, nil},
+		"a standby that has died":                  {submarinerv1.Standby, false, true, []string{"gw"}, nil},
+		"a gateway that died while it drains":      {submarinerv1.Draining, true, true, []string{"gw"}, nil},
 	} {
 		t.Run(name, func(t *testing.T) {
 			e, _ := voter(t, func() {})
@@ -150,7 +153,7 @@ func TestTakeover(t *testing.T) {
 			s = mesh.NewSnapshot("gw", objs...)
 			s.Now = now
 			require.NoError(t, e.Observe(&s))
-			require.Equal(t, []string{"gw", "other"}[:len(s.Standing.Gateways)], s.Standing.Gateways)
+			require.Equal(t, both, s.Standing.Gateways)
 			if test.lost {
 				for range mostMisses + 1 {
 					e.siblings.read(nil)
@@ -158,16 +161,16 @@ func TestTakeover(t *testing.T) {
 			}
 			require.NoError(t, e.Observe(&s))
 			require.Equal(t, test.want, s.Standing.Gateways)
+			require.Equal(t, test.replaced, s.Standing.Replaced)
 		})
 	}
 }
 
-// The holder of the lease learns late that another gateway has got it. It keeps the Endpoint of the standby that has become the active
-// gateway meanwhile: deleting it would end the cables of all clusters to that gateway, which carry the traffic. Once it holds the lease
-// again, the Endpoint of a gateway that does not follow is what a lost one has left.
-func TestSuccessorKeepsItsEndpoint(t *testing.T) {
+// The holder of the lease learns late that another gateway has got it. It does not make that one a standby, which has become the active
+// gateway meanwhile. Once it holds the lease again, it has replaced a gateway that does not follow.
+func TestSuccessorIsNotReplaced(t *testing.T) {
 	e, _ := voter(t, func() {})
-	present := func(announced string) []string {
+	replaced := func(announced string) []string {
 		t.Helper()
 		endpoint := endpointOn("other", "1")
 		endpoint.Spec.BackendConfig = map[string]string{submarinerv1.BackendDrain: announced}
@@ -175,17 +178,16 @@ func TestSuccessorKeepsItsEndpoint(t *testing.T) {
 		s = mesh.NewSnapshot[mesh.Object]("gw", endpoint, mesh.Find[*corev1.Node](s, "gw"), mesh.Find[*corev1.Node](s, "other"), &v1alpha1.Submariner{})
 		s.Now = time.Now()
 		require.NoError(t, e.Observe(&s))
-		return s.Standing.Gateways
+		return s.Standing.Replaced
 	}
-	both := []string{"gw", "other"}
 	e.set(leading)
-	require.Equal(t, both, present(submarinerv1.Standby))
-	require.Equal(t, both, present(""), "it is the active one now")
+	require.Empty(t, replaced(submarinerv1.Standby))
+	require.Empty(t, replaced(""), "it is the active one now")
 	e.set(following)
-	require.Empty(t, present(""))
+	require.Empty(t, replaced(""))
 	e.set(leading)
 	e.single = time.Time{} // long ago
-	require.Equal(t, []string{"gw"}, present(""), "the other one has died")
+	require.Equal(t, []string{"other"}, replaced(""), "its agent has died")
 }
 
 // An active gateway whose agent ends announces that it is a standby before it releases the lease, on a real API server. So the next active
@@ -258,21 +260,21 @@ func TestLeasesAreFollowed(t *testing.T) {
 	}
 }
 
-// While all gateways but one leave the traffic to it, their Endpoints stay, whatever they announce.
+// While all gateways but one leave the traffic to it, none has been replaced, whatever they announce.
 func TestOthersBecomeStandbys(t *testing.T) {
 	e, _ := voter(t, func() {})
 	e.set(leading)
 	began := time.Now()
-	standing := func(multi bool, after time.Duration) []string {
+	replaced := func(multi bool, after time.Duration) []string {
 		s := pairOfGateways(began.Add(after), multi, false, false, true, time.Second)
 		s = mesh.NewSnapshot[mesh.Object]("gw", endpointOn("other", "1"), mesh.Find[*corev1.Node](s, "gw"), mesh.Find[*corev1.Node](s, "other"), mesh.List[*v1alpha1.Submariner](s)[0])
 		s.Now = began.Add(after)
 		require.NoError(t, e.Observe(&s))
-		return s.Standing.Gateways
+		require.Equal(t, []string{"gw", "other"}, s.Standing.Gateways)
+		return s.Standing.Replaced
 	}
-	both := []string{"gw", "other"}
-	require.Equal(t, both, standing(true, 0))
-	require.Equal(t, both, standing(false, 0))
-	require.Equal(t, both, standing(false, standbyAfter-1))
-	require.Equal(t, []string{"gw"}, standing(false, standbyAfter), "it has not followed")
+	require.Empty(t, replaced(true, 0))
+	require.Empty(t, replaced(false, 0))
+	require.Empty(t, replaced(false, standbyAfter-1))
+	require.Equal(t, []string{"other"}, replaced(false, standbyAfter), "it has not followed")
 }
