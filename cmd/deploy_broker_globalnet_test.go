@@ -7,6 +7,7 @@ import (
 	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	submarinerv1 "subctl/api/submariner/v1"
 	"subctl/broker"
@@ -40,8 +41,9 @@ func TestEnableGlobalnet(t *testing.T) {
 	require.NoError(t, h.client.Create(t.Context(), endpoint))
 	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "hub"}}
 	require.NoError(t, h.client.Create(t.Context(), node))
+	was := node.DeepCopy() // what controllers change meanwhile stays
 	node.Status.Addresses = []corev1.NodeAddress{{Type: corev1.NodeInternalIP, Address: "100.65.0.7"}, {Type: corev1.NodeHostName, Address: "hub"}}
-	require.NoError(t, h.client.Status().Update(t.Context(), node))
+	require.NoError(t, h.client.Status().Patch(t.Context(), node, client.MergeFrom(was)))
 	r = h.run(t, nil, "deploy-broker", "--globalnet", "--globalnet-cidr-range", "100.64.0.0/10")
 	require.Equal(t, cli.ExitFailed, r.code)
 	for _, mistake := range []string{
