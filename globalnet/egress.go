@@ -14,8 +14,30 @@ import (
 	"subctl/dataplane"
 )
 
-// egress adds the sources of what leaves: of the pods that a GlobalEgressIP selects, and of all others.
-func (t *translator) egress() {
+// egress looks again at the sources of what leaves: of the pods that a GlobalEgressIP selects, and of all others.
+func (t *translated) egress(c changes) {
+	again := c.pods
+	if c.egress {
+		t.shares()
+		if t.choose(); len(t.selectors) == 0 && len(t.selected) == 0 {
+			return
+		}
+		again = make(map[ref]bool, len(t.pods))
+		for at := range t.pods {
+			again[at] = true
+		}
+		for at := range c.pods { // some are gone
+			again[at] = true
+		}
+	}
+	if len(t.selectors) > 0 || len(t.selected) > 0 {
+		t.sources(again)
+	}
+}
+
+// shares determines the addresses of all pods that no GlobalEgressIP selects.
+func (t *translated) shares() {
+	t.out.Table.Shared, t.out.Table.Echoes, t.out.Health, t.out.Returned = nil, nil, netip.Addr{}, nil
 	name := submarinerv1.ClusterEgress
 	if t.Several {
 		name = t.Node + submarinerv1.GatewayEgressSuffix
@@ -26,7 +48,7 @@ func (t *translator) egress() {
 		}
 		shared := t.addresses(clusterEgressOwner(e), e.Status.AllocatedIPs...)
 		if len(shared) == 0 {
-			break
+			return
 		}
 		shared = t.returned(shared)
 		for slot := range uint8(dataplane.GlobalShares) {
@@ -37,7 +59,6 @@ func (t *translator) egress() {
 			t.out.Table.Echoes = []dataplane.GlobalAddr{{Global: shared[0], Local: t.PodIP}}
 		}
 	}
-	t.pools()
 }
 
 // selecting is a GlobalEgressIP, with the addresses that this gateway uses of it.
@@ -47,10 +68,10 @@ type selecting struct {
 	sources  []netip.Addr
 }
 
-// pools adds the pods that GlobalEgressIPs select. A selector of pods counts before a whole namespace, and then the older one (as upstream).
-// Where a gateway has no room for the addresses of all, the oldest have it, so that nobody takes it from others.
-func (t *translator) pools() {
-	byNamespace := map[string][]selecting{}
+// choose determines which GlobalEgressIPs select pods, in the order in which they count: a selector of pods before a whole namespace, and
+// then the older one (as upstream). Where a gateway has no room for the addresses of all, the oldest have it, so that nobody takes it from others.
+func (t *translated) choose() {
+	t.selectors = map[string][]selecting{}
 	oldest := slices.SortedFunc(slices.Values(t.Egress), func(a, b *submarinerv1.GlobalEgressIP) int {
 		return egressOwner(a).compare(egressOwner(b))
 	})
@@ -64,31 +85,64 @@ func (t *translator) pools() {
 		}
 		s.sources = t.returned(t.mine(t.addresses(egressOwner(e), e.Status.AllocatedIPs...)))
 		if len(s.sources) > 0 {
-			byNamespace[e.Namespace] = append(byNamespace[e.Namespace], s)
+			t.selectors[e.Namespace] = append(t.selectors[e.Namespace], s)
 		}
 	}
-	if len(byNamespace) == 0 {
-		return
-	}
-	for _, all := range byNamespace {
+	for _, all := range t.selectors {
 		slices.SortStableFunc(all, func(a, b selecting) int {
 			return cmp.Or(rank(a)-rank(b), cmp.Compare(a.CreationTimestamp.Unix(), b.CreationTimestamp.Unix()), cmp.Compare(a.Name, b.Name))
 		})
 	}
-	done := map[netip.Addr]bool{}
-	for _, p := range t.Objects.Pods {
+}
+
+// selected is a pod that a GlobalEgressIP selects.
+type selected struct {
+	ip      netip.Addr
+	sources []netip.Addr
+}
+
+// sources looks again at some pods.
+func (t *translated) sources(again map[ref]bool) {
+	touched := map[netip.Addr]bool{}
+	for at := range again {
+		if was, is := t.selected[at]; is {
+			t.ofSource.remove(was.ip, at)
+			delete(t.selected, at)
+			touched[was.ip] = true
+		}
+		p := t.pods[at]
 		ip := podIP(p)
-		if !ip.IsValid() || done[ip] {
+		if !ip.IsValid() {
 			continue
 		}
-		for _, s := range byNamespace[p.Namespace] {
+		for _, s := range t.selectors[p.Namespace] {
 			if s.selects(p) {
-				done[ip] = true
-				t.pool(ip, s.sources)
+				t.ofSource.add(ip, at)
+				t.selected[at], touched[ip] = selected{ip, s.sources}, true
 				break
 			}
 		}
 	}
+	if len(touched) == 0 {
+		return
+	}
+	var pools []dataplane.GlobalPool
+	var sources []dataplane.GlobalSource
+	for ip := range touched {
+		var first ref // of pods that report the same address
+		found := false
+		for at := range t.ofSource.all(ip) {
+			if !found || at.compare(first) < 0 {
+				first, found = at, true
+			}
+		}
+		if found {
+			pools, sources = addPod(pools, sources, ip, t.selected[first].sources)
+		}
+	}
+	g := &t.out.Table
+	g.Pools = patch(g.Pools, func(p dataplane.GlobalPool) bool { return touched[p.Pod] }, pools)
+	g.Sources = patch(g.Sources, func(s dataplane.GlobalSource) bool { return touched[s.Pod] }, sources)
 }
 
 // rank orders GlobalEgressIPs by precedence.
@@ -103,18 +157,18 @@ func (s selecting) selects(p *corev1.Pod) bool {
 	return s.selector == nil || s.selector.Matches(labels.Set(p.Labels))
 }
 
-// pool adds a pod with sources.
-func (t *translator) pool(pod netip.Addr, sources []netip.Addr) {
+// addPod adds a pod with sources.
+func addPod(pools []dataplane.GlobalPool, all []dataplane.GlobalSource, pod netip.Addr, sources []netip.Addr) ([]dataplane.GlobalPool, []dataplane.GlobalSource) {
 	sources = sources[:min(len(sources), dataplane.MaxGlobalPool)]
-	t.out.Table.Pools = append(t.out.Table.Pools, dataplane.GlobalPool{Pod: pod, Count: uint8(len(sources))})
 	for slot, ip := range sources {
-		t.out.Table.Sources = append(t.out.Table.Sources, dataplane.GlobalSource{Pod: pod, Slot: uint8(slot), Global: ip})
+		all = append(all, dataplane.GlobalSource{Pod: pod, Slot: uint8(slot), Global: ip})
 	}
+	return append(pools, dataplane.GlobalPool{Pod: pod, Count: uint8(len(sources))}), all
 }
 
 // returned adds addresses to those of this gateway, as far as there is room, and returns them. With one active gateway
 // there is nothing to add: all packets return through it.
-func (t *translator) returned(ips []netip.Addr) []netip.Addr {
+func (t *translated) returned(ips []netip.Addr) []netip.Addr {
 	if !t.Several {
 		return ips
 	}
@@ -126,7 +180,7 @@ func (t *translator) returned(ips []netip.Addr) []netip.Addr {
 // mine returns the addresses of a GlobalEgressIP that this gateway uses: several active gateways share them, since replies must
 // return through the gateway that has translated. Each address passes to another gateway only if its own one is gone, or if
 // the shares would be unequal.
-func (t *translator) mine(ips []netip.Addr) (out []netip.Addr) {
+func (t *translated) mine(ips []netip.Addr) (out []netip.Addr) {
 	if !t.Several {
 		return ips
 	}

@@ -3,6 +3,7 @@ package globalnet
 import (
 	"fmt"
 	"net/netip"
+	"sync"
 
 	corev1 "k8s.io/api/core/v1"
 )
@@ -17,22 +18,31 @@ type Endpoints struct {
 
 // NewEndpoints returns the Endpoints of a cluster with pods in networks. Few clusters export what needs the pods.
 func NewEndpoints(nets []netip.Prefix, pods []*corev1.Pod) Endpoints {
-	var oldest map[netip.Addr]*corev1.Pod // by address; nil until it is needed
-	return Endpoints{nets: nets, namespace: func(ip netip.Addr) string {
-		if oldest == nil {
-			oldest = make(map[netip.Addr]*corev1.Pod, len(pods))
-			for _, p := range pods {
-				at := podIP(p)
-				if other := oldest[at]; at.IsValid() && (other == nil || p.CreationTimestamp.Before(&other.CreationTimestamp)) {
-					oldest[at] = p
+	byAddress := sync.OnceValue(func() map[netip.Addr]*corev1.Pod {
+		oldest := make(map[netip.Addr]*corev1.Pod, len(pods))
+		for _, p := range pods {
+			if ip := podIP(p); ip.IsValid() {
+				if other := oldest[ip]; other == nil || olderPod(p, other) {
+					oldest[ip] = p
 				}
 			}
 		}
-		if p := oldest[ip]; p != nil {
+		return oldest
+	})
+	return Endpoints{nets: nets, namespace: func(ip netip.Addr) string {
+		if p := byAddress()[ip]; p != nil {
 			return p.Namespace
 		}
 		return ""
 	}}
+}
+
+// olderPod reports whether a pod counts as the one with an address that another pod reports, too.
+func olderPod(p, other *corev1.Pod) bool {
+	if p.CreationTimestamp.Equal(&other.CreationTimestamp) {
+		return refOf(p).compare(refOf(other)) < 0
+	}
+	return p.CreationTimestamp.Before(&other.CreationTimestamp)
 }
 
 // Refuse returns why a Service of a namespace must not lead to an address; nil if it may. An address outside the

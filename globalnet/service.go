@@ -14,11 +14,21 @@ import (
 // protocols are the numbers of the protocols of Services.
 var protocols = map[corev1.Protocol]uint8{corev1.ProtocolTCP: 6, corev1.ProtocolUDP: 17, corev1.ProtocolSCTP: 132}
 
-// export adds the ports of an exported Service. All gateways of a cluster compute the same from the same objects.
-func (t *translator) export(at netip.Addr, s *corev1.Service, endpoints []*discoveryv1.EndpointSlice, replies map[dataplane.GlobalReply]bool) {
+// export is what an exported Service adds to the maps. Its address is its alone.
+type export struct {
+	addr     netip.Addr
+	services []dataplane.GlobalService
+	backends []dataplane.GlobalBackend
+	replies  []dataplane.GlobalReply // one of each endpoint
+}
+
+// export returns what the ports of an exported Service add; nil for nothing. All gateways of a cluster compute the same from the same objects.
+func (t *translated) export(at netip.Addr, s *corev1.Service, endpoints []*discoveryv1.EndpointSlice) *export {
 	if s.Spec.Type == corev1.ServiceTypeExternalName {
-		return
+		return nil
 	}
+	x := &export{addr: at}
+	replies := map[replier]bool{}
 	for _, port := range s.Spec.Ports {
 		proto, known := protocols[port.Protocol]
 		if port.Protocol == "" {
@@ -29,26 +39,29 @@ func (t *translator) export(at netip.Addr, s *corev1.Service, endpoints []*disco
 			continue
 		}
 		slots := dataplane.SlotsOf(len(backends))
-		t.out.Table.Services = append(t.out.Table.Services, dataplane.GlobalService{
+		x.services = append(x.services, dataplane.GlobalService{
 			Addr: at, Proto: proto, Port: uint16(port.Port), Slots: slots, Client: s.Spec.SessionAffinity == corev1.ServiceAffinityClientIP,
 		})
 		for slot, to := range spread(backends, int(slots)) {
-			t.out.Table.Backends = append(t.out.Table.Backends, dataplane.GlobalBackend{Addr: at, Proto: proto, Port: uint16(port.Port), Slot: uint16(slot), To: t.local(to)})
+			x.backends = append(x.backends, dataplane.GlobalBackend{Addr: at, Proto: proto, Port: uint16(port.Port), Slot: uint16(slot), To: t.local(to)})
 		}
 		for _, b := range backends {
-			from := dataplane.GlobalReply{From: t.local(b), Proto: proto}
-			if !replies[from] { // an endpoint may be behind several Services
+			from := replier{t.local(b), proto}
+			if !replies[from] { // an endpoint may be behind several ports
 				replies[from] = true
-				from.As = netip.AddrPortFrom(at, uint16(port.Port))
-				t.out.Table.Replies = append(t.out.Table.Replies, from)
+				x.replies = append(x.replies, dataplane.GlobalReply{From: from.from, Proto: proto, As: netip.AddrPortFrom(at, uint16(port.Port))})
 			}
 		}
 	}
+	if len(x.services) == 0 {
+		return nil
+	}
+	return x
 }
 
 // local returns the address at which an endpoint is reached from a cable: for a process of the gateway's own node, the
 // node's address in the pod network.
-func (t *translator) local(to netip.AddrPort) netip.AddrPort {
+func (t *translated) local(to netip.AddrPort) netip.AddrPort {
 	if to.Addr() == t.NodeIP && t.PodIP.IsValid() {
 		return netip.AddrPortFrom(t.PodIP, to.Port())
 	}
@@ -57,7 +70,7 @@ func (t *translator) local(to netip.AddrPort) netip.AddrPort {
 
 // readyEndpoints returns the endpoints of a port of a Service, sorted: those that are ready or, if there are none, those that still serve
 // while they terminate, like kube-proxy.
-func (t *translator) readyEndpoints(namespace string, port corev1.ServicePort, endpoints []*discoveryv1.EndpointSlice) []netip.AddrPort {
+func (t *translated) readyEndpoints(namespace string, port corev1.ServicePort, endpoints []*discoveryv1.EndpointSlice) []netip.AddrPort {
 	var ready, serving []netip.AddrPort
 	for _, s := range endpoints {
 		number, ok := numberOf(port, s.Ports)

@@ -1,7 +1,6 @@
 package globalnet
 
 import (
-	"fmt"
 	"net/netip"
 	"slices"
 	"testing"
@@ -179,21 +178,6 @@ func TestEgress(t *testing.T) {
 	for _, g := range []Translation{one, two} {
 		for _, s := range g.Table.Sources {
 			require.Contains(t, g.Returned, s.Global, "replies to it find the gateway")
-		}
-	}
-}
-
-// The time to compute the translation of 50,000 addresses.
-func BenchmarkTranslate(b *testing.B) {
-	var objs Objects
-	for i := range 50_000 {
-		name, at := fmt.Sprintf("p%05d", i), netip.AddrFrom4([4]byte{10, 0, byte(i >> 8), byte(i)}).String()
-		objs.Pods = append(objs.Pods, pod("ns", name, at))
-		objs.Ingress = append(objs.Ingress, ofPod(1, name, name, netip.AddrFrom4([4]byte{242, 1, byte(i >> 8), byte(i)}).String()))
-	}
-	for b.Loop() {
-		if n := len(Translate(gatewayOf("gw"), objs).Table.Own); n != 50_000 {
-			b.Fatal(n)
 		}
 	}
 }
