@@ -20,6 +20,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net/http"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -77,13 +78,15 @@ type agent struct {
 	node sync.Mutex     // held while the node is read and changed
 	last *mesh.Snapshot // of the last plan; nil if there is none
 
-	books   books
-	memory  *mesh.Memory      // nil until recall has read it
-	fault   alarm.Alarm       // what keeps the loop from its work
-	warned  map[string]string // messages of the conditions that are False, as they were logged
-	targets map[string]dataplane.Target
-	done    atomic.Int64 // when the last loop ended, Unix nanoseconds
-	synced  atomic.Bool  // whether the node held the plan, except single cables
+	books      books
+	lists      *lists // of objects; nil if all are listed for each loop
+	translator mesh.Translator
+	memory     *mesh.Memory      // nil until recall has read it
+	fault      alarm.Alarm       // what keeps the loop from its work
+	warned     map[string]string // messages of the conditions that are False, as they were logged
+	targets    map[string]dataplane.Target
+	done       atomic.Int64 // when the last loop ended, Unix nanoseconds
+	synced     atomic.Bool  // whether the node held the plan, except single cables
 }
 
 // The loop runs at most so often: the first changes are followed at once, as one change
@@ -195,14 +198,21 @@ func (a *agent) snapshot(ctx context.Context) (mesh.Snapshot, error) {
 	if a.Role.Nodeless() {
 		namespace = metav1.NamespaceAll // of what the cache holds
 	}
-	objs, err := kube.List(ctx, a.Client, a.Client.Scheme(), namespace, a.Role.Watches)
+	few := slices.DeleteFunc(slices.Clone(a.Role.Watches), a.lists.keeps)
+	objs, err := kube.List(ctx, a.Client, a.Client.Scheme(), namespace, few)
 	if err != nil {
 		return mesh.Snapshot{}, err
 	}
 	mislabelled := exchange.Reclaim(exchange.Kinds(), objs)
 	snap := mesh.NewSnapshot(a.Node, objs...)
+	for _, kind := range a.Role.Watches {
+		if a.lists.keeps(kind) {
+			snap.SetSorted(a.lists.list(kind))
+		}
+	}
 	snap.Mislabelled = mislabelled
 	snap.Now = time.Now()
+	snap.Translator = &a.translator
 	snap.Book = a.books.of(mesh.List[*v1alpha1.CablePolicies](snap), snap.Makers())
 	if snap.Memory, err = a.recall(ctx, snap); err != nil {
 		return snap, err

@@ -84,6 +84,7 @@ func Run(ctx context.Context, o Options) error {
 	a := &agent{
 		Role: o.Role, Node: o.Node, Client: mgr.GetClient(), reports: mgr.GetAPIReader(), Kernel: o.Kernel,
 		Log: o.Log, debug: o.Debug, pace: newPace(), events: mgr.GetEventRecorder("subctl-" + o.Role.Name), meters: newMeters(o.Role.Name, registry()),
+		lists: newLists(o.Role),
 	}
 	if o.Role.Nodeless() {
 		a.meters.addresses = newAddressMeters(registry())
@@ -210,7 +211,7 @@ func (a *agent) watch(mgr manager.Manager, nudges <-chan event.GenericEvent) err
 		}}).
 		WatchesRawSource(source.Channel(nudges, one))
 	for _, kind := range a.Role.Watches {
-		b = b.Watches(kind, one, builder.WithPredicates(changes))
+		b = b.Watches(kind, one, builder.WithPredicates(a.lists.following(kind, changes)))
 	}
 	return b.Complete(a)
 }

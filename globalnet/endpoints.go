@@ -3,7 +3,6 @@ package globalnet
 import (
 	"fmt"
 	"net/netip"
-	"sync"
 
 	corev1 "k8s.io/api/core/v1"
 )
@@ -18,19 +17,18 @@ type Endpoints struct {
 
 // NewEndpoints returns the Endpoints of a cluster with pods in networks. Few clusters export what needs the pods.
 func NewEndpoints(nets []netip.Prefix, pods []*corev1.Pod) Endpoints {
-	byAddress := sync.OnceValue(func() map[netip.Addr]*corev1.Pod {
-		oldest := make(map[netip.Addr]*corev1.Pod, len(pods))
-		for _, p := range pods {
-			if ip := podIP(p); ip.IsValid() {
-				if other := oldest[ip]; other == nil || olderPod(p, other) {
-					oldest[ip] = p
+	var oldest map[netip.Addr]*corev1.Pod // by address; nil until it is needed
+	return Endpoints{nets: nets, namespace: func(ip netip.Addr) string {
+		if oldest == nil {
+			oldest = make(map[netip.Addr]*corev1.Pod, len(pods))
+			for _, p := range pods {
+				at := podIP(p)
+				if other := oldest[at]; at.IsValid() && (other == nil || olderPod(p, other)) {
+					oldest[at] = p
 				}
 			}
 		}
-		return oldest
-	})
-	return Endpoints{nets: nets, namespace: func(ip netip.Addr) string {
-		if p := byAddress()[ip]; p != nil {
+		if p := oldest[ip]; p != nil {
 			return p.Namespace
 		}
 		return ""

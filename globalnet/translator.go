@@ -5,7 +5,6 @@ import (
 	"net/netip"
 	"reflect"
 	"slices"
-	"sync"
 
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
@@ -16,16 +15,13 @@ import (
 
 // Translator translates as Translate does, with the same result. It remembers the objects of the last call, so that a call costs
 // little more than what depends on the objects that have changed: a gateway may have 50,000 addresses, one of which changes every few
-// milliseconds. An object is unchanged if it is the same in memory, as objects of a cache are. The zero Translator is ready, and safe for concurrent use.
+// milliseconds. An object is unchanged if it is the same in memory, as objects of a cache are. The zero Translator is ready. It is not safe for concurrent use.
 type Translator struct {
-	mu   sync.Mutex
 	last *translated
 }
 
 // Translate returns what a gateway translates. The objects must not be changed afterwards.
 func (t *Translator) Translate(g Gateway, o Objects) Translation {
-	t.mu.Lock()
-	defer t.mu.Unlock()
 	if t.last == nil || !reflect.DeepEqual(t.last.Gateway, g) {
 		t.last = newTranslated(g, o)
 	}

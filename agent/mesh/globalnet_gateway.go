@@ -17,6 +17,9 @@ func TranslatedKinds() []Object {
 	}
 }
 
+// Translator remembers what a gateway has translated.
+type Translator = globalnet.Translator
+
 // translate fills in Translates, and the address of this gateway that answers pings of other clusters.
 func (m *Mesh) translate() {
 	if len(m.Membership.Own.Global) == 0 || !IsGatewayNode(Find[*corev1.Node](m.Snapshot, m.Snapshot.Node)) {
@@ -30,7 +33,11 @@ func (m *Mesh) translate() {
 		g.Gateways = append(g.Gateways, n.Name)
 	}
 	s := m.Snapshot
-	m.Translates = globalnet.Translate(g, globalnet.Objects{
+	translator := s.Translator
+	if translator == nil {
+		translator = &Translator{}
+	}
+	m.Translates = translator.Translate(g, globalnet.Objects{
 		Ingress: List[*submarinerv1.GlobalIngressIP](s), Egress: List[*submarinerv1.GlobalEgressIP](s), ClusterEgress: List[*submarinerv1.ClusterGlobalEgressIP](s),
 		Services: List[*corev1.Service](s), Slices: List[*discoveryv1.EndpointSlice](s), Pods: List[*corev1.Pod](s),
 	})

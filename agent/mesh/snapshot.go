@@ -45,6 +45,8 @@ type Snapshot struct {
 	Memory Memory
 	// Book is the compiled policies; nil if they are to be compiled when needed.
 	Book *policy.Book
+	// Translator remembers what it has translated; nil if everything is to be translated anew. The plan is the same.
+	Translator *Translator
 	// Health is the result of the probes so far, by name of the probe.
 	Health map[string]Health
 	// Paths are the discovered paths to remote gateways, by cable name; nil if this agent does not
@@ -140,6 +142,13 @@ func NewSnapshot[T Object](node string, objs ...T) Snapshot {
 		slices.SortFunc(objs, byName)
 	}
 	return s
+}
+
+// SetSorted sets all objects of a kind, of which there is no other in the snapshot. They are sorted by namespace and name, and shared.
+func (s *Snapshot) SetSorted(objs []Object) {
+	if len(objs) > 0 {
+		s.objects[reflect.TypeOf(objs[0])] = objs
+	}
 }
 
 // List returns the snapshot's objects of one kind, sorted. They are shared: do not
