@@ -168,9 +168,7 @@ func (a *agent) pass(ctx context.Context) (passed, error) {
 	}
 	a.remember(plan, out)
 	a.meters.observe(plan, len(ops), time.Since(start), out)
-	for _, op := range ops {
-		a.Log.Info("dataplane", "op", op.String())
-	}
+	a.logOps(ops)
 	a.finished(out.Contained)
 	for _, p := range a.parts {
 		if p, ok := p.(parts.Actor); ok {

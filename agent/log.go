@@ -2,11 +2,14 @@ package agent
 
 import (
 	"context"
+	"fmt"
 	"log/slog"
+	"strings"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"subctl/agent/mesh"
+	"subctl/dataplane"
 )
 
 // failed is the message about a loop that failed and is tried again.
@@ -23,6 +26,29 @@ func (a *agent) logFault(mistake, fault error, out mesh.Outcome) {
 	default:
 		a.fault.Report(a.Log, slog.LevelError, "cables cannot be set up", out.Err)
 	}
+}
+
+// mostLines is the most lines of a change of the kernel in the log: the first table of a gateway may have 100,000.
+const mostLines = 500
+
+// logOps logs changes of the kernel.
+func (a *agent) logOps(ops []dataplane.Op) {
+	for _, op := range ops {
+		a.Log.Info("dataplane", "op", clipLines(op.String()))
+	}
+}
+
+// clipLines shortens a text of many lines.
+func clipLines(text string) string {
+	end := 0
+	for range mostLines {
+		i := strings.IndexByte(text[end:], '\n')
+		if i < 0 {
+			return text
+		}
+		end += i + 1
+	}
+	return fmt.Sprintf("%s… and %d more lines", text[:end], 1+strings.Count(text[end:], "\n"))
 }
 
 // logConditions logs the conditions of an object that have become False, or False with another

@@ -98,3 +98,11 @@ func TestWithoutRetries(t *testing.T) {
 	log.Info("Starting workers")
 	require.Equal(t, []string{`level=INFO msg="Starting workers" reconcileID=1 logger=gateway`}, lines())
 }
+
+// A change of the kernel with very many lines is shortened, and says so.
+func TestLogOpsAreBounded(t *testing.T) {
+	require.Equal(t, "a\nb", clipLines("a\nb"))
+	exact := strings.TrimSuffix(strings.Repeat("x\n", mostLines), "\n")
+	require.Equal(t, exact, clipLines(exact))
+	require.Equal(t, exact+"\n… and 2 more lines", clipLines(exact+"\ny\nz"))
+}

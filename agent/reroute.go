@@ -30,9 +30,7 @@ func (a *agent) reroute(ctx context.Context) time.Duration {
 		return time.Since(start) // the loop reports it
 	}
 	ops, err := a.syncOwner(ctx, a.Role.Owner, plan.State)
-	for _, op := range ops {
-		a.Log.Info("dataplane", "op", op.String())
-	}
+	a.logOps(ops)
 	if err != nil {
 		a.Log.Debug("following the probes", "err", err) // the loop reports it
 	}

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"net/netip"
 	"slices"
-	"strings"
 )
 
 // Globalnet is an nftables table of a gateway that translates between the addresses of this cluster and its global
@@ -167,86 +166,6 @@ var globalnetTypes = []struct{ name, typ string }{
 	{GlobalnetPools, "ipv4_addr : verdict"},
 	{GlobalnetSources, "ipv4_addr . mark : ipv4_addr"},
 	{GlobalnetShared, "mark : ipv4_addr"},
-}
-
-// elements returns the elements of the maps as nft has them, each with the name of its map.
-func (g Globalnet) elements() (out []string) {
-	add := func(name, format string, args ...any) {
-		out = append(out, fmt.Sprintf("%s %s { "+format+" }", append([]any{g.Table, name}, args...)...))
-	}
-	for _, a := range g.Own {
-		add(GlobalnetOwn, "%v : %v", a.Global, a.Local)
-		add(GlobalnetOwners, "%v : %v", a.Local, a.Global)
-	}
-	for _, a := range g.Echoes {
-		add(GlobalnetEchoes, "%v : %v", a.Global, a.Local)
-	}
-	for _, s := range g.Services {
-		add(GlobalnetServices, "%v . %d . %d : goto %s", s.Addr, s.Proto, s.Port, s.Class())
-	}
-	for _, b := range g.Backends {
-		add(GlobalnetBackends, "%v . %d . %d . %d : %v . %d", b.Addr, b.Proto, b.Port, b.Slot, b.To.Addr(), b.To.Port())
-	}
-	for _, r := range g.Replies {
-		add(GlobalnetReplies, "%v . %d . %d : %v . %d", r.From.Addr(), r.Proto, r.From.Port(), r.As.Addr(), r.As.Port())
-	}
-	for _, p := range g.Pools {
-		add(GlobalnetPools, "%v : goto %s", p.Pod, p.Class())
-	}
-	for _, s := range g.Sources {
-		add(GlobalnetSources, "%v . %d : %v", s.Pod, s.Slot, s.Global)
-	}
-	for _, s := range g.Shared {
-		add(GlobalnetShared, "%d : %v", s.Slot, s.Global)
-	}
-	return out
-}
-
-// String implements Object.
-func (g Globalnet) String() string {
-	lines := []string{"nft add table ip " + g.Table}
-	for _, m := range globalnetTypes {
-		lines = append(lines, fmt.Sprintf("nft 'add map ip %s %s { type %s; }'", g.Table, m.name, m.typ))
-	}
-	for _, name := range GlobalnetChains() {
-		line := fmt.Sprintf("nft add chain ip %s %s", g.Table, name)
-		if typ, hook, priority := GlobalnetHook(name); hook != "" {
-			line = fmt.Sprintf("nft 'add chain ip %s %s { type %s hook %s priority %d; }'", g.Table, name, typ, hook, priority)
-		}
-		lines = append(lines, line)
-	}
-	for _, e := range g.elements() {
-		lines = append(lines, "nft 'add element ip "+e+"'")
-	}
-	for _, r := range g.Rules() {
-		lines = append(lines, fmt.Sprintf("nft 'add rule ip %s %s %v'", g.Table, r.Chain, r))
-	}
-	return strings.Join(lines, "\n")
-}
-
-// change implements changer: the elements that differ, if the rules do not.
-func (g Globalnet) change(old Object) string {
-	have, ok := old.(Globalnet)
-	if !ok || have.Fingerprint() != g.Fingerprint() {
-		return ""
-	}
-	was, is := have.elements(), g.elements()
-	var lines []string
-	for _, d := range []struct {
-		verb     string
-		in, miss []string
-	}{{"delete", was, is}, {"add", is, was}} {
-		other := make(map[string]bool, len(d.miss))
-		for _, e := range d.miss {
-			other[e] = true
-		}
-		for _, e := range d.in {
-			if !other[e] {
-				lines = append(lines, fmt.Sprintf("nft '%s element ip %s'", d.verb, e))
-			}
-		}
-	}
-	return strings.Join(lines, "\n")
 }
 
 // Compare orders GlobalAddrs by the global address.

@@ -119,31 +119,31 @@ func (s antispoofs) change(table string, do func(*nftables.Conn, *nftables.Table
 func alter(tx *nftables.Conn, sets map[string]*nftables.Set, have, want dataplane.Antispoof) error {
 	inner := sets[dataplane.AntispoofSetInner]
 	errs := []error{
-		innerElements(without(have.Inner, want.Inner), func(e []nftables.SetElement) error { return tx.SetDeleteElements(inner, e) }),
-		innerElements(without(want.Inner, have.Inner), func(e []nftables.SetElement) error { return tx.SetAddElements(inner, e) }),
+		innerElements(dataplane.Without(have.Inner, want.Inner), func(e []nftables.SetElement) error { return tx.SetDeleteElements(inner, e) }),
+		innerElements(dataplane.Without(want.Inner, have.Inner), func(e []nftables.SetElement) error { return tx.SetAddElements(inner, e) }),
 	}
 	clusters := sets[dataplane.AntispoofSetClusters]
 	errs = append(errs,
-		clusterElements(without(have.Clusters, want.Clusters), func(e []nftables.SetElement) error { return tx.SetDeleteElements(clusters, e) }),
-		clusterElements(without(want.Clusters, have.Clusters), func(e []nftables.SetElement) error { return tx.SetAddElements(clusters, e) }))
+		clusterElements(dataplane.Without(have.Clusters, want.Clusters), func(e []nftables.SetElement) error { return tx.SetDeleteElements(clusters, e) }),
+		clusterElements(dataplane.Without(want.Clusters, have.Clusters), func(e []nftables.SetElement) error { return tx.SetAddElements(clusters, e) }))
 	haveRemote, haveMasked := have.RemoteSets()
 	wantRemote, wantMasked := want.RemoteSets()
 	masked := sets[dataplane.AntispoofSetMasked]
 	errs = append(errs,
-		maskedElements(without(haveMasked, wantMasked), func(e []nftables.SetElement) error { return tx.SetDeleteElements(masked, e) }),
-		maskedElements(without(wantMasked, haveMasked), func(e []nftables.SetElement) error { return tx.SetAddElements(masked, e) }))
+		maskedElements(dataplane.Without(haveMasked, wantMasked), func(e []nftables.SetElement) error { return tx.SetDeleteElements(masked, e) }),
+		maskedElements(dataplane.Without(wantMasked, haveMasked), func(e []nftables.SetElement) error { return tx.SetAddElements(masked, e) }))
 	echo := sets[dataplane.AntispoofSetEcho]
 	errs = append(errs,
-		echoElements(without(have.Echoing, want.Echoing), func(e []nftables.SetElement) error { return tx.SetDeleteElements(echo, e) }),
-		echoElements(without(want.Echoing, have.Echoing), func(e []nftables.SetElement) error { return tx.SetAddElements(echo, e) }))
+		echoElements(dataplane.Without(have.Echoing, want.Echoing), func(e []nftables.SetElement) error { return tx.SetDeleteElements(echo, e) }),
+		echoElements(dataplane.Without(want.Echoing, have.Echoing), func(e []nftables.SetElement) error { return tx.SetAddElements(echo, e) }))
 	for name, nets := range map[string][2][]netip.Prefix{
 		dataplane.AntispoofSetEnds:   {have.Ends, want.Ends},
 		dataplane.AntispoofSetRemote: {haveRemote, wantRemote},
 		dataplane.AntispoofSetOwn:    {have.Own, want.Own},
 	} {
 		errs = append(errs,
-			elements(without(nets[0], nets[1]), func(e []nftables.SetElement) error { return tx.SetDeleteElements(sets[name], e) }),
-			elements(without(nets[1], nets[0]), func(e []nftables.SetElement) error { return tx.SetAddElements(sets[name], e) }))
+			elements(dataplane.Without(nets[0], nets[1]), func(e []nftables.SetElement) error { return tx.SetDeleteElements(sets[name], e) }),
+			elements(dataplane.Without(nets[1], nets[0]), func(e []nftables.SetElement) error { return tx.SetAddElements(sets[name], e) }))
 	}
 	return errors.Join(errs...)
 }

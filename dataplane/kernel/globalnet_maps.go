@@ -85,7 +85,7 @@ func alterMaps(tx *nftables.Conn, maps map[string]*nftables.Set, have, want data
 
 // alterMap adds and removes the elements of a map that differ. Both lists are sorted.
 func alterMap[T interface{ Compare(T) int }](tx *nftables.Conn, m *nftables.Set, have, want []T, of func(T) mapEntry) error {
-	for batch := range slices.Chunk(without(have, want), nftBatch) {
+	for batch := range slices.Chunk(dataplane.Without(have, want), nftBatch) {
 		var out []nftables.SetElement
 		for _, item := range batch {
 			out = append(out, nftables.SetElement{Key: of(item).key})
@@ -94,7 +94,7 @@ func alterMap[T interface{ Compare(T) int }](tx *nftables.Conn, m *nftables.Set,
 			return err
 		}
 	}
-	for batch := range slices.Chunk(without(want, have), nftBatch) {
+	for batch := range slices.Chunk(dataplane.Without(want, have), nftBatch) {
 		out := make([]nftables.SetElement, 0, len(batch))
 		for _, item := range batch {
 			e := of(item)
@@ -312,7 +312,7 @@ func readAddrPort(v []byte) (netip.AddrPort, bool) {
 // endDatagrams deletes the conntrack entries of UDP connections to endpoints to which no Service leads any more.
 func (s globalnets) endDatagrams(have, want dataplane.Globalnet) error {
 	gone := map[service]bool{}
-	for _, b := range without(have.Backends, want.Backends) {
+	for _, b := range dataplane.Without(have.Backends, want.Backends) {
 		if b.Proto == unix.IPPROTO_UDP {
 			gone[service{netip.AddrPortFrom(b.Addr, b.Port), b.To}] = true
 		}

@@ -173,10 +173,10 @@ func (s sets) put(old, want dataplane.Object) error {
 	if err := s.ensure(w.Name, fam); err != nil {
 		return fmt.Errorf("adding set %s: %w", w.Name, err)
 	}
-	if err := s.change(nl.IPSET_CMD_ADD, w.Name, without(w.Members, had)); err != nil {
+	if err := s.change(nl.IPSET_CMD_ADD, w.Name, dataplane.Without(w.Members, had)); err != nil {
 		return fmt.Errorf("adding members to set %s: %w", w.Name, err)
 	}
-	if err := s.change(nl.IPSET_CMD_DEL, w.Name, without(had, w.Members)); err != nil {
+	if err := s.change(nl.IPSET_CMD_DEL, w.Name, dataplane.Without(had, w.Members)); err != nil {
 		return fmt.Errorf("removing members of set %s: %w", w.Name, err)
 	}
 	return nil
@@ -250,17 +250,4 @@ func setmsg(name string) []byte {
 		b = netlink.PutString(b, nl.IPSET_ATTR_SETNAME, name)
 	}
 	return b
-}
-
-// without returns the members of a that are not in b; both are sorted.
-func without[T interface{ Compare(T) int }](a, b []T) (out []T) {
-	for _, m := range a {
-		for len(b) > 0 && b[0].Compare(m) < 0 {
-			b = b[1:]
-		}
-		if len(b) == 0 || b[0].Compare(m) != 0 {
-			out = append(out, m)
-		}
-	}
-	return out
 }

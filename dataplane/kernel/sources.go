@@ -45,8 +45,8 @@ func (s sources) put(_, want dataplane.Object) error {
 	have, err := s.read()
 	if err == nil && slices.Equal(have.Local, w.Local) && !slices.Contains(have.Remote, netip.Prefix{}) {
 		if err := errors.Join(
-			elements(without(have.Remote, w.Remote), func(e []nftables.SetElement) error { return tx.SetDeleteElements(set, e) }),
-			elements(without(w.Remote, have.Remote), func(e []nftables.SetElement) error { return tx.SetAddElements(set, e) }),
+			elements(dataplane.Without(have.Remote, w.Remote), func(e []nftables.SetElement) error { return tx.SetDeleteElements(set, e) }),
+			elements(dataplane.Without(w.Remote, have.Remote), func(e []nftables.SetElement) error { return tx.SetAddElements(set, e) }),
 		); err != nil {
 			return fmt.Errorf("changing table %s: %w", w.Table, err)
 		}
