@@ -189,10 +189,9 @@ func (s *side) sync(t testing.TB, others ...*side) (changes int) {
 	return changes
 }
 
-// syncOne does what one agent of a node does.
-func (s *side) syncOne(t testing.TB, name string, r mesh.Role, others ...*side) (changes int) {
-	t.Helper()
-	objs, using := s.objects(), map[string]mesh.Using{} // every cable has answered
+// knowing returns what the cluster's API server holds about itself and other clusters, and the cables to these, each of which has answered.
+func (s *side) knowing(others ...*side) ([]client.Object, map[string]mesh.Using) {
+	objs, using := s.objects(), map[string]mesh.Using{}
 	for _, o := range others {
 		labels := map[string]string{submarinerv1.ClusterIDLabel: o.id}
 		for _, e := range o.endpoints() {
@@ -207,6 +206,13 @@ func (s *side) syncOne(t testing.TB, name string, r mesh.Role, others ...*side) 
 		using[e.Spec.CableName] = mesh.Using{Cluster: e.Spec.ClusterID, Driver: "vxlan", Device: "vxlan-tunnel"}
 		objs = append(objs, e, &submarinerv1.Cluster{ObjectMeta: metav1.ObjectMeta{Name: e.Spec.ClusterID, Labels: e.Labels, Annotations: map[string]string{submarinerv1.ClusterSetsAnnotation: submarinerv1.DefaultClusterSet}}, Spec: submarinerv1.ClusterSpec{ClusterID: e.Spec.ClusterID}})
 	}
+	return objs, using
+}
+
+// syncOne does what one agent of a node does.
+func (s *side) syncOne(t testing.TB, name string, r mesh.Role, others ...*side) (changes int) {
+	t.Helper()
+	objs, using := s.knowing(others...)
 	s.nodes[name].Do(func() {
 		k, err := kernel.ReadFacts()
 		require.NoError(t, err)

@@ -45,7 +45,7 @@ func (s globalnets) write(have dataplane.Globalnet, whole bool, w dataplane.Glob
 			return nil
 		}
 	}
-	return s.change(w.Table, func(tx *nftables.Conn, table *nftables.Table) error {
+	err := s.change(w.Table, func(tx *nftables.Conn, table *nftables.Table) error {
 		tx.AddTable(table) // so that there is one to remove
 		tx.DelTable(table)
 		tx.AddTable(table)
@@ -59,6 +59,10 @@ func (s globalnets) write(have dataplane.Globalnet, whole bool, w dataplane.Glob
 		addGlobalnetRules(tx, maps, w, chains)
 		return alterMaps(tx, maps, dataplane.Globalnet{}, w)
 	})
+	if err == nil {
+		s.ipt.globalnetSeen.became(w, s.conn.Generation())
+	}
+	return err
 }
 
 // intact returns the table as it is. It reports whether there is a table that can be changed in place.

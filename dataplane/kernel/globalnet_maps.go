@@ -3,6 +3,7 @@
 package kernel
 
 import (
+	"bytes"
 	"encoding/binary"
 	"errors"
 	"fmt"
@@ -149,7 +150,7 @@ func (s globalnets) readMaps(o *dataplane.Globalnet) (intact bool, err error) {
 		dataplane.GlobalnetEchoes: addrsReader(&o.Echoes, false),
 		dataplane.GlobalnetServices: func(k, v []byte) bool {
 			addr, proto, port, ok := readPort(k)
-			class, known := classes[chainOf(v)]
+			class, known := classes[string(chainOf(v))]
 			if !ok || !known {
 				return false
 			}
@@ -176,7 +177,7 @@ func (s globalnets) readMaps(o *dataplane.Globalnet) (intact bool, err error) {
 			return true
 		},
 		dataplane.GlobalnetPools: func(k, v []byte) bool {
-			pool, known := pools[chainOf(v)]
+			pool, known := pools[string(chainOf(v))]
 			pool.Pod = addrOf(k)
 			o.Pools = append(o.Pools, pool)
 			return known
@@ -238,17 +239,8 @@ func mapEntries(msgs [][]byte, read func(key, value []byte) bool) bool {
 			if t != unix.NFTA_SET_ELEM_LIST_ELEMENTS {
 				continue
 			}
-			for _, elem := range netlink.Attrs(list) {
-				var parts [2][]byte
-				for t, v := range netlink.Attrs(elem) {
-					switch t {
-					case unix.NFTA_SET_ELEM_KEY:
-						parts[0] = firstOf(v)
-					case unix.NFTA_SET_ELEM_DATA:
-						parts[1] = firstOf(v)
-					}
-				}
-				if len(parts[0]) < 4 || !read(parts[0], parts[1]) {
+			for _, elem, rest, ok := netlink.NextAttr(list); ok; _, elem, rest, ok = netlink.NextAttr(rest) {
+				if key, value := elementOf(elem); len(key) < 4 || !read(key, value) {
 					return false
 				}
 			}
@@ -257,27 +249,32 @@ func mapEntries(msgs [][]byte, read func(key, value []byte) bool) bool {
 	return true
 }
 
-// chainOf returns the chain to which a verdict leads; empty if it is not one of "goto".
-func chainOf(verdict []byte) (chain string) {
-	for t, v := range netlink.Attrs(verdict) {
+// elementOf returns the key and the value of an element of a map.
+func elementOf(elem []byte) (key, value []byte) {
+	for t, v, rest, ok := netlink.NextAttr(elem); ok; t, v, rest, ok = netlink.NextAttr(rest) {
+		switch t {
+		case unix.NFTA_SET_ELEM_KEY:
+			_, key, _, _ = netlink.NextAttr(v)
+		case unix.NFTA_SET_ELEM_DATA:
+			_, value, _, _ = netlink.NextAttr(v)
+		}
+	}
+	return key, value
+}
+
+// chainOf returns the name of the chain to which a verdict leads; empty if it is not one of "goto".
+func chainOf(verdict []byte) (chain []byte) {
+	for t, v, rest, ok := netlink.NextAttr(verdict); ok; t, v, rest, ok = netlink.NextAttr(rest) {
 		switch t {
 		case unix.NFTA_VERDICT_CODE:
 			if int32(binary.BigEndian.Uint32(v)) != int32(expr.VerdictGoto) {
-				return ""
+				return nil
 			}
 		case unix.NFTA_VERDICT_CHAIN:
-			chain = netlink.Text(v)
+			chain = bytes.TrimRight(v, "\x00")
 		}
 	}
 	return chain
-}
-
-// firstOf returns the first attribute within another.
-func firstOf(attribute []byte) []byte {
-	for _, v := range netlink.Attrs(attribute) {
-		return v
-	}
-	return nil
 }
 
 func addr4(a netip.Addr) []byte { b := a.As4(); return b[:] }

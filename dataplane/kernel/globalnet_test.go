@@ -91,8 +91,8 @@ func TestGlobalnet(t *testing.T) {
 // Elements are changed one by one: rules and other elements stay.
 func TestGlobalnetChangesInPlace(t *testing.T) {
 	ns, h := node(t, dataplane.GatewayOwner)
-	g := globalnet()
-	settle(t, ns, h, state(t, g))
+	settle(t, ns, h, state(t, globalnet()))
+	g := globalnet() // what was planned must not change: it is compared with
 	handles := ns.Run("nft -a list table ip submariner-gateway-globalnet | grep chain")
 	g.Own[0].Local = ip("10.0.0.7")
 	g.Services, g.Backends = g.Services[1:], g.Backends[1:]

@@ -1,6 +1,7 @@
 package measure
 
 import (
+	"cmp"
 	"errors"
 	"io"
 	"net"
@@ -21,6 +22,8 @@ import (
 // two paths the connection takes.
 type Path struct {
 	From, To nstest.Host
+	// Called is the address at which From reaches To; empty if that is the address of To.
+	Called string
 	// Between are the other namespaces on the path, whose programs handle packets.
 	Between []*nstest.NS
 	// Window limits how many bytes are on their way, if not 0: it is the size of the
@@ -212,7 +215,8 @@ func (p Path) connect(t testing.TB, client, server func(fd int) error) {
 	}()
 	p.From.NS.Do(func() {
 		var c net.Conn
-		if c, err = dial.Dial("tcp4", l.Addr().String()); err == nil {
+		_, port, _ := net.SplitHostPort(l.Addr().String()) // it has one
+		if c, err = dial.Dial("tcp4", net.JoinHostPort(cmp.Or(p.Called, p.To.IP), port)); err == nil {
 			err = blocking(c, client)
 		}
 	})

@@ -36,17 +36,22 @@ func PutString(b []byte, typ uint16, s string) []byte {
 // their flags. The sequence ends at the first malformed attribute.
 func Attrs(b []byte) iter.Seq2[uint16, []byte] {
 	return func(yield func(uint16, []byte) bool) {
-		for len(b) >= unix.SizeofRtAttr {
-			n := int(binary.NativeEndian.Uint16(b))
-			if n < unix.SizeofRtAttr || n > len(b) {
-				return
-			}
-			if !yield(binary.NativeEndian.Uint16(b[2:])&nl.NLA_TYPE_MASK, b[unix.SizeofRtAttr:n]) {
-				return
-			}
-			b = b[min(align(n), len(b)):]
+		for t, v, rest, ok := NextAttr(b); ok && yield(t, v); t, v, rest, ok = NextAttr(rest) {
 		}
 	}
+}
+
+// NextAttr returns the first attribute of a message, and what follows it; false if there is none, or a malformed one. It is for very many small
+// messages, for which the functions that Attrs needs take more time than the attributes.
+func NextAttr(b []byte) (typ uint16, value, rest []byte, ok bool) {
+	if len(b) < unix.SizeofRtAttr {
+		return 0, nil, nil, false
+	}
+	n := int(binary.NativeEndian.Uint16(b))
+	if n < unix.SizeofRtAttr || n > len(b) {
+		return 0, nil, nil, false
+	}
+	return binary.NativeEndian.Uint16(b[2:]) & nl.NLA_TYPE_MASK, b[unix.SizeofRtAttr:n], b[min(align(n), len(b)):], true
 }
 
 // U32 returns the number that b begins with, or 0 if b is too short.
