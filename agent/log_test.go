@@ -99,7 +99,7 @@ func TestWithoutRetries(t *testing.T) {
 	require.Equal(t, []string{`level=INFO msg="Starting workers" reconcileID=1 logger=gateway`}, lines())
 }
 
-// A change of the kernel with very many lines is shortened, and says so.
+// Of a change of the kernel with very many lines, the log has the first ones, and how many more there are.
 func TestLogOpsAreBounded(t *testing.T) {
 	require.Equal(t, "a\nb", clipLines("a\nb"))
 	exact := strings.TrimSuffix(strings.Repeat("x\n", mostLines), "\n")

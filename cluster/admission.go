@@ -156,7 +156,7 @@ func ownEndpoint(clusterID string) admissionv1.Validation {
 	}
 }
 
-// becomesStandby returns the condition that an update marks an Endpoint as that of a standby, and changes nothing else.
+// becomesStandby returns a CEL expression, which is true if an update makes an Endpoint announce a standby and changes nothing else.
 func becomesStandby() string {
 	const drain = submarinerv1.BackendDrain
 	const is, was = "object.spec.?backend_config.orValue({})", "oldObject.spec.?backend_config.orValue({})"

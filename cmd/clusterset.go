@@ -216,7 +216,7 @@ func (s *sets) networks(ctx context.Context) (map[string]catalog.Networks, error
 	return out, nil
 }
 
-// valid parses networks, without those that agents ignore.
+// valid parses networks, and skips those that agents ignore.
 func valid(texts []string) (out []netip.Prefix) {
 	for _, text := range texts[:min(len(texts), cable.MaxSubnets)] {
 		if n, err := cable.ParseCIDR(text); err == nil {

@@ -27,9 +27,7 @@ import (
 	submarinerv1 "subctl/api/submariner/v1"
 	"subctl/api/submariner/v1alpha1"
 	"subctl/broker/brokertest"
-	"subctl/cluster"
 	"subctl/internal/cli"
-	"subctl/internal/kube"
 	"subctl/internal/kubetest"
 	"subctl/internal/wake"
 )
@@ -195,11 +193,7 @@ func newExampleWorld(t *testing.T) exampleWorld {
 		require.NoError(t, w.clients[name].Create(t.Context(), configMap("kubeadm-config", "kube-system", map[string]string{
 			"ClusterConfiguration": fmt.Sprintf("networking:\n  podSubnet: 10.%d.0.0/16\n  serviceSubnet: 10.%d.0.0/16\n", 20+i, 40+i),
 		})))
-		exports, err := cluster.ServiceExports() // join installs it with a global network
-		require.NoError(t, err)
-		web := &corev1.Service{ObjectMeta: metav1.ObjectMeta{Name: "web", Namespace: "default"}, Spec: corev1.ServiceSpec{Ports: []corev1.ServicePort{{Port: 80}}}}
-		require.NoError(t, kube.Install(t.Context(), w.clients[name], kube.FieldOwner, []client.Object{exports}, nil))
-		require.NoError(t, w.clients[name].Create(t.Context(), web))
+		createExportable(t, w.clients[name])
 		for _, node := range []string{"gw-1", "gw-2"} {
 			require.NoError(t, w.clients[name].Create(t.Context(), &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: node}}))
 		}

@@ -119,7 +119,7 @@ func (o *exportService) check(ctx context.Context, c client.Client) error {
 	return nil
 }
 
-// noService returns the error about a Service that does not exist. If the user may, it names those that do.
+// noService returns the error about a Service that does not exist. It names a similar one to users who may list Services.
 func (o *exportService) noService(ctx context.Context, c client.Client) error {
 	names, err := exportable(ctx, c, o.namespace)
 	near := words.Nearest(o.name, names)
@@ -147,8 +147,8 @@ func exportable(ctx context.Context, c client.Client, namespace string) ([]strin
 	})), nil
 }
 
-// global reports whether the cluster has a global network, and says what an export does if it has none. A user who may
-// not read that gets the answer from the condition of the ServiceExport.
+// global reports whether the cluster has a global network. If it has none, global warns that the export changes nothing. For a user who may not
+// read that, it returns true: the condition of the ServiceExport tells.
 func (o *exportService) global(ctx context.Context, c client.Client) (bool, error) {
 	sub, err := kube.Optional(ctx, c, &v1alpha1.Submariner{}, client.ObjectKey{Namespace: submarinerv1.OperatorNamespace, Name: v1alpha1.SubmarinerName})
 	switch {

@@ -14,7 +14,9 @@ import (
 	mcsv1alpha1 "sigs.k8s.io/mcs-api/pkg/apis/v1alpha1"
 
 	"subctl/agent/mesh"
+	"subctl/cluster"
 	"subctl/internal/cli"
+	"subctl/internal/kube"
 	"subctl/internal/wake"
 )
 
@@ -125,4 +127,14 @@ func TestExportCompletion(t *testing.T) {
 func TestExportForbidden(t *testing.T) {
 	o := &serviceChange{namespace: "shop"}
 	require.ErrorContains(t, o.forEditors(apierrors.NewForbidden(schema.GroupResource{Resource: "serviceexports"}, "web", nil)), "ClusterRole edit in namespace shop")
+}
+
+// createExportable creates Service web, and the CRD of ServiceExports, which join installs with a global network.
+func createExportable(t *testing.T, c client.Client) {
+	t.Helper()
+	exports, err := cluster.ServiceExports()
+	require.NoError(t, err)
+	require.NoError(t, kube.Install(t.Context(), c, kube.FieldOwner, []client.Object{exports}, nil))
+	web := &corev1.Service{ObjectMeta: metav1.ObjectMeta{Name: "web", Namespace: "default"}, Spec: corev1.ServiceSpec{Ports: []corev1.ServicePort{{Port: 80}}}}
+	require.NoError(t, c.Create(t.Context(), web))
 }

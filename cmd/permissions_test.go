@@ -119,6 +119,7 @@ func TestPermissions(t *testing.T) {
 	t.Setenv("HOME", t.TempDir())
 	admin := server.Client(t)
 	commands := permissionsPage(t, "Inspect, and choose cables")
+	createExportable(t, admin)
 	objs, _ := scenario(t, "two-clusters")
 	objs = append([]client.Object{&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: cluster.Namespace}}}, objs...)
 	for _, o := range objs {

@@ -98,7 +98,7 @@ func ownGlobal(s look.Site) netip.Prefix {
 	return netip.Prefix{}
 }
 
-// prefixes returns those of the texts that are networks.
+// prefixes parses networks, and skips what is none.
 func prefixes(texts []string) (out []netip.Prefix) {
 	for _, text := range texts {
 		if p, err := netip.ParsePrefix(text); err == nil {

@@ -1,7 +1,6 @@
 package cmd
 
 import (
-	"bytes"
 	"fmt"
 	"net/netip"
 	"slices"
@@ -90,20 +89,16 @@ func globalAddresses(all *look.GlobalAddresses) []globalAddress {
 	for i := range all.Ingress {
 		out = append(out, ingressAddress(&all.Ingress[i]))
 	}
-	slices.SortStableFunc(out, func(a, b globalAddress) int { return bytes.Compare(a.first(), b.first()) })
+	slices.SortStableFunc(out, func(a, b globalAddress) int { return a.first().Compare(b.first()) })
 	return out
 }
 
-// first returns the first address, for sorting.
-func (a globalAddress) first() []byte {
-	if len(a.Addresses) == 0 {
-		return nil
+// first returns the first address; the zero Addr, which sorts before all others, if there is none.
+func (a globalAddress) first() (ip netip.Addr) {
+	if len(a.Addresses) > 0 {
+		ip, _ = netip.ParseAddr(a.Addresses[0])
 	}
-	ip, err := netip.ParseAddr(a.Addresses[0])
-	if err != nil {
-		return nil
-	}
-	return ip.AsSlice()
+	return ip
 }
 
 func ingressAddress(o *submarinerv1.GlobalIngressIP) globalAddress {

@@ -120,67 +120,6 @@ func newAllocation(network netip.Prefix, requests []Request, now time.Time, befo
 	return a
 }
 
-// claim finds out who holds which addresses: first those that have held them before, so that who edits a status takes nothing away.
-func (a *allocation) claim() {
-	holder := make(map[int]int, len(a.requests))
-	for _, again := range []bool{true, false} {
-		for _, r := range a.order {
-			req := &a.requests[r]
-			held := req.Held
-			if written := a.written(r); len(written) > 0 {
-				held = written[len(written)-1]
-			}
-			for _, addr := range held {
-				i, ok := a.pool.index(addr)
-				if (ok && a.before.holder[i] == req.UID) != again {
-					continue
-				}
-				if !ok {
-					a.grants[r].Lost = append(a.grants[r].Lost, Loss{Addr: addr})
-					continue
-				}
-				if other, taken := holder[i]; taken {
-					if other != r {
-						a.grants[r].Lost = append(a.grants[r].Lost, Loss{Addr: addr, Holder: a.requests[other].Name})
-					}
-					continue
-				}
-				holder[i] = r
-				a.used.add(i)
-				a.taken.add(i)
-				a.own[r] = append(a.own[r], i)
-			}
-		}
-	}
-	for _, own := range a.own {
-		slices.Sort(own)
-	}
-	for r := range a.requests {
-		for _, addrs := range a.written(r) {
-			a.cast(r, addrs)
-		}
-		a.cast(r, a.requests[r].Held)
-	}
-}
-
-// written returns what may have been written to the status of an object since the version in the cache.
-func (a *allocation) written(r int) [][]netip.Addr {
-	if p := a.before.pending[a.requests[r].UID]; p.version == a.requests[r].Version {
-		return p.written
-	}
-	return nil
-}
-
-// cast notes that a status may have addresses, if nobody holds them.
-func (a *allocation) cast(r int, addrs []netip.Addr) {
-	for _, addr := range addrs {
-		if i, ok := a.pool.index(addr); ok && !a.used.has(i) {
-			a.shadow[i] = r
-			a.taken.add(i)
-		}
-	}
-}
-
 // keep leaves a request the addresses that it has, if they are enough. It frees the others.
 func (a *allocation) keep(r int) bool {
 	own, n := a.own[r], a.requests[r].Count
@@ -319,26 +258,4 @@ func longestRun(sorted []int, n int) []int {
 		}
 	}
 	return best
-}
-
-// memory returns what the next allocation has to know.
-func (a *allocation) memory() *Memory {
-	m := &Memory{pool: a.pool, used: a.used, shadow: a.shadow, resting: a.resting, pending: map[string]pending{}, holder: make(map[int]string, len(a.requests))}
-	for r, req := range a.requests {
-		for _, addr := range a.grants[r].Addrs {
-			i, _ := a.pool.index(addr)
-			m.holder[i] = req.UID
-		}
-		written, now, last := a.written(r), a.grants[r].Addrs, req.Held
-		if len(written) > 0 {
-			last = written[len(written)-1]
-		}
-		if !slices.Equal(last, now) {
-			written = append(slices.Clip(written), now)
-		}
-		if len(written) > 0 {
-			m.pending[req.UID] = pending{version: req.Version, written: written}
-		}
-	}
-	return m
 }

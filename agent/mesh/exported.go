@@ -79,6 +79,33 @@ func (e export) conditions(granted map[types.NamespacedName]string, network bool
 	return []metav1.Condition{valid, ready}
 }
 
+// need notes an object that an export needs, once.
+func (e *export) need(key types.NamespacedName) {
+	if e.once(key) {
+		e.needs = append(e.needs, key)
+	}
+}
+
+// refuse notes why an endpoint is not reached. It reports whether it is.
+func (e *export) refuse(why error) bool {
+	if why != nil && e.once(why.Error()) {
+		e.refused = append(e.refused, why.Error())
+	}
+	return why == nil
+}
+
+// once reports whether it is called with a note for the first time.
+func (e *export) once(note any) bool {
+	if e.noted[note] {
+		return false
+	}
+	if e.noted == nil {
+		e.noted = map[any]bool{}
+	}
+	e.noted[note] = true
+	return true
+}
+
 // refusedText returns which endpoints other clusters do not reach, as the end of a message.
 func (e export) refusedText() string {
 	switch n := len(e.refused); {

@@ -33,11 +33,11 @@ func (m *Mesh) translate() {
 		g.Gateways = append(g.Gateways, n.Name)
 	}
 	s := m.Snapshot
-	translator := s.Translator
-	if translator == nil {
-		translator = &Translator{}
+	translate := globalnet.Translate
+	if s.Translator != nil {
+		translate = s.Translator.Translate
 	}
-	m.Translates = translator.Translate(g, globalnet.Objects{
+	m.Translates = translate(g, globalnet.Objects{
 		Ingress: List[*submarinerv1.GlobalIngressIP](s), Egress: List[*submarinerv1.GlobalEgressIP](s), ClusterEgress: List[*submarinerv1.ClusterGlobalEgressIP](s),
 		Services: List[*corev1.Service](s), Slices: List[*discoveryv1.EndpointSlice](s), Pods: List[*corev1.Pod](s),
 	})

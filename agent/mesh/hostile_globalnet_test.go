@@ -16,7 +16,7 @@ import (
 )
 
 // EndpointSlices that somebody has made by hand get no global addresses for pods of other namespaces, nodes, or what the cluster does not have. The
-// ServiceExport says so, and thousands of endpoints do not stop the agent.
+// ServiceExport's condition names the refused endpoints, and thousands of them do not stop the agent.
 func TestHostileExports(t *testing.T) {
 	vault := &corev1.Pod{Status: corev1.PodStatus{PodIP: "10.244.1.9"}}
 	vault.Namespace, vault.Name = "bank", "vault"

@@ -18,7 +18,7 @@ import (
 // Standby reports whether the gateway on this node is a standby.
 func (s Standing) Standby() bool { return s.Active && s.Drain == cable.Standby }
 
-// AsStandby returns what marks an Endpoint of this cluster as that of a standby.
+// AsStandby returns a copy of an Endpoint of this cluster that announces a standby.
 func AsStandby(e *submarinerv1.Endpoint) *submarinerv1.Endpoint {
 	marked := &submarinerv1.Endpoint{ObjectMeta: metav1.ObjectMeta{Name: e.Name, Namespace: e.Namespace, UID: e.UID}, Spec: *e.Spec.DeepCopy()}
 	if marked.Spec.BackendConfig == nil {

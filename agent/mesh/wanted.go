@@ -265,33 +265,6 @@ func (w *wanted) headlessEndpoints(e *export, endpoints []*discoveryv1.EndpointS
 	})
 }
 
-// need notes an object that an export needs, once.
-func (e *export) need(key types.NamespacedName) {
-	if e.once(key) {
-		e.needs = append(e.needs, key)
-	}
-}
-
-// refuse notes why an endpoint is not reached. It reports whether it is.
-func (e *export) refuse(why error) bool {
-	if why != nil && e.once(why.Error()) {
-		e.refused = append(e.refused, why.Error())
-	}
-	return why == nil
-}
-
-// once reports whether it is called with a note for the first time.
-func (e *export) once(note any) bool {
-	if e.noted[note] {
-		return false
-	}
-	if e.noted == nil {
-		e.noted = map[any]bool{}
-	}
-	e.noted[note] = true
-	return true
-}
-
 // eachAddress calls do for each IPv4 address in EndpointSlices, and its text.
 func eachAddress(endpoints []*discoveryv1.EndpointSlice, do func(netip.Addr, string)) {
 	for _, slice := range endpoints {
