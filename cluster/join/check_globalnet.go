@@ -8,6 +8,7 @@ import (
 	"subctl/broker"
 	"subctl/cluster/networks"
 	"subctl/globalnet"
+	"subctl/internal/kube"
 )
 
 // CheckGlobalnet returns the mistakes in the options about the global network that can be found without
@@ -34,10 +35,13 @@ func (o Options) CheckGlobalnet() error {
 	return errors.Join(errs...)
 }
 
-// checkGlobalnet refuses a cluster that cannot get the global network that it asks for.
+// checkGlobalnet refuses a cluster that cannot get the global network that it asks for, or for which the user lacks rights.
 func checkGlobalnet(r request) ([]string, error) {
 	global, err := r.globalNetwork()
-	if err != nil || global.IsValid() || !r.broker.Broker.Spec.GlobalnetEnabled || r.specifies("globalnet") {
+	if err == nil && global.IsValid() {
+		return nil, kube.DeniedError("the cluster at "+r.member.URL, r.member.GlobalnetDenied, "join as a cluster administrator, or without a global network, with --globalnet=false")
+	}
+	if err != nil || !r.broker.Broker.Spec.GlobalnetEnabled || r.specifies("globalnet") {
 		return nil, err
 	}
 	return []string{"the broker has globalnet, and this cluster joins without a global network, with the addresses of its own networks, " +

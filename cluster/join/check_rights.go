@@ -22,6 +22,41 @@ func checkRights(r request) ([]string, error) {
 		kube.DeniedError("the broker at "+r.broker.URL, r.broker.Denied, "use a join file created by this version of subctl deploy-broker"))
 }
 
+// deniedRights returns the rights that the user lacks to join, and those that are missing in addition if the cluster gets
+// a global network.
+func deniedRights(ctx context.Context, s cluster.Side) (always, global []kube.Right, err error) {
+	everything, err := cluster.Everything()
+	if err != nil {
+		return nil, nil, err
+	}
+	all, err := deniedFor(ctx, s, everything)
+	if err != nil || len(all) == 0 {
+		return nil, nil, err
+	}
+	objs, err := cluster.Render(&v1alpha1.Submariner{})
+	if err != nil {
+		return nil, nil, err
+	}
+	if always, err = deniedFor(ctx, s, objs); err != nil {
+		return nil, nil, err
+	}
+	return always, slices.DeleteFunc(all, func(r kube.Right) bool { return slices.Contains(always, r) }), nil
+}
+
+// deniedFor returns the rights that the user lacks to install objs.
+func deniedFor(ctx context.Context, s cluster.Side, objs []client.Object) ([]kube.Right, error) {
+	needed, err := joinRights(s.Client, objs)
+	if err != nil {
+		return nil, err
+	}
+	denied, err := kube.Denied(ctx, s, needed)
+	if err != nil {
+		return nil, err
+	}
+	exceeding, err := deniedGrants(ctx, s, grants(objs))
+	return append(denied, exceeding...), err
+}
+
 // joinRights returns the rights that join needs in a cluster to install objs.
 func joinRights(c client.Client, objs []client.Object) ([]kube.Right, error) {
 	out, err := kube.ObjectRights(c.Scheme(), append(slices.Clone(objs), cluster.RedactedSecrets()...), "create", "patch")

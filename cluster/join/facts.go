@@ -31,10 +31,12 @@ type Facts struct {
 	URL     string
 	Version string
 	// UID is the UID of namespace kube-system, which is different in every cluster.
-	UID     string
-	Denied  []kube.Right // rights that the user lacks; if any, nothing below is known
-	Nodes   []corev1.Node
-	Network networks.Discovered
+	UID    string
+	Denied []kube.Right // rights that the user lacks; if any, nothing below is known
+	// GlobalnetDenied are the rights that the user lacks in addition if the cluster gets a global network.
+	GlobalnetDenied []kube.Right
+	Nodes           []corev1.Node
+	Network         networks.Discovered
 	// Submariner describes how the cluster has joined; nil if it has not. Its clustersets are those in which the
 	// cluster is now. Alone reports that there are none.
 	Submariner *v1alpha1.Submariner
@@ -54,22 +56,11 @@ type Facts struct {
 // ReadFacts reads the facts about a cluster that joining it with o depends on.
 func ReadFacts(ctx context.Context, s cluster.Side, o Options) (*Facts, error) {
 	f := &Facts{URL: s.URL, Version: s.Version}
-	objs, err := cluster.Render(&v1alpha1.Submariner{})
-	if err != nil {
+	var err error
+	if f.Denied, f.GlobalnetDenied, err = deniedRights(ctx, s); err != nil {
 		return nil, err
 	}
-	needed, err := joinRights(s.Client, objs)
-	if err != nil {
-		return nil, err
-	}
-	if f.Denied, err = kube.Denied(ctx, s, needed); err != nil {
-		return nil, err
-	}
-	exceeding, err := deniedGrants(ctx, s, grants(objs))
-	if err != nil {
-		return nil, err
-	}
-	if f.Denied = append(f.Denied, exceeding...); len(f.Denied) > 0 {
+	if len(f.Denied) > 0 {
 		return f, nil
 	}
 	system := &corev1.Namespace{}

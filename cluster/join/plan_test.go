@@ -167,6 +167,10 @@ func TestPlanRefuses(t *testing.T) {
 		{"broker too old", func(s *situation) { s.b.Version = "v1.29.9" }, "the broker at https://hub:6443 runs Kubernetes v1.29.9: upgrade it to 1.30 or later"},
 		{"no version", func(s *situation) { s.f.Version = "?" }, `the cluster at https://west:6443 reports the version "?", which is not a version of Kubernetes`},
 		{"rights", func(s *situation) { s.f.Denied = []kube.Right{{Verb: "patch", Resource: "nodes"}} }, "the cluster at https://west:6443 does not allow this user to patch nodes: join as a cluster administrator"},
+		{"rights for a global network", func(s *situation) {
+			s.globalnet()
+			s.f.GlobalnetDenied = []kube.Right{{Verb: "create", Group: "apps", Resource: "deployments", Namespace: "n"}}
+		}, "the cluster at https://west:6443 does not allow this user to create deployments.apps in namespace n: join as a cluster administrator, or without a global network, with --globalnet=false"},
 		{"broker rights", func(s *situation) {
 			s.b.Denied = []kube.Right{{Verb: "create", Resource: "serviceaccounts", Namespace: "b"}}
 		}, "the broker at https://hub:6443 does not allow this user to create serviceaccounts in namespace b: use a join file created by this version of subctl deploy-broker"},
