@@ -6,7 +6,15 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	mcsv1alpha1 "sigs.k8s.io/mcs-api/pkg/apis/v1alpha1"
 
 	submarinerv1 "subctl/api/submariner/v1"
 	"subctl/api/submariner/v1alpha1"
@@ -34,7 +42,7 @@ func TestJoinGlobalnet(t *testing.T) {
 	_, err = broker.ReserveNetwork(t.Context(), w.hubC, submarinerv1.BrokerNamespace, info, broker.NetworkRequest{NetworkRequest: globalnet.NetworkRequest{Cluster: "north"}, Account: uid}, time.Now())
 	require.NoError(t, err)
 
-	join := func(want string, flags ...string) {
+	join := func(want string, flags ...string) (stderr string) {
 		t.Helper()
 		args := append([]string{"join", w.file, "--clusterid", "west", "--servicecidr", "10.101.0.0/16", "--clustercidr", "10.111.0.0/16", "--wait=false"}, flags...)
 		r := w.run(t, args...)
@@ -56,14 +64,38 @@ func TestJoinGlobalnet(t *testing.T) {
 		require.NoError(t, err)
 		require.Equal(t, networks, record.Find("west").Networks)
 		require.Equal(t, []netip.Prefix{netip.MustParsePrefix("242.0.0.0/16")}, record.Find("north").Networks)
+		return r.stderr
 	}
 	join("242.1.0.0/16")
 	join("242.1.0.0/16")
 	require.Contains(t, w.run(t, "show", "networks").stdout, "242.1.0.0/16")
 	join("242.9.0.0/20", "--globalnet-cidr", "242.9.0.0/20")
 	join("242.9.0.0/20", "--reset")
-	join("", "--globalnet=false")
-	join("")
+	// The agent goes with the last address of the network.
+	agent := &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Name: cluster.GlobalnetName, Namespace: cluster.Namespace}}
+	here := func() bool {
+		return w.memberC.Get(t.Context(), client.ObjectKeyFromObject(agent), agent) == nil
+	}
+	used := &submarinerv1.GlobalEgressIP{ObjectMeta: metav1.ObjectMeta{Name: "mine", Namespace: "default"}}
+	require.NoError(t, w.memberC.Create(t.Context(), used))
+	used.Status.AllocatedIPs = []string{"242.9.0.9"}
+	require.NoError(t, w.memberC.Status().Update(t.Context(), used))
+	require.True(t, here())
+	require.Contains(t, join("", "--globalnet=false"), "GlobalEgressIP default/mine still has an address")
+	require.True(t, here())
+	used.Status.AllocatedIPs = nil
+	require.NoError(t, w.memberC.Status().Update(t.Context(), used))
+	require.Contains(t, join(""), "removed the globalnet agent")
+	require.False(t, here())
+	for _, kind := range []client.ObjectList{&rbacv1.ClusterRoleList{}, &rbacv1.ClusterRoleBindingList{}, &rbacv1.RoleList{}, &rbacv1.RoleBindingList{}, &corev1.ServiceAccountList{}, &corev1.ConfigMapList{}} {
+		require.NoError(t, w.memberC.List(t.Context(), kind))
+		require.NoError(t, meta.EachListItem(kind, func(o runtime.Object) error {
+			require.NotContains(t, o.(client.Object).GetName(), "submariner-globalnet")
+			return nil
+		}))
+	}
+	require.NoError(t, w.memberC.Get(t.Context(), client.ObjectKey{Name: mcsv1alpha1.ServiceExportFullName}, &apiextensionsv1.CustomResourceDefinition{}))
+	require.NotContains(t, join(""), "globalnet agent")
 	join("242.1.0.0/22", "--globalnet-cluster-size", "1000")
 	r := w.run(t, "join", w.file, "--clusterid", "west", "--servicecidr", "10.101.0.0/16", "--wait=false", "--globalnet-cidr", "242.0.128.0/17")
 	require.Equal(t, cli.ExitFailed, r.code)

@@ -101,6 +101,9 @@ func (j *Operation) run(ctx context.Context) error {
 		return err
 	}
 	j.Report.Done("installed the agents")
+	if err := j.removeGlobalnet(ctx); err != nil {
+		return err
+	}
 
 	for _, node := range j.Plan.Gateways {
 		if err := labelGateway(ctx, j.Member, node); err != nil {

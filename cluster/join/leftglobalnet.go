@@ -1,0 +1,133 @@
+package join
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	coordinationv1 "k8s.io/api/coordination/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	mcsv1alpha1 "sigs.k8s.io/mcs-api/pkg/apis/v1alpha1"
+
+	submarinerv1 "subctl/api/submariner/v1"
+	"subctl/cluster"
+	"subctl/internal/kube"
+	"subctl/internal/wake"
+)
+
+// releaseLimit is how long join waits for the globalnet agent to release the addresses of a global network that the
+// cluster has no more. It releases 400 in a second or less.
+const releaseLimit = 10 * time.Second
+
+// removeGlobalnet removes what only a cluster with a global network holds from a cluster without: the globalnet agent
+// with its rights, its memory and its lease. Before that, the agent deletes the objects that it has made. If it does not, it
+// stays, and the next join removes it. The definition of ServiceExports stays: with it, the ServiceExports of users would go.
+func (j *Operation) removeGlobalnet(ctx context.Context) error {
+	if j.Plan.Submariner.Spec.GlobalCIDR != "" {
+		return nil
+	}
+	left, err := j.leftGlobalnet(ctx)
+	if err != nil || len(left) == 0 {
+		return err
+	}
+	j.Report.Step("removing the globalnet agent")
+	held, err := j.awaitRelease(ctx)
+	if err != nil {
+		return err
+	}
+	if held != "" {
+		j.Report.Warn("the globalnet agent is not removed yet: %s still has an address of the former global network; when the agent has released it, join again", held)
+		return nil
+	}
+	for _, obj := range slices.Backward(left) {
+		err := j.Member.Delete(ctx, obj, client.PropagationPolicy(metav1.DeletePropagationBackground))
+		if apierrors.IsForbidden(err) {
+			j.Report.Warn("the globalnet agent is not removed: %v; let an administrator of the cluster join again", err)
+			return nil
+		}
+		if err != nil && !kube.NotThere(err) {
+			return fmt.Errorf("deleting %s %s: %w", kube.KindOf(obj), obj.GetName(), err)
+		}
+	}
+	j.Report.Done("removed the globalnet agent")
+	return nil
+}
+
+// leftGlobalnet returns the objects of the cluster that only a cluster with a global network holds. The Deployment is the last of
+// them, and is deleted first.
+func (j *Operation) leftGlobalnet(ctx context.Context) ([]client.Object, error) {
+	everything, err := cluster.Everything()
+	if err != nil {
+		return nil, err
+	}
+	kept, err := cluster.Render(j.Plan.Submariner)
+	if err != nil {
+		return nil, err
+	}
+	name := func(o client.Object) string { return kube.KindOf(o) + " " + o.GetNamespace() + "/" + o.GetName() }
+	keep := map[string]bool{}
+	for _, obj := range kept {
+		keep[name(obj)] = true
+	}
+	lease := &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Name: submarinerv1.GlobalnetLease, Namespace: cluster.Namespace}}
+	var left []client.Object
+	for _, obj := range append([]client.Object{lease}, everything...) {
+		if keep[name(obj)] || obj.GetName() == mcsv1alpha1.ServiceExportFullName {
+			continue
+		}
+		found, err := kube.Optional(ctx, j.Member, obj, client.ObjectKeyFromObject(obj))
+		switch {
+		case apierrors.IsForbidden(err):
+			continue // to read them is no right that joining needs
+		case err != nil:
+			return nil, err
+		case found != nil && (obj == client.Object(lease) || cluster.IsOurs(found.GetLabels())):
+			left = append(left, found)
+		}
+	}
+	return left, nil
+}
+
+// awaitRelease waits until no object has a global address. It returns an object that still has one after releaseLimit; empty if
+// none has.
+func (j *Operation) awaitRelease(ctx context.Context) (held string, err error) {
+	limit, cancel := context.WithTimeout(ctx, releaseLimit)
+	defer cancel()
+	for {
+		if held, err = j.holder(ctx); err != nil || held == "" {
+			return held, err
+		}
+		if wake.After(limit, cluster.Poll) != nil {
+			return held, ctx.Err()
+		}
+	}
+}
+
+// holder returns an object that has a global address, or that the globalnet agent has made to have one; empty if there is none.
+func (j *Operation) holder(ctx context.Context) (string, error) {
+	ingress, shared, egress := &submarinerv1.GlobalIngressIPList{}, &submarinerv1.ClusterGlobalEgressIPList{}, &submarinerv1.GlobalEgressIPList{}
+	for _, list := range []client.ObjectList{ingress, shared, egress} {
+		if err := j.Member.List(ctx, list); err != nil && !kube.Unreadable(err) {
+			return "", fmt.Errorf("looking for global addresses: %w", err)
+		}
+	}
+	for _, o := range ingress.Items {
+		if cluster.IsOurs(o.Labels) || o.Status.AllocatedIP != "" {
+			return "GlobalIngressIP " + o.Namespace + "/" + o.Name, nil
+		}
+	}
+	for _, o := range shared.Items {
+		if cluster.IsOurs(o.Labels) || len(o.Status.AllocatedIPs) > 0 {
+			return "ClusterGlobalEgressIP " + o.Name, nil
+		}
+	}
+	for _, o := range egress.Items {
+		if len(o.Status.AllocatedIPs) > 0 {
+			return "GlobalEgressIP " + o.Namespace + "/" + o.Name, nil
+		}
+	}
+	return "", nil
+}
