@@ -22,6 +22,9 @@ import (
 // cluster has no more. It releases 400 in a second or less.
 const releaseLimit = 10 * time.Second
 
+// globalnetStays says why the agent is not removed.
+const globalnetStays = "the globalnet agent is not removed: %v; let an administrator of the cluster join again"
+
 // removeGlobalnet removes what only a cluster with a global network holds from a cluster without: the globalnet agent
 // with its rights, its memory and its lease. Before that, the agent deletes the objects that it has made. If it does not, it
 // stays, and the next join removes it. The definition of ServiceExports stays: with it, the ServiceExports of users would go.
@@ -30,6 +33,12 @@ func (j *Operation) removeGlobalnet(ctx context.Context) error {
 		return nil
 	}
 	left, err := j.leftGlobalnet(ctx)
+	if apierrors.IsForbidden(err) {
+		if b := j.Plan.Before; b != nil && b.Spec.GlobalCIDR != "" {
+			j.Report.Warn(globalnetStays, err)
+		}
+		return nil // to read them is no right that joining needs
+	}
 	if err != nil || len(left) == 0 {
 		return err
 	}
@@ -45,7 +54,7 @@ func (j *Operation) removeGlobalnet(ctx context.Context) error {
 	for _, obj := range slices.Backward(left) {
 		err := j.Member.Delete(ctx, obj, client.PropagationPolicy(metav1.DeletePropagationBackground))
 		if apierrors.IsForbidden(err) {
-			j.Report.Warn("the globalnet agent is not removed: %v; let an administrator of the cluster join again", err)
+			j.Report.Warn(globalnetStays, err)
 			return nil
 		}
 		if err != nil && !kube.NotThere(err) {
@@ -80,8 +89,6 @@ func (j *Operation) leftGlobalnet(ctx context.Context) ([]client.Object, error) 
 		}
 		found, err := kube.Optional(ctx, j.Member, obj, client.ObjectKeyFromObject(obj))
 		switch {
-		case apierrors.IsForbidden(err):
-			continue // to read them is no right that joining needs
 		case err != nil:
 			return nil, err
 		case found != nil && (obj == client.Object(lease) || cluster.IsOurs(found.GetLabels())):
