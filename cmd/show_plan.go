@@ -93,10 +93,10 @@ func (g *globals) plan(ctx context.Context, node string) (state dataplane.State,
 	if err != nil && !kube.NotThere(err) { // nothing was ever installed there
 		return nil, nil, "", look.WithRemedy(err, cluster.Namespace)
 	}
-	joined := false
+	joined, global := false, false
 	for _, obj := range objs {
 		if sub, ok := obj.(*v1alpha1.Submariner); ok {
-			joined = true
+			joined, global = true, sub.Spec.GlobalCIDR != ""
 			if text := look.Leaving(sub); text != "" {
 				note = fmt.Sprintf("cluster %q: %s", sub.Spec.ClusterID, text)
 			}
@@ -105,6 +105,13 @@ func (g *globals) plan(ctx context.Context, node string) (state dataplane.State,
 	if !joined {
 		name, _ := g.ClusterName() // readable: client has read it
 		return nil, nil, "", fmt.Errorf("cluster %q has not joined, so its nodes have no plan: run \"subctl join\"", name)
+	}
+	if global { // pods, Services and their addresses
+		more, err := kube.List(ctx, c, c.Scheme(), cluster.Namespace, mesh.TranslatedKinds())
+		if err != nil {
+			return nil, nil, "", look.WithRemedy(err, cluster.Namespace)
+		}
+		objs = append(objs, more...)
 	}
 	exchange.Reclaim(exchange.Kinds(), objs) // show plan restores no labels
 	snapshot, err := mesh.FromReports(node, objs...)

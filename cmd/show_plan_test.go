@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"regexp"
 	"strings"
 	"testing"
 
@@ -78,6 +79,18 @@ func TestShowPlan(t *testing.T) {
 			lines.WriteString(step["command"] + "\n")
 		}
 		require.Equal(t, want, lines.String())
+	}
+}
+
+// The plan of a gateway with a global network has the addresses that it translates.
+func TestShowPlanGlobalnet(t *testing.T) {
+	objs, nodes := scenario(t, "globalnet")
+	part := regexp.MustCompile(`(?m)^nft .*submariner-gateway-globalnet.*\n`)
+	for node, want := range nodes {
+		got := runIn(t, world{"east": objs}, []string{"east"}, "show", "plan", node)
+		require.Equal(t, cli.ExitDone, got.code, got.stderr)
+		require.Equal(t, part.FindAllString(want, -1), part.FindAllString(got.stdout, -1), node)
+		require.Equal(t, node == "worker", len(part.FindAllString(want, -1)) == 0)
 	}
 }
 
