@@ -22,7 +22,7 @@ func checkRights(r request) ([]string, error) {
 		kube.DeniedError("the broker at "+r.broker.URL, r.broker.Denied, "use a join file created by this version of subctl deploy-broker"))
 }
 
-// deniedRights returns the rights that the user lacks to join, and those that are missing in addition if the cluster gets
+// deniedRights returns the rights that the user lacks to join, and the further ones that the user lacks if the cluster gets
 // a global network.
 func deniedRights(ctx context.Context, s cluster.Side) (always, global []kube.Right, err error) {
 	everything, err := cluster.Everything()

@@ -22,7 +22,7 @@ import (
 // cluster has no more. It releases 400 in a second or less.
 const releaseLimit = 10 * time.Second
 
-// globalnetStays says why the agent is not removed.
+// globalnetStays is the warning that the agent is not removed, with the reason.
 const globalnetStays = "the globalnet agent is not removed: %v; let an administrator of the cluster join again"
 
 // removeGlobalnet removes what only a cluster with a global network holds from a cluster without: the globalnet agent
