@@ -1,6 +1,7 @@
 package mesh
 
 import (
+	"slices"
 	"testing"
 	"time"
 
@@ -147,6 +148,41 @@ func TestEndpointOfAReplacedGateway(t *testing.T) {
 		want.UID, want.Spec.BackendConfig = "1", map[string]string{"vxlan-udp-port": "4500", submarinerv1.BackendDrain: submarinerv1.Standby}
 		require.Contains(t, r.Apply, Object(want))
 		require.NotContains(t, sibling.Spec.BackendConfig, submarinerv1.BackendDrain, "it belongs to the cache")
+	}
+}
+
+// The Endpoint of a standby stays for seconds after its node has lost its label: the node's own pods use its cables until its route
+// agent has found other ways. The Endpoint of an active gateway, to which other clusters send packets, does not.
+func TestEndpointOfAStandbyWithoutLabel(t *testing.T) {
+	for _, test := range []struct {
+		name     string
+		drain    string
+		reported time.Duration // how long before now
+		deleted  bool
+	}{
+		{"a standby", submarinerv1.Standby, 6 * time.Second, false},
+		{"drained", submarinerv1.Drained, 6 * time.Second, false},
+		{"a standby, seconds later", submarinerv1.Standby, 7 * time.Second, true},
+		{"a standby whose clock is far ahead", submarinerv1.Standby, -time.Hour, true},
+		{"draining", submarinerv1.Draining, time.Second, true},
+		{"in service", "", time.Second, true},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			sibling := ownEndpoint("worker", "10-89-1-12")
+			sibling.Spec.BackendConfig = map[string]string{submarinerv1.BackendDrain: test.drain}
+			g := &submarinerv1.Gateway{ObjectMeta: metav1.ObjectMeta{Name: "worker", Namespace: submarinerv1.OperatorNamespace}}
+			s := withoutEndpoints(t, sibling, g, ownEndpoint("gw", "10-89-1-11"))
+			g.SetReportedAt(s.Now.Add(-test.reported))
+			s.Standing = Standing{Active: true, Speaker: true, Gateways: []string{"gw"}}
+			p, err := Gateway().Plan(s)
+			require.NoError(t, err)
+			require.Equal(t, test.deleted, slices.Contains(Gateway().Report(s, p, Outcome{Now: s.Now}).Delete, Object(sibling)))
+
+			Find[*corev1.Node](s, "worker").Name = "another"
+			p, err = Gateway().Plan(s)
+			require.NoError(t, err)
+			require.Contains(t, Gateway().Report(s, p, Outcome{Now: s.Now}).Delete, Object(sibling), "its node is gone")
+		})
 	}
 }
 
