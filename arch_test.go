@@ -52,6 +52,8 @@ var may = map[string]string{
 	"dataplane/kernel":        "dataplane dataplane/kernel/netlink dataplane/kernel/strongswan",
 	"api":                     "",
 	"api/crds":                "",
+	"sdewan":                  "",
+	"sdewan/rest":             "",
 	"internal/alarm":          "",
 	"internal/cli":            "internal/kube internal/printer internal/progress internal/words",
 	"internal/connect":        "cluster internal/cli internal/kube internal/look internal/progress",
@@ -107,7 +109,7 @@ var helpers = []string{"broker/brokertest/", "cluster/clustertest/", "dataplane/
 // pure are the parts whose functions depend on their arguments alone, and impure is what
 // they may not use.
 var (
-	pure   = []string{"agent/mesh", "broker/trust", "cable", "cable/drivers", "cable/keys", "cable/natdiscovery", "dataplane", "globalnet", "policy", "policy/catalog"}
+	pure   = []string{"agent/mesh", "broker/trust", "cable", "cable/drivers", "cable/keys", "cable/natdiscovery", "dataplane", "globalnet", "policy", "policy/catalog", "sdewan", "sdewan/rest"}
 	impure = []string{
 		"crypto/rand", "io/ioutil", "log", "log/slog", "math/rand", "math/rand/v2", "net/http", "os", "sync",
 		"net.Dial", "net.Listen", "time.After", "time.NewTicker", "time.NewTimer", "time.Now", "time.Since", "time.Sleep", "time.Tick",
