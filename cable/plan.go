@@ -68,7 +68,8 @@ func (c Cable) MTU(l Local) int {
 
 // Plan returns the State of a gateway: the drivers' devices and next hops; a next
 // hop group for each remote cluster (even with a single member, so that changes of gateways
-// change only the group and no routes); the routes to the remote networks, and blackhole
+// change only the group and no routes); the routes to the remote networks, detours to other
+// gateways of this cluster if the devices of the cables disappear (see addDetours), and blackhole
 // routes that drop their packets if the device of a cable disappears, or if the network is
 // barred; and the filter rules:
 //
@@ -157,8 +158,41 @@ func (c Cabling) addRoutes(s dataplane.State, links []Link) error {
 				return fmt.Errorf("planning routes to %s: %w", cluster, err)
 			}
 		}
+		if err := c.addDetours(s, cluster, *r, src); err != nil {
+			return err
+		}
 	}
 	return c.addReturns(s, links, groups, src)
+}
+
+// addDetours adds the routes through another gateway of this cluster that the kernel uses by itself when the devices of the cables
+// disappear: those of wireguard-go end with it, and it ends with the agent. The other nodes do not notice, as the kernel of this node
+// returns their echoes. All packets take the same gateway: the next agent, or the end of this gateway's Lease, follows soon.
+func (c Cabling) addDetours(s dataplane.State, cluster string, r remote, src netip.Addr) error {
+	hops, err := c.siblingHops(s, cluster)
+	if err != nil || len(hops) == 0 {
+		return err
+	}
+	first := slices.MinFunc(choose(hops, false), func(a, b way) int { return cmp.Compare(a.hop, b.hop) })
+	for _, n := range r.nets {
+		if err := s.Add(dataplane.Detour{Table: dataplane.CableTable, Dst: n, Hop: first.hop, Src: src, MTU: r.mtu}); err != nil {
+			return fmt.Errorf("planning detours to %s: %w", cluster, err)
+		}
+	}
+	return nil
+}
+
+// siblingHops adds the next hops to the other gateways of this cluster that have a working cable to a cluster, and returns them as ways.
+func (c Cabling) siblingHops(s dataplane.State, cluster string) (ways []way, err error) {
+	for _, n := range c.Siblings[cluster] {
+		ip := VTEPOf(dataplane.IntraVTEPNet, n.IP)
+		hop := dataplane.Nexthop{ID: NexthopID(dataplane.SiblingNexthopID, ip), Via: ip, Dev: dataplane.IntraDevice}
+		if err := s.Add(hop); err != nil {
+			return nil, fmt.Errorf("planning the path to %s through gateway %s: %w", cluster, n.Name, err)
+		}
+		ways = append(ways, n.way(hop.ID))
+	}
+	return ways, nil
 }
 
 // cableRule is the rule by which a gateway looks up packets in the table of the cables.
@@ -233,14 +267,9 @@ func (c Cabling) addGroup(s dataplane.State, id uint32, cluster string, r remote
 	resilient := c.Local.Resilient && len(r.gateways) > 1
 	ways := choose(r.ways, resilient)
 	if !slices.ContainsFunc(ways, func(w way) bool { return !w.down }) {
-		var detours []way
-		for _, n := range c.Siblings[cluster] {
-			ip := VTEPOf(dataplane.IntraVTEPNet, n.IP)
-			hop := dataplane.Nexthop{ID: NexthopID(dataplane.SiblingNexthopID, ip), Via: ip, Dev: dataplane.IntraDevice}
-			if err := s.Add(hop); err != nil {
-				return 0, fmt.Errorf("planning the path to %s through gateway %s: %w", cluster, n.Name, err)
-			}
-			detours = append(detours, n.way(hop.ID))
+		detours, err := c.siblingHops(s, cluster)
+		if err != nil {
+			return 0, err
 		}
 		if len(detours) > 0 {
 			ways = choose(detours, false)

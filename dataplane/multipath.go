@@ -69,12 +69,12 @@ func (h Hop) Compare(other Hop) int {
 	return h.Via.Compare(other.Via)
 }
 
-// WithoutNexthops returns the State with a Multipath in place of each Route, and without next hops and groups.
+// WithoutNexthops returns the State with a Multipath in place of each Route, and without next hops, groups and detours.
 func (s State) WithoutNexthops() State {
 	out := make(State, len(s))
 	for k, o := range s {
 		switch o := o.(type) {
-		case Nexthop, Group:
+		case Nexthop, Group, Detour:
 		case Route:
 			g, _ := s[Group{ID: o.Group}.Key()].(Group) // planned with the route
 			out[k] = Multipath{Table: o.Table, Dst: o.Dst, Hops: s.hops(g), Src: o.Src, MTU: o.MTU}

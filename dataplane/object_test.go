@@ -57,6 +57,7 @@ func objects() []dataplane.Object {
 		dataplane.Neigh{Dev: "d", IP: ip, MAC: "m"},
 		dataplane.Nexthop{ID: 1, Via: ip, Dev: "d"},
 		dataplane.Group{ID: 1, Members: []dataplane.Member{{ID: 2, Weight: 3}}, Buckets: 8, Idle: time.Second},
+		dataplane.Detour{Table: 1, Dst: p, Hop: 2, Src: ip, MTU: 3},
 		dataplane.Blackhole{Table: 1, Dst: p},
 		dataplane.Throw{Table: 1, Dst: p},
 		dataplane.Route{Table: 1, Dst: p, Group: 2, Src: ip, MTU: 3},

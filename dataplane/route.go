@@ -109,10 +109,44 @@ func (r Route) String() string {
 	return s
 }
 
-// BlackholeMetric is the metric of Blackholes: any Route is preferred.
+// BlackholeMetric is the metric of Blackholes: any Route and any Detour is preferred.
 const BlackholeMetric = 1 << 30
 
-// Blackhole drops packets for Dst, if they are looked up in Table, while there is no Route
+// DetourMetric is the metric of Detours: any Route is preferred, and a Detour to a Blackhole.
+const DetourMetric = 1 << 29
+
+// Detour sends packets for Dst, if they are looked up in Table, to a single next hop while there is no Route for Dst. The kernel
+// removes the Route with the device of its cable, such as when the program that made the device ends.
+type Detour struct {
+	Table int
+	Dst   netip.Prefix
+	Hop   uint32     // ID of the Nexthop
+	Src   netip.Addr // as for Route
+	MTU   int        // as for Route
+}
+
+// Key implements Object.
+func (d Detour) Key() Key { return Key{KindRoute, routeKey(d.Table, d.Dst, " detour")} }
+
+// Needs implements Object.
+func (d Detour) Needs() []Key { return []Key{Nexthop{ID: d.Hop}.Key()} }
+
+// Equal implements Object.
+func (d Detour) Equal(o Object) bool { return o == d }
+
+// String implements Object.
+func (d Detour) String() string {
+	s := fmt.Sprintf("ip route replace %v table %d metric %d nhid %d", d.Dst, d.Table, DetourMetric, d.Hop)
+	if d.Src.IsValid() {
+		s += " src " + d.Src.String()
+	}
+	if d.MTU != 0 {
+		s += fmt.Sprintf(" mtu %d", d.MTU)
+	}
+	return s
+}
+
+// Blackhole drops packets for Dst, if they are looked up in Table, while there is no Route and no Detour
 // for Dst. When the device of a cable is removed, the kernel removes its routes, too, and
 // packets must not leave through another device, in clear.
 type Blackhole struct {

@@ -21,7 +21,10 @@ type Outcome struct {
 	// cable or, for a cable that carries no traffic yet or any more, of its probe. An error
 	// that concerns more than some cables breaks all of them.
 	Broken map[string]error
-	// Contained reports whether Err, if there is one, concerns only the cables in Broken: the
+	// Detours is the reason why the node does not hold detours through other gateways of its cluster, which it uses only if the devices of
+	// cables disappear; nil if it does.
+	Detours error
+	// Contained reports whether Err, if there is one, concerns only the cables in Broken, and Detours: the
 	// node holds everything else.
 	Contained bool
 	// Health is the result of the probes, by name of the probe.
@@ -45,11 +48,17 @@ func (p Plan) Outcome(now time.Time, mistake, fault error) Outcome {
 		p.breakAll(&o, o.Err)
 		return o
 	}
-	broken, others := cable.Broken(p.State, p.cables, p.links, d)
+	broken, detours, others := cable.Broken(p.State, p.cables, p.links, d)
 	if len(others) > 0 {
 		p.breakAll(&o, failures(others))
 	}
 	known := map[*dataplane.Failure]bool{}
+	for _, f := range detours {
+		known[f] = true
+	}
+	if len(detours) > 0 {
+		o.Detours = failures(detours)
+	}
 	for i, fs := range broken {
 		if len(fs) > 0 {
 			o.Broken[p.nameOf(i)] = failures(fs)
@@ -118,7 +127,7 @@ func (o Outcome) failure() error {
 	return o.Err
 }
 
-// brokenText describes the cables that the node does not hold, a line for each reason.
+// brokenText describes the cables and detours that the node does not hold, a line for each reason.
 func (p Plan) brokenText(o Outcome) string {
 	clusters := map[string][]string{}
 	for i, c := range p.cables {
@@ -132,6 +141,9 @@ func (p Plan) brokenText(o Outcome) string {
 	var lines []string
 	for _, why := range slices.Sorted(maps.Keys(clusters)) {
 		lines = append(lines, fmt.Sprintf("no cable to %s: %s", strings.Join(clusters[why], ", "), why))
+	}
+	if o.Detours != nil {
+		lines = append(lines, fmt.Sprintf("no detour through another gateway: %s", o.Detours))
 	}
 	return strings.Join(lines, "\n")
 }

@@ -2,6 +2,7 @@ package drivers_test
 
 import (
 	"errors"
+	"net/netip"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -45,7 +46,7 @@ func TestBroken(t *testing.T) {
 		_, err := dataplane.Sync(t.Context(), &f, plan)
 		var d *dataplane.DriftError
 		require.ErrorAs(t, err, &d)
-		broken, others := cable.Broken(plan, c.Peers, links, d)
+		broken, _, others := cable.Broken(plan, c.Peers, links, d)
 		shared := true
 		if k.Kind == dataplane.KindSet { // the chain for INPUT, without which no device carries packets, matches on it
 			require.Len(t, others, 1, k)
@@ -111,9 +112,54 @@ func TestBrokenIdle(t *testing.T) {
 	require.NoError(t, err)
 	route := dataplane.Route{Table: dataplane.CableTable, Dst: c.Peers[0].Subnets[0]}
 	why := &dataplane.Failure{Key: route.Key(), Err: errors.New("refused")}
-	broken, others := cable.Broken(plan, c.Peers, links, &dataplane.DriftError{
+	broken, _, others := cable.Broken(plan, c.Peers, links, &dataplane.DriftError{
 		Failures: []*dataplane.Failure{why}, Affected: map[dataplane.Key][]*dataplane.Failure{why.Key: {why}},
 	})
 	require.Empty(t, others)
 	require.Equal(t, [][]*dataplane.Failure{{why}, nil}, broken)
+}
+
+// A detour that the kernel refuses breaks no cable: it is used only when a cable has no device. Neither does the next hop to another gateway
+// of the cluster, unless the packets of a cable take it.
+func TestBrokenDetour(t *testing.T) {
+	sibling := cable.Node{Name: "sibling", IP: netip.MustParseAddr("172.18.9.9")}
+	for name, down := range map[string]bool{"cables answer": false, "the first one does not": true} {
+		t.Run(name, func(t *testing.T) {
+			c := oneEach(t)
+			c.Peers[0].Down, c.Siblings = down, map[string][]cable.Node{}
+			for _, p := range c.Peers {
+				c.Siblings[p.Cluster] = []cable.Node{sibling}
+			}
+			plan, links, err := cable.Plan(c)
+			require.NoError(t, err)
+			require.NoError(t, plan.Add(dataplane.VXLAN{
+				Name: dataplane.IntraDevice, MAC: "0a:58:00:00:00:01", VNI: dataplane.IntraVNI, Local: c.Local.PrivateIP, Port: dataplane.IntraPort, MTU: 1450,
+			}, dataplane.Addr{Dev: dataplane.IntraDevice, Prefix: netip.MustParsePrefix("240.18.0.1/8")})) // of the route agent
+			var detour, hop dataplane.Key
+			for k, o := range plan {
+				if d, is := o.(dataplane.Detour); is && d.Dst == c.Peers[0].Subnets[0] {
+					detour, hop = k, d.Needs()[0]
+				}
+			}
+			for _, refused := range []dataplane.Key{detour, hop} {
+				f := dataplanetest.Fake{Refuse: func(o dataplane.Object) error {
+					if o.Key() == refused {
+						return errors.New("refused")
+					}
+					return nil
+				}}
+				_, err := dataplane.Sync(t.Context(), &f, plan)
+				var d *dataplane.DriftError
+				require.ErrorAs(t, err, &d)
+				broken, detours, others := cable.Broken(plan, c.Peers, links, d)
+				require.Empty(t, others, refused)
+				used := down && refused == hop
+				require.Equal(t, used, len(broken[0]) > 0, "%v: %v", refused, broken[0])
+				require.Equal(t, !used, len(detours) > 0, refused)
+				for _, fs := range broken[1:] {
+					require.Empty(t, fs, refused)
+				}
+			}
+		})
+	}
 }

@@ -52,7 +52,7 @@ func TestTrafficPortTaken(t *testing.T) {
 			}
 			var drift *dataplane.DriftError
 			require.ErrorAs(t, sync(), &drift)
-			broken, others := cable.Broken(plan, c.Peers, links, drift)
+			broken, _, others := cable.Broken(plan, c.Peers, links, drift)
 			require.Empty(t, others)
 			require.Empty(t, broken[0])
 			require.Len(t, broken[1], 1)

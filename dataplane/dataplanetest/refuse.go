@@ -69,6 +69,8 @@ func (f *Fake) refuse(o dataplane.Object) error {
 		return refuseIf(o.Dst != o.Dst.Masked() || !o.Dst.IsValid(), "destination has bits beyond its prefix")
 	case dataplane.Multipath:
 		return refuseIf(o.Dst != o.Dst.Masked() || !o.Dst.IsValid() || len(o.Hops) == 0, "destination has bits beyond its prefix, or there is no next hop")
+	case dataplane.Detour:
+		return refuseIf(o.Dst != o.Dst.Masked() || !o.Dst.IsValid(), "destination has bits beyond its prefix")
 	case dataplane.Blackhole:
 		return refuseIf(o.Dst != o.Dst.Masked() || !o.Dst.IsValid(), "destination has bits beyond its prefix")
 	case dataplane.Throw:

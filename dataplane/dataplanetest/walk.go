@@ -174,6 +174,9 @@ func randomCables(r *rand.Rand, over string) (out []dataplane.Object) {
 		route := dataplane.Route{Table: pick(r, 100, 101), Dst: netip.PrefixFrom(netip.AddrFrom4([4]byte{10, byte(i), 0, 0}), 16), Group: g.ID}
 		route.Src = pick(r, netip.Addr{}, netip.MustParseAddr(NodeIP), vtep.Addr())
 		out = append(out, g, dataplane.Blackhole{Table: pick(r, 100, 101), Dst: route.Dst})
+		if r.IntN(2) == 0 {
+			out = append(out, dataplane.Detour{Table: pick(r, 100, 101), Dst: route.Dst, Hop: hops[r.IntN(len(hops))], Src: route.Src, MTU: pick(r, 0, 1400)})
+		}
 		switch {
 		case len(own) == 0 || r.IntN(3) > 0:
 			out = append(out, route)

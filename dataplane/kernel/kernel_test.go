@@ -103,6 +103,7 @@ func one() []dataplane.Object {
 		dataplane.Group{ID: 0x1f000001, Members: []dataplane.Member{{ID: 0x10000001, Weight: 1}, {ID: 0x10000002, Weight: 256}}},
 		dataplane.Group{ID: 0x1f000002, Members: []dataplane.Member{{ID: 0x10000001, Weight: 3}}, Buckets: 32, Idle: 1500 * time.Millisecond},
 		dataplane.Route{Table: dataplane.CableTable, Dst: cidr("10.1.0.0/16"), Group: 0x1f000001, Src: ip("172.18.0.2")},
+		dataplane.Detour{Table: dataplane.CableTable, Dst: cidr("10.1.0.0/16"), Hop: 0x10000002, Src: ip("172.18.0.2"), MTU: 1400},
 		dataplane.Blackhole{Table: dataplane.CableTable, Dst: cidr("10.1.0.0/16")},
 		dataplane.Blackhole{Table: dataplane.CableTable, Dst: cidr("10.9.0.0/16")},
 		dataplane.Route{Table: dataplane.CableTable + 1, Dst: cidr("10.2.0.0/16"), Group: 0x1f000002},

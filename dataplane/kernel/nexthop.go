@@ -204,13 +204,24 @@ func (s nexthops) group(g dataplane.Group) []byte {
 
 // otherType reports whether the object with an ID cannot be replaced by want.
 func (s nexthops) otherType(id uint32, want dataplane.Object) bool {
-	msgs, err := s.conn.Request(unix.NETLINK_ROUTE, unix.RTM_GETNEXTHOP, 0, netlink.PutU32(nhmsg(unix.AF_UNSPEC, 0), unix.NHA_ID, id))
+	msgs, err := s.get(id)
 	if err != nil || len(msgs) != 1 {
 		return false
 	}
 	n := parseNexthop(msgs[0])
 	g, isGroup := want.(dataplane.Group)
 	return n.odd || n.group != isGroup || n.resilient != (g.Buckets > 0) || n.buckets != g.Buckets
+}
+
+// get returns the message about the next hop or group with an ID.
+func (s nexthops) get(id uint32) ([][]byte, error) {
+	return s.conn.Request(unix.NETLINK_ROUTE, unix.RTM_GETNEXTHOP, 0, netlink.PutU32(nhmsg(unix.AF_UNSPEC, 0), unix.NHA_ID, id))
+}
+
+// gone reports whether there is no next hop or group with an ID.
+func (s nexthops) gone(id uint32) bool {
+	_, err := s.get(id)
+	return netlink.Gone(err)
 }
 
 func (s nexthops) del(old dataplane.Object) error {

@@ -53,7 +53,7 @@ func leadsTo(o dataplane.Object) (dst netip.Prefix, is bool) {
 	return netip.Prefix{}, false
 }
 
-// each calls f for each route of ours in a table: a Route, a Multipath, a Blackhole or a Throw. A route with
+// each calls f for each route of ours in a table: a Route, a Detour, a Multipath, a Blackhole or a Throw. A route with
 // settings that a plan cannot express (such as a metric) is a Route with group 0.
 func (s routes) each(table uint32, f func(msg []byte, o dataplane.Object)) error {
 	q := rtmsg(unix.AF_INET)
@@ -100,10 +100,14 @@ func (s routes) each(table uint32, f func(msg []byte, o dataplane.Object)) error
 		if uint32(r.Table) != table || msg.Protocol != s.owner.Protocol || msg.Flags&unix.RTM_F_CLONED != 0 {
 			continue // the kernel does not filter
 		}
+		r.Dst = netip.PrefixFrom(dst, int(msg.Dst_len))
+		if msg.Type == unix.RTN_UNICAST && metric == dataplane.DetourMetric && msg.Tos == 0 && r.Group != 0 {
+			f(m, dataplane.Detour{Table: r.Table, Dst: r.Dst, Hop: r.Group, Src: r.Src, MTU: r.MTU})
+			continue
+		}
 		if odd {
 			r.Group = 0
 		}
-		r.Dst = netip.PrefixFrom(dst, int(msg.Dst_len))
 		if msg.Type == unix.RTN_BLACKHOLE && metric == dataplane.BlackholeMetric && msg.Tos == 0 {
 			f(m, dataplane.Blackhole{Table: r.Table, Dst: r.Dst})
 			continue
@@ -137,7 +141,7 @@ func (s routes) put(old, want dataplane.Object) error {
 	}
 	flags := netlink.Create
 	switch o := old.(type) {
-	case dataplane.Multipath:
+	case dataplane.Multipath, dataplane.Detour:
 		flags = netlink.Replace
 	case dataplane.Route:
 		if flags = netlink.Replace; o.Group == 0 {
@@ -168,17 +172,27 @@ func (s routes) del(old dataplane.Object) error {
 		return nil
 	}
 	var m []byte
+	hop := uint32(0)
 	switch o := old.(type) {
 	case dataplane.Route:
 		if o.Group == 0 {
 			return s.clear(o)
 		}
-		m = s.to(o.Table, o.Dst)
+		m, hop = s.to(o.Table, o.Dst), o.Group
+	case dataplane.Detour:
+		m, hop = s.detourTo(o), o.Hop
 	case dataplane.Multipath:
-		m = s.to(o.Table, o.Dst)
+		m = s.to(o.Table, o.Dst) // without the devices, which may be gone
 	}
-	// The kernel does not look for a route whose group or device is gone: leave them out.
-	if err := netlink.OrGone(s.conn.Change(unix.RTM_DELROUTE, 0, m)); err != nil {
+	if hop != 0 {
+		// Metric 0 stands for any metric here: without the group, the message for a Route that is gone would remove the Detour.
+		m = netlink.PutU32(m, rtaNHID, hop)
+	}
+	err := netlink.OrGone(s.conn.Change(unix.RTM_DELROUTE, 0, m))
+	if hop != 0 && err != nil && (nexthops{s.Host}).gone(hop) {
+		return nil // and its routes with it
+	}
+	if err != nil {
 		return fmt.Errorf("removing route (%v): %w", old, err)
 	}
 	return nil
@@ -242,13 +256,20 @@ func (s routes) to(table int, dst netip.Prefix) []byte {
 	return netlink.PutAttr(b, unix.RTA_DST, dst.Addr().AsSlice())
 }
 
-// message returns the message that adds a Route or a Multipath.
+// detourTo returns the message that identifies a Detour.
+func (s routes) detourTo(d dataplane.Detour) []byte {
+	return netlink.PutU32(s.to(d.Table, d.Dst), unix.RTA_PRIORITY, dataplane.DetourMetric)
+}
+
+// message returns the message that adds a Route, a Detour or a Multipath.
 func (s routes) message(o dataplane.Object) (b []byte, err error) {
 	var src netip.Addr
 	var mtu int
 	switch r := o.(type) {
 	case dataplane.Route:
 		b, src, mtu = netlink.PutU32(s.to(r.Table, r.Dst), rtaNHID, r.Group), r.Src, r.MTU
+	case dataplane.Detour:
+		b, src, mtu = netlink.PutU32(s.detourTo(r), rtaNHID, r.Hop), r.Src, r.MTU
 	case dataplane.Multipath:
 		src, mtu = r.Src, r.MTU
 		if b, err = s.putHops(s.to(r.Table, r.Dst), r.Hops); err != nil {
