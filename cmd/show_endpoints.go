@@ -45,7 +45,7 @@ func endpointsTable() look.Section {
 		Columns: []printer.Column[endpointRow]{
 			{Head: "CLUSTER", Cell: func(r endpointRow) string { return r.EndpointCluster }},
 			{Head: "CLUSTERSETS", Max: 30, Cell: func(r endpointRow) string { return strings.Join(r.ClusterSets, ", ") }},
-			{Head: "GATEWAY", Wide: true, Cell: func(r endpointRow) string { return r.EndpointGateway }},
+			{Head: "GATEWAY", Cell: func(r endpointRow) string { return r.EndpointGateway }},
 			{Head: "ENDPOINT IP", Cell: func(r endpointRow) string { return r.EndpointIP }},
 			{Head: "PUBLIC IP", Cell: func(r endpointRow) string { return r.PublicIP }},
 			{Head: "CABLE DRIVER", Cell: func(r endpointRow) string { return r.CableDriver }},
