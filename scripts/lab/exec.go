@@ -15,6 +15,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"subctl/lab/cgroup"
+	"subctl/lab/fabric"
 	"subctl/lab/node"
 	"subctl/lab/plan"
 )
@@ -22,9 +23,12 @@ import (
 func newExec(l *lab) *cobra.Command {
 	return &cobra.Command{
 		Use:   "exec NODE -- COMMAND [ARG]...",
-		Short: "Run a command in a node's namespaces",
+		Short: "Run a command in a node's namespaces, or in the network namespace of a host",
 		Args:  cobra.MinimumNArgs(2),
 		RunE: func(cmd *cobra.Command, args []string) error {
+			if fabric.HasHost(args[0]) {
+				return fabric.RunInHost(cmd.Context(), args[0], args[1:])
+			}
 			n, tree, err := l.node(args[0])
 			if err != nil {
 				return err

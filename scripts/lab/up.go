@@ -25,7 +25,7 @@ import (
 
 type upOptions struct {
 	clusters, first, nodes int
-	overlapping            bool
+	overlapping, multus    bool
 	proxyMode, cni         string
 	timeout                time.Duration
 }
@@ -47,6 +47,7 @@ alone, what is broken is started again, what is missing is added: lab up --clust
 	f.BoolVar(&o.overlapping, "overlapping", false, "give all of them the same pod and service CIDRs")
 	f.StringVar(&o.proxyMode, "proxy-mode", "iptables", "kube-proxy's mode, and flannel's: iptables or nftables")
 	f.StringVar(&o.cni, "cni", plan.PTP, "what connects pods: ptp (host routes), flannel-vxlan or flannel-host-gw; flannel is short for flannel-vxlan")
+	f.BoolVar(&o.multus, "multus", false, "let pods have more networks (NetworkAttachmentDefinitions), by Multus")
 	f.DurationVar(&o.timeout, "timeout", 3*time.Minute, "how long to wait for all of it")
 	return cmd
 }
@@ -129,16 +130,16 @@ func (o upOptions) wanted(known []plan.Cluster) ([]plan.Cluster, error) {
 	}
 	var wanted []plan.Cluster
 	for number := o.first; number < o.first+o.clusters; number++ {
-		c := plan.Cluster{Number: number, Nodes: o.nodes, Overlapping: o.overlapping, ProxyMode: o.proxyMode, CNI: o.cni}
+		c := plan.Cluster{Number: number, Nodes: o.nodes, Overlapping: o.overlapping, ProxyMode: o.proxyMode, CNI: o.cni, Multus: o.multus}
 		if err := c.Validate(); err != nil {
 			return nil, err
 		}
 		if i := slices.IndexFunc(known, func(k plan.Cluster) bool { return k.Number == number }); i >= 0 {
 			k := known[i]
 			k.CNI = cmp.Or(k.CNI, plan.PTP)
-			if k.Overlapping != c.Overlapping || k.ProxyMode != c.ProxyMode || k.CNI != c.CNI {
-				return nil, fmt.Errorf("%s is there with overlapping=%t, proxy mode %s and CNI %s, which cannot be changed: lab down first",
-					k.Name(), k.Overlapping, k.ProxyMode, k.CNI)
+			if k.Overlapping != c.Overlapping || k.ProxyMode != c.ProxyMode || k.CNI != c.CNI || k.Multus != c.Multus {
+				return nil, fmt.Errorf("%s is there with overlapping=%t, proxy mode %s, CNI %s and multus=%t, which cannot be changed: lab down first",
+					k.Name(), k.Overlapping, k.ProxyMode, k.CNI, k.Multus)
 			}
 			c.Nodes = max(c.Nodes, k.Nodes)
 		}
@@ -163,7 +164,7 @@ func (l *lab) dropStrangers(tree cgroup.Tree) error {
 	if err != nil {
 		return err
 	}
-	if !slices.ContainsFunc(names, func(name string) bool { return !mine[name] }) && (len(known) > 0 || len(names) == 0) {
+	if !slices.ContainsFunc(names, func(name string) bool { return !mine[name] && !plan.IsHost(name) }) && (len(known) > 0 || len(names) == 0) {
 		return nil
 	}
 	if len(known) == 0 {
@@ -181,6 +182,11 @@ func (l *lab) upCluster(ctx context.Context, started time.Time, c plan.Cluster, 
 	if c.Flannel() != "" {
 		if err := client.EnsureFlannel(ctx, c); err != nil {
 			return fmt.Errorf("creating the objects of flannel in %s: %w", c.Name(), err)
+		}
+	}
+	if c.Multus {
+		if err := client.EnsureMultus(ctx); err != nil {
+			return fmt.Errorf("creating the objects of Multus in %s: %w", c.Name(), err)
 		}
 	}
 	// A node that runs has reported: any report will do. One that is booted may have done so in its life before.

@@ -50,6 +50,17 @@ func EnsureCluster(c plan.Cluster) error {
 			return fmt.Errorf("plugging %s into the fabric: %w", p.Name, err)
 		}
 	}
+	networks, err := Networks()
+	if err != nil {
+		return err
+	}
+	for _, n := range c.Members() {
+		for _, network := range networks {
+			if err := JoinNetwork(n, network); err != nil {
+				return fmt.Errorf("connecting %s to network %s: %w", n.Name(), network, err)
+			}
+		}
+	}
 	if c.Flannel() != "" {
 		return nil // it masquerades by itself
 	}

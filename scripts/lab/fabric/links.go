@@ -36,7 +36,11 @@ func up(name string) error {
 	return nil
 }
 
+// address gives a link an address, unless it is the zero Prefix.
 func address(name string, addr netip.Prefix) error {
+	if !addr.IsValid() {
+		return nil
+	}
 	link, err := netlink.LinkByName(name)
 	if err != nil {
 		return fmt.Errorf("finding link %s: %w", name, err)

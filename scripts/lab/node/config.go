@@ -29,6 +29,9 @@ func configs(n plan.Node, runc string) map[string]string {
 	} else {
 		files["cni.conflist"] = cni(n)
 	}
+	if n.Cluster.Multus {
+		files[multusConfig] = multus
+	}
 	return files
 }
 

@@ -65,6 +65,7 @@ func settle(name string) error {
 	}
 	return errors.Join(
 		err,
+		settleMultus(),
 		os.WriteFile("/etc/hostname", []byte(name+"\n"), 0o644),
 		os.WriteFile("/etc/hosts", []byte("127.0.0.1 localhost "+name+"\n"), 0o644),
 		os.Setenv("PATH", binDir+":/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"),

@@ -65,8 +65,12 @@ func prepare(n plan.Node, p Place) error {
 	if err := keys.User(n.Name()+"-flannel", kubeapi.FlannelUser, "", n.Cluster.Name(), n.Cluster.Server()); err != nil {
 		return err
 	}
+	if err := keys.User(n.Name()+"-multus", kubeapi.MultusUser, "", n.Cluster.Name(), n.Cluster.Server()); err != nil {
+		return err
+	}
 	for from, to := range map[string]string{
 		n.Name() + "-flannel.kubeconfig": "flannel.conf",
+		n.Name() + "-multus.kubeconfig":  "multus.conf",
 		"pki/ca.crt":                     "ca.crt",
 		"kube-proxy.kubeconfig":          "kube-proxy.conf",
 		"pki/" + n.Name() + ".crt":       "kubelet.crt",

@@ -43,6 +43,7 @@ type Cluster struct {
 	Overlapping bool   `json:"overlapping,omitempty"` // the same pod and service CIDRs as every other overlapping cluster
 	ProxyMode   string `json:"proxyMode"`             // of kube-proxy, and of flannel: iptables or nftables
 	CNI         string `json:"cni,omitempty"`         // PTP, FlannelVXLAN or FlannelHostGW; empty is PTP
+	Multus      bool   `json:"multus,omitempty"`      // attaches pods to more networks, beside the CNI
 }
 
 // Validate says what a user may not ask for.
