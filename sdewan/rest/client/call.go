@@ -1,0 +1,178 @@
+package client
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"io"
+	"net/http"
+	"net/url"
+	"strings"
+	"time"
+
+	"subctl/sdewan/rest"
+)
+
+// List returns the objects of a collection in the CNF's order.
+func (c *Client) List(ctx context.Context, l *rest.Collection) ([]Item, error) {
+	body, code, err := c.call(ctx, c.o.Timeout, request{method: http.MethodGet, path: l.Path()})
+	if err != nil {
+		return nil, err
+	}
+	return decodeList(l, code, body)
+}
+
+// Create appends an object to a collection, and returns it as the CNF has stored it.
+func (c *Client) Create(ctx context.Context, l *rest.Collection, o rest.Object) (Item, error) {
+	return c.write(ctx, http.MethodPost, l.Path(), o)
+}
+
+// Update replaces the object with the name of o, and returns it as the CNF has stored it.
+func (c *Client) Update(ctx context.Context, l *rest.Collection, o rest.Object) (Item, error) {
+	return c.write(ctx, http.MethodPut, l.ItemPath(o.GetName()), o)
+}
+
+// Delete removes all objects with this name from a collection. It is no error if there is none.
+func (c *Client) Delete(ctx context.Context, l *rest.Collection, name string) error {
+	_, _, err := c.call(ctx, c.o.Timeout, request{method: http.MethodDelete, path: l.ItemPath(name)})
+	if CodeOf(err) == http.StatusNotFound {
+		return nil
+	}
+	return err
+}
+
+// Restart restarts a service: what was written before is in effect afterwards.
+func (c *Client) Restart(ctx context.Context, service string) error {
+	_, _, err := c.call(ctx, c.o.RestartTimeout, request{method: http.MethodPut, path: rest.ServicePath(service), body: []byte(`{"action":"restart"}`)})
+	return err
+}
+
+// Module is what a module of the CNF reports.
+type Module struct {
+	Name   string          `json:"name"`
+	Status json.RawMessage `json:"status"`
+}
+
+// Status returns what all modules of the CNF report.
+func (c *Client) Status(ctx context.Context) ([]Module, error) {
+	body, code, err := c.call(ctx, c.o.Timeout, request{method: http.MethodGet, path: rest.StatusPath("")})
+	if err != nil {
+		return nil, err
+	}
+	var out []Module
+	if err := json.Unmarshal(body, &out); err != nil {
+		return nil, nonsense(code, "the status of the CNF: %v", err)
+	}
+	return out, nil
+}
+
+func (c *Client) write(ctx context.Context, method, path string, o rest.Object) (Item, error) {
+	b, err := json.Marshal(o)
+	if err != nil {
+		return Item{}, err
+	}
+	body, code, err := c.call(ctx, c.o.Timeout, request{method: method, path: path, body: b, secrets: secretsOf(o)})
+	if err != nil {
+		return Item{}, err
+	}
+	return decodeItem(code, body)
+}
+
+// request is one call, which is repeated after a new login.
+type request struct {
+	method, path string
+	body         []byte   // JSON, or nil
+	secrets      []string // in body, which no error may have
+}
+
+// call sends a request, with a login before it if it needs one.
+func (c *Client) call(ctx context.Context, timeout time.Duration, r request) ([]byte, int, error) {
+	ctx, cancel := context.WithTimeout(ctx, timeout)
+	defer cancel()
+	token, err := c.login(ctx, "")
+	if err != nil {
+		return nil, 0, err
+	}
+	body, code, err := c.send(ctx, r, token)
+	if CodeOf(err) == http.StatusForbidden { // the session has ended
+		if token, err = c.login(ctx, token); err != nil {
+			return nil, 0, err
+		}
+		if body, code, err = c.send(ctx, r, token); CodeOf(err) == http.StatusForbidden {
+			err = &Error{Class: Unauthorized, Code: http.StatusForbidden}
+		}
+	}
+	return body, code, err
+}
+
+// send sends a request once.
+func (c *Client) send(ctx context.Context, r request, token string) ([]byte, int, error) {
+	req, err := c.request(ctx, r.method, r.path, bytes.NewReader(r.body))
+	if err != nil {
+		return nil, 0, err
+	}
+	if r.body != nil {
+		req.Header.Set("Content-Type", "application/json")
+	}
+	req.AddCookie(&http.Cookie{Name: cookieName, Value: token})
+	resp, err := c.http.Do(req)
+	if err != nil {
+		return nil, 0, failed(err)
+	}
+	defer resp.Body.Close()
+	if resp.StatusCode >= http.StatusMultipleChoices {
+		b, _ := io.ReadAll(io.LimitReader(resp.Body, maxRefuse)) // for the message: as much as came
+		return nil, 0, refusal(resp.StatusCode, b, r.secrets)
+	}
+	b, err := io.ReadAll(io.LimitReader(resp.Body, maxBody+1))
+	if err != nil {
+		return nil, 0, failed(err)
+	}
+	if len(b) > maxBody {
+		return nil, 0, nonsense(resp.StatusCode, "a body of more than %d MiB", maxBody>>20)
+	}
+	return b, resp.StatusCode, nil
+}
+
+func (c *Client) request(ctx context.Context, method, path string, body io.Reader) (*http.Request, error) {
+	return http.NewRequestWithContext(ctx, method, "https://"+c.o.Name+path, body)
+}
+
+// cookieName is the cookie with the session. Newer LuCI than that of the CNFs has a name for each scheme, too.
+const cookieName = "sysauth"
+
+// login returns the token of the session. It opens a session if there is none, or the one that there is has the token ended.
+func (c *Client) login(ctx context.Context, ended string) (string, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.token != "" && c.token != ended {
+		return c.token, nil
+	}
+	c.token = ""
+	form := url.Values{"luci_username": {"root"}, "luci_password": {string(c.o.Password)}}
+	req, err := c.request(ctx, http.MethodPost, rest.Base, strings.NewReader(form.Encode()))
+	if err != nil {
+		return "", err
+	}
+	req.Header.Set("Content-Type", "application/x-www-form-urlencoded")
+	resp, err := c.http.Do(req)
+	if err != nil {
+		return "", failed(err)
+	}
+	defer resp.Body.Close()
+	b, _ := io.ReadAll(io.LimitReader(resp.Body, maxRefuse)) // so that the connection can be used again
+	switch resp.StatusCode {
+	case http.StatusFound, http.StatusOK:
+	case http.StatusForbidden, http.StatusUnauthorized:
+		return "", &Error{Class: Unauthorized, Code: resp.StatusCode}
+	default:
+		return "", refusal(resp.StatusCode, b, []string{string(c.o.Password), url.QueryEscape(string(c.o.Password))})
+	}
+	for _, k := range resp.Cookies() {
+		if (k.Name == cookieName || strings.HasPrefix(k.Name, cookieName+"_http")) && k.Value != "" {
+			c.token = k.Value
+			return c.token, nil
+		}
+	}
+	return "", nonsense(resp.StatusCode, "the login returned no cookie %s", cookieName)
+}
