@@ -90,7 +90,7 @@ func failed(err error) error {
 		return &Error{Class: Untrusted, Err: err}
 	}
 	if op, ok := errors.AsType[*net.OpError](err); ok {
-		return &Error{Err: op} // without the URL, and the request around it
+		return &Error{Err: fmt.Errorf("%s: %w", op.Op, op.Err)} // without ports, which differ each time
 	}
 	return &Error{Err: errors.New(clean(err.Error(), nil))}
 }
