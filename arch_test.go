@@ -54,6 +54,8 @@ var may = map[string]string{
 	"api/crds":                "",
 	"sdewan":                  "",
 	"sdewan/rest":             "",
+	"sdewan/rest/client":      "internal/secret sdewan/rest",
+	"sdewan/rest/openwrttest": "sdewan/rest",
 	"internal/alarm":          "",
 	"internal/cli":            "internal/kube internal/printer internal/progress internal/words",
 	"internal/connect":        "cluster internal/cli internal/kube internal/look internal/progress",
@@ -104,7 +106,7 @@ var guarded = map[string][]string{
 
 // helpers are folders that are not part of the program: no part of the program may import
 // them, and they may use everything.
-var helpers = []string{"broker/brokertest/", "cluster/clustertest/", "dataplane/dataplanetest/", "internal/kubetest/", "internal/measure/", "internal/nstest/", "scripts/"}
+var helpers = []string{"broker/brokertest/", "cluster/clustertest/", "dataplane/dataplanetest/", "internal/kubetest/", "internal/measure/", "internal/nstest/", "scripts/", "sdewan/rest/openwrttest/"}
 
 // pure are the parts whose functions depend on their arguments alone, and impure is what
 // they may not use.
