@@ -237,9 +237,12 @@ func TestHostileAnswers(t *testing.T) {
 // A login that a CNF answers without a session is an error, and a panic of upstream's client.
 func TestHostileLogins(t *testing.T) {
 	for name, answer := range map[string]http.HandlerFunc{
-		"no cookie":    func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusFound) },
-		"empty cookie": func(w http.ResponseWriter, _ *http.Request) { w.Header().Set("Set-Cookie", "sysauth="); w.WriteHeader(302) },
-		"500":          func(w http.ResponseWriter, r *http.Request) { http.Error(w, r.FormValue("luci_password"), 500) },
+		"no cookie": func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusFound) },
+		"empty cookie": func(w http.ResponseWriter, _ *http.Request) {
+			w.Header().Set("Set-Cookie", "sysauth=")
+			w.WriteHeader(302)
+		},
+		"500": func(w http.ResponseWriter, r *http.Request) { http.Error(w, r.FormValue("luci_password"), 500) },
 	} {
 		t.Run(name, func(t *testing.T) {
 			box, c := serve(t)
