@@ -90,6 +90,7 @@ lint: ## the linters of .golangci.yml, which say what they mind and why
 
 generate: ## deepcopy functions, CRDs, and the pages of docs/ that say so at their top
 	go tool controller-gen object crd:crdVersions=v1 paths=./api/submariner/... output:crd:dir=api/crds
+	go tool controller-gen object crd:crdVersions=v1 paths=./api/sdewan/... output:crd:dir=api/crds/sdewan
 	go run ./scripts/gendocs
 
 generated: generate ## fail if what is generated was not committed

@@ -12,12 +12,17 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-//go:embed *.yaml
+//go:embed *.yaml sdewan/*.yaml
 var files embed.FS
 
-// All returns all CRDs, sorted by file name.
-func All() ([]*apiextensionsv1.CustomResourceDefinition, error) {
-	names, err := fs.Glob(files, "*.yaml")
+// All returns the CRDs of joined clusters and brokers, sorted by file name.
+func All() ([]*apiextensionsv1.CustomResourceDefinition, error) { return read("*.yaml") }
+
+// SDEWAN returns the CRDs of SD-EWAN, sorted by file name. Neither joined clusters nor brokers hold them.
+func SDEWAN() ([]*apiextensionsv1.CustomResourceDefinition, error) { return read("sdewan/*.yaml") }
+
+func read(pattern string) ([]*apiextensionsv1.CustomResourceDefinition, error) {
+	names, err := fs.Glob(files, pattern)
 	if err != nil {
 		return nil, err
 	}

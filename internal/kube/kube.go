@@ -17,6 +17,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/apiutil"
 	mcsv1alpha1 "sigs.k8s.io/mcs-api/pkg/apis/v1alpha1"
 
+	sdewanipsec "subctl/api/sdewan/ipsec/v1alpha1"
+	sdewan "subctl/api/sdewan/v1alpha1"
 	submarinerv1 "subctl/api/submariner/v1"
 	"subctl/api/submariner/v1alpha1"
 )
@@ -28,7 +30,7 @@ const FieldOwner = "subctl"
 func NewScheme() (*runtime.Scheme, error) {
 	s := runtime.NewScheme()
 	for _, add := range []func(*runtime.Scheme) error{
-		clientgoscheme.AddToScheme, apiextensionsv1.AddToScheme, submarinerv1.AddToScheme, v1alpha1.AddToScheme, mcsv1alpha1.Install,
+		clientgoscheme.AddToScheme, apiextensionsv1.AddToScheme, submarinerv1.AddToScheme, v1alpha1.AddToScheme, sdewan.AddToScheme, sdewanipsec.AddToScheme, mcsv1alpha1.Install,
 	} {
 		if err := add(s); err != nil {
 			return nil, err

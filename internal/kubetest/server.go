@@ -159,8 +159,19 @@ func (s *Server) Namespace(t testing.TB, prefix string) string {
 // InstallCRDs applies our CustomResourceDefinitions and waits until they are served.
 func (s *Server) InstallCRDs(t testing.TB) {
 	t.Helper()
+	s.install(t, crds.All)
+}
+
+// InstallSDEWAN applies the CustomResourceDefinitions of SD-EWAN and waits until they are served.
+func (s *Server) InstallSDEWAN(t testing.TB) {
+	t.Helper()
+	s.install(t, crds.SDEWAN)
+}
+
+func (s *Server) install(t testing.TB, definitions func() ([]*apiextensionsv1.CustomResourceDefinition, error)) {
+	t.Helper()
 	c := s.Client(t)
-	all, err := crds.All()
+	all, err := definitions()
 	if err != nil {
 		t.Fatal(err)
 	}

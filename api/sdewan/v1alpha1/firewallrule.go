@@ -1,0 +1,102 @@
+package v1alpha1
+
+import metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+// FirewallRule accepts, rejects, drops or marks packets. The first rule that matches decides; rules are in the order of their creation.
+//
+// +kubebuilder:object:root=true
+// +kubebuilder:subresource:status
+// +kubebuilder:printcolumn:name="Purpose",type=string,JSONPath=`.metadata.labels.sdewanPurpose`
+// +kubebuilder:printcolumn:name="In Sync",type=boolean,JSONPath=`.status.inSync`
+// +kubebuilder:printcolumn:name="Applied",type=date,JSONPath=`.status.appliedTime`
+// +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
+// +kubebuilder:printcolumn:name="Reason",type=string,JSONPath=`.status.conditions[?(@.type=="Applied")].reason`,priority=1
+// +kubebuilder:printcolumn:name="Message",type=string,JSONPath=`.status.conditions[?(@.type=="Applied")].message`,priority=1
+// +kubebuilder:validation:XValidation:rule=`!self.metadata.name.matches('[A-Z_]')`,messageExpression="'write the name ' + self.metadata.name.lowerAscii().replace('_', '-')"
+type FirewallRule struct {
+	metav1.TypeMeta   `json:",inline"`
+	metav1.ObjectMeta `json:"metadata,omitempty"`
+
+	Spec FirewallRuleSpec `json:"spec"`
+	// +optional
+	Status RuleStatus `json:"status,omitempty"`
+}
+
+// RuleStatus returns the status, which the caller may change.
+func (r *FirewallRule) RuleStatus() *RuleStatus { return &r.Status }
+
+// FirewallRuleList is a list of FirewallRule objects.
+//
+// +kubebuilder:object:root=true
+type FirewallRuleList struct {
+	metav1.TypeMeta `json:",inline"`
+	metav1.ListMeta `json:"metadata,omitempty"`
+	Items           []FirewallRule `json:"items"`
+}
+
+// FirewallRuleSpec selects packets; an absent field matches all. With src alone the rule is for packets to the CNF itself, with src and dest
+// for packets that it forwards, and with dest alone for packets from the CNF itself.
+//
+// +kubebuilder:validation:XValidation:rule=`!has(self.target) || self.target != 'MARK' || has(self.set_mark) && self.set_mark != "" || has(self.set_xmark) && self.set_xmark != ""`,message="target MARK needs set_mark or set_xmark"
+// +kubebuilder:validation:XValidation:rule=`!has(self.target) || self.target != 'NOTRACK' || has(self.src) && self.src != ""`,message="target NOTRACK needs src"
+// +kubebuilder:validation:XValidation:rule=`!has(self.icmp_type) || size(self.icmp_type) == 0 || has(self.proto) && self.proto == 'icmp'`,message="icmp_type needs proto icmp"
+// +kubebuilder:validation:XValidation:rule=`!(has(self.src_port) && self.src_port != "" || has(self.dest_port) && self.dest_port != "") || !has(self.proto) || self.proto in ["", 'tcp', 'udp', 'tcpudp', 'udplite', 'sctp']`,message="ports need proto tcp, udp, tcpudp, udplite or sctp"
+type FirewallRuleSpec struct {
+	// Name has no effect: on the CNF, the rule has the object's name.
+	// +optional
+	// +kubebuilder:validation:MaxLength=253
+	Name string `json:"name,omitempty"`
+	// Src is the zone from which packets arrive.
+	// +optional
+	Src ZoneName `json:"src,omitempty"`
+	// SrcIP matches the source address.
+	// +optional
+	SrcIP Address `json:"src_ip,omitempty"`
+	// SrcMAC matches the address of the device that sent the packet.
+	// +optional
+	SrcMAC MAC `json:"src_mac,omitempty"`
+	// SrcPort matches the source port.
+	// +optional
+	SrcPort Port `json:"src_port,omitempty"`
+	// Proto matches the protocol. The default is tcpudp.
+	// +optional
+	Proto Proto `json:"proto,omitempty"`
+	// ICMPType matches types of ICMP.
+	// +optional
+	// +kubebuilder:validation:MaxItems=64
+	ICMPType []ICMPType `json:"icmp_type,omitempty"`
+	// Dest is the zone to which packets leave.
+	// +optional
+	Dest ZoneName `json:"dest,omitempty"`
+	// DestIP matches the destination address.
+	// +optional
+	DestIP Address `json:"dest_ip,omitempty"`
+	// DestPort matches the destination port.
+	// +optional
+	DestPort Port `json:"dest_port,omitempty"`
+	// Mark matches the mark of the packet.
+	// +optional
+	Mark MarkMatch `json:"mark,omitempty"`
+	// Target is what happens. The default is REJECT.
+	// +optional
+	// +kubebuilder:validation:Enum="";ACCEPT;REJECT;DROP;MARK;NOTRACK
+	Target string `json:"target,omitempty"`
+	// SetMark is for target MARK: sets the bits of the mask, or all bits, to this mark.
+	// +optional
+	SetMark Mark `json:"set_mark,omitempty"`
+	// SetXMark is for target MARK: clears the bits of the mask, and inverts the bits of this mark.
+	// +optional
+	SetXMark Mark `json:"set_xmark,omitempty"`
+	// Family limits the rule to IPv4 or IPv6.
+	// +optional
+	Family Family `json:"family,omitempty"`
+	// Extra is for OpenWrt: further arguments of iptables.
+	// +optional
+	// +kubebuilder:validation:MaxLength=1024
+	Extra string `json:"extra,omitempty"`
+}
+
+// ICMPType is a type of ICMP, in the words of iptables.
+//
+// +kubebuilder:validation:Enum=address-mask-reply;address-mask-request;any;communication-prohibited;destination-unreachable;echo-reply;echo-request;fragmentation-needed;host-precedence-violation;host-prohibited;host-redirect;host-unknown;host-unreachable;ip-header-bad;network-prohibited;network-redirect;network-unknown;network-unreachable;parameter-problem;ping;pong;port-unreachable;precedence-cutoff;protocol-unreachable;redirect;required-option-missing;router-advertisement;router-solicitation;source-quench;source-route-failed;time-exceeded;timestamp-reply;timestamp-request;TOS-host-redirect;TOS-host-unreachable;TOS-network-redirect;TOS-network-unreachable;ttl-exceeded;ttl-zero-during-reassembly;ttl-zero-during-transit
+type ICMPType string

@@ -1,0 +1,55 @@
+package v1alpha1
+
+import metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+// IpsecSite is a gateway with networks behind it, at the other end of IPsec tunnels.
+//
+// +kubebuilder:object:root=true
+// +kubebuilder:subresource:status
+// +kubebuilder:printcolumn:name="Purpose",type=string,JSONPath=`.metadata.labels.sdewanPurpose`
+// +kubebuilder:printcolumn:name="In Sync",type=boolean,JSONPath=`.status.inSync`
+// +kubebuilder:printcolumn:name="Applied",type=date,JSONPath=`.status.appliedTime`
+// +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
+// +kubebuilder:printcolumn:name="Reason",type=string,JSONPath=`.status.conditions[?(@.type=="Applied")].reason`,priority=1
+// +kubebuilder:printcolumn:name="Message",type=string,JSONPath=`.status.conditions[?(@.type=="Applied")].message`,priority=1
+// +kubebuilder:validation:XValidation:rule=`!self.metadata.name.matches('[A-Z_]')`,messageExpression="'write the name ' + self.metadata.name.lowerAscii().replace('_', '-')"
+type IpsecSite struct {
+	metav1.TypeMeta   `json:",inline"`
+	metav1.ObjectMeta `json:"metadata,omitempty"`
+
+	Spec IpsecSiteSpec `json:"spec"`
+	// +optional
+	Status RuleStatus `json:"status,omitempty"`
+}
+
+// RuleStatus returns the status, which the caller may change.
+func (r *IpsecSite) RuleStatus() *RuleStatus { return &r.Status }
+
+// IpsecSiteList is a list of IpsecSite objects.
+//
+// +kubebuilder:object:root=true
+type IpsecSiteList struct {
+	metav1.TypeMeta `json:",inline"`
+	metav1.ListMeta `json:"metadata,omitempty"`
+	Items           []IpsecSite `json:"items"`
+}
+
+// IpsecSiteSpec describes the other end and the tunnels to it.
+//
+// +kubebuilder:validation:XValidation:rule=`self.authentication_method != 'psk' || has(self.pre_shared_key) && self.pre_shared_key != ""`,message="authentication_method psk needs pre_shared_key"
+// +kubebuilder:validation:XValidation:rule=`self.authentication_method != 'pubkey' || has(self.local_public_cert) && self.local_public_cert != "" && has(self.local_private_cert) && self.local_private_cert != "" && has(self.shared_ca) && self.shared_ca != ""`,message="authentication_method pubkey needs local_public_cert, local_private_cert and shared_ca"
+type IpsecSiteSpec struct {
+	IpsecRemote `json:",inline"`
+	// Connections are the tunnels to the other end.
+	// +kubebuilder:validation:MinItems=1
+	// +kubebuilder:validation:MaxItems=32
+	Connections []IpsecSiteConnection `json:"connections"`
+}
+
+// IpsecSiteConnection is a tunnel to a site.
+type IpsecSiteConnection struct {
+	IpsecConnection `json:",inline"`
+	// LocalSubnet lists the networks behind this CNF, separated by commas.
+	// +optional
+	LocalSubnet Subnets `json:"local_subnet,omitempty"`
+}
