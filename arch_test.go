@@ -52,7 +52,7 @@ var may = map[string]string{
 	"dataplane/kernel":        "dataplane dataplane/kernel/netlink dataplane/kernel/strongswan",
 	"api":                     "",
 	"api/crds":                "",
-	"sdewan":                  "",
+	"sdewan":                  "api sdewan/rest",
 	"sdewan/rest":             "",
 	"sdewan/rest/client":      "internal/secret sdewan/rest",
 	"sdewan/rest/openwrttest": "sdewan/rest",

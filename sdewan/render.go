@@ -1,0 +1,72 @@
+package sdewan
+
+import (
+	"cmp"
+
+	ipsec "subctl/api/sdewan/ipsec/v1alpha1"
+	batch "subctl/api/sdewan/v1alpha1"
+	"subctl/sdewan/rest"
+)
+
+// texts converts a list without empty texts; an empty list is nil, as CNFs return it.
+func texts[T ~string](list []T) []string {
+	var out []string
+	for _, s := range list {
+		if s != "" {
+			out = append(out, string(s))
+		}
+	}
+	return out
+}
+
+func renderPolicy(r *batch.Mwan3Policy, n Networks) (rest.Object, error) {
+	var names []string
+	for _, m := range r.Spec.Members {
+		names = append(names, string(m.Network))
+	}
+	devices, err := n.devices("spec.members[%d].network", names)
+	if err != nil {
+		return nil, err
+	}
+	p := &rest.Policy{}
+	for i, m := range r.Spec.Members {
+		p.Members = append(p.Members, rest.Member{Interface: devices[i], Metric: cmp.Or(string(m.Metric), "1"), Weight: cmp.Or(string(m.Weight), "1")})
+	}
+	return p, nil
+}
+
+func renderRule(r *batch.Mwan3Rule, _ Networks) (rest.Object, error) {
+	s := r.Spec
+	return &rest.Rule{
+		Policy: string(s.Policy), SrcIP: string(s.SrcIP), SrcPort: string(s.SrcPort), DestIP: string(s.DestIP), DestPort: string(s.DestPort),
+		Proto: s.Proto, Family: s.Family, Sticky: string(s.Sticky), Timeout: string(s.Timeout),
+	}, nil
+}
+
+func usesOfRule(r *batch.Mwan3Rule) []Use {
+	return []Use{{"Mwan3Policy", rest.Policies, string(r.Spec.Policy), "spec.policy"}}
+}
+
+func renderProposal[P proposal](r P, _ Networks) (rest.Object, error) {
+	s := proposalSpec(r)
+	return &rest.Proposal{Encryption: s.Encryption, Hash: s.Hash, DHGroup: s.DHGroup}, nil
+}
+
+// proposal is an IpsecProposal of either group.
+type proposal interface {
+	*batch.IpsecProposal | *ipsec.IpsecProposal
+}
+
+func proposalSpec[P proposal](r P) batch.IpsecProposalSpec {
+	switch r := any(r).(type) {
+	case *batch.IpsecProposal:
+		return r.Spec
+	case *ipsec.IpsecProposal:
+		return r.Spec
+	}
+	return batch.IpsecProposalSpec{}
+}
+
+func renderService(r *batch.CNFService, _ Networks) (rest.Object, error) {
+	return &rest.Service{FullName: r.Spec.FullName, Port: string(r.Spec.Port), DPort: string(r.Spec.DPort)}, nil
+}
