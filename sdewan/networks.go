@@ -26,7 +26,7 @@ type Attachment struct {
 
 // The bounds of what ParseNetworks accepts: the limit of Kubernetes for all annotations together, and of mwan3 for its interfaces.
 const (
-	maxAnnotation  = 256 << 10
+	maxNetworks    = 256 << 10
 	maxAttachments = 60
 )
 
@@ -47,8 +47,8 @@ func ParseAttachments(annotation string) ([]Attachment, error) {
 	if strings.TrimSpace(annotation) == "" {
 		return nil, nil
 	}
-	if len(annotation) > maxAnnotation {
-		return nil, fmt.Errorf("annotation %s has %d bytes: at most %d are possible", NetworksAnnotation, len(annotation), maxAnnotation)
+	if len(annotation) > maxNetworks {
+		return nil, fmt.Errorf("annotation %s has %d bytes: at most %d are possible", NetworksAnnotation, len(annotation), maxNetworks)
 	}
 	var value struct {
 		Interface []struct {
