@@ -1,0 +1,82 @@
+package rest
+
+import (
+	"crypto"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/rsa"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"encoding/base64"
+	"encoding/pem"
+	"math/big"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+// made returns a certificate for a key, and the key, as base64 of PEM.
+func made(t *testing.T, key crypto.Signer, ca bool) (cert, private string) {
+	t.Helper()
+	template := &x509.Certificate{SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "site-1"}, NotAfter: time.Now().Add(time.Hour), IsCA: ca, BasicConstraintsValid: true}
+	der, err := x509.CreateCertificate(rand.Reader, template, template, key.Public(), key)
+	require.NoError(t, err)
+	pkcs8, err := x509.MarshalPKCS8PrivateKey(key)
+	require.NoError(t, err)
+	encode := func(block string, der []byte) string {
+		return base64.StdEncoding.EncodeToString(pem.EncodeToMemory(&pem.Block{Type: block, Bytes: der}))
+	}
+	return encode("CERTIFICATE", der), encode("PRIVATE KEY", pkcs8)
+}
+
+func TestIdentity(t *testing.T) {
+	first, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	require.NoError(t, err)
+	second, err := rsa.GenerateKey(rand.Reader, 2048)
+	require.NoError(t, err)
+	cert1, key1 := made(t, first, false)
+	cert2, key2 := made(t, second, false)
+	ca, caKey := made(t, first, true)
+	conns := []Connection{{Name: "c", Type: "tunnel", Mode: "start"}}
+	for _, test := range []struct{ name, cert, key, ca, want string }{
+		{"one", cert1, key1, ca, ""},
+		{"two, in another order, and an authority between", cert2 + "___" + ca + "___" + cert1, key1 + "___" + key2, ca, ""},
+		{"none", "", " ", "", "local_public_cert: required for the authentication method pubkey; local_private_cert: required for the authentication method pubkey; shared_ca: required for the authentication method pubkey"},
+		{"another key", cert1, key2, ca, `local_private_cert: key 1 belongs to none of the certificates in local_public_cert: provide the certificate of this key; local_public_cert: certificate 1 ("CN=site-1") belongs to none of the keys in local_private_cert: provide its key`},
+		{"a certificate too many", cert1 + "___" + cert2, key1, ca, `local_public_cert: certificate 2 ("CN=site-1") belongs to none of the keys in local_private_cert: provide its key`},
+		{"swapped", key1, cert1, ca, `local_public_cert: part 1: it has a block of type "PRIVATE KEY" instead of CERTIFICATE; local_private_cert: part 1: it has a block of type "CERTIFICATE" instead of an unencrypted PRIVATE KEY, RSA PRIVATE KEY or EC PRIVATE KEY`},
+		{"garbage", "%%", "AAAA", ca + "___", `local_public_cert: part 1 is not base64 of PEM; local_private_cert: part 1 has no PEM: provide base64 of a file that begins with -----BEGIN; shared_ca: part 2 has no PEM: provide base64 of a file that begins with -----BEGIN`},
+		{"the authority's own key", ca, caKey, ca, ""},
+	} {
+		o := &Remote{Name: "hub", Gateway: "any", Auth: "pubkey", LocalCert: test.cert, LocalKey: test.key, CA: test.ca, Connections: conns}
+		err := Remotes.Check(o)
+		if test.want != "" {
+			require.EqualError(t, err, test.want, test.name)
+			continue
+		}
+		require.NoError(t, err, test.name)
+		id, err := o.Identity()
+		require.NoError(t, err)
+		for i, der := range id.Keys {
+			key, err := x509.ParsePKCS8PrivateKey(der)
+			require.NoError(t, err)
+			cert, err := x509.ParseCertificate(id.Certificates[i])
+			require.NoError(t, err)
+			require.Equal(t, key.(crypto.Signer).Public(), cert.PublicKey, "certificate %d is not that of key %d", i, i)
+		}
+	}
+}
+
+// Remotes without certificates: what is required, and that a key is never shown.
+func TestCheckRemote(t *testing.T) {
+	conn := Connection{Name: "a", Type: "tunnel", Mode: "start", LocalSubnet: "172.12.0.0/24, 10.239.160.22", RemoteSourceIP: "172.12.0.30-172.12.0.45"}
+	require.NoError(t, Remotes.Check(&Remote{Name: "hub", Gateway: "%any", Auth: "psk", PreSharedKey: "xxx", Connections: []Connection{conn}}))
+	require.EqualError(t, Remotes.Check(&Remote{Name: "hub", PreSharedKey: "sesame\x00open", Gateway: "a b", ForceProposal: "yes", Connections: []Connection{{Name: "a", Type: "vti"}, {Name: "a", Type: "transport", Mode: "add",
+		LocalSubnet: "x", RemoteSourceIP: "1-2", LocalSourceIP: "%config,%conf", Mark: "m", IfID: "%unique", LocalFirewall: "1"}}}),
+		`pre_shared_key: it contains a control character: remove it; gateway: "a b" is neither an address, nor a DNS name, nor any; force_crypto_proposal: "yes" is not one of 0, 1; authentication_method: "" is not one of psk, pubkey; `+
+			`connections[0].conn_type: "vti" is not one of tunnel, transport; connections[0].mode: required; connections[1].local_subnet: "x" is neither an address nor a network such as 192.0.2.0/24; `+
+			`connections[1].local_sourceip: "%conf" is neither %config, nor an address, a network, or a range such as 192.0.2.30-192.0.2.45; connections[1].remote_sourceip: "1-2" is neither %config, nor an address, a network, or a range such as 192.0.2.30-192.0.2.45; `+
+			`connections[1].local_firewall: "1" is not one of yes, no; connections[1].mark: "m" is not a mark such as 0x10 or 0x10/0xff; connections[1].name: another connection is named "a"`)
+}
