@@ -56,6 +56,7 @@ var may = map[string]string{
 	"sdewan/rest":             "",
 	"sdewan/rest/client":      "internal/secret sdewan/rest",
 	"sdewan/rest/openwrttest": "sdewan/rest",
+	"sdewan/cnf/server":       "sdewan/rest",
 	"internal/alarm":          "",
 	"internal/cli":            "internal/kube internal/printer internal/progress internal/words",
 	"internal/connect":        "cluster internal/cli internal/kube internal/look internal/progress",

@@ -26,6 +26,7 @@ type Collection struct {
 // items accesses the list of a collection in a Config.
 type items interface {
 	all(*Config) []Object
+	size(*Config) int
 	index(c *Config, name string) int // -1 if there is none
 	at(*Config, int) Object           // a copy
 	set(*Config, int, Object)
@@ -93,6 +94,9 @@ func StatusPath(module string) string {
 // elements of these.
 func (c *Config) List(l *Collection) []Object { return l.items.all(c) }
 
+// Len returns how many objects a collection has.
+func (c *Config) Len(l *Collection) int { return l.items.size(c) }
+
 // Get returns a copy of the object with this name, and whether there is one.
 func (c *Config) Get(l *Collection, name string) (Object, bool) {
 	i := l.items.index(c, name)
@@ -147,6 +151,8 @@ func (f field[T, P]) all(c *Config) []Object {
 	}
 	return found
 }
+
+func (f field[T, P]) size(c *Config) int { return len(*f(c)) }
 
 func (f field[T, P]) index(c *Config, name string) int {
 	list := *f(c)

@@ -1,0 +1,132 @@
+package server
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+
+	"subctl/sdewan/rest"
+)
+
+// version is that of the format of the file.
+const version = 1
+
+// maxFile bounds how much of a file is read, in bytes.
+const maxFile = 256 << 20
+
+// state is the content of the file. It has secrets.
+type state struct {
+	Version int                        `json:"version"`
+	Objects map[string]json.RawMessage `json:"objects"` // lists, by mwan3/policies and so on
+	Stopped []string                   `json:"stopped,omitempty"`
+}
+
+// load reads a file.
+func load(name string) (rest.Config, error) {
+	c, err := parse(name)
+	if err != nil {
+		return c, fmt.Errorf("the state in %s cannot be used: %w. Restore it from a copy, or move it away, so that the CNF starts with nothing", name, err)
+	}
+	return c, nil
+}
+
+func parse(name string) (c rest.Config, err error) {
+	f, err := os.Open(name) //nolint:gosec // the file that the user has specified
+	if errors.Is(err, fs.ErrNotExist) {
+		return c, nil
+	}
+	if err != nil {
+		return c, err
+	}
+	defer func() { _ = f.Close() }()
+	b, err := io.ReadAll(io.LimitReader(f, maxFile))
+	if err != nil {
+		return c, err
+	}
+	var st state
+	if err := decode(b, &st); err != nil {
+		return c, err
+	}
+	if st.Version != version {
+		return c, fmt.Errorf("it has the version %d, and this program reads version %d", st.Version, version)
+	}
+	for _, l := range rest.Collections {
+		var all []json.RawMessage
+		if err := json.Unmarshal(cmpOr(st.Objects[l.String()], "[]"), &all); err != nil {
+			return c, fmt.Errorf("%s is not a list", l)
+		}
+		delete(st.Objects, l.String())
+		for i, raw := range all {
+			o := l.New()
+			if err := decode(raw, o); err != nil {
+				return c, fmt.Errorf("%s, object %d: %w", l, i+1, err)
+			}
+			if err := l.Check(o); err != nil {
+				return c, fmt.Errorf("%s/%.60s: %w", l, o.GetName(), err)
+			}
+			if _, exists := c.Get(l, o.GetName()); exists {
+				return c, fmt.Errorf("%s/%s is there twice", l, o.GetName())
+			}
+			c.Put(l, o)
+		}
+	}
+	for unknown := range st.Objects {
+		return c, fmt.Errorf("it has objects of the unknown type %.60q", unknown)
+	}
+	for _, n := range st.Stopped {
+		if !slices.Contains(rest.ServiceNames, n) {
+			return c, fmt.Errorf("it has the unknown service %.60q", n)
+		}
+	}
+	c.Stopped = st.Stopped
+	return c, nil
+}
+
+func cmpOr(b json.RawMessage, otherwise string) []byte {
+	if len(bytes.TrimSpace(b)) == 0 {
+		return []byte(otherwise)
+	}
+	return b
+}
+
+// save replaces the file: whenever the machine stops, the file is the old or the new one.
+func save(name string, c *rest.Config) (err error) {
+	st := state{Version: version, Objects: map[string]json.RawMessage{}, Stopped: c.Stopped}
+	for _, l := range rest.Collections {
+		if st.Objects[l.String()], err = json.Marshal(c.List(l)); err != nil {
+			return err
+		}
+	}
+	b, err := json.Marshal(st)
+	if err != nil {
+		return err
+	}
+	folder := filepath.Dir(name)
+	f, err := os.CreateTemp(folder, filepath.Base(name)+".*") // with mode 0600
+	if err != nil {
+		return err
+	}
+	defer func() {
+		if err != nil {
+			_ = os.Remove(f.Name())
+		}
+	}()
+	_, err = f.Write(b)
+	if err := errors.Join(err, f.Sync(), f.Close()); err != nil {
+		return err
+	}
+	if err := os.Rename(f.Name(), name); err != nil {
+		return err
+	}
+	d, err := os.Open(folder) //nolint:gosec // that of the file that the user has specified
+	if err != nil {
+		return err
+	}
+	return errors.Join(d.Sync(), d.Close())
+}

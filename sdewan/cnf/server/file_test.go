@@ -1,0 +1,63 @@
+package server
+
+import (
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"subctl/sdewan/rest"
+)
+
+// The file has all objects, in their order, and nobody else may read it.
+func TestFile(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "state.json")
+	s, err := OpenStore(file)
+	require.NoError(t, err)
+	for _, name := range []string{"b", "a"} {
+		require.NoError(t, s.put(rest.Zones, &rest.Zone{Name: name, Network: []string{"net1"}, ExtraSrc: " <x> "}, nil, true))
+	}
+	require.NoError(t, s.put(rest.Forwardings, &rest.Forwarding{Name: "f", Src: "b", Dest: "a"}, nil, true))
+	require.NoError(t, s.delete(rest.Forwardings, "f"))
+	require.NoError(t, s.stop("mwan3", true))
+	info, err := os.Stat(file)
+	require.NoError(t, err)
+	require.EqualValues(t, 0o600, info.Mode().Perm())
+	again, err := OpenStore(file)
+	require.NoError(t, err)
+	require.Equal(t, s.Config(), again.Config())
+	require.Equal(t, " <x> ", again.current.Load().Zones[0].ExtraSrc)
+	left, err := os.ReadDir(filepath.Dir(file))
+	require.NoError(t, err)
+	require.Len(t, left, 1, "temporary files stay")
+
+	// What cannot be written is refused, and changes nothing.
+	s.file = filepath.Join(t.TempDir(), "missing", "state.json")
+	require.Error(t, s.delete(rest.Zones, "a"))
+	require.Len(t, s.Config().Zones, 2)
+}
+
+// A damaged file is refused with what is wrong with it, and stays.
+func TestDamagedFile(t *testing.T) {
+	for content, want := range map[string]string{
+		``:              "it is not a JSON object",
+		`{"version":1,`: "it is not JSON from byte 13 on",
+		`{"version":2}`: "it has the version 2, and this program reads version 1",
+		`{"version":1,"objects":{"mwan3/policies":{}}}`:                                                             "mwan3/policies is not a list",
+		`{"version":1,"objects":{"mwan3/rules":[{"name":"r","policy":"default"},{"name":"r","policy":"default"}]}}`: "mwan3/rules/r is there twice",
+		`{"version":1,"objects":{"mwan3/rules":[{"name":"r"}]}}`:                                                    "mwan3/rules/r: policy: required",
+		`{"version":1,"objects":{"mwan3/rules":[{"name":7}]}}`:                                                      "mwan3/rules, object 1: name: a string is expected, such as \"1\", not a number",
+		`{"version":1,"objects":{"dns/zones":[]}}`:                                                                  `it has objects of the unknown type "dns/zones"`,
+		`{"version":1,"stopped":["dns"]}`:                                                                           `it has the unknown service "dns"`,
+		`{"version":1,"objects":{"ipsec/remotes":[{"name":"r","pre_shared_key":"sesame\u0000","gateway":"g","authentication_method":"psk"}]}}`: "ipsec/remotes/r: pre_shared_key: it contains a control character: remove it; connections: required: describe at least one",
+	} {
+		file := filepath.Join(t.TempDir(), "state.json")
+		require.NoError(t, os.WriteFile(file, []byte(content), 0o600))
+		_, err := OpenStore(file)
+		require.EqualError(t, err, "the state in "+file+" cannot be used: "+want+". Restore it from a copy, or move it away, so that the CNF starts with nothing")
+		b, err := os.ReadFile(file)
+		require.NoError(t, err)
+		require.Equal(t, content, string(b))
+	}
+}

@@ -1,0 +1,262 @@
+package server
+
+import (
+	"crypto/tls"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"runtime"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"subctl/sdewan/rest"
+)
+
+// Whoever reaches the port can neither read nor change anything, nor keep others from it.
+func TestHostileClients(t *testing.T) {
+	t.Run("no session, or a made-up one: nothing but 403, before the body is read", func(t *testing.T) {
+		c := newCNF(t, "")
+		for _, l := range rest.Collections {
+			for _, path := range []string{l.Path(), l.ItemPath("x")} {
+				for _, method := range []string{"GET", "POST", "PUT", "DELETE", "PATCH", "HEAD"} {
+					for _, cookie := range []string{"", "sysauth=", "sysauth=" + strings.Repeat("0", 32), "other=1; sysauth=x"} {
+						r := httptest.NewRequest(method, "https://192.0.2.1"+path, io.NopCloser(untouchable{t}))
+						r.Header.Set("Cookie", cookie)
+						w := httptest.NewRecorder()
+						c.Handler().ServeHTTP(w, r)
+						require.Equal(t, 403, w.Code)
+						require.Empty(t, w.Header().Get("Set-Cookie"))
+					}
+				}
+			}
+		}
+		require.Zero(t, c.changes.Load())
+	})
+	t.Run("an empty password lets nobody in", func(t *testing.T) {
+		c := newCNF(t, "")
+		c.Password = func() (string, error) { return "", nil }
+		code, _ := c.do("", "POST", rest.Base, "luci_username=root&luci_password=")
+		require.Equal(t, 403, code)
+	})
+	t.Run("forms", func(t *testing.T) {
+		for form, want := range map[string]bool{
+			"luci_username=root&luci_password=" + password:                 true,
+			"luci_username=root&luci_password=a%26b%3Dc%2Bd%2520e":         true, // escaped
+			"luci_password=a%26b%3Dc%2Bd%2520e&luci_username=root":         true,
+			"luci_username=admin&luci_password=" + password:                false,
+			"luci_username=root&x=&luci_password=" + password:              false,
+			"luci_username=root&luci_password=" + password + "x":           false,
+			"luci_username=root&luci_password=":                            false,
+			"luci_password=" + password:                                    false,
+			"":                                                             false,
+			"luci_username=root&luci_username=x&luci_password=a&b=c+d%20e": false,
+		} {
+			require.Equal(t, want, right(form, password), form)
+		}
+	})
+	t.Run("10 MiB", func(t *testing.T) {
+		c := newCNF(t, "")
+		address, pool, _ := c.listening(t)
+		u := &upstream{base: "https://" + address + "/cgi-bin/luci/", password: password, pool: pool}
+		code, b := u.call(t, "POST", "sdewan/mwan3/v1/rules", `{"name":"`+strings.Repeat("x", 10<<20)+`"}`)
+		require.Equal(t, 413, code)
+		require.Equal(t, `{"message":"the body has more than 1048576 bytes"}`, strings.TrimSpace(string(b)))
+		code, _ = u.call(t, "PUT", "sdewan/v1/service/mwan3", strings.Repeat(" ", 10<<20))
+		require.Equal(t, 413, code)
+	})
+	t.Run("1,000 wrong passwords at once do not keep the right one out", func(t *testing.T) {
+		c := newCNF(t, "")
+		var wait sync.WaitGroup
+		for range 1000 {
+			wait.Go(func() {
+				if code, _ := c.do("", "POST", rest.Base, "luci_username=root&luci_password=guess"); code != 403 {
+					t.Errorf("%d", code)
+				}
+			})
+		}
+		begin := time.Now()
+		token := c.token(t)
+		require.Less(t, time.Since(begin), guessDelay, "the right password waits")
+		code, _ := c.do(token, "GET", rest.Rules.Path(), "")
+		require.Equal(t, 200, code)
+		wait.Wait()
+		require.Equal(t, 1, strings.Count(c.log.String(), "a wrong password"), "every guess is a line of the log")
+	})
+	t.Run("10,000 logins: the number of sessions is bounded, and those in use stay", func(t *testing.T) {
+		c := newCNF(t, "")
+		used := c.token(t)
+		first := c.token(t)
+		for range 10000 {
+			c.clock.Add(int64(time.Millisecond))
+			c.token(t)
+			code, _ := c.do(used, "GET", rest.Rules.Path(), "")
+			require.Equal(t, 200, code)
+		}
+		require.Len(t, c.logins.sessions, maxSessions)
+		code, _ := c.do(first, "GET", rest.Rules.Path(), "")
+		require.Equal(t, 403, code)
+	})
+	t.Run("a session ends after a day, however much it is used", func(t *testing.T) {
+		c := newCNF(t, "")
+		token := c.token(t)
+		for range 47 {
+			c.clock.Add(int64(30 * time.Minute))
+			code, _ := c.do(token, "GET", rest.Rules.Path(), "")
+			require.Equal(t, 200, code)
+		}
+		c.clock.Add(int64(30 * time.Minute))
+		code, _ := c.do(token, "GET", rest.Rules.Path(), "")
+		require.Equal(t, 403, code)
+	})
+	t.Run("connections that do nothing", func(t *testing.T) {
+		c := newCNF(t, "")
+		address, pool, _ := c.listening(t)
+		var idle []net.Conn
+		for range 2 * maxConns {
+			conn, err := net.Dial("tcp", address)
+			require.NoError(t, err)
+			idle = append(idle, conn)
+		}
+		u := &upstream{base: "https://" + address + "/cgi-bin/luci/", password: password, pool: pool}
+		code, _ := u.call(t, "GET", "sdewan/mwan3/v1/rules", "")
+		require.Equal(t, 200, code)
+		require.NoError(t, idle[0].SetReadDeadline(time.Now().Add(5*time.Second)))
+		_, err := idle[0].Read(make([]byte, 1))
+		var timeout net.Error
+		require.False(t, err == nil || asTimeout(err, &timeout), "the oldest connection is still open: %v", err)
+		for _, conn := range idle {
+			_ = conn.Close()
+		}
+	})
+	t.Run("a body that never ends", func(t *testing.T) {
+		c := newCNF(t, "")
+		address, pool, _ := c.listening(t)
+		u := &upstream{base: "https://" + address + "/cgi-bin/luci/", password: password, pool: pool}
+		code, err := u.login()
+		require.NoError(t, err)
+		require.Equal(t, 302, code)
+		conn, err := tls.Dial("tcp", address, &tls.Config{RootCAs: pool, MinVersion: tls.VersionTLS12})
+		require.NoError(t, err)
+		defer func() { _ = conn.Close() }()
+		_, err = fmt.Fprintf(conn, "POST %s HTTP/1.1\r\nHost: x\r\nCookie: sysauth=%s\r\nContent-Length: 100\r\n\r\n{", rest.Rules.Path(), u.token)
+		require.NoError(t, err)
+		// It holds no lock.
+		code, _ = u.call(t, "PUT", "sdewan/mwan3/v1/rules/r", `{"policy":"default"}`)
+		require.Equal(t, 200, code)
+		if testing.Short() {
+			return
+		}
+		require.NoError(t, conn.SetReadDeadline(time.Now().Add(2*readTime)))
+		b, err := io.ReadAll(conn)
+		require.NoError(t, err)
+		require.Contains(t, string(b), "400 Bad Request")
+	})
+}
+
+func asTimeout(err error, into *net.Error) bool {
+	e, ok := err.(net.Error) //nolint:errorlint // as the connection returns it
+	*into = e
+	return ok && e.Timeout()
+}
+
+// untouchable is a body that must not be read.
+type untouchable struct{ t *testing.T }
+
+func (u untouchable) Read([]byte) (int, error) {
+	u.t.Error("the body is read")
+	return 0, io.EOF
+}
+
+// A thousand logins with the right password take little work and memory.
+func BenchmarkLogin(b *testing.B) {
+	c := newCNF(b, "")
+	b.ReportAllocs()
+	for b.Loop() {
+		c.token(b)
+	}
+}
+
+// BenchmarkGet reads objects with 10 clients at once from a CNF with 1,000 rules, and reports the 99th percentile.
+func BenchmarkGet(b *testing.B) {
+	c := newCNF(b, "")
+	for i := range 1000 {
+		require.NoError(b, c.Store.put(rest.FirewallRules, &rest.FirewallRule{Name: fmt.Sprintf("rule-%d", i), DestIP: "192.0.2.0/24", DestPort: "443", Proto: "tcp", Target: "ACCEPT"}, nil, true))
+	}
+	address, pool, _ := c.listening(b)
+	u := &upstream{base: "https://" + address + "/cgi-bin/luci/", password: password, pool: pool}
+	_, err := u.login()
+	require.NoError(b, err)
+	client := &http.Client{Transport: &http.Transport{TLSClientConfig: u.client().Transport.(*http.Transport).TLSClientConfig, MaxIdleConnsPerHost: 10}}
+	const clients = 10
+	each := b.N/clients + 1
+	took := make([]time.Duration, clients*each)
+	var wait sync.WaitGroup
+	var failed atomic.Int64
+	b.ResetTimer()
+	for i := range clients {
+		wait.Go(func() {
+			for j := range each {
+				r, _ := http.NewRequest(http.MethodGet, u.base+fmt.Sprintf("sdewan/firewall/v1/rules/rule-%d", (i*each+j)%1000), nil)
+				r.Header.Set("Cookie", "sysauth="+u.token)
+				begin := time.Now()
+				resp, err := client.Do(r)
+				if err != nil {
+					failed.Add(1)
+					continue
+				}
+				_, _ = io.Copy(io.Discard, resp.Body)
+				_ = resp.Body.Close()
+				took[i*each+j] = time.Since(begin)
+				if resp.StatusCode != 200 {
+					failed.Add(1)
+				}
+			}
+		})
+	}
+	wait.Wait()
+	b.StopTimer()
+	require.Zero(b, failed.Load())
+	slices.Sort(took)
+	b.ReportMetric(float64(took[len(took)*99/100].Microseconds())/1000, "p99-ms")
+	var m runtime.MemStats
+	runtime.ReadMemStats(&m)
+	b.ReportMetric(float64(m.HeapInuse)/(1<<20), "heap-MiB")
+}
+
+// Any URL and any body get an answer in JSON with a sensible code, and the state stays one that can be saved and read.
+func FuzzRequest(f *testing.F) {
+	f.Add("POST", "sdewan/mwan3/v1/policies", `{"name":"p","members":[{"interface":"net1","metric":"1","weight":"1"}]}`)
+	f.Add("PUT", "sdewan/ipsec/v1/remotes/%20a", `{"connections":[{"name":"%","crypto_proposal":["\u0000"]}]}`)
+	f.Add("PUT", "sdewan/v1/service/ipsec", `{"action":"stop"}`)
+	f.Add("DELETE", "sdewan/firewall/v1/zones/%zz", ``)
+	f.Add("GET", "../../sdewan//v1/status/;x?y#z", ``)
+	c := newCNF(f, "")
+	token := c.token(f)
+	f.Fuzz(func(t *testing.T, method, path, body string) {
+		r := httptest.NewRequest(http.MethodGet, "https://192.0.2.1/", strings.NewReader(body))
+		r.Method, r.URL.Path, r.URL.RawPath = method, "/cgi-bin/luci/"+path, "/cgi-bin/luci/"+path
+		r.Header.Set("Cookie", "sysauth="+token)
+		w := httptest.NewRecorder()
+		c.Handler().ServeHTTP(w, r)
+		require.Contains(t, []int{200, 201, 400, 403, 404, 405, 409, 416, 428, 500, 507}, w.Code)
+		require.True(t, json.Valid(w.Body.Bytes()))
+		if w.Code == 201 || strings.Contains(path, "logout") {
+			token = c.token(t)
+			config := c.Store.Config()
+			for _, l := range rest.Collections {
+				for _, o := range config.List(l) {
+					require.NoError(t, l.Check(o))
+				}
+			}
+		}
+	})
+}
