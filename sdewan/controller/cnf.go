@@ -1,0 +1,140 @@
+package controller
+
+import (
+	"cmp"
+	"fmt"
+	"net/netip"
+	"path"
+	"slices"
+	"strings"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/types"
+
+	"subctl/sdewan"
+	"subctl/sdewan/rest"
+)
+
+// UnmanagedAnnotation is on the Deployment of a CNF: the objects on the CNF that nobody removes although no rule stands for them, as patterns of
+// module/collection/name separated by commas or blanks, such as "firewall/rules/Allow-*, nat/nats/*". The controller
+// removes all other objects without a rule, in the collections in which rules are: whatever has been written by hand, or by another
+// controller. Without an annotation, a CNF has exactly its rules.
+const UnmanagedAnnotation = "sdewan.subctl.io/unmanaged"
+
+// rule is a rule with its kind.
+type rule struct {
+	sdewan.Rule
+	kind sdewan.Kind
+}
+
+// deleting reports whether a user has deleted the rule.
+func (r rule) deleting() bool { return !r.GetDeletionTimestamp().IsZero() }
+
+// inSync reports whether the status says that all pods hold the rule as it is.
+func (r rule) inSync() bool {
+	s := r.RuleStatus()
+	return s.InSync && s.ObservedGeneration == r.GetGeneration()
+}
+
+// cnf is a snapshot of what the API server has about one CNF: one label in one namespace.
+type cnf struct {
+	key         types.NamespacedName // namespace, and value of the label
+	deployments []*appsv1.Deployment // with the label; one, or it is a mistake
+	pods        []*corev1.Pod        // that live, of the Deployment, by name
+	rules       []rule               // with the label, the oldest first
+}
+
+// live returns the pods of a Deployment that are to hold rules: not those that are ending, or have ended. All of its ReplicaSets count.
+func live(d *appsv1.Deployment, pods []corev1.Pod) (out []*corev1.Pod) {
+	selector, err := metav1.LabelSelectorAsSelector(d.Spec.Selector)
+	if err != nil {
+		return nil
+	}
+	for i := range pods {
+		p := &pods[i]
+		owned := slices.ContainsFunc(p.OwnerReferences, func(o metav1.OwnerReference) bool {
+			return o.Kind == "ReplicaSet" && o.Controller != nil && *o.Controller && strings.HasPrefix(o.Name, d.Name+"-")
+		})
+		ended := !p.DeletionTimestamp.IsZero() || p.Status.Phase == corev1.PodFailed || p.Status.Phase == corev1.PodSucceeded
+		if owned && !ended && selector.Matches(labels.Set(p.Labels)) {
+			out = append(out, p)
+		}
+	}
+	slices.SortFunc(out, func(a, b *corev1.Pod) int { return cmp.Compare(a.Name, b.Name) })
+	return out
+}
+
+// isReady reports whether a pod is ready.
+func isReady(p *corev1.Pod) bool {
+	return addressOf(p).IsValid() && slices.ContainsFunc(p.Status.Conditions, func(c corev1.PodCondition) bool {
+		return c.Type == corev1.PodReady && c.Status == corev1.ConditionTrue
+	})
+}
+
+// addressOf returns the address of a pod; the zero Addr if it has none.
+func addressOf(p *corev1.Pod) netip.Addr {
+	a, _ := netip.ParseAddr(p.Status.PodIP)
+	return a
+}
+
+// notReady says why the CNF is not ready; "" if it is. Rules are in effect only if all pods have them, now and when one of them must
+// take over.
+func (c cnf) notReady() string {
+	d := c.deployments[0]
+	replicas := 1
+	if d.Spec.Replicas != nil {
+		replicas = int(*d.Spec.Replicas)
+	}
+	var not []string
+	for _, p := range c.pods {
+		if !isReady(p) {
+			not = append(not, p.Name)
+		}
+	}
+	ready := len(c.pods) - len(not)
+	switch {
+	case len(not) > 0:
+		return fmt.Sprintf("%d of %d pods of Deployment %s are ready: wait for %s, or see why it is not ready", ready, max(replicas, len(c.pods)), d.Name, strings.Join(not, ", "))
+	case ready < replicas || int(d.Status.ReadyReplicas) < replicas || d.Status.ObservedGeneration < d.Generation:
+		return fmt.Sprintf("%d of %d pods of Deployment %s are ready: wait for the others, or see why they do not start", min(ready, int(d.Status.ReadyReplicas)), replicas, d.Name)
+	}
+	return ""
+}
+
+// asleep reports whether the CNF has no pods, and is to have none: then nothing has to be removed from anywhere.
+func (c cnf) asleep() bool {
+	d := c.deployments[0]
+	return len(c.pods) == 0 && d.Spec.Replicas != nil && *d.Spec.Replicas == 0
+}
+
+// unmanaged returns whether the administrator keeps an object of the CNF, and what is wrong in the annotation.
+func (c cnf) unmanaged() (keep func(l *rest.Collection, name string) bool, mistakes []string) {
+	var patterns []string
+	for _, p := range strings.FieldsFunc(c.deployments[0].Annotations[UnmanagedAnnotation], func(r rune) bool { return r == ',' || r == ' ' || r == '\n' }) {
+		parts := strings.SplitN(p, "/", 3)
+		if _, err := path.Match(p, ""); err != nil || len(parts) != 3 || !slices.ContainsFunc(collections(), func(l *rest.Collection) bool { return l.String() == parts[0]+"/"+parts[1] }) {
+			mistakes = append(mistakes, fmt.Sprintf("annotation %s has %.100q: write module/collection/name, such as firewall/rules/Allow-*", UnmanagedAnnotation, p))
+			continue
+		}
+		patterns = append(patterns, p)
+	}
+	return func(l *rest.Collection, name string) bool {
+		return slices.ContainsFunc(patterns, func(p string) bool {
+			rest, ok := strings.CutPrefix(p, l.String()+"/")
+			matched, _ := path.Match(rest, name) // checked above
+			return ok && matched
+		})
+	}, mistakes
+}
+
+// collections are those in which rules are, in the order of their dependencies.
+func collections() []*rest.Collection {
+	used := map[*rest.Collection]bool{}
+	for _, k := range sdewan.Kinds() {
+		used[k.Collection] = true
+	}
+	return slices.DeleteFunc(slices.Clone(rest.Collections), func(l *rest.Collection) bool { return !used[l] })
+}

@@ -1,0 +1,159 @@
+package controller
+
+import (
+	"context"
+	"encoding/json"
+	"slices"
+	"sync"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	batch "subctl/api/sdewan/v1alpha1"
+	"subctl/internal/kube"
+	"subctl/internal/wake"
+	"subctl/sdewan"
+	rest "subctl/sdewan/rest/client"
+)
+
+// The collector asks the pods of all CNFs what they do, from time to time, and writes a CNFStatus for each CNF: an object with the name of its
+// Deployment, which owns it.
+
+const (
+	maxStatus   = 32 << 10 // of a pod, in bytes of JSON: ten pods fit in an object
+	maxPods     = 16       // of a CNF
+	askAtOnce   = 16       // CNFs
+	tooLongList = `"(too long)"`
+)
+
+type collector struct {
+	o      Options
+	client client.Client
+	fleet  *fleet
+}
+
+// NeedLeaderElection makes the manager run the collector on the leader alone.
+func (*collector) NeedLeaderElection() bool { return true }
+
+// Start collects until ctx is done.
+func (c *collector) Start(ctx context.Context) error {
+	defer c.fleet.close()
+	for wake.After(ctx, c.o.StatusPeriod) == nil {
+		if err := c.collect(ctx); err != nil && ctx.Err() == nil {
+			c.o.Log.Error("reading what CNFs do", "err", err)
+		}
+	}
+	return nil
+}
+
+// collect asks all CNFs once.
+func (c *collector) collect(ctx context.Context) error {
+	var deployments appsv1.DeploymentList
+	if err := c.client.List(ctx, &deployments); err != nil {
+		return err
+	}
+	var mu sync.Mutex
+	var errs []error
+	var group sync.WaitGroup
+	slots := make(chan struct{}, askAtOnce)
+	for i := range deployments.Items {
+		slots <- struct{}{}
+		group.Go(func() {
+			defer func() { <-slots }()
+			if err := c.one(ctx, &deployments.Items[i]); err != nil {
+				mu.Lock()
+				defer mu.Unlock()
+				errs = append(errs, err)
+			}
+		})
+	}
+	group.Wait()
+	return firstFew(errs)
+}
+
+// one asks the pods of one CNF, and writes what they answer if it has changed.
+func (c *collector) one(ctx context.Context, d *appsv1.Deployment) error {
+	purpose := d.Labels[sdewan.PurposeLabel]
+	var pods corev1.PodList
+	if err := c.client.List(ctx, &pods, client.InNamespace(d.Namespace), client.MatchingLabels{sdewan.PurposeLabel: purpose}); err != nil {
+		return err
+	}
+	list := live(d, pods.Items)
+	list = list[:min(len(list), maxPods)]
+	information := make([]batch.CNFInformation, len(list))
+	var group sync.WaitGroup
+	for i, p := range list {
+		group.Go(func() {
+			information[i] = batch.CNFInformation{Name: p.Name, Namespace: p.Namespace, Node: p.Spec.NodeName, Purpose: purpose, IP: p.Status.PodIP}
+			information[i].Status, information[i].Error = c.ask(ctx, types.NamespacedName{Namespace: d.Namespace, Name: purpose}, p)
+		})
+	}
+	group.Wait()
+	if ctx.Err() != nil {
+		return nil
+	}
+	s := &batch.CNFStatus{ObjectMeta: metav1.ObjectMeta{
+		Name: d.Name, Namespace: d.Namespace, Labels: map[string]string{sdewan.PurposeLabel: purpose},
+		OwnerReferences: []metav1.OwnerReference{{APIVersion: "apps/v1", Kind: "Deployment", Name: d.Name, UID: d.UID, Controller: new(true)}},
+	}}
+	var is batch.CNFStatus
+	err := c.client.Get(ctx, client.ObjectKeyFromObject(s), &is)
+	switch {
+	case err == nil && equality.Semantic.DeepEqual(is.Status.Information, information):
+		return nil
+	case apierrors.IsNotFound(err) || err == nil && !metav1.IsControlledBy(&is, d):
+		err = kube.Apply(ctx, c.client, fieldOwner, s)
+	}
+	if err != nil {
+		return err
+	}
+	s.Status = batch.CNFStatusStatus{AppliedTime: &metav1.Time{Time: c.o.now()}, Information: information}
+	return client.IgnoreNotFound(kube.ApplyStatus(ctx, c.client, fieldOwner, s))
+}
+
+// ask returns what a pod reports, or why it does not.
+func (c *collector) ask(ctx context.Context, cnf types.NamespacedName, p *corev1.Pod) (status, fault string) {
+	if !isReady(p) {
+		return "", "the pod is not ready"
+	}
+	api := c.fleet.client(cnf, p.UID)
+	if api == nil {
+		return "", "the pod was not asked yet"
+	}
+	ctx, cancel := context.WithTimeout(ctx, c.o.StatusPeriod)
+	defer cancel()
+	modules, err := api.Status(ctx)
+	if err != nil {
+		return "", problemOf(p.Name, err).message
+	}
+	return shortened(modules), ""
+}
+
+// shortened returns what modules report as JSON, without the longest ones if it is too long.
+func shortened(modules []rest.Module) string {
+	for {
+		b, err := json.Marshal(modules)
+		if err != nil {
+			return "" // what was decoded can be encoded
+		}
+		if len(b) <= maxStatus {
+			return string(b)
+		}
+		longest := 0
+		for i, m := range modules {
+			if len(m.Status) > len(modules[longest].Status) {
+				longest = i
+			}
+		}
+		if len(modules[longest].Status) <= len(tooLongList) {
+			return "" // thousands of modules
+		}
+		modules = slices.Clone(modules)
+		modules[longest].Status = json.RawMessage(tooLongList)
+	}
+}

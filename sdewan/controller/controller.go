@@ -1,0 +1,283 @@
+// Package controller applies rules to CNFs.
+//
+// The unit of work is a CNF, not a rule: the value of the label sdewanPurpose in a namespace. Whatever changes, a rule, the
+// Deployment or a pod, leads to the same: all rules of the CNF are compared with what each of its pods returns, and
+// what differs is written, in the order of dependencies, to all pods at the same time. So the order of rules is the same on all
+// pods, an order that does not matter to the API server does not matter to a CNF either, and what no rule stands for is found and
+// removed. At most one worker works on a CNF, and no CNF waits for another one.
+//
+//	watch → snapshot (cnf.go) → aim and plan (desire.go, plan.go: pure) → sync (pod.go) → report (report.go)
+//
+// A rule is in sync only if all pods of the Deployment are ready and hold it. Pods that are ready get rules although others are not: what a
+// CNF does for its site must not wait for a spare that is broken.
+//
+// The controller remembers nothing that it could not lose: which services must still be restarted follows from the status of rules.
+package controller
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/netip"
+	"strconv"
+	"sync"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/tools/events"
+	"k8s.io/client-go/util/workqueue"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	"subctl/sdewan"
+	"subctl/sdewan/rest"
+)
+
+// Options is how the controller runs. The zero value of each field but Log stands for its default.
+type Options struct {
+	Log *slog.Logger
+	// Port is where pods of CNFs serve HTTPS; 443.
+	Port int
+	// ClusterDomain is the domain of the cluster's DNS, which is part of the names in certificates; cluster.local.
+	ClusterDomain string
+	// Workers is how many CNFs are worked on at the same time; 64. Most of them wait for answers.
+	Workers int
+	// Timeout bounds each request to a pod, RestartTimeout each restart of a service there: see sdewan/rest/client. PodTimeout bounds all
+	// requests of one sync of a pod; 2 min.
+	Timeout, RestartTimeout, PodTimeout time.Duration
+	// Resync is how often a CNF is compared although nothing has changed; 5 min. StatusPeriod is how often CNFStatus objects are written; 30 s.
+	Resync, StatusPeriod time.Duration
+	// RetryFrom and RetryUntil bound the time after which a CNF is tried again, which doubles each time; 500 ms and 30 s.
+	RetryFrom, RetryUntil time.Duration
+	// Resolve returns the addresses of a DNS name; that of net.DefaultResolver.
+	Resolve func(ctx context.Context, name string) ([]netip.Addr, error)
+
+	now func() time.Time
+}
+
+// maxWrites is how many statuses and finalizers are written at the same time: as much as an API server of two cores can take.
+const maxWrites = 16
+
+func (o *Options) complete() error {
+	if o.Log == nil {
+		return errors.New("the controller needs a log")
+	}
+	o.Port, o.ClusterDomain, o.Workers = cmp.Or(o.Port, 443), cmp.Or(o.ClusterDomain, "cluster.local"), cmp.Or(o.Workers, 64)
+	o.PodTimeout, o.Resync, o.StatusPeriod = cmp.Or(o.PodTimeout, 2*time.Minute), cmp.Or(o.Resync, 5*time.Minute), cmp.Or(o.StatusPeriod, 30*time.Second)
+	o.RetryFrom, o.RetryUntil = cmp.Or(o.RetryFrom, 500*time.Millisecond), cmp.Or(o.RetryUntil, 30*time.Second)
+	if o.Resolve == nil {
+		o.Resolve = func(ctx context.Context, name string) ([]netip.Addr, error) {
+			return net.DefaultResolver.LookupNetIP(ctx, "ip4", name)
+		}
+	}
+	if o.now == nil {
+		o.now = time.Now
+	}
+	return nil
+}
+
+// reconciler works on one CNF for each request: Name is the value of the label sdewanPurpose.
+type reconciler struct {
+	o      Options
+	client client.Client // reads from the cache
+	events events.EventRecorder
+	fleet  *fleet
+	names  *names
+	kinds  []sdewan.Kind
+	writes chan struct{} // slots
+
+	backoff workqueue.TypedRateLimiter[types.NamespacedName]
+
+	mu     sync.Mutex
+	faults map[types.NamespacedName]problem // of CNFs, as they were logged
+}
+
+func (r *reconciler) now() time.Time { return r.o.now() }
+
+// Reconcile implements reconcile.Reconciler.
+func (r *reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reconcile.Result, error) {
+	c, err := r.snapshot(ctx, req.NamespacedName)
+	if err != nil {
+		return reconcile.Result{}, err
+	}
+	v, again := r.apply(ctx, c)
+	if ctx.Err() != nil {
+		return reconcile.Result{}, nil // the controller ends: what was cut off is no news about the CNF
+	}
+	err = r.report(ctx, c.rules, v)
+	if apierrors.IsConflict(err) { // the cache is behind, by milliseconds
+		return reconcile.Result{RequeueAfter: r.o.RetryFrom}, nil
+	}
+	if err != nil {
+		return reconcile.Result{}, err
+	}
+	if again {
+		return reconcile.Result{RequeueAfter: r.backoff.When(c.key)}, nil
+	}
+	r.backoff.Forget(c.key)
+	if len(c.deployments) == 0 {
+		return reconcile.Result{}, nil
+	}
+	return reconcile.Result{RequeueAfter: r.o.Resync}, nil
+}
+
+// apply makes the pods of a CNF hold its rules, as far as possible. It returns what is known about each rule, and whether to try
+// again without a change of the API's objects.
+func (r *reconciler) apply(ctx context.Context, c cnf) (of func(rule) verdict, again bool) {
+	all := func(reason, format string, args ...any) func(rule) verdict {
+		p := problem{reason, fmt.Sprintf(format, args...)}
+		return func(rule) verdict { return verdict{problem: p} }
+	}
+	switch {
+	case len(c.deployments) == 0:
+		r.fleet.keep(c.key, nil)
+		r.settled(c.key)
+		p := problem{NoCNF, fmt.Sprintf("no Deployment in namespace %s has the label %s=%s: the rule waits for one", c.key.Namespace, sdewan.PurposeLabel, c.key.Name)}
+		if c.key.Name == "" {
+			p = problem{NoPurpose, fmt.Sprintf("the rule has no label %s: set it to the label of the CNF's Deployment", sdewan.PurposeLabel)}
+		}
+		return func(rule) verdict { return verdict{problem: p, gone: true} }, false
+	case len(c.deployments) > 1:
+		a, b := c.deployments[0], c.deployments[1]
+		of = all(SeveralCNFs, "Deployments %s and %s both have the label %s=%s: delete one of them, or change its label", a.Name, b.Name, sdewan.PurposeLabel, c.key.Name)
+		for _, d := range c.deployments {
+			r.trouble(c.key, d, of(rule{}).problem)
+		}
+		return of, false
+	case c.asleep():
+		r.fleet.keep(c.key, nil)
+		r.settled(c.key)
+		of = all(NoPods, "Deployment %s has 0 replicas: the rule waits for a pod", c.deployments[0].Name)
+		return func(x rule) verdict { v := of(x); v.gone = true; return v }, false
+	case c.deployments[0].Spec.Template.Labels[sdewan.PurposeLabel] != c.key.Name:
+		of = all(NoPods, "the pods of Deployment %s do not have the label %s=%s: set it in its template, too", c.deployments[0].Name, sdewan.PurposeLabel, c.key.Name)
+		r.trouble(c.key, c.deployments[0], of(rule{}).problem)
+		return of, false
+	}
+	return r.syncPods(ctx, c)
+}
+
+// outcome is what became of one pod.
+type outcome struct {
+	aim
+	synced
+	problem problem // with the pod
+}
+
+// syncPods syncs all pods that are ready, at the same time.
+func (r *reconciler) syncPods(ctx context.Context, c cnf) (of func(rule) verdict, again bool) {
+	r.fleet.keep(c.key, c.pods)
+	unmanaged, mistakes := c.unmanaged()
+	services := r.names.of(ctx, c.rules)
+	outcomes := make([]outcome, len(c.pods))
+	var group sync.WaitGroup
+	for i, p := range c.pods {
+		if isReady(p) {
+			group.Go(func() { outcomes[i] = r.syncPod(ctx, c, p, services, unmanaged) })
+		}
+	}
+	group.Wait()
+	var wrong problem // with the CNF
+	for _, o := range outcomes {
+		if o.problem.reason != "" {
+			wrong = o.problem
+		}
+	}
+	waiting := c.notReady()
+	if wrong.reason == "" && waiting != "" {
+		wrong = problem{NotReady, waiting}
+	}
+	for _, m := range mistakes {
+		r.events.Eventf(c.deployments[0], nil, corev1.EventTypeWarning, "InvalidAnnotation", "Apply", "%s", bounded(m))
+	}
+	if wrong.reason == "" {
+		r.settled(c.key)
+	} else {
+		r.trouble(c.key, c.deployments[0], wrong)
+		again = true
+	}
+	again = again || services.again
+	verdicts := make(map[types.UID]verdict, len(c.rules))
+	for _, x := range c.rules {
+		v := verdict{problem: wrong, gone: wrong.reason == ""}
+		for i, o := range outcomes {
+			if o.aim.desires == nil || o.problem.reason != "" {
+				continue // not ready, or not synced
+			}
+			key := id{x.kind.Collection, x.GetName()}
+			v.written = v.written || o.written[key]
+			if p := o.on(x, o.synced); p.reason != "" {
+				v.gone = false
+				if v.reason == "" || p.ofRule() && !v.ofRule() {
+					v.problem = problem{p.reason, onPod(c.pods[i].Name, p)}
+				}
+				again = again || p.reason == Rejected || p.reason == RestartFailed
+			}
+		}
+		verdicts[x.GetUID()] = v
+	}
+	return func(x rule) verdict { return verdicts[x.GetUID()] }, again
+}
+
+// onPod names the pod in a message, unless the problem is the same on all pods.
+func onPod(pod string, p problem) string {
+	if p.reason == Rejected || p.reason == RestartFailed {
+		return "pod " + pod + ": " + p.message
+	}
+	return p.message
+}
+
+func (r *reconciler) syncPod(ctx context.Context, c cnf, p *corev1.Pod, services services, unmanaged func(*rest.Collection, string) bool) outcome {
+	ctx, cancel := context.WithTimeout(ctx, r.o.PodTimeout)
+	defer cancel()
+	m, trouble := r.fleet.of(ctx, c.key, p)
+	if trouble != nil {
+		return outcome{problem: *trouble}
+	}
+	annotation, ok := p.Annotations[sdewan.NetworksAnnotation]
+	if !ok {
+		annotation = c.deployments[0].Spec.Template.Annotations[sdewan.NetworksAnnotation]
+	}
+	networks, err := sdewan.ParseNetworks(annotation)
+	if err != nil {
+		r.events.Eventf(c.deployments[0], nil, corev1.EventTypeWarning, "InvalidAnnotation", "Apply", "%s", bounded(oneLine(err)))
+	}
+	a := aimOf(c.rules, networks, services.render, unmanaged)
+	s, err := m.sync(ctx, m.client, a.desires, func(service string) bool { return owes(c.rules, service) })
+	if err != nil {
+		m.read = time.Time{} // the Secrets may have changed
+		return outcome{problem: problemOf(p.Name, err)}
+	}
+	return outcome{aim: a, synced: s}
+}
+
+// trouble logs a problem of a CNF, and writes an Event about its Deployment, once. Waiting for a pod is not worth an Event: Kubernetes has its own.
+func (r *reconciler) trouble(key types.NamespacedName, about client.Object, p problem) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.faults[key] == p {
+		return
+	}
+	r.faults[key] = p
+	r.o.Log.Warn("CNF is not in sync", "namespace", key.Namespace, "cnf", key.Name, "reason", p.reason, "err", p.message)
+	if p.reason != NotReady {
+		r.events.Eventf(about, nil, corev1.EventTypeWarning, p.reason, "Apply", "%s", bounded(p.message))
+	}
+}
+
+// settled logs that a CNF has no problem any more.
+func (r *reconciler) settled(key types.NamespacedName) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if _, ok := r.faults[key]; ok {
+		r.o.Log.Info("CNF is in sync again", "namespace", key.Namespace, "cnf", key.Name)
+		delete(r.faults, key)
+	}
+}
+
+func hostPort(a netip.Addr, port int) string { return net.JoinHostPort(a.String(), strconv.Itoa(port)) }

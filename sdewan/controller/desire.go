@@ -1,0 +1,86 @@
+package controller
+
+import (
+	"fmt"
+
+	"k8s.io/apimachinery/pkg/types"
+
+	"subctl/sdewan"
+	"subctl/sdewan/rest"
+)
+
+// aim is what one pod should hold: what the rules of its CNF say about it. Pods of one CNF may differ in their networks.
+type aim struct {
+	desires []desire
+	// mistakes are the rules that cannot be on this pod, by UID.
+	mistakes map[types.UID]problem
+	// claims has the rule that stands for each object.
+	claims map[id]types.UID
+}
+
+// render returns the object that stands for a rule on a pod with these networks.
+type render func(rule, sdewan.Networks) (rest.Object, error)
+
+// aimOf returns what a pod with these networks should hold. What a rule that is wrong has left on the pod stays, until it is
+// right or deleted.
+func aimOf(rules []rule, networks sdewan.Networks, to render, unmanaged func(*rest.Collection, string) bool) aim {
+	a := aim{mistakes: map[types.UID]problem{}, claims: map[id]types.UID{}}
+	objects, kept := map[*rest.Collection][]wanted{}, map[id]bool{}
+	holder := map[id]rule{}
+	for _, r := range rules { // the oldest first
+		l := r.kind.Collection
+		key := id{l, r.GetName()}
+		if r.deleting() {
+			continue
+		}
+		if older, taken := holder[key]; taken {
+			a.mistakes[r.GetUID()] = problem{NameTaken, fmt.Sprintf("on a CNF, %s %s would have the same name in %s: it is older, and counts; rename one of them", older.kind.GVK.Kind, older.GetName(), l)}
+			continue
+		}
+		holder[key] = r
+		a.claims[key] = r.GetUID()
+		o, err := to(r, networks)
+		if err != nil {
+			a.mistakes[r.GetUID()] = problem{Invalid, oneLine(err)}
+			kept[key] = true
+			continue
+		}
+		objects[l] = append(objects[l], wanted{o, r.inSync()})
+	}
+	for _, l := range collections() {
+		a.desires = append(a.desires, desire{l, objects[l], func(name string) bool { return kept[id{l, name}] || unmanaged(l, name) }})
+	}
+	return a
+}
+
+// owes reports whether a service may have to be restarted on a pod that this controller has not seen before, although
+// the pod holds what it should: if a rule does not count as applied, or is to be removed, another controller may have written
+// it, and ended before the restart.
+func owes(rules []rule, service string) bool {
+	for _, r := range rules {
+		if r.kind.Collection.Service == service && (r.deleting() || !r.inSync()) {
+			return true
+		}
+	}
+	return false
+}
+
+// on returns what is wrong with a rule on a pod that was synced; the zero problem if nothing is.
+func (a aim) on(r rule, s synced) problem {
+	l := r.kind.Collection
+	key := id{l, r.GetName()}
+	if p, ok := a.mistakes[r.GetUID()]; ok {
+		return p
+	}
+	claimed := a.claims[key] != ""
+	if r.deleting() && (claimed || !s.have[l].has(key.name) && s.refused[key] == nil) {
+		return problem{} // another rule with the name has taken over the object, or it is gone
+	}
+	if err := s.refused[key]; err != nil {
+		return problem{Rejected, oneLine(err)}
+	}
+	if err := s.restarts[l.Service]; err != nil {
+		return problem{RestartFailed, fmt.Sprintf("restarting %s: %v", l.Service, err)}
+	}
+	return problem{}
+}

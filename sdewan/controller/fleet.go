@@ -1,0 +1,175 @@
+package controller
+
+import (
+	"context"
+	"crypto/sha256"
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"subctl/internal/secret"
+	"subctl/sdewan"
+	rest "subctl/sdewan/rest/client"
+)
+
+// fleet has a client and a memory for each pod.
+type fleet struct {
+	reader client.Reader // of Secrets, from the API server itself: nobody may list all Secrets of a cluster because of a few
+	o      Options
+
+	mu      sync.Mutex
+	members map[types.NamespacedName]map[types.UID]*member // by CNF
+}
+
+func newFleet(reader client.Reader, o Options) *fleet {
+	return &fleet{reader: reader, o: o, members: map[types.NamespacedName]map[types.UID]*member{}}
+}
+
+// member is a pod, with its containers as they run.
+type member struct {
+	*memory
+	incarnation string
+	client      *rest.Client
+	credentials [sha256.Size]byte
+	read        time.Time // when the Secrets were read
+}
+
+// credentialsFor is how long Secrets are taken for unchanged. A wrong password, or certificate, is looked up at once.
+const credentialsFor = time.Minute
+
+// of returns the member for a pod of a CNF. Its memory is empty if the containers of the pod have been restarted: then so is the CNF.
+// Only one caller at a time may use the memory.
+func (f *fleet) of(ctx context.Context, cnf types.NamespacedName, p *corev1.Pod) (*member, *problem) {
+	f.mu.Lock()
+	if f.members[cnf] == nil {
+		f.members[cnf] = map[types.UID]*member{}
+	}
+	m := f.members[cnf][p.UID]
+	if m == nil || m.incarnation != incarnation(p) {
+		if m != nil && m.client != nil {
+			m.client.Close()
+		}
+		m = &member{memory: newMemory(), incarnation: incarnation(p)}
+		f.members[cnf][p.UID] = m
+	}
+	f.mu.Unlock()
+	if m.client != nil && f.o.now().Sub(m.read) < credentialsFor {
+		return m, nil
+	}
+	o, problem := f.credentials(ctx, p)
+	if problem != nil {
+		return m, problem
+	}
+	if sum := o.digest(); m.client == nil || m.credentials != sum {
+		c, err := rest.New(o.Options)
+		if err != nil {
+			return m, &problem{NoCredentials, fmt.Sprintf("Secrets %s and %s of the pods: %s", p.Labels[sdewan.AccountLabel], p.Labels[sdewan.CertLabel], oneLine(err))}
+		}
+		if m.client != nil {
+			m.client.Close()
+		}
+		m.client, m.credentials = c, sum
+	}
+	m.read = f.o.now()
+	return m, nil
+}
+
+// client returns the client of a pod; nil if no rule has been applied to the pod yet.
+func (f *fleet) client(cnf types.NamespacedName, pod types.UID) *rest.Client {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if m := f.members[cnf][pod]; m != nil {
+		return m.client
+	}
+	return nil
+}
+
+// keep forgets all pods of a CNF but these.
+func (f *fleet) keep(cnf types.NamespacedName, pods []*corev1.Pod) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for uid, m := range f.members[cnf] {
+		if !slices.ContainsFunc(pods, func(p *corev1.Pod) bool { return p.UID == uid }) {
+			if m.client != nil {
+				m.client.Close()
+			}
+			delete(f.members[cnf], uid)
+		}
+	}
+	if len(f.members[cnf]) == 0 {
+		delete(f.members, cnf)
+	}
+}
+
+// close closes all connections.
+func (f *fleet) close() {
+	for _, cnf := range slices.Collect(maps.Keys(f.members)) {
+		f.keep(cnf, nil)
+	}
+}
+
+// incarnation changes with the pod's address, and whenever a container of the pod starts.
+func incarnation(p *corev1.Pod) string {
+	parts := []string{p.Status.PodIP}
+	for _, c := range p.Status.ContainerStatuses {
+		parts = append(parts, c.Name, strconv.Itoa(int(c.RestartCount)), c.ContainerID)
+	}
+	return strings.Join(parts, " ")
+}
+
+// access is how a pod is reached.
+type access struct{ rest.Options }
+
+func (a access) digest() [sha256.Size]byte {
+	h := sha256.New()
+	for _, b := range [][]byte{[]byte(a.Address), []byte(a.Name), a.CA, a.Password} {
+		fmt.Fprintf(h, "%d ", len(b))
+		h.Write(b)
+	}
+	return [sha256.Size]byte(h.Sum(nil))
+}
+
+// credentials reads the Secrets that the labels of a pod name.
+func (f *fleet) credentials(ctx context.Context, p *corev1.Pod) (access, *problem) {
+	var out [2][]byte
+	for i, s := range []struct{ label, key, what string }{
+		{sdewan.AccountLabel, "password", "the password of root"},
+		{sdewan.CertLabel, "ca.crt", "the CA that has signed the CNF's certificate"},
+	} {
+		name := p.Labels[s.label]
+		if name == "" {
+			return access{}, &problem{NoCredentials, fmt.Sprintf("pod %s has no label %s: set it in the template of the Deployment to the name of a Secret with the key %s, %s", p.Name, s.label, s.key, s.what)}
+		}
+		var found corev1.Secret
+		if err := f.reader.Get(ctx, types.NamespacedName{Namespace: p.Namespace, Name: name}, &found); err != nil {
+			return access{}, &problem{NoCredentials, fmt.Sprintf("reading Secret %s, which label %s of the pods names: %v", name, s.label, err)}
+		}
+		if out[i] = found.Data[s.key]; len(out[i]) == 0 {
+			return access{}, &problem{NoCredentials, fmt.Sprintf("Secret %s, which label %s of the pods names, has no key %s: add it, with %s", name, s.label, s.key, s.what)}
+		}
+	}
+	address := addressOf(p)
+	return access{rest.Options{
+		Address: hostPort(address, f.o.Port), Name: rest.PodName(address, p.Namespace, f.o.ClusterDomain),
+		Password: secret.Bytes(out[0]), CA: out[1], Timeout: f.o.Timeout, RestartTimeout: f.o.RestartTimeout,
+	}}, nil
+}
+
+// problemOf returns what an error of a client means.
+func problemOf(pod string, err error) problem {
+	switch rest.ClassOf(err) {
+	case rest.Unauthorized:
+		return problem{Unauthorized, fmt.Sprintf("pod %s: %v: correct the Secret that label %s names, or the password of the CNF", pod, err, sdewan.AccountLabel)}
+	case rest.Untrusted:
+		return problem{Untrusted, fmt.Sprintf("pod %s: %v: correct the certificate of the CNF, or the Secret that label %s names", pod, err, sdewan.CertLabel)}
+	}
+	return problem{Unreachable, fmt.Sprintf("pod %s: %v", pod, err)}
+}

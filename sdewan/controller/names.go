@@ -1,0 +1,231 @@
+package controller
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/netip"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	batch "subctl/api/sdewan/v1alpha1"
+	"subctl/sdewan"
+	"subctl/sdewan/rest"
+)
+
+// A CNFService makes a port of the CNF lead to a port of a Service: a NAT object, with the address of the Service. The address of a Service
+// comes from the API server, and follows it. The address of any other name comes from DNS, and is looked up again from time to time.
+
+const (
+	// dnsAgain is how often a name is looked up again: more often than the addresses of most names may change, and seldom for a resolver.
+	dnsAgain   = 30 * time.Second
+	dnsTimeout = 5 * time.Second
+	// dnsForget is when a name that nobody has asked for is forgotten.
+	dnsForget = 10 * time.Minute
+	// dnsAtOnce bounds lookups at the same time.
+	dnsAtOnce = 16
+)
+
+// names resolves the names of CNFServices.
+type names struct {
+	client client.Client
+	o      Options
+	slots  chan struct{}
+
+	mu    sync.Mutex
+	known map[string]lookup
+}
+
+// lookup is the result of the last lookup of a name.
+type lookup struct {
+	address netip.Addr // the last one that was found
+	err     error
+	at      time.Time
+}
+
+func newNames(c client.Client, o Options) *names {
+	return &names{client: c, o: o, slots: make(chan struct{}, dnsAtOnce), known: map[string]lookup{}}
+}
+
+// target is where a CNFService leads to.
+type target struct {
+	address netip.Addr
+	proto   string
+	err     error
+}
+
+// services has the targets of the CNFServices of a CNF, by UID.
+type services struct {
+	targets map[types.UID]target
+	dns     bool // some are to be looked up again
+}
+
+// of resolves the names of all CNFServices among rules.
+func (n *names) of(ctx context.Context, rules []rule) services {
+	s := services{targets: map[types.UID]target{}}
+	var mu sync.Mutex
+	var group sync.WaitGroup
+	for _, r := range rules {
+		x, ok := r.Rule.(*batch.CNFService)
+		if !ok || r.deleting() {
+			continue
+		}
+		name, ours := n.serviceOf(x)
+		if ours {
+			s.targets[x.UID] = n.service(ctx, name, string(x.Spec.DPort), &s.dns)
+			continue
+		}
+		s.dns = true
+		group.Go(func() {
+			t := target{proto: "tcp"}
+			t.address, t.err = n.lookup(ctx, x.Spec.FullName)
+			mu.Lock()
+			defer mu.Unlock()
+			s.targets[x.UID] = t
+		})
+		// The targets of Services are written by this goroutine alone, so wait for the others first.
+		group.Wait()
+	}
+	return s
+}
+
+// serviceOf returns the Service that a CNFService names; false if the name is one of DNS.
+func (n *names) serviceOf(x *batch.CNFService) (types.NamespacedName, bool) {
+	name := strings.ToLower(strings.TrimSuffix(x.Spec.FullName, "."))
+	name = strings.TrimSuffix(name, "."+n.o.ClusterDomain)
+	parts := strings.Split(name, ".")
+	switch {
+	case len(parts) == 1:
+		return types.NamespacedName{Namespace: x.Namespace, Name: parts[0]}, true
+	case len(parts) == 3 && parts[2] == "svc":
+		return types.NamespacedName{Namespace: parts[1], Name: parts[0]}, true
+	}
+	return types.NamespacedName{}, false
+}
+
+// service returns the address of a Service, and the protocol of its port.
+func (n *names) service(ctx context.Context, name types.NamespacedName, port string, dns *bool) target {
+	var s corev1.Service
+	err := n.client.Get(ctx, name, &s)
+	switch {
+	case apierrors.IsNotFound(err):
+		return target{err: fmt.Errorf("spec.fullname: there is no Service %s: create it, or correct the name", name)}
+	case err != nil:
+		return target{err: fmt.Errorf("spec.fullname: reading Service %s: %w", name, err)}
+	case s.Spec.Type == corev1.ServiceTypeExternalName:
+		*dns = true
+		t := target{proto: "tcp"}
+		t.address, t.err = n.lookup(ctx, s.Spec.ExternalName)
+		return t
+	}
+	var protocols, ports []string
+	for _, p := range s.Spec.Ports {
+		ports = append(ports, fmt.Sprintf("%d/%s", p.Port, strings.ToLower(string(p.Protocol))))
+		if strconv.Itoa(int(p.Port)) == port {
+			protocols = append(protocols, strings.ToLower(string(p.Protocol)))
+		}
+	}
+	switch {
+	case len(protocols) == 0:
+		return target{err: fmt.Errorf("spec.dport: Service %s has no port %s, but %s", name, port, strings.Join(ports, ", "))}
+	case slices.Contains(protocols, "tcp"):
+		protocols[0] = "tcp" // as upstream
+	}
+	for _, ip := range s.Spec.ClusterIPs {
+		if a, err := netip.ParseAddr(ip); err == nil && a.Is4() {
+			return target{address: a, proto: protocols[0]}
+		}
+	}
+	return target{err: fmt.Errorf("spec.fullname: Service %s has no IPv4 address in the cluster: a CNF can only lead to a Service with a cluster IP", name)}
+}
+
+// lookup returns the address of a name. If the name has several, it is the lowest one, so that it changes as rarely as possible. If it
+// cannot be looked up any more, the last address stays.
+func (n *names) lookup(ctx context.Context, name string) (netip.Addr, error) {
+	n.mu.Lock()
+	was, ok := n.known[name]
+	n.mu.Unlock()
+	if ok && n.o.now().Sub(was.at) < dnsAgain {
+		return was.result()
+	}
+	select {
+	case n.slots <- struct{}{}:
+	case <-ctx.Done():
+		return was.result()
+	}
+	defer func() { <-n.slots }()
+	ctx, cancel := context.WithTimeout(ctx, dnsTimeout)
+	defer cancel()
+	found, err := n.o.Resolve(ctx, name)
+	now := lookup{address: was.address, err: err, at: n.o.now()}
+	found = slices.DeleteFunc(found, func(a netip.Addr) bool {
+		a = a.Unmap()
+		return !a.Is4() || !a.IsGlobalUnicast()
+	})
+	slices.SortFunc(found, func(a, b netip.Addr) int { return a.Unmap().Compare(b.Unmap()) })
+	switch {
+	case err != nil:
+		now.err = fmt.Errorf("spec.fullname: looking up %s: %w", name, err)
+	case len(found) == 0:
+		now.err = fmt.Errorf("spec.fullname: %s has no IPv4 address to which a CNF can lead", name)
+		now.address = netip.Addr{}
+	default:
+		now.address = found[0].Unmap()
+	}
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.known[name] = now
+	for other, l := range n.known {
+		if now.at.Sub(l.at) > dnsForget {
+			delete(n.known, other)
+		}
+	}
+	return now.result()
+}
+
+func (l lookup) result() (netip.Addr, error) {
+	if l.address.IsValid() {
+		return l.address, nil
+	}
+	if l.err == nil {
+		return l.address, errors.New("spec.fullname: the name was not looked up yet")
+	}
+	return l.address, l.err
+}
+
+// users returns the CNFs with a CNFService that leads to a Service.
+func (n *names) users(ctx context.Context, service client.Object) []reconcile.Request {
+	var list batch.CNFServiceList
+	if err := n.client.List(ctx, &list); err != nil {
+		return nil // there is a cache, or nothing works
+	}
+	var out []reconcile.Request
+	for i := range list.Items {
+		if name, ok := n.serviceOf(&list.Items[i]); ok && name == client.ObjectKeyFromObject(service) {
+			out = append(out, request(&list.Items[i]))
+		}
+	}
+	return out
+}
+
+// render returns the object that stands for a rule. That of a CNFService needs an address, which a table of kinds cannot know.
+func (s services) render(r rule, networks sdewan.Networks) (rest.Object, error) {
+	x, ok := r.Rule.(*batch.CNFService)
+	if !ok {
+		return r.kind.Render(r.Rule, networks)
+	}
+	t := s.targets[x.UID]
+	if t.err != nil {
+		return nil, t.err
+	}
+	return sdewan.RenderCNFService(x, t.address, t.proto), nil
+}

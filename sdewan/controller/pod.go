@@ -1,0 +1,258 @@
+package controller
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"net/http"
+	"slices"
+
+	"subctl/sdewan/rest"
+	"subctl/sdewan/rest/client"
+)
+
+// maxRounds is how often a pod is compared with what it should hold, at most, until nothing is left to do. An object that depends on
+// another one needs a second round, an order that is wrong a third one, and the last one finds nothing to do.
+const maxRounds = 6
+
+// api is what a pod is asked and told.
+type api interface {
+	List(context.Context, *rest.Collection) ([]client.Item, error)
+	Create(context.Context, *rest.Collection, rest.Object) (client.Item, error)
+	Update(context.Context, *rest.Collection, rest.Object) (client.Item, error)
+	Delete(context.Context, *rest.Collection, string) error
+	Restart(context.Context, string) error
+}
+
+// memory is what the controller remembers of a pod as long as its containers run. All of it can be lost: see owes.
+type memory struct {
+	// owed are the services that must be restarted, because objects have changed since the last restart; false: it is known that none have.
+	owed map[string]bool
+	// answers are the objects that the pod returns otherwise than they were written.
+	answers map[id]answer
+}
+
+// id names an object on a CNF.
+type id struct {
+	collection *rest.Collection
+	name       string
+}
+
+type answer struct {
+	sent [sha256.Size]byte
+	item client.Item
+}
+
+func newMemory() *memory { return &memory{map[string]bool{}, map[id]answer{}} }
+
+// synced is what a pod holds, after everything was done that could be done.
+type synced struct {
+	have map[*rest.Collection]listing
+	// refused has the reason for each object that the pod did not accept, or did not remove.
+	refused map[id]error
+	// written are the objects that were created, changed or moved.
+	written map[id]bool
+	// restarts has the reason for each service that did not restart.
+	restarts map[string]error
+}
+
+// sync makes a pod hold what it should, in the order of the collections, which is that of their dependencies, and restarts
+// the services whose objects have changed. It returns an error if the pod did not answer; the next sync finds out how far this one
+// got. Owes reports whether a service may have to be restarted, for a pod that this controller has not seen before: another one may have
+// changed objects, and ended before the restart.
+func (m *memory) sync(ctx context.Context, c api, desires []desire, owes func(service string) bool) (synced, error) {
+	s := &session{
+		memory: m, api: c, before: map[id]client.Item{}, doubts: map[id]client.Item{},
+		synced: synced{have: map[*rest.Collection]listing{}, written: map[id]bool{}, restarts: map[string]error{}},
+	}
+	for _, d := range desires {
+		if service := d.collection.Service; service != "" {
+			if _, seen := m.owed[service]; !seen {
+				m.owed[service] = owes(service)
+			}
+		}
+	}
+	if err := s.settle(ctx, desires); err != nil {
+		return s.synced, err
+	}
+	for _, service := range rest.ServiceNames {
+		if !m.owed[service] {
+			continue
+		}
+		if err := c.Restart(ctx, service); err != nil {
+			s.restarts[service] = err
+			continue
+		}
+		m.owed[service] = false
+	}
+	return s.synced, nil
+}
+
+// session is one sync.
+type session struct {
+	*memory
+	api api
+	synced
+	before map[id]client.Item // what was written in this session, as it was before; the zero Item for what was created
+	doubts map[id]client.Item // what the CNF refused to change, as it was before: OpenWrt may have deleted it
+}
+
+// settle repeats rounds until one has nothing to do, or can do nothing.
+func (s *session) settle(ctx context.Context, desires []desire) error {
+	stale := desires
+	for range maxRounds {
+		for _, d := range stale {
+			if err := s.list(ctx, d); err != nil {
+				return err
+			}
+		}
+		s.refused = map[id]error{}
+		var touched []desire
+		done := 0
+		for _, d := range desires {
+			ops := plan(d, s.have[d.collection], func(w wanted, i client.Item) bool { return s.holds(d.collection, w, i) })
+			n, err := s.carryOut(ctx, d, ops)
+			if err != nil {
+				return err
+			}
+			if done += n; len(ops) > 0 {
+				touched = append(touched, d)
+			}
+		}
+		for _, d := range slices.Backward(desires) {
+			ops := leftovers(d, s.have[d.collection])
+			n, err := s.carryOut(ctx, d, ops)
+			if err != nil {
+				return err
+			}
+			if done += n; len(ops) > 0 && !slices.ContainsFunc(touched, func(t desire) bool { return t.collection == d.collection }) {
+				touched = append(touched, d)
+			}
+		}
+		if done == 0 {
+			return s.resolve(ctx, touched)
+		}
+		stale = touched
+	}
+	s.differ(desires)
+	return nil
+}
+
+// resolve reads the collections again in which the last round was refused a change.
+func (s *session) resolve(ctx context.Context, touched []desire) error {
+	for _, d := range touched {
+		if !slices.ContainsFunc(slices.Collect(maps.Keys(s.doubts)), func(key id) bool { return key.collection == d.collection }) {
+			continue
+		}
+		if err := s.list(ctx, d); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// differ refuses what still differs: the CNF does not hold what it has accepted.
+func (s *session) differ(desires []desire) {
+	for _, d := range desires {
+		ops := plan(d, s.have[d.collection], func(w wanted, i client.Item) bool { return s.holds(d.collection, w, i) })
+		for _, o := range append(ops, leftovers(d, s.have[d.collection])...) {
+			if key := (id{d.collection, o.name}); s.refused[key] == nil {
+				s.refused[key] = errDiffers
+			}
+		}
+	}
+}
+
+var errDiffers = errors.New("the CNF accepts the object, but then returns another one: look at it on the CNF")
+
+// list reads a collection. A CNF without the module is like one without objects, as long as none are wanted.
+func (s *session) list(ctx context.Context, d desire) error {
+	items, err := s.api.List(ctx, d.collection)
+	if client.CodeOf(err) == http.StatusNotFound {
+		items, err = nil, nil
+	}
+	if err != nil {
+		return fmt.Errorf("reading %s: %w", d.collection, err)
+	}
+	have := newListing(items)
+	s.have[d.collection] = have
+	for key, before := range s.doubts {
+		if key.collection != d.collection {
+			continue
+		}
+		delete(s.doubts, key)
+		if at, ok := have.first[key.name]; d.collection.Service != "" && (!ok || !have.items[at].Same(before)) {
+			s.owed[d.collection.Service] = true
+		}
+	}
+	return nil
+}
+
+// carryOut makes changes of a collection, and returns how many the pod has accepted. An object that it refuses does not stop the others.
+func (s *session) carryOut(ctx context.Context, d desire, ops []op) (done int, err error) {
+	l := d.collection
+	for _, o := range ops {
+		key := id{l, o.name}
+		switch err = nil; o.verb {
+		case create:
+			s.before[key] = client.Item{}
+			_, err = s.api.Create(ctx, l, o.object)
+		case update:
+			s.before[key] = s.have[l].items[s.have[l].first[o.name]]
+			_, err = s.api.Update(ctx, l, o.object)
+		case move:
+			s.before[key] = client.Item{}
+			if err = s.api.Delete(ctx, l, o.name); err == nil {
+				_, err = s.api.Create(ctx, l, o.object)
+			}
+		case remove:
+			delete(s.answers, key)
+			err = s.api.Delete(ctx, l, o.name)
+		}
+		refused := client.ClassOf(err) == client.Rejected
+		if l.Service != "" && (err == nil || !refused || o.verb == move) { // the answer of a change may be lost
+			s.owed[l.Service] = true
+		}
+		switch {
+		case err == nil:
+			done++
+			s.written[key] = true
+		case refused:
+			s.refused[key] = err
+			if o.verb == update {
+				s.doubts[key] = s.before[key]
+			}
+		default:
+			return done, fmt.Errorf("changing %s/%s: %w", l, o.name, err)
+		}
+	}
+	return done, nil
+}
+
+// holds reports whether a CNF that returned item holds an object.
+func (s *session) holds(l *rest.Collection, w wanted, item client.Item) bool {
+	matches, unreadable := item.Matches(w.object)
+	if matches && (!unreadable || w.trusted) {
+		return true
+	}
+	key := id{l, item.Name}
+	sum := digest(w.object)
+	if a, ok := s.answers[key]; ok && a.sent == sum && a.item.Same(item) {
+		return true
+	}
+	// It was written a moment ago, and this is what the CNF makes of it.
+	if before, written := s.before[key]; written && (matches || !before.Same(item)) {
+		s.answers[key] = answer{sum, item}
+		return true
+	}
+	return false
+}
+
+// digest identifies an object as it is written.
+func digest(o rest.Object) [sha256.Size]byte {
+	b, _ := json.Marshal(o) // strings and lists of them can be encoded
+	return sha256.Sum256(b)
+}

@@ -1,0 +1,213 @@
+package controller
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	batch "subctl/api/sdewan/v1alpha1"
+	"subctl/internal/kube"
+	"subctl/sdewan"
+)
+
+// Finalizer is on a rule that all pods of its CNF hold, or have held. It is removed when no pod does, or the CNF is gone.
+const Finalizer = "rule" + finalizers
+
+// finalizers is the end of the names of all finalizers of rules: upstream's controller has a few others, which nobody else removes.
+const finalizers = ".finalizers.sdewan.akraino.org"
+
+// fieldOwner owns the status of rules.
+const fieldOwner = kube.FieldOwner + "-sdewan"
+
+// Reasons of the condition Applied.
+const (
+	// Applied: all pods of the CNF hold the rule as it is. The condition is True.
+	Applied = "Applied"
+	// NoPurpose: the rule has no label sdewanPurpose.
+	NoPurpose = "NoPurpose"
+	// NoCNF: no Deployment has the label.
+	NoCNF = "NoCNF"
+	// SeveralCNFs: several Deployments have the label.
+	SeveralCNFs = "SeveralCNFs"
+	// NoPods: the CNF has no pods, because it is scaled to zero, or its pods do not have the label.
+	NoPods = "NoPods"
+	// NotReady: a pod is not ready. The pods that are ready have the rule.
+	NotReady = "NotReady"
+	// Invalid: the rule cannot be on this CNF, because of a network or a Service that is missing.
+	Invalid = "Invalid"
+	// NameTaken: an older rule stands for the object with this name.
+	NameTaken = "NameTaken"
+	// Rejected: a pod does not accept the object, because an object that it refers to is missing, or its limits are exceeded.
+	Rejected = "Rejected"
+	// RestartFailed: a pod has the object, and its service did not restart with it.
+	RestartFailed = "RestartFailed"
+	// Unreachable: a ready pod does not answer, or answers with nonsense.
+	Unreachable = "Unreachable"
+	// Unauthorized: a pod does not accept the password.
+	Unauthorized = "Unauthorized"
+	// Untrusted: the certificate of a pod is not accepted.
+	Untrusted = "Untrusted"
+	// NoCredentials: the Secrets with the password and the CA are missing or incomplete.
+	NoCredentials = "NoCredentials"
+)
+
+// problem is why a rule is not in sync; the zero problem is that it is.
+type problem struct {
+	reason  string
+	message string // with the remedy
+}
+
+// ofRule reports whether the problem is one of the rule alone, and not of its CNF.
+func (p problem) ofRule() bool {
+	return slices.Contains([]string{Invalid, NameTaken, Rejected, NoPurpose, NoCNF}, p.reason)
+}
+
+// verdict is what is known about a rule after its CNF was synced.
+type verdict struct {
+	problem
+	gone    bool // no pod holds the object of a deleted rule
+	written bool // a pod was written to
+}
+
+// report writes the finalizer and the status of rules, if they change. It writes as much as it can.
+func (r *reconciler) report(ctx context.Context, rules []rule, of func(rule) verdict) error {
+	var mu sync.Mutex
+	var errs []error
+	var group sync.WaitGroup
+	for _, x := range rules {
+		v := of(x)
+		if !r.toReport(x, v) {
+			continue
+		}
+		select {
+		case r.writes <- struct{}{}:
+		case <-ctx.Done():
+			group.Wait()
+			return context.Cause(ctx)
+		}
+		group.Go(func() {
+			defer func() { <-r.writes }()
+			if err := client.IgnoreNotFound(r.write(ctx, x, v)); err != nil {
+				mu.Lock()
+				defer mu.Unlock()
+				errs = append(errs, err)
+			}
+		})
+	}
+	group.Wait()
+	return firstFew(errs)
+}
+
+// toReport reports whether there is anything to write.
+func (r *reconciler) toReport(x rule, v verdict) bool {
+	if x.deleting() && v.gone {
+		return len(kept(x)) < len(x.GetFinalizers())
+	}
+	if v.reason == "" && !x.deleting() && !slices.Contains(x.GetFinalizers(), Finalizer) {
+		return true
+	}
+	_, changed := status(x, v, x.GetResourceVersion(), time.Time{})
+	return changed
+}
+
+// write writes the finalizer and then the status: a rule that counts as applied has its finalizer.
+func (r *reconciler) write(ctx context.Context, x rule, v verdict) error {
+	if x.deleting() && v.gone {
+		return r.setFinalizers(ctx, x, kept(x))
+	}
+	if v.reason == "" && !x.deleting() && !slices.Contains(x.GetFinalizers(), Finalizer) {
+		if err := r.setFinalizers(ctx, x, append(slices.Clone(x.GetFinalizers()), Finalizer)); err != nil {
+			return err
+		}
+	}
+	s, changed := status(x, v, x.GetResourceVersion(), r.now())
+	if !changed {
+		return nil
+	}
+	r.announce(x, s)
+	*x.RuleStatus() = s
+	return kube.ApplyStatus(ctx, r.client, fieldOwner, x.Rule.(client.Object))
+}
+
+// setFinalizers changes the finalizers of a rule that nobody else has changed meanwhile, and updates its resource version.
+func (r *reconciler) setFinalizers(ctx context.Context, x rule, to []string) error {
+	o := x.Rule.(client.Object)
+	before := o.DeepCopyObject().(client.Object)
+	o.SetFinalizers(to)
+	s := *x.RuleStatus()
+	err := r.client.Patch(ctx, o, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{}))
+	*x.RuleStatus() = s
+	if err != nil && !apierrors.IsNotFound(err) {
+		return fmt.Errorf("changing the finalizers of %s %s/%s: %w", x.kind.GVK.Kind, x.GetNamespace(), x.GetName(), err)
+	}
+	return err
+}
+
+// kept returns the finalizers that are not ours, nor upstream's.
+func kept(r rule) []string {
+	return slices.DeleteFunc(slices.Clone(r.GetFinalizers()), func(f string) bool { return strings.HasSuffix(f, finalizers) })
+}
+
+// status returns the status of a rule, and whether it differs from the one that it has in more than times.
+func status(x rule, v verdict, version string, now time.Time) (s batch.RuleStatus, changed bool) {
+	old := *x.RuleStatus()
+	s = batch.RuleStatus{ObservedGeneration: x.GetGeneration(), Conditions: slices.Clone(old.Conditions)}
+	c := metav1.Condition{Type: batch.ConditionApplied, ObservedGeneration: s.ObservedGeneration, LastTransitionTime: metav1.NewTime(now)}
+	if v.reason == "" && !x.deleting() {
+		c.Status, c.Reason, c.Message = metav1.ConditionTrue, Applied, "all pods of the CNF have the rule"
+		s.InSync, s.AppliedVersion, s.AppliedTime = true, version, &metav1.Time{Time: now}
+		if x.inSync() && !v.written { // and has been since it was applied
+			s.AppliedVersion, s.AppliedTime = old.AppliedVersion, old.AppliedTime
+		}
+	} else {
+		c.Status, c.Reason, c.Message = metav1.ConditionFalse, v.reason, bounded(v.message)
+	}
+	changed = meta.SetStatusCondition(&s.Conditions, c)
+	return s, changed || s.InSync != old.InSync || s.AppliedVersion != old.AppliedVersion || s.ObservedGeneration != old.ObservedGeneration
+}
+
+// announce writes an Event about a rule that cannot be applied, when that becomes known. What is wrong with a CNF is an Event of the CNF
+// alone, as it may have thousands of rules.
+func (r *reconciler) announce(x rule, s batch.RuleStatus) {
+	old, is := meta.FindStatusCondition(x.RuleStatus().Conditions, batch.ConditionApplied), meta.FindStatusCondition(s.Conditions, batch.ConditionApplied)
+	p := problem{is.Reason, is.Message}
+	if is.Status == metav1.ConditionTrue || !p.ofRule() || old != nil && old.Reason == is.Reason && old.Message == is.Message {
+		return
+	}
+	r.events.Eventf(x.Rule, nil, corev1.EventTypeWarning, is.Reason, "Apply", "%s", is.Message)
+}
+
+// maxMessage bounds messages: a status may have 32 KiB, an Event 1 KiB.
+const maxMessage = 1000
+
+func bounded(s string) string {
+	if len(s) > maxMessage {
+		return strings.ToValidUTF8(s[:maxMessage], "") + "…"
+	}
+	return s
+}
+
+// oneLine returns what errors.Join has joined in one line.
+func oneLine(err error) string { return strings.ReplaceAll(err.Error(), "\n", "; ") }
+
+// firstFew returns an error with the first of many errors, which usually are all the same.
+func firstFew(errs []error) error {
+	if len(errs) == 0 {
+		return nil
+	}
+	if more := len(errs) - 1; more > 0 {
+		return fmt.Errorf("%w (and %d more)", errs[0], more)
+	}
+	return errs[0]
+}
+
+var _ sdewan.Rule = rule{}.Rule

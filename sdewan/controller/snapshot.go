@@ -1,0 +1,68 @@
+package controller
+
+import (
+	"cmp"
+	"context"
+	"slices"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"subctl/sdewan"
+)
+
+// snapshot reads what the API server has about a CNF, from the cache.
+func (r *reconciler) snapshot(ctx context.Context, key types.NamespacedName) (cnf, error) {
+	c := cnf{key: key}
+	in, labelled := client.InNamespace(key.Namespace), client.MatchingLabels{sdewan.PurposeLabel: key.Name}
+	for _, k := range r.kinds {
+		list := k.NewList().(client.ObjectList)
+		options := []client.ListOption{in, labelled}
+		if key.Name == "" {
+			options = options[:1] // those without the label, too
+		}
+		if err := r.client.List(ctx, list, options...); err != nil {
+			return c, err
+		}
+		if err := meta.EachListItem(list, func(o runtime.Object) error {
+			if x, ok := o.(sdewan.Rule); ok && x.GetLabels()[sdewan.PurposeLabel] == key.Name {
+				c.rules = append(c.rules, rule{x, k})
+			}
+			return nil
+		}); err != nil {
+			return c, err
+		}
+	}
+	slices.SortStableFunc(c.rules, byAge)
+	if key.Name == "" {
+		return c, nil
+	}
+	var deployments appsv1.DeploymentList
+	if err := r.client.List(ctx, &deployments, in, labelled); err != nil {
+		return c, err
+	}
+	for i := range deployments.Items {
+		c.deployments = append(c.deployments, &deployments.Items[i])
+	}
+	slices.SortFunc(c.deployments, func(a, b *appsv1.Deployment) int { return cmp.Compare(a.Name, b.Name) })
+	if len(c.deployments) != 1 {
+		return c, nil
+	}
+	var pods corev1.PodList
+	if err := r.client.List(ctx, &pods, in, labelled); err != nil {
+		return c, err
+	}
+	c.pods = live(c.deployments[0], pods.Items)
+	return c, nil
+}
+
+// byAge orders rules: the first rule on a CNF that matches a packet decides, and is the oldest one. Rules that were created in the same second
+// are in the order of their names, and then of their kinds.
+func byAge(a, b rule) int {
+	ta, tb := a.GetCreationTimestamp(), b.GetCreationTimestamp()
+	return cmp.Or(ta.Compare(tb.Time), cmp.Compare(a.GetName(), b.GetName()), cmp.Compare(a.kind.Rank(), b.kind.Rank()))
+}
