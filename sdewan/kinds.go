@@ -70,7 +70,7 @@ var table = []Kind{
 	kind(ipsec.GroupVersion, "ipsecsites", &ipsec.IpsecSiteList{}, rest.Remotes, renderRemote[*ipsec.IpsecSite], usesOfRemote[*ipsec.IpsecSite]),
 	kind(batch.GroupVersion, "ipsechosts", &batch.IpsecHostList{}, rest.Remotes, renderRemote[*batch.IpsecHost], usesOfRemote[*batch.IpsecHost]),
 	kind(ipsec.GroupVersion, "ipsechosts", &ipsec.IpsecHostList{}, rest.Remotes, renderRemote[*ipsec.IpsecHost], usesOfRemote[*ipsec.IpsecHost]),
-	kind(batch.GroupVersion, "cnfservices", &batch.CNFServiceList{}, rest.Services, renderService, nil),
+	kind(batch.GroupVersion, "cnfservices", &batch.CNFServiceList{}, rest.NATs, renderService, nil),
 }
 
 // kind returns a Kind for the rules *T that list, a pointer to a struct with Items []T, holds.

@@ -2,6 +2,8 @@ package sdewan
 
 import (
 	"cmp"
+	"errors"
+	"net/netip"
 
 	ipsec "subctl/api/sdewan/ipsec/v1alpha1"
 	batch "subctl/api/sdewan/v1alpha1"
@@ -67,6 +69,16 @@ func proposalSpec[P proposal](r P) batch.IpsecProposalSpec {
 	return batch.IpsecProposalSpec{}
 }
 
-func renderService(r *batch.CNFService, _ Networks) (rest.Object, error) {
-	return &rest.Service{FullName: r.Spec.FullName, Port: string(r.Spec.Port), DPort: string(r.Spec.DPort)}, nil
+// renderService cannot know the address of a Service.
+func renderService(*batch.CNFService, Networks) (rest.Object, error) {
+	return nil, errors.New("spec.fullname: the address of the Service is needed: see RenderCNFService")
+}
+
+// RenderCNFService returns the object that stands for a CNFService whose Service has an address, and whose port has a protocol (tcp, udp, sctp): what
+// is sent to the port of the CNF goes to the port of the Service.
+func RenderCNFService(r *batch.CNFService, service netip.Addr, proto string) rest.Object {
+	return &rest.NAT{
+		Name: r.Name, Target: "DNAT", Proto: proto, SrcIP: string(r.Spec.CIDR), SrcDPort: string(r.Spec.Port),
+		DestIP: service.String(), DestPort: string(r.Spec.DPort),
+	}
 }

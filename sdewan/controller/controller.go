@@ -20,6 +20,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"math/rand/v2"
 	"net"
 	"net/netip"
 	"strconv"
@@ -105,7 +106,7 @@ func (r *reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reco
 	if err != nil {
 		return reconcile.Result{}, err
 	}
-	v, again := r.apply(ctx, c)
+	v, after := r.apply(ctx, c)
 	if ctx.Err() != nil {
 		return reconcile.Result{}, nil // the controller ends: what was cut off is no news about the CNF
 	}
@@ -116,19 +117,19 @@ func (r *reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reco
 	if err != nil {
 		return reconcile.Result{}, err
 	}
-	if again {
+	if after == 0 {
 		return reconcile.Result{RequeueAfter: r.backoff.When(c.key)}, nil
 	}
 	r.backoff.Forget(c.key)
 	if len(c.deployments) == 0 {
 		return reconcile.Result{}, nil
 	}
-	return reconcile.Result{RequeueAfter: r.o.Resync}, nil
+	return reconcile.Result{RequeueAfter: jitter(after)}, nil
 }
 
-// apply makes the pods of a CNF hold its rules, as far as possible. It returns what is known about each rule, and whether to try
-// again without a change of the API's objects.
-func (r *reconciler) apply(ctx context.Context, c cnf) (of func(rule) verdict, again bool) {
+// apply makes the pods of a CNF hold its rules, as far as possible. It returns what is known about each rule, and after
+// which time to try again if nothing changes; 0: soon, and then more and more seldom.
+func (r *reconciler) apply(ctx context.Context, c cnf) (of func(rule) verdict, after time.Duration) {
 	all := func(reason, format string, args ...any) func(rule) verdict {
 		p := problem{reason, fmt.Sprintf(format, args...)}
 		return func(rule) verdict { return verdict{problem: p} }
@@ -141,23 +142,23 @@ func (r *reconciler) apply(ctx context.Context, c cnf) (of func(rule) verdict, a
 		if c.key.Name == "" {
 			p = problem{NoPurpose, fmt.Sprintf("the rule has no label %s: set it to the label of the CNF's Deployment", sdewan.PurposeLabel)}
 		}
-		return func(rule) verdict { return verdict{problem: p, gone: true} }, false
+		return func(rule) verdict { return verdict{problem: p, gone: true} }, r.o.Resync
 	case len(c.deployments) > 1:
 		a, b := c.deployments[0], c.deployments[1]
 		of = all(SeveralCNFs, "Deployments %s and %s both have the label %s=%s: delete one of them, or change its label", a.Name, b.Name, sdewan.PurposeLabel, c.key.Name)
 		for _, d := range c.deployments {
 			r.trouble(c.key, d, of(rule{}).problem)
 		}
-		return of, false
+		return of, r.o.Resync
 	case c.asleep():
 		r.fleet.keep(c.key, nil)
 		r.settled(c.key)
 		of = all(NoPods, "Deployment %s has 0 replicas: the rule waits for a pod", c.deployments[0].Name)
-		return func(x rule) verdict { v := of(x); v.gone = true; return v }, false
+		return func(x rule) verdict { v := of(x); v.gone = true; return v }, r.o.Resync
 	case c.deployments[0].Spec.Template.Labels[sdewan.PurposeLabel] != c.key.Name:
 		of = all(NoPods, "the pods of Deployment %s do not have the label %s=%s: set it in its template, too", c.deployments[0].Name, sdewan.PurposeLabel, c.key.Name)
 		r.trouble(c.key, c.deployments[0], of(rule{}).problem)
-		return of, false
+		return of, r.o.Resync
 	}
 	return r.syncPods(ctx, c)
 }
@@ -170,7 +171,7 @@ type outcome struct {
 }
 
 // syncPods syncs all pods that are ready, at the same time.
-func (r *reconciler) syncPods(ctx context.Context, c cnf) (of func(rule) verdict, again bool) {
+func (r *reconciler) syncPods(ctx context.Context, c cnf) (of func(rule) verdict, after time.Duration) {
 	r.fleet.keep(c.key, c.pods)
 	unmanaged, mistakes := c.unmanaged()
 	services := r.names.of(ctx, c.rules)
@@ -195,13 +196,12 @@ func (r *reconciler) syncPods(ctx context.Context, c cnf) (of func(rule) verdict
 	for _, m := range mistakes {
 		r.events.Eventf(c.deployments[0], nil, corev1.EventTypeWarning, "InvalidAnnotation", "Apply", "%s", bounded(m))
 	}
-	if wrong.reason == "" {
-		r.settled(c.key)
-	} else {
+	again := wrong.reason != ""
+	if again {
 		r.trouble(c.key, c.deployments[0], wrong)
-		again = true
+	} else {
+		r.settled(c.key)
 	}
-	again = again || services.again
 	verdicts := make(map[types.UID]verdict, len(c.rules))
 	for _, x := range c.rules {
 		v := verdict{problem: wrong, gone: wrong.reason == ""}
@@ -221,7 +221,15 @@ func (r *reconciler) syncPods(ctx context.Context, c cnf) (of func(rule) verdict
 		}
 		verdicts[x.GetUID()] = v
 	}
-	return func(x rule) verdict { return verdicts[x.GetUID()] }, again
+	switch {
+	case again:
+		after = 0
+	case services.dns:
+		after = min(dnsAgain, r.o.Resync)
+	default:
+		after = r.o.Resync
+	}
+	return func(x rule) verdict { return verdicts[x.GetUID()] }, after
 }
 
 // onPod names the pod in a message, unless the problem is the same on all pods.
@@ -281,3 +289,6 @@ func (r *reconciler) settled(key types.NamespacedName) {
 }
 
 func hostPort(a netip.Addr, port int) string { return net.JoinHostPort(a.String(), strconv.Itoa(port)) }
+
+// jitter spreads what would otherwise happen at the same time for all CNFs.
+func jitter(d time.Duration) time.Duration { return d - rand.N(d/4+1) }

@@ -64,9 +64,9 @@ func (f *fleet) of(ctx context.Context, cnf types.NamespacedName, p *corev1.Pod)
 	if m.client != nil && f.o.now().Sub(m.read) < credentialsFor {
 		return m, nil
 	}
-	o, problem := f.credentials(ctx, p)
-	if problem != nil {
-		return m, problem
+	o, wrong := f.credentials(ctx, p)
+	if wrong != nil {
+		return m, wrong
 	}
 	if sum := o.digest(); m.client == nil || m.credentials != sum {
 		c, err := rest.New(o.Options)

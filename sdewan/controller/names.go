@@ -80,21 +80,22 @@ func (n *names) of(ctx context.Context, rules []rule) services {
 			continue
 		}
 		name, ours := n.serviceOf(x)
-		if ours {
-			s.targets[x.UID] = n.service(ctx, name, string(x.Spec.DPort), &s.dns)
-			continue
-		}
-		s.dns = true
 		group.Go(func() {
-			t := target{proto: "tcp"}
-			t.address, t.err = n.lookup(ctx, x.Spec.FullName)
+			var t target
+			dns := !ours
+			if ours {
+				t = n.service(ctx, name, string(x.Spec.DPort), &dns)
+			} else {
+				t.proto = "tcp"
+				t.address, t.err = n.lookup(ctx, x.Spec.FullName)
+			}
 			mu.Lock()
 			defer mu.Unlock()
 			s.targets[x.UID] = t
+			s.dns = s.dns || dns
 		})
-		// The targets of Services are written by this goroutine alone, so wait for the others first.
-		group.Wait()
 	}
+	group.Wait()
 	return s
 }
 

@@ -37,7 +37,7 @@ func (r *reconciler) snapshot(ctx context.Context, key types.NamespacedName) (cn
 			return c, err
 		}
 	}
-	slices.SortStableFunc(c.rules, byAge)
+	slices.SortStableFunc(c.rules, func(a, b rule) int { return sdewan.Order(a.Rule, b.Rule) })
 	if key.Name == "" {
 		return c, nil
 	}
@@ -58,11 +58,4 @@ func (r *reconciler) snapshot(ctx context.Context, key types.NamespacedName) (cn
 	}
 	c.pods = live(c.deployments[0], pods.Items)
 	return c, nil
-}
-
-// byAge orders rules: the first rule on a CNF that matches a packet decides, and is the oldest one. Rules that were created in the same second
-// are in the order of their names, and then of their kinds.
-func byAge(a, b rule) int {
-	ta, tb := a.GetCreationTimestamp(), b.GetCreationTimestamp()
-	return cmp.Or(ta.Compare(tb.Time), cmp.Compare(a.GetName(), b.GetName()), cmp.Compare(a.kind.Rank(), b.kind.Rank()))
 }
