@@ -58,6 +58,7 @@ var may = map[string]string{
 	"sdewan/rest/client":      "internal/secret sdewan/rest",
 	"sdewan/rest/openwrttest": "sdewan/rest",
 	"sdewan/cnf/server":       "sdewan/rest",
+	"sdewan/cnf":              "dataplane sdewan/rest",
 	"internal/alarm":          "",
 	"internal/cli":            "internal/kube internal/printer internal/progress internal/words",
 	"internal/connect":        "cluster internal/cli internal/kube internal/look internal/progress",
@@ -113,7 +114,7 @@ var helpers = []string{"broker/brokertest/", "cluster/clustertest/", "dataplane/
 // pure are the parts whose functions depend on their arguments alone, and impure is what
 // they may not use.
 var (
-	pure   = []string{"agent/mesh", "broker/trust", "cable", "cable/drivers", "cable/keys", "cable/natdiscovery", "dataplane", "globalnet", "policy", "policy/catalog", "sdewan", "sdewan/rest"}
+	pure   = []string{"agent/mesh", "broker/trust", "cable", "cable/drivers", "cable/keys", "cable/natdiscovery", "dataplane", "globalnet", "policy", "policy/catalog", "sdewan", "sdewan/rest", "sdewan/cnf"}
 	impure = []string{
 		"crypto/rand", "io/ioutil", "log", "log/slog", "math/rand", "math/rand/v2", "net/http", "os", "sync",
 		"net.Dial", "net.Listen", "time.After", "time.NewTicker", "time.NewTimer", "time.Now", "time.Since", "time.Sleep", "time.Tick",

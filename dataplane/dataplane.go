@@ -31,6 +31,7 @@ const (
 	KindSources               // nftables tables that keep source addresses
 	KindReturns               // nftables tables that mark the replies for a gateway
 	KindGlobalnet             // nftables tables that translate global addresses
+	KindRuleset               // nftables tables with all rules of a CNF
 	KindDaemon                // programs that devices and tunnels depend on
 	KindRemains               // what a daemon left that is gone; in no plan
 	KindArrival               // policy rules for packets that arrive on a device: before it carries any
@@ -46,7 +47,7 @@ const (
 )
 
 var kindNames = [...]string{
-	KindSet: "set", KindAntispoof: "antispoof", KindChain: "chain", KindSources: "sources", KindReturns: "returns", KindGlobalnet: "globalnet", KindRemains: "remains", KindDaemon: "daemon", KindArrival: "arrival rule", KindLink: "link", KindAddr: "address", KindPeer: "peer", KindTunnel: "tunnel",
+	KindSet: "set", KindAntispoof: "antispoof", KindChain: "chain", KindSources: "sources", KindReturns: "returns", KindGlobalnet: "globalnet", KindRuleset: "ruleset", KindRemains: "remains", KindDaemon: "daemon", KindArrival: "arrival rule", KindLink: "link", KindAddr: "address", KindPeer: "peer", KindTunnel: "tunnel",
 	KindNeigh: "neighbour", KindNexthop: "nexthop", KindGroup: "nexthop-group", KindRoute: "route", KindRule: "rule",
 }
 

@@ -14,7 +14,7 @@ type Hop struct {
 	Weight int // 1 to 256
 }
 
-// Multipath is a Route on a kernel without next hop objects (before Linux 5.3): it has the next hops itself, sorted by
+// Multipath is a Route on a kernel without next hop objects (before Linux 5.3), and a route of a CNF: it has the next hops itself, sorted by
 // device and address. Flows are spread over them by weight. When they change, each route changes, and flows of the others may
 // move, too.
 type Multipath struct {
@@ -52,11 +52,15 @@ func (m Multipath) String() string {
 		s += fmt.Sprintf(" mtu %d", m.MTU)
 	}
 	for _, h := range m.Hops {
-		s += " nexthop"
+		if len(m.Hops) > 1 {
+			s += " nexthop"
+		}
 		if h.Via.IsValid() {
 			s += " via " + h.Via.String()
 		}
-		s += fmt.Sprintf(" dev %s weight %d", h.Dev, h.Weight)
+		if s += " dev " + h.Dev; len(m.Hops) > 1 {
+			s += fmt.Sprintf(" weight %d", h.Weight)
+		}
 	}
 	return s
 }

@@ -35,6 +35,10 @@ func objects() []dataplane.Object {
 			Replies: []dataplane.GlobalReply{{From: netip.AddrPortFrom(ip, 1), Proto: 6, As: netip.AddrPortFrom(ip, 80)}}, Pools: []dataplane.GlobalPool{{Pod: ip, Count: 1}},
 			Sources: []dataplane.GlobalSource{{Pod: ip, Slot: 1, Global: ip}}, Shared: []dataplane.GlobalShare{{Slot: 1, Global: ip}},
 		},
+		dataplane.Ruleset{
+			Table: "t", Sets: []dataplane.RuleSet{{Name: "s", Size: 1}},
+			Chains: []dataplane.RuleChain{{Name: "c", Type: "filter", Hook: "input", Priority: 1, Rules: []dataplane.TextRule{{Text: "drop", Note: "n"}}}},
+		},
 		dataplane.VXLAN{Name: "d", Dev: "a", MAC: "m", VNI: 1, Local: ip, Port: 2, SourcePort: 4, MTU: 3, Conf: dataplane.Conf{RPFilter: 2, Forwarding: 1}},
 		dataplane.IKEDaemon{Port: 1, Debug: true, Unattended: true},
 		dataplane.IPsecSA{Src: ip, Dst: ip, SPI: 1, ReqID: 2},
@@ -61,10 +65,11 @@ func objects() []dataplane.Object {
 		dataplane.Blackhole{Table: 1, Dst: p},
 		dataplane.Throw{Table: 1, Dst: p},
 		dataplane.Route{Table: 1, Dst: p, Group: 2, Src: ip, MTU: 3},
-		dataplane.Multipath{Table: 1, Dst: p, Hops: []dataplane.Hop{{Via: ip, Dev: "d", Weight: 2}}, Src: ip, MTU: 3},
+		dataplane.Multipath{Table: 1, Dst: p, Hops: []dataplane.Hop{{Via: ip, Dev: "d", Weight: 2}, {Via: ip, Dev: "e", Weight: 3}}, Src: ip, MTU: 3},
 		dataplane.Arrival{Priority: 1, Dev: "d", Table: 2},
 		dataplane.Rule{Priority: 1, Table: 2},
 		dataplane.MarkRule{Priority: 1, Mark: 2, Mask: 3, Table: 2},
+		dataplane.PolicyRule{Priority: 1, Not: true, Src: p, Dst: p, Mark: 2, Mask: 3, Table: 2, Action: "unreachable"},
 	}
 }
 
@@ -100,7 +105,7 @@ func every(t *testing.T, path string, v reflect.Value, f func(path string, leaf 
 
 // outside are the fields that are not part of what a kernel holds: what was seen of a tunnel, and
 // what must be there before an entry.
-var outside = []string{"Seen", "Guard"}
+var outside = []string{"Seen", "Guard", "Odd", "Handle"}
 
 // Objects are plain values: no pointers, maps, channels, functions or interfaces.
 func TestObjectsArePlainData(t *testing.T) {
@@ -116,7 +121,7 @@ func TestObjectsArePlainData(t *testing.T) {
 		require.False(t, names[k.String()], "two kinds are called %v", k)
 		names[k.String()] = true
 	}
-	require.Equal(t, "kind 18", (dataplane.KindRule + 1).String(), "a new kind is to be in the tests of this file")
+	require.Equal(t, "kind 19", (dataplane.KindRule + 1).String(), "a new kind is to be in the tests of this file")
 }
 
 // change changes the value of a leaf.

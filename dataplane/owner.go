@@ -118,6 +118,33 @@ const (
 	// mark: before the tables that lead to other clusters.
 	ReturnPriority = 99
 
+	// CNFTable is the routing table "cnf" of a CNF: the number is the one of ICN SD-EWAN's image for OpenWrt. The table of uplink N is
+	// CNFTable plus N, N from 1 to MaxUplinks. A CNF has a network namespace of its own.
+	CNFTable = 40
+	// MaxUplinks is the number of uplinks that UplinkMask can tell apart, as in mwan3: three values have a meaning of their own.
+	MaxUplinks = 59
+	// UplinkMask has the bits of the packet mark and of the connection mark that tell which uplink a connection of a CNF uses: the number of
+	// the uplink, 1 to MaxUplinks, in units of 0x100. The mask, and the values that are no number of an uplink, are those of mwan3:
+	// UplinkNone is a connection that no uplink is chosen for, so that the main table routes it; UplinkUnreachable and
+	// UplinkBlackhole are connections that are refused or dropped.
+	UplinkMask        = 0x3f00
+	UplinkNone        = 0x3f00
+	UplinkUnreachable = 0x3e00
+	UplinkBlackhole   = 0x3d00
+	// UplinkArrivalPriority, UplinkPriority and UplinkDownPriority plus the number of an uplink are the priorities of the rules for what
+	// arrives on it, for what is marked for it, and for what is marked for it while it has no route. UplinkBlackholePriority and
+	// UplinkUnreachablePriority are those of the rules for the two marks. All are mwan3's.
+	UplinkArrivalPriority     = 1000
+	UplinkPriority            = 2000
+	UplinkDownPriority        = 3000
+	UplinkBlackholePriority   = 2061
+	UplinkUnreachablePriority = 2062
+	// CNFRulePriority is the priority of the first policy rule of a CNF's REST API that has none of its own; the next ones have the numbers
+	// after it, up to ApplicationPriority, which is that of the rules of applications. They come before the rules of
+	// uplinks, as the kernel places rules without a priority before all others.
+	CNFRulePriority     = 100
+	ApplicationPriority = 999
+
 	// VXLANOverhead is the overhead of VXLAN over IPv4, in bytes: outer IPv4
 	// header 20, UDP 8, VXLAN 8, inner Ethernet header 14 (RFC 7348, section 5).
 	VXLANOverhead = 50
@@ -211,15 +238,19 @@ type Owner struct {
 	Name       string
 	Devices    []string // exact names
 	Prefixes   []string // name prefixes of devices of kind vxlan
-	Chains     string   // prefix of chains and sets; the owner with the longest matching prefix has them
+	Chains     string   // prefix of chains and sets, empty if the owner has none; the owner with the longest matching prefix has them
 	NFTable    string   // nftables table of Sources, family ip
 	Antispoof  string   // nftables table of Antispoof, family ip
 	Returns    string   // nftables table of Returns, family ip; empty if the owner has none
 	Globalnet  string   // nftables table of Globalnet, family ip; empty if the owner has none
+	Ruleset    string   // nftables table of Ruleset, family inet; empty if the owner has none
 	Tables     Range    // routing tables
 	IDs        Range    // next hops and groups
 	Priorities Ranges   // rules that look up a table of any owner
 	Protocol   uint8    // of routes: "ip route" shows it as "proto N"
+	// Main specifies that the owner also has the routes of Protocol in the main table, and, whatever their priorities, the policy
+	// rules of Protocol.
+	Main bool
 }
 
 // The owners. The first octet of a next hop ID identifies its kind, and the other
@@ -238,10 +269,13 @@ var (
 		Tables: Range{IntraTable, ReturnTable + ReturnMask}, Priorities: Ranges{{ReturnPriority, ReturnPriority}, {150, 159}},
 		IDs: Range{0x20000000, 0x2fffffff}, Protocol: 171,
 	}
+	CNFOwner = Owner{
+		Name: "cnf", Ruleset: "subctl-cnf", Tables: Range{CNFTable, CNFTable + MaxUplinks}, Protocol: 172, Main: true,
+	}
 )
 
 // Owners returns all owners.
-func Owners() []Owner { return []Owner{GatewayOwner, RouteOwner} }
+func Owners() []Owner { return []Owner{GatewayOwner, RouteOwner, CNFOwner} }
 
 // The first octets of next hop and group IDs.
 const (
@@ -290,7 +324,7 @@ func (o Owner) DeviceNames() []string {
 
 // OwnsChain reports whether the chain or set belongs to o.
 func (o Owner) OwnsChain(name string) bool {
-	if !strings.HasPrefix(name, o.Chains) {
+	if o.Chains == "" || !strings.HasPrefix(name, o.Chains) {
 		return false
 	}
 	for _, other := range Owners() {

@@ -13,6 +13,7 @@ func TestWalk(t *testing.T) {
 	for seed := range uint64(20) {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {
 			dataplanetest.Walk(t, &dataplanetest.Fake{}, seed, 100)
+			dataplanetest.WalkCNF(t, &dataplanetest.Fake{}, seed, 100)
 		})
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"net"
 	"net/netip"
 	"slices"
+	"strings"
 	"time"
 
 	"subctl/dataplane"
@@ -39,6 +40,8 @@ func (f *Fake) refuse(o dataplane.Object) error {
 		return refuseReturns(o)
 	case dataplane.Globalnet:
 		return refuseGlobalnet(o)
+	case dataplane.Ruleset:
+		return refuseRuleset(o)
 	case dataplane.Chain:
 		return refuseIf(len(o.Name) > maxChain, "name is too long")
 	case dataplane.VXLAN:
@@ -79,6 +82,8 @@ func (f *Fake) refuse(o dataplane.Object) error {
 		return refuseIf(o.Table == 0 || len(o.Dev) > maxDevice, "no such table or device")
 	case dataplane.Rule:
 		return refuseIf(o.Table == 0, "no such table")
+	case dataplane.PolicyRule:
+		return refuseIf((o.Table == 0) == (o.Action == "") || o.Mark&^o.Mask != 0 || o.Src.Bits() == 0 || o.Dst.Bits() == 0, "no such table, action, mark or network")
 	case dataplane.MarkRule:
 		return refuseIf(o.Table == 0 || o.Mark == 0 || o.Mark&^o.Mask != 0, "no such table or mark")
 	}
@@ -117,6 +122,33 @@ func refuseGlobalnet(g dataplane.Globalnet) error {
 		refuseIf(len(keys) != elements, "two elements of a map have the same key"),
 		refuseIf(slices.ContainsFunc(g.Services, func(s dataplane.GlobalService) bool { return !slices.Contains(dataplane.GlobalSlots, s.Slots) }), "no chain for so many slots"),
 		refuseIf(slices.ContainsFunc(g.Pools, func(p dataplane.GlobalPool) bool { return p.Count < 1 || p.Count > dataplane.MaxGlobalPool }), "no chain for so many addresses"),
+	)
+}
+
+// refuseRuleset refuses rules that lead to no chain, or use no set, and chains and sets in another order than the kernel returns them.
+func refuseRuleset(r dataplane.Ruleset) error {
+	names := map[string]bool{}
+	for _, c := range r.Chains {
+		names[c.Name] = true
+	}
+	for _, s := range r.Sets {
+		names["@"+s.Name] = true
+	}
+	for _, c := range r.Chains {
+		for _, rule := range c.Rules {
+			words := strings.FieldsFunc(rule.Text, func(c rune) bool { return c == ' ' || c == ',' })
+			for i, word := range words {
+				leads := i > 0 && (words[i-1] == "jump" || words[i-1] == "goto")
+				if (leads || strings.HasPrefix(word, "@") && !strings.HasPrefix(word, "@th")) && !names[word] {
+					return fmt.Errorf("no such chain or set: %s", word)
+				}
+			}
+		}
+	}
+	return errors.Join(
+		refuseIf(r.Table == "" || len(names) != len(r.Chains)+len(r.Sets), "no name, or one name twice"),
+		refuseIf(!slices.IsSortedFunc(r.Chains, func(a, b dataplane.RuleChain) int { return strings.Compare(a.Name, b.Name) }), "chains are not sorted"),
+		refuseIf(!slices.IsSortedFunc(r.Sets, func(a, b dataplane.RuleSet) int { return strings.Compare(a.Name, b.Name) }), "sets are not sorted"),
 	)
 }
 

@@ -23,6 +23,17 @@ const NodeIP = "172.18.0.2"
 // the node must have the address NodeIP, and no other agent.
 func Walk(t testing.TB, target dataplane.Target, seed uint64, steps int) {
 	t.Helper()
+	walk(t, target, seed, steps, randomState)
+}
+
+// WalkCNF is Walk with states of dataplane.CNFOwner.
+func WalkCNF(t testing.TB, target dataplane.Target, seed uint64, steps int) {
+	t.Helper()
+	walk(t, target, seed, steps, randomCNF)
+}
+
+func walk(t testing.TB, target dataplane.Target, seed uint64, steps int, randomState func(*rand.Rand) dataplane.State) {
+	t.Helper()
 	ctx, r := context.Background(), rand.New(rand.NewPCG(seed, 0))
 	before := dataplane.State{}
 	for step := range steps {

@@ -29,6 +29,9 @@ const (
 )
 
 func (s chains) list() (out []dataplane.Object, err error) {
+	if s.owner.Chains == "" {
+		return nil, nil
+	}
 	saved, err := s.ipt.look()
 	if err != nil {
 		return nil, err

@@ -1,7 +1,7 @@
 //go:build linux
 
 // Package kernel applies a dataplane.State to Linux. It is the only package that
-// speaks netlink or runs programs: iptables, and the two that stand in for what a kernel
+// speaks netlink or runs programs: iptables, nft, and the two that stand in for what a kernel
 // lacks or negotiate for it, wireguard-go and strongSwan's charon.
 //
 // It holds no policy, and it keeps nothing in memory that the kernel can be asked for:
@@ -11,7 +11,7 @@
 // express, it is reported with its settings blank: it equals no plan, and so is repaired or
 // removed by the next Sync.
 //
-// Each kind of object has a store: set.go, antispoof.go, chain.go, sources.go, returns.go, globalnet.go, daemon.go, remains.go,
+// Each kind of object has a store: set.go, antispoof.go, chain.go, sources.go, returns.go, globalnet.go, ruleset.go, daemon.go, remains.go,
 // link.go (and a file for each type of device), addr.go, peer.go, tunnel.go, neigh.go,
 // nexthop.go (also groups), route.go and rule.go.
 package kernel
@@ -115,7 +115,7 @@ func New(owner dataplane.Owner) (*Host, error) {
 	}
 	host.forget()
 	nh := nexthops{host}
-	host.stores = []store{sets{host}, antispoofs{host}, chains{host}, sources{host}, returns{host}, globalnets{host}, daemons{host}, remains{host}, links{host}, addrs{host}, peers{host}, tunnels{host}, neighs{host}, nh, routes{host}, rules{host}}
+	host.stores = []store{sets{host}, antispoofs{host}, chains{host}, sources{host}, returns{host}, globalnets{host}, rulesets{host}, daemons{host}, remains{host}, links{host}, addrs{host}, peers{host}, tunnels{host}, neighs{host}, nh, routes{host}, rules{host}}
 	host.byKind = map[dataplane.Kind]store{
 		dataplane.KindSet:       sets{host},
 		dataplane.KindAntispoof: antispoofs{host},
@@ -123,6 +123,7 @@ func New(owner dataplane.Owner) (*Host, error) {
 		dataplane.KindSources:   sources{host},
 		dataplane.KindReturns:   returns{host},
 		dataplane.KindGlobalnet: globalnets{host},
+		dataplane.KindRuleset:   rulesets{host},
 		dataplane.KindDaemon:    daemons{host},
 		dataplane.KindRemains:   remains{host},
 		dataplane.KindArrival:   rules{host},

@@ -31,7 +31,7 @@ type iptables struct {
 
 	locked lockout
 
-	sourcesSeen, antispoofSeen, returnsSeen, globalnetSeen nftSeen
+	sourcesSeen, antispoofSeen, returnsSeen, globalnetSeen, rulesetSeen nftSeen
 }
 
 func newIPTables(c *netlink.Conn) (*iptables, error) {

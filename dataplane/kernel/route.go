@@ -15,7 +15,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// routes are the IPv4 routes in the owner's tables with the owner's protocol number. A route
+// routes are the IPv4 routes in the owner's tables, and in the main table if the owner has Main, with the owner's protocol number. A route
 // of another protocol in such a table belongs to another program: it is neither observed
 // nor removed, and if a plan has a route to the same destination, put returns an error.
 type routes struct{ *Host }
@@ -23,7 +23,7 @@ type routes struct{ *Host }
 const rtaNHID = 30 // RTA_NH_ID, linux/rtnetlink.h
 
 func (s routes) list() (out []dataplane.Object, err error) {
-	for table := s.owner.Tables.Min; table <= s.owner.Tables.Max; table++ {
+	for _, table := range s.tables() {
 		seen := map[dataplane.Key]int{}
 		err := s.each(table, func(_ []byte, o dataplane.Object) {
 			if dst, is := leadsTo(o); is {
@@ -40,6 +40,17 @@ func (s routes) list() (out []dataplane.Object, err error) {
 		}
 	}
 	return out, nil
+}
+
+// tables returns the tables in which the owner has routes.
+func (s routes) tables() (out []uint32) {
+	for table := s.owner.Tables.Min; table <= s.owner.Tables.Max; table++ {
+		out = append(out, table)
+	}
+	if s.owner.Main {
+		out = append(out, unix.RT_TABLE_MAIN)
+	}
+	return out
 }
 
 // leadsTo returns the destination of a route that leads somewhere.

@@ -32,6 +32,9 @@ const (
 )
 
 func (s sets) list() (out []dataplane.Object, err error) {
+	if s.owner.Chains == "" {
+		return nil, nil
+	}
 	names, err := s.names()
 	if err != nil {
 		return nil, err

@@ -17,7 +17,7 @@ import (
 
 // everything lists all places in which a plan could leave traces.
 const everything = "ip -4 -d link; ip -4 addr; bridge fdb; ip -4 neigh; ip -4 route show table all; ip -4 rule; ip nexthop; " +
-	"iptables-save; ipset list; nft list tables | grep submariner; sysctl -a -r '^net.ipv4.(conf|ip_forward)'"
+	"iptables-save; ipset list; nft list tables | grep -e submariner -e subctl; sysctl -a -r '^net.ipv4.(conf|ip_forward)'"
 
 // noise matches lines that differ from one listing to the next: what iptables leaves of a
 // table without rules, neighbours that the kernel did not find, and the setting that the
@@ -37,6 +37,16 @@ func TestWalk(t *testing.T) {
 	before := traces(ns)
 	for seed := range uint64(4) {
 		ns.Do(func() { dataplanetest.Walk(t, h, seed, 25) })
+		require.ElementsMatch(t, before, traces(ns), "seed %d", seed)
+	}
+}
+
+// The same for a CNF.
+func TestWalkCNF(t *testing.T) {
+	ns, h := node(t, dataplane.CNFOwner)
+	before := traces(ns)
+	for seed := range uint64(4) {
+		ns.Do(func() { dataplanetest.WalkCNF(t, h, seed, 25) })
 		require.ElementsMatch(t, before, traces(ns), "seed %d", seed)
 	}
 }

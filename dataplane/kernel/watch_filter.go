@@ -49,8 +49,7 @@ func (f *filter) route(m syscall.NetlinkMessage) bool {
 	case unix.RTM_NEWROUTE, unix.RTM_DELROUTE:
 		return routeMatters(m.Data)
 	case unix.RTM_NEWRULE, unix.RTM_DELRULE:
-		n, ok := number(m.Data, unix.SizeofRtMsg, nl.FRA_PRIORITY)
-		return ok && anybodys(func(o dataplane.Owner) bool { return o.Priorities.Has(n) })
+		return ruleMatters(m.Data)
 	case unix.RTM_NEWNEXTHOP, unix.RTM_DELNEXTHOP: // but not messages about single buckets
 		n, ok := number(m.Data, unix.SizeofNhmsg, unix.NHA_ID)
 		return ok && anybodys(func(o dataplane.Owner) bool { return o.IDs.Has(n) })
@@ -92,6 +91,18 @@ func (f *filter) neigh(m syscall.NetlinkMessage) bool {
 	return m.Header.Type == unix.RTM_DELNEIGH || binary.NativeEndian.Uint16(m.Data[8:])&looking == 0
 }
 
+// ruleMatters reports whether a policy rule has the priority of an owner, or the protocol of an owner of rules with any priority.
+func ruleMatters(b []byte) bool {
+	n, ok := number(b, unix.SizeofRtMsg, nl.FRA_PRIORITY)
+	proto := -1
+	for t, v := range netlink.Attrs(b[min(unix.SizeofRtMsg, len(b)):]) {
+		if t == nl.FRA_PROTOCOL && len(v) > 0 {
+			proto = int(v[0])
+		}
+	}
+	return anybodys(func(o dataplane.Owner) bool { return ok && o.Priorities.Has(n) || o.Main && proto == int(o.Protocol) })
+}
+
 // routeMatters reports whether a route is in an owner's table, or is the default route,
 // which dataplane.Facts describes.
 func routeMatters(b []byte) bool {
@@ -112,13 +123,13 @@ var hooks = []string{"PREROUTING", "INPUT", "FORWARD", "OUTPUT", "POSTROUTING"}
 
 // nftNews reports whether a message of nftables matters, in which iptables keeps its rules.
 func nftNews(m syscall.NetlinkMessage) bool {
-	if len(m.Data) < nl.SizeofNfgenmsg || m.Data[0] != unix.AF_INET || m.Header.Type>>8 != unix.NFNL_SUBSYS_NFTABLES {
+	if len(m.Data) < nl.SizeofNfgenmsg || m.Data[0] != unix.AF_INET && m.Data[0] != nfprotoInet || m.Header.Type>>8 != unix.NFNL_SUBSYS_NFTABLES {
 		return false
 	}
 	for t, v := range netlink.Attrs(m.Data[nl.SizeofNfgenmsg:]) {
 		// 1 is the table in all messages: NFTA_TABLE_NAME, NFTA_SET_TABLE and so on
 		if t == unix.NFTA_TABLE_NAME && anybodys(func(o dataplane.Owner) bool {
-			return slices.Contains([]string{o.NFTable, o.Antispoof, o.Returns, o.Globalnet}, netlink.Text(v))
+			return slices.Contains([]string{o.NFTable, o.Antispoof, o.Returns, o.Globalnet, o.Ruleset}, netlink.Text(v))
 		}) {
 			return true
 		}

@@ -80,6 +80,10 @@ The agents of a node share its kernel. Each removes only its own objects:
 | --- | --- | --- | --- | --- | --- | --- | --- |
 `)
 	for _, o := range dataplane.Owners() {
+		if o.Main { // devices, chains and next hops it has none
+			fmt.Fprintf(&b, "| %s | | | %s | %d-%d; in main, routes with the protocol | any, with the protocol | | %d |\n", o.Name, nftables(o), o.Tables.Min, o.Tables.Max, o.Protocol)
+			continue
+		}
 		fmt.Fprintf(&b, "| %s | `%s` | `%s*` | %s | %d-%d | %v | %#x-%#x | %d |\n",
 			o.Name, strings.Join(o.Devices, "`, `"), o.Chains, nftables(o), o.Tables.Min, o.Tables.Max,
 			o.Priorities, o.IDs.Min, o.IDs.Max, o.Protocol)
@@ -89,6 +93,6 @@ The agents of a node share its kernel. Each removes only its own objects:
 
 // nftables returns the names of an owner's tables of nftables.
 func nftables(o dataplane.Owner) string {
-	names := slices.DeleteFunc([]string{o.NFTable, o.Antispoof, o.Returns, o.Globalnet}, func(name string) bool { return name == "" })
+	names := slices.DeleteFunc([]string{o.NFTable, o.Antispoof, o.Returns, o.Globalnet, o.Ruleset}, func(name string) bool { return name == "" })
 	return "`" + strings.Join(names, "`, `") + "`"
 }

@@ -1,0 +1,50 @@
+// Package cnf is our own CNF on plain Linux: it plans what the kernel of a CNF's pod should hold, from what the CNF's REST API has received.
+//
+// Plan is a pure function. Its results are an nftables table with the firewall, all translations and the choice of uplinks,
+// the routing tables of the uplinks, and policy rules. Package sdewan/cnf/agent makes the pod hold them, and follows the
+// uplinks; sdewan/cnf/server is the REST API.
+package cnf
+
+import (
+	"fmt"
+	"slices"
+
+	"subctl/dataplane"
+	"subctl/sdewan/rest"
+)
+
+// maxUplinks is how many uplinks there can be.
+const maxUplinks = dataplane.MaxUplinks
+
+// Plan returns what the kernel should hold, and what of the configuration it does not hold. Its first argument is in the
+// order of creation, on which the result depends: the first of several rules that match decides.
+func Plan(c rest.Config, w World) (dataplane.State, Report) {
+	p := &plan{config: c, world: w, state: dataplane.State{}}
+	p.routes()
+	p.policyRules()
+	p.applications()
+	return p.state, p.report
+}
+
+// plan is a plan in the making.
+type plan struct {
+	config rest.Config
+	world  World
+	state  dataplane.State
+	report Report
+}
+
+// add adds an object to the State, for an object of the REST API. Two may ask for the same.
+func (p *plan) add(l *rest.Collection, name string, o dataplane.Object) {
+	if err := p.state.Add(o); err != nil {
+		p.problem(l, name, "another object has another setting for the same: %v", p.state[o.Key()])
+	}
+}
+
+// problem adds a line to the report.
+func (p *plan) problem(l *rest.Collection, name, format string, args ...any) {
+	p.report = append(p.report, Line{Collection: l.String(), Name: name, Message: fmt.Sprintf(format, args...)})
+}
+
+// runs reports whether a service has not been stopped.
+func (p *plan) runs(service string) bool { return !slices.Contains(p.config.Stopped, service) }

@@ -1,0 +1,28 @@
+package cnf
+
+import (
+	"fmt"
+	"strings"
+)
+
+// Report is what a plan leaves out, and why. A mistake in an object concerns this object alone.
+type Report []Line
+
+// Line is about one object.
+type Line struct {
+	Collection string // module and name of its collection: mwan3/policies
+	Name       string
+	Message    string // what is wrong, and what to do
+}
+
+// String returns the line as "mwan3/policies balanced: no such interface …".
+func (l Line) String() string { return fmt.Sprintf("%s %s: %s", l.Collection, l.Name, l.Message) }
+
+// String returns the lines, each with a newline.
+func (r Report) String() string {
+	var b strings.Builder
+	for _, l := range r {
+		fmt.Fprintln(&b, l)
+	}
+	return b.String()
+}

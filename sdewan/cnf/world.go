@@ -1,0 +1,89 @@
+package cnf
+
+import (
+	"net/netip"
+	"slices"
+)
+
+// World is what a plan may look at besides what the REST API has received: the pod's devices, and what is known of them.
+type World struct {
+	// Interfaces are the networks of the pod, in the order of the annotation that lists them. The number of an uplink is its place in
+	// this list, from 1.
+	Interfaces []Interface
+	// Addrs are the addresses of all devices of the pod, also of those that are no Interface. The cluster's network is one.
+	Addrs []Addr
+	// Default is the device of the default route of the main table, or "".
+	Default string
+	// Routes are the other routes of the main table that programs besides this one have made: those to connected networks, for one.
+	Routes []MainRoute
+	// Resolved has the IPv4 addresses of Service.FullName, as far as they are known.
+	Resolved map[string]netip.Addr
+}
+
+// Interface is a network of the pod.
+type Interface struct {
+	// Name is what REST objects call it: the name of its device.
+	Name   string
+	Device string
+	// Gateway is the next hop of its default route. Without one, it is no uplink.
+	Gateway netip.Addr
+	// Up reports that the device exists, is up and has a carrier.
+	Up bool
+	// Online reports that policies may choose it: it is Up, and the hosts by which it is tracked answer.
+	Online bool
+}
+
+// Addr is an address of a device.
+type Addr struct {
+	Device string
+	Prefix netip.Prefix // with the host's bits
+}
+
+// MainRoute is a route of the main table to a network.
+type MainRoute struct {
+	Dst    netip.Prefix
+	Via    netip.Addr // the zero Addr if there is no router
+	Device string
+	Src    netip.Addr // the source address that it prefers, or the zero Addr
+}
+
+// uplink is an Interface with a gateway, and its number.
+type uplink struct {
+	Interface
+	number int
+}
+
+// uplinks returns the interfaces that have a gateway, as far as marks can tell them apart.
+func (w World) uplinks() (out []uplink) {
+	for i, f := range w.Interfaces {
+		if f.Gateway.Is4() && i < maxUplinks {
+			out = append(out, uplink{f, i + 1})
+		}
+	}
+	return out
+}
+
+// network returns the Interface with a name.
+func (w World) network(name string) (Interface, bool) {
+	i := slices.IndexFunc(w.Interfaces, func(f Interface) bool { return f.Name == name })
+	if i < 0 {
+		return Interface{}, false
+	}
+	return w.Interfaces[i], true
+}
+
+// owner returns the device that has an address, or "".
+func (w World) owner(ip netip.Addr) string {
+	for _, a := range w.Addrs {
+		if a.Prefix.Addr() == ip {
+			return a.Device
+		}
+	}
+	return ""
+}
+
+// hasDevice reports whether the pod has a device, as far as can be seen.
+func (w World) hasDevice(name string) bool {
+	return slices.ContainsFunc(w.Addrs, func(a Addr) bool { return a.Device == name }) ||
+		slices.ContainsFunc(w.Interfaces, func(f Interface) bool { return f.Device == name })
+}
