@@ -116,7 +116,7 @@ func (s rules) all() (out []rule, err error) {
 		if r.odd = r.odd || r.extra(); r.odd { // the key is without them
 			r.not, r.src, r.dst, r.action = false, netip.Prefix{}, netip.Prefix{}, ""
 		}
-		if s.owner.Priorities.Has(uint32(r.priority)) && anybodys(func(o dataplane.Owner) bool { return o.Tables.Has(uint32(r.table)) }) {
+		if s.owner.Priorities.Has(uint32(r.priority)) && anybodys(func(o dataplane.Owner) bool { return !o.Main && o.Tables.Has(uint32(r.table)) }) {
 			out = append(out, r)
 		}
 	}
