@@ -129,6 +129,19 @@ func find(match func(Kind) bool) (Kind, bool) {
 	return table[i], true
 }
 
+// MayUse reports whether rules of the kind can refer to rules of another one.
+func (k Kind) MayUse(other Kind) bool {
+	switch other.Collection {
+	case rest.Policies:
+		return k.Collection == rest.Rules
+	case rest.Zones:
+		return k.Collection.Module == rest.Zones.Module && k.Collection != rest.Zones
+	case rest.Proposals:
+		return k.Collection == rest.Remotes
+	}
+	return false
+}
+
 // Rank is the place of the kind in Kinds.
 func (k Kind) Rank() int { return slices.IndexFunc(table, func(o Kind) bool { return o.GVK == k.GVK }) }
 

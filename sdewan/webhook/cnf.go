@@ -1,0 +1,102 @@
+package webhook
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"sync"
+	"time"
+
+	appsv1 "k8s.io/api/apps/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
+
+	"subctl/internal/wake"
+	"subctl/sdewan"
+)
+
+// oneCNF allows one Deployment with each value of the label sdewanPurpose in a namespace. The value cannot change or be removed, as upstream: the pods would
+// keep the rules of the old one.
+type oneCNF struct {
+	live    client.Reader
+	decoder admission.Decoder
+
+	mu      sync.Mutex
+	pending map[string]pendingCNF // by namespace and label
+}
+
+// pendingCNF is a Deployment that was allowed a moment ago, and may not exist yet.
+type pendingCNF struct {
+	name  string
+	until time.Time
+}
+
+// settle is how long an allowed Deployment may take until it exists: the API server stores it after the webhooks. A request for another one
+// with the same label, at the same time, waits so long.
+const settle = 2 * time.Second
+
+// Handle implements admission.Handler.
+func (w *oneCNF) Handle(ctx context.Context, req admission.Request) admission.Response {
+	d, old := &appsv1.Deployment{}, &appsv1.Deployment{}
+	if err := w.decoder.DecodeRaw(req.Object, d); err != nil {
+		return admission.Errored(http.StatusBadRequest, fmt.Errorf("reading the Deployment: %w", err))
+	}
+	if !creates(req) {
+		if err := w.decoder.DecodeRaw(req.OldObject, old); err != nil {
+			return admission.Errored(http.StatusBadRequest, fmt.Errorf("reading the Deployment: %w", err))
+		}
+	}
+	is, was := d.Labels[sdewan.PurposeLabel], old.Labels[sdewan.PurposeLabel]
+	switch {
+	case is == was:
+		return admission.Allowed("")
+	case was != "":
+		return admission.Denied(fmt.Sprintf("Deployment %s: the label %s cannot change from %q to %q, as its pods would keep the rules of %q: delete the Deployment and create it again",
+			d.Name, sdewan.PurposeLabel, was, is, was))
+	}
+	for {
+		other, wait, err := w.other(ctx, req, d.Name, is)
+		switch {
+		case err != nil:
+			return admission.Errored(http.StatusInternalServerError, fmt.Errorf("looking for other CNFs: %w", err))
+		case other != "":
+			return admission.Denied(fmt.Sprintf("Deployment %s has the label %s=%s already: a label has one CNF in a namespace. Raise spec.replicas of %s, or use another label",
+				other, sdewan.PurposeLabel, is, other))
+		case !wait:
+			return admission.Allowed("")
+		}
+		if err := wake.After(ctx, settle/20); err != nil {
+			return admission.Errored(http.StatusServiceUnavailable, fmt.Errorf("waiting for another Deployment with the same label: %w", err))
+		}
+	}
+}
+
+// other returns the name of another Deployment with the label. wait is true if there may soon be one. Otherwise the request is allowed, and
+// its Deployment is the pending one.
+func (w *oneCNF) other(ctx context.Context, req admission.Request, own, purpose string) (name string, wait bool, err error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	list := &appsv1.DeploymentList{}
+	if err := w.live.List(ctx, list, client.InNamespace(req.Namespace), client.MatchingLabels{sdewan.PurposeLabel: purpose}); err != nil {
+		return "", false, err
+	}
+	for _, d := range list.Items {
+		if d.Name != own {
+			return d.Name, false, nil
+		}
+	}
+	if req.DryRun != nil && *req.DryRun {
+		return "", false, nil
+	}
+	key, now := req.Namespace+"/"+purpose, time.Now()
+	if p, ok := w.pending[key]; ok && now.Before(p.until) && (p.name != own || own == "") {
+		return "", true, nil
+	}
+	for k, p := range w.pending {
+		if now.After(p.until) {
+			delete(w.pending, k)
+		}
+	}
+	w.pending[key] = pendingCNF{name: own, until: now.Add(settle)}
+	return "", false, nil
+}

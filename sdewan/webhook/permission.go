@@ -1,0 +1,61 @@
+package webhook
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"slices"
+
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
+
+	"subctl/sdewan"
+)
+
+// permission allows a change of a rule to users with a role that has the rule's type, the value of its label sdewan-bucket-type, in the annotation
+// sdewan-bucket-type-permission, for the resource of the rule. Which verbs they may use is for RBAC to decide, before.
+//
+// A rule without the label has the type "". As in the seed, it is as little allowed as any other type that no role lists: the annotation must have
+// "*" or "".
+//
+// A change needs both types, of the rule as it was and as it will be: relabelling is no way to a rule that one may not write. That holds for statuses, too.
+type permission struct {
+	reader client.Reader // the manager's cache
+	exempt []string
+}
+
+// Handle implements admission.Handler.
+func (p *permission) Handle(ctx context.Context, req admission.Request) admission.Response {
+	if isExempt(req, p.exempt) || slices.Contains(req.UserInfo.Groups, masters) {
+		return admission.Allowed("")
+	}
+	kind, before, after, err := decode(req)
+	if err != nil {
+		return admission.Errored(http.StatusBadRequest, err)
+	}
+	types := map[string]bool{}
+	for _, rule := range []sdewan.Rule{before, after} {
+		if rule != nil {
+			types[rule.GetLabels()[sdewan.BucketLabel]] = true
+		}
+	}
+	grants, err := p.grants(ctx, req.UserInfo, req.Namespace)
+	if err != nil {
+		return admission.Errored(http.StatusInternalServerError, fmt.Errorf("reading the roles of %q: %w", req.UserInfo.Username, err))
+	}
+	for bucket := range types {
+		if !grants.allow(kind.Resource, bucket) {
+			return admission.Denied(refusal(req, kind, bucket))
+		}
+	}
+	return admission.Allowed("")
+}
+
+func refusal(req admission.Request, kind sdewan.Kind, bucket string) string {
+	what := fmt.Sprintf("with the label %s=%s", sdewan.BucketLabel, bucket)
+	if bucket == "" {
+		what = fmt.Sprintf("without the label %s", sdewan.BucketLabel)
+	}
+	return fmt.Sprintf("%s may not change %s %s in namespace %s: no role of this user has the annotation %s with %q in the list of %q",
+		req.UserInfo.Username, kind.Resource, what, req.Namespace, sdewan.BucketAnnotation, bucket, kind.Resource)
+}
