@@ -1,6 +1,8 @@
 package agent
 
 import (
+	"unique"
+
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -62,12 +64,17 @@ func slimMeta(m metav1.ObjectMeta, labels ...string) metav1.ObjectMeta {
 	return out
 }
 
+// slimPod keeps the labels, by which GlobalEgressIPs select pods. Most pods share theirs with others, so their text is kept once.
 func slimPod(obj any) (any, error) {
 	return slimMetadata(func(p *corev1.Pod) client.Object {
-		return &corev1.Pod{
+		slim := &corev1.Pod{
 			ObjectMeta: slimMeta(p.ObjectMeta), Spec: corev1.PodSpec{HostNetwork: p.Spec.HostNetwork},
 			Status: corev1.PodStatus{Phase: p.Status.Phase, PodIP: p.Status.PodIP, PodIPs: p.Status.PodIPs},
 		}
+		for k, v := range p.Labels {
+			metav1.SetMetaDataLabel(&slim.ObjectMeta, unique.Make(k).Value(), unique.Make(v).Value())
+		}
+		return slim
 	})(obj)
 }
 

@@ -33,6 +33,7 @@ type meters struct {
 	restarts    *prometheus.CounterVec
 	drops       *prometheus.CounterVec
 	ignored     prometheus.Counter
+	egress      *prometheus.GaugeVec
 
 	addresses *addressMeters // nil for roles that allocate none
 
@@ -63,12 +64,13 @@ func newMeters(role string, reg prometheus.Registerer) *meters {
 		restarts:    prometheus.NewCounterVec(prometheus.CounterOpts{Name: "submariner_cable_program_restarts_total", Help: "Number of times that charon or wireguard-go was found dead, or not answering, and was started again.", ConstLabels: own}, []string{"program"}),
 		drops:       prometheus.NewCounterVec(prometheus.CounterOpts{Name: "submariner_isolation_drops_total", Help: "Number of packets from and to another cluster that the node dropped because their source or destination belongs to neither cluster, or to the wrong one, such as packets for a third cluster."}, []string{"remote_cluster"}),
 		ignored:     prometheus.NewCounter(prometheus.CounterOpts{Name: "submariner_ignored_probe_answers_total", Help: "Number of answers to probes that were ignored: forged, repeated or far too late.", ConstLabels: own}),
+		egress:      prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: "submariner_global_egress_connections", Help: "Number of connections from a global address to the destination with the most of them, of the 20 addresses with the fewest ports left. 65536 are possible."}, []string{"address"}),
 		since:       map[string]time.Time{},
 	}
 	for _, g := range m.ofConnections() {
 		reg.MustRegister(g)
 	}
-	reg.MustRegister(m.iterations, m.syncSeconds, m.syncErrors, m.objects, m.operations, m.refused, m.stuck, m.restarts, m.drops, m.ignored)
+	reg.MustRegister(m.iterations, m.syncSeconds, m.syncErrors, m.objects, m.operations, m.refused, m.stuck, m.restarts, m.drops, m.ignored, m.egress)
 	return m
 }
 
@@ -158,6 +160,10 @@ func (m *meters) connected(s submarinerv1.GatewayStatus, health map[string]mesh.
 	}
 	m.since = up
 	m.stuck.Set(float64(stuck))
+	m.egress.Reset()
+	for _, u := range s.GlobalEgress {
+		m.egress.WithLabelValues(u.Address).Set(float64(u.BusiestConnections))
+	}
 }
 
 // details sets the metrics of what a connection reports about its cable, as far as it is

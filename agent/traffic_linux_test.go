@@ -61,6 +61,8 @@ type side struct {
 	returned map[string][]string
 	// annotations are those of nodes, and announced is what gateways add to their Endpoints, by node.
 	annotations, announced map[string]map[string]string
+	// incumbents are the gateways of other clusters that have been accepted before.
+	incumbents []cable.Gateway
 }
 
 var nodeNames = []string{"gw", "worker"}
@@ -230,6 +232,7 @@ func (s *side) syncOne(t testing.TB, name string, r mesh.Role, others ...*side) 
 		if snap.PoliciesDigest = policy.Digest(nil); !s.fresh[name] {
 			snap.Memory.Using = using
 		}
+		snap.Memory.Incumbents = s.incumbents
 		p, err := r.Plan(snap)
 		require.NoError(t, err)
 		s.plans[[2]string{name, r.Name}] = p

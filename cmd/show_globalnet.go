@@ -26,7 +26,13 @@ the global network has no free address, "refused" if the object has a mistake, a
 agent that allocates has not seen it yet. ADDRESSES are those of the global network that can be allocated; FREE
 includes those that were freed less than five minutes ago, which are allocated last.
 
-The exit code is 3 if no address is free, if an object waits for one, or if an object is refused.`
+The last table has the use of the shared addresses that pods have as their source, by gateway. An address can have 65,536
+connections to one destination, one for each port: MOST TO is the destination with the most of them,
+and THERE their number, to which connections that have ended belong for up to two minutes. A gateway
+counts every 15 s, or less often if it has many connections, and reports the 20 fullest addresses.
+
+The exit code is 3 if no address is free, if an object waits for one, or if an object is refused; if
+an address uses 80 % of its ports for a destination; or if several gateways announce the same address.`
 
 // globalnetRow is the globalnet of a cluster; its JSON is a promise.
 type globalnetRow struct {
@@ -35,6 +41,7 @@ type globalnetRow struct {
 	Pool       *poolUse        `json:"pool"`       // null: it has no global network
 	Networks   []globalNetwork `json:"networks"`
 	Addresses  []globalAddress `json:"addresses"`
+	Egress     []egressRow     `json:"egress"`
 }
 
 // poolUse is how many addresses of a global network are in use.
@@ -54,7 +61,7 @@ type globalNetwork struct {
 func globalnetTable() look.Section {
 	return look.View[globalnetRow]{
 		Noun: globalnetNoun, Short: "Show global networks and addresses", Long: globalnetLong, Joined: true, OnBroker: true,
-		Reads: []look.Read{look.ReadMembers, look.ReadGlobalAddresses}, Rows: globalnetRows, None: "no cluster has a global network",
+		Reads: []look.Read{look.ReadMembers, look.ReadGlobalAddresses, readGatewaysOfMember}, Rows: globalnetRows, None: "no cluster has a global network",
 		Tables: globalnetTables, Trouble: globalnetTrouble,
 	}.Section()
 }
@@ -64,12 +71,12 @@ const globalnetNoun = "globalnet"
 
 // globalnetRows returns the row of a cluster; none if no cluster that it knows has a global network.
 func globalnetRows(s look.Site) []globalnetRow {
-	r := globalnetRow{Cluster: s.Name, Networks: globalNetworks(s), Addresses: []globalAddress{}}
+	r := globalnetRow{Cluster: s.Name, Networks: globalNetworks(s), Addresses: []globalAddress{}, Egress: []egressRow{}}
 	if !slices.ContainsFunc(r.Networks, func(n globalNetwork) bool { return len(n.GlobalCIDRs) > 0 }) {
 		return nil
 	}
 	if s.Joined() && s.Global != nil {
-		r.Addresses = globalAddresses(s.Global)
+		r.Addresses, r.Egress = globalAddresses(s.Global), egressRows(s)
 	}
 	if own := ownGlobal(s); own.IsValid() {
 		r.GlobalCIDR, r.Pool = own.String(), &poolUse{Addresses: globalnet.Capacity(own)}
@@ -142,16 +149,25 @@ func globalnetTables(w io.Writer, format printer.Format, r globalnetRow) error {
 		{Head: "ADDRESSES", Cell: func(p poolUse) string { return fmt.Sprint(p.Addresses) }},
 		{Head: "ALLOCATED", Cell: func(p poolUse) string { return fmt.Sprint(p.Allocated) }},
 		{Head: "FREE", Cell: func(p poolUse) string { return fmt.Sprint(p.Free) }},
-	}); err != nil || len(r.Addresses) == 0 {
+	}); err != nil {
 		return err
 	}
+	if len(r.Addresses) > 0 {
+		fmt.Fprintln(w)
+		if err := printer.Print(w, format, r.Addresses, []printer.Column[globalAddress]{
+			{Head: "ADDRESS", Cell: func(a globalAddress) string { return a.text() }},
+			{Head: "OWNER", Max: 70, Cell: func(a globalAddress) string { return a.Owner }},
+			{Head: "OBJECT", Wide: true, Cell: func(a globalAddress) string { return a.object() }},
+			{Head: "STATE", Cell: func(a globalAddress) string { return a.State }},
+		}); err != nil {
+			return err
+		}
+	}
+	if len(r.Egress) == 0 {
+		return nil
+	}
 	fmt.Fprintln(w)
-	return printer.Print(w, format, r.Addresses, []printer.Column[globalAddress]{
-		{Head: "ADDRESS", Cell: func(a globalAddress) string { return a.text() }},
-		{Head: "OWNER", Max: 70, Cell: func(a globalAddress) string { return a.Owner }},
-		{Head: "OBJECT", Wide: true, Cell: func(a globalAddress) string { return a.object() }},
-		{Head: "STATE", Cell: func(a globalAddress) string { return a.State }},
-	})
+	return printer.Print(w, format, r.Egress, egressColumns())
 }
 
 // Limits of what globalnetTrouble reports.
@@ -160,7 +176,7 @@ const (
 	allocateTime  = 15 * time.Second // an object may be pending for so long
 )
 
-// globalnetTrouble returns that the pool is exhausted, and the objects that have no addresses and should.
+// globalnetTrouble returns that the pool is exhausted, the objects that have no addresses and should, and the addresses that have few ports left.
 func globalnetTrouble(s look.Site, rows []globalnetRow) []string {
 	var out []string
 	for _, r := range rows {
@@ -179,6 +195,7 @@ func globalnetTrouble(s look.Site, rows []globalnetRow) []string {
 				out = append(out, fmt.Sprintf("%s is %s: %s", a.object(), a.State, a.Message))
 			}
 		}
+		out = append(out, egressTrouble(s, r.Egress)...)
 		for _, state := range []string{stateWaiting, stateRefused, statePending} {
 			if n := more[state] - listedWaiting; n > 0 {
 				out = append(out, fmt.Sprintf("%s more %s: see -o json", words.Count(n, "object"), state))

@@ -9,8 +9,9 @@ import (
 
 // FlowCounter counts connections, as the kernel tracks them.
 type FlowCounter interface {
-	// Flows returns the connections from and to addresses in networks, whose other end is not in except.
-	Flows(networks, except []netip.Prefix) (Flows, error)
+	// Flows returns the connections from and to addresses in networks, whose other end is not in except, and the use of the
+	// addresses in sources to which the sources of connections are translated.
+	Flows(networks, except, sources []netip.Prefix) (Flows, error)
 }
 
 // MaxFlows is how many of its connections Flows lists.
@@ -19,8 +20,9 @@ const MaxFlows = 20
 // Flows are connections that are open, and that have had a packet within BucketIdle: others take another gateway if theirs leaves.
 // ICMP is not counted: any gateway can carry it.
 type Flows struct {
-	Count int
-	Some  []Flow // sorted, at most MaxFlows
+	Count   int
+	Some    []Flow      // sorted, at most MaxFlows
+	Sources []SourceUse // the fullest first, at most MaxSources
 }
 
 // Flow is a connection as its first packet had it.
@@ -40,8 +42,9 @@ func (f Flow) String() string {
 // Tracked is an entry of the kernel's connection tracking.
 type Tracked struct {
 	Flow
-	// Replies is the source of its replies: the destination, unless it is translated.
-	Replies netip.Addr
+	// Replies is the source of its replies: the destination, unless it is translated. Returns is their destination: the
+	// source, unless it is translated.
+	Replies, Returns netip.AddrPort
 	// State is the TCP state: a TCPState.
 	State uint8
 	// Left is the time after which the entry is deleted if there is no packet.
@@ -102,7 +105,7 @@ func Between(networks, except []netip.Prefix) func(Tracked) bool {
 		case remote(t.Dst.Addr()):
 			return !own(t.Src.Addr())
 		case remote(t.Src.Addr()):
-			return !own(t.Replies)
+			return !own(t.Replies.Addr())
 		}
 		return false
 	}

@@ -56,7 +56,7 @@ func TestBetween(t *testing.T) {
 		{"10.2.0.9", "10.96.0.1", "10.1.7.5", false},
 		{"10.1.5.5", "10.1.6.6", "10.1.6.6", false},
 	} {
-		entry := Tracked{Flow: Flow{Src: netip.MustParseAddrPort(test.src + ":1"), Dst: netip.MustParseAddrPort(test.dst + ":80")}, Replies: netip.MustParseAddr(test.replies)}
+		entry := Tracked{Flow: Flow{Src: netip.MustParseAddrPort(test.src + ":1"), Dst: netip.MustParseAddrPort(test.dst + ":80")}, Replies: netip.MustParseAddrPort(test.replies + ":80")}
 		require.Equal(t, test.want, counts(entry), "%v, replies from %s", entry.Flow, test.replies)
 	}
 }

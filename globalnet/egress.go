@@ -1,13 +1,10 @@
 package globalnet
 
 import (
-	"cmp"
 	"hash/fnv"
 	"net/netip"
 	"slices"
 
-	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 
 	submarinerv1 "subctl/api/submariner/v1"
@@ -68,20 +65,16 @@ type selecting struct {
 	sources  []netip.Addr
 }
 
-// choose determines which GlobalEgressIPs select pods, in the order in which they count: a selector of pods before a whole namespace, and
-// then the older one (as upstream). Where a gateway has no room for the addresses of all, the oldest have it, so that nobody takes it from others.
+// choose determines which GlobalEgressIPs select pods, in the order in which they count. Where a gateway has no room for the addresses of all, the oldest have it, so that nobody takes it from others.
 func (t *translated) choose() {
 	t.selectors = map[string][]selecting{}
 	oldest := slices.SortedFunc(slices.Values(t.Egress), func(a, b *submarinerv1.GlobalEgressIP) int {
 		return egressOwner(a).compare(egressOwner(b))
 	})
 	for _, e := range oldest {
-		s := selecting{GlobalEgressIP: e}
-		if e.Spec.PodSelector != nil {
-			var err error
-			if s.selector, err = metav1.LabelSelectorAsSelector(e.Spec.PodSelector); err != nil {
-				continue // its condition says so
-			}
+		s, err := selectorOf(e)
+		if err != nil {
+			continue // its condition says so
 		}
 		s.sources = t.returned(t.mine(t.addresses(egressOwner(e), e.Status.AllocatedIPs...)))
 		if len(s.sources) > 0 {
@@ -89,9 +82,7 @@ func (t *translated) choose() {
 		}
 	}
 	for _, all := range t.selectors {
-		slices.SortStableFunc(all, func(a, b selecting) int {
-			return cmp.Or(rank(a)-rank(b), cmp.Compare(a.CreationTimestamp.Unix(), b.CreationTimestamp.Unix()), cmp.Compare(a.Name, b.Name))
-		})
+		slices.SortStableFunc(all, selecting.compare)
 	}
 }
 
@@ -143,18 +134,6 @@ func (t *translated) sources(again map[ref]bool) {
 	g := &t.out.Table
 	g.Pools = patch(g.Pools, func(p dataplane.GlobalPool) bool { return touched[p.Pod] }, pools)
 	g.Sources = patch(g.Sources, func(s dataplane.GlobalSource) bool { return touched[s.Pod] }, sources)
-}
-
-// rank orders GlobalEgressIPs by precedence.
-func rank(s selecting) int {
-	if s.selector != nil {
-		return 0
-	}
-	return 1
-}
-
-func (s selecting) selects(p *corev1.Pod) bool {
-	return s.selector == nil || s.selector.Matches(labels.Set(p.Labels))
 }
 
 // addPod adds a pod with sources.

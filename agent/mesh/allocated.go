@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
@@ -22,9 +23,10 @@ type allocated struct {
 	count   int
 	held    []string // its status
 	conds   []metav1.Condition
-	mistake string // in the object; it gets no address
-	reason  string // of the mistake
-	network bool   // the cluster has a global network
+	mistake string            // in the object; it gets no address
+	reason  string            // of the mistake
+	network bool              // the cluster has a global network
+	selects *metav1.Condition // of a GlobalEgressIP; nil for none
 	grant   globalnet.Grant
 }
 
@@ -38,12 +40,17 @@ func readAllocated(s Snapshot, w wanted) []allocated {
 		}
 		out = append(out, a)
 	}
-	for _, o := range List[*submarinerv1.GlobalEgressIP](s) {
+	egress := List[*submarinerv1.GlobalEgressIP](s)
+	selections := globalnet.Select(egress, List[*corev1.Pod](s))
+	for _, o := range egress {
 		a := allocated{kind: "GlobalEgressIP", object: o, count: o.Spec.Count(), held: o.Status.AllocatedIPs, conds: o.Status.Conditions}
 		if o.Spec.PodSelector != nil {
 			if _, err := metav1.LabelSelectorAsSelector(o.Spec.PodSelector); err != nil {
 				a.reason, a.mistake = submarinerv1.ReasonInvalidInput, fmt.Sprintf("podSelector is not valid: %v", err)
 			}
+		}
+		if is, known := selections[o]; known {
+			a.selects = selects(o, is)
 		}
 		out = append(out, a)
 	}
@@ -126,6 +133,23 @@ func (a *allocated) condition() metav1.Condition {
 	return c
 }
 
+// selects returns the condition Selects of a GlobalEgressIP. Its message names no pods, which come and go.
+func selects(o *submarinerv1.GlobalEgressIP, is globalnet.Selection) *metav1.Condition {
+	c := metav1.Condition{Type: submarinerv1.ConditionSelects, Status: metav1.ConditionFalse, ObservedGeneration: o.Generation}
+	others := "GlobalEgressIP " + addressList(is.Before)
+	switch {
+	case len(is.Before) > 0 && is.Pods > 0:
+		c.Reason, c.Message = submarinerv1.ReasonOthersFirst, "of the pods that it selects, some have the addresses of "+others+" instead, which takes precedence"
+	case len(is.Before) > 0:
+		c.Reason, c.Message = submarinerv1.ReasonOthersFirst, "all pods that it selects have the addresses of "+others+" instead, which takes precedence"
+	case is.Pods == 0:
+		c.Reason, c.Message = submarinerv1.ReasonNoPods, "it selects no pods of namespace "+o.Namespace
+	default:
+		c.Status, c.Reason, c.Message = metav1.ConditionTrue, submarinerv1.ReasonPodsSelected, "pods have its addresses as their source"
+	}
+	return &c
+}
+
 func inARow(n int) string {
 	if n == 1 {
 		return "free address"
@@ -149,6 +173,12 @@ func (a *allocated) status(now time.Time) Object {
 	c := a.condition()
 	c.LastTransitionTime = metav1.NewTime(now)
 	meta.SetStatusCondition(&conds, c)
+	if a.selects != nil {
+		a.selects.LastTransitionTime = c.LastTransitionTime
+		meta.SetStatusCondition(&conds, *a.selects)
+	} else {
+		meta.RemoveStatusCondition(&conds, submarinerv1.ConditionSelects)
+	}
 	var addrs []string
 	for _, addr := range a.grant.Addrs {
 		addrs = append(addrs, addr.String())

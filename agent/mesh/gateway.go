@@ -193,6 +193,7 @@ func gatewayReport(s Snapshot, p Plan, o Outcome, old *submarinerv1.Gateway) *su
 		if s.KeysErr != nil {
 			g.Status.Conditions = append(g.Status.Conditions, condition(was, ConditionPreSharedKey, false, reasonMissing, s.KeysErr.Error(), o.Now))
 		}
+		g.Status.Conditions = append(g.Status.Conditions, m.egressConditions(was, o.Now)...)
 		g.Status.LocalEndpoint = m.endpoint().Spec
 		if m.Translates.Health.IsValid() {
 			metav1.SetMetaDataAnnotation(&g.ObjectMeta, submarinerv1.GatewayGlobalIPAnnotation, m.Translates.Health.String())

@@ -14,6 +14,7 @@ import (
 
 	submarinerv1 "subctl/api/submariner/v1"
 	"subctl/cable"
+	"subctl/dataplane"
 )
 
 // This file is about a gateway's share of new flows: its weight, and how it leaves without losing a flow.
@@ -126,6 +127,8 @@ type Flows struct {
 	Count int
 	Some  []string  // the first of them
 	At    time.Time // when they were counted
+	// Sources is the use of the addresses to which the gateway translates the sources of connections, the fullest first.
+	Sources []dataplane.SourceUse
 }
 
 // FlowsBetween returns the networks of other clusters, and the addresses of this node and its own pods. Connections of these are not
@@ -172,6 +175,7 @@ func (m *Mesh) reportShare(g *submarinerv1.Gateway) {
 		if m.Local.Drain != cable.InService {
 			g.Status.SomeFlows = f.Some
 		}
+		g.Status.GlobalEgress = egressUses(f.Sources)
 	}
 }
 

@@ -12,11 +12,11 @@ import (
 	"subctl/internal/alarm"
 )
 
-// flows adds to snapshots how many connections of pods pass this gateway.
+// flows adds to snapshots how many connections of pods pass this gateway, and the use of the addresses to which it translates their sources.
 type flows struct {
 	Options
-	remote, own []netip.Prefix // as of the last plan
-	draining    bool
+	remote, own, global []netip.Prefix // as of the last plan
+	draining            bool
 
 	last   mesh.Flows
 	readAt time.Time
@@ -50,10 +50,10 @@ func (f *flows) Observe(s *mesh.Snapshot) error {
 	}
 	if s.Now.Sub(f.readAt) >= f.pause() {
 		start := time.Now()
-		now, err := counter.Flows(f.remote, f.own)
+		now, err := counter.Flows(f.remote, f.own, f.global)
 		f.readAt, f.took, f.last = s.Now, time.Since(start), mesh.Flows{}
 		if err == nil {
-			f.last = mesh.Flows{Known: true, Count: now.Count, At: s.Now}
+			f.last = mesh.Flows{Known: true, Count: now.Count, Sources: now.Sources, At: s.Now}
 			for _, flow := range now.Some {
 				f.last.Some = append(f.last.Some, flow.String())
 			}
@@ -78,5 +78,6 @@ func (f *flows) Act(_ mesh.Snapshot, p mesh.Plan, _ *mesh.Outcome) {
 		return
 	}
 	f.remote, f.own = p.Mesh.FlowsBetween()
+	f.global = p.Mesh.Membership.Own.Global
 	f.draining = p.Mesh.Local.Drain == cable.Draining
 }

@@ -18,7 +18,7 @@ type flowKernel struct {
 	counts int
 }
 
-func (k *flowKernel) Flows(networks, _ []netip.Prefix) (dataplane.Flows, error) {
+func (k *flowKernel) Flows(networks, _, _ []netip.Prefix) (dataplane.Flows, error) {
 	k.counts++
 	return dataplane.Flows{Count: k.counts * len(networks)}, nil
 }

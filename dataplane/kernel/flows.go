@@ -48,11 +48,16 @@ const (
 )
 
 // Flows implements dataplane.FlowCounter.
-func (h *Host) Flows(networks, except []netip.Prefix) (out dataplane.Flows, err error) {
+func (h *Host) Flows(networks, except, sources []netip.Prefix) (out dataplane.Flows, err error) {
 	established, counts := establishedTimeout(), dataplane.Between(networks, except)
+	uses := dataplane.NewSourceUses(sources)
 	err = h.conn.Each(unix.NFNL_SUBSYS_CTNETLINK<<8|ctGet, netlink.NetfilterHeader(unix.AF_INET), func(m []byte) {
 		t, ok := parseTracked(m)
-		if !ok || !counts(t) || !t.Live(established) {
+		if !ok {
+			return
+		}
+		uses.Add(t)
+		if !counts(t) || !t.Live(established) {
 			return
 		}
 		out.Count++
@@ -63,7 +68,7 @@ func (h *Host) Flows(networks, except []netip.Prefix) (out dataplane.Flows, err 
 	if err != nil {
 		return dataplane.Flows{}, fmt.Errorf("listing conntrack entries: %w", err)
 	}
-	out.Some = shortened(out.Some)
+	out.Some, out.Sources = shortened(out.Some), uses.Fullest()
 	return out, nil
 }
 
@@ -99,7 +104,7 @@ func parseTracked(m []byte) (t dataplane.Tracked, ok bool) {
 			t.Flow, ok = parseTuple(v)
 		case ctaTupleReply:
 			reply, _ := parseTuple(v)
-			t.Replies = reply.Src.Addr()
+			t.Replies, t.Returns = reply.Src, reply.Dst
 		case ctaTimeout:
 			if len(v) == 4 {
 				t.Left = time.Duration(binary.BigEndian.Uint32(v)) * time.Second

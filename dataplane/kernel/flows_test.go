@@ -37,7 +37,7 @@ func TestFlows(t *testing.T) {
 		var flows dataplane.Flows
 		gw.Do(func() {
 			var err error
-			flows, err = host.Flows(remote, own)
+			flows, err = host.Flows(remote, own, nil)
 			require.NoError(t, err)
 		})
 		return flows

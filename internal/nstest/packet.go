@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"net"
 	"net/netip"
+	"slices"
 )
 
 // IPv4 returns an IPv4 packet with its checksum.
@@ -13,6 +14,20 @@ func IPv4(src, dst string, proto byte, payload []byte) []byte {
 	binary.BigEndian.PutUint16(b[2:], uint16(len(b)+len(payload)))
 	binary.BigEndian.PutUint16(b[10:], checksum(b))
 	return append(b, payload...)
+}
+
+// Fragments returns an IPv4 packet in two fragments, the first of which has so many bytes of the payload, a multiple of 8.
+func Fragments(packet []byte, first int) [][]byte {
+	fragment := func(payload []byte, field int) []byte {
+		b := append(slices.Clone(packet[:20]), payload...)
+		for at, n := range map[int]int{2: len(b), 6: field, 10: 0} {
+			binary.BigEndian.PutUint16(b[at:], uint16(n))
+		}
+		binary.BigEndian.PutUint16(b[10:], checksum(b[:20]))
+		return b
+	}
+	const moreFragments = 0x2000
+	return [][]byte{fragment(packet[20:20+first], moreFragments), fragment(packet[20+first:], first/8)}
 }
 
 // UDP returns a datagram without checksum, as the payload of an IPv4 packet.

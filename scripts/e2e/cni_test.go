@@ -5,6 +5,7 @@ package e2e
 import (
 	"fmt"
 	"os"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -25,9 +26,10 @@ func labUp() (steps [][]string) {
 		clusters, nodesEach = clusters[:2], fewest+1
 	}
 	if globalnet {
-		clusters = clusters[:2]
-		for i, mode := range []string{"iptables", "nftables"} {
-			steps = append(steps, []string{"lab", "up", "--first", fmt.Sprint(i + 1), "--clusters", "1", "--nodes", fmt.Sprint(nodesEach), "--overlapping", "--proxy-mode", mode, "--timeout", "10m"})
+		clusters = append(clusters, plainCluster)
+		for i, mode := range []string{"iptables", "nftables", "nftables", "iptables"} {
+			steps = append(steps, []string{"lab", "up", "--first", fmt.Sprint(i + 1), "--clusters", "1", "--nodes", fmt.Sprint(nodesEach),
+				fmt.Sprintf("--overlapping=%v", clusters[i] != plainCluster), "--proxy-mode", mode, "--timeout", "10m"})
 		}
 		return steps
 	}
@@ -136,7 +138,7 @@ func cniKilled(t *testing.T) {
 
 // uninstallAll checks that nodes are as they were, and that the CNI works as before.
 func uninstallAll(t *testing.T) {
-	for _, c := range []string{"cluster2", "cluster1"} {
+	for _, c := range slices.Backward(clusters) {
 		must(t, "subctl", "uninstall", "--context", c, "--yes")
 		for _, n := range nodes(c) {
 			require.Equal(t, pristine[n], holdings(t, n), n)

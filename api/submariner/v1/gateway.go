@@ -99,6 +99,11 @@ type GatewayStatus struct {
 	// +optional
 	// +listType=atomic
 	SomeFlows []string `json:"someFlows,omitempty"`
+	// GlobalEgress lists the global addresses to which the gateway translates the sources of connections, those with the fewest
+	// ports left for a destination first, at most 20.
+	// +optional
+	// +listType=atomic
+	GlobalEgress []EgressUse `json:"globalEgress,omitempty"`
 	// Conditions are the conditions of the gateway, such as Synced and Refused.
 	// +optional
 	// +listType=map
@@ -107,7 +112,29 @@ type GatewayStatus struct {
 }
 
 // ClearMeasurements removes the values, except those of connections, that change although nothing happens.
-func (s *GatewayStatus) ClearMeasurements() { s.Flows, s.SomeFlows = nil, nil }
+func (s *GatewayStatus) ClearMeasurements() { s.Flows, s.SomeFlows, s.GlobalEgress = nil, nil, nil }
+
+// EgressUse is how many connections through a gateway have a global address as their source. A connection that has ended counts for as
+// long as the kernel remembers it.
+type EgressUse struct {
+	Address string `json:"address"`
+	// Connections is the number of connections to all destinations.
+	Connections int64 `json:"connections"`
+	// Busiest is the destination with the most of them, such as "tcp 242.2.0.9:80", and BusiestConnections is their number, at
+	// most EgressPorts.
+	Busiest            string `json:"busiest"`
+	BusiestConnections int64  `json:"busiestConnections"`
+}
+
+// EgressPorts is how many connections to one destination an address can have, and EgressPortsScarce is the number from which
+// on the gateway warns: 80 %.
+const (
+	EgressPorts       = 65536
+	EgressPortsScarce = EgressPorts * 80 / 100
+)
+
+// Scarce reports whether the address has few ports left for a destination.
+func (u EgressUse) Scarce() bool { return u.BusiestConnections >= EgressPortsScarce }
 
 // Connection is the state of the cable to one remote endpoint.
 type Connection struct {

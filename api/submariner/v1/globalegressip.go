@@ -2,6 +2,17 @@ package v1
 
 import metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+// ConditionSelects is a condition of GlobalEgressIPs: whether pods have its addresses as their source. It is False if it selects no
+// pods, or if another GlobalEgressIP takes precedence for some of them.
+const ConditionSelects = "Selects"
+
+// Reasons of ConditionSelects.
+const (
+	ReasonPodsSelected = "PodsSelected"
+	ReasonNoPods       = "NoPods"
+	ReasonOthersFirst  = "OthersFirst"
+)
+
 // GlobalEgressIP requests global addresses that packets of pods of its namespace have as their source
 // in other clusters: the pods that PodSelector selects, or all pods.
 //
@@ -11,6 +22,7 @@ import metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 // +kubebuilder:printcolumn:name="Requested",type=integer,JSONPath=`.spec.numberOfIPs`
 // +kubebuilder:printcolumn:name="IPs",type=string,JSONPath=`.status.allocatedIPs`
 // +kubebuilder:printcolumn:name="Allocated",type=string,JSONPath=`.status.conditions[?(@.type=="Allocated")].reason`
+// +kubebuilder:printcolumn:name="Selects",type=string,JSONPath=`.status.conditions[?(@.type=="Selects")].reason`
 // +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
 type GlobalEgressIP struct {
 	metav1.TypeMeta   `json:",inline"`

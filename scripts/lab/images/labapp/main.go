@@ -25,6 +25,8 @@ const usage = `usage:
   labapp flows HOST:PORT... [--udp 4] [--rate 100] [--size 64] [--tcp 20]
                                                      UDP flows and TCP connections to echoes, each from a port of its own, and
                                                      what became of each, as JSON, when standard input ends
+  labapp ports HOST:PORT [--first 1024] [--count 1000] [--timeout D]
+                                                     a datagram to a UDP echo from each of these ports, and how many come back, as JSON
   labapp serve-bench [:5201]                         the other end of bench
   labapp bench HOST:PORT [--seconds N] [--streams K] throughput (both ways) and round trip time, as JSON
   labapp ip                                          name and addresses
@@ -35,7 +37,7 @@ func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, syscall.SIGINT)
 	defer stop()
 	commands := map[string]func(context.Context, []string) error{
-		"web": web, "get": get, "tcp": tcp, "udp": udp, "ping": ping, "raw": raw, "stream": stream, "flows": flows, "serve-bench": serveBench, "bench": bench,
+		"web": web, "get": get, "tcp": tcp, "udp": udp, "ping": ping, "raw": raw, "stream": stream, "flows": flows, "ports": ports, "serve-bench": serveBench, "bench": bench,
 		"ip": func(context.Context, []string) error { fmt.Println(whoami()); return nil },
 		"sleep": func(ctx context.Context, _ []string) error {
 			<-ctx.Done()

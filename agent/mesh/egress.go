@@ -1,0 +1,89 @@
+package mesh
+
+import (
+	"fmt"
+	"net/netip"
+	"slices"
+	"strings"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	submarinerv1 "subctl/api/submariner/v1"
+	"subctl/cable"
+	"subctl/dataplane"
+)
+
+// This file is about the use of the global addresses that pods have as their source.
+
+// Conditions of a Gateway. Each is present only if it is False.
+const (
+	// ConditionEgressPorts is False if a global address has few ports left for a destination.
+	ConditionEgressPorts = "EgressPorts"
+	// ConditionEgressDistinct is False if several gateways of a cluster announce the same allocated address.
+	ConditionEgressDistinct = "EgressDistinct"
+)
+
+// reasonScarce is the reason of ConditionEgressPorts.
+const reasonScarce = "Scarce"
+
+// egressUses returns the use of global addresses for a report.
+func egressUses(sources []dataplane.SourceUse) (out []submarinerv1.EgressUse) {
+	for _, u := range sources {
+		out = append(out, submarinerv1.EgressUse{Address: u.Source.String(), Connections: int64(u.Connections), Busiest: u.Busiest(), BusiestConnections: int64(u.Most)})
+	}
+	return out
+}
+
+// egressConditions returns the conditions of the addresses that pods have as their source. Their messages have no number of connections,
+// as each change of a message is an Event.
+func (m *Mesh) egressConditions(was []metav1.Condition, now time.Time) (out []metav1.Condition) {
+	var scarce []string
+	for _, u := range egressUses(m.Snapshot.Flows.Sources) {
+		if u.Scarce() {
+			scarce = append(scarce, fmt.Sprintf("%s has few ports left for %s: allocate more addresses (spec.numGlobalIPs), or addresses of their own to the pods that connect most", u.Address, u.Busiest))
+		}
+	}
+	if len(scarce) > 0 {
+		out = append(out, condition(was, ConditionEgressPorts, false, reasonScarce, clip(strings.Join(scarce, "\n")), now))
+	}
+	if twice := m.announcedTwice(); len(twice) > 0 {
+		out = append(out, condition(was, ConditionEgressDistinct, false, reasonSameAddress, clip(strings.Join(twice, "\n")), now))
+	}
+	return out
+}
+
+// announcedTwice returns which allocated addresses several gateways of a cluster announce, in the order of their clusters.
+func (m *Mesh) announcedTwice() []string {
+	type announced struct {
+		cluster string
+		ip      netip.Addr
+	}
+	by := map[announced][]string{}
+	var order []announced
+	note := func(cluster, gateway string, ips []netip.Addr) {
+		for _, ip := range ips {
+			a := announced{cluster, ip}
+			if by[a] = append(by[a], gateway); len(by[a]) == 2 {
+				order = append(order, a)
+			}
+		}
+	}
+	for _, e := range m.Membership.Endpoints {
+		if g, err := cable.Parse(e.Spec); err == nil && drainOf(e) != cable.Standby {
+			note(g.Cluster, e.Spec.Hostname, g.Returned)
+		}
+	}
+	for _, p := range m.Accepted.Peers {
+		if p.Drain != cable.Standby {
+			note(p.Cluster, p.Spec.Hostname, p.Returned)
+		}
+	}
+	var out []string
+	for _, a := range order {
+		slices.Sort(by[a])
+		out = append(out, fmt.Sprintf("gateways %.300s of cluster %s announce the same address %v: replies to it take one of them, and connections through the others stop. "+
+			"subctl show globalnet --who %v tells which object of the cluster has it", strings.Join(by[a], ", "), a.cluster, a.ip, a.ip))
+	}
+	return out
+}

@@ -1,0 +1,102 @@
+package globalnet
+
+import (
+	"cmp"
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+
+	submarinerv1 "subctl/api/submariner/v1"
+)
+
+// Selection is which pods get their source from a GlobalEgressIP.
+type Selection struct {
+	Pods int // that it selects, and no other GlobalEgressIP that takes precedence
+	// Before are the names of GlobalEgressIPs that take precedence for pods that it selects, too, sorted.
+	Before []string
+}
+
+// maxMatches is how many times the labels of a pod are compared with a selector: whoever may write GlobalEgressIPs in one namespace
+// does not stop the agent for the others.
+const maxMatches = 1 << 20
+
+// Select returns the Selections of GlobalEgressIPs. Those with an invalid selector have none, and neither have those of a namespace with so
+// many GlobalEgressIPs and pods that comparing them would take too long.
+func Select(egress []*submarinerv1.GlobalEgressIP, pods []*corev1.Pod) map[*submarinerv1.GlobalEgressIP]Selection {
+	out := map[*submarinerv1.GlobalEgressIP]Selection{}
+	if len(egress) == 0 {
+		return out
+	}
+	all := map[string][]selecting{}
+	for _, e := range egress {
+		if s, err := selectorOf(e); err == nil {
+			all[e.Namespace] = append(all[e.Namespace], s)
+		}
+	}
+	of := map[string][]*corev1.Pod{}
+	for _, p := range pods {
+		if len(all[p.Namespace]) > 0 && podIP(p).IsValid() {
+			of[p.Namespace] = append(of[p.Namespace], p)
+		}
+	}
+	for namespace, selectors := range all {
+		if len(selectors)*len(of[namespace]) > maxMatches {
+			continue
+		}
+		slices.SortFunc(selectors, selecting.compare)
+		for _, s := range selectors {
+			out[s.GlobalEgressIP] = Selection{}
+		}
+		before := map[[2]*submarinerv1.GlobalEgressIP]bool{}
+		for _, p := range of[namespace] {
+			var first *submarinerv1.GlobalEgressIP
+			for _, s := range selectors {
+				switch e := s.GlobalEgressIP; {
+				case !s.selects(p):
+				case first == nil:
+					first = e
+					is := out[e]
+					is.Pods++
+					out[e] = is
+				default:
+					before[[2]*submarinerv1.GlobalEgressIP{e, first}] = true
+				}
+			}
+		}
+		for pair := range before {
+			is := out[pair[0]]
+			is.Before = append(is.Before, pair[1].Name)
+			out[pair[0]] = is
+		}
+	}
+	for _, is := range out {
+		slices.Sort(is.Before)
+	}
+	return out
+}
+
+// selectorOf returns a GlobalEgressIP with its selector.
+func selectorOf(e *submarinerv1.GlobalEgressIP) (s selecting, err error) {
+	s.GlobalEgressIP = e
+	if e.Spec.PodSelector != nil {
+		s.selector, err = metav1.LabelSelectorAsSelector(e.Spec.PodSelector)
+	}
+	return s, err
+}
+
+// compare orders GlobalEgressIPs by precedence: a selector of pods before a whole namespace, and then the older one (as upstream).
+func (s selecting) compare(o selecting) int {
+	rank := func(s selecting) int {
+		if s.selector != nil {
+			return 0
+		}
+		return 1
+	}
+	return cmp.Or(rank(s)-rank(o), cmp.Compare(s.CreationTimestamp.Unix(), o.CreationTimestamp.Unix()), cmp.Compare(s.Name, o.Name))
+}
+
+func (s selecting) selects(p *corev1.Pod) bool {
+	return s.selector == nil || s.selector.Matches(labels.Set(p.Labels))
+}

@@ -1,0 +1,52 @@
+package globalnet
+
+import (
+	"fmt"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	submarinerv1 "subctl/api/submariner/v1"
+)
+
+// Of GlobalEgressIPs that select the same pod, one takes precedence: the same for which gateways translate.
+func TestSelect(t *testing.T) {
+	labelled := func(namespace, name, ip, app string) *corev1.Pod {
+		p := pod(namespace, name, ip)
+		p.Labels = map[string]string{"app": app, "all": "yes"}
+		return p
+	}
+	by := func(k, v string) map[string]string { return map[string]string{k: v} }
+	everything, web, young := ofEgressObject(10, "everything", nil, "242.1.1.1"), ofEgressObject(9, "web", by("app", "web"), "242.1.1.2"), ofEgressObject(4, "young", by("all", "yes"), "242.1.1.3")
+	nobody, twin, bad := ofEgressObject(2, "nobody", by("app", "none"), "242.1.1.4"), ofEgressObject(3, "twin", by("app", "web"), "242.1.1.5"), ofEgressObject(6, "bad", nil, "242.1.1.6")
+	bad.Spec.PodSelector = &metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{{Key: "a", Operator: "Near"}}}
+	all := []*submarinerv1.GlobalEgressIP{bad, everything, nobody, twin, web, young}
+	ended := labelled("ns", "ended", "10.0.0.7", "none")
+	ended.Status.Phase = corev1.PodFailed
+	pods := []*corev1.Pod{labelled("ns", "a", "10.0.0.1", "web"), labelled("ns", "b", "10.0.0.2", "db"), labelled("other", "c", "10.0.0.3", "none"), ended, pod("ns", "d", "10.0.0.4")}
+	got := Select(all, pods)
+	require.Equal(t, map[*submarinerv1.GlobalEgressIP]Selection{
+		everything: {1, []string{"web", "young"}}, web: {1, nil}, young: {1, []string{"web"}}, nobody: {}, twin: {0, []string{"web"}},
+	}, got)
+	sources := map[string]string{}
+	for _, s := range Translate(gatewayOf("gw"), Objects{Egress: all, Pods: pods}).Table.Sources {
+		sources[s.Pod.String()] = s.Global.String()
+	}
+	require.Equal(t, map[string]string{"10.0.0.1": "242.1.1.2", "10.0.0.2": "242.1.1.3", "10.0.0.4": "242.1.1.1"}, sources, "as gateways translate")
+	require.Empty(t, Select(nil, pods))
+}
+
+// Thousands of GlobalEgressIPs and pods in one namespace take no time from those of others.
+func TestHostileSelectors(t *testing.T) {
+	var all []*submarinerv1.GlobalEgressIP
+	pods := []*corev1.Pod{pod("victim", "a", "10.1.0.1")}
+	for i := range 5000 {
+		all = append(all, ofEgressObject(1, fmt.Sprintf("e%04d", i), map[string]string{"a": "b"}, "242.1.1.1"))
+		pods = append(pods, pod("ns", fmt.Sprintf("p%04d", i), fmt.Sprintf("10.0.%d.%d", i/250, i%250)))
+	}
+	victim := ofEgressObject(9, "victim", nil, "242.1.9.9")
+	victim.Namespace = "victim"
+	require.Equal(t, map[*submarinerv1.GlobalEgressIP]Selection{victim: {Pods: 1}}, Select(append(all, victim), pods))
+}
