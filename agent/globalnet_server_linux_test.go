@@ -23,11 +23,12 @@ import (
 	"subctl/internal/kubetest"
 )
 
-// On a real API server, with the rights of its account: an exported Service gets an address, a changed number of
-// addresses is live, and an address is freed with its object.
-func TestGlobalnetAgent(t *testing.T) {
+// globalnetServer returns an API server with what join installs in a cluster with the global network 242.7.0.0/16, and the rights of the
+// globalnet agent.
+func globalnetServer(t testing.TB) (admin client.Client, config *rest.Config) {
+	t.Helper()
 	server := kubetest.Start(t)
-	admin := server.Client(t)
+	admin = server.Client(t)
 	sub := clustertest.Submariner()
 	sub.Spec.GlobalCIDR = "242.7.0.0/16"
 	for _, o := range clustertest.Render(t, sub) {
@@ -47,16 +48,23 @@ func TestGlobalnetAgent(t *testing.T) {
 			}, time.Minute, 50*time.Millisecond)
 		}
 	}
-	config := rest.CopyConfig(server.Config())
+	config = rest.CopyConfig(server.Config())
 	config.Impersonate = rest.ImpersonationConfig{UserName: "system:serviceaccount:" + cluster.Namespace + ":" + cluster.GlobalnetName, Groups: []string{"system:serviceaccounts", "system:authenticated"}}
+	return admin, config
+}
+
+// globalnetOptions returns how a globalnet agent is run.
+func globalnetOptions(config *rest.Config, log *slog.Logger) Options {
+	return Options{Role: mesh.Globalnet(), Node: "node", MetricsAddr: "127.0.0.1:0", ProbeAddr: "127.0.0.1:0", Config: config, Log: log}
+}
+
+// On a real API server, with the rights of its account: an exported Service gets an address, a changed number of
+// addresses is live, and an address is freed with its object.
+func TestGlobalnetAgent(t *testing.T) {
+	admin, config := globalnetServer(t)
 	ctx, stop := context.WithCancel(t.Context())
 	ended := make(chan error, 1)
-	go func() {
-		ended <- Run(ctx, Options{
-			Role: mesh.Globalnet(), Node: "node", MetricsAddr: "127.0.0.1:0", ProbeAddr: "127.0.0.1:0", Config: config,
-			Log: slog.New(slog.NewTextHandler(t.Output(), nil)),
-		})
-	}()
+	go func() { ended <- Run(ctx, globalnetOptions(config, slog.New(slog.NewTextHandler(t.Output(), nil)))) }()
 	t.Cleanup(func() {
 		stop()
 		require.NoError(t, <-ended)

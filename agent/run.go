@@ -159,6 +159,27 @@ func newManager(o Options) (manager.Manager, error) {
 	if err != nil {
 		return nil, err
 	}
+	config := rest.CopyConfig(o.Config)
+	config.QPS, config.Burst = requestsPerSecond, requestsAtOnce
+	if o.Role.Nodeless() { // see Report.UpdateStatus: thousands of objects may request addresses at a time
+		config.QPS, config.Burst = 10*requestsPerSecond, 10*requestsAtOnce
+	}
+	mgr, err := ctrl.NewManager(config, manager.Options{
+		Scheme:                  scheme,
+		Cache:                   cacheOptions(o),
+		Metrics:                 metricsserver.Options{BindAddress: "0"}, // see serveMetrics
+		HealthProbeBindAddress:  "0",
+		Logger:                  logr.FromSlogHandler(o.Log.Handler()),
+		GracefulShutdownTimeout: new(stopWithin),
+	})
+	if err != nil {
+		return nil, fmt.Errorf("connecting to the API server: %w", err)
+	}
+	return mgr, nil
+}
+
+// cacheOptions returns what the cache of the agent holds.
+func cacheOptions(o Options) cache.Options {
 	ours := cache.ByObject{Namespaces: map[string]cache.Config{submarinerv1.OperatorNamespace: {}}}
 	byObject := map[client.Object]cache.ByObject{}
 	for _, kind := range o.Role.Watches {
@@ -181,23 +202,7 @@ func newManager(o Options) (manager.Manager, error) {
 			byObject[kind] = cache.ByObject{Transform: slimTranslated}
 		}
 	}
-	config := rest.CopyConfig(o.Config)
-	config.QPS, config.Burst = requestsPerSecond, requestsAtOnce
-	if o.Role.Nodeless() { // see Report.UpdateStatus: thousands of objects may request addresses at a time
-		config.QPS, config.Burst = 10*requestsPerSecond, 10*requestsAtOnce
-	}
-	mgr, err := ctrl.NewManager(config, manager.Options{
-		Scheme:                  scheme,
-		Cache:                   cache.Options{ByObject: byObject, DefaultTransform: slimOther},
-		Metrics:                 metricsserver.Options{BindAddress: "0"}, // see serveMetrics
-		HealthProbeBindAddress:  "0",
-		Logger:                  logr.FromSlogHandler(o.Log.Handler()),
-		GracefulShutdownTimeout: new(stopWithin),
-	})
-	if err != nil {
-		return nil, fmt.Errorf("connecting to the API server: %w", err)
-	}
-	return mgr, nil
+	return cache.Options{ByObject: byObject, DefaultTransform: slimOther}
 }
 
 // watch makes every change lead to the one request, except heartbeats.

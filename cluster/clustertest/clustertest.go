@@ -41,7 +41,7 @@ func Submariner() *v1alpha1.Submariner {
 }
 
 // Render returns what a cluster joined as sub holds.
-func Render(t *testing.T, sub *v1alpha1.Submariner) []client.Object {
+func Render(t testing.TB, sub *v1alpha1.Submariner) []client.Object {
 	t.Helper()
 	objs, err := cluster.Render(sub)
 	require.NoError(t, err)
