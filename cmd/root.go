@@ -33,6 +33,7 @@ const (
 	groupCables  = "cables"
 	groupExport  = "export"
 	groupNodes   = "gateways"
+	groupSdewan  = "sdewan"
 	groupInspect = "inspect"
 )
 
@@ -119,6 +120,7 @@ func newRoot(g *globals) *cobra.Command {
 		&cobra.Group{ID: groupCables, Title: "Choose cables:"},
 		&cobra.Group{ID: groupExport, Title: "Export Services:"},
 		&cobra.Group{ID: groupNodes, Title: "Maintain gateways:"},
+		&cobra.Group{ID: groupSdewan, Title: "Configure network functions:"},
 		&cobra.Group{ID: groupInspect, Title: "Inspect:"},
 	)
 
@@ -126,6 +128,7 @@ func newRoot(g *globals) *cobra.Command {
 	add(root, groupCables, newCablePolicy(g), newLabel(g))
 	add(root, groupExport, newExport(g), newUnexport(g))
 	add(root, groupNodes, newGateway(g))
+	add(root, groupSdewan, newSdewan(g))
 	add(root, groupInspect, newShow(g))
 	add(root, "", newVersion(g), newOptions(g), newAgent(g))
 

@@ -1,0 +1,342 @@
+package install
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"net/netip"
+	"slices"
+	"strings"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/intstr"
+	"k8s.io/apimachinery/pkg/util/validation"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"subctl/sdewan"
+)
+
+// The plugins that attach pods to networks.
+const (
+	Multus  = "multus"  // a NetworkAttachmentDefinition with the name of each network
+	OVN4NFV = "ovn4nfv" // one NetworkAttachmentDefinition for all, as the seed has it
+)
+
+// ovn4nfvAttachment is the NetworkAttachmentDefinition of ovn4nfv, which reads the names of networks from NetworksAnnotation.
+const ovn4nfvAttachment = "ovn-networkobj"
+
+// Network is a network of a CNF.
+type Network struct {
+	Name    string
+	Address netip.Prefix // of the pod; the zero Prefix lets the network plugin choose
+}
+
+// CNF describes a CNF that runs subctl agent cnf.
+type CNF struct {
+	Name, Namespace string
+	Purpose         string // the value of the label sdewanPurpose
+	Image           string
+	Replicas        int32
+	Networks        []Network // net0, net1 and so on
+	Uplinks         map[string]sdewan.Uplink
+	Plugin          string            // Multus or OVN4NFV
+	NodeSelector    map[string]string // nodes that are connected to the networks
+	AccountSecret   string            // the Secret with the password of root
+	CertSecret      string            // the Secret with ca.crt, tls.crt and tls.key
+}
+
+// Validate returns all mistakes.
+func (c CNF) Validate() error {
+	errs := []error{
+		label("name", c.Name), label("namespace", c.Namespace), label("account Secret", c.AccountSecret), label("certificate Secret", c.CertSecret),
+	}
+	if bad := validation.IsValidLabelValue(c.Purpose); c.Purpose == "" || len(bad) > 0 {
+		errs = append(errs, fmt.Errorf("purpose %q is not a valid value of the label %s: use up to 63 letters, digits, '-', '_' and '.'", c.Purpose, sdewan.PurposeLabel))
+	}
+	if c.Image == "" {
+		errs = append(errs, errors.New("the image is missing"))
+	}
+	if c.Replicas < 0 {
+		errs = append(errs, fmt.Errorf("%d replicas must not be negative", c.Replicas))
+	}
+	if c.Plugin != Multus && c.Plugin != OVN4NFV {
+		errs = append(errs, fmt.Errorf("plugin %q is unknown: use %s or %s", c.Plugin, Multus, OVN4NFV))
+	}
+	if len(c.Networks) == 0 {
+		errs = append(errs, errors.New("a CNF needs at least one network"))
+	}
+	seen := map[string]bool{}
+	for _, n := range c.Networks {
+		if err := label("network", n.Name); err != nil {
+			errs = append(errs, err)
+		}
+		if seen[n.Name] {
+			errs = append(errs, fmt.Errorf("network %q is listed twice", n.Name))
+		}
+		seen[n.Name] = true
+		if n.Address.IsValid() && c.Replicas > 1 {
+			errs = append(errs, fmt.Errorf("network %q: %d pods cannot all have the address %s: omit it, and let the network plugin choose", n.Name, c.Replicas, n.Address))
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(c.Uplinks)) {
+		if !seen[name] {
+			errs = append(errs, fmt.Errorf("uplink %q is none of the networks", name))
+		}
+	}
+	for k, v := range c.NodeSelector {
+		if bad := slices.Concat(validation.IsQualifiedName(k), validation.IsValidLabelValue(v)); len(bad) > 0 {
+			errs = append(errs, fmt.Errorf("node selector %q=%q is not a label", k, v))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+func label(what, name string) error {
+	if len(validation.IsDNS1123Label(name)) > 0 {
+		return fmt.Errorf("%s %q must consist of lower case letters, digits and '-'", what, name)
+	}
+	return nil
+}
+
+// device returns the name of the device for the network with an index.
+func device(i int) string { return fmt.Sprintf("net%d", i) }
+
+// nfnNetworks is the annotation sdewan.NetworksAnnotation; ovn4nfv's booleans are text.
+type nfnNetworks struct {
+	Type      string         `json:"type"`
+	Interface []nfnInterface `json:"interface"`
+}
+
+type nfnInterface struct {
+	DefaultGateway string `json:"defaultGateway"`
+	Interface      string `json:"interface"`
+	Name           string `json:"name"`
+	IPAddress      string `json:"ipAddress,omitempty"`
+	GatewayIP      string `json:"gatewayipAddress,omitempty"`
+}
+
+// attachment is a network in the annotation sdewan.MultusAnnotation.
+type attachment struct {
+	Name      string   `json:"name"`
+	Interface string   `json:"interface,omitempty"`
+	IPs       []string `json:"ips,omitempty"`
+}
+
+// annotations returns the annotations of the pods.
+func (c CNF) annotations() (map[string]string, error) {
+	networks, attachments := nfnNetworks{Type: OVN4NFV}, []attachment{}
+	for i, n := range c.Networks {
+		nfn := nfnInterface{DefaultGateway: "false", Interface: device(i), Name: n.Name}
+		a := attachment{Name: n.Name, Interface: device(i)}
+		if n.Address.IsValid() {
+			nfn.IPAddress, a.IPs = n.Address.String(), []string{n.Address.String()}
+		}
+		if gw := c.Uplinks[n.Name].Gateway; gw.IsValid() {
+			nfn.GatewayIP = gw.String()
+		}
+		networks.Interface, attachments = append(networks.Interface, nfn), append(attachments, a)
+	}
+	if c.Plugin == OVN4NFV {
+		attachments = []attachment{{Name: ovn4nfvAttachment}}
+	}
+	out := map[string]string{}
+	values := map[string]any{sdewan.NetworksAnnotation: networks, sdewan.MultusAnnotation: attachments}
+	if len(c.Uplinks) > 0 {
+		values[sdewan.UplinksAnnotation] = c.Uplinks
+	}
+	for key, value := range values {
+		text, err := json.MarshalIndent(value, "", "  ")
+		if err != nil {
+			return nil, err
+		}
+		out[key] = string(text)
+	}
+	return out, nil
+}
+
+// Where the pod of a CNF has its files.
+const (
+	podInfo     = "/etc/podinfo"
+	accountPath = "/etc/sdewan/account"
+	certPath    = "/etc/sdewan/tls"
+)
+
+// Deployment returns the Deployment of the CNF. It depends only on c.
+//
+// The pods configure only their own network namespace: they are not privileged, and need NET_ADMIN for it, NET_RAW for pings, and
+// NET_BIND_SERVICE for ports 80 and 443. /dev/net/tun is for IPsec on nodes whose kernel has no ESP.
+func (c CNF) Deployment() (*appsv1.Deployment, error) {
+	annotations, err := c.annotations()
+	if err != nil {
+		return nil, err
+	}
+	labels := map[string]string{sdewan.PurposeLabel: c.Purpose}
+	pod := map[string]string{sdewan.PurposeLabel: c.Purpose, sdewan.AccountLabel: c.AccountSecret, sdewan.CertLabel: c.CertSecret}
+	args := []string{"agent", "cnf", "--networks-file=" + podInfo + "/networks", "--password-file=" + accountPath + "/password",
+		"--tls-cert=" + certPath + "/tls.crt", "--tls-key=" + certPath + "/tls.key"}
+	info := []corev1.DownwardAPIVolumeFile{annotationFile("networks", sdewan.NetworksAnnotation)}
+	if len(c.Uplinks) > 0 {
+		args = append(args, "--uplinks-file="+podInfo+"/uplinks")
+		info = append(info, annotationFile("uplinks", sdewan.UplinksAnnotation))
+	}
+	return &appsv1.Deployment{
+		ObjectMeta: metav1.ObjectMeta{Name: c.Name, Namespace: c.Namespace, Labels: labels},
+		Spec: appsv1.DeploymentSpec{
+			Replicas: &c.Replicas,
+			Selector: &metav1.LabelSelector{MatchLabels: map[string]string{sdewan.PurposeLabel: c.Purpose}},
+			// Two pods with one address would take each other's packets.
+			Strategy: c.strategy(),
+			Template: corev1.PodTemplateSpec{
+				ObjectMeta: metav1.ObjectMeta{Labels: pod, Annotations: annotations},
+				Spec: corev1.PodSpec{
+					AutomountServiceAccountToken:  new(false), // a CNF speaks with no API server
+					EnableServiceLinks:            new(false),
+					NodeSelector:                  c.NodeSelector,
+					TerminationGracePeriodSeconds: new(int64(5)),
+					SecurityContext:               &corev1.PodSecurityContext{SeccompProfile: &corev1.SeccompProfile{Type: corev1.SeccompProfileTypeRuntimeDefault}},
+					Containers: []corev1.Container{{
+						Name: "sdewan", Image: c.Image, ImagePullPolicy: corev1.PullIfNotPresent,
+						Command: []string{"subctl"}, Args: args,
+						Ports: []corev1.ContainerPort{{Name: "https", ContainerPort: 443}, {Name: "http", ContainerPort: 80}},
+						ReadinessProbe: &corev1.Probe{
+							ProbeHandler:        corev1.ProbeHandler{HTTPGet: &corev1.HTTPGetAction{Path: "/", Port: intstr.FromInt32(80), Scheme: corev1.URISchemeHTTP}},
+							InitialDelaySeconds: 1, PeriodSeconds: 5, FailureThreshold: 5, SuccessThreshold: 1, TimeoutSeconds: 1,
+						},
+						Resources: corev1.ResourceRequirements{
+							Requests: corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("10m"), corev1.ResourceMemory: resource.MustParse("32Mi")},
+							Limits:   corev1.ResourceList{corev1.ResourceMemory: resource.MustParse("512Mi")},
+						},
+						SecurityContext: &corev1.SecurityContext{
+							RunAsUser: new(int64(0)), AllowPrivilegeEscalation: new(false), ReadOnlyRootFilesystem: new(true),
+							Capabilities: &corev1.Capabilities{Drop: []corev1.Capability{"ALL"}, Add: []corev1.Capability{"NET_ADMIN", "NET_BIND_SERVICE", "NET_RAW"}},
+						},
+						VolumeMounts: []corev1.VolumeMount{
+							{Name: "podinfo", MountPath: podInfo, ReadOnly: true},
+							{Name: "account", MountPath: accountPath, ReadOnly: true},
+							{Name: "tls", MountPath: certPath, ReadOnly: true},
+							{Name: "dev-net", MountPath: "/dev/net", ReadOnly: true},
+							{Name: "run", MountPath: "/run"},
+							{Name: "tmp", MountPath: "/tmp"},
+						},
+					}},
+					Volumes: []corev1.Volume{
+						{Name: "podinfo", VolumeSource: corev1.VolumeSource{DownwardAPI: &corev1.DownwardAPIVolumeSource{Items: info}}},
+						{Name: "account", VolumeSource: corev1.VolumeSource{Secret: &corev1.SecretVolumeSource{SecretName: c.AccountSecret, DefaultMode: new(int32(0o400))}}},
+						{Name: "tls", VolumeSource: corev1.VolumeSource{Secret: &corev1.SecretVolumeSource{SecretName: c.CertSecret, DefaultMode: new(int32(0o400))}}},
+						{Name: "dev-net", VolumeSource: corev1.VolumeSource{HostPath: &corev1.HostPathVolumeSource{Path: "/dev/net", Type: new(corev1.HostPathDirectoryOrCreate)}}},
+						memory("run"), memory("tmp"),
+					},
+				},
+			},
+		},
+	}, nil
+}
+
+// strategy replaces all pods at once if one of them has a fixed address.
+func (c CNF) strategy() appsv1.DeploymentStrategy {
+	if slices.ContainsFunc(c.Networks, func(n Network) bool { return n.Address.IsValid() }) {
+		return appsv1.DeploymentStrategy{Type: appsv1.RecreateDeploymentStrategyType}
+	}
+	quarter := intstr.FromString("25%")
+	return appsv1.DeploymentStrategy{
+		Type:          appsv1.RollingUpdateDeploymentStrategyType,
+		RollingUpdate: &appsv1.RollingUpdateDeployment{MaxSurge: &quarter, MaxUnavailable: &quarter},
+	}
+}
+
+// memory returns a volume in memory: sockets, and files with keys, which end with the pod.
+func memory(name string) corev1.Volume {
+	return corev1.Volume{Name: name, VolumeSource: corev1.VolumeSource{
+		EmptyDir: &corev1.EmptyDirVolumeSource{Medium: corev1.StorageMediumMemory, SizeLimit: resource.NewQuantity(16<<20, resource.BinarySI)},
+	}}
+}
+
+func annotationFile(name, annotation string) corev1.DownwardAPIVolumeFile {
+	return corev1.DownwardAPIVolumeFile{Path: name, FieldRef: &corev1.ObjectFieldSelector{FieldPath: fmt.Sprintf("metadata.annotations['%s']", annotation)}}
+}
+
+// Account returns the Secret with the password of root.
+func (c CNF) Account(password string) client.Object {
+	return c.secret(c.AccountSecret, corev1.SecretTypeOpaque, map[string][]byte{"password": []byte(password)})
+}
+
+// Certificate returns the Secret with the certificate of the CNF, its key, and the certificate that verifies it, in PEM.
+func (c CNF) Certificate(ca, cert, key []byte) client.Object {
+	return c.secret(c.CertSecret, corev1.SecretTypeTLS, map[string][]byte{"ca.crt": ca, corev1.TLSCertKey: cert, corev1.TLSPrivateKeyKey: key})
+}
+
+func (c CNF) secret(name string, kind corev1.SecretType, data map[string][]byte) client.Object {
+	return &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: c.Namespace, Labels: map[string]string{sdewan.PurposeLabel: c.Purpose}}, Type: kind, Data: data}
+}
+
+// DNSName returns the name for which the certificates of CNFs in a namespace are: that of each pod is its address with '-' in place
+// of '.', and this.
+func DNSName(namespace string) string { return "*." + namespace + ".pod.cluster.local" }
+
+// ParseNetworks reads networks as the command line lists them: NAME or NAME=ADDRESS/BITS.
+func ParseNetworks(texts []string) ([]Network, error) {
+	var out []Network
+	var errs []error
+	for _, text := range texts {
+		name, address, fixed := strings.Cut(text, "=")
+		n := Network{Name: name}
+		if fixed {
+			var err error
+			if n.Address, err = netip.ParsePrefix(address); err != nil || !n.Address.Addr().Is4() || n.Address.Addr() == n.Address.Masked().Addr() && n.Address.Bits() < 31 {
+				errs = append(errs, fmt.Errorf("network %q: %q is not an IPv4 address with the length of its network: use NAME or NAME=ADDRESS/BITS, such as wan1=198.51.100.10/24", name, address))
+			}
+		}
+		out = append(out, n)
+	}
+	return out, errors.Join(errs...)
+}
+
+// ParseUplinks reads uplinks as the command line lists them: NETWORK=GATEWAY, and the hosts that track them, NETWORK=ADDRESS, several of a
+// network each as an item of their own.
+func ParseUplinks(uplinks, tracks []string, timing sdewan.Uplink) (map[string]sdewan.Uplink, error) {
+	out := map[string]sdewan.Uplink{}
+	var errs []error
+	for _, text := range uplinks {
+		name, address, _ := strings.Cut(text, "=")
+		gateway, err := netip.ParseAddr(address)
+		if err != nil || !gateway.Is4() {
+			errs = append(errs, fmt.Errorf("uplink %q: %q is not the IPv4 address of its router: use NETWORK=GATEWAY, such as wan1=198.51.100.1", name, address))
+			continue
+		}
+		if _, twice := out[name]; twice {
+			errs = append(errs, fmt.Errorf("uplink %q is listed twice", name))
+		}
+		u := timing
+		u.Gateway = gateway
+		out[name] = u
+	}
+	for _, text := range tracks {
+		name, address, _ := strings.Cut(text, "=")
+		ip, err := netip.ParseAddr(address)
+		u, known := out[name]
+		switch {
+		case err != nil || !ip.Is4():
+			errs = append(errs, fmt.Errorf("tracking %q: %q is not an IPv4 address: use NETWORK=ADDRESS, such as wan1=192.0.2.80", name, address))
+		case !known:
+			errs = append(errs, fmt.Errorf("tracking %q: it is not an uplink", name))
+		default:
+			u.TrackIPs = append(slices.Clone(u.TrackIPs), ip)
+			out[name] = u
+		}
+	}
+	if err := errors.Join(errs...); err != nil || len(out) == 0 {
+		return nil, err
+	}
+	text, err := json.Marshal(out)
+	if err != nil {
+		return nil, err
+	}
+	if _, err := sdewan.ParseUplinks(text); err != nil { // the bounds of the numbers
+		return nil, err
+	}
+	return out, nil
+}

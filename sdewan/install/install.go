@@ -1,0 +1,86 @@
+// Package install describes what a cluster holds for SD-EWAN, and installs and removes it: the kinds, the controller with its webhooks,
+// and the rights of both and of users. It also renders the Deployment of a CNF, which users apply themselves.
+//
+// Rendering depends only on its arguments; Operation and Removal are what changes a cluster.
+package install
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"subctl/api/crds"
+	"subctl/cluster"
+	"subctl/internal/version"
+)
+
+// Names of the installed objects.
+const (
+	// Namespace is the namespace of the controller.
+	Namespace = "sdewan-system"
+	// Name is the name of the controller's Deployment, ServiceAccount, roles and Lease.
+	Name = "sdewan-controller"
+	// WebhookName is the name of the Service of the webhooks, and of their configuration.
+	WebhookName = "sdewan-webhook"
+)
+
+// Options describe an installation.
+type Options struct {
+	Image    string // empty means the image of this version
+	Replicas int32  // of the controller: one works, the others stand by; all of them serve the webhooks
+}
+
+// Validate returns all mistakes.
+func (o Options) Validate() error {
+	var errs []error
+	if strings.ContainsAny(o.Image, " \t\n\"'") || len(o.Image) > 512 {
+		errs = append(errs, fmt.Errorf("image %.100q is not the name of an image", o.Image))
+	}
+	if o.Replicas < 1 || o.Replicas > 5 {
+		errs = append(errs, fmt.Errorf("%d replicas of the controller: use 1 to 5", o.Replicas))
+	}
+	return errors.Join(errs...)
+}
+
+// DefaultImage returns the image of this version.
+func DefaultImage() string { return version.Image + ":" + version.Version }
+
+// Render returns all objects, in an order in which they can be created. The controller itself writes the certificate of its webhooks,
+// a Secret, and states it in the configuration of the webhooks. Render fails only if the embedded CRDs are broken.
+func Render(o Options) ([]client.Object, error) {
+	defs, err := crds.SDEWAN()
+	if err != nil {
+		return nil, err
+	}
+	out := []client.Object{namespace()}
+	for _, def := range defs {
+		out = append(out, def)
+	}
+	for _, role := range crds.SDEWANRoles() {
+		out = append(out, role)
+	}
+	out = append(out, account()...)
+	out = append(out, service(), deployment(o))
+	for _, obj := range out {
+		labels := maps.Clone(obj.GetLabels())
+		if labels == nil {
+			labels = map[string]string{}
+		}
+		labels[cluster.ManagedByLabel] = cluster.ManagedBy
+		obj.SetLabels(labels)
+	}
+	return out, nil
+}
+
+// namespace returns the namespace, whose pods have no privileges.
+func namespace() *corev1.Namespace {
+	return &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: Namespace, Labels: map[string]string{"pod-security.kubernetes.io/enforce": "restricted"}}}
+}
+
+// app returns the label by which the controller's pods are selected.
+func app() map[string]string { return map[string]string{"app": Name} }

@@ -1,0 +1,107 @@
+package install
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	admissionv1 "k8s.io/api/admissionregistration/v1"
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"subctl/internal/kube"
+	"subctl/internal/progress"
+	"subctl/internal/wake"
+)
+
+// Operation installs SD-EWAN in a cluster, or brings an installation to another version or image.
+type Operation struct {
+	Client  client.Client
+	Report  *progress.Reporter
+	Timeout time.Duration // of Await
+}
+
+// poll is the interval at which Operation and Removal look whether what they wait for has happened.
+const poll = 500 * time.Millisecond
+
+// CheckRights returns an error that names all rights that the user lacks to apply objects.
+func CheckRights(ctx context.Context, c client.Client, where string, objects []client.Object) error {
+	rights, err := kube.ObjectRights(c.Scheme(), objects, "create", "patch")
+	if err != nil {
+		return err
+	}
+	denied, err := kube.Denied(ctx, c, rights)
+	if err != nil {
+		return err
+	}
+	return kube.DeniedError(where, denied, "ask an administrator of the cluster, or choose another user or context (docs/permissions.md)")
+}
+
+// Apply applies objects, which Render has returned.
+func (o *Operation) Apply(ctx context.Context, objects []client.Object) error {
+	if err := kube.Install(ctx, o.Client, kube.FieldOwner, objects, nil); err != nil {
+		return err
+	}
+	o.Report.Done("applied %d objects", len(objects))
+	return nil
+}
+
+// Await waits until what Apply has applied works.
+func (o *Operation) Await(ctx context.Context) error {
+	o.Report.Step("waiting for the controller")
+	ctx, cancel := context.WithTimeoutCause(ctx, o.Timeout, fmt.Errorf("it was not ready within %s", o.Timeout))
+	defer cancel()
+	for {
+		missing, err := notReady(ctx, o.Client)
+		if err == nil && missing == nil {
+			o.Report.Done("the controller and its webhooks are ready")
+			return nil
+		}
+		if stop := wake.After(ctx, poll); stop != nil {
+			return fmt.Errorf("waiting for the controller: %w (%w): look at kubectl -n %s get pods, and install again or with a longer --timeout", stop, errors.Join(missing, err), Namespace)
+		}
+	}
+}
+
+// notReady returns what is missing until rules can be written, or nil.
+func notReady(ctx context.Context, c client.Client) (missing, err error) {
+	d := &appsv1.Deployment{}
+	if err := c.Get(ctx, client.ObjectKey{Namespace: Namespace, Name: Name}, d); err != nil {
+		return nil, fmt.Errorf("reading the Deployment of the controller: %w", err)
+	}
+	want := int32(1)
+	if d.Spec.Replicas != nil {
+		want = *d.Spec.Replicas
+	}
+	if d.Status.ObservedGeneration < d.Generation || d.Status.UpdatedReplicas < want || d.Status.AvailableReplicas < want || d.Status.Replicas > want {
+		return fmt.Errorf("%d of %d pods are ready%s", d.Status.AvailableReplicas, want, trouble(ctx, c)), nil
+	}
+	w := &admissionv1.ValidatingWebhookConfiguration{}
+	if err := c.Get(ctx, client.ObjectKey{Name: WebhookName}, w); err != nil {
+		return nil, fmt.Errorf("reading the configuration of the webhooks: %w", err)
+	}
+	for _, hook := range w.Webhooks {
+		if len(hook.ClientConfig.CABundle) == 0 {
+			return fmt.Errorf("the webhook %s has no certificate yet", hook.Name), nil
+		}
+	}
+	return nil, nil
+}
+
+// trouble returns why pods of the controller do not start, or "".
+func trouble(ctx context.Context, c client.Client) string {
+	pods := &corev1.PodList{}
+	if err := c.List(ctx, pods, client.InNamespace(Namespace), client.MatchingLabels(app())); err != nil {
+		return ""
+	}
+	for _, p := range pods.Items {
+		for _, s := range p.Status.ContainerStatuses {
+			if w := s.State.Waiting; w != nil && w.Message != "" {
+				return fmt.Sprintf(" (%s: %s: %.300s)", p.Name, w.Reason, w.Message)
+			}
+		}
+	}
+	return ""
+}

@@ -1,0 +1,48 @@
+package view
+
+import (
+	"fmt"
+	"slices"
+
+	"subctl/sdewan"
+	"subctl/sdewan/rest"
+)
+
+// Config returns what the REST API of a CNF with no other history holds when all its rules are in sync, and what is wrong with rules
+// that cannot be applied.
+func (v *View) Config(c CNF) (rest.Config, []string) {
+	var out rest.Config
+	networks, err := sdewan.ParseNetworks(c.Deployment.Spec.Template.Annotations[sdewan.NetworksAnnotation])
+	problems := lines(err)
+	owner := map[string]sdewan.Rule{}
+	rules := v.RulesOf(c)
+	slices.SortStableFunc(rules, created) // several kinds share a list
+	for _, r := range rules {
+		k, ok := sdewan.KindOf(r)
+		if !ok || r.GetDeletionTimestamp() != nil {
+			continue
+		}
+		name := KindName(r) + " " + r.GetName()
+		key := k.Collection.String() + "/" + r.GetName()
+		if first := owner[key]; first != nil && sdewan.Older(first, r) {
+			problems = append(problems, fmt.Sprintf("%s: %s has the same name on the CNF and is older: rename one of them", name, KindName(first)))
+			continue
+		}
+		o, err := k.Render(r, networks)
+		if err != nil {
+			problems = append(problems, name+": "+err.Error())
+			continue
+		}
+		owner[key] = r
+		out.Put(k.Collection, o)
+	}
+	return out, problems
+}
+
+// lines returns an error as text, or nothing.
+func lines(err error) []string {
+	if err == nil {
+		return nil
+	}
+	return []string{err.Error()}
+}

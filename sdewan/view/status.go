@@ -1,0 +1,147 @@
+package view
+
+import (
+	"cmp"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"slices"
+
+	"subctl/sdewan"
+)
+
+// PodStatus is what a pod of a CNF does; its JSON is a promise.
+type PodStatus struct {
+	Namespace   string          `json:"namespace"`
+	Purpose     string          `json:"purpose"`
+	Pod         string          `json:"pod"`
+	Node        string          `json:"node"`
+	IP          string          `json:"ip"`
+	Read        string          `json:"read,omitempty"` // RFC 3339: when the controller asked
+	Uplinks     []string        `json:"uplinks"`        // NAME STATUS
+	Tunnels     []string        `json:"tunnels"`        // NAME up, connecting or down
+	Connections int             `json:"connections"`    // entries of the connection table
+	Routes      int             `json:"routes"`
+	Problems    []string        `json:"problems"`
+	Status      json.RawMessage `json:"status,omitempty"` // the pod's answer
+}
+
+// maxStatus is the longest answer of a pod that is looked at, in bytes.
+const maxStatus = 1 << 20
+
+// PodStatuses returns what each pod of each CNF does.
+func (v *View) PodStatuses() []PodStatus {
+	out := []PodStatus{}
+	for _, s := range v.Statuses {
+		for _, i := range s.Status.Information {
+			p := PodStatus{
+				Namespace: cmp.Or(i.Namespace, s.Namespace), Purpose: cmp.Or(i.Purpose, s.Labels[sdewan.PurposeLabel]), Pod: i.Name, Node: i.Node, IP: i.IP,
+				Uplinks: []string{}, Tunnels: []string{}, Problems: []string{},
+			}
+			if s.Status.AppliedTime != nil {
+				p.Read = s.Status.AppliedTime.UTC().Format("2006-01-02T15:04:05Z")
+			}
+			if i.Error != "" {
+				p.Problems = append(p.Problems, i.Error)
+			} else {
+				p.parse(i.Status)
+			}
+			out = append(out, p)
+		}
+	}
+	slices.SortFunc(out, func(a, b PodStatus) int {
+		return cmp.Or(cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Purpose, b.Purpose), cmp.Compare(a.Pod, b.Pod))
+	})
+	return out
+}
+
+// parse reads the answer of a pod to GET sdewan/v1/status: a list of modules. Modules that it does not understand are skipped.
+func (p *PodStatus) parse(text string) {
+	var modules []struct {
+		Name   string          `json:"name"`
+		Status json.RawMessage `json:"status"`
+	}
+	if err := json.Unmarshal([]byte(text[:min(len(text), maxStatus)]), &modules); err != nil {
+		p.Problems = append(p.Problems, "its answer is no list of modules, or was too long")
+		return
+	}
+	p.Status = json.RawMessage(text)
+	for _, m := range modules {
+		switch m.Name {
+		case "wan":
+			p.wan(m.Status)
+		case "ipsec":
+			p.ipsec(m.Status)
+		case "conntrack":
+			var list []json.RawMessage
+			if json.Unmarshal(m.Status, &list) == nil {
+				p.Connections = len(list)
+			}
+		case "route":
+			var tables map[string]struct{ Item []json.RawMessage }
+			if json.Unmarshal(m.Status, &tables) == nil {
+				for _, t := range tables {
+					p.Routes += len(t.Item)
+				}
+			}
+		}
+	}
+}
+
+func (p *PodStatus) wan(status json.RawMessage) {
+	var wan struct {
+		Interfaces map[string]struct {
+			Status string `json:"status"`
+		} `json:"interfaces"`
+	}
+	if json.Unmarshal(status, &wan) != nil {
+		return
+	}
+	for _, name := range slices.Sorted(maps.Keys(wan.Interfaces)) {
+		state := wan.Interfaces[name].Status
+		p.Uplinks = append(p.Uplinks, name+" "+state)
+		if state == "offline" || state == "disconnecting" {
+			p.Problems = append(p.Problems, fmt.Sprintf("uplink %s is %s", name, state))
+		}
+	}
+}
+
+func (p *PodStatus) ipsec(status json.RawMessage) {
+	var ipsec struct {
+		Init    string `json:"InitConnection"`
+		Details []struct {
+			Connection string          `json:"connection"`
+			Up         json.RawMessage `json:"up"`
+			Connecting json.RawMessage `json:"connecting"`
+		} `json:"details"`
+	}
+	if json.Unmarshal(status, &ipsec) != nil {
+		return
+	}
+	for _, d := range ipsec.Details {
+		state := "down"
+		switch {
+		case counted(d.Up):
+			state = "up"
+		case counted(d.Connecting):
+			state = "connecting"
+		}
+		p.Tunnels = append(p.Tunnels, d.Connection+" "+state)
+		if state != "up" {
+			p.Problems = append(p.Problems, fmt.Sprintf("tunnel %s is %s", d.Connection, state))
+		}
+	}
+	if ipsec.Init == "fail" && len(ipsec.Details) == 0 {
+		p.Problems = append(p.Problems, "its tunnels are down")
+	}
+}
+
+// counted reports whether a number, which CNFs also write as text, is more than 0.
+func counted(raw json.RawMessage) bool {
+	var n json.Number
+	if json.Unmarshal(raw, &n) == nil && n != "" && n != "0" {
+		return true
+	}
+	var text string
+	return json.Unmarshal(raw, &text) == nil && text != "" && text != "0"
+}
