@@ -159,6 +159,7 @@ func installed(c client.Client) error {
 	}
 	return nil // other errors return with the next request
 }
+
 // trouble prints problems, and returns the error for them.
 func (g *globals) trouble(problems []string) error {
 	for _, p := range problems {
