@@ -1,4 +1,4 @@
-# The image of subctl's agents: the static binaries subctl and wireguard-go, and strongSwan, iptables and ipset as Debian built them
+# The image of subctl's agents: the static binaries subctl and wireguard-go, and strongSwan, iptables, ipset and nft as Debian built them
 # (scripts/image/rootfs.sh says what). `make image` writes the same content without Docker.
 #
 #   docker build -t localhost/subctl:dev --build-arg VERSION=$(git describe --tags --always) .
@@ -14,7 +14,7 @@ RUN go build -ldflags "-s -w -X subctl/internal/version.Version=$VERSION" -o /su
 
 FROM debian:12-slim AS base
 RUN apt-get update && apt-get install -y --no-install-recommends \
-	iptables ipset charon-systemd libcharon-extra-plugins libstrongswan-standard-plugins
+	iptables ipset nftables charon-systemd libcharon-extra-plugins libstrongswan-standard-plugins
 COPY scripts/image/rootfs.sh /
 COPY --from=build /wireguard-go /
 RUN /rootfs.sh /rootfs /wireguard-go

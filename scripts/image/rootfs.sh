@@ -1,6 +1,6 @@
 #!/bin/sh
 # rootfs.sh OUT [PROGRAM...]: collect into the new directory OUT what the image of subctl holds beneath subctl itself: iptables (both
-# variants), ipset and strongSwan as Debian built them, the shared libraries and plugins they load, a minimal /etc, and, in /usr/local/bin,
+# variants), ipset, nft and strongSwan as Debian built them, the shared libraries and plugins they load, a minimal /etc, and, in /usr/local/bin,
 # the static PROGRAMs. subctl is not among them: it is a layer on top, so that this one stays the same from build to build.
 # Runs on Debian and its like, with the packages of scripts/prereqs.sh, without root. The Dockerfile, scripts/image/build.sh
 # and scripts/testkernel use it.
@@ -29,7 +29,7 @@ ln -s /run "$out/var/run"
 # put FILE: the file itself, whatever links lead to it, under the name that was asked for.
 put() { mkdir -p "$out$(dirname "$1")" && cp -L "$1" "$out$1"; }
 
-for program in xtables-nft-multi:iptables xtables-legacy-multi:iptables ipset:ipset charon-systemd:charon-systemd; do
+for program in xtables-nft-multi:iptables xtables-legacy-multi:iptables ipset:ipset nft:nftables charon-systemd:charon-systemd; do
 	file=$(command -v "${program%:*}") || die "${program%:*} is missing: apt-get install ${program#*:}"
 	put "$file"
 done
