@@ -3,6 +3,7 @@ package install
 import (
 	"cmp"
 	"fmt"
+	"slices"
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -11,18 +12,18 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 )
 
-// Ports of the controller's pods. Nothing on a node uses them.
+// Ports of the pods. Nothing on a node uses them.
 const (
 	webhookPort = 9443
 	metricsPort = 8080
 	probePort   = 8081
 )
 
-// memoryLimit is the controller's, in bytes: 10,000 rules on 100 CNFs take at most half of it (make bench).
+// memoryLimit is that of each pod, in bytes: the controller of 10,000 rules on 100 CNFs takes at most half of it (make bench).
 const memoryLimit = 512 << 20
 
-// deployment returns the controller with its webhooks. It has no privileges, and needs no network but the pods'.
-func deployment(o Options) *appsv1.Deployment {
+// deployment returns the Deployment of a component. It has no privileges, and needs no network but the pods'.
+func (c component) deployment(o Options) *appsv1.Deployment {
 	probe := func(path string, failures int32) *corev1.Probe {
 		return &corev1.Probe{
 			ProbeHandler:  corev1.ProbeHandler{HTTPGet: &corev1.HTTPGetAction{Path: path, Port: intstr.FromInt32(probePort)}},
@@ -30,33 +31,30 @@ func deployment(o Options) *appsv1.Deployment {
 		}
 	}
 	return &appsv1.Deployment{
-		ObjectMeta: metav1.ObjectMeta{Name: Name, Namespace: Namespace, Labels: app()},
+		ObjectMeta: metav1.ObjectMeta{Name: c.name, Namespace: Namespace, Labels: app(c.name)},
 		Spec: appsv1.DeploymentSpec{
 			Replicas: &o.Replicas,
-			Selector: &metav1.LabelSelector{MatchLabels: app()},
+			Selector: &metav1.LabelSelector{MatchLabels: app(c.name)},
 			Template: corev1.PodTemplateSpec{
-				ObjectMeta: metav1.ObjectMeta{Labels: app()},
+				ObjectMeta: metav1.ObjectMeta{Labels: app(c.name)},
 				Spec: corev1.PodSpec{
-					ServiceAccountName:           Name,
+					ServiceAccountName:           c.name,
 					AutomountServiceAccountToken: new(true),
 					EnableServiceLinks:           new(false),
-					PriorityClassName:            "system-cluster-critical", // without its webhooks, no rule can be changed
+					PriorityClassName:            "system-cluster-critical", // without the webhooks, no rule can be changed
 					SecurityContext: &corev1.PodSecurityContext{
 						RunAsNonRoot: new(true), RunAsUser: new(int64(65532)), RunAsGroup: new(int64(65532)),
 						SeccompProfile: &corev1.SeccompProfile{Type: corev1.SeccompProfileTypeRuntimeDefault},
 					},
 					TopologySpreadConstraints: []corev1.TopologySpreadConstraint{{
-						MaxSkew: 1, TopologyKey: corev1.LabelHostname, WhenUnsatisfiable: corev1.ScheduleAnyway, LabelSelector: &metav1.LabelSelector{MatchLabels: app()},
+						MaxSkew: 1, TopologyKey: corev1.LabelHostname, WhenUnsatisfiable: corev1.ScheduleAnyway, LabelSelector: &metav1.LabelSelector{MatchLabels: app(c.name)},
 					}},
 					Containers: []corev1.Container{{
-						Name: "controller", Image: cmp.Or(o.Image, DefaultImage()), ImagePullPolicy: corev1.PullIfNotPresent,
+						Name: c.name, Image: cmp.Or(o.Image, DefaultImage()), ImagePullPolicy: corev1.PullIfNotPresent,
 						Command: []string{"subctl"},
-						Args: []string{
-							"agent", "sdewan", fmt.Sprintf("--webhook-port=%d", webhookPort),
-							fmt.Sprintf("--metrics-address=:%d", metricsPort), fmt.Sprintf("--probe-address=:%d", probePort),
-						},
-						Env:   []corev1.EnvVar{{Name: "GOMEMLIMIT", Value: fmt.Sprint(memoryLimit / 100 * 70)}},
-						Ports: []corev1.ContainerPort{{Name: "webhook", ContainerPort: webhookPort}, {Name: "metrics", ContainerPort: metricsPort}},
+						Args:    append(slices.Clone(c.args), fmt.Sprintf("--metrics-address=:%d", metricsPort), fmt.Sprintf("--probe-address=:%d", probePort)),
+						Env:     []corev1.EnvVar{{Name: "GOMEMLIMIT", Value: fmt.Sprint(memoryLimit / 100 * 70)}},
+						Ports:   c.ports(),
 						Resources: corev1.ResourceRequirements{
 							Requests: corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("10m"), corev1.ResourceMemory: resource.MustParse("64Mi")},
 							Limits:   corev1.ResourceList{corev1.ResourceMemory: *resource.NewQuantity(memoryLimit, resource.BinarySI)},
@@ -74,12 +72,20 @@ func deployment(o Options) *appsv1.Deployment {
 	}
 }
 
+func (c component) ports() []corev1.ContainerPort {
+	out := []corev1.ContainerPort{{Name: "metrics", ContainerPort: metricsPort, Protocol: corev1.ProtocolTCP}}
+	if c.port != 0 {
+		out = append(out, corev1.ContainerPort{Name: "webhook", ContainerPort: c.port, Protocol: corev1.ProtocolTCP})
+	}
+	return out
+}
+
 // service returns the Service by which the API server reaches the webhooks.
 func service() *corev1.Service {
 	return &corev1.Service{
-		ObjectMeta: metav1.ObjectMeta{Name: WebhookName, Namespace: Namespace, Labels: app()},
+		ObjectMeta: metav1.ObjectMeta{Name: WebhookName, Namespace: Namespace, Labels: app(WebhookName)},
 		Spec: corev1.ServiceSpec{
-			Selector: app(),
+			Selector: app(WebhookName),
 			Ports:    []corev1.ServicePort{{Name: "webhook", Protocol: corev1.ProtocolTCP, Port: 443, TargetPort: intstr.FromInt32(webhookPort)}},
 		},
 	}

@@ -1,5 +1,5 @@
-// Package install describes what a cluster holds for SD-EWAN, and installs and removes it: the kinds, the controller with its webhooks,
-// and the rights of both and of users. It also renders the Deployment of a CNF, which users apply themselves.
+// Package install describes what a cluster holds for SD-EWAN, and installs and removes it: the kinds, the controller, the webhooks,
+// and the rights of these and of users. It also renders the Deployment of a CNF, which users apply themselves.
 //
 // Rendering depends only on its arguments; Operation and Removal are what changes a cluster.
 package install
@@ -17,22 +17,23 @@ import (
 	"subctl/api/crds"
 	"subctl/cluster"
 	"subctl/internal/version"
+	"subctl/sdewan/webhook"
 )
 
 // Names of the installed objects.
 const (
-	// Namespace is the namespace of the controller.
+	// Namespace is the namespace of the controller and the webhooks.
 	Namespace = "sdewan-system"
-	// Name is the name of the controller's Deployment, ServiceAccount, roles and Lease.
-	Name = "sdewan-controller"
-	// WebhookName is the name of the Service of the webhooks, and of their configuration.
-	WebhookName = "sdewan-webhook"
+	// ControllerName is the name of the controller's Deployment, ServiceAccount, roles and Lease.
+	ControllerName = "sdewan-controller"
+	// WebhookName is the name of the webhooks' Deployment, ServiceAccount, roles, Service and configuration.
+	WebhookName = webhook.Name
 )
 
 // Options describe an installation.
 type Options struct {
 	Image    string // empty means the image of this version
-	Replicas int32  // of the controller: one works, the others stand by; all of them serve the webhooks
+	Replicas int32  // of the controller, of which one works and the others stand by, and of the webhooks, which all serve
 }
 
 // Validate returns all mistakes.
@@ -42,7 +43,7 @@ func (o Options) Validate() error {
 		errs = append(errs, fmt.Errorf("image %.100q is not the name of an image", o.Image))
 	}
 	if o.Replicas < 1 || o.Replicas > 5 {
-		errs = append(errs, fmt.Errorf("%d replicas of the controller: use 1 to 5", o.Replicas))
+		errs = append(errs, fmt.Errorf("%d replicas of the controller and the webhooks: use 1 to 5", o.Replicas))
 	}
 	return errors.Join(errs...)
 }
@@ -50,8 +51,14 @@ func (o Options) Validate() error {
 // DefaultImage returns the image of this version.
 func DefaultImage() string { return version.Image + ":" + version.Version }
 
-// Render returns all objects, in an order in which they can be created. The controller itself writes the certificate of its webhooks,
-// a Secret, and states it in the configuration of the webhooks. Render fails only if the embedded CRDs are broken.
+// WebhookOptions returns where the webhooks are.
+func WebhookOptions() webhook.Options {
+	return webhook.Options{Namespace: Namespace, Service: WebhookName, Account: ControllerName, Port: webhookPort}
+}
+
+// Render returns all objects, in an order in which they can be created: the configuration of the webhooks last, since it makes the API server
+// ask them. The webhooks themselves write their certificate, a Secret, and state it in their configuration. Render fails only if the
+// embedded CRDs are broken.
 func Render(o Options) ([]client.Object, error) {
 	defs, err := crds.SDEWAN()
 	if err != nil {
@@ -64,8 +71,11 @@ func Render(o Options) ([]client.Object, error) {
 	for _, role := range crds.SDEWANRoles() {
 		out = append(out, role)
 	}
-	out = append(out, account()...)
-	out = append(out, service(), deployment(o))
+	for _, c := range components() {
+		out = append(out, c.account()...)
+		out = append(out, c.deployment(o))
+	}
+	out = append(out, service(), webhook.Configuration(WebhookOptions()))
 	for _, obj := range out {
 		labels := maps.Clone(obj.GetLabels())
 		if labels == nil {
@@ -82,5 +92,5 @@ func namespace() *corev1.Namespace {
 	return &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: Namespace, Labels: map[string]string{"pod-security.kubernetes.io/enforce": "restricted"}}}
 }
 
-// app returns the label by which the controller's pods are selected.
-func app() map[string]string { return map[string]string{"app": Name} }
+// app returns the label by which the pods of a component are selected.
+func app(name string) map[string]string { return map[string]string{"app": name} }

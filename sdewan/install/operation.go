@@ -65,18 +65,20 @@ func (o *Operation) Await(ctx context.Context) error {
 	}
 }
 
-// notReady returns what is missing until rules can be written, or nil.
+// notReady returns what is missing until rules can be written and are applied, or nil.
 func notReady(ctx context.Context, c client.Client) (missing, err error) {
-	d := &appsv1.Deployment{}
-	if err := c.Get(ctx, client.ObjectKey{Namespace: Namespace, Name: Name}, d); err != nil {
-		return nil, fmt.Errorf("reading the Deployment of the controller: %w", err)
-	}
-	want := int32(1)
-	if d.Spec.Replicas != nil {
-		want = *d.Spec.Replicas
-	}
-	if d.Status.ObservedGeneration < d.Generation || d.Status.UpdatedReplicas < want || d.Status.AvailableReplicas < want || d.Status.Replicas > want {
-		return fmt.Errorf("%d of %d pods are ready%s", d.Status.AvailableReplicas, want, trouble(ctx, c)), nil
+	for _, name := range []string{ControllerName, WebhookName} {
+		d := &appsv1.Deployment{}
+		if err := c.Get(ctx, client.ObjectKey{Namespace: Namespace, Name: name}, d); err != nil {
+			return nil, fmt.Errorf("reading Deployment %s: %w", name, err)
+		}
+		want := int32(1)
+		if d.Spec.Replicas != nil {
+			want = *d.Spec.Replicas
+		}
+		if d.Status.ObservedGeneration < d.Generation || d.Status.UpdatedReplicas < want || d.Status.AvailableReplicas < want || d.Status.Replicas > want {
+			return fmt.Errorf("%d of %d pods of %s are ready%s", d.Status.AvailableReplicas, want, name, trouble(ctx, c, name)), nil
+		}
 	}
 	w := &admissionv1.ValidatingWebhookConfiguration{}
 	if err := c.Get(ctx, client.ObjectKey{Name: WebhookName}, w); err != nil {
@@ -90,10 +92,10 @@ func notReady(ctx context.Context, c client.Client) (missing, err error) {
 	return nil, nil
 }
 
-// trouble returns why pods of the controller do not start, or "".
-func trouble(ctx context.Context, c client.Client) string {
+// trouble returns why pods of a component do not start, or "".
+func trouble(ctx context.Context, c client.Client, name string) string {
 	pods := &corev1.PodList{}
-	if err := c.List(ctx, pods, client.InNamespace(Namespace), client.MatchingLabels(app())); err != nil {
+	if err := c.List(ctx, pods, client.InNamespace(Namespace), client.MatchingLabels(app(name))); err != nil {
 		return ""
 	}
 	for _, p := range pods.Items {
