@@ -46,6 +46,7 @@ e2e: build lab image ## tests in the lab, with real pods (root)
 	SUBCTL_REQUIRE_ROOT=1 IMAGE=$(IMAGE) go test -count=1 -timeout 45m -tags e2e -v ./scripts/e2e
 	$(MAKE) e2e-cni
 	$(MAKE) e2e-globalnet
+	$(MAKE) e2e-sdewan
 
 # The CNI of each of the two clusters, and the mode of its rules: see scripts/e2e/cni_test.go.
 E2E_CNI := flannel-vxlan/iptables flannel-host-gw/nftables
@@ -56,6 +57,9 @@ e2e-cni: build lab image ## tests in the lab, with flannel (root)
 E2E_GLOBALNET := 1
 e2e-globalnet: build lab image ## tests in the lab, with clusters that use the same networks (root)
 	E2E_GLOBALNET=$(E2E_GLOBALNET) SUBCTL_REQUIRE_ROOT=1 IMAGE=$(IMAGE) go test -count=1 -timeout 30m -tags e2e -run '^TestM1Globalnet$$' -v ./scripts/e2e
+
+e2e-sdewan: build lab image ## SD-EWAN in the lab: a site with two uplinks, a firewall and a tunnel (root)
+	SUBCTL_BENCH= E2E_SDEWAN=1 SUBCTL_REQUIRE_ROOT=1 IMAGE=$(IMAGE) go test -count=1 -timeout 15m -tags e2e -run '^TestN1SDEWAN$$' -v ./scripts/e2e
 
 # Each failure of a gateway happens so often, under each of these cables, with so many gateways per cluster. docs/failover.json has each
 # run, and runs of the same commit of the program count: so this may be stopped, and continued.
@@ -119,4 +123,4 @@ prereqs: ## install the Debian packages that the lab and the tests need (root)
 help: ## list the targets
 	@grep -hE '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 12
 
-.PHONY: build demo demo-down test unit test-kernel e2e e2e-cni e2e-failover e2e-globalnet failover hostile fuzz bench vet lint generate generated golden lab lab-up lab-down image prereqs help
+.PHONY: build demo demo-down test unit test-kernel e2e e2e-cni e2e-failover e2e-globalnet e2e-sdewan failover hostile fuzz bench vet lint generate generated golden lab lab-up lab-down image prereqs help

@@ -37,6 +37,7 @@ func newAgent(g *globals) *cobra.Command {
 	for _, role := range mesh.AllRoles() {
 		c.AddCommand(newAgentRole(g, role))
 	}
+	c.AddCommand(newAgentSdewan(g), newAgentSdewanWebhook(g))
 	return c
 }
 
@@ -89,7 +90,7 @@ func (o *agentOptions) run(ctx context.Context) error {
 	}
 	o.options.Debug = followDebug(&level)
 	o.options.Log = log.With("role", o.options.Role.Name, "node", o.options.Node)
-	if o.options.Config, err = o.agentConfig(); err != nil {
+	if o.options.Config, err = o.podConfig(); err != nil {
 		return err
 	}
 	if !o.options.Role.Nodeless() {
@@ -101,12 +102,12 @@ func (o *agentOptions) run(ctx context.Context) error {
 	return agent.Run(ctx, o.options)
 }
 
-// agentConfig returns the client configuration of the pod, or else of the flags.
-func (o *agentOptions) agentConfig() (*rest.Config, error) {
+// podConfig returns the client configuration of the pod, or else of the flags.
+func (g *globals) podConfig() (*rest.Config, error) {
 	if c, err := rest.InClusterConfig(); err == nil {
 		return c, nil
 	}
-	return o.RestConfig()
+	return g.RestConfig()
 }
 
 // followDebug returns a function that sets level to debug, or back to its present value.

@@ -33,6 +33,9 @@ func labUp() (steps [][]string) {
 		}
 		return steps
 	}
+	if sdewan {
+		return sdewanLab()
+	}
 	if len(cnis) == 0 {
 		return [][]string{{"lab", "up", "--clusters", fmt.Sprint(len(clusters)), "--nodes", fmt.Sprint(nodesEach), "--timeout", "10m"}}
 	}

@@ -1,0 +1,106 @@
+// Package manager runs the controller of SD-EWAN, and its webhooks, against an API server: each is a manager of controller-runtime, in pods of
+// its own. What they do is in packages controller and webhook.
+package manager
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"time"
+
+	"github.com/go-logr/logr"
+	"k8s.io/client-go/rest"
+	"k8s.io/klog/v2"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/healthz"
+	"sigs.k8s.io/controller-runtime/pkg/manager"
+	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
+
+	"subctl/internal/kube"
+	"subctl/sdewan"
+	"subctl/sdewan/controller"
+	"subctl/sdewan/install"
+	"subctl/sdewan/webhook"
+
+	rbacv1 "k8s.io/api/rbac/v1"
+)
+
+// Options is how a manager is run.
+type Options struct {
+	Config *rest.Config // is not changed
+	Log    *slog.Logger
+	// MetricsAddr is where /metrics is served, and ProbeAddr where /healthz and /readyz are.
+	MetricsAddr, ProbeAddr string
+	// WebhookPort is where the webhooks are served; only for RunWebhooks.
+	WebhookPort int
+}
+
+// stopWithin is how long work that has begun may take after the pod is told to stop. What is cut off is done by the next leader.
+const stopWithin = 5 * time.Second
+
+// RunController runs the controller until ctx is done. Of several, the one that holds the Lease works.
+func RunController(ctx context.Context, o Options) error {
+	return o.run(ctx, controller.Cache(), true, func(mgr manager.Manager) error {
+		return controller.Add(mgr, controller.Options{Log: o.Log})
+	})
+}
+
+// RunWebhooks serves the webhooks until ctx is done. All replicas serve.
+func RunWebhooks(ctx context.Context, o Options) error {
+	where := install.WebhookOptions()
+	where.Port, where.Log = o.WebhookPort, o.Log
+	return o.run(ctx, webhookCache(), false, func(mgr manager.Manager) error {
+		return webhook.AddToManager(mgr, where)
+	})
+}
+
+// webhookCache caches what the webhooks look up: rules, without their status, and rights.
+func webhookCache() cache.Options {
+	slim := func(obj any) (any, error) {
+		if o, ok := obj.(client.Object); ok {
+			o.SetManagedFields(nil)
+		}
+		return obj, nil
+	}
+	byObject := map[client.Object]cache.ByObject{
+		&rbacv1.Role{}: {}, &rbacv1.ClusterRole{}: {}, &rbacv1.RoleBinding{}: {}, &rbacv1.ClusterRoleBinding{}: {},
+	}
+	for _, k := range sdewan.Kinds() {
+		if obj, ok := k.New().(client.Object); ok {
+			byObject[obj] = cache.ByObject{}
+		}
+	}
+	return cache.Options{DefaultTransform: slim, ByObject: byObject}
+}
+
+func (o Options) run(ctx context.Context, cached cache.Options, elect bool, add func(manager.Manager) error) error {
+	log := logr.FromSlogHandler(o.Log.Handler())
+	ctrl.SetLogger(log)
+	klog.SetLogger(log)
+	scheme, err := kube.NewScheme()
+	if err != nil {
+		return err
+	}
+	mgr, err := ctrl.NewManager(controller.Config(o.Config), manager.Options{
+		Scheme: scheme, Cache: cached, Logger: log,
+		Metrics:                metricsserver.Options{BindAddress: o.MetricsAddr},
+		HealthProbeBindAddress: o.ProbeAddr,
+		LeaderElection:         elect, LeaderElectionID: install.ControllerName, LeaderElectionNamespace: install.Namespace,
+		LeaderElectionReleaseOnCancel: true, GracefulShutdownTimeout: new(stopWithin),
+	})
+	if err != nil {
+		return fmt.Errorf("connecting to the API server: %w", err)
+	}
+	if err := mgr.AddHealthzCheck("ping", healthz.Ping); err != nil {
+		return err
+	}
+	if err := mgr.AddReadyzCheck("ping", healthz.Ping); err != nil {
+		return err
+	}
+	if err := add(mgr); err != nil {
+		return err
+	}
+	return mgr.Start(ctx)
+}
