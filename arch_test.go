@@ -25,7 +25,7 @@ import (
 // TestArchitecture fails for an edge that no source needs.
 var may = map[string]string{
 	".":                       "cmd",
-	"cmd":                     "agent agent/discovery agent/mesh agent/parts api broker broker/exchange broker/trust cable cable/drivers cluster cluster/join cluster/rotate cluster/uninstall dataplane dataplane/kernel globalnet internal/cli internal/connect internal/drain internal/guard internal/kube internal/look internal/printer internal/progress internal/version internal/wake internal/words policy policy/catalog sdewan sdewan/install sdewan/view",
+	"cmd":                     "agent agent/discovery agent/mesh agent/parts api broker broker/exchange broker/trust cable cable/drivers cluster cluster/join cluster/rotate cluster/uninstall dataplane dataplane/kernel globalnet internal/cli internal/connect internal/drain internal/guard internal/kube internal/look internal/printer internal/progress internal/version internal/wake internal/words policy policy/catalog sdewan sdewan/install sdewan/manager sdewan/view sdewan/webhook",
 	"agent":                   "agent/discovery agent/mesh agent/parts api broker/exchange cable dataplane internal/alarm internal/kube internal/wake policy",
 	"agent/parts":             "agent/discovery agent/mesh api broker broker/exchange cable cable/keys cable/natdiscovery cluster dataplane globalnet internal/alarm internal/wake",
 	"agent/mesh":              "api cable cable/drivers cable/keys cable/natdiscovery dataplane globalnet internal/version policy",
@@ -53,8 +53,9 @@ var may = map[string]string{
 	"api":                     "",
 	"api/crds":                "",
 	"sdewan":                  "api sdewan/rest",
-	"sdewan/install":          "api/crds cluster internal/kube internal/progress internal/version internal/wake internal/words sdewan sdewan/view",
-	"sdewan/view":             "api internal/kube sdewan sdewan/rest",
+	"sdewan/install":          "api/crds cluster internal/kube internal/progress internal/version internal/wake internal/words sdewan sdewan/controller sdewan/view sdewan/webhook",
+	"sdewan/manager":          "internal/kube sdewan sdewan/controller sdewan/install sdewan/webhook",
+	"sdewan/view":             "api dataplane internal/kube sdewan sdewan/cnf sdewan/rest",
 	"sdewan/rest":             "",
 	"sdewan/controller":       "api internal/kube internal/secret internal/wake sdewan sdewan/rest sdewan/rest/client",
 	"sdewan/webhook":          "internal/kube internal/wake sdewan",
@@ -106,7 +107,7 @@ var guarded = map[string][]string{
 	"os.Exit":                         {"main.go"},
 	"context.TODO":                    {},
 	"context.Background":              {"cmd/root.go"},
-	"sigs.k8s.io/controller-runtime":  {"agent/", "cmd/", "sdewan/controller/"},
+	"sigs.k8s.io/controller-runtime":  {"agent/", "cmd/", "sdewan/controller/", "sdewan/manager/"},
 	"golang.org/x/sys/":               {"dataplane/kernel/"},
 }
 

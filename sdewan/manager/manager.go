@@ -42,7 +42,7 @@ const stopWithin = 5 * time.Second
 
 // RunController runs the controller until ctx is done. Of several, the one that holds the Lease works.
 func RunController(ctx context.Context, o Options) error {
-	return o.run(ctx, controller.Cache(), true, func(mgr manager.Manager) error {
+	return o.run(ctx, controller.Cache(), true, func(_ context.Context, mgr manager.Manager) error {
 		return controller.Add(mgr, controller.Options{Log: o.Log})
 	})
 }
@@ -51,8 +51,8 @@ func RunController(ctx context.Context, o Options) error {
 func RunWebhooks(ctx context.Context, o Options) error {
 	where := install.WebhookOptions()
 	where.Port, where.Log = o.WebhookPort, o.Log
-	return o.run(ctx, webhookCache(), false, func(mgr manager.Manager) error {
-		return webhook.AddToManager(mgr, where)
+	return o.run(ctx, webhookCache(), false, func(ctx context.Context, mgr manager.Manager) error {
+		return webhook.AddToManager(ctx, mgr, where)
 	})
 }
 
@@ -75,7 +75,7 @@ func webhookCache() cache.Options {
 	return cache.Options{DefaultTransform: slim, ByObject: byObject}
 }
 
-func (o Options) run(ctx context.Context, cached cache.Options, elect bool, add func(manager.Manager) error) error {
+func (o Options) run(ctx context.Context, cached cache.Options, elect bool, add func(context.Context, manager.Manager) error) error {
 	log := logr.FromSlogHandler(o.Log.Handler())
 	ctrl.SetLogger(log)
 	klog.SetLogger(log)
@@ -99,7 +99,7 @@ func (o Options) run(ctx context.Context, cached cache.Options, elect bool, add 
 	if err := mgr.AddReadyzCheck("ping", healthz.Ping); err != nil {
 		return err
 	}
-	if err := add(mgr); err != nil {
+	if err := add(ctx, mgr); err != nil {
 		return err
 	}
 	return mgr.Start(ctx)
