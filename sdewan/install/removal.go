@@ -208,7 +208,10 @@ func (u *Removal) deleteRules(ctx context.Context, r *Remains) error {
 	}
 }
 
-// freeRules removes the finalizers of the rules that are left, so that their definitions can be deleted.
+// finalizers ends the names of the finalizers of the controller, and of upstream's.
+const finalizers = ".finalizers.sdewan.akraino.org"
+
+// freeRules removes these finalizers of the rules that are left, so that their definitions can be deleted.
 func (u *Removal) freeRules(ctx context.Context) error {
 	left, err := allRules(ctx, u.Client)
 	if err != nil {
@@ -216,11 +219,15 @@ func (u *Removal) freeRules(ctx context.Context) error {
 	}
 	for _, rule := range left {
 		obj, ok := rule.DeepCopyObject().(client.Object)
-		if !ok || len(obj.GetFinalizers()) == 0 {
+		if !ok {
+			continue
+		}
+		kept := slices.DeleteFunc(slices.Clone(obj.GetFinalizers()), func(f string) bool { return strings.HasSuffix(f, finalizers) })
+		if len(kept) == len(obj.GetFinalizers()) {
 			continue
 		}
 		was := rule.DeepCopyObject().(client.Object)
-		obj.SetFinalizers(nil)
+		obj.SetFinalizers(kept)
 		if err := u.Client.Patch(ctx, obj, client.MergeFrom(was)); client.IgnoreNotFound(err) != nil {
 			return fmt.Errorf("removing the finalizers of %s: %w", describe(u.Client.Scheme(), obj), err)
 		}

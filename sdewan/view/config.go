@@ -16,7 +16,7 @@ func (v *View) Config(c CNF) (rest.Config, []string) {
 	problems := lines(err)
 	owner := map[string]sdewan.Rule{}
 	rules := v.RulesOf(c)
-	slices.SortStableFunc(rules, created) // several kinds share a list
+	slices.SortStableFunc(rules, sdewan.Order) // several kinds share a list
 	for _, r := range rules {
 		k, ok := sdewan.KindOf(r)
 		if !ok || r.GetDeletionTimestamp() != nil {
@@ -28,7 +28,7 @@ func (v *View) Config(c CNF) (rest.Config, []string) {
 			problems = append(problems, fmt.Sprintf("%s: %s has the same name on the CNF and is older: rename one of them", name, KindName(first)))
 			continue
 		}
-		o, err := k.Render(r, networks)
+		o, err := v.render(k, r, networks)
 		if err != nil {
 			problems = append(problems, name+": "+err.Error())
 			continue
@@ -45,4 +45,12 @@ func lines(err error) []string {
 		return nil
 	}
 	return []string{err.Error()}
+}
+
+// render returns the object that stands for a rule on a CNF with these networks.
+func (v *View) render(k sdewan.Kind, r sdewan.Rule, networks sdewan.Networks) (rest.Object, error) {
+	if s, ok := v.services[r]; ok {
+		return s.object, s.err
+	}
+	return k.Render(r, networks)
 }

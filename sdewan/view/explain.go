@@ -97,7 +97,7 @@ func (v *View) before(r sdewan.Rule, kind sdewan.Kind) (out []string) {
 			list = append(list, other)
 		}
 	}
-	slices.SortStableFunc(list, created)
+	slices.SortStableFunc(list, sdewan.Order)
 	for _, other := range list {
 		if other.GetUID() == r.GetUID() && other.GetName() == r.GetName() && KindName(other) == KindName(r) {
 			break
@@ -152,8 +152,8 @@ func words(o rest.Object, c rest.Config) (matches, does string) {
 			list = append(list, fmt.Sprintf("%s (%s, %s): %s === %s", x.Name, x.Type, x.Mode, cmp.Or(x.LocalSubnet, x.LocalSourceIP, "this CNF"), cmp.Or(x.RemoteSubnet, x.RemoteSourceIP, "the remote")))
 		}
 		return "IPsec with " + o.Gateway + ", authenticated by " + o.Auth, strings.Join(list, "; ")
-	case *rest.Service:
-		return "TCP connections to port " + o.Port + " of the CNF", "lead to port " + o.DPort + " of " + o.FullName
+	case *rest.NAT:
+		return packets(cmp.Or(o.Proto, "all"), "", o.SrcIP, o.SrcPort, "", cmp.Or(o.SrcDIP, "the CNF"), o.SrcDPort), "lead to " + join(o.DestIP, o.DestPort)
 	}
 	return "", ""
 }

@@ -27,6 +27,8 @@ type View struct {
 	Rules    []sdewan.Rule // in the order of sdewan.Kinds, and then of creation
 	Hidden   []string      // resources of rules that the user may not read
 	Statuses []batch.CNFStatus
+
+	services map[sdewan.Rule]service // of CNFServices
 }
 
 // CNF is a Deployment with the label sdewanPurpose, and its pods.
@@ -80,6 +82,7 @@ func Read(ctx context.Context, c client.Reader, namespace string) (*View, error)
 	})
 	var err error
 	v.Rules, v.Hidden, err = Rules(ctx, c, namespace)
+	v.readServices(ctx, c)
 	return v, err
 }
 
@@ -120,7 +123,7 @@ func Rules(ctx context.Context, c client.Reader, namespace string) (rules []sdew
 			}
 			return nil
 		})
-		slices.SortStableFunc(lists[i], created)
+		slices.SortStableFunc(lists[i], sdewan.Order)
 		return err
 	})
 	if err != nil {
@@ -136,12 +139,6 @@ func Rules(ctx context.Context, c client.Reader, namespace string) (rules []sdew
 		err = nil
 	}
 	return slices.Concat(lists...), hidden, err
-}
-
-// created orders rules by the time of their creation, and then by name: the order in which they are put on a CNF that has none.
-func created(a, b sdewan.Rule) int {
-	at, bt := a.GetCreationTimestamp(), b.GetCreationTimestamp()
-	return cmp.Or(at.Compare(bt.Time), cmp.Compare(a.GetNamespace(), b.GetNamespace()), cmp.Compare(a.GetName(), b.GetName()))
 }
 
 // Of returns the CNFs to which a rule applies: one, unless something is wrong.
