@@ -63,4 +63,3 @@ func (o *sdewanPlan) run(ctx context.Context) error {
 	}
 	return o.trouble(problems)
 }
-

@@ -50,4 +50,3 @@ func World(annotations map[string]string, offline []string) (cnf.World, error) {
 	}
 	return w, errors.Join(errs...)
 }
-
