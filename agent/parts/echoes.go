@@ -41,7 +41,10 @@ func (e *echoSocket) send(ctx context.Context, p *prober, t mesh.Target, a asked
 		if p.listen == nil || a.sent.Before(e.again) {
 			return errNoEchoes
 		}
-		socket, err := p.listen(ctx, p.probes.Echo)
+		p.mu.Lock()
+		port := p.probes.Echo
+		p.mu.Unlock()
+		socket, err := p.listen(ctx, port)
 		if err != nil {
 			e.again = a.sent.Add(time.Minute)
 			p.log.Warn("no echoes are sent, only pings: a gateway that answers and forwards no packets stays in use", "err", err)

@@ -26,7 +26,7 @@ import (
 type Lease struct {
 	Duration time.Duration // after which a holder that does not renew the lease can be replaced
 	Renew    time.Duration // after which a holder that cannot renew the lease stops trying
-	Retry    time.Duration // between attempts
+	Retry    time.Duration // between attempts; the holder renews the lease with every second one: see seldom
 }
 
 // DefaultLease lets another gateway take over within 6 s of a crash.
@@ -177,11 +177,11 @@ func (e *elector) identity() string { return submarinerv1.LeaseHolder(e.node) }
 // node keeps its cables.
 func (e *elector) Start(ctx context.Context) error {
 	go e.siblings.run(ctx)
-	lock := &resourcelock.LeaseLock{
+	lock := &seldom{every: e.lease.Retry * 3 / 2, Interface: &resourcelock.LeaseLock{
 		LeaseMeta:  metav1.ObjectMeta{Name: submarinerv1.GatewayLease, Namespace: submarinerv1.OperatorNamespace},
 		Client:     e.client.CoordinationV1(),
 		LockConfig: resourcelock.ResourceLockConfig{Identity: e.identity()},
-	}
+	}}
 	for ctx.Err() == nil {
 		if e.yields.Load() {
 			e.watch(ctx)

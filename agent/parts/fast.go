@@ -101,10 +101,19 @@ func (g *pinged) pause(k kind) time.Duration {
 	}
 }
 
-// due reports whether a probe of a kind is due, or due soon and not sent in haste.
+// usual reports whether a probe of a kind is due that is not sent in haste.
+func (g *pinged) usual(k kind, now time.Time) bool {
+	return g.dueBy(k, now, now) && g.pause(k) == g.fast.every
+}
+
+// dueBy reports whether a probe of a kind is due, or due soon and not sent in haste. A large echo goes with a small one, as most of what
+// an idle agent costs is that it wakes up.
 func (g *pinged) dueBy(k kind, now, soon time.Time) bool {
-	due := g.fast.streams[k].due
-	return g.sends(k) && (!due.After(now) || g.pause(k) >= mesh.FastInterval && !due.After(soon))
+	if k == filling && soon.After(now) {
+		soon = now.Add(g.fast.every)
+	}
+	at := g.fast.streams[k].due
+	return g.sends(k) && (!at.After(now) || g.pause(k) >= mesh.FastInterval && !at.After(soon))
 }
 
 // expire counts the probes that were not answered in time, and reports whether the target is down now and was not before.

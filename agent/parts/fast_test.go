@@ -257,3 +257,35 @@ func TestFastRests(t *testing.T) {
 		require.Greater(t, w.sendDue(nothing, &w.next), mesh.FastInterval*8/10, "and then rests")
 	})
 }
+
+// The time between two probes varies, so that the probes of many nodes do not stay in step, and is never longer than the interval. A large
+// echo goes with a small one, and so do other pings that are due soon: each time that the prober wakes up costs.
+func TestJitter(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newFastWorld(time.Millisecond)
+		w.set(mesh.Probes{Interval: time.Second, MaxLost: 5, Targets: map[string]mesh.Target{
+			"west": {IP: w.ip, Fast: true, Echo: mesh.Echo{Device: "d", MAC: "m", MTU: 1400}}, "slow": {IP: w.ip},
+		}}, nil)
+		w.run(after(10 * time.Second))
+		at := map[string][]time.Time{}
+		w.lose = func(to mesh.Target, a asked) bool {
+			what := map[kind]string{pinging: "slow", echoing: "echo", filling: "large echo"}[a.kind]
+			at[what] = append(at[what], time.Now())
+			return false
+		}
+		w.run(after(time.Minute))
+		for what, most := range map[string]time.Duration{"slow": time.Second, "echo": mesh.FastInterval, "large echo": mesh.FullInterval} {
+			pauses := map[time.Duration]bool{}
+			for i, sent := range at[what][1:] {
+				pause := sent.Sub(at[what][i])
+				require.LessOrEqual(t, pause, most+time.Millisecond, what) // of the simulated clock
+				require.GreaterOrEqual(t, pause, most*9/10-mesh.FastInterval, what)
+				pauses[pause] = true
+				if what != "echo" {
+					require.Contains(t, at["echo"], sent, what)
+				}
+			}
+			require.Greater(t, len(pauses), 5, what)
+		}
+	})
+}

@@ -2,10 +2,11 @@ package parts
 
 import (
 	"context"
-	"crypto/rand"
+	crand "crypto/rand"
 	"encoding/binary"
 	"fmt"
 	"log/slog"
+	"math/rand/v2"
 	"sync"
 	"time"
 
@@ -172,7 +173,7 @@ func (p *prober) Start(ctx context.Context) error {
 		return fmt.Errorf("setting the filter of the ICMP socket: %w", err)
 	}
 	var id [2]byte
-	rand.Read(id[:]) // never fails
+	crand.Read(id[:]) // never fails
 	go p.receive(ctx, conn, int(binary.BigEndian.Uint16(id[:])))
 	var echoes echoSocket
 	defer echoes.close()
@@ -212,49 +213,55 @@ func (p *prober) interval(g *pinged) time.Duration {
 	return eagerly
 }
 
+// due is a probe whose time has come.
+type due struct {
+	name   string
+	target mesh.Target
+	asked
+}
+
 // sendDue pings every target whose time has come, and returns when to do so again.
 func (p *prober) sendDue(send func(mesh.Target, asked) error, next *uint16) time.Duration {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	changed, now, wait := false, time.Now(), idlePause
-	late := !p.wanted.IsZero() && now.Sub(p.wanted) > stalled
-	due, fastDue := map[time.Duration]bool{}, now // the intervals of targets whose time has come, and which Fast ones are due
-	for _, g := range p.pings {
-		switch {
-		case g.target.Fast:
-			if g.expire(now, late) {
-				changed = true
-				p.down()
-			}
-			if g.dueBy(pinging, now, now) && g.pause(pinging) == g.fast.every || g.dueBy(echoing, now, now) && g.pause(echoing) == g.fast.every {
-				fastDue = now.Add(mesh.FastInterval / together)
-			}
-		case !g.due.After(now):
-			due[p.interval(g)] = true
+	now := time.Now()
+	all, wait := p.take(now, next)
+	for _, d := range all { // not under the lock, for which the answer would have to wait
+		if err := send(d.target, d.asked); err != nil {
+			p.log.Debug("ping", "cable", d.name, "err", err)
 		}
 	}
+	return wait
+}
+
+// take returns the probes whose time has come, with the sequence numbers that follow next, and the time until the next ones. It
+// judges the targets that have not answered.
+func (p *prober) take(now time.Time, next *uint16) (all []due, wait time.Duration) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	late := !p.wanted.IsZero() && now.Sub(p.wanted) > stalled
+	changed := p.expire(now, late)
 	number := func() uint16 {
 		*next++
 		return *next
 	}
-	give := func(name string, g *pinged, a asked) {
-		p.byOrder[a.seq], g.started = sentTo{name, a.nonce}, true
-		if err := send(g.target, a); err != nil {
-			p.log.Debug("ping", "cable", name, "err", err)
-		}
-	}
+	soon, step := p.together(now)
+	sooner := rand.Float64() / 10 // as in jittered, but the same for all, which stay in step
+	wait = idlePause
 	for name, g := range p.pings {
+		give := func(a asked) {
+			p.byOrder[a.seq], g.started = sentTo{name, a.nonce}, true
+			all = append(all, due{name, g.target, a})
+		}
 		if g.target.Fast {
 			for k := range kinds {
-				if g.dueBy(k, now, fastDue) {
-					give(name, g, g.askFast(k, number(), now, p.forget))
+				if g.dueBy(k, now, soon) {
+					give(g.askFast(k, number(), now, p.forget))
 				}
 			}
 			wait = min(wait, g.next().Sub(now))
 			continue
 		}
 		interval := p.interval(g)
-		if left := g.due.Sub(now); left > 0 && !due[interval] || left > interval/together {
+		if left := g.due.Sub(now); left > 0 && !step[interval] || left > interval/together {
 			wait = min(wait, left)
 			continue
 		}
@@ -265,14 +272,45 @@ func (p *prober) sendDue(send func(mesh.Target, asked) error, next *uint16) time
 		if !g.target.Eager {
 			interval = p.interval(g)
 		}
-		g.due, wait = now.Add(interval), min(wait, interval)
-		give(name, g, g.ask(number(), now, p.forget))
+		pause := interval - time.Duration(sooner*float64(interval))
+		g.due, wait = now.Add(pause), min(wait, pause)
+		give(g.ask(number(), now, p.forget))
 	}
 	if changed {
 		p.changed()
 	}
 	p.wanted = now.Add(wait)
-	return wait
+	return all, wait
+}
+
+// expire counts what targets that are Fast have not answered in time, and reports whether one of them is down now and was not before. late is
+// whether the prober looks later than it wanted.
+func (p *prober) expire(now time.Time, late bool) (changed bool) {
+	for _, g := range p.pings {
+		if g.target.Fast && g.expire(now, late) {
+			changed = true
+			p.down()
+		}
+	}
+	return changed
+}
+
+// together returns which targets are pinged with those whose time has come: the ones that are Fast and due by soon, and the others with
+// one of the intervals in step.
+func (p *prober) together(now time.Time) (soon time.Time, step map[time.Duration]bool) {
+	soon, step = now, map[time.Duration]bool{}
+	latest := now
+	for _, g := range p.pings {
+		if g.target.Fast && (g.usual(pinging, now) || g.usual(echoing, now)) {
+			soon, latest = now.Add(mesh.FastInterval/together), now.Add(mesh.FastInterval)
+		}
+	}
+	for _, g := range p.pings {
+		if !g.target.Fast && !g.due.After(latest) {
+			step[p.interval(g)] = true
+		}
+	}
+	return soon, step
 }
 
 // forget is called with a probe that can no longer be answered. A newer probe with the same sequence number still can.

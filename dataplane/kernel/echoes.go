@@ -21,6 +21,7 @@ type Echoes struct {
 	packets int // a packet socket
 	conn    *net.UDPConn
 	port    uint16
+	devices map[string]int // indexes, by name; Send alone uses them
 }
 
 // echoBuffer is the size of the buffer for echoes that have come back: of 1,000 targets at once.
@@ -42,29 +43,42 @@ func ListenEchoes(ctx context.Context, port int) (*Echoes, error) {
 		unix.Close(fd)
 		return nil, fmt.Errorf("opening UDP port %d: %w", port, err)
 	}
-	return &Echoes{packets: fd, conn: conn.(*net.UDPConn), port: uint16(port)}, nil
+	return &Echoes{packets: fd, conn: conn.(*net.UDPConn), port: uint16(port), devices: map[string]int{}}, nil
 }
 
 // Send sends a datagram on a device to a MAC address, from an address of this node and to it. It is never fragmented, and
-// it is an error if it is larger than the MTU of the device.
+// it is an error if it is larger than the MTU of the device. It must not be called by several goroutines at a time.
 func (e *Echoes) Send(payload []byte, dev, mac string, own netip.Addr) error {
-	ifr, err := unix.NewIfreq(dev)
-	if err != nil {
-		return err
-	}
-	if err := unix.IoctlIfreq(e.packets, unix.SIOCGIFINDEX, ifr); err != nil {
-		return fmt.Errorf("finding device %s: %w", dev, err)
-	}
 	hw, err := net.ParseMAC(mac)
 	if err != nil {
 		return err
 	}
-	to := &unix.SockaddrLinklayer{Protocol: networkOrder(unix.ETH_P_IP), Ifindex: int(ifr.Uint32()), Halen: uint8(len(hw))}
+	index, known := e.devices[dev]
+	if !known {
+		if index, err = e.index(dev); err != nil {
+			return err
+		}
+		e.devices[dev] = index
+	}
+	to := &unix.SockaddrLinklayer{Protocol: networkOrder(unix.ETH_P_IP), Ifindex: index, Halen: uint8(len(hw))}
 	copy(to.Addr[:], hw)
 	if err := unix.Sendto(e.packets, datagram(payload, own, e.port), 0, to); err != nil {
+		delete(e.devices, dev) // a device that is made anew has another index
 		return fmt.Errorf("sending an echo on %s: %w", dev, err)
 	}
 	return nil
+}
+
+// index returns the index of a device.
+func (e *Echoes) index(dev string) (int, error) {
+	ifr, err := unix.NewIfreq(dev)
+	if err != nil {
+		return 0, err
+	}
+	if err := unix.IoctlIfreq(e.packets, unix.SIOCGIFINDEX, ifr); err != nil {
+		return 0, fmt.Errorf("finding device %s: %w", dev, err)
+	}
+	return int(ifr.Uint32()), nil
 }
 
 // networkOrder returns a number with its bytes as the kernel wants them in an address.
