@@ -71,6 +71,9 @@ func (p *prober) answered(seq uint16, from netip.Addr, data []byte, now time.Tim
 		return
 	}
 	if g.target.Fast {
+		if g.hurry(open[i], now) {
+			p.wake.Send()
+		}
 		if g.answeredFast(open[i], now, p.forget) {
 			p.changed()
 		}

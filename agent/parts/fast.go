@@ -249,6 +249,21 @@ func (g *pinged) answeredFast(a asked, now time.Time, forget func(asked)) bool {
 	return true
 }
 
+// hurry makes large echoes late sooner: packets of a path stay in order, so a large echo is lost if a small one comes back that was sent at the
+// same time or later. It reports whether that matters: after a time of long round trips, patience is long.
+func (g *pinged) hurry(a asked, now time.Time) (sooner bool) {
+	if !g.target.Fast || a.kind != echoing {
+		return false
+	}
+	for i := range g.fast.streams[filling].asked {
+		f, late := &g.fast.streams[filling].asked[i], now.Add(mesh.FastTimeout)
+		if !f.lost && !f.sent.After(a.sent) && f.until.Sub(late) > stalled {
+			f.until, sooner = late, true
+		}
+	}
+	return sooner
+}
+
 // recovered reports whether a target that was down answers again.
 func (g *pinged) recovered() bool {
 	for k := range kinds {

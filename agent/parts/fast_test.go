@@ -289,3 +289,20 @@ func TestJitter(t *testing.T) {
 		}
 	})
 }
+
+// Where answers have taken long until now, such as before the traffic stopped, lost packets of full size are found nearly as soon.
+func TestLargePacketsLostAfterLongRoundTrips(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newFastWorld(time.Millisecond)
+		w.set(mesh.Probes{Targets: map[string]mesh.Target{"west": {IP: w.ip, Fast: true, Echo: mesh.Echo{Device: "d", MAC: "m", MTU: 1400}}}}, nil)
+		w.run(after(10 * time.Second))
+		w.rtt = func() time.Duration { return 600 * time.Millisecond }
+		w.run(after(5 * time.Second))
+		require.Equal(t, submarinerv1.Connected, w.status())
+		w.rtt = func() time.Duration { return time.Millisecond }
+		w.lose = func(_ mesh.Target, a asked) bool { return a.kind == filling }
+		took := w.run(func() bool { return w.status() == submarinerv1.ConnectionError })
+		require.Less(t, took, 1100*time.Millisecond)
+		require.Equal(t, "large echo", w.health()["west"].By)
+	})
+}
