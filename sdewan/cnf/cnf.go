@@ -8,6 +8,7 @@ package cnf
 import (
 	"fmt"
 	"slices"
+	"strings"
 
 	"subctl/dataplane"
 	"subctl/sdewan/rest"
@@ -23,6 +24,17 @@ func Plan(c rest.Config, w World) (dataplane.State, Report) {
 	p.routes()
 	p.policyRules()
 	p.applications()
+	if p.runs("mwan3") {
+		p.uplinks()
+	}
+	p.firewall()
+	p.services()
+	p.nats(true)
+	p.zoneNAT()
+	p.nats(false)
+	if t, any := p.table.object(); any {
+		p.put(t)
+	}
 	return p.state, p.report
 }
 
@@ -31,8 +43,13 @@ type plan struct {
 	config rest.Config
 	world  World
 	state  dataplane.State
+	table  table
+	zones  []*zone // in the order of creation
 	report Report
 }
+
+// put adds an object of the planner's own to the State. No two have the same key.
+func (p *plan) put(o dataplane.Object) { p.state[o.Key()] = o }
 
 // add adds an object to the State, for an object of the REST API. Two may ask for the same.
 func (p *plan) add(l *rest.Collection, name string, o dataplane.Object) {
@@ -43,7 +60,7 @@ func (p *plan) add(l *rest.Collection, name string, o dataplane.Object) {
 
 // problem adds a line to the report.
 func (p *plan) problem(l *rest.Collection, name, format string, args ...any) {
-	p.report = append(p.report, Line{Collection: l.String(), Name: name, Message: fmt.Sprintf(format, args...)})
+	p.report = append(p.report, Line{Collection: l.String(), Name: name, Message: strings.ReplaceAll(fmt.Sprintf(format, args...), "\n", "; ")})
 }
 
 // runs reports whether a service has not been stopped.

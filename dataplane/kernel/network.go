@@ -1,0 +1,176 @@
+//go:build linux
+
+package kernel
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"net"
+	"net/netip"
+	"os"
+	"slices"
+	"strconv"
+	"strings"
+
+	"subctl/dataplane"
+	"subctl/dataplane/kernel/netlink"
+
+	vnl "github.com/vishvananda/netlink"
+	"github.com/vishvananda/netlink/nl"
+	"golang.org/x/sys/unix"
+)
+
+// ReadNetwork returns what the calling thread's network namespace has.
+func ReadNetwork() (n dataplane.Network, err error) {
+	h, err := vnl.NewHandle(unix.NETLINK_ROUTE)
+	if err != nil {
+		return n, fmt.Errorf("opening netlink socket: %w", err)
+	}
+	defer h.Close()
+	links, err1 := netlink.Whole(h.LinkList)
+	addrs, err2 := netlink.Whole(func() ([]vnl.Addr, error) { return h.AddrList(nil, vnl.FAMILY_ALL) })
+	routes, err3 := netlink.Whole(func() ([]vnl.Route, error) {
+		return h.RouteListFiltered(vnl.FAMILY_V4, &vnl.Route{Table: unix.RT_TABLE_UNSPEC}, vnl.RT_FILTER_TABLE)
+	})
+	rules, err4 := netlink.Whole(func() ([]vnl.Rule, error) { return h.RuleList(vnl.FAMILY_V4) })
+	if err := errors.Join(err1, err2, err3, err4); err != nil {
+		return n, fmt.Errorf("reading the network: %w", err)
+	}
+	names := map[int]string{}
+	for _, l := range links {
+		a := l.Attrs()
+		names[a.Index] = a.Name
+		d := dataplane.NetDevice{Name: a.Name, MAC: a.HardwareAddr.String(), Loopback: a.RawFlags&unix.IFF_LOOPBACK != 0}
+		d.Up = a.RawFlags&unix.IFF_UP != 0 && a.RawFlags&unix.IFF_RUNNING != 0
+		if s := a.Statistics; s != nil {
+			d.Received, d.Sent = s.RxPackets, s.TxPackets
+		}
+		for _, addr := range addrs {
+			if addr.LinkIndex == a.Index {
+				d.Addrs = append(d.Addrs, prefix(addr))
+			}
+		}
+		n.Devices = append(n.Devices, d)
+	}
+	slices.SortFunc(n.Devices, func(a, b dataplane.NetDevice) int { return cmp.Compare(a.Name, b.Name) })
+	for _, r := range routes {
+		if r.Table != unix.RT_TABLE_LOCAL {
+			n.Routes = append(n.Routes, netRoutes(r, names)...)
+		}
+	}
+	for _, r := range rules {
+		n.Rules = append(n.Rules, netRule(r))
+	}
+	return n, nil
+}
+
+// netRoutes returns a route, once for each of its next hops.
+func netRoutes(r vnl.Route, names map[int]string) (out []dataplane.NetRoute) {
+	types := map[int]string{unix.RTN_UNICAST: "unicast", unix.RTN_BLACKHOLE: "blackhole", unix.RTN_UNREACHABLE: "unreachable", unix.RTN_THROW: "throw", unix.RTN_PROHIBIT: "prohibit"}
+	scopes := map[vnl.Scope]string{unix.RT_SCOPE_UNIVERSE: "global", unix.RT_SCOPE_LINK: "link", unix.RT_SCOPE_HOST: "host"}
+	base := dataplane.NetRoute{
+		Table: r.Table, Type: cmp.Or(types[r.Type], strconv.Itoa(r.Type)), Dst: netip.PrefixFrom(netip.IPv4Unspecified(), 0), Src: netlink.Addr(r.Src),
+		Metric: r.Priority, Protocol: int(r.Protocol), Scope: cmp.Or(scopes[r.Scope], strconv.Itoa(int(r.Scope))),
+	}
+	if !isDefault(r) {
+		base.Dst = destination(r.Dst)
+	}
+	if len(r.MultiPath) == 0 {
+		base.Via, base.Dev = netlink.Addr(r.Gw), names[r.LinkIndex]
+		return append(out, base)
+	}
+	for _, hop := range r.MultiPath {
+		base.Via, base.Dev = netlink.Addr(hop.Gw), names[hop.LinkIndex]
+		out = append(out, base)
+	}
+	return out
+}
+
+func netRule(r vnl.Rule) dataplane.NetRule {
+	out := dataplane.NetRule{Priority: max(r.Priority, 0), Not: r.Invert, IIF: r.IifName, Mark: r.Mark, Table: r.Table}
+	if r.Mask != nil {
+		out.Mask = *r.Mask
+	}
+	if r.Type != 0 && r.Type != nl.FR_ACT_TO_TBL {
+		out.Table = 0
+	}
+	of := func(n *net.IPNet) (p netip.Prefix) {
+		if n != nil {
+			p = destination(n)
+		}
+		return p
+	}
+	out.Src, out.Dst = of(r.Src), of(r.Dst)
+	return out
+}
+
+// rpFilter is the setting that concerns all devices: a device uses the greater of it and its own.
+const rpFilter = "/proc/sys/net/ipv4/conf/all/rp_filter"
+
+// Forward makes the kernel of the calling thread's network namespace forward packets of devices, from whichever device their sources
+// are reached: with several uplinks, this cannot be told by the main table. Devices that do not exist are left out.
+func Forward(names []string) error {
+	conn, err := netlink.Dial()
+	if err != nil {
+		return err
+	}
+	defer conn.Close()
+	h := &Host{conn: conn}
+	h.forget()
+	var errs []error
+	for _, name := range names {
+		d, err := h.getLink(name, 0)
+		if netlink.Gone(err) {
+			continue
+		}
+		want := dataplane.Conf{Forwarding: 1}
+		if err == nil && d.conf != want {
+			err = links{h}.setConf(d.index, want)
+		}
+		if err != nil {
+			errs = append(errs, fmt.Errorf("forwarding from device %s: %w", name, err))
+		}
+	}
+	return errors.Join(append(errs, noFilter())...)
+}
+
+// noFilter sets rpFilter to 0.
+func noFilter() error {
+	text, err := os.ReadFile(rpFilter)
+	if err != nil {
+		return fmt.Errorf("reading net.ipv4.conf.all.rp_filter: %w", err)
+	}
+	if strings.TrimSpace(string(text)) == "0" {
+		return nil
+	}
+	if err := os.WriteFile(rpFilter, []byte("0"), 0o600); err != nil {
+		return fmt.Errorf("net.ipv4.conf.all.rp_filter is %s, so the kernel would drop packets that return through another uplink: run the pod privileged, or set it to 0: %w", strings.TrimSpace(string(text)), err)
+	}
+	return nil
+}
+
+// Connections returns the IPv4 connections of the calling thread's network namespace, at most so many.
+func Connections(most int) ([]dataplane.Connection, error) {
+	h, err := vnl.NewHandle(unix.NETLINK_NETFILTER)
+	if err != nil {
+		return nil, fmt.Errorf("opening netlink socket: %w", err)
+	}
+	defer h.Close()
+	flows, err := h.ConntrackTableList(vnl.ConntrackTable, unix.AF_INET)
+	if err != nil && !errors.Is(err, vnl.ErrDumpInterrupted) {
+		return nil, fmt.Errorf("listing connections: %w", err)
+	}
+	var out []dataplane.Connection
+	protocols := map[uint8]string{unix.IPPROTO_TCP: "tcp", unix.IPPROTO_UDP: "udp", unix.IPPROTO_ICMP: "icmp"}
+	flow := func(t vnl.IPTuple) dataplane.Flow {
+		return dataplane.Flow{Src: netip.AddrPortFrom(netlink.Addr(t.SrcIP), t.SrcPort), Dst: netip.AddrPortFrom(netlink.Addr(t.DstIP), t.DstPort)}
+	}
+	for _, f := range flows[:min(len(flows), most)] {
+		out = append(out, dataplane.Connection{
+			Protocol: cmp.Or(protocols[f.Forward.Protocol], strconv.Itoa(int(f.Forward.Protocol))),
+			Request:  flow(f.Forward), Response: flow(f.Reverse), Mark: f.Mark,
+		})
+	}
+	return out, nil
+}

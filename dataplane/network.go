@@ -1,0 +1,55 @@
+package dataplane
+
+import "net/netip"
+
+// Network is what a network namespace has, whoever made it: what a CNF's plan and its status look at.
+type Network struct {
+	Devices []NetDevice // sorted by name
+	Routes  []NetRoute  // of IPv4, of all tables except "local", in the order of the kernel
+	Rules   []NetRule   // of IPv4, in the order of the kernel
+}
+
+// NetDevice is a device.
+type NetDevice struct {
+	Name     string
+	MAC      string
+	Up       bool           // it is up, and has a carrier
+	Loopback bool           // it is lo
+	Addrs    []netip.Prefix // IPv4 and IPv6, with the host's bits, in the order of the kernel
+	// Received and Sent are numbers of packets.
+	Received, Sent uint64
+}
+
+// NetRoute is a route.
+type NetRoute struct {
+	Table    int
+	Type     string       // unicast, blackhole, unreachable, throw or prohibit
+	Dst      netip.Prefix // length 0 for the default route
+	Via      netip.Addr   // the zero Addr if there is no router
+	Dev      string
+	Src      netip.Addr
+	Metric   int
+	Protocol int
+	Scope    string // global, link or host
+}
+
+// NetRule is a policy rule.
+type NetRule struct {
+	Priority   int
+	Not        bool
+	Src, Dst   netip.Prefix
+	IIF        string
+	Mark, Mask uint32
+	Table      int // 0 if the rule has an action
+}
+
+// Connection is a connection that connection tracking knows.
+type Connection struct {
+	Protocol string // tcp, udp, icmp or a number
+	Request  Flow   // as the first packet came
+	Response Flow   // as replies come
+	Mark     uint32
+}
+
+// Flow is a direction of a Connection.
+type Flow struct{ Src, Dst netip.AddrPort }

@@ -1,0 +1,294 @@
+package cnf
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"net/netip"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// This file turns fields of REST objects into conditions in the notation of nft(8).
+
+// list returns {a, b} as nft(8) has it, or the only element.
+func list[T any](elements []T) string {
+	if len(elements) == 1 {
+		return fmt.Sprint(elements[0])
+	}
+	words := make([]string, len(elements))
+	for i, e := range elements {
+		words[i] = fmt.Sprint(e)
+	}
+	return "{ " + strings.Join(words, ", ") + " }"
+}
+
+// devices returns the condition that a packet arrives on ("iifname"), or leaves through ("oifname"), one of some devices.
+func devices(direction string, names []string) string {
+	if len(names) == 0 {
+		return ""
+	}
+	quoted := make([]string, len(names))
+	for i, n := range names {
+		quoted[i] = strconv.Quote(n)
+	}
+	return direction + " " + list(quoted)
+}
+
+// nets returns the condition that an address ("saddr" or "daddr") is in one of some networks.
+func nets(direction string, nets []netip.Prefix) string {
+	if len(nets) == 0 {
+		return ""
+	}
+	return fmt.Sprintf("ip %s %s", direction, list(compact(nets)))
+}
+
+// compact returns the networks, sorted, without those that are part of others: nft(8) refuses sets with such.
+func compact(all []netip.Prefix) (out []netip.Prefix) {
+	all = slices.Clone(all)
+	slices.SortFunc(all, func(a, b netip.Prefix) int {
+		if c := a.Masked().Addr().Compare(b.Masked().Addr()); c != 0 {
+			return c
+		}
+		return a.Bits() - b.Bits()
+	})
+	for _, n := range all {
+		if len(out) == 0 || !out[len(out)-1].Contains(n.Addr()) {
+			out = append(out, n.Masked())
+		}
+	}
+	return out
+}
+
+// conditions collects the conditions of a rule, and the mistakes in its fields.
+type conditions struct {
+	words []string
+	errs  []error
+}
+
+func (c *conditions) add(word string) {
+	if word != "" {
+		c.words = append(c.words, word)
+	}
+}
+
+func (c *conditions) fail(field string, err error) {
+	if err != nil {
+		c.errs = append(c.errs, fmt.Errorf("%s: %w", field, err))
+	}
+}
+
+// text returns the conditions, and all mistakes.
+func (c *conditions) text() (string, error) {
+	return strings.Join(c.words, " "), errors.Join(c.errs...)
+}
+
+// family adds a restriction to IPv4 or IPv6.
+func (c *conditions) family(text string) {
+	switch text {
+	case "", "any", "all":
+	case "ipv4", "ipv6":
+		c.add("meta nfproto " + text)
+	default:
+		c.fail("family", fmt.Errorf("%q is neither ipv4, ipv6 nor any", text))
+	}
+}
+
+// address adds a restriction to a network, or, after '!', to all but a network.
+func (c *conditions) address(field, direction, text string) {
+	if text == "" {
+		return
+	}
+	not, text := negated(text)
+	n, err := parseNet(text)
+	if err != nil {
+		c.fail(field, err)
+		return
+	}
+	c.add(fmt.Sprintf("ip %s %s%s", direction, not, netText(n)))
+}
+
+// negated returns "!= " and the rest of a text that begins with '!', and otherwise the text.
+func negated(text string) (not, rest string) {
+	if rest, is := strings.CutPrefix(strings.TrimSpace(text), "!"); is {
+		return "!= ", strings.TrimSpace(rest)
+	}
+	return "", text
+}
+
+// netText returns a network, or an address without the length of its prefix.
+func netText(n netip.Prefix) string {
+	if n.IsSingleIP() {
+		return n.Addr().String()
+	}
+	return n.String()
+}
+
+// mac adds a restriction to a sender.
+func (c *conditions) mac(field, text string) {
+	if text == "" {
+		return
+	}
+	not, text := negated(text)
+	const ethernet = 6 // bytes
+	mac, err := net.ParseMAC(text)
+	if err != nil || len(mac) != ethernet {
+		c.fail(field, fmt.Errorf("%q is no MAC address", text))
+		return
+	}
+	c.add("ether saddr " + not + mac.String())
+}
+
+// mark adds a restriction to packets with a mark.
+func (c *conditions) mark(field, text string) {
+	if text == "" {
+		return
+	}
+	not, rest := negated(text)
+	value, mask, err := parseMark(rest)
+	if err != nil {
+		c.fail(field, err)
+		return
+	}
+	if not == "" {
+		not = "== "
+	}
+	c.add(fmt.Sprintf("meta mark & %#08x %s%#08x", mask, not, value))
+}
+
+// The protocols by the words that REST objects have for them.
+var protocols = map[string][]string{
+	"tcp": {"tcp"}, "udp": {"udp"}, "tcpudp": {"tcp", "udp"}, "udplite": {"udplite"}, "icmp": {"icmp"},
+	"esp": {"esp"}, "ah": {"ah"}, "sctp": {"sctp"}, "all": nil,
+}
+
+// ported are the protocols that have ports.
+var ported = []string{"tcp", "udp", "udplite", "sctp"}
+
+// protocol returns the protocols of a word; none for all. unset is the word that stands for "".
+func protocol(text, unset string) ([]string, error) {
+	if text == "" {
+		text = unset
+	}
+	names, known := protocols[text]
+	if !known {
+		return nil, fmt.Errorf("proto: %q is none of tcp, udp, tcpudp, udplite, icmp, esp, ah, sctp and all", text)
+	}
+	return names, nil
+}
+
+// protocolsAndPorts adds restrictions to protocols, none of which is all, and to ports.
+func (c *conditions) protocolsAndPorts(names []string, sport, dport string) {
+	if len(names) > 0 {
+		c.add("meta l4proto " + list(names))
+	}
+	for _, p := range []struct{ field, text string }{{"sport", sport}, {"dport", dport}} {
+		if p.text == "" {
+			continue
+		}
+		ports, err := parsePorts(p.text)
+		if err == nil && (len(names) == 0 || slices.ContainsFunc(names, func(n string) bool { return !slices.Contains(ported, n) })) {
+			err = errors.New("only tcp, udp, udplite and sctp have ports: set proto to one of these, or leave out the port")
+		}
+		if err != nil {
+			c.fail(map[string]string{"sport": "source port", "dport": "destination port"}[p.field], err)
+			continue
+		}
+		c.add("th " + p.field + " " + list(ports))
+	}
+}
+
+// ports is a range of ports.
+type ports struct{ from, to uint16 }
+
+func (p ports) String() string {
+	if p.from == p.to {
+		return strconv.Itoa(int(p.from))
+	}
+	return fmt.Sprintf("%d-%d", p.from, p.to)
+}
+
+// parsePorts parses ports and ranges such as 80 or 1000-2000, separated by commas. It returns them sorted, without overlaps.
+func parsePorts(text string) (out []ports, err error) {
+	for word := range strings.SplitSeq(text, ",") {
+		first, last, is := strings.Cut(strings.Replace(strings.TrimSpace(word), ":", "-", 1), "-")
+		if !is {
+			last = first
+		}
+		p := ports{}
+		for _, n := range []struct {
+			text string
+			to   *uint16
+		}{{first, &p.from}, {last, &p.to}} {
+			if *n.to, err = parsePort(n.text); err != nil {
+				return nil, err
+			}
+		}
+		if p.from > p.to {
+			return nil, fmt.Errorf("the range %s ends before it begins", word)
+		}
+		out = append(out, p)
+	}
+	slices.SortFunc(out, func(a, b ports) int { return int(a.from) - int(b.from) })
+	merged := out[:1]
+	for _, p := range out[1:] {
+		if end := &merged[len(merged)-1]; int(p.from) <= int(end.to)+1 {
+			end.to = max(end.to, p.to)
+		} else {
+			merged = append(merged, p)
+		}
+	}
+	return merged, nil
+}
+
+// parsePort parses one port.
+func parsePort(text string) (uint16, error) {
+	n, err := strconv.ParseUint(strings.TrimSpace(text), 10, 16)
+	if err != nil || n == 0 {
+		return 0, fmt.Errorf("%q is no port from 1 to 65535", text)
+	}
+	return uint16(n), nil
+}
+
+// icmpTypes are the names that iptables has for types of ICMP, as numbers: a type, and a code or -1 for any
+// (https://www.iana.org/assignments/icmp-parameters).
+var icmpTypes = map[string][2]int{
+	"any": {-1, -1}, "echo-reply": {0, -1}, "pong": {0, -1},
+	"destination-unreachable": {3, -1}, "network-unreachable": {3, 0}, "host-unreachable": {3, 1}, "protocol-unreachable": {3, 2},
+	"port-unreachable": {3, 3}, "fragmentation-needed": {3, 4}, "source-route-failed": {3, 5}, "network-unknown": {3, 6},
+	"host-unknown": {3, 7}, "network-prohibited": {3, 9}, "host-prohibited": {3, 10}, "TOS-network-unreachable": {3, 11},
+	"TOS-host-unreachable": {3, 12}, "communication-prohibited": {3, 13}, "host-precedence-violation": {3, 14}, "precedence-cutoff": {3, 15},
+	"source-quench": {4, -1}, "redirect": {5, -1}, "network-redirect": {5, 0}, "host-redirect": {5, 1}, "TOS-network-redirect": {5, 2},
+	"TOS-host-redirect": {5, 3}, "echo-request": {8, -1}, "ping": {8, -1}, "router-advertisement": {9, -1}, "router-solicitation": {10, -1},
+	"time-exceeded": {11, -1}, "ttl-exceeded": {11, -1}, "ttl-zero-during-transit": {11, 0}, "ttl-zero-during-reassembly": {11, 1},
+	"parameter-problem": {12, -1}, "ip-header-bad": {12, 0}, "required-option-missing": {12, 1}, "timestamp-request": {13, -1},
+	"timestamp-reply": {14, -1}, "address-mask-request": {17, -1}, "address-mask-reply": {18, -1},
+}
+
+// icmp returns the condition that a packet is of a type of ICMP: a name of iptables, a number, or a number and a code.
+func icmp(name string) (string, error) {
+	name = strings.TrimSpace(name)
+	t, known := icmpTypes[name]
+	if !known {
+		typ, code, has := strings.Cut(name, "/")
+		n, err := strconv.ParseUint(typ, 10, 8)
+		m := int64(-1)
+		if err == nil && has {
+			var u uint64
+			u, err = strconv.ParseUint(code, 10, 8)
+			m = int64(u)
+		}
+		if err != nil {
+			return "", fmt.Errorf("icmp_type: %q is no type of ICMP such as echo-request or 8", name)
+		}
+		t = [2]int{int(n), int(m)}
+	}
+	switch {
+	case t[0] < 0:
+		return "meta l4proto icmp", nil
+	case t[1] < 0:
+		return fmt.Sprintf("icmp type %d", t[0]), nil
+	}
+	return fmt.Sprintf("icmp type %d icmp code %d", t[0], t[1]), nil
+}
