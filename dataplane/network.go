@@ -46,10 +46,10 @@ type NetRule struct {
 // Connection is a connection that connection tracking knows.
 type Connection struct {
 	Protocol string // tcp, udp, icmp or a number
-	Request  Flow   // as the first packet came
-	Response Flow   // as replies come
+	Request  Tuple  // as the first packet came
+	Response Tuple  // as replies come
 	Mark     uint32
 }
 
-// Flow is a direction of a Connection.
-type Flow struct{ Src, Dst netip.AddrPort }
+// Tuple is a direction of a Connection.
+type Tuple struct{ Src, Dst netip.AddrPort }

@@ -126,7 +126,9 @@ func Forward(names []string) error {
 		}
 		want := dataplane.Conf{Forwarding: 1}
 		if err == nil && d.conf != want {
-			err = links{h}.setConf(d.index, want)
+			msg := nl.NewIfInfomsg(unix.AF_UNSPEC)
+			msg.Index = int32(d.index)
+			err = conn.Change(unix.RTM_SETLINK, 0, putConf(msg.Serialize(), want))
 		}
 		if err != nil {
 			errs = append(errs, fmt.Errorf("forwarding from device %s: %w", name, err))
@@ -163,8 +165,8 @@ func Connections(most int) ([]dataplane.Connection, error) {
 	}
 	var out []dataplane.Connection
 	protocols := map[uint8]string{unix.IPPROTO_TCP: "tcp", unix.IPPROTO_UDP: "udp", unix.IPPROTO_ICMP: "icmp"}
-	flow := func(t vnl.IPTuple) dataplane.Flow {
-		return dataplane.Flow{Src: netip.AddrPortFrom(netlink.Addr(t.SrcIP), t.SrcPort), Dst: netip.AddrPortFrom(netlink.Addr(t.DstIP), t.DstPort)}
+	flow := func(t vnl.IPTuple) dataplane.Tuple {
+		return dataplane.Tuple{Src: netip.AddrPortFrom(netlink.Addr(t.SrcIP), t.SrcPort), Dst: netip.AddrPortFrom(netlink.Addr(t.DstIP), t.DstPort)}
 	}
 	for _, f := range flows[:min(len(flows), most)] {
 		out = append(out, dataplane.Connection{

@@ -6,6 +6,7 @@ import (
 	"context"
 	"fmt"
 	"strings"
+	"syscall"
 	"time"
 
 	"subctl/dataplane/kernel/netlink"
@@ -34,6 +35,15 @@ const (
 // kernel does not report changes of the old (legacy) iptables, and members of a set that
 // are replaced by as many others are not noticed. So observe from time to time, too.
 func Watch(ctx context.Context, quiet time.Duration) (<-chan struct{}, error) {
+	return watchFor(ctx, quiet, false)
+}
+
+// WatchNetwork is Watch, and also signals all changes that ReadNetwork would return: a CNF has its network namespace for itself.
+func WatchNetwork(ctx context.Context, quiet time.Duration) (<-chan struct{}, error) {
+	return watchFor(ctx, quiet, true)
+}
+
+func watchFor(ctx context.Context, quiet time.Duration, all bool) (<-chan struct{}, error) {
 	conn, err := netlink.Dial()
 	if err != nil {
 		return nil, err
@@ -58,7 +68,7 @@ func Watch(ctx context.Context, quiet time.Duration) (<-chan struct{}, error) {
 	subscriptions := []*netlink.Subscription{route}
 	dirty := make(chan struct{}, 1)
 	notify := func() { signal(dirty) }
-	go route.Receive(f.route, notify)
+	go route.Receive(func(m syscall.NetlinkMessage) bool { return f.route(m) || all && isNetwork(m) }, notify)
 	// A kernel without nftables has no such family.
 	if nft, err := netlink.Subscribe(unix.NETLINK_NETFILTER, unix.NFNLGRP_NFTABLES); err == nil {
 		subscriptions = append(subscriptions, nft)

@@ -60,6 +60,15 @@ func (f *filter) route(m syscall.NetlinkMessage) bool {
 	return false
 }
 
+// isNetwork reports whether a message is about what ReadNetwork returns.
+func isNetwork(m syscall.NetlinkMessage) bool {
+	switch m.Header.Type {
+	case unix.RTM_NEWLINK, unix.RTM_DELLINK, unix.RTM_NEWADDR, unix.RTM_DELADDR, unix.RTM_NEWROUTE, unix.RTM_DELROUTE, unix.RTM_NEWRULE, unix.RTM_DELRULE:
+		return true
+	}
+	return false
+}
+
 const netconfIndex = 1 // NETCONFA_IFINDEX, linux/netconf.h
 
 // link reports whether a message about a device matters, and records the owners' devices.

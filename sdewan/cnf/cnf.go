@@ -21,6 +21,7 @@ const maxUplinks = dataplane.MaxUplinks
 // order of creation, on which the result depends: the first of several rules that match decides.
 func Plan(c rest.Config, w World) (dataplane.State, Report) {
 	p := &plan{config: c, world: w, state: dataplane.State{}}
+	p.safe()
 	p.routes()
 	p.policyRules()
 	p.applications()

@@ -76,8 +76,10 @@ func (p *plan) reach(u *uplink) {
 	}
 }
 
-// mark returns the mark of an uplink.
-func (u uplink) mark() uint32 { return uint32(u.number) << 8 }
+// UplinkMark returns the mark of packets for the uplink with a number.
+func UplinkMark(number int) uint32 { return uint32(number) << 8 }
+
+func (u uplink) mark() uint32 { return UplinkMark(u.number) }
 
 // table returns its routing table.
 func (u uplink) table() int { return dataplane.CNFTable + u.number }

@@ -2,6 +2,7 @@ package cnf
 
 import (
 	"net/netip"
+	"regexp"
 	"slices"
 )
 
@@ -47,6 +48,22 @@ type MainRoute struct {
 	Src    netip.Addr // the source address that it prefers, or the zero Addr
 }
 
+// safeDevice matches the names of devices that can be in a rule: Linux accepts quotes and wildcards in names, too.
+var safeDevice = regexp.MustCompile(`^[A-Za-z0-9@._-]{1,15}$`)
+
+// safe removes devices with other names from the World. The others keep their numbers.
+func (p *plan) safe() {
+	p.world.Interfaces = slices.Clone(p.world.Interfaces)
+	for i, f := range p.world.Interfaces {
+		if !safeDevice.MatchString(f.Device) {
+			p.report = append(p.report, Line{"interface", f.Name, "the name of its device has characters other than letters, digits, '@', '.', '_' and '-': rename it"})
+			p.world.Interfaces[i] = Interface{}
+		}
+	}
+	p.world.Addrs = slices.DeleteFunc(slices.Clone(p.world.Addrs), func(a Addr) bool { return !safeDevice.MatchString(a.Device) })
+	p.world.Routes = slices.DeleteFunc(slices.Clone(p.world.Routes), func(r MainRoute) bool { return !safeDevice.MatchString(r.Device) })
+}
+
 // uplink is an Interface with a gateway, and its number.
 type uplink struct {
 	Interface
@@ -65,7 +82,7 @@ func (w World) uplinks() (out []uplink) {
 
 // network returns the Interface with a name.
 func (w World) network(name string) (Interface, bool) {
-	i := slices.IndexFunc(w.Interfaces, func(f Interface) bool { return f.Name == name })
+	i := slices.IndexFunc(w.Interfaces, func(f Interface) bool { return f.Name == name && f.Device != "" })
 	if i < 0 {
 		return Interface{}, false
 	}

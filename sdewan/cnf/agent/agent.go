@@ -1,0 +1,210 @@
+// Package agent is the loop of a CNF: it reads what the REST API has received and what the pod's network is like, follows the uplinks, plans
+// (sdewan/cnf), makes the kernel hold the plan, and reports.
+//
+// It is not a role of package agent: a CNF reads no objects of an API server. When it ends, the kernel keeps what it holds: the pod's
+// network namespace ends with the pod, and the next agent in it adopts what it finds.
+package agent
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/netip"
+	"slices"
+	"sync"
+	"time"
+
+	"subctl/dataplane"
+	"subctl/sdewan"
+	"subctl/sdewan/cnf"
+	"subctl/sdewan/rest"
+)
+
+// The intervals of the loop.
+const (
+	quiet   = 50 * time.Millisecond // changes of the kernel within it lead to one pass
+	resync  = 10 * time.Second      // what is not signalled is found after that time
+	retry   = time.Second           // after a failure
+	resolve = 30 * time.Second      // between two look-ups of the names of Services
+)
+
+// Kernel is the network namespace of the pod, and what can be done in it.
+type Kernel struct {
+	// Target returns the kernel as Sync needs it.
+	Target func(dataplane.Owner) (dataplane.Target, error)
+	// Network reads devices, routes and rules, and Connections at most so many connections.
+	Network     func() (dataplane.Network, error)
+	Connections func(most int) ([]dataplane.Connection, error)
+	// Watch signals changes of devices, addresses, routes, rules and our table.
+	Watch func(ctx context.Context, quiet time.Duration) (<-chan struct{}, error)
+	// Forward makes the kernel forward packets of devices.
+	Forward func(devices []string) error
+}
+
+// Options are what an Agent needs. All fields are required unless stated otherwise.
+type Options struct {
+	// Attachments are the networks of the pod, and Uplinks what is known of them, by the names of networks.
+	Attachments []sdewan.Attachment
+	Uplinks     map[string]sdewan.Uplink
+	// Config returns what the REST API has received.
+	Config func() rest.Config
+	Kernel Kernel
+	// Ping sends pings and returns which share was lost. Optional: the default uses sockets of the process.
+	Ping func(context.Context, Ping) (lost float64, latency time.Duration, err error)
+	// Lookup returns the IPv4 addresses of a name. Optional: the default is net.DefaultResolver.
+	Lookup func(ctx context.Context, name string) ([]netip.Addr, error)
+	Log    *slog.Logger
+}
+
+// Agent is the loop of a CNF.
+type Agent struct {
+	Options
+	wake     chan struct{}
+	trackers []*tracker // in the order of Attachments; nil for those that are not tracked
+
+	mu       sync.Mutex
+	ready    bool
+	report   cnf.Report
+	err      error
+	world    cnf.World
+	network  dataplane.Network
+	resolved map[string]netip.Addr
+	since    map[string]time.Time // when each interface went up
+}
+
+// New returns an Agent.
+func New(o Options) *Agent {
+	if o.Ping == nil {
+		o.Ping = ping
+	}
+	if o.Lookup == nil {
+		o.Lookup = lookup
+	}
+	a := &Agent{Options: o, wake: make(chan struct{}, 1), resolved: map[string]netip.Addr{}, since: map[string]time.Time{}}
+	for i, at := range o.Attachments {
+		var t *tracker
+		if u := o.Uplinks[at.Network]; len(u.TrackIPs) > 0 {
+			t = newTracker(at.Device, cnf.UplinkMark(i+1), u)
+		}
+		a.trackers = append(a.trackers, t)
+	}
+	return a
+}
+
+// Changed makes the loop look again. It does not block.
+func (a *Agent) Changed() {
+	select {
+	case a.wake <- struct{}{}:
+	default:
+	}
+}
+
+// Ready reports whether the kernel has held a plan once.
+func (a *Agent) Ready() bool {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.ready
+}
+
+// Report returns what the last plan left out, and what the kernel refused.
+func (a *Agent) Report() (cnf.Report, error) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return slices.Clone(a.report), a.err
+}
+
+// Run runs the loop until the context ends. All calls of Kernel are made by the goroutine that calls it.
+func (a *Agent) Run(ctx context.Context) error {
+	target, err := a.Kernel.Target(dataplane.CNFOwner)
+	if err != nil {
+		return err
+	}
+	news, err := a.Kernel.Watch(ctx, quiet)
+	if err != nil {
+		return fmt.Errorf("watching the kernel: %w", err)
+	}
+	var parts sync.WaitGroup
+	defer parts.Wait()
+	for _, t := range a.trackers {
+		if t != nil {
+			parts.Go(func() { t.run(ctx, a.Ping, a.Changed) })
+		}
+	}
+	parts.Go(func() { a.resolve(ctx) })
+	timer := time.NewTimer(resync)
+	defer timer.Stop()
+	for {
+		wait := resync
+		if err := a.pass(ctx, target); err != nil && ctx.Err() == nil {
+			wait = retry
+		}
+		timer.Reset(wait)
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-a.wake:
+		case _, open := <-news:
+			if !open && ctx.Err() == nil {
+				return errors.New("the kernel is no longer watched")
+			}
+		case <-timer.C:
+		}
+	}
+}
+
+// pass plans once, and makes the kernel hold the plan.
+func (a *Agent) pass(ctx context.Context, target dataplane.Target) error {
+	network, err := a.Kernel.Network()
+	if err != nil {
+		a.result(nil, fmt.Errorf("reading the network: %w", err))
+		return err
+	}
+	world := a.look(network)
+	var names []string
+	for _, d := range network.Devices {
+		if !d.Loopback {
+			names = append(names, d.Name)
+		}
+	}
+	forwards := a.Kernel.Forward(names)
+	state, report := cnf.Plan(a.Config(), world)
+	ops, err := dataplane.Sync(ctx, target, state)
+	if ctx.Err() != nil {
+		return nil
+	}
+	for _, op := range ops {
+		a.Log.Info("changed the kernel", "op", short(op.String()))
+	}
+	err = errors.Join(forwards, err)
+	a.result(report, err)
+	return err
+}
+
+// short bounds how much of a step is logged: a table may have thousands of rules.
+func short(op string) string {
+	const most = 1000
+	if len(op) > most {
+		return op[:most] + " …"
+	}
+	return op
+}
+
+// result remembers the outcome of a pass, and logs what is new.
+func (a *Agent) result(report cnf.Report, err error) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	for _, l := range report {
+		if !slices.Contains(a.report, l) {
+			a.Log.Warn("an object has no effect, or part of it has none", "object", l.Collection+"/"+l.Name, "reason", l.Message)
+		}
+	}
+	if err != nil && (a.err == nil || a.err.Error() != err.Error()) {
+		a.Log.Error("the kernel does not hold the plan: trying again", "err", err)
+	}
+	if err == nil && !a.ready {
+		a.ready = true
+		a.Log.Info("ready")
+	}
+	a.report, a.err = report, err
+}

@@ -1,0 +1,165 @@
+package agent
+
+import (
+	"context"
+	"net/netip"
+	"sync"
+	"time"
+
+	"subctl/sdewan"
+
+	probing "github.com/prometheus-community/pro-bing"
+)
+
+// tracker follows an uplink as mwan3track does. A round has succeeded if enough hosts have answered. The score starts at Down+Up, and is
+// again that after each round that succeeds while the uplink is online; a failed round takes one away, and at Up the uplink is
+// offline, with the score 0. Then a round that succeeds adds one, and a failed one takes all away; at Up the uplink is online again.
+type tracker struct {
+	device string
+	mark   uint32
+	sdewan.Uplink
+
+	mu     sync.Mutex
+	up     bool // the device
+	online bool
+	score  int
+	lost   int // failed rounds in a row
+	turn   int // rounds
+	since  time.Time
+	hosts  []host
+}
+
+// host is the last result of a host.
+type host struct {
+	ip      netip.Addr
+	up      bool
+	lost    float64 // share of packets, in percent
+	latency time.Duration
+}
+
+func newTracker(device string, mark uint32, u sdewan.Uplink) *tracker {
+	t := &tracker{device: device, mark: mark, Uplink: u, online: true, score: u.Down + u.Up, since: time.Now()}
+	for _, ip := range u.TrackIPs {
+		t.hosts = append(t.hosts, host{ip: ip})
+	}
+	return t
+}
+
+// run sends pings until the context ends. It calls changed when the uplink goes online or offline.
+func (t *tracker) run(ctx context.Context, ping func(context.Context, Ping) (float64, time.Duration, error), changed func()) {
+	ticker := time.NewTicker(t.Period())
+	defer ticker.Stop()
+	for {
+		if t.isUp() {
+			hosts := t.round(ctx, ping)
+			if ctx.Err() != nil {
+				return
+			}
+			if t.result(hosts) {
+				changed()
+			}
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-ticker.C:
+		}
+	}
+}
+
+// round pings all hosts, at the same time.
+func (t *tracker) round(ctx context.Context, ping func(context.Context, Ping) (float64, time.Duration, error)) []host {
+	out := make([]host, len(t.TrackIPs))
+	var all sync.WaitGroup
+	for i, ip := range t.TrackIPs {
+		all.Go(func() {
+			lost, latency, err := ping(ctx, Ping{Device: t.device, Mark: t.mark, To: ip, Count: t.Count, Timeout: time.Duration(t.Timeout) * time.Second})
+			out[i] = host{ip: ip, up: err == nil && lost < 100, lost: lost, latency: latency}
+			if err != nil {
+				out[i].lost = 100
+			}
+		})
+	}
+	all.Wait()
+	return out
+}
+
+// result takes the result of a round, and reports whether the uplink is online that was not, or the other way round.
+func (t *tracker) result(hosts []host) bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	answered := 0
+	for _, h := range hosts {
+		if h.up {
+			answered++
+		}
+	}
+	t.hosts = hosts
+	t.turn++
+	was := t.online
+	success := answered >= t.Reliability
+	if t.lost++; success {
+		t.lost = 0
+	}
+	switch {
+	case t.online && success:
+		t.score = t.Down + t.Up
+	case t.online:
+		if t.score--; t.score <= t.Up {
+			t.online, t.score = false, 0
+		}
+	case success:
+		if t.score++; t.score >= t.Up {
+			t.online, t.score = true, t.Down+t.Up
+		}
+	default:
+		t.score = 0
+	}
+	if t.online != was {
+		t.since = time.Now()
+	}
+	return t.online != was
+}
+
+func (t *tracker) isUp() bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.up
+}
+
+// link takes the state of the device, and reports whether the uplink is online. One whose device comes up is, until pings fail.
+func (t *tracker) link(up bool) bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if up && !t.up {
+		t.online, t.score, t.lost, t.since = true, t.Down+t.Up, 0, time.Now()
+	}
+	t.up = up
+	return t.online
+}
+
+// Ping is a number of pings through a device.
+type Ping struct {
+	Device  string
+	Mark    uint32 // of the packets: the policy rule for it leads to the table of the uplink
+	To      netip.Addr
+	Count   int
+	Timeout time.Duration // for all of them
+}
+
+// ping sends pings with a raw socket, which needs CAP_NET_RAW.
+func ping(ctx context.Context, p Ping) (lost float64, latency time.Duration, err error) {
+	pinger := probing.New(p.To.String())
+	pinger.SetPrivileged(true)
+	pinger.SetMark(uint(p.Mark))
+	pinger.InterfaceName, pinger.Count, pinger.Timeout = p.Device, p.Count, p.Timeout
+	pinger.Interval = p.Timeout / time.Duration(2*p.Count)
+	if err := pinger.RunWithContext(ctx); err != nil {
+		return 100, 0, err
+	}
+	s := pinger.Statistics()
+	if s.PacketsSent == 0 || s.PacketsRecv == 0 {
+		return 100, 0, nil
+	}
+	return s.PacketLoss, s.AvgRtt, nil
+}
