@@ -8,6 +8,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"subctl/agent/mesh"
+	submarinerv1 "subctl/api/submariner/v1"
 )
 
 // conditioned is an object whose status has conditions.
@@ -53,11 +54,16 @@ func newlyFalse(was, is []metav1.Condition) []metav1.Condition {
 	var out []metav1.Condition
 	for _, c := range is {
 		old := before[c.Type]
-		if c.Status == metav1.ConditionFalse && c.Reason != mesh.ReasonWaiting && (old.Status != c.Status || old.Message != c.Message) {
+		if c.Status == metav1.ConditionFalse && !waits(c) && (old.Status != c.Status || old.Message != c.Message) {
 			out = append(out, c)
 		}
 	}
 	return out
+}
+
+// waits reports whether a condition only waits to become True: there may be pods for a GlobalEgressIP later.
+func waits(c metav1.Condition) bool {
+	return c.Reason == mesh.ReasonWaiting || c.Reason == submarinerv1.ReasonNoPods
 }
 
 // eventNote shortens a message to what an Event may hold.
