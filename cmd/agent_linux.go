@@ -9,6 +9,7 @@ import (
 	"subctl/agent/parts"
 	"subctl/dataplane"
 	"subctl/dataplane/kernel"
+	cnf "subctl/sdewan/cnf/agent"
 )
 
 // newKernel returns the real kernel. Nothing else does.
@@ -25,5 +26,19 @@ func newKernel() (agent.Kernel, error) {
 		ListenEchoes: func(ctx context.Context, port int) (parts.Echoes, error) { return kernel.ListenEchoes(ctx, port) },
 		NewTimer:     func() (parts.Timer, error) { return kernel.NewTimer() },
 		ListenUDP:    func(ctx context.Context, port int) (discovery.Datagrams, error) { return kernel.ListenUDP(ctx, port) },
+	}, nil
+}
+
+// newCNFKernel returns the network namespace of the pod of a CNF.
+func newCNFKernel() (cnf.Kernel, error) {
+	if err := kernel.Check(); err != nil {
+		return cnf.Kernel{}, err
+	}
+	return cnf.Kernel{
+		Target:      func(o dataplane.Owner) (dataplane.Target, error) { return kernel.New(o) },
+		Network:     kernel.ReadNetwork,
+		Connections: kernel.Connections,
+		Watch:       kernel.WatchNetwork,
+		Forward:     kernel.Forward,
 	}, nil
 }

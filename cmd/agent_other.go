@@ -7,8 +7,13 @@ import (
 	"runtime"
 
 	"subctl/agent"
+	cnf "subctl/sdewan/cnf/agent"
 )
 
 func newKernel() (agent.Kernel, error) {
 	return agent.Kernel{}, errors.New("agents run on Linux nodes only, not on " + runtime.GOOS)
+}
+
+func newCNFKernel() (cnf.Kernel, error) {
+	return cnf.Kernel{}, errors.New("CNFs run on Linux only, not on " + runtime.GOOS)
 }

@@ -177,7 +177,7 @@ func (c CNF) Deployment() (*appsv1.Deployment, error) {
 	labels := map[string]string{sdewan.PurposeLabel: c.Purpose}
 	pod := map[string]string{sdewan.PurposeLabel: c.Purpose, sdewan.AccountLabel: c.AccountSecret, sdewan.CertLabel: c.CertSecret}
 	args := []string{"agent", "cnf", "--networks-file=" + podInfo + "/networks", "--password-file=" + accountPath + "/password",
-		"--tls-cert=" + certPath + "/tls.crt", "--tls-key=" + certPath + "/tls.key"}
+		"--tls-cert=" + certPath + "/tls.crt", "--tls-key=" + certPath + "/tls.key", "--https=$(POD_IP):443", "--http=$(POD_IP):80"}
 	info := []corev1.DownwardAPIVolumeFile{annotationFile("networks", sdewan.NetworksAnnotation)}
 	if len(c.Uplinks) > 0 {
 		args = append(args, "--uplinks-file="+podInfo+"/uplinks")
@@ -201,6 +201,8 @@ func (c CNF) Deployment() (*appsv1.Deployment, error) {
 					Containers: []corev1.Container{{
 						Name: "sdewan", Image: c.Image, ImagePullPolicy: corev1.PullIfNotPresent,
 						Command: []string{"subctl"}, Args: args,
+						// The REST API has only the address in the cluster's network: no uplink leads to it.
+						Env:   []corev1.EnvVar{{Name: "POD_IP", ValueFrom: &corev1.EnvVarSource{FieldRef: &corev1.ObjectFieldSelector{FieldPath: "status.podIP"}}}},
 						Ports: []corev1.ContainerPort{{Name: "https", ContainerPort: 443}, {Name: "http", ContainerPort: 80}},
 						ReadinessProbe: &corev1.Probe{
 							ProbeHandler:        corev1.ProbeHandler{HTTPGet: &corev1.HTTPGetAction{Path: "/", Port: intstr.FromInt32(80), Scheme: corev1.URISchemeHTTP}},

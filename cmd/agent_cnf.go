@@ -1,0 +1,129 @@
+package cmd
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"os"
+
+	"github.com/spf13/cobra"
+	"golang.org/x/sync/errgroup"
+
+	"subctl/internal/cli"
+	"subctl/sdewan"
+	"subctl/sdewan/cnf/agent"
+	"subctl/sdewan/cnf/server"
+)
+
+// cnfAgent are the flags of "subctl agent cnf".
+type cnfAgent struct {
+	*globals
+	networksFile, uplinksFile, stateFile string
+	passwordFile, cert, key              string
+	https, http                          string
+	logFormat, logLevel                  string
+}
+
+// newAgentCNF returns the command that runs in the pods of a CNF: its REST API, and the loop that makes the pod's network
+// namespace hold what the API has received. It contacts no API server.
+func newAgentCNF(g *globals) *cobra.Command {
+	o := &cnfAgent{globals: g}
+	c := &cobra.Command{
+		Use: "cnf", Short: "Run a CNF", Args: cli.NoArguments,
+		RunE: func(c *cobra.Command, _ []string) error { return o.run(c.Context()) },
+	}
+	cli.ContactsNoCluster(c, "")
+	f := c.Flags()
+	f.StringVar(&o.networksFile, "networks-file", "", "file with the pod's annotation "+sdewan.NetworksAnnotation)
+	f.StringVar(&o.uplinksFile, "uplinks-file", "", "file with the pod's annotation "+sdewan.UplinksAnnotation)
+	f.StringVar(&o.stateFile, "state-file", "", "file that keeps what the REST API has received; without it, a restart forgets it, as on OpenWrt")
+	f.StringVar(&o.passwordFile, "password-file", "", "file with the password of root (required)")
+	f.StringVar(&o.cert, "tls-cert", "", "file with the certificate of the REST API (required)")
+	f.StringVar(&o.key, "tls-key", "", "file with the key of the certificate (required)")
+	f.StringVar(&o.https, "https", ":443", "address of the REST API")
+	f.StringVar(&o.http, "http", ":80", "address of the readiness probe; empty for none")
+	f.StringVar(&o.logFormat, "log-format", "json", "json or text")
+	f.StringVar(&o.logLevel, "log-level", "info", "debug, info, warn or error")
+	return c
+}
+
+func (o *cnfAgent) run(ctx context.Context) error {
+	var level slog.LevelVar
+	log, err := newLogger(o.ErrOut, o.logFormat, o.logLevel, &level)
+	errs := []error{err}
+	for flag, value := range map[string]string{"password-file": o.passwordFile, "tls-cert": o.cert, "tls-key": o.key} {
+		if value == "" {
+			errs = append(errs, fmt.Errorf("--%s is missing", flag))
+		}
+	}
+	if err := errors.Join(errs...); err != nil {
+		return cli.UsageError(err)
+	}
+	networks, err := readAnnotation(o.networksFile)
+	if err != nil {
+		return err
+	}
+	attached, err := sdewan.ParseAttachments(string(networks))
+	if err != nil {
+		log.Warn("a network is left out", "err", err) // the others work
+	}
+	text, err := readAnnotation(o.uplinksFile)
+	if err != nil {
+		return err
+	}
+	uplinks, err := sdewan.ParseUplinks(text)
+	if err != nil {
+		return err
+	}
+	store, err := server.OpenStore(o.stateFile)
+	if err != nil {
+		return err
+	}
+	kernel, err := newCNFKernel()
+	if err != nil {
+		return err
+	}
+	loop := agent.New(agent.Options{Attachments: attached, Uplinks: uplinks, Config: store.Config, Kernel: kernel, Log: log})
+	api := server.New(server.Options{
+		Store: store, Password: server.PasswordFile(o.passwordFile), Devices: loop.Devices, Changed: loop.Changed, Status: loop.Status, Ready: loop.Ready, Log: log,
+	})
+	listen := server.Listeners{Cert: o.cert, Key: o.key}
+	var listening net.ListenConfig
+	if listen.HTTPS, err = listening.Listen(ctx, "tcp", o.https); err != nil {
+		return fmt.Errorf("listening for the REST API: %w", err)
+	}
+	defer listen.HTTPS.Close()
+	if o.http != "" {
+		if listen.HTTP, err = listening.Listen(ctx, "tcp", o.http); err != nil {
+			return fmt.Errorf("listening for the readiness probe: %w", err)
+		}
+		defer listen.HTTP.Close()
+	}
+	both, ctx := errgroup.WithContext(ctx)
+	both.Go(func() error { return loop.Run(ctx) })
+	both.Go(func() error { return api.Run(ctx, listen) })
+	return both.Wait()
+}
+
+// maxAnnotationFile is how many bytes of a file with an annotation are read: more than an object of Kubernetes can have.
+const maxAnnotationFile = 1 << 20
+
+// readAnnotation reads a file with the text of an annotation. No name is no text.
+func readAnnotation(name string) ([]byte, error) {
+	if name == "" {
+		return nil, nil
+	}
+	f, err := os.Open(name)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	text, err := io.ReadAll(io.LimitReader(f, maxAnnotationFile))
+	if err != nil {
+		return nil, fmt.Errorf("reading %s: %w", name, err)
+	}
+	return text, nil
+}
