@@ -79,11 +79,27 @@ func (b *Box) post(w http.ResponseWriter, r *http.Request, l *rest.Collection) {
 		refuse(w, code, "%s", why)
 		return
 	}
+	if l == rest.Policies && twice(o) {
+		refuse(w, http.StatusBadRequest, "Same interface is used in different members")
+		return
+	}
 	b.store[l.String()] = append(b.store[l.String()], stored(l, o))
 	b.get(w, l, name, http.StatusCreated)
 }
 
-// put deletes and creates: the object moves to the end, and is gone if it is refused.
+// twice reports whether two members of a policy have the same interface.
+func twice(o map[string]any) bool {
+	seen := map[any]bool{}
+	for _, m := range objectsIn(o["members"]) {
+		if seen[m["interface"]] {
+			return true
+		}
+		seen[m["interface"]] = true
+	}
+	return false
+}
+
+// put deletes and creates: the object moves to the end, and is gone if it is refused only then.
 func (b *Box) put(w http.ResponseWriter, r *http.Request, l *rest.Collection, name string) {
 	o, ok := body(w, r)
 	if !ok {
@@ -95,6 +111,11 @@ func (b *Box) put(w http.ResponseWriter, r *http.Request, l *rest.Collection, na
 		return
 	}
 	list := slices.DeleteFunc(slices.Clone(b.store[l.String()]), func(o map[string]any) bool { return o["name"] == name })
+	b.store[l.String()] = list
+	if l == rest.Policies && twice(o) {
+		refuse(w, http.StatusBadRequest, "Same interface is used in different members")
+		return
+	}
 	b.store[l.String()] = append(list, stored(l, o))
 	b.get(w, l, name, http.StatusOK)
 }
