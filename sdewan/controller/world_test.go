@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"maps"
+	"net/netip"
 	"os"
 	"slices"
 	"strings"
@@ -404,4 +405,13 @@ func (l *logs) String() string {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.b.String()
+}
+
+func netipAddr(s string) netip.Addr { return netip.MustParseAddr(s) }
+
+func twoPods(pods []*pod) error {
+	if len(pods) != 2 {
+		return fmt.Errorf("%d pods", len(pods))
+	}
+	return nil
 }
