@@ -140,7 +140,7 @@ func TestCase2(t *testing.T) {
 // connect serves a box that was stopped again.
 func (w *world) connect(p *pod) {
 	w.Helper()
-	_, p.stop = openwrttest.Serve(w.T, hostPort(netipAddr(p.ip), port), w.authority.Certificate(w.T, "*."+w.namespace+".pod.cluster.local"), p.Box)
+	_, p.stop = openwrttest.Serve(w, hostPort(netipAddr(p.ip), port), w.authority.Certificate(w, "*."+w.namespace+".pod.cluster.local"), p.Box)
 }
 
 // Case 3: the controller is down.

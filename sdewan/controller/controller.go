@@ -23,7 +23,9 @@ import (
 	"math/rand/v2"
 	"net"
 	"net/netip"
+	"slices"
 	"strconv"
+	"strings"
 	"sync"
 	"time"
 
@@ -96,6 +98,7 @@ type reconciler struct {
 
 	mu     sync.Mutex
 	faults map[types.NamespacedName]problem // of CNFs, as they were logged
+	noted  map[types.NamespacedName]string  // mistakes in annotations of CNFs, as Events have them
 }
 
 func (r *reconciler) now() time.Time { return r.o.now() }
@@ -165,9 +168,10 @@ func (r *reconciler) apply(ctx context.Context, c cnf) (of func(rule) verdict, a
 
 // outcome is what became of one pod.
 type outcome struct {
-	aim
-	synced
-	problem problem // with the pod
+	aim      aim
+	synced   synced
+	problem  problem  // with the pod
+	mistakes []string // in its annotations
 }
 
 // syncPods syncs all pods that are ready, at the same time.
@@ -193,9 +197,10 @@ func (r *reconciler) syncPods(ctx context.Context, c cnf) (of func(rule) verdict
 	if wrong.reason == "" && waiting != "" {
 		wrong = problem{NotReady, waiting}
 	}
-	for _, m := range mistakes {
-		r.events.Eventf(c.deployments[0], nil, corev1.EventTypeWarning, "InvalidAnnotation", "Apply", "%s", bounded(m))
+	for _, o := range outcomes {
+		mistakes = append(mistakes, o.mistakes...)
 	}
+	r.note(c, mistakes)
 	again := wrong.reason != ""
 	if again {
 		r.trouble(c.key, c.deployments[0], wrong)
@@ -210,8 +215,8 @@ func (r *reconciler) syncPods(ctx context.Context, c cnf) (of func(rule) verdict
 				continue // not ready, or not synced
 			}
 			key := id{x.kind.Collection, x.GetName()}
-			v.written = v.written || o.written[key]
-			if p := o.on(x, o.synced); p.reason != "" {
+			v.written = v.written || o.synced.written[key]
+			if p := o.aim.on(x, o.synced); p.reason != "" {
 				v.gone = false
 				if v.reason == "" || p.ofRule() && !v.ofRule() {
 					v.problem = problem{p.reason, onPod(c.pods[i].Name, p)}
@@ -251,17 +256,32 @@ func (r *reconciler) syncPod(ctx context.Context, c cnf, p *corev1.Pod, services
 	if !ok {
 		annotation = c.deployments[0].Spec.Template.Annotations[sdewan.NetworksAnnotation]
 	}
+	var o outcome
 	networks, err := sdewan.ParseNetworks(annotation)
 	if err != nil {
-		r.events.Eventf(c.deployments[0], nil, corev1.EventTypeWarning, "InvalidAnnotation", "Apply", "%s", bounded(oneLine(err)))
+		o.mistakes = []string{oneLine(err)}
 	}
-	a := aimOf(c.rules, networks, services.render, unmanaged)
-	s, err := m.sync(ctx, m.client, a.desires, func(service string) bool { return owes(c.rules, service) })
-	if err != nil {
+	o.aim = aimOf(c.rules, networks, services.render, unmanaged)
+	if o.synced, err = m.sync(ctx, m.client, o.aim.desires, func(service string) bool { return owes(c.rules, service) }); err != nil {
 		m.read = time.Time{} // the Secrets may have changed
-		return outcome{problem: problemOf(p.Name, err)}
+		o.problem = problemOf(p.Name, err)
 	}
-	return outcome{aim: a, synced: s}
+	return o
+}
+
+// note writes an Event about mistakes in annotations of a CNF, once.
+func (r *reconciler) note(c cnf, mistakes []string) {
+	slices.Sort(mistakes)
+	text := strings.Join(slices.Compact(mistakes), "; ")
+	r.mu.Lock()
+	known := r.noted[c.key] == text
+	if r.noted[c.key] = text; text == "" {
+		delete(r.noted, c.key)
+	}
+	r.mu.Unlock()
+	if !known && text != "" {
+		r.events.Eventf(c.deployments[0], nil, corev1.EventTypeWarning, "InvalidAnnotation", "Apply", "%s", bounded(text))
+	}
 }
 
 // trouble logs a problem of a CNF, and writes an Event about its Deployment, once. Waiting for a pod is not worth an Event: Kubernetes has its own.

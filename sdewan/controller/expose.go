@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"net/netip"
 	"slices"
 	"strconv"
@@ -176,7 +177,7 @@ func addExposures(mgr manager.Manager, o Options, recorder events.EventRecorder)
 	// An update may have removed the annotation; a Service that is gone leaves its rules to the garbage collector, and to Reconcile.
 	annotated.UpdateFunc = func(e event.UpdateEvent) bool {
 		before, after := e.ObjectOld.GetAnnotations()[ExposeAnnotation], e.ObjectNew.GetAnnotations()[ExposeAnnotation]
-		return (before != "" || after != "") && serviceChanged.Update(e)
+		return (before != "" || after != "") && slimChanged.Update(e)
 	}
 	made := predicate.NewPredicateFuncs(func(obj client.Object) bool { return obj.GetLabels()[exposedLabel] != "" })
 	made.UpdateFunc = func(e event.UpdateEvent) bool {
@@ -194,9 +195,14 @@ func addExposures(mgr manager.Manager, o Options, recorder events.EventRecorder)
 			}
 			return nil
 		}), builder.WithPredicates(made)).
-		Watches(&appsv1.Deployment{}, handler.EnqueueRequestsFromMapFunc(x.users)).
+		Watches(&appsv1.Deployment{}, handler.EnqueueRequestsFromMapFunc(x.users), builder.WithPredicates(labelsChanged)).
 		Complete(x)
 }
+
+// labelsChanged leaves out changes of a Deployment that do not matter to Services.
+var labelsChanged = predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
+	return !maps.Equal(e.ObjectOld.GetLabels(), e.ObjectNew.GetLabels()) || !maps.Equal(e.ObjectOld.GetAnnotations(), e.ObjectNew.GetAnnotations())
+}}
 
 // users returns the Services that name the CNF of a Deployment.
 func (x *exposer) users(ctx context.Context, deployment client.Object) []reconcile.Request {

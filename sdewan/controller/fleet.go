@@ -73,10 +73,12 @@ func (f *fleet) of(ctx context.Context, cnf types.NamespacedName, p *corev1.Pod)
 		if err != nil {
 			return m, &problem{NoCredentials, fmt.Sprintf("Secrets %s and %s of the pods: %s", p.Labels[sdewan.AccountLabel], p.Labels[sdewan.CertLabel], oneLine(err))}
 		}
+		f.mu.Lock() // for the collector
 		if m.client != nil {
 			m.client.Close()
 		}
 		m.client, m.credentials = c, sum
+		f.mu.Unlock()
 	}
 	m.read = f.o.now()
 	return m, nil
@@ -111,7 +113,10 @@ func (f *fleet) keep(cnf types.NamespacedName, pods []*corev1.Pod) {
 
 // close closes all connections.
 func (f *fleet) close() {
-	for _, cnf := range slices.Collect(maps.Keys(f.members)) {
+	f.mu.Lock()
+	cnfs := slices.Collect(maps.Keys(f.members))
+	f.mu.Unlock()
+	for _, cnf := range cnfs {
 		f.keep(cnf, nil)
 	}
 }

@@ -148,7 +148,7 @@ func TestHostileCNFs(t *testing.T) {
 		"is down": {break_: func(_ *world, p *pod) { p.stop() }, repair: (*world).connect, reason: Unreachable, want: "refused"},
 		"wrong certificate": {break_: func(w *world, p *pod) {
 			p.stop()
-			_, p.stop = openwrttest.Serve(w.T, hostPort(netipAddr(p.ip), port), openwrttest.NewAuthority(w.T).Certificate(w.T, "*."+w.namespace+".pod.cluster.local"), p.Box)
+			_, p.stop = openwrttest.Serve(w, hostPort(netipAddr(p.ip), port), openwrttest.NewAuthority(w).Certificate(w, "*."+w.namespace+".pod.cluster.local"), p.Box)
 		}, repair: func(w *world, p *pod) { p.stop(); w.connect(p) }, reason: Untrusted, want: "unknown authority"},
 		"wrong password": {
 			break_: func(_ *world, p *pod) { p.SetPassword("x") }, repair: func(_ *world, p *pod) { p.SetPassword(password) }, reason: Unauthorized, want: "does not accept the password",

@@ -39,7 +39,7 @@ func Add(mgr manager.Manager, o Options) error {
 	r := &reconciler{
 		o: o, client: mgr.GetClient(), events: recorder, fleet: newFleet(mgr.GetAPIReader(), o), names: newNames(mgr.GetClient(), o), kinds: sdewan.Kinds(),
 		writes: make(chan struct{}, maxWrites), backoff: workqueue.NewTypedItemExponentialFailureRateLimiter[types.NamespacedName](o.RetryFrom, o.RetryUntil),
-		faults: map[types.NamespacedName]problem{},
+		faults: map[types.NamespacedName]problem{}, noted: map[types.NamespacedName]string{},
 	}
 	b := ctrl.NewControllerManagedBy(mgr).Named("sdewan").WithOptions(controller.Options{
 		MaxConcurrentReconciles: o.Workers,
@@ -49,8 +49,8 @@ func Add(mgr manager.Manager, o Options) error {
 	for _, k := range r.kinds {
 		b = b.Watches(k.New().(client.Object), cnfs{}, builder.WithPredicates(ruleChanged))
 	}
-	b = b.Watches(&appsv1.Deployment{}, cnfs{}).Watches(&corev1.Pod{}, cnfs{}).
-		Watches(&corev1.Service{}, handler.EnqueueRequestsFromMapFunc(r.names.users), builder.WithPredicates(serviceChanged))
+	b = b.Watches(&appsv1.Deployment{}, cnfs{}, builder.WithPredicates(slimChanged)).Watches(&corev1.Pod{}, cnfs{}, builder.WithPredicates(slimChanged)).
+		Watches(&corev1.Service{}, handler.EnqueueRequestsFromMapFunc(r.names.users), builder.WithPredicates(slimChanged))
 	if err := b.Complete(r); err != nil {
 		return err
 	}
@@ -163,9 +163,10 @@ var ruleChanged = predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
 		a.GetDeletionTimestamp().IsZero() != b.GetDeletionTimestamp().IsZero()
 }}
 
-// serviceChanged leaves out what slim has removed.
-var serviceChanged = predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
-	a, aok := e.ObjectOld.(*corev1.Service)
-	b, bok := e.ObjectNew.(*corev1.Service)
-	return !aok || !bok || !equality.Semantic.DeepEqual(a.Spec, b.Spec) || !maps.Equal(a.Annotations, b.Annotations)
+// slimChanged leaves out changes of what slim has removed.
+var slimChanged = predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
+	a, b := e.ObjectOld.DeepCopyObject().(client.Object), e.ObjectNew.DeepCopyObject().(client.Object)
+	a.SetResourceVersion("")
+	b.SetResourceVersion("")
+	return !equality.Semantic.DeepEqual(a, b)
 }}

@@ -17,7 +17,9 @@ import (
 	"github.com/go-logr/logr"
 	"github.com/stretchr/testify/require"
 	appsv1 "k8s.io/api/apps/v1"
+	authenticationv1 "k8s.io/api/authentication/v1"
 	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/rest"
@@ -47,7 +49,8 @@ const (
 // world is a namespace of a real API server, whose Deployments and ReplicaSets are real; the pods are boxes, and the world is their
 // kubelet.
 type world struct {
-	*testing.T
+	testing.TB
+	config    *rest.Config // of the controller, with the rights of Rules and no others
 	server    *kubetest.Server
 	client    client.Client
 	namespace string
@@ -72,23 +75,50 @@ var worlds struct {
 	last int
 }
 
-func newWorld(t *testing.T) *world {
+func newWorld(t testing.TB) *world {
 	t.Helper()
-	s := kubetest.Shared(t)
+	return newWorldOn(t, kubetest.Shared(t))
+}
+
+func newWorldOn(t testing.TB, s *kubetest.Server) *world {
+	t.Helper()
 	s.InstallSDEWAN(t)
 	worlds.Lock()
 	worlds.last++
-	w := &world{T: t, server: s, client: s.Client(t), authority: openwrttest.NewAuthority(t), boxes: map[string]*pod{}, net: 1 + (os.Getpid()+worlds.last)%250, log: &logs{}}
+	w := &world{TB: t, server: s, client: s.Client(t), authority: openwrttest.NewAuthority(t), boxes: map[string]*pod{}, net: 1 + (os.Getpid()+worlds.last)%250, log: &logs{}}
 	worlds.Unlock()
 	w.namespace = s.Namespace(t, "cnfs")
 	w.create(&corev1.Secret{ObjectMeta: w.named("account"), StringData: map[string]string{"password": password}})
 	w.create(&corev1.Secret{ObjectMeta: w.named("cert"), Data: map[string][]byte{"ca.crt": w.authority.PEM}})
+	w.config = s.As(w.token())
+	w.config.QPS = -1
 	t.Cleanup(func() {
 		if t.Failed() {
 			t.Log(w.log.String())
 		}
 	})
 	return w
+}
+
+// token returns the token of a ServiceAccount that has the rights of Rules.
+func (w *world) token() string {
+	w.Helper()
+	account := &corev1.ServiceAccount{ObjectMeta: w.named("controller")}
+	w.create(account)
+	role := &rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: w.namespace}, Rules: Rules()}
+	w.create(role)
+	binding := &rbacv1.ClusterRoleBinding{
+		ObjectMeta: metav1.ObjectMeta{Name: w.namespace}, RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: w.namespace},
+		Subjects: []rbacv1.Subject{{Kind: "ServiceAccount", Name: account.Name, Namespace: w.namespace}},
+	}
+	w.create(binding)
+	w.Cleanup(func() {
+		ctx := context.WithoutCancel(w.Context())
+		_, _ = w.client.Delete(ctx, binding), w.client.Delete(ctx, role)
+	})
+	request := &authenticationv1.TokenRequest{}
+	require.NoError(w, w.client.SubResource("token").Create(w.Context(), account, request))
+	return request.Status.Token
 }
 
 func (w *world) named(name string) metav1.ObjectMeta {
@@ -160,7 +190,7 @@ func (w *world) start(name string) *pod {
 	defer w.mu.Unlock()
 	w.last++
 	p := &pod{Box: openwrttest.New(password), name: name, ip: fmt.Sprintf("127.%d.%d.%d", w.net, w.last/250, 1+w.last%250)}
-	_, p.stop = openwrttest.Serve(w.T, fmt.Sprintf("%s:%d", p.ip, port), w.authority.Certificate(w.T, "*."+w.namespace+".pod.cluster.local"), p.Box)
+	_, p.stop = openwrttest.Serve(w, fmt.Sprintf("%s:%d", p.ip, port), w.authority.Certificate(w, "*."+w.namespace+".pod.cluster.local"), p.Box)
 	w.boxes[name] = p
 	return p
 }
@@ -227,7 +257,7 @@ func (w *world) runWith(o Options) (stop func()) {
 	if o.RetryUntil == 0 {
 		o.RetryFrom, o.RetryUntil = 50*time.Millisecond, time.Second
 	}
-	mgr := newManager(w.T, w.server.Config(), o.Log, w.namespace)
+	mgr := newManager(w, w.config, o.Log, w.namespace)
 	require.NoError(w, Add(mgr, o))
 	done := make(chan error, 1)
 	go func() { done <- mgr.Start(ctx) }()

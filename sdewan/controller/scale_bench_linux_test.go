@@ -1,0 +1,267 @@
+package controller
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"os"
+	"os/exec"
+	"os/signal"
+	"regexp"
+	"strconv"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/tools/clientcmd"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	batch "subctl/api/sdewan/v1alpha1"
+	"subctl/internal/kubetest"
+	"subctl/internal/measure"
+	"subctl/sdewan"
+	"subctl/sdewan/rest"
+)
+
+const (
+	scaleCNFs  = 100
+	scaleRules = 100 // of each CNF
+	// scaleOf is set in the process of the controller: the path of a kubeconfig.
+	scaleOf = "SUBCTL_SDEWAN_SCALE_OF"
+)
+
+// BenchmarkScale measures the controller, in a process of its own, with 10,000 rules on 100 CNFs of two pods each. The API server,
+// its controllers and all CNFs run on the same machine, and take most of the time.
+func BenchmarkScale(b *testing.B) {
+	for b.Loop() {
+		w := newWorldOn(b, kubetest.Start(b))
+		w.scale()
+	}
+}
+
+func cnfName(i int) string { return fmt.Sprintf("cnf-%02d", i) }
+
+func (w *world) scale() {
+	w.Helper()
+	start := time.Now()
+	w.atOnce(scaleCNFs, func(i int) { w.create(w.deployment(cnfName(i), cnfName(i), 2)) })
+	w.atOnce(scaleCNFs, func(i int) {
+		w.eventually(func() error { return twoPods(w.pods(cnfName(i))) })
+		for _, r := range w.scaleRules(cnfName(i)) {
+			w.create(r.(client.Object))
+		}
+	})
+	w.Logf("created in %s", time.Since(start))
+
+	first := w.process()
+	fromNothing := w.until(func() error { return w.all() })
+	w.Logf("from nothing: %s", fromNothing)
+	changed := measure.Values{}
+	change := func(cnf string, to int) float64 {
+		r := w.rule(cnf, "rule-01", "policy-0", "")
+		require.NoError(w, w.get(r))
+		r.Spec.DestPort = batch.Port(strconv.Itoa(to))
+		require.NoError(w, w.client.Update(w.Context(), r))
+		return w.until(func() error {
+			for _, p := range w.of(cnf) {
+				if p.Field(rest.Rules, r.Name, "dest_port") != string(r.Spec.DestPort) {
+					return fmt.Errorf("%s is not changed", p.name)
+				}
+			}
+			if err := w.get(r); err != nil || !r.Status.InSync || r.Status.ObservedGeneration != r.Generation {
+				return fmt.Errorf("not in sync (%w)", err)
+			}
+			return nil
+		}).Seconds()
+	}
+	for i := range measure.Times(20) {
+		changed = append(changed, change(cnfName(i), 1000+i))
+	}
+	// One CNF is dead, and has work to do: its pods are ready, as far as anybody knows, and never answer.
+	turn := 2000
+	dead := measure.Compare(measure.Times(20), func() float64 {
+		for _, p := range w.of(cnfName(99)) {
+			p.Fail(func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() })
+		}
+		return w.besides(&turn, change)
+	}, func() float64 {
+		for _, p := range w.of(cnfName(99)) {
+			p.Fail(nil)
+		}
+		return w.besides(&turn, change)
+	})
+	for _, p := range w.of(cnfName(99)) {
+		p.Fail(nil)
+	}
+	memory := first()
+	w.atOnce(scaleCNFs, func(i int) {
+		r := w.rule(cnfName(i), "rule-02", "policy-0", "")
+		require.NoError(w, w.get(r))
+		r.Spec.DestPort = "3000"
+		require.NoError(w, w.client.Update(w.Context(), r))
+	})
+	second := w.process()
+	restarted := w.until(func() error { return w.all() })
+	memory = max(memory, second())
+	measure.Record(w,
+		measure.AtMost("SD-EWAN: 10,000 rules on 100 CNFs of 2 pods: all in sync from nothing", measure.Values{fromNothing.Seconds()}, 60, "s"),
+		measure.AtMost("SD-EWAN: the same: controller restarted, and one rule of each CNF changed meanwhile: all in sync", measure.Values{restarted.Seconds()}, 30, "s"),
+		measure.AtMost("SD-EWAN: the same: one rule changed", changed, 1, "s"),
+		measure.AtMost("SD-EWAN: the same: controller's peak memory", measure.Values{memory / (1 << 20)}, 256, "MiB"),
+		measure.AtMost("SD-EWAN: the same: one rule changed while another CNF is dead, of that while none is", dead.Percent, 115, "%"),
+	)
+}
+
+// besides changes a rule of the last CNF, and then measures how long a change of another CNF takes.
+func (w *world) besides(turn *int, change func(string, int) float64) float64 {
+	*turn++
+	r := w.rule(cnfName(99), "rule-01", "policy-0", "")
+	require.NoError(w, w.get(r))
+	r.Spec.DestPort = batch.Port(strconv.Itoa(*turn))
+	require.NoError(w, w.client.Update(w.Context(), r))
+	time.Sleep(50 * time.Millisecond)
+	return change(cnfName(*turn%99), *turn)
+}
+
+// of returns the pods of a CNF, without asking the API server.
+func (w *world) of(cnf string) (out []*pod) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for name, p := range w.boxes {
+		if len(name) > len(cnf) && name[:len(cnf)+1] == cnf+"-" {
+			out = append(out, p)
+		}
+	}
+	return out
+}
+
+func (w *world) scaleRules(cnf string) []sdewan.Rule {
+	var out []sdewan.Rule
+	for i := range 5 {
+		zone := &batch.FirewallZone{ObjectMeta: w.meta(cnf, fmt.Sprintf("zone-%d", i)), Spec: batch.FirewallZoneSpec{Network: []batch.NetworkName{"wan1"}}}
+		dnat := &batch.FirewallDNAT{ObjectMeta: w.meta(cnf, fmt.Sprintf("dnat-%d", i))}
+		dnat.Spec.Src, dnat.Spec.DestIP, dnat.Spec.DestPort, dnat.Spec.SrcDPort = batch.ZoneName(zone.Name), "10.0.0.1", "80", "8080"
+		out = append(out, w.policy(cnf, fmt.Sprintf("policy-%d", i)), zone, dnat)
+	}
+	for i := range 45 {
+		out = append(out, w.rule(cnf, fmt.Sprintf("rule-%02d", i), "policy-0", strconv.Itoa(1+i)))
+	}
+	for i := range scaleRules - len(out) {
+		f := &batch.FirewallRule{ObjectMeta: w.meta(cnf, fmt.Sprintf("fw-%02d", i))}
+		f.Spec.Src, f.Spec.DestPort, f.Spec.Proto, f.Spec.Target = "zone-0", batch.Port(strconv.Itoa(1+i)), "tcp", "REJECT"
+		out = append(out, f)
+	}
+	return out
+}
+
+// atOnce calls f for each number, several at a time.
+func (w *world) atOnce(n int, f func(int)) {
+	slots := make(chan struct{}, 8)
+	var group sync.WaitGroup
+	for i := range n {
+		slots <- struct{}{}
+		group.Go(func() { defer func() { <-slots }(); f(i) })
+	}
+	group.Wait()
+}
+
+// until returns how long it takes until f returns nil.
+func (w *world) until(f func() error) time.Duration {
+	w.Helper()
+	start := time.Now()
+	for {
+		err := f()
+		if err == nil {
+			return time.Since(start)
+		}
+		if time.Since(start) > 5*time.Minute {
+			w.Fatal(err)
+		}
+		time.Sleep(5 * time.Millisecond)
+	}
+}
+
+// all reports whether all CNFs hold all rules and all rules are in sync. It asks the API server only when all CNFs hold them.
+func (w *world) all() error {
+	w.mu.Lock()
+	boxes := make([]*pod, 0, len(w.boxes))
+	for _, p := range w.boxes {
+		boxes = append(boxes, p)
+	}
+	w.mu.Unlock()
+	for _, p := range boxes {
+		n := 0
+		for _, l := range collections() {
+			n += len(p.EffectiveNames(l))
+		}
+		if n != scaleRules {
+			time.Sleep(100 * time.Millisecond)
+			return fmt.Errorf("%s has %d rules", p.name, n)
+		}
+	}
+	for _, k := range sdewan.Kinds() {
+		list := k.NewList().(client.ObjectList)
+		if err := w.client.List(w.Context(), list, &client.ListOptions{Namespace: w.namespace, Raw: &metav1.ListOptions{ResourceVersion: "0"}}); err != nil {
+			return err
+		}
+		err := meta.EachListItem(list, func(o runtime.Object) error {
+			if s := o.(sdewan.Rule); !s.RuleStatus().InSync || s.RuleStatus().ObservedGeneration != s.GetGeneration() {
+				return fmt.Errorf("%s is not in sync: %+v", s.GetName(), *s.RuleStatus())
+			}
+			return nil
+		})
+		if err != nil {
+			time.Sleep(200 * time.Millisecond)
+			return err
+		}
+	}
+	return nil
+}
+
+// process starts a controller in a process of its own. Stop returns its peak memory in bytes.
+func (w *world) process() (stop func() float64) {
+	w.Helper()
+	child := exec.Command(os.Args[0], "-test.run", "^TestScaleProcess$", "-test.v")
+	child.Env = append(os.Environ(), scaleOf+"="+w.server.Kubeconfig())
+	log := &logs{}
+	child.Stdout, child.Stderr = log, log
+	require.NoError(w, child.Start())
+	return func() float64 {
+		require.NoError(w, child.Process.Signal(syscall.SIGTERM))
+		require.NoError(w, child.Wait(), log.String())
+		m := regexp.MustCompile(`peak RSS (\d+)`).FindStringSubmatch(log.String())
+		require.NotNil(w, m, log.String())
+		peak, err := strconv.ParseFloat(m[1], 64)
+		require.NoError(w, err)
+		return peak
+	}
+}
+
+// TestScaleProcess is the process that BenchmarkScale measures.
+func TestScaleProcess(t *testing.T) {
+	kubeconfig := os.Getenv(scaleOf)
+	if kubeconfig == "" {
+		t.Skip("only in the process that BenchmarkScale starts")
+	}
+	ctx, stop := signal.NotifyContext(context.WithoutCancel(t.Context()), syscall.SIGTERM)
+	defer stop()
+	c, err := clientcmd.BuildConfigFromFlags("", kubeconfig)
+	require.NoError(t, err)
+	log := slog.New(slog.NewTextHandler(os.Stderr, nil))
+	mgr := newManager(t, c, log)
+	require.NoError(t, Add(mgr, Options{Log: log, Port: port}))
+	require.NoError(t, mgr.Start(ctx))
+	status, err := os.ReadFile("/proc/self/status")
+	require.NoError(t, err)
+	m := regexp.MustCompile(`VmHWM:\s+(\d+) kB`).FindSubmatch(status)
+	require.NotNil(t, m)
+	kib, err := strconv.Atoi(string(m[1]))
+	require.NoError(t, err)
+	t.Logf("peak RSS %d", kib<<10)
+}
