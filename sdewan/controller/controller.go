@@ -156,8 +156,8 @@ func (r *reconciler) apply(ctx context.Context, c cnf) (of func(rule) verdict, a
 	case c.asleep():
 		r.fleet.keep(c.key, nil)
 		r.settled(c.key)
-		of = all(NoPods, "Deployment %s has 0 replicas: the rule waits for a pod", c.deployments[0].Name)
-		return func(x rule) verdict { v := of(x); v.gone = true; return v }, r.o.Resync
+		p := problem{NoPods, fmt.Sprintf("Deployment %s has 0 replicas: the rule waits for a pod", c.deployments[0].Name)}
+		return func(rule) verdict { return verdict{problem: p, gone: true} }, r.o.Resync
 	case c.deployments[0].Spec.Template.Labels[sdewan.PurposeLabel] != c.key.Name:
 		of = all(NoPods, "the pods of Deployment %s do not have the label %s=%s: set it in its template, too", c.deployments[0].Name, sdewan.PurposeLabel, c.key.Name)
 		r.trouble(c.key, c.deployments[0], of(rule{}).problem)

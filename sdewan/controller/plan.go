@@ -65,8 +65,7 @@ func newListing(items []client.Item) listing {
 // has reports whether there is an object with a name.
 func (l listing) has(name string) bool { _, ok := l.first[name]; return ok }
 
-// plan returns the changes of a collection. Objects are created and changed first; an order that is wrong is corrected only when nothing else
-// is left to do, as a CNF on OpenWrt moves what it changes to the end. What nobody wants goes last: see leftovers.
+// plan returns the changes of a collection, except those of the order: see moves. What nobody wants goes last: see leftovers.
 func plan(d desire, have listing, holds func(wanted, client.Item) bool) []op {
 	var ops []op
 	for _, w := range d.objects {
@@ -78,21 +77,22 @@ func plan(d desire, have listing, holds func(wanted, client.Item) bool) []op {
 			ops = append(ops, op{update, w.object, name})
 		}
 	}
-	if len(ops) == 0 && ordered(d.collection) {
-		return moves(d.objects, have)
-	}
 	return ops
 }
 
 // moves returns the changes after which the objects that a collection has are in the order in which they are wanted. Objects can only be
-// appended: those that already stand in order at the beginning stay, and all others move to the end, one by one.
-func moves(objects []wanted, have listing) []op {
+// appended: those that already stand in order at the beginning stay, and all others move to the end, one by one. Moves are the last that is
+// done to a collection, as a CNF on OpenWrt moves what it changes to the end. What the CNF has refused to change stays where it is, as it would be lost.
+func moves(d desire, have listing, refused func(name string) bool) []op {
 	var ops []op
+	if !ordered(d.collection) {
+		return nil
+	}
 	last := -1
-	for _, w := range objects {
+	for _, w := range d.objects {
 		at, ok := have.first[w.object.GetName()]
-		if !ok {
-			continue // refused
+		if !ok || refused(w.object.GetName()) {
+			continue
 		}
 		if len(ops) == 0 && at > last {
 			last = at

@@ -115,6 +115,11 @@ func (s *session) settle(ctx context.Context, desires []desire) error {
 		for _, d := range desires {
 			ops := plan(d, s.have[d.collection], func(w wanted, i client.Item) bool { return s.holds(d.collection, w, i) })
 			n, err := s.carryOut(ctx, d, ops)
+			if err == nil && n == 0 {
+				further := s.moves(d)
+				ops = append(ops, further...)
+				n, err = s.carryOut(ctx, d, further)
+			}
 			if err != nil {
 				return err
 			}
@@ -158,12 +163,17 @@ func (s *session) resolve(ctx context.Context, touched []desire) error {
 func (s *session) differ(desires []desire) {
 	for _, d := range desires {
 		ops := plan(d, s.have[d.collection], func(w wanted, i client.Item) bool { return s.holds(d.collection, w, i) })
-		for _, o := range append(ops, leftovers(d, s.have[d.collection])...) {
+		for _, o := range slices.Concat(ops, s.moves(d), leftovers(d, s.have[d.collection])) {
 			if key := (id{d.collection, o.name}); s.refused[key] == nil {
 				s.refused[key] = errDiffers
 			}
 		}
 	}
+}
+
+// moves returns what corrects the order of a collection.
+func (s *session) moves(d desire) []op {
+	return moves(d, s.have[d.collection], func(name string) bool { return s.refused[id{d.collection, name}] != nil })
 }
 
 var errDiffers = errors.New("the CNF accepts the object, but then returns another one: look at it on the CNF")

@@ -89,6 +89,10 @@ func TestWalk(t *testing.T) {
 func (w *world) converged(purpose string) {
 	w.Helper()
 	w.eventually(func() error {
+		pods := w.pods(purpose)
+		if err := twoPods(pods); err != nil {
+			return err
+		}
 		var policies batch.Mwan3PolicyList
 		var rules batch.Mwan3RuleList
 		in := []client.ListOption{client.InNamespace(w.namespace), client.MatchingLabels{sdewan.PurposeLabel: purpose}}
@@ -120,10 +124,6 @@ func (w *world) converged(purpose string) {
 				return fmt.Errorf("%s is not in sync: %+v", r.GetName(), *s)
 			}
 			wantRules = append(wantRules, r.GetName())
-		}
-		pods := w.pods(purpose)
-		if err := twoPods(pods); err != nil {
-			return err
 		}
 		for _, p := range pods {
 			has := p.EffectiveNames(rest.Policies)

@@ -145,6 +145,15 @@ func TestRefused(t *testing.T) {
 	require.Equal(t, []string{"a", "b"}, b.EffectiveNames(rest.Rules), "the order is that of all rules, not that in which they were accepted")
 }
 
+// An order that is wrong is corrected although an object is refused, and without touching what the CNF refuses to change.
+func TestOrderBesidesRefused(t *testing.T) {
+	b := newBox(t)
+	b.sync(want(policy("p"), mwan3("d", "p", "1"), mwan3("x", "p", "1"), mwan3("e", "p", "1")))
+	s := b.sync(want(policy("p"), mwan3("a", "none", "1"), mwan3("x", "none", "1"), mwan3("e", "p", "1"), mwan3("d", "p", "1")))
+	require.Len(t, s.refused, 2)
+	require.Equal(t, []string{"x", "e", "d"}, b.EffectiveNames(rest.Rules))
+}
+
 // OpenWrt deletes a policy whose change it then refuses: that is in effect after a restart, and tried again without another one.
 func TestRefusedAndDeleted(t *testing.T) {
 	b := newBox(t)
