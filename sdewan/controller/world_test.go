@@ -82,7 +82,7 @@ func newWorld(t testing.TB) *world {
 
 func newWorldOn(t testing.TB, s *kubetest.Server) *world {
 	t.Helper()
-	installStripped(t, s)
+	s.InstallSDEWAN(t)
 	worlds.Lock()
 	worlds.last++
 	w := &world{TB: t, server: s, client: s.Client(t), authority: openwrttest.NewAuthority(t), boxes: map[string]*pod{}, net: 1 + (os.Getpid()+worlds.last)%250, log: &logs{}}
