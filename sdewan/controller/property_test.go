@@ -46,7 +46,8 @@ func TestWalk(t *testing.T) {
 			ignore(w.client.Create(t.Context(), w.rule(purpose, pick(rules...), pick(policies...), strconv.Itoa(1+random.IntN(100)))))
 		case 6, 7:
 			if r := w.rule(purpose, pick(rules...), "", ""); exists(r) {
-				r.Spec.Policy, r.Spec.DestPort = batch.ObjectName(pick(policies...)), batch.Port(strconv.Itoa(1+random.IntN(100)))
+				r.Spec.Policy = batch.ObjectName(pick(policies...))
+				set(&r.Spec.DestPort, strconv.Itoa(1+random.IntN(100)))
 				if random.IntN(4) == 0 {
 					r.Labels[sdewan.PurposeLabel] = purpose
 				}

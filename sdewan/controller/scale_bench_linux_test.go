@@ -66,7 +66,7 @@ func (w *world) scale() {
 	change := func(cnf string, to int) float64 {
 		r := w.rule(cnf, "rule-01", "policy-0", "")
 		require.NoError(w, w.get(r))
-		r.Spec.DestPort = batch.Port(strconv.Itoa(to))
+		set(&r.Spec.DestPort, strconv.Itoa(to))
 		require.NoError(w, w.client.Update(w.Context(), r))
 		return w.until(func() error {
 			for _, p := range w.of(cnf) {
@@ -123,7 +123,7 @@ func (w *world) besides(turn *int, change func(string, int) float64) float64 {
 	*turn++
 	r := w.rule(cnfName(99), "rule-01", "policy-0", "")
 	require.NoError(w, w.get(r))
-	r.Spec.DestPort = batch.Port(strconv.Itoa(*turn))
+	set(&r.Spec.DestPort, strconv.Itoa(*turn))
 	require.NoError(w, w.client.Update(w.Context(), r))
 	time.Sleep(50 * time.Millisecond)
 	return change(cnfName(*turn%99), *turn)
@@ -154,7 +154,8 @@ func (w *world) scaleRules(cnf string) []sdewan.Rule {
 	}
 	for i := range scaleRules - len(out) {
 		f := &batch.FirewallRule{ObjectMeta: w.meta(cnf, fmt.Sprintf("fw-%02d", i))}
-		f.Spec.Src, f.Spec.DestPort, f.Spec.Proto, f.Spec.Target = "zone-0", batch.Port(strconv.Itoa(1+i)), "tcp", "REJECT"
+		f.Spec.Src, f.Spec.Proto, f.Spec.Target = "zone-0", "tcp", "REJECT"
+		set(&f.Spec.DestPort, strconv.Itoa(1+i))
 		out = append(out, f)
 	}
 	return out

@@ -329,8 +329,13 @@ func (w *world) policy(purpose, name string) *batch.Mwan3Policy {
 }
 
 func (w *world) rule(purpose, name, policy, port string) *batch.Mwan3Rule {
-	return &batch.Mwan3Rule{ObjectMeta: w.meta(purpose, name), Spec: batch.Mwan3RuleSpec{Policy: batch.ObjectName(policy), DestPort: batch.Port(port), Proto: "tcp"}}
+	r := &batch.Mwan3Rule{ObjectMeta: w.meta(purpose, name), Spec: batch.Mwan3RuleSpec{Policy: batch.ObjectName(policy), Proto: "tcp"}}
+	set(&r.Spec.DestPort, port)
+	return r
 }
+
+// set sets a field that has a type of its own.
+func set[T ~string](field *T, to string) { *field = T(to) }
 
 // get reads a rule.
 func (w *world) get(r sdewan.Rule) error {
