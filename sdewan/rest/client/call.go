@@ -160,7 +160,7 @@ func (c *Client) login(ctx context.Context, ended string) (string, error) {
 		return "", failed(err)
 	}
 	defer resp.Body.Close()
-	b, _ := io.ReadAll(io.LimitReader(resp.Body, maxRefuse)) // so that the connection can be used again
+	b, err := io.ReadAll(io.LimitReader(resp.Body, maxRefuse)) // so that the connection can be used again
 	switch resp.StatusCode {
 	case http.StatusFound, http.StatusOK:
 	case http.StatusForbidden, http.StatusUnauthorized:
@@ -173,6 +173,9 @@ func (c *Client) login(ctx context.Context, ended string) (string, error) {
 			c.token = k.Value
 			return c.token, nil
 		}
+	}
+	if err != nil {
+		return "", failed(err)
 	}
 	return "", nonsense(resp.StatusCode, "the login returned no cookie %s", cookieName)
 }
