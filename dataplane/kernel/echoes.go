@@ -20,6 +20,7 @@ import (
 type Echoes struct {
 	packets int // a packet socket
 	conn    *net.UDPConn
+	raw     syscall.RawConn // of conn
 	port    uint16
 	devices map[string]int // indexes, by name; Send alone uses them
 }
@@ -43,7 +44,14 @@ func ListenEchoes(ctx context.Context, port int) (*Echoes, error) {
 		unix.Close(fd)
 		return nil, fmt.Errorf("opening UDP port %d: %w", port, err)
 	}
-	return &Echoes{packets: fd, conn: conn.(*net.UDPConn), port: uint16(port), devices: map[string]int{}}, nil
+	udp := conn.(*net.UDPConn)
+	raw, err := udp.SyscallConn()
+	if err != nil {
+		unix.Close(fd)
+		udp.Close()
+		return nil, fmt.Errorf("opening UDP port %d: %w", port, err)
+	}
+	return &Echoes{packets: fd, conn: udp, raw: raw, port: uint16(port), devices: map[string]int{}}, nil
 }
 
 // Send sends a datagram on a device to a MAC address, from an address of this node and to it. It is never fragmented, and
@@ -60,9 +68,9 @@ func (e *Echoes) Send(payload []byte, dev, mac string, own netip.Addr) error {
 		}
 		e.devices[dev] = index
 	}
-	to := &unix.SockaddrLinklayer{Protocol: networkOrder(unix.ETH_P_IP), Ifindex: index, Halen: uint8(len(hw))}
+	to := &unix.RawSockaddrLinklayer{Family: unix.AF_PACKET, Protocol: networkOrder(unix.ETH_P_IP), Ifindex: int32(index), Halen: uint8(len(hw))}
 	copy(to.Addr[:], hw)
-	if err := unix.Sendto(e.packets, datagram(payload, own, e.port), 0, to); err != nil {
+	if err := sendQuickly(e.packets, datagram(payload, own, e.port), to); err != nil {
 		delete(e.devices, dev) // a device that is made anew has another index
 		return fmt.Errorf("sending an echo on %s: %w", dev, err)
 	}
@@ -114,8 +122,7 @@ func datagram(payload []byte, own netip.Addr, port uint16) []byte {
 
 // Receive waits for a datagram and returns its size. One that is longer than b is truncated.
 func (e *Echoes) Receive(b []byte) (int, error) {
-	n, _, err := e.conn.ReadFromUDPAddrPort(b)
-	return n, err
+	return quickly(e.raw.Read, unix.SYS_RECVFROM, b)
 }
 
 // Close closes the socket, which ends a Receive that waits.

@@ -32,9 +32,13 @@ func NewTimer() (*Timer, error) {
 
 // run passes on that the timer has expired, until it is closed.
 func (t *Timer) run() {
+	raw, err := t.file.SyscallConn()
+	if err != nil {
+		return
+	}
 	var expired [8]byte
 	for {
-		if _, err := t.file.Read(expired[:]); err != nil {
+		if _, err := quickly(raw.Read, unix.SYS_READ, expired[:]); err != nil {
 			return
 		}
 		select {
