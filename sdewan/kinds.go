@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"reflect"
 	"slices"
-	"strings"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -146,17 +145,5 @@ func (k Kind) MayUse(other Kind) bool {
 func (k Kind) Rank() int { return slices.IndexFunc(table, func(o Kind) bool { return o.GVK == k.GVK }) }
 
 // Older reports whether a counts and b does not if both stand for the same object of a CNF: they have the same collection, name, PurposeLabel
-// and namespace, as a FirewallSNAT and a FirewallDNAT can have, or an IpsecSite in each of its two groups. The rule that was created first counts; if both
-// were created in the same second, the rule whose kind is first in Kinds.
-func Older(a, b Rule) bool {
-	ta, tb := a.GetCreationTimestamp(), b.GetCreationTimestamp()
-	if !ta.Equal(&tb) {
-		return ta.Before(&tb)
-	}
-	ka, _ := KindOf(a)
-	kb, _ := KindOf(b)
-	if ra, rb := ka.Rank(), kb.Rank(); ra != rb {
-		return ra < rb
-	}
-	return strings.Compare(string(a.GetUID()), string(b.GetUID())) < 0
-}
+// and namespace, as a FirewallSNAT and a FirewallDNAT can have, or an IpsecSite in each of its two groups. The first one in their Order counts.
+func Older(a, b Rule) bool { return Order(a, b) < 0 }

@@ -149,7 +149,7 @@ func exposed(s *corev1.Service, zones func(purpose string) ([]string, error)) ([
 					APIVersion: "v1", Kind: "Service", Name: s.Name, UID: s.UID, Controller: new(true),
 				}},
 			}}
-			r.Spec.Src, r.Spec.SrcDPort, r.Spec.Proto = batch.ZoneName(e.Zone), batch.Port(as), batch.Proto(proto)
+			r.Spec.Src, r.Spec.SrcDPort, r.Spec.Proto = batch.ZoneName(e.Zone), batch.Ports(as), batch.Proto(proto)
 			r.Spec.DestIP, r.Spec.DestPort = batch.IP(address.String()), batch.Port(strconv.Itoa(int(p.Port)))
 			if slices.ContainsFunc(out, func(o *batch.FirewallDNAT) bool { return o.Name == r.Name }) {
 				errs = append(errs, fmt.Errorf("annotation %s: port %s/%s of the CNF is used twice", ExposeAnnotation, as, proto))

@@ -18,7 +18,7 @@ import (
 )
 
 // dependencies allows rules that refer only to rules of the same CNF that exist, and deletions of rules to which none refers. A rule that is being
-// deleted counts as deleted.
+// deleted counts as deleted. It also refuses the mistakes that sdewan.Check finds.
 type dependencies struct {
 	cached, live client.Reader
 	exempt       []string
@@ -70,6 +70,9 @@ func (w *dependencies) change(ctx context.Context, namespace string, kind sdewan
 		if rival != "" {
 			refusals = append(refusals, fmt.Sprintf("%s %s would be the same object on the CNF: use another name", rival, after.GetName()))
 		}
+	}
+	if err := sdewan.Check(after); err != nil {
+		refusals = append(refusals, err.Error())
 	}
 	seen := map[string]bool{}
 	for _, use := range kind.Uses(after) {

@@ -48,7 +48,7 @@ type CNFServiceSpec struct {
 	Port Port `json:"port"`
 	// DPort is the port of the Service.
 	DPort Port `json:"dport"`
-	// CIDR is accepted because manifests of ICN SD-EWAN have it. It has no effect.
+	// CIDR limits the rule to connections from these addresses.
 	// +optional
 	CIDR Address `json:"cidr,omitempty"`
 }

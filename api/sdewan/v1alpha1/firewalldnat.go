@@ -37,7 +37,6 @@ type FirewallDNATList struct {
 // FirewallDNATSpec selects packets; an absent field matches all.
 //
 // +kubebuilder:validation:XValidation:rule=`has(self.src) && self.src != ""`,message="src is required: the FirewallZone from which packets arrive"
-// +kubebuilder:validation:XValidation:rule=`has(self.dest_ip) && self.dest_ip != "" || has(self.dest_port) && self.dest_port != ""`,message="dest_ip or dest_port is required: the new destination"
 // +kubebuilder:validation:XValidation:rule=`!(has(self.src_port) && self.src_port != "" || has(self.src_dport) && self.src_dport != "" || has(self.dest_port) && self.dest_port != "") || !has(self.proto) || self.proto in ["", 'tcp', 'udp', 'tcpudp', 'udplite', 'sctp']`,message="ports need proto tcp, udp, tcpudp, udplite or sctp"
 type FirewallDNATSpec struct {
 	// Name has no effect: on the CNF, the rule has the object's name.
@@ -58,10 +57,10 @@ type FirewallDNATSpec struct {
 	SrcMAC MAC `json:"src_mac,omitempty"`
 	// SrcPort matches the source port.
 	// +optional
-	SrcPort Port `json:"src_port,omitempty"`
+	SrcPort Ports `json:"src_port,omitempty"`
 	// SrcDPort matches the destination port.
 	// +optional
-	SrcDPort Port `json:"src_dport,omitempty"`
+	SrcDPort Ports `json:"src_dport,omitempty"`
 	// Proto matches the protocol. The default is tcpudp.
 	// +optional
 	Proto Proto `json:"proto,omitempty"`

@@ -57,7 +57,7 @@ type FirewallRuleSpec struct {
 	SrcMAC MAC `json:"src_mac,omitempty"`
 	// SrcPort matches the source port.
 	// +optional
-	SrcPort Port `json:"src_port,omitempty"`
+	SrcPort Ports `json:"src_port,omitempty"`
 	// Proto matches the protocol. The default is tcpudp.
 	// +optional
 	Proto Proto `json:"proto,omitempty"`
@@ -73,7 +73,7 @@ type FirewallRuleSpec struct {
 	DestIP Address `json:"dest_ip,omitempty"`
 	// DestPort matches the destination port.
 	// +optional
-	DestPort Port `json:"dest_port,omitempty"`
+	DestPort Ports `json:"dest_port,omitempty"`
 	// Mark matches the mark of the packet.
 	// +optional
 	Mark MarkMatch `json:"mark,omitempty"`

@@ -59,7 +59,7 @@ type FirewallSNATSpec struct {
 	SrcMAC MAC `json:"src_mac,omitempty"`
 	// SrcPort matches the source port.
 	// +optional
-	SrcPort Port `json:"src_port,omitempty"`
+	SrcPort Ports `json:"src_port,omitempty"`
 	// SrcDPort is the new source port.
 	// +optional
 	SrcDPort Port `json:"src_dport,omitempty"`
@@ -74,7 +74,7 @@ type FirewallSNATSpec struct {
 	DestIP Address `json:"dest_ip,omitempty"`
 	// DestPort matches the destination port.
 	// +optional
-	DestPort Port `json:"dest_port,omitempty"`
+	DestPort Ports `json:"dest_port,omitempty"`
 	// Mark matches the mark of the packet.
 	// +optional
 	Mark MarkMatch `json:"mark,omitempty"`

@@ -42,7 +42,8 @@ type IpsecSiteSpec struct {
 	IpsecRemote `json:",inline"`
 	// Connections are the tunnels to the other end.
 	// +kubebuilder:validation:MinItems=1
-	// +kubebuilder:validation:MaxItems=32
+	// +kubebuilder:validation:MaxItems=16
+	// +kubebuilder:validation:XValidation:rule=`self.map(c, has(c.name) && c.name != "" ? c.name : has(c.connection_name) ? c.connection_name : "").all(a, self.exists_one(b, a == (has(b.name) && b.name != "" ? b.name : has(b.connection_name) ? b.connection_name : "")))`,message="each connection must have a name of its own"
 	Connections []IpsecSiteConnection `json:"connections"`
 }
 

@@ -46,13 +46,13 @@ type Mwan3RuleSpec struct {
 	SrcIP Address `json:"src_ip,omitempty"`
 	// SrcPort matches the source port.
 	// +optional
-	SrcPort Port `json:"src_port,omitempty"`
+	SrcPort Ports `json:"src_port,omitempty"`
 	// DestIP matches the destination address.
 	// +optional
 	DestIP Address `json:"dest_ip,omitempty"`
 	// DestPort matches the destination port.
 	// +optional
-	DestPort Port `json:"dest_port,omitempty"`
+	DestPort Ports `json:"dest_port,omitempty"`
 	// Proto matches the protocol. The default is all.
 	// +optional
 	// +kubebuilder:validation:Enum="";tcp;udp;icmp;all

@@ -24,22 +24,22 @@ type ZoneName string
 // +kubebuilder:validation:XValidation:rule=`self.matches('^[A-Za-z0-9]([-A-Za-z0-9_./]*[A-Za-z0-9])?$')`,message="must be the name of a network in the annotation k8s.plugin.opnfv.org/nfn-network of the CNF, of letters, digits, '-', '_', '.' and '/'"
 type NetworkName string
 
-// Address is an IP address, or a network.
+// Address is an IPv4 address, or a network.
 //
 // +kubebuilder:validation:MaxLength=64
-// +kubebuilder:validation:XValidation:rule=`self == "" || isIP(self) || isCIDR(self)`,message="must be an IP address such as 192.0.2.1, or a network such as 192.0.2.0/24"
+// +kubebuilder:validation:XValidation:rule=`self == "" || (isIP(self) ? ip(self).family() == 4 : isCIDR(self) && cidr(self).ip().family() == 4)`,message="must be an IPv4 address such as 192.0.2.1, or a network such as 192.0.2.0/24"
 type Address string
 
-// IP is a single IP address.
+// IP is a single IPv4 address.
 //
 // +kubebuilder:validation:MaxLength=64
-// +kubebuilder:validation:XValidation:rule=`self == "" || isIP(self)`,message="must be an IP address such as 192.0.2.1"
+// +kubebuilder:validation:XValidation:rule=`self == "" || isIP(self) && ip(self).family() == 4`,message="must be an IPv4 address such as 192.0.2.1"
 type IP string
 
-// MaybeNot is an IP address or a network; "!" before it means all other addresses.
+// MaybeNot is an IPv4 address or a network; "!" before it means all other addresses.
 //
 // +kubebuilder:validation:MaxLength=64
-// +kubebuilder:validation:XValidation:rule=`self.startsWith('!') ? isIP(self.substring(1).trim()) || isCIDR(self.substring(1).trim()) : isIP(self) || isCIDR(self)`,message="must be an IP address such as 192.0.2.1, or a network such as 192.0.2.0/24, after \"!\" for all others"
+// +kubebuilder:validation:XValidation:rule=`[self.startsWith("!") ? self.substring(1) : self].all(a, isIP(a) ? ip(a).family() == 4 : isCIDR(a) && cidr(a).ip().family() == 4)`,message="must be an IPv4 address such as 192.0.2.1, or a network such as 192.0.2.0/24, after \"!\" for all others"
 type MaybeNot string
 
 // MAC is the address of a device.
@@ -70,6 +70,14 @@ type Family string
 // +kubebuilder:validation:MaxLength=64
 // +kubebuilder:validation:XValidation:rule=`type(self) == int ? self >= 1 && self <= 65535 : type(self) == string && (self == "" || self.matches('^[1-9][0-9]{0,4}$') && int(self) <= 65535)`,message="must be a port, from 1 to 65535"
 type Port string
+
+// Ports are ports, from 1 to 65535: one, a range, or a list of up to 15 of them. OpenWrt accepts one only.
+//
+// +kubebuilder:validation:Type=""
+// +kubebuilder:validation:XIntOrString
+// +kubebuilder:validation:MaxLength=180
+// +kubebuilder:validation:XValidation:rule=`type(self) == int ? self >= 1 && self <= 65535 : type(self) == string && (self == "" || self.matches('^[1-9][0-9]{0,4}(-[1-9][0-9]{0,4})?(,[1-9][0-9]{0,4}(-[1-9][0-9]{0,4})?){0,14}$') && self.split(",").all(r, r.split("-").all(n, int(n) <= 65535) && int(r.split("-")[0]) <= int(r.split("-")[r.split("-").size()-1])))`,message="must be a port from 1 to 65535, a range such as 1000-2000, or a list such as 80,443"
+type Ports string
 
 // Switch is 1 (on) or 0 (off).
 //
@@ -108,7 +116,7 @@ type Seconds string
 // +kubebuilder:validation:Type=""
 // +kubebuilder:validation:XIntOrString
 // +kubebuilder:validation:MaxLength=64
-// +kubebuilder:validation:XValidation:rule=`type(self) == int ? self >= 0 && self <= 4294967295 : type(self) == string && (self == "" || self.matches('^(0x[0-9A-Fa-f]{1,8}|[0-9]{1,9})(/(0x[0-9A-Fa-f]{1,8}|[0-9]{1,9}))?$'))`,message="must be a mark such as 16, 0x10 or 0x10/0xff, of at most 32 bits"
+// +kubebuilder:validation:XValidation:rule=`type(self) == int ? self >= 0 && self <= 4294967295 : type(self) == string && (self == "" || self.matches('^(0x[0-9A-Fa-f]{1,8}|0|[1-9][0-9]{0,8})(/(0x[0-9A-Fa-f]{1,8}|0|[1-9][0-9]{0,8}))?$'))`,message="must be a mark such as 16, 0x10 or 0x10/0xff, of at most 32 bits"
 type Mark string
 
 // MarkMatch is a Mark; "!" before it means all other marks.
@@ -116,7 +124,7 @@ type Mark string
 // +kubebuilder:validation:Type=""
 // +kubebuilder:validation:XIntOrString
 // +kubebuilder:validation:MaxLength=64
-// +kubebuilder:validation:XValidation:rule=`type(self) == int ? self >= 0 && self <= 4294967295 : type(self) == string && (self == "" || self.matches('^! ?(0x[0-9A-Fa-f]{1,8}|[0-9]{1,9})(/(0x[0-9A-Fa-f]{1,8}|[0-9]{1,9}))?$') || self.matches('^(0x[0-9A-Fa-f]{1,8}|[0-9]{1,9})(/(0x[0-9A-Fa-f]{1,8}|[0-9]{1,9}))?$'))`,message="must be a mark such as 16, 0x10 or 0x10/0xff, of at most 32 bits, after \"!\" for all others"
+// +kubebuilder:validation:XValidation:rule=`type(self) == int ? self >= 0 && self <= 4294967295 : type(self) == string && (self == "" || self.matches('^!(0x[0-9A-Fa-f]{1,8}|0|[1-9][0-9]{0,8})(/(0x[0-9A-Fa-f]{1,8}|0|[1-9][0-9]{0,8}))?$') || self.matches('^(0x[0-9A-Fa-f]{1,8}|0|[1-9][0-9]{0,8})(/(0x[0-9A-Fa-f]{1,8}|0|[1-9][0-9]{0,8}))?$'))`,message="must be a mark such as 16, 0x10 or 0x10/0xff, of at most 32 bits, after \"!\" for all others"
 type MarkMatch string
 
 // intOrString returns the text of a JSON number or string; null is "".
@@ -138,6 +146,9 @@ func intOrString(data []byte) (string, error) {
 
 // UnmarshalJSON reads a number or a string. MarshalJSON is not needed: a string is as good as a number everywhere.
 func (p *Port) UnmarshalJSON(data []byte) (err error) { return unmarshal(p, data) }
+
+// UnmarshalJSON reads a number or a string.
+func (p *Ports) UnmarshalJSON(data []byte) (err error) { return unmarshal(p, data) }
 
 // UnmarshalJSON reads a number or a string.
 func (s *Switch) UnmarshalJSON(data []byte) (err error) { return unmarshal(s, data) }

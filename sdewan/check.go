@@ -1,0 +1,35 @@
+package sdewan
+
+import (
+	"net/netip"
+
+	batch "subctl/api/sdewan/v1alpha1"
+)
+
+// Check returns the mistakes of a rule that a CNF would report and that the schema does not find, such as certificates that do not match their
+// keys. It knows neither the networks of the CNF nor its other rules.
+func Check(r Rule) error {
+	k, ok := KindOf(r)
+	if !ok {
+		return nil
+	}
+	networks := Networks{}
+	switch r := r.(type) {
+	case *batch.Mwan3Policy:
+		for _, m := range r.Spec.Members {
+			networks[string(m.Network)] = string(m.Network)
+		}
+	case *batch.FirewallZone:
+		for _, n := range r.Spec.Network {
+			networks[string(n)] = string(n)
+		}
+	}
+	if r, ok := r.(*batch.CNFService); ok {
+		return k.Collection.Check(RenderCNFService(r, netip.IPv4Unspecified(), "tcp"))
+	}
+	o, err := k.Render(r, networks)
+	if err != nil {
+		return err
+	}
+	return k.Collection.Check(o)
+}
