@@ -13,18 +13,27 @@ const (
 	ipsecGroup  = "sdewan.akraino.org"
 )
 
+// Editors write the types of rules that the seed names, and those without a type, but not those of the platform ("basic").
+const (
+	bucketAnnotation = "sdewan-bucket-type-permission"
+	editorsTypes     = `{"*": ["", "app-intent", "k8s-service"]}`
+)
+
 var (
 	readable  = []string{"cnfservices", "firewalldnats", "firewallforwardings", "firewallrules", "firewallsnats", "firewallzones", "ipsecproposals", "mwan3policies", "mwan3rules"}
 	secretive = []string{"ipsechosts", "ipsecsites"}
 )
 
 // SDEWANRoles returns the ClusterRoles that let the users of a cluster use SD-EWAN: who has view in a namespace reads its rules, except IpsecSites and
-// IpsecHosts, which hold keys as Secrets do; who has edit reads and writes all rules. Nobody but the controller writes statuses.
+// IpsecHosts, which hold keys as Secrets do; who has edit reads all rules, and writes those that are not of the type "basic". Nobody but the controller writes statuses.
 func SDEWANRoles() []*rbacv1.ClusterRole {
 	rules := slices.Concat(readable, secretive)
+	edit := sdewanRole("sdewan-edit", aggregateToEdit, []string{"create", "delete", "deletecollection", "get", "list", "patch", "update", "watch"}, rules, append(slices.Clone(secretive), "ipsecproposals"))
+	edit.Rules = append(edit.Rules, rbacv1.PolicyRule{APIGroups: []string{sdewanGroup}, Resources: []string{"cnfstatuses"}, Verbs: []string{"get", "list", "watch"}})
+	edit.Annotations = map[string]string{bucketAnnotation: editorsTypes}
 	return []*rbacv1.ClusterRole{
 		sdewanRole("sdewan-view", aggregateToView, []string{"get", "list", "watch"}, append(slices.Clone(readable), "cnfstatuses"), []string{"ipsecproposals"}),
-		sdewanRole("sdewan-edit", aggregateToEdit, []string{"create", "delete", "deletecollection", "get", "list", "patch", "update", "watch"}, rules, append(slices.Clone(secretive), "ipsecproposals")),
+		edit,
 	}
 }
 

@@ -1,0 +1,76 @@
+package webhook
+
+import (
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"subctl/sdewan"
+)
+
+func deployment(namespace, name, purpose string) *appsv1.Deployment {
+	labels := map[string]string{"app": name}
+	d := &appsv1.Deployment{
+		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name},
+		Spec: appsv1.DeploymentSpec{
+			Selector: &metav1.LabelSelector{MatchLabels: labels},
+			Template: corev1.PodTemplateSpec{ObjectMeta: metav1.ObjectMeta{Labels: labels}, Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "cnf", Image: "cnf"}}}},
+		},
+	}
+	if purpose != "" {
+		d.Labels = map[string]string{sdewan.PurposeLabel: purpose}
+	}
+	return d
+}
+
+func TestOneCNF(t *testing.T) {
+	e := env(t)
+	c := e.admin
+	ns, other := e.server.Namespace(t, "cnf"), e.server.Namespace(t, "cnf")
+	label := func(d *appsv1.Deployment, value string) error {
+		return c.Patch(t.Context(), d.DeepCopy(), client.RawPatch(types.MergePatchType, fmt.Appendf(nil, `{"metadata":{"labels":{"sdewanPurpose":%s}}}`, value)))
+	}
+	a := deployment(ns, "a", "cnf")
+	e.create(t, a, deployment(ns, "b", "cnf-2"), deployment(other, "a", "cnf"))
+	denied(t, c.Create(t.Context(), deployment(ns, "c", "cnf")), "Deployment a has the label sdewanPurpose=cnf already: a label has one CNF in a namespace")
+
+	plain := deployment(ns, "plain", "")
+	e.create(t, plain)
+	denied(t, label(plain, `"cnf"`), "Deployment a has the label sdewanPurpose=cnf already")
+	require.NoError(t, label(plain, `"cnf-3"`))
+	denied(t, label(a, `"cnf-4"`), `the label sdewanPurpose cannot change from "cnf" to "cnf-4"`)
+	denied(t, label(a, `null`), `the label sdewanPurpose cannot change from "cnf" to ""`)
+	require.NoError(t, c.Patch(t.Context(), a.DeepCopy(), client.RawPatch(types.MergePatchType, []byte(`{"spec":{"replicas":2}}`))))
+
+	require.NoError(t, c.Delete(t.Context(), a))
+	require.Eventually(t, func() bool { return c.Create(t.Context(), deployment(ns, "c", "cnf")) == nil }, patience, 100e6)
+}
+
+// Many Deployments with one label at the same time: one of them is created.
+func TestHostileManyCNFs(t *testing.T) {
+	e := env(t)
+	ns := e.server.Namespace(t, "many")
+	var created atomic.Int32
+	var wait sync.WaitGroup
+	for i := range 10 {
+		wait.Go(func() {
+			d := deployment(ns, fmt.Sprintf("cnf-%d", i), "cnf")
+			if i%3 == 0 {
+				d.Name, d.GenerateName = "", "cnf-"
+			}
+			if e.admin.Create(t.Context(), d) == nil {
+				created.Add(1)
+			}
+		})
+	}
+	wait.Wait()
+	require.EqualValues(t, 1, created.Load())
+}
