@@ -12,18 +12,16 @@ import (
 
 // chains are the iptables chains with the owner's names, and the jumps to them.
 //
-// The last rule of a chain has no target, and a comment that identifies the plan:
-// "subctl:FINGERPRINT:RULES:HOOK". It matches packets from the broadcast address, of which
-// there are none: otherwise iptables would evaluate the comment, and count, for every
-// packet that gets so far, which for ten chains cost a tenth of the throughput. The chain
-// is as planned if it has RULES rules before that one, and if exactly one jump leads to it,
-// from HOOK, and before all rules that are not jumps to chains of subctl's owners. (Each
-// owner inserts its jumps first; if the jumps of other owners counted, the owners would
-// push each other aside forever.)
+// The last rule of a chain has a comment that identifies the plan: "subctl:FINGERPRINT:RULES:HOOK". It is
+// the last match of the rule, so a packet costs it at most if all others match. (A rule of its own for the
+// comment costs every packet that gets so far one comparison.) The chain is as planned if it has RULES rules,
+// and if exactly one jump leads to it, from HOOK, and before all rules that are not jumps to chains of
+// subctl's owners. (Each owner inserts its jumps first; if the jumps of other owners counted, the owners
+// would push each other aside forever.)
 type chains struct{ *Host }
 
 const (
-	commentRule  = "-s 255.255.255.255/32 -m comment --comment "
+	commentMatch = "-m comment --comment "
 	commentStart = "subctl:"
 	damaged      = "damaged"
 )
@@ -64,7 +62,7 @@ func readChain(saved []savedRule, table, name string) dataplane.Chain {
 		return c
 	}
 	fp, count, hook := parseComment(rules[len(rules)-1].rule)
-	if fp == "" || count != fmt.Sprint(len(rules)-1) || len(jumps) > 1 || c.Hook != hook {
+	if fp == "" || count != fmt.Sprint(len(rules)) || len(jumps) > 1 || c.Hook != hook {
 		return c
 	}
 	if hook != "" && (jumps[0].rule != "-j "+name || !first(saved, jumps[0])) {
@@ -101,17 +99,25 @@ func anyOwner(chain string) bool {
 	return slices.ContainsFunc(dataplane.Owners(), func(o dataplane.Owner) bool { return o.OwnsChain(chain) })
 }
 
-func comment(c dataplane.Chain) string {
-	return fmt.Sprintf(`%s"%s%s:%d:%s"`, commentRule, commentStart, c.Fingerprint(), len(c.Rules), c.Hook)
+// markedRules returns the rules of a chain, the last of which has the comment. If there is none, or it has a comment of
+// its own, that is one more rule, for packets from the broadcast address, of which there are none.
+func markedRules(c dataplane.Chain) []string {
+	rules := slices.Clone(c.Rules)
+	if len(rules) == 0 || strings.Contains(rules[len(rules)-1], commentMatch) {
+		rules = append(rules, "-s 255.255.255.255/32 -j RETURN")
+	}
+	text := fmt.Sprintf(`%s"%s%s:%d:%s" `, commentMatch, commentStart, c.Fingerprint(), len(rules), c.Hook)
+	last := &rules[len(rules)-1]
+	target := max(0, strings.LastIndex(*last, "-j "))
+	*last = (*last)[:target] + text + (*last)[target:]
+	return rules
 }
 
 // parseComment returns the parts of the comment in the last rule of a chain.
 func parseComment(rule string) (fingerprint, count, hook string) {
-	text, ok := strings.CutPrefix(rule, commentRule)
-	if !ok {
-		return "", "", ""
-	}
-	text, ok = strings.CutPrefix(strings.Trim(text, `"`), commentStart)
+	_, text, _ := strings.Cut(" "+rule, " "+commentMatch)
+	text, _, _ = strings.Cut(text, " ")
+	text, ok := strings.CutPrefix(strings.Trim(text, `"`), commentStart)
 	if f := strings.Split(text, ":"); ok && len(f) == 3 {
 		return f[0], f[1], f[2]
 	}
@@ -138,10 +144,9 @@ func (s chains) put(_, want dataplane.Object) error {
 	}
 	var b strings.Builder
 	fmt.Fprintf(&b, "*%s\n:%s - [0:0]\n", c.Table, c.Name) // creates or empties it
-	for _, r := range c.Rules {
+	for _, r := range markedRules(c) {
 		fmt.Fprintf(&b, "-A %s %s\n", c.Name, r)
 	}
-	fmt.Fprintf(&b, "-A %s %s\n", c.Name, comment(c))
 	dropJumps(&b, saved, c)
 	if c.Hook != "" {
 		fmt.Fprintf(&b, "-I %s 1 -j %s\n", c.Hook, c.Name)
