@@ -23,9 +23,10 @@ func (c Cabling) antispoof(s dataplane.State, devices []cableDevice, links []Lin
 		announced = slices.Concat(c.Local.Pods, c.Local.Svcs)
 	}
 	a := dataplane.Antispoof{
-		Table: dataplane.GatewayOwner.Antispoof, Inner: c.inner(links), Out: deviceNames(outputs(devices)),
+		Table: dataplane.GatewayOwner.Antispoof, Inner: c.inner(links), Apart: deviceNames(outputs(devices)),
 		Own:      set("", slices.Concat(announced, addresses(s))).Members,
 		Global:   set("", c.Local.Global).Members,
+		Usually:  set("", c.Local.Pods).Members,
 		Clusters: c.clusters(links),
 	}
 	for _, l := range listens {
@@ -33,15 +34,20 @@ func (c Cabling) antispoof(s dataplane.State, devices []cableDevice, links []Lin
 			a.Ports = append(a.Ports, l.Port)
 		}
 	}
+	var plain []cableDevice // those that are no VXLANs
 	for _, d := range devices {
 		if d.echo.Own.IsValid() {
 			a.Echoes = append(a.Echoes, d.echo)
-		}
-		if d.carrier != "" && !slices.Contains(a.Out, d.carrier) {
-			a.Out = append(a.Out, d.carrier)
+		} else {
+			plain = append(plain, d)
 		}
 	}
-	a.Apart = a.Out
+	a.Out = deviceNames(outputs(plain))
+	for _, d := range devices {
+		if d.carrier != "" && !slices.Contains(a.Apart, d.carrier) {
+			a.Out, a.Apart = append(a.Out, d.carrier), append(a.Apart, d.carrier)
+		}
+	}
 	for _, l := range links {
 		if l.MAC != "" {
 			a.Echoing = append(a.Echoing, l.IP)

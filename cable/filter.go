@@ -104,7 +104,7 @@ func (c Cabling) addFilter(s dataplane.State, devices []cableDevice, links []Lin
 // input returns the rules for packets that arrive on the device for the node itself.
 func (d cableDevice) input() (rules []string) {
 	in := "-i " + d.device + " "
-	rules = echoInput(d.echo)
+	rules = echoInput(d.echo, d.echo.Own)
 	for _, p := range set("", d.probes).Members {
 		rules = append(rules, fmt.Sprintf("%s-s %v -p icmp -j ACCEPT", in, p))
 	}
@@ -163,13 +163,13 @@ func (c Cabling) forward(d cableDevice, devices []string) dataplane.Chain {
 	return f
 }
 
-// echoInput returns the rule for INPUT that accepts the node's own echoes, which the table against forged packets gives
-// another source.
-func echoInput(e dataplane.Echo) []string {
+// echoInput returns the rule for INPUT that accepts the node's own echoes. from is their source: that with which they were sent, or another one
+// that the table against forged packets gives them.
+func echoInput(e dataplane.Echo, from netip.Addr) []string {
 	if !e.Own.IsValid() {
 		return nil
 	}
-	return []string{fmt.Sprintf("-i %s -s %v/32 -d %v/32 -p udp -m udp --dport %d -j ACCEPT", e.Dev, e.Returned(), e.Own, e.Port)}
+	return []string{fmt.Sprintf("-i %s -s %v/32 -d %v/32 -p udp -m udp --dport %d -j ACCEPT", e.Dev, from, e.Own, e.Port)}
 }
 
 // echoClosed is the rule for INPUT that drops all other datagrams to the port of echoes.

@@ -225,7 +225,7 @@ func (n Intra) chains() []dataplane.Object {
 	input, objs := onlyFrom(Listen{Proto: "udp", Port: dataplane.IntraPort, From: n.senders()}, setNodes)
 	input.Table, input.Name, input.Hook = inputChain.Table, inputChain.Name, inputChain.Hook
 	if n.echoing() {
-		input.Rules = append(input.Rules, append(echoInput(n.echo()), echoClosed(dataplane.IntraEchoPort))...)
+		input.Rules = append(input.Rules, append(echoInput(n.echo(), n.echo().Returned()), echoClosed(dataplane.IntraEchoPort))...)
 	}
 	objs = append(objs, input, n.antispoof())
 	var remote []netip.Prefix

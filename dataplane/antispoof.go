@@ -39,9 +39,12 @@ type Antispoof struct {
 	Closed   Range
 	ClosedOn []string
 	// Out are devices on which all packets must leave with a source in Own, and arrive with a
-	// destination in Own.
+	// destination in Own. So must the packets inside VXLAN packets that this node sends to Ports, or that arrive for
+	// them: their devices are not among Out.
 	Out []string
 	Own []netip.Prefix // sorted; no network contains another
+	// Usually are the networks among Own that most packets are from and for.
+	Usually []netip.Prefix
 	// Apart are devices between which nothing is forwarded.
 	Apart []string
 	// Global are networks to which nothing that arrives on a device of Apart is forwarded: Globalnet has not translated it.
@@ -101,6 +104,9 @@ const (
 	AntispoofApart       = "apart"
 	AntispoofSiblings    = "siblings"
 	AntispoofHanded      = "handed"
+	AntispoofOutput      = "output"
+	AntispoofElsewhere   = "elsewhere"
+	AntispoofLeaving     = "drop-leaving" // counts by destination inside the VXLAN packet
 	AntispoofReturned    = "returned"
 	AntispoofPongs       = "pongs"
 	AntispoofSource      = "drop-source"      // counts by source
@@ -111,6 +117,7 @@ const (
 var AntispoofChains = []string{
 	AntispoofInput, AntispoofVXLAN, AntispoofWay, AntispoofForward, AntispoofUnforwarded, AntispoofPorts, AntispoofTransit,
 	AntispoofClosed, AntispoofIn, AntispoofForeign, AntispoofOut, AntispoofApart, AntispoofSiblings, AntispoofHanded, AntispoofReturned, AntispoofPongs, AntispoofSource, AntispoofDestination,
+	AntispoofOutput, AntispoofElsewhere, AntispoofLeaving,
 }
 
 // The sets of Antispoof. Each element of "clusters" has a counter. The elements of "inner" are the source of the VXLAN packet, the network of
@@ -127,6 +134,9 @@ const (
 	AntispoofSetClusters = "clusters"
 	AntispoofSetEcho     = "echo"
 	AntispoofSetEchoes   = "echoes"
+	// AntispoofSetKnown has, for AntispoofWays, the senders of VXLAN packets, the devices on which these arrived, and the networks of the sources inside
+	// them with their masks: one lookup instead of one in "inner" and one in "ways". When a network leaves Inner, the set is emptied.
+	AntispoofSetKnown = "known"
 )
 
 // AntispoofWays is how long the kernel remembers, in the set "ways", on which device the packets of a
@@ -201,7 +211,7 @@ func AntispoofHook(chain string) (hook string, priority int) {
 		return chain, AntispoofInPriority
 	case AntispoofOut:
 		return chain, AntispoofOutPriority
-	case AntispoofInput, AntispoofForward:
+	case AntispoofInput, AntispoofForward, AntispoofOutput:
 		return chain, AntispoofPriority
 	}
 	return "", 0
@@ -231,6 +241,10 @@ func (a Antispoof) String() string {
 	}
 	lines = append(lines, fmt.Sprintf("nft 'add set ip %s %s { typeof ip saddr . meta iif; flags dynamic; size %d; timeout %v; }'",
 		a.Table, AntispoofSetWays, AntispoofWaysSize, AntispoofWays))
+	if len(a.Inner) > 0 {
+		lines = append(lines, fmt.Sprintf("nft 'add set ip %s %s { typeof ip saddr . meta iif . ip saddr . ip saddr; flags dynamic; size %d; timeout %v; }'",
+			a.Table, AntispoofSetKnown, AntispoofWaysSize, AntispoofWays))
+	}
 	lines = append(lines, fmt.Sprintf("nft 'add set ip %s %s { type ipv4_addr; flags dynamic; size %d; timeout %v; }'",
 		a.Table, AntispoofSetEchoes, AntispoofWaysSize, AntispoofEchoes))
 	if _, masked := a.RemoteSets(); len(masked) > 0 {

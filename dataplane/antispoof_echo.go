@@ -1,6 +1,9 @@
 package dataplane
 
-import "net/netip"
+import (
+	"net/netip"
+	"slices"
+)
 
 // Echo is a device on which nodes send each other echoes: datagrams that the other node's kernel forwards back. Source
 // and destination are the sender's own address on the device, and the Ethernet frame is for the other node.
@@ -21,9 +24,43 @@ func (e Echo) Returned() netip.Addr {
 // Net returns the network of the addresses on the device.
 func (e Echo) Net() netip.Prefix { return netip.PrefixFrom(e.Own, 8).Masked() }
 
+// inside reports whether VXLAN packets are checked for their destinations, as those of Out are. Then the rules that let
+// echoes pass are about VXLAN packets, too, and the devices of Echoes accept the node's own address as source.
+func (a Antispoof) inside() bool { return len(a.Ports) > 0 && len(a.Inner) > 0 && len(a.Own) > 0 }
+
+// innerEchoRules let the node's own echoes arrive inside VXLAN packets. Other packets with the node's own address as source are dropped.
+func (a Antispoof) innerEchoRules(r *antispoofRules) {
+	if !a.inside() {
+		return
+	}
+	for _, e := range a.Echoes {
+		if e.Own.IsValid() {
+			r.jump(AntispoofReturned, AntispoofVXLAN, Match{InnerFrom: e.Own})
+			r.back(AntispoofReturned, Match{InnerFrom: e.Own}, Match{InnerTo: netip.PrefixFrom(e.Own, 32)}, Match{InnerPort: e.Port})
+		}
+	}
+	if r.has(AntispoofReturned) {
+		r.jump(AntispoofSource, AntispoofReturned)
+	}
+}
+
+// returnedInside calls pass with the matches of the VXLAN packets that contain an echo of a node in Echoing.
+func (a Antispoof) returnedInside(pass func(...Match)) {
+	var ports []int
+	for _, e := range a.Echoes {
+		if e.Own.IsValid() && len(a.Echoing) > 0 && !slices.Contains(ports, e.Port) {
+			ports = append(ports, e.Port)
+			pass(Match{InnerSameIn: AntispoofSetEcho}, Match{InnerPort: e.Port})
+		}
+	}
+}
+
 // echoRules let echoes pass: those of the nodes in Echoing are forwarded back on the device on which they arrived, and the
 // node's own arrive, with another source. Other packets with the node's own address as source are dropped.
 func (a Antispoof) echoRules(r *antispoofRules) {
+	if a.inside() {
+		return
+	}
 	for _, e := range a.Echoes {
 		if !e.Own.IsValid() {
 			continue

@@ -23,7 +23,8 @@ type DropCounter interface {
 // isolationRules keep clusters apart:
 //
 //   - what arrives from another cluster has a destination in this one, whatever kube-proxy or the CNI
-//     would make of it: the rules come before all translation and before connection tracking;
+//     would make of it: the rules come before all translation and before connection tracking. Where it arrives in VXLAN
+//     packets, they are about these: a chain at "input" costs less than one that all packets pass twice;
 //   - nothing is forwarded between the devices Apart, whatever routes there are, also if kube-proxy chose
 //     the destination;
 //   - what arrives for a global address and is not translated is not forwarded;
@@ -41,6 +42,15 @@ func (a Antispoof) isolationRules(r *antispoofRules) {
 		for _, d := range a.Out {
 			r.jump(AntispoofSource, AntispoofIn, append([]Match{{IIF: d}}, foreignDestination...)...)
 			r.jump(AntispoofDestination, AntispoofOut, append([]Match{{OIF: d}}, foreignSource...)...)
+		}
+		if a.inside() {
+			var foreign []Match
+			for _, n := range a.widest() {
+				foreign = append(foreign, Match{InnerNot: n})
+			}
+			for _, p := range a.Ports {
+				r.jump(AntispoofLeaving, AntispoofOutput, append([]Match{{DPort: p}}, append(foreign, Match{InnerNotIn: AntispoofSetOwn})...)...)
+			}
 		}
 	}
 	for _, d := range a.Apart {
@@ -80,7 +90,11 @@ func (a Antispoof) countingRules(r *antispoofRules) {
 		if !r.has(chain) {
 			return
 		}
-		a.returnedRules(r, chain, device[chain])
+		if chain == AntispoofLeaving {
+			a.returnedInside(func(ms ...Match) { r.accept(chain, ms...) })
+		} else {
+			a.returnedRules(r, chain, device[chain])
+		}
 		for _, m := range by {
 			if len(a.Clusters) > 0 {
 				r.drop(chain, m)
@@ -90,6 +104,7 @@ func (a Antispoof) countingRules(r *antispoofRules) {
 	}
 	count(AntispoofSource, Match{SAddrIn: AntispoofSetClusters})
 	count(AntispoofDestination, Match{DAddrIn: AntispoofSetClusters}, Match{NexthopIn: AntispoofSetClusters})
+	count(AntispoofLeaving, Match{InnerToIn: AntispoofSetClusters}, Match{DAddrIn: AntispoofSetClusters})
 }
 
 // Ended returns the networks whose connections end when a table changes from have to a: networks of

@@ -31,14 +31,29 @@ type Match struct {
 	NexthopIn  string       // set of the next hop
 	MaskedBits int          // the source is in one of the networks of Remote with so many bits
 	InnerFrom  netip.Addr   // the source inside the VXLAN packet
-	InnerBits  int          // the source inside the VXLAN packet is in one of the networks of Inner with so many bits
+	InnerNot   netip.Prefix // network without the source inside the VXLAN packet
+	InnerNotIn string       // set without the source inside the VXLAN packet
+	InnerTo    netip.Prefix // network of the destination inside the VXLAN packet
+	InnerToNot netip.Prefix // network without the destination inside the VXLAN packet
+	InnerToIn  string       // set of the destination inside the VXLAN packet
+
+	InnerToNotIn string // set without the destination inside the VXLAN packet
+	InnerSameIn  string // set of the source and the destination inside the VXLAN packet, together
+	InnerPort    int    // destination port of a UDP packet inside the VXLAN packet, without IP options, not cut into fragments
+	KnownBits    int    // the source inside the VXLAN packet is in a network with so many bits, and its sender and way are remembered
+	InnerBits    int    // the source inside the VXLAN packet is in one of the networks of Inner with so many bits
 }
 
 // Bits of the payload of UDP, after its header of 8 bytes and the VXLAN header of 8 bytes: the
-// EtherType of the Ethernet frame inside, and the source address of the IPv4 packet in it.
+// EtherType of the Ethernet frame inside, and of the IPv4 packet in it, fields of the header and the destination port of UDP.
 const (
-	InnerTypeOffset   = 8 + 8 + 12
-	InnerSourceOffset = 8 + 8 + 14 + 12
+	InnerTypeOffset        = 8 + 8 + 12
+	InnerHeaderOffset      = 8 + 8 + 14 // version and length of the header
+	InnerFragmentOffset    = InnerHeaderOffset + 6
+	InnerProtocolOffset    = InnerHeaderOffset + 9
+	InnerSourceOffset      = InnerHeaderOffset + 12
+	InnerDestinationOffset = InnerHeaderOffset + 16
+	InnerPortOffset        = InnerHeaderOffset + 20 + 2
 )
 
 // String returns the match in the notation of nft.
@@ -88,10 +103,43 @@ func (m Match) String() string {
 		return "rt ip nexthop @" + m.NexthopIn
 	case m.InnerFrom.IsValid():
 		return fmt.Sprintf("@th,%d,32 == %#x", 8*InnerSourceOffset, m.InnerFrom.AsSlice())
+	case m.InnerNot.IsValid():
+		return inner(InnerSourceOffset, "!=", m.InnerNot)
+	case m.InnerNotIn != "":
+		return fmt.Sprintf("@th,%d,32 != @%s", 8*InnerSourceOffset, m.InnerNotIn)
+	case m.InnerTo.IsValid():
+		return inner(InnerDestinationOffset, "==", m.InnerTo)
+	case m.InnerToNot.IsValid():
+		return inner(InnerDestinationOffset, "!=", m.InnerToNot)
+	case m.InnerToIn != "":
+		return fmt.Sprintf("@th,%d,32 @%s", 8*InnerDestinationOffset, m.InnerToIn)
+	case m.InnerToNotIn != "":
+		return fmt.Sprintf("@th,%d,32 != @%s", 8*InnerDestinationOffset, m.InnerToNotIn)
+	case m.InnerSameIn != "":
+		return fmt.Sprintf("@th,%d,32 . @th,%d,32 @%s", 8*InnerSourceOffset, 8*InnerDestinationOffset, m.InnerSameIn)
+	case m.InnerPort != 0:
+		return fmt.Sprintf("@th,%d,8 0x45 @th,%d,16 & 0x3fff == 0 @th,%d,8 17 @th,%d,16 %d",
+			8*InnerHeaderOffset, 8*InnerFragmentOffset, 8*InnerProtocolOffset, 8*InnerPortOffset, m.InnerPort)
+	case m.KnownBits != 0:
+		return fmt.Sprintf("%s @%s", known(m.KnownBits), AntispoofSetKnown)
 	case m.NotIPv4:
 		return fmt.Sprintf("@th,%d,16 != 0x0800", 8*InnerTypeOffset)
 	}
 	return fmt.Sprintf("ip saddr . @th,%d,32 & %[2]v . %[2]v @%s", 8*InnerSourceOffset, NetMask(m.InnerBits), AntispoofSetInner)
+}
+
+// known returns the key of the set "known" for a mask with so many bits.
+func known(bits int) string {
+	return fmt.Sprintf("ip saddr . iif . @th,%d,32 & %[2]v . %[2]v", 8*InnerSourceOffset, NetMask(bits))
+}
+
+// inner returns the comparison of an address inside a VXLAN packet, at an offset, with a network: of the bytes that count, if the network ends
+// at one.
+func inner(offset int, op string, n netip.Prefix) string {
+	if n.Bits()%8 == 0 && n.Bits() > 0 {
+		return fmt.Sprintf("@th,%d,%d %s %#x", 8*offset, n.Bits(), op, n.Addr().AsSlice()[:n.Bits()/8])
+	}
+	return fmt.Sprintf("@th,%d,32 & %v %s %#x", 8*offset, NetMask(n.Bits()), op, n.Addr().AsSlice())
 }
 
 // NetMask returns the mask of an IPv4 network with so many bits; the zero Addr if there is none. The

@@ -13,9 +13,11 @@ type AntispoofRule struct {
 	Chain    string
 	Matches  []Match
 	Accept   bool
+	Return   bool       // to the chain that jumped
 	Jump     string     // a chain
 	Source   netip.Addr // what the source is changed to; the zero Addr leaves it
 	Remember bool       // the device on which the packet arrived, in AntispoofSetWays
+	Known    int        // bits of the network of the source inside the packet that is remembered, in AntispoofSetKnown
 	Over     int        // only the packets of a sender beyond so many in a second; 0 for all
 }
 
@@ -27,6 +29,10 @@ func (r AntispoofRule) String() string {
 		verdict = "jump " + r.Jump
 	case r.Accept:
 		verdict = "accept"
+	case r.Return:
+		verdict = "return"
+	case r.Known != 0:
+		verdict = fmt.Sprintf("add @%s { %s }", AntispoofSetKnown, known(r.Known))
 	case r.Remember:
 		verdict = fmt.Sprintf("add @%s { ip saddr . iif }", AntispoofSetWays)
 	}
@@ -74,6 +80,10 @@ func (r *antispoofRules) accept(chain string, ms ...Match) {
 	*r = append(*r, AntispoofRule{Chain: chain, Matches: ms, Accept: true})
 }
 
+func (r *antispoofRules) back(chain string, ms ...Match) {
+	*r = append(*r, AntispoofRule{Chain: chain, Matches: ms, Return: true})
+}
+
 func (r *antispoofRules) jump(to, chain string, ms ...Match) {
 	*r = append(*r, AntispoofRule{Chain: chain, Matches: ms, Jump: to})
 }
@@ -85,6 +95,25 @@ func (r *antispoofRules) has(chain string) bool {
 
 func (r *antispoofRules) remember(chain string, ms ...Match) {
 	*r = append(*r, AntispoofRule{Chain: chain, Matches: ms, Remember: true})
+}
+
+// innerRules are about the destination inside VXLAN packets, and accept those whose sender, source and way are remembered.
+func (a Antispoof) innerRules(r *antispoofRules) {
+	if a.inside() {
+		var foreign []Match
+		for _, n := range a.widest() {
+			foreign = append(foreign, Match{InnerToNot: n})
+		}
+		r.jump(AntispoofElsewhere, AntispoofVXLAN, append(foreign, Match{InnerToNotIn: AntispoofSetOwn})...)
+		a.returnedInside(func(ms ...Match) { r.back(AntispoofElsewhere, ms...) })
+		r.jump(AntispoofSource, AntispoofElsewhere)
+	}
+	for _, bits := range a.innerBits() {
+		if bits < 32 { // those of single addresses are few, and some have limits
+			r.accept(AntispoofVXLAN, Match{KnownBits: bits})
+		}
+	}
+	a.innerEchoRules(r)
 }
 
 // cableRules are about the packets of VXLAN that arrive on Ports: what they contain, and the device
@@ -116,9 +145,17 @@ func (a Antispoof) cableRules(r *antispoofRules) {
 	if len(a.Inner) > 0 {
 		r.jump(AntispoofSource, AntispoofVXLAN, Match{NotIPv4: true})
 	}
+	a.innerRules(r)
 	*r = append(*r, echoes...)
 	for _, bits := range a.innerBits() {
-		r.jump(AntispoofWay, AntispoofVXLAN, Match{InnerBits: bits})
+		if bits == 32 {
+			r.jump(AntispoofWay, AntispoofVXLAN, Match{InnerBits: bits})
+			continue
+		}
+		from := Match{InnerBits: bits}
+		r.drop(AntispoofVXLAN, from, Match{WrongWay: true})
+		*r = append(*r, AntispoofRule{Chain: AntispoofVXLAN, Matches: []Match{from}, Known: bits})
+		r.accept(AntispoofVXLAN, from) // whether it was remembered or not
 	}
 	switch {
 	case len(a.Inner) > 0:
@@ -250,9 +287,17 @@ func masks(nets []netip.Prefix) (out []int) {
 	return out
 }
 
-// widest returns the first few of Own, the widest first.
+// widest returns the first few of Own: those of most packets, and then the widest first.
 func (a Antispoof) widest() []netip.Prefix {
-	out := slices.SortedStableFunc(slices.Values(a.Own), func(p, q netip.Prefix) int { return cmp.Compare(p.Bits(), q.Bits()) })
+	rare := func(p netip.Prefix) int {
+		if slices.Contains(a.Usually, p) {
+			return 0
+		}
+		return 1
+	}
+	out := slices.SortedStableFunc(slices.Values(a.Own), func(p, q netip.Prefix) int {
+		return cmp.Or(cmp.Compare(rare(p), rare(q)), cmp.Compare(p.Bits(), q.Bits()))
+	})
 	return out[:min(len(out), few)]
 }
 

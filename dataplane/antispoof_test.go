@@ -63,9 +63,27 @@ func TestAntispoofRules(t *testing.T) {
 		}},
 		{"masks", dataplane.Antispoof{Ports: []int{1}, Inner: inner("10.0.0.1/32", "10.1.0.0/16", "10.2.0.0/16")}, append([]string{
 			"input udp dport 1 jump vxlan", "vxlan @th,224,16 != 0x0800 jump drop-source",
-			"vxlan ip saddr . @th,336,32 & 255.255.0.0 . 255.255.0.0 @inner jump way",
+			"vxlan ip saddr . iif . @th,336,32 & 255.255.0.0 . 255.255.0.0 @known accept",
+			"vxlan ip saddr . @th,336,32 & 255.255.0.0 . 255.255.0.0 @inner fib saddr . iif oif missing drop",
+			"vxlan ip saddr . @th,336,32 & 255.255.0.0 . 255.255.0.0 @inner add @known { ip saddr . iif . @th,336,32 & 255.255.0.0 . 255.255.0.0 }",
+			"vxlan ip saddr . @th,336,32 & 255.255.0.0 . 255.255.0.0 @inner accept",
 			"vxlan ip saddr . @th,336,32 & 255.255.255.255 . 255.255.255.255 @inner jump way", "vxlan jump drop-source",
 		}, append(way, "drop-source drop")...)},
+		{"destinations inside", dataplane.Antispoof{
+			Ports: []int{1}, Inner: inner("10.0.0.1/32"), Own: append(nets(1), p("11.0.0.0/12"), p("241.0.0.2/32")), Usually: nets(1), Echoing: []netip.Addr{netip.MustParseAddr("241.0.0.3")},
+			Echoes: []dataplane.Echo{{Dev: "a", Port: 2, Own: netip.MustParseAddr("241.0.0.2")}}, Clusters: []dataplane.ClusterNet{{Net: p("10.9.0.0/16"), Cluster: "c"}},
+		}, append([]string{
+			"output udp dport 1 @th,336,16 != 0x0a00 @th,336,32 & 255.240.0.0 != 0x0b000000 @th,336,32 != 0xf1000002 @th,336,32 != @own jump drop-leaving",
+			"input udp dport 1 jump vxlan", "vxlan @th,224,16 != 0x0800 jump drop-source",
+			"vxlan @th,368,16 != 0x0a00 @th,368,32 & 255.240.0.0 != 0x0b000000 @th,368,32 != 0xf1000002 @th,368,32 != @own jump elsewhere",
+			"elsewhere @th,336,32 . @th,368,32 @echo @th,240,8 0x45 @th,288,16 & 0x3fff == 0 @th,312,8 17 @th,416,16 2 return", "elsewhere jump drop-source",
+			"vxlan @th,336,32 == 0xf1000002 jump returned",
+			"returned @th,336,32 == 0xf1000002 @th,368,32 == 0xf1000002 @th,240,8 0x45 @th,288,16 & 0x3fff == 0 @th,312,8 17 @th,416,16 2 return", "returned jump drop-source",
+			"vxlan @th,336,32 == 0xf1000002 ip saddr . @th,336,32 & 255.255.255.255 . 255.255.255.255 @inner update @echoes { ip saddr limit rate over 500/second burst 500 packets } jump drop-source",
+			"vxlan ip saddr . @th,336,32 & 255.255.255.255 . 255.255.255.255 @inner jump way", "vxlan jump drop-source",
+		}, append(way, `drop-source iifname "a" udp dport 2 ip daddr 241.0.0.0/8 ip saddr . ip daddr @echo accept`, "drop-source ip saddr @clusters drop", "drop-source drop",
+			"drop-leaving @th,336,32 . @th,368,32 @echo @th,240,8 0x45 @th,288,16 & 0x3fff == 0 @th,312,8 17 @th,416,16 2 accept",
+			"drop-leaving @th,368,32 @clusters drop", "drop-leaving ip daddr @clusters drop", "drop-leaving drop")...)},
 		{"any source inside", dataplane.Antispoof{Ports: []int{1}}, append([]string{"input udp dport 1 jump way"}, way...)},
 		{"any source inside, of known senders", dataplane.Antispoof{Ports: []int{1}, Ends: nets(1)}, []string{
 			"input udp dport 1 jump way", way[0], way[1], "way ip saddr @ends add @ways { ip saddr . iif }", way[3],

@@ -35,11 +35,17 @@ type Conf struct {
 	RPFilter int
 	// Forwarding is the setting forwarding. With 1 the node forwards packets from the device.
 	Forwarding int
+	// AcceptLocal is the setting accept_local. With 1 the device accepts packets whose source is an address of the node.
+	AcceptLocal int
 }
 
 // command returns what a person would type.
 func (c Conf) command(dev string) string {
-	return fmt.Sprintf("sysctl -w net.ipv4.conf.%[1]s.rp_filter=%[2]d net.ipv4.conf.%[1]s.forwarding=%[3]d", dev, c.RPFilter, c.Forwarding)
+	s := fmt.Sprintf("sysctl -w net.ipv4.conf.%[1]s.rp_filter=%[2]d net.ipv4.conf.%[1]s.forwarding=%[3]d", dev, c.RPFilter, c.Forwarding)
+	if c.AcceptLocal != 0 {
+		s += fmt.Sprintf(" net.ipv4.conf.%s.accept_local=%d", dev, c.AcceptLocal)
+	}
+	return s
 }
 
 // Key implements Object.

@@ -38,6 +38,16 @@ func (s antispoofs) put(_, want dataplane.Object) error {
 	if err := s.write(have, ok, w); err != nil || !ok {
 		return err
 	}
+	if forgets(have, w) { // what packets have added since the transaction began
+		forget := func(tx *nftables.Conn, table *nftables.Table) error {
+			tx.FlushSet(setsOf(table)[dataplane.AntispoofSetKnown])
+			return nil
+		}
+		if err := s.change(w.Table, forget); err != nil {
+			return err
+		}
+		s.ipt.antispoofSeen.became(w, s.conn.Generation())
+	}
 	return s.endFlows(w.Ended(have))
 }
 
@@ -115,8 +125,16 @@ func (s antispoofs) change(table string, do func(*nftables.Conn, *nftables.Table
 	return s.flushTable(tx, "changing", table, antispoofsNeed)
 }
 
+// forgets reports whether a change removes a network from which packets may come that are remembered.
+func forgets(have, want dataplane.Antispoof) bool {
+	return len(want.Inner) > 0 && len(dataplane.Without(have.Inner, want.Inner)) > 0
+}
+
 // alter adds and removes single elements.
 func alter(tx *nftables.Conn, sets map[string]*nftables.Set, have, want dataplane.Antispoof) error {
+	if forgets(have, want) {
+		tx.FlushSet(sets[dataplane.AntispoofSetKnown])
+	}
 	inner := sets[dataplane.AntispoofSetInner]
 	errs := []error{
 		innerElements(dataplane.Without(have.Inner, want.Inner), func(e []nftables.SetElement) error { return tx.SetDeleteElements(inner, e) }),
@@ -192,7 +210,7 @@ func addRules(tx *nftables.Conn, table *nftables.Table, w dataplane.Antispoof) {
 func setNames(a dataplane.Antispoof) []string {
 	names := []string{dataplane.AntispoofSetWays, dataplane.AntispoofSetEchoes}
 	if len(a.Inner) > 0 {
-		names = append(names, dataplane.AntispoofSetInner)
+		names = append(names, dataplane.AntispoofSetInner, dataplane.AntispoofSetKnown)
 	}
 	if len(a.Clusters) > 0 {
 		names = append(names, dataplane.AntispoofSetClusters)
@@ -240,6 +258,9 @@ func setsOf(table *nftables.Table) map[string]*nftables.Set {
 	}, dataplane.AntispoofSetWays: {
 		Table: table, Name: dataplane.AntispoofSetWays, Dynamic: true, HasTimeout: true, Timeout: dataplane.AntispoofWays,
 		Size: dataplane.AntispoofWaysSize, KeyType: nftables.MustConcatSetType(nftables.TypeIPAddr, nftables.TypeIFIndex),
+	}, dataplane.AntispoofSetKnown: {
+		Table: table, Name: dataplane.AntispoofSetKnown, Dynamic: true, HasTimeout: true, Timeout: dataplane.AntispoofWays, Size: dataplane.AntispoofWaysSize,
+		KeyType: nftables.MustConcatSetType(nftables.TypeIPAddr, nftables.TypeIFIndex, nftables.TypeIPAddr, nftables.TypeIPAddr),
 	}, dataplane.AntispoofSetEchoes: {
 		Table: table, Name: dataplane.AntispoofSetEchoes, Dynamic: true, HasTimeout: true, Timeout: dataplane.AntispoofEchoes,
 		Size: dataplane.AntispoofWaysSize, KeyType: nftables.TypeIPAddr,

@@ -45,6 +45,13 @@ func exprs(r dataplane.AntispoofRule, sets map[string]*nftables.Set) (out []expr
 		return append(out, &expr.Verdict{Kind: expr.VerdictJump, Chain: r.Jump})
 	case r.Accept:
 		return append(out, &expr.Verdict{Kind: expr.VerdictAccept})
+	case r.Return:
+		return append(out, &expr.Verdict{Kind: expr.VerdictReturn})
+	case r.Known != 0:
+		s := sets[dataplane.AntispoofSetKnown]
+		return append(append(out, known(r.Known)...), &expr.Dynset{
+			SrcRegKey: unix.NFT_REG_1, SetName: s.Name, SetID: s.ID, Operation: unix.NFT_DYNSET_OP_ADD,
+		})
 	case r.Remember:
 		ways := sets[dataplane.AntispoofSetWays]
 		return append(append(out, way()...), &expr.Dynset{
@@ -144,6 +151,41 @@ func matchExprs(m dataplane.Match, sets map[string]*nftables.Set) []expr.Any {
 			&expr.Payload{DestRegister: reg, Base: expr.PayloadBaseTransportHeader, Offset: dataplane.InnerSourceOffset, Len: 4},
 			&expr.Cmp{Op: expr.CmpOpEq, Register: reg, Data: m.InnerFrom.AsSlice()},
 		}
+	case m.InnerNot.IsValid():
+		return compareAt(expr.PayloadBaseTransportHeader, dataplane.InnerSourceOffset, expr.CmpOpNeq, m.InnerNot)
+	case m.InnerNotIn != "":
+		return lookupInner(dataplane.InnerSourceOffset, sets[m.InnerNotIn], true)
+	case m.InnerTo.IsValid():
+		return compareAt(expr.PayloadBaseTransportHeader, dataplane.InnerDestinationOffset, expr.CmpOpEq, m.InnerTo)
+	case m.InnerToNot.IsValid():
+		return compareAt(expr.PayloadBaseTransportHeader, dataplane.InnerDestinationOffset, expr.CmpOpNeq, m.InnerToNot)
+	case m.InnerToIn != "":
+		return lookupInner(dataplane.InnerDestinationOffset, sets[m.InnerToIn], false)
+	case m.InnerToNotIn != "":
+		return lookupInner(dataplane.InnerDestinationOffset, sets[m.InnerToNotIn], true)
+	case m.InnerSameIn != "":
+		s := sets[m.InnerSameIn]
+		return []expr.Any{
+			inside(unix.NFT_REG32_00, dataplane.InnerSourceOffset, 4), inside(unix.NFT_REG32_01, dataplane.InnerDestinationOffset, 4),
+			&expr.Lookup{SourceRegister: reg, SetName: s.Name, SetID: s.ID},
+		}
+	case m.InnerPort != 0:
+		const (
+			noOptions = 0x45   // version 4, 5 words
+			fragment  = 0x3fff // more fragments, and the offset
+		)
+		return []expr.Any{
+			inside(reg, dataplane.InnerHeaderOffset, 1), &expr.Cmp{Op: expr.CmpOpEq, Register: reg, Data: []byte{noOptions}},
+			inside(reg, dataplane.InnerFragmentOffset, 2),
+			&expr.Bitwise{SourceRegister: reg, DestRegister: reg, Len: 2, Mask: binary.BigEndian.AppendUint16(nil, fragment), Xor: make([]byte, 2)},
+			&expr.Cmp{Op: expr.CmpOpEq, Register: reg, Data: make([]byte, 2)},
+			inside(reg, dataplane.InnerProtocolOffset, 1), &expr.Cmp{Op: expr.CmpOpEq, Register: reg, Data: []byte{unix.IPPROTO_UDP}},
+			inside(reg, dataplane.InnerPortOffset, 2),
+			&expr.Cmp{Op: expr.CmpOpEq, Register: reg, Data: binary.BigEndian.AppendUint16(nil, uint16(m.InnerPort))},
+		}
+	case m.KnownBits != 0:
+		s := sets[dataplane.AntispoofSetKnown]
+		return append(known(m.KnownBits), &expr.Lookup{SourceRegister: reg, SetName: s.Name, SetID: s.ID})
 	case m.NotIPv4:
 		return []expr.Any{
 			&expr.Payload{DestRegister: reg, Base: expr.PayloadBaseTransportHeader, Offset: dataplane.InnerTypeOffset, Len: 2},
@@ -165,6 +207,24 @@ func lookupNot(offset uint32, s *nftables.Set) []expr.Any {
 	return []expr.Any{load(offset), &expr.Lookup{SourceRegister: unix.NFT_REG_1, SetName: s.Name, SetID: s.ID, Invert: true}}
 }
 
+// inside loads bytes of the packet inside a VXLAN packet.
+func inside(register uint32, offset, length int) expr.Any {
+	return &expr.Payload{DestRegister: register, Base: expr.PayloadBaseTransportHeader, Offset: uint32(offset), Len: uint32(length)}
+}
+
+// lookupInner looks an address inside a VXLAN packet up.
+func lookupInner(offset int, s *nftables.Set, not bool) []expr.Any {
+	return []expr.Any{inside(unix.NFT_REG_1, offset, 4), &expr.Lookup{SourceRegister: unix.NFT_REG_1, SetName: s.Name, SetID: s.ID, Invert: not}}
+}
+
+// known loads the key of the set "known" for a mask with so many bits.
+func known(bits int) []expr.Any {
+	mask := dataplane.NetMask(bits).AsSlice()
+	return append(way(), inside(unix.NFT_REG32_02, dataplane.InnerSourceOffset, 4),
+		&expr.Bitwise{SourceRegister: unix.NFT_REG32_02, DestRegister: unix.NFT_REG32_02, Len: 4, Mask: mask, Xor: make([]byte, 4)},
+		&expr.Immediate{Register: unix.NFT_REG32_03, Data: mask})
+}
+
 // way loads the key of the set "ways": the source of a packet and the index of the device on which it
 // arrived.
 func way() []expr.Any {
@@ -177,15 +237,20 @@ func way() []expr.Any {
 // compare compares an address with a network: the bytes of its address that count, as nft does,
 // which takes less time than a mask.
 func compare(offset uint32, op expr.CmpOp, n netip.Prefix) []expr.Any {
+	return compareAt(expr.PayloadBaseNetworkHeader, offset, op, n)
+}
+
+// compareAt compares an address at an offset from the beginning of a header.
+func compareAt(base expr.PayloadBase, offset uint32, op expr.CmpOp, n netip.Prefix) []expr.Any {
 	const reg = unix.NFT_REG_1
 	if bytes := n.Bits() / 8; bytes > 0 && n.Bits()%8 == 0 {
 		return []expr.Any{
-			&expr.Payload{DestRegister: reg, Base: expr.PayloadBaseNetworkHeader, Offset: offset, Len: uint32(bytes)},
+			&expr.Payload{DestRegister: reg, Base: base, Offset: offset, Len: uint32(bytes)},
 			&expr.Cmp{Op: op, Register: reg, Data: n.Addr().AsSlice()[:bytes]},
 		}
 	}
 	return []expr.Any{
-		load(offset),
+		&expr.Payload{DestRegister: reg, Base: base, Offset: offset, Len: 4},
 		&expr.Bitwise{SourceRegister: reg, DestRegister: reg, Len: 4, Mask: dataplane.NetMask(n.Bits()).AsSlice(), Xor: make([]byte, 4)},
 		&expr.Cmp{Op: op, Register: reg, Data: n.Addr().AsSlice()},
 	}

@@ -107,7 +107,7 @@ func TestHostileNetworks(t *testing.T) {
 table ip probe {
 	set seen { type ifname . inet_service; size 65535; flags dynamic; }
 	chain in { type filter hook prerouting priority -250; meta l4proto udp iifname { "up0", "vx" } add @seen { iifname . udp dport }; }
-	chain out { type filter hook postrouting priority 400; meta l4proto udp oifname "subvx-1" add @seen { oifname . udp dport }; }
+	chain out { type filter hook postrouting priority 400; udp dport != 4502 oifname "subvx-1" add @seen { oifname . udp dport }; udp dport 4502 oifname "subvx-1" add @seen { oifname . udp sport }; }
 }
 X`)
 	seed := uint64(time.Now().UnixNano())
@@ -141,14 +141,31 @@ X`)
 			return nstest.IPv4(src.String(), dst, unix.IPPROTO_UDP, nstest.UDP(9, marker, nil))
 		}
 		var in, out [][]byte
+		here := "10.9.0.1" // is accepted as a destination
+		if len(a.Own) > 0 {
+			here = a.Own[len(a.Own)-1].Addr().String()
+			if a.Own[len(a.Own)-1].Addr().IsUnspecified() {
+				here = "0.0.0.1"
+			}
+		}
 		for _, src := range oddSources(r, all) {
 			for _, o := range outers {
 				passes := len(a.Inner) == 0 || slices.ContainsFunc(a.Inner, func(s dataplane.InnerSource) bool { return s.Outer == o && s.Net.Contains(src) })
 				if inOneOf(o, a.Remote) {
 					continue // dropped before
 				}
-				p := nstest.VXLAN(7, mac, udp(src, "10.9.0.1", "vx", passes, fmt.Sprintf("%v inside packets from %v, with %v", src, o, a.Inner)))
+				p := nstest.VXLAN(7, mac, udp(src, here, "vx", passes, fmt.Sprintf("%v inside packets from %v, with %v", src, o, a.Inner)))
 				in = append(in, nstest.IPv4(o.String(), "172.30.0.1", unix.IPPROTO_UDP, nstest.UDP(9, 4502, p)))
+			}
+		}
+		if len(a.Inner) > 0 && len(a.Own) > 0 && !inOneOf(outers[0], a.Remote) {
+			from := a.Inner[r.IntN(len(a.Inner))]
+			for _, dst := range oddSources(r, a.Own) {
+				passes := inOneOf(dst, a.Own) && !inOneOf(from.Outer, a.Remote)
+				p := nstest.VXLAN(7, mac, udp(from.Net.Addr(), dst.String(), "vx", passes, fmt.Sprintf("to %v inside packets, with own %v", dst, a.Own)))
+				in = append(in, nstest.IPv4(from.Outer.String(), "172.30.0.1", unix.IPPROTO_UDP, nstest.UDP(9, 4502, p)))
+				leaves := udp(dst, "10.9.0.1", "subvx-1", inOneOf(dst, a.Own), fmt.Sprintf("%v inside packets that leave, with own %v", dst, a.Own))
+				out = append(out, nstest.IPv4(here, "172.31.0.9", unix.IPPROTO_UDP, nstest.UDP(marker, 4502, nstest.VXLAN(7, mac, leaves))))
 			}
 		}
 		for _, src := range oddSources(r, a.Remote) {

@@ -49,7 +49,11 @@ func TestAntispoof(t *testing.T) {
 		`oifname "subvx-*" ip saddr != 10.8.0.0/14 ip saddr != 10.0.0.0/16 ip saddr != 241.0.0.1 ip saddr != @own jump drop-destination comment`,
 		`iifname "subvx-*" ip daddr != 10.8.0.0/14 ip daddr != 10.0.0.0/16 ip daddr != 241.0.0.1 ip daddr != @own jump drop-source comment`,
 		`iifname "vxlan-tunnel" jump apart comment`, `oifname "vxlan-tunnel" jump drop-source comment`,
-		`ip saddr 241.0.0.1 iifname "vxlan-tunnel" jump returned comment`, `iifname "vxlan-tunnel" udp dport 4505 ip daddr 241.0.0.1 ip saddr set 241.255.255.254 accept comment`,
+		"@th,368,32 & 0xfffc0000 != 0xa080000 @th,368,16 != 0xa00 @th,368,32 != 0xf1000001 @th,368,32 != @own jump elsewhere comment", "@th,336,32 0xf1000001 jump returned comment",
+		"@th,336,32 0xf1000001 @th,368,32 0xf1000001 @th,240,8 0x45 @th,288,16 & 0x3fff == 0x0 @th,312,8 0x11 @th,416,16 0x1199 return comment",
+		"@th,336,32 . @th,368,32 @echo @th,240,8 0x45 @th,288,16 & 0x3fff == 0x0 @th,312,8 0x11 @th,416,16 0x1199 accept comment",
+		"udp dport 4503 @th,336,32 & 0xfffc0000 != 0xa080000 @th,336,16 != 0xa00 @th,336,32 != 0xf1000001 @th,336,32 != @own jump drop-leaving comment",
+		"@th,368,32 @clusters drop comment", "@known accept comment", "add @known { ip saddr . iif . @th,336,32 & 0xffff0000 . 255.255.0.0 } comment",
 		`iifname "vxlan-tunnel" udp dport 4505 ip daddr 241.0.0.0/8 ip saddr . ip daddr @echo accept comment`, `oifname "vxlan-tunnel" udp dport 4505 ip daddr 241.0.0.0/8 ip saddr . ip daddr @echo accept comment`,
 		`iifname "subvx-*" oifname "subvx-*" udp dport 4505 accept comment`,
 		"ip saddr @clusters drop comment", "ip daddr @clusters drop comment", "rt ip nexthop @clusters drop comment",
@@ -174,12 +178,13 @@ func TestAntispoofChainsInAnyOrder(t *testing.T) {
 // sender. Packets with the same source on other devices are dropped nevertheless, and if the route changes,
 // packets on the new device are accepted at once. Addresses that send no cable's packets are not remembered.
 func TestHostileWays(t *testing.T) {
-	const table, ways = "submariner-gateway-antispoof", "nft list set ip submariner-gateway-antispoof ways"
+	const table = "submariner-gateway-antispoof"
 	for name, a := range map[string]dataplane.Antispoof{
 		"gateway": {Table: table, Ports: []int{4502}, Inner: []dataplane.InnerSource{{Outer: ip("172.31.0.9"), Net: cidr("10.1.0.0/16")}}},
 		"node":    {Table: table, Ports: []int{4502}, Transit: []int{4502}, Ends: []netip.Prefix{cidr("172.31.0.9/32")}},
 	} {
 		t.Run(name, func(t *testing.T) {
+			ways := "nft list set ip submariner-gateway-antispoof " + map[string]string{"gateway": "known", "node": "ways"}[name]
 			ns, h := node(t, dataplane.GatewayOwner)
 			senders := map[string]*nstest.NS{}
 			for i, dev := range []string{"up0", "up1"} {
