@@ -216,6 +216,15 @@ func TestHostileWays(t *testing.T) {
 			arrived("up0", "172.32.0.9")
 			require.NotContains(t, ns.Run(ways), "172.32.0.9")
 			require.Empty(t, settle(t, ns, h, state(t, a)), "what the kernel remembers is no change")
+			if name != "gateway" {
+				return
+			}
+			require.Equal(t, "one", arrived("up1", "172.31.0.9"), "remembered")
+			left := a
+			left.Inner = []dataplane.InnerSource{{Outer: ip("172.31.0.9"), Net: cidr("10.7.0.0/16")}}
+			require.Len(t, settle(t, ns, h, state(t, left)), 1)
+			require.Equal(t, "none", arrived("up1", "172.31.0.9"), "the network has left, and is not remembered")
+			require.NotContains(t, ns.Run(ways), "elements")
 		})
 	}
 }
