@@ -209,15 +209,15 @@ func (n Intra) antispoof() dataplane.Antispoof {
 }
 
 // usual returns the devices on which packets of other clusters usually arrive, as names in
-// dataplane.Antispoof.
+// dataplane.Antispoof: on a gateway, the devices of cables first.
 func (n Intra) usual() []string {
-	devices := []cableDevice{{device: dataplane.IntraDevice}}
+	var devices []cableDevice
 	for _, r := range n.Remote {
 		if n.isGateway() && r.Device != "" {
 			devices = append(devices, cableDevice{device: r.Device})
 		}
 	}
-	return slices.Sorted(slices.Values(deviceNames(outputs(devices))))
+	return append(slices.Sorted(slices.Values(deviceNames(outputs(devices)))), dataplane.IntraDevice)
 }
 
 // guard ensures that no device carries packets while its chain is missing, that no chain of a
