@@ -8,7 +8,9 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	mcsv1alpha1 "sigs.k8s.io/mcs-api/pkg/apis/v1alpha1"
 
+	"subctl/agent/mesh"
 	submarinerv1 "subctl/api/submariner/v1"
 	"subctl/api/submariner/v1alpha1"
 )
@@ -25,6 +27,14 @@ func wholeCluster(kind client.Object, ours cache.ByObject) cache.ByObject {
 		return cache.ByObject{Transform: slimService}
 	case *discoveryv1.EndpointSlice:
 		return cache.ByObject{Transform: slimEndpointSlice}
+	case *submarinerv1.GlobalIngressIP:
+		return cache.ByObject{Transform: slimIngress}
+	case *mcsv1alpha1.ServiceExport:
+		return cache.ByObject{Transform: slimMetadata(func(e *mcsv1alpha1.ServiceExport) client.Object {
+			slim := &mcsv1alpha1.ServiceExport{ObjectMeta: slimMeta(e.ObjectMeta), Status: e.Status}
+			slim.Generation = e.Generation
+			return slim
+		})}
 	case *corev1.Node:
 		return cache.ByObject{Transform: slimMetadata(func(n *corev1.Node) client.Object {
 			return &corev1.Node{ObjectMeta: slimMeta(n.ObjectMeta, submarinerv1.GatewayNodeLabel)}
@@ -78,12 +88,36 @@ func slimPod(obj any) (any, error) {
 	})(obj)
 }
 
+// someSelector is the selector of all Services that have one.
+var someSelector = map[string]string{"any": "any"}
+
+// slimService keeps whether there is a selector.
 func slimService(obj any) (any, error) {
 	return slimMetadata(func(s *corev1.Service) client.Object {
-		return &corev1.Service{
-			ObjectMeta: slimMeta(s.ObjectMeta),
-			Spec:       corev1.ServiceSpec{Type: s.Spec.Type, ClusterIP: s.Spec.ClusterIP, Selector: s.Spec.Selector},
+		slim := &corev1.Service{ObjectMeta: slimMeta(s.ObjectMeta), Spec: corev1.ServiceSpec{Type: s.Spec.Type, ClusterIP: s.Spec.ClusterIP}}
+		if len(s.Spec.Selector) > 0 {
+			slim.Spec.Selector = someSelector
 		}
+		return slim
+	})(obj)
+}
+
+// ourLabels are the labels of all GlobalIngressIPs that the agent has made, of which there may be many thousands.
+var ourLabels = mesh.Ours()
+
+// slimIngress keeps who has made an object, and what the agent compares and writes. The status is written without labels and annotations,
+// which that does not change.
+func slimIngress(obj any) (any, error) {
+	return slimMetadata(func(i *submarinerv1.GlobalIngressIP) client.Object {
+		slim := &submarinerv1.GlobalIngressIP{ObjectMeta: slimMeta(i.ObjectMeta), Spec: i.Spec, Status: i.Status}
+		slim.Generation, slim.OwnerReferences = i.Generation, i.OwnerReferences
+		if mesh.IsOurs(i) {
+			slim.Labels = ourLabels
+		}
+		if v, ok := i.Annotations[submarinerv1.HeadlessEndpointAnnotation]; ok {
+			metav1.SetMetaDataAnnotation(&slim.ObjectMeta, submarinerv1.HeadlessEndpointAnnotation, v)
+		}
+		return slim
 	})(obj)
 }
 

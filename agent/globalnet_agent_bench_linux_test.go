@@ -161,14 +161,19 @@ func TestGlobalnetMemoryProcess(t *testing.T) {
 	c, err := cache.New(o.Config, opts)
 	require.NoError(t, err)
 	l := newLists(o.Role)
+	var noted []func() bool
 	for _, kind := range o.Role.Watches {
 		informer, err := c.GetInformer(t.Context(), kind)
 		require.NoError(t, err)
-		_, err = informer.AddEventHandler(noting{l})
+		handling, err := informer.AddEventHandler(noting{l})
 		require.NoError(t, err)
+		noted = append(noted, handling.HasSynced)
 	}
 	go func() { _ = c.Start(t.Context()) }()
 	require.True(t, c.WaitForCacheSync(t.Context()))
+	for _, has := range noted {
+		require.Eventually(t, has, time.Minute, 10*time.Millisecond)
+	}
 	var memory *mesh.Addresses
 	for pass := range 5 {
 		s := mesh.NewSnapshot[mesh.Object]("node")

@@ -46,7 +46,11 @@ type export struct {
 // managedBy is the label of all objects that subctl makes (cluster.ManagedByLabel).
 const managedBy = "app.kubernetes.io/managed-by"
 
-func isOurs(o Object) bool { return o.GetLabels()[managedBy] == "subctl" }
+// Ours returns the labels of all objects that the globalnet agent makes; some have others, too.
+func Ours() map[string]string { return map[string]string{managedBy: "subctl"} }
+
+// IsOurs reports whether the globalnet agent has made an object.
+func IsOurs(o Object) bool { return o.GetLabels()[managedBy] == "subctl" }
 
 // readWanted returns the objects that the cluster needs, and the changes that lead to them.
 func readWanted(s Snapshot, network netip.Prefix) wanted {
@@ -81,7 +85,7 @@ func (w *wanted) compareEgress(s Snapshot) {
 	have := map[string]bool{}
 	for _, o := range List[*submarinerv1.ClusterGlobalEgressIP](s) {
 		have[o.Name] = true
-		if isOurs(o) && !slices.Contains(w.egress, o.Name) {
+		if IsOurs(o) && !slices.Contains(w.egress, o.Name) {
 			w.needless = append(w.needless, o)
 		}
 	}
@@ -89,7 +93,7 @@ func (w *wanted) compareEgress(s Snapshot) {
 		if !have[name] {
 			n := submarinerv1.DefaultClusterEgressIPs
 			w.missing = append(w.missing, &submarinerv1.ClusterGlobalEgressIP{
-				ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{managedBy: "subctl"}},
+				ObjectMeta: metav1.ObjectMeta{Name: name, Labels: Ours()},
 				Spec:       submarinerv1.ClusterGlobalEgressIPSpec{NumGlobalIPs: &n},
 			})
 		}
@@ -101,20 +105,20 @@ func (w *wanted) compareIngress(s Snapshot) {
 	for _, o := range List[*submarinerv1.GlobalIngressIP](s) {
 		key := keyOf(o)
 		have[key] = o
-		if isOurs(o) && w.ingress[key] == nil {
+		if IsOurs(o) && w.ingress[key] == nil {
 			w.needless = append(w.needless, o)
 		}
 	}
 	for i := range w.exports {
 		for _, key := range w.exports[i].needs {
-			if o := have[key]; o != nil && !isOurs(o) && !reflect.DeepEqual(o.Spec, w.ingress[key].Spec) {
+			if o := have[key]; o != nil && !IsOurs(o) && !reflect.DeepEqual(o.Spec, w.ingress[key].Spec) {
 				w.exports[i].taken = key.Name
 			}
 		}
 	}
 	for _, key := range sortedKeys(w.ingress) {
 		o, want := have[key], w.ingress[key]
-		if o == nil || isOurs(o) && (!reflect.DeepEqual(o.Spec, want.Spec) || !reflect.DeepEqual(o.OwnerReferences, want.OwnerReferences) || endpointOf(o) != endpointOf(want)) {
+		if o == nil || IsOurs(o) && (!reflect.DeepEqual(o.Spec, want.Spec) || !reflect.DeepEqual(o.OwnerReferences, want.OwnerReferences) || endpointOf(o) != endpointOf(want)) {
 			w.missing = append(w.missing, want)
 		}
 	}
@@ -140,7 +144,7 @@ func keyOf(o Object) types.NamespacedName {
 
 // want adds a GlobalIngressIP, which Kubernetes deletes with its owner.
 func (w *wanted) want(o *submarinerv1.GlobalIngressIP, owner Object, version, kind string) types.NamespacedName {
-	o.Labels = map[string]string{managedBy: "subctl"}
+	o.Labels = Ours()
 	if o.Spec.ServiceRef != nil {
 		o.Labels[submarinerv1.ServiceRefLabel] = o.Spec.ServiceRef.Name
 	}
