@@ -209,10 +209,32 @@ func (p *plan) nat(n rest.NAT) error {
 	if err != nil {
 		return err
 	}
+	local := ""
+	if how == "dnat" && n.Src == "" && n.SrcDIP == "" { // or packets that pass through to the same port would be translated, too
+		local = "fib daddr type local"
+	}
 	for _, rule := range rules {
-		p.table.add(chain, n.Name, device, rule)
+		p.table.add(chain, n.Name, device, local, rule)
+	}
+	if local != "" && n.DestIP != "" {
+		p.hide(n.Name, t)
 	}
 	return nil
+}
+
+// hide plans that the cluster, which is where the default route leads, sees the CNF as the client of what a port of the CNF leads to: its replies
+// must come back through the CNF.
+func (p *plan) hide(note string, t translation) {
+	names, err1 := protocol(t.proto, t.unset)
+	to, err2 := parseIP(t.to)
+	if err1 != nil || err2 != nil || p.world.Default == "" {
+		return // the first two have been reported
+	}
+	c := conditions{words: []string{"ct status dnat", "ip daddr " + to.String()}}
+	c.protocolsAndPorts(names, "", t.toPort)
+	if text, err := c.text(); err == nil {
+		p.table.add("nat_postrouting", note, devices("oifname", []string{p.world.Default}), text, "masquerade")
+	}
 }
 
 // services plans the ports of the CNF that lead to Services. The Service's replies must come back through the CNF, and so it sees

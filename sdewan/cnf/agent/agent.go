@@ -61,7 +61,8 @@ type Options struct {
 type Agent struct {
 	Options
 	wake     chan struct{}
-	trackers []*tracker // in the order of Attachments; nil for those that are not tracked
+	passed   func(planned rest.Config) // is called after each pass, by tests
+	trackers []*tracker                // in the order of Attachments; nil for those that are not tracked
 
 	mu       sync.Mutex
 	ready    bool
@@ -81,7 +82,7 @@ func New(o Options) *Agent {
 	if o.Lookup == nil {
 		o.Lookup = lookup
 	}
-	a := &Agent{Options: o, wake: make(chan struct{}, 1), resolved: map[string]netip.Addr{}, since: map[string]time.Time{}}
+	a := &Agent{Options: o, wake: make(chan struct{}, 1), passed: func(rest.Config) {}, resolved: map[string]netip.Addr{}, since: map[string]time.Time{}}
 	for i, at := range o.Attachments {
 		var t *tracker
 		if u := o.Uplinks[at.Network]; len(u.TrackIPs) > 0 {
@@ -168,7 +169,8 @@ func (a *Agent) pass(ctx context.Context, target dataplane.Target) error {
 		}
 	}
 	forwards := a.Kernel.Forward(names)
-	state, report := cnf.Plan(a.Config(), world)
+	config := a.Config()
+	state, report := cnf.Plan(config, world)
 	ops, err := dataplane.Sync(ctx, target, state)
 	if ctx.Err() != nil {
 		return nil
@@ -178,6 +180,7 @@ func (a *Agent) pass(ctx context.Context, target dataplane.Target) error {
 	}
 	err = errors.Join(forwards, err)
 	a.result(report, err)
+	a.passed(config)
 	return err
 }
 

@@ -1,0 +1,111 @@
+//go:build linux
+
+package agent
+
+import (
+	"context"
+	"fmt"
+	"testing"
+	"time"
+
+	"subctl/dataplane"
+	"subctl/dataplane/kernel"
+	"subctl/internal/measure"
+	"subctl/internal/nstest"
+	"subctl/sdewan/cnf"
+	"subctl/sdewan/rest"
+
+	"github.com/stretchr/testify/require"
+)
+
+// many returns a configuration with n rules: half of them choose uplinks, the others are of the firewall. The last one for uplinks, and the
+// forwarding, concern all connections.
+func many(n int) rest.Config {
+	c := balance("1", "1", "2", "1")
+	c.Rules = nil
+	for i := range n / 2 {
+		c.Rules = append(c.Rules, rest.Rule{Name: fmt.Sprint("rule-", i), Policy: "both", DestIP: fmt.Sprintf("10.%d.%d.0/24", i/250, i%250), DestPort: "443", Proto: "tcp"})
+	}
+	c.Rules[len(c.Rules)-1] = rest.Rule{Name: "all", Policy: "both", Proto: "all"}
+	c.Zones = []rest.Zone{{Name: "lan", Network: []string{"net0"}}, {Name: "wan", Network: []string{"net1", "net2"}, Input: "REJECT"}}
+	c.Forwardings = []rest.Forwarding{{Name: "out", Src: "lan", Dest: "wan"}}
+	for i := range n - n/2 {
+		c.Firewall = append(c.Firewall, rest.FirewallRule{Name: fmt.Sprint("rule-", i), Src: "lan", Dest: "wan", DestIP: fmt.Sprintf("10.%d.%d.0/24", i/250, i%250), DestPort: "22", Proto: "tcp", Target: "REJECT"})
+	}
+	return c
+}
+
+// BenchmarkRules measures how long it takes until the kernel holds 1,000 rules, and one more: the plan, the transaction, and reading
+// the kernel before and after.
+func BenchmarkRules(b *testing.B) {
+	ns := nstest.New(b, "cnf")
+	var w cnf.World
+	for i, addr := range []string{"192.168.1.254/24", "198.51.100.2/24", "203.0.113.2/24"} {
+		ns.Run(fmt.Sprintf("ip link add net%d type veth peer name p%[1]d && ip link set p%[1]d up && ip addr add %[2]s dev net%[1]d && ip link set net%[1]d up", i, addr))
+	}
+	a := New(Options{Attachments: attachments(), Uplinks: uplinks(), Kernel: Kernel{}})
+	var target dataplane.Target
+	ns.Do(func() {
+		n, err := kernel.ReadNetwork()
+		require.NoError(b, err)
+		w = a.look(n)
+		host, err := kernel.New(dataplane.CNFOwner)
+		require.NoError(b, err)
+		target = host
+	})
+	hold := func(c rest.Config) (ms float64) {
+		ns.Do(func() {
+			start := time.Now()
+			state, report := cnf.Plan(c, w)
+			_, err := dataplane.Sync(context.Background(), target, state)
+			ms = float64(time.Since(start).Microseconds()) / 1000
+			require.NoError(b, err)
+			require.Empty(b, report)
+		})
+		return ms
+	}
+	const n = 1000
+	for b.Loop() {
+		var all, one measure.Values
+		for range measure.Times(10) {
+			hold(rest.Config{})
+			ns.Run("nft delete table inet subctl-cnf")
+			c := many(n)
+			all = append(all, hold(c))
+			c.Firewall = append(c.Firewall, rest.FirewallRule{Name: "one-more", Src: "lan", Dest: "wan", DestPort: "23", Proto: "tcp", Target: "REJECT"})
+			one = append(one, hold(c))
+		}
+		measure.Record(b, measure.AtMost("CNF: 1,000 rules, from none", all, 500, "ms"), measure.AtMost("CNF: one more than 1,000 rules", one, 50, "ms"))
+	}
+}
+
+// BenchmarkForwarding compares the throughput through a CNF with that through a namespace that only forwards, by CPU time, in turns. Each
+// measurement is of a connection of its own.
+func BenchmarkForwarding(b *testing.B) {
+	plain := newPlain(b)
+	for _, row := range []struct {
+		rules int
+		least float64
+	}{{10, 90}, {1000, 80}} {
+		b.Run(fmt.Sprint(row.rules), func(b *testing.B) {
+			s := newSite(b)
+			s.apply(many(row.rules))
+			measure.OneCPU(b, s.lan, s.cnf, s.isp1, s.far)
+			through := func(s *site) measure.Path {
+				return measure.Path{From: nstest.Host{NS: s.lan, IP: "192.168.1.2"}, To: nstest.Host{NS: s.far, IP: "192.0.2.1"}}
+			}
+			for b.Loop() {
+				c := measure.Compare(measure.Times(60), func() float64 { return through(s).Throughput(b) }, func() float64 { return through(plain).Throughput(b) })
+				measure.Record(b, measure.AtLeast(fmt.Sprintf("CNF with %d rules: throughput, of plain forwarding", row.rules), c.Percent, row.least, "%"))
+			}
+		})
+	}
+}
+
+// newPlain returns a site whose CNF is a router without any rule.
+func newPlain(b testing.TB) *site {
+	s := newNetworks(b)
+	s.cnf.Run("sysctl -qw net.ipv4.ip_forward=1 && ip route add 192.0.2.0/24 via 198.51.100.1")
+	measure.OneCPU(b, s.lan, s.cnf, s.isp1, s.far)
+	return s
+}

@@ -1,0 +1,259 @@
+//go:build linux
+
+package agent
+
+import (
+	"fmt"
+	"net"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"subctl/sdewan/rest"
+
+	"github.com/stretchr/testify/require"
+)
+
+// balance is a policy over both uplinks, and a rule for everything.
+func balance(metric1, weight1, metric2, weight2 string) rest.Config {
+	return rest.Config{
+		Policies: []rest.Policy{{Name: "both", Members: []rest.Member{{Interface: "net1", Metric: metric1, Weight: weight1}, {Interface: "net2", Metric: metric2, Weight: weight2}}}},
+		Rules:    []rest.Rule{{Name: "all", Policy: "both", DestIP: "0.0.0.0/0", Proto: "all"}},
+	}
+}
+
+// counters counts the connections that reach far through each uplink.
+const counters = `nft -f - <<'END'
+table ip count {
+	counter one { }
+	counter two { }
+	chain in {
+		type filter hook prerouting priority -160;
+		iifname "isp1" ct state new tcp flags & (syn | ack) == syn counter name one
+		iifname "isp2" ct state new tcp flags & (syn | ack) == syn counter name two
+	}
+}
+END`
+
+// Two uplinks share connections 2:3.
+func TestTrafficBalance(t *testing.T) {
+	s := newSite(t)
+	server(t, s.far, "192.0.2.1:80")
+	s.apply(balance("1", "2", "1", "3"))
+	s.far.Run(counters)
+	const connections = 200
+	for range connections {
+		c, seen, err := dial(s.lan, "", "192.0.2.1:80")
+		require.NoError(t, err)
+		require.Equal(t, "192.168.1.2", seen)
+		c.Close()
+	}
+	one, two := s.count()
+	require.Equal(t, connections, one+two)
+	require.InDelta(t, 0.4, float64(one)/connections, 0.4*0.05, "%d and %d", one, two)
+}
+
+// The uplink with the lowest metric carries all connections. When its gateway does not answer, and when its link goes down, the other one
+// takes over; when it is back, new connections return, and live ones stay.
+func TestTrafficFailover(t *testing.T) {
+	s := newSite(t)
+	server(t, s.far, "192.0.2.1:80")
+	s.apply(balance("1", "1", "2", "1"))
+	s.far.Run(counters)
+	open := func() net.Conn {
+		t.Helper()
+		c, _, err := dial(s.lan, "", "192.0.2.1:80")
+		require.NoError(t, err)
+		t.Cleanup(func() { c.Close() })
+		return c
+	}
+	open()
+	one, two := s.count()
+	require.Equal(t, []int{1, 0}, []int{one, two})
+
+	for name, fault := range map[string]struct{ down, up string }{
+		"gateway": {"nft -f - <<'END'\ntable ip dead { chain in { type filter hook prerouting priority -300; iifname \"cnf\" drop; }; }\nEND", "nft delete table ip dead"},
+		"link":    {"ip link set cnf down", "ip link set cnf up && ip route replace 192.168.1.0/24 via 198.51.100.2 && ip route replace 1.2.3.4 via 198.51.100.2"},
+	} {
+		before1, before2 := s.count()
+		s.isp1.Run(fault.down)
+		start := time.Now()
+		s.online("net1", false)
+		t.Logf("%s: offline after %v", name, time.Since(start))
+		var stays net.Conn
+		s.until("connections take net2", func() (ok bool) {
+			c, _, err := dial(s.lan, "", "192.0.2.1:80")
+			if stays = c; err == nil {
+				t.Cleanup(func() { c.Close() })
+			}
+			return err == nil
+		})
+		one, two := s.count()
+		require.Equal(t, before1, one, name)
+		require.Greater(t, two, before2, name)
+
+		s.isp1.Run(fault.up)
+		s.online("net1", true)
+		alive(t, stays)
+		s.until("new connections return to net1", func() bool { open(); one, _ := s.count(); return one > before1 })
+		before1, before2 = s.count()
+		alive(t, stays)
+		open()
+		one, two = s.count()
+		require.Equal(t, []int{before1 + 1, before2}, []int{one, two}, "%s: live connections stay, new ones return", name)
+	}
+}
+
+// A connection whose uplink goes offline goes on through the other one, if its addresses are not translated.
+func TestTrafficMoves(t *testing.T) {
+	s := newSite(t)
+	s.far.Run("ip route del 192.168.1.0/24 table 11; ip route add 192.168.1.0/24 via 10.2.0.1 table 11") // replies take the way that works
+	server(t, s.far, "192.0.2.1:80")
+	s.apply(balance("1", "1", "2", "1"))
+	c, _, err := dial(s.lan, "", "192.0.2.1:80")
+	require.NoError(t, err)
+	defer c.Close()
+	s.isp1.Run("ip link set cnf down")
+	s.online("net1", false)
+	alive(t, c)
+}
+
+// The samples of the seed: TCP from port 80 is refused, ICMP leaves with another source, port 19900 leads to SSH in the LAN, and connections are
+// forwarded in one direction only.
+func TestTrafficFirewall(t *testing.T) {
+	s := newSite(t)
+	firewall := rest.Config{
+		Zones:    []rest.Zone{{Name: "lan1", Network: []string{"net0"}, Input: "ACCEPT", Output: "ACCEPT"}, {Name: "wan1", Network: []string{"net1", "net2"}, Input: "REJECT", Output: "ACCEPT"}},
+		Firewall: []rest.FirewallRule{{Name: "reject_80", Src: "lan1", SrcIP: "192.168.1.2", SrcPort: "80", Proto: "tcp", Target: "REJECT"}},
+		Redirects: []rest.Redirect{
+			{Name: "snat_lan1", Src: "lan1", SrcIP: "192.168.1.2", SrcDIP: "1.2.3.4", Dest: "wan1", Proto: "icmp", Target: "SNAT"},
+			{Name: "dnat_wan1", Src: "wan1", SrcDPort: "19900", Dest: "lan1", DestIP: "192.168.1.1", DestPort: "22", Proto: "tcp", Target: "DNAT"},
+		},
+	}
+	b := balance("1", "1", "2", "1")
+	firewall.Policies, firewall.Rules = b.Policies, b.Rules
+	s.apply(firewall)
+	server(t, s.cnf, "192.168.1.254:8443")
+	server(t, s.lan, "192.168.1.1:22")
+	server(t, s.lan, "192.168.1.2:443")
+	server(t, s.far, "192.0.2.1:80")
+
+	t.Run("reject", func(t *testing.T) {
+		_, _, err := dial(s.lan, "192.168.1.2:80", "192.168.1.254:8443")
+		require.ErrorIs(t, err, syscall.ECONNREFUSED)
+		c, seen, err := dial(s.lan, "192.168.1.3:80", "192.168.1.254:8443")
+		require.NoError(t, err)
+		require.Equal(t, "192.168.1.3", seen)
+		c.Close()
+	})
+	t.Run("translated destination", func(t *testing.T) {
+		for from, to := range map[string]string{"10.1.0.2:0": "198.51.100.2:19900", "10.2.0.2:0": "203.0.113.2:19900"} { // each is answered through its uplink
+			host, _, _ := strings.Cut(from, ":")
+			c, seen, err := dial(s.far, from, to)
+			require.NoError(t, err, to)
+			require.Equal(t, host, seen)
+			c.Close()
+		}
+	})
+	t.Run("one direction", func(t *testing.T) {
+		_, _, err := dial(s.lan, "", "192.0.2.1:80")
+		require.ErrorIs(t, err, syscall.ECONNREFUSED, "without a forwarding")
+		firewall.Forwardings = []rest.Forwarding{{Name: "forwarding_lan_to_wan", Src: "lan1", Dest: "wan1"}}
+		s.apply(firewall)
+		c, _, err := dial(s.lan, "", "192.0.2.1:80")
+		require.NoError(t, err)
+		defer c.Close()
+		_, _, err = dial(s.far, "", "192.168.1.2:443")
+		require.ErrorIs(t, err, syscall.ECONNREFUSED, "not the other way round")
+	})
+	t.Run("translated source", func(t *testing.T) {
+		stop := s.far.Start("exec tcpdump --immediate-mode -Z root -U -n -l -i isp1 icmp >" + s.dir + "/icmp 2>" + s.dir + "/icmp.err")
+		s.until("tcpdump listens", func() bool {
+			out, _ := s.far.Try("cat " + s.dir + "/icmp.err")
+			return strings.Contains(out, "listening")
+		})
+		s.lan.Run("ping -c2 -W2 -I 192.168.1.2 192.0.2.1")
+		s.until("the packets are seen", func() bool { out, _ := s.far.Try("cat " + s.dir + "/icmp"); return strings.Contains(out, "echo reply") })
+		stop()
+		seen := s.far.Run("cat " + s.dir + "/icmp")
+		require.Contains(t, seen, "IP 1.2.3.4 > 192.0.2.1: ICMP echo request")
+		require.NotContains(t, seen, "192.168.1.2")
+	})
+}
+
+// Nothing that changes interrupts a live connection, and no packet of it is lost: the modules change one after the other.
+func TestTrafficSurvivesChanges(t *testing.T) {
+	s := newSite(t)
+	server(t, s.far, "192.0.2.1:80")
+	c := balance("1", "2", "1", "3")
+	c.Zones = []rest.Zone{{Name: "lan", Network: []string{"net0"}}, {Name: "wan", Network: []string{"net1", "net2"}, Masq: "1"}}
+	c.Forwardings = []rest.Forwarding{{Name: "out", Src: "lan", Dest: "wan"}}
+	s.apply(c)
+	var conns []net.Conn
+	for range 10 {
+		conn, _, err := dial(s.lan, "", "192.0.2.1:80")
+		require.NoError(t, err)
+		defer conn.Close()
+		conns = append(conns, conn)
+	}
+	ended := s.lan.Ping(50, "192.0.2.2")
+	for i := range 10 {
+		c.Firewall = append(c.Firewall, rest.FirewallRule{Name: fmt.Sprint("rule-", i), Src: "lan", DestPort: fmt.Sprint(1000 + i), Proto: "tcp", Target: "DROP"})
+		s.apply(c)
+		c.Rules = append([]rest.Rule{{Name: fmt.Sprint("rule-", i), Policy: "both", DestIP: fmt.Sprintf("192.0.2.%d", 10+i), Sticky: "1"}}, c.Rules...)
+		s.apply(c)
+		c.NATs = append(c.NATs, rest.NAT{Name: fmt.Sprint("nat-", i), Dest: "net1", SrcIP: fmt.Sprintf("10.9.%d.0/24", i), Target: "MASQUERADE"})
+		s.apply(c)
+		c.Routes = append(c.Routes, rest.Route{Name: fmt.Sprint("route-", i), Dst: fmt.Sprintf("10.8.%d.0/24", i), GW: "192.168.1.1", Dev: "net0", Table: "cnf"})
+		s.apply(c)
+	}
+	sent, lost := ended()
+	require.Zero(t, lost, "of %d packets", sent)
+	for _, conn := range conns {
+		alive(t, conn)
+	}
+}
+
+// A sticky rule keeps the uplink of a source.
+func TestTrafficSticky(t *testing.T) {
+	s := newSite(t)
+	server(t, s.far, "192.0.2.1:80")
+	c := balance("1", "1", "1", "1")
+	c.Rules[0].Sticky = "1"
+	s.apply(c)
+	s.far.Run(counters)
+	for range 6 {
+		conn, _, err := dial(s.lan, "", "192.0.2.1:80")
+		require.NoError(t, err)
+		conn.Close()
+	}
+	one, two := s.count()
+	require.Equal(t, 6, max(one, two), "%d and %d", one, two)
+	c.Zones = []rest.Zone{{Name: "lan", Network: []string{"net0"}}} // a change of another module does not make it forget
+	s.apply(c)
+	conn, _, err := dial(s.lan, "", "192.0.2.1:80")
+	require.NoError(t, err)
+	conn.Close()
+	one, two = s.count()
+	require.Equal(t, 7, max(one, two), "%d and %d", one, two)
+}
+
+// What another program deletes comes back.
+func TestTrafficDrift(t *testing.T) {
+	s := newSite(t)
+	s.apply(balance("1", "2", "1", "3"))
+	const all = "(nft list ruleset; ip rule; ip route show table 42) | sort" // chains are listed in the order in which they were made
+	before := s.cnf.Run(all)
+	for _, damage := range []string{
+		"nft flush ruleset", "nft flush chain inet subctl-cnf uplink", "nft insert rule inet subctl-cnf uplink drop",
+		"nft delete rule inet subctl-cnf uplink handle $(nft -a list chain inet subctl-cnf uplink | grep -o 'handle [0-9]*$' | tail -1 | cut -d' ' -f2)",
+		"ip rule del pref 2002", "ip route flush table 42", "ip rule add pref 77 lookup 43 protocol 172",
+	} {
+		s.cnf.Run(damage)
+		s.until("it is repaired: "+damage, func() bool {
+			out, _ := s.cnf.Try(all)
+			return out == before
+		})
+	}
+}
