@@ -49,10 +49,20 @@ func (p *plan) rule(r rest.FirewallRule) error {
 			}
 			p.table.add("raw_prerouting", r.Name, family, arrives, match, target)
 		default:
-			p.table.add(ruleChain(r, src, dest), r.Name, family, leaves, match, target)
+			p.addRule(ruleChain(r, src, dest), r.Name, family, leaves, match, target)
 		}
 	}
 	return nil
+}
+
+// addRule adds a rule to the rules of a chain. They have a chain of their own, to the end of which nft(8) can add one without
+// reading all others first.
+func (p *plan) addRule(chain, note string, words ...string) {
+	rules := chain + "_rules"
+	if p.table.chains[rules] == nil {
+		p.table.add(chain, "", "jump", rules)
+	}
+	p.table.add(rules, note, words...)
 }
 
 // ruleChain returns the chain of a rule that accepts or refuses packets.

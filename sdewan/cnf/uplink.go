@@ -132,42 +132,40 @@ func (p *plan) connected() []netip.Prefix {
 	return compact(out)
 }
 
-// steer plans the chains that every packet passes.
+// steer plans the chains that every packet passes. For a packet of a connection that has an uplink, or needs none, one look at the
+// connection mark is all: throughput depends on it.
 func (p *plan) steer(ups []uplink) {
 	const (
-		connectionMark = "ct mark & 0x3f00"
-		packetMark     = "meta mark & 0x3f00"
+		connectionMark = "ct mark & 0x3f00 vmap { %s }"
 		setConnection  = "ct mark set ct mark & 0xffffc0ff | %#04x"
 		setPacket      = "meta mark set meta mark & 0xffffc0ff | %#04x"
 	)
-	for _, hook := range []string{"uplink_prerouting", "uplink_output"} {
-		p.table.add(hook, "", "meta nfproto ipv4 jump uplink")
-	}
-	again := []string{fmt.Sprintf("%#x", dataplane.UplinkBlackhole), fmt.Sprintf("%#x", dataplane.UplinkUnreachable)}
-	var marks []string
-	mark := func(name string, value uint32) {
+	p.table.add("uplink_prerouting", "", "meta nfproto ipv4 jump uplink")
+	p.table.add("uplink_output", "", "meta nfproto ipv4 meta mark & 0x3f00 == 0 jump uplink") // pings that track uplinks have a mark
+	local := nets("daddr", p.connected())
+	first, marked := []string{"0x0000 : goto uplink_first"}, []string{}
+	mark := func(name string, value uint32, online bool) {
 		p.table.add("uplink_use_"+name, "", fmt.Sprintf(setConnection, value))
-		if value != dataplane.UplinkNone {
-			p.table.add("uplink_mark_"+name, "", fmt.Sprintf(setPacket, value))
-			marks = append(marks, fmt.Sprintf("%#04x : goto uplink_mark_%s", value, name))
+		p.table.add("uplink_mark_"+name, "", local, "return")
+		p.table.add("uplink_mark_"+name, "", fmt.Sprintf(setPacket, value))
+		then := fmt.Sprintf("%#04x : goto uplink_mark_%s", value, name)
+		if marked = append(marked, then); !online {
+			then = fmt.Sprintf("%#04x : goto uplink_again", value)
 		}
+		first = append(first, then)
 	}
 	for _, u := range ups {
-		mark(strconv.Itoa(u.number), u.mark())
-		if !u.Online {
-			again = append(again, fmt.Sprintf("%#04x", u.mark()))
-		}
+		mark(strconv.Itoa(u.number), u.mark(), u.Online)
 	}
-	slices.Sort(again)
-	mark("blackhole", dataplane.UplinkBlackhole)
-	mark("unreachable", dataplane.UplinkUnreachable)
-	mark("none", dataplane.UplinkNone)
-	local := nets("daddr", p.connected())
-	p.table.add("uplink", "", packetMark, "!= 0 return") // by its sender: the pings that track uplinks
-	p.table.add("uplink", "", connectionMark, "== 0 ct state new jump uplink_new")
-	p.table.add("uplink", "", connectionMark, list(again), "ct direction original jump uplink_new")
-	p.table.add("uplink", "", local, "return")
-	p.table.add("uplink", "", connectionMark, "vmap { "+strings.Join(marks, ", ")+" }")
+	mark("blackhole", dataplane.UplinkBlackhole, false)
+	mark("unreachable", dataplane.UplinkUnreachable, false)
+	p.table.add("uplink_use_none", "", fmt.Sprintf(setConnection, dataplane.UplinkNone))
+	p.table.add("uplink", "", fmt.Sprintf(connectionMark, strings.Join(first, ", ")))
+	p.table.add("uplink_first", "", "ct state new jump uplink_new")
+	p.table.add("uplink_first", "", "goto uplink_marked")
+	p.table.add("uplink_again", "", "ct direction original jump uplink_new")
+	p.table.add("uplink_again", "", "goto uplink_marked")
+	p.table.add("uplink_marked", "", fmt.Sprintf(connectionMark, strings.Join(marked, ", ")))
 	for _, u := range ups {
 		p.table.add("uplink_new", "", devices("iifname", []string{u.Device}), nets("saddr", p.connected()), "goto uplink_use_none")
 		p.table.add("uplink_new", u.Name, devices("iifname", []string{u.Device}), "goto uplink_use_"+strconv.Itoa(u.number))
