@@ -14,6 +14,12 @@ import (
 type IKEDaemon struct {
 	Port  int  // UDP, of IKE and of ESP in UDP
 	Debug bool // whether it logs more, though never a key
+	// IKEPort is the UDP port of IKE before the two ends know that ESP has to be in UDP; 0 for any free port.
+	IKEPort int
+	// Device gets the virtual addresses that other ends assign; "" if none are requested.
+	Device string
+	// Mark is set on all packets that the daemon sends, and on packets that IKERemotes have encrypted: rules that lead into tunnels leave them out. 0 for none.
+	Mark uint32
 	// Unattended is true for a daemon that was observed running although this process has
 	// not yet asked it to negotiate, and false in a plan. An agent that starts finds the
 	// daemon of the agent before it that way, and adopts it.
@@ -34,11 +40,23 @@ func (d IKEDaemon) Equal(o Object) bool { return o == d }
 
 // String implements Object.
 func (d IKEDaemon) String() string {
-	s := fmt.Sprintf("charon-systemd # strongswan.conf: port = 0, port_nat_t = %d; debug: %s", d.Port, yes(d.Debug))
+	s := fmt.Sprintf("charon-systemd # strongswan.conf: port = %d, port_nat_t = %d; debug: %s", d.IKEPort, d.Port, yes(d.Debug))
+	if d.Device != "" {
+		s += "; install_virtual_ip_on = " + d.Device
+	}
+	if d.Mark != 0 {
+		s += fmt.Sprintf("; fwmark = %#x/%#x", d.Mark, d.Mark)
+	}
 	if d.Unattended {
 		s += "; unattended"
 	}
 	return s
+}
+
+// Attended returns the daemon as a plan describes it.
+func (d IKEDaemon) Attended() IKEDaemon {
+	d.Unattended = false
+	return d
 }
 
 // change implements changer.
@@ -49,7 +67,7 @@ func (d IKEDaemon) change(old Object) string {
 		return ""
 	case o == IKEDaemon{}:
 		return d.String() + ", in place of one that does not answer"
-	case o == IKEDaemon{Port: d.Port, Debug: d.Debug, Unattended: true}:
+	case o.Unattended && o.Attended() == d:
 		return d.String() + ": adopts the one that runs"
 	}
 	return ""

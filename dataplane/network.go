@@ -7,6 +7,7 @@ type Network struct {
 	Devices []NetDevice // sorted by name
 	Routes  []NetRoute  // of IPv4, of all tables except "local", in the order of the kernel
 	Rules   []NetRule   // of IPv4, in the order of the kernel
+	IPsec   Engine      // what handles IPsec packets
 }
 
 // NetDevice is a device.

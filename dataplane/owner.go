@@ -121,6 +121,21 @@ const (
 	// CNFTable is the routing table "cnf" of a CNF: the number is the one of ICN SD-EWAN's image for OpenWrt. The table of uplink N is
 	// CNFTable plus N, N from 1 to MaxUplinks. A CNF has a network namespace of its own.
 	CNFTable = 40
+	// IKEPort is the UDP port of IKE of a CNF (RFC 7296, section 2); the one of ESP in UDP is IPsecPort. Gateways use only the latter.
+	IKEPort = 500
+	// CNFTunnelDevice is the device of a CNF's IPsec tunnels, like IPsecDevice. The name is the one that strongSwan with userspace ESP gives its
+	// device, to which it adds the virtual addresses of the CNF.
+	CNFTunnelDevice = "ipsec0"
+	// TunnelMark is the bit of the packet mark of what the IPsec daemon of a CNF sends, so that it does not enter the tunnels itself. It
+	// is far from UplinkMask, and from the small numbers that people choose.
+	TunnelMark = 0x40000000
+	// TunnelTable is the routing table of a CNF that leads into its tunnels. TunnelAllTable is that of tunnels to everything, which take
+	// only packets from their own networks. The numbers are those before CNFTable.
+	TunnelAllTable = 38
+	TunnelTable    = 39
+	// TunnelPriority and TunnelAllPriority are the priorities of the rules that look up these tables: before all other rules of a CNF.
+	TunnelPriority    = 95
+	TunnelAllPriority = 96
 	// MaxUplinks is the number of uplinks that UplinkMask can tell apart, as in mwan3: three values have a meaning of their own.
 	MaxUplinks = 59
 	// UplinkMask has the bits of the packet mark and of the connection mark that tell which uplink a connection of a CNF uses: the number of
@@ -270,7 +285,7 @@ var (
 		IDs: Range{0x20000000, 0x2fffffff}, Protocol: 171,
 	}
 	CNFOwner = Owner{
-		Name: "cnf", Ruleset: "subctl-cnf", Tables: Range{CNFTable, CNFTable + MaxUplinks}, Protocol: 172, Main: true,
+		Name: "cnf", Ruleset: "subctl-cnf", Devices: []string{CNFTunnelDevice}, Tables: Range{TunnelAllTable, CNFTable + MaxUplinks}, Protocol: 172, Main: true,
 	}
 )
 

@@ -56,6 +56,8 @@ func (f *Fake) refuse(o dataplane.Object) error {
 		return refuseIf(o.Name == "" || len(o.Name) > maxDevice || o.MTU < minMTU, "bad name or MTU")
 	case dataplane.Tunnel:
 		return refuseIf(!o.Local.IsValid() || o.LocalID == "" || o.RemoteID == "" || o.ReqID == 0, "no address, identity or reqid")
+	case dataplane.IKERemote:
+		return refuseIf(o.Name == "" || len(o.Children) == 0, "no name or no child")
 	case dataplane.IPsecBlock:
 		return refuseIf(!o.From.IsValid() || o.Port < 1 || o.Port > maxPort, "no such address or port")
 	case dataplane.Addr:

@@ -13,7 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// addrs are the IPv4 addresses of our devices, all of them. (The IPv6 address that the
+// addrs are the IPv4 addresses of our devices, all of them, except those of CNFTunnelDevice, which charon adds and removes. (The IPv6 address that the
 // kernel adds to each device is in no plan.)
 type addrs struct{ *Host }
 
@@ -23,6 +23,9 @@ func (s addrs) list() (out []dataplane.Object, err error) {
 		return nil, err
 	}
 	for name, index := range devs {
+		if name == dataplane.CNFTunnelDevice {
+			continue
+		}
 		ps, err := s.prefixes(index)
 		if netlink.Gone(err) {
 			continue // the device was removed meanwhile

@@ -38,14 +38,16 @@ func (s daemons) list() ([]dataplane.Object, error) {
 		return []dataplane.Object{dataplane.IKEDaemon{}}, nil
 	}
 	set, _ := s.charon.Running()
-	return []dataplane.Object{dataplane.IKEDaemon{Port: set.NATPort, Debug: set.Debug, Unattended: !s.charon.Negotiating()}}, nil
+	return []dataplane.Object{dataplane.IKEDaemon{
+		Port: set.NATPort, Debug: set.Debug, Unattended: !s.charon.Negotiating(), IKEPort: set.Port, Device: set.Device, Mark: set.Mark,
+	}}, nil
 }
 
 // put starts the daemon, unless one runs that can be adopted, or can change its settings
 // while it runs.
 func (s daemons) put(old, want dataplane.Object) error {
 	w := want.(dataplane.IKEDaemon)
-	if had, ok := old.(dataplane.IKEDaemon); ok && had.Port == w.Port && s.adopt(had, w) == nil {
+	if had, ok := old.(dataplane.IKEDaemon); ok && sameExceptDebug(had, w) && s.adopt(had, w) == nil {
 		return nil
 	}
 	died, err := s.died(old)
@@ -60,6 +62,12 @@ func (s daemons) put(old, want dataplane.Object) error {
 		s.restarted("charon")
 	}
 	return nil
+}
+
+// sameExceptDebug reports whether one daemon can become the other while it runs.
+func sameExceptDebug(had, want dataplane.IKEDaemon) bool {
+	had.Debug = want.Debug
+	return had.Attended() == want.Attended()
 }
 
 // adopt makes the daemon that runs the wanted one.
@@ -96,11 +104,11 @@ func (s daemons) start(d dataplane.IKEDaemon) error {
 	return s.explainPort(s.charon.Start(settings(d)), d.Port, "ipsecPort")
 }
 
-// settings returns what strongSwan is started with. IKE takes any free port instead of
+// settings returns what strongSwan is started with. Between gateways IKE takes any free port instead of
 // 500: it begins on the port where it would end up behind a translator anyway.
 func settings(d dataplane.IKEDaemon) strongswan.Settings {
 	return strongswan.Settings{
-		NATPort: d.Port, Debug: d.Debug, Userspace: ipsecEngine().Name == strongswan.Engine,
+		Port: d.IKEPort, NATPort: d.Port, Debug: d.Debug, Device: d.Device, Mark: d.Mark, Userspace: ipsecEngine().Name == strongswan.Engine,
 		Table: dataplane.CharonTable, Priority: dataplane.CharonPriority,
 	}
 }

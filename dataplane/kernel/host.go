@@ -110,7 +110,7 @@ func New(owner dataplane.Owner) (*Host, error) {
 		return nil, err
 	}
 	host := &Host{
-		owner: owner, nl: h, conn: c, ipt: ipt, charon: newCharon(ipt.netns), xfrm: x, ownsIPsec: owner.OwnsDevice(dataplane.IPsecDevice),
+		owner: owner, nl: h, conn: c, ipt: ipt, charon: newCharon(ipt.netns), xfrm: x, ownsIPsec: owner.OwnsDevice(dataplane.IPsecDevice) || owner.OwnsDevice(dataplane.CNFTunnelDevice),
 		restarts: map[string]int{}, served: map[string]bool{}, setbacks: map[dataplane.Key]setback{},
 	}
 	host.forget()

@@ -107,7 +107,7 @@ func (s links) observe(d *device) (dataplane.Object, error) {
 	switch {
 	case isWireGuard(d.name):
 		return s.wireGuard(d)
-	case d.name == dataplane.IPsecDevice:
+	case d.name == dataplane.IPsecDevice, d.name == dataplane.CNFTunnelDevice:
 		return s.ipsecLink(d), nil
 	}
 	return s.vxlan(d)

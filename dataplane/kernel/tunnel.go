@@ -4,8 +4,14 @@ package kernel
 
 import (
 	"fmt"
+	"net/netip"
+	"slices"
 
 	"subctl/dataplane"
+	"subctl/dataplane/kernel/netlink"
+
+	vnl "github.com/vishvananda/netlink"
+	"golang.org/x/sys/unix"
 )
 
 // tunnels are the tunnels that our strongSwan has loaded, and the policies that keep
@@ -22,14 +28,46 @@ func (s tunnels) list() (out []dataplane.Object, err error) {
 	}
 	out = blocks(have.policies)
 	for name, c := range have.conns {
-		out = append(out, dataplane.Tunnel{Name: name, Seen: c.Child})
+		if s.owner.Name != dataplane.CNFOwner.Name {
+			out = append(out, dataplane.Tunnel{Name: name, Seen: c.Child})
+		}
+	}
+	for _, r := range s.charon.Remotes(have.conns) {
+		out = append(out, r)
 	}
 	return out, nil
+}
+
+var _ dataplane.Remoter = (*Host)(nil)
+
+// RemoteStates implements dataplane.Remoter.
+func (h *Host) RemoteStates() ([]dataplane.RemoteState, error) { return h.charon.RemoteStates() }
+
+// putRemote loads a connection of a CNF.
+func (s tunnels) putRemote(r dataplane.IKERemote) error {
+	var ifID uint32
+	userspace := ipsecEngine().Name != dataplane.EngineKernel
+	if !userspace {
+		ifID = dataplane.IPsecIfID
+	}
+	if userspace {
+		if err := s.standInAddrs(r); err != nil {
+			return fmt.Errorf("adding the IPsec connection %s: %w", r.Name, err)
+		}
+	}
+	set, _ := s.charon.Running()
+	if err := s.charon.LoadRemote(r, ifID, set.Mark, userspace); err != nil {
+		return fmt.Errorf("adding the IPsec connection %s: %w", r.Name, err)
+	}
+	return nil
 }
 
 func (s tunnels) put(_, want dataplane.Object) error {
 	if b, ok := want.(dataplane.IPsecBlock); ok {
 		return s.xfrm.block(b)
+	}
+	if r, ok := want.(dataplane.IKERemote); ok {
+		return s.putRemote(r)
 	}
 	t := want.(dataplane.Tunnel)
 	if t.PSK == (dataplane.Secret{}) {
@@ -49,8 +87,40 @@ func (s tunnels) del(old dataplane.Object) error {
 	if b, ok := old.(dataplane.IPsecBlock); ok {
 		return s.xfrm.unblock(b)
 	}
+	if r, ok := old.(dataplane.IKERemote); ok {
+		if err := s.charon.UnloadRemote(r.Name, ""); err != nil {
+			return fmt.Errorf("removing the IPsec connection %s: %w", r.Name, err)
+		}
+		return nil
+	}
 	if err := s.charon.Unload(old.Key().Name); err != nil {
 		return fmt.Errorf("removing tunnel %s: %w", old.Key().Name, err)
+	}
+	return nil
+}
+
+// standInAddrs gives the pod an address in each local network of a connection in which it has none: ESP in userspace refuses a
+// tunnel otherwise (kernel_libipsec_ipsec.c, install_route). It is the address of the network itself, which nobody else has, and never
+// the source of a packet, as its scope is that of the host. The addresses end with the pod.
+func (s tunnels) standInAddrs(r dataplane.IKERemote) error {
+	have, err := netlink.Whole(func() ([]vnl.Addr, error) { return s.nl.AddrList(nil, vnl.FAMILY_V4) })
+	if err != nil {
+		return fmt.Errorf("listing addresses: %w", err)
+	}
+	for _, c := range r.Children {
+		for _, n := range c.LocalTS {
+			if slices.ContainsFunc(have, func(a vnl.Addr) bool { return n.Contains(netlink.Addr(a.IP)) }) {
+				continue
+			}
+			lo, err := s.nl.LinkByName("lo")
+			if err != nil {
+				return err
+			}
+			a := &vnl.Addr{IPNet: ipNet(netip.PrefixFrom(n.Masked().Addr(), n.Addr().BitLen())), Scope: unix.RT_SCOPE_HOST}
+			if err := s.nl.AddrReplace(lo, a); err != nil {
+				return fmt.Errorf("adding the address %v: %w", a.IPNet, err)
+			}
+		}
 	}
 	return nil
 }

@@ -16,7 +16,7 @@ shift
 
 # What of strongSwan is in the image: for IKEv2 with pair keys, negotiated over vici, and nothing else. Cryptography is OpenSSL's.
 ike=/usr/lib/ipsec/plugins
-ike_plugins="kernel-libipsec kernel-netlink kdf nonce openssl random socket-default vici"
+ike_plugins="kernel-libipsec kernel-netlink kdf nonce openssl pem random socket-default vici"
 
 umask 022
 mkdir -p "$out/usr/bin" "$out/usr/sbin" "$out/usr/lib" "$out/usr/lib64" "$out/usr/local/bin" "$out/etc" "$out/run" "$out/tmp" "$out/var" "$out/root"

@@ -25,6 +25,7 @@ func Plan(c rest.Config, w World) (dataplane.State, Report) {
 	p.routes()
 	p.policyRules()
 	p.applications()
+	p.ipsec()
 	if p.runs("mwan3") {
 		p.uplinks()
 	}
@@ -46,6 +47,7 @@ type plan struct {
 	state  dataplane.State
 	table  table
 	zones  []*zone // in the order of creation
+	tunnels
 	report Report
 }
 

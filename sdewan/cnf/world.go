@@ -4,6 +4,8 @@ import (
 	"net/netip"
 	"regexp"
 	"slices"
+
+	"subctl/dataplane"
 )
 
 // World is what a plan may look at besides what the REST API has received: the pod's devices, and what is known of them.
@@ -17,6 +19,8 @@ type World struct {
 	Default string
 	// Routes are the other routes of the main table that programs besides this one have made: those to connected networks, for one.
 	Routes []MainRoute
+	// IPsec is what handles IPsec packets in the pod.
+	IPsec dataplane.Engine
 	// Resolved has the IPv4 addresses of Service.FullName, as far as they are known.
 	Resolved map[string]netip.Addr
 }

@@ -4,8 +4,10 @@ import (
 	"errors"
 	"fmt"
 	"net/netip"
+	"slices"
 	"strings"
 
+	"subctl/dataplane"
 	"subctl/sdewan/rest"
 )
 
@@ -79,6 +81,7 @@ func (p *plan) opening() {
 		}
 		p.table.add(c.chain, "", "ct state established,related accept")
 	}
+	p.openTunnels()
 	p.table.add("fw_reject", "", "meta l4proto tcp reject with tcp reset")
 	p.table.add("fw_reject", "", "reject with icmpx port-unreachable")
 }
@@ -123,6 +126,7 @@ func (p *plan) readZones() {
 		}
 		p.zones = append(p.zones, z)
 	}
+	p.joinTunnels()
 }
 
 // zone returns the zone of a name, or nil.
@@ -234,6 +238,9 @@ func (p *plan) masquerade(z *zone) {
 	}
 	var lists [2][]netip.Prefix
 	chain, not := z.chain("postrouting"), [2]bool{}
+	if slices.Contains(z.devices, dataplane.CNFTunnelDevice) { // a tunnel takes only packets from its own networks
+		p.table.add(chain, z.Name, devices("oifname", []string{dataplane.CNFTunnelDevice}), "return")
+	}
 	for i, side := range []struct {
 		field, direction string
 		texts            []string

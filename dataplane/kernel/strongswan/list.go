@@ -13,6 +13,7 @@ import (
 // Connection is a tunnel that the daemon has loaded.
 type Connection struct {
 	Child     string    // the fingerprint of the dataplane.Tunnel
+	Children  []string  // all of them; several only of a dataplane.IKERemote
 	Transport bool      // whether it is in transport mode
 	IDs       [2]string // the IKE identities of the local and the remote end
 }
@@ -67,6 +68,7 @@ func readConnection(m *vici.Message) (c Connection) {
 	children := sub(m, "children")
 	for _, c.Child = range children.Keys() {
 		c.Transport = str(sub(children, c.Child), "mode") == "TRANSPORT"
+		c.Children = append(c.Children, c.Child)
 	}
 	return c
 }
@@ -78,6 +80,10 @@ type SA struct {
 	State    string // such as "ESTABLISHED"
 	Age      time.Duration
 	Children []ChildSA
+	// Of both ends: addresses, identities, and virtual addresses.
+	Local, Remote         string
+	LocalID, RemoteID     string
+	LocalVIPs, RemoteVIPs []string
 }
 
 // ChildSA is a pair of ESP security associations.
@@ -87,6 +93,8 @@ type ChildSA struct {
 	Up      bool // whether it carries traffic
 	Age     time.Duration
 	In, Out uint64 // bytes
+	// The traffic selectors of both ends.
+	LocalTS, RemoteTS []string
 }
 
 // connecting reports whether keys are being negotiated.
@@ -120,7 +128,9 @@ func associations(s *vici.Session) (map[string][]SA, error) {
 func readSA(m *vici.Message) SA {
 	sa := SA{
 		ID: str(m, "uniqueid"), SPIs: str(m, "initiator-spi") + str(m, "responder-spi"), State: str(m, "state"),
-		Age: time.Duration(num(m, "established")) * time.Second,
+		Age:   time.Duration(num(m, "established")) * time.Second,
+		Local: str(m, "local-host"), Remote: str(m, "remote-host"), LocalID: str(m, "local-id"), RemoteID: str(m, "remote-id"),
+		LocalVIPs: list(m, "local-vips"), RemoteVIPs: list(m, "remote-vips"),
 	}
 	children := sub(m, "child-sas")
 	for _, id := range slices.Sorted(slices.Values(children.Keys())) {
@@ -129,6 +139,7 @@ func readSA(m *vici.Message) SA {
 		sa.Children = append(sa.Children, ChildSA{
 			Name: str(c, "name"), ReqID: uint32(num(c, "reqid")), Up: state == "INSTALLED" || state == "REKEYING" || state == "REKEYED",
 			Age: time.Duration(num(c, "install-time")) * time.Second, In: num(c, "bytes-in"), Out: num(c, "bytes-out"),
+			LocalTS: list(c, "local-ts"), RemoteTS: list(c, "remote-ts"),
 		})
 	}
 	return sa

@@ -28,9 +28,12 @@ type negotiator struct {
 	poke     chan struct{}
 
 	mu       sync.Mutex
-	waits    map[string]*wait
+	waits    map[initiation]*wait
 	problems map[string]Problem // the last, by tunnel
 }
+
+// initiation is a child of a loaded connection that is to be initiated.
+type initiation struct{ conn, child string }
 
 // wait is when a tunnel that is down is tried (again).
 type wait struct {
@@ -59,7 +62,7 @@ func (i *Instance) Negotiate() {
 	pid, _ := i.Process()
 	n := &negotiator{
 		instance: i, pid: pid, stop: make(chan struct{}), poke: make(chan struct{}, 1),
-		waits: map[string]*wait{}, problems: map[string]Problem{},
+		waits: map[initiation]*wait{}, problems: map[string]Problem{},
 	}
 	i.mu.Lock()
 	i.negotiator = n
@@ -151,8 +154,8 @@ func (n *negotiator) look(now time.Time) (well bool) {
 		return false // the daemon has ended, or does not answer
 	}
 	begin, end, well := n.judge(conns, sas, now)
-	for _, name := range begin {
-		n.ask("initiate", map[string]any{"ike": name, "child": conns[name].Child})
+	for _, b := range begin {
+		n.ask("initiate", map[string]any{"ike": b.conn, "child": b.child})
 	}
 	for _, id := range end {
 		n.ask("terminate", map[string]any{"ike-id": id})
@@ -162,25 +165,30 @@ func (n *negotiator) look(now time.Time) (well bool) {
 
 // judge returns the tunnels to be initiated, the IDs of the IKE security associations to be
 // ended, and whether all is well. It forgets tunnels that are no longer loaded.
-func (n *negotiator) judge(conns map[string]Connection, sas map[string][]SA, now time.Time) (begin, end []string, well bool) {
+func (n *negotiator) judge(conns map[string]Connection, sas map[string][]SA, now time.Time) (begin []initiation, end []string, well bool) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	maps.DeleteFunc(n.waits, func(name string, _ *wait) bool { _, ok := conns[name]; return !ok })
+	maps.DeleteFunc(n.waits, func(of initiation, _ *wait) bool { _, ok := conns[of.conn]; return !ok })
 	maps.DeleteFunc(n.problems, func(name string, _ Problem) bool { _, ok := conns[name]; return !ok })
 	well = true
 	for name, c := range conns {
+		if _, _, isRemote := cutRemote(name); isRemote {
+			b, up := n.judgeRemote(name, c, sas[name], now)
+			begin, well = append(begin, b...), well && up
+			continue
+		}
 		initiative, _, _ := strings.Cut(c.Child, "-")
 		switch {
 		case Current(sas[name], c.Child):
-			delete(n.waits, name)
+			delete(n.waits, initiation{name, c.Child})
 			delete(n.problems, name)
 			old, later := outdated(sas[name], c.Child)
 			end, well = append(end, old...), well && !later
 		case initiative == string(dataplane.InitiateNever):
 		default:
 			well = false
-			if n.due(name, initiative, now) && !anyConnecting(sas[name]) {
-				begin = append(begin, name)
+			if n.due(initiation{name, c.Child}, initiative, now) && !anyConnecting(sas[name]) {
+				begin = append(begin, initiation{name, c.Child})
 			}
 		}
 	}
@@ -217,14 +225,14 @@ func outdated(sas []SA, child string) (ids []string, later bool) {
 }
 
 // due reports whether a tunnel that is down is to be tried now.
-func (n *negotiator) due(name, initiative string, now time.Time) bool {
-	w := n.waits[name]
+func (n *negotiator) due(of initiation, initiative string, now time.Time) bool {
+	w := n.waits[of]
 	if w == nil {
 		w = &wait{next: now}
 		if initiative == string(dataplane.InitiateSecond) {
 			w.next = now.Add(secondAfter)
 		}
-		n.waits[name] = w
+		n.waits[of] = w
 	}
 	if now.Before(w.next) {
 		return false

@@ -49,12 +49,12 @@ func TestOutdated(t *testing.T) {
 // The negotiator initiates tunnels that are down, each end in its turn, and forgets tunnels that
 // are no longer loaded.
 func TestNegotiatorJudges(t *testing.T) {
-	n := &negotiator{waits: map[string]*wait{}, problems: map[string]Problem{"": "x", "gone": "x", "up": "x", "down": "x"}}
+	n := &negotiator{waits: map[initiation]*wait{}, problems: map[string]Problem{"": "x", "gone": "x", "up": "x", "down": "x"}}
 	conns := map[string]Connection{"up": {Child: "first-1"}, "down": {Child: "first-2"}, "late": {Child: "second-3"}, "passive": {Child: "never-4"}}
 	sas := map[string][]SA{"up": {made("1", "a", 0, "first-1")}, "down": {made("2", "b", 0, "first-old")}}
 	now := time.Now()
 	begin, end, well := n.judge(conns, sas, now)
-	require.Equal(t, []string{"down"}, begin)
+	require.Equal(t, []initiation{{"down", "first-2"}}, begin)
 	require.Empty(t, end, "old keys carry the traffic")
 	require.False(t, well)
 	require.Equal(t, map[string]Problem{"down": "x"}, n.problems)
@@ -62,7 +62,7 @@ func TestNegotiatorJudges(t *testing.T) {
 	begin, _, _ = n.judge(conns, sas, now.Add(time.Millisecond))
 	require.Empty(t, begin)
 	begin, _, _ = n.judge(conns, sas, now.Add(secondAfter))
-	require.ElementsMatch(t, []string{"down", "late"}, begin)
+	require.ElementsMatch(t, []initiation{{"down", "first-2"}, {"late", "second-3"}}, begin)
 
 	sas["down"] = append(sas["down"], made("3", "c", 0, "first-2"))
 	delete(conns, "late")

@@ -104,3 +104,8 @@ func num(m *vici.Message, key string) uint64 {
 	n, _ := strconv.ParseUint(str(m, key), 10, 64) // charon writes numbers
 	return n
 }
+
+func list(m *vici.Message, key string) []string {
+	l, _ := m.Get(key).([]string)
+	return l
+}

@@ -72,6 +72,7 @@ type Agent struct {
 	network  dataplane.Network
 	resolved map[string]netip.Addr
 	since    map[string]time.Time // when each interface went up
+	target   dataplane.Target     // nil until Run has begun
 }
 
 // New returns an Agent.
@@ -121,6 +122,9 @@ func (a *Agent) Run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	a.mu.Lock()
+	a.target = target
+	a.mu.Unlock()
 	news, err := a.Kernel.Watch(ctx, quiet)
 	if err != nil {
 		return fmt.Errorf("watching the kernel: %w", err)

@@ -55,7 +55,7 @@ func (a *Agent) Status(_ context.Context, module string) (any, error) {
 	case "interface_status":
 		return map[string]any{"interfaces": a.uplinks(world), "connected": map[string]any{"ipv4": connected(network)}}, nil
 	case "ipsec":
-		return map[string]any{"InitConnection": "success", "details": []any{}}, nil
+		return a.ipsec()
 	}
 	return nil, fmt.Errorf("no such module: %s", module)
 }

@@ -59,7 +59,7 @@ func (a *Agent) look(n dataplane.Network) cnf.World {
 	}
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	w.Resolved = a.resolved
+	w.Resolved, w.IPsec = a.resolved, n.IPsec
 	a.world, a.network = w, n
 	return w
 }

@@ -1,0 +1,323 @@
+package cnf
+
+import (
+	"cmp"
+	"encoding/base64"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"net/netip"
+	"slices"
+	"strings"
+	"time"
+
+	"subctl/dataplane"
+	"subctl/internal/secret"
+	"subctl/sdewan/rest"
+)
+
+// Packets enter tunnels through a device of their own: routes to the other ends' networks lead there, before all other routes,
+// whatever the state of the tunnels is. What no tunnel takes ends at the device, and, while there is no device, at routes that
+// drop it: nothing leaves in clear beside a tunnel, in any mode. Packets of the daemon itself have a mark, by which
+// they are routed as if there were no tunnels, so that a tunnel may lead to the network in which its other end is.
+//
+// A tunnel to everything (0.0.0.0/0) takes only packets from its local networks: the CNF has to reach its own neighbours.
+
+// What upstream's strongSwan uses (ipsec.conf of OpenWrt).
+const (
+	ikeLifetime = 3 * time.Hour
+	espLifetime = time.Hour
+	dpdDelay    = 30 * time.Second
+)
+
+// tunnelMTU is the MTU of the device of tunnels: 1500 bytes, less at most 37 bytes of ESP, 8 of UDP and 20 of IPv4, and less a reserve of 35
+// for PPPoE and the like on the way.
+const tunnelMTU = 1400
+
+// ipsec plans the connections of IPsec, and what leads packets into them.
+func (p *plan) ipsec() {
+	if len(p.config.Remotes) == 0 || !p.runs("ipsec") {
+		return
+	}
+	runs := p.world.IPsec.Name != ""
+	if p.tunnels.exist = runs; runs {
+		p.put(dataplane.IKEDaemon{Port: dataplane.IPsecPort, IKEPort: dataplane.IKEPort, Device: dataplane.CNFTunnelDevice, Mark: dataplane.TunnelMark})
+		p.put(dataplane.IPsecInterface{Name: dataplane.CNFTunnelDevice, MTU: tunnelMTU, Conf: dataplane.Conf{RPFilter: 2, Forwarding: 1}})
+	}
+	for i := range p.config.Remotes {
+		r := &p.config.Remotes[i]
+		if !runs {
+			p.problem(rest.Remotes, r.Name, "the pod has no %s: what is for the networks of the tunnel is dropped", cmp.Or(p.world.IPsec.Missing, "IPsec"))
+		}
+		o, err := p.remote(r)
+		if err != nil {
+			p.problem(rest.Remotes, r.Name, "%v", err)
+		} else if runs {
+			p.add(rest.Remotes, r.Name, o)
+		}
+		for _, c := range o.Children {
+			if c.Mode == dataplane.TunnelMode {
+				p.lead(r, c, o.Pools, runs)
+			}
+		}
+		p.tunnels.carriers = append(p.tunnels.carriers, p.carriers(o.Gateway)...)
+	}
+}
+
+// remote returns the connection of a Remote. With an error it has the children that could be planned nevertheless.
+func (p *plan) remote(r *rest.Remote) (dataplane.IKERemote, error) {
+	o := dataplane.IKERemote{
+		Name: r.Name, Gateway: r.Gateway, LocalID: r.LocalID, RemoteID: r.RemoteID, IKELifetime: ikeLifetime, ESPLifetime: espLifetime, DPDDelay: dpdDelay,
+	}
+	if o.Gateway == "any" || o.Gateway == "%any" {
+		o.Gateway = ""
+	}
+	o.RemoteID = cmp.Or(o.RemoteID, o.Gateway)
+	var errs []error
+	note := func(err error) { errs = append(errs, err) }
+	o.IKE = p.proposals(r.Proposals, true, note)
+	if r.ForceProposal != "1" || o.IKE == nil {
+		o.IKE = append(o.IKE, "default")
+	}
+	switch r.Auth {
+	case "psk":
+		key, err := presharedKey(r.PreSharedKey)
+		note(err)
+		o.PSK = key
+	case "pubkey":
+		id, err := r.Identity()
+		note(err)
+		for _, c := range id.Certificates {
+			o.Certificates = append(o.Certificates, string(c))
+		}
+		for _, c := range id.Authorities {
+			o.Authorities = append(o.Authorities, string(c))
+		}
+		for _, k := range id.Keys {
+			o.Keys = append(o.Keys, secret.Bytes(k))
+		}
+	default:
+		note(fmt.Errorf("authentication_method %q is neither psk nor pubkey", r.Auth))
+	}
+	for i := range r.Connections {
+		c, err := p.child(r, &r.Connections[i], &o, note)
+		if err != nil {
+			p.problem(rest.Remotes, r.Name, "connection %s: %v", r.Connections[i].Name, err)
+			continue
+		}
+		o.Children = append(o.Children, c)
+	}
+	if len(o.Children) == 0 {
+		note(errors.New("it has no connection that can be used"))
+	}
+	return o, errors.Join(errs...)
+}
+
+// child returns a connection of a Remote. Virtual addresses and pools belong to the whole Remote.
+func (p *plan) child(r *rest.Remote, c *rest.Connection, o *dataplane.IKERemote, note func(error)) (child dataplane.IKEChild, err error) {
+	child = dataplane.IKEChild{Name: c.Name, Mode: c.Type, Start: c.Mode}
+	switch {
+	case c.Type != dataplane.TunnelMode && c.Type != dataplane.TransportMode:
+		return child, fmt.Errorf("conn_type %q is neither tunnel nor transport", c.Type)
+	case c.Type == dataplane.TransportMode && p.world.IPsec.Name != dataplane.EngineKernel:
+		return child, errors.New("transport needs a kernel with ESP: use conn_type tunnel")
+	}
+	switch c.Mode {
+	case dataplane.StartNow, dataplane.StartNever, dataplane.StartTraffic:
+	default:
+		return child, fmt.Errorf("mode %q is not one of start, add, route", c.Mode)
+	}
+	if o.Gateway == "" {
+		child.Start = dataplane.StartNever // there is nobody to begin with
+	}
+	if child.LocalTS, err = selectors(cmp.Or(c.LocalNAT, c.LocalSubnet)); err != nil {
+		return child, fmt.Errorf("local_subnet: %w", err)
+	}
+	if child.RemoteTS, err = selectors(c.RemoteSubnet); err != nil {
+		return child, fmt.Errorf("remote_subnet: %w", err)
+	}
+	for _, s := range items(c.LocalSourceIP) {
+		if strings.HasPrefix(s, "%config") {
+			s = "0.0.0.0"
+		} else if ip, err := parseIP(s); err != nil || ip.IsUnspecified() {
+			return child, fmt.Errorf("local_sourceip: %q is neither %%config nor an IPv4 address", s)
+		}
+		if !slices.Contains(o.VIPs, s) {
+			o.VIPs = append(o.VIPs, s)
+		}
+	}
+	for _, s := range items(c.RemoteSourceIP) {
+		if strings.HasPrefix(s, "%config") {
+			continue
+		}
+		pool, err := rest.ParsePool(s)
+		if err != nil || !pool.First.Is4() {
+			return child, fmt.Errorf("remote_sourceip: %q is neither an IPv4 address, nor a range such as 192.0.2.30-192.0.2.45", s)
+		}
+		if !slices.Contains(o.Pools, dataplane.Pool(pool)) {
+			o.Pools = append(o.Pools, dataplane.Pool(pool))
+		}
+	}
+	child.ESP = append(p.proposals(c.Proposals, false, note), "default")
+	p.unused(r, c)
+	return child, nil
+}
+
+// unused reports settings of OpenWrt that a CNF without scripts and devices for each tunnel does not have.
+func (p *plan) unused(r *rest.Remote, c *rest.Connection) {
+	for _, f := range []struct{ name, value string }{
+		{"local_updown", c.LocalUpdown}, {"remote_updown", c.RemoteUpdown}, {"mark", c.Mark}, {"if_id", c.IfID},
+	} {
+		if f.value != "" {
+			p.problem(rest.Remotes, r.Name, "connection %s: %s has no effect: this CNF runs no scripts, and all tunnels have one device", c.Name, f.name)
+		}
+	}
+}
+
+// lead leads packets into a child, and drops them while there is no tunnel.
+func (p *plan) lead(r *rest.Remote, c dataplane.IKEChild, pools []dataplane.Pool, runs bool) {
+	nets := c.RemoteTS
+	if len(nets) == 0 { // the virtual addresses of the other ends, or their own
+		for _, pool := range pools {
+			nets = append(nets, prefixes(pool)...)
+		}
+		if ip, err := parseIP(r.Gateway); err == nil && len(nets) == 0 {
+			nets = append(nets, netip.PrefixFrom(ip, ip.BitLen()))
+		}
+		if len(nets) == 0 {
+			p.problem(rest.Remotes, r.Name, "connection %s: no packets are sent into the tunnel: remote_subnet, remote_sourceip or the address of the gateway is needed", c.Name)
+		}
+	}
+	if slices.ContainsFunc(r.Connections, func(conn rest.Connection) bool { return conn.Name == c.Name && conn.LocalFirewall == "yes" }) {
+		p.tunnels.open = append(p.tunnels.open, openTunnel{r.Name, c.LocalTS, nets})
+	}
+	for _, n := range nets {
+		table, rules := dataplane.TunnelTable, []dataplane.PolicyRule{{Priority: dataplane.TunnelPriority, Not: true, Mark: dataplane.TunnelMark, Mask: dataplane.TunnelMark}}
+		if n.Bits() == 0 {
+			if len(c.LocalTS) == 0 || slices.ContainsFunc(c.LocalTS, func(l netip.Prefix) bool { return l.Bits() == 0 }) {
+				p.problem(rest.Remotes, r.Name, "connection %s: remote_subnet %v needs a local_subnet, the networks whose packets the tunnel takes", c.Name, n)
+				continue
+			}
+			table, rules = dataplane.TunnelAllTable, nil
+			for _, l := range c.LocalTS {
+				rules = append(rules, dataplane.PolicyRule{Priority: dataplane.TunnelAllPriority, Src: l})
+			}
+		}
+		for _, rule := range rules {
+			rule.Table = table
+			p.put(dataplane.NewRule(rule))
+		}
+		if runs {
+			p.put(dataplane.Multipath{Table: table, Dst: n, Hops: []dataplane.Hop{{Dev: dataplane.CNFTunnelDevice, Weight: 1}}})
+		}
+		p.put(dataplane.Blackhole{Table: table, Dst: n}) // the kernel prefers the other route while there is the device
+	}
+}
+
+// selectors parses networks separated by commas. They are sorted, each once.
+func selectors(text string) (out []netip.Prefix, err error) {
+	for _, s := range items(text) {
+		n, err := parseNet(s)
+		if err != nil {
+			return nil, err
+		}
+		out = append(out, n)
+	}
+	slices.SortFunc(out, netip.Prefix.Compare)
+	return slices.Compact(out), nil
+}
+
+// items splits a list separated by commas.
+func items(text string) (out []string) {
+	for _, s := range strings.Split(text, ",") {
+		if s = strings.TrimSpace(s); s != "" {
+			out = append(out, s)
+		}
+	}
+	return out
+}
+
+// prefixes returns the networks that a pool consists of.
+func prefixes(p dataplane.Pool) (out []netip.Prefix) {
+	for a := p.First; a.IsValid() && a.Compare(p.Last) <= 0; {
+		n := netip.PrefixFrom(a, a.BitLen())
+		for n.Bits() > 0 {
+			larger := netip.PrefixFrom(a, n.Bits()-1)
+			if larger.Masked().Addr() != a || last(larger).Compare(p.Last) > 0 {
+				break
+			}
+			n = larger
+		}
+		out = append(out, n)
+		a = last(n).Next()
+	}
+	return out
+}
+
+// last returns the last address of a network.
+func last(n netip.Prefix) netip.Addr {
+	b := n.Addr().AsSlice()
+	for i := n.Bits(); i < n.Addr().BitLen(); i++ {
+		b[i/8] |= 0x80 >> (i % 8)
+	}
+	a, _ := netip.AddrFromSlice(b)
+	return a
+}
+
+// presharedKey decodes a key as ipsec.secrets does: hexadecimal digits after 0x, base64 after 0s, otherwise text.
+func presharedKey(text string) (key secret.Bytes, err error) {
+	switch {
+	case strings.HasPrefix(text, "0x"):
+		key, err = hex.DecodeString(text[2:])
+	case strings.HasPrefix(text, "0s"):
+		key, err = base64.StdEncoding.DecodeString(text[2:])
+	default:
+		key = secret.Bytes(text)
+	}
+	if err != nil || len(key) == 0 {
+		return nil, errors.New("pre_shared_key: after 0x there must be hexadecimal digits, and after 0s base64")
+	}
+	return key, nil
+}
+
+// proposals returns proposals in strongSwan's notation, and notes those that cannot be used.
+func (p *plan) proposals(names []string, ike bool, note func(error)) (out []string) {
+	for _, name := range names {
+		o, ok := (&p.config).Get(rest.Proposals, name)
+		if !ok {
+			note(fmt.Errorf("the proposal %q does not exist", name))
+			continue
+		}
+		if s := proposal(*o.(*rest.Proposal), ike, note); s != "" {
+			out = append(out, s)
+		}
+	}
+	return out
+}
+
+func proposal(o rest.Proposal, ike bool, note func(error)) string {
+	aead := strings.Contains(o.Encryption, "gcm") || strings.Contains(o.Encryption, "ccm") || strings.HasPrefix(o.Encryption, "chacha20")
+	parts := []string{o.Encryption}
+	switch {
+	case aead && ike: // the cipher checks integrity: what the hash is for is the pseudo-random function
+		prf := "prfsha256"
+		for _, h := range []string{"sha384", "sha512"} {
+			if strings.Contains(o.Hash, h[3:]) {
+				prf = "prf" + h
+			}
+		}
+		parts = append(parts, prf)
+	case !aead && o.Hash == "":
+		note(fmt.Errorf("the proposal %s has no hash_algorithm, which %s needs", o.Name, o.Encryption))
+		return ""
+	case !aead:
+		parts = append(parts, o.Hash)
+	}
+	if o.DHGroup != "" {
+		parts = append(parts, o.DHGroup)
+	} else if ike {
+		note(fmt.Errorf("the proposal %s has no dh_group, which the negotiation of keys needs", o.Name))
+		return ""
+	}
+	return strings.Join(parts, "-")
+}

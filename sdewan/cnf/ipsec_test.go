@@ -1,0 +1,150 @@
+package cnf
+
+import (
+	"net/netip"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"subctl/dataplane"
+	"subctl/sdewan/rest"
+)
+
+// planned returns the plan of some remotes, as text, and its report.
+func planned(t *testing.T, w World, proposals []rest.Proposal, remotes ...rest.Remote) (text, report string) {
+	t.Helper()
+	s, r := Plan(rest.Config{Proposals: proposals, Remotes: remotes}, w)
+	var out []string
+	for _, o := range s.Sorted() {
+		out = append(out, o.String())
+	}
+	var lines []string
+	for _, l := range r {
+		lines = append(lines, l.Collection+"/"+l.Name+": "+l.Message)
+	}
+	return strings.Join(out, "\n"), strings.Join(lines, "\n")
+}
+
+func TestPlanIPsec(t *testing.T) {
+	userspace, kernel := World{IPsec: dataplane.Engine{Name: "kernel-libipsec"}}, World{IPsec: dataplane.Engine{Name: dataplane.EngineKernel}}
+	psk := func(conns ...rest.Connection) rest.Remote {
+		return rest.Remote{Name: "hub", Gateway: "192.0.2.1", Auth: "psk", PreSharedKey: "sesame-open", Connections: conns}
+	}
+	tunnel := rest.Connection{Name: "a", Type: "tunnel", Mode: "route", LocalSubnet: " 10.2.0.7/24,192.0.2.2", RemoteSubnet: "10.1.0.0/24"}
+
+	text, report := planned(t, userspace, []rest.Proposal{{Name: "p", Encryption: "aes256gcm16", Hash: "sha384", DHGroup: "x25519"}}, func() rest.Remote {
+		r := psk(tunnel)
+		r.Proposals, r.Connections[0].Proposals = []string{"p"}, []string{"p"}
+		return r
+	}())
+	require.Empty(t, report)
+	require.Contains(t, text, "remote_addrs = 192.0.2.1\n  proposals = aes256gcm16-prfsha384-x25519, default\n")
+	require.Contains(t, text, "remote.id = 192.0.2.1")
+	require.Contains(t, text, "local_ts = 10.2.0.0/24, 192.0.2.2/32\n    remote_ts = 10.1.0.0/24\n    esp_proposals = aes256gcm16-x25519, default")
+	require.Contains(t, text, "start_action = route")
+	require.Contains(t, text, "secrets.ike.secret = (hidden)")
+	require.NotContains(t, text, "sesame")
+	require.Contains(t, text, "ip route replace 10.1.0.0/24 table 39 dev ipsec0\n")
+	require.Contains(t, text, "ip route replace blackhole 10.1.0.0/24 table 39 metric")
+	require.Contains(t, text, "ip rule add pref 95 not from all fwmark 0x40000000/0x40000000 lookup 39")
+
+	// Without IPsec: nothing leaves in clear.
+	text, report = planned(t, World{IPsec: dataplane.Engine{Missing: "charon"}}, nil, psk(tunnel))
+	require.Equal(t, "ipsec/remotes/hub: the pod has no charon: what is for the networks of the tunnel is dropped", report)
+	require.Contains(t, text, "ip route replace blackhole 10.1.0.0/24 table 39")
+	require.NotContains(t, text, "swanctl")
+
+	// Pools and virtual addresses.
+	text, report = planned(t, kernel, nil, rest.Remote{Name: "edges", Gateway: "%any", Auth: "psk", PreSharedKey: "0x00ff", Connections: []rest.Connection{
+		{Name: "a", Type: "tunnel", Mode: "start", LocalNAT: "10.1.0.0/24", LocalSubnet: "10.9.0.0/24", RemoteSourceIP: "172.12.0.30-172.12.0.32"},
+		{Name: "b", Type: "transport", Mode: "add"},
+	}})
+	require.Empty(t, report)
+	require.Contains(t, text, "remote_addrs = %any")
+	require.Contains(t, text, "pools.addrs = 172.12.0.30-172.12.0.32")
+	require.Contains(t, text, "local_ts = 10.1.0.0/24\n    remote_ts = dynamic")
+	require.Contains(t, text, "start_action = add", "there is nobody to begin with")
+	require.Contains(t, text, "blackhole 172.12.0.30/31")
+	require.Contains(t, text, "blackhole 172.12.0.32/32")
+	text, _ = planned(t, kernel, nil, psk(rest.Connection{Name: "a", Type: "tunnel", Mode: "start", LocalSourceIP: "%config"}))
+	require.Contains(t, text, "vips = 0.0.0.0")
+	require.Contains(t, text, "blackhole 192.0.2.1/32", "the other end itself, through the tunnel")
+
+	// Mistakes concern one object or connection.
+	for _, test := range []struct {
+		name   string
+		remote rest.Remote
+		want   string
+	}{
+		{"everything without local networks", psk(rest.Connection{Name: "a", Type: "tunnel", Mode: "start", RemoteSubnet: "0.0.0.0/0"}), "connection a: remote_subnet 0.0.0.0/0 needs a local_subnet, the networks whose packets the tunnel takes"},
+		{"nobody to send to", rest.Remote{Name: "hub", Gateway: "any", Auth: "psk", PreSharedKey: "x", Connections: []rest.Connection{{Name: "a", Type: "tunnel", Mode: "add"}}}, "connection a: no packets are sent into the tunnel: remote_subnet, remote_sourceip or the address of the gateway is needed"},
+		{"transport in userspace", psk(rest.Connection{Name: "a", Type: "transport", Mode: "start"}, tunnel), "connection a: transport needs a kernel with ESP: use conn_type tunnel"},
+		{"IPv6", psk(rest.Connection{Name: "a", Type: "tunnel", Mode: "start", RemoteSubnet: "2001:db8::/32"}, tunnel), `connection a: remote_subnet: "2001:db8::/32" is neither an IPv4 address nor an IPv4 network`},
+		{"scripts", psk(func() rest.Connection { c := tunnel; c.LocalUpdown = "/etc/updown"; return c }()), "connection a: local_updown has no effect: this CNF runs no scripts, and all tunnels have one device"},
+		{"a key", func() rest.Remote { r := psk(tunnel); r.PreSharedKey = "0xsesame"; return r }(), "pre_shared_key: after 0x there must be hexadecimal digits, and after 0s base64"},
+		{"no proposal", func() rest.Remote { r := psk(tunnel); r.Proposals = []string{"nope"}; return r }(), `the proposal "nope" does not exist`},
+		{"certificates", func() rest.Remote { r := psk(tunnel); r.Auth, r.LocalCert = "pubkey", "x"; return r }(), "local_public_cert: part 1 is not base64 of PEM; local_private_cert: required for the authentication method pubkey; shared_ca: required for the authentication method pubkey"},
+	} {
+		text, report := planned(t, userspace, nil, test.remote)
+		require.Equal(t, "ipsec/remotes/hub: "+test.want, report, test.name)
+		require.NotContains(t, text+report, "sesame")
+		if strings.Contains(test.want, "pre_shared_key") {
+			require.Contains(t, text, "blackhole 10.1.0.0/24", "packets leave in clear because of a mistake")
+		}
+	}
+}
+
+// The device of tunnels is in the zone of the device that carries them, for all but masquerading.
+func TestTunnelsAndZones(t *testing.T) {
+	w := World{
+		IPsec:      dataplane.Engine{Name: dataplane.EngineKernel},
+		Interfaces: []Interface{{Name: "net0", Device: "net0", Up: true}, {Name: "net1", Device: "net1", Up: true}},
+		Routes:     []MainRoute{{Dst: netip.MustParsePrefix("192.0.2.0/24"), Device: "net1"}, {Dst: netip.MustParsePrefix("192.0.0.0/16"), Device: "net0"}},
+	}
+	c := rest.Config{
+		Zones:       []rest.Zone{{Name: "lan", Network: []string{"net0"}, Forward: "REJECT"}, {Name: "wan", Network: []string{"net1"}, Masq: "1", Input: "REJECT"}},
+		Forwardings: []rest.Forwarding{{Name: "out", Src: "lan", Dest: "wan"}},
+		Redirects:   []rest.Redirect{{Name: "virtual", Target: "SNAT", Dest: "wan", SrcIP: "10.2.0.0/24", SrcDIP: "172.16.0.5", DestIP: "10.1.0.0/24", Proto: "all"}},
+		Remotes: []rest.Remote{{Name: "hub", Gateway: "192.0.2.1", Auth: "psk", PreSharedKey: "x", Connections: []rest.Connection{
+			{Name: "a", Type: "tunnel", Mode: "start", LocalSourceIP: "%config", RemoteSubnet: "10.1.0.0/24", LocalFirewall: "yes"}}}},
+	}
+	rules := func() string {
+		s, report := Plan(c, w)
+		require.Empty(t, report)
+		for _, o := range s {
+			if r, ok := o.(dataplane.Ruleset); ok {
+				return r.String()
+			}
+		}
+		return ""
+	}
+	text := rules()
+	require.Contains(t, text, `oifname { "net1", "ipsec0" } accept`, "the SNAT to a virtual address and the forwarding are for tunnels, too")
+	require.Contains(t, text, `oifname "ipsec0" return`)
+	require.Contains(t, text, `iifname "ipsec0" ip saddr 10.1.0.0/24 accept`)
+	require.Contains(t, text, `oifname "ipsec0" ip daddr 10.1.0.0/24 accept`)
+	snat, masquerade := strings.Index(text, "snat ip to 172.16.0.5"), strings.Index(text, `oifname "ipsec0" return`)
+	require.Less(t, snat, masquerade)
+	require.Positive(t, snat)
+	c.Remotes = nil
+	require.NotContains(t, rules(), "ipsec0")
+}
+
+// A pool consists of the networks that cover it, and nothing else.
+func TestPrefixes(t *testing.T) {
+	for text, want := range map[string][]string{
+		"192.168.1.5-192.168.1.6":         {"192.168.1.5/32", "192.168.1.6/32"},
+		"10.0.0.0-10.0.0.255":             {"10.0.0.0/24"},
+		"10.0.0.7-10.0.0.7":               {"10.0.0.7/32"},
+		"0.0.0.0-255.255.255.255":         {"0.0.0.0/0"},
+		"255.255.255.254-255.255.255.255": {"255.255.255.254/31"},
+	} {
+		first, last, _ := strings.Cut(text, "-")
+		var got []string
+		for _, p := range prefixes(dataplane.Pool{First: netip.MustParseAddr(first), Last: netip.MustParseAddr(last)}) {
+			got = append(got, p.String())
+		}
+		require.Equal(t, want, got, text)
+	}
+}
