@@ -1,18 +1,25 @@
 package webhook
 
 import (
+	"encoding/json"
 	"fmt"
 	"sync"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
+	admissionv1 "k8s.io/api/admission/v1"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
 
+	"subctl/internal/kubetest"
 	"subctl/sdewan"
 )
 
@@ -73,4 +80,33 @@ func TestHostileManyCNFs(t *testing.T) {
 	}
 	wait.Wait()
 	require.EqualValues(t, 1, created.Load())
+}
+
+// A request waits for the Deployment of another one that was allowed a moment ago, and is allowed if that does not come.
+func TestPendingCNF(t *testing.T) {
+	scheme := kubetest.Scheme(t)
+	for _, comes := range []bool{true, false} {
+		c := fake.NewClientBuilder().WithScheme(scheme).Build()
+		w := &oneCNF{live: c, decoder: admission.NewDecoder(scheme), pending: map[string]pendingCNF{}}
+		ask := func(name string) bool {
+			raw, err := json.Marshal(deployment("here", name, "cnf"))
+			require.NoError(t, err)
+			return w.Handle(t.Context(), admission.Request{AdmissionRequest: admissionv1.AdmissionRequest{
+				Operation: admissionv1.Create, Namespace: "here", Object: runtime.RawExtension{Raw: raw},
+			}}).Allowed
+		}
+		require.True(t, ask("a"))
+		require.True(t, ask("a"), "the API server repeats requests")
+		answer := make(chan bool, 1)
+		go func() { answer <- ask("b") }()
+		select {
+		case <-answer:
+			t.Fatal("the request did not wait")
+		case <-time.After(settle / 4):
+		}
+		if comes {
+			require.NoError(t, c.Create(t.Context(), deployment("here", "a", "cnf")))
+		}
+		require.Equal(t, !comes, <-answer)
+	}
 }
