@@ -62,7 +62,7 @@ var may = map[string]string{
 	"sdewan/rest/client":      "internal/secret sdewan/rest",
 	"sdewan/rest/openwrttest": "sdewan/rest",
 	"sdewan/cnf/server":       "sdewan/rest",
-	"sdewan/cnf":              "dataplane sdewan/rest",
+	"sdewan/cnf":              "dataplane internal/secret sdewan/rest",
 	"sdewan/cnf/agent":        "dataplane sdewan sdewan/cnf sdewan/rest",
 	"internal/alarm":          "",
 	"internal/cli":            "internal/kube internal/printer internal/progress internal/words",
