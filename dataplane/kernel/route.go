@@ -193,7 +193,9 @@ func (s routes) del(old dataplane.Object) error {
 	case dataplane.Detour:
 		m, hop = s.detourTo(o), o.Hop
 	case dataplane.Multipath:
-		m = s.to(o.Table, o.Dst) // without the devices, which may be gone
+		m = s.to(o.Table, o.Dst)         // without the devices, which may be gone
+		const scope = 6                  // its place in struct rtmsg
+		m[scope] = unix.RT_SCOPE_NOWHERE // any: ip-route(8) gives routes without a router the scope "link"
 	}
 	if hop != 0 {
 		// Metric 0 stands for any metric here: without the group, the message for a Route that is gone would remove the Detour.

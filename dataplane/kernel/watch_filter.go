@@ -49,7 +49,8 @@ func (f *filter) route(m syscall.NetlinkMessage) bool {
 	case unix.RTM_NEWROUTE, unix.RTM_DELROUTE:
 		return routeMatters(m.Data)
 	case unix.RTM_NEWRULE, unix.RTM_DELRULE:
-		return ruleMatters(m.Data)
+		n, ok := number(m.Data, unix.SizeofRtMsg, nl.FRA_PRIORITY)
+		return ok && anybodys(func(o dataplane.Owner) bool { return o.Priorities.Has(n) })
 	case unix.RTM_NEWNEXTHOP, unix.RTM_DELNEXTHOP: // but not messages about single buckets
 		n, ok := number(m.Data, unix.SizeofNhmsg, unix.NHA_ID)
 		return ok && anybodys(func(o dataplane.Owner) bool { return o.IDs.Has(n) })
@@ -100,18 +101,6 @@ func (f *filter) neigh(m syscall.NetlinkMessage) bool {
 	return m.Header.Type == unix.RTM_DELNEIGH || binary.NativeEndian.Uint16(m.Data[8:])&looking == 0
 }
 
-// ruleMatters reports whether a policy rule has the priority of an owner, or the protocol of an owner of rules with any priority.
-func ruleMatters(b []byte) bool {
-	n, ok := number(b, unix.SizeofRtMsg, nl.FRA_PRIORITY)
-	proto := -1
-	for t, v := range netlink.Attrs(b[min(unix.SizeofRtMsg, len(b)):]) {
-		if t == nl.FRA_PROTOCOL && len(v) > 0 {
-			proto = int(v[0])
-		}
-	}
-	return anybodys(func(o dataplane.Owner) bool { return ok && o.Priorities.Has(n) || o.Main && proto == int(o.Protocol) })
-}
-
 // routeMatters reports whether a route is in an owner's table, or is the default route,
 // which dataplane.Facts describes.
 func routeMatters(b []byte) bool {
@@ -124,7 +113,7 @@ func routeMatters(b []byte) bool {
 		table = uint32(msg.Table)
 	}
 	return table == unix.RT_TABLE_MAIN && msg.Dst_len == 0 ||
-		anybodys(func(o dataplane.Owner) bool { return o.Tables.Has(table) })
+		anybodys(func(o dataplane.Owner) bool { return !o.Main && o.Tables.Has(table) }) // see WatchNetwork for the others
 }
 
 // hooks are the chains from which rules may jump to ours.

@@ -146,7 +146,9 @@ func (p *plan) steer(ups []uplink) {
 	first, marked := []string{"0x0000 : goto uplink_first"}, []string{}
 	mark := func(name string, value uint32, online bool) {
 		p.table.add("uplink_use_"+name, "", fmt.Sprintf(setConnection, value))
-		p.table.add("uplink_mark_"+name, "", local, "return")
+		if value == dataplane.UplinkBlackhole || value == dataplane.UplinkUnreachable { // the tables of uplinks have these networks
+			p.table.add("uplink_mark_"+name, "", local, "return")
+		}
 		p.table.add("uplink_mark_"+name, "", fmt.Sprintf(setPacket, value))
 		then := fmt.Sprintf("%#04x : goto uplink_mark_%s", value, name)
 		if marked = append(marked, then); !online {
