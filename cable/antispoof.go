@@ -198,7 +198,7 @@ func (n Intra) antispoof() dataplane.Antispoof {
 		a.Siblings, a.Cables = intra, dataplane.GatewayOwner.DeviceNames()
 	}
 	a.Echoes, a.Echoing = n.echoes()
-	for _, o := range dataplane.Owners() {
+	for _, o := range dataplane.NodeOwners() {
 		a.ClosedOn = append(a.ClosedOn, o.DeviceNames()...)
 	}
 	a.Pongs = a.ClosedOn

@@ -289,8 +289,12 @@ var (
 	}
 )
 
-// Owners returns all owners.
-func Owners() []Owner { return []Owner{GatewayOwner, RouteOwner, CNFOwner} }
+// NodeOwners returns the owners of what is on the nodes of a cluster.
+func NodeOwners() []Owner { return []Owner{GatewayOwner, RouteOwner} }
+
+// Owners returns all owners: those of nodes, and the one in the pods of CNFs. A device that has the name of a CNF's on a node
+// is not ours.
+func Owners() []Owner { return append(NodeOwners(), CNFOwner) }
 
 // The first octets of next hop and group IDs.
 const (

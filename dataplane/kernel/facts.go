@@ -71,9 +71,9 @@ func ReadFacts() (f dataplane.Facts, err error) {
 	return f, nil
 }
 
-// ours reports whether a device belongs to any of the owners.
+// ours reports whether a device belongs to any of the owners on nodes.
 func ours(device string) bool {
-	return slices.ContainsFunc(dataplane.Owners(), func(o dataplane.Owner) bool { return o.OwnsDevice(device) })
+	return slices.ContainsFunc(dataplane.NodeOwners(), func(o dataplane.Owner) bool { return o.OwnsDevice(device) })
 }
 
 // mainRoutes returns the IPv4 routes of the main table.
