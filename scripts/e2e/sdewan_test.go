@@ -7,10 +7,12 @@ import (
 	"encoding/json"
 	"fmt"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"regexp"
 	"strconv"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -72,11 +74,18 @@ func TestN1SDEWAN(t *testing.T) {
 // servers starts the servers of the hosts, which end with the test.
 func servers(t *testing.T) {
 	ctx, stop := context.WithCancel(context.Background())
-	t.Cleanup(stop)
+	var running []*exec.Cmd
+	t.Cleanup(func() {
+		stop()
+		for _, cmd := range running {
+			_ = cmd.Wait()
+		}
+	})
 	for _, s := range [][2]string{{"internet", ":8080"}, {"internet", ":80"}, {"server", ":22"}, {"server", ":8080"}, {"hubhost", ":8080"}} {
 		cmd := command(ctx, "lab", "exec", s[0], "--", labapp(), "web", s[1])
+		cmd.Cancel = func() error { return cmd.Process.Signal(syscall.SIGTERM) } // lab ends what it runs
 		require.NoError(t, cmd.Start())
-		t.Cleanup(func() { _ = cmd.Wait() })
+		running = append(running, cmd)
 	}
 }
 

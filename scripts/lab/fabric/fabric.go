@@ -95,6 +95,10 @@ func ensurePort(c plan.Cluster, p plan.Port) error {
 				errs = append(errs, route(n.Pods(), n.Addr().Addr()))
 			}
 		}
+		// And Services, where webhooks are: kube-proxy runs on nodes only, so they are reached by way of the first one.
+		if p == c.API() && c.Nodes > 0 {
+			errs = append(errs, route(c.Services(), c.Members()[0].Addr().Addr()))
+		}
 		return errors.Join(errs...)
 	})
 	if err != nil {
