@@ -30,7 +30,7 @@ func configs(n plan.Node, runc string) map[string]string {
 		files["cni.conflist"] = cni(n)
 	}
 	if n.Cluster.Multus {
-		files[multusConfig] = multus
+		files[multusConfig] = multus(n)
 	}
 	return files
 }

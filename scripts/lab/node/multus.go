@@ -2,9 +2,12 @@ package node
 
 import (
 	"errors"
+	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
+
+	"subctl/lab/plan"
 )
 
 const (
@@ -13,11 +16,13 @@ const (
 )
 
 // multus is the configuration of Multus, the thin plugin: it connects a pod as the node's CNI does, and then to each network that the pod's
-// annotation names. It runs in the node's namespaces, as all plugins do, so it finds the plugins and the kubeconfig there.
-const multus = `{"cniVersion": "1.0.0", "name": "multus", "type": "multus", "capabilities": {"portMappings": true},
- "kubeconfig": "` + configDir + `/multus.conf", "binDir": "` + binDir + `", "cniDir": "/var/lib/cni/multus",
- "clusterNetwork": "` + conflistFile + `"}
-`
+// annotation names. It runs in the node's namespaces, as all plugins do, so it finds the plugins and the kubeconfig there. The CNI's configuration
+// is in it ("delegates"), not only named ("clusterNetwork"): Multus 4.2.3 forgets host-local's ranges of the latter when a pod ends.
+func multus(n plan.Node) string {
+	return fmt.Sprintf(`{"cniVersion": "1.0.0", "name": "multus", "type": "multus", "capabilities": {"portMappings": true},
+ "kubeconfig": "%s/multus.conf", "binDir": %q, "cniDir": "/var/lib/cni/multus", "delegates": [%s]}
+`, configDir, binDir, cni(n))
+}
 
 // settleMultus makes Multus the plugin that containerd calls, if the cluster has it.
 func settleMultus() error {

@@ -57,6 +57,8 @@ func (c Cluster) Validate() error {
 		return fmt.Errorf("proxy mode %q: it must be iptables or nftables", c.ProxyMode)
 	case c.CNI != "" && c.CNI != PTP && c.CNI != FlannelVXLAN && c.CNI != FlannelHostGW:
 		return fmt.Errorf("CNI %q: it must be %s, %s or %s", c.CNI, PTP, FlannelVXLAN, FlannelHostGW)
+	case c.Multus && c.Flannel() != "":
+		return fmt.Errorf("%s with Multus: the lab has it only beside the CNI %s", c.Name(), PTP)
 	}
 	return nil
 }
