@@ -191,7 +191,7 @@ func (p *plan) accept(chain, note, condition string, dest *zone) {
 // ending plans what comes last in the chains of a zone: what was translated, and the policies.
 func (p *plan) ending(z *zone) {
 	input, forward, output := z.chain("input"), z.chain("forward"), z.chain("output")
-	if z.translates {
+	if z.translates || p.publishes() {
 		p.table.add(input, z.Name, "ct status dnat accept")
 		p.table.add(forward, z.Name, "ct status dnat accept")
 	}
@@ -278,4 +278,10 @@ func (p *plan) zoneNAT() {
 			p.table.add("nat_postrouting", z.Name, z.leaves(), "jump", z.chain("postrouting"))
 		}
 	}
+}
+
+// publishes reports whether objects that no zone is about make ports of the CNF lead elsewhere: what they have translated is accepted from all
+// zones, as what a redirect has translated is from its zone.
+func (p *plan) publishes() bool {
+	return len(p.config.Services) > 0 || slices.ContainsFunc(p.config.NATs, func(n rest.NAT) bool { return n.Target == "DNAT" })
 }
