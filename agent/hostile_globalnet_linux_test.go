@@ -22,7 +22,7 @@ import (
 )
 
 // careless returns clusters with the same networks, connected to each other, whose nodes check as little as nodes may. Their workers'
-// pods have addresses of their own.
+// pods have addresses of their own. The gateways of all but the second cluster send whatever their owners want.
 func careless(t *testing.T, ids ...string) (all []*side) {
 	t.Helper()
 	fabric := newFabric(t)
@@ -39,6 +39,11 @@ func careless(t *testing.T, ids ...string) (all []*side) {
 		var others []*side
 		others = append(append(others, all[:i]...), all[i+1:]...)
 		s.sync(t, others...)
+	}
+	for _, s := range all {
+		if s != all[1] { // the others attack it, and remove what binds themselves
+			s.nodes["gw"].Run("nft flush chain ip submariner-gateway-antispoof output")
+		}
 	}
 	return all
 }
