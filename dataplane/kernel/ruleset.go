@@ -42,9 +42,13 @@ func (s rulesets) list() ([]dataplane.Object, error) {
 // put runs one transaction: all of it takes effect, or nothing.
 func (s rulesets) put(_, want dataplane.Object) error {
 	w := want.(dataplane.Ruleset)
-	have, err := s.read()
-	if err != nil && !netlink.Gone(err) {
-		return fmt.Errorf("reading table %s: %w", w.Table, err)
+	seen, err := s.list() // nothing is read if nothing has changed
+	if err != nil {
+		return err
+	}
+	have := dataplane.Ruleset{}
+	if len(seen) > 0 {
+		have = seen[0].(dataplane.Ruleset)
 	}
 	if err := s.run(w.Script(have)); err != nil {
 		return fmt.Errorf("changing table %s: %w", w.Table, err)
