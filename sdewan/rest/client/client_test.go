@@ -218,7 +218,11 @@ func TestHostileAnswers(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			box, authority := openwrttest.New(password), openwrttest.NewAuthority(t)
 			address, _ := openwrttest.Serve(t, "127.0.0.1:0", authority.Certificate(t, podName), box)
-			c := connect(t, client.Options{Address: address, CA: authority.PEM, Timeout: 2 * time.Second})
+			timeout := time.Minute // of tests that must not take it
+			if strings.Contains(test.want, "too long") {
+				timeout = 2 * time.Second
+			}
+			c := connect(t, client.Options{Address: address, CA: authority.PEM, Timeout: timeout})
 			_, err := c.List(t.Context(), rest.Policies) // logs in
 			require.NoError(t, err)
 			box.Fail(test.answer)
@@ -226,7 +230,7 @@ func TestHostileAnswers(t *testing.T) {
 			_, err = c.List(t.Context(), rest.Rules)
 			require.ErrorContains(t, err, test.want)
 			require.Equal(t, test.class, client.ClassOf(err))
-			require.Less(t, time.Since(start), 10*time.Second)
+			require.Less(t, time.Since(start), time.Minute)
 			box.Fail(nil)
 			_, err = c.List(t.Context(), rest.Rules)
 			require.NoError(t, err, "a CNF that is well again")
