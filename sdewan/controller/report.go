@@ -2,6 +2,7 @@ package controller
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"slices"
 	"strings"
@@ -12,6 +13,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	batch "subctl/api/sdewan/v1alpha1"
@@ -134,8 +136,24 @@ func (r *reconciler) write(ctx context.Context, x rule, v verdict) error {
 		return nil
 	}
 	r.announce(x, s)
-	*x.RuleStatus() = s
-	return kube.ApplyStatus(ctx, r.client, fieldOwner, x.Rule.(client.Object))
+	patch, err := statusPatch(x.GetUID(), s)
+	if err != nil {
+		return err
+	}
+	if err := r.client.Status().Patch(ctx, x.Rule.(client.Object), client.RawPatch(types.MergePatchType, patch), client.FieldOwner(fieldOwner)); err != nil {
+		return fmt.Errorf("writing the status of %s %s/%s: %w", x.kind.GVK.Kind, x.GetNamespace(), x.GetName(), err)
+	}
+	return nil
+}
+
+// statusPatch returns the merge patch that makes s the status of the object with a UID. A server-side apply would do the same, and take an API server
+// nearly twice as long: with 10,000 rules, that is most of the time that everything takes.
+func statusPatch(uid types.UID, s batch.RuleStatus) ([]byte, error) {
+	status := map[string]any{"appliedVersion": nil, "appliedTime": nil, "inSync": s.InSync, "observedGeneration": s.ObservedGeneration, "conditions": s.Conditions}
+	if s.InSync {
+		status["appliedVersion"], status["appliedTime"] = s.AppliedVersion, s.AppliedTime
+	}
+	return json.Marshal(map[string]any{"metadata": map[string]any{"uid": uid}, "status": status})
 }
 
 // setFinalizers changes the finalizers of a rule that nobody else has changed meanwhile, and updates its resource version.

@@ -64,10 +64,7 @@ func (w *world) scale() {
 	w.Logf("from nothing: %s", fromNothing)
 	changed := measure.Values{}
 	change := func(cnf string, to int) float64 {
-		r := w.rule(cnf, "rule-01", "policy-0", "")
-		require.NoError(w, w.get(r))
-		set(&r.Spec.DestPort, strconv.Itoa(to))
-		require.NoError(w, w.client.Update(w.Context(), r))
+		r := w.edit(cnf+"-rule-01", strconv.Itoa(to))
 		return w.until(func() error {
 			for _, p := range w.of(cnf) {
 				if p.Field(rest.Rules, r.Name, "dest_port") != string(r.Spec.DestPort) {
@@ -83,28 +80,32 @@ func (w *world) scale() {
 	for i := range measure.Times(20) {
 		changed = append(changed, change(cnfName(i), 1000+i))
 	}
-	// One CNF is dead, and has work to do: its pods are ready, as far as anybody knows, and never answer.
+	// One CNF is dead, and has work to do: its pods are ready, as far as anybody knows, and never answer. Nothing is measured while its
+	// hundred statuses change.
 	turn := 2000
-	dead := measure.Compare(measure.Times(20), func() float64 {
-		for _, p := range w.of(cnfName(99)) {
-			p.Fail(func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() })
+	side := func(fail http.HandlerFunc, inSync bool) float64 {
+		for _, p := range w.of(cnfName(scaleCNFs - 1)) {
+			p.Fail(fail)
 		}
-		return w.besides(&turn, change)
-	}, func() float64 {
-		for _, p := range w.of(cnfName(99)) {
-			p.Fail(nil)
+		w.touch(&turn)
+		w.until(func() error { return w.allOf(cnfName(scaleCNFs-1), inSync) })
+		var values measure.Values
+		for range 5 {
+			w.touch(&turn)
+			values = append(values, change(cnfName(turn%(scaleCNFs-1)), turn))
 		}
-		return w.besides(&turn, change)
-	})
-	for _, p := range w.of(cnfName(99)) {
+		return values.Median()
+	}
+	dead := measure.Compare(measure.Times(4), func() float64 {
+		return side(func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() }, false)
+	}, func() float64 { return side(nil, true) })
+	for _, p := range w.of(cnfName(scaleCNFs - 1)) {
 		p.Fail(nil)
 	}
+	w.until(func() error { return w.allOf(cnfName(scaleCNFs-1), true) })
 	memory := first()
 	w.atOnce(scaleCNFs, func(i int) {
-		r := w.rule(cnfName(i), "rule-02", "policy-0", "")
-		require.NoError(w, w.get(r))
-		r.Spec.DestPort = "3000"
-		require.NoError(w, w.client.Update(w.Context(), r))
+		w.edit(cnfName(i)+"-rule-02", "3000")
 	})
 	second := w.process()
 	restarted := w.until(func() error { return w.all() })
@@ -118,15 +119,39 @@ func (w *world) scale() {
 	)
 }
 
-// besides changes a rule of the last CNF, and then measures how long a change of another CNF takes.
-func (w *world) besides(turn *int, change func(string, int) float64) float64 {
+// touch changes a rule of the last CNF.
+func (w *world) touch(turn *int) {
 	*turn++
-	r := w.rule(cnfName(99), "rule-01", "policy-0", "")
-	require.NoError(w, w.get(r))
-	set(&r.Spec.DestPort, strconv.Itoa(*turn))
-	require.NoError(w, w.client.Update(w.Context(), r))
-	time.Sleep(50 * time.Millisecond)
-	return change(cnfName(*turn%99), *turn)
+	w.edit(cnfName(scaleCNFs-1)+"-rule-01", strconv.Itoa(*turn))
+}
+
+// edit changes the port of a rule.
+func (w *world) edit(name, port string) *batch.Mwan3Rule {
+	w.Helper()
+	r := w.rule("", name, "", "")
+	require.NoError(w, retryConflict(func() error {
+		if err := w.get(r); err != nil {
+			return err
+		}
+		set(&r.Spec.DestPort, port)
+		return w.client.Update(w.Context(), r)
+	}))
+	return r
+}
+
+// allOf reports whether all mwan3 rules of a CNF are in sync, or none is.
+func (w *world) allOf(cnf string, inSync bool) error {
+	var list batch.Mwan3RuleList
+	if err := w.client.List(w.Context(), &list, client.InNamespace(w.namespace), client.MatchingLabels{sdewan.PurposeLabel: cnf}); err != nil {
+		return err
+	}
+	for _, r := range list.Items {
+		if r.Status.InSync != inSync || inSync && r.Status.ObservedGeneration != r.Generation {
+			time.Sleep(200 * time.Millisecond)
+			return fmt.Errorf("%s: %+v", r.Name, r.Status)
+		}
+	}
+	return nil
 }
 
 // of returns the pods of a CNF, without asking the API server.
@@ -143,18 +168,19 @@ func (w *world) of(cnf string) (out []*pod) {
 
 func (w *world) scaleRules(cnf string) []sdewan.Rule {
 	var out []sdewan.Rule
+	named := func(format string, i int) string { return cnf + "-" + fmt.Sprintf(format, i) }
 	for i := range 5 {
-		zone := &batch.FirewallZone{ObjectMeta: w.meta(cnf, fmt.Sprintf("zone-%d", i)), Spec: batch.FirewallZoneSpec{Network: []batch.NetworkName{"wan1"}}}
-		dnat := &batch.FirewallDNAT{ObjectMeta: w.meta(cnf, fmt.Sprintf("dnat-%d", i))}
+		zone := &batch.FirewallZone{ObjectMeta: w.meta(cnf, named("zone-%d", i)), Spec: batch.FirewallZoneSpec{Network: []batch.NetworkName{"wan1"}}}
+		dnat := &batch.FirewallDNAT{ObjectMeta: w.meta(cnf, named("dnat-%d", i))}
 		dnat.Spec.Src, dnat.Spec.DestIP, dnat.Spec.DestPort, dnat.Spec.SrcDPort = batch.ZoneName(zone.Name), "10.0.0.1", "80", "8080"
-		out = append(out, w.policy(cnf, fmt.Sprintf("policy-%d", i)), zone, dnat)
+		out = append(out, w.policy(cnf, named("policy-%d", i)), zone, dnat)
 	}
 	for i := range 45 {
-		out = append(out, w.rule(cnf, fmt.Sprintf("rule-%02d", i), "policy-0", strconv.Itoa(1+i)))
+		out = append(out, w.rule(cnf, named("rule-%02d", i), named("policy-%d", 0), strconv.Itoa(1+i)))
 	}
 	for i := range scaleRules - len(out) {
-		f := &batch.FirewallRule{ObjectMeta: w.meta(cnf, fmt.Sprintf("fw-%02d", i))}
-		f.Spec.Src, f.Spec.Proto, f.Spec.Target = "zone-0", "tcp", "REJECT"
+		f := &batch.FirewallRule{ObjectMeta: w.meta(cnf, named("fw-%02d", i))}
+		f.Spec.Src, f.Spec.Proto, f.Spec.Target = batch.ZoneName(named("zone-%d", 0)), "tcp", "REJECT"
 		set(&f.Spec.DestPort, strconv.Itoa(1+i))
 		out = append(out, f)
 	}
@@ -232,6 +258,11 @@ func (w *world) process() (stop func() float64) {
 	child.Env = append(os.Environ(), scaleOf+"="+w.server.Kubeconfig())
 	log := &logs{}
 	child.Stdout, child.Stderr = log, log
+	w.Cleanup(func() {
+		if w.Failed() {
+			w.Log(log.String())
+		}
+	})
 	require.NoError(w, child.Start())
 	return func() float64 {
 		require.NoError(w, child.Process.Signal(syscall.SIGTERM))
