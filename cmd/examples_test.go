@@ -5,6 +5,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"net/netip"
 	"os"
 	"path/filepath"
 	"slices"
@@ -15,6 +16,7 @@ import (
 
 	"github.com/spf13/cobra"
 	"github.com/stretchr/testify/require"
+	admissionv1 "k8s.io/api/admissionregistration/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -24,12 +26,15 @@ import (
 	"k8s.io/client-go/util/retry"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	batch "subctl/api/sdewan/v1alpha1"
 	submarinerv1 "subctl/api/submariner/v1"
 	"subctl/api/submariner/v1alpha1"
 	"subctl/broker/brokertest"
 	"subctl/internal/cli"
 	"subctl/internal/kubetest"
 	"subctl/internal/wake"
+	"subctl/sdewan"
+	"subctl/sdewan/install"
 )
 
 // exampleChanges are the examples that do not run as they are, because no agents run, with
@@ -42,6 +47,7 @@ var exampleChanges = []struct{ command, flag, why string }{
 	{"subctl uninstall ", "--dry-run", "the examples after it need the cluster: see examplesAtLast"},
 	{"subctl revoke ", "--dry-run", "the examples after it need the cluster and the join file: see examplesAtLast"},
 	{"subctl gateway drain ", "--dry-run", "there is one gateway"},
+	{"subctl sdewan install ", "--wait=false", "no controller runs"},
 	{"subctl cable-policy add --replace ", "--dry-run", "it waits for the gateways"},
 }
 
@@ -72,9 +78,12 @@ func TestExamples(t *testing.T) {
 			if strings.HasPrefix(line, "subctl clusterset ") {
 				w.publishGrants(t)
 			}
+			if strings.HasPrefix(line, "subctl sdewan explain ") || strings.HasPrefix(line, "subctl sdewan plan ") {
+				w.rules(t)
+			}
 			code, stdout, stderr := w.run(t, line)
 			w.withdrawGrants(t)
-			looks := strings.HasPrefix(line, "subctl show ") && !strings.Contains(line, "--wait") || strings.Contains(line, "cable-policy list") || strings.Contains(line, "--dry-run")
+			looks := strings.HasPrefix(line, "subctl sdewan explain ") || strings.HasPrefix(line, "subctl sdewan show ") || strings.HasPrefix(line, "subctl sdewan plan ") || strings.HasPrefix(line, "subctl show ") && !strings.Contains(line, "--wait") || strings.Contains(line, "cable-policy list") || strings.Contains(line, "--dry-run")
 			require.True(t, code == cli.ExitDone || looks && code == cli.ExitTrouble, "the help of %s: %s: exit code %d\n%s%s", c.CommandPath(), line, code, stdout, stderr)
 			require.NotEmpty(t, stdout+stderr, line)
 			goodMessages(t, line, stderr)
@@ -144,14 +153,14 @@ func goodMessages(t *testing.T, line, text string) {
 }
 
 // inHelpOrder returns a command and its subcommands in the order in which its help lists them, except that
-// clusterset create comes before the commands that need the clustersets, and clusterset delete after them.
+// clusterset create comes before the commands that need the clustersets, and clusterset delete after them, and so do sdewan install and uninstall.
 func inHelpOrder(root *cobra.Command) []*cobra.Command {
 	var out []*cobra.Command
 	groups := append(root.Groups(), &cobra.Group{})
 	out = append(out, root)
 	commands := slices.Clone(root.Commands())
-	if root.Name() == "clusterset" {
-		place := map[string]int{"create": -1, "delete": 1}
+	if root.Name() == "clusterset" || root.Name() == "sdewan" {
+		place := map[string]int{"create": -1, "delete": 1, "install": -1, "uninstall": 1}
 		slices.SortStableFunc(commands, func(a, b *cobra.Command) int { return cmp.Compare(place[a.Name()], place[b.Name()]) })
 	}
 	for _, group := range groups {
@@ -206,6 +215,27 @@ func newExampleWorld(t *testing.T) exampleWorld {
 	t.Setenv("HOME", t.TempDir())
 	require.NoError(t, os.WriteFile("secure.yaml", []byte("kind: CablePolicies\nmetadata: {name: from-a-file}\nspec: {leftClusterSelector: {env: lab}, cableDriver: {name: wireguard}}\n"), 0o600))
 	return w
+}
+
+// rules creates the CNF and the rules of examples. No webhook runs.
+func (w exampleWorld) rules(t *testing.T) {
+	t.Helper()
+	c := w.clients["west"]
+	require.NoError(t, client.IgnoreNotFound(c.Delete(t.Context(), &admissionv1.ValidatingWebhookConfiguration{ObjectMeta: metav1.ObjectMeta{Name: install.WebhookName}})))
+	cnf := install.CNF{
+		Name: "edge", Namespace: "default", Purpose: "cnf-1", Image: "example", Networks: []install.Network{{Name: "wan1"}}, Plugin: install.Multus,
+		Uplinks: map[string]sdewan.Uplink{"wan1": {Gateway: netip.MustParseAddr("198.51.100.1")}}, AccountSecret: "a", CertSecret: "c",
+	}
+	deployment, err := cnf.Deployment()
+	require.NoError(t, err)
+	meta := func(name string) metav1.ObjectMeta {
+		return metav1.ObjectMeta{Name: name, Namespace: "default", Labels: map[string]string{sdewan.PurposeLabel: "cnf-1"}}
+	}
+	policy := &batch.Mwan3Policy{ObjectMeta: meta("balance1"), Spec: batch.Mwan3PolicySpec{Members: []batch.Mwan3PolicyMember{{Network: "wan1"}}}}
+	rule := &batch.Mwan3Rule{ObjectMeta: meta("http-rule"), Spec: batch.Mwan3RuleSpec{Policy: "balance1", Proto: "tcp", DestPort: "80"}}
+	for _, obj := range []client.Object{deployment, policy, rule} {
+		require.NoError(t, client.IgnoreAlreadyExists(c.Create(t.Context(), obj)))
+	}
 }
 
 // run runs a command line. With --watch, it is interrupted after its first output.

@@ -2,7 +2,6 @@ package cmd
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 
@@ -13,10 +12,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"subctl/internal/cli"
-	"subctl/internal/kube"
 	"subctl/internal/printer"
 	"subctl/internal/words"
-	"subctl/sdewan"
 	"subctl/sdewan/view"
 )
 
@@ -78,9 +75,6 @@ func (o *sdewanLook) read(ctx context.Context) (client.Client, *view.View, error
 	}
 	c, err := o.Client(ctx)
 	if err != nil {
-		return nil, nil, err
-	}
-	if err := installed(c); err != nil {
 		return nil, nil, err
 	}
 	v, err := view.Read(ctx, c, o.namespace)
@@ -149,15 +143,6 @@ func oneArgument(what string, name *string) cobra.PositionalArgs {
 		*name = args[0]
 		return nil
 	}
-}
-
-// installed returns an error unless the API server has the kinds of SD-EWAN.
-func installed(c client.Client) error {
-	k := sdewan.Kinds()[0]
-	if _, err := c.RESTMapper().RESTMapping(k.GVK.GroupKind(), k.GVK.Version); kube.NotThere(err) {
-		return errors.New("SD-EWAN is not installed in this cluster: run \"subctl sdewan install\", or choose another cluster with --context")
-	}
-	return nil // other errors return with the next request
 }
 
 // trouble prints problems, and returns the error for them.

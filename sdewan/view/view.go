@@ -5,9 +5,11 @@ package view
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
+	"sync/atomic"
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -96,12 +98,16 @@ func (v *View) ReadStatuses(ctx context.Context, c client.Reader, namespace stri
 	return nil
 }
 
+// ErrNotInstalled reports that the API server has no kind of rules.
+var ErrNotInstalled = errors.New("SD-EWAN is not installed in this cluster: run \"subctl sdewan install\", or choose another cluster with --context")
+
 // Rules returns the rules of a namespace, or of all if it is empty, in the order of sdewan.Kinds, and then of creation, and the resources
 // that the user may not read: the ClusterRole view does not show rules with keys. A kind that the API server does not have has no
 // rules. It is an error if the user may read no kind at all.
 func Rules(ctx context.Context, c client.Reader, namespace string) (rules []sdewan.Rule, hidden []string, err error) {
 	kinds := sdewan.Kinds()
 	lists, refused := make([][]sdewan.Rule, len(kinds)), make([]error, len(kinds))
+	var missing atomic.Int32
 	err = kube.ForEach(kinds, func(i int, k sdewan.Kind) error {
 		list, ok := k.NewList().(client.ObjectList)
 		if !ok {
@@ -110,6 +116,7 @@ func Rules(ctx context.Context, c client.Reader, namespace string) (rules []sdew
 		err := c.List(ctx, list, client.InNamespace(namespace))
 		switch {
 		case kube.NotThere(err):
+			missing.Add(1)
 			return nil
 		case apierrors.IsForbidden(err):
 			refused[i] = err
@@ -128,6 +135,9 @@ func Rules(ctx context.Context, c client.Reader, namespace string) (rules []sdew
 	})
 	if err != nil {
 		return nil, nil, err
+	}
+	if int(missing.Load()) == len(kinds) {
+		return nil, nil, ErrNotInstalled
 	}
 	for i, k := range kinds {
 		if refused[i] != nil {

@@ -168,7 +168,7 @@ func (a *Agent) pass(ctx context.Context, target dataplane.Target) error {
 	world := a.look(network)
 	var names []string
 	for _, d := range network.Devices {
-		if !d.Loopback {
+		if !d.Loopback && d.Name != dataplane.CNFTunnelDevice { // the plan has its settings, which differ
 			names = append(names, d.Name)
 		}
 	}

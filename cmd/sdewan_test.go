@@ -1,0 +1,101 @@
+package cmd
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	batch "subctl/api/sdewan/v1alpha1"
+	"subctl/internal/cli"
+	"subctl/sdewan"
+)
+
+// sdewanWorld is a cluster with a CNF of two pods, one of which is ready, and rules: one in sync, one that waits, and one for a CNF that does not exist.
+func sdewanWorld() world {
+	meta := func(name, purpose string, second int) metav1.ObjectMeta {
+		return metav1.ObjectMeta{
+			Name: name, Namespace: "default", Labels: map[string]string{sdewan.PurposeLabel: purpose}, Generation: 1,
+			CreationTimestamp: metav1.NewTime(time.Date(2026, 3, 1, 11, 0, second, 0, time.UTC)),
+		}
+	}
+	applied := func(ok bool, reason, message string) batch.RuleStatus {
+		s := batch.RuleStatus{InSync: ok, ObservedGeneration: 1, Conditions: []metav1.Condition{{Type: batch.ConditionApplied, Status: metav1.ConditionFalse, Reason: reason, Message: message}}}
+		if ok {
+			at := metav1.NewTime(time.Date(2026, 3, 1, 11, 30, 0, 0, time.UTC))
+			s.AppliedVersion, s.AppliedTime, s.Conditions[0].Status = "41", &at, metav1.ConditionTrue
+		}
+		return s
+	}
+	pod := func(name string, ready corev1.ConditionStatus) *corev1.Pod {
+		return &corev1.Pod{ObjectMeta: meta(name, "cnf-1", 0), Status: corev1.PodStatus{Conditions: []corev1.PodCondition{{Type: corev1.PodReady, Status: ready}}}}
+	}
+	cnf := &appsv1.Deployment{ObjectMeta: meta("edge", "cnf-1", 0), Spec: appsv1.DeploymentSpec{Replicas: new(int32(2))}}
+	cnf.Spec.Template.Labels = map[string]string{sdewan.PurposeLabel: "cnf-1", sdewan.AccountLabel: "edge-account"}
+	cnf.Spec.Template.Annotations = map[string]string{
+		sdewan.NetworksAnnotation: `{"type": "ovn4nfv", "interface": [{"interface": "net0", "name": "lan", "ipAddress": "192.168.1.254/24"}, {"interface": "net1", "name": "wan1", "ipAddress": "198.51.100.10/24", "gatewayipAddress": "198.51.100.1"}]}`,
+	}
+	policy := &batch.Mwan3Policy{ObjectMeta: meta("balance1", "cnf-1", 1), Status: applied(true, "Applied", "")}
+	policy.Spec.Members = []batch.Mwan3PolicyMember{{Network: "wan1", Metric: "1", Weight: "2"}}
+	rule := &batch.Mwan3Rule{ObjectMeta: meta("http-rule", "cnf-1", 2), Status: applied(false, "NotReady", "1 of 2 pods are ready: wait for edge-b")}
+	rule.Spec = batch.Mwan3RuleSpec{Policy: "balance1", DestPort: "80", Proto: "tcp"}
+	lost := &batch.FirewallZone{ObjectMeta: meta("lan1", "nowhere", 3)}
+	lost.Spec.Network = []batch.NetworkName{"lan"}
+	status := &batch.CNFStatus{ObjectMeta: meta("edge", "cnf-1", 0)}
+	at := metav1.NewTime(time.Date(2026, 3, 1, 11, 59, 30, 0, time.UTC))
+	status.Status.AppliedTime = &at
+	status.Status.Information = []batch.CNFInformation{
+		{Name: "edge-a", Namespace: "default", Purpose: "cnf-1", Node: "n1", IP: "10.0.0.1", Status: `[{"name":"wan","status":{"interfaces":{"net1":{"status":"online"},"net2":{"status":"offline"}}}},{"name":"ipsec","status":{"InitConnection":"success","details":[{"connection":"hub-a","up":1,"connecting":0}]}},{"name":"conntrack","status":[{},{}]}]`},
+		{Name: "edge-b", Namespace: "default", Purpose: "cnf-1", Error: "no answer within 5 s"},
+	}
+	return world{"west": []client.Object{cnf, pod("edge-a", corev1.ConditionTrue), pod("edge-b", corev1.ConditionFalse), policy, rule, lost, status}}
+}
+
+func TestSdewan(t *testing.T) {
+	for name, line := range map[string]string{
+		"sdewan_rules":           "sdewan show rules",
+		"sdewan_rules_json":      "sdewan show rules -A -o json",
+		"sdewan_cnfs":            "sdewan show cnfs",
+		"sdewan_status":          "sdewan show status -o wide",
+		"sdewan_plan":            "sdewan plan cnf-1",
+		"sdewan_plan_offline":    "sdewan plan edge --offline wan1,wan9",
+		"sdewan_plan_none":       "sdewan plan cnf-2",
+		"sdewan_explain":         "sdewan explain http-rule",
+		"sdewan_explain_policy":  "sdewan explain mwan3policy/balance1",
+		"sdewan_explain_no_cnf":  "sdewan explain FirewallZone/lan1 -o yaml",
+		"sdewan_explain_none":    "sdewan explain http-ruel",
+		"sdewan_nothing":         "sdewan show rules -n other",
+		"sdewan_render_mistakes": "sdewan cnf render Edge --purpose a/b --networks lan,lan,wan1=1.2.3.4/24 --replicas 2 --plugin x",
+	} {
+		t.Run(name, func(t *testing.T) { golden(t, name, runIn(t, sdewanWorld(), []string{"west"}, shellWords(line)...)) })
+	}
+}
+
+// The command line of each is wrong, and says so before a cluster is contacted.
+func TestSdewanMistakes(t *testing.T) {
+	for line, want := range map[string]string{
+		"sdewan plan":                         "the name of the CNF is missing: subctl sdewan plan CNF",
+		"sdewan explain a b":                  `subctl sdewan explain takes one argument: omit "b"`,
+		"sdewan show rules -n a -A":           "--namespace and --all-namespaces both choose the namespaces",
+		"sdewan show rules -n A":              `--namespace "A" is not a valid namespace`,
+		"sdewan install --replicas 0":         "0 replicas of the controller and the webhooks: use 1 to 5",
+		"sdewan install -o yaml":              "--output requires --dry-run",
+		"sdewan uninstall --contexts a":       "subctl sdewan uninstall has no --contexts: rules belong to one cluster",
+		"sdewan cnf render edge --networks a": "--purpose is missing",
+		"sdewan cnf render edge --purpose a":  "a CNF needs at least one network",
+		"sdewan cnf render --purpose a":       "the name of the Deployment is missing",
+		"sdewan cnf render e --purpose a --networks a --uplinks b=1.2.3.4":           `uplink "b" is none of the networks`,
+		"sdewan cnf render e --purpose a --networks a --uplinks a":                   `use NETWORK=GATEWAY, such as wan1=198.51.100.1`,
+		"sdewan cnf render e --purpose a --networks a --track a=1.1.1.1":             `tracking "a": it is not an uplink`,
+		"sdewan cnf render e --purpose a --networks a --uplinks a=1.2.3.4 --down -1": "down -1 must be from 1 to 3600",
+	} {
+		r := runIn(t, world{}, []string{"west"}, shellWords(line)...)
+		require.Equal(t, cli.ExitUsage, r.code, "%s: %s", line, r.stderr)
+		require.Contains(t, r.stderr, want, line)
+		require.Empty(t, r.stdout, line)
+	}
+}
