@@ -1,0 +1,162 @@
+package cmd
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+
+	"github.com/spf13/cobra"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"subctl/internal/cli"
+	"subctl/internal/kube"
+	"subctl/internal/printer"
+	"subctl/sdewan"
+	"subctl/sdewan/install"
+)
+
+const cnfRenderLong = `Print the objects of a CNF, to apply with kubectl, or to edit: a Deployment that runs the CNF
+of subctl on plain Linux, a Secret with the password of its REST API, and a Secret with its
+certificate.
+
+--networks lists the networks to which the pods are attached, each with the pod's address unless
+the network plugin chooses one: their devices are net0, net1 and so on. Rules refer to networks by
+these names. With Multus, each needs a NetworkAttachmentDefinition of its name in the namespace.
+
+--uplinks lists the networks that lead to the Internet, with the address of their router, and
+--track hosts by which the CNF finds that an uplink does not work: it is offline after --down
+rounds in which they did not answer, and online again after --up rounds in which they did.
+
+The password and the certificate are new each time: to render a CNF again, keep its Secrets with
+--account-secret and --cert-secret. No cluster is contacted.`
+
+const cnfRenderExample = `  # a site with a LAN and two uplinks
+  subctl sdewan cnf render edge --purpose cnf-1 --networks lan=192.168.1.1/24,wan1=198.51.100.10/24,wan2=203.0.113.10/24 --uplinks wan1=198.51.100.1,wan2=203.0.113.1 --track wan1=192.0.2.80,wan2=192.0.2.80
+
+  # two pods whose addresses the network plugin chooses
+  subctl sdewan cnf render edge --purpose cnf-1 --networks lan,wan1 --replicas 2 -n branch`
+
+type cnfRender struct {
+	*globals
+	cnf                       install.CNF
+	networks, uplinks, tracks []string
+	timing                    sdewan.Uplink
+	passwordFile              string
+	nodes                     map[string]string
+	format                    *printer.Flag
+}
+
+func newCNFRender(g *globals) *cobra.Command {
+	o := &cnfRender{globals: g}
+	c := &cobra.Command{
+		Use:     "render NAME",
+		Short:   "Print a Deployment that runs a CNF, to apply or edit",
+		Long:    cnfRenderLong,
+		Example: cnfRenderExample,
+		Args:    oneArgument("Deployment", &o.cnf.Name),
+		RunE:    func(*cobra.Command, []string) error { return o.run() },
+	}
+	cli.ContactsNoCluster(c, "")
+	c.ValidArgsFunction = cobra.NoFileCompletions
+	f := c.Flags()
+	f.StringVarP(&o.cnf.Namespace, "namespace", "n", "default", "namespace of the CNF")
+	f.StringVar(&o.cnf.Purpose, "purpose", "", "value of the label sdewanPurpose, by which rules choose the CNF (required)")
+	f.StringSliceVar(&o.networks, "networks", nil, "networks of the pods: NAME or NAME=ADDRESS/BITS (required)")
+	f.StringSliceVar(&o.uplinks, "uplinks", nil, "networks that lead to the Internet: NETWORK=GATEWAY")
+	f.StringSliceVar(&o.tracks, "track", nil, "hosts that the CNF pings through an uplink: NETWORK=ADDRESS")
+	f.IntVar(&o.timing.Interval, "interval", 0, "seconds between two rounds of pings (default 10)")
+	f.IntVar(&o.timing.Timeout, "ping-timeout", 0, "seconds until a ping has failed (default 4)")
+	f.IntVar(&o.timing.Down, "down", 0, "failed rounds until an uplink is offline (default 5)")
+	f.IntVar(&o.timing.Up, "up", 0, "succeeded rounds until an uplink is online again (default 5)")
+	f.Int32Var(&o.cnf.Replicas, "replicas", 1, "pods of the CNF")
+	f.StringVar(&o.cnf.Image, "image", install.DefaultImage(), "image of the CNF")
+	f.StringVar(&o.cnf.Plugin, "plugin", install.Multus, "network plugin: multus or ovn4nfv")
+	f.StringToStringVar(&o.nodes, "node-selector", nil, "labels of the nodes that are connected to the networks")
+	f.StringVar(&o.passwordFile, "password-file", "", "file with the password of the REST API, or - for stdin (default: a new, random password)")
+	f.StringVar(&o.cnf.AccountSecret, "account-secret", "", "existing Secret with the key password, instead of a new one")
+	f.StringVar(&o.cnf.CertSecret, "cert-secret", "", "existing Secret with the keys ca.crt, tls.crt and tls.key, instead of a new one")
+	f.Lookup("image").DefValue = "the image of this version of subctl"
+	cli.Before(c, func() error {
+		if o.passwordFile != "" && o.cnf.AccountSecret != "" {
+			return errors.New("--password-file and --account-secret both choose the password: set only one of them")
+		}
+		return nil
+	})
+	o.format = cli.Output(c, printer.YAML, printer.JSON)
+	return c
+}
+
+// maxPassword is the longest password, in bytes, that is read from a file.
+const maxPassword = 1024
+
+func (o *cnfRender) run() error {
+	newAccount, newCert := o.cnf.AccountSecret == "", o.cnf.CertSecret == ""
+	if newAccount {
+		o.cnf.AccountSecret = o.cnf.Name + "-account"
+	}
+	if newCert {
+		o.cnf.CertSecret = o.cnf.Name + "-cert"
+	}
+	o.cnf.NodeSelector = o.nodes
+	var errs [4]error
+	o.cnf.Networks, errs[0] = install.ParseNetworks(o.networks)
+	o.cnf.Uplinks, errs[1] = install.ParseUplinks(o.uplinks, o.tracks, o.timing)
+	if o.cnf.Purpose == "" {
+		errs[2] = errors.New("--purpose is missing: the value of the label sdewanPurpose")
+	}
+	if errs[0] == nil && errs[1] == nil && errs[2] == nil {
+		errs[3] = o.cnf.Validate()
+	}
+	if err := errors.Join(errs[:]...); err != nil {
+		return cli.UsageError(err)
+	}
+	deployment, err := o.cnf.Deployment()
+	if err != nil {
+		return err
+	}
+	objects := []client.Object{}
+	if newAccount {
+		password, err := o.password()
+		if err != nil {
+			return err
+		}
+		objects = append(objects, o.cnf.Account(password))
+	}
+	if newCert {
+		ca, cert, key, err := install.NewCertificate(o.cnf.Namespace, o.Now())
+		if err != nil {
+			return err
+		}
+		objects = append(objects, o.cnf.Certificate(ca, cert, key))
+	}
+	scheme, err := kube.NewScheme()
+	if err != nil {
+		return err
+	}
+	return cli.PrintObjects(o.Out, scheme, o.format.Format(), false, append(objects, deployment))
+}
+
+// password reads the password, or makes one.
+func (o *cnfRender) password() (string, error) {
+	if o.passwordFile == "" {
+		return install.NewPassword(), nil
+	}
+	var text []byte
+	var err error
+	if o.passwordFile == cli.StdStream {
+		text, err = io.ReadAll(io.LimitReader(o.In, maxPassword+1))
+	} else {
+		text, err = os.ReadFile(o.passwordFile)
+	}
+	if err != nil {
+		return "", fmt.Errorf("reading the password: %w", err)
+	}
+	password := string(bytes.TrimRight(text, "\r\n"))
+	if password == "" || len(password) > maxPassword || strings.ContainsAny(password, "\r\n\x00") {
+		return "", fmt.Errorf("%s must contain one line with a password of 1 to %d bytes", o.passwordFile, maxPassword)
+	}
+	return password, nil
+}

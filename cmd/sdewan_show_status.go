@@ -1,0 +1,45 @@
+package cmd
+
+import (
+	"context"
+	"fmt"
+	"strings"
+
+	"subctl/internal/printer"
+	"subctl/sdewan/view"
+)
+
+func (o *sdewanTable) status(ctx context.Context) error {
+	c, v, err := o.read(ctx)
+	if err != nil {
+		return err
+	}
+	if err := v.ReadStatuses(ctx, c, o.namespace); err != nil {
+		return err
+	}
+	rows := v.PodStatuses()
+	if len(rows) == 0 {
+		o.progress().Done("there are no reports of CNFs%s", o.where())
+	}
+	var problems []string
+	for _, r := range rows {
+		for _, p := range r.Problems {
+			problems = append(problems, fmt.Sprintf("pod %s/%s: %s", r.Namespace, r.Pod, p))
+		}
+	}
+	err = printer.Print(o.Out, o.format.Format(), rows, []printer.Column[view.PodStatus]{
+		{Head: "NAMESPACE", Wide: true, Unless: func([]view.PodStatus) bool { return o.all }, Cell: func(r view.PodStatus) string { return r.Namespace }},
+		{Head: "PURPOSE", Max: 30, Cell: func(r view.PodStatus) string { return r.Purpose }},
+		{Head: "POD", Max: 50, Cell: func(r view.PodStatus) string { return r.Pod }},
+		{Head: "NODE", Wide: true, Cell: func(r view.PodStatus) string { return r.Node }},
+		{Head: "UPLINKS", Max: 60, Cell: func(r view.PodStatus) string { return strings.Join(r.Uplinks, ", ") }},
+		{Head: "TUNNELS", Max: 60, Cell: func(r view.PodStatus) string { return strings.Join(r.Tunnels, ", ") }},
+		{Head: "CONNECTIONS", Cell: func(r view.PodStatus) string { return fmt.Sprint(r.Connections) }},
+		{Head: "ROUTES", Wide: true, Cell: func(r view.PodStatus) string { return fmt.Sprint(r.Routes) }},
+		{Head: "READ", Cell: func(r view.PodStatus) string { return r.Read }},
+	})
+	if err != nil {
+		return err
+	}
+	return o.trouble(problems)
+}
