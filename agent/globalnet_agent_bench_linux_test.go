@@ -107,7 +107,7 @@ func BenchmarkGlobalnetAtOnce(b *testing.B) {
 		require.NoError(b, <-ended)
 		const name = "10,000 objects that ask for global addresses at once"
 		measure.Record(b,
-			measure.AtMost(name+": writes of statuses for each", measure.Values{float64(counted.statuses.Load()-1) / objects}, 1, ""), // one is that of the shared addresses
+			measure.AtMost(name+": writes of statuses for each", measure.Values{float64(counted.statuses.Load()-1) / objects}, 1, ""), // one write is for the shared addresses
 			measure.Info(name+": other writes, of lease, record and shared addresses", measure.Values{float64(counted.others.Load())}, "writes"),
 			measure.AtMost(name+": time", measure.Values{took.Seconds()}, 60, "s"),
 		)

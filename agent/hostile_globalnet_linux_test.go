@@ -48,7 +48,7 @@ func careless(t *testing.T, ids ...string) (all []*side) {
 	return all
 }
 
-// throughCable returns a packet as the gateway of cluster number n sends it to that of cluster 2 through the cable.
+// throughCable returns a packet as the gateway of cluster number n sends it through the cable to the gateway of cluster 2.
 func throughCable(n int, packet []byte) []byte {
 	in := nstest.VXLAN(dataplane.CableVNI, vtepMAC(dataplane.VXLANNet, "172.18.2.11"), packet)
 	return nstest.IPv4(fmt.Sprintf("172.18.%d.11", n), "172.18.2.11", unix.IPPROTO_UDP, nstest.UDP(9, dataplane.VXLANPort, in))

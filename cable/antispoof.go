@@ -34,7 +34,7 @@ func (c Cabling) antispoof(s dataplane.State, devices []cableDevice, links []Lin
 			a.Ports = append(a.Ports, l.Port)
 		}
 	}
-	var plain []cableDevice // those that are no VXLANs
+	var plain []cableDevice // devices that are no VXLANs
 	for _, d := range devices {
 		if d.echo.Own.IsValid() {
 			a.Echoes = append(a.Echoes, d.echo)

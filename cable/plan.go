@@ -166,7 +166,7 @@ func (c Cabling) addRoutes(s dataplane.State, links []Link) error {
 }
 
 // addDetours adds the routes through another gateway of this cluster that the kernel uses by itself when the devices of the cables
-// disappear: those of wireguard-go end with it, and it ends with the agent. The other nodes do not notice, as the kernel of this node
+// disappear: the devices of wireguard-go end with it, and it ends with the agent. The other nodes do not notice, as the kernel of this node
 // returns their echoes. All packets take the same gateway: the next agent, or the end of this gateway's Lease, follows soon.
 func (c Cabling) addDetours(s dataplane.State, cluster string, r remote, src netip.Addr) error {
 	hops, err := c.siblingHops(s, cluster)

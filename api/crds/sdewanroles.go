@@ -13,7 +13,7 @@ const (
 	ipsecGroup  = "sdewan.akraino.org"
 )
 
-// Editors write the types of rules that the seed names, and those without a type, but not those of the platform ("basic").
+// Editors write rules of the types that the seed names and rules without a type, but no rules of the platform ("basic").
 const (
 	bucketAnnotation = "sdewan-bucket-type-permission"
 	editorsTypes     = `{"*": ["", "app-intent", "k8s-service"]}`
@@ -25,7 +25,7 @@ var (
 )
 
 // SDEWANRoles returns the ClusterRoles that let the users of a cluster use SD-EWAN: who has view in a namespace reads its rules, except IpsecSites and
-// IpsecHosts, which hold keys as Secrets do; who has edit reads all rules, and writes those that are not of the type "basic". Nobody but the controller writes statuses.
+// IpsecHosts, which hold keys as Secrets do; who has edit reads all rules, and writes rules of all other types than "basic". Nobody but the controller writes statuses.
 func SDEWANRoles() []*rbacv1.ClusterRole {
 	rules := slices.Concat(readable, secretive)
 	edit := sdewanRole("sdewan-edit", aggregateToEdit, []string{"create", "delete", "deletecollection", "get", "list", "patch", "update", "watch"}, rules, append(slices.Clone(secretive), "ipsecproposals"))

@@ -34,7 +34,7 @@ type Mwan3PolicyList struct {
 	Items           []Mwan3Policy `json:"items"`
 }
 
-// Mwan3PolicySpec lists uplinks. Of those that are online, the ones with the lowest metric are used, each for a share of
+// Mwan3PolicySpec lists uplinks. Of the uplinks that are online, the ones with the lowest metric are used, each for a share of
 // new connections according to its weight.
 type Mwan3PolicySpec struct {
 	// Members are the uplinks.
