@@ -58,7 +58,7 @@ func (w *leakWorld) watch(from *member) {
 			if m == from {
 				which = "meta mark 0x1ea4" // which nobody sets
 			}
-			table(m.nodes[name], "prerouting priority -450;", "iifname != { cni0, eth0 } "+which)
+			table(m.nodes[name], "prerouting priority -450;", "iifname != { cni0, eth0, lo } "+which)
 			table(m.pods[name], "prerouting priority -450;", which)
 		}
 	}

@@ -33,7 +33,7 @@ func TestConfig(t *testing.T) {
 		"misspelt":           {file: "contxt: east\nfrobnicate: 1", code: 2, stderr: "Error: FILE: unknown setting \"contxt\": did you mean \"context\"?\nFILE: unknown setting \"frobnicate\"\n"},
 		"no format":          {file: "output: json", code: 2, stderr: "Error: FILE: unknown setting \"output\"\n"},
 		"format stays":       {env: map[string]string{"SUBCTL_OUTPUT": "xml"}, code: 1, stderr: reached("west"), args: []string{"--context", "west"}},
-		"no secrets":         {file: "password: sesame", code: 2, stderr: "Error: FILE: unknown setting \"password\"\n"},
+		"no secrets":         {file: "password: sesame", code: 2, stderr: "Error: FILE: unknown setting \"password\": did you mean \"password-file\"?\n"},
 		"wrong value":        {file: "watch: perhaps", code: 2, stderr: "Error: FILE: watch: invalid argument \"perhaps\" for \"-w, --watch\" flag: use true or false\n"},
 		"wrong variable":     {env: map[string]string{"SUBCTL_WATCH": "perhaps"}, code: 2, stderr: "Error: SUBCTL_WATCH: invalid argument \"perhaps\" for \"-w, --watch\" flag: use true or false\n"},
 		"wrong timeout":      {env: map[string]string{"SUBCTL_REQUEST_TIMEOUT": "soon"}, code: 2, stderr: "Error: SUBCTL_REQUEST_TIMEOUT: invalid argument \"soon\" for \"--request-timeout\" flag: use seconds, or a number with a unit, such as 30s or 2m\n"},
