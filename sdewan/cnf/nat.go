@@ -7,6 +7,7 @@ import (
 	"net/netip"
 	"slices"
 	"strconv"
+	"strings"
 
 	"subctl/sdewan/rest"
 )
@@ -40,7 +41,7 @@ func (p *plan) dnat(r rest.Redirect) error {
 	}
 	t := translation{
 		proto: r.Proto, unset: "tcpudp", family: r.Family, saddr: r.SrcIP, mac: r.SrcMAC, sport: r.SrcPort, daddr: r.SrcDIP, dport: r.SrcDPort, mark: r.Mark,
-		to: r.DestIP, toPort: cmp.Or(r.DestPort, r.SrcDPort),
+		to: r.DestIP, toPort: destPort(r.DestPort, r.SrcDPort),
 	}
 	rules, err2 := t.rules("dnat")
 	if err := errors.Join(err, err2); err != nil {
@@ -74,6 +75,14 @@ func (p *plan) snat(r rest.Redirect) error {
 		p.table.add(dest.chain("postrouting"), r.Name, rule)
 	}
 	return nil
+}
+
+// destPort returns the port to which a destination is translated: by default the port that it has, so nothing if it may be one of several.
+func destPort(dest, src string) string {
+	if dest == "" && strings.ContainsAny(src, ",-:") {
+		return ""
+	}
+	return cmp.Or(dest, src)
 }
 
 // translation is what packets are translated, and to what.
@@ -127,17 +136,23 @@ func (t translation) then(how string) (string, error) {
 	}
 	port := ""
 	if t.toPort != "" {
-		n, err := parsePort(t.toPort)
+		all, err := parsePorts(t.toPort)
+		if err == nil && len(all) > 1 {
+			err = fmt.Errorf("%q has several ports: use one, or a range such as 1000-2000", t.toPort)
+		}
 		if err != nil {
 			return "", fmt.Errorf("translated port: %w", err)
 		}
-		port = ":" + strconv.Itoa(int(n))
+		port = ":" + all[0].String()
 	}
-	if how == "dnat" && t.to == "" {
-		if port == "" {
-			return "", errors.New("dest_ip or dest_port is required for DNAT")
-		}
+	switch {
+	case how != "dnat" || t.to != "":
+	case port != "":
 		return "redirect to " + port, nil
+	case t.dport != "":
+		return "redirect", nil
+	default:
+		return "", errors.New("dest_ip or dest_port is required for DNAT")
 	}
 	to, err := parseIP(t.to)
 	if err != nil {
@@ -186,7 +201,7 @@ func (p *plan) nat(n rest.NAT) error {
 	switch n.Target {
 	case "DNAT":
 		chain, how, direction, ref = "nat_prerouting", "dnat", "iifname", n.Src
-		t.daddr, t.dport, t.to, t.toPort = n.SrcDIP, n.SrcDPort, n.DestIP, cmp.Or(n.DestPort, n.SrcDPort)
+		t.daddr, t.dport, t.to, t.toPort = n.SrcDIP, n.SrcDPort, n.DestIP, destPort(n.DestPort, n.SrcDPort)
 	case "SNAT":
 		t.daddr, t.dport, t.to, t.toPort = n.DestIP, n.DestPort, n.SrcDIP, n.SrcDPort
 	case "MASQUERADE":
