@@ -8,6 +8,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+
+	"subctl/sdewan/rest"
 )
 
 // This file turns fields of REST objects into conditions in the notation of nft(8).
@@ -199,96 +201,17 @@ func (c *conditions) protocolsAndPorts(names []string, sport, dport string) {
 	}
 }
 
-// ports is a range of ports.
-type ports struct{ from, to uint16 }
-
-func (p ports) String() string {
-	if p.from == p.to {
-		return strconv.Itoa(int(p.from))
-	}
-	return fmt.Sprintf("%d-%d", p.from, p.to)
-}
-
-// parsePorts parses ports and ranges such as 80 or 1000-2000, separated by commas. It returns them sorted, without overlaps.
-func parsePorts(text string) (out []ports, err error) {
-	for word := range strings.SplitSeq(text, ",") {
-		first, last, is := strings.Cut(strings.Replace(strings.TrimSpace(word), ":", "-", 1), "-")
-		if !is {
-			last = first
-		}
-		p := ports{}
-		for _, n := range []struct {
-			text string
-			to   *uint16
-		}{{first, &p.from}, {last, &p.to}} {
-			if *n.to, err = parsePort(n.text); err != nil {
-				return nil, err
-			}
-		}
-		if p.from > p.to {
-			return nil, fmt.Errorf("the range %s ends before it begins", word)
-		}
-		out = append(out, p)
-	}
-	slices.SortFunc(out, func(a, b ports) int { return int(a.from) - int(b.from) })
-	merged := out[:1]
-	for _, p := range out[1:] {
-		if end := &merged[len(merged)-1]; int(p.from) <= int(end.to)+1 {
-			end.to = max(end.to, p.to)
-		} else {
-			merged = append(merged, p)
-		}
-	}
-	return merged, nil
-}
-
-// parsePort parses one port.
-func parsePort(text string) (uint16, error) {
-	n, err := strconv.ParseUint(strings.TrimSpace(text), 10, 16)
-	if err != nil || n == 0 {
-		return 0, fmt.Errorf("%q is no port from 1 to 65535", text)
-	}
-	return uint16(n), nil
-}
-
-// icmpTypes are the names that iptables has for types of ICMP, as numbers: a type, and a code or -1 for any
-// (https://www.iana.org/assignments/icmp-parameters).
-var icmpTypes = map[string][2]int{
-	"any": {-1, -1}, "echo-reply": {0, -1}, "pong": {0, -1},
-	"destination-unreachable": {3, -1}, "network-unreachable": {3, 0}, "host-unreachable": {3, 1}, "protocol-unreachable": {3, 2},
-	"port-unreachable": {3, 3}, "fragmentation-needed": {3, 4}, "source-route-failed": {3, 5}, "network-unknown": {3, 6},
-	"host-unknown": {3, 7}, "network-prohibited": {3, 9}, "host-prohibited": {3, 10}, "TOS-network-unreachable": {3, 11},
-	"TOS-host-unreachable": {3, 12}, "communication-prohibited": {3, 13}, "host-precedence-violation": {3, 14}, "precedence-cutoff": {3, 15},
-	"source-quench": {4, -1}, "redirect": {5, -1}, "network-redirect": {5, 0}, "host-redirect": {5, 1}, "TOS-network-redirect": {5, 2},
-	"TOS-host-redirect": {5, 3}, "echo-request": {8, -1}, "ping": {8, -1}, "router-advertisement": {9, -1}, "router-solicitation": {10, -1},
-	"time-exceeded": {11, -1}, "ttl-exceeded": {11, -1}, "ttl-zero-during-transit": {11, 0}, "ttl-zero-during-reassembly": {11, 1},
-	"parameter-problem": {12, -1}, "ip-header-bad": {12, 0}, "required-option-missing": {12, 1}, "timestamp-request": {13, -1},
-	"timestamp-reply": {14, -1}, "address-mask-request": {17, -1}, "address-mask-reply": {18, -1},
-}
-
 // icmp returns the condition that a packet is of a type of ICMP: a name of iptables, a number, or a number and a code.
 func icmp(name string) (string, error) {
 	name = strings.TrimSpace(name)
-	t, known := icmpTypes[name]
-	if !known {
-		typ, code, has := strings.Cut(name, "/")
-		n, err := strconv.ParseUint(typ, 10, 8)
-		m := int64(-1)
-		if err == nil && has {
-			var u uint64
-			u, err = strconv.ParseUint(code, 10, 8)
-			m = int64(u)
-		}
-		if err != nil {
-			return "", fmt.Errorf("icmp_type: %q is no type of ICMP such as echo-request or 8", name)
-		}
-		t = [2]int{int(n), int(m)}
-	}
+	t, ok := rest.ParseICMPType(name)
 	switch {
-	case t[0] < 0:
+	case name == "any":
 		return "meta l4proto icmp", nil
-	case t[1] < 0:
-		return fmt.Sprintf("icmp type %d", t[0]), nil
+	case !ok:
+		return "", fmt.Errorf("icmp_type: %q is no type of ICMP such as echo-request or 8", name)
+	case t.Any:
+		return fmt.Sprintf("icmp type %d", t.Type), nil
 	}
-	return fmt.Sprintf("icmp type %d icmp code %d", t[0], t[1]), nil
+	return fmt.Sprintf("icmp type %d icmp code %d", t.Type, t.Code), nil
 }

@@ -24,7 +24,7 @@ func ParsePorts(s string) ([]Ports, error) {
 		a, err := strconv.ParseUint(first, 10, 16)
 		b, err2 := strconv.ParseUint(last, 10, 16)
 		if err != nil || err2 != nil || a == 0 || b < a {
-			return nil, fmt.Errorf("%.20q is neither a port nor a range of ports", part)
+			return nil, fmt.Errorf("%.20q is neither a port from 1 to 65535 nor a range such as 1000-2000", part)
 		}
 		all = append(all, Ports{uint16(a), uint16(b)})
 	}
@@ -58,7 +58,7 @@ func ParseMark(s string) (Mark, error) {
 	v, err := strconv.ParseUint(value, 0, 32)
 	m, err2 := strconv.ParseUint(mask, 0, 32)
 	if err != nil || err2 != nil {
-		return Mark{}, fmt.Errorf("%.40q is not a mark", s)
+		return Mark{}, fmt.Errorf("%.40q is no mark such as 0x10 or 0x10/0xff", s)
 	}
 	return Mark{uint32(v), uint32(m)}, nil
 }
