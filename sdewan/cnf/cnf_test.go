@@ -72,8 +72,9 @@ func TestScenarios(t *testing.T) {
 			for _, o := range state.Sorted() {
 				require.NoError(t, fake.Put(o))
 			}
-			again, _ := Plan(c, w)
+			again, report2 := Plan(c, w)
 			require.Equal(t, state.String(), again.String(), "a plan must not depend on chance")
+			require.Equal(t, report.String(), report2.String(), "nor its report")
 		})
 	}
 }

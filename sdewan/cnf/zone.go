@@ -1,6 +1,7 @@
 package cnf
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"net/netip"
@@ -108,15 +109,13 @@ func (p *plan) readZones() {
 		c.family(r.Family)
 		errs = append(errs, c.errs...)
 		z.family = strings.Join(c.words, " ")
-		for name, policy := range map[string]string{"input": r.Input, "forward": r.Forward, "output": r.Output} {
-			if policy == "" {
-				policy = "ACCEPT"
-			}
+		for _, f := range []struct{ name, policy string }{{"input", r.Input}, {"forward", r.Forward}, {"output", r.Output}} {
+			policy := cmp.Or(f.policy, "ACCEPT")
 			if verdicts[policy] == "" {
-				errs = append(errs, fmt.Errorf("%s: %q is none of ACCEPT, REJECT and DROP", name, policy))
+				errs = append(errs, fmt.Errorf("%s: %q is none of ACCEPT, REJECT and DROP", f.name, policy))
 				policy = "REJECT" // nothing is opened by mistake
 			}
-			z.policies[name] = policy
+			z.policies[f.name] = policy
 		}
 		if r.ExtraSrc != "" || r.ExtraDest != "" {
 			errs = append(errs, errors.New("extra_src and extra_dest are options of iptables, and have no effect: use subnet"))
