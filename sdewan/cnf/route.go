@@ -1,6 +1,7 @@
 package cnf
 
 import (
+	"cmp"
 	"fmt"
 	"net/netip"
 	"strconv"
@@ -10,15 +11,21 @@ import (
 	"subctl/sdewan/rest"
 )
 
-// Tables of routes by the names that ip-rule(8) knows.
-var tables = map[string]int{"": mainTable, "main": mainTable, "local": localTable, "default": defaultTable}
+// MainTable is the number of the main table of routes (linux/rtnetlink.h).
+const MainTable = 254
 
-// The numbers of the tables that every Linux has (linux/rtnetlink.h).
-const (
-	defaultTable = 253
-	mainTable    = 254
-	localTable   = 255
-)
+// tables are the tables of routes that have names: those of every Linux, and the one of the REST API.
+var tables = map[string]int{"default": 253, "main": MainTable, "local": 255, "cnf": dataplane.CNFTable}
+
+// TableName returns the name of a table of routes, or its number.
+func TableName(n int) string {
+	for name, number := range tables {
+		if number == n {
+			return name
+		}
+	}
+	return strconv.Itoa(n)
+}
 
 // maxPriority is the greatest priority of a policy rule that comes before the main table.
 const maxPriority = 32765
@@ -40,7 +47,7 @@ func (p *plan) routes() {
 func (p *plan) route(r rest.Route) (o dataplane.Multipath, err error) {
 	switch r.Table {
 	case "", "default":
-		o.Table = mainTable
+		o.Table = MainTable
 	case "cnf":
 		o.Table = dataplane.CNFTable
 	default:
@@ -151,10 +158,10 @@ func parseRule(r rest.RouteRule) (o dataplane.PolicyRule, err error) {
 		return o, fmt.Errorf("the flag \"not\" without a condition matches no packet")
 	}
 	var known bool
-	if o.Table, known = tables[r.Table]; !known {
+	if o.Table, known = tables[cmp.Or(r.Table, "main")]; !known {
 		n, err := strconv.ParseUint(r.Table, 10, 31)
 		if err != nil || n == 0 {
-			return o, fmt.Errorf("table %q is neither main, local or default nor a number from 1", r.Table)
+			return o, fmt.Errorf("table %q is neither main, local, default or cnf nor a number from 1", r.Table)
 		}
 		o.Table = int(n)
 	}

@@ -2,6 +2,7 @@ package cnf
 
 import (
 	"fmt"
+	"math/bits"
 	"net/netip"
 	"slices"
 	"strconv"
@@ -63,7 +64,9 @@ func (p *plan) reach(u *uplink) {
 }
 
 // UplinkMark returns the mark of packets for the uplink with a number.
-func UplinkMark(number int) uint32 { return uint32(number) << 8 }
+func UplinkMark(number int) uint32 {
+	return uint32(number) << bits.TrailingZeros32(dataplane.UplinkMask)
+}
 
 func (u uplink) mark() uint32 { return UplinkMark(u.number) }
 
@@ -97,7 +100,7 @@ func (p *plan) mainRoutes() (out []dataplane.Multipath) {
 		out = append(out, dataplane.Multipath{Dst: r.Dst, Hops: []dataplane.Hop{{Via: r.Via, Dev: r.Device, Weight: 1}}, Src: r.Src})
 	}
 	for _, o := range p.state.Sorted() {
-		if m, is := o.(dataplane.Multipath); is && m.Table == mainTable && m.Dst != everywhere {
+		if m, is := o.(dataplane.Multipath); is && m.Table == MainTable && m.Dst != everywhere {
 			out = append(out, m)
 		}
 	}
@@ -121,21 +124,22 @@ func (p *plan) connected() []netip.Prefix {
 // steer plans the chains that every packet passes. For a packet of a connection that has an uplink, or needs none, one look at the
 // connection mark is all: throughput depends on it.
 func (p *plan) steer(ups []uplink) {
-	const (
-		connectionMark = "ct mark & 0x3f00 vmap { %s }"
-		setConnection  = "ct mark set ct mark & 0xffffc0ff | %#04x"
-		setPacket      = "meta mark set meta mark & 0xffffc0ff | %#04x"
-	)
+	const others = ^uint32(dataplane.UplinkMask) // the bits of marks that are not ours
+	byConnection := func(verdicts []string) string {
+		return fmt.Sprintf("ct mark & %#x vmap { %s }", dataplane.UplinkMask, strings.Join(verdicts, ", "))
+	}
+	setConnection := func(mark uint32) string { return fmt.Sprintf("ct mark set ct mark & %#x | %#04x", others, mark) }
+	setPacket := func(mark uint32) string { return fmt.Sprintf("meta mark set meta mark & %#x | %#04x", others, mark) }
 	p.table.add("uplink_prerouting", "", "meta nfproto ipv4 jump uplink")
-	p.table.add("uplink_output", "", "meta nfproto ipv4 meta mark & 0x3f00 == 0 jump uplink") // pings that track uplinks have a mark
+	p.table.add("uplink_output", "", fmt.Sprintf("meta nfproto ipv4 meta mark & %#x == 0 jump uplink", dataplane.UplinkMask)) // pings that track uplinks have a mark
 	local := nets("daddr", p.connected())
 	first, marked := []string{"0x0000 : goto uplink_first"}, []string{}
 	mark := func(name string, value uint32, online bool) {
-		p.table.add("uplink_use_"+name, "", fmt.Sprintf(setConnection, value))
+		p.table.add("uplink_use_"+name, "", setConnection(value))
 		if value == dataplane.UplinkBlackhole || value == dataplane.UplinkUnreachable { // the tables of uplinks have these networks
 			p.table.add("uplink_mark_"+name, "", local, "return")
 		}
-		p.table.add("uplink_mark_"+name, "", fmt.Sprintf(setPacket, value))
+		p.table.add("uplink_mark_"+name, "", setPacket(value))
 		then := fmt.Sprintf("%#04x : goto uplink_mark_%s", value, name)
 		if marked = append(marked, then); !online {
 			then = fmt.Sprintf("%#04x : goto uplink_again", value)
@@ -147,13 +151,13 @@ func (p *plan) steer(ups []uplink) {
 	}
 	mark("blackhole", dataplane.UplinkBlackhole, false)
 	mark("unreachable", dataplane.UplinkUnreachable, false)
-	p.table.add("uplink_use_none", "", fmt.Sprintf(setConnection, dataplane.UplinkNone))
-	p.table.add("uplink", "", fmt.Sprintf(connectionMark, strings.Join(first, ", ")))
+	p.table.add("uplink_use_none", "", setConnection(dataplane.UplinkNone))
+	p.table.add("uplink", "", byConnection(first))
 	p.table.add("uplink_first", "", "ct state new jump uplink_new")
 	p.table.add("uplink_first", "", "goto uplink_marked")
 	p.table.add("uplink_again", "", "ct direction original jump uplink_new")
 	p.table.add("uplink_again", "", "goto uplink_marked")
-	p.table.add("uplink_marked", "", fmt.Sprintf(connectionMark, strings.Join(marked, ", ")))
+	p.table.add("uplink_marked", "", byConnection(marked))
 	for _, u := range ups {
 		p.table.add("uplink_new", "", devices("iifname", []string{u.Device}), nets("saddr", p.connected()), "goto uplink_use_none")
 		p.table.add("uplink_new", u.Name, devices("iifname", []string{u.Device}), "goto uplink_use_"+strconv.Itoa(u.number))

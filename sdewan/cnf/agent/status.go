@@ -1,7 +1,6 @@
 package agent
 
 import (
-	"cmp"
 	"context"
 	"fmt"
 	"net/netip"
@@ -92,12 +91,6 @@ func interfaces(n dataplane.Network) []interfaceStatus {
 	return out
 }
 
-// tableName returns the name of a table, or its number.
-func tableName(n int) string {
-	names := map[int]string{mainTable: "main", 255: "local", 253: "default", dataplane.CNFTable: "cnf"}
-	return cmp.Or(names[n], strconv.Itoa(n))
-}
-
 type routeStatus struct {
 	Destination string `json:"destination"`
 	Gateway     string `json:"gateway"`
@@ -119,9 +112,9 @@ func routes(n dataplane.Network) map[string]routeTable {
 		if r.Dst.Bits() > 0 {
 			dst = r.Dst.String()
 		}
-		t := out[tableName(r.Table)]
+		t := out[cnf.TableName(r.Table)]
 		t.Item = append(t.Item, routeStatus{Destination: dst, Gateway: text(r.Via), Device: r.Dev, Scope: r.Scope, Protocol: strconv.Itoa(r.Protocol), Metric: strconv.Itoa(r.Metric), Src: text(r.Src)})
-		out[tableName(r.Table)] = t
+		out[cnf.TableName(r.Table)] = t
 	}
 	return out
 }
@@ -145,7 +138,7 @@ type ruleStatus struct {
 func rules(n dataplane.Network) []ruleStatus {
 	out := []ruleStatus{}
 	for _, r := range n.Rules {
-		s := ruleStatus{Priority: strconv.Itoa(r.Priority), Src: "all", Table: tableName(r.Table), Not: strconv.FormatBool(r.Not)}
+		s := ruleStatus{Priority: strconv.Itoa(r.Priority), Src: "all", Table: cnf.TableName(r.Table), Not: strconv.FormatBool(r.Not)}
 		if r.Src.IsValid() {
 			s.Src = r.Src.String()
 		}
@@ -192,7 +185,7 @@ func connections(all []dataplane.Connection) []connection {
 func connected(n dataplane.Network) []string {
 	out := []string{}
 	for _, r := range n.Routes {
-		if r.Table == mainTable && r.Dst.Bits() > 0 && !slices.Contains(out, r.Dst.String()) {
+		if r.Table == cnf.MainTable && r.Dst.Bits() > 0 && !slices.Contains(out, r.Dst.String()) {
 			out = append(out, r.Dst.String())
 		}
 	}

@@ -22,7 +22,7 @@ func (a *Agent) look(n dataplane.Network) cnf.World {
 	}
 	best := -1
 	for _, r := range n.Routes {
-		if r.Table != mainTable || r.Type != "unicast" || r.Protocol == int(dataplane.CNFOwner.Protocol) {
+		if r.Table != cnf.MainTable || r.Type != "unicast" || r.Protocol == int(dataplane.CNFOwner.Protocol) {
 			continue
 		}
 		if r.Dst.Bits() > 0 {
@@ -63,6 +63,3 @@ func (a *Agent) look(n dataplane.Network) cnf.World {
 	a.world, a.network = w, n
 	return w
 }
-
-// mainTable is the number of the main table (RT_TABLE_MAIN, linux/rtnetlink.h).
-const mainTable = 254
