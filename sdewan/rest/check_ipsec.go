@@ -123,12 +123,7 @@ func ParsePool(s string) (Pool, error) {
 	if err != nil {
 		return Pool{}, err
 	}
-	a := n.Addr()
-	end := a.AsSlice()
-	for bit := n.Bits(); bit < a.BitLen(); bit++ {
-		end[bit/8] |= 0x80 >> (bit % 8)
-	}
-	b, _ := netip.AddrFromSlice(end)
+	a, b := n.Addr(), LastAddr(n)
 	if a.BitLen()-n.Bits() > 1 {
 		a, b = a.Next(), b.Prev()
 	}

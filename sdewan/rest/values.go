@@ -46,6 +46,16 @@ func ParseNetwork(s string) (netip.Prefix, error) {
 	return p.Masked(), nil
 }
 
+// LastAddr returns the last address of a network.
+func LastAddr(n netip.Prefix) netip.Addr {
+	b := n.Addr().AsSlice()
+	for i := n.Bits(); i < n.Addr().BitLen(); i++ {
+		b[i/8] |= 0x80 >> (i % 8)
+	}
+	a, _ := netip.AddrFromSlice(b)
+	return a
+}
+
 // Mark is a mark of packets, and which of its bits count.
 type Mark struct{ Value, Mask uint32 }
 
