@@ -236,7 +236,7 @@ func (p *plan) masquerade(z *zone) {
 		return
 	}
 	var lists [2][]netip.Prefix
-	chain, not := z.chain("postrouting"), [2]bool{}
+	chain, mistaken := z.chain("postrouting"), [2]bool{}
 	if slices.Contains(z.devices, dataplane.CNFTunnelDevice) { // a tunnel takes only packets from its own networks
 		p.table.add(chain, z.Name, devices("oifname", []string{dataplane.CNFTunnelDevice}), "return")
 	}
@@ -250,14 +250,14 @@ func (p *plan) masquerade(z *zone) {
 			switch {
 			case err != nil:
 				p.problem(rest.Zones, z.Name, "%s: %v", side.field, err)
-				not[i] = true // rather nothing than everything
+				mistaken[i] = true // rather nothing than everything
 			case negative != "":
 				p.table.add(chain, z.Name, nets(side.direction, []netip.Prefix{n}), "return")
 			default:
 				lists[i] = append(lists[i], n)
 			}
 		}
-		if not[i] && len(lists[i]) == 0 {
+		if mistaken[i] && len(lists[i]) == 0 {
 			return
 		}
 	}
