@@ -26,9 +26,10 @@ func labUp() (steps [][]string) {
 		clusters, nodesEach = clusters[:2], fewest+1
 	}
 	if globalnet {
-		clusters = clusters[:2]
-		for i, mode := range []string{"iptables", "nftables"} {
-			steps = append(steps, []string{"lab", "up", "--first", fmt.Sprint(i + 1), "--clusters", "1", "--nodes", fmt.Sprint(nodesEach), "--overlapping", "--proxy-mode", mode, "--timeout", "10m"})
+		clusters = append(clusters, plainCluster)
+		for i, mode := range []string{"iptables", "nftables", "nftables", "iptables"} {
+			steps = append(steps, []string{"lab", "up", "--first", fmt.Sprint(i + 1), "--clusters", "1", "--nodes", fmt.Sprint(nodesEach),
+				fmt.Sprintf("--overlapping=%v", clusters[i] != plainCluster), "--proxy-mode", mode, "--timeout", "10m"})
 		}
 		return steps
 	}

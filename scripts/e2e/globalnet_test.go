@@ -12,11 +12,24 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/intstr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	mcsv1alpha1 "sigs.k8s.io/mcs-api/pkg/apis/v1alpha1"
+
+	submarinerv1 "subctl/api/submariner/v1"
+	"subctl/internal/measure"
 )
 
-// globalnet is whether the lab has two clusters with the same networks, for TestM1Globalnet: in cluster1 kube-proxy
-// writes rules of iptables, in cluster2 of nftables.
+// globalnet is whether the lab is that of TestM1Globalnet: three clusters with the same networks, in which kube-proxy writes rules of
+// iptables (cluster1) or of nftables, and plainCluster, which has networks of its own and joins without a global network.
 var globalnet = os.Getenv("E2E_GLOBALNET") != ""
+
+const plainCluster = "cluster4"
+
+// overlapping are the clusters with the same networks.
+func overlapping() []string { return clusters[:3] }
 
 // What pods of other clusters reach by a global address: a headless Service, whose pods have one each, and a Service that
 // is never exported.
@@ -41,8 +54,9 @@ metadata: {name: db, namespace: default}
 spec: {clusterIP: None, selector: {app: db}, ports: [{name: http, port: 8080}]}
 `
 
-// Two clusters with the same pod and Service networks: pods of each reach exported Services of the other, pod by pod where they are
-// headless, and nothing else; agents and gateways fail; nodes are as before after uninstalling.
+// Three clusters with the same pod and Service networks, and one with other networks: pods of each reach exported Services of the others, pod
+// by pod where they are headless, and nothing else; cables change, agents and gateways fail, and objects come and go; nodes are as before after
+// uninstalling.
 func TestM1Globalnet(t *testing.T) {
 	if !globalnet {
 		t.Skip("E2E_GLOBALNET is not set: make e2e-globalnet runs this test in a lab of its own")
@@ -53,12 +67,20 @@ func TestM1Globalnet(t *testing.T) {
 	}{
 		{"joined", globalJoined},
 		{"exported Services", globalServices},
+		{"how long it takes", globalExportTimed},
 		{"every size of packet", globalSizes},
 		{"pods of headless Services", globalPods},
 		{"pods with an address of their own", globalOwn},
 		{"not exported", globalOnlyExported},
+		{"with a cluster without a global network", globalAndPlain},
+		{"addresses of a group of pods", globalGroup},
+		{"another cable", globalOtherCable},
 		{"agents killed", globalAgentsKilled},
+		{"without a broker", globalWithoutBroker},
+		{"pods and Services come and go", globalChurn},
 		{"takeover", globalTakeover},
+		{"several gateways", globalSeveral},
+		{"many connections", globalManyConnections},
 		{"uninstall", uninstallAll},
 	} {
 		if !t.Run(step.name, step.run) {
@@ -74,14 +96,22 @@ func globalJoined(t *testing.T) {
 		deploy(t, c)
 		apply(t, c, globalWorkload)
 	}
+	networks := map[netip.Prefix]bool{}
 	for _, c := range clusters {
+		if c == plainCluster {
+			must(t, "subctl", "join", brokerFile, "--context", c, "--image", image, "--globalnet=false")
+			continue
+		}
 		join(t, c)
+		networks[globalNetwork(t, c)] = true
+		require.Equal(t, serviceNetworkOf(t, "cluster1"), serviceNetworkOf(t, c), "the lab's clusters use the same networks")
+	}
+	require.Len(t, networks, len(overlapping()))
+	for _, c := range clusters {
 		kubectl(t, c, "rollout", "status", "statefulset/db", "--timeout=300s")
 		within(t, c)
 	}
 	connected(t)
-	require.NotEqual(t, globalNetwork(t, "cluster1"), globalNetwork(t, "cluster2"))
-	require.Equal(t, serviceNetworkOf(t, "cluster1"), serviceNetworkOf(t, "cluster2"), "the lab's clusters use the same networks")
 }
 
 // globalNetwork is the global network of a cluster.
@@ -111,8 +141,8 @@ func globalIP(t *testing.T, cluster, name string) (ip string) {
 	return ip
 }
 
-// client returns the address that a server has seen.
-func client(t *testing.T, answer string) netip.Addr {
+// clientOf returns the address that a server has seen.
+func clientOf(t *testing.T, answer string) netip.Addr {
 	t.Helper()
 	_, from, ok := strings.Cut(answer, "from=")
 	require.True(t, ok, answer)
@@ -123,11 +153,11 @@ func client(t *testing.T, answer string) netip.Addr {
 
 // globalServices exports the Service of each cluster, and has all pods of the other one use it.
 func globalServices(t *testing.T) {
-	for _, c := range clusters {
+	for _, c := range overlapping() {
 		export(t, c, "web")
 	}
-	for i, c := range clusters {
-		other := clusters[1-i]
+	for i, c := range overlapping() {
+		other := overlapping()[(i+1)%3]
 		ip := globalIP(t, other, "web")
 		for _, from := range slices.Concat(pods(t, c, "web"), pods(t, c, "host")) {
 			eventually(t, 10*time.Second, func() error {
@@ -136,7 +166,7 @@ func globalServices(t *testing.T) {
 					return fmt.Errorf("%s on %s: %w: %s", from.name, from.node, err, out)
 				}
 				require.True(t, slices.ContainsFunc(pods(t, other, "web"), func(p pod) bool { return strings.Contains(out, "pod="+p.name+" ") }), out)
-				require.True(t, globalNetwork(t, c).Contains(client(t, out)), "the server saw %s", out)
+				require.True(t, globalNetwork(t, c).Contains(clientOf(t, out)), "the server saw %s", out)
 				return nil
 			})
 		}
@@ -172,7 +202,7 @@ func globalPods(t *testing.T) {
 			return nil
 		})
 		from.exec(t, "ping", ip, "56", "1272", "--count", "1")
-		require.Equal(t, ip, client(t, p.exec(t, "get", "http://"+server+"/", "--timeout", "15s")).String(), "the source of its own packets")
+		require.Equal(t, ip, clientOf(t, p.exec(t, "get", "http://"+server+"/", "--timeout", "15s")).String(), "the source of its own packets")
 	}
 }
 
@@ -189,7 +219,7 @@ func globalOwn(t *testing.T) {
 		}
 		return nil
 	})
-	require.Equal(t, ip, client(t, own.exec(t, "get", "http://"+globalIP(t, "cluster2", "web")+"/", "--timeout", "15s")).String())
+	require.Equal(t, ip, clientOf(t, own.exec(t, "get", "http://"+globalIP(t, "cluster2", "web")+"/", "--timeout", "15s")).String())
 }
 
 // globalOnlyExported tries what must not be reached.
@@ -213,23 +243,57 @@ func globalOnlyExported(t *testing.T) {
 func globalAgentsKilled(t *testing.T) {
 	from := podOn(t, "cluster1", "web", worker(t, "cluster1"))
 	server := pod{cluster: "cluster2", name: "web", ip: globalIP(t, "cluster2", "web")}
-	lossless(t, 1, func() map[string]lost {
+	packets := lossless(t, 1, func() map[string]lost {
 		s := startStream(t, from, server)
-		for _, c := range clusters {
+		for _, c := range overlapping() {
 			for _, app := range []string{"submariner-globalnet", "submariner-gateway", "submariner-routeagent"} {
 				kubectl(t, c, "-n", "submariner-operator", "delete", "pod", "-l", "app="+app, "--grace-period=0", "--force")
 			}
 		}
-		for _, c := range clusters {
+		for _, c := range overlapping() {
 			kubectl(t, c, "-n", "submariner-operator", "rollout", "status", "daemonset/submariner-gateway", "--timeout=120s")
 			kubectl(t, c, "-n", "submariner-operator", "rollout", "status", "deployment/submariner-globalnet", "--timeout=120s")
 		}
 		time.Sleep(3 * time.Second)
 		return map[string]lost{"service": s.stop(t)}
 	})
+	measure.Record(t, measure.AtMost("globalnet: packets lost while the globalnet agents and all gateway agents restart", measure.Values{float64(packets)}, 0, "packets"))
 }
 
-// globalTakeover drains the server's active gateway: connections to exported Services use the other one.
+// globalExportTimed measures how long it takes from an export until a pod of another cluster has an answer.
+func globalExportTimed(t *testing.T) {
+	c, from := api(t, "cluster2"), podOn(t, "cluster1", "web", worker(t, "cluster1"))
+	var took measure.Values
+	for i := range 5 {
+		meta := metav1.ObjectMeta{Namespace: "default", Name: fmt.Sprintf("timed-%d", i)}
+		web := &corev1.Service{ObjectMeta: meta, Spec: corev1.ServiceSpec{Selector: map[string]string{"app": "web"}, Ports: []corev1.ServicePort{{Port: 80, TargetPort: intstr.FromInt32(8080)}}}}
+		require.NoError(t, c.Create(t.Context(), web))
+		time.Sleep(time.Second) // its EndpointSlice is there
+		exported := &mcsv1alpha1.ServiceExport{ObjectMeta: meta}
+		began := time.Now()
+		require.NoError(t, c.Create(t.Context(), exported))
+		ip := &submarinerv1.GlobalIngressIP{}
+		for ip.Status.AllocatedIP == "" {
+			require.NoError(t, client.IgnoreNotFound(c.Get(t.Context(), client.ObjectKeyFromObject(web), ip)))
+			require.Less(t, time.Since(began), time.Minute)
+			time.Sleep(10 * time.Millisecond)
+		}
+		eventually(t, 10*time.Second, func() error {
+			out, err := from.try("get", "http://"+ip.Status.AllocatedIP+"/", "--timeout", "200ms")
+			if err != nil {
+				return fmt.Errorf("%w: %s", err, out)
+			}
+			return nil
+		})
+		took = append(took, time.Since(began).Seconds())
+		for _, o := range []client.Object{web, exported} {
+			require.NoError(t, c.Delete(t.Context(), o))
+		}
+	}
+	measure.Record(t, measure.AtMost("export of a Service: a pod of another cluster has an answer after", took, 2, "s"))
+}
+
+// globalTakeover kills the server's active gateway: connections to exported Services use the other one.
 func globalTakeover(t *testing.T) {
 	from := podOn(t, "cluster1", "web", worker(t, "cluster1"))
 	ip := globalIP(t, "cluster2", "web")

@@ -1,0 +1,242 @@
+//go:build e2e
+
+package e2e
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/tools/clientcmd"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	mcsv1alpha1 "sigs.k8s.io/mcs-api/pkg/apis/v1alpha1"
+
+	submarinerv1 "subctl/api/submariner/v1"
+	"subctl/internal/kube"
+)
+
+// globalnetLong is whether TestM1Globalnet takes its time: more cables, more changes, and 300,000 connections.
+var globalnetLong = os.Getenv("E2E_GLOBALNET") == "long"
+
+// api returns a client of a cluster: kubectl is too slow for many objects.
+func api(t *testing.T, cluster string) client.Client {
+	t.Helper()
+	config, err := clientcmd.NewNonInteractiveDeferredLoadingClientConfig(&clientcmd.ClientConfigLoadingRules{ExplicitPath: filepath.Join(root, "kubeconfigs/lab.yaml")},
+		&clientcmd.ConfigOverrides{CurrentContext: cluster}).ClientConfig()
+	require.NoError(t, err)
+	config.QPS = -1
+	scheme, err := kube.NewScheme()
+	require.NoError(t, err)
+	c, err := client.New(config, client.Options{Scheme: scheme})
+	require.NoError(t, err)
+	return c
+}
+
+// holders notes which objects have had each address, until ctx is done.
+type holders struct {
+	sync.Mutex
+	of map[string]map[types.UID]string
+}
+
+func (h *holders) watch(ctx context.Context, c client.Client) {
+	for ctx.Err() == nil {
+		var all submarinerv1.GlobalIngressIPList
+		if c.List(ctx, &all) == nil {
+			h.Lock()
+			for _, o := range all.Items {
+				if ip := o.Status.AllocatedIP; ip != "" {
+					if h.of[ip] == nil {
+						h.of[ip] = map[types.UID]string{}
+					}
+					h.of[ip][o.UID] = o.Namespace + "/" + o.Name
+				}
+			}
+			h.Unlock()
+		}
+		time.Sleep(100 * time.Millisecond)
+	}
+}
+
+var request = regexp.MustCompile(`(?m) ([0-9.]+):\d+ /(churn-\d+)$`)
+
+// globalChurn creates and deletes pods with addresses of their own and exported Services, while streams pass the gateway, which lose nothing. No
+// address belongs to two of them: neither by what the objects say, nor by what servers in another cluster have seen.
+func globalChurn(t *testing.T) {
+	perSecond, seconds := 10, 10 // changes
+	if globalnetLong {
+		perSecond, seconds = 50, 60
+	}
+	c := api(t, "cluster1")
+	server := "http://" + globalIP(t, "cluster2", "web")
+	h := &holders{of: map[string]map[types.UID]string{}}
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	var watching sync.WaitGroup
+	watching.Go(func() { h.watch(ctx, c) })
+	since := time.Now()
+	made, ran := 0, 0
+	lossless(t, 1, func() map[string]lost {
+		out := startStream(t, podOn(t, "cluster1", "web", worker(t, "cluster1")), service(t, "cluster2"))
+		in := startStream(t, podOn(t, "cluster3", "web", worker(t, "cluster3")), service(t, "cluster1"))
+		var there [][]client.Object
+		tick := time.NewTicker(4 * time.Second / time.Duration(perSecond)) // a Service and its export, made and deleted
+		defer tick.Stop()
+		for began := time.Now(); time.Since(began) < time.Duration(seconds)*time.Second; {
+			<-tick.C
+			made++
+			meta := metav1.ObjectMeta{Namespace: "default", Name: fmt.Sprintf("churn-%d", made)}
+			now := []client.Object{
+				&corev1.Service{ObjectMeta: meta, Spec: corev1.ServiceSpec{Selector: map[string]string{"app": "web"}, Ports: []corev1.ServicePort{{Port: 80}}}},
+				&mcsv1alpha1.ServiceExport{ObjectMeta: meta},
+			}
+			if made%5 == 0 { // a node starts few pods in a second
+				ran++
+				meta.Annotations = map[string]string{submarinerv1.OwnGlobalIPAnnotation: submarinerv1.OwnGlobalIP}
+				now = append(now, &corev1.Pod{ObjectMeta: meta, Spec: corev1.PodSpec{
+					RestartPolicy: corev1.RestartPolicyNever, TerminationGracePeriodSeconds: new(int64(0)),
+					Containers: []corev1.Container{{Name: "get", Image: "lab.local/labapp:1", ImagePullPolicy: corev1.PullNever, Args: []string{"get", server + "/" + meta.Name, "-n", "1000", "--timeout", "5s"}}},
+				}})
+			}
+			for _, o := range now {
+				require.NoError(t, c.Create(t.Context(), o))
+			}
+			if there = append(there, now); len(there) > perSecond {
+				for _, o := range there[0] {
+					require.NoError(t, client.IgnoreNotFound(c.Delete(t.Context(), o)))
+				}
+				there = there[1:]
+			}
+		}
+		for _, objs := range there {
+			for _, o := range objs {
+				require.NoError(t, client.IgnoreNotFound(c.Delete(t.Context(), o)))
+			}
+		}
+		return map[string]lost{"out": out.stop(t), "in": in.stop(t)}
+	})
+	cancel()
+	watching.Wait()
+	for ip, of := range h.of {
+		require.Len(t, of, 1, "%s was allocated twice: %v", ip, of)
+	}
+	var shared submarinerv1.ClusterGlobalEgressIPList
+	require.NoError(t, c.List(t.Context(), &shared))
+	seen := map[string]string{} // the pod, by the address that servers saw
+	for _, o := range shared.Items {
+		for _, ip := range o.Status.AllocatedIPs {
+			seen[ip] = "" // of pods that have no address of their own yet
+		}
+	}
+	own, network := 0, globalNetwork(t, "cluster1")
+	for _, p := range pods(t, "cluster2", "web") {
+		logs := kubectl(t, "cluster2", "logs", p.name, "--since-time", since.UTC().Format(time.RFC3339))
+		for _, m := range request.FindAllStringSubmatch(logs, -1) {
+			require.True(t, network.Contains(netip.MustParseAddr(m[1])), m[0])
+			switch by, known := seen[m[1]]; {
+			case !known:
+				own++
+				seen[m[1]] = m[2]
+			case by != "":
+				require.Equal(t, by, m[2], "servers saw %s of both pods", m[1])
+			}
+		}
+	}
+	require.Greater(t, own, ran/2, "servers saw the own addresses of too few of the %d pods", ran)
+	t.Logf("%d Services and exports, and %d pods, at %d changes a second: %d addresses were allocated; servers saw %d pods with addresses of their own", made, ran, perSecond, len(h.of), own)
+	eventually(t, 20*time.Second, func() error {
+		if out := kubectl(t, "cluster1", "get", "globalingressips.submariner.io", "-o", "name"); strings.Contains(out, "churn-") {
+			return fmt.Errorf("still there: %s", out)
+		}
+		return nil
+	})
+}
+
+// globalManyConnections opens connections from pods of a cluster to one Service, and looks how many there are: 300,000 if there is time.
+func globalManyConnections(t *testing.T) {
+	replicas, each := 4, 500
+	const table, idle = "/proc/sys/net/netfilter/nf_conntrack_max", "/proc/sys/net/netfilter/nf_conntrack_udp_timeout"
+	if globalnetLong {
+		replicas, each = 40, 7500
+		was, err := os.ReadFile(table)
+		require.NoError(t, err)
+		require.NoError(t, os.WriteFile(table, []byte("1000000"), 0o644)) // of all nodes of the lab
+		t.Cleanup(func() { _ = os.WriteFile(table, was, 0o644) })         // the machine of the lab is not kept
+	}
+	const from, to = "cluster3", "cluster1"
+	for _, n := range append(nodes(from), nodes(to)...) {
+		on(t, n, "cp "+idle+" /tmp/udp-timeout && echo 600 >"+idle)
+		t.Cleanup(func() { on(t, n, "cat /tmp/udp-timeout >"+idle) })
+	}
+	kubectl(t, from, "patch", "clusterglobalegressips.submariner.io", "cluster-egress.submariner.io", "--type=merge", "-p", `{"spec":{"numGlobalIPs":20}}`)
+	target := globalIP(t, to, "web") + ":7"
+	apply(t, from, fmt.Sprintf(`{"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "many", "namespace": "default"}, "spec": {"replicas": %d, "selector": {"matchLabels": {"app": "many"}},
+		"template": {"metadata": {"labels": {"app": "many"}}, "spec": {"terminationGracePeriodSeconds": 0, "containers": [{"name": "sleep", "image": "lab.local/labapp:1", "imagePullPolicy": "Never", "args": ["sleep"]}]}}}}`, replicas))
+	kubectl(t, from, "rollout", "status", "deployment/many", "--timeout=300s")
+	eventually(t, 20*time.Second, func() error {
+		if held := kubectl(t, from, "get", "clusterglobalegressips.submariner.io", "cluster-egress.submariner.io", "-o", "jsonpath={.status.allocatedIPs}"); strings.Count(held, ",") != 19 {
+			return fmt.Errorf("%s has the shared addresses %s", from, held)
+		}
+		return nil
+	})
+	began, sent, answered := time.Now(), 0, 0
+	var mutex sync.Mutex
+	var all sync.WaitGroup
+	turn := make(chan bool, 4) // at a time
+	for _, p := range pods(t, from, "many") {
+		all.Go(func() {
+			turn <- true
+			defer func() { <-turn }()
+			out, err := p.try("ports", target, "--first", "10000", "--count", fmt.Sprint(each), "--timeout", "2s")
+			var is struct{ Sent, Answered int }
+			if err == nil {
+				err = json.Unmarshal([]byte(out), &is)
+			}
+			mutex.Lock()
+			defer mutex.Unlock()
+			if err != nil {
+				t.Errorf("%s: %v: %s", p.name, err, out)
+			}
+			sent, answered = sent+is.Sent, answered+is.Answered
+		})
+	}
+	all.Wait()
+	t.Logf("%d connections from the shared addresses of %s to one Service in %.0f s", answered, from, time.Since(began).Seconds())
+	require.Equal(t, replicas*each, sent)
+	require.Equal(t, sent, answered)
+	eventually(t, 30*time.Second, func() error {
+		out, _ := stdout(t, "subctl", "show", "globalnet", "--context", from, "-o", "json")
+		var rows []struct {
+			Egress []struct {
+				Connections int
+				Busiest     string
+			}
+		}
+		require.NoError(t, json.Unmarshal([]byte(out), &rows), out)
+		counted := 0
+		for _, e := range rows[0].Egress {
+			if e.Busiest == "udp "+target {
+				counted += e.Connections
+			}
+		}
+		if counted < answered {
+			return fmt.Errorf("show globalnet counts %d connections of %d: %s", counted, answered, out)
+		}
+		return nil
+	})
+	kubectl(t, from, "delete", "deployment", "many")
+	for _, n := range append(nodes(from), nodes(to)...) {
+		on(t, n, "conntrack -D -p udp >/dev/null 2>&1; true")
+	}
+}
