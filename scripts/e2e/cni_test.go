@@ -26,8 +26,13 @@ func labUp() (steps [][]string) {
 		clusters, nodesEach = clusters[:2], fewest+1
 	}
 	if globalnet {
-		clusters = append(clusters, plainCluster)
-		for i, mode := range []string{"iptables", "nftables", "nftables", "iptables"} {
+		modes := []string{"iptables", "nftables"}
+		if globalnetWide {
+			clusters, modes = append(clusters, plainCluster), append(modes, "nftables", "iptables")
+		} else {
+			clusters = clusters[:2]
+		}
+		for i, mode := range modes {
 			steps = append(steps, []string{"lab", "up", "--first", fmt.Sprint(i + 1), "--clusters", "1", "--nodes", fmt.Sprint(nodesEach),
 				fmt.Sprintf("--overlapping=%v", clusters[i] != plainCluster), "--proxy-mode", mode, "--timeout", "10m"})
 		}

@@ -27,9 +27,6 @@ import (
 	"subctl/internal/kube"
 )
 
-// globalnetLong is whether TestM1Globalnet takes its time: more cables, more changes, and 300,000 connections.
-var globalnetLong = os.Getenv("E2E_GLOBALNET") == "long"
-
 // api returns a client of a cluster: kubectl is too slow for many objects.
 func api(t *testing.T, cluster string) client.Client {
 	t.Helper()
@@ -74,10 +71,7 @@ var request = regexp.MustCompile(`(?m) ([0-9.]+):\d+ /(churn-\d+)$`)
 // globalChurn creates and deletes pods with addresses of their own and exported Services, while streams pass the gateway, which lose nothing. No
 // address belongs to two of them: neither by what the objects say, nor by what servers in another cluster have seen.
 func globalChurn(t *testing.T) {
-	perSecond, seconds := 10, 10 // changes
-	if globalnetLong {
-		perSecond, seconds = 50, 60
-	}
+	const perSecond, seconds = 50, 60 // changes
 	c := api(t, "cluster1")
 	server := "http://" + globalIP(t, "cluster2", "web")
 	h := &holders{of: map[string]map[types.UID]string{}}
@@ -163,17 +157,14 @@ func globalChurn(t *testing.T) {
 	})
 }
 
-// globalManyConnections opens connections from pods of a cluster to one Service, and looks how many there are: 300,000 if there is time.
+// globalManyConnections opens 300,000 connections from pods of a cluster to one Service, and looks how many show globalnet counts.
 func globalManyConnections(t *testing.T) {
-	replicas, each := 4, 500
+	const replicas, each = 40, 7500
 	const table, idle = "/proc/sys/net/netfilter/nf_conntrack_max", "/proc/sys/net/netfilter/nf_conntrack_udp_timeout"
-	if globalnetLong {
-		replicas, each = 40, 7500
-		was, err := os.ReadFile(table)
-		require.NoError(t, err)
-		require.NoError(t, os.WriteFile(table, []byte("1000000"), 0o644)) // of all nodes of the lab
-		t.Cleanup(func() { _ = os.WriteFile(table, was, 0o644) })         // the machine of the lab is not kept
-	}
+	was, err := os.ReadFile(table)
+	require.NoError(t, err)
+	require.NoError(t, os.WriteFile(table, []byte("1000000"), 0o644)) // of all nodes of the lab
+	t.Cleanup(func() { _ = os.WriteFile(table, was, 0o644) })         // the machine of the lab is not kept
 	const from, to = "cluster3", "cluster1"
 	for _, n := range append(nodes(from), nodes(to)...) {
 		on(t, n, "cp "+idle+" /tmp/udp-timeout && echo 600 >"+idle)
