@@ -12,7 +12,7 @@ import (
 )
 
 // Plan returns what the Linux of a pod of the CNF should hold: by the planner of the CNF, for the networks that the annotations of
-// its pods name. All networks are up and all uplinks online, except those in offline.
+// its pods name. All networks are up, all uplinks online except those in offline, and the kernel has IPsec.
 func (v *View) Plan(c CNF, offline []string) (dataplane.State, []string) {
 	config, problems := v.Config(c)
 	world, err := World(c.Deployment.Spec.Template.Annotations, offline)
@@ -29,7 +29,7 @@ func World(annotations map[string]string, offline []string) (cnf.World, error) {
 	attached, err := sdewan.ParseAttachments(annotations[sdewan.NetworksAnnotation])
 	uplinks, uplinkErr := sdewan.ParseUplinks([]byte(annotations[sdewan.UplinksAnnotation]))
 	errs := []error{err, uplinkErr}
-	var w cnf.World
+	w := cnf.World{IPsec: dataplane.Engine{Name: dataplane.EngineKernel}}
 	for _, a := range attached {
 		f := cnf.Interface{Name: a.Device, Device: a.Device, Gateway: a.Gateway, Up: true, Online: !slices.Contains(offline, a.Network)}
 		if u, ok := uplinks[a.Network]; ok && u.Gateway.IsValid() {
