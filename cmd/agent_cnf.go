@@ -7,6 +7,7 @@ import (
 	"io"
 	"log/slog"
 	"net"
+	"net/netip"
 	"os"
 
 	"github.com/spf13/cobra"
@@ -86,26 +87,33 @@ func (o *cnfAgent) run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	loop := agent.New(agent.Options{Attachments: attached, Uplinks: uplinks, Config: store.Config, Kernel: kernel, Log: log})
-	api := server.New(server.Options{
-		Store: store, Password: server.PasswordFile(o.passwordFile), Devices: loop.Devices, Changed: loop.Changed, Status: loop.Status, Ready: loop.Ready, Log: log,
-	})
 	listen := server.Listeners{Cert: o.cert, Key: o.key}
-	var listening net.ListenConfig
-	if listen.HTTPS, err = listening.Listen(ctx, "tcp", o.https); err != nil {
+	if listen.HTTPS, err = listenCNF(ctx, o.https); err != nil {
 		return fmt.Errorf("listening for the REST API: %w", err)
 	}
 	defer listen.HTTPS.Close()
+	at := []netip.AddrPort{addressOf(listen.HTTPS)}
 	if o.http != "" {
-		if listen.HTTP, err = listening.Listen(ctx, "tcp", o.http); err != nil {
+		if listen.HTTP, err = listenCNF(ctx, o.http); err != nil {
 			return fmt.Errorf("listening for the readiness probe: %w", err)
 		}
 		defer listen.HTTP.Close()
+		at = append(at, addressOf(listen.HTTP))
 	}
+	loop := agent.New(agent.Options{Attachments: attached, Uplinks: uplinks, API: at, Config: store.Config, Kernel: kernel, Log: log})
+	api := server.New(server.Options{
+		Store: store, Password: server.PasswordFile(o.passwordFile), Devices: loop.Devices, Changed: loop.Changed, Status: loop.Status, Ready: loop.Ready, Log: log,
+	})
 	both, ctx := errgroup.WithContext(ctx)
 	both.Go(func() error { return loop.Run(ctx) })
 	both.Go(func() error { return api.Run(ctx, listen) })
 	return both.Wait()
+}
+
+// addressOf returns where a listener listens.
+func addressOf(l net.Listener) netip.AddrPort {
+	at, _ := netip.ParseAddrPort(l.Addr().String()) // always valid
+	return netip.AddrPortFrom(at.Addr().Unmap(), at.Port())
 }
 
 // maxAnnotationFile is how many bytes of a file with an annotation are read: more than an object of Kubernetes can have.

@@ -2,6 +2,7 @@ package cmd
 
 import (
 	"context"
+	"net"
 	"time"
 
 	"subctl/agent"
@@ -41,4 +42,9 @@ func newCNFKernel() (cnf.Kernel, error) {
 		Watch:       kernel.WatchNetwork,
 		Forward:     kernel.Forward,
 	}, nil
+}
+
+// listenCNF listens for the REST API of a CNF, or its probe.
+func listenCNF(ctx context.Context, address string) (net.Listener, error) {
+	return kernel.ListenTCP(ctx, address, dataplane.ControlMark)
 }

@@ -3,7 +3,9 @@
 package cmd
 
 import (
+	"context"
 	"errors"
+	"net"
 	"runtime"
 
 	"subctl/agent"
@@ -16,4 +18,8 @@ func newKernel() (agent.Kernel, error) {
 
 func newCNFKernel() (cnf.Kernel, error) {
 	return cnf.Kernel{}, errors.New("CNFs run on Linux only, not on " + runtime.GOOS)
+}
+
+func listenCNF(context.Context, string) (net.Listener, error) {
+	return nil, errors.New("CNFs run on Linux only, not on " + runtime.GOOS)
 }

@@ -129,6 +129,10 @@ const (
 	// TunnelMark is the bit of the packet mark of what the IPsec daemon of a CNF sends, so that it does not enter the tunnels itself. It
 	// is far from UplinkMask, and from the small numbers that people choose.
 	TunnelMark = 0x40000000
+	// ControlMark is the bit of the packet mark of what the REST API of a CNF answers, and ControlPriority the priority of the rule that has
+	// it routed by the main table: no rule that the API has received may cut off who corrects it.
+	ControlMark     = 0x20000000
+	ControlPriority = 94
 	// TunnelTable is the routing table of a CNF that leads into its tunnels. TunnelAllTable is that of tunnels to everything, which take
 	// only packets from their own networks. The numbers are those before CNFTable.
 	TunnelAllTable = 38

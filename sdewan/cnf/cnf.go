@@ -34,6 +34,7 @@ func Plan(c rest.Config, w World) (dataplane.State, Report) {
 	p.nats(true)
 	p.zoneNAT()
 	p.nats(false)
+	p.control()
 	if t, any := p.table.object(); any {
 		p.put(t)
 	}

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"strings"
 
+	"subctl/dataplane"
 	"subctl/sdewan/rest"
 )
 
@@ -145,6 +146,9 @@ func target(r rest.FirewallRule) (string, error) {
 	return "", fmt.Errorf("target: %q is none of ACCEPT, REJECT, DROP, MARK and NOTRACK", r.Target)
 }
 
+// reserved are the bits of marks that no rule changes: they decide whether packets enter tunnels, and reach the CNF's controller.
+const reserved = dataplane.TunnelMark | dataplane.ControlMark
+
 // setMark returns what sets the mark: set_mark clears the bits of the mask and sets those of the value, set_xmark inverts the latter.
 func setMark(r rest.FirewallRule) (string, error) {
 	const set = "meta mark set meta mark & %#08x ^ %#08x"
@@ -154,13 +158,13 @@ func setMark(r rest.FirewallRule) (string, error) {
 		if err != nil {
 			return "", fmt.Errorf("set_mark: %w", err)
 		}
-		return fmt.Sprintf(set, ^(mask | value), value), nil
+		return fmt.Sprintf(set, ^(mask|value)|reserved, value&^reserved), nil
 	case r.SetXMark != "":
 		value, mask, err := parseMark(r.SetXMark)
 		if err != nil {
 			return "", fmt.Errorf("set_xmark: %w", err)
 		}
-		return fmt.Sprintf(set, ^mask, value), nil
+		return fmt.Sprintf(set, ^mask|reserved, value&^reserved), nil
 	}
 	return "", errors.New("set_mark or set_xmark is required for MARK")
 }

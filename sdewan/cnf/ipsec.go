@@ -47,7 +47,7 @@ func (p *plan) ipsec() {
 		if !runs {
 			p.problem(rest.Remotes, r.Name, "the pod has no %s: what is for the networks of the tunnel is dropped", cmp.Or(p.world.IPsec.Missing, "IPsec"))
 		}
-		o, err := p.remote(r)
+		o, wrong, err := p.remote(r)
 		if err != nil {
 			p.problem(rest.Remotes, r.Name, "%v", err)
 		} else if runs {
@@ -58,13 +58,17 @@ func (p *plan) ipsec() {
 				p.lead(r, c, o.Pools, runs)
 			}
 		}
+		for _, c := range wrong {
+			p.lead(r, c, o.Pools, false)
+		}
 		p.tunnels.carriers = append(p.tunnels.carriers, p.carriers(o.Gateway)...)
 	}
 }
 
-// remote returns the connection of a Remote. With an error it has the children that could be planned nevertheless.
-func (p *plan) remote(r *rest.Remote) (dataplane.IKERemote, error) {
-	o := dataplane.IKERemote{
+// remote returns the connection of a Remote. With an error it has the children that could be planned nevertheless. Those that could
+// not be, as far as they are known, are in wrong: what is for them must not leave in clear.
+func (p *plan) remote(r *rest.Remote) (o dataplane.IKERemote, wrong []dataplane.IKEChild, err error) {
+	o = dataplane.IKERemote{
 		Name: r.Name, Gateway: r.Gateway, LocalID: r.LocalID, RemoteID: r.RemoteID, IKELifetime: ikeLifetime, ESPLifetime: espLifetime, DPDDelay: dpdDelay,
 	}
 	if o.Gateway == "any" || o.Gateway == "%any" {
@@ -101,6 +105,9 @@ func (p *plan) remote(r *rest.Remote) (dataplane.IKERemote, error) {
 		c, err := p.child(r, &r.Connections[i], &o, note)
 		if err != nil {
 			p.problem(rest.Remotes, r.Name, "connection %s: %v", r.Connections[i].Name, err)
+			if c.Mode == dataplane.TunnelMode && (len(c.RemoteTS) > 0 || len(items(r.Connections[i].RemoteSubnet)) == 0) {
+				wrong = append(wrong, c)
+			}
 			continue
 		}
 		o.Children = append(o.Children, c)
@@ -108,13 +115,21 @@ func (p *plan) remote(r *rest.Remote) (dataplane.IKERemote, error) {
 	if len(o.Children) == 0 {
 		note(errors.New("it has no connection that can be used"))
 	}
-	return o, errors.Join(errs...)
+	return o, wrong, errors.Join(errs...)
 }
 
-// child returns a connection of a Remote. Virtual addresses and pools belong to the whole Remote.
+// child returns a connection of a Remote. Virtual addresses and pools belong to the whole Remote. With an error the child has the networks
+// that could be read.
 func (p *plan) child(r *rest.Remote, c *rest.Connection, o *dataplane.IKERemote, note func(error)) (child dataplane.IKEChild, err error) {
 	child = dataplane.IKEChild{Name: c.Name, Mode: c.Type, Start: c.Mode}
+	var errLocal, errRemote error
+	child.LocalTS, errLocal = selectors(cmp.Or(c.LocalNAT, c.LocalSubnet))
+	child.RemoteTS, errRemote = selectors(c.RemoteSubnet)
 	switch {
+	case errLocal != nil:
+		return child, fmt.Errorf("local_subnet: %w", errLocal)
+	case errRemote != nil:
+		return child, fmt.Errorf("remote_subnet: %w", errRemote)
 	case c.Type != dataplane.TunnelMode && c.Type != dataplane.TransportMode:
 		return child, fmt.Errorf("conn_type %q is neither tunnel nor transport", c.Type)
 	case c.Type == dataplane.TransportMode && p.world.IPsec.Name != dataplane.EngineKernel:
@@ -127,12 +142,6 @@ func (p *plan) child(r *rest.Remote, c *rest.Connection, o *dataplane.IKERemote,
 	}
 	if o.Gateway == "" {
 		child.Start = dataplane.StartNever // there is nobody to begin with
-	}
-	if child.LocalTS, err = selectors(cmp.Or(c.LocalNAT, c.LocalSubnet)); err != nil {
-		return child, fmt.Errorf("local_subnet: %w", err)
-	}
-	if child.RemoteTS, err = selectors(c.RemoteSubnet); err != nil {
-		return child, fmt.Errorf("remote_subnet: %w", err)
 	}
 	for _, s := range items(c.LocalSourceIP) {
 		if strings.HasPrefix(s, "%config") {

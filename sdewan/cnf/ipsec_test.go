@@ -148,3 +148,26 @@ func TestPrefixes(t *testing.T) {
 		require.Equal(t, want, got, text)
 	}
 }
+
+// A connection with a mistake is not planned, and what is for its networks is dropped like what is for those of others: it does not leave in clear.
+func TestHostileConnections(t *testing.T) {
+	w := World{IPsec: dataplane.Engine{Name: "kernel-libipsec"}}
+	for name, c := range map[string]rest.Connection{
+		"one network of IPv6":                      {RemoteSubnet: "10.1.0.0/24, 2001:db8::/32"},
+		"a local network of IPv6":                  {RemoteSubnet: "10.1.0.0/24", LocalSubnet: "10.2.0.0/24,2001:db8::/32"},
+		"a virtual address that is a network":      {RemoteSubnet: "10.1.0.0/24", LocalSourceIP: "172.16.0.0/24"},
+		"a virtual address that is unspecified":    {RemoteSubnet: "10.1.0.0/24", LocalSourceIP: "0.0.0.0"},
+		"a pool of IPv6":                           {RemoteSubnet: "10.1.0.0/24", RemoteSourceIP: "2001:db8::/64"},
+		"a virtual address that is not one, alone": {LocalSourceIP: "0.0.0.0"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			c.Name, c.Type, c.Mode = "a", "tunnel", "start"
+			r := rest.Remote{Name: "hub", Gateway: "10.1.0.0", Auth: "psk", PreSharedKey: "x", Connections: []rest.Connection{c}}
+			require.NoError(t, rest.Remotes.Check(&r), "the REST API accepts it")
+			text, report := planned(t, w, nil, r)
+			require.Contains(t, report, "connection a: ")
+			require.Regexp(t, `ip route replace blackhole 10.1.0.0/(24|32) table 39`, text, report)
+			require.NotContains(t, text, "dev ipsec0 ")
+		})
+	}
+}

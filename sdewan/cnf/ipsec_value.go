@@ -1,6 +1,7 @@
 package cnf
 
 import (
+	"cmp"
 	"encoding/base64"
 	"encoding/hex"
 	"errors"
@@ -16,17 +17,18 @@ import (
 
 // This file turns the values of IPsec objects into those of strongSwan.
 
-// selectors parses networks separated by commas. They are sorted, each once.
+// selectors parses networks separated by commas. They are sorted, each once. With an error it returns those that are right.
 func selectors(text string) (out []netip.Prefix, err error) {
 	for _, s := range items(text) {
-		n, err := parseNet(s)
-		if err != nil {
-			return nil, err
+		n, wrong := parseNet(s)
+		if wrong != nil {
+			err = cmp.Or(err, wrong)
+			continue
 		}
 		out = append(out, n)
 	}
 	slices.SortFunc(out, netip.Prefix.Compare)
-	return slices.Compact(out), nil
+	return slices.Compact(out), err
 }
 
 // items splits a list separated by commas.

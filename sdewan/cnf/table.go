@@ -73,6 +73,13 @@ func (t *table) add(chain, note string, words ...string) {
 	c.Rules = append(c.Rules, dataplane.TextRule{Text: text, Note: note})
 }
 
+// begin inserts a rule at the beginning of a chain, if the table has the chain.
+func (t *table) begin(chain, rule string) {
+	if c := t.chains[chain]; c != nil {
+		c.Rules = slices.Insert(c.Rules, 0, dataplane.TextRule{Text: rule})
+	}
+}
+
 // set adds a set.
 func (t *table) set(name string) {
 	if t.sets == nil {

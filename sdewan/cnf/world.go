@@ -19,6 +19,9 @@ type World struct {
 	Default string
 	// Routes are the other routes of the main table that programs besides this one have made: those to connected networks, for one.
 	Routes []MainRoute
+	// API are the addresses and ports at which the pod serves its REST API and the probe of its readiness. Nothing in a plan concerns
+	// their packets, as far as they come from the network of the address: see control.go.
+	API []netip.AddrPort
 	// IPsec is what handles IPsec packets in the pod.
 	IPsec dataplane.Engine
 	// Resolved has the IPv4 addresses of Service.FullName, as far as they are known.

@@ -42,6 +42,9 @@ type site struct {
 	dir                             string
 }
 
+// apiAddress is where the REST API would be served.
+const apiAddress = "10.244.0.7:443"
+
 // settingsFile is the environment variable by which the test's program becomes a CNF.
 const settingsFile = "CNF_AGENT_TEST"
 
@@ -64,7 +67,7 @@ func runAgent(dir string) error {
 	var current atomic.Pointer[rest.Config]
 	current.Store(&rest.Config{})
 	a := New(Options{
-		Attachments: attachments(), Uplinks: uplinks(),
+		Attachments: attachments(), Uplinks: uplinks(), API: []netip.AddrPort{netip.MustParseAddrPort(apiAddress), netip.MustParseAddrPort("0.0.0.0:80")},
 		Config: func() rest.Config { return *current.Load() },
 		Log:    slog.New(slog.NewTextHandler(os.Stderr, nil)),
 		Kernel: Kernel{
@@ -213,6 +216,12 @@ func server(t testing.TB, ns *nstest.NS, at string) {
 	var err error
 	ns.Do(func() { l, err = net.Listen("tcp4", at) })
 	require.NoError(t, err)
+	answer(t, l)
+}
+
+// answer does what server does, on a listener.
+func answer(t testing.TB, l net.Listener) {
+	t.Helper()
 	t.Cleanup(func() { l.Close() })
 	go func() {
 		for {

@@ -36,6 +36,7 @@ func (a *Agent) look(n dataplane.Network) cnf.World {
 			best, w.Default = r.Metric, r.Dev
 		}
 	}
+	w.API = a.served(w)
 	now := time.Now()
 	for i, at := range a.Attachments {
 		f := cnf.Interface{Name: at.Device, Device: at.Device, Up: up[at.Device]}
@@ -62,4 +63,20 @@ func (a *Agent) look(n dataplane.Network) cnf.World {
 	w.Resolved, w.IPsec = a.resolved, n.IPsec
 	a.world, a.network = w, n
 	return w
+}
+
+// served returns the addresses at which the API is served.
+func (a *Agent) served(w cnf.World) (out []netip.AddrPort) {
+	for _, at := range a.API {
+		if !at.Addr().IsUnspecified() {
+			out = append(out, at)
+			continue
+		}
+		for _, own := range w.Addrs {
+			if own.Device == w.Default {
+				out = append(out, netip.AddrPortFrom(own.Prefix.Addr(), at.Port()))
+			}
+		}
+	}
+	return out
 }
