@@ -155,11 +155,3 @@ func (g *globals) trouble(problems []string) error {
 	}
 	return nil
 }
-
-// ruleNames returns KIND/NAME of all rules, for completions.
-func ruleNames(v *view.View) (names []string) {
-	for _, r := range v.Rules {
-		names = append(names, view.KindName(r)+"/"+r.GetName())
-	}
-	return names
-}

@@ -45,10 +45,11 @@ func newSdewanExplain(g *globals) *cobra.Command {
 }
 
 func (o *sdewanExplain) run(ctx context.Context) error {
-	_, v, err := o.read(ctx)
+	c, v, err := o.read(ctx)
 	if err != nil {
 		return err
 	}
+	v.ReadServices(ctx, c)
 	found := v.FindRule(o.name)
 	switch {
 	case len(found) == 0:
@@ -110,4 +111,12 @@ func bareNames(v *view.View) (names []string) {
 	}
 	slices.Sort(names)
 	return slices.Compact(names)
+}
+
+// ruleNames returns KIND/NAME of all rules, for completions.
+func ruleNames(v *view.View) (names []string) {
+	for _, r := range v.Rules {
+		names = append(names, view.KindName(r)+"/"+r.GetName())
+	}
+	return names
 }

@@ -13,8 +13,9 @@ const sdewanPlanLong = `Show what the Linux of a CNF's pods should hold, as comm
 
 The plan is computed locally, by the function that the CNF uses, from the rules and the
 annotations of the CNF on the API server; the pods are not asked. All uplinks count as online,
-except those of --offline. On OpenWrt, the same rules become other commands with the same
-effect.
+except those of --offline, and the kernel as one with ESP. What only the pods know is missing: their
+addresses in the network of the cluster, for one. On OpenWrt, the same rules become other commands
+with the same effect.
 
 The exit code is 3 if rules cannot be applied, which stderr describes.`
 
@@ -44,10 +45,11 @@ func newSdewanPlan(g *globals) *cobra.Command {
 }
 
 func (o *sdewanPlan) run(ctx context.Context) error {
-	_, v, err := o.read(ctx)
+	c, v, err := o.read(ctx)
 	if err != nil {
 		return err
 	}
+	v.ReadServices(ctx, c)
 	cnf, err := o.cnf(v, o.name)
 	if err != nil {
 		return err

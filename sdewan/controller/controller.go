@@ -70,7 +70,7 @@ func (o *Options) complete() error {
 	if o.Log == nil {
 		return errors.New("the controller needs a log")
 	}
-	o.Port, o.ClusterDomain, o.Workers = cmp.Or(o.Port, 443), cmp.Or(o.ClusterDomain, "cluster.local"), cmp.Or(o.Workers, 64)
+	o.Port, o.ClusterDomain, o.Workers = cmp.Or(o.Port, 443), cmp.Or(o.ClusterDomain, sdewan.ClusterDomain), cmp.Or(o.Workers, 64)
 	o.PodTimeout, o.Resync, o.StatusPeriod = cmp.Or(o.PodTimeout, 2*time.Minute), cmp.Or(o.Resync, 5*time.Minute), cmp.Or(o.StatusPeriod, 30*time.Second)
 	o.RetryFrom, o.RetryUntil = cmp.Or(o.RetryFrom, 500*time.Millisecond), cmp.Or(o.RetryUntil, 30*time.Second)
 	if o.Resolve == nil {

@@ -6,8 +6,6 @@ import (
 	"fmt"
 	"net/netip"
 	"slices"
-	"strconv"
-	"strings"
 	"sync"
 	"time"
 
@@ -79,7 +77,7 @@ func (n *names) of(ctx context.Context, rules []rule) services {
 		if !ok || r.deleting() {
 			continue
 		}
-		name, ours := n.serviceOf(x)
+		name, ours := sdewan.ServiceOf(x, n.o.ClusterDomain)
 		group.Go(func() {
 			var t target
 			dns := !ours
@@ -99,20 +97,6 @@ func (n *names) of(ctx context.Context, rules []rule) services {
 	return s
 }
 
-// serviceOf returns the Service that a CNFService names; false if the name is one of DNS.
-func (n *names) serviceOf(x *batch.CNFService) (types.NamespacedName, bool) {
-	name := strings.ToLower(strings.TrimSuffix(x.Spec.FullName, "."))
-	name = strings.TrimSuffix(name, "."+n.o.ClusterDomain)
-	parts := strings.Split(name, ".")
-	switch {
-	case len(parts) == 1:
-		return types.NamespacedName{Namespace: x.Namespace, Name: parts[0]}, true
-	case len(parts) == 3 && parts[2] == "svc":
-		return types.NamespacedName{Namespace: parts[1], Name: parts[0]}, true
-	}
-	return types.NamespacedName{}, false
-}
-
 // service returns the address of a Service, and the protocol of its port.
 func (n *names) service(ctx context.Context, name types.NamespacedName, port string, dns *bool) target {
 	var s corev1.Service
@@ -128,25 +112,9 @@ func (n *names) service(ctx context.Context, name types.NamespacedName, port str
 		t.address, t.err = n.lookup(ctx, s.Spec.ExternalName)
 		return t
 	}
-	var protocols, ports []string
-	for _, p := range s.Spec.Ports {
-		ports = append(ports, fmt.Sprintf("%d/%s", p.Port, strings.ToLower(string(p.Protocol))))
-		if strconv.Itoa(int(p.Port)) == port {
-			protocols = append(protocols, strings.ToLower(string(p.Protocol)))
-		}
-	}
-	switch {
-	case len(protocols) == 0:
-		return target{err: fmt.Errorf("spec.dport: Service %s has no port %s, but %s", name, port, strings.Join(ports, ", "))}
-	case slices.Contains(protocols, "tcp"):
-		protocols[0] = "tcp" // as upstream
-	}
-	for _, ip := range s.Spec.ClusterIPs {
-		if a, err := netip.ParseAddr(ip); err == nil && a.Is4() {
-			return target{address: a, proto: protocols[0]}
-		}
-	}
-	return target{err: fmt.Errorf("spec.fullname: Service %s has no IPv4 address in the cluster: a CNF can only lead to a Service with a cluster IP", name)}
+	var t target
+	t.address, t.proto, t.err = sdewan.ServiceAddress(&s, port)
+	return t
 }
 
 // lookup returns the address of a name. If the name has several, it is the lowest one, so that it changes as rarely as possible. If it
@@ -211,7 +179,7 @@ func (n *names) users(ctx context.Context, service client.Object) []reconcile.Re
 	}
 	var out []reconcile.Request
 	for i := range list.Items {
-		if name, ok := n.serviceOf(&list.Items[i]); ok && name == client.ObjectKeyFromObject(service) {
+		if name, ok := sdewan.ServiceOf(&list.Items[i], n.o.ClusterDomain); ok && name == client.ObjectKeyFromObject(service) {
 			out = append(out, request(&list.Items[i]))
 		}
 	}

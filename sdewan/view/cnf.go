@@ -29,10 +29,13 @@ func (v *View) Problems(c CNF) (out []string) {
 	}
 	labels := d.Spec.Template.Labels
 	if labels[sdewan.PurposeLabel] != c.Purpose() {
-		out = append(out, fmt.Sprintf("its pods have not the label %s=%s of the Deployment: set it in spec.template", sdewan.PurposeLabel, c.Purpose()))
+		out = append(out, fmt.Sprintf("its pods do not have the label %s=%s of the Deployment: set it in spec.template", sdewan.PurposeLabel, c.Purpose()))
 	}
 	if labels[sdewan.AccountLabel] == "" {
 		out = append(out, fmt.Sprintf("its pods have no label %s, so the controller has no password for them: set it to the name of a Secret with the key \"password\"", sdewan.AccountLabel))
+	}
+	if labels[sdewan.CertLabel] == "" {
+		out = append(out, fmt.Sprintf("its pods have no label %s, so the controller does not trust them: set it to the name of a Secret with the key \"ca.crt\"", sdewan.CertLabel))
 	}
 	if _, err := sdewan.ParseAttachments(d.Spec.Template.Annotations[sdewan.NetworksAnnotation]); err != nil {
 		out = append(out, err.Error())
@@ -42,7 +45,7 @@ func (v *View) Problems(c CNF) (out []string) {
 		want = int(*d.Spec.Replicas)
 	}
 	if n := len(c.Ready()); n < want {
-		out = append(out, fmt.Sprintf("%d of %d pods are ready: rules are applied when all are", n, want))
+		out = append(out, fmt.Sprintf("%d of %d pods are ready: rules are in sync when all are", n, want))
 	}
 	return out
 }

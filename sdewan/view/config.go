@@ -12,8 +12,8 @@ import (
 // that cannot be applied.
 func (v *View) Config(c CNF) (rest.Config, []string) {
 	var out rest.Config
-	networks, err := sdewan.ParseNetworks(c.Deployment.Spec.Template.Annotations[sdewan.NetworksAnnotation])
-	problems := lines(err)
+	networks, _ := sdewan.ParseNetworks(c.Deployment.Spec.Template.Annotations[sdewan.NetworksAnnotation]) // world has the error
+	var problems []string
 	owner := map[string]sdewan.Rule{}
 	rules := v.RulesOf(c)
 	slices.SortStableFunc(rules, sdewan.Order) // several kinds share a list
@@ -37,14 +37,6 @@ func (v *View) Config(c CNF) (rest.Config, []string) {
 		out.Put(k.Collection, o)
 	}
 	return out, problems
-}
-
-// lines returns an error as text, or nothing.
-func lines(err error) []string {
-	if err == nil {
-		return nil
-	}
-	return []string{err.Error()}
 }
 
 // render returns the object that stands for a rule on a CNF with these networks.

@@ -3,9 +3,6 @@ package view
 import (
 	"context"
 	"fmt"
-	"net/netip"
-	"strconv"
-	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -22,9 +19,9 @@ type service struct {
 	err    error
 }
 
-// readServices finds the addresses of the Services that CNFServices name, as the controller does. Names of DNS are not looked up: the DNS of
+// ReadServices finds the addresses of the Services that CNFServices name, for Plan and Explain. Names of DNS are not looked up: the DNS of
 // the cluster may know others than the DNS here.
-func (v *View) readServices(ctx context.Context, c client.Reader) {
+func (v *View) ReadServices(ctx context.Context, c client.Reader) {
 	v.services = map[sdewan.Rule]service{}
 	for _, r := range v.Rules {
 		if x, ok := r.(*batch.CNFService); ok {
@@ -35,33 +32,26 @@ func (v *View) readServices(ctx context.Context, c client.Reader) {
 }
 
 func readService(ctx context.Context, c client.Reader, x *batch.CNFService) (rest.Object, error) {
-	parts := strings.Split(strings.TrimSuffix(strings.TrimSuffix(strings.ToLower(x.Spec.FullName), "."), ".cluster.local"), ".")
-	key := client.ObjectKey{Namespace: x.Namespace, Name: parts[0]}
-	switch {
-	case len(parts) == 3 && parts[2] == "svc":
-		key.Namespace = parts[1]
-	case len(parts) != 1:
-		return nil, fmt.Errorf("spec.fullname: the controller looks up %s in DNS, which is not done here", x.Spec.FullName)
+	name, ok := sdewan.ServiceOf(x, sdewan.ClusterDomain)
+	if !ok {
+		return nil, notLookedUp(x.Spec.FullName)
 	}
-	s, err := kube.Optional(ctx, c, &corev1.Service{}, key)
+	s, err := kube.Optional(ctx, c, &corev1.Service{}, name)
+	switch {
+	case err != nil:
+		return nil, err
+	case s == nil:
+		return nil, fmt.Errorf("spec.fullname: there is no Service %s: create it, or correct the name", name)
+	case s.Spec.Type == corev1.ServiceTypeExternalName:
+		return nil, notLookedUp(s.Spec.ExternalName)
+	}
+	address, proto, err := sdewan.ServiceAddress(s, string(x.Spec.DPort))
 	if err != nil {
 		return nil, err
 	}
-	if s == nil {
-		return nil, fmt.Errorf("spec.fullname: there is no Service %s: create it, or correct the name", key)
-	}
-	address, err := netip.ParseAddr(s.Spec.ClusterIP)
-	if err != nil || !address.Is4() {
-		return nil, fmt.Errorf("spec.fullname: Service %s has no IPv4 address in the cluster", key)
-	}
-	proto := ""
-	for _, p := range s.Spec.Ports {
-		if strconv.Itoa(int(p.Port)) == string(x.Spec.DPort) && proto != "tcp" {
-			proto = strings.ToLower(string(p.Protocol))
-		}
-	}
-	if proto == "" {
-		return nil, fmt.Errorf("spec.dport: Service %s has no port %s", key, x.Spec.DPort)
-	}
 	return sdewan.RenderCNFService(x, address, proto), nil
+}
+
+func notLookedUp(name string) error {
+	return fmt.Errorf("spec.fullname: the controller looks up %s in DNS, which is not done here", name)
 }

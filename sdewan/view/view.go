@@ -30,7 +30,7 @@ type View struct {
 	Hidden   []string      // resources of rules that the user may not read
 	Statuses []batch.CNFStatus
 
-	services map[sdewan.Rule]service // of CNFServices
+	services map[sdewan.Rule]service // of CNFServices: see ReadServices
 }
 
 // CNF is a Deployment with the label sdewanPurpose, and its pods.
@@ -84,7 +84,6 @@ func Read(ctx context.Context, c client.Reader, namespace string) (*View, error)
 	})
 	var err error
 	v.Rules, v.Hidden, err = Rules(ctx, c, namespace)
-	v.readServices(ctx, c)
 	return v, err
 }
 
