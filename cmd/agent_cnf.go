@@ -55,9 +55,9 @@ func (o *cnfAgent) run(ctx context.Context) error {
 	var level slog.LevelVar
 	log, err := newLogger(o.ErrOut, o.logFormat, o.logLevel, &level)
 	errs := []error{err}
-	for flag, value := range map[string]string{"password-file": o.passwordFile, "tls-cert": o.cert, "tls-key": o.key} {
-		if value == "" {
-			errs = append(errs, fmt.Errorf("--%s is missing", flag))
+	for _, f := range []struct{ name, value string }{{"password-file", o.passwordFile}, {"tls-cert", o.cert}, {"tls-key", o.key}} {
+		if f.value == "" {
+			errs = append(errs, fmt.Errorf("--%s is missing", f.name))
 		}
 	}
 	if err := errors.Join(errs...); err != nil {

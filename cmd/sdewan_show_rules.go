@@ -6,6 +6,7 @@ import (
 
 	"subctl/internal/printer"
 	"subctl/internal/words"
+	"subctl/sdewan"
 	"subctl/sdewan/view"
 )
 
@@ -31,7 +32,7 @@ func (o *sdewanTable) rules(ctx context.Context) error {
 	rows, problems := []sdewanRule{}, []string(nil)
 	for _, r := range v.Rules {
 		s := v.State(r)
-		row := sdewanRule{r.GetNamespace(), view.KindName(r), r.GetName(), r.GetLabels()["sdewanPurpose"], s.InSync, s.Version, s.Since, append([]string{}, s.Pods...), s.Reason, s.Message}
+		row := sdewanRule{r.GetNamespace(), view.KindName(r), r.GetName(), r.GetLabels()[sdewan.PurposeLabel], s.InSync, s.Version, s.Since, append([]string{}, s.Pods...), s.Reason, s.Message}
 		rows = append(rows, row)
 		if !s.InSync {
 			problems = append(problems, fmt.Sprintf("%s %s/%s: %s", row.Kind, row.Namespace, row.Name, s.Message))

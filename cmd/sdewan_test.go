@@ -35,7 +35,7 @@ func sdewanWorld() world {
 		return &corev1.Pod{ObjectMeta: meta(name, "cnf-1", 0), Status: corev1.PodStatus{Conditions: []corev1.PodCondition{{Type: corev1.PodReady, Status: ready}}}}
 	}
 	cnf := &appsv1.Deployment{ObjectMeta: meta("edge", "cnf-1", 0), Spec: appsv1.DeploymentSpec{Replicas: new(int32(2))}}
-	cnf.Spec.Template.Labels = map[string]string{sdewan.PurposeLabel: "cnf-1", sdewan.AccountLabel: "edge-account"}
+	cnf.Spec.Template.Labels = map[string]string{sdewan.PurposeLabel: "cnf-1", sdewan.AccountLabel: "edge-account", sdewan.CertLabel: "edge-cert"}
 	cnf.Spec.Template.Annotations = map[string]string{
 		sdewan.NetworksAnnotation: `{"type": "ovn4nfv", "interface": [{"interface": "net0", "name": "lan", "ipAddress": "192.168.1.254/24"}, {"interface": "net1", "name": "wan1", "ipAddress": "198.51.100.10/24", "gatewayipAddress": "198.51.100.1"}]}`,
 	}
@@ -69,6 +69,7 @@ func TestSdewan(t *testing.T) {
 		"sdewan_explain_no_cnf":  "sdewan explain FirewallZone/lan1 -o yaml",
 		"sdewan_explain_none":    "sdewan explain http-ruel",
 		"sdewan_nothing":         "sdewan show rules -n other",
+		"sdewan_render":          "sdewan cnf render edge --purpose cnf-1 --networks lan=192.168.1.254/24,wan1 --uplinks wan1=198.51.100.1 --account-secret edge-account --cert-secret edge-cert --image example/subctl:v1",
 		"sdewan_render_mistakes": "sdewan cnf render Edge --purpose a/b --networks lan,lan,wan1=1.2.3.4/24 --replicas 2 --plugin x",
 	} {
 		t.Run(name, func(t *testing.T) { golden(t, name, runIn(t, sdewanWorld(), []string{"west"}, shellWords(line)...)) })

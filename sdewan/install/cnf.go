@@ -86,7 +86,8 @@ func (c CNF) Validate() error {
 			errs = append(errs, fmt.Errorf("uplink %q is none of the networks", name))
 		}
 	}
-	for k, v := range c.NodeSelector {
+	for _, k := range slices.Sorted(maps.Keys(c.NodeSelector)) {
+		v := c.NodeSelector[k]
 		if bad := slices.Concat(validation.IsQualifiedName(k), validation.IsValidLabelValue(v)); len(bad) > 0 {
 			errs = append(errs, fmt.Errorf("node selector %q=%q is not a label", k, v))
 		}
@@ -276,4 +277,4 @@ func (c CNF) secret(name string, kind corev1.SecretType, data map[string][]byte)
 
 // DNSName returns the name for which the certificates of CNFs in a namespace are: that of each pod is its address with '-' in place
 // of '.', and this.
-func DNSName(namespace string) string { return "*." + namespace + ".pod.cluster.local" }
+func DNSName(namespace string) string { return "*." + namespace + ".pod." + sdewan.ClusterDomain }
