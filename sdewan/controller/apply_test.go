@@ -34,9 +34,6 @@ func TestApply(t *testing.T) {
 	require.Contains(t, w.waits(p, Rejected), "is used")
 	w.delete(a)
 	w.delete(b)
-	for _, r := range []interface{ GetName() string }{p, a, b} {
-		_ = r
-	}
 	w.gone(a)
 	w.gone(b)
 	w.gone(p)

@@ -18,7 +18,6 @@ import (
 
 	batch "subctl/api/sdewan/v1alpha1"
 	"subctl/internal/kube"
-	"subctl/sdewan"
 )
 
 // Finalizer is on a rule that all pods of its CNF hold, or have held. It is removed when no pod does, or the CNF is gone.
@@ -112,7 +111,7 @@ func (r *reconciler) report(ctx context.Context, rules []rule, of func(rule) ver
 // toReport reports whether there is anything to write.
 func (r *reconciler) toReport(x rule, v verdict) bool {
 	if x.deleting() && v.gone {
-		return len(kept(x)) < len(x.GetFinalizers())
+		return len(OthersFinalizers(x)) < len(x.GetFinalizers())
 	}
 	if v.reason == "" && !x.deleting() && !slices.Contains(x.GetFinalizers(), Finalizer) {
 		return true
@@ -124,7 +123,7 @@ func (r *reconciler) toReport(x rule, v verdict) bool {
 // write writes the finalizer and then the status: a rule that counts as applied has its finalizer.
 func (r *reconciler) write(ctx context.Context, x rule, v verdict) error {
 	if x.deleting() && v.gone {
-		return r.setFinalizers(ctx, x, kept(x))
+		return r.setFinalizers(ctx, x, OthersFinalizers(x))
 	}
 	if v.reason == "" && !x.deleting() && !slices.Contains(x.GetFinalizers(), Finalizer) {
 		if err := r.setFinalizers(ctx, x, append(slices.Clone(x.GetFinalizers()), Finalizer)); err != nil {
@@ -170,8 +169,8 @@ func (r *reconciler) setFinalizers(ctx context.Context, x rule, to []string) err
 	return err
 }
 
-// kept returns the finalizers that are not ours, nor upstream's.
-func kept(r rule) []string {
+// OthersFinalizers returns the finalizers of a rule that neither this controller nor upstream's sets.
+func OthersFinalizers(r metav1.Object) []string {
 	return slices.DeleteFunc(slices.Clone(r.GetFinalizers()), func(f string) bool { return strings.HasSuffix(f, finalizers) })
 }
 
@@ -227,5 +226,3 @@ func firstFew(errs []error) error {
 	}
 	return errs[0]
 }
-
-var _ sdewan.Rule = rule{}.Rule

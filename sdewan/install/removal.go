@@ -22,6 +22,7 @@ import (
 	"subctl/internal/wake"
 	"subctl/internal/words"
 	"subctl/sdewan"
+	"subctl/sdewan/controller"
 	"subctl/sdewan/view"
 )
 
@@ -211,10 +212,7 @@ func (u *Removal) deleteRules(ctx context.Context, r *Remains) error {
 	}
 }
 
-// finalizers ends the names of the finalizers of the controller, and of upstream's.
-const finalizers = ".finalizers.sdewan.akraino.org"
-
-// freeRules removes these finalizers of the rules that are left, so that their definitions can be deleted.
+// freeRules removes the finalizers of the controller, and of upstream's, from the rules that are left, so that their definitions can be deleted.
 func (u *Removal) freeRules(ctx context.Context) error {
 	left, err := allRules(ctx, u.Client)
 	if err != nil {
@@ -225,7 +223,7 @@ func (u *Removal) freeRules(ctx context.Context) error {
 		if !ok {
 			continue
 		}
-		kept := slices.DeleteFunc(slices.Clone(obj.GetFinalizers()), func(f string) bool { return strings.HasSuffix(f, finalizers) })
+		kept := controller.OthersFinalizers(obj)
 		if len(kept) == len(obj.GetFinalizers()) {
 			continue
 		}
