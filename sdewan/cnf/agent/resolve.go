@@ -7,18 +7,18 @@ import (
 	"net/netip"
 	"regexp"
 	"slices"
+	"sync"
 	"time"
-
-	"subctl/sdewan/rest"
 )
 
 // hostname matches the names that are looked up.
 var hostname = regexp.MustCompile(`^[A-Za-z0-9]([A-Za-z0-9._-]{0,251}[A-Za-z0-9])?$`)
 
-// patience is how long one look-up may take, and soon when names without an address are looked up again.
+// patience is how long one look-up may take, soon when names without an address are looked up again, and lookups how many run at once.
 const (
 	patience = 5 * time.Second
 	soon     = 2 * time.Second
+	lookups  = 16
 )
 
 // resolve looks up the names of Services until the context ends. A name that cannot be looked up keeps the address that it had.
@@ -27,23 +27,22 @@ func (a *Agent) resolve(ctx context.Context) {
 	ticker := time.NewTicker(soon)
 	defer ticker.Stop()
 	for {
-		now := map[string]netip.Addr{}
+		now, due := map[string]netip.Addr{}, []string{}
 		for _, s := range a.Config().Services {
-			name := s.FullName
-			ip, has := known[name]
-			if age := time.Since(when[name]); !has && age >= soon || age >= resolve {
-				when[name] = time.Now()
-				if found, ok := a.address(ctx, name); ok {
-					ip, has = found, true
-				}
-			}
+			ip, has := known[s.FullName]
 			if has {
-				now[name] = ip
+				now[s.FullName] = ip
+			}
+			if (!has || time.Since(when[s.FullName]) >= resolve) && !slices.Contains(due, s.FullName) {
+				due = append(due, s.FullName)
 			}
 		}
-		maps.DeleteFunc(when, func(name string, _ time.Time) bool {
-			return !slices.ContainsFunc(a.Config().Services, func(s rest.Service) bool { return s.FullName == name })
-		})
+		for i, ip := range a.addresses(ctx, due) {
+			if when[due[i]] = time.Now(); ip.IsValid() {
+				now[due[i]] = ip
+			}
+		}
+		maps.DeleteFunc(when, func(name string, _ time.Time) bool { return !now[name].IsValid() })
 		if !maps.Equal(now, known) {
 			known = now
 			a.mu.Lock()
@@ -59,22 +58,39 @@ func (a *Agent) resolve(ctx context.Context) {
 	}
 }
 
-// address returns the lowest address of a name, so that the result does not depend on the order in which DNS has several.
-func (a *Agent) address(ctx context.Context, name string) (netip.Addr, bool) {
+// addresses returns the address of each name, or the zero Addr. It looks up several at once: a server that does not answer delays the others little.
+func (a *Agent) addresses(ctx context.Context, names []string) []netip.Addr {
+	out, slots := make([]netip.Addr, len(names)), make(chan struct{}, lookups)
+	var all sync.WaitGroup
+	for i, name := range names {
+		slots <- struct{}{}
+		all.Go(func() {
+			out[i] = a.address(ctx, name)
+			<-slots
+		})
+	}
+	all.Wait()
+	return out
+}
+
+// address returns the lowest IPv4 address of a name, so that the result does not depend on the order in which DNS has several; or the zero Addr.
+func (a *Agent) address(ctx context.Context, name string) (lowest netip.Addr) {
+	ips := []netip.Addr{}
 	if ip, err := netip.ParseAddr(name); err == nil {
-		return ip, ip.Is4()
+		ips = append(ips, ip)
+	} else if hostname.MatchString(name) {
+		ctx, cancel := context.WithTimeout(ctx, patience)
+		defer cancel()
+		if ips, err = a.Lookup(ctx, name); err != nil {
+			return netip.Addr{}
+		}
 	}
-	if !hostname.MatchString(name) {
-		return netip.Addr{}, false
+	for _, ip := range ips {
+		if ip = ip.Unmap(); ip.Is4() && (!lowest.IsValid() || ip.Less(lowest)) {
+			lowest = ip
+		}
 	}
-	ctx, cancel := context.WithTimeout(ctx, patience)
-	defer cancel()
-	ips, err := a.Lookup(ctx, name)
-	if err != nil || len(ips) == 0 {
-		return netip.Addr{}, false
-	}
-	ip := slices.MinFunc(ips, netip.Addr.Compare).Unmap()
-	return ip, ip.Is4()
+	return lowest
 }
 
 func lookup(ctx context.Context, name string) ([]netip.Addr, error) {

@@ -193,6 +193,41 @@ func TestRoutes(t *testing.T) {
 	require.NotContains(t, c.log.String(), "sesame")
 }
 
+// All modules in one answer, in their order, as upstream's controller reads them; LuCI's own page has no name.
+func TestStatus(t *testing.T) {
+	c := newCNF(t, "")
+	c.Status = func(_ context.Context, module string) (any, error) {
+		if module == "route" {
+			return map[string]any{"main": map[string]any{"item": []any{}}}, nil
+		}
+		return []string{module}, nil
+	}
+	token := c.token(t)
+	for path, want := range map[string]string{
+		"sdewan/v1/status": `[{"name":"conntrack","status":["conntrack"]},{"name":"interface","status":["interface"]},{"name":"ipsec","status":["ipsec"]},` +
+			`{"name":"route","status":{"main":{"item":[]}}},{"name":"rule","status":["rule"]},{"name":"wan","status":["wan"]}]`,
+		"sdewan/v1/status/":                           "",
+		"sdewan/v1/status/ipsec":                      `{"name":"ipsec","status":["ipsec"]}`,
+		"admin/status/mwan/interface_status":          `["interface_status"]`,
+		"sdewan/v1/status/interface_status":           `{"message":"Bad request URI: interface_status is not supported"}`,
+		"sdewan/v1/status/ipsec/more":                 `{"message":"Not Found"}`,
+		"sdewan/v1/status/%2e%2e/service/ipsec":       `{"message":"Not Found"}`,
+		"sdewan/v1/status/" + strings.Repeat("x", 50): `{"message":"Bad request URI: ` + strings.Repeat("x", 50) + ` is not supported"}`,
+	} {
+		_, body := c.do(token, "GET", rest.Base+path, "")
+		if want == "" { // trailing slashes do not count
+			_, want = c.do(token, "GET", rest.Base+strings.TrimSuffix(path, "/"), "")
+		}
+		require.Equal(t, want, body, path)
+	}
+	for _, method := range []string{"POST", "PUT", "DELETE"} {
+		code, _ := c.do(token, method, rest.Base+"sdewan/v1/status", "{}")
+		require.Equal(t, 405, code, method)
+	}
+	code, _ := c.do("wrong", "GET", rest.Base+"sdewan/v1/status", "")
+	require.Equal(t, 403, code)
+}
+
 // A rule that is replaced keeps its place: which of two rules comes first is decided by when they were created.
 func TestOrder(t *testing.T) {
 	c := newCNF(t, "")
