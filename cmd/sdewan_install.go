@@ -15,8 +15,9 @@ const sdewanInstallLong = `Install what applies rules to CNFs: the kinds of the 
 admission webhooks, in namespace sdewan-system.
 
 The webhooks create and renew their certificates themselves. Users with the ClusterRole view in
-a namespace may read rules there, users with edit may also write them. Run the command again to
-change the image, or to repair what was deleted: rules and CNFs stay as they are.
+a namespace may read the rules there that hold no keys; users with edit may read all of them, and
+write them except those of type basic. Run the command again to change the image, or to repair what
+was deleted: rules and CNFs stay as they are.
 
 The command waits until the controller is ready.`
 

@@ -76,6 +76,13 @@ func TestSdewan(t *testing.T) {
 	}
 }
 
+// The help names every kind of rules.
+func TestSdewanHelpHasKinds(t *testing.T) {
+	for _, k := range sdewan.Kinds() {
+		require.Contains(t, sdewanLong, k.GVK.Kind)
+	}
+}
+
 // The command line of each is wrong, and says so before a cluster is contacted.
 func TestSdewanMistakes(t *testing.T) {
 	for line, want := range map[string]string{

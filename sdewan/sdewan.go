@@ -12,8 +12,13 @@
 //   - cnf is our own CNF: what the Linux of a pod should hold, planned from the objects that its REST API has received;
 //   - controller applies rules to CNFs;
 //   - webhook refuses objects that contradict each other, or that their author may not write;
-//   - install is what a cluster holds for all this.
+//   - manager runs the controller and the webhooks;
+//   - install is what a cluster holds for all this;
+//   - view is what people see of it.
 package sdewan
+
+// Namespace is the namespace of the controller and the webhooks.
+const Namespace = "sdewan-system"
 
 // Labels and annotations, as the seed and upstream name them.
 const (

@@ -17,13 +17,14 @@ import (
 	"subctl/api/crds"
 	"subctl/cluster"
 	"subctl/internal/version"
+	"subctl/sdewan"
 	"subctl/sdewan/webhook"
 )
 
 // Names of the installed objects.
 const (
 	// Namespace is the namespace of the controller and the webhooks.
-	Namespace = "sdewan-system"
+	Namespace = sdewan.Namespace
 	// ControllerName is the name of the controller's Deployment, ServiceAccount, roles and Lease.
 	ControllerName = "sdewan-controller"
 	// WebhookName is the name of the webhooks' Deployment, ServiceAccount, roles, Service and configuration.

@@ -48,9 +48,9 @@ func (v *View) State(r sdewan.Rule) State {
 	case applied != nil && applied.Status != "True":
 		s.fail(applied.Reason, "%s", applied.Message)
 	case status.InSync:
-		s.fail("Changed", "the rule was changed, and the controller has not applied the change yet: look at the pods in namespace sdewan-system if this stays")
+		s.fail("Changed", "the rule was changed, and the controller has not applied the change yet: look at the pods in namespace %s if this stays", sdewan.Namespace)
 	default:
-		s.fail("NotApplied", "the controller has not reported: look at the pods in namespace sdewan-system if this stays")
+		s.fail("NotApplied", "the controller has not reported: look at the pods in namespace %s if this stays", sdewan.Namespace)
 	}
 	return s
 }

@@ -22,6 +22,7 @@ import (
 	batch "subctl/api/sdewan/v1alpha1"
 	"subctl/internal/kube"
 	"subctl/sdewan"
+	"subctl/sdewan/rest"
 )
 
 const networks = `{"type": "ovn4nfv", "interface": [{"interface": "net0", "name": "lan", "ipAddress": "192.168.1.254/24"}, ` +
@@ -228,6 +229,14 @@ func TestExplain(t *testing.T) {
 	require.Contains(t, e.Does, "net1 (metric 1, weight 1); connections of a source stay with one uplink for 600 s")
 	require.Equal(t, []string{"Mwan3Rule z", "Mwan3Rule a"}, v.Explain(p).UsedBy)
 	require.Equal(t, []string{"Mwan3Policy p (spec.policy): does not exist"}, v.Explain(other).Needs)
+}
+
+// Every kind of rules can be explained.
+func TestEveryKindHasWords(t *testing.T) {
+	for _, k := range sdewan.Kinds() {
+		matches, _ := words(k.Collection.New(), rest.Config{})
+		require.NotEmpty(t, matches, k.GVK.Kind)
+	}
 }
 
 // Rules that a user may not read are left out, and named. A cluster without any kind is not installed.
