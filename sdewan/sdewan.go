@@ -15,6 +15,8 @@
 //   - manager runs the controller and the webhooks;
 //   - install is what a cluster holds for all this;
 //   - view is what people see of it.
+//
+// Comments call ICN SD-EWAN upstream, whose kinds, labels and REST API these are, and the requirement from which this was made the seed.
 package sdewan
 
 // Namespace is the namespace of the controller and the webhooks.
