@@ -1,10 +1,14 @@
 // Command benchdoc writes docs/benchmarks.json and docs/benchmarks.md from the rows that "make bench" has collected in a file. It fails
 // if a target was missed, after it has written them.
+//
+// With --add, for a run of a few benchmarks, the rows replace older rows of the same names, and all other rows stay.
 package main
 
 import (
 	"errors"
+	"flag"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"strings"
@@ -13,18 +17,21 @@ import (
 )
 
 func main() {
-	if len(os.Args) != 3 {
-		fmt.Fprintln(os.Stderr, "usage: benchdoc ROWS DIRECTORY")
+	add := flag.Bool("add", false, "keep the rows that are not in ROWS")
+	flag.Usage = func() { fmt.Fprintln(flag.CommandLine.Output(), "usage: benchdoc [--add] ROWS DIRECTORY") }
+	flag.Parse()
+	if flag.NArg() != 2 {
+		flag.Usage()
 		os.Exit(2)
 	}
-	if err := write(os.Args[1], os.Args[2]); err != nil {
+	if err := write(flag.Arg(0), flag.Arg(1), *add); err != nil {
 		fmt.Fprintln(os.Stderr, "benchdoc:", err)
 		os.Exit(1)
 	}
 }
 
-// write writes the rows of a file, and a page with their table, to a folder.
-func write(file, folder string) error {
+// write writes the rows of a file, and a page with their table, to a folder. If add is true, older rows of other names stay.
+func write(file, folder string, add bool) error {
 	rows, err := measure.Read(file)
 	if err != nil {
 		return err
@@ -32,15 +39,21 @@ func write(file, folder string) error {
 	if len(rows) == 0 {
 		return fmt.Errorf("%s has no rows", file)
 	}
-	raw, err := os.ReadFile(file)
-	if err != nil {
+	all := filepath.Join(folder, "benchmarks.json")
+	if !add {
+		if err := os.Remove(all); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return err
+		}
+	}
+	if err := measure.Keep(all, rows...); err != nil {
+		return err
+	}
+	if rows, err = measure.Read(all); err != nil {
 		return err
 	}
 	page, missed := table(rows)
-	for name, content := range map[string][]byte{"benchmarks.json": raw, "benchmarks.md": []byte(page)} {
-		if err := os.WriteFile(filepath.Join(folder, name), content, 0o644); err != nil {
-			return err
-		}
+	if err := os.WriteFile(filepath.Join(folder, "benchmarks.md"), []byte(page), 0o644); err != nil {
+		return err
 	}
 	return missed
 }
@@ -51,7 +64,7 @@ func table(rows []measure.Row) (page string, missed error) {
 	b.WriteString(`# Benchmarks
 
 Made by ` + "`make bench`" + ` (root). The figures are of one machine on one day. What a row measures is explained in the benchmark with the
-row's name (` + "`*/bench_linux_test.go`, `policy/bench_test.go`, `*/leaks_*test.go`, `*/loss_linux_test.go`, `scripts/e2e`" + `).
+row's name (` + "`*bench*_test.go`, `*/leaks_*test.go`, `*/loss_linux_test.go`, `scripts/e2e`" + `).
 
 - A value is the median of all measurements; the quartiles show the spread. A row without quartiles is one measurement.
 - Packets lost are those of the worst run.

@@ -8,11 +8,8 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
-	"runtime"
-	"slices"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -183,53 +180,6 @@ func BenchmarkLogin(b *testing.B) {
 	for b.Loop() {
 		c.token(b)
 	}
-}
-
-// BenchmarkGet reads objects with 10 clients at once from a CNF with 1,000 rules, and reports the 99th percentile.
-func BenchmarkGet(b *testing.B) {
-	c := newCNF(b, "")
-	for i := range 1000 {
-		require.NoError(b, c.Store.put(rest.FirewallRules, &rest.FirewallRule{Name: fmt.Sprintf("rule-%d", i), DestIP: "192.0.2.0/24", DestPort: "443", Proto: "tcp", Target: "ACCEPT"}, nil, true))
-	}
-	address, pool, _ := c.listening(b)
-	u := &upstream{base: "https://" + address + "/cgi-bin/luci/", password: password, pool: pool}
-	_, err := u.login()
-	require.NoError(b, err)
-	client := &http.Client{Transport: &http.Transport{TLSClientConfig: u.client().Transport.(*http.Transport).TLSClientConfig, MaxIdleConnsPerHost: 10}}
-	const clients = 10
-	each := b.N/clients + 1
-	took := make([]time.Duration, clients*each)
-	var wait sync.WaitGroup
-	var failed atomic.Int64
-	b.ResetTimer()
-	for i := range clients {
-		wait.Go(func() {
-			for j := range each {
-				r, _ := http.NewRequest(http.MethodGet, u.base+fmt.Sprintf("sdewan/firewall/v1/rules/rule-%d", (i*each+j)%1000), nil)
-				r.Header.Set("Cookie", "sysauth="+u.token)
-				begin := time.Now()
-				resp, err := client.Do(r)
-				if err != nil {
-					failed.Add(1)
-					continue
-				}
-				_, _ = io.Copy(io.Discard, resp.Body)
-				_ = resp.Body.Close()
-				took[i*each+j] = time.Since(begin)
-				if resp.StatusCode != 200 {
-					failed.Add(1)
-				}
-			}
-		})
-	}
-	wait.Wait()
-	b.StopTimer()
-	require.Zero(b, failed.Load())
-	slices.Sort(took)
-	b.ReportMetric(float64(took[len(took)*99/100].Microseconds())/1000, "p99-ms")
-	var m runtime.MemStats
-	runtime.ReadMemStats(&m)
-	b.ReportMetric(float64(m.HeapInuse)/(1<<20), "heap-MiB")
 }
 
 // Any URL and any body get an answer in JSON with a sensible code, and the state stays one that can be saved and read.
