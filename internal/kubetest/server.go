@@ -105,6 +105,9 @@ func (s *Server) logTail() string {
 // Kubeconfig returns the path of the administrator's kubeconfig.
 func (s *Server) Kubeconfig() string { return filepath.Join(s.dir, "kubeconfig") }
 
+// PID returns the ID of the process of the API server, which etcd and the controllers are part of.
+func (s *Server) PID() int { return s.process.Process.Pid }
+
 // Config returns the administrator's configuration for clients.
 func (s *Server) Config() *rest.Config { return rest.CopyConfig(s.config) }
 

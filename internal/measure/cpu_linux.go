@@ -40,6 +40,16 @@ func used(t testing.TB) (seconds float64) {
 	return seconds
 }
 
+// CPUOf returns the CPU time, in seconds, that a process has taken since it began.
+func CPUOf(t testing.TB, pid int) float64 {
+	t.Helper()
+	var used unix.Timespec
+	if err := unix.ClockGettime(cpuClock(pid), &used); err != nil {
+		t.Fatalf("the CPU time of process %d: %v", pid, err)
+	}
+	return float64(used.Nano()) / 1e9
+}
+
 // clock returns a clock, in seconds: the CPU time of all that handles the packets of a
 // path, or the time that passes if the kernel does not count that CPU time.
 func (p Path) clock(t testing.TB) func() float64 {

@@ -1,6 +1,7 @@
 package measure
 
 import (
+	"os"
 	"strings"
 	"testing"
 	"time"
@@ -49,4 +50,5 @@ func TestCPU(t *testing.T) {
 		}
 	})
 	require.Greater(t, busy, CPU(t, func() { time.Sleep(100 * time.Millisecond) }))
+	require.GreaterOrEqual(t, CPUOf(t, os.Getpid()), busy)
 }
