@@ -143,7 +143,7 @@ func idle(t *testing.T, clusters ...string) (busiest measure.Values, rss float64
 // agentsScript prints the role of each agent on a node, the CPU time of its threads in
 // nanoseconds, and its resident memory in KiB.
 const agentsScript = `for p in $(pgrep -x subctl); do
-	echo $(tr '\0' ' ' </proc/$p/cmdline | cut -d' ' -f3) $(cat /proc/$p/task/*/schedstat | awk '{n+=$1} END {printf "%d", n}') $(awk '/VmRSS/{print $2}' /proc/$p/status)
+	echo $(tr '\0' ' ' </proc/$p/cmdline | cut -d' ' -f3) $(cat /proc/$p/task/*/schedstat | awk '{n+=$1} END {printf "%.0f", n}') $(awk '/VmRSS/{print $2}' /proc/$p/status)
 done`
 
 func TestA5Show(t *testing.T) {
