@@ -49,10 +49,13 @@ test-kernel: build ## tests on a kernel with WireGuard and ESP: Debian's, in QEM
 # Which of the labs a test needs is said on the line of each; one that is on make's own command line reaches no other test.
 unexport E2E_CNI E2E_GLOBALNET E2E_SDEWAN
 e2e: build lab image ## tests in the lab, with real pods (root)
-	SUBCTL_REQUIRE_ROOT=1 IMAGE=$(IMAGE) go test -count=1 -timeout 45m -tags e2e -v ./scripts/e2e
+	SUBCTL_REQUIRE_ROOT=1 IMAGE=$(IMAGE) go test -count=1 -timeout 90m -tags e2e -v ./scripts/e2e
 	$(MAKE) e2e-cni
 	$(MAKE) e2e-globalnet
 	$(MAKE) e2e-sdewan
+
+e2e-long: export E2E_LONG := 1
+e2e-long: e2e ## the same with the tests that take minutes: an hour and a half in all (root)
 
 # The CNI of each of the two clusters, and the mode of its rules: see scripts/e2e/cni_test.go.
 E2E_CNI := flannel-vxlan/iptables flannel-host-gw/nftables
@@ -91,7 +94,7 @@ bench: prereqs build lab ## measure; writes docs/benchmarks.md and docs/benchmar
 	go test -p 1 ./agent ./policy ./cable/... ./broker/exchange ./sdewan/cnf/agent ./sdewan/cnf/server ./sdewan/controller ./sdewan/webhook -run '^$$' -bench . -benchtime 1x -timeout 30m
 	SUBCTL_REQUIRE_ROOT=1 go test -count=1 -p 1 ./agent ./broker/exchange -run '^(TestLeakMatrix|TestRandomLoss)$$' -timeout 30m
 	go run ./scripts/testkernel -bench .
-	$(MAKE) e2e
+	$(MAKE) e2e-long
 	go run ./scripts/benchdoc $(BENCH) docs
 
 vet: ## go vet, and builds for Linux, macOS and Windows

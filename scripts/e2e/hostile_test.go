@@ -24,11 +24,16 @@ type forger struct {
 	marker int
 }
 
-func (f forger) send(t *testing.T, packet []byte) {
+// send sends packets, each three times.
+func (f forger) send(t *testing.T, packets ...[]byte) {
 	t.Helper()
+	args := []string{"raw"}
 	for range 3 {
-		f.pod.exec(t, "raw", hex.EncodeToString(packet))
+		for _, p := range packets {
+			args = append(args, hex.EncodeToString(p))
+		}
 	}
+	f.pod.exec(t, args...)
 }
 
 func (f forger) plain(src, dst string) []byte {
@@ -58,20 +63,20 @@ func TestHForgedPackets(t *testing.T) {
 	}
 	for _, p := range []pod{from, atGateway} {
 		f := forger{p, marker}
+		var packets [][]byte
 		for _, src := range []string{to.ip, third.ip, gw1, node1, gw2} {
-			f.send(t, f.plain(src, to.ip))
-			f.send(t, f.plain(src, third.ip))
+			packets = append(packets, f.plain(src, to.ip), f.plain(src, third.ip))
 		}
 		for _, src := range []string{p.ip, gw1, node1, gw2} {
-			f.send(t, f.inside(src, gw1, dataplane.IntraPort, dataplane.IntraVNI, dataplane.IntraVTEPNet, from.ip, to.ip))
-			f.send(t, f.inside(src, gw2, dataplane.VXLANPort, dataplane.CableVNI, dataplane.VXLANNet, from.ip, to.ip))
+			packets = append(packets, f.inside(src, gw1, dataplane.IntraPort, dataplane.IntraVNI, dataplane.IntraVTEPNet, from.ip, to.ip),
+				f.inside(src, gw2, dataplane.VXLANPort, dataplane.CableVNI, dataplane.VXLANNet, from.ip, to.ip))
 		}
 		for _, net := range []byte{dataplane.VXLANNet, dataplane.WireGuardNet, dataplane.IPsecNet} {
-			f.send(t, f.plain(p.ip, cable.VTEPOf(net, netip.MustParseAddr(gw2)).String()))
+			packets = append(packets, f.plain(p.ip, cable.VTEPOf(net, netip.MustParseAddr(gw2)).String()))
 		}
+		f.send(t, packets...)
 		own := forger{p, honest}
-		own.send(t, own.plain(p.ip, to.ip))
-		own.send(t, own.plain(p.ip, third.ip))
+		own.send(t, own.plain(p.ip, to.ip), own.plain(p.ip, third.ip))
 	}
 	for node, c := range captures {
 		c.stop(t)

@@ -109,6 +109,14 @@ func command(ctx context.Context, args ...string) *exec.Cmd {
 	return cmd
 }
 
+// takesLong skips a test that takes minutes, unless all tests are to run: "make test" has to end within an hour, also on a slow machine.
+func takesLong(t *testing.T) {
+	t.Helper()
+	if os.Getenv("E2E_LONG") == "" {
+		t.Skip("E2E_LONG is not set: make e2e-long runs this test")
+	}
+}
+
 // must is sh for a command that must succeed.
 func must(t *testing.T, args ...string) string {
 	t.Helper()

@@ -89,6 +89,7 @@ func TestE1ChangeUnderTraffic(t *testing.T) {
 
 // A policy's settings are a change of the cable too: a pair gets a VNI of its own.
 func TestE2SettingsUnderTraffic(t *testing.T) {
+	takesLong(t)
 	const pair = "cluster1 cluster2"
 	kubectl(t, "cluster1", "-n", "submariner-operator", "create", "configmap", "own-vni", "--from-literal=CableCustomConfig=vxlanID: 2000")
 	defer kubectl(t, "cluster1", "-n", "submariner-operator", "delete", "configmap", "own-vni")
@@ -120,6 +121,7 @@ func decided(t *testing.T, pair, policy string) {
 // The ConfigMap that an IPsec policy names changes: the pair negotiates anew, with a cipher
 // that it did not use before, and is not interrupted.
 func TestE3IPsecSettingsUnderTraffic(t *testing.T) {
+	takesLong(t)
 	const pair = "cluster2 cluster3"
 	config := func(yaml string) {
 		apply(t, "cluster1", "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: ciphers, namespace: submariner-operator}\ndata: {CableCustomConfig: \""+yaml+"\"}\n")
@@ -154,6 +156,7 @@ func TestE3IPsecSettingsUnderTraffic(t *testing.T) {
 
 // VXLAN inside WireGuard carries packets of every size, and nothing that can be read.
 func TestE4Combined(t *testing.T) {
+	takesLong(t)
 	const pair = "cluster1 cluster2"
 	passing(t, "one-two")
 	lossless(t, 1, func() map[string]lost {
@@ -171,6 +174,7 @@ func TestE4Combined(t *testing.T) {
 
 // The cluster key is replaced under traffic: no pair is interrupted.
 func TestE5RotateKey(t *testing.T) {
+	takesLong(t)
 	key := func() string {
 		return kubectl(t, "cluster2", "-n", "submariner-operator", "get", "clusters.submariner.io", "cluster3", "-o", "jsonpath={.spec.public_key}")
 	}

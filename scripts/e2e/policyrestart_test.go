@@ -59,6 +59,7 @@ func TestG1KilledUnderTraffic(t *testing.T) {
 // All route agents get new pods under traffic, then all gateway agents: what is in the
 // kernel goes on, what a program of the pod handles comes back.
 func TestG2RolloutRestart(t *testing.T) {
+	takesLong(t)
 	restart := func(t *testing.T, name string) map[string]lost {
 		all := startStreams(t, slices.Collect(maps.Keys(wanted))...)
 		for _, c := range clusters {

@@ -19,6 +19,7 @@ import (
 // A pair goes from VXLAN to IPsec and back under traffic: packets of every size pass, and while
 // the cable is IPsec nothing can be read. No packet is lost.
 func TestG3IPsecUnderTraffic(t *testing.T) {
+	takesLong(t)
 	const pair = "cluster1 cluster2"
 	passing(t, "one-two")
 	lossless(t, 1, func() map[string]lost {
@@ -36,6 +37,7 @@ func TestG3IPsecUnderTraffic(t *testing.T) {
 // no packet is lost, and what passes is no larger. A mistake in it is reported, and the
 // settings before stay in force.
 func TestG4OwnConfigMap(t *testing.T) {
+	takesLong(t)
 	const pair = "cluster2 cluster3"
 	config := func(yaml string) {
 		apply(t, "cluster2", "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: own, namespace: submariner-operator}\ndata: {CableCustomConfig: \""+yaml+"\"}\n")
@@ -154,6 +156,7 @@ func TestG5FailoverDuringAChange(t *testing.T) {
 // that names the program. All others keep their status and their probes, change their cables, and lose
 // no packet. The pod stays ready. When the port is free, the pair is connected.
 func TestG6PortTaken(t *testing.T) {
+	takesLong(t)
 	const message = `starting IPsec: UDP port 4500 is in use by a program of user ID 0 outside this pod (on the node, "ss -lunp 'sport = :4500'" names it): ` +
 		"stop that one, or set another ipsecPort for this cluster"
 	gw := gateway(t, "cluster3")

@@ -109,6 +109,7 @@ func TestJ1ClusterSets(t *testing.T) {
 // a clusterset with, and nothing else. A pair that shares two clustersets loses nothing when it leaves one of them. Where
 // the machine has no room for five clusters, the second spoke is one of the pair.
 func TestJ2ThirdClusterSet(t *testing.T) {
+	takesLong(t)
 	pair := []string{"cluster4", "cluster5"}
 	if !room(t, 5) {
 		pair[1] = "cluster3"

@@ -43,7 +43,7 @@ func newKubectl() *cobra.Command {
 		Short:              "Kubectl, of the version of the clusters",
 		DisableFlagParsing: true,
 		RunE: func(_ *cobra.Command, args []string) error {
-			return become("labkube", append([]string{"kubectl"}, args...)...)
+			return become("kubectl", args...)
 		},
 	}
 }

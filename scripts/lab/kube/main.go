@@ -1,6 +1,6 @@
-// Labkube is Kubernetes in one binary: a control plane in one process, kubelet, kube-proxy, containerd, ctr and kubectl, linked
+// Labkube is Kubernetes in one binary: a control plane in one process, kubelet, kube-proxy, containerd and ctr, linked
 // unmodified from their Go modules. It knows nothing of the lab: command lab starts it, with what it should be in its first
-// argument or in its own name (bin/kubectl is a link to it).
+// argument or in its own name (bin/ctr is a link to it).
 //
 // It is a binary of its own because it is 160 MB and takes minutes to compile cold; command lab is small and quick to change.
 package main
@@ -20,7 +20,6 @@ func main() {
 		"kube-proxy":    runKubeProxy,
 		"containerd":    runContainerd,
 		"ctr":           runCtr,
-		"kubectl":       runKubectl,
 	}
 	args := os.Args
 	if _, ok := commands[filepath.Base(args[0])]; !ok {

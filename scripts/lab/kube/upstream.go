@@ -8,7 +8,6 @@ import (
 	"github.com/containerd/containerd/v2/cmd/containerd/command"
 	"github.com/containerd/containerd/v2/cmd/ctr/app"
 	"k8s.io/component-base/cli"
-	"k8s.io/kubectl/pkg/cmd"
 	kubeproxy "k8s.io/kubernetes/cmd/kube-proxy/app"
 	kubelet "k8s.io/kubernetes/cmd/kubelet/app"
 
@@ -39,12 +38,4 @@ func runCtr(args []string) error {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
 	defer stop()
 	return app.New().RunContext(ctx, append([]string{"ctr"}, args...))
-}
-
-func runKubectl(args []string) error {
-	os.Args = append([]string{"kubectl"}, args...)
-	if err := cli.RunNoErrOutput(cmd.NewDefaultKubectlCommand()); err != nil {
-		os.Exit(1) // kubectl has said why
-	}
-	return nil
 }
