@@ -2,6 +2,7 @@ package client
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"io"
@@ -15,7 +16,7 @@ import (
 
 // List returns the objects of a collection in the CNF's order.
 func (c *Client) List(ctx context.Context, l *rest.Collection) ([]Item, error) {
-	body, code, err := c.call(ctx, c.o.Timeout, request{method: http.MethodGet, path: l.Path()})
+	body, code, err := c.call(ctx, c.o.Timeout, request{method: http.MethodGet, path: l.Path(), most: maxBody, large: c.o.Large})
 	if err != nil {
 		return nil, err
 	}
@@ -55,12 +56,17 @@ type Module struct {
 
 // Status returns what all modules of the CNF report.
 func (c *Client) Status(ctx context.Context) ([]Module, error) {
-	body, code, err := c.call(ctx, c.o.Timeout, request{method: http.MethodGet, path: rest.StatusPath("")})
+	body, code, err := c.call(ctx, c.o.Timeout, request{method: http.MethodGet, path: rest.StatusPath(""), most: maxStatus})
 	if err != nil {
 		return nil, err
 	}
 	var out []Module
-	if err := json.Unmarshal(body, &out); err != nil {
+	err = decodeElements(json.NewDecoder(bytes.NewReader(body)), maxModules, func(raw json.RawMessage) error {
+		var m Module
+		defer func() { out = append(out, m) }()
+		return json.Unmarshal(raw, &m)
+	})
+	if err != nil {
 		return nil, nonsense(code, "the status of the CNF: %v", err)
 	}
 	return out, nil
@@ -81,8 +87,10 @@ func (c *Client) write(ctx context.Context, method, path string, o rest.Object) 
 // request is one call, which is repeated after a new login.
 type request struct {
 	method, path string
-	body         []byte   // JSON, or nil
-	secrets      []string // in body, which no error may have
+	body         []byte                      // JSON, or nil
+	secrets      []string                    // in body, which no error may have
+	most         int                         // bytes of the answer; 0 for those of an object
+	large        func(context.Context) error // is called before more than smallBody is read, unless it is nil
 }
 
 // call sends a request, with a login before it if it needs one.
@@ -124,14 +132,28 @@ func (c *Client) send(ctx context.Context, r request, token string) ([]byte, int
 		b, _ := io.ReadAll(io.LimitReader(resp.Body, maxRefuse)) // for the message: as much as came
 		return nil, 0, refusal(resp.StatusCode, b, r.secrets)
 	}
-	b, err := io.ReadAll(io.LimitReader(resp.Body, maxBody+1))
-	if err != nil {
-		return nil, 0, failed(err)
+	b, err := r.read(ctx, resp)
+	return b, resp.StatusCode, err
+}
+
+// read reads the body of an answer.
+func (r request) read(ctx context.Context, resp *http.Response) ([]byte, error) {
+	most := cmp.Or(r.most, maxObject)
+	var b bytes.Buffer
+	for _, until := range []int{min(smallBody, most), most} {
+		if _, err := b.ReadFrom(io.LimitReader(resp.Body, int64(until+1-b.Len()))); err != nil {
+			return nil, failed(err)
+		}
+		if b.Len() <= until {
+			return b.Bytes(), nil
+		}
+		if until < most && r.large != nil {
+			if err := r.large(ctx); err != nil {
+				return nil, err
+			}
+		}
 	}
-	if len(b) > maxBody {
-		return nil, 0, nonsense(resp.StatusCode, "a body of more than %d MiB", maxBody>>20)
-	}
-	return b, resp.StatusCode, nil
+	return nil, nonsense(resp.StatusCode, "a body of more than %d MiB", most>>20)
 }
 
 func (c *Client) request(ctx context.Context, method, path string, body io.Reader) (*http.Request, error) {

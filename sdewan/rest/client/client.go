@@ -33,6 +33,10 @@ type Options struct {
 	// Timeout bounds each call, including the login before it; 10 s if it is 0. RestartTimeout bounds restarts of services, which
 	// OpenWrt answers only when the service runs again; 60 s if it is 0.
 	Timeout, RestartTimeout time.Duration
+
+	// Large is called before more than 128 KiB of a collection are read, and may wait: who calls many CNFs bounds how many of them fill its
+	// memory at the same time. Its error is that of the call. It may be nil.
+	Large func(context.Context) error
 }
 
 // Times that are not part of Options, because a CNF in the same cluster that takes longer is not there.
@@ -45,6 +49,10 @@ const (
 // Bounds of what is read.
 const (
 	maxBody    = 16 << 20 // of a collection with 10,000 objects of 1 KiB, and some
+	maxObject  = 2 << 20  // of an object: of many certificates
+	maxStatus  = 3 << 20  // of a status with 10,000 connections
+	maxModules = 64       // of a status
+	smallBody  = 128 << 10
 	maxRefuse  = 16 << 10 // of the body of an error
 	maxHeader  = 64 << 10
 	maxMessage = 300 // of a text of the CNF that is passed on

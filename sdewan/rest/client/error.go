@@ -85,9 +85,9 @@ func failed(err error) error {
 	var invalid x509.CertificateInvalidError
 	switch {
 	case errors.As(err, &certificate):
-		return &Error{Class: Untrusted, Err: certificate.Err}
+		return &Error{Class: Untrusted, Err: errors.New(clean(certificate.Err.Error(), nil))} // it quotes the certificate
 	case errors.As(err, &authority), errors.As(err, &name), errors.As(err, &invalid):
-		return &Error{Class: Untrusted, Err: err}
+		return &Error{Class: Untrusted, Err: errors.New(clean(err.Error(), nil))}
 	}
 	if op, ok := errors.AsType[*net.OpError](err); ok {
 		return &Error{Err: fmt.Errorf("%s: %w", op.Op, op.Err)} // without ports, which differ each time
@@ -135,6 +135,7 @@ func clean(s string, secrets []string) string {
 	for _, hidden := range secrets {
 		s = strings.ReplaceAll(s, hidden, secret.Hidden)
 	}
+	s = hideParts(s[:min(len(s), 2*maxMessage)], secrets)
 	s = strings.Map(func(r rune) rune {
 		if !unicode.IsPrint(r) {
 			return ' '
@@ -146,4 +147,28 @@ func clean(s string, secrets []string) string {
 		s = strings.ToValidUTF8(s[:maxMessage], "") + "…"
 	}
 	return s
+}
+
+// part is the length of a part of a secret, in bytes, from which on it is hidden, too. Shorter texts are in a key by chance.
+const part = 12
+
+// hideParts hides parts of long secrets: a CNF may quote the beginning of a key.
+func hideParts(s string, secrets []string) string {
+	var b strings.Builder
+	for i := 0; i < len(s); {
+		end := i
+		for _, hidden := range secrets {
+			for n := max(part, end-i+1); len(hidden) > part && i+n <= len(s) && strings.Contains(hidden, s[i:i+n]); n++ {
+				end = i + n
+			}
+		}
+		if end > i {
+			b.WriteString(secret.Hidden)
+			i = end
+			continue
+		}
+		b.WriteByte(s[i])
+		i++
+	}
+	return b.String()
 }

@@ -2,58 +2,187 @@ package client
 
 import (
 	"bytes"
+	"crypto/sha256"
 	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
 	"slices"
 	"strconv"
 	"strings"
+	"unicode"
 
 	"subctl/sdewan/rest"
 )
 
-// Item is an object as a CNF has returned it.
+// Bounds of what a CNF returns, far beyond what a CNF holds: who writes the answers of a CNF must not fill the memory of the
+// controller, which others use, too.
+const (
+	maxItems = 10000 // of a collection
+	maxName  = 253   // bytes
+	// maxValues is how many values an object has at most. A value of one byte can take a hundred when it is decoded.
+	maxValues = 10000
+)
+
+// Item is an object as a CNF has returned it. It keeps the JSON, which is decoded only to compare it.
 type Item struct {
-	Name   string
-	fields map[string]any
+	Name string
+	json json.RawMessage
 }
 
-// decodeItem reads an object. OpenWrt returns [] for an object without fields.
-func decodeItem(code int, body []byte) (Item, error) {
-	var fields map[string]any
-	if string(bytes.TrimSpace(body)) != "[]" {
-		if err := json.Unmarshal(body, &fields); err != nil {
-			return Item{}, nonsense(code, "an object: %v", err)
+// Size returns how much memory an Item takes, about.
+func (i Item) Size() int { return len(i.Name) + len(i.json) + 64 }
+
+// Digest is the same for items that are the same, whatever the order of their fields is.
+func (i Item) Digest() [sha256.Size]byte {
+	b, _ := json.Marshal(i.fields()) // what was decoded can be encoded
+	return sha256.Sum256(b)
+}
+
+func (i Item) fields() (m map[string]any) {
+	_ = json.Unmarshal(i.json, &m) // newItem has checked it
+	return m
+}
+
+// newItem reads an object. OpenWrt returns [] for an object without fields.
+func newItem(raw json.RawMessage) (Item, error) {
+	if string(bytes.TrimSpace(raw)) == "[]" {
+		return Item{}, nil
+	}
+	if values(raw) > maxValues {
+		return Item{}, fmt.Errorf("it has more than %d values", maxValues)
+	}
+	var fields map[string]json.RawMessage
+	if err := json.Unmarshal(raw, &fields); err != nil {
+		return Item{}, err
+	}
+	var name string
+	if json.Unmarshal(fields["name"], &name) != nil {
+		name = ""
+	}
+	if len(name) > maxName || strings.ContainsFunc(name, func(r rune) bool { return !unicode.IsPrint(r) }) {
+		return Item{}, errors.New("its name has control characters, or is too long")
+	}
+	return Item{name, raw}, nil
+}
+
+// values returns about how many values JSON has.
+func values(raw []byte) (n int) {
+	quoted := false
+	for i := 0; i < len(raw); i++ {
+		switch c := raw[i]; {
+		case c == '"':
+			quoted = !quoted
+		case quoted && c == '\\':
+			i++
+		case !quoted && (c == ',' || c == '[' || c == '{'):
+			n++
 		}
 	}
-	name, _ := fields["name"].(string)
-	return Item{name, fields}, nil
+	return n
+}
+
+// decodeItem reads an object.
+func decodeItem(code int, body []byte) (Item, error) {
+	item, err := newItem(body)
+	if err != nil {
+		return Item{}, nonsense(code, "an object: %v", err)
+	}
+	return item, nil
 }
 
 // decodeList reads a collection. OpenWrt returns [] for a collection without objects, or for its list.
-func decodeList(l *rest.Collection, code int, body []byte) ([]Item, error) {
+func decodeList(l *rest.Collection, code int, body []byte) (items []Item, err error) {
 	if string(bytes.TrimSpace(body)) == "[]" {
 		return nil, nil
 	}
-	var lists map[string]json.RawMessage
-	if err := json.Unmarshal(body, &lists); err != nil {
+	d := json.NewDecoder(bytes.NewReader(body))
+	found := false
+	err = decodeFields(d, func(key string) error {
+		if key != l.ListKey {
+			var other json.RawMessage
+			return d.Decode(&other)
+		}
+		found = true
+		items, err = decodeItems(d)
+		return err
+	})
+	switch {
+	case err != nil:
 		return nil, nonsense(code, "the list of %s: %v", l, err)
-	}
-	list, ok := lists[l.ListKey]
-	if !ok {
+	case !found:
 		return nil, nonsense(code, "the list of %s has no key %s", l, l.ListKey)
 	}
-	var objects []map[string]any
-	if err := json.Unmarshal(list, &objects); err != nil {
-		return nil, nonsense(code, "the list of %s: %v", l, err)
-	}
-	items := make([]Item, 0, len(objects))
-	for _, o := range objects {
-		name, _ := o["name"].(string)
-		if name == "" {
+	for _, item := range items {
+		if item.Name == "" {
 			return nil, nonsense(code, "the list of %s has an object without a name", l)
 		}
-		items = append(items, Item{name, o})
 	}
 	return items, nil
+}
+
+// decodeFields reads an object, or null. value reads the value of a field.
+func decodeFields(d *json.Decoder, value func(key string) error) error {
+	begin, err := d.Token()
+	if err != nil {
+		return err
+	}
+	if begin == json.Delim('{') {
+		for d.More() {
+			key, err := d.Token()
+			if err != nil {
+				return err
+			}
+			name, _ := key.(string)
+			if err := value(name); err != nil {
+				return err
+			}
+		}
+		if _, err := d.Token(); err != nil { // the end
+			return err
+		}
+	} else if begin != nil {
+		return errors.New("it is no object")
+	}
+	if _, err := d.Token(); !errors.Is(err, io.EOF) {
+		return errors.New("there is something after it")
+	}
+	return nil
+}
+
+// decodeItems reads a list of objects, or null.
+func decodeItems(d *json.Decoder) (items []Item, err error) {
+	err = decodeElements(d, maxItems, func(raw json.RawMessage) error {
+		item, err := newItem(raw)
+		items = append(items, item)
+		return err
+	})
+	return items, err
+}
+
+// decodeElements reads a list, or null.
+func decodeElements(d *json.Decoder, most int, element func(json.RawMessage) error) error {
+	begin, err := d.Token()
+	if err != nil || begin == nil {
+		return err
+	}
+	if begin != json.Delim('[') {
+		return errors.New("it is no list")
+	}
+	for n := 0; d.More(); n++ {
+		if n == most {
+			return fmt.Errorf("it has more than %d elements", most)
+		}
+		var raw json.RawMessage
+		if err := d.Decode(&raw); err != nil {
+			return err
+		}
+		if err := element(raw); err != nil {
+			return fmt.Errorf("element %d: %w", n+1, err)
+		}
+	}
+	_, err = d.Token() // the end
+	return err
 }
 
 // unreadable are fields that OpenWrt does not return as they were written: it decodes certificates once too often, or leaves them out, and
@@ -70,16 +199,18 @@ func (i Item) Matches(o rest.Object) (matches, unreadable bool) {
 	if err != nil {
 		return false, false
 	}
-	if equal(want, i.fields, nil) {
+	got := i.fields()
+	if equal(want, got, nil) {
 		return true, false
 	}
-	matches = equal(want, i.fields, unreadableFields)
+	matches = equal(want, got, unreadableFields)
 	return matches, matches
 }
 
 // Same reports whether two items are the same, for a comparison with what a CNF has returned before.
 func (i Item) Same(other Item) bool {
-	return equal(i.fields, other.fields, nil) && equal(other.fields, i.fields, nil)
+	a, b := i.fields(), other.fields()
+	return equal(a, b, nil) && equal(b, a, nil)
 }
 
 func unreadableFields(key string) bool { return slices.Contains(unreadable, key) }
