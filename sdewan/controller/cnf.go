@@ -24,6 +24,9 @@ import (
 // controller. Without an annotation, a CNF has exactly its rules.
 const UnmanagedAnnotation = "sdewan.subctl.io/unmanaged"
 
+// maxPatterns bounds UnmanagedAnnotation: each object on a CNF is compared with each pattern.
+const maxPatterns = 256
+
 // rule is a rule with its kind.
 type rule struct {
 	sdewan.Rule
@@ -56,7 +59,7 @@ func live(d *appsv1.Deployment, pods []corev1.Pod) (out []*corev1.Pod) {
 	for i := range pods {
 		p := &pods[i]
 		owned := slices.ContainsFunc(p.OwnerReferences, func(o metav1.OwnerReference) bool {
-			return o.Kind == "ReplicaSet" && o.Controller != nil && *o.Controller && strings.HasPrefix(o.Name, d.Name+"-")
+			return o.Kind == "ReplicaSet" && o.Controller != nil && *o.Controller && o.Name == d.Name+"-"+p.Labels[appsv1.DefaultDeploymentUniqueLabelKey]
 		})
 		ended := !p.DeletionTimestamp.IsZero() || p.Status.Phase == corev1.PodFailed || p.Status.Phase == corev1.PodSucceeded
 		if owned && !ended && selector.Matches(labels.Set(p.Labels)) {
@@ -113,7 +116,12 @@ func (c cnf) asleep() bool {
 // unmanaged returns whether the administrator keeps an object of the CNF, and what is wrong in the annotation.
 func (c cnf) unmanaged() (keep func(l *rest.Collection, name string) bool, mistakes []string) {
 	var patterns []string
-	for _, p := range strings.FieldsFunc(c.deployments[0].Annotations[UnmanagedAnnotation], func(r rune) bool { return r == ',' || r == ' ' || r == '\n' }) {
+	all := strings.FieldsFunc(c.deployments[0].Annotations[UnmanagedAnnotation], func(r rune) bool { return r == ',' || r == ' ' || r == '\n' })
+	if len(all) > maxPatterns {
+		mistakes = append(mistakes, fmt.Sprintf("annotation %s has %d patterns: only the first %d count", UnmanagedAnnotation, len(all), maxPatterns))
+		all = all[:maxPatterns]
+	}
+	for _, p := range all {
 		parts := strings.SplitN(p, "/", 3)
 		if _, err := path.Match(p, ""); err != nil || len(parts) != 3 || !slices.ContainsFunc(collections(), func(l *rest.Collection) bool { return l.String() == parts[0]+"/"+parts[1] }) {
 			mistakes = append(mistakes, fmt.Sprintf("annotation %s has %.100q: write module/collection/name, such as firewall/rules/Allow-*", UnmanagedAnnotation, p))

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"slices"
+	"strings"
 	"sync"
 
 	appsv1 "k8s.io/api/apps/v1"
@@ -27,14 +28,18 @@ import (
 const (
 	maxStatus   = 32 << 10 // of a pod, in bytes of JSON: ten pods fit in an object
 	maxPods     = 16       // of a CNF
-	askAtOnce   = 16       // CNFs
+	cnfsAtOnce  = 16
 	tooLongList = `"(too long)"`
+
+	// Pods that are asked at the same time, and those of a namespace among them: what each returns is in memory, and may come slowly.
+	askAtOnce, askAtOnceEach = 8, 4
 )
 
 type collector struct {
 	o      Options
 	client client.Client
 	fleet  *fleet
+	slots  *shares
 }
 
 // NeedLeaderElection makes the manager run the collector on the leader alone.
@@ -60,7 +65,7 @@ func (c *collector) collect(ctx context.Context) error {
 	var mu sync.Mutex
 	var errs []error
 	var group sync.WaitGroup
-	slots := make(chan struct{}, askAtOnce)
+	slots := make(chan struct{}, cnfsAtOnce)
 	for i := range deployments.Items {
 		slots <- struct{}{}
 		group.Go(func() {
@@ -125,6 +130,10 @@ func (c *collector) ask(ctx context.Context, cnf types.NamespacedName, p *corev1
 	if api == nil {
 		return "", "the pod was not asked yet"
 	}
+	if err := c.slots.take(ctx, p.Namespace); err != nil {
+		return "", ""
+	}
+	defer c.slots.give(p.Namespace)
 	ctx, cancel := context.WithTimeout(ctx, c.o.StatusPeriod)
 	defer cancel()
 	modules, err := api.Status(ctx)
@@ -136,13 +145,19 @@ func (c *collector) ask(ctx context.Context, cnf types.NamespacedName, p *corev1
 
 // shortened returns what modules report as JSON, without the longest ones if it is too long.
 func shortened(modules []rest.Module) string {
+	modules = slices.Clone(modules)
+	for i, m := range modules {
+		if len(m.Status) > maxStatus {
+			modules[i].Status = json.RawMessage(tooLongList)
+		}
+	}
 	for {
 		b, err := json.Marshal(modules)
 		if err != nil {
 			return "" // what was decoded can be encoded
 		}
 		if len(b) <= maxStatus {
-			return string(b)
+			return strings.ToValidUTF8(string(b), "?") // or it would grow sixfold on its way
 		}
 		longest := 0
 		for i, m := range modules {
@@ -151,9 +166,8 @@ func shortened(modules []rest.Module) string {
 			}
 		}
 		if len(modules[longest].Status) <= len(tooLongList) {
-			return "" // thousands of modules
+			return "" // long names
 		}
-		modules = slices.Clone(modules)
 		modules[longest].Status = json.RawMessage(tooLongList)
 	}
 }

@@ -61,6 +61,12 @@ type Options struct {
 	now func() time.Time
 }
 
+// busy is after which time a CNF is tried again whose namespace has all the workers that it can have: three of four.
+const busy = 200 * time.Millisecond
+
+// podsAtOnce is how many pods of a CNF are synced at the same time.
+const podsAtOnce = 16
+
 // maxWrites is how many statuses and finalizers are written at the same time: as much as an API server of two cores can take.
 const maxWrites = 16
 
@@ -89,6 +95,7 @@ type reconciler struct {
 	events events.EventRecorder
 	fleet  *fleet
 	names  *names
+	active *shares // CNFs that are worked on
 	kinds  []sdewan.Kind
 	writes chan struct{} // slots
 
@@ -103,6 +110,10 @@ func (r *reconciler) now() time.Time { return r.o.now() }
 
 // Reconcile implements reconcile.Reconciler.
 func (r *reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reconcile.Result, error) {
+	if !r.active.try(req.Namespace) { // most of its CNFs are slow, or it has very many
+		return reconcile.Result{RequeueAfter: jitter(busy)}, nil
+	}
+	defer r.active.give(req.Namespace)
 	c, err := r.snapshot(ctx, req.NamespacedName)
 	if err != nil {
 		return reconcile.Result{}, err
@@ -139,6 +150,7 @@ func (r *reconciler) apply(ctx context.Context, c cnf) (of func(rule) verdict, a
 	case len(c.deployments) == 0:
 		r.fleet.keep(c.key, nil)
 		r.settled(c.key)
+		r.note(c, nil)
 		p := problem{NoCNF, fmt.Sprintf("no Deployment in namespace %s has the label %s=%s: the rule waits for one", c.key.Namespace, sdewan.PurposeLabel, c.key.Name)}
 		if c.key.Name == "" {
 			p = problem{NoPurpose, fmt.Sprintf("the rule has no label %s: set it to the label of the CNF's Deployment", sdewan.PurposeLabel)}
@@ -179,9 +191,14 @@ func (r *reconciler) syncPods(ctx context.Context, c cnf) (of func(rule) verdict
 	services := r.names.of(ctx, c.rules)
 	outcomes := make([]outcome, len(c.pods))
 	var group sync.WaitGroup
+	slots := make(chan struct{}, podsAtOnce)
 	for i, p := range c.pods {
 		if isReady(p) {
-			group.Go(func() { outcomes[i] = r.syncPod(ctx, c, p, services, unmanaged) })
+			slots <- struct{}{}
+			group.Go(func() {
+				defer func() { <-slots }()
+				outcomes[i] = r.syncPod(ctx, c, p, services, unmanaged)
+			})
 		}
 	}
 	group.Wait()
@@ -247,6 +264,7 @@ func (r *reconciler) syncPod(ctx context.Context, c cnf, p *corev1.Pod, services
 	ctx, cancel := context.WithTimeout(ctx, r.o.PodTimeout)
 	defer cancel()
 	m, trouble := r.fleet.of(ctx, c.key, p)
+	defer r.fleet.done(m, c.key.Namespace)
 	if trouble != nil {
 		return outcome{problem: *trouble}
 	}

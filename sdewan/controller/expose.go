@@ -53,6 +53,8 @@ const (
 	exposedLabel = "sdewan.subctl.io/service"
 	// serviceBucket is the type of these rules, which the seed has for them.
 	serviceBucket = "k8s-service"
+	// maxExposed is how many ports a Service exposes at most: each becomes an object.
+	maxExposed = 64
 )
 
 // exposure is the value of ExposeAnnotation.
@@ -88,6 +90,10 @@ func parseExposure(annotation string) (exposure, error) {
 	}
 	if len(validation.IsDNS1123Subdomain(e.Zone)) > 0 {
 		complain("zone must be the name of a FirewallZone, not %.260q", e.Zone)
+	}
+	if len(e.Ports) > maxExposed {
+		complain("%d ports are too many: list at most %d", len(e.Ports), maxExposed)
+		e.Ports = nil
 	}
 	for i, p := range e.Ports {
 		if p.Port < 1 || p.Port > 65535 || p.As < 0 || p.As > 65535 {
@@ -125,6 +131,9 @@ func exposed(s *corev1.Service, zones func(purpose string) ([]string, error)) ([
 		return nil, errors.New("the Service has no IPv4 address in the cluster: a CNF can only lead to a Service with a cluster IP")
 	}
 	if len(e.Ports) == 0 {
+		if len(s.Spec.Ports) > maxExposed {
+			return nil, fmt.Errorf("annotation %s: the Service has %d ports: list those to expose, at most %d", ExposeAnnotation, len(s.Spec.Ports), maxExposed)
+		}
 		for _, p := range s.Spec.Ports {
 			if !slices.ContainsFunc(e.Ports, func(o exposedPort) bool { return o.Port == p.Port }) {
 				e.Ports = append(e.Ports, exposedPort{Port: p.Port})

@@ -14,7 +14,7 @@ import (
 // note writes an Event about mistakes in annotations of a CNF, once.
 func (r *reconciler) note(c cnf, mistakes []string) {
 	slices.Sort(mistakes)
-	text := strings.Join(slices.Compact(mistakes), "; ")
+	text := bounded(strings.Join(slices.Compact(mistakes), "; "))
 	r.mu.Lock()
 	known := r.noted[c.key] == text
 	if r.noted[c.key] = text; text == "" {
@@ -22,12 +22,13 @@ func (r *reconciler) note(c cnf, mistakes []string) {
 	}
 	r.mu.Unlock()
 	if !known && text != "" {
-		r.events.Eventf(c.deployments[0], nil, corev1.EventTypeWarning, "InvalidAnnotation", "Apply", "%s", bounded(text))
+		r.events.Eventf(c.deployments[0], nil, corev1.EventTypeWarning, "InvalidAnnotation", "Apply", "%s", text)
 	}
 }
 
 // trouble logs a problem of a CNF, and writes an Event about its Deployment, once. Waiting for a pod is not worth an Event: Kubernetes has its own.
 func (r *reconciler) trouble(key types.NamespacedName, about client.Object, p problem) {
+	p.message = bounded(p.message)
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.faults[key] == p {
@@ -36,7 +37,7 @@ func (r *reconciler) trouble(key types.NamespacedName, about client.Object, p pr
 	r.faults[key] = p
 	r.o.Log.Warn("CNF is not in sync", "namespace", key.Namespace, "cnf", key.Name, "reason", p.reason, "err", p.message)
 	if p.reason != NotReady {
-		r.events.Eventf(about, nil, corev1.EventTypeWarning, p.reason, "Apply", "%s", bounded(p.message))
+		r.events.Eventf(about, nil, corev1.EventTypeWarning, p.reason, "Apply", "%s", p.message)
 	}
 }
 

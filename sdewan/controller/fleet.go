@@ -3,6 +3,7 @@ package controller
 import (
 	"context"
 	"crypto/sha256"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -24,13 +25,14 @@ import (
 type fleet struct {
 	reader client.Reader // of Secrets, from the API server itself: nobody may list all Secrets of a cluster because of a few
 	o      Options
+	large  *shares // for pods that return much
 
 	mu      sync.Mutex
 	members map[types.NamespacedName]map[types.UID]*member // by CNF
 }
 
 func newFleet(reader client.Reader, o Options) *fleet {
-	return &fleet{reader: reader, o: o, members: map[types.NamespacedName]map[types.UID]*member{}}
+	return &fleet{reader: reader, o: o, large: newShares(maxLarge, maxLargeEach), members: map[types.NamespacedName]map[types.UID]*member{}}
 }
 
 // member is a pod, with its containers as they run.
@@ -40,6 +42,33 @@ type member struct {
 	client      *rest.Client
 	credentials [sha256.Size]byte
 	read        time.Time // when the Secrets were read
+	large       bool      // whether it has a slot of fleet.large
+}
+
+// Many pods that return much would fill the memory: at most maxLarge of them are synced at the same time, and maxLargeEach of a namespace.
+// Those that return less than 128 KiB do not wait.
+const maxLarge, maxLargeEach = 8, 3
+
+var errLarge = errors.New("the CNF has many objects, and those of other CNFs are being read: it is read later")
+
+// room is called by a member's client before it reads much.
+func (f *fleet) room(ctx context.Context, m *member, namespace string) error {
+	if m.large {
+		return nil
+	}
+	if f.large.take(ctx, namespace) != nil {
+		return errLarge
+	}
+	m.large = true
+	return nil
+}
+
+// done ends the sync of a member.
+func (f *fleet) done(m *member, namespace string) {
+	if m.large {
+		f.large.give(namespace)
+	}
+	m.large = false
 }
 
 // credentialsFor is how long Secrets are taken for unchanged. A wrong password, or certificate, is looked up at once.
@@ -69,6 +98,7 @@ func (f *fleet) of(ctx context.Context, cnf types.NamespacedName, p *corev1.Pod)
 		return m, wrong
 	}
 	if sum := o.digest(); m.client == nil || m.credentials != sum {
+		o.Large = func(ctx context.Context) error { return f.room(ctx, m, cnf.Namespace) }
 		c, err := rest.New(o.Options)
 		if err != nil {
 			return m, &problem{NoCredentials, fmt.Sprintf("Secrets %s and %s of the pods: %s", p.Labels[sdewan.AccountLabel], p.Labels[sdewan.CertLabel], oneLine(err))}

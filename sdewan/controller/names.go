@@ -29,15 +29,17 @@ const (
 	dnsTimeout = 5 * time.Second
 	// dnsForget is when a name that nobody has asked for is forgotten.
 	dnsForget = 10 * time.Minute
-	// dnsAtOnce bounds lookups at the same time.
-	dnsAtOnce = 16
+	// dnsAtOnce bounds lookups at the same time, and dnsEach those for the CNFs of a namespace: names that nobody answers for must not keep
+	// others waiting, and a CNF does not wait for its names for longer than dnsWait.
+	dnsAtOnce, dnsEach = 16, 4
+	dnsWait            = 2 * dnsTimeout
 )
 
 // names resolves the names of CNFServices.
 type names struct {
 	client client.Client
 	o      Options
-	slots  chan struct{}
+	slots  *shares
 
 	mu    sync.Mutex
 	known map[string]lookup
@@ -51,7 +53,7 @@ type lookup struct {
 }
 
 func newNames(c client.Client, o Options) *names {
-	return &names{client: c, o: o, slots: make(chan struct{}, dnsAtOnce), known: map[string]lookup{}}
+	return &names{client: c, o: o, slots: newShares(dnsAtOnce, dnsEach), known: map[string]lookup{}}
 }
 
 // target is where a CNFService leads to.
@@ -70,6 +72,8 @@ type services struct {
 // of resolves the names of all CNFServices among rules.
 func (n *names) of(ctx context.Context, rules []rule) services {
 	s := services{targets: map[types.UID]target{}}
+	ctx, cancel := context.WithTimeout(ctx, dnsWait)
+	defer cancel()
 	var mu sync.Mutex
 	var group sync.WaitGroup
 	for _, r := range rules {
@@ -82,10 +86,10 @@ func (n *names) of(ctx context.Context, rules []rule) services {
 			var t target
 			dns := !ours
 			if ours {
-				t = n.service(ctx, name, string(x.Spec.DPort), &dns)
+				t = n.service(ctx, x.Namespace, name, string(x.Spec.DPort), &dns)
 			} else {
 				t.proto = "tcp"
-				t.address, t.err = n.lookup(ctx, x.Spec.FullName)
+				t.address, t.err = n.lookup(ctx, x.Namespace, x.Spec.FullName)
 			}
 			mu.Lock()
 			defer mu.Unlock()
@@ -97,8 +101,8 @@ func (n *names) of(ctx context.Context, rules []rule) services {
 	return s
 }
 
-// service returns the address of a Service, and the protocol of its port.
-func (n *names) service(ctx context.Context, name types.NamespacedName, port string, dns *bool) target {
+// service returns the address of a Service, and the protocol of its port, for a CNF of a namespace.
+func (n *names) service(ctx context.Context, namespace string, name types.NamespacedName, port string, dns *bool) target {
 	var s corev1.Service
 	err := n.client.Get(ctx, name, &s)
 	switch {
@@ -109,7 +113,7 @@ func (n *names) service(ctx context.Context, name types.NamespacedName, port str
 	case s.Spec.Type == corev1.ServiceTypeExternalName:
 		*dns = true
 		t := target{proto: "tcp"}
-		t.address, t.err = n.lookup(ctx, s.Spec.ExternalName)
+		t.address, t.err = n.lookup(ctx, namespace, s.Spec.ExternalName)
 		return t
 	}
 	var t target
@@ -119,19 +123,17 @@ func (n *names) service(ctx context.Context, name types.NamespacedName, port str
 
 // lookup returns the address of a name. If the name has several, it is the lowest one, so that it changes as rarely as possible. If it
 // cannot be looked up any more, the last address stays.
-func (n *names) lookup(ctx context.Context, name string) (netip.Addr, error) {
+func (n *names) lookup(ctx context.Context, namespace, name string) (netip.Addr, error) {
 	n.mu.Lock()
 	was, ok := n.known[name]
 	n.mu.Unlock()
 	if ok && n.o.now().Sub(was.at) < dnsAgain {
 		return was.result()
 	}
-	select {
-	case n.slots <- struct{}{}:
-	case <-ctx.Done():
+	if n.slots.take(ctx, namespace) != nil {
 		return was.result()
 	}
-	defer func() { <-n.slots }()
+	defer n.slots.give(namespace)
 	ctx, cancel := context.WithTimeout(ctx, dnsTimeout)
 	defer cancel()
 	found, err := n.o.Resolve(ctx, name)

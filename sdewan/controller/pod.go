@@ -18,6 +18,9 @@ import (
 // another one needs a second round, an order that is wrong a third one, and the last one finds nothing to do.
 const maxRounds = 6
 
+// maxHeld bounds the objects of a pod that are in memory, in bytes: 10,000 rules take 5 MiB.
+const maxHeld = 16 << 20
+
 // api is what a pod is asked and told.
 type api interface {
 	List(context.Context, *rest.Collection) ([]client.Item, error)
@@ -41,10 +44,8 @@ type id struct {
 	name       string
 }
 
-type answer struct {
-	sent [sha256.Size]byte
-	item client.Item
-}
+// answer has digests of an object, and of what the pod makes of it.
+type answer struct{ sent, got [sha256.Size]byte }
 
 func newMemory() *memory { return &memory{map[string]bool{}, map[id]answer{}} }
 
@@ -189,6 +190,15 @@ func (s *session) list(ctx context.Context, d desire) error {
 	}
 	have := newListing(items)
 	s.have[d.collection] = have
+	size := 0
+	for _, l := range s.have {
+		for _, item := range l.items {
+			size += item.Size()
+		}
+	}
+	if size > maxHeld {
+		return fmt.Errorf("reading %s: the CNF has objects of more than %d MiB altogether", d.collection, maxHeld>>20)
+	}
 	for key, before := range s.doubts {
 		if key.collection != d.collection {
 			continue
@@ -250,12 +260,12 @@ func (s *session) holds(l *rest.Collection, w wanted, item client.Item) bool {
 	}
 	key := id{l, item.Name}
 	sum := digest(w.object)
-	if a, ok := s.answers[key]; ok && a.sent == sum && a.item.Same(item) {
+	if a, ok := s.answers[key]; ok && a.sent == sum && a.got == item.Digest() {
 		return true
 	}
 	// It was written a moment ago, and this is what the CNF makes of it.
 	if before, written := s.before[key]; written && (matches || !before.Same(item)) {
-		s.answers[key] = answer{sum, item}
+		s.answers[key] = answer{sum, item.Digest()}
 		return true
 	}
 	return false
