@@ -163,6 +163,7 @@ const (
 	podInfo     = "/etc/podinfo"
 	accountPath = "/etc/sdewan/account"
 	certPath    = "/etc/sdewan/tls"
+	statePath   = "/var/lib/sdewan"
 )
 
 // Deployment returns the Deployment of the CNF. It depends only on c.
@@ -177,7 +178,8 @@ func (c CNF) Deployment() (*appsv1.Deployment, error) {
 	labels := map[string]string{sdewan.PurposeLabel: c.Purpose}
 	pod := map[string]string{sdewan.PurposeLabel: c.Purpose, sdewan.AccountLabel: c.AccountSecret, sdewan.CertLabel: c.CertSecret}
 	args := []string{"agent", "cnf", "--networks-file=" + podInfo + "/networks", "--password-file=" + accountPath + "/password",
-		"--tls-cert=" + certPath + "/tls.crt", "--tls-key=" + certPath + "/tls.key", "--https=$(POD_IP):443", "--http=$(POD_IP):80"}
+		"--tls-cert=" + certPath + "/tls.crt", "--tls-key=" + certPath + "/tls.key", "--https=$(POD_IP):443", "--http=$(POD_IP):80",
+		"--state-file=" + statePath + "/state.json"}
 	info := []corev1.DownwardAPIVolumeFile{annotationFile("networks", sdewan.NetworksAnnotation)}
 	if len(c.Uplinks) > 0 {
 		args = append(args, "--uplinks-file="+podInfo+"/uplinks")
@@ -222,6 +224,7 @@ func (c CNF) Deployment() (*appsv1.Deployment, error) {
 							{Name: "tls", MountPath: certPath, ReadOnly: true},
 							{Name: "dev-net", MountPath: "/dev/net", ReadOnly: true},
 							{Name: "run", MountPath: "/run"},
+							{Name: "state", MountPath: statePath},
 							{Name: "tmp", MountPath: "/tmp"},
 						},
 					}},
@@ -230,7 +233,10 @@ func (c CNF) Deployment() (*appsv1.Deployment, error) {
 						{Name: "account", VolumeSource: corev1.VolumeSource{Secret: &corev1.SecretVolumeSource{SecretName: c.AccountSecret, DefaultMode: new(int32(0o400))}}},
 						{Name: "tls", VolumeSource: corev1.VolumeSource{Secret: &corev1.SecretVolumeSource{SecretName: c.CertSecret, DefaultMode: new(int32(0o400))}}},
 						{Name: "dev-net", VolumeSource: corev1.VolumeSource{HostPath: &corev1.HostPathVolumeSource{Path: "/dev/net", Type: new(corev1.HostPathDirectoryOrCreate)}}},
-						memory("run"), memory("tmp"),
+						memory("run", 16<<20), memory("tmp", 16<<20),
+						// The network of a pod outlives its containers. One that restarts must not open firewalls and tunnels until the controller has
+						// configured it again, so it finds what it held.
+						memory("state", 64<<20),
 					},
 				},
 			},
@@ -250,10 +256,10 @@ func (c CNF) strategy() appsv1.DeploymentStrategy {
 	}
 }
 
-// memory returns a volume in memory: sockets, and files with keys, which end with the pod.
-func memory(name string) corev1.Volume {
+// memory returns a volume in memory, of a size in bytes: sockets, and files with keys, which end with the pod.
+func memory(name string, size int64) corev1.Volume {
 	return corev1.Volume{Name: name, VolumeSource: corev1.VolumeSource{
-		EmptyDir: &corev1.EmptyDirVolumeSource{Medium: corev1.StorageMediumMemory, SizeLimit: resource.NewQuantity(16<<20, resource.BinarySI)},
+		EmptyDir: &corev1.EmptyDirVolumeSource{Medium: corev1.StorageMediumMemory, SizeLimit: resource.NewQuantity(size, resource.BinarySI)},
 	}}
 }
 

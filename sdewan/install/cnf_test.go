@@ -3,6 +3,7 @@ package install
 import (
 	"encoding/json"
 	"net/netip"
+	"slices"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -80,4 +81,17 @@ func TestFixedAddresses(t *testing.T) {
 	d, err = c.Deployment()
 	require.NoError(t, err)
 	require.Equal(t, appsv1.RollingUpdateDeploymentStrategyType, d.Spec.Strategy.Type)
+}
+
+// A container that restarts in its pod finds what the CNF held: the network of the pod goes on forwarding, and without that, the first plan would open
+// the firewall, and send what is for tunnels in clear, until the controller has written everything again. Keys are in memory, not on disks.
+func TestHostileContainerRestart(t *testing.T) {
+	d, err := edge().Deployment()
+	require.NoError(t, err)
+	pod := d.Spec.Template.Spec
+	require.Contains(t, pod.Containers[0].Args, "--state-file=/var/lib/sdewan/state.json")
+	i := slices.IndexFunc(pod.Containers[0].VolumeMounts, func(m corev1.VolumeMount) bool { return m.MountPath == "/var/lib/sdewan" && !m.ReadOnly })
+	require.GreaterOrEqual(t, i, 0)
+	j := slices.IndexFunc(pod.Volumes, func(v corev1.Volume) bool { return v.Name == pod.Containers[0].VolumeMounts[i].Name })
+	require.Equal(t, corev1.StorageMediumMemory, pod.Volumes[j].EmptyDir.Medium)
 }

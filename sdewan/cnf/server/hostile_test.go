@@ -134,6 +134,20 @@ func TestHostileClients(t *testing.T) {
 			_ = conn.Close()
 		}
 	})
+	t.Run("one address with more connections than there may be, all of them busy", func(t *testing.T) {
+		c := newCNF(t, "")
+		address, pool, _ := c.listening(t)
+		dialer := &net.Dialer{LocalAddr: &net.TCPAddr{IP: net.IPv4(127, 0, 0, 2)}}
+		for range maxConns + 20 {
+			conn, err := tls.DialWithDialer(dialer, "tcp", address, &tls.Config{RootCAs: pool, MinVersion: tls.VersionTLS12, ServerName: "127.0.0.1"})
+			require.NoError(t, err)
+			defer func() { _ = conn.Close() }()
+			_, _ = fmt.Fprintf(conn, "POST %s HTTP/1.1\r\nHost: x\r\nContent-Length: 4000\r\n\r\nl", rest.Base)
+		}
+		u := &upstream{base: "https://" + address + "/cgi-bin/luci/", password: password, pool: pool}
+		code, _ := u.call(t, "GET", "sdewan/mwan3/v1/rules", "")
+		require.Equal(t, 200, code)
+	})
 	t.Run("a body that never ends", func(t *testing.T) {
 		c := newCNF(t, "")
 		address, pool, _ := c.listening(t)

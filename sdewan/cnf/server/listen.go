@@ -9,6 +9,7 @@ import (
 	"net"
 	"net/http"
 	"os"
+	"strings"
 	"sync"
 	"time"
 )
@@ -20,7 +21,7 @@ const (
 	writeTime  = 30 * time.Second
 	idleTime   = 30 * time.Second
 	maxHeader  = 16 << 10 // bytes
-	maxConns   = 256      // if there are more, those that wait for a request are closed first
+	maxConns   = 256      // if there are more, one is closed of the address that has the most
 	stopTime   = 3 * time.Second
 )
 
@@ -98,11 +99,18 @@ func (c *connections) state(conn net.Conn, state http.ConnState) {
 	}
 }
 
-// closeOne closes the connection that has waited for the longest time, or the new one if all are busy.
+// closeOne closes a connection of the address that has the most of them: the one that has waited for a request for the longest time, or
+// any if all are busy. Who has many, whatever they do, keeps nobody else out.
 func (c *connections) closeOne(latest net.Conn) {
+	count := map[string]int{host(latest): 1}
+	for conn := range c.open {
+		count[host(conn)]++
+	}
 	victim, since := latest, time.Time{}
 	for conn, waits := range c.open {
-		if !waits.IsZero() && (since.IsZero() || waits.Before(since)) {
+		most, of := count[host(victim)], count[host(conn)]
+		waited := !waits.IsZero() && (since.IsZero() || waits.Before(since))
+		if of > most || of == most && (waited || victim == latest) {
 			victim, since = conn, waits
 		}
 	}
@@ -112,6 +120,15 @@ func (c *connections) closeOne(latest net.Conn) {
 		_ = victim.Close()
 	}
 	delete(c.open, victim)
+}
+
+// host returns the address of a client.
+func host(c net.Conn) string {
+	address := c.RemoteAddr().String()
+	if at := strings.LastIndexByte(address, ':'); at > 0 {
+		return address[:at]
+	}
+	return address
 }
 
 // keyPair is a certificate and its key in files, which are read again when they have changed.

@@ -1,0 +1,162 @@
+package controller
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"net/netip"
+	"strings"
+	"testing"
+	"time"
+	"unicode/utf8"
+
+	"github.com/stretchr/testify/require"
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	ctrl "sigs.k8s.io/controller-runtime"
+
+	batch "subctl/api/sdewan/v1alpha1"
+	"subctl/sdewan"
+	"subctl/sdewan/rest"
+	restclient "subctl/sdewan/rest/client"
+)
+
+// Names that nobody answers for, in one namespace, keep no CNF of another one waiting, and no CNF for long.
+func TestHostileDNS(t *testing.T) {
+	n := newNames(nil, Options{now: time.Now, ClusterDomain: "cluster.local", Resolve: func(ctx context.Context, name string) ([]netip.Addr, error) {
+		if strings.HasPrefix(name, "slow") {
+			<-ctx.Done()
+			return nil, ctx.Err()
+		}
+		return []netip.Addr{netip.MustParseAddr("192.0.2.1")}, nil
+	}})
+	services := func(namespace, name string, count int) (rules []rule) {
+		for i := range count {
+			x := &batch.CNFService{}
+			x.Namespace, x.UID, x.Spec.FullName, x.Spec.DPort = namespace, types.UID(fmt.Sprint(namespace, i)), fmt.Sprintf("%s%d.example.org", name, i), "80"
+			rules = append(rules, rule{Rule: x})
+		}
+		return rules
+	}
+	hostile := make(chan time.Duration)
+	start := time.Now()
+	go func() {
+		n.of(t.Context(), services("hostile", "slow", 200))
+		hostile <- time.Since(start)
+	}()
+	time.Sleep(100 * time.Millisecond)
+	begin := time.Now()
+	s := n.of(t.Context(), services("other", "good", 3))
+	require.Less(t, time.Since(begin), 2*time.Second)
+	require.Len(t, s.targets, 3)
+	for _, to := range s.targets {
+		require.NoError(t, to.err)
+	}
+	require.Less(t, <-hostile, dnsWait+2*time.Second)
+}
+
+// A namespace with many CNFs that are slow does not have all workers.
+func TestHostileNamespace(t *testing.T) {
+	r := &reconciler{active: newShares(4, 3)}
+	for range 3 {
+		require.True(t, r.active.try("hostile"))
+	}
+	again, err := r.Reconcile(t.Context(), ctrl.Request{NamespacedName: types.NamespacedName{Namespace: "hostile", Name: "cnf"}})
+	require.NoError(t, err)
+	require.Positive(t, again.RequeueAfter)
+	require.True(t, r.active.try("other"))
+	require.False(t, r.active.try("third"), "there are four")
+	r.active.give("hostile")
+	require.True(t, r.active.try("third"))
+	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+	defer cancel()
+	require.Error(t, r.active.take(ctx, "hostile"))
+	for _, ns := range []string{"hostile", "hostile", "other", "third"} {
+		r.active.give(ns)
+	}
+	require.Zero(t, r.active.total)
+	require.Empty(t, r.active.taken)
+}
+
+// The status of a CNF takes bounded time to shorten, fits in an object, and comes back from the API server as it was written.
+func TestHostileStatus(t *testing.T) {
+	for name, text := range map[string]string{"long": strings.Repeat("x", 50<<10), "half": strings.Repeat("x", 700), "escaped": strings.Repeat("<", 10<<10), "not UTF-8": strings.Repeat("\xff", 500)} {
+		var modules []restclient.Module
+		for i := range 64 {
+			modules = append(modules, restclient.Module{Name: fmt.Sprint(i), Status: json.RawMessage(`"` + text + `"`)})
+		}
+		start := time.Now()
+		s := shortened(modules)
+		require.Less(t, time.Since(start), 5*time.Second, name)
+		require.LessOrEqual(t, len(s), maxStatus, name)
+		require.True(t, utf8.ValidString(s), name)
+		require.Contains(t, string(modules[0].Status), text, "the modules of the caller are as they were")
+	}
+}
+
+// A CNF that returns many MiB in each of its collections is given up before all of them are in memory.
+func TestHostileCollections(t *testing.T) {
+	b := newBox(t)
+	_, err := b.client.List(t.Context(), rest.Policies) // logs in
+	require.NoError(t, err)
+	body := `":[{"name":"a","x":"` + strings.Repeat("x", 5<<20) + `"}]}`
+	asked := 0
+	b.Fail(func(w http.ResponseWriter, r *http.Request) {
+		asked++
+		name := r.URL.Path[strings.LastIndexByte(r.URL.Path, '/')+1:]
+		fmt.Fprint(w, `{"`+name+body)
+	})
+	_, err = b.memory.sync(t.Context(), b.client, want(), func(string) bool { return false })
+	require.ErrorContains(t, err, "the CNF has objects of more than 16 MiB altogether")
+	require.Equal(t, 4, asked)
+}
+
+// What is long, or much, in annotations takes bounded time and memory.
+func TestHostileAnnotations(t *testing.T) {
+	d := &appsv1.Deployment{}
+	var patterns []string
+	for i := range 20000 {
+		patterns = append(patterns, fmt.Sprintf("firewall/rules/%d-*", i))
+	}
+	d.Annotations = map[string]string{UnmanagedAnnotation: strings.Join(patterns, ",")}
+	keep, mistakes := cnf{deployments: []*appsv1.Deployment{d}}.unmanaged()
+	require.Equal(t, []string{"annotation sdewan.subctl.io/unmanaged has 20000 patterns: only the first 256 count"}, mistakes)
+	require.True(t, keep(rest.FirewallRules, "255-x"))
+	require.False(t, keep(rest.FirewallRules, "256-x"))
+
+	s := &corev1.Service{Spec: corev1.ServiceSpec{ClusterIPs: []string{"10.0.0.1"}, Ports: []corev1.ServicePort{{Port: 80, Protocol: corev1.ProtocolTCP}}}}
+	zones := func(string) ([]string, error) { return []string{"wan"}, nil }
+	var ports []string
+	for i := range 15000 {
+		ports = append(ports, fmt.Sprintf(`{"port":80,"as":%d}`, i+1))
+	}
+	s.Annotations = map[string]string{ExposeAnnotation: `{"purpose":"a","zone":"wan","ports":[` + strings.Join(ports, ",") + "]}"}
+	rules, err := exposed(s, zones)
+	require.ErrorContains(t, err, "15000 ports are too many: list at most 64")
+	require.Empty(t, rules, "one annotation becomes thousands of objects")
+	s.Annotations = map[string]string{ExposeAnnotation: `{"purpose":"a","zone":"wan"}`}
+	for i := range 1000 {
+		s.Spec.Ports = append(s.Spec.Ports, corev1.ServicePort{Port: int32(1000 + i), Protocol: corev1.ProtocolTCP})
+	}
+	rules, err = exposed(s, zones)
+	require.ErrorContains(t, err, "the Service has 1001 ports: list those to expose, at most 64")
+	require.Empty(t, rules)
+}
+
+// Pods of another Deployment, whose name begins like that of the CNF, are none of the CNF, although they have its labels.
+func TestHostilePods(t *testing.T) {
+	d := &appsv1.Deployment{}
+	d.Name, d.Spec.Selector = "edge", &metav1.LabelSelector{MatchLabels: map[string]string{sdewan.PurposeLabel: "p"}}
+	pod := func(set, hash string) corev1.Pod {
+		p := corev1.Pod{}
+		p.Name, p.Labels = set+"-x", map[string]string{sdewan.PurposeLabel: "p", appsv1.DefaultDeploymentUniqueLabelKey: hash}
+		p.OwnerReferences = []metav1.OwnerReference{{Kind: "ReplicaSet", Name: set, Controller: new(true)}}
+		return p
+	}
+	pods := live(d, []corev1.Pod{pod("edge-5d4f8", "5d4f8"), pod("edge-tools-77c9b", "77c9b"), pod("edge-old", "")})
+	require.Len(t, pods, 1)
+	require.Equal(t, "edge-5d4f8-x", pods[0].Name)
+}
