@@ -56,11 +56,18 @@ func match(pattern, text string) bool {
 	return strings.Trim(pattern[p:], "*") == ""
 }
 
+// maxAnnotation is the longest annotation that is read, in bytes. Those of all roles of a user are read at each of his requests: who may write roles must
+// not keep the webhooks busy.
+const maxAnnotation = 8 << 10
+
 // parse reads the annotation of a role. A role without one allows nothing.
 func parse(annotations map[string]string) (map[string][]string, error) {
 	text, ok := annotations[sdewan.BucketAnnotation]
 	if !ok {
 		return nil, nil
+	}
+	if len(text) > maxAnnotation {
+		return nil, fmt.Errorf("annotation %s has %d bytes, and has no effect: at most %d are possible", sdewan.BucketAnnotation, len(text), maxAnnotation)
 	}
 	var lists map[string][]string
 	if err := json.Unmarshal([]byte(text), &lists); err != nil {

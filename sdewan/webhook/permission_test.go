@@ -250,6 +250,14 @@ func TestHostilePermissionRequests(t *testing.T) {
 	}
 }
 
+// An annotation that takes long to read has no effect.
+func TestHostileAnnotationSize(t *testing.T) {
+	long := `{"*": ["*"` + strings.Repeat(`, "x"`, 50000) + `]}`
+	lists, err := parse(map[string]string{sdewan.BucketAnnotation: long})
+	require.ErrorContains(t, err, "has no effect: at most 8192 are possible")
+	require.Empty(t, lists)
+}
+
 func TestMatch(t *testing.T) {
 	for _, test := range []struct {
 		pattern, text string
