@@ -28,7 +28,6 @@ import (
 const (
 	maxStatus   = 32 << 10 // of a pod, in bytes of JSON: ten pods fit in an object
 	maxPods     = 16       // of a CNF
-	cnfsAtOnce  = 16
 	tooLongList = `"(too long)"`
 
 	// Pods that are asked at the same time, and those of a namespace among them: what each returns is in memory, and may come slowly.
@@ -56,8 +55,10 @@ func (c *collector) Start(ctx context.Context) error {
 	return nil
 }
 
-// collect asks all CNFs once.
+// collect asks all CNFs once. Those that take too long, as many others in their namespace do not answer, keep what is known of them.
 func (c *collector) collect(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, 2*c.o.StatusPeriod)
+	defer cancel()
 	var deployments appsv1.DeploymentList
 	if err := c.client.List(ctx, &deployments); err != nil {
 		return err
@@ -65,12 +66,9 @@ func (c *collector) collect(ctx context.Context) error {
 	var mu sync.Mutex
 	var errs []error
 	var group sync.WaitGroup
-	slots := make(chan struct{}, cnfsAtOnce)
 	for i := range deployments.Items {
-		slots <- struct{}{}
 		group.Go(func() {
-			defer func() { <-slots }()
-			if err := c.one(ctx, &deployments.Items[i]); err != nil {
+			if err := c.one(ctx, &deployments.Items[i]); err != nil && ctx.Err() == nil {
 				mu.Lock()
 				defer mu.Unlock()
 				errs = append(errs, err)
