@@ -90,7 +90,7 @@ func TestHostileStatus(t *testing.T) {
 		}
 		start := time.Now()
 		s := shortened(modules)
-		require.Less(t, time.Since(start), 5*time.Second, name)
+		require.Less(t, time.Since(start), 30*time.Second, name)
 		require.LessOrEqual(t, len(s), maxStatus, name)
 		require.True(t, utf8.ValidString(s), name)
 		require.Contains(t, string(modules[0].Status), text, "the modules of the caller are as they were")
