@@ -47,7 +47,7 @@ test-kernel: build ## tests on a kernel with WireGuard and ESP: Debian's, in QEM
 	nice -n 19 go run ./scripts/testkernel
 
 # Which of the labs a test needs is said on the line of each; one that is on make's own command line reaches no other test.
-unexport E2E_CNI E2E_GLOBALNET E2E_SDEWAN
+unexport E2E_CNI E2E_GLOBALNET
 e2e: build lab image ## tests in the lab, with real pods (root)
 	SUBCTL_REQUIRE_ROOT=1 IMAGE=$(IMAGE) go test -count=1 -timeout 90m -tags e2e -v ./scripts/e2e
 	$(MAKE) e2e-cni
@@ -68,10 +68,8 @@ E2E_GLOBALNET := 1
 e2e-globalnet: build lab image ## tests in the lab, with clusters that use the same networks (root)
 	E2E_GLOBALNET=$(E2E_GLOBALNET) SUBCTL_REQUIRE_ROOT=1 IMAGE=$(IMAGE) go test -count=1 -timeout 30m -tags e2e -run '^TestM1Globalnet$$' -v ./scripts/e2e
 
-# "all" also tests tunnels, users' rights and the seed's unusual cases.
-E2E_SDEWAN := 1
-e2e-sdewan: build lab image ## SD-EWAN in the lab: a site with two uplinks and a firewall (root)
-	SUBCTL_BENCH= E2E_SDEWAN=$(E2E_SDEWAN) SUBCTL_REQUIRE_ROOT=1 IMAGE=$(IMAGE) go test -count=1 -timeout 15m -tags e2e -run '^TestN1SDEWAN$$' -v ./scripts/e2e
+e2e-sdewan: build lab image ## SD-EWAN in the lab: a site with two uplinks, a firewall and tunnels (root)
+	SUBCTL_BENCH= E2E_SDEWAN=1 SUBCTL_REQUIRE_ROOT=1 IMAGE=$(IMAGE) go test -count=1 -timeout 15m -tags e2e -run '^TestN1SDEWAN$$' -v ./scripts/e2e
 
 # Each failure of a gateway happens so often, under each of these cables, with so many gateways per cluster. docs/failover.json has each
 # run, and runs of the same commit of the program count: so this may be stopped, and continued.

@@ -49,28 +49,23 @@ func TestN1SDEWAN(t *testing.T) {
 		t.Skip("E2E_SDEWAN is not set: make e2e-sdewan runs this test in a lab of its own")
 	}
 	servers(t)
-	type step struct {
+	for _, step := range []struct {
 		name string
 		run  func(*testing.T)
-	}
-	steps := []step{
+	}{
 		{"install", sdewanInstalled},
 		{"a CNF with two uplinks", sdewanEdge},
 		{"connections 2 to 3", sdewanBalanced},
 		{"an uplink fails and returns", sdewanFailover},
 		{"firewall", sdewanFirewall},
 		{"a Service", sdewanService},
-	}
-	if os.Getenv("E2E_SDEWAN") == "all" {
-		steps = append(steps, []step{
-			{"tunnel with a key", sdewanTunnelPSK},
-			{"tunnel with certificates", sdewanTunnelCertificates},
-			{"what is shown", sdewanShown},
-			{"a user with a type", sdewanUser},
-			{"unusual cases", sdewanCases},
-		}...)
-	}
-	for _, step := range append(steps, step{"uninstall", sdewanUninstalled}) {
+		{"tunnel with a key", sdewanTunnelPSK},
+		{"tunnel with certificates", sdewanTunnelCertificates},
+		{"what is shown", sdewanShown},
+		{"a user with a type", sdewanUser},
+		{"unusual cases", sdewanCases},
+		{"uninstall", sdewanUninstalled},
+	} {
 		if !t.Run(step.name, step.run) {
 			t.FailNow()
 		}
