@@ -44,13 +44,15 @@ func (p *plan) dnat(r rest.Redirect) error {
 		to: r.DestIP, toPort: destPort(r.DestPort, r.SrcDPort),
 	}
 	rules, err2 := t.rules("dnat")
-	if err := errors.Join(err, err2); err != nil {
+	then, err3 := t.then("dnat")
+	if err := errors.Join(err, cmp.Or(err2, err3)); err != nil {
 		return err
 	}
 	src.translates = true
 	for _, rule := range rules {
 		p.table.add(src.chain("prerouting"), r.Name, rule)
 	}
+	p.reflect(r, src, then)
 	return nil
 }
 

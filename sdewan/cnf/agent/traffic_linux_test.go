@@ -182,6 +182,32 @@ func TestTrafficFirewall(t *testing.T) {
 	})
 }
 
+// Hosts of the LAN reach a host of the LAN by the addresses of the CNF on the WAN, as hosts of the WAN do, if the WAN's zone masquerades.
+func TestTrafficReflection(t *testing.T) {
+	s := newSite(t)
+	c := rest.Config{
+		Zones:     []rest.Zone{{Name: "lan1", Network: []string{"net0"}, Input: "ACCEPT", Output: "ACCEPT", Forward: "REJECT"}, {Name: "wan1", Network: []string{"net1", "net2"}, Input: "REJECT", Output: "ACCEPT"}},
+		Redirects: []rest.Redirect{{Name: "dnat_wan1", Src: "wan1", SrcDPort: "19900", Dest: "lan1", DestIP: "192.168.1.1", DestPort: "22", Proto: "tcp", Target: "DNAT"}},
+	}
+	server(t, s.lan, "192.168.1.1:22")
+	s.apply(c)
+	_, _, err := dial(s.lan, "192.168.1.2:0", "198.51.100.2:19900")
+	require.ErrorIs(t, err, syscall.ECONNREFUSED, "by the CNF itself")
+	c.Zones[1].Masq = "1"
+	s.apply(c)
+	for _, to := range []string{"198.51.100.2:19900", "203.0.113.2:19900"} {
+		conn, seen, err := dial(s.lan, "192.168.1.2:0", to)
+		require.NoError(t, err, to)
+		require.Equal(t, "192.168.1.254", seen)
+		alive(t, conn)
+		conn.Close()
+	}
+	conn, seen, err := dial(s.far, "10.1.0.2:0", "198.51.100.2:19900")
+	require.NoError(t, err)
+	require.Equal(t, "10.1.0.2", seen)
+	conn.Close()
+}
+
 // Nothing that changes interrupts a live connection, and no packet of it is lost: the modules change one after the other.
 func TestTrafficSurvivesChanges(t *testing.T) {
 	s := newSite(t)
