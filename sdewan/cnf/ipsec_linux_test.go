@@ -1,6 +1,7 @@
 package cnf
 
 import (
+	"bytes"
 	"context"
 	"crypto"
 	"crypto/ecdsa"
@@ -11,7 +12,9 @@ import (
 	"encoding/base64"
 	"encoding/pem"
 	"fmt"
+	"io"
 	"math/big"
+	"net"
 	"net/netip"
 	"os"
 	"testing"
@@ -247,6 +250,72 @@ func TestIPsecHubAndEdge(t *testing.T) {
 	edge.private(edge.ns, "10.1.0.2", false)
 	require.Eventually(t, func() bool { return edge.remote("hub").Message != "" }, 20*time.Second, 100*time.Millisecond)
 	require.False(t, edge.remote("hub").Children[0].Up)
+}
+
+// Packets of all sizes pass, also over a WAN with a smaller MTU, whether or not the firewall limits the segments of TCP.
+func TestIPsecLargePackets(t *testing.T) {
+	hub, edge := sites(t)
+	pair(hub, edge)
+	hub.sync()
+	edge.sync()
+	edge.up()
+	there, here := nstest.Host{NS: hub.app, IP: "10.1.0.2"}, nstest.Host{NS: edge.app, IP: "10.2.0.2"}
+	seen := edge.ns.Watch("wan")
+	for _, mtu := range []int{1500, 1465, 1300} { // the tunnel's own 1400 bytes fit; with ESP they just fit; they do not
+		for _, s := range []*site{hub, edge} {
+			s.ns.Run(fmt.Sprintf("ip link set wan mtu %d", mtu))
+			s.app.Run("ip route flush cache")
+		}
+		transfer(t, here, there)
+		transfer(t, there, here)
+	}
+	for _, s := range []*site{hub, edge} {
+		s.ns.Run("ip link set wan mtu 1500")
+		s.app.Run("ip route flush cache")
+		s.world.Interfaces = []Interface{{Name: "wan", Device: "wan", Up: true}, {Name: "lan", Device: "lan", Up: true}}
+		s.world.Routes = []MainRoute{{Dst: netip.MustParsePrefix("192.0.2.0/24"), Device: "wan"}}
+		s.config.Zones = []rest.Zone{{Name: "wan", Network: []string{"wan"}, MTUFix: "1"}}
+		s.sync()
+	}
+	nstest.Reach(t, here, there, tunnelMTU)
+	nstest.Reach(t, there, here, tunnelMTU)
+	require.False(t, seen().Marker, "packets leave in clear beside the tunnel")
+}
+
+// transfer sends some megabytes by TCP, which must all arrive.
+func transfer(t testing.TB, from, to nstest.Host) {
+	t.Helper()
+	const size = 4 << 20
+	sent := bytes.Repeat([]byte(nstest.Marker), size/len(nstest.Marker))
+	var l net.Listener
+	var c net.Conn
+	var err error
+	to.NS.Do(func() { l, err = net.Listen("tcp4", to.IP+":0") })
+	require.NoError(t, err)
+	defer func() { _ = l.Close() }()
+	got := make(chan []byte, 1)
+	go func() {
+		c, err := l.Accept()
+		if err != nil {
+			got <- nil
+			return
+		}
+		b, _ := io.ReadAll(c)
+		_ = c.Close()
+		got <- b
+	}()
+	from.NS.Do(func() { c, err = net.DialTimeout("tcp4", l.Addr().String(), 10*time.Second) })
+	require.NoError(t, err)
+	require.NoError(t, c.SetDeadline(time.Now().Add(time.Minute)))
+	_, err = c.Write(sent)
+	require.NoError(t, err)
+	require.NoError(t, c.Close())
+	select {
+	case b := <-got:
+		require.True(t, bytes.Equal(sent, b), "%d of %d bytes arrived", len(b), size)
+	case <-time.After(time.Minute):
+		t.Fatal("the transfer does not end")
+	}
 }
 
 // Several connections of one remote are up at once; one for packets to everywhere does not cut the CNF off from its neighbours.
