@@ -146,9 +146,12 @@ func (r *reconciler) write(ctx context.Context, x rule, v verdict) error {
 }
 
 // statusPatch returns the merge patch that makes s the status of the object with a UID. A server-side apply would do the same, and take an API server
-// nearly twice as long: with 10,000 rules, that is most of the time that everything takes.
+// nearly twice as long: with 10,000 rules, that is most of the time that everything takes. It removes what upstream's controller may have written.
 func statusPatch(uid types.UID, s batch.RuleStatus) ([]byte, error) {
-	status := map[string]any{"appliedVersion": nil, "appliedTime": nil, "inSync": s.InSync, "observedGeneration": s.ObservedGeneration, "conditions": s.Conditions}
+	status := map[string]any{
+		"appliedVersion": nil, "appliedTime": nil, "inSync": s.InSync, "observedGeneration": s.ObservedGeneration, "conditions": s.Conditions,
+		"appliedGeneration": nil, "state": nil, "message": nil,
+	}
 	if s.InSync {
 		status["appliedVersion"], status["appliedTime"] = s.AppliedVersion, s.AppliedTime
 	}

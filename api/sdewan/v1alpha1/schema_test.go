@@ -38,12 +38,12 @@ func manifests(t testing.TB, file, namespace string) []*unstructured.Unstructure
 	return out
 }
 
-// The manifests of the seed and of upstream's clients are accepted, without a warning about a field that is not known.
+// The manifests of the seed and of upstream's clients, and objects of its clusters, are accepted, without a warning about a field that is not known.
 func TestManifestsApply(t *testing.T) {
 	s := kubetest.Shared(t)
 	s.InstallSDEWAN(t)
 	c := s.Client(t)
-	for _, file := range []string{"seed.yaml", "upstream.yaml"} {
+	for _, file := range []string{"seed.yaml", "upstream.yaml", "exported.yaml"} {
 		ns := s.Namespace(t, "apply")
 		for _, u := range manifests(t, file, ns) {
 			want := u.DeepCopy()

@@ -22,6 +22,17 @@ type RuleStatus struct {
 	// +listType=map
 	// +listMapKey=type
 	Conditions []metav1.Condition `json:"conditions,omitempty"`
+	// AppliedGeneration is not written: later controllers of ICN SD-EWAN have it, and so objects that come from them.
+	// +optional
+	AppliedGeneration int64 `json:"appliedGeneration,omitempty"`
+	// State is not written, like appliedGeneration.
+	// +optional
+	// +kubebuilder:validation:MaxLength=253
+	State string `json:"state,omitempty"`
+	// Message is not written, like appliedGeneration: the condition Applied has the message.
+	// +optional
+	// +kubebuilder:validation:MaxLength=32768
+	Message string `json:"message,omitempty"`
 }
 
 // ConditionApplied is true if all pods of the CNF have the rule as it is.
