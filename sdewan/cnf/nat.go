@@ -44,8 +44,8 @@ func (p *plan) dnat(r rest.Redirect) error {
 		to: r.DestIP, toPort: destPort(r.DestPort, r.SrcDPort),
 	}
 	rules, err2 := t.rules("dnat")
-	then, err3 := t.then("dnat")
-	if err := errors.Join(err, cmp.Or(err2, err3)); err != nil {
+	then, _ := t.then("dnat") // rules reports its mistakes
+	if err := errors.Join(err, err2); err != nil {
 		return err
 	}
 	src.translates = true
