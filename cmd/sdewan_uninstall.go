@@ -18,7 +18,7 @@ rights and the kinds of the rules, and so all rules.
 While there are rules, nothing is removed without --force: they are deleted from the cluster
 and, while the controller still runs, from the pods of their CNFs. A CNF that does not answer
 within --timeout keeps them until its pods restart. CNFs themselves are Deployments of users, and
-stay.`
+stay, and so does namespace sdewan-system if it contains objects of others.`
 
 const sdewanUninstallExample = `  # show what would be removed, and remove it, with all rules
   subctl sdewan uninstall --dry-run

@@ -126,7 +126,7 @@ func (r *Remains) readDefinitions(ctx context.Context, c client.Client) error {
 			continue
 		}
 		kind := schema.GroupVersionKind{Group: def.Spec.Group, Version: def.Spec.Versions[0].Name, Kind: def.Spec.Names.Kind}
-		names, err := list(ctx, c, kind, "")
+		names, err := kube.ListMetadata(ctx, c, kind, "")
 		if err != nil {
 			return err
 		}
@@ -157,7 +157,7 @@ func (r *Remains) readExports(ctx context.Context, c client.Client) error {
 	if err != nil || found == nil || !cluster.IsOurs(found.Labels) {
 		return err
 	}
-	exports, err := list(ctx, c, schema.GroupVersionKind{Group: def.Spec.Group, Version: def.Spec.Versions[0].Name, Kind: def.Spec.Names.Kind}, "")
+	exports, err := kube.ListMetadata(ctx, c, schema.GroupVersionKind{Group: def.Spec.Group, Version: def.Spec.Versions[0].Name, Kind: def.Spec.Names.Kind}, "")
 	if err != nil {
 		return err
 	}
@@ -167,48 +167,15 @@ func (r *Remains) readExports(ctx context.Context, c client.Client) error {
 	return nil
 }
 
-// list returns the metadata of all objects of a kind in a namespace; an empty namespace means
-// all namespaces. It returns nil if the kind does not exist.
-func list(ctx context.Context, c client.Client, kind schema.GroupVersionKind, namespace string) ([]metav1.PartialObjectMetadata, error) {
-	l := &metav1.PartialObjectMetadataList{}
-	l.SetGroupVersionKind(kind.GroupVersion().WithKind(kind.Kind + "List"))
-	if err := c.List(ctx, l, client.InNamespace(namespace)); err != nil && !kube.NotThere(err) {
-		return nil, fmt.Errorf("listing objects of kind %s: %w", kind.Kind, err)
-	}
-	return l.Items, nil
-}
-
-// othersKinds are the kinds of objects that people usually have in a namespace.
-var othersKinds = []schema.GroupVersionKind{
-	{Group: "apps", Version: "v1", Kind: "DaemonSet"},
-	{Group: "apps", Version: "v1", Kind: "Deployment"},
-	{Group: "apps", Version: "v1", Kind: "StatefulSet"},
-	{Group: "batch", Version: "v1", Kind: "CronJob"},
-	{Group: "batch", Version: "v1", Kind: "Job"},
-	{Version: "v1", Kind: "ConfigMap"},
-	{Version: "v1", Kind: "PersistentVolumeClaim"},
-	{Version: "v1", Kind: "Pod"},
-	{Version: "v1", Kind: "Secret"},
-	{Version: "v1", Kind: "Service"},
-	{Group: "submariner.io", Version: "v1alpha1", Kind: "Broker"},
+// othersKinds are the kinds of objects of others that keep the namespace of the agents.
+func othersKinds() []schema.GroupVersionKind {
+	return append(kube.PeoplesKinds(), v1alpha1.GroupVersion.WithKind("Broker"))
 }
 
 // othersIn returns the objects in the namespace of the agents that neither subctl nor
 // Kubernetes created.
 func othersIn(ctx context.Context, c client.Client) ([]string, error) {
-	var out []string
-	for _, kind := range othersKinds {
-		items, err := list(ctx, c, kind, cluster.Namespace)
-		if err != nil {
-			return nil, err
-		}
-		for _, o := range items {
-			if !cluster.IsOurs(o.Labels) && o.DeletionTimestamp == nil && o.Name != "kube-root-ca.crt" {
-				out = append(out, kind.Kind+" "+o.Name)
-			}
-		}
-	}
-	return out, nil
+	return kube.OthersIn(ctx, c, cluster.Namespace, othersKinds(), func(_ string, o metav1.PartialObjectMetadata) bool { return cluster.IsOurs(o.Labels) })
 }
 
 // Lines returns the actions of uninstall, one per line.

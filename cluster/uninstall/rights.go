@@ -45,7 +45,7 @@ func rights(scheme *runtime.Scheme) ([]kube.Right, error) {
 		return nil, err
 	}
 	out = append(out, deleted...)
-	for _, kind := range othersKinds {
+	for _, kind := range othersKinds() {
 		out = append(out, kube.NewRight("list", kind.Group, kube.Resource(kind), cluster.Namespace))
 	}
 	definitions, err := crds.All()

@@ -5,136 +5,20 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"strings"
 	"time"
 
 	admissionv1 "k8s.io/api/admissionregistration/v1"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
-	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
-	"k8s.io/apimachinery/pkg/runtime"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/client/apiutil"
 
-	"subctl/cluster"
 	"subctl/internal/kube"
 	"subctl/internal/progress"
 	"subctl/internal/wake"
 	"subctl/internal/words"
-	"subctl/sdewan"
 	"subctl/sdewan/controller"
-	"subctl/sdewan/view"
 )
-
-// Remains is what Removal finds in a cluster: objects that subctl has created, and the rules of users.
-type Remains struct {
-	Objects []client.Object // in the order of deletion, without definitions
-	// Definitions are the CRDs, with which the API server deletes all rules.
-	Definitions []client.Object
-	Rules       []sdewan.Rule
-}
-
-// Empty reports whether there is nothing to remove.
-func (r *Remains) Empty() bool { return len(r.Objects)+len(r.Definitions) == 0 }
-
-// ReadRemains finds what is installed in a cluster.
-func ReadRemains(ctx context.Context, c client.Client) (*Remains, error) {
-	all, err := Render(Options{Replicas: 1})
-	if err != nil {
-		return nil, err
-	}
-	r := &Remains{}
-	for _, obj := range slices.Backward(all) {
-		found, err := kube.Optional(ctx, c, obj.DeepCopyObject().(client.Object), client.ObjectKeyFromObject(obj))
-		if err != nil {
-			return nil, err
-		}
-		if found == nil || !cluster.IsOurs(found.GetLabels()) {
-			continue
-		}
-		if _, ok := obj.(*apiextensionsv1.CustomResourceDefinition); ok {
-			r.Definitions = append(r.Definitions, found)
-		} else {
-			r.Objects = append(r.Objects, found)
-		}
-	}
-	r.Rules, err = allRules(ctx, c)
-	return r, err
-}
-
-// allRules returns the rules of all namespaces, and an error if the user may not read some.
-func allRules(ctx context.Context, c client.Client) ([]sdewan.Rule, error) {
-	rules, hidden, err := view.Rules(ctx, c, "")
-	if errors.Is(err, view.ErrNotInstalled) {
-		return nil, nil
-	}
-	if err == nil && len(hidden) > 0 {
-		err = fmt.Errorf("this user may not list %s", strings.Join(hidden, ", "))
-	}
-	return rules, err
-}
-
-// Lines describes the removal, a line for each action.
-func (r *Remains) Lines(s *runtime.Scheme) []string {
-	var out []string
-	for _, rule := range slices.Backward(r.Rules) {
-		out = append(out, "delete "+describe(s, rule)+" from the cluster and from the pods of its CNF")
-	}
-	return append(out, Lines(s, "delete", slices.Concat(r.Objects, r.Definitions))...)
-}
-
-// Lines describes what is done to objects, a line for each.
-func Lines(s *runtime.Scheme, verb string, objects []client.Object) (out []string) {
-	for _, obj := range objects {
-		out = append(out, verb+" "+describe(s, obj))
-	}
-	return out
-}
-
-// CheckRemovalRights returns an error that names all rights that the user lacks to remove everything.
-func CheckRemovalRights(ctx context.Context, c client.Client, where string) error {
-	all, err := Render(Options{Replicas: 1})
-	if err != nil {
-		return err
-	}
-	rights, err := kube.ObjectRights(c.Scheme(), all, "get", "delete")
-	if err != nil {
-		return err
-	}
-	for _, k := range sdewan.Kinds() {
-		for _, verb := range []string{"list", "delete", "patch"} {
-			rights = append(rights, kube.NewRight(verb, k.GVK.Group, k.Resource, ""))
-		}
-	}
-	denied, err := kube.Denied(ctx, c, rights)
-	if err != nil {
-		return err
-	}
-	return kube.DeniedError(where, denied, "ask an administrator of the cluster, or choose another user or context (docs/permissions.md)")
-}
-
-// CountRules describes the rules: "3 rules in namespaces a, b".
-func (r *Remains) CountRules() string {
-	var namespaces []string
-	for _, rule := range r.Rules {
-		namespaces = append(namespaces, rule.GetNamespace())
-	}
-	slices.Sort(namespaces)
-	namespaces = slices.Compact(namespaces)
-	noun := "namespace"
-	if len(namespaces) > 1 {
-		noun = "namespaces"
-	}
-	return fmt.Sprintf("%s in %s %s", words.Count(len(r.Rules), "rule"), noun, strings.Join(namespaces, ", "))
-}
-
-func describe(s *runtime.Scheme, obj client.Object) string {
-	kind := fmt.Sprintf("%T", obj)
-	if gvk, err := apiutil.GVKForObject(obj, s); err == nil {
-		kind = gvk.Kind
-	}
-	return kind + " " + strings.TrimPrefix(client.ObjectKeyFromObject(obj).String(), "/")
-}
 
 // Removal removes SD-EWAN from a cluster. CNFs, which are Deployments of users, continue.
 type Removal struct {
@@ -151,9 +35,7 @@ func (u *Removal) Run(ctx context.Context, r *Remains) error {
 	}
 	var errs []error
 	for _, obj := range r.Objects {
-		if _, ok := obj.(*corev1.Namespace); !ok {
-			errs = append(errs, u.delete(ctx, obj))
-		}
+		errs = append(errs, u.delete(ctx, obj))
 	}
 	if err := errors.Join(errs...); err != nil {
 		return err
@@ -164,7 +46,7 @@ func (u *Removal) Run(ctx context.Context, r *Remains) error {
 	if err := u.freeRules(ctx); err != nil {
 		return err
 	}
-	for _, obj := range slices.Concat(r.Definitions, r.Objects) {
+	for _, obj := range slices.Concat(r.Definitions, r.Objects) { // what pods wrote while they ended, too
 		if err := u.delete(ctx, obj); err != nil {
 			return err
 		}
@@ -172,8 +54,29 @@ func (u *Removal) Run(ctx context.Context, r *Remains) error {
 	if err := u.gone(ctx, slices.Concat(r.Definitions, r.Objects)); err != nil {
 		return err
 	}
+	if r.Namespace != nil {
+		if err := u.leaveNamespace(ctx, r.Namespace); err != nil {
+			return err
+		}
+	}
 	u.Report.Done("SD-EWAN is removed")
 	return nil
+}
+
+// leaveNamespace deletes the namespace. If it contains objects of others, it only removes our labels from it.
+func (u *Removal) leaveNamespace(ctx context.Context, ns *corev1.Namespace) error {
+	kept, err := others(ctx, u.Client)
+	if err != nil {
+		return err
+	}
+	if len(kept) > 0 {
+		u.Report.Warn("namespace %s is kept: it contains %s", ns.Name, words.List(kept))
+		return kube.Apply(ctx, u.Client, kube.FieldOwner, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: ns.Name}})
+	}
+	if err := u.delete(ctx, ns); err != nil {
+		return err
+	}
+	return u.gone(ctx, []client.Object{ns})
 }
 
 // deleteRules deletes the rules, and waits until the controller has removed them from CNFs.
