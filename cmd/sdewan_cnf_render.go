@@ -83,10 +83,28 @@ func newCNFRender(g *globals) *cobra.Command {
 		if o.passwordFile != "" && o.cnf.AccountSecret != "" {
 			return errors.New("--password-file and --account-secret both choose the password: set only one of them")
 		}
-		return nil
+		return o.checkTiming(c)
 	})
 	o.format = cli.Output(c, printer.YAML, printer.JSON)
 	return c
+}
+
+// checkTiming checks the flags that say when an uplink is offline.
+func (o *cnfRender) checkTiming(c *cobra.Command) error {
+	var errs []error
+	for _, f := range []struct {
+		name  string
+		value int
+	}{{"interval", o.timing.Interval}, {"ping-timeout", o.timing.Timeout}, {"down", o.timing.Down}, {"up", o.timing.Up}} {
+		switch {
+		case !c.Flags().Changed(f.name):
+		case f.value < 1 || f.value > sdewan.MaxUplinkNumber:
+			errs = append(errs, fmt.Errorf("--%s %d must be from 1 to %d", f.name, f.value, sdewan.MaxUplinkNumber))
+		case len(o.tracks) == 0:
+			errs = append(errs, fmt.Errorf("--%s has no effect without --track, the hosts that the CNF pings", f.name))
+		}
+	}
+	return errors.Join(errs...)
 }
 
 // maxPassword is the longest password, in bytes, that is read from a file.
@@ -101,16 +119,14 @@ func (o *cnfRender) run() error {
 		o.cnf.CertSecret = o.cnf.Name + "-cert"
 	}
 	o.cnf.NodeSelector = o.nodes
-	var errs [4]error
+	var errs [2]error
 	o.cnf.Networks, errs[0] = install.ParseNetworks(o.networks)
 	o.cnf.Uplinks, errs[1] = install.ParseUplinks(o.uplinks, o.tracks, o.timing)
-	if o.cnf.Purpose == "" {
-		errs[2] = errors.New("--purpose is missing: the value of the label sdewanPurpose")
+	err := errors.Join(errs[:]...)
+	if err == nil {
+		err = o.cnf.Validate()
 	}
-	if errs[0] == nil && errs[1] == nil && errs[2] == nil {
-		errs[3] = o.cnf.Validate()
-	}
-	if err := errors.Join(errs[:]...); err != nil {
+	if err != nil {
 		return cli.UsageError(err)
 	}
 	deployment, err := o.cnf.Deployment()
@@ -152,11 +168,11 @@ func (o *cnfRender) password() (string, error) {
 		text, err = os.ReadFile(o.passwordFile)
 	}
 	if err != nil {
-		return "", fmt.Errorf("reading the password: %w", err)
+		return "", fmt.Errorf("reading --password-file: %w", err)
 	}
 	password := string(bytes.TrimRight(text, "\r\n"))
 	if password == "" || len(password) > maxPassword || strings.ContainsAny(password, "\r\n\x00") {
-		return "", fmt.Errorf("%s must contain one line with a password of 1 to %d bytes", o.passwordFile, maxPassword)
+		return "", fmt.Errorf("--password-file %s must contain one line with a password of 1 to %d bytes", o.passwordFile, maxPassword)
 	}
 	return password, nil
 }

@@ -35,13 +35,30 @@ func newSdewanExplain(g *globals) *cobra.Command {
 		Long:  sdewanExplainLong,
 		Example: `  subctl sdewan explain http-rule
   subctl sdewan explain Mwan3Rule/http-rule -o json`,
-		Args: oneArgument("rule", &o.name),
+		Args: func(c *cobra.Command, args []string) error {
+			if err := oneArgument("rule", &o.name)(c, args); err != nil {
+				return err
+			}
+			return checkRuleName(o.name)
+		},
 		RunE: func(c *cobra.Command, _ []string) error { return o.run(c.Context()) },
 	}
 	o.addFlags(c)
 	c.ValidArgsFunction = o.completions(ruleNames)
 	o.format = cli.Output(c, printer.Table, printer.JSON, printer.YAML)
 	return c
+}
+
+// checkRuleName checks the kind of KIND/NAME.
+func checkRuleName(text string) error {
+	kind, name, both := strings.Cut(text, "/")
+	switch {
+	case both && !view.IsKind(kind):
+		return fmt.Errorf("there is no kind of rules %q: use one of %s, in KIND/NAME%s", kind, strings.Join(view.KindNames(), ", "), words.Meant(kind, view.KindNames()))
+	case both && name == "":
+		return fmt.Errorf("the name of the rule is missing after %q", text)
+	}
+	return nil
 }
 
 func (o *sdewanExplain) run(ctx context.Context) error {

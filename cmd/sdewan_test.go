@@ -1,6 +1,7 @@
 package cmd
 
 import (
+	"strings"
 	"testing"
 	"time"
 
@@ -86,20 +87,37 @@ func TestSdewanHelpHasKinds(t *testing.T) {
 // The command line of each is wrong, and says so before a cluster is contacted.
 func TestSdewanMistakes(t *testing.T) {
 	for line, want := range map[string]string{
-		"sdewan plan":                         "the name of the CNF is missing: subctl sdewan plan CNF",
-		"sdewan explain a b":                  `subctl sdewan explain takes one argument: omit "b"`,
-		"sdewan show rules -n a -A":           "--namespace and --all-namespaces both choose the namespaces",
-		"sdewan show rules -n A":              `--namespace "A" is not a valid namespace`,
-		"sdewan install --replicas 0":         "0 replicas of the controller and the webhooks: use 1 to 5",
-		"sdewan install -o yaml":              "--output requires --dry-run",
-		"sdewan uninstall --contexts a":       "subctl sdewan uninstall has no --contexts: rules belong to one cluster",
-		"sdewan cnf render edge --networks a": "--purpose is missing",
-		"sdewan cnf render edge --purpose a":  "a CNF needs at least one network",
-		"sdewan cnf render --purpose a":       "the name of the Deployment is missing",
-		"sdewan cnf render e --purpose a --networks a --uplinks b=1.2.3.4":           `uplink "b" is none of the networks`,
-		"sdewan cnf render e --purpose a --networks a --uplinks a":                   `use NETWORK=GATEWAY, such as wan1=198.51.100.1`,
-		"sdewan cnf render e --purpose a --networks a --track a=1.1.1.1":             `tracking "a": it is not an uplink`,
-		"sdewan cnf render e --purpose a --networks a --uplinks a=1.2.3.4 --down -1": "down -1 must be from 1 to 3600",
+		"sdewan plan":                                    "the name of the CNF is missing: subctl sdewan plan CNF",
+		"sdewan explain a b":                             `subctl sdewan explain takes one argument: omit "b"`,
+		"sdewan show rules -n a -A":                      "--namespace and --all-namespaces both choose the namespaces",
+		"sdewan show rules -n A":                         `--namespace "A" is not a valid namespace`,
+		"sdewan install --replicas 0":                    "0 replicas of the controller and the webhooks: use 1 to 5",
+		"sdewan install -o yaml":                         "--output requires --dry-run",
+		"sdewan uninstall --contexts a":                  "subctl sdewan uninstall has no --contexts: rules belong to one cluster",
+		"sdewan cnf render edge --networks a":            "--purpose is missing",
+		"sdewan cnf render edge --purpose a":             "a CNF needs at least one network",
+		"sdewan cnf render --purpose a":                  "the name of the Deployment is missing",
+		"sdewan explain a/b/c":                           `there is no kind of rules "a": use one of Mwan3Policy, Mwan3Rule, FirewallZone, FirewallForwarding, FirewallRule, FirewallSNAT, FirewallDNAT, IpsecProposal, IpsecSite, IpsecHost, CNFService, in KIND/NAME`,
+		"sdewan explain Mwan3Rul/http-rule":              `in KIND/NAME; did you mean "Mwan3Rule"?`,
+		"sdewan explain Mwan3Rule/":                      `the name of the rule is missing after "Mwan3Rule/"`,
+		"sdewan install --image ''":                      "--image is empty: specify an image, or omit the flag",
+		"sdewan install --replicas x":                    `invalid argument "x" for "--replicas" flag: use a whole number`,
+		"sdewan cnf render E_x --purpose a --networks a": `name "E_x" must consist of lower case letters, digits and '-', and begin and end with a letter or digit` + "\n",
+		"sdewan cnf render " + strings.Repeat("e", 60) + " --purpose a --networks a":                     `account Secret "` + strings.Repeat("e", 60) + `-account" has 68 characters: use at most 63`,
+		"sdewan cnf render e --purpose a --networks a --image 'a b'":                                     `image "a b" is not the name of an image, such as registry.example/subctl:v1`,
+		"sdewan cnf render e --purpose a --networks a=1.2.3.0/24":                                        `--networks: network "a": 1.2.3.0 is no address of a host in 1.2.3.0/24: use the address of the pod`,
+		"sdewan cnf render e --purpose a --networks a=1.2.3.255/24":                                      `--networks: network "a": 1.2.3.255 is no address of a host`,
+		"sdewan cnf render e --purpose a --networks a=1.2.3.4":                                           `--networks: network "a": "1.2.3.4" is not an IPv4 address with the length of its network`,
+		"sdewan cnf render e --purpose a --networks a=1.2.3.4/24,b=1.2.3.5/25":                           `networks "a" (1.2.3.4/24) and "b" (1.2.3.5/25) overlap`,
+		"sdewan cnf render e --purpose a --networks a=1.2.3.4/24 --uplinks a=1.2.4.1":                    `uplink "a": the router 1.2.4.1 is not in the network 1.2.3.0/24`,
+		"sdewan cnf render e --purpose a --networks a=1.2.3.4/24 --uplinks a=1.2.3.4":                    `uplink "a": 1.2.3.4 is the address of the CNF itself`,
+		"sdewan cnf render e --purpose a --networks a --uplinks b=1.2.3.4":                               `uplink "b" is none of the networks`,
+		"sdewan cnf render e --purpose a --networks a --uplinks a":                                       `use NETWORK=GATEWAY, such as wan1=198.51.100.1`,
+		"sdewan cnf render e --purpose a --networks a --track a=1.1.1.1":                                 `--track: "a" is not an uplink: add it to --uplinks`,
+		"sdewan cnf render e --purpose a --networks a --uplinks a=1.2.3.4 --track a=1.1.1.1,a=1.1.1.1":   `--track: a=1.1.1.1 is listed twice`,
+		"sdewan cnf render e --purpose a --networks a --uplinks a=1.2.3.4 --down -1":                     "--down -1 must be from 1 to 3600",
+		"sdewan cnf render e --purpose a --networks a --uplinks a=1.2.3.4 --interval 5 --ping-timeout 0": "--interval has no effect without --track, the hosts that the CNF pings\n--ping-timeout 0 must be from 1 to 3600",
+		"sdewan cnf render e --purpose a --networks a --node-selector 'a b=c'":                           `node selector "a b"="c" is not a label of nodes, such as kubernetes.io/hostname=node-1`,
 	} {
 		r := runIn(t, world{}, []string{"west"}, shellWords(line)...)
 		require.Equal(t, cli.ExitUsage, r.code, "%s: %s", line, r.stderr)

@@ -35,9 +35,11 @@ type Uplink struct {
 // DefaultUplink has the defaults of mwan3 2.10.
 var DefaultUplink = Uplink{Interval: 10, Timeout: 4, Count: 1, Reliability: 1, Up: 5, Down: 5}
 
-// Bounds of the numbers of an Uplink, and of the annotation.
+// MaxUplinkNumber is the largest number of an Uplink, in seconds or rounds.
+const MaxUplinkNumber = 3600
+
+// Bounds of the annotation.
 const (
-	maxUplinkNumber  = 3600    // seconds, or rounds
 	maxTrackIPs      = 16      // each is pinged by itself
 	maxAnnotation    = 1 << 18 // bytes: the limit of Kubernetes for all annotations of an object
 	maxUplinkEntries = 60      // networks, as mwan3's marks
@@ -87,8 +89,8 @@ func (u Uplink) check() error {
 		name  string
 		value int
 	}{{"interval", u.Interval}, {"timeout", u.Timeout}, {"count", u.Count}, {"reliability", u.Reliability}, {"up", u.Up}, {"down", u.Down}} {
-		if n.value < 0 || n.value > maxUplinkNumber {
-			errs = append(errs, fmt.Errorf("%s %d must be from 1 to %d", n.name, n.value, maxUplinkNumber))
+		if n.value < 0 || n.value > MaxUplinkNumber {
+			errs = append(errs, fmt.Errorf("%s %d must be from 1 to %d", n.name, n.value, MaxUplinkNumber))
 		}
 	}
 	if u.Gateway.IsValid() && !unicast(u.Gateway) {

@@ -67,6 +67,7 @@ var valuesOf = map[string]string{
 	"bool":     "true or false",
 	"duration": "a duration, such as 30s, 5m or 24h",
 	"int":      "a whole number",
+	"int32":    "a whole number",
 	"uint":     "a whole number, not negative",
 	"uint64":   "a whole number, not negative",
 }

@@ -50,14 +50,20 @@ type CNF struct {
 
 // Validate returns all mistakes.
 func (c CNF) Validate() error {
-	errs := []error{
-		label("name", c.Name), label("namespace", c.Namespace), label("account Secret", c.AccountSecret), label("certificate Secret", c.CertSecret),
+	errs := []error{label("name", c.Name), label("namespace", c.Namespace)}
+	if errs[0] == nil { // names of Secrets may begin with it
+		errs = append(errs, label("account Secret", c.AccountSecret), label("certificate Secret", c.CertSecret))
 	}
-	if bad := validation.IsValidLabelValue(c.Purpose); c.Purpose == "" || len(bad) > 0 {
-		errs = append(errs, fmt.Errorf("purpose %q is not a valid value of the label %s: use up to 63 letters, digits, '-', '_' and '.'", c.Purpose, sdewan.PurposeLabel))
+	if c.Purpose == "" {
+		errs = append(errs, fmt.Errorf("--purpose is missing: the value of the label %s, by which rules choose the CNF", sdewan.PurposeLabel))
+	} else if len(validation.IsValidLabelValue(c.Purpose)) > 0 {
+		errs = append(errs, fmt.Errorf("purpose %q is not a valid value of the label %s: use up to 63 letters, digits, '-', '_' and '.', of which the first and the last are a letter or digit", c.Purpose, sdewan.PurposeLabel))
 	}
 	if c.Image == "" {
-		errs = append(errs, errors.New("the image is missing"))
+		errs = append(errs, errors.New("the image is missing: specify it with --image"))
+	}
+	if err := checkImage(c.Image); err != nil {
+		errs = append(errs, err)
 	}
 	if c.Replicas < 0 {
 		errs = append(errs, fmt.Errorf("%d replicas must not be negative", c.Replicas))
@@ -66,7 +72,7 @@ func (c CNF) Validate() error {
 		errs = append(errs, fmt.Errorf("plugin %q is unknown: use %s or %s", c.Plugin, Multus, OVN4NFV))
 	}
 	if len(c.Networks) == 0 {
-		errs = append(errs, errors.New("a CNF needs at least one network"))
+		errs = append(errs, errors.New("a CNF needs at least one network: list them with --networks, such as lan=192.168.1.1/24,wan1=198.51.100.10/24"))
 	}
 	seen := map[string]bool{}
 	for _, n := range c.Networks {
@@ -83,21 +89,28 @@ func (c CNF) Validate() error {
 	}
 	for _, name := range slices.Sorted(maps.Keys(c.Uplinks)) {
 		if !seen[name] {
-			errs = append(errs, fmt.Errorf("uplink %q is none of the networks", name))
+			errs = append(errs, fmt.Errorf("uplink %q is none of the networks: add it to --networks", name))
 		}
 	}
+	errs = append(errs, c.checkAddresses()...)
 	for _, k := range slices.Sorted(maps.Keys(c.NodeSelector)) {
 		v := c.NodeSelector[k]
 		if bad := slices.Concat(validation.IsQualifiedName(k), validation.IsValidLabelValue(v)); len(bad) > 0 {
-			errs = append(errs, fmt.Errorf("node selector %q=%q is not a label", k, v))
+			errs = append(errs, fmt.Errorf("node selector %q=%q is not a label of nodes, such as kubernetes.io/hostname=node-1", k, v))
 		}
 	}
 	return errors.Join(errs...)
 }
 
+// label checks a name that must be a label of DNS, as names in labels and in host names must.
 func label(what, name string) error {
-	if len(validation.IsDNS1123Label(name)) > 0 {
-		return fmt.Errorf("%s %q must consist of lower case letters, digits and '-'", what, name)
+	switch {
+	case name == "":
+		return fmt.Errorf("%s is empty: use lower case letters, digits and '-'", what)
+	case len(name) > validation.DNS1123LabelMaxLength:
+		return fmt.Errorf("%s %.70q has %d characters: use at most %d", what, name, len(name), validation.DNS1123LabelMaxLength)
+	case len(validation.IsDNS1123Label(name)) > 0:
+		return fmt.Errorf("%s %q must consist of lower case letters, digits and '-', and begin and end with a letter or digit", what, name)
 	}
 	return nil
 }

@@ -11,7 +11,7 @@ import (
 	"subctl/sdewan"
 )
 
-// ParseNetworks reads networks as the command line lists them: NAME or NAME=ADDRESS/BITS.
+// ParseNetworks reads networks as the flag --networks lists them: NAME or NAME=ADDRESS/BITS.
 func ParseNetworks(texts []string) ([]Network, error) {
 	var out []Network
 	var errs []error
@@ -20,8 +20,12 @@ func ParseNetworks(texts []string) ([]Network, error) {
 		n := Network{Name: name}
 		if fixed {
 			var err error
-			if n.Address, err = netip.ParsePrefix(address); err != nil || !n.Address.Addr().Is4() || n.Address.Addr() == n.Address.Masked().Addr() && n.Address.Bits() < 31 {
-				errs = append(errs, fmt.Errorf("network %q: %q is not an IPv4 address with the length of its network: use NAME or NAME=ADDRESS/BITS, such as wan1=198.51.100.10/24", name, address))
+			n.Address, err = netip.ParsePrefix(address)
+			switch {
+			case err != nil || !n.Address.Addr().Is4():
+				errs = append(errs, fmt.Errorf("--networks: network %q: %q is not an IPv4 address with the length of its network: use NAME or NAME=ADDRESS/BITS, such as wan1=198.51.100.10/24", name, address))
+			case !isHost(n.Address):
+				errs = append(errs, fmt.Errorf("--networks: network %q: %s is no address of a host in %s: use the address of the pod", name, n.Address.Addr(), n.Address.Masked()))
 			}
 		}
 		out = append(out, n)
@@ -29,7 +33,14 @@ func ParseNetworks(texts []string) ([]Network, error) {
 	return out, errors.Join(errs...)
 }
 
-// ParseUplinks reads uplinks as the command line lists them: NETWORK=GATEWAY, and the hosts that track them, NETWORK=ADDRESS, several of a
+// isHost reports whether an address with the length of its network can be a host's: neither the network's own address nor that of broadcasts.
+func isHost(p netip.Prefix) bool {
+	const pointToPoint = 31 // all addresses of which are hosts
+	network := p.Masked()
+	return p.Bits() >= pointToPoint || p.Addr() != network.Addr() && network.Contains(p.Addr().Next())
+}
+
+// ParseUplinks reads uplinks as the flag --uplinks lists them, NETWORK=GATEWAY, and the hosts that track them as --track does, NETWORK=ADDRESS, several of a
 // network each as an item of their own.
 func ParseUplinks(uplinks, tracks []string, timing sdewan.Uplink) (map[string]sdewan.Uplink, error) {
 	out := map[string]sdewan.Uplink{}
@@ -38,11 +49,11 @@ func ParseUplinks(uplinks, tracks []string, timing sdewan.Uplink) (map[string]sd
 		name, address, _ := strings.Cut(text, "=")
 		gateway, err := netip.ParseAddr(address)
 		if err != nil || !gateway.Is4() {
-			errs = append(errs, fmt.Errorf("uplink %q: %q is not the IPv4 address of its router: use NETWORK=GATEWAY, such as wan1=198.51.100.1", name, address))
+			errs = append(errs, fmt.Errorf("--uplinks: uplink %q: %q is not the IPv4 address of its router: use NETWORK=GATEWAY, such as wan1=198.51.100.1", name, address))
 			continue
 		}
 		if _, twice := out[name]; twice {
-			errs = append(errs, fmt.Errorf("uplink %q is listed twice", name))
+			errs = append(errs, fmt.Errorf("--uplinks: uplink %q is listed twice", name))
 		}
 		u := timing
 		u.Gateway = gateway
@@ -54,9 +65,11 @@ func ParseUplinks(uplinks, tracks []string, timing sdewan.Uplink) (map[string]sd
 		u, known := out[name]
 		switch {
 		case err != nil || !ip.Is4():
-			errs = append(errs, fmt.Errorf("tracking %q: %q is not an IPv4 address: use NETWORK=ADDRESS, such as wan1=192.0.2.80", name, address))
+			errs = append(errs, fmt.Errorf("--track: %q: %q is not an IPv4 address: use NETWORK=ADDRESS, such as wan1=192.0.2.80", name, address))
 		case !known:
-			errs = append(errs, fmt.Errorf("tracking %q: it is not an uplink", name))
+			errs = append(errs, fmt.Errorf("--track: %q is not an uplink: add it to --uplinks, with its router", name))
+		case slices.Contains(u.TrackIPs, ip):
+			errs = append(errs, fmt.Errorf("--track: %s is listed twice", text))
 		default:
 			u.TrackIPs = append(slices.Clone(u.TrackIPs), ip)
 			out[name] = u
@@ -69,8 +82,30 @@ func ParseUplinks(uplinks, tracks []string, timing sdewan.Uplink) (map[string]sd
 	if err != nil {
 		return nil, err
 	}
-	if _, err := sdewan.ParseUplinks(text); err != nil { // the bounds of the numbers
+	if _, err := sdewan.ParseUplinks(text); err != nil { // addresses that no host has, and too many of them
 		return nil, err
 	}
 	return out, nil
+}
+
+// checkAddresses returns what is wrong with the addresses of networks and of their routers.
+func (c CNF) checkAddresses() (errs []error) {
+	for i, n := range c.Networks {
+		if !n.Address.IsValid() {
+			continue
+		}
+		for _, other := range c.Networks[:i] {
+			if other.Address.IsValid() && other.Address.Overlaps(n.Address) {
+				errs = append(errs, fmt.Errorf("networks %q (%s) and %q (%s) overlap: a CNF cannot route between them", other.Name, other.Address, n.Name, n.Address))
+			}
+		}
+		switch gateway := c.Uplinks[n.Name].Gateway; {
+		case !gateway.IsValid():
+		case gateway == n.Address.Addr():
+			errs = append(errs, fmt.Errorf("uplink %q: %s is the address of the CNF itself: use that of the router", n.Name, gateway))
+		case !n.Address.Contains(gateway):
+			errs = append(errs, fmt.Errorf("uplink %q: the router %s is not in the network %s", n.Name, gateway, n.Address.Masked()))
+		}
+	}
+	return errs
 }

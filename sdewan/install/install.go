@@ -40,13 +40,21 @@ type Options struct {
 // Validate returns all mistakes.
 func (o Options) Validate() error {
 	var errs []error
-	if strings.ContainsAny(o.Image, " \t\n\"'") || len(o.Image) > 512 {
-		errs = append(errs, fmt.Errorf("image %.100q is not the name of an image", o.Image))
+	if err := checkImage(o.Image); err != nil {
+		errs = append(errs, err)
 	}
 	if o.Replicas < 1 || o.Replicas > 5 {
 		errs = append(errs, fmt.Errorf("%d replicas of the controller and the webhooks: use 1 to 5", o.Replicas))
 	}
 	return errors.Join(errs...)
+}
+
+// checkImage returns an error if the name of an image cannot be one.
+func checkImage(image string) error {
+	if strings.ContainsAny(image, " \t\n\"'") || len(image) > 512 {
+		return fmt.Errorf("image %.100q is not the name of an image, such as registry.example/subctl:v1", image)
+	}
+	return nil
 }
 
 // DefaultImage returns the image of this version.

@@ -195,6 +195,27 @@ func KindName(r sdewan.Rule) string {
 	return k.GVK.Kind
 }
 
+// KindNames returns the names of the kinds of rules, each once, in the order of sdewan.Kinds.
+func KindNames() (names []string) {
+	for _, k := range sdewan.Kinds() {
+		if !slices.Contains(names, k.GVK.Kind) {
+			names = append(names, k.GVK.Kind)
+		}
+	}
+	return names
+}
+
+// IsKind reports whether FindRule knows a kind.
+func IsKind(text string) bool {
+	return slices.ContainsFunc(sdewan.Kinds(), func(k sdewan.Kind) bool { return named(k, text) })
+}
+
+// named reports whether a text names a kind: its name, its resource, or that with its group, in any case.
+func named(k sdewan.Kind, text string) bool {
+	text = strings.ToLower(text)
+	return text == strings.ToLower(k.GVK.Kind) || text == k.Resource || text == k.Resource+"."+k.GVK.Group
+}
+
 // FindRule returns the rules with a name, or with a kind and a name, "Mwan3Rule/http"; the kind may be a resource, in any case.
 func (v *View) FindRule(text string) (out []sdewan.Rule) {
 	kind, name, both := strings.Cut(text, "/")
@@ -203,9 +224,7 @@ func (v *View) FindRule(text string) (out []sdewan.Rule) {
 	}
 	for _, r := range v.Rules {
 		k, _ := sdewan.KindOf(r)
-		group := strings.ToLower(k.Resource + "." + k.GVK.Group)
-		wanted := strings.ToLower(kind)
-		if r.GetName() == name && (kind == "" || wanted == strings.ToLower(k.GVK.Kind) || wanted == k.Resource || wanted == group) {
+		if r.GetName() == name && (kind == "" || named(k, kind)) {
 			out = append(out, r)
 		}
 	}
