@@ -2,6 +2,7 @@ package cmd
 
 import (
 	"bytes"
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -78,6 +79,7 @@ func newCNFRender(g *globals) *cobra.Command {
 	f.StringVar(&o.passwordFile, "password-file", "", "file with the password of the REST API, or - for stdin (default: a new, random password)")
 	f.StringVar(&o.cnf.AccountSecret, "account-secret", "", "existing Secret with the key password, instead of a new one")
 	f.StringVar(&o.cnf.CertSecret, "cert-secret", "", "existing Secret with the keys ca.crt, tls.crt and tls.key, instead of a new one")
+	cli.Complete(c, "plugin", func(context.Context) ([]string, error) { return []string{install.Multus, install.OVN4NFV}, nil })
 	f.Lookup("image").DefValue = "the image of this version of subctl"
 	cli.Before(c, func() error {
 		if o.passwordFile != "" && o.cnf.AccountSecret != "" {

@@ -2,11 +2,14 @@ package cmd
 
 import (
 	"context"
+	"slices"
+	"strings"
 
 	"github.com/spf13/cobra"
 
 	"subctl/internal/cli"
 	"subctl/internal/printer"
+	"subctl/sdewan/view"
 )
 
 const sdewanPlanLong = `Show what the Linux of a CNF's pods should hold, as commands.
@@ -40,8 +43,27 @@ func newSdewanPlan(g *globals) *cobra.Command {
 	o.addFlags(c)
 	c.ValidArgsFunction = o.completions(purposes)
 	c.Flags().StringSliceVar(&o.offline, "offline", nil, "networks whose uplinks count as offline")
+	cli.Complete(c, "offline", func(ctx context.Context) ([]string, error) {
+		_, v, err := o.read(ctx)
+		if err != nil {
+			return nil, err
+		}
+		return networkNames(v), nil
+	})
 	o.format = cli.Output(c, printer.Table, printer.JSON, printer.YAML)
 	return c
+}
+
+// networkNames returns the names of the networks of all CNFs, sorted.
+func networkNames(v *view.View) (names []string) {
+	for _, c := range v.CNFs {
+		for _, n := range c.Networks() {
+			name, _, _ := strings.Cut(n, "=")
+			names = append(names, name)
+		}
+	}
+	slices.Sort(names)
+	return slices.Compact(names)
 }
 
 func (o *sdewanPlan) run(ctx context.Context) error {

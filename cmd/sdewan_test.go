@@ -125,3 +125,23 @@ func TestSdewanMistakes(t *testing.T) {
 		require.Empty(t, r.stdout, line)
 	}
 }
+
+// The shell completes names of rules, CNFs and networks.
+func TestSdewanCompletions(t *testing.T) {
+	for line, want := range map[string]string{
+		"sdewan explain ''":                  "Mwan3Policy/balance1\nMwan3Rule/http-rule\nFirewallZone/lan1\n:4\n",
+		"sdewan explain http-rule ''":        ":4\n",
+		"sdewan explain -n other ''":         ":4\n",
+		"sdewan plan ''":                     "cnf-1\n:4\n",
+		"sdewan plan cnf-1 --offline ''":     "lan\nwan1\n:4\n",
+		"sdewan plan cnf-1 --offline wan1,":  "wan1,lan\n:4\n",
+		"sdewan show rules -o ''":            "table\nwide\njson\nyaml\n:4\n",
+		"sdewan cnf render edge --plugin ''": "multus\novn4nfv\n:4\n",
+		"sdewan cnf render edge -o ''":       "yaml\njson\n:4\n",
+		"sdewan cnf render ''":               ":4\n",
+		"sdewan uninstall --dry-run -o ''":   "table\njson\nyaml\n:4\n",
+	} {
+		r := runIn(t, sdewanWorld(), []string{"west"}, append([]string{"__complete"}, shellWords(line)...)...)
+		require.Equal(t, want, r.stdout, "%s: %s", line, r.stderr)
+	}
+}

@@ -59,8 +59,20 @@ func (v *View) Explain(r sdewan.Rule) Explanation {
 	config, _ := v.Config(cnfs[0])
 	if o, ok := config.Get(k.Collection, r.GetName()); ok {
 		e.Matches, e.Does = words(o, config)
+	} else if err := v.unrendered(k, r, cnfs[0]); err != nil {
+		e.Does = "nothing, as far as can be seen here: " + err.Error()
 	}
 	return e
+}
+
+// unrendered returns why no object stands for a rule on a CNF.
+func (v *View) unrendered(k sdewan.Kind, r sdewan.Rule, c CNF) error {
+	networks, err := sdewan.ParseNetworks(c.Deployment.Spec.Template.Annotations[sdewan.NetworksAnnotation])
+	if err != nil {
+		return err
+	}
+	_, err = v.render(k, r, networks)
+	return err
 }
 
 // String returns the state as people read it.
