@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/go-logr/logr"
+	"github.com/spf13/cobra"
 	"github.com/stretchr/testify/require"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -22,6 +23,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	ctrllog "sigs.k8s.io/controller-runtime/pkg/log"
 
+	batch "subctl/api/sdewan/v1alpha1"
 	submarinerv1 "subctl/api/submariner/v1"
 	"subctl/api/submariner/v1alpha1"
 	"subctl/broker/brokertest"
@@ -29,6 +31,7 @@ import (
 	"subctl/internal/cli"
 	"subctl/internal/kube"
 	"subctl/internal/kubetest"
+	"subctl/sdewan"
 )
 
 var (
@@ -199,6 +202,38 @@ func TestPermissionsForClusterSets(t *testing.T) {
 		}
 		u.require(t, w.Server, w.Admin, true, func() {})
 	}
+}
+
+// The same for the commands of SD-EWAN: on a cluster with a CNF and rules, whose webhooks do not run.
+func TestPermissionsForSdewan(t *testing.T) {
+	ctrllog.SetLogger(logr.Discard())
+	commands := permissionsPage(t, "SD-EWAN")
+	server := kubetest.Start(t)
+	admin := server.Client(t)
+	t.Setenv("KUBECONFIG", server.Kubeconfig())
+	t.Setenv("HOME", t.TempDir())
+	createExportable(t, admin)
+	var tried []string
+	for _, u := range commands {
+		noun := strings.TrimPrefix(u.command, "sdewan ")
+		tried = append(tried, noun)
+		changes := strings.HasPrefix(noun, "install") || strings.HasPrefix(noun, "uninstall")
+		if !changes {
+			exampleWorld{map[string]client.Client{"west": admin}}.rules(t)
+			service := &batch.CNFService{ObjectMeta: metav1.ObjectMeta{Name: "web", Namespace: "default", Labels: map[string]string{sdewan.PurposeLabel: "cnf-1"}}}
+			service.Spec = batch.CNFServiceSpec{FullName: "web.default.svc.cluster.local", Port: "2288", DPort: "80"}
+			require.NoError(t, client.IgnoreAlreadyExists(admin.Create(t.Context(), service)))
+		}
+		u.require(t, server, admin, changes, func() {})
+	}
+	root := newSdewan(newGlobals(genericiooptions.IOStreams{}))
+	cli.Each(root, func(c *cobra.Command) {
+		if cli.Offline(c) {
+			return
+		}
+		noun := strings.TrimPrefix(c.CommandPath(), "sdewan ")
+		require.True(t, slices.ContainsFunc(tried, func(line string) bool { return strings.HasPrefix(line+" ", noun+" ") }), "docs/permissions.md lacks subctl sdewan %s", noun)
+	})
 }
 
 // commandAs returns the arguments of a command that a user runs.

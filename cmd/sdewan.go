@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strings"
 
 	"github.com/spf13/cobra"
 	corev1 "k8s.io/api/core/v1"
@@ -78,13 +79,28 @@ func (o *sdewanLook) read(ctx context.Context) (client.Client, *view.View, error
 		return nil, nil, err
 	}
 	v, err := view.Read(ctx, c, o.namespace)
-	if apierrors.IsForbidden(err) {
-		return nil, nil, fmt.Errorf("%w: ask an administrator for the ClusterRole view%s, or choose another user or context (docs/permissions.md)", err, o.where())
-	}
 	if err == nil && len(v.Hidden) > 0 {
-		o.progress().Warn("without %s, which this user may not read: they contain keys", words.List(v.Hidden))
+		o.progress().Warn("without %s, which this user may not list: %s", words.List(v.Hidden), o.whyHidden(v.Hidden))
 	}
-	return c, v, err
+	return c, v, o.remedy(err)
+}
+
+// remedy adds what to do to an error about missing rights to read.
+func (o *sdewanLook) remedy(err error) error {
+	if !apierrors.IsForbidden(err) {
+		return err
+	}
+	return fmt.Errorf("%w: ask an administrator for the ClusterRole view%s, or choose another user or context (docs/permissions.md)", err, o.where())
+}
+
+// whyHidden tells what to do about resources that the user may not list. The ClusterRole view contains all except those with keys.
+func (o *sdewanLook) whyHidden(resources []string) string {
+	for _, r := range resources {
+		if strings.HasPrefix(r, "ipsecsites.") || strings.HasPrefix(r, "ipsechosts.") {
+			return "IpsecSites and IpsecHosts contain keys: ask an administrator for the ClusterRole edit" + o.where()
+		}
+	}
+	return "ask an administrator for the ClusterRole view" + o.where()
 }
 
 // where names the namespaces in messages.

@@ -2,6 +2,7 @@ package cmd
 
 import (
 	"context"
+	"errors"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -49,7 +50,12 @@ func newSdewanInstall(g *globals) *cobra.Command {
 	f.Int32Var(&o.options.Replicas, "replicas", 2, "pods of the controller: one works, the others stand by, and all serve the webhooks")
 	f.BoolVar(&o.dryRun, "dry-run", false, "print what would be applied, without applying it")
 	f.BoolVar(&o.wait, "wait", true, "wait until the controller is ready")
-	cli.Before(c, func() error { return o.options.Validate() })
+	cli.Before(c, func() error {
+		if c.Flags().Changed("image") && o.options.Image == "" {
+			return errors.New("--image is empty: specify an image, or omit the flag")
+		}
+		return o.options.Validate()
+	})
 	cli.TimeLimit(c, &o.timeout, 2*time.Minute, "time limit for --wait")
 	o.format = cli.DryRunOutput(c, &o.dryRun, printer.Table, printer.JSON, printer.YAML)
 	return c
@@ -70,7 +76,7 @@ func (o *sdewanInstall) run(ctx context.Context) error {
 		}
 		return cli.PrintActions(o.IOStreams, o.format.Format(), install.Lines(side.Scheme(), "apply", objects))
 	}
-	if err := install.CheckRights(ctx, side.Client, side.URL, objects); err != nil {
+	if err := install.CheckRights(ctx, side.Client, side.URL, objects, o.wait); err != nil {
 		return err
 	}
 	op := &install.Operation{Client: side.Client, Report: o.progress(), Timeout: o.timeout}

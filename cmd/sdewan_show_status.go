@@ -15,7 +15,7 @@ func (o *sdewanTable) status(ctx context.Context) error {
 		return err
 	}
 	if err := v.ReadStatuses(ctx, c, o.namespace); err != nil {
-		return err
+		return o.remedy(err)
 	}
 	rows := v.PodStatuses()
 	if len(rows) == 0 {

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"slices"
 
-	rbacv1 "k8s.io/api/rbac/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"subctl/api/submariner/v1alpha1"
@@ -53,7 +52,7 @@ func deniedFor(ctx context.Context, s cluster.Side, objs []client.Object) ([]kub
 	if err != nil {
 		return nil, err
 	}
-	exceeding, err := deniedGrants(ctx, s, grants(objs))
+	exceeding, err := kube.DeniedGrants(ctx, s, objs)
 	return append(denied, exceeding...), err
 }
 
@@ -97,64 +96,4 @@ func setRights(ns string) []kube.Right {
 		rights = append(rights, kube.NewRight("list", k.GroupVersion.Group, k.Resource, ns), kube.NewRight("create", k.GroupVersion.Group, k.Resource, ns))
 	}
 	return rights
-}
-
-// grant is the right to grant rules to others. The API server allows it to users who have
-// all the rights in the rules, and to users who have the verb "escalate" or "bind".
-type grant struct {
-	exceed kube.Right
-	rules  []kube.Right
-}
-
-// grants returns the grants that the Roles, ClusterRoles and bindings in objs need. A
-// binding binds the role with its own name, which is also in objs.
-func grants(objs []client.Object) []grant {
-	var out []grant
-	for _, obj := range objs {
-		var rules []rbacv1.PolicyRule
-		resource := "roles"
-		switch role := obj.(type) {
-		case *rbacv1.Role:
-			rules = role.Rules
-		case *rbacv1.ClusterRole:
-			rules, resource = role.Rules, "clusterroles"
-		default:
-			continue
-		}
-		held := kube.Rights(rules, obj.GetNamespace())
-		for _, verb := range []string{"escalate", "bind"} {
-			out = append(out, grant{kube.NewRight(verb, rbacv1.GroupName, resource, obj.GetNamespace()), held})
-		}
-	}
-	return out
-}
-
-// deniedGrants returns the rights to escalate and bind that the user needs and does not
-// have, sorted.
-func deniedGrants(ctx context.Context, c client.Client, grants []grant) ([]kube.Right, error) {
-	var exceed []kube.Right
-	for _, g := range grants {
-		exceed = append(exceed, g.exceed)
-	}
-	exceed, err := kube.Denied(ctx, c, exceed)
-	if err != nil || len(exceed) == 0 {
-		return nil, err
-	}
-	var rules []kube.Right
-	for _, g := range grants {
-		rules = append(rules, g.rules...)
-	}
-	if rules, err = kube.Denied(ctx, c, rules); err != nil || len(rules) == 0 {
-		return nil, err
-	}
-	var out []kube.Right
-	for _, missing := range exceed {
-		for _, g := range grants {
-			if g.exceed == missing && slices.ContainsFunc(g.rules, func(r kube.Right) bool { return slices.Contains(rules, r) }) {
-				out = append(out, missing)
-				break
-			}
-		}
-	}
-	return out, nil
 }

@@ -9,6 +9,7 @@ import (
 	admissionv1 "k8s.io/api/admissionregistration/v1"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"subctl/internal/kube"
@@ -26,16 +27,26 @@ type Operation struct {
 // poll is the interval at which Operation and Removal look whether what they wait for has happened.
 const poll = 500 * time.Millisecond
 
-// CheckRights returns an error that names all rights that the user lacks to apply objects.
-func CheckRights(ctx context.Context, c client.Client, where string, objects []client.Object) error {
+// CheckRights returns an error that names all rights that the user lacks to apply objects, and to Await their work if wait is true: an
+// installation that stops halfway would leave kinds that nothing serves.
+func CheckRights(ctx context.Context, c client.Client, where string, objects []client.Object, wait bool) error {
 	rights, err := kube.ObjectRights(c.Scheme(), objects, "create", "patch")
 	if err != nil {
 		return err
+	}
+	rights = append(rights, kube.NewRight("get", apiextensionsv1.GroupName, "customresourcedefinitions", "")) // see kube.Install
+	if wait {
+		rights = append(rights, kube.NewRight("get", appsv1.GroupName, "deployments", Namespace), kube.NewRight("get", admissionv1.GroupName, "validatingwebhookconfigurations", ""))
 	}
 	denied, err := kube.Denied(ctx, c, rights)
 	if err != nil {
 		return err
 	}
+	grants, err := kube.DeniedGrants(ctx, c, objects)
+	if err != nil {
+		return err
+	}
+	denied = append(denied, grants...)
 	return kube.DeniedError(where, denied, "ask an administrator of the cluster, or choose another user or context (docs/permissions.md)")
 }
 
