@@ -308,13 +308,13 @@ func (w *scaled) process() *controllerProcess {
 	p := &controllerProcess{exec.Command(os.Args[0], "-test.run", "^TestScaleProcess$", "-test.v"), w, &logs{}}
 	p.Env = append(os.Environ(), scaleOf+"="+w.server.Kubeconfig())
 	p.Stdout, p.Stderr = p.log, p.log
+	require.NoError(w, p.Start())
 	w.Cleanup(func() {
 		_ = p.Process.Kill() // if the benchmark has failed before it has stopped the process
 		if w.Failed() {
 			w.Log(p.log.String())
 		}
 	})
-	require.NoError(w, p.Start())
 	return p
 }
 
