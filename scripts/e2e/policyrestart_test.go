@@ -15,6 +15,7 @@ import (
 
 // Charon, wireguard-go and the gateway's agent die under traffic: it comes back.
 func TestG1KilledUnderTraffic(t *testing.T) {
+	takesLong(t)
 	for _, c := range []struct {
 		victim string
 		pairs  []string // that may notice

@@ -98,6 +98,7 @@ func TestG4OwnConfigMap(t *testing.T) {
 // another: its successor completes the change, and no packet goes by a plain cable meanwhile. The change
 // cannot be over before: the other gateway does not receive what the first one negotiates.
 func TestG5FailoverDuringAChange(t *testing.T) {
+	takesLong(t)
 	const pair = "cluster1 cluster3"
 	first, second := gateway(t, "cluster3"), worker(t, "cluster3")
 	kubectl(t, "cluster3", "label", "node", second, "submariner.io/gateway=true", "--overwrite")
