@@ -22,7 +22,7 @@ demo-down: ## take the demo, or any lab, down
 	if [ -x $(LAB) ]; then $(LAB) down; fi
 	rm -f kubeconfigs/broker-info.subm*
 
-STAGES := prereqs build lab image vet generated unit-and-kernel e2e
+STAGES := prereqs build lab image vet generated unit test-kernel e2e
 test: ## everything that proves it works (root)
 	for stage in $(STAGES); do begin=$$(date +%s); $(MAKE) $$stage || exit 1; echo "make $$stage took $$(($$(date +%s) - begin)) s"; done
 
@@ -30,10 +30,6 @@ unit: export SUBCTL_REQUIRE_ROOT := 1
 unit: build lab ## tests up to a real kernel and a real API server (root)
 	go test -json -count=1 -timeout 20m ./... | go run ./scripts/hostile -least 80
 	$(MAKE) -C scripts/lab test
-
-# The emulated machine takes what the processors have left: its clock counts instructions, so that it may be slow.
-unit-and-kernel: build lab
-	$(MAKE) -j2 --output-sync=target unit test-kernel
 
 hostile: build lab ## what attackers try: a table of cases, and how many reach their goal; part of unit (root)
 	SUBCTL_REQUIRE_ROOT=1 go test -json -count=1 -run '^TestHostile' $$(git grep -l 'func TestHostile' '*_test.go' | xargs dirname | sort -u | sed 's,^,./,') | go run ./scripts/hostile -least 80
@@ -44,7 +40,7 @@ fuzz: ## fuzz all parsers of what others write
 	git grep -o 'func Fuzz[A-Za-z]*' '*_test.go' | sed -E 's,^(.*)/[^/]*:func (.*)$$,./\1 \2,' | while read dir name; do go test -run '^$$' -fuzz "^$$name$$" -fuzztime $(FUZZTIME) $$dir || exit 1; done
 
 test-kernel: build ## tests on a kernel with WireGuard and ESP: Debian's, in QEMU
-	nice -n 19 go run ./scripts/testkernel
+	go run ./scripts/testkernel
 
 # Which of the labs a test needs is said on the line of each; one that is on make's own command line reaches no other test.
 unexport E2E_CNI E2E_GLOBALNET
