@@ -129,4 +129,4 @@ prereqs: ## install the Debian packages that the lab and the tests need (root)
 help: ## list the targets
 	@grep -hE '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 12
 
-.PHONY: build demo demo-down test unit unit-and-kernel test-kernel e2e e2e-cni e2e-failover e2e-globalnet e2e-sdewan failover hostile fuzz bench vet lint generate generated golden lab lab-up lab-down image prereqs help
+.PHONY: build demo demo-down test unit test-kernel e2e e2e-long e2e-cni e2e-failover e2e-globalnet e2e-sdewan failover hostile fuzz bench vet lint generate generated golden lab lab-up lab-down image prereqs help
