@@ -70,9 +70,13 @@ func (u *unusual) addRule3() {
 
 func (u *unusual) updateRule2() {
 	u.Helper()
-	require.NoError(u, u.get(u.rule2))
-	u.rule2.Spec.DestPort = "8082"
-	require.NoError(u, u.client.Update(u.Context(), u.rule2))
+	require.NoError(u, retryConflict(func() error { // the controller writes its status
+		if err := u.get(u.rule2); err != nil {
+			return err
+		}
+		u.rule2.Spec.DestPort = "8082"
+		return u.client.Update(u.Context(), u.rule2)
+	}))
 }
 
 // changesWhileNotReady are the changes of cases 1 and 2, after which all rules wait for the CNF.
