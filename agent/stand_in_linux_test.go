@@ -39,7 +39,7 @@ func bulk(t *testing.T, conn net.Conn) func() (int, error) {
 				return
 			}
 			n++
-			time.Sleep(20 * time.Millisecond)
+			time.Sleep(100 * time.Millisecond) // on a busy machine, wireguard-go drops packets if there are many
 		}
 		done <- nil
 	}()
@@ -121,7 +121,7 @@ func TestStandInTransitions(t *testing.T) {
 	for _, end := range streams {
 		n, lost := end()
 		require.Greater(t, n, 1000)
-		require.Less(t, lost, n/33, "packets of a stream of %d: on a busy machine wireguard-go drops up to 2 %%, on an idle one none", n)
+		require.Zero(t, lost, "packets of a stream of %d", n)
 	}
 	n, err := sent()
 	require.NoError(t, err, "the TCP connection after %d pieces", n)
