@@ -42,7 +42,7 @@ fuzz: ## fuzz all parsers of what others write
 test-kernel: build ## tests on a kernel with WireGuard and ESP: Debian's, in QEMU
 	go run ./scripts/testkernel
 
-# Which of the labs a test needs is said on the line of each; one that is on make's own command line reaches no other test.
+# A setting of one end-to-end test on make's command line (make e2e E2E_GLOBALNET=wide) must not reach the environment of the others.
 unexport E2E_CNI E2E_GLOBALNET
 e2e: build lab image ## tests in the lab, with real pods (root)
 	SUBCTL_REQUIRE_ROOT=1 IMAGE=$(IMAGE) go test -count=1 -timeout 90m -tags e2e -v ./scripts/e2e

@@ -93,7 +93,7 @@ func (o *sdewanLook) remedy(err error) error {
 	return fmt.Errorf("%w: ask an administrator for the ClusterRole view%s, or choose another user or context (docs/permissions.md)", err, o.where())
 }
 
-// whyHidden tells what to do about resources that the user may not list. The ClusterRole view contains all except those with keys.
+// whyHidden tells what to do about resources that the user may not list. The ClusterRole view contains all resources except those with keys.
 func (o *sdewanLook) whyHidden(resources []string) string {
 	for _, r := range resources {
 		if strings.HasPrefix(r, "ipsecsites.") || strings.HasPrefix(r, "ipsechosts.") {

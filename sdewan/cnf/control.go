@@ -11,7 +11,7 @@ import (
 
 // A CNF is configured through the network of its cluster. A rule that refuses everything, a port of the CNF that leads to a Service and is that
 // of the REST API, or a tunnel to networks of which the cluster's is one would cut off the only one who can remove the rule, and the
-// probe without which the pod does not count as ready. So what is for the API is left alone. The sockets of the API have a mark, by which
+// probe without which the pod does not count as ready. So packets for the API are left alone. The sockets of the API have a mark, by which
 // its answers are routed.
 
 // control plans the way of the REST API.

@@ -11,7 +11,7 @@ import (
 	"subctl/sdewan/rest"
 )
 
-// lockouts are configurations that concern all packets, with those of the REST API.
+// lockouts are configurations that concern all packets, including the packets of the REST API.
 var lockouts = map[string]rest.Config{
 	"a port that leads to a Service":     {NATs: []rest.NAT{{Name: "web", Target: "DNAT", Proto: "tcp", SrcDPort: "443", DestIP: "10.101.0.9", DestPort: "443"}}},
 	"a port of the older kind":           {Services: []rest.Service{{Name: "web", FullName: "web.default.svc", Port: "80", DPort: "80"}}},

@@ -66,7 +66,7 @@ func (p *plan) ipsec() {
 }
 
 // remote returns the connection of a Remote. With an error it has the children that could be planned nevertheless. Those that could
-// not be, as far as they are known, are in wrong: what is for them must not leave in clear.
+// not be, as far as they are known, are in wrong: packets for them must not leave in clear.
 func (p *plan) remote(r *rest.Remote) (o dataplane.IKERemote, wrong []dataplane.IKEChild, err error) {
 	o = dataplane.IKERemote{
 		Name: r.Name, Gateway: r.Gateway, LocalID: r.LocalID, RemoteID: r.RemoteID, IKELifetime: ikeLifetime, ESPLifetime: espLifetime, DPDDelay: dpdDelay,

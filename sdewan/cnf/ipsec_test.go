@@ -149,7 +149,7 @@ func TestPrefixes(t *testing.T) {
 	}
 }
 
-// A connection with a mistake is not planned, and what is for its networks is dropped like what is for those of others: it does not leave in clear.
+// A connection with a mistake is not planned, and packets for its networks are dropped, as with any connection: they do not leave in clear.
 func TestHostileConnections(t *testing.T) {
 	w := World{IPsec: dataplane.Engine{Name: "kernel-libipsec"}}
 	for name, c := range map[string]rest.Connection{

@@ -15,9 +15,9 @@ import (
 	"subctl/sdewan/rest"
 )
 
-// This file turns the values of IPsec objects into those of strongSwan.
+// This file turns the values of IPsec objects into strongSwan's values.
 
-// selectors parses networks separated by commas. They are sorted, each once. With an error it returns those that are right.
+// selectors parses networks separated by commas. They are sorted, each once. With an error it returns the networks that are right.
 func selectors(text string) (out []netip.Prefix, err error) {
 	for _, s := range items(text) {
 		n, wrong := parseNet(s)
@@ -74,7 +74,7 @@ func presharedKey(text string) (key secret.Bytes, err error) {
 	return key, nil
 }
 
-// proposals returns proposals in strongSwan's notation, and notes those that cannot be used.
+// proposals returns proposals in strongSwan's notation, and notes the ones that cannot be used.
 func (p *plan) proposals(names []string, ike bool, note func(error)) (out []string) {
 	for _, name := range names {
 		o, ok := (&p.config).Get(rest.Proposals, name)

@@ -105,7 +105,7 @@ func number(field, text string, unset, most int) (int, error) {
 	return n, nil
 }
 
-// best returns the members that are used: of those that are online, the ones with the lowest metric.
+// best returns the members that are used: of the members that are online, the ones with the lowest metric.
 func best(all []member) (out []member) {
 	for _, m := range all {
 		switch {

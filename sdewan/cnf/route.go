@@ -14,7 +14,7 @@ import (
 // MainTable is the number of the main table of routes (linux/rtnetlink.h).
 const MainTable = 254
 
-// tables are the tables of routes that have names: those of every Linux, and the one of the REST API.
+// tables are the tables of routes that have names: the tables of every Linux, and the table of the REST API.
 var tables = map[string]int{"default": 253, "main": MainTable, "local": 255, "cnf": dataplane.CNFTable}
 
 // TableName returns the name of a table of routes, or its number.

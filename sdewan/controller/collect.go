@@ -30,7 +30,7 @@ const (
 	maxPods     = 16       // of a CNF
 	tooLongList = `"(too long)"`
 
-	// Pods that are asked at the same time, and those of a namespace among them: what each returns is in memory, and may come slowly.
+	// Pods that are asked at the same time, in all and in one namespace: what each returns is in memory, and may come slowly.
 	askAtOnce, askAtOnceEach = 8, 4
 )
 

@@ -146,7 +146,7 @@ func TestHostileAnnotations(t *testing.T) {
 	require.Empty(t, rules)
 }
 
-// Pods of another Deployment, whose name begins like that of the CNF, are none of the CNF, although they have its labels.
+// Pods of another Deployment, whose name begins with the CNF's name, are not pods of the CNF, although they have its labels.
 func TestHostilePods(t *testing.T) {
 	d := &appsv1.Deployment{}
 	d.Name, d.Spec.Selector = "edge", &metav1.LabelSelector{MatchLabels: map[string]string{sdewan.PurposeLabel: "p"}}

@@ -8,7 +8,7 @@ import (
 	"subctl/internal/wake"
 )
 
-// shares are slots, of which each namespace can have a part: whoever runs CNFs in one namespace keeps those of others waiting only so far.
+// shares are slots, of which each namespace can have a part: whoever runs CNFs in one namespace keeps the CNFs of others waiting only so far.
 type shares struct {
 	most, each int
 

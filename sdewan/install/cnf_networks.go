@@ -33,7 +33,7 @@ func ParseNetworks(texts []string) ([]Network, error) {
 	return out, errors.Join(errs...)
 }
 
-// isHost reports whether an address with the length of its network can be a host's: neither the network's own address nor that of broadcasts.
+// isHost reports whether an address with the length of its network can be a host's: neither the network's own address nor its broadcast address.
 func isHost(p netip.Prefix) bool {
 	const pointToPoint = 31 // all addresses of which are hosts
 	network := p.Masked()

@@ -84,7 +84,7 @@ func TestFixedAddresses(t *testing.T) {
 }
 
 // A container that restarts in its pod finds what the CNF held: the network of the pod goes on forwarding, and without that, the first plan would open
-// the firewall, and send what is for tunnels in clear, until the controller has written everything again. Keys are in memory, not on disks.
+// the firewall, and send packets for tunnels in clear, until the controller has written everything again. Keys are in memory, not on disks.
 func TestHostileContainerRestart(t *testing.T) {
 	d, err := edge().Deployment()
 	require.NoError(t, err)

@@ -12,7 +12,6 @@ import (
 	kubelet "k8s.io/kubernetes/cmd/kubelet/app"
 
 	_ "github.com/containerd/containerd/v2/cmd/containerd/builtins"
-	_ "k8s.io/client-go/plugin/pkg/client/auth"
 	_ "k8s.io/component-base/logs/json/register"
 )
 

@@ -47,7 +47,7 @@ type Options struct {
 	// Attachments are the networks of the pod, and Uplinks what is known of them, by the names of networks.
 	Attachments []sdewan.Attachment
 	Uplinks     map[string]sdewan.Uplink
-	// API is where the REST API and the probe are served; an unspecified address stands for those of the device of the default route.
+	// API is where the REST API and the probe are served; an unspecified address stands for the addresses of the device of the default route.
 	API []netip.AddrPort
 	// Config returns what the REST API has received.
 	Config func() rest.Config

@@ -68,7 +68,7 @@ func reporting() *Agent {
 	return a
 }
 
-// Each module answers in the words and types of CNFs on OpenWrt: numbers that UCI has are text, lists are never null, and names are those of devices.
+// Each module answers in the words and types of CNFs on OpenWrt: numbers that UCI has are text, lists are never null, and interfaces have the names of devices.
 func TestStatusShapes(t *testing.T) {
 	const uplinks = `{
 		"net1": {"age":90,"online":90,"offline":0,"uptime":120,"score":9,"lost":1,"turn":1,"status":"online","enabled":true,"running":true,"up":true,

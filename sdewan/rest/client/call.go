@@ -89,7 +89,7 @@ type request struct {
 	method, path string
 	body         []byte                      // JSON, or nil
 	secrets      []string                    // in body, which no error may have
-	most         int                         // bytes of the answer; 0 for those of an object
+	most         int                         // bytes of the answer; 0 for the limit of an object
 	large        func(context.Context) error // is called before more than smallBody is read, unless it is nil
 }
 

@@ -35,7 +35,7 @@ type Options struct {
 	Timeout, RestartTimeout time.Duration
 
 	// Large is called before more than 128 KiB of a collection are read, and may wait: who calls many CNFs bounds how many of them fill its
-	// memory at the same time. Its error is that of the call. It may be nil.
+	// memory at the same time. Its error becomes the error of the call. It may be nil.
 	Large func(context.Context) error
 }
 
