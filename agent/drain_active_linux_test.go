@@ -21,7 +21,7 @@ func TestDrainOfActiveGateways(t *testing.T) {
 	client, backend := east.pods["worker"], west.podIP("worker")+":8080"
 	answerAll(t, west.pods["worker"], backend)
 	conns := dials(t, client, backend, 20)
-	var streams []func() (int, int)
+	var streams []func() (int, []string)
 	for range 4 {
 		streams = append(streams, stream(t, client, backend))
 	}
@@ -68,6 +68,6 @@ func TestDrainOfActiveGateways(t *testing.T) {
 	}
 	for _, end := range streams {
 		sent, lost := end()
-		require.Zero(t, lost, "packets of a stream of %d", sent)
+		require.Empty(t, lost, "packets of a stream of %d", sent)
 	}
 }

@@ -97,9 +97,12 @@ func talk(t *testing.T, conns []net.Conn) {
 	}
 }
 
+// clock is how tests print when something happened.
+const clock = "15:04:05.000"
+
 // stream sends a UDP packet every 2 ms until the function that it returns is called, which returns how many were sent,
-// and how many were not answered.
-func stream(t *testing.T, from *nstest.NS, to string) func() (sent, lost int) {
+// and which were not answered: how many in a row, and when they were sent.
+func stream(t *testing.T, from *nstest.NS, to string) func() (sent int, lost []string) {
 	t.Helper()
 	var c net.Conn
 	from.Do(func() {
@@ -109,10 +112,13 @@ func stream(t *testing.T, from *nstest.NS, to string) func() (sent, lost int) {
 	})
 	var stop atomic.Bool
 	var done sync.WaitGroup
-	n, got := 0, map[uint32]bool{}
+	var sent []time.Time
+	got := map[uint32]bool{}
 	done.Go(func() {
-		for ; !stop.Load(); n++ {
-			_, _ = c.Write(binary.BigEndian.AppendUint32(nil, uint32(n)))
+		for !stop.Load() {
+			n := uint32(len(sent))
+			sent = append(sent, time.Now())
+			_, _ = c.Write(binary.BigEndian.AppendUint32(nil, n))
 			time.Sleep(2 * time.Millisecond)
 		}
 		time.Sleep(200 * time.Millisecond)
@@ -128,10 +134,20 @@ func stream(t *testing.T, from *nstest.NS, to string) func() (sent, lost int) {
 			}
 		}
 	})
-	return func() (int, int) {
+	return func() (int, []string) {
 		stop.Store(true)
 		done.Wait()
-		return n, n - len(got)
+		var lost []string
+		for n := 0; n < len(sent); n++ {
+			first := n
+			for n < len(sent) && !got[uint32(n)] {
+				n++
+			}
+			if n > first {
+				lost = append(lost, fmt.Sprintf("%d sent from %s to %s", n-first, sent[first].Format(clock), sent[n-1].Format(clock)))
+			}
+		}
+		return len(sent), lost
 	}
 }
 
@@ -155,7 +171,7 @@ func TestDrain(t *testing.T) {
 	}
 	answerAll(t, west.pods["worker"], backend)
 	client := east.pods["worker"]
-	var streams []func() (int, int)
+	var streams []func() (int, []string)
 	for range 8 {
 		streams = append(streams, stream(t, client, backend))
 	}
@@ -193,7 +209,7 @@ func TestDrain(t *testing.T) {
 	}
 	for _, end := range streams[:4] {
 		_, lost := end()
-		require.Zero(t, lost, "packets of a stream")
+		require.Empty(t, lost, "packets of a stream")
 	}
 	// Left are entries of UDP, and of connections of which a gateway has seen one direction only: it does not see their end.
 	require.Eventually(t, func() bool { return through() <= before/2 }, 20*time.Second, 200*time.Millisecond)
@@ -221,7 +237,7 @@ func TestDrain(t *testing.T) {
 	talk(t, others)
 	for _, end := range streams[4:] {
 		sent, lost := end()
-		require.Zero(t, lost, "packets of a stream of %d", sent)
+		require.Empty(t, lost, "packets of a stream of %d", sent)
 	}
 	east.leave(t)
 	west.leave(t)

@@ -68,7 +68,7 @@ func TestStandInTransitions(t *testing.T) {
 			east.pass(t, west)
 			west.pass(t, east)
 		}
-		t.Logf("%s: %v, and %v", step, time.Since(start).Round(10*time.Millisecond), wantEast)
+		t.Logf("%s from %s to %s: %v", step, start.Format(clock), time.Now().Format(clock), wantEast)
 	}
 	leave := func(c, other *crew) {
 		c.leaveRole()
@@ -94,7 +94,7 @@ func TestStandInTransitions(t *testing.T) {
 	fit(east, west, "worker", "worker")
 	backend := west.podIP("worker") + ":8080"
 	answerAll(t, west.pods["worker"], backend)
-	var streams []func() (int, int)
+	var streams []func() (int, []string)
 	for range 4 {
 		streams = append(streams, stream(t, east.pods["worker"], backend))
 	}
@@ -121,7 +121,7 @@ func TestStandInTransitions(t *testing.T) {
 	for _, end := range streams {
 		n, lost := end()
 		require.Greater(t, n, 1000)
-		require.Zero(t, lost, "packets of a stream of %d", n)
+		require.Empty(t, lost, "packets of a stream of %d", n)
 	}
 	n, err := sent()
 	require.NoError(t, err, "the TCP connection after %d pieces", n)

@@ -148,8 +148,8 @@ func TestStandby(t *testing.T) {
 	before := flowsOf("gw")
 	talk(t, plain)
 	talk(t, dials(t, client, service+":80", 20))
-	sent, n := end()
-	require.Zero(t, n, "packets of a stream of %d", sent)
+	packets, unanswered := end()
+	require.Empty(t, unanswered, "packets of a stream of %d", packets)
 	require.Equal(t, before, flowsOf("gw"), "who returns carries nothing")
 }
 
@@ -160,7 +160,7 @@ func TestDeadAgentOfTheActiveGateway(t *testing.T) {
 	east, west := withStandby(t, fabric, 1, "east"), withStandby(t, fabric, 2, "west")
 	east.sync(t, west)
 	west.sync(t, east)
-	var streams []func() (int, int)
+	var streams []func() (int, []string)
 	for _, from := range east.names {
 		for _, to := range west.names {
 			backend := west.podIP(to) + ":8080"
@@ -186,6 +186,6 @@ func TestDeadAgentOfTheActiveGateway(t *testing.T) {
 	reach(t, west, "worker", east, "gw")
 	for _, end := range streams {
 		n, lost := end()
-		require.Zero(t, lost, "packets of a stream of %d", n)
+		require.Empty(t, lost, "packets of a stream of %d", n)
 	}
 }

@@ -61,6 +61,7 @@ func TestL1Failover(t *testing.T) {
 // a busy machine: "make failover" counts all runs.
 func (s *scene) measure(t *testing.T, f fault, driver string, api bool) {
 	require.False(t, s.suffering, "a fault before was not undone")
+	evidence(t, s.gateways, clusters[:2])
 	row := measure.Failover{Fault: f.name, Cable: driver, Gateways: len(s.gateways), NoAPI: !api, Commit: failoverCommit}
 	file := filepath.Join(root, failoverJSON)
 	if failoverJSON != "" {
