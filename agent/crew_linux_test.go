@@ -155,7 +155,7 @@ func (c *crew) probe(node string, p mesh.Probes) map[string]mesh.Health {
 		}
 		all.Go(func() {
 			h := mesh.Health{Status: submarinerv1.Connecting}
-			if _, err := c.nodes[node].Try(fmt.Sprintf("ping -c1 -W0.3 -I %v %v", target.From, target.IP)); err == nil {
+			if _, err := c.nodes[node].Try(fmt.Sprintf("ping -c1 -W1 -I %v %v", target.From, target.IP)); err == nil {
 				h.Status = submarinerv1.Connected
 			}
 			mu.Lock()

@@ -65,8 +65,8 @@ func TestE1ChangeUnderTraffic(t *testing.T) {
 		removed(t, gateway(t, "cluster2"), "submariner") // else the pair goes back to the cable of the run before, with its keys
 		began := time.Now()
 		all := startStreams(t, slices.Collect(maps.Keys(wanted))...)
-		others := startCapture(t, gateway(t, "cluster3"), "udp")
-		own := startCapture(t, gateway(t, "cluster1"), "host "+nodeIP(t, gateway(t, "cluster2")))
+		others := startCapture(t, gateway(t, "cluster3"), "("+handshakes+") or ("+exchanges+")")
+		own := startCapture(t, gateway(t, "cluster1"), "host "+nodeIP(t, gateway(t, "cluster2"))+" and "+handshakes) // tcpdump loses packets if there are many
 		took = max(took, change(t, pair, "wireguard", policyFor(pair, "one-two", "wireguard")...))
 		took = max(took, change(t, pair, "vxlan", "subctl", "cable-policy", "delete", "--context", "cluster1", "--force", "--name", "one-two"))
 		others.stop(t)

@@ -27,6 +27,7 @@ import (
 
 const (
 	maxStatus   = 32 << 10 // of a pod, in bytes of JSON: ten pods fit in an object
+	maxError    = 1 << 10  // of a module, in bytes of JSON
 	maxPods     = 16       // of a CNF
 	tooLongList = `"(too long)"`
 
@@ -147,6 +148,9 @@ func shortened(modules []rest.Module) string {
 	for i, m := range modules {
 		if len(m.Status) > maxStatus {
 			modules[i].Status = json.RawMessage(tooLongList)
+		}
+		if len(m.Error) > maxError {
+			modules[i].Error = json.RawMessage(tooLongList)
 		}
 	}
 	for {

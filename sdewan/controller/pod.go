@@ -54,7 +54,8 @@ type synced struct {
 	have map[*rest.Collection]listing
 	// refused has the reason for each object that the pod did not accept, or did not remove.
 	refused map[id]error
-	// written are the objects that were created, changed or moved.
+	// written are the objects that were created or changed. One that was moved is what it was, and its rule as much applied as before: on
+	// OpenWrt, a change of one rule moves all that follow it.
 	written map[id]bool
 	// restarts has the reason for each service that did not restart.
 	restarts map[string]error
@@ -239,7 +240,9 @@ func (s *session) carryOut(ctx context.Context, d desire, ops []op) (done int, e
 		switch {
 		case err == nil:
 			done++
-			s.written[key] = true
+			if o.verb != move {
+				s.written[key] = true
+			}
 		case refused:
 			s.refused[key] = err
 			if o.verb == update {

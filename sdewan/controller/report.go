@@ -76,7 +76,7 @@ func (p problem) ofRule() bool {
 type verdict struct {
 	problem
 	gone    bool // no pod holds the object of a deleted rule
-	written bool // a pod was written to
+	written bool // a pod was given the object, or a change of it
 }
 
 // report writes the finalizer and the status of rules, if they change. It writes as much as it can.

@@ -99,6 +99,17 @@ func TestSync(t *testing.T) {
 	}
 }
 
+// A CNF on OpenWrt moves a rule that changes to the end, and all that follow it are moved after it. Only the rule that has changed counts as written: the
+// statuses of the others, which may be thousands, stay.
+func TestSyncMoves(t *testing.T) {
+	b := newBox(t)
+	b.sync(want(policy("p"), mwan3("a", "p", "1"), mwan3("b", "p", "2"), mwan3("c", "p", "3"), mwan3("d", "p", "4")))
+	s := b.sync(want(policy("p"), mwan3("a", "p", "1"), mwan3("b", "p", "22"), mwan3("c", "p", "3"), mwan3("d", "p", "4")))
+	require.Equal(t, []string{"a", "b", "c", "d"}, b.EffectiveNames(rest.Rules))
+	require.Equal(t, map[id]bool{{rest.Rules, "b"}: true}, s.written)
+	require.Empty(t, s.refused)
+}
+
 // Whatever a CNF holds, in whatever order, a sync makes it hold what is wanted, in the order in which it is wanted.
 func TestSyncWalk(t *testing.T) {
 	seed := rand.Uint64()

@@ -60,6 +60,7 @@ func (p *PodStatus) parse(text string) {
 	var modules []struct {
 		Name   string          `json:"name"`
 		Status json.RawMessage `json:"status"`
+		Error  json.RawMessage `json:"error"`
 	}
 	if err := json.Unmarshal([]byte(text[:min(len(text), maxStatus)]), &modules); err != nil {
 		p.Problems = append(p.Problems, "its answer is no list of modules, or was too long")
@@ -67,6 +68,10 @@ func (p *PodStatus) parse(text string) {
 	}
 	p.Status = json.RawMessage(text)
 	for _, m := range modules {
+		if m.Error != nil {
+			p.Problems = append(p.Problems, fmt.Sprintf("it cannot report %s: see its log", m.Name))
+			continue
+		}
 		switch m.Name {
 		case "wan":
 			p.wan(m.Status)

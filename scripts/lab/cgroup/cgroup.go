@@ -162,21 +162,24 @@ func (t Tree) Processes(name string) ([]int, error) {
 	return slices.Compact(pids), nil
 }
 
-// Remove takes away a cgroup ("" is the whole lab) and all below it. Processes that were just killed hold it for a moment.
-func (t Tree) Remove(name string) error {
+// Remove takes away a cgroup ("" is the whole lab) and all below it.
+func (t Tree) Remove(name string) error { return t.remove(name, true) }
+
+// Empty takes away what is below a cgroup. Pods of a node's life before this one are there: with each of them the
+// kubelet loses 3 s.
+func (t Tree) Empty(name string) error { return t.remove(name, false) }
+
+// remove tries for a while: processes that were just killed hold a cgroup for a moment.
+func (t Tree) remove(name string, itself bool) error {
 	var err error
 	for range 50 {
-		if err = t.tryRemove(name, true); err == nil {
+		if err = t.tryRemove(name, itself); err == nil {
 			return nil
 		}
 		time.Sleep(100 * time.Millisecond)
 	}
 	return fmt.Errorf("removing cgroup %s: %w", Path(name), err)
 }
-
-// Empty takes away what is below a cgroup. Pods of a node's life before this one are there: with each of them the
-// kubelet loses 3 s.
-func (t Tree) Empty(name string) error { return t.tryRemove(name, false) }
 
 func (t Tree) tryRemove(name string, itself bool) error {
 	var errs []error

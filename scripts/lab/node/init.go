@@ -89,7 +89,7 @@ func serve(name string) error {
 		return err
 	}
 	for _, image := range images {
-		if err := r.run("/var/log/images.log", kube, "ctr", "-n", "k8s.io", "images", "import", image); err != nil {
+		if err := r.load(kube, image); err != nil {
 			return fmt.Errorf("loading image %s: %w", filepath.Base(image), err)
 		}
 	}
@@ -110,6 +110,19 @@ func serve(name string) error {
 	return nil
 }
 
+// load gives containerd an image. On a busy machine, containerd may take longer to answer than ctr waits.
+func (r *reaper) load(kube, image string) error {
+	var err error
+	for range 5 {
+		if err = r.run("/var/log/images.log", kube, "ctr", "-n", "k8s.io", "images", "import", image); err == nil {
+			return nil
+		}
+		fmt.Fprintln(os.Stderr, err)
+		time.Sleep(restartDelay)
+	}
+	return err
+}
+
 // keep runs a component and starts it again when it ends, for ever.
 func (r *reaper) keep(name string, argv ...string) {
 	for {
@@ -124,10 +137,10 @@ func (r *reaper) keep(name string, argv ...string) {
 	}
 }
 
-// waitFor waits until somebody serves a socket.
+// waitFor waits until somebody serves a socket, for two minutes.
 func waitFor(socket string) error {
 	var err error
-	for range 600 {
+	for range 2400 {
 		var conn net.Conn
 		if conn, err = net.Dial("unix", socket); err == nil {
 			return conn.Close()

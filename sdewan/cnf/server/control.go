@@ -87,7 +87,7 @@ func (s *Server) service(w *answer, r *http.Request, name string) {
 	w.message(http.StatusOK, "success")
 }
 
-// status answers with what modules report: with a list if there are several.
+// status answers with what modules report: with a list if there are several, in which a module that cannot report has an error instead.
 func (s *Server) status(w *answer, r *http.Request, modules ...string) {
 	if !get(w, r) {
 		return
@@ -103,19 +103,22 @@ func (s *Server) status(w *answer, r *http.Request, modules ...string) {
 	}
 	type named struct {
 		Name   string `json:"name"`
-		Status any    `json:"status"`
+		Status any    `json:"status,omitempty"`
+		Error  string `json:"error,omitempty"`
 	}
 	var all []named
 	for _, m := range modules {
 		report, err := s.Status(ctx, m)
+		n := named{Name: m, Status: report}
 		if err != nil {
 			s.Log.Warn("reading the status", "module", m, "err", err)
-			w.message(http.StatusInternalServerError, "reading the status of "+m+" failed: see the log of the CNF")
-			return
+			n = named{Name: m, Error: "reading the status of " + m + " failed: see the log of the CNF"}
 		}
-		all = append(all, named{m, report})
+		all = append(all, n)
 	}
 	switch {
+	case len(modules) == 1 && all[0].Error != "":
+		w.message(http.StatusInternalServerError, all[0].Error)
 	case len(modules) > 1:
 		w.json(http.StatusOK, all)
 	case modules[0] == "interface_status": // of LuCI, which does not name it

@@ -220,11 +220,21 @@ func TestStatus(t *testing.T) {
 		}
 		require.Equal(t, want, body, path)
 	}
+	c.Status = func(_ context.Context, module string) (any, error) {
+		if module == "ipsec" {
+			return nil, errors.New("charon does not answer")
+		}
+		return []string{module}, nil
+	}
+	code, body := c.do(token, "GET", rest.Base+"sdewan/v1/status", "")
+	require.Equal(t, 200, code)
+	require.Contains(t, body, `{"name":"interface","status":["interface"]},{"name":"ipsec","error":"reading the status of ipsec failed: see the log of the CNF"},{"name":"route",`,
+		"the other modules report")
 	for _, method := range []string{"POST", "PUT", "DELETE"} {
 		code, _ := c.do(token, method, rest.Base+"sdewan/v1/status", "{}")
 		require.Equal(t, 405, code, method)
 	}
-	code, _ := c.do("wrong", "GET", rest.Base+"sdewan/v1/status", "")
+	code, _ = c.do("wrong", "GET", rest.Base+"sdewan/v1/status", "")
 	require.Equal(t, 403, code)
 }
 

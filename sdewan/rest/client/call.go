@@ -48,10 +48,11 @@ func (c *Client) Restart(ctx context.Context, service string) error {
 	return err
 }
 
-// Module is what a module of the CNF reports.
+// Module is what a module of the CNF reports, or why it cannot.
 type Module struct {
 	Name   string          `json:"name"`
-	Status json.RawMessage `json:"status"`
+	Status json.RawMessage `json:"status,omitempty"`
+	Error  json.RawMessage `json:"error,omitempty"`
 }
 
 // Status returns what all modules of the CNF report.
