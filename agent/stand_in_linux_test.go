@@ -115,16 +115,27 @@ func TestStandInTransitions(t *testing.T) {
 	fit(east, west, "worker", "worker")
 	backend := west.podIP("worker") + ":8080"
 	answerAll(t, west.pods["worker"], backend)
-	var streams []func() (int, []string)
-	for range 4 {
-		streams = append(streams, stream(t, east.pods["worker"], backend))
+	// Nothing else floods the cables meanwhile, as fit does: where their queues overflow, packets are lost whatever the agents do.
+	lossless := func(change func()) {
+		var streams []func() (int, []string)
+		for range 4 {
+			streams = append(streams, stream(t, east.pods["worker"], backend))
+		}
+		change()
+		for _, end := range streams {
+			n, lost := end()
+			require.Greater(t, n, 300)
+			require.Empty(t, lost, "packets of a stream of %d", n)
+		}
 	}
 	sent := bulk(t, dials(t, east.pods["worker"], backend, 1)[0])
 
-	west.both()
-	settle("west has two", all, all)
-	east.both()
-	settle("both have two", all, all)
+	lossless(func() {
+		west.both()
+		settle("west has two", all, all)
+		east.both()
+		settle("both have two", all, all)
+	})
 	for _, g := range east.reported {
 		for _, c := range g.Status.Connections {
 			require.Equal(t, fmt.Sprintf("%s connects to one gateway of a cluster, and clusters east and west have several: %s is in its place", driver, in), c.DriverReason)
@@ -134,16 +145,13 @@ func TestStandInTransitions(t *testing.T) {
 		fit(east, west, from, to)
 		fit(west, east, from, to)
 	}
-	leave(west, east)
-	settle("west has one", all, all)
-	leave(east, west)
-	settle("one active gateway each again", alone, alone)
+	lossless(func() {
+		leave(west, east)
+		settle("west has one", all, all)
+		leave(east, west)
+		settle("one active gateway each again", alone, alone)
+	})
 	fit(east, west, "gw", "gw")
-	for _, end := range streams {
-		n, lost := end()
-		require.Greater(t, n, 1000)
-		require.Empty(t, lost, "packets of a stream of %d", n)
-	}
 	n, err := sent()
 	require.NoError(t, err, "the TCP connection after %d pieces", n)
 	require.Greater(t, n, 100)
