@@ -46,6 +46,7 @@ var suites = []suite{
 	{pkg: "./cable/wireguard", run: "^Test(Traffic|Change|HostileRemovedCluster)"},
 	{pkg: "./cable/ipsec", run: "^Test(Traffic|Change|HostileRemovedCluster)"},
 	{pkg: "./cable/drivers", run: "^TestTraffic/ipsec"}, // and vxlan+ipsec
+	{pkg: "./sdewan/cnf", run: "^TestIPsec"},
 	{pkg: "./agent", run: "^TestLeakMatrix$/^vxlan.ipsec$"},
 }
 

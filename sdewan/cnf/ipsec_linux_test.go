@@ -261,17 +261,20 @@ func TestIPsecLargePackets(t *testing.T) {
 	edge.up()
 	there, here := nstest.Host{NS: hub.app, IP: "10.1.0.2"}, nstest.Host{NS: edge.app, IP: "10.2.0.2"}
 	seen := edge.ns.Watch("wan")
-	for _, mtu := range []int{1500, 1465, 1300} { // the tunnel's own 1400 bytes fit; with ESP they just fit; they do not
+	setMTU := func(mtu int) {
 		for _, s := range []*site{hub, edge} {
 			s.ns.Run(fmt.Sprintf("ip link set wan mtu %d", mtu))
+			s.ns.Run("ip route flush cache") // what was learned of a path is kept for ten minutes
 			s.app.Run("ip route flush cache")
 		}
+	}
+	for _, mtu := range []int{1500, 1465, 1300} { // the tunnel's own 1400 bytes fit; with ESP they just fit; they do not
+		setMTU(mtu)
 		transfer(t, here, there)
 		transfer(t, there, here)
 	}
+	setMTU(1500)
 	for _, s := range []*site{hub, edge} {
-		s.ns.Run("ip link set wan mtu 1500")
-		s.app.Run("ip route flush cache")
 		s.world.Interfaces = []Interface{{Name: "wan", Device: "wan", Up: true}, {Name: "lan", Device: "lan", Up: true}}
 		s.world.Routes = []MainRoute{{Dst: netip.MustParsePrefix("192.0.2.0/24"), Device: "wan"}}
 		s.config.Zones = []rest.Zone{{Name: "wan", Network: []string{"wan"}, MTUFix: "1"}}

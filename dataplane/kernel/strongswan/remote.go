@@ -222,7 +222,7 @@ func (n *negotiator) judgeRemote(name string, c Connection, sas []SA, now time.T
 	return begin, up
 }
 
-// RemoteStates returns what the loaded dataplane.IKERemotes do, sorted by name.
+// RemoteStates returns what the loaded dataplane.IKERemotes do. They and their children are sorted by name.
 func (i *Instance) RemoteStates() ([]dataplane.RemoteState, error) {
 	if _, ok := i.Running(); !ok {
 		return nil, nil
@@ -247,6 +247,7 @@ func (i *Instance) RemoteStates() ([]dataplane.RemoteState, error) {
 		for _, child := range c.Children {
 			st.Children = append(st.Children, childState(child, sas[conn]))
 		}
+		slices.SortFunc(st.Children, func(a, b dataplane.ChildState) int { return strings.Compare(a.Name, b.Name) })
 		out = append(out, st)
 	}
 	slices.SortFunc(out, func(a, b dataplane.RemoteState) int { return strings.Compare(a.Name, b.Name) })
