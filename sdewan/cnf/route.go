@@ -27,9 +27,6 @@ func TableName(n int) string {
 	return strconv.Itoa(n)
 }
 
-// maxPriority is the greatest priority of a policy rule that comes before the main table.
-const maxPriority = 32765
-
 var everywhere = netip.PrefixFrom(netip.IPv4Unspecified(), 0)
 
 // routes plans the routes of the REST API.
@@ -127,8 +124,8 @@ func parseRule(r rest.RouteRule) (o dataplane.PolicyRule, err error) {
 	o.Not = r.Not
 	if r.Prio != "" {
 		n, err := strconv.ParseUint(r.Prio, 10, 16)
-		if err != nil || n < 1 || n > maxPriority {
-			return o, fmt.Errorf("prio %q is not a number from 1 to %d", r.Prio, maxPriority)
+		if err != nil || n < 1 || n > rest.MaxPriority {
+			return o, fmt.Errorf("prio %q is not a number from 1 to %d", r.Prio, rest.MaxPriority)
 		}
 		o.Priority = int(n)
 	}

@@ -19,7 +19,7 @@ import (
 	"subctl/internal/kube"
 	"subctl/internal/wake"
 	"subctl/sdewan"
-	rest "subctl/sdewan/rest/client"
+	restclient "subctl/sdewan/rest/client"
 )
 
 // The collector asks the pods of all CNFs what they do, from time to time, and writes a CNFStatus for each CNF: an object with the name of its
@@ -143,7 +143,7 @@ func (c *collector) ask(ctx context.Context, cnf types.NamespacedName, p *corev1
 }
 
 // shortened returns what modules report as JSON, without the longest ones if it is too long.
-func shortened(modules []rest.Module) string {
+func shortened(modules []restclient.Module) string {
 	modules = slices.Clone(modules)
 	for i, m := range modules {
 		if len(m.Status) > maxStatus {

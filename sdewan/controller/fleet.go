@@ -18,7 +18,7 @@ import (
 
 	"subctl/internal/secret"
 	"subctl/sdewan"
-	rest "subctl/sdewan/rest/client"
+	restclient "subctl/sdewan/rest/client"
 )
 
 // fleet has a client and a memory for each pod.
@@ -39,7 +39,7 @@ func newFleet(reader client.Reader, o Options) *fleet {
 type member struct {
 	*memory
 	incarnation string
-	client      *rest.Client
+	client      *restclient.Client
 	credentials [sha256.Size]byte
 	read        time.Time // when the Secrets were read
 	large       bool      // whether it has a slot of fleet.large
@@ -99,7 +99,7 @@ func (f *fleet) of(ctx context.Context, cnf types.NamespacedName, p *corev1.Pod)
 	}
 	if sum := o.digest(); m.client == nil || m.credentials != sum {
 		o.Large = func(ctx context.Context) error { return f.room(ctx, m, cnf.Namespace) }
-		c, err := rest.New(o.Options)
+		c, err := restclient.New(o.Options)
 		if err != nil {
 			return m, &problem{NoCredentials, fmt.Sprintf("Secrets %s and %s of the pods: %s", p.Labels[sdewan.AccountLabel], p.Labels[sdewan.CertLabel], oneLine(err))}
 		}
@@ -115,7 +115,7 @@ func (f *fleet) of(ctx context.Context, cnf types.NamespacedName, p *corev1.Pod)
 }
 
 // client returns the client of a pod; nil if no rule has been applied to the pod yet.
-func (f *fleet) client(cnf types.NamespacedName, pod types.UID) *rest.Client {
+func (f *fleet) client(cnf types.NamespacedName, pod types.UID) *restclient.Client {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if m := f.members[cnf][pod]; m != nil {
@@ -161,7 +161,7 @@ func incarnation(p *corev1.Pod) string {
 }
 
 // access is how a pod is reached.
-type access struct{ rest.Options }
+type access struct{ restclient.Options }
 
 func (a access) digest() [sha256.Size]byte {
 	h := sha256.New()
@@ -192,18 +192,18 @@ func (f *fleet) credentials(ctx context.Context, p *corev1.Pod) (access, *proble
 		}
 	}
 	address := addressOf(p)
-	return access{rest.Options{
-		Address: hostPort(address, f.o.Port), Name: rest.PodName(address, p.Namespace, f.o.ClusterDomain),
+	return access{restclient.Options{
+		Address: hostPort(address, f.o.Port), Name: restclient.PodName(address, p.Namespace, f.o.ClusterDomain),
 		Password: secret.Bytes(out[0]), CA: out[1], Timeout: f.o.Timeout, RestartTimeout: f.o.RestartTimeout,
 	}}, nil
 }
 
 // problemOf returns what an error of a client means.
 func problemOf(pod string, err error) problem {
-	switch rest.ClassOf(err) {
-	case rest.Unauthorized:
+	switch restclient.ClassOf(err) {
+	case restclient.Unauthorized:
 		return problem{Unauthorized, fmt.Sprintf("pod %s: %v: correct the Secret that label %s names, or the password of the CNF", pod, err, sdewan.AccountLabel)}
-	case rest.Untrusted:
+	case restclient.Untrusted:
 		return problem{Untrusted, fmt.Sprintf("pod %s: %v: correct the certificate of the CNF, or the Secret that label %s names", pod, err, sdewan.CertLabel)}
 	}
 	return problem{Unreachable, fmt.Sprintf("pod %s: %v", pod, err)}

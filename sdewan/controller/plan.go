@@ -4,7 +4,7 @@ import (
 	"slices"
 
 	"subctl/sdewan/rest"
-	"subctl/sdewan/rest/client"
+	restclient "subctl/sdewan/rest/client"
 )
 
 // What a CNF should hold, and what is to be done, are lists for each collection; plan compares them with what the CNF returned. It does
@@ -45,12 +45,12 @@ const (
 
 // listing is a collection as a CNF has returned it.
 type listing struct {
-	items []client.Item
+	items []restclient.Item
 	first map[string]int  // where the first object with a name is
 	twice map[string]bool // names of several objects: OpenWrt accepts that
 }
 
-func newListing(items []client.Item) listing {
+func newListing(items []restclient.Item) listing {
 	l := listing{items, make(map[string]int, len(items)), map[string]bool{}}
 	for i, item := range items {
 		if _, ok := l.first[item.Name]; ok {
@@ -66,7 +66,7 @@ func newListing(items []client.Item) listing {
 func (l listing) has(name string) bool { _, ok := l.first[name]; return ok }
 
 // plan returns the changes of a collection, except those of the order: see moves. What nobody wants goes last: see leftovers.
-func plan(d desire, have listing, holds func(wanted, client.Item) bool) []op {
+func plan(d desire, have listing, holds func(wanted, restclient.Item) bool) []op {
 	var ops []op
 	for _, w := range d.objects {
 		name := w.object.GetName()

@@ -11,7 +11,7 @@ import (
 	"slices"
 
 	"subctl/sdewan/rest"
-	"subctl/sdewan/rest/client"
+	restclient "subctl/sdewan/rest/client"
 )
 
 // maxRounds is how often a pod is compared with what it should hold, at most, until nothing is left to do. An object that depends on
@@ -23,9 +23,9 @@ const maxHeld = 16 << 20
 
 // api is what a pod is asked and told.
 type api interface {
-	List(context.Context, *rest.Collection) ([]client.Item, error)
-	Create(context.Context, *rest.Collection, rest.Object) (client.Item, error)
-	Update(context.Context, *rest.Collection, rest.Object) (client.Item, error)
+	List(context.Context, *rest.Collection) ([]restclient.Item, error)
+	Create(context.Context, *rest.Collection, rest.Object) (restclient.Item, error)
+	Update(context.Context, *rest.Collection, rest.Object) (restclient.Item, error)
 	Delete(context.Context, *rest.Collection, string) error
 	Restart(context.Context, string) error
 }
@@ -67,7 +67,7 @@ type synced struct {
 // changed objects, and ended before the restart.
 func (m *memory) sync(ctx context.Context, c api, desires []desire, owes func(service string) bool) (synced, error) {
 	s := &session{
-		memory: m, api: c, before: map[id]client.Item{}, doubts: map[id]client.Item{},
+		memory: m, api: c, before: map[id]restclient.Item{}, doubts: map[id]restclient.Item{},
 		synced: synced{have: map[*rest.Collection]listing{}, written: map[id]bool{}, restarts: map[string]error{}},
 	}
 	for _, d := range desires {
@@ -98,8 +98,8 @@ type session struct {
 	*memory
 	api api
 	synced
-	before map[id]client.Item // what was written in this session, as it was before; the zero Item for what was created
-	doubts map[id]client.Item // what the CNF refused to change, as it was before: OpenWrt may have deleted it
+	before map[id]restclient.Item // what was written in this session, as it was before; the zero Item for what was created
+	doubts map[id]restclient.Item // what the CNF refused to change, as it was before: OpenWrt may have deleted it
 }
 
 // settle repeats rounds until one has nothing to do, or can do nothing.
@@ -115,7 +115,7 @@ func (s *session) settle(ctx context.Context, desires []desire) error {
 		var touched []desire
 		done := 0
 		for _, d := range desires {
-			ops := plan(d, s.have[d.collection], func(w wanted, i client.Item) bool { return s.holds(d.collection, w, i) })
+			ops := plan(d, s.have[d.collection], func(w wanted, i restclient.Item) bool { return s.holds(d.collection, w, i) })
 			n, err := s.carryOut(ctx, d, ops)
 			if err == nil && n == 0 {
 				further := s.moves(d)
@@ -164,7 +164,7 @@ func (s *session) resolve(ctx context.Context, touched []desire) error {
 // differ refuses what still differs: the CNF does not hold what it has accepted.
 func (s *session) differ(desires []desire) {
 	for _, d := range desires {
-		ops := plan(d, s.have[d.collection], func(w wanted, i client.Item) bool { return s.holds(d.collection, w, i) })
+		ops := plan(d, s.have[d.collection], func(w wanted, i restclient.Item) bool { return s.holds(d.collection, w, i) })
 		for _, o := range slices.Concat(ops, s.moves(d), leftovers(d, s.have[d.collection])) {
 			if key := (id{d.collection, o.name}); s.refused[key] == nil {
 				s.refused[key] = errDiffers
@@ -183,7 +183,7 @@ var errDiffers = errors.New("the CNF accepts the object, but then returns anothe
 // list reads a collection. A CNF without the module is like one without objects, as long as none are wanted.
 func (s *session) list(ctx context.Context, d desire) error {
 	items, err := s.api.List(ctx, d.collection)
-	if client.CodeOf(err) == http.StatusNotFound {
+	if restclient.CodeOf(err) == http.StatusNotFound {
 		items, err = nil, nil
 	}
 	if err != nil {
@@ -219,13 +219,13 @@ func (s *session) carryOut(ctx context.Context, d desire, ops []op) (done int, e
 		key := id{l, o.name}
 		switch err = nil; o.verb {
 		case create:
-			s.before[key] = client.Item{}
+			s.before[key] = restclient.Item{}
 			_, err = s.api.Create(ctx, l, o.object)
 		case update:
 			s.before[key] = s.have[l].items[s.have[l].first[o.name]]
 			_, err = s.api.Update(ctx, l, o.object)
 		case move:
-			s.before[key] = client.Item{}
+			s.before[key] = restclient.Item{}
 			if err = s.api.Delete(ctx, l, o.name); err == nil {
 				_, err = s.api.Create(ctx, l, o.object)
 			}
@@ -233,7 +233,7 @@ func (s *session) carryOut(ctx context.Context, d desire, ops []op) (done int, e
 			delete(s.answers, key)
 			err = s.api.Delete(ctx, l, o.name)
 		}
-		refused := client.ClassOf(err) == client.Rejected
+		refused := restclient.ClassOf(err) == restclient.Rejected
 		if l.Service != "" && (err == nil || !refused || o.verb == move) { // the answer of a change may be lost
 			s.owed[l.Service] = true
 		}
@@ -256,7 +256,7 @@ func (s *session) carryOut(ctx context.Context, d desire, ops []op) (done int, e
 }
 
 // holds reports whether a CNF that returned item holds an object.
-func (s *session) holds(l *rest.Collection, w wanted, item client.Item) bool {
+func (s *session) holds(l *rest.Collection, w wanted, item restclient.Item) bool {
 	matches, unreadable := item.Matches(w.object)
 	if matches && (!unreadable || w.trusted) {
 		return true

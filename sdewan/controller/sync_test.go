@@ -13,7 +13,7 @@ import (
 
 	"subctl/internal/secret"
 	"subctl/sdewan/rest"
-	"subctl/sdewan/rest/client"
+	restclient "subctl/sdewan/rest/client"
 	"subctl/sdewan/rest/openwrttest"
 )
 
@@ -22,14 +22,14 @@ type box struct {
 	*testing.T
 	*openwrttest.Box
 	*memory
-	client *client.Client
+	client *restclient.Client
 }
 
 func newBox(t *testing.T) *box {
 	t.Helper()
 	authority, b := openwrttest.NewAuthority(t), openwrttest.New(password)
 	address, _ := openwrttest.Serve(t, "127.0.0.1:0", authority.Certificate(t, "box"), b)
-	c, err := client.New(client.Options{Address: address, Name: "box", CA: authority.PEM, Password: secret.Bytes(password)})
+	c, err := restclient.New(restclient.Options{Address: address, Name: "box", CA: authority.PEM, Password: secret.Bytes(password)})
 	require.NoError(t, err)
 	t.Cleanup(c.Close)
 	return &box{t, b, newMemory(), c}
@@ -220,9 +220,9 @@ func TestLostAnswer(t *testing.T) {
 
 type lossy struct{ api }
 
-func (l *lossy) Create(ctx context.Context, c *rest.Collection, o rest.Object) (client.Item, error) {
+func (l *lossy) Create(ctx context.Context, c *rest.Collection, o rest.Object) (restclient.Item, error) {
 	_, _ = l.api.Create(ctx, c, o)
-	return client.Item{}, &client.Error{Err: http.ErrServerClosed}
+	return restclient.Item{}, &restclient.Error{Err: http.ErrServerClosed}
 }
 
 // Fields that OpenWrt does not return are written again by a controller that does not know whether they are right, and no more.
@@ -263,8 +263,8 @@ func TestForgetful(t *testing.T) {
 
 type forgetful struct{ api }
 
-func (forgetful) Create(context.Context, *rest.Collection, rest.Object) (client.Item, error) {
-	return client.Item{}, nil
+func (forgetful) Create(context.Context, *rest.Collection, rest.Object) (restclient.Item, error) {
+	return restclient.Item{}, nil
 }
 
 // What is kept is not removed.
