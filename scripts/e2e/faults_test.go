@@ -193,9 +193,6 @@ func (s *scene) suffer(t *testing.T, f fault, victim string) (run measure.Failov
 		f.before(t, s, victim)
 	}
 	all := startFlows(t, s.inside, f.size, s.targets...)
-	for _, node := range []string{s.from.node, s.to.node} { // their programs do not wait for a node that boots, as on machines of their own
-		on(t, node, "renice -n -15 -p $(pgrep -x labapp)")
-	}
 	time.Sleep(500 * time.Millisecond)
 	began := gatewaysOf(t, s.from)
 	run.Moved = f.happen(t, s, victim)

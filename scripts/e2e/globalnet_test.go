@@ -49,7 +49,7 @@ spec:
     spec:
       terminationGracePeriodSeconds: 0
       containers:
-      - {name: web, image: "lab.local/labapp:1", imagePullPolicy: Never, args: [web], readinessProbe: {httpGet: {path: /, port: 8080}, periodSeconds: 1}}
+      - {name: web, image: "lab.local/labapp:1", imagePullPolicy: Never, args: [web], readinessProbe: {httpGet: {path: /, port: 8080}, periodSeconds: 1}, resources: {requests: {cpu: 100m}}}
 ---
 apiVersion: v1
 kind: Service

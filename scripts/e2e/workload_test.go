@@ -13,7 +13,8 @@ import (
 )
 
 // The workload of every cluster: a pod and a host-network pod on each node, and a
-// Service for the pods of each node and for all.
+// Service for the pods of each node and for all. Without a request, a pod has next to no share of a busy processor: what it had to send
+// it then sends all at once, which is more than a socket holds, and the test would count the rest as lost.
 const workload = `
 apiVersion: apps/v1
 kind: DaemonSet
@@ -25,7 +26,7 @@ spec:
     spec:
       terminationGracePeriodSeconds: 0
       containers:
-      - {name: web, image: "lab.local/labapp:1", imagePullPolicy: Never, args: [web], readinessProbe: {httpGet: {path: /, port: 8080}, periodSeconds: 1}}
+      - {name: web, image: "lab.local/labapp:1", imagePullPolicy: Never, args: [web], readinessProbe: {httpGet: {path: /, port: 8080}, periodSeconds: 1}, resources: {requests: {cpu: 500m}}}
 ---
 apiVersion: apps/v1
 kind: DaemonSet
@@ -38,7 +39,7 @@ spec:
       hostNetwork: true
       terminationGracePeriodSeconds: 0
       containers:
-      - {name: host, image: "lab.local/labapp:1", imagePullPolicy: Never, args: [sleep]}
+      - {name: host, image: "lab.local/labapp:1", imagePullPolicy: Never, args: [sleep], resources: {requests: {cpu: 100m}}}
 ---
 apiVersion: v1
 kind: Service
