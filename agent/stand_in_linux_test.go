@@ -52,9 +52,9 @@ func bulk(t *testing.T, conn net.Conn) func() (int, error) {
 	}
 }
 
-// first lets the test, and programs that it starts, run before others: where wireguard-go waits for a processor for long, packets are
+// urgent lets the test, and programs that it starts, run before others: where wireguard-go waits for a processor for long, packets are
 // dropped, which is not what the test is about.
-func first(t *testing.T) {
+func urgent(t *testing.T) {
 	t.Helper()
 	set := func(nice int) {
 		tasks, err := os.ReadDir("/proc/self/task")
@@ -74,7 +74,7 @@ func first(t *testing.T) {
 // kernel's here, TestChange of cable/ipsec does the same.
 func TestStandInTransitions(t *testing.T) {
 	const driver, in = cable.WireGuard, cable.VXLANWireGuard
-	first(t)
+	urgent(t)
 	fabric := newFabric(t)
 	east, west := newCrew(t, fabric, 1, "east", driver), newCrew(t, fabric, 2, "west", driver)
 	settle := func(step string, wantEast, wantWest []string) {

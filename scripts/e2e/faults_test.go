@@ -237,10 +237,11 @@ func (s *scene) apiServers(t *testing.T, run bool) {
 	s.noAPI = !run
 }
 
-// settled waits until all nodes use the gateways that they use while nothing is wrong.
+// settled waits until all nodes use the gateways that they use while nothing is wrong. A node that has booted on a busy machine may take
+// minutes: before its kubelet starts a container again that has failed, it waits 10 s, then 20 s, 40 s, and so on.
 func (s *scene) settled(t *testing.T) {
 	t.Helper()
-	eventually(t, 30*time.Second, func() error {
+	took := eventually(t, 90*time.Second, func() error {
 		for node, groups := range s.groups(t) {
 			if groups != s.usual[node] {
 				return fmt.Errorf("%s has\n%s, not\n%s", node, groups, s.usual[node])
@@ -248,6 +249,9 @@ func (s *scene) settled(t *testing.T) {
 		}
 		return nil
 	})
+	if took > 30*time.Second {
+		t.Logf("settled only after %v", took.Round(time.Second))
+	}
 }
 
 // groups returns the groups of next hops of each node, and what its connections choose from.

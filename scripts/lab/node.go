@@ -47,7 +47,7 @@ func newStart(l *lab) *cobra.Command {
 		Args:  cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			started := time.Now()
-			ctx, cancel := context.WithTimeout(cmd.Context(), 2*time.Minute)
+			ctx, cancel := context.WithTimeout(cmd.Context(), 5*time.Minute)
 			defer cancel()
 			if c, ok, err := l.controlPlane(args[0]); err != nil {
 				return err
