@@ -25,6 +25,7 @@ import (
 
 	batch "subctl/api/sdewan/v1alpha1"
 	"subctl/internal/kubetest"
+	"subctl/internal/nstest"
 	"subctl/internal/progress"
 	"subctl/sdewan"
 	"subctl/sdewan/controller"
@@ -43,7 +44,7 @@ func started(t *testing.T, account string, run func(context.Context, Options) er
 	require.NoError(t, (&install.Operation{Client: c, Report: progress.New(&bytes.Buffer{})}).Apply(t.Context(), objects))
 	token := &authenticationv1.TokenRequest{}
 	require.NoError(t, c.SubResource("token").Create(t.Context(), &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: account, Namespace: install.Namespace}}, token))
-	log := &logs{}
+	log := &nstest.Buffer{}
 	o = Options{Config: s.As(token.Status.Token), Log: slog.New(slog.NewTextHandler(log, nil)), MetricsAddr: "0", ProbeAddr: address(t)}
 	_, port, err := net.SplitHostPort(address(t))
 	require.NoError(t, err)
@@ -145,22 +146,4 @@ func TestWebhooks(t *testing.T) {
 		require.NoError(t, err, hook.Name)
 		require.NoError(t, conn.Close())
 	}
-}
-
-// logs is a log that tests print if they fail.
-type logs struct {
-	mu sync.Mutex
-	b  bytes.Buffer
-}
-
-func (l *logs) Write(p []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.b.Write(p)
-}
-
-func (l *logs) String() string {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.b.String()
 }

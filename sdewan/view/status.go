@@ -68,7 +68,7 @@ func (p *PodStatus) parse(text string) {
 	}
 	p.Status = json.RawMessage(text)
 	for _, m := range modules {
-		if m.Error != nil {
+		if m.Error != nil && string(m.Error) != "null" {
 			p.Problems = append(p.Problems, fmt.Sprintf("it cannot report %s: see its log", m.Name))
 			continue
 		}

@@ -182,7 +182,7 @@ func TestHostileStatus(t *testing.T) {
 		require.Equal(t, "one", out[0].Purpose)
 		return out[0]
 	}
-	good := answer(`[{"name":"wan","status":{"interfaces":{"net2":{"status":"offline"},"net1":{"status":"online"}}}},`+
+	good := answer(`[{"name":"wan","error":null,"status":{"interfaces":{"net2":{"status":"offline"},"net1":{"status":"online"}}}},`+
 		`{"name":"ipsec","status":{"details":[{"connection":"hub-a","up":"1"},{"connection":"hub-b","up":0,"connecting":1},{"connection":"hub-c"}]}},`+
 		`{"name":"conntrack","status":[{},{}]},{"name":"route","status":{"main":{"item":[{},{}]},"41":{"item":[{}]}}},{"name":"else","status":7},{"name":"rule","error":"x"}]`, "")
 	require.Equal(t, []string{"net1 online", "net2 offline"}, good.Uplinks)
