@@ -25,6 +25,7 @@ import (
 	batch "subctl/api/sdewan/v1alpha1"
 	"subctl/internal/kubetest"
 	"subctl/internal/measure"
+	"subctl/internal/nstest"
 	"subctl/sdewan"
 	"subctl/sdewan/rest"
 )
@@ -299,13 +300,13 @@ func (w *scaled) all() error {
 type controllerProcess struct {
 	*exec.Cmd
 	w   *scaled
-	log *logs
+	log *nstest.Buffer
 }
 
 // process starts a controller.
 func (w *scaled) process() *controllerProcess {
 	w.Helper()
-	p := &controllerProcess{exec.Command(os.Args[0], "-test.run", "^TestScaleProcess$", "-test.v"), w, &logs{}}
+	p := &controllerProcess{exec.Command(os.Args[0], "-test.run", "^TestScaleProcess$", "-test.v"), w, &nstest.Buffer{}}
 	p.Env = append(os.Environ(), scaleOf+"="+w.server.Kubeconfig())
 	p.Stdout, p.Stderr = p.log, p.log
 	require.NoError(w, p.Start())

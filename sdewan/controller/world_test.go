@@ -1,7 +1,6 @@
 package controller
 
 import (
-	"bytes"
 	"context"
 	"fmt"
 	"log/slog"
@@ -33,6 +32,7 @@ import (
 	batch "subctl/api/sdewan/v1alpha1"
 	"subctl/internal/kube"
 	"subctl/internal/kubetest"
+	"subctl/internal/nstest"
 	"subctl/sdewan"
 	cnfrest "subctl/sdewan/rest"
 	"subctl/sdewan/rest/openwrttest"
@@ -55,7 +55,7 @@ type world struct {
 	client    client.Client
 	namespace string
 	authority *openwrttest.Authority
-	log       *logs
+	log       *nstest.Buffer
 
 	mu    sync.Mutex
 	boxes map[string]*pod // by name of the pod
@@ -85,7 +85,7 @@ func newWorldOn(t testing.TB, s *kubetest.Server) *world {
 	s.InstallSDEWAN(t)
 	worlds.Lock()
 	worlds.last++
-	w := &world{TB: t, server: s, client: s.Client(t), authority: openwrttest.NewAuthority(t), boxes: map[string]*pod{}, net: 1 + (os.Getpid()+worlds.last)%250, log: &logs{}}
+	w := &world{TB: t, server: s, client: s.Client(t), authority: openwrttest.NewAuthority(t), boxes: map[string]*pod{}, net: 1 + (os.Getpid()+worlds.last)%250, log: &nstest.Buffer{}}
 	worlds.Unlock()
 	w.namespace = s.Namespace(t, "cnfs")
 	w.create(&corev1.Secret{ObjectMeta: w.named("account"), StringData: map[string]string{"password": password}})
@@ -422,24 +422,6 @@ func (w *world) event(reason string) (note string) {
 		return fmt.Errorf("no Event %s, but %q", reason, slices.Collect(maps.Keys(seen)))
 	})
 	return note
-}
-
-// logs keeps what the controller logs.
-type logs struct {
-	mu sync.Mutex
-	b  bytes.Buffer
-}
-
-func (l *logs) Write(p []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.b.Write(p)
-}
-
-func (l *logs) String() string {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.b.String()
 }
 
 func netipAddr(s string) netip.Addr { return netip.MustParseAddr(s) }

@@ -27,6 +27,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"subctl/internal/nstest"
 	"subctl/sdewan/rest"
 )
 
@@ -38,24 +39,7 @@ type cnf struct {
 	changes atomic.Int64
 	clock   atomic.Int64 // what is added to the time
 	ready   atomic.Bool
-	log     syncBuffer
-}
-
-type syncBuffer struct {
-	mu sync.Mutex
-	b  strings.Builder
-}
-
-func (b *syncBuffer) Write(p []byte) (int, error) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.b.Write(p)
-}
-
-func (b *syncBuffer) String() string {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.b.String()
+	log     nstest.Buffer
 }
 
 func newCNF(t testing.TB, file string) *cnf {
