@@ -30,53 +30,71 @@ const (
 	forBenchmarks = "-smp 1 -icount shift=1,sleep=off"
 )
 
-// commandLine is the kernel's. A bug or a panic resets the machine; the first serial port is the console. On a busy machine the
-// emulated timer may be too late for the kernel's check of it, which would panic.
-const commandLine = "console=ttyS0 loglevel=5 oops=panic panic=-1 no_timer_check"
+// commandLine is the kernel's. A bug, a panic, or a processor that does nothing else for a minute resets the machine; the first serial
+// port is the console. On a busy machine the emulated timer may be too late for the kernel's check of it, which would panic.
+const commandLine = "console=ttyS0 loglevel=5 oops=panic panic=-1 softlockup_panic=1 watchdog_thresh=30 no_timer_check"
 
-// boot runs the suites in a guest that has the file system, and says what went wrong.
+// guests is how many guests may be needed until all suites have ended. The emulated kernel was seen to hang, once in many days.
+const guests = 2
+
+// boot runs the suites in a guest that has the file system, and says what went wrong. If the guest ends before its tests do, another runs
+// those that are left.
 func boot(ctx context.Context, k kernel, image *os.File, suites []suite, verbose bool) error {
+	started := time.Now()
+	var all saying
+	for n := 1; ; n++ {
+		said, err := bootOnce(ctx, k, image, suites, len(all.exits), verbose)
+		all.add(said)
+		if left := len(suites) - len(all.exits); left > 0 && n < guests && ctx.Err() == nil {
+			fmt.Printf("testkernel: the guest ended in the tests of %s: another runs what is left\n", suites[len(all.exits)].pkg)
+			continue
+		}
+		if len(all.failed) > 0 {
+			fmt.Printf("testkernel: what failed:\n%s", strings.Join(all.failed, ""))
+		}
+		if err := errors.Join(err, verdict(suites, all.exits), keep(all.rows)); err != nil {
+			return fmt.Errorf("on %s: %w", k.name, err)
+		}
+		fmt.Printf("testkernel: %d packages passed in %s; skipped: %v\n", len(suites), time.Since(started).Round(time.Second), all.skipped)
+		return nil
+	}
+}
+
+// bootOnce runs the suites in one guest, but for so many first ones, and returns what the guest told.
+func bootOnce(ctx context.Context, k kernel, image *os.File, suites []suite, ended int, verbose bool) (saying, error) {
 	console, err := os.CreateTemp("", "testkernel-console-")
 	if err != nil {
-		return err
+		return saying{}, err
 	}
 	defer console.Close()
 	if err := os.Remove(console.Name()); err != nil {
-		return err
+		return saying{}, err
 	}
 	processors := forTests
 	if slices.ContainsFunc(suites, func(s suite) bool { return s.bench != "" }) {
 		processors = forBenchmarks
 	}
-	args := append(strings.Fields(qemu+" "+processors), "-kernel", filepath.Join(k.dir, "vmlinuz"), "-append", commandLine)
+	args := append(strings.Fields(qemu+" "+processors), "-kernel", filepath.Join(k.dir, "vmlinuz"), "-append", fmt.Sprintf("%s ended=%d", commandLine, ended))
 	cmd := exec.CommandContext(ctx, args[0], args[1:]...)
 	cmd.Stderr = os.Stderr
 	cmd.ExtraFiles = []*os.File{image, console}
 	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL} // whatever ends this process ends the guest
 	tests, err := cmd.StdoutPipe()
 	if err != nil {
-		return err
+		return saying{}, err
 	}
-	started := time.Now()
 	if err := cmd.Start(); err != nil {
-		return fmt.Errorf("starting QEMU: %w", err)
+		return saying{}, fmt.Errorf("starting QEMU: %w", err)
 	}
 	said, readErr := follow(tests, os.Stdout)
 	err = errors.Join(readErr, cmd.Wait())
-	if len(said.failed) > 0 {
-		fmt.Printf("testkernel: what failed:\n%s", strings.Join(said.failed, ""))
-	}
 	if ctx.Err() != nil {
 		err = context.Cause(ctx)
 	}
-	if verbose || err != nil || len(said.exits) < len(suites) {
+	if verbose || err != nil || ended+len(said.exits) < len(suites) {
 		err = errors.Join(err, show(console))
 	}
-	if err := errors.Join(err, verdict(suites, said.exits), keep(said.rows)); err != nil {
-		return fmt.Errorf("on %s: %w", k.name, err)
-	}
-	fmt.Printf("testkernel: %d packages passed in %s; skipped: %v\n", len(suites), time.Since(started).Round(time.Second), said.skipped)
-	return nil
+	return said, err
 }
 
 // verdict says what the exit status of those suites mean that came to an end.
@@ -98,6 +116,14 @@ type saying struct {
 	skipped []string // tests
 	rows    []byte   // JSON: what benchmarks measured
 	failed  []string // the lines of tests that failed, and some before them
+}
+
+// add adds what another guest told.
+func (s *saying) add(more saying) {
+	s.exits = append(s.exits, more.exits...)
+	s.skipped = append(s.skipped, more.skipped...)
+	s.rows = append(s.rows, more.rows...)
+	s.failed = append(s.failed, more.failed...)
 }
 
 // before is how many lines are repeated that came before a failure.

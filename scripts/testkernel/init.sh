@@ -1,8 +1,8 @@
 #!/bin/sh
 # The first process of the guest. Each line of /tests specifies a folder with a program "test", and regular expressions of the
-# benchmarks (- for none) and of the tests to run. As many programs run at once as there are processors. Their output goes to the second
-# serial port, one program after the other, each followed by a line "testkernel: exit STATUS FOLDER". Lines "testkernel: row ..." at the
-# end are the results of benchmarks.
+# benchmarks (- for none) and of the tests to run. The kernel's command line says how many of the first ones ended in an earlier guest. As
+# many programs run at once as there are processors. Their output goes to the second serial port, one program after the other, each
+# followed by a line "testkernel: exit STATUS FOLDER". Lines "testkernel: row ..." at the end are the results of benchmarks.
 PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin HOME=/root
 export PATH HOME
 mount -t proc proc /proc
@@ -14,6 +14,7 @@ mount -t cgroup2 cgroup /sys/fs/cgroup
 mkdir -p /dev/net && mknod /dev/net/tun c 10 200 # as udev does; opening the device loads the module
 ln -s /proc/self/fd /dev/fd
 . /environment
+tail -n +$((ended + 1)) /tests >/left
 
 # once runs the program of the current folder.
 once() {
@@ -36,7 +37,7 @@ start() {
 			echo $status >status && mv status exit
 		) &
 		until [ -e "$dir/log" ]; do sleep 0.1; done
-	done </tests
+	done </left
 }
 
 # show prints the log of the program in the current folder until the program has ended.
@@ -60,7 +61,7 @@ start &
 		until [ -e log ]; do sleep 0.5; done
 		show
 		echo "testkernel: exit $(cat exit) $dir"
-	done </tests
+	done </left
 	[ ! -e "$SUBCTL_BENCH" ] || sed 's/^/testkernel: row /' "$SUBCTL_BENCH"
 } >/dev/ttyS1 <>/dev/ttyS1 # closing it waits until all is written
 
