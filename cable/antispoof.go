@@ -171,6 +171,7 @@ func (n Intra) antispoof() dataplane.Antispoof {
 		Table: dataplane.RouteOwner.Antispoof, Ports: []int{dataplane.IntraPort},
 		Transit: []int{dataplane.IntraPort, dataplane.VXLANWireGuardPort, dataplane.VXLANIPsecPort},
 		Closed:  dataplane.Range{Min: dataplane.GatewayMetricsPort, Max: dataplane.RouteProbePort},
+		Usually: set("", n.Local.Pods).Members,
 	}
 	if n.VXLANPort != 0 {
 		a.Transit = append(a.Transit, n.VXLANPort)

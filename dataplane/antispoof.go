@@ -43,7 +43,7 @@ type Antispoof struct {
 	// them: their devices are not among Out.
 	Out []string
 	Own []netip.Prefix // sorted; no network contains another
-	// Usually are the networks among Own that most packets are from and for.
+	// Usually are the networks of this cluster that most packets are from and for.
 	Usually []netip.Prefix
 	// Apart are devices between which nothing is forwarded.
 	Apart []string

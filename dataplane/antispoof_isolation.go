@@ -53,6 +53,28 @@ func (a Antispoof) isolationRules(r *antispoofRules) {
 			}
 		}
 	}
+	if len(a.Apart) == 1 && len(a.Global) == 0 { // most tables: without a chain more
+		r.jump(AntispoofSource, AntispoofForward, Match{IIF: a.Apart[0]}, Match{OIF: a.Apart[0]})
+	} else {
+		a.apartRules(r)
+	}
+	if len(a.Siblings) == 0 || len(a.Cables) == 0 || len(a.Remote) == 0 {
+		return
+	}
+	for _, d := range a.Siblings {
+		r.jump(AntispoofSiblings, AntispoofForward, Match{IIF: d})
+	}
+	a.notRemote(func(m Match) { r.back(AntispoofSiblings, m) })
+	for _, m := range a.fromRemote() {
+		r.jump(AntispoofHanded, AntispoofSiblings, m)
+	}
+	for _, d := range a.Cables {
+		r.jump(AntispoofSource, AntispoofHanded, Match{OIF: d})
+	}
+}
+
+// apartRules are about what arrives on a device of Apart: it leaves on none of them, and is not for Global.
+func (a Antispoof) apartRules(r *antispoofRules) {
 	for _, d := range a.Apart {
 		r.jump(AntispoofApart, AntispoofForward, Match{IIF: d})
 	}
@@ -63,18 +85,6 @@ func (a Antispoof) isolationRules(r *antispoofRules) {
 		if len(a.Apart) > 0 {
 			r.jump(AntispoofSource, AntispoofApart, Match{DAddr: n})
 		}
-	}
-	if len(a.Siblings) == 0 || len(a.Cables) == 0 || len(a.Remote) == 0 {
-		return
-	}
-	for _, d := range a.Siblings {
-		r.jump(AntispoofSiblings, AntispoofForward, Match{IIF: d})
-	}
-	for _, m := range a.fromRemote() {
-		r.jump(AntispoofHanded, AntispoofSiblings, m)
-	}
-	for _, d := range a.Cables {
-		r.jump(AntispoofSource, AntispoofHanded, Match{OIF: d})
 	}
 }
 

@@ -235,6 +235,7 @@ func (a Antispoof) foreignRules(r *antispoofRules) {
 	// To compare the name of a device takes longer than to compare a source or to find it in a hash, and less time than
 	// to find it in a set of intervals.
 	intervals, _ := a.RemoteSets()
+	a.notRemote(func(m Match) { r.accept(AntispoofIn, m) })
 	if intervals != nil {
 		usual(AntispoofIn)
 	}
@@ -249,6 +250,22 @@ func (a Antispoof) foreignRules(r *antispoofRules) {
 		others = append(others, Match{IIFNot: d})
 	}
 	r.drop(AntispoofForeign, others...)
+}
+
+// notRemote calls pass with matches of sources that need no lookup to see that they are not in Remote: pods of this cluster, and most
+// nodes.
+func (a Antispoof) notRemote(pass func(Match)) {
+	if len(a.Remote) <= few {
+		return
+	}
+	for _, n := range a.Usually[:min(len(a.Usually), few)] {
+		if !slices.ContainsFunc(a.Remote, n.Overlaps) {
+			pass(Match{SAddr: n})
+		}
+	}
+	if n := around(a.Remote); n.Bits() > 0 {
+		pass(Match{SAddrNot: n})
+	}
 }
 
 // fromRemote returns the matches of packets from Remote.
