@@ -40,11 +40,16 @@ func stream(ctx context.Context, args []string) error {
 		}
 		total = rate * seconds
 	}
-	conn, err := net.Dial("udp", rest[0])
+	to, err := net.ResolveUDPAddr("udp", rest[0])
+	if err != nil {
+		return err
+	}
+	conn, err := net.DialUDP("udp", nil, to)
 	if err != nil {
 		return err
 	}
 	defer conn.Close()
+	holdMore(conn)
 
 	back := make([]bool, total)
 	var arrivals []time.Time
