@@ -15,6 +15,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -81,13 +82,18 @@ func globalChurn(t *testing.T) {
 	watching.Go(func() { h.watch(ctx, c) })
 	since := time.Now()
 	made, ran := 0, 0
+	var took time.Duration
 	lossless(t, 1, func() map[string]lost {
 		out := startStream(t, podOn(t, "cluster1", "web", worker(t, "cluster1")), service(t, "cluster2"))
 		in := startStream(t, podOn(t, "cluster3", "web", worker(t, "cluster3")), service(t, "cluster1"))
+		var mu sync.Mutex
 		var there [][]client.Object
+		var all sync.WaitGroup
+		atOnce := make(chan bool, 16) // requests to a busy API server take long
 		tick := time.NewTicker(4 * time.Second / time.Duration(perSecond)) // a Service and its export, made and deleted
 		defer tick.Stop()
-		for began := time.Now(); time.Since(began) < time.Duration(seconds)*time.Second; {
+		began := time.Now()
+		for time.Since(began) < time.Duration(seconds)*time.Second {
 			<-tick.C
 			made++
 			meta := metav1.ObjectMeta{Namespace: "default", Name: fmt.Sprintf("churn-%d", made)}
@@ -103,16 +109,25 @@ func globalChurn(t *testing.T) {
 					Containers: []corev1.Container{{Name: "get", Image: "lab.local/labapp:1", ImagePullPolicy: corev1.PullNever, Args: []string{"get", server + "/" + meta.Name, "-n", "1000", "--timeout", "5s"}}},
 				}})
 			}
-			for _, o := range now {
-				require.NoError(t, c.Create(t.Context(), o))
-			}
-			if there = append(there, now); len(there) > perSecond {
-				for _, o := range there[0] {
-					require.NoError(t, client.IgnoreNotFound(c.Delete(t.Context(), o)))
+			atOnce <- true
+			all.Go(func() {
+				defer func() { <-atOnce }()
+				for _, o := range now {
+					assert.NoError(t, c.Create(t.Context(), o))
 				}
-				there = there[1:]
-			}
+				mu.Lock()
+				var old []client.Object
+				if there = append(there, now); len(there) > perSecond {
+					old, there = there[0], there[1:]
+				}
+				mu.Unlock()
+				for _, o := range old {
+					assert.NoError(t, client.IgnoreNotFound(c.Delete(t.Context(), o)))
+				}
+			})
 		}
+		all.Wait()
+		took = time.Since(began)
 		for _, objs := range there {
 			for _, o := range objs {
 				require.NoError(t, client.IgnoreNotFound(c.Delete(t.Context(), o)))
@@ -148,7 +163,8 @@ func globalChurn(t *testing.T) {
 		}
 	}
 	require.Greater(t, own, ran/2, "servers saw the own addresses of too few of the %d pods", ran)
-	t.Logf("%d Services and exports, and %d pods, at %d changes a second: %d addresses were allocated; servers saw %d pods with addresses of their own", made, ran, perSecond, len(h.of), own)
+	t.Logf("%d Services and exports, and %d pods, came and went in %s, at %.0f changes a second (%d were wanted): %d addresses were allocated; servers saw %d pods with addresses of their own",
+		made, ran, took, float64(4*made+2*ran)/took.Seconds(), perSecond, len(h.of), own)
 	eventually(t, 20*time.Second, func() error {
 		if out := kubectl(t, "cluster1", "get", "globalingressips.submariner.io", "-o", "name"); strings.Contains(out, "churn-") {
 			return fmt.Errorf("still there: %s", out)

@@ -41,6 +41,9 @@ func (p *plan) rule(r rest.FirewallRule) error {
 		if src != nil && src.empty() || dest != nil && dest.empty() {
 			continue
 		}
+		if neverMatches(strings.Join([]string{family, arrives, leaves, match}, " ")) {
+			return errNeverMatches
+		}
 		switch r.Target {
 		case "MARK":
 			p.table.add(markChain(src, dest, anySrc, anyDest), r.Name, family, arrives, leaves, match, target)

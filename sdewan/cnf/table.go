@@ -3,6 +3,7 @@ package cnf
 import (
 	"crypto/sha256"
 	"encoding/hex"
+	"errors"
 	"fmt"
 	"maps"
 	"regexp"
@@ -64,6 +65,9 @@ func (t *table) chain(name string) *dataplane.RuleChain {
 func (t *table) add(chain, note string, words ...string) {
 	words = slices.DeleteFunc(slices.Clone(words), func(w string) bool { return w == "" })
 	text := strings.Join(words, " ")
+	if neverMatches(text) {
+		return
+	}
 	for _, family := range []string{"meta nfproto ipv4 ", "meta nfproto ipv6 "} { // several conditions may have it
 		if first, rest, is := strings.Cut(text, family); is {
 			text = first + family + strings.ReplaceAll(rest, family, "")
@@ -72,6 +76,16 @@ func (t *table) add(chain, note string, words ...string) {
 	c := t.chain(chain)
 	c.Rules = append(c.Rules, dataplane.TextRule{Text: text, Note: note})
 }
+
+// neverMatches reports whether conditions are about IPv6 packets with IPv4 addresses. nft(8) refuses such a rule, and with it the whole table.
+func neverMatches(text string) bool {
+	text = " " + text
+	return strings.Contains(text, " meta nfproto ipv6") &&
+		slices.ContainsFunc([]string{" ip saddr ", " ip daddr ", " meta nfproto ipv4"}, func(s string) bool { return strings.Contains(text, s) })
+}
+
+// errNeverMatches is what a plan reports about a rule that it leaves out because neverMatches.
+var errNeverMatches = errors.New("family: ipv6, but an address or a zone is of IPv4 only: leave out the family, or what is of IPv4")
 
 // begin inserts a rule at the beginning of a chain, if the table has the chain.
 func (t *table) begin(chain, rule string) {

@@ -109,6 +109,9 @@ func (p *plan) readZones() {
 		c.family(r.Family)
 		errs = append(errs, c.errs...)
 		z.family = strings.Join(c.words, " ")
+		if neverMatches(z.family + " " + nets("saddr", z.subnets)) {
+			errs = append(errs, errNeverMatches)
+		}
 		for _, f := range []struct{ name, policy string }{{"input", r.Input}, {"forward", r.Forward}, {"output", r.Output}} {
 			policy := cmp.Or(f.policy, "ACCEPT")
 			if verdicts[policy] == "" {
@@ -164,9 +167,17 @@ func (p *plan) forwardings() {
 			p.problem(rest.Forwardings, f.Name, "%v", err)
 			continue
 		}
-		chain := "fw_forward"
+		chain, words := "fw_forward", []string{family}
 		if src != nil {
 			chain = src.chain("forward")
+			words = append(words, src.arrives())
+		}
+		if dest != nil {
+			words = append(words, dest.leaves())
+		}
+		if neverMatches(strings.Join(words, " ")) {
+			p.problem(rest.Forwardings, f.Name, "%v", errNeverMatches)
+			continue
 		}
 		p.accept(chain, f.Name, family, dest)
 	}
