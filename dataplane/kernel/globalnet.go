@@ -25,15 +25,14 @@ func (s globalnets) list() ([]dataplane.Object, error) {
 // put changes single elements of maps if the rules are the same. Otherwise it replaces the whole table. Either is one transaction, so
 // no packet passes without the rules of one or the other; the connections of before keep their translation.
 //
-// Then it deletes the conntrack entries of UDP connections to endpoints that are gone, as kube-proxy does: unlike TCP, nothing else
-// would end them while the client sends.
+// Then it deletes the conntrack entries of what is gone, as kube-proxy does: see endFlows.
 func (s globalnets) put(_, want dataplane.Object) error {
 	w := want.(dataplane.Globalnet)
 	have, whole := s.intact()
 	if err := s.write(have, whole, w); err != nil || !whole {
 		return err
 	}
-	return s.endDatagrams(have, w)
+	return s.endFlows(have, w)
 }
 
 // write writes the table. whole reports whether have can be changed in place.

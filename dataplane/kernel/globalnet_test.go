@@ -3,7 +3,9 @@
 package kernel
 
 import (
+	"net"
 	"net/netip"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -11,6 +13,8 @@ import (
 	"subctl/dataplane"
 
 	"github.com/stretchr/testify/require"
+	vnl "github.com/vishvananda/netlink"
+	"golang.org/x/sys/unix"
 )
 
 // globalnet returns a table with an element in each map.
@@ -102,4 +106,50 @@ func TestGlobalnetChangesInPlace(t *testing.T) {
 	require.Equal(t, handles, ns.Run("nft -a list table ip submariner-gateway-globalnet | grep chain"))
 	require.Equal(t, fingerprints(state(t, g)), fingerprints(look(t, ns, h)))
 	require.Equal(t, "+ nft 'delete element ip submariner-gateway-globalnet own { 242.1.0.5 : 10.0.0.9 }'", strings.Split(ops[0].String(), "\n")[0], "only what changes is printed")
+}
+
+// Connections whose translated source the gateway no longer gives, and UDP connections to endpoints that are gone, are forgotten: the next packet
+// begins a new one. All others stay.
+func TestGlobalnetEndsFlows(t *testing.T) {
+	ns, h := node(t, dataplane.GatewayOwner)
+	settle(t, ns, h, state(t, globalnet()))
+	track := func(proto uint8, from, to, repliesFrom, returnsTo string, port uint16) {
+		flow := &vnl.ConntrackFlow{
+			FamilyType: unix.AF_INET, TimeOut: 600,
+			Forward: vnl.IPTuple{Protocol: proto, SrcIP: net.ParseIP(from).To4(), DstIP: net.ParseIP(to).To4(), SrcPort: 1000, DstPort: 53},
+			Reverse: vnl.IPTuple{Protocol: proto, SrcIP: net.ParseIP(repliesFrom).To4(), DstIP: net.ParseIP(returnsTo).To4(), SrcPort: port, DstPort: 1000},
+		}
+		ns.Do(func() { require.NoError(t, vnl.ConntrackCreate(vnl.ConntrackTable, unix.AF_INET, flow), "%s", to) })
+	}
+	track(unix.IPPROTO_UDP, "10.0.0.20", "203.0.113.1", "203.0.113.1", "242.1.0.2", 53) // is gone
+	track(unix.IPPROTO_UDP, "10.0.0.6", "203.0.113.2", "203.0.113.2", "242.1.0.10", 53) // is gone
+	track(unix.IPPROTO_UDP, "203.0.113.3", "242.1.0.7", "10.0.0.7", "203.0.113.3", 5353)
+	track(unix.IPPROTO_TCP, "10.0.0.20", "203.0.113.4", "203.0.113.4", "242.1.0.2", 53)
+	track(unix.IPPROTO_UDP, "10.0.0.20", "203.0.113.5", "203.0.113.5", "242.1.0.1", 53) // still shared
+	track(unix.IPPROTO_UDP, "10.0.0.6", "203.0.113.6", "203.0.113.6", "242.1.0.9", 53)
+	track(unix.IPPROTO_UDP, "242.1.0.2", "203.0.113.7", "203.0.113.7", "242.1.0.2", 53) // is not translated
+	track(unix.IPPROTO_UDP, "203.0.113.8", "242.1.0.7", "10.0.0.3", "203.0.113.8", 5353)
+	entries := func() (left []string) {
+		ns.Do(func() {
+			all, err := vnl.ConntrackTableList(vnl.ConntrackTable, unix.AF_INET)
+			require.NoError(t, err)
+			for _, f := range all {
+				for _, ip := range []net.IP{f.Forward.SrcIP, f.Forward.DstIP} {
+					if rest, is := strings.CutPrefix(ip.String(), "203.0.113."); is {
+						left = append(left, rest)
+					}
+				}
+			}
+		})
+		slices.Sort(left)
+		return left
+	}
+	require.Equal(t, []string{"1", "2", "3", "4", "5", "6", "7", "8"}, entries())
+
+	g := globalnet()
+	g.Shared[1].Global = ip("242.1.0.3")
+	g.Pools[0].Count, g.Sources = 1, g.Sources[:1]
+	g.Backends[1].To = netip.MustParseAddrPort("10.0.0.3:5353")
+	settle(t, ns, h, state(t, g))
+	require.Equal(t, []string{"5", "6", "7", "8"}, entries())
 }
