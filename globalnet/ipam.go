@@ -82,8 +82,11 @@ type allocation struct {
 }
 
 func newAllocation(network netip.Prefix, requests []Request, now time.Time, before *Memory) *allocation {
-	if before == nil || before.pool != newPool(network) { // the cluster has another network now
+	switch {
+	case before == nil:
 		before, _ = Recall(network, "")
+	case before.pool != newPool(network): // the cluster has another network now, which may contain the former one
+		before, _ = Recall(network, before.Record())
 	}
 	a := &allocation{
 		pool: newPool(network), now: now, requests: requests, order: make([]int, len(requests)), own: make([][]int, len(requests)),

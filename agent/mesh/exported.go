@@ -67,7 +67,7 @@ func (e export) conditions(granted map[types.NamespacedName]string, network bool
 		ready.Reason, ready.Message = ReasonNoGlobalNetwork, "this cluster has no global network: other clusters reach the Service at its own addresses"
 	case e.taken != "":
 		ready.Reason = ReasonNameTaken
-		ready.Message = fmt.Sprintf("GlobalIngressIP %s exists, and is for something else: delete it", e.taken)
+		ready.Message = fmt.Sprintf("GlobalIngressIP %s is for something else: delete it, or export a Service with another name", e.taken)
 	case len(e.needs) == 0:
 		ready.Reason, ready.Message = ReasonNoEndpoints, "the headless Service has no endpoints with an IPv4 address in the pod network"+e.refusedText()
 	case len(addrs) < len(e.needs):
@@ -79,9 +79,12 @@ func (e export) conditions(granted map[types.NamespacedName]string, network bool
 	return []metav1.Condition{valid, ready}
 }
 
-// need notes an object that an export needs, once.
-func (e *export) need(key types.NamespacedName) {
-	if e.once(key) {
+// need notes an object that an export needs, once, or that something else has its name.
+func (e *export) need(key types.NamespacedName, free bool) {
+	switch {
+	case !free:
+		e.taken = key.Name
+	case e.once(key):
 		e.needs = append(e.needs, key)
 	}
 }

@@ -1,10 +1,13 @@
 package mesh
 
 import (
+	"slices"
+
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
 
 	submarinerv1 "subctl/api/submariner/v1"
+	"subctl/cable"
 	"subctl/globalnet"
 )
 
@@ -29,7 +32,11 @@ func (m *Mesh) translate() {
 		Node: m.Snapshot.Node, NodeIP: m.Membership.Self.IP, PodIP: m.Local.PodIP, Nets: m.Membership.Own.Global, Pods: m.Membership.Own.Pods,
 		Several: m.Membership.Submariner.Spec.MultiActiveGatewayEnabled,
 	}
-	for _, n := range m.Membership.Gateways {
+	gateways := slices.DeleteFunc(slices.Clone(m.Membership.Gateways), func(n cable.Node) bool { return n.Drain == cable.Drained }) // no pod's packets take it
+	if len(gateways) == 0 {
+		gateways = m.Membership.Gateways
+	}
+	for _, n := range gateways {
 		g.Gateways = append(g.Gateways, n.Name)
 	}
 	s := m.Snapshot

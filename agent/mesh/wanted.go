@@ -27,6 +27,7 @@ type wanted struct {
 	exports   []export
 
 	ingress map[types.NamespacedName]*submarinerv1.GlobalIngressIP
+	ending  map[types.NamespacedName]bool // GlobalIngressIPs of pods that end: they stay until Kubernetes deletes them with the pods
 	missing []Object // to apply
 	// needless are objects that an agent has made and nobody needs any more, to delete.
 	needless []Object
@@ -38,7 +39,7 @@ type export struct {
 	reason  mcsv1alpha1.ServiceExportConditionReason // why it is not valid; empty if it is
 	mistake string
 	needs   []types.NamespacedName // GlobalIngressIPs
-	taken   string                 // the name of one that somebody else has made for another purpose
+	taken   string                 // the name of one that stands for something else
 	refused []string               // why other clusters do not reach endpoints, each once
 	noted   map[any]bool           // what needs and refused have: a Service may have many thousands of endpoints
 }
@@ -55,7 +56,7 @@ func IsOurs(o Object) bool { return o.GetLabels()[managedBy] == "subctl" }
 // readWanted returns the objects that the cluster needs, and the changes that lead to them.
 func readWanted(s Snapshot, network netip.Prefix) wanted {
 	pods, _ := parseCIDRs("clusterCIDR", List[*v1alpha1.Submariner](s)[0].Spec.ClusterCIDR) // gateways report a mistake
-	w := wanted{network: network, endpoints: globalnet.NewEndpoints(pods, List[*corev1.Pod](s)), ingress: map[types.NamespacedName]*submarinerv1.GlobalIngressIP{}}
+	w := wanted{network: network, endpoints: globalnet.NewEndpoints(pods, List[*corev1.Pod](s)), ingress: map[types.NamespacedName]*submarinerv1.GlobalIngressIP{}, ending: map[types.NamespacedName]bool{}}
 	if network.IsValid() {
 		w.egress = egressNames(s)
 		w.ownPods(s)
@@ -105,7 +106,7 @@ func (w *wanted) compareIngress(s Snapshot) {
 	for _, o := range List[*submarinerv1.GlobalIngressIP](s) {
 		key := keyOf(o)
 		have[key] = o
-		if IsOurs(o) && w.ingress[key] == nil {
+		if IsOurs(o) && w.ingress[key] == nil && !w.ending[key] {
 			w.needless = append(w.needless, o)
 		}
 	}
@@ -142,8 +143,9 @@ func keyOf(o Object) types.NamespacedName {
 	return types.NamespacedName{Namespace: o.GetNamespace(), Name: o.GetName()}
 }
 
-// want adds a GlobalIngressIP, which Kubernetes deletes with its owner.
-func (w *wanted) want(o *submarinerv1.GlobalIngressIP, owner Object, version, kind string) types.NamespacedName {
+// want adds a GlobalIngressIP, which Kubernetes deletes with its owner. It reports whether none that stands for something else has the name: an
+// exported Service may be named like the GlobalIngressIP of a pod.
+func (w *wanted) want(o *submarinerv1.GlobalIngressIP, owner Object, version, kind string) (types.NamespacedName, bool) {
 	o.Labels = Ours()
 	if o.Spec.ServiceRef != nil {
 		o.Labels[submarinerv1.ServiceRefLabel] = o.Spec.ServiceRef.Name
@@ -153,7 +155,7 @@ func (w *wanted) want(o *submarinerv1.GlobalIngressIP, owner Object, version, ki
 	if w.ingress[key] == nil {
 		w.ingress[key] = o
 	}
-	return key
+	return key, reflect.DeepEqual(w.ingress[key].Spec, o.Spec) && endpointOf(w.ingress[key]) == endpointOf(o)
 }
 
 // ownPods gives the pods that ask for it addresses of their own.
@@ -169,17 +171,23 @@ func (w *wanted) ownPods(s Snapshot) {
 	}
 }
 
-// pod gives a pod an address of its own, unless it has no address in the pod network.
-func (w *wanted) pod(p *corev1.Pod) (types.NamespacedName, bool) {
-	if p.Spec.HostNetwork || p.DeletionTimestamp != nil || p.Status.Phase == corev1.PodSucceeded || p.Status.Phase == corev1.PodFailed {
-		return types.NamespacedName{}, false
+// pod gives a pod an address of its own, unless it has no address in the pod network. A pod that ends keeps the one it has: its connections may go
+// on until then. pod reports whether the pod needs one, and returns what want does.
+func (w *wanted) pod(p *corev1.Pod) (key types.NamespacedName, free, needs bool) {
+	switch {
+	case p.Spec.HostNetwork || p.Status.Phase == corev1.PodSucceeded || p.Status.Phase == corev1.PodFailed:
+		return key, false, false
+	case p.DeletionTimestamp != nil:
+		w.ending[types.NamespacedName{Namespace: p.Namespace, Name: podIngress(p.Name)}] = true
+		return key, false, false
 	}
-	return w.want(&submarinerv1.GlobalIngressIP{
+	key, free = w.want(&submarinerv1.GlobalIngressIP{
 		ObjectMeta: metav1.ObjectMeta{Namespace: p.Namespace, Name: podIngress(p.Name)},
 		Spec: submarinerv1.GlobalIngressIPSpec{
 			Target: submarinerv1.TargetHeadlessServicePod, PodRef: &corev1.LocalObjectReference{Name: p.Name},
 		},
-	}, p, "v1", "Pod"), true
+	}, p, "v1", "Pod")
+	return key, free, true
 }
 
 // podIngress returns the name of the GlobalIngressIP of a pod, as upstream, except that long names stay different.
@@ -224,7 +232,7 @@ func (w *wanted) export(s Snapshot) {
 			w.headlessEndpoints(&e, endpoints[keyOf(o)])
 		default:
 			eachAddress(endpoints[keyOf(o)], func(ip netip.Addr, _ string) { e.refuse(w.endpoints.Refuse(o.Namespace, ip)) })
-			e.needs = append(e.needs, w.want(&submarinerv1.GlobalIngressIP{
+			e.need(w.want(&submarinerv1.GlobalIngressIP{
 				ObjectMeta: metav1.ObjectMeta{Namespace: o.Namespace, Name: o.Name},
 				Spec:       submarinerv1.GlobalIngressIPSpec{Target: submarinerv1.TargetClusterIPService, ServiceRef: &corev1.LocalObjectReference{Name: o.Name}},
 			}, o, mcsv1alpha1.GroupVersion.String(), mcsv1alpha1.ServiceExportKindName))
@@ -244,8 +252,8 @@ func (w *wanted) headlessPods(e *export, endpoints []*discoveryv1.EndpointSlice,
 			if p == nil {
 				continue
 			}
-			if key, ok := w.pod(p); ok {
-				e.need(key)
+			if key, free, needs := w.pod(p); needs {
+				e.need(key, free)
 			}
 		}
 	}
@@ -258,14 +266,13 @@ func (w *wanted) headlessEndpoints(e *export, endpoints []*discoveryv1.EndpointS
 		if !e.refuse(w.endpoints.RefuseOwn(e.object.Namespace, ip)) {
 			return
 		}
-		key := w.want(&submarinerv1.GlobalIngressIP{
+		e.need(w.want(&submarinerv1.GlobalIngressIP{
 			ObjectMeta: metav1.ObjectMeta{
 				Namespace: e.object.Namespace, Name: fmt.Sprintf("ep-%.44s-%.15s", name, text), // upstream
 				Annotations: map[string]string{submarinerv1.HeadlessEndpointAnnotation: text},
 			},
 			Spec: submarinerv1.GlobalIngressIPSpec{Target: submarinerv1.TargetHeadlessServiceEndpoints, ServiceRef: &corev1.LocalObjectReference{Name: name}},
-		}, e.object, mcsv1alpha1.GroupVersion.String(), mcsv1alpha1.ServiceExportKindName)
-		e.need(key)
+		}, e.object, mcsv1alpha1.GroupVersion.String(), mcsv1alpha1.ServiceExportKindName))
 	})
 }
 
