@@ -164,6 +164,37 @@ export shop/web Valid=True Valid, Ready=True Exported
 	require.Equal(t, "cluster-egress.submariner.io 8 allocated 242.0.0.1-242.0.0.8\nshop/taken HeadlessServicePod 242.0.0.30\n", c.text())
 }
 
+func ownPod(name string) *corev1.Pod {
+	p := shopPod(name, "10.244.1.9")
+	p.Annotations = map[string]string{submarinerv1.OwnGlobalIPAnnotation: submarinerv1.OwnGlobalIP}
+	return p
+}
+
+// A pod that ends keeps its address until it is gone: its connections may go on. It does not get one.
+func TestEndingPods(t *testing.T) {
+	own, late, soon := ownPod("own"), ownPod("late"), metav1.Unix(1700000600, 0)
+	late.DeletionTimestamp = &soon
+	c := newGlobalCluster(t, own, late)
+	c.settle()
+	before := c.text()
+	require.Contains(t, before, "shop/pod-own HeadlessServicePod 242.0.0.")
+	require.NotContains(t, before, "late")
+	own.DeletionTimestamp = &soon
+	c.settle()
+	require.Equal(t, before, c.text())
+	c.remove(own)
+	c.settle()
+	require.NotContains(t, c.text(), "pod-own")
+}
+
+// A Service with the name that the GlobalIngressIP of a pod has does not get the address of the pod, which would open all its ports.
+func TestExportNamedLikeAPod(t *testing.T) {
+	c := newGlobalCluster(t, ownPod("web"), shopService("pod-web", corev1.ServiceSpec{ClusterIP: "10.96.0.9"}), shopExport("pod-web"))
+	c.settle()
+	require.Contains(t, c.text(), "shop/pod-web HeadlessServicePod")
+	require.Contains(t, c.text(), "export shop/pod-web Valid=True Valid, Ready=False NameTaken")
+}
+
 // Shared addresses: changed live, per gateway with several active ones, and refused where nobody uses them.
 func TestEgressObjects(t *testing.T) {
 	c := newGlobalCluster(t,
