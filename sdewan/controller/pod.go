@@ -27,7 +27,7 @@ type api interface {
 	Create(context.Context, *rest.Collection, rest.Object) (restclient.Item, error)
 	Update(context.Context, *rest.Collection, rest.Object) (restclient.Item, error)
 	Delete(context.Context, *rest.Collection, string) error
-	Restart(context.Context, string) error
+	Restart(context.Context, string, []rest.Object) error
 }
 
 // memory is what the controller remembers of a pod as long as its containers run. All of it can be lost: see owes.
@@ -84,7 +84,15 @@ func (m *memory) sync(ctx context.Context, c api, desires []desire, owes func(se
 		if !m.owed[service] {
 			continue
 		}
-		if err := c.Restart(ctx, service); err != nil {
+		var objects []rest.Object
+		for _, d := range desires {
+			if d.collection.Service == service {
+				for _, w := range d.objects {
+					objects = append(objects, w.object)
+				}
+			}
+		}
+		if err := c.Restart(ctx, service, objects); err != nil {
 			s.restarts[service] = err
 			continue
 		}

@@ -42,9 +42,13 @@ func (c *Client) Delete(ctx context.Context, l *rest.Collection, name string) er
 	return err
 }
 
-// Restart restarts a service: what was written before is in effect afterwards.
-func (c *Client) Restart(ctx context.Context, service string) error {
-	_, _, err := c.call(ctx, c.o.RestartTimeout, request{method: http.MethodPut, path: rest.ServicePath(service), body: []byte(`{"action":"restart"}`)})
+// Restart restarts a service: what was written before is in effect afterwards. An error has no secrets of objects that the CNF may hold.
+func (c *Client) Restart(ctx context.Context, service string, objects []rest.Object) error {
+	var secrets []string
+	for _, o := range objects {
+		secrets = append(secrets, secretsOf(o)...)
+	}
+	_, _, err := c.call(ctx, c.o.RestartTimeout, request{method: http.MethodPut, path: rest.ServicePath(service), body: []byte(`{"action":"restart"}`), secrets: secrets})
 	return err
 }
 

@@ -76,7 +76,7 @@ func TestObjects(t *testing.T) {
 	require.NoError(t, c.Delete(ctx, rest.Rules, rule.Name))
 	require.NoError(t, c.Delete(ctx, rest.Rules, rule.Name), "not there is deleted")
 	require.NoError(t, c.Delete(ctx, rest.Policies, "p"))
-	require.NoError(t, c.Restart(ctx, "mwan3"))
+	require.NoError(t, c.Restart(ctx, "mwan3", nil))
 	modules, err := c.Status(ctx)
 	require.NoError(t, err)
 	require.Len(t, modules, 2)
@@ -273,9 +273,11 @@ func TestSecretsStaySecret(t *testing.T) {
 		fmt.Fprint(w, remote.PreSharedKey)
 	})
 	_, err = c.Create(t.Context(), rest.Remotes, remote)
-	require.ErrorContains(t, err, "416")
-	for _, s := range []string{`se"cret`, `se\"cret`, remote.LocalKey} {
-		require.NotContains(t, err.Error(), s)
+	for _, err := range []error{err, c.Restart(t.Context(), "ipsec", []rest.Object{remote})} {
+		require.ErrorContains(t, err, "416")
+		for _, s := range []string{`se"cret`, `se\"cret`, remote.LocalKey} {
+			require.NotContains(t, err.Error(), s)
+		}
 	}
 	require.NotContains(t, fmt.Sprintf("%+v", client.Options{Password: secret.Bytes("se-cret")}), "se-cret")
 }
