@@ -99,6 +99,7 @@ const (
 	GlobalnetFromSource                      // SNAT to one of the pod's addresses
 	GlobalnetFromShared                      // SNAT to one of the addresses of all others
 	GlobalnetMasquerade                      // SNAT to an address of the gateway
+	GlobalnetDrop                            // drops the packet
 )
 
 // ICMP errors that contain the packet that they are about (RFC 792): destination unreachable, time exceeded, parameter problem.
@@ -165,6 +166,8 @@ func (g Globalnet) Rules() (rules []GlobalnetRule) {
 	add(GlobalnetRule{Chain: GlobalnetEgress, UDP: true, Do: GlobalnetReplyFrom})
 	add(GlobalnetRule{Chain: GlobalnetEgress, Do: GlobalnetPool})
 	add(GlobalnetRule{Chain: GlobalnetEgress, Do: GlobalnetFromShared, Slots: GlobalShares})
+	// The gateway has no address for it yet. Antispoof would drop it, too, but conntrack would keep the source, also once the gateway has one.
+	add(GlobalnetRule{Chain: GlobalnetEgress, Do: GlobalnetDrop})
 	for _, p := range GlobalPools() {
 		add(GlobalnetRule{Chain: p.Class(), Do: GlobalnetFromSource, Slots: uint16(p.Count)})
 	}
@@ -223,6 +226,7 @@ func (r GlobalnetRule) String() string {
 		GlobalnetFromSource:      fmt.Sprintf("snat to ip saddr . %s map @%s", source, GlobalnetSources),
 		GlobalnetFromShared:      fmt.Sprintf("snat to %s map @%s", source, GlobalnetShared),
 		GlobalnetMasquerade:      "masquerade",
+		GlobalnetDrop:            "drop",
 	}[r.Do])
 	return strings.TrimSpace(strings.Join(words, " "))
 }

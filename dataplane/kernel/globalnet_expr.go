@@ -130,6 +130,8 @@ func globalnetAction(r dataplane.GlobalnetRule, maps map[string]*nftables.Set) (
 		return append(sourceSlot(r, keyReg), find(dataplane.GlobalnetShared), nat(expr.NATTypeSourceNAT, addr))
 	case dataplane.GlobalnetMasquerade:
 		return []expr.Any{&expr.Masq{}}
+	case dataplane.GlobalnetDrop:
+		return []expr.Any{&expr.Verdict{Kind: expr.VerdictDrop}}
 	}
 	return nil
 }
