@@ -28,7 +28,7 @@ type wanted struct {
 
 	ingress map[types.NamespacedName]*submarinerv1.GlobalIngressIP
 	ending  map[types.NamespacedName]bool // GlobalIngressIPs of pods that end: they stay until Kubernetes deletes them with the pods
-	missing []Object // to apply
+	missing []Object                      // to apply
 	// needless are objects that an agent has made and nobody needs any more, to delete.
 	needless []Object
 }

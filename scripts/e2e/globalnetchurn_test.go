@@ -89,7 +89,7 @@ func globalChurn(t *testing.T) {
 		var mu sync.Mutex
 		var there [][]client.Object
 		var all sync.WaitGroup
-		atOnce := make(chan bool, 16) // requests to a busy API server take long
+		atOnce := make(chan bool, 16)                                      // requests to a busy API server take long
 		tick := time.NewTicker(4 * time.Second / time.Duration(perSecond)) // a Service and its export, made and deleted
 		defer tick.Stop()
 		began := time.Now()

@@ -341,7 +341,9 @@ func TestProbe(t *testing.T) {
 func TestRestartWithoutEffect(t *testing.T) {
 	c := newCNF(t, "")
 	token := c.token(t)
-	restart := func() (int, string) { return c.do(token, "PUT", "/"+rest.ServicePath("firewall"), `{"action":"restart"}`) }
+	restart := func() (int, string) {
+		return c.do(token, "PUT", "/"+rest.ServicePath("firewall"), `{"action":"restart"}`)
+	}
 	code, _ := restart()
 	require.Equal(t, 200, code)
 	c.refused.Store(new(errors.New("nft: conflicting protocols in rule se-cret")))
