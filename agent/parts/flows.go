@@ -25,9 +25,11 @@ type flows struct {
 }
 
 // Counting reads all conntrack entries of the node, of which there may be hundreds of thousands. So it is done this often,
-// and takes at most 1 / flowsShare of the time; while the gateway is draining, it is done more often.
+// and takes at most 1 / flowsShare of the time, unless it would then be done less often than flowsAtLeast: whoever runs out of ports
+// must know. While the gateway is draining, it is done more often.
 const (
 	flowsEvery    = 15 * time.Second
+	flowsAtLeast  = time.Minute
 	drainingEvery = 4 * time.Second
 	flowsShare    = 250
 	drainingShare = 25
@@ -69,7 +71,7 @@ func (f *flows) pause() time.Duration {
 	if f.draining {
 		return max(drainingEvery, drainingShare*f.took)
 	}
-	return max(flowsEvery, flowsShare*f.took)
+	return max(flowsEvery, min(flowsAtLeast, flowsShare*f.took))
 }
 
 // Act implements Actor.

@@ -243,7 +243,4 @@ func globalManyConnections(t *testing.T) {
 		return nil
 	})
 	kubectl(t, from, "delete", "deployment", "many")
-	for _, n := range append(nodes(from), nodes(to)...) {
-		on(t, n, "conntrack -D -p udp >/dev/null 2>&1; true")
-	}
 }
