@@ -2,6 +2,7 @@ package globalnet
 
 import (
 	"cmp"
+	"fmt"
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
@@ -77,11 +78,26 @@ func Select(egress []*submarinerv1.GlobalEgressIP, pods []*corev1.Pod) map[*subm
 	return out
 }
 
+// maxTerms is how many labels, expressions and values of expressions a selector may have: a gateway compares each with the labels of all pods of the namespace.
+const maxTerms = 32
+
+// Selector returns the selector of a GlobalEgressIP.
+func Selector(of *metav1.LabelSelector) (labels.Selector, error) {
+	terms := len(of.MatchLabels) + len(of.MatchExpressions)
+	for _, e := range of.MatchExpressions {
+		terms += len(e.Values)
+	}
+	if terms > maxTerms {
+		return nil, fmt.Errorf("it has %d labels, expressions and values: use at most %d", terms, maxTerms)
+	}
+	return metav1.LabelSelectorAsSelector(of)
+}
+
 // selectorOf returns a GlobalEgressIP with its selector.
 func selectorOf(e *submarinerv1.GlobalEgressIP) (s selecting, err error) {
 	s.GlobalEgressIP = e
 	if e.Spec.PodSelector != nil {
-		s.selector, err = metav1.LabelSelectorAsSelector(e.Spec.PodSelector)
+		s.selector, err = Selector(e.Spec.PodSelector)
 	}
 	return s, err
 }

@@ -50,3 +50,21 @@ func TestHostileSelectors(t *testing.T) {
 	victim.Namespace = "victim"
 	require.Equal(t, map[*submarinerv1.GlobalEgressIP]Selection{victim: {Pods: 1}}, Select(append(all, victim), pods))
 }
+
+// Nor do many conditions in one selector: a gateway compares them with all pods.
+func TestHostileSelectorTerms(t *testing.T) {
+	e := ofEgressObject(1, "e", map[string]string{"a": "b"}, "242.1.1.1")
+	pods := []*corev1.Pod{pod("ns", "p", "10.0.0.1")}
+	e.Spec.PodSelector = &metav1.LabelSelector{}
+	require.Equal(t, 1, Select([]*submarinerv1.GlobalEgressIP{e}, pods)[e].Pods, "selects all pods")
+	values := make([]string, maxTerms)
+	for i := range values {
+		values[i] = fmt.Sprint("v", i)
+	}
+	e.Spec.PodSelector.MatchExpressions = []metav1.LabelSelectorRequirement{{Key: "a", Operator: metav1.LabelSelectorOpNotIn, Values: values}}
+	require.Empty(t, Select([]*submarinerv1.GlobalEgressIP{e}, pods))
+	_, err := Selector(e.Spec.PodSelector)
+	require.EqualError(t, err, "it has 33 labels, expressions and values: use at most 32")
+	e.Spec.PodSelector.MatchExpressions[0].Values = values[1:]
+	require.Equal(t, 1, Select([]*submarinerv1.GlobalEgressIP{e}, pods)[e].Pods)
+}

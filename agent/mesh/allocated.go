@@ -45,7 +45,7 @@ func readAllocated(s Snapshot, w wanted) []allocated {
 	for _, o := range egress {
 		a := allocated{kind: "GlobalEgressIP", object: o, count: o.Spec.Count(), held: o.Status.AllocatedIPs, conds: o.Status.Conditions}
 		if o.Spec.PodSelector != nil {
-			if _, err := metav1.LabelSelectorAsSelector(o.Spec.PodSelector); err != nil {
+			if _, err := globalnet.Selector(o.Spec.PodSelector); err != nil {
 				a.reason, a.mistake = submarinerv1.ReasonInvalidInput, fmt.Sprintf("podSelector is not valid: %v", err)
 			}
 		}
