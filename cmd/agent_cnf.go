@@ -102,7 +102,7 @@ func (o *cnfAgent) run(ctx context.Context) error {
 	}
 	loop := agent.New(agent.Options{Attachments: attached, Uplinks: uplinks, API: at, Config: store.Config, Kernel: kernel, Log: log})
 	api := server.New(server.Options{
-		Store: store, Password: server.PasswordFile(o.passwordFile), Devices: loop.Devices, Changed: loop.Changed, Applied: loop.Applied, Status: loop.Status, Ready: loop.Ready, Log: log,
+		Store: store, Password: server.PasswordFile(o.passwordFile), Devices: loop.Devices, Changed: loop.Changed, Status: loop.Status, Ready: loop.Ready, Log: log,
 	})
 	both, ctx := errgroup.WithContext(ctx)
 	both.Go(func() error { return loop.Run(ctx) })

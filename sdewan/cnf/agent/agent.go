@@ -68,9 +68,6 @@ type Agent struct {
 
 	mu       sync.Mutex
 	ready    bool
-	begun    int           // passes
-	ended    int           // passes, with their results
-	news     chan struct{} // is closed when a pass ends
 	report   cnf.Report
 	err      error
 	world    cnf.World
@@ -88,7 +85,7 @@ func New(o Options) *Agent {
 	if o.Lookup == nil {
 		o.Lookup = lookup
 	}
-	a := &Agent{Options: o, wake: make(chan struct{}, 1), passed: func(rest.Config) {}, resolved: map[string]netip.Addr{}, since: map[string]time.Time{}, news: make(chan struct{})}
+	a := &Agent{Options: o, wake: make(chan struct{}, 1), passed: func(rest.Config) {}, resolved: map[string]netip.Addr{}, since: map[string]time.Time{}}
 	for i, at := range o.Attachments {
 		var t *tracker
 		if u := o.Uplinks[at.Network]; len(u.TrackIPs) > 0 {
@@ -119,27 +116,6 @@ func (a *Agent) Report() (cnf.Report, error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	return slices.Clone(a.report), a.err
-}
-
-// Applied makes the loop look again, and waits until the kernel holds what the REST API has received. It returns why it does not.
-func (a *Agent) Applied(ctx context.Context) error {
-	a.mu.Lock()
-	next := a.begun + 1
-	a.mu.Unlock()
-	a.Changed()
-	for {
-		a.mu.Lock()
-		ended, err, news := a.ended, a.err, a.news
-		a.mu.Unlock()
-		if ended >= next {
-			return err
-		}
-		select {
-		case <-ctx.Done():
-			return errors.New("the kernel does not hold it yet")
-		case <-news:
-		}
-	}
 }
 
 // Run runs the loop until the context ends. All calls of Kernel are made by the goroutine that calls it.
@@ -186,9 +162,6 @@ func (a *Agent) Run(ctx context.Context) error {
 
 // pass plans once, and makes the kernel hold the plan.
 func (a *Agent) pass(ctx context.Context, target dataplane.Target) error {
-	a.mu.Lock()
-	a.begun++
-	a.mu.Unlock()
 	network, err := a.Kernel.Network()
 	if err != nil {
 		a.result(nil, fmt.Errorf("reading the network: %w", err))
@@ -242,7 +215,5 @@ func (a *Agent) result(report cnf.Report, err error) {
 		a.ready = true
 		a.Log.Info("ready")
 	}
-	a.report, a.err, a.ended = report, err, a.begun
-	close(a.news)
-	a.news = make(chan struct{})
+	a.report, a.err = report, err
 }

@@ -12,9 +12,6 @@ import (
 // reportTime is how long reading a status may take.
 const reportTime = 10 * time.Second
 
-// applyTime is how long a restart of a service waits until the configuration is in effect: less than a client waits.
-const applyTime = 10 * time.Second
-
 // control answers a request for what is not a collection. parts is the path after sdewan/v1.
 func (s *Server) control(w *answer, r *http.Request, parts []string) {
 	switch {
@@ -52,7 +49,7 @@ func (s *Server) help(w *answer, r *http.Request) {
 	}
 }
 
-// service starts or stops a service, and answers when that is in effect. What it was told before stays.
+// service starts or stops a service. What it was told before stays.
 func (s *Server) service(w *answer, r *http.Request, name string) {
 	switch {
 	case r.Method != http.MethodPut:
@@ -87,13 +84,6 @@ func (s *Server) service(w *answer, r *http.Request, name string) {
 		return
 	}
 	s.changed(r, "service/"+name+" "+request.Action)
-	ctx, cancel := context.WithTimeout(r.Context(), applyTime)
-	defer cancel()
-	if err := s.Applied(ctx); err != nil { // whoever restarts a service relies on it
-		s.Log.Warn("a service was restarted without effect", "service", name, "err", err)
-		w.message(http.StatusInternalServerError, "what the CNF has received is not in effect: see the log of the CNF")
-		return
-	}
 	w.message(http.StatusOK, "success")
 }
 

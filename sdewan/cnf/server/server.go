@@ -27,8 +27,6 @@ type Options struct {
 	Devices func() *rest.Devices
 	// Changed is called after every change of the Store, and after every request to restart a service. It must not block.
 	Changed func()
-	// Applied waits until what the Store has is in effect, and returns why it is not.
-	Applied func(context.Context) error
 	// Status returns what a module reports, for encoding as JSON.
 	Status func(ctx context.Context, module string) (any, error)
 	// Ready reports whether what the Store has is applied, for the probe.

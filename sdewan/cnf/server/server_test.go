@@ -39,7 +39,6 @@ type cnf struct {
 	changes atomic.Int64
 	clock   atomic.Int64 // what is added to the time
 	ready   atomic.Bool
-	refused atomic.Pointer[error] // why what was received is not in effect
 	log     nstest.Buffer
 }
 
@@ -56,12 +55,6 @@ func newCNF(t testing.TB, file string) *cnf {
 			return &rest.Devices{Names: []string{"net1", "net2"}, Addresses: []netip.Addr{netip.MustParseAddr("192.0.2.1")}, Default: true}
 		},
 		Changed: func() { c.changes.Add(1) },
-		Applied: func(context.Context) error {
-			if err := c.refused.Load(); err != nil {
-				return *err
-			}
-			return nil
-		},
 		Status: func(_ context.Context, module string) (any, error) {
 			if module == "wan" {
 				return nil, errors.New("the kernel is gone")
@@ -335,21 +328,4 @@ func TestProbe(t *testing.T) {
 	require.Equal(t, 404, get(rest.Base))
 	c.ready.Store(false)
 	require.Equal(t, 503, get("/"))
-}
-
-// A restart succeeds only if what the CNF has received is in effect: the controller takes it for that.
-func TestRestartWithoutEffect(t *testing.T) {
-	c := newCNF(t, "")
-	token := c.token(t)
-	restart := func() (int, string) {
-		return c.do(token, "PUT", "/"+rest.ServicePath("firewall"), `{"action":"restart"}`)
-	}
-	code, _ := restart()
-	require.Equal(t, 200, code)
-	c.refused.Store(new(errors.New("nft: conflicting protocols in rule se-cret")))
-	code, body := restart()
-	require.Equal(t, 500, code)
-	require.Contains(t, body, "not in effect")
-	require.NotContains(t, body, "se-cret")
-	require.Contains(t, c.log.String(), "conflicting protocols")
 }
