@@ -170,7 +170,7 @@ func ownPod(name string) *corev1.Pod {
 	return p
 }
 
-// A pod that ends keeps its address until it is gone: its connections may go on. It does not get one.
+// A pod that ends keeps its address until it is gone: its connections may go on. One that has none gets none.
 func TestEndingPods(t *testing.T) {
 	own, late, soon := ownPod("own"), ownPod("late"), metav1.Unix(1700000600, 0)
 	late.DeletionTimestamp = &soon

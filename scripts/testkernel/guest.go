@@ -34,11 +34,11 @@ const (
 // port is the console. On a busy machine the emulated timer may be too late for the kernel's check of it, which would panic.
 const commandLine = "console=ttyS0 loglevel=5 oops=panic panic=-1 softlockup_panic=1 watchdog_thresh=30 no_timer_check"
 
-// guests is how many guests may be needed until all suites have ended. The emulated kernel was seen to hang, once in many days.
+// guests is the number of guests that may be started until all suites have ended: the emulated kernel has been seen to hang.
 const guests = 2
 
-// boot runs the suites in a guest that has the file system, and says what went wrong. If the guest ends before its tests do, another runs
-// those that are left.
+// boot runs the suites in a guest that has the file system, and returns what went wrong. If the guest ends before its tests do, a second guest
+// runs the remaining suites.
 func boot(ctx context.Context, k kernel, image *os.File, suites []suite, verbose bool) error {
 	started := time.Now()
 	var all saying
@@ -46,7 +46,7 @@ func boot(ctx context.Context, k kernel, image *os.File, suites []suite, verbose
 		said, err := bootOnce(ctx, k, image, suites, len(all.exits), verbose)
 		all.add(said)
 		if left := len(suites) - len(all.exits); left > 0 && n < guests && ctx.Err() == nil {
-			fmt.Printf("testkernel: the guest ended in the tests of %s: another runs what is left\n", suites[len(all.exits)].pkg)
+			fmt.Printf("testkernel: the guest ended in the tests of %s: a second guest runs the remaining suites\n", suites[len(all.exits)].pkg)
 			continue
 		}
 		if len(all.failed) > 0 {
@@ -60,7 +60,8 @@ func boot(ctx context.Context, k kernel, image *os.File, suites []suite, verbose
 	}
 }
 
-// bootOnce runs the suites in one guest, but for so many first ones, and returns what the guest told.
+// bootOnce runs suites in one guest, and returns what the guest printed. It skips the first suites, of which the number ended has ended in
+// an earlier guest.
 func bootOnce(ctx context.Context, k kernel, image *os.File, suites []suite, ended int, verbose bool) (saying, error) {
 	console, err := os.CreateTemp("", "testkernel-console-")
 	if err != nil {
@@ -118,7 +119,7 @@ type saying struct {
 	failed  []string // the lines of tests that failed, and some before them
 }
 
-// add adds what another guest told.
+// add appends what another guest printed.
 func (s *saying) add(more saying) {
 	s.exits = append(s.exits, more.exits...)
 	s.skipped = append(s.skipped, more.skipped...)

@@ -1,0 +1,68 @@
+package dataplane
+
+import "slices"
+
+// foreignRules drop packets from networks of Remote that arrive on other devices than In.
+func (a Antispoof) foreignRules(r *antispoofRules) {
+	if len(a.Remote) == 0 || len(a.In) == 0 {
+		return
+	}
+	usual := func(chain string) {
+		for _, d := range a.Usual {
+			r.accept(chain, Match{IIF: d})
+		}
+	}
+	from := a.fromRemote()
+	if len(a.Remote) <= few {
+		from = nil
+		for _, n := range a.Remote {
+			from = append(from, Match{SAddr: n})
+		}
+	}
+	// To compare the name of a device takes longer than to compare a source or to find it in a hash, and less time than
+	// to find it in a set of intervals.
+	intervals, _ := a.RemoteSets()
+	a.notRemote(func(m Match) { r.accept(AntispoofIn, m) })
+	if intervals != nil {
+		usual(AntispoofIn)
+	}
+	for _, m := range from {
+		r.jump(AntispoofForeign, AntispoofIn, m)
+	}
+	if intervals == nil {
+		usual(AntispoofForeign)
+	}
+	var others []Match
+	for _, d := range a.In {
+		others = append(others, Match{IIFNot: d})
+	}
+	r.drop(AntispoofForeign, others...)
+}
+
+// notRemote calls pass with matches of sources that need no lookup to see that they are not in Remote: pods of this cluster, and most
+// nodes.
+func (a Antispoof) notRemote(pass func(Match)) {
+	if len(a.Remote) <= few {
+		return
+	}
+	for _, n := range a.Usually[:min(len(a.Usually), few)] {
+		if !slices.ContainsFunc(a.Remote, n.Overlaps) {
+			pass(Match{SAddr: n})
+		}
+	}
+	if n := around(a.Remote); n.Bits() > 0 {
+		pass(Match{SAddrNot: n})
+	}
+}
+
+// fromRemote returns the matches of packets from Remote.
+func (a Antispoof) fromRemote() (out []Match) {
+	remote, masked := a.RemoteSets()
+	if len(remote) > 0 {
+		out = append(out, Match{SAddrIn: AntispoofSetRemote})
+	}
+	for _, bits := range masks(masked) {
+		out = append(out, Match{MaskedBits: bits})
+	}
+	return out
+}
