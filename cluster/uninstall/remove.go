@@ -34,6 +34,11 @@ func (u *Operation) remove(ctx context.Context, r *Remains) error {
 			return fmt.Errorf("deleting the objects of the agents: %w", err)
 		}
 	}
+	for _, obj := range r.Addresses {
+		if err := u.delete(ctx, &obj); err != nil {
+			return err
+		}
+	}
 	if err := u.removeNamespace(ctx, r); err != nil {
 		return err
 	}

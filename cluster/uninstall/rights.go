@@ -44,7 +44,11 @@ func rights(scheme *runtime.Scheme) ([]kube.Right, error) {
 	if err != nil {
 		return nil, err
 	}
-	out = append(out, deleted...)
+	addresses, err := kube.ObjectRights(scheme, addressKinds(), "delete")
+	if err != nil {
+		return nil, err
+	}
+	out = append(out, append(deleted, addresses...)...)
 	for _, kind := range othersKinds() {
 		out = append(out, kube.NewRight("list", kind.Group, kube.Resource(kind), cluster.Namespace))
 	}
@@ -77,4 +81,9 @@ func writtenKinds() []client.Object {
 		o.SetNamespace(cluster.Namespace)
 	}
 	return out
+}
+
+// addressKinds are the kinds of the objects that the globalnet agent makes, in all namespaces.
+func addressKinds() []client.Object {
+	return []client.Object{&submarinerv1.GlobalIngressIP{}, &submarinerv1.ClusterGlobalEgressIP{}}
 }

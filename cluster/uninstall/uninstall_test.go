@@ -173,6 +173,26 @@ func TestUninstallKeepsWhatIsOfOthers(t *testing.T) {
 	require.True(t, j.remains(t).Empty(), "what stays is not ours")
 }
 
+// What the globalnet agent has made goes although the agent is down, and the CRDs stay because of an object of a user.
+func TestUninstallWithoutTheGlobalnetAgent(t *testing.T) {
+	theirs := &submarinerv1.GlobalIngressIP{ObjectMeta: metav1.ObjectMeta{Namespace: "elsewhere", Name: "theirs"}}
+	made := []client.Object{
+		&submarinerv1.GlobalIngressIP{ObjectMeta: metav1.ObjectMeta{Namespace: "elsewhere", Name: "web"}},
+		&submarinerv1.ClusterGlobalEgressIP{ObjectMeta: metav1.ObjectMeta{Name: "n1-cluster-egress.submariner.io"}},
+	}
+	for _, o := range made {
+		o.SetLabels(map[string]string{cluster.ManagedByLabel: cluster.ManagedBy})
+	}
+	j := newJoined(t, append(made, theirs)...)
+	require.Contains(t, j.remains(t).Lines(j.c), "delete 2 objects of the globalnet agent")
+	require.NoError(t, j.uninstall(t))
+	for _, obj := range made {
+		require.False(t, exists(t, j.c, obj), "%T %s is left", obj, obj.GetName())
+	}
+	require.True(t, exists(t, j.c, theirs))
+	require.True(t, j.remains(t).Empty(), "what stays is not ours")
+}
+
 func TestUninstallWaitsForTheNodes(t *testing.T) {
 	j := newJoined(t)
 	j.agents = false
