@@ -29,6 +29,9 @@ type PodStatus struct {
 // maxStatus is the longest answer of a pod that is looked at, in bytes.
 const maxStatus = 1 << 20
 
+// maxIneffective is how many objects without effect are listed for a pod.
+const maxIneffective = 10
+
 // PodStatuses returns what each pod of each CNF does.
 func (v *View) PodStatuses() []PodStatus {
 	out := []PodStatus{}
@@ -77,6 +80,8 @@ func (p *PodStatus) parse(text string) {
 			p.wan(m.Status)
 		case "ipsec":
 			p.ipsec(m.Status)
+		case "effect":
+			p.effect(m.Status)
 		case "conntrack":
 			var list []json.RawMessage
 			if json.Unmarshal(m.Status, &list) == nil {
@@ -138,6 +143,32 @@ func (p *PodStatus) ipsec(status json.RawMessage) {
 	}
 	if ipsec.Init == "fail" && len(ipsec.Details) == 0 {
 		p.Problems = append(p.Problems, "its tunnels are down")
+	}
+}
+
+// effect reads what only CNFs of subctl report.
+func (p *PodStatus) effect(status json.RawMessage) {
+	var effect struct {
+		Applied *bool `json:"applied"`
+		None    []struct {
+			Collection string `json:"collection"`
+			Name       string `json:"name"`
+			Reason     string `json:"reason"`
+		} `json:"no_effect"`
+		Count int `json:"no_effect_count"`
+	}
+	if json.Unmarshal(status, &effect) != nil {
+		return
+	}
+	if effect.Applied != nil && !*effect.Applied {
+		p.Problems = append(p.Problems, "its kernel does not hold the configuration: see its log")
+	}
+	shown := effect.None[:min(len(effect.None), maxIneffective)]
+	for _, o := range shown {
+		p.Problems = append(p.Problems, fmt.Sprintf("%s %s has no effect, or a part of it has none: %s", o.Collection, o.Name, o.Reason))
+	}
+	if more := effect.Count - len(shown); len(shown) > 0 && more > 0 {
+		p.Problems = append(p.Problems, fmt.Sprintf("objects without effect that are not listed: %d", more))
 	}
 }
 

@@ -191,6 +191,15 @@ func TestHostileStatus(t *testing.T) {
 	require.Equal(t, 3, good.Routes)
 	require.Equal(t, []string{"uplink net2 is offline", "tunnel hub-b is connecting", "tunnel hub-c is down", "it cannot report rule: see its log"}, good.Problems)
 
+	require.Equal(t, []string{"its kernel does not hold the configuration: see its log", "firewall/rules r has no effect, or a part of it has none: it matches nothing", "objects without effect that are not listed: 1"},
+		answer(`[{"name":"effect","status":{"applied":false,"no_effect":[{"collection":"firewall/rules","name":"r","reason":"it matches nothing"}],"no_effect_count":2}}]`, "").Problems)
+	for _, text := range []string{`{}`, `[]`, `{"applied":true,"no_effect":[],"no_effect_count":7}`, `{"no_effect":{}}`, `{"applied":"no"}`, `{"no_effect_count":-1}`} {
+		require.Empty(t, answer(`[{"name":"effect","status":`+text+`}]`, "").Problems, text)
+	}
+	many := answer(`[{"name":"effect","status":{"no_effect":[`+strings.Repeat(`{"reason":"x"},`, 100)+`{}],"no_effect_count":101}}]`, "").Problems
+	require.Len(t, many, maxIneffective+1)
+	require.Equal(t, "objects without effect that are not listed: 91", many[maxIneffective])
+
 	require.Equal(t, []string{"no answer"}, answer("", "no answer").Problems)
 	for _, text := range []string{"", "{}", "[", `"x"`, "[" + strings.Repeat("{},", maxStatus) + "{}]"} {
 		require.Equal(t, []string{"its answer is no list of modules, or was too long"}, answer(text, "").Problems, "%.20s", text)

@@ -34,7 +34,7 @@ func (a *Agent) Devices() *rest.Devices {
 	return d
 }
 
-// Status returns what a module of the REST API reports, as CNFs on OpenWrt have it.
+// Status returns what a module of the REST API reports, as CNFs on OpenWrt have it, and in the module "effect" what of the configuration has no effect.
 func (a *Agent) Status(_ context.Context, module string) (any, error) {
 	a.mu.Lock()
 	network, world := a.network, a.world
@@ -55,8 +55,36 @@ func (a *Agent) Status(_ context.Context, module string) (any, error) {
 		return map[string]any{"interfaces": a.uplinks(world), "connected": map[string]any{"ipv4": connected(network)}}, nil
 	case "ipsec":
 		return a.ipsec()
+	case "effect":
+		return a.effect(), nil
 	}
 	return nil, fmt.Errorf("no such module: %s", module)
+}
+
+// maxIneffective is how many objects without effect a status has at most.
+const maxIneffective = 50
+
+type effectStatus struct {
+	// Applied reports whether the kernel holds what was planned last. Its error may contain secrets of tunnels, and is in the log alone.
+	Applied bool                `json:"applied"`
+	None    []ineffectiveStatus `json:"no_effect"` // the first of them
+	Count   int                 `json:"no_effect_count"`
+}
+
+// ineffectiveStatus is about an object that has no effect, or of which a part has none.
+type ineffectiveStatus struct {
+	Collection string `json:"collection"`
+	Name       string `json:"name"`
+	Reason     string `json:"reason"`
+}
+
+func (a *Agent) effect() effectStatus {
+	report, err := a.Report()
+	s := effectStatus{Applied: err == nil, None: []ineffectiveStatus{}, Count: len(report)}
+	for _, l := range report[:min(len(report), maxIneffective)] {
+		s.None = append(s.None, ineffectiveStatus{l.Collection, l.Name, l.Message})
+	}
+	return s
 }
 
 type interfaceStatus struct {

@@ -3,6 +3,7 @@ package agent
 import (
 	"encoding/json"
 	"errors"
+	"log/slog"
 	"net/netip"
 	"testing"
 	"testing/synctest"
@@ -12,6 +13,7 @@ import (
 
 	"subctl/dataplane"
 	"subctl/sdewan"
+	"subctl/sdewan/cnf"
 	"subctl/sdewan/rest"
 )
 
@@ -139,4 +141,22 @@ func TestStatusOfNothing(t *testing.T) {
 	broken = errors.New("no netlink")
 	_, err := a.Status(t.Context(), "conntrack")
 	require.ErrorIs(t, err, broken)
+}
+
+// What the planner leaves out, and that the kernel refuses a plan, is in the status. What the kernel says is not: it may quote secrets.
+func TestStatusOfEffect(t *testing.T) {
+	a := New(Options{Log: slog.New(slog.DiscardHandler)})
+	effect := func() string {
+		got, err := a.Status(t.Context(), "effect")
+		require.NoError(t, err)
+		b, err := json.Marshal(got)
+		require.NoError(t, err)
+		return string(b)
+	}
+	require.JSONEq(t, `{"applied":true,"no_effect":[],"no_effect_count":0}`, effect())
+	a.result(cnf.Report{{Collection: "firewall/rules", Name: "r", Message: "it matches nothing"}}, errors.New("the key is se-cret"))
+	require.JSONEq(t, `{"applied":false,"no_effect":[{"collection":"firewall/rules","name":"r","reason":"it matches nothing"}],"no_effect_count":1}`, effect())
+	a.result(make(cnf.Report, 1000), nil)
+	require.Contains(t, effect(), `"no_effect_count":1000`)
+	require.Less(t, len(effect()), 10000)
 }

@@ -188,7 +188,7 @@ func TestStatus(t *testing.T) {
 	}
 	token := c.token(t)
 	for path, want := range map[string]string{
-		"sdewan/v1/status": `[{"name":"conntrack","status":["conntrack"]},{"name":"interface","status":["interface"]},{"name":"ipsec","status":["ipsec"]},` +
+		"sdewan/v1/status": `[{"name":"conntrack","status":["conntrack"]},{"name":"effect","status":["effect"]},{"name":"interface","status":["interface"]},{"name":"ipsec","status":["ipsec"]},` +
 			`{"name":"route","status":{"main":{"item":[]}}},{"name":"rule","status":["rule"]},{"name":"wan","status":["wan"]}]`,
 		"sdewan/v1/status/":                           "",
 		"sdewan/v1/status/ipsec":                      `{"name":"ipsec","status":["ipsec"]}`,
