@@ -31,8 +31,8 @@ const (
 	maxPods     = 16       // of a CNF
 	tooLongList = `"(too long)"`
 
-	// Pods that are asked at the same time, in all and in one namespace: what each returns is in memory, and may come slowly.
-	askAtOnce, askAtOnceEach = 8, 4
+	// Pods that are asked at the same time: what each returns is in memory, and may come slowly.
+	askAtOnce = 8
 )
 
 type collector struct {

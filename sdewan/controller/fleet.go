@@ -32,7 +32,7 @@ type fleet struct {
 }
 
 func newFleet(reader client.Reader, o Options) *fleet {
-	return &fleet{reader: reader, o: o, large: newShares(maxLarge, maxLargeEach), members: map[types.NamespacedName]map[types.UID]*member{}}
+	return &fleet{reader: reader, o: o, large: newShares(maxLarge), members: map[types.NamespacedName]map[types.UID]*member{}}
 }
 
 // member is a pod, with its containers as they run.
@@ -45,9 +45,9 @@ type member struct {
 	large       bool      // whether it has a slot of fleet.large
 }
 
-// Many pods that return much would fill the memory: at most maxLarge of them are synced at the same time, and maxLargeEach of a namespace.
+// Many pods that return much would fill the memory: at most maxLarge of them are synced at the same time.
 // Those that return less than 128 KiB do not wait.
-const maxLarge, maxLargeEach = 8, 3
+const maxLarge = 8
 
 var errLarge = errors.New("the CNF has many objects, and those of other CNFs are being read: it is read later")
 

@@ -60,25 +60,36 @@ func TestHostileDNS(t *testing.T) {
 
 // A namespace with many CNFs that are slow does not have all workers.
 func TestHostileNamespace(t *testing.T) {
-	r := &reconciler{active: newShares(4, 3)}
-	for range 3 {
+	r := &reconciler{active: newShares(4)}
+	for range 2 {
 		require.True(t, r.active.try("hostile"))
 	}
 	again, err := r.Reconcile(t.Context(), ctrl.Request{NamespacedName: types.NamespacedName{Namespace: "hostile", Name: "cnf"}})
 	require.NoError(t, err)
 	require.Positive(t, again.RequeueAfter)
 	require.True(t, r.active.try("other"))
-	require.False(t, r.active.try("third"), "there are four")
-	r.active.give("hostile")
+	require.False(t, r.active.try("other"), "it would leave none")
 	require.True(t, r.active.try("third"))
+	require.False(t, r.active.try("fourth"), "there are four")
+	r.active.give("hostile")
+	require.True(t, r.active.try("fourth"))
 	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
 	defer cancel()
 	require.Error(t, r.active.take(ctx, "hostile"))
-	for _, ns := range []string{"hostile", "hostile", "other", "third"} {
+	for _, ns := range []string{"hostile", "other", "third", "fourth"} {
 		r.active.give(ns)
 	}
 	require.Zero(t, r.active.total)
 	require.Empty(t, r.active.taken)
+
+	r.active = newShares(64)
+	for n, most := range []int{32, 16, 8, 4, 2, 1, 1} {
+		taken := 0
+		for r.active.try(fmt.Sprint("hostile", n)) {
+			taken++
+		}
+		require.Equal(t, most, taken)
+	}
 }
 
 // The status of a CNF takes bounded time to shorten, fits in an object, and comes back from the API server as it was written.

@@ -29,10 +29,9 @@ const (
 	dnsTimeout = 5 * time.Second
 	// dnsForget is when a name that nobody has asked for is forgotten.
 	dnsForget = 10 * time.Minute
-	// dnsAtOnce bounds lookups at the same time, and dnsEach those for the CNFs of a namespace: names that nobody answers for must not keep
-	// others waiting, and a CNF does not wait for its names for longer than dnsWait.
-	dnsAtOnce, dnsEach = 16, 4
-	dnsWait            = 2 * dnsTimeout
+	// dnsAtOnce bounds lookups at the same time. A CNF does not wait for its names for longer than dnsWait.
+	dnsAtOnce = 16
+	dnsWait   = 2 * dnsTimeout
 )
 
 // names resolves the names of CNFServices.
@@ -53,7 +52,7 @@ type lookup struct {
 }
 
 func newNames(c client.Client, o Options) *names {
-	return &names{client: c, o: o, slots: newShares(dnsAtOnce, dnsEach), known: map[string]lookup{}}
+	return &names{client: c, o: o, slots: newShares(dnsAtOnce), known: map[string]lookup{}}
 }
 
 // target is where a CNFService leads to.

@@ -8,24 +8,25 @@ import (
 	"subctl/internal/wake"
 )
 
-// shares are slots, of which each namespace can have a part: whoever runs CNFs in one namespace keeps the CNFs of others waiting only so far.
+// shares are slots. A namespace takes no more than it leaves free, so that whoever runs CNFs in some namespaces keeps the CNFs of others waiting
+// only so far: of 64 slots, one namespace has 32 at most, a second one then 16, a third one 8.
 type shares struct {
-	most, each int
+	most int
 
 	mu    sync.Mutex
 	total int
 	taken map[string]int // by namespace
 }
 
-func newShares(most, each int) *shares {
-	return &shares{most: most, each: each, taken: map[string]int{}}
+func newShares(most int) *shares {
+	return &shares{most: most, taken: map[string]int{}}
 }
 
 // try takes a slot, if there is one. The caller gives it back.
 func (s *shares) try(namespace string) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.total >= s.most || s.taken[namespace] >= s.each {
+	if s.taken[namespace] >= s.most-s.total {
 		return false
 	}
 	s.total++

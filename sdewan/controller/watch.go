@@ -39,7 +39,7 @@ func Add(mgr manager.Manager, o Options) error {
 	r := &reconciler{
 		o: o, client: mgr.GetClient(), events: recorder, fleet: newFleet(mgr.GetAPIReader(), o), names: newNames(mgr.GetClient(), o), kinds: sdewan.Kinds(),
 		writes: make(chan struct{}, maxWrites), backoff: workqueue.NewTypedItemExponentialFailureRateLimiter[types.NamespacedName](o.RetryFrom, o.RetryUntil),
-		active: newShares(o.Workers, max(1, o.Workers*3/4)), faults: map[types.NamespacedName]problem{}, noted: map[types.NamespacedName]string{},
+		active: newShares(o.Workers), faults: map[types.NamespacedName]problem{}, noted: map[types.NamespacedName]string{},
 	}
 	b := ctrl.NewControllerManagedBy(mgr).Named("sdewan").WithOptions(controller.Options{
 		MaxConcurrentReconciles: o.Workers,
@@ -54,7 +54,7 @@ func Add(mgr manager.Manager, o Options) error {
 	if err := b.Complete(r); err != nil {
 		return err
 	}
-	if err := mgr.Add(&collector{o: o, client: mgr.GetClient(), fleet: r.fleet, slots: newShares(askAtOnce, askAtOnceEach)}); err != nil {
+	if err := mgr.Add(&collector{o: o, client: mgr.GetClient(), fleet: r.fleet, slots: newShares(askAtOnce)}); err != nil {
 		return err
 	}
 	return addExposures(mgr, o, recorder)
