@@ -67,7 +67,7 @@ type selecting struct {
 
 // choose determines which GlobalEgressIPs select pods, in the order in which they count. Where a gateway has no room for the addresses of all, the oldest have it, so that nobody takes it from others.
 func (t *translated) choose() {
-	t.selectors = map[string][]selecting{}
+	t.selectors, t.crowded = map[string][]selecting{}, nil
 	oldest := slices.SortedFunc(slices.Values(t.Egress), func(a, b *submarinerv1.GlobalEgressIP) int {
 		return egressOwner(a).compare(egressOwner(b))
 	})
@@ -76,7 +76,10 @@ func (t *translated) choose() {
 		if err != nil {
 			continue // its condition says so
 		}
-		s.sources = t.returned(t.mine(t.addresses(egressOwner(e), e.Status.AllocatedIPs...)))
+		mine := t.mine(t.addresses(egressOwner(e), e.Status.AllocatedIPs...))
+		if s.sources = t.returned(mine); len(s.sources) < len(mine) {
+			t.crowded = append(t.crowded, e)
+		}
 		if len(s.sources) > 0 {
 			t.selectors[e.Namespace] = append(t.selectors[e.Namespace], s)
 		}
@@ -84,6 +87,23 @@ func (t *translated) choose() {
 	for _, all := range t.selectors {
 		slices.SortStableFunc(all, selecting.compare)
 	}
+}
+
+// Crowded returns the GlobalEgressIPs for all of whose addresses one of several active gateways has no room (MaxReturned). The networks are the global
+// ones of the cluster.
+func Crowded(networks []netip.Prefix, gateways []string, egress []*submarinerv1.GlobalEgressIP, shared []*submarinerv1.ClusterGlobalEgressIP) map[*submarinerv1.GlobalEgressIP]bool {
+	out := map[*submarinerv1.GlobalEgressIP]bool{}
+	if len(egress) == 0 {
+		return out
+	}
+	for _, node := range gateways {
+		t := newTranslated(Gateway{Node: node, Nets: networks, Several: true, Gateways: gateways}, Objects{})
+		t.follow(Objects{Egress: egress, ClusterEgress: shared})
+		for _, e := range t.crowded {
+			out[e] = true
+		}
+	}
+	return out
 }
 
 // selected is a pod that a GlobalEgressIP selects.

@@ -71,6 +71,9 @@ func TestHostileEgress(t *testing.T) {
 		require.NotContains(t, sources[ip("10.0.0.1")], ip("242.1.9.9"))
 		require.LessOrEqual(t, len(out.Returned), MaxReturned)
 	}
+	crowded := Crowded(gatewayOf("gw").Nets, []string{"gw"}, objs.Egress, nil)
+	require.Len(t, crowded, 101-MaxReturned, "the addresses are shared by all but one of them")
+	require.False(t, crowded[old])
 }
 
 // With several gateways, a gateway uses no shared address to which replies do not find it.
@@ -79,8 +82,12 @@ func TestHostileSharedAddresses(t *testing.T) {
 	for i := range 30 {
 		e.Status.AllocatedIPs = append(e.Status.AllocatedIPs, fmt.Sprintf("242.1.0.%d", 1+i))
 	}
-	out := Translate(gatewayOf("gw", "gw"), Objects{ClusterEgress: []*submarinerv1.ClusterGlobalEgressIP{e}})
+	shared := []*submarinerv1.ClusterGlobalEgressIP{e}
+	out := Translate(gatewayOf("gw", "gw"), Objects{ClusterEgress: shared})
 	require.Len(t, out.Returned, MaxReturned)
+	one := []*submarinerv1.GlobalEgressIP{ofEgressObject(1, "one", nil, "242.1.1.1")}
+	require.Len(t, Crowded(gatewayOf("gw").Nets, []string{"gw"}, one, shared), 1)
+	require.Empty(t, Crowded(gatewayOf("gw").Nets, []string{"other"}, one, shared), "this gateway shares none")
 	for _, s := range out.Table.Shared {
 		require.Contains(t, out.Returned, s.Global)
 	}

@@ -52,6 +52,7 @@ type translated struct {
 	filled    *entry // whose endpoints are asked for
 
 	selectors map[string][]selecting // GlobalEgressIPs by namespace
+	crowded   []*submarinerv1.GlobalEgressIP
 	selected  map[ref]selected       // pods that one of them selects
 	ofSource  index[netip.Addr, ref] // these pods, by address
 

@@ -42,6 +42,7 @@ func readAllocated(s Snapshot, w wanted) []allocated {
 	}
 	egress := List[*submarinerv1.GlobalEgressIP](s)
 	selections := globalnet.Select(egress, List[*corev1.Pod](s))
+	crowded := w.crowded(s)
 	for _, o := range egress {
 		a := allocated{kind: "GlobalEgressIP", object: o, count: o.Spec.Count(), held: o.Status.AllocatedIPs, conds: o.Status.Conditions}
 		if o.Spec.PodSelector != nil {
@@ -50,7 +51,7 @@ func readAllocated(s Snapshot, w wanted) []allocated {
 			}
 		}
 		if is, known := selections[o]; known {
-			a.selects = selects(o, is)
+			a.selects = selects(o, is, crowded[o])
 		}
 		out = append(out, a)
 	}
@@ -134,7 +135,7 @@ func (a *allocated) condition() metav1.Condition {
 }
 
 // selects returns the condition Selects of a GlobalEgressIP. Its message names no pods, which come and go.
-func selects(o *submarinerv1.GlobalEgressIP, is globalnet.Selection) *metav1.Condition {
+func selects(o *submarinerv1.GlobalEgressIP, is globalnet.Selection, crowded bool) *metav1.Condition {
 	c := metav1.Condition{Type: submarinerv1.ConditionSelects, Status: metav1.ConditionFalse, ObservedGeneration: o.Generation}
 	others := "GlobalEgressIP " + addressList(is.Before)
 	switch {
@@ -144,6 +145,9 @@ func selects(o *submarinerv1.GlobalEgressIP, is globalnet.Selection) *metav1.Con
 		c.Reason, c.Message = submarinerv1.ReasonOthersFirst, "all pods that it selects have the addresses of "+others+" instead, which takes precedence"
 	case is.Pods == 0:
 		c.Reason, c.Message = submarinerv1.ReasonNoPods, "it selects no pods of namespace "+o.Namespace
+	case crowded:
+		c.Reason = submarinerv1.ReasonNoRoom
+		c.Message = fmt.Sprintf("of its addresses, some have no effect: each of several active gateways uses at most %d addresses, those of its ClusterGlobalEgressIP and of older GlobalEgressIPs first", globalnet.MaxReturned)
 	default:
 		c.Status, c.Reason, c.Message = metav1.ConditionTrue, submarinerv1.ReasonPodsSelected, "pods have its addresses as their source"
 	}

@@ -79,6 +79,11 @@ func (e export) conditions(granted map[types.NamespacedName]string, network bool
 	return []metav1.Condition{valid, ready}
 }
 
+// without takes out of what an export needs the endpoints that other clusters do not reach at the address of this Service, with the reasons.
+func (e *export) without(duplicates map[types.NamespacedName]error) {
+	e.needs = slices.DeleteFunc(slices.Clone(e.needs), func(key types.NamespacedName) bool { return !e.refuse(duplicates[key]) })
+}
+
 // need notes an object that an export needs, once, or that something else has its name.
 func (e *export) need(key types.NamespacedName, free bool) {
 	switch {

@@ -1,8 +1,10 @@
 package mesh
 
 import (
+	"cmp"
 	"fmt"
 	"net/netip"
+	"slices"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -108,12 +110,29 @@ func reportGlobalnet(_ Snapshot, p Plan, o Outcome) Report {
 		}
 	}
 	r.UpdateStatus = append(r.UpdateStatus, a.exportStatuses(o.Now)...)
-	left := maxWrites
-	for _, list := range []*[]Object{&r.Delete, &r.Apply, &r.UpdateStatus} {
-		if len(*list) > left {
-			*list, r.More = (*list)[:left], true
-		}
+	left := maxWrites - min(len(r.UpdateStatus), maxWrites/2) // statuses are written even if all else fails
+	for _, list := range []*[]Object{&r.Delete, &r.Apply} {
+		*list = r.part(*list, left)
 		left -= len(*list)
 	}
+	r.UpdateStatus = r.part(r.UpdateStatus, maxWrites-len(r.Delete)-len(r.Apply))
 	return r
+}
+
+// part returns at most so many objects of a list. Namespaces take turns, so that those of one, which may all be refused by a quota, do not keep others
+// waiting.
+func (r *Report) part(all []Object, most int) []Object {
+	if len(all) <= most {
+		return all
+	}
+	r.More = true
+	turns := make(map[Object]int, len(all))
+	in := map[string]int{}
+	for _, o := range all {
+		turns[o] = in[o.GetNamespace()]
+		in[o.GetNamespace()]++
+	}
+	all = slices.Clone(all)
+	slices.SortStableFunc(all, func(a, b Object) int { return cmp.Compare(turns[a], turns[b]) })
+	return all[:most]
 }

@@ -2,6 +2,7 @@ package mesh_test
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -9,6 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	mcsv1alpha1 "sigs.k8s.io/mcs-api/pkg/apis/v1alpha1"
@@ -195,6 +197,27 @@ func TestExportNamedLikeAPod(t *testing.T) {
 	require.Contains(t, c.text(), "export shop/pod-web Valid=True Valid, Ready=False NameTaken")
 }
 
+// An endpoint has one global address: another Service with it says so, and does not claim that other clusters reach it at another address.
+func TestExportsWithOneEndpoint(t *testing.T) {
+	headless, endpoint := corev1.ServiceSpec{ClusterIP: "None"}, discoveryv1.Endpoint{Addresses: []string{"10.244.1.8"}}
+	c := newGlobalCluster(t, shopPod("vm", "10.244.1.8"), shopService("old", headless), shopExport("old"), slice("old", endpoint))
+	c.settle()
+	c.now = c.now.Add(time.Hour)
+	c.add(shopService("new", headless), shopExport("new"), slice("new", endpoint, discoveryv1.Endpoint{Addresses: []string{"10.244.1.9"}}), shopPod("other", "10.244.1.9"))
+	c.settle()
+	require.Contains(t, c.text(), "export shop/old Valid=True Valid, Ready=True Exported")
+	ready := func(name string) *metav1.Condition {
+		e := mesh.Find[*mcsv1alpha1.ServiceExport](mesh.NewSnapshot("node", c.objects...), name)
+		return meta.FindStatusCondition(e.Status.Conditions, string(mcsv1alpha1.ServiceExportConditionReady))
+	}
+	require.Equal(t, "other clusters reach the Service at 242.0.0.30", ready("old").Message)
+	require.Equal(t, "other clusters reach the Service at 242.0.0.28; they do not reach an endpoint: 10.244.1.8 has the global address of GlobalIngressIP ep-old-10.244.1.8 already", ready("new").Message)
+	c.remove(mesh.Find[*mcsv1alpha1.ServiceExport](mesh.NewSnapshot("node", c.objects...), "old"))
+	c.settle()
+	require.Contains(t, ready("new").Message, "242.0.0.29")
+	require.NotContains(t, ready("new").Message, "already")
+}
+
 // Shared addresses: changed live, per gateway with several active ones, and refused where nobody uses them.
 func TestEgressObjects(t *testing.T) {
 	c := newGlobalCluster(t,
@@ -237,6 +260,26 @@ shop/one Success: allocated 242.0.0.30
 	require.NotContains(t, c.text(), "242.", "a cluster that leaves has no addresses")
 }
 
+// A gateway of several uses a few addresses only: whose do not fit are told.
+func TestEgressWithoutRoom(t *testing.T) {
+	gateway := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "gw", Labels: map[string]string{submarinerv1.GatewayNodeLabel: "true"}}}
+	client := &corev1.Pod{ObjectMeta: inShop("client"), Status: corev1.PodStatus{PodIP: "10.244.0.9"}}
+	many := &submarinerv1.GlobalEgressIP{ObjectMeta: inShop("many"), Spec: submarinerv1.GlobalEgressIPSpec{NumberOfIPs: new(20)}}
+	c := newGlobalCluster(t, gateway, client, many)
+	selects := func() string {
+		c.settle()
+		s := mesh.NewSnapshot("node", c.objects...)
+		return meta.FindStatusCondition(mesh.Find[*submarinerv1.GlobalEgressIP](s, "many").Status.Conditions, submarinerv1.ConditionSelects).Reason
+	}
+	require.Equal(t, submarinerv1.ReasonPodsSelected, selects())
+	mesh.List[*v1alpha1.Submariner](mesh.NewSnapshot("node", c.objects...))[0].Spec.MultiActiveGatewayEnabled = true
+	require.Equal(t, submarinerv1.ReasonNoRoom, selects(), "20 and the 8 of the gateway")
+	second := gateway.DeepCopy()
+	second.Name = "gw-2"
+	c.add(second)
+	require.Equal(t, submarinerv1.ReasonPodsSelected, selects(), "each has 10")
+}
+
 // What is not recorded is not given to anybody; thousands of objects are written in parts.
 func TestGlobalnetReport(t *testing.T) {
 	var pods []mesh.Object
@@ -254,6 +297,21 @@ func TestGlobalnetReport(t *testing.T) {
 	require.Len(t, r.UpdateStatus, 400-len(r.Apply))
 	require.True(t, r.More)
 	require.Empty(t, role.Report(s, p, mesh.Outcome{Err: fmt.Errorf("no record")}))
+
+	t.Log("objects of one namespace, which a quota may refuse each time, keep no other namespace waiting")
+	for i := range 1000 {
+		greedy := ownPod(fmt.Sprint("p", i))
+		greedy.Namespace = "greedy"
+		c.add(greedy)
+	}
+	c.add(ownPod("modest"))
+	s = mesh.NewSnapshot("node", c.objects...)
+	p, err = role.Plan(s)
+	require.NoError(t, err)
+	r = role.Report(s, p, p.Outcome(c.now, nil, nil))
+	require.Len(t, r.Apply, 200)
+	require.Len(t, r.UpdateStatus, 200)
+	require.True(t, slices.ContainsFunc(r.Apply, func(o mesh.Object) bool { return o.GetName() == "pod-modest" }))
 	_, err = role.Plan(mesh.NewSnapshot[mesh.Object]("node"))
 	require.ErrorIs(t, err, mesh.ErrNotJoined)
 }

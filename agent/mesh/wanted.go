@@ -64,6 +64,7 @@ func readWanted(s Snapshot, network netip.Prefix) wanted {
 	w.export(s)
 	w.compareEgress(s)
 	w.compareIngress(s)
+	w.compareEndpoints(s)
 	return w
 }
 
@@ -80,6 +81,18 @@ func egressNames(s Snapshot) []string {
 		}
 	}
 	return out
+}
+
+// crowded returns the GlobalEgressIPs for all of whose addresses a gateway has no room.
+func (w *wanted) crowded(s Snapshot) map[*submarinerv1.GlobalEgressIP]bool {
+	var gateways []string
+	for _, name := range w.egress {
+		if node, several := strings.CutSuffix(name, submarinerv1.GatewayEgressSuffix); several {
+			gateways = append(gateways, node)
+		}
+	}
+	slices.Sort(gateways)
+	return globalnet.Crowded([]netip.Prefix{w.network}, gateways, List[*submarinerv1.GlobalEgressIP](s), List[*submarinerv1.ClusterGlobalEgressIP](s))
 }
 
 func (w *wanted) compareEgress(s Snapshot) {
@@ -122,6 +135,24 @@ func (w *wanted) compareIngress(s Snapshot) {
 		if o == nil || IsOurs(o) && (!reflect.DeepEqual(o.Spec, want.Spec) || !reflect.DeepEqual(o.OwnerReferences, want.OwnerReferences) || endpointOf(o) != endpointOf(want)) {
 			w.missing = append(w.missing, want)
 		}
+	}
+}
+
+// compareEndpoints looks for endpoints that have a global address already.
+func (w *wanted) compareEndpoints(s Snapshot) {
+	if !slices.ContainsFunc(w.exports, func(e export) bool {
+		return slices.ContainsFunc(e.needs, func(key types.NamespacedName) bool { return endpointOf(w.ingress[key]) != "" })
+	}) {
+		return
+	}
+	duplicates := map[types.NamespacedName]error{}
+	for i, first := range globalnet.Duplicates(List[*submarinerv1.GlobalIngressIP](s), List[*corev1.Pod](s)) {
+		if endpoint := endpointOf(i); endpoint != "" {
+			duplicates[keyOf(i)] = fmt.Errorf("%s has the global address of GlobalIngressIP %s already", endpoint, first.Name)
+		}
+	}
+	for i := range w.exports {
+		w.exports[i].without(duplicates)
 	}
 }
 

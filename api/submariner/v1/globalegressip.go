@@ -3,7 +3,7 @@ package v1
 import metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 // ConditionSelects is a condition of GlobalEgressIPs: whether pods have its addresses as their source. It is False if it selects no
-// pods, or if another GlobalEgressIP takes precedence for some of them.
+// pods, if another GlobalEgressIP takes precedence for some of them, or if a gateway has no room for its addresses.
 const ConditionSelects = "Selects"
 
 // Reasons of ConditionSelects.
@@ -11,6 +11,7 @@ const (
 	ReasonPodsSelected = "PodsSelected"
 	ReasonNoPods       = "NoPods"
 	ReasonOthersFirst  = "OthersFirst"
+	ReasonNoRoom       = "NoRoom"
 )
 
 // GlobalEgressIP requests global addresses that packets of pods of its namespace have as their source
