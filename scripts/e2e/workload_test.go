@@ -26,7 +26,7 @@ spec:
     spec:
       terminationGracePeriodSeconds: 0
       containers:
-      - {name: web, image: "lab.local/labapp:1", imagePullPolicy: Never, args: [web], readinessProbe: {httpGet: {path: /, port: 8080}, periodSeconds: 1}, resources: {requests: {cpu: 500m}}}
+      - {name: web, image: "lab.local/labapp:1", imagePullPolicy: Never, args: [web], readinessProbe: {httpGet: {path: /, port: 8080}, periodSeconds: 1}, resources: {requests: {cpu: 200m}}}
 ---
 apiVersion: apps/v1
 kind: DaemonSet
