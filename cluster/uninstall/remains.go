@@ -38,15 +38,14 @@ type Remains struct {
 	// Definitions are the CRDs to delete. Kept explains why no CRDs are deleted.
 	Definitions []*apiextensionsv1.CustomResourceDefinition
 	Kept        string
-	// Addresses are the objects for global addresses that the globalnet agent has made, if the CRDs are kept. The agent deletes
-	// them itself, unless it is down.
-	Addresses []metav1.PartialObjectMetadata
+	// Addresses is the number of objects for global addresses that the globalnet agent has made, if the CRDs are kept.
+	Addresses int
 }
 
 // Empty reports whether there is nothing to uninstall.
 func (r *Remains) Empty() bool {
 	return r.Submariner == nil && len(r.Namespaced) == 0 && r.Namespace == nil && len(r.Global) == 0 && len(r.Nodes) == 0 &&
-		len(r.Drained) == 0 && len(r.Definitions) == 0 && len(r.Addresses) == 0
+		len(r.Drained) == 0 && len(r.Definitions) == 0 && r.Addresses == 0
 }
 
 // ReadRemains finds the objects that join created in a cluster.
@@ -137,9 +136,8 @@ func (r *Remains) readDefinitions(ctx context.Context, c client.Client) error {
 			if kind.Kind == "Broker" || o.Namespace != cluster.Namespace && !cluster.IsOurs(o.Labels) {
 				r.Kept = fmt.Sprintf("%s %s/%s exists", kind.Kind, o.Namespace, o.Name)
 			}
-			if cluster.IsOurs(o.Labels) && slices.ContainsFunc(addressKinds(), func(k client.Object) bool { return kube.KindOf(k) == kind.Kind }) {
-				o.SetGroupVersionKind(kind)
-				r.Addresses = append(r.Addresses, o)
+			if cluster.IsOurs(o.Labels) && slices.Contains(addressKinds(), kind) {
+				r.Addresses++
 			}
 		}
 		r.Definitions = append(r.Definitions, found)
@@ -148,7 +146,7 @@ func (r *Remains) readDefinitions(ctx context.Context, c client.Client) error {
 		return err
 	}
 	if r.Kept == "" {
-		r.Addresses = nil // they go with their definitions
+		r.Addresses = 0 // they go with their definitions
 	} else {
 		r.Definitions = nil
 		r.Global = slices.DeleteFunc(r.Global, func(o client.Object) bool { return crds.IsUserRole(o.GetName()) })
@@ -223,8 +221,8 @@ func (r *Remains) Lines(c client.Client) []string {
 	for _, n := range r.Drained {
 		out = append(out, fmt.Sprintf("remove annotation %s of Node %s", submarinerv1.DrainAnnotation, n))
 	}
-	if n := len(r.Addresses); n > 0 {
-		out = append(out, "delete "+words.Count(n, "object")+" of the globalnet agent")
+	if r.Addresses > 0 {
+		out = append(out, "delete "+words.Count(r.Addresses, "object")+" that the globalnet agent has made")
 	}
 	for _, d := range r.Definitions {
 		remove(d)

@@ -34,10 +34,8 @@ func (u *Operation) remove(ctx context.Context, r *Remains) error {
 			return fmt.Errorf("deleting the objects of the agents: %w", err)
 		}
 	}
-	for _, obj := range r.Addresses {
-		if err := u.delete(ctx, &obj); err != nil {
-			return err
-		}
+	if err := u.removeAddresses(ctx, r); err != nil {
+		return err
 	}
 	if err := u.removeNamespace(ctx, r); err != nil {
 		return err
@@ -71,6 +69,35 @@ func (u *Operation) remove(ctx context.Context, r *Remains) error {
 		u.Report.Warn("the CustomResourceDefinitions are kept: %s", r.Kept)
 	}
 	u.Report.Done("%s", r.outcome())
+	return nil
+}
+
+// removeAddresses deletes what the globalnet agent has made, if the CRDs are kept. The agent, which no longer runs, deletes it too, but may have been down, or
+// slow.
+func (u *Operation) removeAddresses(ctx context.Context, r *Remains) error {
+	if r.Kept == "" {
+		return nil
+	}
+	for _, kind := range addressKinds() {
+		list, err := kube.ListMetadata(ctx, u.Cluster, kind, "")
+		if err != nil {
+			return err
+		}
+		namespaces := map[string]bool{}
+		for _, o := range list {
+			if cluster.IsOurs(o.Labels) {
+				namespaces[o.Namespace] = true
+			}
+		}
+		for namespace := range namespaces {
+			all := &metav1.PartialObjectMetadata{}
+			all.SetGroupVersionKind(kind)
+			err := u.Cluster.DeleteAllOf(ctx, all, client.InNamespace(namespace), client.MatchingLabels{cluster.ManagedByLabel: cluster.ManagedBy})
+			if err != nil && !kube.NotThere(err) {
+				return fmt.Errorf("deleting the objects of the globalnet agent: %w", err)
+			}
+		}
+	}
 	return nil
 }
 

@@ -5,6 +5,7 @@ import (
 
 	coordinationv1 "k8s.io/api/coordination/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"subctl/api/crds"
@@ -44,11 +45,10 @@ func rights(scheme *runtime.Scheme) ([]kube.Right, error) {
 	if err != nil {
 		return nil, err
 	}
-	addresses, err := kube.ObjectRights(scheme, addressKinds(), "delete")
-	if err != nil {
-		return nil, err
+	out = append(out, deleted...)
+	for _, kind := range addressKinds() {
+		out = append(out, kube.NewRight("deletecollection", kind.Group, kube.Resource(kind), ""))
 	}
-	out = append(out, append(deleted, addresses...)...)
 	for _, kind := range othersKinds() {
 		out = append(out, kube.NewRight("list", kind.Group, kube.Resource(kind), cluster.Namespace))
 	}
@@ -84,6 +84,6 @@ func writtenKinds() []client.Object {
 }
 
 // addressKinds are the kinds of the objects that the globalnet agent makes, in all namespaces.
-func addressKinds() []client.Object {
-	return []client.Object{&submarinerv1.GlobalIngressIP{}, &submarinerv1.ClusterGlobalEgressIP{}}
+func addressKinds() []schema.GroupVersionKind {
+	return []schema.GroupVersionKind{submarinerv1.GroupVersion.WithKind("GlobalIngressIP"), submarinerv1.GroupVersion.WithKind("ClusterGlobalEgressIP")}
 }

@@ -184,7 +184,7 @@ func TestUninstallWithoutTheGlobalnetAgent(t *testing.T) {
 		o.SetLabels(map[string]string{cluster.ManagedByLabel: cluster.ManagedBy})
 	}
 	j := newJoined(t, append(made, theirs)...)
-	require.Contains(t, j.remains(t).Lines(j.c), "delete 2 objects of the globalnet agent")
+	require.Contains(t, j.remains(t).Lines(j.c), "delete 2 objects that the globalnet agent has made")
 	require.NoError(t, j.uninstall(t))
 	for _, obj := range made {
 		require.False(t, exists(t, j.c, obj), "%T %s is left", obj, obj.GetName())

@@ -9,7 +9,6 @@ import (
 	discoveryv1 "k8s.io/api/discovery/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/apiutil"
@@ -33,9 +32,6 @@ func Optional[T client.Object](ctx context.Context, c client.Reader, into T, key
 
 // KindOf returns the kind of an object of a Go type that is named after it.
 func KindOf(o client.Object) string {
-	if partial, ok := o.(*metav1.PartialObjectMetadata); ok {
-		return partial.Kind
-	}
 	name := fmt.Sprintf("%T", o)
 	return name[strings.LastIndex(name, ".")+1:]
 }
