@@ -1,6 +1,7 @@
 package webhook
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -89,10 +90,7 @@ func subjectKeys(subjects []rbacv1.Subject, namespace string) (out []string) {
 		case rbacv1.UserKind, rbacv1.GroupKind:
 			out = append(out, subjectKey(s.Kind, s.Name))
 		case rbacv1.ServiceAccountKind:
-			if s.Namespace != "" {
-				namespace = s.Namespace
-			}
-			out = append(out, subjectKey(rbacv1.UserKind, kube.ServiceAccountUser(namespace, s.Name)))
+			out = append(out, subjectKey(rbacv1.UserKind, kube.ServiceAccountUser(cmp.Or(s.Namespace, namespace), s.Name)))
 		}
 	}
 	return out

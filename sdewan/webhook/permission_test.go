@@ -258,6 +258,13 @@ func TestHostileAnnotationSize(t *testing.T) {
 	require.Empty(t, lists)
 }
 
+// A ServiceAccount without a namespace is in that of the binding, whatever stands before it.
+func TestSubjectKeys(t *testing.T) {
+	require.Equal(t, []string{"User/system:serviceaccount:ops:a", "User/system:serviceaccount:branch:b", "Group/b"}, subjectKeys([]rbacv1.Subject{
+		{Kind: rbacv1.ServiceAccountKind, Name: "a", Namespace: "ops"}, {Kind: rbacv1.ServiceAccountKind, Name: "b"}, {Kind: rbacv1.GroupKind, Name: "b"},
+	}, "branch"))
+}
+
 func TestMatch(t *testing.T) {
 	for _, test := range []struct {
 		pattern, text string
