@@ -24,7 +24,7 @@ func (o *sdewanTable) status(ctx context.Context) error {
 	var problems []string
 	for _, r := range rows {
 		for _, p := range r.Problems {
-			problems = append(problems, fmt.Sprintf("pod %s/%s: %s", r.Namespace, r.Pod, p))
+			problems = append(problems, printer.Clean(fmt.Sprintf("pod %s/%s: %s", r.Namespace, r.Pod, p))) // a line each, whatever the pod answers
 		}
 	}
 	err = printer.Print(o.Out, o.format.Format(), rows, []printer.Column[view.PodStatus]{

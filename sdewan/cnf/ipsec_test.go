@@ -81,6 +81,7 @@ func TestPlanIPsec(t *testing.T) {
 		{"nobody to send to", rest.Remote{Name: "hub", Gateway: "any", Auth: "psk", PreSharedKey: "x", Connections: []rest.Connection{{Name: "a", Type: "tunnel", Mode: "add"}}}, "connection a: no packets are sent into the tunnel: remote_subnet, remote_sourceip or the address of the gateway is needed"},
 		{"transport in userspace", psk(rest.Connection{Name: "a", Type: "transport", Mode: "start"}, tunnel), "connection a: transport needs a kernel with ESP: use conn_type tunnel"},
 		{"IPv6", psk(rest.Connection{Name: "a", Type: "tunnel", Mode: "start", RemoteSubnet: "2001:db8::/32"}, tunnel), `connection a: remote_subnet: "2001:db8::/32" is neither an IPv4 address nor an IPv4 network`},
+		{"routes", func() rest.Remote { r := psk(tunnel); r.Type = "VTI-based"; return r }(), "type VTI-based has no effect: addresses select what passes through tunnels, which all have one device"},
 		{"scripts", psk(func() rest.Connection { c := tunnel; c.LocalUpdown = "/etc/updown"; return c }()), "connection a: local_updown has no effect: this CNF runs no scripts, and all tunnels have one device"},
 		{"a key", func() rest.Remote { r := psk(tunnel); r.PreSharedKey = "0xsesame"; return r }(), "pre_shared_key: after 0x there must be hexadecimal digits, and after 0s base64"},
 		{"no proposal", func() rest.Remote { r := psk(tunnel); r.Proposals = []string{"nope"}; return r }(), `the proposal "nope" does not exist`},

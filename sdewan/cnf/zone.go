@@ -93,10 +93,16 @@ func (p *plan) readZones() {
 		z := &zone{Zone: r, id: ident("zone", r.Name), policies: map[string]string{}}
 		var errs []error
 		for _, name := range r.Network {
-			if f, ok := p.world.network(name); ok {
-				z.devices = append(z.devices, f.Device)
-			} else {
+			f, ok := p.world.network(name)
+			if !ok {
 				errs = append(errs, fmt.Errorf("network %q does not exist", name))
+				continue
+			}
+			z.devices = append(z.devices, f.Device)
+			for _, other := range p.zones {
+				if slices.Contains(other.devices, f.Device) {
+					errs = append(errs, fmt.Errorf("network %q is in the older zone %q, too, which decides about its packets", name, other.Name))
+				}
 			}
 		}
 		for _, text := range r.Subnet {

@@ -56,7 +56,7 @@ func (c *collector) Start(ctx context.Context) error {
 	return nil
 }
 
-// collect asks all CNFs once. Those that take too long, as many others in their namespace do not answer, keep what is known of them.
+// collect asks all CNFs once. Those that take too long, as many others do not answer, keep what is known of them.
 func (c *collector) collect(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, 2*c.o.StatusPeriod)
 	defer cancel()
@@ -127,7 +127,7 @@ func (c *collector) ask(ctx context.Context, cnf types.NamespacedName, p *corev1
 	}
 	api := c.fleet.client(cnf, p.UID)
 	if api == nil {
-		return "", "the pod was not asked yet"
+		return "", "the controller has no access to the pod yet: if this stays, see the Events of its Deployment"
 	}
 	if err := c.slots.take(ctx, p.Namespace); err != nil {
 		return "", ""

@@ -46,7 +46,7 @@ type Options struct {
 	Port int
 	// ClusterDomain is the domain of the cluster's DNS, which is part of the names in certificates; cluster.local.
 	ClusterDomain string
-	// Workers is how many CNFs are worked on at the same time; 64. Most of them wait for answers.
+	// Workers is how many CNFs are worked on at the same time; 96, of which the first namespace can have half. Most of them wait for answers.
 	Workers int
 	// Timeout bounds each request to a pod, RestartTimeout each restart of a service there: see sdewan/rest/client. PodTimeout bounds all
 	// requests of one sync of a pod; 2 min.
@@ -74,7 +74,7 @@ func (o *Options) complete() error {
 	if o.Log == nil {
 		return errors.New("the controller needs a log")
 	}
-	o.Port, o.ClusterDomain, o.Workers = cmp.Or(o.Port, 443), cmp.Or(o.ClusterDomain, sdewan.ClusterDomain), cmp.Or(o.Workers, 64)
+	o.Port, o.ClusterDomain, o.Workers = cmp.Or(o.Port, 443), cmp.Or(o.ClusterDomain, sdewan.ClusterDomain), cmp.Or(o.Workers, 96)
 	o.PodTimeout, o.Resync, o.StatusPeriod = cmp.Or(o.PodTimeout, 2*time.Minute), cmp.Or(o.Resync, 5*time.Minute), cmp.Or(o.StatusPeriod, 30*time.Second)
 	o.RetryFrom, o.RetryUntil = cmp.Or(o.RetryFrom, 500*time.Millisecond), cmp.Or(o.RetryUntil, 30*time.Second)
 	if o.Resolve == nil {

@@ -1,6 +1,7 @@
 package controller
 
 import (
+	"bytes"
 	"context"
 	"crypto/sha256"
 	"errors"
@@ -191,6 +192,7 @@ func (f *fleet) credentials(ctx context.Context, p *corev1.Pod) (access, *proble
 			return access{}, &problem{NoCredentials, fmt.Sprintf("Secret %s, which label %s of the pods names, has no key %s: add it, with %s", name, s.label, s.key, s.what)}
 		}
 	}
+	out[0] = bytes.TrimRight(out[0], "\r\n") // the CNF does not count the end of the line either
 	address := addressOf(p)
 	return access{restclient.Options{
 		Address: hostPort(address, f.o.Port), Name: restclient.PodName(address, p.Namespace, f.o.ClusterDomain),

@@ -8,8 +8,8 @@ import (
 	"subctl/internal/wake"
 )
 
-// shares are slots. A namespace takes no more than it leaves free, so that whoever runs CNFs in some namespaces keeps the CNFs of others waiting
-// only so far: of 64 slots, one namespace has 32 at most, a second one then 16, a third one 8.
+// shares are slots. A namespace takes one only while it has fewer than are free, so that whoever runs CNFs in some namespaces keeps the CNFs of others
+// waiting only so far: of 64 slots, one namespace has at most 32, a second one then 16, a third one 8. Seven namespaces can take all.
 type shares struct {
 	most int
 

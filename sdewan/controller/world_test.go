@@ -88,7 +88,7 @@ func newWorldOn(t testing.TB, s *kubetest.Server) *world {
 	w := &world{TB: t, server: s, client: s.Client(t), authority: openwrttest.NewAuthority(t), boxes: map[string]*pod{}, net: 1 + (os.Getpid()+worlds.last)%250, log: &nstest.Buffer{}}
 	worlds.Unlock()
 	w.namespace = s.Namespace(t, "cnfs")
-	w.create(&corev1.Secret{ObjectMeta: w.named("account"), StringData: map[string]string{"password": password}})
+	w.create(&corev1.Secret{ObjectMeta: w.named("account"), StringData: map[string]string{"password": password + "\n"}})
 	w.create(&corev1.Secret{ObjectMeta: w.named("cert"), Data: map[string][]byte{"ca.crt": w.authority.PEM}})
 	w.config = s.As(w.token())
 	w.config.QPS = -1

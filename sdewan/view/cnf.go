@@ -2,6 +2,8 @@ package view
 
 import (
 	"fmt"
+	"maps"
+	"slices"
 
 	"subctl/sdewan"
 )
@@ -37,8 +39,18 @@ func (v *View) Problems(c CNF) (out []string) {
 	if labels[sdewan.CertLabel] == "" {
 		out = append(out, fmt.Sprintf("its pods have no label %s, so the controller does not trust them: set it to the name of a Secret with the key \"ca.crt\"", sdewan.CertLabel))
 	}
-	if _, err := sdewan.ParseAttachments(d.Spec.Template.Annotations[sdewan.NetworksAnnotation]); err != nil {
-		out = append(out, err.Error())
+	annotations := d.Spec.Template.Annotations
+	attached, networkErr := sdewan.ParseAttachments(annotations[sdewan.NetworksAnnotation])
+	uplinks, uplinkErr := sdewan.ParseUplinks([]byte(annotations[sdewan.UplinksAnnotation]))
+	for _, err := range []error{networkErr, uplinkErr} {
+		if err != nil {
+			out = append(out, err.Error())
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(uplinks)) {
+		if networkErr == nil && !slices.ContainsFunc(attached, func(a sdewan.Attachment) bool { return a.Network == name }) {
+			out = append(out, fmt.Sprintf("annotation %s has uplink %q, which is no network of its pods: correct the name, or add the network to annotation %s", sdewan.UplinksAnnotation, name, sdewan.NetworksAnnotation))
+		}
 	}
 	want := 1
 	if d.Spec.Replicas != nil {

@@ -17,17 +17,22 @@ type PodStatus struct {
 	Pod         string          `json:"pod"`
 	Node        string          `json:"node"`
 	IP          string          `json:"ip"`
-	Read        string          `json:"read,omitempty"` // RFC 3339: when the controller asked
+	Read        string          `json:"read,omitempty"` // RFC 3339: when the answer changed last
 	Uplinks     []string        `json:"uplinks"`        // NAME STATUS
 	Tunnels     []string        `json:"tunnels"`        // NAME up, connecting or down
 	Connections int             `json:"connections"`    // entries of the connection table
 	Routes      int             `json:"routes"`
 	Problems    []string        `json:"problems"`
 	Status      json.RawMessage `json:"status,omitempty"` // the pod's answer
+
+	ineffective int // objects without effect
 }
 
 // maxStatus is the longest answer of a pod that is looked at, in bytes.
 const maxStatus = 1 << 20
+
+// tooLong is what the controller writes in place of a status that is too long.
+const tooLong = `"(too long)"`
 
 // maxIneffective is how many objects without effect are listed for a pod.
 const maxIneffective = 10
@@ -73,6 +78,10 @@ func (p *PodStatus) parse(text string) {
 	for _, m := range modules {
 		if m.Error != nil && string(m.Error) != "null" {
 			p.Problems = append(p.Problems, fmt.Sprintf("it cannot report %s: see its log", m.Name))
+			continue
+		}
+		if string(m.Status) == tooLong && slices.Contains([]string{"wan", "ipsec", "effect"}, m.Name) {
+			p.Problems = append(p.Problems, fmt.Sprintf("its status of %s is too long to be shown", m.Name))
 			continue
 		}
 		switch m.Name {
@@ -149,8 +158,8 @@ func (p *PodStatus) ipsec(status json.RawMessage) {
 // effect reads what only CNFs of subctl report.
 func (p *PodStatus) effect(status json.RawMessage) {
 	var effect struct {
-		Applied *bool `json:"applied"`
-		None    []struct {
+		Applied     *bool `json:"applied"`
+		Ineffective []struct {
 			Collection string `json:"collection"`
 			Name       string `json:"name"`
 			Reason     string `json:"reason"`
@@ -161,13 +170,14 @@ func (p *PodStatus) effect(status json.RawMessage) {
 		return
 	}
 	if effect.Applied != nil && !*effect.Applied {
-		p.Problems = append(p.Problems, "its kernel does not hold the configuration: see its log")
+		p.Problems = append(p.Problems, "its kernel may not hold the configuration: see its log")
 	}
-	shown := effect.None[:min(len(effect.None), maxIneffective)]
-	for _, o := range shown {
-		p.Problems = append(p.Problems, fmt.Sprintf("%s %s has no effect, or a part of it has none: %s", o.Collection, o.Name, o.Reason))
+	for _, o := range effect.Ineffective {
+		if p.ineffective++; p.ineffective <= maxIneffective {
+			p.Problems = append(p.Problems, fmt.Sprintf("%.100s %.300s has no effect, or a part of it has none: %.500s", o.Collection, o.Name, o.Reason))
+		}
 	}
-	if more := effect.Count - len(shown); len(shown) > 0 && more > 0 {
+	if more := effect.Count - min(len(effect.Ineffective), maxIneffective); len(effect.Ineffective) > 0 && more > 0 {
 		p.Problems = append(p.Problems, fmt.Sprintf("objects without effect that are not listed: %d", more))
 	}
 }

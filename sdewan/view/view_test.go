@@ -97,7 +97,13 @@ func TestProblems(t *testing.T) {
 		"no certificate": {func(d *appsv1.Deployment) { delete(d.Spec.Template.Labels, sdewan.CertLabel) }, "no label cnf-cert-secret"},
 		"no label":       {func(d *appsv1.Deployment) { delete(d.Spec.Template.Labels, sdewan.PurposeLabel) }, "set it in spec.template"},
 		"networks":       {func(d *appsv1.Deployment) { d.Spec.Template.Annotations[sdewan.NetworksAnnotation] = "lan" }, "must be JSON"},
-		"a pod":          {func(d *appsv1.Deployment) { d.Spec.Replicas = new(int32(2)) }, "1 of 2 pods are ready"},
+		"uplinks": {func(d *appsv1.Deployment) {
+			d.Spec.Template.Annotations[sdewan.UplinksAnnotation] = `{"wan1": {"intervall": 5}}`
+		}, "intervall"},
+		"no such uplink": {func(d *appsv1.Deployment) {
+			d.Spec.Template.Annotations[sdewan.UplinksAnnotation] = `{"wna1": {"gateway": "198.51.100.1"}}`
+		}, `uplink "wna1", which is no network of its pods`},
+		"a pod": {func(d *appsv1.Deployment) { d.Spec.Replicas = new(int32(2)) }, "1 of 2 pods are ready"},
 	} {
 		c := aCNF("a", "one")
 		test.change(&c.Deployment)
@@ -191,7 +197,7 @@ func TestHostileStatus(t *testing.T) {
 	require.Equal(t, 3, good.Routes)
 	require.Equal(t, []string{"uplink net2 is offline", "tunnel hub-b is connecting", "tunnel hub-c is down", "it cannot report rule: see its log"}, good.Problems)
 
-	require.Equal(t, []string{"its kernel does not hold the configuration: see its log", "firewall/rules r has no effect, or a part of it has none: it matches nothing", "objects without effect that are not listed: 1"},
+	require.Equal(t, []string{"its kernel may not hold the configuration: see its log", "firewall/rules r has no effect, or a part of it has none: it matches nothing", "objects without effect that are not listed: 1"},
 		answer(`[{"name":"effect","status":{"applied":false,"no_effect":[{"collection":"firewall/rules","name":"r","reason":"it matches nothing"}],"no_effect_count":2}}]`, "").Problems)
 	for _, text := range []string{`{}`, `[]`, `{"applied":true,"no_effect":[],"no_effect_count":7}`, `{"no_effect":{}}`, `{"applied":"no"}`, `{"no_effect_count":-1}`} {
 		require.Empty(t, answer(`[{"name":"effect","status":`+text+`}]`, "").Problems, text)

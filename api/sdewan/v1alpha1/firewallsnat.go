@@ -45,7 +45,7 @@ type FirewallSNATSpec struct {
 	// +optional
 	// +kubebuilder:validation:MaxLength=253
 	Name string `json:"name,omitempty"`
-	// Src is the zone from which packets arrive.
+	// Src is a zone, which must exist. It selects nothing, as on OpenWrt: use src_ip.
 	// +optional
 	Src ZoneName `json:"src,omitempty"`
 	// SrcIP matches the source address.

@@ -6,7 +6,7 @@ type IpsecRemote struct {
 	// +optional
 	// +kubebuilder:validation:MaxLength=253
 	Name string `json:"name,omitempty"`
-	// Type is "VTI-based" for tunnels that routes select, or anything else for tunnels that addresses select.
+	// Type is "VTI-based" for tunnels that routes select, on OpenWrt, or anything else for tunnels that addresses select.
 	// +optional
 	// +kubebuilder:validation:MaxLength=64
 	Type string `json:"type,omitempty"`

@@ -164,7 +164,8 @@ func (a *Agent) Run(ctx context.Context) error {
 func (a *Agent) pass(ctx context.Context, target dataplane.Target) error {
 	network, err := a.Kernel.Network()
 	if err != nil {
-		a.result(nil, fmt.Errorf("reading the network: %w", err))
+		last, _ := a.Report() // nothing was planned
+		a.result(last, fmt.Errorf("reading the network: %w", err))
 		return err
 	}
 	world := a.look(network)

@@ -61,14 +61,14 @@ func (a *Agent) Status(_ context.Context, module string) (any, error) {
 	return nil, fmt.Errorf("no such module: %s", module)
 }
 
-// maxIneffective is how many objects without effect a status has at most.
-const maxIneffective = 50
+// maxIneffective is how many objects without effect a status has at most, and maxReason how many bytes of each reason.
+const maxIneffective, maxReason = 50, 400
 
 type effectStatus struct {
-	// Applied reports whether the kernel holds what was planned last. Its error may contain secrets of tunnels, and is in the log alone.
-	Applied bool                `json:"applied"`
-	None    []ineffectiveStatus `json:"no_effect"` // the first of them
-	Count   int                 `json:"no_effect_count"`
+	// Applied reports whether the kernel holds what was planned last. What it refuses may contain secrets of tunnels, and is in the log alone.
+	Applied     bool                `json:"applied"`
+	Ineffective []ineffectiveStatus `json:"no_effect"` // at most maxIneffective
+	Count       int                 `json:"no_effect_count"`
 }
 
 // ineffectiveStatus is about an object that has no effect, or of which a part has none.
@@ -79,10 +79,11 @@ type ineffectiveStatus struct {
 }
 
 func (a *Agent) effect() effectStatus {
+	ready := a.Ready()
 	report, err := a.Report()
-	s := effectStatus{Applied: err == nil, None: []ineffectiveStatus{}, Count: len(report)}
+	s := effectStatus{Applied: ready && err == nil, Ineffective: []ineffectiveStatus{}, Count: len(report)}
 	for _, l := range report[:min(len(report), maxIneffective)] {
-		s.None = append(s.None, ineffectiveStatus{l.Collection, l.Name, l.Message})
+		s.Ineffective = append(s.Ineffective, ineffectiveStatus{l.Collection, l.Name, strings.ToValidUTF8(l.Message[:min(len(l.Message), maxReason)], "")})
 	}
 	return s
 }

@@ -153,6 +153,8 @@ func TestStatusOfEffect(t *testing.T) {
 		require.NoError(t, err)
 		return string(b)
 	}
+	require.JSONEq(t, `{"applied":false,"no_effect":[],"no_effect_count":0}`, effect(), "nothing was planned yet")
+	a.result(nil, nil)
 	require.JSONEq(t, `{"applied":true,"no_effect":[],"no_effect_count":0}`, effect())
 	a.result(cnf.Report{{Collection: "firewall/rules", Name: "r", Message: "it matches nothing"}}, errors.New("the key is se-cret"))
 	require.JSONEq(t, `{"applied":false,"no_effect":[{"collection":"firewall/rules","name":"r","reason":"it matches nothing"}],"no_effect_count":1}`, effect())
