@@ -80,7 +80,7 @@ func egressColumns() []printer.Column[egressRow] {
 func egressTrouble(s look.Site, rows []egressRow) (out []string) {
 	for _, r := range rows {
 		if r.scarce() {
-			out = append(out, fmt.Sprintf("%s uses %d of its %d ports for %s, through gateway %s: allocate more addresses (spec.numGlobalIPs of the object that has it), or a GlobalEgressIP to the pods that connect most",
+			out = append(out, fmt.Sprintf("%s uses %d of its %d ports for %s, through gateway %s: allocate more addresses (spec.numGlobalIPs of the ClusterGlobalEgressIP, or spec.numberOfIPs of the GlobalEgressIP, that has it), or a GlobalEgressIP to the pods that connect most",
 				r.Address, r.BusiestConnections, r.Ports, r.Busiest, r.Gateway))
 		}
 	}

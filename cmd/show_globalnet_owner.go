@@ -129,7 +129,7 @@ func newGlobalAddress(kind string, o client.Object, held []string, conditions []
 	case c == nil:
 		a.State, a.Message = statePending, "the globalnet agent has not seen it: see kubectl -n "+cluster.Namespace+" get deployment "+cluster.GlobalnetName
 		return a
-	case c.Status == metav1.ConditionTrue, c.Reason == submarinerv1.ReasonNothingRequested:
+	case c.Status == metav1.ConditionTrue, c.Reason == submarinerv1.ReasonNothingRequested && kind != "ClusterGlobalEgressIP":
 		a.State = stateAllocated
 	case c.Reason == submarinerv1.ReasonPoolExhausted:
 		a.State = stateWaiting

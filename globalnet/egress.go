@@ -67,7 +67,7 @@ type selecting struct {
 
 // choose determines which GlobalEgressIPs select pods, in the order in which they count. Where a gateway has no room for the addresses of all, the oldest have it, so that nobody takes it from others.
 func (t *translated) choose() {
-	t.selectors, t.crowded = map[string][]selecting{}, nil
+	t.selectors = map[string][]selecting{}
 	oldest := slices.SortedFunc(slices.Values(t.Egress), func(a, b *submarinerv1.GlobalEgressIP) int {
 		return egressOwner(a).compare(egressOwner(b))
 	})
@@ -76,10 +76,7 @@ func (t *translated) choose() {
 		if err != nil {
 			continue // its condition says so
 		}
-		mine := t.mine(t.addresses(egressOwner(e), e.Status.AllocatedIPs...))
-		if s.sources = t.returned(mine); len(s.sources) < len(mine) {
-			t.crowded = append(t.crowded, e)
-		}
+		s.sources = t.returned(t.mine(t.addresses(egressOwner(e), e.Status.AllocatedIPs...)))
 		if len(s.sources) > 0 {
 			t.selectors[e.Namespace] = append(t.selectors[e.Namespace], s)
 		}
@@ -89,18 +86,45 @@ func (t *translated) choose() {
 	}
 }
 
-// Crowded returns the GlobalEgressIPs for all of whose addresses one of several active gateways has no room (MaxReturned). The networks are the global
-// ones of the cluster.
-func Crowded(networks []netip.Prefix, gateways []string, egress []*submarinerv1.GlobalEgressIP, shared []*submarinerv1.ClusterGlobalEgressIP) map[*submarinerv1.GlobalEgressIP]bool {
-	out := map[*submarinerv1.GlobalEgressIP]bool{}
-	if len(egress) == 0 {
+// Crowded returns, for GlobalEgressIPs, how many of their addresses have no effect, as the gateway that has them uses others (MaxReturned).
+// Gateways are the names of all active gateways, sorted, and shared are their ClusterGlobalEgressIPs.
+func Crowded(gateways []string, egress []*submarinerv1.GlobalEgressIP, shared []*submarinerv1.ClusterGlobalEgressIP) map[*submarinerv1.GlobalEgressIP]int {
+	out := map[*submarinerv1.GlobalEgressIP]int{}
+	if len(gateways) == 0 {
 		return out
 	}
-	for _, node := range gateways {
-		t := newTranslated(Gateway{Node: node, Nets: networks, Several: true, Gateways: gateways}, Objects{})
-		t.follow(Objects{Egress: egress, ClusterEgress: shared})
-		for _, e := range t.crowded {
-			out[e] = true
+	room := map[string]int{}
+	left := 0
+	for _, g := range gateways {
+		room[g] = MaxReturned
+		for _, e := range shared {
+			if e.Name == g+submarinerv1.GatewayEgressSuffix {
+				room[g] = max(0, MaxReturned-len(e.Status.AllocatedIPs))
+			}
+		}
+		left += room[g]
+	}
+	oldest := slices.SortedFunc(slices.Values(egress), func(a, b *submarinerv1.GlobalEgressIP) int {
+		return egressOwner(a).compare(egressOwner(b))
+	})
+	for _, e := range oldest {
+		if left == 0 {
+			out[e] = len(e.Status.AllocatedIPs)
+			continue
+		}
+		var ips []netip.Addr
+		for _, text := range e.Status.AllocatedIPs {
+			if ip, err := netip.ParseAddr(text); err == nil && ip.Is4() {
+				ips = append(ips, ip)
+			}
+		}
+		for _, g := range assigned(gateways, ips) {
+			if room[g] == 0 {
+				out[e]++
+				continue
+			}
+			room[g]--
+			left--
 		}
 	}
 	return out
@@ -122,7 +146,7 @@ func (t *translated) sources(again map[ref]bool) {
 			touched[was.ip] = true
 		}
 		p := t.pods[at]
-		ip := podIP(p)
+		ip := PodIP(p)
 		if !ip.IsValid() {
 			continue
 		}
@@ -186,18 +210,28 @@ func (t *translated) mine(ips []netip.Addr) (out []netip.Addr) {
 	if len(t.Gateways) == 0 {
 		return nil
 	}
-	most := (len(ips) + len(t.Gateways) - 1) / len(t.Gateways)
+	for i, g := range assigned(t.Gateways, ips) {
+		if g == t.Node {
+			out = append(out, ips[i])
+		}
+	}
+	return out
+}
+
+// assigned returns, for each address of a GlobalEgressIP, which of several gateways uses it.
+func assigned(gateways []string, ips []netip.Addr) []string {
+	out := make([]string, len(ips))
+	most := (len(ips) + len(gateways) - 1) / len(gateways)
 	has := map[string]int{}
-	for _, ip := range ips {
+	for i, ip := range ips {
 		best, highest := "", uint64(0)
-		for _, g := range t.Gateways {
+		for _, g := range gateways {
 			if h := affinity(g, ip); has[g] < most && (best == "" || h > highest) {
 				best, highest = g, h
 			}
 		}
-		if has[best]++; best == t.Node {
-			out = append(out, ip)
-		}
+		has[best]++
+		out[i] = best
 	}
 	return out
 }

@@ -22,7 +22,7 @@ func NewEndpoints(nets []netip.Prefix, pods []*corev1.Pod) Endpoints {
 		if oldest == nil {
 			oldest = make(map[netip.Addr]*corev1.Pod, len(pods))
 			for _, p := range pods {
-				at := podIP(p)
+				at := PodIP(p)
 				if other := oldest[at]; at.IsValid() && (other == nil || olderPod(p, other)) {
 					oldest[at] = p
 				}

@@ -127,7 +127,7 @@ func (t *translated) target(i *submarinerv1.GlobalIngressIP) netip.Addr {
 	var ip netip.Addr
 	switch {
 	case i.Spec.Target == submarinerv1.TargetHeadlessServicePod && i.Spec.PodRef != nil:
-		ip = podIP(t.pods[ref{i.Namespace, i.Spec.PodRef.Name}])
+		ip = PodIP(t.pods[ref{i.Namespace, i.Spec.PodRef.Name}])
 	case i.Spec.Target == submarinerv1.TargetHeadlessServiceEndpoints:
 		ip, _ = netip.ParseAddr(i.Annotations[submarinerv1.HeadlessEndpointAnnotation]) // a mistake is not in the pod network
 		if t.endpoints.RefuseOwn(i.Namespace, ip) != nil {

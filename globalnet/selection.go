@@ -38,7 +38,7 @@ func Select(egress []*submarinerv1.GlobalEgressIP, pods []*corev1.Pod) map[*subm
 	}
 	of := map[string][]*corev1.Pod{}
 	for _, p := range pods {
-		if len(all[p.Namespace]) > 0 && podIP(p).IsValid() {
+		if len(all[p.Namespace]) > 0 && PodIP(p).IsValid() {
 			of[p.Namespace] = append(of[p.Namespace], p)
 		}
 	}

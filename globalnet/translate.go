@@ -94,8 +94,8 @@ func clusterEgressOwner(e *submarinerv1.ClusterGlobalEgressIP) owner {
 	return owner{e.CreationTimestamp.Unix(), ofClusterEgress, ref{name: e.Name}}
 }
 
-// podIP returns the IPv4 address of a pod; the zero Addr if it has none of its own, or has ended.
-func podIP(p *corev1.Pod) netip.Addr {
+// PodIP returns the IPv4 address of a pod; the zero Addr if it has none of its own, or has ended.
+func PodIP(p *corev1.Pod) netip.Addr {
 	if p == nil || p.Spec.HostNetwork || p.Status.Phase == corev1.PodSucceeded || p.Status.Phase == corev1.PodFailed {
 		return netip.Addr{}
 	}

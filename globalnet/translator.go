@@ -52,7 +52,6 @@ type translated struct {
 	filled    *entry // whose endpoints are asked for
 
 	selectors map[string][]selecting // GlobalEgressIPs by namespace
-	crowded   []*submarinerv1.GlobalEgressIP
 	selected  map[ref]selected       // pods that one of them selects
 	ofSource  index[netip.Addr, ref] // these pods, by address
 
@@ -165,7 +164,7 @@ func (t *translated) follow(o Objects) {
 
 // moved notes the address of a pod that has changed.
 func (t *translated) moved(c *changes, at ref, was, is *corev1.Pod) {
-	before, now := podIP(was), podIP(is)
+	before, now := PodIP(was), PodIP(is)
 	if before == now && was != nil && is != nil && was.CreationTimestamp.Equal(&is.CreationTimestamp) {
 		return
 	}

@@ -11,6 +11,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 
 	submarinerv1 "subctl/api/submariner/v1"
 	"subctl/globalnet"
@@ -41,8 +42,14 @@ func readAllocated(s Snapshot, w wanted) []allocated {
 		out = append(out, a)
 	}
 	egress := List[*submarinerv1.GlobalEgressIP](s)
-	selections := globalnet.Select(egress, List[*corev1.Pod](s))
-	crowded := w.crowded(s)
+	effective := slices.DeleteFunc(slices.Clone(egress), func(o *submarinerv1.GlobalEgressIP) bool {
+		return !w.network.IsValid() || len(o.Status.AllocatedIPs) == 0
+	})
+	selections := globalnet.Select(effective, slices.DeleteFunc(slices.Clone(List[*corev1.Pod](s)), func(p *corev1.Pod) bool {
+		own := w.ingress[types.NamespacedName{Namespace: p.Namespace, Name: podIngress(p.Name)}]
+		return own != nil && own.Spec.PodRef != nil // its own address takes precedence
+	}))
+	crowded := globalnet.Crowded(w.gateways, effective, List[*submarinerv1.ClusterGlobalEgressIP](s))
 	for _, o := range egress {
 		a := allocated{kind: "GlobalEgressIP", object: o, count: o.Spec.Count(), held: o.Status.AllocatedIPs, conds: o.Status.Conditions}
 		if o.Spec.PodSelector != nil {
@@ -125,6 +132,9 @@ func (a *allocated) condition() metav1.Condition {
 		c.Reason, c.Message = a.reason, a.mistake
 	case a.count == 0:
 		c.Reason, c.Message = submarinerv1.ReasonNothingRequested, "it requests no address"
+		if a.kind == "ClusterGlobalEgressIP" {
+			c.Message += ": pods without other addresses reach no other cluster"
+		}
 	case a.grant.Missing > 0:
 		c.Reason = submarinerv1.ReasonPoolExhausted
 		c.Message = fmt.Sprintf("the global network has no %s: it waits until others are deleted, or ask for a larger network with subctl join --globalnet-cluster-size", inARow(a.count))
@@ -135,19 +145,20 @@ func (a *allocated) condition() metav1.Condition {
 }
 
 // selects returns the condition Selects of a GlobalEgressIP. Its message names no pods, which come and go.
-func selects(o *submarinerv1.GlobalEgressIP, is globalnet.Selection, crowded bool) *metav1.Condition {
+func selects(o *submarinerv1.GlobalEgressIP, is globalnet.Selection, crowded int) *metav1.Condition {
 	c := metav1.Condition{Type: submarinerv1.ConditionSelects, Status: metav1.ConditionFalse, ObservedGeneration: o.Generation}
 	others := "GlobalEgressIP " + addressList(is.Before)
 	switch {
-	case len(is.Before) > 0 && is.Pods > 0:
-		c.Reason, c.Message = submarinerv1.ReasonOthersFirst, "of the pods that it selects, some have the addresses of "+others+" instead, which takes precedence"
-	case len(is.Before) > 0:
+	case len(is.Before) > 0 && is.Pods == 0:
 		c.Reason, c.Message = submarinerv1.ReasonOthersFirst, "all pods that it selects have the addresses of "+others+" instead, which takes precedence"
 	case is.Pods == 0:
 		c.Reason, c.Message = submarinerv1.ReasonNoPods, "it selects no pods of namespace "+o.Namespace
-	case crowded:
+	case crowded > 0:
 		c.Reason = submarinerv1.ReasonNoRoom
-		c.Message = fmt.Sprintf("of its addresses, some have no effect: each of several active gateways uses at most %d addresses, those of its ClusterGlobalEgressIP and of older GlobalEgressIPs first", globalnet.MaxReturned)
+		c.Message = fmt.Sprintf("%d of its %d addresses have no effect: each of several active gateways uses at most %d addresses, those of its ClusterGlobalEgressIP and of older GlobalEgressIPs first",
+			crowded, len(o.Status.AllocatedIPs), globalnet.MaxReturned)
+	case len(is.Before) > 0:
+		c.Reason, c.Message = submarinerv1.ReasonOthersFirst, "of the pods that it selects, some have the addresses of "+others+" instead, which takes precedence"
 	default:
 		c.Status, c.Reason, c.Message = metav1.ConditionTrue, submarinerv1.ReasonPodsSelected, "pods have its addresses as their source"
 	}

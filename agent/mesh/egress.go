@@ -41,7 +41,7 @@ func (m *Mesh) egressConditions(was []metav1.Condition, now time.Time) (out []me
 	var scarce []string
 	for _, u := range egressUses(m.Snapshot.Flows.Sources) {
 		if u.Scarce() {
-			scarce = append(scarce, fmt.Sprintf("%s has few ports left for %s: allocate more addresses (spec.numGlobalIPs), or addresses of their own to the pods that connect most", u.Address, u.Busiest))
+			scarce = append(scarce, fmt.Sprintf("%s has few ports left for %s: allocate more addresses (spec.numGlobalIPs, or spec.numberOfIPs of a GlobalEgressIP), or addresses of their own to the pods that connect most", u.Address, u.Busiest))
 		}
 	}
 	if len(scarce) > 0 {

@@ -33,7 +33,7 @@ func TestEgressPorts(t *testing.T) {
 		}
 	}
 	require.Equal(t, messages[0], messages[1])
-	require.Equal(t, "242.1.0.1 has few ports left for tcp 242.2.0.9:80: allocate more addresses (spec.numGlobalIPs), or addresses of their own to the pods that connect most", messages[0])
+	require.Equal(t, "242.1.0.1 has few ports left for tcp 242.2.0.9:80: allocate more addresses (spec.numGlobalIPs, or spec.numberOfIPs of a GlobalEgressIP), or addresses of their own to the pods that connect most", messages[0])
 	s.Flows = Flows{}
 	gw, _ := reported(t, s)
 	require.Empty(t, gw.Status.GlobalEgress, "unknown")

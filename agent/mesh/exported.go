@@ -20,6 +20,7 @@ const (
 	ReasonNoGlobalNetwork = "NoGlobalNetwork"
 	ReasonNameTaken       = "NameTaken"
 	ReasonNoEndpoints     = "NoEndpoints"
+	ReasonEndpointsTaken  = "EndpointsTaken"
 )
 
 // listedAddresses is the most addresses in the message of a condition.
@@ -68,8 +69,12 @@ func (e export) conditions(granted map[types.NamespacedName]string, network bool
 	case e.taken != "":
 		ready.Reason = ReasonNameTaken
 		ready.Message = fmt.Sprintf("GlobalIngressIP %s is for something else: delete it, or export a Service with another name", e.taken)
+	case len(e.needs) == 0 && len(e.others) > 0:
+		ready.Reason, ready.Message = ReasonEndpointsTaken, "none of its endpoints has an address for this Service"+e.refusedText()
 	case len(e.needs) == 0:
 		ready.Reason, ready.Message = ReasonNoEndpoints, "the headless Service has no endpoints with an IPv4 address in the pod network"+e.refusedText()
+	case e.unreached != "":
+		ready.Reason, ready.Message = ReasonNoEndpoints, e.unreached+e.refusedText()
 	case len(addrs) < len(e.needs):
 		ready.Message = fmt.Sprintf("%d of %d global addresses are allocated: see kubectl get globalingressips", len(addrs), len(e.needs))
 	default:
@@ -79,9 +84,16 @@ func (e export) conditions(granted map[types.NamespacedName]string, network bool
 	return []metav1.Condition{valid, ready}
 }
 
-// without takes out of what an export needs the endpoints that other clusters do not reach at the address of this Service, with the reasons.
-func (e *export) without(duplicates map[types.NamespacedName]error) {
-	e.needs = slices.DeleteFunc(slices.Clone(e.needs), func(key types.NamespacedName) bool { return !e.refuse(duplicates[key]) })
+// without removes from needs the GlobalIngressIPs whose endpoint another one has, and notes that one.
+func (e *export) without(duplicates map[types.NamespacedName]*submarinerv1.GlobalIngressIP) {
+	e.needs = slices.DeleteFunc(e.needs, func(key types.NamespacedName) bool {
+		first := duplicates[key]
+		if first != nil {
+			e.others = append(e.others, fmt.Sprintf("%s (GlobalIngressIP %s)", first.Status.AllocatedIP, first.Name))
+		}
+		return first != nil
+	})
+	slices.Sort(e.others)
 }
 
 // need notes an object that an export needs, once, or that something else has its name.
@@ -114,16 +126,18 @@ func (e *export) once(note any) bool {
 	return true
 }
 
-// refusedText returns which endpoints other clusters do not reach, as the end of a message.
-func (e export) refusedText() string {
+// refusedText returns which endpoints other clusters do not reach at an address of the Service, as the end of a message.
+func (e export) refusedText() (text string) {
 	switch n := len(e.refused); {
-	case n == 0:
-		return ""
 	case n == 1:
-		return "; they do not reach an endpoint: " + e.refused[0]
-	default:
-		return fmt.Sprintf("; they do not reach %d endpoints: %s", n, addressList(e.refused))
+		text = "; they do not reach an endpoint: " + e.refused[0]
+	case n > 1:
+		text = fmt.Sprintf("; they do not reach %d endpoints: %s", n, addressList(e.refused))
 	}
+	if len(e.others) > 0 {
+		text += "; other clusters reach endpoints that another object has at " + addressList(e.others)
+	}
+	return text
 }
 
 // addressList returns addresses as text, and how many there are if they are many.

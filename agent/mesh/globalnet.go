@@ -110,11 +110,9 @@ func reportGlobalnet(_ Snapshot, p Plan, o Outcome) Report {
 		}
 	}
 	r.UpdateStatus = append(r.UpdateStatus, a.exportStatuses(o.Now)...)
-	left := maxWrites - min(len(r.UpdateStatus), maxWrites/2) // statuses are written even if all else fails
-	for _, list := range []*[]Object{&r.Delete, &r.Apply} {
-		*list = r.part(*list, left)
-		left -= len(*list)
-	}
+	left := maxWrites - min(len(r.UpdateStatus), maxWrites/2) // half of them are for statuses, even if all else fails
+	r.Delete = r.part(r.Delete, left-min(len(r.Apply), left/2))
+	r.Apply = r.part(r.Apply, left-len(r.Delete))
 	r.UpdateStatus = r.part(r.UpdateStatus, maxWrites-len(r.Delete)-len(r.Apply))
 	return r
 }

@@ -197,6 +197,29 @@ func TestExportNamedLikeAPod(t *testing.T) {
 	require.Contains(t, c.text(), "export shop/pod-web Valid=True Valid, Ready=False NameTaken")
 }
 
+// Services and pods without an IPv4 address, and endpoints that other clusters may not reach, get no address that leads nowhere, or say so.
+func TestExportsThatNobodyReaches(t *testing.T) {
+	six := shopPod("six", "fd00::7")
+	six.Annotations = map[string]string{submarinerv1.OwnGlobalIPAnnotation: submarinerv1.OwnGlobalIP}
+	c := newGlobalCluster(t, six,
+		shopService("web6", corev1.ServiceSpec{ClusterIP: "fd00::1", ClusterIPs: []string{"fd00::1"}}), shopExport("web6"),
+		shopService("both", corev1.ServiceSpec{ClusterIP: "fd00::2", ClusterIPs: []string{"fd00::2", "10.96.0.8"}}), shopExport("both"),
+		shopService("pods6", corev1.ServiceSpec{ClusterIP: "None", Selector: map[string]string{"app": "x"}}), shopExport("pods6"),
+		slice("pods6", discoveryv1.Endpoint{Addresses: []string{"fd00::7"}, TargetRef: &corev1.ObjectReference{Kind: "Pod", Name: "six"}}),
+		shopService("refused", corev1.ServiceSpec{ClusterIP: "10.96.0.9"}), shopExport("refused"), slice("refused", discoveryv1.Endpoint{Addresses: []string{"127.0.0.1"}}),
+	)
+	c.settle()
+	require.Equal(t, `cluster-egress.submariner.io 8 allocated 242.0.0.1-242.0.0.8
+shop/both ClusterIPService 242.0.0.30
+shop/refused ClusterIPService 242.0.0.29
+shop/web6 ClusterIPService 242.0.0.28
+export shop/both Valid=True Valid, Ready=True Exported
+export shop/pods6 Valid=True Valid, Ready=False NoEndpoints
+export shop/refused Valid=True Valid, Ready=False NoEndpoints
+export shop/web6 Valid=True Valid, Ready=False NoEndpoints
+`, c.text())
+}
+
 // An endpoint has one global address: another Service with it says so, and does not claim that other clusters reach it at another address.
 func TestExportsWithOneEndpoint(t *testing.T) {
 	headless, endpoint := corev1.ServiceSpec{ClusterIP: "None"}, discoveryv1.Endpoint{Addresses: []string{"10.244.1.8"}}
@@ -211,11 +234,30 @@ func TestExportsWithOneEndpoint(t *testing.T) {
 		return meta.FindStatusCondition(e.Status.Conditions, string(mcsv1alpha1.ServiceExportConditionReady))
 	}
 	require.Equal(t, "other clusters reach the Service at 242.0.0.30", ready("old").Message)
-	require.Equal(t, "other clusters reach the Service at 242.0.0.28; they do not reach an endpoint: 10.244.1.8 has the global address of GlobalIngressIP ep-old-10.244.1.8 already", ready("new").Message)
+	require.Equal(t, "other clusters reach the Service at 242.0.0.28; other clusters reach endpoints that another object has at 242.0.0.30 (GlobalIngressIP ep-old-10.244.1.8)", ready("new").Message)
+
+	t.Log("no endpoint of its own; and a pod that has been the endpoint of another Service for longer")
+	c.now = c.now.Add(time.Hour)
+	pod := discoveryv1.Endpoint{Addresses: []string{"10.244.1.9"}, TargetRef: &corev1.ObjectReference{Kind: "Pod", Name: "other"}}
+	c.add(shopService("third", headless), shopExport("third"), slice("third", endpoint),
+		shopService("pods", corev1.ServiceSpec{ClusterIP: "None", Selector: map[string]string{"app": "x"}}), shopExport("pods"), slice("pods", pod))
+	c.settle()
+	require.Equal(t, mesh.ReasonEndpointsTaken, ready("third").Reason)
+	require.Equal(t, "none of its endpoints has an address for this Service; other clusters reach endpoints that another object has at 242.0.0.30 (GlobalIngressIP ep-old-10.244.1.8)", ready("third").Message)
+	require.Equal(t, mesh.ReasonEndpointsTaken, ready("pods").Reason)
+	require.Contains(t, ready("pods").Message, "242.0.0.28 (GlobalIngressIP ep-new-10.244.1.9)")
+
+	t.Log("an object in another namespace that leads nowhere changes nothing")
+	foreign := &submarinerv1.GlobalIngressIP{ObjectMeta: metav1.ObjectMeta{Namespace: "other", Name: "claim", Annotations: map[string]string{submarinerv1.HeadlessEndpointAnnotation: "10.244.1.8"}},
+		Spec: submarinerv1.GlobalIngressIPSpec{Target: submarinerv1.TargetHeadlessServiceEndpoints}}
+	c.now = time.Unix(1600000000, 0)
+	c.add(foreign)
+	c.settle()
+	require.Equal(t, "other clusters reach the Service at 242.0.0.30", ready("old").Message)
 	c.remove(mesh.Find[*mcsv1alpha1.ServiceExport](mesh.NewSnapshot("node", c.objects...), "old"))
 	c.settle()
 	require.Contains(t, ready("new").Message, "242.0.0.29")
-	require.NotContains(t, ready("new").Message, "already")
+	require.NotContains(t, ready("new").Message, "another object")
 }
 
 // Shared addresses: changed live, per gateway with several active ones, and refused where nobody uses them.
@@ -312,6 +354,23 @@ func TestGlobalnetReport(t *testing.T) {
 	require.Len(t, r.Apply, 200)
 	require.Len(t, r.UpdateStatus, 200)
 	require.True(t, slices.ContainsFunc(r.Apply, func(o mesh.Object) bool { return o.GetName() == "pod-modest" }))
+
+	t.Log("what cannot be deleted does not either, and what is being deleted is not deleted again")
+	for i := range 1000 {
+		o := &submarinerv1.GlobalIngressIP{ObjectMeta: metav1.ObjectMeta{Namespace: "stuck", Name: fmt.Sprint("needless", i), Labels: mesh.Ours()}}
+		if i%2 == 0 {
+			o.DeletionTimestamp, o.Finalizers = &metav1.Time{Time: c.now}, []string{"example.com/x"}
+		}
+		c.add(o)
+	}
+	s = mesh.NewSnapshot("node", c.objects...)
+	p, err = role.Plan(s)
+	require.NoError(t, err)
+	r = role.Report(s, p, p.Outcome(c.now, nil, nil))
+	require.Len(t, r.Delete, 100)
+	require.Len(t, r.Apply, 100)
+	require.Len(t, r.UpdateStatus, 200)
+	require.False(t, slices.ContainsFunc(r.Delete, func(o mesh.Object) bool { return o.GetDeletionTimestamp() != nil }))
 	_, err = role.Plan(mesh.NewSnapshot[mesh.Object]("node"))
 	require.ErrorIs(t, err, mesh.ErrNotJoined)
 }

@@ -24,6 +24,7 @@ type wanted struct {
 	network   netip.Prefix
 	endpoints globalnet.Endpoints
 	egress    []string // names of the ClusterGlobalEgressIPs that gateways use
+	gateways  []string // names of the gateway nodes, sorted, if several may be active
 	exports   []export
 
 	ingress map[types.NamespacedName]*submarinerv1.GlobalIngressIP
@@ -40,8 +41,11 @@ type export struct {
 	mistake string
 	needs   []types.NamespacedName // GlobalIngressIPs
 	taken   string                 // the name of one that stands for something else
-	refused []string               // why other clusters do not reach endpoints, each once
-	noted   map[any]bool           // what needs and refused have: a Service may have many thousands of endpoints
+	// unreached is why other clusters reach nothing at the address of the Service; empty if they do.
+	unreached string
+	refused   []string     // why other clusters do not reach endpoints, each once
+	others    []string     // the GlobalIngressIPs at whose addresses other clusters reach endpoints instead
+	noted     map[any]bool // what needs and refused have: a Service may have many thousands of endpoints
 }
 
 // managedBy is the label of all objects that subctl makes (cluster.ManagedByLabel).
@@ -58,7 +62,7 @@ func readWanted(s Snapshot, network netip.Prefix) wanted {
 	pods, _ := parseCIDRs("clusterCIDR", List[*v1alpha1.Submariner](s)[0].Spec.ClusterCIDR) // gateways report a mistake
 	w := wanted{network: network, endpoints: globalnet.NewEndpoints(pods, List[*corev1.Pod](s)), ingress: map[types.NamespacedName]*submarinerv1.GlobalIngressIP{}, ending: map[types.NamespacedName]bool{}}
 	if network.IsValid() {
-		w.egress = egressNames(s)
+		w.readGateways(s)
 		w.ownPods(s)
 	}
 	w.export(s)
@@ -68,38 +72,26 @@ func readWanted(s Snapshot, network netip.Prefix) wanted {
 	return w
 }
 
-// egressNames returns the names of the ClusterGlobalEgressIPs: one for the cluster, or with several active
+// readGateways determines which ClusterGlobalEgressIPs there are: one for the cluster, or with several active
 // gateways one for each gateway node.
-func egressNames(s Snapshot) []string {
+func (w *wanted) readGateways(s Snapshot) {
 	if subs := List[*v1alpha1.Submariner](s); !subs[0].Spec.MultiActiveGatewayEnabled {
-		return []string{submarinerv1.ClusterEgress}
+		w.egress = []string{submarinerv1.ClusterEgress}
+		return
 	}
-	var out []string
 	for _, n := range List[*corev1.Node](s) {
 		if IsGatewayNode(n) {
-			out = append(out, n.Name+submarinerv1.GatewayEgressSuffix)
+			w.egress, w.gateways = append(w.egress, n.Name+submarinerv1.GatewayEgressSuffix), append(w.gateways, n.Name)
 		}
 	}
-	return out
-}
-
-// crowded returns the GlobalEgressIPs for all of whose addresses a gateway has no room.
-func (w *wanted) crowded(s Snapshot) map[*submarinerv1.GlobalEgressIP]bool {
-	var gateways []string
-	for _, name := range w.egress {
-		if node, several := strings.CutSuffix(name, submarinerv1.GatewayEgressSuffix); several {
-			gateways = append(gateways, node)
-		}
-	}
-	slices.Sort(gateways)
-	return globalnet.Crowded([]netip.Prefix{w.network}, gateways, List[*submarinerv1.GlobalEgressIP](s), List[*submarinerv1.ClusterGlobalEgressIP](s))
+	slices.Sort(w.gateways)
 }
 
 func (w *wanted) compareEgress(s Snapshot) {
 	have := map[string]bool{}
 	for _, o := range List[*submarinerv1.ClusterGlobalEgressIP](s) {
 		have[o.Name] = true
-		if IsOurs(o) && !slices.Contains(w.egress, o.Name) {
+		if IsOurs(o) && o.DeletionTimestamp == nil && !slices.Contains(w.egress, o.Name) {
 			w.needless = append(w.needless, o)
 		}
 	}
@@ -119,7 +111,7 @@ func (w *wanted) compareIngress(s Snapshot) {
 	for _, o := range List[*submarinerv1.GlobalIngressIP](s) {
 		key := keyOf(o)
 		have[key] = o
-		if IsOurs(o) && w.ingress[key] == nil && !w.ending[key] {
+		if IsOurs(o) && o.DeletionTimestamp == nil && w.ingress[key] == nil && !w.ending[key] {
 			w.needless = append(w.needless, o)
 		}
 	}
@@ -138,18 +130,17 @@ func (w *wanted) compareIngress(s Snapshot) {
 	}
 }
 
-// compareEndpoints looks for endpoints that have a global address already.
+// compareEndpoints looks for endpoints that other clusters reach at the address of another object.
 func (w *wanted) compareEndpoints(s Snapshot) {
-	if !slices.ContainsFunc(w.exports, func(e export) bool {
-		return slices.ContainsFunc(e.needs, func(key types.NamespacedName) bool { return endpointOf(w.ingress[key]) != "" })
+	all := List[*submarinerv1.GlobalIngressIP](s)
+	if !slices.ContainsFunc(all, func(o *submarinerv1.GlobalIngressIP) bool {
+		return o.Spec.Target == submarinerv1.TargetHeadlessServiceEndpoints
 	}) {
-		return
+		return // the addresses of pods differ
 	}
-	duplicates := map[types.NamespacedName]error{}
-	for i, first := range globalnet.Duplicates(List[*submarinerv1.GlobalIngressIP](s), List[*corev1.Pod](s)) {
-		if endpoint := endpointOf(i); endpoint != "" {
-			duplicates[keyOf(i)] = fmt.Errorf("%s has the global address of GlobalIngressIP %s already", endpoint, first.Name)
-		}
+	duplicates := map[types.NamespacedName]*submarinerv1.GlobalIngressIP{}
+	for o, first := range w.endpoints.Duplicates(w.network, all, List[*corev1.Pod](s)) {
+		duplicates[keyOf(o)] = first
 	}
 	for i := range w.exports {
 		w.exports[i].without(duplicates)
@@ -206,7 +197,7 @@ func (w *wanted) ownPods(s Snapshot) {
 // on until then. pod reports whether the pod needs one, and returns what want does.
 func (w *wanted) pod(p *corev1.Pod) (key types.NamespacedName, free, needs bool) {
 	switch {
-	case p.Spec.HostNetwork || p.Status.Phase == corev1.PodSucceeded || p.Status.Phase == corev1.PodFailed:
+	case p.Spec.HostNetwork || p.Status.Phase == corev1.PodSucceeded || p.Status.Phase == corev1.PodFailed || p.Status.PodIP != "" && !globalnet.PodIP(p).IsValid():
 		return key, false, false
 	case p.DeletionTimestamp != nil:
 		w.ending[types.NamespacedName{Namespace: p.Namespace, Name: podIngress(p.Name)}] = true
@@ -262,7 +253,17 @@ func (w *wanted) export(s Snapshot) {
 		case service.Spec.ClusterIP == corev1.ClusterIPNone:
 			w.headlessEndpoints(&e, endpoints[keyOf(o)])
 		default:
-			eachAddress(endpoints[keyOf(o)], func(ip netip.Addr, _ string) { e.refuse(w.endpoints.Refuse(o.Namespace, ip)) })
+			e.unreached = "the Service has no IPv4 address"
+			if slices.ContainsFunc(service.Spec.ClusterIPs, isIPv4) || isIPv4(service.Spec.ClusterIP) {
+				e.unreached = ""
+			}
+			any, reached := false, false
+			eachAddress(endpoints[keyOf(o)], func(ip netip.Addr, _ string) {
+				any, reached = true, e.refuse(w.endpoints.Refuse(o.Namespace, ip)) || reached
+			})
+			if any && !reached {
+				e.unreached = "other clusters may reach none of its endpoints"
+			}
 			e.need(w.want(&submarinerv1.GlobalIngressIP{
 				ObjectMeta: metav1.ObjectMeta{Namespace: o.Namespace, Name: o.Name},
 				Spec:       submarinerv1.GlobalIngressIPSpec{Target: submarinerv1.TargetClusterIPService, ServiceRef: &corev1.LocalObjectReference{Name: o.Name}},
@@ -305,6 +306,11 @@ func (w *wanted) headlessEndpoints(e *export, endpoints []*discoveryv1.EndpointS
 			Spec: submarinerv1.GlobalIngressIPSpec{Target: submarinerv1.TargetHeadlessServiceEndpoints, ServiceRef: &corev1.LocalObjectReference{Name: name}},
 		}, e.object, mcsv1alpha1.GroupVersion.String(), mcsv1alpha1.ServiceExportKindName))
 	})
+}
+
+func isIPv4(text string) bool {
+	ip, err := netip.ParseAddr(text)
+	return err == nil && ip.Is4()
 }
 
 // eachAddress calls do for each IPv4 address in EndpointSlices, and its text.
