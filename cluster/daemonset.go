@@ -143,8 +143,8 @@ func container(name, image string, metrics, probes int32) corev1.Container {
 			Name: "metrics", ContainerPort: metrics, HostPort: metrics, Protocol: corev1.ProtocolTCP,
 		}},
 		Resources: corev1.ResourceRequirements{Requests: corev1.ResourceList{
-			// As much as kube-proxy and flannel request, and a multiple of what an idle agent takes: on a node without idle time, a container has a share in proportion to its request, and an
-			// agent that waits for a processor notices late that a gateway has failed.
+			// As much as kube-proxy and flannel request, and a multiple of what an idle agent takes: on a node without idle time, a container has a
+			// share in proportion to its request, and an agent that waits for a processor notices late that a gateway has failed.
 			corev1.ResourceCPU:    resource.MustParse("100m"),
 			corev1.ResourceMemory: resource.MustParse("32Mi"),
 		}},

@@ -69,12 +69,12 @@ func (e export) conditions(granted map[types.NamespacedName]string, network bool
 	case e.taken != "":
 		ready.Reason = ReasonNameTaken
 		ready.Message = fmt.Sprintf("GlobalIngressIP %s is for something else: delete it, or export a Service with another name", e.taken)
+	case e.unreached != "":
+		ready.Reason, ready.Message = ReasonNoEndpoints, e.unreached+e.refusedText()
 	case len(e.needs) == 0 && len(e.others) > 0:
 		ready.Reason, ready.Message = ReasonEndpointsTaken, "none of its endpoints has an address for this Service"+e.refusedText()
 	case len(e.needs) == 0:
 		ready.Reason, ready.Message = ReasonNoEndpoints, "the headless Service has no endpoints with an IPv4 address in the pod network"+e.refusedText()
-	case e.unreached != "":
-		ready.Reason, ready.Message = ReasonNoEndpoints, e.unreached+e.refusedText()
 	case len(addrs) < len(e.needs):
 		ready.Message = fmt.Sprintf("%d of %d global addresses are allocated: see kubectl get globalingressips", len(addrs), len(e.needs))
 	default:

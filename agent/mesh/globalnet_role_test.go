@@ -212,7 +212,6 @@ func TestExportsThatNobodyReaches(t *testing.T) {
 	require.Equal(t, `cluster-egress.submariner.io 8 allocated 242.0.0.1-242.0.0.8
 shop/both ClusterIPService 242.0.0.30
 shop/refused ClusterIPService 242.0.0.29
-shop/web6 ClusterIPService 242.0.0.28
 export shop/both Valid=True Valid, Ready=True Exported
 export shop/pods6 Valid=True Valid, Ready=False NoEndpoints
 export shop/refused Valid=True Valid, Ready=False NoEndpoints

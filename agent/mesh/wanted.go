@@ -253,24 +253,33 @@ func (w *wanted) export(s Snapshot) {
 		case service.Spec.ClusterIP == corev1.ClusterIPNone:
 			w.headlessEndpoints(&e, endpoints[keyOf(o)])
 		default:
-			e.unreached = "the Service has no IPv4 address"
-			if slices.ContainsFunc(service.Spec.ClusterIPs, isIPv4) || isIPv4(service.Spec.ClusterIP) {
-				e.unreached = ""
-			}
-			any, reached := false, false
-			eachAddress(endpoints[keyOf(o)], func(ip netip.Addr, _ string) {
-				any, reached = true, e.refuse(w.endpoints.Refuse(o.Namespace, ip)) || reached
-			})
-			if any && !reached {
-				e.unreached = "other clusters may reach none of its endpoints"
-			}
-			e.need(w.want(&submarinerv1.GlobalIngressIP{
-				ObjectMeta: metav1.ObjectMeta{Namespace: o.Namespace, Name: o.Name},
-				Spec:       submarinerv1.GlobalIngressIPSpec{Target: submarinerv1.TargetClusterIPService, ServiceRef: &corev1.LocalObjectReference{Name: o.Name}},
-			}, o, mcsv1alpha1.GroupVersion.String(), mcsv1alpha1.ServiceExportKindName))
+			w.clusterIP(&e, service, endpoints[keyOf(o)])
 		}
 		w.exports = append(w.exports, e)
 	}
+}
+
+// clusterIP gives an exported Service with an address in the cluster a global address.
+func (w *wanted) clusterIP(e *export, service *corev1.Service, endpoints []*discoveryv1.EndpointSlice) {
+	if !isIPv4(service.Spec.ClusterIP) && !slices.ContainsFunc(service.Spec.ClusterIPs, isIPv4) {
+		e.unreached = "the Service has no IPv4 address"
+		return
+	}
+	refused, reached := false, false
+	eachAddress(endpoints, func(ip netip.Addr, _ string) {
+		if e.refuse(w.endpoints.Refuse(service.Namespace, ip)) {
+			reached = true
+		} else {
+			refused = true
+		}
+	})
+	if refused && !reached {
+		e.unreached = "other clusters may reach none of its endpoints"
+	}
+	e.need(w.want(&submarinerv1.GlobalIngressIP{
+		ObjectMeta: metav1.ObjectMeta{Namespace: service.Namespace, Name: service.Name},
+		Spec:       submarinerv1.GlobalIngressIPSpec{Target: submarinerv1.TargetClusterIPService, ServiceRef: &corev1.LocalObjectReference{Name: service.Name}},
+	}, e.object, mcsv1alpha1.GroupVersion.String(), mcsv1alpha1.ServiceExportKindName))
 }
 
 // headlessPods gives each pod of an exported headless Service an address.

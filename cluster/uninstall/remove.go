@@ -72,8 +72,8 @@ func (u *Operation) remove(ctx context.Context, r *Remains) error {
 	return nil
 }
 
-// removeAddresses deletes what the globalnet agent has made, if the CRDs are kept. The agent, which no longer runs, deletes it too, but may have been down, or
-// slow.
+// removeAddresses deletes what the globalnet agent has made, if the CRDs are kept. The agent does so, too, when the Submariner object is gone, but may have been
+// down, or slow.
 func (u *Operation) removeAddresses(ctx context.Context, r *Remains) error {
 	if r.Kept == "" {
 		return nil

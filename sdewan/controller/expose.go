@@ -254,8 +254,15 @@ func (x *exposer) Reconcile(ctx context.Context, req reconcile.Request) (reconci
 		x.o.Log.Warn("Service is not exposed", "namespace", s.Namespace, "service", s.Name, "err", mistake)
 		x.events.Eventf(s, nil, corev1.EventTypeWarning, "NotExposed", "Expose", "%s", bounded(oneLine(mistake)))
 	}
+	var have batch.FirewallDNATList
+	if err := x.client.List(ctx, &have, client.InNamespace(req.Namespace), client.HasLabels{exposedLabel}); err != nil {
+		return reconcile.Result{}, err
+	}
 	var errs []error
 	for _, r := range want {
+		if other := rival(r, have.Items); other != "" {
+			x.events.Eventf(s, nil, corev1.EventTypeWarning, "PortTaken", "Expose", "port %s/%s of the CNF leads to Service %s already, whose rule is older: choose another port with \"as\"", r.Spec.SrcDPort, r.Spec.Proto, other)
+		}
 		var is batch.FirewallDNAT
 		err := x.client.Get(ctx, client.ObjectKeyFromObject(r), &is)
 		switch {
@@ -269,10 +276,6 @@ func (x *exposer) Reconcile(ctx context.Context, req reconcile.Request) (reconci
 		}
 		errs = append(errs, err)
 	}
-	var have batch.FirewallDNATList
-	if err := x.client.List(ctx, &have, client.InNamespace(req.Namespace), client.HasLabels{exposedLabel}); err != nil {
-		return reconcile.Result{}, err
-	}
 	for i := range have.Items {
 		r := &have.Items[i]
 		of := metav1.GetControllerOf(r)
@@ -284,6 +287,22 @@ func (x *exposer) Reconcile(ctx context.Context, req reconcile.Request) (reconci
 		}
 	}
 	return reconcile.Result{}, errors.Join(errs...)
+}
+
+// rival returns the Service to which an older rule leads the same packets; empty if there is none.
+func rival(r *batch.FirewallDNAT, have []batch.FirewallDNAT) string {
+	is := slices.IndexFunc(have, func(o batch.FirewallDNAT) bool { return o.Name == r.Name })
+	for i, o := range have {
+		of := metav1.GetControllerOf(&o)
+		if i == is || of == nil || o.Labels[sdewan.PurposeLabel] != r.Labels[sdewan.PurposeLabel] ||
+			o.Spec.Src != r.Spec.Src || o.Spec.SrcDPort != r.Spec.SrcDPort || o.Spec.Proto != r.Spec.Proto {
+			continue
+		}
+		if is < 0 || sdewan.Order(&o, &have[is]) < 0 {
+			return of.Name
+		}
+	}
+	return ""
 }
 
 func sameLabels(is, want map[string]string) bool {

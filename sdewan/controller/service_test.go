@@ -163,6 +163,12 @@ func TestExposed(t *testing.T) {
 	require.Equal(t, s.Spec.ClusterIP, pod.Field(rest.Redirects, r.Name, "dest_ip"))
 	require.Equal(t, "80", pod.Field(rest.Redirects, r.Name, "dest_port"))
 	require.Equal(t, "8080", pod.Field(rest.Redirects, r.Name, "src_dport"))
+	second := w.service("web-too")
+	second.Annotations = map[string]string{ExposeAnnotation: `{"purpose":"cnf-1","zone":"wan","ports":[{"port":80,"as":8080}]}`}
+	require.NoError(t, w.client.Update(t.Context(), second))
+	require.Contains(t, w.event("PortTaken"), "port 8080/tcp of the CNF leads to Service web already")
+	w.delete(second)
+	w.gone(&batch.FirewallDNAT{ObjectMeta: w.named("service-web-too-8080-tcp")})
 	annotate(`{"purpose":"cnf-1","zone":"wan"}`)
 	w.eventually(func() error {
 		if has := pod.EffectiveNames(rest.Redirects); len(has) != 2 {
