@@ -117,8 +117,8 @@ func reportGlobalnet(_ Snapshot, p Plan, o Outcome) Report {
 	return r
 }
 
-// part returns at most so many objects of a list. Namespaces take turns, so that those of one, which may all be refused by a quota, do not keep others
-// waiting.
+// part returns the first objects of a list, at most the given number. Namespaces take turns: a quota may refuse all objects of one namespace, which must
+// not delay the others.
 func (r *Report) part(all []Object, most int) []Object {
 	if len(all) <= most {
 		return all

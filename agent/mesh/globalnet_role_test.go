@@ -126,139 +126,6 @@ func slice(service string, endpoints ...discoveryv1.Endpoint) *discoveryv1.Endpo
 	return o
 }
 
-// All kinds of Services, exported; what cannot be exported; and a name that somebody else uses.
-func TestExports(t *testing.T) {
-	own := &corev1.Pod{ObjectMeta: inShop("own")}
-	own.Annotations = map[string]string{submarinerv1.OwnGlobalIPAnnotation: submarinerv1.OwnGlobalIP}
-	taken := &submarinerv1.GlobalIngressIP{ObjectMeta: inShop("taken"), Spec: submarinerv1.GlobalIngressIPSpec{
-		Target: submarinerv1.TargetHeadlessServicePod, PodRef: &corev1.LocalObjectReference{Name: "own"},
-	}}
-	c := newGlobalCluster(t,
-		shopService("web", corev1.ServiceSpec{ClusterIP: "10.96.0.9"}), shopExport("web"),
-		shopService("db", corev1.ServiceSpec{ClusterIP: "None", Selector: map[string]string{"app": "db"}}), shopExport("db"),
-		slice("db", discoveryv1.Endpoint{Addresses: []string{"10.244.1.7"}, TargetRef: &corev1.ObjectReference{Kind: "Pod", Name: "db-0"}}), &corev1.Pod{ObjectMeta: inShop("db-0")},
-		shopService("legacy", corev1.ServiceSpec{ClusterIP: "None"}), shopExport("legacy"), slice("legacy", discoveryv1.Endpoint{Addresses: []string{"10.244.1.8"}}), shopPod("vm", "10.244.1.8"),
-		shopService("outside", corev1.ServiceSpec{Type: corev1.ServiceTypeExternalName}), shopExport("outside"),
-		shopService("taken", corev1.ServiceSpec{ClusterIP: "10.96.0.10"}), shopExport("taken"),
-		shopExport("nothing"), own, taken, &corev1.Pod{ObjectMeta: inShop("other")},
-	)
-	c.settle()
-	require.Equal(t, `cluster-egress.submariner.io 8 allocated 242.0.0.1-242.0.0.8
-shop/ep-legacy-10.244.1.8 HeadlessServiceEndpoints 242.0.0.29
-shop/pod-db-0 HeadlessServicePod 242.0.0.28
-shop/pod-own HeadlessServicePod 242.0.0.27
-shop/taken HeadlessServicePod 242.0.0.30
-shop/web ClusterIPService 242.0.0.26
-export shop/db Valid=True Valid, Ready=True Exported
-export shop/legacy Valid=True Valid, Ready=True Exported
-export shop/nothing Valid=False NoService, Ready=False Pending
-export shop/outside Valid=False InvalidServiceType, Ready=False Pending
-export shop/taken Valid=True Valid, Ready=False NameTaken
-export shop/web Valid=True Valid, Ready=True Exported
-`, c.text())
-
-	for _, o := range append([]mesh.Object{}, c.objects...) {
-		if _, is := o.(*mcsv1alpha1.ServiceExport); is || o.GetName() == "own" {
-			c.remove(o)
-		}
-	}
-	c.settle()
-	require.Equal(t, "cluster-egress.submariner.io 8 allocated 242.0.0.1-242.0.0.8\nshop/taken HeadlessServicePod 242.0.0.30\n", c.text())
-}
-
-func ownPod(name string) *corev1.Pod {
-	p := shopPod(name, "10.244.1.9")
-	p.Annotations = map[string]string{submarinerv1.OwnGlobalIPAnnotation: submarinerv1.OwnGlobalIP}
-	return p
-}
-
-// A pod that ends keeps its address until it is gone: its connections may go on. One that has none gets none.
-func TestEndingPods(t *testing.T) {
-	own, late, soon := ownPod("own"), ownPod("late"), metav1.Unix(1700000600, 0)
-	late.DeletionTimestamp = &soon
-	c := newGlobalCluster(t, own, late)
-	c.settle()
-	before := c.text()
-	require.Contains(t, before, "shop/pod-own HeadlessServicePod 242.0.0.")
-	require.NotContains(t, before, "late")
-	own.DeletionTimestamp = &soon
-	c.settle()
-	require.Equal(t, before, c.text())
-	c.remove(own)
-	c.settle()
-	require.NotContains(t, c.text(), "pod-own")
-}
-
-// A Service with the name that the GlobalIngressIP of a pod has does not get the address of the pod, which would open all its ports.
-func TestExportNamedLikeAPod(t *testing.T) {
-	c := newGlobalCluster(t, ownPod("web"), shopService("pod-web", corev1.ServiceSpec{ClusterIP: "10.96.0.9"}), shopExport("pod-web"))
-	c.settle()
-	require.Contains(t, c.text(), "shop/pod-web HeadlessServicePod")
-	require.Contains(t, c.text(), "export shop/pod-web Valid=True Valid, Ready=False NameTaken")
-}
-
-// Services and pods without an IPv4 address, and endpoints that other clusters may not reach, get no address that leads nowhere, or say so.
-func TestExportsThatNobodyReaches(t *testing.T) {
-	six := shopPod("six", "fd00::7")
-	six.Annotations = map[string]string{submarinerv1.OwnGlobalIPAnnotation: submarinerv1.OwnGlobalIP}
-	c := newGlobalCluster(t, six,
-		shopService("web6", corev1.ServiceSpec{ClusterIP: "fd00::1", ClusterIPs: []string{"fd00::1"}}), shopExport("web6"),
-		shopService("both", corev1.ServiceSpec{ClusterIP: "fd00::2", ClusterIPs: []string{"fd00::2", "10.96.0.8"}}), shopExport("both"),
-		shopService("pods6", corev1.ServiceSpec{ClusterIP: "None", Selector: map[string]string{"app": "x"}}), shopExport("pods6"),
-		slice("pods6", discoveryv1.Endpoint{Addresses: []string{"fd00::7"}, TargetRef: &corev1.ObjectReference{Kind: "Pod", Name: "six"}}),
-		shopService("refused", corev1.ServiceSpec{ClusterIP: "10.96.0.9"}), shopExport("refused"), slice("refused", discoveryv1.Endpoint{Addresses: []string{"127.0.0.1"}}),
-	)
-	c.settle()
-	require.Equal(t, `cluster-egress.submariner.io 8 allocated 242.0.0.1-242.0.0.8
-shop/both ClusterIPService 242.0.0.30
-shop/refused ClusterIPService 242.0.0.29
-export shop/both Valid=True Valid, Ready=True Exported
-export shop/pods6 Valid=True Valid, Ready=False NoEndpoints
-export shop/refused Valid=True Valid, Ready=False NoEndpoints
-export shop/web6 Valid=True Valid, Ready=False NoEndpoints
-`, c.text())
-}
-
-// An endpoint has one global address: another Service with it says so, and does not claim that other clusters reach it at another address.
-func TestExportsWithOneEndpoint(t *testing.T) {
-	headless, endpoint := corev1.ServiceSpec{ClusterIP: "None"}, discoveryv1.Endpoint{Addresses: []string{"10.244.1.8"}}
-	c := newGlobalCluster(t, shopPod("vm", "10.244.1.8"), shopService("old", headless), shopExport("old"), slice("old", endpoint))
-	c.settle()
-	c.now = c.now.Add(time.Hour)
-	c.add(shopService("new", headless), shopExport("new"), slice("new", endpoint, discoveryv1.Endpoint{Addresses: []string{"10.244.1.9"}}), shopPod("other", "10.244.1.9"))
-	c.settle()
-	require.Contains(t, c.text(), "export shop/old Valid=True Valid, Ready=True Exported")
-	ready := func(name string) *metav1.Condition {
-		e := mesh.Find[*mcsv1alpha1.ServiceExport](mesh.NewSnapshot("node", c.objects...), name)
-		return meta.FindStatusCondition(e.Status.Conditions, string(mcsv1alpha1.ServiceExportConditionReady))
-	}
-	require.Equal(t, "other clusters reach the Service at 242.0.0.30", ready("old").Message)
-	require.Equal(t, "other clusters reach the Service at 242.0.0.28; other clusters reach endpoints that another object has at 242.0.0.30 (GlobalIngressIP ep-old-10.244.1.8)", ready("new").Message)
-
-	t.Log("no endpoint of its own; and a pod that has been the endpoint of another Service for longer")
-	c.now = c.now.Add(time.Hour)
-	pod := discoveryv1.Endpoint{Addresses: []string{"10.244.1.9"}, TargetRef: &corev1.ObjectReference{Kind: "Pod", Name: "other"}}
-	c.add(shopService("third", headless), shopExport("third"), slice("third", endpoint),
-		shopService("pods", corev1.ServiceSpec{ClusterIP: "None", Selector: map[string]string{"app": "x"}}), shopExport("pods"), slice("pods", pod))
-	c.settle()
-	require.Equal(t, mesh.ReasonEndpointsTaken, ready("third").Reason)
-	require.Equal(t, "none of its endpoints has an address for this Service; other clusters reach endpoints that another object has at 242.0.0.30 (GlobalIngressIP ep-old-10.244.1.8)", ready("third").Message)
-	require.Equal(t, mesh.ReasonEndpointsTaken, ready("pods").Reason)
-	require.Contains(t, ready("pods").Message, "242.0.0.28 (GlobalIngressIP ep-new-10.244.1.9)")
-
-	t.Log("an object in another namespace that leads nowhere changes nothing")
-	foreign := &submarinerv1.GlobalIngressIP{ObjectMeta: metav1.ObjectMeta{Namespace: "other", Name: "claim", Annotations: map[string]string{submarinerv1.HeadlessEndpointAnnotation: "10.244.1.8"}},
-		Spec: submarinerv1.GlobalIngressIPSpec{Target: submarinerv1.TargetHeadlessServiceEndpoints}}
-	c.now = time.Unix(1600000000, 0)
-	c.add(foreign)
-	c.settle()
-	require.Equal(t, "other clusters reach the Service at 242.0.0.30", ready("old").Message)
-	c.remove(mesh.Find[*mcsv1alpha1.ServiceExport](mesh.NewSnapshot("node", c.objects...), "old"))
-	c.settle()
-	require.Contains(t, ready("new").Message, "242.0.0.29")
-	require.NotContains(t, ready("new").Message, "another object")
-}
-
 // Shared addresses: changed live, per gateway with several active ones, and refused where nobody uses them.
 func TestEgressObjects(t *testing.T) {
 	c := newGlobalCluster(t,
@@ -301,7 +168,7 @@ shop/one Success: allocated 242.0.0.30
 	require.NotContains(t, c.text(), "242.", "a cluster that leaves has no addresses")
 }
 
-// A gateway of several uses a few addresses only: whose do not fit are told.
+// Each of several active gateways uses a limited number of addresses. GlobalEgressIPs whose addresses exceed it report NoRoom.
 func TestEgressWithoutRoom(t *testing.T) {
 	gateway := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "gw", Labels: map[string]string{submarinerv1.GatewayNodeLabel: "true"}}}
 	client := &corev1.Pod{ObjectMeta: inShop("client"), Status: corev1.PodStatus{PodIP: "10.244.0.9"}}

@@ -12,9 +12,9 @@
 // loaded by the kernel itself, through modprobe, when somebody asks for them: as on a node.
 //
 // In the guest nothing may be skipped: see nstest.RequireRoot and nstest.RequireKernel. Tests of a package that fail run once more, as the
-// processors are emulated: see init.sh. If the kernel itself hangs or panics, a second guest runs the remaining suites: see boot. Output and
-// exit status are those of the tests, and failures are printed again at the end. The kernel's messages are shown with -v, and if the guest
-// ends before its tests do.
+// processors are emulated: see init.sh. If the kernel itself hangs or panics, a second guest runs the remaining suites: see boot. The
+// program prints the output of the tests, then their failures once more, and has their exit status. It prints the kernel's messages with -v, and if the guest
+// ends before the tests do.
 package main
 
 import (

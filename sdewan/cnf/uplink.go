@@ -57,7 +57,7 @@ func (p *plan) uplinks() {
 
 // reach makes sure that an uplink is used only if its gateway is in a network of its device: Linux refuses other routes.
 func (p *plan) reach(u *uplink) {
-	if u.Up && !u.Unknown && !slices.ContainsFunc(p.world.Addrs, func(a Addr) bool { return a.Device == u.Device && a.Prefix.Contains(u.Gateway) }) {
+	if u.Up && !u.AddrsUnknown && !slices.ContainsFunc(p.world.Addrs, func(a Addr) bool { return a.Device == u.Device && a.Prefix.Contains(u.Gateway) }) {
 		u.Up, u.Online = false, false
 		p.report = append(p.report, Line{"interface", u.Name, fmt.Sprintf("its gateway %v is in no network of device %s", u.Gateway, u.Device)})
 	}

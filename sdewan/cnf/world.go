@@ -35,8 +35,8 @@ type Interface struct {
 	Device string
 	// Gateway is the next hop of its default route. Without one, it is no uplink.
 	Gateway netip.Addr
-	// Unknown specifies that World.Addrs lacks the addresses of the device, as the plan is made outside the pod. Its gateway counts as reachable.
-	Unknown bool
+	// AddrsUnknown specifies that World.Addrs lacks the addresses of the device, because the plan is made outside the pod. The gateway counts as reachable.
+	AddrsUnknown bool
 	// Up reports that the device exists, is up and has a carrier.
 	Up bool
 	// Online reports that policies may choose it: it is Up, and the hosts by which it is tracked answer.

@@ -26,10 +26,9 @@ import (
 // Deployment, which owns it.
 
 const (
-	maxStatus   = 32 << 10 // of a pod, in bytes of JSON: ten pods fit in an object
-	maxError    = 1 << 10  // of a module, in bytes of JSON
-	maxPods     = 16       // of a CNF
-	tooLongList = `"(too long)"`
+	maxStatus = 32 << 10 // of a pod, in bytes of JSON: ten pods fit in an object
+	maxError  = 1 << 10  // of a module, in bytes of JSON
+	maxPods   = 16       // of a CNF
 
 	// Pods that are asked at the same time: what each returns is in memory, and may come slowly.
 	askAtOnce = 8
@@ -147,10 +146,10 @@ func shortened(modules []restclient.Module) string {
 	modules = slices.Clone(modules)
 	for i, m := range modules {
 		if len(m.Status) > maxStatus {
-			modules[i].Status = json.RawMessage(tooLongList)
+			modules[i].Status = json.RawMessage(batch.TooLong)
 		}
 		if len(m.Error) > maxError {
-			modules[i].Error = json.RawMessage(tooLongList)
+			modules[i].Error = json.RawMessage(batch.TooLong)
 		}
 	}
 	for {
@@ -167,9 +166,9 @@ func shortened(modules []restclient.Module) string {
 				longest = i
 			}
 		}
-		if len(modules[longest].Status) <= len(tooLongList) {
+		if len(modules[longest].Status) <= len(batch.TooLong) {
 			return "" // long names
 		}
-		modules[longest].Status = json.RawMessage(tooLongList)
+		modules[longest].Status = json.RawMessage(batch.TooLong)
 	}
 }

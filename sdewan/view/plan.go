@@ -40,7 +40,7 @@ func world(annotations map[string]string, offline []string) (cnf.World, error) {
 		if u, ok := uplinks[a.Network]; ok && u.Gateway.IsValid() {
 			f.Gateway = u.Gateway
 		}
-		f.Unknown = !a.Address.IsValid() || a.Address.IsSingleIP()
+		f.AddrsUnknown = !a.Address.IsValid() || a.Address.IsSingleIP()
 		w.Interfaces = append(w.Interfaces, f)
 		if a.Default {
 			w.Default = a.Device

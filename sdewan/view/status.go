@@ -7,6 +7,7 @@ import (
 	"maps"
 	"slices"
 
+	batch "subctl/api/sdewan/v1alpha1"
 	"subctl/sdewan"
 )
 
@@ -30,9 +31,6 @@ type PodStatus struct {
 
 // maxStatus is the longest answer of a pod that is looked at, in bytes.
 const maxStatus = 1 << 20
-
-// tooLong is what the controller writes in place of a status that is too long.
-const tooLong = `"(too long)"`
 
 // maxIneffective is how many objects without effect are listed for a pod.
 const maxIneffective = 10
@@ -80,7 +78,7 @@ func (p *PodStatus) parse(text string) {
 			p.Problems = append(p.Problems, fmt.Sprintf("it cannot report %s: see its log", m.Name))
 			continue
 		}
-		if string(m.Status) == tooLong && slices.Contains([]string{"wan", "ipsec", "effect"}, m.Name) {
+		if string(m.Status) == batch.TooLong && slices.Contains([]string{"wan", "ipsec", "effect"}, m.Name) {
 			p.Problems = append(p.Problems, fmt.Sprintf("its status of %s is too long to be shown", m.Name))
 			continue
 		}

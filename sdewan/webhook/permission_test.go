@@ -258,7 +258,7 @@ func TestHostileAnnotationSize(t *testing.T) {
 	require.Empty(t, lists)
 }
 
-// A ServiceAccount without a namespace is in that of the binding, whatever stands before it.
+// A ServiceAccount without a namespace is in the namespace of the binding, also after one that has another namespace.
 func TestSubjectKeys(t *testing.T) {
 	require.Equal(t, []string{"User/system:serviceaccount:ops:a", "User/system:serviceaccount:branch:b", "Group/b"}, subjectKeys([]rbacv1.Subject{
 		{Kind: rbacv1.ServiceAccountKind, Name: "a", Namespace: "ops"}, {Kind: rbacv1.ServiceAccountKind, Name: "b"}, {Kind: rbacv1.GroupKind, Name: "b"},

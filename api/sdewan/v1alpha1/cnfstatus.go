@@ -36,6 +36,9 @@ type CNFStatusStatus struct {
 	Information []CNFInformation `json:"information,omitempty"`
 }
 
+// TooLong is the JSON that CNFInformation.Status has in place of what a module reports, or of its error, if that is too long.
+const TooLong = `"(too long)"`
+
 // CNFInformation is what a pod answered.
 type CNFInformation struct {
 	// Name is the name of the pod.

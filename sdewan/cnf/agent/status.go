@@ -34,7 +34,7 @@ func (a *Agent) Devices() *rest.Devices {
 	return d
 }
 
-// Status returns what a module of the REST API reports, as CNFs on OpenWrt have it, and in the module "effect" what of the configuration has no effect.
+// Status returns the report of a module of the REST API, in the format of CNFs on OpenWrt. The module "effect" exists only here.
 func (a *Agent) Status(_ context.Context, module string) (any, error) {
 	a.mu.Lock()
 	network, world := a.network, a.world
@@ -59,33 +59,6 @@ func (a *Agent) Status(_ context.Context, module string) (any, error) {
 		return a.effect(), nil
 	}
 	return nil, fmt.Errorf("no such module: %s", module)
-}
-
-// maxIneffective is how many objects without effect a status has at most, and maxReason how many bytes of each reason.
-const maxIneffective, maxReason = 50, 400
-
-type effectStatus struct {
-	// Applied reports whether the kernel holds what was planned last. What it refuses may contain secrets of tunnels, and is in the log alone.
-	Applied     bool                `json:"applied"`
-	Ineffective []ineffectiveStatus `json:"no_effect"` // at most maxIneffective
-	Count       int                 `json:"no_effect_count"`
-}
-
-// ineffectiveStatus is about an object that has no effect, or of which a part has none.
-type ineffectiveStatus struct {
-	Collection string `json:"collection"`
-	Name       string `json:"name"`
-	Reason     string `json:"reason"`
-}
-
-func (a *Agent) effect() effectStatus {
-	ready := a.Ready()
-	report, err := a.Report()
-	s := effectStatus{Applied: ready && err == nil, Ineffective: []ineffectiveStatus{}, Count: len(report)}
-	for _, l := range report[:min(len(report), maxIneffective)] {
-		s.Ineffective = append(s.Ineffective, ineffectiveStatus{l.Collection, l.Name, strings.ToValidUTF8(l.Message[:min(len(l.Message), maxReason)], "")})
-	}
-	return s
 }
 
 type interfaceStatus struct {

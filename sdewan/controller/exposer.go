@@ -1,0 +1,172 @@
+package controller
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/go-logr/logr"
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/tools/events"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/builder"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller"
+	"sigs.k8s.io/controller-runtime/pkg/event"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
+	"sigs.k8s.io/controller-runtime/pkg/manager"
+	"sigs.k8s.io/controller-runtime/pkg/predicate"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	batch "subctl/api/sdewan/v1alpha1"
+	"subctl/internal/kube"
+	"subctl/sdewan"
+)
+
+// exposer makes the rules of Services: one request for each Service.
+type exposer struct {
+	client client.Client
+	events events.EventRecorder
+	o      Options
+}
+
+func addExposures(mgr manager.Manager, o Options, recorder events.EventRecorder) error {
+	x := &exposer{mgr.GetClient(), recorder, o}
+	annotated := predicate.NewPredicateFuncs(func(obj client.Object) bool { return obj.GetAnnotations()[ExposeAnnotation] != "" })
+	// An update may have removed the annotation; a Service that is gone leaves its rules to the garbage collector, and to Reconcile.
+	annotated.UpdateFunc = func(e event.UpdateEvent) bool {
+		before, after := e.ObjectOld.GetAnnotations()[ExposeAnnotation], e.ObjectNew.GetAnnotations()[ExposeAnnotation]
+		return (before != "" || after != "") && slimChanged.Update(e)
+	}
+	made := predicate.NewPredicateFuncs(func(obj client.Object) bool { return obj.GetLabels()[exposedLabel] != "" })
+	made.UpdateFunc = func(e event.UpdateEvent) bool {
+		return made.Create(event.CreateEvent{Object: e.ObjectNew}) && ruleChanged.Update(e)
+	}
+	return ctrl.NewControllerManagedBy(mgr).Named("sdewan-services").
+		WithOptions(controller.Options{LogConstructor: func(*reconcile.Request) logr.Logger { return logr.FromSlogHandler(o.Log.Handler()) }}).
+		Watches(&corev1.Service{}, &handler.EnqueueRequestForObject{}, builder.WithPredicates(annotated)).
+		// At the start, each rule that exists leads to its Service: so what is left of one that is gone, or not exposed any more, is removed.
+		Watches(&batch.FirewallDNAT{}, handler.EnqueueRequestsFromMapFunc(func(_ context.Context, obj client.Object) []reconcile.Request {
+			for _, owner := range obj.GetOwnerReferences() {
+				if owner.Kind == "Service" {
+					return []reconcile.Request{{NamespacedName: types.NamespacedName{Namespace: obj.GetNamespace(), Name: owner.Name}}}
+				}
+			}
+			return nil
+		}), builder.WithPredicates(made)).
+		Watches(&appsv1.Deployment{}, handler.EnqueueRequestsFromMapFunc(x.users), builder.WithPredicates(labelsChanged)).
+		Complete(x)
+}
+
+// labelsChanged leaves out changes of a Deployment that do not matter to Services.
+var labelsChanged = predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
+	return !maps.Equal(e.ObjectOld.GetLabels(), e.ObjectNew.GetLabels()) || !maps.Equal(e.ObjectOld.GetAnnotations(), e.ObjectNew.GetAnnotations())
+}}
+
+// users returns the Services that name the CNF of a Deployment.
+func (x *exposer) users(ctx context.Context, deployment client.Object) []reconcile.Request {
+	var list corev1.ServiceList
+	if err := x.client.List(ctx, &list, client.InNamespace(deployment.GetNamespace())); err != nil {
+		return nil // there is a cache, or nothing works
+	}
+	var out []reconcile.Request
+	for _, s := range list.Items {
+		if s.Annotations[ExposeAnnotation] != "" {
+			out = append(out, reconcile.Request{NamespacedName: client.ObjectKeyFromObject(&s)})
+		}
+	}
+	return out
+}
+
+// zones returns the zones of a CNF from which Services may be reached.
+func (x *exposer) zones(ctx context.Context, namespace, purpose string) ([]string, error) {
+	var list appsv1.DeploymentList
+	if err := x.client.List(ctx, &list, client.InNamespace(namespace), client.MatchingLabels{sdewan.PurposeLabel: purpose}); err != nil {
+		return nil, err
+	}
+	if len(list.Items) != 1 {
+		return nil, fmt.Errorf("annotation %s: %d Deployments in namespace %s have the label %s=%s: there must be one", ExposeAnnotation, len(list.Items), namespace, sdewan.PurposeLabel, purpose)
+	}
+	return strings.FieldsFunc(list.Items[0].Annotations[ZonesAnnotation], func(r rune) bool { return r == ',' || r == ' ' }), nil
+}
+
+// Reconcile makes the rules of a Service be what its annotation says.
+func (x *exposer) Reconcile(ctx context.Context, req reconcile.Request) (reconcile.Result, error) {
+	s := &corev1.Service{}
+	if err := x.client.Get(ctx, req.NamespacedName, s); err != nil {
+		if !apierrors.IsNotFound(err) {
+			return reconcile.Result{}, err
+		}
+		s = &corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: req.Namespace, Name: req.Name}}
+	}
+	want, mistake := exposed(s, func(purpose string) ([]string, error) { return x.zones(ctx, s.Namespace, purpose) })
+	if mistake != nil {
+		x.o.Log.Warn("Service is not exposed", "namespace", s.Namespace, "service", s.Name, "err", mistake)
+		x.events.Eventf(s, nil, corev1.EventTypeWarning, "NotExposed", "Expose", "%s", bounded(oneLine(mistake)))
+	}
+	var have batch.FirewallDNATList
+	if err := x.client.List(ctx, &have, client.InNamespace(req.Namespace), client.HasLabels{exposedLabel}); err != nil {
+		return reconcile.Result{}, err
+	}
+	var errs []error
+	for _, r := range want {
+		if other := rival(r, have.Items); other != "" {
+			x.events.Eventf(s, nil, corev1.EventTypeWarning, "PortTaken", "Expose", "port %s/%s of the CNF leads to Service %s already, whose rule is older: choose another port with \"as\"", r.Spec.SrcDPort, r.Spec.Proto, other)
+		}
+		var is batch.FirewallDNAT
+		err := x.client.Get(ctx, client.ObjectKeyFromObject(r), &is)
+		switch {
+		case err == nil && !metav1.IsControlledBy(&is, s):
+			x.events.Eventf(s, nil, corev1.EventTypeWarning, "NotExposed", "Expose", "FirewallDNAT %s exists, and is not the controller's: rename it", r.Name)
+			continue
+		case err == nil && is.DeletionTimestamp.IsZero() && is.Spec == r.Spec && sameLabels(is.Labels, r.Labels):
+			continue
+		case err == nil || apierrors.IsNotFound(err):
+			err = kube.Apply(ctx, x.client, fieldOwner, r)
+		}
+		errs = append(errs, err)
+	}
+	for i := range have.Items {
+		r := &have.Items[i]
+		of := metav1.GetControllerOf(r)
+		if of == nil || of.Kind != "Service" || of.Name != req.Name || !r.DeletionTimestamp.IsZero() {
+			continue
+		}
+		if !slices.ContainsFunc(want, func(w *batch.FirewallDNAT) bool { return w.Name == r.Name && of.UID == s.UID }) {
+			errs = append(errs, client.IgnoreNotFound(x.client.Delete(ctx, r, client.Preconditions{UID: &r.UID})))
+		}
+	}
+	return reconcile.Result{}, errors.Join(errs...)
+}
+
+// rival returns the Service to which an older rule leads the same packets; empty if there is none.
+func rival(r *batch.FirewallDNAT, have []batch.FirewallDNAT) string {
+	is := slices.IndexFunc(have, func(o batch.FirewallDNAT) bool { return o.Name == r.Name })
+	for i, o := range have {
+		of := metav1.GetControllerOf(&o)
+		if i == is || of == nil || o.Labels[sdewan.PurposeLabel] != r.Labels[sdewan.PurposeLabel] ||
+			o.Spec.Src != r.Spec.Src || o.Spec.SrcDPort != r.Spec.SrcDPort || o.Spec.Proto != r.Spec.Proto {
+			continue
+		}
+		if is < 0 || sdewan.Order(&o, &have[is]) < 0 {
+			return of.Name
+		}
+	}
+	return ""
+}
+
+func sameLabels(is, want map[string]string) bool {
+	for k, v := range want {
+		if is[k] != v {
+			return false
+		}
+	}
+	return true
+}
