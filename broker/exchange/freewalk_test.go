@@ -226,7 +226,7 @@ func (f *federation) held(set string) (out []string) {
 // nobody made is gone.
 func TestPoliciesConverge(t *testing.T) {
 	r := rand.New(rand.NewPCG(3, 4))
-	for run := range 500 {
+	for run := range 150 {
 		f := newFederation()
 		for range 6 {
 			for range r.IntN(8) {

@@ -53,7 +53,7 @@ func (w *world) apply(t *testing.T, writes []exchange.Write) {
 func TestSyncConverges(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 2))
 	ids := []string{"east", "east-b", "west", "e"}
-	for range 400 {
+	for range 150 {
 		w := &world{local: map[string]client.Object{}, sets: map[string]map[string]client.Object{"default": {}, "lab": {}}}
 		for range 4 {
 			for range r.IntN(8) {

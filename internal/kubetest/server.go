@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"fmt"
+	"net"
 	"net/url"
 	"os"
 	"os/exec"
@@ -111,10 +112,11 @@ func (s *Server) PID() int { return s.process.Process.Pid }
 // Config returns the administrator's configuration for clients.
 func (s *Server) Config() *rest.Config { return rest.CopyConfig(s.config) }
 
-// As returns a configuration for clients that authenticate with a bearer token.
+// As returns a configuration for clients that authenticate with a bearer token. They share no connection with others: Go's HTTP server closes a
+// connection with very many cancelled requests.
 func (s *Server) As(token string) *rest.Config {
 	c := rest.AnonymousClientConfig(s.config)
-	c.BearerToken = token
+	c.BearerToken, c.Dial = token, (&net.Dialer{}).DialContext
 	return c
 }
 
