@@ -16,6 +16,7 @@ package agent
 
 import (
 	"context"
+	"crypto/sha256"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -81,9 +82,9 @@ type agent struct {
 	books      books
 	lists      *lists // of objects; nil if all are listed for each loop
 	translator mesh.Translator
-	memory     *mesh.Memory      // nil until recall has read it
-	fault      alarm.Alarm       // what keeps the loop from its work
-	warned     map[string]string // messages of the conditions that are False, as they were logged
+	memory     *mesh.Memory                 // nil until recall has read it
+	fault      alarm.Alarm                  // what keeps the loop from its work
+	warned     map[string][sha256.Size]byte // digests of the messages of the conditions that are False, as they were logged
 	targets    map[string]dataplane.Target
 	done       atomic.Int64 // when the last loop ended, Unix nanoseconds
 	synced     atomic.Bool  // whether the node held the plan, except single cables

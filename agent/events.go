@@ -33,7 +33,7 @@ func (a *agent) tell(s mesh.Snapshot, reported []mesh.Object) {
 		for _, c := range newlyFalse(was, now.GetConditions()) {
 			a.warn(about, c)
 		}
-		a.logConditions(o.GetName(), now.GetConditions())
+		a.logConditions(o, now.GetConditions())
 	}
 }
 

@@ -2,6 +2,7 @@ package agent
 
 import (
 	"context"
+	"crypto/sha256"
 	"fmt"
 	"log/slog"
 	"strings"
@@ -9,6 +10,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"subctl/agent/mesh"
+	submarinerv1 "subctl/api/submariner/v1"
 	"subctl/dataplane"
 )
 
@@ -51,19 +53,27 @@ func clipLines(text string) string {
 	return fmt.Sprintf("%s… and %d more lines", text[:end], 1+strings.Count(text[end:], "\n"))
 }
 
+// mostWarned bounds what logConditions remembers: users may create and delete objects for ever. What it forgets is logged again.
+const mostWarned = 10000
+
 // logConditions logs the conditions of an object that have become False, or False with another
 // message, and conditions that are no longer False. logFault logs what makes Synced False.
-func (a *agent) logConditions(name string, conditions []metav1.Condition) {
-	if a.warned == nil {
-		a.warned = map[string]string{}
+func (a *agent) logConditions(o mesh.Object, conditions []metav1.Condition) {
+	if a.warned == nil || len(a.warned) > mostWarned {
+		a.warned = map[string][sha256.Size]byte{}
+	}
+	name := o.GetName()
+	if ns := o.GetNamespace(); ns != "" && ns != submarinerv1.OperatorNamespace {
+		name = ns + "/" + name
 	}
 	for _, c := range conditions {
-		key := c.Type + " of " + name
+		key := fmt.Sprintf("%s of %T %s", c.Type, o, name)
 		was, isFalse := a.warned[key]
+		is := sha256.Sum256([]byte(c.Message))
 		switch {
 		case c.Type == mesh.ConditionSynced || c.Reason == mesh.ReasonWaiting:
-		case c.Status == metav1.ConditionFalse && (!isFalse || was != c.Message):
-			a.warned[key] = c.Message
+		case c.Status == metav1.ConditionFalse && (!isFalse || was != is):
+			a.warned[key] = is
 			a.Log.Warn("condition is False", "object", name, "condition", c.Type, "reason", c.Reason, "message", c.Message)
 		case c.Status != metav1.ConditionFalse && isFalse:
 			delete(a.warned, key)

@@ -2,14 +2,17 @@ package agent
 
 import (
 	"bytes"
+	"fmt"
 	"log/slog"
 	"strings"
 	"testing"
 
 	"github.com/go-logr/logr"
 	"github.com/stretchr/testify/require"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"subctl/agent/mesh"
+	submarinerv1 "subctl/api/submariner/v1"
 	"subctl/dataplane"
 	"subctl/dataplane/dataplanetest"
 )
@@ -105,4 +108,25 @@ func TestLogOpsAreBounded(t *testing.T) {
 	exact := strings.TrimSuffix(strings.Repeat("x\n", mostLines), "\n")
 	require.Equal(t, exact, clipLines(exact))
 	require.Equal(t, exact+"\n… and 2 more lines", clipLines(exact+"\ny\nz"))
+}
+
+// Users who create and delete objects for ever fill neither the memory of the agent, nor do objects of one name in two namespaces count as one.
+func TestHostileConditions(t *testing.T) {
+	w := newWorld(t, mesh.Gateway(), "two-clusters")
+	lines := w.logged()
+	say := func(namespace, name, message string) {
+		o := &submarinerv1.GlobalEgressIP{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}}
+		w.logConditions(o, []metav1.Condition{{Type: "Allocated", Status: metav1.ConditionFalse, Reason: "InvalidInput", Message: message}})
+	}
+	say("a", "x", "one")
+	say("b", "x", "two")
+	say("a", "x", "one")
+	require.Equal(t, []string{
+		`level=WARN msg="condition is False" object=a/x condition=Allocated reason=InvalidInput message=one`,
+		`level=WARN msg="condition is False" object=b/x condition=Allocated reason=InvalidInput message=two`,
+	}, lines())
+	for i := range 3 * mostWarned {
+		say("a", fmt.Sprint(i), "no")
+	}
+	require.LessOrEqual(t, len(w.warned), mostWarned+1)
 }

@@ -16,15 +16,12 @@ func (t *translated) egress(c changes) {
 	again := c.pods
 	if c.egress {
 		t.shares()
-		if t.choose(); len(t.selectors) == 0 && len(t.selected) == 0 {
-			return
-		}
-		again = make(map[ref]bool, len(t.pods))
-		for at := range t.pods {
-			again[at] = true
-		}
-		for at := range c.pods { // some are gone
-			again[at] = true
+		if changed := t.choose(); len(changed) > 0 {
+			for at := range t.pods {
+				if changed[at.namespace] {
+					again[at] = true
+				}
+			}
 		}
 	}
 	if len(t.selectors) > 0 || len(t.selected) > 0 {
@@ -65,25 +62,68 @@ type selecting struct {
 	sources  []netip.Addr
 }
 
-// choose determines which GlobalEgressIPs select pods, in the order in which they count. Where a gateway has no room for the addresses of all, the oldest have it, so that nobody takes it from others.
-func (t *translated) choose() {
-	t.selectors = map[string][]selecting{}
-	oldest := slices.SortedFunc(slices.Values(t.Egress), func(a, b *submarinerv1.GlobalEgressIP) int {
-		return egressOwner(a).compare(egressOwner(b))
-	})
-	for _, e := range oldest {
-		s, err := selectorOf(e)
-		if err != nil {
-			continue // its condition says so
+// choose determines which GlobalEgressIPs select pods, in the order in which they count. Where a gateway has no room for the addresses of all, the oldest
+// have it, so that nobody takes it from others. It returns the namespaces for which something has changed: only their pods are compared again, so
+// that whoever changes GlobalEgressIPs all the time costs what the pods of his namespace do.
+func (t *translated) choose() (changed map[string]bool) {
+	before := t.selectors
+	known := map[*submarinerv1.GlobalEgressIP]selecting{}
+	for _, all := range before {
+		for _, s := range all {
+			known[s.GlobalEgressIP] = s
 		}
-		s.sources = t.returned(t.mine(t.addresses(egressOwner(e), e.Status.AllocatedIPs...)))
-		if len(s.sources) > 0 {
+	}
+	t.selectors = map[string][]selecting{}
+	for _, e := range byAge(t.Egress) {
+		ips := t.mine(t.addresses(egressOwner(e), e.Status.AllocatedIPs...))
+		if len(ips) == 0 || len(t.selectors[e.Namespace]) == MaxOfNamespace {
+			continue
+		}
+		s, is := known[e]
+		if !is {
+			var err error
+			if s, err = selectorOf(e); err != nil {
+				continue // its condition says so
+			}
+		}
+		if s.sources = t.returned(ips); len(s.sources) > 0 {
 			t.selectors[e.Namespace] = append(t.selectors[e.Namespace], s)
 		}
 	}
-	for _, all := range t.selectors {
+	changed = map[string]bool{}
+	for namespace, all := range t.selectors {
 		slices.SortStableFunc(all, selecting.compare)
+		if !slices.EqualFunc(all, before[namespace], selecting.same) {
+			changed[namespace] = true
+		}
 	}
+	for namespace := range before {
+		if t.selectors[namespace] == nil {
+			changed[namespace] = true
+		}
+	}
+	return changed
+}
+
+// byAge returns GlobalEgressIPs, the oldest first.
+func byAge(egress []*submarinerv1.GlobalEgressIP) []*submarinerv1.GlobalEgressIP {
+	return slices.SortedFunc(slices.Values(egress), func(a, b *submarinerv1.GlobalEgressIP) int {
+		return egressOwner(a).compare(egressOwner(b))
+	})
+}
+
+// MaxOfNamespace is how many GlobalEgressIPs of a namespace get addresses: each is compared with each pod of the namespace.
+const MaxOfNamespace = 100
+
+// Surplus returns the GlobalEgressIPs that get no addresses, because their namespace has MaxOfNamespace older ones.
+func Surplus(egress []*submarinerv1.GlobalEgressIP) map[*submarinerv1.GlobalEgressIP]bool {
+	out, of := map[*submarinerv1.GlobalEgressIP]bool{}, map[string]int{}
+	for _, e := range byAge(egress) {
+		if of[e.Namespace]++; of[e.Namespace] > MaxOfNamespace {
+			out[e] = true
+		}
+	}
+	return out
 }
 
 // Crowded returns, for GlobalEgressIPs, how many of their addresses have no effect, as the gateway that has them uses others (MaxReturned).
@@ -104,10 +144,7 @@ func Crowded(gateways []string, egress []*submarinerv1.GlobalEgressIP, shared []
 		}
 		left += room[g]
 	}
-	oldest := slices.SortedFunc(slices.Values(egress), func(a, b *submarinerv1.GlobalEgressIP) int {
-		return egressOwner(a).compare(egressOwner(b))
-	})
-	for _, e := range oldest {
+	for _, e := range byAge(egress) {
 		if left == 0 {
 			out[e] = len(e.Status.AllocatedIPs)
 			continue

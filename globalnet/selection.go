@@ -3,6 +3,7 @@ package globalnet
 import (
 	"cmp"
 	"fmt"
+	"maps"
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
@@ -90,7 +91,12 @@ func Selector(of *metav1.LabelSelector) (labels.Selector, error) {
 	if terms > maxTerms {
 		return nil, fmt.Errorf("it has %d labels, expressions and values: use at most %d", terms, maxTerms)
 	}
-	return metav1.LabelSelectorAsSelector(of)
+	sorted := &metav1.LabelSelector{} // of several mistakes, the error is always about the same one
+	for _, key := range slices.Sorted(maps.Keys(of.MatchLabels)) {
+		sorted.MatchExpressions = append(sorted.MatchExpressions, metav1.LabelSelectorRequirement{Key: key, Operator: metav1.LabelSelectorOpIn, Values: []string{of.MatchLabels[key]}})
+	}
+	sorted.MatchExpressions = append(sorted.MatchExpressions, of.MatchExpressions...)
+	return metav1.LabelSelectorAsSelector(sorted)
 }
 
 // selectorOf returns a GlobalEgressIP with its selector.
@@ -111,6 +117,11 @@ func (s selecting) compare(o selecting) int {
 		return 1
 	}
 	return cmp.Or(rank(s)-rank(o), cmp.Compare(s.CreationTimestamp.Unix(), o.CreationTimestamp.Unix()), cmp.Compare(s.Name, o.Name))
+}
+
+// same reports whether nothing has changed.
+func (s selecting) same(o selecting) bool {
+	return s.GlobalEgressIP == o.GlobalEgressIP && slices.Equal(s.sources, o.sources)
 }
 
 func (s selecting) selects(p *corev1.Pod) bool {

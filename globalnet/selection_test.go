@@ -2,6 +2,8 @@ package globalnet
 
 import (
 	"fmt"
+	"net/netip"
+	"slices"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -67,4 +69,42 @@ func TestHostileSelectorTerms(t *testing.T) {
 	require.EqualError(t, err, "it has 33 labels, expressions and values: use at most 32")
 	e.Spec.PodSelector.MatchExpressions[0].Values = values[1:]
 	require.Equal(t, 1, Select([]*submarinerv1.GlobalEgressIP{e}, pods)[e].Pods)
+}
+
+// The error of a selector with several mistakes is always the same: a condition that changes each time would be written again and again.
+func TestHostileSelectorErrors(t *testing.T) {
+	s := &metav1.LabelSelector{MatchLabels: map[string]string{}}
+	for i := range maxTerms {
+		s.MatchLabels[fmt.Sprintf("k%02d", i)] = "not a label"
+	}
+	_, want := Selector(s)
+	require.ErrorContains(t, want, "not a label")
+	for range 100 {
+		_, err := Selector(s)
+		require.EqualError(t, err, want.Error())
+	}
+}
+
+// Of the GlobalEgressIPs of a namespace, a limited number counts, and whoever changes one has the pods of his own namespace compared again, and no others.
+func TestHostileEgressOfANamespace(t *testing.T) {
+	var all []*submarinerv1.GlobalEgressIP
+	for i := range MaxOfNamespace + 50 {
+		all = append(all, ofEgressObject(1+i/25, fmt.Sprintf("e%04d", i), map[string]string{"a": "b"}, fmt.Sprintf("242.1.1.%d", i)))
+	}
+	victim := ofEgressObject(9, "victim", nil, "242.1.9.9")
+	victim.Namespace = "victim"
+	all = append(all, victim)
+	require.Len(t, Surplus(all), 50)
+	require.NotContains(t, Surplus(all), victim)
+	tr := newTranslated(gatewayOf("gw"), Objects{})
+	pods := []*corev1.Pod{pod("ns", "p", "10.0.0.1"), pod("victim", "a", "10.1.0.1")}
+	tr.follow(Objects{Egress: all, Pods: pods})
+	require.Len(t, tr.selectors["ns"], MaxOfNamespace)
+	require.Equal(t, []netip.Addr{ip("242.1.9.9")}, tr.selected[ref{"victim", "a"}].sources)
+	touched := *tr.selectors["ns"][0].GlobalEgressIP
+	all = slices.Clone(all)
+	all[slices.IndexFunc(all, func(e *submarinerv1.GlobalEgressIP) bool { return e.Name == touched.Name })] = &touched
+	tr.Egress = all
+	require.Equal(t, map[string]bool{"ns": true}, tr.choose())
+	require.Empty(t, tr.choose(), "nothing has changed")
 }

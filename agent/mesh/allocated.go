@@ -45,17 +45,24 @@ func readAllocated(s Snapshot, w wanted) []allocated {
 	effective := slices.DeleteFunc(slices.Clone(egress), func(o *submarinerv1.GlobalEgressIP) bool {
 		return !w.network.IsValid() || len(o.Status.AllocatedIPs) == 0
 	})
-	selections := globalnet.Select(effective, slices.DeleteFunc(slices.Clone(List[*corev1.Pod](s)), func(p *corev1.Pod) bool {
-		own := w.ingress[types.NamespacedName{Namespace: p.Namespace, Name: podIngress(p.Name)}]
-		return own != nil && own.Spec.PodRef != nil // its own address takes precedence
-	}))
+	own := map[types.NamespacedName]bool{} // pods with addresses of their own, which take precedence
+	for _, o := range List[*submarinerv1.GlobalIngressIP](s) {
+		if o.Spec.Target == submarinerv1.TargetHeadlessServicePod && o.Spec.PodRef != nil && o.Status.AllocatedIP != "" {
+			own[types.NamespacedName{Namespace: o.Namespace, Name: o.Spec.PodRef.Name}] = true
+		}
+	}
+	selections := globalnet.Select(effective, slices.DeleteFunc(slices.Clone(List[*corev1.Pod](s)), func(p *corev1.Pod) bool { return own[keyOf(p)] }))
 	crowded := globalnet.Crowded(w.gateways, effective, List[*submarinerv1.ClusterGlobalEgressIP](s))
+	surplus := globalnet.Surplus(egress)
 	for _, o := range egress {
 		a := allocated{kind: "GlobalEgressIP", object: o, count: o.Spec.Count(), held: o.Status.AllocatedIPs, conds: o.Status.Conditions}
 		if o.Spec.PodSelector != nil {
 			if _, err := globalnet.Selector(o.Spec.PodSelector); err != nil {
-				a.reason, a.mistake = submarinerv1.ReasonInvalidInput, fmt.Sprintf("podSelector is not valid: %v", err)
+				a.reason, a.mistake = submarinerv1.ReasonInvalidInput, clip(fmt.Sprintf("podSelector is not valid: %v", err))
 			}
+		}
+		if surplus[o] {
+			a.reason, a.mistake = submarinerv1.ReasonInvalidInput, fmt.Sprintf("namespace %s has %d older GlobalEgressIPs, and no more get addresses: delete some", o.Namespace, globalnet.MaxOfNamespace)
 		}
 		if is, known := selections[o]; known {
 			a.selects = selects(o, is, crowded[o])

@@ -23,7 +23,8 @@ type export struct {
 	taken   string                 // the name of one that stands for something else
 	// unreached is why other clusters reach nothing at the address of the Service; empty if they do.
 	unreached string
-	refused   []string     // why other clusters do not reach endpoints, each once
+	refused   []string     // why other clusters do not reach endpoints, for the first listedAddresses
+	refusals  int          // how many endpoints they do not reach; maxRefusals if there are more
 	others    []string     // the GlobalIngressIPs at whose addresses other clusters reach endpoints instead
 	noted     map[any]bool // what needs and refused have: a Service may have many thousands of endpoints
 }
@@ -89,7 +90,7 @@ func (w *wanted) clusterIP(e *export, service *corev1.Service, endpoints []*disc
 	}
 	refused, reached := false, false
 	eachAddress(endpoints, func(ip netip.Addr, _ string) {
-		if e.refuse(w.endpoints.Refuse(service.Namespace, ip)) {
+		if e.refuse(ip, w.endpoints.Refuse(service.Namespace, ip)) {
 			reached = true
 		} else {
 			refused = true
@@ -126,7 +127,7 @@ func (w *wanted) headlessPods(e *export, endpoints []*discoveryv1.EndpointSlice,
 func (w *wanted) headlessEndpoints(e *export, endpoints []*discoveryv1.EndpointSlice) {
 	name := e.object.Name
 	eachAddress(endpoints, func(ip netip.Addr, text string) {
-		if !e.refuse(w.endpoints.RefuseOwn(e.object.Namespace, ip)) {
+		if !e.refuse(ip, w.endpoints.RefuseOwn(e.object.Namespace, ip)) {
 			return
 		}
 		e.need(w.want(&submarinerv1.GlobalIngressIP{

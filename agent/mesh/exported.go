@@ -2,6 +2,7 @@ package mesh
 
 import (
 	"fmt"
+	"net/netip"
 	"reflect"
 	"slices"
 	"strings"
@@ -106,10 +107,15 @@ func (e *export) need(key types.NamespacedName, free bool) {
 	}
 }
 
+// maxRefusals is how many endpoints that are not reached are counted: whoever may write EndpointSlices can list millions.
+const maxRefusals = 10000
+
 // refuse notes why an endpoint is not reached. It reports whether it is.
-func (e *export) refuse(why error) bool {
-	if why != nil && e.once(why.Error()) {
-		e.refused = append(e.refused, why.Error())
+func (e *export) refuse(ip netip.Addr, why error) bool {
+	if why != nil && e.refusals < maxRefusals && e.once(ip) {
+		if e.refusals++; len(e.refused) < listedAddresses {
+			e.refused = append(e.refused, why.Error())
+		}
 	}
 	return why == nil
 }
@@ -128,11 +134,17 @@ func (e *export) once(note any) bool {
 
 // refusedText returns which endpoints other clusters do not reach at an address of the Service, as the end of a message.
 func (e export) refusedText() (text string) {
-	switch n := len(e.refused); {
+	switch n := e.refusals; {
 	case n == 1:
 		text = "; they do not reach an endpoint: " + e.refused[0]
+	case n > listedAddresses:
+		count := fmt.Sprint(n)
+		if n == maxRefusals {
+			count += " or more"
+		}
+		text = fmt.Sprintf("; they do not reach %s endpoints, among them: %s", count, strings.Join(e.refused, ", "))
 	case n > 1:
-		text = fmt.Sprintf("; they do not reach %d endpoints: %s", n, addressList(e.refused))
+		text = fmt.Sprintf("; they do not reach %d endpoints: %s", n, strings.Join(e.refused, ", "))
 	}
 	if len(e.others) > 0 {
 		text += "; other clusters reach endpoints that another object has at " + addressList(e.others)

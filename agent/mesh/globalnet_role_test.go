@@ -2,6 +2,7 @@ package mesh_test
 
 import (
 	"fmt"
+	"reflect"
 	"slices"
 	"strings"
 	"testing"
@@ -53,10 +54,18 @@ func (c *globalCluster) remove(gone mesh.Object) {
 	c.t.Fatalf("%s does not exist", gone.GetName())
 }
 
+// seen returns the objects as the agent sees them.
+func (c *globalCluster) seen() (out []mesh.Object) {
+	for _, o := range c.objects {
+		out = append(out, mesh.Slim(o))
+	}
+	return out
+}
+
 // settle runs the agent until it writes nothing any more.
 func (c *globalCluster) settle() {
 	for range 5 {
-		s := mesh.NewSnapshot("node", c.objects...)
+		s := mesh.NewSnapshot("node", c.seen()...)
 		s.Now = c.now
 		if c.memory != nil {
 			s.Allocated = c.memory.Memory
@@ -75,9 +84,14 @@ func (c *globalCluster) settle() {
 		}
 		c.add(r.Apply...)
 		for _, o := range r.UpdateStatus {
-			c.remove(o)
-			o.SetResourceVersion(o.GetResourceVersion() + "+")
-			c.objects = append(c.objects, o)
+			for i, is := range c.objects {
+				if is.GetUID() == o.GetUID() {
+					changed := is.DeepCopyObject().(mesh.Object)
+					reflect.ValueOf(changed).Elem().FieldByName("Status").Set(reflect.ValueOf(o).Elem().FieldByName("Status"))
+					changed.SetResourceVersion(o.GetResourceVersion() + "+")
+					c.objects[i] = changed
+				}
+			}
 		}
 	}
 	c.t.Fatal("it does not settle")
@@ -186,6 +200,10 @@ func TestEgressWithoutRoom(t *testing.T) {
 	second.Name = "gw-2"
 	c.add(second)
 	require.Equal(t, submarinerv1.ReasonPodsSelected, selects(), "each has 10")
+	second.Annotations = map[string]string{submarinerv1.DrainAnnotation: "1m"}
+	require.Equal(t, submarinerv1.ReasonNoRoom, selects(), "pods use the other one only")
+	gateway.Annotations = second.Annotations
+	require.Equal(t, submarinerv1.ReasonPodsSelected, selects(), "both are used, as no other is left")
 }
 
 // What is not recorded is not given to anybody; thousands of objects are written in parts.

@@ -2,6 +2,7 @@ package mesh_test
 
 import (
 	"fmt"
+	"strings"
 	"testing"
 	"time"
 
@@ -9,10 +10,12 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	mcsv1alpha1 "sigs.k8s.io/mcs-api/pkg/apis/v1alpha1"
 
 	"subctl/agent/mesh"
 	submarinerv1 "subctl/api/submariner/v1"
+	"subctl/globalnet"
 )
 
 // EndpointSlices that somebody has made by hand get no global addresses for pods of other namespaces, nodes, or what the cluster does not have. The
@@ -48,7 +51,7 @@ export shop/web Valid=True Valid, Ready=True Exported
 	require.Equal(t, "other clusters reach the Service at 242.0.0.30; they do not reach 3 endpoints: 10.244.1.9 is in the pod network, and no pod of namespace shop has it, "+
 		"172.18.0.3 is not in the pod network, 127.0.0.1 is not in the pod network", messages["some"])
 	require.Equal(t, "other clusters reach the Service at 242.0.0.29; they do not reach an endpoint: 10.244.1.9 is in the pod network, and no pod of namespace shop has it", messages["web"])
-	require.Contains(t, messages["forged"], "and 19995 others")
+	require.Contains(t, messages["forged"], "they do not reach 10000 or more endpoints, among them: ")
 
 	t.Log("somebody changes by hand for which endpoint the object is")
 	edited := mesh.Find[*submarinerv1.GlobalIngressIP](mesh.NewSnapshot("node", c.objects...), "ep-some-10.244.1.7")
@@ -84,4 +87,32 @@ func TestHostileStatus(t *testing.T) {
 		require.Len(t, status("old"), 1)
 		require.NotContains(t, []string{had[0], "242.0.0.1", "192.0.2.1", "x"}, status("old")[0])
 	}
+}
+
+// GlobalEgressIPs with mistakes are told once, with bounded messages, and too many of one namespace take no addresses from others.
+func TestHostileEgressIPs(t *testing.T) {
+	c := newGlobalCluster(t)
+	for i := range globalnet.MaxOfNamespace + 10 {
+		e := &submarinerv1.GlobalEgressIP{ObjectMeta: inShop(fmt.Sprintf("e%03d", i))}
+		e.Spec.NumberOfIPs = new(0)
+		if i%2 == 0 {
+			e.Spec.PodSelector = &metav1.LabelSelector{MatchLabels: map[string]string{"a": strings.Repeat("x ", 30_000), "b": "y z", "c": "! "}}
+		}
+		c.add(e)
+	}
+	last := &submarinerv1.GlobalEgressIP{ObjectMeta: inShop("last")}
+	c.add(last)
+	modest := &submarinerv1.GlobalEgressIP{ObjectMeta: inShop("modest")}
+	modest.Namespace = "other"
+	c.add(modest)
+	c.settle()
+	conditions := map[string]string{}
+	for _, e := range mesh.List[*submarinerv1.GlobalEgressIP](mesh.NewSnapshot("node", c.objects...)) {
+		condition := meta.FindStatusCondition(e.Status.Conditions, submarinerv1.ConditionAllocated)
+		require.LessOrEqual(t, len(condition.Message), 2010, e.Name)
+		conditions[e.Name] = condition.Message
+	}
+	require.Contains(t, conditions["e000"], "podSelector is not valid: ")
+	require.Equal(t, "namespace shop has 100 older GlobalEgressIPs, and no more get addresses: delete some", conditions["last"])
+	require.Contains(t, conditions["modest"], "allocated 242.0.0.")
 }

@@ -22,7 +22,7 @@ type wanted struct {
 	network   netip.Prefix
 	endpoints globalnet.Endpoints
 	egress    []string // names of the ClusterGlobalEgressIPs that gateways use
-	gateways  []string // names of the gateway nodes, sorted, if several may be active
+	gateways  []string // names of the gateway nodes that pods use, sorted, if several may be active
 	exports   []export
 
 	ingress map[types.NamespacedName]*submarinerv1.GlobalIngressIP
@@ -63,10 +63,20 @@ func (w *wanted) readGateways(s Snapshot) {
 		w.egress = []string{submarinerv1.ClusterEgress}
 		return
 	}
+	var drained []string
 	for _, n := range List[*corev1.Node](s) {
-		if IsGatewayNode(n) {
-			w.egress, w.gateways = append(w.egress, n.Name+submarinerv1.GatewayEgressSuffix), append(w.gateways, n.Name)
+		if !IsGatewayNode(n) {
+			continue
 		}
+		w.egress = append(w.egress, n.Name+submarinerv1.GatewayEgressSuffix)
+		if submarinerv1.ToBeDrained(n.Annotations) {
+			drained = append(drained, n.Name)
+		} else {
+			w.gateways = append(w.gateways, n.Name)
+		}
+	}
+	if len(w.gateways) == 0 { // then drained gateways are used
+		w.gateways = drained
 	}
 	slices.Sort(w.gateways)
 }
