@@ -62,9 +62,16 @@ func (p *plan) add(l *rest.Collection, name string, o dataplane.Object) {
 	}
 }
 
+// maxProblem is how long a message of the report may be, in bytes: an object can have very many mistakes.
+const maxProblem = 2000
+
 // problem adds a line to the report.
 func (p *plan) problem(l *rest.Collection, name, format string, args ...any) {
-	p.report = append(p.report, Line{Collection: l.String(), Name: name, Message: strings.ReplaceAll(fmt.Sprintf(format, args...), "\n", "; ")})
+	message := strings.ReplaceAll(fmt.Sprintf(format, args...), "\n", "; ")
+	if len(message) > maxProblem {
+		message = strings.ToValidUTF8(message[:maxProblem], "") + " …"
+	}
+	p.report = append(p.report, Line{Collection: l.String(), Name: name, Message: message})
 }
 
 // runs reports whether a service has not been stopped.

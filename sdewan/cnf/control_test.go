@@ -1,6 +1,7 @@
 package cnf
 
 import (
+	"fmt"
 	"net/netip"
 	"strings"
 	"testing"
@@ -75,4 +76,25 @@ func TestHostileMarks(t *testing.T) {
 			require.Contains(t, text, want)
 		}
 	}
+}
+
+// Zones with very many mistakes take neither memory nor time: a CNF that has ended for that reason would plan the same again.
+func TestHostileZones(t *testing.T) {
+	w := World{Interfaces: []Interface{{Name: "net0", Device: "net0", Up: true, Online: true}}}
+	c := rest.Config{}
+	for i := range 128 {
+		z := rest.Zone{Name: fmt.Sprintf("%s%03d", strings.Repeat("z", 250), i)}
+		for j := range 600 {
+			z.Network = append(z.Network, []string{"net0", strings.Repeat("n", 200)}[j%2])
+		}
+		c.Zones = append(c.Zones, z)
+	}
+	s, report := Plan(c, w)
+	require.Len(t, report, 128, "every zone names a network that does not exist")
+	size := len(s.String())
+	for _, l := range report {
+		require.LessOrEqual(t, len(l.Message), maxProblem+10)
+		size += len(l.Message)
+	}
+	require.Less(t, size, 16<<20)
 }

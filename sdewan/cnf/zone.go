@@ -53,6 +53,9 @@ var verdicts = map[string]string{"ACCEPT": "accept", "REJECT": "goto fw_reject",
 // firewall plans the modules firewall and networkfirewall.
 func (p *plan) firewall() {
 	p.zones = nil
+	if p.config.Awaiting {
+		p.table.add("fw_forward", "", "drop")
+	}
 	if p.runs("firewall") {
 		p.readZones()
 	}
@@ -97,11 +100,12 @@ func (p *plan) readZones() {
 				errs = append(errs, fmt.Errorf("network %q does not exist", name))
 				continue
 			}
+			if slices.Contains(z.devices, f.Device) {
+				continue
+			}
 			z.devices = append(z.devices, f.Device)
-			for _, other := range p.zones {
-				if slices.Contains(other.devices, f.Device) {
-					errs = append(errs, fmt.Errorf("network %q is in the older zone %q, too, which decides about its packets", name, other.Name))
-				}
+			if older := slices.IndexFunc(p.zones, func(o *zone) bool { return slices.Contains(o.devices, f.Device) }); older >= 0 {
+				errs = append(errs, fmt.Errorf("network %q is in the older zone %q, too, whose rules come first", name, p.zones[older].Name))
 			}
 		}
 		for _, text := range r.Subnet {

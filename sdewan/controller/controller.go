@@ -102,8 +102,8 @@ type reconciler struct {
 	backoff workqueue.TypedRateLimiter[types.NamespacedName]
 
 	mu     sync.Mutex
-	faults map[types.NamespacedName]problem // of CNFs, as they were logged
-	noted  map[types.NamespacedName]string  // mistakes in annotations of CNFs, as Events have them
+	faults map[types.NamespacedName]fault  // of CNFs, as they were logged
+	noted  map[types.NamespacedName]string // mistakes in annotations of CNFs, as Events have them
 }
 
 func (r *reconciler) now() time.Time { return r.o.now() }
@@ -207,6 +207,9 @@ func (r *reconciler) syncPods(ctx context.Context, c cnf) (of func(rule) verdict
 		if o.problem.reason != "" {
 			wrong = o.problem
 		}
+	}
+	if wrong.reason != "" {
+		wrong = r.steady(c.key, wrong)
 	}
 	waiting := c.notReady()
 	if wrong.reason == "" && waiting != "" {

@@ -2,7 +2,6 @@ package controller
 
 import (
 	"bytes"
-	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -48,8 +47,16 @@ type exposure struct {
 }
 
 type exposedPort struct {
-	Port int32 `json:"port"`
-	As   int32 `json:"as"`
+	Port int32  `json:"port"`
+	As   *int32 `json:"as"` // nil for Port
+}
+
+// on returns the port of the CNF.
+func (p exposedPort) on() int32 {
+	if p.As == nil {
+		return p.Port
+	}
+	return *p.As
 }
 
 // parseExposure returns the value of the annotation, with all mistakes in the error.
@@ -79,7 +86,7 @@ func parseExposure(annotation string) (exposure, error) {
 		e.Ports = nil
 	}
 	for i, p := range e.Ports {
-		if p.Port < 1 || p.Port > 65535 || p.As < 0 || p.As > 65535 {
+		if p.Port < 1 || p.Port > 65535 || p.on() < 1 || p.on() > 65535 {
 			complain("ports[%d]: port and as must be ports, from 1 to 65535", i)
 		}
 	}
@@ -133,7 +140,7 @@ func exposed(s *corev1.Service, zones func(purpose string) ([]string, error)) ([
 				continue
 			}
 			found = true
-			as := strconv.Itoa(int(cmp.Or(p.As, p.Port)))
+			as := strconv.Itoa(int(p.on()))
 			r := &batch.FirewallDNAT{ObjectMeta: metav1.ObjectMeta{
 				Name: fmt.Sprintf("service-%s-%s-%s", s.Name, as, proto), Namespace: s.Namespace,
 				Labels: map[string]string{sdewan.PurposeLabel: e.Purpose, sdewan.BucketLabel: serviceBucket, exposedLabel: string(s.UID)},

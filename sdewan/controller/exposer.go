@@ -50,7 +50,7 @@ func addExposures(mgr manager.Manager, o Options, recorder events.EventRecorder)
 		return made.Create(event.CreateEvent{Object: e.ObjectNew}) && ruleChanged.Update(e)
 	}
 	return ctrl.NewControllerManagedBy(mgr).Named("sdewan-services").
-		WithOptions(controller.Options{LogConstructor: func(*reconcile.Request) logr.Logger { return logr.FromSlogHandler(o.Log.Handler()) }}).
+		WithOptions(controller.Options{MaxConcurrentReconciles: 4, LogConstructor: func(*reconcile.Request) logr.Logger { return logr.FromSlogHandler(o.Log.Handler()) }}).
 		Watches(&corev1.Service{}, &handler.EnqueueRequestForObject{}, builder.WithPredicates(annotated)).
 		// At the start, each rule that exists leads to its Service: so what is left of one that is gone, or not exposed any more, is removed.
 		Watches(&batch.FirewallDNAT{}, handler.EnqueueRequestsFromMapFunc(func(_ context.Context, obj client.Object) []reconcile.Request {
@@ -108,23 +108,27 @@ func (x *exposer) Reconcile(ctx context.Context, req reconcile.Request) (reconci
 	}
 	want, mistake := exposed(s, func(purpose string) ([]string, error) { return x.zones(ctx, s.Namespace, purpose) })
 	if mistake != nil {
-		x.o.Log.Warn("Service is not exposed", "namespace", s.Namespace, "service", s.Name, "err", mistake)
-		x.events.Eventf(s, nil, corev1.EventTypeWarning, "NotExposed", "Expose", "%s", bounded(oneLine(mistake)))
+		x.o.Log.Warn("Service is not exposed", "namespace", s.Namespace, "service", s.Name, "err", bounded(oneLine(mistake)))
 	}
 	var have batch.FirewallDNATList
 	if err := x.client.List(ctx, &have, client.InNamespace(req.Namespace), client.HasLabels{exposedLabel}); err != nil {
 		return reconcile.Result{}, err
 	}
 	var errs []error
+	var not, taken []string // of Events, which are one for each reason
+	if mistake != nil {
+		not = append(not, oneLine(mistake))
+	}
+	oldest := oldestOf(have.Items)
 	for _, r := range want {
-		if other := rival(r, have.Items); other != "" {
-			x.events.Eventf(s, nil, corev1.EventTypeWarning, "PortTaken", "Expose", "port %s/%s of the CNF leads to Service %s already, whose rule is older: choose another port with \"as\"", r.Spec.SrcDPort, r.Spec.Proto, other)
+		if o := oldest[publicPortOf(r)]; o != nil && o.Name != r.Name {
+			taken = append(taken, fmt.Sprintf("%s/%s (Service %s)", r.Spec.SrcDPort, r.Spec.Proto, metav1.GetControllerOf(o).Name))
 		}
 		var is batch.FirewallDNAT
 		err := x.client.Get(ctx, client.ObjectKeyFromObject(r), &is)
 		switch {
 		case err == nil && !metav1.IsControlledBy(&is, s):
-			x.events.Eventf(s, nil, corev1.EventTypeWarning, "NotExposed", "Expose", "FirewallDNAT %s exists, and is not the controller's: rename it", r.Name)
+			not = append(not, fmt.Sprintf("FirewallDNAT %s exists, and is not the controller's: rename it", r.Name))
 			continue
 		case err == nil && is.DeletionTimestamp.IsZero() && is.Spec == r.Spec && sameLabels(is.Labels, r.Labels):
 			continue
@@ -132,6 +136,13 @@ func (x *exposer) Reconcile(ctx context.Context, req reconcile.Request) (reconci
 			err = kube.Apply(ctx, x.client, fieldOwner, r)
 		}
 		errs = append(errs, err)
+	}
+	if len(not) > 0 {
+		x.events.Eventf(s, nil, corev1.EventTypeWarning, "NotExposed", "Expose", "%s", bounded(strings.Join(not, "; ")))
+	}
+	if len(taken) > 0 {
+		x.events.Eventf(s, nil, corev1.EventTypeWarning, "PortTaken", "Expose", "%s",
+			bounded("older rules lead ports of the CNF to other Services already: choose other ports with \"as\" in place of "+strings.Join(taken, ", ")))
 	}
 	for i := range have.Items {
 		r := &have.Items[i]
@@ -146,20 +157,28 @@ func (x *exposer) Reconcile(ctx context.Context, req reconcile.Request) (reconci
 	return reconcile.Result{}, errors.Join(errs...)
 }
 
-// rival returns the Service to which an older rule leads the same packets; empty if there is none.
-func rival(r *batch.FirewallDNAT, have []batch.FirewallDNAT) string {
-	is := slices.IndexFunc(have, func(o batch.FirewallDNAT) bool { return o.Name == r.Name })
-	for i, o := range have {
-		of := metav1.GetControllerOf(&o)
-		if i == is || of == nil || o.Labels[sdewan.PurposeLabel] != r.Labels[sdewan.PurposeLabel] ||
-			o.Spec.Src != r.Spec.Src || o.Spec.SrcDPort != r.Spec.SrcDPort || o.Spec.Proto != r.Spec.Proto {
-			continue
-		}
-		if is < 0 || sdewan.Order(&o, &have[is]) < 0 {
-			return of.Name
+// publicPort is a port of a zone of a CNF, at which a Service is reached.
+type publicPort struct {
+	purpose string
+	src     batch.ZoneName
+	port    batch.Ports
+	proto   batch.Proto
+}
+
+func publicPortOf(r *batch.FirewallDNAT) publicPort {
+	return publicPort{r.Labels[sdewan.PurposeLabel], r.Spec.Src, r.Spec.SrcDPort, r.Spec.Proto}
+}
+
+// oldestOf returns the oldest rule of a Service for each port.
+func oldestOf(rules []batch.FirewallDNAT) map[publicPort]*batch.FirewallDNAT {
+	out := map[publicPort]*batch.FirewallDNAT{}
+	for i := range rules {
+		r := &rules[i]
+		if o := out[publicPortOf(r)]; metav1.GetControllerOf(r) != nil && (o == nil || sdewan.Order(r, o) < 0) {
+			out[publicPortOf(r)] = r
 		}
 	}
-	return ""
+	return out
 }
 
 func sameLabels(is, want map[string]string) bool {

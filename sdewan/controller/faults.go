@@ -3,6 +3,7 @@ package controller
 import (
 	"slices"
 	"strings"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -31,14 +32,34 @@ func (r *reconciler) trouble(key types.NamespacedName, about client.Object, p pr
 	p.message = bounded(p.message)
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.faults[key] == p {
+	if r.faults[key].problem == p {
 		return
 	}
-	r.faults[key] = p
+	r.faults[key] = fault{p, r.now()}
 	r.o.Log.Warn("CNF is not in sync", "namespace", key.Namespace, "cnf", key.Name, "reason", p.reason, "err", p.message)
 	if p.reason != NotReady {
 		r.events.Eventf(about, nil, corev1.EventTypeWarning, p.reason, "Apply", "%s", p.message)
 	}
+}
+
+// fault is what was said about a CNF, and when first.
+type fault struct {
+	problem
+	since time.Time
+}
+
+// faultsStay is how long a problem is said in the same words. A CNF that answers differently each time would otherwise have the statuses of all of
+// its rules written each time, and keep those of others waiting.
+const faultsStay = time.Minute
+
+// steady returns a problem in the words in which it was said last, if that was a moment ago and for the same reason.
+func (r *reconciler) steady(key types.NamespacedName, p problem) problem {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if last, ok := r.faults[key]; ok && last.reason == p.reason && r.now().Sub(last.since) < faultsStay {
+		return last.problem
+	}
+	return p
 }
 
 // settled logs that a CNF has no problem any more.

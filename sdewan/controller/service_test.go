@@ -166,7 +166,7 @@ func TestExposed(t *testing.T) {
 	second := w.service("web-too")
 	second.Annotations = map[string]string{ExposeAnnotation: `{"purpose":"cnf-1","zone":"wan","ports":[{"port":80,"as":8080}]}`}
 	require.NoError(t, w.client.Update(t.Context(), second))
-	require.Contains(t, w.event("PortTaken"), "port 8080/tcp of the CNF leads to Service web already")
+	require.Contains(t, w.event("PortTaken"), `older rules lead ports of the CNF to other Services already: choose other ports with "as" in place of 8080/tcp (Service web)`)
 	w.delete(second)
 	w.gone(&batch.FirewallDNAT{ObjectMeta: w.named("service-web-too-8080-tcp")})
 	annotate(`{"purpose":"cnf-1","zone":"wan"}`)
@@ -212,6 +212,7 @@ func TestHostileExposures(t *testing.T) {
 		`{"purpose":"a","zone":"wan","ports":[{"port":80},{"port":80}]}`:   "used twice",
 		`{"purpose":"a","zone":"lan"}`:                                     "does not let Services be reached from zone lan",
 		`{"purpose":"a","zone":"wan","ports":[{"port":80,"as":70000}]}`:    "from 1 to 65535",
+		`{"purpose":"a","zone":"wan","ports":[{"port":80,"as":0}]}`:        "from 1 to 65535",
 		`{"purpose":"a","zone":"wan","ports":` + fmt.Sprint("[", "[", "}"): "must be JSON",
 	} {
 		s.Annotations = map[string]string{ExposeAnnotation: annotation}

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"net/http"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -191,6 +192,26 @@ func TestHostileCNFs(t *testing.T) {
 			require.NotContains(t, w.log.String(), password)
 		})
 	}
+}
+
+// A CNF that answers differently each time does not have the statuses of its rules written each time.
+func TestHostileFickleCNF(t *testing.T) {
+	w := newWorld(t)
+	pods := w.cnf("cnf-1", 1)
+	var calls atomic.Int64
+	pods[0].Fail(func(w http.ResponseWriter, _ *http.Request) { http.Error(w, fmt.Sprint("no ", calls.Add(1)), 500) })
+	w.runWith(Options{RetryFrom: 20 * time.Millisecond, RetryUntil: 20 * time.Millisecond})
+	p := w.policy("cnf-1", "p")
+	w.create(p)
+	message, version, asked := w.waits(p, Unreachable), p.ResourceVersion, calls.Load()
+	w.eventually(func() error {
+		if n := calls.Load() - asked; n < 20 {
+			return fmt.Errorf("%d calls", n)
+		}
+		return nil
+	})
+	require.Equal(t, message, w.waits(p, Unreachable))
+	require.Equal(t, version, p.ResourceVersion)
 }
 
 // Secrets that are missing or incomplete are reported, and read again.

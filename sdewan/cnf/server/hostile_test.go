@@ -187,6 +187,21 @@ func (u untouchable) Read([]byte) (int, error) {
 	return 0, io.EOF
 }
 
+// There are few zones, as each has rules about each other one.
+func TestHostileZones(t *testing.T) {
+	c := newCNF(t, "")
+	token := c.token(t)
+	for i := range maxZones + 1 {
+		code, body := c.do(token, "POST", rest.Zones.Path(), fmt.Sprintf(`{"name":"z%d","network":["net1"]}`, i))
+		if i < maxZones {
+			require.Equal(t, 201, code, body)
+			continue
+		}
+		require.Equal(t, http.StatusInsufficientStorage, code)
+		require.Equal(t, `{"message":"the CNF holds 128 objects of this type and no more: delete others"}`, body)
+	}
+}
+
 // A thousand logins with the right password take little work and memory.
 func BenchmarkLogin(b *testing.B) {
 	c := newCNF(b, "")

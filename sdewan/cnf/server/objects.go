@@ -162,15 +162,16 @@ func kindName(e *json.UnmarshalTypeError) string {
 // refuse answers with an error of the Store.
 func (s *Server) refuse(w *answer, err error) {
 	var refusal *rest.Refusal
+	var full fullError
 	switch {
 	case errors.As(err, &refusal):
 		w.message(refusal.Code, refusal.Error())
+	case errors.As(err, &full):
+		w.message(http.StatusInsufficientStorage, full.Error())
 	case errors.Is(err, errMissing):
 		w.message(http.StatusNotFound, err.Error())
 	case errors.Is(err, errConflict):
 		w.message(http.StatusConflict, "Conflict: "+err.Error())
-	case errors.Is(err, errFull):
-		w.message(http.StatusInsufficientStorage, err.Error())
 	default:
 		s.Log.Error("storing what the REST API has received", "err", err)
 		w.message(http.StatusInternalServerError, "storing the object failed: see the log of the CNF")

@@ -145,3 +145,21 @@ func TestHostileQuotes(t *testing.T) {
 		require.EqualError(t, err, "the CNF answers 400: Field[local_private_cert] checked failed: (hidden)"+map[bool]string{true: "…"}[strings.HasSuffix(quoted, "…")]+" is wrong")
 	}
 }
+
+// A CNF that refuses the restart of a service has its text searched for a limited number of keys: if there are more, nobody sees the text.
+func TestHostileRestarts(t *testing.T) {
+	box, c := serve(t)
+	_, err := c.List(t.Context(), rest.Policies)
+	require.NoError(t, err)
+	box.Fail(func(w http.ResponseWriter, _ *http.Request) {
+		w.WriteHeader(500)
+		fmt.Fprintf(w, `{"message":"no such key: %s"}`, strings.Repeat("k", 100))
+	})
+	one := &rest.Remote{Name: "r", LocalKey: strings.Repeat("k", 1000)}
+	require.EqualError(t, c.Restart(t.Context(), "ipsec", []rest.Object{one}), "the CNF answers 500: no such key: (hidden)")
+	var many []rest.Object
+	for range 1000 {
+		many = append(many, one)
+	}
+	require.EqualError(t, c.Restart(t.Context(), "ipsec", many), "the CNF answers 500")
+}

@@ -317,19 +317,3 @@ func text(v any) (string, bool) {
 	}
 	return "", false
 }
-
-// secretsOf returns what no message may have of an object that was sent.
-func secretsOf(o rest.Object) []string {
-	r, ok := o.(*rest.Remote)
-	if !ok {
-		return nil
-	}
-	var out []string
-	for _, s := range []string{r.PreSharedKey, r.LocalKey} {
-		if s = strings.TrimSpace(s); s != "" {
-			quoted, _ := json.Marshal(s) // a string can be encoded
-			out = append(out, s, strings.Trim(string(quoted), `"`))
-		}
-	}
-	return out
-}
