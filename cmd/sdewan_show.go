@@ -5,15 +5,18 @@ import (
 	"fmt"
 
 	"github.com/spf13/cobra"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"subctl/internal/cli"
 	"subctl/internal/printer"
+	"subctl/sdewan/view"
 )
 
 const sdewanShowLong = `Show CNFs and rules.
 
 The exit code is 0 if there is no problem, 1 if the cluster could not be read, and 3 if
-something is not in sync, or a CNF does not work, which stderr describes.`
+something is not in sync, a CNF does not work, or no pod of the controller is ready, which
+stderr describes.`
 
 func newSdewanShow(g *globals) *cobra.Command {
 	c := &cobra.Command{
@@ -57,6 +60,15 @@ func newSdewanTable(g *globals, noun, short, long string, show func(*sdewanTable
 	})
 	o.format = cli.Output(c, printer.Table, printer.Wide, printer.JSON, printer.YAML)
 	return c
+}
+
+// controller returns what is wrong with the controller, without which the statuses become old.
+func (o *sdewanTable) controller(ctx context.Context, c client.Reader) ([]string, error) {
+	problem, err := view.ControllerProblem(ctx, c)
+	if problem == "" {
+		return nil, err
+	}
+	return []string{problem}, nil
 }
 
 func yes(b bool) string {

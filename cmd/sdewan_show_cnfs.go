@@ -23,11 +23,15 @@ type sdewanCNF struct {
 }
 
 func (o *sdewanTable) cnfs(ctx context.Context) error {
-	_, v, err := o.read(ctx)
+	c, v, err := o.read(ctx)
 	if err != nil {
 		return err
 	}
-	rows, problems := []sdewanCNF{}, []string(nil)
+	problems, err := o.controller(ctx, c)
+	if err != nil {
+		return err
+	}
+	rows := []sdewanCNF{}
 	for _, c := range v.CNFs {
 		row := sdewanCNF{
 			Namespace: c.Deployment.Namespace, Purpose: c.Purpose(), Deployment: c.Deployment.Name,

@@ -25,11 +25,15 @@ type sdewanRule struct {
 }
 
 func (o *sdewanTable) rules(ctx context.Context) error {
-	_, v, err := o.read(ctx)
+	c, v, err := o.read(ctx)
 	if err != nil {
 		return err
 	}
-	rows, problems := []sdewanRule{}, []string(nil)
+	problems, err := o.controller(ctx, c)
+	if err != nil {
+		return err
+	}
+	rows := []sdewanRule{}
 	for _, r := range v.Rules {
 		s := v.State(r)
 		row := sdewanRule{r.GetNamespace(), view.KindName(r), r.GetName(), r.GetLabels()[sdewan.PurposeLabel], s.InSync, s.Version, s.Since, append([]string{}, s.Pods...), s.Reason, s.Message}

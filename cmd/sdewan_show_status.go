@@ -17,11 +17,14 @@ func (o *sdewanTable) status(ctx context.Context) error {
 	if err := v.ReadStatuses(ctx, c, o.namespace); err != nil {
 		return o.remedy(err)
 	}
+	problems, err := o.controller(ctx, c)
+	if err != nil {
+		return err
+	}
 	rows := v.PodStatuses()
 	if len(rows) == 0 {
 		o.progress().Done("there are no reports of CNFs%s", o.where())
 	}
-	var problems []string
 	for _, r := range rows {
 		for _, p := range r.Problems {
 			problems = append(problems, printer.Clean(fmt.Sprintf("pod %s/%s: %s", r.Namespace, r.Pod, p))) // a line each, whatever the pod answers

@@ -53,7 +53,8 @@ func sdewanWorld() world {
 		{Name: "edge-a", Namespace: "default", Purpose: "cnf-1", Node: "n1", IP: "10.0.0.1", Status: `[{"name":"wan","status":{"interfaces":{"net1":{"status":"online"},"net2":{"status":"offline"}}}},{"name":"ipsec","status":{"InitConnection":"success","details":[{"connection":"hub-a","up":1,"connecting":0}]}},{"name":"conntrack","status":[{},{}]}]`},
 		{Name: "edge-b", Namespace: "default", Purpose: "cnf-1", Error: "no answer within 5 s"},
 	}
-	return world{"west": []client.Object{cnf, pod("edge-a", corev1.ConditionTrue), pod("edge-b", corev1.ConditionFalse), policy, rule, lost, status}}
+	controller := &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Name: sdewan.ControllerName, Namespace: sdewan.Namespace}, Status: appsv1.DeploymentStatus{ReadyReplicas: 1}}
+	return world{"west": []client.Object{controller, cnf, pod("edge-a", corev1.ConditionTrue), pod("edge-b", corev1.ConditionFalse), policy, rule, lost, status}}
 }
 
 func TestSdewan(t *testing.T) {
@@ -74,6 +75,21 @@ func TestSdewan(t *testing.T) {
 		"sdewan_render_mistakes": "sdewan cnf render Edge --purpose a/b --networks lan,lan,wan1=1.2.3.4/24 --replicas 2 --plugin x",
 	} {
 		t.Run(name, func(t *testing.T) { golden(t, name, runIn(t, sdewanWorld(), []string{"west"}, shellWords(line)...)) })
+	}
+}
+
+// Without a controller, nothing updates what is shown.
+func TestSdewanWithoutController(t *testing.T) {
+	w := sdewanWorld()
+	for _, noun := range []string{"rules", "cnfs", "status"} {
+		controller := w["west"][0].(*appsv1.Deployment)
+		controller.Status.ReadyReplicas = 0
+		r := runIn(t, w, []string{"west"}, "sdewan", "show", noun, "-n", "other")
+		require.Equal(t, cli.ExitTrouble, r.code, noun)
+		require.Contains(t, r.stderr, "no pod of the controller is ready, so what is shown may be old: look at the pods in namespace sdewan-system", noun)
+		r = runIn(t, world{"west": w["west"][1:]}, []string{"west"}, "sdewan", "show", noun, "-n", "other")
+		require.Equal(t, cli.ExitTrouble, r.code, noun)
+		require.Contains(t, r.stderr, `there is no controller (Deployment sdewan-system/sdewan-controller), so what is shown may be old: run "subctl sdewan install"`, noun)
 	}
 }
 

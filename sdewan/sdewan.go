@@ -22,6 +22,9 @@ package sdewan
 // Namespace is the namespace of the controller and the webhooks.
 const Namespace = "sdewan-system"
 
+// ControllerName is the name of the controller's Deployment, ServiceAccount, roles and Lease.
+const ControllerName = "sdewan-controller"
+
 // Labels and annotations, as the seed and upstream name them.
 const (
 	// PurposeLabel is on a Deployment, its pods and the rules that apply to it.

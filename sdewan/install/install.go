@@ -25,8 +25,8 @@ import (
 const (
 	// Namespace is the namespace of the controller and the webhooks.
 	Namespace = sdewan.Namespace
-	// ControllerName is the name of the controller's Deployment, ServiceAccount, roles and Lease.
-	ControllerName = "sdewan-controller"
+	// ControllerName is the name of what the controller has.
+	ControllerName = sdewan.ControllerName
 	// WebhookName is the name of the webhooks' Deployment, ServiceAccount, roles, Service and configuration.
 	WebhookName = webhook.Name
 )
