@@ -28,12 +28,15 @@ type api interface {
 	Update(context.Context, *rest.Collection, rest.Object) (restclient.Item, error)
 	Delete(context.Context, *rest.Collection, string) error
 	Restart(context.Context, string, []rest.Object) error
+	Awaits(context.Context) (bool, error)
 }
 
 // memory is what the controller remembers of a pod as long as its containers run. All of it can be lost: see owes.
 type memory struct {
 	// owed are the services that must be restarted, because objects have changed since the last restart; false: it is known that none have.
 	owed map[string]bool
+	// started is true as soon as it is known that a service was started: before that, the CNF may forward nothing.
+	started bool
 	// answers are the objects that the pod returns otherwise than they were written.
 	answers map[id]answer
 }
@@ -47,7 +50,7 @@ type id struct {
 // answer has digests of an object, and of what the pod makes of it.
 type answer struct{ sent, got [sha256.Size]byte }
 
-func newMemory() *memory { return &memory{map[string]bool{}, map[id]answer{}} }
+func newMemory() *memory { return &memory{owed: map[string]bool{}, answers: map[id]answer{}} }
 
 // synced is what a pod holds, after everything was done that could be done.
 type synced struct {
@@ -80,6 +83,13 @@ func (m *memory) sync(ctx context.Context, c api, desires []desire, owes func(se
 	if err := s.settle(ctx, desires); err != nil {
 		return s.synced, err
 	}
+	if !m.started && !slices.Contains(slices.Collect(maps.Values(m.owed)), true) {
+		awaits, err := c.Awaits(ctx)
+		if err != nil {
+			return s.synced, fmt.Errorf("reading its status: %w", err)
+		}
+		m.started, m.owed["firewall"] = !awaits, awaits
+	}
 	for _, service := range rest.ServiceNames {
 		if !m.owed[service] {
 			continue
@@ -96,7 +106,7 @@ func (m *memory) sync(ctx context.Context, c api, desires []desire, owes func(se
 			s.restarts[service] = err
 			continue
 		}
-		m.owed[service] = false
+		m.owed[service], m.started = false, true
 	}
 	return s.synced, nil
 }

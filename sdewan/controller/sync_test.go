@@ -99,6 +99,27 @@ func TestSync(t *testing.T) {
 	}
 }
 
+// A CNF that forwards nothing until a service was restarted gets its restart: also if there are no rules for it, and if another controller
+// wrote them and ended before the restart.
+func TestSyncStarts(t *testing.T) {
+	for name, all := range map[string][]desire{"no rules": want(), "rules": want(policy("p"), &rest.NAT{Name: "n", Target: "DNAT", DestIP: "10.0.0.1"})} {
+		b := newBox(t)
+		b.sync(all)
+		b.Writes()
+		b.Await()
+		b.memory = newMemory()
+		b.BreakService("firewall", true)
+		require.Contains(t, b.sync(all).restarts, "firewall", name)
+		b.BreakService("firewall", false)
+		require.Empty(t, b.sync(all).restarts, name)
+		require.Equal(t, []string{"restart firewall", "restart firewall"}, b.Writes(), name)
+		reads := b.Reads()
+		b.sync(all)
+		require.Empty(t, b.Writes(), name)
+		require.Equal(t, len(all), b.Reads()-reads, "%s: it is asked once only", name)
+	}
+}
+
 // A CNF on OpenWrt moves a rule that changes to the end, and all that follow it are moved after it. Only the rule that has changed counts as written: the
 // statuses of the others, which may be thousands, stay.
 func TestSyncMoves(t *testing.T) {

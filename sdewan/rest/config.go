@@ -20,4 +20,6 @@ type Config struct {
 	Services     []Service
 	// Stopped are the services (mwan3, firewall, ipsec) that were stopped: their objects stay, without effect.
 	Stopped []string
+	// Awaiting specifies that no service was started yet: whoever configures the CNF has not finished, and nothing is forwarded.
+	Awaiting bool
 }

@@ -90,7 +90,7 @@ func (c *Config) Trimmed() Config {
 			l.items.add(&n, Trimmed(o))
 		}
 	}
-	n.Stopped = append(n.Stopped, c.Stopped...)
+	n.Stopped, n.Awaiting = append(n.Stopped, c.Stopped...), c.Awaiting
 	return n
 }
 

@@ -157,6 +157,7 @@ func (p *PodStatus) ipsec(status json.RawMessage) {
 func (p *PodStatus) effect(status json.RawMessage) {
 	var effect struct {
 		Applied     *bool `json:"applied"`
+		Awaiting    bool  `json:"awaiting"`
 		Ineffective []struct {
 			Collection string `json:"collection"`
 			Name       string `json:"name"`
@@ -169,6 +170,9 @@ func (p *PodStatus) effect(status json.RawMessage) {
 	}
 	if effect.Applied != nil && !*effect.Applied {
 		p.Problems = append(p.Problems, "its kernel may not hold the configuration: see its log")
+	}
+	if effect.Awaiting {
+		p.Problems = append(p.Problems, "it forwards nothing yet: the controller has not finished its configuration")
 	}
 	for _, o := range effect.Ineffective {
 		if p.ineffective++; p.ineffective <= maxIneffective {

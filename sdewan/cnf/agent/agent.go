@@ -175,17 +175,16 @@ func (a *Agent) pass(ctx context.Context, target dataplane.Target) error {
 			names = append(names, d.Name)
 		}
 	}
-	forwards := a.Kernel.Forward(names)
 	config := a.Config()
 	state, report := cnf.Plan(config, world)
 	ops, err := dataplane.Sync(ctx, target, state)
+	err = errors.Join(err, a.Kernel.Forward(names)) // not before the firewall
 	if ctx.Err() != nil {
 		return nil
 	}
 	for _, op := range ops {
 		a.Log.Info("changed the kernel", "op", short(op.String()))
 	}
-	err = errors.Join(forwards, err)
 	a.result(report, err)
 	a.passed(config)
 	return err

@@ -9,7 +9,9 @@ const maxIneffective, maxReason = 50, 400
 
 type effectStatus struct {
 	// Applied reports whether the kernel holds what was planned last. What it refuses may contain secrets of tunnels, and is in the log alone.
-	Applied     bool                `json:"applied"`
+	Applied bool `json:"applied"`
+	// Awaiting is rest.Config.Awaiting.
+	Awaiting    bool                `json:"awaiting"`
 	Ineffective []ineffectiveStatus `json:"no_effect"` // at most maxIneffective
 	Count       int                 `json:"no_effect_count"`
 }
@@ -24,7 +26,7 @@ type ineffectiveStatus struct {
 func (a *Agent) effect() effectStatus {
 	ready := a.Ready()
 	report, err := a.Report()
-	s := effectStatus{Applied: ready && err == nil, Ineffective: []ineffectiveStatus{}, Count: len(report)}
+	s := effectStatus{Applied: ready && err == nil, Awaiting: a.Config().Awaiting, Ineffective: []ineffectiveStatus{}, Count: len(report)}
 	for _, l := range report[:min(len(report), maxIneffective)] {
 		s.Ineffective = append(s.Ineffective, ineffectiveStatus{l.Collection, l.Name, strings.ToValidUTF8(l.Message[:min(len(l.Message), maxReason)], "")})
 	}

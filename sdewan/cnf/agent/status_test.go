@@ -145,7 +145,8 @@ func TestStatusOfNothing(t *testing.T) {
 
 // What the planner leaves out, and that the kernel refuses a plan, is in the status. What the kernel says is not: it may quote secrets.
 func TestStatusOfEffect(t *testing.T) {
-	a := New(Options{Log: slog.New(slog.DiscardHandler)})
+	config := rest.Config{Awaiting: true}
+	a := New(Options{Log: slog.New(slog.DiscardHandler), Config: func() rest.Config { return config }})
 	effect := func() string {
 		got, err := a.Status(t.Context(), "effect")
 		require.NoError(t, err)
@@ -153,11 +154,12 @@ func TestStatusOfEffect(t *testing.T) {
 		require.NoError(t, err)
 		return string(b)
 	}
-	require.JSONEq(t, `{"applied":false,"no_effect":[],"no_effect_count":0}`, effect(), "nothing was planned yet")
+	require.JSONEq(t, `{"applied":false,"awaiting":true,"no_effect":[],"no_effect_count":0}`, effect(), "nothing was planned yet")
 	a.result(nil, nil)
-	require.JSONEq(t, `{"applied":true,"no_effect":[],"no_effect_count":0}`, effect())
+	config.Awaiting = false
+	require.JSONEq(t, `{"applied":true,"awaiting":false,"no_effect":[],"no_effect_count":0}`, effect())
 	a.result(cnf.Report{{Collection: "firewall/rules", Name: "r", Message: "it matches nothing"}}, errors.New("the key is se-cret"))
-	require.JSONEq(t, `{"applied":false,"no_effect":[{"collection":"firewall/rules","name":"r","reason":"it matches nothing"}],"no_effect_count":1}`, effect())
+	require.JSONEq(t, `{"applied":false,"awaiting":false,"no_effect":[{"collection":"firewall/rules","name":"r","reason":"it matches nothing"}],"no_effect_count":1}`, effect())
 	a.result(make(cnf.Report, 1000), nil)
 	require.Contains(t, effect(), `"no_effect_count":1000`)
 	require.Less(t, len(effect()), 10000)

@@ -105,6 +105,27 @@ func TestTrafficFailover(t *testing.T) {
 	}
 }
 
+// A pod that has just started forwards nothing, although it has got rules already, until a service was started.
+func TestTrafficAwaits(t *testing.T) {
+	s := newSite(t)
+	server(t, s.far, "192.0.2.1:80")
+	c := balance("1", "1", "2", "1")
+	c.Awaiting = true
+	s.apply(c)
+	_, _, err := dial(s.lan, "", "192.0.2.1:80")
+	require.Error(t, err)
+	c.Awaiting = false
+	s.apply(c)
+	open, _, err := dial(s.lan, "", "192.0.2.1:80")
+	require.NoError(t, err)
+	defer open.Close()
+	alive(t, open)
+	c.Awaiting = true // as if the file with the state were lost
+	s.apply(c)
+	_, _, err = dial(s.lan, "", "192.0.2.1:80")
+	require.Error(t, err)
+}
+
 // A connection whose uplink goes offline goes on through the other one, if its addresses are not translated.
 func TestTrafficMoves(t *testing.T) {
 	s := newSite(t)

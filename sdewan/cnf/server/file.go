@@ -25,6 +25,8 @@ type state struct {
 	Version int                        `json:"version"`
 	Objects map[string]json.RawMessage `json:"objects"` // lists, by mwan3/policies and so on
 	Stopped []string                   `json:"stopped,omitempty"`
+	// Awaiting is rest.Config.Awaiting. Files without it were written by programs that did not wait.
+	Awaiting bool `json:"awaiting,omitempty"`
 }
 
 // load reads a file.
@@ -39,7 +41,7 @@ func load(name string) (rest.Config, error) {
 func parse(name string) (c rest.Config, err error) {
 	f, err := os.Open(name) //nolint:gosec // the file that the user has specified
 	if errors.Is(err, fs.ErrNotExist) {
-		return c, nil
+		return rest.Config{Awaiting: true}, nil
 	}
 	if err != nil {
 		return c, err
@@ -84,7 +86,7 @@ func parse(name string) (c rest.Config, err error) {
 			return c, fmt.Errorf("it has the unknown service %.60q", n)
 		}
 	}
-	c.Stopped = st.Stopped
+	c.Stopped, c.Awaiting = st.Stopped, st.Awaiting
 	return c, nil
 }
 
@@ -97,7 +99,7 @@ func cmpOr(b json.RawMessage, otherwise string) []byte {
 
 // save replaces the file: whenever the machine stops, the file is the old or the new one.
 func save(name string, c *rest.Config) (err error) {
-	st := state{Version: version, Objects: map[string]json.RawMessage{}, Stopped: c.Stopped}
+	st := state{Version: version, Objects: map[string]json.RawMessage{}, Stopped: c.Stopped, Awaiting: c.Awaiting}
 	for _, l := range rest.Collections {
 		if st.Objects[l.String()], err = json.Marshal(c.List(l)); err != nil {
 			return err

@@ -38,6 +38,29 @@ func TestFile(t *testing.T) {
 	require.Len(t, s.Config().Zones, 2)
 }
 
+// A CNF awaits its configuration until a service is started, also if its container restarts meanwhile. A file of a program that did not wait
+// has been finished.
+func TestAwaiting(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "state.json")
+	open := func() *Store {
+		s, err := OpenStore(file)
+		require.NoError(t, err)
+		return s
+	}
+	require.True(t, open().Config().Awaiting)
+	require.NoError(t, open().put(rest.Zones, &rest.Zone{Name: "z", Network: []string{"net1"}}, nil, true))
+	require.True(t, open().Config().Awaiting)
+	require.NoError(t, open().stop("firewall", true))
+	require.True(t, open().Config().Awaiting, "to stop a service finishes nothing")
+	require.NoError(t, open().stop("mwan3", false))
+	require.False(t, open().Config().Awaiting)
+	require.NoError(t, open().delete(rest.Zones, "z"))
+	require.False(t, open().Config().Awaiting)
+
+	require.NoError(t, os.WriteFile(file, []byte(`{"version":1}`), 0o600))
+	require.False(t, open().Config().Awaiting)
+}
+
 // A damaged file is refused with what is wrong with it, and stays.
 func TestDamagedFile(t *testing.T) {
 	for content, want := range map[string]string{

@@ -174,6 +174,7 @@ func TestRoutes(t *testing.T) {
 		require.Equal(t, changed, c.changes.Load() > before, "%s %s", step.method, step.path)
 	}
 	require.Equal(t, []string{"ipsec"}, c.Store.Config().Stopped)
+	require.False(t, c.Store.Config().Awaiting)
 	require.NotContains(t, c.log.String(), "sesame")
 }
 

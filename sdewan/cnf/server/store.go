@@ -10,15 +10,32 @@ import (
 	"subctl/sdewan/rest"
 )
 
-// maxObjects is how many objects a collection holds at most.
-const maxObjects = 10000
+// maxObjects is how many objects a collection holds at most, and maxZones how many zones there are: each has a rule for each other one.
+const (
+	maxObjects = 10000
+	maxZones   = 128
+)
+
+// most returns how many objects a collection holds at most.
+func most(l *rest.Collection) int {
+	if l == rest.Zones {
+		return maxZones
+	}
+	return maxObjects
+}
 
 // The reasons for which a Store refuses a change, besides a *rest.Refusal.
 var (
 	errMissing  = errors.New("is not defined")
 	errConflict = errors.New("exists")
-	errFull     = fmt.Errorf("the CNF holds %d objects of this type and no more: delete others", maxObjects)
 )
+
+// fullError reports that a collection holds as many objects as it may.
+type fullError int
+
+func (e fullError) Error() string {
+	return fmt.Sprintf("the CNF holds %d objects of this type and no more: delete others", int(e))
+}
 
 // Store is what a CNF has been told. Readers see a state as a whole, and never wait for writers; a change that is refused changes nothing.
 type Store struct {
@@ -28,11 +45,11 @@ type Store struct {
 	current atomic.Pointer[rest.Config]
 }
 
-// OpenStore returns the Store whose state is in a file, or in memory alone if the name is "". A file that does not exist is an
-// empty state. A file that is damaged is an error, and stays as it is.
+// OpenStore returns the Store whose state is in a file, or in memory alone if the name is "". Without a file, the state has no objects, and
+// awaits its configuration. A file that is damaged is an error, and stays as it is.
 func OpenStore(file string) (*Store, error) {
 	s := &Store{file: file}
-	c := rest.Config{}
+	c := rest.Config{Awaiting: true}
 	if file != "" {
 		var err error
 		if c, err = load(file); err != nil {
@@ -63,8 +80,8 @@ func (s *Store) put(l *rest.Collection, o rest.Object, devices *rest.Devices, cr
 		if exists && create {
 			return fmt.Errorf("%s/%s %w", l, o.GetName(), errConflict)
 		}
-		if !exists && c.Len(l) >= maxObjects {
-			return errFull
+		if !exists && c.Len(l) >= most(l) {
+			return fullError(most(l))
 		}
 		if err := c.CheckReferences(l, o, devices); err != nil {
 			return err
@@ -86,12 +103,14 @@ func (s *Store) delete(l *rest.Collection, name string) error {
 	})
 }
 
-// stop stops or starts a service.
+// stop stops or starts a service. Who starts one has finished the configuration.
 func (s *Store) stop(service string, stopped bool) error {
 	return s.change(func(c *rest.Config) error {
 		c.Stopped = slices.DeleteFunc(c.Stopped, func(n string) bool { return n == service })
 		if stopped {
 			c.Stopped = append(c.Stopped, service)
+		} else {
+			c.Awaiting = false
 		}
 		return nil
 	})

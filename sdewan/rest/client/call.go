@@ -44,11 +44,7 @@ func (c *Client) Delete(ctx context.Context, l *rest.Collection, name string) er
 
 // Restart restarts a service: what was written before is in effect afterwards. An error has no secrets of objects that the CNF may hold.
 func (c *Client) Restart(ctx context.Context, service string, objects []rest.Object) error {
-	var secrets []string
-	for _, o := range objects {
-		secrets = append(secrets, secretsOf(o)...)
-	}
-	_, _, err := c.call(ctx, c.o.RestartTimeout, request{method: http.MethodPut, path: rest.ServicePath(service), body: []byte(`{"action":"restart"}`), secrets: secrets})
+	_, _, err := c.call(ctx, c.o.RestartTimeout, request{method: http.MethodPut, path: rest.ServicePath(service), body: []byte(`{"action":"restart"}`), objects: objects})
 	return err
 }
 
@@ -77,12 +73,30 @@ func (c *Client) Status(ctx context.Context) ([]Module, error) {
 	return out, nil
 }
 
+// Awaits reports whether the CNF forwards nothing until a service is restarted. Only CNFs of subctl do, and tell so.
+func (c *Client) Awaits(ctx context.Context) (bool, error) {
+	body, _, err := c.call(ctx, c.o.Timeout, request{method: http.MethodGet, path: rest.StatusPath("effect"), most: maxStatus})
+	if err != nil {
+		if ClassOf(err) == Rejected {
+			err = nil // it does not know the module
+		}
+		return false, err
+	}
+	var effect struct {
+		Status struct {
+			Awaiting bool `json:"awaiting"`
+		} `json:"status"`
+	}
+	_ = json.Unmarshal(body, &effect) // what is not readable is of another CNF
+	return effect.Status.Awaiting, nil
+}
+
 func (c *Client) write(ctx context.Context, method, path string, o rest.Object) (Item, error) {
 	b, err := json.Marshal(o)
 	if err != nil {
 		return Item{}, err
 	}
-	body, code, err := c.call(ctx, c.o.Timeout, request{method: method, path: path, body: b, secrets: secretsOf(o)})
+	body, code, err := c.call(ctx, c.o.Timeout, request{method: method, path: path, body: b, objects: []rest.Object{o}})
 	if err != nil {
 		return Item{}, err
 	}
@@ -93,7 +107,7 @@ func (c *Client) write(ctx context.Context, method, path string, o rest.Object) 
 type request struct {
 	method, path string
 	body         []byte                      // JSON, or nil
-	secrets      []string                    // in body, which no error may have
+	objects      []rest.Object               // whose secrets no error may have
 	most         int                         // bytes of the answer; 0 for the limit of an object
 	large        func(context.Context) error // is called before more than smallBody is read, unless it is nil
 }
@@ -135,7 +149,11 @@ func (c *Client) send(ctx context.Context, r request, token string) ([]byte, int
 	defer resp.Body.Close()
 	if resp.StatusCode >= http.StatusMultipleChoices {
 		b, _ := io.ReadAll(io.LimitReader(resp.Body, maxRefuse)) // for the message: as much as came
-		return nil, 0, refusal(resp.StatusCode, b, r.secrets)
+		secrets, all := secretsOf(r.objects)
+		if !all {
+			b = nil
+		}
+		return nil, 0, refusal(resp.StatusCode, b, secrets)
 	}
 	b, err := r.read(ctx, resp)
 	return b, resp.StatusCode, err

@@ -34,6 +34,7 @@ type Box struct {
 	effective map[string][]map[string]any // at the last restart of the service of the collection
 	restarts  map[string]int              // by service
 	broken    map[string]bool             // services that do not restart
+	awaits    bool                        // see Await
 	writes    []string                    // "POST mwan3/rules/x", in order
 	reads     int
 }
@@ -78,6 +79,13 @@ func (b *Box) BreakService(service string, broken bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.broken[service] = broken
+}
+
+// Await makes the box tell that it forwards nothing until a service is restarted, as a CNF of subctl does after its start.
+func (b *Box) Await() {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.awaits = true
 }
 
 // Put stores an object without any check, as a user on the box would.
@@ -196,6 +204,8 @@ func (b *Box) control(w http.ResponseWriter, r *http.Request, parts []string) {
 			map[string]any{"name": "ipsec", "status": map[string]any{"InitConnection": "success", "details": []any{}}},
 			map[string]any{"name": "conntrack", "status": []any{}},
 		})
+	case len(parts) == 2 && parts[0] == "status" && parts[1] == "effect" && b.awaits:
+		reply(w, http.StatusOK, map[string]any{"name": "effect", "status": map[string]any{"awaiting": true}})
 	case len(parts) == 2 && parts[0] == "service" && r.Method == http.MethodPut && slices.Contains(rest.ServiceNames, parts[1]):
 		b.writes = append(b.writes, "restart "+parts[1])
 		if b.broken[parts[1]] {
@@ -203,6 +213,7 @@ func (b *Box) control(w http.ResponseWriter, r *http.Request, parts []string) {
 			return
 		}
 		b.restarts[parts[1]]++
+		b.awaits = false
 		for _, l := range rest.Collections {
 			if l.Service == parts[1] {
 				b.effective[l.String()] = slices.Clone(b.store[l.String()])
