@@ -15,8 +15,9 @@ import (
 // This file chooses uplinks, as mwan3 does on OpenWrt. The first packet of a connection decides, and the connection mark remembers the uplink
 // (dataplane.UplinkMask). The packet mark makes a policy rule look up the table of the uplink.
 //
-// A connection that arrives on an uplink is answered through it. Connections to networks of the pod take no uplink. For the
-// others the first rule decides that matches, by its policy. Connections that have begun before stay where they are, whatever changes,
+// A connection that arrives on an uplink is answered through it. Connections to networks of the pod take no uplink. What the CNF itself sends from
+// the address of an uplink that is online leaves through it, as answers would return there: so does its end of a tunnel, also when
+// connection tracking has forgotten the tunnel, which was idle. For the others the first rule decides that matches, by its policy. Connections that have begun before stay where they are, whatever changes,
 // with one exception: if the uplink of a connection goes offline, its next packet chooses again. (mwan3 lets such connections
 // run into the dark, unless it is set to forget all connections.) Where addresses are translated, the kernel ends a masqueraded connection that
 // changes its device, and so its next packet begins a new one.
@@ -163,4 +164,19 @@ func (p *plan) steer(ups []uplink) {
 		p.table.add("uplink_new", u.Name, devices("iifname", []string{u.Device}), "goto uplink_use_"+strconv.Itoa(u.number))
 	}
 	p.table.add("uplink_new", "", local, "goto uplink_use_none")
+	for _, u := range ups {
+		if own := p.addresses(u.Device); u.Online && len(own) > 0 {
+			p.table.add("uplink_new", u.Name, nets("saddr", own), "goto uplink_use_"+strconv.Itoa(u.number))
+		}
+	}
+}
+
+// addresses returns the IPv4 addresses of a device.
+func (p *plan) addresses(device string) (out []netip.Prefix) {
+	for _, a := range p.world.Addrs {
+		if a.Device == device && a.Prefix.Addr().Is4() {
+			out = append(out, netip.PrefixFrom(a.Prefix.Addr(), a.Prefix.Addr().BitLen()))
+		}
+	}
+	return compact(out)
 }

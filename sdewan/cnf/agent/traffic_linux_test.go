@@ -105,6 +105,29 @@ func TestTrafficFailover(t *testing.T) {
 	}
 }
 
+// What the CNF itself sends from the address of an uplink leaves through it: without any rule, when the default route of the pod leads elsewhere, and
+// against the policy for others. From other addresses, the rules count.
+func TestTrafficFromAnUplink(t *testing.T) {
+	s := newSite(t)
+	server(t, s.far, "192.0.2.1:80")
+	s.far.Run(counters)
+	from := func(address string) {
+		t.Helper()
+		c, seen, err := dial(s.cnf, address+":0", "192.0.2.1:80")
+		require.NoError(t, err)
+		require.Equal(t, address, seen)
+		c.Close()
+	}
+	from("203.0.113.2")
+	one, two := s.count()
+	require.Equal(t, []int{0, 1}, []int{one, two})
+	s.apply(balance("1", "1", "2", "1"))
+	from("203.0.113.2")
+	from("198.51.100.2")
+	one, two = s.count()
+	require.Equal(t, []int{1, 2}, []int{one, two})
+}
+
 // A pod that has just started forwards nothing, although it has got rules already, until a service was started.
 func TestTrafficAwaits(t *testing.T) {
 	s := newSite(t)
