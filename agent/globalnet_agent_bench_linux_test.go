@@ -34,6 +34,7 @@ import (
 	submarinerv1 "subctl/api/submariner/v1"
 	"subctl/api/submariner/v1alpha1"
 	"subctl/cluster"
+	"subctl/globalnet"
 	"subctl/internal/kube"
 	"subctl/internal/measure"
 )
@@ -59,14 +60,17 @@ func (w writes) RoundTrip(r *http.Request) (*http.Response, error) {
 // BenchmarkGlobalnetAtOnce measures how the globalnet agent allocates addresses to 10,000 objects that ask for some at once, on a real API
 // server: the requests that write, for each object, and the time until all statuses are written. The agent starts when the objects are there.
 func BenchmarkGlobalnetAtOnce(b *testing.B) {
-	const objects = 10_000
+	const objects, namespaces = 10_000, 10_000 / globalnet.MaxOfNamespace
 	admin, config := globalnetServer(b)
+	for n := range namespaces {
+		require.NoError(b, admin.Create(b.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprint("n", n)}}))
+	}
 	var creating sync.WaitGroup
 	next := make(chan int)
 	for range 16 {
 		creating.Go(func() {
 			for i := range next {
-				if err := admin.Create(b.Context(), &submarinerv1.GlobalEgressIP{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: fmt.Sprintf("e%05d", i)}}); err != nil {
+				if err := admin.Create(b.Context(), &submarinerv1.GlobalEgressIP{ObjectMeta: metav1.ObjectMeta{Namespace: fmt.Sprint("n", i%namespaces), Name: fmt.Sprintf("e%05d", i)}}); err != nil {
 					b.Error(err)
 				}
 			}

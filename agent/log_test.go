@@ -110,7 +110,7 @@ func TestLogOpsAreBounded(t *testing.T) {
 	require.Equal(t, exact+"\n… and 2 more lines", clipLines(exact+"\ny\nz"))
 }
 
-// Users who create and delete objects for ever fill neither the memory of the agent, nor do objects of one name in two namespaces count as one.
+// Users who create and delete objects for ever do not fill the agent's memory. Objects with the same name in two namespaces are two.
 func TestHostileConditions(t *testing.T) {
 	w := newWorld(t, mesh.Gateway(), "two-clusters")
 	lines := w.logged()

@@ -25,6 +25,7 @@ type cnfAgent struct {
 	networksFile, uplinksFile, stateFile string
 	passwordFile, cert, key              string
 	https, http                          string
+	open                                 bool
 	logFormat, logLevel                  string
 }
 
@@ -41,6 +42,7 @@ func newAgentCNF(g *globals) *cobra.Command {
 	f.StringVar(&o.networksFile, "networks-file", "", "file with the pod's annotation "+sdewan.NetworksAnnotation)
 	f.StringVar(&o.uplinksFile, "uplinks-file", "", "file with the pod's annotation "+sdewan.UplinksAnnotation)
 	f.StringVar(&o.stateFile, "state-file", "", "file that keeps what the REST API has received; without it, a restart forgets it, as on OpenWrt")
+	f.BoolVar(&o.open, "open", false, "forward before a service was started, as OpenWrt does: for controllers that start none")
 	f.StringVar(&o.passwordFile, "password-file", "", "file with the password of root (required)")
 	f.StringVar(&o.cert, "tls-cert", "", "file with the certificate of the REST API (required)")
 	f.StringVar(&o.key, "tls-key", "", "file with the key of the certificate (required)")
@@ -82,6 +84,11 @@ func (o *cnfAgent) run(ctx context.Context) error {
 	store, err := server.OpenStore(o.stateFile)
 	if err != nil {
 		return err
+	}
+	if o.open {
+		if err := store.EndAwaiting(); err != nil {
+			return err
+		}
 	}
 	kernel, err := newCNFKernel()
 	if err != nil {

@@ -62,8 +62,8 @@ func newSdewanTable(g *globals, noun, short, long string, show func(*sdewanTable
 	return c
 }
 
-// controller returns what is wrong with the controller, without which the statuses become old.
-func (o *sdewanTable) controller(ctx context.Context, c client.Reader) ([]string, error) {
+// controllerProblems returns what is wrong with the controller, without which the statuses become old.
+func controllerProblems(ctx context.Context, c client.Reader) ([]string, error) {
 	problem, err := view.ControllerProblem(ctx, c)
 	if problem == "" {
 		return nil, err

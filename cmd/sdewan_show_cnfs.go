@@ -27,7 +27,7 @@ func (o *sdewanTable) cnfs(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	problems, err := o.controller(ctx, c)
+	problems, err := controllerProblems(ctx, c)
 	if err != nil {
 		return err
 	}

@@ -29,7 +29,7 @@ func (o *sdewanTable) rules(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	problems, err := o.controller(ctx, c)
+	problems, err := controllerProblems(ctx, c)
 	if err != nil {
 		return err
 	}

@@ -17,7 +17,7 @@ func (o *sdewanTable) status(ctx context.Context) error {
 	if err := v.ReadStatuses(ctx, c, o.namespace); err != nil {
 		return o.remedy(err)
 	}
-	problems, err := o.controller(ctx, c)
+	problems, err := controllerProblems(ctx, c)
 	if err != nil {
 		return err
 	}

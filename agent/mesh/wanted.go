@@ -22,7 +22,7 @@ type wanted struct {
 	network   netip.Prefix
 	endpoints globalnet.Endpoints
 	egress    []string // names of the ClusterGlobalEgressIPs that gateways use
-	gateways  []string // names of the gateway nodes that pods use, sorted, if several may be active
+	gateways  []string // names of the gateway nodes that are not to be drained, sorted, if several may be active
 	exports   []export
 
 	ingress map[types.NamespacedName]*submarinerv1.GlobalIngressIP

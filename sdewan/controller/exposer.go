@@ -50,6 +50,7 @@ func addExposures(mgr manager.Manager, o Options, recorder events.EventRecorder)
 		return made.Create(event.CreateEvent{Object: e.ObjectNew}) && ruleChanged.Update(e)
 	}
 	return ctrl.NewControllerManagedBy(mgr).Named("sdewan-services").
+		// Several, so that namespaces with many ports delay others less. They share nothing.
 		WithOptions(controller.Options{MaxConcurrentReconciles: 4, LogConstructor: func(*reconcile.Request) logr.Logger { return logr.FromSlogHandler(o.Log.Handler()) }}).
 		Watches(&corev1.Service{}, &handler.EnqueueRequestForObject{}, builder.WithPredicates(annotated)).
 		// At the start, each rule that exists leads to its Service: so what is left of one that is gone, or not exposed any more, is removed.
@@ -121,7 +122,8 @@ func (x *exposer) Reconcile(ctx context.Context, req reconcile.Request) (reconci
 	}
 	oldest := oldestOf(have.Items)
 	for _, r := range want {
-		if o := oldest[publicPortOf(r)]; o != nil && o.Name != r.Name {
+		own := slices.IndexFunc(have.Items, func(i batch.FirewallDNAT) bool { return i.Name == r.Name })
+		if o := oldest[publicPortOf(r)]; o != nil && o.Name != r.Name && (own < 0 || sdewan.Order(o, &have.Items[own]) < 0) {
 			taken = append(taken, fmt.Sprintf("%s/%s (Service %s)", r.Spec.SrcDPort, r.Spec.Proto, metav1.GetControllerOf(o).Name))
 		}
 		var is batch.FirewallDNAT

@@ -42,17 +42,17 @@ func (r *reconciler) trouble(key types.NamespacedName, about client.Object, p pr
 	}
 }
 
-// fault is what was said about a CNF, and when first.
+// fault is a problem of a CNF, and when it was first reported.
 type fault struct {
 	problem
 	since time.Time
 }
 
-// faultsStay is how long a problem is said in the same words. A CNF that answers differently each time would otherwise have the statuses of all of
+// faultsStay is how long a problem keeps its message. A CNF that answers differently each time would otherwise have the statuses of all of
 // its rules written each time, and keep those of others waiting.
 const faultsStay = time.Minute
 
-// steady returns a problem in the words in which it was said last, if that was a moment ago and for the same reason.
+// steady returns a problem with the message that was reported last, if that was a moment ago and for the same reason.
 func (r *reconciler) steady(key types.NamespacedName, p problem) problem {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -83,12 +83,10 @@ func (m *memory) sync(ctx context.Context, c api, desires []desire, owes func(se
 	if err := s.settle(ctx, desires); err != nil {
 		return s.synced, err
 	}
-	if !m.started && !slices.Contains(slices.Collect(maps.Values(m.owed)), true) {
-		awaits, err := c.Awaits(ctx)
-		if err != nil {
-			return s.synced, fmt.Errorf("reading its status: %w", err)
+	if !m.started && !m.owesAny() {
+		if err := m.start(ctx, c); err != nil {
+			return s.synced, err
 		}
-		m.started, m.owed["firewall"] = !awaits, awaits
 	}
 	for _, service := range rest.ServiceNames {
 		if !m.owed[service] {
@@ -109,6 +107,32 @@ func (m *memory) sync(ctx context.Context, c api, desires []desire, owes func(se
 		m.owed[service], m.started = false, true
 	}
 	return s.synced, nil
+}
+
+// owesAny reports whether a service must be restarted.
+func (m *memory) owesAny() bool {
+	for _, owed := range m.owed {
+		if owed {
+			return true
+		}
+	}
+	return false
+}
+
+// start makes a CNF forward that awaits its configuration: it has none that a service must be restarted for, or another controller wrote it and
+// ended before the restart.
+func (m *memory) start(ctx context.Context, c api) error {
+	awaits, err := c.Awaits(ctx)
+	if err != nil {
+		return fmt.Errorf("reading its status: %w", err)
+	}
+	if awaits {
+		if err := c.Restart(ctx, "firewall", nil); err != nil {
+			return fmt.Errorf("starting it: %w", err)
+		}
+	}
+	m.started = true
+	return nil
 }
 
 // session is one sync.

@@ -2,6 +2,7 @@ package controller
 
 import (
 	"fmt"
+	"log/slog"
 	"net/http"
 	"strings"
 	"sync/atomic"
@@ -11,6 +12,8 @@ import (
 	"github.com/stretchr/testify/require"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/tools/events"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	batch "subctl/api/sdewan/v1alpha1"
@@ -212,6 +215,25 @@ func TestHostileFickleCNF(t *testing.T) {
 	})
 	require.Equal(t, message, w.waits(p, Unreachable))
 	require.Equal(t, version, p.ResourceVersion)
+}
+
+// A problem keeps its message for a minute, as long as the reason is the same.
+func TestSteady(t *testing.T) {
+	now := time.Unix(1700000000, 0)
+	r := &reconciler{o: Options{Log: slog.New(slog.DiscardHandler), now: func() time.Time { return now }}, faults: map[types.NamespacedName]fault{}, events: &events.FakeRecorder{}}
+	key := types.NamespacedName{Namespace: "a", Name: "cnf"}
+	said := func(reason, message string) string {
+		p := r.steady(key, problem{reason, message})
+		r.trouble(key, &appsv1.Deployment{}, p)
+		return p.message
+	}
+	require.Equal(t, "one", said(Unreachable, "one"))
+	now = now.Add(faultsStay / 2)
+	require.Equal(t, "one", said(Unreachable, "two"))
+	require.Equal(t, "three", said(Unauthorized, "three"))
+	require.Equal(t, "four", said(Unreachable, "four"))
+	now = now.Add(faultsStay)
+	require.Equal(t, "five", said(Unreachable, "five"))
 }
 
 // Secrets that are missing or incomplete are reported, and read again.

@@ -178,7 +178,9 @@ func (a *Agent) pass(ctx context.Context, target dataplane.Target) error {
 	config := a.Config()
 	state, report := cnf.Plan(config, world)
 	ops, err := dataplane.Sync(ctx, target, state)
-	err = errors.Join(err, a.Kernel.Forward(names)) // not before the firewall
+	if err == nil || !config.Awaiting { // not before the kernel holds the rule that drops everything
+		err = errors.Join(err, a.Kernel.Forward(names))
+	}
 	if ctx.Err() != nil {
 		return nil
 	}

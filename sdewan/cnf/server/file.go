@@ -25,7 +25,7 @@ type state struct {
 	Version int                        `json:"version"`
 	Objects map[string]json.RawMessage `json:"objects"` // lists, by mwan3/policies and so on
 	Stopped []string                   `json:"stopped,omitempty"`
-	// Awaiting is rest.Config.Awaiting. Files without it were written by programs that did not wait.
+	// Awaiting is rest.Config.Awaiting. Absent means false: a service was started, or the program that wrote the file did not wait.
 	Awaiting bool `json:"awaiting,omitempty"`
 }
 

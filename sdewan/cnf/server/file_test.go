@@ -38,8 +38,8 @@ func TestFile(t *testing.T) {
 	require.Len(t, s.Config().Zones, 2)
 }
 
-// A CNF awaits its configuration until a service is started, also if its container restarts meanwhile. A file of a program that did not wait
-// has been finished.
+// A CNF awaits its configuration until a service is started, also if its container restarts meanwhile. A file from before this field counts as
+// started.
 func TestAwaiting(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "state.json")
 	open := func() *Store {
@@ -58,6 +58,10 @@ func TestAwaiting(t *testing.T) {
 	require.False(t, open().Config().Awaiting)
 
 	require.NoError(t, os.WriteFile(file, []byte(`{"version":1}`), 0o600))
+	require.False(t, open().Config().Awaiting)
+
+	require.NoError(t, os.Remove(file))
+	require.NoError(t, open().EndAwaiting())
 	require.False(t, open().Config().Awaiting)
 }
 

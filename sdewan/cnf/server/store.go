@@ -103,7 +103,7 @@ func (s *Store) delete(l *rest.Collection, name string) error {
 	})
 }
 
-// stop stops or starts a service. Who starts one has finished the configuration.
+// stop stops or starts a service. Starting one ends rest.Config.Awaiting.
 func (s *Store) stop(service string, stopped bool) error {
 	return s.change(func(c *rest.Config) error {
 		c.Stopped = slices.DeleteFunc(c.Stopped, func(n string) bool { return n == service })
@@ -112,6 +112,14 @@ func (s *Store) stop(service string, stopped bool) error {
 		} else {
 			c.Awaiting = false
 		}
+		return nil
+	})
+}
+
+// EndAwaiting ends rest.Config.Awaiting.
+func (s *Store) EndAwaiting() error {
+	return s.change(func(c *rest.Config) error {
+		c.Awaiting = false
 		return nil
 	})
 }

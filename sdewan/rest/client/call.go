@@ -73,7 +73,7 @@ func (c *Client) Status(ctx context.Context) ([]Module, error) {
 	return out, nil
 }
 
-// Awaits reports whether the CNF forwards nothing until a service is restarted. Only CNFs of subctl do, and tell so.
+// Awaits reports whether the CNF forwards nothing until a service is restarted. Only subctl's own CNF waits, and reports it.
 func (c *Client) Awaits(ctx context.Context) (bool, error) {
 	body, _, err := c.call(ctx, c.o.Timeout, request{method: http.MethodGet, path: rest.StatusPath("effect"), most: maxStatus})
 	if err != nil {

@@ -104,7 +104,7 @@ func nonsense(code int, format string, args ...any) error {
 func refusal(code int, body []byte, secrets []string) error {
 	e := &Error{Code: code, Class: Rejected, Message: clean(message(body), secrets)}
 	switch {
-	case code >= http.StatusInternalServerError:
+	case code >= http.StatusInternalServerError && code != http.StatusInsufficientStorage: // the CNF holds as many objects as it may
 		e.Class = Unavailable
 	case code < http.StatusBadRequest:
 		e.Class, e.Message = Unavailable, "a redirect, which is not followed"

@@ -146,6 +146,49 @@ func TestHostileQuotes(t *testing.T) {
 	}
 }
 
+// Whether a CNF awaits its configuration is what it reports: who does not know the question does not, and neither does who answers with nonsense.
+func TestAwaits(t *testing.T) {
+	for name, test := range map[string]struct {
+		code int
+		body string
+		want bool
+		err  string
+	}{
+		"waits":     {200, `{"name":"effect","status":{"awaiting":true}}`, true, ""},
+		"does not":  {200, `{"name":"effect","status":{"awaiting":false}}`, false, ""},
+		"older":     {200, `{"name":"effect","status":{"applied":true}}`, false, ""},
+		"unknown":   {400, `{"message":"Bad request URI"}`, false, ""},
+		"page":      {404, `<html>`, false, ""},
+		"nonsense":  {200, `[1`, false, ""},
+		"is broken": {500, `{"message":"no"}`, false, "the CNF answers 500: no"},
+	} {
+		box, c := serve(t)
+		_, err := c.List(t.Context(), rest.Policies)
+		require.NoError(t, err)
+		box.Fail(func(w http.ResponseWriter, _ *http.Request) {
+			w.WriteHeader(test.code)
+			fmt.Fprint(w, test.body)
+		})
+		got, err := c.Awaits(t.Context())
+		require.Equal(t, test.want, got, name)
+		if test.err == "" {
+			require.NoError(t, err, name)
+		} else {
+			require.EqualError(t, err, test.err, name)
+		}
+	}
+}
+
+// A CNF that holds as many objects as it may refuses an object, and works otherwise.
+func TestFull(t *testing.T) {
+	box, c := serve(t)
+	_, err := c.List(t.Context(), rest.Policies)
+	require.NoError(t, err)
+	box.Fail(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusInsufficientStorage) })
+	_, err = c.Create(t.Context(), rest.Zones, &rest.Zone{Name: "z"})
+	require.Equal(t, client.Rejected, client.ClassOf(err))
+}
+
 // A CNF that refuses the restart of a service has its text searched for a limited number of keys: if there are more, nobody sees the text.
 func TestHostileRestarts(t *testing.T) {
 	box, c := serve(t)

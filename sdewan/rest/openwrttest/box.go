@@ -196,6 +196,9 @@ func (b *Box) login(w http.ResponseWriter, r *http.Request) {
 }
 
 func (b *Box) control(w http.ResponseWriter, r *http.Request, parts []string) {
+	if r.Method == http.MethodGet {
+		b.reads++
+	}
 	switch {
 	case len(parts) == 1 && parts[0] == "services":
 		reply(w, http.StatusOK, map[string]any{"services": rest.ServiceNames})
