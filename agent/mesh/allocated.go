@@ -42,17 +42,6 @@ func readAllocated(s Snapshot, w wanted) []allocated {
 		out = append(out, a)
 	}
 	egress := List[*submarinerv1.GlobalEgressIP](s)
-	effective := slices.DeleteFunc(slices.Clone(egress), func(o *submarinerv1.GlobalEgressIP) bool {
-		return !w.network.IsValid() || len(o.Status.AllocatedIPs) == 0
-	})
-	own := map[types.NamespacedName]bool{} // pods with addresses of their own, which take precedence
-	for _, o := range List[*submarinerv1.GlobalIngressIP](s) {
-		if o.Spec.Target == submarinerv1.TargetHeadlessServicePod && o.Spec.PodRef != nil && o.Status.AllocatedIP != "" {
-			own[types.NamespacedName{Namespace: o.Namespace, Name: o.Spec.PodRef.Name}] = true
-		}
-	}
-	selections := globalnet.Select(effective, slices.DeleteFunc(slices.Clone(List[*corev1.Pod](s)), func(p *corev1.Pod) bool { return own[keyOf(p)] }))
-	crowded := globalnet.Crowded(w.gateways, effective, List[*submarinerv1.ClusterGlobalEgressIP](s))
 	surplus := globalnet.Surplus(egress)
 	for _, o := range egress {
 		a := allocated{kind: "GlobalEgressIP", object: o, count: o.Spec.Count(), held: o.Status.AllocatedIPs, conds: o.Status.Conditions}
@@ -63,9 +52,6 @@ func readAllocated(s Snapshot, w wanted) []allocated {
 		}
 		if surplus[o] {
 			a.reason, a.mistake = submarinerv1.ReasonInvalidInput, fmt.Sprintf("namespace %s has %d older GlobalEgressIPs, and no more get addresses: delete some", o.Namespace, globalnet.MaxOfNamespace)
-		}
-		if is, known := selections[o]; known {
-			a.selects = selects(o, is, crowded[o])
 		}
 		out = append(out, a)
 	}
@@ -86,6 +72,39 @@ func readAllocated(s Snapshot, w wanted) []allocated {
 		}
 	}
 	return out
+}
+
+// selectPods determines the conditions Selects, as if the addresses that are granted were in the statuses already: so each status is written once.
+func (a *Addresses) selectPods(s Snapshot) {
+	own := map[types.NamespacedName]bool{} // pods with addresses of their own, which take precedence
+	var egress []*submarinerv1.GlobalEgressIP
+	var shared []*submarinerv1.ClusterGlobalEgressIP
+	of := map[*submarinerv1.GlobalEgressIP]*allocated{}
+	for i := range a.allocated {
+		x := &a.allocated[i]
+		if len(x.grant.Addrs) == 0 {
+			continue
+		}
+		switch o := x.object.(type) {
+		case *submarinerv1.GlobalIngressIP:
+			if o.Spec.Target == submarinerv1.TargetHeadlessServicePod {
+				own[types.NamespacedName{Namespace: o.Namespace, Name: o.Spec.PodRef.Name}] = true
+			}
+		case *submarinerv1.ClusterGlobalEgressIP:
+			granted := *o
+			granted.Status.AllocatedIPs = x.addresses()
+			shared = append(shared, &granted)
+		case *submarinerv1.GlobalEgressIP:
+			granted := *o
+			granted.Status.AllocatedIPs = x.addresses()
+			egress, of[&granted] = append(egress, &granted), x
+		}
+	}
+	selections := globalnet.Select(egress, slices.DeleteFunc(slices.Clone(List[*corev1.Pod](s)), func(p *corev1.Pod) bool { return own[keyOf(p)] }))
+	crowded := globalnet.Crowded(a.wanted.gateways, egress, shared)
+	for o, is := range selections {
+		of[o].selects = selects(o, is, crowded[o])
+	}
 }
 
 // ingressMistake returns what a GlobalIngressIP lacks.
@@ -189,6 +208,14 @@ func addressRange(of []netip.Addr) string {
 	return of[0].String() + "-" + of[len(of)-1].String()
 }
 
+// addresses returns the granted addresses as statuses have them.
+func (a *allocated) addresses() (texts []string) {
+	for _, addr := range a.grant.Addrs {
+		texts = append(texts, addr.String())
+	}
+	return texts
+}
+
 // status returns the object with its new status; nil if it has that already.
 func (a *allocated) status(now time.Time) Object {
 	conds := slices.Clone(a.conds)
@@ -201,10 +228,7 @@ func (a *allocated) status(now time.Time) Object {
 	} else {
 		meta.RemoveStatusCondition(&conds, submarinerv1.ConditionSelects)
 	}
-	var addrs []string
-	for _, addr := range a.grant.Addrs {
-		addrs = append(addrs, addr.String())
-	}
+	addrs := a.addresses()
 	if slices.Equal(addrs, a.held) && reflect.DeepEqual(conds, a.conds) {
 		return nil
 	}

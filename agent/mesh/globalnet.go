@@ -68,6 +68,7 @@ func planGlobalnet(s Snapshot) (Plan, error) {
 		a.Used[a.allocated[i].kind] += len(grants[k].Addrs)
 	}
 	a.Memory = memory
+	a.selectPods(s)
 	return Plan{State: dataplane.State{}, Addresses: a}, nil
 }
 

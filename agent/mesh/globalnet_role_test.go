@@ -182,6 +182,28 @@ shop/one Success: allocated 242.0.0.30
 	require.NotContains(t, c.text(), "242.", "a cluster that leaves has no addresses")
 }
 
+// The status of an object that asks for addresses is written once, with all conditions.
+func TestStatusIsWrittenOnce(t *testing.T) {
+	c := newGlobalCluster(t, &corev1.Pod{ObjectMeta: inShop("client"), Status: corev1.PodStatus{PodIP: "10.244.0.9"}})
+	c.settle()
+	c.add(&submarinerv1.GlobalEgressIP{ObjectMeta: inShop("one")})
+	report := func() mesh.Report {
+		s := mesh.NewSnapshot("node", c.seen()...)
+		s.Allocated = c.memory.Memory
+		p, err := mesh.Globalnet().Plan(s)
+		require.NoError(t, err)
+		return mesh.Globalnet().Report(s, p, p.Outcome(c.now, nil, nil))
+	}
+	written := report().UpdateStatus
+	require.Len(t, written, 1)
+	conditions := written[0].(*submarinerv1.GlobalEgressIP).Status.Conditions
+	require.True(t, meta.IsStatusConditionTrue(conditions, submarinerv1.ConditionAllocated))
+	require.True(t, meta.IsStatusConditionTrue(conditions, submarinerv1.ConditionSelects))
+	c.settle()
+	require.Empty(t, report().UpdateStatus)
+	require.Equal(t, conditions, mesh.Find[*submarinerv1.GlobalEgressIP](mesh.NewSnapshot("node", c.objects...), "one").Status.Conditions, "it was not written again")
+}
+
 // Each of several active gateways uses a limited number of addresses. GlobalEgressIPs whose addresses exceed it report NoRoom.
 func TestEgressWithoutRoom(t *testing.T) {
 	gateway := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "gw", Labels: map[string]string{submarinerv1.GatewayNodeLabel: "true"}}}
