@@ -16,10 +16,10 @@ import (
 // (dataplane.UplinkMask). The packet mark makes a policy rule look up the table of the uplink.
 //
 // A connection that arrives on an uplink is answered through it. Connections to networks of the pod take no uplink. What the CNF itself sends from
-// the address of an uplink that is online leaves through it, as answers would return there: so does its end of a tunnel, also when
-// connection tracking has forgotten the tunnel, which was idle. For the others the first rule decides that matches, by its policy. Connections that have begun before stay where they are, whatever changes,
-// with one exception: if the uplink of a connection goes offline, its next packet chooses again. (mwan3 lets such connections
-// run into the dark, unless it is set to forget all connections.) Where addresses are translated, the kernel ends a masqueraded connection that
+// the address of an uplink that is online leaves through it, as answers would return there: so does its end of a tunnel that was idle for so long
+// that connection tracking has forgotten it. For the others the first rule decides that matches, by its policy. Connections that
+// have begun before stay where they are, whatever changes, with one exception: if the uplink of a connection goes offline, its next packet
+// chooses again. (mwan3 lets such connections run into the dark, unless it is set to forget all connections.) Where addresses are translated, the kernel ends a masqueraded connection that
 // changes its device, and so its next packet begins a new one.
 //
 // The value of a rule is a constant: only since Linux 6.13 can nftables combine the bits of two marks. So there are chains for

@@ -120,10 +120,10 @@ func (x *exposer) Reconcile(ctx context.Context, req reconcile.Request) (reconci
 	if mistake != nil {
 		not = append(not, oneLine(mistake))
 	}
-	oldest := oldestOf(have.Items)
+	oldest, named := index(have.Items)
 	for _, r := range want {
-		own := slices.IndexFunc(have.Items, func(i batch.FirewallDNAT) bool { return i.Name == r.Name })
-		if o := oldest[publicPortOf(r)]; o != nil && o.Name != r.Name && (own < 0 || sdewan.Order(o, &have.Items[own]) < 0) {
+		o, own := oldest[publicPortOf(r)], named[r.Name]
+		if o != nil && o.Name != r.Name && (own == nil || sdewan.Order(o, own) < 0) {
 			taken = append(taken, fmt.Sprintf("%s/%s (Service %s)", r.Spec.SrcDPort, r.Spec.Proto, metav1.GetControllerOf(o).Name))
 		}
 		var is batch.FirewallDNAT
@@ -171,16 +171,17 @@ func publicPortOf(r *batch.FirewallDNAT) publicPort {
 	return publicPort{r.Labels[sdewan.PurposeLabel], r.Spec.Src, r.Spec.SrcDPort, r.Spec.Proto}
 }
 
-// oldestOf returns the oldest rule of a Service for each port.
-func oldestOf(rules []batch.FirewallDNAT) map[publicPort]*batch.FirewallDNAT {
-	out := map[publicPort]*batch.FirewallDNAT{}
+// index returns the oldest rule of a Service for each port, and all rules by name.
+func index(rules []batch.FirewallDNAT) (oldest map[publicPort]*batch.FirewallDNAT, named map[string]*batch.FirewallDNAT) {
+	oldest, named = map[publicPort]*batch.FirewallDNAT{}, make(map[string]*batch.FirewallDNAT, len(rules))
 	for i := range rules {
 		r := &rules[i]
-		if o := out[publicPortOf(r)]; metav1.GetControllerOf(r) != nil && (o == nil || sdewan.Order(r, o) < 0) {
-			out[publicPortOf(r)] = r
+		named[r.Name] = r
+		if o := oldest[publicPortOf(r)]; metav1.GetControllerOf(r) != nil && (o == nil || sdewan.Order(r, o) < 0) {
+			oldest[publicPortOf(r)] = r
 		}
 	}
-	return out
+	return oldest, named
 }
 
 func sameLabels(is, want map[string]string) bool {
