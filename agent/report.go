@@ -9,6 +9,7 @@ import (
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"subctl/agent/mesh"
@@ -30,8 +31,14 @@ func (a *agent) report(ctx context.Context, s mesh.Snapshot, r mesh.Report, out 
 	err := a.each(r.Apply, func(o mesh.Object) error { return kube.Apply(ctx, a.Client, owner, o) })
 	a.meters.reported(r, out)
 	err = errors.Join(err, a.each(r.Status, func(o mesh.Object) error { return kube.ApplyStatus(ctx, a.Client, owner, o) }))
+	r.UpdateStatus = a.updated.without(r.UpdateStatus)
 	err = errors.Join(err, a.each(r.UpdateStatus, func(o mesh.Object) error {
-		if err := a.Client.Status().Update(ctx, o); err != nil && !apierrors.IsConflict(err) && !apierrors.IsNotFound(err) {
+		version := o.GetResourceVersion()
+		err := a.Client.Status().Update(ctx, o)
+		switch {
+		case err == nil:
+			a.updated.note(o.GetUID(), version)
+		case !apierrors.IsConflict(err) && !apierrors.IsNotFound(err):
 			return fmt.Errorf("updating the status of %s: %w", client.ObjectKeyFromObject(o), err)
 		}
 		return nil
@@ -50,6 +57,38 @@ func (a *agent) report(ctx context.Context, s mesh.Snapshot, r mesh.Report, out 
 	}))
 	a.tell(s, slices.Concat(r.Apply, r.Status, r.UpdateStatus))
 	return err
+}
+
+// updates are the objects whose statuses were updated, and the versions that they had before. The cache may not yet have what was written a moment
+// ago: to write it again would be a conflict.
+type updates struct {
+	mu       sync.Mutex
+	versions map[types.UID]string
+}
+
+// mostUpdates bounds what is remembered. What is forgotten may lead to a conflict.
+const mostUpdates = 100_000
+
+func (u *updates) note(uid types.UID, version string) {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	if u.versions == nil || len(u.versions) >= mostUpdates {
+		u.versions = map[types.UID]string{}
+	}
+	u.versions[uid] = version
+}
+
+// without returns the objects without those whose statuses were updated at the version that they still have.
+func (u *updates) without(objs []mesh.Object) []mesh.Object {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	if len(objs) == 0 {
+		u.versions = nil
+	}
+	return slices.DeleteFunc(objs, func(o mesh.Object) bool {
+		version, is := u.versions[o.GetUID()]
+		return is && version == o.GetResourceVersion()
+	})
 }
 
 // each writes objects, one after the other, or several at a time if the agent has no node to look after: then there
