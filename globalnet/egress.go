@@ -83,7 +83,7 @@ func (t *translated) choose() (changed map[string]bool) {
 		if !is {
 			var err error
 			if s, err = selectorOf(e); err != nil {
-				continue // its condition says so
+				continue // the condition Allocated reports the mistake
 			}
 		}
 		if s.sources = t.returned(ips); len(s.sources) > 0 {

@@ -48,8 +48,8 @@ type fault struct {
 	since time.Time
 }
 
-// faultsStay is how long a problem keeps its message. A CNF that answers differently each time would otherwise have the statuses of all of
-// its rules written each time, and keep those of others waiting.
+// faultsStay is how long a problem keeps its message. If a CNF answers with another error at each attempt, the statuses of all of its rules would
+// otherwise change at each attempt, and these writes delay the statuses of other CNFs.
 const faultsStay = time.Minute
 
 // steady returns a problem with the message that was reported last, if that was a moment ago and for the same reason.

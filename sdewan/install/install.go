@@ -25,7 +25,7 @@ import (
 const (
 	// Namespace is the namespace of the controller and the webhooks.
 	Namespace = sdewan.Namespace
-	// ControllerName is the name of what the controller has.
+	// ControllerName is the name of the controller's objects.
 	ControllerName = sdewan.ControllerName
 	// WebhookName is the name of the webhooks' Deployment, ServiceAccount, roles, Service and configuration.
 	WebhookName = webhook.Name

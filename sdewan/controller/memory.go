@@ -1,0 +1,56 @@
+package controller
+
+import (
+	"context"
+	"crypto/sha256"
+	"fmt"
+
+	"subctl/sdewan/rest"
+)
+
+// memory is what the controller remembers of a pod as long as its containers run. All of it can be lost: see owes.
+type memory struct {
+	// owed are the services that must be restarted, because objects have changed since the last restart; false: it is known that none have.
+	owed map[string]bool
+	// started is true as soon as it is known that a service was started: before that, the CNF may forward nothing.
+	started bool
+	// answers are the objects that the pod returns otherwise than they were written.
+	answers map[id]answer
+}
+
+// id names an object on a CNF.
+type id struct {
+	collection *rest.Collection
+	name       string
+}
+
+// answer has digests of an object, and of what the pod makes of it.
+type answer struct{ sent, got [sha256.Size]byte }
+
+func newMemory() *memory { return &memory{owed: map[string]bool{}, answers: map[id]answer{}} }
+
+// owesAny reports whether a service must be restarted.
+func (m *memory) owesAny() bool {
+	for _, owed := range m.owed {
+		if owed {
+			return true
+		}
+	}
+	return false
+}
+
+// start makes a CNF forward that awaits its configuration: it has none that a service must be restarted for, or another controller wrote it and
+// ended before the restart.
+func (m *memory) start(ctx context.Context, c api) error {
+	awaits, err := c.Awaits(ctx)
+	if err != nil {
+		return fmt.Errorf("reading its status: %w", err)
+	}
+	if awaits {
+		if err := c.Restart(ctx, "firewall", nil); err != nil {
+			return fmt.Errorf("starting it: %w", err)
+		}
+	}
+	m.started = true
+	return nil
+}
