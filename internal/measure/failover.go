@@ -27,9 +27,11 @@ type Failover struct {
 	// What the figures above are made of, so that runs can be added.
 	Commit      string    `json:"commit,omitempty"` // of the program that was measured
 	Gaps        []float64 `json:"gaps_ms,omitempty"`
+	Controls    []float64 `json:"control_gaps_ms,omitempty"` // of each run
 	Connections int       `json:"connections,omitempty"`
 	Lost        int       `json:"connections_lost,omitempty"`
 	Packets     int       `json:"packets_lost,omitempty"`
+	Dropped     int       `json:"packets_dropped_by_machine,omitempty"`
 }
 
 // FailoverRun is what a fault cost once.
@@ -38,13 +40,15 @@ type FailoverRun struct {
 	Connections, Lost int     // from pod to pod
 	Moved             int     // flows
 	Packets           int     // that were not answered, of all UDP flows
+	Control           float64 // the gap, in ms, of a flow that does not leave its pod: what the machine costs
+	Dropped           int     // packets, of any flow and program, for which the machine had no processor in time
 }
 
 // Add adds a run.
 func (r *Failover) Add(run FailoverRun) {
-	r.Gaps = append(r.Gaps, math.Round(run.Gap))
+	r.Gaps, r.Controls = append(r.Gaps, math.Round(run.Gap)), append(r.Controls, math.Round(run.Control))
 	r.Connections, r.Lost = r.Connections+run.Connections, r.Lost+run.Lost
-	r.Moved, r.Packets = r.Moved+run.Moved, r.Packets+run.Packets
+	r.Moved, r.Packets, r.Dropped = r.Moved+run.Moved, r.Packets+run.Packets, r.Dropped+run.Dropped
 	r.Runs = len(r.Gaps)
 	sorted := slices.Sorted(slices.Values(r.Gaps))
 	at := func(percent int) float64 { return sorted[(percent*r.Runs+99)/100-1] }

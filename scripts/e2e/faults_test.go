@@ -21,6 +21,7 @@ type scene struct {
 	remote    []string // the addresses of the gateways of cluster2
 	from, to  pod
 	inside    container // of from
+	far       container // of to
 	targets   []string  // of the flows: to, and its Service
 	marks     map[string]int
 	usual     map[string]string // the groups of each node while nothing is wrong
@@ -192,12 +193,14 @@ func (s *scene) suffer(t *testing.T, f fault, victim string) (run measure.Failov
 	if f.before != nil {
 		f.before(t, s, victim)
 	}
+	drops := dropped(t, s.inside, s.far)
 	all := startFlows(t, s.inside, f.size, s.targets...)
 	time.Sleep(500 * time.Millisecond)
 	began := gatewaysOf(t, s.from)
 	run.Moved = f.happen(t, s, victim)
 	now := gatewaysOf(t, s.from)
 	e := all.stop(t)
+	run.Dropped, run.Control = dropped(t, s.inside, s.far)-drops, e.Control.LongestGapMs
 	for _, u := range e.UDP {
 		require.Empty(t, u.Err)
 		run.Gap, run.Packets = max(run.Gap, u.LongestGapMs), run.Packets+u.Lost

@@ -8,6 +8,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"os"
 	"regexp"
 	"strconv"
 	"strings"
@@ -46,6 +47,7 @@ type ended struct {
 		Idle   bool
 		Err    string
 	}
+	Control struct{ LongestGapMs float64 } // of a flow that does not leave the pod
 }
 
 // container is the container of a pod. Commands in it need no API server, unlike those of kubectl.
@@ -63,12 +65,31 @@ func (c container) command(args ...string) []string {
 	return append([]string{"lab", "exec", c.node, "--", "ctr", "-n", "k8s.io", "tasks", "exec", "--exec-id", id, c.id, "/labapp"}, args...)
 }
 
+// dropped returns how many packets have been dropped for want of a processor: by the kernel that all nodes share, and at the sockets of
+// two containers.
+func dropped(t *testing.T, ends ...container) (n int) {
+	t.Helper()
+	text, err := os.ReadFile("/proc/net/softnet_stat") // a line for each processor; the second column is what its backlog had no room for
+	require.NoError(t, err)
+	for line := range strings.Lines(string(text)) {
+		m, err := strconv.ParseInt(strings.Fields(line)[1], 16, 64)
+		require.NoError(t, err)
+		n += int(m)
+	}
+	for _, c := range ends {
+		m, err := strconv.Atoi(strings.TrimSpace(must(t, c.command("unread")...)))
+		require.NoError(t, err)
+		n += m
+	}
+	return n
+}
+
 func startFlows(t *testing.T, from container, size int, targets ...string) *flowsUnderWay {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Minute)
 	t.Cleanup(cancel)
 	f := &flowsUnderWay{done: make(chan error, 1), errs: firstWrite{begun: make(chan struct{})}}
-	args := append([]string{"flows"}, targets...)
+	args := append([]string{"flows", "--control", "127.0.0.1:7"}, targets...)
 	for option, value := range map[string]int{"--udp": udpFlows, "--rate": udpRate, "--size": max(size, 64), "--tcp": tcpFlows} {
 		args = append(args, option, fmt.Sprint(value))
 	}

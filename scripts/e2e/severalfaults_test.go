@@ -142,7 +142,7 @@ func newScene(t *testing.T, n int) *scene {
 	kubectl(t, s.to.cluster, "label", "pod", s.to.name, "far=yes")
 	apply(t, s.to.cluster, `{"apiVersion": "v1", "kind": "Service", "metadata": {"name": "far", "namespace": "default"}, "spec": {"selector": {"far": "yes"}, "ports": [
 		{"name": "udp", "port": 7, "protocol": "UDP"}, {"name": "tcp", "port": 7, "protocol": "TCP"}]}}`)
-	s.inside, s.targets = containerOf(t, s.from), []string{s.to.ip + ":7", serviceIP(t, s.to.cluster, "far") + ":7"}
+	s.inside, s.far, s.targets = containerOf(t, s.from), containerOf(t, s.to), []string{s.to.ip + ":7", serviceIP(t, s.to.cluster, "far") + ":7"}
 	return s
 }
 

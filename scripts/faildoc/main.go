@@ -6,6 +6,7 @@ import (
 	"math"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"subctl/internal/measure"
@@ -46,18 +47,23 @@ func write(folder string) error {
 
 func table(rows []measure.Failover) string {
 	var b strings.Builder
-	b.WriteString("| fault | cable | gateways | API servers | runs | gap p50, ms | p99 | max | connections that survive | flows moved needlessly | packets lost in a run | commit |\n| --- | --- | ---: | --- | ---: | ---: | ---: | ---: | ---: | ---: | ---: | --- |\n")
+	b.WriteString("| fault | cable | gateways | API servers | runs | gap p50, ms | p99 | max | control p50, ms | max | connections that survive | flows moved needlessly | packets lost in a run | dropped by the machine | commit |\n| --- | --- | ---: | --- | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: | --- |\n")
 	for _, r := range rows {
 		api := "up"
 		if r.NoAPI {
 			api = "down"
 		}
-		lost := "" // older rows do not tell
+		var lost, dropped, usual, worst string // older rows do not tell
 		if r.Connections > 0 {
 			lost = fmt.Sprintf("%.0f", float64(r.Packets)/float64(r.Runs))
 		}
-		fmt.Fprintf(&b, "| `%s` | %s | %d | %s | %d | %g | %g | %g | %g %% | %d | %s | %s |\n",
-			r.Fault, r.Cable, r.Gateways, api, r.Runs, r.P50, r.P99, r.Max, math.Round(1e4*r.Survived)/100, r.Moved, lost, r.Commit)
+		if len(r.Controls) == r.Runs {
+			dropped = fmt.Sprintf("%.0f", float64(r.Dropped)/float64(r.Runs))
+			sorted := slices.Sorted(slices.Values(r.Controls))
+			usual, worst = fmt.Sprintf("%g", sorted[(r.Runs-1)/2]), fmt.Sprintf("%g", sorted[r.Runs-1])
+		}
+		fmt.Fprintf(&b, "| `%s` | %s | %d | %s | %d | %g | %g | %g | %s | %s | %g %% | %d | %s | %s | %s |\n",
+			r.Fault, r.Cable, r.Gateways, api, r.Runs, r.P50, r.P99, r.Max, usual, worst, math.Round(1e4*r.Survived)/100, r.Moved, lost, dropped, r.Commit)
 	}
 	return b.String()
 }

@@ -68,7 +68,7 @@ func (o *ownPorts) dial(network, target string) (net.Conn, error) {
 // ends: what a failure costs flows that are under way. The flows are dealt out to the targets in turn. Half of the TCP
 // connections to each target are idle: they say nothing until the end. It prints a line to standard error when all are up.
 func flows(ctx context.Context, args []string) error {
-	targets, values, err := split(args, "udp", "rate", "size", "tcp")
+	targets, values, err := split(args, "udp", "rate", "size", "tcp", "control")
 	if err != nil {
 		return err
 	}
@@ -87,16 +87,24 @@ func flows(ctx context.Context, args []string) error {
 	udps, rate, size, tcps := min(n[0], flowsLimit), n[1], n[2], min(n[3], flowsLimit)
 	ctx = untilStdinEnds(ctx)
 	result := struct {
-		UDP []*udpFlow `json:"udp"`
-		TCP []*tcpFlow `json:"tcp"`
+		UDP     []*udpFlow `json:"udp"`
+		TCP     []*tcpFlow `json:"tcp"`
+		Control *udpFlow   `json:"control,omitempty"`
 	}{}
 	var up, ended sync.WaitGroup
+	begin := func(f *udpFlow, ports *ownPorts) {
+		up.Add(1)
+		ended.Go(func() { f.run(ctx, ports, rate, size, up.Done) })
+	}
+	if target := values["control"]; target != "" {
+		result.Control = &udpFlow{Target: target}
+		begin(result.Control, &ownPorts{taken: map[int]bool{}, targets: []string{target}})
+	}
 	ports := &ownPorts{taken: map[int]bool{}, targets: targets}
 	for i := range udps {
 		f := &udpFlow{Target: targets[i%len(targets)]}
 		result.UDP = append(result.UDP, f)
-		up.Add(1)
-		ended.Go(func() { f.run(ctx, ports, rate, size, up.Done) })
+		begin(f, ports)
 	}
 	for i := range tcps {
 		f := &tcpFlow{Target: targets[i%len(targets)], Idle: i/len(targets)%2 == 1}
@@ -129,6 +137,7 @@ func (f *udpFlow) run(ctx context.Context, ports *ownPorts, rate, size int, up f
 		return
 	}
 	defer conn.Close()
+	holdMore(conn.(*net.UDPConn))
 	f.Port = conn.LocalAddr().(*net.UDPAddr).Port
 	back := make([]bool, rate*maxStream)
 	var arrived atomic.Int64
