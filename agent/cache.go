@@ -8,6 +8,7 @@ import (
 
 	submarinerv1 "subctl/api/submariner/v1"
 	"subctl/api/submariner/v1alpha1"
+	"subctl/globalnet"
 )
 
 // slimNode removes from a node what plans do not use, so that a cache of thousands of nodes
@@ -90,6 +91,8 @@ func slimTranslated(obj any) (any, error) {
 			slim.Endpoints = append(slim.Endpoints, discoveryv1.Endpoint{Addresses: e.Addresses, Conditions: e.Conditions})
 		}
 		return slim, nil
+	case *submarinerv1.GlobalEgressIP:
+		return globalnet.Slim(o), nil
 	}
 	return slimOther(obj)
 }

@@ -63,8 +63,17 @@ func (a *agent) report(ctx context.Context, s mesh.Snapshot, r mesh.Report, out 
 // ago: to write it again would be a conflict.
 type updates struct {
 	mu       sync.Mutex
-	versions map[types.UID]string
+	versions map[types.UID]updated
 }
+
+// updated is the version of an object before its status was updated, and when that was.
+type updated struct {
+	version string
+	at      time.Time
+}
+
+// behind is how far the cache may be behind. An object that has its old version for longer was restored, with all of the cluster.
+const behind = 10 * time.Second
 
 // mostUpdates bounds what is remembered. What is forgotten may lead to a conflict.
 const mostUpdates = 100_000
@@ -73,9 +82,9 @@ func (u *updates) note(uid types.UID, version string) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	if u.versions == nil || len(u.versions) >= mostUpdates {
-		u.versions = map[types.UID]string{}
+		u.versions = map[types.UID]updated{}
 	}
-	u.versions[uid] = version
+	u.versions[uid] = updated{version, time.Now()}
 }
 
 // without returns the objects without those whose statuses were updated at the version that they still have.
@@ -86,8 +95,8 @@ func (u *updates) without(objs []mesh.Object) []mesh.Object {
 		u.versions = nil
 	}
 	return slices.DeleteFunc(objs, func(o mesh.Object) bool {
-		version, is := u.versions[o.GetUID()]
-		return is && version == o.GetResourceVersion()
+		last, is := u.versions[o.GetUID()]
+		return is && last.version == o.GetResourceVersion() && time.Since(last.at) < behind
 	})
 }
 

@@ -65,6 +65,10 @@ func (o *cnfAgent) run(ctx context.Context) error {
 	if err := errors.Join(errs...); err != nil {
 		return cli.UsageError(err)
 	}
+	kernel, err := newCNFKernel() // before anything can fail: the pod must not forward without rules
+	if err != nil {
+		return err
+	}
 	networks, err := readAnnotation(o.networksFile)
 	if err != nil {
 		return err
@@ -89,10 +93,6 @@ func (o *cnfAgent) run(ctx context.Context) error {
 		if err := store.EndAwaiting(); err != nil {
 			return err
 		}
-	}
-	kernel, err := newCNFKernel()
-	if err != nil {
-		return err
 	}
 	listen := server.Listeners{Cert: o.cert, Key: o.key}
 	if listen.HTTPS, err = listenCNF(ctx, o.https); err != nil {

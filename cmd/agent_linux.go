@@ -30,9 +30,12 @@ func newKernel() (agent.Kernel, error) {
 	}, nil
 }
 
-// newCNFKernel returns the network namespace of the pod of a CNF.
+// newCNFKernel returns the network namespace of the pod of a CNF, which forwards nothing before it has rules.
 func newCNFKernel() (cnf.Kernel, error) {
 	if err := kernel.Check(); err != nil {
+		return cnf.Kernel{}, err
+	}
+	if err := kernel.StopForwarding(dataplane.CNFOwner.Ruleset); err != nil {
 		return cnf.Kernel{}, err
 	}
 	return cnf.Kernel{

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -82,8 +83,46 @@ func Select(egress []*submarinerv1.GlobalEgressIP, pods []*corev1.Pod) map[*subm
 // maxTerms is how many labels, expressions and values of expressions a selector may have: a gateway compares each with the labels of all pods of the namespace.
 const maxTerms = 32
 
+// maxSelector is how many bytes of text a selector has at most: maxTerms labels with the longest keys and values have 12 KiB.
+const maxSelector = 16 << 10
+
+// tooLong takes the place of a selector with more text. It is no valid selector, either.
+var tooLong = &metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{{Key: strings.Repeat("x", maxSelector+1)}}}
+
+// Slim returns a GlobalEgressIP with what decides about addresses. Users may write these objects, and agents keep all of them in memory.
+func Slim(e *submarinerv1.GlobalEgressIP) *submarinerv1.GlobalEgressIP {
+	slim := &submarinerv1.GlobalEgressIP{
+		ObjectMeta: metav1.ObjectMeta{
+			Name: e.Name, Namespace: e.Namespace, UID: e.UID, ResourceVersion: e.ResourceVersion, Generation: e.Generation,
+			CreationTimestamp: e.CreationTimestamp, DeletionTimestamp: e.DeletionTimestamp,
+		},
+		Spec: e.Spec, Status: e.Status,
+	}
+	if e.Spec.PodSelector != nil && length(e.Spec.PodSelector) > maxSelector {
+		slim.Spec.PodSelector = tooLong
+	}
+	return slim
+}
+
+// length returns how many bytes of text a selector has.
+func length(of *metav1.LabelSelector) (n int) {
+	for k, v := range of.MatchLabels {
+		n += len(k) + len(v)
+	}
+	for _, e := range of.MatchExpressions {
+		n += len(e.Key) + len(e.Operator)
+		for _, v := range e.Values {
+			n += len(v)
+		}
+	}
+	return n
+}
+
 // Selector returns the selector of a GlobalEgressIP.
 func Selector(of *metav1.LabelSelector) (labels.Selector, error) {
+	if length(of) > maxSelector {
+		return nil, fmt.Errorf("its labels and values have more than %d bytes: use fewer and shorter ones", maxSelector)
+	}
 	terms := len(of.MatchLabels) + len(of.MatchExpressions)
 	for _, e := range of.MatchExpressions {
 		terms += len(e.Values)

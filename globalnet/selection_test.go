@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"net/netip"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -69,6 +70,30 @@ func TestHostileSelectorTerms(t *testing.T) {
 	require.EqualError(t, err, "it has 33 labels, expressions and values: use at most 32")
 	e.Spec.PodSelector.MatchExpressions[0].Values = values[1:]
 	require.Equal(t, 1, Select([]*submarinerv1.GlobalEgressIP{e}, pods)[e].Pods)
+}
+
+// What agents keep of a GlobalEgressIP is small, whatever a user writes into it, and what is too large is reported.
+func TestHostileLargeSelectors(t *testing.T) {
+	e := ofEgressObject(1, "e", map[string]string{"a": "b"}, "242.1.1.1")
+	e.Annotations = map[string]string{"x": strings.Repeat("x", 200<<10)}
+	slim := Slim(e)
+	require.Empty(t, slim.Annotations)
+	require.Equal(t, e.Spec, slim.Spec)
+	require.Equal(t, e.Status, slim.Status)
+	for name, s := range map[string]*metav1.LabelSelector{
+		"value of a label":       {MatchLabels: map[string]string{"a": strings.Repeat("v", maxSelector)}},
+		"key":                    {MatchExpressions: []metav1.LabelSelectorRequirement{{Key: strings.Repeat("k", maxSelector), Operator: metav1.LabelSelectorOpExists}}},
+		"values":                 {MatchExpressions: []metav1.LabelSelectorRequirement{{Key: "a", Operator: metav1.LabelSelectorOpIn, Values: []string{strings.Repeat("v", maxSelector)}}}},
+		"operator of no meaning": {MatchExpressions: []metav1.LabelSelectorRequirement{{Key: "a", Operator: metav1.LabelSelectorOperator(strings.Repeat("o", maxSelector))}}},
+	} {
+		e.Spec.PodSelector = s
+		slim := Slim(e)
+		require.Less(t, length(slim.Spec.PodSelector), maxSelector+100, name)
+		for _, s := range []*metav1.LabelSelector{s, slim.Spec.PodSelector} {
+			_, err := Selector(s)
+			require.EqualError(t, err, "its labels and values have more than 16384 bytes: use fewer and shorter ones", name)
+		}
+	}
 }
 
 // The error of a selector with several mistakes is always the same: a condition that changes each time would be written again and again.

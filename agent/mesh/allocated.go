@@ -45,13 +45,12 @@ func readAllocated(s Snapshot, w wanted) []allocated {
 	surplus := globalnet.Surplus(egress)
 	for _, o := range egress {
 		a := allocated{kind: "GlobalEgressIP", object: o, count: o.Spec.Count(), held: o.Status.AllocatedIPs, conds: o.Status.Conditions}
-		if o.Spec.PodSelector != nil {
+		if surplus[o] {
+			a.reason, a.mistake = submarinerv1.ReasonInvalidInput, fmt.Sprintf("namespace %s has %d older GlobalEgressIPs, and no more get addresses: delete some", o.Namespace, globalnet.MaxOfNamespace)
+		} else if o.Spec.PodSelector != nil {
 			if _, err := globalnet.Selector(o.Spec.PodSelector); err != nil {
 				a.reason, a.mistake = submarinerv1.ReasonInvalidInput, clip(fmt.Sprintf("podSelector is not valid: %v", err))
 			}
-		}
-		if surplus[o] {
-			a.reason, a.mistake = submarinerv1.ReasonInvalidInput, fmt.Sprintf("namespace %s has %d older GlobalEgressIPs, and no more get addresses: delete some", o.Namespace, globalnet.MaxOfNamespace)
 		}
 		out = append(out, a)
 	}

@@ -9,6 +9,7 @@ import (
 	mcsv1alpha1 "sigs.k8s.io/mcs-api/pkg/apis/v1alpha1"
 
 	submarinerv1 "subctl/api/submariner/v1"
+	"subctl/globalnet"
 )
 
 // Slim returns an object with what the role of Globalnet looks at: the cache of its agent holds all pods, Services and endpoints of the cluster. The
@@ -23,6 +24,8 @@ func Slim(o Object) Object {
 		return slimEndpointSlice(o)
 	case *submarinerv1.GlobalIngressIP:
 		return slimIngress(o)
+	case *submarinerv1.GlobalEgressIP:
+		return globalnet.Slim(o)
 	case *mcsv1alpha1.ServiceExport:
 		slim := &mcsv1alpha1.ServiceExport{ObjectMeta: slimMeta(o.ObjectMeta), Status: o.Status}
 		slim.Generation = o.Generation
@@ -41,7 +44,9 @@ func slimMeta(m metav1.ObjectMeta) metav1.ObjectMeta {
 		Name: m.Name, Namespace: m.Namespace, UID: m.UID, ResourceVersion: m.ResourceVersion,
 		CreationTimestamp: m.CreationTimestamp, DeletionTimestamp: m.DeletionTimestamp,
 	}
-	keepAnnotation(&out, m, submarinerv1.OwnGlobalIPAnnotation)
+	if m.Annotations[submarinerv1.OwnGlobalIPAnnotation] == submarinerv1.OwnGlobalIP { // other values, of any length, mean nothing
+		metav1.SetMetaDataAnnotation(&out, submarinerv1.OwnGlobalIPAnnotation, submarinerv1.OwnGlobalIP)
+	}
 	return out
 }
 
@@ -101,7 +106,9 @@ func slimIngress(i *submarinerv1.GlobalIngressIP) *submarinerv1.GlobalIngressIP 
 	if IsOurs(i) {
 		slim.Labels = ourLabels
 	}
-	keepAnnotation(&slim.ObjectMeta, i.ObjectMeta, submarinerv1.HeadlessEndpointAnnotation)
+	if v := i.Annotations[submarinerv1.HeadlessEndpointAnnotation]; v != "" && len(v) <= len("255.255.255.255") { // what is longer is a mistake, as is no address
+		metav1.SetMetaDataAnnotation(&slim.ObjectMeta, submarinerv1.HeadlessEndpointAnnotation, v)
+	}
 	return slim
 }
 

@@ -119,23 +119,54 @@ func Forward(names []string) error {
 	defer conn.Close()
 	h := &Host{conn: conn}
 	h.forget()
+	return errors.Join(h.setConfs(names, func(dataplane.Conf) dataplane.Conf { return dataplane.Conf{Forwarding: 1} }), noFilter())
+}
+
+// StopForwarding makes the kernel of the calling thread's network namespace forward nothing, unless it has a table of nftables, which then
+// decides what is forwarded. A pod has the setting of its node at first, which usually is to forward everything.
+func StopForwarding(unless string) error {
+	network, err := ReadNetwork()
+	if err != nil {
+		return err
+	}
+	conn, err := netlink.Dial()
+	if err != nil {
+		return err
+	}
+	defer conn.Close()
+	h := &Host{conn: conn}
+	h.forget()
+	if _, err := h.nft(unix.NFT_MSG_GETTABLE, 0, unix.NFTA_TABLE_NAME, unless); !netlink.Gone(err) {
+		return err
+	}
+	var names []string
+	for _, d := range network.Devices {
+		names = append(names, d.Name)
+	}
+	return h.setConfs(names, func(c dataplane.Conf) dataplane.Conf {
+		c.Forwarding = 0
+		return c
+	})
+}
+
+// setConfs changes settings of devices. Devices that do not exist are left out.
+func (h *Host) setConfs(names []string, change func(dataplane.Conf) dataplane.Conf) error {
 	var errs []error
 	for _, name := range names {
 		d, err := h.getLink(name, 0)
 		if netlink.Gone(err) {
 			continue
 		}
-		want := dataplane.Conf{Forwarding: 1}
-		if err == nil && d.conf != want {
+		if err == nil && d.conf != change(d.conf) {
 			msg := nl.NewIfInfomsg(unix.AF_UNSPEC)
 			msg.Index = int32(d.index)
-			err = conn.Change(unix.RTM_SETLINK, 0, putConf(msg.Serialize(), want))
+			err = h.conn.Change(unix.RTM_SETLINK, 0, putConf(msg.Serialize(), change(d.conf)))
 		}
 		if err != nil {
-			errs = append(errs, fmt.Errorf("forwarding from device %s: %w", name, err))
+			errs = append(errs, fmt.Errorf("setting the forwarding of device %s: %w", name, err))
 		}
 	}
-	return errors.Join(append(errs, noFilter())...)
+	return errors.Join(errs...)
 }
 
 // noFilter sets rpFilter to 0.

@@ -77,7 +77,8 @@ func dropped(t *testing.T, ends ...container) (n int) {
 		n += int(m)
 	}
 	for _, c := range ends {
-		m, err := strconv.Atoi(strings.TrimSpace(must(t, c.command("unread")...)))
+		words := strings.Fields(must(t, c.command("unread")...)) // containerd's client may print warnings before it
+		m, err := strconv.Atoi(words[len(words)-1])
 		require.NoError(t, err)
 		n += m
 	}

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"net/netip"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -72,8 +73,19 @@ func (p *plan) route(r rest.Route) (o dataplane.Multipath, err error) {
 	if hop.Dev, err = p.device(r.Dev); err != nil {
 		return o, fmt.Errorf("dev: %w", err)
 	}
+	if hop.Via.IsValid() && !p.onLink(hop) {
+		return o, fmt.Errorf("gw: %v is in no network of device %s", hop.Via, hop.Dev)
+	}
 	o.Hops = []dataplane.Hop{hop}
 	return o, nil
+}
+
+// onLink reports whether a router is in a network of its device: Linux refuses other routes, and one route that it refuses would keep the kernel from
+// ever holding the plan.
+func (p *plan) onLink(hop dataplane.Hop) bool {
+	return slices.ContainsFunc(p.world.Interfaces, func(f Interface) bool { return f.Device == hop.Dev && f.AddrsUnknown }) ||
+		slices.ContainsFunc(p.world.Addrs, func(a Addr) bool { return a.Device == hop.Dev && a.Prefix.Contains(hop.Via) }) ||
+		slices.ContainsFunc(p.world.Routes, func(r MainRoute) bool { return r.Device == hop.Dev && !r.Via.IsValid() && r.Dst.Contains(hop.Via) })
 }
 
 // device returns the device of a reference: a name, "#default" for the device of the default route, or "#" and one of its

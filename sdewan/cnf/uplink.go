@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"math/bits"
 	"net/netip"
-	"slices"
 	"strconv"
 	"strings"
 
@@ -56,9 +55,9 @@ func (p *plan) uplinks() {
 	p.choose(ups)
 }
 
-// reach makes sure that an uplink is used only if its gateway is in a network of its device: Linux refuses other routes.
+// reach makes sure that an uplink is used only if its gateway is in a network of its device.
 func (p *plan) reach(u *uplink) {
-	if u.Up && !u.AddrsUnknown && !slices.ContainsFunc(p.world.Addrs, func(a Addr) bool { return a.Device == u.Device && a.Prefix.Contains(u.Gateway) }) {
+	if u.Up && !p.onLink(dataplane.Hop{Via: u.Gateway, Dev: u.Device}) {
 		u.Up, u.Online = false, false
 		p.report = append(p.report, Line{"interface", u.Name, fmt.Sprintf("its gateway %v is in no network of device %s", u.Gateway, u.Device)})
 	}

@@ -102,7 +102,8 @@ type reconciler struct {
 	backoff workqueue.TypedRateLimiter[types.NamespacedName]
 
 	mu     sync.Mutex
-	faults map[types.NamespacedName]fault  // of CNFs, as they were logged
+	faults map[types.NamespacedName]problem // of CNFs, as they were logged
+	told   map[types.NamespacedName]news
 	noted  map[types.NamespacedName]string // mistakes in annotations of CNFs, as Events have them
 }
 
@@ -149,7 +150,7 @@ func (r *reconciler) apply(ctx context.Context, c cnf) (of func(rule) verdict, a
 	switch {
 	case len(c.deployments) == 0:
 		r.fleet.keep(c.key, nil)
-		r.settled(c.key)
+		r.forget(c.key)
 		r.note(c, nil)
 		p := problem{NoCNF, fmt.Sprintf("no Deployment in namespace %s has the label %s=%s: the rule waits for one", c.key.Namespace, sdewan.PurposeLabel, c.key.Name)}
 		if c.key.Name == "" {
@@ -208,9 +209,8 @@ func (r *reconciler) syncPods(ctx context.Context, c cnf) (of func(rule) verdict
 			wrong = o.problem
 		}
 	}
-	if wrong.reason != "" {
-		wrong = r.steady(c.key, wrong)
-	}
+	mayTell := sync.OnceValue(func() bool { return r.mayTell(c.key) })
+	wrong = r.steady(c.key, wrong, mayTell)
 	waiting := c.notReady()
 	if wrong.reason == "" && waiting != "" {
 		wrong = problem{NotReady, waiting}
@@ -242,6 +242,7 @@ func (r *reconciler) syncPods(ctx context.Context, c cnf) (of func(rule) verdict
 				again = again || p.reason == Rejected || p.reason == RestartFailed
 			}
 		}
+		v.problem = steadyOf(x, v.problem, mayTell)
 		verdicts[x.GetUID()] = v
 	}
 	switch {

@@ -6,8 +6,11 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	batch "subctl/api/sdewan/v1alpha1"
 )
 
 // What is wrong with a CNF is told once: in the log, and by an Event about its Deployment. What is wrong with a rule is in its status (report.go).
@@ -32,34 +35,74 @@ func (r *reconciler) trouble(key types.NamespacedName, about client.Object, p pr
 	p.message = bounded(p.message)
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.faults[key].problem == p {
+	if r.faults[key] == p {
 		return
 	}
-	r.faults[key] = fault{p, r.now()}
+	r.faults[key] = p
 	r.o.Log.Warn("CNF is not in sync", "namespace", key.Namespace, "cnf", key.Name, "reason", p.reason, "err", p.message)
 	if p.reason != NotReady {
 		r.events.Eventf(about, nil, corev1.EventTypeWarning, p.reason, "Apply", "%s", p.message)
 	}
 }
 
-// fault is a problem of a CNF, and when it was first reported.
-type fault struct {
-	problem
+// If a CNF answered with another error at each attempt, the statuses of all of its rules would change each time, and these writes delay the
+// statuses of other CNFs. So what a CNF tells may change often enough to find a mistake, and no more often: newsPer times in newsTime.
+const (
+	newsPer  = 3
+	newsTime = time.Minute
+)
+
+// news counts the changes of what a CNF tells.
+type news struct {
 	since time.Time
+	n     int
 }
 
-// faultsStay is how long a problem keeps its message. If a CNF answers with another error at each attempt, the statuses of all of its rules would
-// otherwise change at each attempt, and these writes delay the statuses of other CNFs.
-const faultsStay = time.Minute
-
-// steady returns a problem with the message that was reported last, if that was a moment ago and for the same reason.
-func (r *reconciler) steady(key types.NamespacedName, p problem) problem {
+// mayTell reports whether what a CNF tells may change, and counts the change.
+func (r *reconciler) mayTell(key types.NamespacedName) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if last, ok := r.faults[key]; ok && last.reason == p.reason && r.now().Sub(last.since) < faultsStay {
-		return last.problem
+	n := r.told[key]
+	if now := r.now(); now.Sub(n.since) >= newsTime {
+		n = news{since: now}
+	}
+	n.n++
+	r.told[key] = n
+	return n.n <= newsPer
+}
+
+// steady returns the problem of a CNF that was reported last instead of p, unless it may change.
+func (r *reconciler) steady(key types.NamespacedName, p problem, may func() bool) problem {
+	r.mu.Lock()
+	last := r.faults[key]
+	r.mu.Unlock()
+	p.message = bounded(p.message)
+	if last != p && last.byCNF() && p.byCNF() && !may() {
+		return last
 	}
 	return p
+}
+
+// steadyOf returns the problem that the status of a rule has instead of p, unless it may change.
+func steadyOf(x rule, p problem, may func() bool) problem {
+	c := meta.FindStatusCondition(x.RuleStatus().Conditions, batch.ConditionApplied)
+	if c == nil || c.ObservedGeneration != x.GetGeneration() {
+		return p
+	}
+	last := problem{c.Reason, c.Message}
+	p.message = bounded(p.message)
+	if last != p && last.byCNF() && p.byCNF() && !may() {
+		return last
+	}
+	return p
+}
+
+// forget ends what is known about the problems of a CNF that does not exist.
+func (r *reconciler) forget(key types.NamespacedName) {
+	r.settled(key)
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	delete(r.told, key)
 }
 
 // settled logs that a CNF has no problem any more.

@@ -72,6 +72,11 @@ func (p problem) ofRule() bool {
 	return slices.Contains([]string{Invalid, NameTaken, Rejected, NoPurpose, NoCNF}, p.reason)
 }
 
+// byCNF reports whether a CNF is the cause of the problem, and may word it.
+func (p problem) byCNF() bool {
+	return slices.Contains([]string{Rejected, RestartFailed, Unreachable, Unauthorized, Untrusted}, p.reason)
+}
+
 // verdict is what is known about a rule after its CNF was synced.
 type verdict struct {
 	problem

@@ -199,41 +199,80 @@ func TestHostileCNFs(t *testing.T) {
 
 // A CNF that answers differently each time does not have the statuses of its rules written each time.
 func TestHostileFickleCNF(t *testing.T) {
-	w := newWorld(t)
-	pods := w.cnf("cnf-1", 1)
 	var calls atomic.Int64
-	pods[0].Fail(func(w http.ResponseWriter, _ *http.Request) { http.Error(w, fmt.Sprint("no ", calls.Add(1)), 500) })
-	w.runWith(Options{RetryFrom: 20 * time.Millisecond, RetryUntil: 20 * time.Millisecond})
-	p := w.policy("cnf-1", "p")
-	w.create(p)
-	message, version, asked := w.waits(p, Unreachable), p.ResourceVersion, calls.Load()
-	w.eventually(func() error {
-		if n := calls.Load() - asked; n < 20 {
-			return fmt.Errorf("%d calls", n)
-		}
-		return nil
-	})
-	require.Equal(t, message, w.waits(p, Unreachable))
-	require.Equal(t, version, p.ResourceVersion)
+	for name, answer := range map[string]func(w http.ResponseWriter, r *http.Request) bool{
+		"another message": func(w http.ResponseWriter, _ *http.Request) bool {
+			http.Error(w, fmt.Sprint("no ", calls.Add(1)), 500)
+			return true
+		},
+		"another reason": func(w http.ResponseWriter, _ *http.Request) bool {
+			http.Error(w, "no", map[bool]int{true: 500, false: 403}[calls.Add(1)%2 == 0])
+			return true
+		},
+		"another message about a restart": func(w http.ResponseWriter, r *http.Request) bool {
+			if r.URL.Path != rest.ServicePath("mwan3") {
+				return false
+			}
+			http.Error(w, fmt.Sprint("no ", calls.Add(1)), 500)
+			return true
+		},
+		"another message about an object": func(w http.ResponseWriter, r *http.Request) bool {
+			if r.Method != http.MethodPost || r.URL.Path != rest.Policies.Path() {
+				return false
+			}
+			http.Error(w, fmt.Sprint("no ", calls.Add(1)), 400)
+			return true
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t)
+			w.cnf("cnf-1", 1)[0].Answer(answer)
+			w.runWith(Options{RetryFrom: 20 * time.Millisecond, RetryUntil: 20 * time.Millisecond})
+			p := w.policy("cnf-1", "p")
+			w.create(p)
+			further := func() {
+				from := calls.Load()
+				w.eventually(func() error {
+					if n := calls.Load() - from; n < 20 {
+						return fmt.Errorf("%d calls", n)
+					}
+					return nil
+				})
+				require.NoError(t, w.get(p))
+			}
+			further()
+			require.False(t, p.Status.InSync)
+			version := p.ResourceVersion
+			further()
+			require.Equal(t, version, p.ResourceVersion)
+		})
+	}
 }
 
-// A problem keeps its message for a minute, as long as the reason is the same.
-func TestSteady(t *testing.T) {
+// What a CNF tells changes three times a minute, and no more often.
+func TestNews(t *testing.T) {
 	now := time.Unix(1700000000, 0)
-	r := &reconciler{o: Options{Log: slog.New(slog.DiscardHandler), now: func() time.Time { return now }}, faults: map[types.NamespacedName]fault{}, events: &events.FakeRecorder{}}
+	r := &reconciler{
+		o: Options{Log: slog.New(slog.DiscardHandler), now: func() time.Time { return now }}, events: &events.FakeRecorder{},
+		faults: map[types.NamespacedName]problem{}, told: map[types.NamespacedName]news{},
+	}
 	key := types.NamespacedName{Namespace: "a", Name: "cnf"}
 	said := func(reason, message string) string {
-		p := r.steady(key, problem{reason, message})
+		p := r.steady(key, problem{reason, message}, func() bool { return r.mayTell(key) })
 		r.trouble(key, &appsv1.Deployment{}, p)
 		return p.message
 	}
 	require.Equal(t, "one", said(Unreachable, "one"))
-	now = now.Add(faultsStay / 2)
-	require.Equal(t, "one", said(Unreachable, "two"))
+	require.Equal(t, "two", said(Unreachable, "two"))
+	now = now.Add(newsTime / 2)
+	require.Equal(t, "three", said(Unauthorized, "three"))
 	require.Equal(t, "three", said(Unauthorized, "three"))
 	require.Equal(t, "four", said(Unreachable, "four"))
-	now = now.Add(faultsStay)
-	require.Equal(t, "five", said(Unreachable, "five"))
+	require.Equal(t, "four", said(Untrusted, "five"))
+	require.Equal(t, "six", said(NoCredentials, "six"), "which is not what the CNF tells")
+	require.Equal(t, "seven", said(Unreachable, "seven"))
+	now = now.Add(newsTime / 2)
+	require.Equal(t, "eight", said(Unreachable, "eight"))
 }
 
 // Secrets that are missing or incomplete are reported, and read again.

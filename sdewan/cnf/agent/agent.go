@@ -178,7 +178,7 @@ func (a *Agent) pass(ctx context.Context, target dataplane.Target) error {
 	config := a.Config()
 	state, report := cnf.Plan(config, world)
 	ops, err := dataplane.Sync(ctx, target, state)
-	if err == nil || !config.Awaiting { // not before the kernel holds the rule that drops everything
+	if err == nil || a.Ready() { // not before the kernel holds rules
 		err = errors.Join(err, a.Kernel.Forward(names))
 	}
 	if ctx.Err() != nil {

@@ -164,8 +164,14 @@ END`)
 	return s
 }
 
-// apply gives the CNF a configuration, and waits until its kernel holds it.
+// apply gives the CNF a configuration without mistakes, and waits until its kernel holds it.
 func (s *site) apply(c rest.Config) {
+	s.t.Helper()
+	require.Empty(s.t, s.applyPart(c))
+}
+
+// applyPart returns what the CNF leaves out.
+func (s *site) applyPart(c rest.Config) string {
 	s.t.Helper()
 	b, err := json.Marshal(c)
 	require.NoError(s.t, err)
@@ -174,7 +180,7 @@ func (s *site) apply(c rest.Config) {
 	var planned rest.Config
 	require.NoError(s.t, json.Unmarshal(b, &planned))
 	s.until("the kernel holds the configuration", func() bool { got := s.status().Planned; return got != nil && reflect.DeepEqual(*got, planned) })
-	require.Empty(s.t, s.status().Report)
+	return s.status().Report
 }
 
 // status is what the agent has written last.

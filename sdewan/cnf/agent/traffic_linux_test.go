@@ -149,6 +149,20 @@ func TestTrafficAwaits(t *testing.T) {
 	require.Error(t, err)
 }
 
+// A route that Linux would refuse has no effect, and keeps nothing else from having one.
+func TestHostileRoutes(t *testing.T) {
+	s := newSite(t)
+	server(t, s.far, "192.0.2.1:80")
+	c := balance("1", "1", "2", "1")
+	c.Routes = []rest.Route{{Name: "far", Dst: "10.20.0.0/16", GW: "203.0.113.77", Dev: "net0"}, {Name: "near", Dst: "10.30.0.0/16", GW: "192.168.1.2", Dev: "net0"}}
+	require.Contains(t, s.applyPart(c), "gw: 203.0.113.77 is in no network of device net0")
+	require.Equal(t, 1, strings.Count(s.cnf.Run("ip route"), "via 192.168.1.2 dev net0"))
+	open, _, err := dial(s.lan, "", "192.0.2.1:80")
+	require.NoError(t, err)
+	defer open.Close()
+	alive(t, open)
+}
+
 // A connection whose uplink goes offline goes on through the other one, if its addresses are not translated.
 func TestTrafficMoves(t *testing.T) {
 	s := newSite(t)

@@ -8,6 +8,7 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"path/filepath"
 	"strings"
 	"sync"
 	"testing"
@@ -199,6 +200,59 @@ func TestHostileZones(t *testing.T) {
 		}
 		require.Equal(t, http.StatusInsufficientStorage, code)
 		require.Equal(t, `{"message":"the CNF holds 128 objects of this type and no more: delete others"}`, body)
+	}
+}
+
+// Whoever reads the status slowly does not keep the controller from asking whether the CNF waits for it.
+func TestHostileSlowReaders(t *testing.T) {
+	c := newCNF(t, "")
+	token := c.token(t)
+	for range maxReports {
+		c.reports <- struct{}{}
+	}
+	code, body := c.do(token, "GET", rest.StatusPath("effect"), "")
+	require.Equal(t, 200, code, body)
+}
+
+// Objects take at most as much as the controller reads, whatever their number. What makes room again is accepted, also after a restart.
+func TestHostileLargeObjects(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "state")
+	c := newCNF(t, file)
+	token := c.token(t)
+	remote := func(i, size int) string {
+		return fmt.Sprintf(`{"name":"r%d","gateway":"192.0.2.9","authentication_method":"psk","pre_shared_key":"k","local_public_cert":%q,"connections":[{"name":"c","conn_type":"tunnel","mode":"start"}]}`,
+			i, strings.Repeat("x", size))
+	}
+	n := 0
+	for ; ; n++ {
+		code, body := c.do(token, "POST", rest.Remotes.Path(), remote(n, 500<<10))
+		if code != 201 {
+			require.Equal(t, http.StatusInsufficientStorage, code, body)
+			require.Equal(t, `{"message":"the CNF holds objects of 12 MiB and no more: delete others"}`, body)
+			break
+		}
+	}
+	require.Greater(t, n, 20)
+	code, _ := c.do(token, "PUT", rest.Remotes.ItemPath("r0"), remote(0, 900<<10))
+	require.Equal(t, http.StatusInsufficientStorage, code)
+	code, body := c.do(token, "PUT", rest.Remotes.ItemPath("r0"), remote(0, 10))
+	require.Equal(t, 200, code, body)
+	_, list := c.do(token, "GET", rest.Remotes.Path(), "")
+	require.Less(t, len(list), 13<<20)
+
+	c = newCNF(t, file)
+	token = c.token(t)
+	for _, step := range []struct {
+		method, path, body string
+		code               int
+	}{
+		{"POST", rest.Remotes.Path(), remote(n, 500<<10), 201},
+		{"POST", rest.Remotes.Path(), remote(n+1, 500<<10), 507},
+		{"DELETE", rest.Remotes.ItemPath("r1"), "", 200},
+		{"POST", rest.Remotes.Path(), remote(n+1, 500<<10), 201},
+	} {
+		code, body := c.do(token, step.method, step.path, step.body)
+		require.Equal(t, step.code, code, "%s %s: %.200s", step.method, step.path, body)
 	}
 }
 

@@ -1,6 +1,7 @@
 package server
 
 import (
+	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
@@ -16,6 +17,10 @@ const (
 	maxZones   = 128
 )
 
+// maxSize is how many bytes all objects take at most, as sizeOf counts. The controller keeps all objects of a CNF in memory while it compares them, and a
+// CNF that holds more than the controller reads would be cut off from it for good.
+const maxSize = 12 << 20
+
 // most returns how many objects a collection holds at most.
 func most(l *rest.Collection) int {
 	if l == rest.Zones {
@@ -30,11 +35,11 @@ var (
 	errConflict = errors.New("exists")
 )
 
-// fullError reports that a collection holds as many objects as it may.
-type fullError int
+// fullError is what a CNF holds already, and no more of.
+type fullError string
 
 func (e fullError) Error() string {
-	return fmt.Sprintf("the CNF holds %d objects of this type and no more: delete others", int(e))
+	return fmt.Sprintf("the CNF holds %s and no more: delete others", string(e))
 }
 
 // Store is what a CNF has been told. Readers see a state as a whole, and never wait for writers; a change that is refused changes nothing.
@@ -42,6 +47,7 @@ type Store struct {
 	file string
 
 	mu      sync.Mutex // of writers
+	size    int        // of all objects; see maxSize
 	current atomic.Pointer[rest.Config]
 }
 
@@ -56,8 +62,20 @@ func OpenStore(file string) (*Store, error) {
 			return nil, err
 		}
 	}
+	for _, l := range rest.Collections {
+		for _, o := range c.List(l) {
+			s.size += sizeOf(o)
+		}
+	}
 	s.current.Store(&c)
 	return s, nil
+}
+
+// sizeOf returns how many bytes an object takes, about, where it is compared.
+func sizeOf(o rest.Object) int {
+	const fields = 64
+	b, _ := json.Marshal(o) // strings and lists of them can be encoded
+	return len(b) + len(o.GetName()) + fields
 }
 
 // Config returns the state for planning: the values are without the spaces around them.
@@ -75,61 +93,71 @@ func (s *Store) put(l *rest.Collection, o rest.Object, devices *rest.Devices, cr
 		return err
 	}
 	o.SetName(rest.Trimmed(o).GetName())
-	return s.change(func(c *rest.Config) error {
-		_, exists := c.Get(l, o.GetName())
+	return s.change(func(c *rest.Config) (grown int, err error) {
+		old, exists := c.Get(l, o.GetName())
 		if exists && create {
-			return fmt.Errorf("%s/%s %w", l, o.GetName(), errConflict)
+			return 0, fmt.Errorf("%s/%s %w", l, o.GetName(), errConflict)
 		}
 		if !exists && c.Len(l) >= most(l) {
-			return fullError(most(l))
+			return 0, fullError(fmt.Sprintf("%d objects of this type", most(l)))
+		}
+		grown = sizeOf(o)
+		if exists {
+			grown -= sizeOf(old)
+		}
+		if grown > 0 && s.size+grown > maxSize {
+			return 0, fullError(fmt.Sprintf("objects of %d MiB", maxSize>>20))
 		}
 		if err := c.CheckReferences(l, o, devices); err != nil {
-			return err
+			return 0, err
 		}
 		c.Put(l, o)
-		return nil
+		return grown, nil
 	})
 }
 
 func (s *Store) delete(l *rest.Collection, name string) error {
-	return s.change(func(c *rest.Config) error {
+	return s.change(func(c *rest.Config) (grown int, err error) {
 		if err := c.CheckDelete(l, name); err != nil {
-			return err
+			return 0, err
 		}
-		if !c.Delete(l, name) {
-			return fmt.Errorf("%s/%s %w", l, name, errMissing)
+		old, exists := c.Get(l, name)
+		if !exists {
+			return 0, fmt.Errorf("%s/%s %w", l, name, errMissing)
 		}
-		return nil
+		c.Delete(l, name)
+		return -sizeOf(old), nil
 	})
 }
 
 // stop stops or starts a service. Starting one ends rest.Config.Awaiting.
 func (s *Store) stop(service string, stopped bool) error {
-	return s.change(func(c *rest.Config) error {
+	return s.change(func(c *rest.Config) (grown int, err error) {
 		c.Stopped = slices.DeleteFunc(c.Stopped, func(n string) bool { return n == service })
 		if stopped {
 			c.Stopped = append(c.Stopped, service)
 		} else {
 			c.Awaiting = false
 		}
-		return nil
+		return 0, nil
 	})
 }
 
 // EndAwaiting ends rest.Config.Awaiting.
 func (s *Store) EndAwaiting() error {
-	return s.change(func(c *rest.Config) error {
+	return s.change(func(c *rest.Config) (grown int, err error) {
 		c.Awaiting = false
-		return nil
+		return 0, nil
 	})
 }
 
-// change changes a copy of the state, which becomes the state when it is in the file.
-func (s *Store) change(f func(*rest.Config) error) error {
+// change changes a copy of the state, which becomes the state when it is in the file. F returns by how many bytes the objects have grown.
+func (s *Store) change(f func(*rest.Config) (grown int, err error)) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	c := s.current.Load().Clone()
-	if err := f(&c); err != nil {
+	grown, err := f(&c)
+	if err != nil {
 		return err
 	}
 	if s.file != "" {
@@ -137,6 +165,7 @@ func (s *Store) change(f func(*rest.Config) error) error {
 			return err
 		}
 	}
+	s.size += grown
 	s.current.Store(&c)
 	return nil
 }

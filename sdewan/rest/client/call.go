@@ -16,7 +16,7 @@ import (
 
 // List returns the objects of a collection in the CNF's order.
 func (c *Client) List(ctx context.Context, l *rest.Collection) ([]Item, error) {
-	body, code, err := c.call(ctx, c.o.Timeout, request{method: http.MethodGet, path: l.Path(), most: maxBody, large: c.o.Large})
+	body, code, err := c.call(ctx, c.o.Timeout, request{method: http.MethodGet, path: l.Path(), most: maxBody, large: c.o.Large, unquoted: l == rest.Remotes})
 	if err != nil {
 		return nil, err
 	}
@@ -35,7 +35,7 @@ func (c *Client) Update(ctx context.Context, l *rest.Collection, o rest.Object) 
 
 // Delete removes all objects with this name from a collection. It is no error if there is none.
 func (c *Client) Delete(ctx context.Context, l *rest.Collection, name string) error {
-	_, _, err := c.call(ctx, c.o.Timeout, request{method: http.MethodDelete, path: l.ItemPath(name)})
+	_, _, err := c.call(ctx, c.o.Timeout, request{method: http.MethodDelete, path: l.ItemPath(name), large: c.o.Large, unquoted: l == rest.Remotes})
 	if CodeOf(err) == http.StatusNotFound {
 		return nil
 	}
@@ -44,7 +44,7 @@ func (c *Client) Delete(ctx context.Context, l *rest.Collection, name string) er
 
 // Restart restarts a service: what was written before is in effect afterwards. An error has no secrets of objects that the CNF may hold.
 func (c *Client) Restart(ctx context.Context, service string, objects []rest.Object) error {
-	_, _, err := c.call(ctx, c.o.RestartTimeout, request{method: http.MethodPut, path: rest.ServicePath(service), body: []byte(`{"action":"restart"}`), objects: objects})
+	_, _, err := c.call(ctx, c.o.RestartTimeout, request{method: http.MethodPut, path: rest.ServicePath(service), body: []byte(`{"action":"restart"}`), most: smallBody, objects: objects})
 	return err
 }
 
@@ -57,7 +57,7 @@ type Module struct {
 
 // Status returns what all modules of the CNF report.
 func (c *Client) Status(ctx context.Context) ([]Module, error) {
-	body, code, err := c.call(ctx, c.o.Timeout, request{method: http.MethodGet, path: rest.StatusPath(""), most: maxStatus})
+	body, code, err := c.call(ctx, c.o.Timeout, request{method: http.MethodGet, path: rest.StatusPath(""), most: maxStatus, unquoted: true})
 	if err != nil {
 		return nil, err
 	}
@@ -75,7 +75,7 @@ func (c *Client) Status(ctx context.Context) ([]Module, error) {
 
 // Awaits reports whether the CNF forwards nothing until a service is restarted. Only subctl's own CNF waits, and reports it.
 func (c *Client) Awaits(ctx context.Context) (bool, error) {
-	body, _, err := c.call(ctx, c.o.Timeout, request{method: http.MethodGet, path: rest.StatusPath("effect"), most: maxStatus})
+	body, _, err := c.call(ctx, c.o.Timeout, request{method: http.MethodGet, path: rest.StatusPath("effect"), most: smallBody, unquoted: true})
 	if err != nil {
 		if ClassOf(err) == Rejected {
 			err = nil // it does not know the module
@@ -96,7 +96,7 @@ func (c *Client) write(ctx context.Context, method, path string, o rest.Object) 
 	if err != nil {
 		return Item{}, err
 	}
-	body, code, err := c.call(ctx, c.o.Timeout, request{method: method, path: path, body: b, objects: []rest.Object{o}})
+	body, code, err := c.call(ctx, c.o.Timeout, request{method: method, path: path, body: b, objects: []rest.Object{o}, large: c.o.Large})
 	if err != nil {
 		return Item{}, err
 	}
@@ -108,6 +108,7 @@ type request struct {
 	method, path string
 	body         []byte                      // JSON, or nil
 	objects      []rest.Object               // whose secrets no error may have
+	unquoted     bool                        // errors do not have the body of the answer, which may have secrets of objects that are not known
 	most         int                         // bytes of the answer; 0 for the limit of an object
 	large        func(context.Context) error // is called before more than smallBody is read, unless it is nil
 }
@@ -150,7 +151,7 @@ func (c *Client) send(ctx context.Context, r request, token string) ([]byte, int
 	if resp.StatusCode >= http.StatusMultipleChoices {
 		b, _ := io.ReadAll(io.LimitReader(resp.Body, maxRefuse)) // for the message: as much as came
 		secrets, all := secretsOf(r.objects)
-		if !all {
+		if !all || r.unquoted {
 			b = nil
 		}
 		return nil, 0, refusal(resp.StatusCode, b, secrets)
@@ -176,7 +177,7 @@ func (r request) read(ctx context.Context, resp *http.Response) ([]byte, error) 
 			}
 		}
 	}
-	return nil, nonsense(resp.StatusCode, "a body of more than %d MiB", most>>20)
+	return nil, nonsense(resp.StatusCode, "a body of more than %d KiB", most>>10)
 }
 
 func (c *Client) request(ctx context.Context, method, path string, body io.Reader) (*http.Request, error) {

@@ -34,7 +34,7 @@ type Options struct {
 	// OpenWrt answers only when the service runs again; 60 s if it is 0.
 	Timeout, RestartTimeout time.Duration
 
-	// Large is called before more than 128 KiB of a collection are read, and may wait: who calls many CNFs bounds how many of them fill its
+	// Large is called before more than 128 KiB of a collection or an object are read, and may wait: who calls many CNFs bounds how many of them fill its
 	// memory at the same time. Its error becomes the error of the call. It may be nil.
 	Large func(context.Context) error
 }

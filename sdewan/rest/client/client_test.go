@@ -198,7 +198,7 @@ func TestHostileAnswers(t *testing.T) {
 		"no name":            {answer(200, `{"rules":[{}]}`), client.Unavailable, "an object without a name"},
 		"a deep list":        {answer(200, `{"rules":`+strings.Repeat("[", 1e6)), client.Unavailable, "nonsense"},
 		"204":                {answer(204, ""), client.Unavailable, "nonsense"},
-		"too long":           {answer(200, `{"rules":["`+strings.Repeat("x", 17<<20)), client.Unavailable, "a body of more than 16 MiB"},
+		"too long":           {answer(200, `{"rules":["`+strings.Repeat("x", 17<<20)), client.Unavailable, "a body of more than 16384 KiB"},
 		"headers": {func(w http.ResponseWriter, _ *http.Request) {
 			w.Header().Set("X", strings.Repeat("x", 1<<20))
 		}, client.Unavailable, "the CNF does not answer"},
@@ -279,6 +279,15 @@ func TestSecretsStaySecret(t *testing.T) {
 			require.NotContains(t, err.Error(), s)
 		}
 	}
+	// Nor do answers about objects that the client does not know.
+	box.Fail(func(w http.ResponseWriter, _ *http.Request) { http.Error(w, "preshared key "+remote.PreSharedKey, 500) })
+	_, err = c.List(t.Context(), rest.Remotes)
+	_, status := c.Status(t.Context())
+	for _, err := range []error{err, c.Delete(t.Context(), rest.Remotes, "r"), status} {
+		require.ErrorContains(t, err, "500")
+		require.NotContains(t, err.Error(), remote.PreSharedKey)
+	}
+	require.ErrorContains(t, c.Delete(t.Context(), rest.Zones, "z"), "preshared key")
 	require.NotContains(t, fmt.Sprintf("%+v", client.Options{Password: secret.Bytes("se-cret")}), "se-cret")
 }
 

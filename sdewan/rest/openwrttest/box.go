@@ -22,8 +22,8 @@ import (
 type Box struct {
 	// Password of root.
 	password atomic.Pointer[string]
-	// fault answers instead of the box; nil: the box answers.
-	fault atomic.Pointer[http.HandlerFunc]
+	// first answers instead of the box, or returns false; nil: the box answers.
+	first atomic.Pointer[func(http.ResponseWriter, *http.Request) bool]
 	// Interfaces are the devices that policies may have as members and zones as networks; nil: any.
 	Interfaces []string
 
@@ -68,11 +68,17 @@ func (b *Box) Reset() {
 // Fail makes f answer all requests, until Fail(nil).
 func (b *Box) Fail(f http.HandlerFunc) {
 	if f == nil {
-		b.fault.Store(nil)
+		b.first.Store(nil)
 		return
 	}
-	b.fault.Store(&f)
+	b.Answer(func(w http.ResponseWriter, r *http.Request) bool {
+		f(w, r)
+		return true
+	})
 }
+
+// Answer makes f answer requests. Those for which it returns false are answered by the box.
+func (b *Box) Answer(f func(http.ResponseWriter, *http.Request) bool) { b.first.Store(&f) }
 
 // BreakService makes restarts of a service fail with 500, or not.
 func (b *Box) BreakService(service string, broken bool) {
@@ -151,8 +157,7 @@ func (b *Box) Reads() int {
 
 // ServeHTTP implements http.Handler.
 func (b *Box) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	if f := b.fault.Load(); f != nil {
-		(*f)(w, r)
+	if f := b.first.Load(); f != nil && (*f)(w, r) {
 		return
 	}
 	b.mu.Lock()

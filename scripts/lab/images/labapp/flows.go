@@ -113,8 +113,14 @@ func flows(ctx context.Context, args []string) error {
 		ended.Go(func() { f.run(ctx, ports, up.Done) })
 	}
 	up.Wait()
+	allUp := time.Now()
 	fmt.Fprintln(os.Stderr, "all flows are up")
 	ended.Wait()
+	for _, f := range append(result.UDP, result.Control) {
+		if f != nil {
+			f.count(allUp)
+		}
+	}
 	return json.NewEncoder(os.Stdout).Encode(result)
 }
 
@@ -123,9 +129,36 @@ type udpFlow struct {
 	Target     string  `json:"target"`
 	Port       int     `json:"port"` // of this end
 	Sent       int     `json:"sent"`
+	Skipped    int     `json:"skipped"` // those that the machine was too busy to send in time
 	Lost       int     `json:"lost"`
 	LongestGap float64 `json:"longestGapMs"` // without an answer
 	Err        string  `json:"err,omitempty"`
+
+	every          time.Duration // between two datagrams
+	started, ended time.Time
+	back           []bool // the datagrams that were answered
+	skipped        map[int]bool
+	arrivals       []time.Time // of answers
+}
+
+// count counts what was lost, and the gaps, from a time on: before all flows were up, the machine was busy with opening them.
+func (f *udpFlow) count(from time.Time) {
+	first := 0
+	if f.every > 0 {
+		first = min(max(int(from.Sub(f.started)/f.every), 0), f.Sent)
+	}
+	for i := first; i < f.Sent; i++ {
+		if !f.back[i] && !f.skipped[i] {
+			f.Lost++
+		}
+	}
+	f.Skipped = len(f.skipped)
+	f.Sent -= f.Skipped
+	i := slices.IndexFunc(f.arrivals, from.Before)
+	if i < 0 {
+		i = len(f.arrivals)
+	}
+	f.LongestGap = longestGap(from, f.arrivals[i:], f.ended)
 }
 
 func (f *udpFlow) run(ctx context.Context, ports *ownPorts, rate, size int, up func()) {
@@ -139,29 +172,26 @@ func (f *udpFlow) run(ctx context.Context, ports *ownPorts, rate, size int, up f
 	defer conn.Close()
 	holdMore(conn.(*net.UDPConn))
 	f.Port = conn.LocalAddr().(*net.UDPAddr).Port
-	back := make([]bool, rate*maxStream)
+	f.every, f.back, f.skipped = time.Second/time.Duration(rate), make([]bool, rate*maxStream), map[int]bool{}
 	var arrived atomic.Int64
-	var arrivals []time.Time
 	received := make(chan struct{})
 	go func() {
 		defer close(received)
-		arrivals = receive(conn, back, func() {
+		f.arrivals = receive(conn, f.back, func() {
 			if arrived.Add(1) == 1 {
 				once.Do(up)
 			}
 		})
 	}()
-	started := time.Now()
+	f.started = time.Now()
 	refused := 0
-	f.Sent, refused = sendAll(ctx, conn, len(back), size, time.Second/time.Duration(rate))
-	ended := time.Now()
-	for time.Since(ended) < underWay && arrived.Load() < int64(f.Sent-refused) {
+	f.Sent, refused = sendAll(ctx, conn, len(f.back), size, f.every, func(i int) { f.skipped[i] = true })
+	f.ended = time.Now()
+	for time.Since(f.ended) < underWay && arrived.Load() < int64(f.Sent-refused-len(f.skipped)) {
 		time.Sleep(10 * time.Millisecond)
 	}
 	_ = conn.SetReadDeadline(time.Now())
 	<-received
-	f.Lost = f.Sent - len(arrivals)
-	f.LongestGap = longestGap(started, arrivals, ended)
 }
 
 // tcpFlow is a connection to an echo.

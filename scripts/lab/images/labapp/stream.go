@@ -64,7 +64,7 @@ func stream(ctx context.Context, args []string) error {
 		})
 	}()
 	started := time.Now()
-	sent, refused := sendAll(ctx, conn, total, header, time.Second/time.Duration(rate))
+	sent, refused := sendAll(ctx, conn, total, header, time.Second/time.Duration(rate), nil)
 	ended := time.Now()
 	for time.Since(ended) < time.Second && arrived.Load() < int64(sent-refused) { // datagrams on their way may arrive
 		time.Sleep(10 * time.Millisecond)
@@ -128,11 +128,15 @@ func untilStdinEnds(ctx context.Context) context.Context {
 	return ctx
 }
 
+// missed is how late a datagram is left out.
+const missed = 20 * time.Millisecond
+
 // header is the size of the smallest datagram, in bytes. Its number is at the beginning.
 const header = 64
 
-// sendAll follows the clock, so that it catches up after the machine was busy. Errors, such as an unreachable network, count as losses.
-func sendAll(ctx context.Context, conn net.Conn, total, size int, every time.Duration) (sent, refused int) {
+// sendAll follows the clock. After the machine was busy, it catches up, or leaves out what it has missed, if skip is not nil: a burst of many datagrams
+// may be more than the machine's queues have room for. Errors, such as an unreachable network, count as losses.
+func sendAll(ctx context.Context, conn net.Conn, total, size int, every time.Duration, skip func(i int)) (sent, refused int) {
 	started := time.Now()
 	packet := make([]byte, max(size, header))
 	for i := range total {
@@ -140,6 +144,10 @@ func sendAll(ctx context.Context, conn net.Conn, total, size int, every time.Dur
 		case <-ctx.Done():
 			return i, refused
 		case <-time.After(time.Until(started.Add(time.Duration(i) * every))):
+		}
+		if skip != nil && time.Since(started)-time.Duration(i)*every > missed {
+			skip(i)
+			continue
 		}
 		binary.BigEndian.PutUint32(packet, uint32(i))
 		if _, err := conn.Write(packet); err != nil {
