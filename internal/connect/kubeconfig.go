@@ -59,11 +59,8 @@ func (k *Kubeconfig) contextName() (string, error) {
 // ClusterName returns the name of the current cluster in the kubeconfig. It is empty in a
 // pod, and with --server and no kubeconfig.
 func (k *Kubeconfig) ClusterName() (string, error) {
-	raw, err := k.Raw()
+	raw, err := k.checked(*k.Flags.Context)
 	if err != nil {
-		return "", err
-	}
-	if err := k.check(raw, cmp.Or(*k.Flags.Context, raw.CurrentContext)); err != nil {
 		return "", err
 	}
 	if *k.Flags.ClusterName != "" {
@@ -77,6 +74,9 @@ func (k *Kubeconfig) ClusterName() (string, error) {
 
 // Namespace returns the namespace of the current context; "default" if it has none.
 func (k *Kubeconfig) Namespace() (string, error) {
+	if _, err := k.checked(*k.Flags.Context); err != nil {
+		return "", err
+	}
 	loader, err := k.loader()
 	if err != nil {
 		return "", err
@@ -94,11 +94,7 @@ func (k *Kubeconfig) RestConfig() (*rest.Config, error) { return k.RestConfigFor
 // RestConfigFor returns the client configuration of a context; "" is the current context.
 // It must not be called concurrently.
 func (k *Kubeconfig) RestConfigFor(context string) (*rest.Config, error) {
-	raw, err := k.Raw()
-	if err != nil {
-		return nil, err
-	}
-	if err := k.check(raw, cmp.Or(context, raw.CurrentContext)); err != nil {
+	if _, err := k.checked(context); err != nil {
 		return nil, err
 	}
 	old := *k.Flags.Context
@@ -114,6 +110,15 @@ func (k *Kubeconfig) RestConfigFor(context string) (*rest.Config, error) {
 	}
 	cfg.WarningHandler = apiWarnings{progress.New(k.messages)}
 	return cfg, nil
+}
+
+// checked returns the merged kubeconfig files, if a context of them is usable; "" is the current context.
+func (k *Kubeconfig) checked(context string) (clientcmdapi.Config, error) {
+	raw, err := k.Raw()
+	if err != nil {
+		return raw, err
+	}
+	return raw, k.check(raw, cmp.Or(context, raw.CurrentContext))
 }
 
 // check returns an error if the kubeconfig has no usable context. Otherwise client-go would

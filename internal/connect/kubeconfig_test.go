@@ -8,6 +8,8 @@ import (
 
 	"github.com/spf13/pflag"
 	"github.com/stretchr/testify/require"
+
+	"subctl/internal/cli"
 )
 
 // kubeconfigFile writes a kubeconfig with one context, which is the current one.
@@ -61,6 +63,29 @@ func TestNoKubeconfig(t *testing.T) {
 	*k.Flags.KubeConfig = file
 	_, err := k.RestConfig()
 	require.EqualError(t, err, `reading the kubeconfig: error loading config file "`+file+`": the file is not a kubeconfig: specify another file with --kubeconfig FILE or $KUBECONFIG`)
+}
+
+// The namespace is that of the context, which must exist. With --server, there need not be a kubeconfig.
+func TestNamespace(t *testing.T) {
+	dir := t.TempDir()
+	k := New(io.Discard)
+	*k.Flags.KubeConfig = kubeconfigFile(t, dir, "west")
+	namespace, err := k.Namespace()
+	require.NoError(t, err)
+	require.Equal(t, "default", namespace)
+	*k.Flags.Context = "nope"
+	_, err = k.Namespace()
+	require.EqualError(t, err, `there is no context "nope" in the kubeconfig: it has west`)
+	require.Equal(t, cli.ExitUsage, cli.ExitCode(err))
+
+	t.Setenv("KUBECONFIG", filepath.Join(dir, "missing"))
+	k = New(io.Discard)
+	_, err = k.Namespace()
+	require.ErrorContains(t, err, "no kubeconfig found")
+	*k.Flags.APIServer = "https://west.test"
+	namespace, err = k.Namespace()
+	require.NoError(t, err)
+	require.Equal(t, "default", namespace)
 }
 
 // Whatever kubectl's other flags say, a list means what one file does.
